@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/arena.h"
+
+#include <stdarg.h>
+#include <stdalign.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { BLOCK_SIZE = 16 * 1024 }; /* a larger request gets a block of its own */
+
+struct arena_block {
+	struct arena_block *next;
+	size_t used;
+	size_t size;
+	alignas(max_align_t) unsigned char bytes[];
+};
+
+static struct arena_block *block_add(struct arena *a, size_t size)
+{
+	struct arena_block *b = calloc(1, sizeof(*b) + size);
+
+	if (!b)
+		return NULL;
+	b->size = size;
+	b->next = a->head;
+	a->head = b;
+	return b;
+}
+
+void *arena_alloc(struct arena *a, size_t size)
+{
+	const size_t align = alignof(max_align_t);
+	struct arena_block *b = a->head;
+	size_t rounded;
+	void *p;
+
+	if (size > SIZE_MAX / 2)
+		return NULL;
+	rounded = (size + align - 1) & ~(align - 1);
+	if (!b || b->size - b->used < rounded)
+		b = block_add(a, MAX(rounded, (size_t)BLOCK_SIZE));
+	if (!b)
+		return NULL;
+	p = b->bytes + b->used;
+	b->used += rounded;
+	return p;
+}
+
+void *arena_array(struct arena *a, size_t count, size_t size)
+{
+	size_t total;
+
+	if (__builtin_mul_overflow(count, size, &total))
+		return NULL;
+	return arena_alloc(a, total);
+}
+
+char *arena_text(struct arena *a, struct text t)
+{
+	char *copy = arena_alloc(a, t.len + 1);
+
+	if (copy && t.len > 0)
+		memcpy(copy, t.ptr, t.len);
+	return copy;
+}
+
+char *arena_printf(struct arena *a, const char *fmt, ...)
+{
+	va_list ap;
+	char *text;
+	int len;
+
+	va_start(ap, fmt);
+	len = vsnprintf(NULL, 0, fmt, ap);
+	va_end(ap);
+	if (len < 0)
+		return NULL;
+	text = arena_alloc(a, (size_t)len + 1);
+	if (!text)
+		return NULL;
+	va_start(ap, fmt);
+	vsnprintf(text, (size_t)len + 1, fmt, ap);
+	va_end(ap);
+	return text;
+}
+
+void arena_done(struct arena *a)
+{
+	while (a->head) {
+		struct arena_block *next = a->head->next;
+
+		free(a->head);
+		a->head = next;
+	}
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/text.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+struct text text_of(const char *s)
+{
+	return (struct text){ .ptr = s, .len = s ? strlen(s) : 0 };
+}
+
+bool text_equal(struct text a, const char *b)
+{
+	return a.len == strlen(b) && memcmp(a.ptr, b, a.len) == 0;
+}
+
+bool text_equal_nocase(struct text a, const char *b)
+{
+	return a.len == strlen(b) && strncasecmp(a.ptr, b, a.len) == 0;
+}
+
+static bool is_blank(char c)
+{
+	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+struct text text_trim(struct text t)
+{
+	while (t.len > 0 && is_blank(t.ptr[0])) {
+		t.ptr++;
+		t.len--;
+	}
+	while (t.len > 0 && is_blank(t.ptr[t.len - 1]))
+		t.len--;
+	return t;
+}
+
+bool text_split(struct text *t, char separator, struct text *ret_part)
+{
+	const char *cut;
+
+	if (!t->ptr)
+		return false;
+	cut = t->len > 0 ? memchr(t->ptr, separator, t->len) : NULL;
+	if (!cut) {
+		*ret_part = *t;
+		*t = (struct text){ 0 };
+		return true;
+	}
+	*ret_part = (struct text){ t->ptr, (size_t)(cut - t->ptr) };
+	t->len -= ret_part->len + 1;
+	t->ptr = cut + 1;
+	return true;
+}
+
+bool parse_u32(const char **cursor, const char *end, uint32_t max,
+	       uint32_t *ret)
+{
+	const char *p = *cursor;
+	uint64_t value = 0;
+
+	if (p >= end || *p < '0' || *p > '9')
+		return false;
+	if (*p == '0' && p + 1 < end && p[1] >= '0' && p[1] <= '9')
+		return false;
+	for (; p < end && *p >= '0' && *p <= '9'; p++) {
+		value = value * 10 + (uint64_t)(*p - '0');
+		if (value > max)
+			return false;
+	}
+	*cursor = p;
+	*ret = (uint32_t)value;
+	return true;
+}
+
+bool text_to_u32(struct text t, uint32_t max, uint32_t *ret)
+{
+	const char *p = t.ptr;
+	uint32_t value;
+
+	if (!p || !parse_u32(&p, t.ptr + t.len, max, &value) ||
+	    p != t.ptr + t.len)
+		return false;
+	*ret = value;
+	return true;
+}
+
+bool text_to_duration_ms(struct text t, int64_t *ret_ms)
+{
+	static const struct {
+		const char *name;
+		int64_t ms;
+	} units[] = {
+		{ "ms", 1 },	     { "s", 1000 },	{ "m", 60 * 1000 },
+		{ "h", 3600 * 1000 }, { "d", 86400 * 1000 },
+	};
+	const char *p = t.ptr;
+	uint32_t value;
+	struct text unit;
+
+	if (!p || !parse_u32(&p, t.ptr + t.len, 1000 * 1000, &value))
+		return false;
+	unit = (struct text){ p, (size_t)(t.ptr + t.len - p) };
+	for (size_t i = 0; i < ARRAY_SIZE(units); i++) {
+		if (!text_equal(unit, units[i].name))
+			continue;
+		*ret_ms = (int64_t)value * units[i].ms;
+		return true;
+	}
+	return false;
+}
+
+char *text_escape(struct text t, char *buf, size_t size)
+{
+	static const char hex[] = "0123456789abcdef";
+	const size_t room = size - sizeof("...");
+	size_t used = 0;
+
+	for (size_t i = 0; i < t.len; i++) {
+		unsigned char c = (unsigned char)t.ptr[i];
+		bool plain = c >= 0x20 && c < 0x7f && c != '\\';
+		size_t need = plain ? 1 : 4;
+
+		if (used + need > room) {
+			memcpy(buf + used, "...", 3);
+			used += 3;
+			break;
+		}
+		if (plain) {
+			buf[used++] = (char)c;
+			continue;
+		}
+		buf[used++] = '\\';
+		buf[used++] = 'x';
+		buf[used++] = hex[c >> 4];
+		buf[used++] = hex[c & 15];
+	}
+	buf[used] = '\0';
+	return buf;
+}

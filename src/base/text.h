@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+/* text - reading numbers out of text, and printing text that is not ours. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/macros.h"
+
+/* A piece of somebody else's text; not ended by NUL. */
+struct text {
+	const char *ptr;
+	size_t len;
+};
+
+struct text text_of(const char *s);
+bool text_equal(struct text a, const char *b);
+bool text_equal_nocase(struct text a, const char *b);
+/* Without spaces, tabs and line ends at both ends. */
+struct text text_trim(struct text t);
+/* Cut @t at the first @separator: the part before it, and @t moves behind it (to
+ * an empty text with ptr NULL after the last part). Return: false when t->ptr is
+ * NULL. */
+bool text_split(struct text *t, char separator, struct text *ret_part);
+
+/* Read decimal digits at *@cursor, at most @end. Moves the cursor behind them only
+ * on success. Refuses no digit, a leading zero of a longer number, over @max. */
+bool parse_u32(const char **cursor, const char *end, uint32_t max,
+	       uint32_t *ret);
+/* The whole text is one number. */
+bool text_to_u32(struct text t, uint32_t max, uint32_t *ret);
+/* "250ms", "5s", "10m", "6h", "1d" as milliseconds. */
+bool text_to_duration_ms(struct text t, int64_t *ret_ms);
+
+/* Write @t into @buf for a terminal or a log: printable ASCII as it is, everything
+ * else as \xNN, cut with "..." when @size (8 at least) is reached. Always ends
+ * with NUL. Return: @buf. */
+char *text_escape(struct text t, char *buf, size_t size);
+enum { TEXT_ESCAPED_SIZE = 300 }; /* what callers give for names and values */

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+/* dns/message - reading queries and writing replies (RFC 1035, 6891, 8914, 2308).
+ *
+ * Nothing here allocates, keeps state or looks at a clock. A query is read once into
+ * a struct; it is never forwarded: upstream queries are written anew from that
+ * struct (see dns_query_write). */
+#pragma once
+
+#include "dns/name.h"
+
+enum {
+	DNS_HEADER_SIZE = 12,
+	DNS_UDP_MIN = 512,        /* RFC 1035: without EDNS */
+	DNS_UDP_OURS = 1232,      /* our own EDNS size, DNS Flag Day 2020 */
+	DNS_MESSAGE_MAX = 65535,
+};
+
+enum dns_type {
+	DNS_TYPE_A = 1,
+	DNS_TYPE_NS = 2,
+	DNS_TYPE_CNAME = 5,
+	DNS_TYPE_SOA = 6,
+	DNS_TYPE_PTR = 12,
+	DNS_TYPE_MX = 15,
+	DNS_TYPE_TXT = 16,
+	DNS_TYPE_AAAA = 28,
+	DNS_TYPE_SRV = 33,
+	DNS_TYPE_OPT = 41,
+	DNS_TYPE_SVCB = 64,
+	DNS_TYPE_HTTPS = 65,
+	DNS_TYPE_ANY = 255,
+};
+
+enum dns_rcode {
+	DNS_NOERROR = 0,
+	DNS_FORMERR = 1,
+	DNS_SERVFAIL = 2,
+	DNS_NXDOMAIN = 3,
+	DNS_NOTIMP = 4,
+	DNS_REFUSED = 5,
+};
+
+/* RFC 8914, section 4. */
+enum dns_ede {
+	DNS_EDE_NONE = -1,
+	DNS_EDE_OTHER = 0,
+	DNS_EDE_BLOCKED = 15,
+	DNS_EDE_NO_REACHABLE_AUTHORITY = 22,
+	DNS_EDE_NETWORK_ERROR = 23,
+};
+
+/* A question from the sandbox. */
+struct dns_query {
+	uint16_t id;
+	uint16_t type;   /* as on the wire */
+	uint16_t class;
+	bool rd;         /* recursion desired, echoed */
+	bool cd;         /* checking disabled, echoed */
+	bool has_edns;
+	bool dnssec_ok;  /* the DO bit */
+	uint16_t udp_size;            /* what the client takes: 512 to 65535 */
+	uint8_t raw_name[DNS_NAME_MAX]; /* the question's name, case kept, for the echo */
+	struct dns_name name;
+};
+
+/* How a message from the sandbox is to be treated. */
+enum dns_query_status {
+	DNS_QUERY_DROP = 0,   /* shorter than a header, or a response: no answer at all */
+	DNS_QUERY_FORMERR,    /* answer FORMERR; ret->id is set */
+	DNS_QUERY_NOTIMP,     /* opcode other than QUERY; ret->id is set */
+	DNS_QUERY_BADVERS,    /* EDNS version over 0 */
+	DNS_QUERY_OK,
+};
+
+/* Strict: one question, no answer or authority records, at most one OPT in the
+ * additional section, nothing behind it. */
+enum dns_query_status dns_query_read(const void *bytes, size_t size,
+				     struct dns_query *ret);
+
+/* Write the query that goes upstream: own @id, RD, an EDNS record of our own size,
+ * DO as @dnssec_ok says, and nothing else of the client's. @case_bits flips the case
+ * of letter i of the name to upper where bit i (of 255, from a random source) is set
+ * ("0x20", draft-vixie-dnsext-dns0x20); ret_case (DNS_NAME_MAX octets) gets the name
+ * as sent. Return: size, or -ENOSPC. */
+int dns_query_write(void *buf, size_t size, uint16_t id,
+		    const struct dns_name *name, uint16_t type, bool dnssec_ok,
+		    const uint8_t case_bits[32], uint8_t *ret_case) MUST_CHECK;
+
+/* A reply that carries no answer records: NXDOMAIN and NODATA (with a SOA of our own
+ * making, so that clients cache it @ttl seconds and resolvers don't retry),
+ * SERVFAIL, FORMERR, NOTIMP. @ede and @ede_text are added when the client sent EDNS.
+ * @tc sets the truncation bit. For FORMERR and NOTIMP the question is left out
+ * unless it could be read. Return: size. @buf holds DNS_UDP_OURS at least. */
+struct dns_refusal {
+	enum dns_rcode rcode;
+	bool soa;              /* NXDOMAIN and NODATA */
+	uint32_t ttl_sec;
+	enum dns_ede ede;
+	struct text ede_text;  /* cut to what fits */
+	bool tc;
+};
+size_t dns_refusal_write(void *buf, size_t size, const struct dns_query *q,
+			 const struct dns_refusal *refusal);
+/* The two-line answers to what could not be read. */
+size_t dns_status_write(void *buf, size_t size, uint16_t id,
+			enum dns_query_status status);

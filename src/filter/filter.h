@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+/* filter/filter - the kernel's side of a sandbox: build the ruleset, install it, read
+ * it back, and keep its learned sets.
+ *
+ * Everything goes through one netlink socket per network namespace, which owns the
+ * table (`owner|persist`): nobody else, root included, can change it, and it stays
+ * when the socket is closed. The socket may have been opened by another process
+ * inside the namespace and passed here. */
+#pragma once
+
+#include "filter/ruleset.h"
+#include "policy/plan.h"
+
+enum {
+	FILTER_LEARN_MAX = 256, /* elements in one transaction */
+};
+
+struct filter_conn {
+	int fd;           /* NETLINK_NETFILTER, owned */
+	uint32_t port_id; /* ours, as the kernel sees it */
+	uint32_t seq;
+	bool owner;       /* the kernel takes owner|persist (6.9 and later) */
+};
+
+/* Take a netlink socket that is already bound (see net/sock.h). */
+int filter_conn_init(struct filter_conn *c, int fd, struct err *err) MUST_CHECK;
+void filter_conn_done(struct filter_conn *c);
+
+/* Install the ruleset in one transaction: all of it or nothing. When the kernel
+ * knows no owner|persist the table is made without, and c->owner is false. */
+int filter_install(struct filter_conn *c, const struct ruleset *rs,
+		   struct err *err) MUST_CHECK;
+/* Read table, chains, sets, rules back from the kernel and compare them with @rs:
+ * same objects, same hooks, policies and flags, the same rules in the same order with
+ * the same expressions, the same elements of static sets. -EBADMSG names the first
+ * difference. */
+int filter_verify(struct filter_conn *c, const struct ruleset *rs,
+		  struct err *err) MUST_CHECK;
+
+/* One address for one learned set. */
+struct filter_learn {
+	struct addr addr;
+	uint8_t port_list;
+	bool refresh;         /* the element may be there: add, delete, add */
+	uint32_t lifetime_ms; /* 0: delete it (it need not be there) */
+};
+/* One acknowledged transaction for all of @items (FILTER_LEARN_MAX at most): when it
+ * returns 0 the kernel lets packets through; otherwise nothing was changed. */
+int filter_learn(struct filter_conn *c, const struct filter_learn *items,
+		 size_t count) MUST_CHECK;
+
+/* The generation id of the whole nf_tables ruleset of the namespace. */
+int filter_generation_id(struct filter_conn *c, uint32_t *ret) MUST_CHECK;

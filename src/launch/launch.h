@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+/* launch/launch - from a fork to a command behind a filter.
+ *
+ * HOW IT WORKS
+ *   control ──fork──> launch child: new user, network, mount, IPC namespace
+ *                       maps (written by control when it is root)
+ *                       spec->prepare(): stub link, ruleset, sockets, hand-over to the
+ *                         engine, its "it stands" (main/inside.c; not this folder's)
+ *                       file system view
+ *                       becomes bwrap: nested user namespace, pid namespace, seccomp
+ *                         └─ weir-init, PID 1: self-test, "go" from control, then the
+ *                            command; forwards signals, reports stops, reaps
+ *
+ * Every process in that line dies with its parent (PDEATHSIG), and weir-init besides
+ * leaves as soon as its channel to control is closed, whoever closed it. */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/addr.h"
+#include "base/err.h"
+
+enum launch_self_test {
+	SELF_TEST_NONE = 0, /* not reachable from the command line */
+	SELF_TEST_DENY,     /* the default: synthetic name, denied name, denied address */
+	SELF_TEST_FULL,     /* and connect to the first allowed host; warn when it fails */
+	SELF_TEST_STRICT,   /* and refuse when it fails */
+};
+
+struct launch_probe {
+	char allowed_name[256]; /* synthetic, answered by the engine */
+	char denied_name[256];  /* "" : no name is denied by this policy */
+	struct endpoint denied; /* family none: no address is denied */
+	char first_name[256];   /* full and strict: the first allowed host, or "" */
+	struct endpoint first;  /* its port; the address when the rule names one */
+	bool relay;             /* the synthetic address answers over TCP */
+};
+
+struct launch_spec {
+	char *const *argv;          /* the command; NULL-ended */
+	const char *cwd;            /* writable inside */
+	const char *const *rw;      /* more writable paths */
+	size_t rw_count;
+	const char *const *ro;      /* files that stay read-only though below a writable
+	                             * path: the policy and what it extends */
+	size_t ro_count;
+	enum launch_self_test self_test;
+	struct launch_probe probe;
+	/* Run in the new namespaces, with every capability over them, before anything
+	 * of the command's exists. Not 0: nothing is started, @err is reported. */
+	int (*prepare)(void *data, struct err *err);
+	void *prepare_data;
+	int control_fd;             /* SOCK_SEQPACKET: weir-init's end of its channel */
+};
+
+/* weir-init and the launch child to control, over control_fd. */
+enum launch_report_type {
+	LAUNCH_REPORT_NONE = 0,
+	LAUNCH_FAILED,   /* value: exit code to use (125 …), text: why. Ends. */
+	LAUNCH_WARNING,  /* text; goes on */
+	LAUNCH_MAPS,     /* the child waits for its id maps (root only) */
+	LAUNCH_TESTED,   /* self-test passed; waits for LAUNCH_GO */
+	LAUNCH_STARTED,  /* the command runs */
+	LAUNCH_STOPPED,  /* value: the signal that stopped it */
+	LAUNCH_CONTINUED,
+	LAUNCH_EXITED,   /* value: wait status of the command */
+	/* control to weir-init */
+	LAUNCH_GO,
+	LAUNCH_SIGNAL,   /* value: forward this signal to the command */
+};
+struct launch_report {
+	uint32_t type;
+	int32_t value;
+	char text[504];
+};
+
+/* The facts that decide how to launch, gathered once before anything is started.
+ * -ENOENT etc. with a line that says what to do: no bwrap, no user namespaces … */
+struct launch_machine {
+	char bwrap[256];     /* path */
+	bool root;           /* started with kernel uid 0 */
+	uint32_t base_uid;   /* root: the unused kernel uid range that is mapped */
+	int init_fd;         /* memfd with weir-init, sealed, owned */
+};
+int launch_machine_probe(struct launch_machine *ret, struct err *err) MUST_CHECK;
+
+/* Fork the launch child. Control keeps its ends of the sockets, answers LAUNCH_MAPS
+ * with launch_write_maps(), LAUNCH_TESTED with LAUNCH_GO.
+ * Return: the child's pid, or -errno. */
+pid_t launch_start(const struct launch_machine *m,
+		   const struct launch_spec *spec, struct err *err) MUST_CHECK;
+int launch_write_maps(const struct launch_machine *m, pid_t child,
+		      struct err *err) MUST_CHECK;

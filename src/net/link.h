@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+/* net/link - the inside of a fresh network namespace: loopback, and the stub link that
+ * gives the namespace an address and a default route without reaching anything.
+ *
+ * The stub is a veth pair with both ends in the namespace, up, without ARP, with a
+ * permanent neighbour as the gateway: without a default route the kernel answers
+ * ENETUNREACH before the output hook, and nothing could be redirected or counted. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/err.h"
+
+/* Bring lo up, make the stub. *ret_ipv6: the namespace has IPv6. */
+int link_setup_owned(bool *ret_ipv6, struct err *err) MUST_CHECK;
+
+/* Would a packet to this address be delivered on this machine itself? Asked of the
+ * kernel's routing tables through @route_fd (link_route_open), so that every address
+ * of the host, present or future, counts. Return: 1, 0, or -errno. */
+struct addr;
+int link_route_open(void) MUST_CHECK;
+int link_addr_is_local(int route_fd, const struct addr *a) MUST_CHECK;
+/* The host has a default route of that family (4 or 6). 1, 0, -errno. */
+int link_has_default_route(int route_fd, int family) MUST_CHECK;

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+/* net/upstream - the transports to the upstream servers: connected UDP sockets from
+ * random ports, TCP after truncation.
+ *
+ * Each UDP request has a socket that is connected to its server, so the kernel drops
+ * what comes from elsewhere; sockets are pooled and re-made after a bounded number of
+ * uses, so that the source port keeps changing. Reads in batches. */
+#pragma once
+
+#include "base/addr.h"
+#include "net/loop.h"
+
+struct upstreams;
+
+struct upstreams_ops {
+	void *data;
+	/* A message from the server that @token was sent to. Any number per token. */
+	void (*on_message)(void *data, uint32_t token, const void *message,
+			   size_t size);
+	/* Nothing more will come: refused, reset, closed early. */
+	void (*on_failed)(void *data, uint32_t token);
+};
+
+struct upstreams *upstreams_new(struct loop *loop,
+				const struct endpoint *servers, size_t count,
+				const struct upstreams_ops *ops) MUST_CHECK;
+void upstreams_free(struct upstreams *u);
+
+/* Return: 0, or -errno when it could not leave. */
+int upstreams_send(struct upstreams *u, uint32_t token, size_t server, bool tcp,
+		   const void *message, size_t size) MUST_CHECK;
+void upstreams_cancel(struct upstreams *u, uint32_t token);

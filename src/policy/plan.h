@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+/* policy/plan - a policy compiled: one immutable block of bytes that any process can
+ * map anywhere.
+ *
+ * The builder (policy/compile.h) writes it; plan_open() checks every offset, count
+ * and enum of it before anything is read, so that a plan from another process can't
+ * do harm. All accessors borrow from the bytes. Matching allocates nothing.
+ *
+ * HOW IT WORKS
+ * Names: one open-addressing hash table from pattern name to two rule numbers: the
+ * first rule that names exactly it, and the first rule that names everything below
+ * it. A look-up hashes the name's suffixes from the right, one label at a time, and
+ * keeps the smallest rule number: the first rule that matches decides.
+ * Addresses: sorted disjoint ranges per family for look-ups here; the filter loads
+ * the same prefixes into the kernel. A deny is absolute.
+ * Ports: every distinct `ports` of the policy is a port list; a verdict names one. */
+#pragma once
+
+#include "base/addr.h"
+#include "base/err.h"
+#include "dns/name.h"
+
+enum {
+	PLAN_NO_RULE = 0xffffffff,  /* the default action decided */
+	PLAN_PORT_LISTS_MAX = 16,   /* a policy with more distinct lists is refused */
+	PLAN_PORT_RANGES_MAX = 64,  /* per list */
+};
+
+enum policy_action { POLICY_DENY = 0, POLICY_ALLOW = 1 };
+enum policy_verify { POLICY_VERIFY_DNS = 0, POLICY_VERIFY_TLS = 1 };
+enum policy_dns { POLICY_DNS_LIVE = 0, POLICY_DNS_PINNED = 1 };
+
+/* struct plan_verdict.flags, struct plan_rule.flags */
+enum {
+	PLAN_PRIVATE = 1 << 0,  /* the name may teach special addresses */
+	PLAN_RAW = 1 << 1,      /* bytes without a name may pass on web ports */
+	PLAN_REQUIRED = 1 << 2, /* pinned: must resolve */
+	PLAN_PORTS_LISTED = 1 << 3, /* the rule has `ports`, not the default list */
+	PLAN_IMPLICIT = 1 << 4, /* not written by a person: metadata, DoH list */
+};
+
+/* struct plan_verdict.types: query types besides A and AAAA that the rule serves */
+enum {
+	PLAN_TYPE_PTR = 1 << 0,
+	PLAN_TYPE_SRV = 1 << 1,
+	PLAN_TYPE_TXT = 1 << 2,
+	PLAN_TYPE_MX = 1 << 3,
+};
+
+struct plan_verdict {
+	uint8_t action;    /* enum policy_action; the zero value denies */
+	uint8_t port_list; /* index, when allowed */
+	uint8_t flags;
+	uint8_t types;
+	uint32_t rule;     /* index of the deciding rule, or PLAN_NO_RULE */
+};
+
+struct plan_port_range {
+	uint8_t protocol; /* IPPROTO_TCP or IPPROTO_UDP */
+	uint8_t reserved;
+	uint16_t from, to; /* both included */
+};
+
+struct plan_prefix {
+	struct prefix prefix;
+	uint8_t action;    /* enum policy_action */
+	uint8_t port_list;
+	uint8_t flags;
+	uint32_t rule;
+};
+
+/* One rule as a person wrote it, for messages. Texts borrow from the plan. */
+struct plan_rule {
+	uint8_t action;
+	uint8_t port_list;
+	uint8_t flags;
+	uint8_t types;
+	uint32_t line, column; /* 0: from the command line */
+	const char *target;    /* as written */
+	const char *file;      /* "--allow" for the command line, or a path */
+	const char *comment;   /* "" when there is none */
+};
+
+/* What a policy's `limits` sets; UINT32_MAX is "unlimited". In section 10's order;
+ * one table (policy/limits.c) has names, units, defaults and ceilings. */
+enum plan_limit {
+	LIMIT_LEARNED_NAMES = 0,
+	LIMIT_ADDRESSES_PER_NAME,
+	LIMIT_ADDRESSES,
+	LIMIT_QUERIES_IN_FLIGHT,
+	LIMIT_QUERIES_PER_SECOND,
+	LIMIT_QUERIES_BURST,
+	LIMIT_DNS_TCP_CONNECTIONS,
+	LIMIT_NEW_NAMES_PER_MINUTE,
+	LIMIT_FLOWS,
+	LIMIT_NEW_FLOWS_PER_SECOND,
+	LIMIT_EVENTS_PER_SECOND,
+	LIMIT_MIN_LIFETIME_SEC,
+	LIMIT_MAX_LIFETIME_SEC,
+	LIMIT_GRACE_SEC,
+	LIMIT_COUNT
+};
+
+struct plan {
+	const uint8_t *bytes; /* borrowed; aligned to 8 */
+	size_t size;
+};
+
+/* Check @bytes and open it. Return: 0, or -EBADMSG with the reason. */
+int plan_open(const void *bytes, size_t size, struct plan *ret,
+	      struct err *err) MUST_CHECK;
+
+enum policy_action plan_default_action(const struct plan *p);
+enum policy_verify plan_verify(const struct plan *p);
+enum policy_dns plan_dns(const struct plan *p);
+uint32_t plan_limit(const struct plan *p, enum plan_limit which);
+
+/* What the policy says of a name: the first rule that matches, else the default. */
+struct plan_verdict plan_match_name(const struct plan *p,
+				    const struct dns_name *name);
+/* What the policy's address rules say of one address, port and protocol: a deny
+ * wins; then an allow whose ports hold @port; else the default action with rule
+ * PLAN_NO_RULE. With @port 0 the ports don't matter. */
+struct plan_verdict plan_match_addr(const struct plan *p, const struct addr *a,
+				    uint8_t protocol, uint16_t port);
+/* An address rule of action allow covers @a, on whatever port. */
+bool plan_names_addr(const struct plan *p, const struct addr *a);
+
+bool plan_port_list_has(const struct plan *p, uint8_t list, uint8_t protocol,
+			uint16_t port);
+
+/* For the filter and for people: everything, by index. */
+size_t plan_port_list_count(const struct plan *p);
+const struct plan_port_range *plan_port_list(const struct plan *p, size_t list,
+					     size_t *ret_count);
+/* Address rules made disjoint per (action, port list), sorted; PLAN_IMPLICIT ones
+ * included. */
+size_t plan_prefix_count(const struct plan *p);
+struct plan_prefix plan_prefix(const struct plan *p, size_t i);
+size_t plan_rule_count(const struct plan *p);
+struct plan_rule plan_rule(const struct plan *p, size_t i);

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+/* policy/policy - a policy as people write it: rules in order, and where each stands.
+ *
+ * Reading never stops at the first fault: all of them are gathered in struct faults
+ * and the caller prints them. Everything lives in the caller's arena. No file is
+ * opened here: `extends` and list files come through a callback. */
+#pragma once
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "policy/plan.h"
+#include "policy/rule.h"
+
+enum {
+	POLICY_EXTENDS_MAX = 8,           /* depth */
+	POLICY_FAULTS_MAX = 100,          /* then "and N more" */
+	POLICY_TEXT_MAX = 16 * 1024 * 1024, /* bytes of one file */
+};
+
+enum fault_level {
+	FAULT_ERROR = 0, /* the policy is not used */
+	FAULT_WARNING,   /* it is, but a person should look */
+	FAULT_HINT,
+};
+
+/* "policy.yaml:3:14: egress[1].target: 'a..b' is not a domain name, …" */
+struct fault {
+	enum fault_level level;
+	const char *file;
+	uint32_t line, column; /* from 1; 0 when there is no place */
+	const char *path;      /* "egress[1].target"; "" for the whole */
+	const char *text;
+};
+
+struct faults {
+	struct arena arena;
+	struct fault items[POLICY_FAULTS_MAX];
+	size_t count;   /* in items */
+	size_t dropped; /* over the maximum */
+	size_t errors;  /* of level FAULT_ERROR, the dropped ones included */
+};
+
+void faults_done(struct faults *f);
+/* One line without the newline; the text is already escaped. Return: @buf. */
+char *fault_format(const struct fault *f, char *buf, size_t size);
+
+struct policy {
+	struct rule *rules; /* first to last: own rules, then those of `extends` */
+	size_t count, capacity;
+	enum policy_action default_action;
+	enum policy_verify verify;
+	enum policy_dns dns;
+	bool has_default_action, has_verify, has_dns; /* set by a document */
+	bool require_full_isolation;
+	int64_t repin_ms;             /* 0: not set */
+	uint32_t limits[LIMIT_COUNT]; /* 0: not set */
+	const char **sources;         /* documents read, in order, for `show` */
+	size_t source_count;
+};
+
+enum policy_format { POLICY_FORMAT_GUESS = 0, POLICY_FORMAT_YAML, POLICY_FORMAT_JSON };
+
+/* Give the text of what `extends` or a list file names. @from is the document that
+ * names it. The text must live as long as the arena. Return: 0 with the text and
+ * the path to show, or -errno with @err. */
+typedef int policy_load_fn(void *data, const char *name, const char *from,
+			   struct text *ret_text, const char **ret_path,
+			   struct err *err);
+
+struct policy_reader {
+	struct arena *arena;   /* borrowed */
+	struct faults *faults; /* borrowed */
+	policy_load_fn *load;  /* NULL: `extends` is an error */
+	void *load_data;
+};
+
+/* Read one document and what it extends; append its rules to @policy and set what is
+ * not set yet. Return: 0, -EINVAL when faults were added, -ENOMEM. */
+int policy_read(const struct policy_reader *r, const char *file,
+		struct text text, enum policy_format format,
+		struct policy *policy) MUST_CHECK;
+
+/* One rule of the command line: "TARGET[:PORTS]" for allow, "TARGET" for deny. The
+ * file of the rule is @option ("--allow"). Appends. */
+int policy_read_option(const struct policy_reader *r, const char *option,
+		       enum policy_action action, struct text value,
+		       struct policy *policy) MUST_CHECK;
+
+/* What can only be seen over the whole: rules that can't be reached, wildcards over
+ * public suffixes, `*.x` without `x`, too many port lists, known ways out. */
+int policy_check(const struct policy_reader *r, struct policy *policy)
+	MUST_CHECK;
+
+/* Compile. *ret is malloc'ed, owned by the caller. -ENOMEM, or -E2BIG with @err. */
+int policy_compile(const struct policy *policy, uint8_t **ret, size_t *ret_size,
+		   struct err *err) MUST_CHECK;

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sandbox/dns_service - the resolver's sockets: the sandboxes' UDP and TCP listeners on
+ * one side, the upstream servers on the other. It is the engine's one struct
+ * resolver_ops.
+ *
+ * UDP is read and written in batches (recvmmsg, sendmmsg). TCP follows RFC 7766: many
+ * messages on a connection, each judged by itself, split anywhere, answers in any
+ * order, 10 s idle, LIMIT_DNS_TCP_CONNECTIONS per sandbox. */
+#pragma once
+
+#include "net/loop.h"
+#include "sandbox/resolver.h"
+
+struct dns_service;
+
+struct dns_service_config {
+	struct loop *loop;                /* borrowed */
+	const struct endpoint *upstreams; /* copied */
+	size_t upstream_count;            /* 1 to RESOLVER_UPSTREAMS_MAX */
+	struct hash_key key;
+};
+
+struct dns_service *dns_service_new(const struct dns_service_config *config,
+				    struct err *err) MUST_CHECK;
+void dns_service_free(struct dns_service *d);
+
+/* Serve the DNS sockets of @s from now on. Return: 0 or -errno. */
+int dns_service_attach(struct dns_service *d, struct sandbox *s) MUST_CHECK;
+void dns_service_detach(struct dns_service *d, struct sandbox *s);
+
+/* To be called at the end of each turn of the loop: commits, then replies. */
+void dns_service_flush(struct dns_service *d);

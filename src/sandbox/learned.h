@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sandbox/learned - the addresses that a sandbox's DNS answers have taught, and the
+ * names they came from. Never shared between sandboxes. Pure: time is an argument,
+ * the kernel's sets are changed by the caller.
+ *
+ * An entry (name, address) lives from the commit of the answer that carried it until
+ * `expires_ms`: the TTL, but at least LIMIT_MIN_LIFETIME_SEC and at most
+ * LIMIT_MAX_LIFETIME_SEC, plus LIMIT_GRACE_SEC. The kernel's element for (address,
+ * port list) lives as long as the longest entry that wants it.
+ *
+ * When a table is full the entry that expires first makes room; an answer is never
+ * refused for it. */
+#pragma once
+
+#include "base/hash.h"
+#include "dns/name.h"
+#include "filter/filter.h"
+#include "policy/plan.h"
+
+struct learned;
+
+struct learned *learned_new(const struct plan *plan,
+			    const struct hash_key *key);
+void learned_free(struct learned *l);
+
+/* One address of an answer for @name, whose verdict is @verdict, with @ttl_sec. */
+struct learned_item {
+	const struct dns_name *name;
+	struct plan_verdict verdict;
+	struct addr addr;
+	uint32_t ttl_sec;
+};
+
+/* What has to be sent to the kernel so that @item may be used until its TTL (grace
+ * included) has passed: appends to @changes (room for @max) the element to add or
+ * refresh, and elements to delete because a table was full. Appends nothing when the
+ * kernel's element outlives the TTL anyway. Marks nothing as learned yet.
+ * Return: how many were appended, or -ENOSPC. */
+int learned_prepare(struct learned *l, const struct learned_item *item,
+		    int64_t now_ms, struct filter_learn *changes, size_t max)
+	MUST_CHECK;
+/* The kernel has acknowledged what was prepared for @item. */
+void learned_commit(struct learned *l, const struct learned_item *item,
+		    int64_t now_ms);
+
+/* For the relay and for explain: a name that taught us @a and is still valid. */
+struct learned_use {
+	struct dns_name name;
+	uint32_t rule;
+	uint8_t port_list;
+	uint8_t flags;      /* PLAN_PRIVATE … of the rule */
+	int64_t expires_ms;
+};
+/* Return: how many, newest first, at most @max. */
+size_t learned_find(const struct learned *l, const struct addr *a,
+		    int64_t now_ms, struct learned_use *ret, size_t max);
+/* Another valid address of @name than @not_this. Call again with @index from 0. */
+bool learned_other_addr(const struct learned *l, const struct dns_name *name,
+			const struct addr *not_this, int64_t now_ms,
+			size_t index, struct addr *ret);
+
+/* Drop what has expired. Return: when to call again (ms), INT64_MAX when empty. */
+int64_t learned_expire(struct learned *l, int64_t now_ms);
+
+struct learned_counts {
+	size_t names, addresses, evicted;
+};
+struct learned_counts learned_counts(const struct learned *l);

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sandbox/relay - the way out of an owned namespace for TCP: connections that the filter
+ * redirected are accepted inside, judged, dialled from outside, and spliced.
+ *
+ * A connection is dialled only if its original destination is, at this moment, allowed
+ * for this sandbox: an address rule with that port allows it, or a name that is still
+ * valid taught it and that name's rule has the port; no address rule denies it; it is
+ * not the listener itself, not loopback, not unspecified, and no address of the host,
+ * unless an address rule names that very address (a /32 or /128).
+ *
+ * A refused connection gets a reset at once. If the dial fails before a byte flowed, the
+ * other learned addresses of the same name are tried; if all fail, the error is
+ * passed on as a reset. Half-closes, resets and back-pressure pass through in both
+ * directions. Bytes are moved with splice(); pipes come from a pool and are borrowed
+ * only while bytes wait. */
+#pragma once
+
+#include "net/loop.h"
+#include "sandbox/sandbox.h"
+
+enum {
+	RELAY_PIPES_MAX = 256,       /* of the engine's pool; without one: plain copies */
+	RELAY_CONNECT_MS = 30 * 1000, /* dial timeout, per address */
+	RELAY_ADDRESSES_MAX = 8,      /* tried for one connection */
+};
+
+struct relay;
+
+struct relay_config {
+	struct loop *loop; /* borrowed */
+	int route_fd;      /* link_route_open(), owned by the caller */
+};
+
+struct relay *relay_new(const struct relay_config *config,
+			struct err *err) MUST_CHECK;
+void relay_free(struct relay *r);
+
+int relay_attach(struct relay *r, struct sandbox *s) MUST_CHECK;
+/* All its connections are reset. */
+void relay_detach(struct relay *r, struct sandbox *s);
+/* The sandbox's plan has changed: flows that it no longer allows are reset. */
+void relay_recheck(struct relay *r, struct sandbox *s);
+
+size_t relay_flow_count(const struct relay *r, const struct sandbox *s);

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sandbox/resolver - from a query to its reply: policy, cache, upstream, guard, commit.
+ *
+ * HOW IT WORKS
+ * The resolver is a state machine without a socket and without a clock: queries,
+ * responses and time come in by calls, and what has to leave goes out through struct
+ * resolver_ops. So scenario tests drive it on a fake clock with scripted upstreams.
+ *
+ *   resolver_query()     judge the name first; denied, unserved and limited queries get
+ *                        their reply queued at once. Allowed: cache, or one upstream
+ *                        request shared by all who ask the same.
+ *   resolver_response()  hold the response against what was asked; re-check the name
+ *                        against the plan as it is *now*; guard; queue reply and
+ *                        commit for every waiting client.
+ *   resolver_tick()      timeouts: next upstream, or SERVFAIL with EDE 22.
+ *   resolver_flush()     once a turn of the loop: per sandbox one transaction for all
+ *                        that was gathered; the kernel's acknowledgement; then the
+ *                        replies. A failed commit turns its replies into SERVFAIL.
+ *
+ * No reply that carries an address leaves outside resolver_flush(). One engine has
+ * one resolver; the cache is shared by all sandboxes for bytes, never for verdicts. */
+#pragma once
+
+#include "base/hash.h"
+#include "dns/message.h"
+#include "sandbox/sandbox.h"
+
+enum {
+	RESOLVER_UPSTREAMS_MAX = 16,    /* of one group */
+	RESOLVER_TRIES = 2,             /* upstream requests for one question */
+	RESOLVER_TRY_MS = 1500,         /* each */
+	RESOLVER_IN_FLIGHT_MAX = 4096,  /* of the engine; over it: SERVFAIL */
+	RESOLVER_CACHE_ENTRIES = 16384, /* the least recently used goes */
+};
+
+/* Where a query came from and where its reply goes; copied, and given back as it
+ * was. */
+struct resolver_client {
+	struct sandbox *sandbox;
+	uint32_t connection; /* of the transport: a TCP connection's handle */
+	bool tcp;
+	struct endpoint peer; /* UDP: the sender */
+};
+
+struct resolver_ops {
+	void *data;
+	/* Send a query to server @server of the upstream group. @token comes back with
+	 * the response; @tcp after a truncated one. Return: 0, or -errno when it can't
+	 * leave (the resolver then goes to the next server). */
+	int (*send)(void *data, uint32_t token, size_t server, bool tcp,
+		    const void *message, size_t size);
+	/* @token is not wanted any more: drop its socket. */
+	void (*cancel)(void *data, uint32_t token);
+	/* One transaction for one sandbox, acknowledged: 0, or -errno and nothing was
+	 * changed. */
+	int (*commit)(void *data, struct sandbox *s,
+		      const struct filter_learn *items, size_t count);
+	/* The reply for one query. The bytes live until the call returns. */
+	void (*reply)(void *data, const struct resolver_client *client,
+		      const void *message, size_t size);
+	/* Unpredictable bytes. */
+	void (*random)(void *data, void *bytes, size_t size);
+};
+
+struct resolver;
+
+struct resolver *resolver_new(const struct resolver_ops *ops,
+			      const struct hash_key *key,
+			      size_t upstream_count) MUST_CHECK;
+void resolver_free(struct resolver *r);
+
+void resolver_query(struct resolver *r, const struct resolver_client *client,
+		    const void *message, size_t size, int64_t now_ms);
+/* A datagram or TCP message that came for @token from that server. */
+void resolver_response(struct resolver *r, uint32_t token, const void *message,
+		       size_t size, int64_t now_ms);
+/* The transport of @token failed (ICMP error, TCP reset). */
+void resolver_send_failed(struct resolver *r, uint32_t token, int64_t now_ms);
+/* When resolver_tick() wants to be called; INT64_MAX: not at all. */
+int64_t resolver_next_ms(const struct resolver *r);
+void resolver_tick(struct resolver *r, int64_t now_ms);
+void resolver_flush(struct resolver *r, int64_t now_ms);
+
+/* The sandbox goes: its waiting queries are forgotten, nothing is sent for them. */
+void resolver_detach(struct resolver *r, struct sandbox *s);

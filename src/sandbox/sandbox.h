@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sandbox/sandbox - one thing that is guarded: its plan, its descriptors inside the
+ * namespace, what it has learned, its counters. The engine owns it; resolver and relay
+ * borrow it. */
+#pragma once
+
+#include "filter/filter.h"
+#include "net/loop.h"
+#include "net/sock.h"
+#include "policy/plan.h"
+#include "store/event.h"
+
+struct learned;
+
+/* Counters: each refusal and each limit has one. Names for people and for metrics
+ * are in sandbox.c's table, in this order. */
+enum sandbox_counter {
+	COUNT_QUERIES = 0,
+	COUNT_QUERIES_DENIED,      /* NXDOMAIN by policy */
+	COUNT_QUERIES_UNSERVED,    /* NODATA: a type that is not served */
+	COUNT_QUERIES_MALFORMED,
+	COUNT_QUERIES_LIMITED,     /* over queries per second, or in flight */
+	COUNT_ANSWERS,             /* with records */
+	COUNT_ANSWERS_CACHED,
+	COUNT_ANSWERS_FAILED,      /* SERVFAIL sent */
+	COUNT_ANSWERS_SPECIAL,     /* addresses left out because they are special */
+	COUNT_COMMITS,             /* netlink transactions */
+	COUNT_COMMITS_FAILED,
+	COUNT_LEARNED,             /* addresses taken */
+	COUNT_LEARNED_EVICTED,
+	COUNT_NEW_NAMES_LIMITED,
+	COUNT_DNS_TCP_LIMITED,
+	COUNT_FLOWS,
+	COUNT_FLOWS_DENIED,
+	COUNT_FLOWS_LIMITED,
+	COUNT_FLOWS_FAILED,        /* upstream did not answer */
+	COUNT_PACKETS_DENIED,      /* seen by NFLOG */
+	COUNT_PACKETS_LOST,        /* NFLOG reports that did not arrive */
+	COUNT_EVENTS_DROPPED,      /* over events per second */
+	COUNT_SELF_TESTS,
+	SANDBOX_COUNTER_COUNT
+};
+const char *sandbox_counter_name(enum sandbox_counter c);
+
+enum sandbox_state {
+	SANDBOX_NONE = 0,
+	SANDBOX_TESTING, /* filter stands; only the self-test runs; its denials are no
+	                  * events */
+	SANDBOX_RUNNING,
+	SANDBOX_CLOSED,  /* no new query, no new flow; waits to be reaped */
+	SANDBOX_STATE_COUNT
+};
+
+/* Tell control of an event. Copies. */
+typedef void sandbox_event_fn(void *data, const struct event *e);
+
+struct sandbox {
+	uint32_t id;
+	enum sandbox_state state;
+	struct plan plan;          /* borrowed from the engine's mapping */
+	struct sandbox_fds fds;    /* owned; NETLINK has moved into filter */
+	struct filter_conn filter; /* owned */
+	struct learned *learned;   /* owned */
+	bool ipv6;                 /* the sandbox has IPv6 and so has the way out */
+	bool relay;
+	uint64_t counters[SANDBOX_COUNTER_COUNT];
+	sandbox_event_fn *on_event;
+	void *on_event_data;
+	/* The self-test: the engine itself answers this name with this address. */
+	struct dns_name probe_name; /* size 0: no self-test under way */
+	struct addr probe_addr;
+	uint16_t probe_port;
+};
+
+/* Fill in what every event has (time, sandbox) and hand it to control, at most
+ * LIMIT_EVENTS_PER_SECOND; nothing while the self-test runs. */
+void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms);

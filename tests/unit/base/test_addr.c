@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/addr.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void addresses_are_read_strictly(void **state)
+{
+	static const struct {
+		const char *what, *text, *want; /* want NULL: refused */
+	} rows[] = {
+		{ "plain", "10.0.0.5", "10.0.0.5" },
+		{ "six", "2001:DB8::1", "2001:db8::1" },
+		{ "mapped stays six", "::ffff:1.2.3.4", "::ffff:1.2.3.4" },
+		{ "short form", "127.1", NULL },
+		{ "hex", "0x7f.0.0.1", NULL },
+		{ "octal", "010.0.0.1", NULL },
+		{ "one number", "2130706433", NULL },
+		{ "zone", "fe80::1%eth0", NULL },
+		{ "brackets", "[::1]", NULL },
+		{ "space", " 1.2.3.4", NULL },
+		{ "empty", "", NULL },
+		{ "rubbish", "1.2.3.4x", NULL },
+	};
+	char buf[ADDR_TEXT_SIZE];
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct addr a = { 0 };
+		bool ok = addr_parse(rows[i].text, strlen(rows[i].text), &a);
+
+		assert_int_equal(ok, rows[i].want != NULL);
+		if (ok)
+			assert_string_equal(addr_format(&a, buf), rows[i].want);
+	}
+}
+
+static void a_nul_inside_is_refused(void **state)
+{
+	struct addr a;
+
+	assert_false(addr_parse("1.2.3.4\0", 8, &a));
+}
+
+static void prefixes_hold_their_addresses(void **state)
+{
+	static const struct {
+		const char *what, *prefix, *addr;
+		bool in;
+	} rows[] = {
+		{ "first", "10.96.0.0/12", "10.96.0.0", true },
+		{ "last", "10.96.0.0/12", "10.111.255.255", true },
+		{ "behind", "10.96.0.0/12", "10.112.0.0", false },
+		{ "all", "0.0.0.0/0", "255.255.255.255", true },
+		{ "other family", "0.0.0.0/0", "::1", false },
+		{ "odd bits", "2001:db8::/33", "2001:db8:7fff::1", true },
+		{ "odd bits, out", "2001:db8::/33", "2001:db8:8000::1", false },
+		{ "one address", "10.0.0.5", "10.0.0.5", true },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct prefix p;
+		struct addr a;
+
+		assert_true(prefix_parse(rows[i].prefix, strlen(rows[i].prefix),
+					 false, &p));
+		assert_true(addr_parse(rows[i].addr, strlen(rows[i].addr), &a));
+		assert_int_equal(prefix_contains(&p, &a), rows[i].in);
+	}
+}
+
+static void bad_prefixes_are_refused(void **state)
+{
+	static const char *const rows[] = { "10.0.0.0/33", "10.0.0.1/8", "::/129",
+					    "10.0.0.0/",   "10.0.0.0/08", "/8",
+					    "10.0.0.0/-1", "1.2.3.4/8x" };
+	struct prefix p;
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		assert_false(prefix_parse(rows[i], strlen(rows[i]), false, &p));
+	assert_true(prefix_parse("10.0.0.1/8", 10, true, &p));
+}
+
+static void endpoints_round_trip(void **state)
+{
+	static const struct {
+		const char *text, *want;
+	} rows[] = {
+		{ "1.1.1.1", "1.1.1.1:53" },
+		{ "1.1.1.1:5353", "1.1.1.1:5353" },
+		{ "2001:db8::1", "[2001:db8::1]:53" },
+		{ "[2001:db8::1]:853", "[2001:db8::1]:853" },
+		{ "[2001:db8::1]", "[2001:db8::1]:53" },
+		{ "[1.1.1.1]:53", NULL },
+		{ "1.1.1.1:0", NULL },
+		{ "1.1.1.1:65536", NULL },
+		{ "dns.google", NULL },
+		{ "[::1]x", NULL },
+		{ "", NULL },
+	};
+	char buf[ENDPOINT_TEXT_SIZE];
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct sockaddr_storage ss;
+		struct endpoint e, back;
+		bool ok = endpoint_parse(rows[i].text, strlen(rows[i].text), 53,
+					 &e);
+
+		assert_int_equal(ok, rows[i].want != NULL);
+		if (!ok)
+			continue;
+		assert_string_equal(endpoint_format(&e, buf), rows[i].want);
+		assert_true(endpoint_to_sockaddr(&e, &ss) > 0);
+		back = endpoint_from_sockaddr(&ss);
+		assert_true(addr_equal(&back.addr, &e.addr));
+		assert_int_equal(back.port, e.port);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(addresses_are_read_strictly),
+		cmocka_unit_test(a_nul_inside_is_refused),
+		cmocka_unit_test(prefixes_hold_their_addresses),
+		cmocka_unit_test(bad_prefixes_are_refused),
+		cmocka_unit_test(endpoints_round_trip),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

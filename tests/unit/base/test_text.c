@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/text.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void numbers_are_read_strictly(void **state)
+{
+	static const struct {
+		const char *text;
+		bool ok;
+		uint32_t want;
+	} rows[] = {
+		{ "0", true, 0 },	 { "443", true, 443 },
+		{ "65535", true, 65535 }, { "65536", false, 0 },
+		{ "010", false, 0 },	 { "+1", false, 0 },
+		{ "", false, 0 },	 { "1 ", false, 0 },
+		{ "99999999999999999999", false, 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		uint32_t v = 7;
+
+		assert_int_equal(text_to_u32(text_of(rows[i].text), 65535, &v),
+				 rows[i].ok);
+		assert_int_equal(v, rows[i].ok ? rows[i].want : 7);
+	}
+}
+
+static void durations_have_units(void **state)
+{
+	int64_t ms = 0;
+
+	assert_true(text_to_duration_ms(text_of("6h"), &ms));
+	assert_int_equal(ms, 6 * 3600 * 1000);
+	assert_true(text_to_duration_ms(text_of("250ms"), &ms));
+	assert_int_equal(ms, 250);
+	assert_false(text_to_duration_ms(text_of("6"), &ms));
+	assert_false(text_to_duration_ms(text_of("h"), &ms));
+	assert_false(text_to_duration_ms(text_of("-1s"), &ms));
+}
+
+static void splitting_gives_every_part(void **state)
+{
+	static const char *const want[] = { "a", "", "b" };
+	struct text t = text_of("a,,b"), part;
+	size_t n = 0;
+
+	while (text_split(&t, ',', &part)) {
+		assert_true(n < ARRAY_SIZE(want));
+		assert_true(text_equal(part, want[n++]));
+	}
+	assert_int_equal(n, 3);
+}
+
+static void hostile_text_is_escaped_and_cut(void **state)
+{
+	char buf[TEXT_ESCAPED_SIZE], small[12];
+
+	assert_string_equal(text_escape((struct text){ "a\x1b[1m\0\\", 7 }, buf,
+					sizeof(buf)),
+			    "a\\x1b[1m\\x00\\x5c");
+	assert_string_equal(text_escape(text_of("0123456789abcdef"), small,
+					sizeof(small)),
+			    "01234567...");
+	assert_string_equal(text_escape(text_of("\n\n\n\n"), small,
+					sizeof(small)),
+			    "\\x0a\\x0a...");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(numbers_are_read_strictly),
+		cmocka_unit_test(durations_have_units),
+		cmocka_unit_test(splitting_gives_every_part),
+		cmocka_unit_test(hostile_text_is_escaped_and_cut),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
