@@ -27,8 +27,10 @@ struct dns_name {
 
 /* Read a name that may be compressed. Moves @w behind it. Pointers must go
  * backwards. @ret_raw, when given, gets the same octets with their case kept (for
- * echoing a question); it has DNS_NAME_MAX bytes.
- * Return: 0, or -EBADMSG (too long, forward or looping pointer, short). */
+ * echoing a question); it has DNS_NAME_MAX bytes. Any octet may stand in a label
+ * (RFC 2181): see dns_name_is_host().
+ * Return: 0, or -EBADMSG (too long, forward or looping pointer, short), and then @w
+ * has failed. */
 int dns_name_read(struct wire *w, struct dns_name *ret, uint8_t *ret_raw)
 	MUST_CHECK;
 
@@ -46,7 +48,8 @@ bool dns_name_equal(const struct dns_name *a, const struct dns_name *b);
 /* @n is @ancestor or lies below it. */
 bool dns_name_is_within(const struct dns_name *n,
 			const struct dns_name *ancestor);
-/* Only letters, digits, '-', '_' in every label: what a host name can be. */
+/* Only letters, digits, '-', '_' in every label, and at least one label: what a host
+ * name can be. */
 bool dns_name_is_host(const struct dns_name *n);
 /* "localhost" and every name below it (RFC 6761). */
 bool dns_name_is_localhost(const struct dns_name *n);

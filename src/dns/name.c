@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dns/name.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/addr.h"
+
+enum {
+	POINTER_MASK = 0xc0, /* top bits of a length octet: 11 is a pointer */
+	REVERSE_V4_LABELS = 4 + 2,
+	REVERSE_V6_LABELS = 32 + 2,
+};
+
+/* Lower the ASCII letters of eight octets at once: bit 7 of each octet of
+ * `is_upper` says that the octet is 'A' to 'Z'. */
+static uint64_t lower_word(uint64_t word)
+{
+	const uint64_t ones = 0x0101010101010101u;
+	uint64_t low7 = word & (0x7f * ones);
+	uint64_t from_a = low7 + (0x80 - 'A') * ones;
+	uint64_t over_z = low7 + (0x80 - 'Z' - 1) * ones;
+	uint64_t is_upper = from_a & ~over_z & ~word & (0x80 * ones);
+
+	return word | is_upper >> 2;
+}
+
+/* Length octets are below 64 and so below 'A': a whole name can be lowered without
+ * looking for its labels. */
+static void lower_copy(uint8_t *to, const uint8_t *from, size_t size)
+{
+	uint64_t word;
+	size_t i = 0;
+
+	for (; i + 8 <= size; i += 8) {
+		memcpy(&word, from + i, 8);
+		word = lower_word(word);
+		memcpy(to + i, &word, 8);
+	}
+	for (; i < size; i++)
+		to[i] = from[i] >= 'A' && from[i] <= 'Z' ? from[i] | 0x20 : from[i];
+}
+
+/* A name as it stands in a message, while its pieces are put together. */
+struct gather {
+	uint8_t bytes[DNS_NAME_MAX];
+	size_t size;
+	unsigned int labels;
+};
+
+static bool gather_label(struct gather *g, struct wire *w, uint8_t length)
+{
+	const uint8_t *label = wire_take(w, length);
+
+	/* One octet stays free for the root label. */
+	if (!label || g->size + 1 + length > DNS_NAME_MAX - 1)
+		return false;
+	g->bytes[g->size] = length;
+	memcpy(g->bytes + g->size + 1, label, length);
+	g->size += 1u + length;
+	g->labels++;
+	return true;
+}
+
+/* Follow the labels from @at's position to the root. Each pointer has to point before
+ * the piece that it ends, so the pieces' starts fall and the walk ends. When the first
+ * pointer was read, @ret_end is where the name ends in the message. */
+static bool gather_name(struct gather *g, struct wire *at, size_t *ret_end)
+{
+	size_t piece = wire_offset(at);
+	bool jumped = false;
+
+	for (;;) {
+		uint8_t length = wire_read_u8(at);
+		size_t target;
+
+		if (!wire_ok(at))
+			return false;
+		if (length == 0)
+			break;
+		if (length <= DNS_LABEL_MAX) {
+			if (!gather_label(g, at, length))
+				return false;
+			continue;
+		}
+		if ((length & POINTER_MASK) != POINTER_MASK)
+			return false;
+		target = (size_t)(length & ~POINTER_MASK) << 8 | wire_read_u8(at);
+		if (!wire_ok(at) || target >= piece)
+			return false;
+		if (!jumped)
+			*ret_end = wire_offset(at);
+		jumped = true;
+		piece = target;
+		wire_seek(at, target);
+	}
+	if (!jumped)
+		*ret_end = wire_offset(at);
+	g->bytes[g->size++] = 0;
+	return true;
+}
+
+int dns_name_read(struct wire *w, struct dns_name *ret, uint8_t *ret_raw)
+{
+	struct wire at = *w;
+	struct gather g;
+	size_t end = 0;
+
+	g.size = 0;
+	g.labels = 0;
+	if (!wire_ok(w) || !gather_name(&g, &at, &end)) {
+		w->failed = true;
+		return -EBADMSG;
+	}
+	wire_seek(w, end);
+	ret->size = (uint8_t)g.size;
+	ret->labels = (uint8_t)g.labels;
+	lower_copy(ret->bytes, g.bytes, g.size);
+	if (ret_raw)
+		memcpy(ret_raw, g.bytes, g.size);
+	return 0;
+}
+
+static bool is_host_octet(uint8_t c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+	       (c >= '0' && c <= '9') || c == '-' || c == '_';
+}
+
+static bool parse_label(struct text label, struct gather *g)
+{
+	if (label.len == 0 || label.len > DNS_LABEL_MAX ||
+	    g->size + 1 + label.len > DNS_NAME_MAX - 1)
+		return false;
+	g->bytes[g->size++] = (uint8_t)label.len;
+	for (size_t i = 0; i < label.len; i++) {
+		uint8_t c = (uint8_t)label.ptr[i];
+
+		if (!is_host_octet(c))
+			return false;
+		g->bytes[g->size++] = c;
+	}
+	g->labels++;
+	return true;
+}
+
+int dns_name_parse(struct text t, struct dns_name *ret)
+{
+	struct gather g = { .size = 0, .labels = 0 };
+	struct text label;
+
+	if (t.len == 0)
+		return -EINVAL;
+	if (t.ptr[t.len - 1] == '.')
+		t.len--;
+	if (t.len > 0) {
+		while (text_split(&t, '.', &label)) {
+			if (!parse_label(label, &g))
+				return -EINVAL;
+		}
+	}
+	g.bytes[g.size++] = 0;
+	ret->size = (uint8_t)g.size;
+	ret->labels = (uint8_t)g.labels;
+	lower_copy(ret->bytes, g.bytes, g.size);
+	return 0;
+}
+
+static char *format_octet(char *p, uint8_t c)
+{
+	if (c == '.' || c == '\\') {
+		*p++ = '\\';
+		*p++ = (char)c;
+	} else if (c > 0x20 && c < 0x7f) {
+		*p++ = (char)c;
+	} else {
+		*p++ = '\\';
+		*p++ = (char)('0' + c / 100);
+		*p++ = (char)('0' + c / 10 % 10);
+		*p++ = (char)('0' + c % 10);
+	}
+	return p;
+}
+
+char *dns_name_format(const struct dns_name *n, char *buf)
+{
+	char *p = buf;
+
+	if (n->size == 1)
+		*p++ = '.';
+	for (size_t i = 0; i + 1 < n->size; i += 1u + n->bytes[i]) {
+		if (i > 0)
+			*p++ = '.';
+		for (size_t j = 1; j <= n->bytes[i]; j++)
+			p = format_octet(p, n->bytes[i + j]);
+	}
+	*p = '\0';
+	return buf;
+}
+
+bool dns_name_equal(const struct dns_name *a, const struct dns_name *b)
+{
+	return a->size == b->size && memcmp(a->bytes, b->bytes, a->size) == 0;
+}
+
+bool dns_name_is_within(const struct dns_name *n, const struct dns_name *ancestor)
+{
+	size_t at = 0;
+
+	if (ancestor->size == 0 || n->size < ancestor->size ||
+	    n->labels < ancestor->labels)
+		return false;
+	for (int i = n->labels - ancestor->labels; i > 0; i--)
+		at += 1u + n->bytes[at];
+	return n->size - at == ancestor->size &&
+	       memcmp(n->bytes + at, ancestor->bytes, ancestor->size) == 0;
+}
+
+bool dns_name_is_host(const struct dns_name *n)
+{
+	if (n->labels == 0)
+		return false;
+	for (size_t i = 0; n->bytes[i] != 0; i += 1u + n->bytes[i]) {
+		for (size_t j = 1; j <= n->bytes[i]; j++) {
+			if (!is_host_octet(n->bytes[i + j]))
+				return false;
+		}
+	}
+	return true;
+}
+
+bool dns_name_is_localhost(const struct dns_name *n)
+{
+	static const struct dns_name localhost = {
+		.size = 11,
+		.labels = 1,
+		.bytes = "\x09localhost",
+	};
+
+	return dns_name_is_within(n, &localhost);
+}
+
+/* One octet in decimal, without leading zeros. */
+static bool label_to_octet(const uint8_t *label, uint8_t *ret)
+{
+	struct text t = { .ptr = (const char *)label + 1, .len = label[0] };
+	uint32_t value;
+
+	if (!text_to_u32(t, UINT8_MAX, &value))
+		return false;
+	*ret = (uint8_t)value;
+	return true;
+}
+
+static bool label_to_nibble(const uint8_t *label, uint8_t *ret)
+{
+	uint8_t c = label[1];
+
+	if (label[0] != 1)
+		return false;
+	if (c >= '0' && c <= '9')
+		*ret = (uint8_t)(c - '0');
+	else if (c >= 'a' && c <= 'f')
+		*ret = (uint8_t)(c - 'a' + 10);
+	else
+		return false;
+	return true;
+}
+
+static bool reverse_v4(const struct dns_name *n, struct addr *ret)
+{
+	uint8_t bytes[4];
+	size_t at = 0;
+
+	for (int i = 3; i >= 0; i--) {
+		if (!label_to_octet(n->bytes + at, &bytes[i]))
+			return false;
+		at += 1u + n->bytes[at];
+	}
+	*ret = addr_from_bytes(ADDR_V4, bytes);
+	return true;
+}
+
+static bool reverse_v6(const struct dns_name *n, struct addr *ret)
+{
+	uint8_t bytes[16];
+	uint8_t low, high;
+
+	for (int i = 15; i >= 0; i--) {
+		const uint8_t *pair = n->bytes + 4 * (15 - i);
+
+		if (!label_to_nibble(pair, &low) || !label_to_nibble(pair + 2, &high))
+			return false;
+		bytes[i] = (uint8_t)(high << 4 | low);
+	}
+	*ret = addr_from_bytes(ADDR_V6, bytes);
+	return true;
+}
+
+bool dns_name_to_reverse_addr(const struct dns_name *n, struct addr *ret)
+{
+	static const struct dns_name v4_root = {
+		.size = 14,
+		.labels = 2,
+		.bytes = "\x07in-addr\x04"
+			 "arpa",
+	};
+	static const struct dns_name v6_root = {
+		.size = 10,
+		.labels = 2,
+		.bytes = "\x03ip6\x04"
+			 "arpa",
+	};
+
+	if (n->labels == REVERSE_V4_LABELS && dns_name_is_within(n, &v4_root))
+		return reverse_v4(n, ret);
+	if (n->labels == REVERSE_V6_LABELS && dns_name_is_within(n, &v6_root))
+		return reverse_v6(n, ret);
+	return false;
+}
