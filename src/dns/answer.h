@@ -38,7 +38,7 @@ struct dns_answer_addr {
 	uint32_t ttl_sec;
 };
 
-/* A record of another type than A and AAAA, its names uncompressed. */
+/* A record of type PTR, SRV, MX or TXT, its names uncompressed. */
 struct dns_answer_record {
 	uint32_t ttl_sec;
 	uint16_t offset, size; /* of its rdata in answer->rdata */
@@ -53,7 +53,7 @@ struct dns_answer {
 	uint8_t chain_count;   /* CNAME targets, in order */
 	uint8_t addr_count;
 	uint8_t record_count;
-	uint16_t skipped;      /* addresses over DNS_ADDRESSES_MAX */
+	uint16_t skipped;      /* addresses and records that had no room here */
 	struct dns_name chain[DNS_CHAIN_MAX];
 	uint32_t chain_ttl_sec[DNS_CHAIN_MAX];
 	struct dns_answer_addr addrs[DNS_ADDRESSES_MAX];
@@ -62,15 +62,26 @@ struct dns_answer {
 	uint8_t rdata[4096];
 };
 
-/* Never fails: what can't be used is a kind. */
+/* Never fails: what can't be used is a kind. DNS_ANSWER_MISMATCH unless the id, the
+ * QR bit and the question with the case it was sent in all agree. Then: a rcode other
+ * than NOERROR and NXDOMAIN, or a referral, is DNS_ANSWER_FAILED. Anything malformed
+ * on the way to the records is DNS_ANSWER_BAD, as are a CNAME loop, two CNAMEs for one
+ * owner, and another asked->type than A, AAAA, PTR, SRV, MX, TXT. */
 void dns_answer_read(const void *bytes, size_t size,
 		     const struct dns_asked *asked, struct dns_answer *ret);
 
-/* Write the reply to the sandbox from @a: the question echoed, the CNAME chain,
- * addresses (those whose bit in @keep is set; TTLs no greater than @ttl_cap_sec),
- * compressed, own EDNS when the client sent one. As many addresses as fit @limit are
- * written and no TC set; TC only when none fits. ret_written gets the bits of the
- * addresses that were written: exactly those may be learned.
+/* Write the reply to the sandbox from @a, whose kind is RECORDS, NODATA or NXDOMAIN
+ * (SERVFAIL is written for any other): the question echoed, the CNAME chain, the
+ * addresses whose bit in @keep is set, or the other records; TTLs no greater than
+ * @ttl_cap_sec; compressed; own EDNS when the client sent one. Addresses of which none
+ * is kept, NODATA and NXDOMAIN end in a SOA of our own.
+ *
+ * As many addresses as fit @limit are written and no TC set; TC only when none fits.
+ * Other records are written all or not at all. ret_written gets the bits of the
+ * addresses that were written: exactly those may be learned. AD is set when the
+ * upstream set it, the client wants it and nothing was left out.
+ *
+ * @buf holds DNS_UDP_MIN at least, and a smaller @limit counts as that.
  * Return: size. */
 size_t dns_reply_write(void *buf, size_t size, size_t limit,
 		       const struct dns_query *q, const struct dns_answer *a,

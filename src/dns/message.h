@@ -9,7 +9,6 @@
 #include "dns/name.h"
 
 enum {
-	DNS_HEADER_SIZE = 12,
 	DNS_UDP_MIN = 512,        /* RFC 1035: without EDNS */
 	DNS_UDP_OURS = 1232,      /* our own EDNS size, DNS Flag Day 2020 */
 	DNS_MESSAGE_MAX = 65535,
@@ -56,6 +55,8 @@ struct dns_query {
 	uint16_t class;
 	bool rd;         /* recursion desired, echoed */
 	bool cd;         /* checking disabled, echoed */
+	bool ad;         /* wants to know whether the data is authentic (RFC 6840) */
+	uint8_t opcode;  /* 0, unless the status is DNS_QUERY_NOTIMP */
 	bool has_edns;
 	bool dnssec_ok;  /* the DO bit */
 	uint16_t udp_size;            /* what the client takes: 512 to 65535 */
@@ -66,41 +67,45 @@ struct dns_query {
 /* How a message from the sandbox is to be treated. */
 enum dns_query_status {
 	DNS_QUERY_DROP = 0,   /* shorter than a header, or a response: no answer at all */
-	DNS_QUERY_FORMERR,    /* answer FORMERR; ret->id is set */
-	DNS_QUERY_NOTIMP,     /* opcode other than QUERY; ret->id is set */
-	DNS_QUERY_BADVERS,    /* EDNS version over 0 */
+	DNS_QUERY_FORMERR,    /* answer FORMERR; ret's header fields are set */
+	DNS_QUERY_NOTIMP,     /* opcode other than QUERY; ret's header fields are set */
+	DNS_QUERY_BADVERS,    /* EDNS version over 0; ret's header fields are set */
 	DNS_QUERY_OK,
 };
 
-/* Strict: one question, no answer or authority records, at most one OPT in the
- * additional section, nothing behind it. */
+/* Strict: one question whose name isn't compressed, no answer or authority records, at
+ * most one OPT in the additional section, nothing behind it. What a status doesn't set
+ * in @ret is zero. */
 enum dns_query_status dns_query_read(const void *bytes, size_t size,
 				     struct dns_query *ret);
 
 /* Write the query that goes upstream: own @id, RD, an EDNS record of our own size,
  * DO as @dnssec_ok says, and nothing else of the client's. @case_bits flips the case
  * of letter i of the name to upper where bit i (of 255, from a random source) is set
- * ("0x20", draft-vixie-dnsext-dns0x20); ret_case (DNS_NAME_MAX octets) gets the name
- * as sent. Return: size, or -ENOSPC. */
+ * ("0x20", draft-vixie-dnsext-dns0x20); Bit i is bit i % 8 of octet i / 8, and stands
+ * for octet i of the name's wire form. ret_case (DNS_NAME_MAX octets) gets the name as
+ * sent. Return: size, or -ENOSPC. */
 int dns_query_write(void *buf, size_t size, uint16_t id,
 		    const struct dns_name *name, uint16_t type, bool dnssec_ok,
 		    const uint8_t case_bits[32], uint8_t *ret_case) MUST_CHECK;
 
-/* A reply that carries no answer records: NXDOMAIN and NODATA (with a SOA of our own
- * making, so that clients cache it @ttl seconds and resolvers don't retry),
- * SERVFAIL, FORMERR, NOTIMP. @ede and @ede_text are added when the client sent EDNS.
- * @tc sets the truncation bit. For FORMERR and NOTIMP the question is left out
- * unless it could be read. Return: size. @buf holds DNS_UDP_OURS at least. */
+/* A reply that carries no answer records: NXDOMAIN and NODATA, SERVFAIL, FORMERR,
+ * NOTIMP. The SOA is of our own making, so that clients cache the answer @ttl_sec
+ * seconds and don't ask again: it stands at the name itself for NODATA and at its
+ * parent for NXDOMAIN. @ede and @ede_text are added when the client sent EDNS. */
 struct dns_refusal {
 	enum dns_rcode rcode;
 	bool soa;              /* NXDOMAIN and NODATA */
 	uint32_t ttl_sec;
-	enum dns_ede ede;
+	enum dns_ede ede;      /* DNS_EDE_NONE has to be spelled out */
 	struct text ede_text;  /* cut to what fits */
 	bool tc;
 };
+/* The question is left out where q->name is empty. @buf holds DNS_UDP_MIN at least,
+ * and no reply is longer than that. Return: size. */
 size_t dns_refusal_write(void *buf, size_t size, const struct dns_query *q,
 			 const struct dns_refusal *refusal);
-/* The two-line answers to what could not be read. */
-size_t dns_status_write(void *buf, size_t size, uint16_t id,
+/* The answers to what could not be read: a header, and for BADVERS an OPT record.
+ * @status isn't DROP or OK. @buf holds DNS_UDP_MIN at least. Return: size. */
+size_t dns_status_write(void *buf, size_t size, const struct dns_query *q,
 			enum dns_query_status status);

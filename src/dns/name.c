@@ -63,7 +63,8 @@ static bool gather_label(struct gather *g, struct wire *w, uint8_t length)
 }
 
 /* Follow the labels from @at's position to the root. Each pointer has to point before
- * the piece that it ends, so the pieces' starts fall and the walk ends. When the first
+ * the piece that it ends (and behind the header), so the pieces' starts fall and the
+ * walk ends. When the first
  * pointer was read, @ret_end is where the name ends in the message. */
 static bool gather_name(struct gather *g, struct wire *at, size_t *ret_end)
 {
@@ -86,7 +87,7 @@ static bool gather_name(struct gather *g, struct wire *at, size_t *ret_end)
 		if ((length & POINTER_MASK) != POINTER_MASK)
 			return false;
 		target = (size_t)(length & ~POINTER_MASK) << 8 | wire_read_u8(at);
-		if (!wire_ok(at) || target >= piece)
+		if (!wire_ok(at) || target >= piece || target < DNS_HEADER_SIZE)
 			return false;
 		if (!jumped)
 			*ret_end = wire_offset(at);
@@ -119,6 +120,50 @@ int dns_name_read(struct wire *w, struct dns_name *ret, uint8_t *ret_raw)
 	if (ret_raw)
 		memcpy(ret_raw, g.bytes, g.size);
 	return 0;
+}
+
+/* @label is @bytes, ASCII letters in any case. */
+static bool label_is(const uint8_t *label, const uint8_t *bytes, size_t length)
+{
+	for (size_t i = 0; i < length; i++) {
+		uint8_t c = label[i];
+
+		if (c >= 'A' && c <= 'Z')
+			c |= 0x20;
+		if (c != bytes[i])
+			return false;
+	}
+	return true;
+}
+
+bool dns_name_is_at(const struct wire *message, size_t offset, const uint8_t *bytes)
+{
+	struct wire at = *message;
+	size_t piece = offset;
+
+	wire_seek(&at, offset);
+	for (;;) {
+		uint8_t length = wire_read_u8(&at);
+		const uint8_t *label;
+		size_t target;
+
+		if (length <= DNS_LABEL_MAX) {
+			label = wire_take(&at, length);
+			if (!label || length != bytes[0] ||
+			    !label_is(label, bytes + 1, length))
+				return false;
+			if (length == 0)
+				return true;
+			bytes += 1u + length;
+			continue;
+		}
+		target = (size_t)(length & ~POINTER_MASK) << 8 | wire_read_u8(&at);
+		if ((length & POINTER_MASK) != POINTER_MASK || !wire_ok(&at) ||
+		    target >= piece || target < DNS_HEADER_SIZE)
+			return false;
+		piece = target;
+		wire_seek(&at, target);
+	}
 }
 
 static bool is_host_octet(uint8_t c)

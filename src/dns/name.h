@@ -13,6 +13,7 @@
 #include "base/wire.h"
 
 enum {
+	DNS_HEADER_SIZE = 12, /* of a message; names begin behind it */
 	DNS_NAME_MAX = 255, /* octets on the wire, root label included */
 	DNS_LABEL_MAX = 63,
 	DNS_LABELS_MAX = 127,
@@ -25,14 +26,18 @@ struct dns_name {
 	uint8_t bytes[DNS_NAME_MAX];  /* wire form, uncompressed, lower case */
 };
 
-/* Read a name that may be compressed. Moves @w behind it. Pointers must go
- * backwards. @ret_raw, when given, gets the same octets with their case kept (for
+/* Read a name that may be compressed; @w starts where the message starts. Moves @w
+ * behind the name. Pointers must go backwards and not into the header. @ret_raw, when given, gets the same octets with their case kept (for
  * echoing a question); it has DNS_NAME_MAX bytes. Any octet may stand in a label
  * (RFC 2181): see dns_name_is_host().
  * Return: 0, or -EBADMSG (too long, forward or looping pointer, short), and then @w
  * has failed. */
 int dns_name_read(struct wire *w, struct dns_name *ret, uint8_t *ret_raw)
 	MUST_CHECK;
+
+/* The name at @offset of @message is the one whose lower-case, uncompressed octets
+ * begin at @bytes. Nothing is copied; what can't be read is unequal. */
+bool dns_name_is_at(const struct wire *message, size_t offset, const uint8_t *bytes);
 
 /* From presentation text; one trailing dot is allowed, "." is the root. Strict: no
  * escapes, no empty label, letters, digits, '-', '_' only (policy and server names
