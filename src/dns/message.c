@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dns/message.h"
+
+#include <assert.h>
+#include <errno.h>
+
+#include "dns/writer.h"
+
+enum {
+	FLAG_QR = 0x8000,
+	FLAG_RD = 0x0100,
+	FLAG_AD = 0x0020,
+	FLAG_CD = 0x0010,
+	OPCODE_SHIFT = 11,
+	OPCODE_MASK = 0xf,
+	CLASS_IN = 1,
+	OPT_DO = 0x8000,
+	EXTENDED_BADVERS = 1, /* 16 without its lower four bits */
+};
+
+/* What the header says about the rest of a query. */
+struct query_header {
+	uint16_t questions, answers, authorities, additionals;
+};
+
+static bool read_header(struct wire *w, struct dns_query *ret,
+			struct query_header *ret_header)
+{
+	uint16_t flags;
+
+	ret->id = wire_read_u16(w);
+	flags = wire_read_u16(w);
+	ret->opcode = flags >> OPCODE_SHIFT & OPCODE_MASK;
+	ret->rd = flags & FLAG_RD;
+	ret->ad = flags & FLAG_AD;
+	ret->cd = flags & FLAG_CD;
+	ret_header->questions = wire_read_u16(w);
+	ret_header->answers = wire_read_u16(w);
+	ret_header->authorities = wire_read_u16(w);
+	ret_header->additionals = wire_read_u16(w);
+	return wire_ok(w) && !(flags & FLAG_QR);
+}
+
+/* The OPT record (RFC 6891, section 6.1.2). Its options are passed over. */
+static enum dns_query_status read_opt(struct wire *w, struct dns_query *ret)
+{
+	uint8_t owner = wire_read_u8(w);
+	uint16_t type = wire_read_u16(w);
+	uint16_t udp_size = wire_read_u16(w);
+	uint8_t extended_rcode = wire_read_u8(w);
+	uint8_t version = wire_read_u8(w);
+	uint16_t flags = wire_read_u16(w);
+	uint16_t size = wire_read_u16(w);
+
+	(void)extended_rcode; /* means nothing in a query */
+	(void)wire_take(w, size);
+	if (!wire_ok(w) || owner != 0 || type != DNS_TYPE_OPT)
+		return DNS_QUERY_FORMERR;
+	ret->has_edns = true;
+	ret->dnssec_ok = flags & OPT_DO;
+	ret->udp_size = MAX(udp_size, (uint16_t)DNS_UDP_MIN);
+	return version == 0 ? DNS_QUERY_OK : DNS_QUERY_BADVERS;
+}
+
+/* Keep of a failed query only what its answer echoes. */
+static enum dns_query_status give_up(struct dns_query *q, enum dns_query_status status)
+{
+	*q = (struct dns_query){
+		.id = q->id,
+		.rd = q->rd,
+		.cd = q->cd,
+		.opcode = q->opcode,
+		.has_edns = status == DNS_QUERY_BADVERS,
+		.udp_size = DNS_UDP_MIN,
+	};
+	return status;
+}
+
+enum dns_query_status dns_query_read(const void *bytes, size_t size,
+				     struct dns_query *ret)
+{
+	struct wire w = wire_reader(bytes, size);
+	enum dns_query_status status = DNS_QUERY_OK;
+	struct query_header header;
+
+	*ret = (struct dns_query){ .udp_size = DNS_UDP_MIN };
+	if (!read_header(&w, ret, &header)) {
+		*ret = (struct dns_query){ 0 };
+		return DNS_QUERY_DROP;
+	}
+	if (ret->opcode != 0)
+		return give_up(ret, DNS_QUERY_NOTIMP);
+	if (header.questions != 1 || header.answers != 0 || header.authorities != 0 ||
+	    header.additionals > 1)
+		return give_up(ret, DNS_QUERY_FORMERR);
+	if (dns_name_read(&w, &ret->name, ret->raw_name) < 0)
+		return give_up(ret, DNS_QUERY_FORMERR);
+	ret->type = wire_read_u16(&w);
+	ret->class = wire_read_u16(&w);
+	if (header.additionals == 1)
+		status = read_opt(&w, ret);
+	if (!wire_ok(&w) || wire_left(&w) != 0)
+		status = DNS_QUERY_FORMERR;
+	return status == DNS_QUERY_OK ? status : give_up(ret, status);
+}
+
+/* The name with the case of its letters as @bits has it. */
+static void write_cased_name(struct wire *w, const struct dns_name *name,
+			     const uint8_t bits[32], uint8_t *ret_case)
+{
+	for (size_t i = 0; i < name->size; i++) {
+		uint8_t c = name->bytes[i];
+
+		if (c >= 'a' && c <= 'z' && bits[i / 8] >> i % 8 & 1)
+			c &= (uint8_t)~0x20;
+		ret_case[i] = c;
+	}
+	wire_write_bytes(w, ret_case, name->size);
+}
+
+int dns_query_write(void *buf, size_t size, uint16_t id, const struct dns_name *name,
+		    uint16_t type, bool dnssec_ok, const uint8_t case_bits[32],
+		    uint8_t *ret_case)
+{
+	struct wire w = wire_writer(buf, size);
+
+	assert(name->size > 0);
+	wire_write_u16(&w, id);
+	wire_write_u16(&w, FLAG_RD);
+	wire_write_u16(&w, 1);
+	wire_write_u16(&w, 0);
+	wire_write_u16(&w, 0);
+	wire_write_u16(&w, 1);
+	write_cased_name(&w, name, case_bits, ret_case);
+	wire_write_u16(&w, type);
+	wire_write_u16(&w, CLASS_IN);
+
+	wire_write_u8(&w, 0); /* OPT: the root */
+	wire_write_u16(&w, DNS_TYPE_OPT);
+	wire_write_u16(&w, DNS_UDP_OURS);
+	wire_write_u16(&w, 0); /* extended rcode, version */
+	wire_write_u16(&w, dnssec_ok ? OPT_DO : 0);
+	wire_write_u16(&w, 0);
+	return wire_ok(&w) ? (int)wire_offset(&w) : -ENOSPC;
+}
+
+size_t dns_refusal_write(void *buf, size_t size, const struct dns_query *q,
+			 const struct dns_refusal *refusal)
+{
+	const struct dns_writer_flags flags = {
+		.tc = refusal->tc,
+		.rcode = refusal->rcode,
+	};
+	struct dns_writer d;
+
+	assert(size >= DNS_UDP_MIN);
+	dns_writer_start(&d, buf, DNS_UDP_MIN, q);
+	if (refusal->soa && q->name.size > 0)
+		dns_writer_soa(&d, &q->name, refusal->rcode != DNS_NXDOMAIN,
+			       refusal->ttl_sec);
+	return dns_writer_finish(&d, &flags, refusal->ede, refusal->ede_text);
+}
+
+size_t dns_status_write(void *buf, size_t size, const struct dns_query *q,
+			enum dns_query_status status)
+{
+	static const struct dns_writer_flags flags[] = {
+		[DNS_QUERY_FORMERR] = { .rcode = DNS_FORMERR },
+		[DNS_QUERY_NOTIMP] = { .rcode = DNS_NOTIMP },
+		[DNS_QUERY_BADVERS] = { .extended_rcode = EXTENDED_BADVERS },
+	};
+	struct dns_writer d;
+
+	assert(size >= DNS_UDP_MIN);
+	assert(status > DNS_QUERY_DROP && status < DNS_QUERY_OK);
+	dns_writer_start(&d, buf, DNS_UDP_MIN, q);
+	return dns_writer_finish(&d, &flags[status], DNS_EDE_NONE, (struct text){ 0 });
+}

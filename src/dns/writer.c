@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dns/writer.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum {
+	FLAG_QR = 0x8000,
+	FLAG_TC = 0x0200,
+	FLAG_RD = 0x0100,
+	FLAG_RA = 0x0080,
+	FLAG_AD = 0x0020,
+	FLAG_CD = 0x0010,
+	OPCODE_SHIFT = 11,
+	CLASS_IN = 1,
+	POINTER = 0xc000,
+	POINTER_OFFSET_MAX = 0x3fff,
+	OPT_SIZE = 11, /* without options */
+	OPT_DO = 0x8000,
+	OPTION_EDE = 15,
+	OPTION_EDE_SIZE = 6, /* code, length, info code */
+	EDE_TEXT_MAX = 64,
+};
+
+/* What the SOA says besides its TTLs; nobody may transfer or refresh from us. */
+static const struct dns_name soa_server = {
+	.size = 14,
+	.labels = 2,
+	.bytes = "\x04weir\x07invalid",
+};
+static const struct dns_name soa_mailbox = {
+	.size = 21,
+	.labels = 3,
+	.bytes = "\x06nobody\x04weir\x07invalid",
+};
+
+/* Remember where the labels of @name stand that was just written at @offset, as far as
+ * @written octets of it were written out. */
+static void add_places(struct dns_writer *d, const struct dns_name *name, size_t offset,
+		       size_t written)
+{
+	for (size_t at = 0; at < written && name->bytes[at] != 0;
+	     at += 1u + name->bytes[at]) {
+		if (offset + at > POINTER_OFFSET_MAX ||
+		    d->place_count == DNS_WRITER_PLACES_MAX)
+			return;
+		d->places[d->place_count].offset = (uint16_t)(offset + at);
+		d->places[d->place_count].size = (uint8_t)(name->size - at);
+		d->place_count++;
+	}
+}
+
+/* Where the @size octets of a name at @bytes stand already; 0: nowhere. */
+static uint16_t find_place(const struct dns_writer *d, const uint8_t *bytes, size_t size)
+{
+	for (size_t i = 0; i < d->place_count; i++) {
+		if (d->places[i].size == size &&
+		    dns_name_is_at(&d->wire, d->places[i].offset, bytes))
+			return d->places[i].offset;
+	}
+	return 0;
+}
+
+static void write_question(struct dns_writer *d)
+{
+	const struct dns_query *q = d->query;
+	size_t offset = wire_offset(&d->wire);
+
+	wire_write_bytes(&d->wire, q->raw_name, q->name.size);
+	wire_write_u16(&d->wire, q->type);
+	wire_write_u16(&d->wire, q->class);
+	add_places(d, &q->name, offset, q->name.size);
+}
+
+void dns_writer_start(struct dns_writer *d, void *buf, size_t size,
+		      const struct dns_query *q)
+{
+	size_t reserved = q->has_edns ? OPT_SIZE : 0;
+
+	assert(size >= DNS_UDP_MIN);
+	d->wire = wire_writer(buf, MIN(size, (size_t)DNS_MESSAGE_MAX) - reserved);
+	d->end_reserved = reserved;
+	d->query = q;
+	d->answers = 0;
+	d->authorities = 0;
+	d->place_count = 0;
+	(void)wire_take(&d->wire, DNS_HEADER_SIZE);
+	if (q->name.size > 0)
+		write_question(d);
+}
+
+void dns_writer_name(struct dns_writer *d, const struct dns_name *name)
+{
+	size_t offset = wire_offset(&d->wire);
+	uint16_t place = 0;
+	size_t at = 0;
+
+	while (name->bytes[at] != 0) {
+		place = find_place(d, name->bytes + at, name->size - at);
+		if (place != 0)
+			break;
+		at += 1u + name->bytes[at];
+	}
+	wire_write_bytes(&d->wire, name->bytes, at);
+	if (place != 0)
+		wire_write_u16(&d->wire, POINTER | place);
+	else
+		wire_write_u8(&d->wire, 0);
+	if (wire_ok(&d->wire))
+		add_places(d, name, offset, at);
+}
+
+size_t dns_writer_record(struct dns_writer *d, const struct dns_name *owner,
+			 uint16_t type, uint32_t ttl_sec)
+{
+	dns_writer_name(d, owner);
+	wire_write_u16(&d->wire, type);
+	wire_write_u16(&d->wire, CLASS_IN);
+	wire_write_u32(&d->wire, ttl_sec);
+	wire_write_u16(&d->wire, 0);
+	return wire_offset(&d->wire);
+}
+
+void dns_writer_record_end(struct dns_writer *d, size_t rdata)
+{
+	struct wire length = d->wire;
+
+	if (!wire_ok(&d->wire))
+		return;
+	wire_seek(&length, rdata - 2);
+	wire_write_u16(&length, (uint16_t)(wire_offset(&d->wire) - rdata));
+}
+
+static struct dns_name parent_of(const struct dns_name *name)
+{
+	struct dns_name parent = { .size = 1 };
+	size_t skip = 1u + name->bytes[0];
+
+	if (name->labels == 0)
+		return parent;
+	parent.size = (uint8_t)(name->size - skip);
+	parent.labels = name->labels - 1;
+	memcpy(parent.bytes, name->bytes + skip, parent.size);
+	return parent;
+}
+
+void dns_writer_soa(struct dns_writer *d, const struct dns_name *name, bool exists,
+		    uint32_t ttl_sec)
+{
+	const struct dns_name owner = exists ? *name : parent_of(name);
+	size_t rdata = dns_writer_record(d, &owner, DNS_TYPE_SOA, ttl_sec);
+
+	dns_writer_name(d, &soa_server);
+	dns_writer_name(d, &soa_mailbox);
+	wire_write_u32(&d->wire, 1);	   /* serial */
+	wire_write_u32(&d->wire, 3600);	   /* refresh */
+	wire_write_u32(&d->wire, 600);	   /* retry */
+	wire_write_u32(&d->wire, 86400);   /* expire */
+	wire_write_u32(&d->wire, ttl_sec); /* minimum: the negative TTL */
+	dns_writer_record_end(d, rdata);
+	if (wire_ok(&d->wire))
+		d->authorities++;
+}
+
+void dns_writer_rewind(struct dns_writer *d, size_t offset)
+{
+	d->wire.failed = false;
+	wire_seek(&d->wire, offset);
+	while (d->place_count > 0 && d->places[d->place_count - 1].offset >= offset)
+		d->place_count--;
+}
+
+static void write_ede(struct wire *w, enum dns_ede ede, struct text text)
+{
+	size_t len = MIN(text.len, (size_t)EDE_TEXT_MAX);
+
+	if (wire_left(w) < OPTION_EDE_SIZE)
+		return;
+	len = MIN(len, wire_left(w) - OPTION_EDE_SIZE);
+	wire_write_u16(w, OPTION_EDE);
+	wire_write_u16(w, (uint16_t)(2 + len));
+	wire_write_u16(w, (uint16_t)ede);
+	wire_write_bytes(w, text.ptr, len);
+}
+
+static void write_opt(struct dns_writer *d, uint8_t extended_rcode, enum dns_ede ede,
+		      struct text ede_text)
+{
+	struct wire *w = &d->wire;
+	size_t rdata;
+
+	w->end += d->end_reserved;
+	wire_write_u8(w, 0); /* the root */
+	wire_write_u16(w, DNS_TYPE_OPT);
+	wire_write_u16(w, DNS_UDP_OURS);
+	wire_write_u8(w, extended_rcode);
+	wire_write_u8(w, 0); /* version */
+	wire_write_u16(w, d->query->dnssec_ok ? OPT_DO : 0);
+	wire_write_u16(w, 0);
+	rdata = wire_offset(w);
+	if (ede != DNS_EDE_NONE)
+		write_ede(w, ede, ede_text);
+	dns_writer_record_end(d, rdata);
+}
+
+static uint16_t header_flags(const struct dns_query *q,
+			     const struct dns_writer_flags *flags)
+{
+	return (uint16_t)(FLAG_QR | (q->opcode & 0xf) << OPCODE_SHIFT |
+			  (flags->tc ? FLAG_TC : 0) | (q->rd ? FLAG_RD : 0) | FLAG_RA |
+			  (flags->ad ? FLAG_AD : 0) | (q->cd ? FLAG_CD : 0) |
+			  (flags->rcode & 0xf));
+}
+
+size_t dns_writer_finish(struct dns_writer *d, const struct dns_writer_flags *flags,
+			 enum dns_ede ede, struct text ede_text)
+{
+	const struct dns_query *q = d->query;
+	struct wire header;
+
+	assert(wire_ok(&d->wire));
+	if (q->has_edns)
+		write_opt(d, flags->extended_rcode, ede, ede_text);
+	assert(wire_ok(&d->wire));
+
+	header = wire_writer(d->wire.start, DNS_HEADER_SIZE);
+	wire_write_u16(&header, q->id);
+	wire_write_u16(&header, header_flags(q, flags));
+	wire_write_u16(&header, q->name.size > 0 ? 1 : 0);
+	wire_write_u16(&header, d->answers);
+	wire_write_u16(&header, d->authorities);
+	wire_write_u16(&header, q->has_edns ? 1 : 0);
+	return wire_offset(&d->wire);
+}
