@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/upstream_tcp.h"
+
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <string.h>
+
+enum {
+	LENGTH_SIZE = 2,
+	MESSAGE_MAX = 65535,
+};
+
+struct upstream_tcp_connection {
+	struct loop_source source; /* fd -1: the slot is free */
+	struct upstream_tcp *owner;
+	uint32_t token;
+	size_t out_size, out_sent;
+	uint8_t out[LENGTH_SIZE + UPSTREAM_TCP_QUERY_MAX];
+	size_t in_size;
+	uint8_t *in; /* owned: LENGTH_SIZE + MESSAGE_MAX, while open */
+};
+
+struct upstream_tcp {
+	struct upstream_tcp_config config;
+	struct upstream_tcp_connection connections[UPSTREAM_TCP_MAX];
+};
+
+void upstream_tcp_cancel(struct upstream_tcp_connection *c)
+{
+	if (c->source.fd < 0)
+		return;
+	loop_remove(c->owner->config.loop, &c->source);
+	close(c->source.fd);
+	c->source.fd = -1;
+	free(TAKE_PTR(c->in));
+}
+
+static void fail(struct upstream_tcp_connection *c)
+{
+	upstream_tcp_cancel(c);
+	c->owner->config.on_failed(c->owner->config.data, c->token);
+}
+
+/* The whole message is there: close first, since the callback may want the slot. */
+static void finish(struct upstream_tcp_connection *c)
+{
+	const struct upstream_tcp_config *config = &c->owner->config;
+	CLEAN(mem) uint8_t *in = TAKE_PTR(c->in);
+
+	upstream_tcp_cancel(c);
+	config->on_message(config->data, c->token, in + LENGTH_SIZE,
+			   c->in_size - LENGTH_SIZE);
+}
+
+/* How many bytes are wanted next: those of the length, then those of the message. */
+static size_t bytes_wanted(const struct upstream_tcp_connection *c)
+{
+	size_t length;
+
+	if (c->in_size < LENGTH_SIZE)
+		return LENGTH_SIZE - c->in_size;
+	length = (size_t)(c->in[0] << 8 | c->in[1]);
+	return LENGTH_SIZE + length - c->in_size;
+}
+
+static void read_some(struct upstream_tcp_connection *c)
+{
+	for (;;) {
+		ssize_t n = recv(c->source.fd, c->in + c->in_size, bytes_wanted(c),
+				 MSG_DONTWAIT);
+
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			return;
+		if (n <= 0) {
+			fail(c);
+			return;
+		}
+		c->in_size += (size_t)n;
+		if (c->in_size >= LENGTH_SIZE && bytes_wanted(c) == 0) {
+			finish(c);
+			return;
+		}
+	}
+}
+
+/* Return: false when the connection has failed and is gone. */
+static bool write_some(struct upstream_tcp_connection *c)
+{
+	ssize_t n = send(c->source.fd, c->out + c->out_sent, c->out_size - c->out_sent,
+			 MSG_DONTWAIT | MSG_NOSIGNAL);
+
+	if (n < 0 && errno != EAGAIN && errno != EINTR) {
+		fail(c);
+		return false;
+	}
+	c->out_sent += n > 0 ? (size_t)n : 0;
+	if (c->out_sent == c->out_size &&
+	    loop_modify(c->owner->config.loop, &c->source, EPOLLIN) < 0) {
+		fail(c);
+		return false;
+	}
+	return true;
+}
+
+static void on_ready(struct loop_source *source, uint32_t events)
+{
+	struct upstream_tcp_connection *c =
+		CONTAINER_OF(source, struct upstream_tcp_connection, source);
+
+	if (c->out_sent < c->out_size && !write_some(c))
+		return;
+	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+		read_some(c);
+}
+
+static int open_socket(const struct endpoint *server)
+{
+	struct sockaddr_storage address;
+	socklen_t size = endpoint_to_sockaddr(server, &address);
+	CLEAN(fd)
+	int fd = socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int one = 1;
+
+	if (fd < 0)
+		return -errno;
+	if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) < 0)
+		return -errno;
+	if (connect(fd, (struct sockaddr *)&address, size) < 0 && errno != EINPROGRESS)
+		return -errno;
+	return TAKE_FD(fd);
+}
+
+static struct upstream_tcp_connection *free_slot(struct upstream_tcp *t)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(t->connections); i++)
+		if (t->connections[i].source.fd < 0)
+			return &t->connections[i];
+	return NULL;
+}
+
+static void fill_out(struct upstream_tcp_connection *c, const void *message, size_t size)
+{
+	c->out[0] = (uint8_t)(size >> 8);
+	c->out[1] = (uint8_t)size;
+	memcpy(c->out + LENGTH_SIZE, message, size);
+	c->out_size = LENGTH_SIZE + size;
+	c->out_sent = 0;
+	c->in_size = 0;
+}
+
+int upstream_tcp_send(struct upstream_tcp *t, uint32_t token, size_t server,
+		      const void *message, size_t size,
+		      struct upstream_tcp_connection **ret_connection)
+{
+	struct upstream_tcp_connection *c = free_slot(t);
+	CLEAN(fd) int fd = -1;
+	int r;
+
+	if (!c)
+		return -EMFILE;
+	if (size > UPSTREAM_TCP_QUERY_MAX)
+		return -EMSGSIZE;
+	fd = open_socket(&t->config.servers[server]);
+	if (fd < 0)
+		return fd;
+	c->in = malloc(LENGTH_SIZE + MESSAGE_MAX);
+	if (!c->in)
+		return -ENOMEM;
+	fill_out(c, message, size);
+	c->token = token;
+	c->source.fd = fd;
+	r = loop_add(t->config.loop, &c->source, EPOLLIN | EPOLLOUT);
+	if (r < 0) {
+		c->source.fd = -1;
+		free(TAKE_PTR(c->in));
+		return r;
+	}
+	TAKE_FD(fd);
+	*ret_connection = c;
+	return 0;
+}
+
+struct upstream_tcp *upstream_tcp_new(const struct upstream_tcp_config *config)
+{
+	struct upstream_tcp *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return NULL;
+	t->config = *config;
+	for (size_t i = 0; i < ARRAY_SIZE(t->connections); i++) {
+		t->connections[i].owner = t;
+		t->connections[i].source.fd = -1;
+		t->connections[i].source.on_ready = on_ready;
+	}
+	return t;
+}
+
+void upstream_tcp_free(struct upstream_tcp *t)
+{
+	if (!t)
+		return;
+	for (size_t i = 0; i < ARRAY_SIZE(t->connections); i++)
+		upstream_tcp_cancel(&t->connections[i]);
+	free(t);
+}

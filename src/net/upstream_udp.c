@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/upstream_udp.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum {
+	BATCH = 32,	  /* datagrams read by one recvmmsg */
+	SAME_ID_MAX = 64, /* requests of one socket that one datagram may be for */
+	ID_SIZE = 2,
+};
+
+enum socket_state {
+	SOCKET_FREE = 0,
+	SOCKET_CURRENT, /* takes new requests */
+	SOCKET_SPENT,	/* waits for its last responses */
+};
+
+struct upstream_udp_socket {
+	struct loop_source source;
+	struct upstream_udp *owner;
+	enum socket_state state;
+	bool refused; /* an error was seen while sending: its requests fail */
+	uint32_t uses;
+	int64_t born_ms;
+	struct upstream_udp_request *requests;
+	struct upstream_udp_socket *next_free;
+};
+
+struct server {
+	struct sockaddr_storage address;
+	socklen_t address_size;
+	uint32_t turn; /* index into current[] of the next request */
+	struct upstream_udp_socket *current[UPSTREAM_UDP_PER_SERVER];
+};
+
+struct upstream_udp {
+	struct upstream_udp_config config;
+	struct server *servers; /* owned, config.count of them */
+	struct upstream_udp_socket sockets[UPSTREAM_UDP_SOCKETS_MAX];
+	struct upstream_udp_socket *free_sockets;
+	struct upstream_udp_socket *reading; /* its handler runs: not to be closed */
+	struct loop_timer refused_timer;
+	struct mmsghdr headers[BATCH];
+	struct iovec vectors[BATCH];
+	uint8_t bytes[BATCH][UPSTREAM_UDP_MESSAGE_MAX];
+};
+
+static void request_leave(struct upstream_udp_request *r)
+{
+	if (r->prev)
+		r->prev->next = r->next;
+	else
+		r->socket->requests = r->next;
+	if (r->next)
+		r->next->prev = r->prev;
+	r->prev = r->next = NULL;
+	r->socket = NULL;
+}
+
+static void request_join(struct upstream_udp_request *r, struct upstream_udp_socket *s)
+{
+	r->socket = s;
+	r->prev = NULL;
+	r->next = s->requests;
+	if (s->requests)
+		s->requests->prev = r;
+	s->requests = r;
+}
+
+static void socket_close(struct upstream_udp_socket *s)
+{
+	struct upstream_udp *u = s->owner;
+
+	loop_remove(u->config.loop, &s->source);
+	close(s->source.fd);
+	s->source.fd = -1;
+	s->state = SOCKET_FREE;
+	s->next_free = u->free_sockets;
+	u->free_sockets = s;
+}
+
+static void socket_close_if_done(struct upstream_udp_socket *s)
+{
+	if (s->state == SOCKET_SPENT && !s->requests && s->owner->reading != s)
+		socket_close(s);
+}
+
+/* All that wait on @s fail. What the callbacks send goes to other sockets. */
+static void socket_fail(struct upstream_udp_socket *s)
+{
+	const struct upstream_udp_config *config = &s->owner->config;
+
+	s->refused = false;
+	s->uses = UPSTREAM_UDP_USES_MAX;
+	while (s->requests) {
+		struct upstream_udp_request *r = s->requests;
+
+		request_leave(r);
+		config->on_failed(config->data, r->token);
+	}
+}
+
+/* Hand one datagram to the requests with its id. They are gathered first: the
+ * callbacks change the list. */
+static void deliver(struct upstream_udp_socket *s, const uint8_t *bytes, size_t size)
+{
+	const struct upstream_udp_config *config = &s->owner->config;
+	uint16_t id = (uint16_t)(bytes[0] << 8 | bytes[1]);
+	uint32_t tokens[SAME_ID_MAX];
+	size_t count = 0;
+
+	for (const struct upstream_udp_request *r = s->requests; r && count < SAME_ID_MAX;
+	     r = r->next)
+		if (r->id == id)
+			tokens[count++] = r->token;
+	for (size_t i = 0; i < count; i++)
+		config->on_message(config->data, tokens[i], bytes, size);
+}
+
+static void read_batch(struct upstream_udp_socket *s)
+{
+	struct upstream_udp *u = s->owner;
+	int n = recvmmsg(s->source.fd, u->headers, BATCH, MSG_DONTWAIT, NULL);
+
+	if (n < 0) {
+		if (errno != EAGAIN && errno != EINTR)
+			socket_fail(s);
+		return;
+	}
+	for (int i = 0; i < n; i++) {
+		bool whole = !(u->headers[i].msg_hdr.msg_flags & MSG_TRUNC);
+
+		if (whole && u->headers[i].msg_len >= ID_SIZE)
+			deliver(s, u->bytes[i], u->headers[i].msg_len);
+	}
+}
+
+static void on_readable(struct loop_source *source, uint32_t events)
+{
+	struct upstream_udp_socket *s =
+		CONTAINER_OF(source, struct upstream_udp_socket, source);
+
+	s->owner->reading = s;
+	read_batch(s);
+	s->owner->reading = NULL;
+	socket_close_if_done(s);
+}
+
+static int socket_connect(struct upstream_udp *u, const struct server *server,
+			  struct upstream_udp_socket *s)
+{
+	CLEAN(fd)
+	int fd = socket(server->address.ss_family,
+			SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int r;
+
+	if (fd < 0)
+		return -errno;
+	if (connect(fd, (const struct sockaddr *)&server->address, server->address_size) <
+	    0)
+		return -errno;
+	s->source.fd = fd;
+	r = loop_add(u->config.loop, &s->source, EPOLLIN);
+	if (r < 0)
+		return r;
+	TAKE_FD(fd);
+	return 0;
+}
+
+/* Return: a new current socket, or NULL and errno in *ret_error. */
+static struct upstream_udp_socket *socket_open(struct upstream_udp *u,
+					       const struct server *server,
+					       int *ret_error)
+{
+	struct upstream_udp_socket *s = u->free_sockets;
+
+	*ret_error = -EMFILE;
+	if (!s)
+		return NULL;
+	*ret_error = socket_connect(u, server, s);
+	if (*ret_error < 0)
+		return NULL;
+	u->free_sockets = s->next_free;
+	s->state = SOCKET_CURRENT;
+	s->refused = false;
+	s->uses = 0;
+	s->born_ms = loop_now_ms(u->config.loop);
+	s->requests = NULL;
+	return s;
+}
+
+static bool is_spent(const struct upstream_udp_socket *s, int64_t now_ms)
+{
+	return s->uses >= UPSTREAM_UDP_USES_MAX ||
+	       now_ms - s->born_ms >= UPSTREAM_UDP_AGE_MS;
+}
+
+/* The socket for the next request: made anew when the old one is spent. While no new
+ * one can be had the old one goes on. */
+static int socket_pick(struct upstream_udp *u, struct server *server,
+		       struct upstream_udp_socket **ret)
+{
+	struct upstream_udp_socket **slot =
+		&server->current[server->turn++ % UPSTREAM_UDP_PER_SERVER];
+	struct upstream_udp_socket *old = *slot, *fresh;
+	int r;
+
+	*ret = old;
+	if (old && !is_spent(old, loop_now_ms(u->config.loop)))
+		return 0;
+	fresh = socket_open(u, server, &r);
+	if (!fresh)
+		return old ? 0 : r;
+	if (old) {
+		old->state = SOCKET_SPENT;
+		socket_close_if_done(old);
+	}
+	*ret = *slot = fresh;
+	return 0;
+}
+
+/* Not inside upstream_udp_send(): its caller is in the middle of a decision. */
+static void on_refused_timer(struct loop_timer *timer)
+{
+	struct upstream_udp *u = CONTAINER_OF(timer, struct upstream_udp, refused_timer);
+
+	for (size_t i = 0; i < ARRAY_SIZE(u->sockets); i++) {
+		struct upstream_udp_socket *s = &u->sockets[i];
+
+		if (s->state == SOCKET_FREE || !s->refused)
+			continue;
+		socket_fail(s);
+		socket_close_if_done(s);
+	}
+}
+
+static void mark_refused(struct upstream_udp_socket *s)
+{
+	struct upstream_udp *u = s->owner;
+
+	s->refused = true;
+	if (loop_timer_start(u->config.loop, &u->refused_timer,
+			     loop_now_ms(u->config.loop)) < 0)
+		s->uses = UPSTREAM_UDP_USES_MAX; /* its requests time out */
+}
+
+int upstream_udp_send(struct upstream_udp *u, struct upstream_udp_request *request,
+		      size_t server, const void *message, size_t size)
+{
+	const uint8_t *bytes = message;
+	struct upstream_udp_socket *s;
+	int r;
+
+	if (size < ID_SIZE)
+		return -EINVAL;
+	r = socket_pick(u, &u->servers[server], &s);
+	if (r < 0)
+		return r;
+	s->uses++;
+	if (send(s->source.fd, message, size, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+		r = -errno;
+		if (r == -ECONNREFUSED)
+			mark_refused(s);
+		return r;
+	}
+	request->id = (uint16_t)(bytes[0] << 8 | bytes[1]);
+	request_join(request, s);
+	return 0;
+}
+
+void upstream_udp_cancel(struct upstream_udp *u, struct upstream_udp_request *request)
+{
+	struct upstream_udp_socket *s = request->socket;
+
+	if (!s)
+		return;
+	request_leave(request);
+	socket_close_if_done(s);
+}
+
+static void prepare_batch(struct upstream_udp *u)
+{
+	for (size_t i = 0; i < BATCH; i++) {
+		u->vectors[i] = (struct iovec){ u->bytes[i], sizeof(u->bytes[i]) };
+		u->headers[i].msg_hdr.msg_iov = &u->vectors[i];
+		u->headers[i].msg_hdr.msg_iovlen = 1;
+	}
+}
+
+static void prepare_sockets(struct upstream_udp *u)
+{
+	for (size_t i = ARRAY_SIZE(u->sockets); i-- > 0;) {
+		struct upstream_udp_socket *s = &u->sockets[i];
+
+		s->owner = u;
+		s->source.fd = -1;
+		s->source.on_ready = on_readable;
+		s->next_free = u->free_sockets;
+		u->free_sockets = s;
+	}
+}
+
+struct upstream_udp *upstream_udp_new(const struct upstream_udp_config *config)
+{
+	struct upstream_udp *u = calloc(1, sizeof(*u));
+
+	if (!u)
+		return NULL;
+	u->config = *config;
+	u->servers = calloc(config->count, sizeof(*u->servers));
+	if (!u->servers) {
+		free(u);
+		return NULL;
+	}
+	for (size_t i = 0; i < config->count; i++)
+		u->servers[i].address_size =
+			endpoint_to_sockaddr(&config->servers[i], &u->servers[i].address);
+	u->refused_timer.on_fire = on_refused_timer;
+	prepare_batch(u);
+	prepare_sockets(u);
+	return u;
+}
+
+void upstream_udp_free(struct upstream_udp *u)
+{
+	if (!u)
+		return;
+	loop_timer_stop(u->config.loop, &u->refused_timer);
+	for (size_t i = 0; i < ARRAY_SIZE(u->sockets); i++)
+		if (u->sockets[i].state != SOCKET_FREE)
+			socket_close(&u->sockets[i]);
+	free(u->servers);
+	free(u);
+}
