@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs inside a sandbox and tries things. Needs nothing but Python's own modules.
+
+Reads a JSON list of probes, each [name, argument, …] with an optional object of named
+arguments at its end, and prints one JSON object per probe:
+    result   what came of it, in one word: ok, refused, reset, timeout, or an errno name
+    ms       how long that took
+and whatever the probe adds.
+"""
+import errno
+import json
+import os
+import socket
+import ssl
+import struct
+import sys
+import time
+
+TIMEOUT = 3.0
+TYPES = {"A": 1, "NS": 2, "CNAME": 5, "SOA": 6, "NULL": 10, "PTR": 12, "MX": 15, "TXT": 16,
+         "AAAA": 28, "SRV": 33, "SVCB": 64, "HTTPS": 65, "AXFR": 252, "ANY": 255}
+RCODES = {0: "NOERROR", 1: "FORMERR", 2: "SERVFAIL", 3: "NXDOMAIN", 4: "NOTIMP", 5: "REFUSED"}
+GAI = {getattr(socket, n): n for n in dir(socket) if n.startswith("EAI_")}
+
+
+def word(e):
+    """One word for an exception."""
+    if isinstance(e, (socket.timeout, TimeoutError)) and e.errno is None:
+        return "timeout"
+    if isinstance(e, socket.gaierror):
+        return GAI.get(e.errno, str(e.errno))
+    if isinstance(e, ssl.SSLError):
+        return "tls"
+    if e.errno == errno.ECONNREFUSED:
+        return "refused"
+    if e.errno == errno.ECONNRESET:
+        return "reset"
+    return errno.errorcode.get(e.errno, str(e.errno))
+
+
+def family_of(address):
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def tcp(address, port, send=None, read=True, scope=0):
+    """Connect; then send, and read what comes: data, its end, or a reset."""
+    with socket.socket(family_of(address), socket.SOCK_STREAM) as s:
+        s.settimeout(TIMEOUT)
+        s.connect((address, port, 0, scope) if ":" in address else (address, port))
+        if send is None:
+            return {"result": "ok"}
+        s.sendall(send.encode("latin-1"))
+        if not read:
+            return {"result": "ok"}
+        data = s.recv(65536)
+        return {"result": "ok" if data else "closed", "data": data.decode("latin-1")}
+
+
+def udp(address, port, data="hello", wait=0.3, broadcast=False, connect=False, scope=0):
+    """Send a datagram and wait a little for an answer. sent: no answer came."""
+    with socket.socket(family_of(address), socket.SOCK_DGRAM) as s:
+        s.settimeout(wait)
+        if broadcast:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        target = (address, port, 0, scope) if ":" in address else (address, port)
+        if connect:
+            s.connect(target)
+            s.send(data.encode("latin-1"))
+        else:
+            s.sendto(data.encode("latin-1"), target)
+        try:
+            return {"result": "ok", "data": s.recv(65536).decode("latin-1")}
+        except socket.timeout:
+            return {"result": "sent"}
+
+
+def lookup(name, port=0, family=0):
+    """What programs do: getaddrinfo()."""
+    found = socket.getaddrinfo(name, port, family, socket.SOCK_STREAM)
+    return {"result": "ok", "addresses": sorted({f[4][0] for f in found})}
+
+
+def connect(name, port, send=None):
+    """Look up and connect, address after address, as programs do."""
+    with socket.create_connection((name, port), TIMEOUT) as s:
+        if send is None:
+            return {"result": "ok", "address": s.getpeername()[0]}
+        s.sendall(send.encode("latin-1"))
+        data = s.recv(65536).decode("latin-1")
+        return {"result": "ok" if data else "closed", "data": data, "address": s.getpeername()[0]}
+
+
+def https(address, port, sni, host=None, path="/"):
+    """A TLS connection to @address that says @sni, and a request that says @host."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    with socket.create_connection((address, port), TIMEOUT) as raw:
+        with context.wrap_socket(raw, server_hostname=sni) as s:
+            s.sendall(f"GET {path} HTTP/1.0\r\nHost: {host or sni}\r\n\r\n".encode())
+            data = b""
+            while True:
+                more = s.recv(65536)
+                if not more:
+                    return {"result": "ok" if data else "closed", "data": data.decode("latin-1")}
+                data += more
+
+
+def encode_name(name):
+    """Wire form; a name given as a list has its labels taken as they are."""
+    labels = name if isinstance(name, list) else [x for x in name.split(".") if x]
+    return b"".join(bytes([len(x)]) + x.encode("latin-1") for x in labels) + b"\0"
+
+
+def query(name, kind, ident=0x1234, edns=True):
+    opt = b"\0" + struct.pack("!HHIH", 41, 1232, 0, 0) if edns else b""
+    head = struct.pack("!HHHHHH", ident, 0x0100, 1, 0, 0, 1 if edns else 0)
+    return head + encode_name(name) + struct.pack("!HH", TYPES.get(kind, kind), 1) + opt
+
+
+def read_name(m, at):
+    labels, end = [], None
+    while True:
+        size = m[at]
+        if size >= 0xC0:
+            end = end or at + 2
+            at = (size & 0x3F) << 8 | m[at + 1]
+        elif size == 0:
+            return ".".join(labels), end or at + 1
+        else:
+            labels.append(m[at + 1:at + 1 + size].decode("latin-1"))
+            at += 1 + size
+
+
+def read_reply(m):
+    ident, flags, questions, answers, authority, extra = struct.unpack_from("!HHHHHH", m)
+    names = {v: k for k, v in TYPES.items()}
+    reply = {"result": RCODES.get(flags & 15, str(flags & 15)), "id": ident, "aa": bool(flags & 0x400),
+             "tc": bool(flags & 0x200), "answers": [], "soa": False, "ede": [], "question": ""}
+    at = 12
+    for _ in range(questions):
+        reply["question"], at = read_name(m, at)
+        at += 4
+    for i in range(answers + authority + extra):
+        _, at = read_name(m, at)
+        kind, _, ttl, size = struct.unpack_from("!HHIH", m, at)
+        data, at = m[at + 10:at + 10 + size], at + 10 + size
+        if kind == 6 and answers <= i < answers + authority:
+            reply["soa"] = True
+        elif kind == 41:
+            reply["ede"] += edns_errors(data)
+        elif i < answers:
+            text = data.hex()
+            if kind in (1, 28):
+                text = socket.inet_ntop(socket.AF_INET if kind == 1 else socket.AF_INET6, data)
+            reply["answers"].append([names.get(kind, kind), text, ttl])
+    reply["addresses"] = [a[1] for a in reply["answers"] if a[0] in ("A", "AAAA")]
+    return reply
+
+
+def edns_errors(data):
+    """Extended DNS error codes among the options."""
+    codes, at = [], 0
+    while at + 4 <= len(data):
+        code, size = struct.unpack_from("!HH", data, at)
+        if code == 15 and size >= 2:
+            codes.append(struct.unpack_from("!H", data, at + 4)[0])
+        at += 4 + size
+    return codes
+
+
+def dns(name, kind="A", server="127.0.0.1", transport="udp", port=53, source_port=0, edns=True):
+    """One query, by hand, to any server."""
+    message = query(name, kind, edns=edns)
+    if transport == "tcp":
+        replies = dns_tcp(server, port, [message])
+        return replies[0] if replies else {"result": "closed"}
+    with socket.socket(family_of(server), socket.SOCK_DGRAM) as s:
+        s.settimeout(TIMEOUT)
+        s.bind(("::" if ":" in server else "0.0.0.0", source_port))
+        s.sendto(message, (server, port))
+        reply, peer = s.recvfrom(65535)
+        return dict(read_reply(reply), server=peer[0])
+
+
+def dns_raw(data, server="127.0.0.1", wait=1.0):
+    """Hexadecimal bytes as one datagram."""
+    with socket.socket(family_of(server), socket.SOCK_DGRAM) as s:
+        s.settimeout(wait)
+        s.sendto(bytes.fromhex(data), (server, 53))
+        reply = s.recv(65535)
+        return {"result": RCODES.get(reply[3] & 15, str(reply[3] & 15)), "size": len(reply)}
+
+
+def dns_tcp(server, port, messages, pieces=None):
+    """Messages on one connection, in one segment unless cut into @pieces bytes."""
+    stream = b"".join(struct.pack("!H", len(m)) + m for m in messages)
+    with socket.create_connection((server, port), TIMEOUT) as s:
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        step = pieces or len(stream)
+        for i in range(0, len(stream), step):
+            s.sendall(stream[i:i + step])
+            if pieces:
+                time.sleep(0.002)
+        replies, have = [], b""
+        while len(replies) < len(messages):
+            more = s.recv(65536)
+            if not more:
+                break
+            have += more
+            while len(have) >= 2 and len(have) >= 2 + struct.unpack_from("!H", have)[0]:
+                size = struct.unpack_from("!H", have)[0]
+                replies.append(read_reply(have[2:2 + size]))
+                have = have[2 + size:]
+        return replies
+
+
+def dns_pipeline(names, server="127.0.0.1", pieces=None):
+    messages = [query(n, "A", ident=i + 1) for i, n in enumerate(names)]
+    replies = dns_tcp(server, 53, messages, pieces)
+    return {"result": "ok", "replies": {r["id"]: r for r in replies}}
+
+
+def new_socket(family, kind, protocol=0):
+    """Can such a socket be made?"""
+    numbers = [getattr(socket, x) if isinstance(x, str) else x for x in (family, kind, protocol)]
+    socket.socket(*numbers).close()
+    return {"result": "ok"}
+
+
+def unix(path, kind="SOCK_STREAM", send="hello"):
+    """Connect to a unix socket; a leading @ is an abstract name."""
+    with socket.socket(socket.AF_UNIX, getattr(socket, kind)) as s:
+        s.settimeout(TIMEOUT)
+        s.connect("\0" + path[1:] if path.startswith("@") else path)
+        s.send(send.encode())
+        return {"result": "ok"}
+
+
+def setns(path, kind=0x40000000):
+    import ctypes
+    libc = ctypes.CDLL(None, use_errno=True)
+    fd = os.open(path, os.O_RDONLY)
+    if libc.setns(fd, kind) < 0:
+        raise OSError(ctypes.get_errno(), "setns")
+    return {"result": "ok"}
+
+
+def write(path, text="x", mode="w"):
+    with open(path, mode) as f:
+        f.write(text)
+    return {"result": "ok"}
+
+
+def read(path):
+    with open(path) as f:
+        return {"result": "ok", "data": f.read(65536)}
+
+
+def listdir(path):
+    return {"result": "ok", "names": sorted(os.listdir(path))}
+
+
+def kill(pid, number):
+    os.kill(pid, number)
+    return {"result": "ok"}
+
+
+def loopback(address="127.0.0.1"):
+    """A server and a client of one sandbox."""
+    with socket.socket(family_of(address), socket.SOCK_STREAM) as server:
+        server.bind((address, 0))
+        server.listen()
+        with socket.create_connection(server.getsockname()[:2], TIMEOUT) as client:
+            conn = server.accept()[0]
+            conn.sendall(b"inside")
+            conn.close()
+            return {"result": "ok", "data": client.recv(64).decode()}
+
+
+def again(name, *args, times=2, **options):
+    """The same probe several times; the last answer, and all results."""
+    results = []
+    for _ in range(times):
+        answer = attempt(name, args, options)
+        results.append(answer["result"])
+    return dict(answer, results=results)
+
+
+def attempt(name, args, options):
+    began = time.monotonic()
+    try:
+        answer = globals()[name](*args, **options)
+    except OSError as e:
+        answer = {"result": word(e), "error": str(e)}
+    answer["ms"] = round((time.monotonic() - began) * 1000, 2)
+    return answer
+
+
+def main():
+    for name, *args in json.load(sys.stdin):
+        options = args.pop() if args and isinstance(args[-1], dict) else {}
+        print(json.dumps(attempt(name, args, options)), flush=True)
+
+
+main()
