@@ -7,8 +7,8 @@
 #include "base/clock.h"
 
 enum {
-	BATCH_MAX = 64,        /* events taken by one epoll_wait */
-	TIMERS_FIRST = 64,     /* heap slots at first; doubled as needed */
+	BATCH_MAX = 64,	   /* events taken by one epoll_wait */
+	TIMERS_FIRST = 64, /* heap slots at first; doubled as needed */
 	WAIT_MAX_MS = 60 * 1000,
 };
 
@@ -54,8 +54,7 @@ int64_t loop_now_ms(const struct loop *l)
 	return l->now_ms;
 }
 
-static int control(struct loop *l, int op, struct loop_source *s,
-		   uint32_t events)
+static int control(struct loop *l, int op, struct loop_source *s, uint32_t events)
 {
 	struct epoll_event ev = { .events = events, .data.ptr = s };
 
@@ -235,8 +234,7 @@ static void run_deferred(struct loop *l)
 
 int loop_turn(struct loop *l, int max_wait_ms)
 {
-	int n = epoll_wait(l->epoll_fd, l->batch, BATCH_MAX,
-			   wait_ms(l, max_wait_ms));
+	int n = epoll_wait(l->epoll_fd, l->batch, BATCH_MAX, wait_ms(l, max_wait_ms));
 
 	if (n < 0 && errno != EINTR)
 		return -errno;

@@ -16,16 +16,16 @@
 struct loop;
 
 struct loop_source {
-	int fd;                 /* borrowed */
-	uint32_t events;        /* EPOLLIN … as registered */
+	int fd;		 /* borrowed */
+	uint32_t events; /* EPOLLIN … as registered */
 	void (*on_ready)(struct loop_source *s, uint32_t events);
-	bool added;             /* the loop's */
+	bool added; /* the loop's */
 };
 
 struct loop_timer {
 	int64_t at_ms;
 	void (*on_fire)(struct loop_timer *t);
-	uint32_t slot;          /* the loop's: place in the heap + 1, 0 when stopped */
+	uint32_t slot; /* the loop's: place in the heap + 1, 0 when stopped */
 };
 
 /* Work for after the present batch of events. */
@@ -42,14 +42,12 @@ int64_t loop_now_ms(const struct loop *l);
 
 /* Return: 0 or -errno. EPOLLET may be part of @events. */
 int loop_add(struct loop *l, struct loop_source *s, uint32_t events) MUST_CHECK;
-int loop_modify(struct loop *l, struct loop_source *s, uint32_t events)
-	MUST_CHECK;
+int loop_modify(struct loop *l, struct loop_source *s, uint32_t events) MUST_CHECK;
 /* Events of @s that wait in the present batch are not delivered any more. */
 void loop_remove(struct loop *l, struct loop_source *s);
 
 /* Start, or move, a timer. Return: 0 or -ENOMEM (the timer is then stopped). */
-int loop_timer_start(struct loop *l, struct loop_timer *t, int64_t at_ms)
-	MUST_CHECK;
+int loop_timer_start(struct loop *l, struct loop_timer *t, int64_t at_ms) MUST_CHECK;
 void loop_timer_stop(struct loop *l, struct loop_timer *t);
 
 void loop_defer(struct loop *l, struct loop_deferred *d);

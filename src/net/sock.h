@@ -4,6 +4,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -41,5 +42,5 @@ int sandbox_fds_open(struct sandbox_fds *ret, uint16_t relay_port, bool ipv6,
  * message or the control data (what came is closed). */
 ssize_t fds_send(int sock, const void *bytes, size_t size, const int *fds,
 		 size_t count) MUST_CHECK;
-ssize_t fds_receive(int sock, void *bytes, size_t size, int *ret_fds,
-		    size_t max, size_t *ret_count) MUST_CHECK;
+ssize_t fds_receive(int sock, void *bytes, size_t size, int *ret_fds, size_t max,
+		    size_t *ret_count) MUST_CHECK;
