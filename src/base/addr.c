@@ -88,8 +88,7 @@ struct prefix prefix_of(const struct addr *a, unsigned int bits)
 	return p;
 }
 
-static bool bits_parse(const char *text, size_t len, unsigned int max,
-		       unsigned int *ret)
+static bool bits_parse(const char *text, size_t len, unsigned int max, unsigned int *ret)
 {
 	unsigned int bits = 0;
 
@@ -106,8 +105,7 @@ static bool bits_parse(const char *text, size_t len, unsigned int max,
 	return true;
 }
 
-bool prefix_parse(const char *text, size_t len, bool mask_host,
-		  struct prefix *ret)
+bool prefix_parse(const char *text, size_t len, bool mask_host, struct prefix *ret)
 {
 	const char *slash = memchr(text, '/', len);
 	size_t addr_len = slash ? (size_t)(slash - text) : len;
@@ -202,13 +200,12 @@ char *endpoint_format(const struct endpoint *e, char *buf)
 	char text[ADDR_TEXT_SIZE];
 
 	addr_format(&e->addr, text);
-	snprintf(buf, ENDPOINT_TEXT_SIZE,
-		 e->addr.family == ADDR_V6 ? "[%s]:%u" : "%s:%u", text, e->port);
+	snprintf(buf, ENDPOINT_TEXT_SIZE, e->addr.family == ADDR_V6 ? "[%s]:%u" : "%s:%u",
+		 text, e->port);
 	return buf;
 }
 
-socklen_t endpoint_to_sockaddr(const struct endpoint *e,
-			       struct sockaddr_storage *ret)
+socklen_t endpoint_to_sockaddr(const struct endpoint *e, struct sockaddr_storage *ret)
 {
 	memset(ret, 0, sizeof(*ret));
 	if (e->addr.family == ADDR_V4) {

@@ -17,19 +17,19 @@
 enum addr_family { ADDR_NONE = 0, ADDR_V4 = 4, ADDR_V6 = 6 };
 
 enum {
-	ADDR_TEXT_SIZE = 46,     /* INET6_ADDRSTRLEN */
-	PREFIX_TEXT_SIZE = 50,   /* address, '/', three digits, NUL */
+	ADDR_TEXT_SIZE = 46,	 /* INET6_ADDRSTRLEN */
+	PREFIX_TEXT_SIZE = 50,	 /* address, '/', three digits, NUL */
 	ENDPOINT_TEXT_SIZE = 54, /* '[', address, ']', ':', five digits, NUL */
 };
 
 struct addr {
-	uint8_t family;    /* enum addr_family */
+	uint8_t family;	   /* enum addr_family */
 	uint8_t bytes[16]; /* IPv4 in the first four, the rest zero */
 };
 
 struct prefix {
 	struct addr addr; /* host bits zero */
-	uint8_t bits;     /* 0 to 32 or 128 */
+	uint8_t bits;	  /* 0 to 32 or 128 */
 };
 
 struct endpoint {
@@ -55,8 +55,7 @@ char *addr_format(const struct addr *a, char *buf);
 
 /* "10.0.0.0/8"; an address alone is its full prefix. Host bits must be zero unless
  * @mask_host, which clears them. */
-bool prefix_parse(const char *text, size_t len, bool mask_host,
-		  struct prefix *ret);
+bool prefix_parse(const char *text, size_t len, bool mask_host, struct prefix *ret);
 char *prefix_format(const struct prefix *p, char *buf);
 bool prefix_contains(const struct prefix *p, const struct addr *a);
 struct prefix prefix_of(const struct addr *a, unsigned int bits);
@@ -68,6 +67,5 @@ bool endpoint_parse(const char *text, size_t len, uint16_t default_port,
 char *endpoint_format(const struct endpoint *e, char *buf);
 
 /* Kernel structs. addr_from_sockaddr gives ADDR_NONE for other families. */
-socklen_t endpoint_to_sockaddr(const struct endpoint *e,
-			       struct sockaddr_storage *ret);
+socklen_t endpoint_to_sockaddr(const struct endpoint *e, struct sockaddr_storage *ret);
 struct endpoint endpoint_from_sockaddr(const struct sockaddr_storage *sa);

@@ -20,8 +20,7 @@ void *arena_alloc(struct arena *a, size_t size) MUST_CHECK;
 void *arena_array(struct arena *a, size_t count, size_t size) MUST_CHECK;
 /* A copy that ends with NUL. */
 char *arena_text(struct arena *a, struct text t) MUST_CHECK;
-char *arena_printf(struct arena *a, const char *fmt, ...) MUST_CHECK
-	PRINTF_LIKE(2, 3);
+char *arena_printf(struct arena *a, const char *fmt, ...) MUST_CHECK PRINTF_LIKE(2, 3);
 void arena_done(struct arena *a);
 
 static inline void clean_arena(struct arena *a)

@@ -30,8 +30,7 @@ int err_sys(struct err *err, int code, const char *fmt, ...)
 	vsnprintf(err->text, sizeof(err->text), fmt, ap);
 	va_end(ap);
 	used = strlen(err->text);
-	snprintf(err->text + used, sizeof(err->text) - used, ": %s",
-		 strerror(-code));
+	snprintf(err->text + used, sizeof(err->text) - used, ": %s", strerror(-code));
 	return code;
 }
 

@@ -11,7 +11,7 @@
 enum { ERR_TEXT_SIZE = 512 }; /* longer text is cut */
 
 struct err {
-	int code;                 /* 0, or -errno */
+	int code;		  /* 0, or -errno */
 	char text[ERR_TEXT_SIZE]; /* one line, lower case, no full stop */
 };
 

@@ -25,8 +25,10 @@ static void sip_round(uint64_t v[4])
 uint64_t hash_bytes(const struct hash_key *key, const void *bytes, size_t size)
 {
 	uint64_t v[4] = {
-		key->k0 ^ 0x736f6d6570736575u, key->k1 ^ 0x646f72616e646f6du,
-		key->k0 ^ 0x6c7967656e657261u, key->k1 ^ 0x7465646279746573u,
+		key->k0 ^ 0x736f6d6570736575u,
+		key->k1 ^ 0x646f72616e646f6du,
+		key->k0 ^ 0x6c7967656e657261u,
+		key->k1 ^ 0x7465646279746573u,
 	};
 	const unsigned char *p = bytes;
 	uint64_t last = (uint64_t)size << 56;

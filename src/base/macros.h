@@ -6,26 +6,26 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define MUST_CHECK __attribute__((warn_unused_result))
+#define MUST_CHECK	       __attribute__((warn_unused_result))
 #define PRINTF_LIKE(fmt, args) __attribute__((format(printf, fmt, args)))
-#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define ARRAY_SIZE(a)	       (sizeof(a) / sizeof((a)[0]))
 
-#define MIN(a, b)                          \
-	({                                 \
-		typeof(a) min_a_ = (a);    \
-		typeof(b) min_b_ = (b);    \
-		min_a_ < min_b_ ? min_a_ : min_b_; \
+#define MIN(a, b)                                                                        \
+	({                                                                               \
+		typeof(a) min_a_ = (a);                                                  \
+		typeof(b) min_b_ = (b);                                                  \
+		min_a_ < min_b_ ? min_a_ : min_b_;                                       \
 	})
-#define MAX(a, b)                          \
-	({                                 \
-		typeof(a) max_a_ = (a);    \
-		typeof(b) max_b_ = (b);    \
-		max_a_ > max_b_ ? max_a_ : max_b_; \
+#define MAX(a, b)                                                                        \
+	({                                                                               \
+		typeof(a) max_a_ = (a);                                                  \
+		typeof(b) max_b_ = (b);                                                  \
+		max_a_ > max_b_ ? max_a_ : max_b_;                                       \
 	})
 
 /* The struct that holds @member at @ptr. */
-#define CONTAINER_OF(ptr, type, member) \
-	((type *)(void *)((char *)(ptr) - offsetof(type, member)))
+#define CONTAINER_OF(ptr, type, member)                                                  \
+	((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
 /* A local that owns something: CLEAN(fd) int s = -1; CLEAN(mem) char *b = NULL; */
 #define CLEAN(kind) __attribute__((cleanup(clean_##kind)))
@@ -42,15 +42,15 @@ static inline void clean_mem(void *slot)
 }
 
 /* Give an owned local away: the cleanup then finds nothing. */
-#define TAKE_PTR(p)                     \
-	({                              \
-		typeof(p) take_p_ = (p); \
-		(p) = NULL;             \
-		take_p_;                \
+#define TAKE_PTR(p)                                                                      \
+	({                                                                               \
+		typeof(p) take_p_ = (p);                                                 \
+		(p) = NULL;                                                              \
+		take_p_;                                                                 \
 	})
-#define TAKE_FD(fd)                    \
-	({                             \
-		int take_fd_ = (fd);   \
-		(fd) = -1;             \
-		take_fd_;              \
+#define TAKE_FD(fd)                                                                      \
+	({                                                                               \
+		int take_fd_ = (fd);                                                     \
+		(fd) = -1;                                                               \
+		take_fd_;                                                                \
 	})

@@ -54,8 +54,7 @@ bool text_split(struct text *t, char separator, struct text *ret_part)
 	return true;
 }
 
-bool parse_u32(const char **cursor, const char *end, uint32_t max,
-	       uint32_t *ret)
+bool parse_u32(const char **cursor, const char *end, uint32_t max, uint32_t *ret)
 {
 	const char *p = *cursor;
 	uint64_t value = 0;
@@ -79,8 +78,7 @@ bool text_to_u32(struct text t, uint32_t max, uint32_t *ret)
 	const char *p = t.ptr;
 	uint32_t value;
 
-	if (!p || !parse_u32(&p, t.ptr + t.len, max, &value) ||
-	    p != t.ptr + t.len)
+	if (!p || !parse_u32(&p, t.ptr + t.len, max, &value) || p != t.ptr + t.len)
 		return false;
 	*ret = value;
 	return true;
@@ -92,7 +90,7 @@ bool text_to_duration_ms(struct text t, int64_t *ret_ms)
 		const char *name;
 		int64_t ms;
 	} units[] = {
-		{ "ms", 1 },	     { "s", 1000 },	{ "m", 60 * 1000 },
+		{ "ms", 1 },	      { "s", 1000 },	     { "m", 60 * 1000 },
 		{ "h", 3600 * 1000 }, { "d", 86400 * 1000 },
 	};
 	const char *p = t.ptr;

@@ -26,8 +26,7 @@ bool text_split(struct text *t, char separator, struct text *ret_part);
 
 /* Read decimal digits at *@cursor, at most @end. Moves the cursor behind them only
  * on success. Refuses no digit, a leading zero of a longer number, over @max. */
-bool parse_u32(const char **cursor, const char *end, uint32_t max,
-	       uint32_t *ret);
+bool parse_u32(const char **cursor, const char *end, uint32_t max, uint32_t *ret);
 /* The whole text is one number. */
 bool text_to_u32(struct text t, uint32_t max, uint32_t *ret);
 /* "250ms", "5s", "10m", "6h", "1d" as milliseconds. */

@@ -95,9 +95,9 @@ static inline uint32_t wire_read_u32(struct wire *w)
 {
 	const uint8_t *p = wire_take(w, 4);
 
-	return p ? (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 |
-			    (uint32_t)p[2] << 8 | p[3] :
-		   0;
+	return p ? (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 |
+			       p[3]
+		 : 0;
 }
 
 static inline void wire_write_u8(struct wire *w, uint8_t v)

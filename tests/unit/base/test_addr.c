@@ -64,8 +64,8 @@ static void prefixes_hold_their_addresses(void **state)
 		struct prefix p;
 		struct addr a;
 
-		assert_true(prefix_parse(rows[i].prefix, strlen(rows[i].prefix),
-					 false, &p));
+		assert_true(
+			prefix_parse(rows[i].prefix, strlen(rows[i].prefix), false, &p));
 		assert_true(addr_parse(rows[i].addr, strlen(rows[i].addr), &a));
 		assert_int_equal(prefix_contains(&p, &a), rows[i].in);
 	}
@@ -73,7 +73,7 @@ static void prefixes_hold_their_addresses(void **state)
 
 static void bad_prefixes_are_refused(void **state)
 {
-	static const char *const rows[] = { "10.0.0.0/33", "10.0.0.1/8", "::/129",
+	static const char *const rows[] = { "10.0.0.0/33", "10.0.0.1/8",  "::/129",
 					    "10.0.0.0/",   "10.0.0.0/08", "/8",
 					    "10.0.0.0/-1", "1.2.3.4/8x" };
 	struct prefix p;
@@ -105,8 +105,7 @@ static void endpoints_round_trip(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct sockaddr_storage ss;
 		struct endpoint e, back;
-		bool ok = endpoint_parse(rows[i].text, strlen(rows[i].text), 53,
-					 &e);
+		bool ok = endpoint_parse(rows[i].text, strlen(rows[i].text), 53, &e);
 
 		assert_int_equal(ok, rows[i].want != NULL);
 		if (!ok)

@@ -16,10 +16,8 @@ static void key_and_length_matter(void **state)
 
 	assert_true(hash_bytes(&a, "x", 1) != hash_bytes(&b, "x", 1));
 	for (size_t i = 0; i < sizeof(zeros); i++)
-		assert_true(hash_bytes(&a, zeros, i) !=
-			    hash_bytes(&a, zeros, i + 1));
-	assert_true(hash_bytes(&a, "abcdefgh1", 9) ==
-		    hash_bytes(&a, "abcdefgh1", 9));
+		assert_true(hash_bytes(&a, zeros, i) != hash_bytes(&a, zeros, i + 1));
+	assert_true(hash_bytes(&a, "abcdefgh1", 9) == hash_bytes(&a, "abcdefgh1", 9));
 }
 
 int main(void)

@@ -14,10 +14,14 @@ static void numbers_are_read_strictly(void **state)
 		bool ok;
 		uint32_t want;
 	} rows[] = {
-		{ "0", true, 0 },	 { "443", true, 443 },
-		{ "65535", true, 65535 }, { "65536", false, 0 },
-		{ "010", false, 0 },	 { "+1", false, 0 },
-		{ "", false, 0 },	 { "1 ", false, 0 },
+		{ "0", true, 0 },
+		{ "443", true, 443 },
+		{ "65535", true, 65535 },
+		{ "65536", false, 0 },
+		{ "010", false, 0 },
+		{ "+1", false, 0 },
+		{ "", false, 0 },
+		{ "1 ", false, 0 },
 		{ "99999999999999999999", false, 0 },
 	};
 
@@ -60,14 +64,13 @@ static void hostile_text_is_escaped_and_cut(void **state)
 {
 	char buf[TEXT_ESCAPED_SIZE], small[12];
 
-	assert_string_equal(text_escape((struct text){ "a\x1b[1m\0\\", 7 }, buf,
-					sizeof(buf)),
-			    "a\\x1b[1m\\x00\\x5c");
-	assert_string_equal(text_escape(text_of("0123456789abcdef"), small,
-					sizeof(small)),
-			    "01234567...");
-	assert_string_equal(text_escape(text_of("\n\n\n\n"), small,
-					sizeof(small)),
+	assert_string_equal(
+		text_escape((struct text){ "a\x1b[1m\0\\", 7 }, buf, sizeof(buf)),
+		"a\\x1b[1m\\x00\\x5c");
+	assert_string_equal(
+		text_escape(text_of("0123456789abcdef"), small, sizeof(small)),
+		"01234567...");
+	assert_string_equal(text_escape(text_of("\n\n\n\n"), small, sizeof(small)),
 			    "\\x0a\\x0a...");
 }
 
