@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/run.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/options.h"
+
+static const char resolv_conf[] = "/etc/resolv.conf";
+
+static int list_add(struct run_list *list, const char *value, struct err *err)
+{
+	if (list->count == RUN_LIST_MAX)
+		return err_set(err, -EINVAL,
+			       "given more than %d times; use a policy file",
+			       RUN_LIST_MAX);
+	list->items[list->count++] = value;
+	return 0;
+}
+
+static int set_allow(void *target, const char *value, struct err *err)
+{
+	return list_add(&((struct run_spec *)target)->allow, value, err);
+}
+
+static int set_deny(void *target, const char *value, struct err *err)
+{
+	return list_add(&((struct run_spec *)target)->deny, value, err);
+}
+
+static int set_profile(void *target, const char *value, struct err *err)
+{
+	return list_add(&((struct run_spec *)target)->profiles, value, err);
+}
+
+static int set_rw(void *target, const char *value, struct err *err)
+{
+	return list_add(&((struct run_spec *)target)->rw, value, err);
+}
+
+static int set_policy(void *target, const char *value, struct err *err)
+{
+	struct run_spec *spec = target;
+
+	if (spec->policy_file)
+		return err_set(err, -EINVAL,
+			       "given twice; a policy takes others in with `extends`");
+	spec->policy_file = value;
+	return 0;
+}
+
+/* @value is one of @words. Return: its index, or -EINVAL. */
+static int one_of(const char *value, const char *const *words, size_t count,
+		  struct err *err)
+{
+	char shown[TEXT_ESCAPED_SIZE], list[128] = "";
+	size_t used = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		if (strcmp(value, words[i]) == 0)
+			return (int)i;
+		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s",
+					 i > 0 ? ", " : "", words[i]);
+	}
+	return err_set(err, -EINVAL, "'%s' is not one of %s",
+		       text_escape(text_of(value), shown, sizeof(shown)), list);
+}
+
+static int set_uplink(void *target, const char *value, struct err *err)
+{
+	static const char *const words[RUN_UPLINK_COUNT] = { "relay", "none" };
+	int r = one_of(value, words, ARRAY_SIZE(words), err);
+
+	if (r >= 0)
+		((struct run_spec *)target)->uplink = (enum run_uplink)r;
+	return MIN(r, 0);
+}
+
+static int set_self_test(void *target, const char *value, struct err *err)
+{
+	static const char *const words[RUN_SELF_TEST_COUNT] = { "deny", "full",
+								"strict" };
+	int r = one_of(value, words, ARRAY_SIZE(words), err);
+
+	if (r >= 0)
+		((struct run_spec *)target)->self_test = (enum run_self_test)r;
+	return MIN(r, 0);
+}
+
+static bool upstream_is_usable(const struct endpoint *e)
+{
+	static const uint8_t zeros[16] = { 0 };
+
+	return memcmp(e->addr.bytes, zeros, sizeof(zeros)) != 0;
+}
+
+static int set_upstream(void *target, const char *value, struct err *err)
+{
+	struct run_spec *spec = target;
+	char shown[TEXT_ESCAPED_SIZE];
+	struct endpoint e;
+
+	if (!endpoint_parse(value, strlen(value), 53, &e) || !upstream_is_usable(&e))
+		return err_set(err, -EINVAL,
+			       "'%s' is not a name server's address: ADDR, ADDR:PORT or "
+			       "[IPV6]:PORT",
+			       text_escape(text_of(value), shown, sizeof(shown)));
+	if (spec->upstream_count == RUN_UPSTREAMS_MAX)
+		return err_set(err, -EINVAL, "given more than %d times",
+			       RUN_UPSTREAMS_MAX);
+	spec->upstreams[spec->upstream_count++] = e;
+	return 0;
+}
+
+static int set_fail_on_deny(void *target, const char *value, struct err *err)
+{
+	((struct run_spec *)target)->fail_on_deny = true;
+	return 0;
+}
+
+static int set_quiet(void *target, const char *value, struct err *err)
+{
+	((struct run_spec *)target)->quiet = true;
+	return 0;
+}
+
+static const struct cli_option options[] = {
+	{ "policy", "FILE", "read the policy from FILE (YAML or JSON)", set_policy },
+	{ "profile", "NAME", "add a profile's rules; may be repeated", set_profile },
+	{ "allow", "TARGET[:PORTS]", "allow one target; may be repeated", set_allow },
+	{ "deny", "TARGET", "deny one target, before every allow; may be repeated",
+	  set_deny },
+	{ "uplink", "relay|none", "how bytes leave the sandbox (relay)", set_uplink },
+	{ "upstream", "ADDR[:PORT]", "name server to ask; may be repeated (resolv.conf)",
+	  set_upstream },
+	{ "rw", "PATH", "a writable path besides the current directory", set_rw },
+	{ "self-test", "deny|full|strict",
+	  "what must hold before the command starts (deny)", set_self_test },
+	{ "fail-on-deny", NULL, "exit with 123 when something was refused",
+	  set_fail_on_deny },
+	{ "quiet", NULL, "no report at the end", set_quiet },
+};
+
+void cli_run_usage(FILE *out)
+{
+	fputs("usage: weir run [OPTION]... [--] COMMAND [ARG]...\n\n"
+	      "Run COMMAND in a sandbox that reaches what its policy lists, and nothing "
+	      "else.\n\n",
+	      out);
+	cli_options_print(out, options, ARRAY_SIZE(options));
+	fputs("\nTARGET is a name (api.github.com), a wildcard (*.pypi.org: below it;\n"
+	      "**.pypi.org: it and below it), an address or a CIDR. PORTS: 443, 80,443,\n"
+	      "8000-8100, tcp/22. Without PORTS: all but 53 and 853.\n\n"
+	      "Exit status: the command's; 2 bad input; 123 with --fail-on-deny when\n"
+	      "something was refused; 125 Weir could not do what was asked; 126 and 127 "
+	      "the\n"
+	      "command could not be started or found.\n",
+	      out);
+}
+
+int cli_run_parse(int argc, char **argv, struct run_spec *ret, struct err *err)
+{
+	int first;
+
+	memset(ret, 0, sizeof(*ret));
+	first = cli_options_parse(options, ARRAY_SIZE(options), ret, argc, argv, err);
+	if (first < 0)
+		return first;
+	if (first >= argc)
+		return err_set(
+			err, -EINVAL,
+			"no command given: weir run [OPTION]... -- COMMAND [ARG]...");
+	ret->argv = argv + first;
+	return 0;
+}
+
+static void resolv_conf_line(struct run_spec *spec, struct text line)
+{
+	static const char keyword[] = "nameserver";
+	const size_t len = sizeof(keyword) - 1;
+	struct endpoint e = { .port = 53 };
+
+	line = text_trim(line);
+	if (line.len <= len || memcmp(line.ptr, keyword, len) != 0 ||
+	    (line.ptr[len] != ' ' && line.ptr[len] != '\t'))
+		return;
+	line = text_trim((struct text){ line.ptr + len, line.len - len });
+	/* A link-local server with a zone can't be told apart from outside: left out. */
+	if (addr_parse(line.ptr, line.len, &e.addr) && upstream_is_usable(&e) &&
+	    spec->upstream_count < RUN_UPSTREAMS_MAX)
+		spec->upstreams[spec->upstream_count++] = e;
+}
+
+int cli_run_upstreams(struct run_spec *spec, struct err *err)
+{
+	char line[1024];
+	FILE *f;
+
+	if (spec->upstream_count > 0)
+		return 0;
+	f = fopen(resolv_conf, "re");
+	if (!f)
+		return err_sys(
+			err, -errno,
+			"no name server to ask: name one with --upstream; cannot read %s",
+			resolv_conf);
+	while (fgets(line, sizeof(line), f))
+		resolv_conf_line(spec, text_of(line));
+	fclose(f);
+	if (spec->upstream_count == 0)
+		return err_set(err, -ENOENT,
+			       "%s names no usable name server: name one with --upstream",
+			       resolv_conf);
+	return 0;
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+/* cli/run - the options of `weir run`, read and checked. */
+#pragma once
+
+#include "base/addr.h"
+#include "cli/load.h"
+
+enum {
+	RUN_LIST_MAX = 256, /* of each repeatable option; one more is an error */
+	RUN_UPSTREAMS_MAX = 16,
+};
+
+/* The exit statuses that are Weir's own; 126 and 127 are weir-init's, as in a shell. */
+enum run_status {
+	RUN_STATUS_BAD_INPUT = 2,
+	RUN_STATUS_DENIED = 123, /* --fail-on-deny, and something was refused */
+	RUN_STATUS_FAILED = 125, /* Weir could not do what was asked */
+};
+
+enum run_uplink { RUN_UPLINK_RELAY = 0, RUN_UPLINK_NONE, RUN_UPLINK_COUNT };
+
+enum run_self_test {
+	RUN_SELF_TEST_DENY = 0,
+	RUN_SELF_TEST_FULL,
+	RUN_SELF_TEST_STRICT,
+	RUN_SELF_TEST_COUNT
+};
+
+struct run_list {
+	const char *items[RUN_LIST_MAX];
+	size_t count;
+};
+
+struct run_spec {
+	struct run_list allow, deny, profiles, rw;
+	const char *policy_file;
+	enum run_uplink uplink;
+	enum run_self_test self_test;
+	bool fail_on_deny, quiet;
+	struct endpoint upstreams[RUN_UPSTREAMS_MAX];
+	size_t upstream_count; /* 0: the host's resolv.conf */
+	char *const *argv;     /* the command, NULL-ended */
+};
+
+/* @argv[0] is "run". Return: 0, or -EINVAL with @err. */
+int cli_run_parse(int argc, char **argv, struct run_spec *ret,
+		  struct err *err) MUST_CHECK;
+void cli_run_usage(FILE *out);
+
+/* The name servers of the host's /etc/resolv.conf, when --upstream named none.
+ * Return: 0, or -ENOENT when it has none that is usable. */
+int cli_run_upstreams(struct run_spec *spec, struct err *err) MUST_CHECK;

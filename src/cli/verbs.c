@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/verbs.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "cli/policy.h"
+
+struct verb {
+	const char *name;
+	const char *help; /* one line */
+	int (*main)(int argc, char **argv, const struct cli_hooks *hooks);
+	void (*usage)(FILE *out);
+};
+
+static int verb_run(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	struct run_spec spec;
+	struct err err = { 0 };
+
+	if (argc > 1 && strcmp(argv[1], "--help") == 0) {
+		cli_run_usage(stdout);
+		return 0;
+	}
+	if (cli_run_parse(argc, argv, &spec, &err) < 0) {
+		log_error("%s", err.text);
+		return RUN_STATUS_BAD_INPUT;
+	}
+	return hooks->run(&spec);
+}
+
+static int verb_policy(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	return cli_policy(argc, argv);
+}
+
+static int verb_version(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	puts("weir " WEIR_VERSION);
+	return 0;
+}
+
+static void version_usage(FILE *out)
+{
+	fputs("usage: weir version\n\nPrint the version.\n", out);
+}
+
+static int verb_help(int argc, char **argv, const struct cli_hooks *hooks);
+
+static void help_usage(FILE *out)
+{
+	fputs("usage: weir help [VERB]\n\nList the verbs, or explain one.\n", out);
+}
+
+static const struct verb verbs[] = {
+	{ "run", "run one command in a sandbox that reaches what its policy lists",
+	  verb_run, cli_run_usage },
+	{ "policy", "check, explain or show a policy", verb_policy, cli_policy_usage },
+	{ "version", "print the version", verb_version, version_usage },
+	{ "help", "list the verbs, or explain one", verb_help, help_usage },
+};
+
+static const struct verb *verb_find(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
+		if (strcmp(verbs[i].name, name) == 0)
+			return &verbs[i];
+	return NULL;
+}
+
+static void overview(FILE *out)
+{
+	fputs("usage: weir VERB [OPTION]...\n\n"
+	      "Weir decides which names and addresses a sandbox may reach.\n\n",
+	      out);
+	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
+		fprintf(out, "  %-10s%s\n", verbs[i].name, verbs[i].help);
+	fputs("\n`weir help VERB` explains one.\n", out);
+}
+
+static int unknown_verb(const char *name)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+
+	log_error("'%s' is not a verb; `weir help` lists them",
+		  text_escape(text_of(name), shown, sizeof(shown)));
+	return RUN_STATUS_BAD_INPUT;
+}
+
+static int verb_help(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	const struct verb *v;
+
+	if (argc < 2) {
+		overview(stdout);
+		return 0;
+	}
+	v = verb_find(argv[1]);
+	if (!v)
+		return unknown_verb(argv[1]);
+	v->usage(stdout);
+	return 0;
+}
+
+int cli_main(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	const char *name = argc > 1 ? argv[1] : NULL;
+	const struct verb *v;
+
+	if (!name) {
+		overview(stderr);
+		return RUN_STATUS_BAD_INPUT;
+	}
+	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+		name = "help";
+	if (strcmp(name, "--version") == 0)
+		name = "version";
+	v = verb_find(name);
+	return v ? v->main(argc - 1, argv + 1, hooks) : unknown_verb(name);
+}
