@@ -14,20 +14,21 @@ enum ipc_type {
 	IPC_STANDS,  /* the filter was read back, DNS and relay are served */
 	IPC_REFUSED, /* text: why */
 	/* control to engine */
-	IPC_RUN,     /* the self-test has passed: from now on denials are events */
-	IPC_FINISH,  /* send IPC_COUNTERS and leave */
+	IPC_RUN,    /* the self-test has passed: from now on denials are events */
+	IPC_FINISH, /* send IPC_COUNTERS and leave */
 	/* engine to control */
-	IPC_READY,   /* confined and waiting; text: what could not be confined, or "" */
+	IPC_READY, /* confined and waiting; text: what could not be confined, or "" */
 	IPC_EVENT,
 	IPC_COUNTERS,
-	IPC_FAILED,  /* text: why; the engine leaves */
+	IPC_FAILED, /* text: why; the engine leaves */
 };
 
 struct ipc_message {
 	uint32_t type;
-	uint32_t present; /* IPC_HANDOVER: bit i: descriptor i of enum sandbox_fd follows */
-	bool ipv6;        /* IPC_HANDOVER: the namespace has IPv6 */
-	bool owner;       /* IPC_HANDOVER: the table is owner|persist */
+	uint32_t present; /* IPC_HANDOVER: bit i: descriptor i of enum sandbox_fd follows
+			   */
+	bool ipv6;	  /* IPC_HANDOVER: the namespace has IPv6 */
+	bool owner;	  /* IPC_HANDOVER: the table is owner|persist */
 	union {
 		struct event event;
 		uint64_t counters[SANDBOX_COUNTER_COUNT];

@@ -1,0 +1,517 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ * One loop over three descriptors: the channel to the engine, the channel to the launch
+ * child (which weir-init inherits), and a signalfd.
+ *
+ *   launch child: LAUNCH_MAPS     -> its id maps are written (root only)
+ *   weir-init:    LAUNCH_TESTED   -> engine: IPC_RUN; weir-init: LAUNCH_GO
+ *   engine:       IPC_EVENT       -> the ring
+ *   weir-init:    LAUNCH_EXITED   -> engine: IPC_FINISH
+ *   engine:       IPC_COUNTERS    -> the end: report, exit status
+ *
+ * Whatever else ends one of the two channels is a failure: the sandbox is killed and
+ * the status is 125. Should this process be killed, PDEATHSIG and the end of the
+ * channels take everything else along.
+ *
+ * Signals: the command is in our process group, so what the terminal sends (si_code
+ * SI_KERNEL) it gets by itself; only what was sent to us alone is forwarded. */
+#include "main/control.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "base/log.h"
+#include "cli/load.h"
+#include "cli/report.h"
+#include "launch/launch.h"
+#include "main/engine.h"
+#include "main/inside.h"
+#include "main/plan_file.h"
+#include "main/probe.h"
+#include "net/link.h"
+
+enum {
+	EVENTS_KEPT = 512, /* distinct ones; older ones are only counted */
+	/* The engine has nothing left to do but to send its counters. */
+	FINISH_MS = 2000,
+};
+
+struct control {
+	struct run_spec *spec; /* borrowed */
+	struct loop *loop;
+	struct arena arena;
+	struct policy policy;
+	struct plan plan;
+	uint8_t *plan_bytes; /* owned */
+	int plan_fd;
+	struct event_ring *ring;
+	uint64_t counters[SANDBOX_COUNTER_COUNT];
+	pid_t engine, launch;
+	int engine_fd, engine_end; /* SOCK_SEQPACKET: ours, the engine's */
+	int launch_fd, launch_end; /* ours, weir-init's */
+	int hand_fd, hand_end;	   /* the launch child's to the engine, the engine's */
+	struct launch_machine machine;
+	struct dns_name probe_name;
+	struct loop_source from_engine, from_launch, signals;
+	struct loop_timer finish;
+	bool continued; /* SIGCONT came in this turn */
+	bool exited;	/* the command has ended; wait_status is set */
+	int wait_status;
+	int failure; /* exit status when Weir failed, 0: it did not */
+};
+
+/* Weir failed: say why, end everything. The first reason counts. */
+static void fail(struct control *c, int status, const char *text)
+{
+	if (c->failure == 0) {
+		c->failure = status;
+		if (text[0])
+			log_error("%s", text);
+	}
+	loop_stop(c->loop);
+}
+
+static void tell_launch(struct control *c, enum launch_report_type type, int value)
+{
+	struct launch_report m = { .type = type, .value = value };
+
+	/* When nobody is there any more, the end of the channel says so. */
+	(void)!send(c->launch_fd, &m, sizeof(m), MSG_NOSIGNAL);
+}
+
+static void tell_engine(struct control *c, enum ipc_type type)
+{
+	struct ipc_message m = { .type = type };
+
+	if (ipc_send(c->engine_fd, &m, NULL, 0) < 0)
+		fail(c, RUN_STATUS_FAILED, "the engine has ended unexpectedly");
+}
+
+/* -- the engine --------------------------------------------------------------------- */
+
+static void on_engine_message(struct control *c, struct ipc_message *m)
+{
+	switch (m->type) {
+	case IPC_READY:
+		m->text[sizeof(m->text) - 1] = '\0';
+		if (m->text[0])
+			log_info("%s", m->text);
+		break;
+	case IPC_EVENT:
+		m->event.name[sizeof(m->event.name) - 1] = '\0';
+		m->event.reason[sizeof(m->event.reason) - 1] = '\0';
+		event_ring_add(c->ring, &m->event);
+		break;
+	case IPC_COUNTERS:
+		memcpy(c->counters, m->counters, sizeof(c->counters));
+		loop_stop(c->loop);
+		break;
+	case IPC_FAILED:
+		m->text[sizeof(m->text) - 1] = '\0';
+		fail(c, RUN_STATUS_FAILED, m->text);
+		break;
+	default:
+		fail(c, RUN_STATUS_FAILED, "the engine sent what is no message");
+	}
+}
+
+static void on_engine(struct loop_source *source, uint32_t events)
+{
+	struct control *c = CONTAINER_OF(source, struct control, from_engine);
+	struct ipc_message m;
+	size_t count;
+	int r;
+
+	while ((r = ipc_receive(source->fd, &m, NULL, 0, &count)) == 0)
+		on_engine_message(c, &m);
+	if (r == -EAGAIN)
+		return;
+	loop_remove(c->loop, source);
+	fail(c, RUN_STATUS_FAILED,
+	     "the engine has ended unexpectedly; the sandbox is closed");
+}
+
+/* -- the launch child and weir-init ------------------------------------------------- */
+
+static void write_maps(struct control *c)
+{
+	struct err err = { 0 };
+
+	if (launch_write_maps(&c->machine, c->launch, &err) < 0)
+		fail(c, RUN_STATUS_FAILED, err.text);
+	else
+		tell_launch(c, LAUNCH_GO, 0);
+}
+
+/* The command was stopped by itself, not with us by the terminal: stop too, so that the
+ * shell sees a stopped job. */
+static void stop_along(struct control *c)
+{
+	if (!c->continued)
+		kill(getpid(), SIGSTOP);
+}
+
+static void on_exited(struct control *c, int wait_status)
+{
+	c->exited = true;
+	c->wait_status = wait_status;
+	tell_engine(c, IPC_FINISH);
+	if (loop_timer_start(c->loop, &c->finish, loop_now_ms(c->loop) + FINISH_MS) < 0)
+		loop_stop(c->loop);
+}
+
+static void on_launch_message(struct control *c, struct launch_report *m)
+{
+	m->text[sizeof(m->text) - 1] = '\0';
+	switch (m->type) {
+	case LAUNCH_FAILED:
+		fail(c, m->value, m->text);
+		break;
+	case LAUNCH_WARNING:
+		if (!c->spec->quiet)
+			log_warning("%s", m->text);
+		break;
+	case LAUNCH_MAPS:
+		write_maps(c);
+		break;
+	case LAUNCH_TESTED:
+		tell_engine(c, IPC_RUN);
+		tell_launch(c, LAUNCH_GO, 0);
+		break;
+	case LAUNCH_STOPPED:
+		stop_along(c);
+		break;
+	case LAUNCH_EXITED:
+		on_exited(c, m->value);
+		break;
+	default: /* LAUNCH_STARTED, LAUNCH_CONTINUED: nothing to do */
+		break;
+	}
+}
+
+static void on_launch(struct loop_source *source, uint32_t events)
+{
+	struct control *c = CONTAINER_OF(source, struct control, from_launch);
+	struct launch_report m;
+	ssize_t n;
+
+	while ((n = recv(source->fd, &m, sizeof(m), MSG_DONTWAIT)) == sizeof(m))
+		on_launch_message(c, &m);
+	if (n < 0 && errno == EAGAIN)
+		return;
+	loop_remove(c->loop, source);
+	if (!c->exited)
+		fail(c, RUN_STATUS_FAILED, "the sandbox has ended unexpectedly");
+}
+
+static void on_finish_late(struct loop_timer *t)
+{
+	loop_stop(CONTAINER_OF(t, struct control, finish)->loop);
+}
+
+/* -- signals ------------------------------------------------------------------------ */
+
+static const int forwarded[] = { SIGTERM, SIGINT,  SIGHUP,  SIGQUIT,
+				 SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH };
+
+static void on_signal(struct loop_source *source, uint32_t events)
+{
+	struct control *c = CONTAINER_OF(source, struct control, signals);
+	struct signalfd_siginfo info;
+
+	while (read(source->fd, &info, sizeof(info)) == sizeof(info)) {
+		if (info.ssi_signo == SIGCONT)
+			c->continued = true;
+		else if (info.ssi_code != SI_KERNEL)
+			tell_launch(c, LAUNCH_SIGNAL, (int)info.ssi_signo);
+	}
+}
+
+static void on_turn_end(void *data)
+{
+	((struct control *)data)->continued = false;
+}
+
+static int open_signals(struct err *err)
+{
+	sigset_t set;
+	int fd;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGCONT);
+	for (size_t i = 0; i < ARRAY_SIZE(forwarded); i++)
+		sigaddset(&set, forwarded[i]);
+	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+		return err_sys(err, -errno, "cannot block signals");
+	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return fd < 0 ? err_sys(err, -errno, "cannot open a signalfd") : fd;
+}
+
+/* -- starting ----------------------------------------------------------------------- */
+
+static int make_plan(struct control *c, struct err *err)
+{
+	const struct run_spec *spec = c->spec;
+	const struct cli_policy_args args = {
+		.deny = spec->deny.items,
+		.deny_count = spec->deny.count,
+		.allow = spec->allow.items,
+		.allow_count = spec->allow.count,
+		.policy_file = spec->policy_file,
+		.profiles = spec->profiles.items,
+		.profile_count = spec->profiles.count,
+	};
+	size_t size;
+
+	/* It prints what is wrong by itself. */
+	if (cli_policy_build(&args, &c->arena, true, &c->policy, &c->plan_bytes, &size) <
+	    0)
+		return RUN_STATUS_BAD_INPUT;
+	if (plan_open(c->plan_bytes, size, &c->plan, err) < 0)
+		return RUN_STATUS_FAILED;
+	c->plan_fd = plan_file_make(c->plan_bytes, size, err);
+	return c->plan_fd < 0 ? RUN_STATUS_FAILED : 0;
+}
+
+/* Some name can be allowed, so somebody has to be asked. */
+static bool needs_upstream(const struct policy *p)
+{
+	if (p->default_action == POLICY_ALLOW)
+		return true;
+	for (size_t i = 0; i < p->count; i++)
+		if (p->rules[i].action == POLICY_ALLOW &&
+		    p->rules[i].kind != TARGET_PREFIX)
+			return true;
+	return false;
+}
+
+static int pair(int *ret_ours, int *ret_theirs, struct err *err)
+{
+	int fds[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
+		return err_sys(err, -errno, "cannot make a socket pair");
+	*ret_ours = fds[0];
+	*ret_theirs = fds[1];
+	return 0;
+}
+
+static int open_channels(struct control *c, struct err *err)
+{
+	int r = pair(&c->engine_fd, &c->engine_end, err);
+
+	if (r == 0)
+		r = pair(&c->launch_fd, &c->launch_end, err);
+	if (r == 0)
+		r = pair(&c->hand_fd, &c->hand_end, err);
+	return r;
+}
+
+static bool host_has_ipv6(void)
+{
+	CLEAN(fd) int fd = link_route_open();
+
+	return fd >= 0 && link_has_default_route(fd, 6) == 1;
+}
+
+static int start_engine(struct control *c, const struct endpoint *probe, struct err *err)
+{
+	const struct engine_config config = {
+		.control_fd = c->engine_end,
+		.launch_fd = c->hand_end,
+		.plan_fd = c->plan_fd,
+		.upstreams = c->spec->upstreams,
+		.upstream_count = c->spec->upstream_count,
+		.relay = c->spec->uplink == RUN_UPLINK_RELAY,
+		.ipv6_out = c->spec->uplink == RUN_UPLINK_RELAY && host_has_ipv6(),
+		.probe_name = c->probe_name,
+		.probe = *probe,
+	};
+
+	c->engine = engine_start(&config, err);
+	return c->engine < 0 ? (int)c->engine : 0;
+}
+
+static int start_launch(struct control *c, const struct launch_probe *probe, char *cwd,
+			struct err *err)
+{
+	struct inside inside = {
+		.plan = &c->plan,
+		.engine_fd = c->hand_fd,
+		.relay = c->spec->uplink == RUN_UPLINK_RELAY,
+	};
+	const struct launch_spec spec = {
+		.argv = c->spec->argv,
+		.cwd = cwd,
+		.rw = c->spec->rw.items,
+		.rw_count = c->spec->rw.count,
+		.ro = c->policy.sources,
+		.ro_count = c->policy.source_count,
+		.quiet = c->spec->quiet,
+		.self_test =
+			(enum launch_self_test)(SELF_TEST_DENY + (int)c->spec->self_test),
+		.probe = *probe,
+		.prepare = inside_prepare,
+		.prepare_data = &inside,
+		.control_fd = c->launch_end,
+	};
+
+	c->launch = launch_start(&c->machine, &spec, err);
+	return c->launch < 0 ? (int)c->launch : 0;
+}
+
+/* What the children hold we let go, so that the end of a channel can be seen. */
+static void close_far_ends(struct control *c)
+{
+	int *const ends[] = { &c->engine_end, &c->launch_end, &c->hand_fd, &c->hand_end };
+
+	for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
+		close(*ends[i]);
+		*ends[i] = -1;
+	}
+}
+
+static int start_children(struct control *c, struct err *err)
+{
+	struct launch_probe probe;
+	char cwd[PATH_MAX];
+	int r;
+
+	if (!getcwd(cwd, sizeof(cwd)))
+		return err_sys(err, -errno, "cannot find the current directory");
+	r = probe_choose(&c->plan, &c->policy, c->spec->uplink == RUN_UPLINK_RELAY,
+			 &c->probe_name, &probe, err);
+	if (r == 0)
+		r = open_channels(c, err);
+	if (r == 0)
+		r = start_engine(c, &probe.allowed, err);
+	if (r == 0)
+		r = start_launch(c, &probe, cwd, err);
+	close_far_ends(c);
+	return r;
+}
+
+static int watch(struct control *c, int signal_fd, struct err *err)
+{
+	int flags = fcntl(c->engine_fd, F_GETFL);
+	int r = 0;
+
+	if (flags < 0 || fcntl(c->engine_fd, F_SETFL, flags | O_NONBLOCK) < 0)
+		r = -errno;
+	c->signals = (struct loop_source){ .fd = signal_fd, .on_ready = on_signal };
+	c->from_engine =
+		(struct loop_source){ .fd = c->engine_fd, .on_ready = on_engine };
+	c->from_launch =
+		(struct loop_source){ .fd = c->launch_fd, .on_ready = on_launch };
+	c->finish.on_fire = on_finish_late;
+	loop_on_turn_end(c->loop, on_turn_end, c);
+	if (r == 0)
+		r = loop_add(c->loop, &c->signals, EPOLLIN);
+	if (r == 0)
+		r = loop_add(c->loop, &c->from_engine, EPOLLIN);
+	if (r == 0)
+		r = loop_add(c->loop, &c->from_launch, EPOLLIN);
+	return r < 0 ? err_sys(err, r, "cannot watch the sandbox") : 0;
+}
+
+/* -- ending ------------------------------------------------------------------------- */
+
+static void reap(pid_t pid)
+{
+	if (pid <= 0)
+		return;
+	kill(pid, SIGKILL);
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
+/* Events that the engine could not send, by its own count. */
+static uint64_t missed_events(const struct control *c)
+{
+	return c->counters[COUNT_EVENTS_DROPPED] + c->counters[COUNT_PACKETS_LOST];
+}
+
+/* Die by the signal that the command died by, as a shell or make looks for. */
+static void die_alike(int sig)
+{
+	const struct sigaction by_default = { .sa_handler = SIG_DFL };
+	const struct rlimit none = { 0, 0 };
+	sigset_t set;
+
+	setrlimit(RLIMIT_CORE, &none);
+	sigaction(sig, &by_default, NULL);
+	sigemptyset(&set);
+	sigaddset(&set, sig);
+	kill(getpid(), sig);
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
+static int exit_status(const struct control *c)
+{
+	if (c->failure != 0)
+		return c->failure;
+	if (c->spec->fail_on_deny && report_refusals(c->ring) > 0)
+		return RUN_STATUS_DENIED;
+	if (WIFSIGNALED(c->wait_status)) {
+		die_alike(WTERMSIG(c->wait_status));
+		return 128 + WTERMSIG(c->wait_status);
+	}
+	return WEXITSTATUS(c->wait_status);
+}
+
+static int control_start(struct control *c, struct err *err)
+{
+	int signal_fd, status;
+
+	c->loop = loop_new();
+	c->ring = event_ring_new(EVENTS_KEPT);
+	if (!c->loop || !c->ring) {
+		err_set(err, -ENOMEM, "out of memory");
+		return RUN_STATUS_FAILED;
+	}
+	status = make_plan(c, err);
+	if (status != 0)
+		return status;
+	if (needs_upstream(&c->policy) && cli_run_upstreams(c->spec, err) < 0)
+		return RUN_STATUS_FAILED;
+	if (launch_machine_probe(&c->machine, err) < 0)
+		return RUN_STATUS_FAILED;
+	signal_fd = open_signals(err);
+	if (signal_fd < 0 || start_children(c, err) < 0 || watch(c, signal_fd, err) < 0)
+		return RUN_STATUS_FAILED;
+	return 0;
+}
+
+int control_run(struct run_spec *spec)
+{
+	struct control c = { .spec = spec, .plan_fd = -1 };
+	struct err err = { 0 };
+	int status = control_start(&c, &err);
+
+	if (status == 0) {
+		int r = loop_run(c.loop);
+
+		if (r < 0)
+			fail(&c, RUN_STATUS_FAILED, strerror(-r));
+	} else {
+		c.failure = status;
+		if (err.text[0])
+			log_error("%s", err.text);
+	}
+	/* First the sandbox, then who guards it. */
+	reap(c.launch);
+	reap(c.engine);
+	if (c.failure == 0 && !spec->quiet)
+		report_print(stderr, &c.plan, c.ring, missed_events(&c));
+	return exit_status(&c);
+}

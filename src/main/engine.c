@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "main/engine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include "filter/nflog.h"
+#include "main/harden.h"
+#include "main/plan_file.h"
+#include "net/link.h"
+#include "sandbox/dns_service.h"
+#include "sandbox/learned.h"
+#include "sandbox/refused.h"
+#include "sandbox/relay.h"
+
+enum {
+	NFLOG_READS_MAX = 32, /* datagrams a turn; the rest waits for the next */
+};
+
+struct engine {
+	const struct engine_config *config; /* borrowed */
+	struct loop *loop;
+	struct dns_service *dns;
+	struct relay *relay;
+	struct plan plan;
+	struct hash_key key;
+	int route_fd;
+	struct sandbox sandbox; /* state SANDBOX_NONE until the hand-over */
+	struct loop_source from_control, from_launch, nflog;
+	struct loop_timer expiry;
+	char missing[ERR_TEXT_SIZE];
+};
+
+struct filter_params engine_filter_params(bool relay, bool ipv6)
+{
+	return (struct filter_params){
+		.generation = FILTER_GENERATION_FIRST,
+		.relay = relay,
+		.ipv6 = ipv6,
+	};
+}
+
+/* Control is the only one who can be told; when it is gone, so is the sandbox. */
+static void tell_control(struct engine *e, const struct ipc_message *m)
+{
+	if (ipc_send(e->config->control_fd, m, NULL, 0) < 0)
+		loop_stop(e->loop);
+}
+
+static void tell_text(struct engine *e, enum ipc_type type, const char *text)
+{
+	struct ipc_message m = { .type = type };
+
+	snprintf(m.text, sizeof(m.text), "%s", text);
+	tell_control(e, &m);
+}
+
+static void on_event(void *data, const struct event *event)
+{
+	struct ipc_message m = { .type = IPC_EVENT, .event = *event };
+
+	tell_control(data, &m);
+}
+
+/* -- NFLOG: what the filter refused ------------------------------------------------- */
+
+static void on_packet(void *data, const struct nflog_packet *p)
+{
+	struct engine *e = data;
+
+	refused_packet(&e->sandbox, p, loop_now_ms(e->loop));
+}
+
+static void drain_nflog(struct engine *e)
+{
+	struct sandbox *s = &e->sandbox;
+
+	for (int i = 0; i < NFLOG_READS_MAX; i++) {
+		int r = nflog_read(s->fds.fd[SANDBOX_FD_NFLOG], on_packet, e);
+
+		if (r == -ENOBUFS)
+			s->counters[COUNT_PACKETS_LOST]++;
+		else if (r <= 0)
+			return;
+	}
+}
+
+static void on_nflog(struct loop_source *source, uint32_t events)
+{
+	drain_nflog(CONTAINER_OF(source, struct engine, nflog));
+}
+
+/* -- taking a sandbox over ---------------------------------------------------------- */
+
+/* The ruleset is made once more from the plan and held against what the kernel has:
+ * whoever installed it, it is this plan's, or the command doesn't start. */
+static int verify_filter(struct engine *e, struct err *err)
+{
+	struct filter_params params = engine_filter_params(
+		e->config->relay, e->sandbox.fds.fd[SANDBOX_FD_DNS_UDP6] >= 0);
+	CLEAN(arena) struct arena arena = { 0 };
+	const struct ruleset *rules;
+	int r;
+
+	r = ruleset_build_owned(&e->plan, &params, &arena, &rules, err);
+	if (r == 0)
+		r = filter_verify(&e->sandbox.filter, rules, err);
+	return r < 0 ? err_context(err, "the filter does not stand as it was asked for")
+		     : 0;
+}
+
+static int serve(struct engine *e, struct err *err)
+{
+	struct sandbox *s = &e->sandbox;
+	int r;
+
+	s->state = SANDBOX_TESTING;
+	r = dns_service_attach(e->dns, s);
+	if (r == 0 && e->config->relay)
+		r = relay_attach(e->relay, s);
+	if (r < 0)
+		return err_sys(err, r, "cannot serve the sandbox's sockets");
+	r = nflog_bind(s->fds.fd[SANDBOX_FD_NFLOG], FILTER_NFLOG_GROUP, err);
+	if (r < 0)
+		return r;
+	e->nflog = (struct loop_source){ .fd = s->fds.fd[SANDBOX_FD_NFLOG],
+					 .on_ready = on_nflog };
+	r = loop_add(e->loop, &e->nflog, EPOLLIN);
+	return r < 0 ? err_sys(err, r, "cannot watch the refused packets") : 0;
+}
+
+static int adopt(struct engine *e, const struct ipc_message *m,
+		 const struct sandbox_fds *fds, struct err *err)
+{
+	struct sandbox *s = &e->sandbox;
+	int r;
+
+	s->plan = e->plan;
+	s->fds = *fds;
+	s->ipv6 = m->ipv6 && e->config->ipv6_out;
+	s->relay = e->config->relay;
+	s->on_event = on_event;
+	s->on_event_data = e;
+	s->probe_name = e->config->probe_name;
+	s->probe_addr = e->config->probe.addr;
+	s->probe_port = e->config->probe.port;
+	r = filter_conn_init(&s->filter, TAKE_FD(s->fds.fd[SANDBOX_FD_NETLINK]), err);
+	if (r < 0)
+		return r;
+	s->filter.owner = m->owner;
+	s->learned = learned_new(&s->plan, &e->key);
+	if (!s->learned)
+		return err_set(err, -ENOMEM, "out of memory");
+	r = verify_filter(e, err);
+	if (r < 0)
+		return r;
+	return serve(e, err);
+}
+
+/* Put the descriptors that came into their slots. */
+static int sort_fds(const struct ipc_message *m, const int *fds, size_t count,
+		    struct sandbox_fds *ret)
+{
+	size_t next = 0;
+
+	sandbox_fds_init(ret);
+	for (size_t i = 0; i < SANDBOX_FD_COUNT; i++)
+		if ((m->present & 1u << i) && next < count)
+			ret->fd[i] = fds[next++];
+	if (next != count || ret->fd[SANDBOX_FD_NETLINK] < 0 ||
+	    ret->fd[SANDBOX_FD_NFLOG] < 0 || ret->fd[SANDBOX_FD_DNS_UDP4] < 0 ||
+	    ret->fd[SANDBOX_FD_DNS_TCP4] < 0)
+		return -EBADMSG;
+	return 0;
+}
+
+static void on_launch(struct loop_source *source, uint32_t events)
+{
+	struct engine *e = CONTAINER_OF(source, struct engine, from_launch);
+	struct ipc_message m, answer = { .type = IPC_STANDS };
+	struct err err = { 0 };
+	struct sandbox_fds sorted;
+	int fds[SANDBOX_FD_COUNT];
+	size_t count = 0;
+	int r = ipc_receive(source->fd, &m, fds, SANDBOX_FD_COUNT, &count);
+
+	/* One hand-over, then the launch child has nothing more to say to us. */
+	loop_remove(e->loop, source);
+	if (r < 0)
+		return;
+	r = sort_fds(&m, fds, count, &sorted);
+	if (r < 0 || m.type != IPC_HANDOVER)
+		r = err_set(&err, -EBADMSG, "the hand-over of the sandbox is malformed");
+	else
+		r = adopt(e, &m, &sorted, &err);
+	if (r < 0) {
+		answer.type = IPC_REFUSED;
+		snprintf(answer.text, sizeof(answer.text), "%s", err.text);
+	}
+	if (ipc_send(source->fd, &answer, NULL, 0) < 0)
+		loop_stop(e->loop);
+}
+
+/* -- control ------------------------------------------------------------------------ */
+
+static void finish(struct engine *e)
+{
+	struct ipc_message m = { .type = IPC_COUNTERS };
+
+	if (e->sandbox.state != SANDBOX_NONE)
+		drain_nflog(e);
+	memcpy(m.counters, e->sandbox.counters, sizeof(m.counters));
+	tell_control(e, &m);
+	loop_stop(e->loop);
+}
+
+static void on_control(struct loop_source *source, uint32_t events)
+{
+	struct engine *e = CONTAINER_OF(source, struct engine, from_control);
+	struct ipc_message m;
+	size_t count;
+	int r = ipc_receive(source->fd, &m, NULL, 0, &count);
+
+	if (r == -EAGAIN)
+		return;
+	if (r < 0) {
+		loop_stop(e->loop);
+		return;
+	}
+	if (m.type == IPC_RUN && e->sandbox.state == SANDBOX_TESTING) {
+		/* What the self-test provoked is behind us before we count. */
+		drain_nflog(e);
+		e->sandbox.state = SANDBOX_RUNNING;
+		e->sandbox.probe_name.size = 0;
+	} else if (m.type == IPC_FINISH) {
+		finish(e);
+	}
+}
+
+/* -- the loop ----------------------------------------------------------------------- */
+
+static void start_expiry(struct engine *e)
+{
+	int64_t now_ms = loop_now_ms(e->loop);
+	int64_t next_ms = learned_expire(e->sandbox.learned, now_ms);
+
+	/* At most once a second: the kernel's own timeouts do the refusing. */
+	if (next_ms < INT64_MAX &&
+	    loop_timer_start(e->loop, &e->expiry, MAX(next_ms, now_ms + 1000)) < 0)
+		loop_stop(e->loop);
+}
+
+static void on_expiry(struct loop_timer *t)
+{
+	start_expiry(CONTAINER_OF(t, struct engine, expiry));
+}
+
+static void on_turn_end(void *data)
+{
+	struct engine *e = data;
+
+	dns_service_flush(e->dns);
+	if (e->sandbox.state != SANDBOX_NONE && e->expiry.slot == 0)
+		start_expiry(e);
+}
+
+static int engine_init(struct engine *e, struct err *err)
+{
+	struct dns_service_config dns = { .upstreams = e->config->upstreams,
+					  .upstream_count = e->config->upstream_count };
+	struct relay_config relay = { 0 };
+	int r = plan_file_map(e->config->plan_fd, &e->plan, err);
+
+	if (r < 0)
+		return r;
+	if (getrandom(&e->key, sizeof(e->key), 0) != sizeof(e->key))
+		return err_sys(err, -errno, "cannot get random bytes");
+	e->loop = loop_new();
+	e->route_fd = link_route_open();
+	if (!e->loop || e->route_fd < 0)
+		return err_set(err, -ENOMEM, "cannot make the event loop");
+	dns.loop = e->loop;
+	dns.key = e->key;
+	e->dns = dns_service_new(&dns, err);
+	if (!e->dns)
+		return err->code;
+	relay.loop = e->loop;
+	relay.route_fd = e->route_fd;
+	e->relay = relay_new(&relay, err);
+	if (!e->relay)
+		return err->code;
+	e->expiry.on_fire = on_expiry;
+	loop_on_turn_end(e->loop, on_turn_end, e);
+	return harden_engine(e->missing, err);
+}
+
+static int watch_channels(struct engine *e)
+{
+	int r;
+
+	e->from_control = (struct loop_source){ .fd = e->config->control_fd,
+						.on_ready = on_control };
+	e->from_launch =
+		(struct loop_source){ .fd = e->config->launch_fd, .on_ready = on_launch };
+	r = loop_add(e->loop, &e->from_control, EPOLLIN);
+	return r < 0 ? r : loop_add(e->loop, &e->from_launch, EPOLLIN);
+}
+
+/* Away from the terminal and from everything that control has open. */
+static int leave_control(struct engine_config *config)
+{
+	int *const keep[] = { &config->control_fd, &config->launch_fd, &config->plan_fd };
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (null < 0 || setsid() < 0)
+		return -errno;
+	/* First above everything, then down to 3, 4, 5: no two get in each other's way.
+	 */
+	for (size_t i = 0; i < ARRAY_SIZE(keep); i++) {
+		*keep[i] = fcntl(*keep[i], F_DUPFD_CLOEXEC, 64);
+		if (*keep[i] < 0)
+			return -errno;
+	}
+	for (int fd = 0; fd < 3; fd++)
+		if (dup3(null, fd, O_CLOEXEC) < 0 && null != fd)
+			return -errno;
+	for (size_t i = 0; i < ARRAY_SIZE(keep); i++) {
+		if (dup3(*keep[i], 3 + (int)i, O_CLOEXEC) < 0)
+			return -errno;
+		*keep[i] = 3 + (int)i;
+	}
+	if (syscall(SYS_close_range, 3 + ARRAY_SIZE(keep), ~0u, 0) < 0)
+		return -errno;
+	return 0;
+}
+
+/* Control blocks what it reads from a signalfd; here only SIGKILL and the end of the
+ * channel to control count. */
+static void reset_signals(void)
+{
+	const struct sigaction ignore = { .sa_handler = SIG_IGN };
+	sigset_t none;
+
+	sigemptyset(&none);
+	sigaction(SIGPIPE, &ignore, NULL);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static void engine_run(const struct engine_config *given, pid_t control)
+{
+	struct engine_config config = *given;
+	struct engine e = { .config = &config, .route_fd = -1 };
+	struct err err = { 0 };
+	int r;
+
+	prctl(PR_SET_NAME, "weir-engine");
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != control)
+		return;
+	reset_signals();
+	sandbox_fds_init(&e.sandbox.fds);
+	e.sandbox.filter.fd = -1;
+	r = leave_control(&config);
+	if (r < 0)
+		err_sys(&err, r, "cannot set the engine apart");
+	else
+		r = engine_init(&e, &err);
+	if (r < 0) {
+		struct ipc_message m = { .type = IPC_FAILED };
+
+		snprintf(m.text, sizeof(m.text), "%s", err.text);
+		(void)!ipc_send(config.control_fd, &m, NULL, 0);
+		return;
+	}
+	tell_text(&e, IPC_READY, e.missing);
+	r = watch_channels(&e);
+	if (r == 0)
+		r = loop_run(e.loop);
+	if (r < 0)
+		tell_text(&e, IPC_FAILED, strerror(-r));
+}
+
+pid_t engine_start(const struct engine_config *config, struct err *err)
+{
+	pid_t control = getpid();
+	pid_t pid = fork();
+
+	if (pid < 0)
+		return err_sys(err, -errno, "cannot start the engine");
+	if (pid == 0) {
+		engine_run(config, control);
+		/* No cleanup: the kernel takes everything back. */
+		_exit(0);
+	}
+	return pid;
+}

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+/* main/harden - the engine's confinement, before it reads the first hostile byte.
+ *
+ * After harden_engine() the process can open no file, execute nothing, gain nothing,
+ * and make no socket but TCP and UDP. What is kept, and why, stands in harden.c. */
+#pragma once
+
+#include "base/err.h"
+
+/* @ret_missing, ERR_TEXT_SIZE bytes, says what this kernel could not do and what is
+ * therefore weaker ("" when all of it stands). Return: 0, or -errno: do not go on. */
+int harden_engine(char *ret_missing, struct err *err) MUST_CHECK;

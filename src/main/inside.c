@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "main/inside.h"
+
+#include <errno.h>
+
+#include "filter/filter.h"
+#include "main/engine.h"
+#include "net/link.h"
+
+static int install(const struct inside *in, struct filter_conn *conn, bool ipv6,
+		   struct err *err)
+{
+	struct filter_params params = engine_filter_params(in->relay, ipv6);
+	CLEAN(arena) struct arena arena = { 0 };
+	const struct ruleset *rules;
+	int r = ruleset_build_owned(in->plan, &params, &arena, &rules, err);
+
+	if (r == 0)
+		r = filter_install(conn, rules, err);
+	return r < 0 ? err_context(err, "cannot install the filter") : 0;
+}
+
+static int hand_over(const struct inside *in, const struct sandbox_fds *s, bool ipv6,
+		     bool owner, struct err *err)
+{
+	struct ipc_message m = { .type = IPC_HANDOVER, .ipv6 = ipv6, .owner = owner };
+	int fds[SANDBOX_FD_COUNT];
+	size_t count = 0;
+	int r;
+
+	for (size_t i = 0; i < SANDBOX_FD_COUNT; i++) {
+		if (s->fd[i] < 0)
+			continue;
+		m.present |= 1u << i;
+		fds[count++] = s->fd[i];
+	}
+	r = ipc_send(in->engine_fd, &m, fds, count);
+	if (r == 0)
+		r = ipc_receive(in->engine_fd, &m, NULL, 0, &count);
+	if (r < 0)
+		return err_sys(err, r, "cannot hand the sandbox to the engine");
+	if (m.type != IPC_STANDS)
+		return err_set(err, -EPROTO, "the engine refused the sandbox: %.*s",
+			       (int)sizeof(m.text) - 64, m.text);
+	return 0;
+}
+
+int inside_prepare(void *data, struct err *err)
+{
+	const struct inside *in = data;
+	struct filter_conn conn = { .fd = -1 };
+	struct sandbox_fds s;
+	bool ipv6;
+	int r = link_setup_owned(&ipv6, err);
+
+	if (r < 0)
+		return r;
+	r = sandbox_fds_open(&s, in->relay ? FILTER_RELAY_PORT : 0, ipv6, err);
+	if (r < 0)
+		return r;
+	r = filter_conn_init(&conn, s.fd[SANDBOX_FD_NETLINK], err);
+	if (r == 0)
+		r = install(in, &conn, ipv6, err);
+	if (r == 0)
+		r = hand_over(in, &s, ipv6, conn.owner, err);
+	/* The engine holds its own copies; conn's descriptor is one of @s. */
+	sandbox_fds_done(&s);
+	return r;
+}

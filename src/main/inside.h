@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+/* main/inside - what the launch child does in its new network namespace, before anything
+ * of the command's exists: link, sockets, ruleset, and the hand-over to the engine. */
+#pragma once
+
+#include "policy/plan.h"
+
+struct inside {
+	const struct plan *plan;
+	int engine_fd; /* SOCK_SEQPACKET to the engine */
+	bool relay;
+};
+
+/* For struct launch_spec.prepare; @data is a struct inside. Returns 0 once the engine has
+ * read the filter back and serves the sandbox. */
+int inside_prepare(void *data, struct err *err) MUST_CHECK;

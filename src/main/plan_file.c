@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "main/plan_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+static const int all_seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+
+int plan_file_make(const uint8_t *bytes, size_t size, struct err *err)
+{
+	CLEAN(fd) int fd = memfd_create("weir-plan", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	size_t done = 0;
+
+	if (fd < 0)
+		return err_sys(err, -errno, "cannot make a memfd for the plan");
+	while (done < size) {
+		ssize_t n = write(fd, bytes + done, size - done);
+
+		if (n < 0)
+			return err_sys(err, -errno, "cannot write the plan");
+		done += (size_t)n;
+	}
+	if (fcntl(fd, F_ADD_SEALS, all_seals) < 0)
+		return err_sys(err, -errno, "cannot seal the plan");
+	return TAKE_FD(fd);
+}
+
+int plan_file_map(int fd, struct plan *ret, struct err *err)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+	struct stat st;
+	void *bytes;
+	int r;
+
+	if (seals < 0 || (seals & all_seals) != all_seals)
+		return err_set(err, -EPERM, "the plan is not sealed");
+	if (fstat(fd, &st) < 0)
+		return err_sys(err, -errno, "cannot read the plan's size");
+	bytes = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+	if (bytes == MAP_FAILED)
+		return err_sys(err, -errno, "cannot map the plan");
+	r = plan_open(bytes, (size_t)st.st_size, ret, err);
+	if (r < 0)
+		munmap(bytes, (size_t)st.st_size);
+	return r;
+}
