@@ -33,6 +33,7 @@ struct relay_config {
 
 struct relay *relay_new(const struct relay_config *config,
 			struct err *err) MUST_CHECK;
+/* Resets what is open. The loop makes no turn after it. */
 void relay_free(struct relay *r);
 
 int relay_attach(struct relay *r, struct sandbox *s) MUST_CHECK;

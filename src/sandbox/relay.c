@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sandbox/relay.h"
+
+#include <errno.h>
+#include <linux/netfilter_ipv4.h>
+#include <linux/netfilter_ipv6/ip6_tables.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "sandbox/relay_internal.h"
+
+enum {
+	ACCEPT_BATCH = 64,     /* connections taken from a listener per event */
+	ACCEPT_PAUSE_MS = 100, /* when not even a refusal is possible */
+	TOKEN = 1000,	       /* one new flow */
+};
+
+static void relay_work(struct loop_deferred *d);
+
+void relay_schedule(struct relay *r)
+{
+	if (r->work_queued)
+		return;
+	r->work_queued = true;
+	loop_defer(r->loop, &r->work);
+}
+
+static void reap(struct relay *r)
+{
+	struct relay_flow *f;
+	struct relay_guest *g;
+
+	while ((f = TAILQ_FIRST(&r->dead))) {
+		TAILQ_REMOVE(&r->dead, f, in_queue);
+		relay_flow_free(r, f);
+	}
+	while ((g = SLIST_FIRST(&r->dead_guests))) {
+		SLIST_REMOVE_HEAD(&r->dead_guests, link);
+		free(g);
+	}
+}
+
+static void relay_work(struct loop_deferred *d)
+{
+	struct relay *r = CONTAINER_OF(d, struct relay, work);
+	struct relay_flow *f;
+	size_t spent = 0;
+
+	while (spent < RELAY_TURN_BUDGET && (f = TAILQ_FIRST(&r->ready))) {
+		TAILQ_REMOVE(&r->ready, f, in_queue);
+		f->queued = false;
+		spent += relay_flow_run(f);
+	}
+	reap(r);
+	r->work_queued = false;
+	if (!TAILQ_EMPTY(&r->ready))
+		relay_schedule(r);
+}
+
+/* Where the client wanted to go before the redirect. False: it can't be told, or the
+ * listener itself was dialled. */
+static bool original_destination(int fd, struct endpoint *ret)
+{
+	struct sockaddr_storage here = { 0 }, asked = { 0 };
+	socklen_t here_size = sizeof(here), asked_size = sizeof(asked);
+	struct endpoint local;
+	int r;
+
+	if (getsockname(fd, (struct sockaddr *)&here, &here_size) < 0)
+		return false;
+	if (here.ss_family == AF_INET)
+		r = getsockopt(fd, IPPROTO_IP, SO_ORIGINAL_DST, &asked, &asked_size);
+	else
+		r = getsockopt(fd, IPPROTO_IPV6, IP6T_SO_ORIGINAL_DST, &asked,
+			       &asked_size);
+	if (r < 0 || asked.ss_family != here.ss_family)
+		return false;
+	*ret = endpoint_from_sockaddr(&asked);
+	local = endpoint_from_sockaddr(&here);
+	return ret->addr.family != ADDR_NONE && ret->port != 0 &&
+	       !(ret->port == local.port && addr_equal(&ret->addr, &local.addr));
+}
+
+/* At most LIMIT_NEW_FLOWS_PER_SECOND, in one burst of a second's worth. */
+static bool take_token(struct relay_guest *g)
+{
+	uint32_t rate = plan_limit(&g->sandbox->plan, LIMIT_NEW_FLOWS_PER_SECOND);
+	int64_t now_ms = loop_now_ms(g->relay->loop);
+	int64_t full = (int64_t)rate * TOKEN;
+	int64_t passed_ms = MIN(now_ms - g->filled_ms, (int64_t)1000);
+
+	if (rate == UINT32_MAX)
+		return true;
+	g->tokens_ms = MIN(g->tokens_ms + passed_ms * rate, full);
+	g->filled_ms = now_ms;
+	if (g->tokens_ms < TOKEN)
+		return false;
+	g->tokens_ms -= TOKEN;
+	return true;
+}
+
+/* May one more flow begin? Otherwise it is counted and told. */
+static bool has_room(struct relay_guest *g)
+{
+	if (!take_token(g))
+		relay_limit(g, LIMIT_NEW_FLOWS_PER_SECOND, "too many new connections");
+	else if (g->flow_count >= plan_limit(&g->sandbox->plan, LIMIT_FLOWS))
+		relay_limit(g, LIMIT_FLOWS, "too many connections");
+	else if (g->relay->flow_count >= g->relay->flows_max)
+		relay_limit(g, LIMIT_FLOWS, "the engine has too many connections");
+	else
+		return true;
+	return false;
+}
+
+static bool is_probe(const struct sandbox *s, const struct endpoint *to)
+{
+	return s->probe_name.size > 0 && to->port == s->probe_port &&
+	       addr_equal(&to->addr, &s->probe_addr);
+}
+
+/* The self-test: its connection has come through the redirect, and that is all it
+ * wants to know. */
+static void answer_probe(int fd)
+{
+	if (send(fd, "W", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1)
+		close(fd);
+	else
+		relay_reset_fd(fd);
+}
+
+static void take_connection(struct relay_guest *g, int fd)
+{
+	const struct endpoint unknown = { 0 };
+	struct endpoint to;
+	bool known = original_destination(fd, &to);
+
+	if (g->sandbox->state == SANDBOX_TESTING && known && is_probe(g->sandbox, &to)) {
+		answer_probe(fd);
+		return;
+	}
+	if (g->sandbox->state == SANDBOX_RUNNING && has_room(g)) {
+		if (known) {
+			relay_flow_start(g, fd, &to);
+			return;
+		}
+		relay_refuse(g, &unknown, PLAN_NO_RULE, "it dialled the relay itself");
+	}
+	relay_reset_fd(fd);
+}
+
+/* A descriptor that is held only to be given up: with it a connection can be taken and
+ * reset when no other is left. */
+static int spare_open(void)
+{
+	return socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+}
+
+/* Return: a connection was there and is refused. */
+static bool refuse_one(struct relay_guest *g, int listener)
+{
+	struct relay *r = g->relay;
+	int fd;
+
+	if (r->spare_fd < 0)
+		return false;
+	close(TAKE_FD(r->spare_fd));
+	fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	if (fd >= 0)
+		relay_reset_fd(fd);
+	r->spare_fd = spare_open();
+	if (fd < 0)
+		return false;
+	relay_limit(g, LIMIT_FLOWS, "no descriptor is free");
+	return true;
+}
+
+static int listen_start(struct relay_guest *g)
+{
+	int e = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(g->listen) && e == 0; i++)
+		if (g->listen[i].fd >= 0 && !g->listen[i].added)
+			e = loop_add(g->relay->loop, &g->listen[i], EPOLLIN);
+	return e;
+}
+
+static void listen_stop(struct relay_guest *g)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(g->listen); i++)
+		loop_remove(g->relay->loop, &g->listen[i]);
+}
+
+static void listen_pause(struct relay_guest *g);
+
+static void on_pause_over(struct loop_timer *t)
+{
+	struct relay_guest *g = CONTAINER_OF(t, struct relay_guest, pause);
+
+	if (g->relay->spare_fd < 0)
+		g->relay->spare_fd = spare_open();
+	if (listen_start(g) < 0)
+		listen_pause(g);
+}
+
+static void listen_pause(struct relay_guest *g)
+{
+	struct loop *loop = g->relay->loop;
+
+	if (loop_timer_start(loop, &g->pause, loop_now_ms(loop) + ACCEPT_PAUSE_MS) == 0)
+		listen_stop(g);
+}
+
+static bool is_out_of_resources(int error)
+{
+	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+static void accept_some(struct relay_guest *g, int listener)
+{
+	for (int i = 0; i < ACCEPT_BATCH; i++) {
+		int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+		if (fd >= 0) {
+			take_connection(g, fd);
+			continue;
+		}
+		if (errno == EAGAIN)
+			return;
+		if (is_out_of_resources(errno) && !refuse_one(g, listener)) {
+			listen_pause(g);
+			return;
+		}
+		/* Otherwise that one connection was gone already. */
+	}
+}
+
+static void on_listen4(struct loop_source *s, uint32_t events)
+{
+	accept_some(CONTAINER_OF(s, struct relay_guest, listen[0]), s->fd);
+}
+
+static void on_listen6(struct loop_source *s, uint32_t events)
+{
+	accept_some(CONTAINER_OF(s, struct relay_guest, listen[1]), s->fd);
+}
+
+/* Half of the descriptors for flows, at two each, and an eighth for pipes: the rest
+ * is for DNS, so that no number of connections can take names away. */
+static void set_maxima(struct relay *r)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+		files.rlim_cur = 1024;
+	files.rlim_cur = MIN(files.rlim_cur, (rlim_t)1 << 20);
+	r->flows_max = (uint32_t)files.rlim_cur / 4;
+	r->pipes_max = MIN((uint32_t)files.rlim_cur / 16, (uint32_t)RELAY_PIPES_MAX);
+}
+
+struct relay *relay_new(const struct relay_config *config, struct err *err)
+{
+	struct relay *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		goto undo;
+	r->loop = config->loop;
+	r->route_fd = config->route_fd;
+	r->work.run = relay_work;
+	r->copy_buffer = malloc(RELAY_COPY_BYTES);
+	SLIST_INIT(&r->guests);
+	SLIST_INIT(&r->dead_guests);
+	SLIST_INIT(&r->pipes);
+	TAILQ_INIT(&r->ready);
+	TAILQ_INIT(&r->dead);
+	LIST_INIT(&r->spares);
+	set_maxima(r);
+	r->spare_fd = spare_open();
+	if (r->copy_buffer && r->spare_fd >= 0)
+		return r;
+undo:
+	err_sys(err, r && r->copy_buffer ? -errno : -ENOMEM, "start the relay");
+	relay_free(r);
+	return NULL;
+}
+
+void relay_free(struct relay *r)
+{
+	struct relay_guest *g;
+	struct relay_flow *f;
+
+	if (!r)
+		return;
+	while ((g = SLIST_FIRST(&r->guests)))
+		relay_detach(r, g->sandbox);
+	reap(r);
+	while ((f = LIST_FIRST(&r->spares))) {
+		LIST_REMOVE(f, in_guest);
+		free(f);
+	}
+	relay_pipes_free(r);
+	if (r->spare_fd >= 0)
+		close(r->spare_fd);
+	free(r->copy_buffer);
+	free(r);
+}
+
+static struct relay_guest *find_guest(const struct relay *r, const struct sandbox *s)
+{
+	struct relay_guest *g;
+
+	SLIST_FOREACH(g, &r->guests, link)
+	if (g->sandbox == s)
+		return g;
+	return NULL;
+}
+
+static struct relay_guest *guest_new(struct relay *r, struct sandbox *s)
+{
+	struct relay_guest *g = calloc(1, sizeof(*g));
+	uint32_t rate = plan_limit(&s->plan, LIMIT_NEW_FLOWS_PER_SECOND);
+
+	if (!g)
+		return NULL;
+	g->relay = r;
+	g->sandbox = s;
+	g->listen[0] = (struct loop_source){ .fd = s->fds.fd[SANDBOX_FD_RELAY4],
+					     .on_ready = on_listen4 };
+	g->listen[1] = (struct loop_source){ .fd = s->fds.fd[SANDBOX_FD_RELAY6],
+					     .on_ready = on_listen6 };
+	g->pause.on_fire = on_pause_over;
+	g->tokens_ms = (int64_t)rate * TOKEN;
+	g->filled_ms = loop_now_ms(r->loop);
+	LIST_INIT(&g->flows);
+	return g;
+}
+
+int relay_attach(struct relay *r, struct sandbox *s)
+{
+	struct relay_guest *g = guest_new(r, s);
+	int e;
+
+	if (!g)
+		return -ENOMEM;
+	e = listen_start(g);
+	if (e < 0) {
+		listen_stop(g);
+		free(g);
+		return e;
+	}
+	SLIST_INSERT_HEAD(&r->guests, g, link);
+	return 0;
+}
+
+void relay_detach(struct relay *r, struct sandbox *s)
+{
+	struct relay_guest *g = find_guest(r, s);
+
+	if (!g)
+		return;
+	listen_stop(g);
+	loop_timer_stop(r->loop, &g->pause);
+	while (!LIST_EMPTY(&g->flows))
+		relay_flow_abort(LIST_FIRST(&g->flows));
+	g->sandbox = NULL;
+	SLIST_REMOVE(&r->guests, g, relay_guest, link);
+	SLIST_INSERT_HEAD(&r->dead_guests, g, link);
+	relay_schedule(r);
+}
+
+void relay_recheck(struct relay *r, struct sandbox *s)
+{
+	struct relay_guest *g = find_guest(r, s);
+	struct relay_flow *f, *next;
+
+	for (f = g ? LIST_FIRST(&g->flows) : NULL; f; f = next) {
+		next = LIST_NEXT(f, in_guest);
+		relay_flow_recheck(f);
+	}
+}
+
+size_t relay_flow_count(const struct relay *r, const struct sandbox *s)
+{
+	const struct relay_guest *g = find_guest(r, s);
+
+	return g ? g->flow_count : 0;
+}

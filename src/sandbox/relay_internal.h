@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sandbox/relay_internal - what the relay's files share: relay.c (entry points,
+ * listeners), relay_flow.c (one connection's life), relay_move.c (its bytes).
+ *
+ * HOW IT WORKS
+ * Each flow has two sockets: the client's, accepted inside the sandbox's namespace, and
+ * the server's, dialled outside. Both are registered once, edge-triggered, for
+ * everything; so a flow costs no epoll_ctl() while it runs. A handler only notes what
+ * its socket has become (readable, writable, failed) and puts the flow into the ready
+ * queue. relay_work(), which runs after the batch of events, takes flows from the queue
+ * in order, gives each a quantum of bytes
+ * and of system calls, and stops at a budget per turn; a flow that
+ * has more to do goes to the end of the queue. So no flow starves another, the loop's
+ * turns stay short, and the DNS side is served between them.
+ *
+ * No wake-up is lost: `readable` and `writable` are cleared only by an EAGAIN of that
+ * very socket, and after an EAGAIN the kernel reports the next change. No busy loop: a
+ * flow is queued only by an event, a timer, or bytes that were moved.
+ *
+ * A pipe is filled only when it is empty, so an EAGAIN while filling can only come from
+ * the socket; and it is filled only when the other side can be written, so a slow
+ * reader stops the sender (its own socket buffer fills, and TCP tells it). A pipe goes
+ * back to the pool when it is empty. One that isn't, because its flow died, is closed:
+ * bytes never cross from one flow to another. */
+#pragma once
+
+#include <sys/queue.h>
+
+#include "sandbox/relay.h"
+
+enum {
+	RELAY_PIPE_BYTES = 256 * 1024, /* asked of the kernel; it may give less */
+	RELAY_PIPES_PER_SANDBOX = 64,  /* at once; beyond it: plain copies */
+	RELAY_COPY_BYTES = 64 * 1024,
+	RELAY_FLOW_QUANTUM =
+		256 * 1024, /* bytes per flow and direction, then the next one */
+	RELAY_TURN_BUDGET = 1024 * 1024, /* bytes per turn of the loop */
+	RELAY_FLOW_STEPS = 32, /* system calls per flow and direction: tiny segments */
+	RELAY_STEP_COST = 2 * 1024, /* what one of them costs of the budget, in bytes */
+	RELAY_SPARE_FLOWS = 128,    /* freed flows kept for the next connections */
+};
+
+struct relay_pipe {
+	int fd[2]; /* owned */
+	SLIST_ENTRY(relay_pipe) link;
+};
+SLIST_HEAD(relay_pipe_list, relay_pipe);
+
+enum relay_state {
+	FLOW_NONE = 0,
+	FLOW_ACCEPTED, /* allowed by its destination; nothing read, nothing dialled. What
+			* the first bytes say is judged here before the flow goes on. */
+	FLOW_DIALLING, /* connect() is under way; the client's bytes stay in its socket */
+	FLOW_OPEN,     /* bytes pass */
+	FLOW_DEAD,     /* sockets closed; waits to be reaped */
+};
+
+struct relay_side {
+	struct loop_source
+		source; /* its fd is owned by the flow; -1 when there is none */
+	bool readable, writable;
+	bool failed; /* EPOLLERR or EPOLLHUP was seen */
+	bool urgent; /* urgent data was seen: splice() stops at it, so copy from now on */
+};
+
+/* One direction of a flow. */
+struct relay_way {
+	struct relay_pipe *pipe; /* borrowed while @waiting > 0 */
+	uint32_t waiting;	 /* bytes in the pipe */
+	bool ended;		 /* end of file was read and passed on */
+};
+
+struct relay_flow {
+	LIST_ENTRY(relay_flow) in_guest;
+	TAILQ_ENTRY(relay_flow) in_queue; /* ready queue; later the list of the dead */
+	struct relay_guest *guest;
+	struct relay_side client, server;
+	struct relay_way up, down; /* client to server, server to client */
+	struct loop_timer timer;   /* of the dial */
+	struct endpoint asked;	   /* original destination */
+	uint8_t state;		   /* enum relay_state */
+	uint8_t dials;		   /* addresses tried */
+	uint8_t next_other;	   /* index for learned_other_addr() */
+	bool queued, timed_out, host_local;
+	struct dns_name name; /* that opened it; size 0: an address rule */
+};
+TAILQ_HEAD(relay_flow_queue, relay_flow);
+
+/* A sandbox that is served. */
+struct relay_guest {
+	struct relay *relay;
+	struct sandbox *sandbox; /* borrowed; NULL once detached */
+	struct loop_source listen[2];
+	struct loop_timer pause; /* the listeners rest: no descriptor was to be had */
+	LIST_HEAD(, relay_flow) flows;
+	uint32_t flow_count, pipe_count;
+	int64_t tokens_ms; /* new flows: tokens in thousandths, as of @filled_ms */
+	int64_t filled_ms;
+	SLIST_ENTRY(relay_guest) link;
+};
+SLIST_HEAD(relay_guest_list, relay_guest);
+
+struct relay {
+	struct loop *loop;
+	int route_fd;
+	int spare_fd; /* given up to be able to refuse; -1 while it is gone */
+	uint32_t flow_count, flows_max; /* of all sandboxes, by descriptors */
+	uint32_t pipe_count, pipes_max;
+	uint32_t spare_count;
+	struct relay_guest_list guests, dead_guests;
+	struct relay_pipe_list pipes;
+	struct relay_flow_queue ready, dead;
+	LIST_HEAD(, relay_flow) spares;
+	struct loop_deferred work;
+	bool work_queued;
+	uint8_t *copy_buffer; /* RELAY_COPY_BYTES, owned */
+};
+
+/* relay.c */
+void relay_schedule(struct relay *r);
+
+/* relay_flow.c: takes @client_fd. NULL, and it is reset, when there is no memory. */
+void relay_flow_start(struct relay_guest *g, int client_fd, const struct endpoint *asked);
+/* Do what its events call for. Return: what it costs of the turn's budget. */
+size_t relay_flow_run(struct relay_flow *f);
+void relay_flow_abort(struct relay_flow *f);
+/* Reset it if the plan, as it is now, doesn't allow it. */
+void relay_flow_recheck(struct relay_flow *f);
+void relay_flow_free(struct relay *r, struct relay_flow *f);
+/* Close with a reset. */
+void relay_reset_fd(int fd);
+/* Count a refusal and tell control. */
+void relay_refuse(struct relay_guest *g, const struct endpoint *to, uint32_t rule,
+		  const char *reason);
+void relay_limit(struct relay_guest *g, enum plan_limit limit, const char *reason);
+
+/* relay_move.c */
+enum relay_moved {
+	MOVE_WAIT = 0, /* nothing more until an event */
+	MOVE_MORE,     /* the quantum is used up */
+	MOVE_END,      /* end of file passed on */
+	MOVE_FAILED,   /* a side is broken */
+};
+enum relay_moved relay_move(struct relay_flow *f, struct relay_way *way,
+			    struct relay_side *from, struct relay_side *to, size_t *cost);
+/* Give back, or close, the pipe of @way. */
+void relay_way_done(struct relay_guest *g, struct relay_way *way);
+void relay_pipes_free(struct relay *r);

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sandbox/relay_judge - may this sandbox connect to this address and port now?
+ *
+ * Pure: the plan, the learned addresses, two facts about the address and the time go
+ * in, a judgement comes out. The zero judgement denies.
+ *
+ * Names are always held against the plan as it is now, never against the verdict
+ * that stood when the address was learned. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "policy/plan.h"
+
+struct learned;
+
+enum {
+	/* Names looked at for one address. Those beyond it, the oldest, don't count:
+	 * the connection is denied. */
+	RELAY_JUDGE_NAMES_MAX = 32,
+};
+
+struct relay_question {
+	const struct plan *plan;
+	const struct learned *learned;
+	struct endpoint to;
+	bool host_local; /* the address is one of the host's own */
+	int64_t now_ms;
+};
+
+struct relay_judgement {
+	bool allowed;
+	uint32_t rule;	      /* the deciding one, or PLAN_NO_RULE */
+	const char *reason;   /* why not; a constant text, NULL when allowed */
+	struct dns_name name; /* that opened it; size 0: an address rule or the default */
+};
+
+struct relay_judgement relay_judge(const struct relay_question *q);
+
+/* For a flow that is open already, after a change of the plan: @name (may be of size 0)
+ * opened it, whether or not what it taught has expired since. */
+struct relay_judgement relay_judge_again(const struct relay_question *q,
+					 const struct dns_name *name);
