@@ -13,9 +13,9 @@
 
 enum addr_special {
 	SPECIAL_INVALID = 0, /* ADDR_NONE */
-	SPECIAL_NOT,         /* an ordinary, global address */
+	SPECIAL_NOT,	     /* an ordinary, global address */
 	SPECIAL_PRIVATE,     /* RFC 1918, unique local */
-	SPECIAL_SHARED,      /* 100.64.0.0/10 */
+	SPECIAL_SHARED,	     /* 100.64.0.0/10 */
 	SPECIAL_LOOPBACK,
 	SPECIAL_LINK_LOCAL,
 	SPECIAL_UNSPECIFIED, /* 0.0.0.0/8, :: */
@@ -31,3 +31,5 @@ enum addr_special addr_special(const struct addr *a);
 const char *addr_special_name(enum addr_special kind);
 /* The IPv4 address that an IPv6 address carries. False when it carries none. */
 bool addr_embedded_v4(const struct addr *a, struct addr *ret);
+/* The metadata addresses, one by one from 0. False behind the last. */
+bool addr_metadata(size_t i, struct addr *ret);

@@ -2,7 +2,7 @@
 /* policy/plan - a policy compiled: one immutable block of bytes that any process can
  * map anywhere.
  *
- * The builder (policy/compile.h) writes it; plan_open() checks every offset, count
+ * The builder (policy_compile() of policy/policy.h) writes it; plan_open() checks every offset, count
  * and enum of it before anything is read, so that a plan from another process can't
  * do harm. All accessors borrow from the bytes. Matching allocates nothing.
  *
@@ -114,6 +114,8 @@ enum policy_action plan_default_action(const struct plan *p);
 enum policy_verify plan_verify(const struct plan *p);
 enum policy_dns plan_dns(const struct plan *p);
 uint32_t plan_limit(const struct plan *p, enum plan_limit which);
+bool plan_requires_full_isolation(const struct plan *p);
+uint32_t plan_repin_sec(const struct plan *p); /* 0: not set */
 
 /* What the policy says of a name: the first rule that matches, else the default. */
 struct plan_verdict plan_match_name(const struct plan *p,

@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: Apache-2.0
+/* policy_compile() - rules in order become the block that policy/layout.h describes.
+ *
+ * HOW IT WORKS
+ * The written rules, then the implicit ones, are numbered; every section's size is
+ * known or bounded by then. The names' section comes last, because names that
+ * repeat make it shorter than its bound. The key of the name table is a hash of all
+ * names: the same policy gives the same bytes, and nobody who wrote some of the names
+ * can choose where they fall. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "policy/implicit.h"
+#include "policy/layout.h"
+#include "policy/limits.h"
+#include "policy/policy.h"
+
+enum { PORTS_MAX = PLAN_PORT_LISTS_MAX * PLAN_PORT_RANGES_MAX };
+
+struct builder {
+	const struct policy *policy;
+	struct arena arena;	   /* what dies with the call */
+	const struct rule **rules; /* written, then implicit */
+	size_t count;
+	size_t name_count;   /* rules that name a name */
+	size_t prefix_count; /* rules that name an address */
+	struct layout_port_list lists[PLAN_PORT_LISTS_MAX];
+	size_t list_count;
+	struct plan_port_range ports[PORTS_MAX];
+	size_t port_count;
+	uint8_t *list_of; /* per rule */
+	uint64_t text_size, name_size;
+	struct layout_prefix *prefixes;
+	uint32_t *tops;
+	size_t top_count;
+	uint8_t *bytes; /* owned until it is given away */
+	size_t size;
+};
+
+static void clean_builder(struct builder *b)
+{
+	arena_done(&b->arena);
+	free(b->bytes);
+}
+
+/* Everything but DNS, DNS over TLS and, where connections must name themselves, QUIC. */
+static size_t default_ports(enum policy_verify verify, struct plan_port_range ret[7])
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < 2; i++) {
+		uint8_t protocol = i == 0 ? IPPROTO_TCP : IPPROTO_UDP;
+		bool no_quic = protocol == IPPROTO_UDP && verify == POLICY_VERIFY_TLS;
+
+		ret[n++] = (struct plan_port_range){ protocol, 0, 1, 52 };
+		ret[n++] =
+			(struct plan_port_range){ protocol, 0, 54, no_quic ? 442 : 852 };
+		if (no_quic)
+			ret[n++] = (struct plan_port_range){ protocol, 0, 444, 852 };
+		ret[n++] = (struct plan_port_range){ protocol, 0, 854, 65535 };
+	}
+	return n;
+}
+
+static bool list_equals(const struct builder *b, const struct layout_port_list *l,
+			const struct plan_port_range *r, size_t count)
+{
+	return l->count == count &&
+	       memcmp(b->ports + l->first, r, count * sizeof(*r)) == 0;
+}
+
+/* Find or add a list. Return: its number, or -E2BIG. */
+static int list_intern(struct builder *b, const struct plan_port_range *r, size_t count)
+{
+	for (size_t i = 0; i < b->list_count; i++) {
+		if (list_equals(b, &b->lists[i], r, count))
+			return (int)i;
+	}
+	if (b->list_count == PLAN_PORT_LISTS_MAX || count > PLAN_PORT_RANGES_MAX)
+		return -E2BIG;
+	b->lists[b->list_count] =
+		(struct layout_port_list){ .first = (uint32_t)b->port_count,
+					   .count = (uint32_t)count };
+	memcpy(b->ports + b->port_count, r, count * sizeof(*r));
+	b->port_count += count;
+	return (int)b->list_count++;
+}
+
+static int intern_lists(struct builder *b, struct err *err)
+{
+	struct plan_port_range ranges[7];
+	size_t count = default_ports(b->policy->verify, ranges);
+
+	b->list_of = arena_array(&b->arena, b->count + 1, sizeof(*b->list_of));
+	if (!b->list_of)
+		return -ENOMEM;
+	if (list_intern(b, ranges, count) < 0)
+		return -E2BIG;
+	for (size_t i = 0; i < b->count; i++) {
+		const struct rule *r = b->rules[i];
+		int list = 0;
+
+		if (r->action == POLICY_ALLOW && r->ports.count > 0)
+			list = list_intern(b, r->ports.ranges, r->ports.count);
+		if (list < 0)
+			return err_set(err, -E2BIG,
+				       "more than %d different lists of ports",
+				       PLAN_PORT_LISTS_MAX - 1);
+		b->list_of[i] = (uint8_t)list;
+	}
+	return 0;
+}
+
+static int number_rules(struct builder *b)
+{
+	struct rule *implicit;
+	size_t extra;
+	int r = policy_implicit(b->policy, &b->arena, &implicit, &extra);
+
+	if (r < 0)
+		return r;
+	b->count = b->policy->count + extra;
+	b->rules = arena_array(&b->arena, b->count + 1, sizeof(*b->rules));
+	if (!b->rules)
+		return -ENOMEM;
+	for (size_t i = 0; i < b->count; i++) {
+		const struct rule *rule = i < b->policy->count
+						  ? &b->policy->rules[i]
+						  : &implicit[i - b->policy->count];
+
+		b->rules[i] = rule;
+		b->text_size += strlen(rule->target) + strlen(rule->comment) + 2;
+		if (i == 0 || rule->file != b->rules[i - 1]->file)
+			b->text_size += strlen(rule->file) + 1;
+		if (rule->kind == TARGET_PREFIX)
+			b->prefix_count++;
+		else
+			b->name_count++;
+		b->name_size += (uint64_t)rule->name.size + 1;
+	}
+	return 0;
+}
+
+static int prefix_order(const void *x, const void *y)
+{
+	const struct layout_prefix *a = x, *b = y;
+	int r = layout_prefix_compare(a, b);
+
+	return r != 0 ? r : a->rule < b->rule ? -1 : a->rule > b->rule;
+}
+
+/* Rules that say the same of the same prefix become one: the first, with the flags of
+ * all. */
+static void fold_prefixes(struct builder *b)
+{
+	size_t used = 0;
+
+	for (size_t i = 0; i < b->prefix_count; i++) {
+		struct layout_prefix *last = used > 0 ? &b->prefixes[used - 1] : NULL;
+
+		if (last && layout_prefix_compare(last, &b->prefixes[i]) == 0)
+			last->flags |= b->prefixes[i].flags;
+		else
+			b->prefixes[used++] = b->prefixes[i];
+	}
+	b->prefix_count = used;
+}
+
+/* Some earlier prefix that holds @x says the same: the kernel needn't be told. */
+static bool is_covered(const struct builder *b, const struct layout_prefix *x)
+{
+	for (uint32_t i = x->parent; i > 0; i = b->prefixes[i - 1].parent) {
+		const struct layout_prefix *outer = &b->prefixes[i - 1];
+
+		if (outer->action == x->action && outer->port_list == x->port_list)
+			return true;
+	}
+	return false;
+}
+
+/* In sorted order a prefix's holders are the ones before it that still reach it: the
+ * last entry, or one of that entry's parents. */
+static void link_prefixes(struct builder *b)
+{
+	for (uint32_t i = 0; i < b->prefix_count; i++) {
+		uint32_t up = i;
+
+		while (up > 0 && !layout_prefix_holds(&b->prefixes[up - 1].prefix,
+						      &b->prefixes[i].prefix))
+			up = b->prefixes[up - 1].parent;
+		b->prefixes[i].parent = up;
+	}
+}
+
+/* By action, then list, then address. One pass per pair keeps the sorted order. */
+static void collect_tops(struct builder *b)
+{
+	for (int action = POLICY_DENY; action <= POLICY_ALLOW; action++) {
+		for (size_t list = 0; list < b->list_count; list++) {
+			for (uint32_t i = 0; i < b->prefix_count; i++) {
+				const struct layout_prefix *x = &b->prefixes[i];
+
+				if (x->action == action && x->port_list == list &&
+				    !is_covered(b, x))
+					b->tops[b->top_count++] = i;
+			}
+		}
+	}
+}
+
+static int build_prefixes(struct builder *b)
+{
+	size_t n = 0;
+
+	b->prefixes = arena_array(&b->arena, b->prefix_count + 1, sizeof(*b->prefixes));
+	b->tops = arena_array(&b->arena, b->prefix_count + 1, sizeof(*b->tops));
+	if (!b->prefixes || !b->tops)
+		return -ENOMEM;
+	for (size_t i = 0; i < b->count; i++) {
+		const struct rule *r = b->rules[i];
+
+		if (r->kind != TARGET_PREFIX)
+			continue;
+		b->prefixes[n++] = (struct layout_prefix){
+			.prefix = r->prefix,
+			.action = (uint8_t)r->action,
+			.port_list = b->list_of[i],
+			.flags = r->flags,
+			.rule = (uint32_t)i,
+		};
+	}
+	qsort(b->prefixes, n, sizeof(*b->prefixes), prefix_order);
+	fold_prefixes(b);
+	link_prefixes(b);
+	collect_tops(b);
+	return 0;
+}
+
+/* Two slots in three are used at most. */
+static size_t slot_count(size_t names)
+{
+	size_t count = 4;
+
+	while (count * 2 < names * 3)
+		count *= 2;
+	return count;
+}
+
+static int lay_out(struct builder *b, struct err *err)
+{
+	uint64_t counts[LAYOUT_SECTION_COUNT] = {
+		[LAYOUT_SLOTS] = slot_count(b->name_count),
+		[LAYOUT_RULES] = b->count,
+		[LAYOUT_PREFIXES] = b->prefix_count,
+		[LAYOUT_TOPS] = b->top_count,
+		[LAYOUT_PORT_LISTS] = b->list_count,
+		[LAYOUT_PORTS] = b->port_count,
+		[LAYOUT_TEXTS] = b->text_size + 1,
+		[LAYOUT_NAMES] = b->name_size,
+	};
+	uint64_t at = (sizeof(struct layout_header) + 7) & ~UINT64_C(7);
+	struct layout_header *h;
+	uint64_t offsets[LAYOUT_SECTION_COUNT];
+
+	for (size_t i = 0; i < LAYOUT_SECTION_COUNT; i++) {
+		offsets[i] = at;
+		at = (at + counts[i] * layout_item_size(i) + 7) & ~UINT64_C(7);
+	}
+	if (at > LAYOUT_SIZE_MAX)
+		return err_set(err, -E2BIG, "the policy is too large: %zu rules",
+			       b->count);
+	b->bytes = calloc(1, at);
+	if (!b->bytes)
+		return -ENOMEM;
+	b->size = at;
+	h = (struct layout_header *)b->bytes;
+	for (size_t i = 0; i < LAYOUT_SECTION_COUNT; i++)
+		h->sections[i] = (struct layout_extent){ .offset = (uint32_t)offsets[i],
+							 .count = (uint32_t)counts[i] };
+	return 0;
+}
+
+static void *section(struct builder *b, enum layout_section which)
+{
+	return b->bytes + ((struct layout_header *)b->bytes)->sections[which].offset;
+}
+
+static void write_header(struct builder *b)
+{
+	struct layout_header *h = (struct layout_header *)b->bytes;
+	const struct policy *p = b->policy;
+
+	h->magic = LAYOUT_MAGIC;
+	h->default_action = (uint8_t)p->default_action;
+	h->verify = (uint8_t)p->verify;
+	h->dns = (uint8_t)p->dns;
+	h->require_full_isolation = p->require_full_isolation;
+	h->repin_sec = (uint32_t)(p->repin_ms / 1000);
+	for (size_t i = 0; i < LIMIT_COUNT; i++)
+		h->limits[i] = p->limits[i] != 0 ? p->limits[i] : limit_info(i)->value;
+	memcpy(section(b, LAYOUT_PREFIXES), b->prefixes,
+	       b->prefix_count * sizeof(*b->prefixes));
+	memcpy(section(b, LAYOUT_TOPS), b->tops, b->top_count * sizeof(*b->tops));
+	memcpy(section(b, LAYOUT_PORT_LISTS), b->lists,
+	       b->list_count * sizeof(*b->lists));
+	memcpy(section(b, LAYOUT_PORTS), b->ports, b->port_count * sizeof(*b->ports));
+}
+
+/* Append @text behind @used. The empty text stands at 0. */
+static uint32_t write_text(char *texts, size_t *used, const char *text)
+{
+	size_t size = strlen(text) + 1;
+	size_t at = *used;
+
+	if (size == 1)
+		return 0;
+	memcpy(texts + at, text, size);
+	*used += size;
+	return (uint32_t)at;
+}
+
+static void write_rules(struct builder *b)
+{
+	struct layout_rule *out = section(b, LAYOUT_RULES);
+	char *texts = section(b, LAYOUT_TEXTS);
+	size_t used = 1;
+
+	for (size_t i = 0; i < b->count; i++) {
+		const struct rule *r = b->rules[i];
+		bool same_file = i > 0 && r->file == b->rules[i - 1]->file;
+
+		out[i] = (struct layout_rule){
+			.action = (uint8_t)r->action,
+			.port_list = b->list_of[i],
+			.flags = r->flags,
+			.types = r->types,
+			.line = r->line,
+			.column = r->column,
+			.target = write_text(texts, &used, r->target),
+			.file = same_file ? out[i - 1].file
+					  : write_text(texts, &used, r->file),
+			.comment = write_text(texts, &used, r->comment),
+		};
+	}
+}
+
+static struct hash_key names_key(const struct builder *b)
+{
+	struct hash_key key = { 0 };
+
+	for (size_t i = 0; i < b->count; i++) {
+		uint64_t h =
+			hash_bytes(&key, b->rules[i]->name.bytes, b->rules[i]->name.size);
+
+		key = (struct hash_key){ key.k1 ^ h, key.k0 + h };
+	}
+	return key;
+}
+
+/* The slot of @n: the one that has it, or the first empty one. */
+static struct layout_slot *slot_for(struct builder *b, uint64_t hash,
+				    const struct dns_name *n)
+{
+	struct layout_header *h = (struct layout_header *)b->bytes;
+	struct layout_slot *slots = section(b, LAYOUT_SLOTS);
+	const uint8_t *names = section(b, LAYOUT_NAMES);
+	uint32_t mask = h->sections[LAYOUT_SLOTS].count - 1;
+	uint32_t i = (uint32_t)hash & mask;
+
+	for (; slots[i].name != 0; i = (i + 1) & mask) {
+		const uint8_t *entry = names + slots[i].name - 1;
+
+		if (entry[0] == n->size && memcmp(entry + 1, n->bytes, n->size) == 0)
+			break;
+	}
+	return &slots[i];
+}
+
+static void write_name(struct builder *b, const struct rule *r, uint32_t rule,
+		       uint32_t *used)
+{
+	struct layout_header *h = (struct layout_header *)b->bytes;
+	uint8_t *names = section(b, LAYOUT_NAMES);
+	uint8_t labels[DNS_LABELS_MAX];
+	size_t count = layout_labels(&r->name, labels);
+	struct layout_slot *s;
+	uint64_t hash = 0;
+
+	for (size_t i = count; i-- > 0;)
+		hash = layout_hash_label(&h->key, hash, r->name.bytes + labels[i]);
+	h->labels_max = MAX(h->labels_max, (uint32_t)count);
+	s = slot_for(b, hash, &r->name);
+	if (s->name == 0) {
+		*s = (struct layout_slot){ (uint32_t)(hash >> 32), *used + 1,
+					   PLAN_NO_RULE, PLAN_NO_RULE };
+		names[*used] = r->name.size;
+		memcpy(names + *used + 1, r->name.bytes, r->name.size);
+		*used += (uint32_t)r->name.size + 1;
+	}
+	if (r->kind != TARGET_BELOW)
+		s->exact = MIN(s->exact, rule);
+	if (r->kind != TARGET_NAME)
+		s->below = MIN(s->below, rule);
+}
+
+static void write_names(struct builder *b)
+{
+	struct layout_header *h = (struct layout_header *)b->bytes;
+	uint32_t used = 0;
+
+	h->key = names_key(b);
+	for (size_t i = 0; i < b->count; i++) {
+		if (b->rules[i]->kind != TARGET_PREFIX)
+			write_name(b, b->rules[i], (uint32_t)i, &used);
+	}
+	h->sections[LAYOUT_NAMES].count = used;
+	b->size = h->sections[LAYOUT_NAMES].offset + used;
+	h->size = (uint32_t)b->size;
+}
+
+int policy_compile(const struct policy *policy, uint8_t **ret, size_t *ret_size,
+		   struct err *err)
+{
+	CLEAN(builder) struct builder b = { .policy = policy };
+	int r = number_rules(&b);
+
+	if (r == 0)
+		r = intern_lists(&b, err);
+	if (r == 0)
+		r = build_prefixes(&b);
+	if (r == 0)
+		r = lay_out(&b, err);
+	if (r == -ENOMEM)
+		return err_set(err, r, "out of memory");
+	if (r < 0)
+		return r;
+	write_header(&b);
+	write_rules(&b);
+	write_names(&b);
+	*ret_size = b.size;
+	*ret = TAKE_PTR(b.bytes);
+	return 0;
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "policy/limits.h"
+
+#include <assert.h>
+
+/* Tables have a ceiling, because their memory is taken from one pool; rates may be
+ * switched off. */
+static const struct limit_info limits[] = {
+	[LIMIT_LEARNED_NAMES] = { "learned_names", "names",
+				  "the name used longest ago is forgotten", 2048, 16,
+				  65536, false },
+	[LIMIT_ADDRESSES_PER_NAME] = { "addresses_per_name", "addresses",
+				       "the address that expires first is forgotten", 256,
+				       1, 1024, false },
+	[LIMIT_ADDRESSES] = { "addresses", "addresses",
+			      "the address that expires first is forgotten", 8192, 16,
+			      262144, false },
+	[LIMIT_QUERIES_IN_FLIGHT] = { "queries_in_flight", "queries", "SERVFAIL at once",
+				      256, 1, 4096, false },
+	[LIMIT_QUERIES_PER_SECOND] = { "queries_per_second", "queries per second",
+				       "SERVFAIL at once", 1000, 1, 1000000, true },
+	[LIMIT_QUERIES_BURST] = { "queries_burst", "queries", "SERVFAIL at once", 2000, 1,
+				  2000000, true },
+	[LIMIT_DNS_TCP_CONNECTIONS] = { "dns_tcp_connections", "connections",
+					"the connection that is idle longest is closed",
+					8, 1, 256, false },
+	[LIMIT_NEW_NAMES_PER_MINUTE] = { "new_names_per_minute",
+					 "names per minute and wildcard",
+					 "SERVFAIL at once, and an event", 200, 1,
+					 1000000, true },
+	[LIMIT_FLOWS] = { "flows", "connections", "new connections are reset", 4096, 1,
+			  65536, false },
+	[LIMIT_NEW_FLOWS_PER_SECOND] = { "new_flows_per_second", "connections per second",
+					 "new connections are reset", 1000, 1, 1000000,
+					 true },
+	[LIMIT_EVENTS_PER_SECOND] = { "events_per_second", "events per second",
+				      "the rest is counted", 20, 1, 100000, true },
+	[LIMIT_MIN_LIFETIME_SEC] = { "min_lifetime", "seconds",
+				     "a shorter TTL is raised to it", 60, 1, 3600,
+				     false },
+	[LIMIT_MAX_LIFETIME_SEC] = { "max_lifetime", "seconds",
+				     "a longer TTL is cut to it", 86400, 1, 604800,
+				     false },
+	[LIMIT_GRACE_SEC] = { "grace", "seconds", "then the address is closed", 30, 1,
+			      3600, false },
+};
+
+const struct limit_info *limit_info(enum plan_limit which)
+{
+	static_assert(ARRAY_SIZE(limits) == LIMIT_COUNT, "a row for every limit");
+	assert((size_t)which < LIMIT_COUNT);
+	return &limits[which];
+}
+
+bool limit_find(struct text name, enum plan_limit *ret)
+{
+	for (size_t i = 0; i < LIMIT_COUNT; i++) {
+		if (!text_equal(name, limits[i].name))
+			continue;
+		*ret = (enum plan_limit)i;
+		return true;
+	}
+	return false;
+}
+
+bool limit_is_valid(enum plan_limit which, uint32_t value)
+{
+	const struct limit_info *l = limit_info(which);
+
+	if (value == LIMIT_UNLIMITED)
+		return l->unlimited;
+	return value >= l->minimum && value <= l->ceiling;
+}

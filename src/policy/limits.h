@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+/* policy/limits - the one table of what a sandbox may use: names, units, defaults and
+ * what a policy may change them to. `limits:` of a policy and the manual page are
+ * made from it. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/text.h"
+#include "policy/plan.h"
+
+enum { LIMIT_UNLIMITED = UINT32_MAX };
+
+struct limit_info {
+	const char *name;     /* as under `limits:` */
+	const char *unit;     /* "" for a plain count */
+	const char *at_limit; /* what happens when it is reached */
+	uint32_t value;	      /* the default */
+	uint32_t minimum;
+	uint32_t ceiling; /* the highest number that a policy may set */
+	bool unlimited;	  /* a policy may say `unlimited` */
+};
+
+const struct limit_info *limit_info(enum plan_limit which);
+bool limit_find(struct text name, enum plan_limit *ret);
+/* @value is one that a policy may set. */
+bool limit_is_valid(enum plan_limit which, uint32_t value);

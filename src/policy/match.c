@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string.h>
+
+#include "policy/layout.h"
+#include "policy/plan.h"
+
+size_t layout_labels(const struct dns_name *n, uint8_t ret[DNS_LABELS_MAX])
+{
+	size_t count = 0;
+
+	for (size_t at = 0; at < n->size && n->bytes[at] != 0 && count < DNS_LABELS_MAX;
+	     at += (size_t)n->bytes[at] + 1)
+		ret[count++] = (uint8_t)at;
+	return count;
+}
+
+static struct plan_verdict default_verdict(const struct plan *p)
+{
+	return (struct plan_verdict){ .action = (uint8_t)plan_default_action(p),
+				      .rule = PLAN_NO_RULE };
+}
+
+static struct plan_verdict rule_verdict(const struct plan *p, uint32_t rule)
+{
+	const struct layout_rule *r = layout_section(p, LAYOUT_RULES);
+
+	return (struct plan_verdict){
+		.action = r[rule].action,
+		.port_list = r[rule].port_list,
+		.flags = r[rule].flags,
+		.types = r[rule].types,
+		.rule = rule,
+	};
+}
+
+static bool is_hex(uint8_t c)
+{
+	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+}
+
+/* "1", "0x7f", "0x": a name that ends so is a way to write an IPv4 address, never a
+ * host. No top-level domain looks like it. */
+static bool label_is_number(const uint8_t *label)
+{
+	bool hex = label[0] >= 2 && label[1] == '0' && label[2] == 'x';
+
+	for (size_t i = hex ? 3 : 1; i <= label[0]; i++) {
+		if (hex ? !is_hex(label[i]) : label[i] < '0' || label[i] > '9')
+			return false;
+	}
+	return true;
+}
+
+/* The slot of the suffix of @n that starts at @at, or NULL. */
+static const struct layout_slot *slot_find(const struct plan *p, uint64_t hash,
+					   const struct dns_name *n, size_t at)
+{
+	const struct layout_slot *slots = layout_section(p, LAYOUT_SLOTS);
+	const uint8_t *names = layout_section(p, LAYOUT_NAMES);
+	uint32_t mask = layout_count(p, LAYOUT_SLOTS) - 1;
+	uint32_t tag = (uint32_t)(hash >> 32);
+	size_t size = n->size - at;
+
+	for (uint32_t i = (uint32_t)hash & mask; slots[i].name != 0; i = (i + 1) & mask) {
+		const uint8_t *entry = names + slots[i].name - 1;
+
+		if (slots[i].tag == tag && entry[0] == size &&
+		    memcmp(entry + 1, n->bytes + at, size) == 0)
+			return &slots[i];
+	}
+	return NULL;
+}
+
+struct plan_verdict plan_match_name(const struct plan *p, const struct dns_name *name)
+{
+	const struct layout_header *h = layout_header(p);
+	uint8_t labels[DNS_LABELS_MAX];
+	size_t count = layout_labels(name, labels);
+	uint32_t best = PLAN_NO_RULE;
+	uint64_t hash = 0;
+
+	if (count == 0)
+		return (struct plan_verdict){ .rule = PLAN_NO_RULE };
+	if (label_is_number(name->bytes + labels[count - 1]))
+		return (struct plan_verdict){ .rule = PLAN_NO_RULE };
+	for (size_t i = count; i-- > 0 && count - i <= h->labels_max;) {
+		const struct layout_slot *s;
+
+		hash = layout_hash_label(&h->key, hash, name->bytes + labels[i]);
+		s = slot_find(p, hash, name, labels[i]);
+		if (s)
+			best = MIN(best, i == 0 ? s->exact : s->below);
+	}
+	return best == PLAN_NO_RULE ? default_verdict(p) : rule_verdict(p, best);
+}
+
+/* The last entry that starts at or before @a: it, or one of its parents, holds @a,
+ * or none does. Return: 1 + index, 0 for none. */
+static uint32_t prefix_before(const struct plan *p, const struct addr *a)
+{
+	const struct layout_prefix *all = layout_section(p, LAYOUT_PREFIXES);
+	uint32_t low = 0, high = layout_count(p, LAYOUT_PREFIXES);
+
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (addr_compare(&all[middle].prefix.addr, a) <= 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* An IPv4 address in IPv6 clothes goes out as IPv4. */
+static struct addr unmapped(const struct addr *a)
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, 0xff };
+
+	if (a->family == ADDR_V6 && memcmp(a->bytes, mapped, sizeof(mapped)) == 0)
+		return addr_from_bytes(ADDR_V4, a->bytes + sizeof(mapped));
+	return *a;
+}
+
+struct plan_verdict plan_match_addr(const struct plan *p, const struct addr *addr,
+				    uint8_t protocol, uint16_t port)
+{
+	const struct layout_prefix *all = layout_section(p, LAYOUT_PREFIXES);
+	struct plan_verdict deny = { .rule = PLAN_NO_RULE }, allow = deny;
+	struct addr a = unmapped(addr);
+
+	if (a.family == ADDR_NONE)
+		return deny;
+	for (uint32_t i = prefix_before(p, &a); i > 0; i = all[i - 1].parent) {
+		const struct layout_prefix *x = &all[i - 1];
+		struct plan_verdict *v = x->action == POLICY_ALLOW ? &allow : &deny;
+
+		if (!prefix_contains(&x->prefix, &a))
+			continue;
+		if (x->action == POLICY_ALLOW && port != 0 &&
+		    !plan_port_list_has(p, x->port_list, protocol, port))
+			continue;
+		/* Every allow that holds counts, so their flags add up. */
+		v->flags |= x->flags;
+		if (v->rule > x->rule) {
+			v->rule = x->rule;
+			v->action = x->action;
+			v->port_list = x->port_list;
+		}
+	}
+	if (deny.rule != PLAN_NO_RULE)
+		return deny;
+	if (allow.rule != PLAN_NO_RULE)
+		return allow;
+	allow = default_verdict(p);
+	/* The default opens the default list and no other port. */
+	if (port != 0 && !plan_port_list_has(p, 0, protocol, port))
+		allow.action = POLICY_DENY;
+	return allow;
+}
+
+bool plan_names_addr(const struct plan *p, const struct addr *addr)
+{
+	const struct layout_prefix *all = layout_section(p, LAYOUT_PREFIXES);
+	struct addr a = unmapped(addr);
+
+	for (uint32_t i = prefix_before(p, &a); i > 0; i = all[i - 1].parent) {
+		const struct layout_prefix *x = &all[i - 1];
+
+		if (x->action == POLICY_ALLOW && prefix_contains(&x->prefix, &a))
+			return true;
+	}
+	return false;
+}

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "policy/plan.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "policy/layout.h"
+#include "policy/limits.h"
+
+size_t layout_item_size(enum layout_section which)
+{
+	static const uint8_t sizes[LAYOUT_SECTION_COUNT] = {
+		[LAYOUT_SLOTS] = sizeof(struct layout_slot),
+		[LAYOUT_RULES] = sizeof(struct layout_rule),
+		[LAYOUT_PREFIXES] = sizeof(struct layout_prefix),
+		[LAYOUT_TOPS] = sizeof(uint32_t),
+		[LAYOUT_PORT_LISTS] = sizeof(struct layout_port_list),
+		[LAYOUT_PORTS] = sizeof(struct plan_port_range),
+		[LAYOUT_TEXTS] = 1,
+		[LAYOUT_NAMES] = 1,
+	};
+
+	return sizes[which];
+}
+
+int layout_prefix_compare(const struct layout_prefix *a, const struct layout_prefix *b)
+{
+	int r = addr_compare(&a->prefix.addr, &b->prefix.addr);
+
+	if (r == 0)
+		r = a->prefix.bits - b->prefix.bits;
+	if (r == 0)
+		r = a->action - b->action;
+	return r != 0 ? r : a->port_list - b->port_list;
+}
+
+bool layout_prefix_holds(const struct prefix *outer, const struct prefix *inner)
+{
+	return outer->bits <= inner->bits && prefix_contains(outer, &inner->addr);
+}
+
+/* Checks of plan_open(): each looks at one section and trusts those before it. */
+
+static bool sections_are_inside(const struct plan *p)
+{
+	const struct layout_header *h = layout_header(p);
+
+	for (size_t i = 0; i < LAYOUT_SECTION_COUNT; i++) {
+		const struct layout_extent *e = &h->sections[i];
+		uint64_t size = (uint64_t)e->count * layout_item_size(i);
+
+		if (e->offset % 8 != 0 || e->offset < sizeof(*h) || e->offset > p->size ||
+		    size > p->size - e->offset)
+			return false;
+	}
+	return true;
+}
+
+static bool header_is_sound(const struct layout_header *h)
+{
+	if (h->default_action > POLICY_ALLOW || h->verify > POLICY_VERIFY_TLS ||
+	    h->dns > POLICY_DNS_PINNED || h->require_full_isolation > 1 ||
+	    h->labels_max > DNS_LABELS_MAX)
+		return false;
+	for (size_t i = 0; i < LIMIT_COUNT; i++) {
+		if (!limit_is_valid(i, h->limits[i]))
+			return false;
+	}
+	return true;
+}
+
+static bool ports_are_sound(const struct plan *p)
+{
+	const struct layout_port_list *lists = layout_section(p, LAYOUT_PORT_LISTS);
+	const struct plan_port_range *ranges = layout_section(p, LAYOUT_PORTS);
+	uint32_t list_count = layout_count(p, LAYOUT_PORT_LISTS);
+	uint32_t range_count = layout_count(p, LAYOUT_PORTS);
+
+	if (list_count == 0 || list_count > PLAN_PORT_LISTS_MAX)
+		return false;
+	for (uint32_t i = 0; i < list_count; i++) {
+		if (lists[i].count > PLAN_PORT_RANGES_MAX ||
+		    lists[i].first > range_count ||
+		    lists[i].count > range_count - lists[i].first)
+			return false;
+	}
+	for (uint32_t i = 0; i < range_count; i++) {
+		if ((ranges[i].protocol != IPPROTO_TCP &&
+		     ranges[i].protocol != IPPROTO_UDP) ||
+		    ranges[i].from == 0 || ranges[i].from > ranges[i].to)
+			return false;
+	}
+	return true;
+}
+
+static bool rules_are_sound(const struct plan *p)
+{
+	const struct layout_rule *rules = layout_section(p, LAYOUT_RULES);
+	const char *texts = layout_section(p, LAYOUT_TEXTS);
+	uint32_t text_size = layout_count(p, LAYOUT_TEXTS);
+	uint32_t lists = layout_count(p, LAYOUT_PORT_LISTS);
+
+	if (text_size == 0 || texts[text_size - 1] != '\0')
+		return false;
+	for (uint32_t i = 0; i < layout_count(p, LAYOUT_RULES); i++) {
+		const struct layout_rule *r = &rules[i];
+
+		if (r->action > POLICY_ALLOW || r->port_list >= lists ||
+		    r->target >= text_size || r->file >= text_size ||
+		    r->comment >= text_size)
+			return false;
+	}
+	return true;
+}
+
+static bool slot_is_sound(const struct plan *p, const struct layout_slot *s)
+{
+	const uint8_t *names = layout_section(p, LAYOUT_NAMES);
+	uint32_t size = layout_count(p, LAYOUT_NAMES);
+	uint32_t rules = layout_count(p, LAYOUT_RULES);
+
+	/* At s->name - 1 stands the size, then that many bytes. */
+	if (s->name > size || names[s->name - 1] > size - s->name)
+		return false;
+	return (s->exact < rules || s->exact == PLAN_NO_RULE) &&
+	       (s->below < rules || s->below == PLAN_NO_RULE);
+}
+
+static bool slots_are_sound(const struct plan *p)
+{
+	const struct layout_slot *slots = layout_section(p, LAYOUT_SLOTS);
+	uint32_t count = layout_count(p, LAYOUT_SLOTS);
+	bool has_empty = false;
+
+	if (count == 0 || (count & (count - 1)) != 0)
+		return false;
+	for (uint32_t i = 0; i < count; i++) {
+		if (slots[i].name == 0)
+			has_empty = true;
+		else if (!slot_is_sound(p, &slots[i]))
+			return false;
+	}
+	return has_empty;
+}
+
+static bool prefix_is_sound(const struct plan *p, const struct layout_prefix *all,
+			    uint32_t i)
+{
+	const struct layout_prefix *x = &all[i];
+	struct prefix masked;
+
+	if ((x->prefix.addr.family != ADDR_V4 && x->prefix.addr.family != ADDR_V6) ||
+	    x->prefix.bits > 8 * addr_size(&x->prefix.addr))
+		return false;
+	masked = prefix_of(&x->prefix.addr, x->prefix.bits);
+	if (!addr_equal(&masked.addr, &x->prefix.addr))
+		return false;
+	if (x->action > POLICY_ALLOW ||
+	    x->port_list >= layout_count(p, LAYOUT_PORT_LISTS) ||
+	    x->rule >= layout_count(p, LAYOUT_RULES))
+		return false;
+	/* Parents stand before and hold their children, so a walk upwards ends soon. */
+	if (x->parent > i ||
+	    (x->parent > 0 &&
+	     !layout_prefix_holds(&all[x->parent - 1].prefix, &x->prefix)))
+		return false;
+	return i == 0 || layout_prefix_compare(&all[i - 1], x) < 0;
+}
+
+static bool prefixes_are_sound(const struct plan *p)
+{
+	const struct layout_prefix *all = layout_section(p, LAYOUT_PREFIXES);
+	const uint32_t *tops = layout_section(p, LAYOUT_TOPS);
+	uint32_t count = layout_count(p, LAYOUT_PREFIXES);
+
+	for (uint32_t i = 0; i < count; i++) {
+		if (!prefix_is_sound(p, all, i))
+			return false;
+	}
+	for (uint32_t i = 0; i < layout_count(p, LAYOUT_TOPS); i++) {
+		if (tops[i] >= count)
+			return false;
+	}
+	return true;
+}
+
+int plan_open(const void *bytes, size_t size, struct plan *ret, struct err *err)
+{
+	const struct layout_header *h = bytes;
+	struct plan p = { .bytes = bytes, .size = size };
+
+	if (!bytes || (uintptr_t)bytes % 8 != 0 || size < sizeof(*h) ||
+	    size > LAYOUT_SIZE_MAX)
+		return err_set(err, -EBADMSG, "a plan of %zu bytes can't be one", size);
+	if (h->magic != LAYOUT_MAGIC)
+		return err_set(err, -EBADMSG, "the plan is of another version");
+	if (h->size != size || !sections_are_inside(&p))
+		return err_set(err, -EBADMSG,
+			       "the plan is cut or its sections overrun it");
+	if (!header_is_sound(h))
+		return err_set(err, -EBADMSG, "the plan's header holds an unknown value");
+	if (!ports_are_sound(&p))
+		return err_set(err, -EBADMSG, "the plan's port lists are not sound");
+	if (!rules_are_sound(&p))
+		return err_set(err, -EBADMSG, "the plan's rules are not sound");
+	if (!slots_are_sound(&p))
+		return err_set(err, -EBADMSG, "the plan's table of names is not sound");
+	if (!prefixes_are_sound(&p))
+		return err_set(err, -EBADMSG, "the plan's addresses are not sound");
+	*ret = p;
+	return 0;
+}
+
+enum policy_action plan_default_action(const struct plan *p)
+{
+	return (enum policy_action)layout_header(p)->default_action;
+}
+
+enum policy_verify plan_verify(const struct plan *p)
+{
+	return (enum policy_verify)layout_header(p)->verify;
+}
+
+enum policy_dns plan_dns(const struct plan *p)
+{
+	return (enum policy_dns)layout_header(p)->dns;
+}
+
+uint32_t plan_limit(const struct plan *p, enum plan_limit which)
+{
+	return layout_header(p)->limits[which];
+}
+
+bool plan_requires_full_isolation(const struct plan *p)
+{
+	return layout_header(p)->require_full_isolation != 0;
+}
+
+uint32_t plan_repin_sec(const struct plan *p)
+{
+	return layout_header(p)->repin_sec;
+}
+
+size_t plan_port_list_count(const struct plan *p)
+{
+	return layout_count(p, LAYOUT_PORT_LISTS);
+}
+
+const struct plan_port_range *plan_port_list(const struct plan *p, size_t list,
+					     size_t *ret_count)
+{
+	const struct layout_port_list *lists = layout_section(p, LAYOUT_PORT_LISTS);
+	const struct plan_port_range *ranges = layout_section(p, LAYOUT_PORTS);
+
+	*ret_count = 0;
+	if (list >= layout_count(p, LAYOUT_PORT_LISTS))
+		return ranges;
+	*ret_count = lists[list].count;
+	return ranges + lists[list].first;
+}
+
+bool plan_port_list_has(const struct plan *p, uint8_t list, uint8_t protocol,
+			uint16_t port)
+{
+	size_t count;
+	const struct plan_port_range *r = plan_port_list(p, list, &count);
+
+	for (size_t i = 0; i < count; i++) {
+		if (r[i].protocol == protocol && port >= r[i].from && port <= r[i].to)
+			return true;
+	}
+	return false;
+}
+
+size_t plan_prefix_count(const struct plan *p)
+{
+	return layout_count(p, LAYOUT_TOPS);
+}
+
+struct plan_prefix plan_prefix(const struct plan *p, size_t i)
+{
+	const struct layout_prefix *all = layout_section(p, LAYOUT_PREFIXES);
+	const uint32_t *tops = layout_section(p, LAYOUT_TOPS);
+	const struct layout_prefix *x;
+
+	if (i >= layout_count(p, LAYOUT_TOPS))
+		return (struct plan_prefix){ .rule = PLAN_NO_RULE };
+	x = &all[tops[i]];
+	return (struct plan_prefix){
+		.prefix = x->prefix,
+		.action = x->action,
+		.port_list = x->port_list,
+		.flags = x->flags,
+		.rule = x->rule,
+	};
+}
+
+size_t plan_rule_count(const struct plan *p)
+{
+	return layout_count(p, LAYOUT_RULES);
+}
+
+struct plan_rule plan_rule(const struct plan *p, size_t i)
+{
+	const struct layout_rule *rules = layout_section(p, LAYOUT_RULES);
+	const char *texts = layout_section(p, LAYOUT_TEXTS);
+
+	if (i >= layout_count(p, LAYOUT_RULES))
+		return (struct plan_rule){ .target = "", .file = "", .comment = "" };
+	return (struct plan_rule){
+		.action = rules[i].action,
+		.port_list = rules[i].port_list,
+		.flags = rules[i].flags,
+		.types = rules[i].types,
+		.line = rules[i].line,
+		.column = rules[i].column,
+		.target = texts + rules[i].target,
+		.file = texts + rules[i].file,
+		.comment = texts + rules[i].comment,
+	};
+}

@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "policy/plan.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "policy/limits.h"
+#include "policy/policy.h"
+#include "random_policy.h"
+
+/* A compiled policy and its bytes. */
+struct world {
+	uint8_t *bytes;
+	size_t size;
+	struct plan plan;
+};
+
+static void world_done(struct world *w)
+{
+	free(w->bytes);
+}
+
+static struct world compile(const struct policy *policy)
+{
+	struct world w = { 0 };
+	struct err err = { 0 };
+
+	if (policy_compile(policy, &w.bytes, &w.size, &err) < 0)
+		fail_msg("compile: %s", err.text);
+	if (plan_open(w.bytes, w.size, &w.plan, &err) < 0)
+		fail_msg("open: %s", err.text);
+	return w;
+}
+
+static struct dns_name name_of(const char *text)
+{
+	struct dns_name n;
+
+	assert_int_equal(dns_name_parse(text_of(text), &n), 0);
+	return n;
+}
+
+static struct addr addr_of(const char *text)
+{
+	struct addr a;
+
+	assert_true(addr_parse(text, strlen(text), &a));
+	return a;
+}
+
+static struct rule name_rule(enum policy_action action, enum rule_target kind,
+			     const char *name)
+{
+	return (struct rule){ .action = action,
+			      .kind = kind,
+			      .name = name_of(name),
+			      .target = name,
+			      .file = "policy.yaml",
+			      .comment = "" };
+}
+
+static struct rule addr_rule(enum policy_action action, const char *prefix)
+{
+	struct rule r = { .action = action,
+			  .kind = TARGET_PREFIX,
+			  .target = prefix,
+			  .file = "policy.yaml",
+			  .comment = "" };
+
+	assert_true(prefix_parse(prefix, strlen(prefix), false, &r.prefix));
+	return r;
+}
+
+static void an_empty_policy_denies_everything(void **state)
+{
+	struct policy policy = { 0 };
+	struct world w = compile(&policy);
+	struct dns_name n = name_of("api.ok.test");
+	struct addr a = addr_of("198.51.100.7");
+
+	assert_int_equal(plan_match_name(&w.plan, &n).action, POLICY_DENY);
+	assert_int_equal(plan_match_name(&w.plan, &n).rule, PLAN_NO_RULE);
+	assert_int_equal(plan_match_addr(&w.plan, &a, IPPROTO_TCP, 443).action,
+			 POLICY_DENY);
+	assert_int_equal(plan_rule_count(&w.plan), 0);
+	assert_int_equal(plan_prefix_count(&w.plan), 0);
+	assert_int_equal(plan_port_list_count(&w.plan), 1);
+	world_done(&w);
+}
+
+static void names_match_as_their_kind_says(void **state)
+{
+	struct rule rules[] = {
+		name_rule(POLICY_ALLOW, TARGET_NAME, "api.ok.test"),
+		name_rule(POLICY_ALLOW, TARGET_BELOW, "pkg.test"),
+		name_rule(POLICY_ALLOW, TARGET_WITHIN, "both.test"),
+		name_rule(POLICY_DENY, TARGET_NAME, "internal.pkg.test"),
+	};
+	struct policy policy = { .rules = rules, .count = ARRAY_SIZE(rules) };
+	static const struct {
+		const char *what, *name;
+		uint32_t rule;
+	} rows[] = {
+		{ "the name itself", "api.ok.test", 0 },
+		{ "case does not count", "aPi.OK.tEsT", 0 },
+		{ "a trailing dot does not count", "api.ok.test.", 0 },
+		{ "below an exact name", "x.api.ok.test", PLAN_NO_RULE },
+		{ "above an exact name", "ok.test", PLAN_NO_RULE },
+		{ "a look-alike suffix", "evilpkg.test", PLAN_NO_RULE },
+		{ "the suffix in the middle", "x.pkg.test.evil.test", PLAN_NO_RULE },
+		{ "the apex of *.x", "pkg.test", PLAN_NO_RULE },
+		{ "the apex of **.x", "both.test", 2 },
+		{ "any depth", "a.b.c.pkg.test", 1 },
+		{ "an underscore", "_acme.pkg.test", 1 },
+		{ "the first match decides", "internal.pkg.test", 1 },
+		{ "the top-level domain alone", "test", PLAN_NO_RULE },
+		{ "the root", ".", PLAN_NO_RULE },
+	};
+	struct world w = compile(&policy);
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct dns_name n = name_of(rows[i].name);
+
+		if (plan_match_name(&w.plan, &n).rule != rows[i].rule)
+			fail_msg("%s: rule %u", rows[i].what,
+				 plan_match_name(&w.plan, &n).rule);
+	}
+	world_done(&w);
+}
+
+static void a_name_that_is_a_number_is_denied_under_allow_too(void **state)
+{
+	static const char *const names[] = { "127.1",	"2130706433", "0x7f.1",
+					     "1.2.3.4", "a.0x",	      "017700000001" };
+	struct policy policy = { .default_action = POLICY_ALLOW };
+	struct world w = compile(&policy);
+	struct dns_name host = name_of("a.1a");
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		struct dns_name n = name_of(names[i]);
+
+		assert_int_equal(plan_match_name(&w.plan, &n).action, POLICY_DENY);
+	}
+	assert_int_equal(plan_match_name(&w.plan, &host).action, POLICY_ALLOW);
+	world_done(&w);
+}
+
+static void a_deny_of_an_address_is_absolute(void **state)
+{
+	static const struct plan_port_range db = { IPPROTO_TCP, 0, 5432, 5432 };
+	struct rule rules[] = {
+		addr_rule(POLICY_ALLOW, "10.0.0.0/8"),
+		addr_rule(POLICY_DENY, "10.1.0.0/16"),
+		addr_rule(POLICY_ALLOW, "10.1.2.0/24"),
+		addr_rule(POLICY_ALLOW, "192.0.2.0/24"),
+	};
+	struct policy policy = { .rules = rules, .count = ARRAY_SIZE(rules) };
+	static const struct {
+		const char *what, *addr;
+		uint16_t port;
+		uint8_t action;
+		uint32_t rule;
+	} rows[] = {
+		{ "inside the allow", "10.2.0.1", 443, POLICY_ALLOW, 0 },
+		{ "inside the deny", "10.1.0.1", 443, POLICY_DENY, 1 },
+		{ "an allow inside a deny", "10.1.2.3", 443, POLICY_DENY, 1 },
+		{ "DNS is not in the default list", "10.2.0.1", 53, POLICY_DENY,
+		  PLAN_NO_RULE },
+		{ "DoT is not in the default list", "10.2.0.1", 853, POLICY_DENY,
+		  PLAN_NO_RULE },
+		{ "port 0 asks for the address alone", "10.2.0.1", 0, POLICY_ALLOW, 0 },
+		{ "a listed port", "192.0.2.1", 5432, POLICY_ALLOW, 3 },
+		{ "another port", "192.0.2.1", 443, POLICY_DENY, PLAN_NO_RULE },
+		{ "no rule", "203.0.113.1", 443, POLICY_DENY, PLAN_NO_RULE },
+		{ "the mapped form goes out as IPv4", "::ffff:10.1.0.1", 443, POLICY_DENY,
+		  1 },
+		{ "the mapped form, allowed", "::ffff:10.2.0.1", 443, POLICY_ALLOW, 0 },
+	};
+	struct world w;
+
+	rules[3].ports = (struct rule_ports){ &db, 1 };
+	w = compile(&policy);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct addr a = addr_of(rows[i].addr);
+		struct plan_verdict v =
+			plan_match_addr(&w.plan, &a, IPPROTO_TCP, rows[i].port);
+
+		if (v.action != rows[i].action || v.rule != rows[i].rule)
+			fail_msg("%s: action %u, rule %u", rows[i].what, v.action,
+				 v.rule);
+	}
+	world_done(&w);
+}
+
+static void the_default_list_leaves_out_dns_and_quic_under_tls(void **state)
+{
+	for (int verify = POLICY_VERIFY_DNS; verify <= POLICY_VERIFY_TLS; verify++) {
+		struct policy policy = { .verify = verify };
+		struct world w = compile(&policy);
+
+		for (uint32_t port = 0; port <= 65535; port++) {
+			bool open = port != 0 && port != 53 && port != 853;
+			bool quic = verify == POLICY_VERIFY_TLS && port == 443;
+
+			assert_int_equal(
+				plan_port_list_has(&w.plan, 0, IPPROTO_TCP, port), open);
+			assert_int_equal(
+				plan_port_list_has(&w.plan, 0, IPPROTO_UDP, port),
+				open && !quic);
+		}
+		assert_false(plan_port_list_has(&w.plan, 0, IPPROTO_ICMP, 80));
+		assert_false(plan_port_list_has(&w.plan, 1, IPPROTO_TCP, 80));
+		world_done(&w);
+	}
+}
+
+static void metadata_has_to_be_named(void **state)
+{
+	struct rule wide = addr_rule(POLICY_ALLOW, "169.254.0.0/16");
+	struct rule both[] = { wide, addr_rule(POLICY_ALLOW, "169.254.169.254") };
+	struct policy policy = { .rules = &wide, .count = 1 };
+	struct addr a = addr_of("169.254.169.254"), other = addr_of("169.254.1.1");
+	struct world w = compile(&policy);
+	struct plan_verdict v = plan_match_addr(&w.plan, &a, IPPROTO_TCP, 80);
+
+	assert_int_equal(v.action, POLICY_DENY);
+	assert_true(v.flags & PLAN_IMPLICIT);
+	assert_int_equal(plan_match_addr(&w.plan, &other, IPPROTO_TCP, 80).action,
+			 POLICY_ALLOW);
+	world_done(&w);
+	policy = (struct policy){ .rules = both, .count = 2 };
+	w = compile(&policy);
+	assert_int_equal(plan_match_addr(&w.plan, &a, IPPROTO_TCP, 80).action,
+			 POLICY_ALLOW);
+	world_done(&w);
+}
+
+static void allow_by_default_still_refuses_metadata_and_doh(void **state)
+{
+	static const char *const names[] = { "dns.google", "x.dns.google",
+					     "cloudflare-dns.com",
+					     "metadata.google.internal" };
+	static const char *const addrs[] = { "8.8.8.8",
+					     "1.1.1.1",
+					     "169.254.169.254",
+					     "168.63.129.16",
+					     "100.100.100.200",
+					     "fd00:ec2::254",
+					     "2001:4860:4860::8888" };
+	struct rule rules[] = { name_rule(POLICY_ALLOW, TARGET_NAME, "dns.google"),
+				addr_rule(POLICY_ALLOW, "8.8.8.8") };
+	struct policy policy = { .default_action = POLICY_ALLOW };
+	struct dns_name n = name_of("example.test");
+	struct addr a = addr_of("198.51.100.1");
+	struct world w = compile(&policy);
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		struct dns_name doh = name_of(names[i]);
+
+		assert_int_equal(plan_match_name(&w.plan, &doh).action, POLICY_DENY);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(addrs); i++) {
+		struct addr doh = addr_of(addrs[i]);
+
+		assert_int_equal(plan_match_addr(&w.plan, &doh, IPPROTO_TCP, 443).action,
+				 POLICY_DENY);
+	}
+	assert_int_equal(plan_match_name(&w.plan, &n).action, POLICY_ALLOW);
+	assert_int_equal(plan_match_addr(&w.plan, &a, IPPROTO_TCP, 443).action,
+			 POLICY_ALLOW);
+	assert_int_equal(plan_match_addr(&w.plan, &a, IPPROTO_TCP, 853).action,
+			 POLICY_DENY);
+	world_done(&w);
+
+	policy.rules = rules;
+	policy.count = ARRAY_SIZE(rules);
+	w = compile(&policy);
+	n = name_of("dns.google");
+	a = addr_of("8.8.8.8");
+	assert_int_equal(plan_match_name(&w.plan, &n).action, POLICY_ALLOW);
+	assert_int_equal(plan_match_addr(&w.plan, &a, IPPROTO_TCP, 443).action,
+			 POLICY_ALLOW);
+	a = addr_of("8.8.4.4");
+	assert_int_equal(plan_match_addr(&w.plan, &a, IPPROTO_TCP, 443).action,
+			 POLICY_DENY);
+	world_done(&w);
+}
+
+static void seventeen_port_lists_are_too_many(void **state)
+{
+	struct plan_port_range ports[PLAN_PORT_LISTS_MAX];
+	struct rule rules[PLAN_PORT_LISTS_MAX];
+	struct policy policy = { .rules = rules, .count = PLAN_PORT_LISTS_MAX - 1 };
+	struct err err = { 0 };
+	uint8_t *bytes = NULL;
+	struct world w;
+	size_t size;
+
+	for (uint16_t i = 0; i < PLAN_PORT_LISTS_MAX; i++) {
+		ports[i] = (struct plan_port_range){ IPPROTO_TCP, 0, 1 + i, 1 + i };
+		rules[i] = name_rule(POLICY_ALLOW, TARGET_NAME, "a.test");
+		rules[i].ports = (struct rule_ports){ &ports[i], 1 };
+	}
+	w = compile(&policy);
+	assert_int_equal(plan_port_list_count(&w.plan), PLAN_PORT_LISTS_MAX);
+	world_done(&w);
+	policy.count++;
+	assert_int_equal(policy_compile(&policy, &bytes, &size, &err), -E2BIG);
+	assert_null(bytes);
+}
+
+static void what_the_kernel_gets_is_disjoint_and_says_the_same(void **state)
+{
+	struct rule rules[] = {
+		addr_rule(POLICY_ALLOW, "10.1.0.0/16"),
+		addr_rule(POLICY_ALLOW, "10.0.0.0/8"),
+		addr_rule(POLICY_ALLOW, "10.0.0.0/8"),
+		addr_rule(POLICY_DENY, "10.2.0.0/16"),
+		addr_rule(POLICY_DENY, "10.2.3.0/24"),
+		addr_rule(POLICY_ALLOW, "2001:db8::/32"),
+	};
+	struct policy policy = { .rules = rules, .count = ARRAY_SIZE(rules) };
+	static const char *const want[] = { "10.2.0.0/16", "10.0.0.0/8",
+					    "2001:db8::/32" };
+	struct world w = compile(&policy);
+
+	assert_int_equal(plan_prefix_count(&w.plan), ARRAY_SIZE(want));
+	for (size_t i = 0; i < ARRAY_SIZE(want); i++) {
+		struct plan_prefix x = plan_prefix(&w.plan, i);
+		char text[PREFIX_TEXT_SIZE];
+
+		assert_string_equal(prefix_format(&x.prefix, text), want[i]);
+	}
+	world_done(&w);
+}
+
+static void limits_have_defaults_and_can_be_set(void **state)
+{
+	struct policy policy = { 0 };
+	struct world w;
+
+	policy.limits[LIMIT_QUERIES_PER_SECOND] = LIMIT_UNLIMITED;
+	policy.limits[LIMIT_FLOWS] = 17;
+	w = compile(&policy);
+	assert_int_equal(plan_limit(&w.plan, LIMIT_QUERIES_PER_SECOND), LIMIT_UNLIMITED);
+	assert_int_equal(plan_limit(&w.plan, LIMIT_FLOWS), 17);
+	assert_int_equal(plan_limit(&w.plan, LIMIT_LEARNED_NAMES), 2048);
+	assert_int_equal(plan_limit(&w.plan, LIMIT_MAX_LIFETIME_SEC), 86400);
+	world_done(&w);
+}
+
+static void rules_keep_their_texts_and_places(void **state)
+{
+	struct rule rules[] = { name_rule(POLICY_ALLOW, TARGET_NAME, "a.test"),
+				name_rule(POLICY_DENY, TARGET_BELOW, "b.test") };
+	struct policy policy = { .rules = rules, .count = ARRAY_SIZE(rules) };
+	struct plan_rule r;
+	struct world w;
+
+	rules[1].line = 3;
+	rules[1].column = 5;
+	rules[1].file = "--deny";
+	rules[1].comment = "why";
+	w = compile(&policy);
+	r = plan_rule(&w.plan, 1);
+	assert_string_equal(r.target, "b.test");
+	assert_string_equal(r.file, "--deny");
+	assert_string_equal(r.comment, "why");
+	assert_int_equal(r.line, 3);
+	assert_int_equal(r.column, 5);
+	assert_string_equal(plan_rule(&w.plan, 0).file, "policy.yaml");
+	assert_string_equal(plan_rule(&w.plan, 0).comment, "");
+	assert_string_equal(plan_rule(&w.plan, 99).target, "");
+	world_done(&w);
+}
+
+/* The plan agrees with judging rule by rule. */
+static void check_against_slow(struct policy *policy, const struct plan *plan,
+			       uint32_t *seed)
+{
+	for (size_t i = 0; i < 200; i++) {
+		static const uint16_t ports[] = { 0, 22, 53, 85, 443, 853, 8080 };
+		struct dns_name n = random_name(seed);
+		struct addr a = random_addr(seed);
+		uint16_t port = ports[random_next(seed) % ARRAY_SIZE(ports)];
+		uint8_t protocol = random_next(seed) % 2 ? IPPROTO_TCP : IPPROTO_UDP;
+		struct plan_verdict v = plan_match_name(plan, &n);
+		uint32_t want = slow_match_name(policy, &n);
+
+		assert_int_equal(v.rule, want);
+		assert_int_equal(v.action, want == PLAN_NO_RULE
+						   ? policy->default_action
+						   : policy->rules[want].action);
+		want = slow_match_addr(policy, &a, protocol, port);
+		v = plan_match_addr(plan, &a, protocol, port);
+		if (v.flags & PLAN_IMPLICIT)
+			continue;
+		assert_int_equal(v.rule, want);
+		if (want != PLAN_NO_RULE)
+			assert_int_equal(v.action, policy->rules[want].action);
+	}
+}
+
+static void random_policies_match_as_rule_by_rule(void **state)
+{
+	for (uint32_t round = 0; round < 300; round++) {
+		struct rule rules[40];
+		uint32_t seed = round + 1;
+		struct policy policy;
+		struct world w;
+
+		random_policy(&seed, rules, random_next(&seed) % (ARRAY_SIZE(rules) + 1),
+			      &policy);
+		w = compile(&policy);
+		check_against_slow(&policy, &w.plan, &seed);
+		world_done(&w);
+	}
+}
+
+static void cut_and_damaged_plans_are_refused_or_harmless(void **state)
+{
+	struct rule rules[20];
+	uint32_t seed = 7;
+	struct policy policy;
+	struct world w;
+	struct plan plan;
+
+	random_policy(&seed, rules, ARRAY_SIZE(rules), &policy);
+	w = compile(&policy);
+	for (size_t size = 0; size < w.size; size++)
+		assert_int_equal(plan_open(w.bytes, size, &plan, NULL), -EBADMSG);
+	for (size_t i = 0; i < w.size; i++) {
+		for (int bit = 0; bit < 8; bit++) {
+			struct dns_name n = random_name(&seed);
+			struct addr a = random_addr(&seed);
+
+			w.bytes[i] ^= (uint8_t)(1 << bit);
+			if (plan_open(w.bytes, w.size, &plan, NULL) == 0) {
+				(void)plan_match_name(&plan, &n);
+				(void)plan_match_addr(&plan, &a, IPPROTO_TCP, 443);
+				for (size_t k = 0; k < plan_rule_count(&plan); k++)
+					(void)strlen(plan_rule(&plan, k).target);
+			}
+			w.bytes[i] ^= (uint8_t)(1 << bit);
+		}
+	}
+	world_done(&w);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_empty_policy_denies_everything),
+		cmocka_unit_test(names_match_as_their_kind_says),
+		cmocka_unit_test(a_name_that_is_a_number_is_denied_under_allow_too),
+		cmocka_unit_test(a_deny_of_an_address_is_absolute),
+		cmocka_unit_test(the_default_list_leaves_out_dns_and_quic_under_tls),
+		cmocka_unit_test(metadata_has_to_be_named),
+		cmocka_unit_test(allow_by_default_still_refuses_metadata_and_doh),
+		cmocka_unit_test(seventeen_port_lists_are_too_many),
+		cmocka_unit_test(what_the_kernel_gets_is_disjoint_and_says_the_same),
+		cmocka_unit_test(limits_have_defaults_and_can_be_set),
+		cmocka_unit_test(rules_keep_their_texts_and_places),
+		cmocka_unit_test(random_policies_match_as_rule_by_rule),
+		cmocka_unit_test(cut_and_damaged_plans_are_refused_or_harmless),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
