@@ -48,8 +48,8 @@ struct dns_answer {
 	enum dns_answer_kind kind;
 	enum dns_rcode rcode;
 	bool ad;
-	uint32_t ttl_sec;      /* the smallest of the chain; for NXDOMAIN and NODATA the
-	                        * negative TTL of RFC 2308, 0 without a SOA */
+	uint32_t ttl_sec;      /* the smallest of the chain; for NXDOMAIN and NODATA no
+	                        * more than the negative TTL of RFC 2308, 0 without SOA */
 	uint8_t chain_count;   /* CNAME targets, in order */
 	uint8_t addr_count;
 	uint8_t record_count;

@@ -7,14 +7,6 @@
 #include "dns/writer.h"
 
 enum {
-	FLAG_QR = 0x8000,
-	FLAG_RD = 0x0100,
-	FLAG_AD = 0x0020,
-	FLAG_CD = 0x0010,
-	OPCODE_SHIFT = 11,
-	OPCODE_MASK = 0xf,
-	CLASS_IN = 1,
-	OPT_DO = 0x8000,
 	EXTENDED_BADVERS = 1, /* 16 without its lower four bits */
 };
 
@@ -30,15 +22,15 @@ static bool read_header(struct wire *w, struct dns_query *ret,
 
 	ret->id = wire_read_u16(w);
 	flags = wire_read_u16(w);
-	ret->opcode = flags >> OPCODE_SHIFT & OPCODE_MASK;
-	ret->rd = flags & FLAG_RD;
-	ret->ad = flags & FLAG_AD;
-	ret->cd = flags & FLAG_CD;
+	ret->opcode = (flags & DNS_FLAG_OPCODE) >> DNS_OPCODE_SHIFT;
+	ret->rd = flags & DNS_FLAG_RD;
+	ret->ad = flags & DNS_FLAG_AD;
+	ret->cd = flags & DNS_FLAG_CD;
 	ret_header->questions = wire_read_u16(w);
 	ret_header->answers = wire_read_u16(w);
 	ret_header->authorities = wire_read_u16(w);
 	ret_header->additionals = wire_read_u16(w);
-	return wire_ok(w) && !(flags & FLAG_QR);
+	return wire_ok(w) && !(flags & DNS_FLAG_QR);
 }
 
 /* The OPT record (RFC 6891, section 6.1.2). Its options are passed over. */
@@ -57,7 +49,7 @@ static enum dns_query_status read_opt(struct wire *w, struct dns_query *ret)
 	if (!wire_ok(w) || owner != 0 || type != DNS_TYPE_OPT)
 		return DNS_QUERY_FORMERR;
 	ret->has_edns = true;
-	ret->dnssec_ok = flags & OPT_DO;
+	ret->dnssec_ok = flags & DNS_OPT_DO;
 	ret->udp_size = MAX(udp_size, (uint16_t)DNS_UDP_MIN);
 	return version == 0 ? DNS_QUERY_OK : DNS_QUERY_BADVERS;
 }
@@ -126,20 +118,20 @@ int dns_query_write(void *buf, size_t size, uint16_t id, const struct dns_name *
 
 	assert(name->size > 0);
 	wire_write_u16(&w, id);
-	wire_write_u16(&w, FLAG_RD);
+	wire_write_u16(&w, DNS_FLAG_RD);
 	wire_write_u16(&w, 1);
 	wire_write_u16(&w, 0);
 	wire_write_u16(&w, 0);
 	wire_write_u16(&w, 1);
 	write_cased_name(&w, name, case_bits, ret_case);
 	wire_write_u16(&w, type);
-	wire_write_u16(&w, CLASS_IN);
+	wire_write_u16(&w, DNS_CLASS_IN);
 
 	wire_write_u8(&w, 0); /* OPT: the root */
 	wire_write_u16(&w, DNS_TYPE_OPT);
 	wire_write_u16(&w, DNS_UDP_OURS);
 	wire_write_u16(&w, 0); /* extended rcode, version */
-	wire_write_u16(&w, dnssec_ok ? OPT_DO : 0);
+	wire_write_u16(&w, dnssec_ok ? DNS_OPT_DO : 0);
 	wire_write_u16(&w, 0);
 	return wire_ok(&w) ? (int)wire_offset(&w) : -ENOSPC;
 }

@@ -30,6 +30,22 @@ enum dns_type {
 	DNS_TYPE_ANY = 255,
 };
 
+enum { DNS_CLASS_IN = 1 };
+
+/* Of the header's second word. */
+enum dns_flag {
+	DNS_FLAG_QR = 0x8000,
+	DNS_FLAG_OPCODE = 0x7800,
+	DNS_FLAG_AA = 0x0400,
+	DNS_FLAG_TC = 0x0200,
+	DNS_FLAG_RD = 0x0100,
+	DNS_FLAG_RA = 0x0080,
+	DNS_FLAG_AD = 0x0020,
+	DNS_FLAG_CD = 0x0010,
+	DNS_FLAG_RCODE = 0x000f,
+};
+enum { DNS_OPCODE_SHIFT = 11, DNS_OPT_DO = 0x8000 };
+
 enum dns_rcode {
 	DNS_NOERROR = 0,
 	DNS_FORMERR = 1,

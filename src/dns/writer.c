@@ -5,18 +5,9 @@
 #include <string.h>
 
 enum {
-	FLAG_QR = 0x8000,
-	FLAG_TC = 0x0200,
-	FLAG_RD = 0x0100,
-	FLAG_RA = 0x0080,
-	FLAG_AD = 0x0020,
-	FLAG_CD = 0x0010,
-	OPCODE_SHIFT = 11,
-	CLASS_IN = 1,
 	POINTER = 0xc000,
 	POINTER_OFFSET_MAX = 0x3fff,
 	OPT_SIZE = 11, /* without options */
-	OPT_DO = 0x8000,
 	OPTION_EDE = 15,
 	OPTION_EDE_SIZE = 6, /* code, length, info code */
 	EDE_TEXT_MAX = 64,
@@ -115,7 +106,7 @@ size_t dns_writer_record(struct dns_writer *d, const struct dns_name *owner,
 {
 	dns_writer_name(d, owner);
 	wire_write_u16(&d->wire, type);
-	wire_write_u16(&d->wire, CLASS_IN);
+	wire_write_u16(&d->wire, DNS_CLASS_IN);
 	wire_write_u32(&d->wire, ttl_sec);
 	wire_write_u16(&d->wire, 0);
 	return wire_offset(&d->wire);
@@ -195,7 +186,7 @@ static void write_opt(struct dns_writer *d, uint8_t extended_rcode, enum dns_ede
 	wire_write_u16(w, DNS_UDP_OURS);
 	wire_write_u8(w, extended_rcode);
 	wire_write_u8(w, 0); /* version */
-	wire_write_u16(w, d->query->dnssec_ok ? OPT_DO : 0);
+	wire_write_u16(w, d->query->dnssec_ok ? DNS_OPT_DO : 0);
 	wire_write_u16(w, 0);
 	rdata = wire_offset(w);
 	if (ede != DNS_EDE_NONE)
@@ -206,10 +197,11 @@ static void write_opt(struct dns_writer *d, uint8_t extended_rcode, enum dns_ede
 static uint16_t header_flags(const struct dns_query *q,
 			     const struct dns_writer_flags *flags)
 {
-	return (uint16_t)(FLAG_QR | (q->opcode & 0xf) << OPCODE_SHIFT |
-			  (flags->tc ? FLAG_TC : 0) | (q->rd ? FLAG_RD : 0) | FLAG_RA |
-			  (flags->ad ? FLAG_AD : 0) | (q->cd ? FLAG_CD : 0) |
-			  (flags->rcode & 0xf));
+	return (uint16_t)(DNS_FLAG_QR |
+			  (q->opcode << DNS_OPCODE_SHIFT & DNS_FLAG_OPCODE) |
+			  (flags->tc ? DNS_FLAG_TC : 0) | (q->rd ? DNS_FLAG_RD : 0) |
+			  DNS_FLAG_RA | (flags->ad ? DNS_FLAG_AD : 0) |
+			  (q->cd ? DNS_FLAG_CD : 0) | (flags->rcode & DNS_FLAG_RCODE));
 }
 
 size_t dns_writer_finish(struct dns_writer *d, const struct dns_writer_flags *flags,
