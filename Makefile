@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+# A thin front of meson. `make` alone builds; `make run` and `make test` install what is missing first.
+BUILD ?= build
+
+.PHONY: all setup run test fuzz bench coverage format install clean
+
+all: $(BUILD)/build.ninja
+	@ninja -C $(BUILD) weir
+
+$(BUILD)/build.ninja:
+	meson setup $(BUILD)
+
+setup:
+	@tools/setup
+
+run: setup
+	@$(MAKE) --no-print-directory all
+	@tools/demo $(BUILD)/weir
+
+test: setup
+	@tests/run
+
+fuzz: setup
+	@tests/fuzz/run
+
+bench: setup
+	@$(MAKE) --no-print-directory all
+	@tests/bench/run
+
+coverage: setup
+	@tests/coverage
+
+format:
+	clang-format -i $$(git ls-files '*.c' '*.h')
+
+install: all
+	meson install -C $(BUILD)
+
+clean:
+	rm -rf $(BUILD) build-asan build-fuzz build-coverage
