@@ -8,9 +8,11 @@
 #include "net/loop.h"
 #include "net/sock.h"
 #include "policy/plan.h"
+#include "sandbox/rate.h"
 #include "store/event.h"
 
 struct learned;
+struct resolver_guest;
 
 /* Counters: each refusal and each limit has one. Names for people and for metrics
  * are in sandbox.c's table, in this order. */
@@ -23,6 +25,7 @@ enum sandbox_counter {
 	COUNT_ANSWERS,             /* with records */
 	COUNT_ANSWERS_CACHED,
 	COUNT_ANSWERS_FAILED,      /* SERVFAIL sent */
+	COUNT_ANSWERS_LOST,        /* the socket did not take the reply */
 	COUNT_ANSWERS_SPECIAL,     /* addresses left out because they are special */
 	COUNT_COMMITS,             /* netlink transactions */
 	COUNT_COMMITS_FAILED,
@@ -61,16 +64,21 @@ struct sandbox {
 	struct sandbox_fds fds;    /* owned; NETLINK has moved into filter */
 	struct filter_conn filter; /* owned */
 	struct learned *learned;   /* owned */
+	struct resolver_guest *dns; /* the resolver's; NULL before the first query and
+	                             * after resolver_detach() */
 	bool ipv6;                 /* the sandbox has IPv6 and so has the way out */
 	bool relay;
 	uint64_t counters[SANDBOX_COUNTER_COUNT];
 	sandbox_event_fn *on_event;
 	void *on_event_data;
+	struct rate event_rate;
 	/* The self-test: the engine itself answers this name with this address. */
 	struct dns_name probe_name; /* size 0: no self-test under way */
 	struct addr probe_addr;
 	uint16_t probe_port;
 };
+
+const char *sandbox_state_name(enum sandbox_state s);
 
 /* Fill in what every event has (time, sandbox) and hand it to control, at most
  * LIMIT_EVENTS_PER_SECOND; nothing while the self-test runs. */

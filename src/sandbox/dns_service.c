@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sandbox/dns_service.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "net/upstream.h"
+#include "sandbox/dns_service_tcp.h"
+
+enum {
+	/* Datagrams read from one socket in one turn: a sandbox that floods waits for
+	 * the next turn, when all others have had theirs. */
+	READ_BATCH = 32,
+	QUERY_MAX = 2048,	  /* a longer datagram is malformed */
+	SEND_BATCH = 64,	  /* replies sent by one sendmmsg */
+	REPLY_BYTES = 128 * 1024, /* of replies that wait; full: sent at once */
+	RANDOM_POOL = 1024,	  /* bytes from one getrandom() */
+	RANDOM_CHUNK = 256,	  /* what getrandom() gives without interruption */
+};
+
+/* One sandbox that is served. */
+struct client_side {
+	struct dns_service *service;
+	struct sandbox *sandbox;
+	struct loop_source udp[2]; /* IPv4, IPv6 */
+	struct dns_tcp_side tcp;
+	struct client_side *next;
+};
+
+/* Replies over UDP, gathered in the turn. Entries of the same socket that follow each
+ * other leave in one system call. */
+struct reply_queue {
+	size_t count, used; /* entries, bytes */
+	struct sandbox *sandboxes[SEND_BATCH];
+	int fds[SEND_BATCH];
+	struct mmsghdr headers[SEND_BATCH];
+	struct iovec vectors[SEND_BATCH];
+	struct sockaddr_storage peers[SEND_BATCH];
+	uint8_t bytes[REPLY_BYTES];
+};
+
+struct read_batch {
+	struct mmsghdr headers[READ_BATCH];
+	struct iovec vectors[READ_BATCH];
+	struct sockaddr_storage peers[READ_BATCH];
+	uint8_t bytes[READ_BATCH][QUERY_MAX];
+};
+
+struct dns_service {
+	struct loop *loop;
+	struct resolver *resolver;
+	struct upstreams *upstreams;
+	struct dns_tcp *tcp;
+	struct client_side *sides;
+	struct loop_timer tick;
+	struct read_batch in;
+	struct reply_queue out;
+	size_t random_used;
+	uint8_t random[RANDOM_POOL];
+};
+
+/* What can't be sent is lost, as UDP may be: the client asks again. */
+static size_t send_run(struct reply_queue *q, size_t from, size_t to)
+{
+	int n = sendmmsg(q->fds[from], &q->headers[from], (unsigned int)(to - from),
+			 MSG_DONTWAIT | MSG_NOSIGNAL);
+
+	if (n > 0)
+		return (size_t)n;
+	q->sandboxes[from]->counters[COUNT_ANSWERS_LOST]++;
+	return 1;
+}
+
+static void send_replies(struct reply_queue *q)
+{
+	for (size_t from = 0, to = 0; from < q->count;) {
+		to = MAX(to, from + 1);
+		while (to < q->count && q->fds[to] == q->fds[from])
+			to++;
+		from += send_run(q, from, to);
+	}
+	q->count = q->used = 0;
+}
+
+static int udp_socket_for(const struct resolver_client *client)
+{
+	bool v6 = client->peer.addr.family == ADDR_V6;
+
+	return client->sandbox->fds.fd[v6 ? SANDBOX_FD_DNS_UDP6 : SANDBOX_FD_DNS_UDP4];
+}
+
+static void queue_reply(struct reply_queue *q, const struct resolver_client *client,
+			const void *message, size_t size)
+{
+	size_t i;
+
+	if (q->count == SEND_BATCH || size > REPLY_BYTES - q->used)
+		send_replies(q);
+	i = q->count++;
+	q->sandboxes[i] = client->sandbox;
+	q->fds[i] = udp_socket_for(client);
+	q->vectors[i] = (struct iovec){ q->bytes + q->used, size };
+	q->headers[i].msg_hdr = (struct msghdr){
+		.msg_name = &q->peers[i],
+		.msg_namelen = endpoint_to_sockaddr(&client->peer, &q->peers[i]),
+		.msg_iov = &q->vectors[i],
+		.msg_iovlen = 1,
+	};
+	memcpy(q->bytes + q->used, message, size);
+	q->used += size;
+}
+
+static void op_reply(void *data, const struct resolver_client *client,
+		     const void *message, size_t size)
+{
+	struct dns_service *d = data;
+
+	assert(size <= DNS_MESSAGE_MAX);
+	if (client->tcp)
+		dns_tcp_reply(d->tcp, client->connection, message, size);
+	else
+		queue_reply(&d->out, client, message, size);
+}
+
+static int op_send(void *data, uint32_t token, size_t server, bool tcp,
+		   const void *message, size_t size)
+{
+	struct dns_service *d = data;
+
+	return upstreams_send(d->upstreams, token, server, tcp, message, size);
+}
+
+static void op_cancel(void *data, uint32_t token)
+{
+	struct dns_service *d = data;
+
+	upstreams_cancel(d->upstreams, token);
+}
+
+static int op_commit(void *data, struct sandbox *s, const struct filter_learn *items,
+		     size_t count)
+{
+	return filter_learn(&s->filter, items, count);
+}
+
+/* The first call, in dns_service_new(), tells whether there is randomness at all; from
+ * then on the kernel doesn't fail. */
+static int refill_random(struct dns_service *d)
+{
+	for (size_t have = 0; have < RANDOM_POOL;) {
+		size_t want = MIN((size_t)RANDOM_CHUNK, RANDOM_POOL - have);
+		ssize_t n = getrandom(d->random + have, want, 0);
+
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		have += n > 0 ? (size_t)n : 0;
+	}
+	d->random_used = 0;
+	return 0;
+}
+
+/* Bytes leave the pool as they are given out, so none is used twice. */
+static void op_random(void *data, void *bytes, size_t size)
+{
+	struct dns_service *d = data;
+	uint8_t *to = bytes;
+
+	while (size > 0) {
+		size_t n = MIN(size, RANDOM_POOL - d->random_used);
+
+		memcpy(to, d->random + d->random_used, n);
+		memset(d->random + d->random_used, 0, n);
+		d->random_used += n;
+		to += n;
+		size -= n;
+		while (d->random_used == RANDOM_POOL && refill_random(d) < 0)
+			continue;
+	}
+}
+
+static void on_upstream_message(void *data, uint32_t token, const void *message,
+				size_t size)
+{
+	struct dns_service *d = data;
+
+	resolver_response(d->resolver, token, message, size, loop_now_ms(d->loop));
+}
+
+static void on_upstream_failed(void *data, uint32_t token)
+{
+	struct dns_service *d = data;
+
+	resolver_send_failed(d->resolver, token, loop_now_ms(d->loop));
+}
+
+static void on_tcp_query(void *data, const struct resolver_client *client,
+			 const void *message, size_t size)
+{
+	struct dns_service *d = data;
+
+	resolver_query(d->resolver, client, message, size, loop_now_ms(d->loop));
+}
+
+/* A datagram that was cut is judged by its header alone, which makes it malformed. */
+static size_t query_size(const struct mmsghdr *header)
+{
+	if (header->msg_hdr.msg_flags & MSG_TRUNC)
+		return DNS_HEADER_SIZE;
+	return header->msg_len;
+}
+
+static void read_queries(struct client_side *side, int fd)
+{
+	struct dns_service *d = side->service;
+	struct read_batch *in = &d->in;
+	int n;
+
+	for (size_t i = 0; i < READ_BATCH; i++)
+		in->headers[i].msg_hdr.msg_namelen = sizeof(in->peers[i]);
+	n = recvmmsg(fd, in->headers, READ_BATCH, MSG_DONTWAIT, NULL);
+	if (!dns_service_serves(side->sandbox))
+		return;
+	for (int i = 0; i < n; i++) {
+		struct resolver_client client = {
+			.sandbox = side->sandbox,
+			.peer = endpoint_from_sockaddr(&in->peers[i]),
+		};
+
+		resolver_query(d->resolver, &client, in->bytes[i],
+			       query_size(&in->headers[i]), loop_now_ms(d->loop));
+	}
+}
+
+static void on_udp4(struct loop_source *source, uint32_t events)
+{
+	read_queries(CONTAINER_OF(source, struct client_side, udp[0]), source->fd);
+}
+
+static void on_udp6(struct loop_source *source, uint32_t events)
+{
+	read_queries(CONTAINER_OF(source, struct client_side, udp[1]), source->fd);
+}
+
+static void on_tick(struct loop_timer *timer)
+{
+	struct dns_service *d = CONTAINER_OF(timer, struct dns_service, tick);
+
+	resolver_tick(d->resolver, loop_now_ms(d->loop));
+}
+
+/* Without a timer slot nothing would time out: look again at the next turn, which any
+ * event brings. */
+static void restart_tick(struct dns_service *d)
+{
+	int64_t at_ms = resolver_next_ms(d->resolver);
+
+	if (at_ms == INT64_MAX)
+		loop_timer_stop(d->loop, &d->tick);
+	else if (d->tick.slot == 0 || d->tick.at_ms != at_ms)
+		(void)!loop_timer_start(d->loop, &d->tick, at_ms);
+}
+
+void dns_service_flush(struct dns_service *d)
+{
+	resolver_flush(d->resolver, loop_now_ms(d->loop));
+	if (d->out.count > 0)
+		send_replies(&d->out);
+	restart_tick(d);
+}
+
+static int listen_udp(struct client_side *side)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(side->udp); i++) {
+		int r;
+
+		if (side->udp[i].fd < 0)
+			continue;
+		r = loop_add(side->service->loop, &side->udp[i], EPOLLIN);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static void unlisten_udp(struct client_side *side)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(side->udp); i++)
+		loop_remove(side->service->loop, &side->udp[i]);
+}
+
+int dns_service_attach(struct dns_service *d, struct sandbox *s)
+{
+	CLEAN(mem) struct client_side *side = calloc(1, sizeof(*side));
+	int r;
+
+	if (!side)
+		return -ENOMEM;
+	side->service = d;
+	side->sandbox = s;
+	side->udp[0].fd = s->fds.fd[SANDBOX_FD_DNS_UDP4];
+	side->udp[0].on_ready = on_udp4;
+	side->udp[1].fd = s->fds.fd[SANDBOX_FD_DNS_UDP6];
+	side->udp[1].on_ready = on_udp6;
+	r = listen_udp(side);
+	if (r == 0)
+		r = dns_tcp_attach(d->tcp, &side->tcp, s);
+	if (r < 0) {
+		unlisten_udp(side);
+		return r;
+	}
+	side->next = d->sides;
+	d->sides = TAKE_PTR(side);
+	return 0;
+}
+
+/* Replies that wait in the queue leave first: their sockets are about to go. */
+static void side_close(struct dns_service *d, struct client_side *side)
+{
+	resolver_detach(d->resolver, side->sandbox);
+	send_replies(&d->out);
+	unlisten_udp(side);
+	dns_tcp_detach(&side->tcp);
+	free(side);
+}
+
+void dns_service_detach(struct dns_service *d, struct sandbox *s)
+{
+	for (struct client_side **slot = &d->sides; *slot; slot = &(*slot)->next) {
+		struct client_side *side = *slot;
+
+		if (side->sandbox != s)
+			continue;
+		*slot = side->next;
+		side_close(d, side);
+		return;
+	}
+}
+
+static void prepare_batch(struct read_batch *in)
+{
+	for (size_t i = 0; i < READ_BATCH; i++) {
+		in->vectors[i] = (struct iovec){ in->bytes[i], sizeof(in->bytes[i]) };
+		in->headers[i].msg_hdr = (struct msghdr){
+			.msg_name = &in->peers[i],
+			.msg_iov = &in->vectors[i],
+			.msg_iovlen = 1,
+		};
+	}
+}
+
+static int open_parts(struct dns_service *d, const struct dns_service_config *config)
+{
+	struct resolver_ops resolver = {
+		.data = d,
+		.send = op_send,
+		.cancel = op_cancel,
+		.commit = op_commit,
+		.reply = op_reply,
+		.random = op_random,
+	};
+	struct upstreams_ops upstream = {
+		.data = d,
+		.on_message = on_upstream_message,
+		.on_failed = on_upstream_failed,
+	};
+	int r = refill_random(d);
+
+	if (r < 0)
+		return r;
+	d->upstreams = upstreams_new(d->loop, config->upstreams, config->upstream_count,
+				     &upstream);
+	d->tcp = dns_tcp_new(d->loop, on_tcp_query, d);
+	d->resolver = resolver_new(&resolver, &config->key, config->upstream_count);
+	return d->upstreams && d->tcp && d->resolver ? 0 : -ENOMEM;
+}
+
+struct dns_service *dns_service_new(const struct dns_service_config *config,
+				    struct err *err)
+{
+	struct dns_service *d;
+	int r;
+
+	if (config->upstream_count == 0 ||
+	    config->upstream_count > RESOLVER_UPSTREAMS_MAX) {
+		err_set(err, -EINVAL, "%zu upstream servers, not 1 to %d",
+			config->upstream_count, RESOLVER_UPSTREAMS_MAX);
+		return NULL;
+	}
+	d = calloc(1, sizeof(*d));
+	if (!d) {
+		err_sys(err, -ENOMEM, "start the DNS service");
+		return NULL;
+	}
+	d->loop = config->loop;
+	d->tick.on_fire = on_tick;
+	prepare_batch(&d->in);
+	r = open_parts(d, config);
+	if (r < 0) {
+		err_sys(err, r, "start the DNS service");
+		dns_service_free(d);
+		return NULL;
+	}
+	return d;
+}
+
+void dns_service_free(struct dns_service *d)
+{
+	if (!d)
+		return;
+	while (d->sides) {
+		struct client_side *side = d->sides;
+
+		d->sides = side->next;
+		side_close(d, side);
+	}
+	loop_timer_stop(d->loop, &d->tick);
+	resolver_free(d->resolver);
+	upstreams_free(d->upstreams);
+	dns_tcp_free(d->tcp);
+	free(d);
+}
