@@ -1,0 +1,475 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ *
+ * An answer is kept as a string of octets: its key, then what struct dns_answer has in
+ * use. The string lies in chunks of 64 octets, linked by index and taken from one
+ * array, so nothing fragments and nothing is allocated after the start. An entry holds
+ * what a look-up needs before it touches the string.
+ *
+ * Entries hang in hash buckets and in one ring from the most to the least recently
+ * used. Index 0 is no entry and no chunk; entry 0 is the ring's head. Entries and
+ * chunks that were never used are handed out by counting, so that memory nobody needed
+ * is never touched. */
+#include "dns/cache.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	CHUNK_SIZE = 64,
+	CHUNK_DATA = CHUNK_SIZE - sizeof(uint32_t),
+	KEY_MAX = 8 + DNS_NAME_MAX,
+	/* Key, header, chain, addresses, records: all full. */
+	STRING_MAX = KEY_MAX + 16 + DNS_CHAIN_MAX * (6 + DNS_NAME_MAX) +
+		     DNS_ADDRESSES_MAX * 21 + DNS_RECORDS_MAX * 6 +
+		     sizeof(((struct dns_answer *)0)->rdata),
+};
+
+struct chunk {
+	uint32_t next;
+	uint8_t data[CHUNK_DATA];
+};
+
+struct entry {
+	uint64_t hash;
+	int64_t stored_ms;
+	uint32_t lifetime_sec;
+	uint32_t first_chunk;
+	uint32_t next;	       /* in its bucket, or of the free entries */
+	uint32_t newer, older; /* in the ring */
+	uint16_t size;	       /* of the string */
+};
+
+struct dns_cache {
+	struct hash_key key;
+	struct entry *entries; /* entry_max + 1 */
+	struct chunk *chunks;  /* chunk_max + 1 */
+	uint32_t *buckets;     /* bucket_mask + 1 */
+	size_t bucket_mask;
+	uint32_t entry_max, chunk_max;
+	uint32_t entry_fresh, chunk_fresh; /* the first that was never used */
+	uint32_t entry_free, chunk_free;   /* lists of those that were given back */
+	uint32_t chunks_used;
+	struct dns_cache_counts counts;
+};
+
+/* A key as octets, the beginning of the string. */
+struct packed_key {
+	uint64_t hash;
+	size_t size;
+	uint8_t bytes[KEY_MAX];
+};
+
+static size_t power_of_two_over(size_t n)
+{
+	size_t power = 1;
+
+	while (power < n)
+		power *= 2;
+	return power;
+}
+
+static void start_empty(struct dns_cache *c)
+{
+	memset(c->buckets, 0, (c->bucket_mask + 1) * sizeof(c->buckets[0]));
+	c->entries[0].newer = 0;
+	c->entries[0].older = 0;
+	c->entry_fresh = 1;
+	c->chunk_fresh = 1;
+	c->entry_free = 0;
+	c->chunk_free = 0;
+	c->chunks_used = 0;
+	c->counts.entries = 0;
+}
+
+struct dns_cache *dns_cache_new(size_t max_entries, size_t max_bytes,
+				const struct hash_key *key)
+{
+	struct dns_cache *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->key = *key;
+	c->entry_max = (uint32_t)MIN(max_entries, (size_t)INT32_MAX);
+	c->chunk_max = (uint32_t)MIN(max_bytes / CHUNK_SIZE, (size_t)INT32_MAX);
+	c->bucket_mask = power_of_two_over(c->entry_max) - 1;
+	c->entries = calloc((size_t)c->entry_max + 1, sizeof(c->entries[0]));
+	c->chunks = calloc((size_t)c->chunk_max + 1, sizeof(c->chunks[0]));
+	c->buckets = calloc(c->bucket_mask + 1, sizeof(c->buckets[0]));
+	if (!c->entries || !c->chunks || !c->buckets) {
+		dns_cache_free(c);
+		return NULL;
+	}
+	start_empty(c);
+	return c;
+}
+
+void dns_cache_free(struct dns_cache *c)
+{
+	if (!c)
+		return;
+	free(c->entries);
+	free(c->chunks);
+	free(c->buckets);
+	free(c);
+}
+
+void dns_cache_clear(struct dns_cache *c)
+{
+	start_empty(c);
+}
+
+static void pack_key(const struct dns_cache *c, const struct dns_cache_key *key,
+		     struct packed_key *ret)
+{
+	struct wire w = wire_writer(ret->bytes, sizeof(ret->bytes));
+
+	wire_write_u16(&w, key->type);
+	wire_write_u8(&w, key->dnssec_ok);
+	wire_write_u32(&w, key->group);
+	wire_write_bytes(&w, key->name->bytes, key->name->size);
+	assert(wire_ok(&w));
+	ret->size = wire_offset(&w);
+	ret->hash = hash_bytes(&c->key, ret->bytes, ret->size);
+}
+
+/* Chunks. */
+
+static uint32_t chunk_take(struct dns_cache *c)
+{
+	uint32_t i = c->chunk_free;
+
+	if (i != 0)
+		c->chunk_free = c->chunks[i].next;
+	else
+		i = c->chunk_fresh++;
+	c->chunks_used++;
+	return i;
+}
+
+static size_t chunks_for(size_t size)
+{
+	return (size + CHUNK_DATA - 1) / CHUNK_DATA;
+}
+
+/* Return: the first chunk of the string. There have to be enough. */
+static uint32_t string_store(struct dns_cache *c, const uint8_t *bytes, size_t size)
+{
+	uint32_t first = 0;
+	uint32_t *link = &first;
+
+	for (size_t at = 0; at < size; at += CHUNK_DATA) {
+		uint32_t i = chunk_take(c);
+
+		memcpy(c->chunks[i].data, bytes + at, MIN(size - at, (size_t)CHUNK_DATA));
+		c->chunks[i].next = 0;
+		*link = i;
+		link = &c->chunks[i].next;
+	}
+	return first;
+}
+
+static void string_load(const struct dns_cache *c, const struct entry *e, uint8_t *ret)
+{
+	uint32_t i = e->first_chunk;
+
+	for (size_t at = 0; at < e->size; at += CHUNK_DATA) {
+		memcpy(ret + at, c->chunks[i].data,
+		       MIN(e->size - at, (size_t)CHUNK_DATA));
+		i = c->chunks[i].next;
+	}
+}
+
+static void string_drop(struct dns_cache *c, uint32_t first)
+{
+	while (first != 0) {
+		uint32_t next = c->chunks[first].next;
+
+		c->chunks[first].next = c->chunk_free;
+		c->chunk_free = first;
+		c->chunks_used--;
+		first = next;
+	}
+}
+
+/* Entries. */
+
+static void ring_remove(struct dns_cache *c, uint32_t i)
+{
+	struct entry *e = &c->entries[i];
+
+	c->entries[e->newer].older = e->older;
+	c->entries[e->older].newer = e->newer;
+}
+
+/* As the most recently used. */
+static void ring_add(struct dns_cache *c, uint32_t i)
+{
+	struct entry *head = &c->entries[0];
+
+	c->entries[i].newer = 0;
+	c->entries[i].older = head->older;
+	c->entries[head->older].newer = i;
+	head->older = i;
+}
+
+static uint32_t entry_take(struct dns_cache *c)
+{
+	uint32_t i = c->entry_free;
+
+	if (i != 0)
+		c->entry_free = c->entries[i].next;
+	else
+		i = c->entry_fresh++;
+	c->counts.entries++;
+	return i;
+}
+
+static void entry_drop(struct dns_cache *c, uint32_t i)
+{
+	struct entry *e = &c->entries[i];
+	uint32_t *link = &c->buckets[e->hash & c->bucket_mask];
+
+	while (*link != i)
+		link = &c->entries[*link].next;
+	*link = e->next;
+	ring_remove(c, i);
+	string_drop(c, e->first_chunk);
+	e->next = c->entry_free;
+	c->entry_free = i;
+	c->counts.entries--;
+}
+
+static bool entry_is_valid(const struct entry *e, int64_t now_ms)
+{
+	return now_ms - e->stored_ms < (int64_t)e->lifetime_sec * 1000;
+}
+
+/* The entry of the key, its string in @string; 0: none. */
+static uint32_t entry_find(const struct dns_cache *c, const struct packed_key *key,
+			   uint8_t *string)
+{
+	uint32_t i = c->buckets[key->hash & c->bucket_mask];
+
+	for (; i != 0; i = c->entries[i].next) {
+		if (c->entries[i].hash != key->hash || c->entries[i].size < key->size)
+			continue;
+		string_load(c, &c->entries[i], string);
+		if (memcmp(string, key->bytes, key->size) == 0)
+			return i;
+	}
+	return 0;
+}
+
+/* Until there are an entry and @chunks chunks to be had. Return: false when that can
+ * never be. */
+static bool make_room(struct dns_cache *c, size_t chunks, int64_t now_ms)
+{
+	if (c->entry_max == 0 || chunks > c->chunk_max)
+		return false;
+	while (c->counts.entries == c->entry_max ||
+	       c->chunk_max - c->chunks_used < chunks) {
+		uint32_t oldest = c->entries[0].newer;
+
+		c->counts.evicted += entry_is_valid(&c->entries[oldest], now_ms);
+		entry_drop(c, oldest);
+	}
+	return true;
+}
+
+/* Answers as octets. */
+
+static void encode(struct wire *w, const struct dns_answer *a, uint32_t cap_sec)
+{
+	wire_write_u8(w, a->kind);
+	wire_write_u8(w, a->ad);
+	wire_write_u16(w, a->skipped);
+	wire_write_u32(w, MIN(a->ttl_sec, cap_sec));
+	wire_write_u8(w, a->chain_count);
+	wire_write_u8(w, a->addr_count);
+	wire_write_u8(w, a->record_count);
+	for (size_t i = 0; i < a->chain_count; i++) {
+		wire_write_u32(w, MIN(a->chain_ttl_sec[i], cap_sec));
+		wire_write_u8(w, a->chain[i].labels);
+		wire_write_u8(w, a->chain[i].size);
+		wire_write_bytes(w, a->chain[i].bytes, a->chain[i].size);
+	}
+	for (size_t i = 0; i < a->addr_count; i++) {
+		wire_write_u32(w, MIN(a->addrs[i].ttl_sec, cap_sec));
+		wire_write_u8(w, a->addrs[i].addr.family);
+		wire_write_bytes(w, a->addrs[i].addr.bytes, addr_size(&a->addrs[i].addr));
+	}
+	for (size_t i = 0; i < a->record_count; i++) {
+		wire_write_u32(w, MIN(a->records[i].ttl_sec, cap_sec));
+		wire_write_u16(w, a->records[i].size);
+		wire_write_bytes(w, a->rdata + a->records[i].offset, a->records[i].size);
+	}
+	assert(wire_ok(w));
+}
+
+/* A TTL that was written by encode(), less the time that has passed. */
+static uint32_t decode_ttl(struct wire *w, uint32_t age_sec)
+{
+	uint32_t ttl_sec = wire_read_u32(w);
+
+	return ttl_sec > age_sec ? ttl_sec - age_sec : 0;
+}
+
+static void copy_octets(struct wire *w, uint8_t *ret, size_t size)
+{
+	const uint8_t *bytes = wire_take(w, size);
+
+	assert(bytes);
+	memcpy(ret, bytes, size);
+}
+
+static void decode_name(struct wire *w, struct dns_name *ret)
+{
+	ret->labels = wire_read_u8(w);
+	ret->size = wire_read_u8(w);
+	copy_octets(w, ret->bytes, ret->size);
+}
+
+static void decode_addr(struct wire *w, struct addr *ret)
+{
+	enum addr_family family = wire_read_u8(w);
+	const uint8_t *bytes = wire_take(w, family == ADDR_V4 ? 4 : 16);
+
+	assert(bytes);
+	*ret = addr_from_bytes(family, bytes);
+}
+
+static void decode_record(struct wire *w, struct dns_answer *a,
+			  struct dns_answer_record *ret)
+{
+	ret->size = wire_read_u16(w);
+	ret->offset = a->rdata_size;
+	copy_octets(w, a->rdata + ret->offset, ret->size);
+	a->rdata_size = (uint16_t)(a->rdata_size + ret->size);
+}
+
+static void decode(struct wire *w, uint32_t age_sec, struct dns_answer *ret)
+{
+	ret->kind = wire_read_u8(w);
+	ret->rcode = ret->kind == DNS_ANSWER_NXDOMAIN ? DNS_NXDOMAIN : DNS_NOERROR;
+	ret->ad = wire_read_u8(w);
+	ret->skipped = wire_read_u16(w);
+	ret->ttl_sec = decode_ttl(w, age_sec);
+	ret->chain_count = wire_read_u8(w);
+	ret->addr_count = wire_read_u8(w);
+	ret->record_count = wire_read_u8(w);
+	ret->rdata_size = 0;
+	for (size_t i = 0; i < ret->chain_count; i++) {
+		ret->chain_ttl_sec[i] = decode_ttl(w, age_sec);
+		decode_name(w, &ret->chain[i]);
+	}
+	for (size_t i = 0; i < ret->addr_count; i++) {
+		ret->addrs[i].ttl_sec = decode_ttl(w, age_sec);
+		decode_addr(w, &ret->addrs[i].addr);
+	}
+	for (size_t i = 0; i < ret->record_count; i++) {
+		ret->records[i].ttl_sec = decode_ttl(w, age_sec);
+		decode_record(w, ret, &ret->records[i]);
+	}
+	assert(wire_ok(w) && wire_left(w) == 0);
+}
+
+/* Whole seconds since the entry was stored, the one that runs included. */
+static uint32_t age_of(const struct entry *e, int64_t now_ms)
+{
+	return (uint32_t)((MAX(now_ms - e->stored_ms, 0) + 999) / 1000);
+}
+
+bool dns_cache_find(struct dns_cache *c, const struct dns_cache_key *key, int64_t now_ms,
+		    struct dns_answer *ret)
+{
+	uint8_t string[STRING_MAX];
+	struct packed_key packed;
+	struct entry *e;
+	struct wire w;
+	uint32_t i;
+
+	pack_key(c, key, &packed);
+	i = entry_find(c, &packed, string);
+	e = &c->entries[i];
+	if (i != 0 && !entry_is_valid(e, now_ms)) {
+		entry_drop(c, i);
+		i = 0;
+	}
+	if (i == 0) {
+		c->counts.misses++;
+		return false;
+	}
+	c->counts.hits++;
+	ring_remove(c, i);
+	ring_add(c, i);
+	w = wire_reader(string + packed.size, e->size - packed.size);
+	decode(&w, age_of(e, now_ms), ret);
+	return true;
+}
+
+/* The longest that an answer of this kind may be kept; 0: not at all. */
+static uint32_t kind_cap_sec(enum dns_answer_kind kind)
+{
+	switch (kind) {
+	case DNS_ANSWER_RECORDS:
+		return DNS_CACHE_POSITIVE_MAX_SEC;
+	case DNS_ANSWER_NXDOMAIN:
+	case DNS_ANSWER_NODATA:
+		return DNS_CACHE_NEGATIVE_MAX_SEC;
+	default:
+		return 0;
+	}
+}
+
+static void entry_add(struct dns_cache *c, const struct packed_key *key,
+		      const uint8_t *string, size_t size, uint32_t lifetime_sec,
+		      int64_t now_ms)
+{
+	uint32_t *bucket = &c->buckets[key->hash & c->bucket_mask];
+	uint32_t i = entry_take(c);
+
+	c->entries[i] = (struct entry){
+		.hash = key->hash,
+		.stored_ms = now_ms,
+		.lifetime_sec = lifetime_sec,
+		.first_chunk = string_store(c, string, size),
+		.next = *bucket,
+		.size = (uint16_t)size,
+	};
+	*bucket = i;
+	ring_add(c, i);
+	c->counts.stored++;
+}
+
+void dns_cache_put(struct dns_cache *c, const struct dns_cache_key *key,
+		   const struct dns_answer *a, int64_t now_ms)
+{
+	uint32_t cap_sec = kind_cap_sec(a->kind);
+	uint32_t lifetime_sec = MIN(a->ttl_sec, cap_sec);
+	uint8_t string[STRING_MAX];
+	struct packed_key packed;
+	struct wire w;
+	uint32_t old;
+
+	pack_key(c, key, &packed);
+	old = entry_find(c, &packed, string);
+	if (old != 0)
+		entry_drop(c, old);
+	if (lifetime_sec == 0)
+		return;
+	w = wire_writer(string, sizeof(string));
+	wire_write_bytes(&w, packed.bytes, packed.size);
+	encode(&w, a, cap_sec);
+	if (make_room(c, chunks_for(wire_offset(&w)), now_ms))
+		entry_add(c, &packed, string, wire_offset(&w), lifetime_sec, now_ms);
+}
+
+struct dns_cache_counts dns_cache_counts(const struct dns_cache *c)
+{
+	struct dns_cache_counts counts = c->counts;
+
+	counts.bytes = (size_t)c->chunks_used * CHUNK_SIZE;
+	return counts;
+}
