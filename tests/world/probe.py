@@ -228,6 +228,44 @@ def new_socket(family, kind, protocol=0):
     return {"result": "ok"}
 
 
+def other_transport(address, port, kind, protocol):
+    """Connect with a transport that isn't TCP, by number."""
+    number = getattr(socket, kind) if isinstance(kind, str) else kind
+    with socket.socket(family_of(address), number, protocol) as s:
+        s.settimeout(TIMEOUT)
+        s.connect((address, port))
+        if number == socket.SOCK_DGRAM:
+            s.send(b"hello")
+        return {"result": "ok"}
+
+
+def join(group):
+    """Become a member of a multicast group."""
+    with socket.socket(family_of(group), socket.SOCK_DGRAM) as s:
+        if ":" in group:
+            member = socket.inet_pton(socket.AF_INET6, group) + struct.pack("I", 0)
+            s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, member)
+        else:
+            member = socket.inet_aton(group) + socket.inet_aton("0.0.0.0")
+            s.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
+        time.sleep(0.2)
+        return {"result": "ok"}
+
+
+def own_addresses():
+    """The addresses that this network namespace has, loopback left out."""
+    found = set()
+    with open("/proc/net/fib_trie", encoding="ascii") as f:
+        lines = f.read().splitlines()
+    for line, after in zip(lines, lines[1:]):
+        if "|--" in line and "host LOCAL" in after:
+            found.add(line.split()[-1])
+    with open("/proc/net/if_inet6", encoding="ascii") as f:
+        for line in f:
+            found.add(socket.inet_ntop(socket.AF_INET6, bytes.fromhex(line.split()[0])))
+    return {"result": "ok", "addresses": sorted(found - {"127.0.0.1", "::1"})}
+
+
 def unix(path, kind="SOCK_STREAM", send="hello"):
     """Connect to a unix socket; a leading @ is an abstract name."""
     with socket.socket(socket.AF_UNIX, getattr(socket, kind)) as s:

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a refusal looks like: at once, and in a way that a program can tell."""
+
+FAST_MS = 2000
+# What connect(), sendto() and friends say when the kernel refused: a reset for TCP,
+# EPERM for the rest, or the ICMP error that it sends instead.
+TCP_REFUSALS = {"refused"}
+UDP_REFUSALS = {"EPERM", "EACCES", "refused", "EHOSTUNREACH", "ENETUNREACH"}
+# What a system call says that the sandbox doesn't have.
+CALL_REFUSALS = {"EPERM", "EACCES", "EAFNOSUPPORT", "ENOSYS", "EPROTONOSUPPORT", "ESOCKTNOSUPPORT"}
+
+
+def _fast(answer):
+    assert answer.ms < FAST_MS, f"not fast: {dict(answer)}"
+
+
+def tcp_refused(answer):
+    _fast(answer)
+    assert answer.result in TCP_REFUSALS, dict(answer)
+
+
+def tcp_gave_nothing(answer):
+    """Refused at the connect(), or reset or closed by the relay before any byte came."""
+    _fast(answer)
+    assert answer.result in {"refused", "reset", "closed", "EPIPE", "tls"}, dict(answer)
+
+
+def udp_refused(answer):
+    _fast(answer)
+    assert answer.result in UDP_REFUSALS, dict(answer)
+
+
+def call_refused(answer):
+    _fast(answer)
+    assert answer.result in CALL_REFUSALS, dict(answer)
+
+
+def name_refused(answer):
+    """A DNS reply: NXDOMAIN with the SOA that caches need and the reason for people."""
+    _fast(answer)
+    assert answer.result == "NXDOMAIN", dict(answer)
+    assert answer.soa and answer.addresses == [], dict(answer)
+    assert answer.ede, f"no extended error: {dict(answer)}"
+
+
+def no_data(answer):
+    _fast(answer)
+    assert answer.result == "NOERROR" and answer.answers == [] and answer.soa, dict(answer)
+
+
+def lookup_refused(answer):
+    """getaddrinfo(): the name does not exist."""
+    _fast(answer)
+    assert answer.result in {"EAI_NONAME", "EAI_NODATA"}, dict(answer)
