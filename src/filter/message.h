@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+/* filter/message - nf_tables messages as bytes: a writer whose first failure sticks,
+ * the exchange of a batch or a dump with the kernel, and the reader of its replies.
+ *
+ * HOW IT WORKS
+ * A batch is one datagram: begin, messages, end; the kernel takes all of it or
+ * nothing. Each message has a sequence number of its own, so an error names the
+ * message that caused it. The last message asks for an acknowledgement. The kernel
+ * answers while it is in sendmsg(): everything is queued when that returns, a failed
+ * commit before any acknowledgement. So the first reply that is an error, or the
+ * acknowledgement of the last message, decides, and nothing ever waits. */
+#pragma once
+
+#include <linux/netlink.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "filter/filter.h"
+
+enum {
+	NL_ATTR_MAX = 32,	   /* attributes of one level that are looked at */
+	NL_REPLY_SIZE = 32 * 1024, /* the kernel's largest dump datagram */
+	NL_BATCH_MAX = 256 << 20,  /* bytes of one batch; more is -E2BIG */
+};
+
+struct nl_writer {
+	uint8_t *bytes;
+	size_t size, capacity;
+	size_t message; /* where the open message starts */
+	uint32_t seq;	/* of the open message */
+	uint32_t first; /* of the batch */
+	bool grows;	/* bytes are malloc'ed and owned */
+	int failed;	/* 0 or -errno; sticks */
+};
+
+/* Over @bytes of the caller's, or with @bytes NULL over memory that grows. */
+struct nl_writer nl_writer(void *bytes, size_t capacity, uint32_t first_seq);
+void nl_writer_done(struct nl_writer *w);
+static inline void clean_nl_writer(struct nl_writer *w)
+{
+	nl_writer_done(w);
+}
+
+/* @type is a NFT_MSG_…; @family an NFPROTO_…. */
+void nl_message(struct nl_writer *w, uint16_t type, uint16_t flags, uint8_t family);
+void nl_end(struct nl_writer *w);
+void nl_put(struct nl_writer *w, uint16_t type, const void *data, size_t size);
+void nl_put_text(struct nl_writer *w, uint16_t type, const char *text);
+void nl_put_u8(struct nl_writer *w, uint16_t type, uint8_t v);
+void nl_put_be16(struct nl_writer *w, uint16_t type, uint16_t v);
+void nl_put_be32(struct nl_writer *w, uint16_t type, uint32_t v);
+void nl_put_be64(struct nl_writer *w, uint16_t type, uint64_t v);
+/* Return: what nl_nest_end() wants. */
+size_t nl_nest(struct nl_writer *w, uint16_t type);
+void nl_nest_end(struct nl_writer *w, size_t nest);
+/* Open and close a batch; end asks for the acknowledgement of the last message. */
+void nl_batch(struct nl_writer *w);
+void nl_batch_end(struct nl_writer *w);
+
+/* What the replies to a batch say. */
+struct nl_outcome {
+	bool done;	    /* acknowledged or failed */
+	int error;	    /* 0, or -errno of the first failure */
+	uint32_t error_seq; /* the message that failed */
+};
+/* Read one datagram of replies to sequence numbers @first to @last, sent to @port_id.
+ * What is not for us is skipped; a broken message makes -EBADMSG the error. */
+void nl_outcome_read(const void *bytes, size_t size, uint32_t port_id, uint32_t first,
+		     uint32_t last, struct nl_outcome *o);
+/* Send the closed batch and read its outcome. Return: 0 or -errno; @ret_seq (may be
+ * NULL) is the message that failed, 0 when it wasn't a single one. */
+int nl_transact(struct filter_conn *c, struct nl_writer *w, uint32_t *ret_seq) MUST_CHECK;
+
+/* A message's attributes, by type; NULL where there is none. */
+struct nl_attrs {
+	const struct nlattr *at[NL_ATTR_MAX];
+};
+bool nl_attrs_read(const void *bytes, size_t size, struct nl_attrs *ret);
+bool nl_attrs_nested(const struct nlattr *nest, struct nl_attrs *ret);
+/* Values of attributes that may be missing or short: false then. */
+bool nl_get_u32(const struct nlattr *a, uint32_t *ret);
+/* "" for a missing one or one without its NUL. */
+const char *nl_get_text(const struct nlattr *a);
+
+/* Called for each message of a dump; not 0 ends the calls. */
+typedef int nl_dump_fn(void *data, uint16_t type, uint8_t family,
+		       const struct nl_attrs *attrs);
+/* Progress of a dump over one datagram of replies: -EBADMSG for broken ones. */
+struct nl_dump {
+	uint32_t port_id, seq;
+	nl_dump_fn *fn;
+	void *data;
+	bool done;
+	int error;
+};
+void nl_dump_read(const void *bytes, size_t size, struct nl_dump *d);
+/* Ask for @type (NFT_MSG_GET…) with what @fill writes (may be NULL). @flags:
+ * NLM_F_DUMP for all objects, NLM_F_ACK for one. */
+int nl_ask(struct filter_conn *c, uint16_t type, uint16_t flags, uint8_t family,
+	   void (*fill)(struct nl_writer *w, const void *what), const void *what,
+	   nl_dump_fn *fn, void *data) MUST_CHECK;

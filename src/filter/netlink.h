@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+/* filter/netlink - a ruleset's objects as nf_tables messages: the back end that loads
+ * them. Above each expression stands what nft would print for it. */
+#pragma once
+
+#include "filter/message.h"
+#include "filter/ruleset_internal.h"
+
+enum {
+	NETLINK_TABLE_OWNER = 0x2,
+	NETLINK_TABLE_PERSIST = 0x4, /* since 6.9; not in Debian 12's headers */
+	NETLINK_ELEMENTS_MAX = 1000, /* in one message: below 64 KiB in any set */
+};
+
+void netlink_table(struct nl_writer *w, uint16_t type, uint16_t nl_flags,
+		   uint32_t table_flags);
+void netlink_chain(struct nl_writer *w, const struct filter_chain *chain);
+void netlink_set(struct nl_writer *w, const struct filter_set *set);
+/* As many messages as it takes; none for an empty set. */
+void netlink_elements(struct nl_writer *w, const struct filter_set *set);
+void netlink_rule(struct nl_writer *w, const struct filter_chain *chain,
+		  const struct filter_rule *rule);
+/* Only the list of expressions, as one attribute. */
+void netlink_expressions(struct nl_writer *w, const struct filter_rule *rule);
+
+/* NFTA_SET_FLAGS and nft's number for the type of @set's key. */
+uint32_t netlink_set_flags(const struct filter_set *set);
+uint32_t netlink_key_type(enum filter_key key);

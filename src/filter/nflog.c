@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "filter/nflog.h"
+
+#include <errno.h>
+#include <libmnl/libmnl.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include <linux/netfilter/nfnetlink.h>
+#include <linux/netfilter/nfnetlink_log.h>
+
+#include "base/wire.h"
+
+enum {
+	COPY_BYTES = 128,	     /* of each packet: headers only */
+	RECEIVE_BUFFER = 256 * 1024, /* the kernel drops what doesn't fit */
+	DATAGRAM_MAX = 16 * 1024,    /* threshold 1: one packet with its metadata */
+	EXTENSIONS_MAX = 8,	     /* IPv6 extension headers that are skipped */
+};
+
+/* ---- configuration ---- */
+
+static int send_config(int fd, struct nlmsghdr *h)
+{
+	struct sockaddr_nl kernel = { .nl_family = AF_NETLINK };
+
+	if (sendto(fd, h, h->nlmsg_len, MSG_NOSIGNAL, (struct sockaddr *)&kernel,
+		   sizeof(kernel)) < 0)
+		return -errno;
+	return 0;
+}
+
+/* The acknowledgement is queued when the request has been sent. */
+static int receive_ack(int fd)
+{
+	_Alignas(struct nlmsghdr) char buf[1024];
+	const struct nlmsghdr *h = (const void *)buf;
+	const struct nlmsgerr *e;
+	ssize_t n = recv(fd, buf, sizeof(buf), MSG_DONTWAIT);
+
+	if (n < 0)
+		return -errno;
+	if (!mnl_nlmsg_ok(h, (int)n) || h->nlmsg_type != NLMSG_ERROR ||
+	    h->nlmsg_len < NLMSG_HDRLEN + sizeof(*e))
+		return -EBADMSG;
+	e = mnl_nlmsg_get_payload(h);
+	return e->error;
+}
+
+int nflog_bind(int fd, uint16_t group, struct err *err)
+{
+	_Alignas(struct nlmsghdr) char buf[256];
+	struct nfulnl_msg_config_cmd cmd = { .command = NFULNL_CFG_CMD_BIND };
+	struct nfulnl_msg_config_mode mode = {
+		.copy_range = htobe32(COPY_BYTES),
+		.copy_mode = NFULNL_COPY_PACKET,
+	};
+	int receive_buffer = RECEIVE_BUFFER, r;
+	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
+	struct nfgenmsg *g;
+
+	h->nlmsg_type = NFNL_SUBSYS_ULOG << 8 | NFULNL_MSG_CONFIG;
+	h->nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK;
+	g = mnl_nlmsg_put_extra_header(h, sizeof(*g));
+	g->nfgen_family = AF_UNSPEC;
+	g->version = NFNETLINK_V0;
+	g->res_id = htobe16(group);
+	mnl_attr_put(h, NFULA_CFG_CMD, sizeof(cmd), &cmd);
+	mnl_attr_put(h, NFULA_CFG_MODE, sizeof(mode), &mode);
+	mnl_attr_put_u32(h, NFULA_CFG_QTHRESH, htobe32(1));
+	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_buffer,
+		       sizeof(receive_buffer)) < 0)
+		return err_sys(err, -errno, "cannot configure the log socket");
+	r = send_config(fd, h);
+	if (r == 0)
+		r = receive_ack(fd);
+	if (r < 0)
+		return err_sys(err, r, "cannot bind log group %u", group);
+	return 0;
+}
+
+/* ---- packets ---- */
+
+static void read_ports(struct wire *w, struct nflog_packet *p)
+{
+	switch (p->protocol) {
+	case IPPROTO_TCP:
+	case IPPROTO_UDP:
+	case IPPROTO_UDPLITE:
+	case IPPROTO_SCTP:
+	case IPPROTO_DCCP:
+		p->source_port = wire_read_u16(w);
+		p->destination_port = wire_read_u16(w);
+		if (!wire_ok(w))
+			p->source_port = p->destination_port = 0;
+		break;
+	case IPPROTO_ICMP:
+	case IPPROTO_ICMPV6:
+		p->icmp_type = wire_read_u8(w);
+		break;
+	default:
+		break;
+	}
+}
+
+static bool read_ipv4(struct wire *w, struct nflog_packet *p)
+{
+	unsigned int header = (wire_read_u8(w) & 0x0f) * 4u;
+	uint16_t fragment;
+	const uint8_t *source, *destination;
+
+	(void)wire_read_u8(w);
+	p->length = wire_read_u16(w);
+	(void)wire_read_u16(w);
+	fragment = wire_read_u16(w) & 0x1fff;
+	(void)wire_read_u8(w);
+	p->protocol = wire_read_u8(w);
+	(void)wire_read_u16(w);
+	source = wire_take(w, 4);
+	destination = wire_take(w, 4);
+	if (!wire_ok(w) || header < 20)
+		return false;
+	p->source = addr_from_bytes(ADDR_V4, source);
+	p->destination = addr_from_bytes(ADDR_V4, destination);
+	wire_seek(w, header);
+	if (fragment == 0)
+		read_ports(w, p);
+	return true;
+}
+
+/* Skip to the transport header. false: there is none to be read. */
+static bool skip_extensions(struct wire *w, uint8_t *protocol)
+{
+	for (int i = 0; i < EXTENSIONS_MAX; i++) {
+		uint8_t next, length;
+
+		if (*protocol != IPPROTO_HOPOPTS && *protocol != IPPROTO_ROUTING &&
+		    *protocol != IPPROTO_DSTOPTS)
+			return *protocol != IPPROTO_FRAGMENT;
+		next = wire_read_u8(w);
+		length = wire_read_u8(w);
+		wire_take(w, length * 8u + 6);
+		if (!wire_ok(w))
+			return false;
+		*protocol = next;
+	}
+	return false;
+}
+
+static bool read_ipv6(struct wire *w, struct nflog_packet *p)
+{
+	const uint8_t *source, *destination;
+
+	(void)wire_read_u32(w);
+	p->length = (uint16_t)MIN(wire_read_u16(w) + 40u, UINT16_MAX);
+	p->protocol = wire_read_u8(w);
+	(void)wire_read_u8(w);
+	source = wire_take(w, 16);
+	destination = wire_take(w, 16);
+	if (!wire_ok(w))
+		return false;
+	p->source = addr_from_bytes(ADDR_V6, source);
+	p->destination = addr_from_bytes(ADDR_V6, destination);
+	if (skip_extensions(w, &p->protocol))
+		read_ports(w, p);
+	return true;
+}
+
+static bool read_packet(const uint8_t *bytes, size_t size, struct nflog_packet *p)
+{
+	struct wire w = wire_reader(bytes, size);
+
+	if (size == 0)
+		return false;
+	switch (bytes[0] >> 4) {
+	case 4:
+		return read_ipv4(&w, p);
+	case 6:
+		return read_ipv6(&w, p);
+	default:
+		return false;
+	}
+}
+
+/* ---- messages ---- */
+
+static void read_attr(const struct nlattr *a, struct nflog_packet *p, bool *has_packet)
+{
+	const uint8_t *value = mnl_attr_get_payload(a);
+	uint16_t size = mnl_attr_get_payload_len(a);
+
+	switch (mnl_attr_get_type(a)) {
+	case NFULA_PAYLOAD:
+		*has_packet = read_packet(value, size, p);
+		break;
+	case NFULA_PREFIX:
+		memcpy(p->prefix, value, MIN(size, sizeof(p->prefix) - 1));
+		break;
+	case NFULA_UID:
+		if (size == sizeof(uint32_t)) {
+			memcpy(&p->uid, value, sizeof(p->uid));
+			p->uid = be32toh(p->uid);
+		}
+		break;
+	default:
+		break;
+	}
+}
+
+static bool read_message(const struct nlmsghdr *h, struct nflog_packet *p)
+{
+	const size_t headers = NLMSG_HDRLEN + MNL_ALIGN(sizeof(struct nfgenmsg));
+	const struct nlattr *a = (const void *)((const uint8_t *)h + headers);
+	bool has_packet = false;
+	int left;
+
+	*p = (struct nflog_packet){ .uid = UINT32_MAX };
+	if (h->nlmsg_type != (NFNL_SUBSYS_ULOG << 8 | NFULNL_MSG_PACKET) ||
+	    h->nlmsg_len < headers)
+		return false;
+	left = (int)(h->nlmsg_len - headers);
+	while (left > 0 && mnl_attr_ok(a, left)) {
+		read_attr(a, p, &has_packet);
+		left -= MNL_ALIGN(a->nla_len);
+		a = mnl_attr_next(a);
+	}
+	return has_packet;
+}
+
+int nflog_parse(const void *bytes, size_t size,
+		void (*fn)(void *data, const struct nflog_packet *p), void *data)
+{
+	const struct nlmsghdr *h = bytes;
+	int left = (int)size, packets = 0;
+
+	for (; left > 0 && mnl_nlmsg_ok(h, left); h = mnl_nlmsg_next(h, &left)) {
+		struct nflog_packet p;
+
+		if (read_message(h, &p)) {
+			fn(data, &p);
+			packets++;
+		}
+	}
+	return packets;
+}
+
+int nflog_read(int fd, void (*fn)(void *data, const struct nflog_packet *p), void *data)
+{
+	_Alignas(struct nlmsghdr) uint8_t buf[DATAGRAM_MAX];
+	struct sockaddr_nl from = { 0 };
+	struct iovec iov = { buf, sizeof(buf) };
+	struct msghdr m = {
+		.msg_name = &from,
+		.msg_namelen = sizeof(from),
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+	};
+	ssize_t n;
+
+	do {
+		n = recvmsg(fd, &m, MSG_DONTWAIT);
+	} while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return errno == EAGAIN ? 0 : -errno;
+	if (m.msg_flags & MSG_TRUNC || from.nl_pid != 0)
+		return -EBADMSG;
+	return nflog_parse(buf, (size_t)n, fn, data);
+}

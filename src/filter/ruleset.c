@@ -1,0 +1,846 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ *
+ * A plan says which addresses may be reached on which ports. Ports come as port lists,
+ * numbered; each list i has its ports in the sets tcp_i and udp_i, and up to three kinds
+ * of address sets for each family (4, 6):
+ *
+ *     deny4_i     address rules that deny these ports
+ *     allow4_i    address rules that allow them
+ *     learned4_i  what DNS answers taught; the only sets that change
+ *
+ * and deny4, deny6 hold what is denied on every port. Deny is asked first everywhere.
+ *
+ * Four base chains, all of them default drop (but nat, which decides nothing), and
+ * the order of their rules is the policy:
+ *
+ *     nat     port 53 goes to the engine, whatever its destination; TCP that a set
+ *             allows goes to the relay. Runs for the first packet of a flow only.
+ *     output  1. port 53 that still isn't local. A flow whose tuple collides with a
+ *                known one skips the nat chain, so this stands before `established`.
+ *             2. established flows that carry this policy's generation
+ *             3. ICMP errors and resets that belong to a flow. They are accepted
+ *                without a mark: the kernel attaches the refusal of a revoked flow to
+ *                that very flow, and marking it would allow what was just refused.
+ *             4. local addresses, among them everything that nat has redirected
+ *             5. neighbour discovery; the kernel's own chatter is dropped silently
+ *             6. deny sets, then allow and learned sets, then the default
+ *             7. refuse
+ *     input   loopback, replies, ICMP errors, neighbour discovery
+ *     forward nothing
+ *
+ * refuse and report are plain chains: report logs a destination when it is first seen,
+ * later at a limited rate; refuse then answers, so that nobody waits. */
+#include "filter/ruleset_internal.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <linux/netfilter.h>
+#include <linux/netfilter/nf_conntrack_common.h>
+#include <linux/rtnetlink.h>
+
+#include "filter/ruleset.h"
+
+enum {
+	LOOPBACK_INDEX = 1, /* of every network namespace's lo */
+	GENERATION_MASK = 0xffff,
+	PRIORITY_FILTER = 0,
+	PRIORITY_NAT = -150, /* before Docker's */
+	HOPLIMIT_ON_LINK = 255,
+	CT_STATE_ESTABLISHED = 1 << 1, /* NF_CT_STATE_BIT(IP_CT_ESTABLISHED) */
+	CT_STATE_RELATED = 1 << 2,
+};
+
+enum {
+	ICMP_UNREACHABLE = 3,
+	ICMP_TIME_EXCEEDED_TYPE = 11,
+	ICMP_PARAMETER = 12,
+	ICMPV6_ERROR_FIRST = 1, /* unreachable, too big, time exceeded, parameter */
+	ICMPV6_ERROR_LAST = 4,
+	ICMPV6_MLD_FIRST = 130, /* query, report, done; router solicitation follows */
+	ICMPV6_ROUTER_SOLICITATION = 133,
+	ICMPV6_ROUTER_ADVERTISEMENT = 134,
+	ICMPV6_NEIGHBOUR_SOLICITATION = 135,
+	ICMPV6_NEIGHBOUR_ADVERTISEMENT = 136,
+	ICMPV6_MLD2_REPORT = 143,
+};
+
+/* The families that rules are written for, in this order. */
+enum { V4 = 0, V6 = 1, FAMILIES = 2 };
+
+static const struct family {
+	char digit;
+	uint32_t nfproto;
+	enum addr_family addr;
+	enum filter_field daddr;
+	enum filter_key key, flow;
+} families[FAMILIES] = {
+	[V4] = { '4', NFPROTO_IPV4, ADDR_V4, FILTER_DADDR4, FILTER_KEY_ADDR4,
+		 FILTER_KEY_FLOW4 },
+	[V6] = { '6', NFPROTO_IPV6, ADDR_V6, FILTER_DADDR6, FILTER_KEY_ADDR6,
+		 FILTER_KEY_FLOW6 },
+};
+
+static const uint8_t protocols[] = { IPPROTO_TCP, IPPROTO_UDP };
+
+/* The sets of one port list; NULL where the plan needs none. */
+struct list_sets {
+	const struct filter_set *tcp, *udp;
+	const struct filter_set *deny[FAMILIES], *allow[FAMILIES], *learned[FAMILIES];
+};
+
+struct builder {
+	struct arena *arena;
+	const struct plan *plan;
+	const struct filter_params *params;
+	struct ruleset *rs;
+	struct filter_set **sets_end;
+	struct filter_chain **chains_end;
+	struct filter_rule *rule; /* being written; a spare one after a failure */
+	struct filter_rule spare;
+	bool failed; /* memory is out, or a rule too long: nothing is returned */
+	size_t list_count, family_count;
+	struct list_sets lists[PLAN_PORT_LISTS_MAX];
+	const struct filter_set *deny_all[FAMILIES];
+	const struct filter_set *seen[FAMILIES];
+	const struct filter_chain *refuse, *report;
+	const struct filter_chain *dns_nat,
+		*dns_output; /* NULL: no address rule names 53 */
+};
+
+/* ---- statements ---- */
+
+static void rule(struct builder *b, struct filter_chain *chain)
+{
+	struct filter_rule *r = arena_alloc(b->arena, sizeof(*r));
+
+	if (!r) {
+		b->failed = true;
+		b->spare.count = 0;
+		b->rule = &b->spare;
+		return;
+	}
+	b->rule = r;
+	*chain->rules_end = r;
+	chain->rules_end = &r->next;
+}
+
+static struct filter_stmt *stmt(struct builder *b, enum filter_stmt_kind kind)
+{
+	struct filter_stmt *s = &b->rule->stmts[b->rule->count];
+
+	if (b->rule->count == FILTER_STMTS_MAX - 1)
+		b->failed = true;
+	else
+		b->rule->count++;
+	*s = (struct filter_stmt){ .kind = kind };
+	return s;
+}
+
+static void equal(struct builder *b, enum filter_field field, uint32_t value)
+{
+	struct filter_stmt *s = stmt(b, FILTER_EQUAL);
+
+	s->field = field;
+	s->value = value;
+}
+
+static void between(struct builder *b, enum filter_field field, uint32_t from,
+		    uint32_t to)
+{
+	struct filter_stmt *s = stmt(b, FILTER_RANGE);
+
+	s->field = field;
+	s->value = from;
+	s->value_to = to;
+}
+
+static void has_bit(struct builder *b, enum filter_field field, uint32_t bit)
+{
+	struct filter_stmt *s = stmt(b, FILTER_NOT_EQUAL);
+
+	s->field = field;
+	s->mask = bit;
+}
+
+static void in_set(struct builder *b, enum filter_field field,
+		   const struct filter_set *set)
+{
+	struct filter_stmt *s = stmt(b, FILTER_IN_SET);
+
+	s->field = field;
+	s->set = set;
+}
+
+static void go(struct builder *b, enum filter_stmt_kind kind,
+	       const struct filter_chain *chain)
+{
+	stmt(b, kind)->chain = chain;
+}
+
+static void redirect(struct builder *b, uint16_t port)
+{
+	stmt(b, FILTER_REDIRECT)->value = port;
+}
+
+static void mark_and_accept(struct builder *b)
+{
+	stmt(b, FILTER_SET_CT_MARK)->value = b->params->generation;
+	stmt(b, FILTER_ACCEPT);
+}
+
+static void local(struct builder *b)
+{
+	equal(b, FILTER_FIB_DADDR_TYPE, RTN_LOCAL);
+}
+
+static void not_local(struct builder *b)
+{
+	struct filter_stmt *s = stmt(b, FILTER_NOT_EQUAL);
+
+	s->field = FILTER_FIB_DADDR_TYPE;
+	s->value = RTN_LOCAL;
+}
+
+static void daddr_in(struct builder *b, size_t family, const struct filter_set *set)
+{
+	equal(b, FILTER_NFPROTO, families[family].nfproto);
+	in_set(b, families[family].daddr, set);
+}
+
+static void port_of(struct builder *b, uint8_t protocol, uint16_t port)
+{
+	equal(b, FILTER_L4PROTO, protocol);
+	equal(b, FILTER_DPORT, port);
+}
+
+static const struct filter_set *ports_of(const struct list_sets *l, uint8_t protocol)
+{
+	return protocol == IPPROTO_TCP ? l->tcp : l->udp;
+}
+
+/* Start a rule for the destinations of @set on the ports of list @i. false: none. */
+static bool rule_for(struct builder *b, struct filter_chain *chain, uint8_t protocol,
+		     size_t i, size_t family, const struct filter_set *set)
+{
+	const struct filter_set *ports = ports_of(&b->lists[i], protocol);
+
+	if (!ports || !set)
+		return false;
+	rule(b, chain);
+	equal(b, FILTER_L4PROTO, protocol);
+	in_set(b, FILTER_DPORT, ports);
+	daddr_in(b, family, set);
+	return true;
+}
+
+/* ---- sets ---- */
+
+static struct filter_set *new_set(struct builder *b, enum filter_key key)
+{
+	struct filter_set *s = arena_alloc(b->arena, sizeof(*s));
+
+	if (!s) {
+		b->failed = true;
+		return NULL;
+	}
+	s->key = key;
+	*b->sets_end = s;
+	b->sets_end = &s->next;
+	return s;
+}
+
+/* An unchanging set of @count ranges; NULL when there are none. */
+static struct filter_set *range_set(struct builder *b, enum filter_key key,
+				    struct filter_range *ranges, size_t count)
+{
+	struct filter_set *s = count > 0 ? new_set(b, key) : NULL;
+
+	if (s) {
+		s->ranges = ranges;
+		s->range_count = filter_ranges_merge(ranges, count, filter_key_size(key));
+	}
+	return s;
+}
+
+static struct filter_range port_range(uint16_t from, uint16_t to)
+{
+	return (struct filter_range){
+		.from = { (uint8_t)(from >> 8), (uint8_t)from },
+		.to = { (uint8_t)(to >> 8), (uint8_t)to },
+	};
+}
+
+static const struct filter_set *build_ports(struct builder *b, size_t list,
+					    uint8_t protocol)
+{
+	size_t count, used = 0;
+	const struct plan_port_range *from = plan_port_list(b->plan, list, &count);
+	struct filter_range *ranges = arena_array(b->arena, count + 1, sizeof(*ranges));
+	struct filter_set *s;
+
+	if (!ranges) {
+		b->failed = true;
+		return NULL;
+	}
+	for (size_t i = 0; i < count; i++)
+		if (from[i].protocol == protocol)
+			ranges[used++] = port_range(from[i].from, from[i].to);
+	s = range_set(b, FILTER_KEY_PORT, ranges, used);
+	if (s)
+		snprintf(s->name, sizeof(s->name), "%s_%zu",
+			 protocol == IPPROTO_TCP ? "tcp" : "udp", list);
+	return s;
+}
+
+static struct filter_range prefix_range(const struct prefix *p)
+{
+	struct filter_range r = { 0 };
+	size_t size = addr_size(&p->addr);
+
+	for (size_t i = 0; i < size; i++) {
+		unsigned int fixed = p->bits > 8 * i ? MIN(p->bits - 8 * i, 8u) : 0;
+		uint8_t host = (uint8_t)(0xff >> fixed);
+
+		r.from[i] = p->addr.bytes[i] & (uint8_t)~host;
+		r.to[i] = p->addr.bytes[i] | host;
+	}
+	return r;
+}
+
+/* A deny without `ports` holds for every port and protocol. */
+static bool denies_all(const struct plan_prefix *p)
+{
+	return p->action != POLICY_ALLOW && !(p->flags & PLAN_PORTS_LISTED);
+}
+
+/* Which address rules a set gathers. */
+struct selection {
+	enum policy_action action;
+	bool all_ports; /* then the list doesn't matter */
+	size_t list;
+	enum addr_family family;
+};
+
+static bool selects(const struct selection *s, const struct plan_prefix *p)
+{
+	if (p->prefix.addr.family != s->family ||
+	    (p->action == POLICY_ALLOW) != (s->action == POLICY_ALLOW))
+		return false;
+	return denies_all(p) ? s->all_ports : !s->all_ports && p->port_list == s->list;
+}
+
+static struct filter_set *build_prefixes(struct builder *b, const struct selection *s)
+{
+	size_t total = plan_prefix_count(b->plan), count = 0, used = 0;
+	struct filter_range *ranges;
+
+	for (size_t i = 0; i < total; i++) {
+		struct plan_prefix p = plan_prefix(b->plan, i);
+
+		count += selects(s, &p);
+	}
+	if (count == 0)
+		return NULL;
+	ranges = arena_array(b->arena, count, sizeof(*ranges));
+	if (!ranges) {
+		b->failed = true;
+		return NULL;
+	}
+	for (size_t i = 0; i < total; i++) {
+		struct plan_prefix p = plan_prefix(b->plan, i);
+
+		if (selects(s, &p))
+			ranges[used++] = prefix_range(&p.prefix);
+	}
+	return range_set(b, s->family == ADDR_V4 ? FILTER_KEY_ADDR4 : FILTER_KEY_ADDR6,
+			 ranges, used);
+}
+
+static const struct filter_set *build_listed(struct builder *b, const char *what,
+					     enum policy_action action, size_t list,
+					     size_t family)
+{
+	struct selection sel = { action, false, list, families[family].addr };
+	struct filter_set *s = build_prefixes(b, &sel);
+
+	if (s)
+		snprintf(s->name, sizeof(s->name), "%s%c_%zu", what,
+			 families[family].digit, list);
+	return s;
+}
+
+static const struct filter_set *build_deny_all(struct builder *b, size_t family)
+{
+	struct selection sel = { POLICY_DENY, true, 0, families[family].addr };
+	struct filter_set *s = build_prefixes(b, &sel);
+
+	if (s)
+		snprintf(s->name, sizeof(s->name), "deny%c", families[family].digit);
+	return s;
+}
+
+static const struct filter_set *build_learned(struct builder *b, size_t list,
+					      size_t family)
+{
+	struct filter_set *s = new_set(b, families[family].key);
+
+	if (s) {
+		s->timeout = true;
+		snprintf(s->name, sizeof(s->name), "learned%c_%zu",
+			 families[family].digit, list);
+	}
+	return s;
+}
+
+static const struct filter_set *build_seen(struct builder *b, size_t family)
+{
+	struct filter_set *s = new_set(b, families[family].flow);
+
+	if (s) {
+		s->timeout = true;
+		s->dynamic = true;
+		s->timeout_sec = FILTER_SEEN_SEC;
+		s->size = FILTER_SEEN_MAX;
+		snprintf(s->name, sizeof(s->name), "seen%c", families[family].digit);
+	}
+	return s;
+}
+
+/* The port lists that an answer for a name can select: bit i is list i. List 0 is
+ * always among them: the self-test and the default action use it. */
+static uint32_t name_lists(const struct plan *plan)
+{
+	uint32_t lists = 1;
+
+	for (size_t i = 0; i < plan_rule_count(plan); i++) {
+		struct plan_rule r = plan_rule(plan, i);
+		struct prefix ignored;
+
+		if (r.action == POLICY_ALLOW && r.port_list < PLAN_PORT_LISTS_MAX &&
+		    !prefix_parse(r.target, strlen(r.target), true, &ignored))
+			lists |= UINT32_C(1) << r.port_list;
+	}
+	return lists;
+}
+
+static void build_list(struct builder *b, size_t i, bool learned)
+{
+	struct list_sets *l = &b->lists[i];
+
+	l->tcp = build_ports(b, i, IPPROTO_TCP);
+	l->udp = build_ports(b, i, IPPROTO_UDP);
+	for (size_t f = 0; f < b->family_count; f++) {
+		l->deny[f] = build_listed(b, "deny", POLICY_DENY, i, f);
+		l->allow[f] = build_listed(b, "allow", POLICY_ALLOW, i, f);
+		if (learned)
+			l->learned[f] = build_learned(b, i, f);
+	}
+}
+
+static void build_sets(struct builder *b)
+{
+	uint32_t learned = name_lists(b->plan);
+
+	for (size_t i = 0; i < b->list_count; i++)
+		build_list(b, i, learned >> i & 1);
+	for (size_t f = 0; f < b->family_count; f++)
+		b->deny_all[f] = build_deny_all(b, f);
+	for (size_t f = 0; f < FAMILIES; f++)
+		b->seen[f] = build_seen(b, f);
+}
+
+/* ---- chains ---- */
+
+static struct filter_chain *plain_chain(struct builder *b, const char *name)
+{
+	struct filter_chain *c = arena_alloc(b->arena, sizeof(*c));
+
+	if (!c) {
+		b->failed = true;
+		return NULL;
+	}
+	c->name = name;
+	c->rules_end = &c->rules;
+	*b->chains_end = c;
+	b->chains_end = &c->next;
+	return c;
+}
+
+static struct filter_chain *base_chain(struct builder *b, const char *name,
+				       enum filter_chain_type type, uint32_t hook)
+{
+	struct filter_chain *c = plain_chain(b, name);
+
+	if (c) {
+		c->type = type;
+		c->hook = hook;
+		c->priority = type == FILTER_CHAIN_NAT ? PRIORITY_NAT : PRIORITY_FILTER;
+		c->accept = type == FILTER_CHAIN_NAT;
+	}
+	return c;
+}
+
+static void log_packet(struct builder *b)
+{
+	stmt(b, FILTER_LOG)->prefix = "weir out";
+}
+
+static void build_report(struct builder *b)
+{
+	struct filter_chain *c = plain_chain(b, "report");
+
+	b->report = c;
+	if (!c)
+		return;
+	for (size_t i = 0; i < FAMILIES * ARRAY_SIZE(protocols); i++) {
+		size_t f = i / ARRAY_SIZE(protocols);
+
+		rule(b, c);
+		equal(b, FILTER_NFPROTO, families[f].nfproto);
+		equal(b, FILTER_L4PROTO, protocols[i % ARRAY_SIZE(protocols)]);
+		stmt(b, FILTER_FLOW_NEW)->set = b->seen[f];
+		stmt(b, FILTER_FLOW_ADD)->set = b->seen[f];
+		log_packet(b);
+		stmt(b, FILTER_RETURN);
+	}
+	rule(b, c);
+	stmt(b, FILTER_LIMIT);
+	log_packet(b);
+}
+
+static void build_refuse(struct builder *b)
+{
+	struct filter_chain *c = plain_chain(b, "refuse");
+
+	b->refuse = c;
+	if (!c)
+		return;
+	rule(b, c);
+	stmt(b, FILTER_COUNTER);
+	go(b, FILTER_JUMP, b->report);
+	rule(b, c);
+	equal(b, FILTER_L4PROTO, IPPROTO_TCP);
+	stmt(b, FILTER_REJECT_RESET);
+	rule(b, c);
+	stmt(b, FILTER_REJECT_ADMIN);
+}
+
+/* What ends a rule for a destination that is denied. */
+typedef void ending(struct builder *b);
+
+static void end_refuse(struct builder *b)
+{
+	go(b, FILTER_GOTO, b->refuse);
+}
+
+static void end_return(struct builder *b)
+{
+	stmt(b, FILTER_RETURN);
+}
+
+static void end_redirect_dns(struct builder *b)
+{
+	redirect(b, FILTER_DNS_PORT);
+}
+
+static void end_redirect_relay(struct builder *b)
+{
+	redirect(b, FILTER_RELAY_PORT);
+}
+
+static void denied(struct builder *b, struct filter_chain *c, ending *end)
+{
+	for (size_t f = 0; f < b->family_count; f++) {
+		if (b->deny_all[f]) {
+			rule(b, c);
+			daddr_in(b, f, b->deny_all[f]);
+			end(b);
+		}
+		for (size_t i = 0; i < b->list_count; i++)
+			for (size_t p = 0; p < ARRAY_SIZE(protocols); p++)
+				if (rule_for(b, c, protocols[p], i, f,
+					     b->lists[i].deny[f]))
+					end(b);
+	}
+}
+
+static bool is_direct(const struct builder *b, uint8_t protocol)
+{
+	return protocol == IPPROTO_TCP ? b->params->direct_tcp : b->params->direct_udp;
+}
+
+/* An address rule of list @i opens port 53 of @protocol to family @f. */
+static bool opens_dns(const struct builder *b, size_t i, size_t f, uint8_t protocol)
+{
+	return b->lists[i].allow[f] &&
+	       plan_port_list_has(b->plan, (uint8_t)i, protocol, FILTER_DNS_PORT);
+}
+
+static bool any_opens_dns(const struct builder *b)
+{
+	for (size_t i = 0; i < b->list_count; i++)
+		for (size_t f = 0; f < b->family_count; f++)
+			if (opens_dns(b, i, f, IPPROTO_TCP) ||
+			    opens_dns(b, i, f, IPPROTO_UDP))
+				return true;
+	return false;
+}
+
+/* Port 53 of what address rules open: @end per protocol, NULL leaves it out. */
+static void opened_dns(struct builder *b, struct filter_chain *c, uint8_t protocol,
+		       ending *end)
+{
+	for (size_t i = 0; i < b->list_count && end; i++)
+		for (size_t f = 0; f < b->family_count; f++)
+			if (opens_dns(b, i, f, protocol) &&
+			    rule_for(b, c, protocol, i, f, b->lists[i].allow[f]))
+				end(b);
+}
+
+/* Reached for port 53 only. */
+static void build_dns_chains(struct builder *b)
+{
+	struct filter_chain *nat, *output;
+
+	if (!any_opens_dns(b))
+		return;
+	nat = plain_chain(b, "dns_nat");
+	output = plain_chain(b, "dns_output");
+	b->dns_nat = nat;
+	b->dns_output = output;
+	if (!nat || !output)
+		return;
+	denied(b, nat, end_redirect_dns);
+	opened_dns(b, nat, IPPROTO_TCP,
+		   b->params->relay ? end_redirect_relay : end_return);
+	opened_dns(b, nat, IPPROTO_UDP, end_return);
+	rule(b, nat);
+	redirect(b, FILTER_DNS_PORT);
+
+	denied(b, output, end_refuse);
+	for (size_t p = 0; p < ARRAY_SIZE(protocols); p++)
+		opened_dns(b, output, protocols[p],
+			   is_direct(b, protocols[p]) ? mark_and_accept : NULL);
+	rule(b, output);
+	end_refuse(b);
+}
+
+/* Rules for everything that the plan allows over @protocol. */
+static void allowed(struct builder *b, struct filter_chain *c, uint8_t protocol,
+		    ending *end)
+{
+	for (size_t i = 0; i < b->list_count; i++) {
+		for (size_t f = 0; f < b->family_count; f++) {
+			if (rule_for(b, c, protocol, i, f, b->lists[i].allow[f]))
+				end(b);
+			if (rule_for(b, c, protocol, i, f, b->lists[i].learned[f]))
+				end(b);
+		}
+	}
+	if (plan_default_action(b->plan) != POLICY_ALLOW || b->list_count == 0 ||
+	    !ports_of(&b->lists[0], protocol))
+		return;
+	for (size_t f = 0; f < b->family_count; f++) {
+		rule(b, c);
+		equal(b, FILTER_NFPROTO, families[f].nfproto);
+		equal(b, FILTER_L4PROTO, protocol);
+		in_set(b, FILTER_DPORT, ports_of(&b->lists[0], protocol));
+		end(b);
+	}
+}
+
+static void build_nat(struct builder *b)
+{
+	struct filter_chain *c =
+		base_chain(b, "nat", FILTER_CHAIN_NAT, NF_INET_LOCAL_OUT);
+
+	if (!c)
+		return;
+	for (size_t p = 0; p < ARRAY_SIZE(protocols); p++) {
+		rule(b, c);
+		port_of(b, protocols[p], FILTER_DNS_PORT);
+		if (b->dns_nat)
+			go(b, FILTER_GOTO, b->dns_nat);
+		else
+			redirect(b, FILTER_DNS_PORT);
+	}
+	if (!b->params->relay)
+		return;
+	rule(b, c);
+	local(b);
+	stmt(b, FILTER_RETURN);
+	denied(b, c, end_return);
+	allowed(b, c, IPPROTO_TCP, end_redirect_relay);
+}
+
+static void build_stray_dns(struct builder *b, struct filter_chain *c)
+{
+	for (size_t p = 0; p < ARRAY_SIZE(protocols); p++) {
+		rule(b, c);
+		port_of(b, protocols[p], FILTER_DNS_PORT);
+		not_local(b);
+		go(b, FILTER_GOTO, b->dns_output ? b->dns_output : b->refuse);
+	}
+}
+
+static void build_established(struct builder *b, struct filter_chain *c)
+{
+	struct filter_stmt *s;
+
+	rule(b, c);
+	has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
+	s = stmt(b, FILTER_EQUAL);
+	s->field = FILTER_CT_MARK;
+	s->mask = GENERATION_MASK;
+	s->value = b->params->generation;
+	stmt(b, FILTER_ACCEPT);
+}
+
+static void build_related(struct builder *b, struct filter_chain *c)
+{
+	static const struct {
+		uint8_t protocol, from, to;
+	} errors[] = {
+		{ IPPROTO_ICMP, ICMP_UNREACHABLE, ICMP_UNREACHABLE },
+		{ IPPROTO_ICMP, ICMP_TIME_EXCEEDED_TYPE, ICMP_PARAMETER },
+		{ IPPROTO_ICMPV6, ICMPV6_ERROR_FIRST, ICMPV6_ERROR_LAST },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(errors); i++) {
+		rule(b, c);
+		has_bit(b, FILTER_CT_STATE, CT_STATE_RELATED);
+		equal(b, FILTER_L4PROTO, errors[i].protocol);
+		between(b, FILTER_ICMP_TYPE, errors[i].from, errors[i].to);
+		stmt(b, FILTER_ACCEPT);
+	}
+	rule(b, c);
+	has_bit(b, FILTER_CT_STATE, CT_STATE_RELATED);
+	equal(b, FILTER_L4PROTO, IPPROTO_TCP);
+	has_bit(b, FILTER_TCP_FLAGS, TH_RST);
+	stmt(b, FILTER_ACCEPT);
+}
+
+/* The relay's listener takes what nat has sent there; dialled directly it would not
+ * know where to. */
+static void build_local(struct builder *b, struct filter_chain *c)
+{
+	if (b->params->relay) {
+		rule(b, c);
+		port_of(b, IPPROTO_TCP, FILTER_RELAY_PORT);
+		local(b);
+		has_bit(b, FILTER_CT_STATUS, IPS_DST_NAT);
+		mark_and_accept(b);
+		rule(b, c);
+		port_of(b, IPPROTO_TCP, FILTER_RELAY_PORT);
+		local(b);
+		end_refuse(b);
+	}
+	rule(b, c);
+	local(b);
+	mark_and_accept(b);
+}
+
+static void build_neighbours(struct builder *b, struct filter_chain *c, uint8_t first)
+{
+	rule(b, c);
+	equal(b, FILTER_NFPROTO, NFPROTO_IPV6);
+	equal(b, FILTER_L4PROTO, IPPROTO_ICMPV6);
+	equal(b, FILTER_HOPLIMIT, HOPLIMIT_ON_LINK);
+	between(b, FILTER_ICMP_TYPE, first, ICMPV6_NEIGHBOUR_ADVERTISEMENT);
+	stmt(b, FILTER_ACCEPT);
+}
+
+static void build_chatter(struct builder *b, struct filter_chain *c)
+{
+	rule(b, c);
+	equal(b, FILTER_L4PROTO, IPPROTO_ICMPV6);
+	between(b, FILTER_ICMP_TYPE, ICMPV6_MLD_FIRST, ICMPV6_ROUTER_SOLICITATION);
+	stmt(b, FILTER_DROP);
+	rule(b, c);
+	equal(b, FILTER_L4PROTO, IPPROTO_ICMPV6);
+	equal(b, FILTER_ICMP_TYPE, ICMPV6_MLD2_REPORT);
+	stmt(b, FILTER_DROP);
+}
+
+static void build_output(struct builder *b)
+{
+	struct filter_chain *c =
+		base_chain(b, "output", FILTER_CHAIN_FILTER, NF_INET_LOCAL_OUT);
+
+	if (!c)
+		return;
+	build_stray_dns(b, c);
+	build_established(b, c);
+	build_related(b, c);
+	build_local(b, c);
+	build_neighbours(b, c, ICMPV6_NEIGHBOUR_SOLICITATION);
+	build_chatter(b, c);
+	denied(b, c, end_refuse);
+	for (size_t p = 0; p < ARRAY_SIZE(protocols); p++)
+		if (is_direct(b, protocols[p]))
+			allowed(b, c, protocols[p], mark_and_accept);
+	rule(b, c);
+	end_refuse(b);
+}
+
+static void build_input(struct builder *b)
+{
+	struct filter_chain *c =
+		base_chain(b, "input", FILTER_CHAIN_FILTER, NF_INET_LOCAL_IN);
+
+	if (!c)
+		return;
+	rule(b, c);
+	equal(b, FILTER_IIF, LOOPBACK_INDEX);
+	stmt(b, FILTER_ACCEPT);
+	rule(b, c);
+	has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
+	stmt(b, FILTER_ACCEPT);
+	build_related(b, c);
+	build_neighbours(b, c, ICMPV6_ROUTER_ADVERTISEMENT);
+}
+
+static void build_chains(struct builder *b)
+{
+	build_report(b);
+	build_refuse(b);
+	build_dns_chains(b);
+	build_nat(b);
+	build_output(b);
+	build_input(b);
+	base_chain(b, "forward", FILTER_CHAIN_FILTER, NF_INET_FORWARD);
+}
+
+int ruleset_build_owned(const struct plan *plan, const struct filter_params *params,
+			struct arena *arena, const struct ruleset **ret, struct err *err)
+{
+	struct builder b = {
+		.arena = arena,
+		.plan = plan,
+		.params = params,
+		.list_count = plan_port_list_count(plan),
+		.family_count = params->ipv6 ? FAMILIES : V4 + 1,
+	};
+
+	if (params->generation == 0)
+		return err_set(err, -EINVAL, "cannot build the filter: generation 0");
+	if (b.list_count > PLAN_PORT_LISTS_MAX)
+		return err_set(err, -E2BIG, "cannot build the filter: %zu port lists",
+			       b.list_count);
+	b.rs = arena_alloc(arena, sizeof(*b.rs));
+	if (!b.rs)
+		return err_set(err, -ENOMEM, "cannot build the filter: out of memory");
+	b.sets_end = &b.rs->sets;
+	b.chains_end = &b.rs->chains;
+	build_sets(&b);
+	build_chains(&b);
+	if (b.failed)
+		return err_set(err, -ENOMEM, "cannot build the filter: out of memory");
+	*ret = b.rs;
+	return 0;
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+/* filter/ruleset_internal - the objects and statements that a ruleset is made of, as
+ * data. A back end (netlink.c) turns them into what it sends; nothing here knows how.
+ *
+ * Everything lives in the arena of ruleset_build_owned() and is never changed after
+ * it. Lists are in the order in which the objects are created and the rules run. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+	FILTER_NAME_MAX = 16,	/* bytes of a set's or chain's name, NUL included */
+	FILTER_STMTS_MAX = 12,	/* statements of one rule */
+	FILTER_KEY_MAX = 24,	/* bytes of a set's key: address, protocol, port */
+	FILTER_SEEN_MAX = 1024, /* (address, protocol, port) that the filter remembers to
+				 * have logged; when full only the limited log is left */
+	FILTER_SEEN_SEC = 60,	/* how long */
+	FILTER_LOG_PER_SEC = 20,
+	FILTER_LOG_BURST = 40,
+};
+
+/* What a set holds. */
+enum filter_key {
+	FILTER_KEY_NONE = 0,
+	FILTER_KEY_PORT,
+	FILTER_KEY_ADDR4,
+	FILTER_KEY_ADDR6,
+	FILTER_KEY_FLOW4, /* address . protocol . port */
+	FILTER_KEY_FLOW6,
+};
+
+/* Both included; network order; only the key's own bytes are used. */
+struct filter_range {
+	uint8_t from[16], to[16];
+};
+
+struct filter_set {
+	char name[FILTER_NAME_MAX];
+	enum filter_key key;
+	bool timeout;	      /* elements have a lifetime: changed while it stands */
+	bool dynamic;	      /* rules add to it */
+	uint32_t timeout_sec; /* of what rules add; 0: each element brings its own */
+	uint32_t size;	      /* 0: no limit */
+	/* For sets that never change: sorted, disjoint, not adjacent. */
+	const struct filter_range *ranges;
+	size_t range_count;
+	struct filter_set *next;
+};
+
+/* What a packet is asked. */
+enum filter_field {
+	FILTER_FIELD_NONE = 0,
+	FILTER_NFPROTO,
+	FILTER_L4PROTO,
+	FILTER_IIF,
+	FILTER_DADDR4,
+	FILTER_DADDR6,
+	FILTER_HOPLIMIT,
+	FILTER_DPORT,
+	FILTER_ICMP_TYPE, /* of both families */
+	FILTER_TCP_FLAGS,
+	FILTER_CT_STATE,
+	FILTER_CT_STATUS,
+	FILTER_CT_MARK,
+	FILTER_FIB_DADDR_TYPE,
+	FILTER_FIELD_COUNT
+};
+
+enum filter_stmt_kind {
+	FILTER_STMT_NONE = 0,
+	FILTER_EQUAL, /* field & mask == value (mask 0: the whole field) */
+	FILTER_NOT_EQUAL,
+	FILTER_RANGE,	 /* value <= field <= value_to */
+	FILTER_IN_SET,	 /* field in set */
+	FILTER_FLOW_NEW, /* address . protocol . port is not in set */
+	FILTER_FLOW_ADD, /* and put there; a full set ends the rule */
+	FILTER_LIMIT,
+	FILTER_COUNTER,
+	FILTER_LOG,
+	FILTER_SET_CT_MARK,
+	FILTER_ACCEPT,
+	FILTER_DROP,
+	FILTER_RETURN,
+	FILTER_JUMP,
+	FILTER_GOTO,
+	FILTER_REJECT_RESET, /* TCP only */
+	FILTER_REJECT_ADMIN, /* ICMP administratively prohibited, of either family */
+	FILTER_REDIRECT,     /* to a port of this host */
+};
+
+struct filter_stmt {
+	enum filter_stmt_kind kind;
+	enum filter_field field;
+	uint32_t mask, value, value_to;
+	const struct filter_set *set;
+	const struct filter_chain *chain; /* of jump and goto */
+	const char *prefix;		  /* of log; static */
+};
+
+struct filter_rule {
+	struct filter_stmt stmts[FILTER_STMTS_MAX];
+	size_t count;
+	struct filter_rule *next;
+};
+
+enum filter_chain_type {
+	FILTER_CHAIN_PLAIN = 0, /* only jumped to */
+	FILTER_CHAIN_FILTER,
+	FILTER_CHAIN_NAT,
+};
+
+struct filter_chain {
+	const char *name; /* static, shorter than FILTER_NAME_MAX */
+	enum filter_chain_type type;
+	uint32_t hook;
+	int32_t priority;
+	bool accept; /* the policy; zero drops */
+	struct filter_rule *rules;
+	struct filter_rule **rules_end;
+	struct filter_chain *next;
+};
+
+struct ruleset {
+	struct filter_set *sets;
+	struct filter_chain *chains; /* one that is jumped to stands before its users */
+};
+
+/* Bytes of a key, padding between the parts of a flow included. */
+size_t filter_key_size(enum filter_key key);
+
+/* Sort @ranges, and join those that overlap or touch. Return: how many are left. */
+size_t filter_ranges_merge(struct filter_range *ranges, size_t count, size_t key_size);
+/* The key that follows @key. false: there is none. */
+bool filter_key_next(const uint8_t *key, size_t size, uint8_t *ret);
