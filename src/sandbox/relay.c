@@ -81,22 +81,12 @@ static bool original_destination(int fd, struct endpoint *ret)
 	       !(ret->port == local.port && addr_equal(&ret->addr, &local.addr));
 }
 
-/* At most LIMIT_NEW_FLOWS_PER_SECOND, in one burst of a second's worth. */
+/* At most LIMIT_NEW_FLOWS_PER_SECOND, in bursts of at most a second's worth. */
 static bool take_token(struct relay_guest *g)
 {
 	uint32_t rate = plan_limit(&g->sandbox->plan, LIMIT_NEW_FLOWS_PER_SECOND);
-	int64_t now_ms = loop_now_ms(g->relay->loop);
-	int64_t full = (int64_t)rate * TOKEN;
-	int64_t passed_ms = MIN(now_ms - g->filled_ms, (int64_t)1000);
 
-	if (rate == UINT32_MAX)
-		return true;
-	g->tokens_ms = MIN(g->tokens_ms + passed_ms * rate, full);
-	g->filled_ms = now_ms;
-	if (g->tokens_ms < TOKEN)
-		return false;
-	g->tokens_ms -= TOKEN;
-	return true;
+	return rate_take(&g->new_flows, rate, 1000, rate, loop_now_ms(g->relay->loop));
 }
 
 /* May one more flow begin? Otherwise it is counted and told. */
@@ -318,7 +308,6 @@ static struct relay_guest *find_guest(const struct relay *r, const struct sandbo
 static struct relay_guest *guest_new(struct relay *r, struct sandbox *s)
 {
 	struct relay_guest *g = calloc(1, sizeof(*g));
-	uint32_t rate = plan_limit(&s->plan, LIMIT_NEW_FLOWS_PER_SECOND);
 
 	if (!g)
 		return NULL;
@@ -329,8 +318,6 @@ static struct relay_guest *guest_new(struct relay *r, struct sandbox *s)
 	g->listen[1] = (struct loop_source){ .fd = s->fds.fd[SANDBOX_FD_RELAY6],
 					     .on_ready = on_listen6 };
 	g->pause.on_fire = on_pause_over;
-	g->tokens_ms = (int64_t)rate * TOKEN;
-	g->filled_ms = loop_now_ms(r->loop);
 	LIST_INIT(&g->flows);
 	return g;
 }

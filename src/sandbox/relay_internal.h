@@ -94,8 +94,7 @@ struct relay_guest {
 	struct loop_timer pause; /* the listeners rest: no descriptor was to be had */
 	LIST_HEAD(, relay_flow) flows;
 	uint32_t flow_count, pipe_count;
-	int64_t tokens_ms; /* new flows: tokens in thousandths, as of @filled_ms */
-	int64_t filled_ms;
+	struct rate new_flows; /* LIMIT_NEW_FLOWS_PER_SECOND */
 	SLIST_ENTRY(relay_guest) link;
 };
 SLIST_HEAD(relay_guest_list, relay_guest);

@@ -1,0 +1,678 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "test_relay_world.h"
+
+enum { PORT = 8000 };
+
+static struct world w;
+
+/* One connection through the relay: client inside, server far. */
+struct pair {
+	int client, server;
+};
+
+static const char *const open_rules[] = { "allow " FAR_A, "allow " FAR_B,
+					  "allow " FAR_DEAD, "allow " FAR_6, NULL };
+
+static int start_open(void **state)
+{
+	world_start(&w, open_rules);
+	return 0;
+}
+
+static int stop(void **state)
+{
+	world_stop(&w);
+	return 0;
+}
+
+static struct pair pair_open(void)
+{
+	int listener = world_listen(&w, FAR, FAR_A, PORT);
+	struct pair p = { .client = world_connect(&w, INSIDE, FAR_A, PORT) };
+
+	p.server = world_accept(&w, listener);
+	close(listener);
+	return p;
+}
+
+static void pair_close(struct pair p)
+{
+	close(p.client);
+	close(p.server);
+}
+
+static void reset(int fd)
+{
+	const struct linger linger = { .l_onoff = 1 };
+
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+	close(fd);
+}
+
+static uint64_t count(enum sandbox_counter c)
+{
+	return w.sandbox.counters[c];
+}
+
+static void assert_reset(int client)
+{
+	char byte;
+
+	assert_int_equal(world_read(&w, client, &byte, 1), -ECONNRESET);
+	close(client);
+}
+
+/* --- bytes --- */
+
+static uint8_t pattern(size_t i)
+{
+	return (uint8_t)(i * 31 + (i >> 8) * 7 + (i >> 16));
+}
+
+/* Send @size bytes from one end, read them at the other, compare each. */
+static void transfer(int from, int to, size_t size, size_t chunk)
+{
+	static uint8_t out[1 << 16], in[1 << 16]; /* no @chunk is larger */
+	size_t sent = 0, got = 0;
+
+	for (int idle = 0; got < size && idle < 5000; idle++) {
+		size_t n = MIN(chunk, size - sent);
+		ssize_t r;
+
+		for (size_t i = 0; i < n; i++)
+			out[i] = pattern(sent + i);
+		r = n > 0 ? send(from, out, n, MSG_NOSIGNAL) : 0;
+		if (r > 0)
+			sent += (size_t)r;
+		while ((r = read(to, in, sizeof(in))) > 0) {
+			for (ssize_t i = 0; i < r; i++)
+				if (in[i] != pattern(got + (size_t)i))
+					fail_msg("byte %zu differs", got + (size_t)i);
+			got += (size_t)r;
+			idle = 0;
+		}
+		assert_int_equal(loop_turn(w.loop, 0), 0);
+	}
+	assert_int_equal(got, size);
+}
+
+static void test_big_transfers_arrive_whole_in_both_directions(void **state)
+{
+	struct pair p = pair_open();
+
+	transfer(p.client, p.server, 64 << 20, 1 << 16);
+	transfer(p.server, p.client, 64 << 20, 1 << 16);
+	pair_close(p);
+	assert_true(world_drained(&w));
+	assert_int_equal(count(COUNT_FLOWS), 1);
+	assert_int_equal(w.event_count, 0);
+}
+
+static void test_tiny_writes_arrive(void **state)
+{
+	struct pair p = pair_open();
+
+	transfer(p.client, p.server, 20000, 1);
+	transfer(p.server, p.client, 20000, 1);
+	pair_close(p);
+	assert_true(world_drained(&w));
+}
+
+static void test_ipv6_passes(void **state)
+{
+	int listener = world_listen(&w, FAR, FAR_6, PORT);
+	int client = world_connect(&w, INSIDE, FAR_6, PORT);
+	int server = world_accept(&w, listener);
+
+	transfer(client, server, 1 << 20, 4096);
+	transfer(server, client, 1 << 20, 4096);
+	close(client);
+	close(server);
+	close(listener);
+	assert_true(world_drained(&w));
+}
+
+static void test_bytes_sent_before_the_dial_arrive(void **state)
+{
+	int listener = world_listen(&w, FAR, FAR_A, PORT);
+	int client = world_connect(&w, INSIDE, FAR_A, PORT);
+	int server;
+	char got[8] = "";
+
+	assert_int_equal(send(client, "early", 5, MSG_NOSIGNAL), 5);
+	server = world_accept(&w, listener);
+	assert_int_equal(world_read(&w, server, got, sizeof(got)), 5);
+	assert_string_equal(got, "early");
+	close(client);
+	close(server);
+	close(listener);
+}
+
+static void test_urgent_bytes_are_bytes_like_others(void **state)
+{
+	struct pair p = pair_open();
+	int on = 1;
+	char got[16] = "";
+	size_t n = 0;
+	ssize_t r;
+
+	setsockopt(p.server, SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on));
+	world_write_all(&w, p.client, "ab", 2);
+	assert_int_equal(send(p.client, "!", 1, MSG_OOB | MSG_NOSIGNAL), 1);
+	assert_int_equal(send(p.client, "cd", 2, MSG_NOSIGNAL), 2);
+	shutdown(p.client, SHUT_WR);
+	while ((r = world_read(&w, p.server, got + n, sizeof(got) - n)) > 0)
+		n += (size_t)r;
+	assert_int_equal(r, 0);
+	assert_string_equal(got, "ab!cd");
+	pair_close(p);
+	assert_true(world_drained(&w));
+}
+
+static void test_without_pipes_bytes_are_copied(void **state)
+{
+	struct rlimit old, none;
+	struct pair p = pair_open();
+
+	/* No further descriptor: no pipe can be made. */
+	getrlimit(RLIMIT_NOFILE, &old);
+	none = (struct rlimit){ .rlim_cur = 3, .rlim_max = old.rlim_max };
+	setrlimit(RLIMIT_NOFILE, &none);
+	transfer(p.client, p.server, 8 << 20, 1 << 16);
+	transfer(p.server, p.client, 8 << 20, 1 << 16);
+	setrlimit(RLIMIT_NOFILE, &old);
+	pair_close(p);
+	assert_true(world_drained(&w));
+}
+
+/* --- ends --- */
+
+static void half_close(int first, int second)
+{
+	char got[8];
+
+	world_write_all(&w, first, "ask", 3);
+	shutdown(first, SHUT_WR);
+	assert_int_equal(world_read(&w, second, got, 3), 3);
+	assert_int_equal(world_read(&w, second, got, sizeof(got)), 0);
+	transfer(second, first, 4 << 20, 1 << 16);
+	shutdown(second, SHUT_WR);
+	assert_int_equal(world_read(&w, first, got, sizeof(got)), 0);
+	assert_true(world_drained(&w));
+}
+
+static void test_the_client_may_finish_first_and_still_read(void **state)
+{
+	struct pair p = pair_open();
+
+	half_close(p.client, p.server);
+	pair_close(p);
+}
+
+static void test_the_server_may_finish_first_and_still_read(void **state)
+{
+	struct pair p = pair_open();
+
+	half_close(p.server, p.client);
+	pair_close(p);
+}
+
+static void test_an_end_follows_all_bytes(void **state)
+{
+	struct pair p = pair_open();
+	static uint8_t out[300000], in[300000];
+	size_t got = 0;
+	ssize_t n;
+
+	world_write_all(&w, p.server, out, sizeof(out));
+	close(p.server);
+	while ((n = world_read(&w, p.client, in, sizeof(in))) > 0)
+		got += (size_t)n;
+	assert_int_equal(n, 0);
+	assert_int_equal(got, sizeof(out));
+	close(p.client);
+	assert_true(world_drained(&w));
+}
+
+static void test_a_reset_by_the_server_reaches_the_client(void **state)
+{
+	struct pair p = pair_open();
+
+	transfer(p.client, p.server, 1000, 100);
+	reset(p.server);
+	assert_reset(p.client);
+	assert_true(world_drained(&w));
+}
+
+static void test_a_reset_by_the_client_reaches_the_server(void **state)
+{
+	struct pair p = pair_open();
+
+	transfer(p.server, p.client, 1000, 100);
+	reset(p.client);
+	assert_reset(p.server);
+	assert_true(world_drained(&w));
+}
+
+static void test_a_reset_after_a_half_close_ends_the_flow(void **state)
+{
+	struct pair p = pair_open();
+	char byte;
+
+	shutdown(p.client, SHUT_WR);
+	assert_int_equal(world_read(&w, p.server, &byte, 1), 0);
+	reset(p.client);
+	assert_true(world_drained(&w));
+	/* Behind an end of file a reset shows as a broken pipe. */
+	assert_int_equal(send(p.server, "x", 1, MSG_NOSIGNAL), -1);
+	assert_int_equal(errno, EPIPE);
+	close(p.server);
+}
+
+static void test_a_reset_while_the_other_side_is_blocked_ends_the_flow(void **state)
+{
+	struct pair p = pair_open();
+	static uint8_t zeros[1 << 16];
+
+	for (int i = 0; i < 2000; i++) {
+		if (send(p.server, zeros, sizeof(zeros), MSG_NOSIGNAL) < 0)
+			world_turn(&w);
+	}
+	reset(p.server);
+	assert_true(world_drained(&w));
+	close(p.client);
+}
+
+static void test_a_slow_reader_stops_the_sender(void **state)
+{
+	struct pair p = pair_open();
+	static uint8_t zeros[1 << 16], in[1 << 12];
+	size_t sent = 0, got = 0;
+	ssize_t n;
+
+	for (int i = 0; i < 3000; i++) {
+		n = send(p.server, zeros, sizeof(zeros), MSG_NOSIGNAL);
+		if (n > 0)
+			sent += (size_t)n;
+		assert_int_equal(loop_turn(w.loop, 0), 0);
+	}
+	/* What stands in four socket buffers and a pipe, and no more. */
+	assert_true(sent < 64 << 20);
+	shutdown(p.server, SHUT_WR);
+	while ((n = world_read(&w, p.client, in, sizeof(in))) > 0)
+		got += (size_t)n;
+	assert_int_equal(got, sent);
+	pair_close(p);
+}
+
+/* The loop has nothing to do while nothing happens, blocked flows included. */
+static void test_idle_and_blocked_flows_cost_no_turns(void **state)
+{
+	struct pair idle = pair_open(), blocked = pair_open();
+	static uint8_t zeros[1 << 16];
+	int64_t before_ms;
+
+	for (int i = 0; i < 500; i++)
+		if (send(blocked.server, zeros, sizeof(zeros), MSG_NOSIGNAL) < 0)
+			world_turn(&w);
+	for (int i = 0; i < 50; i++)
+		world_turn(&w);
+	before_ms = clock_now_ms();
+	assert_int_equal(loop_turn(w.loop, 200), 0);
+	assert_true(clock_now_ms() - before_ms >= 150);
+	pair_close(idle);
+	pair_close(blocked);
+}
+
+static void test_many_idle_flows_stay_open(void **state)
+{
+	enum { MANY = 1000 };
+	int listener = world_listen(&w, FAR, FAR_A, PORT);
+	static int client[MANY], server[MANY];
+	char byte;
+
+	for (int i = 0; i < MANY; i++) {
+		client[i] = world_connect(&w, INSIDE, FAR_A, PORT);
+		server[i] = world_accept(&w, listener);
+	}
+	assert_int_equal(relay_flow_count(w.relay, &w.sandbox), MANY);
+	for (int i = 0; i < MANY; i++) {
+		assert_int_equal(send(client[i], "x", 1, MSG_NOSIGNAL), 1);
+		assert_int_equal(world_read(&w, server[i], &byte, 1), 1);
+	}
+	for (int i = 0; i < MANY; i++) {
+		close(client[i]);
+		close(server[i]);
+	}
+	assert_true(world_drained(&w));
+	close(listener);
+}
+
+/* --- destinations --- */
+
+static void refused(const char *addr, uint16_t port)
+{
+	int client = world_connect(&w, INSIDE, addr, port);
+	uint64_t before = count(COUNT_FLOWS_DENIED);
+
+	assert_reset(client);
+	assert_int_equal(count(COUNT_FLOWS_DENIED), before + 1);
+	assert_int_equal(world_last_event(&w)->action, EVENT_DENY);
+	assert_int_equal(world_last_event(&w)->layer, EVENT_ADDRESS);
+	assert_int_equal(relay_flow_count(w.relay, &w.sandbox), 0);
+}
+
+static void test_what_no_rule_allows_is_reset_and_told(void **state)
+{
+	refused("93.184.216.12", PORT);
+	assert_int_equal(world_last_event(&w)->port, PORT);
+	assert_int_equal(world_last_event(&w)->rule, EVENT_NO_RULE);
+	assert_int_equal(count(COUNT_FLOWS), 0);
+}
+
+static void test_the_listener_itself_is_no_destination(void **state)
+{
+	refused("127.0.0.1", RELAY_PORT);
+	refused("::1", RELAY_PORT);
+}
+
+static void test_an_address_of_the_host_needs_a_rule_of_its_own(void **state)
+{
+	static const char *const range[] = { "allow 93.184.216.0/24", NULL };
+	static const char *const exact[] = { "allow 93.184.216.0/24", "allow " HERE,
+					     NULL };
+	int listener = world_listen(&w, OUTSIDE, HERE, PORT);
+	int client, server;
+
+	world_set_plan(&w, range);
+	refused(HERE, PORT);
+	assert_string_equal(world_last_event(&w)->reason, "an address of the host");
+	world_set_plan(&w, exact);
+	client = world_connect(&w, INSIDE, HERE, PORT);
+	server = world_accept(&w, listener);
+	close(client);
+	close(server);
+	close(listener);
+	assert_true(world_drained(&w));
+}
+
+/* --- the dial --- */
+
+static const char *const name_rules[] = { "allow api.example.com", NULL };
+
+static void test_a_failed_dial_resets_the_client(void **state)
+{
+	int client = world_connect(&w, INSIDE, FAR_A, 9);
+
+	assert_reset(client);
+	assert_true(world_drained(&w));
+	assert_int_equal(count(COUNT_FLOWS_FAILED), 1);
+	assert_int_equal(w.event_count, 0);
+}
+
+static void test_the_name_s_other_address_is_tried(void **state)
+{
+	int listener = world_listen(&w, FAR, FAR_B, PORT);
+	int client, server;
+
+	world_set_plan(&w, name_rules);
+	world_teach(&w, "api.example.com", FAR_A);
+	world_teach(&w, "api.example.com", FAR_B);
+	client = world_connect(&w, INSIDE, FAR_A, PORT);
+	server = world_accept(&w, listener);
+	transfer(client, server, 10000, 1000);
+	assert_int_equal(count(COUNT_FLOWS_FAILED), 0);
+	close(client);
+	close(server);
+	close(listener);
+	assert_true(world_drained(&w));
+}
+
+static void test_another_name_s_address_is_not_tried(void **state)
+{
+	int listener = world_listen(&w, FAR, FAR_B, PORT);
+
+	world_set_plan(&w, name_rules);
+	world_teach(&w, "api.example.com", FAR_A);
+	world_teach(&w, "other.example.com", FAR_B);
+	assert_reset(world_connect(&w, INSIDE, FAR_A, PORT));
+	assert_int_equal(count(COUNT_FLOWS_FAILED), 1);
+	close(listener);
+}
+
+static void test_an_other_address_that_a_rule_denies_is_not_tried(void **state)
+{
+	static const char *const rules[] = { "allow api.example.com", "deny " FAR_B,
+					     NULL };
+	int listener = world_listen(&w, FAR, FAR_B, PORT);
+
+	world_set_plan(&w, rules);
+	world_teach(&w, "api.example.com", FAR_A);
+	world_teach(&w, "api.example.com", FAR_B);
+	assert_reset(world_connect(&w, INSIDE, FAR_A, PORT));
+	assert_int_equal(count(COUNT_FLOWS_FAILED), 1);
+	close(listener);
+}
+
+static void test_a_client_that_vanishes_during_the_dial_frees_its_flow(void **state)
+{
+	int client = world_connect(&w, INSIDE, FAR_DEAD, PORT);
+
+	for (int i = 0; i < 20; i++)
+		world_turn(&w);
+	assert_int_equal(relay_flow_count(w.relay, &w.sandbox), 1);
+	reset(client);
+	assert_true(world_drained(&w));
+}
+
+/* --- limits --- */
+
+static void test_flows_over_the_limit_are_reset(void **state)
+{
+	static const char *const rules[] = { "allow " FAR_A, "limit flows 2", NULL };
+	struct pair first, second;
+
+	world_set_plan(&w, rules);
+	first = pair_open();
+	second = pair_open();
+	assert_reset(world_connect(&w, INSIDE, FAR_A, PORT));
+	assert_int_equal(count(COUNT_FLOWS_LIMITED), 1);
+	assert_int_equal(world_last_event(&w)->action, EVENT_LIMIT);
+	assert_int_equal(world_last_event(&w)->limit, LIMIT_FLOWS + 1);
+	pair_close(first);
+	pair_close(second);
+	assert_true(world_drained(&w));
+	pair_close(pair_open());
+}
+
+static void test_new_flows_per_second_are_limited(void **state)
+{
+	static const char *const rules[] = { "allow " FAR_A, "limit new 3", NULL };
+
+	world_set_plan(&w, rules);
+	for (int i = 0; i < 3; i++)
+		pair_close(pair_open());
+	assert_reset(world_connect(&w, INSIDE, FAR_A, PORT));
+	assert_int_equal(count(COUNT_FLOWS_LIMITED), 1);
+	assert_int_equal(world_last_event(&w)->limit, LIMIT_NEW_FLOWS_PER_SECOND + 1);
+}
+
+static void test_without_descriptors_connections_are_refused_not_left_hanging(
+	void **state)
+{
+	struct rlimit old, none;
+	int client[3];
+
+	for (size_t i = 0; i < ARRAY_SIZE(client); i++)
+		client[i] = world_connect(&w, INSIDE, FAR_A, PORT);
+	getrlimit(RLIMIT_NOFILE, &old);
+	none = old;
+	none.rlim_cur = 3;
+	setrlimit(RLIMIT_NOFILE, &none);
+	for (int i = 0; i < 10; i++)
+		world_turn(&w);
+	setrlimit(RLIMIT_NOFILE, &old);
+	for (size_t i = 0; i < ARRAY_SIZE(client); i++)
+		assert_reset(client[i]);
+	assert_true(count(COUNT_FLOWS_LIMITED) + count(COUNT_FLOWS_FAILED) >= 1);
+	pair_close(pair_open());
+}
+
+/* --- life --- */
+
+static void test_a_new_policy_resets_what_it_revokes_and_nothing_else(void **state)
+{
+	static const char *const rules[] = { "allow " FAR_B, "allow b.example.com",
+					     NULL };
+	int listen_b = world_listen(&w, FAR, FAR_B, PORT);
+	struct pair a = pair_open(), b;
+
+	b.client = world_connect(&w, INSIDE, FAR_B, PORT);
+	b.server = world_accept(&w, listen_b);
+	world_set_plan(&w, rules);
+	relay_recheck(w.relay, &w.sandbox);
+	assert_reset(a.client);
+	assert_reset(a.server);
+	transfer(b.client, b.server, 10000, 1000);
+	assert_int_equal(count(COUNT_FLOWS_DENIED), 1);
+	pair_close(b);
+	close(listen_b);
+}
+
+static void test_an_open_flow_outlives_what_taught_its_address(void **state)
+{
+	static const char *const less[] = { "deny api.example.com", NULL };
+	struct pair p;
+
+	world_set_plan(&w, name_rules);
+	world_teach(&w, "api.example.com", FAR_A);
+	p = pair_open();
+	world_forget(&w);
+	relay_recheck(w.relay, &w.sandbox);
+	transfer(p.client, p.server, 10000, 1000);
+	world_set_plan(&w, less);
+	relay_recheck(w.relay, &w.sandbox);
+	assert_reset(p.client);
+	assert_reset(p.server);
+}
+
+static void test_detach_resets_every_flow(void **state)
+{
+	struct pair p = pair_open(), q = pair_open();
+
+	relay_detach(w.relay, &w.sandbox);
+	assert_reset(p.client);
+	assert_reset(q.server);
+	assert_reset(p.server);
+	assert_reset(q.client);
+	assert_int_equal(relay_flow_count(w.relay, &w.sandbox), 0);
+}
+
+static void set_probe(enum sandbox_state state)
+{
+	w.sandbox.state = state;
+	w.sandbox.probe_addr = world_addr("198.51.100.77");
+	w.sandbox.probe_port = 4321;
+	w.sandbox.probe_name.size = 1;
+}
+
+static void test_the_self_test_is_answered_while_testing(void **state)
+{
+	int client;
+	char got[4];
+
+	set_probe(SANDBOX_TESTING);
+	client = world_connect(&w, INSIDE, "198.51.100.77", 4321);
+	assert_int_equal(world_read(&w, client, got, sizeof(got)), 1);
+	assert_int_equal(got[0], 'W');
+	assert_int_equal(world_read(&w, client, got, sizeof(got)), 0);
+	close(client);
+	assert_int_equal(relay_flow_count(w.relay, &w.sandbox), 0);
+}
+
+static void test_nothing_is_dialled_unless_the_sandbox_runs(void **state)
+{
+	static const struct {
+		const char *what;
+		enum sandbox_state state;
+		const char *addr;
+		uint16_t port;
+	} rows[] = {
+		{ "an allowed address while testing", SANDBOX_TESTING, FAR_A, PORT },
+		{ "the probe's address, another port", SANDBOX_TESTING, "198.51.100.77",
+		  80 },
+		{ "the probe while running", SANDBOX_RUNNING, "198.51.100.77", 4321 },
+		{ "the probe after the end", SANDBOX_CLOSED, "198.51.100.77", 4321 },
+		{ "an allowed address after the end", SANDBOX_CLOSED, FAR_A, PORT },
+		{ "an allowed address before the start", SANDBOX_NONE, FAR_A, PORT },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		int client;
+		char byte;
+
+		set_probe(rows[i].state);
+		client = world_connect(&w, INSIDE, rows[i].addr, rows[i].port);
+		if (world_read(&w, client, &byte, 1) != -ECONNRESET)
+			fail_msg("not reset: %s", rows[i].what);
+		close(client);
+		assert_int_equal(count(COUNT_FLOWS), 0);
+	}
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(test_##name, start_open, stop)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(big_transfers_arrive_whole_in_both_directions),
+		T(tiny_writes_arrive),
+		T(ipv6_passes),
+		T(bytes_sent_before_the_dial_arrive),
+		T(urgent_bytes_are_bytes_like_others),
+		T(without_pipes_bytes_are_copied),
+		T(the_client_may_finish_first_and_still_read),
+		T(the_server_may_finish_first_and_still_read),
+		T(an_end_follows_all_bytes),
+		T(a_reset_by_the_server_reaches_the_client),
+		T(a_reset_by_the_client_reaches_the_server),
+		T(a_reset_after_a_half_close_ends_the_flow),
+		T(a_reset_while_the_other_side_is_blocked_ends_the_flow),
+		T(a_slow_reader_stops_the_sender),
+		T(idle_and_blocked_flows_cost_no_turns),
+		T(many_idle_flows_stay_open),
+		T(what_no_rule_allows_is_reset_and_told),
+		T(the_listener_itself_is_no_destination),
+		T(an_address_of_the_host_needs_a_rule_of_its_own),
+		T(a_failed_dial_resets_the_client),
+		T(the_name_s_other_address_is_tried),
+		T(another_name_s_address_is_not_tried),
+		T(an_other_address_that_a_rule_denies_is_not_tried),
+		T(a_client_that_vanishes_during_the_dial_frees_its_flow),
+		T(flows_over_the_limit_are_reset),
+		T(new_flows_per_second_are_limited),
+		T(without_descriptors_connections_are_refused_not_left_hanging),
+		T(a_new_policy_resets_what_it_revokes_and_nothing_else),
+		T(an_open_flow_outlives_what_taught_its_address),
+		T(detach_resets_every_flow),
+		T(the_self_test_is_answered_while_testing),
+		T(nothing_is_dialled_unless_the_sandbox_runs),
+	};
+
+	if (!world_namespaces(&w)) {
+		print_message("no user namespaces here: skipped\n");
+		return 77;
+	}
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
