@@ -19,9 +19,11 @@
 
 struct learned;
 
-struct learned *learned_new(const struct plan *plan,
-			    const struct hash_key *key);
+struct learned *learned_new(const struct plan *plan, const struct hash_key *key);
 void learned_free(struct learned *l);
+
+/* The longest TTL that an answer may have under this plan. */
+uint32_t learned_ttl_max(const struct plan *plan);
 
 /* One address of an answer for @name, whose verdict is @verdict, with @ttl_sec. */
 struct learned_item {
@@ -29,35 +31,43 @@ struct learned_item {
 	struct plan_verdict verdict;
 	struct addr addr;
 	uint32_t ttl_sec;
+	uint32_t lifetime_ms; /* 0: from the TTL and the limits; else exactly this */
 };
 
 /* What has to be sent to the kernel so that @item may be used until its TTL (grace
- * included) has passed: appends to @changes (room for @max) the element to add or
- * refresh, and elements to delete because a table was full. Appends nothing when the
- * kernel's element outlives the TTL anyway. Marks nothing as learned yet.
- * Return: how many were appended, or -ENOSPC. */
-int learned_prepare(struct learned *l, const struct learned_item *item,
-		    int64_t now_ms, struct filter_learn *changes, size_t max)
-	MUST_CHECK;
+ * included) has passed: the element to add or refresh, at *@ret. Nothing when the
+ * kernel's element outlives the TTL anyway, or when what is already prepared does.
+ * Marks nothing as learned yet, but makes sure that there will be memory for it. Each
+ * successful call is followed by one learned_commit() or learned_abort() of the same
+ * item.
+ * Return: how many elements, 0 or 1, or -ENOMEM. */
+int learned_prepare(struct learned *l, const struct learned_item *item, int64_t now_ms,
+		    struct filter_learn *ret) MUST_CHECK;
 /* The kernel has acknowledged what was prepared for @item. */
-void learned_commit(struct learned *l, const struct learned_item *item,
-		    int64_t now_ms);
+void learned_commit(struct learned *l, const struct learned_item *item, int64_t now_ms);
+/* It has not. */
+void learned_abort(struct learned *l, const struct learned_item *item, int64_t now_ms);
+/* Elements that no name wants any more and that the kernel would keep: write their
+ * deletions to @changes (room for @max), to be sent in one transaction with whatever
+ * else. If that fails they end by their own timeouts. Return: how many. */
+size_t learned_sweep(struct learned *l, int64_t now_ms, struct filter_learn *changes,
+		     size_t max) MUST_CHECK;
 
 /* For the relay and for explain: a name that taught us @a and is still valid. */
 struct learned_use {
 	struct dns_name name;
 	uint32_t rule;
 	uint8_t port_list;
-	uint8_t flags;      /* PLAN_PRIVATE … of the rule */
+	uint8_t flags; /* PLAN_PRIVATE … of the rule */
 	int64_t expires_ms;
 };
 /* Return: how many, newest first, at most @max. */
-size_t learned_find(const struct learned *l, const struct addr *a,
-		    int64_t now_ms, struct learned_use *ret, size_t max);
+size_t learned_find(const struct learned *l, const struct addr *a, int64_t now_ms,
+		    struct learned_use *ret, size_t max);
 /* Another valid address of @name than @not_this. Call again with @index from 0. */
 bool learned_other_addr(const struct learned *l, const struct dns_name *name,
-			const struct addr *not_this, int64_t now_ms,
-			size_t index, struct addr *ret);
+			const struct addr *not_this, int64_t now_ms, size_t index,
+			struct addr *ret);
 
 /* Drop what has expired. Return: when to call again (ms), INT64_MAX when empty. */
 int64_t learned_expire(struct learned *l, int64_t now_ms);

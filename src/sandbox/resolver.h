@@ -26,11 +26,17 @@
 #include "sandbox/sandbox.h"
 
 enum {
-	RESOLVER_UPSTREAMS_MAX = 16,    /* of one group */
-	RESOLVER_TRIES = 2,             /* upstream requests for one question */
-	RESOLVER_TRY_MS = 1500,         /* each */
-	RESOLVER_IN_FLIGHT_MAX = 4096,  /* of the engine; over it: SERVFAIL */
+	RESOLVER_UPSTREAMS_MAX = 16,	/* of one group */
+	RESOLVER_TRIES = 2,		/* upstream requests for one question */
+	RESOLVER_TRY_MS = 1500,		/* each */
+	RESOLVER_IN_FLIGHT_MAX = 4096,	/* of the engine; over it: SERVFAIL */
 	RESOLVER_CACHE_ENTRIES = 16384, /* the least recently used goes */
+	RESOLVER_CACHE_BYTES = 2 * 1024 * 1024,
+	RESOLVER_CLIENTS_MAX = 16384, /* queries that wait, of the engine; over it:
+				       * SERVFAIL */
+	RESOLVER_TTL_FLOOR_SEC = 5,   /* lower TTLs count as this: a name costs one
+				       * upstream request in this time, however often it
+				       * is asked for */
 };
 
 /* Where a query came from and where its reply goes; copied, and given back as it
@@ -53,8 +59,8 @@ struct resolver_ops {
 	void (*cancel)(void *data, uint32_t token);
 	/* One transaction for one sandbox, acknowledged: 0, or -errno and nothing was
 	 * changed. */
-	int (*commit)(void *data, struct sandbox *s,
-		      const struct filter_learn *items, size_t count);
+	int (*commit)(void *data, struct sandbox *s, const struct filter_learn *items,
+		      size_t count);
 	/* The reply for one query. The bytes live until the call returns. */
 	void (*reply)(void *data, const struct resolver_client *client,
 		      const void *message, size_t size);
@@ -64,8 +70,7 @@ struct resolver_ops {
 
 struct resolver;
 
-struct resolver *resolver_new(const struct resolver_ops *ops,
-			      const struct hash_key *key,
+struct resolver *resolver_new(const struct resolver_ops *ops, const struct hash_key *key,
 			      size_t upstream_count) MUST_CHECK;
 void resolver_free(struct resolver *r);
 

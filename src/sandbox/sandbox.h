@@ -18,28 +18,28 @@ struct resolver_guest;
  * are in sandbox.c's table, in this order. */
 enum sandbox_counter {
 	COUNT_QUERIES = 0,
-	COUNT_QUERIES_DENIED,      /* NXDOMAIN by policy */
-	COUNT_QUERIES_UNSERVED,    /* NODATA: a type that is not served */
+	COUNT_QUERIES_DENIED,	/* NXDOMAIN by policy */
+	COUNT_QUERIES_UNSERVED, /* NODATA: a type that is not served */
 	COUNT_QUERIES_MALFORMED,
-	COUNT_QUERIES_LIMITED,     /* over queries per second, or in flight */
-	COUNT_ANSWERS,             /* with records */
+	COUNT_QUERIES_LIMITED, /* over queries per second, or in flight */
+	COUNT_ANSWERS,	       /* with records */
 	COUNT_ANSWERS_CACHED,
-	COUNT_ANSWERS_FAILED,      /* SERVFAIL sent */
-	COUNT_ANSWERS_LOST,        /* the socket did not take the reply */
-	COUNT_ANSWERS_SPECIAL,     /* addresses left out because they are special */
-	COUNT_COMMITS,             /* netlink transactions */
+	COUNT_ANSWERS_FAILED,  /* SERVFAIL sent */
+	COUNT_ANSWERS_LOST,    /* the socket did not take the reply */
+	COUNT_ANSWERS_SPECIAL, /* addresses left out because they are special */
+	COUNT_COMMITS,	       /* netlink transactions */
 	COUNT_COMMITS_FAILED,
-	COUNT_LEARNED,             /* addresses taken */
+	COUNT_LEARNED, /* addresses taken */
 	COUNT_LEARNED_EVICTED,
 	COUNT_NEW_NAMES_LIMITED,
 	COUNT_DNS_TCP_LIMITED,
 	COUNT_FLOWS,
 	COUNT_FLOWS_DENIED,
 	COUNT_FLOWS_LIMITED,
-	COUNT_FLOWS_FAILED,        /* upstream did not answer */
-	COUNT_PACKETS_DENIED,      /* seen by NFLOG */
-	COUNT_PACKETS_LOST,        /* NFLOG reports that did not arrive */
-	COUNT_EVENTS_DROPPED,      /* over events per second */
+	COUNT_FLOWS_FAILED,   /* upstream did not answer */
+	COUNT_PACKETS_DENIED, /* seen by NFLOG */
+	COUNT_PACKETS_LOST,   /* NFLOG reports that did not arrive */
+	COUNT_EVENTS_DROPPED, /* over events per second */
 	COUNT_SELF_TESTS,
 	SANDBOX_COUNTER_COUNT
 };
@@ -48,9 +48,9 @@ const char *sandbox_counter_name(enum sandbox_counter c);
 enum sandbox_state {
 	SANDBOX_NONE = 0,
 	SANDBOX_TESTING, /* filter stands; only the self-test runs; its denials are no
-	                  * events */
+			  * events */
 	SANDBOX_RUNNING,
-	SANDBOX_CLOSED,  /* no new query, no new flow; waits to be reaped */
+	SANDBOX_CLOSED, /* no new query, no new flow; waits to be reaped */
 	SANDBOX_STATE_COUNT
 };
 
@@ -60,13 +60,13 @@ typedef void sandbox_event_fn(void *data, const struct event *e);
 struct sandbox {
 	uint32_t id;
 	enum sandbox_state state;
-	struct plan plan;          /* borrowed from the engine's mapping */
-	struct sandbox_fds fds;    /* owned; NETLINK has moved into filter */
-	struct filter_conn filter; /* owned */
-	struct learned *learned;   /* owned */
+	struct plan plan;	    /* borrowed from the engine's mapping */
+	struct sandbox_fds fds;	    /* owned; NETLINK has moved into filter */
+	struct filter_conn filter;  /* owned */
+	struct learned *learned;    /* owned */
 	struct resolver_guest *dns; /* the resolver's; NULL before the first query and
-	                             * after resolver_detach() */
-	bool ipv6;                 /* the sandbox has IPv6 and so has the way out */
+				     * after resolver_detach() */
+	bool ipv6;		    /* the sandbox has IPv6 and so has the way out */
 	bool relay;
 	uint64_t counters[SANDBOX_COUNTER_COUNT];
 	sandbox_event_fn *on_event;

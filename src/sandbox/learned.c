@@ -1,0 +1,706 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ *
+ * Three tables, each an array that grows by doubling and is linked by indices, each with
+ * a hash index over it:
+ *
+ *   names     the names that have taught something
+ *   entries   (name, address): what learned_find() and the relay see
+ *   elements  (address, port list): what the kernel's sets hold, as far as we know
+ *
+ * An entry holds on to one name and one element. The element counts its entries
+ * (`users`), so that one name's end takes nothing from another name, and the replies
+ * that are on their way to the kernel (`pins`). What holds at all times:
+ *
+ *   entry.expires_ms <= element.kernel_until_ms   nothing is valid here that the kernel
+ *                                                 would refuse
+ *   users == 0 and pins == 0                      the element is gone, or it waits in
+ *                                                 the doomed list for learned_sweep()
+ *
+ * Entries are in a heap by expiry: what expires first makes room when a table is full.
+ * Entries stay for SLACK_MS after they have expired: as long as the kernel's timer, which
+ * started later than ours, may still hold the element, a new add needs a refresh, and
+ * only the element's record says so. After a failed transaction that held deletions the
+ * kernel may have elements without a record here; until those must have ended (doubt)
+ * every add is a refresh. */
+#include "sandbox/learned.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+enum {
+	SLACK_MS = 2000,
+	FIRST_SIZE = 8,			  /* of each table, at the first use */
+	LIFETIME_MAX_SEC = 7 * 24 * 3600, /* however high a policy sets its limit */
+};
+#define NONE UINT32_MAX
+
+/* What every table's items begin with. */
+struct link {
+	uint64_t hash;
+	uint32_t next; /* in the hash chain, or in the free list */
+	bool live;
+};
+
+struct name {
+	struct link link;
+	uint32_t entries; /* the first; linked by next_of_name */
+	uint32_t count;	  /* of entries */
+	struct dns_name name;
+};
+
+struct entry {
+	struct link link;
+	uint32_t name;
+	uint32_t element;
+	uint32_t next_of_name;
+	uint32_t newer, older; /* of the same element */
+	uint32_t heap_slot;
+	uint32_t rule;
+	uint8_t flags;
+	uint64_t serial; /* grows with each commit */
+	int64_t expires_ms;
+};
+
+struct element {
+	struct link link;
+	struct addr addr;
+	uint8_t port_list;
+	bool doomed; /* in the doomed list */
+	uint32_t next_doomed;
+	uint32_t newest; /* entry */
+	uint32_t users, pins;
+	int64_t kernel_until_ms; /* acknowledged; 0: never */
+	int64_t pinned_until_ms; /* prepared; 0 unless pins > 0 */
+};
+
+/* An array with a free list and a hash index. */
+struct table {
+	uint8_t *items;
+	uint32_t *heads; /* @size of them */
+	size_t item_size;
+	uint32_t size; /* a power of two, or 0 */
+	uint32_t used; /* high-water mark */
+	uint32_t free; /* first of the free list */
+	uint32_t count;
+};
+
+struct learned {
+	const struct plan *plan; /* borrowed */
+	struct hash_key key;
+	struct table names, entries, elements;
+	uint32_t *heap; /* of entries, the one that expires first on top */
+	uint32_t doomed_first, doomed_last;
+	uint32_t pins; /* of all elements */
+	uint64_t serial;
+	int64_t swept_until_ms; /* the last that a swept element would have lived */
+	int64_t doubt_until_ms;
+	size_t evicted;
+};
+
+/* ---- tables ---- */
+
+static void *item_at(const struct table *t, uint32_t i)
+{
+	return t->items + i * t->item_size;
+}
+
+static struct name *name_at(const struct learned *l, uint32_t i)
+{
+	return item_at(&l->names, i);
+}
+
+static struct entry *entry_at(const struct learned *l, uint32_t i)
+{
+	return item_at(&l->entries, i);
+}
+
+static struct element *element_at(const struct learned *l, uint32_t i)
+{
+	return item_at(&l->elements, i);
+}
+
+static void table_init(struct table *t, size_t item_size)
+{
+	*t = (struct table){ .item_size = item_size, .free = NONE };
+}
+
+static void table_done(struct table *t)
+{
+	free(t->items);
+	free(t->heads);
+}
+
+static uint32_t table_first(const struct table *t, uint64_t hash)
+{
+	return t->size > 0 ? t->heads[hash & (t->size - 1)] : NONE;
+}
+
+static void table_push(struct table *t, uint32_t i)
+{
+	struct link *link = item_at(t, i);
+	uint32_t *head = &t->heads[link->hash & (t->size - 1)];
+
+	link->next = *head;
+	*head = i;
+}
+
+static int table_grow(struct table *t)
+{
+	uint32_t size = t->size > 0 ? t->size * 2 : FIRST_SIZE;
+	uint32_t *heads = malloc(size * sizeof(*heads));
+	uint8_t *items = heads ? realloc(t->items, size * t->item_size) : NULL;
+
+	if (!items) {
+		free(heads);
+		return -ENOMEM;
+	}
+	free(t->heads);
+	t->heads = heads;
+	t->items = items;
+	t->size = size;
+	memset(heads, 0xff, size * sizeof(*heads));
+	for (uint32_t i = 0; i < t->used; i++)
+		if (((struct link *)item_at(t, i))->live)
+			table_push(t, i);
+	return 0;
+}
+
+static int table_reserve(struct table *t, uint32_t wanted)
+{
+	int r = 0;
+
+	while (r == 0 && t->size - t->count < wanted)
+		r = table_grow(t);
+	return r;
+}
+
+/* A zeroed item. There is room: learned_prepare() has reserved it. */
+static uint32_t table_take(struct table *t, uint64_t hash)
+{
+	uint32_t i = t->free;
+	struct link *link;
+
+	assert(t->count < t->size);
+	if (i == NONE)
+		i = t->used++;
+	link = item_at(t, i);
+	if (i == t->free)
+		t->free = link->next;
+	memset(link, 0, t->item_size);
+	link->hash = hash;
+	link->live = true;
+	table_push(t, i);
+	t->count++;
+	return i;
+}
+
+static void table_give(struct table *t, uint32_t i)
+{
+	struct link *link = item_at(t, i);
+	uint32_t *at = &t->heads[link->hash & (t->size - 1)];
+
+	while (*at != i)
+		at = &((struct link *)item_at(t, *at))->next;
+	*at = link->next;
+	link->live = false;
+	link->next = t->free;
+	t->free = i;
+	t->count--;
+}
+
+/* ---- look-ups ---- */
+
+static uint64_t hash_name(const struct learned *l, const struct dns_name *n)
+{
+	return hash_bytes(&l->key, n->bytes, n->size);
+}
+
+/* All port lists of an address share a chain: the relay asks by the address alone. */
+static uint64_t hash_addr(const struct learned *l, const struct addr *a)
+{
+	return hash_bytes(&l->key, a, sizeof(*a));
+}
+
+static uint64_t hash_entry(const struct learned *l, uint32_t name, const struct addr *a)
+{
+	return hash_addr(l, a) ^ (name + 1) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static uint32_t find_name(const struct learned *l, const struct dns_name *n)
+{
+	uint32_t i = table_first(&l->names, hash_name(l, n));
+
+	while (i != NONE && !dns_name_equal(&name_at(l, i)->name, n))
+		i = name_at(l, i)->link.next;
+	return i;
+}
+
+static uint32_t find_element(const struct learned *l, const struct addr *a,
+			     uint8_t port_list)
+{
+	uint32_t i = table_first(&l->elements, hash_addr(l, a));
+
+	while (i != NONE && (element_at(l, i)->port_list != port_list ||
+			     !addr_equal(&element_at(l, i)->addr, a)))
+		i = element_at(l, i)->link.next;
+	return i;
+}
+
+static const struct addr *entry_addr(const struct learned *l, const struct entry *e)
+{
+	return &element_at(l, e->element)->addr;
+}
+
+static uint32_t find_entry(const struct learned *l, uint32_t name, const struct addr *a)
+{
+	uint32_t i = table_first(&l->entries, hash_entry(l, name, a));
+
+	while (i != NONE && (entry_at(l, i)->name != name ||
+			     !addr_equal(entry_addr(l, entry_at(l, i)), a)))
+		i = entry_at(l, i)->link.next;
+	return i;
+}
+
+/* ---- the heap of entries ---- */
+
+static int64_t heap_time(const struct learned *l, uint32_t slot)
+{
+	return entry_at(l, l->heap[slot])->expires_ms;
+}
+
+static void heap_put(struct learned *l, uint32_t slot, uint32_t entry)
+{
+	l->heap[slot] = entry;
+	entry_at(l, entry)->heap_slot = slot;
+}
+
+/* The entry at @slot may stand too low or too high: move it to its place. @count is
+ * how many the heap holds. */
+static void heap_settle(struct learned *l, uint32_t slot, uint32_t count)
+{
+	uint32_t entry = l->heap[slot];
+	int64_t at = heap_time(l, slot);
+
+	for (uint32_t up; slot > 0; slot = up) {
+		up = (slot - 1) / 2;
+		if (heap_time(l, up) <= at)
+			break;
+		heap_put(l, slot, l->heap[up]);
+	}
+	for (uint32_t down; (down = slot * 2 + 1) < count; slot = down) {
+		if (down + 1 < count && heap_time(l, down + 1) < heap_time(l, down))
+			down++;
+		if (heap_time(l, down) >= at)
+			break;
+		heap_put(l, slot, l->heap[down]);
+	}
+	heap_put(l, slot, entry);
+}
+
+static void heap_remove(struct learned *l, uint32_t slot)
+{
+	uint32_t last = l->entries.count - 1;
+
+	if (slot == last)
+		return;
+	heap_put(l, slot, l->heap[last]);
+	heap_settle(l, slot, last);
+}
+
+/* ---- elements ---- */
+
+static void element_doom(struct learned *l, uint32_t i)
+{
+	struct element *el = element_at(l, i);
+
+	el->doomed = true;
+	el->next_doomed = NONE;
+	if (l->doomed_first == NONE)
+		l->doomed_first = i;
+	else
+		element_at(l, l->doomed_last)->next_doomed = i;
+	l->doomed_last = i;
+}
+
+static bool element_has_ended(const struct element *el, int64_t now_ms)
+{
+	return el->kernel_until_ms == 0 || el->kernel_until_ms + SLACK_MS <= now_ms;
+}
+
+/* A user or a pin has gone. */
+static void element_release(struct learned *l, uint32_t i, int64_t now_ms)
+{
+	struct element *el = element_at(l, i);
+
+	if (el->users > 0 || el->pins > 0 || el->doomed)
+		return;
+	if (element_has_ended(el, now_ms))
+		table_give(&l->elements, i);
+	else
+		element_doom(l, i);
+}
+
+static void element_unpin(struct learned *l, uint32_t i, int64_t now_ms)
+{
+	struct element *el = element_at(l, i);
+
+	assert(el->pins > 0);
+	l->pins--;
+	if (--el->pins == 0)
+		el->pinned_until_ms = 0;
+	element_release(l, i, now_ms);
+}
+
+/* ---- entries ---- */
+
+static void entry_attach(struct learned *l, uint32_t i, uint32_t element)
+{
+	struct entry *e = entry_at(l, i);
+	struct element *el = element_at(l, element);
+
+	e->element = element;
+	e->newer = NONE;
+	e->older = el->newest;
+	if (el->newest != NONE)
+		entry_at(l, el->newest)->newer = i;
+	el->newest = i;
+	el->users++;
+}
+
+static void entry_detach(struct learned *l, uint32_t i, int64_t now_ms)
+{
+	struct entry *e = entry_at(l, i);
+	struct element *el = element_at(l, e->element);
+
+	if (e->newer != NONE)
+		entry_at(l, e->newer)->older = e->older;
+	else
+		el->newest = e->older;
+	if (e->older != NONE)
+		entry_at(l, e->older)->newer = e->newer;
+	el->users--;
+	element_release(l, e->element, now_ms);
+}
+
+static void entry_remove(struct learned *l, uint32_t i, int64_t now_ms)
+{
+	struct entry *e = entry_at(l, i);
+	struct name *n = name_at(l, e->name);
+	uint32_t *at = &n->entries;
+
+	heap_remove(l, e->heap_slot);
+	while (*at != i)
+		at = &entry_at(l, *at)->next_of_name;
+	*at = e->next_of_name;
+	if (--n->count == 0)
+		table_give(&l->names, e->name);
+	table_give(&l->entries, i);
+	entry_detach(l, i, now_ms);
+}
+
+static uint32_t entry_new(struct learned *l, uint32_t name, uint32_t element,
+			  int64_t expires_ms)
+{
+	struct name *n = name_at(l, name);
+	uint32_t i = table_take(&l->entries,
+				hash_entry(l, name, &element_at(l, element)->addr));
+	struct entry *e = entry_at(l, i);
+	uint32_t slot = l->entries.count - 1;
+
+	e->name = name;
+	e->next_of_name = n->entries;
+	n->entries = i;
+	n->count++;
+	e->expires_ms = expires_ms;
+	entry_attach(l, i, element);
+	heap_put(l, slot, i);
+	heap_settle(l, slot, l->entries.count);
+	return i;
+}
+
+static void evict(struct learned *l, uint32_t i, int64_t now_ms)
+{
+	entry_remove(l, i, now_ms);
+	l->evicted++;
+}
+
+static uint32_t first_to_expire(const struct learned *l, const struct name *n)
+{
+	uint32_t first = n->entries;
+
+	for (uint32_t i = first; i != NONE; i = entry_at(l, i)->next_of_name)
+		if (entry_at(l, i)->expires_ms < entry_at(l, first)->expires_ms)
+			first = i;
+	return first;
+}
+
+static uint32_t limit_of(const struct learned *l, enum plan_limit which)
+{
+	return MAX(plan_limit(l->plan, which), 1u);
+}
+
+/* For an entry (@item's name, address) that is not there yet. Each entry is evicted once
+ * at most, so what this costs was paid for by the commits before. */
+static void make_room(struct learned *l, const struct learned_item *item, int64_t now_ms)
+{
+	uint32_t name = find_name(l, item->name);
+
+	if (name != NONE &&
+	    name_at(l, name)->count >= limit_of(l, LIMIT_ADDRESSES_PER_NAME))
+		evict(l, first_to_expire(l, name_at(l, name)), now_ms);
+	while (l->entries.count >= limit_of(l, LIMIT_ADDRESSES))
+		evict(l, l->heap[0], now_ms);
+	if (find_name(l, item->name) != NONE)
+		return;
+	while (l->names.count >= limit_of(l, LIMIT_LEARNED_NAMES))
+		evict(l, l->heap[0], now_ms);
+}
+
+static uint32_t name_take(struct learned *l, const struct dns_name *name)
+{
+	uint32_t i = find_name(l, name);
+
+	if (i != NONE)
+		return i;
+	i = table_take(&l->names, hash_name(l, name));
+	name_at(l, i)->name = *name;
+	name_at(l, i)->entries = NONE;
+	return i;
+}
+
+/* ---- public ---- */
+
+struct learned *learned_new(const struct plan *plan, const struct hash_key *key)
+{
+	struct learned *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return NULL;
+	l->plan = plan;
+	l->key = *key;
+	l->doomed_first = NONE;
+	table_init(&l->names, sizeof(struct name));
+	table_init(&l->entries, sizeof(struct entry));
+	table_init(&l->elements, sizeof(struct element));
+	return l;
+}
+
+void learned_free(struct learned *l)
+{
+	if (!l)
+		return;
+	table_done(&l->names);
+	table_done(&l->entries);
+	table_done(&l->elements);
+	free(l->heap);
+	free(l);
+}
+
+uint32_t learned_ttl_max(const struct plan *plan)
+{
+	return MIN(plan_limit(plan, LIMIT_MAX_LIFETIME_SEC), (uint32_t)LIFETIME_MAX_SEC);
+}
+
+/* How long an element for @item is asked for, and how long it is needed at least. */
+static int64_t lifetime_ms(const struct learned *l, const struct learned_item *item,
+			   int64_t *ret_needed)
+{
+	int64_t longest = learned_ttl_max(l->plan);
+	int64_t shortest =
+		MIN((int64_t)plan_limit(l->plan, LIMIT_MIN_LIFETIME_SEC), longest);
+	int64_t grace = MIN(plan_limit(l->plan, LIMIT_GRACE_SEC), 3600u);
+	int64_t ttl = MIN((int64_t)item->ttl_sec, longest);
+	int64_t kept = MAX(ttl, shortest);
+
+	if (item->lifetime_ms > 0)
+		return *ret_needed = item->lifetime_ms;
+	*ret_needed = (ttl + grace) * 1000;
+	return MAX((kept + grace) * 1000, 1);
+}
+
+static int reserve(struct learned *l)
+{
+	uint32_t wanted = l->pins + 1;
+	uint32_t *heap;
+	int r = table_reserve(&l->names, wanted);
+
+	if (r == 0 && l->entries.size - l->entries.count < wanted) {
+		r = table_reserve(&l->entries, wanted);
+		heap = r == 0 ? realloc(l->heap, l->entries.size * sizeof(*heap)) : NULL;
+		if (!heap)
+			return -ENOMEM;
+		l->heap = heap;
+	}
+	return r == 0 ? table_reserve(&l->elements, 1) : r;
+}
+
+int learned_prepare(struct learned *l, const struct learned_item *item, int64_t now_ms,
+		    struct filter_learn *ret)
+{
+	uint8_t list = item->verdict.port_list;
+	int64_t needed, lifetime = lifetime_ms(l, item, &needed);
+	struct element *el;
+	uint32_t i;
+
+	if (reserve(l) < 0)
+		return -ENOMEM;
+	i = find_element(l, &item->addr, list);
+	if (i == NONE) {
+		i = table_take(&l->elements, hash_addr(l, &item->addr));
+		element_at(l, i)->addr = item->addr;
+		element_at(l, i)->port_list = list;
+		element_at(l, i)->newest = NONE;
+	}
+	el = element_at(l, i);
+	el->pins++;
+	l->pins++;
+	if (MAX(el->kernel_until_ms, el->pinned_until_ms) >= now_ms + needed)
+		return 0;
+	*ret = (struct filter_learn){
+		.addr = item->addr,
+		.port_list = list,
+		.refresh = el->kernel_until_ms > 0 || el->pinned_until_ms > 0 ||
+			   now_ms < l->doubt_until_ms,
+		.lifetime_ms = (uint32_t)lifetime,
+	};
+	el->pinned_until_ms = now_ms + lifetime;
+	return 1;
+}
+
+void learned_commit(struct learned *l, const struct learned_item *item, int64_t now_ms)
+{
+	uint32_t element = find_element(l, &item->addr, item->verdict.port_list);
+	struct element *el = element_at(l, element);
+	uint32_t name = find_name(l, item->name), i = NONE;
+	int64_t needed, expires = now_ms + lifetime_ms(l, item, &needed);
+
+	el->kernel_until_ms = MAX(el->kernel_until_ms, el->pinned_until_ms);
+	expires = MIN(expires, el->kernel_until_ms);
+	if (name != NONE)
+		i = find_entry(l, name, &item->addr);
+	if (i == NONE) {
+		make_room(l, item, now_ms);
+		i = entry_new(l, name_take(l, item->name), element, expires);
+	} else {
+		struct entry *e = entry_at(l, i);
+
+		e->expires_ms = MIN(MAX(e->expires_ms, expires), el->kernel_until_ms);
+		heap_settle(l, e->heap_slot, l->entries.count);
+		entry_detach(l, i, now_ms);
+		entry_attach(l, i, element);
+	}
+	entry_at(l, i)->rule = item->verdict.rule;
+	entry_at(l, i)->flags = item->verdict.flags;
+	entry_at(l, i)->serial = ++l->serial;
+	element_unpin(l, element, now_ms);
+}
+
+void learned_abort(struct learned *l, const struct learned_item *item, int64_t now_ms)
+{
+	l->doubt_until_ms = MAX(l->doubt_until_ms, l->swept_until_ms);
+	element_unpin(l, find_element(l, &item->addr, item->verdict.port_list), now_ms);
+}
+
+size_t learned_sweep(struct learned *l, int64_t now_ms, struct filter_learn *changes,
+		     size_t max)
+{
+	size_t n = 0;
+
+	while (n < max && l->doomed_first != NONE) {
+		uint32_t i = l->doomed_first;
+		struct element *el = element_at(l, i);
+
+		l->doomed_first = el->next_doomed;
+		el->doomed = false;
+		if (el->users > 0 || el->pins > 0)
+			continue;
+		if (!element_has_ended(el, now_ms)) {
+			changes[n++] =
+				(struct filter_learn){ .addr = el->addr,
+						       .port_list = el->port_list };
+			l->swept_until_ms =
+				MAX(l->swept_until_ms, el->kernel_until_ms + SLACK_MS);
+		}
+		table_give(&l->elements, i);
+	}
+	return n;
+}
+
+/* The entry with the highest serial among the heads of @lists, which moves on. */
+static const struct entry *next_newest(const struct learned *l, uint32_t *lists,
+				       size_t count)
+{
+	uint32_t *newest = NULL;
+	const struct entry *e;
+
+	for (size_t i = 0; i < count; i++)
+		if (lists[i] != NONE && (!newest || entry_at(l, lists[i])->serial >
+							    entry_at(l, *newest)->serial))
+			newest = &lists[i];
+	if (!newest)
+		return NULL;
+	e = entry_at(l, *newest);
+	*newest = e->older;
+	return e;
+}
+
+size_t learned_find(const struct learned *l, const struct addr *a, int64_t now_ms,
+		    struct learned_use *ret, size_t max)
+{
+	uint32_t lists[PLAN_PORT_LISTS_MAX];
+	const struct entry *e;
+	size_t count = 0, n = 0;
+	uint32_t i = table_first(&l->elements, hash_addr(l, a));
+
+	for (; i != NONE && count < ARRAY_SIZE(lists); i = element_at(l, i)->link.next)
+		if (addr_equal(&element_at(l, i)->addr, a))
+			lists[count++] = element_at(l, i)->newest;
+	while (n < max && (e = next_newest(l, lists, count))) {
+		if (e->expires_ms <= now_ms)
+			continue;
+		ret[n++] = (struct learned_use){
+			.name = name_at(l, e->name)->name,
+			.rule = e->rule,
+			.port_list = element_at(l, e->element)->port_list,
+			.flags = e->flags,
+			.expires_ms = e->expires_ms,
+		};
+	}
+	return n;
+}
+
+bool learned_other_addr(const struct learned *l, const struct dns_name *name,
+			const struct addr *not_this, int64_t now_ms, size_t index,
+			struct addr *ret)
+{
+	uint32_t n = find_name(l, name);
+	uint32_t i = n != NONE ? name_at(l, n)->entries : NONE;
+
+	for (; i != NONE; i = entry_at(l, i)->next_of_name) {
+		const struct entry *e = entry_at(l, i);
+
+		if (e->expires_ms <= now_ms || addr_equal(entry_addr(l, e), not_this))
+			continue;
+		if (index-- > 0)
+			continue;
+		*ret = *entry_addr(l, e);
+		return true;
+	}
+	return false;
+}
+
+int64_t learned_expire(struct learned *l, int64_t now_ms)
+{
+	while (l->entries.count > 0 && heap_time(l, 0) + SLACK_MS <= now_ms)
+		entry_remove(l, l->heap[0], now_ms);
+	return l->entries.count > 0 ? heap_time(l, 0) + SLACK_MS : INT64_MAX;
+}
+
+struct learned_counts learned_counts(const struct learned *l)
+{
+	return (struct learned_counts){ .names = l->names.count,
+					.addresses = l->entries.count,
+					.evicted = l->evicted };
+}

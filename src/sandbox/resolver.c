@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sandbox/resolver.h"
+
+#include "sandbox/resolver_internal.h"
+
+/* ---- asks ---- */
+
+struct ask_chunk {
+	struct chunk chunk;
+	struct resolver_ask asks[CHUNK];
+};
+
+static bool add_asks(struct resolver *r)
+{
+	struct ask_chunk *c;
+
+	if (r->ask_total >= RESOLVER_CLIENTS_MAX)
+		return false;
+	c = malloc(sizeof(*c));
+	if (!c)
+		return false;
+	c->chunk.next = r->ask_chunks;
+	r->ask_chunks = &c->chunk;
+	r->ask_total += CHUNK;
+	for (size_t i = 0; i < CHUNK; i++)
+		resolver_ask_release(r, &c->asks[i]);
+	return true;
+}
+
+static struct resolver_ask *ask_new(struct resolver *r)
+{
+	struct resolver_ask *a;
+
+	if (!r->free_asks && !add_asks(r))
+		return NULL;
+	a = r->free_asks;
+	r->free_asks = a->next;
+	return a;
+}
+
+void resolver_ask_release(struct resolver *r, struct resolver_ask *ask)
+{
+	ask->next = r->free_asks;
+	r->free_asks = ask;
+}
+
+/* ---- life ---- */
+
+struct resolver *resolver_new(const struct resolver_ops *ops, const struct hash_key *key,
+			      size_t upstream_count)
+{
+	struct resolver *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return NULL;
+	r->ops = *ops;
+	r->key = *key;
+	r->server_count = MIN(upstream_count, (size_t)RESOLVER_UPSTREAMS_MAX);
+	r->cache = dns_cache_new(RESOLVER_CACHE_ENTRIES, RESOLVER_CACHE_BYTES, key);
+	r->bytes = malloc(QUEUE_BYTES);
+	r->addrs = malloc(QUEUE_ADDRS * sizeof(*r->addrs));
+	if (!r->cache || !r->bytes || !r->addrs) {
+		resolver_free(r);
+		return NULL;
+	}
+	return r;
+}
+
+void resolver_free(struct resolver *r)
+{
+	if (!r)
+		return;
+	for (struct chunk *c = r->ask_chunks, *next; c; c = next) {
+		next = c->next;
+		free(c);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(r->flight_chunks); i++)
+		free(r->flight_chunks[i]);
+	dns_cache_free(r->cache);
+	free(r->bytes);
+	free(r->addrs);
+	free(r);
+}
+
+static bool attach(struct sandbox *s)
+{
+	if (!s->dns)
+		s->dns = calloc(1, sizeof(*s->dns));
+	if (s->dns)
+		s->dns->sandbox = s;
+	return s->dns;
+}
+
+void resolver_detach(struct resolver *r, struct sandbox *s)
+{
+	if (!s->dns)
+		return;
+	if (s->dns->in_flight > 0)
+		resolver_flight_forget(r, s);
+	resolver_queue_forget(r, s->dns);
+	free(s->dns->seen);
+	free(s->dns);
+	s->dns = NULL;
+}
+
+/* ---- queries ---- */
+
+/* Allowed: from the cache, or wait for the upstream. Takes the ask. */
+static void look_up(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
+{
+	struct sandbox *s = ask->client.sandbox;
+	struct dns_cache_key key = { .name = &ask->query.name,
+				     .type = ask->query.type,
+				     .dnssec_ok = ask->query.dnssec_ok };
+
+	if (dns_cache_find(r->cache, &key, now_ms, &r->answer)) {
+		s->counters[COUNT_ANSWERS_CACHED]++;
+		resolver_deliver(r, ask, &r->answer, now_ms);
+	} else if (s->dns->in_flight >= plan_limit(&s->plan, LIMIT_QUERIES_IN_FLIGHT)) {
+		resolver_limit(r, ask, LIMIT_QUERIES_IN_FLIGHT, now_ms);
+		resolver_ask_release(r, ask);
+	} else {
+		resolver_flight_join(r, ask, now_ms);
+	}
+}
+
+/* A query that could be read. Takes the ask. */
+static void handle(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
+{
+	if (!resolver_admit(r, ask, now_ms) ||
+	    resolver_judge(r, ask, now_ms) != JUDGE_LOOK_UP)
+		resolver_ask_release(r, ask);
+	else if (ask->probe)
+		resolver_deliver_probe(r, ask, now_ms);
+	else
+		look_up(r, ask, now_ms);
+}
+
+static void answer_status(struct resolver *r, const struct resolver_client *client,
+			  const struct dns_query *q, enum dns_query_status status)
+{
+	uint8_t buf[DNS_UDP_MIN];
+	size_t size;
+
+	client->sandbox->counters[COUNT_QUERIES_MALFORMED]++;
+	if (status == DNS_QUERY_DROP)
+		return;
+	size = dns_status_write(buf, sizeof(buf), q, status);
+	r->ops.reply(r->ops.data, client, buf, size);
+}
+
+void resolver_query(struct resolver *r, const struct resolver_client *client,
+		    const void *message, size_t size, int64_t now_ms)
+{
+	struct sandbox *s = client->sandbox;
+	enum dns_query_status status;
+	struct resolver_ask *ask;
+
+	if (s->state != SANDBOX_TESTING && s->state != SANDBOX_RUNNING)
+		return;
+	s->counters[COUNT_QUERIES]++;
+	ask = attach(s) ? ask_new(r) : NULL;
+	if (!ask) {
+		resolver_overloaded(r, client, message, size);
+		return;
+	}
+	status = dns_query_read(message, size, &ask->query);
+	if (status != DNS_QUERY_OK) {
+		answer_status(r, client, &ask->query, status);
+		resolver_ask_release(r, ask);
+		return;
+	}
+	ask->client = *client;
+	ask->verdict = (struct plan_verdict){ .rule = PLAN_NO_RULE };
+	ask->probe = false;
+	ask->addr_count = 0;
+	handle(r, ask, now_ms);
+}

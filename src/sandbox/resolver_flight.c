@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ *
+ * A flight is one question that is under way to the upstream servers, for everybody who
+ * asked it. It is found by its question (to join it), by its token (when a response
+ * comes) and by its deadline. All tries last equally long, so the list of deadlines is
+ * a queue: a try that starts goes to its end.
+ *
+ * Each try has a token, an id and a case of its own; the token of the try before is
+ * cancelled, and what comes for it later is not looked at. Tokens are the flight's index
+ * with a serial number above it.
+ *
+ *   a response that answers       the end
+ *   mismatch, unreadable          waiting goes on: somebody may be guessing
+ *   truncated                     the same server over TCP
+ *   SERVFAIL, REFUSED …, or it could not leave   a server that was not tried, at once
+ *   nothing for RESOLVER_TRY_MS   a server that was not tried, or, when all were, the
+ *                                 best one again; RESOLVER_TRIES times, then SERVFAIL */
+#include <assert.h>
+#include <string.h>
+
+#include "sandbox/resolver_internal.h"
+
+enum {
+	INDEX_BITS = 12,
+	SERVER_FORGET_MS = 4000, /* half-life of what we know of a server */
+	SERVER_STEP_MS = 64,	 /* smaller differences don't change the order */
+};
+static_assert(RESOLVER_IN_FLIGHT_MAX == 1 << INDEX_BITS, "a token holds an index");
+static_assert(RESOLVER_UPSTREAMS_MAX <= 16, "flight.tried has a bit for each");
+
+/* ---- servers ---- */
+
+static uint32_t server_badness(const struct server *s, int64_t now_ms)
+{
+	int64_t halvings = (now_ms - s->news_ms) / SERVER_FORGET_MS;
+
+	return halvings > 31 ? 0 : (s->smoothed_ms >> halvings) / SERVER_STEP_MS;
+}
+
+static void server_news(struct server *s, int64_t took_ms, bool failed, int64_t now_ms)
+{
+	int64_t took = MIN(MAX(took_ms, (int64_t)0), (int64_t)RESOLVER_TRY_MS);
+	int64_t smoothed = s->smoothed_ms;
+
+	if (s->failing && !failed)
+		smoothed = took;
+	else
+		smoothed += (took - smoothed) / (failed ? 2 : 8);
+	s->smoothed_ms = (uint32_t)smoothed;
+	s->failing = failed;
+	s->news_ms = now_ms;
+}
+
+/* The best server that @tried does not have, in configured order where they are equal.
+ * Return: false when all were tried. */
+static bool choose_server(struct resolver *r, uint16_t tried, int64_t now_ms,
+			  uint8_t *ret)
+{
+	uint32_t best = UINT32_MAX;
+	struct server *s;
+
+	for (size_t i = 0; i < r->server_count; i++) {
+		uint32_t badness = server_badness(&r->servers[i], now_ms);
+
+		if (tried & 1u << i || badness >= best)
+			continue;
+		best = badness;
+		*ret = (uint8_t)i;
+	}
+	if (best == UINT32_MAX)
+		return false;
+	s = &r->servers[*ret];
+	if (s->failing) { /* this query finds out; the others go elsewhere meanwhile */
+		s->smoothed_ms = RESOLVER_TRY_MS;
+		s->news_ms = now_ms;
+	}
+	return true;
+}
+
+/* ---- the table of flights ---- */
+
+static struct flight *flight_at(const struct resolver *r, uint32_t index)
+{
+	struct flight *chunk = r->flight_chunks[index / CHUNK];
+
+	return chunk ? &chunk[index % CHUNK] : NULL;
+}
+
+static struct flight *flight_of_token(const struct resolver *r, uint32_t token)
+{
+	struct flight *f = flight_at(r, token & (RESOLVER_IN_FLIGHT_MAX - 1));
+
+	return f && token != 0 && f->token == token ? f : NULL;
+}
+
+static bool add_flights(struct resolver *r)
+{
+	struct flight *chunk;
+
+	if (r->flight_total == RESOLVER_IN_FLIGHT_MAX)
+		return false;
+	chunk = calloc(CHUNK, sizeof(*chunk));
+	if (!chunk)
+		return false;
+	r->flight_chunks[r->flight_total / CHUNK] = chunk;
+	for (size_t i = 0; i < CHUNK; i++) {
+		chunk[i].index = r->flight_total++;
+		chunk[i].next = r->free_flights;
+		r->free_flights = &chunk[i];
+	}
+	return true;
+}
+
+static uint64_t hash_question(const struct resolver *r, const struct dns_query *q)
+{
+	uint64_t h = hash_bytes(&r->key, q->name.bytes, q->name.size);
+
+	return h ^ (q->type * 2u + q->dnssec_ok) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static struct flight **chain_of(struct resolver *r, uint64_t hash)
+{
+	return &r->by_question[hash % RESOLVER_IN_FLIGHT_MAX];
+}
+
+static struct flight *flight_find(struct resolver *r, const struct dns_query *q)
+{
+	uint64_t hash = hash_question(r, q);
+	struct flight *f = *chain_of(r, hash);
+
+	while (f && (f->hash != hash || f->asked.type != q->type ||
+		     f->dnssec_ok != q->dnssec_ok ||
+		     !dns_name_equal(&f->asked.name, &q->name)))
+		f = f->next;
+	return f;
+}
+
+static struct flight *flight_new(struct resolver *r, const struct dns_query *q)
+{
+	struct flight *f;
+
+	if (!r->free_flights && !add_flights(r))
+		return NULL;
+	f = r->free_flights;
+	r->free_flights = f->next;
+	f->hash = hash_question(r, q);
+	f->next = *chain_of(r, f->hash);
+	*chain_of(r, f->hash) = f;
+	f->asks = (struct ask_list){ 0 };
+	f->tried = 0;
+	f->timeouts = 0;
+	f->dnssec_ok = q->dnssec_ok;
+	f->asked.type = q->type;
+	f->asked.name = q->name;
+	return f;
+}
+
+static void flight_free(struct resolver *r, struct flight *f)
+{
+	struct flight **at = chain_of(r, f->hash);
+
+	while (*at != f)
+		at = &(*at)->next;
+	*at = f->next;
+	f->next = r->free_flights;
+	r->free_flights = f;
+}
+
+/* ---- deadlines ---- */
+
+static void deadline_add(struct resolver *r, struct flight *f, int64_t now_ms)
+{
+	f->sent_ms = now_ms;
+	f->deadline_ms = now_ms + RESOLVER_TRY_MS;
+	f->sooner = r->latest;
+	f->later = NULL;
+	if (r->latest)
+		r->latest->later = f;
+	else
+		r->soonest = f;
+	r->latest = f;
+}
+
+static void deadline_remove(struct resolver *r, struct flight *f)
+{
+	if (f->sooner)
+		f->sooner->later = f->later;
+	else
+		r->soonest = f->later;
+	if (f->later)
+		f->later->sooner = f->sooner;
+	else
+		r->latest = f->sooner;
+}
+
+/* ---- tries ---- */
+
+/* The present try is over. */
+static void try_end(struct resolver *r, struct flight *f)
+{
+	if (f->token == 0)
+		return;
+	r->ops.cancel(r->ops.data, f->token);
+	f->token = 0;
+	deadline_remove(r, f);
+}
+
+/* Send the question to f->server. Return: 0 or -errno. */
+static int try_start(struct resolver *r, struct flight *f, bool tcp, int64_t now_ms)
+{
+	uint8_t message[512], random[34];
+	int size;
+
+	r->ops.random(r->ops.data, random, sizeof(random));
+	memcpy(&f->asked.id, random, 2);
+	size = dns_query_write(message, sizeof(message), f->asked.id, &f->asked.name,
+			       f->asked.type, f->dnssec_ok, random + 2,
+			       f->asked.case_name);
+	if (size < 0)
+		return size;
+	if ((++r->serial << INDEX_BITS) == 0)
+		r->serial = 1;
+	f->token = r->serial << INDEX_BITS | f->index;
+	f->tcp = tcp;
+	deadline_add(r, f, now_ms);
+	size = r->ops.send(r->ops.data, f->token, f->server, tcp, message, (size_t)size);
+	if (size < 0)
+		try_end(r, f);
+	return MIN(size, 0);
+}
+
+static void give_up(struct resolver *r, struct flight *f, bool answered)
+{
+	struct resolver_ask *ask;
+
+	while ((ask = ask_list_pop(&f->asks))) {
+		ask->client.sandbox->dns->in_flight--;
+		resolver_fail(r, ask, DNS_EDE_NO_REACHABLE_AUTHORITY,
+			      answered ? "the upstream server failed"
+				       : "no upstream server answered");
+		resolver_ask_release(r, ask);
+	}
+	flight_free(r, f);
+}
+
+/* Ask a server that was not asked yet; @again: or the best one once more. */
+static void try_next(struct resolver *r, struct flight *f, bool again, int64_t now_ms)
+{
+	try_end(r, f);
+	for (;;) {
+		if (!choose_server(r, f->tried, now_ms, &f->server)) {
+			if (!again)
+				break;
+			again = false;
+			f->tried = 0;
+			continue;
+		}
+		f->tried |= (uint16_t)(1u << f->server);
+		if (try_start(r, f, false, now_ms) == 0)
+			return;
+		server_news(&r->servers[f->server], RESOLVER_TRY_MS, true, now_ms);
+	}
+	give_up(r, f, f->timeouts == 0);
+}
+
+void resolver_flight_join(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
+{
+	struct flight *f = flight_find(r, &ask->query);
+	bool is_new = !f;
+
+	if (is_new)
+		f = flight_new(r, &ask->query);
+	if (!f) {
+		resolver_limit(r, ask, LIMIT_QUERIES_IN_FLIGHT, now_ms);
+		resolver_ask_release(r, ask);
+		return;
+	}
+	ask->client.sandbox->dns->in_flight++;
+	ask_list_push(&f->asks, ask);
+	if (is_new)
+		try_next(r, f, false, now_ms);
+}
+
+/* ---- the end of a flight ---- */
+
+/* The plan may have changed, and the sandbox's state, since the question was asked. */
+static void land_one(struct resolver *r, struct resolver_ask *ask,
+		     const struct dns_answer *a, int64_t now_ms)
+{
+	struct sandbox *s = ask->client.sandbox;
+
+	s->dns->in_flight--;
+	if (s->state == SANDBOX_CLOSED ||
+	    resolver_judge_again(r, ask, now_ms) != JUDGE_LOOK_UP)
+		resolver_ask_release(r, ask);
+	else
+		resolver_deliver(r, ask, a, now_ms);
+}
+
+static void land(struct resolver *r, struct flight *f, const struct dns_answer *a,
+		 int64_t now_ms)
+{
+	struct ask_list asks = f->asks;
+	struct resolver_ask *ask;
+
+	try_end(r, f);
+	flight_free(r, f);
+	while ((ask = ask_list_pop(&asks)))
+		land_one(r, ask, a, now_ms);
+}
+
+static void raise_ttls(struct dns_answer *a)
+{
+	uint32_t floor = RESOLVER_TTL_FLOOR_SEC;
+
+	a->ttl_sec = MAX(a->ttl_sec, floor);
+	for (size_t i = 0; i < a->addr_count; i++)
+		a->addrs[i].ttl_sec = MAX(a->addrs[i].ttl_sec, floor);
+	for (size_t i = 0; i < a->record_count; i++)
+		a->records[i].ttl_sec = MAX(a->records[i].ttl_sec, floor);
+	for (size_t i = 0; i < a->chain_count; i++)
+		a->chain_ttl_sec[i] = MAX(a->chain_ttl_sec[i], floor);
+}
+
+static void arrive(struct resolver *r, struct flight *f, int64_t now_ms)
+{
+	struct dns_cache_key key = { .name = &f->asked.name,
+				     .type = f->asked.type,
+				     .dnssec_ok = f->dnssec_ok };
+
+	raise_ttls(&r->answer);
+	dns_cache_put(r->cache, &key, &r->answer, now_ms);
+	land(r, f, &r->answer, now_ms);
+}
+
+static void ask_over_tcp(struct resolver *r, struct flight *f, int64_t now_ms)
+{
+	bool was_tcp = f->tcp;
+
+	try_end(r, f);
+	if (was_tcp || try_start(r, f, true, now_ms) < 0)
+		try_next(r, f, false, now_ms);
+}
+
+void resolver_response(struct resolver *r, uint32_t token, const void *message,
+		       size_t size, int64_t now_ms)
+{
+	struct flight *f = flight_of_token(r, token);
+
+	if (!f)
+		return;
+	dns_answer_read(message, size, &f->asked, &r->answer);
+	if (r->answer.kind == DNS_ANSWER_MISMATCH || r->answer.kind == DNS_ANSWER_BAD)
+		return;
+	server_news(&r->servers[f->server], now_ms - f->sent_ms, false, now_ms);
+	if (r->answer.kind == DNS_ANSWER_TRUNCATED)
+		ask_over_tcp(r, f, now_ms);
+	else if (r->answer.kind == DNS_ANSWER_FAILED)
+		try_next(r, f, false, now_ms);
+	else
+		arrive(r, f, now_ms);
+}
+
+void resolver_send_failed(struct resolver *r, uint32_t token, int64_t now_ms)
+{
+	struct flight *f = flight_of_token(r, token);
+
+	if (!f)
+		return;
+	server_news(&r->servers[f->server], RESOLVER_TRY_MS, true, now_ms);
+	try_next(r, f, false, now_ms);
+}
+
+int64_t resolver_next_ms(const struct resolver *r)
+{
+	return r->soonest ? r->soonest->deadline_ms : INT64_MAX;
+}
+
+void resolver_tick(struct resolver *r, int64_t now_ms)
+{
+	struct flight *f;
+
+	while ((f = r->soonest) && f->deadline_ms <= now_ms) {
+		server_news(&r->servers[f->server], RESOLVER_TRY_MS, true, now_ms);
+		try_end(r, f);
+		if (++f->timeouts < RESOLVER_TRIES)
+			try_next(r, f, true, now_ms);
+		else
+			give_up(r, f, false);
+	}
+}
+
+void resolver_flight_forget(struct resolver *r, const struct sandbox *s)
+{
+	for (uint32_t i = 0; i < r->flight_total; i++) {
+		struct flight *f = flight_at(r, i);
+		struct ask_list asks = f->asks;
+		struct resolver_ask *ask;
+
+		if (f->token == 0)
+			continue;
+		f->asks = (struct ask_list){ 0 };
+		while ((ask = ask_list_pop(&asks))) {
+			if (ask->client.sandbox == s)
+				resolver_ask_release(r, ask);
+			else
+				ask_list_push(&f->asks, ask);
+		}
+		if (!f->asks.first) {
+			try_end(r, f);
+			flight_free(r, f);
+		}
+	}
+}

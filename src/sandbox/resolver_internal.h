@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sandbox/resolver_internal - what the resolver's files share.
+ *
+ *   resolver.c         entry points: queries, responses, ticks, detach; the pools
+ *   resolver_judge.c   what the policy and the limits say of a query
+ *   resolver_flight.c  upstream requests: which server, when again, when no more
+ *   resolver_reply.c   guard, write, queue, commit, send */
+#pragma once
+
+#include "dns/answer.h"
+#include "dns/cache.h"
+#include "sandbox/learned.h"
+#include "sandbox/rate.h"
+#include "sandbox/resolver.h"
+
+enum {
+	REPLY_MAX =
+		12 * 1024, /* bytes of one reply: 16 links, 32 records, 4 KiB of rdata */
+	QUEUE_BYTES = 128 * 1024, /* replies that wait for a flush; full: flush at once */
+	QUEUE_ADDRS = 4096,	  /* addresses in them */
+	BATCH_ADDS = FILTER_LEARN_MAX / 2, /* of one transaction; the rest is for
+					    * deletions, so that they keep up */
+	CHUNK = 32, /* asks or flights that are allocated together */
+	PROBE_LIFETIME_MS = 5000,
+	LOCAL_TTL_SEC = 60, /* of refusals, and of localhost */
+	SEEN_SIZE = 1024,   /* pairs of names that a sandbox has asked for lately */
+	BUDGETS_SIZE = 64,  /* wildcard rules whose budget is not full */
+	REASON_SIZE = 160,
+};
+
+/* One query, from its arrival until its reply has left. */
+struct resolver_ask {
+	struct resolver_ask *next; /* in a flight, in a guest's queue, or free */
+	struct resolver_client client;
+	struct dns_query query;
+	struct plan_verdict verdict;
+	bool probe;
+	uint8_t addr_count;  /* addresses that its reply carries */
+	uint32_t addr_at;    /* in resolver.addrs */
+	uint32_t message_at; /* in resolver.bytes */
+	uint32_t message_size;
+};
+
+struct ask_list {
+	struct resolver_ask *first, *last;
+};
+
+/* One upstream request, and everybody who waits for it. */
+struct flight {
+	struct flight *next;	       /* in the hash chain, or free */
+	struct flight *sooner, *later; /* by deadline */
+	struct ask_list asks;
+	uint64_t hash;
+	int64_t sent_ms, deadline_ms;
+	uint32_t index; /* of all flights; the low bits of its tokens */
+	uint32_t token; /* of the present try; 0 when idle */
+	uint16_t tried; /* bit per server */
+	uint8_t server;
+	uint8_t timeouts;
+	bool tcp;
+	bool dnssec_ok;
+	struct dns_asked asked;
+};
+
+/* Smoothed time to an answer; a failure counts as RESOLVER_TRY_MS. It halves with every
+ * SERVER_FORGET_MS without news, so a server that failed is asked again after a while,
+ * by one live query. */
+struct server {
+	uint32_t smoothed_ms;
+	bool failing;
+	int64_t news_ms;
+};
+
+/* What is left of the names that a wildcard rule may ask for. */
+struct budget {
+	uint32_t rule;
+	struct rate rate;
+};
+
+/* The resolver's part of a sandbox. */
+struct resolver_guest {
+	struct sandbox *sandbox;
+	struct resolver_guest *next_dirty;
+	bool dirty; /* in resolver.dirty: its queue is not empty */
+	struct ask_list queue;
+	uint32_t in_flight;
+	struct rate queries;
+	int64_t limit_told_ms[LIMIT_COUNT]; /* when an event last said so */
+	uint32_t limit_hits[LIMIT_COUNT];   /* since then */
+	struct budget budgets[BUDGETS_SIZE];
+	uint32_t (*seen)[2]; /* SEEN_SIZE fingerprints of (rule, name), two each; NULL
+			      * before the first name of a wildcard */
+};
+
+struct chunk {
+	struct chunk *next;
+};
+
+struct resolver {
+	struct resolver_ops ops;
+	struct hash_key key;
+	struct dns_cache *cache;
+	/* asks */
+	struct resolver_ask *free_asks;
+	struct chunk *ask_chunks;
+	uint32_t ask_total;
+	/* flights */
+	struct flight *free_flights;
+	struct flight *flight_chunks[RESOLVER_IN_FLIGHT_MAX / CHUNK];
+	uint32_t flight_total;
+	struct flight *by_question[RESOLVER_IN_FLIGHT_MAX];
+	struct flight *soonest, *latest;
+	uint32_t serial; /* the high bits of tokens */
+	struct server servers[RESOLVER_UPSTREAMS_MAX];
+	size_t server_count;
+	/* replies that wait for a flush */
+	struct resolver_guest *dirty;
+	uint32_t bytes_used, addrs_used;
+	uint8_t *bytes;		       /* QUEUE_BYTES */
+	struct dns_answer_addr *addrs; /* QUEUE_ADDRS */
+	/* one at a time */
+	struct dns_answer answer;
+};
+
+static inline void ask_list_push(struct ask_list *l, struct resolver_ask *a)
+{
+	a->next = NULL;
+	if (l->last)
+		l->last->next = a;
+	else
+		l->first = a;
+	l->last = a;
+}
+
+static inline struct resolver_ask *ask_list_pop(struct ask_list *l)
+{
+	struct resolver_ask *a = l->first;
+
+	if (a) {
+		l->first = a->next;
+		if (!l->first)
+			l->last = NULL;
+	}
+	return a;
+}
+
+/* resolver.c */
+void resolver_ask_release(struct resolver *r, struct resolver_ask *ask);
+
+/* resolver_judge.c */
+enum judgement {
+	JUDGE_ANSWERED = 0, /* a reply was made, or none is due */
+	JUDGE_LOOK_UP,	    /* allowed: cache or upstream */
+};
+/* For a query that has just come; spends its budgets. */
+enum judgement resolver_judge(struct resolver *r, struct resolver_ask *ask,
+			      int64_t now_ms);
+/* For one that has waited: the plan may be another one. Spends nothing. */
+enum judgement resolver_judge_again(struct resolver *r, struct resolver_ask *ask,
+				    int64_t now_ms);
+/* Queries per second. False: over the limit, and a reply has been made. */
+bool resolver_admit(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
+/* SERVFAIL, counter and event. */
+void resolver_limit(struct resolver *r, struct resolver_ask *ask, enum plan_limit which,
+		    int64_t now_ms);
+
+/* resolver_flight.c */
+/* Let @ask wait for an upstream request, a new one or one that is under way. Takes the
+ * ask. */
+void resolver_flight_join(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
+/* Take all asks of @s out of all flights. */
+void resolver_flight_forget(struct resolver *r, const struct sandbox *s);
+
+/* resolver_reply.c */
+/* Reply from @a. Takes the ask; the reply leaves with the next flush. */
+void resolver_deliver(struct resolver *r, struct resolver_ask *ask,
+		      const struct dns_answer *a, int64_t now_ms);
+/* A reply without records, at once. The ask stays the caller's. */
+void resolver_refuse(struct resolver *r, const struct resolver_ask *ask,
+		     const struct dns_refusal *refusal);
+void resolver_fail(struct resolver *r, const struct resolver_ask *ask, enum dns_ede ede,
+		   const char *text);
+void resolver_nodata(struct resolver *r, const struct resolver_ask *ask);
+/* One address that needs no commit (loopback), at once. */
+void resolver_answer_local(struct resolver *r, const struct resolver_ask *ask,
+			   const struct addr *a);
+/* The self-test's answer, through the same commit as all others. Takes the ask. */
+void resolver_deliver_probe(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
+/* There is no room to hold the query: SERVFAIL. */
+void resolver_overloaded(struct resolver *r, const struct resolver_client *client,
+			 const void *message, size_t size);
+/* Drop the replies of @g that wait for a flush. */
+void resolver_queue_forget(struct resolver *r, struct resolver_guest *g);
+/* For events: the name as text. */
+void resolver_event_name(struct event *e, const struct dns_name *n);
+/* NXDOMAIN, EDE 15, counter and event. @remote is the address that was the reason, or
+ * NULL. */
+void resolver_deny(struct resolver *r, const struct resolver_ask *ask, uint32_t rule,
+		   const struct addr *remote, const char *reason, int64_t now_ms);

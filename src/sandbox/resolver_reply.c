@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ *
+ * Replies without an address leave at once. A reply with addresses is written when its
+ * answer is there: writing decides which addresses fit, and only those are learned. It
+ * then waits in its sandbox's queue for resolver_flush(), which takes up to BATCH_ADDS
+ * addresses at a time, sends what the kernel lacks in one transaction, and lets the
+ * replies out, oldest first, when the kernel has acknowledged it. If a transaction of
+ * several replies fails, each is tried by itself, so that one that can't be committed
+ * takes no other with it. What still fails becomes SERVFAIL.
+ *
+ * The guard: an address that is not an ordinary one of the Internet is left out, unless
+ * the name's rule says `private` or an address rule allows it; a metadata address only
+ * an address rule can let in; what an address rule denies is left out whatever it is.
+ * When nothing is left the reply is NXDOMAIN, as for a denied name: it is the one
+ * refusal that every libc takes at once. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/special.h"
+#include "sandbox/resolver_internal.h"
+
+/* ---- refusals ---- */
+
+void resolver_refuse(struct resolver *r, const struct resolver_ask *ask,
+		     const struct dns_refusal *refusal)
+{
+	uint8_t buf[DNS_UDP_OURS];
+	size_t size = dns_refusal_write(buf, sizeof(buf), &ask->query, refusal);
+
+	r->ops.reply(r->ops.data, &ask->client, buf, size);
+}
+
+void resolver_fail(struct resolver *r, const struct resolver_ask *ask, enum dns_ede ede,
+		   const char *text)
+{
+	struct dns_refusal refusal = { .rcode = DNS_SERVFAIL,
+				       .ede = ede,
+				       .ede_text = text_of(text) };
+
+	ask->client.sandbox->counters[COUNT_ANSWERS_FAILED]++;
+	resolver_refuse(r, ask, &refusal);
+}
+
+static void refuse_with_soa(struct resolver *r, const struct resolver_ask *ask,
+			    enum dns_rcode rcode, uint32_t ttl_sec)
+{
+	struct dns_refusal refusal = {
+		.rcode = rcode, .soa = true, .ttl_sec = ttl_sec, .ede = DNS_EDE_NONE
+	};
+
+	resolver_refuse(r, ask, &refusal);
+}
+
+void resolver_nodata(struct resolver *r, const struct resolver_ask *ask)
+{
+	refuse_with_soa(r, ask, DNS_NOERROR, LOCAL_TTL_SEC);
+}
+
+void resolver_overloaded(struct resolver *r, const struct resolver_client *client,
+			 const void *message, size_t size)
+{
+	struct resolver_ask ask = { .client = *client };
+
+	client->sandbox->counters[COUNT_QUERIES_LIMITED]++;
+	if (dns_query_read(message, size, &ask.query) == DNS_QUERY_OK)
+		resolver_fail(r, &ask, DNS_EDE_OTHER, "limit reached");
+}
+
+void resolver_event_name(struct event *e, const struct dns_name *n)
+{
+	char text[DNS_NAME_TEXT_SIZE];
+
+	dns_name_format(n, text);
+	snprintf(e->name, sizeof(e->name), "%.*s", EVENT_NAME_SIZE - 1, text);
+}
+
+static void tell_denied(const struct resolver_ask *ask, uint32_t rule,
+			const struct addr *remote, const char *reason, int64_t now_ms)
+{
+	struct event e = { .action = EVENT_DENY,
+			   .layer = EVENT_DNS,
+			   .rule = rule == PLAN_NO_RULE ? EVENT_NO_RULE : rule,
+			   .uid = UINT32_MAX,
+			   .query_type = ask->query.type };
+
+	if (remote)
+		e.remote = *remote;
+	resolver_event_name(&e, &ask->query.name);
+	snprintf(e.reason, sizeof(e.reason), "%.*s", EVENT_REASON_SIZE - 1, reason);
+	sandbox_event(ask->client.sandbox, &e, now_ms);
+}
+
+void resolver_deny(struct resolver *r, const struct resolver_ask *ask, uint32_t rule,
+		   const struct addr *remote, const char *reason, int64_t now_ms)
+{
+	struct dns_refusal refusal = { .rcode = DNS_NXDOMAIN,
+				       .soa = true,
+				       .ttl_sec = LOCAL_TTL_SEC,
+				       .ede = DNS_EDE_BLOCKED };
+	char text[REASON_SIZE + 32] = "";
+
+	if (ask->query.has_edns)
+		snprintf(text, sizeof(text), "blocked by policy: %s", reason);
+	refusal.ede_text = text_of(text);
+	ask->client.sandbox->counters[COUNT_QUERIES_DENIED]++;
+	resolver_refuse(r, ask, &refusal);
+	tell_denied(ask, rule, remote, reason, now_ms);
+}
+
+/* ---- the guard ---- */
+
+/* An address rule of the policy denies @a, or the IPv4 address inside it. */
+static bool is_denied(const struct plan *p, const struct addr *a)
+{
+	struct plan_verdict v = plan_match_addr(p, a, IPPROTO_TCP, 0);
+	struct addr inner;
+
+	if (v.action == POLICY_DENY && v.rule != PLAN_NO_RULE)
+		return true;
+	return addr_embedded_v4(a, &inner) && is_denied(p, &inner);
+}
+
+/* Return: NULL when the name may teach @a, else why not. */
+static const char *fault_of(const struct plan *p, const struct plan_verdict *v,
+			    const struct addr *a)
+{
+	enum addr_special kind = addr_special(a);
+
+	if (is_denied(p, a))
+		return "an address that a rule denies";
+	if (kind == SPECIAL_NOT)
+		return NULL;
+	if (kind != SPECIAL_INVALID && plan_names_addr(p, a))
+		return NULL;
+	if (kind != SPECIAL_INVALID && kind != SPECIAL_METADATA &&
+	    v->flags & PLAN_PRIVATE)
+		return NULL;
+	return addr_special_name(kind);
+}
+
+/* Return: a bit for each address of @a that may be told. The others are counted, and
+ * the first of them is *@ret_fault's reason. */
+static uint32_t guard(const struct resolver_ask *ask, const struct dns_answer *a,
+		      const char **ret_fault, struct addr *ret_addr)
+{
+	struct sandbox *s = ask->client.sandbox;
+	uint32_t keep = 0;
+
+	*ret_fault = NULL;
+	for (size_t i = 0; i < a->addr_count; i++) {
+		const char *fault = fault_of(&s->plan, &ask->verdict, &a->addrs[i].addr);
+
+		if (!fault) {
+			keep |= UINT32_C(1) << i;
+			continue;
+		}
+		s->counters[COUNT_ANSWERS_SPECIAL]++;
+		if (*ret_fault)
+			continue;
+		*ret_fault = fault;
+		*ret_addr = a->addrs[i].addr;
+	}
+	return keep;
+}
+
+/* ---- writing ---- */
+
+static size_t reply_limit(const struct resolver_ask *ask)
+{
+	const struct dns_query *q = &ask->query;
+
+	if (ask->client.tcp)
+		return REPLY_MAX;
+	return q->has_edns ? MIN(q->udp_size, (uint16_t)DNS_UDP_OURS)
+			   : (size_t)DNS_UDP_MIN;
+}
+
+static void send_ask(struct resolver *r, struct resolver_ask *ask)
+{
+	ask->client.sandbox->counters[COUNT_ANSWERS]++;
+	r->ops.reply(r->ops.data, &ask->client, r->bytes + ask->message_at,
+		     ask->message_size);
+	resolver_ask_release(r, ask);
+}
+
+static void queue_ask(struct resolver *r, struct resolver_ask *ask)
+{
+	struct resolver_guest *g = ask->client.sandbox->dns;
+
+	r->bytes_used += ask->message_size;
+	r->addrs_used += ask->addr_count;
+	ask_list_push(&g->queue, ask);
+	if (g->dirty)
+		return;
+	g->dirty = true;
+	g->next_dirty = r->dirty;
+	r->dirty = g;
+}
+
+/* Write the reply behind the others that wait; learn what was written. */
+static void write_reply(struct resolver *r, struct resolver_ask *ask,
+			const struct dns_answer *a, uint32_t keep, int64_t now_ms)
+{
+	uint32_t cap = learned_ttl_max(&ask->client.sandbox->plan);
+	uint32_t written = 0;
+
+	if (QUEUE_BYTES - r->bytes_used < REPLY_MAX ||
+	    QUEUE_ADDRS - r->addrs_used < DNS_ADDRESSES_MAX)
+		resolver_flush(r, now_ms);
+	ask->message_at = r->bytes_used;
+	ask->message_size = (uint32_t)dns_reply_write(r->bytes + r->bytes_used, REPLY_MAX,
+						      reply_limit(ask), &ask->query, a,
+						      keep, cap, &written);
+	ask->addr_at = r->addrs_used;
+	ask->addr_count = 0;
+	for (size_t i = 0; i < a->addr_count; i++)
+		if (written & UINT32_C(1) << i)
+			r->addrs[ask->addr_at + ask->addr_count++] = a->addrs[i];
+	if (ask->addr_count > 0)
+		queue_ask(r, ask);
+	else
+		send_ask(r, ask);
+}
+
+void resolver_deliver(struct resolver *r, struct resolver_ask *ask,
+		      const struct dns_answer *a, int64_t now_ms)
+{
+	char reason[REASON_SIZE], text[ADDR_TEXT_SIZE];
+	const char *fault;
+	struct addr remote;
+	uint32_t keep;
+
+	if (a->kind != DNS_ANSWER_RECORDS) {
+		refuse_with_soa(r, ask,
+				a->kind == DNS_ANSWER_NXDOMAIN ? DNS_NXDOMAIN
+							       : DNS_NOERROR,
+				a->ttl_sec);
+		resolver_ask_release(r, ask);
+		return;
+	}
+	keep = guard(ask, a, &fault, &remote);
+	if (fault)
+		snprintf(reason, sizeof(reason), "%s, %s", addr_format(&remote, text),
+			 fault);
+	if (fault && keep == 0) {
+		resolver_deny(r, ask, ask->verdict.rule, &remote, reason, now_ms);
+		resolver_ask_release(r, ask);
+		return;
+	}
+	if (fault)
+		tell_denied(ask, ask->verdict.rule, &remote, reason, now_ms);
+	write_reply(r, ask, a, keep, now_ms);
+}
+
+static const struct dns_answer *one_address(struct resolver *r, const struct addr *a,
+					    uint32_t ttl_sec)
+{
+	struct dns_answer *answer = &r->answer;
+
+	answer->kind = DNS_ANSWER_RECORDS;
+	answer->rcode = DNS_NOERROR;
+	answer->ad = false;
+	answer->chain_count = answer->record_count = 0;
+	answer->addr_count = 1;
+	answer->ttl_sec = ttl_sec;
+	answer->addrs[0] = (struct dns_answer_addr){ .addr = *a, .ttl_sec = ttl_sec };
+	return answer;
+}
+
+void resolver_answer_local(struct resolver *r, const struct resolver_ask *ask,
+			   const struct addr *a)
+{
+	uint8_t buf[DNS_UDP_OURS];
+	uint32_t written;
+	size_t size = dns_reply_write(buf, sizeof(buf), reply_limit(ask), &ask->query,
+				      one_address(r, a, LOCAL_TTL_SEC), 1, LOCAL_TTL_SEC,
+				      &written);
+
+	ask->client.sandbox->counters[COUNT_ANSWERS]++;
+	r->ops.reply(r->ops.data, &ask->client, buf, size);
+}
+
+void resolver_deliver_probe(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
+{
+	struct sandbox *s = ask->client.sandbox;
+
+	s->counters[COUNT_SELF_TESTS]++;
+	ask->verdict =
+		(struct plan_verdict){ .action = POLICY_ALLOW, .rule = PLAN_NO_RULE };
+	write_reply(r, ask, one_address(r, &s->probe_addr, 0), 1, now_ms);
+}
+
+/* ---- flush ---- */
+
+struct batch {
+	struct resolver_ask *asks[BATCH_ADDS];
+	size_t count;
+};
+
+static void batch_take(struct batch *b, struct ask_list *queue)
+{
+	size_t addrs = 0;
+
+	b->count = 0;
+	while (queue->first && addrs + queue->first->addr_count <= BATCH_ADDS) {
+		addrs += queue->first->addr_count;
+		b->asks[b->count++] = ask_list_pop(queue);
+	}
+}
+
+/* What @ask teaches, appended to @items. Return: how many. */
+static size_t items_of(const struct resolver *r, const struct resolver_ask *ask,
+		       struct learned_item *items)
+{
+	uint32_t ttl_max = learned_ttl_max(&ask->client.sandbox->plan);
+
+	for (size_t i = 0; i < ask->addr_count; i++) {
+		const struct dns_answer_addr *a = &r->addrs[ask->addr_at + i];
+
+		items[i] = (struct learned_item){
+			.name = &ask->query.name,
+			.verdict = ask->verdict,
+			.addr = a->addr,
+			.ttl_sec = MIN(a->ttl_sec, ttl_max),
+			.lifetime_ms = ask->probe ? PROBE_LIFETIME_MS : 0,
+		};
+	}
+	return ask->addr_count;
+}
+
+/* The kernel's side: one transaction, or none when it lacks nothing. Return: 0 or -errno,
+ * and how many items were prepared. */
+static int transact(struct resolver *r, struct sandbox *s,
+		    const struct learned_item *items, size_t count, int64_t now_ms,
+		    size_t *ret_prepared)
+{
+	struct filter_learn changes[FILTER_LEARN_MAX];
+	size_t used = 0;
+	int n;
+
+	for (size_t i = 0; i < count; i++) {
+		*ret_prepared = i;
+		n = learned_prepare(s->learned, &items[i], now_ms, &changes[used]);
+		if (n < 0)
+			return n;
+		used += (size_t)n;
+	}
+	*ret_prepared = count;
+	if (used == 0)
+		return 0;
+	used += learned_sweep(s->learned, now_ms, changes + used,
+			      FILTER_LEARN_MAX - used);
+	s->counters[COUNT_COMMITS]++;
+	n = r->ops.commit(r->ops.data, s, changes, used);
+	if (n < 0)
+		s->counters[COUNT_COMMITS_FAILED]++;
+	return n;
+}
+
+static int learn(struct resolver *r, struct sandbox *s, struct resolver_ask *const *asks,
+		 size_t count, int64_t now_ms)
+{
+	struct learned_item items[BATCH_ADDS];
+	size_t total = 0, prepared = 0;
+	int ret;
+
+	for (size_t i = 0; i < count; i++)
+		total += items_of(r, asks[i], items + total);
+	ret = transact(r, s, items, total, now_ms, &prepared);
+	for (size_t i = 0; i < prepared; i++) {
+		if (ret < 0)
+			learned_abort(s->learned, &items[i], now_ms);
+		else
+			learned_commit(s->learned, &items[i], now_ms);
+	}
+	if (ret == 0)
+		s->counters[COUNT_LEARNED] += total;
+	return ret;
+}
+
+static void flush_one(struct resolver *r, struct sandbox *s, struct resolver_ask *ask,
+		      int64_t now_ms)
+{
+	if (learn(r, s, &ask, 1, now_ms) == 0) {
+		send_ask(r, ask);
+		return;
+	}
+	resolver_fail(r, ask, DNS_EDE_OTHER, "the filter did not take the address");
+	resolver_ask_release(r, ask);
+}
+
+static void flush_batch(struct resolver *r, struct sandbox *s, const struct batch *b,
+			int64_t now_ms)
+{
+	bool together = b->count > 1 && learn(r, s, b->asks, b->count, now_ms) == 0;
+
+	for (size_t i = 0; i < b->count; i++) {
+		if (together)
+			send_ask(r, b->asks[i]);
+		else
+			flush_one(r, s, b->asks[i], now_ms);
+	}
+}
+
+static void flush_guest(struct resolver *r, struct resolver_guest *g, int64_t now_ms)
+{
+	struct sandbox *s = g->sandbox;
+	struct batch b;
+
+	learned_expire(s->learned, now_ms);
+	while (g->queue.first) {
+		batch_take(&b, &g->queue);
+		flush_batch(r, s, &b, now_ms);
+	}
+	s->counters[COUNT_LEARNED_EVICTED] = learned_counts(s->learned).evicted;
+}
+
+void resolver_flush(struct resolver *r, int64_t now_ms)
+{
+	struct resolver_guest *g;
+
+	while ((g = r->dirty)) {
+		r->dirty = g->next_dirty;
+		g->dirty = false;
+		flush_guest(r, g, now_ms);
+	}
+	r->bytes_used = 0;
+	r->addrs_used = 0;
+}
+
+void resolver_queue_forget(struct resolver *r, struct resolver_guest *g)
+{
+	struct resolver_guest **at = &r->dirty;
+	struct resolver_ask *ask;
+
+	while ((ask = ask_list_pop(&g->queue)))
+		resolver_ask_release(r, ask);
+	if (!g->dirty)
+		return;
+	while (*at != g)
+		at = &(*at)->next_dirty;
+	*at = g->next_dirty;
+	g->dirty = false;
+}

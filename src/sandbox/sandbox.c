@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sandbox/sandbox.h"
+
+#include <assert.h>
+
+#include "base/clock.h"
+
+static const char *const counter_names[] = {
+	[COUNT_QUERIES] = "queries",
+	[COUNT_QUERIES_DENIED] = "queries_denied",
+	[COUNT_QUERIES_UNSERVED] = "queries_unserved",
+	[COUNT_QUERIES_MALFORMED] = "queries_malformed",
+	[COUNT_QUERIES_LIMITED] = "queries_limited",
+	[COUNT_ANSWERS] = "answers",
+	[COUNT_ANSWERS_CACHED] = "answers_cached",
+	[COUNT_ANSWERS_FAILED] = "answers_failed",
+	[COUNT_ANSWERS_LOST] = "answers_lost",
+	[COUNT_ANSWERS_SPECIAL] = "answers_special",
+	[COUNT_COMMITS] = "commits",
+	[COUNT_COMMITS_FAILED] = "commits_failed",
+	[COUNT_LEARNED] = "learned",
+	[COUNT_LEARNED_EVICTED] = "learned_evicted",
+	[COUNT_NEW_NAMES_LIMITED] = "new_names_limited",
+	[COUNT_DNS_TCP_LIMITED] = "dns_tcp_limited",
+	[COUNT_FLOWS] = "flows",
+	[COUNT_FLOWS_DENIED] = "flows_denied",
+	[COUNT_FLOWS_LIMITED] = "flows_limited",
+	[COUNT_FLOWS_FAILED] = "flows_failed",
+	[COUNT_PACKETS_DENIED] = "packets_denied",
+	[COUNT_PACKETS_LOST] = "packets_lost",
+	[COUNT_EVENTS_DROPPED] = "events_dropped",
+	[COUNT_SELF_TESTS] = "self_tests",
+};
+static_assert(ARRAY_SIZE(counter_names) == SANDBOX_COUNTER_COUNT,
+	      "a counter without a name");
+
+static const char *const state_names[] = {
+	[SANDBOX_NONE] = "none",
+	[SANDBOX_TESTING] = "testing",
+	[SANDBOX_RUNNING] = "running",
+	[SANDBOX_CLOSED] = "closed",
+};
+static_assert(ARRAY_SIZE(state_names) == SANDBOX_STATE_COUNT, "a state without a name");
+
+const char *sandbox_counter_name(enum sandbox_counter c)
+{
+	return (unsigned int)c < SANDBOX_COUNTER_COUNT ? counter_names[c] : "unknown";
+}
+
+const char *sandbox_state_name(enum sandbox_state s)
+{
+	return (unsigned int)s < SANDBOX_STATE_COUNT ? state_names[s] : "unknown";
+}
+
+void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms)
+{
+	uint32_t per_second;
+
+	if (s->state == SANDBOX_TESTING || !s->on_event)
+		return;
+	per_second = plan_limit(&s->plan, LIMIT_EVENTS_PER_SECOND);
+	if (!rate_take(&s->event_rate, per_second, 1000, per_second, now_ms)) {
+		s->counters[COUNT_EVENTS_DROPPED]++;
+		return;
+	}
+	e->ts_ms = clock_wall_ms();
+	e->sandbox = s->id;
+	if (e->packets == 0)
+		e->packets = 1;
+	s->on_event(s->on_event_data, e);
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The ring is an array in order of arrival; a hash index of slot numbers beside it finds
+ * the event that a new one folds into. The index is chained and has as many heads as the
+ * ring has slots, so an event that is pushed out is unlinked in a step or two. */
+#include "store/event.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/hash.h"
+
+#define NONE UINT32_MAX
+
+struct slot {
+	struct event event;
+	uint64_t hash;
+	uint32_t next; /* in the hash chain */
+};
+
+struct event_ring {
+	size_t capacity, count;
+	size_t oldest; /* slot */
+	uint64_t dropped;
+	struct hash_key key;
+	struct slot *slots; /* @capacity of them */
+	uint32_t *heads;    /* @capacity of them */
+};
+
+static const char *const action_names[] = {
+	[EVENT_NONE] = "none",	 [EVENT_ALLOW] = "allow",   [EVENT_DENY] = "deny",
+	[EVENT_PANIC] = "panic", [EVENT_CHANGE] = "change", [EVENT_LIMIT] = "limit",
+};
+static_assert(ARRAY_SIZE(action_names) == EVENT_ACTION_COUNT, "an action without a name");
+
+static const char *const layer_names[] = {
+	[EVENT_LAYER_NONE] = "none", [EVENT_DNS] = "dns",
+	[EVENT_ADDRESS] = "address", [EVENT_NAME] = "name",
+	[EVENT_LAUNCH] = "launch",
+};
+static_assert(ARRAY_SIZE(layer_names) == EVENT_LAYER_COUNT, "a layer without a name");
+
+const char *event_action_name(enum event_action a)
+{
+	return (unsigned int)a < EVENT_ACTION_COUNT ? action_names[a] : "unknown";
+}
+
+const char *event_layer_name(enum event_layer l)
+{
+	return (unsigned int)l < EVENT_LAYER_COUNT ? layer_names[l] : "unknown";
+}
+
+/* ---- what folds ---- */
+
+static uint64_t hash_event(const struct event_ring *r, const struct event *e)
+{
+	uint8_t bytes[64 + EVENT_NAME_SIZE];
+	struct wire_key {
+		uint32_t sandbox, rule;
+		uint16_t port;
+		uint8_t action, layer, protocol, limit;
+		struct addr remote;
+	} k = { 0 };
+	size_t name = strnlen(e->name, sizeof(e->name));
+
+	static_assert(sizeof(k) <= 64, "the key fits its buffer");
+	k.sandbox = e->sandbox;
+	k.rule = e->rule;
+	k.port = e->port;
+	k.action = e->action;
+	k.layer = e->layer;
+	k.protocol = e->protocol;
+	k.limit = e->limit;
+	k.remote = e->remote;
+	memcpy(bytes, &k, sizeof(k));
+	memcpy(bytes + sizeof(k), e->name, name);
+	return hash_bytes(&r->key, bytes, sizeof(k) + name);
+}
+
+static bool folds(const struct event *a, const struct event *b)
+{
+	return a->sandbox == b->sandbox && a->rule == b->rule && a->port == b->port &&
+	       a->action == b->action && a->layer == b->layer &&
+	       a->protocol == b->protocol && a->limit == b->limit &&
+	       addr_equal(&a->remote, &b->remote) &&
+	       strncmp(a->name, b->name, EVENT_NAME_SIZE) == 0;
+}
+
+/* ---- the ring ---- */
+
+struct event_ring *event_ring_new(size_t capacity)
+{
+	struct event_ring *r = calloc(1, sizeof(*r));
+
+	if (!r || capacity == 0 || capacity >= NONE) {
+		free(r);
+		return NULL;
+	}
+	r->capacity = capacity;
+	r->slots = calloc(capacity, sizeof(*r->slots));
+	r->heads = malloc(capacity * sizeof(*r->heads));
+	if (!r->slots || !r->heads) {
+		event_ring_free(r);
+		return NULL;
+	}
+	/* An address that changes from run to run serves as the key: what folds is no
+	 * secret, only the chains must not be chosen from outside. */
+	r->key = (struct hash_key){ (uintptr_t)r, (uintptr_t)r->slots };
+	memset(r->heads, 0xff, capacity * sizeof(*r->heads));
+	return r;
+}
+
+void event_ring_free(struct event_ring *r)
+{
+	if (!r)
+		return;
+	free(r->slots);
+	free(r->heads);
+	free(r);
+}
+
+static uint32_t *head_of(const struct event_ring *r, uint64_t hash)
+{
+	return &r->heads[hash % r->capacity];
+}
+
+static struct slot *find(const struct event_ring *r, uint64_t hash, const struct event *e)
+{
+	uint32_t i = *head_of(r, hash);
+
+	while (i != NONE && (r->slots[i].hash != hash || !folds(&r->slots[i].event, e)))
+		i = r->slots[i].next;
+	return i != NONE ? &r->slots[i] : NULL;
+}
+
+static void push_out_oldest(struct event_ring *r)
+{
+	struct slot *s = &r->slots[r->oldest];
+	uint32_t *at = head_of(r, s->hash);
+
+	while (*at != r->oldest)
+		at = &r->slots[*at].next;
+	*at = s->next;
+	r->dropped += s->event.packets;
+	r->oldest = (r->oldest + 1) % r->capacity;
+	r->count--;
+}
+
+void event_ring_add(struct event_ring *r, const struct event *e)
+{
+	uint64_t hash = hash_event(r, e);
+	struct slot *s = find(r, hash, e);
+	uint32_t *head = head_of(r, hash);
+	size_t i;
+
+	if (s) {
+		s->event.packets += e->packets;
+		s->event.bytes += e->bytes;
+		return;
+	}
+	if (r->count == r->capacity)
+		push_out_oldest(r);
+	i = (r->oldest + r->count++) % r->capacity;
+	r->slots[i] = (struct slot){ .event = *e, .hash = hash, .next = *head };
+	*head = (uint32_t)i;
+}
+
+size_t event_ring_count(const struct event_ring *r)
+{
+	return r->count;
+}
+
+const struct event *event_ring_at(const struct event_ring *r, size_t i)
+{
+	return i < r->count ? &r->slots[(r->oldest + i) % r->capacity].event : NULL;
+}
+
+uint64_t event_ring_dropped(const struct event_ring *r)
+{
+	return r->dropped;
+}
