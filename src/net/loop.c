@@ -16,6 +16,7 @@ struct loop {
 	int epoll_fd;
 	bool stopping;
 	int64_t now_ms;
+	bool firing;
 	struct epoll_event batch[BATCH_MAX];
 	int batch_at, batch_count;
 	struct loop_timer **heap; /* owned; the earliest first */
@@ -144,10 +145,14 @@ static int heap_reserve(struct loop *l)
 	return 0;
 }
 
+/* A timer that another timer starts fires in a later turn at the soonest, so one that
+ * restarts itself at once starves neither sockets nor other timers. */
 int loop_timer_start(struct loop *l, struct loop_timer *t, int64_t at_ms)
 {
 	int r;
 
+	if (l->firing)
+		at_ms = MAX(at_ms, l->now_ms + 1);
 	if (t->slot > 0) {
 		t->at_ms = at_ms;
 		heap_up(l, t->slot - 1);
@@ -207,16 +212,14 @@ static int wait_ms(const struct loop *l, int max_wait_ms)
 
 static void fire_timers(struct loop *l)
 {
-	/* Each at most once a turn: one that restarts itself at once can't
-	 * starve the sockets. */
-	for (uint32_t n = l->timer_count; n > 0 && l->timer_count > 0; n--) {
+	l->firing = true;
+	while (l->timer_count > 0 && l->heap[0]->at_ms <= l->now_ms) {
 		struct loop_timer *t = l->heap[0];
 
-		if (t->at_ms > l->now_ms)
-			break;
 		loop_timer_stop(l, t);
 		t->on_fire(t);
 	}
+	l->firing = false;
 }
 
 static void run_deferred(struct loop *l)

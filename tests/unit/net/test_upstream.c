@@ -1,0 +1,546 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Real sockets on the loopback of a network namespace of the program's own; the
+ * servers are played by the test itself. */
+#include "net/upstream.h"
+
+#include <errno.h>
+#include <net/if.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+
+enum { NOTES_MAX = 4096, QUERY_SIZE = 20, WAIT_MS = 2000 };
+
+struct note {
+	uint32_t token;
+	bool failed;
+	size_t size;
+	uint8_t first[4];
+};
+
+static struct loop *loop;
+static struct upstreams *upstreams;
+static struct note notes[NOTES_MAX];
+static size_t note_count;
+static bool cancel_on_message;
+static bool have_ipv6;
+static struct {
+	bool again; /* send the token to that server when it fails */
+	size_t server;
+} retry;
+/* A UDP and a TCP socket of the test for each of the two servers. */
+static int udp_server[2], tcp_server[2];
+
+static void on_message(void *data, uint32_t token, const void *message, size_t size)
+{
+	struct note *n = &notes[note_count++];
+
+	*n = (struct note){ .token = token, .size = size };
+	memcpy(n->first, message, MIN(size, sizeof(n->first)));
+	if (cancel_on_message)
+		upstreams_cancel(upstreams, token);
+}
+
+static void query_bytes(uint8_t *bytes, uint16_t id)
+{
+	memset(bytes, 'q', QUERY_SIZE);
+	bytes[0] = (uint8_t)(id >> 8);
+	bytes[1] = (uint8_t)id;
+}
+
+static int send_query(uint32_t token, size_t server, bool tcp, uint16_t id)
+{
+	uint8_t bytes[QUERY_SIZE];
+
+	query_bytes(bytes, id);
+	return upstreams_send(upstreams, token, server, tcp, bytes, sizeof(bytes));
+}
+
+static void on_failed(void *data, uint32_t token)
+{
+	notes[note_count++] = (struct note){ .token = token, .failed = true };
+	if (!retry.again)
+		return;
+	retry.again = false;
+	assert_int_equal(send_query(token, retry.server, false, 1), 0);
+}
+
+static struct endpoint bound(int fd)
+{
+	struct sockaddr_storage address;
+	socklen_t size = sizeof(address);
+
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &size), 0);
+	return endpoint_from_sockaddr(&address);
+}
+
+static int server_socket(int type, const char *address, uint16_t port)
+{
+	struct sockaddr_storage to;
+	struct endpoint e;
+	socklen_t size;
+	int fd, one = 1;
+
+	assert_true(endpoint_parse(address, strlen(address), port, &e));
+	e.port = port;
+	size = endpoint_to_sockaddr(&e, &to);
+	fd = socket(to.ss_family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	assert_true(fd >= 0);
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	assert_int_equal(bind(fd, (struct sockaddr *)&to, size), 0);
+	if (type == SOCK_STREAM)
+		assert_int_equal(listen(fd, 128), 0);
+	return fd;
+}
+
+static int setup(void **state)
+{
+	const struct upstreams_ops ops = { .on_message = on_message,
+					   .on_failed = on_failed };
+	struct endpoint servers[2];
+
+	note_count = 0;
+	cancel_on_message = true;
+	retry.again = false;
+	for (size_t i = 0; i < 2; i++) {
+		const char *address = i == 1 && have_ipv6 ? "::1" : "127.0.0.1";
+
+		udp_server[i] = server_socket(SOCK_DGRAM, address, 0);
+		servers[i] = bound(udp_server[i]);
+		tcp_server[i] = server_socket(SOCK_STREAM, address, servers[i].port);
+	}
+	loop = loop_new();
+	upstreams = upstreams_new(loop, servers, 2, &ops);
+	return upstreams ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+	upstreams_free(upstreams);
+	loop_free(loop);
+	for (size_t i = 0; i < 2; i++) {
+		if (udp_server[i] >= 0)
+			close(udp_server[i]);
+		if (tcp_server[i] >= 0)
+			close(tcp_server[i]);
+	}
+	return 0;
+}
+
+/* Turn until there are @count notes. */
+static void wait_notes(size_t count)
+{
+	int64_t until = clock_now_ms() + WAIT_MS;
+
+	while (note_count < count && clock_now_ms() < until)
+		assert_int_equal(loop_turn(loop, 10), 0);
+	assert_int_equal(note_count, count);
+}
+
+/* Nothing comes any more. */
+static void wait_nothing(void)
+{
+	size_t before = note_count;
+
+	for (int i = 0; i < 5; i++)
+		assert_int_equal(loop_turn(loop, 5), 0);
+	assert_int_equal(note_count, before);
+}
+
+struct datagram {
+	uint8_t bytes[512];
+	ssize_t size;
+	struct sockaddr_storage from;
+	socklen_t from_size;
+};
+
+static void server_receive(int fd, struct datagram *ret)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	assert_int_equal(poll(&p, 1, WAIT_MS), 1);
+	ret->from_size = sizeof(ret->from);
+	ret->size = recvfrom(fd, ret->bytes, sizeof(ret->bytes), 0,
+			     (struct sockaddr *)&ret->from, &ret->from_size);
+	assert_true(ret->size > 0);
+}
+
+static void server_answer(int fd, const struct datagram *query)
+{
+	assert_int_equal(sendto(fd, query->bytes, (size_t)query->size, 0,
+				(const struct sockaddr *)&query->from, query->from_size),
+			 query->size);
+}
+
+static void a_udp_answer_comes_back_with_its_token(void **state)
+{
+	struct datagram q;
+
+	for (size_t server = 0; server < 2; server++) {
+		assert_int_equal(send_query(70 + server, server, false, 0x1234), 0);
+		server_receive(udp_server[server], &q);
+		server_answer(udp_server[server], &q);
+		wait_notes(server + 1);
+		assert_int_equal(notes[server].token, 70 + server);
+		assert_int_equal(notes[server].size, QUERY_SIZE);
+		assert_false(notes[server].failed);
+	}
+}
+
+static void an_answer_with_another_id_is_dropped_and_the_wait_goes_on(void **state)
+{
+	struct datagram q;
+
+	assert_int_equal(send_query(1, 0, false, 0x1234), 0);
+	server_receive(udp_server[0], &q);
+	q.bytes[1] ^= 1;
+	server_answer(udp_server[0], &q);
+	wait_nothing();
+	q.bytes[1] ^= 1;
+	server_answer(udp_server[0], &q);
+	wait_notes(1);
+}
+
+static void an_answer_from_another_address_or_port_is_dropped(void **state)
+{
+	struct datagram q;
+	int other_port = server_socket(SOCK_DGRAM, "127.0.0.1", 0);
+	int other_address =
+		server_socket(SOCK_DGRAM, "127.0.0.2", bound(udp_server[0]).port);
+
+	assert_int_equal(send_query(1, 0, false, 7), 0);
+	server_receive(udp_server[0], &q);
+	server_answer(other_port, &q);
+	server_answer(other_address, &q);
+	wait_nothing();
+	close(other_port);
+	close(other_address);
+}
+
+static void all_requests_with_the_id_are_told(void **state)
+{
+	enum { SAME = 12 };
+	struct datagram q;
+
+	cancel_on_message = false;
+	for (uint32_t i = 0; i < SAME; i++)
+		assert_int_equal(send_query(i, 0, false, 5), 0);
+	for (uint32_t i = 0; i < SAME; i++) {
+		server_receive(udp_server[0], &q);
+		server_answer(udp_server[0], &q);
+	}
+	while (loop_turn(loop, 20) == 0 && note_count < SAME)
+		;
+	assert_true(note_count >= SAME);
+	for (uint32_t token = 0; token < SAME; token++) {
+		bool told = false;
+
+		for (size_t i = 0; i < note_count; i++)
+			told = told || notes[i].token == token;
+		assert_true(told);
+	}
+}
+
+static void a_cancelled_request_hears_nothing(void **state)
+{
+	struct datagram q;
+
+	assert_int_equal(send_query(1, 0, false, 9), 0);
+	server_receive(udp_server[0], &q);
+	upstreams_cancel(upstreams, 1);
+	upstreams_cancel(upstreams, 1);
+	server_answer(udp_server[0], &q);
+	wait_nothing();
+}
+
+static void the_source_port_changes_and_is_not_used_too_long(void **state)
+{
+	enum { QUERIES = 1000, PORTS_MIN = 12 };
+	uint16_t ports[QUERIES];
+	size_t distinct = 0;
+
+	for (uint32_t i = 0; i < QUERIES; i++) {
+		struct datagram q;
+		bool seen = false;
+
+		assert_int_equal(send_query(i, 0, false, (uint16_t)i), 0);
+		server_receive(udp_server[0], &q);
+		server_answer(udp_server[0], &q);
+		wait_notes(i + 1);
+		ports[i] = endpoint_from_sockaddr(&q.from).port;
+		for (uint32_t k = 0; k < i; k++)
+			seen = seen || ports[k] == ports[i];
+		distinct += !seen;
+	}
+	assert_true(distinct >= PORTS_MIN);
+}
+
+static void a_spent_socket_still_hears_its_late_answers(void **state)
+{
+	enum { QUERIES = 400 };
+	struct datagram first, q;
+
+	assert_int_equal(send_query(100000, 0, false, 0xabcd), 0);
+	server_receive(udp_server[0], &first);
+	for (uint32_t i = 0; i < QUERIES; i++) {
+		assert_int_equal(send_query(i, 0, false, (uint16_t)i), 0);
+		server_receive(udp_server[0], &q);
+		server_answer(udp_server[0], &q);
+		wait_notes(i + 1);
+	}
+	server_answer(udp_server[0], &first);
+	wait_notes(QUERIES + 1);
+	assert_int_equal(notes[QUERIES].token, 100000);
+}
+
+static void unanswered_requests_use_a_bounded_number_of_sockets(void **state)
+{
+	enum { MOST = 9000, LIMIT = 8192 };
+	uint32_t taken = 0;
+
+	while (taken < MOST && send_query(taken, 0, false, (uint16_t)taken) == 0) {
+		struct datagram q;
+
+		server_receive(udp_server[0], &q);
+		taken++;
+	}
+	assert_int_equal(taken, LIMIT);
+	assert_int_equal(send_query(taken, 0, false, 1), -ENOBUFS);
+	upstreams_cancel(upstreams, 0);
+	assert_int_equal(send_query(taken, 0, false, 1), 0);
+}
+
+static void a_refused_datagram_fails_at_once(void **state)
+{
+	close(udp_server[0]);
+	udp_server[0] = -1;
+	assert_int_equal(send_query(3, 0, false, 1), 0);
+	wait_notes(1);
+	assert_true(notes[0].failed);
+	assert_int_equal(notes[0].token, 3);
+}
+
+static void many_refused_datagrams_all_end(void **state)
+{
+	enum { QUERIES = 300 };
+	size_t refused = 0;
+
+	close(udp_server[0]);
+	udp_server[0] = -1;
+	for (uint32_t i = 0; i < QUERIES; i++)
+		refused += send_query(i, 0, false, 1) == -ECONNREFUSED;
+	wait_notes(QUERIES - refused);
+}
+
+static void a_failed_request_may_go_to_the_next_server_from_the_callback(void **state)
+{
+	struct datagram q;
+
+	close(udp_server[0]);
+	udp_server[0] = -1;
+	retry.again = true;
+	retry.server = 1;
+	assert_int_equal(send_query(3, 0, false, 1), 0);
+	wait_notes(1);
+	server_receive(udp_server[1], &q);
+	server_answer(udp_server[1], &q);
+	wait_notes(2);
+	assert_false(notes[1].failed);
+	assert_int_equal(notes[1].token, 3);
+}
+
+static void an_unknown_server_is_an_error(void **state)
+{
+	assert_int_equal(send_query(1, 2, false, 1), -EINVAL);
+}
+
+static int server_accept(int listener)
+{
+	struct pollfd p = { .fd = listener, .events = POLLIN };
+	int fd;
+
+	assert_int_equal(poll(&p, 1, WAIT_MS), 1);
+	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	assert_true(fd >= 0);
+	return fd;
+}
+
+/* The query as it came over TCP, its length checked. */
+static int tcp_accept_query(uint32_t token)
+{
+	uint8_t bytes[2 + QUERY_SIZE], expected[QUERY_SIZE];
+	int fd;
+
+	assert_int_equal(send_query(token, 0, true, 0x0102), 0);
+	fd = server_accept(tcp_server[0]);
+	assert_int_equal(loop_turn(loop, 50), 0);
+	assert_int_equal(recv(fd, bytes, sizeof(bytes), MSG_WAITALL), sizeof(bytes));
+	query_bytes(expected, 0x0102);
+	assert_int_equal(bytes[0] << 8 | bytes[1], QUERY_SIZE);
+	assert_memory_equal(bytes + 2, expected, QUERY_SIZE);
+	return fd;
+}
+
+static void a_tcp_answer_may_be_split_at_any_byte(void **state)
+{
+	const uint8_t answer[] = { 0, 6, 0x01, 0x02, 'a', 'b', 'c', 'd' };
+	int one = 1;
+
+	for (size_t cut = 0; cut <= sizeof(answer); cut++) {
+		int fd = tcp_accept_query((uint32_t)cut);
+
+		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+		if (cut > 0)
+			assert_int_equal(send(fd, answer, cut, 0), cut);
+		if (cut < sizeof(answer)) {
+			wait_nothing();
+			send(fd, answer + cut, sizeof(answer) - cut, 0);
+		}
+		wait_notes(cut + 1);
+		assert_false(notes[cut].failed);
+		assert_int_equal(notes[cut].size, 6);
+		assert_memory_equal(notes[cut].first, answer + 2, 4);
+		close(fd);
+	}
+}
+
+static void the_largest_tcp_answer_is_read_whole(void **state)
+{
+	static uint8_t answer[2 + 65535] = { 0xff, 0xff, 0x01, 0x02 };
+	int fd = tcp_accept_query(1);
+	size_t sent = 0;
+
+	while (sent < sizeof(answer)) {
+		ssize_t n = send(fd, answer + sent, sizeof(answer) - sent, MSG_DONTWAIT);
+
+		sent += n > 0 ? (size_t)n : 0;
+		assert_int_equal(loop_turn(loop, 5), 0);
+	}
+	wait_notes(1);
+	assert_int_equal(notes[0].size, 65535);
+	close(fd);
+}
+
+static void a_tcp_connection_that_ends_early_fails(void **state)
+{
+	const uint8_t part[] = { 0, 6, 0x01 };
+
+	for (size_t size = 0; size <= sizeof(part); size++) {
+		int fd = tcp_accept_query((uint32_t)size);
+
+		if (size > 0)
+			assert_int_equal(send(fd, part, size, 0), size);
+		close(fd);
+		wait_notes(size + 1);
+		assert_true(notes[size].failed);
+	}
+}
+
+static void a_tcp_answer_that_is_not_wanted_is_the_last(void **state)
+{
+	const uint8_t answer[] = { 0, 3, 0x01, 0x02, 'a' };
+	int fd = tcp_accept_query(1);
+
+	cancel_on_message = false;
+	assert_int_equal(send(fd, answer, sizeof(answer), 0), sizeof(answer));
+	wait_notes(2);
+	assert_false(notes[0].failed);
+	assert_true(notes[1].failed);
+	close(fd);
+}
+
+static void a_refused_tcp_connection_fails(void **state)
+{
+	int r;
+
+	close(tcp_server[0]);
+	tcp_server[0] = -1;
+	r = send_query(1, 0, true, 1);
+	if (r == 0) {
+		wait_notes(1);
+		assert_true(notes[0].failed);
+	} else {
+		assert_int_equal(r, -ECONNREFUSED);
+	}
+}
+
+static void tcp_connections_are_bounded_and_come_free_again(void **state)
+{
+	enum { LIMIT = 64 };
+
+	for (uint32_t i = 0; i < LIMIT; i++)
+		assert_int_equal(send_query(i, 0, true, 1), 0);
+	assert_int_equal(send_query(LIMIT, 0, true, 1), -EMFILE);
+	upstreams_cancel(upstreams, 5);
+	assert_int_equal(send_query(LIMIT, 0, true, 1), 0);
+}
+
+static void sending_a_token_again_replaces_what_it_waited_for(void **state)
+{
+	struct datagram q;
+	const uint8_t answer[] = { 0, 3, 0x01, 0x02, 'a' };
+	int fd;
+
+	assert_int_equal(send_query(1, 0, false, 0x0102), 0);
+	server_receive(udp_server[0], &q);
+	fd = tcp_accept_query(1);
+	server_answer(udp_server[0], &q);
+	wait_nothing();
+	assert_int_equal(send(fd, answer, sizeof(answer), 0), sizeof(answer));
+	wait_notes(1);
+	close(fd);
+}
+
+static bool enter_namespace(void)
+{
+	struct ifreq lo = { .ifr_name = "lo", .ifr_flags = IFF_UP };
+	CLEAN(fd) int fd = -1, six = -1;
+
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0)
+		return false;
+	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	six = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	have_ipv6 = six >= 0;
+	return fd >= 0 && ioctl(fd, SIOCSIFFLAGS, &lo) == 0;
+}
+
+int main(void)
+{
+#define RULE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		RULE(a_udp_answer_comes_back_with_its_token),
+		RULE(an_answer_with_another_id_is_dropped_and_the_wait_goes_on),
+		RULE(an_answer_from_another_address_or_port_is_dropped),
+		RULE(all_requests_with_the_id_are_told),
+		RULE(a_cancelled_request_hears_nothing),
+		RULE(the_source_port_changes_and_is_not_used_too_long),
+		RULE(a_spent_socket_still_hears_its_late_answers),
+		RULE(unanswered_requests_use_a_bounded_number_of_sockets),
+		RULE(a_refused_datagram_fails_at_once),
+		RULE(many_refused_datagrams_all_end),
+		RULE(a_failed_request_may_go_to_the_next_server_from_the_callback),
+		RULE(an_unknown_server_is_an_error),
+		RULE(a_tcp_answer_may_be_split_at_any_byte),
+		RULE(the_largest_tcp_answer_is_read_whole),
+		RULE(a_tcp_connection_that_ends_early_fails),
+		RULE(a_tcp_answer_that_is_not_wanted_is_the_last),
+		RULE(a_refused_tcp_connection_fails),
+		RULE(tcp_connections_are_bounded_and_come_free_again),
+		RULE(sending_a_token_again_replaces_what_it_waited_for),
+	};
+
+	if (!enter_namespace()) {
+		fprintf(stderr, "no network namespace, skipping\n");
+		return 77;
+	}
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
