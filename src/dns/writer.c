@@ -41,13 +41,14 @@ static void add_places(struct dns_writer *d, const struct dns_name *name, size_t
 	}
 }
 
-/* Where the @size octets of a name at @bytes stand already; 0: nowhere. */
+/* Where the @size octets of a name at @bytes stand already; 0: nowhere. The latest
+ * first: it is where most owners are. */
 static uint16_t find_place(const struct dns_writer *d, const uint8_t *bytes, size_t size)
 {
-	for (size_t i = 0; i < d->place_count; i++) {
-		if (d->places[i].size == size &&
-		    dns_name_is_at(&d->wire, d->places[i].offset, bytes))
-			return d->places[i].offset;
+	for (size_t i = d->place_count; i > 0; i--) {
+		if (d->places[i - 1].size == size &&
+		    dns_name_is_at(&d->wire, d->places[i - 1].offset, bytes))
+			return d->places[i - 1].offset;
 	}
 	return 0;
 }

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/addr.h"
+#include "dns/name.h"
+
+#define HEADER	 "\0\0\0\0\0\0\0\0\0\0\0\0"
+#define BYTES(s) (s), sizeof(s) - 1
+#define X10	 "xxxxxxxxxx"
+#define X63	 X10 X10 X10 X10 X10 X10 "xxx"
+#define X61	 X10 X10 X10 X10 X10 X10 "x"
+
+static struct dns_name name_of(const char *text)
+{
+	struct dns_name n = { 0 };
+
+	assert_int_equal(dns_name_parse(text_of(text), &n), 0);
+	return n;
+}
+
+static void read_accepts_what_rfc_1035_allows(void **state)
+{
+	static const struct {
+		const char *what;
+		const char *bytes;
+		size_t size, offset, end;
+		const char *text;
+	} cases[] = {
+		{ "plain, lowered", BYTES(HEADER "\3wWw\2OK\0"), 12, 20, "www.ok" },
+		{ "the root", BYTES(HEADER "\0"), 12, 13, "." },
+		{ "a pointer", BYTES(HEADER "\2ok\0\1a\xc0\x0c"), 16, 20, "a.ok" },
+		{ "pointer to pointer", BYTES(HEADER "\2ok\0\1a\xc0\x0c\1b\xc0\x10"), 20,
+		  24, "b.a.ok" },
+		{ "a dot in a label", BYTES(HEADER "\6api.ok\0"), 12, 20, "api\\.ok" },
+		{ "NUL and blank in a label", BYTES(HEADER "\3a\0 \0"), 12, 17,
+		  "a\\000\\032" },
+		{ "'[' and '@' stay", BYTES(HEADER "\2@[\0"), 12, 16, "@[" },
+		{ "octets over 127 stay", BYTES(HEADER "\2\xc1\xda\0"), 12, 16,
+		  "\\193\\218" },
+	};
+	char text[DNS_NAME_TEXT_SIZE];
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct wire w = wire_reader(cases[i].bytes, cases[i].size);
+		struct dns_name n;
+
+		wire_seek(&w, cases[i].offset);
+		if (dns_name_read(&w, &n, NULL) < 0 || wire_offset(&w) != cases[i].end)
+			fail_msg("%s", cases[i].what);
+		assert_string_equal(dns_name_format(&n, text), cases[i].text);
+	}
+}
+
+static void read_refuses_what_is_malformed(void **state)
+{
+	static const struct {
+		const char *what;
+		const char *bytes;
+		size_t size;
+	} cases[] = {
+		{ "nothing", BYTES(HEADER) },
+		{ "no root label", BYTES(HEADER "\2ok") },
+		{ "short label", BYTES(HEADER "\5ok") },
+		{ "half a pointer", BYTES(HEADER "\xc0") },
+		{ "pointer to itself", BYTES(HEADER "\xc0\x0c") },
+		{ "loop over a label", BYTES(HEADER "\1a\xc0\x0c") },
+		{ "pointer forward", BYTES(HEADER "\xc0\x0e\0") },
+		{ "pointer into the header", BYTES(HEADER "\1a\xc0\x04") },
+		{ "label type 01", BYTES(HEADER "\x41" X63 "xx\0") },
+		{ "label type 10", BYTES(HEADER "\x81" X63 "\0") },
+		{ "256 octets",
+		  BYTES(HEADER "\x3f" X63 "\x3f" X63 "\x3f" X63 "\x3e" X61 "x\0") },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct wire w = wire_reader(cases[i].bytes, cases[i].size);
+		struct dns_name n = { .size = 77 };
+
+		wire_seek(&w, 12);
+		if (dns_name_read(&w, &n, NULL) != -EBADMSG || wire_ok(&w) ||
+		    n.size != 77)
+			fail_msg("%s", cases[i].what);
+	}
+}
+
+static void read_keeps_the_longest_name_and_its_case(void **state)
+{
+	static const char bytes[] = HEADER "\x3f" X63 "\x3f" X63 "\x3f" X63 "\x3d" X61;
+	char upper[sizeof(bytes)];
+	uint8_t raw[DNS_NAME_MAX];
+	struct dns_name n;
+	struct wire w;
+
+	memcpy(upper, bytes, sizeof(bytes));
+	upper[13] = 'X';
+	w = wire_reader(upper, sizeof(upper));
+	wire_seek(&w, 12);
+	assert_int_equal(dns_name_read(&w, &n, raw), 0);
+	assert_int_equal(n.size, DNS_NAME_MAX);
+	assert_int_equal(n.labels, 4);
+	assert_memory_equal(raw, upper + 12, DNS_NAME_MAX);
+	assert_memory_equal(n.bytes, bytes + 12, DNS_NAME_MAX);
+}
+
+static void parse_takes_host_names_only(void **state)
+{
+	static const struct {
+		const char *text;
+		const char *again; /* NULL: refused */
+	} cases[] = {
+		{ "api.ok.test", "api.ok.test" },
+		{ "API.Ok.Test.", "api.ok.test" },
+		{ "_acme.a-b.test", "_acme.a-b.test" },
+		{ ".", "." },
+		{ X63 ".test", X63 ".test" },
+		{ "", NULL },
+		{ "..", NULL },
+		{ "api.ok.test..", NULL },
+		{ "api..ok.test", NULL },
+		{ ".api.ok.test", NULL },
+		{ X63 "x.test", NULL },
+		{ X63 "." X63 "." X63 "." X61 "x", NULL },
+		{ "a b.test", NULL },
+		{ "a\\.b.test", NULL },
+		{ "*.test", NULL },
+		{ "[::1]", NULL },
+		{ "evil.test\r\n.pkg.test", NULL },
+		{ "b\xc3\xbc"
+		  "cher.test",
+		  NULL },
+	};
+	char text[DNS_NAME_TEXT_SIZE];
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct dns_name n;
+		int r = dns_name_parse(text_of(cases[i].text), &n);
+
+		if (r != (cases[i].again ? 0 : -EINVAL))
+			fail_msg("'%s'", cases[i].text);
+		if (cases[i].again)
+			assert_string_equal(dns_name_format(&n, text), cases[i].again);
+	}
+	assert_int_equal(dns_name_parse((struct text){ "evil.test\0.pkg.test", 19 },
+					&(struct dns_name){}),
+			 -EINVAL);
+}
+
+static void a_name_is_within_itself_and_its_ancestors_only(void **state)
+{
+	static const struct {
+		const char *name, *ancestor;
+		bool within;
+	} cases[] = {
+		{ "pkg.test", "pkg.test", true },
+		{ "a.b.pkg.test", "pkg.test", true },
+		{ "a.b.pkg.test", ".", true },
+		{ "evilpkg.test", "pkg.test", false },
+		{ "x.pkg.test.evil.test", "pkg.test", false },
+		{ "test", "pkg.test", false },
+		{ "pkg.tesu", "test", false },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct dns_name n = name_of(cases[i].name);
+		struct dns_name a = name_of(cases[i].ancestor);
+
+		if (dns_name_is_within(&n, &a) != cases[i].within)
+			fail_msg("%s in %s", cases[i].name, cases[i].ancestor);
+	}
+	assert_false(
+		dns_name_is_within(&(struct dns_name){ 0 }, &(struct dns_name){ 0 }));
+}
+
+static void a_dot_inside_a_label_makes_another_name(void **state)
+{
+	static const char bytes[] = HEADER "\6api.ok\4test\0";
+	struct wire w = wire_reader(bytes, sizeof(bytes) - 1);
+	struct dns_name host = name_of("api.ok.test"), n;
+
+	wire_seek(&w, 12);
+	assert_int_equal(dns_name_read(&w, &n, NULL), 0);
+	assert_false(dns_name_equal(&n, &host));
+	assert_false(dns_name_is_host(&n));
+	assert_true(dns_name_is_host(&host));
+	assert_false(dns_name_is_host(&(struct dns_name){ .size = 1 }));
+	assert_false(dns_name_is_host(&(struct dns_name){ 0 }));
+}
+
+static void a_name_is_found_where_it_stands(void **state)
+{
+	static const char bytes[] = HEADER "\2Ok\4TEST\0\3aPi\xc0\x0c\xc0\x18\xc0\x1a";
+	struct wire w = wire_reader(bytes, sizeof(bytes) - 1);
+	struct dns_name ok = name_of("ok.test"), api = name_of("api.ok.test");
+
+	assert_true(dns_name_is_at(&w, 12, ok.bytes));
+	assert_true(dns_name_is_at(&w, 21, api.bytes));
+	assert_false(dns_name_is_at(&w, 12, api.bytes));
+	assert_false(dns_name_is_at(&w, 21, ok.bytes));
+	assert_false(dns_name_is_at(&w, 27, ok.bytes));	  /* into a label's middle */
+	assert_false(dns_name_is_at(&w, 29, ok.bytes));	  /* cut short */
+	assert_false(dns_name_is_at(&w, 4000, ok.bytes)); /* outside */
+}
+
+static void localhost_is_a_label_not_a_suffix(void **state)
+{
+	struct dns_name yes = name_of("foo.LOCALHOST."), no = name_of("notlocalhost");
+	struct dns_name below = name_of("localhost.test");
+
+	assert_true(dns_name_is_localhost(&yes));
+	assert_false(dns_name_is_localhost(&no));
+	assert_false(dns_name_is_localhost(&below));
+}
+
+static void reverse_names_stand_for_whole_addresses_only(void **state)
+{
+#define ZEROS "0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0."
+	static const struct {
+		const char *name;
+		const char *addr; /* NULL: none */
+	} cases[] = {
+		{ "4.3.2.1.in-addr.arpa", "1.2.3.4" },
+		{ "255.0.0.10.IN-ADDR.arpa", "10.0.0.255" },
+		{ "1." ZEROS "8.b.d.0.1.0.0.2.ip6.arpa", "2001:db8::1" },
+		{ "3.2.1.in-addr.arpa", NULL },
+		{ "5.4.3.2.1.in-addr.arpa", NULL },
+		{ "256.3.2.1.in-addr.arpa", NULL },
+		{ "04.3.2.1.in-addr.arpa", NULL },
+		{ "x.3.2.1.in-addr.arpa", NULL },
+		{ ZEROS "8.b.d.0.1.0.0.2.ip6.arpa", NULL },
+		{ "10." ZEROS "8.b.d.0.1.0.0.2.ip6.arpa", NULL },
+		{ "g." ZEROS "8.b.d.0.1.0.0.2.ip6.arpa", NULL },
+		{ "4.3.2.1.in-addr.test", NULL },
+	};
+	char text[ADDR_TEXT_SIZE];
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct dns_name n = name_of(cases[i].name);
+		struct addr a = { 0 };
+
+		if (dns_name_to_reverse_addr(&n, &a) != (cases[i].addr != NULL))
+			fail_msg("%s", cases[i].name);
+		if (cases[i].addr)
+			assert_string_equal(addr_format(&a, text), cases[i].addr);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(read_accepts_what_rfc_1035_allows),
+		cmocka_unit_test(read_refuses_what_is_malformed),
+		cmocka_unit_test(read_keeps_the_longest_name_and_its_case),
+		cmocka_unit_test(parse_takes_host_names_only),
+		cmocka_unit_test(a_name_is_within_itself_and_its_ancestors_only),
+		cmocka_unit_test(a_dot_inside_a_label_makes_another_name),
+		cmocka_unit_test(a_name_is_found_where_it_stands),
+		cmocka_unit_test(localhost_is_a_label_not_a_suffix),
+		cmocka_unit_test(reverse_names_stand_for_whole_addresses_only),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
