@@ -1,0 +1,797 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The transports alone: real sockets on the loopback of a network namespace of the
+ * program's own, and behind them a resolver that is played here, so that each test says
+ * when a reply comes. */
+#include "sandbox/dns_service.h"
+
+#include <errno.h>
+#include <net/if.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+
+enum {
+	QUERIES_MAX = 4096,
+	QUERY_SIZE = 24,
+	TCP_LIMIT = 8,
+	WAIT_MS = 2000,
+	TICK_MS = 20,
+};
+
+/* The resolver of these tests: it keeps what came, and replies with the same bytes,
+ * at once or when told. */
+struct resolver {
+	struct resolver_ops ops;
+};
+
+struct seen {
+	struct resolver_client client;
+	size_t size;
+	uint8_t bytes[QUERY_SIZE];
+};
+
+static struct resolver resolver;
+static struct seen seen[QUERIES_MAX];
+static size_t seen_count, answered, reply_size;
+static bool reply_at_once;
+static int64_t next_tick_ms;
+static size_t ticks, flushes, detached;
+static uint32_t failed_tokens, response_tokens;
+static uint32_t tcp_limit;
+
+struct resolver *resolver_new(const struct resolver_ops *ops, const struct hash_key *key,
+			      size_t upstream_count)
+{
+	resolver.ops = *ops;
+	return &resolver;
+}
+
+void resolver_free(struct resolver *r)
+{
+}
+
+static void answer(size_t i)
+{
+	static uint8_t bytes[DNS_MESSAGE_MAX];
+
+	memcpy(bytes, seen[i].bytes, sizeof(seen[i].bytes));
+	resolver.ops.reply(resolver.ops.data, &seen[i].client, bytes,
+			   reply_size ? reply_size : seen[i].size);
+}
+
+void resolver_query(struct resolver *r, const struct resolver_client *client,
+		    const void *message, size_t size, int64_t now_ms)
+{
+	struct seen *s = &seen[seen_count];
+
+	assert_true(seen_count < QUERIES_MAX);
+	*s = (struct seen){ .client = *client, .size = size };
+	memcpy(s->bytes, message, MIN(size, sizeof(s->bytes)));
+	seen_count++;
+}
+
+void resolver_response(struct resolver *r, uint32_t token, const void *message,
+		       size_t size, int64_t now_ms)
+{
+	response_tokens += token;
+	r->ops.cancel(r->ops.data, token);
+}
+
+void resolver_send_failed(struct resolver *r, uint32_t token, int64_t now_ms)
+{
+	failed_tokens += token;
+}
+
+int64_t resolver_next_ms(const struct resolver *r)
+{
+	return next_tick_ms;
+}
+
+void resolver_tick(struct resolver *r, int64_t now_ms)
+{
+	ticks++;
+	next_tick_ms = INT64_MAX;
+}
+
+void resolver_flush(struct resolver *r, int64_t now_ms)
+{
+	flushes++;
+	while (reply_at_once && answered < seen_count)
+		answer(answered++);
+}
+
+void resolver_detach(struct resolver *r, struct sandbox *s)
+{
+	detached++;
+}
+
+uint32_t plan_limit(const struct plan *p, enum plan_limit which)
+{
+	return which == LIMIT_DNS_TCP_CONNECTIONS ? tcp_limit : 0;
+}
+
+static const struct filter_learn *learned_items;
+
+int filter_learn(struct filter_conn *c, const struct filter_learn *items, size_t count)
+{
+	learned_items = items;
+	return count == 1 ? -EIO : 0;
+}
+
+static struct loop *loop;
+static struct dns_service *service;
+static struct sandbox boxes[2]; /* at 127.0.0.1 and ::1, and at 127.0.0.2 */
+static struct endpoint udp_at[2], udp6_at, tcp_at[2];
+static int upstream_fd;
+static bool have_ipv6;
+
+static struct endpoint bound(int fd)
+{
+	struct sockaddr_storage address;
+	socklen_t size = sizeof(address);
+
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &size), 0);
+	return endpoint_from_sockaddr(&address);
+}
+
+static int listen_on(int type, const char *address)
+{
+	struct sockaddr_storage to;
+	struct endpoint e;
+	socklen_t size;
+	int fd;
+
+	assert_true(endpoint_parse(address, strlen(address), 53, &e));
+	e.port = 0;
+	size = endpoint_to_sockaddr(&e, &to);
+	fd = socket(to.ss_family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	assert_true(fd >= 0);
+	assert_int_equal(bind(fd, (struct sockaddr *)&to, size), 0);
+	if (type == SOCK_STREAM)
+		assert_int_equal(listen(fd, 128), 0);
+	return fd;
+}
+
+static void box_open(size_t i, const char *address)
+{
+	struct sandbox *s = &boxes[i];
+
+	*s = (struct sandbox){ .id = (uint32_t)i + 1, .state = SANDBOX_RUNNING };
+	for (size_t k = 0; k < SANDBOX_FD_COUNT; k++)
+		s->fds.fd[k] = -1;
+	s->fds.fd[SANDBOX_FD_DNS_UDP4] = listen_on(SOCK_DGRAM, address);
+	s->fds.fd[SANDBOX_FD_DNS_TCP4] = listen_on(SOCK_STREAM, address);
+	udp_at[i] = bound(s->fds.fd[SANDBOX_FD_DNS_UDP4]);
+	tcp_at[i] = bound(s->fds.fd[SANDBOX_FD_DNS_TCP4]);
+}
+
+static int setup(void **state)
+{
+	struct endpoint upstream;
+	struct dns_service_config config = { .upstreams = &upstream,
+					     .upstream_count = 1 };
+
+	seen_count = answered = reply_size = 0;
+	reply_at_once = true;
+	next_tick_ms = INT64_MAX;
+	ticks = flushes = detached = failed_tokens = response_tokens = 0;
+	tcp_limit = TCP_LIMIT;
+	upstream_fd = listen_on(SOCK_DGRAM, "127.0.0.9");
+	upstream = bound(upstream_fd);
+	loop = config.loop = loop_new();
+	service = dns_service_new(&config, NULL);
+	assert_non_null(service);
+	box_open(0, "127.0.0.1");
+	box_open(1, "127.0.0.2");
+	if (have_ipv6) {
+		boxes[0].fds.fd[SANDBOX_FD_DNS_UDP6] = listen_on(SOCK_DGRAM, "::1");
+		udp6_at = bound(boxes[0].fds.fd[SANDBOX_FD_DNS_UDP6]);
+	}
+	for (size_t i = 0; i < 2; i++)
+		assert_int_equal(dns_service_attach(service, &boxes[i]), 0);
+	loop_on_turn_end(loop, (void (*)(void *))dns_service_flush, service);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	dns_service_free(service);
+	loop_free(loop);
+	for (size_t i = 0; i < 2; i++)
+		for (size_t k = 0; k < SANDBOX_FD_COUNT; k++)
+			if (boxes[i].fds.fd[k] >= 0)
+				close(boxes[i].fds.fd[k]);
+	close(upstream_fd);
+	return 0;
+}
+
+static void turns(int count)
+{
+	for (int i = 0; i < count; i++)
+		assert_int_equal(loop_turn(loop, 5), 0);
+}
+
+static void wait_seen(size_t count)
+{
+	int64_t until = clock_now_ms() + WAIT_MS;
+
+	while (seen_count < count && clock_now_ms() < until)
+		turns(1);
+	assert_int_equal(seen_count, count);
+}
+
+static int client_socket(int type, const struct endpoint *to)
+{
+	struct sockaddr_storage address;
+	socklen_t size = endpoint_to_sockaddr(to, &address);
+	int fd = socket(address.ss_family, type | SOCK_CLOEXEC, 0), one = 1;
+
+	assert_true(fd >= 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&address, size), 0);
+	if (type == SOCK_STREAM)
+		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	return fd;
+}
+
+static void query_fill(uint8_t *bytes, uint16_t id)
+{
+	memset(bytes, 'q', QUERY_SIZE);
+	bytes[0] = (uint8_t)(id >> 8);
+	bytes[1] = (uint8_t)id;
+}
+
+/* The same behind its length. */
+static void frame_fill(uint8_t *bytes, uint16_t id)
+{
+	bytes[0] = 0;
+	bytes[1] = QUERY_SIZE;
+	query_fill(bytes + 2, id);
+}
+
+enum { FRAME_SIZE = QUERY_SIZE + 2 };
+
+static void send_udp(int fd, uint16_t id)
+{
+	uint8_t bytes[QUERY_SIZE];
+
+	query_fill(bytes, id);
+	assert_int_equal(send(fd, bytes, sizeof(bytes), 0), sizeof(bytes));
+}
+
+static void send_frames(int fd, uint16_t first_id, size_t count)
+{
+	uint8_t bytes[64 * FRAME_SIZE];
+
+	assert_true(count <= 64);
+	for (size_t i = 0; i < count; i++)
+		frame_fill(bytes + i * FRAME_SIZE, (uint16_t)(first_id + i));
+	assert_int_equal(send(fd, bytes, count * FRAME_SIZE, 0), count * FRAME_SIZE);
+}
+
+/* Turn the loop until the client's socket has something. */
+static bool wait_readable(int fd, int64_t most_ms)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	int64_t until = clock_now_ms() + most_ms;
+
+	while (clock_now_ms() < until) {
+		if (poll(&p, 1, 0) == 1)
+			return true;
+		turns(1);
+	}
+	return false;
+}
+
+static void expect_udp(int fd, uint16_t id)
+{
+	uint8_t bytes[QUERY_SIZE + 1], expected[QUERY_SIZE];
+
+	query_fill(expected, id);
+	assert_true(wait_readable(fd, WAIT_MS));
+	assert_int_equal(recv(fd, bytes, sizeof(bytes), 0), QUERY_SIZE);
+	assert_memory_equal(bytes, expected, QUERY_SIZE);
+}
+
+static void expect_frame(int fd, uint16_t id)
+{
+	uint8_t bytes[FRAME_SIZE], expected[FRAME_SIZE];
+
+	frame_fill(expected, id);
+	for (size_t n = 0; n < FRAME_SIZE;) {
+		ssize_t r;
+
+		assert_true(wait_readable(fd, WAIT_MS));
+		r = recv(fd, bytes + n, FRAME_SIZE - n, 0);
+		assert_true(r > 0);
+		n += (size_t)r;
+	}
+	assert_memory_equal(bytes, expected, FRAME_SIZE);
+}
+
+/* Return: 0 at an orderly end, or -errno; what comes before the end is skipped. */
+static int end_of(int fd, int64_t most_ms)
+{
+	uint8_t bytes[4096];
+
+	while (wait_readable(fd, most_ms)) {
+		ssize_t n = recv(fd, bytes, sizeof(bytes), 0);
+
+		if (n <= 0)
+			return n == 0 ? 0 : -errno;
+	}
+	return -ETIMEDOUT;
+}
+
+static void udp_replies_go_back_to_their_senders(void **state)
+{
+	int a = client_socket(SOCK_DGRAM, &udp_at[0]);
+	int b = client_socket(SOCK_DGRAM, &udp_at[1]);
+	int c = client_socket(SOCK_DGRAM, &udp_at[0]);
+
+	send_udp(a, 1);
+	send_udp(b, 2);
+	send_udp(c, 3);
+	expect_udp(c, 3);
+	expect_udp(b, 2);
+	expect_udp(a, 1);
+	for (size_t i = 0; i < seen_count; i++)
+		assert_ptr_equal(seen[i].client.sandbox, &boxes[seen[i].bytes[1] == 2]);
+	close(a);
+	close(b);
+	close(c);
+}
+
+static void udp_over_ipv6_is_answered_over_ipv6(void **state)
+{
+	int fd;
+
+	if (!have_ipv6)
+		skip();
+	fd = client_socket(SOCK_DGRAM, &udp6_at);
+	send_udp(fd, 6);
+	expect_udp(fd, 6);
+	close(fd);
+}
+
+static void a_burst_over_udp_is_answered_whole(void **state)
+{
+	enum { BURST = 200 };
+	int fd = client_socket(SOCK_DGRAM, &udp_at[0]);
+
+	for (uint16_t i = 0; i < BURST; i++)
+		send_udp(fd, i);
+	for (uint16_t i = 0; i < BURST; i++)
+		expect_udp(fd, i);
+	close(fd);
+}
+
+static void large_replies_fill_the_queue_and_all_leave(void **state)
+{
+	enum { COUNT = 40, SIZE = 4000 };
+	int fd = client_socket(SOCK_DGRAM, &udp_at[0]), room = 1 << 20;
+	uint8_t bytes[SIZE + 1];
+
+	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
+	reply_size = SIZE;
+	reply_at_once = false;
+	for (uint16_t i = 0; i < COUNT; i++)
+		send_udp(fd, i);
+	wait_seen(COUNT);
+	reply_at_once = true;
+	turns(1);
+	for (uint16_t i = 0; i < COUNT; i++) {
+		assert_true(wait_readable(fd, WAIT_MS));
+		assert_int_equal(recv(fd, bytes, sizeof(bytes), 0), SIZE);
+	}
+	close(fd);
+}
+
+static void a_udp_reply_that_cannot_leave_is_counted(void **state)
+{
+	int fd = client_socket(SOCK_DGRAM, &udp_at[0]);
+
+	reply_at_once = false;
+	send_udp(fd, 1);
+	send_udp(fd, 2);
+	wait_seen(2);
+	seen[0].client.peer.port = 0;
+	reply_at_once = true;
+	expect_udp(fd, 2);
+	assert_int_equal(boxes[0].counters[COUNT_ANSWERS_LOST], 1);
+	close(fd);
+}
+
+static void a_datagram_that_is_too_long_is_cut_to_its_header(void **state)
+{
+	uint8_t bytes[4000] = { 1, 2 };
+	int fd = client_socket(SOCK_DGRAM, &udp_at[0]);
+
+	assert_int_equal(send(fd, bytes, sizeof(bytes), 0), sizeof(bytes));
+	wait_seen(1);
+	assert_int_equal(seen[0].size, DNS_HEADER_SIZE);
+	close(fd);
+}
+
+static void a_flood_from_one_sandbox_leaves_others_their_turn(void **state)
+{
+	enum { FLOOD = 200, SHARE = 64 };
+	int flood = client_socket(SOCK_DGRAM, &udp_at[0]);
+	int quiet = client_socket(SOCK_DGRAM, &udp_at[1]);
+	size_t before = 0;
+
+	reply_at_once = false;
+	for (uint16_t i = 0; i < FLOOD; i++)
+		send_udp(flood, i);
+	send_udp(quiet, 9999);
+	turns(1);
+	while (before < seen_count && seen[before].client.sandbox == &boxes[0])
+		before++;
+	assert_true(before < seen_count);
+	assert_true(before <= SHARE);
+	close(flood);
+	close(quiet);
+}
+
+static void a_closed_sandbox_gets_no_queries_through(void **state)
+{
+	int udp = client_socket(SOCK_DGRAM, &udp_at[0]);
+	int tcp;
+
+	boxes[0].state = SANDBOX_CLOSED;
+	tcp = client_socket(SOCK_STREAM, &tcp_at[0]);
+	send_udp(udp, 1);
+	assert_int_equal(end_of(tcp, WAIT_MS), -ECONNRESET);
+	assert_int_equal(seen_count, 0);
+	close(udp);
+	close(tcp);
+}
+
+static void pipelined_tcp_messages_are_each_a_query(void **state)
+{
+	enum { COUNT = 10 };
+	int fd = client_socket(SOCK_STREAM, &tcp_at[0]);
+
+	send_frames(fd, 100, COUNT);
+	for (uint16_t i = 0; i < COUNT; i++)
+		expect_frame(fd, (uint16_t)(100 + i));
+	assert_int_equal(seen_count, COUNT);
+	for (size_t i = 0; i < COUNT; i++)
+		assert_int_equal(seen[i].size, QUERY_SIZE);
+	close(fd);
+}
+
+static void a_tcp_stream_may_be_split_at_any_byte(void **state)
+{
+	uint8_t bytes[2 * FRAME_SIZE];
+	int fd = client_socket(SOCK_STREAM, &tcp_at[0]);
+
+	frame_fill(bytes, 1);
+	frame_fill(bytes + FRAME_SIZE, 2);
+	for (size_t cut = 1; cut < sizeof(bytes); cut++) {
+		assert_int_equal(send(fd, bytes, cut, 0), cut);
+		turns(2);
+		assert_int_equal(send(fd, bytes + cut, sizeof(bytes) - cut, 0),
+				 sizeof(bytes) - cut);
+		expect_frame(fd, 1);
+		expect_frame(fd, 2);
+	}
+	close(fd);
+}
+
+static void tcp_replies_may_come_in_another_order(void **state)
+{
+	int fd = client_socket(SOCK_STREAM, &tcp_at[0]);
+
+	reply_at_once = false;
+	send_frames(fd, 1, 3);
+	wait_seen(3);
+	for (size_t i = 3; i-- > 0;)
+		answer(i);
+	expect_frame(fd, 3);
+	expect_frame(fd, 2);
+	expect_frame(fd, 1);
+	close(fd);
+}
+
+static void reading_stops_while_too_many_replies_are_due(void **state)
+{
+	enum { UNANSWERED = 16, COUNT = 40 };
+	int fd = client_socket(SOCK_STREAM, &tcp_at[0]);
+
+	reply_at_once = false;
+	send_frames(fd, 0, COUNT);
+	wait_seen(UNANSWERED);
+	turns(5);
+	assert_int_equal(seen_count, UNANSWERED);
+	reply_at_once = true;
+	for (uint16_t i = 0; i < COUNT; i++)
+		expect_frame(fd, i);
+	close(fd);
+}
+
+static void a_half_closed_client_still_gets_its_replies(void **state)
+{
+	int fd = client_socket(SOCK_STREAM, &tcp_at[0]);
+
+	reply_at_once = false;
+	send_frames(fd, 1, 2);
+	assert_int_equal(shutdown(fd, SHUT_WR), 0);
+	wait_seen(2);
+	turns(3);
+	reply_at_once = true;
+	expect_frame(fd, 1);
+	expect_frame(fd, 2);
+	assert_int_equal(end_of(fd, WAIT_MS), 0);
+	close(fd);
+}
+
+static void a_late_reply_for_a_closed_connection_reaches_nobody(void **state)
+{
+	int first = client_socket(SOCK_STREAM, &tcp_at[0]), second;
+
+	reply_at_once = false;
+	send_frames(first, 1, 1);
+	wait_seen(1);
+	close(first);
+	turns(3);
+	answer(0);
+	/* The next connection takes the same slot. */
+	second = client_socket(SOCK_STREAM, &tcp_at[0]);
+	turns(3);
+	answer(0);
+	assert_false(wait_readable(second, 50));
+	send_frames(second, 2, 1);
+	wait_seen(2);
+	assert_int_not_equal(seen[0].client.connection, seen[1].client.connection);
+	answer(1);
+	expect_frame(second, 2);
+	close(second);
+}
+
+static void connections_over_the_limit_are_reset_and_counted(void **state)
+{
+	int fds[TCP_LIMIT], over, other;
+
+	for (size_t i = 0; i < TCP_LIMIT; i++)
+		fds[i] = client_socket(SOCK_STREAM, &tcp_at[0]);
+	turns(3);
+	over = client_socket(SOCK_STREAM, &tcp_at[0]);
+	assert_int_equal(end_of(over, WAIT_MS), -ECONNRESET);
+	assert_int_equal(boxes[0].counters[COUNT_DNS_TCP_LIMITED], 1);
+	other = client_socket(SOCK_STREAM, &tcp_at[1]);
+	send_frames(other, 1, 1);
+	expect_frame(other, 1);
+	close(over);
+	close(other);
+	close(fds[0]);
+	turns(3);
+	fds[0] = client_socket(SOCK_STREAM, &tcp_at[0]);
+	send_frames(fds[0], 2, 1);
+	expect_frame(fds[0], 2);
+	for (size_t i = 0; i < TCP_LIMIT; i++)
+		close(fds[i]);
+}
+
+static void lengths_that_no_query_has_end_the_connection(void **state)
+{
+	static const struct {
+		const char *what;
+		uint8_t length[2];
+	} cases[] = {
+		{ "nothing", { 0, 0 } },
+		{ "shorter than a header", { 0, 11 } },
+		{ "longer than any query", { 4, 1 } },
+		{ "the longest", { 255, 255 } },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		int fd = client_socket(SOCK_STREAM, &tcp_at[0]);
+		int r;
+
+		assert_int_equal(send(fd, cases[i].length, 2, 0), 2);
+		r = end_of(fd, WAIT_MS);
+		if (r != -ECONNRESET)
+			fail_msg("%s: %d", cases[i].what, r);
+		close(fd);
+	}
+	assert_int_equal(seen_count, 0);
+}
+
+static void a_client_that_does_not_read_is_reset(void **state)
+{
+	int fd = client_socket(SOCK_STREAM, &tcp_at[0]), small = 4096;
+	size_t rounds = 0;
+
+	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+	reply_size = 60000;
+	while (rounds < 100) {
+		uint8_t frame[FRAME_SIZE];
+
+		frame_fill(frame, 1);
+		if (send(fd, frame, sizeof(frame), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+			break;
+		turns(1);
+		rounds++;
+	}
+	turns(3);
+	assert_true(rounds < 100 || seen_count < 100);
+	/* What came is bounded by the buffers, not by what was asked. */
+	assert_true(seen_count * reply_size < 4u * 1024 * 1024);
+	close(fd);
+}
+
+static void the_tick_comes_when_the_resolver_wants_it(void **state)
+{
+	int64_t until;
+
+	next_tick_ms = clock_now_ms() + TICK_MS;
+	turns(1);
+	assert_int_equal(ticks, 0);
+	until = clock_now_ms() + WAIT_MS;
+	while (ticks == 0 && clock_now_ms() < until)
+		turns(1);
+	assert_int_equal(ticks, 1);
+}
+
+static void upstream_responses_and_failures_reach_the_resolver(void **state)
+{
+	const uint8_t query[QUERY_SIZE] = { 7, 7 };
+	uint8_t bytes[QUERY_SIZE];
+	struct sockaddr_storage from;
+	socklen_t size = sizeof(from);
+	struct pollfd p = { .fd = upstream_fd, .events = POLLIN };
+
+	assert_int_equal(
+		resolver.ops.send(resolver.ops.data, 5, 0, false, query, sizeof(query)),
+		0);
+	assert_int_equal(poll(&p, 1, WAIT_MS), 1);
+	assert_int_equal(recvfrom(upstream_fd, bytes, sizeof(bytes), 0,
+				  (struct sockaddr *)&from, &size),
+			 sizeof(bytes));
+	assert_int_equal(sendto(upstream_fd, bytes, sizeof(bytes), 0,
+				(struct sockaddr *)&from, size),
+			 sizeof(bytes));
+	for (int i = 0; i < 100 && response_tokens == 0; i++)
+		turns(1);
+	assert_int_equal(response_tokens, 5);
+	close(upstream_fd);
+	upstream_fd = -1;
+	assert_int_equal(
+		resolver.ops.send(resolver.ops.data, 6, 0, false, query, sizeof(query)),
+		0);
+	for (int i = 0; i < 100 && failed_tokens == 0; i++)
+		turns(1);
+	assert_int_equal(failed_tokens, 6);
+}
+
+static void random_bytes_do_not_repeat(void **state)
+{
+	uint8_t a[3000], zero[16] = { 0 };
+
+	resolver.ops.random(resolver.ops.data, a, sizeof(a));
+	for (size_t i = 16; i + 16 <= sizeof(a); i++) {
+		assert_memory_not_equal(a, a + i, 16);
+		assert_memory_not_equal(zero, a + i, 16);
+	}
+}
+
+static void a_commit_goes_to_the_sandboxes_filter_and_its_failure_comes_back(void **state)
+{
+	const struct filter_learn items[2] = { 0 };
+
+	assert_int_equal(resolver.ops.commit(resolver.ops.data, &boxes[0], items, 2), 0);
+	assert_ptr_equal(learned_items, items);
+	assert_int_equal(resolver.ops.commit(resolver.ops.data, &boxes[0], items, 1),
+			 -EIO);
+}
+
+static void a_detached_sandbox_is_served_no_more(void **state)
+{
+	int udp = client_socket(SOCK_DGRAM, &udp_at[0]);
+	int tcp = client_socket(SOCK_STREAM, &tcp_at[0]);
+	int other = client_socket(SOCK_DGRAM, &udp_at[1]);
+
+	send_frames(tcp, 1, 1);
+	expect_frame(tcp, 1);
+	dns_service_detach(service, &boxes[0]);
+	assert_int_equal(detached, 1);
+	assert_int_equal(end_of(tcp, WAIT_MS), -ECONNRESET);
+	send_udp(udp, 2);
+	send_udp(other, 3);
+	expect_udp(other, 3);
+	assert_int_equal(seen_count, 2);
+	close(udp);
+	close(tcp);
+	close(other);
+}
+
+/* Both in one test: they are waited for together. */
+static void idle_and_slow_connections_are_ended_in_time(void **state)
+{
+	const uint8_t part[] = { 0, QUERY_SIZE, 'x' };
+	int idle = client_socket(SOCK_STREAM, &tcp_at[0]);
+	int slow = client_socket(SOCK_STREAM, &tcp_at[0]);
+	int64_t from = clock_now_ms(), took;
+
+	send_frames(idle, 1, 1);
+	expect_frame(idle, 1);
+	assert_int_equal(send(slow, part, sizeof(part), 0), sizeof(part));
+	assert_int_equal(end_of(slow, 7000), -ECONNRESET);
+	took = clock_now_ms() - from;
+	assert_true(took >= 4900 && took < 6500);
+	assert_int_equal(end_of(idle, 7000), 0);
+	took = clock_now_ms() - from;
+	assert_true(took >= 9900 && took < 11500);
+	close(idle);
+	close(slow);
+}
+
+static void no_upstream_or_too_many_is_an_error(void **state)
+{
+	struct dns_service_config config = { .loop = loop };
+	struct err err = { 0 };
+
+	assert_null(dns_service_new(&config, &err));
+	assert_int_equal(err.code, -EINVAL);
+	config.upstream_count = RESOLVER_UPSTREAMS_MAX + 1;
+	assert_null(dns_service_new(&config, &err));
+}
+
+static bool enter_namespace(void)
+{
+	struct ifreq lo = { .ifr_name = "lo", .ifr_flags = IFF_UP };
+	CLEAN(fd) int fd = -1, six = -1;
+
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0)
+		return false;
+	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	six = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	have_ipv6 = six >= 0;
+	return fd >= 0 && ioctl(fd, SIOCSIFFLAGS, &lo) == 0;
+}
+
+int main(void)
+{
+#define RULE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		RULE(udp_replies_go_back_to_their_senders),
+		RULE(udp_over_ipv6_is_answered_over_ipv6),
+		RULE(a_burst_over_udp_is_answered_whole),
+		RULE(large_replies_fill_the_queue_and_all_leave),
+		RULE(a_udp_reply_that_cannot_leave_is_counted),
+		RULE(a_datagram_that_is_too_long_is_cut_to_its_header),
+		RULE(a_flood_from_one_sandbox_leaves_others_their_turn),
+		RULE(a_closed_sandbox_gets_no_queries_through),
+		RULE(pipelined_tcp_messages_are_each_a_query),
+		RULE(a_tcp_stream_may_be_split_at_any_byte),
+		RULE(tcp_replies_may_come_in_another_order),
+		RULE(reading_stops_while_too_many_replies_are_due),
+		RULE(a_half_closed_client_still_gets_its_replies),
+		RULE(a_late_reply_for_a_closed_connection_reaches_nobody),
+		RULE(connections_over_the_limit_are_reset_and_counted),
+		RULE(lengths_that_no_query_has_end_the_connection),
+		RULE(a_client_that_does_not_read_is_reset),
+		RULE(the_tick_comes_when_the_resolver_wants_it),
+		RULE(upstream_responses_and_failures_reach_the_resolver),
+		RULE(random_bytes_do_not_repeat),
+		RULE(a_commit_goes_to_the_sandboxes_filter_and_its_failure_comes_back),
+		RULE(a_detached_sandbox_is_served_no_more),
+		RULE(idle_and_slow_connections_are_ended_in_time),
+		RULE(no_upstream_or_too_many_is_an_error),
+	};
+
+	if (!enter_namespace()) {
+		fprintf(stderr, "no network namespace, skipping\n");
+		return 77;
+	}
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
