@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <linux/netfilter_ipv4.h>
 #include <linux/netfilter_ipv6/ip6_tables.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -248,6 +249,14 @@ static void set_maxima(struct relay *r)
 	r->pipes_max = MIN((uint32_t)files.rlim_cur / 16, (uint32_t)RELAY_PIPES_MAX);
 }
 
+/* splice() has no MSG_NOSIGNAL. */
+static int ignore_broken_pipes(void)
+{
+	const struct sigaction ignore = { .sa_handler = SIG_IGN };
+
+	return sigaction(SIGPIPE, &ignore, NULL);
+}
+
 struct relay *relay_new(const struct relay_config *config, struct err *err)
 {
 	struct relay *r = calloc(1, sizeof(*r));
@@ -266,7 +275,7 @@ struct relay *relay_new(const struct relay_config *config, struct err *err)
 	LIST_INIT(&r->spares);
 	set_maxima(r);
 	r->spare_fd = spare_open();
-	if (r->copy_buffer && r->spare_fd >= 0)
+	if (r->copy_buffer && r->spare_fd >= 0 && ignore_broken_pipes() == 0)
 		return r;
 undo:
 	err_sys(err, r && r->copy_buffer ? -errno : -ENOMEM, "start the relay");

@@ -31,6 +31,7 @@ struct relay_config {
 	int route_fd;      /* link_route_open(), owned by the caller */
 };
 
+/* Ignores SIGPIPE for the whole process: splice() into a socket that is gone raises it. */
 struct relay *relay_new(const struct relay_config *config,
 			struct err *err) MUST_CHECK;
 /* Resets what is open. The loop makes no turn after it. */

@@ -280,6 +280,20 @@ static void test_a_reset_after_a_half_close_ends_the_flow(void **state)
 	close(p.server);
 }
 
+/* splice() raises SIGPIPE where send() could be asked not to. */
+static void test_writing_to_a_side_that_is_gone_ends_the_flow_only(void **state)
+{
+	struct pair p = pair_open();
+	char byte;
+
+	shutdown(p.server, SHUT_WR);
+	assert_int_equal(world_read(&w, p.client, &byte, 1), 0);
+	assert_int_equal(send(p.client, "x", 1, MSG_NOSIGNAL), 1);
+	reset(p.server);
+	assert_true(world_drained(&w));
+	close(p.client);
+}
+
 static void test_a_reset_while_the_other_side_is_blocked_ends_the_flow(void **state)
 {
 	struct pair p = pair_open();
@@ -648,6 +662,7 @@ int main(void)
 		T(a_reset_by_the_server_reaches_the_client),
 		T(a_reset_by_the_client_reaches_the_server),
 		T(a_reset_after_a_half_close_ends_the_flow),
+		T(writing_to_a_side_that_is_gone_ends_the_flow_only),
 		T(a_reset_while_the_other_side_is_blocked_ends_the_flow),
 		T(a_slow_reader_stops_the_sender),
 		T(idle_and_blocked_flows_cost_no_turns),
