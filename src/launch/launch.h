@@ -30,6 +30,8 @@ enum launch_self_test {
 
 struct launch_probe {
 	char allowed_name[256]; /* synthetic, answered by the engine */
+	struct endpoint allowed; /* what the engine answers it with, and a port that its
+	                          * learned set has */
 	char denied_name[256];  /* "" : no name is denied by this policy */
 	struct endpoint denied; /* family none: no address is denied */
 	char first_name[256];   /* full and strict: the first allowed host, or "" */

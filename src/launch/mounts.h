@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+/* launch/mounts - what is mounted where: /proc/self/mountinfo as a sorted table. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/err.h"
+
+enum {
+	MOUNTS_MAX = 1024,               /* more: the launch is refused */
+	MOUNTS_TEXT_MAX = 1024 * 1024,   /* bytes of mountinfo; more: refused */
+};
+
+struct mount {
+	const char *path; /* absolute, unescaped */
+	const char *type; /* "ext4" */
+};
+
+/* Sorted by path, a parent before what is below it; each path once. */
+struct mounts {
+	struct mount *list; /* owned */
+	size_t count;
+	char *text;         /* owned; the strings point into it */
+};
+
+int mounts_read(struct mounts *ret, struct err *err) MUST_CHECK;
+void mounts_done(struct mounts *m);
+
+/* Read a table out of @text, which is changed and must outlive @ret. */
+int mounts_parse(char *text, struct mounts *ret, struct err *err) MUST_CHECK;
+
+/* Is something mounted strictly below @path? */
+bool mounts_has_below(const struct mounts *m, const char *path);
+bool mounts_is_point(const struct mounts *m, const char *path);
+
+/* @path is @top or below it. Both absolute, without a slash at the end ("/" has
+ * everything below it). */
+bool path_is_within(const char *path, const char *top);

@@ -1,0 +1,492 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/view.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include "launch/place.h"
+
+#define STAGE_TOP   VIEW_STAGE "/top"
+#define STAGE_EMPTY VIEW_STAGE "/empty"
+#define STAGE_LAYER VIEW_STAGE "/layer"
+
+static const char resolv_conf[] = "nameserver 127.0.0.1\noptions edns0\n";
+
+/* Never taken from the host. /sys is bound by itself, resolv.conf is ours. */
+static const char *const replaced[] = {
+	"/proc", "/dev", "/run", "/tmp", "/var/tmp", "/var/run", "/sys", "/etc/resolv.conf",
+};
+
+/* Mounted elsewhere than in a replaced place, these are left out: they show the kernel,
+ * not files, or mount something when they are looked at. */
+static const char *const left_out[] = {
+	"proc", "devpts", "mqueue", "autofs", "devtmpfs", "binfmt_misc", "rpc_pipefs", "nsfs",
+};
+
+static bool is_replaced(const char *path)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(replaced); i++) {
+		if (path_is_within(path, replaced[i]))
+			return true;
+	}
+	return false;
+}
+
+static bool is_left_out(const struct mount *m)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(left_out); i++) {
+		if (strcmp(m->type, left_out[i]) == 0)
+			return true;
+	}
+	return is_replaced(m->path);
+}
+
+/* --- plan --- */
+
+static int drop_unused_mounts(struct mounts *m, struct err *err)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < m->count; i++) {
+		if (!is_left_out(&m->list[i]))
+			m->list[kept++] = m->list[i];
+	}
+	m->count = kept;
+	if (kept == 0 || strcmp(m->list[0].path, "/") != 0)
+		return err_set(err, -EINVAL, "cannot find '/' in the mount table");
+	return 0;
+}
+
+int view_plan(struct view *ret, const struct launch_machine *m,
+	      const struct launch_spec *spec, struct err *err)
+{
+	struct view v = { .spec = spec, .root = m->root, .root_fd = -1, .shm_fd = -1 };
+	int r = mounts_read(&v.mounts, err);
+
+	if (r < 0)
+		return r;
+	v.trees = calloc(TREES_MAX, sizeof(*v.trees));
+	if (!v.trees) {
+		view_done(&v);
+		return err_sys(err, -ENOMEM, "cannot plan the file system view");
+	}
+	r = v.root ? drop_unused_mounts(&v.mounts, err) : 0;
+	for (size_t i = 0; r == 0 && v.root && i < v.mounts.count; i++)
+		v.trees[v.tree_count++] = (struct tree){ .path = v.mounts.list[i].path,
+							 .kind = TREE_LAYER,
+							 .fd = -1 };
+	v.layer_count = v.tree_count;
+	if (r == 0)
+		r = place_plan(&v, err);
+	if (r < 0) {
+		view_done(&v);
+		return r;
+	}
+	*ret = v;
+	return 0;
+}
+
+/* A layer whose file system can't map ids is shown as it is: its files then belong to
+ * nobody in the sandbox. One that can't even be copied (hidden under another mount,
+ * not ours to see) is left out. */
+static void open_layer(struct tree *t, int userns_fd)
+{
+	if (tree_open(t, userns_fd, NULL) < 0)
+		(void)!tree_open(t, -1, NULL);
+}
+
+int view_open_trees(struct view *v, int userns_fd, struct err *err)
+{
+	for (size_t i = 0; i < v->layer_count; i++)
+		open_layer(&v->trees[i], userns_fd);
+	for (size_t i = v->layer_count; i < v->tree_count; i++) {
+		int r = tree_open(&v->trees[i], userns_fd, err);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+void view_done(struct view *v)
+{
+	for (size_t i = 0; v->trees && i < v->tree_count; i++)
+		tree_close(&v->trees[i]);
+	free(v->trees);
+	mounts_done(&v->mounts);
+	if (v->root_fd >= 0)
+		close(v->root_fd);
+	if (v->shm_fd >= 0)
+		close(v->shm_fd);
+	*v = (struct view){ .root_fd = -1, .shm_fd = -1 };
+}
+
+/* --- attaching --- */
+
+static int count_mount(struct view *v, struct err *err)
+{
+	if (v->made == VIEW_MOUNTS_MAX)
+		return err_set(err, -E2BIG,
+			       "the file system view would need more than %d mounts: a "
+			       "directory with very many entries has something mounted in it",
+			       VIEW_MOUNTS_MAX);
+	v->made++;
+	return 0;
+}
+
+int view_lookup(const struct view *v, const char *path)
+{
+	struct open_how how = { .flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT };
+	int top = v->root_fd;
+	long fd;
+
+	if (path_is_within(path, "/dev/shm")) {
+		top = v->shm_fd;
+		path += strlen("/dev/shm");
+	}
+	fd = syscall(SYS_openat2, top, path[0] ? path : "/", &how, sizeof(how));
+	return fd < 0 ? -errno : (int)fd;
+}
+
+int view_attach(struct view *v, int fd, const char *path, struct err *err)
+{
+	CLEAN(fd) int at = view_lookup(v, path);
+	int r = count_mount(v, err);
+
+	if (r < 0)
+		return r;
+	if (at < 0)
+		return err_sys(err, at, "cannot find '%s' in the sandbox", path);
+	if (move_mount(fd, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+		return err_sys(err, -errno, "cannot mount '%s' in the sandbox", path);
+	return 0;
+}
+
+static int mount_tmpfs(struct view *v, const char *where, const char *options,
+		       struct err *err)
+{
+	int r = count_mount(v, err);
+
+	if (r < 0)
+		return r;
+	if (mount("tmpfs", where, "tmpfs", MS_NOSUID | MS_NODEV, options) < 0)
+		return err_sys(err, -errno, "cannot mount a tmpfs at '%s'", where);
+	return 0;
+}
+
+/* A read-only copy of @path, with all that is mounted below it, at @where. */
+static int bind_readonly(struct view *v, const char *path, const char *where,
+			 struct err *err)
+{
+	struct mount_attr attr = {
+		.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
+	};
+	unsigned int flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE;
+	CLEAN(fd) int fd = open_tree(AT_FDCWD, path, flags | AT_SYMLINK_NOFOLLOW);
+	int r = count_mount(v, err);
+
+	if (r < 0)
+		return r;
+	if (fd < 0)
+		return err_sys(err, -errno, "cannot copy '%s'", path);
+	if (mount_setattr(fd, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) < 0 ||
+	    move_mount(fd, "", AT_FDCWD, where, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+		return err_sys(err, -errno, "cannot show '%s' in the sandbox", path);
+	return 0;
+}
+
+/* --- layers --- */
+
+/* ':' parts the layers, '\' escapes, ',' parts the options. */
+static bool escape_layer(const char *path, char *out, size_t size)
+{
+	size_t n = 0;
+
+	for (; *path && n + 2 < size; path++) {
+		if (*path == ':' || *path == '\\' || *path == ',')
+			out[n++] = '\\';
+		out[n++] = *path;
+	}
+	out[n] = '\0';
+	return *path == '\0';
+}
+
+/* Mount the overlay of @source at @where. @path is what it is in the view: "/" and
+ * "/etc" have a layer of ours above them. */
+static int mount_overlay(struct view *v, const char *path, const char *source,
+			 const char *where, struct err *err)
+{
+	char lower[PATH_MAX], options[PATH_MAX + 64];
+	const char *top = STAGE_EMPTY;
+	int r = count_mount(v, err);
+
+	if (r < 0)
+		return r;
+	if (strcmp(path, "/") == 0)
+		top = STAGE_TOP;
+	else if (strcmp(path, "/etc") == 0)
+		top = STAGE_TOP "/etc";
+	if (!escape_layer(source, lower, sizeof(lower)))
+		return err_set(err, -ENAMETOOLONG, "the path '%s' is too long", source);
+	snprintf(options, sizeof(options), "lowerdir=%s:%s", top, lower);
+	if (mount("overlay", where, "overlay", MS_RDONLY | MS_NOSUID | MS_NODEV, options) < 0)
+		return err_sys(err, -errno, "cannot make an overlay of '%s'", path);
+	return 0;
+}
+
+static int write_resolv_conf(const char *dir, struct err *err)
+{
+	char path[PATH_MAX];
+	CLEAN(fd) int fd = -1;
+
+	snprintf(path, sizeof(path), "%s/resolv.conf", dir);
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+	if (fd < 0 || write(fd, resolv_conf, sizeof(resolv_conf) - 1) < 0)
+		return err_sys(err, -errno, "cannot write the sandbox's resolv.conf");
+	return 0;
+}
+
+static int add_path(struct view *v, const char *path, const char *where,
+		    const struct stat *st, struct err *err);
+
+static int add_entry(struct view *v, int dir_fd, const char *name, const char *path,
+		     const char *where, struct err *err)
+{
+	char child[PATH_MAX], child_where[PATH_MAX];
+	struct stat st;
+	int n = snprintf(child, sizeof(child), "%s/%s", path[1] ? path : "", name);
+	int m = snprintf(child_where, sizeof(child_where), "%s/%s", where, name);
+
+	if (n >= (int)sizeof(child) || m >= (int)sizeof(child_where))
+		return err_set(err, -ENAMETOOLONG, "the path '%s' is too long", path);
+	if (is_replaced(child) || fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return 0;
+	return add_path(v, child, child_where, &st, err);
+}
+
+/* A directory that can't be a layer: each entry by itself. */
+static int add_split(struct view *v, const char *path, const char *where, struct err *err)
+{
+	DIR *dir = opendir(path);
+	const struct dirent *entry;
+	int r = 0;
+
+	if (!dir)
+		return errno == EACCES ? 0 : err_sys(err, -errno, "cannot read '%s'", path);
+	while (r == 0 && (entry = readdir(dir))) {
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+			r = add_entry(v, dirfd(dir), entry->d_name, path, where, err);
+	}
+	closedir(dir);
+	if (r == 0 && strcmp(path, "/etc") == 0)
+		r = write_resolv_conf(where, err);
+	return r;
+}
+
+static int add_directory(struct view *v, const char *path, const char *where, mode_t mode,
+			 struct err *err)
+{
+	if (mkdir(where, mode & 0755) < 0 && errno != EEXIST)
+		return err_sys(err, -errno, "cannot create '%s'", where);
+	if (mounts_has_below(&v->mounts, path))
+		return add_split(v, path, where, err);
+	if (mount_overlay(v, path, path, where, err) == 0)
+		return 0;
+	return bind_readonly(v, path, where, err);
+}
+
+static int add_link(const char *path, const char *where, struct err *err)
+{
+	char target[PATH_MAX];
+	ssize_t n = readlink(path, target, sizeof(target) - 1);
+
+	if (n < 0)
+		return err_sys(err, -errno, "cannot read the link '%s'", path);
+	target[n] = '\0';
+	if (symlink(target, where) < 0)
+		return err_sys(err, -errno, "cannot create '%s'", where);
+	return 0;
+}
+
+/* Sockets, pipes and devices that lie beside a mount point are left out. */
+static int add_path(struct view *v, const char *path, const char *where,
+		    const struct stat *st, struct err *err)
+{
+	CLEAN(fd) int fd = -1;
+
+	if (S_ISDIR(st->st_mode))
+		return add_directory(v, path, where, st->st_mode, err);
+	if (S_ISLNK(st->st_mode))
+		return add_link(path, where, err);
+	if (!S_ISREG(st->st_mode))
+		return 0;
+	fd = open(where, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return err_sys(err, -errno, "cannot create '%s'", where);
+	return bind_readonly(v, path, where, err);
+}
+
+/* Root: the copy @t of one mount becomes the lower layer of its place in the view. */
+static int add_layer(struct view *v, const struct tree *t, size_t n, struct err *err)
+{
+	char layer[64], where[PATH_MAX];
+	CLEAN(fd) int at = -1;
+	struct stat st;
+	int r = count_mount(v, err);
+
+	if (r < 0)
+		return r;
+	if (fstat(t->fd, &st) < 0)
+		return err_sys(err, -errno, "cannot look at the mount '%s'", t->path);
+	snprintf(where, sizeof(where), VIEW_ROOT "%s", t->path);
+	if (!S_ISDIR(st.st_mode))
+		return S_ISREG(st.st_mode) ? bind_readonly(v, t->path, where, err) : 0;
+	snprintf(layer, sizeof(layer), STAGE_LAYER "/%zu", n);
+	if (mkdir(layer, 0700) < 0 ||
+	    move_mount(t->fd, "", AT_FDCWD, layer, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+		return err_sys(err, -errno, "cannot attach the mount '%s'", t->path);
+	if (mount_overlay(v, t->path, layer, where, err) == 0)
+		return 0;
+	return bind_readonly(v, layer, where, err);
+}
+
+static int add_layers(struct view *v, struct err *err)
+{
+	for (size_t i = 0; i < v->layer_count; i++) {
+		int r;
+
+		if (v->trees[i].fd < 0)
+			continue;
+		r = add_layer(v, &v->trees[i], i, err);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int add_host(struct view *v, struct err *err)
+{
+	int r;
+
+	if (v->root)
+		return add_layers(v, err);
+	r = mount_tmpfs(v, VIEW_ROOT, "mode=0755", err);
+	if (r < 0)
+		return r;
+	return add_split(v, "/", VIEW_ROOT, err);
+}
+
+/* --- the sandbox's own places --- */
+
+static int make_stage(struct view *v, struct err *err)
+{
+	static const char *const dirs[] = {
+		VIEW_ROOT, VIEW_SHM, STAGE_EMPTY, STAGE_LAYER, STAGE_TOP, STAGE_TOP "/etc",
+		STAGE_TOP "/proc", STAGE_TOP "/dev", STAGE_TOP "/run", STAGE_TOP "/tmp",
+		STAGE_TOP "/sys",
+	};
+	int r;
+
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		return err_sys(err, -errno, "cannot leave the host's mounts alone");
+	r = mount_tmpfs(v, VIEW_STAGE, "mode=0755", err);
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(dirs); i++) {
+		if (mkdir(dirs[i], 0755) < 0)
+			r = err_sys(err, -errno, "cannot create '%s'", dirs[i]);
+	}
+	return r < 0 ? r : write_resolv_conf(STAGE_TOP "/etc", err);
+}
+
+static int make_run(const struct view *v, struct err *err)
+{
+	char user[sizeof(VIEW_ROOT "/run/user/") + 12];
+
+	snprintf(user, sizeof(user), VIEW_ROOT "/run/user/%u", geteuid());
+	if (mkdir(VIEW_ROOT "/run/lock", 01777) < 0 || chmod(VIEW_ROOT "/run/lock", 01777) < 0 ||
+	    mkdir(VIEW_ROOT "/run/user", 0755) < 0 || mkdir(user, 0700) < 0)
+		return err_sys(err, -errno, "cannot make the sandbox's /run");
+	return 0;
+}
+
+static bool is_directory(const char *path)
+{
+	struct stat st;
+
+	return lstat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static int make_private_places(struct view *v, struct err *err)
+{
+	static const struct {
+		const char *where;
+		const char *options;
+		bool wanted; /* also where the host has none */
+	} places[] = {
+		{ VIEW_ROOT "/run", "mode=0755", true },
+		{ VIEW_ROOT "/tmp", "mode=1777", true },
+		{ VIEW_SHM, "mode=1777", true },
+		{ VIEW_ROOT "/var/tmp", "mode=1777", false },
+		{ VIEW_ROOT "/var/run", "mode=0755", false },
+	};
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(places); i++) {
+		if (places[i].wanted && !v->root && mkdir(places[i].where, 0755) < 0 &&
+		    errno != EEXIST)
+			return err_sys(err, -errno, "cannot create '%s'", places[i].where);
+		if (places[i].wanted || is_directory(places[i].where))
+			r = mount_tmpfs(v, places[i].where, places[i].options, err);
+	}
+	return r < 0 ? r : make_run(v, err);
+}
+
+static int make_kernel_places(struct view *v, struct err *err)
+{
+	if (!v->root && (mkdir(VIEW_ROOT "/proc", 0755) < 0 || mkdir(VIEW_ROOT "/dev", 0755) < 0 ||
+			 mkdir(VIEW_ROOT "/sys", 0755) < 0))
+		return err_sys(err, -errno, "cannot create the sandbox's /proc");
+	return is_directory("/sys") ? bind_readonly(v, "/sys", VIEW_ROOT "/sys", err) : 0;
+}
+
+static int open_places(struct view *v, struct err *err)
+{
+	v->root_fd = open(VIEW_ROOT, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	v->shm_fd = open(VIEW_SHM, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (v->root_fd < 0 || v->shm_fd < 0)
+		return err_sys(err, -errno, "cannot open the file system view");
+	return 0;
+}
+
+/* What we made directories in ourselves is closed for writing at the end. */
+static int close_root(const struct view *v, struct err *err)
+{
+	struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY };
+
+	if (mount_setattr(v->root_fd, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
+		return err_sys(err, -errno, "cannot make the view read-only");
+	return 0;
+}
+
+int view_build(struct view *v, struct err *err)
+{
+	static int (*const steps[])(struct view *v, struct err *err) = {
+		make_stage, add_host, make_private_places, make_kernel_places, open_places,
+		place_build,
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+		int r = steps[i](v, err);
+
+		if (r < 0)
+			return err_context(err, "file system view");
+	}
+	return close_root(v, err);
+}
