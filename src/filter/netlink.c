@@ -284,6 +284,7 @@ static void put_flow_add(struct nl_writer *w, const struct filter_stmt *s)
 	nl_put_be32(w, NFTA_DYNSET_OP, NFT_DYNSET_OP_ADD);
 	nl_put_text(w, NFTA_DYNSET_SET_NAME, s->set->name);
 	nl_put_be64(w, NFTA_DYNSET_TIMEOUT, s->set->timeout_sec * UINT64_C(1000));
+	nl_put_be32(w, NFTA_DYNSET_FLAGS, 0);
 	end(w, e);
 }
 

@@ -152,7 +152,7 @@ static void equal(struct builder *b, enum filter_field field, uint32_t value)
 static void between(struct builder *b, enum filter_field field, uint32_t from,
 		    uint32_t to)
 {
-	struct filter_stmt *s = stmt(b, FILTER_RANGE);
+	struct filter_stmt *s = stmt(b, from == to ? FILTER_EQUAL : FILTER_RANGE);
 
 	s->field = field;
 	s->value = from;
