@@ -2,9 +2,9 @@
 /* policy/plan - a policy compiled: one immutable block of bytes that any process can
  * map anywhere.
  *
- * The builder (policy_compile() of policy/policy.h) writes it; plan_open() checks every offset, count
- * and enum of it before anything is read, so that a plan from another process can't
- * do harm. All accessors borrow from the bytes. Matching allocates nothing.
+ * The builder (policy_compile() of policy/policy.h) writes it; plan_open() checks every
+ * offset, count and enum of it before anything is read, so that a plan from another
+ * process can't do harm. All accessors borrow from the bytes. Matching allocates nothing.
  *
  * HOW IT WORKS
  * Names: one open-addressing hash table from pattern name to two rule numbers: the
@@ -21,9 +21,9 @@
 #include "dns/name.h"
 
 enum {
-	PLAN_NO_RULE = 0xffffffff,  /* the default action decided */
-	PLAN_PORT_LISTS_MAX = 16,   /* a policy with more distinct lists is refused */
-	PLAN_PORT_RANGES_MAX = 64,  /* per list */
+	PLAN_NO_RULE = 0xffffffff, /* the default action decided */
+	PLAN_PORT_LISTS_MAX = 16,  /* a policy with more distinct lists is refused */
+	PLAN_PORT_RANGES_MAX = 64, /* per list */
 };
 
 enum policy_action { POLICY_DENY = 0, POLICY_ALLOW = 1 };
@@ -32,11 +32,11 @@ enum policy_dns { POLICY_DNS_LIVE = 0, POLICY_DNS_PINNED = 1 };
 
 /* struct plan_verdict.flags, struct plan_rule.flags */
 enum {
-	PLAN_PRIVATE = 1 << 0,  /* the name may teach special addresses */
-	PLAN_RAW = 1 << 1,      /* bytes without a name may pass on web ports */
-	PLAN_REQUIRED = 1 << 2, /* pinned: must resolve */
+	PLAN_PRIVATE = 1 << 0,	    /* the name may teach special addresses */
+	PLAN_RAW = 1 << 1,	    /* bytes without a name may pass on web ports */
+	PLAN_REQUIRED = 1 << 2,	    /* pinned: must resolve */
 	PLAN_PORTS_LISTED = 1 << 3, /* the rule has `ports`, not the default list */
-	PLAN_IMPLICIT = 1 << 4, /* not written by a person: metadata, DoH list */
+	PLAN_IMPLICIT = 1 << 4,	    /* not written by a person: metadata, DoH list */
 };
 
 /* struct plan_verdict.types: query types besides A and AAAA that the rule serves */
@@ -48,11 +48,11 @@ enum {
 };
 
 struct plan_verdict {
-	uint8_t action;    /* enum policy_action; the zero value denies */
+	uint8_t action;	   /* enum policy_action; the zero value denies */
 	uint8_t port_list; /* index, when allowed */
 	uint8_t flags;
 	uint8_t types;
-	uint32_t rule;     /* index of the deciding rule, or PLAN_NO_RULE */
+	uint32_t rule; /* index of the deciding rule, or PLAN_NO_RULE */
 };
 
 struct plan_port_range {
@@ -63,7 +63,7 @@ struct plan_port_range {
 
 struct plan_prefix {
 	struct prefix prefix;
-	uint8_t action;    /* enum policy_action */
+	uint8_t action; /* enum policy_action */
 	uint8_t port_list;
 	uint8_t flags;
 	uint32_t rule;
@@ -118,8 +118,7 @@ bool plan_requires_full_isolation(const struct plan *p);
 uint32_t plan_repin_sec(const struct plan *p); /* 0: not set */
 
 /* What the policy says of a name: the first rule that matches, else the default. */
-struct plan_verdict plan_match_name(const struct plan *p,
-				    const struct dns_name *name);
+struct plan_verdict plan_match_name(const struct plan *p, const struct dns_name *name);
 /* What the policy's address rules say of one address, port and protocol: a deny
  * wins; then an allow whose ports hold @port; else the default action with rule
  * PLAN_NO_RULE. With @port 0 the ports don't matter. */

@@ -12,14 +12,14 @@
 #include "policy/rule.h"
 
 enum {
-	POLICY_EXTENDS_MAX = 8,           /* depth */
-	POLICY_FAULTS_MAX = 100,          /* then "and N more" */
+	POLICY_EXTENDS_MAX = 8,		    /* depth */
+	POLICY_FAULTS_MAX = 100,	    /* then "and N more" */
 	POLICY_TEXT_MAX = 16 * 1024 * 1024, /* bytes of one file */
 };
 
 enum fault_level {
 	FAULT_ERROR = 0, /* the policy is not used */
-	FAULT_WARNING,   /* it is, but a person should look */
+	FAULT_WARNING,	 /* it is, but a person should look */
 	FAULT_HINT,
 };
 
@@ -35,14 +35,26 @@ struct fault {
 struct faults {
 	struct arena arena;
 	struct fault items[POLICY_FAULTS_MAX];
-	size_t count;   /* in items */
+	size_t count;	/* in items */
 	size_t dropped; /* over the maximum */
-	size_t errors;  /* of level FAULT_ERROR, the dropped ones included */
+	size_t errors;	/* of level FAULT_ERROR, the dropped ones included */
 };
 
 void faults_done(struct faults *f);
 /* One line without the newline; the text is already escaped. Return: @buf. */
+enum { FAULT_TEXT_SIZE = 2048 };
 char *fault_format(const struct fault *f, char *buf, size_t size);
+
+/* Where a value of the document stands; line 0: nowhere. */
+struct policy_place {
+	const char *file;
+	uint32_t line, column;
+};
+
+enum {
+	POLICY_REPIN_MIN_MS = 60 * 1000,
+	POLICY_REPIN_MAX_MS = 30 * 24 * 3600 * 1000u, /* 30 days */
+};
 
 struct policy {
 	struct rule *rules; /* first to last: own rules, then those of `extends` */
@@ -52,9 +64,10 @@ struct policy {
 	enum policy_dns dns;
 	bool has_default_action, has_verify, has_dns; /* set by a document */
 	bool require_full_isolation;
-	int64_t repin_ms;             /* 0: not set */
+	int64_t repin_ms; /* 0: not set */
+	struct policy_place verify_at, dns_at, repin_at;
 	uint32_t limits[LIMIT_COUNT]; /* 0: not set */
-	const char **sources;         /* documents read, in order, for `show` */
+	const char **sources;	      /* documents read, in order, for `show` */
 	size_t source_count;
 };
 
@@ -64,8 +77,7 @@ enum policy_format { POLICY_FORMAT_GUESS = 0, POLICY_FORMAT_YAML, POLICY_FORMAT_
  * names it. The text must live as long as the arena. Return: 0 with the text and
  * the path to show, or -errno with @err. */
 typedef int policy_load_fn(void *data, const char *name, const char *from,
-			   struct text *ret_text, const char **ret_path,
-			   struct err *err);
+			   struct text *ret_text, const char **ret_path, struct err *err);
 
 struct policy_reader {
 	struct arena *arena;   /* borrowed */
@@ -76,9 +88,8 @@ struct policy_reader {
 
 /* Read one document and what it extends; append its rules to @policy and set what is
  * not set yet. Return: 0, -EINVAL when faults were added, -ENOMEM. */
-int policy_read(const struct policy_reader *r, const char *file,
-		struct text text, enum policy_format format,
-		struct policy *policy) MUST_CHECK;
+int policy_read(const struct policy_reader *r, const char *file, struct text text,
+		enum policy_format format, struct policy *policy) MUST_CHECK;
 
 /* One rule of the command line: "TARGET[:PORTS]" for allow, "TARGET" for deny. The
  * file of the rule is @option ("--allow"). Appends. */
@@ -88,8 +99,7 @@ int policy_read_option(const struct policy_reader *r, const char *option,
 
 /* What can only be seen over the whole: rules that can't be reached, wildcards over
  * public suffixes, `*.x` without `x`, too many port lists, known ways out. */
-int policy_check(const struct policy_reader *r, struct policy *policy)
-	MUST_CHECK;
+int policy_check(const struct policy_reader *r, struct policy *policy) MUST_CHECK;
 
 /* Compile. *ret is malloc'ed, owned by the caller. -ENOMEM, or -E2BIG with @err. */
 int policy_compile(const struct policy *policy, uint8_t **ret, size_t *ret_size,

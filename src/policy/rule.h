@@ -8,27 +8,27 @@
 
 enum rule_target {
 	TARGET_NONE = 0,
-	TARGET_NAME,      /* api.github.com: that name only */
-	TARGET_BELOW,     /* *.pypi.org: every name below, any depth */
-	TARGET_WITHIN,    /* **.pypi.org: both */
-	TARGET_PREFIX,    /* an address or a CIDR */
+	TARGET_NAME,   /* api.github.com: that name only */
+	TARGET_BELOW,  /* *.pypi.org: every name below, any depth */
+	TARGET_WITHIN, /* **.pypi.org: both */
+	TARGET_PREFIX, /* an address or a CIDR */
 };
 
 struct rule_ports {
 	const struct plan_port_range *ranges; /* sorted, disjoint; borrowed */
-	size_t count;                         /* 0: the default list */
+	size_t count;			      /* 0: the default list */
 };
 
 struct rule {
 	enum policy_action action;
 	enum rule_target kind;
-	struct dns_name name;   /* TARGET_NAME, _BELOW, _WITHIN */
-	struct prefix prefix;   /* TARGET_PREFIX */
+	struct dns_name name; /* TARGET_NAME, _BELOW, _WITHIN */
+	struct prefix prefix; /* TARGET_PREFIX */
 	struct rule_ports ports;
-	uint8_t flags;          /* PLAN_PRIVATE … */
-	uint8_t types;          /* PLAN_TYPE_… */
-	const char *target;     /* as written */
-	const char *comment;    /* "" when none */
+	uint8_t flags;	     /* PLAN_PRIVATE … */
+	uint8_t types;	     /* PLAN_TYPE_… */
+	const char *target;  /* as written */
+	const char *comment; /* "" when none */
 	const char *file;
 	uint32_t line, column;
 };
@@ -38,9 +38,8 @@ struct rule {
  * Return: count, or -EINVAL with the reason in @err. */
 int rule_ports_parse(struct text t, struct plan_port_range *ret,
 		     struct err *err) MUST_CHECK;
-char *rule_ports_format(const struct plan_port_range *ranges, size_t count,
-			char *buf, size_t size);
+char *rule_ports_format(const struct plan_port_range *ranges, size_t count, char *buf,
+			size_t size);
 
 /* A target alone. Sets kind, name or prefix of @ret. Return: 0, or -EINVAL. */
-int rule_target_parse(struct text t, struct rule *ret, struct err *err)
-	MUST_CHECK;
+int rule_target_parse(struct text t, struct rule *ret, struct err *err) MUST_CHECK;

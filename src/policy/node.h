@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+/* policy/node - a document as a tree, the same for YAML and JSON, with the place of
+ * every value. The readers add faults for what is wrong with the form; what the values
+ * mean is the schema's business (policy/schema.c). */
+#pragma once
+
+#include "base/arena.h"
+#include "policy/policy.h"
+
+enum {
+	NODE_DEPTH_MAX = 16, /* deeper documents are refused; the schema needs five */
+	NODE_KEYS_MAX = 64,  /* keys of one mapping; more are refused */
+};
+
+enum node_kind {
+	NODE_NULL = 0,
+	NODE_BOOL,
+	NODE_NUMBER, /* without a fraction */
+	NODE_REAL,
+	NODE_TEXT,
+	NODE_LIST,
+	NODE_MAP,
+};
+
+struct node {
+	enum node_kind kind;
+	uint32_t line, column;	       /* from 1 */
+	struct text text;	       /* a scalar as written, unquoted */
+	struct text key;	       /* inside a mapping */
+	uint32_t key_line, key_column; /* inside a mapping */
+	struct node *first, *last;     /* items of a list, values of a mapping */
+	struct node *next;
+	size_t count;
+};
+
+/* Where a reader puts what it finds. */
+struct node_source {
+	struct arena *arena;
+	struct faults *faults;
+	const char *file;
+	struct text text;
+};
+
+/* Control characters, bad UTF-8 and characters that show text in another order than it
+ * stands are faults, each with its place. Return: true when there was none. */
+bool node_check_text(const struct node_source *s);
+
+/* Return: 0 with *@ret (NULL for an empty document), -EINVAL with faults, -ENOMEM. */
+int node_read_yaml(const struct node_source *s, struct node **ret) MUST_CHECK;
+int node_read_json(const struct node_source *s, struct node **ret) MUST_CHECK;
+
+/* A new node at that place, or NULL. */
+struct node *node_new(const struct node_source *s, enum node_kind kind, uint32_t line,
+		      uint32_t column) MUST_CHECK;
+/* Append @child to a list or mapping. For a mapping the key is set before: a second
+ * time the same key, an overlong mapping and a key with control characters are
+ * faults. */
+void node_append(const struct node_source *s, struct node *parent, struct node *child);
+/* A scalar's text has characters that no value may have: add a fault. */
+void node_check_scalar(const struct node_source *s, struct text t, uint32_t line,
+		       uint32_t column);
+/* "a list", "text" … */
+const char *node_kind_name(enum node_kind kind);

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Documents, what they extend, and the rules of the command line. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "policy/faults.h"
+#include "policy/schema.h"
+
+/* The documents that are being read, innermost first: for cycles and depth. */
+struct reading {
+	const struct reading *from;
+	const char *file;
+	size_t depth;
+};
+
+static int read_document(const struct policy_reader *r, const struct reading *reading,
+			 struct text text, enum policy_format format,
+			 struct policy *policy);
+
+static bool ends_with(const char *text, const char *end)
+{
+	size_t a = strlen(text), b = strlen(end);
+
+	return a >= b && strcmp(text + a - b, end) == 0;
+}
+
+static enum policy_format guess_format(const char *file, struct text text)
+{
+	struct text t = text_trim(text);
+
+	if (ends_with(file, ".json"))
+		return POLICY_FORMAT_JSON;
+	if (ends_with(file, ".yaml") || ends_with(file, ".yml"))
+		return POLICY_FORMAT_YAML;
+	return t.len > 0 && t.ptr[0] == '{' ? POLICY_FORMAT_JSON : POLICY_FORMAT_YAML;
+}
+
+static int add_source(const struct policy_reader *r, struct policy *p, const char *file)
+{
+	const char **grown = arena_array(r->arena, p->source_count + 1, sizeof(char *));
+
+	if (!grown)
+		return -ENOMEM;
+	if (p->source_count > 0)
+		memcpy(grown, p->sources, p->source_count * sizeof(char *));
+	grown[p->source_count++] = file;
+	p->sources = grown;
+	return 0;
+}
+
+static bool is_being_read(const struct reading *reading, const char *file)
+{
+	for (; reading; reading = reading->from) {
+		if (strcmp(reading->file, file) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void extends_fault(const struct policy_reader *r, const char *file,
+			  const struct node *n, size_t i, const char *why)
+{
+	char path[64], shown[TEXT_ESCAPED_SIZE];
+
+	snprintf(path, sizeof(path), "extends[%zu]", i);
+	faults_add(r->faults, FAULT_ERROR, file, n->line, n->column, path, "'%s' %s",
+		   text_escape(n->text, shown, sizeof(shown)), why);
+}
+
+/* "a.yaml extends b.yaml extends a.yaml", for a cycle. */
+static char *cycle_text(const struct policy_reader *r, const struct reading *reading,
+			const char *file)
+{
+	char *text = arena_text(r->arena, text_of(file));
+
+	for (; text && reading; reading = reading->from) {
+		text = arena_printf(r->arena, "%s extends %s", reading->file, text);
+		if (strcmp(reading->file, file) == 0)
+			break;
+	}
+	return text;
+}
+
+static int read_extended(const struct policy_reader *r, const struct reading *from,
+			 const struct node *n, size_t i, struct policy *policy)
+{
+	struct reading reading = { .from = from, .depth = from->depth + 1 };
+	struct err err = { 0 };
+	struct text text;
+	const char *name;
+	char *cycle;
+	int e;
+
+	if (reading.depth > POLICY_EXTENDS_MAX) {
+		extends_fault(r, from->file, n, i,
+			      "is extended too deeply: eight documents at most");
+		return -EINVAL;
+	}
+	if (!r->load) {
+		extends_fault(r, from->file, n, i, "can't be extended here");
+		return -EINVAL;
+	}
+	name = arena_text(r->arena, n->text);
+	if (!name)
+		return -ENOMEM;
+	e = r->load(r->load_data, name, from->file, &text, &reading.file, &err);
+	if (e == -ENOMEM)
+		return e;
+	if (e < 0) {
+		extends_fault(r, from->file, n, i,
+			      arena_printf(r->arena, "can't be extended: %s", err.text)
+				      ?: "");
+		return -EINVAL;
+	}
+	if (is_being_read(from, reading.file)) {
+		cycle = cycle_text(r, from, reading.file);
+		extends_fault(
+			r, from->file, n, i,
+			arena_printf(r->arena, "extends in a circle: %s", cycle ?: "")
+				?: "");
+		return -EINVAL;
+	}
+	return read_document(r, &reading, text, POLICY_FORMAT_GUESS, policy);
+}
+
+/* Own rules first, then those of each extended document in order. */
+static int read_tree(const struct policy_reader *r, const struct reading *reading,
+		     const struct node *root, struct policy *policy)
+{
+	struct document d = { .policy = policy,
+			      .arena = r->arena,
+			      .faults = r->faults,
+			      .file = reading->file };
+	int result = schema_read(&d, root);
+
+	if (result == -ENOMEM)
+		return result;
+	for (size_t i = 0; i < d.extends_count; i++) {
+		int e = read_extended(r, reading, d.extends[i], i, policy);
+
+		if (e == -ENOMEM)
+			return e;
+		result = e < 0 ? e : result;
+	}
+	return result;
+}
+
+static int read_document(const struct policy_reader *r, const struct reading *reading,
+			 struct text text, enum policy_format format,
+			 struct policy *policy)
+{
+	CLEAN(arena) struct arena tree = { 0 };
+	const struct node_source source = {
+		.arena = &tree, .faults = r->faults, .file = reading->file, .text = text
+	};
+	struct node *root = NULL;
+	int e = add_source(r, policy, reading->file);
+
+	if (e < 0)
+		return e;
+	if (text.len > POLICY_TEXT_MAX) {
+		faults_add(r->faults, FAULT_ERROR, reading->file, 0, 0, "",
+			   "the file is too large: %d bytes at most", POLICY_TEXT_MAX);
+		return -EINVAL;
+	}
+	if (!node_check_text(&source))
+		return -EINVAL;
+	if (format == POLICY_FORMAT_GUESS)
+		format = guess_format(reading->file, text);
+	e = format == POLICY_FORMAT_JSON ? node_read_json(&source, &root)
+					 : node_read_yaml(&source, &root);
+	if (e < 0 || !root)
+		return e;
+	return read_tree(r, reading, root, policy);
+}
+
+int policy_read(const struct policy_reader *r, const char *file, struct text text,
+		enum policy_format format, struct policy *policy)
+{
+	struct reading reading = { .file = arena_text(r->arena, text_of(file)) };
+
+	if (!reading.file)
+		return -ENOMEM;
+	return read_document(r, &reading, text, format, policy);
+}
+
+/* Cut "TARGET:PORTS". An IPv6 address with ports stands in brackets; without brackets
+ * everything is the target when it has two colons. */
+static bool split_option(struct text value, struct text *ret_target,
+			 struct text *ret_ports)
+{
+	const char *colon = value.len > 0 ? memchr(value.ptr, ':', value.len) : NULL;
+	const char *end = value.ptr + value.len;
+	const char *close;
+
+	*ret_target = value;
+	*ret_ports = (struct text){ 0 };
+	if (value.len > 0 && value.ptr[0] == '[') {
+		struct addr a;
+
+		close = memchr(value.ptr, ']', value.len);
+		if (!close || close + 1 >= end || close[1] != ':')
+			return false;
+		*ret_target =
+			(struct text){ value.ptr + 1, (size_t)(close - value.ptr - 1) };
+		*ret_ports = (struct text){ close + 2, (size_t)(end - close - 2) };
+		close = memchr(ret_target->ptr, '/', ret_target->len);
+		return addr_parse(ret_target->ptr,
+				  close ? (size_t)(close - ret_target->ptr)
+					: ret_target->len,
+				  &a) &&
+		       a.family == ADDR_V6;
+	}
+	if (!colon || memchr(colon + 1, ':', (size_t)(end - colon - 1)))
+		return true;
+	if (value.len > 3 && memmem(value.ptr, value.len, "://", 3))
+		return true; /* the target's own message is better */
+	ret_target->len = (size_t)(colon - value.ptr);
+	*ret_ports = (struct text){ colon + 1, (size_t)(end - colon - 1) };
+	return true;
+}
+
+static int option_fault(const struct policy_reader *r, const char *option,
+			const char *text)
+{
+	faults_add(r->faults, FAULT_ERROR, option, 0, 0, "", "%s", text);
+	return -EINVAL;
+}
+
+static int option_ports(const struct policy_reader *r, const char *option,
+			struct text ports, struct rule *rule)
+{
+	struct plan_port_range ranges[PLAN_PORT_RANGES_MAX], *kept;
+	struct err err = { 0 };
+	int count = rule_ports_parse(ports, ranges, &err);
+
+	if (count < 0)
+		return option_fault(r, option, err.text);
+	for (int i = 0; rule->kind != TARGET_PREFIX && i < count; i++) {
+		if (ranges[i].from <= 53 && ranges[i].to >= 53)
+			return option_fault(
+				r, option,
+				"port 53 of a name can't be opened, because Weir answers "
+				"DNS itself; name the address of the server");
+	}
+	kept = arena_array(r->arena, (size_t)count, sizeof(*kept));
+	if (!kept)
+		return -ENOMEM;
+	memcpy(kept, ranges, (size_t)count * sizeof(*kept));
+	rule->ports = (struct rule_ports){ kept, (size_t)count };
+	rule->flags |= PLAN_PORTS_LISTED;
+	return 0;
+}
+
+int policy_read_option(const struct policy_reader *r, const char *option,
+		       enum policy_action action, struct text value,
+		       struct policy *policy)
+{
+	struct rule rule = { .action = action, .comment = "", .file = option };
+	struct text target, ports;
+	char shown[TEXT_ESCAPED_SIZE];
+	struct err err = { 0 };
+	char text[ERR_TEXT_SIZE];
+	int e;
+
+	if (!split_option(value, &target, &ports)) {
+		snprintf(text, sizeof(text),
+			 "'%s' is not a target: write [2001:db8::1]:443 or 2001:db8::1",
+			 text_escape(value, shown, sizeof(shown)));
+		return option_fault(r, option, text);
+	}
+	if (rule_target_parse(target, &rule, &err) < 0)
+		return option_fault(r, option, err.text);
+	if (ports.ptr && action == POLICY_DENY)
+		return option_fault(r, option,
+				    "a deny refuses every port: write the target alone");
+	e = ports.ptr ? option_ports(r, option, ports, &rule) : 0;
+	if (e < 0)
+		return e;
+	rule.target = arena_text(r->arena, target);
+	return rule.target ? policy_add_rule(policy, r->arena, &rule) : -ENOMEM;
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+/* policy/schema - what the keys of a policy mean: a tree of nodes becomes rules and
+ * settings. The same walk for YAML and JSON. */
+#pragma once
+
+#include "policy/node.h"
+
+/* What one document says; `extends` is followed by the caller. */
+struct document {
+	struct policy *policy; /* rules are appended, settings that are not set are set */
+	struct arena *arena;   /* for what the rules keep */
+	struct faults *faults;
+	const char *file;	     /* lives as long as the rules */
+	const struct node **extends; /* the texts under `extends`, in order; in @arena */
+	size_t extends_count;
+};
+
+/* Return: 0, -EINVAL when faults were added, -ENOMEM. */
+int schema_read(struct document *d, const struct node *root) MUST_CHECK;
+
+/* Append @r to @p. The array grows in @arena. */
+int policy_add_rule(struct policy *p, struct arena *arena,
+		    const struct rule *r) MUST_CHECK;

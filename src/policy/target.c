@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a rule names: text to a checked name, wildcard or prefix. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <idn2.h>
+#include <libpsl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "policy/rule.h"
+
+enum { TARGET_TEXT_MAX = 512 }; /* bytes; a name of 255 octets fits in any spelling */
+
+/* -EINVAL with "'<target>' is not <what>". */
+static int refuse(struct err *err, struct text t, const char *what)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+
+	return err_set(err, -EINVAL, "'%s' is not %s",
+		       text_escape(t, shown, sizeof(shown)), what);
+}
+
+static bool text_has(struct text t, char c)
+{
+	return t.len > 0 && memchr(t.ptr, c, t.len);
+}
+
+static bool has_scheme(struct text t)
+{
+	return t.ptr && memmem(t.ptr, t.len, "://", 3);
+}
+
+static bool is_mapped(const struct addr *a)
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, 0xff };
+
+	return a->family == ADDR_V6 && memcmp(a->bytes, mapped, sizeof(mapped)) == 0;
+}
+
+static int refuse_mapped(struct err *err, struct text t, const struct prefix *p)
+{
+	struct addr v4 = addr_from_bytes(ADDR_V4, p->addr.bytes + 12);
+	char shown[PREFIX_TEXT_SIZE], what[128];
+	struct prefix q = prefix_of(&v4, p->bits - 96u);
+
+	snprintf(what, sizeof(what), "an address that a packet carries: write %s",
+		 prefix_format(&q, shown));
+	return refuse(err, t, what);
+}
+
+/* "10.0.0.1/8": name the prefix that was meant. */
+static int refuse_prefix(struct err *err, struct text t)
+{
+	char right[PREFIX_TEXT_SIZE], one[ADDR_TEXT_SIZE], what[256];
+	size_t slash = (size_t)((const char *)memchr(t.ptr, '/', t.len) - t.ptr);
+	struct prefix p;
+	struct addr a;
+
+	if (!addr_parse(t.ptr, slash, &a))
+		return refuse(err, t,
+			      "a prefix: before the '/' stands an IPv4 or IPv6 address");
+	if (!prefix_parse(t.ptr, t.len, true, &p)) {
+		snprintf(what, sizeof(what),
+			 "a prefix: behind the '/' stands a number from 0 to %zu",
+			 8 * addr_size(&a));
+		return refuse(err, t, what);
+	}
+	snprintf(what, sizeof(what),
+		 "a prefix: bits are set behind its length; write %s, or %s for that "
+		 "address alone",
+		 prefix_format(&p, right), addr_format(&a, one));
+	return refuse(err, t, what);
+}
+
+static int prefix_target(struct text t, struct rule *ret, struct err *err)
+{
+	struct prefix p;
+
+	if (!prefix_parse(t.ptr, t.len, false, &p))
+		return refuse_prefix(err, t);
+	if (is_mapped(&p.addr) && p.bits >= 96)
+		return refuse_mapped(err, t, &p);
+	ret->kind = TARGET_PREFIX;
+	ret->prefix = p;
+	return 0;
+}
+
+/* With ':' it is IPv6, or a name or address with a port. */
+static int refuse_colon(struct err *err, struct text t)
+{
+	if (text_has(t, '['))
+		return refuse(err, t,
+			      "a target: write the address without brackets, and ports "
+			      "under `ports`");
+	if (text_has(t, '%'))
+		return refuse(err, t,
+			      "an address: zones (%) mean nothing outside one machine");
+	if (has_scheme(t))
+		return refuse(err, t,
+			      "a target: write the host alone, without scheme and path");
+	return refuse(err, t,
+		      "an IPv6 address; if a port was meant, write it under `ports`");
+}
+
+static const char *charset_fault(struct text t)
+{
+	for (size_t i = 0; i < t.len; i++) {
+		unsigned char c = (unsigned char)t.ptr[i];
+
+		if (c <= 0x20 || c == 0x7f)
+			return "a target: it holds a blank or a control character";
+	}
+	if (text_has(t, '@') || text_has(t, '?') || text_has(t, '#') || text_has(t, '\\'))
+		return "a target: write the host alone";
+	return NULL;
+}
+
+/* The last label is a number: a way to write an address that programs read
+ * differently. */
+static bool ends_in_number(struct text t)
+{
+	const char *dot = memrchr(t.ptr, '.', t.len);
+	struct text last = t;
+	bool hex;
+
+	if (dot) {
+		last.ptr = dot + 1;
+		last.len = (size_t)(t.ptr + t.len - last.ptr);
+	}
+	hex = last.len >= 2 && last.ptr[0] == '0' && (last.ptr[1] | 0x20) == 'x';
+	for (size_t i = hex ? 2 : 0; i < last.len; i++) {
+		char c = last.ptr[i];
+		bool letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'f';
+
+		if (!(c >= '0' && c <= '9') && !(hex && letter))
+			return false;
+	}
+	return last.len > 0;
+}
+
+static int refuse_number(struct err *err, struct text t)
+{
+	char copy[64] = "", shown[ADDR_TEXT_SIZE], what[160];
+	struct in_addr in;
+	struct addr a;
+
+	if (t.len < sizeof(copy))
+		memcpy(copy, t.ptr, t.len);
+	if (!inet_aton(copy, &in))
+		return refuse(err, t, "a name or an address: no name ends in a number");
+	a = addr_from_bytes(ADDR_V4, (const uint8_t *)&in);
+	snprintf(what, sizeof(what),
+		 "a name, and programs read it as different addresses; if %s was meant, "
+		 "write that",
+		 addr_format(&a, shown));
+	return refuse(err, t, what);
+}
+
+static bool is_ascii(struct text t)
+{
+	for (size_t i = 0; i < t.len; i++) {
+		if ((unsigned char)t.ptr[i] >= 0x80)
+			return false;
+	}
+	return true;
+}
+
+static void clean_idn(char **text)
+{
+	idn2_free(*text);
+}
+
+/* Convert a name with letters outside ASCII. libidn2 maps some names to others without
+ * a word (capitals, compatibility forms, dots of other scripts): what doesn't come back
+ * as it was is refused. */
+static int idn_target(struct text t, struct dns_name *ret, struct err *err)
+{
+	char copy[TARGET_TEXT_MAX + 1], what[300], shown[128];
+	CLEAN(idn) char *ascii = NULL;
+	CLEAN(idn) char *back = NULL;
+	struct text came;
+
+	memcpy(copy, t.ptr, t.len);
+	copy[t.len] = '\0';
+	if (idn2_to_ascii_8z(copy, &ascii, IDN2_NONTRANSITIONAL | IDN2_NFC_INPUT) !=
+	    IDN2_OK)
+		return refuse(err, t, "a domain name: IDNA 2008 has no form for it");
+	if (idn2_to_unicode_8z8z(ascii, &back, 0) != IDN2_OK)
+		return refuse(err, t, "a domain name: its IDNA form can't be read back");
+	came = text_of(back);
+	if (came.len != t.len || memcmp(came.ptr, t.ptr, t.len) != 0) {
+		snprintf(what, sizeof(what),
+			 "the usual spelling of this name; if %s was meant, write that",
+			 text_escape(text_of(ascii), shown, sizeof(shown)));
+		return refuse(err, t, what);
+	}
+	if (dns_name_parse(text_of(ascii), ret) < 0)
+		return refuse(err, t, "a domain name in its IDNA form");
+	return 0;
+}
+
+static int refuse_name(struct err *err, struct text t)
+{
+	struct text rest = t, label;
+
+	while (text_split(&rest, '.', &label)) {
+		if (label.len == 0)
+			return refuse(
+				err, t,
+				"a domain name: between two dots stands at least one "
+				"character, and one dot at most ends it");
+		if (label.len > DNS_LABEL_MAX)
+			return refuse(err, t,
+				      "a domain name: a part between dots has at most 63 "
+				      "characters");
+	}
+	if (t.len > DNS_NAME_MAX - 2)
+		return refuse(err, t, "a domain name: it has at most 253 characters");
+	return refuse(err, t, "a domain name: it has letters, digits, '-', '_' and dots");
+}
+
+/* A wildcard over `com` or `co.uk` would be a wildcard over strangers. Private
+ * suffixes (github.io) are left to policy_check(). */
+static bool is_public_suffix(const struct dns_name *n)
+{
+	char text[DNS_NAME_TEXT_SIZE];
+	const psl_ctx_t *psl = psl_builtin();
+
+	if (n->labels <= 1)
+		return true;
+	dns_name_format(n, text);
+	return psl && psl_is_public_suffix2(psl, text, PSL_TYPE_ICANN);
+}
+
+static int name_target(struct text whole, struct rule *ret, struct err *err)
+{
+	enum rule_target kind = TARGET_NAME;
+	struct text t = whole;
+	int r;
+
+	if (t.len > 3 && memcmp(t.ptr, "**.", 3) == 0) {
+		kind = TARGET_WITHIN;
+		t = (struct text){ t.ptr + 3, t.len - 3 };
+	} else if (t.len > 2 && memcmp(t.ptr, "*.", 2) == 0) {
+		kind = TARGET_BELOW;
+		t = (struct text){ t.ptr + 2, t.len - 2 };
+	}
+	if (text_has(t, '*'))
+		return refuse(err, whole,
+			      "a pattern: '*.' or '**.' stands once, in front of a name");
+	if (ends_in_number(t.ptr[t.len - 1] == '.' ? (struct text){ t.ptr, t.len - 1 }
+						   : t))
+		return refuse_number(err, whole);
+	if (!is_ascii(t))
+		r = idn_target(t, &ret->name, err);
+	else
+		r = dns_name_parse(t, &ret->name) < 0 ? refuse_name(err, whole) : 0;
+	if (r < 0)
+		return r;
+	if (ret->name.labels == 0)
+		return refuse(err, whole, "a domain name: the root is everything");
+	if (kind != TARGET_NAME && is_public_suffix(&ret->name))
+		return refuse(err, whole,
+			      "a pattern that a policy can hold: under this suffix "
+			      "anybody can have a name");
+	ret->kind = kind;
+	return 0;
+}
+
+int rule_target_parse(struct text t, struct rule *ret, struct err *err)
+{
+	struct rule parsed = { 0 };
+	const char *why;
+	struct addr a;
+	int r;
+
+	if (t.len == 0)
+		return refuse(err, t, "a target: it is empty");
+	if (t.len > TARGET_TEXT_MAX)
+		return refuse(err, t, "a target: it is longer than a name can be");
+	why = charset_fault(t);
+	if (why)
+		return refuse(err, t, why);
+	if (text_equal(t, "*") || text_equal(t, "**") || text_equal(t, "*.") ||
+	    text_equal(t, "**."))
+		return refuse(
+			err, t,
+			"a target: to open everything, write `defaultAction: allow`");
+	if (text_has(t, '[') || text_has(t, ']') || text_has(t, '%'))
+		return refuse_colon(err, t);
+	if (addr_parse(t.ptr, t.len, &a) || (text_has(t, '/') && !has_scheme(t)))
+		r = prefix_target(t, &parsed, err);
+	else if (text_has(t, ':'))
+		r = refuse_colon(err, t);
+	else
+		r = name_target(t, &parsed, err);
+	if (r < 0)
+		return r;
+	ret->kind = parsed.kind;
+	ret->name = parsed.name;
+	ret->prefix = parsed.prefix;
+	return 0;
+}
