@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ * Which rule decides is asked of the compiled plan, with names made for the purpose: a
+ * rule for one name is never reached when another one decides that name; a wildcard is
+ * never reached when another one decides a name below that no rule can spell. So the
+ * cost is one look-up a rule, however many rules there are. */
+#include "policy/check.h"
+
+#include <errno.h>
+#include <libpsl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "policy/faults.h"
+#include "policy/limits.h"
+
+/* A way out through a host that looks harmless. */
+struct way_out {
+	const char *name;
+	bool shared; /* anybody can have a name below it: a pattern opens strangers' */
+	const char *why;
+};
+
+static const char storage[] = "anybody can rent a bucket under it, and upload to it";
+static const char tunnel[] = "anybody can put a server behind it";
+static const char fetcher[] = "it fetches other sites for whoever asks";
+static const char drop[] = "it takes data from anybody";
+static const char writes[] =
+	"whoever holds a token can write there; give the sandbox none";
+
+static const struct way_out ways_out[] = {
+	{ "s3.amazonaws.com", true, storage },
+	{ "amazonaws.com", true, storage },
+	{ "cloudfront.net", true, tunnel },
+	{ "blob.core.windows.net", true, storage },
+	{ "azurewebsites.net", true, tunnel },
+	{ "storage.googleapis.com", true, storage },
+	{ "googleapis.com", true, storage },
+	{ "r2.dev", true, storage },
+	{ "r2.cloudflarestorage.com", true, storage },
+	{ "workers.dev", true, tunnel },
+	{ "pages.dev", true, tunnel },
+	{ "digitaloceanspaces.com", true, storage },
+	{ "backblazeb2.com", true, storage },
+	{ "wasabisys.com", true, storage },
+	{ "ngrok.io", true, tunnel },
+	{ "ngrok.app", true, tunnel },
+	{ "ngrok-free.app", true, tunnel },
+	{ "trycloudflare.com", true, tunnel },
+	{ "storage.googleapis.com", false, storage },
+	{ "s3.amazonaws.com", false, storage },
+	{ "translate.google.com", false, fetcher },
+	{ "web.archive.org", false, fetcher },
+	{ "r.jina.ai", false, fetcher },
+	{ "api.allorigins.win", false, fetcher },
+	{ "cors-anywhere.herokuapp.com", false, fetcher },
+	{ "webhook.site", false, drop },
+	{ "transfer.sh", false, drop },
+	{ "pastebin.com", false, drop },
+	{ "sentry.io", false, drop },
+	{ "hooks.slack.com", false, drop },
+	{ "discord.com", false, drop },
+	{ "api.telegram.org", false, drop },
+	{ "github.com", false, writes },
+	{ "api.github.com", false, writes },
+	{ "gist.github.com", false, writes },
+	{ "gitlab.com", false, writes },
+	{ "huggingface.co", false, writes },
+	{ "registry.npmjs.org", false, writes },
+	{ "upload.pypi.org", false, writes },
+	{ "pypi.org", false, writes },
+	{ "crates.io", false, writes },
+	{ "rubygems.org", false, writes },
+	{ "api.anthropic.com", false, "its file upload takes data with anybody's key" },
+	{ "api.openai.com", false, "its file upload takes data with anybody's key" },
+};
+
+struct check {
+	const struct policy_reader *reader;
+	const struct policy *policy;
+	struct plan plan;
+};
+
+static void add(const struct policy_reader *r, const struct rule *rule,
+		enum fault_level level, const char *what)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+
+	faults_add(r->faults, level, rule->file, rule->line, rule->column, "", "'%s' %s",
+		   text_escape(text_of(rule->target), shown, sizeof(shown)), what);
+}
+
+static bool same_ports(const struct rule *a, const struct rule *b)
+{
+	return a->ports.count == b->ports.count &&
+	       (a->ports.count == 0 ||
+		memcmp(a->ports.ranges, b->ports.ranges,
+		       a->ports.count * sizeof(*a->ports.ranges)) == 0);
+}
+
+/* Over documents it is how an own rule goes before a profile's: only within one it is
+ * likely a mistake. */
+static void add_unreached(const struct check *c, uint32_t which, uint32_t by)
+{
+	const struct rule *rule = &c->policy->rules[which], *first;
+	char shown[128], what[300];
+	bool same;
+
+	if (by >= c->policy->count || by == which)
+		return;
+	first = &c->policy->rules[by];
+	if (strcmp(first->file, rule->file) != 0)
+		return;
+	same = first->action == rule->action && same_ports(first, rule) &&
+	       first->flags == rule->flags && first->types == rule->types;
+	snprintf(what, sizeof(what),
+		 "is never reached: '%s' (line %u) decides before it%s",
+		 text_escape(text_of(first->target), shown, sizeof(shown)), first->line,
+		 same ? ", and says the same" : "");
+	add(c->reader, rule, same ? FAULT_HINT : FAULT_WARNING, what);
+}
+
+/* A name below @n that no rule can spell: its first label is one zero octet. */
+static bool name_below(const struct dns_name *n, struct dns_name *ret)
+{
+	if (n->size + 2 > DNS_NAME_MAX)
+		return false;
+	*ret = (struct dns_name){ .size = (uint8_t)(n->size + 2),
+				  .labels = (uint8_t)(n->labels + 1) };
+	ret->bytes[0] = 1;
+	memcpy(ret->bytes + 2, n->bytes, n->size);
+	return true;
+}
+
+static void check_name(const struct check *c, uint32_t i)
+{
+	const struct rule *r = &c->policy->rules[i];
+	uint32_t exact = plan_match_name(&c->plan, &r->name).rule, below = PLAN_NO_RULE;
+	struct dns_name under;
+
+	if (name_below(&r->name, &under))
+		below = plan_match_name(&c->plan, &under).rule;
+	if (r->kind == TARGET_NAME)
+		add_unreached(c, i, exact);
+	else if (r->kind == TARGET_BELOW || exact != i)
+		add_unreached(c, i, below);
+	if (r->kind == TARGET_BELOW && r->action == POLICY_ALLOW &&
+	    exact == PLAN_NO_RULE && c->policy->default_action == POLICY_DENY)
+		add(c->reader, r, FAULT_HINT,
+		    "covers the names below, not the name itself: '**.' covers both");
+	if (r->action == POLICY_ALLOW && dns_name_is_localhost(&r->name))
+		add(c->reader, r, FAULT_WARNING,
+		    "always means the sandbox's own loopback");
+}
+
+static void check_prefix(const struct check *c, uint32_t i)
+{
+	const struct rule *r = &c->policy->rules[i], *by;
+	struct plan_verdict v = plan_match_addr(&c->plan, &r->prefix.addr, 0, 0);
+
+	if (r->action != POLICY_ALLOW)
+		return;
+	if (r->prefix.bits == 0)
+		add(c->reader, r, FAULT_WARNING,
+		    "opens every address, whatever the rules for names say");
+	if (v.action != POLICY_DENY || v.rule >= c->policy->count)
+		return;
+	by = &c->policy->rules[v.rule];
+	if (by->prefix.bits <= r->prefix.bits &&
+	    prefix_contains(&by->prefix, &r->prefix.addr) &&
+	    strcmp(by->file, r->file) == 0) {
+		char shown[128], what[300];
+
+		snprintf(what, sizeof(what),
+			 "is never open: '%s' (line %u) denies it, and a deny "
+			 "of an address is absolute",
+			 text_escape(text_of(by->target), shown, sizeof(shown)),
+			 by->line);
+		add(c->reader, r, FAULT_WARNING, what);
+	}
+}
+
+/* The rule opens @way: its host, or as a pattern the shared suffix or more. */
+static bool opens_way_out(const struct rule *r, const struct way_out *way,
+			  const struct dns_name *name)
+{
+	if (r->kind == TARGET_NAME)
+		return !way->shared && dns_name_equal(&r->name, name);
+	if (way->shared)
+		return dns_name_is_within(name, &r->name);
+	return dns_name_is_within(name, &r->name) &&
+	       (r->kind == TARGET_WITHIN || !dns_name_equal(&r->name, name));
+}
+
+static bool is_private_suffix(const struct dns_name *n)
+{
+	char text[DNS_NAME_TEXT_SIZE];
+	const psl_ctx_t *psl = psl_builtin();
+
+	dns_name_format(n, text);
+	return psl &&
+	       psl_is_public_suffix2(psl, text, PSL_TYPE_PRIVATE | PSL_TYPE_NO_STAR_RULE);
+}
+
+static void check_way_out(const struct policy_reader *reader, const struct rule *r,
+			  const struct dns_name *names)
+{
+	char what[300];
+
+	for (size_t i = 0; i < ARRAY_SIZE(ways_out); i++) {
+		if (!opens_way_out(r, &ways_out[i], &names[i]))
+			continue;
+		snprintf(what, sizeof(what), "is a known way out (%s): %s",
+			 ways_out[i].name, ways_out[i].why);
+		add(reader, r, FAULT_WARNING, what);
+		return;
+	}
+	if (r->kind != TARGET_NAME && is_private_suffix(&r->name))
+		add(reader, r, FAULT_WARNING,
+		    "is a pattern under which anybody can have a name");
+}
+
+static int check_ways_out(const struct policy_reader *reader, const struct policy *policy)
+{
+	struct dns_name names[ARRAY_SIZE(ways_out)];
+
+	for (size_t i = 0; i < ARRAY_SIZE(ways_out); i++) {
+		if (dns_name_parse(text_of(ways_out[i].name), &names[i]) < 0)
+			return -EINVAL;
+	}
+	for (size_t i = 0; i < policy->count; i++) {
+		const struct rule *r = &policy->rules[i];
+
+		if (r->action == POLICY_ALLOW && r->kind != TARGET_PREFIX &&
+		    strncmp(r->file, POLICY_BUILT_IN, strlen(POLICY_BUILT_IN)) != 0)
+			check_way_out(reader, r, names);
+	}
+	return 0;
+}
+
+/* The rule whose `ports` is one list too many, or NULL. */
+static const struct rule *find_surplus_list(const struct policy *policy)
+{
+	const struct rule *lists[PLAN_PORT_LISTS_MAX];
+	size_t count = 0;
+
+	for (size_t i = 0; i < policy->count; i++) {
+		const struct rule *r = &policy->rules[i];
+		size_t k = 0;
+
+		if (r->action != POLICY_ALLOW || r->ports.count == 0)
+			continue;
+		while (k < count && !same_ports(lists[k], r))
+			k++;
+		if (k < count)
+			continue;
+		if (count == PLAN_PORT_LISTS_MAX - 1)
+			return r;
+		lists[count++] = r;
+	}
+	return NULL;
+}
+
+static int check_lifetimes(const struct policy_reader *r, const struct policy *p)
+{
+	uint32_t least = p->limits[LIMIT_MIN_LIFETIME_SEC]
+				 ?: limit_info(LIMIT_MIN_LIFETIME_SEC)->value;
+	uint32_t most = p->limits[LIMIT_MAX_LIFETIME_SEC]
+				?: limit_info(LIMIT_MAX_LIFETIME_SEC)->value;
+
+	if (least <= most)
+		return 0;
+	faults_add(r->faults, FAULT_ERROR, p->source_count > 0 ? p->sources[0] : "", 0, 0,
+		   "limits", "min_lifetime (%u) is more than max_lifetime (%u)", least,
+		   most);
+	return -EINVAL;
+}
+
+static int check_compiled(const struct policy_reader *reader, const struct policy *policy)
+{
+	struct check c = { .reader = reader, .policy = policy };
+	CLEAN(mem) uint8_t *bytes = NULL;
+	struct err err = { 0 };
+	size_t size;
+	int r = policy_compile(policy, &bytes, &size, &err);
+
+	if (r == 0)
+		r = plan_open(bytes, size, &c.plan, &err);
+	if (r == -ENOMEM)
+		return r;
+	if (r < 0) {
+		faults_add(reader->faults, FAULT_ERROR, "", 0, 0, "", "%s", err.text);
+		return -EINVAL;
+	}
+	for (uint32_t i = 0; i < policy->count; i++) {
+		if (policy->rules[i].kind == TARGET_PREFIX)
+			check_prefix(&c, i);
+		else
+			check_name(&c, i);
+	}
+	return 0;
+}
+
+int policy_check(const struct policy_reader *reader, struct policy *policy)
+{
+	const struct rule *surplus = find_surplus_list(policy);
+	char what[160];
+
+	if (surplus) {
+		snprintf(what, sizeof(what),
+			 "brings the %dth different list of ports: %d are "
+			 "possible beside the default one",
+			 PLAN_PORT_LISTS_MAX, PLAN_PORT_LISTS_MAX - 1);
+		add(reader, surplus, FAULT_ERROR, what);
+		return -EINVAL;
+	}
+	if (check_lifetimes(reader, policy) < 0 || check_ways_out(reader, policy) < 0)
+		return -EINVAL;
+	return check_compiled(reader, policy);
+}
+
+/* --- what is not enforced yet: a row is taken out when it is --- */
+
+static bool asks_tls(const struct policy *p)
+{
+	return p->verify == POLICY_VERIFY_TLS;
+}
+
+static bool asks_pinned(const struct policy *p)
+{
+	return p->dns == POLICY_DNS_PINNED;
+}
+
+static bool asks_repin(const struct policy *p)
+{
+	return p->repin_ms != 0;
+}
+
+static const struct {
+	bool (*asks)(const struct policy *p);
+	size_t place; /* of struct policy_place in struct policy */
+	const char *path, *what;
+} not_built[] = {
+	{ asks_tls, offsetof(struct policy, verify_at), "verify",
+	  "'tls' is not enforced by this version; write dns" },
+	{ asks_pinned, offsetof(struct policy, dns_at), "dns",
+	  "'pinned' is not enforced by this version; write live" },
+	{ asks_repin, offsetof(struct policy, repin_at), "repin",
+	  "repin is not enforced by this version; leave it out" },
+};
+
+int policy_check_built(const struct policy_reader *r, const struct policy *policy)
+{
+	int result = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(not_built); i++) {
+		const struct policy_place *at =
+			(const struct policy_place *)(const void *)((const char *)policy +
+								    not_built[i].place);
+
+		if (!not_built[i].asks(policy))
+			continue;
+		faults_add(r->faults, FAULT_ERROR, at->file, at->line, at->column,
+			   not_built[i].path, "%s", not_built[i].what);
+		result = -EINVAL;
+	}
+	return result;
+}

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+/* policy/explain - a plan's decisions as one line for a person. */
+#pragma once
+
+#include "policy/plan.h"
+
+enum { POLICY_EXPLAIN_SIZE = 1024 }; /* room for any line of these */
+
+/* "allow api.github.com ports 443 (policy.yaml:3)", or for PLAN_NO_RULE "the default
+ * action (deny)". Texts are escaped. Return: @buf. */
+char *policy_explain_rule(const struct plan *p, uint32_t rule, char *buf, size_t size);
+/* "443,tcp/22"; "all but 53 and 853" for the default list. Return: @buf. */
+char *policy_explain_ports(const struct plan *p, uint8_t list, char *buf, size_t size);
+const char *policy_action_name(enum policy_action action);
