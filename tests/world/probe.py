@@ -266,6 +266,51 @@ def own_addresses():
     return {"result": "ok", "addresses": sorted(found - {"127.0.0.1", "::1"})}
 
 
+def netlink_change(protocol):
+    """A request that would change something: refused by socket(), send() or the reply."""
+    requests = {0: (16, struct.pack("BxHiII", 0, 0, 1, 0, 0xFFFFFFFF)),  # RTM_NEWLINK: lo down
+                12: (10 << 8 | 0, b"\0\0\0\0")}                       # NFT_MSG_NEWTABLE
+    kind, body = requests.get(protocol, (0x4242, b"\0" * 16))
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol) as s:
+        s.settimeout(0.5)
+        s.bind((0, 0))
+        s.send(struct.pack("IHHII", 16 + len(body), kind, 5, 1, 0) + body)
+        reply = s.recv(8192)
+    length, kind, _, _, _, code = struct.unpack_from("IHHIIi", reply)
+    if kind == 2 and code:
+        raise OSError(-code, "netlink")
+    return {"result": "ok", "type": kind}
+
+
+def _option(value):
+    return value.encode("latin-1") if isinstance(value, str) else value
+
+
+def set_option(level, number, value):
+    with socket.socket() as s:
+        s.setsockopt(level, number, _option(value))
+    return {"result": "ok"}
+
+
+def with_option(level, number, value, address, port, kind):
+    """Connect or send after an option was set, whether that worked or not."""
+    for family, target in ((socket.AF_INET, address), (socket.AF_INET6, "::ffff:" + address)):
+        with socket.socket(family, getattr(socket, kind)) as s:
+            s.settimeout(TIMEOUT)
+            try:
+                s.setsockopt(level, number, _option(value))
+            except OSError:
+                pass
+            try:
+                s.connect((target, port))
+                if kind == "SOCK_DGRAM":
+                    s.send(b"secret")
+                return {"result": "ok", "family": family}
+            except OSError as e:
+                last = e
+    raise last
+
+
 def unix(path, kind="SOCK_STREAM", send="hello"):
     """Connect to a unix socket; a leading @ is an abstract name."""
     with socket.socket(socket.AF_UNIX, getattr(socket, kind)) as s:

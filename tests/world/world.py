@@ -22,6 +22,7 @@ import os
 import pathlib
 import pwd
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -93,8 +94,8 @@ class World:
     def _build(self, program):
         self._numbers = itertools.count(1)
         self._program = pathlib.Path(program or os.environ.get("WEIR") or ROOT / "build" / "weir")
-        # Not below /tmp, /run or /dev: a sandbox has its own of those.
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="weir-world-", dir="/var/tmp"))
+        # Not below /tmp, /var/tmp, /run or /dev: a sandbox has its own of those.
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="weir-world-", dir="/var/lib"))
         self._exit.callback(shutil.rmtree, self.folder, ignore_errors=True)
         self.folder.chmod(0o755)
         self.tools = self.folder / "tools"
@@ -272,6 +273,57 @@ class World:
         done = self.run(*argv, input=_probe_text(probes), **rest)
         answers = read_answers(done, len(probes))
         return answers[0] if len(probes) == 1 else answers
+
+    # what is there, and what stayed behind
+
+    def processes(self):
+        """The pids that run with this world's environment: Weir's and its commands'."""
+        mark = f"SSL_CERT_FILE={self.ca.cert}".encode()
+        found = []
+        for entry in os.listdir("/proc"):
+            if entry.isdigit() and int(entry) != os.getpid():
+                with contextlib.suppress(OSError):
+                    if mark in pathlib.Path("/proc", entry, "environ").read_bytes().split(b"\0"):
+                        found.append(int(entry))
+        return found
+
+    def leftovers(self, wait=3.0):
+        """What is still running of all that was started, once it had time to go."""
+        end = time.monotonic() + wait
+        while (left := self.processes()) and time.monotonic() < end:
+            time.sleep(0.01)
+        return [(pid, _command_line(pid)) for pid in left]
+
+    def guards(self, control):
+        """(control, engine): the two processes of one `weir run` outside its sandbox."""
+        program = str(self.weir_path)
+        engines = [pid for pid in self.processes()
+                   if _link(pid) == program and _parent(pid) == control]
+        if len(engines) != 1:
+            raise AssertionError(f"{len(engines)} engines below {control}")
+        return control, engines[0]
+
+    @staticmethod
+    def kill(pid):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _command_line(pid):
+    with contextlib.suppress(OSError):
+        return pathlib.Path("/proc", str(pid), "cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return "gone"
+
+
+def _link(pid):
+    with contextlib.suppress(OSError):
+        return os.readlink(f"/proc/{pid}/exe")
+    return ""
+
+
+def _parent(pid):
+    with contextlib.suppress(OSError):
+        return int(pathlib.Path("/proc", str(pid), "stat").read_text().rsplit(")", 1)[1].split()[1])
+    return 0
 
 
 def _probe_text(probes):
