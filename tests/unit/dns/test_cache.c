@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "dns/cache.h"
+
+static const struct hash_key hash = { 3, 4 };
+
+static struct dns_name name_of(const char *text)
+{
+	struct dns_name n;
+
+	assert_int_equal(dns_name_parse(text_of(text), &n), 0);
+	return n;
+}
+
+static struct dns_answer answer_of(enum dns_answer_kind kind, uint32_t ttl_sec)
+{
+	struct dns_answer a = { .kind = kind, .ttl_sec = ttl_sec };
+
+	if (kind == DNS_ANSWER_RECORDS) {
+		a.addr_count = 1;
+		a.addrs[0] = (struct dns_answer_addr){ addr_v4(192, 0, 2, 1), ttl_sec };
+	}
+	return a;
+}
+
+static bool has(struct dns_cache *c, const struct dns_cache_key *key, int64_t now_ms)
+{
+	struct dns_answer got;
+
+	return dns_cache_find(c, key, now_ms, &got);
+}
+
+static void an_answer_comes_back_as_it_was(void **state)
+{
+	struct dns_cache *c = dns_cache_new(4, 65536, &hash);
+	struct dns_name name = name_of("www.example.org");
+	struct dns_cache_key key = { .name = &name, .type = DNS_TYPE_A };
+	struct dns_answer a = answer_of(DNS_ANSWER_RECORDS, 60), got;
+
+	a.ad = true;
+	a.skipped = 3;
+	a.chain_count = 1;
+	a.chain[0] = name_of("cdn.example.net");
+	a.chain_ttl_sec[0] = 90;
+	a.addr_count = 2;
+	a.addrs[1].addr = addr_from_bytes(ADDR_V6, (const uint8_t *)"0123456789abcdef");
+	a.addrs[1].ttl_sec = 70;
+	dns_cache_put(c, &key, &a, 1000);
+	assert_true(dns_cache_find(c, &key, 1000, &got));
+	assert_int_equal(got.kind, DNS_ANSWER_RECORDS);
+	assert_int_equal(got.rcode, DNS_NOERROR);
+	assert_int_equal(got.ttl_sec, 60);
+	assert_int_equal(got.chain_ttl_sec[0], 90);
+	assert_int_equal(got.addrs[1].ttl_sec, 70);
+	assert_true(got.ad);
+	assert_int_equal(got.skipped, 3);
+	assert_true(dns_name_equal(&got.chain[0], &a.chain[0]));
+	assert_int_equal(got.chain[0].labels, 3);
+	assert_true(addr_equal(&got.addrs[0].addr, &a.addrs[0].addr));
+	assert_true(addr_equal(&got.addrs[1].addr, &a.addrs[1].addr));
+	assert_int_equal(got.record_count, 0);
+	dns_cache_free(c);
+}
+
+static void ttls_run_down_and_end(void **state)
+{
+	static const struct {
+		const char *what;
+		int64_t age_ms;
+		uint32_t left;
+		bool found;
+	} cases[] = {
+		{ "fresh", 0, 10, true },
+		{ "a second that has begun is gone", 1, 9, true },
+		{ "half way", 5000, 5, true },
+		{ "in the last second", 9500, 0, true },
+		{ "last millisecond", 9999, 0, true },
+		{ "over", 10000, 0, false },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct dns_cache *c = dns_cache_new(4, 65536, &hash);
+		struct dns_name name = name_of("a.test");
+		struct dns_cache_key key = { .name = &name, .type = DNS_TYPE_A };
+		struct dns_answer a = answer_of(DNS_ANSWER_RECORDS, 10);
+		struct dns_answer got = { .ttl_sec = 77 };
+
+		dns_cache_put(c, &key, &a, 5);
+		if (dns_cache_find(c, &key, 5 + cases[i].age_ms, &got) != cases[i].found)
+			fail_msg("%s", cases[i].what);
+		assert_int_equal(got.ttl_sec, cases[i].found ? cases[i].left : 77);
+		assert_int_equal(dns_cache_counts(c).entries, cases[i].found ? 1 : 0);
+		dns_cache_free(c);
+	}
+}
+
+static void ttls_have_ceilings(void **state)
+{
+	static const struct {
+		enum dns_answer_kind kind;
+		uint32_t ttl_sec, kept_sec;
+	} cases[] = {
+		{ DNS_ANSWER_RECORDS, INT32_MAX, DNS_CACHE_POSITIVE_MAX_SEC },
+		{ DNS_ANSWER_NXDOMAIN, INT32_MAX, DNS_CACHE_NEGATIVE_MAX_SEC },
+		{ DNS_ANSWER_NODATA, INT32_MAX, DNS_CACHE_NEGATIVE_MAX_SEC },
+		{ DNS_ANSWER_NODATA, 30, 30 },
+		{ DNS_ANSWER_RECORDS, 0, 0 },
+		{ DNS_ANSWER_NXDOMAIN, 0, 0 },
+		{ DNS_ANSWER_FAILED, 60, 0 },
+		{ DNS_ANSWER_TRUNCATED, 60, 0 },
+		{ DNS_ANSWER_MISMATCH, 60, 0 },
+		{ DNS_ANSWER_BAD, 60, 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct dns_cache *c = dns_cache_new(4, 65536, &hash);
+		struct dns_name name = name_of("a.test");
+		struct dns_cache_key key = { .name = &name, .type = DNS_TYPE_A };
+		struct dns_answer a = answer_of(cases[i].kind, cases[i].ttl_sec);
+		int64_t end_ms = (int64_t)cases[i].kept_sec * 1000;
+
+		dns_cache_put(c, &key, &a, 0);
+		if (has(c, &key, end_ms - 1) != (cases[i].kept_sec > 0))
+			fail_msg("row %zu isn't kept long enough", i);
+		if (has(c, &key, end_ms))
+			fail_msg("row %zu is kept too long", i);
+		dns_cache_free(c);
+	}
+}
+
+static void every_part_of_the_key_counts(void **state)
+{
+	struct dns_cache *c = dns_cache_new(16, 65536, &hash);
+	struct dns_name name = name_of("a.test"), other = name_of("b.test");
+	struct dns_name longer = name_of("a.test.test");
+	const struct dns_cache_key key = { .name = &name,
+					   .type = DNS_TYPE_A,
+					   .group = 1 };
+	struct dns_cache_key others[] = { key, key, key, key, key };
+	struct dns_answer a = answer_of(DNS_ANSWER_RECORDS, 10);
+
+	others[0].name = &other;
+	others[1].name = &longer;
+	others[2].type = DNS_TYPE_AAAA;
+	others[3].dnssec_ok = true;
+	others[4].group = 2;
+	dns_cache_put(c, &key, &a, 0);
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		assert_false(has(c, &others[i], 0));
+	assert_true(has(c, &key, 0));
+	dns_cache_free(c);
+}
+
+static void a_new_answer_replaces_and_ttl_0_removes(void **state)
+{
+	struct dns_cache *c = dns_cache_new(4, 65536, &hash);
+	struct dns_name name = name_of("a.test");
+	struct dns_cache_key key = { .name = &name, .type = DNS_TYPE_A };
+	struct dns_answer a = answer_of(DNS_ANSWER_RECORDS, 10), got;
+	struct dns_answer b = answer_of(DNS_ANSWER_NXDOMAIN, 10);
+	struct dns_answer gone = answer_of(DNS_ANSWER_RECORDS, 0);
+
+	dns_cache_put(c, &key, &a, 0);
+	dns_cache_put(c, &key, &b, 0);
+	assert_true(dns_cache_find(c, &key, 0, &got));
+	assert_int_equal(got.kind, DNS_ANSWER_NXDOMAIN);
+	assert_int_equal(got.rcode, DNS_NXDOMAIN);
+	assert_int_equal(dns_cache_counts(c).entries, 1);
+	dns_cache_put(c, &key, &gone, 0);
+	assert_false(has(c, &key, 0));
+	assert_int_equal(dns_cache_counts(c).bytes, 0);
+	dns_cache_free(c);
+}
+
+static void put_numbered(struct dns_cache *c, unsigned int i, const struct dns_answer *a)
+{
+	char text[32];
+	struct dns_name name;
+	struct dns_cache_key key = { .name = &name, .type = DNS_TYPE_A };
+
+	snprintf(text, sizeof(text), "host%u.test", i);
+	name = name_of(text);
+	dns_cache_put(c, &key, a, 0);
+}
+
+static bool has_numbered(struct dns_cache *c, unsigned int i)
+{
+	char text[32];
+	struct dns_name name;
+	struct dns_cache_key key = { .name = &name, .type = DNS_TYPE_A };
+
+	snprintf(text, sizeof(text), "host%u.test", i);
+	name = name_of(text);
+	return has(c, &key, 0);
+}
+
+static void the_least_recently_used_entry_makes_room(void **state)
+{
+	struct dns_cache *c = dns_cache_new(3, 65536, &hash);
+	struct dns_answer a = answer_of(DNS_ANSWER_RECORDS, 10);
+
+	for (unsigned int i = 0; i < 3; i++)
+		put_numbered(c, i, &a);
+	assert_true(has_numbered(c, 0));
+	put_numbered(c, 3, &a);
+	assert_true(has_numbered(c, 0));
+	assert_false(has_numbered(c, 1));
+	assert_true(has_numbered(c, 2));
+	assert_true(has_numbered(c, 3));
+	assert_int_equal(dns_cache_counts(c).evicted, 1);
+	dns_cache_free(c);
+}
+
+static void entries_and_bytes_stay_within_their_maxima(void **state)
+{
+	static struct dns_answer a;
+	struct dns_cache *c = dns_cache_new(100, 8192, &hash);
+
+	a = answer_of(DNS_ANSWER_RECORDS, 10);
+	for (unsigned int i = 0; i < 5000; i++) {
+		struct dns_cache_counts counts;
+
+		a.addr_count = (uint8_t)(1 + i % DNS_ADDRESSES_MAX);
+		for (size_t j = 0; j < a.addr_count; j++)
+			a.addrs[j].addr = addr_v4(192, 0, 2, (uint8_t)j);
+		put_numbered(c, i, &a);
+		counts = dns_cache_counts(c);
+		assert_true(has_numbered(c, i));
+		assert_true(counts.entries <= 100 && counts.bytes <= 8192);
+	}
+	dns_cache_clear(c);
+	assert_int_equal(dns_cache_counts(c).entries, 0);
+	assert_int_equal(dns_cache_counts(c).bytes, 0);
+	assert_false(has_numbered(c, 4999));
+	dns_cache_free(c);
+}
+
+static void what_can_never_fit_is_not_kept(void **state)
+{
+	static struct dns_answer a;
+	static const size_t sizes[][2] = { { 0, 65536 }, { 4, 0 }, { 4, 128 } };
+
+	a = answer_of(DNS_ANSWER_RECORDS, 10);
+	a.record_count = 1;
+	a.records[0] = (struct dns_answer_record){ .size = 1000 };
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		struct dns_cache *c = dns_cache_new(sizes[i][0], sizes[i][1], &hash);
+
+		put_numbered(c, 1, &a);
+		assert_false(has_numbered(c, 1));
+		assert_int_equal(dns_cache_counts(c).entries, 0);
+		dns_cache_free(c);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_answer_comes_back_as_it_was),
+		cmocka_unit_test(ttls_run_down_and_end),
+		cmocka_unit_test(ttls_have_ceilings),
+		cmocka_unit_test(every_part_of_the_key_counts),
+		cmocka_unit_test(a_new_answer_replaces_and_ttl_0_removes),
+		cmocka_unit_test(the_least_recently_used_entry_makes_room),
+		cmocka_unit_test(entries_and_bytes_stay_within_their_maxima),
+		cmocka_unit_test(what_can_never_fit_is_not_kept),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

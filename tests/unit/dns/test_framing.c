@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "dns/framing.h"
+
+static const char stream[] = "\0\3abc\0\1d\0\5efghi";
+enum { STREAM_SIZE = sizeof(stream) - 1 };
+
+static void feed(struct dns_framing *f, const char *bytes, size_t size)
+{
+	uint8_t *to;
+
+	assert_true(dns_framing_room(f, &to) >= size);
+	memcpy(to, bytes, size);
+	dns_framing_received(f, size);
+}
+
+/* Append whole messages to @out, each followed by '|'. */
+static void drain(struct dns_framing *f, char *out)
+{
+	const uint8_t *message;
+	size_t size;
+
+	while (dns_framing_next(f, &message, &size) == 1) {
+		strncat(out, (const char *)message, size);
+		strcat(out, "|");
+	}
+}
+
+static void messages_come_out_whole_at_every_split(void **state)
+{
+	for (size_t a = 0; a <= STREAM_SIZE; a++) {
+		for (size_t b = a; b <= STREAM_SIZE; b++) {
+			uint8_t buf[STREAM_SIZE];
+			struct dns_framing f;
+			char out[64] = "";
+
+			dns_framing_init(&f, buf, sizeof(buf));
+			feed(&f, stream, a);
+			drain(&f, out);
+			feed(&f, stream + a, b - a);
+			drain(&f, out);
+			feed(&f, stream + b, STREAM_SIZE - b);
+			drain(&f, out);
+			assert_string_equal(out, "abc|d|efghi|");
+			assert_false(dns_framing_is_within(&f));
+		}
+	}
+}
+
+static void octet_by_octet_fits_a_buffer_of_one_message(void **state)
+{
+	uint8_t buf[7];
+	struct dns_framing f;
+	char out[64] = "";
+
+	dns_framing_init(&f, buf, sizeof(buf));
+	for (size_t i = 0; i < STREAM_SIZE; i++) {
+		feed(&f, stream + i, 1);
+		drain(&f, out);
+	}
+	assert_string_equal(out, "abc|d|efghi|");
+}
+
+static void length_zero_ends_the_stream(void **state)
+{
+	uint8_t buf[16];
+	const uint8_t *message;
+	struct dns_framing f;
+	size_t size;
+
+	dns_framing_init(&f, buf, sizeof(buf));
+	feed(&f, "\0\1a\0\0\0\1b", 8);
+	assert_int_equal(dns_framing_next(&f, &message, &size), 1);
+	assert_int_equal(dns_framing_next(&f, &message, &size), -EBADMSG);
+	assert_int_equal(dns_framing_next(&f, &message, &size), -EBADMSG);
+}
+
+static void a_length_over_the_buffer_is_refused_at_once(void **state)
+{
+	uint8_t buf[16];
+	const uint8_t *message;
+	struct dns_framing f;
+	size_t size;
+
+	dns_framing_init(&f, buf, sizeof(buf));
+	feed(&f, "\0\xf", 2);
+	assert_int_equal(dns_framing_next(&f, &message, &size), -EBADMSG);
+	dns_framing_init(&f, buf, sizeof(buf));
+	feed(&f, "\0\xe", 2);
+	assert_int_equal(dns_framing_next(&f, &message, &size), 0);
+	assert_true(dns_framing_is_within(&f));
+}
+
+static void the_prefix_is_read_back(void **state)
+{
+	uint8_t prefix[DNS_FRAME_PREFIX];
+
+	dns_framing_write_prefix(prefix, 0x1234);
+	assert_int_equal(prefix[0], 0x12);
+	assert_int_equal(prefix[1], 0x34);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(messages_come_out_whole_at_every_split),
+		cmocka_unit_test(octet_by_octet_fits_a_buffer_of_one_message),
+		cmocka_unit_test(length_zero_ends_the_stream),
+		cmocka_unit_test(a_length_over_the_buffer_is_refused_at_once),
+		cmocka_unit_test(the_prefix_is_read_back),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
