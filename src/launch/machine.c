@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/text.h"
-#include "launch/image.h"
+#include "launch/images.h"
 
 enum {
 	RANGE_SIZE = 65536,
@@ -179,27 +179,6 @@ static int is_kernel_root(bool *ret, struct err *err)
 	return r;
 }
 
-/* --- weir-init --- */
-
-static int open_init(struct err *err)
-{
-	CLEAN(fd) int fd = memfd_create("weir-init", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	size_t size = (size_t)(launch_image_end - launch_image);
-
-	if (fd < 0)
-		return err_sys(err, -errno, "cannot make weir-init");
-	for (size_t done = 0; done < size;) {
-		ssize_t n = write(fd, launch_image + done, size - done);
-
-		if (n < 0)
-			return err_sys(err, -errno, "cannot make weir-init");
-		done += (size_t)n;
-	}
-	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
-		return err_sys(err, -errno, "cannot make weir-init");
-	return TAKE_FD(fd);
-}
-
 int launch_machine_probe(struct launch_machine *ret, struct err *err)
 {
 	struct launch_machine m = { .init_fd = -1 };
@@ -213,7 +192,8 @@ int launch_machine_probe(struct launch_machine *ret, struct err *err)
 		r = choose_range(&m.base_uid, err);
 	if (r < 0)
 		return r;
-	m.init_fd = open_init(err);
+	m.init_fd = image_open("weir-init", launch_init_start,
+			       (size_t)(launch_init_end - launch_init_start), err);
 	if (m.init_fd < 0)
 		return m.init_fd;
 	*ret = m;

@@ -9,7 +9,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -17,8 +16,8 @@
 
 #include "launch/bwrap.h"
 #include "launch/channel.h"
+#include "launch/images.h"
 #include "launch/init/orders.h"
-#include "launch/seccomp.h"
 #include "launch/std_fds.h"
 #include "launch/view.h"
 
@@ -120,12 +119,8 @@ static int open_orders(const struct start *s, struct err *err)
 	struct init_orders orders = { .self_test = s->spec->self_test,
 				      .probe = s->spec->probe,
 				      .ignored_signals = s->ignored_signals };
-	CLEAN(fd) int fd = memfd_create("weir-orders", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
-	if (fd < 0 || write(fd, &orders, sizeof(orders)) != (ssize_t)sizeof(orders) ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
-		return err_sys(err, -errno, "cannot write weir-init's orders");
-	return TAKE_FD(fd);
+	return image_open("weir-orders", &orders, sizeof(orders), err);
 }
 
 static int run_child(struct start *s, struct err *err)
@@ -147,7 +142,8 @@ static int run_child(struct start *s, struct err *err)
 	fds.probe = open_orders(s, err);
 	if (fds.probe < 0)
 		return fds.probe;
-	fds.seccomp = seccomp_filter_open(err);
+	fds.seccomp = image_open("weir-seccomp", launch_seccomp_start,
+				 (size_t)(launch_seccomp_end - launch_seccomp_start), err);
 	if (fds.seccomp < 0)
 		return fds.seccomp;
 	return bwrap_exec(s->spec, &fds, err);

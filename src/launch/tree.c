@@ -15,7 +15,8 @@ struct batch {
 
 static int set_attributes(int fd, const struct tree *t, int userns_fd)
 {
-	struct mount_attr attr = { .propagation = MS_PRIVATE };
+	struct mount_attr attr = { .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
+				   .propagation = MS_PRIVATE };
 	unsigned int flags = AT_EMPTY_PATH;
 
 	if (t->kind != TREE_LAYER)
