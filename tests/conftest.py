@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures that all tests share: one world per session, tests kept apart by names."""
 import os
+import pathlib
+import subprocess
 
 import pytest
 
@@ -31,3 +33,13 @@ def site(world, request):
 def denied(world):
     """A name that no rule of this test allows; the world's DNS would answer for it."""
     return world.site(f"denied-{world.number()}.test")
+
+
+@pytest.fixture(scope="session")
+def attack_program(world):
+    """bypass/attack.c, where a sandbox can run it."""
+    source = pathlib.Path(__file__).parent / "bypass" / "attack.c"
+    program = world.tools / "attack"
+    if not program.exists():
+        subprocess.run(["cc", "-O1", "-Wall", "-D_GNU_SOURCE", "-o", program, source], check=True)
+    return program

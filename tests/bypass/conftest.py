@@ -3,9 +3,6 @@
 
 Unless a test says otherwise the policy is: api.ok.test on 443, *.pkg.test on 443.
 """
-import pathlib
-import subprocess
-
 import pytest
 
 from world.world import RESOLVER4, RESOLVER6
@@ -55,13 +52,3 @@ def names(world):
 @pytest.fixture
 def attack(world, names):
     return Attack(world)
-
-
-@pytest.fixture(scope="session")
-def attack_program(world):
-    """attack.c, where a sandbox can run it."""
-    source = pathlib.Path(__file__).with_name("attack.c")
-    program = world.tools / "attack"
-    if not program.exists():
-        subprocess.run(["cc", "-O1", "-Wall", "-D_GNU_SOURCE", "-o", program, source], check=True)
-    return program

@@ -2,7 +2,7 @@
 """A: names that look like an allowed one and aren't, and spellings of those that are."""
 import pytest
 
-from world import expect
+from world import expect, probe_wire
 
 DENIED = [
     ("A1", "look-alike suffix", "evilpkg.test"),
@@ -80,7 +80,6 @@ LONG = [
 
 @pytest.mark.parametrize("case, what, name", LONG, ids=[f"{c}-{w}" for c, w, _ in LONG])
 def test_a_name_over_the_limits_is_malformed_and_the_next_one_is_served(attack, case, what, name):
-    from world import probe_wire
     answer, next_one = attack.probe(["dns_raw", probe_wire.query_hex(name)], ["dns", "api.ok.test"])
     assert answer.result in ("FORMERR", "timeout"), dict(answer)
     assert next_one.result == "NOERROR"
@@ -148,7 +147,7 @@ def test_a_rule_that_could_be_misread_is_refused_before_anything_starts(attack, 
     attack.assert_silent()
 
 
-def test_A25_the_first_match_decides_and_the_check_warns_with_both_lines(world, tmp_path):
+def test_A25_the_first_match_decides_and_the_check_warns_with_both_lines(world):
     policy = world.workdir() / "policy.yaml"
     policy.write_text("egress:\n"
                       "  - {action: allow, target: '*.pkg.test'}\n"

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from world import expect
+from world.run import finish
 
 POLICY = "egress:\n  - {action: allow, target: api.ok.test, ports: [443]}\n"
 
@@ -91,7 +92,7 @@ TAMPERING = ["nft flush ruleset", "nft list ruleset", "nft delete table inet wei
 
 @pytest.mark.parametrize("command", TAMPERING)
 def test_G3_the_rules_cannot_be_touched(attack, user, command):
-    done, = [attack.run("sh", "-c", f"command -v {command.split()[0]} >/dev/null || exit 9; {command}", user=user)]
+    done = attack.run("sh", "-c", f"command -v {command.split()[0]} >/dev/null || exit 9; {command}", user=user)
     assert done.code != 0 or (command == "nft list ruleset" and done.text == ""), done
     expect.tcp_refused(attack.probe(["tcp", "93.9.9.9", 443], user=user))
     attack.assert_silent()
@@ -136,7 +137,6 @@ def test_G5_without_its_guard_the_sandbox_reaches_nothing(world, names, user, wh
     """Killed, it ends the sandbox; stopped, nothing more gets out."""
     if which == "control" and number in (signal.SIGTERM, signal.SIGSTOP):
         pytest.skip("control passes SIGTERM on and may be stopped: see test_run_signals.py")
-    from world.run import finish
     with world.run_start("/usr/bin/python3", "-c", FLOW, allow=("api.ok.test:443",), user=user) as run:
         assert run.line() == "before ok"
         control, engine = world.guards(run.pid)

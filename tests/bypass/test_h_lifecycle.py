@@ -127,8 +127,7 @@ def test_H3_inside_a_sandbox_of_its_own_weir_says_why_it_cannot_start(world, use
     assert done.code == 125, done
 
 
-@pytest.mark.parametrize("fault", ["proc", "engine"])
-def test_H4_the_command_starts_after_the_filter_stands(world, user, fault):
+def test_H4_the_command_starts_after_the_filter_stands(world, user):
     """Its first act is refused already; there is no first moment that is open."""
     script = "import socket, sys\ntry: socket.create_connection(('93.9.9.9', 7007), 1)\nexcept OSError as e: print(e)\n"
     with world.capture() as capture:

@@ -127,11 +127,18 @@ static void receive_fds(struct driver *d)
 			      .msg_controllen = sizeof(control) };
 	int fds[3];
 
-	if (recvmsg(d->serve[0], &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != 1)
+	if (recvmsg(d->serve[0], &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != 1) {
+		close(d->serve[0]);
+		d->serve[0] = -1;
 		return;
+	}
 	memcpy(fds, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(fds));
 	d->dns = fds[0];
 	d->relay = fds[1];
+	if (!d->open)
+		close(fds[2]);
+	close(d->serve[0]);
+	d->serve[0] = -1;
 	mark(d, "prepared");
 }
 

@@ -6,18 +6,18 @@ import time
 
 import pytest
 
+from world import World
+from world.run import read_answers
 from world.world import ECHO_PORT, HOST4, HOST6, METADATA4, RESOLVER4, RESOLVER6
 
 
 def on_host(world, *probes):
     argv = ["/usr/bin/python3", "-IS", str(world.tools / "probe.py")]
     done = world.command(*argv, input=json.dumps(probes).encode())
-    from world.run import read_answers
     return read_answers(done, len(probes))
 
 
 def test_it_is_up_in_a_second_or_so():
-    from world import World
     began = time.monotonic()
     with World():
         took = time.monotonic() - began
@@ -105,19 +105,6 @@ def test_the_host_is_reachable_from_the_internet(world):
 
 
 def test_git_is_served(world, site):
-    make_repository(world)
+    world.repository()
     done = world.command("git", "clone", "-q", f"https://{site.name}/git/tree.git", resolv_conf=True)
     assert done.code == 0, done
-
-
-def make_repository(world):
-    """git_root/tree.git with one commit."""
-    bare = world.folder / "git" / "tree.git"
-    if not bare.exists():
-        work = world.workdir()
-        (work / "file").write_text("content\n")
-        for args in (["init", "-q"], ["add", "file"],
-                     ["-c", "user.name=t", "-c", "user.email=t@t.test", "commit", "-qm", "one"],
-                     ["clone", "-q", "--bare", ".", str(bare)]):
-            subprocess.run(["git", *args], cwd=work, check=True)
-    return bare

@@ -18,6 +18,7 @@ gives a root shell in the host namespace, with /etc/resolv.conf of the world.
 """
 import contextlib
 import itertools
+import json
 import os
 import pathlib
 import pwd
@@ -37,7 +38,7 @@ from .capture import Capture
 from .dnsd import DnsServer
 from .listen import TcpService, UdpService
 from .netns import NetNs
-from .run import Started, finish, start
+from .run import finish, read_answers, start
 from .web import Authority, WebServer
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -183,6 +184,18 @@ class World:
     def udp(self, port, *args, where=None, **options):
         return self._own(UdpService(where or self.internet, port, *args, **options))
 
+    def repository(self):
+        """A bare repository with one commit, served as /git/tree.git."""
+        bare = self.folder / "git" / "tree.git"
+        if not bare.exists():
+            work = self.workdir()
+            (work / "file").write_text("content\n")
+            for args in (["init", "-q"], ["add", "file"],
+                         ["-c", "user.name=t", "-c", "user.email=t@t.test", "commit", "-qm", "one"],
+                         ["clone", "-q", "--bare", ".", str(bare)]):
+                subprocess.run(["git", *args], cwd=work, check=True)
+        return bare
+
     def capture(self):
         """What arrives on the internet's side of the link from now on."""
         return Capture(self.internet, "net0")
@@ -205,8 +218,8 @@ class World:
         """root or weir-test; the latter is made when the machine doesn't have it."""
         try:
             pwd.getpwnam(name)
-        except KeyError:
-            subprocess.run(["useradd", "--create-home", "--shell", "/bin/bash", name], check=True)
+        except KeyError:  # another test process may be quicker; it counts that there is one
+            subprocess.run(["useradd", "--create-home", "--shell", "/bin/bash", name], check=False)
         return User(name)
 
     def workdir(self, user="root"):
@@ -268,9 +281,8 @@ class World:
 
         A single probe gives its Answer alone.
         """
-        from .run import read_answers
         argv = ["/usr/bin/python3", "-IS", self.tools / "probe.py"]
-        done = self.run(*argv, input=_probe_text(probes), **rest)
+        done = self.run(*argv, input=json.dumps(probes).encode(), **rest)
         answers = read_answers(done, len(probes))
         return answers[0] if len(probes) == 1 else answers
 
@@ -324,11 +336,6 @@ def _parent(pid):
     with contextlib.suppress(OSError):
         return int(pathlib.Path("/proc", str(pid), "stat").read_text().rsplit(")", 1)[1].split()[1])
     return 0
-
-
-def _probe_text(probes):
-    import json
-    return json.dumps(probes).encode()
 
 
 def _shell(world):

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a sandbox sees of the host: files, sockets, processes."""
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+
+import pytest
+
+from world import expect
+from world.world import GATEWAY6
+
+
+def test_the_working_directory_is_writable_and_nothing_else(world, user):
+    cwd = world.workdir(user)
+    home = world.user(user).home
+    outside = world.workdir(user)
+    for path in (outside / "x", f"{home}/weir-should-not", "/usr/weir-should-not", "/var/lib/weir-should-not",
+                 "/etc/weir-should-not", cwd.parent / "x", "/weir-should-not"):
+        answer = world.probe(["write", str(path)], user=user, cwd=cwd)
+        assert answer.result in ("EROFS", "EACCES", "EPERM"), (path, dict(answer))
+        assert not os.path.exists(path)
+    assert world.probe(["write", "new"], user=user, cwd=cwd).result == "ok"
+    assert (cwd / "new").read_text() == "x"
+    assert (cwd / "new").stat().st_uid == cwd.stat().st_uid
+
+
+def test_rw_makes_more_paths_writable(world, user):
+    more = world.workdir(user)
+    answer = world.probe(["write", str(more / "new")], user=user, options=("--rw", more))
+    assert answer.result == "ok" and (more / "new").read_text() == "x"
+
+
+def test_rw_takes_a_single_file(world, user):
+    more = world.workdir(user)
+    for name in ("one", "two"):
+        (more / name).write_text("")
+        os.chown(more / name, more.stat().st_uid, more.stat().st_gid)
+    one, two = world.probe(["write", str(more / "one")], ["write", str(more / "two")], user=user,
+                           options=("--rw", more / "one"))
+    assert one.result == "ok" and two.result in ("EROFS", "EACCES")
+
+
+def test_files_of_the_host_can_be_read(world, user):
+    assert world.run("cat", "/etc/debian_version", user=user).out == open("/etc/debian_version", "rb").read()
+    assert world.run("ls", "/usr/bin", user=user).code == 0
+
+
+def test_root_reads_and_writes_roots_files(world):
+    cwd = world.workdir()
+    (cwd / "secret").write_text("mine")
+    (cwd / "secret").chmod(0o600)
+    done = world.run("sh", "-c", "cat secret; echo more >> secret; stat -c %u secret", cwd=cwd)
+    assert done.text == "mine0\n", done
+    assert (cwd / "secret").read_text() == "minemore\n" and (cwd / "secret").stat().st_uid == 0
+
+
+def test_files_of_others_stay_closed(world):
+    closed = world.workdir()
+    (closed / "secret").write_text("root's")
+    (closed / "secret").chmod(0o600)
+    answer = world.probe(["read", str(closed / "secret")], user="weir-test")
+    assert answer.result == "EACCES"
+
+
+@pytest.mark.parametrize("place", ["/tmp", "/run", "/var/tmp", "/dev/shm"])
+def test_private_places_are_empty_and_forgotten(world, user, place):
+    mark = os.path.join(place, f"weir-mark-{world.number()}-{os.getpid()}")
+    with open(mark, "w", encoding="ascii"):
+        pass
+    try:
+        listed = world.probe(["listdir", place], user=user)
+        assert os.path.basename(mark) not in listed.get("names", []), dict(listed)
+    finally:
+        os.unlink(mark)
+
+
+@pytest.mark.parametrize("place", ["/tmp", "/dev/shm"])
+def test_private_places_can_be_written(world, user, place):
+    name = f"{place}/weir-new-{world.number()}-{os.getpid()}"
+    assert world.probe(["write", name], user=user).result == "ok"
+    assert not os.path.exists(name)
+
+
+def test_a_working_directory_below_a_private_place_is_there(world, user):
+    folder = tempfile.mkdtemp(prefix="weir-cwd-", dir="/tmp")
+    try:
+        shutil.chown(folder, user, user)
+        done = world.run("sh", "-c", "pwd; touch new; ls -A /tmp", user=user, cwd=folder)
+        assert done.text.split() == [folder, os.path.basename(folder)], done
+        assert os.path.exists(f"{folder}/new")
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_processes_of_the_host_are_not_seen(world, user):
+    pids = world.probe(["listdir", "/proc"], user=user)
+    assert len([name for name in pids.names if name.isdigit()]) <= 4
+
+
+def test_no_device_of_the_host_is_there(world, user):
+    done = world.probe(["listdir", "/dev"], user=user)
+    assert not {n for n in done.names if n.startswith(("sd", "vd", "loop", "kvm", "mem", "net", "nvme", "kmsg"))}, done
+
+
+UNIX_PLACES = ["/run", "/tmp", "/var/tmp", "/var/lib", "/root", "home", "cwd", "cwd/deep/er", "/dev/shm", "/opt", "rw"]
+
+
+@pytest.mark.parametrize("place", UNIX_PLACES)
+@pytest.mark.parametrize("kind", ["SOCK_STREAM", "SOCK_DGRAM", "SOCK_SEQPACKET"])
+def test_unix_sockets_of_the_host_are_out_of_reach(world, user, place, kind):
+    """docker.sock, D-Bus, X11, ssh-agent, wherever they are."""
+    cwd = world.workdir(user)
+    more = world.workdir(user)
+    folder = {"home": world.user(user).home, "cwd": str(cwd), "cwd/deep/er": str(cwd / "deep/er"),
+              "rw": str(more)}.get(place, place)
+    os.makedirs(folder, exist_ok=True)
+    path = f"{folder}/weir-test-{os.getpid()}-{world.number()}.sock"
+    with listening(world, path, kind) as reached:
+        answer = world.probe(["unix", path, kind], user=user, cwd=cwd, options=("--rw", more))
+        assert answer.result != "ok", dict(answer)
+        assert not reached()
+
+
+@pytest.mark.parametrize("kind", ["SOCK_STREAM", "SOCK_DGRAM", "SOCK_SEQPACKET"])
+def test_abstract_unix_sockets_of_the_host_are_out_of_reach(world, user, kind):
+    path = f"@weir-test-{os.getpid()}-{world.number()}"
+    with listening(world, path, kind) as reached:
+        answer = world.probe(["unix", path, kind], user=user)
+        assert answer.result == "refused", dict(answer)
+        assert not reached()
+
+
+@pytest.mark.parametrize("kind", ["SOCK_STREAM", "SOCK_DGRAM"])
+def test_a_socket_that_appears_in_the_working_directory_later_is_out_of_reach(world, user, kind):
+    cwd = world.workdir(user)
+    path = str(cwd / "late.sock")
+    script = ("import socket, sys; print('ready', flush=True); sys.stdin.readline()\n"
+              f"s = socket.socket(socket.AF_UNIX, socket.{kind})\n"
+              "try:\n    s.connect('late.sock'); s.send(b'x'); print('reached')\nexcept OSError as e: print(e)\n")
+    with world.run_start("/usr/bin/python3", "-c", script, user=user, cwd=cwd) as run:
+        assert run.line() == "ready"
+        with listening(world, path, kind) as reached:
+            run.say("\n")
+            assert run.line() != "reached"
+            assert not reached()
+
+
+def test_unix_sockets_of_the_sandboxs_own_work(world, user):
+    script = ("import os, socket\nfor path in ('/tmp/own.sock', 'own.sock', '\\0own'):\n"
+              "    s = socket.socket(socket.AF_UNIX); s.bind(path); s.listen()\n"
+              "    c = socket.socket(socket.AF_UNIX); c.connect(path)\n"
+              "    s.accept()[0].send(b'x'); assert c.recv(1) == b'x'\n"
+              "a, b = socket.socketpair(); a.send(b'x'); assert b.recv(1) == b'x'\nprint('ok')\n")
+    done = world.run("/usr/bin/python3", "-c", script, user=user)
+    assert done.text == "ok\n", done
+
+
+class listening:
+    """A unix socket of the host at @path; entered, it tells whether anybody came."""
+
+    def __init__(self, world, path, kind):
+        with world.host.entered():
+            self._sock = socket.socket(socket.AF_UNIX, getattr(socket, kind))
+        self._path = path
+        self._sock.bind("\0" + path[1:] if path.startswith("@") else path)
+        if kind != "SOCK_DGRAM":
+            self._sock.listen()
+        if not path.startswith("@"):
+            os.chmod(path, 0o777)
+
+    def __enter__(self):
+        return self._reached
+
+    def _reached(self):
+        self._sock.setblocking(False)
+        try:
+            if self._sock.type == socket.SOCK_DGRAM:
+                self._sock.recv(1)
+            else:
+                self._sock.accept()
+            return True
+        except BlockingIOError:
+            return False
+
+    def __exit__(self, *exc):
+        self._sock.close()
+        if not self._path.startswith("@"):
+            os.unlink(self._path)
+
+
+# Each prepares /etc in a mount namespace of the test's own; @ is the world's resolv.conf.
+ETC = "mkdir /run/etc && cp -a /etc/. /run/etc/ && rm -f /run/etc/resolv.conf && mount --bind /run/etc /etc"
+RESOLV_CONF = [
+    ("a file", []),
+    ("a link into /run", ["mkdir -p /run/systemd/resolve", "cp @ /run/systemd/resolve/stub-resolv.conf",
+                          "ln -s ../run/systemd/resolve/stub-resolv.conf /etc/resolv.conf"]),
+    ("an absolute link into /run", ["cp @ /run/resolv.conf", "ln -s /run/resolv.conf /etc/resolv.conf"]),
+    ("a link to a file elsewhere", ["cp @ /etc/other.conf", "ln -s other.conf /etc/resolv.conf"]),
+    ("a link to a link", ["cp @ /run/a", "ln -s /run/a /run/b", "ln -s /run/b /etc/resolv.conf"]),
+    ("a dangling link", ["ln -s /run/nowhere/resolv.conf /etc/resolv.conf"]),
+    ("a dangling link below a missing directory", ["ln -s /mnt/nowhere/resolv.conf /etc/resolv.conf"]),
+    ("absent", ["true"]),
+    ("read-only", ["cp @ /etc/resolv.conf", "mount -o remount,bind,ro /etc"]),
+    ("a bind mount", ["touch /etc/resolv.conf", "mount --bind @ /etc/resolv.conf"]),
+]
+
+
+@pytest.mark.parametrize("what, steps", RESOLV_CONF, ids=[w for w, _ in RESOLV_CONF])
+def test_names_resolve_whatever_resolv_conf_is(world, site, denied, user, what, steps):
+    mounts = []
+    if steps:
+        mounts = ["mount -t tmpfs none /run", ETC, *(s.replace("@", f"'{world.resolv_conf}'") for s in steps)]
+    done = world.run("sh", "-c", f"getent ahostsv4 {site.name}; getent ahostsv4 {denied.name}; exit 0",
+                     allow=(site.name,), user=user, mounts=mounts)
+    assert done.code == 0 and site.v4 in done.text and denied.v4 not in done.text, done
+    assert world.dns.count(denied.name) == 0
+
+
+def test_the_hosts_resolv_conf_is_as_it_was(world, site):
+    before = subprocess.run(["cat", "/etc/resolv.conf"], capture_output=True, check=True).stdout
+    world.run("sh", "-c", "echo nameserver 6.6.6.6 > /etc/resolv.conf; rm -f /etc/resolv.conf; true")
+    assert open("/etc/resolv.conf", "rb").read() == before
+
+
+def test_ipv6_is_there_when_the_host_has_it(world, site):
+    aaaa, dial = world.probe(["dns", site.name, "AAAA"], ["tcp", site.v6, 7007, "six"], allow=(site.name,))
+    assert aaaa.addresses == [site.v6] and dial.data == "six"
+
+
+def test_without_ipv6_on_the_host_names_have_ipv4_only(world, site, denied):
+    """NODATA for AAAA, and programs go on with IPv4 at once."""
+    world.host.ip("route del default", family=6)
+    try:
+        aaaa, four, name = world.probe(["dns", site.name, "AAAA"], ["connect", site.name, 7007, "four"],
+                                       ["dns", denied.name, "AAAA"], allow=(site.name,))
+        expect.no_data(aaaa)
+        assert four.data == "four" and four.ms < 1000
+        expect.name_refused(name)
+    finally:
+        world.host.ip(f"route add default via {GATEWAY6}", family=6)
+
+
+def test_time_hostname_and_limits_are_the_hosts(world, user):
+    done = world.run("sh", "-c", "date +%s; ulimit -n", user=user)
+    assert done.code == 0 and len(done.text.split()) == 2

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signals, terminals and jobs."""
+import os
+import signal
+import time
+
+import pytest
+
+from world.run import finish
+from world.terminal import Terminal
+
+# Counts INT and TERM, says each, and ends when told or after a while.
+COUNTER = r"""
+import signal, sys, time
+seen = []
+def on(number, frame):
+    seen.append(number)
+    print('signal', number, flush=True)
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT, signal.SIGWINCH):
+    signal.signal(number, on)
+print('ready', flush=True)
+end = time.monotonic() + 10
+while not seen and time.monotonic() < end:
+    time.sleep(0.02)
+time.sleep(0.3)
+print('total', len(seen), flush=True)
+sys.exit(40 + len(seen))
+"""
+COUNT = ["/usr/bin/python3", "-IS", "-c", COUNTER]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2,
+                                    signal.SIGQUIT], ids=lambda n: n.name)
+def test_a_signal_to_weir_reaches_the_command_once(world, user, number):
+    with world.run_start(*COUNT, user=user) as run:
+        assert run.line() == "ready"
+        run.signal(number)
+        done = finish(run)
+        assert done.text == f"signal {int(number)}\ntotal 1\n" and done.code == 41, done
+    assert world.leftovers() == []
+
+
+def test_sigterm_ends_a_command_that_does_not_handle_it(world, user):
+    with world.run_start("sh", "-c", "echo ready; exec sleep 30", user=user) as run:
+        assert run.line() == "ready"
+        run.signal(signal.SIGTERM)
+        assert finish(run, timeout=3).code in (-signal.SIGTERM, 128 + signal.SIGTERM)
+    assert world.leftovers() == []
+
+
+def weir(world, *argv, allow=()):
+    return [str(world.weir_path), *world.run_args(argv, allow, (), (), None)]
+
+
+def test_ctrl_c_reaches_the_command_once(world, user):
+    with Terminal(world, weir(world, *COUNT), user=user) as terminal:
+        terminal.expect("ready")
+        terminal.type("\x03")
+        terminal.expect("total 1")
+        assert terminal.wait() == 41
+
+
+def test_ctrl_c_ends_a_command_that_does_not_handle_it(world, user):
+    with Terminal(world, weir(world, "sh", "-c", "echo ready; exec sleep 30"), user=user) as terminal:
+        terminal.expect("ready")
+        terminal.type("\x03")
+        assert terminal.wait() in (-signal.SIGINT, 130)
+    assert world.leftovers() == []
+
+
+def test_ctrl_backslash_ends_it_too(world):
+    with Terminal(world, weir(world, "sh", "-c", "echo ready; exec sleep 30")) as terminal:
+        terminal.expect("ready")
+        terminal.type("\x1c")
+        assert terminal.wait() in (-signal.SIGQUIT, 131)
+
+
+def test_the_command_has_the_terminal(world, user):
+    script = "tty; test -t 0 && test -t 1 && test -t 2 && echo terminal; stty size; echo x > /dev/tty; echo end"
+    with Terminal(world, weir(world, "sh", "-c", script), user=user) as terminal:
+        terminal.expect("terminal")
+        terminal.expect(r"\d+ \d+")
+        terminal.expect("x\nend")
+        assert terminal.wait() == 0
+
+
+def test_closing_the_terminal_ends_everything(world, user):
+    with Terminal(world, weir(world, "sh", "-c", "echo ready; exec sleep 30"), user=user) as terminal:
+        terminal.expect("ready")
+    assert world.leftovers() == []
+
+
+@pytest.mark.parametrize("request_code", ["0x5412", "0x541C", "0x1000000005412"], ids=["TIOCSTI", "TIOCLINUX", "high-bits"])
+def test_nothing_can_be_typed_into_the_callers_terminal(world, attack_program, user, request_code):
+    with Terminal(world, weir(world, str(attack_program), "tty", request_code), user=user) as terminal:
+        terminal.expect("EPERM|EACCES|ENOTTY")
+        terminal.wait()
+
+
+def bash(world, user):
+    terminal = Terminal(world, ["bash", "--norc", "--noprofile", "-i"], user=user, env={"PS1": "prompt> "})
+    terminal.expect("prompt> ")
+    return terminal
+
+
+SLOW = "sh -c 'echo ready; i=0; while test \\$i -lt 40; do i=\\$((i+1)); sleep 0.05; done; echo finished'"
+
+
+def test_ctrl_z_stops_the_job_and_fg_goes_on(world, user):
+    with bash(world, user) as terminal:
+        terminal.type(f"'{world.weir_path}' run -- bash -c \"{SLOW}\"\n")
+        terminal.expect("\nready")
+        terminal.type("\x1a")
+        terminal.expect("Stopped")
+        terminal.expect("prompt> ")
+        time.sleep(0.2)
+        states = {pid: open(f"/proc/{pid}/stat", encoding="ascii").read().rsplit(")", 1)[1].split()[0]
+                  for pid in world.processes()
+                  if "sleep" in open(f"/proc/{pid}/comm", encoding="ascii").read()}
+        assert states and set(states.values()) == {"T"}, states
+        terminal.type("fg\n")
+        terminal.expect("finished", timeout=8)
+        terminal.expect("prompt> ")
+        terminal.type("echo status $?\n")
+        terminal.expect("status 0")
+        terminal.type("exit\n")
+        terminal.wait()
+    assert world.leftovers() == []
+
+
+def test_a_job_may_go_on_in_the_background_and_be_killed(world, user):
+    with bash(world, user) as terminal:
+        terminal.type(f"'{world.weir_path}' run -- sh -c 'echo ready; exec sleep 30'\n")
+        terminal.expect("\nready")
+        terminal.type("\x1a")
+        terminal.expect("Stopped")
+        terminal.type("bg\n")
+        terminal.expect("prompt> ")
+        terminal.type("jobs\n")
+        terminal.expect("Running")
+        terminal.type("kill %1; wait %1; echo status $?\n")
+        terminal.expect("status 143")
+        terminal.type("exit\n")
+        terminal.wait()
+    assert world.leftovers() == []
+
+
+def test_a_command_that_stops_itself_shows_as_stopped(world, user):
+    with bash(world, user) as terminal:
+        terminal.type(f"'{world.weir_path}' run -- sh -c 'kill -STOP $$; echo went on'\n")
+        terminal.expect("Stopped")
+        terminal.type("fg\n")
+        terminal.expect("went on\n")
+        terminal.type("exit\n")
+        terminal.wait()
+
+
+def test_ctrl_c_at_a_shell_leaves_the_shell(world, user):
+    with bash(world, user) as terminal:
+        terminal.type(f"'{world.weir_path}' run -- sh -c 'echo ready; exec sleep 30'\n")
+        terminal.expect("\nready")
+        terminal.type("\x03")
+        terminal.expect("prompt> ")
+        terminal.type("echo status $?\n")
+        terminal.expect("status 130")
+        terminal.type("exit\n")
+        terminal.wait()
+
+
+def test_children_that_outlive_the_command_go_with_it(world, user):
+    """As in a container: when the command ends, so does what it left running."""
+    done = world.run("sh", "-c", "(sleep 30; echo late) >/dev/null 2>&1 & setsid sleep 31 >/dev/null 2>&1 & exit 3", user=user)
+    assert done.code == 3 and done.seconds < 5, done
+    assert world.leftovers() == []
+
+
+def test_orphans_inside_are_reaped(world):
+    script = ("for i in 1 2 3 4 5; do (sh -c 'sleep 0.05' &) ; done; sleep 0.4; "
+              "cat /proc/[0-9]*/stat | awk '$3 == \"Z\"' | wc -l")
+    assert world.run("sh", "-c", script).text == "0\n"
+
+
+def test_a_normal_end_leaves_nothing_behind(world, user):
+    """No process, and no file in /tmp, /run or /dev/shm."""
+    places = "/tmp /run /dev/shm"
+    mounts = [f"mount -t tmpfs none {p}" for p in places.split()]
+    script = f"'{world.weir_path}' run -- sh -c 'touch /tmp/x /run/x /dev/shm/x; exit 0'; find {places} -mindepth 1"
+    done = world.command("sh", "-c", script, mounts=[*mounts, "chmod 1777 /tmp /dev/shm"], user=user)
+    assert done.code == 0 and done.out == b"", done
+    assert world.leftovers() == []
+
+
+@pytest.mark.parametrize("which", ["control", "engine"])
+def test_a_killed_weir_leaves_no_file_and_no_mount(world, user, which):
+    places = "/tmp /run /dev/shm"
+    mounts = [f"mount -t tmpfs none {p}" for p in places.split()]
+    script = (f"'{world.weir_path}' run -- sh -c 'echo ready; exec sleep 30'; echo ended; read x; "
+              f"find {places} -mindepth 1; cat /proc/self/mountinfo | grep -c -i weir.*overlay")
+    with world.start(["sh", "-c", script], mounts=[*mounts, "chmod 1777 /tmp /dev/shm"], user=user) as run:
+        assert run.line() == "ready"
+        control = next(pid for pid in world.processes()
+                       if os.readlink(f"/proc/{pid}/exe") == str(world.weir_path)
+                       and int(open(f"/proc/{pid}/stat", encoding="ascii").read().rsplit(")", 1)[1].split()[1]) == run.pid)
+        world.kill(dict(zip(("control", "engine"), world.guards(control)))[which])
+        assert run.line() == "ended"
+        run.say("\n")
+        assert finish(run).text == "0\n"
+    assert world.leftovers() == []

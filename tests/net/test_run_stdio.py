@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""stdin, stdout, stderr: as if Weir weren't there."""
+import hashlib
+import os
+import subprocess
+import time
+
+import pytest
+
+from world.run import finish
+
+
+def test_streams_stay_apart(world, user):
+    done = world.run("sh", "-c", "echo out; echo err >&2; cat", user=user, input=b"in\n")
+    assert (done.out, done.err) == (b"out\nin\n", b"err\n")
+
+
+def test_binary_and_big_data_pass_unchanged(world, user):
+    data = os.urandom(1 << 20) * 16
+    done = world.run("cat", user=user, input=data, timeout=30)
+    assert hashlib.sha256(done.out).digest() == hashlib.sha256(data).digest()
+
+
+def test_output_comes_as_it_is_written(world):
+    with world.run_start("sh", "-c", "echo one; read x; echo two $x") as run:
+        assert run.line() == "one"
+        run.say("more\n")
+        assert run.line() == "two more"
+        assert finish(run).code == 0
+
+
+def test_the_end_of_stdin_reaches_the_command(world):
+    with world.run_start("sh", "-c", "cat; echo end") as run:
+        run.say("x\n")
+        assert run.line() == "x"
+        done = finish(run)
+        assert done.out == b"end\n"
+
+
+def test_a_reader_that_leaves_ends_the_command(world):
+    with world.run_start("sh", "-c", "yes; echo \"yes: $?\" >&2") as run:
+        run.line()
+        run.process.stdout.close()
+        run.process.stdout = None
+        done = finish(run, timeout=5)
+        assert "yes:" in done.messages, done
+
+
+def test_the_callers_pipe_ends_with_the_command(world):
+    """Nothing that Weir leaves running holds stdout open."""
+    began = time.monotonic()
+    done = world.command("sh", "-c", f"'{world.weir_path}' run -- echo hello | cat; echo done")
+    assert done.text == "hello\ndone\n" and time.monotonic() - began < 3, done
+
+
+def test_closed_streams_are_no_problem(world):
+    done = world.command("sh", "-c", f"'{world.weir_path}' run -- sh -c 'exit 5' <&- >&- 2>&-; echo $?")
+    assert done.text == "5\n", done
+
+
+def test_streams_may_be_files(world, user):
+    cwd = world.workdir(user)
+    done = world.start(["sh", "-c", f"echo content > in; '{world.weir_path}' run -- tr a-z A-Z < in > out 2> err"],
+                       user=user, cwd=cwd)
+    assert finish(done).code == 0
+    assert (cwd / "out").read_text() == "CONTENT\n" and (cwd / "err").read_text() == ""
+
+
+def test_dev_null_and_full_are_there(world):
+    done = world.run("sh", "-c", "echo x > /dev/null && echo x > /dev/full; head -c 8 /dev/urandom | wc -c; "
+                                 "test -e /dev/tty; ls -l /dev/stdin /dev/fd >/dev/null && echo links")
+    assert done.text == "8\nlinks\n", done
+
+
+@pytest.mark.parametrize("count", [6])
+def test_several_at_once_do_not_disturb_each_other(world, user, count):
+    sites = [world.site(f"crowd-{world.number()}.test") for _ in range(count)]
+    runs = [world.run_start("curl", "-sS", f"https://{s.name}/", allow=(s.name,), user=user) for s in sites]
+    for s, run in zip(sites, runs):
+        done = finish(run, timeout=30)
+        assert done.code == 0 and done.json()["host"] == s.name, done
+
+
+def test_a_pipeline_of_two_sandboxes(world, site):
+    weir = f"'{world.weir_path}' run --upstream 5.100.53.53"
+    done = world.command("sh", "-c", f"{weir} --allow {site.name} -- curl -sS http://{site.name}/ | "
+                                     f"{weir} -- tr a-z A-Z")
+    assert site.name.upper() in done.text, done
+
+
+def test_the_environment_and_directory_are_the_callers(world, user):
+    cwd = world.workdir(user)
+    done = world.run("sh", "-c", "pwd; echo $MARK; umask", user=user, cwd=cwd, env={"MARK": "kept"})
+    assert done.text.split()[:2] == [str(cwd), "kept"], done
+
+
+def test_root_and_the_user_look_like_themselves(world, user):
+    done = world.run("sh", "-c", "id -u; id -un; test -w . && echo writable", user=user)
+    expected = subprocess.run(["id", "-u", user], capture_output=True, text=True, check=True).stdout.strip()
+    assert done.text.split()[0] in (expected, "0") and "writable" in done.text, done
