@@ -2,14 +2,14 @@
 /* HOW IT WORKS
  *
  * A plan says which addresses may be reached on which ports. Ports come as port lists,
- * numbered; each list i has its ports in the sets tcp_i and udp_i, and up to three kinds
- * of address sets for each family (4, 6):
+ * numbered; each list i has its ports in the sets tcp_i and udp_i, and up to two address
+ * sets for each family (4, 6):
  *
- *     deny4_i     address rules that deny these ports
- *     allow4_i    address rules that allow them
+ *     allow4_i    address rules that allow these ports
  *     learned4_i  what DNS answers taught; the only sets that change
  *
- * and deny4, deny6 hold what is denied on every port. Deny is asked first everywhere.
+ * A deny is absolute: deny4 and deny6 hold all of them, on every port and protocol, and
+ * are asked first everywhere.
  *
  * Four base chains, all of them default drop (but nat, which decides nothing), and
  * the order of their rules is the policy:
@@ -90,7 +90,7 @@ static const uint8_t protocols[] = { IPPROTO_TCP, IPPROTO_UDP };
 /* The sets of one port list; NULL where the plan needs none. */
 struct list_sets {
 	const struct filter_set *tcp, *udp;
-	const struct filter_set *deny[FAMILIES], *allow[FAMILIES], *learned[FAMILIES];
+	const struct filter_set *allow[FAMILIES], *learned[FAMILIES];
 };
 
 struct builder {
@@ -105,7 +105,7 @@ struct builder {
 	bool failed; /* memory is out, or a rule too long: nothing is returned */
 	size_t list_count, family_count;
 	struct list_sets lists[PLAN_PORT_LISTS_MAX];
-	const struct filter_set *deny_all[FAMILIES];
+	const struct filter_set *deny[FAMILIES];
 	const struct filter_set *seen[FAMILIES];
 	const struct filter_chain *refuse, *report;
 	const struct filter_chain *dns_nat,
@@ -312,26 +312,20 @@ static struct filter_range prefix_range(const struct prefix *p)
 	return r;
 }
 
-/* A deny without `ports` holds for every port and protocol. */
-static bool denies_all(const struct plan_prefix *p)
-{
-	return p->action != POLICY_ALLOW && !(p->flags & PLAN_PORTS_LISTED);
-}
-
-/* Which address rules a set gathers. */
+/* Which address rules a set gathers; the list of a deny doesn't matter. */
 struct selection {
 	enum policy_action action;
-	bool all_ports; /* then the list doesn't matter */
 	size_t list;
 	enum addr_family family;
 };
 
 static bool selects(const struct selection *s, const struct plan_prefix *p)
 {
-	if (p->prefix.addr.family != s->family ||
-	    (p->action == POLICY_ALLOW) != (s->action == POLICY_ALLOW))
-		return false;
-	return denies_all(p) ? s->all_ports : !s->all_ports && p->port_list == s->list;
+	bool allows = p->action == POLICY_ALLOW;
+
+	return p->prefix.addr.family == s->family &&
+	       allows == (s->action == POLICY_ALLOW) &&
+	       (!allows || p->port_list == s->list);
 }
 
 static struct filter_set *build_prefixes(struct builder *b, const struct selection *s)
@@ -361,22 +355,20 @@ static struct filter_set *build_prefixes(struct builder *b, const struct selecti
 			 ranges, used);
 }
 
-static const struct filter_set *build_listed(struct builder *b, const char *what,
-					     enum policy_action action, size_t list,
-					     size_t family)
+static const struct filter_set *build_allow(struct builder *b, size_t list, size_t family)
 {
-	struct selection sel = { action, false, list, families[family].addr };
+	struct selection sel = { POLICY_ALLOW, list, families[family].addr };
 	struct filter_set *s = build_prefixes(b, &sel);
 
 	if (s)
-		snprintf(s->name, sizeof(s->name), "%s%c_%zu", what,
-			 families[family].digit, list);
+		snprintf(s->name, sizeof(s->name), "allow%c_%zu", families[family].digit,
+			 list);
 	return s;
 }
 
-static const struct filter_set *build_deny_all(struct builder *b, size_t family)
+static const struct filter_set *build_deny(struct builder *b, size_t family)
 {
-	struct selection sel = { POLICY_DENY, true, 0, families[family].addr };
+	struct selection sel = { POLICY_DENY, 0, families[family].addr };
 	struct filter_set *s = build_prefixes(b, &sel);
 
 	if (s)
@@ -435,8 +427,7 @@ static void build_list(struct builder *b, size_t i, bool learned)
 	l->tcp = build_ports(b, i, IPPROTO_TCP);
 	l->udp = build_ports(b, i, IPPROTO_UDP);
 	for (size_t f = 0; f < b->family_count; f++) {
-		l->deny[f] = build_listed(b, "deny", POLICY_DENY, i, f);
-		l->allow[f] = build_listed(b, "allow", POLICY_ALLOW, i, f);
+		l->allow[f] = build_allow(b, i, f);
 		if (learned)
 			l->learned[f] = build_learned(b, i, f);
 	}
@@ -449,7 +440,7 @@ static void build_sets(struct builder *b)
 	for (size_t i = 0; i < b->list_count; i++)
 		build_list(b, i, learned >> i & 1);
 	for (size_t f = 0; f < b->family_count; f++)
-		b->deny_all[f] = build_deny_all(b, f);
+		b->deny[f] = build_deny(b, f);
 	for (size_t f = 0; f < FAMILIES; f++)
 		b->seen[f] = build_seen(b, f);
 }
@@ -556,16 +547,11 @@ static void end_redirect_relay(struct builder *b)
 static void denied(struct builder *b, struct filter_chain *c, ending *end)
 {
 	for (size_t f = 0; f < b->family_count; f++) {
-		if (b->deny_all[f]) {
-			rule(b, c);
-			daddr_in(b, f, b->deny_all[f]);
-			end(b);
-		}
-		for (size_t i = 0; i < b->list_count; i++)
-			for (size_t p = 0; p < ARRAY_SIZE(protocols); p++)
-				if (rule_for(b, c, protocols[p], i, f,
-					     b->lists[i].deny[f]))
-					end(b);
+		if (!b->deny[f])
+			continue;
+		rule(b, c);
+		daddr_in(b, f, b->deny[f]);
+		end(b);
 	}
 }
 

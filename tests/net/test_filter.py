@@ -158,6 +158,14 @@ def test_a_deny_beats_an_allow_and_what_was_learned(guarded):
     assert guarded.tcp(DENIED, 443) == "ECONNREFUSED"
 
 
+def test_a_deny_is_absolute_whatever_ports_it_lists(driver):
+    driver.policy(default="allow", rules=[f"deny {DENIED} 22", f"allow {DENIED} 443"])
+    driver.ok("listen 127.0.0.1 1021")
+    assert driver.tcp(DENIED, 443) == "ECONNREFUSED"
+    assert driver.udp(DENIED, 443) == "EPERM"
+    assert driver.tcp(ALLOWED, 443) == "0"
+
+
 @pytest.mark.parametrize("addr", [OTHER, OTHER6])
 def test_a_learned_address_opens_and_a_deleted_one_closes(guarded, addr):
     assert guarded.tcp(addr, 443) == "ECONNREFUSED"
@@ -336,7 +344,7 @@ def test_sets_in_use_can_not_be_changed_even_by_us(guarded):
     ("deny", ["allow 203.0.113.0/25 443"], "elements of set 'allow4_1'"),
     ("deny", ["allow 203.0.113.0/24 443", "allow 203.0.112.0/24 443"], "elements of set 'allow4_1'"),
     ("deny", ["allow 203.0.113.0/24 444"], "elements of set 'tcp_1'"),
-    ("deny", ["deny 203.0.113.0/24 443"], "deny4_1"),
+    ("deny", ["deny 203.0.113.0/24 443"], "is not in its place"),
     ("deny", ["allow 203.0.113.0/24 443", "allow x.test 443"], "set 'learned4_1'"),
     ("allow", ["allow 203.0.113.0/24 443"], "set")])
 def test_verify_sees_another_policy(driver, default, rules, difference):
