@@ -2,6 +2,8 @@
 /* cli/run - the options of `weir run`, read and checked. */
 #pragma once
 
+#include <stdio.h>
+
 #include "base/addr.h"
 #include "cli/load.h"
 

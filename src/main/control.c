@@ -67,7 +67,8 @@ struct control {
 	bool continued; /* SIGCONT came in this turn */
 	bool exited;	/* the command has ended; wait_status is set */
 	int wait_status;
-	int failure; /* exit status when Weir failed, 0: it did not */
+	bool counted; /* the engine has sent its counters, the last thing it does */
+	int failure;  /* exit status when Weir failed, 0: it did not */
 };
 
 /* Weir failed: say why, end everything. The first reason counts. */
@@ -114,6 +115,7 @@ static void on_engine_message(struct control *c, struct ipc_message *m)
 		break;
 	case IPC_COUNTERS:
 		memcpy(c->counters, m->counters, sizeof(c->counters));
+		c->counted = true;
 		loop_stop(c->loop);
 		break;
 	case IPC_FAILED:
@@ -137,8 +139,9 @@ static void on_engine(struct loop_source *source, uint32_t events)
 	if (r == -EAGAIN)
 		return;
 	loop_remove(c->loop, source);
-	fail(c, RUN_STATUS_FAILED,
-	     "the engine has ended unexpectedly; the sandbox is closed");
+	if (!c->counted)
+		fail(c, RUN_STATUS_FAILED,
+		     "the engine has ended unexpectedly; the sandbox is closed");
 }
 
 /* -- the launch child and weir-init ------------------------------------------------- */
@@ -357,7 +360,6 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 		.rw_count = c->spec->rw.count,
 		.ro = c->policy.sources,
 		.ro_count = c->policy.source_count,
-		.quiet = c->spec->quiet,
 		.self_test =
 			(enum launch_self_test)(SELF_TEST_DENY + (int)c->spec->self_test),
 		.probe = *probe,

@@ -99,11 +99,7 @@ static int link_up(int fd, int index)
 	return request_ack(fd, &q);
 }
 
-static void put_end(struct nlmsghdr *h, const char *name)
-{
-	mnl_attr_put_strz(h, IFLA_IFNAME, name);
-}
-
+/* Both ends, still down: the kernel can't bring one up before it has the other. */
 static int stub_create(int fd)
 {
 	struct request q;
@@ -111,21 +107,37 @@ static int stub_create(int fd)
 		request_begin(&q, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, sizeof(*body));
 	struct nlattr *info, *data, *peer;
 
-	body->ifi_flags = IFF_UP | IFF_NOARP;
-	body->ifi_change = IFF_UP | IFF_NOARP;
-	put_end(q.header, STUB_NAME);
+	body->ifi_flags = IFF_NOARP;
+	body->ifi_change = IFF_NOARP;
+	mnl_attr_put_strz(q.header, IFLA_IFNAME, STUB_NAME);
 	info = mnl_attr_nest_start(q.header, IFLA_LINKINFO);
 	mnl_attr_put_strz(q.header, IFLA_INFO_KIND, "veth");
 	data = mnl_attr_nest_start(q.header, IFLA_INFO_DATA);
 	peer = mnl_attr_nest_start(q.header, VETH_INFO_PEER);
 	body = mnl_nlmsg_put_extra_header(q.header, sizeof(*body));
-	body->ifi_flags = IFF_UP | IFF_NOARP;
-	body->ifi_change = IFF_UP | IFF_NOARP;
-	put_end(q.header, STUB_PEER);
+	body->ifi_flags = IFF_NOARP;
+	body->ifi_change = IFF_NOARP;
+	mnl_attr_put_strz(q.header, IFLA_IFNAME, STUB_PEER);
 	mnl_attr_nest_end(q.header, peer);
 	mnl_attr_nest_end(q.header, data);
 	mnl_attr_nest_end(q.header, info);
 	return request_ack(fd, &q);
+}
+
+/* Return: the index of our end, or -errno. */
+static int stub_make(int fd)
+{
+	int index, r = stub_create(fd);
+
+	if (r < 0)
+		return r;
+	index = (int)if_nametoindex(STUB_NAME);
+	if (index == 0)
+		return -errno;
+	r = link_up(fd, (int)if_nametoindex(STUB_PEER));
+	if (r == 0)
+		r = link_up(fd, index);
+	return r < 0 ? r : index;
 }
 
 static int addr_add(int fd, int index, const struct addr *a, uint8_t bits)
@@ -207,12 +219,9 @@ int link_setup_owned(bool *ret_ipv6, struct err *err)
 	r = link_up(fd, LO_INDEX);
 	if (r < 0)
 		return err_sys(err, r, "cannot bring the loopback device up");
-	r = stub_create(fd);
-	if (r < 0)
-		return err_sys(err, r, "cannot make a veth pair");
-	index = (int)if_nametoindex(STUB_NAME);
-	if (index == 0)
-		return err_sys(err, -errno, "cannot find the veth pair");
+	index = stub_make(fd);
+	if (index < 0)
+		return err_sys(err, index, "cannot make a veth pair");
 	r = stub_family(fd, index, &own, STUB_V4_BITS, &gateway);
 	if (r < 0)
 		return err_sys(err, r, "cannot set up IPv4 on the stub link");

@@ -382,9 +382,8 @@ struct dns_service *dns_service_new(const struct dns_service_config *config,
 	struct dns_service *d;
 	int r;
 
-	if (config->upstream_count == 0 ||
-	    config->upstream_count > RESOLVER_UPSTREAMS_MAX) {
-		err_set(err, -EINVAL, "%zu upstream servers, not 1 to %d",
+	if (config->upstream_count > RESOLVER_UPSTREAMS_MAX) {
+		err_set(err, -EINVAL, "%zu upstream servers, over %d",
 			config->upstream_count, RESOLVER_UPSTREAMS_MAX);
 		return NULL;
 	}

@@ -14,9 +14,10 @@
 struct dns_service;
 
 struct dns_service_config {
-	struct loop *loop;                /* borrowed */
+	struct loop *loop;		  /* borrowed */
 	const struct endpoint *upstreams; /* copied */
-	size_t upstream_count;            /* 1 to RESOLVER_UPSTREAMS_MAX */
+	size_t upstream_count;		  /* up to RESOLVER_UPSTREAMS_MAX; with none,
+					   * whatever has to be asked fails */
 	struct hash_key key;
 };
 

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sandbox/refused.h"
+
+#include <netinet/in.h>
+#include <stdio.h>
+
+#include "base/special.h"
+#include "sandbox/learned.h"
+
+static void set_reason(struct event *e, const char *reason)
+{
+	snprintf(e->reason, sizeof(e->reason), "%s", reason);
+}
+
+/* The address goes by a name that is allowed, but not on this port. */
+static bool explain_by_name(const struct sandbox *s, struct event *e, int64_t now_ms)
+{
+	char text[DNS_NAME_TEXT_SIZE];
+	struct learned_use use;
+
+	if (learned_find(s->learned, &e->remote, now_ms, &use, 1) == 0)
+		return false;
+	snprintf(e->name, sizeof(e->name), "%s", dns_name_format(&use.name, text));
+	e->rule = use.rule;
+	set_reason(e, plan_port_list_has(&s->plan, use.port_list, e->protocol, e->port)
+			      ? "this protocol has no way out over the uplink"
+			      : "the rule does not list this port");
+	return true;
+}
+
+static void explain(const struct sandbox *s, struct event *e, int64_t now_ms)
+{
+	struct plan_verdict v =
+		plan_match_addr(&s->plan, &e->remote, e->protocol, e->port);
+	enum addr_special special = addr_special(&e->remote);
+
+	e->rule = v.rule;
+	if (v.action == POLICY_ALLOW) {
+		set_reason(e, "this protocol has no way out over the uplink");
+	} else if (v.rule != PLAN_NO_RULE) {
+		set_reason(e, "denied by a rule");
+	} else if (explain_by_name(s, e, now_ms)) {
+		return;
+	} else if (plan_names_addr(&s->plan, &e->remote)) {
+		set_reason(e, "the rule does not list this port");
+	} else if (special > SPECIAL_NOT) {
+		set_reason(e, addr_special_name(special));
+	} else {
+		set_reason(e, "no rule allows it");
+	}
+}
+
+void refused_packet(struct sandbox *s, const struct nflog_packet *p, int64_t now_ms)
+{
+	struct event e = {
+		.action = EVENT_DENY,
+		.layer = EVENT_ADDRESS,
+		.protocol = p->protocol,
+		.remote = p->destination,
+		.port = p->destination_port,
+		.packets = 1,
+		.bytes = p->length,
+		.uid = p->uid,
+	};
+
+	s->counters[COUNT_PACKETS_DENIED]++;
+	explain(s, &e, now_ms);
+	sandbox_event(s, &e, now_ms);
+}
