@@ -11,9 +11,10 @@
  * with a serial number above it.
  *
  *   a response that answers       the end
- *   mismatch, unreadable          waiting goes on: somebody may be guessing
+ *   mismatch                      waiting goes on: somebody may be guessing
  *   truncated                     the same server over TCP
- *   SERVFAIL, REFUSED …, or it could not leave   a server that was not tried, at once
+ *   SERVFAIL, REFUSED, our question with an answer that can't be used (a CNAME loop), or
+ *   it could not leave            a server that was not tried, at once
  *   nothing for RESOLVER_TRY_MS   a server that was not tried, or, when all were, the
  *                                 best one again; RESOLVER_TRIES times, then SERVFAIL */
 #include <assert.h>
@@ -351,12 +352,12 @@ void resolver_response(struct resolver *r, uint32_t token, const void *message,
 	if (!f)
 		return;
 	dns_answer_read(message, size, &f->asked, &r->answer);
-	if (r->answer.kind == DNS_ANSWER_MISMATCH || r->answer.kind == DNS_ANSWER_BAD)
+	if (r->answer.kind == DNS_ANSWER_MISMATCH)
 		return;
 	server_news(&r->servers[f->server], now_ms - f->sent_ms, false, now_ms);
 	if (r->answer.kind == DNS_ANSWER_TRUNCATED)
 		ask_over_tcp(r, f, now_ms);
-	else if (r->answer.kind == DNS_ANSWER_FAILED)
+	else if (r->answer.kind == DNS_ANSWER_FAILED || r->answer.kind == DNS_ANSWER_BAD)
 		try_next(r, f, false, now_ms);
 	else
 		arrive(r, f, now_ms);
