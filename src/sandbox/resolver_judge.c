@@ -163,7 +163,10 @@ static bool allows_reverse(const struct plan *p, const struct dns_query *q,
 	if (q->type != DNS_TYPE_PTR || !dns_name_to_reverse_addr(&q->name, &a))
 		return false;
 	v = plan_match_addr(p, &a, IPPROTO_TCP, 0);
-	if (v.action != POLICY_ALLOW || !(v.types & PLAN_TYPE_PTR))
+	if (v.action != POLICY_ALLOW || v.rule == PLAN_NO_RULE)
+		return false;
+	v.types = plan_rule(p, v.rule).types;
+	if (!(v.types & PLAN_TYPE_PTR))
 		return false;
 	*ret = v;
 	return true;
