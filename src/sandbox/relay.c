@@ -170,9 +170,12 @@ static int listen_start(struct relay_guest *g)
 {
 	int e = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(g->listen) && e == 0; i++)
-		if (g->listen[i].fd >= 0 && !g->listen[i].added)
-			e = loop_add(g->relay->loop, &g->listen[i], EPOLLIN);
+	for (size_t i = 0; i < ARRAY_SIZE(g->listen) && e == 0; i++) {
+		if (g->listen[i].fd < 0 || g->listen[i].added)
+			continue;
+		relay_set_options(g->listen[i].fd);
+		e = loop_add(g->relay->loop, &g->listen[i], EPOLLIN);
+	}
 	return e;
 }
 

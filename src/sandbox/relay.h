@@ -19,7 +19,7 @@
 #include "sandbox/sandbox.h"
 
 enum {
-	RELAY_PIPES_MAX = 256,       /* of the engine's pool; without one: plain copies */
+	RELAY_PIPES_MAX = 256, /* of the engine's pool; without one: plain copies */
 	RELAY_CONNECT_MS = 30 * 1000, /* dial timeout, per address */
 	RELAY_ADDRESSES_MAX = 8,      /* tried for one connection */
 };
@@ -28,12 +28,12 @@ struct relay;
 
 struct relay_config {
 	struct loop *loop; /* borrowed */
-	int route_fd;      /* link_route_open(), owned by the caller */
+	int route_fd;	   /* link_route_open(), owned by the caller */
 };
 
-/* Ignores SIGPIPE for the whole process: splice() into a socket that is gone raises it. */
-struct relay *relay_new(const struct relay_config *config,
-			struct err *err) MUST_CHECK;
+/* Ignores SIGPIPE for the whole process: splice() into a socket that is gone raises it.
+ */
+struct relay *relay_new(const struct relay_config *config, struct err *err) MUST_CHECK;
 /* Resets what is open. The loop makes no turn after it. */
 void relay_free(struct relay *r);
 

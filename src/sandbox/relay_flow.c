@@ -31,7 +31,7 @@ static void set_option(int fd, int level, int option, int value)
 	(void)setsockopt(fd, level, option, &value, sizeof(value));
 }
 
-static void set_options(int fd)
+void relay_set_options(int fd)
 {
 	set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
 	set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -218,13 +218,14 @@ static int dial(struct relay_flow *f, const struct endpoint *to)
 	if (fd < 0)
 		return -errno;
 	*side = (struct relay_side){ .source = { .fd = fd, .on_ready = on_server } };
-	set_options(fd);
 	if (family == AF_INET6)
 		set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
 	if (connect(fd, (const struct sockaddr *)&sa, size) < 0 && errno != EINPROGRESS) {
 		e = errno;
 		goto undo;
 	}
+	/* While the SYN is on its way. */
+	relay_set_options(fd);
 	e = -loop_add(r->loop, &side->source, side_events);
 	if (e == 0)
 		e = -loop_timer_start(r->loop, &f->timer,
@@ -413,7 +414,6 @@ void relay_flow_start(struct relay_guest *g, int client_fd, const struct endpoin
 	LIST_INSERT_HEAD(&g->flows, f, in_guest);
 	g->flow_count++;
 	r->flow_count++;
-	set_options(client_fd);
 	if (!flow_judge(f) || loop_add(r->loop, &f->client.source, side_events) < 0) {
 		relay_flow_abort(f);
 		return;

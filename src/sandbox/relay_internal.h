@@ -24,13 +24,15 @@
  * bytes never cross from one flow to another. */
 #pragma once
 
+#include <assert.h>
 #include <sys/queue.h>
 
 #include "sandbox/relay.h"
 
 enum {
-	RELAY_PIPE_BYTES = 256 * 1024, /* asked of the kernel; it may give less */
-	RELAY_PIPES_PER_SANDBOX = 64,  /* at once; beyond it: plain copies */
+	RELAY_SPLICE_BYTES = 256 * 1024, /* asked of one splice(); larger pipes than the
+					  * kernel's default measured no faster */
+	RELAY_PIPES_PER_SANDBOX = 64,	 /* at once; beyond it: plain copies */
 	RELAY_COPY_BYTES = 64 * 1024,
 	RELAY_FLOW_QUANTUM =
 		256 * 1024, /* bytes per flow and direction, then the next one */
@@ -85,6 +87,7 @@ struct relay_flow {
 	struct dns_name name; /* that opened it; size 0: an address rule */
 };
 TAILQ_HEAD(relay_flow_queue, relay_flow);
+static_assert(sizeof(struct relay_flow) <= 512, "a flow that is idle costs little");
 
 /* A sandbox that is served. */
 struct relay_guest {
@@ -126,6 +129,8 @@ void relay_flow_abort(struct relay_flow *f);
 /* Reset it if the plan, as it is now, doesn't allow it. */
 void relay_flow_recheck(struct relay_flow *f);
 void relay_flow_free(struct relay *r, struct relay_flow *f);
+/* Of a listener, whose connections inherit them, or of one connection. */
+void relay_set_options(int fd);
 /* Close with a reset. */
 void relay_reset_fd(int fd);
 /* Count a refusal and tell control. */

@@ -18,8 +18,6 @@ static struct relay_pipe *pipe_open(struct relay *r)
 		free(p);
 		return NULL;
 	}
-	/* The kernel's default will do where it refuses. */
-	(void)fcntl(p->fd[0], F_SETPIPE_SZ, RELAY_PIPE_BYTES);
 	r->pipe_count++;
 	return p;
 }
@@ -130,7 +128,7 @@ static bool is_at_end(const struct relay_side *from)
 static enum step fill(struct relay_way *way, struct relay_side *from)
 {
 	ssize_t n = splice(from->source.fd, NULL, way->pipe->fd[1], NULL,
-			   RELAY_PIPE_BYTES, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+			   RELAY_SPLICE_BYTES, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
 	enum step step = step_of(n, &from->readable);
 
 	if (step == STEP_EOF && !is_at_end(from)) {

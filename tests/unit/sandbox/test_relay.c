@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "sandbox/relay_internal.h"
 #include "test_relay_world.h"
 
 enum { PORT = 8000 };
@@ -490,6 +491,73 @@ static void test_a_client_that_vanishes_during_the_dial_frees_its_flow(void **st
 	assert_true(world_drained(&w));
 }
 
+/* As if RELAY_CONNECT_MS had passed. */
+static void let_dial_time_out(void)
+{
+	struct relay_guest *g = SLIST_FIRST(&w.relay->guests);
+	struct relay_flow *f = LIST_FIRST(&g->flows);
+
+	assert_non_null(f);
+	assert_int_equal(f->state, FLOW_DIALLING);
+	assert_true(f->timer.at_ms > loop_now_ms(w.loop) + RELAY_CONNECT_MS / 2);
+	assert_int_equal(loop_timer_start(w.loop, &f->timer, 0), 0);
+}
+
+static void test_a_dial_without_an_answer_times_out(void **state)
+{
+	int client = world_connect(&w, INSIDE, FAR_DEAD, PORT);
+
+	for (int i = 0; i < 20; i++)
+		world_turn(&w);
+	let_dial_time_out();
+	assert_reset(client);
+	assert_int_equal(count(COUNT_FLOWS_FAILED), 1);
+	assert_true(world_drained(&w));
+}
+
+static void test_after_a_timeout_the_other_address_is_dialled(void **state)
+{
+	int listener = world_listen(&w, FAR, FAR_B, PORT);
+	int client, server;
+
+	world_set_plan(&w, name_rules);
+	world_teach(&w, "api.example.com", FAR_DEAD);
+	world_teach(&w, "api.example.com", FAR_B);
+	client = world_connect(&w, INSIDE, FAR_DEAD, PORT);
+	for (int i = 0; i < 20; i++)
+		world_turn(&w);
+	let_dial_time_out();
+	server = world_accept(&w, listener);
+	transfer(client, server, 100000, 1000);
+	close(client);
+	close(server);
+	close(listener);
+	assert_true(world_drained(&w));
+}
+
+/* One that never pauses, and a small exchange beside it. */
+static void test_a_fast_flow_does_not_hold_up_another(void **state)
+{
+	struct pair fast = pair_open(), small = pair_open();
+	static uint8_t bytes[1 << 18];
+	int turns = 0;
+	char byte;
+
+	for (int i = 0; i < 200; i++) {
+		(void)!send(fast.client, bytes, sizeof(bytes), MSG_NOSIGNAL);
+		if (i == 100)
+			assert_int_equal(send(small.client, "x", 1, MSG_NOSIGNAL), 1);
+		assert_int_equal(loop_turn(w.loop, 0), 0);
+		(void)!read(fast.server, bytes, sizeof(bytes));
+		if (i >= 100 && read(small.server, &byte, 1) == 1)
+			break;
+		turns += i >= 100;
+	}
+	assert_true(turns <= 3);
+	pair_close(fast);
+	pair_close(small);
+}
+
 /* --- limits --- */
 
 static void test_flows_over_the_limit_are_reset(void **state)
@@ -675,6 +743,9 @@ int main(void)
 		T(another_name_s_address_is_not_tried),
 		T(an_other_address_that_a_rule_denies_is_not_tried),
 		T(a_client_that_vanishes_during_the_dial_frees_its_flow),
+		T(a_dial_without_an_answer_times_out),
+		T(after_a_timeout_the_other_address_is_dialled),
+		T(a_fast_flow_does_not_hold_up_another),
 		T(flows_over_the_limit_are_reset),
 		T(new_flows_per_second_are_limited),
 		T(without_descriptors_connections_are_refused_not_left_hanging),
