@@ -49,11 +49,21 @@ struct filter_params engine_filter_params(bool relay, bool ipv6)
 	};
 }
 
-/* Control is the only one who can be told; when it is gone, so is the sandbox. */
+/* Control is the only one who can be told; when it is gone, so is the sandbox. While it
+ * is stopped (Ctrl-Z) the channel fills up: events are then counted only. */
 static void tell_control(struct engine *e, const struct ipc_message *m)
 {
-	if (ipc_send(e->config->control_fd, m, NULL, 0) < 0)
+	int r = ipc_send(e->config->control_fd, m, NULL, 0);
+
+	if (r == -EAGAIN)
+		e->sandbox.counters[COUNT_EVENTS_DROPPED]++;
+	else if (r < 0)
 		loop_stop(e->loop);
+}
+
+static int set_blocking(int fd, bool blocking)
+{
+	return fcntl(fd, F_SETFL, blocking ? 0 : O_NONBLOCK) < 0 ? -errno : 0;
 }
 
 static void tell_text(struct engine *e, enum ipc_type type, const char *text)
@@ -216,6 +226,9 @@ static void finish(struct engine *e)
 {
 	struct ipc_message m = { .type = IPC_COUNTERS };
 
+	/* Control asked for it, so it reads: nothing of this may be dropped. */
+	if (set_blocking(e->config->control_fd, true) < 0)
+		loop_stop(e->loop);
 	if (e->sandbox.state != SANDBOX_NONE)
 		drain_nflog(e);
 	memcpy(m.counters, e->sandbox.counters, sizeof(m.counters));
@@ -311,7 +324,9 @@ static int watch_channels(struct engine *e)
 						.on_ready = on_control };
 	e->from_launch =
 		(struct loop_source){ .fd = e->config->launch_fd, .on_ready = on_launch };
-	r = loop_add(e->loop, &e->from_control, EPOLLIN);
+	r = set_blocking(e->config->control_fd, false);
+	if (r == 0)
+		r = loop_add(e->loop, &e->from_control, EPOLLIN);
 	return r < 0 ? r : loop_add(e->loop, &e->from_launch, EPOLLIN);
 }
 

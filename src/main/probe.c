@@ -10,8 +10,7 @@
 
 enum { PROBE_PORT = 443 };
 
-/* Nothing is ever at these (RFC 5737), and no name may teach them. The first serves
- * as the synthetic name's address, the others as addresses that must be refused. */
+/* Nothing is ever at these (RFC 5737), and no name may teach them. */
 static const uint8_t documentation[][4] = {
 	{ 192, 0, 2, 77 },
 	{ 198, 51, 100, 77 },
@@ -35,14 +34,33 @@ static void choose_denied_name(const struct plan *plan, struct launch_probe *ret
 	}
 }
 
+static struct plan_verdict verdict_of(const struct plan *plan, const struct addr *a)
+{
+	return plan_match_addr(plan, a, IPPROTO_TCP, PROBE_PORT);
+}
+
+/* An address for the synthetic name. Where rules deny them all it can't be connected
+ * to, and the self-test leaves that out. */
+static void choose_allowed_addr(const struct plan *plan, struct launch_probe *ret)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(documentation); i++) {
+		struct addr a = addr_from_bytes(ADDR_V4, documentation[i]);
+		struct plan_verdict v = verdict_of(plan, &a);
+
+		ret->allowed = (struct endpoint){ .addr = a, .port = PROBE_PORT };
+		if (v.action == POLICY_ALLOW || v.rule == PLAN_NO_RULE)
+			return;
+	}
+	ret->relay = false;
+}
+
 static void choose_denied_addr(const struct plan *plan, struct launch_probe *ret)
 {
-	for (size_t i = 1; i < ARRAY_SIZE(documentation); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(documentation); i++) {
 		struct addr a = addr_from_bytes(ADDR_V4, documentation[i]);
-		struct plan_verdict v =
-			plan_match_addr(plan, &a, IPPROTO_TCP, PROBE_PORT);
 
-		if (v.action != POLICY_DENY)
+		if (verdict_of(plan, &a).action != POLICY_DENY ||
+		    addr_equal(&a, &ret->allowed.addr))
 			continue;
 		ret->denied = (struct endpoint){ .addr = a, .port = PROBE_PORT };
 		return;
@@ -92,10 +110,9 @@ int probe_choose(const struct plan *plan, const struct policy *policy, bool rela
 		return err_sys(err, -errno, "cannot get random bytes");
 	snprintf(probe.allowed_name, sizeof(probe.allowed_name),
 		 "probe-%016" PRIx64 ".weir.invalid", nonce);
-	probe.allowed.addr = addr_from_bytes(ADDR_V4, documentation[0]);
-	probe.allowed.port = PROBE_PORT;
 	if (dns_name_parse(text_of(probe.allowed_name), ret_name) < 0)
 		return err_set(err, -EINVAL, "cannot make the self-test's name");
+	choose_allowed_addr(plan, &probe);
 	choose_denied_name(plan, &probe);
 	choose_denied_addr(plan, &probe);
 	choose_first(policy, &probe);
