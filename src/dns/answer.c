@@ -22,8 +22,6 @@
 #include "dns/writer.h"
 
 enum {
-	POINTER = 0xc000,
-	POINTER_OFFSET_MAX = 0x3fff,
 	QUESTION_TAIL = 4, /* type and class */
 	RECORD_TAIL = 10,  /* type, class, TTL, length of the rdata */
 	SOA_TAIL = 16,	   /* serial, refresh, retry, expire */
@@ -176,8 +174,8 @@ static bool is_at_end(const struct reading *r, const struct record *record)
 {
 	const uint8_t *owner = r->wire.start + record->owner;
 
-	if (r->end_offset <= POINTER_OFFSET_MAX &&
-	    get_u16(owner) == (POINTER | r->end_offset))
+	if (r->end_offset <= DNS_POINTER_OFFSET_MAX &&
+	    get_u16(owner) == (DNS_POINTER | r->end_offset))
 		return true;
 	return dns_name_is_at(&r->wire, record->owner, r->end->bytes);
 }

@@ -10,9 +10,9 @@
 #include "dns/message.h"
 
 enum {
-	DNS_CHAIN_MAX = 16,     /* CNAME links; a longer chain is DNS_ANSWER_BAD */
+	DNS_CHAIN_MAX = 16,	/* CNAME links; a longer chain is DNS_ANSWER_BAD */
 	DNS_ADDRESSES_MAX = 32, /* taken from one answer; the rest is left out */
-	DNS_RECORDS_MAX = 32,   /* PTR, SRV, MX, TXT records taken from one answer */
+	DNS_RECORDS_MAX = 32,	/* PTR, SRV, MX, TXT records taken from one answer */
 };
 
 enum dns_answer_kind {
@@ -48,12 +48,12 @@ struct dns_answer {
 	enum dns_answer_kind kind;
 	enum dns_rcode rcode;
 	bool ad;
-	uint32_t ttl_sec;      /* the smallest of the chain; for NXDOMAIN and NODATA no
-	                        * more than the negative TTL of RFC 2308, 0 without SOA */
-	uint8_t chain_count;   /* CNAME targets, in order */
+	uint32_t ttl_sec;    /* the smallest of the chain; for NXDOMAIN and NODATA no
+			      * more than the negative TTL of RFC 2308, 0 without SOA */
+	uint8_t chain_count; /* CNAME targets, in order */
 	uint8_t addr_count;
 	uint8_t record_count;
-	uint16_t skipped;      /* addresses and records that had no room here */
+	uint16_t skipped; /* addresses and records that had no room here */
 	struct dns_name chain[DNS_CHAIN_MAX];
 	uint32_t chain_ttl_sec[DNS_CHAIN_MAX];
 	struct dns_answer_addr addrs[DNS_ADDRESSES_MAX];
@@ -67,8 +67,8 @@ struct dns_answer {
  * than NOERROR and NXDOMAIN, or a referral, is DNS_ANSWER_FAILED. Anything malformed
  * on the way to the records is DNS_ANSWER_BAD, as are a CNAME loop, two CNAMEs for one
  * owner, and another asked->type than A, AAAA, PTR, SRV, MX, TXT. */
-void dns_answer_read(const void *bytes, size_t size,
-		     const struct dns_asked *asked, struct dns_answer *ret);
+void dns_answer_read(const void *bytes, size_t size, const struct dns_asked *asked,
+		     struct dns_answer *ret);
 
 /* Write the reply to the sandbox from @a, whose kind is RECORDS, NODATA or NXDOMAIN
  * (SERVFAIL is written for any other): the question echoed, the CNAME chain, the
@@ -83,7 +83,6 @@ void dns_answer_read(const void *bytes, size_t size,
  *
  * @buf holds DNS_UDP_MIN at least, and a smaller @limit counts as that.
  * Return: size. */
-size_t dns_reply_write(void *buf, size_t size, size_t limit,
-		       const struct dns_query *q, const struct dns_answer *a,
-		       uint32_t keep, uint32_t ttl_cap_sec,
+size_t dns_reply_write(void *buf, size_t size, size_t limit, const struct dns_query *q,
+		       const struct dns_answer *a, uint32_t keep, uint32_t ttl_cap_sec,
 		       uint32_t *ret_written);

@@ -35,8 +35,8 @@ struct dns_cache_counts {
 	uint64_t hits, misses;
 	uint64_t stored;
 	uint64_t evicted; /* still valid, but room was needed */
-	size_t entries;   /* expired ones that nobody asked for included */
-	size_t bytes;     /* that their answers take */
+	size_t entries;	  /* expired ones that nobody asked for included */
+	size_t bytes;	  /* that their answers take */
 };
 
 /* @max_bytes is for the answers; the table takes some 40 bytes an entry more.

@@ -34,8 +34,8 @@ void dns_framing_received(struct dns_framing *f, size_t count);
 /* The next whole message, inside the buffer.
  * Return: 1, 0 when more octets are needed, or -EBADMSG (length 0, or longer than the
  * buffer holds): the stream is of no use any more. */
-int dns_framing_next(struct dns_framing *f, const uint8_t **ret_message, size_t *ret_size)
-	MUST_CHECK;
+int dns_framing_next(struct dns_framing *f, const uint8_t **ret_message,
+		     size_t *ret_size) MUST_CHECK;
 
 /* Octets of a message whose rest hasn't come yet are buffered. */
 bool dns_framing_is_within(const struct dns_framing *f);

@@ -9,8 +9,8 @@
 #include "dns/name.h"
 
 enum {
-	DNS_UDP_MIN = 512,        /* RFC 1035: without EDNS */
-	DNS_UDP_OURS = 1232,      /* our own EDNS size, DNS Flag Day 2020 */
+	DNS_UDP_MIN = 512,   /* RFC 1035: without EDNS */
+	DNS_UDP_OURS = 1232, /* our own EDNS size, DNS Flag Day 2020 */
 	DNS_MESSAGE_MAX = 65535,
 };
 
@@ -67,25 +67,25 @@ enum dns_ede {
 /* A question from the sandbox. */
 struct dns_query {
 	uint16_t id;
-	uint16_t type;   /* as on the wire */
+	uint16_t type; /* as on the wire */
 	uint16_t class;
-	bool rd;         /* recursion desired, echoed */
-	bool cd;         /* checking disabled, echoed */
-	bool ad;         /* wants to know whether the data is authentic (RFC 6840) */
-	uint8_t opcode;  /* 0, unless the status is DNS_QUERY_NOTIMP */
+	bool rd;	/* recursion desired, echoed */
+	bool cd;	/* checking disabled, echoed */
+	bool ad;	/* wants to know whether the data is authentic (RFC 6840) */
+	uint8_t opcode; /* 0, unless the status is DNS_QUERY_NOTIMP */
 	bool has_edns;
-	bool dnssec_ok;  /* the DO bit */
-	uint16_t udp_size;            /* what the client takes: 512 to 65535 */
+	bool dnssec_ok;			/* the DO bit */
+	uint16_t udp_size;		/* what the client takes: 512 to 65535 */
 	uint8_t raw_name[DNS_NAME_MAX]; /* the question's name, case kept, for the echo */
 	struct dns_name name;
 };
 
 /* How a message from the sandbox is to be treated. */
 enum dns_query_status {
-	DNS_QUERY_DROP = 0,   /* shorter than a header, or a response: no answer at all */
-	DNS_QUERY_FORMERR,    /* answer FORMERR; ret's header fields are set */
-	DNS_QUERY_NOTIMP,     /* opcode other than QUERY; ret's header fields are set */
-	DNS_QUERY_BADVERS,    /* EDNS version over 0; ret's header fields are set */
+	DNS_QUERY_DROP = 0, /* shorter than a header, or a response: no answer at all */
+	DNS_QUERY_FORMERR,  /* answer FORMERR; ret's header fields are set */
+	DNS_QUERY_NOTIMP,   /* opcode other than QUERY; ret's header fields are set */
+	DNS_QUERY_BADVERS,  /* EDNS version over 0; ret's header fields are set */
 	DNS_QUERY_OK,
 };
 
@@ -101,9 +101,9 @@ enum dns_query_status dns_query_read(const void *bytes, size_t size,
  * ("0x20", draft-vixie-dnsext-dns0x20); Bit i is bit i % 8 of octet i / 8, and stands
  * for octet i of the name's wire form. ret_case (DNS_NAME_MAX octets) gets the name as
  * sent. Return: size, or -ENOSPC. */
-int dns_query_write(void *buf, size_t size, uint16_t id,
-		    const struct dns_name *name, uint16_t type, bool dnssec_ok,
-		    const uint8_t case_bits[32], uint8_t *ret_case) MUST_CHECK;
+int dns_query_write(void *buf, size_t size, uint16_t id, const struct dns_name *name,
+		    uint16_t type, bool dnssec_ok, const uint8_t case_bits[32],
+		    uint8_t *ret_case) MUST_CHECK;
 
 /* A reply that carries no answer records: NXDOMAIN and NODATA, SERVFAIL, FORMERR,
  * NOTIMP. The SOA is of our own making, so that clients cache the answer @ttl_sec
@@ -111,10 +111,10 @@ int dns_query_write(void *buf, size_t size, uint16_t id,
  * parent for NXDOMAIN. @ede and @ede_text are added when the client sent EDNS. */
 struct dns_refusal {
 	enum dns_rcode rcode;
-	bool soa;              /* NXDOMAIN and NODATA */
+	bool soa; /* NXDOMAIN and NODATA */
 	uint32_t ttl_sec;
-	enum dns_ede ede;      /* DNS_EDE_NONE has to be spelled out */
-	struct text ede_text;  /* cut to what fits */
+	enum dns_ede ede;     /* DNS_EDE_NONE has to be spelled out */
+	struct text ede_text; /* cut to what fits */
 	bool tc;
 };
 /* The question is left out where q->name is empty. @buf holds DNS_UDP_MIN at least,

@@ -5,8 +5,6 @@
 #include <string.h>
 
 enum {
-	POINTER = 0xc000,
-	POINTER_OFFSET_MAX = 0x3fff,
 	OPT_SIZE = 11, /* without options */
 	OPTION_EDE = 15,
 	OPTION_EDE_SIZE = 6, /* code, length, info code */
@@ -32,7 +30,7 @@ static void add_places(struct dns_writer *d, const struct dns_name *name, size_t
 {
 	for (size_t at = 0; at < written && name->bytes[at] != 0;
 	     at += 1u + name->bytes[at]) {
-		if (offset + at > POINTER_OFFSET_MAX ||
+		if (offset + at > DNS_POINTER_OFFSET_MAX ||
 		    d->place_count == DNS_WRITER_PLACES_MAX)
 			return;
 		d->places[d->place_count].offset = (uint16_t)(offset + at);
@@ -95,7 +93,7 @@ void dns_writer_name(struct dns_writer *d, const struct dns_name *name)
 	}
 	wire_write_bytes(&d->wire, name->bytes, at);
 	if (place != 0)
-		wire_write_u16(&d->wire, POINTER | place);
+		wire_write_u16(&d->wire, DNS_POINTER | place);
 	else
 		wire_write_u8(&d->wire, 0);
 	if (wire_ok(&d->wire))

@@ -22,7 +22,7 @@ struct dns_writer {
 	uint8_t place_count;
 	struct {
 		uint16_t offset; /* in the message */
-		uint8_t size;    /* of the name there, uncompressed */
+		uint8_t size;	 /* of the name there, uncompressed */
 	} places[DNS_WRITER_PLACES_MAX];
 };
 
