@@ -70,9 +70,9 @@ static size_t power_of_two_over(size_t n)
 	return power;
 }
 
+/* The buckets have to be empty already. */
 static void start_empty(struct dns_cache *c)
 {
-	memset(c->buckets, 0, (c->bucket_mask + 1) * sizeof(c->buckets[0]));
 	c->entries[0].newer = 0;
 	c->entries[0].older = 0;
 	c->entry_fresh = 1;
@@ -117,6 +117,7 @@ void dns_cache_free(struct dns_cache *c)
 
 void dns_cache_clear(struct dns_cache *c)
 {
+	memset(c->buckets, 0, (c->bucket_mask + 1) * sizeof(c->buckets[0]));
 	start_empty(c);
 }
 
