@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/policy.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cli/options.h"
+
+enum {
+	OPTION_LIST_MAX = 1024, /* of each repeatable option; one more is an error */
+	STATUS_FAILED = 1,
+	STATUS_BAD_INPUT = 2,
+};
+
+struct list {
+	const char *items[OPTION_LIST_MAX];
+	size_t count;
+};
+
+struct spec {
+	struct list allow, deny, profiles;
+	const char *policy_file;
+	bool json;
+	int rest; /* index of the first argument that is no option */
+};
+
+static int list_add(struct list *l, const char *value, struct err *err)
+{
+	if (l->count == OPTION_LIST_MAX)
+		return err_set(err, -EINVAL, "at most %d times", OPTION_LIST_MAX);
+	l->items[l->count++] = value;
+	return 0;
+}
+
+static int set_policy(void *target, const char *value, struct err *err)
+{
+	struct spec *s = target;
+
+	if (s->policy_file)
+		return err_set(err, -EINVAL, "a second file; let one extend the other");
+	s->policy_file = value;
+	return 0;
+}
+
+static int set_profile(void *target, const char *value, struct err *err)
+{
+	return list_add(&((struct spec *)target)->profiles, value, err);
+}
+
+static int set_allow(void *target, const char *value, struct err *err)
+{
+	return list_add(&((struct spec *)target)->allow, value, err);
+}
+
+static int set_deny(void *target, const char *value, struct err *err)
+{
+	return list_add(&((struct spec *)target)->deny, value, err);
+}
+
+static int set_json(void *target, const char *value, struct err *err)
+{
+	((struct spec *)target)->json = true;
+	return 0;
+}
+
+static const struct cli_option options[] = {
+	{ "policy", "FILE", "read the policy from FILE, YAML or JSON", set_policy },
+	{ "profile", "NAME", "add a profile's rules behind the policy's (may repeat)",
+	  set_profile },
+	{ "allow", "TARGET[:PORTS]",
+	  "allow a name or address, before the policy (may repeat)", set_allow },
+	{ "deny", "TARGET", "deny a name or address, before everything (may repeat)",
+	  set_deny },
+	{ "json", NULL, "print JSON", set_json },
+};
+
+/* What every verb works on. */
+struct context {
+	const struct spec *spec;
+	struct policy policy;
+	struct plan plan;
+	char *const *arguments; /* behind the options */
+	size_t argument_count;
+};
+
+static int verb_check(const struct context *c)
+{
+	size_t names = 0, addresses = 0;
+
+	for (size_t i = 0; i < c->policy.count; i++) {
+		if (c->policy.rules[i].kind == TARGET_PREFIX)
+			addresses++;
+		else
+			names++;
+	}
+	if (c->spec->json)
+		printf("{\"valid\": true, \"names\": %zu, \"addresses\": %zu}\n", names,
+		       addresses);
+	else
+		printf("the policy is valid: %zu rules for names, %zu for addresses\n",
+		       names, addresses);
+	return 0;
+}
+
+static int verb_explain(const struct context *c)
+{
+	struct err err = { 0 };
+	int r = cli_policy_explain(&c->plan, c->arguments, c->argument_count,
+				   c->spec->json, stdout, &err);
+
+	if (r == 0)
+		return 0;
+	log_error("%s", err.text);
+	return r == -EINVAL ? STATUS_BAD_INPUT : STATUS_FAILED;
+}
+
+static int verb_show(const struct context *c)
+{
+	if (cli_policy_show(&c->policy, &c->plan, c->spec->json, stdout) == 0)
+		return 0;
+	log_error("cannot show the policy: out of memory");
+	return STATUS_FAILED;
+}
+
+static const struct verb {
+	const char *name, *arguments, *help;
+	int (*run)(const struct context *c);
+	bool takes_file; /* one argument: the same as --policy */
+} verbs[] = {
+	{ "check", "[FILE]",
+	  "report every fault of a policy, and what looks like a mistake", verb_check,
+	  true },
+	{ "explain", "NAME|ADDRESS[:PORT]...",
+	  "say what the policy decides, and which rule does", verb_explain, false },
+	{ "show", "[FILE]", "print the policy with everything that it extends", verb_show,
+	  true },
+};
+
+void cli_policy_usage(FILE *out)
+{
+	fputs("usage: weir policy VERB [OPTION]... [ARGUMENT]...\n\n", out);
+	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
+		fprintf(out, "  %-8s%-24s%s\n", verbs[i].name, verbs[i].arguments,
+			verbs[i].help);
+	fputs("\n", out);
+	cli_options_print(out, options, ARRAY_SIZE(options));
+}
+
+static const struct verb *verb_find(const char *name)
+{
+	for (size_t i = 0; name && i < ARRAY_SIZE(verbs); i++) {
+		if (strcmp(verbs[i].name, name) == 0)
+			return &verbs[i];
+	}
+	return NULL;
+}
+
+static int bad_usage(const char *why)
+{
+	log_error("%s; `weir help policy` lists what there is", why);
+	return STATUS_BAD_INPUT;
+}
+
+/* Arguments behind the options: one file, or the questions. */
+static int check_arguments(const struct verb *v, struct spec *s, int argc, char **argv,
+			   struct err *err)
+{
+	int count = argc - s->rest;
+
+	if (!v->takes_file)
+		return count > 0 ? 0
+				 : err_set(err, -EINVAL, "name what is to be explained");
+	if (count == 0)
+		return 0;
+	if (count > 1)
+		return err_set(err, -EINVAL, "one file, not %d", count);
+	return set_policy(s, argv[s->rest], err);
+}
+
+static int run_verb(const struct verb *v, const struct spec *s, int argc, char **argv)
+{
+	const struct cli_policy_args args = {
+		.deny = s->deny.items,
+		.deny_count = s->deny.count,
+		.allow = s->allow.items,
+		.allow_count = s->allow.count,
+		.policy_file = s->policy_file,
+		.profiles = s->profiles.items,
+		.profile_count = s->profiles.count,
+	};
+	struct context c = { .spec = s,
+			     .arguments = argv + s->rest,
+			     .argument_count = (size_t)(argc - s->rest) };
+	CLEAN(arena) struct arena arena = { 0 };
+	CLEAN(mem) uint8_t *bytes = NULL;
+	struct err err = { 0 };
+	size_t size;
+	int r = cli_policy_build(&args, &arena, v->run != verb_check, &c.policy, &bytes,
+				 &size);
+
+	if (r < 0)
+		return r == -EINVAL ? STATUS_BAD_INPUT : STATUS_FAILED;
+	if (plan_open(bytes, size, &c.plan, &err) < 0) {
+		log_error("%s", err.text);
+		return STATUS_FAILED;
+	}
+	r = v->run(&c);
+	if (fflush(stdout) != 0 || ferror(stdout)) {
+		log_error("cannot write the output");
+		return STATUS_FAILED;
+	}
+	return r;
+}
+
+int cli_policy(int argc, char **argv)
+{
+	const struct verb *v = verb_find(argc > 1 ? argv[1] : NULL);
+	struct spec spec = { 0 };
+	struct err err = { 0 };
+
+	if (argc > 1 && strcmp(argv[1], "--help") == 0) {
+		cli_policy_usage(stdout);
+		return 0;
+	}
+	if (!v)
+		return bad_usage("policy needs a verb: check, explain or show");
+	spec.rest = cli_options_parse(options, ARRAY_SIZE(options), &spec, argc - 1,
+				      argv + 1, &err);
+	if (spec.rest < 0)
+		return bad_usage(err.text);
+	if (check_arguments(v, &spec, argc - 1, argv + 1, &err) < 0)
+		return bad_usage(err.text);
+	return run_verb(v, &spec, argc - 1, argv + 1);
+}

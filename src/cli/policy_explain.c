@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <jansson.h>
+#include <string.h>
+
+#include "base/special.h"
+#include "cli/policy.h"
+#include "policy/explain.h"
+#include "policy/rule.h"
+
+enum { PROTOCOL_COUNT = 2 };
+
+static const struct {
+	uint8_t number;
+	const char *name;
+} protocols[PROTOCOL_COUNT] = { { IPPROTO_TCP, "tcp" }, { IPPROTO_UDP, "udp" } };
+
+struct query {
+	const char *text; /* as asked */
+	bool is_addr;
+	struct addr addr;
+	struct dns_name name;
+	uint16_t port; /* 0: not asked */
+};
+
+struct answer {
+	struct plan_verdict verdict;
+	bool open[PROTOCOL_COUNT]; /* the port; with no port: the rule */
+};
+
+static int bad_query(const char *text, struct err *err)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+
+	return err_set(err, -EINVAL,
+		       "'%s' is not a name or an address, with or without a port",
+		       text_escape(text_of(text), shown, sizeof(shown)));
+}
+
+/* A name goes the way of a rule's target, so that IDN names can be asked as written. */
+static int query_name(struct text t, struct query *ret, struct err *err)
+{
+	struct rule rule = { 0 };
+	int r = rule_target_parse(t, &rule, err);
+
+	if (r < 0)
+		return r;
+	if (rule.kind != TARGET_NAME)
+		return bad_query(ret->text, err);
+	ret->name = rule.name;
+	return 0;
+}
+
+static int query_parse(const char *text, struct query *ret, struct err *err)
+{
+	struct text t = text_of(text), port;
+	const char *colon = strrchr(text, ':');
+	struct endpoint e;
+	uint32_t number;
+
+	*ret = (struct query){ .text = text };
+	if (endpoint_parse(t.ptr, t.len, 0, &e)) {
+		ret->is_addr = true;
+		ret->addr = e.addr;
+		ret->port = e.port;
+		return 0;
+	}
+	if (colon) {
+		port = text_of(colon + 1);
+		t.len = (size_t)(colon - text);
+		if (!text_to_u32(port, UINT16_MAX, &number) || number == 0)
+			return bad_query(text, err);
+		ret->port = (uint16_t)number;
+	}
+	return query_name(t, ret, err);
+}
+
+static struct answer ask(const struct plan *p, const struct query *q)
+{
+	struct answer a = { 0 };
+
+	a.verdict = q->is_addr ? plan_match_addr(p, &q->addr, 0, 0)
+			       : plan_match_name(p, &q->name);
+	for (size_t i = 0; i < PROTOCOL_COUNT; i++) {
+		struct plan_verdict v = a.verdict;
+
+		if (q->is_addr && q->port != 0)
+			v = plan_match_addr(p, &q->addr, protocols[i].number, q->port);
+		a.open[i] = v.action == POLICY_ALLOW &&
+			    (q->port == 0 || q->is_addr ||
+			     plan_port_list_has(p, v.port_list, protocols[i].number,
+						q->port));
+		if (q->is_addr && a.open[i])
+			a.verdict = v; /* the rule that opens this port */
+	}
+	return a;
+}
+
+static const char *action_of(const struct answer *a)
+{
+	return a->open[0] || a->open[1] ? "allow" : "deny";
+}
+
+static const char *types_text(uint8_t types, char *buf, size_t size)
+{
+	static const char *const names[] = { "PTR", "SRV", "TXT", "MX" };
+
+	snprintf(buf, size, "A, AAAA");
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		size_t used = strlen(buf);
+
+		if (types & 1 << i)
+			snprintf(buf + used, size - used, ", %s", names[i]);
+	}
+	return buf;
+}
+
+static const char *special_text(const struct plan_verdict *v)
+{
+	if (v->flags & PLAN_PRIVATE)
+		return "ordinary and special ones; cloud metadata only if a rule names "
+		       "it";
+	return "ordinary ones; private, loopback and other special ones only if an "
+	       "address "
+	       "rule allows them";
+}
+
+static void print_name(const struct plan *p, const struct query *q,
+		       const struct answer *a, FILE *out)
+{
+	char ports[256], types[64], name[DNS_NAME_TEXT_SIZE];
+
+	if (strcmp(dns_name_format(&q->name, name), q->text) != 0)
+		fprintf(out, "  name: %s\n", name);
+	if (a->verdict.action == POLICY_DENY) {
+		fputs("  answer: NXDOMAIN, and nobody is asked\n", out);
+		return;
+	}
+	fprintf(out, "  ports: %s\n",
+		policy_explain_ports(p, a->verdict.port_list, ports, sizeof(ports)));
+	fprintf(out, "  types: %s\n", types_text(a->verdict.types, types, sizeof(types)));
+	fprintf(out, "  addresses: %s\n", special_text(&a->verdict));
+}
+
+static void print_addr(const struct plan *p, const struct query *q,
+		       const struct answer *a, FILE *out)
+{
+	enum addr_special kind = addr_special(&q->addr);
+	char ports[256];
+
+	if (kind != SPECIAL_NOT)
+		fprintf(out, "  address: %s\n", addr_special_name(kind));
+	if (a->verdict.action == POLICY_ALLOW)
+		fprintf(out, "  ports: %s\n",
+			policy_explain_ports(p, a->verdict.port_list, ports,
+					     sizeof(ports)));
+	else if (a->verdict.rule == PLAN_NO_RULE)
+		fputs("  names: it is open while an allowed name resolves to it\n", out);
+}
+
+static void print_text(const struct plan *p, const struct query *q,
+		       const struct answer *a, FILE *out)
+{
+	char rule[POLICY_EXPLAIN_SIZE], shown[TEXT_ESCAPED_SIZE];
+
+	fprintf(out, "%s: %s", text_escape(text_of(q->text), shown, sizeof(shown)),
+		action_of(a));
+	if (q->port != 0 && a->open[0] != a->open[1])
+		fprintf(out, " (%s only)", protocols[a->open[0] ? 0 : 1].name);
+	fputc('\n', out);
+	if (a->verdict.rule == PLAN_NO_RULE)
+		fprintf(out, "  rule: no rule matches; the default is %s\n",
+			policy_action_name(plan_default_action(p)));
+	else
+		fprintf(out, "  rule: %s\n",
+			policy_explain_rule(p, a->verdict.rule, rule, sizeof(rule)));
+	if (q->is_addr)
+		print_addr(p, q, a, out);
+	else
+		print_name(p, q, a, out);
+}
+
+static json_t *rule_json(const struct plan *p, uint32_t rule)
+{
+	struct plan_rule r;
+
+	if (rule == PLAN_NO_RULE)
+		return json_null();
+	r = plan_rule(p, rule);
+	return json_pack("{s:s, s:s, s:s, s:i, s:i, s:s}", "action",
+			 policy_action_name(r.action), "target", r.target, "file", r.file,
+			 "line", (int)r.line, "column", (int)r.column, "comment",
+			 r.comment);
+}
+
+static json_t *answer_json(const struct plan *p, const struct query *q,
+			   const struct answer *a)
+{
+	char ports[256];
+	json_t *open = json_array();
+
+	for (size_t i = 0; open && i < PROTOCOL_COUNT; i++) {
+		if (a->open[i])
+			json_array_append_new(open, json_string(protocols[i].name));
+	}
+	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:s}", "query", q->text, "kind",
+			 q->is_addr ? "address" : "name", "action", action_of(a),
+			 "protocols", open, "rule", rule_json(p, a->verdict.rule),
+			 "ports",
+			 a->verdict.action == POLICY_ALLOW
+				 ? policy_explain_ports(p, a->verdict.port_list, ports,
+							sizeof(ports))
+				 : "");
+}
+
+static int explain_json(const struct plan *p, const struct query *queries, size_t count,
+			FILE *out)
+{
+	json_t *all = json_array();
+	int r = all ? 0 : -ENOMEM;
+
+	for (size_t i = 0; r == 0 && i < count; i++) {
+		struct answer a = ask(p, &queries[i]);
+
+		r = json_array_append_new(all, answer_json(p, &queries[i], &a)) < 0
+			    ? -ENOMEM
+			    : 0;
+	}
+	if (r == 0)
+		r = json_dumpf(all, out, JSON_INDENT(2)) < 0 ? -EIO : 0;
+	if (r == 0)
+		fputc('\n', out);
+	json_decref(all);
+	return r;
+}
+
+int cli_policy_explain(const struct plan *plan, char *const *texts, size_t count,
+		       bool json, FILE *out, struct err *err)
+{
+	CLEAN(mem) struct query *queries = calloc(count, sizeof(*queries));
+
+	if (!queries)
+		return err_set(err, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < count; i++) {
+		int r = query_parse(texts[i], &queries[i], err);
+
+		if (r < 0)
+			return r;
+	}
+	if (json && explain_json(plan, queries, count, out) < 0)
+		return err_set(err, -EIO, "cannot print the answer as JSON");
+	for (size_t i = 0; !json && i < count; i++) {
+		struct answer a = ask(plan, &queries[i]);
+
+		print_text(plan, &queries[i], &a, out);
+	}
+	return 0;
+}
