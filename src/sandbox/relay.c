@@ -205,6 +205,13 @@ static void listen_pause(struct relay_guest *g)
 		listen_stop(g);
 }
 
+/* The connection that was to be taken is gone; the listener is as it was. */
+static bool is_of_one_connection(int error)
+{
+	return error == ECONNABORTED || error == EINTR || error == EPROTO ||
+	       error == EPERM;
+}
+
 static bool is_out_of_resources(int error)
 {
 	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
@@ -214,18 +221,17 @@ static void accept_some(struct relay_guest *g, int listener)
 {
 	for (int i = 0; i < ACCEPT_BATCH; i++) {
 		int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		int e = fd < 0 ? errno : 0;
 
-		if (fd >= 0) {
+		if (e == 0) {
 			take_connection(g, fd);
-			continue;
-		}
-		if (errno == EAGAIN)
+		} else if (e == EAGAIN) {
 			return;
-		if (is_out_of_resources(errno) && !refuse_one(g, listener)) {
+		} else if (!is_of_one_connection(e) &&
+			   !(is_out_of_resources(e) && refuse_one(g, listener))) {
 			listen_pause(g);
 			return;
 		}
-		/* Otherwise that one connection was gone already. */
 	}
 }
 

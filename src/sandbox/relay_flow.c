@@ -187,21 +187,26 @@ static struct relay_question question(const struct relay_flow *f,
 	};
 }
 
+/* Whatever can't be looked up counts as the host's own. */
+static bool is_host_local(const struct relay *r, const struct addr *a)
+{
+	return link_addr_is_local(r->route_fd, a) != 0;
+}
+
 void relay_flow_recheck(struct relay_flow *f)
 {
 	struct relay_question q = question(f, &f->asked, f->host_local);
 	struct relay_judgement j = relay_judge_again(&q, &f->name);
 
+	if (j.allowed && !addr_equal(&f->dialled.addr, &f->asked.addr)) {
+		q = question(f, &f->dialled,
+			     is_host_local(f->guest->relay, &f->dialled.addr));
+		j = relay_judge_again(&q, &f->name);
+	}
 	if (j.allowed)
 		return;
-	relay_refuse(f->guest, &f->asked, j.rule, j.reason);
+	relay_refuse(f->guest, &q.to, j.rule, j.reason);
 	relay_flow_abort(f);
-}
-
-/* Whatever can't be looked up counts as the host's own. */
-static bool is_host_local(const struct relay *r, const struct addr *a)
-{
-	return link_addr_is_local(r->route_fd, a) != 0;
 }
 
 /* Return: 0 (under way), or -errno. */
@@ -269,6 +274,7 @@ static void flow_dial(struct relay_flow *f, struct endpoint to)
 	f->state = FLOW_DIALLING;
 	do {
 		f->dials++;
+		f->dialled = to;
 		r = dial(f, &to);
 		if (r == 0)
 			return;

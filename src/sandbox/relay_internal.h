@@ -80,6 +80,7 @@ struct relay_flow {
 	struct relay_way up, down; /* client to server, server to client */
 	struct loop_timer timer;   /* of the dial */
 	struct endpoint asked;	   /* original destination */
+	struct endpoint dialled;   /* the same, or another address of its name */
 	uint8_t state;		   /* enum relay_state */
 	uint8_t dials;		   /* addresses tried */
 	uint8_t next_other;	   /* index for learned_other_addr() */

@@ -307,6 +307,11 @@ static void test_a_reset_while_the_other_side_is_blocked_ends_the_flow(void **st
 	reset(p.server);
 	assert_true(world_drained(&w));
 	close(p.client);
+	/* What stood in its pipe is in no other flow. */
+	p = pair_open();
+	transfer(p.server, p.client, 100000, 1000);
+	transfer(p.client, p.server, 100000, 1000);
+	pair_close(p);
 }
 
 static void test_a_slow_reader_stops_the_sender(void **state)
@@ -649,6 +654,28 @@ static void test_an_open_flow_outlives_what_taught_its_address(void **state)
 	assert_reset(p.server);
 }
 
+static void test_a_new_policy_counts_for_the_address_that_was_dialled(void **state)
+{
+	static const char *const rules[] = { "allow api.example.com", "deny " FAR_B,
+					     NULL };
+	int listener = world_listen(&w, FAR, FAR_B, PORT);
+	struct pair p;
+
+	world_set_plan(&w, name_rules);
+	world_teach(&w, "api.example.com", FAR_A);
+	world_teach(&w, "api.example.com", FAR_B);
+	p.client = world_connect(&w, INSIDE, FAR_A, PORT);
+	p.server = world_accept(&w, listener);
+	transfer(p.client, p.server, 1000, 100);
+	relay_recheck(w.relay, &w.sandbox);
+	transfer(p.client, p.server, 1000, 100);
+	world_set_plan(&w, rules);
+	relay_recheck(w.relay, &w.sandbox);
+	assert_reset(p.client);
+	assert_reset(p.server);
+	close(listener);
+}
+
 static void test_detach_resets_every_flow(void **state)
 {
 	struct pair p = pair_open(), q = pair_open();
@@ -751,6 +778,7 @@ int main(void)
 		T(without_descriptors_connections_are_refused_not_left_hanging),
 		T(a_new_policy_resets_what_it_revokes_and_nothing_else),
 		T(an_open_flow_outlives_what_taught_its_address),
+		T(a_new_policy_counts_for_the_address_that_was_dialled),
 		T(detach_resets_every_flow),
 		T(the_self_test_is_answered_while_testing),
 		T(nothing_is_dialled_unless_the_sandbox_runs),
