@@ -85,11 +85,11 @@ static int report_message(const struct nlmsghdr *h, int code, struct err *err)
 /* Find the message with number @seq among those that were sent. */
 static int report(const struct nl_writer *w, uint32_t seq, int code, struct err *err)
 {
-	const struct nlmsghdr *h = (const void *)w->bytes;
-	int left = (int)w->size;
+	const uint8_t *at = w->bytes;
+	size_t left = w->size;
+	const struct nlmsghdr *h;
 
-	for (; seq != w->first && left > 0 && mnl_nlmsg_ok(h, left);
-	     h = mnl_nlmsg_next(h, &left))
+	while (seq != w->first && (h = nl_take(&at, &left)))
 		if (h->nlmsg_seq == seq)
 			return report_message(h, code, err);
 	return err_sys(err, code, "cannot install the filter");

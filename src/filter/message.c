@@ -191,6 +191,19 @@ void nl_nest_end(struct nl_writer *w, size_t nest)
 
 /* ---- reading ---- */
 
+const struct nlmsghdr *nl_take(const uint8_t **bytes, size_t *left)
+{
+	const struct nlmsghdr *h = (const void *)*bytes;
+	size_t step;
+
+	if (*left < sizeof(*h) || h->nlmsg_len < sizeof(*h) || h->nlmsg_len > *left)
+		return NULL;
+	step = MIN((size_t)NLMSG_ALIGN(h->nlmsg_len), *left);
+	*bytes += step;
+	*left -= step;
+	return h;
+}
+
 /* One reply that is an error or an acknowledgement. */
 static void read_error(const struct nlmsghdr *h, uint32_t last, struct nl_outcome *o)
 {
@@ -208,19 +221,17 @@ static void read_error(const struct nlmsghdr *h, uint32_t last, struct nl_outcom
 void nl_outcome_read(const void *bytes, size_t size, uint32_t port_id, uint32_t first,
 		     uint32_t last, struct nl_outcome *o)
 {
-	const struct nlmsghdr *h = bytes;
-	int left = (int)size;
+	const uint8_t *at = bytes;
+	const struct nlmsghdr *h;
 
-	for (; left > 0 && !o->done; h = mnl_nlmsg_next(h, &left)) {
-		if (!mnl_nlmsg_ok(h, left)) {
-			*o = (struct nl_outcome){ true, -EBADMSG, 0 };
-			return;
-		}
+	while (!o->done && (h = nl_take(&at, &size))) {
 		/* Sequence numbers wrap: compare by distance. */
 		if (h->nlmsg_pid == port_id && h->nlmsg_type == NLMSG_ERROR &&
 		    h->nlmsg_seq - first <= last - first)
 			read_error(h, last, o);
 	}
+	if (!o->done && size > 0)
+		*o = (struct nl_outcome){ true, -EBADMSG, 0 };
 }
 
 bool nl_attrs_read(const void *bytes, size_t size, struct nl_attrs *ret)
@@ -298,14 +309,10 @@ static void dump_control(const struct nlmsghdr *h, struct nl_dump *d)
 
 void nl_dump_read(const void *bytes, size_t size, struct nl_dump *d)
 {
-	const struct nlmsghdr *h = bytes;
-	int left = (int)size;
+	const uint8_t *at = bytes;
+	const struct nlmsghdr *h;
 
-	for (; left > 0 && !d->done && !d->error; h = mnl_nlmsg_next(h, &left)) {
-		if (!mnl_nlmsg_ok(h, left)) {
-			d->error = -EBADMSG;
-			return;
-		}
+	while (!d->done && !d->error && (h = nl_take(&at, &size))) {
 		if (h->nlmsg_pid != d->port_id || h->nlmsg_seq != d->seq)
 			continue;
 		if (h->nlmsg_flags & NLM_F_DUMP_INTR)
@@ -315,6 +322,8 @@ void nl_dump_read(const void *bytes, size_t size, struct nl_dump *d)
 		else
 			dump_message(h, d);
 	}
+	if (!d->done && !d->error && size > 0)
+		d->error = -EBADMSG;
 }
 
 /* ---- exchange ---- */

@@ -59,6 +59,11 @@ void nl_nest_end(struct nl_writer *w, size_t nest);
 void nl_batch(struct nl_writer *w);
 void nl_batch_end(struct nl_writer *w);
 
+/* The message at *@bytes, which moves behind it, as *@left does. NULL: no message fits
+ * there; *@left is 0 at the end of a sound datagram. (libmnl's check takes a length
+ * over 2^31 for a negative number, and lets it pass.) */
+const struct nlmsghdr *nl_take(const uint8_t **bytes, size_t *left);
+
 /* What the replies to a batch say. */
 struct nl_outcome {
 	bool done;	    /* acknowledged or failed */

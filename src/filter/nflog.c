@@ -12,6 +12,7 @@
 #include <linux/netfilter/nfnetlink_log.h>
 
 #include "base/wire.h"
+#include "filter/message.h"
 
 enum {
 	COPY_BYTES = 128,	     /* of each packet: headers only */
@@ -36,13 +37,16 @@ static int send_config(int fd, struct nlmsghdr *h)
 static int receive_ack(int fd)
 {
 	_Alignas(struct nlmsghdr) char buf[1024];
-	const struct nlmsghdr *h = (const void *)buf;
+	const uint8_t *at = (const void *)buf;
+	const struct nlmsghdr *h;
 	const struct nlmsgerr *e;
 	ssize_t n = recv(fd, buf, sizeof(buf), MSG_DONTWAIT);
+	size_t left = n < 0 ? 0 : (size_t)n;
 
 	if (n < 0)
 		return -errno;
-	if (!mnl_nlmsg_ok(h, (int)n) || h->nlmsg_type != NLMSG_ERROR ||
+	h = nl_take(&at, &left);
+	if (!h || h->nlmsg_type != NLMSG_ERROR ||
 	    h->nlmsg_len < NLMSG_HDRLEN + sizeof(*e))
 		return -EBADMSG;
 	e = mnl_nlmsg_get_payload(h);
@@ -232,10 +236,11 @@ static bool read_message(const struct nlmsghdr *h, struct nflog_packet *p)
 int nflog_parse(const void *bytes, size_t size,
 		void (*fn)(void *data, const struct nflog_packet *p), void *data)
 {
-	const struct nlmsghdr *h = bytes;
-	int left = (int)size, packets = 0;
+	const uint8_t *at = bytes;
+	const struct nlmsghdr *h;
+	int packets = 0;
 
-	for (; left > 0 && mnl_nlmsg_ok(h, left); h = mnl_nlmsg_next(h, &left)) {
+	while ((h = nl_take(&at, &size))) {
 		struct nflog_packet p;
 
 		if (read_message(h, &p)) {

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "filter/message.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <linux/netfilter/nf_tables.h>
+#include <linux/netfilter/nfnetlink.h>
+
+#include "filter/netlink.h"
+
+struct reply {
+	struct nlmsghdr header;
+	struct nlmsgerr error;
+};
+
+static struct reply reply(uint32_t seq, int error)
+{
+	return (struct reply){
+		.header = { .nlmsg_len = sizeof(struct reply),
+			    .nlmsg_type = NLMSG_ERROR,
+			    .nlmsg_seq = seq,
+			    .nlmsg_pid = 77 },
+		.error = { .error = error },
+	};
+}
+
+static struct nl_outcome outcome(const struct reply *replies, size_t count, size_t cut)
+{
+	struct nl_outcome o = { 0 };
+
+	nl_outcome_read(replies, count * sizeof(*replies) - cut, 77, 10, 12, &o);
+	return o;
+}
+
+static void the_last_acknowledgement_ends_a_batch(void **state)
+{
+	struct reply r[] = { reply(11, 0), reply(12, 0) };
+
+	assert_false(outcome(r, 1, 0).done);
+	assert_true(outcome(r, 2, 0).done);
+	assert_int_equal(outcome(r, 2, 0).error, 0);
+}
+
+static void the_first_error_decides(void **state)
+{
+	struct reply r[] = { reply(11, -ENOENT), reply(12, -EEXIST) };
+	struct nl_outcome o = outcome(r, 2, 0);
+
+	assert_int_equal(o.error, -ENOENT);
+	assert_int_equal(o.error_seq, 11);
+}
+
+static void replies_to_others_are_skipped(void **state)
+{
+	struct reply r[] = { reply(9, -EPERM), reply(13, -EPERM), reply(12, 0) };
+
+	r[2].header.nlmsg_pid = 78;
+	assert_false(outcome(r, 3, 0).done);
+}
+
+static void sequence_numbers_may_wrap(void **state)
+{
+	struct reply r = reply(1, 0);
+	struct nl_outcome o = { 0 };
+
+	nl_outcome_read(&r, sizeof(r), 77, UINT32_MAX - 1, 1, &o);
+	assert_true(o.done);
+}
+
+static void broken_replies_are_failures(void **state)
+{
+	struct reply cut = reply(12, 0), small = reply(12, 0), positive = reply(12, 5);
+
+	small.header.nlmsg_len = NLMSG_HDRLEN;
+	assert_int_equal(outcome(&cut, 1, 4).error, -EBADMSG);
+	assert_int_equal(outcome(&small, 1, 0).error, -EBADMSG);
+	assert_int_equal(outcome(&positive, 1, 0).error, -EBADMSG);
+}
+
+static void a_writer_that_is_full_stays_failed(void **state)
+{
+	uint8_t bytes[64];
+	struct nl_writer w = nl_writer(bytes, sizeof(bytes), 1);
+
+	nl_batch(&w);
+	nl_message(&w, NFT_MSG_NEWTABLE, 0, 1);
+	nl_put_text(&w, NFTA_TABLE_NAME, "a name that does not fit in what is left");
+	assert_int_equal(w.failed, -E2BIG);
+	nl_put_u8(&w, 1, 1);
+	nl_end(&w);
+	nl_batch_end(&w);
+	assert_int_equal(w.failed, -E2BIG);
+}
+
+static void a_nest_over_64_kib_fails(void **state)
+{
+	static const uint8_t block[4096];
+	struct nl_writer w = nl_writer(NULL, 0, 1);
+	size_t nest;
+
+	nl_message(&w, NFT_MSG_NEWSETELEM, 0, 1);
+	nest = nl_nest(&w, NFTA_SET_ELEM_LIST_ELEMENTS);
+	for (int i = 0; i < 17; i++)
+		nl_put(&w, 1, block, sizeof(block));
+	nl_nest_end(&w, nest);
+	assert_int_equal(w.failed, -E2BIG);
+	nl_writer_done(&w);
+}
+
+static void large_sets_are_split_into_messages_that_fit(void **state)
+{
+	enum { RANGES = 2500 };
+	static struct filter_range ranges[RANGES];
+	struct filter_set set = { .name = "allow6_15",
+				  .key = FILTER_KEY_ADDR6,
+				  .ranges = ranges,
+				  .range_count = RANGES };
+	struct nl_writer w = nl_writer(NULL, 0, 100);
+	size_t messages = 0;
+
+	for (size_t i = 0; i < RANGES; i++) {
+		ranges[i].from[0] = ranges[i].to[0] = (uint8_t)(i >> 7);
+		ranges[i].from[1] = ranges[i].to[1] = (uint8_t)(i << 1);
+	}
+	netlink_elements(&w, &set);
+	assert_int_equal(w.failed, 0);
+	for (size_t at = 0; at < w.size; messages++) {
+		const struct nlmsghdr *h = (const void *)(w.bytes + at);
+
+		assert_true(h->nlmsg_len <= UINT16_MAX);
+		assert_int_equal(h->nlmsg_seq, 100 + messages);
+		at += NLMSG_ALIGN(h->nlmsg_len);
+	}
+	assert_int_equal(messages, RANGES * 2 / NETLINK_ELEMENTS_MAX);
+	nl_writer_done(&w);
+}
+
+static void a_statement_that_says_nothing_does_not_load(void **state)
+{
+	struct filter_chain chain = { .name = "output" };
+	struct filter_rule rule = { .count = 1 };
+	struct nl_writer w = nl_writer(NULL, 0, 1);
+
+	netlink_rule(&w, &chain, &rule);
+	assert_int_equal(w.failed, -EINVAL);
+	nl_writer_done(&w);
+}
+
+static void texts_without_their_nul_are_empty(void **state)
+{
+	struct {
+		struct nlattr a;
+		char text[4];
+	} whole = { { 8, 1 }, "abc" }, cut = { { 7, 1 }, "abc" }, none = { { 4, 1 }, "" };
+
+	assert_string_equal(nl_get_text(&whole.a), "abc");
+	assert_string_equal(nl_get_text(&cut.a), "");
+	assert_string_equal(nl_get_text(&none.a), "");
+	assert_string_equal(nl_get_text(NULL), "");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_last_acknowledgement_ends_a_batch),
+		cmocka_unit_test(the_first_error_decides),
+		cmocka_unit_test(replies_to_others_are_skipped),
+		cmocka_unit_test(sequence_numbers_may_wrap),
+		cmocka_unit_test(broken_replies_are_failures),
+		cmocka_unit_test(a_writer_that_is_full_stays_failed),
+		cmocka_unit_test(a_nest_over_64_kib_fails),
+		cmocka_unit_test(large_sets_are_split_into_messages_that_fit),
+		cmocka_unit_test(a_statement_that_says_nothing_does_not_load),
+		cmocka_unit_test(texts_without_their_nul_are_empty),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A ruleset printed in a short notation of its own, and rules about what stands in it
+ * and in what order. */
+#include "filter/ruleset.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "filter/ruleset_internal.h"
+#include "policy/policy.h"
+
+enum { TEXT_SIZE = 64 * 1024 };
+
+struct world {
+	struct arena arena;
+	uint8_t *bytes;
+	const struct ruleset *rs;
+	char text[TEXT_SIZE]; /* "chain: statement statement\n" */
+};
+
+static const char *const fields[FILTER_FIELD_COUNT] = {
+	"none",	 "nfproto", "l4proto",	"iif",	 "ip",	   "ip6",  "hoplimit",
+	"dport", "icmp",    "tcpflags", "state", "status", "mark", "fib",
+};
+
+static void print_stmt(FILE *f, const struct filter_stmt *s)
+{
+	switch (s->kind) {
+	case FILTER_EQUAL:
+	case FILTER_NOT_EQUAL:
+		fprintf(f, " %s", fields[s->field]);
+		if (s->mask)
+			fprintf(f, "&%u", s->mask);
+		fprintf(f, "%s%u", s->kind == FILTER_EQUAL ? "=" : "!=", s->value);
+		return;
+	case FILTER_RANGE:
+		fprintf(f, " %s=%u-%u", fields[s->field], s->value, s->value_to);
+		return;
+	case FILTER_IN_SET:
+		fprintf(f, " %s@%s", fields[s->field], s->set->name);
+		return;
+	case FILTER_FLOW_NEW:
+		fprintf(f, " flow!@%s", s->set->name);
+		return;
+	case FILTER_FLOW_ADD:
+		fprintf(f, " add@%s", s->set->name);
+		return;
+	case FILTER_SET_CT_MARK:
+		fprintf(f, " mark:%u", s->value);
+		return;
+	case FILTER_JUMP:
+		fprintf(f, " jump:%s", s->chain->name);
+		return;
+	case FILTER_GOTO:
+		fprintf(f, " goto:%s", s->chain->name);
+		return;
+	case FILTER_REDIRECT:
+		fprintf(f, " redirect:%u", s->value);
+		return;
+	case FILTER_LIMIT:
+		fprintf(f, " limit");
+		return;
+	case FILTER_COUNTER:
+		fprintf(f, " counter");
+		return;
+	case FILTER_LOG:
+		fprintf(f, " log");
+		return;
+	case FILTER_ACCEPT:
+		fprintf(f, " accept");
+		return;
+	case FILTER_DROP:
+		fprintf(f, " drop");
+		return;
+	case FILTER_RETURN:
+		fprintf(f, " return");
+		return;
+	case FILTER_REJECT_RESET:
+		fprintf(f, " reset");
+		return;
+	case FILTER_REJECT_ADMIN:
+		fprintf(f, " prohibited");
+		return;
+	case FILTER_STMT_NONE:
+		break;
+	}
+	fail_msg("a statement that says nothing");
+}
+
+static void print(struct world *w)
+{
+	FILE *f = fmemopen(w->text, sizeof(w->text), "w");
+
+	for (const struct filter_chain *c = w->rs->chains; c; c = c->next) {
+		fprintf(f, "%s\n", c->name);
+		for (const struct filter_rule *r = c->rules; r; r = r->next) {
+			fprintf(f, "%s:", c->name);
+			for (size_t i = 0; i < r->count; i++)
+				print_stmt(f, &r->stmts[i]);
+			fprintf(f, "\n");
+		}
+	}
+	fclose(f);
+}
+
+static struct rule prefix_rule(enum policy_action action, const char *prefix,
+			       const struct plan_port_range *ports)
+{
+	struct rule r = { .action = action,
+			  .kind = TARGET_PREFIX,
+			  .target = prefix,
+			  .file = "test",
+			  .comment = "" };
+
+	assert_true(prefix_parse(prefix, strlen(prefix), false, &r.prefix));
+	if (ports) {
+		r.ports = (struct rule_ports){ ports, 1 };
+		r.flags = PLAN_PORTS_LISTED;
+	}
+	return r;
+}
+
+static struct world build(const struct policy *policy, struct filter_params params)
+{
+	struct world w = { 0 };
+	struct err err = { 0 };
+	struct plan plan;
+	size_t size;
+
+	if (policy_compile(policy, &w.bytes, &size, &err) < 0 ||
+	    plan_open(w.bytes, size, &plan, &err) < 0 ||
+	    ruleset_build_owned(&plan, &params, &w.arena, &w.rs, &err) < 0)
+		fail_msg("%s", err.text);
+	print(&w);
+	return w;
+}
+
+static void world_done(struct world *w)
+{
+	arena_done(&w->arena);
+	free(w->bytes);
+}
+
+static const struct filter_set *find_set(const struct world *w, const char *name)
+{
+	const struct filter_set *s = w->rs->sets;
+
+	while (s && strcmp(s->name, name) != 0)
+		s = s->next;
+	return s;
+}
+
+static void assert_has(const struct world *w, const char *line)
+{
+	if (!strstr(w->text, line))
+		fail_msg("no '%s' in\n%s", line, w->text);
+}
+
+static void assert_has_not(const struct world *w, const char *part)
+{
+	if (strstr(w->text, part))
+		fail_msg("'%s' in\n%s", part, w->text);
+}
+
+static void assert_order(const struct world *w, const char *first, const char *then)
+{
+	assert_has(w, first);
+	assert_has(w, then);
+	if (strstr(w->text, first) > strstr(w->text, then))
+		fail_msg("'%s' stands behind '%s' in\n%s", first, then, w->text);
+}
+
+static const struct filter_params relay = { .generation = 7,
+					    .relay = true,
+					    .ipv6 = true };
+static const struct filter_params direct = {
+	.generation = 7,
+	.direct_tcp = true,
+	.direct_udp = true,
+	.ipv6 = true,
+};
+
+static void an_empty_policy_accepts_only_what_is_local_or_a_reply(void **state)
+{
+	struct world w =
+		build(&(struct policy){ 0 }, (struct filter_params){ .generation = 1 });
+
+	assert_has(&w, "output: l4proto=6 dport=53 fib!=2 goto:refuse\n"
+		       "output: l4proto=17 dport=53 fib!=2 goto:refuse\n"
+		       "output: state&2!=0 mark&65535=1 accept\n"
+		       "output: state&4!=0 l4proto=1 icmp=3 accept\n"
+		       "output: state&4!=0 l4proto=1 icmp=11-12 accept\n"
+		       "output: state&4!=0 l4proto=58 icmp=1-4 accept\n"
+		       "output: state&4!=0 l4proto=6 tcpflags&4!=0 accept\n"
+		       "output: fib=2 mark:1 accept\n"
+		       "output: nfproto=10 l4proto=58 hoplimit=255 icmp=135-136 accept\n"
+		       "output: l4proto=58 icmp=130-133 drop\n"
+		       "output: l4proto=58 icmp=143 drop\n");
+	assert_has(&w, "output: goto:refuse\ninput\n");
+	assert_has(&w, "nat: l4proto=17 dport=53 redirect:53\noutput\n");
+	world_done(&w);
+}
+
+static void every_base_chain_but_nat_drops(void **state)
+{
+	struct world w =
+		build(&(struct policy){ .default_action = POLICY_ALLOW }, direct);
+	size_t drops = 0;
+
+	for (const struct filter_chain *c = w.rs->chains; c; c = c->next) {
+		assert_true(c->type != FILTER_CHAIN_FILTER || !c->accept);
+		drops += c->type == FILTER_CHAIN_FILTER;
+	}
+	assert_int_equal(drops, 3);
+	world_done(&w);
+}
+
+static void refusals_are_logged_before_they_answer(void **state)
+{
+	struct world w = build(&(struct policy){ 0 }, relay);
+
+	assert_has(&w, "refuse: counter jump:report\nrefuse: l4proto=6 reset\n"
+		       "refuse: prohibited\n");
+	assert_order(&w, "report: nfproto=2 l4proto=6 flow!@seen4 add@seen4 log return\n",
+		     "report: limit log\n");
+	assert_int_equal(find_set(&w, "seen4")->size, FILTER_SEEN_MAX);
+	assert_int_equal(find_set(&w, "seen6")->timeout_sec, FILTER_SEEN_SEC);
+	world_done(&w);
+}
+
+static void related_packets_are_never_marked(void **state)
+{
+	struct world w = build(&(struct policy){ 0 }, relay);
+
+	/* A refusal is attached to the flow that it refuses. */
+	assert_order(&w, "output: state&4!=0 l4proto=6 tcpflags", "output: fib=2 mark:7");
+	assert_has_not(&w, "state&4!=0 l4proto=6 tcpflags&4!=0 mark");
+	world_done(&w);
+}
+
+static void the_relay_takes_only_what_nat_has_sent(void **state)
+{
+	struct world w = build(&(struct policy){ 0 }, relay);
+
+	assert_has(&w, "output: l4proto=6 dport=1021 fib=2 status&32!=0 mark:7 accept\n"
+		       "output: l4proto=6 dport=1021 fib=2 goto:refuse\n"
+		       "output: fib=2 mark:7 accept\n");
+	assert_has(&w,
+		   "nat: l4proto=6 dport@tcp_0 nfproto=2 ip@learned4_0 redirect:1021\n");
+	assert_has_not(&w, "output: l4proto=6 dport@tcp_0");
+	world_done(&w);
+}
+
+static void a_deny_stands_before_every_allow(void **state)
+{
+	struct rule rules[] = { prefix_rule(POLICY_ALLOW, "203.0.113.0/24", NULL),
+				prefix_rule(POLICY_DENY, "203.0.113.7", NULL),
+				prefix_rule(POLICY_DENY, "2600::/16", NULL) };
+	struct policy policy = { .rules = rules,
+				 .count = 3,
+				 .default_action = POLICY_ALLOW };
+	struct world w = build(&policy, relay), v = build(&policy, direct);
+
+	assert_order(&w, "nat: nfproto=2 ip@deny4 return\n", "redirect:1021");
+	assert_order(&w, "nat: nfproto=10 ip6@deny6 return\n", "redirect:1021");
+	assert_order(&v, "output: nfproto=2 ip@deny4 goto:refuse\n",
+		     "ip@allow4_0 mark:7");
+	assert_order(&v, "output: nfproto=10 ip6@deny6 goto:refuse\n",
+		     "ip@learned4_0 mark:7");
+	world_done(&w);
+	world_done(&v);
+}
+
+static void only_an_address_rule_opens_port_53(void **state)
+{
+	static const struct plan_port_range dns = { IPPROTO_UDP, 0, 53, 53 };
+	struct rule rules[] = { prefix_rule(POLICY_ALLOW, "203.0.113.53", &dns) };
+	struct policy policy = { .rules = rules, .count = 1 };
+	struct world w = build(&policy, direct);
+
+	assert_has(&w, "dns_nat: l4proto=17 dport@udp_1 nfproto=2 ip@allow4_1 return\n"
+		       "dns_nat: redirect:53\n");
+	assert_has(
+		&w,
+		"dns_output: l4proto=17 dport@udp_1 nfproto=2 ip@allow4_1 mark:7 accept\n"
+		"dns_output: goto:refuse\n");
+	assert_has(&w, "output: l4proto=17 dport=53 fib!=2 goto:dns_output\n");
+	assert_has_not(&w, "dns_nat: l4proto=6");
+	world_done(&w);
+}
+
+static void without_ipv6_no_rule_allows_it(void **state)
+{
+	struct rule rules[] = { prefix_rule(POLICY_ALLOW, "2600::/16", NULL) };
+	struct policy policy = { .rules = rules,
+				 .count = 1,
+				 .default_action = POLICY_ALLOW };
+	struct filter_params p = direct;
+	struct world w;
+
+	p.ipv6 = false;
+	w = build(&policy, p);
+	assert_has_not(&w, "ip6@");
+	assert_has_not(&w, "nfproto=10 l4proto=6 dport");
+	assert_null(find_set(&w, "learned6_0"));
+	world_done(&w);
+}
+
+static void static_sets_are_merged(void **state)
+{
+	struct rule rules[] = { prefix_rule(POLICY_ALLOW, "10.0.1.0/24", NULL),
+				prefix_rule(POLICY_ALLOW, "10.0.0.0/24", NULL),
+				prefix_rule(POLICY_ALLOW, "10.0.0.128/25", NULL),
+				prefix_rule(POLICY_ALLOW, "255.255.255.255", NULL) };
+	struct policy policy = { .rules = rules, .count = 4 };
+	static const uint8_t from[4] = { 10, 0, 0, 0 }, to[4] = { 10, 0, 1, 255 };
+	struct world w = build(&policy, relay);
+	const struct filter_set *s = find_set(&w, "allow4_0");
+
+	assert_non_null(s);
+	assert_int_equal(s->range_count, 2);
+	assert_memory_equal(s->ranges[0].from, from, 4);
+	assert_memory_equal(s->ranges[0].to, to, 4);
+	world_done(&w);
+}
+
+static void generation_0_is_refused(void **state)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	CLEAN(mem) uint8_t *bytes = NULL;
+	const struct ruleset *rs = NULL;
+	struct filter_params p = { 0 };
+	struct err err = { 0 };
+	struct plan plan;
+	size_t size;
+
+	assert_int_equal(policy_compile(&(struct policy){ 0 }, &bytes, &size, &err), 0);
+	assert_int_equal(plan_open(bytes, size, &plan, &err), 0);
+	assert_int_equal(ruleset_build_owned(&plan, &p, &arena, &rs, &err), -EINVAL);
+	assert_null(rs);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_empty_policy_accepts_only_what_is_local_or_a_reply),
+		cmocka_unit_test(every_base_chain_but_nat_drops),
+		cmocka_unit_test(refusals_are_logged_before_they_answer),
+		cmocka_unit_test(related_packets_are_never_marked),
+		cmocka_unit_test(the_relay_takes_only_what_nat_has_sent),
+		cmocka_unit_test(a_deny_stands_before_every_allow),
+		cmocka_unit_test(only_an_address_rule_opens_port_53),
+		cmocka_unit_test(without_ipv6_no_rule_allows_it),
+		cmocka_unit_test(static_sets_are_merged),
+		cmocka_unit_test(generation_0_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
