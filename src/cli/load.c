@@ -38,7 +38,7 @@ int cli_read_file(const char *path, struct arena *arena, struct text *ret,
 	CLEAN(fd) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	char shown[TEXT_ESCAPED_SIZE];
 	struct stat st;
-	size_t used;
+	size_t used = 0;
 	char *buf;
 	int r;
 
