@@ -1,0 +1,601 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "policy/check.h"
+#include "policy/limits.h"
+#include "policy/policy.h"
+
+/* The documents that `extends` can name. */
+struct file {
+	const char *name, *text;
+};
+
+struct world {
+	struct arena arena;
+	struct faults faults;
+	struct policy policy;
+	const struct file *files;
+	size_t file_count;
+	int result;
+};
+
+static int load(void *data, const char *name, const char *from, struct text *ret_text,
+		const char **ret_path, struct err *err)
+{
+	const struct world *w = data;
+
+	for (size_t i = 0; i < w->file_count; i++) {
+		if (strcmp(w->files[i].name, name) != 0)
+			continue;
+		*ret_text = text_of(w->files[i].text);
+		*ret_path = w->files[i].name;
+		return 0;
+	}
+	return err_set(err, -ENOENT, "there is no such file");
+}
+
+static struct policy_reader reader(struct world *w)
+{
+	return (struct policy_reader){ &w->arena, &w->faults, load, w };
+}
+
+static void world_read(struct world *w, const char *file, const char *text)
+{
+	struct policy_reader r = reader(w);
+
+	w->result = policy_read(&r, file, text_of(text), POLICY_FORMAT_GUESS, &w->policy);
+}
+
+static void world_done(struct world *w)
+{
+	arena_done(&w->arena);
+	faults_done(&w->faults);
+}
+
+/* All faults, a line each. */
+static const char *faults_text(const struct world *w)
+{
+	static char all[16384];
+	char line[FAULT_TEXT_SIZE];
+
+	all[0] = '\0';
+	for (size_t i = 0; i < w->faults.count; i++)
+		snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s\n",
+			 fault_format(&w->faults.items[i], line, sizeof(line)));
+	return all;
+}
+
+static void expect_good(const struct world *w)
+{
+	if (w->result != 0 || w->faults.errors != 0)
+		fail_msg("%s", faults_text(w));
+}
+
+static void both_forms_say_the_same(void **state)
+{
+	static const struct file docs[] = {
+		{ "p.yaml",
+		  "defaultAction: deny\n"
+		  "egress:\n"
+		  "  - {action: allow, target: api.github.com, ports: [443], comment: "
+		  "REST}\n"
+		  "  - {action: deny, target: gist.github.com}\n"
+		  "  - {action: allow, target: \"**.github.com\", ports: [443, \"22\"]}\n"
+		  "  - {action: allow, target: 10.96.0.0/12}\n"
+		  "  - {action: allow, target: \"*.svc.cluster.local\", private: true,\n"
+		  "     types: [SRV, TXT], raw: true}\n"
+		  "limits: {queries_per_second: unlimited, min_lifetime: 2m, flows: "
+		  "10}\n" },
+		{ "p.json", "{\"defaultAction\": \"deny\", \"egress\": [\n"
+			    "{\"action\": \"allow\", \"target\": \"api.github.com\", "
+			    "\"ports\": [443], "
+			    "\"comment\": \"REST\"},\n"
+			    "{\"action\": \"deny\", \"target\": \"gist.github.com\"},\n"
+			    "{\"action\": \"allow\", \"target\": \"**.github.com\", "
+			    "\"ports\": [443, "
+			    "\"22\"]},\n"
+			    "{\"action\": \"allow\", \"target\": \"10.96.0.0/12\"},\n"
+			    "{\"action\": \"allow\", \"target\": "
+			    "\"*.svc.cluster.local\", \"private\": true, "
+			    "\"types\": [\"SRV\", \"TXT\"], \"raw\": true}],\n"
+			    "\"limits\": {\"queries_per_second\": \"unlimited\", "
+			    "\"min_lifetime\": \"2m\", "
+			    "\"flows\": 10}}" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(docs); i++) {
+		struct world w = { 0 };
+		const struct rule *r;
+
+		world_read(&w, docs[i].name, docs[i].text);
+		expect_good(&w);
+		r = w.policy.rules;
+		assert_int_equal(w.policy.count, 5);
+		assert_int_equal(r[0].action, POLICY_ALLOW);
+		assert_int_equal(r[0].ports.count, 2);
+		assert_string_equal(r[0].comment, "REST");
+		assert_int_equal(r[0].line, i == 0 ? 3 : 2);
+		assert_int_equal(r[0].column, i == 0 ? 5 : 1);
+		assert_int_equal(r[1].action, POLICY_DENY);
+		assert_int_equal(r[2].kind, TARGET_WITHIN);
+		assert_int_equal(r[2].ports.count, 4);
+		assert_int_equal(r[2].flags, PLAN_PORTS_LISTED);
+		assert_int_equal(r[3].kind, TARGET_PREFIX);
+		assert_int_equal(r[4].flags, PLAN_PRIVATE | PLAN_RAW);
+		assert_int_equal(r[4].types, PLAN_TYPE_SRV | PLAN_TYPE_TXT);
+		assert_int_equal(w.policy.limits[LIMIT_QUERIES_PER_SECOND],
+				 LIMIT_UNLIMITED);
+		assert_int_equal(w.policy.limits[LIMIT_MIN_LIFETIME_SEC], 120);
+		assert_int_equal(w.policy.limits[LIMIT_FLOWS], 10);
+		world_done(&w);
+	}
+}
+
+static void an_empty_document_denies_everything(void **state)
+{
+	static const char *const texts[] = {
+		"",	 "\n",	 "# nothing\n",	      "{}", "egress: []\n",
+		"---\n", "null", "network_policy: {}"
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		struct world w = { 0 };
+
+		world_read(&w, "p.yaml", texts[i]);
+		expect_good(&w);
+		assert_int_equal(w.policy.count, 0);
+		assert_int_equal(w.policy.default_action, POLICY_DENY);
+		world_done(&w);
+	}
+}
+
+static void a_wrapper_may_stand_around_the_whole(void **state)
+{
+	struct world w = { 0 };
+
+	world_read(&w, "p.json",
+		   "{\"network_policy\": {\"defaultAction\": \"deny\", \"egress\": "
+		   "[{\"action\": \"allow\", \"target\": \"a.test\"}]}}");
+	expect_good(&w);
+	assert_int_equal(w.policy.count, 1);
+	world_done(&w);
+}
+
+/* One fault a row: its place, its path and a part of its sentence. */
+static const struct {
+	const char *what, *file, *text, *want;
+} faulty[] = {
+	{ "unknown key", "p.yaml", "egres: []\n", "p.yaml:1:1: 'egres' is not a key" },
+	{ "unknown key of a rule", "p.yaml",
+	  "egress:\n  - {action: allow, target: a.test, port: 1}\n",
+	  "p.yaml:2:37: egress[0]: 'port' is not a key" },
+	{ "case of a key", "p.yaml", "defaultaction: deny\n",
+	  "'defaultaction' is not a key" },
+	{ "block as default", "p.yaml", "defaultAction: block\n",
+	  "p.yaml:1:16: defaultAction: 'block' is not an action: write allow or deny" },
+	{ "boolean as default", "p.yaml", "defaultAction: true\n",
+	  "'true' is not an action" },
+	{ "nothing as default", "p.yaml", "defaultAction:\n", "nothing stands here" },
+	{ "rules that are no list", "p.yaml", "egress: a.test\n",
+	  "egress: 'a.test' is not a list" },
+	{ "no rules", "p.yaml", "egress:\n", "egress: nothing stands here, not a list" },
+	{ "a rule that is no mapping", "p.yaml", "egress: [a.test]\n",
+	  "egress[0]: 'a.test' is not a rule" },
+	{ "no action", "p.yaml", "egress: [{target: a.test}]\n",
+	  "p.yaml:1:10: egress[0]: the rule has no `action`" },
+	{ "no target", "p.yaml", "egress: [{action: allow}]\n",
+	  "egress[0]: the rule has no `target`" },
+	{ "two dots", "p.yaml", "egress: [{action: allow, target: a..b.test}]\n",
+	  "p.yaml:1:34: egress[0].target: 'a..b.test' is not a domain name" },
+	{ "a number as target", "p.yaml",
+	  "egress: [{action: allow, target: 2130706433}]\n",
+	  "'2130706433' is not a name" },
+	{ "an octal number as target", "p.yaml",
+	  "egress: [{action: allow, target: 017700000001}]\n",
+	  "'017700000001' is not a name" },
+	{ "port 0", "p.yaml",
+	  "egress: [{action: allow, target: a.test, ports: [80, 0]}]\n",
+	  "p.yaml:1:54: egress[0].ports[1]: '0' is not a port" },
+	{ "ports without a list", "p.yaml",
+	  "egress: [{action: allow, target: a.test, ports: 443}]\n",
+	  "egress[0].ports: '443' is not a list" },
+	{ "no ports", "p.yaml", "egress: [{action: allow, target: a.test, ports: []}]\n",
+	  "egress[0].ports: an empty list" },
+	{ "port 53 of a name", "p.yaml",
+	  "egress: [{action: allow, target: a.test, ports: [50-60]}]\n",
+	  "egress[0].ports: port 53 of a name" },
+	{ "ports of a deny", "p.yaml",
+	  "egress: [{action: deny, target: a.test, ports: [443]}]\n",
+	  "egress[0].ports: a deny refuses every port" },
+	{ "private of a deny", "p.yaml",
+	  "egress: [{action: deny, target: a.test, private: true}]\n",
+	  "egress[0].private: a deny" },
+	{ "types of an address", "p.yaml",
+	  "egress: [{action: allow, target: 10.0.0.1, types: [SRV]}]\n",
+	  "egress[0].types: an address" },
+	{ "another type", "p.yaml",
+	  "egress: [{action: allow, target: a.test, types: [ANY]}]\n",
+	  "egress[0].types[0]: 'ANY' is not a type" },
+	{ "yes is no boolean", "p.yaml",
+	  "egress: [{action: allow, target: a.test, raw: yes}]\n",
+	  "egress[0].raw: 'yes' is not true or false" },
+	{ "quoted boolean", "p.yaml", "require_full_isolation: \"true\"\n",
+	  "'true' is not true or false" },
+	{ "a comment that is no text", "p.yaml",
+	  "egress: [{action: allow, target: a.test, comment: 1}]\n",
+	  "egress[0].comment: '1' is not text" },
+	{ "duplicate key", "p.yaml", "verify: dns\nverify: tls\n",
+	  "p.yaml:2:1: 'verify' is not the first" },
+	{ "duplicate key in JSON", "p.json", "{\"verify\": \"dns\", \"verify\": \"dns\"}",
+	  "duplicate" },
+	{ "duplicate key by escape", "p.json",
+	  "{\"verify\": \"dns\", \"\\u0076erify\": \"dns\"}", "duplicate" },
+	{ "garbage behind JSON", "p.json", "{\"egress\": []} x", "this is not JSON" },
+	{ "half JSON", "p.json", "{\"egress\": [", "this is not JSON" },
+	{ "comment in JSON", "p.json", "{} // x", "this is not JSON" },
+	{ "zero in a JSON text", "p.json",
+	  "{\"egress\": [{\"action\": \"allow\", \"target\": \"a\\u0000.test\"}]}",
+	  "p.json:1:" },
+	{ "escape byte in a JSON text", "p.json",
+	  "{\"egress\": [{\"action\": \"allow\", \"target\": \"a\\u001b.test\"}]}",
+	  "'a\\x1b.test' is not plain text" },
+	{ "place in JSON", "p.json",
+	  "{\n  \"egress\": [\n    {\"action\": \"allow\", \"target\": \"*\"}\n  ]\n}",
+	  "p.json:3:35: egress[0].target: '*' is not a target" },
+	{ "anchor", "p.yaml", "egress: &x []\n", "anchors" },
+	{ "alias", "p.yaml", "verify: *x\n", "aliases" },
+	{ "unquoted wildcard", "p.yaml",
+	  "egress:\n  - action: allow\n    target: *.pkg.test\n", "p.yaml:3:" },
+	{ "tag", "p.yaml", "verify: !!str dns\n", "tags" },
+	{ "tag on a list", "p.yaml", "egress: !x []\n", "tags" },
+	{ "directive", "p.yaml", "%YAML 1.1\n---\negress: []\n", "directives" },
+	{ "second document", "p.yaml", "egress: []\n---\negress: []\n",
+	  "p.yaml:2:1: a policy is one document" },
+	{ "tab indentation", "p.yaml", "egress:\n\t- a\n",
+	  "p.yaml:2:1: this is not YAML" },
+	{ "zero in a YAML text", "p.yaml", "verify: \"d\\0ns\"\n",
+	  "'d\\x00ns' is not plain text" },
+	{ "control byte", "p.yaml", "verify: dns # \x1b[1m\n",
+	  "p.yaml:1:15: byte 0x1b is a control character" },
+	{ "delete byte", "p.yaml", "# \x7f\n", "byte 0x7f is a control character" },
+	{ "bad UTF-8", "p.yaml", "# \xc0\xaf\n", "p.yaml:1:3: byte 0xc0 is not UTF-8" },
+	{ "surrogate", "p.yaml", "# \xed\xa0\x80\n", "is not UTF-8" },
+	{ "text turned round", "p.yaml", "# \xe2\x80\xae\n",
+	  "is an invisible character" },
+	{ "a list at the top", "p.yaml", "- a\n", "a list stands here, not a mapping" },
+	{ "a word at the top", "p.yaml", "allow\n", "'allow' is not a mapping" },
+	{ "a key that is a list", "p.yaml", "? [a]\n: b\n", "a key is a word" },
+	{ "wrapper beside others", "p.yaml", "verify: dns\nnetwork_policy: {}\n",
+	  "network_policy stands alone" },
+	{ "wrapper in a wrapper", "p.yaml", "network_policy: {network_policy: {}}\n",
+	  "inside itself" },
+	{ "verify", "p.yaml", "verify: no\n", "verify: 'no' is not a way to verify" },
+	{ "dns", "p.yaml", "dns: cached\n", "dns: 'cached' is not a way to resolve" },
+	{ "repin", "p.yaml", "repin: 6\n", "repin: '6' is not a time" },
+	{ "repin too long", "p.yaml", "repin: 31d\n", "repin: '31d' is not a time" },
+	{ "unknown limit", "p.yaml", "limits: {speed: 1}\n",
+	  "limits.speed: 'speed' is not the name of a limit" },
+	{ "limit of 0", "p.yaml", "limits: {flows: 0}\n",
+	  "limits.flows: '0' is not a value" },
+	{ "limit over the ceiling", "p.yaml", "limits: {flows: 99999999}\n",
+	  "limits.flows: '99999999' is not" },
+	{ "a table can't be unlimited", "p.yaml", "limits: {flows: unlimited}\n",
+	  "limits.flows: 'unlimited'" },
+	{ "limit of half", "p.yaml", "limits: {flows: 0.5}\n", "limits.flows: '0.5'" },
+	{ "extends that is no list", "p.yaml", "extends: default\n",
+	  "extends: 'default' is not a list" },
+	{ "a missing profile", "p.yaml", "extends: [nowhere]\n",
+	  "p.yaml:1:11: extends[0]: 'nowhere' can't be extended: there is no such file" },
+};
+
+static void every_fault_names_its_place(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(faulty); i++) {
+		struct world w = { 0 };
+
+		world_read(&w, faulty[i].file, faulty[i].text);
+		if (w.result != -EINVAL || w.faults.errors == 0)
+			fail_msg("%s: taken", faulty[i].what);
+		if (!strstr(faults_text(&w), faulty[i].want))
+			fail_msg("%s: %s", faulty[i].what, faults_text(&w));
+		world_done(&w);
+	}
+}
+
+static void all_faults_come_at_once(void **state)
+{
+	struct world w = { 0 };
+
+	world_read(&w, "p.yaml",
+		   "defaultAction: open\n"
+		   "egress:\n"
+		   "  - {action: allow, target: 10.0.0.0/33}\n"
+		   "  - {action: permit, target: \"*.com\", ports: [0, 70000]}\n"
+		   "verify: maybe\n");
+	assert_int_equal(w.result, -EINVAL);
+	assert_int_equal(w.faults.errors, 7);
+	assert_int_equal(w.policy.count, 0);
+	world_done(&w);
+}
+
+static void over_a_hundred_faults_are_counted(void **state)
+{
+	struct world w = { 0 };
+	char text[8192] = "egress:\n";
+
+	for (int i = 0; i < 150; i++)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), "  - x\n");
+	world_read(&w, "p.yaml", text);
+	assert_int_equal(w.faults.count, POLICY_FAULTS_MAX);
+	assert_int_equal(w.faults.dropped, 50);
+	assert_int_equal(w.faults.errors, 150);
+	world_done(&w);
+}
+
+static void own_rules_come_before_those_of_extends(void **state)
+{
+	static const struct file files[] = {
+		{ "a", "defaultAction: allow\nextends: [b]\negress: [{action: allow, "
+		       "target: a.test}]\n" },
+		{ "b", "verify: tls\negress: [{action: allow, target: b.test}]\n" },
+		{ "c", "verify: dns\negress: [{action: allow, target: c.test}]\n" },
+	};
+	struct world w = { .files = files, .file_count = ARRAY_SIZE(files) };
+	static const char *const want[] = { "own.test", "a.test", "b.test", "c.test" };
+
+	world_read(&w, "p.yaml",
+		   "extends: [a, c]\ndefaultAction: deny\n"
+		   "egress: [{action: allow, target: own.test}]\n");
+	expect_good(&w);
+	assert_int_equal(w.policy.count, ARRAY_SIZE(want));
+	for (size_t i = 0; i < ARRAY_SIZE(want); i++)
+		assert_string_equal(w.policy.rules[i].target, want[i]);
+	assert_string_equal(w.policy.rules[2].file, "b");
+	assert_int_equal(w.policy.default_action, POLICY_DENY);
+	assert_int_equal(w.policy.verify, POLICY_VERIFY_TLS);
+	assert_int_equal(w.policy.source_count, 4);
+	world_done(&w);
+}
+
+static void circles_and_depth_are_faults_at_their_place(void **state)
+{
+	static const struct file files[] = {
+		{ "a", "extends: [b]\n" },
+		{ "b", "extends: [a]\n" },
+		{ "1", "extends: ['2']\n" },
+		{ "2", "extends: ['3']\n" },
+		{ "3", "extends: ['4']\n" },
+		{ "4", "extends: ['5']\n" },
+		{ "5", "extends: ['6']\n" },
+		{ "6", "extends: ['7']\n" },
+		{ "7", "extends: ['8']\n" },
+		{ "8", "extends: ['9']\n" },
+		{ "9", "\n" },
+		{ "bad", "egress: [{action: allow, target: '*'}]\n" },
+	};
+	static const struct {
+		const char *text, *want; /* NULL: good */
+	} rows[] = {
+		{ "extends: [a]",
+		  "b:1:11: extends[0]: 'a' extends in a circle: a extends b extends a" },
+		{ "extends: ['1']", "8:1:11: extends[0]: '9' is extended too deeply" },
+		{ "extends: ['2']", NULL },
+		{ "extends: ['9', '9']", NULL },
+		{ "extends: [bad]", "bad:1:34: egress[0].target: '*'" },
+		{ "extends: [p.yaml]", "p.yaml:1:11: extends[0]" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct world w = { .files = files, .file_count = ARRAY_SIZE(files) };
+
+		world_read(&w, "p.yaml", rows[i].text);
+		if (!rows[i].want)
+			expect_good(&w);
+		else if (!strstr(faults_text(&w), rows[i].want))
+			fail_msg("%s: %s", rows[i].text, faults_text(&w));
+		world_done(&w);
+	}
+}
+
+static void options_take_a_target_and_ports(void **state)
+{
+	static const struct {
+		enum policy_action action;
+		const char *text, *target; /* target NULL: refused */
+		size_t ranges;
+	} rows[] = {
+		{ POLICY_ALLOW, "api.github.com", "api.github.com", 0 },
+		{ POLICY_ALLOW, "api.github.com:443", "api.github.com", 2 },
+		{ POLICY_ALLOW, "*.pkg.test:tcp/443,udp/80-90", "*.pkg.test", 2 },
+		{ POLICY_ALLOW, "10.0.0.0/8:5432", "10.0.0.0/8", 2 },
+		{ POLICY_ALLOW, "10.0.0.1:53", "10.0.0.1", 2 },
+		{ POLICY_ALLOW, "2001:db8::1", "2001:db8::1", 0 },
+		{ POLICY_ALLOW, "2001:db8::/32", "2001:db8::/32", 0 },
+		{ POLICY_ALLOW, "[2001:db8::1]:443", "2001:db8::1", 2 },
+		{ POLICY_ALLOW, "[2001:db8::/32]:443", "2001:db8::/32", 2 },
+		{ POLICY_DENY, "a.test", "a.test", 0 },
+		{ POLICY_DENY, "a.test:443", NULL, 0 },
+		{ POLICY_ALLOW, "a.test:", NULL, 0 },
+		{ POLICY_ALLOW, "a.test:53", NULL, 0 },
+		{ POLICY_ALLOW, "a.test:0", NULL, 0 },
+		{ POLICY_ALLOW, "", NULL, 0 },
+		{ POLICY_ALLOW, ":443", NULL, 0 },
+		{ POLICY_ALLOW, "[::1]", NULL, 0 },
+		{ POLICY_ALLOW, "[a.test]:443", NULL, 0 },
+		{ POLICY_ALLOW, "[10.0.0.1]:443", NULL, 0 },
+		{ POLICY_ALLOW, "[::1]:", NULL, 0 },
+		{ POLICY_ALLOW, "[::1", NULL, 0 },
+		{ POLICY_ALLOW, "https://a.test", NULL, 0 },
+		{ POLICY_ALLOW, "*", NULL, 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct world w = { 0 };
+		struct policy_reader r = reader(&w);
+		const char *option = rows[i].action == POLICY_ALLOW ? "--allow"
+								    : "--deny";
+		int e = policy_read_option(&r, option, rows[i].action,
+					   text_of(rows[i].text), &w.policy);
+
+		if ((e == 0) != (rows[i].target != NULL))
+			fail_msg("'%s': %s", rows[i].text, faults_text(&w));
+		if (e == 0) {
+			assert_string_equal(w.policy.rules[0].target, rows[i].target);
+			assert_int_equal(w.policy.rules[0].ports.count, rows[i].ranges);
+			assert_int_equal(w.policy.rules[0].line, 0);
+		} else {
+			assert_int_equal(w.faults.errors, 1);
+		}
+		world_done(&w);
+	}
+}
+
+/* What the checks over the whole say; NULL: nothing. */
+static const struct {
+	const char *what, *text, *want;
+} checked[] = {
+	{ "the issue's own case",
+	  "egress:\n- {action: allow, target: \"*.pkg.test\"}\n"
+	  "- {action: deny, target: internal.pkg.test}\n",
+	  "p.yaml:3:3: warning: 'internal.pkg.test' is never reached: '*.pkg.test' (line "
+	  "2)" },
+	{ "the right order",
+	  "egress:\n- {action: deny, target: internal.pkg.test}\n"
+	  "- {action: allow, target: \"**.pkg.test\"}\n",
+	  NULL },
+	{ "a wildcard below a wildcard",
+	  "egress:\n- {action: allow, target: \"**.pkg.test\"}\n"
+	  "- {action: deny, target: \"*.a.pkg.test\"}\n",
+	  "p.yaml:3:3: warning: '*.a.pkg.test' is never reached" },
+	{ "both kinds once the name is decided",
+	  "egress:\n- {action: deny, target: pkg.test}\n"
+	  "- {action: allow, target: \"**.pkg.test\"}\n",
+	  NULL },
+	{ "the same twice",
+	  "egress:\n- {action: allow, target: a.test}\n"
+	  "- {action: allow, target: a.test}\n",
+	  "hint: 'a.test' is never reached" },
+	{ "a wildcard without its name",
+	  "egress: [{action: allow, target: \"*.pkg.test\"}]\n",
+	  "hint: '*.pkg.test' covers the names below" },
+	{ "a wildcard with its name",
+	  "egress:\n- {action: allow, target: pkg.test}\n"
+	  "- {action: allow, target: \"*.pkg.test\"}\n",
+	  NULL },
+	{ "an allow inside a deny",
+	  "egress:\n- {action: allow, target: 10.1.0.0/16}\n"
+	  "- {action: deny, target: 10.0.0.0/8}\n",
+	  "p.yaml:2:3: warning: '10.1.0.0/16' is never open: '10.0.0.0/8' (line 3)" },
+	{ "a deny inside an allow",
+	  "egress:\n- {action: allow, target: 10.0.0.0/8}\n"
+	  "- {action: deny, target: 10.1.0.0/16}\n",
+	  NULL },
+	{ "every address", "egress: [{action: allow, target: 0.0.0.0/0}]\n",
+	  "opens every address" },
+	{ "shared storage",
+	  "egress: [{action: allow, target: \"**.s3.amazonaws.com\"}]\n",
+	  "known way out" },
+	{ "shared storage from above",
+	  "egress: [{action: allow, target: \"**.amazonaws.com\"}]\n", "known way out" },
+	{ "one bucket", "egress: [{action: allow, target: mine.s3.amazonaws.com}]\n",
+	  NULL },
+	{ "blobs", "egress: [{action: allow, target: \"**.blob.core.windows.net\"}]\n",
+	  "known way out" },
+	{ "path-style storage",
+	  "egress: [{action: allow, target: storage.googleapis.com}]\n",
+	  "known way out" },
+	{ "a fetcher", "egress: [{action: allow, target: r.jina.ai}]\n",
+	  "fetches other sites" },
+	{ "a forge", "egress: [{action: allow, target: github.com}]\n",
+	  "can write there" },
+	{ "a private suffix", "egress: [{action: allow, target: \"**.github.io\"}]\n",
+	  "anybody can have a name" },
+	{ "a deny of a way out", "egress: [{action: deny, target: github.com}]\n", NULL },
+	{ "localhost", "egress: [{action: allow, target: localhost}]\n", "own loopback" },
+	{ "lifetimes", "limits: {min_lifetime: 1h, max_lifetime: 60s}\n",
+	  "min_lifetime (3600) is more" },
+};
+
+static void the_whole_is_checked(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(checked); i++) {
+		struct world w = { 0 };
+		struct policy_reader r = reader(&w);
+		int e;
+
+		world_read(&w, "p.yaml", checked[i].text);
+		expect_good(&w);
+		e = policy_check(&r, &w.policy);
+		if (!checked[i].want && (w.faults.count > 0 || e != 0))
+			fail_msg("%s: %s", checked[i].what, faults_text(&w));
+		if (checked[i].want && !strstr(faults_text(&w), checked[i].want))
+			fail_msg("%s: %s", checked[i].what, faults_text(&w));
+		world_done(&w);
+	}
+}
+
+static void the_sixteenth_own_port_list_is_an_error_at_its_rule(void **state)
+{
+	struct world w = { 0 };
+	struct policy_reader r = reader(&w);
+	char text[4096] = "egress:\n";
+
+	for (int i = 0; i < PLAN_PORT_LISTS_MAX; i++)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text),
+			 "- {action: allow, target: a%d.test, ports: [%d]}\n", i,
+			 1000 + i);
+	world_read(&w, "p.yaml", text);
+	expect_good(&w);
+	assert_int_equal(policy_check(&r, &w.policy), -EINVAL);
+	assert_non_null(
+		strstr(faults_text(&w), "p.yaml:17:3: 'a15.test' brings the 16th"));
+	world_done(&w);
+}
+
+static void what_is_not_enforced_is_an_error_at_its_value(void **state)
+{
+	struct world w = { 0 };
+	struct policy_reader r = reader(&w);
+
+	world_read(&w, "p.yaml", "verify: tls\ndns: pinned\nrepin: 6h\n");
+	expect_good(&w);
+	assert_int_equal(policy_check_built(&r, &w.policy), -EINVAL);
+	assert_string_equal(
+		faults_text(&w),
+		"p.yaml:1:9: verify: 'tls' is not enforced by this version; write dns\n"
+		"p.yaml:2:6: dns: 'pinned' is not enforced by this version; write live\n"
+		"p.yaml:3:8: repin: repin is not enforced by this version; leave it "
+		"out\n");
+	world_done(&w);
+	w = (struct world){ 0 };
+	r = reader(&w);
+	world_read(&w, "p.yaml", "verify: dns\ndns: live\n");
+	assert_int_equal(policy_check_built(&r, &w.policy), 0);
+	world_done(&w);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(both_forms_say_the_same),
+		cmocka_unit_test(an_empty_document_denies_everything),
+		cmocka_unit_test(a_wrapper_may_stand_around_the_whole),
+		cmocka_unit_test(every_fault_names_its_place),
+		cmocka_unit_test(all_faults_come_at_once),
+		cmocka_unit_test(over_a_hundred_faults_are_counted),
+		cmocka_unit_test(own_rules_come_before_those_of_extends),
+		cmocka_unit_test(circles_and_depth_are_faults_at_their_place),
+		cmocka_unit_test(options_take_a_target_and_ports),
+		cmocka_unit_test(the_whole_is_checked),
+		cmocka_unit_test(the_sixteenth_own_port_list_is_an_error_at_its_rule),
+		cmocka_unit_test(what_is_not_enforced_is_an_error_at_its_value),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
