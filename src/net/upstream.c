@@ -144,6 +144,11 @@ int upstreams_send(struct upstreams *u, uint32_t token, size_t server, bool tcp,
 	return 0;
 }
 
+void upstreams_flush(struct upstreams *u)
+{
+	upstream_udp_flush(u->udp);
+}
+
 void upstreams_cancel(struct upstreams *u, uint32_t token)
 {
 	struct request *r = *find(u, token);
@@ -188,8 +193,8 @@ struct upstreams *upstreams_new(struct loop *loop, const struct endpoint *server
 		return NULL;
 	u->ops = *ops;
 	u->server_count = count;
-	u->servers = calloc(count, sizeof(*servers));
-	if (u->servers)
+	u->servers = calloc(MAX(count, (size_t)1), sizeof(*servers));
+	if (u->servers && count > 0)
 		memcpy(u->servers, servers, count * sizeof(*servers));
 	if (!u->servers || open_transports(u, loop) < 0) {
 		upstreams_free(u);

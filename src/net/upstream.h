@@ -21,12 +21,16 @@ struct upstreams_ops {
 	void (*on_failed)(void *data, uint32_t token);
 };
 
+/* @servers is copied. With none every send fails. Return: NULL when memory is out. */
 struct upstreams *upstreams_new(struct loop *loop,
 				const struct endpoint *servers, size_t count,
 				const struct upstreams_ops *ops) MUST_CHECK;
 void upstreams_free(struct upstreams *u);
 
-/* Return: 0, or -errno when it could not leave. */
+/* UDP messages leave with the next upstreams_flush().
+ * Return: 0, or -errno when it can't leave. */
 int upstreams_send(struct upstreams *u, uint32_t token, size_t server, bool tcp,
 		   const void *message, size_t size) MUST_CHECK;
+/* To be called once a turn. */
+void upstreams_flush(struct upstreams *u);
 void upstreams_cancel(struct upstreams *u, uint32_t token);

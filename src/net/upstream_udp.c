@@ -8,6 +8,7 @@ enum {
 	BATCH = 32,	  /* datagrams read by one recvmmsg */
 	SAME_ID_MAX = 64, /* requests of one socket that one datagram may be for */
 	ID_SIZE = 2,
+	OUT_MAX = 64, /* messages that wait to leave; full: they leave at once */
 };
 
 enum socket_state {
@@ -22,6 +23,7 @@ struct upstream_udp_socket {
 	enum socket_state state;
 	bool refused; /* an error was seen while sending: its requests fail */
 	uint32_t uses;
+	uint32_t queued; /* messages in upstream_udp.out */
 	int64_t born_ms;
 	struct upstream_udp_request *requests;
 	struct upstream_udp_socket *next_free;
@@ -34,6 +36,14 @@ struct server {
 	struct upstream_udp_socket *current[UPSTREAM_UDP_PER_SERVER];
 };
 
+struct out_queue {
+	size_t count;
+	struct upstream_udp_socket *sockets[OUT_MAX];
+	struct mmsghdr headers[OUT_MAX];
+	struct iovec vectors[OUT_MAX];
+	uint8_t bytes[OUT_MAX][UPSTREAM_UDP_QUERY_MAX];
+};
+
 struct upstream_udp {
 	struct upstream_udp_config config;
 	struct server *servers; /* owned, config.count of them */
@@ -41,6 +51,7 @@ struct upstream_udp {
 	struct upstream_udp_socket *free_sockets;
 	struct upstream_udp_socket *reading; /* its handler runs: not to be closed */
 	struct loop_timer refused_timer;
+	struct out_queue out;
 	struct mmsghdr headers[BATCH];
 	struct iovec vectors[BATCH];
 	uint8_t bytes[BATCH][UPSTREAM_UDP_MESSAGE_MAX];
@@ -68,10 +79,52 @@ static void request_join(struct upstream_udp_request *r, struct upstream_udp_soc
 	s->requests = r;
 }
 
+static void mark_refused(struct upstream_udp_socket *s)
+{
+	struct upstream_udp *u = s->owner;
+
+	s->refused = true;
+	if (loop_timer_start(u->config.loop, &u->refused_timer,
+			     loop_now_ms(u->config.loop)) < 0)
+		s->uses = UPSTREAM_UDP_USES_MAX; /* its requests time out */
+}
+
+/* Return: how many messages of the run were dealt with. */
+static size_t send_run(struct out_queue *q, size_t from, size_t to)
+{
+	struct upstream_udp_socket *s = q->sockets[from];
+	int n = sendmmsg(s->source.fd, &q->headers[from], (unsigned int)(to - from),
+			 MSG_DONTWAIT | MSG_NOSIGNAL);
+
+	if (n > 0)
+		return (size_t)n;
+	mark_refused(s);
+	return 1;
+}
+
+void upstream_udp_flush(struct upstream_udp *u)
+{
+	struct out_queue *q = &u->out;
+
+	for (size_t from = 0, to = 0; from < q->count;) {
+		to = MAX(to, from + 1);
+		while (to < q->count && q->sockets[to] == q->sockets[from])
+			to++;
+		from += send_run(q, from, to);
+	}
+	for (size_t i = 0; i < q->count; i++)
+		q->sockets[i]->queued = 0;
+	q->count = 0;
+	for (size_t i = 0; i < u->config.count; i++)
+		u->servers[i].turn++;
+}
+
 static void socket_close(struct upstream_udp_socket *s)
 {
 	struct upstream_udp *u = s->owner;
 
+	if (s->queued > 0)
+		upstream_udp_flush(u);
 	loop_remove(u->config.loop, &s->source);
 	close(s->source.fd);
 	s->source.fd = -1;
@@ -184,6 +237,7 @@ static struct upstream_udp_socket *socket_open(struct upstream_udp *u,
 	u->free_sockets = s->next_free;
 	s->state = SOCKET_CURRENT;
 	s->refused = false;
+	s->queued = 0;
 	s->uses = 0;
 	s->born_ms = loop_now_ms(u->config.loop);
 	s->requests = NULL;
@@ -202,7 +256,7 @@ static int socket_pick(struct upstream_udp *u, struct server *server,
 		       struct upstream_udp_socket **ret)
 {
 	struct upstream_udp_socket **slot =
-		&server->current[server->turn++ % UPSTREAM_UDP_PER_SERVER];
+		&server->current[server->turn % UPSTREAM_UDP_PER_SERVER];
 	struct upstream_udp_socket *old = *slot, *fresh;
 	int r;
 
@@ -220,7 +274,7 @@ static int socket_pick(struct upstream_udp *u, struct server *server,
 	return 0;
 }
 
-/* Not inside upstream_udp_send(): its caller is in the middle of a decision. */
+/* Not while sending: the callbacks may send again. */
 static void on_refused_timer(struct loop_timer *timer)
 {
 	struct upstream_udp *u = CONTAINER_OF(timer, struct upstream_udp, refused_timer);
@@ -235,14 +289,17 @@ static void on_refused_timer(struct loop_timer *timer)
 	}
 }
 
-static void mark_refused(struct upstream_udp_socket *s)
+static void queue_message(struct out_queue *q, struct upstream_udp_socket *s,
+			  const void *message, size_t size)
 {
-	struct upstream_udp *u = s->owner;
+	size_t i = q->count++;
 
-	s->refused = true;
-	if (loop_timer_start(u->config.loop, &u->refused_timer,
-			     loop_now_ms(u->config.loop)) < 0)
-		s->uses = UPSTREAM_UDP_USES_MAX; /* its requests time out */
+	q->sockets[i] = s;
+	s->queued++;
+	memcpy(q->bytes[i], message, size);
+	q->vectors[i] = (struct iovec){ q->bytes[i], size };
+	q->headers[i].msg_hdr =
+		(struct msghdr){ .msg_iov = &q->vectors[i], .msg_iovlen = 1 };
 }
 
 int upstream_udp_send(struct upstream_udp *u, struct upstream_udp_request *request,
@@ -252,18 +309,15 @@ int upstream_udp_send(struct upstream_udp *u, struct upstream_udp_request *reque
 	struct upstream_udp_socket *s;
 	int r;
 
-	if (size < ID_SIZE)
-		return -EINVAL;
+	if (size < ID_SIZE || size > UPSTREAM_UDP_QUERY_MAX)
+		return -EMSGSIZE;
+	if (u->out.count == OUT_MAX)
+		upstream_udp_flush(u);
 	r = socket_pick(u, &u->servers[server], &s);
 	if (r < 0)
 		return r;
 	s->uses++;
-	if (send(s->source.fd, message, size, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
-		r = -errno;
-		if (r == -ECONNREFUSED)
-			mark_refused(s);
-		return r;
-	}
+	queue_message(&u->out, s, message, size);
 	request->id = (uint16_t)(bytes[0] << 8 | bytes[1]);
 	request_join(request, s);
 	return 0;
@@ -308,7 +362,7 @@ struct upstream_udp *upstream_udp_new(const struct upstream_udp_config *config)
 	if (!u)
 		return NULL;
 	u->config = *config;
-	u->servers = calloc(config->count, sizeof(*u->servers));
+	u->servers = calloc(MAX(config->count, (size_t)1), sizeof(*u->servers));
 	if (!u->servers) {
 		free(u);
 		return NULL;

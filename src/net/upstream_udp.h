@@ -8,7 +8,11 @@
  * random choice. After UPSTREAM_UDP_USES_MAX requests or UPSTREAM_UDP_AGE_MS it is spent:
  * a new socket, with a new port, takes its place, and it is closed when its last request
  * has gone. A datagram goes to every request of its socket that has its message id; the
- * resolver checks the rest. */
+ * resolver checks the rest.
+ *
+ * Messages are gathered in the turn and leave together in upstream_udp_flush(), all for
+ * one server through one socket: each on its own would cost a system call and, where
+ * the server shares the core, a switch to it. */
 #pragma once
 
 #include "base/addr.h"
@@ -21,6 +25,7 @@ enum {
 	/* Open at once; when all are, spent sockets stay in use. */
 	UPSTREAM_UDP_SOCKETS_MAX = 512,
 	UPSTREAM_UDP_MESSAGE_MAX = 4096, /* longer datagrams are dropped */
+	UPSTREAM_UDP_QUERY_MAX = 512,	 /* bytes of a message that leaves */
 };
 
 struct upstream_udp;
@@ -50,7 +55,9 @@ struct upstream_udp *upstream_udp_new(const struct upstream_udp_config *config)
 void upstream_udp_free(struct upstream_udp *u);
 
 /* @request, owned by the caller, has token set; it joins the socket that the message
- * left from. Return: 0, or -errno and it joined none. */
+ * will leave from. Return: 0, or -errno and it joined none. What goes wrong with
+ * leaving is told by on_failed, in a later turn. */
 int upstream_udp_send(struct upstream_udp *u, struct upstream_udp_request *request,
 		      size_t server, const void *message, size_t size) MUST_CHECK;
+void upstream_udp_flush(struct upstream_udp *u);
 void upstream_udp_cancel(struct upstream_udp *u, struct upstream_udp_request *request);

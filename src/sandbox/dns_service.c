@@ -16,8 +16,7 @@ enum {
 	QUERY_MAX = 2048,	  /* a longer datagram is malformed */
 	SEND_BATCH = 64,	  /* replies sent by one sendmmsg */
 	REPLY_BYTES = 128 * 1024, /* of replies that wait; full: sent at once */
-	RANDOM_POOL = 1024,	  /* bytes from one getrandom() */
-	RANDOM_CHUNK = 256,	  /* what getrandom() gives without interruption */
+	RANDOM_POOL = 4096,	  /* bytes from one getrandom() */
 };
 
 /* One sandbox that is served. */
@@ -150,8 +149,7 @@ static int op_commit(void *data, struct sandbox *s, const struct filter_learn *i
 static int refill_random(struct dns_service *d)
 {
 	for (size_t have = 0; have < RANDOM_POOL;) {
-		size_t want = MIN((size_t)RANDOM_CHUNK, RANDOM_POOL - have);
-		ssize_t n = getrandom(d->random + have, want, 0);
+		ssize_t n = getrandom(d->random + have, RANDOM_POOL - have, 0);
 
 		if (n < 0 && errno != EINTR)
 			return -errno;
@@ -264,6 +262,7 @@ static void restart_tick(struct dns_service *d)
 
 void dns_service_flush(struct dns_service *d)
 {
+	upstreams_flush(d->upstreams);
 	resolver_flush(d->resolver, loop_now_ms(d->loop));
 	if (d->out.count > 0)
 		send_replies(&d->out);
@@ -389,7 +388,7 @@ struct dns_service *dns_service_new(const struct dns_service_config *config,
 	}
 	d = calloc(1, sizeof(*d));
 	if (!d) {
-		err_sys(err, -ENOMEM, "start the DNS service");
+		err_sys(err, -ENOMEM, "cannot start the DNS service");
 		return NULL;
 	}
 	d->loop = config->loop;
@@ -397,7 +396,7 @@ struct dns_service *dns_service_new(const struct dns_service_config *config,
 	prepare_batch(&d->in);
 	r = open_parts(d, config);
 	if (r < 0) {
-		err_sys(err, r, "start the DNS service");
+		err_sys(err, r, "cannot start the DNS service");
 		dns_service_free(d);
 		return NULL;
 	}

@@ -653,6 +653,7 @@ static void upstream_responses_and_failures_reach_the_resolver(void **state)
 	assert_int_equal(
 		resolver.ops.send(resolver.ops.data, 5, 0, false, query, sizeof(query)),
 		0);
+	turns(1);
 	assert_int_equal(poll(&p, 1, WAIT_MS), 1);
 	assert_int_equal(recvfrom(upstream_fd, bytes, sizeof(bytes), 0,
 				  (struct sockaddr *)&from, &size),
@@ -735,15 +736,21 @@ static void idle_and_slow_connections_are_ended_in_time(void **state)
 	close(slow);
 }
 
-static void no_upstream_or_too_many_is_an_error(void **state)
+static void too_many_upstreams_are_an_error_and_none_is_not(void **state)
 {
 	struct dns_service_config config = { .loop = loop };
+	struct dns_service *without;
 	struct err err = { 0 };
 
-	assert_null(dns_service_new(&config, &err));
-	assert_int_equal(err.code, -EINVAL);
 	config.upstream_count = RESOLVER_UPSTREAMS_MAX + 1;
 	assert_null(dns_service_new(&config, &err));
+	assert_int_equal(err.code, -EINVAL);
+	config.upstream_count = 0;
+	without = dns_service_new(&config, &err);
+	assert_non_null(without);
+	assert_int_equal(resolver.ops.send(resolver.ops.data, 1, 0, false, "12", 2),
+			 -EINVAL);
+	dns_service_free(without);
 }
 
 static bool enter_namespace(void)
@@ -786,7 +793,7 @@ int main(void)
 		RULE(a_commit_goes_to_the_sandboxes_filter_and_its_failure_comes_back),
 		RULE(a_detached_sandbox_is_served_no_more),
 		RULE(idle_and_slow_connections_are_ended_in_time),
-		RULE(no_upstream_or_too_many_is_an_error),
+		RULE(too_many_upstreams_are_an_error_and_none_is_not),
 	};
 
 	if (!enter_namespace()) {
