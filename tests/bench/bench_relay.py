@@ -67,6 +67,8 @@ class World:
         for name, link, addr in (("out", "near", NEAR), ("far", "far", FAR)):
             run(*inside(name, "ip", "addr", "add", addr + "/24", "dev", link))
             run(*inside(name, "ip", "link", "set", link, "up"))
+        # pasta looks for the interface of the default route.
+        run(*inside("out", "ip", "route", "add", "default", "via", FAR))
         self.start(*inside("far", "iperf3", "-s", "-p", IPERF_PORT))
         self.start(*inside("far", self.program, "echo", FAR, ECHO_PORT))
         time.sleep(0.3)
@@ -217,8 +219,12 @@ def main():
         running = start_all(world)
         rounds = {label: [] for label in running}
         for _ in range(args.rounds):
-            for label, (name, child) in running.items():
-                rounds[label].append(measure(world, name, child, args.seconds))
+            for label, (name, child) in list(running.items()):
+                try:
+                    rounds[label].append(measure(world, name, child, args.seconds))
+                except (KeyError, subprocess.SubprocessError) as e:
+                    print(f"{label}: failed and left out from here: {e!r}", file=sys.stderr)
+                    del running[label]
     finally:
         world.close()
     results = {label: {key: statistics.median(r[key] for r in rows) for key in rows[0]}
