@@ -232,6 +232,14 @@ def test_port_53_goes_to_the_engine_whatever_the_destination(guarded, addr):
     assert guarded.tcp(addr, 53) == "0"
 
 
+@pytest.mark.parametrize("addr", [OTHER, OTHER6])
+def test_a_flow_older_than_the_redirect_does_not_carry_dns_past_it(driver, addr):
+    driver.ok(f"udphold {addr} 53")
+    assert driver.ok("again") == ["0"]  # conntrack knows it, the nat chain won't see it again
+    driver.policy(default="allow")
+    assert driver.ok("again") in (["EPERM"], ["EACCES"])
+
+
 def test_an_address_rule_that_names_53_is_left_alone(guarded):
     guarded.ok("listen 127.0.0.1 53")
     assert guarded.ok("udp 203.0.113.53 53") == ["0", "0"]  # nobody answers out there
@@ -429,6 +437,7 @@ def test_nobody_dials_in(driver):
 def test_replies_come_in(driver):
     driver.policy(rules=["allow 10.78.0.2 7000", "deny 10.78.0.3 -"], flags="tu6")
     with neighbour(driver) as outside:
+        driver.ok("tcp 10.78.0.2 7000")  # may wait for the link to come up
         # Refused by the neighbour itself: its reset is the reply.
         assert driver.tcp("10.78.0.2", 7000) == "ECONNREFUSED"
         assert driver.events() == []
