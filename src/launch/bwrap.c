@@ -17,25 +17,44 @@ enum { ID_TEXT = 12 };
 /* argv without the command's part. "@uid", "@gid" and "@cwd" are replaced. */
 static const char *const fixed_args[] = {
 	"bwrap",
-	/* The network namespace belongs to the outer user namespace. In the inner one even
-	 * uid 0 with every capability has none over it. */
-	"--unshare-user", "--disable-userns", "--uid", "@uid", "--gid", "@gid",
-	"--cap-drop", "ALL",
-	"--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
-	"--die-with-parent", "--as-pid-1",
-	"--bind", VIEW_ROOT, "/",
-	"--dev", "/dev",
-	"--bind", VIEW_SHM, "/dev/shm",
-	"--proc", "/proc",
-	"--ro-bind", "/proc/sys", "/proc/sys",
-	"--chdir", "@cwd",
-	"--seccomp", "6",
-	"--", "/proc/self/fd/5",
+	/* The network namespace belongs to the outer user namespace. In the inner one
+	 * even uid 0 with every capability has none over it. */
+	"--unshare-user",
+	"--disable-userns",
+	"--uid",
+	"@uid",
+	"--gid",
+	"@gid",
+	"--cap-drop",
+	"ALL",
+	"--unshare-pid",
+	"--unshare-ipc",
+	"--unshare-uts",
+	"--unshare-cgroup-try",
+	"--die-with-parent",
+	"--as-pid-1",
+	/* All but the device nodes is mounted nodev already. */
+	"--dev-bind",
+	VIEW_ROOT,
+	"/",
+	"--proc",
+	"/proc",
+	"--ro-bind",
+	"/proc/sys",
+	"/proc/sys",
+	"--chdir",
+	"@cwd",
+	"--seccomp",
+	"6",
+	"--",
+	"/proc/self/fd/5",
 };
 
-static_assert(BWRAP_FD_INIT == 5 && BWRAP_FD_SECCOMP == 6, "the numbers in the arguments");
+static_assert(BWRAP_FD_INIT == 5 && BWRAP_FD_SECCOMP == 6,
+	      "the numbers in the arguments");
 
-static const char *replace(const char *arg, const char *uid, const char *gid, const char *cwd)
+static const char *replace(const char *arg, const char *uid, const char *gid,
+			   const char *cwd)
 {
 	if (strcmp(arg, "@uid") == 0)
 		return uid;
@@ -67,8 +86,8 @@ static int move_descriptors(struct bwrap_fds *fds, struct err *err)
 static void ignore_signals(void)
 {
 	static const int ignored[] = {
-		SIGHUP, SIGINT,	 SIGQUIT, SIGTERM, SIGUSR1,  SIGUSR2,	SIGALRM,
-		SIGTSTP, SIGTTIN, SIGTTOU, SIGPIPE, SIGWINCH,
+		SIGHUP,	 SIGINT,  SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2,
+		SIGALRM, SIGTSTP, SIGTTIN, SIGTTOU, SIGPIPE, SIGWINCH,
 	};
 	struct sigaction ignore = { .sa_handler = SIG_IGN };
 	struct sigaction normal = { .sa_handler = SIG_DFL };
@@ -81,7 +100,8 @@ static void ignore_signals(void)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-int bwrap_exec(const struct launch_spec *spec, const struct bwrap_fds *fds, struct err *err)
+int bwrap_exec(const struct launch_spec *spec, const struct bwrap_fds *fds,
+	       struct err *err)
 {
 	struct bwrap_fds moved = *fds;
 	char uid[ID_TEXT], gid[ID_TEXT];
@@ -103,7 +123,8 @@ int bwrap_exec(const struct launch_spec *spec, const struct bwrap_fds *fds, stru
 	r = move_descriptors(&moved, err);
 	if (r == 0) {
 		ignore_signals();
-		execveat(moved.bwrap, "", (char *const *)(uintptr_t)argv, environ, AT_EMPTY_PATH);
+		execveat(moved.bwrap, "", (char *const *)(uintptr_t)argv, environ,
+			 AT_EMPTY_PATH);
 		r = err_sys(err, -errno, "cannot start bwrap");
 	}
 	free(argv);

@@ -7,8 +7,8 @@
 /* What crosses the exec, at these numbers; everything above is closed. */
 enum {
 	BWRAP_FD_CHANNEL = 3, /* weir-init's end of the channel to control */
-	BWRAP_FD_PROBE,       /* memfd: struct init_orders */
-	BWRAP_FD_INIT,        /* memfd: the program weir-init */
+	BWRAP_FD_PROBE,	      /* memfd: struct init_orders */
+	BWRAP_FD_INIT,	      /* memfd: the program weir-init */
 	BWRAP_FD_SECCOMP,     /* memfd: the filter */
 	BWRAP_FD_END
 };

@@ -17,7 +17,8 @@ int image_open(const char *name, const void *bytes, size_t size, struct err *err
 		return err_sys(err, -errno, "cannot write %s", name);
 	if ((size_t)n != size)
 		return err_set(err, -ENOSPC, "cannot write %s: no memory", name);
-	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
+	if (fcntl(fd, F_ADD_SEALS,
+		  F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
 		return err_sys(err, -errno, "cannot seal %s", name);
 	return TAKE_FD(fd);
 }

@@ -6,9 +6,11 @@
 
 #include "base/err.h"
 
-extern const uint8_t launch_init_start[], launch_init_end[];       /* weir-init */
-extern const uint8_t launch_seccomp_start[], launch_seccomp_end[]; /* BPF, seccomp_list.c */
+extern const uint8_t launch_init_start[], launch_init_end[]; /* weir-init */
+extern const uint8_t launch_seccomp_start[],
+	launch_seccomp_end[]; /* BPF, seccomp_list.c */
 
 /* Copy @size bytes into a sealed memfd, its offset at the start.
  * Return: the descriptor, close-on-exec, owned by the caller; or -errno. */
-int image_open(const char *name, const void *bytes, size_t size, struct err *err) MUST_CHECK;
+int image_open(const char *name, const void *bytes, size_t size,
+	       struct err *err) MUST_CHECK;

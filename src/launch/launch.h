@@ -23,29 +23,29 @@
 
 enum launch_self_test {
 	SELF_TEST_NONE = 0, /* not reachable from the command line */
-	SELF_TEST_DENY,     /* the default: synthetic name, denied name, denied address */
-	SELF_TEST_FULL,     /* and connect to the first allowed host; warn when it fails */
-	SELF_TEST_STRICT,   /* and refuse when it fails */
+	SELF_TEST_DENY,	    /* the default: synthetic name, denied name, denied address */
+	SELF_TEST_FULL,	  /* and connect to the first allowed host; warn when it fails */
+	SELF_TEST_STRICT, /* and refuse when it fails */
 };
 
 struct launch_probe {
-	char allowed_name[256]; /* synthetic, answered by the engine */
+	char allowed_name[256];	 /* synthetic, answered by the engine */
 	struct endpoint allowed; /* what the engine answers it with, and a port that its
-	                          * learned set has */
-	char denied_name[256];  /* "" : no name is denied by this policy */
-	struct endpoint denied; /* family none: no address is denied */
-	char first_name[256];   /* full and strict: the first allowed host, or "" */
-	struct endpoint first;  /* its port; the address when the rule names one */
-	bool relay;             /* the synthetic address answers over TCP */
+				  * learned set has */
+	char denied_name[256];	 /* "" : no name is denied by this policy */
+	struct endpoint denied;	 /* family none: no address is denied */
+	char first_name[256];	 /* full and strict: the first allowed host, or "" */
+	struct endpoint first;	 /* its port; the address when the rule names one */
+	bool relay;		 /* the synthetic address answers over TCP */
 };
 
 struct launch_spec {
-	char *const *argv;          /* the command; NULL-ended */
-	const char *cwd;            /* writable inside */
-	const char *const *rw;      /* more writable paths */
+	char *const *argv;     /* the command; NULL-ended */
+	const char *cwd;       /* writable inside */
+	const char *const *rw; /* more writable paths */
 	size_t rw_count;
-	const char *const *ro;      /* files that stay read-only though below a writable
-	                             * path: the policy and what it extends */
+	const char *const *ro; /* files that stay read-only though below a writable
+				* path: the policy and what it extends */
 	size_t ro_count;
 	enum launch_self_test self_test;
 	struct launch_probe probe;
@@ -53,23 +53,23 @@ struct launch_spec {
 	 * of the command's exists. Not 0: nothing is started, @err is reported. */
 	int (*prepare)(void *data, struct err *err);
 	void *prepare_data;
-	int control_fd;             /* SOCK_SEQPACKET: weir-init's end of its channel */
+	int control_fd; /* SOCK_SEQPACKET: weir-init's end of its channel */
 };
 
 /* weir-init and the launch child to control, over control_fd. */
 enum launch_report_type {
 	LAUNCH_REPORT_NONE = 0,
-	LAUNCH_FAILED,   /* value: exit code to use (125 …), text: why. Ends. */
-	LAUNCH_WARNING,  /* text; goes on */
-	LAUNCH_MAPS,     /* the child waits for its id maps (root only) */
-	LAUNCH_TESTED,   /* self-test passed; waits for LAUNCH_GO */
-	LAUNCH_STARTED,  /* the command runs */
-	LAUNCH_STOPPED,  /* value: the signal that stopped it */
+	LAUNCH_FAILED,	/* value: exit code to use (125 …), text: why. Ends. */
+	LAUNCH_WARNING, /* text; goes on */
+	LAUNCH_MAPS,	/* the child waits for its id maps (root only) */
+	LAUNCH_TESTED,	/* self-test passed; waits for LAUNCH_GO */
+	LAUNCH_STARTED, /* the command runs */
+	LAUNCH_STOPPED, /* value: the signal that stopped it */
 	LAUNCH_CONTINUED,
-	LAUNCH_EXITED,   /* value: wait status of the command */
+	LAUNCH_EXITED, /* value: wait status of the command */
 	/* control to weir-init */
 	LAUNCH_GO,
-	LAUNCH_SIGNAL,   /* value: forward this signal to the command */
+	LAUNCH_SIGNAL, /* value: forward this signal to the command */
 };
 struct launch_report {
 	uint32_t type;
@@ -80,17 +80,17 @@ struct launch_report {
 /* The facts that decide how to launch, gathered once before anything is started.
  * -ENOENT etc. with a line that says what to do: no bwrap, no user namespaces … */
 struct launch_machine {
-	char bwrap[256];     /* path */
-	bool root;           /* started with kernel uid 0 */
-	uint32_t base_uid;   /* root: the unused kernel uid range that is mapped */
-	int init_fd;         /* memfd with weir-init, sealed, owned */
+	char bwrap[256];   /* path */
+	bool root;	   /* started with kernel uid 0 */
+	uint32_t base_uid; /* root: the unused kernel uid range that is mapped */
+	int init_fd;	   /* memfd with weir-init, sealed, owned */
 };
 int launch_machine_probe(struct launch_machine *ret, struct err *err) MUST_CHECK;
 
 /* Fork the launch child. Control keeps its ends of the sockets, answers LAUNCH_MAPS
  * with launch_write_maps(), LAUNCH_TESTED with LAUNCH_GO.
  * Return: the child's pid, or -errno. */
-pid_t launch_start(const struct launch_machine *m,
-		   const struct launch_spec *spec, struct err *err) MUST_CHECK;
+pid_t launch_start(const struct launch_machine *m, const struct launch_spec *spec,
+		   struct err *err) MUST_CHECK;
 int launch_write_maps(const struct launch_machine *m, pid_t child,
 		      struct err *err) MUST_CHECK;

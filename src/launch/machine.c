@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,8 +13,11 @@
 
 enum {
 	RANGE_SIZE = 65536,
-	RANGE_FIRST = 0x60000000, /* above what useradd, systemd and container engines use */
+	RANGE_FIRST =
+		0x60000000, /* above what useradd, systemd and container engines use */
 	RANGE_TRIES = 64,
+	ACCOUNTS_MAX = 1024 * 1024, /* bytes of /etc/passwd and the like; a longer one
+				     * is taken to hold every id */
 };
 
 /* --- bwrap --- */
@@ -43,9 +45,10 @@ static int find_bwrap(char *ret, size_t size, struct err *err)
 	n = snprintf(ret, size, "/usr/bin/bwrap");
 	if (n < (int)size && is_program(ret))
 		return 0;
-	return err_set(err, -ENOENT,
-		       "cannot find bwrap; install it (Debian, Ubuntu: apt install bubblewrap; "
-		       "Fedora: dnf install bubblewrap)");
+	return err_set(
+		err, -ENOENT,
+		"cannot find bwrap; install it (Debian, Ubuntu: apt install bubblewrap; "
+		"Fedora: dnf install bubblewrap)");
 }
 
 /* Asking it for its version would cost a process; the option that was last to come is
@@ -66,7 +69,8 @@ static int check_bwrap(const char *path, struct err *err)
 	found = memmem(map, (size_t)st.st_size, wanted, sizeof(wanted));
 	munmap(map, (size_t)st.st_size);
 	if (!found)
-		return err_set(err, -ENOSYS, "'%s' is too old; bubblewrap 0.8 or later is needed",
+		return err_set(err, -ENOSYS,
+			       "'%s' is too old; bubblewrap 0.8 or later is needed",
 			       path);
 	return 0;
 }
@@ -91,7 +95,8 @@ static int read_own_map(const char *path, struct id_range *ret, struct err *err)
 	while (text_split(&rest, '\n', &line)) {
 		struct id_range range;
 		const char *p = line.ptr, *end = line.ptr + line.len;
-		uint32_t *const fields[] = { &range.inside, &range.outside, &range.count };
+		uint32_t *const fields[] = { &range.inside, &range.outside,
+					     &range.count };
 		size_t i = 0;
 
 		for (; i < ARRAY_SIZE(fields); i++) {
@@ -108,16 +113,30 @@ static int read_own_map(const char *path, struct id_range *ret, struct err *err)
 	return err_set(err, -EBADMSG, "cannot understand %s", path);
 }
 
+/* Read a whole file of up to ACCOUNTS_MAX bytes; one that doesn't exist is empty. */
+static int read_small(const char *path, char **ret_buf, struct text *ret)
+{
+	CLEAN(fd) int fd = open(path, O_RDONLY | O_CLOEXEC);
+	CLEAN(mem) char *buf = malloc(ACCOUNTS_MAX);
+	ssize_t n;
+
+	if (!buf)
+		return -ENOMEM;
+	n = fd < 0 ? 0 : read(fd, buf, ACCOUNTS_MAX);
+	if (n < 0 || n == ACCOUNTS_MAX)
+		return -E2BIG;
+	*ret_buf = TAKE_PTR(buf);
+	*ret = (struct text){ *ret_buf, (size_t)n };
+	return 0;
+}
+
 /* /etc/subuid and /etc/subgid: "user:first:count". */
 static bool is_delegated(const char *path, uint32_t base)
 {
-	CLEAN(fd) int fd = open(path, O_RDONLY | O_CLOEXEC);
-	char buf[65536];
-	ssize_t n = fd < 0 ? 0 : read(fd, buf, sizeof(buf));
-	struct text rest = { buf, n > 0 ? (size_t)n : 0 }, line, user, first;
+	CLEAN(mem) char *buf = NULL;
+	struct text rest, line, user, first;
 
-	/* One that doesn't fit is taken to hold the range. */
-	if (n == sizeof(buf))
+	if (read_small(path, &buf, &rest) < 0)
 		return true;
 	while (text_split(&rest, '\n', &line)) {
 		uint32_t from, count;
@@ -132,10 +151,32 @@ static bool is_delegated(const char *path, uint32_t base)
 	return false;
 }
 
-/* Looked up at the range's ends only: a directory service can't be searched. */
-static bool has_account(uint32_t base)
+/* /etc/passwd and /etc/group: "name:x:id:...". A directory service can't be searched, and
+ * asking it for one id would load its libraries for every launch. */
+static bool has_account(const char *path, uint32_t base)
 {
-	return getpwuid(base) || getpwuid(base + RANGE_SIZE - 1);
+	CLEAN(mem) char *buf = NULL;
+	struct text rest, line, field = { 0 };
+	uint32_t id;
+
+	if (read_small(path, &buf, &rest) < 0)
+		return true;
+	while (text_split(&rest, '\n', &line)) {
+		for (unsigned int i = 0; i < 3; i++) {
+			if (!text_split(&line, ':', &field))
+				break;
+		}
+		if (text_to_u32(field, UINT32_MAX, &id) && id >= base &&
+		    id - base < RANGE_SIZE)
+			return true;
+	}
+	return false;
+}
+
+static bool is_unused(uint32_t base)
+{
+	return !is_delegated("/etc/subuid", base) && !is_delegated("/etc/subgid", base) &&
+	       !has_account("/etc/passwd", base) && !has_account("/etc/group", base);
 }
 
 static int choose_range(uint32_t *ret, struct err *err)
@@ -151,18 +192,19 @@ static int choose_range(uint32_t *ret, struct err *err)
 	end = MIN(uids.count, gids.count);
 	if (end < base + RANGE_SIZE * RANGE_TRIES)
 		base = end / 2 / RANGE_SIZE * RANGE_SIZE;
-	for (size_t i = 0; i < RANGE_TRIES && base >= RANGE_SIZE && base + RANGE_SIZE <= end; i++) {
-		if (!is_delegated("/etc/subuid", base) && !is_delegated("/etc/subgid", base) &&
-		    !has_account(base)) {
+	for (size_t i = 0;
+	     i < RANGE_TRIES && base >= RANGE_SIZE && base + RANGE_SIZE <= end; i++) {
+		if (is_unused(base)) {
 			*ret = base;
 			return 0;
 		}
 		base += RANGE_SIZE;
 	}
-	return err_set(err, -ENOSPC,
-		       "cannot find %d unused user ids for the sandbox: this container maps too "
-		       "few, or /etc/subuid holds them all; start weir as an ordinary user",
-		       RANGE_SIZE);
+	return err_set(
+		err, -ENOSPC,
+		"cannot find %d unused user ids for the sandbox: this container maps too "
+		"few, or /etc/subuid holds them all; start weir as an ordinary user",
+		RANGE_SIZE);
 }
 
 /* In a user namespace uid 0 is an ordinary user of the kernel. */

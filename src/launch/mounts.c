@@ -5,6 +5,8 @@
 #include <fcntl.h>
 #include <string.h>
 
+#include "base/text.h"
+
 bool path_is_within(const char *path, const char *top)
 {
 	size_t len = strlen(top);
@@ -24,13 +26,25 @@ bool mounts_has_below(const struct mounts *m, const char *path)
 	return false;
 }
 
-bool mounts_is_point(const struct mounts *m, const char *path)
+const struct mount *mounts_find(const struct mounts *m, const char *path)
 {
 	for (size_t i = 0; i < m->count; i++) {
 		if (strcmp(m->list[i].path, path) == 0)
-			return true;
+			return &m->list[i];
 	}
-	return false;
+	return NULL;
+}
+
+const struct mount *mounts_holding(const struct mounts *m, const char *path)
+{
+	const struct mount *found = NULL;
+
+	/* Sorted: of those that hold it, the longest comes last. */
+	for (size_t i = 0; i < m->count; i++) {
+		if (path_is_within(path, m->list[i].path))
+			found = &m->list[i];
+	}
+	return found;
 }
 
 static int compare_mounts(const void *a, const void *b)
@@ -46,9 +60,10 @@ static void unescape(char *s)
 	char *out = s;
 
 	while (*s) {
-		if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] >= '0' && s[2] <= '7' &&
-		    s[3] >= '0' && s[3] <= '7') {
-			*out++ = (char)((s[1] - '0') << 6 | (s[2] - '0') << 3 | (s[3] - '0'));
+		if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] >= '0' &&
+		    s[2] <= '7' && s[3] >= '0' && s[3] <= '7') {
+			*out++ = (char)((s[1] - '0') << 6 | (s[2] - '0') << 3 |
+					(s[3] - '0'));
 			s += 4;
 		} else {
 			*out++ = *s++;
@@ -57,22 +72,41 @@ static void unescape(char *s)
 	*out = '\0';
 }
 
+/* "254:0" */
+static bool parse_device(const char *text, uint32_t *ret)
+{
+	const char *end = text + strlen(text);
+	uint32_t major, minor;
+
+	if (!parse_u32(&text, end, 0xfff, &major) || text == end || *text++ != ':' ||
+	    !parse_u32(&text, end, 0xfffff, &minor) || text != end)
+		return false;
+	*ret = major << 20 | minor;
+	return true;
+}
+
 /* One line: "36 35 98:0 /root /mnt/point opts [tags...] - type source opts". */
 static bool parse_line(char *line, struct mount *ret)
 {
-	char *rest = strstr(line, " - "), *field = NULL, *type;
+	enum { DEVICE = 2, POINT = 4, FIELDS };
+	char *rest = strstr(line, " - "), *fields[FIELDS];
+	struct mount m;
 
 	if (!rest)
 		return false;
 	*rest = '\0';
-	rest += 3;
-	type = strsep(&rest, " ");
-	for (unsigned int i = 0; i < 5; i++)
-		field = strsep(&line, " ");
-	if (!field || field[0] != '/')
+	rest += strlen(" - ");
+	m.type = strsep(&rest, " ");
+	for (size_t i = 0; i < FIELDS; i++) {
+		fields[i] = strsep(&line, " ");
+		if (!fields[i])
+			return false;
+	}
+	if (fields[POINT][0] != '/' || !parse_device(fields[DEVICE], &m.device))
 		return false;
-	unescape(field);
-	*ret = (struct mount){ .path = field, .type = type };
+	unescape(fields[POINT]);
+	m.path = fields[POINT];
+	*ret = m;
 	return true;
 }
 
@@ -102,14 +136,16 @@ int mounts_parse(char *text, struct mounts *ret, struct err *err)
 			continue;
 		if (m.count == MOUNTS_MAX) {
 			free(m.list);
-			return err_set(err, -E2BIG,
-				       "more than %d file systems are mounted here; unmount "
-				       "some, or start weir in a smaller container",
-				       MOUNTS_MAX);
+			return err_set(
+				err, -E2BIG,
+				"more than %d file systems are mounted here; unmount "
+				"some, or start weir in a smaller container",
+				MOUNTS_MAX);
 		}
 		if (!parse_line(line, &m.list[m.count])) {
 			free(m.list);
-			return err_set(err, -EBADMSG, "cannot understand the mount table");
+			return err_set(err, -EBADMSG,
+				       "cannot understand the mount table");
 		}
 		m.count++;
 	}

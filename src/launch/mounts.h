@@ -3,24 +3,26 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/err.h"
 
 enum {
-	MOUNTS_MAX = 1024,               /* more: the launch is refused */
-	MOUNTS_TEXT_MAX = 1024 * 1024,   /* bytes of mountinfo; more: refused */
+	MOUNTS_MAX = 1024,	       /* more: the launch is refused */
+	MOUNTS_TEXT_MAX = 1024 * 1024, /* bytes of mountinfo; more: refused */
 };
 
 struct mount {
 	const char *path; /* absolute, unescaped */
 	const char *type; /* "ext4" */
+	uint32_t device;  /* the kernel's own number: major << 20 | minor */
 };
 
 /* Sorted by path, a parent before what is below it; each path once. */
 struct mounts {
 	struct mount *list; /* owned */
 	size_t count;
-	char *text;         /* owned; the strings point into it */
+	char *text; /* owned; the strings point into it */
 };
 
 int mounts_read(struct mounts *ret, struct err *err) MUST_CHECK;
@@ -31,7 +33,10 @@ int mounts_parse(char *text, struct mounts *ret, struct err *err) MUST_CHECK;
 
 /* Is something mounted strictly below @path? */
 bool mounts_has_below(const struct mounts *m, const char *path);
-bool mounts_is_point(const struct mounts *m, const char *path);
+/* The mount at @path, or NULL. */
+const struct mount *mounts_find(const struct mounts *m, const char *path);
+/* The mount that @path, which exists, lies on. */
+const struct mount *mounts_holding(const struct mounts *m, const char *path);
 
 /* @path is @top or below it. Both absolute, without a slash at the end ("/" has
  * everything below it). */

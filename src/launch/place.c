@@ -30,7 +30,8 @@ static bool may_be_writable(const char *path)
 	return true;
 }
 
-static int add_tree(struct view *v, const char *path, enum tree_kind kind, struct err *err)
+static int add_tree(struct view *v, const char *path, enum tree_kind kind,
+		    struct err *err)
 {
 	if (v->tree_count == TREES_MAX)
 		return err_set(err, -E2BIG, "more than %d mounts and paths", TREES_MAX);
@@ -47,7 +48,8 @@ static int check_path(const char *path, struct err *err)
 	if (!realpath(path, real))
 		return err_sys(err, -errno, "cannot share '%s'", path);
 	if (strcmp(real, path) != 0)
-		return err_set(err, -EINVAL, "cannot share '%s': it is a link to '%s'", path, real);
+		return err_set(err, -EINVAL, "cannot share '%s': it is a link to '%s'",
+			       path, real);
 	return 0;
 }
 
@@ -58,12 +60,12 @@ static int plan_cwd(struct view *v, struct err *err)
 	if (r < 0)
 		return r;
 	if (!may_be_writable(v->spec->cwd)) {
-		channel_report(v->spec->control_fd, LAUNCH_WARNING, 0,
-			       "the working directory '%s' stays read-only in the sandbox",
-			       v->spec->cwd);
+		channel_report(
+			v->spec->control_fd, LAUNCH_WARNING, 0,
+			"the working directory '%s' stays read-only in the sandbox",
+			v->spec->cwd);
 		return 0;
 	}
-	v->cwd_is_shared = true;
 	return add_tree(v, v->spec->cwd, TREE_WRITABLE, err);
 }
 
@@ -81,7 +83,8 @@ static int plan_writable(struct view *v, const char *path, struct err *err)
 static bool is_below_writable(const struct view *v, const char *path)
 {
 	for (size_t i = v->layer_count; i < v->tree_count; i++) {
-		if (v->trees[i].kind == TREE_WRITABLE && path_is_within(path, v->trees[i].path))
+		if (v->trees[i].kind == TREE_WRITABLE &&
+		    path_is_within(path, v->trees[i].path))
 			return true;
 	}
 	return false;
@@ -96,6 +99,24 @@ static int plan_readonly(struct view *v, const char *path, struct err *err)
 	return add_tree(v, path, TREE_READONLY, err);
 }
 
+/* The host's sockets in what is writable. */
+static int plan_masks(struct view *v, struct err *err)
+{
+	const char **tops = calloc(v->tree_count + 1, sizeof(*tops));
+	size_t count = 0;
+	int r;
+
+	if (!tops)
+		return err_sys(err, -ENOMEM, "cannot list unix sockets");
+	for (size_t i = v->layer_count; i < v->tree_count; i++) {
+		if (v->trees[i].kind == TREE_WRITABLE)
+			tops[count++] = v->trees[i].path;
+	}
+	r = sockets_find(&v->mounts, tops, count, &v->sockets, err);
+	free(tops);
+	return r;
+}
+
 int place_plan(struct view *v, struct err *err)
 {
 	int r = plan_cwd(v, err);
@@ -104,7 +125,7 @@ int place_plan(struct view *v, struct err *err)
 		r = plan_writable(v, v->spec->rw[i], err);
 	for (size_t i = 0; r == 0 && i < v->spec->ro_count; i++)
 		r = plan_readonly(v, v->spec->ro[i], err);
-	return r;
+	return r < 0 ? r : plan_masks(v, err);
 }
 
 /* --- in the child --- */
@@ -134,15 +155,20 @@ static int make_way(const struct view *v, const char *path, bool is_dir, struct 
 		*name++ = '\0';
 		parent = view_lookup(v, way[0] ? way : "/");
 		if (parent < 0)
-			return err_sys(err, parent, "cannot find '%s' in the sandbox", way);
+			return err_sys(err, parent, "cannot find '%s' in the sandbox",
+				       way);
 		if (path[i] == '/' || is_dir) {
 			if (mkdirat(parent, name, 0755) < 0)
-				return err_sys(err, -errno, "cannot create '%s' in the sandbox", path);
+				return err_sys(err, -errno,
+					       "cannot create '%s' in the sandbox", path);
 		} else {
-			CLEAN(fd) int file = openat(parent, name, O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+			CLEAN(fd)
+			int file =
+				openat(parent, name, O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 
 			if (file < 0)
-				return err_sys(err, -errno, "cannot create '%s' in the sandbox", path);
+				return err_sys(err, -errno,
+					       "cannot create '%s' in the sandbox", path);
 		}
 	}
 	return 0;
@@ -157,7 +183,8 @@ static int pin_directory(struct view *v, const char *path, struct err *err)
 	if (at < 0)
 		return err_sys(err, at, "cannot find '%s' in the sandbox", path);
 	copy = open_tree(at, "",
-			 OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
+			 OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH |
+				 AT_RECURSIVE);
 	if (copy < 0)
 		return err_sys(err, -errno, "cannot protect '%s'", path);
 	return view_attach(v, copy, path, err);
@@ -209,12 +236,27 @@ static int attach_tree(struct view *v, const struct tree *t, struct err *err)
 	return r < 0 ? r : view_attach(v, t->fd, t->path, err);
 }
 
-/* The working directory also where it is only seen must be there to be entered. */
+/* A socket that has gone since it was found needs no mask. */
+static int mask(struct view *v, const char *path, struct err *err)
+{
+	CLEAN(fd) int at = view_lookup(v, path);
+	CLEAN(fd) int copy = -1;
+
+	if (at == -ENOENT)
+		return 0;
+	copy = open_tree(AT_FDCWD, VIEW_NOTHING, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	if (copy < 0)
+		return err_sys(err, -errno, "cannot mask the unix socket '%s'", path);
+	return view_attach(v, copy, path, err);
+}
+
 int place_build(struct view *v, struct err *err)
 {
 	int r = 0;
 
 	for (size_t i = v->layer_count; r == 0 && i < v->tree_count; i++)
 		r = attach_tree(v, &v->trees[i], err);
+	for (size_t i = 0; r == 0 && i < v->sockets.count; i++)
+		r = mask(v, v->sockets.paths[i], err);
 	return r;
 }

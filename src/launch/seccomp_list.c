@@ -25,23 +25,40 @@ static const struct {
 	const char *name;
 	int error;
 } refused_calls[] = {
-	{ "io_uring_setup", ENOSYS },	 { "io_uring_enter", ENOSYS },
-	{ "io_uring_register", ENOSYS }, { "socketcall", ENOSYS },
-	{ "add_key", EPERM },		 { "request_key", EPERM },
-	{ "keyctl", EPERM },		 { "bpf", EPERM },
-	{ "perf_event_open", EPERM },	 { "userfaultfd", EPERM },
-	{ "kexec_load", EPERM },	 { "kexec_file_load", EPERM },
-	{ "init_module", EPERM },	 { "finit_module", EPERM },
-	{ "delete_module", EPERM },	 { "open_by_handle_at", EPERM },
-	{ "mount", EPERM },		 { "umount2", EPERM },
-	{ "pivot_root", EPERM },	 { "move_mount", EPERM },
-	{ "open_tree", EPERM },		 { "fsopen", EPERM },
-	{ "fsmount", EPERM },		 { "fspick", EPERM },
-	{ "fsconfig", EPERM },		 { "mount_setattr", EPERM },
-	{ "acct", EPERM },		 { "swapon", EPERM },
-	{ "swapoff", EPERM },		 { "reboot", EPERM },
-	{ "quotactl", EPERM },		 { "lookup_dcookie", EPERM },
-	{ "iopl", EPERM },		 { "ioperm", EPERM },
+	{ "io_uring_setup", ENOSYS },
+	{ "io_uring_enter", ENOSYS },
+	{ "io_uring_register", ENOSYS },
+	{ "socketcall", ENOSYS },
+	{ "add_key", EPERM },
+	{ "request_key", EPERM },
+	{ "keyctl", EPERM },
+	{ "bpf", EPERM },
+	{ "perf_event_open", EPERM },
+	{ "userfaultfd", EPERM },
+	{ "kexec_load", EPERM },
+	{ "kexec_file_load", EPERM },
+	{ "init_module", EPERM },
+	{ "finit_module", EPERM },
+	{ "delete_module", EPERM },
+	{ "open_by_handle_at", EPERM },
+	{ "mount", EPERM },
+	{ "umount2", EPERM },
+	{ "pivot_root", EPERM },
+	{ "move_mount", EPERM },
+	{ "open_tree", EPERM },
+	{ "fsopen", EPERM },
+	{ "fsmount", EPERM },
+	{ "fspick", EPERM },
+	{ "fsconfig", EPERM },
+	{ "mount_setattr", EPERM },
+	{ "acct", EPERM },
+	{ "swapon", EPERM },
+	{ "swapoff", EPERM },
+	{ "reboot", EPERM },
+	{ "quotactl", EPERM },
+	{ "lookup_dcookie", EPERM },
+	{ "iopl", EPERM },
+	{ "ioperm", EPERM },
 };
 
 static int refuse_calls(scmp_filter_ctx ctx)
@@ -89,13 +106,15 @@ static int refuse_types(scmp_filter_ctx ctx, int call)
 				 SCMP_A2(SCMP_CMP_NE, NETLINK_ROUTE));
 
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(families); i++)
-		r = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), call, 2,
-				     SCMP_A0(SCMP_CMP_EQ, families[i]),
-				     SCMP_A1(SCMP_CMP_MASKED_EQ, SOCK_TYPE_BITS, SOCK_RAW));
+		r = seccomp_rule_add(
+			ctx, SCMP_ACT_ERRNO(EPERM), call, 2,
+			SCMP_A0(SCMP_CMP_EQ, families[i]),
+			SCMP_A1(SCMP_CMP_MASKED_EQ, SOCK_TYPE_BITS, SOCK_RAW));
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(families); i++)
-		r = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), call, 2,
-				     SCMP_A0(SCMP_CMP_EQ, families[i]),
-				     SCMP_A1(SCMP_CMP_MASKED_EQ, SOCK_TYPE_BITS, SOCK_PACKET));
+		r = seccomp_rule_add(
+			ctx, SCMP_ACT_ERRNO(EPERM), call, 2,
+			SCMP_A0(SCMP_CMP_EQ, families[i]),
+			SCMP_A1(SCMP_CMP_MASKED_EQ, SOCK_TYPE_BITS, SOCK_PACKET));
 	return r;
 }
 
@@ -142,7 +161,10 @@ static int add_architectures(scmp_filter_ctx ctx)
 static int build(scmp_filter_ctx ctx)
 {
 	static int (*const parts[])(scmp_filter_ctx) = {
-		add_architectures, refuse_calls, refuse_sockets, refuse_typing,
+		add_architectures,
+		refuse_calls,
+		refuse_sockets,
+		refuse_typing,
 	};
 	int r = 0;
 

@@ -125,7 +125,8 @@ static int open_orders(const struct start *s, struct err *err)
 
 static int run_child(struct start *s, struct err *err)
 {
-	struct bwrap_fds fds = { .channel = s->spec->control_fd, .init = s->machine->init_fd };
+	struct bwrap_fds fds = { .channel = s->spec->control_fd,
+				 .init = s->machine->init_fd };
 	int r = take_ids(s, err);
 
 	if (r < 0)
@@ -143,7 +144,8 @@ static int run_child(struct start *s, struct err *err)
 	if (fds.probe < 0)
 		return fds.probe;
 	fds.seccomp = image_open("weir-seccomp", launch_seccomp_start,
-				 (size_t)(launch_seccomp_end - launch_seccomp_start), err);
+				 (size_t)(launch_seccomp_end - launch_seccomp_start),
+				 err);
 	if (fds.seccomp < 0)
 		return fds.seccomp;
 	return bwrap_exec(s->spec, &fds, err);
@@ -154,7 +156,8 @@ static _Noreturn void child_main(struct start *s)
 	struct err err = { 0 };
 
 	run_child(s, &err);
-	channel_report(s->spec->control_fd, LAUNCH_FAILED, EXIT_LAUNCH_FAILED, "%s", err.text);
+	channel_report(s->spec->control_fd, LAUNCH_FAILED, EXIT_LAUNCH_FAILED, "%s",
+		       err.text);
 	_exit(EXIT_LAUNCH_FAILED);
 }
 
@@ -164,23 +167,28 @@ static int explain_clone(int code, struct err *err)
 {
 	switch (code) {
 	case -EPERM:
-		return err_set(err, code,
-			       "cannot create a user namespace: this system forbids it; see the "
-			       "sysctls kernel.unprivileged_userns_clone and "
-			       "kernel.apparmor_restrict_unprivileged_userns, or the container's "
-			       "seccomp profile");
+		return err_set(
+			err, code,
+			"cannot create a user namespace: this system forbids it; see the "
+			"sysctls kernel.unprivileged_userns_clone and "
+			"kernel.apparmor_restrict_unprivileged_userns, or the "
+			"container's "
+			"seccomp profile");
 	case -ENOSPC:
 	case -EUSERS:
-		return err_set(err, code,
-			       "cannot create namespaces: too many exist already; raise the "
-			       "sysctls user.max_user_namespaces and user.max_net_namespaces");
+		return err_set(
+			err, code,
+			"cannot create namespaces: too many exist already; raise the "
+			"sysctls user.max_user_namespaces and user.max_net_namespaces");
 	case -EAGAIN:
 		return err_set(err, code,
-			       "cannot start a process: this user's limit is reached (ulimit -u)");
+			       "cannot start a process: this user's limit is reached "
+			       "(ulimit -u)");
 	case -EINVAL:
 	case -ENOSYS:
-		return err_set(err, code,
-			       "cannot create namespaces: this kernel has no user namespaces");
+		return err_set(
+			err, code,
+			"cannot create namespaces: this kernel has no user namespaces");
 	default:
 		return err_sys(err, code, "cannot create namespaces");
 	}
@@ -202,7 +210,8 @@ static uint64_t ignored_signals(void)
 /* Control's signal handlers must not run in the child, so none arrives there. */
 static pid_t clone_child(void)
 {
-	unsigned long flags = CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWIPC | SIGCHLD;
+	unsigned long flags = CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWIPC |
+			      SIGCHLD;
 	sigset_t all, old;
 	long pid;
 

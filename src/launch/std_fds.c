@@ -14,7 +14,8 @@ static bool is_unix_socket(int fd)
 	int domain = 0;
 	socklen_t size = sizeof(domain);
 
-	return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
+	return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 &&
+	       domain == AF_UNIX;
 }
 
 static bool is_harmless(int fd, const struct stat *st)
@@ -39,16 +40,18 @@ int std_fds_check(int control_fd, struct err *err)
 
 	for (int fd = 0; fd < 3; fd++) {
 		if (fd == control_fd || fstat(fd, &st) < 0)
-			return err_set(err, -EPERM,
-				       "standard %s (descriptor %d) is closed; redirect it, for "
-				       "instance to /dev/null",
-				       names[fd], fd);
+			return err_set(
+				err, -EPERM,
+				"standard %s (descriptor %d) is closed; redirect it, for "
+				"instance to /dev/null",
+				names[fd], fd);
 		if (!is_harmless(fd, &st))
-			return err_set(err, -EPERM,
-				       "standard %s (descriptor %d) is a network socket, a "
-				       "directory or a device, which would lead out of the "
-				       "sandbox; connect it through a pipe (| cat)",
-				       names[fd], fd);
+			return err_set(
+				err, -EPERM,
+				"standard %s (descriptor %d) is a network socket, a "
+				"directory or a device, which would lead out of the "
+				"sandbox; connect it through a pipe (| cat)",
+				names[fd], fd);
 	}
 	return 0;
 }

@@ -44,11 +44,12 @@ int tree_open(struct tree *t, int userns_fd, struct err *err)
 		return err_sys(err, -errno, "cannot open '%s'", t->path);
 	r = set_attributes(fd, t, userns_fd);
 	if (r < 0 && userns_fd >= 0)
-		return err_sys(err, r,
-			       "cannot give the files in '%s' to the sandbox: this kernel "
-			       "can't map ids on its file system; use another directory, or "
-			       "start weir as an ordinary user",
-			       t->path);
+		return err_sys(
+			err, r,
+			"cannot give the files in '%s' to the sandbox: this kernel "
+			"can't map ids on its file system; use another directory, or "
+			"start weir as an ordinary user",
+			t->path);
 	if (r < 0)
 		return err_sys(err, r, "cannot copy the mount at '%s'", t->path);
 	t->fd = TAKE_FD(fd);

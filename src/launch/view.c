@@ -4,14 +4,15 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <limits.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#include "launch/device.h"
 #include "launch/place.h"
 
 #define STAGE_TOP   VIEW_STAGE "/top"
@@ -22,13 +23,15 @@ static const char resolv_conf[] = "nameserver 127.0.0.1\noptions edns0\n";
 
 /* Never taken from the host. /sys is bound by itself, resolv.conf is ours. */
 static const char *const replaced[] = {
-	"/proc", "/dev", "/run", "/tmp", "/var/tmp", "/var/run", "/sys", "/etc/resolv.conf",
+	"/proc",    "/dev",	"/run", "/tmp",
+	"/var/tmp", "/var/run", "/sys", "/etc/resolv.conf",
 };
 
 /* Mounted elsewhere than in a replaced place, these are left out: they show the kernel,
  * not files, or mount something when they are looked at. */
 static const char *const left_out[] = {
-	"proc", "devpts", "mqueue", "autofs", "devtmpfs", "binfmt_misc", "rpc_pipefs", "nsfs",
+	"proc",	    "devpts",	   "mqueue",	 "autofs",
+	"devtmpfs", "binfmt_misc", "rpc_pipefs", "nsfs",
 };
 
 static bool is_replaced(const char *path)
@@ -51,24 +54,22 @@ static bool is_left_out(const struct mount *m)
 
 /* --- plan --- */
 
-static int drop_unused_mounts(struct mounts *m, struct err *err)
+static void plan_layers(struct view *v)
 {
-	size_t kept = 0;
-
-	for (size_t i = 0; i < m->count; i++) {
-		if (!is_left_out(&m->list[i]))
-			m->list[kept++] = m->list[i];
+	for (size_t i = 0; i < v->mounts.count; i++) {
+		if (!is_left_out(&v->mounts.list[i]))
+			v->trees[v->tree_count++] =
+				(struct tree){ .path = v->mounts.list[i].path,
+					       .kind = TREE_LAYER,
+					       .fd = -1 };
 	}
-	m->count = kept;
-	if (kept == 0 || strcmp(m->list[0].path, "/") != 0)
-		return err_set(err, -EINVAL, "cannot find '/' in the mount table");
-	return 0;
+	v->layer_count = v->tree_count;
 }
 
 int view_plan(struct view *ret, const struct launch_machine *m,
 	      const struct launch_spec *spec, struct err *err)
 {
-	struct view v = { .spec = spec, .root = m->root, .root_fd = -1, .shm_fd = -1 };
+	struct view v = { .spec = spec, .root = m->root, .root_fd = -1 };
 	int r = mounts_read(&v.mounts, err);
 
 	if (r < 0)
@@ -78,14 +79,9 @@ int view_plan(struct view *ret, const struct launch_machine *m,
 		view_done(&v);
 		return err_sys(err, -ENOMEM, "cannot plan the file system view");
 	}
-	r = v.root ? drop_unused_mounts(&v.mounts, err) : 0;
-	for (size_t i = 0; r == 0 && v.root && i < v.mounts.count; i++)
-		v.trees[v.tree_count++] = (struct tree){ .path = v.mounts.list[i].path,
-							 .kind = TREE_LAYER,
-							 .fd = -1 };
-	v.layer_count = v.tree_count;
-	if (r == 0)
-		r = place_plan(&v, err);
+	if (v.root)
+		plan_layers(&v);
+	r = place_plan(&v, err);
 	if (r < 0) {
 		view_done(&v);
 		return r;
@@ -122,22 +118,22 @@ void view_done(struct view *v)
 		tree_close(&v->trees[i]);
 	free(v->trees);
 	mounts_done(&v->mounts);
+	sockets_done(&v->sockets);
 	if (v->root_fd >= 0)
 		close(v->root_fd);
-	if (v->shm_fd >= 0)
-		close(v->shm_fd);
-	*v = (struct view){ .root_fd = -1, .shm_fd = -1 };
+	*v = (struct view){ .root_fd = -1 };
 }
 
 /* --- attaching --- */
 
-static int count_mount(struct view *v, struct err *err)
+int view_count_mount(struct view *v, struct err *err)
 {
 	if (v->made == VIEW_MOUNTS_MAX)
-		return err_set(err, -E2BIG,
-			       "the file system view would need more than %d mounts: a "
-			       "directory with very many entries has something mounted in it",
-			       VIEW_MOUNTS_MAX);
+		return err_set(
+			err, -E2BIG,
+			"the file system view would need more than %d mounts: a "
+			"directory with very many entries has something mounted in it",
+			VIEW_MOUNTS_MAX);
 	v->made++;
 	return 0;
 }
@@ -145,35 +141,30 @@ static int count_mount(struct view *v, struct err *err)
 int view_lookup(const struct view *v, const char *path)
 {
 	struct open_how how = { .flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT };
-	int top = v->root_fd;
-	long fd;
+	long fd = syscall(SYS_openat2, v->root_fd, path, &how, sizeof(how));
 
-	if (path_is_within(path, "/dev/shm")) {
-		top = v->shm_fd;
-		path += strlen("/dev/shm");
-	}
-	fd = syscall(SYS_openat2, top, path[0] ? path : "/", &how, sizeof(how));
 	return fd < 0 ? -errno : (int)fd;
 }
 
 int view_attach(struct view *v, int fd, const char *path, struct err *err)
 {
 	CLEAN(fd) int at = view_lookup(v, path);
-	int r = count_mount(v, err);
+	int r = view_count_mount(v, err);
 
 	if (r < 0)
 		return r;
 	if (at < 0)
 		return err_sys(err, at, "cannot find '%s' in the sandbox", path);
-	if (move_mount(fd, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+	if (move_mount(fd, "", at, "",
+		       MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
 		return err_sys(err, -errno, "cannot mount '%s' in the sandbox", path);
 	return 0;
 }
 
-static int mount_tmpfs(struct view *v, const char *where, const char *options,
-		       struct err *err)
+int view_mount_tmpfs(struct view *v, const char *where, const char *options,
+		     struct err *err)
 {
-	int r = count_mount(v, err);
+	int r = view_count_mount(v, err);
 
 	if (r < 0)
 		return r;
@@ -191,13 +182,14 @@ static int bind_readonly(struct view *v, const char *path, const char *where,
 	};
 	unsigned int flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE;
 	CLEAN(fd) int fd = open_tree(AT_FDCWD, path, flags | AT_SYMLINK_NOFOLLOW);
-	int r = count_mount(v, err);
+	int r = view_count_mount(v, err);
 
 	if (r < 0)
 		return r;
 	if (fd < 0)
 		return err_sys(err, -errno, "cannot copy '%s'", path);
-	if (mount_setattr(fd, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) < 0 ||
+	if (mount_setattr(fd, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) <
+		    0 ||
 	    move_mount(fd, "", AT_FDCWD, where, MOVE_MOUNT_F_EMPTY_PATH) < 0)
 		return err_sys(err, -errno, "cannot show '%s' in the sandbox", path);
 	return 0;
@@ -226,7 +218,7 @@ static int mount_overlay(struct view *v, const char *path, const char *source,
 {
 	char lower[PATH_MAX], options[PATH_MAX + 64];
 	const char *top = STAGE_EMPTY;
-	int r = count_mount(v, err);
+	int r = view_count_mount(v, err);
 
 	if (r < 0)
 		return r;
@@ -237,7 +229,8 @@ static int mount_overlay(struct view *v, const char *path, const char *source,
 	if (!escape_layer(source, lower, sizeof(lower)))
 		return err_set(err, -ENAMETOOLONG, "the path '%s' is too long", source);
 	snprintf(options, sizeof(options), "lowerdir=%s:%s", top, lower);
-	if (mount("overlay", where, "overlay", MS_RDONLY | MS_NOSUID | MS_NODEV, options) < 0)
+	if (mount("overlay", where, "overlay", MS_RDONLY | MS_NOSUID | MS_NODEV,
+		  options) < 0)
 		return err_sys(err, -errno, "cannot make an overlay of '%s'", path);
 	return 0;
 }
@@ -280,7 +273,8 @@ static int add_split(struct view *v, const char *path, const char *where, struct
 	int r = 0;
 
 	if (!dir)
-		return errno == EACCES ? 0 : err_sys(err, -errno, "cannot read '%s'", path);
+		return errno == EACCES ? 0
+				       : err_sys(err, -errno, "cannot read '%s'", path);
 	while (r == 0 && (entry = readdir(dir))) {
 		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
 			r = add_entry(v, dirfd(dir), entry->d_name, path, where, err);
@@ -294,8 +288,12 @@ static int add_split(struct view *v, const char *path, const char *where, struct
 static int add_directory(struct view *v, const char *path, const char *where, mode_t mode,
 			 struct err *err)
 {
+	const struct mount *m = mounts_find(&v->mounts, path);
+
 	if (mkdir(where, mode & 0755) < 0 && errno != EEXIST)
 		return err_sys(err, -errno, "cannot create '%s'", where);
+	if (m && is_left_out(m))
+		return 0;
 	if (mounts_has_below(&v->mounts, path))
 		return add_split(v, path, where, err);
 	if (mount_overlay(v, path, path, where, err) == 0)
@@ -340,7 +338,7 @@ static int add_layer(struct view *v, const struct tree *t, size_t n, struct err 
 	char layer[64], where[PATH_MAX];
 	CLEAN(fd) int at = -1;
 	struct stat st;
-	int r = count_mount(v, err);
+	int r = view_count_mount(v, err);
 
 	if (r < 0)
 		return r;
@@ -378,7 +376,7 @@ static int add_host(struct view *v, struct err *err)
 
 	if (v->root)
 		return add_layers(v, err);
-	r = mount_tmpfs(v, VIEW_ROOT, "mode=0755", err);
+	r = view_mount_tmpfs(v, VIEW_ROOT, "mode=0755", err);
 	if (r < 0)
 		return r;
 	return add_split(v, "/", VIEW_ROOT, err);
@@ -389,20 +387,24 @@ static int add_host(struct view *v, struct err *err)
 static int make_stage(struct view *v, struct err *err)
 {
 	static const char *const dirs[] = {
-		VIEW_ROOT, VIEW_SHM, STAGE_EMPTY, STAGE_LAYER, STAGE_TOP, STAGE_TOP "/etc",
-		STAGE_TOP "/proc", STAGE_TOP "/dev", STAGE_TOP "/run", STAGE_TOP "/tmp",
-		STAGE_TOP "/sys",
+		VIEW_ROOT,	  STAGE_EMPTY,	     STAGE_LAYER,      STAGE_TOP,
+		STAGE_TOP "/etc", STAGE_TOP "/proc", STAGE_TOP "/dev", STAGE_TOP "/run",
+		STAGE_TOP "/tmp", STAGE_TOP "/sys",
 	};
 	int r;
 
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return err_sys(err, -errno, "cannot leave the host's mounts alone");
-	r = mount_tmpfs(v, VIEW_STAGE, "mode=0755", err);
+	r = view_mount_tmpfs(v, VIEW_STAGE, "mode=0755", err);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(dirs); i++) {
 		if (mkdir(dirs[i], 0755) < 0)
 			r = err_sys(err, -errno, "cannot create '%s'", dirs[i]);
 	}
-	return r < 0 ? r : write_resolv_conf(STAGE_TOP "/etc", err);
+	if (r < 0)
+		return r;
+	if (mknod(VIEW_NOTHING, S_IFREG | 0444, 0) < 0)
+		return err_sys(err, -errno, "cannot create '%s'", VIEW_NOTHING);
+	return write_resolv_conf(STAGE_TOP "/etc", err);
 }
 
 static int make_run(const struct view *v, struct err *err)
@@ -410,7 +412,8 @@ static int make_run(const struct view *v, struct err *err)
 	char user[sizeof(VIEW_ROOT "/run/user/") + 12];
 
 	snprintf(user, sizeof(user), VIEW_ROOT "/run/user/%u", geteuid());
-	if (mkdir(VIEW_ROOT "/run/lock", 01777) < 0 || chmod(VIEW_ROOT "/run/lock", 01777) < 0 ||
+	if (mkdir(VIEW_ROOT "/run/lock", 01777) < 0 ||
+	    chmod(VIEW_ROOT "/run/lock", 01777) < 0 ||
 	    mkdir(VIEW_ROOT "/run/user", 0755) < 0 || mkdir(user, 0700) < 0)
 		return err_sys(err, -errno, "cannot make the sandbox's /run");
 	return 0;
@@ -432,7 +435,6 @@ static int make_private_places(struct view *v, struct err *err)
 	} places[] = {
 		{ VIEW_ROOT "/run", "mode=0755", true },
 		{ VIEW_ROOT "/tmp", "mode=1777", true },
-		{ VIEW_SHM, "mode=1777", true },
 		{ VIEW_ROOT "/var/tmp", "mode=1777", false },
 		{ VIEW_ROOT "/var/run", "mode=0755", false },
 	};
@@ -441,26 +443,27 @@ static int make_private_places(struct view *v, struct err *err)
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(places); i++) {
 		if (places[i].wanted && !v->root && mkdir(places[i].where, 0755) < 0 &&
 		    errno != EEXIST)
-			return err_sys(err, -errno, "cannot create '%s'", places[i].where);
+			return err_sys(err, -errno, "cannot create '%s'",
+				       places[i].where);
 		if (places[i].wanted || is_directory(places[i].where))
-			r = mount_tmpfs(v, places[i].where, places[i].options, err);
+			r = view_mount_tmpfs(v, places[i].where, places[i].options, err);
 	}
 	return r < 0 ? r : make_run(v, err);
 }
 
-static int make_kernel_places(struct view *v, struct err *err)
+static int make_sys(struct view *v, struct err *err)
 {
-	if (!v->root && (mkdir(VIEW_ROOT "/proc", 0755) < 0 || mkdir(VIEW_ROOT "/dev", 0755) < 0 ||
-			 mkdir(VIEW_ROOT "/sys", 0755) < 0))
+	if (!v->root &&
+	    (mkdir(VIEW_ROOT "/proc", 0755) < 0 || mkdir(VIEW_ROOT "/dev", 0755) < 0 ||
+	     mkdir(VIEW_ROOT "/sys", 0755) < 0))
 		return err_sys(err, -errno, "cannot create the sandbox's /proc");
 	return is_directory("/sys") ? bind_readonly(v, "/sys", VIEW_ROOT "/sys", err) : 0;
 }
 
-static int open_places(struct view *v, struct err *err)
+static int open_root(struct view *v, struct err *err)
 {
 	v->root_fd = open(VIEW_ROOT, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	v->shm_fd = open(VIEW_SHM, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (v->root_fd < 0 || v->shm_fd < 0)
+	if (v->root_fd < 0)
 		return err_sys(err, -errno, "cannot open the file system view");
 	return 0;
 }
@@ -477,9 +480,9 @@ static int close_root(const struct view *v, struct err *err)
 
 int view_build(struct view *v, struct err *err)
 {
-	static int (*const steps[])(struct view *v, struct err *err) = {
-		make_stage, add_host, make_private_places, make_kernel_places, open_places,
-		place_build,
+	static int (*const steps[])(struct view * v, struct err * err) = {
+		make_stage,   add_host,	 make_private_places, make_sys,
+		device_build, open_root, place_build,
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {

@@ -9,7 +9,6 @@
  *
  *     /tmp              our staging tmpfs, in the child's own mount namespace
  *     /tmp/view         what bwrap makes the root
- *     /tmp/shm          what bwrap puts at /dev/shm
  *     /tmp/top          upper layer of "/": our /etc/resolv.conf, hiding whatever is
  *                       there (a file, a symlink into /run, nothing)
  *     /tmp/layer/N      root: the id-mapped mounts that are the lower layers
@@ -19,20 +18,23 @@
  *   a directory of the staging tmpfs, its entries one by one: "/" has /proc and /dev
  *   below it, so it is always that.
  *
- *   Nothing of the host's /dev, /proc, /run, /tmp, /var/tmp is there. /sys is a
- *   read-only bind. On top come the working directory and the paths that were
- *   asked to be writable, and on these the read-only files. */
+ *   Nothing of the host's /proc, /run, /tmp, /var/tmp is there, and of its /dev only
+ *   null, zero, full, random, urandom and tty; bwrap would make the same /dev, but reads
+ *   the whole mount table for every node. /sys is a read-only bind. On top come the
+ * working directory and the paths that were asked to be writable, and on these the
+ * read-only files. */
 #pragma once
 
 #include "launch/launch.h"
 #include "launch/mounts.h"
+#include "launch/sockets.h"
 #include "launch/tree.h"
 
 enum { VIEW_MOUNTS_MAX = 1024 }; /* made for one view; more: the launch is refused */
 
-#define VIEW_STAGE "/tmp"
-#define VIEW_ROOT VIEW_STAGE "/view"
-#define VIEW_SHM VIEW_STAGE "/shm"
+#define VIEW_STAGE   "/tmp"
+#define VIEW_ROOT    VIEW_STAGE "/view"
+#define VIEW_NOTHING VIEW_STAGE "/nothing" /* an empty file, mounted over sockets */
 
 struct view {
 	const struct launch_spec *spec; /* borrowed */
@@ -40,9 +42,9 @@ struct view {
 	struct mounts mounts;
 	struct tree *trees; /* owned; the layers first (root only), then the paths */
 	size_t layer_count, tree_count;
-	unsigned int made;       /* mounts so far */
-	int root_fd, shm_fd;     /* VIEW_ROOT and VIEW_SHM, once they stand */
-	bool cwd_is_shared;      /* the working directory is a tree */
+	unsigned int made;	/* mounts so far */
+	int root_fd;		/* VIEW_ROOT, once it stands */
+	struct sockets sockets; /* of the host, in writable paths: to be masked */
 };
 
 /* In control, before the fork: what to mount. */
@@ -54,7 +56,12 @@ int view_open_trees(struct view *v, int userns_fd, struct err *err) MUST_CHECK;
 int view_build(struct view *v, struct err *err) MUST_CHECK;
 void view_done(struct view *v);
 
-/* Used by the parts of the view (place.c, sockets.c). @path is absolute; it is
+/* For the parts of the view (place.c, device.c). One more mount: refused at the limit. */
+int view_count_mount(struct view *v, struct err *err) MUST_CHECK;
+/* Mount a tmpfs at the real path @where. Counts it. */
+int view_mount_tmpfs(struct view *v, const char *where, const char *options,
+		     struct err *err) MUST_CHECK;
+/* @path is absolute; it is
  * looked up inside the view, whatever its symlinks say. Return: an O_PATH
  * descriptor, or -errno. */
 int view_lookup(const struct view *v, const char *path) MUST_CHECK;

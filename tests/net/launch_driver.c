@@ -144,11 +144,13 @@ static void receive_fds(struct driver *d)
 
 static void answer_dns(const struct driver *d)
 {
-	static const uint8_t record[] = { 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 1, 0, 4, 192, 0, 2, 1 };
+	static const uint8_t record[] = { 0xc0, 12, 0, 1, 0,   1, 0, 0,
+					  0,	1,  0, 4, 192, 0, 2, 1 };
 	uint8_t buf[512 + sizeof(record)];
 	struct sockaddr_in from;
 	socklen_t len = sizeof(from);
-	ssize_t n = recvfrom(d->dns, buf, 512, MSG_DONTWAIT, (struct sockaddr *)&from, &len);
+	ssize_t n =
+		recvfrom(d->dns, buf, 512, MSG_DONTWAIT, (struct sockaddr *)&from, &len);
 	bool allowed = n > 17 && memcmp(buf + 13, "ok", 2) == 0;
 
 	if (n < 12 || d->silent)
@@ -208,8 +210,8 @@ static int on_report(const struct driver *d)
 		return -1;
 	case LAUNCH_EXITED:
 		mark(d, "exited");
-		return WIFEXITED(report.value) ? WEXITSTATUS(report.value) :
-						 128 + WTERMSIG(report.value);
+		return WIFEXITED(report.value) ? WEXITSTATUS(report.value)
+					       : 128 + WTERMSIG(report.value);
 	default:
 		return -1;
 	}
@@ -254,8 +256,9 @@ static char **parse(struct driver *d, char **argv)
 		else if (strcmp(*argv, "--no-test") == 0)
 			d->spec.self_test = SELF_TEST_NONE;
 		else if (strcmp(*argv, "--self-test") == 0)
-			d->spec.self_test = strcmp(*++argv, "full") == 0 ? SELF_TEST_FULL :
-									  SELF_TEST_STRICT;
+			d->spec.self_test = strcmp(*++argv, "full") == 0
+						    ? SELF_TEST_FULL
+						    : SELF_TEST_STRICT;
 		else if (strcmp(*argv, "--denied-answer") == 0)
 			d->denied_rcode = atoi(*++argv);
 		else if (strcmp(*argv, "--open") == 0)

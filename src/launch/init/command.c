@@ -43,9 +43,10 @@ _Noreturn void command_exec(char **argv, uint64_t ignored_signals)
 	execvp(argv[0], argv);
 	error = errno;
 	if (error == ENOENT)
-		complain(argv[0], strchr(argv[0], '/') ? "no such file or directory" :
-							 "command not found");
+		complain(argv[0], strchr(argv[0], '/') ? "no such file or directory"
+						       : "command not found");
 	else
-		complain(argv[0], error == EACCES ? "permission denied" : strerror(error));
+		complain(argv[0],
+			 error == EACCES ? "permission denied" : strerror(error));
 	_exit(error == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
 }

@@ -66,15 +66,15 @@ static void read_record(struct wire *w, struct lookup_answer *ret)
 	wire_take(w, 4);
 	size = wire_read_u16(w);
 	data = wire_take(w, size);
-	if (!data || type != TYPE_A || class != CLASS_IN || size != sizeof(ret->address) ||
-	    ret->has_address)
+	if (!data || type != TYPE_A || class != CLASS_IN ||
+	    size != sizeof(ret->address) || ret->has_address)
 		return;
 	ret->has_address = true;
 	memcpy(ret->address, data, sizeof(ret->address));
 }
 
-bool lookup_read(const uint8_t *query, size_t query_size, const uint8_t *bytes, size_t size,
-		 struct lookup_answer *ret)
+bool lookup_read(const uint8_t *query, size_t query_size, const uint8_t *bytes,
+		 size_t size, struct lookup_answer *ret)
 {
 	struct wire w = wire_reader(bytes, size);
 	struct lookup_answer answer = { 0 };
@@ -83,7 +83,8 @@ bool lookup_read(const uint8_t *query, size_t query_size, const uint8_t *bytes, 
 
 	if (size < query_size || id != (uint16_t)(query[0] << 8 | query[1]) ||
 	    !(flags & FLAG_QR) || questions != 1 ||
-	    memcmp(bytes + HEADER_SIZE, query + HEADER_SIZE, query_size - HEADER_SIZE) != 0)
+	    memcmp(bytes + HEADER_SIZE, query + HEADER_SIZE, query_size - HEADER_SIZE) !=
+		    0)
 		return false;
 	wire_seek(&w, query_size);
 	for (; wire_ok(&w) && records > 0; records--)

@@ -20,5 +20,5 @@ size_t lookup_write(const char *name, uint16_t id, uint8_t *out, size_t size);
 
 /* Read the answer to it. Return: false when it isn't one: another id or question,
  * cut short, or with names that don't end. */
-bool lookup_read(const uint8_t *query, size_t query_size, const uint8_t *bytes, size_t size,
-		 struct lookup_answer *ret);
+bool lookup_read(const uint8_t *query, size_t query_size, const uint8_t *bytes,
+		 size_t size, struct lookup_answer *ret);

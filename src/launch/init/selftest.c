@@ -14,7 +14,7 @@
 
 enum {
 	DNS_PORT = 53,
-	DNS_TIMEOUT_MS = 500,   /* the engine answers these itself */
+	DNS_TIMEOUT_MS = 500,	 /* the engine answers these itself */
 	FIRST_TIMEOUT_MS = 5000, /* a real name, from a real server */
 	REFUSAL_TIMEOUT_MS = 500,
 	RCODE_NOERROR = 0,
@@ -81,7 +81,8 @@ static int dial(const struct endpoint *to, int timeout_ms)
 {
 	struct sockaddr_storage sa;
 	socklen_t size = to_sockaddr(to, &sa), len = sizeof(int);
-	int error = 0, s = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int error = 0,
+	    s = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	if (s < 0)
 		return -errno;
@@ -108,12 +109,14 @@ static bool test_relay(const struct endpoint *to, char *why, size_t size)
 	char byte = 0;
 
 	if (s < 0) {
-		snprintf(why, size, "the self-test cannot reach the relay: %s", strerror(-s));
+		snprintf(why, size, "the self-test cannot reach the relay: %s",
+			 strerror(-s));
 		return false;
 	}
 	if (!wait_readable(s, POLLIN, DNS_TIMEOUT_MS) || recv(s, &byte, 1, 0) != 1 ||
 	    byte != relay_greeting) {
-		snprintf(why, size, "the self-test reached something that is not the relay");
+		snprintf(why, size,
+			 "the self-test reached something that is not the relay");
 		return false;
 	}
 	return true;
@@ -126,7 +129,8 @@ static bool test_allowed(const struct launch_probe *probe, char *why, size_t siz
 	int r = look_up(probe->allowed_name, DNS_TIMEOUT_MS, &answer);
 
 	if (r < 0) {
-		snprintf(why, size, "the self-test got no answer from the name server: %s",
+		snprintf(why, size,
+			 "the self-test got no answer from the name server: %s",
 			 strerror(-r));
 		return false;
 	}
@@ -157,7 +161,8 @@ static bool test_denied_name(const struct launch_probe *probe, char *why, size_t
 			 strerror(-r));
 	else
 		snprintf(why, size,
-			 "the self-test's denied name '%s' was answered with code %u instead of "
+			 "the self-test's denied name '%s' was answered with code %u "
+			 "instead of "
 			 "NXDOMAIN",
 			 probe->denied_name, answer.rcode);
 	return false;
@@ -192,9 +197,11 @@ static bool test_denied_address(const struct launch_probe *probe, char *why, siz
 	endpoint_text(&probe->denied, text, sizeof(text));
 	if (s >= 0) {
 		close(s);
-		snprintf(why, size, "the self-test reached %s, which the policy denies", text);
+		snprintf(why, size, "the self-test reached %s, which the policy denies",
+			 text);
 	} else {
-		snprintf(why, size, "the self-test's connection to %s was not refused at once: %s",
+		snprintf(why, size,
+			 "the self-test's connection to %s was not refused at once: %s",
 			 text, strerror(-s));
 	}
 	return false;
@@ -211,7 +218,8 @@ static bool find_first(const struct launch_probe *probe, struct endpoint *ret, c
 		return true;
 	r = look_up(probe->first_name, FIRST_TIMEOUT_MS, &answer);
 	if (r < 0 || answer.rcode != RCODE_NOERROR || !answer.has_address) {
-		snprintf(why, size, "the allowed host '%s' has no address: %s", probe->first_name,
+		snprintf(why, size, "the allowed host '%s' has no address: %s",
+			 probe->first_name,
 			 r < 0 ? strerror(-r) : "the name server knows none");
 		return false;
 	}
