@@ -5,7 +5,8 @@
  * answer is there: writing decides which addresses fit, and only those are learned. It
  * then waits in its sandbox's queue for resolver_flush(), which takes up to BATCH_ADDS
  * addresses at a time, sends what the kernel lacks in one transaction, and lets the
- * replies out, oldest first, when the kernel has acknowledged it. If a transaction of
+ * replies out, oldest first, when the kernel has acknowledged it. What the plan does not
+ * allow any more by then becomes SERVFAIL. If a transaction of
  * several replies fails, each is tried by itself, so that one that can't be committed
  * takes no other with it. What still fails becomes SERVFAIL.
  *
@@ -140,12 +141,15 @@ static const char *fault_of(const struct plan *p, const struct plan_verdict *v,
 	return addr_special_name(kind);
 }
 
-/* Return: a bit for each address of @a that may be told. The others are counted, and
- * the first of them is *@ret_fault's reason. */
+/* Return: a bit for each address of @a that may be told, no more of them than one name
+ * may hold. The faulty ones are counted, and the first of them is *@ret_fault's reason.
+ */
 static uint32_t guard(const struct resolver_ask *ask, const struct dns_answer *a,
 		      const char **ret_fault, struct addr *ret_addr)
 {
 	struct sandbox *s = ask->client.sandbox;
+	uint32_t room = MIN(plan_limit(&s->plan, LIMIT_ADDRESSES_PER_NAME),
+			    plan_limit(&s->plan, LIMIT_ADDRESSES));
 	uint32_t keep = 0;
 
 	*ret_fault = NULL;
@@ -153,7 +157,8 @@ static uint32_t guard(const struct resolver_ask *ask, const struct dns_answer *a
 		const char *fault = fault_of(&s->plan, &ask->verdict, &a->addrs[i].addr);
 
 		if (!fault) {
-			keep |= UINT32_C(1) << i;
+			keep |= room > 0 ? UINT32_C(1) << i : 0;
+			room -= room > 0;
 			continue;
 		}
 		s->counters[COUNT_ANSWERS_SPECIAL]++;
@@ -299,14 +304,38 @@ struct batch {
 	size_t count;
 };
 
-static void batch_take(struct batch *b, struct ask_list *queue)
+/* The plan may have changed since the reply was written. */
+static bool still_holds(const struct resolver *r, const struct resolver_ask *ask)
+{
+	const struct plan *p = &ask->client.sandbox->plan;
+	struct plan_verdict v;
+
+	if (ask->probe)
+		return true;
+	v = plan_match_name(p, &ask->query.name);
+	if (v.action != POLICY_ALLOW || v.port_list != ask->verdict.port_list)
+		return false;
+	for (size_t i = 0; i < ask->addr_count; i++)
+		if (fault_of(p, &v, &r->addrs[ask->addr_at + i].addr))
+			return false;
+	return true;
+}
+
+static void batch_take(struct resolver *r, struct batch *b, struct ask_list *queue)
 {
 	size_t addrs = 0;
 
 	b->count = 0;
 	while (queue->first && addrs + queue->first->addr_count <= BATCH_ADDS) {
-		addrs += queue->first->addr_count;
-		b->asks[b->count++] = ask_list_pop(queue);
+		struct resolver_ask *ask = ask_list_pop(queue);
+
+		if (!still_holds(r, ask)) {
+			resolver_fail(r, ask, DNS_EDE_OTHER, "the policy has changed");
+			resolver_ask_release(r, ask);
+			continue;
+		}
+		addrs += ask->addr_count;
+		b->asks[b->count++] = ask;
 	}
 }
 
@@ -411,7 +440,7 @@ static void flush_guest(struct resolver *r, struct resolver_guest *g, int64_t no
 
 	learned_expire(s->learned, now_ms);
 	while (g->queue.first) {
-		batch_take(&b, &g->queue);
+		batch_take(r, &b, &g->queue);
 		flush_batch(r, s, &b, now_ms);
 	}
 	s->counters[COUNT_LEARNED_EVICTED] = learned_counts(s->learned).evicted;

@@ -62,6 +62,7 @@ static int op_commit(void *data, struct sandbox *s, const struct filter_learn *i
 	if (count == 0 || count > FILTER_LEARN_MAX)
 		broken("a transaction of a size that the filter doesn't take");
 	w->commits++;
+	w->kernels[sandbox_index(w, s)].evicted = learned_counts(s->learned).evicted;
 	if (w->fail_commits > 0) {
 		w->fail_commits--;
 		return -EIO;
@@ -154,7 +155,8 @@ static void check_addr(struct world *w, struct sandbox *s, const struct dns_name
 	for (size_t i = 0; i < n; i++)
 		if (dns_name_equal(&use[i].name, name))
 			return;
-	if (n < ARRAY_SIZE(use))
+	if (learned_counts(s->learned).evicted ==
+	    w->kernels[sandbox_index(w, s)].evicted)
 		broken("an address was told that was not learned under its name");
 }
 
@@ -164,6 +166,7 @@ static void op_reply(void *data, const struct resolver_client *client,
 	struct world *w = data;
 	struct world_reply *p = &w->replies[w->reply_count % WORLD_REPLIES_MAX];
 	struct dns_asked asked = { 0 };
+	struct dns_answer answer;
 
 	w->reply_count++;
 	*p = (struct world_reply){ .client = *client, .size = size };
@@ -174,9 +177,11 @@ static void op_reply(void *data, const struct resolver_client *client,
 	p->flags = (uint16_t)(p->bytes[2] << 8 | p->bytes[3]);
 	if (!read_asked(message, size, &asked))
 		return;
-	dns_answer_read(message, size, &asked, &p->answer);
-	for (size_t i = 0; i < p->answer.addr_count; i++)
-		check_addr(w, client->sandbox, &asked.name, &p->answer.addrs[i]);
+	dns_answer_read(message, size, &asked, &answer);
+	p->addr_count = answer.addr_count;
+	memcpy(p->addrs, answer.addrs, answer.addr_count * sizeof(p->addrs[0]));
+	for (size_t i = 0; i < p->addr_count; i++)
+		check_addr(w, client->sandbox, &asked.name, &p->addrs[i]);
 }
 
 static void op_random(void *data, void *bytes, size_t size)

@@ -17,7 +17,7 @@
 enum {
 	WORLD_SANDBOXES = 3,
 	WORLD_REQUESTS_MAX = 512,
-	WORLD_REPLIES_MAX = 4096,
+	WORLD_REPLIES_MAX = 1024,  /* the newest are kept */
 	WORLD_ELEMENTS_MAX = 4096, /* per sandbox */
 	WORLD_RULES_MAX = 32,
 	WORLD_EVENTS_MAX = 64,
@@ -34,7 +34,8 @@ struct world_request {
 struct world_reply {
 	struct resolver_client client;
 	uint16_t id, flags;
-	struct dns_answer answer;
+	uint8_t addr_count;
+	struct dns_answer_addr addrs[DNS_ADDRESSES_MAX];
 	size_t size;
 	uint8_t bytes[2048]; /* the beginning */
 };
@@ -48,6 +49,7 @@ struct world_element {
 struct world_kernel {
 	struct world_element elements[WORLD_ELEMENTS_MAX];
 	size_t count;
+	size_t evicted; /* by the learned table, at the last transaction */
 };
 
 struct world {

@@ -371,7 +371,7 @@ static const struct world_reply *find_reply(const struct player *p, uint32_t id,
 	const struct world_reply *found = NULL;
 
 	*ret_count = 0;
-	for (size_t i = 0; i < p->w->reply_count; i++) {
+	for (size_t i = 0; i < MIN(p->w->reply_count, (size_t)WORLD_REPLIES_MAX); i++) {
 		if (p->w->replies[i].id != id)
 			continue;
 		found = &p->w->replies[i];
@@ -394,9 +394,9 @@ static bool contains(const struct world_reply *r, const char *words)
 
 static bool carries(const struct world_reply *r, const struct addr *a, uint32_t ttl)
 {
-	for (size_t i = 0; i < r->answer.addr_count; i++)
-		if (addr_equal(&r->answer.addrs[i].addr, a) &&
-		    (ttl == UINT32_MAX || r->answer.addrs[i].ttl_sec == ttl))
+	for (size_t i = 0; i < r->addr_count; i++)
+		if (addr_equal(&r->addrs[i].addr, a) &&
+		    (ttl == UINT32_MAX || r->addrs[i].ttl_sec == ttl))
 			return true;
 	return false;
 }
@@ -420,7 +420,7 @@ static void do_reply(struct player *p)
 		must(p, carries(r, &a, ttl ? number(p, ttl) : UINT32_MAX),
 		     "an address or its TTL is not in it");
 	}
-	must(p, r->answer.addr_count == addrs, "another number of addresses");
+	must(p, r->addr_count == addrs, "another number of addresses");
 }
 
 static void do_noreply(struct player *p)
