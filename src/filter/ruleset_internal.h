@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 enum {
-	FILTER_NAME_MAX = 16,	/* bytes of a set's or chain's name, NUL included */
+	FILTER_NAME_MAX = 32,	/* bytes of a set's or chain's name, NUL included */
 	FILTER_STMTS_MAX = 12,	/* statements of one rule */
 	FILTER_KEY_MAX = 24,	/* bytes of a set's key: address, protocol, port */
 	FILTER_SEEN_MAX = 1024, /* (address, protocol, port) that the filter remembers to
