@@ -39,39 +39,39 @@ static int add_tree(struct view *v, const char *path, enum tree_kind kind,
 	return 0;
 }
 
-/* The path must be what it says it is: a symlink on the way could be changed by the
- * command, and the next run would share something else. */
-static int check_path(const char *path, struct err *err)
+/* The canonical form of @path, kept in the view. */
+static int resolve(struct view *v, const char *path, const char **ret, struct err *err)
 {
-	char real[PATH_MAX];
+	char *real = realpath(path, NULL);
 
-	if (!realpath(path, real))
+	if (!real)
 		return err_sys(err, -errno, "cannot share '%s'", path);
-	if (strcmp(real, path) != 0)
-		return err_set(err, -EINVAL, "cannot share '%s': it is a link to '%s'",
-			       path, real);
+	v->paths[v->path_count++] = real;
+	*ret = real;
 	return 0;
 }
 
 static int plan_cwd(struct view *v, struct err *err)
 {
-	int r = check_path(v->spec->cwd, err);
+	const char *path;
+	int r = resolve(v, v->spec->cwd, &path, err);
 
 	if (r < 0)
 		return r;
-	if (!may_be_writable(v->spec->cwd)) {
+	if (!may_be_writable(path)) {
 		channel_report(
 			v->spec->control_fd, LAUNCH_WARNING, 0,
 			"the working directory '%s' stays read-only in the sandbox",
-			v->spec->cwd);
+			path);
 		return 0;
 	}
-	return add_tree(v, v->spec->cwd, TREE_WRITABLE, err);
+	return add_tree(v, path, TREE_WRITABLE, err);
 }
 
-static int plan_writable(struct view *v, const char *path, struct err *err)
+static int plan_writable(struct view *v, const char *given, struct err *err)
 {
-	int r = check_path(path, err);
+	const char *path;
+	int r = resolve(v, given, &path, err);
 
 	if (r < 0)
 		return r;
@@ -90,13 +90,90 @@ static bool is_below_writable(const struct view *v, const char *path)
 	return false;
 }
 
-static int plan_readonly(struct view *v, const char *path, struct err *err)
+/* Another name of the same file may lie in a writable directory too. */
+static void warn_of_links(const struct view *v, const char *path)
 {
-	int r = check_path(path, err);
+	struct stat st;
+
+	if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink > 1)
+		channel_report(
+			v->spec->control_fd, LAUNCH_WARNING, 0,
+			"'%s' has other names (hard links), under which the command may "
+			"be able to change it",
+			path);
+}
+
+static int plan_readonly(struct view *v, const char *given, struct err *err)
+{
+	const char *path;
+	int r = resolve(v, given, &path, err);
 
 	if (r < 0 || !is_below_writable(v, path))
 		return r;
+	warn_of_links(v, path);
 	return add_tree(v, path, TREE_READONLY, err);
+}
+
+static int check_links(const struct view *v, const char *path, unsigned int depth,
+		       struct err *err);
+
+/* @path up to @len is a link: may the command change it, or one that it leads to? */
+static int check_link(const struct view *v, const char *path, size_t len,
+		      unsigned int depth, struct err *err)
+{
+	char link[PATH_MAX], parent[PATH_MAX], target[PATH_MAX], next[2 * PATH_MAX];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "%.*s", (int)len, path);
+	n = readlink(link, target, sizeof(target) - 1);
+	if (n < 0)
+		return errno == EINVAL ? 0
+				       : err_sys(err, -errno, "cannot share '%s'", path);
+	target[n] = '\0';
+	*strrchr(link, '/') = '\0';
+	if (!realpath(link[0] ? link : "/", parent))
+		return err_sys(err, -errno, "cannot share '%s'", path);
+	if (is_below_writable(v, parent))
+		return err_set(
+			err, -EPERM,
+			"'%.*s' is a link in a directory that the command may write to; "
+			"name the file that it leads to",
+			(int)len, path);
+	if (target[0] == '/')
+		snprintf(next, sizeof(next), "%s", target);
+	else
+		snprintf(next, sizeof(next), "%s/%s", parent, target);
+	return check_links(v, next, depth + 1, err);
+}
+
+/* A link that the command can change would lead the next run to share something else, or
+ * to read another policy. */
+static int check_links(const struct view *v, const char *path, unsigned int depth,
+		       struct err *err)
+{
+	enum { DEPTH_MAX = 40 }; /* the kernel's own limit */
+	size_t len = strlen(path);
+	int r = 0;
+
+	if (depth == DEPTH_MAX || len >= PATH_MAX)
+		return err_set(err, -ELOOP, "cannot share '%s': too many links", path);
+	for (size_t i = 1; r == 0 && i <= len; i++) {
+		if ((path[i] == '/' || path[i] == '\0') && path[i - 1] != '/')
+			r = check_link(v, path, i, depth, err);
+	}
+	return r;
+}
+
+static int check_given(const struct view *v, const char *path, struct err *err)
+{
+	char absolute[2 * PATH_MAX];
+
+	if (path[0] == '/')
+		return check_links(v, path, 0, err);
+	if (snprintf(absolute, sizeof(absolute), "%s/%s", v->spec->cwd, path) >=
+	    (int)sizeof(absolute))
+		return err_set(err, -ENAMETOOLONG, "the path '%s' is too long", path);
+	return check_links(v, absolute, 0, err);
 }
 
 /* The host's sockets in what is writable. */
@@ -119,12 +196,20 @@ static int plan_masks(struct view *v, struct err *err)
 
 int place_plan(struct view *v, struct err *err)
 {
-	int r = plan_cwd(v, err);
+	int r;
 
+	v->paths = calloc(v->spec->rw_count + v->spec->ro_count + 1, sizeof(*v->paths));
+	if (!v->paths)
+		return err_sys(err, -ENOMEM, "cannot plan the file system view");
+	r = plan_cwd(v, err);
 	for (size_t i = 0; r == 0 && i < v->spec->rw_count; i++)
 		r = plan_writable(v, v->spec->rw[i], err);
 	for (size_t i = 0; r == 0 && i < v->spec->ro_count; i++)
 		r = plan_readonly(v, v->spec->ro[i], err);
+	for (size_t i = 0; r == 0 && i < v->spec->rw_count; i++)
+		r = check_given(v, v->spec->rw[i], err);
+	for (size_t i = 0; r == 0 && i < v->spec->ro_count; i++)
+		r = check_given(v, v->spec->ro[i], err);
 	return r < 0 ? r : plan_masks(v, err);
 }
 

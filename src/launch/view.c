@@ -119,6 +119,9 @@ void view_done(struct view *v)
 	free(v->trees);
 	mounts_done(&v->mounts);
 	sockets_done(&v->sockets);
+	for (size_t i = 0; i < v->path_count; i++)
+		free(v->paths[i]);
+	free(v->paths);
 	if (v->root_fd >= 0)
 		close(v->root_fd);
 	*v = (struct view){ .root_fd = -1 };

@@ -42,8 +42,10 @@ struct view {
 	struct mounts mounts;
 	struct tree *trees; /* owned; the layers first (root only), then the paths */
 	size_t layer_count, tree_count;
-	unsigned int made;	/* mounts so far */
-	int root_fd;		/* VIEW_ROOT, once it stands */
+	unsigned int made; /* mounts so far */
+	int root_fd;	   /* VIEW_ROOT, once it stands */
+	char **paths;	   /* owned: what the trees of spec's paths borrow */
+	size_t path_count;
 	struct sockets sockets; /* of the host, in writable paths: to be masked */
 };
 

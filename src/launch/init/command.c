@@ -2,8 +2,10 @@
 #include "launch/init/init.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <linux/close_range.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -34,17 +36,39 @@ static void complain(const char *command, const char *why)
 	(void)!writev(STDERR_FILENO, iov, ARRAY_SIZE(iov));
 }
 
+/* execvp() gives EACCES also for a directory of PATH that it may not enter. Is there such
+ * a file in one that it may? */
+static bool is_in_path(const char *name)
+{
+	const char *path = getenv("PATH");
+	char file[PATH_MAX];
+
+	while (path && *path) {
+		size_t len = strcspn(path, ":");
+
+		if (snprintf(file, sizeof(file), "%.*s/%s", (int)len, path, name) <
+			    (int)sizeof(file) &&
+		    access(file, F_OK) == 0)
+			return true;
+		path += len + (path[len] == ':');
+	}
+	return false;
+}
+
 _Noreturn void command_exec(char **argv, uint64_t ignored_signals)
 {
+	bool is_path = strchr(argv[0], '/');
 	int error;
 
 	close_range(STDERR_FILENO + 1, ~0U, 0);
 	reset_signals(ignored_signals);
 	execvp(argv[0], argv);
 	error = errno;
+	if (error == EACCES && !is_path && !is_in_path(argv[0]))
+		error = ENOENT;
 	if (error == ENOENT)
-		complain(argv[0], strchr(argv[0], '/') ? "no such file or directory"
-						       : "command not found");
+		complain(argv[0],
+			 is_path ? "no such file or directory" : "command not found");
 	else
 		complain(argv[0],
 			 error == EACCES ? "permission denied" : strerror(error));
