@@ -345,9 +345,31 @@ static int start_engine(struct control *c, const struct endpoint *probe, struct 
 	return c->engine < 0 ? (int)c->engine : 0;
 }
 
+/* The files of the policy, wherever symlinks put them; built-in profiles are none.
+ * Return: an array in the arena, @ret_count long, or NULL. */
+static const char **policy_files(struct control *c, size_t *ret_count)
+{
+	const char **files =
+		arena_array(&c->arena, c->policy.source_count + 1, sizeof(*files));
+	size_t count = 0;
+
+	for (size_t i = 0; files && i < c->policy.source_count; i++) {
+		char path[PATH_MAX];
+
+		if (realpath(c->policy.sources[i], path))
+			files[count++] = arena_text(&c->arena, text_of(path));
+		if (count > 0 && !files[count - 1])
+			return NULL;
+	}
+	*ret_count = count;
+	return files;
+}
+
 static int start_launch(struct control *c, const struct launch_probe *probe, char *cwd,
 			struct err *err)
 {
+	size_t file_count = 0;
+	const char **files = policy_files(c, &file_count);
 	struct inside inside = {
 		.plan = &c->plan,
 		.engine_fd = c->hand_fd,
@@ -358,8 +380,8 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 		.cwd = cwd,
 		.rw = c->spec->rw.items,
 		.rw_count = c->spec->rw.count,
-		.ro = c->policy.sources,
-		.ro_count = c->policy.source_count,
+		.ro = files,
+		.ro_count = file_count,
 		.self_test =
 			(enum launch_self_test)(SELF_TEST_DENY + (int)c->spec->self_test),
 		.probe = *probe,
@@ -368,6 +390,8 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 		.control_fd = c->launch_end,
 	};
 
+	if (!files)
+		return err_set(err, -ENOMEM, "out of memory");
 	c->launch = launch_start(&c->machine, &spec, err);
 	return c->launch < 0 ? (int)c->launch : 0;
 }
