@@ -31,19 +31,16 @@
  *
  * refuse and report are plain chains: report logs a destination when it is first seen,
  * later at a limited rate; refuse then answers, so that nobody waits. */
-#include "filter/ruleset_internal.h"
+#include "filter/ruleset_build.h"
 
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_conntrack_common.h>
 #include <linux/rtnetlink.h>
-
-#include "filter/ruleset.h"
 
 enum {
 	LOOPBACK_INDEX = 1, /* of every network namespace's lo */
@@ -69,48 +66,7 @@ enum {
 	ICMPV6_MLD2_REPORT = 143,
 };
 
-/* The families that rules are written for, in this order. */
-enum { V4 = 0, V6 = 1, FAMILIES = 2 };
-
-static const struct family {
-	char digit;
-	uint32_t nfproto;
-	enum addr_family addr;
-	enum filter_field daddr;
-	enum filter_key key, flow;
-} families[FAMILIES] = {
-	[V4] = { '4', NFPROTO_IPV4, ADDR_V4, FILTER_DADDR4, FILTER_KEY_ADDR4,
-		 FILTER_KEY_FLOW4 },
-	[V6] = { '6', NFPROTO_IPV6, ADDR_V6, FILTER_DADDR6, FILTER_KEY_ADDR6,
-		 FILTER_KEY_FLOW6 },
-};
-
 static const uint8_t protocols[] = { IPPROTO_TCP, IPPROTO_UDP };
-
-/* The sets of one port list; NULL where the plan needs none. */
-struct list_sets {
-	const struct filter_set *tcp, *udp;
-	const struct filter_set *allow[FAMILIES], *learned[FAMILIES];
-};
-
-struct builder {
-	struct arena *arena;
-	const struct plan *plan;
-	const struct filter_params *params;
-	struct ruleset *rs;
-	struct filter_set **sets_end;
-	struct filter_chain **chains_end;
-	struct filter_rule *rule; /* being written; a spare one after a failure */
-	struct filter_rule spare;
-	bool failed; /* memory is out, or a rule too long: nothing is returned */
-	size_t list_count, family_count;
-	struct list_sets lists[PLAN_PORT_LISTS_MAX];
-	const struct filter_set *deny[FAMILIES];
-	const struct filter_set *seen[FAMILIES];
-	const struct filter_chain *refuse, *report;
-	const struct filter_chain *dns_nat,
-		*dns_output; /* NULL: no address rule names 53 */
-};
 
 /* ---- statements ---- */
 
@@ -208,8 +164,8 @@ static void not_local(struct builder *b)
 
 static void daddr_in(struct builder *b, size_t family, const struct filter_set *set)
 {
-	equal(b, FILTER_NFPROTO, families[family].nfproto);
-	in_set(b, families[family].daddr, set);
+	equal(b, FILTER_NFPROTO, ruleset_families[family].nfproto);
+	in_set(b, ruleset_families[family].daddr, set);
 }
 
 static void port_of(struct builder *b, uint8_t protocol, uint16_t port)
@@ -236,213 +192,6 @@ static bool rule_for(struct builder *b, struct filter_chain *chain, uint8_t prot
 	in_set(b, FILTER_DPORT, ports);
 	daddr_in(b, family, set);
 	return true;
-}
-
-/* ---- sets ---- */
-
-static struct filter_set *new_set(struct builder *b, enum filter_key key)
-{
-	struct filter_set *s = arena_alloc(b->arena, sizeof(*s));
-
-	if (!s) {
-		b->failed = true;
-		return NULL;
-	}
-	s->key = key;
-	*b->sets_end = s;
-	b->sets_end = &s->next;
-	return s;
-}
-
-/* An unchanging set of @count ranges; NULL when there are none. */
-static struct filter_set *range_set(struct builder *b, enum filter_key key,
-				    struct filter_range *ranges, size_t count)
-{
-	struct filter_set *s = count > 0 ? new_set(b, key) : NULL;
-
-	if (s) {
-		s->ranges = ranges;
-		s->range_count = filter_ranges_merge(ranges, count, filter_key_size(key));
-	}
-	return s;
-}
-
-static struct filter_range port_range(uint16_t from, uint16_t to)
-{
-	return (struct filter_range){
-		.from = { (uint8_t)(from >> 8), (uint8_t)from },
-		.to = { (uint8_t)(to >> 8), (uint8_t)to },
-	};
-}
-
-static const struct filter_set *build_ports(struct builder *b, size_t list,
-					    uint8_t protocol)
-{
-	size_t count, used = 0;
-	const struct plan_port_range *from = plan_port_list(b->plan, list, &count);
-	struct filter_range *ranges = arena_array(b->arena, count + 1, sizeof(*ranges));
-	struct filter_set *s;
-
-	if (!ranges) {
-		b->failed = true;
-		return NULL;
-	}
-	for (size_t i = 0; i < count; i++)
-		if (from[i].protocol == protocol)
-			ranges[used++] = port_range(from[i].from, from[i].to);
-	s = range_set(b, FILTER_KEY_PORT, ranges, used);
-	if (s)
-		snprintf(s->name, sizeof(s->name), "%s_%zu",
-			 protocol == IPPROTO_TCP ? "tcp" : "udp", list);
-	return s;
-}
-
-static struct filter_range prefix_range(const struct prefix *p)
-{
-	struct filter_range r = { 0 };
-	size_t size = addr_size(&p->addr);
-
-	for (size_t i = 0; i < size; i++) {
-		unsigned int fixed = p->bits > 8 * i ? MIN(p->bits - 8 * i, 8u) : 0;
-		uint8_t host = (uint8_t)(0xff >> fixed);
-
-		r.from[i] = p->addr.bytes[i] & (uint8_t)~host;
-		r.to[i] = p->addr.bytes[i] | host;
-	}
-	return r;
-}
-
-/* Which address rules a set gathers; the list of a deny doesn't matter. */
-struct selection {
-	enum policy_action action;
-	size_t list;
-	enum addr_family family;
-};
-
-static bool selects(const struct selection *s, const struct plan_prefix *p)
-{
-	bool allows = p->action == POLICY_ALLOW;
-
-	return p->prefix.addr.family == s->family &&
-	       allows == (s->action == POLICY_ALLOW) &&
-	       (!allows || p->port_list == s->list);
-}
-
-static struct filter_set *build_prefixes(struct builder *b, const struct selection *s)
-{
-	size_t total = plan_prefix_count(b->plan), count = 0, used = 0;
-	struct filter_range *ranges;
-
-	for (size_t i = 0; i < total; i++) {
-		struct plan_prefix p = plan_prefix(b->plan, i);
-
-		count += selects(s, &p);
-	}
-	if (count == 0)
-		return NULL;
-	ranges = arena_array(b->arena, count, sizeof(*ranges));
-	if (!ranges) {
-		b->failed = true;
-		return NULL;
-	}
-	for (size_t i = 0; i < total; i++) {
-		struct plan_prefix p = plan_prefix(b->plan, i);
-
-		if (selects(s, &p))
-			ranges[used++] = prefix_range(&p.prefix);
-	}
-	return range_set(b, s->family == ADDR_V4 ? FILTER_KEY_ADDR4 : FILTER_KEY_ADDR6,
-			 ranges, used);
-}
-
-static const struct filter_set *build_allow(struct builder *b, size_t list, size_t family)
-{
-	struct selection sel = { POLICY_ALLOW, list, families[family].addr };
-	struct filter_set *s = build_prefixes(b, &sel);
-
-	if (s)
-		snprintf(s->name, sizeof(s->name), "allow%c_%zu", families[family].digit,
-			 list);
-	return s;
-}
-
-static const struct filter_set *build_deny(struct builder *b, size_t family)
-{
-	struct selection sel = { POLICY_DENY, 0, families[family].addr };
-	struct filter_set *s = build_prefixes(b, &sel);
-
-	if (s)
-		snprintf(s->name, sizeof(s->name), "deny%c", families[family].digit);
-	return s;
-}
-
-static const struct filter_set *build_learned(struct builder *b, size_t list,
-					      size_t family)
-{
-	struct filter_set *s = new_set(b, families[family].key);
-
-	if (s) {
-		s->timeout = true;
-		snprintf(s->name, sizeof(s->name), "learned%c_%zu",
-			 families[family].digit, list);
-	}
-	return s;
-}
-
-static const struct filter_set *build_seen(struct builder *b, size_t family)
-{
-	struct filter_set *s = new_set(b, families[family].flow);
-
-	if (s) {
-		s->timeout = true;
-		s->dynamic = true;
-		s->timeout_sec = FILTER_SEEN_SEC;
-		s->size = FILTER_SEEN_MAX;
-		snprintf(s->name, sizeof(s->name), "seen%c", families[family].digit);
-	}
-	return s;
-}
-
-/* The port lists that an answer for a name can select: bit i is list i. List 0 is
- * always among them: the self-test and the default action use it. */
-static uint32_t name_lists(const struct plan *plan)
-{
-	uint32_t lists = 1;
-
-	for (size_t i = 0; i < plan_rule_count(plan); i++) {
-		struct plan_rule r = plan_rule(plan, i);
-		struct prefix ignored;
-
-		if (r.action == POLICY_ALLOW && r.port_list < PLAN_PORT_LISTS_MAX &&
-		    !prefix_parse(r.target, strlen(r.target), true, &ignored))
-			lists |= UINT32_C(1) << r.port_list;
-	}
-	return lists;
-}
-
-static void build_list(struct builder *b, size_t i, bool learned)
-{
-	struct list_sets *l = &b->lists[i];
-
-	l->tcp = build_ports(b, i, IPPROTO_TCP);
-	l->udp = build_ports(b, i, IPPROTO_UDP);
-	for (size_t f = 0; f < b->family_count; f++) {
-		l->allow[f] = build_allow(b, i, f);
-		if (learned)
-			l->learned[f] = build_learned(b, i, f);
-	}
-}
-
-static void build_sets(struct builder *b)
-{
-	uint32_t learned = name_lists(b->plan);
-
-	for (size_t i = 0; i < b->list_count; i++)
-		build_list(b, i, learned >> i & 1);
-	for (size_t f = 0; f < b->family_count; f++)
-		b->deny[f] = build_deny(b, f);
-	for (size_t f = 0; f < FAMILIES; f++)
-		b->seen[f] = build_seen(b, f);
 }
 
 /* ---- chains ---- */
@@ -492,7 +241,7 @@ static void build_report(struct builder *b)
 		size_t f = i / ARRAY_SIZE(protocols);
 
 		rule(b, c);
-		equal(b, FILTER_NFPROTO, families[f].nfproto);
+		equal(b, FILTER_NFPROTO, ruleset_families[f].nfproto);
 		equal(b, FILTER_L4PROTO, protocols[i % ARRAY_SIZE(protocols)]);
 		stmt(b, FILTER_FLOW_NEW)->set = b->seen[f];
 		stmt(b, FILTER_FLOW_ADD)->set = b->seen[f];
@@ -633,7 +382,7 @@ static void allowed(struct builder *b, struct filter_chain *c, uint8_t protocol,
 		return;
 	for (size_t f = 0; f < b->family_count; f++) {
 		rule(b, c);
-		equal(b, FILTER_NFPROTO, families[f].nfproto);
+		equal(b, FILTER_NFPROTO, ruleset_families[f].nfproto);
 		equal(b, FILTER_L4PROTO, protocol);
 		in_set(b, FILTER_DPORT, ports_of(&b->lists[0], protocol));
 		end(b);
@@ -823,7 +572,7 @@ int ruleset_build_owned(const struct plan *plan, const struct filter_params *par
 		return err_set(err, -ENOMEM, "cannot build the filter: out of memory");
 	b.sets_end = &b.rs->sets;
 	b.chains_end = &b.rs->chains;
-	build_sets(&b);
+	ruleset_build_sets(&b);
 	build_chains(&b);
 	if (b.failed)
 		return err_set(err, -ENOMEM, "cannot build the filter: out of memory");
