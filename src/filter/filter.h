@@ -16,10 +16,10 @@ enum {
 };
 
 struct filter_conn {
-	int fd;           /* NETLINK_NETFILTER, owned */
+	int fd;		  /* NETLINK_NETFILTER, owned */
 	uint32_t port_id; /* ours, as the kernel sees it */
 	uint32_t seq;
-	bool owner;       /* the kernel takes owner|persist (6.9 and later) */
+	bool owner; /* the kernel takes owner|persist (6.9 and later) */
 };
 
 /* Take a netlink socket that is already bound (see net/sock.h). */
@@ -41,7 +41,7 @@ int filter_verify(struct filter_conn *c, const struct ruleset *rs,
 struct filter_learn {
 	struct addr addr;
 	uint8_t port_list;
-	bool refresh;         /* the element may be there: add, delete, add */
+	bool refresh;	      /* the element may be there: add, delete, add */
 	uint32_t lifetime_ms; /* 0: delete it (it need not be there) */
 };
 /* One acknowledged transaction for all of @items (FILTER_LEARN_MAX at most): when it

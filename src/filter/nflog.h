@@ -12,11 +12,11 @@
 struct nflog_packet {
 	struct addr source, destination;
 	uint16_t source_port, destination_port; /* 0 where the protocol has none */
-	uint8_t protocol;                       /* IPPROTO_… */
+	uint8_t protocol;			/* IPPROTO_… */
 	uint8_t icmp_type;
-	uint32_t uid;                           /* of the sender, UINT32_MAX: unknown */
-	uint16_t length;                        /* of the IP packet */
-	char prefix[32];                        /* the rule's log prefix */
+	uint32_t uid;	 /* of the sender, UINT32_MAX: unknown */
+	uint16_t length; /* of the IP packet */
+	char prefix[32]; /* the rule's log prefix */
 };
 
 /* Configure @fd for @group: copy of 128 bytes, queue-threshold 1, a receive buffer
@@ -30,5 +30,4 @@ int nflog_read(int fd, void (*fn)(void *data, const struct nflog_packet *p),
 	       void *data) MUST_CHECK;
 /* The parser alone, for fuzzing: one netlink datagram. Return: packets. */
 int nflog_parse(const void *bytes, size_t size,
-		void (*fn)(void *data, const struct nflog_packet *p),
-		void *data);
+		void (*fn)(void *data, const struct nflog_packet *p), void *data);

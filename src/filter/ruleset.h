@@ -12,25 +12,25 @@
 #define FILTER_TABLE "weir"
 
 enum {
-	FILTER_DNS_PORT = 53,      /* the engine's DNS on 127.0.0.1 and ::1 of the namespace */
-	FILTER_RELAY_PORT = 1021,  /* the relay's listener; below 1024, so that no command
-	                            * without capabilities can take it */
+	FILTER_DNS_PORT = 53, /* the engine's DNS on 127.0.0.1 and ::1 of the namespace */
+	FILTER_RELAY_PORT = 1021, /* the relay's listener; below 1024, so that no command
+				   * without capabilities can take it */
 	FILTER_NFLOG_GROUP = 100,
 	FILTER_GENERATION_FIRST = 1, /* 0 is never used */
 };
 
 struct filter_params {
 	uint16_t generation; /* in the low 16 bits of the conntrack mark */
-	bool relay;          /* TCP that a set allows is redirected to the relay */
-	bool direct_tcp;     /* allowed TCP may leave by the link (no relay, other uplinks) */
-	bool direct_udp;     /* allowed UDP may leave by the link */
-	bool ipv6;           /* the namespace has IPv6 */
+	bool relay;	     /* TCP that a set allows is redirected to the relay */
+	bool direct_tcp; /* allowed TCP may leave by the link (no relay, other uplinks) */
+	bool direct_udp; /* allowed UDP may leave by the link */
+	bool ipv6;	 /* the namespace has IPv6 */
 };
 
 struct ruleset; /* complete in filter/ruleset_internal.h */
 
 /* The ruleset of an owned network namespace. Lives in @arena.
  * -ENOMEM, or -E2BIG when the plan has more than a ruleset can hold. */
-int ruleset_build_owned(const struct plan *plan,
-			const struct filter_params *params, struct arena *arena,
-			const struct ruleset **ret, struct err *err) MUST_CHECK;
+int ruleset_build_owned(const struct plan *plan, const struct filter_params *params,
+			struct arena *arena, const struct ruleset **ret,
+			struct err *err) MUST_CHECK;
