@@ -27,31 +27,21 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <string.h>
 
-enum {
-	SLACK_MS = 2000,
-	FIRST_SIZE = 8,			  /* of each table, at the first use */
-	LIFETIME_MAX_SEC = 7 * 24 * 3600, /* however high a policy sets its limit */
-};
-#define NONE UINT32_MAX
+#include "sandbox/learned_table.h"
 
-/* What every table's items begin with. */
-struct link {
-	uint64_t hash;
-	uint32_t next; /* in the hash chain, or in the free list */
-	bool live;
-};
+enum { SLACK_MS = 2000, LIFETIME_MAX_SEC = 7 * 24 * 3600 };
+#define NONE LEARNED_NONE
 
 struct name {
-	struct link link;
+	struct learned_link link;
 	uint32_t entries; /* the first; linked by next_of_name */
 	uint32_t count;	  /* of entries */
 	struct dns_name name;
 };
 
 struct entry {
-	struct link link;
+	struct learned_link link;
 	uint32_t name;
 	uint32_t element;
 	uint32_t next_of_name;
@@ -64,7 +54,7 @@ struct entry {
 };
 
 struct element {
-	struct link link;
+	struct learned_link link;
 	struct addr addr;
 	uint8_t port_list;
 	bool doomed; /* in the doomed list */
@@ -75,22 +65,12 @@ struct element {
 	int64_t pinned_until_ms; /* prepared; 0 unless pins > 0 */
 };
 
-/* An array with a free list and a hash index. */
-struct table {
-	uint8_t *items;
-	uint32_t *heads; /* @size of them */
-	size_t item_size;
-	uint32_t size; /* a power of two, or 0 */
-	uint32_t used; /* high-water mark */
-	uint32_t free; /* first of the free list */
-	uint32_t count;
-};
-
 struct learned {
 	const struct plan *plan; /* borrowed */
 	struct hash_key key;
-	struct table names, entries, elements;
-	uint32_t *heap; /* of entries, the one that expires first on top */
+	struct learned_table names, entries, elements;
+	uint32_t *heap;	    /* of entries, the one that expires first on top */
+	uint32_t heap_size; /* room in it */
 	uint32_t doomed_first, doomed_last;
 	uint32_t pins; /* of all elements */
 	uint64_t serial;
@@ -99,118 +79,22 @@ struct learned {
 	size_t evicted;
 };
 
-/* ---- tables ---- */
-
-static void *item_at(const struct table *t, uint32_t i)
-{
-	return t->items + i * t->item_size;
-}
+/* ---- look-ups ---- */
 
 static struct name *name_at(const struct learned *l, uint32_t i)
 {
-	return item_at(&l->names, i);
+	return learned_table_at(&l->names, i);
 }
 
 static struct entry *entry_at(const struct learned *l, uint32_t i)
 {
-	return item_at(&l->entries, i);
+	return learned_table_at(&l->entries, i);
 }
 
 static struct element *element_at(const struct learned *l, uint32_t i)
 {
-	return item_at(&l->elements, i);
+	return learned_table_at(&l->elements, i);
 }
-
-static void table_init(struct table *t, size_t item_size)
-{
-	*t = (struct table){ .item_size = item_size, .free = NONE };
-}
-
-static void table_done(struct table *t)
-{
-	free(t->items);
-	free(t->heads);
-}
-
-static uint32_t table_first(const struct table *t, uint64_t hash)
-{
-	return t->size > 0 ? t->heads[hash & (t->size - 1)] : NONE;
-}
-
-static void table_push(struct table *t, uint32_t i)
-{
-	struct link *link = item_at(t, i);
-	uint32_t *head = &t->heads[link->hash & (t->size - 1)];
-
-	link->next = *head;
-	*head = i;
-}
-
-static int table_grow(struct table *t)
-{
-	uint32_t size = t->size > 0 ? t->size * 2 : FIRST_SIZE;
-	uint32_t *heads = malloc(size * sizeof(*heads));
-	uint8_t *items = heads ? realloc(t->items, size * t->item_size) : NULL;
-
-	if (!items) {
-		free(heads);
-		return -ENOMEM;
-	}
-	free(t->heads);
-	t->heads = heads;
-	t->items = items;
-	t->size = size;
-	memset(heads, 0xff, size * sizeof(*heads));
-	for (uint32_t i = 0; i < t->used; i++)
-		if (((struct link *)item_at(t, i))->live)
-			table_push(t, i);
-	return 0;
-}
-
-static int table_reserve(struct table *t, uint32_t wanted)
-{
-	int r = 0;
-
-	while (r == 0 && t->size - t->count < wanted)
-		r = table_grow(t);
-	return r;
-}
-
-/* A zeroed item. There is room: learned_prepare() has reserved it. */
-static uint32_t table_take(struct table *t, uint64_t hash)
-{
-	uint32_t i = t->free;
-	struct link *link;
-
-	assert(t->count < t->size);
-	if (i == NONE)
-		i = t->used++;
-	link = item_at(t, i);
-	if (i == t->free)
-		t->free = link->next;
-	memset(link, 0, t->item_size);
-	link->hash = hash;
-	link->live = true;
-	table_push(t, i);
-	t->count++;
-	return i;
-}
-
-static void table_give(struct table *t, uint32_t i)
-{
-	struct link *link = item_at(t, i);
-	uint32_t *at = &t->heads[link->hash & (t->size - 1)];
-
-	while (*at != i)
-		at = &((struct link *)item_at(t, *at))->next;
-	*at = link->next;
-	link->live = false;
-	link->next = t->free;
-	t->free = i;
-	t->count--;
-}
-
-/* ---- look-ups ---- */
 
 static uint64_t hash_name(const struct learned *l, const struct dns_name *n)
 {
@@ -230,7 +114,7 @@ static uint64_t hash_entry(const struct learned *l, uint32_t name, const struct 
 
 static uint32_t find_name(const struct learned *l, const struct dns_name *n)
 {
-	uint32_t i = table_first(&l->names, hash_name(l, n));
+	uint32_t i = learned_table_first(&l->names, hash_name(l, n));
 
 	while (i != NONE && !dns_name_equal(&name_at(l, i)->name, n))
 		i = name_at(l, i)->link.next;
@@ -240,7 +124,7 @@ static uint32_t find_name(const struct learned *l, const struct dns_name *n)
 static uint32_t find_element(const struct learned *l, const struct addr *a,
 			     uint8_t port_list)
 {
-	uint32_t i = table_first(&l->elements, hash_addr(l, a));
+	uint32_t i = learned_table_first(&l->elements, hash_addr(l, a));
 
 	while (i != NONE && (element_at(l, i)->port_list != port_list ||
 			     !addr_equal(&element_at(l, i)->addr, a)))
@@ -255,7 +139,7 @@ static const struct addr *entry_addr(const struct learned *l, const struct entry
 
 static uint32_t find_entry(const struct learned *l, uint32_t name, const struct addr *a)
 {
-	uint32_t i = table_first(&l->entries, hash_entry(l, name, a));
+	uint32_t i = learned_table_first(&l->entries, hash_entry(l, name, a));
 
 	while (i != NONE && (entry_at(l, i)->name != name ||
 			     !addr_equal(entry_addr(l, entry_at(l, i)), a)))
@@ -337,7 +221,7 @@ static void element_release(struct learned *l, uint32_t i, int64_t now_ms)
 	if (el->users > 0 || el->pins > 0 || el->doomed)
 		return;
 	if (element_has_ended(el, now_ms))
-		table_give(&l->elements, i);
+		learned_table_give(&l->elements, i);
 	else
 		element_doom(l, i);
 }
@@ -395,8 +279,8 @@ static void entry_remove(struct learned *l, uint32_t i, int64_t now_ms)
 		at = &entry_at(l, *at)->next_of_name;
 	*at = e->next_of_name;
 	if (--n->count == 0)
-		table_give(&l->names, e->name);
-	table_give(&l->entries, i);
+		learned_table_give(&l->names, e->name);
+	learned_table_give(&l->entries, i);
 	entry_detach(l, i, now_ms);
 }
 
@@ -404,8 +288,8 @@ static uint32_t entry_new(struct learned *l, uint32_t name, uint32_t element,
 			  int64_t expires_ms)
 {
 	struct name *n = name_at(l, name);
-	uint32_t i = table_take(&l->entries,
-				hash_entry(l, name, &element_at(l, element)->addr));
+	uint32_t i = learned_table_take(
+		&l->entries, hash_entry(l, name, &element_at(l, element)->addr));
 	struct entry *e = entry_at(l, i);
 	uint32_t slot = l->entries.count - 1;
 
@@ -464,7 +348,7 @@ static uint32_t name_take(struct learned *l, const struct dns_name *name)
 
 	if (i != NONE)
 		return i;
-	i = table_take(&l->names, hash_name(l, name));
+	i = learned_table_take(&l->names, hash_name(l, name));
 	name_at(l, i)->name = *name;
 	name_at(l, i)->entries = NONE;
 	return i;
@@ -481,9 +365,9 @@ struct learned *learned_new(const struct plan *plan, const struct hash_key *key)
 	l->plan = plan;
 	l->key = *key;
 	l->doomed_first = NONE;
-	table_init(&l->names, sizeof(struct name));
-	table_init(&l->entries, sizeof(struct entry));
-	table_init(&l->elements, sizeof(struct element));
+	learned_table_init(&l->names, sizeof(struct name));
+	learned_table_init(&l->entries, sizeof(struct entry));
+	learned_table_init(&l->elements, sizeof(struct element));
 	return l;
 }
 
@@ -491,9 +375,9 @@ void learned_free(struct learned *l)
 {
 	if (!l)
 		return;
-	table_done(&l->names);
-	table_done(&l->entries);
-	table_done(&l->elements);
+	learned_table_done(&l->names);
+	learned_table_done(&l->entries);
+	learned_table_done(&l->elements);
 	free(l->heap);
 	free(l);
 }
@@ -520,20 +404,29 @@ static int64_t lifetime_ms(const struct learned *l, const struct learned_item *i
 	return MAX((kept + grace) * 1000, 1);
 }
 
+static int reserve_heap(struct learned *l)
+{
+	uint32_t *heap;
+
+	if (l->heap_size >= l->entries.size)
+		return 0;
+	heap = realloc(l->heap, l->entries.size * sizeof(*heap));
+	if (!heap)
+		return -ENOMEM;
+	l->heap = heap;
+	l->heap_size = l->entries.size;
+	return 0;
+}
+
 static int reserve(struct learned *l)
 {
 	uint32_t wanted = l->pins + 1;
-	uint32_t *heap;
-	int r = table_reserve(&l->names, wanted);
 
-	if (r == 0 && l->entries.size - l->entries.count < wanted) {
-		r = table_reserve(&l->entries, wanted);
-		heap = r == 0 ? realloc(l->heap, l->entries.size * sizeof(*heap)) : NULL;
-		if (!heap)
-			return -ENOMEM;
-		l->heap = heap;
-	}
-	return r == 0 ? table_reserve(&l->elements, 1) : r;
+	if (learned_table_reserve(&l->names, wanted) < 0 ||
+	    learned_table_reserve(&l->entries, wanted) < 0 ||
+	    learned_table_reserve(&l->elements, 1) < 0)
+		return -ENOMEM;
+	return reserve_heap(l);
 }
 
 int learned_prepare(struct learned *l, const struct learned_item *item, int64_t now_ms,
@@ -548,7 +441,7 @@ int learned_prepare(struct learned *l, const struct learned_item *item, int64_t 
 		return -ENOMEM;
 	i = find_element(l, &item->addr, list);
 	if (i == NONE) {
-		i = table_take(&l->elements, hash_addr(l, &item->addr));
+		i = learned_table_take(&l->elements, hash_addr(l, &item->addr));
 		element_at(l, i)->addr = item->addr;
 		element_at(l, i)->port_list = list;
 		element_at(l, i)->newest = NONE;
@@ -623,7 +516,7 @@ size_t learned_sweep(struct learned *l, int64_t now_ms, struct filter_learn *cha
 			l->swept_until_ms =
 				MAX(l->swept_until_ms, el->kernel_until_ms + SLACK_MS);
 		}
-		table_give(&l->elements, i);
+		learned_table_give(&l->elements, i);
 	}
 	return n;
 }
@@ -652,7 +545,7 @@ size_t learned_find(const struct learned *l, const struct addr *a, int64_t now_m
 	uint32_t lists[PLAN_PORT_LISTS_MAX];
 	const struct entry *e;
 	size_t count = 0, n = 0;
-	uint32_t i = table_first(&l->elements, hash_addr(l, a));
+	uint32_t i = learned_table_first(&l->elements, hash_addr(l, a));
 
 	for (; i != NONE && count < ARRAY_SIZE(lists); i = element_at(l, i)->link.next)
 		if (addr_equal(&element_at(l, i)->addr, a))

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "store/event.h"
+
+static struct event sample(const char *name)
+{
+	struct event e = { .ts_ms = 1,
+			   .packets = 1,
+			   .bytes = 10,
+			   .sandbox = 1,
+			   .rule = 2,
+			   .port = 443,
+			   .action = EVENT_DENY,
+			   .layer = EVENT_DNS };
+
+	snprintf(e.name, sizeof(e.name), "%s", name);
+	return e;
+}
+
+static void equal_events_fold_and_keep_the_first_time(void **state)
+{
+	struct event_ring *r = event_ring_new(4);
+	struct event e = sample("a.test");
+
+	event_ring_add(r, &e);
+	e.ts_ms = 99;
+	e.packets = 5;
+	snprintf(e.reason, sizeof(e.reason), "another reason");
+	event_ring_add(r, &e);
+	assert_int_equal(event_ring_count(r), 1);
+	assert_int_equal(event_ring_at(r, 0)->packets, 6);
+	assert_int_equal(event_ring_at(r, 0)->bytes, 20);
+	assert_int_equal(event_ring_at(r, 0)->ts_ms, 1);
+	event_ring_free(r);
+}
+
+static void what_differs_in_any_key_field_does_not_fold(void **state)
+{
+	struct event base = sample("a.test"), rows[9];
+	struct event_ring *r = event_ring_new(16);
+
+	for (size_t i = 0; i < 9; i++)
+		rows[i] = base;
+	rows[0].sandbox++;
+	rows[1].rule++;
+	rows[2].port++;
+	rows[3].action++;
+	rows[4].layer++;
+	rows[5].protocol++;
+	rows[6].limit++;
+	rows[7].remote = addr_v4(1, 2, 3, 4);
+	rows[8].name[0] = 'b';
+	event_ring_add(r, &base);
+	for (size_t i = 0; i < 9; i++)
+		event_ring_add(r, &rows[i]);
+	assert_int_equal(event_ring_count(r), 10);
+	event_ring_free(r);
+}
+
+static void a_full_ring_loses_its_oldest_and_counts_it(void **state)
+{
+	struct event_ring *r = event_ring_new(3);
+	char name[24];
+
+	for (int round = 0; round < 100; round++) {
+		struct event e;
+
+		snprintf(name, sizeof(name), "n%d.test", round);
+		e = sample(name);
+		event_ring_add(r, &e);
+		event_ring_add(r, &e);
+	}
+	assert_int_equal(event_ring_count(r), 3);
+	assert_string_equal(event_ring_at(r, 0)->name, "n97.test");
+	assert_string_equal(event_ring_at(r, 2)->name, "n99.test");
+	assert_null(event_ring_at(r, 3));
+	assert_int_equal(event_ring_dropped(r), 97 * 2);
+	event_ring_free(r);
+}
+
+static void a_name_that_fills_its_field_is_read_within_it(void **state)
+{
+	struct event_ring *r = event_ring_new(2);
+	struct event e = sample("");
+
+	memset(e.name, 'x', sizeof(e.name));
+	event_ring_add(r, &e);
+	event_ring_add(r, &e);
+	assert_int_equal(event_ring_count(r), 1);
+	event_ring_free(r);
+}
+
+static void a_ring_of_nothing_is_refused(void **state)
+{
+	assert_null(event_ring_new(0));
+	event_ring_free(NULL);
+}
+
+static void every_action_and_layer_has_a_name(void **state)
+{
+	for (int i = 0; i < EVENT_ACTION_COUNT; i++)
+		assert_non_null(event_action_name((enum event_action)i));
+	for (int i = 0; i < EVENT_LAYER_COUNT; i++)
+		assert_non_null(event_layer_name((enum event_layer)i));
+	assert_string_equal(event_action_name(EVENT_DENY), "deny");
+	assert_string_equal(event_action_name(EVENT_ACTION_COUNT), "unknown");
+	assert_string_equal(event_layer_name((enum event_layer) - 1), "unknown");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(equal_events_fold_and_keep_the_first_time),
+		cmocka_unit_test(what_differs_in_any_key_field_does_not_fold),
+		cmocka_unit_test(a_full_ring_loses_its_oldest_and_counts_it),
+		cmocka_unit_test(a_name_that_fills_its_field_is_read_within_it),
+		cmocka_unit_test(a_ring_of_nothing_is_refused),
+		cmocka_unit_test(every_action_and_layer_has_a_name),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
