@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <netinet/in.h>
-#include <string.h>
 
 #include "policy/explain.h"
 
@@ -67,11 +66,8 @@ static bool suggest(const struct event *e, char *buf, size_t size)
 	const char *proto = e->protocol == IPPROTO_UDP ? "udp/" : "";
 	const char *target = e->name;
 
-	if (e->action != EVENT_DENY || strcmp(e->reason, "no rule allows it") != 0) {
-		if (e->action != EVENT_DENY ||
-		    strcmp(e->reason, "the rule does not list this port") != 0)
-			return false;
-	}
+	if (!e->allowable)
+		return false;
 	if (e->layer == EVENT_DNS) {
 		snprintf(buf, size, "--allow %s", target);
 		return true;

@@ -35,6 +35,7 @@ static void explain(const struct sandbox *s, struct event *e, int64_t now_ms)
 	enum addr_special special = addr_special(&e->remote);
 
 	e->rule = v.rule;
+	e->allowable = v.action == POLICY_DENY && v.rule == PLAN_NO_RULE;
 	if (v.action == POLICY_ALLOW) {
 		set_reason(e, "this protocol has no way out over the uplink");
 	} else if (v.rule != PLAN_NO_RULE) {

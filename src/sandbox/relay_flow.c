@@ -71,6 +71,7 @@ void relay_refuse(struct relay_guest *g, const struct endpoint *to, uint32_t rul
 
 	g->sandbox->counters[COUNT_FLOWS_DENIED]++;
 	e.rule = rule;
+	e.allowable = rule == PLAN_NO_RULE && to->addr.family != ADDR_NONE;
 	set_reason(&e, reason);
 	sandbox_event(g->sandbox, &e, loop_now_ms(g->relay->loop));
 }

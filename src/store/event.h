@@ -34,21 +34,23 @@ enum { EVENT_NAME_SIZE = 256, EVENT_REASON_SIZE = 64 };
 #define EVENT_NO_RULE 0xffffffffu
 
 struct event {
-	int64_t ts_ms;       /* wall clock, of the first occurrence */
-	uint64_t packets;    /* occurrences folded into this one */
+	int64_t ts_ms;	  /* wall clock, of the first occurrence */
+	uint64_t packets; /* occurrences folded into this one */
 	uint64_t bytes;
 	uint32_t sandbox;    /* id; 0 for `weir run` */
-	uint32_t rule;       /* of the plan, or EVENT_NO_RULE: the default action */
-	uint32_t uid;        /* of the sender, where the kernel said; else UINT32_MAX */
-	uint16_t port;       /* remote; 0 when there is none */
+	uint32_t rule;	     /* of the plan, or EVENT_NO_RULE: the default action */
+	uint32_t uid;	     /* of the sender, where the kernel said; else UINT32_MAX */
+	uint16_t port;	     /* remote; 0 when there is none */
 	uint16_t query_type; /* of a lookup */
-	uint8_t action;      /* enum event_action */
-	uint8_t layer;       /* enum event_layer */
+	uint8_t action;	     /* enum event_action */
+	uint8_t layer;	     /* enum event_layer */
 	uint8_t protocol;    /* IPPROTO_…, 0 when there is none */
-	uint8_t limit;       /* enum plan_limit + 1 of an EVENT_LIMIT, else 0 */
+	uint8_t limit;	     /* enum plan_limit + 1 of an EVENT_LIMIT, else 0 */
+	bool allowable;	     /* an allow rule for just this would have let it through */
 	struct addr remote;
-	char name[EVENT_NAME_SIZE];     /* presentation form, "" when none */
-	char reason[EVENT_REASON_SIZE]; /* "no rule allows it", "cloud metadata address" … */
+	char name[EVENT_NAME_SIZE];	/* presentation form, "" when none */
+	char reason[EVENT_REASON_SIZE]; /* "no rule allows it", "cloud metadata address" …
+					 */
 };
 
 const char *event_action_name(enum event_action a);
