@@ -157,11 +157,11 @@ def test_H12_killed_weir_leaves_nothing(world, user, number):
 
 
 def test_H12_whatever_process_of_it_is_killed_the_rest_goes_too(world, user):
-    with world.run_start("sh", "-c", "echo up; sleep 60", user=user) as run:
+    with world.run_start("sh", "-c", "echo up; exec sleep 60", user=user) as run:
         assert run.line() == "up"
         count = len(world.processes())
     for victim in range(count):
-        with world.run_start("sh", "-c", "echo up; sleep 60", user=user) as run:
+        with world.run_start("sh", "-c", "echo up; exec sleep 60", user=user) as run:
             assert run.line() == "up"
             pids = sorted(world.processes())
             assert len(pids) == count

@@ -291,7 +291,7 @@ int main(int argc, char **argv)
 	struct err err = { 0 };
 	int pair[2], status, signals;
 	sigset_t set;
-	char *cwd = getcwd(NULL, 0);
+	CLEAN(mem) char *cwd = getcwd(NULL, 0);
 	pid_t child;
 
 	clock_gettime(CLOCK_MONOTONIC, &d.start);
@@ -327,6 +327,5 @@ int main(int argc, char **argv)
 	close(d.channel);
 	waitpid(child, NULL, 0);
 	mark(&d, "reaped");
-	free(cwd);
 	return status;
 }

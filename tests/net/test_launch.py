@@ -414,6 +414,33 @@ def test_a_link_that_the_command_can_change_is_not_followed(world):
     assert world.run("--rw", os.path.dirname(world.home) + "/link", "--", "true").returncode == 0
 
 
+MOUNTED = """
+set -e
+mkdir -p {top}/fs {top}/deep/er
+mount -t tmpfs -o mode=755 t {top}/fs
+mkdir {top}/fs/sub && echo seen > {top}/fs/sub/file
+mount -t proc p {top}/deep/er
+exec "$@"
+"""
+
+
+def test_what_is_mounted_is_seen_read_only_and_its_sockets_refuse(world):
+    top = os.path.dirname(world.home)
+    code = (f"cat {top}/fs/sub/file; touch {top}/fs/sub/new; ls {top}/deep/er; "
+            f"{PYTHON} -c \"{CONNECT}\" {top}/fs/sub/s")
+    make = f"""
+import socket, os, sys
+s = socket.socket(socket.AF_UNIX); s.bind('{top}/fs/sub/s'); os.chmod('{top}/fs/sub/s', 0o777)
+s.listen(); s.set_inheritable(True)
+os.execvp(sys.argv[1], sys.argv[1:])"""
+    line = ["unshare", "-m", "sh", "-c", MOUNTED.format(top=top), "x", PYTHON, "-c", make,
+            *world.command("--", "sh", "-c", code)]
+    r = subprocess.run(line, cwd=world.home, text=True, capture_output=True,
+                       stdin=subprocess.DEVNULL)
+    assert r.stdout == "seen\nrefused\n"
+    assert "Read-only" in r.stderr
+
+
 def test_root_keeps_its_own_files(world):
     if world.user:
         pytest.skip("root only")

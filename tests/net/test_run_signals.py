@@ -11,21 +11,27 @@ from world.terminal import Terminal
 
 # Counts INT and TERM, says each, and ends when told or after a while.
 COUNTER = r"""
-import signal, sys, time
+import os, signal, sys, time
 seen = []
+def say(text):
+    os.write(1, text.encode() + b'\n')
 def on(number, frame):
     seen.append(number)
-    print('signal', number, flush=True)
+    say('signal %d' % number)
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT, signal.SIGWINCH):
     signal.signal(number, on)
-print('ready', flush=True)
+say('ready')
 end = time.monotonic() + 10
 while not seen and time.monotonic() < end:
     time.sleep(0.02)
 time.sleep(0.3)
-print('total', len(seen), flush=True)
+say('total %d' % len(seen))
 sys.exit(40 + len(seen))
 """
+# What a run might leave files in, empty and out of everybody's way; mount(8) itself leaves one.
+PLACES = "/tmp /dev/shm /run"
+OWN_PLACES = [*(f"mount -t tmpfs none {p}" for p in PLACES.split()), "rm -rf /run/mount", "chmod 1777 /tmp /dev/shm"]
+
 COUNT = ["/usr/bin/python3", "-IS", "-c", COUNTER]
 
 
@@ -98,7 +104,7 @@ def test_nothing_can_be_typed_into_the_callers_terminal(world, attack_program, u
 
 
 def bash(world, user):
-    terminal = Terminal(world, ["bash", "--norc", "--noprofile", "-i"], user=user, env={"PS1": "prompt> "})
+    terminal = Terminal(world, ["bash", "--norc", "--noprofile", "-i"], user=user, env={"PS1": "prompt> ", "TERM": "dumb"})
     terminal.expect("prompt> ")
     return terminal
 
@@ -182,21 +188,17 @@ def test_orphans_inside_are_reaped(world):
 
 def test_a_normal_end_leaves_nothing_behind(world, user):
     """No process, and no file in /tmp, /run or /dev/shm."""
-    places = "/tmp /run /dev/shm"
-    mounts = [f"mount -t tmpfs none {p}" for p in places.split()]
-    script = f"'{world.weir_path}' run -- sh -c 'touch /tmp/x /run/x /dev/shm/x; exit 0'; find {places} -mindepth 1"
-    done = world.command("sh", "-c", script, mounts=[*mounts, "chmod 1777 /tmp /dev/shm"], user=user)
+    script = f"'{world.weir_path}' run -- sh -c 'touch /tmp/x /run/x /dev/shm/x; exit 0'; find {PLACES} -mindepth 1"
+    done = world.command("sh", "-c", script, mounts=OWN_PLACES, user=user)
     assert done.code == 0 and done.out == b"", done
     assert world.leftovers() == []
 
 
 @pytest.mark.parametrize("which", ["control", "engine"])
 def test_a_killed_weir_leaves_no_file_and_no_mount(world, user, which):
-    places = "/tmp /run /dev/shm"
-    mounts = [f"mount -t tmpfs none {p}" for p in places.split()]
     script = (f"'{world.weir_path}' run -- sh -c 'echo ready; exec sleep 30'; echo ended; read x; "
-              f"find {places} -mindepth 1; cat /proc/self/mountinfo | grep -c -i weir.*overlay")
-    with world.start(["sh", "-c", script], mounts=[*mounts, "chmod 1777 /tmp /dev/shm"], user=user) as run:
+              f"find {PLACES} -mindepth 1; cat /proc/self/mountinfo | grep -c -i weir.*overlay")
+    with world.start(["sh", "-c", script], mounts=OWN_PLACES, user=user) as run:
         assert run.line() == "ready"
         control = next(pid for pid in world.processes()
                        if os.readlink(f"/proc/{pid}/exe") == str(world.weir_path)

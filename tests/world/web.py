@@ -111,6 +111,7 @@ class WebServer:
             return  # the client didn't like what it saw; its own test says so
         with tls:
             self._talk(tls, sni, "https", local)
+            tls.unwrap()  # say goodbye, or the client takes the end for an attack
 
     def _talk(self, conn, sni, scheme, local):
         conn.settimeout(10)
