@@ -87,8 +87,9 @@ struct launch_machine {
 };
 int launch_machine_probe(struct launch_machine *ret, struct err *err) MUST_CHECK;
 
-/* Fork the launch child. Control keeps its ends of the sockets, answers LAUNCH_MAPS
- * with launch_write_maps(), LAUNCH_TESTED with LAUNCH_GO.
+/* Fork the launch child; for root, write its id maps and hand it the mounts with that
+ * map. Control keeps its ends of the sockets and answers LAUNCH_TESTED with LAUNCH_GO.
+ * Descriptors 0 to 2 must be open, and none of control's own.
  * Return: the child's pid, or -errno. */
 pid_t launch_start(const struct launch_machine *m, const struct launch_spec *spec,
 		   struct err *err) MUST_CHECK;

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#include "launch/channel.h"
 #include "launch/device.h"
 #include "launch/place.h"
 
@@ -34,6 +35,15 @@ static const char *const left_out[] = {
 	"devtmpfs", "binfmt_misc", "rpc_pipefs", "nsfs",
 };
 
+/* On these no unix socket can lie, so that a plain bind is as good as an overlay where
+ * they can't be a layer of one. */
+static const char *const socketless[] = {
+	"vfat",	   "exfat",   "iso9660",    "udf",	 "squashfs",
+	"erofs",   "ntfs3",   "cgroup",	    "cgroup2",	 "sysfs",
+	"debugfs", "tracefs", "securityfs", "configfs",	 "efivarfs",
+	"bpf",	   "pstore",  "fusectl",    "selinuxfs", "hugetlbfs",
+};
+
 static bool is_replaced(const char *path)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(replaced); i++) {
@@ -43,13 +53,18 @@ static bool is_replaced(const char *path)
 	return false;
 }
 
-static bool is_left_out(const struct mount *m)
+static bool is_one_of(const char *word, const char *const *list, size_t count)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(left_out); i++) {
-		if (strcmp(m->type, left_out[i]) == 0)
+	for (size_t i = 0; i < count; i++) {
+		if (strcmp(word, list[i]) == 0)
 			return true;
 	}
-	return is_replaced(m->path);
+	return false;
+}
+
+static bool is_left_out(const struct mount *m)
+{
+	return is_one_of(m->type, left_out, ARRAY_SIZE(left_out)) || is_replaced(m->path);
 }
 
 /* --- plan --- */
@@ -176,26 +191,32 @@ int view_mount_tmpfs(struct view *v, const char *where, const char *options,
 	return 0;
 }
 
-/* A read-only copy of @path, with all that is mounted below it, at @where. */
-static int bind_readonly(struct view *v, const char *path, const char *where,
-			 struct err *err)
+static int attach_readonly(struct view *v, int fd, const char *where, struct err *err)
 {
 	struct mount_attr attr = {
 		.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
 	};
-	unsigned int flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE;
-	CLEAN(fd) int fd = open_tree(AT_FDCWD, path, flags | AT_SYMLINK_NOFOLLOW);
 	int r = view_count_mount(v, err);
 
 	if (r < 0)
 		return r;
-	if (fd < 0)
-		return err_sys(err, -errno, "cannot copy '%s'", path);
 	if (mount_setattr(fd, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) <
 		    0 ||
 	    move_mount(fd, "", AT_FDCWD, where, MOVE_MOUNT_F_EMPTY_PATH) < 0)
-		return err_sys(err, -errno, "cannot show '%s' in the sandbox", path);
+		return err_sys(err, -errno, "cannot mount '%s'", where);
 	return 0;
+}
+
+/* A read-only copy of @path, with all that is mounted below it, at @where. */
+static int bind_readonly(struct view *v, const char *path, const char *where,
+			 struct err *err)
+{
+	unsigned int flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE;
+	CLEAN(fd) int fd = open_tree(AT_FDCWD, path, flags | AT_SYMLINK_NOFOLLOW);
+
+	if (fd < 0)
+		return err_sys(err, -errno, "cannot copy '%s'", path);
+	return attach_readonly(v, fd, where, err);
 }
 
 /* --- layers --- */
@@ -235,6 +256,27 @@ static int mount_overlay(struct view *v, const char *path, const char *source,
 	if (mount("overlay", where, "overlay", MS_RDONLY | MS_NOSUID | MS_NODEV,
 		  options) < 0)
 		return err_sys(err, -errno, "cannot make an overlay of '%s'", path);
+	return 0;
+}
+
+/* Show the directory @source, which is @path, at @where: as an overlay; as a bind when
+ * that can't be and no socket lies there; else not at all. "/" and "/etc" have to be
+ * overlays, for our own files are in them. */
+static int show_directory(struct view *v, const char *path, const char *source,
+			  const char *where, struct err *err)
+{
+	const struct mount *m = mounts_holding(&v->mounts, path);
+	int r = mount_overlay(v, path, source, where, err);
+
+	if (r == 0 || r == -E2BIG || strcmp(path, "/") == 0 || strcmp(path, "/etc") == 0)
+		return r;
+	if (m && is_one_of(m->type, socketless, ARRAY_SIZE(socketless)))
+		return bind_readonly(v, source, where, err);
+	channel_report(v->spec->control_fd, LAUNCH_WARNING, 0,
+		       "'%s' is empty in the sandbox: its file system (%s) can't be "
+		       "shown without "
+		       "the unix sockets in it",
+		       path, m ? m->type : "unknown");
 	return 0;
 }
 
@@ -299,9 +341,7 @@ static int add_directory(struct view *v, const char *path, const char *where, mo
 		return 0;
 	if (mounts_has_below(&v->mounts, path))
 		return add_split(v, path, where, err);
-	if (mount_overlay(v, path, path, where, err) == 0)
-		return 0;
-	return bind_readonly(v, path, where, err);
+	return show_directory(v, path, path, where, err);
 }
 
 static int add_link(const char *path, const char *where, struct err *err)
@@ -349,14 +389,12 @@ static int add_layer(struct view *v, const struct tree *t, size_t n, struct err 
 		return err_sys(err, -errno, "cannot look at the mount '%s'", t->path);
 	snprintf(where, sizeof(where), VIEW_ROOT "%s", t->path);
 	if (!S_ISDIR(st.st_mode))
-		return S_ISREG(st.st_mode) ? bind_readonly(v, t->path, where, err) : 0;
+		return S_ISREG(st.st_mode) ? attach_readonly(v, t->fd, where, err) : 0;
 	snprintf(layer, sizeof(layer), STAGE_LAYER "/%zu", n);
 	if (mkdir(layer, 0700) < 0 ||
 	    move_mount(t->fd, "", AT_FDCWD, layer, MOVE_MOUNT_F_EMPTY_PATH) < 0)
 		return err_sys(err, -errno, "cannot attach the mount '%s'", t->path);
-	if (mount_overlay(v, t->path, layer, where, err) == 0)
-		return 0;
-	return bind_readonly(v, layer, where, err);
+	return show_directory(v, t->path, layer, where, err);
 }
 
 static int add_layers(struct view *v, struct err *err)
@@ -397,7 +435,10 @@ static int make_stage(struct view *v, struct err *err)
 	int r;
 
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-		return err_sys(err, -errno, "cannot leave the host's mounts alone");
+		return err_sys(err, -errno,
+			       "cannot mount in a user namespace; a security module may "
+			       "forbid it "
+			       "(sysctl kernel.apparmor_restrict_unprivileged_userns)");
 	r = view_mount_tmpfs(v, VIEW_STAGE, "mode=0755", err);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(dirs); i++) {
 		if (mkdir(dirs[i], 0755) < 0)

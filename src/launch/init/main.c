@@ -156,6 +156,7 @@ int main(int argc, char **argv)
 	int signals;
 
 	prctl(PR_SET_DUMPABLE, 0);
+	prctl(PR_SET_NAME, "weir-init");
 	if (argc < 2)
 		return EXIT_REFUSED;
 	read_orders(&orders);

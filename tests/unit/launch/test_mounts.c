@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/mounts.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char table[] =
+	"22 27 0:21 / /proc rw,relatime - proc proc rw\n"
+	"27 1 254:0 / / rw,relatime shared:1 master:2 - ext4 /dev/vda rw\n"
+	"30 27 8:17 /sub /mnt/a\\040b rw - xfs /dev/sdb1 rw\n"
+	"31 27 0:99 / /mnt rw - tmpfs t rw\n"
+	"32 27 0:98 / /mnt rw - tmpfs u rw\n";
+
+static void the_table_is_sorted_unescaped_and_unique(void **state)
+{
+	static const struct mount want[] = {
+		{ "/", "ext4", 254 << 20 },
+		{ "/mnt", "tmpfs", 98 },
+		{ "/mnt/a b", "xfs", 8 << 20 | 17 },
+		{ "/proc", "proc", 21 },
+	};
+	char *text = strdup(table);
+	struct mounts m;
+
+	assert_int_equal(mounts_parse(text, &m, NULL), 0);
+	assert_int_equal(m.count, ARRAY_SIZE(want));
+	for (size_t i = 0; i < ARRAY_SIZE(want); i++) {
+		assert_string_equal(m.list[i].path, want[i].path);
+		assert_string_equal(m.list[i].type, want[i].type);
+		if (i != 1) /* either of the two on /mnt */
+			assert_int_equal(m.list[i].device, want[i].device);
+	}
+	mounts_done(&m);
+	free(text);
+}
+
+static void what_is_no_mount_table_is_refused(void **state)
+{
+	static const char *const cases[] = {
+		"x\n",
+		"1 2 3:4 / /a rw\n",
+		"1 2 3:4 / a rw - ext4 d rw\n",
+		"1 2 - ext4 d rw\n",
+		"1 2 3 / /a rw - ext4 d rw\n",
+		"1 2 3:4x / /a rw - ext4 d rw\n",
+		"1 2 3:99999999 / /a rw - ext4 d rw\n",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		char *text = strdup(cases[i]);
+		struct mounts m;
+
+		assert_int_equal(mounts_parse(text, &m, NULL), -EBADMSG);
+		free(text);
+	}
+}
+
+static void more_mounts_than_the_limit_are_refused(void **state)
+{
+	static const char line[] = "1 2 3:4 / /m%04d rw - ext4 d rw\n";
+	size_t size = (MOUNTS_MAX + 1) * sizeof(line) + 1, used = 0;
+	char *text = malloc(size);
+	struct err err = { 0 };
+	struct mounts m;
+
+	for (int i = 0; i <= MOUNTS_MAX; i++)
+		used += (size_t)snprintf(text + used, size - used, line, i);
+	assert_int_equal(mounts_parse(text, &m, &err), -E2BIG);
+	assert_non_null(strstr(err.text, "1024"));
+	free(text);
+}
+
+static void paths_are_compared_by_component(void **state)
+{
+	static const struct {
+		const char *path, *top;
+		bool want;
+	} cases[] = {
+		{ "/a/b", "/a", true }, { "/a", "/a", true },
+		{ "/ab", "/a", false }, { "/a", "/a/b", false },
+		{ "/x", "/", true },	{ "/", "/", true },
+		{ "/", "/x", false },	{ "/a/bc", "/a/b", false },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		assert_int_equal(path_is_within(cases[i].path, cases[i].top),
+				 cases[i].want);
+}
+
+static void the_holding_mount_is_the_deepest(void **state)
+{
+	struct mounts m;
+	char *text = strdup(table);
+
+	assert_int_equal(mounts_parse(text, &m, NULL), 0);
+	assert_string_equal(mounts_holding(&m, "/usr/lib")->path, "/");
+	assert_string_equal(mounts_holding(&m, "/mnt/a")->path, "/mnt");
+	assert_string_equal(mounts_holding(&m, "/mnt/a b/c")->path, "/mnt/a b");
+	assert_true(mounts_has_below(&m, "/mnt"));
+	assert_false(mounts_has_below(&m, "/proc"));
+	assert_null(mounts_find(&m, "/usr"));
+	mounts_done(&m);
+	free(text);
+}
+
+static void this_machine_s_table_is_read(void **state)
+{
+	struct mounts m;
+
+	assert_int_equal(mounts_read(&m, NULL), 0);
+	assert_string_equal(m.list[0].path, "/");
+	mounts_done(&m);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_table_is_sorted_unescaped_and_unique),
+		cmocka_unit_test(what_is_no_mount_table_is_refused),
+		cmocka_unit_test(more_mounts_than_the_limit_are_refused),
+		cmocka_unit_test(paths_are_compared_by_component),
+		cmocka_unit_test(the_holding_mount_is_the_deepest),
+		cmocka_unit_test(this_machine_s_table_is_read),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
