@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a scenario file can't say: memory, tokens, and a resolver under many queries. The
+ * rest of the resolver is under tests/scenario. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <malloc.h>
+
+#include "../../scenario/resolver_world.h"
+
+static struct world *world_of(const char *target)
+{
+	struct world *w = world_new(2);
+
+	assert_non_null(w);
+	w->policy.limits[LIMIT_QUERIES_PER_SECOND] = UINT32_MAX;
+	w->policy.limits[LIMIT_NEW_NAMES_PER_MINUTE] = UINT32_MAX;
+	assert_true(world_rule(w, POLICY_ALLOW, target, 443, 0, 0));
+	assert_true(world_apply(w));
+	return w;
+}
+
+static void answer(struct world *w, const char *name, const char *addr)
+{
+	struct world_request *q = world_request_find(w, 0, name, DNS_TYPE_A);
+	struct world_response p;
+
+	assert_non_null(q);
+	world_response_begin(&p, q, 0);
+	world_response_addr(&p, name, addr, 300);
+	world_respond(w, q, &p);
+}
+
+static void a_repeated_query_allocates_nothing(void **state)
+{
+	struct world *w = world_of("api.ok.test");
+	size_t before;
+
+	world_query(w, 0, 1, "api.ok.test", DNS_TYPE_A, true, false);
+	answer(w, "api.ok.test", "45.0.0.1");
+	resolver_flush(w->resolver, w->now_ms);
+	before = mallinfo2().uordblks;
+	for (uint16_t i = 0; i < 1000; i++) {
+		world_query(w, 0, i, "api.ok.test", DNS_TYPE_A, true, false);
+		world_query(w, 0, i, "denied.test", DNS_TYPE_A, true, false);
+		resolver_flush(w->resolver, w->now_ms);
+	}
+	assert_int_equal(mallinfo2().uordblks, before);
+	world_free(w);
+}
+
+static void an_idle_sandbox_takes_less_than_16_kib(void **state)
+{
+	struct world *w = world_of("*.pkg.test");
+	size_t before = mallinfo2().uordblks, used;
+
+	world_query(w, 0, 1, "denied.test", DNS_TYPE_A, true, false);
+	world_query(w, 0, 2, "a.pkg.test", DNS_TYPE_A, true, false);
+	answer(w, "a.pkg.test", "45.0.0.1");
+	resolver_flush(w->resolver, w->now_ms);
+	before = mallinfo2().uordblks;
+	/* The second one pays for nothing that the engine shares. */
+	world_query(w, 1, 3, "a.pkg.test", DNS_TYPE_A, true, false);
+	resolver_flush(w->resolver, w->now_ms);
+	used = mallinfo2().uordblks - before + sizeof(struct sandbox);
+	print_message("%zu bytes\n", used);
+	assert_in_range(used, 1, 16 * 1024);
+	world_free(w);
+}
+
+static void a_token_that_is_not_under_way_is_ignored(void **state)
+{
+	struct world *w = world_of("*.pkg.test");
+	uint8_t bytes[64] = { 0 };
+	uint32_t token;
+
+	world_query(w, 0, 1, "a.pkg.test", DNS_TYPE_A, true, false);
+	token = w->requests[0].token;
+	for (uint32_t t = 0; t < 100000; t += 77)
+		if (t != token)
+			resolver_response(w->resolver, t, bytes, sizeof(bytes),
+					  w->now_ms);
+	resolver_send_failed(w->resolver, token ^ 1, w->now_ms);
+	resolver_send_failed(w->resolver, token + 4096, w->now_ms);
+	assert_int_equal(w->reply_count, 0);
+	assert_int_equal(world_requests_open(w), 1);
+	world_free(w);
+}
+
+static void a_full_engine_answers_servfail_and_recovers(void **state)
+{
+	struct world *w = world_of("*.pkg.test");
+	uint16_t rcodes[16] = { 0 };
+	char name[32];
+
+	w->policy.limits[LIMIT_QUERIES_IN_FLIGHT] = 4096;
+	assert_true(world_apply(w));
+	/* The world's upstream takes WORLD_REQUESTS_MAX; then sending fails. */
+	for (uint16_t i = 0; i < 1000; i++) {
+		snprintf(name, sizeof(name), "n%u.pkg.test", i);
+		world_query(w, 0, i, name, DNS_TYPE_A, true, false);
+	}
+	assert_int_equal(w->reply_count, 1000 - WORLD_REQUESTS_MAX);
+	for (size_t i = 0; i < w->reply_count; i++)
+		rcodes[w->replies[i].flags & 15]++;
+	assert_int_equal(rcodes[DNS_SERVFAIL], w->reply_count);
+	world_wait(w, 2 * RESOLVER_TRY_MS);
+	assert_int_equal(w->reply_count, 1000);
+	assert_int_equal(resolver_next_ms(w->resolver), INT64_MAX);
+	world_query(w, 0, 9999, "later.pkg.test", DNS_TYPE_A, true, false);
+	assert_int_equal(world_requests_open(w), 1);
+	world_free(w);
+}
+
+static void one_turn_is_one_transaction_of_bounded_size(void **state)
+{
+	struct world *w = world_of("*.pkg.test");
+	char name[32], addr[32];
+
+	for (uint16_t i = 0; i < 200; i++) {
+		snprintf(name, sizeof(name), "n%u.pkg.test", i);
+		snprintf(addr, sizeof(addr), "45.0.1.%u", i);
+		world_query(w, 0, i, name, DNS_TYPE_A, true, false);
+		answer(w, name, addr);
+	}
+	assert_int_equal(w->commits, 0);
+	resolver_flush(w->resolver, w->now_ms);
+	assert_int_equal(w->reply_count, 200);
+	assert_int_equal(w->commit_items, 200);
+	assert_in_range(w->commits, 1, 2);
+	assert_in_range(w->most_items, 1, FILTER_LEARN_MAX);
+	/* Replies keep the order of their queries. */
+	for (uint16_t i = 0; i < 200; i++)
+		assert_int_equal(w->replies[i].id, i);
+	world_free(w);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_repeated_query_allocates_nothing),
+		cmocka_unit_test(an_idle_sandbox_takes_less_than_16_kib),
+		cmocka_unit_test(a_token_that_is_not_under_way_is_ignored),
+		cmocka_unit_test(a_full_engine_answers_servfail_and_recovers),
+		cmocka_unit_test(one_turn_is_one_transaction_of_bounded_size),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
