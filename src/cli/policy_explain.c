@@ -20,7 +20,8 @@ struct query {
 	bool is_addr;
 	struct addr addr;
 	struct dns_name name;
-	uint16_t port; /* 0: not asked */
+	struct text name_text; /* the part of @text that names it */
+	uint16_t port;	       /* 0: not asked */
 };
 
 struct answer {
@@ -48,6 +49,7 @@ static int query_name(struct text t, struct query *ret, struct err *err)
 	if (rule.kind != TARGET_NAME)
 		return bad_query(ret->text, err);
 	ret->name = rule.name;
+	ret->name_text = t;
 	return 0;
 }
 
@@ -90,8 +92,8 @@ static struct answer ask(const struct plan *p, const struct query *q)
 			    (q->port == 0 || q->is_addr ||
 			     plan_port_list_has(p, v.port_list, protocols[i].number,
 						q->port));
-		if (q->is_addr && a.open[i])
-			a.verdict = v; /* the rule that opens this port */
+		if (q->is_addr && q->port != 0 && (i == 0 || a.open[i] > a.open[0]))
+			a.verdict = v; /* the rule that decides this port */
 	}
 	return a;
 }
@@ -130,14 +132,15 @@ static void print_name(const struct plan *p, const struct query *q,
 {
 	char ports[256], types[64], name[DNS_NAME_TEXT_SIZE];
 
-	if (strcmp(dns_name_format(&q->name, name), q->text) != 0)
+	if (!text_equal(q->name_text, dns_name_format(&q->name, name)))
 		fprintf(out, "  name: %s\n", name);
 	if (a->verdict.action == POLICY_DENY) {
 		fputs("  answer: NXDOMAIN, and nobody is asked\n", out);
 		return;
 	}
-	fprintf(out, "  ports: %s\n",
-		policy_explain_ports(p, a->verdict.port_list, ports, sizeof(ports)));
+	fprintf(out, "  ports: %s%s\n",
+		policy_explain_ports(p, a->verdict.port_list, ports, sizeof(ports)),
+		a->open[0] || a->open[1] ? "" : "; this one is not among them");
 	fprintf(out, "  types: %s\n", types_text(a->verdict.types, types, sizeof(types)));
 	fprintf(out, "  addresses: %s\n", special_text(&a->verdict));
 }

@@ -205,6 +205,8 @@ static bool is_private_suffix(const struct dns_name *n)
 static void check_way_out(const struct policy_reader *reader, const struct rule *r,
 			  const struct dns_name *names)
 {
+	/* Who typed the name a moment ago knows it: a hint is enough then. */
+	enum fault_level level = r->line > 0 ? FAULT_WARNING : FAULT_HINT;
 	char what[300];
 
 	for (size_t i = 0; i < ARRAY_SIZE(ways_out); i++) {
@@ -212,12 +214,11 @@ static void check_way_out(const struct policy_reader *reader, const struct rule 
 			continue;
 		snprintf(what, sizeof(what), "is a known way out (%s): %s",
 			 ways_out[i].name, ways_out[i].why);
-		add(reader, r, FAULT_WARNING, what);
+		add(reader, r, level, what);
 		return;
 	}
 	if (r->kind != TARGET_NAME && is_private_suffix(&r->name))
-		add(reader, r, FAULT_WARNING,
-		    "is a pattern under which anybody can have a name");
+		add(reader, r, level, "is a pattern under which anybody can have a name");
 }
 
 static int check_ways_out(const struct policy_reader *reader, const struct policy *policy)
