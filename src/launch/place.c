@@ -324,13 +324,14 @@ static int attach_tree(struct view *v, const struct tree *t, struct err *err)
 /* A socket that has gone since it was found needs no mask. */
 static int mask(struct view *v, const char *path, struct err *err)
 {
+	struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY };
 	CLEAN(fd) int at = view_lookup(v, path);
 	CLEAN(fd) int copy = -1;
 
 	if (at == -ENOENT)
 		return 0;
 	copy = open_tree(AT_FDCWD, VIEW_NOTHING, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-	if (copy < 0)
+	if (copy < 0 || mount_setattr(copy, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
 		return err_sys(err, -errno, "cannot mask the unix socket '%s'", path);
 	return view_attach(v, copy, path, err);
 }

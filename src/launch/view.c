@@ -446,7 +446,8 @@ static int make_stage(struct view *v, struct err *err)
 	}
 	if (r < 0)
 		return r;
-	if (mknod(VIEW_NOTHING, S_IFREG | 0444, 0) < 0)
+	/* Writable by its mode, so that connect() says "refused"; the mounts are read-only. */
+	if (mknod(VIEW_NOTHING, S_IFREG, 0) < 0 || chmod(VIEW_NOTHING, 0666) < 0)
 		return err_sys(err, -errno, "cannot create '%s'", VIEW_NOTHING);
 	return write_resolv_conf(STAGE_TOP "/etc", err);
 }
