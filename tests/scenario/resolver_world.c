@@ -155,8 +155,7 @@ static void check_addr(struct world *w, struct sandbox *s, const struct dns_name
 	for (size_t i = 0; i < n; i++)
 		if (dns_name_equal(&use[i].name, name))
 			return;
-	if (learned_counts(s->learned).evicted ==
-	    w->kernels[sandbox_index(w, s)].evicted)
+	if (learned_counts(s->learned).evicted == w->kernels[sandbox_index(w, s)].evicted)
 		broken("an address was told that was not learned under its name");
 }
 
