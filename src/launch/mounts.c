@@ -50,8 +50,12 @@ const struct mount *mounts_holding(const struct mounts *m, const char *path)
 static int compare_mounts(const void *a, const void *b)
 {
 	const struct mount *x = a, *y = b;
+	int r = strcmp(x->path, y->path);
 
-	return strcmp(x->path, y->path);
+	if (r != 0)
+		return r;
+	/* Mounted on one another: the later line is the one on top. */
+	return x->path < y->path ? -1 : 1;
 }
 
 /* "\040" and the like, as the kernel writes space, tab, newline and backslash. */

@@ -106,25 +106,27 @@ int view_plan(struct view *ret, const struct launch_machine *m,
 }
 
 /* A layer whose file system can't map ids is shown as it is: its files then belong to
- * nobody in the sandbox. One that can't even be copied (hidden under another mount,
- * not ours to see) is left out. */
-static void open_layer(struct tree *t, int userns_fd)
+ * nobody in the sandbox. One that is hidden under another mount, or gone, is left out. */
+static int open_layer(struct tree *t, int userns_fd, struct err *err)
 {
-	if (tree_open(t, userns_fd, NULL) < 0)
-		(void)!tree_open(t, -1, NULL);
+	int r = tree_open(t, userns_fd, NULL);
+
+	if (r < 0)
+		r = tree_open(t, -1, err);
+	if (strcmp(t->path, "/") != 0 && (r == -ENOENT || r == -ENOTDIR || r == -EINVAL))
+		return 0;
+	return r;
 }
 
 int view_open_trees(struct view *v, int userns_fd, struct err *err)
 {
-	for (size_t i = 0; i < v->layer_count; i++)
-		open_layer(&v->trees[i], userns_fd);
-	for (size_t i = v->layer_count; i < v->tree_count; i++) {
-		int r = tree_open(&v->trees[i], userns_fd, err);
+	int r = 0;
 
-		if (r < 0)
-			return r;
-	}
-	return 0;
+	for (size_t i = 0; r == 0 && i < v->layer_count; i++)
+		r = open_layer(&v->trees[i], userns_fd, err);
+	for (size_t i = v->layer_count; r == 0 && i < v->tree_count; i++)
+		r = tree_open(&v->trees[i], userns_fd, err);
+	return r;
 }
 
 void view_done(struct view *v)
@@ -446,7 +448,8 @@ static int make_stage(struct view *v, struct err *err)
 	}
 	if (r < 0)
 		return r;
-	/* Writable by its mode, so that connect() says "refused"; the mounts are read-only. */
+	/* Writable by its mode, so that connect() says "refused"; the mounts are
+	 * read-only. */
 	if (mknod(VIEW_NOTHING, S_IFREG, 0) < 0 || chmod(VIEW_NOTHING, 0666) < 0)
 		return err_sys(err, -errno, "cannot create '%s'", VIEW_NOTHING);
 	return write_resolv_conf(STAGE_TOP "/etc", err);

@@ -419,6 +419,7 @@ set -e
 mkdir -p {top}/fs {top}/deep/er
 mount -t tmpfs -o mode=755 t {top}/fs
 mkdir {top}/fs/sub && echo seen > {top}/fs/sub/file
+mkdir '{top}/o:d,d\\\\' && echo odd > '{top}/o:d,d\\\\/file'
 mount -t proc p {top}/deep/er
 exec "$@"
 """
@@ -426,7 +427,7 @@ exec "$@"
 
 def test_what_is_mounted_is_seen_read_only_and_its_sockets_refuse(world):
     top = os.path.dirname(world.home)
-    code = (f"cat {top}/fs/sub/file; touch {top}/fs/sub/new; ls {top}/deep/er; "
+    code = (f"cat {top}/fs/sub/file {top}/o*/file; touch {top}/fs/sub/new; ls {top}/deep/er; "
             f"{PYTHON} -c \"{CONNECT}\" {top}/fs/sub/s")
     make = f"""
 import socket, os, sys
@@ -437,8 +438,49 @@ os.execvp(sys.argv[1], sys.argv[1:])"""
             *world.command("--", "sh", "-c", code)]
     r = subprocess.run(line, cwd=world.home, text=True, capture_output=True,
                        stdin=subprocess.DEVNULL)
-    assert r.stdout == "seen\nECONNREFUSED\n"
+    assert r.stdout == "seen\nodd\nECONNREFUSED\n"
     assert "Read-only" in r.stderr
+
+
+def test_a_view_of_too_many_mounts_is_refused(world):
+    if not world.user:
+        pytest.skip("root needs one mount for a file system")
+    top = os.path.dirname(world.home)
+    os.mkdir(f"{top}/many")
+    for n in range(1100):
+        open(f"{top}/many/{n}", "w").close()
+    os.mkdir(f"{top}/many/point")
+    line = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs t "$0" && exec "$@"',
+            f"{top}/many/point", *world.command("--", "true")]
+    r = subprocess.run(line, cwd=world.home, text=True, capture_output=True,
+                       stdin=subprocess.DEVNULL)
+    assert r.returncode == 125 and "more than 1024 mounts" in r.stderr
+
+
+FOREIGN = r"""
+#include <stdio.h>
+static long call(long nr, long a, long b, long c)
+{
+	long r;
+	__asm__ volatile("int $0x80" : "=a"(r) : "a"(nr), "b"(a), "c"(b), "d"(c) : "memory");
+	return r;
+}
+int main(void)
+{
+	printf("%ld %ld %ld %ld\n", call(102, 1, 0, 0), call(359, 40, 1, 0), call(359, 2, 3, 255),
+	       call(425, 8, 0, 0));
+	return 0;
+}
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64" or not shutil.which("gcc"),
+                    reason="needs x86-64 and a compiler")
+def test_calls_of_the_other_architecture_are_refused_too(world):
+    source = os.path.join(world.home, "foreign.c")
+    open(source, "w").write(FOREIGN)
+    subprocess.run(["gcc", "-o", os.path.join(world.home, "foreign"), source], check=True)
+    assert world.run("--", "./foreign").stdout == "-38 -97 -1 -38\n"
 
 
 def test_root_keeps_its_own_files(world):
