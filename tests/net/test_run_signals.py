@@ -93,6 +93,19 @@ def test_the_command_has_the_terminal(world, user):
 def test_closing_the_terminal_ends_everything(world, user):
     with Terminal(world, weir(world, "sh", "-c", "echo ready; exec sleep 30"), user=user) as terminal:
         terminal.expect("ready")
+        terminal.hang_up()
+        assert terminal.started.process.wait(5) != 0
+    assert world.leftovers() == []
+
+
+def test_closing_the_terminal_ends_a_stopped_job_too(world, user):
+    with bash(world, user) as terminal:
+        terminal.type(f"'{world.weir_path}' run -- sh -c 'echo ready; exec sleep 30'\n")
+        terminal.expect("\nready")
+        terminal.type("\x1a")
+        terminal.expect("Stopped")
+        terminal.hang_up()
+        terminal.started.process.wait(5)
     assert world.leftovers() == []
 
 

@@ -26,6 +26,7 @@ class TcpService:
         self._serve = serve
         self._closed = False
         self._socks = []
+        self._threads = []
         self.port = port
         targets = [address] if address else ["0.0.0.0", "::"]
         for target in targets:
@@ -38,7 +39,7 @@ class TcpService:
             self.port = sock.getsockname()[1]
             sock.listen(128)
             self._socks.append(sock)
-            threading.Thread(target=self._accept, args=(sock,), daemon=True).start()
+            self._threads.append(_background(self._accept, sock))
 
     def _accept(self, listener):
         while not self._closed:
@@ -64,12 +65,7 @@ class TcpService:
 
     def close(self):
         self._closed = True
-        for sock in self._socks:
-            try:
-                sock.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-            sock.close()
+        _close(self._socks, self._threads)
 
 
 class UdpService:
@@ -79,6 +75,7 @@ class UdpService:
         self.datagrams = []  # (local address, peer, data)
         self._reply = reply
         self._socks = []
+        self._threads = []
         for family, target in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
             sock = netns.socket(family, socket.SOCK_DGRAM)
             if family == socket.AF_INET6:
@@ -88,7 +85,7 @@ class UdpService:
                 sock.setsockopt(socket.IPPROTO_IP, IP_PKTINFO, 1)
             sock.bind((target, port))
             self._socks.append(sock)
-            threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
+            self._threads.append(_background(self._serve, sock))
 
     def _serve(self, sock):
         while True:
@@ -114,12 +111,26 @@ class UdpService:
         self.close()
 
     def close(self):
-        for sock in self._socks:
-            try:
-                sock.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-            sock.close()
+        _close(self._socks, self._threads)
+
+
+def _background(function, *args):
+    thread = threading.Thread(target=function, args=args, daemon=True)
+    thread.start()
+    return thread
+
+
+def _close(socks, threads):
+    """The ports are free when this returns: a thread that waits on one holds it."""
+    for sock in socks:
+        try:
+            sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # a datagram socket is not connected, but its reader wakes up
+    for thread in threads:
+        thread.join(2)
+    for sock in socks:
+        sock.close()
 
 
 def _local_address(control):

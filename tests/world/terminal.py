@@ -24,7 +24,8 @@ class Terminal:
 
     def __exit__(self, *exc):
         self.started.kill()
-        os.close(self._master)
+        if self._master >= 0:
+            self.hang_up()
 
     def type(self, text):
         os.write(self._master, text.encode())
@@ -46,6 +47,11 @@ class Terminal:
         while self._more(end - time.monotonic()):
             pass
         return self.text
+
+    def hang_up(self):
+        """Close the terminal, as when its window goes."""
+        os.close(self._master)
+        self._master = -1
 
     def wait(self, timeout=5.0):
         """The exit status."""

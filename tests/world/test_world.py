@@ -101,6 +101,7 @@ def test_the_host_is_reachable_from_the_internet(world):
             done = subprocess.run(world.internet.command("nc", "-z", "-w1", address, "4444"),
                                   check=False)
             assert done.returncode == 0
+        time.sleep(0.05)
         assert len(service.connections) == 2
 
 

@@ -300,11 +300,18 @@ class World:
         return found
 
     def leftovers(self, wait=3.0):
-        """What is still running of all that was started, once it had time to go."""
+        """What is still running of all that was started, once it had time to go.
+
+        It is killed then, so that one test's failure is not the next one's too.
+        """
         end = time.monotonic() + wait
         while (left := self.processes()) and time.monotonic() < end:
             time.sleep(0.01)
-        return [(pid, _command_line(pid)) for pid in left]
+        named = [(pid, _command_line(pid)) for pid in left]
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                self.kill(pid)
+        return named
 
     def guards(self, control):
         """(control, engine): the two processes of one `weir run` outside its sandbox."""
