@@ -2,7 +2,7 @@
 /* launch/launch - from a fork to a command behind a filter.
  *
  * HOW IT WORKS
- *   control ──fork──> launch child: new user, network, mount, IPC namespace
+ *   control ──fork──> launch child: new user, network and mount namespace
  *                       maps (written by control when it is root)
  *                       spec->prepare(): stub link, ruleset, sockets, hand-over to the
  *                         engine, its "it stands" (main/inside.c; not this folder's)

@@ -210,8 +210,7 @@ static uint64_t ignored_signals(void)
 /* Control's signal handlers must not run in the child, so none arrives there. */
 static pid_t clone_child(void)
 {
-	unsigned long flags = CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWIPC |
-			      SIGCHLD;
+	unsigned long flags = CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWNS | SIGCHLD;
 	sigset_t all, old;
 	long pid;
 
