@@ -110,9 +110,9 @@ static bool can_be_reached(const struct unix_diag_msg *m)
 	return m->udiag_type == SOCK_DGRAM || m->udiag_state != TCP_ESTABLISHED;
 }
 
-static int read_socket(struct finder *f, const struct nlmsghdr *h, struct err *err)
+static int read_socket(struct finder *f, struct nlmsghdr *h, struct err *err)
 {
-	const struct unix_diag_msg *m = NLMSG_DATA(h);
+	struct unix_diag_msg *m = NLMSG_DATA(h);
 	size_t left = h->nlmsg_len - NLMSG_LENGTH(sizeof(*m));
 	char name[sizeof(((struct sockaddr_un *)NULL)->sun_path) + 1] = "";
 	struct unix_diag_vfs vfs = { 0 };
@@ -120,8 +120,7 @@ static int read_socket(struct finder *f, const struct nlmsghdr *h, struct err *e
 
 	if (h->nlmsg_len < NLMSG_LENGTH(sizeof(*m)))
 		return err_set(err, -EBADMSG, "cannot list unix sockets");
-	for (const struct rtattr *a = (const void *)(m + 1); RTA_OK(a, left);
-	     a = RTA_NEXT(a, left)) {
+	for (struct rtattr *a = (void *)(m + 1); RTA_OK(a, left); a = RTA_NEXT(a, left)) {
 		size_t size = RTA_PAYLOAD(a);
 
 		if (a->rta_type == UNIX_DIAG_NAME && size < sizeof(name))
@@ -137,9 +136,9 @@ static int read_socket(struct finder *f, const struct nlmsghdr *h, struct err *e
 }
 
 /* Return: 1 at the end of the dump, 0 to go on, or -errno. */
-static int read_messages(struct finder *f, const char *buf, size_t size, struct err *err)
+static int read_messages(struct finder *f, char *buf, size_t size, struct err *err)
 {
-	for (const struct nlmsghdr *h = (const void *)buf; NLMSG_OK(h, size);
+	for (struct nlmsghdr *h = (void *)buf; NLMSG_OK(h, size);
 	     h = NLMSG_NEXT(h, size)) {
 		int r;
 

@@ -381,7 +381,6 @@ static int add_path(struct view *v, const char *path, const char *where,
 static int add_layer(struct view *v, const struct tree *t, size_t n, struct err *err)
 {
 	char layer[64], where[PATH_MAX];
-	CLEAN(fd) int at = -1;
 	struct stat st;
 	int r = view_count_mount(v, err);
 
