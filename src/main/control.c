@@ -14,7 +14,8 @@
  * channels take everything else along.
  *
  * Signals: the command is in our process group, so what the terminal sends (si_code
- * SI_KERNEL) it gets by itself; only what was sent to us alone is forwarded. */
+ * SI_KERNEL) it gets by itself; only what was sent to us alone is forwarded, and SIGHUP,
+ * which a terminal that closes sends to the session's leader alone. */
 #include "main/control.h"
 
 #include <errno.h>
@@ -64,6 +65,7 @@ struct control {
 	struct dns_name probe_name;
 	struct loop_source from_engine, from_launch, signals;
 	struct loop_timer finish;
+	bool stopped;	/* the command is, by the last report of this turn */
 	bool continued; /* SIGCONT came in this turn */
 	bool exited;	/* the command has ended; wait_status is set */
 	int wait_status;
@@ -156,12 +158,21 @@ static void write_maps(struct control *c)
 		tell_launch(c, LAUNCH_GO, 0);
 }
 
-/* The command was stopped by itself, not with us by the terminal: stop too, so that the
- * shell sees a stopped job. */
+static void read_signals(struct control *c);
+
+/* Of all that was reported the last word counts. A command that was stopped by the
+ * terminal was so together with us, and the SIGCONT that woke us is for it as well; one
+ * that was stopped alone takes us along, so that the shell sees a stopped job. */
 static void stop_along(struct control *c)
 {
+	if (!c->stopped)
+		return;
+	c->stopped = false;
+	read_signals(c);
+	/* Not SIGSTOP: where no shell is left that could continue us, SIGTSTP does
+	 * nothing. */
 	if (!c->continued)
-		kill(getpid(), SIGSTOP);
+		kill(getpid(), SIGTSTP);
 }
 
 static void on_exited(struct control *c, int wait_status)
@@ -192,12 +203,15 @@ static void on_launch_message(struct control *c, struct launch_report *m)
 		tell_launch(c, LAUNCH_GO, 0);
 		break;
 	case LAUNCH_STOPPED:
-		stop_along(c);
+		c->stopped = true;
+		break;
+	case LAUNCH_CONTINUED:
+		c->stopped = false;
 		break;
 	case LAUNCH_EXITED:
 		on_exited(c, m->value);
 		break;
-	default: /* LAUNCH_STARTED, LAUNCH_CONTINUED: nothing to do */
+	default: /* LAUNCH_STARTED: nothing to do */
 		break;
 	}
 }
@@ -210,8 +224,10 @@ static void on_launch(struct loop_source *source, uint32_t events)
 
 	while ((n = recv(source->fd, &m, sizeof(m), MSG_DONTWAIT)) == sizeof(m))
 		on_launch_message(c, &m);
-	if (n < 0 && errno == EAGAIN)
+	if (n < 0 && errno == EAGAIN) {
+		stop_along(c);
 		return;
+	}
 	loop_remove(c->loop, source);
 	if (!c->exited)
 		fail(c, RUN_STATUS_FAILED, "the sandbox has ended unexpectedly");
@@ -227,17 +243,21 @@ static void on_finish_late(struct loop_timer *t)
 static const int forwarded[] = { SIGTERM, SIGINT,  SIGHUP,  SIGQUIT,
 				 SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH };
 
-static void on_signal(struct loop_source *source, uint32_t events)
+static void read_signals(struct control *c)
 {
-	struct control *c = CONTAINER_OF(source, struct control, signals);
 	struct signalfd_siginfo info;
 
-	while (read(source->fd, &info, sizeof(info)) == sizeof(info)) {
+	while (read(c->signals.fd, &info, sizeof(info)) == sizeof(info)) {
 		if (info.ssi_signo == SIGCONT)
 			c->continued = true;
-		else if (info.ssi_code != SI_KERNEL)
+		else if (info.ssi_code != SI_KERNEL || info.ssi_signo == SIGHUP)
 			tell_launch(c, LAUNCH_SIGNAL, (int)info.ssi_signo);
 	}
+}
+
+static void on_signal(struct loop_source *source, uint32_t events)
+{
+	read_signals(CONTAINER_OF(source, struct control, signals));
 }
 
 static void on_turn_end(void *data)

@@ -291,8 +291,10 @@ static int engine_init(struct engine *e, struct err *err)
 	struct dns_service_config dns = { .upstreams = e->config->upstreams,
 					  .upstream_count = e->config->upstream_count };
 	struct relay_config relay = { 0 };
-	int r = plan_file_map(e->config->plan_fd, &e->plan, err);
+	int r = harden_limits(err);
 
+	if (r == 0)
+		r = plan_file_map(e->config->plan_fd, &e->plan, err);
 	if (r < 0)
 		return r;
 	if (getrandom(&e->key, sizeof(e->key), 0) != sizeof(e->key))

@@ -183,8 +183,14 @@ static int fill_filter(scmp_filter_ctx ctx)
 
 /* Everything else fails with EPERM: an unforeseen call of a C library to come must
  * not end every sandbox, and it opens nothing. */
-static int enter_seccomp(struct err *err)
+static int enter_seccomp(char *ret_missing, struct err *err)
 {
+#ifdef __SANITIZE_ADDRESS__
+	/* The sanitizers' own calls (reading /proc/self/maps, executing a symbolizer)
+	 * are not the engine's; their builds are for tests only. */
+	snprintf(ret_missing, ERR_TEXT_SIZE, "built with a sanitizer: no seccomp");
+	return 0;
+#endif
 	scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));
 	int r;
 
@@ -197,18 +203,27 @@ static int enter_seccomp(struct err *err)
 	return r < 0 ? err_sys(err, r, "cannot confine the engine by seccomp") : 0;
 }
 
+int harden_limits(struct err *err)
+{
+	const struct rlimit none = { 0, 0 };
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+		return err_sys(err, -errno, "cannot read the descriptor limit");
+	files.rlim_cur = files.rlim_max;
+	if (setrlimit(RLIMIT_NOFILE, &files) < 0)
+		return err_sys(err, -errno, "cannot raise the descriptor limit");
+	if (setrlimit(RLIMIT_CORE, &none) < 0)
+		return err_sys(err, -errno, "cannot forbid core dumps");
+	return 0;
+}
+
 int harden_engine(char *ret_missing, struct err *err)
 {
-	struct rlimit files, none = { 0, 0 };
 	int r;
 
 	ret_missing[0] = '\0';
-	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-		files.rlim_cur = files.rlim_max;
-		if (setrlimit(RLIMIT_NOFILE, &files) < 0)
-			return err_sys(err, -errno, "cannot raise the descriptor limit");
-	}
-	if (setrlimit(RLIMIT_CORE, &none) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ||
+	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ||
 	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return err_sys(err, -errno, "cannot confine the engine");
 	r = drop_capabilities(err);
@@ -217,12 +232,5 @@ int harden_engine(char *ret_missing, struct err *err)
 	r = enter_landlock(ret_missing);
 	if (r < 0)
 		return err_sys(err, r, "cannot confine the engine by Landlock");
-#ifdef __SANITIZE_ADDRESS__
-	/* The sanitizers' own calls (reading /proc/self/maps, executing a symbolizer)
-	 * are not the engine's; their builds are for tests only. */
-	snprintf(ret_missing, ERR_TEXT_SIZE, "built with a sanitizer: no seccomp");
-	return 0;
-#else
-	return enter_seccomp(err);
-#endif
+	return enter_seccomp(ret_missing, err);
 }

@@ -1,10 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <fcntl.h>
+
 #include "cli/verbs.h"
 #include "main/control.h"
+
+/* What is opened later must not end up as standard input, output or error. */
+static int open_standard_streams(void)
+{
+	for (int fd = 0; fd < 3; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd)
+			return -errno;
+	return 0;
+}
 
 int main(int argc, char **argv)
 {
 	const struct cli_hooks hooks = { .run = control_run };
 
+	if (open_standard_streams() < 0)
+		return RUN_STATUS_FAILED;
 	return cli_main(argc, argv, &hooks);
 }
