@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "cli/doctor.h"
 #include "cli/policy.h"
 
 struct verb {
@@ -17,21 +18,26 @@ static int verb_run(int argc, char **argv, const struct cli_hooks *hooks)
 {
 	struct run_spec spec;
 	struct err err = { 0 };
+	int status;
 
-	if (argc > 1 && strcmp(argv[1], "--help") == 0) {
-		cli_run_usage(stdout);
-		return 0;
-	}
 	if (cli_run_parse(argc, argv, &spec, &err) < 0) {
 		log_error("%s", err.text);
 		return RUN_STATUS_BAD_INPUT;
 	}
-	return hooks->run(&spec);
+	status = hooks->run(&spec);
+	if (status == RUN_STATUS_FAILED && cli_doctor_blames(hooks->run))
+		log_error("`weir doctor` says more");
+	return status;
 }
 
 static int verb_policy(int argc, char **argv, const struct cli_hooks *hooks)
 {
 	return cli_policy(argc, argv);
+}
+
+static int verb_doctor(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	return cli_doctor(argc, argv, hooks->run);
 }
 
 static int verb_version(int argc, char **argv, const struct cli_hooks *hooks)
@@ -56,6 +62,8 @@ static const struct verb verbs[] = {
 	{ "run", "run one command in a sandbox that reaches what its policy lists",
 	  verb_run, cli_run_usage },
 	{ "policy", "check, explain or show a policy", verb_policy, cli_policy_usage },
+	{ "doctor", "try what `weir run` needs of this machine", verb_doctor,
+	  cli_doctor_usage },
 	{ "version", "print the version", verb_version, version_usage },
 	{ "help", "list the verbs, or explain one", verb_help, help_usage },
 };
@@ -116,5 +124,11 @@ int cli_main(int argc, char **argv, const struct cli_hooks *hooks)
 	if (strcmp(name, "--version") == 0)
 		name = "version";
 	v = verb_find(name);
-	return v ? v->main(argc - 1, argv + 1, hooks) : unknown_verb(name);
+	if (!v)
+		return unknown_verb(name);
+	if (argc > 2 && strcmp(argv[2], "--help") == 0) {
+		v->usage(stdout);
+		return 0;
+	}
+	return v->main(argc - 1, argv + 1, hooks);
 }
