@@ -61,7 +61,6 @@ enum launch_report_type {
 	LAUNCH_REPORT_NONE = 0,
 	LAUNCH_FAILED,	/* value: exit code to use (125 …), text: why. Ends. */
 	LAUNCH_WARNING, /* text; goes on */
-	LAUNCH_MAPS,	/* the child waits for its id maps (root only) */
 	LAUNCH_TESTED,	/* self-test passed; waits for LAUNCH_GO */
 	LAUNCH_STARTED, /* the command runs */
 	LAUNCH_STOPPED, /* value: the signal that stopped it */

@@ -3,7 +3,6 @@
  * One loop over three descriptors: the channel to the engine, the channel to the launch
  * child (which weir-init inherits), and a signalfd.
  *
- *   launch child: LAUNCH_MAPS     -> its id maps are written (root only)
  *   weir-init:    LAUNCH_TESTED   -> engine: IPC_RUN; weir-init: LAUNCH_GO
  *   engine:       IPC_EVENT       -> the ring
  *   weir-init:    LAUNCH_EXITED   -> engine: IPC_FINISH
@@ -148,16 +147,6 @@ static void on_engine(struct loop_source *source, uint32_t events)
 
 /* -- the launch child and weir-init ------------------------------------------------- */
 
-static void write_maps(struct control *c)
-{
-	struct err err = { 0 };
-
-	if (launch_write_maps(&c->machine, c->launch, &err) < 0)
-		fail(c, RUN_STATUS_FAILED, err.text);
-	else
-		tell_launch(c, LAUNCH_GO, 0);
-}
-
 static void read_signals(struct control *c);
 
 /* Of all that was reported the last word counts. A command that was stopped by the
@@ -194,9 +183,6 @@ static void on_launch_message(struct control *c, struct launch_report *m)
 	case LAUNCH_WARNING:
 		if (!c->spec->quiet)
 			log_warning("%s", m->text);
-		break;
-	case LAUNCH_MAPS:
-		write_maps(c);
 		break;
 	case LAUNCH_TESTED:
 		tell_engine(c, IPC_RUN);
