@@ -218,3 +218,29 @@ def test_C10_joining_a_group_says_nothing_outside(attack):
 def test_C15_links_and_routes_cannot_be_changed(attack, user, action):
     done = attack.run(*action.split(), user=user)
     assert done.code != 0, done
+
+
+@pytest.mark.parametrize("address", ["93.9.9.9", "2a01:93::9:9"])
+def test_C1_unusual_ways_to_send_are_refused_too(attack, user, address):
+    fast, large, device = attack.probe(["fast_open", address, 7007], ["big_datagram", address, 7007, 60000],
+                                       ["by_device", address, 7007], user=user)
+    assert fast.result in ("refused", "EOPNOTSUPP"), dict(fast)
+    assert large.result != "ok", dict(large)
+    assert "ok" not in device.by_device.values(), dict(device)
+    attack.assert_silent()
+
+
+@pytest.mark.parametrize("port", [53, 1021])
+def test_C7_weirs_ports_cannot_be_taken(attack, user, port):
+    for address in ("0.0.0.0", "127.0.0.1", "::1"):
+        assert attack.probe(["bind", port, address], user=user).result in ("EACCES", "EADDRINUSE"), address
+
+
+@pytest.mark.parametrize("allow", [("api.ok.test:443",), ("api.ok.test",), ("**.pkg.test",)])
+def test_C16_the_address_of_the_self_test_is_not_open_to_the_command(attack, user, allow):
+    """It may still be in a set; nothing answers there and nothing leaves."""
+    answers = attack.probe(*[["tcp", "192.0.2.77", port, "secret"] for port in (443, 80, 22, 7007)],
+                           allow=allow, user=user)
+    for answer in answers:
+        expect.tcp_gave_nothing(answer)
+    attack.assert_silent()

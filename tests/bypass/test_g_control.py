@@ -2,6 +2,7 @@
 """G: the sandbox tries to change what guards it."""
 import os
 import signal
+import socket
 import time
 
 import pytest
@@ -130,13 +131,14 @@ dial('after')
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, signal.SIGSTOP],
-                         ids=lambda n: n.name)
-@pytest.mark.parametrize("which", ["engine", "control"])
+# What control does with the other signals is in test_run_signals.py.
+ENDS = [("engine", signal.SIGKILL), ("engine", signal.SIGSEGV), ("engine", signal.SIGTERM),
+        ("engine", signal.SIGSTOP), ("control", signal.SIGKILL), ("control", signal.SIGSEGV)]
+
+
+@pytest.mark.parametrize("which, number", ENDS, ids=[f"{w}-{n.name}" for w, n in ENDS])
 def test_G5_without_its_guard_the_sandbox_reaches_nothing(world, names, user, which, number):
     """Killed, it ends the sandbox; stopped, nothing more gets out."""
-    if which == "control" and number in (signal.SIGTERM, signal.SIGSTOP):
-        pytest.skip("control passes SIGTERM on and may be stopped: see test_run_signals.py")
     with world.run_start("/usr/bin/python3", "-c", FLOW, allow=("api.ok.test:443",), user=user) as run:
         assert run.line() == "before ok"
         control, engine = world.guards(run.pid)
@@ -155,3 +157,70 @@ def test_G5_without_its_guard_the_sandbox_reaches_nothing(world, names, user, wh
                 assert done.code == (125 if which == "engine" else -number), done
                 assert capture.count(lambda p: p.flags & 2) == 0
     assert world.leftovers() == []
+
+
+@pytest.mark.parametrize("probe", [["readlink", "/proc/1/fd/0"], ["read", "/proc/1/fd/3"], ["read", "/proc/1/environ"], ["read", "/proc/1/mem"],
+                                   ["write", "/proc/1/mem"], ["steal", 1], ["call", 101, 16, 1, 0, 0],
+                                   ["call", 101, 0x4206, 1, 0, 0]],
+                         ids=["fd", "fd-open", "environ", "mem-read", "mem-write", "pidfd_getfd", "ptrace-attach", "ptrace-seize"])
+def test_G1_the_sandboxs_init_cannot_be_looked_into(attack, user, probe):
+    """It holds the channel to control."""
+    answer = attack.probe(probe, user=user)
+    assert answer.result in ("EACCES", "EPERM", "ENOSYS"), dict(answer)
+
+
+def test_G5_the_sandboxs_init_cannot_be_killed_from_inside(attack, user):
+    done = attack.run("sh", "-c", "kill -9 1; kill -TERM 1; kill -STOP 1; sleep 0.1; echo still here", user=user)
+    assert done.code == 0 and "still here" in done.text, done
+
+
+@pytest.mark.parametrize("fd", [3, 4, 5, 6, 7, 8, 9, 10, 20, 63])
+def test_G1_no_descriptor_of_weirs_reaches_the_command(attack, fd):
+    done = attack.run("sh", "-c", f"test -e /proc/self/fd/{fd} && readlink /proc/self/fd/{fd}")
+    assert done.text == "", done
+
+
+# Working in such a place may be refused; if it isn't, it opens nothing.
+ODD_PLACES = ["/", "/run", "/dev", "/proc", "/sys", "/etc", "/tmp", "/var/tmp", "/usr", "/proc/self", "/dev/shm", "/var",
+              "/sys/fs/cgroup"]
+
+
+@pytest.mark.parametrize("how", ["cwd", "--rw"])
+@pytest.mark.parametrize("place", ODD_PLACES)
+def test_G3_working_in_a_place_of_the_systems_opens_nothing(attack, world, user, place, how):
+    options = ("--rw", place) if how == "--rw" else ()
+    cwd = place if how == "cwd" else None
+    if attack.run("true", user=user, cwd=cwd, options=options).code in (2, 125):
+        return
+    hole = f"/run/weir-test-{os.getpid()}-{world.number()}.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(hole)
+        listener.listen()
+        os.chmod(hole, 0o777)
+        try:
+            answers = attack.probe(["unix", hole], ["tcp", "93.9.9.9", 443], ["dns", "evil.test"],
+                                   ["new_socket", "AF_PACKET", "SOCK_RAW", 3], ["setns", "/proc/1/ns/net", 0],
+                                   user=user, cwd=cwd, options=options)
+            assert answers[0].result != "ok", dict(answers[0])
+            expect.tcp_refused(answers[1])
+            expect.name_refused(answers[2])
+            expect.call_refused(answers[3])
+            assert answers[4].result != "ok"
+            for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/net/ipv4/ip_forward", "/proc/sysrq-trigger",
+                         "/sys/kernel/uevent_helper"):
+                answer = attack.probe(["write", path, "", "a"], user=user, cwd=cwd, options=options)
+                assert answer.result in ("EACCES", "EPERM", "EROFS", "ENOENT"), (path, dict(answer))
+        finally:
+            os.unlink(hole)
+    attack.assert_silent()
+
+
+def test_G3_terminals_of_the_host_cannot_be_opened(attack, user):
+    main, host = os.openpty()
+    try:
+        os.chmod(os.ttyname(host), 0o666)
+        answer = attack.probe(["write", os.ttyname(host), "typed"], user=user)
+        assert answer.result != "ok", dict(answer)
+    finally:
+        os.close(main)
+        os.close(host)

@@ -135,7 +135,7 @@ def test_ctrl_z_stops_the_job_and_fg_goes_on(world, user):
         time.sleep(0.2)
         states = {pid: open(f"/proc/{pid}/stat", encoding="ascii").read().rsplit(")", 1)[1].split()[0]
                   for pid in world.processes()
-                  if "sleep" in open(f"/proc/{pid}/comm", encoding="ascii").read()}
+                  if open(f"/proc/{pid}/comm", encoding="ascii").read() == "sh\n"}
         assert states and set(states.values()) == {"T"}, states
         terminal.type("fg\n")
         terminal.expect("finished", timeout=8)

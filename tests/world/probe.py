@@ -112,8 +112,8 @@ def encode_name(name):
     return b"".join(bytes([len(x)]) + x.encode("latin-1") for x in labels) + b"\0"
 
 
-def query(name, kind, ident=0x1234, edns=True):
-    opt = b"\0" + struct.pack("!HHIH", 41, 1232, 0, 0) if edns else b""
+def query(name, kind, ident=0x1234, edns=True, options=b""):
+    opt = b"\0" + struct.pack("!HHIH", 41, 1232, 0, len(options)) + options if edns else b""
     head = struct.pack("!HHHHHH", ident, 0x0100, 1, 0, 0, 1 if edns else 0)
     return head + encode_name(name) + struct.pack("!HH", TYPES.get(kind, kind), 1) + opt
 
@@ -183,6 +183,52 @@ def dns(name, kind="A", server="127.0.0.1", transport="udp", port=53, source_por
         return dict(read_reply(reply), server=peer[0])
 
 
+def dns_option(name, code, text, ident=0x1234):
+    """A query with an EDNS option of the client's own."""
+    data = text.encode("latin-1")
+    message = query(name, "A", ident, options=struct.pack("!HH", code, len(data)) + data)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.settimeout(TIMEOUT)
+        s.sendto(message, ("127.0.0.1", 53))
+        reply = s.recv(65535)
+        return dict(read_reply(reply), echoed=data in reply)
+
+
+def dns_flood(count, suffix):
+    """Many queries for as many names, and what became of them."""
+    results = {}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.connect(("127.0.0.1", 53))
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+        s.setblocking(False)
+        sent, answered, end = 0, 0, time.monotonic() + 5
+        while answered < count and time.monotonic() < end:
+            for _ in range(min(50, count - sent)):
+                s.send(query(f"n{sent}{suffix}", "A", sent & 0xFFFF))
+                sent += 1
+            time.sleep(0.001)
+            try:
+                while True:
+                    code = RCODES.get(s.recv(2048)[3] & 15)
+                    results[code] = results.get(code, 0) + 1
+                    answered += 1
+            except BlockingIOError:
+                pass
+    return {"result": "ok", "answered": answered, "rcodes": results}
+
+
+def dns_connections(count):
+    """Many idle TCP connections to the resolver; does UDP still answer?"""
+    socks = []
+    try:
+        for _ in range(count):
+            socks.append(socket.create_connection(("127.0.0.1", 53), TIMEOUT))
+        return dns("api.ok.test")
+    finally:
+        for s in socks:
+            s.close()
+
+
 def dns_raw(data, server="127.0.0.1", wait=1.0):
     """Hexadecimal bytes as one datagram."""
     with socket.socket(family_of(server), socket.SOCK_DGRAM) as s:
@@ -237,6 +283,77 @@ def other_transport(address, port, kind, protocol):
         if number == socket.SOCK_DGRAM:
             s.send(b"hello")
         return {"result": "ok"}
+
+
+def fast_open(address, port):
+    """TCP with data in its first packet."""
+    with socket.socket(family_of(address), socket.SOCK_STREAM) as s:
+        s.sendto(b"secret", 0x20000000, (address, port))
+        return {"result": "ok", "data": s.recv(100).decode()}
+
+
+def big_datagram(address, port, size):
+    with socket.socket(family_of(address), socket.SOCK_DGRAM) as s:
+        s.sendto(b"s" * size, (address, port))
+        return {"result": "ok"}
+
+
+def by_device(address, port):
+    """Bound to each link that there is, one after the other."""
+    results = {}
+    for _, name in socket.if_nameindex():
+        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+            with socket.socket(family_of(address), kind) as s:
+                s.settimeout(TIMEOUT)
+                try:
+                    s.setsockopt(socket.SOL_SOCKET, 25, name.encode() + b"\0")
+                    s.connect((address, port))
+                    s.send(b"secret")
+                    results[f"{name} {kind}"] = "ok"
+                except OSError as e:
+                    results[f"{name} {kind}"] = word(e)
+    return {"result": "ok", "by_device": results}
+
+
+def bind(port, address="0.0.0.0"):
+    with socket.socket(family_of(address), socket.SOCK_STREAM) as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        s.bind((address, port))
+        s.listen()
+        return {"result": "ok"}
+
+
+def call(number, *args):
+    """A system call by number."""
+    import ctypes
+    libc = ctypes.CDLL(None, use_errno=True)
+    words = [ctypes.c_char_p(a.encode()) if isinstance(a, str) else ctypes.c_long(a) for a in args]
+    if libc.syscall(ctypes.c_long(number), *words) < 0:
+        raise OSError(ctypes.get_errno(), "syscall")
+    return {"result": "ok"}
+
+
+def steal(pid):
+    """Another process's descriptors, by pidfd_getfd()."""
+    import ctypes
+    libc = ctypes.CDLL(None, use_errno=True)
+    pidfd = libc.syscall(ctypes.c_long(434), ctypes.c_long(pid), ctypes.c_long(0))
+    if pidfd < 0:
+        raise OSError(ctypes.get_errno(), "pidfd_open")
+    for number in range(64):
+        if libc.syscall(ctypes.c_long(438), ctypes.c_long(pidfd), ctypes.c_long(number), ctypes.c_long(0)) >= 0:
+            return {"result": "ok", "descriptor": number}
+    raise OSError(ctypes.get_errno(), "pidfd_getfd")
+
+
+def flow(address, port, seconds):
+    """A connection that stays open, and a new one after a while."""
+    with socket.create_connection((address, port), TIMEOUT) as s:
+        time.sleep(seconds)
+        s.sendall(b"still")
+        data = s.recv(100).decode()
+        return {"result": attempt("tcp", [address, port], {})["result"], "old": data}
 
 
 def join(group):
@@ -338,6 +455,10 @@ def write(path, text="x", mode="w"):
 def read(path):
     with open(path) as f:
         return {"result": "ok", "data": f.read(65536)}
+
+
+def readlink(path):
+    return {"result": "ok", "data": os.readlink(path)}
 
 
 def listdir(path):
