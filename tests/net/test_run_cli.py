@@ -73,6 +73,12 @@ def test_a_path_for_rw_that_is_not_there_is_an_error(world, user):
     assert done.code in (2, 125) and "/no/such/path" in done.messages, done
 
 
+@pytest.mark.parametrize("option, value", [("--allow", "a.test"), ("--rw", "/usr"), ("--upstream", "9.9.9.9")])
+def test_an_option_more_often_than_the_limit_is_an_error(world, option, value):
+    done = world.weir("run", *[option, value] * 300, "--", "true")
+    assert done.code == 2 and option in done.messages, done
+
+
 def test_hostile_bytes_in_a_message_are_escaped(world):
     done = world.run("true", allow=("a\x1b[31m..test",))
     assert done.code == 2 and b"\x1b" not in done.err, done

@@ -9,6 +9,7 @@ import tempfile
 import pytest
 
 from world import expect
+from world.run import finish
 from world.world import GATEWAY6
 
 
@@ -132,6 +133,8 @@ def test_abstract_unix_sockets_of_the_host_are_out_of_reach(world, user, kind):
         assert not reached()
 
 
+@pytest.mark.xfail(strict=True, reason="the kernel has no right for unix sockets by path (Landlock will): what the "
+                                       "host listens on in a writable place after the start can be reached")
 @pytest.mark.parametrize("kind", ["SOCK_STREAM", "SOCK_DGRAM"])
 def test_a_socket_that_appears_in_the_working_directory_later_is_out_of_reach(world, user, kind):
     cwd = world.workdir(user)
@@ -242,6 +245,43 @@ def test_without_ipv6_on_the_host_names_have_ipv4_only(world, site, denied):
         world.host.ip(f"route add default via {GATEWAY6}", family=6)
 
 
-def test_time_hostname_and_limits_are_the_hosts(world, user):
-    done = world.run("sh", "-c", "date +%s; ulimit -n", user=user)
-    assert done.code == 0 and len(done.text.split()) == 2
+def test_limits_and_niceness_are_the_callers(world, user):
+    show = "ulimit -n; ulimit -u; ulimit -f; ulimit -s; umask; nice"
+    script = f"ulimit -n 512; ulimit -s 4096; umask 077; exec nice -n 3 "
+    inside = world.command("sh", "-c", f"{script} '{world.weir_path}' run -- sh -c '{show}'", user=user)
+    outside = world.command("sh", "-c", f"{script} sh -c '{show}'", user=user)
+    assert inside.text == outside.text and inside.code == 0, inside
+
+
+def test_long_arguments_and_environments_arrive(world, user):
+    done = world.run("sh", "-c", "echo ${#1} ${#LONG}", "sh", "a" * 120_000, user=user, env={"LONG": "b" * 120_000})
+    assert done.text == "120000 120000\n", done
+
+
+def test_a_directory_by_a_link_is_the_same_directory(world, user):
+    real, place = world.workdir(user), world.workdir(user)
+    (place / "link").symlink_to(real)
+    done = world.run("sh", "-c", "touch new && echo made", user=user, cwd=place / "link")
+    assert done.text == "made\n" and (real / "new").exists(), done
+
+
+def test_a_directory_that_is_gone_is_an_error(world, user):
+    cwd = world.workdir(user)
+    script = f"mkdir gone && cd gone && rmdir '{cwd}/gone' && exec '{world.weir_path}' run -- echo started"
+    done = finish(world.start(["sh", "-c", script], user=user, cwd=cwd))
+    assert done.code == 125 and done.out == b"" and "directory" in done.messages, done
+
+
+def test_a_directory_that_cannot_be_written_is_no_problem(world):
+    cwd = world.workdir()
+    done = world.run("sh", "-c", "ls; touch x 2>/dev/null || echo closed", user="weir-test", cwd=cwd)
+    assert done.text == "closed\n", done
+
+
+def test_everything_of_a_tree_can_be_made_changed_and_removed(world, user):
+    """What builds do: links, fifos, renames, modes, times, many files."""
+    script = ("mkdir -p a/b && echo 1 > a/b/f && ln a/b/f hard && ln -s a/b/f soft && mkfifo pipe && mv a c && "
+              "chmod 700 c && touch -d 2020-01-01 c/b/f && cat soft 2>/dev/null; cat hard && "
+              "for i in $(seq 500); do echo $i > c/$i; done && rm -r c hard soft pipe && ls -A | wc -l")
+    done = world.run("sh", "-c", script, user=user)
+    assert done.text == "1\n0\n", done

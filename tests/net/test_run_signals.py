@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signals, terminals and jobs."""
 import os
+import pathlib
 import signal
 import time
 
@@ -122,6 +123,23 @@ def bash(world, user):
     return terminal
 
 
+def states(world, name):
+    """The states of the processes that are called so."""
+    found = set()
+    for pid in world.processes():
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+        if f"({name})" in stat:
+            found.add(stat.rsplit(")", 1)[1].split()[0])
+    return found
+
+
+def wait_until(condition, seconds=2):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it doesn't become true"
+        time.sleep(0.01)
+
+
 SLOW = "sh -c 'echo ready; i=0; while test \\$i -lt 40; do i=\\$((i+1)); sleep 0.05; done; echo finished'"
 
 
@@ -132,11 +150,7 @@ def test_ctrl_z_stops_the_job_and_fg_goes_on(world, user):
         terminal.type("\x1a")
         terminal.expect("Stopped")
         terminal.expect("prompt> ")
-        time.sleep(0.2)
-        states = {pid: open(f"/proc/{pid}/stat", encoding="ascii").read().rsplit(")", 1)[1].split()[0]
-                  for pid in world.processes()
-                  if open(f"/proc/{pid}/comm", encoding="ascii").read() == "sh\n"}
-        assert states and set(states.values()) == {"T"}, states
+        wait_until(lambda: states(world, "sh") == {"T"})
         terminal.type("fg\n")
         terminal.expect("finished", timeout=8)
         terminal.expect("prompt> ")
@@ -221,3 +235,82 @@ def test_a_killed_weir_leaves_no_file_and_no_mount(world, user, which):
         run.say("\n")
         assert finish(run).text == "0\n"
     assert world.leftovers() == []
+
+
+def test_a_new_size_of_the_terminal_reaches_the_command_once(world, user):
+    with Terminal(world, weir(world, *COUNT), user=user) as terminal:
+        terminal.expect("ready")
+        terminal.resize(50, 120)
+        terminal.expect(f"signal {int(signal.SIGWINCH)}")
+        terminal.expect("total 1")
+        assert terminal.wait() == 41
+
+
+def test_an_interactive_shell_inside_has_its_own_jobs(world, user):
+    """Prompt, ctrl-C, ctrl-Z and fg belong to the shell inside; its end ends the run."""
+    argv = weir(world, "bash", "--norc", "--noprofile", "-i")
+    with Terminal(world, argv, user=user, env={"PS1": "inside> ", "TERM": "dumb"}) as terminal:
+        terminal.expect("inside> ")
+        assert "no job control" not in terminal.text
+        terminal.type("sleep 30\n")
+        time.sleep(0.2)
+        terminal.type("\x03")
+        terminal.expect("inside> ")
+        terminal.type("sleep 1\n")
+        time.sleep(0.2)
+        terminal.type("\x1a")
+        terminal.expect("Stopped")
+        terminal.type("fg; echo went on\n")
+        terminal.expect("\nwent on")
+        terminal.type("exit 7\n")
+        assert terminal.wait() == 7
+    assert world.leftovers() == []
+
+
+def test_the_shell_outside_has_its_terminal_back_after_one_inside(world, user):
+    with bash(world, user) as terminal:
+        terminal.type(f"'{world.weir_path}' run -- bash --norc --noprofile -i\n")
+        terminal.expect("prompt> ")
+        terminal.type("exit 3\n")
+        terminal.expect("prompt> ")
+        terminal.type("echo status $?; read line; echo got $line\n")
+        terminal.expect("status 3")
+        terminal.type("typed\n")
+        terminal.expect("got typed")
+        terminal.type("exit\n")
+        terminal.wait()
+
+
+def test_a_background_job_that_reads_the_terminal_is_stopped(world, user):
+    with bash(world, user) as terminal:
+        terminal.type(f"'{world.weir_path}' run -- cat &\n")
+        terminal.expect("prompt> ")
+        time.sleep(0.3)
+        terminal.type("\n")
+        terminal.expect("Stopped")
+        terminal.type("fg\n")
+        terminal.expect("cat\n")
+        terminal.type("hello\n")
+        terminal.expect("hello\nhello")
+        terminal.type("\x04")
+        terminal.expect("prompt> ")
+        terminal.type("exit\n")
+        terminal.wait()
+
+
+@pytest.mark.parametrize("before, ignored", [("", 0), ("trap '' HUP QUIT;", 1 << (signal.SIGHUP - 1) | 1 << (signal.SIGQUIT - 1))])
+def test_the_command_has_the_callers_signal_settings(world, user, before, ignored):
+    """Nothing blocked, and ignored what the caller ignores of the signals that end programs."""
+    done = world.command("sh", "-c", f"{before} exec '{world.weir_path}' run -- cat /proc/self/status", user=user)
+    status = dict(line.split(":\t", 1) for line in done.text.splitlines() if ":\t" in line)
+    assert int(status["SigBlk"], 16) == 0
+    assert int(status["SigIgn"], 16) == ignored, status["SigIgn"]
+
+
+def test_nohup_survives_a_hang_up(world, user):
+    with world.start(["sh", "-c", f"trap '' HUP; exec '{world.weir_path}' run -- sh -c 'echo ready; sleep 1; echo end'"],
+                     user=user) as run:
+        assert run.line() == "ready"
+        run.signal(signal.SIGHUP)
+        done = finish(run)
+        assert done.code == 0 and done.text == "end\n", done

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A terminal with a program on it, and somebody who types."""
+import fcntl
 import os
 import pty
 import re
 import select
+import struct
+import termios
 import time
 
 
@@ -47,6 +50,9 @@ class Terminal:
         while self._more(end - time.monotonic()):
             pass
         return self.text
+
+    def resize(self, rows, columns):
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def hang_up(self):
         """Close the terminal, as when its window goes."""
