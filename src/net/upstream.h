@@ -15,16 +15,14 @@ struct upstreams;
 struct upstreams_ops {
 	void *data;
 	/* A message from the server that @token was sent to. Any number per token. */
-	void (*on_message)(void *data, uint32_t token, const void *message,
-			   size_t size);
+	void (*on_message)(void *data, uint32_t token, const void *message, size_t size);
 	/* Nothing more will come: refused, reset, closed early. */
 	void (*on_failed)(void *data, uint32_t token);
 };
 
 /* @servers is copied. With none every send fails. Return: NULL when memory is out. */
-struct upstreams *upstreams_new(struct loop *loop,
-				const struct endpoint *servers, size_t count,
-				const struct upstreams_ops *ops) MUST_CHECK;
+struct upstreams *upstreams_new(struct loop *loop, const struct endpoint *servers,
+				size_t count, const struct upstreams_ops *ops) MUST_CHECK;
 void upstreams_free(struct upstreams *u);
 
 /* UDP messages leave with the next upstreams_flush().
