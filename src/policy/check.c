@@ -322,11 +322,6 @@ int policy_check(const struct policy_reader *reader, struct policy *policy)
 
 /* --- what is not enforced yet: a row is taken out when it is --- */
 
-static bool asks_tls(const struct policy *p)
-{
-	return p->verify == POLICY_VERIFY_TLS;
-}
-
 static bool asks_pinned(const struct policy *p)
 {
 	return p->dns == POLICY_DNS_PINNED;
@@ -342,8 +337,6 @@ static const struct {
 	size_t place; /* of struct policy_place in struct policy */
 	const char *path, *what;
 } not_built[] = {
-	{ asks_tls, offsetof(struct policy, verify_at), "verify",
-	  "'tls' is not enforced by this version; write dns" },
 	{ asks_pinned, offsetof(struct policy, dns_at), "dns",
 	  "'pinned' is not enforced by this version; write live" },
 	{ asks_repin, offsetof(struct policy, repin_at), "repin",

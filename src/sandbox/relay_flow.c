@@ -42,52 +42,7 @@ void relay_set_options(int fd)
 	set_option(fd, SOL_SOCKET, SO_OOBINLINE, 1);
 }
 
-static struct event event_for(const struct endpoint *to, enum event_action action)
-{
-	return (struct event){
-		.packets = 1,
-		.rule = EVENT_NO_RULE,
-		.uid = UINT32_MAX,
-		.action = (uint8_t)action,
-		.layer = EVENT_ADDRESS,
-		.protocol = IPPROTO_TCP,
-		.remote = to->addr,
-		.port = to->port,
-	};
-}
-
-static void set_reason(struct event *e, const char *reason)
-{
-	size_t size = MIN(strlen(reason), sizeof(e->reason) - 1);
-
-	memcpy(e->reason, reason, size);
-	e->reason[size] = '\0';
-}
-
-void relay_refuse(struct relay_guest *g, const struct endpoint *to, uint32_t rule,
-		  const char *reason)
-{
-	struct event e = event_for(to, EVENT_DENY);
-
-	g->sandbox->counters[COUNT_FLOWS_DENIED]++;
-	e.rule = rule;
-	e.allowable = rule == PLAN_NO_RULE && to->addr.family != ADDR_NONE;
-	set_reason(&e, reason);
-	sandbox_event(g->sandbox, &e, loop_now_ms(g->relay->loop));
-}
-
-void relay_limit(struct relay_guest *g, enum plan_limit limit, const char *reason)
-{
-	static const struct endpoint nowhere;
-	struct event e = event_for(&nowhere, EVENT_LIMIT);
-
-	g->sandbox->counters[COUNT_FLOWS_LIMITED]++;
-	e.limit = (uint8_t)(limit + 1);
-	set_reason(&e, reason);
-	sandbox_event(g->sandbox, &e, loop_now_ms(g->relay->loop));
-}
-
-static void flow_queue(struct relay_flow *f)
+void relay_flow_queue(struct relay_flow *f)
 {
 	struct relay *r = f->guest->relay;
 
@@ -106,6 +61,8 @@ static void note(struct relay_side *side, uint32_t events)
 		side->writable = true;
 	if (events & EPOLLERR)
 		side->failed = true;
+	if (events & (EPOLLRDHUP | EPOLLHUP))
+		side->hung_up = true;
 	if (events & EPOLLPRI)
 		side->urgent = true;
 }
@@ -115,7 +72,7 @@ static void on_client(struct loop_source *s, uint32_t events)
 	struct relay_flow *f = CONTAINER_OF(s, struct relay_flow, client.source);
 
 	note(&f->client, events);
-	flow_queue(f);
+	relay_flow_queue(f);
 }
 
 static void on_server(struct loop_source *s, uint32_t events)
@@ -123,7 +80,7 @@ static void on_server(struct loop_source *s, uint32_t events)
 	struct relay_flow *f = CONTAINER_OF(s, struct relay_flow, server.source);
 
 	note(&f->server, events);
-	flow_queue(f);
+	relay_flow_queue(f);
 }
 
 static void on_dial_timeout(struct loop_timer *t)
@@ -131,10 +88,18 @@ static void on_dial_timeout(struct loop_timer *t)
 	struct relay_flow *f = CONTAINER_OF(t, struct relay_flow, timer);
 
 	f->timed_out = true;
-	flow_queue(f);
+	relay_flow_queue(f);
 }
 
-static void side_close(struct relay *r, struct relay_side *side, bool reset)
+static void on_patience_over(struct loop_timer *t)
+{
+	struct relay_flow *f = CONTAINER_OF(t, struct relay_flow, patience);
+
+	f->out_of_patience = true;
+	relay_flow_queue(f);
+}
+
+void relay_side_close(struct relay *r, struct relay_side *side, bool reset)
 {
 	int fd = side->source.fd;
 
@@ -148,16 +113,17 @@ static void side_close(struct relay *r, struct relay_side *side, bool reset)
 		close(fd);
 }
 
-static void flow_end(struct relay_flow *f, bool reset)
+void relay_flow_end(struct relay_flow *f, bool reset)
 {
 	struct relay_guest *g = f->guest;
 	struct relay *r = g->relay;
 
-	side_close(r, &f->client, reset);
-	side_close(r, &f->server, reset);
+	relay_side_close(r, &f->client, reset);
+	relay_side_close(r, &f->server, reset);
 	relay_way_done(g, &f->up);
 	relay_way_done(g, &f->down);
 	loop_timer_stop(r->loop, &f->timer);
+	loop_timer_stop(r->loop, &f->patience);
 	if (f->queued)
 		TAILQ_REMOVE(&r->ready, f, in_queue);
 	f->queued = false;
@@ -171,13 +137,22 @@ static void flow_end(struct relay_flow *f, bool reset)
 
 void relay_flow_abort(struct relay_flow *f)
 {
-	flow_end(f, true);
+	relay_flow_end(f, true);
 }
 
-static struct relay_question question(const struct relay_flow *f,
-				      const struct endpoint *to, bool host_local)
+/* Whatever can't be looked up counts as the host's own. */
+static bool is_host_local(const struct relay *r, const struct addr *a)
+{
+	return link_addr_is_local(r->route_fd, a) != 0;
+}
+
+struct relay_question relay_flow_question(const struct relay_flow *f,
+					  const struct endpoint *to)
 {
 	const struct sandbox *s = f->guest->sandbox;
+	bool host_local = addr_equal(&to->addr, &f->asked.addr)
+				  ? f->host_local
+				  : is_host_local(f->guest->relay, &to->addr);
 
 	return (struct relay_question){
 		.plan = &s->plan,
@@ -188,21 +163,25 @@ static struct relay_question question(const struct relay_flow *f,
 	};
 }
 
-/* Whatever can't be looked up counts as the host's own. */
-static bool is_host_local(const struct relay *r, const struct addr *a)
+/* A flow of the time before `verify: tls` has shown bytes of some kind, and no name. */
+static enum relay_shown shown_so_far(const struct relay_flow *f)
 {
-	return link_addr_is_local(r->route_fd, a) != 0;
+	if (f->shown == SHOWN_NOTHING && f->check == CHECK_DONE)
+		return SHOWN_BYTES;
+	return (enum relay_shown)f->shown;
 }
 
 void relay_flow_recheck(struct relay_flow *f)
 {
-	struct relay_question q = question(f, &f->asked, f->host_local);
-	struct relay_judgement j = relay_judge_again(&q, &f->name);
+	enum relay_shown shown = shown_so_far(f);
+	struct relay_question q = relay_flow_question(f, &f->asked);
+	struct relay_judgement j = relay_judge_again(&q, shown, &f->name);
 
-	if (j.allowed && !addr_equal(&f->dialled.addr, &f->asked.addr)) {
-		q = question(f, &f->dialled,
-			     is_host_local(f->guest->relay, &f->dialled.addr));
-		j = relay_judge_again(&q, &f->name);
+	if (f->state == FLOW_CLOSING || f->state == FLOW_REFUSED)
+		return;
+	if (j.allowed && f->dials > 0 && !addr_equal(&f->dialled.addr, &f->asked.addr)) {
+		q = relay_flow_question(f, &f->dialled);
+		j = relay_judge_again(&q, shown, &f->name);
 	}
 	if (j.allowed)
 		return;
@@ -239,7 +218,7 @@ static int dial(struct relay_flow *f, const struct endpoint *to)
 	if (e == 0)
 		return 0;
 undo:
-	side_close(r, side, false);
+	relay_side_close(r, side, false);
 	return -e;
 }
 
@@ -254,8 +233,7 @@ static bool next_address(struct relay_flow *f, struct endpoint *ret)
 	while (f->name.size > 0 && f->next_other < RELAY_ADDRESSES_MAX &&
 	       learned_other_addr(s->learned, &f->name, &f->asked.addr, now_ms,
 				  f->next_other, &to.addr)) {
-		struct relay_question q =
-			question(f, &to, is_host_local(f->guest->relay, &to.addr));
+		struct relay_question q = relay_flow_question(f, &to);
 
 		f->next_other++;
 		if ((to.addr.family == ADDR_V4 || s->ipv6) && relay_judge(&q).allowed) {
@@ -289,11 +267,16 @@ static void flow_dial(struct relay_flow *f, struct endpoint to)
 	relay_flow_abort(f);
 }
 
+void relay_flow_dial(struct relay_flow *f)
+{
+	flow_dial(f, f->asked);
+}
+
 static void dial_failed(struct relay_flow *f)
 {
 	struct endpoint to;
 
-	side_close(f->guest->relay, &f->server, false);
+	relay_side_close(f->guest->relay, &f->server, false);
 	loop_timer_stop(f->guest->relay->loop, &f->timer);
 	f->timed_out = false;
 	if (f->dials < RELAY_ADDRESSES_MAX && next_address(f, &to)) {
@@ -319,6 +302,13 @@ static int dial_result(const struct relay_flow *f)
 	return e == 0 ? 1 : -e;
 }
 
+/* What was judged has gone, and more may be there. */
+static bool is_to_be_checked(const struct relay_flow *f)
+{
+	return (f->check == CHECK_HTTP && f->up.allowed == 0 && f->client.readable) ||
+	       (f->check == CHECK_ANSWER && f->down.allowed == 0 && f->server.readable);
+}
+
 /* Move bytes both ways; end the flow when both have ended or a side is broken. A side
  * that has failed is read to its last byte first, as far as the other one takes it. */
 static size_t flow_move(struct relay_flow *f)
@@ -332,9 +322,9 @@ static size_t flow_move(struct relay_flow *f)
 	    (f->server.failed && down != MOVE_MORE))
 		relay_flow_abort(f);
 	else if (up == MOVE_END && down == MOVE_END)
-		flow_end(f, false);
-	else if (up == MOVE_MORE || down == MOVE_MORE)
-		flow_queue(f);
+		relay_flow_end(f, false);
+	else if (up == MOVE_MORE || down == MOVE_MORE || is_to_be_checked(f))
+		relay_flow_queue(f);
 	return cost;
 }
 
@@ -343,7 +333,7 @@ static size_t flow_move(struct relay_flow *f)
 static void flow_answer_probe(struct relay_flow *f)
 {
 	if (send(f->client.source.fd, "W", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1)
-		flow_end(f, false);
+		relay_flow_end(f, false);
 	else
 		relay_flow_abort(f);
 }
@@ -369,11 +359,17 @@ static void flow_check_dial(struct relay_flow *f)
 
 size_t relay_flow_run(struct relay_flow *f)
 {
+	size_t cost = RELAY_STEP_COST;
+
+	if (f->state == FLOW_CLOSING || f->state == FLOW_REFUSED)
+		return relay_goodbye(f);
 	if (f->state == FLOW_DIALLING)
 		flow_check_dial(f);
+	if (f->check != CHECK_DONE && f->state != FLOW_DEAD)
+		cost += relay_check(f);
 	if (f->state == FLOW_OPEN)
-		return flow_move(f);
-	return RELAY_STEP_COST;
+		cost += flow_move(f);
+	return cost;
 }
 
 static struct relay_flow *flow_new(struct relay *r)
@@ -398,20 +394,59 @@ void relay_flow_free(struct relay *r, struct relay_flow *f)
 	r->spare_count++;
 }
 
-/* FLOW_ACCEPTED: the destination is judged. Return: dial it? */
+/* The destination is judged. False: refused. */
 static bool flow_judge(struct relay_flow *f)
 {
-	struct relay_guest *g = f->guest;
 	struct relay_question q;
 	struct relay_judgement j;
 
-	f->host_local = is_host_local(g->relay, &f->asked.addr);
-	q = question(f, &f->asked, f->host_local);
+	f->host_local = is_host_local(f->guest->relay, &f->asked.addr);
+	q = relay_flow_question(f, &f->asked);
 	j = relay_judge(&q);
 	f->name = j.name;
 	if (!j.allowed)
-		relay_refuse(g, &f->asked, j.rule, j.reason);
+		relay_refuse(f->guest, &f->asked, j.rule, j.reason);
 	return j.allowed;
+}
+
+/* Dial now, or when a name was shown. */
+static void flow_begin(struct relay_flow *f)
+{
+	struct relay *r = f->guest->relay;
+	struct relay_question q = relay_flow_question(f, &f->asked);
+	struct relay_judgement j;
+
+	if (plan_verify(q.plan) == POLICY_VERIFY_DNS) {
+		f->check = CHECK_DONE;
+		f->up.allowed = RELAY_ALL;
+		flow_dial(f, f->asked);
+		return;
+	}
+	j = relay_judge_shown(&q, SHOWN_BYTES, NULL);
+	if (j.allowed) {
+		f->name = j.name;
+		flow_dial(f, f->asked);
+	} else if (loop_timer_start(r->loop, &f->patience,
+				    loop_now_ms(r->loop) + RELAY_LOOK_MS) < 0) {
+		relay_limit(f->guest, LIMIT_FLOWS, "no memory is free");
+		relay_flow_abort(f);
+	}
+}
+
+static void flow_init(struct relay_flow *f, struct relay_guest *g, int client_fd,
+		      const struct endpoint *asked)
+{
+	f->guest = g;
+	f->asked = *asked;
+	f->state = FLOW_ACCEPTED;
+	f->client.source = (struct loop_source){ .fd = client_fd, .on_ready = on_client };
+	f->server.source.fd = -1;
+	f->timer.on_fire = on_dial_timeout;
+	f->patience.on_fire = on_patience_over;
+	f->down.allowed = RELAY_ALL;
+	LIST_INSERT_HEAD(&g->flows, f, in_guest);
+	g->flow_count++;
+	g->relay->flow_count++;
 }
 
 void relay_flow_start(struct relay_guest *g, int client_fd, const struct endpoint *asked)
@@ -424,19 +459,11 @@ void relay_flow_start(struct relay_guest *g, int client_fd, const struct endpoin
 		relay_reset_fd(client_fd);
 		return;
 	}
-	f->guest = g;
-	f->asked = *asked;
-	f->state = FLOW_ACCEPTED;
-	f->client.source = (struct loop_source){ .fd = client_fd, .on_ready = on_client };
-	f->server.source.fd = -1;
-	f->timer.on_fire = on_dial_timeout;
-	LIST_INSERT_HEAD(&g->flows, f, in_guest);
-	g->flow_count++;
-	r->flow_count++;
+	flow_init(f, g, client_fd, asked);
 	if (!flow_judge(f) || loop_add(r->loop, &f->client.source, side_events) < 0) {
 		relay_flow_abort(f);
 		return;
 	}
 	g->sandbox->counters[COUNT_FLOWS]++;
-	flow_dial(f, f->asked);
+	flow_begin(f);
 }

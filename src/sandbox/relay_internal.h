@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* sandbox/relay_internal - what the relay's files share: relay.c (entry points,
- * listeners), relay_flow.c (one connection's life), relay_move.c (its bytes).
+ * listeners), relay_flow.c (one connection's life), relay_move.c (its bytes),
+ * relay_check.c (what they show), relay_refuse.c (what a refused client is told).
  *
  * HOW IT WORKS
  * Each flow has two sockets: the client's, accepted inside the sandbox's namespace, and
@@ -21,13 +22,27 @@
  * the socket; and it is filled only when the other side can be written, so a slow
  * reader stops the sender (its own socket buffer fills, and TCP tells it). A pipe goes
  * back to the pool when it is empty. One that isn't, because its flow died, is closed:
- * bytes never cross from one flow to another. */
+ * bytes never cross from one flow to another.
+ *
+ * What a connection shows (`verify: tls`) is read where it lies: the client's bytes stay
+ * in its socket, MSG_PEEK looks at them, and `up.allowed` says how many of them may be
+ * moved. A TLS hello, or bytes that are neither TLS nor HTTP, are judged once and then
+ * all may pass. Of HTTP each request's head is judged, so `up.allowed` grows by
+ * one request, or one piece of a body, at a time. Nothing is copied, held back in a
+ * buffer of ours, or sent in another order, and a flow that waits costs no memory. Where
+ * bytes without a name may pass, the server is dialled at once and its bytes pass at
+ * once, because it may have to speak first; everywhere else nothing leaves before the
+ * name is judged. */
 #pragma once
 
 #include <assert.h>
 #include <sys/queue.h>
 
 #include "sandbox/relay.h"
+#include "sandbox/relay_judge.h"
+#include "wire/http.h"
+
+#define RELAY_ALL UINT64_MAX
 
 enum {
 	RELAY_SPLICE_BYTES = 256 * 1024, /* asked of one splice(); larger pipes than the
@@ -38,8 +53,12 @@ enum {
 		256 * 1024, /* bytes per flow and direction, then the next one */
 	RELAY_TURN_BUDGET = 1024 * 1024, /* bytes per turn of the loop */
 	RELAY_FLOW_STEPS = 32, /* system calls per flow and direction: tiny segments */
-	RELAY_STEP_COST = 2 * 1024, /* what one of them costs of the budget, in bytes */
-	RELAY_SPARE_FLOWS = 128,    /* freed flows kept for the next connections */
+	RELAY_STEP_COST = 2 * 1024,   /* what one of them costs of the budget, in bytes */
+	RELAY_SPARE_FLOWS = 128,      /* freed flows kept for the next connections */
+	RELAY_LOOK_BYTES = 16 * 1024, /* looked at to find a name */
+	RELAY_LOOK_MS = 5 * 1000,     /* in which it has to be there */
+	RELAY_GOODBYE_MS =
+		1000, /* for a refused client, and the answers still due to it */
 };
 
 struct relay_pipe {
@@ -50,26 +69,46 @@ SLIST_HEAD(relay_pipe_list, relay_pipe);
 
 enum relay_state {
 	FLOW_NONE = 0,
-	FLOW_ACCEPTED, /* allowed by its destination; nothing read, nothing dialled. What
-			* the first bytes say is judged here before the flow goes on. */
+	FLOW_ACCEPTED, /* allowed by its destination; nothing dialled: what the first
+			* bytes show is judged before the flow goes on */
 	FLOW_DIALLING, /* connect() is under way; the client's bytes stay in its socket */
-	FLOW_OPEN,     /* bytes pass */
+	FLOW_OPEN,     /* bytes pass, as far as they are judged */
+	FLOW_CLOSING,  /* refused, but answers to what passed before are still due */
+	FLOW_REFUSED,  /* told so; what the client still sends is thrown away */
 	FLOW_DEAD,     /* sockets closed; waits to be reaped */
+};
+
+enum relay_check {
+	CHECK_FIRST = 0, /* the first bytes are awaited; none has passed */
+	CHECK_HTTP,	 /* each request is judged */
+	CHECK_ANSWER,	 /* an Upgrade or CONNECT has passed: its answer decides */
+	CHECK_DONE,	 /* judged for good */
+};
+
+enum relay_refusal {
+	REFUSAL_RESET = 0,
+	REFUSAL_ALERT_NAME,   /* TLS: unrecognized_name */
+	REFUSAL_ALERT_ACCESS, /* TLS: access_denied */
+	REFUSAL_HTTP_400,
+	REFUSAL_HTTP_403,
 };
 
 struct relay_side {
 	struct loop_source
 		source; /* its fd is owned by the flow; -1 when there is none */
 	bool readable, writable;
-	bool failed; /* EPOLLERR or EPOLLHUP was seen */
+	bool failed;  /* EPOLLERR or EPOLLHUP was seen */
+	bool hung_up; /* the peer has finished; what it sent before may be unread */
 	bool urgent; /* urgent data was seen: splice() stops at it, so copy from now on */
 };
 
 /* One direction of a flow. */
 struct relay_way {
 	struct relay_pipe *pipe; /* borrowed while @waiting > 0 */
-	uint32_t waiting;	 /* bytes in the pipe */
-	bool ended;		 /* end of file was read and passed on */
+	uint64_t allowed; /* bytes that may be taken from the socket, or RELAY_ALL */
+	uint32_t waiting; /* bytes in the pipe */
+	bool ended;	  /* end of file was read and passed on */
+	bool keep_open;	  /* don't pass the end on: more is to be said */
 };
 
 struct relay_flow {
@@ -77,18 +116,28 @@ struct relay_flow {
 	TAILQ_ENTRY(relay_flow) in_queue; /* ready queue; later the list of the dead */
 	struct relay_guest *guest;
 	struct relay_side client, server;
-	struct relay_way up, down; /* client to server, server to client */
-	struct loop_timer timer;   /* of the dial */
-	struct endpoint asked;	   /* original destination */
-	struct endpoint dialled;   /* the same, or another address of its name */
-	uint8_t state;		   /* enum relay_state */
-	uint8_t dials;		   /* addresses tried */
-	uint8_t next_other;	   /* index for learned_other_addr() */
-	bool queued, timed_out, host_local;
-	struct dns_name name; /* that opened it; size 0: an address rule */
+	struct relay_way up, down;  /* client to server, server to client */
+	struct loop_timer timer;    /* of the dial */
+	struct loop_timer patience; /* of the check, then of the goodbye */
+	struct endpoint asked;	    /* original destination */
+	struct endpoint dialled;    /* the same, or another address of its name */
+	uint8_t state;		    /* enum relay_state */
+	uint8_t dials;		    /* addresses tried */
+	uint8_t next_other;	    /* index for learned_other_addr() */
+	bool queued, timed_out, out_of_patience, host_local;
+	uint8_t check;	   /* enum relay_check */
+	uint8_t shown;	   /* enum relay_shown, of what was judged last */
+	uint8_t refusal;   /* enum relay_refusal */
+	bool passed;	   /* a request has been let through */
+	bool connect, h2c; /* of the request whose answer is awaited */
+	struct http_stream http;
+	bool allowable; /* of the refusal, as are the next two */
+	uint32_t rule;
+	const char *reason;
+	struct dns_name name; /* that opened it, or that it showed; size 0: none */
 };
 TAILQ_HEAD(relay_flow_queue, relay_flow);
-static_assert(sizeof(struct relay_flow) <= 512, "a flow that is idle costs little");
+static_assert(sizeof(struct relay_flow) <= 640, "a flow that is idle costs little");
 
 /* A sandbox that is served. */
 struct relay_guest {
@@ -126,18 +175,39 @@ void relay_schedule(struct relay *r);
 void relay_flow_start(struct relay_guest *g, int client_fd, const struct endpoint *asked);
 /* Do what its events call for. Return: what it costs of the turn's budget. */
 size_t relay_flow_run(struct relay_flow *f);
+/* Run it after the others that wait. */
+void relay_flow_queue(struct relay_flow *f);
+/* Its name is judged: dial. */
+void relay_flow_dial(struct relay_flow *f);
+/* Both sides are closed; @reset: with a reset. */
+void relay_flow_end(struct relay_flow *f, bool reset);
 void relay_flow_abort(struct relay_flow *f);
 /* Reset it if the plan, as it is now, doesn't allow it. */
 void relay_flow_recheck(struct relay_flow *f);
 void relay_flow_free(struct relay *r, struct relay_flow *f);
+/* What there is to judge about @to, which is the flow's own destination unless the
+ * dial went elsewhere. */
+struct relay_question relay_flow_question(const struct relay_flow *f,
+					  const struct endpoint *to);
+void relay_side_close(struct relay *r, struct relay_side *side, bool reset);
 /* Of a listener, whose connections inherit them, or of one connection. */
 void relay_set_options(int fd);
 /* Close with a reset. */
 void relay_reset_fd(int fd);
+
+/* relay_check.c: look at what came, and let as much pass as is judged. */
+size_t relay_check(struct relay_flow *f);
+
+/* relay_refuse.c */
 /* Count a refusal and tell control. */
 void relay_refuse(struct relay_guest *g, const struct endpoint *to, uint32_t rule,
 		  const char *reason);
 void relay_limit(struct relay_guest *g, enum plan_limit limit, const char *reason);
+/* Refuse @f for what it showed: @name (NULL: none). The client is told. */
+void relay_refuse_shown(struct relay_flow *f, enum relay_refusal how,
+			const struct relay_judgement *j, const struct dns_name *name);
+/* FLOW_CLOSING and FLOW_REFUSED. */
+size_t relay_goodbye(struct relay_flow *f);
 
 /* relay_move.c */
 enum relay_moved {

@@ -11,6 +11,15 @@ static struct relay_judgement deny(uint32_t rule, const char *reason)
 	return (struct relay_judgement){ .rule = rule, .reason = reason };
 }
 
+/* @allowable: unless there were an allow rule for just this name and port. */
+static struct relay_judgement deny_unless(bool allowable, uint32_t rule,
+					  const char *reason)
+{
+	return (struct relay_judgement){ .rule = rule,
+					 .reason = reason,
+					 .allowable = allowable };
+}
+
 static struct relay_judgement allow(uint32_t rule, const struct dns_name *name)
 {
 	struct relay_judgement j = { .allowed = true, .rule = rule };
@@ -131,14 +140,132 @@ struct relay_judgement relay_judge(const struct relay_question *q)
 	return j;
 }
 
+static bool is_web_port(uint16_t port)
+{
+	static const uint16_t ports[] = { 80, 443, 8000, 8080, 8443, 8888 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(ports); i++)
+		if (ports[i] == port)
+			return true;
+	return false;
+}
+
+static bool has_taught(const struct relay_question *q, const struct dns_name *name)
+{
+	struct learned_use uses[RELAY_JUDGE_NAMES_MAX];
+	size_t n =
+		learned_find(q->learned, &q->to.addr, q->now_ms, uses, ARRAY_SIZE(uses));
+
+	for (size_t i = 0; i < n; i++)
+		if (dns_name_equal(&uses[i].name, name))
+			return true;
+	return false;
+}
+
+/* @trusted: the address may be this name's, whether or not it is learned just now. */
+static struct relay_judgement judge_name(const struct relay_question *q,
+					 const struct plan_verdict *address,
+					 const struct dns_name *name, bool trusted)
+{
+	struct plan_verdict v = plan_match_name(q->plan, name);
+
+	if (v.action != POLICY_ALLOW)
+		return deny_unless(v.rule == PLAN_NO_RULE, v.rule,
+				   "the name is not allowed");
+	if (!plan_port_list_has(q->plan, v.port_list, IPPROTO_TCP, q->to.port))
+		return deny_unless(true, v.rule, "the rule does not list this port");
+	if (address->action == POLICY_ALLOW)
+		return allow(v.rule, name);
+	if (!name_may_lead_to(q, v.flags))
+		return deny(v.rule, addr_special_name(addr_special(&q->to.addr)));
+	if (!trusted && !has_taught(q, name))
+		return deny(v.rule, "this address was not looked up for the name");
+	return allow(v.rule, name);
+}
+
+static struct relay_judgement judge_no_name(const struct plan_verdict *address)
+{
+	if (address->action == POLICY_ALLOW && address->rule != PLAN_NO_RULE)
+		return allow(address->rule, NULL);
+	return deny(PLAN_NO_RULE, "no name is shown");
+}
+
+/* May bytes that show nothing pass because @name's rule says so? */
+static bool name_allows_bytes(const struct relay_question *q, const struct dns_name *name,
+			      uint32_t *ret_rule)
+{
+	struct plan_verdict v = plan_match_name(q->plan, name);
+
+	return name_allows(q, name, ret_rule) && v.flags & PLAN_PORTS_LISTED &&
+	       (v.flags & PLAN_RAW || !is_web_port(q->to.port));
+}
+
+static struct relay_judgement judge_bytes(const struct relay_question *q,
+					  const struct plan_verdict *address,
+					  const struct dns_name *name)
+{
+	struct learned_use uses[RELAY_JUDGE_NAMES_MAX];
+	uint32_t rule;
+	size_t n;
+
+	if (address->action == POLICY_ALLOW &&
+	    (address->flags & PLAN_RAW || !is_web_port(q->to.port)))
+		return allow(address->rule, NULL);
+	if (name && name->size > 0 && name_allows_bytes(q, name, &rule))
+		return allow(rule, name);
+	n = learned_find(q->learned, &q->to.addr, q->now_ms, uses, ARRAY_SIZE(uses));
+	for (size_t i = 0; i < n; i++)
+		if (name_allows_bytes(q, &uses[i].name, &rule))
+			return allow(rule, &uses[i].name);
+	if (is_web_port(q->to.port))
+		return deny(PLAN_NO_RULE, "no name is shown; the rule needs raw: true");
+	return deny_unless(true, PLAN_NO_RULE,
+			   "no name is shown; the rule needs the port");
+}
+
+static struct relay_judgement judge_shown(const struct relay_question *q,
+					  enum relay_shown shown,
+					  const struct dns_name *name, bool trusted)
+{
+	struct plan_verdict address =
+		plan_match_addr(q->plan, &q->to.addr, IPPROTO_TCP, q->to.port);
+	const char *kind = forbidden_kind(q);
+
+	if (address.action == POLICY_DENY && address.rule != PLAN_NO_RULE)
+		return deny(address.rule, "an address rule denies it");
+	if (kind && !is_named_exactly(q))
+		return deny(address.rule, kind);
+	switch (shown) {
+	case SHOWN_NAME:
+		return judge_name(q, &address, name, trusted);
+	case SHOWN_NO_NAME:
+		return judge_no_name(&address);
+	case SHOWN_BYTES:
+		return judge_bytes(q, &address, trusted ? name : NULL);
+	default:
+		return deny(PLAN_NO_RULE, "nothing is shown");
+	}
+}
+
+struct relay_judgement relay_judge_shown(const struct relay_question *q,
+					 enum relay_shown shown,
+					 const struct dns_name *name)
+{
+	return judge_shown(q, shown, name, false);
+}
+
 struct relay_judgement relay_judge_again(const struct relay_question *q,
+					 enum relay_shown shown,
 					 const struct dns_name *name)
 {
 	struct plan_verdict v =
 		plan_match_addr(q->plan, &q->to.addr, IPPROTO_TCP, q->to.port);
-	struct relay_judgement j = relay_judge(q);
+	struct relay_judgement j;
 	uint32_t rule;
 
+	if (plan_verify(q->plan) == POLICY_VERIFY_TLS && shown != SHOWN_NOTHING)
+		return judge_shown(q, shown, name, true);
+	j = relay_judge(q);
 	if (j.allowed || name->size == 0 || v.rule != PLAN_NO_RULE || forbidden_kind(q))
 		return j;
 	/* What the name taught has expired: only the name speaks for it now. */

@@ -32,12 +32,35 @@ struct relay_judgement {
 	bool allowed;
 	uint32_t rule;	      /* the deciding one, or PLAN_NO_RULE */
 	const char *reason;   /* why not; a constant text, NULL when allowed */
+	bool allowable;	      /* an allow rule for just this name and port would help */
 	struct dns_name name; /* that opened it; size 0: an address rule or the default */
 };
 
 struct relay_judgement relay_judge(const struct relay_question *q);
 
+/* What a connection has shown, under `verify: tls`. */
+enum relay_shown {
+	SHOWN_NOTHING = 0, /* yet */
+	SHOWN_NAME,	   /* a host name, in TLS or HTTP */
+	SHOWN_NO_NAME,	   /* TLS or HTTP that names nobody, or the address itself */
+	SHOWN_BYTES,	   /* neither TLS nor HTTP */
+};
+
+/* May what was @shown, with @name, go to that address and port? On top of
+ * relay_judge():
+ *  - a name has to be allowed on this port, and to have taught this very address, unless
+ *    an address rule, or the default action, allows it;
+ *  - TLS and HTTP without a name pass only where an address rule allows the address;
+ *  - other bytes pass only where an address rule or the default action allows the
+ * address, or a name's rule lists the port; and on web ports only if the rule says raw.
+ */
+struct relay_judgement relay_judge_shown(const struct relay_question *q,
+					 enum relay_shown shown,
+					 const struct dns_name *name);
+
 /* For a flow that is open already, after a change of the plan: @name (may be of size 0)
- * opened it, whether or not what it taught has expired since. */
+ * opened it or was shown, whether or not what it taught has expired since. Under
+ * `verify: tls`, SHOWN_NOTHING is a flow that is still to be judged. */
 struct relay_judgement relay_judge_again(const struct relay_question *q,
+					 enum relay_shown shown,
 					 const struct dns_name *name);

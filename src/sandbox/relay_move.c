@@ -92,12 +92,19 @@ static enum step step_of(ssize_t n, bool *ready)
 	return STEP_BLOCKED;
 }
 
+static void use_up(struct relay_way *way, size_t n)
+{
+	if (way->allowed != RELAY_ALL)
+		way->allowed -= n;
+}
+
 /* Plain copies keep nothing between calls: bytes are looked at, sent as far as they
  * can be, and only then taken. */
-static enum step copy_once(struct relay *r, struct relay_side *from,
-			   struct relay_side *to, size_t *moved)
+static enum step copy_once(struct relay *r, struct relay_way *way,
+			   struct relay_side *from, struct relay_side *to, size_t *moved)
 {
-	ssize_t seen = recv(from->source.fd, r->copy_buffer, RELAY_COPY_BYTES, MSG_PEEK);
+	size_t room = (size_t)MIN((uint64_t)RELAY_COPY_BYTES, way->allowed);
+	ssize_t seen = recv(from->source.fd, r->copy_buffer, room, MSG_PEEK);
 	enum step step = step_of(seen, &from->readable);
 	ssize_t sent;
 
@@ -110,6 +117,7 @@ static enum step copy_once(struct relay *r, struct relay_side *from,
 	if (step != STEP_MOVED || sent < 0)
 		return step;
 	*moved += (size_t)sent;
+	use_up(way, (size_t)sent);
 	/* TCP: MSG_TRUNC throws the bytes away without copying them. */
 	if (recv(from->source.fd, NULL, (size_t)sent, MSG_TRUNC) != sent)
 		return STEP_FAILED;
@@ -127,16 +135,19 @@ static bool is_at_end(const struct relay_side *from)
 
 static enum step fill(struct relay_way *way, struct relay_side *from)
 {
-	ssize_t n = splice(from->source.fd, NULL, way->pipe->fd[1], NULL,
-			   RELAY_SPLICE_BYTES, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+	size_t most = (size_t)MIN((uint64_t)RELAY_SPLICE_BYTES, way->allowed);
+	ssize_t n = splice(from->source.fd, NULL, way->pipe->fd[1], NULL, most,
+			   SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
 	enum step step = step_of(n, &from->readable);
 
 	if (step == STEP_EOF && !is_at_end(from)) {
 		from->urgent = true;
 		return STEP_MOVED;
 	}
-	if (n > 0)
+	if (n > 0) {
 		way->waiting = (uint32_t)n;
+		use_up(way, (size_t)n);
+	}
 	return step;
 }
 
@@ -162,17 +173,17 @@ static enum step move_once(struct relay_flow *f, struct relay_way *way,
 		return STEP_BLOCKED;
 	if (way->waiting > 0)
 		return drain(way, to, moved);
-	if (!from->readable)
+	if (!from->readable || way->allowed == 0)
 		return STEP_BLOCKED;
 	if (from->urgent || !pipe_borrow(f->guest, way))
-		return copy_once(f->guest->relay, from, to, moved);
+		return copy_once(f->guest->relay, way, from, to, moved);
 	return fill(way, from);
 }
 
 static enum relay_moved pass_end_on(struct relay_way *way, const struct relay_side *to)
 {
 	way->ended = true;
-	if (shutdown(to->source.fd, SHUT_WR) < 0)
+	if (!way->keep_open && shutdown(to->source.fd, SHUT_WR) < 0)
 		return MOVE_FAILED;
 	return MOVE_END;
 }

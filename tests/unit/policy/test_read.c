@@ -568,7 +568,6 @@ static void what_is_not_enforced_is_an_error_at_its_value(void **state)
 	assert_int_equal(policy_check_built(&r, &w.policy), -EINVAL);
 	assert_string_equal(
 		faults_text(&w),
-		"p.yaml:1:9: verify: 'tls' is not enforced by this version; write dns\n"
 		"p.yaml:2:6: dns: 'pinned' is not enforced by this version; write live\n"
 		"p.yaml:3:8: repin: repin is not enforced by this version; leave it "
 		"out\n");

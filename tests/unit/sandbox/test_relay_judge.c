@@ -290,7 +290,7 @@ static void test_an_open_flow_is_judged_by_its_name(void **state)
 
 		memcpy(row.rules, again[i].rules, sizeof(row.rules));
 		q = question_of(&row);
-		if (relay_judge_again(&q, &name).allowed != again[i].allowed)
+		if (relay_judge_again(&q, SHOWN_NOTHING, &name).allowed != again[i].allowed)
 			fail_msg("%s", again[i].what);
 	}
 }
