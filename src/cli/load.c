@@ -235,6 +235,8 @@ int cli_policy_load(const struct cli_policy_args *args, struct arena *arena,
 	for (size_t i = 0; i < args->profile_count; i++)
 		r = worse(r, read_named(&reader, "--profile", args->profiles[i], false,
 					&policy));
+	if (args->has_verify || !policy.has_verify)
+		policy.verify = args->verify;
 	/* Over half a policy the checks would mislead. */
 	if (r == 0)
 		r = policy_check(&reader, &policy);

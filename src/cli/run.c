@@ -95,6 +95,20 @@ static bool upstream_is_usable(const struct endpoint *e)
 	return memcmp(e->addr.bytes, zeros, sizeof(zeros)) != 0;
 }
 
+static int set_verify(void *target, const char *value, struct err *err)
+{
+	static const char *const words[] = { [POLICY_VERIFY_DNS] = "dns",
+					     [POLICY_VERIFY_TLS] = "tls" };
+	struct run_spec *spec = target;
+	int r = one_of(value, words, ARRAY_SIZE(words), err);
+
+	if (r >= 0) {
+		spec->has_verify = true;
+		spec->verify = (enum policy_verify)r;
+	}
+	return MIN(r, 0);
+}
+
 static int set_upstream(void *target, const char *value, struct err *err)
 {
 	struct run_spec *spec = target;
@@ -131,6 +145,8 @@ static const struct cli_option options[] = {
 	{ "allow", "TARGET[:PORTS]", "allow one target; may be repeated", set_allow },
 	{ "deny", "TARGET", "deny one target, before every allow; may be repeated",
 	  set_deny },
+	{ "verify", "dns|tls",
+	  "what a connection must show, whatever the policy says (tls)", set_verify },
 	{ "uplink", "relay|none", "how bytes leave the sandbox (relay)", set_uplink },
 	{ "upstream", "ADDR[:PORT]", "name server to ask; may be repeated (resolv.conf)",
 	  set_upstream },
@@ -164,6 +180,7 @@ int cli_run_parse(int argc, char **argv, struct run_spec *ret, struct err *err)
 	int first;
 
 	memset(ret, 0, sizeof(*ret));
+	ret->verify = POLICY_VERIFY_TLS;
 	first = cli_options_parse(options, ARRAY_SIZE(options), ret, argc, argv, err);
 	if (first < 0)
 		return first;

@@ -38,6 +38,8 @@ struct run_spec {
 	const char *policy_file;
 	enum run_uplink uplink;
 	enum run_self_test self_test;
+	bool has_verify;	   /* --verify was given */
+	enum policy_verify verify; /* tls unless it says otherwise */
 	bool fail_on_deny, quiet;
 	struct endpoint upstreams[RUN_UPSTREAMS_MAX];
 	size_t upstream_count; /* 0: the host's resolv.conf */

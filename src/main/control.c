@@ -279,6 +279,8 @@ static int make_plan(struct control *c, struct err *err)
 		.policy_file = spec->policy_file,
 		.profiles = spec->profiles.items,
 		.profile_count = spec->profiles.count,
+		.has_verify = spec->has_verify,
+		.verify = spec->verify,
 	};
 	size_t size;
 
