@@ -30,6 +30,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "cli/load.h"
 #include "cli/report.h"
@@ -68,8 +69,9 @@ struct control {
 	bool continued; /* SIGCONT came in this turn */
 	bool exited;	/* the command has ended; wait_status is set */
 	int wait_status;
-	bool counted; /* the engine has sent its counters, the last thing it does */
-	int failure;  /* exit status when Weir failed, 0: it did not */
+	int64_t started_ms; /* wall clock */
+	bool counted;	    /* the engine has sent its counters, the last thing it does */
+	int failure;	    /* exit status when Weir failed, 0: it did not */
 };
 
 /* Weir failed: say why, end everything. The first reason counts. */
@@ -281,6 +283,7 @@ static int make_plan(struct control *c, struct err *err)
 		.profile_count = spec->profiles.count,
 		.has_verify = spec->has_verify,
 		.verify = spec->verify,
+		.verify_tls = spec->verify_tls,
 	};
 	size_t size;
 
@@ -353,18 +356,20 @@ static int start_engine(struct control *c, const struct endpoint *probe, struct 
 	return c->engine < 0 ? (int)c->engine : 0;
 }
 
-/* The files of the policy, wherever symlinks put them; built-in profiles are none.
- * Return: an array in the arena, @ret_count long, or NULL. */
-static const char **policy_files(struct control *c, size_t *ret_count)
+/* The files of the policy and the report, wherever symlinks put them; built-in profiles
+ * are none. Return: an array in the arena, @ret_count long, or NULL. */
+static const char **kept_files(struct control *c, size_t *ret_count)
 {
-	const char **files =
-		arena_array(&c->arena, c->policy.source_count + 1, sizeof(*files));
+	const size_t sources = c->policy.source_count;
+	const char **files = arena_array(&c->arena, sources + 1, sizeof(*files));
 	size_t count = 0;
 
-	for (size_t i = 0; files && i < c->policy.source_count; i++) {
+	for (size_t i = 0; files && i <= sources; i++) {
+		const char *file = i < sources ? c->policy.sources[i]
+					       : c->spec->report_file;
 		char path[PATH_MAX];
 
-		if (realpath(c->policy.sources[i], path))
+		if (file && realpath(file, path))
 			files[count++] = arena_text(&c->arena, text_of(path));
 		if (count > 0 && !files[count - 1])
 			return NULL;
@@ -377,7 +382,7 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 			struct err *err)
 {
 	size_t file_count = 0;
-	const char **files = policy_files(c, &file_count);
+	const char **files = kept_files(c, &file_count);
 	struct inside inside = {
 		.plan = &c->plan,
 		.engine_fd = c->hand_fd,
@@ -460,11 +465,13 @@ static int watch(struct control *c, int signal_fd, struct err *err)
 
 /* -- ending ------------------------------------------------------------------------- */
 
-static void reap(pid_t pid)
+/* @kill_it: don't wait for its own end. */
+static void reap(pid_t pid, bool kill_it)
 {
 	if (pid <= 0)
 		return;
-	kill(pid, SIGKILL);
+	if (kill_it)
+		kill(pid, SIGKILL);
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
 }
@@ -496,11 +503,37 @@ static int exit_status(const struct control *c)
 		return c->failure;
 	if (c->spec->fail_on_deny && report_refusals(c->ring) > 0)
 		return RUN_STATUS_DENIED;
-	if (WIFSIGNALED(c->wait_status)) {
-		die_alike(WTERMSIG(c->wait_status));
+	if (WIFSIGNALED(c->wait_status))
 		return 128 + WTERMSIG(c->wait_status);
-	}
 	return WEXITSTATUS(c->wait_status);
+}
+
+/* What the run leaves: words on stderr, a file. Return: the exit status, which becomes
+ * a failure when the file can't be written. */
+static int report_all(const struct control *c)
+{
+	const struct report report = {
+		.spec = c->spec,
+		.policy = &c->policy,
+		.plan = &c->plan,
+		.ring = c->ring,
+		.missed = missed_events(c),
+		.counters = c->counters,
+		.started_ms = c->started_ms,
+		.ended_ms = clock_wall_ms(),
+		.exit_status = exit_status(c),
+		.signal = WIFSIGNALED(c->wait_status) ? WTERMSIG(c->wait_status) : 0,
+		.failed = c->failure != 0,
+	};
+	struct err err = { 0 };
+
+	if (c->failure == 0 && !c->spec->quiet)
+		report_print(stderr, &report);
+	if (c->ring && report_write(&report, &err) < 0) {
+		log_error("%s", err.text);
+		return RUN_STATUS_FAILED;
+	}
+	return report.exit_status;
 }
 
 static int control_start(struct control *c, struct err *err)
@@ -528,7 +561,7 @@ static int control_start(struct control *c, struct err *err)
 
 int control_run(struct run_spec *spec)
 {
-	struct control c = { .spec = spec, .plan_fd = -1 };
+	struct control c = { .spec = spec, .plan_fd = -1, .started_ms = clock_wall_ms() };
 	struct err err = { 0 };
 	int status = control_start(&c, &err);
 
@@ -542,10 +575,12 @@ int control_run(struct run_spec *spec)
 		if (err.text[0])
 			log_error("%s", err.text);
 	}
-	/* First the sandbox, then who guards it. */
-	reap(c.launch);
-	reap(c.engine);
-	if (c.failure == 0 && !spec->quiet)
-		report_print(stderr, &c.plan, c.ring, missed_events(&c));
-	return exit_status(&c);
+	/* First the sandbox, then who guards it. Where the command has ended bwrap leaves
+	 * by itself, and takes weir-init's remains along. */
+	reap(c.launch, !c.exited);
+	reap(c.engine, true);
+	status = report_all(&c);
+	if (WIFSIGNALED(c.wait_status) && status == 128 + WTERMSIG(c.wait_status))
+		die_alike(WTERMSIG(c.wait_status));
+	return status;
 }
