@@ -237,6 +237,8 @@ int cli_policy_load(const struct cli_policy_args *args, struct arena *arena,
 					&policy));
 	if (args->has_verify || !policy.has_verify)
 		policy.verify = args->verify;
+	if (args->verify_tls)
+		policy.verify = POLICY_VERIFY_TLS;
 	/* Over half a policy the checks would mislead. */
 	if (r == 0)
 		r = policy_check(&reader, &policy);

@@ -14,8 +14,9 @@ struct cli_policy_args {
 	const char *policy_file;     /* --policy FILE, or NULL */
 	const char *const *profiles; /* --profile NAME */
 	size_t profile_count;
-	bool has_verify; /* --verify: whatever the documents say */
+	bool has_verify;	   /* --verify: whatever the documents say */
 	enum policy_verify verify; /* of --verify; else where no document says */
+	bool verify_tls;	   /* whatever the documents say */
 };
 
 /* Read --deny, --allow, --policy, --profile, in this order: the first rule that matches

@@ -74,6 +74,7 @@ static const struct cli_option options[] = {
 	  set_deny },
 	{ "json", NULL, "print JSON", set_json },
 };
+static const struct cli_options option_table = { options, ARRAY_SIZE(options) };
 
 /* What every verb works on. */
 struct context {
@@ -144,7 +145,7 @@ void cli_policy_usage(FILE *out)
 		fprintf(out, "  %-8s%-24s%s\n", verbs[i].name, verbs[i].arguments,
 			verbs[i].help);
 	fputs("\n", out);
-	cli_options_print(out, options, ARRAY_SIZE(options));
+	cli_options_print(out, &option_table);
 }
 
 static const struct verb *verb_find(const char *name)
@@ -225,8 +226,8 @@ int cli_policy(int argc, char **argv)
 	}
 	if (!v)
 		return bad_usage("policy needs a verb: check, explain or show");
-	spec.rest = cli_options_parse(options, ARRAY_SIZE(options), &spec, argc - 1,
-				      argv + 1, &err);
+	spec.rest =
+		cli_options_parse(&option_table, &spec, argc - 1, argv + 1, NULL, &err);
 	if (spec.rest < 0)
 		return bad_usage(err.text);
 	if (check_arguments(v, &spec, argc - 1, argv + 1, &err) < 0)

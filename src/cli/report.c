@@ -2,116 +2,104 @@
 #include "cli/report.h"
 
 #include <inttypes.h>
-#include <netinet/in.h>
+#include <string.h>
 
-#include "policy/explain.h"
+#include "cli/report_event.h"
 
-enum { WHAT_SIZE = EVENT_NAME_SIZE + ENDPOINT_TEXT_SIZE + 32, RULE_SIZE = 512 };
-
-static bool is_refusal(const struct event *e)
-{
-	return e->action == EVENT_DENY || e->action == EVENT_LIMIT;
-}
+enum {
+	WHAT_COLUMNS_MAX = 48,
+	TIMES_SIZE = 32,
+	SUGGESTIONS_MAX = 10, /* more than that is no list for a person */
+};
 
 size_t report_refusals(const struct event_ring *ring)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < event_ring_count(ring); i++)
-		n += is_refusal(event_ring_at(ring, i));
+		n += report_is_refusal(event_ring_at(ring, i));
 	return n;
 }
 
-static const char *protocol_name(uint8_t protocol)
+/* As wide as the longest, up to a limit that leaves room for the reasons. */
+static int what_columns(const struct event_ring *ring)
 {
-	switch (protocol) {
-	case IPPROTO_TCP:
-		return "tcp";
-	case IPPROTO_UDP:
-		return "udp";
-	case IPPROTO_ICMP:
-	case IPPROTO_ICMPV6:
-		return "icmp";
-	default:
-		return "ip";
+	char what[REPORT_WHAT_SIZE];
+	size_t widest = 0;
+
+	for (size_t i = 0; i < event_ring_count(ring); i++) {
+		const struct event *e = event_ring_at(ring, i);
+
+		if (report_is_refusal(e))
+			widest = MAX(widest, strlen(report_what(e, what)));
 	}
+	return (int)MIN(widest, WHAT_COLUMNS_MAX);
 }
 
-/* "api.evil.example", "93.184.216.34 tcp/443", "pypi.org (151.101.0.223) tcp/80" */
-static const char *describe(const struct event *e, char *buf, size_t size)
+static void print_event(FILE *out, const struct plan *plan, const struct event *e,
+			int columns)
 {
-	char addr[ADDR_TEXT_SIZE], where[ENDPOINT_TEXT_SIZE + 16] = "";
+	char what[REPORT_WHAT_SIZE], why[REPORT_WHY_SIZE], times[TIMES_SIZE];
 
-	if (e->remote.family == ADDR_NONE) {
-		snprintf(buf, size, "%s", e->name);
-		return buf;
+	snprintf(times, sizeof(times), "%" PRIu64 " time%s", e->packets,
+		 e->packets == 1 ? "" : "s");
+	fprintf(out, "weir:   %-*s  %-7s  %s\n", columns, report_what(e, what), times,
+		report_why(plan, e, why));
+}
+
+/* An earlier event suggests the same. */
+static bool is_suggested_before(const struct event_ring *ring, size_t i, const char *rule)
+{
+	char other[REPORT_WHAT_SIZE];
+
+	for (size_t j = 0; j < i; j++) {
+		const struct event *e = event_ring_at(ring, j);
+
+		if (report_is_refusal(e) && report_allow(e, other) &&
+		    strcmp(other, rule) == 0)
+			return true;
 	}
-	if (e->port > 0)
-		snprintf(where, sizeof(where), " %s/%u", protocol_name(e->protocol),
-			 e->port);
-	else
-		snprintf(where, sizeof(where), " %s", protocol_name(e->protocol));
-	addr_format(&e->remote, addr);
-	if (e->name[0])
-		snprintf(buf, size, "%s (%s)%s", e->name, addr, where);
-	else
-		snprintf(buf, size, "%s%s", addr, where);
-	return buf;
+	return false;
 }
 
-/* The option that would have let it through; none where no rule could. */
-static bool suggest(const struct event *e, char *buf, size_t size)
+static void print_suggestions(FILE *out, const struct event_ring *ring)
 {
-	char text[ADDR_TEXT_SIZE];
-	const char *proto = e->protocol == IPPROTO_UDP ? "udp/" : "";
-	const char *target = e->name;
+	char rule[REPORT_WHAT_SIZE];
+	size_t n = 0;
 
-	if (!e->allowable)
-		return false;
-	if (e->layer == EVENT_DNS) {
-		snprintf(buf, size, "--allow %s", target);
-		return true;
+	for (size_t i = 0; i < event_ring_count(ring); i++) {
+		const struct event *e = event_ring_at(ring, i);
+
+		if (!report_is_refusal(e) || !report_allow(e, rule) ||
+		    is_suggested_before(ring, i, rule))
+			continue;
+		if (n == 0)
+			fputs("weir: what of it is wanted, allow with\n", out);
+		if (++n > SUGGESTIONS_MAX)
+			continue;
+		/* A shell takes brackets for a pattern. */
+		fprintf(out,
+			rule[0] == '[' ? "weir:   --allow '%s'\n"
+				       : "weir:   --allow %s\n",
+			rule);
 	}
-	if (e->port == 0)
-		return false;
-	if (!target[0])
-		target = addr_format(&e->remote, text);
-	snprintf(buf, size,
-		 e->remote.family == ADDR_V6 && !e->name[0] ? "--allow '[%s]:%s%u'"
-							    : "--allow %s:%s%u",
-		 target, proto, e->port);
-	return true;
+	if (n > SUGGESTIONS_MAX)
+		fprintf(out, "weir:   and %zu more like these; see --report\n",
+			n - SUGGESTIONS_MAX);
 }
 
-static void print_event(FILE *out, const struct plan *plan, const struct event *e)
+void report_print(FILE *out, const struct report *r)
 {
-	char what[WHAT_SIZE], rule[RULE_SIZE], line[WHAT_SIZE];
+	uint64_t missed = r->missed + event_ring_dropped(r->ring);
+	int columns = what_columns(r->ring);
 
-	fprintf(out, "weir:   %s", describe(e, what, sizeof(what)));
-	fprintf(out, ", %" PRIu64 " %s", e->packets, e->packets == 1 ? "time" : "times");
-	if (e->reason[0])
-		fprintf(out, ": %s", e->reason);
-	if (e->rule != EVENT_NO_RULE)
-		fprintf(out, ": %s",
-			policy_explain_rule(plan, e->rule, rule, sizeof(rule)));
-	fputc('\n', out);
-	if (suggest(e, line, sizeof(line)))
-		fprintf(out, "weir:       if it is wanted: %s\n", line);
-}
-
-void report_print(FILE *out, const struct plan *plan, const struct event_ring *ring,
-		  uint64_t missed)
-{
-	size_t refusals = report_refusals(ring);
-
-	if (refusals == 0 && missed == 0)
+	if (report_refusals(r->ring) == 0 && r->missed == 0)
 		return;
 	fputs("weir: refused:\n", out);
-	for (size_t i = 0; i < event_ring_count(ring); i++)
-		if (is_refusal(event_ring_at(ring, i)))
-			print_event(out, plan, event_ring_at(ring, i));
-	missed += event_ring_dropped(ring);
+	for (size_t i = 0; i < event_ring_count(r->ring); i++)
+		if (report_is_refusal(event_ring_at(r->ring, i)))
+			print_event(out, r->plan, event_ring_at(r->ring, i), columns);
+	print_suggestions(out, r->ring);
 	if (missed > 0)
-		fprintf(out, "weir:   and %" PRIu64 " more that were counted only\n",
-			missed);
+		fprintf(out, "weir: %" PRIu64 " more were counted only\n", missed);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/run.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -97,8 +98,9 @@ static bool upstream_is_usable(const struct endpoint *e)
 
 static int set_verify(void *target, const char *value, struct err *err)
 {
-	static const char *const words[] = { [POLICY_VERIFY_DNS] = "dns",
-					     [POLICY_VERIFY_TLS] = "tls" };
+	static const char *const words[] = {
+		[POLICY_VERIFY_DNS] = "dns", [POLICY_VERIFY_TLS] = "tls"
+	};
 	struct run_spec *spec = target;
 	int r = one_of(value, words, ARRAY_SIZE(words), err);
 
@@ -139,24 +141,55 @@ static int set_quiet(void *target, const char *value, struct err *err)
 	return 0;
 }
 
+static int set_no_config(void *target, const char *value, struct err *err)
+{
+	((struct run_spec *)target)->no_config = true;
+	return 0;
+}
+
+static int set_report(void *target, const char *value, struct err *err)
+{
+	((struct run_spec *)target)->report_file = value;
+	return 0;
+}
+
+static int set_report_format(void *target, const char *value, struct err *err)
+{
+	static const char *const words[RUN_REPORT_FORMAT_COUNT] = { "json", "markdown" };
+	int r = one_of(value, words, ARRAY_SIZE(words), err);
+
+	if (r >= 0)
+		((struct run_spec *)target)->report_format = (enum run_report_format)r;
+	return MIN(r, 0);
+}
+
 static const struct cli_option options[] = {
 	{ "policy", "FILE", "read the policy from FILE (YAML or JSON)", set_policy },
-	{ "profile", "NAME", "add a profile's rules; may be repeated", set_profile },
-	{ "allow", "TARGET[:PORTS]", "allow one target; may be repeated", set_allow },
+	{ "profile", "NAME", "add a profile's rules; may be repeated", set_profile, ' ' },
+	{ "allow", "TARGET[:PORTS]", "allow one target; may be repeated", set_allow,
+	  ' ' },
 	{ "deny", "TARGET", "deny one target, before every allow; may be repeated",
-	  set_deny },
+	  set_deny, ' ' },
 	{ "verify", "dns|tls",
 	  "what a connection must show, whatever the policy says (tls)", set_verify },
 	{ "uplink", "relay|none", "how bytes leave the sandbox (relay)", set_uplink },
 	{ "upstream", "ADDR[:PORT]", "name server to ask; may be repeated (resolv.conf)",
-	  set_upstream },
-	{ "rw", "PATH", "a writable path besides the current directory", set_rw },
+	  set_upstream, ' ' },
+	{ "rw", "PATH", "a writable path besides the current directory; may be repeated",
+	  set_rw, ':' },
 	{ "self-test", "deny|full|strict",
 	  "what must hold before the command starts (deny)", set_self_test },
 	{ "fail-on-deny", NULL, "exit with 123 when something was refused",
 	  set_fail_on_deny },
-	{ "quiet", NULL, "no report at the end", set_quiet },
+	{ "report", "FILE", "write what happened to FILE", set_report },
+	{ "report-format", "json|markdown", "the form of that file (json)",
+	  set_report_format },
+	{ "quiet", NULL, "say nothing unless Weir failed", set_quiet },
+	{ "no-config", NULL, "read no configuration file and no .weir.yaml",
+	  set_no_config },
 };
+static_assert(ARRAY_SIZE(options) <= CLI_OPTIONS_MAX, "every option has a bit");
+const struct cli_options cli_run_options = { options, ARRAY_SIZE(options) };
 
 void cli_run_usage(FILE *out)
 {
@@ -164,14 +197,17 @@ void cli_run_usage(FILE *out)
 	      "Run COMMAND in a sandbox that reaches what its policy lists, and nothing "
 	      "else.\n\n",
 	      out);
-	cli_options_print(out, options, ARRAY_SIZE(options));
+	cli_options_print(out, &cli_run_options);
 	fputs("\nTARGET is a name (api.github.com), a wildcard (*.pypi.org: below it;\n"
 	      "**.pypi.org: it and below it), an address or a CIDR. PORTS: 443, 80,443,\n"
 	      "8000-8100, tcp/22. Without PORTS: all but 53 and 853.\n\n"
 	      "Exit status: the command's; 2 bad input; 123 with --fail-on-deny when\n"
 	      "something was refused; 125 Weir could not do what was asked; 126 and 127 "
 	      "the\n"
-	      "command could not be started or found.\n",
+	      "command could not be started or found.\n\n"
+	      "Each option has a variable: WEIR_PROFILE, WEIR_FAIL_ON_DENY=1; defaults "
+	      "are "
+	      "in\n~/.config/weir/config.yaml and /etc/weir/config.yaml.\n",
 	      out);
 }
 
@@ -181,7 +217,8 @@ int cli_run_parse(int argc, char **argv, struct run_spec *ret, struct err *err)
 
 	memset(ret, 0, sizeof(*ret));
 	ret->verify = POLICY_VERIFY_TLS;
-	first = cli_options_parse(options, ARRAY_SIZE(options), ret, argc, argv, err);
+	ret->report_fd = -1;
+	first = cli_options_parse(&cli_run_options, ret, argc, argv, &ret->given, err);
 	if (first < 0)
 		return first;
 	if (first >= argc)
@@ -190,6 +227,12 @@ int cli_run_parse(int argc, char **argv, struct run_spec *ret, struct err *err)
 			"no command given: weir run [OPTION]... -- COMMAND [ARG]...");
 	ret->argv = argv + first;
 	return 0;
+}
+
+int cli_run_environment(struct run_spec *spec, struct err *err)
+{
+	return cli_options_environment(&cli_run_options, spec, &spec->arena, &spec->given,
+				       err);
 }
 
 static void resolv_conf_line(struct run_spec *spec, struct text line)

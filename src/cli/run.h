@@ -6,6 +6,7 @@
 
 #include "base/addr.h"
 #include "cli/load.h"
+#include "cli/options.h"
 
 enum {
 	RUN_LIST_MAX = 256, /* of each repeatable option; one more is an error */
@@ -28,6 +29,12 @@ enum run_self_test {
 	RUN_SELF_TEST_COUNT
 };
 
+enum run_report_format {
+	RUN_REPORT_JSON = 0,
+	RUN_REPORT_MARKDOWN,
+	RUN_REPORT_FORMAT_COUNT
+};
+
 struct run_list {
 	const char *items[RUN_LIST_MAX];
 	size_t count;
@@ -40,16 +47,26 @@ struct run_spec {
 	enum run_self_test self_test;
 	bool has_verify;	   /* --verify was given */
 	enum policy_verify verify; /* tls unless it says otherwise */
-	bool fail_on_deny, quiet;
+	bool fail_on_deny, quiet, no_config;
+	bool verify_tls; /* whatever the policy says: asked for by a file that narrows */
+	const char *report_file; /* NULL: none */
+	enum run_report_format report_format;
+	int report_fd; /* owned, while report_file is set; -1 until report_open() */
 	struct endpoint upstreams[RUN_UPSTREAMS_MAX];
 	size_t upstream_count; /* 0: the host's resolv.conf */
 	char *const *argv;     /* the command, NULL-ended */
+	struct arena arena;    /* of the values that come from elsewhere than argv */
+	uint64_t given;	       /* bits of the options that are set */
 };
 
 /* @argv[0] is "run". Return: 0, or -EINVAL with @err. */
 int cli_run_parse(int argc, char **argv, struct run_spec *ret,
 		  struct err *err) MUST_CHECK;
+/* Options that the command line doesn't have, from WEIR_ variables.
+ * Return: 0, -EINVAL or -ENOMEM with @err. */
+int cli_run_environment(struct run_spec *spec, struct err *err) MUST_CHECK;
 void cli_run_usage(FILE *out);
+extern const struct cli_options cli_run_options;
 
 /* The name servers of the host's /etc/resolv.conf, when --upstream named none.
  * Return: 0, or -ENOENT when it has none that is usable. */

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "cli/doctor.h"
 #include "cli/policy.h"
+#include "cli/report.h"
 
 struct verb {
 	const char *name;
@@ -14,16 +15,41 @@ struct verb {
 	void (*usage)(FILE *out);
 };
 
+/* The command line first, then the environment, then the files: what comes first counts.
+ * Return: 0, or -errno with @err. */
+static int run_options(int argc, char **argv, struct run_spec *spec, struct err *err)
+{
+	int r = cli_run_parse(argc, argv, spec, err);
+
+	if (r == 0)
+		r = cli_run_environment(spec, err);
+	if (r == 0)
+		r = report_open(spec, err);
+	return r;
+}
+
+static void warn_of_stray_variable(const struct run_spec *spec)
+{
+	const char *stray = cli_options_stray_variable(&cli_run_options);
+	char shown[TEXT_ESCAPED_SIZE];
+
+	if (stray && !spec->quiet)
+		log_warning("%s is a variable of no option, ignoring",
+			    text_escape((struct text){ stray, strcspn(stray, "=") },
+					shown, sizeof(shown)));
+}
+
 static int verb_run(int argc, char **argv, const struct cli_hooks *hooks)
 {
 	struct run_spec spec;
 	struct err err = { 0 };
 	int status;
 
-	if (cli_run_parse(argc, argv, &spec, &err) < 0) {
+	if (run_options(argc, argv, &spec, &err) < 0) {
 		log_error("%s", err.text);
 		return RUN_STATUS_BAD_INPUT;
 	}
+	warn_of_stray_variable(&spec);
 	status = hooks->run(&spec);
 	if (status == RUN_STATUS_FAILED && cli_doctor_blames(hooks->run))
 		log_error("`weir doctor` says more");

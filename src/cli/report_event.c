@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/report_event.h"
+
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "policy/explain.h"
+
+bool report_is_refusal(const struct event *e)
+{
+	return e->action == EVENT_DENY || e->action == EVENT_LIMIT;
+}
+
+const char *report_protocol(uint8_t protocol)
+{
+	switch (protocol) {
+	case IPPROTO_TCP:
+		return "tcp";
+	case IPPROTO_UDP:
+		return "udp";
+	case IPPROTO_ICMP:
+	case IPPROTO_ICMPV6:
+		return "icmp";
+	default:
+		return "ip";
+	}
+}
+
+const char *report_what(const struct event *e, char *buf)
+{
+	char addr[ADDR_TEXT_SIZE], where[32] = "";
+
+	if (e->remote.family == ADDR_NONE) {
+		snprintf(buf, REPORT_WHAT_SIZE, "%s", e->name);
+		return buf;
+	}
+	if (e->port > 0)
+		snprintf(where, sizeof(where), " %s/%u", report_protocol(e->protocol),
+			 e->port);
+	else
+		snprintf(where, sizeof(where), " %s", report_protocol(e->protocol));
+	addr_format(&e->remote, addr);
+	if (e->name[0])
+		snprintf(buf, REPORT_WHAT_SIZE, "%s (%s)%s", e->name, addr, where);
+	else
+		snprintf(buf, REPORT_WHAT_SIZE, "%s%s", addr, where);
+	return buf;
+}
+
+const char *report_why(const struct plan *plan, const struct event *e, char *buf)
+{
+	char rule[POLICY_EXPLAIN_SIZE];
+
+	if (e->rule == EVENT_NO_RULE || e->rule >= plan_rule_count(plan))
+		snprintf(buf, REPORT_WHY_SIZE, "%s", e->reason);
+	else
+		snprintf(buf, REPORT_WHY_SIZE, "%s%s%.512s", e->reason,
+			 e->reason[0] ? ": " : "",
+			 policy_explain_rule(plan, e->rule, rule, sizeof(rule)));
+	return buf;
+}
+
+bool report_allow(const struct event *e, char *buf)
+{
+	const char *proto = e->protocol == IPPROTO_UDP ? "udp/" : "";
+	char addr[ADDR_TEXT_SIZE];
+
+	if (!e->allowable)
+		return false;
+	if (e->layer == EVENT_DNS) {
+		snprintf(buf, REPORT_WHAT_SIZE, "%s", e->name);
+		return true;
+	}
+	if (e->port == 0)
+		return false;
+	addr_format(&e->remote, addr);
+	if (e->name[0])
+		snprintf(buf, REPORT_WHAT_SIZE, "%s:%s%u", e->name, proto, e->port);
+	else if (e->remote.family == ADDR_V6)
+		snprintf(buf, REPORT_WHAT_SIZE, "[%s]:%s%u", addr, proto, e->port);
+	else
+		snprintf(buf, REPORT_WHAT_SIZE, "%s:%s%u", addr, proto, e->port);
+	return true;
+}
