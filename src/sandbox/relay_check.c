@@ -13,6 +13,8 @@ static_assert(RELAY_LOOK_BYTES >= (int)TLS_FIRST_MAX, "a hello");
 static_assert(RELAY_LOOK_BYTES >= (int)HTTP_HEAD_MAX, "a head");
 static_assert(RELAY_LOOK_BYTES >= (int)FIRST_LINE_MAX, "a first line");
 
+static const struct dns_name nobody;
+
 /* Bytes that lie in a socket. */
 struct sight {
 	const uint8_t *bytes;
@@ -84,7 +86,7 @@ static struct relay_judgement judge(const struct relay_flow *f, enum relay_shown
 {
 	struct relay_question q = relay_flow_question(f, destination(f));
 
-	return relay_judge_shown(&q, shown, name);
+	return relay_judge_shown(&q, shown, name, &f->name);
 }
 
 static void accept_shown(struct relay_flow *f, enum relay_shown shown,
@@ -110,7 +112,7 @@ static void accept_all(struct relay_flow *f, enum relay_shown shown,
 
 static void check_bytes(struct relay_flow *f)
 {
-	struct relay_judgement j = judge(f, SHOWN_BYTES, NULL);
+	struct relay_judgement j = judge(f, SHOWN_BYTES, &nobody);
 
 	if (j.allowed)
 		accept_all(f, SHOWN_BYTES, &j);
@@ -157,7 +159,7 @@ static void check_tls(struct relay_flow *f, const struct sight *sight)
 	case TLS_BAD:
 		break;
 	}
-	j = judge(f, SHOWN_NO_NAME, NULL);
+	j = judge(f, SHOWN_NO_NAME, &nobody);
 	if (hello.fault == TLS_NO_NAME && j.allowed)
 		accept_all(f, SHOWN_NO_NAME, &j);
 	else

@@ -211,7 +211,7 @@ static struct relay_judgement judge_bytes(const struct relay_question *q,
 	if (address->action == POLICY_ALLOW &&
 	    (address->flags & PLAN_RAW || !is_web_port(q->to.port)))
 		return allow(address->rule, NULL);
-	if (name && name->size > 0 && name_allows_bytes(q, name, &rule))
+	if (name->size > 0 && name_allows_bytes(q, name, &rule))
 		return allow(rule, name);
 	n = learned_find(q->learned, &q->to.addr, q->now_ms, uses, ARRAY_SIZE(uses));
 	for (size_t i = 0; i < n; i++)
@@ -241,7 +241,7 @@ static struct relay_judgement judge_shown(const struct relay_question *q,
 	case SHOWN_NO_NAME:
 		return judge_no_name(&address);
 	case SHOWN_BYTES:
-		return judge_bytes(q, &address, trusted ? name : NULL);
+		return judge_bytes(q, &address, name);
 	default:
 		return deny(PLAN_NO_RULE, "nothing is shown");
 	}
@@ -249,9 +249,14 @@ static struct relay_judgement judge_shown(const struct relay_question *q,
 
 struct relay_judgement relay_judge_shown(const struct relay_question *q,
 					 enum relay_shown shown,
-					 const struct dns_name *name)
+					 const struct dns_name *name,
+					 const struct dns_name *opened_by)
 {
-	return judge_shown(q, shown, name, false);
+	bool is_opener = opened_by->size > 0 && dns_name_equal(name, opened_by);
+
+	if (shown == SHOWN_BYTES)
+		return judge_shown(q, shown, opened_by, true);
+	return judge_shown(q, shown, name, is_opener);
 }
 
 struct relay_judgement relay_judge_again(const struct relay_question *q,

@@ -51,12 +51,14 @@ enum relay_shown {
  *  - a name has to be allowed on this port, and to have taught this very address, unless
  *    an address rule, or the default action, allows it;
  *  - TLS and HTTP without a name pass only where an address rule allows the address;
- *  - other bytes pass only where an address rule or the default action allows the
- * address, or a name's rule lists the port; and on web ports only if the rule says raw.
- */
+ *  - other bytes pass only where an address rule or the default action allows it, or a
+ *    name's rule lists the port; and on web ports only if that rule says raw.
+ * @name counts for SHOWN_NAME only. @opened_by, which may be of size 0, opened the flow:
+ * that it taught the address counts on, after what it taught has expired. */
 struct relay_judgement relay_judge_shown(const struct relay_question *q,
 					 enum relay_shown shown,
-					 const struct dns_name *name);
+					 const struct dns_name *name,
+					 const struct dns_name *opened_by);
 
 /* For a flow that is open already, after a change of the plan: @name (may be of size 0)
  * opened it or was shown, whether or not what it taught has expired since. Under

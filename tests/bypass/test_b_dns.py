@@ -154,7 +154,7 @@ def test_B22_a_rule_may_open_a_private_address_for_a_name(attack, world):
     """By an address rule; without it the same name teaches nothing."""
     name = f"private-{world.number()}.test"
     world.dns.add(name, "10.9.8.7")
-    answer = attack.probe(["connect", name, 7007, "hi"], allow=(name, "10.9.8.0/24"))
+    answer = attack.probe(["connect", name, 7007, "hi"], allow=(f"{name}:7007", "10.9.8.0/24"))
     assert answer.get("data") == "hi", dict(answer)
 
 
@@ -197,7 +197,7 @@ def test_B20_a_cname_leads_to_addresses_of_the_asked_name_only(attack, world, de
     alias = f"alias-{world.number()}.test"
     world.dns.add(alias, cname=denied.name)
     asked, dial, other = attack.probe(["dns", alias], ["tcp", denied.v4, 7007, "hi"], ["dns", denied.name],
-                                      allow=(alias,))
+                                      allow=(f"{alias}:7007",))
     assert asked.addresses == [denied.v4]
     assert dial.data == "hi"
     expect.name_refused(other)
@@ -345,7 +345,7 @@ def test_B25_a_ttl_of_zero_is_usable_and_a_huge_one_is_cut(attack, world):
     world.dns.add(short, world.address(), ttl=0)
     world.dns.add(long, world.address(), ttl=2**31 - 1)
     one, two, dial = attack.probe(["dns", short], ["dns", long], ["connect", short, 7007, "hi"],
-                                  allow=(short, long))
+                                  allow=(f"{short}:7007", long))
     assert one.addresses and dial.data == "hi"
     assert two.answers[0][2] <= 86400, dict(two)
 
@@ -355,7 +355,7 @@ def test_C17_a_learned_address_expires_and_open_connections_stay(attack, world):
     name, address = f"expire-{world.number()}.test", world.address()
     world.dns.add(name, address, ttl=1)
     policy = world.workdir() / "policy.yaml"
-    policy.write_text(f"egress:\n  - {{action: allow, target: {name}}}\n"
+    policy.write_text(f"egress:\n  - {{action: allow, target: {name}, ports: [7007]}}\n"
                       "limits: {min_lifetime: 1, grace: 1}\n")
     learned, later = attack.probe(["lookup", name], ["flow", address, 7007, 7], allow=(),
                                   options=("--policy", policy))

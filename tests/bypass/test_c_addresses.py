@@ -39,21 +39,21 @@ def test_C1_sctp_mptcp_dccp_and_udplite_are_no_way_out(attack, address, kind, pr
 def test_C2_the_address_of_an_allowed_name_opens_when_it_was_looked_up(attack, site, field):
     address = getattr(site, field)
     before, name, after = attack.probe(["tcp", address, 7007], ["lookup", site.name],
-                                       ["tcp", address, 7007, "hi"], allow=(site.name,))
+                                       ["tcp", address, 7007, "hi"], allow=(f"{site.name}:7007",))
     expect.tcp_refused(before)
     assert address in name.addresses
     assert after.data == "hi"
 
 
 def test_C2_what_one_sandbox_learned_another_did_not(attack, site):
-    first = attack.probe(["connect", site.name, 7007, "hi"], allow=(site.name,))
+    first = attack.probe(["connect", site.name, 7007, "hi"], allow=(f"{site.name}:7007",))
     assert first.data == "hi"
-    expect.tcp_refused(attack.probe(["tcp", site.v4, 7007], allow=(site.name,)))
+    expect.tcp_refused(attack.probe(["tcp", site.v4, 7007], allow=(f"{site.name}:7007",)))
     assert attack.packets == []
 
 
 def test_C2_a_learned_address_is_open_on_the_rules_ports_only(attack, site):
-    answers = attack.probe(["lookup", site.name], ["tcp", site.v4, 443], ["tcp", site.v4, 80],
+    answers = attack.probe(["lookup", site.name], ["https", site.v4, 443, site.name], ["tcp", site.v4, 80],
                            ["tcp", site.v4, 7007], ["udp", site.v4, 443], ["udp", site.v4, 7007],
                            allow=(f"{site.name}:tcp/443",))
     assert answers[1].result == "ok"
@@ -132,7 +132,8 @@ def test_C7_a_name_that_resolves_to_the_host_does_not_open_it(attack, world):
     name = f"host-{world.number()}.test"
     world.dns.add(name, HOST4, HOST6)
     with world.tcp(4172, where=world.host) as service:
-        four, six = attack.probe(["connect", name, 4172, "secret"], ["tcp", HOST6, 4172, "secret"], allow=(name,))
+        four, six = attack.probe(["connect", name, 4172, "secret"], ["tcp", HOST6, 4172, "secret"],
+                                 allow=(f"{name}:4172",))
         expect.tcp_gave_nothing(four)
         expect.tcp_gave_nothing(six)
         assert service.connections == []

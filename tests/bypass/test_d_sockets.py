@@ -13,7 +13,7 @@ from world.world import HOST4, HOST6
 
 def test_D1_quic_to_an_allowed_name_is_refused_and_tcp_works(attack, site, user):
     name, quic, tcp = attack.probe(["lookup", site.name], ["udp", site.v4, 443, "\xc3\0\0\0\1"],
-                                   ["tcp", site.v4, 443], allow=(f"{site.name}:tcp/443",), user=user)
+                                   ["https", site.v4, 443, site.name], allow=(f"{site.name}:tcp/443",), user=user)
     assert name.result == "ok"
     expect.udp_refused(quic)
     assert tcp.result == "ok"
