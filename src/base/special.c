@@ -2,115 +2,120 @@
 #include "base/special.h"
 
 #include <assert.h>
-#include <string.h>
 
-struct special_range {
-	uint8_t bytes[16];
-	uint8_t bits;
+/* Every address is judged in each answer that holds it, cached ones too: rows are
+ * numbers, so that a look through all of them takes some ten nanoseconds. */
+struct range_v4 {
+	uint32_t net;
+	uint8_t bits; /* 1 to 32 */
 	uint8_t kind; /* enum addr_special */
 };
 
+struct range_v6 {
+	uint64_t high, low;
+	uint8_t bits; /* 0 to 128 */
+	uint8_t kind;
+};
+
+#define V4(a, b, c, d) ((uint32_t)(a) << 24 | (b) << 16 | (c) << 8 | (d))
+#define V6(a, b, c, d)                                                                   \
+	((uint64_t)(a) << 48 | (uint64_t)(b) << 32 | (uint64_t)(c) << 16 | (d))
+
 /* The first row that holds the address decides, so the narrower one stands first. */
-static const struct special_range ranges_v4[] = {
-	{ { 169, 254, 169, 254 }, 32, SPECIAL_METADATA }, /* most clouds */
-	{ { 169, 254, 170, 2 }, 32, SPECIAL_METADATA },	  /* AWS container credentials */
-	{ { 169, 254, 170, 23 }, 32, SPECIAL_METADATA },  /* AWS EKS pod identity */
-	{ { 169, 254, 0, 23 }, 32, SPECIAL_METADATA },	  /* Tencent Cloud */
-	{ { 168, 63, 129, 16 }, 32, SPECIAL_METADATA },	  /* Azure host agent */
-	{ { 100, 100, 100, 200 }, 32, SPECIAL_METADATA }, /* Alibaba Cloud */
-	{ { 192, 0, 0, 192 }, 32, SPECIAL_METADATA },	  /* Oracle Cloud */
-	{ { 255, 255, 255, 255 }, 32, SPECIAL_BROADCAST },
-	{ { 0 }, 8, SPECIAL_UNSPECIFIED },
-	{ { 10 }, 8, SPECIAL_PRIVATE },
-	{ { 172, 16 }, 12, SPECIAL_PRIVATE },
-	{ { 192, 168 }, 16, SPECIAL_PRIVATE },
-	{ { 100, 64 }, 10, SPECIAL_SHARED },
-	{ { 127 }, 8, SPECIAL_LOOPBACK },
-	{ { 169, 254 }, 16, SPECIAL_LINK_LOCAL },
-	{ { 224 }, 4, SPECIAL_MULTICAST },
-	{ { 192, 0, 0 }, 24, SPECIAL_RESERVED },    /* IETF protocol assignments */
-	{ { 192, 0, 2 }, 24, SPECIAL_RESERVED },    /* documentation */
-	{ { 192, 31, 196 }, 24, SPECIAL_RESERVED }, /* AS112 */
-	{ { 192, 52, 193 }, 24, SPECIAL_RESERVED }, /* AMT */
-	{ { 192, 88, 99 }, 24, SPECIAL_RESERVED },  /* 6to4 relays, withdrawn */
-	{ { 192, 175, 48 }, 24, SPECIAL_RESERVED }, /* AS112 */
-	{ { 198, 18 }, 15, SPECIAL_RESERVED },	    /* benchmarking */
-	{ { 198, 51, 100 }, 24, SPECIAL_RESERVED }, /* documentation */
-	{ { 203, 0, 113 }, 24, SPECIAL_RESERVED },  /* documentation */
-	{ { 240 }, 4, SPECIAL_RESERVED },
+static const struct range_v4 ranges_v4[] = {
+	{ V4(169, 254, 169, 254), 32, SPECIAL_METADATA }, /* most clouds */
+	{ V4(169, 254, 170, 2), 32, SPECIAL_METADATA },	  /* AWS container credentials */
+	{ V4(169, 254, 170, 23), 32, SPECIAL_METADATA },  /* AWS EKS pod identity */
+	{ V4(169, 254, 0, 23), 32, SPECIAL_METADATA },	  /* Tencent Cloud */
+	{ V4(168, 63, 129, 16), 32, SPECIAL_METADATA },	  /* Azure host agent */
+	{ V4(100, 100, 100, 200), 32, SPECIAL_METADATA }, /* Alibaba Cloud */
+	{ V4(192, 0, 0, 192), 32, SPECIAL_METADATA },	  /* Oracle Cloud */
+	{ V4(255, 255, 255, 255), 32, SPECIAL_BROADCAST },
+	{ V4(0, 0, 0, 0), 8, SPECIAL_UNSPECIFIED },
+	{ V4(10, 0, 0, 0), 8, SPECIAL_PRIVATE },
+	{ V4(172, 16, 0, 0), 12, SPECIAL_PRIVATE },
+	{ V4(192, 168, 0, 0), 16, SPECIAL_PRIVATE },
+	{ V4(100, 64, 0, 0), 10, SPECIAL_SHARED },
+	{ V4(127, 0, 0, 0), 8, SPECIAL_LOOPBACK },
+	{ V4(169, 254, 0, 0), 16, SPECIAL_LINK_LOCAL },
+	{ V4(224, 0, 0, 0), 4, SPECIAL_MULTICAST },
+	{ V4(192, 0, 0, 0), 24, SPECIAL_RESERVED },    /* IETF protocol assignments */
+	{ V4(192, 0, 2, 0), 24, SPECIAL_RESERVED },    /* documentation */
+	{ V4(192, 31, 196, 0), 24, SPECIAL_RESERVED }, /* AS112 */
+	{ V4(192, 52, 193, 0), 24, SPECIAL_RESERVED }, /* AMT */
+	{ V4(192, 88, 99, 0), 24, SPECIAL_RESERVED },  /* 6to4 relays, withdrawn */
+	{ V4(192, 175, 48, 0), 24, SPECIAL_RESERVED }, /* AS112 */
+	{ V4(198, 18, 0, 0), 15, SPECIAL_RESERVED },   /* benchmarking */
+	{ V4(198, 51, 100, 0), 24, SPECIAL_RESERVED }, /* documentation */
+	{ V4(203, 0, 113, 0), 24, SPECIAL_RESERVED },  /* documentation */
+	{ V4(240, 0, 0, 0), 4, SPECIAL_RESERVED },
 };
 
 /* What carries an IPv4 address was judged by that address before these are asked. */
-static const struct special_range ranges_v6[] = {
+static const struct range_v6 ranges_v6[] = {
 	/* fd00:ec2::254 AWS, fd00:ec2::23 EKS pod identity, fd20:ce::254 Google Cloud,
 	 * fd00:42::42 Scaleway */
-	{ { 0xfd, 0, 0x0e, 0xc2, [14] = 0x02, 0x54 }, 128, SPECIAL_METADATA },
-	{ { 0xfd, 0, 0x0e, 0xc2, [14] = 0, 0x23 }, 128, SPECIAL_METADATA },
-	{ { 0xfd, 0x20, 0, 0xce, [14] = 0x02, 0x54 }, 128, SPECIAL_METADATA },
-	{ { 0xfd, 0, 0, 0x42, [15] = 0x42 }, 128, SPECIAL_METADATA },
-	{ { 0 }, 128, SPECIAL_UNSPECIFIED },
-	{ { [15] = 1 }, 128, SPECIAL_LOOPBACK },
-	{ { 0xfc }, 7, SPECIAL_PRIVATE },
-	{ { 0xfe, 0x80 }, 10, SPECIAL_LINK_LOCAL },
-	{ { 0xfe, 0xc0 }, 10, SPECIAL_PRIVATE }, /* site-local, withdrawn */
-	{ { 0xff }, 8, SPECIAL_MULTICAST },
-	{ { 0x20, 0x01, 0x0d, 0xb8 }, 32, SPECIAL_RESERVED }, /* documentation */
-	{ { 0x20, 0x01 }, 23, SPECIAL_RESERVED }, /* IETF protocol assignments */
-	{ { 0x20, 0x02 }, 16, SPECIAL_RESERVED }, /* 6to4 */
-	{ { 0x26, 0x20, 0, 0x4f, 0x80 }, 48, SPECIAL_RESERVED }, /* AS112 */
-	{ { 0x20 }, 3, SPECIAL_NOT },	/* what is given out: 2000::/3 */
-	{ { 0 }, 0, SPECIAL_RESERVED }, /* and nothing else is */
+	{ V6(0xfd00, 0xec2, 0, 0), 0x254, 128, SPECIAL_METADATA },
+	{ V6(0xfd00, 0xec2, 0, 0), 0x23, 128, SPECIAL_METADATA },
+	{ V6(0xfd20, 0xce, 0, 0), 0x254, 128, SPECIAL_METADATA },
+	{ V6(0xfd00, 0x42, 0, 0), 0x42, 128, SPECIAL_METADATA },
+	{ 0, 0, 128, SPECIAL_UNSPECIFIED },
+	{ 0, 1, 128, SPECIAL_LOOPBACK },
+	{ V6(0xfc00, 0, 0, 0), 0, 7, SPECIAL_PRIVATE },
+	{ V6(0xfe80, 0, 0, 0), 0, 10, SPECIAL_LINK_LOCAL },
+	{ V6(0xfec0, 0, 0, 0), 0, 10, SPECIAL_PRIVATE }, /* site-local, withdrawn */
+	{ V6(0xff00, 0, 0, 0), 0, 8, SPECIAL_MULTICAST },
+	{ V6(0x2001, 0xdb8, 0, 0), 0, 32, SPECIAL_RESERVED }, /* documentation */
+	{ V6(0x2001, 0, 0, 0), 0, 23, SPECIAL_RESERVED }, /* IETF protocol assignments */
+	{ V6(0x2002, 0, 0, 0), 0, 16, SPECIAL_RESERVED }, /* 6to4 */
+	{ V6(0x2620, 0x4f, 0x8000, 0), 0, 48, SPECIAL_RESERVED }, /* AS112 */
+	{ V6(0x2000, 0, 0, 0), 0, 3, SPECIAL_NOT }, /* what is given out: 2000::/3 */
+	{ 0, 0, 0, SPECIAL_RESERVED },		    /* and nothing else is */
 };
 
-static bool range_holds(const struct special_range *r, const uint8_t *bytes)
-{
-	size_t whole = r->bits / 8;
-	unsigned int rest = r->bits % 8;
-
-	if (memcmp(r->bytes, bytes, whole) != 0)
-		return false;
-	return rest == 0 || ((r->bytes[whole] ^ bytes[whole]) >> (8 - rest)) == 0;
-}
-
-static enum addr_special range_find(const struct special_range *ranges, size_t count,
-				    const uint8_t *bytes)
-{
-	for (size_t i = 0; i < count; i++) {
-		if (range_holds(&ranges[i], bytes))
-			return ranges[i].kind;
-	}
-	return SPECIAL_NOT;
-}
-
-/* How a prefix carries an IPv4 address: where its four bytes stand. */
+/* How a prefix carries an IPv4 address: where its four bytes stand. Teredo stores the
+ * client's address with every bit turned. */
 static const struct {
-	uint8_t bytes[16];
-	uint8_t bits;
+	struct range_v6 range;
 	uint8_t at;
-	uint8_t invert; /* Teredo stores the client's address with every bit turned */
+	uint8_t invert;
 } carriers[] = {
-	{ { [10] = 0xff, 0xff }, 96, 12, 0x00 },	 /* mapped */
-	{ { [8] = 0xff, 0xff, 0, 0 }, 96, 12, 0x00 },	 /* translated, RFC 2765 */
-	{ { 0, 0x64, 0xff, 0x9b }, 96, 12, 0x00 },	 /* NAT64 */
-	{ { 0, 0x64, 0xff, 0x9b, 0, 1 }, 48, 12, 0x00 }, /* local-use NAT64, /96 */
-	{ { 0x20, 0x02 }, 16, 2, 0x00 },		 /* 6to4 */
-	{ { 0x20, 0x01, 0, 0 }, 32, 12, 0xff },		 /* Teredo */
+	{ { .low = V6(0, 0xffff, 0, 0), .bits = 96 }, 12, 0x00 },     /* mapped */
+	{ { .low = V6(0xffff, 0, 0, 0), .bits = 96 }, 12, 0x00 },     /* RFC 2765 */
+	{ { .high = V6(0x64, 0xff9b, 0, 0), .bits = 96 }, 12, 0x00 }, /* NAT64 */
+	{ { .high = V6(0x64, 0xff9b, 1, 0), .bits = 48 }, 12, 0x00 }, /* local NAT64 */
+	{ { .high = V6(0x2002, 0, 0, 0), .bits = 16 }, 2, 0x00 },     /* 6to4 */
+	{ { .high = V6(0x2001, 0, 0, 0), .bits = 32 }, 12, 0xff },    /* Teredo */
 };
 
-static bool carrier_holds(size_t i, const uint8_t *bytes)
+static uint64_t read_u64(const uint8_t *bytes)
 {
-	struct special_range r = { .bits = carriers[i].bits };
+	uint64_t n = 0;
 
-	memcpy(r.bytes, carriers[i].bytes, sizeof(r.bytes));
-	return range_holds(&r, bytes);
+	for (size_t i = 0; i < 8; i++)
+		n = n << 8 | bytes[i];
+	return n;
+}
+
+static void write_u64(uint8_t *bytes, uint64_t n)
+{
+	for (size_t i = 0; i < 8; i++)
+		bytes[i] = (uint8_t)(n >> (56 - 8 * i));
+}
+
+static bool range_holds(const struct range_v6 *r, uint64_t high, uint64_t low)
+{
+	if (r->bits == 0)
+		return true;
+	if (r->bits <= 64)
+		return (high ^ r->high) >> (64 - r->bits) == 0;
+	return high == r->high && (low ^ r->low) >> (128 - r->bits) == 0;
 }
 
 /* ::a.b.c.d, but neither :: nor ::1 nor the few below 1.0.0.0 that are no addresses. */
-static bool is_compatible(const uint8_t *bytes)
+static bool is_compatible(uint64_t high, uint64_t low)
 {
-	static const uint8_t zero[12];
-
-	return memcmp(bytes, zero, sizeof(zero)) == 0 && bytes[12] != 0;
+	return high == 0 && low >> 32 == 0 && low >> 24 != 0;
 }
 
 /* RFC 5214: an interface identifier 00-00-5e-fe or 02-00-5e-fe, then the address. */
@@ -122,19 +127,20 @@ static bool is_isatap(const uint8_t *bytes)
 
 bool addr_embedded_v4(const struct addr *a, struct addr *ret)
 {
+	uint64_t high = read_u64(a->bytes), low = read_u64(a->bytes + 8);
 	uint8_t at = 12, invert = 0, v4[4];
 	bool found = false;
 
 	if (a->family != ADDR_V6)
 		return false;
 	for (size_t i = 0; i < ARRAY_SIZE(carriers) && !found; i++) {
-		if (!carrier_holds(i, a->bytes))
+		if (!range_holds(&carriers[i].range, high, low))
 			continue;
 		at = carriers[i].at;
 		invert = carriers[i].invert;
 		found = true;
 	}
-	if (!found && !is_isatap(a->bytes) && !is_compatible(a->bytes))
+	if (!found && !is_isatap(a->bytes) && !is_compatible(high, low))
 		return false;
 	for (size_t i = 0; i < sizeof(v4); i++)
 		v4[i] = a->bytes[at + i] ^ invert;
@@ -144,7 +150,22 @@ bool addr_embedded_v4(const struct addr *a, struct addr *ret)
 
 static enum addr_special special_v4(const struct addr *a)
 {
-	return range_find(ranges_v4, ARRAY_SIZE(ranges_v4), a->bytes);
+	uint32_t n = V4(a->bytes[0], a->bytes[1], a->bytes[2], a->bytes[3]);
+
+	for (size_t i = 0; i < ARRAY_SIZE(ranges_v4); i++)
+		if ((n ^ ranges_v4[i].net) >> (32 - ranges_v4[i].bits) == 0)
+			return ranges_v4[i].kind;
+	return SPECIAL_NOT;
+}
+
+static enum addr_special special_v6(const struct addr *a)
+{
+	uint64_t high = read_u64(a->bytes), low = read_u64(a->bytes + 8);
+	size_t i = 0;
+
+	while (!range_holds(&ranges_v6[i], high, low)) /* the last row holds all */
+		i++;
+	return ranges_v6[i].kind;
 }
 
 enum addr_special addr_special(const struct addr *a)
@@ -163,7 +184,7 @@ enum addr_special addr_special(const struct addr *a)
 		if (kind != SPECIAL_NOT || !is_isatap(a->bytes))
 			return kind;
 	}
-	return range_find(ranges_v6, ARRAY_SIZE(ranges_v6), a->bytes);
+	return special_v6(a);
 }
 
 const char *addr_special_name(enum addr_special kind)
@@ -186,20 +207,24 @@ const char *addr_special_name(enum addr_special kind)
 	return (size_t)kind < ARRAY_SIZE(names) ? names[kind] : names[SPECIAL_INVALID];
 }
 
-static bool metadata_at(const struct special_range *ranges, size_t count,
-			enum addr_family family, size_t *skip, struct addr *ret)
+bool addr_metadata(size_t i, struct addr *ret)
 {
-	for (size_t i = 0; i < count; i++) {
-		if (ranges[i].kind != SPECIAL_METADATA || (*skip)-- > 0)
+	uint8_t bytes[16] = { 0 };
+
+	for (size_t at = 0; at < ARRAY_SIZE(ranges_v4); at++) {
+		if (ranges_v4[at].kind != SPECIAL_METADATA || i-- > 0)
 			continue;
-		*ret = addr_from_bytes(family, ranges[i].bytes);
+		write_u64(bytes, (uint64_t)ranges_v4[at].net << 32);
+		*ret = addr_from_bytes(ADDR_V4, bytes);
+		return true;
+	}
+	for (size_t at = 0; at < ARRAY_SIZE(ranges_v6); at++) {
+		if (ranges_v6[at].kind != SPECIAL_METADATA || i-- > 0)
+			continue;
+		write_u64(bytes, ranges_v6[at].high);
+		write_u64(bytes + 8, ranges_v6[at].low);
+		*ret = addr_from_bytes(ADDR_V6, bytes);
 		return true;
 	}
 	return false;
-}
-
-bool addr_metadata(size_t i, struct addr *ret)
-{
-	return metadata_at(ranges_v4, ARRAY_SIZE(ranges_v4), ADDR_V4, &i, ret) ||
-	       metadata_at(ranges_v6, ARRAY_SIZE(ranges_v6), ADDR_V6, &i, ret);
 }
