@@ -74,6 +74,7 @@ void dns_writer_start(struct dns_writer *d, void *buf, size_t size,
 	d->answers = 0;
 	d->authorities = 0;
 	d->place_count = 0;
+	d->owner = NULL;
 	(void)wire_take(&d->wire, DNS_HEADER_SIZE);
 	if (q->name.size > 0)
 		write_question(d);
@@ -100,10 +101,36 @@ void dns_writer_name(struct dns_writer *d, const struct dns_name *name)
 		add_places(d, name, offset, at);
 }
 
+/* The place of a name that was just written at @offset, perhaps as a pointer. */
+static uint16_t place_of(const struct dns_writer *d, size_t offset)
+{
+	uint16_t pointer = wire_offset(&d->wire) - offset == 2
+				   ? (uint16_t)(d->wire.start[offset] << 8 |
+						d->wire.start[offset + 1])
+				   : 0;
+
+	if ((pointer & DNS_POINTER) == DNS_POINTER)
+		return pointer & DNS_POINTER_OFFSET_MAX;
+	return offset <= DNS_POINTER_OFFSET_MAX ? (uint16_t)offset : 0;
+}
+
+static void write_owner(struct dns_writer *d, const struct dns_name *owner)
+{
+	size_t offset = wire_offset(&d->wire);
+
+	if (owner == d->owner && d->owner_place != 0) {
+		wire_write_u16(&d->wire, DNS_POINTER | d->owner_place);
+		return;
+	}
+	dns_writer_name(d, owner);
+	d->owner = owner;
+	d->owner_place = wire_ok(&d->wire) ? place_of(d, offset) : 0;
+}
+
 size_t dns_writer_record(struct dns_writer *d, const struct dns_name *owner,
 			 uint16_t type, uint32_t ttl_sec)
 {
-	dns_writer_name(d, owner);
+	write_owner(d, owner);
 	wire_write_u16(&d->wire, type);
 	wire_write_u16(&d->wire, DNS_CLASS_IN);
 	wire_write_u32(&d->wire, ttl_sec);
@@ -148,6 +175,7 @@ void dns_writer_soa(struct dns_writer *d, const struct dns_name *name, bool exis
 	wire_write_u32(&d->wire, 86400);   /* expire */
 	wire_write_u32(&d->wire, ttl_sec); /* minimum: the negative TTL */
 	dns_writer_record_end(d, rdata);
+	d->owner = NULL; /* ours goes with this call */
 	if (wire_ok(&d->wire))
 		d->authorities++;
 }
@@ -156,6 +184,7 @@ void dns_writer_rewind(struct dns_writer *d, size_t offset)
 {
 	d->wire.failed = false;
 	wire_seek(&d->wire, offset);
+	d->owner = NULL;
 	while (d->place_count > 0 && d->places[d->place_count - 1].offset >= offset)
 		d->place_count--;
 }

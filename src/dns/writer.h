@@ -20,6 +20,8 @@ struct dns_writer {
 	uint16_t answers;
 	uint16_t authorities;
 	uint8_t place_count;
+	uint16_t owner_place;	      /* where its name stands; 0: in no reach */
+	const struct dns_name *owner; /* of the last record; only compared */
 	struct {
 		uint16_t offset; /* in the message */
 		uint8_t size;	 /* of the name there, uncompressed */
@@ -40,8 +42,9 @@ void dns_writer_start(struct dns_writer *d, void *buf, size_t size,
 
 void dns_writer_name(struct dns_writer *d, const struct dns_name *name);
 
-/* Everything of a record in front of its rdata. Return: where the rdata begins, for
- * dns_writer_record_end(). Check wire_ok(&d->wire) after the end. */
+/* Everything of a record in front of its rdata. Records that follow each other with the
+ * same @owner, by its address, cost one look-up of its place. Return: where the rdata
+ * begins, for dns_writer_record_end(). Check wire_ok(&d->wire) after the end. */
 size_t dns_writer_record(struct dns_writer *d, const struct dns_name *owner,
 			 uint16_t type, uint32_t ttl_sec);
 void dns_writer_record_end(struct dns_writer *d, size_t rdata);
