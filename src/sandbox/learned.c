@@ -23,108 +23,25 @@
  * only the element's record says so. After a failed transaction that held deletions the
  * kernel may have elements without a record here; until those must have ended (doubt)
  * every add is a refresh. */
-#include "sandbox/learned.h"
-
 #include <assert.h>
 #include <errno.h>
 
-#include "sandbox/learned_table.h"
+#include "sandbox/learned_internal.h"
 
 enum { SLACK_MS = 2000, LIFETIME_MAX_SEC = 7 * 24 * 3600 };
-#define NONE LEARNED_NONE
-
-struct name {
-	struct learned_link link;
-	uint32_t entries; /* the first; linked by next_of_name */
-	uint32_t count;	  /* of entries */
-	struct dns_name name;
-};
-
-struct entry {
-	struct learned_link link;
-	uint32_t name;
-	uint32_t element;
-	uint32_t next_of_name;
-	uint32_t newer, older; /* of the same element */
-	uint32_t heap_slot;
-	uint32_t rule;
-	uint8_t flags;
-	uint64_t serial; /* grows with each commit */
-	int64_t expires_ms;
-};
-
-struct element {
-	struct learned_link link;
-	struct addr addr;
-	uint8_t port_list;
-	bool doomed; /* in the doomed list */
-	uint32_t next_doomed;
-	uint32_t newest; /* entry */
-	uint32_t users, pins;
-	int64_t kernel_until_ms; /* acknowledged; 0: never */
-	int64_t pinned_until_ms; /* prepared; 0 unless pins > 0 */
-};
-
-struct learned {
-	const struct plan *plan; /* borrowed */
-	struct hash_key key;
-	struct learned_table names, entries, elements;
-	uint32_t *heap;	    /* of entries, the one that expires first on top */
-	uint32_t heap_size; /* room in it */
-	uint32_t doomed_first, doomed_last;
-	uint32_t pins; /* of all elements */
-	uint64_t serial;
-	int64_t swept_until_ms; /* the last that a swept element would have lived */
-	int64_t doubt_until_ms;
-	size_t evicted;
-};
 
 /* ---- look-ups ---- */
 
-static struct name *name_at(const struct learned *l, uint32_t i)
+/* Of the entry of the name at @name for @element. */
+static uint64_t hash_entry(const struct element *element, uint32_t name)
 {
-	return learned_table_at(&l->names, i);
+	return element->link.hash ^ (name + 1) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-static struct entry *entry_at(const struct learned *l, uint32_t i)
-{
-	return learned_table_at(&l->entries, i);
-}
-
-static struct element *element_at(const struct learned *l, uint32_t i)
-{
-	return learned_table_at(&l->elements, i);
-}
-
-static uint64_t hash_name(const struct learned *l, const struct dns_name *n)
-{
-	return hash_bytes(&l->key, n->bytes, n->size);
-}
-
-/* All port lists of an address share a chain: the relay asks by the address alone. */
-static uint64_t hash_addr(const struct learned *l, const struct addr *a)
-{
-	return hash_bytes(&l->key, a, sizeof(*a));
-}
-
-static uint64_t hash_entry(const struct learned *l, uint32_t name, const struct addr *a)
-{
-	return hash_addr(l, a) ^ (name + 1) * UINT64_C(0x9e3779b97f4a7c15);
-}
-
-static uint32_t find_name(const struct learned *l, const struct dns_name *n)
-{
-	uint32_t i = learned_table_first(&l->names, hash_name(l, n));
-
-	while (i != NONE && !dns_name_equal(&name_at(l, i)->name, n))
-		i = name_at(l, i)->link.next;
-	return i;
-}
-
-static uint32_t find_element(const struct learned *l, const struct addr *a,
+static uint32_t find_element(const struct learned *l, const struct addr *a, uint64_t hash,
 			     uint8_t port_list)
 {
-	uint32_t i = learned_table_first(&l->elements, hash_addr(l, a));
+	uint32_t i = learned_table_first(&l->elements, hash);
 
 	while (i != NONE && (element_at(l, i)->port_list != port_list ||
 			     !addr_equal(&element_at(l, i)->addr, a)))
@@ -132,17 +49,15 @@ static uint32_t find_element(const struct learned *l, const struct addr *a,
 	return i;
 }
 
-static const struct addr *entry_addr(const struct learned *l, const struct entry *e)
+/* The entry of the name at @name for the address of @element, under whichever port
+ * list it was learned. */
+static uint32_t find_entry(const struct learned *l, uint32_t name,
+			   const struct element *element)
 {
-	return &element_at(l, e->element)->addr;
-}
-
-static uint32_t find_entry(const struct learned *l, uint32_t name, const struct addr *a)
-{
-	uint32_t i = learned_table_first(&l->entries, hash_entry(l, name, a));
+	uint32_t i = learned_table_first(&l->entries, hash_entry(element, name));
 
 	while (i != NONE && (entry_at(l, i)->name != name ||
-			     !addr_equal(entry_addr(l, entry_at(l, i)), a)))
+			     !addr_equal(entry_addr(l, entry_at(l, i)), &element->addr)))
 		i = entry_at(l, i)->link.next;
 	return i;
 }
@@ -288,8 +203,8 @@ static uint32_t entry_new(struct learned *l, uint32_t name, uint32_t element,
 			  int64_t expires_ms)
 {
 	struct name *n = name_at(l, name);
-	uint32_t i = learned_table_take(
-		&l->entries, hash_entry(l, name, &element_at(l, element)->addr));
+	uint32_t i =
+		learned_table_take(&l->entries, hash_entry(element_at(l, element), name));
 	struct entry *e = entry_at(l, i);
 	uint32_t slot = l->entries.count - 1;
 
@@ -325,31 +240,31 @@ static uint32_t limit_of(const struct learned *l, enum plan_limit which)
 	return MAX(plan_limit(l->plan, which), 1u);
 }
 
-/* For an entry (@item's name, address) that is not there yet. Each entry is evicted once
- * at most, so what this costs was paid for by the commits before. */
-static void make_room(struct learned *l, const struct learned_item *item, int64_t now_ms)
+/* For an entry of @item's name that is not there yet; @name is the name's place, @hash
+ * its hash. Each entry is evicted once at most, so what this costs was paid for by the
+ * commits before. Return: the name's place, which may have gone with its last entry. */
+static uint32_t make_room(struct learned *l, const struct dns_name *n, uint64_t hash,
+			  uint32_t name, int64_t now_ms)
 {
-	uint32_t name = find_name(l, item->name);
+	size_t evicted = l->evicted;
 
 	if (name != NONE &&
 	    name_at(l, name)->count >= limit_of(l, LIMIT_ADDRESSES_PER_NAME))
 		evict(l, first_to_expire(l, name_at(l, name)), now_ms);
 	while (l->entries.count >= limit_of(l, LIMIT_ADDRESSES))
 		evict(l, l->heap[0], now_ms);
-	if (find_name(l, item->name) != NONE)
-		return;
-	while (l->names.count >= limit_of(l, LIMIT_LEARNED_NAMES))
+	if (l->evicted != evicted)
+		name = learned_name_find(l, n, hash);
+	while (name == NONE && l->names.count >= limit_of(l, LIMIT_LEARNED_NAMES))
 		evict(l, l->heap[0], now_ms);
+	return name;
 }
 
-static uint32_t name_take(struct learned *l, const struct dns_name *name)
+static uint32_t name_new(struct learned *l, const struct dns_name *n, uint64_t hash)
 {
-	uint32_t i = find_name(l, name);
+	uint32_t i = learned_table_take(&l->names, hash);
 
-	if (i != NONE)
-		return i;
-	i = learned_table_take(&l->names, hash_name(l, name));
-	name_at(l, i)->name = *name;
+	name_at(l, i)->name = *n;
 	name_at(l, i)->entries = NONE;
 	return i;
 }
@@ -434,14 +349,15 @@ int learned_prepare(struct learned *l, const struct learned_item *item, int64_t 
 {
 	uint8_t list = item->verdict.port_list;
 	int64_t needed, lifetime = lifetime_ms(l, item, &needed);
+	uint64_t hash = hash_addr(l, &item->addr);
 	struct element *el;
 	uint32_t i;
 
 	if (reserve(l) < 0)
 		return -ENOMEM;
-	i = find_element(l, &item->addr, list);
+	i = find_element(l, &item->addr, hash, list);
 	if (i == NONE) {
-		i = learned_table_take(&l->elements, hash_addr(l, &item->addr));
+		i = learned_table_take(&l->elements, hash);
 		element_at(l, i)->addr = item->addr;
 		element_at(l, i)->port_list = list;
 		element_at(l, i)->newest = NONE;
@@ -462,38 +378,56 @@ int learned_prepare(struct learned *l, const struct learned_item *item, int64_t 
 	return 1;
 }
 
+static uint32_t pinned_element(const struct learned *l, const struct learned_item *item)
+{
+	return find_element(l, &item->addr, hash_addr(l, &item->addr),
+			    item->verdict.port_list);
+}
+
+/* The entry of @item's name for @element, new or until @expires_ms at least. */
+static uint32_t entry_take(struct learned *l, const struct dns_name *n, uint32_t element,
+			   int64_t expires_ms, int64_t now_ms)
+{
+	uint64_t hash = hash_name(l, n);
+	uint32_t name = learned_name_find(l, n, hash), i = NONE;
+	int64_t until_ms = element_at(l, element)->kernel_until_ms;
+	struct entry *e;
+
+	if (name != NONE)
+		i = find_entry(l, name, element_at(l, element));
+	if (i == NONE) {
+		name = make_room(l, n, hash, name, now_ms);
+		if (name == NONE)
+			name = name_new(l, n, hash);
+		return entry_new(l, name, element, MIN(expires_ms, until_ms));
+	}
+	e = entry_at(l, i);
+	e->expires_ms = MIN(MAX(e->expires_ms, expires_ms), until_ms);
+	heap_settle(l, e->heap_slot, l->entries.count);
+	entry_detach(l, i, now_ms);
+	entry_attach(l, i, element);
+	return i;
+}
+
 void learned_commit(struct learned *l, const struct learned_item *item, int64_t now_ms)
 {
-	uint32_t element = find_element(l, &item->addr, item->verdict.port_list);
+	uint32_t element = pinned_element(l, item);
 	struct element *el = element_at(l, element);
-	uint32_t name = find_name(l, item->name), i = NONE;
 	int64_t needed, expires = now_ms + lifetime_ms(l, item, &needed);
+	struct entry *e;
 
 	el->kernel_until_ms = MAX(el->kernel_until_ms, el->pinned_until_ms);
-	expires = MIN(expires, el->kernel_until_ms);
-	if (name != NONE)
-		i = find_entry(l, name, &item->addr);
-	if (i == NONE) {
-		make_room(l, item, now_ms);
-		i = entry_new(l, name_take(l, item->name), element, expires);
-	} else {
-		struct entry *e = entry_at(l, i);
-
-		e->expires_ms = MIN(MAX(e->expires_ms, expires), el->kernel_until_ms);
-		heap_settle(l, e->heap_slot, l->entries.count);
-		entry_detach(l, i, now_ms);
-		entry_attach(l, i, element);
-	}
-	entry_at(l, i)->rule = item->verdict.rule;
-	entry_at(l, i)->flags = item->verdict.flags;
-	entry_at(l, i)->serial = ++l->serial;
+	e = entry_at(l, entry_take(l, item->name, element, expires, now_ms));
+	e->rule = item->verdict.rule;
+	e->flags = item->verdict.flags;
+	e->serial = ++l->serial;
 	element_unpin(l, element, now_ms);
 }
 
 void learned_abort(struct learned *l, const struct learned_item *item, int64_t now_ms)
 {
 	l->doubt_until_ms = MAX(l->doubt_until_ms, l->swept_until_ms);
-	element_unpin(l, find_element(l, &item->addr, item->verdict.port_list), now_ms);
+	element_unpin(l, pinned_element(l, item), now_ms);
 }
 
 size_t learned_sweep(struct learned *l, int64_t now_ms, struct filter_learn *changes,
@@ -519,69 +453,6 @@ size_t learned_sweep(struct learned *l, int64_t now_ms, struct filter_learn *cha
 		learned_table_give(&l->elements, i);
 	}
 	return n;
-}
-
-/* The entry with the highest serial among the heads of @lists, which moves on. */
-static const struct entry *next_newest(const struct learned *l, uint32_t *lists,
-				       size_t count)
-{
-	uint32_t *newest = NULL;
-	const struct entry *e;
-
-	for (size_t i = 0; i < count; i++)
-		if (lists[i] != NONE && (!newest || entry_at(l, lists[i])->serial >
-							    entry_at(l, *newest)->serial))
-			newest = &lists[i];
-	if (!newest)
-		return NULL;
-	e = entry_at(l, *newest);
-	*newest = e->older;
-	return e;
-}
-
-size_t learned_find(const struct learned *l, const struct addr *a, int64_t now_ms,
-		    struct learned_use *ret, size_t max)
-{
-	uint32_t lists[PLAN_PORT_LISTS_MAX];
-	const struct entry *e;
-	size_t count = 0, n = 0;
-	uint32_t i = learned_table_first(&l->elements, hash_addr(l, a));
-
-	for (; i != NONE && count < ARRAY_SIZE(lists); i = element_at(l, i)->link.next)
-		if (addr_equal(&element_at(l, i)->addr, a))
-			lists[count++] = element_at(l, i)->newest;
-	while (n < max && (e = next_newest(l, lists, count))) {
-		if (e->expires_ms <= now_ms)
-			continue;
-		ret[n++] = (struct learned_use){
-			.name = name_at(l, e->name)->name,
-			.rule = e->rule,
-			.port_list = element_at(l, e->element)->port_list,
-			.flags = e->flags,
-			.expires_ms = e->expires_ms,
-		};
-	}
-	return n;
-}
-
-bool learned_other_addr(const struct learned *l, const struct dns_name *name,
-			const struct addr *not_this, int64_t now_ms, size_t index,
-			struct addr *ret)
-{
-	uint32_t n = find_name(l, name);
-	uint32_t i = n != NONE ? name_at(l, n)->entries : NONE;
-
-	for (; i != NONE; i = entry_at(l, i)->next_of_name) {
-		const struct entry *e = entry_at(l, i);
-
-		if (e->expires_ms <= now_ms || addr_equal(entry_addr(l, e), not_this))
-			continue;
-		if (index-- > 0)
-			continue;
-		*ret = *entry_addr(l, e);
-		return true;
-	}
-	return false;
 }
 
 int64_t learned_expire(struct learned *l, int64_t now_ms)

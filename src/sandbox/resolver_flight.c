@@ -125,9 +125,9 @@ static struct flight **chain_of(struct resolver *r, uint64_t hash)
 	return &r->by_question[hash % RESOLVER_IN_FLIGHT_MAX];
 }
 
-static struct flight *flight_find(struct resolver *r, const struct dns_query *q)
+static struct flight *flight_find(struct resolver *r, const struct dns_query *q,
+				  uint64_t hash)
 {
-	uint64_t hash = hash_question(r, q);
 	struct flight *f = *chain_of(r, hash);
 
 	while (f && (f->hash != hash || f->asked.type != q->type ||
@@ -137,7 +137,8 @@ static struct flight *flight_find(struct resolver *r, const struct dns_query *q)
 	return f;
 }
 
-static struct flight *flight_new(struct resolver *r, const struct dns_query *q)
+static struct flight *flight_new(struct resolver *r, const struct dns_query *q,
+				 uint64_t hash)
 {
 	struct flight *f;
 
@@ -145,7 +146,7 @@ static struct flight *flight_new(struct resolver *r, const struct dns_query *q)
 		return NULL;
 	f = r->free_flights;
 	r->free_flights = f->next;
-	f->hash = hash_question(r, q);
+	f->hash = hash;
 	f->next = *chain_of(r, f->hash);
 	*chain_of(r, f->hash) = f;
 	f->asks = (struct ask_list){ 0 };
@@ -267,11 +268,12 @@ static void try_next(struct resolver *r, struct flight *f, bool again, int64_t n
 
 void resolver_flight_join(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
 {
-	struct flight *f = flight_find(r, &ask->query);
+	uint64_t hash = hash_question(r, &ask->query);
+	struct flight *f = flight_find(r, &ask->query, hash);
 	bool is_new = !f;
 
 	if (is_new)
-		f = flight_new(r, &ask->query);
+		f = flight_new(r, &ask->query, hash);
 	if (!f) {
 		resolver_limit(r, ask, LIMIT_QUERIES_IN_FLIGHT, now_ms);
 		resolver_ask_release(r, ask);
