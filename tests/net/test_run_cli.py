@@ -119,8 +119,19 @@ def test_a_refused_address_is_reported_with_the_line_to_add(world, denied, field
 
 def test_the_line_to_add_is_all_that_was_missing(world, denied):
     first = world.run("curl", "-sS", f"https://{denied.name}/")
-    rule, = re.findall(r"--allow (\S+)", first.messages)
-    second = world.run("curl", "-sS", f"https://{denied.name}/", allow=(rule,))
+    rules = re.findall(r"--allow (\S+)", first.messages)
+    assert len(rules) == 1, first
+    second = world.run("curl", "-sS", f"https://{denied.name}/", allow=rules)
+    assert second.code == 0, second
+
+
+def test_the_line_to_add_for_a_port_is_all_that_was_missing(world, site):
+    """Also when another rule for the same name stands already."""
+    have = [f"{site.name}:443"]
+    first = world.run("curl", "-sS", f"http://{site.name}:8080/", allow=have)
+    rules = re.findall(r"--allow (\S+)", first.messages)
+    assert len(rules) == 1, first
+    second = world.run("curl", "-sS", f"http://{site.name}:8080/", allow=[*have, *rules])
     assert second.code == 0, second
 
 

@@ -228,7 +228,7 @@ def test_the_hosts_resolv_conf_is_as_it_was(world, site):
 
 
 def test_ipv6_is_there_when_the_host_has_it(world, site):
-    aaaa, dial = world.probe(["dns", site.name, "AAAA"], ["tcp", site.v6, 7007, "six"], allow=(site.name,))
+    aaaa, dial = world.probe(["dns", site.name, "AAAA"], ["tcp", site.v6, 7007, "six"], allow=(f"{site.name}:7007",))
     assert aaaa.addresses == [site.v6] and dial.data == "six"
 
 
@@ -237,7 +237,7 @@ def test_without_ipv6_on_the_host_names_have_ipv4_only(world, site, denied):
     world.host.ip("route del default", family=6)
     try:
         aaaa, four, name = world.probe(["dns", site.name, "AAAA"], ["connect", site.name, 7007, "four"],
-                                       ["dns", denied.name, "AAAA"], allow=(site.name,))
+                                       ["dns", denied.name, "AAAA"], allow=(f"{site.name}:7007",))
         expect.no_data(aaaa)
         assert four.data == "four" and four.ms < 1000
         expect.name_refused(name)

@@ -32,6 +32,8 @@ PROGRAMS = [
              "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "root@{name}", "hello"],
      "welcome: hello"),
 ]
+# What shows no name on the wire has to have its port in the rule.
+PORTS = {"nc": ":7007", "socat": ":7007", "ssh": ":22"}
 IDS = [p[0] for p in PROGRAMS]
 INPUT = b"a line for the echo\n"
 
@@ -78,7 +80,8 @@ def arguments(world, argv, site, user, ssh_server):
 @pytest.mark.parametrize("what, argv, prints", PROGRAMS, ids=IDS)
 def test_an_allowed_name_works(world, site, user, ssh_server, what, argv, prints):
     argv, cwd = arguments(world, argv, site, user, ssh_server)
-    done = world.run(*argv, allow=(site.name,), user=user, cwd=cwd, input=INPUT)
+    rule = site.name + PORTS.get(what, "")
+    done = world.run(*argv, allow=(rule,), user=user, cwd=cwd, input=INPUT)
     assert done.code == 0, done
     wanted = prints.format(name=site.name, v4=site.v4, v6=site.v6)
     assert wanted in done.text + (done.messages if what == "openssl" else ""), done
@@ -169,12 +172,12 @@ def test_a_half_closed_connection_still_answers(world, site):
             data += more
         conn.sendall(b"%d bytes" % len(data))
     with world.tcp(7100, answer_at_the_end):
-        done = world.run("nc", "-N", site.name, "7100", allow=(site.name,), input=b"x" * 300_000)
+        done = world.run("nc", "-N", site.name, "7100", allow=(f"{site.name}:7100",), input=b"x" * 300_000)
     assert done.text == "300000 bytes", done
 
 
 def test_a_server_that_is_not_there_is_an_error_in_time(world, site):
-    answer = world.probe(["connect", site.name, 7999, "hi"], allow=(site.name,))
+    answer = world.probe(["connect", site.name, 7999, "hi"], allow=(f"{site.name}:7999",))
     expect.tcp_gave_nothing(answer)
 
 
@@ -183,7 +186,7 @@ def test_a_name_with_many_addresses_and_one_that_works(world):
     addresses = [world.address() for _ in range(8)]
     world.dns.add(name, *addresses)
     with world.tcp(7101, address=addresses[5]):
-        answer = world.probe(["connect", name, 7101, "hi"], allow=(name,))
+        answer = world.probe(["connect", name, 7101, "hi"], allow=(f"{name}:7101",))
     assert answer.data == "hi", dict(answer)
 
 
@@ -242,7 +245,7 @@ def test_an_address_rule_opens_its_address(world, site, rule):
 
 
 def test_a_denied_address_stays_denied_whatever_taught_it(world, site):
-    answer = world.probe(["connect", site.name, 7007, "hi"], allow=(site.name,), deny=(site.v4, site.v6))
+    answer = world.probe(["connect", site.name, 7007, "hi"], allow=(f"{site.name}:7007",), deny=(site.v4, site.v6))
     assert answer.result != "ok" and answer.ms < expect.FAST_MS, dict(answer)
 
 

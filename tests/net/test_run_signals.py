@@ -289,7 +289,7 @@ def test_a_background_job_that_reads_the_terminal_is_stopped(world, user):
         terminal.type("\n")
         terminal.expect("Stopped")
         terminal.type("fg\n")
-        terminal.expect("cat\n")
+        terminal.expect("fg\n.*cat\n")
         terminal.type("hello\n")
         terminal.expect("hello\nhello")
         terminal.type("\x04")

@@ -20,9 +20,9 @@ def tcp_refused(answer):
 
 
 def tcp_gave_nothing(answer):
-    """Refused at the connect(), or reset or closed by the relay before any byte came."""
+    """Refused at the connect(), or ended by the relay before any byte of the server's came."""
     _fast(answer)
-    assert answer.result in {"refused", "reset", "closed", "EPIPE", "tls"}, dict(answer)
+    assert answer.result in {"refused", "reset", "closed", "EPIPE", "tls", "alert"}, dict(answer)
 
 
 def udp_refused(answer):
