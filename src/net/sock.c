@@ -202,7 +202,8 @@ ssize_t fds_receive(int sock, void *bytes, size_t size, int *ret_fds, size_t max
 			close(fds[i]);
 		return -EBADMSG;
 	}
-	memcpy(ret_fds, fds, count * sizeof(int));
+	if (count > 0)
+		memcpy(ret_fds, fds, count * sizeof(int));
 	*ret_count = count;
 	return n;
 }
