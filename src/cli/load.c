@@ -224,9 +224,11 @@ int cli_policy_load(const struct cli_policy_args *args, struct arena *arena,
 					      .load = load_document,
 					      .load_data = arena };
 	struct policy policy = { 0 };
-	int r = read_options(&reader, "--deny", POLICY_DENY, args->deny, args->deny_count,
-			     &policy);
+	int r = read_options(&reader, args->narrow_file, POLICY_DENY, args->narrow,
+			     args->narrow_count, &policy);
 
+	r = worse(r, read_options(&reader, "--deny", POLICY_DENY, args->deny,
+				  args->deny_count, &policy));
 	r = worse(r, read_options(&reader, "--allow", POLICY_ALLOW, args->allow,
 				  args->allow_count, &policy));
 	if (args->policy_file)

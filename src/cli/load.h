@@ -7,6 +7,9 @@
 #include "policy/policy.h"
 
 struct cli_policy_args {
+	const char *const *narrow; /* denied by the file @narrow_file */
+	size_t narrow_count;
+	const char *narrow_file;
 	const char *const *deny; /* --deny TARGET */
 	size_t deny_count;
 	const char *const *allow; /* --allow TARGET[:PORTS] */
@@ -19,9 +22,9 @@ struct cli_policy_args {
 	bool verify_tls;	   /* whatever the documents say */
 };
 
-/* Read --deny, --allow, --policy, --profile, in this order: the first rule that matches
- * decides. *@ret lives in @arena; *@ret_plan is malloc'ed, owned by the caller.
- * ret->sources names every document; those that start with POLICY_BUILT_IN are no
+/* Read what narrows, --deny, --allow, --policy, --profile, in this order: the first rule
+ * that matches decides. *@ret lives in @arena; *@ret_plan is malloc'ed, owned by the
+ * caller. ret->sources names every document; those that start with POLICY_BUILT_IN are no
  * files. @quiet_hints leaves hints out.
  * Return: 0; -EINVAL after the faults were printed; -ENOMEM (printed as well). */
 int cli_policy_build(const struct cli_policy_args *args, struct arena *arena,

@@ -33,6 +33,7 @@ int report_open(struct run_spec *spec, struct err *err)
 	if (mode == 0 && ftruncate(fd, 0) < 0)
 		return err_sys(err, -errno, "cannot write the report %s", shown);
 	spec->report_fd = TAKE_FD(fd);
+	spec->kept[spec->kept_count++] = spec->report_file;
 	return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/options.h"
+#include "cli/rw_preset.h"
 
 static const char resolv_conf[] = "/etc/resolv.conf";
 
@@ -38,6 +39,11 @@ static int set_profile(void *target, const char *value, struct err *err)
 static int set_rw(void *target, const char *value, struct err *err)
 {
 	return list_add(&((struct run_spec *)target)->rw, value, err);
+}
+
+static int set_rw_preset(void *target, const char *value, struct err *err)
+{
+	return rw_preset_add(target, value, err);
 }
 
 static int set_policy(void *target, const char *value, struct err *err)
@@ -177,6 +183,9 @@ static const struct cli_option options[] = {
 	  set_upstream, ' ' },
 	{ "rw", "PATH", "a writable path besides the current directory; may be repeated",
 	  set_rw, ':' },
+	{ "rw-preset", RW_PRESET_WORDS,
+	  "the writable paths that a program needs; may be repeated", set_rw_preset,
+	  ' ' },
 	{ "self-test", "deny|full|strict",
 	  "what must hold before the command starts (deny)", set_self_test },
 	{ "fail-on-deny", NULL, "exit with 123 when something was refused",

@@ -11,6 +11,7 @@
 enum {
 	RUN_LIST_MAX = 256, /* of each repeatable option; one more is an error */
 	RUN_UPSTREAMS_MAX = 16,
+	RUN_KEPT_MAX = 4, /* the files of cli/config, and the report */
 };
 
 /* The exit statuses that are Weir's own; 126 and 127 are weir-init's, as in a shell. */
@@ -42,6 +43,7 @@ struct run_list {
 
 struct run_spec {
 	struct run_list allow, deny, profiles, rw;
+	struct run_list narrow; /* denied by .weir.yaml */
 	const char *policy_file;
 	enum run_uplink uplink;
 	enum run_self_test self_test;
@@ -54,9 +56,12 @@ struct run_spec {
 	int report_fd; /* owned, while report_file is set; -1 until report_open() */
 	struct endpoint upstreams[RUN_UPSTREAMS_MAX];
 	size_t upstream_count; /* 0: the host's resolv.conf */
-	char *const *argv;     /* the command, NULL-ended */
-	struct arena arena;    /* of the values that come from elsewhere than argv */
-	uint64_t given;	       /* bits of the options that are set */
+	/* Files that stay read-only inside, besides the policy's. */
+	const char *kept[RUN_KEPT_MAX];
+	size_t kept_count;
+	char *const *argv;  /* the command, NULL-ended */
+	struct arena arena; /* of the values that come from elsewhere than argv */
+	uint64_t given;	    /* bits of the options that are set */
 };
 
 /* @argv[0] is "run". Return: 0, or -EINVAL with @err. */

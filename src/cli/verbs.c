@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "cli/config.h"
 #include "cli/doctor.h"
 #include "cli/policy.h"
 #include "cli/report.h"
@@ -23,8 +24,6 @@ static int run_options(int argc, char **argv, struct run_spec *spec, struct err 
 
 	if (r == 0)
 		r = cli_run_environment(spec, err);
-	if (r == 0)
-		r = report_open(spec, err);
 	return r;
 }
 
@@ -46,6 +45,13 @@ static int verb_run(int argc, char **argv, const struct cli_hooks *hooks)
 	int status;
 
 	if (run_options(argc, argv, &spec, &err) < 0) {
+		log_error("%s", err.text);
+		return RUN_STATUS_BAD_INPUT;
+	}
+	/* It says what is wrong by itself. */
+	if (config_read(&spec) < 0)
+		return RUN_STATUS_BAD_INPUT;
+	if (report_open(&spec, &err) < 0) {
 		log_error("%s", err.text);
 		return RUN_STATUS_BAD_INPUT;
 	}

@@ -32,6 +32,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "cli/config.h"
 #include "cli/load.h"
 #include "cli/report.h"
 #include "launch/launch.h"
@@ -274,6 +275,9 @@ static int make_plan(struct control *c, struct err *err)
 {
 	const struct run_spec *spec = c->spec;
 	const struct cli_policy_args args = {
+		.narrow = spec->narrow.items,
+		.narrow_count = spec->narrow.count,
+		.narrow_file = CONFIG_NARROW,
 		.deny = spec->deny.items,
 		.deny_count = spec->deny.count,
 		.allow = spec->allow.items,
@@ -356,20 +360,21 @@ static int start_engine(struct control *c, const struct endpoint *probe, struct 
 	return c->engine < 0 ? (int)c->engine : 0;
 }
 
-/* The files of the policy and the report, wherever symlinks put them; built-in profiles
- * are none. Return: an array in the arena, @ret_count long, or NULL. */
+/* The files of the policy and those that the options name, wherever symlinks put them;
+ * built-in profiles are none. Return: an array in the arena, @ret_count long, or NULL. */
 static const char **kept_files(struct control *c, size_t *ret_count)
 {
 	const size_t sources = c->policy.source_count;
-	const char **files = arena_array(&c->arena, sources + 1, sizeof(*files));
+	const size_t all = sources + c->spec->kept_count;
+	const char **files = arena_array(&c->arena, all + 1, sizeof(*files));
 	size_t count = 0;
 
-	for (size_t i = 0; files && i <= sources; i++) {
+	for (size_t i = 0; files && i < all; i++) {
 		const char *file = i < sources ? c->policy.sources[i]
-					       : c->spec->report_file;
+					       : c->spec->kept[i - sources];
 		char path[PATH_MAX];
 
-		if (file && realpath(file, path))
+		if (realpath(file, path))
 			files[count++] = arena_text(&c->arena, text_of(path));
 		if (count > 0 && !files[count - 1])
 			return NULL;
