@@ -2,7 +2,7 @@
 /* main/harden - the engine's confinement, before it reads the first hostile byte.
  *
  * After harden_engine() the process can open no file, execute nothing, gain nothing,
- * and make no socket but TCP and UDP. What is kept, and why, stands in harden.c. */
+ * and make no socket but TCP and UDP. What is kept, and why, stands in engine_calls.c. */
 #pragma once
 
 #include "base/err.h"
