@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 
 #include "cli/verbs.h"
 #include "main/control.h"
@@ -14,11 +15,17 @@ static int open_standard_streams(void)
 	return 0;
 }
 
+/* Large pools get pages of their own, which are zero and no memory until they are used.
+ * Without this the C library raises the size from which it does so with the first large
+ * block that is freed. */
+enum { LARGE_BLOCK = 128 * 1024 };
+
 int main(int argc, char **argv)
 {
 	const struct cli_hooks hooks = { .run = control_run };
 
 	if (open_standard_streams() < 0)
 		return RUN_STATUS_FAILED;
+	mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK);
 	return cli_main(argc, argv, &hooks);
 }
