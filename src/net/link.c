@@ -23,6 +23,9 @@ enum {
 	LO_INDEX = 1,	    /* loopback is the first device of every namespace */
 	STUB_V4_BITS = 29,
 	STUB_V6_BITS = 64,
+	/* Below the least that IPv6 takes (1280): the kernel then sets none up on the far
+	 * end, which only swallows what comes, whatever its size. */
+	STUB_PEER_MTU = 1000,
 };
 
 /* IPv4: the range that RFC 7335 sets aside for a host's own ends of a transition link,
@@ -99,6 +102,13 @@ static int link_up(int fd, int index)
 	return request_ack(fd, &q);
 }
 
+/* Every queue has its place in sysfs, and by default there is one for each processor. */
+static void put_one_queue(struct nlmsghdr *header)
+{
+	mnl_attr_put_u32(header, IFLA_NUM_TX_QUEUES, 1);
+	mnl_attr_put_u32(header, IFLA_NUM_RX_QUEUES, 1);
+}
+
 /* Both ends, still down: the kernel can't bring one up before it has the other. */
 static int stub_create(int fd)
 {
@@ -110,6 +120,7 @@ static int stub_create(int fd)
 	body->ifi_flags = IFF_NOARP;
 	body->ifi_change = IFF_NOARP;
 	mnl_attr_put_strz(q.header, IFLA_IFNAME, STUB_NAME);
+	put_one_queue(q.header);
 	info = mnl_attr_nest_start(q.header, IFLA_LINKINFO);
 	mnl_attr_put_strz(q.header, IFLA_INFO_KIND, "veth");
 	data = mnl_attr_nest_start(q.header, IFLA_INFO_DATA);
@@ -118,6 +129,8 @@ static int stub_create(int fd)
 	body->ifi_flags = IFF_NOARP;
 	body->ifi_change = IFF_NOARP;
 	mnl_attr_put_strz(q.header, IFLA_IFNAME, STUB_PEER);
+	mnl_attr_put_u32(q.header, IFLA_MTU, STUB_PEER_MTU);
+	put_one_queue(q.header);
 	mnl_attr_nest_end(q.header, peer);
 	mnl_attr_nest_end(q.header, data);
 	mnl_attr_nest_end(q.header, info);
