@@ -5,8 +5,9 @@
  *   control ──fork──> launch child: new user, network and mount namespace
  *                       maps (written by control when it is root)
  *                       spec->prepare(): stub link, ruleset, sockets, hand-over to the
- *                         engine, its "it stands" (main/inside.c; not this folder's)
- *                       file system view
+ *                         engine (main/inside.c; not this folder's)
+ *                       file system view, while the engine reads the ruleset back
+ *                       spec->confirm(): the engine's "it stands"
  *                       becomes bwrap: nested user namespace, pid namespace, seccomp
  *                         └─ weir-init, PID 1: self-test, "go" from control, then the
  *                            command; forwards signals, reports stops, reaps
@@ -52,8 +53,11 @@ struct launch_spec {
 	/* Run in the new namespaces, with every capability over them, before anything
 	 * of the command's exists. Not 0: nothing is started, @err is reported. */
 	int (*prepare)(void *data, struct err *err);
-	void *prepare_data;
-	int control_fd; /* SOCK_SEQPACKET: weir-init's end of its channel */
+	/* Run when the view stands, before bwrap does. Not 0: nothing is started, @err is
+	 * reported. */
+	int (*confirm)(void *data, struct err *err);
+	void *prepare_data; /* for both */
+	int control_fd;	    /* SOCK_SEQPACKET: weir-init's end of its channel */
 };
 
 /* weir-init and the launch child to control, over control_fd. */

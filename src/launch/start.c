@@ -148,6 +148,9 @@ static int run_child(struct start *s, struct err *err)
 				 err);
 	if (fds.seccomp < 0)
 		return fds.seccomp;
+	r = s->spec->confirm(s->spec->prepare_data, err);
+	if (r != 0)
+		return r;
 	return bwrap_exec(s->spec, &fds, err);
 }
 

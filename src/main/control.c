@@ -391,6 +391,7 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 	struct inside inside = {
 		.plan = &c->plan,
 		.engine_fd = c->hand_fd,
+		.far_ends = { c->engine_end, c->hand_end },
 		.relay = c->spec->uplink == RUN_UPLINK_RELAY,
 	};
 	const struct launch_spec spec = {
@@ -404,6 +405,7 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 			(enum launch_self_test)(SELF_TEST_DENY + (int)c->spec->self_test),
 		.probe = *probe,
 		.prepare = inside_prepare,
+		.confirm = inside_confirm,
 		.prepare_data = &inside,
 		.control_fd = c->launch_end,
 	};
@@ -437,10 +439,11 @@ static int start_children(struct control *c, struct err *err)
 			 &c->probe_name, &probe, err);
 	if (r == 0)
 		r = open_channels(c, err);
-	if (r == 0)
-		r = start_engine(c, &probe.allowed, err);
+	/* Making the namespaces takes longer than starting the engine. */
 	if (r == 0)
 		r = start_launch(c, &probe, cwd, err);
+	if (r == 0)
+		r = start_engine(c, &probe.allowed, err);
 	close_far_ends(c);
 	return r;
 }

@@ -35,14 +35,7 @@ static int hand_over(const struct inside *in, const struct sandbox_fds *s, bool 
 		fds[count++] = s->fd[i];
 	}
 	r = ipc_send(in->engine_fd, &m, fds, count);
-	if (r == 0)
-		r = ipc_receive(in->engine_fd, &m, NULL, 0, &count);
-	if (r < 0)
-		return err_sys(err, r, "cannot hand the sandbox to the engine");
-	if (m.type != IPC_STANDS)
-		return err_set(err, -EPROTO, "the engine refused the sandbox: %.*s",
-			       (int)sizeof(m.text) - 64, m.text);
-	return 0;
+	return r < 0 ? err_sys(err, r, "cannot hand the sandbox to the engine") : 0;
 }
 
 int inside_prepare(void *data, struct err *err)
@@ -51,8 +44,11 @@ int inside_prepare(void *data, struct err *err)
 	struct filter_conn conn = { .fd = -1 };
 	struct sandbox_fds s;
 	bool ipv6;
-	int r = link_setup_owned(&ipv6, err);
+	int r;
 
+	for (size_t i = 0; i < ARRAY_SIZE(in->far_ends); i++)
+		close(in->far_ends[i]);
+	r = link_setup_owned(&ipv6, err);
 	if (r < 0)
 		return r;
 	r = sandbox_fds_open(&s, in->relay ? FILTER_RELAY_PORT : 0, ipv6, err);
@@ -66,4 +62,19 @@ int inside_prepare(void *data, struct err *err)
 	/* The engine holds its own copies; conn's descriptor is one of @s. */
 	sandbox_fds_done(&s);
 	return r;
+}
+
+int inside_confirm(void *data, struct err *err)
+{
+	const struct inside *in = data;
+	struct ipc_message m;
+	size_t count;
+	int r = ipc_receive(in->engine_fd, &m, NULL, 0, &count);
+
+	if (r < 0)
+		return err_sys(err, r, "cannot hand the sandbox to the engine");
+	if (m.type != IPC_STANDS)
+		return err_set(err, -EPROTO, "the engine refused the sandbox: %.*s",
+			       (int)sizeof(m.text) - 64, m.text);
+	return 0;
 }

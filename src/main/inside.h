@@ -8,9 +8,15 @@
 struct inside {
 	const struct plan *plan;
 	int engine_fd; /* SOCK_SEQPACKET to the engine */
+	/* The engine's ends of its channels, inherited: held open here they would hide
+	 * its death. */
+	int far_ends[2];
 	bool relay;
 };
 
-/* For struct launch_spec.prepare; @data is a struct inside. Returns 0 once the engine has
- * read the filter back and serves the sandbox. */
+/* For struct launch_spec.prepare; @data is a struct inside. */
 int inside_prepare(void *data, struct err *err) MUST_CHECK;
+
+/* For struct launch_spec.confirm. Returns 0 once the engine has read the filter back and
+ * serves the sandbox. */
+int inside_confirm(void *data, struct err *err) MUST_CHECK;

@@ -114,6 +114,13 @@ static int prepare(void *data, struct err *err)
 	return send_fds(d->serve[1], fds);
 }
 
+static int confirm(void *data, struct err *err)
+{
+	return getenv("DRIVER_CONFIRM_FAILS")
+		       ? err_set(err, -EIO, "the confirm step failed")
+		       : 0;
+}
+
 /* --- the engine's part --- */
 
 static void receive_fds(struct driver *d)
@@ -283,7 +290,9 @@ static void fill_probe(struct launch_probe *probe)
 
 int main(int argc, char **argv)
 {
-	struct driver d = { .spec = { .self_test = SELF_TEST_DENY, .prepare = prepare },
+	struct driver d = { .spec = { .self_test = SELF_TEST_DENY,
+				      .prepare = prepare,
+				      .confirm = confirm },
 			    .denied_rcode = 3,
 			    .dns = -1,
 			    .relay = -1 };

@@ -517,6 +517,13 @@ def test_nothing_starts_when_prepare_fails(world):
     assert r.returncode == 125 and "the prepare step failed" in r.stderr
 
 
+def test_nothing_starts_when_confirm_fails(world):
+    r = world.run("--", "sh", "-c", "echo started",
+                  env={**os.environ, "DRIVER_CONFIRM_FAILS": "1"})
+    assert r.returncode == 125 and "the confirm step failed" in r.stderr
+    assert "started" not in r.stdout
+
+
 def test_a_missing_bwrap_is_said(world):
     line = ["unshare", "-m", "sh", "-c", 'mount --bind /dev/null /usr/bin/bwrap && exec "$@"', "x",
             *world.command("--", "true")]
