@@ -47,6 +47,14 @@ int dns_framing_next(struct dns_framing *f, const uint8_t **ret_message, size_t 
 	return 1;
 }
 
+size_t dns_framing_put_back(struct dns_framing *f)
+{
+	size_t count = f->end - f->begin;
+
+	f->end = f->begin;
+	return count;
+}
+
 bool dns_framing_is_within(const struct dns_framing *f)
 {
 	return f->end > f->begin;

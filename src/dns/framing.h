@@ -37,6 +37,10 @@ void dns_framing_received(struct dns_framing *f, size_t count);
 int dns_framing_next(struct dns_framing *f, const uint8_t **ret_message,
 		     size_t *ret_size) MUST_CHECK;
 
+/* Forget what was received but not handed out. Return: how many octets that is; they
+ * may be received again. */
+size_t dns_framing_put_back(struct dns_framing *f);
+
 /* Octets of a message whose rest hasn't come yet are buffered. */
 bool dns_framing_is_within(const struct dns_framing *f);
 

@@ -5,19 +5,17 @@
 #include <netinet/tcp.h>
 #include <string.h>
 
-enum {
-	LENGTH_SIZE = 2,
-	MESSAGE_MAX = 65535,
-};
+#include "dns/framing.h"
+#include "dns/message.h"
 
 struct upstream_tcp_connection {
 	struct loop_source source; /* fd -1: the slot is free */
 	struct upstream_tcp *owner;
 	uint32_t token;
 	size_t out_size, out_sent;
-	uint8_t out[LENGTH_SIZE + UPSTREAM_TCP_QUERY_MAX];
-	size_t in_size;
-	uint8_t *in; /* owned: LENGTH_SIZE + MESSAGE_MAX, while open */
+	uint8_t out[DNS_FRAME_PREFIX + UPSTREAM_TCP_QUERY_MAX];
+	struct dns_framing framing; /* over `in` */
+	uint8_t *in; /* owned: DNS_FRAME_PREFIX + DNS_MESSAGE_MAX, while open */
 };
 
 struct upstream_tcp {
@@ -42,45 +40,35 @@ static void fail(struct upstream_tcp_connection *c)
 }
 
 /* The whole message is there: close first, since the callback may want the slot. */
-static void finish(struct upstream_tcp_connection *c)
+static void finish(struct upstream_tcp_connection *c, const uint8_t *message, size_t size)
 {
 	const struct upstream_tcp_config *config = &c->owner->config;
-	CLEAN(mem) uint8_t *in = TAKE_PTR(c->in);
+	CLEAN(mem) uint8_t *in = TAKE_PTR(c->in); /* where the message lies */
 
 	upstream_tcp_cancel(c);
-	config->on_message(config->data, c->token, in + LENGTH_SIZE,
-			   c->in_size - LENGTH_SIZE);
-}
-
-/* How many bytes are wanted next: those of the length, then those of the message. */
-static size_t bytes_wanted(const struct upstream_tcp_connection *c)
-{
-	size_t length;
-
-	if (c->in_size < LENGTH_SIZE)
-		return LENGTH_SIZE - c->in_size;
-	length = (size_t)(c->in[0] << 8 | c->in[1]);
-	return LENGTH_SIZE + length - c->in_size;
+	config->on_message(config->data, c->token, message, size);
 }
 
 static void read_some(struct upstream_tcp_connection *c)
 {
-	for (;;) {
-		ssize_t n = recv(c->source.fd, c->in + c->in_size, bytes_wanted(c),
-				 MSG_DONTWAIT);
+	const uint8_t *message;
+	uint8_t *to;
+	size_t size, room = dns_framing_room(&c->framing, &to);
+	ssize_t n = recv(c->source.fd, to, room, MSG_DONTWAIT);
+	int r;
 
-		if (n < 0 && (errno == EAGAIN || errno == EINTR))
-			return;
-		if (n <= 0) {
-			fail(c);
-			return;
-		}
-		c->in_size += (size_t)n;
-		if (c->in_size >= LENGTH_SIZE && bytes_wanted(c) == 0) {
-			finish(c);
-			return;
-		}
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n <= 0) {
+		fail(c);
+		return;
 	}
+	dns_framing_received(&c->framing, (size_t)n);
+	r = dns_framing_next(&c->framing, &message, &size);
+	if (r < 0)
+		fail(c);
+	else if (r > 0)
+		finish(c, message, size);
 }
 
 /* Return: false when the connection has failed and is gone. */
@@ -140,12 +128,10 @@ static struct upstream_tcp_connection *free_slot(struct upstream_tcp *t)
 
 static void fill_out(struct upstream_tcp_connection *c, const void *message, size_t size)
 {
-	c->out[0] = (uint8_t)(size >> 8);
-	c->out[1] = (uint8_t)size;
-	memcpy(c->out + LENGTH_SIZE, message, size);
-	c->out_size = LENGTH_SIZE + size;
+	dns_framing_write_prefix(c->out, size);
+	memcpy(c->out + DNS_FRAME_PREFIX, message, size);
+	c->out_size = DNS_FRAME_PREFIX + size;
 	c->out_sent = 0;
-	c->in_size = 0;
 }
 
 int upstream_tcp_send(struct upstream_tcp *t, uint32_t token, size_t server,
@@ -158,14 +144,15 @@ int upstream_tcp_send(struct upstream_tcp *t, uint32_t token, size_t server,
 
 	if (!c)
 		return -EMFILE;
-	if (size > UPSTREAM_TCP_QUERY_MAX)
+	if (size == 0 || size > UPSTREAM_TCP_QUERY_MAX)
 		return -EMSGSIZE;
 	fd = open_socket(&t->config.servers[server]);
 	if (fd < 0)
 		return fd;
-	c->in = malloc(LENGTH_SIZE + MESSAGE_MAX);
+	c->in = malloc(DNS_FRAME_PREFIX + DNS_MESSAGE_MAX);
 	if (!c->in)
 		return -ENOMEM;
+	dns_framing_init(&c->framing, c->in, DNS_FRAME_PREFIX + DNS_MESSAGE_MAX);
 	fill_out(c, message, size);
 	c->token = token;
 	c->source.fd = fd;

@@ -7,8 +7,9 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
+#include "dns/framing.h"
+
 enum {
-	LENGTH_SIZE = 2,
 	INDEX_BITS = 10,	   /* of a handle; the rest is the generation */
 	KERNEL_BUFFER = 64 * 1024, /* of replies, in the kernel */
 };
@@ -25,10 +26,10 @@ struct dns_tcp_connection {
 	uint32_t unanswered;
 	bool at_end;		 /* the client sends no more; it still gets its replies */
 	int64_t active_ms;	 /* the last message or reply */
-	int64_t message_from_ms; /* the first byte of the one in `in` */
+	int64_t message_from_ms; /* the first byte of the one that isn't whole yet */
 	int64_t written_ms;	 /* the last progress of `out` */
-	size_t in_size;
-	uint8_t in[LENGTH_SIZE + DNS_TCP_MESSAGE_MAX];
+	struct dns_framing framing; /* over `in` */
+	uint8_t in[DNS_FRAME_PREFIX + DNS_TCP_MESSAGE_MAX];
 	uint8_t *out; /* owned; NULL while the kernel takes everything */
 	size_t out_size, out_sent;
 };
@@ -128,7 +129,7 @@ static int64_t deadline(const struct dns_tcp_connection *c)
 {
 	int64_t at_ms = c->active_ms + DNS_TCP_IDLE_MS;
 
-	if (c->in_size > 0)
+	if (dns_framing_is_within(&c->framing))
 		at_ms = MIN(at_ms, c->message_from_ms + DNS_TCP_MESSAGE_MS);
 	if (out_left(c) > 0)
 		at_ms = MIN(at_ms, c->written_ms + DNS_TCP_WRITE_MS);
@@ -143,7 +144,7 @@ static void on_timer(struct loop_timer *timer)
 		CONTAINER_OF(timer, struct dns_tcp_connection, timer);
 	struct loop *loop = c->owner->loop;
 	int64_t at_ms = deadline(c);
-	bool clean = c->in_size == 0 && out_left(c) == 0;
+	bool clean = !dns_framing_is_within(&c->framing) && out_left(c) == 0;
 
 	if (at_ms > loop_now_ms(loop) && loop_timer_start(loop, timer, at_ms) == 0)
 		return;
@@ -163,14 +164,7 @@ static void hasten_timer(struct dns_tcp_connection *c)
 		connection_reset(c);
 }
 
-static size_t bytes_wanted(const struct dns_tcp_connection *c)
-{
-	if (c->in_size < LENGTH_SIZE)
-		return LENGTH_SIZE - c->in_size;
-	return LENGTH_SIZE + (size_t)(c->in[0] << 8 | c->in[1]) - c->in_size;
-}
-
-static void hand_over(struct dns_tcp_connection *c)
+static void hand_over(struct dns_tcp_connection *c, const uint8_t *message, size_t size)
 {
 	struct dns_tcp *t = c->owner;
 	struct resolver_client client = {
@@ -178,69 +172,72 @@ static void hand_over(struct dns_tcp_connection *c)
 		.connection = c->handle,
 		.tcp = true,
 	};
-	size_t size = c->in_size - LENGTH_SIZE;
 
-	c->in_size = 0;
-	c->active_ms = loop_now_ms(t->loop);
+	c->active_ms = c->message_from_ms = loop_now_ms(t->loop);
 	c->unanswered++;
-	t->on_query(t->data, &client, c->in + LENGTH_SIZE, size);
+	t->on_query(t->data, &client, message, size);
 }
 
-/* The length that the client gave is one that a query can have. */
-static bool length_is_sane(const struct dns_tcp_connection *c)
+static bool may_ask(const struct dns_tcp_connection *c)
 {
-	size_t size = c->in_size + bytes_wanted(c);
-
-	return size >= LENGTH_SIZE + DNS_HEADER_SIZE && size <= sizeof(c->in);
+	return is_open(c) && c->unanswered < DNS_TCP_UNANSWERED_MAX;
 }
 
-/* Take @size bytes of the stream. Stops early when too many replies are due.
- * Return: how many were taken, or -EMSGSIZE. */
-static ssize_t take(struct dns_tcp_connection *c, const uint8_t *bytes, size_t size)
+/* What the resolver wouldn't answer must not come to it: a reply would be due for ever.
+ */
+static bool can_be_query(const uint8_t *message, size_t size)
 {
-	size_t taken = 0;
+	enum { FLAGS_AT = 2, RESPONSE = 0x80 };
 
-	while (taken < size && is_open(c) && c->unanswered < DNS_TCP_UNANSWERED_MAX) {
-		size_t n = MIN(bytes_wanted(c), size - taken);
+	return size >= DNS_HEADER_SIZE && !(message[FLAGS_AT] & RESPONSE);
+}
 
-		if (c->in_size == 0)
-			c->message_from_ms = loop_now_ms(c->owner->loop);
-		memcpy(c->in + c->in_size, bytes + taken, n);
-		c->in_size += n;
-		taken += n;
-		if (c->in_size < LENGTH_SIZE)
-			continue;
-		if (!length_is_sane(c))
-			return -EMSGSIZE;
-		if (bytes_wanted(c) == 0)
-			hand_over(c);
+/* Hand over what is whole, until too many replies are due. */
+static void hand_over_all(struct dns_tcp_connection *c)
+{
+	const uint8_t *message;
+	size_t size;
+
+	while (may_ask(c)) {
+		int r = dns_framing_next(&c->framing, &message, &size);
+
+		if (r == 0)
+			return;
+		if (r < 0 || !can_be_query(message, size)) {
+			connection_reset(c);
+			return;
+		}
+		hand_over(c, message, size);
 	}
-	return (ssize_t)taken;
 }
 
 /* Look first, then take from the socket what was used: what isn't, because replies are
  * due, waits in the kernel. One look a turn keeps a busy client from starving others. */
 static void read_some(struct dns_tcp_connection *c)
 {
-	uint8_t bytes[2048];
+	uint8_t *to;
+	size_t room = dns_framing_room(&c->framing, &to);
 	int fd = c->source.fd;
-	ssize_t n = recv(fd, bytes, sizeof(bytes), MSG_PEEK | MSG_DONTWAIT);
+	ssize_t n = recv(fd, to, room, MSG_PEEK | MSG_DONTWAIT);
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n == 0) {
 		c->at_end = true;
-		c->in_size = 0;
+		dns_framing_put_back(&c->framing);
 		return;
 	}
 	if (n < 0) {
 		connection_reset(c);
 		return;
 	}
-	n = take(c, bytes, (size_t)n);
-	if (!is_open(c))
-		return;
-	if (n < 0 || recv(fd, bytes, (size_t)n, MSG_DONTWAIT) != n)
+	if (!dns_framing_is_within(&c->framing))
+		c->message_from_ms = loop_now_ms(c->owner->loop);
+	dns_framing_received(&c->framing, (size_t)n);
+	hand_over_all(c);
+	if (is_open(c) && !may_ask(c))
+		n -= (ssize_t)dns_framing_put_back(&c->framing);
+	if (is_open(c) && recv(fd, NULL, (size_t)n, MSG_TRUNC | MSG_DONTWAIT) != n)
 		connection_reset(c);
 }
 
@@ -329,7 +326,7 @@ static struct dns_tcp_connection *find(struct dns_tcp *t, uint32_t handle)
 void dns_tcp_reply(struct dns_tcp *t, uint32_t handle, const void *message, size_t size)
 {
 	struct dns_tcp_connection *c = find(t, handle);
-	uint8_t length[LENGTH_SIZE] = { (uint8_t)(size >> 8), (uint8_t)size };
+	uint8_t length[DNS_FRAME_PREFIX];
 	struct iovec parts[2] = {
 		{ length, sizeof(length) },
 		{ (void *)(uintptr_t)message, size },
@@ -338,10 +335,11 @@ void dns_tcp_reply(struct dns_tcp *t, uint32_t handle, const void *message, size
 
 	if (!c)
 		return;
+	dns_framing_write_prefix(length, size);
 	c->active_ms = loop_now_ms(t->loop);
 	c->unanswered -= c->unanswered > 0;
 	n = send_now(c, parts);
-	if (n < 0 || ((size_t)n < LENGTH_SIZE + size && !keep(c, parts, (size_t)n))) {
+	if (n < 0 || ((size_t)n < sizeof(length) + size && !keep(c, parts, (size_t)n))) {
 		connection_reset(c);
 		return;
 	}
@@ -393,7 +391,8 @@ static bool connection_open(struct dns_tcp_side *side, int fd)
 	c->source.fd = fd;
 	c->unanswered = 0;
 	c->at_end = false;
-	c->in_size = c->out_size = c->out_sent = 0;
+	c->out_size = c->out_sent = 0;
+	dns_framing_init(&c->framing, c->in, sizeof(c->in));
 	c->active_ms = loop_now_ms(t->loop);
 	side_link(c, side);
 	if (loop_add(t->loop, &c->source, EPOLLIN) < 0 ||

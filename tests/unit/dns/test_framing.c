@@ -55,6 +55,25 @@ static void messages_come_out_whole_at_every_split(void **state)
 	}
 }
 
+static void what_is_put_back_may_come_again(void **state)
+{
+	uint8_t buf[STREAM_SIZE];
+	struct dns_framing f;
+	const uint8_t *message;
+	char out[64] = "";
+	size_t size;
+
+	dns_framing_init(&f, buf, sizeof(buf));
+	feed(&f, stream, STREAM_SIZE);
+	assert_int_equal(dns_framing_next(&f, &message, &size), 1);
+	assert_int_equal(dns_framing_put_back(&f), STREAM_SIZE - 5);
+	assert_false(dns_framing_is_within(&f));
+	assert_int_equal(dns_framing_next(&f, &message, &size), 0);
+	feed(&f, stream + 5, STREAM_SIZE - 5);
+	drain(&f, out);
+	assert_string_equal(out, "d|efghi|");
+}
+
 static void octet_by_octet_fits_a_buffer_of_one_message(void **state)
 {
 	uint8_t buf[7];
@@ -112,6 +131,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(messages_come_out_whole_at_every_split),
+		cmocka_unit_test(what_is_put_back_may_come_again),
 		cmocka_unit_test(octet_by_octet_fits_a_buffer_of_one_message),
 		cmocka_unit_test(length_zero_ends_the_stream),
 		cmocka_unit_test(a_length_over_the_buffer_is_refused_at_once),

@@ -3,6 +3,7 @@
  * program's own, and behind them a resolver that is played here, so that each test says
  * when a reply comes. */
 #include "sandbox/dns_service.h"
+#include "sandbox/dns_service_tcp.h"
 
 #include <errno.h>
 #include <net/if.h>
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -130,7 +132,7 @@ int filter_learn(struct filter_conn *c, const struct filter_learn *items, size_t
 static struct loop *loop;
 static struct dns_service *service;
 static struct sandbox boxes[2]; /* at 127.0.0.1 and ::1, and at 127.0.0.2 */
-static struct endpoint udp_at[2], udp6_at, tcp_at[2];
+static struct endpoint udp_at[2], udp6_at, tcp_at[2], tcp6_at;
 static int upstream_fd;
 static bool have_ipv6;
 
@@ -195,6 +197,8 @@ static int setup(void **state)
 	if (have_ipv6) {
 		boxes[0].fds.fd[SANDBOX_FD_DNS_UDP6] = listen_on(SOCK_DGRAM, "::1");
 		udp6_at = bound(boxes[0].fds.fd[SANDBOX_FD_DNS_UDP6]);
+		boxes[0].fds.fd[SANDBOX_FD_DNS_TCP6] = listen_on(SOCK_STREAM, "::1");
+		tcp6_at = bound(boxes[0].fds.fd[SANDBOX_FD_DNS_TCP6]);
 	}
 	for (size_t i = 0; i < 2; i++)
 		assert_int_equal(dns_service_attach(service, &boxes[i]), 0);
@@ -581,29 +585,134 @@ static void connections_over_the_limit_are_reset_and_counted(void **state)
 		close(fds[i]);
 }
 
-static void lengths_that_no_query_has_end_the_connection(void **state)
+static void what_is_no_query_ends_the_connection(void **state)
 {
 	static const struct {
 		const char *what;
-		uint8_t length[2];
+		uint8_t bytes[14];
+		size_t size;
 	} cases[] = {
-		{ "nothing", { 0, 0 } },
-		{ "shorter than a header", { 0, 11 } },
-		{ "longer than any query", { 4, 1 } },
-		{ "the longest", { 255, 255 } },
+		{ "nothing", { 0, 0 }, 2 },
+		{ "shorter than a header", { 0, 11 }, 13 },
+		{ "longer than any query", { 4, 1 }, 2 },
+		{ "the longest", { 255, 255 }, 2 },
+		{ "a response", { 0, 12, 1, 2, 0x80 }, 14 },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		int fd = client_socket(SOCK_STREAM, &tcp_at[0]);
 		int r;
 
-		assert_int_equal(send(fd, cases[i].length, 2, 0), 2);
+		assert_int_equal(send(fd, cases[i].bytes, cases[i].size, 0),
+				 cases[i].size);
 		r = end_of(fd, WAIT_MS);
 		if (r != -ECONNRESET)
 			fail_msg("%s: %d", cases[i].what, r);
 		close(fd);
 	}
 	assert_int_equal(seen_count, 0);
+}
+
+static void tcp_over_ipv6_is_answered(void **state)
+{
+	int fd;
+
+	if (!have_ipv6)
+		skip();
+	fd = client_socket(SOCK_STREAM, &tcp6_at);
+	send_frames(fd, 1, 3);
+	for (uint16_t id = 1; id <= 3; id++)
+		expect_frame(fd, id);
+	close(fd);
+}
+
+/* The engine holds DNS_TCP_CONNECTIONS_MAX, whatever each sandbox may have. */
+static void the_engine_has_a_limit_of_its_own(void **state)
+{
+	static int fds[DNS_TCP_CONNECTIONS_MAX];
+	int over;
+
+	tcp_limit = DNS_TCP_CONNECTIONS_MAX + 1;
+	for (size_t i = 0; i < DNS_TCP_CONNECTIONS_MAX; i++) {
+		fds[i] = client_socket(SOCK_STREAM, &tcp_at[i % 2]);
+		turns(i % 8 == 0);
+	}
+	turns(20);
+	over = client_socket(SOCK_STREAM, &tcp_at[0]);
+	assert_int_equal(end_of(over, WAIT_MS), -ECONNRESET);
+	close(over);
+	close(fds[0]);
+	turns(3);
+	over = client_socket(SOCK_STREAM, &tcp_at[0]);
+	send_frames(over, 1, 1);
+	expect_frame(over, 1);
+	close(over);
+	for (size_t i = 1; i < DNS_TCP_CONNECTIONS_MAX; i++)
+		close(fds[i]);
+}
+
+/* Takes what descriptors are left. Return: how many of @fds. */
+static size_t use_up_descriptors(int *fds, size_t most)
+{
+	struct rlimit room = { 0 };
+	size_t n = 0;
+	int next = dup(0);
+
+	getrlimit(RLIMIT_NOFILE, &room);
+	room.rlim_cur = (rlim_t)next + 3;
+	setrlimit(RLIMIT_NOFILE, &room);
+	close(next);
+	while (n < most && (fds[n] = dup(0)) >= 0)
+		n++;
+	return n;
+}
+
+static void without_descriptors_a_client_is_reset_and_later_ones_served(void **state)
+{
+	int fds[16], client = client_socket(SOCK_STREAM, &tcp_at[0]);
+	struct rlimit before;
+	size_t used;
+
+	getrlimit(RLIMIT_NOFILE, &before);
+	used = use_up_descriptors(fds, ARRAY_SIZE(fds));
+	assert_true(used < ARRAY_SIZE(fds));
+	assert_int_equal(end_of(client, WAIT_MS), -ECONNRESET);
+	assert_true(boxes[0].counters[COUNT_DNS_TCP_LIMITED] >= 1);
+	setrlimit(RLIMIT_NOFILE, &before);
+	for (size_t i = 0; i < used; i++)
+		close(fds[i]);
+	close(client);
+	client = client_socket(SOCK_STREAM, &tcp_at[0]);
+	send_frames(client, 1, 1);
+	expect_frame(client, 1);
+	close(client);
+}
+
+static void replies_that_nobody_takes_end_the_connection_after_five_seconds(void **state)
+{
+	struct sockaddr_storage address;
+	socklen_t size = endpoint_to_sockaddr(&tcp_at[0], &address);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), small = 4096, error = 0;
+	socklen_t length = sizeof(error);
+	int64_t from = clock_now_ms(), took = 0;
+
+	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+	assert_int_equal(connect(fd, (struct sockaddr *)&address, size), 0);
+	reply_size = 50000;
+	for (uint16_t id = 1; id <= 8 && took < 1000; id++) {
+		send_frames(fd, id, 1);
+		turns(3);
+		reply_size = 20000; /* so that the buffer of ours isn't what is full */
+		took = clock_now_ms() - from;
+	}
+	while (error == 0 && took < 8000) {
+		turns(1);
+		getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
+		took = clock_now_ms() - from;
+	}
+	assert_int_equal(error, ECONNRESET);
+	assert_true(took >= 4900 && took < 7000);
+	close(fd);
 }
 
 static void a_client_that_does_not_read_is_reset(void **state)
@@ -785,7 +894,11 @@ int main(void)
 		RULE(a_half_closed_client_still_gets_its_replies),
 		RULE(a_late_reply_for_a_closed_connection_reaches_nobody),
 		RULE(connections_over_the_limit_are_reset_and_counted),
-		RULE(lengths_that_no_query_has_end_the_connection),
+		RULE(what_is_no_query_ends_the_connection),
+		RULE(tcp_over_ipv6_is_answered),
+		RULE(the_engine_has_a_limit_of_its_own),
+		RULE(without_descriptors_a_client_is_reset_and_later_ones_served),
+		RULE(replies_that_nobody_takes_end_the_connection_after_five_seconds),
 		RULE(a_client_that_does_not_read_is_reset),
 		RULE(the_tick_comes_when_the_resolver_wants_it),
 		RULE(upstream_responses_and_failures_reach_the_resolver),
