@@ -214,7 +214,8 @@ def test_C10_joining_a_group_says_nothing_outside(attack):
 
 @pytest.mark.parametrize("action", ["ip link add x type veth", "ip link add x type dummy", "ip link set lo down",
                                     "ip route add 93.9.9.9 dev lo", "ip rule add lookup 5", "ip tuntap add x mode tun",
-                                    "ip address add 93.9.9.9 dev lo", "ip neighbour add 93.9.9.9 lladdr 02:00:00:00:00:01 dev lo",
+                                    "ip address add 93.9.9.9 dev lo",
+                                    "ip neighbour add 93.9.9.9 lladdr 02:00:00:00:00:01 dev lo",
                                     "tc qdisc add dev lo root netem delay 1s", "ip xfrm policy flush"])
 def test_C15_links_and_routes_cannot_be_changed(attack, user, action):
     done = attack.run(*action.split(), user=user)

@@ -58,8 +58,10 @@ RAW = [("D7", "AF_INET", "SOCK_RAW", 255), ("D7", "AF_INET6", "SOCK_RAW", 255), 
        ("D8", 40, "SOCK_STREAM", 0), ("D8", 40, "SOCK_DGRAM", 0), ("D8", 40, "SOCK_SEQPACKET", 0),
        ("D10", 38, "SOCK_SEQPACKET", 0), ("D10", 31, "SOCK_RAW", 1), ("D10", 39, "SOCK_RAW", 0),
        ("D10", 29, "SOCK_RAW", 1), ("D10", 42, "SOCK_DGRAM", 0), ("D10", 44, "SOCK_RAW", 0),
-       ("D10", 30, "SOCK_SEQPACKET", 0), ("D10", 21, "SOCK_DGRAM", 0), ("D10", 17, 10, 0), ("D10", 43, "SOCK_STREAM", 0),
-       ("D10", 4, "SOCK_DGRAM", 0), ("D10", 5, "SOCK_DGRAM", 0), ("D10", 24, "SOCK_STREAM", 0), ("D10", 33, "SOCK_DGRAM", 0),
+       ("D10", 30, "SOCK_SEQPACKET", 0), ("D10", 21, "SOCK_DGRAM", 0), ("D10", 17, 10, 0),
+       ("D10", 43, "SOCK_STREAM", 0),
+       ("D10", 4, "SOCK_DGRAM", 0), ("D10", 5, "SOCK_DGRAM", 0), ("D10", 24, "SOCK_STREAM", 0),
+       ("D10", 33, "SOCK_DGRAM", 0),
        ("D10", 15, "SOCK_RAW", 2), ("D10", 45, "SOCK_RAW", 0), ("D10", 41, "SOCK_DGRAM", 0)]
 
 

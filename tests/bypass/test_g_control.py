@@ -159,10 +159,12 @@ def test_G5_without_its_guard_the_sandbox_reaches_nothing(world, names, user, wh
     assert world.leftovers() == []
 
 
-@pytest.mark.parametrize("probe", [["readlink", "/proc/1/fd/0"], ["read", "/proc/1/fd/3"], ["read", "/proc/1/environ"], ["read", "/proc/1/mem"],
+@pytest.mark.parametrize("probe", [["readlink", "/proc/1/fd/0"], ["read", "/proc/1/fd/3"], ["read", "/proc/1/environ"],
+                                   ["read", "/proc/1/mem"],
                                    ["write", "/proc/1/mem"], ["steal", 1], ["call", 101, 16, 1, 0, 0],
                                    ["call", 101, 0x4206, 1, 0, 0]],
-                         ids=["fd", "fd-open", "environ", "mem-read", "mem-write", "pidfd_getfd", "ptrace-attach", "ptrace-seize"])
+                         ids=["fd", "fd-open", "environ", "mem-read", "mem-write", "pidfd_getfd",
+                              "ptrace-attach", "ptrace-seize"])
 def test_G1_the_sandboxs_init_cannot_be_looked_into(attack, user, probe):
     """It holds the channel to control."""
     answer = attack.probe(probe, user=user)
@@ -181,7 +183,8 @@ def test_G1_no_descriptor_of_weirs_reaches_the_command(attack, fd):
 
 
 # Working in such a place may be refused; if it isn't, it opens nothing.
-ODD_PLACES = ["/", "/run", "/dev", "/proc", "/sys", "/etc", "/tmp", "/var/tmp", "/usr", "/proc/self", "/dev/shm", "/var",
+ODD_PLACES = ["/", "/run", "/dev", "/proc", "/sys", "/etc", "/tmp", "/var/tmp", "/usr", "/proc/self", "/dev/shm",
+              "/var",
               "/sys/fs/cgroup"]
 
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signals, terminals and jobs."""
-import os
 import pathlib
 import signal
 import time
@@ -19,7 +18,8 @@ def say(text):
 def on(number, frame):
     seen.append(number)
     say('signal %d' % number)
-for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT, signal.SIGWINCH):
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT,
+               signal.SIGWINCH):
     signal.signal(number, on)
 say('ready')
 end = time.monotonic() + 10
@@ -110,7 +110,8 @@ def test_closing_the_terminal_ends_a_stopped_job_too(world, user):
     assert world.leftovers() == []
 
 
-@pytest.mark.parametrize("request_code", ["0x5412", "0x541C", "0x1000000005412"], ids=["TIOCSTI", "TIOCLINUX", "high-bits"])
+@pytest.mark.parametrize("request_code", ["0x5412", "0x541C", "0x1000000005412"],
+                         ids=["TIOCSTI", "TIOCLINUX", "high-bits"])
 def test_nothing_can_be_typed_into_the_callers_terminal(world, attack_program, user, request_code):
     with Terminal(world, weir(world, str(attack_program), "tty", request_code), user=user) as terminal:
         terminal.expect("EPERM|EACCES|ENOTTY")
@@ -118,7 +119,8 @@ def test_nothing_can_be_typed_into_the_callers_terminal(world, attack_program, u
 
 
 def bash(world, user):
-    terminal = Terminal(world, ["bash", "--norc", "--noprofile", "-i"], user=user, env={"PS1": "prompt> ", "TERM": "dumb"})
+    terminal = Terminal(world, ["bash", "--norc", "--noprofile", "-i"], user=user,
+                        env={"PS1": "prompt> ", "TERM": "dumb"})
     terminal.expect("prompt> ")
     return terminal
 
@@ -202,7 +204,8 @@ def test_ctrl_c_at_a_shell_leaves_the_shell(world, user):
 
 def test_children_that_outlive_the_command_go_with_it(world, user):
     """As in a container: when the command ends, so does what it left running."""
-    done = world.run("sh", "-c", "(sleep 30; echo late) >/dev/null 2>&1 & setsid sleep 31 >/dev/null 2>&1 & exit 3", user=user)
+    script = "(sleep 30; echo late) >/dev/null 2>&1 & setsid sleep 31 >/dev/null 2>&1 & exit 3"
+    done = world.run("sh", "-c", script, user=user)
     assert done.code == 3 and done.seconds < 5, done
     assert world.leftovers() == []
 
@@ -227,9 +230,7 @@ def test_a_killed_weir_leaves_no_file_and_no_mount(world, user, which):
               f"find {PLACES} -mindepth 1; cat /proc/self/mountinfo | grep -c -i weir.*overlay")
     with world.start(["sh", "-c", script], mounts=OWN_PLACES, user=user) as run:
         assert run.line() == "ready"
-        control = next(pid for pid in world.processes()
-                       if os.readlink(f"/proc/{pid}/exe") == str(world.weir_path)
-                       and int(open(f"/proc/{pid}/stat", encoding="ascii").read().rsplit(")", 1)[1].split()[1]) == run.pid)
+        control, = world.children(run.pid)
         world.kill(dict(zip(("control", "engine"), world.guards(control)))[which])
         assert run.line() == "ended"
         run.say("\n")
@@ -298,7 +299,10 @@ def test_a_background_job_that_reads_the_terminal_is_stopped(world, user):
         terminal.wait()
 
 
-@pytest.mark.parametrize("before, ignored", [("", 0), ("trap '' HUP QUIT;", 1 << (signal.SIGHUP - 1) | 1 << (signal.SIGQUIT - 1))])
+IGNORED = [("", 0), ("trap '' HUP QUIT;", 1 << (signal.SIGHUP - 1) | 1 << (signal.SIGQUIT - 1))]
+
+
+@pytest.mark.parametrize("before, ignored", IGNORED)
 def test_the_command_has_the_callers_signal_settings(world, user, before, ignored):
     """Nothing blocked, and ignored what the caller ignores of the signals that end programs."""
     done = world.command("sh", "-c", f"{before} exec '{world.weir_path}' run -- cat /proc/self/status", user=user)
@@ -308,8 +312,8 @@ def test_the_command_has_the_callers_signal_settings(world, user, before, ignore
 
 
 def test_nohup_survives_a_hang_up(world, user):
-    with world.start(["sh", "-c", f"trap '' HUP; exec '{world.weir_path}' run -- sh -c 'echo ready; sleep 1; echo end'"],
-                     user=user) as run:
+    script = f"trap '' HUP; exec '{world.weir_path}' run -- sh -c 'echo ready; sleep 1; echo end'"
+    with world.start(["sh", "-c", script], user=user) as run:
         assert run.line() == "ready"
         run.signal(signal.SIGHUP)
         done = finish(run)

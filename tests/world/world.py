@@ -17,6 +17,7 @@ By hand:  python3 tests/world/world.py shell
 gives a root shell in the host namespace, with /etc/resolv.conf of the world.
 """
 import contextlib
+import importlib
 import itertools
 import json
 import os
@@ -32,7 +33,7 @@ import time
 if __name__ == "__main__":
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
     __package__ = "world"
-    import world  # noqa: F401  (the package, for the relative imports below)
+    importlib.import_module("world")  # for the relative imports below
 
 from .capture import Capture
 from .dnsd import DnsServer
@@ -313,11 +314,14 @@ class World:
                 self.kill(pid)
         return named
 
+    def children(self, parent):
+        """The child processes of @parent that are Weir's own program."""
+        program = str(self.weir_path)
+        return [pid for pid in self.processes() if _link(pid) == program and _parent(pid) == parent]
+
     def guards(self, control):
         """(control, engine): the two processes of one `weir run` outside its sandbox."""
-        program = str(self.weir_path)
-        engines = [pid for pid in self.processes()
-                   if _link(pid) == program and _parent(pid) == control]
+        engines = self.children(control)
         if len(engines) != 1:
             raise AssertionError(f"{len(engines)} engines below {control}")
         return control, engines[0]
@@ -349,7 +353,8 @@ def _shell(world):
     print(f"world in {world.folder}; weir: {world._program}; resolver {RESOLVER4}; "
           f"any name below any.test has an address", file=sys.stderr)
     world.dns.add("*.any.test", world.address(), world.address6())
-    env = dict(os.environ, PS1="world# ", SSL_CERT_FILE=str(world.ca.cert),
+    path = f"{world._program.resolve().parent}:{os.environ['PATH']}"
+    env = dict(os.environ, PATH=path, PS1="world# ", SSL_CERT_FILE=str(world.ca.cert),
                CURL_CA_BUNDLE=str(world.ca.cert), GIT_SSL_CAINFO=str(world.ca.cert))
     script = f"mount --bind '{world.resolv_conf}' /etc/resolv.conf; exec bash --norc"
     return subprocess.call(world.host.command("unshare", "--mount", "sh", "-c", script), env=env)
