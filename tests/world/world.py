@@ -51,6 +51,7 @@ DOCKER4 = "172.17.0.1"      # an address of the host towards containers
 LAN4 = "192.168.77.5"       # another machine of the host's local network
 RESOLVER4, RESOLVER6 = "5.100.53.53", "2a01:5353::53"
 METADATA4 = "169.254.169.254"
+FOLDERS = "weir-world-"     # in /var/lib, with the pid of the test process behind it
 ECHO_PORT = 7007            # TCP and UDP
 
 _HOST_MAC, _NET_MAC = "02:00:00:00:00:02", "02:00:00:00:00:01"
@@ -97,7 +98,8 @@ class World:
         self._numbers = itertools.count(1)
         self._program = pathlib.Path(program or os.environ.get("WEIR") or ROOT / "build" / "weir")
         # Not below /tmp, /var/tmp, /run or /dev: a sandbox has its own of those.
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="weir-world-", dir="/var/lib"))
+        _sweep()
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"{FOLDERS}{os.getpid()}-", dir="/var/lib"))
         self._exit.callback(shutil.rmtree, self.folder, ignore_errors=True)
         self.folder.chmod(0o755)
         self.tools = self.folder / "tools"
@@ -329,6 +331,13 @@ class World:
     @staticmethod
     def kill(pid):
         os.kill(pid, signal.SIGKILL)
+
+
+def _sweep():
+    """Folders are all that a killed test process leaves: remove those of the dead."""
+    for folder in pathlib.Path("/var/lib").glob(f"{FOLDERS}[0-9]*-*"):
+        if not os.path.exists(f"/proc/{folder.name[len(FOLDERS):].split('-')[0]}"):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _command_line(pid):
