@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/sched.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -28,8 +29,8 @@ struct start {
 	const struct launch_machine *machine;
 	const struct launch_spec *spec;
 	struct view view;
-	pid_t parent;
-	int sync[2]; /* root: trees from control [0] to the child [1] */
+	int parent_fd; /* pidfd of control */
+	int sync[2];   /* root: trees from control [0] to the child [1] */
 	uid_t uid;
 	gid_t gid;
 	uint64_t ignored_signals;
@@ -78,9 +79,13 @@ static int map_self(const struct start *s, struct err *err)
 /* Die with control. The kernel forgets this whenever credentials change. */
 static int follow_parent(const struct start *s, struct err *err)
 {
+	struct pollfd parent = { .fd = s->parent_fd, .events = POLLIN };
+
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
 		return err_sys(err, -errno, "cannot bind the launch to its parent");
-	if (getppid() != s->parent)
+	/* It may have died before. From inside a process id namespace getppid() can't
+	 * tell. */
+	if (poll(&parent, 1, 0) != 0)
 		_exit(EXIT_LAUNCH_FAILED);
 	return 0;
 }
@@ -210,10 +215,13 @@ static uint64_t ignored_signals(void)
 	return bits;
 }
 
-/* Control's signal handlers must not run in the child, so none arrives there. */
+/* Control's signal handlers must not run in the child, so none arrives there. The child
+ * is PID 1 of a namespace of its own: whatever of its line dies when, its end is the
+ * end of all of them. */
 static pid_t clone_child(void)
 {
-	unsigned long flags = CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWNS | SIGCHLD;
+	unsigned long flags = CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWPID |
+			      SIGCHLD;
 	sigset_t all, old;
 	long pid;
 
@@ -272,20 +280,23 @@ pid_t launch_start(const struct launch_machine *m, const struct launch_spec *spe
 {
 	struct start s = { .machine = m,
 			   .spec = spec,
-			   .parent = getpid(),
+			   .parent_fd = -1,
 			   .uid = geteuid(),
 			   .gid = getegid(),
 			   .ignored_signals = ignored_signals() };
+	CLEAN(fd) int parent_fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
 	pid_t r = std_fds_check(spec->control_fd, err);
 
 	if (r < 0)
 		return r;
+	s.parent_fd = parent_fd;
 	r = view_plan(&s.view, m, spec, err);
 	if (r < 0)
 		return r;
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s.sync) < 0) {
+	if (parent_fd < 0 ||
+	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s.sync) < 0) {
 		view_done(&s.view);
-		return err_sys(err, -errno, "cannot create a socket pair");
+		return err_sys(err, -errno, "cannot make what the launch needs");
 	}
 	r = start_child(&s, err);
 	close(s.sync[0]);

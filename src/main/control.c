@@ -46,6 +46,8 @@ enum {
 	EVENTS_KEPT = 512, /* distinct ones; older ones are only counted */
 	/* The engine has nothing left to do but to send its counters. */
 	FINISH_MS = 2000,
+	/* Longer than a self-test can take by its own limits. */
+	LAUNCH_MS = 60 * 1000,
 };
 
 struct control {
@@ -65,7 +67,8 @@ struct control {
 	struct launch_machine machine;
 	struct dns_name probe_name;
 	struct loop_source from_engine, from_launch, signals;
-	struct loop_timer finish;
+	struct loop_timer patience, finish;
+	bool started;	/* the command runs */
 	bool stopped;	/* the command is, by the last report of this turn */
 	bool continued; /* SIGCONT came in this turn */
 	bool exited;	/* the command has ended; wait_status is set */
@@ -200,7 +203,11 @@ static void on_launch_message(struct control *c, struct launch_report *m)
 	case LAUNCH_EXITED:
 		on_exited(c, m->value);
 		break;
-	default: /* LAUNCH_STARTED: nothing to do */
+	case LAUNCH_STARTED:
+		c->started = true;
+		loop_timer_stop(c->loop, &c->patience);
+		break;
+	default:
 		break;
 	}
 }
@@ -222,6 +229,12 @@ static void on_launch(struct loop_source *source, uint32_t events)
 		fail(c, RUN_STATUS_FAILED, "the sandbox has ended unexpectedly");
 }
 
+static void on_launch_late(struct loop_timer *t)
+{
+	fail(CONTAINER_OF(t, struct control, patience), RUN_STATUS_FAILED,
+	     "the sandbox did not come up in time");
+}
+
 static void on_finish_late(struct loop_timer *t)
 {
 	loop_stop(CONTAINER_OF(t, struct control, finish)->loop);
@@ -232,6 +245,15 @@ static void on_finish_late(struct loop_timer *t)
 static const int forwarded[] = { SIGTERM, SIGINT,  SIGHUP,  SIGQUIT,
 				 SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH };
 
+/* No command is there yet that it could be for: it is for us. */
+static void end_early(struct control *c, int sig)
+{
+	if (sig == SIGWINCH)
+		return;
+	c->wait_status = W_EXITCODE(0, sig);
+	loop_stop(c->loop);
+}
+
 static void read_signals(struct control *c)
 {
 	struct signalfd_siginfo info;
@@ -239,6 +261,8 @@ static void read_signals(struct control *c)
 	while (read(c->signals.fd, &info, sizeof(info)) == sizeof(info)) {
 		if (info.ssi_signo == SIGCONT)
 			c->continued = true;
+		else if (!c->started)
+			end_early(c, (int)info.ssi_signo);
 		else if (info.ssi_code != SI_KERNEL || info.ssi_signo == SIGHUP)
 			tell_launch(c, LAUNCH_SIGNAL, (int)info.ssi_signo);
 	}
@@ -256,13 +280,16 @@ static void on_turn_end(void *data)
 
 static int open_signals(struct err *err)
 {
+	struct sigaction old;
 	sigset_t set;
 	int fd;
 
 	sigemptyset(&set);
 	sigaddset(&set, SIGCONT);
+	/* What our caller ignores (nohup) stays ignored, here and by the command. */
 	for (size_t i = 0; i < ARRAY_SIZE(forwarded); i++)
-		sigaddset(&set, forwarded[i]);
+		if (sigaction(forwarded[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+			sigaddset(&set, forwarded[i]);
 	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
 		return err_sys(err, -errno, "cannot block signals");
 	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -461,6 +488,7 @@ static int watch(struct control *c, int signal_fd, struct err *err)
 	c->from_launch =
 		(struct loop_source){ .fd = c->launch_fd, .on_ready = on_launch };
 	c->finish.on_fire = on_finish_late;
+	c->patience.on_fire = on_launch_late;
 	loop_on_turn_end(c->loop, on_turn_end, c);
 	if (r == 0)
 		r = loop_add(c->loop, &c->signals, EPOLLIN);
@@ -468,6 +496,9 @@ static int watch(struct control *c, int signal_fd, struct err *err)
 		r = loop_add(c->loop, &c->from_engine, EPOLLIN);
 	if (r == 0)
 		r = loop_add(c->loop, &c->from_launch, EPOLLIN);
+	if (r == 0)
+		r = loop_timer_start(c->loop, &c->patience,
+				     loop_now_ms(c->loop) + LAUNCH_MS);
 	return r < 0 ? err_sys(err, r, "cannot watch the sandbox") : 0;
 }
 

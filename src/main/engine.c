@@ -340,12 +340,13 @@ static int leave_control(struct engine_config *config)
 
 	if (null < 0 || setsid() < 0)
 		return -errno;
-	/* First above everything, then down to 3, 4, 5: no two get in each other's way.
-	 */
+	/* First above 3, 4, 5, then down to them: no two get in each other's way. */
 	for (size_t i = 0; i < ARRAY_SIZE(keep); i++) {
-		*keep[i] = fcntl(*keep[i], F_DUPFD_CLOEXEC, 64);
-		if (*keep[i] < 0)
+		int high = fcntl(*keep[i], F_DUPFD_CLOEXEC, 3 + (int)ARRAY_SIZE(keep));
+
+		if (high < 0)
 			return -errno;
+		*keep[i] = high;
 	}
 	for (int fd = 0; fd < 3; fd++)
 		if (dup3(null, fd, O_CLOEXEC) < 0 && null != fd)
