@@ -110,10 +110,7 @@ static enum first_kind text_kind(struct text t, const char **ret_reason)
 	if (t.ptr[word.len] == '\r' ||
 	    (!looks_like_method(word) && !is_known(word, false)))
 		return names_http(t) ? FIRST_HTTP : FIRST_NEITHER;
-	if (t.len < FIRST_LINE_MAX)
-		return FIRST_NEED_MORE;
-	*ret_reason = "a first line over 16 KiB";
-	return FIRST_BAD;
+	return FIRST_NEED_MORE;
 }
 
 static enum first_kind plain_kind(struct text t, const char **ret_reason)
@@ -140,6 +137,14 @@ static bool is_proxy_v2(struct text t)
 	return t.len >= sizeof(mark) && memcmp(t.ptr, mark, sizeof(mark)) == 0;
 }
 
+static enum first_kind more_or_bad(size_t size, const char **ret_reason)
+{
+	if (size < FIRST_LINE_MAX)
+		return FIRST_NEED_MORE;
+	*ret_reason = "a first line over 16 KiB";
+	return FIRST_BAD;
+}
+
 enum first_kind first_kind(const uint8_t *bytes, size_t size, const char **ret_reason)
 {
 	struct text t = { (const char *)bytes, size };
@@ -150,12 +155,14 @@ enum first_kind first_kind(const uint8_t *bytes, size_t size, const char **ret_r
 		t.len--;
 	}
 	if (t.len == 0)
-		return FIRST_NEED_MORE;
+		return more_or_bad(size, ret_reason);
 	if (is_proxy_v2((struct text){ (const char *)bytes, size })) {
 		*ret_reason = proxy_header;
 		return FIRST_BAD;
 	}
 	kind = plain_kind(t, ret_reason);
+	if (kind == FIRST_NEED_MORE)
+		return more_or_bad(size, ret_reason);
 	if (t.len == size || (kind != FIRST_TLS && kind != FIRST_HTTP))
 		return kind;
 	*ret_reason = hidden;

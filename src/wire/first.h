@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* wire/first - what a connection's first bytes are: TLS, HTTP, or neither.
  *
- * What could still become TLS or HTTP is never called "neither", however slowly it comes:
- * the caller waits for more and refuses when none comes in time. White space or a PROXY
- * header in front doesn't hide them. */
+ * What could still become TLS or HTTP is not called "neither", however slowly it comes:
+ * the caller waits for more and refuses when none comes in time. A method is a word of
+ * upper-case letters, or a known one in whatever case; a line that says HTTP/ is HTTP
+ * whatever it begins with, if it comes in one piece. White space or a PROXY header in
+ * front doesn't hide anything. */
 #pragma once
 
 #include <stddef.h>
