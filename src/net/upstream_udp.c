@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/upstream_udp.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <netinet/udp.h>
 #include <string.h>
 
 enum {
 	BATCH = 32,	  /* datagrams read by one recvmmsg */
 	SAME_ID_MAX = 64, /* requests of one socket that one datagram may be for */
 	ID_SIZE = 2,
-	OUT_MAX = 64, /* messages that wait to leave; full: they leave at once */
+	OUT_MAX = 64, /* messages that wait to leave; full: they leave at once. As many
+		       * as the kernel takes segments of one send */
 };
+
+static_assert(OUT_MAX <= 64, "send_socket() has a bit for each");
 
 enum socket_state {
 	SOCKET_FREE = 0,
@@ -23,6 +28,7 @@ struct upstream_udp_socket {
 	enum socket_state state;
 	bool refused; /* an error was seen while sending: its requests fail */
 	uint32_t uses;
+	struct server *server;
 	uint32_t queued; /* messages in upstream_udp.out */
 	int64_t born_ms;
 	struct upstream_udp_request *requests;
@@ -30,18 +36,29 @@ struct upstream_udp_socket {
 };
 
 struct server {
+	bool unsegmented; /* the way there takes one datagram at a time */
 	struct sockaddr_storage address;
 	socklen_t address_size;
 	uint32_t turn; /* index into current[] of the next request */
 	struct upstream_udp_socket *current[UPSTREAM_UDP_PER_SERVER];
 };
 
+/* What the kernel is told of a segmented send: the size of each datagram. */
+union segment_size {
+	struct cmsghdr header;
+	uint8_t bytes[CMSG_SPACE(sizeof(uint16_t))];
+};
+
 struct out_queue {
 	size_t count;
 	struct upstream_udp_socket *sockets[OUT_MAX];
-	struct mmsghdr headers[OUT_MAX];
-	struct iovec vectors[OUT_MAX];
+	uint16_t sizes[OUT_MAX];
 	uint8_t bytes[OUT_MAX][UPSTREAM_UDP_QUERY_MAX];
+	/* Made from these when they leave. */
+	size_t vector_count;
+	struct iovec vectors[OUT_MAX];
+	struct mmsghdr headers[OUT_MAX];
+	union segment_size segments[OUT_MAX];
 };
 
 struct upstream_udp {
@@ -89,29 +106,112 @@ static void mark_refused(struct upstream_udp_socket *s)
 		s->uses = UPSTREAM_UDP_USES_MAX; /* its requests time out */
 }
 
-/* Return: how many messages of the run were dealt with. */
-static size_t send_run(struct out_queue *q, size_t from, size_t to)
+/* A header for the messages of @vectors, which are all of one size: one datagram, or
+ * one that the kernel cuts. */
+static void fill_header(struct msghdr *h, union segment_size *segment,
+			struct iovec *vectors, size_t count)
 {
-	struct upstream_udp_socket *s = q->sockets[from];
-	int n = sendmmsg(s->source.fd, &q->headers[from], (unsigned int)(to - from),
-			 MSG_DONTWAIT | MSG_NOSIGNAL);
+	uint16_t size = (uint16_t)vectors[0].iov_len;
 
-	if (n > 0)
-		return (size_t)n;
-	mark_refused(s);
-	return 1;
+	*h = (struct msghdr){ .msg_iov = vectors, .msg_iovlen = count };
+	if (count == 1)
+		return;
+	h->msg_control = segment;
+	h->msg_controllen = sizeof(segment->bytes);
+	segment->header = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(size)),
+					    .cmsg_level = SOL_UDP,
+					    .cmsg_type = UDP_SEGMENT };
+	memcpy(CMSG_DATA(&segment->header), &size, sizeof(size));
+}
+
+/* Gather what is to go the same way as message @first: on the same socket, of the same
+ * size if the way takes segments, and not gathered yet (@gathered has a bit for each).
+ * Return: how many vectors were filled. */
+static size_t gather(struct out_queue *q, size_t first, uint64_t *gathered)
+{
+	const struct upstream_udp_socket *s = q->sockets[first];
+	struct iovec *vectors = q->vectors + q->vector_count;
+	size_t count = 0, end = s->server->unsegmented ? first + 1 : q->count;
+
+	for (size_t i = first; i < end; i++) {
+		if (q->sockets[i] != s || q->sizes[i] != q->sizes[first] ||
+		    *gathered >> i & 1)
+			continue;
+		*gathered |= UINT64_C(1) << i;
+		vectors[count++] = (struct iovec){ q->bytes[i], q->sizes[i] };
+	}
+	return count;
+}
+
+/* The messages of a header that couldn't leave as segments, each by itself. */
+static void send_singly(struct upstream_udp_socket *s, const struct msghdr *h)
+{
+	for (size_t i = 0; i < h->msg_iovlen; i++) {
+		if (send(s->source.fd, h->msg_iov[i].iov_base, h->msg_iov[i].iov_len,
+			 MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+			continue;
+		mark_refused(s);
+		return;
+	}
+}
+
+/* Devices that can't make checksums, and paths with a smaller MTU, refuse segments. */
+static bool is_refusal_of_segments(const struct msghdr *h, int error)
+{
+	return h->msg_iovlen > 1 &&
+	       (error == EIO || error == EINVAL || error == EMSGSIZE);
+}
+
+static void send_headers(struct out_queue *q, struct upstream_udp_socket *s, size_t count)
+{
+	for (size_t sent = 0; sent < count;) {
+		struct mmsghdr *next = &q->headers[sent];
+		int n = sendmmsg(s->source.fd, next, (unsigned int)(count - sent),
+				 MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (n > 0) {
+			sent += (size_t)n;
+			continue;
+		}
+		sent++;
+		if (is_refusal_of_segments(&next->msg_hdr, errno)) {
+			s->server->unsegmented = true;
+			send_singly(s, &next->msg_hdr);
+		} else {
+			mark_refused(s);
+		}
+	}
+}
+
+/* All that waits for the socket of message @first. */
+static void send_socket(struct out_queue *q, size_t first, uint64_t *gathered)
+{
+	struct upstream_udp_socket *s = q->sockets[first];
+	size_t headers = 0;
+
+	q->vector_count = 0;
+	for (size_t i = first; i < q->count; i++) {
+		size_t count;
+
+		if (q->sockets[i] != s || *gathered >> i & 1)
+			continue;
+		count = gather(q, i, gathered);
+		fill_header(&q->headers[headers].msg_hdr, &q->segments[headers],
+			    q->vectors + q->vector_count, count);
+		q->vector_count += count;
+		headers++;
+	}
+	send_headers(q, s, headers);
 }
 
 void upstream_udp_flush(struct upstream_udp *u)
 {
 	struct out_queue *q = &u->out;
+	uint64_t gathered = 0;
 
-	for (size_t from = 0, to = 0; from < q->count;) {
-		to = MAX(to, from + 1);
-		while (to < q->count && q->sockets[to] == q->sockets[from])
-			to++;
-		from += send_run(q, from, to);
-	}
+	for (size_t i = 0; i < q->count; i++)
+		if (!(gathered >> i & 1))
+			send_socket(q, i, &gathered);
 	for (size_t i = 0; i < q->count; i++)
 		q->sockets[i]->queued = 0;
 	q->count = 0;
@@ -223,8 +323,7 @@ static int socket_connect(struct upstream_udp *u, const struct server *server,
 
 /* Return: a new current socket, or NULL and errno in *ret_error. */
 static struct upstream_udp_socket *socket_open(struct upstream_udp *u,
-					       const struct server *server,
-					       int *ret_error)
+					       struct server *server, int *ret_error)
 {
 	struct upstream_udp_socket *s = u->free_sockets;
 
@@ -235,6 +334,7 @@ static struct upstream_udp_socket *socket_open(struct upstream_udp *u,
 	if (*ret_error < 0)
 		return NULL;
 	u->free_sockets = s->next_free;
+	s->server = server;
 	s->state = SOCKET_CURRENT;
 	s->refused = false;
 	s->queued = 0;
@@ -296,10 +396,8 @@ static void queue_message(struct out_queue *q, struct upstream_udp_socket *s,
 
 	q->sockets[i] = s;
 	s->queued++;
+	q->sizes[i] = (uint16_t)size;
 	memcpy(q->bytes[i], message, size);
-	q->vectors[i] = (struct iovec){ q->bytes[i], size };
-	q->headers[i].msg_hdr =
-		(struct msghdr){ .msg_iov = &q->vectors[i], .msg_iovlen = 1 };
 }
 
 int upstream_udp_send(struct upstream_udp *u, struct upstream_udp_request *request,

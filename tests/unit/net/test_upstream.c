@@ -254,6 +254,63 @@ static void all_requests_with_the_id_are_told(void **state)
 	}
 }
 
+static void set_loopback_mtu(int mtu)
+{
+	struct ifreq lo = { .ifr_name = "lo", .ifr_mtu = mtu };
+
+	assert_int_equal(ioctl(udp_server[0], SIOCSIFMTU, &lo), 0);
+}
+
+/* @count messages of @size(i) octets in one flush: each arrives as it was, whatever way
+ * it took. */
+static void expect_turn_arrives(size_t count, const size_t *sizes, size_t size_count)
+{
+	bool seen[64] = { false };
+
+	for (uint32_t i = 0; i < count; i++) {
+		uint8_t bytes[512];
+		size_t size = sizes[i % size_count];
+
+		memset(bytes, (int)i, sizeof(bytes));
+		assert_int_equal(upstreams_send(upstreams, i, 0, false, bytes, size), 0);
+	}
+	upstreams_flush(upstreams);
+	for (size_t i = 0; i < count; i++) {
+		struct datagram q;
+
+		server_receive(udp_server[0], &q);
+		assert_true(q.bytes[0] < count && !seen[q.bytes[0]]);
+		seen[q.bytes[0]] = true;
+		assert_int_equal(q.size, sizes[q.bytes[0] % size_count]);
+		for (ssize_t k = 0; k < q.size; k++)
+			assert_int_equal(q.bytes[k], q.bytes[0]);
+	}
+}
+
+static void a_turn_arrives_whole_whatever_the_sizes(void **state)
+{
+	static const struct {
+		const char *what;
+		size_t sizes[4];
+		size_t size_count;
+		int mtu;
+	} cases[] = {
+		{ "all of one size", { 40 }, 1, 65536 },
+		{ "two sizes in turn", { 40, 41 }, 2, 65536 },
+		{ "each its own, among others", { 30, 60, 30, 90 }, 4, 65536 },
+		{ "the largest", { 512 }, 1, 65536 },
+		{ "too large for a segment of the way", { 512 }, 1, 300 },
+		{ "after the way refused segments", { 40 }, 1, 300 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		set_loopback_mtu(cases[i].mtu);
+		for (size_t count = 1; count <= 64; count += 21)
+			expect_turn_arrives(count, cases[i].sizes, cases[i].size_count);
+	}
+	set_loopback_mtu(65536);
+}
+
 static void a_cancelled_request_hears_nothing(void **state)
 {
 	struct datagram q;
@@ -539,6 +596,8 @@ int main(void)
 		RULE(a_refused_tcp_connection_fails),
 		RULE(tcp_connections_are_bounded_and_come_free_again),
 		RULE(sending_a_token_again_replaces_what_it_waited_for),
+		/* Last: a small MTU takes ::1 from the loopback for good. */
+		RULE(a_turn_arrives_whole_whatever_the_sizes),
 	};
 
 	if (!enter_namespace()) {
