@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/text.h"
 
@@ -45,6 +46,21 @@ const struct mount *mounts_holding(const struct mounts *m, const char *path)
 			found = &m->list[i];
 	}
 	return found;
+}
+
+const struct mount *mounts_containing(const struct mounts *m, const char *path)
+{
+	struct statx st;
+
+	if (statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, STATX_MNT_ID,
+		  &st) < 0 ||
+	    !(st.stx_mask & STATX_MNT_ID))
+		return NULL;
+	for (size_t i = 0; i < m->count; i++) {
+		if (m->list[i].id == st.stx_mnt_id)
+			return &m->list[i];
+	}
+	return NULL;
 }
 
 static int compare_mounts(const void *a, const void *b)
@@ -89,10 +105,17 @@ static bool parse_device(const char *text, uint32_t *ret)
 	return true;
 }
 
+static bool parse_id(const char *text, uint32_t *ret)
+{
+	const char *end = text + strlen(text);
+
+	return parse_u32(&text, end, UINT32_MAX, ret) && text == end;
+}
+
 /* One line: "36 35 98:0 /root /mnt/point opts [tags...] - type source opts". */
 static bool parse_line(char *line, struct mount *ret)
 {
-	enum { DEVICE = 2, POINT = 4, FIELDS };
+	enum { ID, PARENT, DEVICE, ROOT, POINT, FIELDS };
 	char *rest = strstr(line, " - "), *fields[FIELDS];
 	struct mount m;
 
@@ -106,10 +129,13 @@ static bool parse_line(char *line, struct mount *ret)
 		if (!fields[i])
 			return false;
 	}
-	if (fields[POINT][0] != '/' || !parse_device(fields[DEVICE], &m.device))
+	if (fields[POINT][0] != '/' || !parse_device(fields[DEVICE], &m.device) ||
+	    !parse_id(fields[ID], &m.id))
 		return false;
 	unescape(fields[POINT]);
+	unescape(fields[ROOT]);
 	m.path = fields[POINT];
+	m.root = fields[ROOT];
 	*ret = m;
 	return true;
 }

@@ -16,6 +16,8 @@ struct mount {
 	const char *path; /* absolute, unescaped */
 	const char *type; /* "ext4" */
 	uint32_t device;  /* the kernel's own number: major << 20 | minor */
+	const char *root; /* what of the file system it shows: a path from its root */
+	uint32_t id;	  /* as statx() gives it */
 };
 
 /* Sorted by path, a parent before what is below it; each path once. */
@@ -35,8 +37,11 @@ int mounts_parse(char *text, struct mounts *ret, struct err *err) MUST_CHECK;
 bool mounts_has_below(const struct mounts *m, const char *path);
 /* The mount at @path, or NULL. */
 const struct mount *mounts_find(const struct mounts *m, const char *path);
-/* The mount that @path, which exists, lies on. */
+/* The mount that @path, which exists, lies on by its name. */
 const struct mount *mounts_holding(const struct mounts *m, const char *path);
+/* The mount that it lies on by what the kernel says, or NULL: it isn't in the table, or
+ * has been mounted over there. */
+const struct mount *mounts_containing(const struct mounts *m, const char *path);
 
 /* @path is @top or below it. Both absolute, without a slash at the end ("/" has
  * everything below it). */

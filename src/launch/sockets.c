@@ -50,18 +50,26 @@ static bool has_device(const struct finder *f, uint32_t device)
 
 static void add_device(struct finder *f, const struct mount *m)
 {
-	if (m && !has_device(f, m->device) && f->device_count < MOUNTS_MAX)
+	if (!has_device(f, m->device) && f->device_count < MOUNTS_MAX)
 		f->devices[f->device_count++] = m->device;
 }
 
-static void collect_devices(struct finder *f)
+static int collect_devices(struct finder *f, struct err *err)
 {
-	for (size_t i = 0; i < f->top_count; i++)
-		add_device(f, mounts_holding(f->mounts, f->tops[i]));
+	for (size_t i = 0; i < f->top_count; i++) {
+		const struct mount *m = mounts_containing(f->mounts, f->tops[i]);
+
+		if (!m)
+			return err_set(err, -ENOENT,
+				       "cannot tell on which file system '%s' lies",
+				       f->tops[i]);
+		add_device(f, m);
+	}
 	for (size_t i = 0; i < f->mounts->count; i++) {
 		if (is_within_tops(f, f->mounts->list[i].path))
 			add_device(f, &f->mounts->list[i]);
 	}
+	return 0;
 }
 
 static int add_found(struct sockets *s, const char *path, struct err *err)
@@ -91,16 +99,84 @@ static int add_lost(struct finder *f, uint32_t inode, struct err *err)
 	return 0;
 }
 
-/* A socket on a file system that is writable: its name leads to it, or it is lost. */
-static int judge(struct finder *f, const char *name, uint32_t inode, struct err *err)
+static bool has_inode(const char *path, uint32_t inode)
 {
-	char real[PATH_MAX];
+	struct stat st;
+
+	return lstat(path, &st) == 0 && (uint32_t)st.st_ino == inode;
+}
+
+/* Join @top, which may be "/", and @rest, which is empty or begins with '/'. */
+static bool join(char out[PATH_MAX], const char *top, const char *rest)
+{
+	if (strcmp(top, "/") == 0)
+		top = "";
+	return snprintf(out, PATH_MAX, "%s%s", top, rest) < PATH_MAX;
+}
+
+/* What of @path is below @top, which holds it. */
+static const char *below(const char *path, const char *top)
+{
+	return strcmp(top, "/") == 0 ? path : path + strlen(top);
+}
+
+/* The socket lies at @inside in its file system: it shows in every mount of that, also
+ * in those that its name says nothing of (bind mounts, a socket mounted by itself). */
+static int add_everywhere(struct finder *f, const char *inside, uint32_t device,
+			  uint32_t inode, struct err *err)
+{
+	char path[PATH_MAX];
+
+	for (size_t i = 0; i < f->mounts->count; i++) {
+		const struct mount *m = &f->mounts->list[i];
+		int r;
+
+		if (m->device != device || !path_is_within(inside, m->root))
+			continue;
+		if (!join(path, m->path, below(inside, m->root)))
+			return add_lost(f, inode, err);
+		if (!is_within_tops(f, path) || !has_inode(path, inode))
+			continue;
+		r = add_found(f->found, path, err);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* A socket on a file system that is writable: its name leads to it, or it is lost. */
+static int judge(struct finder *f, const char *name, uint32_t device, uint32_t inode,
+		 struct err *err)
+{
+	char real[PATH_MAX], inside[PATH_MAX];
+	const struct mount *m;
 	struct stat st;
 
 	if (name[0] != '/' || !realpath(name, real) || lstat(real, &st) < 0 ||
 	    (uint32_t)st.st_ino != inode || st.st_nlink > 1)
 		return add_lost(f, inode, err);
-	return is_within_tops(f, real) ? add_found(f->found, real, err) : 0;
+	m = mounts_containing(f->mounts, real);
+	if (!m || m->device != device || !path_is_within(real, m->path) ||
+	    !join(inside, m->root, below(real, m->path)))
+		return add_lost(f, inode, err);
+	return add_everywhere(f, inside, device, inode, err);
+}
+
+/* A socket that is mounted by itself may be that of another network namespace, which
+ * the kernel doesn't list here (a container's docker.sock). */
+static int add_mounted(struct finder *f, struct err *err)
+{
+	struct stat st;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < f->mounts->count; i++) {
+		const char *path = f->mounts->list[i].path;
+
+		if (is_within_tops(f, path) && lstat(path, &st) == 0 &&
+		    S_ISSOCK(st.st_mode))
+			r = add_found(f->found, path, err);
+	}
+	return r;
 }
 
 /* --- asking the kernel --- */
@@ -132,7 +208,7 @@ static int read_socket(struct finder *f, struct nlmsghdr *h, struct err *err)
 	}
 	if (!has_file || !can_be_reached(m) || !has_device(f, vfs.udiag_vfs_dev))
 		return 0;
-	return judge(f, name, vfs.udiag_vfs_ino, err);
+	return judge(f, name, vfs.udiag_vfs_dev, vfs.udiag_vfs_ino, err);
 }
 
 /* Return: 1 at the end of the dump, 0 to go on, or -errno. */
@@ -263,8 +339,11 @@ int sockets_find(const struct mounts *m, const char *const *tops, size_t count,
 	f->tops = tops;
 	f->top_count = count;
 	f->found = ret;
-	collect_devices(f);
-	r = f->device_count > 0 ? ask_kernel(f, err) : 0;
+	r = collect_devices(f, err);
+	if (r == 0)
+		r = add_mounted(f, err);
+	if (r == 0 && f->device_count > 0)
+		r = ask_kernel(f, err);
 	for (size_t i = 0; r == 0 && f->lost_count > 0 && i < count; i++)
 		r = search(f, AT_FDCWD, tops[i], 0, err);
 	free(f);

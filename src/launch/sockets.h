@@ -4,8 +4,9 @@
  * HOW IT WORKS
  *   The view's overlays make the host's sockets refuse, but a writable path is the
  *   host's own directory. Before the launch the kernel is asked for every socket
- *   that is bound to a file, with the file's device and inode. One whose file is in a
- *   writable path gets an empty file mounted over it. A socket on the same file
+ *   that is bound to a file, with the file's device and inode. The mount table says under
+ *   which paths that file shows; where one is in a writable path, an empty file is
+ *   mounted over it. A socket on the same file
  *   system whose name no longer leads to its inode (bound by a relative name, renamed,
  *   linked twice, deleted) is searched for by inode; when there is too much
  *   to search, the launch is refused.

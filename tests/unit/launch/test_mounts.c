@@ -14,17 +14,17 @@
 static const char table[] =
 	"22 27 0:21 / /proc rw,relatime - proc proc rw\n"
 	"27 1 254:0 / / rw,relatime shared:1 master:2 - ext4 /dev/vda rw\n"
-	"30 27 8:17 /sub /mnt/a\\040b rw - xfs /dev/sdb1 rw\n"
+	"30 27 8:17 /s\\040b /mnt/a\\040b rw - xfs /dev/sdb1 rw\n"
 	"31 27 0:99 / /mnt rw - tmpfs t rw\n"
 	"32 27 0:98 / /mnt rw - tmpfs u rw\n";
 
 static void the_table_is_sorted_unescaped_and_unique(void **state)
 {
 	static const struct mount want[] = {
-		{ "/", "ext4", 254 << 20 },
-		{ "/mnt", "tmpfs", 98 },
-		{ "/mnt/a b", "xfs", 8 << 20 | 17 },
-		{ "/proc", "proc", 21 },
+		{ "/", "ext4", 254 << 20, "/", 27 },
+		{ "/mnt", "tmpfs", 98, "/", 32 },
+		{ "/mnt/a b", "xfs", 8 << 20 | 17, "/s b", 30 },
+		{ "/proc", "proc", 21, "/", 22 },
 	};
 	char *text = strdup(table);
 	struct mounts m;
@@ -34,8 +34,9 @@ static void the_table_is_sorted_unescaped_and_unique(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(want); i++) {
 		assert_string_equal(m.list[i].path, want[i].path);
 		assert_string_equal(m.list[i].type, want[i].type);
-		if (i != 1) /* either of the two on /mnt */
-			assert_int_equal(m.list[i].device, want[i].device);
+		assert_string_equal(m.list[i].root, want[i].root);
+		assert_int_equal(m.list[i].device, want[i].device);
+		assert_int_equal(m.list[i].id, want[i].id);
 	}
 	mounts_done(&m);
 	free(text);
@@ -50,6 +51,7 @@ static void what_is_no_mount_table_is_refused(void **state)
 		"1 2 - ext4 d rw\n",
 		"1 2 3 / /a rw - ext4 d rw\n",
 		"1 2 3:4x / /a rw - ext4 d rw\n",
+		"x 2 3:4 / /a rw - ext4 d rw\n",
 		"1 2 3:99999999 / /a rw - ext4 d rw\n",
 	};
 
