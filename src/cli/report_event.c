@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "policy/explain.h"
+#include "policy/rule.h"
 
 bool report_is_refusal(const struct event *e)
 {
@@ -32,7 +33,8 @@ const char *report_what(const struct event *e, char *buf)
 	char addr[ADDR_TEXT_SIZE], where[32] = "";
 
 	if (e->remote.family == ADDR_NONE) {
-		snprintf(buf, REPORT_WHAT_SIZE, "%s", e->name);
+		snprintf(buf, REPORT_WHAT_SIZE, "%s",
+			 e->name[0] ? e->name : "the sandbox");
 		return buf;
 	}
 	if (e->port > 0)
@@ -61,12 +63,23 @@ const char *report_why(const struct plan *plan, const struct event *e, char *buf
 	return buf;
 }
 
+/* A name that an option can name: no address, no pattern, nothing that a shell or the
+ * option's own syntax would read as something else. */
+static bool is_host_name(const char *name)
+{
+	struct err err = { 0 };
+	struct rule rule = { 0 };
+
+	return name[0] != '-' && rule_target_parse(text_of(name), &rule, &err) == 0 &&
+	       rule.kind == TARGET_NAME;
+}
+
 bool report_allow(const struct event *e, char *buf)
 {
 	const char *proto = e->protocol == IPPROTO_UDP ? "udp/" : "";
 	char addr[ADDR_TEXT_SIZE];
 
-	if (!e->allowable)
+	if (!e->allowable || (e->name[0] && !is_host_name(e->name)))
 		return false;
 	if (e->layer == EVENT_DNS) {
 		snprintf(buf, REPORT_WHAT_SIZE, "%s", e->name);

@@ -107,17 +107,27 @@ static void tell_engine(struct control *c, enum ipc_type type)
 
 /* -- the engine --------------------------------------------------------------------- */
 
+/* The engine has read hostile bytes: its texts are printed, so they are held to what can
+ * be printed, and end. */
+static void tame(char *text, size_t size)
+{
+	text[size - 1] = '\0';
+	for (; *text; text++)
+		if (*text < 0x20 || *text > 0x7e)
+			*text = '?';
+}
+
 static void on_engine_message(struct control *c, struct ipc_message *m)
 {
 	switch (m->type) {
 	case IPC_READY:
-		m->text[sizeof(m->text) - 1] = '\0';
+		tame(m->text, sizeof(m->text));
 		if (m->text[0])
 			log_info("%s", m->text);
 		break;
 	case IPC_EVENT:
-		m->event.name[sizeof(m->event.name) - 1] = '\0';
-		m->event.reason[sizeof(m->event.reason) - 1] = '\0';
+		tame(m->event.name, sizeof(m->event.name));
+		tame(m->event.reason, sizeof(m->event.reason));
 		event_ring_add(c->ring, &m->event);
 		break;
 	case IPC_COUNTERS:
@@ -126,7 +136,7 @@ static void on_engine_message(struct control *c, struct ipc_message *m)
 		loop_stop(c->loop);
 		break;
 	case IPC_FAILED:
-		m->text[sizeof(m->text) - 1] = '\0';
+		tame(m->text, sizeof(m->text));
 		fail(c, RUN_STATUS_FAILED, m->text);
 		break;
 	default:

@@ -253,6 +253,35 @@ static int option_ports(const struct policy_reader *r, const char *option,
 	return 0;
 }
 
+/* The rule that an earlier option made of the same name, with ports of its own. */
+static struct rule *option_earlier(struct policy *policy, const struct rule *rule)
+{
+	for (size_t i = 0; rule->ports.count > 0 && i < policy->count; i++) {
+		struct rule *old = &policy->rules[i];
+
+		if (old->kind == rule->kind && old->action == rule->action &&
+		    old->ports.count > 0 && strcmp(old->file, rule->file) == 0 &&
+		    dns_name_equal(&old->name, &rule->name))
+			return old;
+	}
+	return NULL;
+}
+
+/* "--allow x:80 --allow x:443" means both: of two rules the second would never be
+ * asked. */
+static int option_join(const struct policy_reader *r, const char *option,
+		       struct rule *old, struct text ports)
+{
+	char text[PLAN_PORT_RANGES_MAX * 32];
+	const char *joined;
+
+	rule_ports_format(old->ports.ranges, old->ports.count, text, sizeof(text));
+	joined = arena_printf(r->arena, "%s,%.*s", text, (int)ports.len, ports.ptr);
+	if (!joined)
+		return -ENOMEM;
+	return option_ports(r, option, text_of(joined), old);
+}
+
 int policy_read_option(const struct policy_reader *r, const char *option,
 		       enum policy_action action, struct text value,
 		       struct policy *policy)
@@ -262,6 +291,7 @@ int policy_read_option(const struct policy_reader *r, const char *option,
 	char shown[TEXT_ESCAPED_SIZE];
 	struct err err = { 0 };
 	char text[ERR_TEXT_SIZE];
+	struct rule *old;
 	int e;
 
 	if (!split_option(value, &target, &ports)) {
@@ -278,6 +308,9 @@ int policy_read_option(const struct policy_reader *r, const char *option,
 	e = ports.ptr ? option_ports(r, option, ports, &rule) : 0;
 	if (e < 0)
 		return e;
+	old = rule.kind == TARGET_PREFIX ? NULL : option_earlier(policy, &rule);
+	if (old)
+		return option_join(r, option, old, ports);
 	rule.target = arena_text(r->arena, target);
 	return rule.target ? policy_add_rule(policy, r->arena, &rule) : -ENOMEM;
 }

@@ -35,7 +35,9 @@ static void explain(const struct sandbox *s, struct event *e, int64_t now_ms)
 	enum addr_special special = addr_special(&e->remote);
 
 	e->rule = v.rule;
-	e->allowable = v.action == POLICY_DENY && v.rule == PLAN_NO_RULE;
+	/* Nobody is led to open the host's own or a metadata service by accident. */
+	e->allowable = v.action == POLICY_DENY && v.rule == PLAN_NO_RULE &&
+		       (special == SPECIAL_NOT || special == SPECIAL_PRIVATE);
 	if (v.action == POLICY_ALLOW) {
 		set_reason(e, "this protocol has no way out over the uplink");
 	} else if (v.rule != PLAN_NO_RULE) {
