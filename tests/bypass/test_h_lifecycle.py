@@ -156,15 +156,23 @@ def test_H12_killed_weir_leaves_nothing(world, user, number):
     assert world.leftovers() == []
 
 
+def settled(world):
+    """The processes, once two looks 50 ms apart have shown the same ones."""
+    pids = None
+    while pids != (pids := sorted(world.processes())):
+        time.sleep(0.05)
+    return pids
+
+
 def test_H12_whatever_process_of_it_is_killed_the_rest_goes_too(world, user):
     with world.run_start("sh", "-c", "echo up; exec sleep 60", user=user) as run:
         assert run.line() == "up"
-        count = len(world.processes())
+        count = len(settled(world))
     for victim in range(count):
         with world.run_start("sh", "-c", "echo up; exec sleep 60", user=user) as run:
             assert run.line() == "up"
-            pids = sorted(world.processes())
-            assert len(pids) == count
+            pids = settled(world)
+            assert len(pids) == count, [world.describe(pid) for pid in pids]
             world.kill(pids[victim])
             done = finish(run, timeout=5)
             assert done.code != 0, done

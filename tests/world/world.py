@@ -316,6 +316,10 @@ class World:
                 self.kill(pid)
         return named
 
+    @staticmethod
+    def describe(pid):
+        return pid, _command_line(pid)
+
     def children(self, parent):
         """The child processes of @parent that are Weir's own program."""
         program = str(self.weir_path)
