@@ -214,8 +214,6 @@ int cli_doctor(int argc, char **argv, int (*run)(struct run_spec *spec))
 	if (r < 0 || fflush(stdout) != 0)
 		log_error("cannot write the output");
 	r = r < 0 || count_state(&d, DOCTOR_FAILED) > 0 ? STATUS_CANNOT_WORK : 0;
-	if (d.has_machine)
-		close(d.machine.init_fd);
 	arena_done(&d.arena);
 	return r;
 }

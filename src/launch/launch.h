@@ -86,7 +86,6 @@ struct launch_machine {
 	char bwrap[256];   /* path */
 	bool root;	   /* started with kernel uid 0 */
 	uint32_t base_uid; /* root: the unused kernel uid range that is mapped */
-	int init_fd;	   /* memfd with weir-init, sealed, owned */
 };
 int launch_machine_probe(struct launch_machine *ret, struct err *err) MUST_CHECK;
 

@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 
 #include "base/text.h"
-#include "launch/images.h"
 
 enum {
 	RANGE_SIZE = 65536,
@@ -223,7 +222,7 @@ static int is_kernel_root(bool *ret, struct err *err)
 
 int launch_machine_probe(struct launch_machine *ret, struct err *err)
 {
-	struct launch_machine m = { .init_fd = -1 };
+	struct launch_machine m = { 0 };
 	int r = find_bwrap(m.bwrap, sizeof(m.bwrap), err);
 
 	if (r == 0)
@@ -234,10 +233,6 @@ int launch_machine_probe(struct launch_machine *ret, struct err *err)
 		r = choose_range(&m.base_uid, err);
 	if (r < 0)
 		return r;
-	m.init_fd = image_open("weir-init", launch_init_start,
-			       (size_t)(launch_init_end - launch_init_start), err);
-	if (m.init_fd < 0)
-		return m.init_fd;
 	*ret = m;
 	return 0;
 }

@@ -180,7 +180,11 @@ int main(void)
 
 	if (!ctx)
 		return EXIT_FAILURE;
-	r = build(ctx);
+	/* As a tree: the kernel tries the filter on every call there is when it is
+	 * loaded. */
+	r = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
+	if (r == 0)
+		r = build(ctx);
 	if (r == 0)
 		r = seccomp_export_bpf(ctx, STDOUT_FILENO);
 	seccomp_release(ctx);

@@ -30,7 +30,10 @@ struct start {
 	const struct launch_spec *spec;
 	struct view view;
 	int parent_fd; /* pidfd of control */
-	int sync[2];   /* root: trees from control [0] to the child [1] */
+	/* From control [0] to the child [1]: for root the trees, then in any case that
+	 * weir-init is there. */
+	int sync[2];
+	int init_fd; /* empty at the fork: filled while the child makes its namespaces */
 	uid_t uid;
 	gid_t gid;
 	uint64_t ignored_signals;
@@ -128,10 +131,17 @@ static int open_orders(const struct start *s, struct err *err)
 	return image_open("weir-orders", &orders, sizeof(orders), err);
 }
 
+static int wait_for_init(const struct start *s, struct err *err)
+{
+	char byte;
+	ssize_t n = recv(s->sync[1], &byte, 1, 0);
+
+	return n == 1 ? 0 : err_sys(err, n < 0 ? -errno : -EPIPE, "cannot get weir-init");
+}
+
 static int run_child(struct start *s, struct err *err)
 {
-	struct bwrap_fds fds = { .channel = s->spec->control_fd,
-				 .init = s->machine->init_fd };
+	struct bwrap_fds fds = { .channel = s->spec->control_fd, .init = s->init_fd };
 	int r = take_ids(s, err);
 
 	if (r < 0)
@@ -153,6 +163,9 @@ static int run_child(struct start *s, struct err *err)
 				 err);
 	if (fds.seccomp < 0)
 		return fds.seccomp;
+	r = wait_for_init(s, err);
+	if (r < 0)
+		return r;
 	r = s->spec->confirm(s->spec->prepare_data, err);
 	if (r != 0)
 		return r;
@@ -256,6 +269,19 @@ static int serve_child(struct start *s, pid_t child, struct err *err)
 	return r < 0 ? err_sys(err, r, "cannot hand over the mounts") : 0;
 }
 
+/* Copying it takes as long as ten mounts. */
+static int serve_init(const struct start *s, struct err *err)
+{
+	int r = image_fill(s->init_fd, launch_init_start,
+			   (size_t)(launch_init_end - launch_init_start), err);
+
+	if (r < 0)
+		return err_context(err, "weir-init");
+	if (send(s->sync[0], "", 1, MSG_NOSIGNAL) < 0)
+		return err_sys(err, -errno, "cannot hand over weir-init");
+	return 0;
+}
+
 static pid_t start_child(struct start *s, struct err *err)
 {
 	pid_t child = clone_child();
@@ -267,6 +293,8 @@ static pid_t start_child(struct start *s, struct err *err)
 		return explain_clone(child, err);
 	if (s->machine->root)
 		r = serve_child(s, child, err);
+	if (r == 0)
+		r = serve_init(s, err);
 	if (r < 0) {
 		kill(child, SIGKILL);
 		waitpid(child, NULL, 0);
@@ -285,11 +313,16 @@ pid_t launch_start(const struct launch_machine *m, const struct launch_spec *spe
 			   .gid = getegid(),
 			   .ignored_signals = ignored_signals() };
 	CLEAN(fd) int parent_fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+	CLEAN(fd) int init_fd = -1;
 	pid_t r = std_fds_check(spec->control_fd, err);
 
 	if (r < 0)
 		return r;
 	s.parent_fd = parent_fd;
+	init_fd = image_create("weir-init", err);
+	if (init_fd < 0)
+		return init_fd;
+	s.init_fd = init_fd;
 	r = view_plan(&s.view, m, spec, err);
 	if (r < 0)
 		return r;
