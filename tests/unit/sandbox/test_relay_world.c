@@ -169,14 +169,18 @@ static void add_limit(struct policy *p, const char *which, unsigned int value)
 
 static void add_rule(struct policy *p, struct plan_port_range *ports, const char *line)
 {
-	char word[16] = "", target[128] = "", list[64] = "";
+	char word[16] = "", target[128] = "", list[64] = "", flag[16] = "";
 	struct rule *r = &p->rules[p->count];
 	struct err err;
 	int n;
 
-	sscanf(line, "%15s %127s %63s", word, target, list);
+	sscanf(line, "%15s %127s %63s %15s", word, target, list, flag);
 	if (strcmp(word, "default") == 0) {
 		p->default_action = POLICY_ALLOW;
+		return;
+	}
+	if (strcmp(word, "verify") == 0) {
+		p->verify = POLICY_VERIFY_TLS;
 		return;
 	}
 	if (strcmp(word, "limit") == 0) {
@@ -192,6 +196,8 @@ static void add_rule(struct policy *p, struct plan_port_range *ports, const char
 		r->ports = (struct rule_ports){ ports, (size_t)n };
 		r->flags |= PLAN_PORTS_LISTED;
 	}
+	if (strcmp(flag, "raw") == 0)
+		r->flags |= PLAN_RAW;
 	if (prefix_parse(target, strlen(target), false, &r->prefix)) {
 		r->kind = TARGET_PREFIX;
 	} else {

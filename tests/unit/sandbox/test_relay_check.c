@@ -1,0 +1,726 @@
+// SPDX-License-Identifier: Apache-2.0
+/* `verify: tls`: what a connection shows decides. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/wire.h"
+#include "sandbox/relay_internal.h"
+#include "test_relay_world.h"
+
+enum { TEXT_SIZE = 4096, RAW_PORT = 7000, OTHER_PORT = 7001 };
+
+#define GOOD	  "good.example.com"
+#define EVIL	  "evil.example.com"
+#define GET(host) "GET / HTTP/1.1\r\nHost: " host "\r\n\r\n"
+#define ANSWER	  "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+static const char *const rules[] = { "verify tls", "allow " GOOD " 80,443,7000",
+				     "allow third.example.com 443", NULL };
+
+static struct world w;
+
+static int start(void **state)
+{
+	world_start(&w, rules);
+	/* One address, two names: a CDN. */
+	world_teach(&w, GOOD, FAR_A);
+	world_teach(&w, EVIL, FAR_A);
+	world_teach(&w, "third.example.com", FAR_B);
+	return 0;
+}
+
+static int stop(void **state)
+{
+	world_stop(&w);
+	return 0;
+}
+
+/* A ClientHello that names @name, in records of @step bytes. */
+static size_t hello(const char *name, size_t step, uint8_t *ret)
+{
+	uint8_t message[600] = { 1 };
+	struct wire m = wire_writer(message, sizeof(message));
+	struct wire out = wire_writer(ret, TEXT_SIZE);
+	size_t size = strlen(name), ext = size > 0 ? size + 9 : 0;
+
+	wire_seek(&m, 4);
+	wire_write_u16(&m, 0x0303);
+	wire_seek(&m, wire_offset(&m) + 32);
+	wire_write_u8(&m, 0);
+	wire_write_u16(&m, 2);
+	wire_write_u16(&m, 0x1301);
+	wire_write_u16(&m, 0x0100);
+	wire_write_u16(&m, (uint16_t)(ext + 200));
+	if (size > 0) {
+		wire_write_u16(&m, 0);
+		wire_write_u16(&m, (uint16_t)(size + 5));
+		wire_write_u16(&m, (uint16_t)(size + 3));
+		wire_write_u8(&m, 0);
+		wire_write_u16(&m, (uint16_t)size);
+		wire_write_bytes(&m, name, size);
+	}
+	wire_write_u16(&m, 21);
+	wire_write_u16(&m, 196);
+	wire_seek(&m, wire_offset(&m) + 196);
+	size = wire_offset(&m);
+	message[2] = (uint8_t)((size - 4) >> 8);
+	message[3] = (uint8_t)(size - 4);
+	for (size_t at = 0; at < size; at += step) {
+		size_t n = MIN(step, size - at);
+
+		wire_write_u8(&out, 22);
+		wire_write_u16(&out, 0x0301);
+		wire_write_u16(&out, (uint16_t)n);
+		wire_write_bytes(&out, message + at, n);
+	}
+	assert_true(wire_ok(&m) && wire_ok(&out));
+	return wire_offset(&out);
+}
+
+static void say(int fd, const char *text)
+{
+	world_write_all(&w, fd, text, strlen(text));
+}
+
+/* Everything up to the end, as text. */
+static const char *all_of(int fd)
+{
+	static char text[TEXT_SIZE];
+	size_t got = 0;
+	ssize_t n;
+
+	while ((n = world_read(&w, fd, text + got, sizeof(text) - 1 - got)) > 0)
+		got += (size_t)n;
+	text[got] = '\0';
+	assert_int_equal(n, 0);
+	return text;
+}
+
+static void expect_text(int fd, const char *want)
+{
+	char got[TEXT_SIZE];
+	size_t size = strlen(want), n = 0;
+
+	while (n < size) {
+		ssize_t r = world_read(&w, fd, got + n, size - n);
+
+		assert_true(r > 0);
+		n += (size_t)r;
+	}
+	assert_memory_equal(got, want, size);
+}
+
+static void expect_reset(int fd)
+{
+	char byte;
+
+	assert_int_equal(world_read(&w, fd, &byte, 1), -ECONNRESET);
+}
+
+static void expect_silence(int fd)
+{
+	char byte;
+
+	for (int i = 0; i < 30; i++) {
+		assert_int_equal(read(fd, &byte, 1), -1);
+		assert_int_equal(errno, EAGAIN);
+		world_turn(&w);
+	}
+}
+
+static void expect_event(const char *name, const char *reason)
+{
+	const struct event *e = world_last_event(&w);
+
+	assert_int_equal(e->action, EVENT_DENY);
+	assert_int_equal(e->layer, EVENT_NAME);
+	assert_string_equal(e->name, name);
+	if (!strstr(e->reason, reason))
+		fail_msg("'%s', not '%s'", e->reason, reason);
+	assert_int_equal(w.sandbox.counters[COUNT_FLOWS_DENIED], w.event_count);
+}
+
+/* A client, and the listener that it wants to reach. */
+struct way {
+	int client, listener, server;
+};
+
+static struct way dial(const char *addr, uint16_t port)
+{
+	struct way p = { .listener = world_listen(&w, FAR, addr, port), .server = -1 };
+
+	p.client = world_connect(&w, INSIDE, addr, port);
+	return p;
+}
+
+static void expect_nobody(const struct way *p)
+{
+	for (int i = 0; i < 5; i++)
+		world_turn(&w);
+	assert_int_equal(accept(p->listener, NULL, NULL), -1);
+	assert_int_equal(errno, EAGAIN);
+}
+
+static void hang_up(struct way *p)
+{
+	close(p->client);
+	close(p->listener);
+	if (p->server >= 0)
+		close(p->server);
+	assert_true(world_drained(&w));
+}
+
+/* --- TLS --- */
+
+static void check_hello_arrives(const uint8_t *bytes, size_t size, size_t split)
+{
+	struct way p = dial(FAR_A, 443);
+	uint8_t got[TEXT_SIZE];
+	size_t n = 0;
+
+	world_write_all(&w, p.client, bytes, split);
+	for (int i = 0; i < 2; i++)
+		world_turn(&w);
+	if (split < size) {
+		assert_int_equal(accept(p.listener, NULL, NULL), -1);
+		world_write_all(&w, p.client, bytes + split, size - split);
+	}
+	p.server = world_accept(&w, p.listener);
+	while (n < size) {
+		ssize_t r = world_read(&w, p.server, got + n, sizeof(got) - n);
+
+		assert_true(r > 0);
+		n += (size_t)r;
+	}
+	assert_int_equal(n, size);
+	assert_memory_equal(got, bytes, size);
+	say(p.server, "answer");
+	expect_text(p.client, "answer");
+	hang_up(&p);
+}
+
+static void test_an_allowed_hello_arrives_as_it_was_at_every_split(void **state)
+{
+	uint8_t bytes[TEXT_SIZE];
+	size_t size = hello(GOOD, 16384, bytes);
+
+	for (size_t split = 1; split <= size; split += split < 12 ? 1 : 7)
+		check_hello_arrives(bytes, size, split);
+	size = hello(GOOD, 3, bytes);
+	for (size_t split = 1; split <= size; split += 61)
+		check_hello_arrives(bytes, size, split);
+	assert_int_equal(w.event_count, 0);
+}
+
+static void test_a_hello_byte_by_byte_arrives(void **state)
+{
+	struct way p = dial(FAR_A, 443);
+	uint8_t bytes[TEXT_SIZE], got[TEXT_SIZE];
+	size_t size = hello(GOOD, 5, bytes), n = 0;
+
+	for (size_t i = 0; i < size; i++)
+		world_write_all(&w, p.client, bytes + i, 1);
+	p.server = world_accept(&w, p.listener);
+	while (n < size)
+		n += (size_t)world_read(&w, p.server, got + n, sizeof(got) - n);
+	assert_memory_equal(got, bytes, size);
+	hang_up(&p);
+}
+
+static void test_a_refused_hello_gets_an_alert_and_nobody_is_dialled(void **state)
+{
+	static const struct {
+		const char *name, *shown, *addr, *reason;
+		uint8_t alert;
+	} rows[] = {
+		{ EVIL, EVIL, FAR_A, "the name is not allowed", 49 },
+		{ "third.example.com", "third.example.com", FAR_A,
+		  "this address was not looked up for the name", 49 },
+		{ "", "", FAR_A, "without a server name", 112 },
+		{ "93.184.216.10", "", FAR_A, "an address as server name", 112 },
+		{ GOOD "..", "", FAR_A, "malformed server name", 112 },
+		{ GOOD, GOOD, FAR_B, "this address was not looked up for the name", 49 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct way p = dial(rows[i].addr, 443);
+		uint8_t bytes[TEXT_SIZE], got[8];
+		size_t size = hello(rows[i].name, 16384, bytes);
+
+		world_write_all(&w, p.client, bytes, size);
+		assert_int_equal(world_read(&w, p.client, got, sizeof(got)), 7);
+		assert_int_equal(got[0], 21);
+		assert_int_equal(got[6], rows[i].alert);
+		assert_int_equal(world_read(&w, p.client, got, 1), 0);
+		expect_event(rows[i].shown, rows[i].reason);
+		expect_nobody(&p);
+		hang_up(&p);
+	}
+}
+
+static void test_an_alert_is_not_eaten_by_unread_bytes(void **state)
+{
+	struct way p = dial(FAR_A, 443);
+	uint8_t bytes[TEXT_SIZE], got[8];
+	static uint8_t more[100000];
+	size_t size = hello(EVIL, 16384, bytes);
+
+	world_write_all(&w, p.client, bytes, size);
+	assert_true(send(p.client, more, sizeof(more), MSG_NOSIGNAL) > 0);
+	for (int i = 0; i < 20; i++)
+		world_turn(&w);
+	assert_true(send(p.client, more, 1000, MSG_NOSIGNAL) > 0);
+	for (int i = 0; i < 20; i++)
+		world_turn(&w);
+	assert_int_equal(world_read(&w, p.client, got, sizeof(got)), 7);
+	hang_up(&p);
+}
+
+static void test_a_hello_that_stays_incomplete_is_reset(void **state)
+{
+	struct way p = dial(FAR_A, 443), q = dial(FAR_B, 443);
+	uint8_t bytes[TEXT_SIZE];
+	size_t size = hello(GOOD, 16384, bytes);
+	int64_t began = clock_now_ms();
+
+	/* At its end at once, and otherwise in time. */
+	world_write_all(&w, p.client, bytes, size - 1);
+	shutdown(p.client, SHUT_WR);
+	expect_reset(p.client);
+	expect_event("", "it ended before it was complete");
+	assert_true(clock_now_ms() - began < 1000);
+	world_write_all(&w, q.client, bytes, 5);
+	while (w.event_count < 2 && clock_now_ms() - began < 8000)
+		world_turn(&w);
+	expect_event("", "no name came in 5 s");
+	expect_reset(q.client);
+	expect_nobody(&p);
+	expect_nobody(&q);
+	hang_up(&p);
+	hang_up(&q);
+}
+
+/* --- neither --- */
+
+static void test_a_server_may_speak_first_on_a_listed_port(void **state)
+{
+	struct way p = dial(FAR_A, RAW_PORT);
+
+	p.server = world_accept(&w, p.listener);
+	say(p.server, "220 hello\r\n");
+	expect_text(p.client, "220 hello\r\n");
+	say(p.client, "EHLO x\r\n");
+	expect_text(p.server, "EHLO x\r\n");
+	say(p.client, GET(EVIL)); /* its own protocol's business by now */
+	expect_text(p.server, GET(EVIL));
+	hang_up(&p);
+	assert_int_equal(w.event_count, 0);
+}
+
+static void test_what_looks_like_tls_or_http_is_judged_on_every_port(void **state)
+{
+	static const char *const texts[] = { GET(EVIL), "\r\n" GET(GOOD),
+					     "PROXY TCP4 1.1.1.1 1.1.1.1 1 1\r\n" };
+	uint8_t bytes[TEXT_SIZE], got[8];
+	struct way p = dial(FAR_A, RAW_PORT);
+
+	p.server = world_accept(&w, p.listener);
+	world_write_all(&w, p.client, bytes, hello(EVIL, 16384, bytes));
+	assert_int_equal(world_read(&w, p.client, got, sizeof(got)), 7);
+	expect_reset(p.server);
+	hang_up(&p);
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		p = dial(FAR_A, RAW_PORT);
+		p.server = world_accept(&w, p.listener);
+		say(p.client, texts[i]);
+		assert_memory_equal(all_of(p.client), "HTTP/1.1 40", 11);
+		expect_reset(p.server);
+		hang_up(&p);
+	}
+}
+
+static void test_bytes_without_a_name_need_the_port_in_the_rule(void **state)
+{
+	static const char *const raw[] = { "verify tls", "allow " GOOD " 443 raw", NULL };
+	struct way p = dial(FAR_A, 443);
+
+	say(p.client, "SSH-2.0-x\r\n");
+	expect_reset(p.client);
+	expect_event(GOOD, "raw: true");
+	expect_nobody(&p);
+	hang_up(&p);
+	world_set_plan(&w, raw);
+	p = dial(FAR_A, 443);
+	p.server = world_accept(&w, p.listener);
+	say(p.client, "SSH-2.0-x\r\n");
+	expect_text(p.server, "SSH-2.0-x\r\n");
+	hang_up(&p);
+}
+
+static void test_without_ports_a_rule_opens_no_nameless_bytes(void **state)
+{
+	static const char *const plain[] = { "verify tls", "allow " GOOD, NULL };
+	struct way p;
+
+	world_set_plan(&w, plain);
+	p = dial(FAR_A, OTHER_PORT);
+	say(p.client, "x y\n");
+	expect_reset(p.client);
+	expect_event(GOOD, "the rule needs the port");
+	assert_true(world_last_event(&w)->allowable);
+	expect_nobody(&p);
+	hang_up(&p);
+}
+
+static void test_an_address_rule_opens_its_address(void **state)
+{
+	static const char *const plain[] = { "verify tls", "allow " FAR_A, "allow " GOOD,
+					     NULL };
+	uint8_t bytes[TEXT_SIZE], got[TEXT_SIZE];
+	struct way p;
+	size_t size = hello("", 16384, bytes);
+
+	world_set_plan(&w, plain);
+	world_forget(&w);
+	p = dial(FAR_A, 443); /* TLS without a name */
+	world_write_all(&w, p.client, bytes, size);
+	p.server = world_accept(&w, p.listener);
+	assert_int_equal(world_read(&w, p.server, got, sizeof(got)), size);
+	hang_up(&p);
+	p = dial(FAR_A, 80); /* its own address as Host */
+	say(p.client, GET(FAR_A));
+	p.server = world_accept(&w, p.listener);
+	expect_text(p.server, GET(FAR_A));
+	hang_up(&p);
+	p = dial(FAR_A, 80); /* a name that is allowed, whoever taught the address */
+	say(p.client, GET(GOOD));
+	p.server = world_accept(&w, p.listener);
+	hang_up(&p);
+	p = dial(FAR_A, 80);
+	say(p.client, GET(EVIL));
+	assert_memory_equal(all_of(p.client), "HTTP/1.1 403", 12);
+	hang_up(&p);
+	p = dial(FAR_A, 80);
+	say(p.client, GET(FAR_B));
+	assert_memory_equal(all_of(p.client), "HTTP/1.1 403", 12);
+	hang_up(&p);
+	p = dial(FAR_A, 80);
+	say(p.client, "x y\n");
+	expect_reset(p.client);
+	hang_up(&p);
+	p = dial(FAR_A, OTHER_PORT);
+	p.server = world_accept(&w, p.listener);
+	hang_up(&p);
+}
+
+/* --- HTTP --- */
+
+static void test_a_refused_request_says_why(void **state)
+{
+	struct way p = dial(FAR_A, 80);
+	const char *text;
+
+	say(p.client, GET(EVIL));
+	text = all_of(p.client);
+	assert_memory_equal(text, "HTTP/1.1 403 Forbidden\r\n", 24);
+	assert_non_null(strstr(text, "Connection: close\r\n"));
+	assert_non_null(strstr(text, "\r\n\r\n{\"error\": \"refused by weir\", "
+				     "\"name\": \"" EVIL "\", "));
+	assert_non_null(strstr(text, "\"rule\": \"the default action (deny)\""));
+	assert_non_null(strstr(text, "\"allow\": \"--allow " EVIL ":80\"}"));
+	expect_event(EVIL, "the name is not allowed");
+	assert_true(world_last_event(&w)->allowable);
+	expect_nobody(&p);
+	hang_up(&p);
+}
+
+static void test_a_doubtful_request_is_a_bad_one(void **state)
+{
+	static const char *const texts[] = {
+		"GET / HTTP/1.1\r\nHost: " GOOD "\r\nHost: " EVIL "\r\n\r\n",
+		"GET http://" EVIL "/ HTTP/1.1\r\nHost: " GOOD "\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost : " GOOD "\r\n\r\n",
+		"GET / HTTP/1.1\nHost: " GOOD "\n\n",
+		"GET /\r\n",
+		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: " GOOD "\r\nContent-Length: 1\r\n"
+		"Transfer-Encoding: chunked\r\n\r\n",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		struct way p = dial(FAR_A, 80);
+
+		say(p.client, texts[i]);
+		assert_memory_equal(all_of(p.client), "HTTP/1.1 400", 12);
+		expect_nobody(&p);
+		hang_up(&p);
+	}
+}
+
+static void test_a_request_at_every_split_arrives_as_it_was(void **state)
+{
+	static const char text[] = "POST /x HTTP/1.1\r\nHost: " GOOD "\r\n"
+				   "Transfer-Encoding: chunked\r\n\r\n"
+				   "4\r\nbody\r\n0\r\n\r\n" GET(GOOD);
+
+	for (size_t split = 1; split < sizeof(text) - 1; split += 3) {
+		struct way p = dial(FAR_A, 80);
+
+		world_write_all(&w, p.client, text, split);
+		world_write_all(&w, p.client, text + split, sizeof(text) - 1 - split);
+		p.server = world_accept(&w, p.listener);
+		expect_text(p.server, text);
+		hang_up(&p);
+	}
+	assert_int_equal(w.event_count, 0);
+}
+
+static void test_bodies_pass_whole(void **state)
+{
+	static char body[1 << 20], got[1 << 20];
+	struct way p = dial(FAR_A, 80);
+	size_t sent = 0, n = 0;
+
+	memset(body, 'b', sizeof(body));
+	say(p.client,
+	    "PUT / HTTP/1.1\r\nHost: " GOOD "\r\nContent-Length: 1048576\r\n\r\n");
+	p.server = world_accept(&w, p.listener);
+	expect_text(p.server, "PUT / HTTP/1.1\r\nHost: " GOOD
+			      "\r\nContent-Length: 1048576\r\n\r\n");
+	for (int i = 0; n < sizeof(body) && i < 5000; i++) {
+		ssize_t r =
+			send(p.client, body + sent, sizeof(body) - sent, MSG_NOSIGNAL);
+
+		sent += r > 0 ? (size_t)r : 0;
+		r = read(p.server, got + n, sizeof(got) - n);
+		n += r > 0 ? (size_t)r : 0;
+		assert_int_equal(loop_turn(w.loop, 0), 0);
+	}
+	assert_int_equal(n, sizeof(body));
+	assert_memory_equal(got, body, sizeof(body));
+	say(p.client, GET(GOOD));
+	expect_text(p.server, GET(GOOD));
+	hang_up(&p);
+}
+
+static void test_every_request_on_a_connection_is_judged(void **state)
+{
+	struct way p = dial(FAR_A, 80);
+
+	say(p.client, GET(GOOD));
+	p.server = world_accept(&w, p.listener);
+	expect_text(p.server, GET(GOOD));
+	say(p.server, ANSWER);
+	expect_text(p.client, ANSWER);
+	say(p.client, GET(EVIL));
+	/* The server learns that no more comes, and not what else was asked. */
+	assert_string_equal(all_of(p.server), "");
+	close(p.server);
+	p.server = -1;
+	assert_memory_equal(all_of(p.client), "HTTP/1.1 403", 12);
+	expect_event(EVIL, "the name is not allowed");
+	hang_up(&p);
+}
+
+static void test_answers_that_are_due_come_before_a_refusal(void **state)
+{
+	struct way p = dial(FAR_A, 80);
+	const char *text;
+
+	say(p.client, GET(GOOD) GET(GOOD) GET(EVIL) GET(GOOD));
+	p.server = world_accept(&w, p.listener);
+	assert_string_equal(all_of(p.server), GET(GOOD) GET(GOOD));
+	say(p.server, ANSWER ANSWER);
+	close(p.server);
+	p.server = -1;
+	text = all_of(p.client);
+	assert_memory_equal(text, ANSWER ANSWER "HTTP/1.1 403",
+			    strlen(ANSWER ANSWER) + 12);
+	hang_up(&p);
+}
+
+/* --- Upgrade and CONNECT --- */
+
+#define UPGRADE(to)                                                                      \
+	"GET / HTTP/1.1\r\nHost: " GOOD "\r\nConnection: Upgrade\r\nUpgrade: " to        \
+	"\r\n\r\n"
+#define SWITCHED "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n"
+
+static struct way upgrade(const char *to)
+{
+	struct way p = dial(FAR_A, 80);
+
+	say(p.client, to);
+	p.server = world_accept(&w, p.listener);
+	expect_text(p.server, to);
+	return p;
+}
+
+static void test_after_a_switch_the_connection_is_a_tunnel(void **state)
+{
+	struct way p = upgrade(UPGRADE("websocket"));
+
+	say(p.client, "early");
+	expect_silence(p.server);
+	say(p.server, SWITCHED "frame");
+	expect_text(p.client, SWITCHED "frame");
+	expect_text(p.server, "early");
+	say(p.client, GET(EVIL));
+	expect_text(p.server, GET(EVIL));
+	hang_up(&p);
+	assert_int_equal(w.event_count, 0);
+}
+
+static void test_an_upgrade_that_is_ignored_opens_nothing(void **state)
+{
+	struct way p = upgrade(UPGRADE("websocket"));
+
+	say(p.client, GET(EVIL));
+	expect_silence(p.server);
+	say(p.server, "HTTP/1.1 103 Early Hints\r\n\r\n");
+	expect_text(p.client, "HTTP/1.1 103 Early Hints\r\n\r\n");
+	expect_silence(p.server);
+	say(p.server, ANSWER);
+	expect_text(p.client, ANSWER);
+	assert_string_equal(all_of(p.server), "");
+	close(p.server);
+	p.server = -1;
+	assert_memory_equal(all_of(p.client), "HTTP/1.1 403", 12);
+	hang_up(&p);
+}
+
+static void test_http2_without_tls_is_cut(void **state)
+{
+	struct way p = upgrade(UPGRADE("h2c"));
+
+	say(p.server, SWITCHED);
+	expect_reset(p.client);
+	expect_event("", "HTTP/2 without TLS");
+	hang_up(&p);
+	p = upgrade(UPGRADE("h2c"));
+	say(p.server, ANSWER);
+	expect_text(p.client, ANSWER);
+	say(p.client, GET(GOOD));
+	expect_text(p.server, GET(GOOD));
+	hang_up(&p);
+}
+
+static void test_an_upgrade_after_other_requests_is_refused(void **state)
+{
+	struct way p = upgrade(GET(GOOD));
+
+	say(p.server, ANSWER);
+	expect_text(p.client, ANSWER);
+	say(p.client, UPGRADE("websocket"));
+	assert_string_equal(all_of(p.server), "");
+	close(p.server);
+	p.server = -1;
+	assert_memory_equal(all_of(p.client), "HTTP/1.1 400", 12);
+	hang_up(&p);
+}
+
+#define CONNECT "CONNECT " GOOD ":80 HTTP/1.1\r\nHost: " GOOD ":80\r\n\r\n"
+
+static void test_connect_becomes_a_tunnel_only_on_success(void **state)
+{
+	struct way p = upgrade(CONNECT);
+
+	say(p.server, "HTTP/1.1 200 Connected\r\n\r\n");
+	expect_text(p.client, "HTTP/1.1 200 Connected\r\n\r\n");
+	say(p.client, GET(EVIL));
+	expect_text(p.server, GET(EVIL));
+	hang_up(&p);
+	p = upgrade(CONNECT);
+	say(p.server, "HTTP/1.1 405 No\r\nContent-Length: 0\r\n\r\n");
+	expect_text(p.client, "HTTP/1.1 405 No\r\nContent-Length: 0\r\n\r\n");
+	say(p.client, GET(EVIL));
+	assert_string_equal(all_of(p.server), "");
+	hang_up(&p);
+	p = dial(FAR_A, 80);
+	say(p.client, "CONNECT " EVIL ":443 HTTP/1.1\r\nHost: " EVIL ":443\r\n\r\n");
+	assert_memory_equal(all_of(p.client), "HTTP/1.1 403", 12);
+	hang_up(&p);
+}
+
+/* --- in time --- */
+
+static void test_a_new_policy_cuts_by_the_name_that_was_shown(void **state)
+{
+	static const char *const both[] = { "verify tls", "allow " GOOD, "allow " EVIL,
+					    NULL };
+	struct way good, evil;
+
+	world_set_plan(&w, both);
+	good = dial(FAR_A, 80);
+	say(good.client, GET(GOOD));
+	good.server = world_accept(&w, good.listener);
+	expect_text(good.server, GET(GOOD));
+	close(good.listener);
+	evil = dial(FAR_A, 80);
+	say(evil.client, GET(EVIL));
+	evil.server = world_accept(&w, evil.listener);
+	expect_text(evil.server, GET(EVIL));
+	world_set_plan(&w, rules);
+	world_forget(&w); /* what is open goes on when what it stands on expires */
+	relay_recheck(w.relay, &w.sandbox);
+	expect_reset(evil.client);
+	expect_reset(evil.server);
+	say(good.client, GET(GOOD));
+	expect_text(good.server, GET(GOOD));
+	close(good.client);
+	close(good.server);
+	hang_up(&evil);
+}
+
+static void test_a_client_that_says_nothing_and_leaves_is_no_event(void **state)
+{
+	struct way p = dial(FAR_A, 443);
+
+	for (int i = 0; i < 10; i++)
+		world_turn(&w);
+	hang_up(&p);
+	assert_int_equal(w.event_count, 0);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(test_##name, start, stop)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(an_allowed_hello_arrives_as_it_was_at_every_split),
+		T(a_hello_byte_by_byte_arrives),
+		T(a_refused_hello_gets_an_alert_and_nobody_is_dialled),
+		T(an_alert_is_not_eaten_by_unread_bytes),
+		T(a_hello_that_stays_incomplete_is_reset),
+		T(a_server_may_speak_first_on_a_listed_port),
+		T(what_looks_like_tls_or_http_is_judged_on_every_port),
+		T(bytes_without_a_name_need_the_port_in_the_rule),
+		T(without_ports_a_rule_opens_no_nameless_bytes),
+		T(an_address_rule_opens_its_address),
+		T(a_refused_request_says_why),
+		T(a_doubtful_request_is_a_bad_one),
+		T(a_request_at_every_split_arrives_as_it_was),
+		T(bodies_pass_whole),
+		T(every_request_on_a_connection_is_judged),
+		T(answers_that_are_due_come_before_a_refusal),
+		T(after_a_switch_the_connection_is_a_tunnel),
+		T(an_upgrade_that_is_ignored_opens_nothing),
+		T(http2_without_tls_is_cut),
+		T(an_upgrade_after_other_requests_is_refused),
+		T(connect_becomes_a_tunnel_only_on_success),
+		T(a_new_policy_cuts_by_the_name_that_was_shown),
+		T(a_client_that_says_nothing_and_leaves_is_no_event),
+	};
+
+	if (!world_namespaces(&w)) {
+		print_message("no namespaces here: skipped\n");
+		return 77;
+	}
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
