@@ -179,7 +179,7 @@ static int set_json(void *target, const char *value, struct err *err)
 static const struct cli_option options[] = {
 	{ "json", NULL, "print JSON", set_json },
 };
-static const struct cli_options option_table = { options, ARRAY_SIZE(options) };
+const struct cli_options cli_doctor_options = { options, ARRAY_SIZE(options) };
 
 void cli_doctor_usage(FILE *out)
 {
@@ -188,7 +188,7 @@ void cli_doctor_usage(FILE *out)
 	      "what "
 	      "follows,\nand the command that mends it.\n\n",
 	      out);
-	cli_options_print(out, &option_table);
+	cli_options_print(out, &cli_doctor_options);
 	fputs("\nExit status: 0 when `weir run` works here, 1 when it can't.\n", out);
 }
 
@@ -197,7 +197,7 @@ int cli_doctor(int argc, char **argv, int (*run)(struct run_spec *spec))
 	struct doctor d = { .run = run };
 	struct err err = { 0 };
 	bool json = false;
-	int r = cli_options_parse(&option_table, &json, argc, argv, NULL, &err);
+	int r = cli_options_parse(&cli_doctor_options, &json, argc, argv, NULL, &err);
 
 	if (r >= 0 && r < argc)
 		r = err_set(&err, -EINVAL, "doctor takes no argument");

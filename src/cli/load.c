@@ -10,8 +10,6 @@
 #include "policy/check.h"
 #include "policy/embedded.h"
 
-static const char etc_profiles[] = "/etc/weir/profiles";
-
 static int read_all(int fd, char *buf, size_t room, size_t *ret)
 {
 	size_t used = 0;
@@ -93,8 +91,7 @@ static int profile_from(struct arena *arena, const char *dir, const char *name,
 	return r == -ENOTDIR ? -ENOENT : r;
 }
 
-/* The user's own profiles, or NULL when there is no place for them. */
-static const char *user_profiles(struct arena *arena)
+const char *cli_user_profiles(struct arena *arena)
 {
 	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
 
@@ -105,15 +102,19 @@ static const char *user_profiles(struct arena *arena)
 	return NULL;
 }
 
-static int profile_load(struct arena *arena, const char *name, struct text *ret_text,
-			const char **ret_path, struct err *err)
+int cli_profile_load(struct arena *arena, const char *name, struct text *ret_text,
+		     const char **ret_path, struct err *err)
 {
 	const struct policy_embedded *shipped = policy_embedded_profile(text_of(name));
-	const char *user = user_profiles(arena);
-	int r = user ? profile_from(arena, user, name, ret_text, ret_path, err) : -ENOENT;
+	const char *user = cli_user_profiles(arena);
+	int r;
+
+	if (!is_profile_name(name))
+		return err_set(err, -ENOENT, "is not the name of a profile");
+	r = user ? profile_from(arena, user, name, ret_text, ret_path, err) : -ENOENT;
 
 	if (r == -ENOENT)
-		r = profile_from(arena, etc_profiles, name, ret_text, ret_path, err);
+		r = profile_from(arena, CLI_ETC_PROFILES, name, ret_text, ret_path, err);
 	if (r != -ENOENT)
 		return r;
 	if (!shipped)
@@ -145,7 +146,7 @@ static int load_document(void *data, const char *name, const char *from,
 	int r;
 
 	if (is_profile_name(name))
-		return profile_load(arena, name, ret_text, ret_path, err);
+		return cli_profile_load(arena, name, ret_text, ret_path, err);
 	path = file_path(arena, name, from);
 	if (!path)
 		return out_of_memory(err);

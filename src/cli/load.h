@@ -7,9 +7,6 @@
 #include "policy/policy.h"
 
 struct cli_policy_args {
-	const char *const *narrow; /* denied by the file @narrow_file */
-	size_t narrow_count;
-	const char *narrow_file;
 	const char *const *deny; /* --deny TARGET */
 	size_t deny_count;
 	const char *const *allow; /* --allow TARGET[:PORTS] */
@@ -20,6 +17,9 @@ struct cli_policy_args {
 	bool has_verify;	   /* --verify: whatever the documents say */
 	enum policy_verify verify; /* of --verify; else where no document says */
 	bool verify_tls;	   /* whatever the documents say */
+	const char *const *narrow; /* denied by the file @narrow_file */
+	size_t narrow_count;
+	const char *narrow_file;
 };
 
 /* Read what narrows, --deny, --allow, --policy, --profile, in this order: the first rule
@@ -40,3 +40,11 @@ int cli_policy_load(const struct cli_policy_args *args, struct arena *arena,
  */
 int cli_read_file(const char *path, struct arena *arena, struct text *ret,
 		  struct err *err) MUST_CHECK;
+
+/* A profile's text: the user's own, the machine's or a built-in one, in this order, and
+ * where it stands. Return: 0, -ENOENT when there is none, or -errno, with @err. */
+int cli_profile_load(struct arena *arena, const char *name, struct text *ret_text,
+		     const char **ret_path, struct err *err) MUST_CHECK;
+#define CLI_ETC_PROFILES "/etc/weir/profiles"
+/* The folder of the user's own, or NULL when there is no place for them. */
+const char *cli_user_profiles(struct arena *arena);

@@ -21,6 +21,7 @@ struct list {
 struct spec {
 	struct list allow, deny, profiles;
 	const char *policy_file;
+	const char *questions; /* --file of explain */
 	bool json;
 	int rest; /* index of the first argument that is no option */
 };
@@ -64,17 +65,25 @@ static int set_json(void *target, const char *value, struct err *err)
 	return 0;
 }
 
+static int set_questions(void *target, const char *value, struct err *err)
+{
+	((struct spec *)target)->questions = value;
+	return 0;
+}
+
 static const struct cli_option options[] = {
 	{ "policy", "FILE", "read the policy from FILE, YAML or JSON", set_policy },
 	{ "profile", "NAME", "add a profile's rules behind the policy's (may repeat)",
-	  set_profile },
+	  set_profile, ' ' },
 	{ "allow", "TARGET[:PORTS]",
-	  "allow a name or address, before the policy (may repeat)", set_allow },
+	  "allow a name or address, before the policy (may repeat)", set_allow, ' ' },
 	{ "deny", "TARGET", "deny a name or address, before everything (may repeat)",
-	  set_deny },
+	  set_deny, ' ' },
+	{ "file", "FILE", "explain: read what is asked from FILE, one a line",
+	  set_questions },
 	{ "json", NULL, "print JSON", set_json },
 };
-static const struct cli_options option_table = { options, ARRAY_SIZE(options) };
+const struct cli_options cli_policy_options = { options, ARRAY_SIZE(options) };
 
 /* What every verb works on. */
 struct context {
@@ -104,16 +113,56 @@ static int verb_check(const struct context *c)
 	return 0;
 }
 
+/* The lines of a file, without comments. Everything lives in @arena. */
+static int read_questions(const char *path, struct arena *arena, char ***ret,
+			  size_t *ret_count, struct err *err)
+{
+	struct text text, line;
+	char **lines;
+	size_t n = 0;
+	int r = cli_read_file(path, arena, &text, err);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < text.len; i++)
+		n += text.ptr[i] == '\n';
+	lines = arena_array(arena, n + 1, sizeof(*lines));
+	n = 0;
+	while (lines && text_split(&text, '\n', &line)) {
+		const char *comment = memchr(line.ptr, '#', line.len);
+
+		if (comment)
+			line.len = (size_t)(comment - line.ptr);
+		line = text_trim(line);
+		if (line.len > 0 && !(lines[n++] = arena_text(arena, line)))
+			return err_set(err, -ENOMEM, "out of memory");
+	}
+	if (!lines)
+		return err_set(err, -ENOMEM, "out of memory");
+	*ret = lines;
+	*ret_count = n;
+	return 0;
+}
+
 static int verb_explain(const struct context *c)
 {
+	CLEAN(arena) struct arena arena = { 0 };
+	char **questions = NULL;
+	size_t count = 0;
 	struct err err = { 0 };
-	int r = cli_policy_explain(&c->plan, c->arguments, c->argument_count,
-				   c->spec->json, stdout, &err);
+	int r = 0;
 
+	if (c->spec->questions)
+		r = read_questions(c->spec->questions, &arena, &questions, &count, &err);
+	else
+		count = c->argument_count;
+	if (r == 0)
+		r = cli_policy_explain(&c->plan, questions ? questions : c->arguments,
+				       count, c->spec->json, stdout, &err);
 	if (r == 0)
 		return 0;
 	log_error("%s", err.text);
-	return r == -EINVAL ? STATUS_BAD_INPUT : STATUS_FAILED;
+	return r == -ENOMEM || r == -EIO ? STATUS_FAILED : STATUS_BAD_INPUT;
 }
 
 static int verb_show(const struct context *c)
@@ -127,25 +176,27 @@ static int verb_show(const struct context *c)
 static const struct verb {
 	const char *name, *arguments, *help;
 	int (*run)(const struct context *c);
-	bool takes_file; /* one argument: the same as --policy */
+	enum { ONE_FILE = 0, QUESTIONS, TWO_POLICIES } takes;
 } verbs[] = {
 	{ "check", "[FILE]",
 	  "report every fault of a policy, and what looks like a mistake", verb_check,
-	  true },
-	{ "explain", "NAME|ADDRESS[:PORT]...",
-	  "say what the policy decides, and which rule does", verb_explain, false },
+	  ONE_FILE },
+	{ "explain", "NAME|ADDRESS[:PORT]|URL...",
+	  "say what the policy decides, and which rule does", verb_explain, QUESTIONS },
 	{ "show", "[FILE]", "print the policy with everything that it extends", verb_show,
-	  true },
+	  ONE_FILE },
+	{ "diff", "A B", "say what two files or profiles decide differently", NULL,
+	  TWO_POLICIES },
 };
 
 void cli_policy_usage(FILE *out)
 {
 	fputs("usage: weir policy VERB [OPTION]... [ARGUMENT]...\n\n", out);
 	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
-		fprintf(out, "  %-8s%-24s%s\n", verbs[i].name, verbs[i].arguments,
-			verbs[i].help);
+		fprintf(out, "  %s %s\n%*s%s\n", verbs[i].name, verbs[i].arguments, 10,
+			"", verbs[i].help);
 	fputs("\n", out);
-	cli_options_print(out, &option_table);
+	cli_options_print(out, &cli_policy_options);
 }
 
 static const struct verb *verb_find(const char *name)
@@ -169,14 +220,55 @@ static int check_arguments(const struct verb *v, struct spec *s, int argc, char 
 {
 	int count = argc - s->rest;
 
-	if (!v->takes_file)
-		return count > 0 ? 0
-				 : err_set(err, -EINVAL, "name what is to be explained");
+	if (v->takes == TWO_POLICIES)
+		return count == 2 ? 0 : err_set(err, -EINVAL, "name two policies");
+	if (v->takes == QUESTIONS)
+		return (count > 0) != (s->questions != NULL)
+			       ? 0
+			       : err_set(err, -EINVAL,
+					 "name what is to be explained, or --file");
 	if (count == 0)
 		return 0;
 	if (count > 1)
 		return err_set(err, -EINVAL, "one file, not %d", count);
 	return set_policy(s, argv[s->rest], err);
+}
+
+/* A file or a profile, as `extends` names them. */
+static int build_side(const char *name, struct arena *arena, struct cli_policy_side *ret,
+		      uint8_t **ret_bytes)
+{
+	const struct cli_policy_args args = { .profiles = &name, .profile_count = 1 };
+	struct err err = { 0 };
+	size_t size;
+	int r = cli_policy_build(&args, arena, true, &ret->policy, ret_bytes, &size);
+
+	if (r == 0) {
+		r = plan_open(*ret_bytes, size, &ret->plan, &err);
+		if (r < 0)
+			log_error("%s", err.text);
+	}
+	return r;
+}
+
+static int run_diff(const struct spec *s, char *const *names)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	CLEAN(mem) uint8_t *bytes_a = NULL, *bytes_b = NULL;
+	struct cli_policy_side a = { 0 }, b = { 0 };
+	int r = build_side(names[0], &arena, &a, &bytes_a);
+
+	if (r == 0)
+		r = build_side(names[1], &arena, &b, &bytes_b);
+	if (r < 0)
+		return STATUS_BAD_INPUT;
+	r = cli_policy_diff(&a, &b, s->json, stdout);
+	if (r < 0 || fflush(stdout) != 0) {
+		log_error("cannot compare the policies: %s",
+			  strerror(r < 0 ? -r : errno));
+		return STATUS_BAD_INPUT;
+	}
+	return r > 0 ? STATUS_FAILED : 0;
 }
 
 static int run_verb(const struct verb *v, const struct spec *s, int argc, char **argv)
@@ -225,12 +317,14 @@ int cli_policy(int argc, char **argv)
 		return 0;
 	}
 	if (!v)
-		return bad_usage("policy needs a verb: check, explain or show");
-	spec.rest =
-		cli_options_parse(&option_table, &spec, argc - 1, argv + 1, NULL, &err);
+		return bad_usage("policy needs a verb: check, explain, show or diff");
+	spec.rest = cli_options_parse(&cli_policy_options, &spec, argc - 1, argv + 1,
+				      NULL, &err);
 	if (spec.rest < 0)
 		return bad_usage(err.text);
 	if (check_arguments(v, &spec, argc - 1, argv + 1, &err) < 0)
 		return bad_usage(err.text);
+	if (v->takes == TWO_POLICIES)
+		return run_diff(&spec, argv + 1 + spec.rest);
 	return run_verb(v, &spec, argc - 1, argv + 1);
 }

@@ -33,9 +33,10 @@ static int bad_query(const char *text, struct err *err)
 {
 	char shown[TEXT_ESCAPED_SIZE];
 
-	return err_set(err, -EINVAL,
-		       "'%s' is not a name or an address, with or without a port",
-		       text_escape(text_of(text), shown, sizeof(shown)));
+	return err_set(
+		err, -EINVAL,
+		"'%s' is not a name or an address, with or without a port, or a URL",
+		text_escape(text_of(text), shown, sizeof(shown)));
 }
 
 /* A name goes the way of a rule's target, so that IDN names can be asked as written. */
@@ -53,28 +54,71 @@ static int query_name(struct text t, struct query *ret, struct err *err)
 	return 0;
 }
 
-static int query_parse(const char *text, struct query *ret, struct err *err)
+static int host_and_port(struct text t, struct query *ret, struct err *err)
 {
-	struct text t = text_of(text), port;
-	const char *colon = strrchr(text, ':');
+	struct text host = t, port;
+	const char *colon = memrchr(t.ptr, ':', t.len);
 	struct endpoint e;
 	uint32_t number;
 
-	*ret = (struct query){ .text = text };
-	if (endpoint_parse(t.ptr, t.len, 0, &e)) {
+	if (endpoint_parse(t.ptr, t.len, ret->port, &e)) {
 		ret->is_addr = true;
 		ret->addr = e.addr;
 		ret->port = e.port;
 		return 0;
 	}
 	if (colon) {
-		port = text_of(colon + 1);
-		t.len = (size_t)(colon - text);
+		host.len = (size_t)(colon - t.ptr);
+		port = (struct text){ colon + 1, t.len - host.len - 1 };
 		if (!text_to_u32(port, UINT16_MAX, &number) || number == 0)
-			return bad_query(text, err);
+			return bad_query(ret->text, err);
 		ret->port = (uint16_t)number;
 	}
-	return query_name(t, ret, err);
+	return query_name(host, ret, err);
+}
+
+static const struct {
+	const char *name;
+	uint16_t port;
+} schemes[] = { { "https", 443 }, { "http", 80 },  { "wss", 443 }, { "ws", 80 },
+		{ "ssh", 22 },	  { "git", 9418 }, { "ftp", 21 } };
+
+/* "scheme://user@host:port/path": the host and the port, which the scheme gives when
+ * the URL doesn't. */
+static int url_parse(struct text scheme, struct text rest, struct query *ret,
+		     struct err *err)
+{
+	const char *at;
+	size_t len = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(schemes); i++)
+		if (text_equal_nocase(scheme, schemes[i].name))
+			ret->port = schemes[i].port;
+	if (ret->port == 0)
+		return err_set(err, -EINVAL, "'%.*s' is not a scheme with a known port",
+			       (int)MIN(scheme.len, 16), scheme.ptr);
+	while (len < rest.len && !strchr("/?#", rest.ptr[len]))
+		len++;
+	rest.len = len;
+	at = memrchr(rest.ptr, '@', rest.len);
+	if (at)
+		rest = (struct text){ at + 1, rest.len - (size_t)(at + 1 - rest.ptr) };
+	/* An address of IPv6 stands in brackets, with or without a port behind. */
+	if (rest.len > 2 && rest.ptr[0] == '[' && rest.ptr[rest.len - 1] == ']')
+		rest = (struct text){ rest.ptr + 1, rest.len - 2 };
+	return host_and_port(rest, ret, err);
+}
+
+static int query_parse(const char *text, struct query *ret, struct err *err)
+{
+	const char *separator = strstr(text, "://");
+	const char *rest = separator ? separator + 3 : text;
+
+	*ret = (struct query){ .text = text };
+	if (separator)
+		return url_parse((struct text){ text, (size_t)(separator - text) },
+				 text_of(rest), ret, err);
+	return host_and_port(text_of(text), ret, err);
 }
 
 static struct answer ask(const struct plan *p, const struct query *q)

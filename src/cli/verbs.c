@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/verbs.h"
 
+#include <errno.h>
+#include <jansson.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "cli/complete.h"
 #include "cli/config.h"
 #include "cli/doctor.h"
 #include "cli/policy.h"
+#include "cli/profile.h"
 #include "cli/report.h"
-
-struct verb {
-	const char *name;
-	const char *help; /* one line */
-	int (*main)(int argc, char **argv, const struct cli_hooks *hooks);
-	void (*usage)(FILE *out);
-};
 
 /* The command line first, then the environment, then the files: what comes first counts.
  * Return: 0, or -errno with @err. */
@@ -72,35 +69,91 @@ static int verb_doctor(int argc, char **argv, const struct cli_hooks *hooks)
 	return cli_doctor(argc, argv, hooks->run);
 }
 
+static int verb_profile(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	return cli_profile(argc, argv);
+}
+
+static int verb_completion(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	return cli_completion(argc, argv);
+}
+
+/* --- the verbs of this file --- */
+
+static int set_json(void *target, const char *value, struct err *err)
+{
+	*(bool *)target = true;
+	return 0;
+}
+
+static const struct cli_option json_only[] = {
+	{ "json", NULL, "print JSON", set_json },
+};
+static const struct cli_options json_options = { json_only, ARRAY_SIZE(json_only) };
+
+/* Return: the index of the first argument, or -EINVAL after a message. */
+static int parse_json(int argc, char **argv, int arguments_max, bool *ret_json)
+{
+	struct err err = { 0 };
+	int first = cli_options_parse(&json_options, ret_json, argc, argv, NULL, &err);
+
+	if (first >= 0 && argc - first > arguments_max)
+		first = err_set(&err, -EINVAL, "%s takes no more than %d arguments",
+				argv[0], arguments_max);
+	if (first < 0)
+		log_error("%s", err.text);
+	return first;
+}
+
 static int verb_version(int argc, char **argv, const struct cli_hooks *hooks)
 {
-	puts("weir " WEIR_VERSION);
+	bool json = false;
+
+	if (parse_json(argc, argv, 0, &json) < 0)
+		return RUN_STATUS_BAD_INPUT;
+	puts(json ? "{\"version\": \"" WEIR_VERSION "\"}" : "weir " WEIR_VERSION);
 	return 0;
 }
 
 static void version_usage(FILE *out)
 {
-	fputs("usage: weir version\n\nPrint the version.\n", out);
+	fputs("usage: weir version [--json]\n\nPrint the version.\n\n", out);
+	cli_options_print(out, &json_options);
 }
 
 static int verb_help(int argc, char **argv, const struct cli_hooks *hooks);
 
 static void help_usage(FILE *out)
 {
-	fputs("usage: weir help [VERB]\n\nList the verbs, or explain one.\n", out);
+	fputs("usage: weir help [--json] [VERB]\n\n"
+	      "List the verbs, or explain one.\n\n",
+	      out);
+	cli_options_print(out, &json_options);
 }
 
-static const struct verb verbs[] = {
+static const struct cli_verb verbs[] = {
 	{ "run", "run one command in a sandbox that reaches what its policy lists",
-	  verb_run, cli_run_usage },
-	{ "policy", "check, explain or show a policy", verb_policy, cli_policy_usage },
+	  verb_run, cli_run_usage, &cli_run_options },
+	{ "policy", "check, explain, show or compare policies", verb_policy,
+	  cli_policy_usage, &cli_policy_options, CLI_POLICY_WORDS },
+	{ "profile", "list the profiles, or print one", verb_profile, cli_profile_usage,
+	  &cli_profile_options, CLI_PROFILE_WORDS },
 	{ "doctor", "try what `weir run` needs of this machine", verb_doctor,
-	  cli_doctor_usage },
-	{ "version", "print the version", verb_version, version_usage },
-	{ "help", "list the verbs, or explain one", verb_help, help_usage },
+	  cli_doctor_usage, &cli_doctor_options },
+	{ "completion", "print a shell's completion of this command line",
+	  verb_completion, cli_completion_usage, NULL, CLI_COMPLETION_WORDS },
+	{ "version", "print the version", verb_version, version_usage, &json_options },
+	{ "help", "list the verbs, or explain one", verb_help, help_usage,
+	  &json_options },
 };
 
-static const struct verb *verb_find(const char *name)
+const struct cli_verb *cli_verb_at(size_t i)
+{
+	return i < ARRAY_SIZE(verbs) ? &verbs[i] : NULL;
+}
+
+static const struct cli_verb *verb_find(const char *name)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
 		if (strcmp(verbs[i].name, name) == 0)
@@ -114,7 +167,7 @@ static void overview(FILE *out)
 	      "Weir decides which names and addresses a sandbox may reach.\n\n",
 	      out);
 	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
-		fprintf(out, "  %-10s%s\n", verbs[i].name, verbs[i].help);
+		fprintf(out, "  %-12s%s\n", verbs[i].name, verbs[i].help);
 	fputs("\n`weir help VERB` explains one.\n", out);
 }
 
@@ -127,25 +180,66 @@ static int unknown_verb(const char *name)
 	return RUN_STATUS_BAD_INPUT;
 }
 
+static json_t *verb_json(const struct cli_verb *v)
+{
+	json_t *options = json_array();
+
+	for (size_t i = 0; v->options && i < v->options->count; i++) {
+		const struct cli_option *o = &v->options->items[i];
+
+		json_array_append_new(options,
+				      json_pack("{s:s, s:s?, s:s, s:b}", "name", o->name,
+						"argument", o->arg, "help", o->help,
+						"repeats", o->separator != '\0'));
+	}
+	return json_pack("{s:s, s:s, s:s?, s:o}", "name", v->name, "help", v->help,
+			 "words", v->words, "options", options);
+}
+
+/* The table of verbs, or the row of one, for programs. */
+static int help_json(const struct cli_verb *only)
+{
+	json_t *all = json_array();
+	int r;
+
+	for (size_t i = 0; !only && i < ARRAY_SIZE(verbs); i++)
+		json_array_append_new(all, verb_json(&verbs[i]));
+	if (only) {
+		json_decref(all);
+		all = verb_json(only);
+	}
+	r = json_dumpf(all, stdout, JSON_INDENT(2));
+	json_decref(all);
+	putchar('\n');
+	return r < 0 ? RUN_STATUS_FAILED : 0;
+}
+
 static int verb_help(int argc, char **argv, const struct cli_hooks *hooks)
 {
-	const struct verb *v;
+	const struct cli_verb *v = NULL;
+	bool json = false;
+	int first = parse_json(argc, argv, 1, &json);
 
-	if (argc < 2) {
-		overview(stdout);
-		return 0;
+	if (first < 0)
+		return RUN_STATUS_BAD_INPUT;
+	if (first < argc) {
+		v = verb_find(argv[first]);
+		if (!v)
+			return unknown_verb(argv[first]);
 	}
-	v = verb_find(argv[1]);
-	if (!v)
-		return unknown_verb(argv[1]);
-	v->usage(stdout);
+	if (json)
+		return help_json(v);
+	if (v)
+		v->usage(stdout);
+	else
+		overview(stdout);
 	return 0;
 }
 
 int cli_main(int argc, char **argv, const struct cli_hooks *hooks)
 {
 	const char *name = argc > 1 ? argv[1] : NULL;
-	const struct verb *v;
+	const struct cli_verb *v;
 
 	if (!name) {
 		overview(stderr);

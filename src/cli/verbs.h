@@ -11,5 +11,17 @@ struct cli_hooks {
 	int (*run)(struct run_spec *spec);
 };
 
+struct cli_verb {
+	const char *name;
+	const char *help; /* one line */
+	int (*main)(int argc, char **argv, const struct cli_hooks *hooks);
+	void (*usage)(FILE *out);
+	const struct cli_options *options; /* NULL: none */
+	const char *words; /* what may follow, "a|b"; NULL: nothing fixed */
+};
+
+/* In the order of `weir help`; NULL behind the last. */
+const struct cli_verb *cli_verb_at(size_t i);
+
 /* Return: the exit status. */
 int cli_main(int argc, char **argv, const struct cli_hooks *hooks);

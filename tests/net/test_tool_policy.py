@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`weir policy diff` and `explain`, `weir profile`: what they say and how they end."""
+import pytest
+
+
+def write(folder, name, *rules, **settings):
+    lines = [f"{key}: {value}" for key, value in settings.items()]
+    lines += ["egress:" if rules else "egress: []", *(f"  - {{{rule}}}" for rule in rules)]
+    (folder / name).write_text("\n".join(lines) + "\n")
+
+
+def allow(target, ports=None):
+    return f'action: allow, target: "{target}"' + (f", ports: [{ports}]" if ports else "")
+
+
+def deny(target):
+    return f'action: deny, target: "{target}"'
+
+
+DIFFERENCES = [
+    ("nothing", [allow("a.test")], [allow("a.test")], []),
+    ("another order that decides the same", [allow("a.test"), allow("b.test")], [allow("b.test"), allow("a.test")], []),
+    ("a rule that is never reached", [allow("*.a.test")], [allow("*.a.test"), deny("x.a.test")], []),
+    ("a name more", [], [allow("a.test", 443)], [("a.test", "gains", None, "443")]),
+    ("a name less", [allow("a.test", 443)], [], [("a.test", "loses", "443", None)]),
+    ("another port", [allow("a.test", 443)], [allow("a.test", "443, 22")], [("a.test", "changes", "443", "22,443")]),
+    ("a deny before a wildcard", [allow("*.a.test", 443)], [deny("x.a.test"), allow("*.a.test", 443)],
+     [("x.a.test", "loses", "443", None)]),
+    ("a name and all below it", [], [allow("**.a.test", 443)],
+     [("*.a.test", "gains", None, "443"), ("a.test", "gains", None, "443")]),
+    ("a wildcard for a list of names", [allow("x.a.test", 443)], [allow("*.a.test", 443)],
+     [("*.a.test", "gains", None, "443")]),
+    ("an address in a range", [allow("9.9.9.0/24", 443)], [allow("9.9.9.0/24", 443), deny("9.9.9.9")],
+     [("9.9.9.9/32", "loses", "443", None)]),
+    ("a range for its two halves", [allow("9.0.0.0/9", 443), allow("9.128.0.0/9", 443)], [allow("9.0.0.0/8", 443)], []),
+    ("most of a range", [allow("9.0.0.0/9", 443)], [allow("9.0.0.0/8", 443)], [("9.0.0.0/8", "gains", None, "443")]),
+    ("IPv6", [allow("2600::/16", 443)], [allow("2600::/17", 443), allow("2600:8000::/17", 443)], []),
+]
+
+
+@pytest.mark.parametrize("what, before, after, changes", DIFFERENCES, ids=[d[0] for d in DIFFERENCES])
+def test_diff_tells_what_is_decided_differently(world, what, before, after, changes):
+    cwd = world.workdir()
+    write(cwd, "a.yaml", *before)
+    write(cwd, "b.yaml", *after)
+    done = world.weir("policy", "diff", "--json", "a.yaml", "b.yaml", cwd=cwd)
+    found = done.json()
+    got = [(t["target"], t["change"], t["before"], t["after"]) for t in found["targets"]]
+    plain = [(t.replace("9.9.9.9/32", "9.9.9.9"), *rest) for t, *rest in changes]
+    assert got in (changes, plain), done
+    assert done.code == (1 if changes else 0) and found["equal"] == (not changes), done
+
+
+def test_diff_in_words_has_a_sign_for_each_change(world):
+    cwd = world.workdir()
+    write(cwd, "a.yaml", allow("gone.test"), allow("ports.test", 443))
+    write(cwd, "b.yaml", allow("new.test"), allow("ports.test", 80), verify="tls")
+    done = world.weir("policy", "diff", "a.yaml", "b.yaml", cwd=cwd)
+    signs = {line.split(":")[0] for line in done.text.splitlines()}
+    assert done.code == 1 and signs == {"- gone.test", "+ new.test", "~ ports.test", "  verify"}, done
+
+
+def test_diff_takes_profiles_and_says_when_there_is_no_difference(world):
+    done = world.weir("policy", "diff", "default", "default")
+    assert done.code == 0 and "the same" in done.text, done
+    assert world.weir("policy", "diff", "default", "notebook").code == 1
+
+
+@pytest.mark.parametrize("words", [(), ("default",), ("a", "b", "c"), ("default", "no-such"), ("default", "./no.yaml")])
+def test_diff_needs_two_policies(world, words):
+    assert world.weir("policy", "diff", *words).code == 2
+
+
+QUESTIONS = [("https://api.test/x?y#z", "allow"), ("http://api.test/", "deny"), ("https://user:pw@api.test", "allow"),
+             ("https://api.test:8443/", "deny"), ("ssh://git@api.test/x", "deny"), ("HTTPS://api.test", "allow"),
+             ("https://api.test@evil.test/", "deny"), ("https://9.9.9.9/", "allow"), ("https://[2600::1]/", "allow"),
+             ("https://[2600::1]:80/", "deny"), ("api.test:443", "allow"), ("api.test", "allow")]
+
+
+@pytest.mark.parametrize("question, action", QUESTIONS, ids=[q[0] for q in QUESTIONS])
+def test_explain_judges_host_and_port_of_a_url(world, question, action):
+    rules = ("--allow", "api.test:443", "--allow", "9.9.9.9:443", "--allow", "[2600::1]:443")
+    done = world.weir("policy", "explain", "--json", *rules, question)
+    assert done.code == 0 and done.json()[0]["action"] == action, done
+
+
+@pytest.mark.parametrize("question", ["gopher://a.test/", "https://", "https:///x", "https://a..test/",
+                                      "https://a.test:0/", "https://a.test:x/", "://a.test"])
+def test_explain_refuses_what_is_no_url(world, question):
+    assert world.weir("policy", "explain", question).code == 2
+
+
+def test_explain_reads_a_file_of_questions(world):
+    cwd = world.workdir()
+    (cwd / "asked").write_text("# what the build needs\nhttps://a.test/x  # page\n\n  b.test:22\n")
+    done = world.weir("policy", "explain", "--json", "--allow", "a.test", "--file", "asked", cwd=cwd)
+    assert [(a["query"], a["action"]) for a in done.json()] == [("https://a.test/x", "allow"), ("b.test:22", "deny")]
+    assert world.weir("policy", "explain", "--file", "asked", "c.test", cwd=cwd).code == 2
+    assert world.weir("policy", "explain", "--file", "no-such", cwd=cwd).code == 2
+
+
+def test_profiles_are_listed_with_what_they_are_for(world):
+    listed = {p["name"]: p for p in world.weir("profile", "list", "--json").json()}
+    assert {"none", "default", "notebook"} <= set(listed)
+    text = world.weir("profile", "list").text
+    for profile in listed.values():
+        assert profile["title"] and profile["name"] in text
+
+
+def test_the_users_profile_hides_the_built_in_one(world):
+    home = world.workdir()
+    folder = home / ".config" / "weir" / "profiles"
+    folder.mkdir(parents=True)
+    (folder / "default.yaml").write_text("# default: mine\negress: []\n")
+    env = {"HOME": str(home)}
+    listed = {p["name"]: p for p in world.weir("profile", "list", "--json", env=env).json()}
+    assert listed["default"]["title"] == "mine" and listed["default"]["path"] == str(folder / "default.yaml")
+    assert world.weir("profile", "show", "default", env=env).text == "# default: mine\negress: []\n"
+    shown = world.weir("profile", "show", "--json", "default", env=env).json()
+    assert shown["text"].startswith("# default: mine"), shown
+
+
+@pytest.mark.parametrize("words", [(), ("shew",), ("show",), ("show", "no-such"), ("show", "../x"), ("show", "a", "b"),
+                                   ("list", "x"), ("list", "--jsn")])
+def test_bad_usage_of_profile_is_status_2(world, words):
+    assert world.weir("profile", *words).code == 2
