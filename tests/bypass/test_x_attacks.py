@@ -77,6 +77,20 @@ def test_a_file_as_standard_input_cannot_be_written(world, own, user):
     assert file.read_text() == "as it was\n"
 
 
+def test_files_as_standard_output_and_error_can_be_opened_by_name(world, own):
+    """What was given for writing goes on to be written, also in folders that are read-only inside."""
+    user = "weir-test"
+    folder = own(world.workdir(user), user)
+    with open(folder / "out", "wb") as out, open(folder / "err", "wb") as err:
+        for name in ("out", "err"):
+            own(folder / name, user)
+        done = world.run("sh", "-c", "echo one > /dev/stdout; echo two > /dev/stderr; mkdir a b; mv a b; mv b/a c",
+                         stdout=out, stderr=err, user=user)
+    assert done.code == 0
+    assert (folder / "out").read_text() == "one\n"
+    assert (folder / "err").read_text() == "two\n"
+
+
 def test_no_signal_leaves_by_the_process_group(world, user):
     """kill(0) reaches everybody in the group, whatever PID namespace they are in."""
     script = '"$@"; echo "$? and the script goes on"'
