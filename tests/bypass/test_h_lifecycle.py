@@ -2,6 +2,7 @@
 """H: starts, ends and mistakes; each has to end closed."""
 import json
 import signal
+import time
 
 import pytest
 

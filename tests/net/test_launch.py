@@ -442,9 +442,8 @@ os.execvp(sys.argv[1], sys.argv[1:])"""
     assert "Read-only" in r.stderr
 
 
+@pytest.mark.parametrize("world", ["user"], indirect=True)  # root needs one mount for a file system
 def test_a_view_of_too_many_mounts_is_refused(world):
-    if not world.user:
-        pytest.skip("root needs one mount for a file system")
     top = os.path.dirname(world.home)
     os.mkdir(f"{top}/many")
     for n in range(1100):
@@ -483,9 +482,8 @@ def test_calls_of_the_other_architecture_are_refused_too(world):
     assert world.run("--", "./foreign").stdout == "-38 -97 -1 -38\n"
 
 
+@pytest.mark.parametrize("world", ["root"], indirect=True)
 def test_root_keeps_its_own_files(world):
-    if world.user:
-        pytest.skip("root only")
     path = os.path.join(world.home, "secret")
     open(path, "w").write("mine")
     os.chmod(path, 0o600)
