@@ -47,10 +47,11 @@ static const struct field {
 	uint32_t size;
 	bool host_order;
 } fields[FILTER_FIELD_COUNT] = {
-	/* meta nfproto, meta l4proto, iif */
+	/* meta nfproto, meta l4proto, iif, meta oifgroup */
 	[FILTER_NFPROTO] = { SOURCE_META, NFT_META_NFPROTO, 0, 1, false },
 	[FILTER_L4PROTO] = { SOURCE_META, NFT_META_L4PROTO, 0, 1, false },
 	[FILTER_IIF] = { SOURCE_META, NFT_META_IIF, 0, 4, true },
+	[FILTER_OIF_GROUP] = { SOURCE_META, NFT_META_OIFGROUP, 0, 4, true },
 	/* ip daddr, ip6 daddr, ip6 hoplimit */
 	[FILTER_DADDR4] = { SOURCE_PAYLOAD, NFT_PAYLOAD_NETWORK_HEADER, 16, 4, false },
 	[FILTER_DADDR6] = { SOURCE_PAYLOAD, NFT_PAYLOAD_NETWORK_HEADER, 24, 16, false },

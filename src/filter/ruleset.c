@@ -17,7 +17,8 @@
  *     nat     port 53 goes to the engine, whatever its destination; TCP that a set
  *             allows goes to the relay. Runs for the first packet of a flow only.
  *     output  1. port 53 that still isn't local. A flow whose tuple collides with a
- *                known one skips the nat chain, so this stands before `established`.
+ *                known one skips the nat chain, so this stands before `established`;
+ *                and UDP to the link that leads nowhere, that of open flows too
  *             2. established flows that carry this policy's generation
  *             3. ICMP errors and resets that belong to a flow. They are accepted
  *                without a mark: the kernel attaches the refusal of a revoked flow to
@@ -26,7 +27,8 @@
  *             5. neighbour discovery; the kernel's own chatter is dropped silently
  *             6. deny sets, then allow and learned sets, then the default
  *             7. refuse
- *     input   loopback, replies, ICMP errors, neighbour discovery
+ *     input   loopback, replies, ICMP errors, neighbour discovery (not routers: the
+ *             namespace has the routes that it was given)
  *     forward nothing
  *
  * refuse and report are plain chains: report logs a destination when it is first seen,
@@ -59,8 +61,7 @@ enum {
 	ICMPV6_ERROR_FIRST = 1, /* unreachable, too big, time exceeded, parameter */
 	ICMPV6_ERROR_LAST = 4,
 	ICMPV6_MLD_FIRST = 130, /* query, report, done; router solicitation follows */
-	ICMPV6_ROUTER_SOLICITATION = 133,
-	ICMPV6_ROUTER_ADVERTISEMENT = 134,
+	ICMPV6_ROUTER_SOLICITATION = 133, /* advertisements are 134: no use for them */
 	ICMPV6_NEIGHBOUR_SOLICITATION = 135,
 	ICMPV6_NEIGHBOUR_ADVERTISEMENT = 136,
 	ICMPV6_MLD2_REPORT = 143,
@@ -423,6 +424,16 @@ static void build_stray_dns(struct builder *b, struct filter_chain *c)
 	}
 }
 
+/* Only where some other link carries UDP; otherwise none of it gets this far. */
+static void build_dead_end(struct builder *b, struct filter_chain *c)
+{
+	rule(b, c);
+	equal(b, FILTER_L4PROTO, IPPROTO_UDP);
+	equal(b, FILTER_OIF_GROUP, FILTER_DEAD_END_GROUP);
+	not_local(b);
+	end_refuse(b);
+}
+
 static void build_established(struct builder *b, struct filter_chain *c)
 {
 	struct filter_stmt *s;
@@ -480,13 +491,14 @@ static void build_local(struct builder *b, struct filter_chain *c)
 	mark_and_accept(b);
 }
 
-static void build_neighbours(struct builder *b, struct filter_chain *c, uint8_t first)
+static void build_neighbours(struct builder *b, struct filter_chain *c)
 {
 	rule(b, c);
 	equal(b, FILTER_NFPROTO, NFPROTO_IPV6);
 	equal(b, FILTER_L4PROTO, IPPROTO_ICMPV6);
 	equal(b, FILTER_HOPLIMIT, HOPLIMIT_ON_LINK);
-	between(b, FILTER_ICMP_TYPE, first, ICMPV6_NEIGHBOUR_ADVERTISEMENT);
+	between(b, FILTER_ICMP_TYPE, ICMPV6_NEIGHBOUR_SOLICITATION,
+		ICMPV6_NEIGHBOUR_ADVERTISEMENT);
 	stmt(b, FILTER_ACCEPT);
 }
 
@@ -509,11 +521,13 @@ static void build_output(struct builder *b)
 
 	if (!c)
 		return;
+	if (b->params->direct_udp)
+		build_dead_end(b, c);
 	build_stray_dns(b, c);
 	build_established(b, c);
 	build_related(b, c);
 	build_local(b, c);
-	build_neighbours(b, c, ICMPV6_NEIGHBOUR_SOLICITATION);
+	build_neighbours(b, c);
 	build_chatter(b, c);
 	denied(b, c, end_refuse);
 	for (size_t p = 0; p < ARRAY_SIZE(protocols); p++)
@@ -537,7 +551,7 @@ static void build_input(struct builder *b)
 	has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
 	stmt(b, FILTER_ACCEPT);
 	build_related(b, c);
-	build_neighbours(b, c, ICMPV6_ROUTER_ADVERTISEMENT);
+	build_neighbours(b, c);
 }
 
 static void build_chains(struct builder *b)

@@ -17,6 +17,10 @@ enum {
 				   * without capabilities can take it */
 	FILTER_NFLOG_GROUP = 100,
 	FILTER_GENERATION_FIRST = 1, /* 0 is never used */
+	/* The group of a link that leads nowhere: UDP that may leave by a link
+	 * (direct_udp) may not leave by this one. An uplink that dies takes its link
+	 * along, and what the kernel then sends to the other one is refused, not lost. */
+	FILTER_DEAD_END_GROUP = 0x77656972,
 };
 
 struct filter_params {
@@ -25,6 +29,9 @@ struct filter_params {
 	bool direct_tcp; /* allowed TCP may leave by the link (no relay, other uplinks) */
 	bool direct_udp; /* allowed UDP may leave by the link */
 	bool ipv6;	 /* the namespace has IPv6 */
+	/* Refused on every port and protocol, as if a rule denied them. Borrowed. */
+	const struct prefix *closed;
+	size_t closed_count;
 };
 
 struct ruleset; /* complete in filter/ruleset_internal.h */

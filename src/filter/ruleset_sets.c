@@ -99,13 +99,25 @@ static bool selects(const struct selection *s, const struct plan_prefix *p)
 	       (!allows || p->port_list == s->list);
 }
 
+/* Prefix @i of the plan's and then of those that the parameters close. */
+static struct plan_prefix prefix_at(const struct builder *b, size_t i)
+{
+	size_t planned = plan_prefix_count(b->plan);
+
+	if (i < planned)
+		return plan_prefix(b->plan, i);
+	return (struct plan_prefix){ .prefix = b->params->closed[i - planned],
+				     .action = POLICY_DENY };
+}
+
 static struct filter_set *build_prefixes(struct builder *b, const struct selection *s)
 {
-	size_t total = plan_prefix_count(b->plan), count = 0, used = 0;
+	size_t total = plan_prefix_count(b->plan) + b->params->closed_count;
+	size_t count = 0, used = 0;
 	struct filter_range *ranges;
 
 	for (size_t i = 0; i < total; i++) {
-		struct plan_prefix p = plan_prefix(b->plan, i);
+		struct plan_prefix p = prefix_at(b, i);
 
 		count += selects(s, &p);
 	}
@@ -117,7 +129,7 @@ static struct filter_set *build_prefixes(struct builder *b, const struct selecti
 		return NULL;
 	}
 	for (size_t i = 0; i < total; i++) {
-		struct plan_prefix p = plan_prefix(b->plan, i);
+		struct plan_prefix p = prefix_at(b, i);
 
 		if (selects(s, &p))
 			ranges[used++] = prefix_range(&p.prefix);

@@ -24,8 +24,8 @@ struct world {
 };
 
 static const char *const fields[FILTER_FIELD_COUNT] = {
-	"none",	 "nfproto", "l4proto",	"iif",	 "ip",	   "ip6",  "hoplimit",
-	"dport", "icmp",    "tcpflags", "state", "status", "mark", "fib",
+	"none",	 "nfproto", "l4proto",	"iif",	 "oifgroup", "ip",   "ip6", "hoplimit",
+	"dport", "icmp",    "tcpflags", "state", "status",   "mark", "fib",
 };
 
 static void print_stmt(FILE *f, const struct filter_stmt *s)
@@ -276,6 +276,43 @@ static void a_deny_stands_before_every_allow(void **state)
 	world_done(&v);
 }
 
+static void what_the_parameters_close_is_denied_like_by_a_rule(void **state)
+{
+	static const struct prefix closed[] = {
+		{ { ADDR_V4, { 192, 0, 0, 128 } }, 25 },
+		{ { ADDR_V6, { 0xfd } }, 64 },
+	};
+	struct rule rules[] = { prefix_rule(POLICY_DENY, "203.0.113.7", NULL) };
+	struct policy policy = { .rules = rules, .count = 1 };
+	struct filter_params p = direct;
+	struct world w;
+
+	p.closed = closed;
+	p.closed_count = ARRAY_SIZE(closed);
+	w = build(&policy, p);
+	assert_int_equal(find_set(&w, "deny4")->range_count, 2);
+	assert_int_equal(find_set(&w, "deny4")->ranges[0].to[3], 255);
+	assert_int_equal(find_set(&w, "deny6")->range_count, 1);
+	assert_has(&w, "output: nfproto=10 ip6@deny6 goto:refuse\n");
+	world_done(&w);
+}
+
+static void udp_never_leaves_by_the_dead_end(void **state)
+{
+	struct filter_params p = relay;
+	struct world w, v;
+
+	p.direct_udp = true;
+	w = build(&(struct policy){ .default_action = POLICY_ALLOW }, p);
+	v = build(&(struct policy){ .default_action = POLICY_ALLOW }, relay);
+	/* Before open flows are: they must not vanish without an error. */
+	assert_order(&w, "output: l4proto=17 oifgroup=2003134834 fib!=2 goto:refuse\n",
+		     "output: state&2!=0 mark&65535=7 accept\n");
+	assert_has_not(&v, "oifgroup");
+	world_done(&w);
+	world_done(&v);
+}
+
 static void only_an_address_rule_opens_port_53(void **state)
 {
 	static const struct plan_port_range dns = { IPPROTO_UDP, 0, 53, 53 };
@@ -354,6 +391,8 @@ int main(void)
 		cmocka_unit_test(related_packets_are_never_marked),
 		cmocka_unit_test(the_relay_takes_only_what_nat_has_sent),
 		cmocka_unit_test(a_deny_stands_before_every_allow),
+		cmocka_unit_test(what_the_parameters_close_is_denied_like_by_a_rule),
+		cmocka_unit_test(udp_never_leaves_by_the_dead_end),
 		cmocka_unit_test(only_an_address_rule_opens_port_53),
 		cmocka_unit_test(without_ipv6_no_rule_allows_it),
 		cmocka_unit_test(static_sets_are_merged),
