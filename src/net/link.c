@@ -4,11 +4,13 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <libmnl/libmnl.h>
+#include <linux/fib_rules.h>
 #include <linux/if_link.h>
 #include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
 #include <linux/veth.h>
 #include <net/if.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -26,6 +28,9 @@ enum {
 	/* Below the least that IPv6 takes (1280): the kernel then sets none up on the far
 	 * end, which only swallows what comes, whatever its size. */
 	STUB_PEER_MTU = 1000,
+	UPLINK_MTU = 65520, /* what slirp4netns and pasta take */
+	UPLINK_TABLE = 77,
+	UPLINK_RULE = 100, /* before the main table's rule */
 };
 
 /* IPv4: the range that RFC 7335 sets aside for a host's own ends of a transition link,
@@ -121,6 +126,7 @@ static int stub_create(int fd)
 	body->ifi_change = IFF_NOARP;
 	mnl_attr_put_strz(q.header, IFLA_IFNAME, STUB_NAME);
 	put_one_queue(q.header);
+	mnl_attr_put_u32(q.header, IFLA_GROUP, LINK_STUB_GROUP);
 	info = mnl_attr_nest_start(q.header, IFLA_LINKINFO);
 	mnl_attr_put_strz(q.header, IFLA_INFO_KIND, "veth");
 	data = mnl_attr_nest_start(q.header, IFLA_INFO_DATA);
@@ -131,6 +137,7 @@ static int stub_create(int fd)
 	mnl_attr_put_strz(q.header, IFLA_IFNAME, STUB_PEER);
 	mnl_attr_put_u32(q.header, IFLA_MTU, STUB_PEER_MTU);
 	put_one_queue(q.header);
+	mnl_attr_put_u32(q.header, IFLA_GROUP, LINK_STUB_GROUP);
 	mnl_attr_nest_end(q.header, peer);
 	mnl_attr_nest_end(q.header, data);
 	mnl_attr_nest_end(q.header, info);
@@ -169,14 +176,16 @@ static int addr_add(int fd, int index, const struct addr *a, uint8_t bits)
 	return request_ack(fd, &q);
 }
 
-static int route_add(int fd, int index, const struct addr *gateway)
+/* A default route; the gateway need not be in a network of the link's. */
+static int route_add(int fd, int index, uint8_t table, const struct addr *gateway)
 {
 	struct request q;
 	struct rtmsg *body =
 		request_begin(&q, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, sizeof(*body));
 
 	body->rtm_family = gateway->family == ADDR_V4 ? AF_INET : AF_INET6;
-	body->rtm_table = RT_TABLE_MAIN;
+	body->rtm_table = table;
+	body->rtm_flags = RTNH_F_ONLINK;
 	body->rtm_protocol = RTPROT_STATIC;
 	body->rtm_scope = RT_SCOPE_UNIVERSE;
 	body->rtm_type = RTN_UNICAST;
@@ -208,7 +217,7 @@ static int stub_family(int fd, int index, const struct addr *own, uint8_t bits,
 	if (r == 0)
 		r = neighbour_add(fd, index, gateway);
 	if (r == 0)
-		r = route_add(fd, index, gateway);
+		r = route_add(fd, index, RT_TABLE_MAIN, gateway);
 	return r;
 }
 
@@ -250,6 +259,82 @@ int link_setup_owned(bool *ret_ipv6, struct err *err)
 	}
 	*ret_ipv6 = ipv6;
 	return 0;
+}
+
+/* UDP asks UPLINK_TABLE first; once the link is gone, that table is empty. */
+static int udp_rule_add(int fd, uint8_t family)
+{
+	struct request q;
+	struct fib_rule_hdr *body =
+		request_begin(&q, RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL, sizeof(*body));
+
+	body->family = family == ADDR_V4 ? AF_INET : AF_INET6;
+	body->action = FR_ACT_TO_TBL;
+	body->table = UPLINK_TABLE;
+	mnl_attr_put_u32(q.header, FRA_PRIORITY, UPLINK_RULE);
+	mnl_attr_put_u8(q.header, FRA_IP_PROTO, IPPROTO_UDP);
+	return request_ack(fd, &q);
+}
+
+static int uplink_up(int fd, int index)
+{
+	struct request q;
+	struct ifinfomsg *body = request_begin(&q, RTM_NEWLINK, 0, sizeof(*body));
+
+	body->ifi_index = index;
+	body->ifi_flags = IFF_UP;
+	body->ifi_change = IFF_UP;
+	mnl_attr_put_u32(q.header, IFLA_MTU, UPLINK_MTU);
+	return request_ack(fd, &q);
+}
+
+static int uplink_family(int fd, int index, const struct addr *own,
+			 const struct addr *gateway)
+{
+	int r = addr_add(fd, index, own, (uint8_t)(addr_size(own) * 8));
+
+	if (r == 0)
+		r = route_add(fd, index, UPLINK_TABLE, gateway);
+	return r == 0 ? udp_rule_add(fd, own->family) : r;
+}
+
+/* Return: the index of the link @name, once the kernel has told of it. */
+static int uplink_wait(const char *name)
+{
+	const struct sockaddr_nl group = { .nl_family = AF_NETLINK,
+					   .nl_groups = RTMGRP_LINK };
+	CLEAN(fd) int fd = link_route_open();
+	struct pollfd wait = { .fd = fd, .events = POLLIN };
+	char news[BUFFER_SIZE];
+	int index, n;
+
+	if (fd < 0)
+		return fd;
+	if (bind(fd, (const struct sockaddr *)&group, sizeof(group)) < 0)
+		return -errno;
+	while ((index = (int)if_nametoindex(name)) == 0) {
+		n = poll(&wait, 1, LINK_UPLINK_WAIT_MS);
+		if (n == 0)
+			return -ETIMEDOUT;
+		/* What it says doesn't matter; cut or lost, it says: look again. */
+		if (n < 0 || (recv(fd, news, sizeof(news), 0) < 0 && errno != ENOBUFS))
+			return -errno;
+	}
+	return index;
+}
+
+int link_setup_uplink(const struct link_uplink *u, struct err *err)
+{
+	CLEAN(fd) int fd = link_route_open();
+	int index = fd < 0 ? fd : uplink_wait(u->name), r;
+
+	if (index < 0)
+		return err_sys(err, index, "cannot find the uplink's link %s", u->name);
+	r = uplink_up(fd, index);
+	for (size_t i = 0; i < ARRAY_SIZE(u->own) && r == 0; i++)
+		if (u->own[i].family != ADDR_NONE)
+			r = uplink_family(fd, index, &u->own[i], &u->gateway[i]);
+	return r < 0 ? err_sys(err, r, "cannot set up the uplink's link %s", u->name) : 0;
 }
 
 int link_route_open(void)
