@@ -21,6 +21,7 @@
 
 #include "base/addr.h"
 #include "base/err.h"
+#include "launch/program.h"
 
 enum launch_self_test {
 	SELF_TEST_NONE = 0, /* not reachable from the command line */
@@ -83,7 +84,7 @@ struct launch_report {
 /* The facts that decide how to launch, gathered once before anything is started.
  * -ENOENT etc. with a line that says what to do: no bwrap, no user namespaces … */
 struct launch_machine {
-	char bwrap[256];   /* path */
+	char bwrap[PROGRAM_PATH_SIZE];
 	bool root;	   /* started with kernel uid 0 */
 	uint32_t base_uid; /* root: the unused kernel uid range that is mapped */
 };

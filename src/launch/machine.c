@@ -5,10 +5,9 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 
 #include "base/text.h"
+#include "launch/program.h"
 
 enum {
 	RANGE_SIZE = 65536,
@@ -19,60 +18,13 @@ enum {
 				     * is taken to hold every id */
 };
 
-/* --- bwrap --- */
-
-static bool is_program(const char *path)
-{
-	struct stat st;
-
-	return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
-}
-
-static int find_bwrap(char *ret, size_t size, struct err *err)
-{
-	const char *env = getenv("PATH");
-	struct text rest = text_of(env ? env : ""), dir;
-	int n;
-
-	while (text_split(&rest, ':', &dir)) {
-		if (dir.len == 0 || dir.ptr[0] != '/')
-			continue;
-		n = snprintf(ret, size, "%.*s/bwrap", (int)dir.len, dir.ptr);
-		if (n < (int)size && is_program(ret))
-			return 0;
-	}
-	n = snprintf(ret, size, "/usr/bin/bwrap");
-	if (n < (int)size && is_program(ret))
-		return 0;
-	return err_set(
-		err, -ENOENT,
-		"cannot find bwrap; install it (Debian, Ubuntu: apt install bubblewrap; "
-		"Fedora: dnf install bubblewrap)");
-}
-
-/* Asking it for its version would cost a process; the option that was last to come is
- * in its text or isn't. */
-static int check_bwrap(const char *path, struct err *err)
-{
-	static const char wanted[] = "--disable-userns";
-	CLEAN(fd) int fd = open(path, O_RDONLY | O_CLOEXEC);
-	struct stat st;
-	const void *found;
-	void *map;
-
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return err_sys(err, -errno, "cannot read '%s'", path);
-	map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-	if (map == MAP_FAILED)
-		return err_sys(err, -errno, "cannot read '%s'", path);
-	found = memmem(map, (size_t)st.st_size, wanted, sizeof(wanted));
-	munmap(map, (size_t)st.st_size);
-	if (!found)
-		return err_set(err, -ENOSYS,
-			       "'%s' is too old; bubblewrap 0.8 or later is needed",
-			       path);
-	return 0;
-}
+static const struct program bwrap = {
+	.name = "bwrap",
+	.package = "Debian, Ubuntu: apt install bubblewrap; Fedora: dnf install "
+		   "bubblewrap",
+	.option = "--disable-userns",
+	.version = "bubblewrap 0.8",
+};
 
 /* --- root's id range --- */
 
@@ -223,10 +175,8 @@ static int is_kernel_root(bool *ret, struct err *err)
 int launch_machine_probe(struct launch_machine *ret, struct err *err)
 {
 	struct launch_machine m = { 0 };
-	int r = find_bwrap(m.bwrap, sizeof(m.bwrap), err);
+	int r = program_find(&bwrap, m.bwrap, err);
 
-	if (r == 0)
-		r = check_bwrap(m.bwrap, err);
 	if (r == 0)
 		r = is_kernel_root(&m.root, err);
 	if (r == 0 && m.root)

@@ -103,6 +103,11 @@ static int become_mapped_root(struct start *s, struct err *err)
 		return err_sys(err, r, "cannot receive the mounts");
 	if (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
 		return err_sys(err, -errno, "cannot become the sandbox's user");
+	/* The change of user closed /proc/PID/ns to those without CAP_SYS_PTRACE, among
+	 * them uplink programs, which find the namespaces there. bwrap's start would
+	 * open it as well; whoever isn't root of the outer namespace stays out. */
+	if (prctl(PR_SET_DUMPABLE, 1) < 0)
+		return err_sys(err, -errno, "cannot show the sandbox's namespaces");
 	return follow_parent(s, err);
 }
 
