@@ -76,7 +76,8 @@ static int one_of(const char *value, const char *const *words, size_t count,
 
 static int set_uplink(void *target, const char *value, struct err *err)
 {
-	static const char *const words[RUN_UPLINK_COUNT] = { "relay", "none" };
+	static const char *const words[RUN_UPLINK_COUNT] = { "relay", "none",
+							     "slirp4netns", "pasta" };
 	int r = one_of(value, words, ARRAY_SIZE(words), err);
 
 	if (r >= 0)
@@ -178,7 +179,9 @@ static const struct cli_option options[] = {
 	  set_deny, ' ' },
 	{ "verify", "dns|tls",
 	  "what a connection must show, whatever the policy says (tls)", set_verify },
-	{ "uplink", "relay|none", "how bytes leave the sandbox (relay)", set_uplink },
+	{ "uplink", "relay|none|slirp4netns|pasta",
+	  "how bytes leave the sandbox; the last two carry UDP as well (relay)",
+	  set_uplink },
 	{ "upstream", "ADDR[:PORT]", "name server to ask; may be repeated (resolv.conf)",
 	  set_upstream, ' ' },
 	{ "rw", "PATH", "a writable path besides the current directory; may be repeated",

@@ -21,7 +21,13 @@ enum run_status {
 	RUN_STATUS_FAILED = 125, /* Weir could not do what was asked */
 };
 
-enum run_uplink { RUN_UPLINK_RELAY = 0, RUN_UPLINK_NONE, RUN_UPLINK_COUNT };
+enum run_uplink {
+	RUN_UPLINK_RELAY = 0,
+	RUN_UPLINK_NONE,
+	RUN_UPLINK_SLIRP4NETNS, /* TCP by the relay all the same */
+	RUN_UPLINK_PASTA,
+	RUN_UPLINK_COUNT
+};
 
 enum run_self_test {
 	RUN_SELF_TEST_DENY = 0,

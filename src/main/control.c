@@ -23,9 +23,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -40,7 +37,8 @@
 #include "main/inside.h"
 #include "main/plan_file.h"
 #include "main/probe.h"
-#include "net/link.h"
+#include "main/process.h"
+#include "main/way.h"
 
 enum {
 	EVENTS_KEPT = 512, /* distinct ones; older ones are only counted */
@@ -65,9 +63,11 @@ struct control {
 	int launch_fd, launch_end; /* ours, weir-init's */
 	int hand_fd, hand_end;	   /* the launch child's to the engine, the engine's */
 	struct launch_machine machine;
+	struct way way;
 	struct dns_name probe_name;
 	struct loop_source from_engine, from_launch, signals;
 	struct loop_timer patience, finish;
+	bool tested;	/* the self-test has passed */
 	bool started;	/* the command runs */
 	bool stopped;	/* the command is, by the last report of this turn */
 	bool continued; /* SIGCONT came in this turn */
@@ -189,6 +189,31 @@ static void on_exited(struct control *c, int wait_status)
 		loop_stop(c->loop);
 }
 
+/* When both the self-test has passed and the uplink is ready, whichever comes last. */
+static void start_command(struct control *c)
+{
+	if (!c->tested || !c->way.ready)
+		return;
+	tell_engine(c, IPC_RUN);
+	tell_launch(c, LAUNCH_GO, 0);
+}
+
+static void on_uplink_ready(void *data)
+{
+	start_command(data);
+}
+
+/* The filter refuses what the uplink carried, so the command may go on without. */
+static void on_uplink_end(void *data, const char *why)
+{
+	struct control *c = data;
+
+	if (!c->started)
+		fail(c, RUN_STATUS_FAILED, why);
+	else if (!c->exited)
+		log_warning("%s; UDP has no way out any more", why);
+}
+
 static void on_launch_message(struct control *c, struct launch_report *m)
 {
 	m->text[sizeof(m->text) - 1] = '\0';
@@ -201,8 +226,8 @@ static void on_launch_message(struct control *c, struct launch_report *m)
 			log_warning("%s", m->text);
 		break;
 	case LAUNCH_TESTED:
-		tell_engine(c, IPC_RUN);
-		tell_launch(c, LAUNCH_GO, 0);
+		c->tested = true;
+		start_command(c);
 		break;
 	case LAUNCH_STOPPED:
 		c->stopped = true;
@@ -372,13 +397,6 @@ static int open_channels(struct control *c, struct err *err)
 	return r;
 }
 
-static bool host_has_ipv6(void)
-{
-	CLEAN(fd) int fd = link_route_open();
-
-	return fd >= 0 && link_has_default_route(fd, 6) == 1;
-}
-
 static int start_engine(struct control *c, const struct endpoint *probe, struct err *err)
 {
 	const struct engine_config config = {
@@ -387,8 +405,8 @@ static int start_engine(struct control *c, const struct endpoint *probe, struct 
 		.plan_fd = c->plan_fd,
 		.upstreams = c->spec->upstreams,
 		.upstream_count = c->spec->upstream_count,
-		.relay = c->spec->uplink == RUN_UPLINK_RELAY,
-		.ipv6_out = c->spec->uplink == RUN_UPLINK_RELAY && host_has_ipv6(),
+		.filter = c->way.filter,
+		.ipv6_out = c->way.ipv6_out,
 		.probe_name = c->probe_name,
 		.probe = *probe,
 	};
@@ -429,7 +447,9 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 		.plan = &c->plan,
 		.engine_fd = c->hand_fd,
 		.far_ends = { c->engine_end, c->hand_end },
-		.relay = c->spec->uplink == RUN_UPLINK_RELAY,
+		.filter = c->way.filter,
+		.uplink = c->way.has_uplink,
+		.uplink_ipv6 = c->way.ipv6_out,
 	};
 	const struct launch_spec spec = {
 		.argv = c->spec->argv,
@@ -472,8 +492,8 @@ static int start_children(struct control *c, struct err *err)
 
 	if (!getcwd(cwd, sizeof(cwd)))
 		return err_sys(err, -errno, "cannot find the current directory");
-	r = probe_choose(&c->plan, &c->policy, c->spec->uplink == RUN_UPLINK_RELAY,
-			 &c->probe_name, &probe, err);
+	r = probe_choose(&c->plan, &c->policy, c->way.filter.relay, &c->probe_name,
+			 &probe, err);
 	if (r == 0)
 		r = open_channels(c, err);
 	/* Making the namespaces takes longer than starting the engine. */
@@ -481,6 +501,8 @@ static int start_children(struct control *c, struct err *err)
 		r = start_launch(c, &probe, cwd, err);
 	if (r == 0)
 		r = start_engine(c, &probe.allowed, err);
+	if (r == 0)
+		r = way_open(&c->way, c->loop, c->launch, err);
 	close_far_ends(c);
 	return r;
 }
@@ -514,36 +536,10 @@ static int watch(struct control *c, int signal_fd, struct err *err)
 
 /* -- ending ------------------------------------------------------------------------- */
 
-/* @kill_it: don't wait for its own end. */
-static void reap(pid_t pid, bool kill_it)
-{
-	if (pid <= 0)
-		return;
-	if (kill_it)
-		kill(pid, SIGKILL);
-	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-		;
-}
-
 /* Events that the engine could not send, by its own count. */
 static uint64_t missed_events(const struct control *c)
 {
 	return c->counters[COUNT_EVENTS_DROPPED] + c->counters[COUNT_PACKETS_LOST];
-}
-
-/* Die by the signal that the command died by, as a shell or make looks for. */
-static void die_alike(int sig)
-{
-	const struct sigaction by_default = { .sa_handler = SIG_DFL };
-	const struct rlimit none = { 0, 0 };
-	sigset_t set;
-
-	setrlimit(RLIMIT_CORE, &none);
-	sigaction(sig, &by_default, NULL);
-	sigemptyset(&set);
-	sigaddset(&set, sig);
-	kill(getpid(), sig);
-	sigprocmask(SIG_UNBLOCK, &set, NULL);
 }
 
 static int exit_status(const struct control *c)
@@ -600,7 +596,8 @@ static int control_start(struct control *c, struct err *err)
 		return status;
 	if (needs_upstream(&c->policy) && cli_run_upstreams(c->spec, err) < 0)
 		return RUN_STATUS_FAILED;
-	if (launch_machine_probe(&c->machine, err) < 0)
+	if (launch_machine_probe(&c->machine, err) < 0 ||
+	    way_choose(&c->way, c->spec->uplink, &c->plan, c->machine.root, err) < 0)
 		return RUN_STATUS_FAILED;
 	signal_fd = open_signals(err);
 	if (signal_fd < 0 || start_children(c, err) < 0 || watch(c, signal_fd, err) < 0)
@@ -610,7 +607,12 @@ static int control_start(struct control *c, struct err *err)
 
 int control_run(struct run_spec *spec)
 {
-	struct control c = { .spec = spec, .plan_fd = -1, .started_ms = clock_wall_ms() };
+	struct control c = { .spec = spec,
+			     .plan_fd = -1,
+			     .started_ms = clock_wall_ms(),
+			     .way = { .on_ready = on_uplink_ready,
+				      .on_end = on_uplink_end,
+				      .data = &c } };
 	struct err err = { 0 };
 	int status = control_start(&c, &err);
 
@@ -626,10 +628,11 @@ int control_run(struct run_spec *spec)
 	}
 	/* First the sandbox, then who guards it. Where the command has ended bwrap leaves
 	 * by itself, and takes weir-init's remains along. */
-	reap(c.launch, !c.exited);
-	reap(c.engine, true);
+	way_close(&c.way);
+	process_reap(c.launch, !c.exited);
+	process_reap(c.engine, true);
 	status = report_all(&c);
 	if (WIFSIGNALED(c.wait_status) && status == 128 + WTERMSIG(c.wait_status))
-		die_alike(WTERMSIG(c.wait_status));
+		process_die_by(WTERMSIG(c.wait_status));
 	return status;
 }

@@ -40,15 +40,6 @@ struct engine {
 	char missing[ERR_TEXT_SIZE];
 };
 
-struct filter_params engine_filter_params(bool relay, bool ipv6)
-{
-	return (struct filter_params){
-		.generation = FILTER_GENERATION_FIRST,
-		.relay = relay,
-		.ipv6 = ipv6,
-	};
-}
-
 /* Control is the only one who can be told; when it is gone, so is the sandbox. While it
  * is stopped (Ctrl-Z) the channel fills up: events are then counted only. */
 static void tell_control(struct engine *e, const struct ipc_message *m)
@@ -115,12 +106,12 @@ static void on_nflog(struct loop_source *source, uint32_t events)
  * whoever installed it, it is this plan's, or the command doesn't start. */
 static int verify_filter(struct engine *e, struct err *err)
 {
-	struct filter_params params = engine_filter_params(
-		e->config->relay, e->sandbox.fds.fd[SANDBOX_FD_DNS_UDP6] >= 0);
+	struct filter_params params = e->config->filter;
 	CLEAN(arena) struct arena arena = { 0 };
 	const struct ruleset *rules;
 	int r;
 
+	params.ipv6 = e->sandbox.fds.fd[SANDBOX_FD_DNS_UDP6] >= 0;
 	r = ruleset_build_owned(&e->plan, &params, &arena, &rules, err);
 	if (r == 0)
 		r = filter_verify(&e->sandbox.filter, rules, err);
@@ -135,7 +126,7 @@ static int serve(struct engine *e, struct err *err)
 
 	s->state = SANDBOX_TESTING;
 	r = dns_service_attach(e->dns, s);
-	if (r == 0 && e->config->relay)
+	if (r == 0 && s->relay)
 		r = relay_attach(e->relay, s);
 	if (r < 0)
 		return err_sys(err, r, "cannot serve the sandbox's sockets");
@@ -157,7 +148,8 @@ static int adopt(struct engine *e, const struct ipc_message *m,
 	s->plan = e->plan;
 	s->fds = *fds;
 	s->ipv6 = m->ipv6 && e->config->ipv6_out;
-	s->relay = e->config->relay;
+	s->relay = e->config->filter.relay;
+	s->direct_udp = e->config->filter.direct_udp;
 	s->on_event = on_event;
 	s->on_event_data = e;
 	s->probe_name = e->config->probe_name;

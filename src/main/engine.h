@@ -14,15 +14,12 @@ struct engine_config {
 	int plan_fd;	/* sealed memfd */
 	const struct endpoint *upstreams;
 	size_t upstream_count;
-	bool relay;
-	bool ipv6_out;		    /* the host has a way out for IPv6: AAAA is served */
-	struct dns_name probe_name; /* the self-test's */
+	struct filter_params filter; /* but ipv6: the hand-over says */
+	bool ipv6_out;		     /* the host has a way out for IPv6: AAAA is served */
+	struct dns_name probe_name;  /* the self-test's */
 	struct endpoint probe;
 };
 
 /* Fork the engine. It sends IPC_READY once it is confined, then waits for the
  * hand-over. Return: its pid, or -errno. */
 pid_t engine_start(const struct engine_config *config, struct err *err) MUST_CHECK;
-
-/* The ruleset's parameters, the same for who installs it and who reads it back. */
-struct filter_params engine_filter_params(bool relay, bool ipv6);

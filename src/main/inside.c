@@ -1,20 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "main/inside.h"
 
+#include <assert.h>
 #include <errno.h>
 
 #include "filter/filter.h"
-#include "main/engine.h"
+#include "launch/uplink.h"
+#include "main/ipc.h"
 #include "net/link.h"
+
+static_assert((int)LINK_STUB_GROUP == (int)FILTER_DEAD_END_GROUP,
+	      "what the filter takes for a dead end is the stub");
 
 static int install(const struct inside *in, struct filter_conn *conn, bool ipv6,
 		   struct err *err)
 {
-	struct filter_params params = engine_filter_params(in->relay, ipv6);
+	struct filter_params params = in->filter;
 	CLEAN(arena) struct arena arena = { 0 };
 	const struct ruleset *rules;
-	int r = ruleset_build_owned(in->plan, &params, &arena, &rules, err);
+	int r;
 
+	params.ipv6 = ipv6;
+	r = ruleset_build_owned(in->plan, &params, &arena, &rules, err);
 	if (r == 0)
 		r = filter_install(conn, rules, err);
 	return r < 0 ? err_context(err, "cannot install the filter") : 0;
@@ -51,7 +58,7 @@ int inside_prepare(void *data, struct err *err)
 	r = link_setup_owned(&ipv6, err);
 	if (r < 0)
 		return r;
-	r = sandbox_fds_open(&s, in->relay ? FILTER_RELAY_PORT : 0, ipv6, err);
+	r = sandbox_fds_open(&s, in->filter.relay ? FILTER_RELAY_PORT : 0, ipv6, err);
 	if (r < 0)
 		return r;
 	r = filter_conn_init(&conn, s.fd[SANDBOX_FD_NETLINK], err);
@@ -62,6 +69,21 @@ int inside_prepare(void *data, struct err *err)
 	/* The engine holds its own copies; conn's descriptor is one of @s. */
 	sandbox_fds_done(&s);
 	return r;
+}
+
+/* Only now, when the filter is known to stand, does the link get an address. */
+static int open_uplink(const struct inside *in, struct err *err)
+{
+	struct uplink_network net = uplink_network();
+	struct link_uplink link = { .name = UPLINK_LINK };
+
+	for (size_t i = 0; i < ARRAY_SIZE(link.own); i++) {
+		if (net.own[i].family == ADDR_V6 && !in->uplink_ipv6)
+			continue;
+		link.own[i] = net.own[i];
+		link.gateway[i] = net.gateway[i];
+	}
+	return link_setup_uplink(&link, err);
 }
 
 int inside_confirm(void *data, struct err *err)
@@ -76,5 +98,5 @@ int inside_confirm(void *data, struct err *err)
 	if (m.type != IPC_STANDS)
 		return err_set(err, -EPROTO, "the engine refused the sandbox: %.*s",
 			       (int)sizeof(m.text) - 64, m.text);
-	return 0;
+	return in->uplink ? open_uplink(in, err) : 0;
 }

@@ -3,6 +3,7 @@
  * of the command's exists: link, sockets, ruleset, and the hand-over to the engine. */
 #pragma once
 
+#include "filter/ruleset.h"
 #include "policy/plan.h"
 
 struct inside {
@@ -11,12 +12,14 @@ struct inside {
 	/* The engine's ends of its channels, inherited: held open here they would hide
 	 * its death. */
 	int far_ends[2];
-	bool relay;
+	struct filter_params filter; /* but ipv6 */
+	bool uplink;		     /* a link comes from outside: launch/uplink.h */
+	bool uplink_ipv6;
 };
 
 /* For struct launch_spec.prepare; @data is a struct inside. */
 int inside_prepare(void *data, struct err *err) MUST_CHECK;
 
 /* For struct launch_spec.confirm. Returns 0 once the engine has read the filter back and
- * serves the sandbox. */
+ * serves the sandbox, and the uplink's link is up. */
 int inside_confirm(void *data, struct err *err) MUST_CHECK;

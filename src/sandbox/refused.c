@@ -12,6 +12,18 @@ static void set_reason(struct event *e, const char *reason)
 	snprintf(e->reason, sizeof(e->reason), "%s", reason);
 }
 
+/* The policy allows it, and yet there is no way. */
+static const char *no_way_out(const struct sandbox *s, uint8_t protocol)
+{
+	if (!s->relay)
+		return "--uplink none carries nothing";
+	if (protocol != IPPROTO_UDP)
+		return "this protocol has no way out";
+	if (!s->direct_udp)
+		return "UDP needs --uplink slirp4netns (or pasta)";
+	return "an address of this machine, or the uplink has ended";
+}
+
 /* The address goes by a name that is allowed, but not on this port. */
 static bool explain_by_name(const struct sandbox *s, struct event *e, int64_t now_ms)
 {
@@ -23,7 +35,7 @@ static bool explain_by_name(const struct sandbox *s, struct event *e, int64_t no
 	snprintf(e->name, sizeof(e->name), "%s", dns_name_format(&use.name, text));
 	e->rule = use.rule;
 	set_reason(e, plan_port_list_has(&s->plan, use.port_list, e->protocol, e->port)
-			      ? "this protocol has no way out over the uplink"
+			      ? no_way_out(s, e->protocol)
 			      : "the rule does not list this port");
 	return true;
 }
@@ -39,7 +51,7 @@ static void explain(const struct sandbox *s, struct event *e, int64_t now_ms)
 	e->allowable = v.action == POLICY_DENY && v.rule == PLAN_NO_RULE &&
 		       (special == SPECIAL_NOT || special == SPECIAL_PRIVATE);
 	if (v.action == POLICY_ALLOW) {
-		set_reason(e, "this protocol has no way out over the uplink");
+		set_reason(e, no_way_out(s, e->protocol));
 	} else if (v.rule != PLAN_NO_RULE) {
 		set_reason(e, "denied by a rule");
 	} else if (explain_by_name(s, e, now_ms)) {

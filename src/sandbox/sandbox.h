@@ -67,7 +67,8 @@ struct sandbox {
 	struct resolver_guest *dns; /* the resolver's; NULL before the first query and
 				     * after resolver_detach() */
 	bool ipv6;		    /* the sandbox has IPv6 and so has the way out */
-	bool relay;
+	bool relay;		    /* TCP leaves by the relay */
+	bool direct_udp;	    /* UDP leaves by an uplink program */
 	uint64_t counters[SANDBOX_COUNTER_COUNT];
 	sandbox_event_fn *on_event;
 	void *on_event_data;

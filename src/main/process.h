@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+/* main/process - how control's children end, and how it does itself. */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+/* Wait for the end of @pid; 0 or less: there is none. @kill_it: don't wait for its own
+ * end. */
+void process_reap(pid_t pid, bool kill_it);
+
+/* Die by the signal that the command died by, as a shell or make looks for. */
+void process_die_by(int sig);
