@@ -21,15 +21,16 @@ static void hold_name(const struct wire_host *h)
 	HOLD(wire_host_equal(h, &again));
 }
 
-/* The first record's contents in records of @step bytes, the rest as it is. */
+/* A hello that is one record, in records of @step bytes. */
 static void hold_recut(const uint8_t *data, size_t size, size_t step,
 		       const struct tls_hello *want)
 {
 	static uint8_t out[1 << 16];
 	size_t length = (size_t)data[3] << 8 | data[4], used = 0;
+	size_t message = (size_t)data[6] << 16 | (size_t)data[7] << 8 | data[8];
 	struct tls_hello hello;
 
-	if (length + 5 > size)
+	if (length + 5 > size || message + 4 != length)
 		return;
 	for (size_t at = 0; at < length; at += step) {
 		size_t n = length - at < step ? length - at : step;

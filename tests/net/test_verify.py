@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""verify: tls with real programs and real servers: two names on one address, one of them allowed."""
+import base64
+import hashlib
+import json
+import shutil
+
+import pytest
+
+PYTHON = ("/usr/bin/python3", "-c")
+
+
+class Pair:
+    """Two names that live at the same addresses."""
+
+    def __init__(self, world):
+        n = world.number()
+        self.site = world.site(f"good-{n}.test")
+        self.good, self.evil = self.site.name, f"evil-{n}.test"
+        world.dns.add(self.evil, self.site.v4, self.site.v6)
+
+
+@pytest.fixture
+def pair(world):
+    return Pair(world)
+
+
+GET = "import urllib.request as u; print(u.urlopen('{url}', timeout=5).read().decode())"
+NODE = "fetch('{url}').then(r => r.text()).then(console.log).catch(e => {{ console.error(e.cause); process.exit(1) }})"
+PROGRAMS = [
+    ("curl", ["curl", "-sSf", "--max-time", "5", "{url}"]),
+    ("curl over IPv4", ["curl", "-4sSf", "--max-time", "5", "{url}"]),
+    ("wget", ["wget", "-qO-", "--no-check-certificate", "--tries=1", "--timeout=5", "{url}"]),
+    ("python", [*PYTHON, GET]),
+    ("node", ["node", "-e", NODE]),
+]
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("what, argv", PROGRAMS, ids=[p[0] for p in PROGRAMS])
+def test_the_allowed_name_answers(world, pair, user, scheme, what, argv):
+    done = world.run(*[w.format(url=f"{scheme}://{pair.good}/x") for w in argv], allow=(pair.good,), user=user)
+    assert done.code == 0 and json.loads(done.text)["host"] == pair.good, done
+    assert "refused" not in done.messages, done
+
+
+@pytest.mark.parametrize("scheme, port", [("http", 80), ("https", 443)])
+def test_the_other_name_of_the_address_does_not(world, pair, user, scheme, port):
+    with world.capture() as capture:
+        done = world.run("curl", "-sSf", "--connect-to", f"{pair.evil}:{port}:{pair.good}:{port}",
+                         f"{scheme}://{pair.evil}/", allow=(pair.good,), user=user)
+        # Only the look-up of the allowed name left.
+        assert {p.dport for p in capture.packets()} == {53}
+    assert done.code in (22, 35) and done.seconds < 2, done
+    assert f"--allow {pair.evil}:{port}" in done.messages, done
+    assert world.web.reached(pair.evil) == []
+
+
+def test_git_over_https(world, pair, user):
+    world.repository()
+    good = world.run("git", "ls-remote", f"https://{pair.good}/git/tree.git", allow=(f"{pair.good}:443",), user=user)
+    assert good.code == 0 and "refs/heads" in good.text, good
+    bad = world.run("git", "-c", f"http.curloptResolve={pair.evil}:443:{pair.site.v4}", "ls-remote",
+                    f"https://{pair.evil}/git/tree.git", allow=(f"{pair.good}:443",), user=user)
+    assert bad.code != 0 and bad.seconds < 3, bad
+
+
+@pytest.mark.skipif(not shutil.which("chromium"), reason="needs chromium")
+def test_chromium_loads_the_allowed_page(world, pair):
+    done = world.run("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+                     "--ignore-certificate-errors", "--user-data-dir=profile", "--dump-dom",
+                     f"https://{pair.good}/x", allow=(f"{pair.good}:443",), timeout=60)
+    assert pair.good in done.text, done
+
+
+def test_the_refusal_says_what_and_why(world, pair):
+    done = world.run("curl", "-sS", "-H", f"Host: {pair.evil}", f"http://{pair.good}/", allow=(f"{pair.good}:80",))
+    body = json.loads(done.text)
+    assert body["error"] == "refused by weir" and body["name"] == pair.evil
+    assert body["allow"] == f"--allow {pair.evil}:80" and "default action" in body["rule"]
+    assert pair.evil in done.messages, done
+
+
+CLIENT = """
+import socket, sys, time
+s = socket.create_connection(('{name}', {port}), 5)
+s.settimeout(5)
+def ask(text): s.sendall(text.replace('\\n', '\\r\\n').encode())
+"""
+
+
+def client(world, name, port, script, **rest):
+    return world.run(*PYTHON, CLIENT.format(name=name, port=port) + script, **rest)
+
+
+def test_a_slow_sender_is_read_to_the_end(world, pair):
+    done = client(world, pair.good, 80, f"""
+for c in 'GET / HTTP/1.1\\r\\nHost: {pair.good}\\r\\nConnection: close\\r\\n\\r\\n':
+    s.sendall(c.encode()); time.sleep(0.02)
+print(s.recv(65536).decode())
+""", allow=(f"{pair.good}:80",))
+    assert "200" in done.text, done
+
+
+def test_a_name_that_does_not_come_in_time_is_no_name(world, pair):
+    done = client(world, pair.good, 80, """
+began = time.time()
+s.sendall(b'GET / HT'); s.settimeout(10)
+try: print(repr(s.recv(100)))
+except ConnectionResetError: print('reset after', round(time.time() - began))
+""", allow=(f"{pair.good}:80",))
+    assert "reset after 5" in done.text, done
+
+
+def serve_smtp(conn, local, peer):
+    conn.sendall(b"220 mail\r\n")
+    for reply in (b"250-mail\r\n250 STARTTLS\r\n", b"220 go ahead\r\n"):
+        conn.recv(4096)
+        conn.sendall(reply)
+    assert conn.recv(4096)[:1] == b"\x16"
+    conn.sendall(b"tls")
+
+
+def test_a_server_may_speak_first(world, pair):
+    """STARTTLS: what comes behind the first bytes is the protocol's own."""
+    with world.tcp(2525, serve_smtp):
+        done = client(world, pair.good, 2525, """
+began = time.time()
+print(s.recv(100), time.time() - began < 0.5)
+ask('EHLO x\\n'); print(s.recv(100))
+ask('STARTTLS\\n'); print(s.recv(100))
+s.sendall(b'\\x16\\x03\\x01'); print(s.recv(100))
+""", allow=(f"{pair.good}:2525",))
+    assert done.text.split("\n")[0] == "b'220 mail\\r\\n' True", done
+    assert "b'tls'" in done.text, done
+
+
+def test_a_server_that_waits_for_nobody_is_not_reached_where_the_port_is_not_listed(world, pair):
+    with world.tcp(2526, serve_smtp) as service:
+        done = client(world, pair.good, 2526, """
+ask('EHLO x\\n')
+try: print(s.recv(100))
+except OSError as e: print('refused', e)
+""", allow=(pair.good,))
+        assert "refused" in done.text and f"--allow {pair.good}:2526" in done.messages, done
+        assert service.connections == []
+
+
+def serve_websocket(conn, local, peer):
+    head = b""
+    while b"\r\n\r\n" not in head:
+        head += conn.recv(4096)
+    key = next(line.split(b": ")[1] for line in head.split(b"\r\n") if line.lower().startswith(b"sec-websocket-key"))
+    accept = base64.b64encode(hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest())
+    conn.sendall(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                 b"Sec-WebSocket-Accept: " + accept + b"\r\n\r\n\x81\x05hello")
+    while data := conn.recv(4096):
+        conn.sendall(data)
+
+
+def test_a_websocket_is_a_tunnel(world, pair):
+    with world.tcp(8088, serve_websocket):
+        done = client(world, pair.good, 8088, f"""
+ask('GET / HTTP/1.1\\nHost: {pair.good}:8088\\nConnection: Upgrade\\nUpgrade: websocket\\nSec-WebSocket-Key: eHh4\\n\\n')
+data = b''
+while not data.endswith(b'hello'): data += s.recv(4096)
+s.sendall(bytes(range(256)))
+print(data[-7:], s.recv(4096) == bytes(range(256)))
+""", allow=(f"{pair.good}:8088",))
+    assert "hello' True" in done.text, done
+
+
+def test_many_requests_on_one_connection_pass(world, pair):
+    done = world.run("curl", "-sSf", "-d", "x" * 5000, *[f"http://{pair.good}/{i}" for i in range(20)], "-w", "%{num_connects}\n",
+                     allow=(f"{pair.good}:80",))
+    assert done.code == 0, done
+
+
+def test_verify_dns_and_tls_can_be_chosen(world, pair):
+    argv = ("curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}", "-H", f"Host: {pair.evil}", f"http://{pair.good}/")
+    policy = world.workdir() / "policy.yaml"
+    for text, options, code in (("", (), "403"), ("verify: dns", (), "200"), ("verify: tls", (), "403"),
+                                ("verify: tls", ("--verify", "dns"), "200"), ("verify: dns", ("--verify", "tls"), "403")):
+        policy.write_text(f"{text}\negress:\n  - {{action: allow, target: {pair.good}}}\n")
+        done = world.run(*argv, options=("--policy", policy, *options))
+        assert done.text == code, (text, options, done)
+
+
+def test_a_check_costs_a_connection_little(world, pair):
+    """Far below what a person would notice; `make bench` has the figures."""
+    script = """
+import socket, time
+best = 9
+for _ in range(20):
+    began = time.perf_counter()
+    s = socket.create_connection(('{name}', 80), 5)
+    s.sendall(b'GET / HTTP/1.1\\r\\nHost: {name}\\r\\nConnection: close\\r\\n\\r\\n'); s.recv(100)
+    best = min(best, time.perf_counter() - began)
+print(best)
+"""
+    times = [float(world.run(*PYTHON, script.replace("{name}", pair.good), allow=(pair.good,),
+                             options=("--verify", verify)).text) for verify in ("dns", "tls")]
+    assert times[1] - times[0] < 0.02, times
