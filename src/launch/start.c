@@ -147,8 +147,10 @@ static int wait_for_init(const struct start *s, struct err *err)
 static int run_child(struct start *s, struct err *err)
 {
 	struct bwrap_fds fds = { .channel = s->spec->control_fd, .init = s->init_fd };
-	int r = take_ids(s, err);
+	int r = std_fds_protect(s->machine->root, err);
 
+	if (r == 0)
+		r = take_ids(s, err);
 	if (r < 0)
 		return r;
 	fds.bwrap = open(s->machine->bwrap, O_PATH | O_CLOEXEC);

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Y: what the caller hands in: descriptors 0 to 2, and paths."""
+import ctypes
+import os
+import signal
+import socket
+
+import pytest
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+CREATE = {"epoll": (291, 0), "eventfd": (290, 0, 0), "pidfd": (434, 1, 0), "userfaultfd": (323, 1),
+          "io_uring": (425, 1, (ctypes.c_char * 200)()), "timerfd": (283, 1, 0), "inotify": (294, 0)}
+
+
+def _open_special(kind):
+    if kind == "signalfd":
+        mask = (ctypes.c_ulong * 16)(1 << (signal.SIGUSR1 - 1))
+        return LIBC.syscall(289, -1, mask, 8, 0)
+    return LIBC.syscall(*CREATE[kind])
+
+
+def _refused(done):
+    return done.code == 125 and done.out == b"" and b"descriptor 0" in done.err
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers are those of x86_64")
+@pytest.mark.parametrize("kind", [*CREATE, "signalfd"])
+def test_a_handle_on_the_kernel_is_no_standard_stream(world, user, kind):
+    fd = _open_special(kind)
+    if fd < 0:
+        pytest.skip(f"no {kind} here")
+    try:
+        done = world.run("echo", "ran", stdin=fd, user=user)
+    finally:
+        os.close(fd)
+    assert _refused(done), done
+
+
+@pytest.mark.parametrize("path, flags", [
+    ("/usr", os.O_RDONLY), ("/usr", os.O_PATH), ("/etc/passwd", os.O_PATH), ("/dev/null", os.O_PATH),
+    ("/proc/1/ns/net", os.O_RDONLY), ("/proc/self/ns/user", os.O_RDONLY),
+    ("/dev/mem", os.O_RDONLY), ("/dev/port", os.O_RDONLY), ("/dev/kmsg", os.O_RDONLY),
+    ("/dev/ptmx", os.O_RDWR | os.O_NOCTTY), ("/dev/net/tun", os.O_RDWR), ("/dev/vsock", os.O_RDONLY)])
+def test_what_leads_out_is_no_standard_stream(world, user, path, flags):
+    try:
+        fd = os.open(path, flags)
+    except OSError as e:
+        pytest.skip(e.strerror)
+    try:
+        done = world.run("echo", "ran", stdin=fd, user=user)
+    finally:
+        os.close(fd)
+    assert _refused(done), done
+
+
+@pytest.mark.parametrize("kind, connected, works", [
+    (socket.SOCK_STREAM, True, True), (socket.SOCK_SEQPACKET, True, True), (socket.SOCK_DGRAM, True, False),
+    (socket.SOCK_STREAM, False, False), (socket.SOCK_SEQPACKET, False, False)])
+def test_only_a_connected_unix_socket_is_a_standard_stream(world, user, kind, connected, works):
+    ours, theirs = socket.socketpair(socket.AF_UNIX, kind) if connected else (None, socket.socket(socket.AF_UNIX, kind))
+    with theirs:
+        done = world.run("echo", "ran", stdin=theirs, user=user)
+    if ours:
+        ours.close()
+    assert done.text == "ran\n" if works else _refused(done), done
+
+
+@pytest.mark.parametrize("path", ["/dev/null", "/dev/zero", "/dev/full", "/dev/urandom"])
+def test_a_harmless_device_is_a_standard_stream(world, user, path):
+    with open(path, "rb") as stdin:
+        assert world.run("echo", "ran", stdin=stdin, user=user).text == "ran\n"
+
+
+@pytest.fixture
+def file(world, user):
+    """One of the caller's own files, outside of the working directory."""
+    path = world.workdir(user) / "file"
+    path.write_text("one\ntwo\n")
+    os.chown(path, world.user(user).uid, world.user(user).gid)
+    return path
+
+
+SPOIL = """
+chmod 4777 /proc/self/fd/0; touch -d @1 /proc/self/fd/0
+for f in /proc/self/fd/0 /proc/$$/fd/0 /dev/stdin; do echo spoilt >> $f; true > $f; done
+python3 -c 'import os; os.fchmod(0, 0o4777)'
+python3 -c 'import os; os.setxattr(0, "user.x", b"spoilt")'
+""" + "python3 -c 'import os; os.truncate(0, 0)'; cat"
+
+
+def test_a_file_that_is_read_cannot_be_changed_in_any_way(world, user, file):
+    before = file.stat()
+    with open(file, encoding="ascii") as stdin:
+        done = world.run("sh", "-c", SPOIL, stdin=stdin, user=user)
+    after = file.stat()
+    assert done.text == "one\ntwo\n" and file.read_text() == "one\ntwo\n", done
+    assert (before.st_mode, before.st_mtime) == (after.st_mode, after.st_mtime)
+    assert os.listxattr(file) == []
+
+
+def test_a_file_that_is_read_goes_on_where_the_caller_was(world, user, file):
+    with open(file, "rb", buffering=0) as stdin:
+        stdin.seek(4)
+        assert world.run("cat", stdin=stdin, user=user).text == "two\n"
+
+
+def test_a_file_without_a_name_may_be_read(world, user, file):
+    with open(file, "rb", buffering=0) as stdin:
+        file.unlink()
+        assert world.run("cat", stdin=stdin, user=user).text == "one\ntwo\n"
+
+
+def test_a_file_that_cannot_be_kept_from_changes_is_refused(world, file):
+    """Its path leads to something else by now."""
+    other = file.parent / "other"
+    other.write_text("another\n")
+    done = world.command("sh", "-c", 'exec < "$1"; mount --bind "$2" "$1"; shift 2; exec "$@"', "sh", file, other,
+                         world.weir_path, "run", "--", "echo", "ran",
+                         mounts=(f"chmod 666 {file}",))
+    assert _refused(done), done
+
+
+def test_a_socket_of_the_host_that_is_mounted_by_itself_is_masked(world, user):
+    real, other = world.workdir(user), world.workdir(user)
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind(str(real / "s"))
+        s.listen()
+        (real / "s").chmod(0o777)
+        done = world.run("python3", "-c", "import socket; socket.socket(socket.AF_UNIX).connect('s')", cwd=other,
+                         user=user, mounts=(f"touch {other / 's'}", f"mount --bind {real / 's'} {other / 's'}"))
+    assert b"ConnectionRefusedError" in done.err, done
