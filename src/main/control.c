@@ -184,6 +184,8 @@ static void on_exited(struct control *c, int wait_status)
 {
 	c->exited = true;
 	c->wait_status = wait_status;
+	/* It takes all that is left in its namespaces along, while the engine counts. */
+	kill(c->launch, SIGKILL);
 	tell_engine(c, IPC_FINISH);
 	if (loop_timer_start(c->loop, &c->finish, loop_now_ms(c->loop) + FINISH_MS) < 0)
 		loop_stop(c->loop);
