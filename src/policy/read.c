@@ -58,12 +58,12 @@ static bool is_being_read(const struct reading *reading, const char *file)
 	return false;
 }
 
-static void extends_fault(const struct policy_reader *r, const char *file,
-			  const struct node *n, size_t i, const char *why)
+static void named_fault(const struct policy_reader *r, const char *file,
+			const struct node *n, const char *key, size_t i, const char *why)
 {
 	char path[64], shown[TEXT_ESCAPED_SIZE];
 
-	snprintf(path, sizeof(path), "extends[%zu]", i);
+	snprintf(path, sizeof(path), "%s[%zu]", key, i);
 	faults_add(r->faults, FAULT_ERROR, file, n->line, n->column, path, "'%s' %s",
 		   text_escape(n->text, shown, sizeof(shown)), why);
 }
@@ -93,12 +93,12 @@ static int read_extended(const struct policy_reader *r, const struct reading *fr
 	int e;
 
 	if (reading.depth > POLICY_EXTENDS_MAX) {
-		extends_fault(r, from->file, n, i,
-			      "is extended too deeply: eight documents at most");
+		named_fault(r, from->file, n, "extends", i,
+			    "is extended too deeply: eight documents at most");
 		return -EINVAL;
 	}
 	if (!r->load) {
-		extends_fault(r, from->file, n, i, "can't be extended here");
+		named_fault(r, from->file, n, "extends", i, "can't be extended here");
 		return -EINVAL;
 	}
 	name = arena_text(r->arena, n->text);
@@ -108,23 +108,48 @@ static int read_extended(const struct policy_reader *r, const struct reading *fr
 	if (e == -ENOMEM)
 		return e;
 	if (e < 0) {
-		extends_fault(r, from->file, n, i,
-			      arena_printf(r->arena, "can't be extended: %s", err.text)
-				      ?: "");
+		named_fault(r, from->file, n, "extends", i,
+			    arena_printf(r->arena, "can't be extended: %s", err.text)
+				    ?: "");
 		return -EINVAL;
 	}
 	if (is_being_read(from, reading.file)) {
 		cycle = cycle_text(r, from, reading.file);
-		extends_fault(
-			r, from->file, n, i,
-			arena_printf(r->arena, "extends in a circle: %s", cycle ?: "")
-				?: "");
+		named_fault(r, from->file, n, "extends", i,
+			    arena_printf(r->arena, "extends in a circle: %s", cycle ?: "")
+				    ?: "");
 		return -EINVAL;
 	}
 	return read_document(r, &reading, text, POLICY_FORMAT_GUESS, policy);
 }
 
-/* Own rules first, then those of each extended document in order. */
+/* The targets of a file that `allow-list` names. */
+static int read_named_list(const struct policy_reader *r, const struct reading *from,
+			   const struct node *n, size_t i, struct policy *policy)
+{
+	const char *name = arena_text(r->arena, n->text), *file = NULL;
+	struct err err = { 0 };
+	struct text text;
+	int e;
+
+	if (!name)
+		return -ENOMEM;
+	e = r->load ? r->load(r->load_data, name, from->file, &text, &file, &err)
+		    : err_set(&err, -EPERM, "not here");
+	if (e == 0)
+		e = add_source(r, policy, file);
+	if (e == -ENOMEM)
+		return e;
+	if (e < 0) {
+		named_fault(r, from->file, n, "allow-list", i,
+			    arena_printf(r->arena, "can't be read: %s", err.text) ?: "");
+		return -EINVAL;
+	}
+	return policy_read_list(r, file, text, policy);
+}
+
+/* Own rules first, then those of its list files, then those of each extended document
+ * in order. */
 static int read_tree(const struct policy_reader *r, const struct reading *reading,
 		     const struct node *root, struct policy *policy)
 {
@@ -136,6 +161,13 @@ static int read_tree(const struct policy_reader *r, const struct reading *readin
 
 	if (result == -ENOMEM)
 		return result;
+	for (size_t i = 0; i < d.list_count; i++) {
+		int e = read_named_list(r, reading, d.lists[i], i, policy);
+
+		if (e == -ENOMEM)
+			return e;
+		result = e < 0 ? e : result;
+	}
 	for (size_t i = 0; i < d.extends_count; i++) {
 		int e = read_extended(r, reading, d.extends[i], i, policy);
 

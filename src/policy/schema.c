@@ -30,6 +30,31 @@ static void on_extends(struct walk *w, const struct node *n, void *data)
 		walk_list(w, n, on_extends_item, data);
 }
 
+static void add_list(struct walk *w, const struct node *n, void *data)
+{
+	struct document *d = w->document;
+
+	if (n->kind != NODE_TEXT || (!memchr(n->text.ptr, '.', n->text.len) &&
+				     !memchr(n->text.ptr, '/', n->text.len)))
+		walk_is_not(w, n, "the name of a file, which has a dot or a slash");
+	else
+		d->lists[d->list_count++] = n;
+}
+
+/* One file, or a list of them. */
+static void on_allow_list(struct walk *w, const struct node *n, void *data)
+{
+	struct document *d = w->document;
+
+	d->lists = arena_array(d->arena, n->count + 1, sizeof(const struct node *));
+	if (!d->lists)
+		w->out_of_memory = true;
+	else if (n->kind == NODE_LIST)
+		walk_list(w, n, add_list, data);
+	else
+		add_list(w, n, data);
+}
+
 static void on_default_action(struct walk *w, const struct node *n, void *data)
 {
 	struct policy *p = w->document->policy;
@@ -168,6 +193,7 @@ static const struct schema_key top_keys[] = {
 	{ "extends", on_extends },
 	{ "defaultAction", on_default_action },
 	{ "egress", on_egress },
+	{ "allow-list", on_allow_list },
 	{ "verify", on_verify },
 	{ "dns", on_dns },
 	{ "repin", on_repin },

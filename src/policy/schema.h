@@ -13,6 +13,8 @@ struct document {
 	const char *file;	     /* lives as long as the rules */
 	const struct node **extends; /* the texts under `extends`, in order; in @arena */
 	size_t extends_count;
+	const struct node **lists; /* the texts under `allow-list`, in order; in @arena */
+	size_t list_count;
 };
 
 /* Return: 0, -EINVAL when faults were added, -ENOMEM. */
@@ -21,3 +23,8 @@ int schema_read(struct document *d, const struct node *root) MUST_CHECK;
 /* Append @r to @p. The array grows in @arena. */
 int policy_add_rule(struct policy *p, struct arena *arena,
 		    const struct rule *r) MUST_CHECK;
+
+/* A list file: one target a line, comments behind '#'. Appends a rule for each.
+ * Return: 0, -EINVAL when faults were added, -ENOMEM. */
+int policy_read_list(const struct policy_reader *r, const char *file, struct text text,
+		     struct policy *policy) MUST_CHECK;

@@ -120,7 +120,6 @@ def test_a_completion_is_valid_and_has_every_verb_and_option(world, table, shell
         assert verb["name"] in text
         for name in options(verb):
             assert ("-l " if shell == "fish" else "--") + name in text, name
-    if not shutil.which(shell):
-        pytest.skip(f"{shell} is not installed")
-    done = subprocess.run([shell, "-n"], input=text, text=True, capture_output=True)
-    assert done.returncode == 0 and done.stderr == "", done.stderr
+    if shutil.which(shell):  # not every machine has all three
+        done = subprocess.run([shell, "-n"], input=text, text=True, capture_output=True)
+        assert done.returncode == 0 and done.stderr == "", done.stderr
