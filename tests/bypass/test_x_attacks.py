@@ -77,6 +77,18 @@ def test_a_file_as_standard_input_cannot_be_written(world, own, user):
     assert file.read_text() == "as it was\n"
 
 
+def test_a_run_in_the_home_directory_cannot_configure_the_next_one(world):
+    """~/.config/weir holds the defaults and profiles of every later run."""
+    home = pathlib.Path(world.user("weir-test").home)
+    folder = home / ".config" / "weir"
+    assert not folder.exists()
+    world.run("sh", "-c", "mkdir -p ~/.config/weir/profiles; echo 'rw: [/]' > ~/.config/weir/config.yaml", cwd=home,
+              user="weir-test")
+    planted = (folder / "config.yaml").exists()
+    shutil.rmtree(folder, ignore_errors=True)
+    assert not planted
+
+
 def test_files_as_standard_output_and_error_can_be_opened_by_name(world, own):
     """What was given for writing goes on to be written, also in folders that are read-only inside."""
     user = "weir-test"
