@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The programs that tests/bench/bench_relay.py runs in its namespaces:
  *
- *   bench_relay relay NETNS ADDRESS   the relay alone; its listener is in NETNS, and the
- *                                     policy allows ADDRESS
- *   bench_relay echo ADDRESS PORT     one byte back for one byte, for any number
+ *   bench_relay relay NETNS ADDRESS [PORT]
+ *                                     the relay alone; its listener is in NETNS, and the
+ *                                     policy allows ADDRESS. With PORT it checks names:
+ *                                     ADDRESS is open on PORT, and for bench.test
+ *   bench_relay echo ADDRESS PORT     back come the bytes that came
  *   bench_relay connect ADDRESS PORT COUNT
- *                                     µs from connect() to the first echoed byte, a line
- *                                     each */
+ *                                     µs from connect() to the first echoed byte of a
+ *                                     request for bench.test, a line each */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -15,12 +17,14 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "net/link.h"
 #include "policy/policy.h"
 #include "sandbox/learned.h"
 #include "sandbox/relay.h"
 
 enum { RELAY_PORT = 1021 };
+#define NAME "bench.test"
 
 static int fail(const char *what)
 {
@@ -66,20 +70,31 @@ static int listen_inside(const char *netns)
 	return fd;
 }
 
-static int make_plan(const char *addr, struct plan *ret)
+/* With @port (may be NULL): the address on that port only, and a name. */
+static int make_plan(const char *addr, const char *port, struct plan *ret)
 {
-	struct rule rule = { .action = POLICY_ALLOW,
-			     .kind = TARGET_PREFIX,
-			     .comment = "",
-			     .file = "bench",
-			     .target = addr };
-	struct policy policy = { .rules = &rule, .count = 1, .capacity = 1 };
+	struct plan_port_range ports[PLAN_PORT_RANGES_MAX];
+	struct rule rules[2] = {
+		{ .action = POLICY_ALLOW, .kind = TARGET_PREFIX },
+		{ .action = POLICY_ALLOW, .kind = TARGET_NAME },
+	};
+	struct policy policy = { .rules = rules, .count = port ? 2 : 1, .capacity = 2 };
 	struct err err = { 0 };
 	uint8_t *bytes;
 	size_t size;
 
+	for (size_t i = 0; i < ARRAY_SIZE(rules); i++)
+		rules[i].comment = rules[i].file = rules[i].target = "bench";
 	policy.limits[LIMIT_NEW_FLOWS_PER_SECOND] = UINT32_MAX;
-	if (!prefix_parse(addr, strlen(addr), false, &rule.prefix) ||
+	if (port) {
+		policy.verify = POLICY_VERIFY_TLS;
+		rules[0].ports.ranges = ports;
+		rules[0].ports.count =
+			(size_t)rule_ports_parse(text_of(port), ports, &err);
+		rules[0].flags = PLAN_PORTS_LISTED;
+	}
+	if (!prefix_parse(addr, strlen(addr), false, &rules[0].prefix) ||
+	    dns_name_parse(text_of(NAME), &rules[1].name) < 0 ||
 	    policy_compile(&policy, &bytes, &size, &err) < 0 ||
 	    plan_open(bytes, size, ret, &err) < 0) {
 		fprintf(stderr, "no plan: %s\n", err.text);
@@ -88,7 +103,23 @@ static int make_plan(const char *addr, struct plan *ret)
 	return 0;
 }
 
-static int run_relay(const char *netns, const char *addr)
+/* @addr is what the name resolved to. */
+static void teach(struct sandbox *s, const char *addr)
+{
+	struct learned_item item = { .ttl_sec = 86400 };
+	struct filter_learn change;
+	struct dns_name name;
+
+	if (dns_name_parse(text_of(NAME), &name) < 0 ||
+	    !addr_parse(addr, strlen(addr), &item.addr))
+		return;
+	item.name = &name;
+	item.verdict = plan_match_name(&s->plan, &name);
+	if (learned_prepare(s->learned, &item, clock_now_ms(), &change) >= 0)
+		learned_commit(s->learned, &item, clock_now_ms());
+}
+
+static int run_relay(const char *netns, const char *addr, const char *port)
 {
 	struct sandbox s = { .state = SANDBOX_RUNNING, .relay = true };
 	struct relay_config config = { .loop = loop_new(),
@@ -101,9 +132,11 @@ static int run_relay(const char *netns, const char *addr)
 	s.fds.fd[SANDBOX_FD_RELAY4] = listen_inside(netns);
 	if (s.fds.fd[SANDBOX_FD_RELAY4] < 0)
 		return fail("listen");
-	if (make_plan(addr, &s.plan) < 0)
+	if (make_plan(addr, port, &s.plan) < 0)
 		return 1;
 	s.learned = learned_new(&s.plan, &key);
+	if (port)
+		teach(&s, addr);
 	r = relay_new(&config, &err);
 	if (!r || relay_attach(r, &s) < 0)
 		return fail(err.text);
@@ -112,10 +145,11 @@ static int run_relay(const char *netns, const char *addr)
 
 static void echo_one(int fd)
 {
-	char byte;
+	char bytes[4096];
+	ssize_t n;
 
-	while (read(fd, &byte, 1) == 1)
-		if (write(fd, &byte, 1) != 1)
+	while ((n = read(fd, bytes, sizeof(bytes))) > 0)
+		if (write(fd, bytes, (size_t)n) != n)
 			break;
 	close(fd);
 }
@@ -148,11 +182,13 @@ static int connect_once(const struct endpoint *e)
 	struct sockaddr_storage sa;
 	socklen_t size = endpoint_to_sockaddr(e, &sa);
 	int fd = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	static const char request[] = "GET / HTTP/1.1\r\nHost: " NAME "\r\n\r\n";
+	const ssize_t length = sizeof(request) - 1;
 	double start = now_us();
-	char byte = 'x';
+	char byte;
 
-	if (connect(fd, (struct sockaddr *)&sa, size) < 0 || write(fd, &byte, 1) != 1 ||
-	    read(fd, &byte, 1) != 1)
+	if (connect(fd, (struct sockaddr *)&sa, size) < 0 ||
+	    write(fd, request, (size_t)length) != length || read(fd, &byte, 1) != 1)
 		return fail("connect");
 	printf("%.1f\n", now_us() - start);
 	close(fd);
@@ -171,13 +207,14 @@ static int run_connect(const char *addr, const char *port, int count)
 
 int main(int argc, char **argv)
 {
-	if (argc == 4 && strcmp(argv[1], "relay") == 0)
-		return run_relay(argv[2], argv[3]);
+	if ((argc == 4 || argc == 5) && strcmp(argv[1], "relay") == 0)
+		return run_relay(argv[2], argv[3], argv[4]);
 	if (argc == 4 && strcmp(argv[1], "echo") == 0)
 		return run_echo(argv[2], argv[3]);
 	if (argc == 5 && strcmp(argv[1], "connect") == 0)
 		return run_connect(argv[2], argv[3], atoi(argv[4]));
-	fprintf(stderr, "usage: bench_relay relay NETNS ADDRESS | echo ADDRESS PORT | "
-			"connect ADDRESS PORT COUNT\n");
+	fprintf(stderr,
+		"usage: bench_relay relay NETNS ADDRESS [PORT] | echo ADDRESS PORT | "
+		"connect ADDRESS PORT COUNT\n");
 	return 2;
 }

@@ -3,7 +3,7 @@
 """The relay beside a direct connection, slirp4netns and pasta.
 
 One TCP stream each way, CPU per GiB (client, server and what is between), and the time
-from connect() to the first echoed byte. Everything runs in network namespaces made here:
+from connect() to the first echoed byte, without and with the check of names. Everything runs in network namespaces made here:
 `far` holds the servers behind a veth pair, `out` is where the relay and the other
 programs dial from, and each candidate has a namespace of its own for the client.
 
@@ -99,12 +99,17 @@ def setup_direct(world):
     return "out", None
 
 
-def setup_relay(world):
-    world.stub("in")
+def setup_relay(world, name="in", *checked):
+    world.stub(name)
     child = world.start(*inside("out", world.program, "relay",
-                                f"/run/netns/{netns('in')}", FAR))
+                                f"/run/netns/{netns(name)}", FAR, *checked))
     time.sleep(0.3)
-    return "in", child
+    return name, child
+
+
+def setup_checked(world):
+    """The relay with `verify: tls`: names on the echo port, the stream by its address."""
+    return setup_relay(world, "named", IPERF_PORT)
 
 
 def holder(world, name):
@@ -133,7 +138,7 @@ def setup_pasta(world):
     return "pasta", child
 
 
-CANDIDATES = {"direct": setup_direct, "relay": setup_relay,
+CANDIDATES = {"direct": setup_direct, "relay": setup_relay, "relay+names": setup_checked,
               "slirp4netns": setup_slirp4netns, "pasta": setup_pasta}
 
 
@@ -183,9 +188,10 @@ def works(world, name):
         return False
 
 
-def start_all(world):
+def start_all(world, labels):
     running = {}
-    for label, setup in CANDIDATES.items():
+    for label in labels:
+        setup = CANDIDATES[label]
         if label in ("slirp4netns", "pasta") and not shutil.which(label):
             print(f"{label}: not installed", file=sys.stderr)
             continue
@@ -212,11 +218,12 @@ def main():
     parser.add_argument("--seconds", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json")
+    parser.add_argument("--only", nargs="+", choices=CANDIDATES, default=list(CANDIDATES))
     args = parser.parse_args()
     world = World(os.path.abspath(args.program))
     try:
         world.build()
-        running = start_all(world)
+        running = start_all(world, args.only)
         rounds = {label: [] for label in running}
         for _ in range(args.rounds):
             for label, (name, child) in list(running.items()):
