@@ -17,6 +17,7 @@
 #include <string.h>
 
 enum {
+	SWEEP_ENTRIES = 8, /* looked at when room is needed */
 	CHUNK_SIZE = 64,
 	CHUNK_DATA = CHUNK_SIZE - sizeof(uint32_t),
 	KEY_MAX = 8 + DNS_NAME_MAX,
@@ -38,7 +39,7 @@ struct entry {
 	uint32_t first_chunk;
 	uint32_t next;	       /* in its bucket, or of the free entries */
 	uint32_t newer, older; /* in the ring */
-	uint16_t size;	       /* of the string */
+	uint16_t size;	       /* of the string; 0: the entry is free */
 };
 
 struct dns_cache {
@@ -51,6 +52,7 @@ struct dns_cache {
 	uint32_t entry_fresh, chunk_fresh; /* the first that was never used */
 	uint32_t entry_free, chunk_free;   /* lists of those that were given back */
 	uint32_t chunks_used;
+	uint32_t sweep_at; /* the entry that is looked at next for having expired */
 	struct dns_cache_counts counts;
 };
 
@@ -80,6 +82,7 @@ static void start_empty(struct dns_cache *c)
 	c->entry_free = 0;
 	c->chunk_free = 0;
 	c->chunks_used = 0;
+	c->sweep_at = 0;
 	c->counts.entries = 0;
 }
 
@@ -237,6 +240,7 @@ static void entry_drop(struct dns_cache *c, uint32_t i)
 	*link = e->next;
 	ring_remove(c, i);
 	string_drop(c, e->first_chunk);
+	e->size = 0;
 	e->next = c->entry_free;
 	c->entry_free = i;
 	c->counts.entries--;
@@ -263,12 +267,30 @@ static uint32_t entry_find(const struct dns_cache *c, const struct packed_key *k
 	return 0;
 }
 
+/* Look at a few entries, in turn, and drop those that have expired: they make room before
+ * any that is of use. */
+static void sweep(struct dns_cache *c, int64_t now_ms)
+{
+	for (int n = 0; n < SWEEP_ENTRIES; n++) {
+		uint32_t i = ++c->sweep_at;
+
+		if (i >= c->entry_fresh) {
+			c->sweep_at = 0;
+			return;
+		}
+		if (c->entries[i].size > 0 && !entry_is_valid(&c->entries[i], now_ms))
+			entry_drop(c, i);
+	}
+}
+
 /* Until there are an entry and @chunks chunks to be had. Return: false when that can
  * never be. */
 static bool make_room(struct dns_cache *c, size_t chunks, int64_t now_ms)
 {
 	if (c->entry_max == 0 || chunks > c->chunk_max)
 		return false;
+	if (c->counts.entries == c->entry_max || c->chunk_max - c->chunks_used < chunks)
+		sweep(c, now_ms);
 	while (c->counts.entries == c->entry_max ||
 	       c->chunk_max - c->chunks_used < chunks) {
 		uint32_t oldest = c->entries[0].newer;

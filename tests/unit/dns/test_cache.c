@@ -179,7 +179,8 @@ static void a_new_answer_replaces_and_ttl_0_removes(void **state)
 	dns_cache_free(c);
 }
 
-static void put_numbered(struct dns_cache *c, unsigned int i, const struct dns_answer *a)
+static void put_numbered_at(struct dns_cache *c, unsigned int i,
+			    const struct dns_answer *a, int64_t now_ms)
 {
 	char text[32];
 	struct dns_name name;
@@ -187,7 +188,12 @@ static void put_numbered(struct dns_cache *c, unsigned int i, const struct dns_a
 
 	snprintf(text, sizeof(text), "host%u.test", i);
 	name = name_of(text);
-	dns_cache_put(c, &key, a, 0);
+	dns_cache_put(c, &key, a, now_ms);
+}
+
+static void put_numbered(struct dns_cache *c, unsigned int i, const struct dns_answer *a)
+{
+	put_numbered_at(c, i, a, 0);
 }
 
 static bool has_numbered(struct dns_cache *c, unsigned int i)
@@ -215,6 +221,25 @@ static void the_least_recently_used_entry_makes_room(void **state)
 	assert_true(has_numbered(c, 2));
 	assert_true(has_numbered(c, 3));
 	assert_int_equal(dns_cache_counts(c).evicted, 1);
+	dns_cache_free(c);
+}
+
+/* Even one that was used lately, while those that are valid were not. */
+static void an_expired_entry_makes_room_first(void **state)
+{
+	struct dns_cache *c = dns_cache_new(8, 65536, &hash);
+	struct dns_answer brief = answer_of(DNS_ANSWER_RECORDS, 1);
+	struct dns_answer lasting = answer_of(DNS_ANSWER_RECORDS, 100);
+
+	for (unsigned int i = 0; i < 8; i++)
+		put_numbered(c, i, i % 2 ? &brief : &lasting);
+	assert_true(has_numbered(c, 5));
+	for (unsigned int i = 8; i < 12; i++)
+		put_numbered_at(c, i, &lasting, 2000);
+	for (unsigned int i = 0; i < 8; i += 2)
+		assert_true(has_numbered(c, i));
+	assert_int_equal(dns_cache_counts(c).evicted, 0);
+	assert_int_equal(dns_cache_counts(c).entries, 8);
 	dns_cache_free(c);
 }
 
@@ -269,6 +294,7 @@ int main(void)
 		cmocka_unit_test(every_part_of_the_key_counts),
 		cmocka_unit_test(a_new_answer_replaces_and_ttl_0_removes),
 		cmocka_unit_test(the_least_recently_used_entry_makes_room),
+		cmocka_unit_test(an_expired_entry_makes_room_first),
 		cmocka_unit_test(entries_and_bytes_stay_within_their_maxima),
 		cmocka_unit_test(what_can_never_fit_is_not_kept),
 	};
