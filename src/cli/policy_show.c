@@ -46,7 +46,8 @@ static json_t *rule_json(const struct rule *r)
 		uint8_t flag;
 	} flags[] = { { "private", PLAN_PRIVATE },
 		      { "raw", PLAN_RAW },
-		      { "required", PLAN_REQUIRED } };
+		      { "required", PLAN_REQUIRED },
+		      { "unmetered", PLAN_UNMETERED } };
 	json_t *o = json_pack("{s:s, s:s}", "action", policy_action_name(r->action),
 			      "target", r->target);
 	int e = o ? 0 : -1;

@@ -7,8 +7,8 @@
  * switched off. */
 static const struct limit_info limits[] = {
 	[LIMIT_LEARNED_NAMES] = { "learned_names", "names",
-				  "the name used longest ago is forgotten", 2048, 16,
-				  65536, false },
+				  "the name whose address expires first is forgotten",
+				  2048, 16, 65536, false },
 	[LIMIT_ADDRESSES_PER_NAME] = { "addresses_per_name", "addresses",
 				       "the address that expires first is forgotten", 256,
 				       1, 1024, false },
@@ -22,8 +22,7 @@ static const struct limit_info limits[] = {
 	[LIMIT_QUERIES_BURST] = { "queries_burst", "queries", "SERVFAIL at once", 2000, 1,
 				  2000000, true },
 	[LIMIT_DNS_TCP_CONNECTIONS] = { "dns_tcp_connections", "connections",
-					"the connection that is idle longest is closed",
-					8, 1, 256, false },
+					"new connections are reset", 8, 1, 256, false },
 	[LIMIT_NEW_NAMES_PER_MINUTE] = { "new_names_per_minute",
 					 "names per minute and wildcard",
 					 "SERVFAIL at once, and an event", 200, 1,

@@ -37,6 +37,7 @@ enum {
 	PLAN_REQUIRED = 1 << 2,	    /* pinned: must resolve */
 	PLAN_PORTS_LISTED = 1 << 3, /* the rule has `ports`, not the default list */
 	PLAN_IMPLICIT = 1 << 4,	    /* not written by a person: metadata, DoH list */
+	PLAN_UNMETERED = 1 << 5,    /* no budget of new names below its wildcard */
 };
 
 /* struct plan_verdict.types: query types besides A and AAAA that the rule serves */

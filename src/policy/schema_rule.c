@@ -8,7 +8,8 @@
 
 struct rule_walk {
 	struct rule rule;
-	const struct node *action, *target, *ports, *types, *private, *raw, *required;
+	const struct node *action, *target, *ports, *types, *private, *raw, *required,
+		*unmetered;
 };
 
 const char *const schema_actions[2] = { "deny", "allow" };
@@ -155,6 +156,14 @@ static void on_required(struct walk *w, const struct node *n, void *data)
 	set_flag(w, n, &rw->rule, PLAN_REQUIRED);
 }
 
+static void on_unmetered(struct walk *w, const struct node *n, void *data)
+{
+	struct rule_walk *rw = data;
+
+	rw->unmetered = n;
+	set_flag(w, n, &rw->rule, PLAN_UNMETERED);
+}
+
 static void on_comment(struct walk *w, const struct node *n, void *data)
 {
 	struct rule_walk *rw = data;
@@ -166,9 +175,11 @@ static void on_comment(struct walk *w, const struct node *n, void *data)
 }
 
 static const struct schema_key rule_keys[] = {
-	{ "action", on_action },     { "target", on_target },	{ "ports", on_ports },
-	{ "types", on_types },	     { "private", on_private }, { "raw", on_raw },
-	{ "required", on_required }, { "comment", on_comment },
+	{ "action", on_action },     { "target", on_target },
+	{ "ports", on_ports },	     { "types", on_types },
+	{ "private", on_private },   { "raw", on_raw },
+	{ "required", on_required }, { "unmetered", on_unmetered },
+	{ "comment", on_comment },
 };
 
 static bool ports_have(const struct rule_ports *ports, uint16_t port)
@@ -215,8 +226,12 @@ static void check_rule(struct walk *w, const struct node *n, const struct rule_w
 		useless(w, rw->raw, "raw", "a deny lets no bytes pass");
 		useless(w, rw->required, "required",
 			"a name can't be denied and required");
+		useless(w, rw->unmetered, "unmetered", "a deny has no new names");
 		return;
 	}
+	if (r->target[0] != '*')
+		useless(w, rw->unmetered, "unmetered",
+			"only the names below a wildcard are metered");
 	if (r->kind == TARGET_PREFIX) {
 		useless(w, rw->types, "types",
 			"an address has no DNS types; name a name");

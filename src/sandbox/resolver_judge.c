@@ -17,10 +17,11 @@
  *
  * New names: what stands in the labels below a wildcard travels to the zone's server, so
  * a name below a wildcard that this sandbox has not asked for lately costs one of the
- * rule's LIMIT_NEW_NAMES_PER_MINUTE. "Lately" is a table of fingerprints, two to a slot,
- * where the newer pushes out the older; a name that was pushed out costs again. A budget
- * that is full again needs no record. When all eight places that a rule may use are taken
- * by others, it shares the first: strict rather than endless. */
+ * rule's LIMIT_NEW_NAMES_PER_MINUTE, unless the rule says `unmetered`. "Lately" is a
+ * table of fingerprints, two to a slot, where the newer pushes out the older; a name that
+ * was pushed out costs again. A budget that is full again needs no record. When all eight
+ * places that a rule may use are taken by others, it shares the first: strict rather than
+ * endless. */
 #include <stdio.h>
 
 #include "sandbox/resolver_internal.h"
@@ -57,7 +58,9 @@ bool resolver_admit(struct resolver *r, struct resolver_ask *ask, int64_t now_ms
 {
 	struct sandbox *s = ask->client.sandbox;
 
-	if (rate_take(&s->dns->queries, plan_limit(&s->plan, LIMIT_QUERIES_PER_SECOND),
+	/* The self-test's queries, before the command's first, are not the command's. */
+	if (s->state == SANDBOX_TESTING ||
+	    rate_take(&s->dns->queries, plan_limit(&s->plan, LIMIT_QUERIES_PER_SECOND),
 		      1000, plan_limit(&s->plan, LIMIT_QUERIES_BURST), now_ms))
 		return true;
 	resolver_limit(r, ask, LIMIT_QUERIES_PER_SECOND, now_ms);
@@ -119,8 +122,8 @@ static bool within_budget(struct resolver *r, struct resolver_ask *ask, int64_t 
 	const struct plan *p = &ask->client.sandbox->plan;
 	uint32_t limit = plan_limit(p, LIMIT_NEW_NAMES_PER_MINUTE);
 
-	if (limit == UINT32_MAX || !is_wildcard(p, ask->verdict.rule) ||
-	    spend_name(r, ask, limit, now_ms))
+	if (limit == UINT32_MAX || ask->verdict.flags & PLAN_UNMETERED ||
+	    !is_wildcard(p, ask->verdict.rule) || spend_name(r, ask, limit, now_ms))
 		return true;
 	resolver_limit(r, ask, LIMIT_NEW_NAMES_PER_MINUTE, now_ms);
 	return false;
