@@ -390,6 +390,27 @@ static int transact(struct resolver *r, struct sandbox *s,
 	return n;
 }
 
+/* Under `verify: dns` an address is open to whatever any of its names opens: say so where
+ * two names that share it may do different things. */
+static void tell_shared(struct sandbox *s, const struct learned_item *item,
+			int64_t now_ms)
+{
+	struct event e = { .action = EVENT_ALLOW,
+			   .layer = EVENT_ADDRESS,
+			   .rule = item->verdict.rule,
+			   .uid = UINT32_MAX,
+			   .remote = item->addr,
+			   .reason = "names with different rules share this address" };
+	struct learned_use uses[2]; /* the newest is this one */
+
+	if (plan_verify(&s->plan) == POLICY_VERIFY_TLS ||
+	    learned_find(s->learned, &item->addr, now_ms, uses, 2) < 2 ||
+	    (uses[0].port_list == uses[1].port_list && uses[0].flags == uses[1].flags))
+		return;
+	resolver_event_name(&e, item->name);
+	sandbox_event(s, &e, now_ms);
+}
+
 static int learn(struct resolver *r, struct sandbox *s, struct resolver_ask *const *asks,
 		 size_t count, int64_t now_ms)
 {
@@ -401,10 +422,12 @@ static int learn(struct resolver *r, struct sandbox *s, struct resolver_ask *con
 		total += items_of(r, asks[i], items + total);
 	ret = transact(r, s, items, total, now_ms, &prepared);
 	for (size_t i = 0; i < prepared; i++) {
-		if (ret < 0)
+		if (ret < 0) {
 			learned_abort(s->learned, &items[i], now_ms);
-		else
+		} else {
 			learned_commit(s->learned, &items[i], now_ms);
+			tell_shared(s, &items[i], now_ms);
+		}
 	}
 	if (ret == 0)
 		s->counters[COUNT_LEARNED] += total;
