@@ -152,11 +152,12 @@ static struct prefix prefix(const char *text)
 	return p;
 }
 
-struct uplink_network uplink_network(void)
+struct uplink_network uplink_network(enum uplink_kind kind)
 {
 	return (struct uplink_network){
 		.own = { address(OWN4), address(OWN6) },
 		.gateway = { address(GATEWAY4), address(GATEWAY6) },
+		.silent = { false, kind == UPLINK_PASTA },
 		.all = { prefix(NET4), prefix(NET6) },
 	};
 }

@@ -43,9 +43,11 @@ struct uplink {
  * sandbox has business with. */
 struct uplink_network {
 	struct addr own[2], gateway[2]; /* IPv4, IPv6 */
+	bool silent[2]; /* the program takes what is sent to its gateway, but answers
+			 * nobody who asks for the link-layer address */
 	struct prefix all[2];
 };
-struct uplink_network uplink_network(void);
+struct uplink_network uplink_network(enum uplink_kind kind);
 
 /* Find the program, and see whether TAP devices can be had. @ret->kind is set; so are
  * root and ipv6. Return: 0, or -errno with a line that says what to do. */

@@ -450,7 +450,7 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 		.engine_fd = c->hand_fd,
 		.far_ends = { c->engine_end, c->hand_end },
 		.filter = c->way.filter,
-		.uplink = c->way.has_uplink,
+		.uplink = c->way.program.kind,
 		.uplink_ipv6 = c->way.ipv6_out,
 	};
 	const struct launch_spec spec = {

@@ -74,7 +74,7 @@ int inside_prepare(void *data, struct err *err)
 /* Only now, when the filter is known to stand, does the link get an address. */
 static int open_uplink(const struct inside *in, struct err *err)
 {
-	struct uplink_network net = uplink_network();
+	struct uplink_network net = uplink_network(in->uplink);
 	struct link_uplink link = { .name = UPLINK_LINK };
 
 	for (size_t i = 0; i < ARRAY_SIZE(link.own); i++) {
@@ -82,6 +82,7 @@ static int open_uplink(const struct inside *in, struct err *err)
 			continue;
 		link.own[i] = net.own[i];
 		link.gateway[i] = net.gateway[i];
+		link.silent[i] = net.silent[i];
 	}
 	return link_setup_uplink(&link, err);
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "filter/ruleset.h"
+#include "launch/uplink.h"
 #include "policy/plan.h"
 
 struct inside {
@@ -13,7 +14,7 @@ struct inside {
 	 * its death. */
 	int far_ends[2];
 	struct filter_params filter; /* but ipv6 */
-	bool uplink;		     /* a link comes from outside: launch/uplink.h */
+	enum uplink_kind uplink;     /* serves a link, or none does */
 	bool uplink_ipv6;
 };
 

@@ -35,7 +35,7 @@ static bool names_exactly(const struct plan *plan, const struct prefix *p)
 static int close_host(struct way *w, const struct plan *plan, struct err *err)
 {
 	struct prefix *closed = calloc(CLOSED_MAX, sizeof(*closed));
-	struct uplink_network net = uplink_network();
+	struct uplink_network net = uplink_network(w->program.kind);
 	size_t found, kept = 0;
 	int r;
 
@@ -81,7 +81,6 @@ int way_choose(struct way *w, enum run_uplink uplink, const struct plan *plan, b
 	w->ipv6_out = host_has_ipv6();
 	if (kinds[uplink] == UPLINK_NONE)
 		return 0;
-	w->has_uplink = true;
 	w->program = (struct uplink_program){ .kind = kinds[uplink],
 					      .root = root,
 					      .ipv6 = w->ipv6_out };
@@ -126,7 +125,7 @@ int way_open(struct way *w, struct loop *loop, pid_t sandbox, struct err *err)
 	/* Without a ready descriptor the link is the sign, which the launch child waits
 	 * for. */
 	w->ready = true;
-	if (!w->has_uplink)
+	if (w->program.kind == UPLINK_NONE)
 		return 0;
 	r = uplink_start(&w->program, sandbox, &w->uplink, err);
 	if (r < 0)

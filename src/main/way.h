@@ -14,11 +14,10 @@
 #include "policy/plan.h"
 
 struct way {
-	struct filter_params filter; /* what ipv6 is, the namespace says */
-	struct prefix *closed;	     /* filter.closed, owned */
-	bool ipv6_out;		     /* the host has a way out for IPv6 */
-	bool has_uplink;	     /* a program is needed beside the sandbox */
-	struct uplink_program program;
+	struct filter_params filter;   /* what ipv6 is, the namespace says */
+	struct prefix *closed;	       /* filter.closed, owned */
+	bool ipv6_out;		       /* the host has a way out for IPv6 */
+	struct uplink_program program; /* kind none: the relay alone, or nothing */
 	struct uplink uplink;
 	bool ready; /* nothing more is to be waited for */
 	struct loop *loop;

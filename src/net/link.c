@@ -289,10 +289,12 @@ static int uplink_up(int fd, int index)
 }
 
 static int uplink_family(int fd, int index, const struct addr *own,
-			 const struct addr *gateway)
+			 const struct addr *gateway, bool silent)
 {
 	int r = addr_add(fd, index, own, (uint8_t)(addr_size(own) * 8));
 
+	if (r == 0 && silent)
+		r = neighbour_add(fd, index, gateway);
 	if (r == 0)
 		r = route_add(fd, index, UPLINK_TABLE, gateway);
 	return r == 0 ? udp_rule_add(fd, own->family) : r;
@@ -333,7 +335,8 @@ int link_setup_uplink(const struct link_uplink *u, struct err *err)
 	r = uplink_up(fd, index);
 	for (size_t i = 0; i < ARRAY_SIZE(u->own) && r == 0; i++)
 		if (u->own[i].family != ADDR_NONE)
-			r = uplink_family(fd, index, &u->own[i], &u->gateway[i]);
+			r = uplink_family(fd, index, &u->own[i], &u->gateway[i],
+					  u->silent[i]);
 	return r < 0 ? err_sys(err, r, "cannot set up the uplink's link %s", u->name) : 0;
 }
 

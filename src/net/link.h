@@ -23,6 +23,7 @@ int link_setup_owned(bool *ret_ipv6, struct err *err) MUST_CHECK;
 struct link_uplink {
 	const char *name;
 	struct addr own[2], gateway[2]; /* IPv4, IPv6; family none: leave it out */
+	bool silent[2];			/* nobody tells the gateway's link address */
 };
 /* Wait until that link is there, at most LINK_UPLINK_WAIT_MS, then bring it up and route
  * UDP over it. Everything else stays on the stub, so that connections of the relay don't
