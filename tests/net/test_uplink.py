@@ -6,42 +6,326 @@ may open, in a mount namespace of each command's own.
 """
 import os
 import pathlib
-import stat
+import signal
 import time
 
 import pytest
 
 from world import expect
-from world.world import ECHO_PORT, HOST4, RESOLVER4
+from world.listen import TcpService, UdpService
+from world.run import finish
+from world.world import DOCKER4, ECHO_PORT, HOST4, RESOLVER4
 
-UPLINKS = ["slirp4netns", "pasta"]
+GATEWAY, NAME_SERVER = "192.0.0.130", "192.0.0.131"  # of slirp4netns's own network
+OTHER = "93.99.99.99"                                # exists, and no rule allows it
 
-
-@pytest.fixture(params=UPLINKS)
-def uplink(request):
-    return request.param
-
-
-@pytest.fixture(scope="session")
-def tun(world):
-    """Shell lines that let everyone open /dev/net/tun."""
-    node = world.folder / "tun"
-    os.mknod(node, 0o666 | stat.S_IFCHR, os.makedev(10, 200))
-    node.chmod(0o666)
-    return (f"mount --bind '{node}' /dev/net/tun",)
+# Sends each line that it reads to an address, and says what came of it. "new …" goes out
+# from a socket of its own, all else from one that stays open.
+TALKER = """
+import socket, sys
+def open_one():
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.settimeout(1)
+    s.connect((sys.argv[1], int(sys.argv[2])))
+    return s
+first = open_one()
+for line in sys.stdin:
+    try:
+        s = open_one() if line.startswith("new") else first
+        s.send(line.encode())
+        print(s.recv(100).decode().strip(), flush=True)
+    except OSError as e:
+        print(type(e).__name__, flush=True)
+"""
 
 
 @pytest.fixture
-def over(world, tun, uplink, user):
-    """Probes in a sandbox with this uplink."""
-    def probe(*probes, options=(), **rest):
-        return world.probe(*probes, user=user, mounts=tun,
-                           options=("--uplink", uplink, *options), **rest)
-    return probe
+def host_services(world):
+    """Services of the host: one on each of its addresses, loopback too."""
+    with UdpService(world.host, 9009) as udp, TcpService(world.host, 9009) as tcp:
+        yield udp, tcp
 
+
+def services_heard(host_services):
+    udp, tcp = host_services
+    return udp.datagrams + tcp.connections
+
+
+# what works
 
 def test_udp_that_the_policy_allows_works(over, site):
-    answer, same = over(["lookup", site.name], ["udp", site.v4, ECHO_PORT, "hello", 2],
+    answer, four = over(["lookup", site.name], ["udp", site.v4, ECHO_PORT, "hello", 2],
                         allow=[f"{site.name}:udp/{ECHO_PORT}"])
     assert answer.result == "ok"
-    assert (same.result, same.data) == ("ok", "hello"), dict(same)
+    assert (four.result, four.data) == ("ok", "hello"), dict(four)
+
+
+def test_udp_over_ipv6_works_at_once(over, world, site):
+    """pasta takes the host's link for one with IPv6 only if it has a link-local address."""
+    world.host.ip("address replace fe80::2/64 dev up0 nodad", family=6)
+    answer, six = over(["lookup", site.name], ["udp", site.v6, ECHO_PORT, "hello", 2],
+                       allow=[f"{site.name}:udp/{ECHO_PORT}"])
+    assert site.v6 in answer.addresses
+    assert (six.result, six.data) == ("ok", "hello"), dict(six)
+
+
+def test_a_large_datagram_arrives_whole(over, site):
+    word = "x" * 20000
+    answer = over(["udp", site.v4, ECHO_PORT, word, 2], allow=[f"{site.v4}:udp/{ECHO_PORT}"])
+    assert answer.result == "ok" and answer.data == word
+
+
+def test_tcp_leaves_by_the_relay(over, world, site):
+    answer = over(["connect", site.name, ECHO_PORT, "hello"], allow=[f"{site.name}:{ECHO_PORT}"])
+    assert answer.result == "ok" and answer.data == "hello", dict(answer)
+
+
+def test_names_are_checked_as_over_the_relay(over, world, site, denied):
+    """Two names on one address: the one that the connection shows decides."""
+    world.dns.add(denied.name, site.v4)
+    right, wrong = over(["connect", site.name, 443], ["https", site.v4, 443, denied.name],
+                        allow=[f"{site.name}:443"])
+    assert right.result == "ok"
+    expect.tcp_gave_nothing(wrong)
+
+
+def test_an_address_of_the_host_that_a_rule_names_exactly_is_reached(over, host_services):
+    answer = over(["udp", HOST4, 9009, "hello", 2], allow=[f"{HOST4}:udp/9009"])
+    assert answer.result == "ok" and answer.data == "hello", dict(answer)
+
+
+# what stays closed
+
+def test_addresses_that_nothing_allows_are_refused_at_once(over, world, site):
+    with world.capture() as capture:
+        udp, tcp, other_port = over(
+            ["udp", OTHER, ECHO_PORT], ["tcp", OTHER, ECHO_PORT], ["udp", site.v4, ECHO_PORT + 1],
+            allow=[f"{site.v4}:udp/{ECHO_PORT}"])
+        expect.udp_refused(udp)
+        expect.tcp_refused(tcp)
+        expect.udp_refused(other_port)
+        assert capture.packets(dst=OTHER) == [] and capture.packets(dst=site.v4) == []
+
+
+def test_every_resolver_is_weirs(over, world, site, denied):
+    """dig @elsewhere, dig @gateway: the same answers, and nothing leaves."""
+    servers = [OTHER, GATEWAY, NAME_SERVER, "10.0.2.3", "8.8.8.8"]
+    with world.capture() as capture:
+        answers = over(*(["dns", denied.name, "A", server, transport] for server in servers
+                         for transport in ("udp", "tcp")), allow=[f"{site.name}:udp/{ECHO_PORT}"])
+        for answer in answers:
+            expect.name_refused(answer)
+        for server in servers:
+            assert capture.packets(dst=server) == []
+    assert world.dns.count(denied.name) == 0
+
+
+CLOSED_HOST = [
+    ("the host's own address", HOST4),
+    ("another one", DOCKER4),
+    ("slirp4netns's host gateway", "10.0.2.2"),
+    ("the gateway", GATEWAY),
+    ("the gateway's name server", NAME_SERVER),
+]
+
+
+@pytest.mark.parametrize("what, address", CLOSED_HOST, ids=[w for w, _ in CLOSED_HOST])
+@pytest.mark.parametrize("rule", ["none", "range"])
+def test_the_host_is_not_reached(over, host_services, rule, what, address):
+    """Not even where a range of addresses is allowed that it is in."""
+    prefix = address.split(".")[0] + ".0.0.0/8"
+    udp, tcp = over(["udp", address, 9009], ["tcp", address, 9009],
+                    allow=[prefix] if rule == "range" else [])
+    if rule == "none" or address != "10.0.2.2":
+        expect.udp_refused(udp)
+        expect.tcp_gave_nothing(tcp)
+    # Where 10.0.0.0/8 is allowed 10.0.2.2 is what it is on the network, not the host.
+    assert services_heard(host_services) == []
+
+
+def test_a_name_that_leads_to_the_host_does_not_open_it(over, world, host_services):
+    world.dns.add("to-host.test", HOST4)
+    _, udp = over(["lookup", "to-host.test"], ["udp", HOST4, 9009], allow=["to-host.test:udp/9009"])
+    expect.udp_refused(udp)
+    assert services_heard(host_services) == []
+
+
+def test_all_addresses_are_not_all_that_a_program_can_send_to(over, world, host_services):
+    """A rule for everything opens the internet, not multicast, loopback or the host."""
+    targets = ["127.0.0.1", "127.9.9.9", "224.0.0.251", "255.255.255.255", HOST4, GATEWAY]
+    *closed, opened = over(*(["udp", a, 9009] for a in targets), ["udp", OTHER, ECHO_PORT, "hello", 2],
+                           allow=["0.0.0.0/1", "128.0.0.0/1"])
+    assert opened.result == "ok"
+    assert all(answer.result != "ok" for answer in closed), closed
+    assert services_heard(host_services) == []
+
+
+def test_another_sandbox_is_not_reached(over, world, tun, uplink, user):
+    """Neither by its own addresses, which all sandboxes share, nor by the host's."""
+    listener = "import socket; s = socket.socket(2, 2); s.bind(('0.0.0.0', 9010)); s.recv(9)"
+    with world.run_start("python3", "-c", listener, user=user, mounts=tun,
+                         options=("--uplink", uplink)):
+        time.sleep(0.3)
+        answers = over(*(["udp", a, 9010] for a in (HOST4, "192.0.0.228", GATEWAY)),
+                       allow=["5.0.0.0/8"])
+        assert all(a.result != "ok" for a in answers), answers
+
+
+def test_quic_stays_closed_while_names_are_checked(over, site):
+    """Without ports a rule opens all of UDP but 443, where names can't be seen."""
+    _, quic, other = over(["lookup", site.name], ["udp", site.v4, 443],
+                          ["udp", site.v4, ECHO_PORT, "hello", 2], allow=[site.name])
+    expect.udp_refused(quic)
+    assert other.result == "ok"
+
+
+def test_the_namespace_offers_nothing_else(over):
+    """No address but the stub's and the link's, and nothing that answers pings."""
+    answer = over(["own_addresses"])
+    mine = {a for a in answer.addresses if not a.startswith(("fe80:", "127."))}
+    assert {"192.0.0.2", "192.0.0.228", "fd00::e4"} <= mine
+    assert len(mine) == 4, mine
+
+
+# over the relay and none
+
+def test_over_the_relay_udp_is_refused_and_the_report_names_the_uplink(world, user, site):
+    done = world.run("python3", "-c", TALKER, site.v4, ECHO_PORT, input=b"hello\n", user=user,
+                     allow=[f"{site.v4}:udp/{ECHO_PORT}"])
+    assert "--uplink slirp4netns" in done.messages, done
+
+
+# ends
+
+def program_of(control, name):
+    """The pid of the uplink program of one `weir run`."""
+    end = time.monotonic() + 5
+    while time.monotonic() < end:
+        children = pathlib.Path(f"/proc/{control}/task/{control}/children").read_text().split()
+        for pid in children:
+            if pathlib.Path(f"/proc/{pid}/comm").read_text().startswith(name):
+                return int(pid)
+        time.sleep(0.01)
+    raise AssertionError(f"no {name} below {control}")
+
+
+def wait_gone(pid, seconds=2):
+    """It is gone, or only its exit status is left."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            if pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.005)
+    return False
+
+
+@pytest.fixture
+def talking(world, tun, uplink, user, site):
+    """A command that has just talked over the uplink, and the program that carried it."""
+    name = {"pasta": "pas"}.get(uplink, uplink)  # passt.avx2 where there is AVX2
+    started = world.run_start("python3", "-c", TALKER, site.v4, ECHO_PORT, user=user, mounts=tun,
+                              allow=[f"{site.v4}:udp/{ECHO_PORT}", f"{site.v4}:{ECHO_PORT}"],
+                              options=("--uplink", uplink))
+    with started:
+        started.say("one\n")
+        assert started.line() == "one"
+        yield started, program_of(started.pid, name)
+
+
+def test_when_the_program_dies_udp_ends_and_nothing_opens(world, talking, site):
+    started, program = talking
+    with world.capture() as capture:
+        os.kill(program, signal.SIGKILL)
+        assert wait_gone(program)
+        time.sleep(0.1)
+        began = time.monotonic()
+        started.say("two\n")
+        assert started.line() in ("OSError", "PermissionError")
+        started.say("new three\n")
+        assert started.line() == "PermissionError"
+        assert time.monotonic() - began < 0.5
+        assert capture.packets(dst=site.v4) == []
+    done = finish(started)
+    assert done.code == 0, done
+    assert "has ended unexpectedly" in done.messages and "UDP" in done.messages, done
+    assert "the uplink has ended" in done.messages, done
+
+
+def test_when_weir_is_killed_the_program_is_gone(talking):
+    started, program = talking
+    started.signal(signal.SIGKILL)
+    assert wait_gone(program)
+
+
+def test_when_the_command_ends_the_program_is_gone_and_nobody_waited(talking):
+    started, program = talking
+    began = time.monotonic()
+    done = finish(started)
+    assert done.code == 0 and done.err == b"", done
+    assert time.monotonic() - began < 0.5
+    assert wait_gone(program)
+
+
+def test_the_program_has_none_of_our_descriptors(talking):
+    _, program = talking
+    targets = {os.readlink(f.path) for f in os.scandir(f"/proc/{program}/fd")}
+    unknown = {t for t in targets if not t.startswith(("pipe:", "socket:", "anon_inode:", "/dev/net/tun",
+                                                       "/dev/null", "/dev/urandom", "net:[", "/memfd", "/"))}
+    assert unknown == set()
+    for number in (0, 1):
+        assert os.readlink(f"/proc/{program}/fd/{number}") == "/dev/null"
+    assert pathlib.Path(f"/proc/{program}/environ").read_bytes() in (b"",), "the environment is empty"
+
+
+# what is missing
+
+def fake(world, text):
+    """A program in the place of the uplink's."""
+    path = world.folder / f"fake-{world.number()}"
+    path.write_text(f"#!/bin/sh\n# disable-dns no-map-gw\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+MISSING = [
+    ("it is not there", "mount --bind /dev/null {path}", "install"),
+    ("it is too old", "mount --bind /bin/true {path}", "too old"),
+    ("it fails", "mount --bind {fails} {path}", "cannot do that here"),
+    ("it dies", "mount --bind {dies} {path}", "signal 9"),
+    ("it can't be executed", "mount --bind {odd} {path}", "cannot execute"),
+    ("there is no /dev/net/tun", "mount -t tmpfs none /dev/net", "modprobe tun"),
+]
+
+
+@pytest.mark.parametrize("what, mount, says", MISSING, ids=[m[0] for m in MISSING])
+def test_without_the_program_nothing_starts(world, tun, uplink, user, what, mount, says):
+    fakes = {"fails": fake(world, "echo something >&2; echo cannot do that here >&2; exit 3"),
+             "dies": fake(world, "kill -9 $$"), "odd": fake(world, "")}
+    fakes["odd"].write_text("#!/nonexistent/shell\n# disable-dns no-map-gw\n")
+    path = os.path.realpath(f"/usr/bin/{uplink}")
+    cwd = world.workdir(user)
+    done = world.run("touch", "started", user=user, cwd=cwd, options=("--uplink", uplink),
+                     mounts=(*tun, mount.format(path=path, **fakes)))
+    assert done.code == 125, done
+    assert says in done.messages and uplink in done.messages, done
+    assert not (cwd / "started").exists()
+
+
+def test_without_the_right_to_the_device_nothing_starts(world, uplink):
+    node = world.folder / "tun-of-root"
+    if not node.exists():
+        os.mknod(node, 0o600 | 0o020000, os.makedev(10, 200))
+    done = world.run("true", user="weir-test", options=("--uplink", uplink),
+                     mounts=(f"mount --bind '{node}' /dev/net/tun",))
+    assert done.code == 125 and "/dev/net/tun" in done.messages and "chmod" in done.messages, done
+    assert len(done.messages.splitlines()) <= 2, done
+
+
+def test_a_program_that_never_gets_ready_is_given_up(world, tun):
+    """The launch waits for its link for ten seconds, not for ever."""
+    mount = f"mount --bind {fake(world, 'exec sleep 30')} {os.path.realpath('/usr/bin/slirp4netns')}"
+    done = world.run("true", options=("--uplink", "slirp4netns"), mounts=(*tun, mount), timeout=30)
+    assert done.code == 125 and "weir-up" in done.messages and done.seconds < 15, done
