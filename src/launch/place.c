@@ -10,25 +10,7 @@
 #include <sys/stat.h>
 
 #include "launch/channel.h"
-
-/* Writable, these would undo the sandbox: they hold the kernel's own files, or the
- * sockets of every daemon. A directory that contains one of them is as bad. */
-static const char *const never_writable[] = {
-	"/proc", "/sys", "/dev/pts", "/dev/mqueue", "/run", "/var/run", "/etc",
-};
-
-static bool may_be_writable(const char *path)
-{
-	if (path_is_within(path, "/dev") && !path_is_within(path, "/dev/shm"))
-		return false;
-	if (path_is_within(path, "/proc") || path_is_within(path, "/sys"))
-		return false;
-	for (size_t i = 0; i < ARRAY_SIZE(never_writable); i++) {
-		if (path_is_within(never_writable[i], path))
-			return false;
-	}
-	return true;
-}
+#include "launch/writable.h"
 
 static int add_tree(struct view *v, const char *path, enum tree_kind kind,
 		    struct err *err)
@@ -51,23 +33,6 @@ static int resolve(struct view *v, const char *path, const char **ret, struct er
 	return 0;
 }
 
-static int plan_cwd(struct view *v, struct err *err)
-{
-	const char *path;
-	int r = resolve(v, v->spec->cwd, &path, err);
-
-	if (r < 0)
-		return r;
-	if (!may_be_writable(path)) {
-		channel_report(
-			v->spec->control_fd, LAUNCH_WARNING, 0,
-			"the working directory '%s' stays read-only in the sandbox",
-			path);
-		return 0;
-	}
-	return add_tree(v, path, TREE_WRITABLE, err);
-}
-
 static int plan_writable(struct view *v, const char *given, struct err *err)
 {
 	const char *path;
@@ -75,7 +40,7 @@ static int plan_writable(struct view *v, const char *given, struct err *err)
 
 	if (r < 0)
 		return r;
-	if (!may_be_writable(path))
+	if (!writable_when_named(path))
 		return err_set(err, -EPERM, "'%s' can't be writable in a sandbox", path);
 	return add_tree(v, path, TREE_WRITABLE, err);
 }
@@ -88,6 +53,24 @@ static bool is_below_writable(const struct view *v, const char *path)
 			return true;
 	}
 	return false;
+}
+
+/* After the paths that were named: one of them may be it, or hold it. */
+static int plan_cwd(struct view *v, struct err *err)
+{
+	const char *path;
+	int r = resolve(v, v->spec->cwd, &path, err);
+
+	if (r < 0 || is_below_writable(v, path))
+		return r;
+	if (writable_unasked(path))
+		return add_tree(v, path, TREE_WRITABLE, err);
+	channel_report(
+		v->spec->control_fd, LAUNCH_WARNING, 0,
+		"the working directory '%s' stays read-only in the sandbox%s", path,
+		writable_when_named(path) ? "; name what is to be written with --rw"
+					  : "");
+	return 0;
 }
 
 /* Another name of the same file may lie in a writable directory too. */
@@ -196,14 +179,15 @@ static int plan_masks(struct view *v, struct err *err)
 
 int place_plan(struct view *v, struct err *err)
 {
-	int r;
+	int r = 0;
 
 	v->paths = calloc(v->spec->rw_count + v->spec->ro_count + 1, sizeof(*v->paths));
 	if (!v->paths)
 		return err_sys(err, -ENOMEM, "cannot plan the file system view");
-	r = plan_cwd(v, err);
 	for (size_t i = 0; r == 0 && i < v->spec->rw_count; i++)
 		r = plan_writable(v, v->spec->rw[i], err);
+	if (r == 0)
+		r = plan_cwd(v, err);
 	for (size_t i = 0; r == 0 && i < v->spec->ro_count; i++)
 		r = plan_readonly(v, v->spec->ro[i], err);
 	for (size_t i = 0; r == 0 && i < v->spec->rw_count; i++)

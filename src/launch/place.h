@@ -5,7 +5,8 @@
 #include "launch/view.h"
 
 /* Add the working directory, spec->rw and spec->ro to the trees. A path that does not
- * exist or may not be shared is an error; a working directory of "/" stays read-only. */
+ * exist or may not be shared is an error; a working directory like "/" or the
+ * home directory stays read-only. */
 int place_plan(struct view *v, struct err *err) MUST_CHECK;
 /* Attach them. */
 int place_build(struct view *v, struct err *err) MUST_CHECK;

@@ -129,3 +129,58 @@ def test_a_socket_of_the_host_that_is_mounted_by_itself_is_masked(world, user):
         done = world.run("python3", "-c", "import socket; socket.socket(socket.AF_UNIX).connect('s')", cwd=other,
                          user=user, mounts=(f"touch {other / 's'}", f"mount --bind {real / 's'} {other / 's'}"))
     assert b"ConnectionRefusedError" in done.err, done
+
+
+@pytest.fixture
+def home(world, user):
+    """A home directory with a project."""
+    path = world.workdir(user)
+    for folder in (path / "project", path / ".ssh", path / ".config/systemd/user", path / ".local/share"):
+        folder.mkdir(parents=True)
+        os.chown(folder, world.user(user).uid, world.user(user).gid)
+    return path
+
+
+def _write(world, user, home, cwd, *options):
+    return world.run("touch", "new", user=user, cwd=cwd, env={"HOME": str(home)}, options=options)
+
+
+@pytest.mark.parametrize("below", [".", "..", ".ssh", ".config", ".config/systemd/user", ".local"])
+def test_what_a_home_starts_by_itself_is_not_writable_unasked(world, user, home, below):
+    cwd = (home / below).resolve()
+    done = _write(world, user, home, cwd)
+    assert done.code == 1 and not (cwd / "new").exists(), done
+    assert b"stays read-only in the sandbox; name what is to be written with --rw" in done.err, done
+
+
+@pytest.mark.parametrize("below", ["project", ".local/share"])
+def test_a_directory_below_the_home_is_writable(world, user, home, below):
+    done = _write(world, user, home, home / below)
+    assert done.code == 0 and done.err == b"" and (home / below / "new").exists(), done
+
+
+def test_a_home_that_is_named_is_writable(world, user, home):
+    done = _write(world, user, home, home, "--rw", home)
+    assert done.code == 0 and done.err == b"" and (home / "new").exists(), done
+
+
+def test_the_home_of_the_directorys_owner_counts_for_root(world):
+    who = world.user("weir-test")
+    made = not os.path.isdir(who.home)
+    if made:
+        os.mkdir(who.home, 0o755)
+        os.chown(who.home, who.uid, who.gid)
+    try:
+        done = world.run("touch", "new", cwd=who.home)
+        assert done.code == 1 and b"stays read-only" in done.err, done
+    finally:
+        if made:
+            os.rmdir(who.home)
+
+
+@pytest.mark.parametrize("path", ["/etc/cron.d", "/usr/lib", "/usr", "/var", "/boot", "/usr/bin"])
+def test_what_the_system_starts_by_itself_is_not_writable_unasked(world, path):
+    if not os.path.isdir(path):
+        pytest.skip("there is none here")
+    done = world.run("touch", "weir-test-new", cwd=path)
+    assert done.code == 1 and b"stays read-only" in done.err and not os.path.exists(path + "/weir-test-new"), done
