@@ -83,9 +83,11 @@ static const struct {
 	{ { .low = V6(0, 0xffff, 0, 0), .bits = 96 }, 12, 0x00 },     /* mapped */
 	{ { .low = V6(0xffff, 0, 0, 0), .bits = 96 }, 12, 0x00 },     /* RFC 2765 */
 	{ { .high = V6(0x64, 0xff9b, 0, 0), .bits = 96 }, 12, 0x00 }, /* NAT64 */
-	{ { .high = V6(0x64, 0xff9b, 1, 0), .bits = 48 }, 12, 0x00 }, /* local NAT64 */
-	{ { .high = V6(0x2002, 0, 0, 0), .bits = 16 }, 2, 0x00 },     /* 6to4 */
-	{ { .high = V6(0x2001, 0, 0, 0), .bits = 32 }, 12, 0xff },    /* Teredo */
+	/* Local NAT64 (RFC 8215), in the one form whose IPv4 address stands at the end;
+	 * the rest of its /48 is special by itself. */
+	{ { .high = V6(0x64, 0xff9b, 1, 0), .bits = 96 }, 12, 0x00 },
+	{ { .high = V6(0x2002, 0, 0, 0), .bits = 16 }, 2, 0x00 },  /* 6to4 */
+	{ { .high = V6(0x2001, 0, 0, 0), .bits = 32 }, 12, 0xff }, /* Teredo */
 };
 
 static uint64_t read_u64(const uint8_t *bytes)

@@ -23,6 +23,7 @@
  * places that a rule may use are taken by others, it shares the first: strict rather than
  * endless. */
 #include <stdio.h>
+#include <string.h>
 
 #include "sandbox/resolver_internal.h"
 
@@ -112,9 +113,13 @@ static bool spend_name(struct resolver *r, struct resolver_ask *ask, uint32_t li
 	return true;
 }
 
-static bool is_wildcard(const struct plan *p, uint32_t rule)
+/* The rule covers names without number: those below one, or, for PTR, those of a range
+ * of addresses. */
+static bool is_wide(const struct plan *p, uint32_t rule)
 {
-	return rule != PLAN_NO_RULE && plan_rule(p, rule).target[0] == '*';
+	const char *target = rule == PLAN_NO_RULE ? "" : plan_rule(p, rule).target;
+
+	return target[0] == '*' || strchr(target, '/');
 }
 
 static bool within_budget(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
@@ -123,7 +128,7 @@ static bool within_budget(struct resolver *r, struct resolver_ask *ask, int64_t 
 	uint32_t limit = plan_limit(p, LIMIT_NEW_NAMES_PER_MINUTE);
 
 	if (limit == UINT32_MAX || ask->verdict.flags & PLAN_UNMETERED ||
-	    !is_wildcard(p, ask->verdict.rule) || spend_name(r, ask, limit, now_ms))
+	    !is_wide(p, ask->verdict.rule) || spend_name(r, ask, limit, now_ms))
 		return true;
 	resolver_limit(r, ask, LIMIT_NEW_NAMES_PER_MINUTE, now_ms);
 	return false;

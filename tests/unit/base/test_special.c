@@ -76,6 +76,8 @@ static void every_range_has_its_kind_up_to_its_edges(void **state)
 		{ "2606:4700::1111", SPECIAL_NOT },
 		{ "3fff:ffff::1", SPECIAL_NOT },
 		{ "4000::1", SPECIAL_RESERVED },
+		/* local NAT64 with 169.254.169.254 behind /48, and 8.8.8.8 at the end */
+		{ "64:ff9b:1:a9fe:a9:fe00:808:808", SPECIAL_RESERVED },
 		{ "100::1", SPECIAL_RESERVED },
 	};
 
@@ -101,6 +103,7 @@ static void an_ipv4_address_inside_ipv6_counts_as_itself(void **state)
 		{ "64:ff9b::169.254.169.254", "169.254.169.254", SPECIAL_METADATA },
 		{ "64:ff9b::8.8.8.8", "8.8.8.8", SPECIAL_NOT },
 		{ "64:ff9b:1::10.0.0.1", "10.0.0.1", SPECIAL_PRIVATE },
+		{ "64:ff9b:1::8.8.8.8", "8.8.8.8", SPECIAL_NOT },
 		{ "2002:7f00:1::", "127.0.0.1", SPECIAL_LOOPBACK },
 		{ "2002:a9fe:a9fe::1", "169.254.169.254", SPECIAL_METADATA },
 		/* Teredo: 10.0.0.1 with every bit turned */
