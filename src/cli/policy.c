@@ -238,7 +238,9 @@ static int check_arguments(const struct verb *v, struct spec *s, int argc, char 
 static int build_side(const char *name, struct arena *arena, struct cli_policy_side *ret,
 		      uint8_t **ret_bytes)
 {
-	const struct cli_policy_args args = { .profiles = &name, .profile_count = 1 };
+	const struct cli_policy_args args = { .profiles = &name,
+					      .profile_count = 1,
+					      .verify = POLICY_VERIFY_TLS };
 	struct err err = { 0 };
 	size_t size;
 	int r = cli_policy_build(&args, arena, true, &ret->policy, ret_bytes, &size);
@@ -281,6 +283,7 @@ static int run_verb(const struct verb *v, const struct spec *s, int argc, char *
 		.policy_file = s->policy_file,
 		.profiles = s->profiles.items,
 		.profile_count = s->profiles.count,
+		.verify = POLICY_VERIFY_TLS, /* as weir run takes it */
 	};
 	struct context c = { .spec = s,
 			     .arguments = argv + s->rest,

@@ -171,6 +171,20 @@ static const char *special_text(const struct plan_verdict *v)
 	       "rule allows them";
 }
 
+/* What a connection has to show so that it may use the ports. */
+static const char *wire_text(const struct plan *p, const struct plan_verdict *v)
+{
+	if (plan_verify(p) == POLICY_VERIFY_DNS)
+		return "connections need not show the name (verify: dns)";
+	if (v->flags & PLAN_RAW)
+		return "connections show the name in TLS or HTTP, or are neither (raw)";
+	if (v->flags & PLAN_PORTS_LISTED)
+		return "connections show the name in TLS or HTTP, or are neither, but "
+		       "for "
+		       "web ports";
+	return "connections show the name in TLS or HTTP";
+}
+
 static void print_name(const struct plan *p, const struct query *q,
 		       const struct answer *a, FILE *out)
 {
@@ -185,6 +199,7 @@ static void print_name(const struct plan *p, const struct query *q,
 	fprintf(out, "  ports: %s%s\n",
 		policy_explain_ports(p, a->verdict.port_list, ports, sizeof(ports)),
 		a->open[0] || a->open[1] ? "" : "; this one is not among them");
+	fprintf(out, "  wire: %s\n", wire_text(p, &a->verdict));
 	fprintf(out, "  types: %s\n", types_text(a->verdict.types, types, sizeof(types)));
 	fprintf(out, "  addresses: %s\n", special_text(&a->verdict));
 }

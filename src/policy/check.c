@@ -277,6 +277,16 @@ static int check_lifetimes(const struct policy_reader *r, const struct policy *p
 	return -EINVAL;
 }
 
+/* What `raw` gives up, said where it stands. */
+static void check_raw(const struct check *c, const struct rule *r)
+{
+	if (r->action == POLICY_ALLOW && r->flags & PLAN_RAW)
+		add(c->reader, r, FAULT_HINT,
+		    "lets bytes without a name pass on web ports (raw): whatever lives "
+		    "at "
+		    "its addresses can be reached there");
+}
+
 static int check_compiled(const struct policy_reader *reader, const struct policy *policy)
 {
 	struct check c = { .reader = reader, .policy = policy };
@@ -294,6 +304,7 @@ static int check_compiled(const struct policy_reader *reader, const struct polic
 		return -EINVAL;
 	}
 	for (uint32_t i = 0; i < policy->count; i++) {
+		check_raw(&c, &policy->rules[i]);
 		if (policy->rules[i].kind == TARGET_PREFIX)
 			check_prefix(&c, i);
 		else

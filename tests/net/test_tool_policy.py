@@ -54,7 +54,7 @@ def test_diff_tells_what_is_decided_differently(world, what, before, after, chan
 def test_diff_in_words_has_a_sign_for_each_change(world):
     cwd = world.workdir()
     write(cwd, "a.yaml", allow("gone.test"), allow("ports.test", 443))
-    write(cwd, "b.yaml", allow("new.test"), allow("ports.test", 80), verify="tls")
+    write(cwd, "b.yaml", allow("new.test"), allow("ports.test", 80), verify="dns")
     done = world.weir("policy", "diff", "a.yaml", "b.yaml", cwd=cwd)
     signs = {line.split(":")[0] for line in done.text.splitlines()}
     assert done.code == 1 and signs == {"- gone.test", "+ new.test", "~ ports.test", "  verify"}, done

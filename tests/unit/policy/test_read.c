@@ -484,6 +484,9 @@ static const struct {
 	{ "a wildcard without its name",
 	  "egress: [{action: allow, target: \"*.pkg.test\"}]\n",
 	  "hint: '*.pkg.test' covers the names below" },
+	{ "bytes without a name",
+	  "egress: [{action: allow, target: a.test, ports: [443], raw: true}]\n",
+	  "hint: 'a.test' lets bytes without a name pass on web ports" },
 	{ "a wildcard with its name",
 	  "egress:\n- {action: allow, target: pkg.test}\n"
 	  "- {action: allow, target: \"*.pkg.test\"}\n",
