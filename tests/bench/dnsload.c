@@ -233,11 +233,12 @@ int main(int argc, char **argv)
 	open_clients(&server);
 	run(seconds, atol(argv[4]), atof(argv[5]));
 	printf("{\"sent\": %llu, \"answered\": %llu, \"lost\": %llu, \"qps\": %.0f, "
-	       "\"p50_us\": %.0f, \"p90_us\": %.0f, \"p99_us\": %.0f, \"noerror\": %llu, "
+	       "\"p50_us\": %.0f, \"p99_us\": %.0f, \"p999_us\": %.0f, \"noerror\": "
+	       "%llu, "
 	       "\"servfail\": %llu, \"nxdomain\": %llu}\n",
 	       (unsigned long long)sent, (unsigned long long)answered,
 	       (unsigned long long)lost, (double)answered / seconds, percentile(0.5),
-	       percentile(0.9), percentile(0.99), (unsigned long long)rcodes[0],
+	       percentile(0.99), percentile(0.999), (unsigned long long)rcodes[0],
 	       (unsigned long long)rcodes[2], (unsigned long long)rcodes[3]);
 	return 0;
 }
