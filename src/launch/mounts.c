@@ -63,6 +63,23 @@ const struct mount *mounts_containing(const struct mounts *m, const char *path)
 	return NULL;
 }
 
+bool mount_is_of_kernel(const struct mount *m)
+{
+	static const char *const types[] = {
+		"proc",	      "sysfs",	    "cgroup",	"cgroup2",     "devpts",
+		"devtmpfs",   "mqueue",	    "autofs",	"nsfs",	       "debugfs",
+		"tracefs",    "securityfs", "configfs", "binfmt_misc", "efivarfs",
+		"rpc_pipefs", "bpf",	    "pstore",	"fusectl",     "selinuxfs",
+		"resctrl",    "binder",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+		if (strcmp(m->type, types[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
 static int compare_mounts(const void *a, const void *b)
 {
 	const struct mount *x = a, *y = b;

@@ -43,6 +43,9 @@ const struct mount *mounts_holding(const struct mounts *m, const char *path);
  * has been mounted over there. */
 const struct mount *mounts_containing(const struct mounts *m, const char *path);
 
+/* Does it show the kernel, its processes and devices, and not files? */
+bool mount_is_of_kernel(const struct mount *m);
+
 /* @path is @top or below it. Both absolute, without a slash at the end ("/" has
  * everything below it). */
 bool path_is_within(const char *path, const char *top);

@@ -33,6 +33,13 @@ static int resolve(struct view *v, const char *path, const char **ret, struct er
 	return 0;
 }
 
+static bool is_of_kernel(const struct view *v, const char *path)
+{
+	const struct mount *m = mounts_containing(&v->mounts, path);
+
+	return !m || mount_is_of_kernel(m);
+}
+
 static int plan_writable(struct view *v, const char *given, struct err *err)
 {
 	const char *path;
@@ -40,7 +47,7 @@ static int plan_writable(struct view *v, const char *given, struct err *err)
 
 	if (r < 0)
 		return r;
-	if (!writable_when_named(path))
+	if (!writable_when_named(path) || is_of_kernel(v, path))
 		return err_set(err, -EPERM, "'%s' can't be writable in a sandbox", path);
 	return add_tree(v, path, TREE_WRITABLE, err);
 }
@@ -63,7 +70,7 @@ static int plan_cwd(struct view *v, struct err *err)
 
 	if (r < 0 || is_below_writable(v, path))
 		return r;
-	if (writable_unasked(path))
+	if (writable_unasked(path) && !is_of_kernel(v, path))
 		return add_tree(v, path, TREE_WRITABLE, err);
 	channel_report(
 		v->spec->control_fd, LAUNCH_WARNING, 0,
@@ -305,19 +312,40 @@ static int attach_tree(struct view *v, const struct tree *t, struct err *err)
 	return r < 0 ? r : view_attach(v, t->fd, t->path, err);
 }
 
-/* A socket that has gone since it was found needs no mask. */
+/* Mount nothing over @path. What has gone since it was found needs no mask. */
 static int mask(struct view *v, const char *path, struct err *err)
 {
 	struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY };
 	CLEAN(fd) int at = view_lookup(v, path);
 	CLEAN(fd) int copy = -1;
+	struct stat st;
 
 	if (at == -ENOENT)
 		return 0;
-	copy = open_tree(AT_FDCWD, VIEW_NOTHING, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	if (at < 0 || fstat(at, &st) < 0)
+		return err_sys(err, at < 0 ? at : -errno, "cannot find '%s' to mask it",
+			       path);
+	copy = open_tree(AT_FDCWD, S_ISDIR(st.st_mode) ? VIEW_EMPTY : VIEW_NOTHING,
+			 OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
 	if (copy < 0 || mount_setattr(copy, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
-		return err_sys(err, -errno, "cannot mask the unix socket '%s'", path);
+		return err_sys(err, -errno, "cannot mask '%s'", path);
 	return view_attach(v, copy, path, err);
+}
+
+/* A directory is shared with all that is mounted below it. Should that be the host's
+ * /proc (somebody's chroot), the processes outside, and through their "root" everything,
+ * would be within reach. */
+static int mask_kernel(struct view *v, struct err *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < v->mounts.count; i++) {
+		const struct mount *m = &v->mounts.list[i];
+
+		if (mount_is_of_kernel(m) && is_below_writable(v, m->path))
+			r = mask(v, m->path, err);
+	}
+	return r;
 }
 
 int place_build(struct view *v, struct err *err)
@@ -328,5 +356,5 @@ int place_build(struct view *v, struct err *err)
 		r = attach_tree(v, &v->trees[i], err);
 	for (size_t i = 0; r == 0 && i < v->sockets.count; i++)
 		r = mask(v, v->sockets.paths[i], err);
-	return r;
+	return r < 0 ? r : mask_kernel(v, err);
 }

@@ -17,7 +17,6 @@
 #include "launch/place.h"
 
 #define STAGE_TOP   VIEW_STAGE "/top"
-#define STAGE_EMPTY VIEW_STAGE "/empty"
 #define STAGE_LAYER VIEW_STAGE "/layer"
 
 static const char resolv_conf[] = "nameserver 127.0.0.1\noptions edns0\n";
@@ -243,7 +242,7 @@ static int mount_overlay(struct view *v, const char *path, const char *source,
 			 const char *where, struct err *err)
 {
 	char lower[PATH_MAX], options[PATH_MAX + 64];
-	const char *top = STAGE_EMPTY;
+	const char *top = VIEW_EMPTY;
 	int r = view_count_mount(v, err);
 
 	if (r < 0)
@@ -429,7 +428,7 @@ static int add_host(struct view *v, struct err *err)
 static int make_stage(struct view *v, struct err *err)
 {
 	static const char *const dirs[] = {
-		VIEW_ROOT,	  STAGE_EMPTY,	     STAGE_LAYER,      STAGE_TOP,
+		VIEW_ROOT,	  VIEW_EMPTY,	     STAGE_LAYER,      STAGE_TOP,
 		STAGE_TOP "/etc", STAGE_TOP "/proc", STAGE_TOP "/dev", STAGE_TOP "/run",
 		STAGE_TOP "/tmp", STAGE_TOP "/sys",
 	};

@@ -32,9 +32,11 @@
 
 enum { VIEW_MOUNTS_MAX = 1024 }; /* made for one view; more: the launch is refused */
 
-#define VIEW_STAGE   "/tmp"
-#define VIEW_ROOT    VIEW_STAGE "/view"
-#define VIEW_NOTHING VIEW_STAGE "/nothing" /* an empty file, mounted over sockets */
+#define VIEW_STAGE "/tmp"
+#define VIEW_ROOT  VIEW_STAGE "/view"
+/* An empty file and an empty directory, mounted over what must not be seen. */
+#define VIEW_NOTHING VIEW_STAGE "/nothing"
+#define VIEW_EMPTY   VIEW_STAGE "/empty"
 
 struct view {
 	const struct launch_spec *spec; /* borrowed */

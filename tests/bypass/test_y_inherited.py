@@ -184,3 +184,24 @@ def test_what_the_system_starts_by_itself_is_not_writable_unasked(world, path):
         pytest.skip("there is none here")
     done = world.run("touch", "weir-test-new", cwd=path)
     assert done.code == 1 and b"stays read-only" in done.err and not os.path.exists(path + "/weir-test-new"), done
+
+
+@pytest.mark.parametrize("kind", ["proc", "sysfs", "cgroup2", "mqueue"])
+def test_the_kernels_file_systems_below_a_writable_directory_are_empty(world, kind):
+    """A chroot's /proc shows the host's processes, and /proc/PID/root all that they see."""
+    folder = world.workdir("weir-test")
+    done = world.run("sh", "-c", "ls -A in; echo ran; touch in/x", cwd=folder, user="weir-test",
+                     mounts=(f"mkdir {folder}/in", f"mount -t {kind} none {folder}/in"))
+    assert done.text == "ran\n" and b"Read-only" in done.err, done
+
+
+@pytest.mark.parametrize("option", [False, True], ids=["working directory", "--rw"])
+def test_the_kernels_file_systems_are_not_writable_wherever_they_are(world, user, option):
+    folder = world.workdir(user)
+    proc = folder / "proc"
+    inside = ("sh", "-c", f"cd '{proc}'; exec \"$@\"", "sh")
+    options = ("--rw", proc) if option else ()
+    argv = world.run_args(["sh", "-c", "ls -A . | head -1; echo ran"], (), (), options, "5.100.53.53")
+    done = world.command(*inside, world.weir_path, *argv, user=user,
+                         mounts=(f"mkdir {proc}", f"mount -t proc none {proc}"))
+    assert done.code == 125 or done.text == "ran\n", done
