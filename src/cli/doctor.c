@@ -184,9 +184,8 @@ const struct cli_options cli_doctor_options = { options, ARRAY_SIZE(options) };
 void cli_doctor_usage(FILE *out)
 {
 	fputs("usage: weir doctor [OPTION]...\n\n"
-	      "Try what `weir run` needs of this machine, one by one: what was found, "
-	      "what "
-	      "follows,\nand the command that mends it.\n\n",
+	      "Try what `weir run` needs of this machine, one by one: what was found,\n"
+	      "what follows, and the command that mends it.\n\n",
 	      out);
 	cli_options_print(out, &cli_doctor_options);
 	fputs("\nExit status: 0 when `weir run` works here, 1 when it can't.\n", out);

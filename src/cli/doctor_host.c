@@ -132,7 +132,9 @@ static void optional_program(struct doctor *d, struct doctor_row *row,
 		doctor_found(d, row, DOCTOR_ABSENT, "not installed");
 	else
 		doctor_found(d, row, DOCTOR_ABSENT, "installed, but it does not start");
-	row->follows = "nothing: the built-in relay is the default uplink";
+	row->follows =
+		"only `--uplink` of its name can't be used; the built-in relay is the "
+		"default";
 	doctor_mend_each(row, apt, apt, dnf);
 }
 

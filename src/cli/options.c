@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "cli/term.h"
 
 enum { HELP_COLUMN = 28, VARIABLE_SIZE = 64 };
 
@@ -170,6 +171,8 @@ const char *cli_options_stray_variable(const struct cli_options *table)
 
 void cli_options_print(FILE *out, const struct cli_options *table)
 {
+	unsigned int width = term_width(out);
+
 	for (size_t i = 0; i < table->count; i++) {
 		const struct cli_option *o = &table->items[i];
 		const char *arg = o->arg ? o->arg : "";
@@ -178,6 +181,7 @@ void cli_options_print(FILE *out, const struct cli_options *table)
 		/* What is too long for its column has the help below it. */
 		if (used >= HELP_COLUMN)
 			used = fprintf(out, "\n") - 1;
-		fprintf(out, "%*s%s\n", HELP_COLUMN - used, "", o->help);
+		fprintf(out, "%*s", HELP_COLUMN - used, "");
+		term_wrap(out, o->help, HELP_COLUMN, HELP_COLUMN, width);
 	}
 }

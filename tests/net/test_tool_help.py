@@ -64,7 +64,7 @@ def test_the_manual_names_the_words_of_an_option(table):
 def test_help_is_the_same_in_both_forms_and_fits_a_terminal(world, verb):
     text = world.weir("help", verb).text
     assert text.startswith(f"usage: weir {verb}") and world.weir(verb, "--help").text == text
-    assert [line for line in text.splitlines() if len(line) > 90] == []
+    assert [line for line in text.splitlines() if len(line) > 80] == []
 
 
 def test_the_manual_is_clean():
