@@ -15,6 +15,22 @@ void log_set_level(enum log_level level)
 	current_level = level;
 }
 
+/* A terminal obeys what is in a path or a name: the control bytes of ASCII, and those of
+ * Latin-1 as UTF-8 has them (C2 80 to C2 9F). */
+static void disarm(char *line)
+{
+	unsigned char before = 0;
+
+	for (; *line; line++) {
+		unsigned char byte = (unsigned char)*line;
+
+		if (byte < 0x20 || byte == 0x7f ||
+		    (before == 0xc2 && byte >= 0x80 && byte < 0xa0))
+			*line = '?';
+		before = byte;
+	}
+}
+
 void log_write(enum log_level level, const char *fmt, ...)
 {
 	char line[LINE_SIZE] = "weir: ";
@@ -27,6 +43,7 @@ void log_write(enum log_level level, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(line + used, sizeof(line) - used - 1, fmt, ap);
 	va_end(ap);
+	disarm(line);
 	used = strlen(line);
 	line[used++] = '\n';
 	written = write(STDERR_FILENO, line, used);

@@ -8,7 +8,7 @@ enum log_level { LOG_ERROR = 0, LOG_WARNING, LOG_INFO, LOG_DEBUG, LOG_LEVEL_COUN
 
 /* Lines above this level are dropped. Default: LOG_WARNING. */
 void log_set_level(enum log_level level);
-/* "weir: <text>\n", one write(). */
+/* "weir: <text>\n", one write(). Control bytes in the text become '?'. */
 void log_write(enum log_level level, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 #define log_error(...)	 log_write(LOG_ERROR, __VA_ARGS__)
