@@ -15,6 +15,10 @@ static_assert(RELAY_LOOK_BYTES >= (int)FIRST_LINE_MAX, "a first line");
 
 static const struct dns_name nobody;
 
+/* Looking costs more than moving: the bytes are copied and read, and may be looked at
+ * again when more come. */
+enum { LOOK_COST = 8 };
+
 /* Bytes that lie in a socket. */
 struct sight {
 	const uint8_t *bytes;
@@ -279,20 +283,21 @@ static void settle_answer(struct relay_flow *f, const struct http_status *status
 		go_on_judging(f);
 }
 
-static void check_answer(struct relay_flow *f)
+static size_t cost_of(const struct sight *sight)
+{
+	return sight->size * LOOK_COST;
+}
+
+static void read_answer(struct relay_flow *f, const struct sight *sight)
 {
 	struct http_status status;
-	struct sight sight;
 
-	if (f->down.allowed > 0 || f->server.source.fd < 0 ||
-	    !look(f, &f->server, &sight))
-		return;
-	switch (http_status_read(sight.bytes, sight.size, &status)) {
+	switch (http_status_read(sight->bytes, sight->size, &status)) {
 	case HTTP_PASS:
 		settle_answer(f, &status);
 		return;
 	case HTTP_NEED_MORE:
-		if (sight.at_end)
+		if (sight->at_end)
 			go_on_judging(f);
 		else
 			f->server.readable = false;
@@ -300,6 +305,17 @@ static void check_answer(struct relay_flow *f)
 	default:
 		go_on_judging(f);
 	}
+}
+
+static size_t check_answer(struct relay_flow *f)
+{
+	struct sight sight;
+
+	if (f->down.allowed > 0 || f->server.source.fd < 0 ||
+	    !look(f, &f->server, &sight))
+		return 0;
+	read_answer(f, &sight);
+	return cost_of(&sight);
 }
 
 /* --- in order --- */
@@ -335,16 +351,17 @@ static void check_first(struct relay_flow *f, const struct sight *sight)
 	}
 }
 
-static void check_client(struct relay_flow *f)
+static size_t check_client(struct relay_flow *f)
 {
 	struct sight sight;
 
 	if (f->up.allowed > 0 || !look(f, &f->client, &sight))
-		return;
+		return 0;
 	if (f->check == CHECK_FIRST)
 		check_first(f, &sight);
 	else
 		check_http(f, &sight);
+	return cost_of(&sight);
 }
 
 static bool is_waiting(const struct relay_flow *f)
@@ -354,16 +371,17 @@ static bool is_waiting(const struct relay_flow *f)
 
 size_t relay_check(struct relay_flow *f)
 {
+	size_t cost = RELAY_STEP_COST;
+
 	if (f->client.failed && f->state == FLOW_ACCEPTED) {
 		relay_flow_abort(f);
-		return RELAY_STEP_COST;
+		return cost;
 	}
 	if (f->check == CHECK_ANSWER)
-		check_answer(f);
-	if (f->state != FLOW_DEAD && is_waiting(f))
-		check_client(f);
-	if (f->out_of_patience && is_waiting(f) && f->patience.slot == 0 &&
-	    f->state < FLOW_CLOSING)
+		cost += check_answer(f);
+	if (f->state < FLOW_CLOSING && is_waiting(f))
+		cost += check_client(f);
+	if (f->out_of_patience && is_waiting(f) && f->state < FLOW_CLOSING)
 		refuse(f, REFUSAL_RESET, PLAN_NO_RULE, "no name came in 5 s");
-	return RELAY_STEP_COST;
+	return cost;
 }

@@ -306,6 +306,23 @@ static void test_a_hello_that_stays_incomplete_is_reset(void **state)
 	hang_up(&q);
 }
 
+static void test_urgent_bytes_hide_no_name(void **state)
+{
+	struct way p = dial(FAR_A, RAW_PORT);
+	uint8_t bytes[TEXT_SIZE], byte;
+	size_t size = hello(EVIL, 16384, bytes);
+
+	p.server = world_accept(&w, p.listener);
+	world_write_all(&w, p.client, bytes, 10);
+	assert_int_equal(send(p.client, bytes + 10, 1, MSG_OOB | MSG_NOSIGNAL), 1);
+	world_write_all(&w, p.client, bytes + 11, size - 11);
+	shutdown(p.client, SHUT_WR);
+	assert_true(world_read(&w, p.client, &byte, 1) != 0);
+	assert_int_equal(world_read(&w, p.server, &byte, 1), -ECONNRESET);
+	assert_int_equal(w.event_count, 1);
+	hang_up(&p);
+}
+
 /* --- neither --- */
 
 static void test_a_server_may_speak_first_on_a_listed_port(void **state)
@@ -698,6 +715,7 @@ int main(void)
 		T(a_refused_hello_gets_an_alert_and_nobody_is_dialled),
 		T(an_alert_is_not_eaten_by_unread_bytes),
 		T(a_hello_that_stays_incomplete_is_reset),
+		T(urgent_bytes_hide_no_name),
 		T(a_server_may_speak_first_on_a_listed_port),
 		T(what_looks_like_tls_or_http_is_judged_on_every_port),
 		T(bytes_without_a_name_need_the_port_in_the_rule),
