@@ -290,8 +290,180 @@ static void test_an_open_flow_is_judged_by_its_name(void **state)
 
 		memcpy(row.rules, again[i].rules, sizeof(row.rules));
 		q = question_of(&row);
-		if (relay_judge_again(&q, SHOWN_NOTHING, &name).allowed != again[i].allowed)
+		if (relay_judge_again(&q, SHOWN_NOTHING, &name).allowed !=
+		    again[i].allowed)
 			fail_msg("%s", again[i].what);
+	}
+}
+
+#define TLS "verify tls"
+
+static const struct {
+	const char *what;
+	enum relay_shown shown;
+	const char *name; /* shown */
+	const char *opened_by;
+	struct row row;
+} shown_rows[] = {
+	{ "an allowed name that taught it",
+	  SHOWN_NAME,
+	  "a.example.com",
+	  NULL,
+	  { .rules = { TLS, "allow a.example.com" },
+	    .taught = { { "a.example.com", "93.184.216.10" } },
+	    .port = 443,
+	    .allowed = true } },
+	{ "another allowed name",
+	  SHOWN_NAME,
+	  "b.example.com",
+	  NULL,
+	  { .rules = { TLS, "allow a.example.com", "allow b.example.com" },
+	    .taught = { { "a.example.com", "93.184.216.10" } },
+	    .port = 443 } },
+	{ "an allowed name that taught it before it opened the flow",
+	  SHOWN_NAME,
+	  "a.example.com",
+	  "a.example.com",
+	  { .rules = { TLS, "allow a.example.com" }, .port = 443, .allowed = true } },
+	{ "a name that may have other ports",
+	  SHOWN_NAME,
+	  "a.example.com",
+	  NULL,
+	  { .rules = { TLS, "allow a.example.com 80" },
+	    .taught = { { "a.example.com", "93.184.216.10" } },
+	    .port = 443 } },
+	{ "a denied name on an address that is allowed",
+	  SHOWN_NAME,
+	  "b.example.com",
+	  NULL,
+	  { .rules = { TLS, "deny b.example.com", "allow 93.184.216.10" },
+	    .port = 443 } },
+	{ "an unknown name on an address that is allowed",
+	  SHOWN_NAME,
+	  "b.example.com",
+	  NULL,
+	  { .rules = { TLS, "allow 93.184.216.10" }, .port = 443 } },
+	{ "an allowed name on an address that is allowed",
+	  SHOWN_NAME,
+	  "b.example.com",
+	  NULL,
+	  { .rules = { TLS, "allow b.example.com", "allow 93.184.216.10" },
+	    .port = 443,
+	    .allowed = true } },
+	{ "an allowed name on an address that is denied",
+	  SHOWN_NAME,
+	  "a.example.com",
+	  "a.example.com",
+	  { .rules = { TLS, "allow a.example.com", "deny 93.184.216.10" },
+	    .port = 443 } },
+	{ "any name by default",
+	  SHOWN_NAME,
+	  "b.example.com",
+	  NULL,
+	  { .rules = { TLS, "default allow" }, .port = 443, .allowed = true } },
+	{ "a denied name by default",
+	  SHOWN_NAME,
+	  "b.example.com",
+	  NULL,
+	  { .rules = { TLS, "default allow", "deny b.example.com" }, .port = 443 } },
+	{ "no name at a name's address",
+	  SHOWN_NO_NAME,
+	  NULL,
+	  "a.example.com",
+	  { .rules = { TLS, "allow a.example.com 443 raw" },
+	    .taught = { { "a.example.com", "93.184.216.10" } },
+	    .port = 443 } },
+	{ "no name at an allowed address",
+	  SHOWN_NO_NAME,
+	  NULL,
+	  NULL,
+	  { .rules = { TLS, "allow 93.184.216.10" }, .port = 443, .allowed = true } },
+	{ "no name by default",
+	  SHOWN_NO_NAME,
+	  NULL,
+	  NULL,
+	  { .rules = { TLS, "default allow" }, .port = 443 } },
+	{ "bytes on a listed port",
+	  SHOWN_BYTES,
+	  NULL,
+	  NULL,
+	  { .rules = { TLS, "allow a.example.com 22" },
+	    .taught = { { "a.example.com", "93.184.216.10" } },
+	    .port = 22,
+	    .allowed = true } },
+	{ "bytes on a port that isn't",
+	  SHOWN_BYTES,
+	  NULL,
+	  NULL,
+	  { .rules = { TLS, "allow a.example.com" },
+	    .taught = { { "a.example.com", "93.184.216.10" } },
+	    .port = 22 } },
+	{ "bytes on a listed web port",
+	  SHOWN_BYTES,
+	  NULL,
+	  NULL,
+	  { .rules = { TLS, "allow a.example.com 8443" },
+	    .taught = { { "a.example.com", "93.184.216.10" } },
+	    .port = 8443 } },
+	{ "raw bytes on a listed web port",
+	  SHOWN_BYTES,
+	  NULL,
+	  NULL,
+	  { .rules = { TLS, "allow a.example.com 8443 raw" },
+	    .taught = { { "a.example.com", "93.184.216.10" } },
+	    .port = 8443,
+	    .allowed = true } },
+	{ "bytes at an allowed address",
+	  SHOWN_BYTES,
+	  NULL,
+	  NULL,
+	  { .rules = { TLS, "allow 93.184.216.10" }, .port = 22, .allowed = true } },
+	{ "bytes at an allowed address, on a web port",
+	  SHOWN_BYTES,
+	  NULL,
+	  NULL,
+	  { .rules = { TLS, "allow 93.184.216.10" }, .port = 80 } },
+	{ "bytes by default",
+	  SHOWN_BYTES,
+	  NULL,
+	  NULL,
+	  { .rules = { TLS, "default allow" }, .port = 22, .allowed = true } },
+	{ "bytes to the host",
+	  SHOWN_BYTES,
+	  NULL,
+	  NULL,
+	  { .rules = { TLS, "allow 93.184.216.0/24" }, .port = 22, .host_local = true } },
+	{ "nothing",
+	  SHOWN_NOTHING,
+	  NULL,
+	  "a.example.com",
+	  { .rules = { TLS, "allow a.example.com", "allow 93.184.216.10" },
+	    .port = 443 } },
+};
+
+static struct dns_name name_of(const char *text)
+{
+	struct dns_name n = { .size = 0 };
+
+	if (text)
+		assert_int_equal(dns_name_parse(text_of(text), &n), 0);
+	return n;
+}
+
+static void test_what_is_shown_is_judged(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(shown_rows); i++) {
+		struct dns_name name = name_of(shown_rows[i].name);
+		struct dns_name opened_by = name_of(shown_rows[i].opened_by);
+		struct row row = shown_rows[i].row;
+		struct relay_question q;
+		struct relay_judgement j;
+
+		row.to = "93.184.216.10";
+		q = question_of(&row);
+		j = relay_judge_shown(&q, shown_rows[i].shown, &name, &opened_by);
+		if (j.allowed != row.allowed || (j.reason != NULL) == j.allowed)
+			fail_msg("%s: %d (%s)", shown_rows[i].what, j.allowed, j.reason);
 	}
 }
 
@@ -301,6 +473,7 @@ int main(void)
 		cmocka_unit_test(test_destinations_are_judged),
 		cmocka_unit_test(test_the_zero_judgement_denies),
 		cmocka_unit_test(test_an_open_flow_is_judged_by_its_name),
+		cmocka_unit_test(test_what_is_shown_is_judged),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
