@@ -6,9 +6,10 @@
  * comes) and by its deadline. All tries last equally long, so the list of deadlines is
  * a queue: a try that starts goes to its end.
  *
- * Each try has a token, an id and a case of its own; the token of the try before is
- * cancelled, and what comes for it later is not looked at. Tokens are the flight's index
- * with a serial number above it.
+ * Each try has a token, an id and a case of its own. A try that timed out stays open
+ * while the next one runs: an upstream that has to ask others first may take two seconds,
+ * and its answer is as good then. A try that failed is cancelled. Tokens are the flight's
+ * index with a serial number above it.
  *
  *   a response that answers       the end
  *   mismatch                      waiting goes on: somebody may be guessing
@@ -92,7 +93,8 @@ static struct flight *flight_of_token(const struct resolver *r, uint32_t token)
 {
 	struct flight *f = flight_at(r, token & (RESOLVER_IN_FLIGHT_MAX - 1));
 
-	return f && token != 0 && f->token == token ? f : NULL;
+	return f && token != 0 && (f->token == token || f->late.token == token) ? f
+										: NULL;
 }
 
 static bool add_flights(struct resolver *r)
@@ -152,16 +154,25 @@ static struct flight *flight_new(struct resolver *r, const struct dns_query *q,
 	f->asks = (struct ask_list){ 0 };
 	f->tried = 0;
 	f->timeouts = 0;
+	f->late.token = 0;
 	f->dnssec_ok = q->dnssec_ok;
 	f->asked.type = q->type;
 	f->asked.name = q->name;
 	return f;
 }
 
+static void late_end(struct resolver *r, struct flight *f)
+{
+	if (f->late.token != 0)
+		r->ops.cancel(r->ops.data, f->late.token);
+	f->late.token = 0;
+}
+
 static void flight_free(struct resolver *r, struct flight *f)
 {
 	struct flight **at = chain_of(r, f->hash);
 
+	late_end(r, f);
 	while (*at != f)
 		at = &(*at)->next;
 	*at = f->next;
@@ -204,6 +215,19 @@ static void try_end(struct resolver *r, struct flight *f)
 	if (f->token == 0)
 		return;
 	r->ops.cancel(r->ops.data, f->token);
+	f->token = 0;
+	deadline_remove(r, f);
+}
+
+/* The present try has timed out: it takes the place of the one before. */
+static void try_set_aside(struct resolver *r, struct flight *f)
+{
+	late_end(r, f);
+	f->late.token = f->token;
+	f->late.server = f->server;
+	f->late.id = f->asked.id;
+	f->late.sent_ms = f->sent_ms;
+	memcpy(f->late.case_name, f->asked.case_name, f->asked.name.size);
 	f->token = 0;
 	deadline_remove(r, f);
 }
@@ -346,6 +370,24 @@ static void ask_over_tcp(struct resolver *r, struct flight *f, int64_t now_ms)
 		try_next(r, f, false, now_ms);
 }
 
+/* An answer to a try that had timed out ends the flight if it is of use. */
+static void late_response(struct resolver *r, struct flight *f, const void *message,
+			  size_t size, int64_t now_ms)
+{
+	struct dns_asked asked = f->asked;
+
+	asked.id = f->late.id;
+	memcpy(asked.case_name, f->late.case_name, asked.name.size);
+	dns_answer_read(message, size, &asked, &r->answer);
+	if (r->answer.kind == DNS_ANSWER_MISMATCH)
+		return;
+	server_news(&r->servers[f->late.server], now_ms - f->late.sent_ms, false, now_ms);
+	if (r->answer.kind >= DNS_ANSWER_NXDOMAIN)
+		arrive(r, f, now_ms);
+	else
+		late_end(r, f);
+}
+
 void resolver_response(struct resolver *r, uint32_t token, const void *message,
 		       size_t size, int64_t now_ms)
 {
@@ -353,6 +395,10 @@ void resolver_response(struct resolver *r, uint32_t token, const void *message,
 
 	if (!f)
 		return;
+	if (f->token != token) {
+		late_response(r, f, message, size, now_ms);
+		return;
+	}
 	dns_answer_read(message, size, &f->asked, &r->answer);
 	if (r->answer.kind == DNS_ANSWER_MISMATCH)
 		return;
@@ -371,6 +417,10 @@ void resolver_send_failed(struct resolver *r, uint32_t token, int64_t now_ms)
 
 	if (!f)
 		return;
+	if (f->token != token) {
+		late_end(r, f);
+		return;
+	}
 	server_news(&r->servers[f->server], RESOLVER_TRY_MS, true, now_ms);
 	try_next(r, f, false, now_ms);
 }
@@ -386,7 +436,7 @@ void resolver_tick(struct resolver *r, int64_t now_ms)
 
 	while ((f = r->soonest) && f->deadline_ms <= now_ms) {
 		server_news(&r->servers[f->server], RESOLVER_TRY_MS, true, now_ms);
-		try_end(r, f);
+		try_set_aside(r, f);
 		if (++f->timeouts < RESOLVER_TRIES)
 			try_next(r, f, true, now_ms);
 		else

@@ -45,6 +45,15 @@ struct ask_list {
 	struct resolver_ask *first, *last;
 };
 
+/* A try that has timed out, but may still be answered. */
+struct flight_late {
+	uint32_t token; /* 0: there is none */
+	uint8_t server;
+	uint16_t id;
+	int64_t sent_ms;
+	uint8_t case_name[DNS_NAME_MAX];
+};
+
 /* One upstream request, and everybody who waits for it. */
 struct flight {
 	struct flight *next;	       /* in the hash chain, or free */
@@ -60,6 +69,7 @@ struct flight {
 	bool tcp;
 	bool dnssec_ok;
 	struct dns_asked asked;
+	struct flight_late late;
 };
 
 /* Smoothed time to an answer; a failure counts as RESOLVER_TRY_MS. It halves with every
