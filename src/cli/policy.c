@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "cli/options.h"
+#include "cli/policy_import.h"
 
 enum {
 	OPTION_LIST_MAX = 1024, /* of each repeatable option; one more is an error */
@@ -176,7 +177,7 @@ static int verb_show(const struct context *c)
 static const struct verb {
 	const char *name, *arguments, *help;
 	int (*run)(const struct context *c);
-	enum { ONE_FILE = 0, QUESTIONS, TWO_POLICIES } takes;
+	enum { ONE_FILE = 0, QUESTIONS, TWO_POLICIES, FOREIGN_FILE } takes;
 } verbs[] = {
 	{ "check", "[FILE]",
 	  "report every fault of a policy, and what looks like a mistake", verb_check,
@@ -187,6 +188,8 @@ static const struct verb {
 	  ONE_FILE },
 	{ "diff", "A B", "say what two files or profiles decide differently", NULL,
 	  TWO_POLICIES },
+	{ "import", "FILE", "print the lists of another tool's settings as a policy",
+	  NULL, FOREIGN_FILE },
 };
 
 void cli_policy_usage(FILE *out)
@@ -222,6 +225,8 @@ static int check_arguments(const struct verb *v, struct spec *s, int argc, char 
 
 	if (v->takes == TWO_POLICIES)
 		return count == 2 ? 0 : err_set(err, -EINVAL, "name two policies");
+	if (v->takes == FOREIGN_FILE)
+		return count == 1 ? 0 : err_set(err, -EINVAL, "name one file");
 	if (v->takes == QUESTIONS)
 		return (count > 0) != (s->questions != NULL)
 			       ? 0
@@ -273,6 +278,15 @@ static int run_diff(const struct spec *s, char *const *names)
 	return r > 0 ? STATUS_FAILED : 0;
 }
 
+static int run_import(const char *file)
+{
+	int r = cli_policy_import(file, stdout);
+
+	if (r == 0)
+		return 0;
+	return r == -ENOMEM || r == -EIO ? STATUS_FAILED : STATUS_BAD_INPUT;
+}
+
 static int run_verb(const struct verb *v, const struct spec *s, int argc, char **argv)
 {
 	const struct cli_policy_args args = {
@@ -320,7 +334,8 @@ int cli_policy(int argc, char **argv)
 		return 0;
 	}
 	if (!v)
-		return bad_usage("policy needs a verb: check, explain, show or diff");
+		return bad_usage(
+			"policy needs a verb: check, explain, show, diff or import");
 	spec.rest = cli_options_parse(&cli_policy_options, &spec, argc - 1, argv + 1,
 				      NULL, &err);
 	if (spec.rest < 0)
@@ -329,5 +344,7 @@ int cli_policy(int argc, char **argv)
 		return bad_usage(err.text);
 	if (v->takes == TWO_POLICIES)
 		return run_diff(&spec, argv + 1 + spec.rest);
+	if (v->takes == FOREIGN_FILE)
+		return run_import(argv[1 + spec.rest]);
 	return run_verb(v, &spec, argc - 1, argv + 1);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/policy - the verbs `weir policy check`, `explain`, `show` and `diff`. */
+/* cli/policy - the verbs `weir policy check`, `explain`, `show`, `diff` and `import`. */
 #pragma once
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "cli/options.h"
 #include "policy/plan.h"
 
-#define CLI_POLICY_WORDS "check|explain|show|diff"
+#define CLI_POLICY_WORDS "check|explain|show|diff|import"
 
 /* @argv[0] is "policy". Return: the exit status: 0, 1 for failure, 2 for a policy or a
  * command line that is not valid. */

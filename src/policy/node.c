@@ -80,6 +80,10 @@ void node_check_scalar(const struct node_source *s, struct text t, uint32_t line
 		uint32_t c = 0;
 		size_t size = utf8_read(p + i, t.len - i, &c);
 
+		if (s->blocks && (c == '\n' || c == '\t')) {
+			i++;
+			continue;
+		}
 		if (size == 0 || char_fault(c)) {
 			faults_add(s->faults, FAULT_ERROR, s->file, line, column, "",
 				   "'%s' is not plain text: it holds %s",
@@ -117,9 +121,11 @@ static bool key_is_new(const struct node *parent, struct text key)
 static void check_key(const struct node_source *s, const struct node *parent,
 		      const struct node *child)
 {
+	struct node_source strict = *s;
 	char shown[TEXT_ESCAPED_SIZE];
 
-	node_check_scalar(s, child->key, child->key_line, child->key_column);
+	strict.blocks = false;
+	node_check_scalar(&strict, child->key, child->key_line, child->key_column);
 	if (parent->count == NODE_KEYS_MAX) {
 		faults_add(s->faults, FAULT_ERROR, s->file, child->key_line,
 			   child->key_column, "", "a mapping has more than %d keys",

@@ -39,6 +39,8 @@ struct node_source {
 	struct faults *faults;
 	const char *file;
 	struct text text;
+	bool blocks; /* values, not keys, may have line ends and tabs: what other
+		      * programs' settings have */
 };
 
 /* Control characters, bad UTF-8 and characters that show text in another order than it
