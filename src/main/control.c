@@ -29,9 +29,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "cli/config.h"
-#include "cli/load.h"
 #include "cli/report.h"
+#include "cli/run_policy.h"
 #include "launch/launch.h"
 #include "main/engine.h"
 #include "main/inside.h"
@@ -337,44 +336,15 @@ static int open_signals(struct err *err)
 
 static int make_plan(struct control *c, struct err *err)
 {
-	const struct run_spec *spec = c->spec;
-	const struct cli_policy_args args = {
-		.narrow = spec->narrow.items,
-		.narrow_count = spec->narrow.count,
-		.narrow_file = CONFIG_NARROW,
-		.deny = spec->deny.items,
-		.deny_count = spec->deny.count,
-		.allow = spec->allow.items,
-		.allow_count = spec->allow.count,
-		.policy_file = spec->policy_file,
-		.profiles = spec->profiles.items,
-		.profile_count = spec->profiles.count,
-		.has_verify = spec->has_verify,
-		.verify = spec->verify,
-		.verify_tls = spec->verify_tls,
-	};
 	size_t size;
 
 	/* It prints what is wrong by itself. */
-	if (cli_policy_build(&args, &c->arena, true, &c->policy, &c->plan_bytes, &size) <
-	    0)
+	if (run_policy_build(c->spec, &c->arena, &c->policy, &c->plan_bytes, &size) < 0)
 		return RUN_STATUS_BAD_INPUT;
 	if (plan_open(c->plan_bytes, size, &c->plan, err) < 0)
 		return RUN_STATUS_FAILED;
 	c->plan_fd = plan_file_make(c->plan_bytes, size, err);
 	return c->plan_fd < 0 ? RUN_STATUS_FAILED : 0;
-}
-
-/* Some name can be allowed, so somebody has to be asked. */
-static bool needs_upstream(const struct policy *p)
-{
-	if (p->default_action == POLICY_ALLOW)
-		return true;
-	for (size_t i = 0; i < p->count; i++)
-		if (p->rules[i].action == POLICY_ALLOW &&
-		    p->rules[i].kind != TARGET_PREFIX)
-			return true;
-	return false;
 }
 
 static int pair(int *ret_ours, int *ret_theirs, struct err *err)
@@ -417,34 +387,11 @@ static int start_engine(struct control *c, const struct endpoint *probe, struct 
 	return c->engine < 0 ? (int)c->engine : 0;
 }
 
-/* The files of the policy and those that the options name, wherever symlinks put them;
- * built-in profiles are none. Return: an array in the arena, @ret_count long, or NULL. */
-static const char **kept_files(struct control *c, size_t *ret_count)
-{
-	const size_t sources = c->policy.source_count;
-	const size_t all = sources + c->spec->kept_count;
-	const char **files = arena_array(&c->arena, all + 1, sizeof(*files));
-	size_t count = 0;
-
-	for (size_t i = 0; files && i < all; i++) {
-		const char *file = i < sources ? c->policy.sources[i]
-					       : c->spec->kept[i - sources];
-		char path[PATH_MAX];
-
-		if (realpath(file, path))
-			files[count++] = arena_text(&c->arena, text_of(path));
-		if (count > 0 && !files[count - 1])
-			return NULL;
-	}
-	*ret_count = count;
-	return files;
-}
-
 static int start_launch(struct control *c, const struct launch_probe *probe, char *cwd,
 			struct err *err)
 {
 	size_t file_count = 0;
-	const char **files = kept_files(c, &file_count);
+	const char **files = run_policy_kept(c->spec, &c->policy, &c->arena, &file_count);
 	struct inside inside = {
 		.plan = &c->plan,
 		.engine_fd = c->hand_fd,
@@ -596,7 +543,7 @@ static int control_start(struct control *c, struct err *err)
 	status = make_plan(c, err);
 	if (status != 0)
 		return status;
-	if (needs_upstream(&c->policy) && cli_run_upstreams(c->spec, err) < 0)
+	if (run_policy_asks_names(&c->policy) && cli_run_upstreams(c->spec, err) < 0)
 		return RUN_STATUS_FAILED;
 	if (launch_machine_probe(&c->machine, err) < 0 ||
 	    way_choose(&c->way, c->spec->uplink, &c->plan, c->machine.root, err) < 0)
