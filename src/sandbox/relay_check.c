@@ -192,7 +192,9 @@ static void let_request_pass(struct relay_flow *f, const struct http_piece *piec
 	f->passed = true;
 }
 
-/* Answers are not followed, so only that of the first request can be told from others. */
+/* Answers are not followed, so only that of the first request can be told from others:
+ * a later Upgrade has to come on a connection of its own. Clients repeat what was asked
+ * on a connection that closes without an answer. */
 static bool comes_too_late(const struct relay_flow *f, const struct http_request *r)
 {
 	return f->passed && (r->upgrade || r->connect);
@@ -211,16 +213,13 @@ static void check_request(struct relay_flow *f, const struct http_piece *piece)
 		refuse(f, REFUSAL_HTTP_400, PLAN_NO_RULE, http_fault_text(HTTP_BAD_HOST));
 		return;
 	}
-	if (comes_too_late(f, r)) {
-		refuse(f, REFUSAL_HTTP_400, PLAN_NO_RULE,
-		       "HTTP: Upgrade or CONNECT after other requests");
-		return;
-	}
 	j = judge(f, shown, &name);
 	if (r->host.kind == WIRE_HOST_ADDRESS && !is_destination(f, &r->host))
 		refuse(f, REFUSAL_HTTP_403, PLAN_NO_RULE, "the Host is another address");
 	else if (!j.allowed)
 		relay_refuse_shown(f, REFUSAL_HTTP_403, &j, named ? &name : NULL);
+	else if (comes_too_late(f, r))
+		relay_hang_up(f);
 	else {
 		let_request_pass(f, piece);
 		accept_shown(f, shown, &j);

@@ -91,6 +91,7 @@ enum relay_refusal {
 	REFUSAL_ALERT_ACCESS, /* TLS: access_denied */
 	REFUSAL_HTTP_400,
 	REFUSAL_HTTP_403,
+	REFUSAL_CLOSE, /* nothing is said: the client may ask again on a new connection */
 };
 
 struct relay_side {
@@ -206,6 +207,10 @@ void relay_limit(struct relay_guest *g, enum plan_limit limit, const char *reaso
 /* Refuse @f for what it showed: @name (NULL: none). The client is told. */
 void relay_refuse_shown(struct relay_flow *f, enum relay_refusal how,
 			const struct relay_judgement *j, const struct dns_name *name);
+/* Close a connection on which requests have passed, as a server closes one that is idle:
+ * answers that are due come first, and what the client asks now it asks again elsewhere.
+ * Not a refusal. */
+void relay_hang_up(struct relay_flow *f);
 /* FLOW_CLOSING and FLOW_REFUSED. */
 size_t relay_goodbye(struct relay_flow *f);
 

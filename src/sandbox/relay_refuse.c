@@ -157,6 +157,8 @@ static size_t write_http(const struct relay_flow *f, char *ret)
 static size_t write_answer(const struct relay_flow *f, uint8_t *ret)
 {
 	switch (f->refusal) {
+	case REFUSAL_CLOSE:
+		return 0;
 	case REFUSAL_ALERT_NAME:
 		tls_alert_write(TLS_ALERT_UNRECOGNIZED_NAME, ret);
 		return TLS_ALERT_SIZE;
@@ -173,11 +175,12 @@ static void say(struct relay_flow *f)
 {
 	struct relay *r = f->guest->relay;
 	size_t size = write_answer(f, r->copy_buffer);
-	ssize_t n = send(f->client.source.fd, r->copy_buffer, size,
-			 MSG_NOSIGNAL | MSG_DONTWAIT);
+	int fd = f->client.source.fd;
+	bool told = size == 0 || send(fd, r->copy_buffer, size,
+				      MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)size;
 
 	f->out_of_patience = false;
-	if (n != (ssize_t)size || shutdown(f->client.source.fd, SHUT_WR) < 0 ||
+	if (!told || shutdown(fd, SHUT_WR) < 0 ||
 	    loop_timer_start(r->loop, &f->patience,
 			     loop_now_ms(r->loop) + RELAY_GOODBYE_MS) < 0) {
 		relay_flow_abort(f);
@@ -225,6 +228,12 @@ void relay_refuse_shown(struct relay_flow *f, enum relay_refusal how,
 		relay_side_close(r, &f->server, true);
 		say(f);
 	}
+}
+
+void relay_hang_up(struct relay_flow *f)
+{
+	f->refusal = REFUSAL_CLOSE;
+	keep_going(f);
 }
 
 /* --- the goodbye --- */
