@@ -43,10 +43,17 @@ static bool is_of_kernel(const struct view *v, const char *path)
 static int plan_writable(struct view *v, const char *given, struct err *err)
 {
 	const char *path;
+	struct stat st;
 	int r = resolve(v, given, &path, err);
 
 	if (r < 0)
 		return r;
+	if (stat(path, &st) < 0)
+		return err_sys(err, -errno, "cannot share '%s'", path);
+	/* A pipe or a socket leads to whoever is at its other end. */
+	if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode))
+		return err_set(err, -EPERM, "'%s' is neither a directory nor a file",
+			       path);
 	if (!writable_when_named(path) || is_of_kernel(v, path))
 		return err_set(err, -EPERM, "'%s' can't be writable in a sandbox", path);
 	return add_tree(v, path, TREE_WRITABLE, err);

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import socket
+import stat
 
 import pytest
 
@@ -212,3 +213,16 @@ def test_a_path_cannot_speak_to_the_terminal(world, user):
     done = world.run("true", options=("--rw", "/x\x1b]0;y\x07\x7f\u009b2J\n\u00fc"), user=user)
     assert done.code == 125 and "\u00fc".encode() in done.err, done
     assert not re.search(rb"[\x00-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]", done.err) and done.err.count(b"\n") == 1, done
+
+
+@pytest.mark.parametrize("kind", ["a socket", "a pipe", "a device"])
+def test_what_is_no_file_cannot_be_shared(world, user, kind):
+    path = world.workdir(user) / "it"
+    if kind == "a socket":
+        socket.socket(socket.AF_UNIX).bind(str(path))
+    elif kind == "a pipe":
+        os.mkfifo(path)
+    else:
+        os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+    done = world.run("echo", "ran", options=("--rw", path), user=user)
+    assert done.code == 125 and done.out == b"" and b"neither a directory nor a file" in done.err, done
