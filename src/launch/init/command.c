@@ -11,17 +11,20 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* What the caller of weir had ignored stays ignored (nohup), all else is as new. */
+/* What the caller of weir had ignored stays ignored (nohup), all else is as new. By the
+ * system call: the C library keeps two signals to itself, which a caller may have had
+ * ignored as well. An action of zeros is SIG_DFL on every architecture. */
 static void reset_signals(uint64_t ignored)
 {
+	const unsigned long by_default[8] = { 0 };
+	const struct sigaction ignore = { .sa_handler = SIG_IGN };
 	sigset_t none;
 
-	for (int n = 1; n < 64; n++) {
-		struct sigaction action = { .sa_handler = SIG_DFL };
-
+	for (int n = 1; n <= 64; n++) {
 		if (ignored >> (n - 1) & 1)
-			action.sa_handler = SIG_IGN;
-		sigaction(n, &action, NULL);
+			sigaction(n, &ignore, NULL);
+		else
+			syscall(SYS_rt_sigaction, n, by_default, NULL, 8);
 	}
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
