@@ -201,3 +201,42 @@ print(best)
     times = [float(world.run(*PYTHON, script.replace("{name}", pair.good), allow=(pair.good,),
                              options=("--verify", verify)).text) for verify in ("dns", "tls")]
     assert times[1] - times[0] < 0.02, times
+
+
+def serve_twice(conn, local, peer):
+    """HTTP/1.1 that keeps the connection and takes no upgrade."""
+    data = b""
+    while more := conn.recv(4096):
+        data += more
+        while b"\r\n\r\n" in data:
+            _, data = data.split(b"\r\n\r\n", 1)
+            conn.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+
+JAVA = """import java.net.http.*; import java.net.URI;
+class J {{ public static void main(String[] a) throws Exception {{
+    var client = HttpClient.newHttpClient();
+    for (int i = 0; i < 3; i++)
+        System.out.println(client.send(HttpRequest.newBuilder(URI.create("{url}")).build(),
+                                       HttpResponse.BodyHandlers.ofString()).body());
+}} }}"""
+
+
+@pytest.mark.parametrize("argv, count", [(["curl", "-sSf", "--http2", "{url}", "{url}"], 2),
+                                         (["java", "J.java"], 3)], ids=["curl", "java"])
+def test_clients_that_offer_http2_in_each_request_go_on(world, pair, argv, count):
+    if not shutil.which(argv[0]):
+        pytest.skip(f"needs {argv[0]}")
+    cwd, url = world.workdir(), f"http://{pair.good}:8089/"
+    (cwd / "J.java").write_text(JAVA.format(url=url))
+    with world.tcp(8089, serve_twice):
+        done = world.run(*[w.format(url=url) for w in argv], allow=(pair.good,), cwd=cwd, timeout=60)
+    assert done.code == 0 and done.text.count("ok") == count and done.messages == "", done
+
+
+def test_postgres_asks_for_tls_on_a_listed_port(world, pair):
+    """Its first bytes are neither TLS nor HTTP; what follows is the protocol's own."""
+    with world.tcp(5432, lambda conn, local, peer: conn.sendall(b"N" if conn.recv(8)[4:] == b"\x04\xd2\x16\x2f" else b"")):
+        done = client(world, pair.good, 5432, "s.sendall(bytes.fromhex('0000000804d2162f')); print(s.recv(1))",
+                      allow=(f"{pair.good}:5432",))
+    assert "b'N'" in done.text, done
