@@ -154,6 +154,7 @@ static struct flight *flight_new(struct resolver *r, const struct dns_query *q,
 	f->asks = (struct ask_list){ 0 };
 	f->tried = 0;
 	f->timeouts = 0;
+	f->trouble = TROUBLE_NONE;
 	f->late.token = 0;
 	f->dnssec_ok = q->dnssec_ok;
 	f->asked.type = q->type;
@@ -256,15 +257,32 @@ static int try_start(struct resolver *r, struct flight *f, bool tcp, int64_t now
 	return MIN(size, 0);
 }
 
-static void give_up(struct resolver *r, struct flight *f, bool answered)
+static void note_trouble(struct flight *f, enum flight_trouble trouble)
 {
+	f->trouble = MAX(f->trouble, (uint8_t)trouble);
+}
+
+static void give_up(struct resolver *r, struct flight *f)
+{
+	static const struct {
+		enum dns_ede ede;
+		const char *text;
+	} words[] = {
+		[TROUBLE_NONE] = { DNS_EDE_NETWORK_ERROR, "there is no upstream server" },
+		[TROUBLE_NETWORK] = { DNS_EDE_NETWORK_ERROR,
+				      "no upstream server can be reached" },
+		[TROUBLE_SILENCE] = { DNS_EDE_NO_REACHABLE_AUTHORITY,
+				      "no upstream server answered" },
+		[TROUBLE_ANSWER] = { DNS_EDE_NO_REACHABLE_AUTHORITY,
+				     "the upstream server failed" },
+	};
 	struct resolver_ask *ask;
+
+	static_assert(ARRAY_SIZE(words) == TROUBLE_COUNT, "words for every trouble");
 
 	while ((ask = ask_list_pop(&f->asks))) {
 		ask->client.sandbox->dns->in_flight--;
-		resolver_fail(r, ask, DNS_EDE_NO_REACHABLE_AUTHORITY,
-			      answered ? "the upstream server failed"
-				       : "no upstream server answered");
+		resolver_fail(r, ask, words[f->trouble].ede, words[f->trouble].text);
 		resolver_ask_release(r, ask);
 	}
 	flight_free(r, f);
@@ -285,9 +303,10 @@ static void try_next(struct resolver *r, struct flight *f, bool again, int64_t n
 		f->tried |= (uint16_t)(1u << f->server);
 		if (try_start(r, f, false, now_ms) == 0)
 			return;
+		note_trouble(f, TROUBLE_NETWORK);
 		server_news(&r->servers[f->server], RESOLVER_TRY_MS, true, now_ms);
 	}
-	give_up(r, f, f->timeouts == 0);
+	give_up(r, f);
 }
 
 void resolver_flight_join(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
@@ -361,13 +380,21 @@ static void arrive(struct resolver *r, struct flight *f, int64_t now_ms)
 	land(r, f, &r->answer, now_ms);
 }
 
+/* The present try was of no use. */
+static void try_after(struct resolver *r, struct flight *f, enum flight_trouble trouble,
+		      int64_t now_ms)
+{
+	note_trouble(f, trouble);
+	try_next(r, f, false, now_ms);
+}
+
 static void ask_over_tcp(struct resolver *r, struct flight *f, int64_t now_ms)
 {
 	bool was_tcp = f->tcp;
 
 	try_end(r, f);
 	if (was_tcp || try_start(r, f, true, now_ms) < 0)
-		try_next(r, f, false, now_ms);
+		try_after(r, f, was_tcp ? TROUBLE_ANSWER : TROUBLE_NETWORK, now_ms);
 }
 
 /* An answer to a try that had timed out ends the flight if it is of use. */
@@ -406,7 +433,7 @@ void resolver_response(struct resolver *r, uint32_t token, const void *message,
 	if (r->answer.kind == DNS_ANSWER_TRUNCATED)
 		ask_over_tcp(r, f, now_ms);
 	else if (r->answer.kind == DNS_ANSWER_FAILED || r->answer.kind == DNS_ANSWER_BAD)
-		try_next(r, f, false, now_ms);
+		try_after(r, f, TROUBLE_ANSWER, now_ms);
 	else
 		arrive(r, f, now_ms);
 }
@@ -422,7 +449,7 @@ void resolver_send_failed(struct resolver *r, uint32_t token, int64_t now_ms)
 		return;
 	}
 	server_news(&r->servers[f->server], RESOLVER_TRY_MS, true, now_ms);
-	try_next(r, f, false, now_ms);
+	try_after(r, f, TROUBLE_NETWORK, now_ms);
 }
 
 int64_t resolver_next_ms(const struct resolver *r)
@@ -437,10 +464,11 @@ void resolver_tick(struct resolver *r, int64_t now_ms)
 	while ((f = r->soonest) && f->deadline_ms <= now_ms) {
 		server_news(&r->servers[f->server], RESOLVER_TRY_MS, true, now_ms);
 		try_set_aside(r, f);
+		note_trouble(f, TROUBLE_SILENCE);
 		if (++f->timeouts < RESOLVER_TRIES)
 			try_next(r, f, true, now_ms);
 		else
-			give_up(r, f, false);
+			give_up(r, f);
 	}
 }
 

@@ -45,6 +45,16 @@ struct ask_list {
 	struct resolver_ask *first, *last;
 };
 
+/* Why a flight hasn't landed yet; what comes later in this list is told rather than what
+ * comes before. */
+enum flight_trouble {
+	TROUBLE_NONE = 0,
+	TROUBLE_NETWORK, /* nothing could leave, or it was refused */
+	TROUBLE_SILENCE, /* no answer came in time */
+	TROUBLE_ANSWER,	 /* a server failed, or said what can't be used */
+	TROUBLE_COUNT,
+};
+
 /* A try that has timed out, but may still be answered. */
 struct flight_late {
 	uint32_t token; /* 0: there is none */
@@ -66,6 +76,7 @@ struct flight {
 	uint16_t tried; /* bit per server */
 	uint8_t server;
 	uint8_t timeouts;
+	uint8_t trouble; /* enum flight_trouble, the worst so far */
 	bool tcp;
 	bool dnssec_ok;
 	struct dns_asked asked;

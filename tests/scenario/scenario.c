@@ -23,7 +23,7 @@
  *   lost S TYPE NAME               its transport fails
  *   dead S|none                    nothing can leave to it
  *   fail N                         the next N transactions fail
- *   reply Q RCODE [ADDRESS…] [ttl=N] [text=WORDS_WITH_UNDERSCORES] [tc]
+ *   reply Q RCODE [ADDRESS…] [ttl=N] [ede=CODE] [text=WORDS_WITH_UNDERSCORES] [tc]
  *                                  exactly one came since `query`, with exactly these
  *   noreply Q
  *   learned SB ADDRESS NAME|nobody
@@ -392,6 +392,18 @@ static bool contains(const struct world_reply *r, const char *words)
 	return memmem(r->bytes, MIN(r->size, sizeof(r->bytes)), text, len);
 }
 
+/* An option 15 with that code (RFC 8914). */
+static bool has_ede(const struct world_reply *r, uint32_t code)
+{
+	size_t size = MIN(r->size, sizeof(r->bytes));
+
+	for (size_t i = 12; i + 6 <= size; i++)
+		if (r->bytes[i] == 0 && r->bytes[i + 1] == 15 && r->bytes[i + 4] == 0 &&
+		    r->bytes[i + 5] == code)
+			return true;
+	return false;
+}
+
 static bool carries(const struct world_reply *r, const struct addr *a, uint32_t ttl)
 {
 	for (size_t i = 0; i < r->addr_count; i++)
@@ -404,6 +416,7 @@ static bool carries(const struct world_reply *r, const struct addr *a, uint32_t 
 static void do_reply(struct player *p)
 {
 	const char *ttl = option(p, "ttl"), *text = option(p, "text");
+	const char *ede = option(p, "ede");
 	size_t count, addrs = 0;
 	const struct world_reply *r = find_reply(p, number_at(p, 1), &count);
 	struct addr a;
@@ -412,6 +425,7 @@ static void do_reply(struct player *p)
 	must(p, count == 1, "more than one reply");
 	must(p, (r->flags & 15u) == number_at(p, 2), "another rcode");
 	must(p, !text || contains(r, text), "the text is not in it");
+	must(p, !ede || has_ede(r, number(p, ede)), "another extended error");
 	must(p, has(p, "tc") == ((r->flags & 0x0200) != 0), "truncation");
 	for (size_t i = 3; i < p->count; i++) {
 		if (!addr_parse(p->words[i], strlen(p->words[i]), &a))
