@@ -385,3 +385,41 @@ print(dead, socket.getaddrinfo(NAME, 0)[0][4][0] != "")
 """
     done = world.run("/usr/bin/python3", "-IS", "-c", f"NAME = {site.name!r}\n" + script, allow=(site.name,))
     assert done.text.split() == ["4", "True"], done
+
+
+def test_B14_a_short_ttl_makes_no_channel_of_repeated_questions(world):
+    """However often a name is asked for, upstream hears of it once in five seconds."""
+    name = f"beat-{world.number()}.test"
+    world.dns.add(name, world.address(), ttl=0)
+    with Talker(world, allow(name, UNLIMITED)) as talker:
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            assert talker.ask(name)["addresses"]
+        assert world.dns.count(name) <= 2
+
+
+def test_B27_an_address_is_open_by_the_time_its_answer_comes(world):
+    """Each answer is followed by a connection at once: none may be too early."""
+    below = f"race{world.number()}.test"
+    addresses = {}
+
+    def answer(query):
+        return query.answer(addresses.setdefault(query.name, world.address()))
+    world.dns.on(f"*.{below}", answer)
+    with Talker(world, allow(f"*.{below}", UNLIMITED)) as talker:
+        for i in range(150):
+            found = talker.ask(f"n{i}.{below}")["addresses"]
+            assert talker.dial(found[0]).get("data") == "hi", i
+
+
+def test_B30_when_upstream_is_down_nothing_else_is_asked_and_what_is_learned_stays(world):
+    below = f"down{world.number()}.test"
+    servers = Servers(world, below)
+    with Talker(world, allow(f"*.{below}")) as talker, world.capture() as capture:
+        assert talker.ask(f"a.{below}")["addresses"] == [servers.address]
+        servers.failing = {RESOLVER4}
+        answer = talker.ask(f"b.{below}")
+        assert answer["rcode"] == 2 and answer["addresses"] == [] and answer["ms"] < 1000
+        assert talker.dial(servers.address).get("data") == "hi"
+        assert {p.dst for p in capture.packets() if p.dport == 53} == {RESOLVER4}
+    assert {q.server for q in world.dns.queries(f"*.{below}")} == {RESOLVER4}
