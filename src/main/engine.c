@@ -246,6 +246,7 @@ static void on_control(struct loop_source *source, uint32_t events)
 		drain_nflog(e);
 		e->sandbox.state = SANDBOX_RUNNING;
 		e->sandbox.probe_name.size = 0;
+		tell_text(e, IPC_RUNNING, "");
 	} else if (m.type == IPC_FINISH) {
 		finish(e);
 	}

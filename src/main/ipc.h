@@ -18,6 +18,7 @@ enum ipc_type {
 	IPC_FINISH, /* send IPC_COUNTERS and leave */
 	/* engine to control */
 	IPC_READY, /* confined and waiting; text: what could not be confined, or "" */
+	IPC_RUNNING, /* the answer to IPC_RUN */
 	IPC_EVENT,
 	IPC_COUNTERS,
 	IPC_FAILED, /* text: why; the engine leaves */
