@@ -97,20 +97,11 @@ struct context {
 
 static int verb_check(const struct context *c)
 {
-	size_t names = 0, addresses = 0;
+	size_t names, addresses;
 
-	for (size_t i = 0; i < c->policy.count; i++) {
-		if (c->policy.rules[i].kind == TARGET_PREFIX)
-			addresses++;
-		else
-			names++;
-	}
-	if (c->spec->json)
-		printf("{\"valid\": true, \"names\": %zu, \"addresses\": %zu}\n", names,
-		       addresses);
-	else
-		printf("the policy is valid: %zu rules for names, %zu for addresses\n",
-		       names, addresses);
+	cli_policy_count(&c->policy, &names, &addresses);
+	printf("the policy is valid: %zu rules for names, %zu for addresses\n", names,
+	       addresses);
 	return 0;
 }
 
@@ -287,6 +278,17 @@ static int run_import(const char *file)
 	return r == -ENOMEM || r == -EIO ? STATUS_FAILED : STATUS_BAD_INPUT;
 }
 
+static int check_json(const struct cli_policy_args *args)
+{
+	int r = cli_policy_check_json(args, stdout);
+
+	if (r == -ENOMEM || r == -EIO || fflush(stdout) != 0) {
+		log_error("cannot print the faults as JSON");
+		return STATUS_FAILED;
+	}
+	return r < 0 ? STATUS_BAD_INPUT : 0;
+}
+
 static int run_verb(const struct verb *v, const struct spec *s, int argc, char **argv)
 {
 	const struct cli_policy_args args = {
@@ -306,9 +308,12 @@ static int run_verb(const struct verb *v, const struct spec *s, int argc, char *
 	CLEAN(mem) uint8_t *bytes = NULL;
 	struct err err = { 0 };
 	size_t size;
-	int r = cli_policy_build(&args, &arena, v->run != verb_check, &c.policy, &bytes,
-				 &size);
+	int r;
 
+	if (v->run == verb_check && s->json)
+		return check_json(&args);
+	r = cli_policy_build(&args, &arena, v->run != verb_check, &c.policy, &bytes,
+			     &size);
 	if (r < 0)
 		return r == -EINVAL ? STATUS_BAD_INPUT : STATUS_FAILED;
 	if (plan_open(bytes, size, &c.plan, &err) < 0) {

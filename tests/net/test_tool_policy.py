@@ -71,6 +71,25 @@ def test_diff_needs_two_policies(world, words):
     assert world.weir("policy", "diff", *words).code == 2
 
 
+def test_check_lists_every_fault_as_json(world):
+    cwd = world.workdir()
+    write(cwd, "bad.yaml", allow("a..test"), allow("*"), allow("ok.test"))
+    done = world.weir("policy", "check", "--json", "bad.yaml", cwd=cwd)
+    found = done.json()
+    assert done.code == 2 and done.err == b"" and found["valid"] is False and found["more"] == 0, done
+    assert [(f["level"], f["line"], f["path"]) for f in found["faults"]] == [
+        ("error", 2, "egress[0].target"), ("error", 3, "egress[1].target")], done
+
+
+def test_check_counts_a_valid_policy_and_keeps_its_hints(world):
+    cwd = world.workdir()
+    write(cwd, "good.yaml", allow("*.a.test"), allow("10.0.0.0/8"))
+    done = world.weir("policy", "check", "--json", "good.yaml", cwd=cwd)
+    found = done.json()
+    assert done.code == 0 and (found["valid"], found["names"], found["addresses"]) == (True, 1, 1), done
+    assert {f["level"] for f in found["faults"]} <= {"warning", "hint"}
+
+
 QUESTIONS = [("https://api.test/x?y#z", "allow"), ("http://api.test/", "deny"), ("https://user:pw@api.test", "allow"),
              ("https://api.test:8443/", "deny"), ("ssh://git@api.test/x", "deny"), ("HTTPS://api.test", "allow"),
              ("https://api.test@evil.test/", "deny"), ("https://9.9.9.9/", "allow"), ("https://[2600::1]/", "allow"),
