@@ -3,7 +3,8 @@
  * One loop over three descriptors: the channel to the engine, the channel to the launch
  * child (which weir-init inherits), and a signalfd.
  *
- *   weir-init:    LAUNCH_TESTED   -> engine: IPC_RUN; weir-init: LAUNCH_GO
+ *   weir-init:    LAUNCH_TESTED   -> engine: IPC_RUN
+ *   engine:       IPC_RUNNING     -> weir-init: LAUNCH_GO
  *   engine:       IPC_EVENT       -> the ring
  *   weir-init:    LAUNCH_EXITED   -> engine: IPC_FINISH
  *   engine:       IPC_COUNTERS    -> the end: report, exit status
@@ -124,6 +125,9 @@ static void on_engine_message(struct control *c, struct ipc_message *m)
 		if (m->text[0])
 			log_info("%s", m->text);
 		break;
+	case IPC_RUNNING:
+		tell_launch(c, LAUNCH_GO, 0);
+		break;
 	case IPC_EVENT:
 		tame(m->event.name, sizeof(m->event.name));
 		tame(m->event.reason, sizeof(m->event.reason));
@@ -196,7 +200,6 @@ static void start_command(struct control *c)
 	if (!c->tested || !c->way.ready)
 		return;
 	tell_engine(c, IPC_RUN);
-	tell_launch(c, LAUNCH_GO, 0);
 }
 
 static void on_uplink_ready(void *data)
