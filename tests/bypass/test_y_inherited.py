@@ -122,8 +122,19 @@ def test_a_file_that_cannot_be_kept_from_changes_is_refused(world, file):
     assert _refused(done), done
 
 
-def test_a_socket_of_the_host_that_is_mounted_by_itself_is_masked(world, user):
-    real, other = world.workdir(user), world.workdir(user)
+@pytest.fixture
+def apart(world):
+    """Folders to mount in: an ordinary user's view needs one mount per neighbour of those."""
+    def make(user):
+        path = world.folder / "apart" / str(world.number())
+        path.mkdir(parents=True)
+        os.chown(path, world.user(user).uid, world.user(user).gid)
+        return path
+    return make
+
+
+def test_a_socket_of_the_host_that_is_mounted_by_itself_is_masked(world, user, apart):
+    real, other = apart(user), apart(user)
     with socket.socket(socket.AF_UNIX) as s:
         s.bind(str(real / "s"))
         s.listen()
@@ -189,17 +200,17 @@ def test_what_the_system_starts_by_itself_is_not_writable_unasked(world, path):
 
 
 @pytest.mark.parametrize("kind", ["proc", "sysfs", "cgroup2", "mqueue"])
-def test_the_kernels_file_systems_below_a_writable_directory_are_empty(world, kind):
+def test_the_kernels_file_systems_below_a_writable_directory_are_empty(world, apart, kind):
     """A chroot's /proc shows the host's processes, and /proc/PID/root all that they see."""
-    folder = world.workdir("weir-test")
+    folder = apart("weir-test")
     done = world.run("sh", "-c", "ls -A in; echo ran; touch in/x", cwd=folder, user="weir-test",
                      mounts=(f"mkdir {folder}/in", f"mount -t {kind} none {folder}/in"))
     assert done.text == "ran\n" and b"Read-only" in done.err, done
 
 
 @pytest.mark.parametrize("option", [False, True], ids=["working directory", "--rw"])
-def test_the_kernels_file_systems_are_not_writable_wherever_they_are(world, user, option):
-    folder = world.workdir(user)
+def test_the_kernels_file_systems_are_not_writable_wherever_they_are(world, apart, user, option):
+    folder = apart(user)
     proc = folder / "proc"
     inside = ("sh", "-c", f"cd '{proc}'; exec \"$@\"", "sh")
     options = ("--rw", proc) if option else ()
