@@ -384,16 +384,19 @@ static void last_words(const struct uplink *u, char *ret, size_t size)
 
 char *uplink_explain(const struct uplink *u, char *ret, size_t size)
 {
-	char words[OUTPUT_SHOWN], how[40] = "ended";
+	char words[OUTPUT_SHOWN];
 	int status;
 
-	last_words(u, words, sizeof(words));
-	if (waitpid(u->pid, &status, WNOHANG) == u->pid)
-		snprintf(how, sizeof(how), "%s %d",
-			 WIFSIGNALED(status) ? "killed by signal" : "exit status",
-			 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-	snprintf(ret, size, "%s has ended unexpectedly (%s)%s%s", u->name, how,
-		 words[0] ? ": " : "", words);
+	if (waitpid(u->pid, &status, WNOHANG) != u->pid) {
+		snprintf(ret, size, "%s has ended unexpectedly", u->name);
+	} else if (WIFSIGNALED(status)) {
+		snprintf(ret, size, "%s has ended unexpectedly (killed by signal %d)",
+			 u->name, WTERMSIG(status));
+	} else {
+		last_words(u, words, sizeof(words));
+		snprintf(ret, size, "%s has ended unexpectedly (exit status %d)%s%s",
+			 u->name, WEXITSTATUS(status), words[0] ? ": " : "", words);
+	}
 	return ret;
 }
 

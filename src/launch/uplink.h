@@ -56,8 +56,8 @@ int uplink_find(struct uplink_program *ret, struct err *err) MUST_CHECK;
 /* Start it for the namespaces of the process @sandbox, which is not reaped before. */
 int uplink_start(const struct uplink_program *p, pid_t sandbox, struct uplink *ret,
 		 struct err *err) MUST_CHECK;
-/* "slirp4netns has ended (exit status 1): <what it said last>". After pid_fd was
- * readable. Return: @ret. */
+/* "slirp4netns has ended unexpectedly (exit status 1): <what it said last>". After pid_fd
+ * was readable. Return: @ret. */
 char *uplink_explain(const struct uplink *u, char *ret, size_t size);
 /* Kill it, and don't wait. Does nothing to one that was not started (pid 0). */
 void uplink_kill(const struct uplink *u);
