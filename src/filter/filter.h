@@ -43,6 +43,8 @@ struct filter_learn {
 	uint8_t port_list;
 	bool refresh;	      /* the element may be there: add, delete, add */
 	uint32_t lifetime_ms; /* 0: delete it (it need not be there) */
+	bool present;	      /* with lifetime 0: it surely is there. If it isn't, the
+			       * whole transaction fails; it costs half as much */
 };
 /* One acknowledged transaction for all of @items (FILTER_LEARN_MAX at most): when it
  * returns 0 the kernel lets packets through; otherwise nothing was changed. */

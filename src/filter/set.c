@@ -4,7 +4,8 @@
  * An element whose lifetime should start anew is added, deleted and added in one
  * transaction: adding one that is there changes nothing on most kernels, and deleting
  * one that isn't would fail the whole batch. To remove one is the same without the last
- * step. This needs nothing of newer kernels, and packets only see the outcome.
+ * step, or the deletion alone where the caller knows. This needs nothing of newer
+ * kernels, and packets only see the outcome.
  *
  * Elements of one set that follow each other share a message: the kernel looks for table
  * and set once per message. Not those to be refreshed: the same one may stand there
@@ -78,6 +79,7 @@ static size_t run_of(const struct filter_learn *items, size_t count)
 	while (n < count && !items[0].refresh && !items[n].refresh &&
 	       items[n].addr.family == items[0].addr.family &&
 	       items[n].port_list == items[0].port_list &&
+	       items[n].present == items[0].present &&
 	       (items[n].lifetime_ms == 0) == (items[0].lifetime_ms == 0))
 		n++;
 	return n;
@@ -85,7 +87,8 @@ static size_t run_of(const struct filter_learn *items, size_t count)
 
 static void put_run(struct nl_writer *w, const struct filter_learn *items, size_t count)
 {
-	put_elements(w, NFT_MSG_NEWSETELEM, items, count);
+	if (items->lifetime_ms > 0 || !items->present)
+		put_elements(w, NFT_MSG_NEWSETELEM, items, count);
 	if (items->refresh || items->lifetime_ms == 0)
 		put_elements(w, NFT_MSG_DELSETELEM, items, count);
 	if (items->refresh && items->lifetime_ms > 0)

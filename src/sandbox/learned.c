@@ -426,7 +426,6 @@ void learned_commit(struct learned *l, const struct learned_item *item, int64_t 
 
 void learned_abort(struct learned *l, const struct learned_item *item, int64_t now_ms)
 {
-	l->doubt_until_ms = MAX(l->doubt_until_ms, l->swept_until_ms);
 	element_unpin(l, pinned_element(l, item), now_ms);
 }
 
@@ -444,15 +443,22 @@ size_t learned_sweep(struct learned *l, int64_t now_ms, struct filter_learn *cha
 		if (el->users > 0 || el->pins > 0)
 			continue;
 		if (!element_has_ended(el, now_ms)) {
-			changes[n++] =
-				(struct filter_learn){ .addr = el->addr,
-						       .port_list = el->port_list };
+			changes[n++] = (struct filter_learn){
+				.addr = el->addr,
+				.port_list = el->port_list,
+				.present = el->kernel_until_ms > now_ms + SLACK_MS,
+			};
 			l->swept_until_ms =
 				MAX(l->swept_until_ms, el->kernel_until_ms + SLACK_MS);
 		}
 		learned_table_give(&l->elements, i);
 	}
 	return n;
+}
+
+void learned_sweep_failed(struct learned *l)
+{
+	l->doubt_until_ms = MAX(l->doubt_until_ms, l->swept_until_ms);
 }
 
 int64_t learned_expire(struct learned *l, int64_t now_ms)

@@ -49,9 +49,12 @@ void learned_commit(struct learned *l, const struct learned_item *item, int64_t 
 void learned_abort(struct learned *l, const struct learned_item *item, int64_t now_ms);
 /* Elements that no name wants any more and that the kernel would keep: write their
  * deletions to @changes (room for @max), to be sent in one transaction with whatever
- * else. If that fails they end by their own timeouts. Return: how many. */
+ * else. Return: how many. */
 size_t learned_sweep(struct learned *l, int64_t now_ms, struct filter_learn *changes,
 		     size_t max) MUST_CHECK;
+/* A transaction with deletions failed: they end by their own timeouts, and until then
+ * what is learned anew may be there already. */
+void learned_sweep_failed(struct learned *l);
 
 /* For the relay and for explain: a name that taught us @a and is still valid. */
 struct learned_use {

@@ -236,10 +236,11 @@ static void try_set_aside(struct resolver *r, struct flight *f)
 /* Send the question to f->server. Return: 0 or -errno. */
 static int try_start(struct resolver *r, struct flight *f, bool tcp, int64_t now_ms)
 {
-	uint8_t message[512], random[34];
+	/* Of the id, and a bit for each octet of the name. */
+	uint8_t message[512], random[2 + (DNS_NAME_MAX + 7) / 8];
 	int size;
 
-	r->ops.random(r->ops.data, random, sizeof(random));
+	r->ops.random(r->ops.data, random, 2 + (f->asked.name.size + 7u) / 8);
 	memcpy(&f->asked.id, random, 2);
 	size = dns_query_write(message, sizeof(message), f->asked.id, &f->asked.name,
 			       f->asked.type, f->dnssec_ok, random + 2,

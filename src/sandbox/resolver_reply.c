@@ -361,6 +361,27 @@ static size_t items_of(const struct resolver *r, const struct resolver_ask *ask,
 	return ask->addr_count;
 }
 
+/* Send what is to be added, with deletions where there is room. If that fails it is tried
+ * without them: what somebody else has taken out of the set can't be deleted, and must
+ * not keep an answer back. */
+static int commit(struct resolver *r, struct sandbox *s, struct filter_learn *changes,
+		  size_t adds, int64_t now_ms)
+{
+	size_t deletions = learned_sweep(s->learned, now_ms, changes + adds,
+					 FILTER_LEARN_MAX - adds);
+	int n;
+
+	s->counters[COUNT_COMMITS]++;
+	n = r->ops.commit(r->ops.data, s, changes, adds + deletions);
+	if (n < 0 && deletions > 0) {
+		learned_sweep_failed(s->learned);
+		n = r->ops.commit(r->ops.data, s, changes, adds);
+	}
+	if (n < 0)
+		s->counters[COUNT_COMMITS_FAILED]++;
+	return n;
+}
+
 /* The kernel's side: one transaction, or none when it lacks nothing. Return: 0 or -errno,
  * and how many items were prepared. */
 static int transact(struct resolver *r, struct sandbox *s,
@@ -379,15 +400,7 @@ static int transact(struct resolver *r, struct sandbox *s,
 		used += (size_t)n;
 	}
 	*ret_prepared = count;
-	if (used == 0)
-		return 0;
-	used += learned_sweep(s->learned, now_ms, changes + used,
-			      FILTER_LEARN_MAX - used);
-	s->counters[COUNT_COMMITS]++;
-	n = r->ops.commit(r->ops.data, s, changes, used);
-	if (n < 0)
-		s->counters[COUNT_COMMITS_FAILED]++;
-	return n;
+	return used > 0 ? commit(r, s, changes, used, now_ms) : 0;
 }
 
 /* Under `verify: dns` an address is open to whatever any of its names opens: say so where

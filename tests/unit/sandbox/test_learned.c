@@ -213,6 +213,7 @@ static void an_element_is_deleted_when_its_last_name_goes(void **state)
 	assert_int_equal(learned_prepare(f.l, &i, 0, &c), 1);
 	assert_false(c.refresh);
 	assert_int_equal(learned_sweep(f.l, 0, changes, 4), 1);
+	learned_sweep_failed(f.l);
 	learned_abort(f.l, &i, 0);
 	assert_int_equal(learn(&f, item("d.test", 2, 60, 0), 0, &c), 1);
 	assert_true(c.refresh);
