@@ -303,14 +303,30 @@ static int worse(int a, int b)
 	return a < 0 ? a : b;
 }
 
+/* The folder of @file stays read-only in the sandbox, whatever is writable: a command
+ * that could add a profile there would choose the next run's policy. */
+static int keep_folder(struct run_spec *spec, const char *file)
+{
+	size_t len = file ? (size_t)(strrchr(file, '/') - file) : 0;
+	char *folder;
+
+	if (len == 0 || spec->kept_count == RUN_KEPT_MAX)
+		return 0;
+	folder = arena_text(&spec->arena, (struct text){ file, len });
+	if (!folder)
+		return -ENOMEM;
+	spec->kept[spec->kept_count++] = folder;
+	return 0;
+}
+
 int config_read(struct run_spec *spec)
 {
 	const char *user = user_config(&spec->arena);
 	struct faults faults = { 0 };
-	int r = 0;
+	int r = keep_folder(spec, user);
 
-	if (spec->no_config)
-		return 0;
+	if (spec->no_config || r < 0)
+		return r;
 	if (user)
 		r = config_read_file(spec, user, CONFIG_DEFAULTS, &faults);
 	r = worse(r, config_read_file(spec, etc_config, CONFIG_DEFAULTS, &faults));

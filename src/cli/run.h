@@ -11,7 +11,7 @@
 enum {
 	RUN_LIST_MAX = 256, /* of each repeatable option; one more is an error */
 	RUN_UPSTREAMS_MAX = 16,
-	RUN_KEPT_MAX = 4, /* the files of cli/config, and the report */
+	RUN_KEPT_MAX = 5, /* the files and the folder of cli/config, and the report */
 };
 
 /* The exit statuses that are Weir's own; 126 and 127 are weir-init's, as in a shell. */

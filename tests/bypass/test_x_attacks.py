@@ -89,6 +89,19 @@ def test_a_run_in_the_home_directory_cannot_configure_the_next_one(world):
     assert not planted
 
 
+def test_the_configuration_stays_as_it_is_though_the_home_directory_is_writable(world, own):
+    """Not even --rw of the home directory lets a command choose the next run's policy."""
+    home = world.workdir("weir-test")
+    (home / ".config" / "weir").mkdir(parents=True)
+    for folder in (home / ".config", home / ".config" / "weir"):
+        own(folder, "weir-test")
+    done = world.run("sh", "-c", "echo ok > here; mkdir ~/.config/weir/profiles; echo 'rw: [/]' > ~/.config/weir/config.yaml; "
+                     "mv ~/.config/weir ~/.config/gone; rmdir ~/.config/weir; ls -A ~/.config/weir ~/.config", cwd=home,
+                     env={"HOME": str(home)}, options=("--rw", home), user="weir-test")
+    assert (home / "here").exists(), done
+    assert os.listdir(home / ".config") == ["weir"] and os.listdir(home / ".config" / "weir") == [], done
+
+
 def test_files_as_standard_output_and_error_can_be_opened_by_name(world, own):
     """What was given for writing goes on to be written, also in folders that are read-only inside."""
     user = "weir-test"
