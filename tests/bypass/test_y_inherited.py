@@ -38,16 +38,22 @@ def test_a_handle_on_the_kernel_is_no_standard_stream(world, user, kind):
     assert _refused(done), done
 
 
-@pytest.mark.parametrize("path, flags", [
+def _opens(path, flags):
+    """Machines differ in the devices that they have."""
+    try:
+        os.close(os.open(path, flags))
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("path, flags", [row for row in (
     ("/usr", os.O_RDONLY), ("/usr", os.O_PATH), ("/etc/passwd", os.O_PATH), ("/dev/null", os.O_PATH),
     ("/proc/1/ns/net", os.O_RDONLY), ("/proc/self/ns/user", os.O_RDONLY),
     ("/dev/mem", os.O_RDONLY), ("/dev/port", os.O_RDONLY), ("/dev/kmsg", os.O_RDONLY),
-    ("/dev/ptmx", os.O_RDWR | os.O_NOCTTY), ("/dev/net/tun", os.O_RDWR), ("/dev/vsock", os.O_RDONLY)])
+    ("/dev/ptmx", os.O_RDWR | os.O_NOCTTY), ("/dev/net/tun", os.O_RDWR), ("/dev/vsock", os.O_RDONLY)) if _opens(*row)])
 def test_what_leads_out_is_no_standard_stream(world, user, path, flags):
-    try:
-        fd = os.open(path, flags)
-    except OSError as e:
-        pytest.skip(e.strerror)
+    fd = os.open(path, flags)
     try:
         done = world.run("echo", "ran", stdin=fd, user=user)
     finally:
