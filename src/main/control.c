@@ -48,6 +48,14 @@ enum {
 	LAUNCH_MS = 60 * 1000,
 };
 
+enum control_state {
+	CONTROL_STARTING = 0, /* a signal is for us, and ends the start */
+	CONTROL_TESTED, /* the self-test has passed; uplink and engine have not said so */
+	CONTROL_RUNNING, /* the command runs; a signal is for it */
+	CONTROL_EXITED,	 /* wait_status is set; the engine gives its counters */
+	CONTROL_COUNTED, /* it has: its end is no failure any more */
+};
+
 struct control {
 	struct run_spec *spec; /* borrowed */
 	struct loop *loop;
@@ -67,14 +75,11 @@ struct control {
 	struct dns_name probe_name;
 	struct loop_source from_engine, from_launch, signals;
 	struct loop_timer patience, finish;
-	bool tested;	/* the self-test has passed */
-	bool started;	/* the command runs */
+	enum control_state state;
 	bool stopped;	/* the command is, by the last report of this turn */
 	bool continued; /* SIGCONT came in this turn */
-	bool exited;	/* the command has ended; wait_status is set */
 	int wait_status;
 	int64_t started_ms; /* wall clock */
-	bool counted;	    /* the engine has sent its counters, the last thing it does */
 	int failure;	    /* exit status when Weir failed, 0: it did not */
 };
 
@@ -135,7 +140,7 @@ static void on_engine_message(struct control *c, struct ipc_message *m)
 		break;
 	case IPC_COUNTERS:
 		memcpy(c->counters, m->counters, sizeof(c->counters));
-		c->counted = true;
+		c->state = CONTROL_COUNTED;
 		loop_stop(c->loop);
 		break;
 	case IPC_FAILED:
@@ -159,7 +164,7 @@ static void on_engine(struct loop_source *source, uint32_t events)
 	if (r == -EAGAIN)
 		return;
 	loop_remove(c->loop, source);
-	if (!c->counted)
+	if (c->state != CONTROL_COUNTED)
 		fail(c, RUN_STATUS_FAILED,
 		     "the engine has ended unexpectedly; the sandbox is closed");
 }
@@ -185,7 +190,7 @@ static void stop_along(struct control *c)
 
 static void on_exited(struct control *c, int wait_status)
 {
-	c->exited = true;
+	c->state = CONTROL_EXITED;
 	c->wait_status = wait_status;
 	/* It takes all that is left in its namespaces along, while the engine counts. */
 	kill(c->launch, SIGKILL);
@@ -197,7 +202,7 @@ static void on_exited(struct control *c, int wait_status)
 /* When both the self-test has passed and the uplink is ready, whichever comes last. */
 static void start_command(struct control *c)
 {
-	if (!c->tested || !c->way.ready)
+	if (c->state != CONTROL_TESTED || !c->way.ready)
 		return;
 	tell_engine(c, IPC_RUN);
 }
@@ -212,9 +217,9 @@ static void on_uplink_end(void *data, const char *why)
 {
 	struct control *c = data;
 
-	if (!c->started)
+	if (c->state < CONTROL_RUNNING)
 		fail(c, RUN_STATUS_FAILED, why);
-	else if (!c->exited)
+	else if (c->state == CONTROL_RUNNING)
 		log_warning("%s; UDP has no way out any more", why);
 }
 
@@ -230,7 +235,7 @@ static void on_launch_message(struct control *c, struct launch_report *m)
 			log_warning("%s", m->text);
 		break;
 	case LAUNCH_TESTED:
-		c->tested = true;
+		c->state = CONTROL_TESTED;
 		start_command(c);
 		break;
 	case LAUNCH_STOPPED:
@@ -243,7 +248,7 @@ static void on_launch_message(struct control *c, struct launch_report *m)
 		on_exited(c, m->value);
 		break;
 	case LAUNCH_STARTED:
-		c->started = true;
+		c->state = CONTROL_RUNNING;
 		loop_timer_stop(c->loop, &c->patience);
 		break;
 	default:
@@ -264,7 +269,7 @@ static void on_launch(struct loop_source *source, uint32_t events)
 		return;
 	}
 	loop_remove(c->loop, source);
-	if (!c->exited)
+	if (c->state < CONTROL_EXITED)
 		fail(c, RUN_STATUS_FAILED, "the sandbox has ended unexpectedly");
 }
 
@@ -300,7 +305,7 @@ static void read_signals(struct control *c)
 	while (read(c->signals.fd, &info, sizeof(info)) == sizeof(info)) {
 		if (info.ssi_signo == SIGCONT)
 			c->continued = true;
-		else if (!c->started)
+		else if (c->state < CONTROL_RUNNING)
 			end_early(c, (int)info.ssi_signo);
 		else if (info.ssi_code != SI_KERNEL || info.ssi_signo == SIGHUP)
 			tell_launch(c, LAUNCH_SIGNAL, (int)info.ssi_signo);
@@ -581,7 +586,7 @@ int control_run(struct run_spec *spec)
 	/* First the sandbox, then who guards it. Where the command has ended bwrap leaves
 	 * by itself, and takes weir-init's remains along. */
 	way_close(&c.way);
-	process_reap(c.launch, !c.exited);
+	process_reap(c.launch, c.state < CONTROL_EXITED);
 	process_reap(c.engine, true);
 	status = report_all(&c);
 	if (WIFSIGNALED(c.wait_status) && status == 128 + WTERMSIG(c.wait_status))

@@ -17,7 +17,7 @@ enum ipc_type {
 	IPC_RUN,    /* the self-test has passed: from now on denials are events */
 	IPC_FINISH, /* send IPC_COUNTERS and leave */
 	/* engine to control */
-	IPC_READY, /* confined and waiting; text: what could not be confined, or "" */
+	IPC_READY,   /* confined and waiting; text: what could not be confined, or "" */
 	IPC_RUNNING, /* the answer to IPC_RUN */
 	IPC_EVENT,
 	IPC_COUNTERS,
