@@ -205,8 +205,9 @@ static int read_element(struct walk *k, const struct nlattr *a)
 static int on_elements(void *data, uint16_t type, uint8_t family,
 		       const struct nl_attrs *attrs)
 {
-	const struct nlattr *list = attrs->at[NFTA_SET_ELEM_LIST_ELEMENTS], *a;
+	const struct nlattr *list = attrs->at[NFTA_SET_ELEM_LIST_ELEMENTS];
 	struct walk *k = data;
+	struct nlattr *a; /* as libmnl's loop wants it; only read */
 	int r = 0;
 
 	if (!list)

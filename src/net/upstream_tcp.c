@@ -43,10 +43,11 @@ static void fail(struct upstream_tcp_connection *c)
 static void finish(struct upstream_tcp_connection *c, const uint8_t *message, size_t size)
 {
 	const struct upstream_tcp_config *config = &c->owner->config;
-	CLEAN(mem) uint8_t *in = TAKE_PTR(c->in); /* where the message lies */
+	uint8_t *in = TAKE_PTR(c->in); /* where the message lies */
 
 	upstream_tcp_cancel(c);
 	config->on_message(config->data, c->token, message, size);
+	free(in);
 }
 
 static void read_some(struct upstream_tcp_connection *c)

@@ -34,9 +34,9 @@ static size_t answer(const uint8_t *query, size_t size, unsigned int code, uint8
 
 static void names_that_are_no_host_names_are_not_asked(void **state)
 {
-	static const char *const names[] = { "a..b", ".a",
-					     "0123456789012345678901234567890123456789"
-					     "012345678901234567890123.x" };
+	static const char long_label[] = "0123456789012345678901234567890123456789"
+					 "012345678901234567890123.x";
+	static const char *const names[] = { "a..b", ".a", long_label };
 	uint8_t query[LOOKUP_QUERY_MAX];
 	char name[300];
 
