@@ -5,15 +5,20 @@
 #include <stdio.h>
 #include <string.h>
 
+static void fill(struct err *err, int code, const char *fmt, va_list ap)
+{
+	err->code = code;
+	vsnprintf(err->text, sizeof(err->text), fmt, ap);
+}
+
 int err_set(struct err *err, int code, const char *fmt, ...)
 {
 	va_list ap;
 
 	if (!err)
 		return code;
-	err->code = code;
 	va_start(ap, fmt);
-	vsnprintf(err->text, sizeof(err->text), fmt, ap);
+	fill(err, code, fmt, ap);
 	va_end(ap);
 	return code;
 }
@@ -25,9 +30,8 @@ int err_sys(struct err *err, int code, const char *fmt, ...)
 
 	if (!err)
 		return code;
-	err->code = code;
 	va_start(ap, fmt);
-	vsnprintf(err->text, sizeof(err->text), fmt, ap);
+	fill(err, code, fmt, ap);
 	va_end(ap);
 	used = strlen(err->text);
 	snprintf(err->text + used, sizeof(err->text) - used, ": %s", strerror(-code));
