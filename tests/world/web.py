@@ -8,6 +8,7 @@ Certificates come from the world's own CA, made for each name when it is first a
 """
 import email
 import http.server
+import itertools
 import json
 import mimetypes
 import os
@@ -27,10 +28,11 @@ class Authority:
         self.folder = pathlib.Path(folder)
         self.cert = self.folder / "ca.pem"
         self._key = self.folder / "ca.key"
-        self._leaf_key = self.folder / "leaf.key"
+        self.leaf_key = self.folder / "leaf.key"
         self._contexts = {}
+        self._numbers = itertools.count()
         self._lock = threading.Lock()
-        for key in (self._key, self._leaf_key):
+        for key in (self._key, self.leaf_key):
             self._openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256",
                           "-out", key)
         self._openssl("req", "-x509", "-new", "-key", self._key, "-out", self.cert, "-days", "30",
@@ -48,15 +50,19 @@ class Authority:
             return self._contexts[name]
 
     def _make(self, name):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.certificate(name), self.leaf_key)
+        return context
+
+    def certificate(self, name):
+        """A file with a new certificate for @name; leaf_key is its key."""
         is_address = ":" in name or name.replace(".", "").isdigit()
-        cert = self.folder / f"leaf-{len(self._contexts)}.pem"
+        cert = self.folder / f"leaf-{next(self._numbers)}.pem"
         self._openssl("req", "-x509", "-new", "-CA", self.cert, "-CAkey", self._key,
-                      "-key", self._leaf_key, "-out", cert, "-days", "30", "-subj", "/CN=server",
+                      "-key", self.leaf_key, "-out", cert, "-days", "30", "-subj", "/CN=server",
                       "-addext", "basicConstraints=critical,CA:FALSE",
                       "-addext", f"subjectAltName={'IP' if is_address else 'DNS'}:{name}")
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(cert, self._leaf_key)
-        return context
+        return cert
 
     def wrap(self, conn):
         """TLS over @conn with the certificate that the client's SNI asks for.
