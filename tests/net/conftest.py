@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the uplinks share."""
+"""What the tests of this folder share: uplinks, an ssh server."""
 import os
+import socket
 import stat
+import subprocess
 
 import pytest
 
@@ -27,3 +29,27 @@ def over(world, tun, uplink, user):
         return world.probe(*probes, user=user, mounts=tun,
                            options=("--uplink", uplink, *options), **rest)
     return probe
+
+
+@pytest.fixture(scope="session")
+def ssh_server(world):
+    """An sshd of the internet, with a key of its own; every login gets a greeting."""
+    folder = world.folder / "ssh"
+    folder.mkdir(mode=0o755)
+    for name in ("host", "client"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
+    (folder / "config").write_text(
+        f"Port 22\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/client.pub\nStrictModes no\n"
+        "PermitRootLogin yes\nPasswordAuthentication no\nUsePAM no\nPidFile none\nUseDNS no\n"
+        'ForceCommand echo "welcome: $SSH_ORIGINAL_COMMAND"\n')
+    (folder / "log").touch()
+    script = "mount -t tmpfs none /run && mkdir -p /run/sshd && exec /usr/sbin/sshd -D -f $0 -E $1"
+    server = subprocess.Popen(world.internet.command("unshare", "--mount", "sh", "-c", script,
+                                                     str(folder / "config"), str(folder / "log")))
+    for _ in range(200):
+        with world.internet.socket(socket.AF_INET, socket.SOCK_STREAM) as s:
+            if s.connect_ex(("93.1.1.1", 22)) == 0:
+                break
+    yield folder / "client"
+    server.terminate()
+    server.wait(5)

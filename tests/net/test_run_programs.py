@@ -2,8 +2,6 @@
 """`weir run` with the programs that people run: what is allowed works without a setting,
 what isn't fails at once, and nothing of it leaves the host."""
 import shutil
-import socket
-import subprocess
 
 import pytest
 
@@ -36,30 +34,6 @@ PROGRAMS = [
 PORTS = {"nc": ":7007", "socat": ":7007", "ssh": ":22"}
 IDS = [p[0] for p in PROGRAMS]
 INPUT = b"a line for the echo\n"
-
-
-@pytest.fixture(scope="session")
-def ssh_server(world):
-    """An sshd of the internet, with a key of its own; every login gets a greeting."""
-    folder = world.folder / "ssh"
-    folder.mkdir(mode=0o755)
-    for name in ("host", "client"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
-    (folder / "config").write_text(
-        f"Port 22\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/client.pub\nStrictModes no\n"
-        "PermitRootLogin yes\nPasswordAuthentication no\nUsePAM no\nPidFile none\nUseDNS no\n"
-        'ForceCommand echo "welcome: $SSH_ORIGINAL_COMMAND"\n')
-    (folder / "log").touch()
-    script = "mount -t tmpfs none /run && mkdir -p /run/sshd && exec /usr/sbin/sshd -D -f $0 -E $1"
-    server = subprocess.Popen(world.internet.command("unshare", "--mount", "sh", "-c", script,
-                                                     str(folder / "config"), str(folder / "log")))
-    for _ in range(200):
-        with world.internet.socket(socket.AF_INET, socket.SOCK_STREAM) as s:
-            if s.connect_ex(("93.1.1.1", 22)) == 0:
-                break
-    yield folder / "client"
-    server.terminate()
-    server.wait(5)
 
 
 def arguments(world, argv, site, user, ssh_server):
