@@ -41,7 +41,7 @@ static int option_take(const struct cli_options *table, void *target, int argc,
 	if (!o->arg && value)
 		return err_set(err, -EINVAL, "--%s takes no value", o->name);
 	if (o->arg && !value) {
-		if (*i + 1 >= argc)
+		if (*i + 1 >= argc || strcmp(argv[*i + 1], "--") == 0)
 			return err_set(err, -EINVAL, "--%s needs a value: %s", o->name,
 				       o->arg);
 		value = argv[++*i];

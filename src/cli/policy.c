@@ -100,7 +100,7 @@ static int verb_check(const struct context *c)
 	size_t names, addresses;
 
 	cli_policy_count(&c->policy, &names, &addresses);
-	printf("the policy is valid: %zu rules for names, %zu for addresses\n", names,
+	printf("the policy is valid; rules for names: %zu, for addresses: %zu\n", names,
 	       addresses);
 	return 0;
 }

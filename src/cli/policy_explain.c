@@ -3,6 +3,7 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/special.h"
 #include "cli/policy.h"
 #include "policy/explain.h"
@@ -296,6 +297,25 @@ static int explain_json(const struct plan *p, const struct query *queries, size_
 	return r;
 }
 
+/* Every fault is told: the last one by the caller. */
+static int parse_queries(char *const *texts, size_t count, struct query *queries,
+			 struct err *err)
+{
+	int bad = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		struct err fault = { 0 };
+
+		if (query_parse(texts[i], &queries[i], &fault) == 0)
+			continue;
+		if (bad < 0)
+			log_error("%s", err->text);
+		*err = fault;
+		bad = -EINVAL;
+	}
+	return bad;
+}
+
 int cli_policy_explain(const struct plan *plan, char *const *texts, size_t count,
 		       bool json, FILE *out, struct err *err)
 {
@@ -303,12 +323,8 @@ int cli_policy_explain(const struct plan *plan, char *const *texts, size_t count
 
 	if (!queries)
 		return err_set(err, -ENOMEM, "out of memory");
-	for (size_t i = 0; i < count; i++) {
-		int r = query_parse(texts[i], &queries[i], err);
-
-		if (r < 0)
-			return r;
-	}
+	if (parse_queries(texts, count, queries, err) < 0)
+		return -EINVAL;
 	if (json && explain_json(plan, queries, count, out) < 0)
 		return err_set(err, -EIO, "cannot print the answer as JSON");
 	for (size_t i = 0; !json && i < count; i++) {

@@ -54,12 +54,16 @@ const char *report_why(const struct plan *plan, const struct event *e, char *buf
 {
 	char rule[POLICY_EXPLAIN_SIZE];
 
-	if (e->rule == EVENT_NO_RULE || e->rule >= plan_rule_count(plan))
+	if (e->rule == EVENT_NO_RULE || e->rule >= plan_rule_count(plan)) {
 		snprintf(buf, REPORT_WHY_SIZE, "%s", e->reason);
+		return buf;
+	}
+	policy_explain_rule(plan, e->rule, rule, sizeof(rule));
+	/* What a rule denies has the rule, or as much as fits, as its reason. */
+	if (strncmp(e->reason, rule, strlen(e->reason)) == 0)
+		snprintf(buf, REPORT_WHY_SIZE, "%.512s", rule);
 	else
-		snprintf(buf, REPORT_WHY_SIZE, "%s%s%.512s", e->reason,
-			 e->reason[0] ? ": " : "",
-			 policy_explain_rule(plan, e->rule, rule, sizeof(rule)));
+		snprintf(buf, REPORT_WHY_SIZE, "%s: %.512s", e->reason, rule);
 	return buf;
 }
 

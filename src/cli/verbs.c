@@ -95,12 +95,15 @@ static const struct cli_options json_options = { json_only, ARRAY_SIZE(json_only
 /* Return: the index of the first argument, or -EINVAL after a message. */
 static int parse_json(int argc, char **argv, int arguments_max, bool *ret_json)
 {
+	char shown[TEXT_ESCAPED_SIZE];
 	struct err err = { 0 };
 	int first = cli_options_parse(&json_options, ret_json, argc, argv, NULL, &err);
 
 	if (first >= 0 && argc - first > arguments_max)
-		first = err_set(&err, -EINVAL, "%s takes no more than %d arguments",
-				argv[0], arguments_max);
+		first = err_set(&err, -EINVAL, "%s: '%s' is one argument too many",
+				argv[0],
+				text_escape(text_of(argv[first + arguments_max]), shown,
+					    sizeof(shown)));
 	if (first < 0)
 		log_error("%s", err.text);
 	return first;
