@@ -24,19 +24,22 @@ static const char *no_way_out(const struct sandbox *s, uint8_t protocol)
 	return "an address of this machine, or the uplink has ended";
 }
 
-/* The address goes by a name that is allowed, but not on this port. */
+/* The address goes by a name that is allowed, but not on this port or not by this way. */
 static bool explain_by_name(const struct sandbox *s, struct event *e, int64_t now_ms)
 {
 	char text[DNS_NAME_TEXT_SIZE];
 	struct learned_use use;
+	bool is_listed;
 
 	if (learned_find(s->learned, &e->remote, now_ms, &use, 1) == 0)
 		return false;
 	snprintf(e->name, sizeof(e->name), "%s", dns_name_format(&use.name, text));
 	e->rule = use.rule;
-	set_reason(e, plan_port_list_has(&s->plan, use.port_list, e->protocol, e->port)
-			      ? no_way_out(s, e->protocol)
-			      : "the rule does not list this port");
+	is_listed = plan_port_list_has(&s->plan, use.port_list, e->protocol, e->port);
+	/* Another rule would open no way. */
+	e->allowable = e->allowable && !is_listed;
+	set_reason(e, is_listed ? no_way_out(s, e->protocol)
+				: "the rule does not list this port");
 	return true;
 }
 

@@ -48,6 +48,9 @@ BAD = [
     ("no command behind --", ["run", "--allow", "a.test", "--"], "command"),
     ("an unknown option", ["run", "--alow", "a.test", "--", "true"], "--alow"),
     ("an option without value", ["run", "--allow"], "--allow"),
+    ("an option with the command for its value", ["run", "--allow", "--", "true"], "--allow needs a value"),
+    ("a verb too many for help", ["help", "run", "it"], "'it'"),
+    ("two faults in what is asked", ["policy", "explain", "a..test", "b.test", "c..test"], "a..test"),
     ("an unknown uplink", ["run", "--uplink", "carrier-pigeon", "--", "true"], "carrier-pigeon"),
     ("an unknown self-test", ["run", "--self-test", "none", "--", "true"], "none"),
     ("an upstream that is a name", ["run", "--upstream", "dns.test", "--", "true"], "dns.test"),
@@ -140,6 +143,14 @@ def test_a_refusal_by_a_rule_names_the_rule_and_its_line(world, denied):
     (cwd / "policy.yaml").write_text(f"egress:\n  - {{action: deny, target: {denied.name}}}\n")
     done = world.run("getent", "hosts", denied.name, options=("--policy", "policy.yaml"), cwd=cwd)
     assert "policy.yaml" in done.messages and ":2" in done.messages, done
+    assert done.messages.count("policy.yaml:2") == 1, "the rule is said once"
+
+
+@pytest.mark.parametrize("uplink, probe", [("none", ("-z",)), ("relay", ("-u",))])
+def test_no_rule_is_suggested_where_the_uplink_is_what_is_missing(world, site, uplink, probe):
+    command = f"getent hosts {site.name} >/dev/null; echo x | nc {' '.join(probe)} -w1 {site.name} 7007; true"
+    done = world.run("sh", "-c", command, allow=(site.name,), options=("--uplink", uplink))
+    assert "--uplink" in done.messages and "--allow " not in done.messages, done
 
 
 def test_a_refused_port_of_an_allowed_name_is_reported_by_name(world, site):
@@ -182,6 +193,11 @@ def test_a_first_host_that_cannot_be_reached_warns_or_refuses(world, mode, statu
     assert done.code == status, done
     assert name in done.messages, done
     assert (cwd / "started").exists() == (status == 0)
+
+
+def test_a_first_host_that_no_name_server_answers_for_is_said_so(world):
+    done = world.run("true", allow=("a.test:443",), options=("--self-test", "strict"), upstream="5.100.53.54:5300")
+    assert done.code == 125 and "no name server has answered" in done.messages, done
 
 
 @pytest.mark.parametrize("mode", ["deny", "full", "strict"])
