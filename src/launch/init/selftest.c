@@ -18,6 +18,7 @@ enum {
 	FIRST_TIMEOUT_MS = 5000, /* a real name, from a real server */
 	REFUSAL_TIMEOUT_MS = 500,
 	RCODE_NOERROR = 0,
+	RCODE_SERVFAIL = 2,
 	RCODE_NXDOMAIN = 3,
 };
 
@@ -214,6 +215,15 @@ static bool test_denied_address(const struct launch_probe *probe, char *why, siz
 	return false;
 }
 
+static const char *why_no_address(int r, const struct lookup_answer *answer)
+{
+	if (r < 0)
+		return strerror(-r);
+	if (answer->rcode == RCODE_SERVFAIL)
+		return "no name server has answered";
+	return "the name server knows none";
+}
+
 static bool find_first(const struct launch_probe *probe, struct endpoint *ret, char *why,
 		       size_t size)
 {
@@ -226,8 +236,7 @@ static bool find_first(const struct launch_probe *probe, struct endpoint *ret, c
 	r = look_up(probe->first_name, FIRST_TIMEOUT_MS, &answer);
 	if (r < 0 || answer.rcode != RCODE_NOERROR || !answer.has_address) {
 		snprintf(why, size, "the allowed host '%s' has no address: %s",
-			 probe->first_name,
-			 r < 0 ? strerror(-r) : "the name server knows none");
+			 probe->first_name, why_no_address(r, &answer));
 		return false;
 	}
 	ret->addr.family = ADDR_V4;
