@@ -404,6 +404,10 @@ pid_t engine_start(const struct engine_config *config, struct err *err)
 	pid_t control = getpid();
 	pid_t pid = fork();
 
+	if (pid < 0 && errno == EAGAIN)
+		return err_set(err, -EAGAIN,
+			       "cannot start the engine: this user's limit of processes "
+			       "is reached (ulimit -u)");
 	if (pid < 0)
 		return err_sys(err, -errno, "cannot start the engine");
 	if (pid == 0) {
