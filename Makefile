@@ -11,9 +11,10 @@ $(BUILD)/build.ninja:
 	meson setup $(BUILD)
 
 setup:
-	@tools/setup
+	@tools/setup test
 
-run: setup
+run:
+	@tools/setup run
 	@$(MAKE) --no-print-directory all
 	@tools/demo $(BUILD)/weir
 
