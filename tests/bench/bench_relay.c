@@ -8,13 +8,17 @@
  *   bench_relay echo ADDRESS PORT     back come the bytes that came
  *   bench_relay connect ADDRESS PORT COUNT
  *                                     µs from connect() to the first echoed byte of a
- *                                     request for bench.test, a line each */
+ *                                     request for bench.test, a line each
+ *   bench_relay idle ADDRESS PORT COUNT
+ *                                     as many connections as that, each used once and
+ *                                     then kept until standard input ends */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -143,29 +147,43 @@ static int run_relay(const char *netns, const char *addr, const char *port)
 	return loop_run(config.loop) < 0;
 }
 
-static void echo_one(int fd)
+/* Return: false when @fd has ended. */
+static bool echo_one(int fd)
 {
 	char bytes[4096];
-	ssize_t n;
+	ssize_t n = read(fd, bytes, sizeof(bytes));
 
-	while ((n = read(fd, bytes, sizeof(bytes))) > 0)
-		if (write(fd, bytes, (size_t)n) != n)
-			break;
-	close(fd);
+	return n > 0 && write(fd, bytes, (size_t)n) == n;
+}
+
+static void watch(int epoll, int fd)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.fd = fd };
+
+	if (fd >= 0)
+		epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
 }
 
 static int run_echo(const char *addr, const char *port)
 {
 	struct endpoint e = endpoint_of(addr, port);
-	int listener = listen_on(&e, 0);
+	int listener = listen_on(&e, 0), epoll = epoll_create1(EPOLL_CLOEXEC);
+	struct epoll_event events[64];
 
-	if (listener < 0)
+	if (listener < 0 || epoll < 0)
 		return fail("listen");
+	watch(epoll, listener);
 	for (;;) {
-		int fd = accept(listener, NULL, NULL);
+		int count = epoll_wait(epoll, events, ARRAY_SIZE(events), -1);
 
-		if (fd >= 0)
-			echo_one(fd);
+		for (int i = 0; i < count; i++) {
+			int fd = events[i].data.fd;
+
+			if (fd == listener)
+				watch(epoll, accept(fd, NULL, NULL));
+			else if (!echo_one(fd))
+				close(fd);
+		}
 	}
 }
 
@@ -177,32 +195,51 @@ static double now_us(void)
 	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
 }
 
-static int connect_once(const struct endpoint *e)
+/* Return: a connection on which the first byte came back, or -1. */
+static int talk(const struct endpoint *e)
 {
 	struct sockaddr_storage sa;
 	socklen_t size = endpoint_to_sockaddr(e, &sa);
 	int fd = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	static const char request[] = "GET / HTTP/1.1\r\nHost: " NAME "\r\n\r\n";
 	const ssize_t length = sizeof(request) - 1;
-	double start = now_us();
 	char byte;
 
 	if (connect(fd, (struct sockaddr *)&sa, size) < 0 ||
-	    write(fd, request, (size_t)length) != length || read(fd, &byte, 1) != 1)
-		return fail("connect");
-	printf("%.1f\n", now_us() - start);
-	close(fd);
-	return 0;
+	    write(fd, request, (size_t)length) != length || read(fd, &byte, 1) != 1) {
+		close(fd);
+		return -1;
+	}
+	return fd;
 }
 
 static int run_connect(const char *addr, const char *port, int count)
 {
 	struct endpoint e = endpoint_of(addr, port);
-	int r = 0;
 
-	for (int i = 0; i < count && r == 0; i++)
-		r = connect_once(&e);
-	return r;
+	for (int i = 0; i < count; i++) {
+		double start = now_us();
+		int fd = talk(&e);
+
+		if (fd < 0)
+			return fail("connect");
+		printf("%.1f\n", now_us() - start);
+		close(fd);
+	}
+	return 0;
+}
+
+static int run_idle(const char *addr, const char *port, int count)
+{
+	struct endpoint e = endpoint_of(addr, port);
+	char byte;
+
+	for (int i = 0; i < count; i++)
+		if (talk(&e) < 0)
+			return fail("connect");
+	puts("idle");
+	fflush(stdout);
+	return read(STDIN_FILENO, &byte, 1) < 0;
 }
 
 int main(int argc, char **argv)
@@ -213,8 +250,10 @@ int main(int argc, char **argv)
 		return run_echo(argv[2], argv[3]);
 	if (argc == 5 && strcmp(argv[1], "connect") == 0)
 		return run_connect(argv[2], argv[3], atoi(argv[4]));
+	if (argc == 5 && strcmp(argv[1], "idle") == 0)
+		return run_idle(argv[2], argv[3], atoi(argv[4]));
 	fprintf(stderr,
 		"usage: bench_relay relay NETNS ADDRESS [PORT] | echo ADDRESS PORT | "
-		"connect ADDRESS PORT COUNT\n");
+		"connect|idle ADDRESS PORT COUNT\n");
 	return 2;
 }

@@ -1,9 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The relay beside a direct connection, slirp4netns and pasta.
+"""The relay beside a direct connection, socat as a plain relay, slirp4netns and pasta.
 
-One TCP stream each way, CPU per GiB (client, server and what is between), and the time
-from connect() to the first echoed byte, without and with the check of names. Everything runs in network namespaces made here:
+One TCP stream each way, CPU per GiB (client, server and what is between), the time
+from connect() to the first echoed byte, without and with the check of names, how many
+short connections a second eight clients get, and the memory (PSS) of what is between for
+each of 1,000 idle connections, measured before anything else. Everything runs in network namespaces made here:
 `far` holds the servers behind a veth pair, `out` is where the relay and the other
 programs dial from, and each candidate has a namespace of its own for the client.
 
@@ -15,6 +17,7 @@ import argparse
 import contextlib
 import json
 import os
+import resource
 import shutil
 import signal
 import statistics
@@ -52,6 +55,9 @@ class World:
         run("ip", "netns", "add", netns(name))
         self.names.append(name)
         run(*inside(name, "ip", "link", "set", "lo", "up"))
+        # Many short connections: their ends must not use up the ports.
+        run(*inside(name, "sysctl", "-q", "net.ipv4.tcp_tw_reuse=1",
+                    "net.ipv4.ip_local_port_range=2048 65000"))
 
     def start(self, *args, **kw):
         child = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -88,8 +94,9 @@ class World:
 
     def close(self):
         for child in reversed(self.children):
-            with contextlib.suppress(ProcessLookupError):
-                child.send_signal(signal.SIGKILL)
+            for pid in reversed(family(child)):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             child.wait()
         for name in reversed(self.names):
             subprocess.run(["ip", "netns", "del", netns(name)], check=False)
@@ -138,17 +145,80 @@ def setup_pasta(world):
     return "pasta", child
 
 
+def setup_socat(world):
+    """A veth pair to socat in `out`, which dials again: one process for each connection."""
+    world.add("plain")
+    run("ip", "link", "add", "plain", "netns", netns("out"), "type", "veth",
+        "peer", "name", "uplink", "netns", netns("plain"))
+    for name, link, addr in (("out", "plain", "10.201.0.1"), ("plain", "uplink", "10.201.0.2")):
+        run(*inside(name, "ip", "addr", "add", addr + "/24", "dev", link))
+        run(*inside(name, "ip", "link", "set", link, "up"))
+    run(*inside("plain", "ip", "route", "add", "default", "via", "10.201.0.1"))
+    run(*inside("plain", "nft", "add table ip t; add chain ip t c "
+                "{ type nat hook output priority -150; }; "
+                f"add rule ip t c ip daddr {FAR} dnat to 10.201.0.1"))
+    # One parent for both ports, so that what its children used is found with it.
+    script = " & ".join(f"socat TCP-LISTEN:{port},bind=10.201.0.1,backlog=512,reuseaddr,fork "
+                        f"TCP:{FAR}:{port}" for port in (ECHO_PORT, IPERF_PORT))
+    child = world.start(*inside("out", "sh", "-c", script + " & wait"))
+    time.sleep(0.3)
+    return "plain", child
+
+
 CANDIDATES = {"direct": setup_direct, "relay": setup_relay, "relay+names": setup_checked,
+              "socat": setup_socat,
               "slirp4netns": setup_slirp4netns, "pasta": setup_pasta}
 
 
+def stat(pid):
+    """What /proc says of a process, from its state on."""
+    with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+        return f.read().rsplit(")", 1)[1].split()
+
+
+def family(child):
+    """A process and everything below it; `ip netns exec` has become the program."""
+    parents = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            parents.setdefault(int(stat(pid)[1]), []).append(int(pid))
+    found = [child.pid]
+    for pid in found:
+        found += parents.get(pid, [])
+    return found
+
+
 def cpu_seconds(child):
-    """User and system time of a process so far; `ip netns exec` has become the program."""
+    """User and system time so far, that of children that have ended too."""
     if child is None:
         return 0.0
-    with open(f"/proc/{child.pid}/stat", encoding="ascii") as f:
-        fields = f.read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    ticks = 0
+    for pid in family(child):
+        with contextlib.suppress(OSError):
+            ticks += sum(map(int, stat(pid)[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def pss_kib(child):
+    total = 0
+    for pid in family(child):
+        with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as f:
+            total += sum(int(line.split()[1]) for line in f if line.startswith("Pss:"))
+    return total
+
+
+def idle(world, name, child, count=1000):
+    """PSS that each idle connection adds."""
+    if child is None:
+        return 0.0
+    before = pss_kib(child)
+    argv = inside(name, world.program, "idle", FAR, ECHO_PORT, str(count))
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as client:
+        if client.stdout.readline() != b"idle\n":
+            return float("nan")
+        after = pss_kib(child)
+        client.stdin.close()
+    return (after - before) / count
 
 
 def stream(name, child, seconds, reverse):
@@ -165,18 +235,32 @@ def stream(name, child, seconds, reverse):
             "cpu_s_per_gib": (spent + between) / gib, "own_cpu_s_per_gib": between / gib}
 
 
-def connect(world, name, count=400):
+def connect(world, name, count=2000):
     out = run(*inside(name, world.program, "connect", FAR, ECHO_PORT, str(count)))
     times = sorted(float(line) for line in out.split())
     return {"first_byte_us": statistics.median(times),
             "first_byte_p99_us": times[len(times) * 99 // 100]}
 
 
+def short(world, name, count=10000, clients=8):
+    """Connections a second: connect, ask, read the first byte, close."""
+    argv = inside(name, world.program, "connect", FAR, ECHO_PORT, str(count // clients))
+    began = time.monotonic()
+    running = [subprocess.Popen(argv, stdout=subprocess.DEVNULL) for _ in range(clients)]
+    failed = [client.wait() for client in running]
+    if any(failed):
+        raise subprocess.SubprocessError(f"short connections: {failed}")
+    return count / (time.monotonic() - began)
+
+
 def measure(world, name, child, seconds):
     up = stream(name, child, seconds, False)
     down = stream(name, child, seconds, True)
+    before = cpu_seconds(child)
+    rate = short(world, name)
+    spent = (cpu_seconds(child) - before) / 10000
     return ({f"up_{k}": v for k, v in up.items()} | {f"down_{k}": v for k, v in down.items()}
-            | connect(world, name))
+            | connect(world, name) | {"short_per_s": rate, "short_own_cpu_us": spent * 1e6})
 
 
 def works(world, name):
@@ -192,7 +276,7 @@ def start_all(world, labels):
     running = {}
     for label in labels:
         setup = CANDIDATES[label]
-        if label in ("slirp4netns", "pasta") and not shutil.which(label):
+        if label in ("socat", "slirp4netns", "pasta") and not shutil.which(label):
             print(f"{label}: not installed", file=sys.stderr)
             continue
         name, child = setup(world)
@@ -206,7 +290,7 @@ def start_all(world, labels):
 def show(results):
     keys = ["up_gbit_s", "down_gbit_s", "up_cpu_s_per_gib", "down_cpu_s_per_gib",
             "up_own_cpu_s_per_gib", "down_own_cpu_s_per_gib", "first_byte_us",
-            "first_byte_p99_us"]
+            "first_byte_p99_us", "short_per_s", "short_own_cpu_us", "idle_kib_each"]
     print(f"{'':<24}" + "".join(f"{label:>14}" for label in results))
     for key in keys:
         print(f"{key:<24}" + "".join(f"{r[key]:>14.2f}" for r in results.values()))
@@ -220,10 +304,13 @@ def main():
     parser.add_argument("--json")
     parser.add_argument("--only", nargs="+", choices=CANDIDATES, default=list(CANDIDATES))
     args = parser.parse_args()
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     world = World(os.path.abspath(args.program))
     try:
         world.build()
         running = start_all(world, args.only)
+        memory = {label: idle(world, *where) for label, where in running.items()}
         rounds = {label: [] for label in running}
         for _ in range(args.rounds):
             for label, (name, child) in list(running.items()):
@@ -235,7 +322,7 @@ def main():
     finally:
         world.close()
     results = {label: {key: statistics.median(r[key] for r in rows) for key in rows[0]}
-               for label, rows in rounds.items() if rows}
+               | {"idle_kib_each": memory[label]} for label, rows in rounds.items() if rows}
     show(results)
     if args.json:
         with open(args.json, "w", encoding="utf-8") as f:
