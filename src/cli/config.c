@@ -79,8 +79,12 @@ static int set_value(struct config *c, const struct key *key, const struct cli_o
 
 static int set_flag(struct config *c, const struct cli_option *o, const struct node *n)
 {
+	char shown[TEXT_ESCAPED_SIZE], why[TEXT_ESCAPED_SIZE + 32];
+
+	snprintf(why, sizeof(why), "'%s' is not true or false",
+		 text_escape(n->text, shown, sizeof(shown)));
 	if (n->kind != NODE_BOOL)
-		fault_at(c, n, "is not true or false");
+		fault_at(c, n, is_scalar(n) ? why : "is not true or false");
 	else if (text_equal(n->text, "true"))
 		return o->set(c->spec, NULL, NULL);
 	return 0;

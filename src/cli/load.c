@@ -217,6 +217,14 @@ static int worse(int a, int b)
 	return a < 0 ? a : b;
 }
 
+/* The option asks for less than the policy, which forbids just that. */
+static bool weakens(const struct cli_policy_args *args, const struct policy *p)
+{
+	return p->require_full_isolation && args->has_verify && !args->verify_tls &&
+	       args->verify == POLICY_VERIFY_DNS &&
+	       (!p->has_verify || p->verify == POLICY_VERIFY_TLS);
+}
+
 int cli_policy_load(const struct cli_policy_args *args, struct arena *arena,
 		    struct faults *faults, struct policy *ret)
 {
@@ -238,6 +246,12 @@ int cli_policy_load(const struct cli_policy_args *args, struct arena *arena,
 	for (size_t i = 0; i < args->profile_count; i++)
 		r = worse(r, read_named(&reader, "--profile", args->profiles[i], false,
 					&policy));
+	if (weakens(args, &policy)) {
+		load_fault(faults, "--verify",
+			   "'dns' is weaker than tls, and the policy has "
+			   "require_full_isolation: true");
+		r = worse(r, -EINVAL);
+	}
 	if (args->has_verify || !policy.has_verify)
 		policy.verify = args->verify;
 	if (args->verify_tls)
