@@ -122,7 +122,7 @@ static void answer_probe(int fd)
 
 static void take_connection(struct relay_guest *g, int fd)
 {
-	const struct endpoint unknown = { 0 };
+	const struct relay_question unknown = { 0 };
 	struct endpoint to;
 	bool known = original_destination(fd, &to);
 

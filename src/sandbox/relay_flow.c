@@ -185,7 +185,7 @@ void relay_flow_recheck(struct relay_flow *f)
 	}
 	if (j.allowed)
 		return;
-	relay_refuse(f->guest, &q.to, j.rule, j.reason);
+	relay_refuse(f->guest, &q, j.rule, j.reason);
 	relay_flow_abort(f);
 }
 
@@ -405,7 +405,7 @@ static bool flow_judge(struct relay_flow *f)
 	j = relay_judge(&q);
 	f->name = j.name;
 	if (!j.allowed)
-		relay_refuse(f->guest, &f->asked, j.rule, j.reason);
+		relay_refuse(f->guest, &q, j.rule, j.reason);
 	return j.allowed;
 }
 

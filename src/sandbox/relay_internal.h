@@ -201,7 +201,7 @@ size_t relay_check(struct relay_flow *f);
 
 /* relay_refuse.c */
 /* Count a refusal and tell control. */
-void relay_refuse(struct relay_guest *g, const struct endpoint *to, uint32_t rule,
+void relay_refuse(struct relay_guest *g, const struct relay_question *q, uint32_t rule,
 		  const char *reason);
 void relay_limit(struct relay_guest *g, enum plan_limit limit, const char *reason);
 /* Refuse @f for what it showed: @name (NULL: none). The client is told. */

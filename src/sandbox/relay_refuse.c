@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/special.h"
 #include "policy/explain.h"
 #include "sandbox/relay_internal.h"
 #include "wire/tls.h"
@@ -45,14 +46,23 @@ static void set_reason(struct event *e, const char *reason)
 	e->reason[size] = '\0';
 }
 
-void relay_refuse(struct relay_guest *g, const struct endpoint *to, uint32_t rule,
+/* Nobody is led to open the host's own or another special address by accident. */
+static bool is_ordinary(const struct relay_question *q)
+{
+	enum addr_special special = addr_special(&q->to.addr);
+
+	return !q->host_local && q->to.addr.family != ADDR_NONE &&
+	       (special == SPECIAL_NOT || special == SPECIAL_PRIVATE);
+}
+
+void relay_refuse(struct relay_guest *g, const struct relay_question *q, uint32_t rule,
 		  const char *reason)
 {
-	struct event e = event_for(to, EVENT_DENY);
+	struct event e = event_for(&q->to, EVENT_DENY);
 
 	g->sandbox->counters[COUNT_FLOWS_DENIED]++;
 	e.rule = rule;
-	e.allowable = rule == PLAN_NO_RULE && to->addr.family != ADDR_NONE;
+	e.allowable = rule == PLAN_NO_RULE && is_ordinary(q);
 	set_reason(&e, reason);
 	sandbox_event(g->sandbox, &e, loop_now_ms(g->relay->loop));
 }

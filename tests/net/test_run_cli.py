@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from world.world import RESOLVER4
+from world.world import HOST4, RESOLVER4
 
 
 @pytest.mark.parametrize("status", [0, 1, 2, 42, 123, 125, 126, 127, 255])
@@ -156,6 +156,23 @@ def test_no_rule_is_suggested_where_the_uplink_is_what_is_missing(world, site, u
 def test_a_refused_port_of_an_allowed_name_is_reported_by_name(world, site):
     done = world.run("curl", "-sS", f"http://{site.name}:8080/", allow=(f"{site.name}:443",))
     assert done.code != 0 and "8080" in done.messages, done
+
+
+def test_a_host_address_is_not_among_the_suggestions(world):
+    cwd = world.workdir()
+    (cwd / "p.yaml").write_text("defaultAction: allow\n")
+    done = world.run("nc", "-w1", HOST4, "80", options=("--policy", "p.yaml"), cwd=cwd)
+    assert "an address of the host" in done.messages and "--allow" not in done.messages, done
+
+
+@pytest.mark.parametrize("verify, status", [("", 2), ("verify: tls", 2), ("verify: dns", 0)])
+def test_no_option_weakens_a_policy_that_requires_full_isolation(world, verify, status):
+    cwd = world.workdir()
+    (cwd / "p.yaml").write_text(f"require_full_isolation: true\n{verify}\n")
+    options = ("--policy", "p.yaml", "--verify", "dns")
+    done = world.run("touch", "started", options=options, cwd=cwd)
+    assert done.code == status and (cwd / "started").exists() == (status == 0), done
+    assert world.run("true", options=options[:2], cwd=cwd).code == 0
 
 
 def test_quiet_says_nothing(world, denied, user):
