@@ -228,6 +228,15 @@ static void finish(struct engine *e)
 	loop_stop(e->loop);
 }
 
+/* What the self-test provoked is behind us, and nothing of it is the command's. */
+static void forget_self_test(struct sandbox *s)
+{
+	uint64_t tests = s->counters[COUNT_SELF_TESTS];
+
+	memset(s->counters, 0, sizeof(s->counters));
+	s->counters[COUNT_SELF_TESTS] = tests;
+}
+
 static void on_control(struct loop_source *source, uint32_t events)
 {
 	struct engine *e = CONTAINER_OF(source, struct engine, from_control);
@@ -242,8 +251,8 @@ static void on_control(struct loop_source *source, uint32_t events)
 		return;
 	}
 	if (m.type == IPC_RUN && e->sandbox.state == SANDBOX_TESTING) {
-		/* What the self-test provoked is behind us before we count. */
 		drain_nflog(e);
+		forget_self_test(&e->sandbox);
 		e->sandbox.state = SANDBOX_RUNNING;
 		e->sandbox.probe_name.size = 0;
 		tell_text(e, IPC_RUNNING, "");

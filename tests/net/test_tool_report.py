@@ -31,6 +31,7 @@ def test_a_run_without_refusals_is_reported_with_its_command_and_times(world, si
     assert report["command"] == ["curl", "-sS", f"https://{site.name}/"]
     assert report["exit_status"] == 0 and report["signal"] is None and report["refusals"] == []
     assert 0 < report["duration_ms"] < 20000 and report["counters"]["flows"] >= 1, report
+    assert report["counters"]["queries_denied"] == 0, "the self-test's are not the command's"
 
 
 def test_a_refused_name_has_every_field_that_is_known(world, denied, user):
