@@ -111,12 +111,12 @@ static int add_metadata(struct builder *b)
 
 	for (size_t i = 0; r == 0 && addr_metadata(i, &a); i++) {
 		if (is_open(b->policy, &a))
-			r = add_addr(b, &a, "(built in)", why);
+			r = add_addr(b, &a, "built in", why);
 	}
 	if (b->policy->default_action != POLICY_ALLOW)
 		return r;
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(metadata_names); i++)
-		r = add_name(b, text_of(metadata_names[i]), "(built in)", why);
+		r = add_name(b, text_of(metadata_names[i]), "built in", why);
 	return r;
 }
 
