@@ -10,72 +10,7 @@
 #include "policy/check.h"
 #include "policy/limits.h"
 #include "policy/policy.h"
-
-/* The documents that `extends` can name. */
-struct file {
-	const char *name, *text;
-};
-
-struct world {
-	struct arena arena;
-	struct faults faults;
-	struct policy policy;
-	const struct file *files;
-	size_t file_count;
-	int result;
-};
-
-static int load(void *data, const char *name, const char *from, struct text *ret_text,
-		const char **ret_path, struct err *err)
-{
-	const struct world *w = data;
-
-	for (size_t i = 0; i < w->file_count; i++) {
-		if (strcmp(w->files[i].name, name) != 0)
-			continue;
-		*ret_text = text_of(w->files[i].text);
-		*ret_path = w->files[i].name;
-		return 0;
-	}
-	return err_set(err, -ENOENT, "there is no such file");
-}
-
-static struct policy_reader reader(struct world *w)
-{
-	return (struct policy_reader){ &w->arena, &w->faults, load, w };
-}
-
-static void world_read(struct world *w, const char *file, const char *text)
-{
-	struct policy_reader r = reader(w);
-
-	w->result = policy_read(&r, file, text_of(text), POLICY_FORMAT_GUESS, &w->policy);
-}
-
-static void world_done(struct world *w)
-{
-	arena_done(&w->arena);
-	faults_done(&w->faults);
-}
-
-/* All faults, a line each. */
-static const char *faults_text(const struct world *w)
-{
-	static char all[16384];
-	char line[FAULT_TEXT_SIZE];
-
-	all[0] = '\0';
-	for (size_t i = 0; i < w->faults.count; i++)
-		snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s\n",
-			 fault_format(&w->faults.items[i], line, sizeof(line)));
-	return all;
-}
-
-static void expect_good(const struct world *w)
-{
-	if (w->result != 0 || w->faults.errors != 0)
-		fail_msg("%s", faults_text(w));
-}
+#include "read_world.h"
 
 static void both_forms_say_the_same(void **state)
 {
@@ -155,6 +90,66 @@ static void an_empty_document_denies_everything(void **state)
 	}
 }
 
+static void what_is_set_first_counts(void **state)
+{
+	static const struct file files[] = {
+		{ "base", "dns: live\nverify: dns\nrepin: 1h\ndefaultAction: allow\n"
+			  "limits: {flows: 20, addresses: 30}\n"
+			  "require_full_isolation: true\n" },
+	};
+	struct world w = { .files = files, .file_count = 1 };
+
+	world_read(&w, "p.yaml",
+		   "extends: [base]\ndns: pinned\nverify: tls\nrepin: 6h\n"
+		   "defaultAction: deny\nlimits: {flows: 10}\n"
+		   "require_full_isolation: false\n");
+	expect_good(&w);
+	assert_int_equal(w.policy.dns, POLICY_DNS_PINNED);
+	assert_int_equal(w.policy.verify, POLICY_VERIFY_TLS);
+	assert_int_equal(w.policy.repin_ms, 6 * 3600 * 1000);
+	assert_int_equal(w.policy.default_action, POLICY_DENY);
+	assert_int_equal(w.policy.limits[LIMIT_FLOWS], 10);
+	assert_int_equal(w.policy.limits[LIMIT_ADDRESSES], 30);
+	assert_true(w.policy.require_full_isolation); /* nobody takes it away */
+	world_done(&w);
+}
+
+static void a_name_without_an_ending_is_guessed(void **state)
+{
+	static const struct file docs[] = {
+		{ "-", " \n{\"verify\": \"tls\", \"egress\": [], \"dns\": \"live\"}\n" },
+		{ "-", "verify: tls\n" },
+		{ "p.yml", "{verify: tls}\n" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(docs); i++) {
+		struct world w = { 0 };
+
+		world_read(&w, docs[i].name, docs[i].text);
+		expect_good(&w);
+		assert_int_equal(w.policy.verify, POLICY_VERIFY_TLS);
+		world_done(&w);
+	}
+}
+
+static void false_is_what_a_key_says_when_it_is_left_out(void **state)
+{
+	struct world w = { 0 };
+
+	world_read(&w, "p.yaml",
+		   "egress:\n"
+		   "- {action: deny, target: a.test, private: false, raw: false,\n"
+		   "   required: false, unmetered: false}\n"
+		   "- {action: allow, target: '*.b.test', unmetered: true}\n"
+		   "- {action: allow, target: c.test, required: true}\n");
+	expect_good(&w);
+	assert_int_equal(w.policy.count, 3);
+	assert_int_equal(w.policy.rules[0].flags, 0);
+	assert_int_equal(w.policy.rules[1].flags, PLAN_UNMETERED);
+	assert_int_equal(w.policy.rules[2].flags, PLAN_REQUIRED);
+	world_done(&w);
+}
+
 static void a_wrapper_may_stand_around_the_whole(void **state)
 {
 	struct world w = { 0 };
@@ -166,6 +161,15 @@ static void a_wrapper_may_stand_around_the_whole(void **state)
 	assert_int_equal(w.policy.count, 1);
 	world_done(&w);
 }
+
+/* 65 ports of TCP that don't touch. */
+#define FIVE_PORTS(n) "tcp/" n "1, tcp/" n "3, tcp/" n "5, tcp/" n "7, tcp/" n "9, "
+static const char many_ports[] =
+	"egress: [{action: allow, target: a.test, ports: [" FIVE_PORTS("10")
+		FIVE_PORTS("11") FIVE_PORTS("12") FIVE_PORTS("13") FIVE_PORTS("14")
+			FIVE_PORTS("15") FIVE_PORTS("16") FIVE_PORTS("17")
+				FIVE_PORTS("18") FIVE_PORTS("19") FIVE_PORTS("20")
+					FIVE_PORTS("21") FIVE_PORTS("22") "80]}]\n";
 
 /* One fault a row: its place, its path and a part of its sentence. */
 static const struct {
@@ -290,6 +294,47 @@ static const struct {
 	{ "limit of half", "p.yaml", "limits: {flows: 0.5}\n", "limits.flows: '0.5'" },
 	{ "extends that is no list", "p.yaml", "extends: default\n",
 	  "extends: 'default' is not a list" },
+	{ "a profile without a name", "p.yaml", "extends: ['']\n",
+	  "p.yaml:1:11: extends[0]: '' is not the name of a profile" },
+	{ "a profile that is a list", "p.yaml", "extends: [[a]]\n",
+	  "extends[0]: a list stands here" },
+	{ "limits that are no mapping", "p.yaml", "limits: 5\n",
+	  "limits: '5' is not a mapping of limits" },
+	{ "a limit that is a list", "p.yaml", "limits: {flows: [5]}\n",
+	  "limits.flows: a list stands here" },
+	{ "a port that is a list", "p.yaml",
+	  "egress: [{action: allow, target: a.test, ports: [[80]]}]\n",
+	  "egress[0].ports[0]: a list stands here, not a port" },
+	{ "a target that is a list", "p.yaml",
+	  "egress: [{action: allow, target: [a.test]}]\n",
+	  "egress[0].target: a list stands here" },
+	{ "a required address", "p.yaml",
+	  "egress: [{action: allow, target: 10.0.0.1, required: true}]\n",
+	  "egress[0].required: only a name can be required" },
+	{ "a required deny", "p.yaml",
+	  "egress: [{action: deny, target: a.test, required: true}]\n",
+	  "egress[0].required: a name can't be denied and required" },
+	{ "an unmetered name", "p.yaml",
+	  "egress: [{action: allow, target: a.test, unmetered: true}]\n",
+	  "egress[0].unmetered: only the names below a wildcard" },
+	{ "too many ranges of ports", "p.yaml", many_ports,
+	  "egress[0].ports: more than 64" },
+	{ "nested too deeply", "p.yaml", "egress: [[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]\n",
+	  "p.yaml:1:24: the document is nested too deeply" },
+	{ "nested too deeply in JSON", "p.json",
+	  "{\"egress\": [[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]}",
+	  "p.json:1:27: the document is nested too deeply" },
+	{ "place behind an escape in JSON", "p.json",
+	  "{\"limits\": {\"a\\\"]\\u00e9\": 1,\n \"flows\": 1.5}}",
+	  "p.json:2:11: limits.flows: '1.5' is not" },
+	{ "null and true in JSON", "p.json", "{\"egress\": null, \"verify\": true}",
+	  "p.json:1:28: verify: 'true' is not a way to verify" },
+	{ "tag on a mapping", "p.yaml", "limits: !x {flows: 5}\n", "tags" },
+	{ "anchor on a mapping", "p.yaml", "limits: &x {flows: 5}\n", "anchors" },
+	{ "anchor on a word", "p.yaml", "verify: &x dns\n", "anchors" },
+	{ "four bytes of UTF-8, and an error behind them", "p.yaml",
+	  "# \xf0\x9f\x98\x80 \xf4\x90\x80\x80\n", "p.yaml:1:5: byte 0xf4 is not UTF-8" },
+	{ "a line separator", "p.yaml", "# \xe2\x80\xa8\n", "is a line separator" },
 	{ "a missing profile", "p.yaml", "extends: [nowhere]\n",
 	  "p.yaml:1:11: extends[0]: 'nowhere' can't be extended: there is no such file" },
 };
@@ -399,59 +444,6 @@ static void circles_and_depth_are_faults_at_their_place(void **state)
 			expect_good(&w);
 		else if (!strstr(faults_text(&w), rows[i].want))
 			fail_msg("%s: %s", rows[i].text, faults_text(&w));
-		world_done(&w);
-	}
-}
-
-static void options_take_a_target_and_ports(void **state)
-{
-	static const struct {
-		enum policy_action action;
-		const char *text, *target; /* target NULL: refused */
-		size_t ranges;
-	} rows[] = {
-		{ POLICY_ALLOW, "api.github.com", "api.github.com", 0 },
-		{ POLICY_ALLOW, "api.github.com:443", "api.github.com", 2 },
-		{ POLICY_ALLOW, "*.pkg.test:tcp/443,udp/80-90", "*.pkg.test", 2 },
-		{ POLICY_ALLOW, "10.0.0.0/8:5432", "10.0.0.0/8", 2 },
-		{ POLICY_ALLOW, "10.0.0.1:53", "10.0.0.1", 2 },
-		{ POLICY_ALLOW, "2001:db8::1", "2001:db8::1", 0 },
-		{ POLICY_ALLOW, "2001:db8::/32", "2001:db8::/32", 0 },
-		{ POLICY_ALLOW, "[2001:db8::1]:443", "2001:db8::1", 2 },
-		{ POLICY_ALLOW, "[2001:db8::/32]:443", "2001:db8::/32", 2 },
-		{ POLICY_DENY, "a.test", "a.test", 0 },
-		{ POLICY_DENY, "a.test:443", NULL, 0 },
-		{ POLICY_ALLOW, "a.test:", NULL, 0 },
-		{ POLICY_ALLOW, "a.test:53", NULL, 0 },
-		{ POLICY_ALLOW, "a.test:0", NULL, 0 },
-		{ POLICY_ALLOW, "", NULL, 0 },
-		{ POLICY_ALLOW, ":443", NULL, 0 },
-		{ POLICY_ALLOW, "[::1]", NULL, 0 },
-		{ POLICY_ALLOW, "[a.test]:443", NULL, 0 },
-		{ POLICY_ALLOW, "[10.0.0.1]:443", NULL, 0 },
-		{ POLICY_ALLOW, "[::1]:", NULL, 0 },
-		{ POLICY_ALLOW, "[::1", NULL, 0 },
-		{ POLICY_ALLOW, "https://a.test", NULL, 0 },
-		{ POLICY_ALLOW, "*", NULL, 0 },
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct world w = { 0 };
-		struct policy_reader r = reader(&w);
-		const char *option = rows[i].action == POLICY_ALLOW ? "--allow"
-								    : "--deny";
-		int e = policy_read_option(&r, option, rows[i].action,
-					   text_of(rows[i].text), &w.policy);
-
-		if ((e == 0) != (rows[i].target != NULL))
-			fail_msg("'%s': %s", rows[i].text, faults_text(&w));
-		if (e == 0) {
-			assert_string_equal(w.policy.rules[0].target, rows[i].target);
-			assert_int_equal(w.policy.rules[0].ports.count, rows[i].ranges);
-			assert_int_equal(w.policy.rules[0].line, 0);
-		} else {
-			assert_int_equal(w.faults.errors, 1);
-		}
 		world_done(&w);
 	}
 }
@@ -587,13 +579,15 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(both_forms_say_the_same),
 		cmocka_unit_test(an_empty_document_denies_everything),
+		cmocka_unit_test(what_is_set_first_counts),
+		cmocka_unit_test(a_name_without_an_ending_is_guessed),
+		cmocka_unit_test(false_is_what_a_key_says_when_it_is_left_out),
 		cmocka_unit_test(a_wrapper_may_stand_around_the_whole),
 		cmocka_unit_test(every_fault_names_its_place),
 		cmocka_unit_test(all_faults_come_at_once),
 		cmocka_unit_test(over_a_hundred_faults_are_counted),
 		cmocka_unit_test(own_rules_come_before_those_of_extends),
 		cmocka_unit_test(circles_and_depth_are_faults_at_their_place),
-		cmocka_unit_test(options_take_a_target_and_ports),
 		cmocka_unit_test(the_whole_is_checked),
 		cmocka_unit_test(the_sixteenth_own_port_list_is_an_error_at_its_rule),
 		cmocka_unit_test(what_is_not_enforced_is_an_error_at_its_value),
