@@ -363,6 +363,25 @@ static size_t check_client(struct relay_flow *f)
 	return cost_of(&sight);
 }
 
+static bool is_silent(const struct relay_flow *f)
+{
+	uint8_t byte;
+	ssize_t n = recv(f->client.source.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+
+	return f->check == CHECK_FIRST && n < 0 && errno == EAGAIN;
+}
+
+/* A client that waits for the server to speak needs what one without a name needs. */
+static void run_out_of_patience(struct relay_flow *f)
+{
+	struct relay_judgement j = { .rule = PLAN_NO_RULE,
+				     .reason = "no name came in 5 s" };
+
+	if (is_silent(f))
+		j.allowable = judge(f, SHOWN_BYTES, &nobody).allowable;
+	relay_refuse_shown(f, REFUSAL_RESET, &j, j.allowable ? &f->name : NULL);
+}
+
 static bool is_waiting(const struct relay_flow *f)
 {
 	return f->check == CHECK_FIRST || f->check == CHECK_HTTP;
@@ -381,6 +400,6 @@ size_t relay_check(struct relay_flow *f)
 	if (f->state < FLOW_CLOSING && is_waiting(f))
 		cost += check_client(f);
 	if (f->out_of_patience && is_waiting(f) && f->state < FLOW_CLOSING)
-		refuse(f, REFUSAL_RESET, PLAN_NO_RULE, "no name came in 5 s");
+		run_out_of_patience(f);
 	return cost;
 }

@@ -299,11 +299,29 @@ static void test_a_hello_that_stays_incomplete_is_reset(void **state)
 	while (w.event_count < 2 && clock_now_ms() - began < 8000)
 		world_turn(&w);
 	expect_event("", "no name came in 5 s");
+	assert_false(world_last_event(&w)->allowable);
 	expect_reset(q.client);
 	expect_nobody(&p);
 	expect_nobody(&q);
 	hang_up(&p);
 	hang_up(&q);
+}
+
+static void test_who_waits_for_the_server_is_told_what_to_allow(void **state)
+{
+	static const char *const plain[] = { "verify tls", "allow " GOOD, NULL };
+	int64_t began = clock_now_ms();
+	struct way p;
+
+	world_set_plan(&w, plain);
+	p = dial(FAR_A, OTHER_PORT);
+	while (w.event_count < 1 && clock_now_ms() - began < 8000)
+		world_turn(&w);
+	expect_event(GOOD, "no name came in 5 s");
+	assert_true(world_last_event(&w)->allowable);
+	expect_reset(p.client);
+	expect_nobody(&p);
+	hang_up(&p);
 }
 
 static void test_urgent_bytes_hide_no_name(void **state)
@@ -716,6 +734,7 @@ int main(void)
 		T(a_refused_hello_gets_an_alert_and_nobody_is_dialled),
 		T(an_alert_is_not_eaten_by_unread_bytes),
 		T(a_hello_that_stays_incomplete_is_reset),
+		T(who_waits_for_the_server_is_told_what_to_allow),
 		T(urgent_bytes_hide_no_name),
 		T(a_server_may_speak_first_on_a_listed_port),
 		T(what_looks_like_tls_or_http_is_judged_on_every_port),
