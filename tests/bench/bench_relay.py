@@ -136,11 +136,11 @@ def setup_slirp4netns(world):
 
 
 def setup_pasta(world):
-    pid = holder(world, "pasta").pid
+    world.add("pasta")
     child = world.start(*inside("out", "pasta", "-f", "--runas", "0", "--config-net",
                                 "-t", "none", "-u", "none", "-T", "none", "-U", "none",
                                 "--no-map-gw", "-a", "10.0.3.2", "-n", "24", "-g", "10.0.3.1",
-                                "--netns", f"/proc/{pid}/ns/net"))
+                                "--netns-only", "--netns", f"/run/netns/{netns('pasta')}"))
     time.sleep(1)
     return "pasta", child
 
