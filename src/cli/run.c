@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/special.h"
 #include "cli/options.h"
 #include "cli/rw_preset.h"
 
@@ -98,9 +99,17 @@ static int set_self_test(void *target, const char *value, struct err *err)
 
 static bool upstream_is_usable(const struct endpoint *e)
 {
-	static const uint8_t zeros[16] = { 0 };
-
-	return memcmp(e->addr.bytes, zeros, sizeof(zeros)) != 0;
+	switch (addr_special(&e->addr)) {
+	case SPECIAL_INVALID:
+	case SPECIAL_UNSPECIFIED:
+	case SPECIAL_MULTICAST:
+	case SPECIAL_BROADCAST:
+		return false;
+	case SPECIAL_LINK_LOCAL: /* needs a zone, which is not taken */
+		return e->addr.family == ADDR_V4;
+	default:
+		return true;
+	}
 }
 
 static int set_verify(void *target, const char *value, struct err *err)
