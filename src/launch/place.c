@@ -200,8 +200,9 @@ int place_plan(struct view *v, struct err *err)
 		return err_sys(err, -ENOMEM, "cannot plan the file system view");
 	for (size_t i = 0; r == 0 && i < v->spec->rw_count; i++)
 		r = plan_writable(v, v->spec->rw[i], err);
-	if (r == 0)
-		r = plan_cwd(v, err);
+	if (r < 0)
+		return err_context(err, "--rw");
+	r = plan_cwd(v, err);
 	for (size_t i = 0; r == 0 && i < v->spec->ro_count; i++)
 		r = plan_readonly(v, v->spec->ro[i], err);
 	for (size_t i = 0; r == 0 && i < v->spec->rw_count; i++)

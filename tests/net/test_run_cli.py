@@ -56,6 +56,8 @@ BAD = [
     ("an upstream that is a name", ["run", "--upstream", "dns.test", "--", "true"], "dns.test"),
     ("an upstream with a bad port", ["run", "--upstream", "1.1.1.1:99999", "--", "true"], "99999"),
     ("an upstream of nothing", ["run", "--upstream", "0.0.0.0", "--", "true"], "0.0.0.0"),
+    ("an upstream of many", ["run", "--upstream", "224.0.0.1", "--", "true"], "224.0.0.1"),
+    ("an upstream without its zone", ["run", "--upstream", "fe80::1", "--", "true"], "fe80::1"),
     ("a profile that is none", ["run", "--profile", "no-such", "--", "true"], "no-such"),
     ("a policy that is not there", ["run", "--policy", "no-such.yaml", "--", "true"], "no-such.yaml"),
     ("an unknown verb", ["rum"], "rum"),
@@ -73,7 +75,7 @@ def test_bad_input_is_status_2_with_the_word_that_is_wrong(world, what, args, me
 
 def test_a_path_for_rw_that_is_not_there_is_an_error(world, user):
     done = world.run("true", options=("--rw", "/no/such/path"), user=user)
-    assert done.code in (2, 125) and "/no/such/path" in done.messages, done
+    assert done.code in (2, 125) and "--rw: " in done.messages and "/no/such/path" in done.messages, done
 
 
 @pytest.mark.parametrize("option, value", [("--allow", "a.test"), ("--rw", "/usr"), ("--upstream", "9.9.9.9")])
