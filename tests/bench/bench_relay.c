@@ -11,10 +11,14 @@
  *                                     request for bench.test, a line each
  *   bench_relay idle ADDRESS PORT COUNT
  *                                     as many connections as that, each used once and
- *                                     then kept until standard input ends */
+ *                                     then kept until standard input ends
+ *   bench_relay size ADDRESS PORT BYTES COUNT
+ *                                     µs from connect() until BYTES have been sent and
+ *                                     have come back, a line each */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -150,7 +154,7 @@ static int run_relay(const char *netns, const char *addr, const char *port)
 /* Return: false when @fd has ended. */
 static bool echo_one(int fd)
 {
-	char bytes[4096];
+	static char bytes[256 << 10];
 	ssize_t n = read(fd, bytes, sizeof(bytes));
 
 	return n > 0 && write(fd, bytes, (size_t)n) == n;
@@ -195,22 +199,80 @@ static double now_us(void)
 	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
 }
 
-/* Return: a connection on which the first byte came back, or -1. */
-static int talk(const struct endpoint *e)
+static int reach(const struct endpoint *e)
 {
 	struct sockaddr_storage sa;
 	socklen_t size = endpoint_to_sockaddr(e, &sa);
 	int fd = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (connect(fd, (struct sockaddr *)&sa, size) == 0)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+/* Return: a connection on which the first byte came back, or -1. */
+static int talk(const struct endpoint *e)
+{
 	static const char request[] = "GET / HTTP/1.1\r\nHost: " NAME "\r\n\r\n";
 	const ssize_t length = sizeof(request) - 1;
+	int fd = reach(e);
 	char byte;
 
-	if (connect(fd, (struct sockaddr *)&sa, size) < 0 ||
-	    write(fd, request, (size_t)length) != length || read(fd, &byte, 1) != 1) {
-		close(fd);
-		return -1;
+	if (fd >= 0 && write(fd, request, (size_t)length) == length &&
+	    read(fd, &byte, 1) == 1)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+/* Send @size bytes while @back bytes come back. */
+static bool there_and_back(int fd, uint64_t size, uint64_t back)
+{
+	static char bytes[256 << 10];
+	uint64_t sent = 0;
+
+	while (back > 0) {
+		struct pollfd p = { fd, POLLIN | (sent < size ? POLLOUT : 0), 0 };
+		ssize_t n = 0;
+
+		poll(&p, 1, -1);
+		if (p.revents & POLLOUT)
+			n = send(fd, bytes, MIN(size - sent, sizeof(bytes)),
+				 MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (n < 0 && errno != EAGAIN)
+			return false;
+		sent += n > 0 ? (uint64_t)n : 0;
+		if (!(p.revents & POLLIN))
+			continue;
+		n = read(fd, bytes, sizeof(bytes));
+		if (n <= 0)
+			return false;
+		back -= MIN((uint64_t)n, back);
 	}
-	return fd;
+	return true;
+}
+
+static int run_size(const char *addr, const char *port, uint64_t size, int count)
+{
+	struct endpoint e = endpoint_of(addr, port);
+
+	for (int i = 0; i < count; i++) {
+		char head[128];
+		int length = snprintf(head, sizeof(head),
+				      "PUT / HTTP/1.1\r\nHost: " NAME
+				      "\r\nContent-Length: %llu\r\n\r\n",
+				      (unsigned long long)size);
+		double start = now_us();
+		int fd = reach(&e);
+
+		if (fd < 0 || write(fd, head, (size_t)length) != length ||
+		    !there_and_back(fd, size, size + (uint64_t)length))
+			return fail("transfer");
+		printf("%.1f\n", now_us() - start);
+		close(fd);
+	}
+	return 0;
 }
 
 static int run_connect(const char *addr, const char *port, int count)
@@ -252,8 +314,11 @@ int main(int argc, char **argv)
 		return run_connect(argv[2], argv[3], atoi(argv[4]));
 	if (argc == 5 && strcmp(argv[1], "idle") == 0)
 		return run_idle(argv[2], argv[3], atoi(argv[4]));
+	if (argc == 6 && strcmp(argv[1], "size") == 0)
+		return run_size(argv[2], argv[3], (uint64_t)atoll(argv[4]),
+				atoi(argv[5]));
 	fprintf(stderr,
 		"usage: bench_relay relay NETNS ADDRESS [PORT] | echo ADDRESS PORT | "
-		"connect|idle ADDRESS PORT COUNT\n");
+		"connect|idle ADDRESS PORT COUNT | size ADDRESS PORT BYTES COUNT\n");
 	return 2;
 }

@@ -4,8 +4,9 @@
 
 One TCP stream each way, CPU per GiB (client, server and what is between), the time
 from connect() to the first echoed byte, without and with the check of names, how many
-short connections a second eight clients get, and the memory (PSS) of what is between for
-each of 1,000 idle connections, measured before anything else. Everything runs in network namespaces made here:
+short connections a second eight clients get; once, before the rounds, the memory (PSS) of
+what is between for each of 1,000 idle connections, and how long 64 bytes to 1 GiB take
+there and back. Everything runs in network namespaces made here:
 `far` holds the servers behind a veth pair, `out` is where the relay and the other
 programs dial from, and each candidate has a namespace of its own for the client.
 
@@ -253,6 +254,24 @@ def short(world, name, count=10000, clients=8):
     return count / (time.monotonic() - began)
 
 
+# Bytes and how often: there and back on a new connection each time.
+SIZES = {"64 B": (64, 500), "4 KiB": (4 << 10, 500), "64 KiB": (64 << 10, 200), "1 MiB": (1 << 20, 50),
+         "64 MiB": (64 << 20, 2), "1 GiB": (1 << 30, 1)}
+
+
+def sizes(world, name):
+    """Milliseconds by size; what takes longer than half a minute has none."""
+    found = {}
+    for label, (size, count) in SIZES.items():
+        argv = inside(name, world.program, "size", FAR, ECHO_PORT, str(size), str(count))
+        try:
+            times = map(float, run(*argv, timeout=30).split())
+            found[f"{label} back, ms"] = statistics.median(times) / 1000
+        except subprocess.TimeoutExpired:
+            found[f"{label} back, ms"] = None
+    return found
+
+
 def measure(world, name, child, seconds):
     up = stream(name, child, seconds, False)
     down = stream(name, child, seconds, True)
@@ -290,10 +309,12 @@ def start_all(world, labels):
 def show(results):
     keys = ["up_gbit_s", "down_gbit_s", "up_cpu_s_per_gib", "down_cpu_s_per_gib",
             "up_own_cpu_s_per_gib", "down_own_cpu_s_per_gib", "first_byte_us",
-            "first_byte_p99_us", "short_per_s", "short_own_cpu_us", "idle_kib_each"]
+            "first_byte_p99_us", "short_per_s", "short_own_cpu_us", "idle_kib_each",
+            *(f"{label} back, ms" for label in SIZES)]
     print(f"{'':<24}" + "".join(f"{label:>14}" for label in results))
     for key in keys:
-        print(f"{key:<24}" + "".join(f"{r[key]:>14.2f}" for r in results.values()))
+        print(f"{key:<24}" + "".join(f"{'-' if r[key] is None else format(r[key], '.2f'):>14}"
+                                       for r in results.values()))
 
 
 def main():
@@ -310,7 +331,8 @@ def main():
     try:
         world.build()
         running = start_all(world, args.only)
-        memory = {label: idle(world, *where) for label, where in running.items()}
+        once = {label: {"idle_kib_each": idle(world, *where)} | sizes(world, where[0])
+                for label, where in running.items()}
         rounds = {label: [] for label in running}
         for _ in range(args.rounds):
             for label, (name, child) in list(running.items()):
@@ -322,7 +344,7 @@ def main():
     finally:
         world.close()
     results = {label: {key: statistics.median(r[key] for r in rows) for key in rows[0]}
-               | {"idle_kib_each": memory[label]} for label, rows in rounds.items() if rows}
+               | once[label] for label, rows in rounds.items() if rows}
     show(results)
     if args.json:
         with open(args.json, "w", encoding="utf-8") as f:
