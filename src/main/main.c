@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <signal.h>
 
 #include "cli/verbs.h"
 #include "main/control.h"
@@ -23,7 +24,10 @@ enum { LARGE_BLOCK = 128 * 1024 };
 int main(int argc, char **argv)
 {
 	const struct cli_hooks hooks = { .run = control_run };
+	const struct sigaction ignore = { .sa_handler = SIG_IGN };
 
+	/* A file size limit (ulimit -f) is an error to be told, not a way to die. */
+	sigaction(SIGXFSZ, &ignore, NULL);
 	if (open_standard_streams() < 0)
 		return RUN_STATUS_FAILED;
 	mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK);

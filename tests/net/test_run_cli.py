@@ -246,3 +246,9 @@ def test_a_flood_of_refusals_is_counted_not_printed(world):
     done = world.run("/usr/bin/python3", "-c", script)
     assert done.code == 0, done
     assert len(done.messages.splitlines()) < 1500 and "more" in done.messages.splitlines()[-1], done
+
+
+def test_a_file_size_limit_is_an_error_in_words(world):
+    """Weir's own memory files count: it says so, and starts nothing."""
+    done = world.command("sh", "-c", "ulimit -f 0; exec \"$0\" run -- echo ran", world.weir_path)
+    assert done.code == 125 and b"File too large" in done.err and done.out == b"", done
