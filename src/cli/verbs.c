@@ -138,7 +138,7 @@ static void help_usage(FILE *out)
 static const struct cli_verb verbs[] = {
 	{ "run", "run one command in a sandbox that reaches what its policy lists",
 	  verb_run, cli_run_usage, &cli_run_options },
-	{ "policy", "check, explain, show or compare policies", verb_policy,
+	{ "policy", "check, explain, show, compare or import policies", verb_policy,
 	  cli_policy_usage, &cli_policy_options, CLI_POLICY_WORDS },
 	{ "profile", "list the profiles, or print one", verb_profile, cli_profile_usage,
 	  &cli_profile_options, CLI_PROFILE_WORDS },
