@@ -225,13 +225,16 @@ static bool weakens(const struct cli_policy_args *args, const struct policy *p)
 	       (!p->has_verify || p->verify == POLICY_VERIFY_TLS);
 }
 
-int cli_policy_load(const struct cli_policy_args *args, struct arena *arena,
-		    struct faults *faults, struct policy *ret)
+/* Read everything, check and compile it: cli_policy_load() with the plan. */
+static int load(const struct cli_policy_args *args, struct arena *arena,
+		struct faults *faults, struct policy *ret, uint8_t **ret_plan,
+		size_t *ret_plan_size)
 {
 	const struct policy_reader reader = { .arena = arena,
 					      .faults = faults,
 					      .load = load_document,
 					      .load_data = arena };
+	CLEAN(mem) uint8_t *plan = NULL;
 	struct policy policy = { 0 };
 	int r = read_options(&reader, args->narrow_file, POLICY_DENY, args->narrow,
 			     args->narrow_count, &policy);
@@ -258,12 +261,23 @@ int cli_policy_load(const struct cli_policy_args *args, struct arena *arena,
 		policy.verify = POLICY_VERIFY_TLS;
 	/* Over half a policy the checks would mislead. */
 	if (r == 0)
-		r = policy_check(&reader, &policy);
+		r = policy_build(&reader, &policy, &plan, ret_plan_size);
 	if (r != -ENOMEM)
 		r = worse(r, policy_check_built(&reader, &policy));
-	if (r == 0)
-		*ret = policy;
-	return r;
+	if (r < 0)
+		return r;
+	*ret = policy;
+	*ret_plan = TAKE_PTR(plan);
+	return 0;
+}
+
+int cli_policy_load(const struct cli_policy_args *args, struct arena *arena,
+		    struct faults *faults, struct policy *ret)
+{
+	CLEAN(mem) uint8_t *plan = NULL;
+	size_t size;
+
+	return load(args, arena, faults, ret, &plan, &size);
 }
 
 static void print_faults(const struct faults *f, bool quiet_hints)
@@ -284,20 +298,11 @@ int cli_policy_build(const struct cli_policy_args *args, struct arena *arena,
 		     size_t *ret_plan_size)
 {
 	struct faults faults = { 0 };
-	struct err err = { 0 };
-	struct policy policy;
-	int r = cli_policy_load(args, arena, &faults, &policy);
+	int r = load(args, arena, &faults, ret, ret_plan, ret_plan_size);
 
 	print_faults(&faults, quiet_hints);
 	faults_done(&faults);
-	if (r == 0) {
-		r = policy_compile(&policy, ret_plan, ret_plan_size, &err);
-		if (r < 0)
-			fprintf(stderr, "cannot compile the policy: %s\n", err.text);
-	} else if (r == -ENOMEM) {
+	if (r == -ENOMEM)
 		fputs("cannot read the policy: out of memory\n", stderr);
-	}
-	if (r == 0)
-		*ret = policy;
 	return r == 0 || r == -ENOMEM ? r : -EINVAL;
 }

@@ -138,7 +138,7 @@ static void check_name(const struct check *c, uint32_t i)
 	uint32_t exact = plan_match_name(&c->plan, &r->name).rule, below = PLAN_NO_RULE;
 	struct dns_name under;
 
-	if (name_below(&r->name, &under))
+	if (r->kind != TARGET_NAME && name_below(&r->name, &under))
 		below = plan_match_name(&c->plan, &under).rule;
 	if (r->kind == TARGET_NAME)
 		add_unreached(c, i, exact);
@@ -287,36 +287,41 @@ static void check_raw(const struct check *c, const struct rule *r)
 		    "its addresses can be reached there");
 }
 
-static int check_compiled(const struct policy_reader *reader, const struct policy *policy)
+/* *@ret may be set on failure. */
+static int compile(const struct policy_reader *reader, const struct policy *policy,
+		   uint8_t **ret, struct plan *ret_plan)
 {
-	struct check c = { .reader = reader, .policy = policy };
-	CLEAN(mem) uint8_t *bytes = NULL;
 	struct err err = { 0 };
 	size_t size;
-	int r = policy_compile(policy, &bytes, &size, &err);
+	int r = policy_compile(policy, ret, &size, &err);
 
 	if (r == 0)
-		r = plan_open(bytes, size, &c.plan, &err);
-	if (r == -ENOMEM)
+		r = plan_open(*ret, size, ret_plan, &err);
+	if (r == 0 || r == -ENOMEM)
 		return r;
-	if (r < 0) {
-		faults_add(reader->faults, FAULT_ERROR, "", 0, 0, "", "%s", err.text);
-		return -EINVAL;
-	}
-	for (uint32_t i = 0; i < policy->count; i++) {
-		check_raw(&c, &policy->rules[i]);
-		if (policy->rules[i].kind == TARGET_PREFIX)
-			check_prefix(&c, i);
-		else
-			check_name(&c, i);
-	}
-	return 0;
+	faults_add(reader->faults, FAULT_ERROR, "", 0, 0, "", "%s", err.text);
+	return -EINVAL;
 }
 
-int policy_check(const struct policy_reader *reader, struct policy *policy)
+static void check_rules(const struct check *c)
+{
+	for (uint32_t i = 0; i < c->policy->count; i++) {
+		check_raw(c, &c->policy->rules[i]);
+		if (c->policy->rules[i].kind == TARGET_PREFIX)
+			check_prefix(c, i);
+		else
+			check_name(c, i);
+	}
+}
+
+int policy_build(const struct policy_reader *reader, const struct policy *policy,
+		 uint8_t **ret, size_t *ret_size)
 {
 	const struct rule *surplus = find_surplus_list(policy);
+	struct check c = { .reader = reader, .policy = policy };
+	CLEAN(mem) uint8_t *bytes = NULL;
 	char what[160];
+	int r;
 
 	if (surplus) {
 		snprintf(what, sizeof(what),
@@ -328,7 +333,21 @@ int policy_check(const struct policy_reader *reader, struct policy *policy)
 	}
 	if (check_lifetimes(reader, policy) < 0 || check_ways_out(reader, policy) < 0)
 		return -EINVAL;
-	return check_compiled(reader, policy);
+	r = compile(reader, policy, &bytes, &c.plan);
+	if (r < 0)
+		return r;
+	check_rules(&c);
+	*ret_size = c.plan.size;
+	*ret = TAKE_PTR(bytes);
+	return 0;
+}
+
+int policy_check(const struct policy_reader *reader, const struct policy *policy)
+{
+	CLEAN(mem) uint8_t *bytes = NULL;
+	size_t size;
+
+	return policy_build(reader, policy, &bytes, &size);
 }
 
 /* --- what is not enforced yet: a row is taken out when it is --- */

@@ -99,7 +99,10 @@ int policy_read_option(const struct policy_reader *r, const char *option,
 
 /* What can only be seen over the whole: rules that can't be reached, wildcards over
  * public suffixes, `*.x` without `x`, too many port lists, known ways out. */
-int policy_check(const struct policy_reader *r, struct policy *policy) MUST_CHECK;
+int policy_check(const struct policy_reader *r, const struct policy *policy) MUST_CHECK;
+/* policy_check(), and the plan that it asked. *ret is malloc'ed, owned by the caller. */
+int policy_build(const struct policy_reader *r, const struct policy *policy,
+		 uint8_t **ret, size_t *ret_size) MUST_CHECK;
 
 /* Compile. *ret is malloc'ed, owned by the caller. -ENOMEM, or -E2BIG with @err. */
 int policy_compile(const struct policy *policy, uint8_t **ret, size_t *ret_size,

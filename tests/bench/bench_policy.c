@@ -68,14 +68,12 @@ static uint8_t *build(struct text list, size_t *ret_size)
 		.arena = &arena, .faults = &faults, .load = load, .load_data = &list
 	};
 	struct policy policy = { 0 };
-	struct err err = { 0 };
 	uint8_t *bytes = NULL;
 
 	if (policy_read(&reader, "p.yaml", text_of(document), POLICY_FORMAT_YAML,
 			&policy) < 0 ||
-	    policy_check(&reader, &policy) < 0 ||
-	    policy_compile(&policy, &bytes, ret_size, &err) < 0)
-		fprintf(stderr, "cannot build the policy: %s\n", err.text);
+	    policy_build(&reader, &policy, &bytes, ret_size) < 0)
+		fputs("cannot build the policy\n", stderr);
 	faults_done(&faults);
 	return bytes;
 }
