@@ -30,6 +30,17 @@ static int add_line(const struct policy_reader *r, struct rule *rule, struct tex
 	return rule->target ? policy_add_rule(policy, r->arena, rule) : -ENOMEM;
 }
 
+/* How many targets stand in @text. */
+static size_t count_targets(struct text text)
+{
+	struct text line;
+	size_t count = 0;
+
+	while (text_split(&text, '\n', &line))
+		count += without_comment(line).len > 0;
+	return count;
+}
+
 int policy_read_list(const struct policy_reader *r, const char *file, struct text text,
 		     struct policy *policy)
 {
@@ -42,6 +53,8 @@ int policy_read_list(const struct policy_reader *r, const char *file, struct tex
 
 	if (!node_check_text(&source))
 		return -EINVAL;
+	if (policy_reserve_rules(policy, r->arena, count_targets(text)) < 0)
+		return -ENOMEM;
 	while (result != -ENOMEM && text_split(&text, '\n', &line)) {
 		struct text target = without_comment(line);
 		struct rule rule = { .action = POLICY_ALLOW,

@@ -229,19 +229,27 @@ int schema_read(struct document *d, const struct node *root)
 	return d->faults->errors > errors ? -EINVAL : 0;
 }
 
+int policy_reserve_rules(struct policy *p, struct arena *arena, size_t more)
+{
+	struct rule *grown;
+
+	if (more <= p->capacity - p->count)
+		return 0;
+	grown = arena_array(arena, p->count + more, sizeof(*grown));
+	if (!grown)
+		return -ENOMEM;
+	if (p->count > 0)
+		memcpy(grown, p->rules, p->count * sizeof(*grown));
+	p->rules = grown;
+	p->capacity = p->count + more;
+	return 0;
+}
+
 int policy_add_rule(struct policy *p, struct arena *arena, const struct rule *r)
 {
-	if (p->count == p->capacity) {
-		size_t capacity = MAX(p->capacity * 2, (size_t)32);
-		struct rule *grown = arena_array(arena, capacity, sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		if (p->count > 0)
-			memcpy(grown, p->rules, p->count * sizeof(*grown));
-		p->rules = grown;
-		p->capacity = capacity;
-	}
+	if (p->count == p->capacity &&
+	    policy_reserve_rules(p, arena, MAX(p->count, (size_t)32)) < 0)
+		return -ENOMEM;
 	p->rules[p->count++] = *r;
 	return 0;
 }

@@ -20,6 +20,8 @@ struct document {
 /* Return: 0, -EINVAL when faults were added, -ENOMEM. */
 int schema_read(struct document *d, const struct node *root) MUST_CHECK;
 
+/* Make room for @more rules, so that adding them copies nothing. */
+int policy_reserve_rules(struct policy *p, struct arena *arena, size_t more) MUST_CHECK;
 /* Append @r to @p. The array grows in @arena. */
 int policy_add_rule(struct policy *p, struct arena *arena,
 		    const struct rule *r) MUST_CHECK;
