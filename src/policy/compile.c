@@ -237,20 +237,11 @@ static int build_prefixes(struct builder *b)
 	return 0;
 }
 
-/* Two slots in three are used at most. */
-static size_t slot_count(size_t names)
-{
-	size_t count = 4;
-
-	while (count * 2 < names * 3)
-		count *= 2;
-	return count;
-}
-
 static int lay_out(struct builder *b, struct err *err)
 {
 	uint64_t counts[LAYOUT_SECTION_COUNT] = {
-		[LAYOUT_SLOTS] = slot_count(b->name_count),
+		/* Two slots in three are used at most, and one is always empty. */
+		[LAYOUT_SLOTS] = (uint64_t)b->name_count * 3 / 2 + 1,
 		[LAYOUT_RULES] = b->count,
 		[LAYOUT_PREFIXES] = b->prefix_count,
 		[LAYOUT_TOPS] = b->top_count,
@@ -365,10 +356,10 @@ static struct layout_slot *slot_for(struct builder *b, uint64_t hash,
 	struct layout_header *h = (struct layout_header *)b->bytes;
 	struct layout_slot *slots = section(b, LAYOUT_SLOTS);
 	const uint8_t *names = section(b, LAYOUT_NAMES);
-	uint32_t mask = h->sections[LAYOUT_SLOTS].count - 1;
-	uint32_t i = (uint32_t)hash & mask;
+	uint32_t count = h->sections[LAYOUT_SLOTS].count;
+	uint32_t i = layout_slot_first(hash, count);
 
-	for (; slots[i].name != 0; i = (i + 1) & mask) {
+	for (; slots[i].name != 0; i = layout_slot_next(i, count)) {
 		const uint8_t *entry = names + slots[i].name - 1;
 
 		if (entry[0] == n->size && memcmp(entry + 1, n->bytes, n->size) == 0)

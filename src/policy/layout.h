@@ -11,12 +11,12 @@
 #include "base/hash.h"
 #include "policy/plan.h"
 
-#define LAYOUT_MAGIC UINT64_C(0x316e616c70726577) /* "werplan1" */
+#define LAYOUT_MAGIC UINT64_C(0x326e616c70726577) /* "werplan2" */
 
 enum { LAYOUT_SIZE_MAX = 1 << 30 };
 
 enum layout_section {
-	LAYOUT_SLOTS = 0,  /* struct layout_slot; a power of two, never full */
+	LAYOUT_SLOTS = 0,  /* struct layout_slot; never full */
 	LAYOUT_RULES,	   /* struct layout_rule */
 	LAYOUT_PREFIXES,   /* struct layout_prefix, sorted */
 	LAYOUT_TOPS,	   /* uint32_t: the prefixes that plan_prefix() shows */
@@ -103,6 +103,18 @@ static inline uint64_t layout_hash_label(const struct hash_key *key, uint64_t ab
 	struct hash_key k = { key->k0 ^ above, key->k1 };
 
 	return hash_bytes(&k, label, (size_t)label[0] + 1);
+}
+
+/* The slot of @count where the search for a hash begins; behind the last one comes the
+ * first. */
+static inline uint32_t layout_slot_first(uint64_t hash, uint32_t count)
+{
+	return (uint32_t)((uint64_t)(uint32_t)hash * count >> 32);
+}
+
+static inline uint32_t layout_slot_next(uint32_t i, uint32_t count)
+{
+	return i + 1 < count ? i + 1 : 0;
 }
 
 /* Bytes of one item of that section. */

@@ -57,11 +57,12 @@ static const struct layout_slot *slot_find(const struct plan *p, uint64_t hash,
 {
 	const struct layout_slot *slots = layout_section(p, LAYOUT_SLOTS);
 	const uint8_t *names = layout_section(p, LAYOUT_NAMES);
-	uint32_t mask = layout_count(p, LAYOUT_SLOTS) - 1;
+	uint32_t count = layout_count(p, LAYOUT_SLOTS);
+	uint32_t i = layout_slot_first(hash, count);
 	uint32_t tag = (uint32_t)(hash >> 32);
 	size_t size = n->size - at;
 
-	for (uint32_t i = (uint32_t)hash & mask; slots[i].name != 0; i = (i + 1) & mask) {
+	for (; slots[i].name != 0; i = layout_slot_next(i, count)) {
 		const uint8_t *entry = names + slots[i].name - 1;
 
 		if (slots[i].tag == tag && entry[0] == size &&

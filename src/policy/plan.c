@@ -132,8 +132,6 @@ static bool slots_are_sound(const struct plan *p)
 	uint32_t count = layout_count(p, LAYOUT_SLOTS);
 	bool has_empty = false;
 
-	if (count == 0 || (count & (count - 1)) != 0)
-		return false;
 	for (uint32_t i = 0; i < count; i++) {
 		if (slots[i].name == 0)
 			has_empty = true;

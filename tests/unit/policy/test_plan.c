@@ -353,6 +353,50 @@ static void limits_have_defaults_and_can_be_set(void **state)
 	world_done(&w);
 }
 
+static void settings_are_what_the_policy_says(void **state)
+{
+	struct policy policy = { .verify = POLICY_VERIFY_TLS,
+				 .dns = POLICY_DNS_PINNED,
+				 .require_full_isolation = true,
+				 .repin_ms = 90 * 60 * 1000 };
+	struct world w = compile(&policy);
+
+	assert_int_equal(plan_verify(&w.plan), POLICY_VERIFY_TLS);
+	assert_int_equal(plan_dns(&w.plan), POLICY_DNS_PINNED);
+	assert_true(plan_requires_full_isolation(&w.plan));
+	assert_int_equal(plan_repin_sec(&w.plan), 90 * 60);
+	world_done(&w);
+}
+
+/* The table of names is filled to two thirds whatever its size, and searches go round
+ * its end. */
+static void every_name_of_a_table_is_found_and_no_other(void **state)
+{
+	enum { NAMES = 300 };
+	static struct rule rules[NAMES];
+	char text[32];
+
+	for (size_t count = 1; count <= NAMES; count += count < 20 ? 1 : 70) {
+		struct policy policy = { .rules = rules, .count = count };
+		struct world w;
+
+		for (size_t i = 0; i < count; i++) {
+			snprintf(text, sizeof(text), "h%zu.test", i);
+			rules[i] = name_rule(POLICY_ALLOW, TARGET_NAME, text);
+		}
+		w = compile(&policy);
+		for (size_t i = 0; i < 2 * count; i++) {
+			struct dns_name n;
+
+			snprintf(text, sizeof(text), "h%zu.test", i);
+			n = name_of(text);
+			assert_int_equal(plan_match_name(&w.plan, &n).rule,
+					 i < count ? i : PLAN_NO_RULE);
+		}
+		world_done(&w);
+	}
+}
+
 static void rules_keep_their_texts_and_places(void **state)
 {
 	struct rule rules[] = { name_rule(POLICY_ALLOW, TARGET_NAME, "a.test"),
@@ -464,6 +508,8 @@ int main(void)
 		cmocka_unit_test(seventeen_port_lists_are_too_many),
 		cmocka_unit_test(what_the_kernel_gets_is_disjoint_and_says_the_same),
 		cmocka_unit_test(limits_have_defaults_and_can_be_set),
+		cmocka_unit_test(settings_are_what_the_policy_says),
+		cmocka_unit_test(every_name_of_a_table_is_found_and_no_other),
 		cmocka_unit_test(rules_keep_their_texts_and_places),
 		cmocka_unit_test(random_policies_match_as_rule_by_rule),
 		cmocka_unit_test(cut_and_damaged_plans_are_refused_or_harmless),
