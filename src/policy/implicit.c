@@ -67,15 +67,20 @@ static int add_rule(struct builder *b, const struct rule *r)
 	return 0;
 }
 
-static int add_addr(struct builder *b, const struct addr *a, const char *file,
-		    const char *comment)
+/* A deny of something yet to be named. */
+static struct rule deny_of(enum rule_target kind, const char *file, const char *why)
 {
-	struct rule r = {
-		.kind = TARGET_PREFIX,
-		.flags = PLAN_IMPLICIT,
-		.file = file,
-		.comment = comment,
-	};
+	return (struct rule){ .action = POLICY_DENY,
+			      .kind = kind,
+			      .flags = PLAN_IMPLICIT,
+			      .file = file,
+			      .comment = why };
+}
+
+static int add_addr(struct builder *b, const struct addr *a, const char *file,
+		    const char *why)
+{
+	struct rule r = deny_of(TARGET_PREFIX, file, why);
 	char text[ADDR_TEXT_SIZE];
 
 	if (is_named(b->policy, a))
@@ -87,14 +92,9 @@ static int add_addr(struct builder *b, const struct addr *a, const char *file,
 
 /* Implicit rules come last, so a rule that names the name decides before them. */
 static int add_name(struct builder *b, struct text name, const char *file,
-		    const char *comment)
+		    const char *why)
 {
-	struct rule r = {
-		.kind = TARGET_WITHIN,
-		.flags = PLAN_IMPLICIT,
-		.file = file,
-		.comment = comment,
-	};
+	struct rule r = deny_of(TARGET_WITHIN, file, why);
 
 	if (dns_name_parse(name, &r.name) < 0)
 		return 0;
