@@ -31,8 +31,8 @@ int cli_policy_build(const struct cli_policy_args *args, struct arena *arena,
 		     bool quiet_hints, struct policy *ret, uint8_t **ret_plan,
 		     size_t *ret_plan_size) MUST_CHECK;
 
-/* What cli_policy_build() does before it compiles and prints: read everything and check
- * it. Return: 0, -EINVAL when @faults has errors, -ENOMEM. */
+/* What cli_policy_build() does before it prints, for callers who need no plan: read
+ * everything and check it. Return: 0, -EINVAL when @faults has errors, -ENOMEM. */
 int cli_policy_load(const struct cli_policy_args *args, struct arena *arena,
 		    struct faults *faults, struct policy *ret) MUST_CHECK;
 
