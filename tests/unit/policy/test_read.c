@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -78,11 +77,15 @@ static void an_empty_document_denies_everything(void **state)
 		"",	 "\n",	 "# nothing\n",	      "{}", "egress: []\n",
 		"---\n", "null", "network_policy: {}"
 	};
+	static const char *const json[] = { "", " \n", "{}", "null" };
 
-	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(texts) + ARRAY_SIZE(json); i++) {
 		struct world w = { 0 };
 
-		world_read(&w, "p.yaml", texts[i]);
+		if (i < ARRAY_SIZE(texts))
+			world_read(&w, "p.yaml", texts[i]);
+		else
+			world_read(&w, "p.json", json[i - ARRAY_SIZE(texts)]);
 		expect_good(&w);
 		assert_int_equal(w.policy.count, 0);
 		assert_int_equal(w.policy.default_action, POLICY_DENY);
