@@ -69,6 +69,17 @@ static bool is_below_writable(const struct view *v, const char *path)
 	return false;
 }
 
+/* The sandbox has its own of these, where nothing of the host's is seen. */
+static bool is_in_private_place(const char *path)
+{
+	static const char *const places[] = { "/tmp", "/var/tmp", "/run", "/dev/shm" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++)
+		if (strcmp(path, places[i]) != 0 && path_is_within(path, places[i]))
+			return true;
+	return false;
+}
+
 /* After the paths that were named: one of them may be it, or hold it. */
 static int plan_cwd(struct view *v, struct err *err)
 {
@@ -84,7 +95,7 @@ static int plan_cwd(struct view *v, struct err *err)
 		"the working directory '%s' stays read-only in the sandbox%s", path,
 		writable_when_named(path) ? "; name what is to be written with --rw"
 					  : "");
-	return 0;
+	return is_in_private_place(path) ? add_tree(v, path, TREE_SHOWN, err) : 0;
 }
 
 /* Another name of the same file may lie in a writable directory too. */
@@ -173,7 +184,22 @@ static int check_given(const struct view *v, const char *path, struct err *err)
 	return check_links(v, absolute, 0, err);
 }
 
-/* The host's sockets in what is writable. */
+/* A directory of the host's, as it is: not seen through an overlay. */
+static bool is_bare(const struct tree *t)
+{
+	return t->kind == TREE_WRITABLE || t->kind == TREE_SHOWN;
+}
+
+static bool is_below_bare(const struct view *v, const char *path)
+{
+	for (size_t i = v->layer_count; i < v->tree_count; i++) {
+		if (is_bare(&v->trees[i]) && path_is_within(path, v->trees[i].path))
+			return true;
+	}
+	return false;
+}
+
+/* The host's sockets in what is bare. */
 static int plan_masks(struct view *v, struct err *err)
 {
 	const char **tops = calloc(v->tree_count + 1, sizeof(*tops));
@@ -183,7 +209,7 @@ static int plan_masks(struct view *v, struct err *err)
 	if (!tops)
 		return err_sys(err, -ENOMEM, "cannot list unix sockets");
 	for (size_t i = v->layer_count; i < v->tree_count; i++) {
-		if (v->trees[i].kind == TREE_WRITABLE)
+		if (is_bare(&v->trees[i]))
 			tops[count++] = v->trees[i].path;
 	}
 	r = sockets_find(&v->mounts, tops, count, &v->sockets, err);
@@ -350,7 +376,7 @@ static int mask_kernel(struct view *v, struct err *err)
 	for (size_t i = 0; r == 0 && i < v->mounts.count; i++) {
 		const struct mount *m = &v->mounts.list[i];
 
-		if (mount_is_of_kernel(m) && is_below_writable(v, m->path))
+		if (mount_is_of_kernel(m) && is_below_bare(v, m->path))
 			r = mask(v, m->path, err);
 	}
 	return r;

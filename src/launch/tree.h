@@ -17,6 +17,7 @@ enum tree_kind {
 	TREE_NONE = 0,
 	TREE_LAYER,    /* one mount, without those below it: lower layer of the view */
 	TREE_WRITABLE, /* a directory with all below it, writable in the view */
+	TREE_SHOWN,    /* the same, but read-only */
 	TREE_READONLY, /* a file that is read-only though below a writable directory */
 };
 

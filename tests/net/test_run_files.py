@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a sandbox sees of the host: files, sockets, processes."""
 import os
+import pathlib
 import shutil
 import socket
 import subprocess
@@ -285,3 +286,19 @@ def test_everything_of_a_tree_can_be_made_changed_and_removed(world, user):
               "for i in $(seq 500); do echo $i > c/$i; done && rm -r c hard soft pipe && ls -A | wc -l")
     done = world.run("sh", "-c", script, user=user)
     assert done.text == "1\n0\n", done
+
+
+def test_a_home_directory_in_tmp_is_seen_read_only(world, user):
+    """As working directory it isn't writable unasked; but it is there, and sockets in it aren't."""
+    who = world.user(user)
+    with tempfile.TemporaryDirectory(dir="/tmp") as home:
+        os.chmod(home, 0o755)
+        os.chown(home, who.uid, who.gid)
+        pathlib.Path(home, "file").write_text("seen\n")
+        code = "import socket; socket.socket(socket.AF_UNIX).connect('sock')"
+        with listening(world, f"{home}/sock", "SOCK_STREAM") as reached:
+            done = world.run("sh", "-c", f"cat file; touch new; /usr/bin/python3 -IS -c \"{code}\"", cwd=home,
+                             env={"HOME": home}, user=user)
+            assert not reached(), done
+        assert done.text == "seen\n" and "Read-only" in done.messages and "Error" in done.messages, done
+        assert not os.path.exists(f"{home}/new")
