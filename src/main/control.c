@@ -127,8 +127,8 @@ static void on_engine_message(struct control *c, struct ipc_message *m)
 	switch (m->type) {
 	case IPC_READY:
 		tame(m->text, sizeof(m->text));
-		if (m->text[0])
-			log_info("%s", m->text);
+		if (m->text[0] && !c->spec->quiet)
+			log_warning("%s", m->text);
 		break;
 	case IPC_RUNNING:
 		tell_launch(c, LAUNCH_GO, 0);
