@@ -19,7 +19,8 @@ struct filter_conn {
 	int fd;		  /* NETLINK_NETFILTER, owned */
 	uint32_t port_id; /* ours, as the kernel sees it */
 	uint32_t seq;
-	bool owner; /* the kernel takes owner|persist (6.9 and later) */
+	bool owner;		   /* the kernel takes owner|persist (6.9 and later) */
+	enum filter_naming naming; /* of the table that this one is about */
 };
 
 /* Take a netlink socket that is already bound (see net/sock.h). */
@@ -30,6 +31,28 @@ void filter_conn_done(struct filter_conn *c);
  * knows no owner|persist the table is made without, and c->owner is false. */
 int filter_install(struct filter_conn *c, const struct ruleset *rs,
 		   struct err *err) MUST_CHECK;
+/* What a new ruleset starts with, besides what the plan says. All borrowed. */
+struct filter_state {
+	const struct filter_learn *learned; /* with the lifetimes that are left */
+	size_t learned_count;
+	/* Addresses whose lifetime is over: flows that are open may go on, none begins.
+	 * Lifetimes don't count. */
+	const struct filter_learn *kept;
+	size_t kept_count;
+	const struct filter_held *held;
+	size_t held_count;
+};
+/* Put @rs in the place of what stands, in one transaction: a packet meets the old
+ * ruleset or the new one, never none. */
+int filter_replace(struct filter_conn *c, const struct ruleset *rs,
+		   const struct filter_state *state, struct err *err) MUST_CHECK;
+/* A table of ours stands already (made by an earlier process): its generation; 0: there
+ * is none, or it doesn't say. */
+int filter_standing(struct filter_conn *c, uint16_t *ret) MUST_CHECK;
+/* Remove the table. The one thing that opens; nothing but `weir sidecar --remove` and
+ * `weir teardown` calls it. 0 too when there is none. */
+int filter_remove(struct filter_conn *c, struct err *err) MUST_CHECK;
+
 /* Read table, chains, sets, rules back from the kernel and compare them with @rs:
  * same objects, same hooks, policies and flags, the same rules in the same order with
  * the same expressions, the same elements of static sets. -EBADMSG names the first
@@ -50,6 +73,23 @@ struct filter_learn {
  * returns 0 the kernel lets packets through; otherwise nothing was changed. */
 int filter_learn(struct filter_conn *c, const struct filter_learn *items,
 		 size_t count) MUST_CHECK;
+
+/* What the kernel's learned sets hold, element by element; @left_ms is what is left of
+ * its lifetime. */
+typedef void filter_learned_fn(void *data, const struct addr *a, uint8_t port_list,
+			       uint32_t left_ms);
+int filter_learned_read(struct filter_conn *c, size_t port_list_count,
+			filter_learned_fn *fn, void *data) MUST_CHECK;
+
+/* A local port that is bound by a socket of our own: with our mark and our uid, packets
+ * from it are exempt (shared namespaces only). One acknowledged transaction; taking back
+ * one that isn't there is no error. */
+struct filter_held {
+	enum addr_family family;
+	uint8_t protocol; /* IPPROTO_TCP or IPPROTO_UDP */
+	uint16_t port;
+};
+int filter_hold(struct filter_conn *c, const struct filter_held *h, bool hold) MUST_CHECK;
 
 /* The generation id of the whole nf_tables ruleset of the namespace. */
 int filter_generation_id(struct filter_conn *c, uint32_t *ret) MUST_CHECK;

@@ -23,6 +23,15 @@ enum {
 	FILTER_DEAD_END_GROUP = 0x77656972,
 };
 
+/* What table, chains and sets are called. */
+enum filter_naming {
+	FILTER_NAMES_OWNED = 0, /* table weir; sets allow4_0, learned4_0 … */
+	/* table opensandbox, chain egress, sets allow_v4, deny_v4, dyn_allow_v4 …, those
+	 * of port lists from 1 on with _1 … behind: OpenSandbox's names, which its tests
+	 * and tools look for. */
+	FILTER_NAMES_SHARED,
+};
+
 struct filter_params {
 	uint16_t generation; /* in the low 16 bits of the conntrack mark */
 	bool relay;	     /* TCP that a set allows is redirected to the relay */
@@ -34,6 +43,24 @@ struct filter_params {
 	size_t closed_count;
 };
 
+/* For a namespace that the sandbox was given by somebody else, and that Weir's own
+ * processes live in as well (`weir sidecar`). */
+struct filter_shared_params {
+	uint16_t generation;
+	bool redirect_only; /* mode dns: the redirect, the resolvers and Weir's own
+			     * ports are guarded; everything else passes */
+	bool relay;	    /* TCP that a set allows is redirected to the relay */
+	uint32_t mark, uid; /* of Weir's own packets */
+	uint16_t dns_port, relay_port; /* on 127.0.0.1 and ::1 */
+	/* Name servers that the app may ask by itself, on port 53. Borrowed. */
+	const struct addr *exempt;
+	size_t exempt_count;
+	/* TCP to port 443 of these is refused. Borrowed. */
+	const struct prefix *doh;
+	size_t doh_count;
+	bool refuse_443; /* all of TCP to port 443 */
+};
+
 struct ruleset; /* complete in filter/ruleset_internal.h */
 
 /* The ruleset of an owned network namespace. Lives in @arena.
@@ -41,3 +68,7 @@ struct ruleset; /* complete in filter/ruleset_internal.h */
 int ruleset_build_owned(const struct plan *plan, const struct filter_params *params,
 			struct arena *arena, const struct ruleset **ret,
 			struct err *err) MUST_CHECK;
+/* The ruleset of a shared network namespace; both families always. As above. */
+int ruleset_build_shared(const struct plan *plan,
+			 const struct filter_shared_params *params, struct arena *arena,
+			 const struct ruleset **ret, struct err *err) MUST_CHECK;

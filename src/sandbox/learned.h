@@ -12,6 +12,7 @@
  * refused for it. */
 #pragma once
 
+#include "base/arena.h"
 #include "base/hash.h"
 #include "dns/name.h"
 #include "filter/filter.h"
@@ -74,6 +75,42 @@ bool learned_other_addr(const struct learned *l, const struct dns_name *name,
 
 /* Drop what has expired. Return: when to call again (ms), INT64_MAX when empty. */
 int64_t learned_expire(struct learned *l, int64_t now_ms);
+
+/* -- a change of the policy --------------------------------------------------------- */
+
+/* What a table becomes under another plan, and what the kernel's sets then hold. The
+ * arrays live in the caller's arena. */
+struct learned_rebased {
+	struct learned
+		*table; /* owned by the caller until it takes the old one's place */
+	struct filter_learn *learned; /* with the lifetimes that are left */
+	size_t learned_count;
+	/* What has expired lately, of names that are still allowed: open flows go on. At
+	 * most LEARNED_PAST_MAX, the newest. */
+	struct filter_learn *kept;
+	size_t kept_count;
+};
+enum { LEARNED_PAST_MAX = 4096 };
+/* Judge every entry of @old by @plan: what is still allowed is carried over, under its
+ * new rule and port list. @old is not changed: should the transaction fail, free the new
+ * table and go on. No item is prepared and not committed at this time.
+ * Return: 0 or -ENOMEM. */
+int learned_rebase(const struct learned *old, const struct plan *plan, int64_t now_ms,
+		   struct arena *arena, struct learned_rebased *ret) MUST_CHECK;
+
+/* -- outliving the engine ----------------------------------------------------------- */
+
+/* Keep a copy of all entries in @bytes (shared memory, LEARNED_IMAGE_SIZE, zeroed at
+ * first) from now on: what is committed is written through, what ends is taken out. A
+ * crash at any moment leaves each record whole or absent. */
+enum { LEARNED_IMAGE_SIZE = 4 * 1024 * 1024 };
+void learned_image_keep(struct learned *l, void *bytes);
+/* Take over what an engine before us left in @bytes: entries whose bytes are sound, whose
+ * name @l's plan allows, whose time (CLOCK_BOOTTIME) has not come, and whose element the
+ * kernel has (@has says for how long yet, in ms; 0: not). Return: how many. */
+typedef uint32_t learned_has_fn(void *data, const struct addr *a, uint8_t port_list);
+size_t learned_image_adopt(struct learned *l, const void *bytes, int64_t now_ms,
+			   learned_has_fn *has, void *data);
 
 struct learned_counts {
 	size_t names, addresses, evicted;

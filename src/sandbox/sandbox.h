@@ -6,6 +6,7 @@
 
 #include "filter/filter.h"
 #include "net/loop.h"
+#include "net/own.h"
 #include "net/sock.h"
 #include "policy/plan.h"
 #include "sandbox/rate.h"
@@ -69,6 +70,9 @@ struct sandbox {
 	bool ipv6;		    /* the sandbox has IPv6 and so has the way out */
 	bool relay;		    /* TCP leaves by the relay */
 	bool direct_udp;	    /* UDP leaves by an uplink program */
+	bool shared; /* Weir's own packets cross this sandbox's filter: see net/own.h */
+	struct filter_shared_params shared_params; /* of the ruleset that stands */
+	struct own_ports own;			   /* how they are told apart */
 	uint64_t counters[SANDBOX_COUNTER_COUNT];
 	sandbox_event_fn *on_event;
 	void *on_event_data;

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+/* api/api - the HTTP API: policy, health, status, metrics, events.
+ *
+ * libmicrohttpd reads and writes; this folder routes, authorises and answers. It runs on
+ * the caller's loop, in one thread, and has no right that a caller of it could want. A
+ * caller that is slow, silent or hostile costs one connection for API_IDLE_SEC and delays
+ * nobody. */
+#pragma once
+
+#include "base/err.h"
+#include "net/loop.h"
+#include "policy/document.h"
+#include "store/event.h"
+
+enum {
+	API_BODY_MAX = 1 << 20,	  /* bytes; more is 413 */
+	API_CONNECTIONS_MAX = 64, /* more wait in the kernel's queue */
+	API_PER_ADDRESS_MAX = 32,
+	API_STREAMS_MAX = 8, /* of /events; one more is 503 */
+	API_IDLE_SEC = 10,
+};
+
+/* How strong the enforcement is; the zero value is the weakest that can be. */
+enum api_mode {
+	API_MODE_DISABLED = 0, /* no rule stands */
+	API_MODE_DNS,
+	API_MODE_DNS_NFT,
+	API_MODE_DNS_NFT_TLS,
+	API_MODE_COUNT
+};
+
+enum { API_DEGRADATIONS_MAX = 16 };
+struct api_degradation {
+	const char *what; /* "filter", "landlock" … */
+	const char *reason;
+	int64_t since_ms; /* wall clock */
+};
+
+struct api_counter {
+	const char *name; /* as sandbox_counter_name() */
+	uint64_t value;
+};
+
+struct api_status {
+	enum api_mode mode;
+	const char *enforcement_mode; /* "dns", "dns+nft", "dns+nft+tls", as asked for */
+	const char *sandbox_id;	      /* "" when none */
+	bool full_isolation;
+	int64_t since_ms; /* wall clock: when this mode was reached */
+	struct api_degradation degradations[API_DEGRADATIONS_MAX];
+	size_t degradation_count;
+	uint32_t generation;
+	uint32_t engine_restarts;
+	size_t learned_names, learned_addresses, rule_count;
+	const struct api_counter *counters; /* borrowed until the next turn */
+	size_t counter_count;
+	uint64_t webhook_sent, webhook_dropped, log_dropped;
+	uint64_t policy_updates, policy_failures;
+};
+
+/* Which step of a change failed. */
+enum api_failure {
+	API_FAILED_NOT = 0,
+	API_FAILED_POLICY,  /* 400: @err says what is wrong with it */
+	API_FAILED_PERSIST, /* 500 failed to persist policy: … */
+	API_FAILED_APPLY,   /* 500 failed to apply nftables policy: … */
+};
+
+struct api_ops {
+	void *data;
+	const struct document *(*policy)(void *data);
+	/* Put @next (taken, whatever comes of it) in force: checked, in the kernel, in
+	 * memory, in the file; or nothing of it. */
+	enum api_failure (*change)(void *data, struct document *next, struct err *err);
+	bool (*healthy)(void *data);
+	void (*status)(void *data, struct api_status *ret);
+	const struct event_ring *(*events)(void *data);
+	/* For the log: egress.updated and egress.update_failed. @rules_json is what the
+	 * request brought; "[]" for a reset. */
+	void (*log_change)(void *data, const char *rules_json, const char *error,
+			   bool callers_fault);
+};
+
+struct api_config {
+	struct loop *loop;
+	int listen_fd;	   /* a listening TCP socket, owned by the API from then on */
+	const char *token; /* NULL or "": none is asked for, and changes are 403 */
+	bool open;	   /* without a token changes are let through */
+	size_t max_rules;  /* of POST and PATCH; 0: no limit */
+	struct api_ops ops;
+};
+
+struct api;
+struct api *api_new(const struct api_config *config, struct err *err) MUST_CHECK;
+void api_free(struct api *a);
+/* An event happened: the streams of /events get it. */
+void api_on_event(struct api *a, const struct event *e);

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+/* net/own - Weir's own sockets in a namespace that it shares with the sandbox.
+ *
+ * Their packets cross the sandbox's filter and are exempt there by three things together:
+ * a mark, Weir's uid, and a local port that Weir holds bound and has told the filter of.
+ * The port is bound on the wildcard address without SO_REUSEADDR and SO_REUSEPORT, so
+ * nobody else can bind it; the filter is told before the first packet, and told again
+ * before the port is let go. */
+#pragma once
+
+#include "base/addr.h"
+
+struct own_ports {
+	uint32_t mark; /* 0: sockets are not marked, and no port is held */
+	void *data;
+	/* Tell the filter. 0: from now on packets from there pass; or -errno. */
+	int (*hold)(void *data, enum addr_family family, uint8_t protocol, uint16_t port);
+	void (*let_go)(void *data, enum addr_family family, uint8_t protocol,
+		       uint16_t port);
+};
+
+/* Mark @fd, a new socket, bind it to a port of its own and hold that. Nothing with
+ * mark 0. Return: the port (0 with mark 0), or -errno, and nothing is held. */
+int own_hold(const struct own_ports *o, int fd, enum addr_family family,
+	     uint8_t protocol) MUST_CHECK;
+/* Before @fd is closed; @port is what own_hold() gave. A TCP socket is shut down first,
+ * so that its last segment still passes. */
+void own_let_go(const struct own_ports *o, int fd, enum addr_family family,
+		uint8_t protocol, uint16_t port);

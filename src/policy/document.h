@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+/* policy/document - a policy as OpenSandbox's API and files have it: a list of rules that
+ * is shown as it was given, patched by target, and handed on to the reader.
+ *
+ * Reads as leniently as Go's encoding/json does (names of keys in any case, unknown keys
+ * ignored, the last of equal keys counts, null is absent) and says what is wrong in its
+ * words, because clients compare them. What it understands of Weir's own keys (ports,
+ * types, private, raw, comment …) is kept and shown again. A document never changes: each
+ * change makes a new one. */
+#pragma once
+
+#include "policy/policy.h"
+
+struct document;
+
+/* defaultAction deny and no rules. NULL: out of memory. */
+struct document *document_deny_all(void) MUST_CHECK;
+void document_free(struct document *d);
+
+/* A whole policy. Empty text, {}, null: deny all. Unknown keys are told to @unknown (may
+ * be NULL), once each. Return: 0; -EINVAL with what goes behind "invalid policy: ";
+ * -ENOMEM. */
+typedef void document_unknown_fn(void *data, const char *key);
+int document_parse(struct text body, document_unknown_fn *unknown, void *data,
+		   struct document **ret, struct err *err) MUST_CHECK;
+/* Patch: the rules of the JSON array @body come first; of rules with the same target
+ * (case ignored, as text) the first stays. The default action stays. -EINVAL: @err is
+ * the whole message ("empty body", "invalid patch rules: …", "invalid merged policy: …").
+ */
+int document_merge(const struct document *old, struct text body, struct document **ret,
+		   struct err *err) MUST_CHECK;
+/* Without the rules for the targets of the JSON array @body; *@ret is NULL when none was
+ * there. -EINVAL: @err is the whole message. */
+int document_remove(const struct document *old, struct text body, struct document **ret,
+		    struct err *err) MUST_CHECK;
+
+size_t document_rule_count(const struct document *d);
+/* "allow_all", "deny_all", "enforcing". */
+const char *document_mode(const struct document *d);
+/* {"egress":[…],"defaultAction":"deny"}: compact with Go's escapes, or @pretty for files
+ * (two spaces, a newline at the end). malloc'ed, owned by the caller; NULL: no memory. */
+char *document_json(const struct document *d, bool pretty) MUST_CHECK;
+/* Only the rules, compact, as in the log's `rules`. */
+char *document_rules_json(const struct document *d) MUST_CHECK;
+bool document_equal(const struct document *a, const struct document *b);
+
+/* The files deny.always and allow.always. */
+struct always_file {
+	const char *path;
+	struct text text; /* empty: no file */
+};
+/* The policy that is in force: deny.always, allow.always, then the document, whose faults
+ * are told as those of @file. Faults that the reference takes for names (a target that is
+ * neither name, address nor CIDR) are errors here. Return: 0, -EINVAL with @faults,
+ * -ENOMEM. */
+int document_policy(const struct document *d, const struct always_file *deny,
+		    const struct always_file *allow, const char *file,
+		    const struct policy_reader *r, struct policy *ret) MUST_CHECK;

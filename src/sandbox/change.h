@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sandbox/change - another policy for a sandbox that runs: one kernel transaction, then
+ * everything that is served goes by the new plan.
+ *
+ *   1. what was learned is judged by the new plan (learned_rebase)
+ *   2. the ruleset of the next generation, with what is left of the learned sets, takes
+ *      the old one's place in one transaction; a failure leaves everything as it was
+ *   3. the sandbox's plan and table are exchanged: queries that wait are judged again
+ *      before they are answered, relay flows that aren't allowed any more are reset
+ *
+ * Open flows that are still allowed find their address in a set and get the new
+ * generation's mark; all others are refused with their next packet. */
+#pragma once
+
+#include "sandbox/relay.h"
+#include "sandbox/sandbox.h"
+
+/* Install the ruleset of @plan for the first time, over whatever stands: @s has filter,
+ * shared_params (with the generation) and own set. */
+int sandbox_install(struct sandbox *s, const struct plan *plan,
+		    struct err *err) MUST_CHECK;
+/* @relay may be NULL. @plan's bytes have to stay as long as the sandbox has it.
+ * The generation in s->shared_params is the new one's after success. */
+int sandbox_change(struct sandbox *s, const struct plan *plan, struct relay *relay,
+		   int64_t now_ms, struct err *err) MUST_CHECK;
+/* Make the ruleset that should stand and hold it against the kernel's. 0: it stands. */
+int sandbox_verify(struct sandbox *s, struct err *err) MUST_CHECK;
+/* Put back what somebody else removed or changed: as sandbox_change() to the same
+ * plan. */
+int sandbox_repair(struct sandbox *s, struct relay *relay, int64_t now_ms,
+		   struct err *err) MUST_CHECK;
