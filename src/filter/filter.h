@@ -19,6 +19,7 @@ struct filter_conn {
 	int fd;		  /* NETLINK_NETFILTER, owned */
 	uint32_t port_id; /* ours, as the kernel sees it */
 	uint32_t seq;
+	uint32_t commits; /* transactions of ours that changed something; wraps */
 	bool owner;		   /* the kernel takes owner|persist (6.9 and later) */
 	enum filter_naming naming; /* of the table that this one is about */
 };

@@ -389,6 +389,7 @@ int nl_transact(struct filter_conn *c, struct nl_writer *w, uint32_t *ret_seq)
 	}
 	if (ret_seq)
 		*ret_seq = o.error_seq;
+	c->commits += o.error == 0;
 	return o.error;
 }
 
