@@ -3,41 +3,21 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/close_range.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 
-#include "filter/nflog.h"
+#include "main/engine_core.h"
 #include "main/harden.h"
 #include "main/plan_file.h"
-#include "net/link.h"
-#include "sandbox/dns_service.h"
 #include "sandbox/learned.h"
-#include "sandbox/refused.h"
-#include "sandbox/relay.h"
-
-enum {
-	NFLOG_READS_MAX = 32, /* datagrams a turn; the rest waits for the next */
-};
 
 struct engine {
+	struct engine_core core;
 	const struct engine_config *config; /* borrowed */
-	struct loop *loop;
-	struct dns_service *dns;
-	struct relay *relay;
 	struct plan plan;
-	struct hash_key key;
-	int route_fd;
-	struct sandbox sandbox; /* state SANDBOX_NONE until the hand-over */
-	struct loop_source from_control, from_launch, nflog;
-	struct loop_timer expiry;
-	char missing[ERR_TEXT_SIZE];
+	struct loop_source from_control, from_launch;
 };
 
 /* Control is the only one who can be told; when it is gone, so is the sandbox. While it
@@ -47,9 +27,9 @@ static void tell_control(struct engine *e, const struct ipc_message *m)
 	int r = ipc_send(e->config->control_fd, m, NULL, 0);
 
 	if (r == -EAGAIN)
-		e->sandbox.counters[COUNT_EVENTS_DROPPED]++;
+		e->core.sandbox.counters[COUNT_EVENTS_DROPPED]++;
 	else if (r < 0)
-		loop_stop(e->loop);
+		loop_stop(e->core.loop);
 }
 
 static int set_blocking(int fd, bool blocking)
@@ -72,34 +52,6 @@ static void on_event(void *data, const struct event *event)
 	tell_control(data, &m);
 }
 
-/* -- NFLOG: what the filter refused ------------------------------------------------- */
-
-static void on_packet(void *data, const struct nflog_packet *p)
-{
-	struct engine *e = data;
-
-	refused_packet(&e->sandbox, p, loop_now_ms(e->loop));
-}
-
-static void drain_nflog(struct engine *e)
-{
-	struct sandbox *s = &e->sandbox;
-
-	for (int i = 0; i < NFLOG_READS_MAX; i++) {
-		int r = nflog_read(s->fds.fd[SANDBOX_FD_NFLOG], on_packet, e);
-
-		if (r == -ENOBUFS)
-			s->counters[COUNT_PACKETS_LOST]++;
-		else if (r <= 0)
-			return;
-	}
-}
-
-static void on_nflog(struct loop_source *source, uint32_t events)
-{
-	drain_nflog(CONTAINER_OF(source, struct engine, nflog));
-}
-
 /* -- taking a sandbox over ---------------------------------------------------------- */
 
 /* The ruleset is made once more from the plan and held against what the kernel has:
@@ -111,38 +63,27 @@ static int verify_filter(struct engine *e, struct err *err)
 	const struct ruleset *rules;
 	int r;
 
-	params.ipv6 = e->sandbox.fds.fd[SANDBOX_FD_DNS_UDP6] >= 0;
+	params.ipv6 = e->core.sandbox.fds.fd[SANDBOX_FD_DNS_UDP6] >= 0;
 	r = ruleset_build_owned(&e->plan, &params, &arena, &rules, err);
 	if (r == 0)
-		r = filter_verify(&e->sandbox.filter, rules, err);
+		r = filter_verify(&e->core.sandbox.filter, rules, err);
 	return r < 0 ? err_context(err, "the filter does not stand as it was asked for")
 		     : 0;
 }
 
 static int serve(struct engine *e, struct err *err)
 {
-	struct sandbox *s = &e->sandbox;
 	int r;
 
-	s->state = SANDBOX_TESTING;
-	r = dns_service_attach(e->dns, s);
-	if (r == 0 && s->relay)
-		r = relay_attach(e->relay, s);
-	if (r < 0)
-		return err_sys(err, r, "cannot serve the sandbox's sockets");
-	r = nflog_bind(s->fds.fd[SANDBOX_FD_NFLOG], FILTER_NFLOG_GROUP, err);
-	if (r < 0)
-		return r;
-	e->nflog = (struct loop_source){ .fd = s->fds.fd[SANDBOX_FD_NFLOG],
-					 .on_ready = on_nflog };
-	r = loop_add(e->loop, &e->nflog, EPOLLIN);
-	return r < 0 ? err_sys(err, r, "cannot watch the refused packets") : 0;
+	e->core.sandbox.state = SANDBOX_TESTING;
+	r = engine_core_serve(&e->core, err);
+	return r < 0 ? r : engine_core_watch_refused(&e->core, err);
 }
 
 static int adopt(struct engine *e, const struct ipc_message *m,
 		 const struct sandbox_fds *fds, struct err *err)
 {
-	struct sandbox *s = &e->sandbox;
+	struct sandbox *s = &e->core.sandbox;
 	int r;
 
 	s->plan = e->plan;
@@ -159,7 +100,7 @@ static int adopt(struct engine *e, const struct ipc_message *m,
 	if (r < 0)
 		return r;
 	s->filter.owner = m->owner;
-	s->learned = learned_new(&s->plan, &e->key);
+	s->learned = learned_new(&s->plan, &e->core.key);
 	if (!s->learned)
 		return err_set(err, -ENOMEM, "out of memory");
 	r = verify_filter(e, err);
@@ -196,7 +137,7 @@ static void on_launch(struct loop_source *source, uint32_t events)
 	int r = ipc_receive(source->fd, &m, fds, SANDBOX_FD_COUNT, &count);
 
 	/* One hand-over, then the launch child has nothing more to say to us. */
-	loop_remove(e->loop, source);
+	loop_remove(e->core.loop, source);
 	if (r < 0)
 		return;
 	r = sort_fds(&m, fds, count, &sorted);
@@ -209,7 +150,7 @@ static void on_launch(struct loop_source *source, uint32_t events)
 		snprintf(answer.text, sizeof(answer.text), "%s", err.text);
 	}
 	if (ipc_send(source->fd, &answer, NULL, 0) < 0)
-		loop_stop(e->loop);
+		loop_stop(e->core.loop);
 }
 
 /* -- control ------------------------------------------------------------------------ */
@@ -220,12 +161,12 @@ static void finish(struct engine *e)
 
 	/* Control asked for it, so it reads: nothing of this may be dropped. */
 	if (set_blocking(e->config->control_fd, true) < 0)
-		loop_stop(e->loop);
-	if (e->sandbox.state != SANDBOX_NONE)
-		drain_nflog(e);
-	memcpy(m.counters, e->sandbox.counters, sizeof(m.counters));
+		loop_stop(e->core.loop);
+	if (e->core.sandbox.state != SANDBOX_NONE)
+		engine_core_drain_refused(&e->core);
+	memcpy(m.counters, e->core.sandbox.counters, sizeof(m.counters));
 	tell_control(e, &m);
-	loop_stop(e->loop);
+	loop_stop(e->core.loop);
 }
 
 /* What the self-test provoked is behind us, and nothing of it is the command's. */
@@ -247,77 +188,35 @@ static void on_control(struct loop_source *source, uint32_t events)
 	if (r == -EAGAIN)
 		return;
 	if (r < 0) {
-		loop_stop(e->loop);
+		loop_stop(e->core.loop);
 		return;
 	}
-	if (m.type == IPC_RUN && e->sandbox.state == SANDBOX_TESTING) {
-		drain_nflog(e);
-		forget_self_test(&e->sandbox);
-		e->sandbox.state = SANDBOX_RUNNING;
-		e->sandbox.probe_name.size = 0;
+	if (m.type == IPC_RUN && e->core.sandbox.state == SANDBOX_TESTING) {
+		engine_core_drain_refused(&e->core);
+		forget_self_test(&e->core.sandbox);
+		e->core.sandbox.state = SANDBOX_RUNNING;
+		e->core.sandbox.probe_name.size = 0;
 		tell_text(e, IPC_RUNNING, "");
 	} else if (m.type == IPC_FINISH) {
 		finish(e);
 	}
 }
 
-/* -- the loop ----------------------------------------------------------------------- */
-
-static void start_expiry(struct engine *e)
-{
-	int64_t now_ms = loop_now_ms(e->loop);
-	int64_t next_ms = learned_expire(e->sandbox.learned, now_ms);
-
-	/* At most once a second: the kernel's own timeouts do the refusing. */
-	if (next_ms < INT64_MAX &&
-	    loop_timer_start(e->loop, &e->expiry, MAX(next_ms, now_ms + 1000)) < 0)
-		loop_stop(e->loop);
-}
-
-static void on_expiry(struct loop_timer *t)
-{
-	start_expiry(CONTAINER_OF(t, struct engine, expiry));
-}
-
-static void on_turn_end(void *data)
-{
-	struct engine *e = data;
-
-	dns_service_flush(e->dns);
-	if (e->sandbox.state != SANDBOX_NONE && e->expiry.slot == 0)
-		start_expiry(e);
-}
+/* -- the process -------------------------------------------------------------------- */
 
 static int engine_init(struct engine *e, struct err *err)
 {
-	struct dns_service_config dns = { .upstreams = e->config->upstreams,
-					  .upstream_count = e->config->upstream_count };
-	struct relay_config relay = { 0 };
+	const struct dns_service_config dns = {
+		.upstreams = e->config->upstreams,
+		.upstream_count = e->config->upstream_count,
+	};
 	int r = harden_limits(err);
 
 	if (r == 0)
 		r = plan_file_map(e->config->plan_fd, &e->plan, err);
-	if (r < 0)
-		return r;
-	if (getrandom(&e->key, sizeof(e->key), 0) != sizeof(e->key))
-		return err_sys(err, -errno, "cannot get random bytes");
-	e->loop = loop_new();
-	e->route_fd = link_route_open();
-	if (!e->loop || e->route_fd < 0)
-		return err_set(err, -ENOMEM, "cannot make the event loop");
-	dns.loop = e->loop;
-	dns.key = e->key;
-	e->dns = dns_service_new(&dns, err);
-	if (!e->dns)
-		return err->code;
-	relay.loop = e->loop;
-	relay.route_fd = e->route_fd;
-	e->relay = relay_new(&relay, err);
-	if (!e->relay)
-		return err->code;
-	e->expiry.on_fire = on_expiry;
-	loop_on_turn_end(e->loop, on_turn_end, e);
-	return harden_engine(e->missing, err);
+	if (r == 0)
+		r = engine_core_init(&e->core, &dns, err);
+	return r < 0 ? r : harden_engine(0, e->core.missing, err);
 }
 
 static int watch_channels(struct engine *e)
@@ -330,65 +229,25 @@ static int watch_channels(struct engine *e)
 		(struct loop_source){ .fd = e->config->launch_fd, .on_ready = on_launch };
 	r = set_blocking(e->config->control_fd, false);
 	if (r == 0)
-		r = loop_add(e->loop, &e->from_control, EPOLLIN);
-	return r < 0 ? r : loop_add(e->loop, &e->from_launch, EPOLLIN);
-}
-
-/* Away from the terminal and from everything that control has open. */
-static int leave_control(struct engine_config *config)
-{
-	int *const keep[] = { &config->control_fd, &config->launch_fd, &config->plan_fd };
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-	if (null < 0 || setsid() < 0)
-		return -errno;
-	/* First above 3, 4, 5, then down to them: no two get in each other's way. */
-	for (size_t i = 0; i < ARRAY_SIZE(keep); i++) {
-		int high = fcntl(*keep[i], F_DUPFD_CLOEXEC, 3 + (int)ARRAY_SIZE(keep));
-
-		if (high < 0)
-			return -errno;
-		*keep[i] = high;
-	}
-	for (int fd = 0; fd < 3; fd++)
-		if (dup3(null, fd, O_CLOEXEC) < 0 && null != fd)
-			return -errno;
-	for (size_t i = 0; i < ARRAY_SIZE(keep); i++) {
-		if (dup3(*keep[i], 3 + (int)i, O_CLOEXEC) < 0)
-			return -errno;
-		*keep[i] = 3 + (int)i;
-	}
-	if (syscall(SYS_close_range, 3 + ARRAY_SIZE(keep), ~0u, 0) < 0)
-		return -errno;
-	return 0;
-}
-
-/* Control blocks what it reads from a signalfd; here only SIGKILL and the end of the
- * channel to control count. */
-static void reset_signals(void)
-{
-	const struct sigaction ignore = { .sa_handler = SIG_IGN };
-	sigset_t none;
-
-	sigemptyset(&none);
-	sigaction(SIGPIPE, &ignore, NULL);
-	sigprocmask(SIG_SETMASK, &none, NULL);
+		r = loop_add(e->core.loop, &e->from_control, EPOLLIN);
+	return r < 0 ? r : loop_add(e->core.loop, &e->from_launch, EPOLLIN);
 }
 
 static void engine_run(const struct engine_config *given, pid_t control)
 {
 	struct engine_config config = *given;
-	struct engine e = { .config = &config, .route_fd = -1 };
+	struct engine e = { .config = &config, .core.route_fd = -1 };
+	int *const keep[] = { &config.control_fd, &config.launch_fd, &config.plan_fd };
 	struct err err = { 0 };
 	int r;
 
 	prctl(PR_SET_NAME, "weir-engine");
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != control)
 		return;
-	reset_signals();
-	sandbox_fds_init(&e.sandbox.fds);
-	e.sandbox.filter.fd = -1;
-	r = leave_control(&config);
+	engine_reset_signals();
+	sandbox_fds_init(&e.core.sandbox.fds);
+	e.core.sandbox.filter.fd = -1;
+	r = engine_keep_only(keep, ARRAY_SIZE(keep));
 	if (r < 0)
 		err_sys(&err, r, "cannot set the engine apart");
 	else
@@ -400,10 +259,10 @@ static void engine_run(const struct engine_config *given, pid_t control)
 		(void)!ipc_send(config.control_fd, &m, NULL, 0);
 		return;
 	}
-	tell_text(&e, IPC_READY, e.missing);
+	tell_text(&e, IPC_READY, e.core.missing);
 	r = watch_channels(&e);
 	if (r == 0)
-		r = loop_run(e.loop);
+		r = loop_run(e.core.loop);
 	if (r < 0)
 		tell_text(&e, IPC_FAILED, strerror(-r));
 }

@@ -43,10 +43,14 @@ struct landlock_attr {
 	uint64_t scoped;
 };
 
-static int drop_capabilities(struct err *err)
+static int drop_capabilities(uint64_t keep, struct err *err)
 {
 	struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
-	struct __user_cap_data_struct none[2] = { { 0 } };
+	const uint32_t low = (uint32_t)keep, high = (uint32_t)(keep >> 32);
+	struct __user_cap_data_struct kept[2] = {
+		{ .permitted = low, .effective = low },
+		{ .permitted = high, .effective = high },
+	};
 
 	/* EINVAL: past the last one that this kernel knows. EPERM: an ordinary user
 	 * has nothing to drop; no_new_privs keeps it so. */
@@ -56,7 +60,7 @@ static int drop_capabilities(struct err *err)
 		return err_sys(err, -errno, "cannot empty the bounding set");
 	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
 		return err_sys(err, -errno, "cannot clear the ambient capabilities");
-	if (syscall(SYS_capset, &header, none) < 0)
+	if (syscall(SYS_capset, &header, kept) < 0)
 		return err_sys(err, -errno, "cannot drop the capabilities");
 	return 0;
 }
@@ -139,7 +143,7 @@ int harden_limits(struct err *err)
 	return 0;
 }
 
-int harden_engine(char *ret_missing, struct err *err)
+int harden_engine(uint64_t keep, char *ret_missing, struct err *err)
 {
 	int r;
 
@@ -147,7 +151,7 @@ int harden_engine(char *ret_missing, struct err *err)
 	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ||
 	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return err_sys(err, -errno, "cannot confine the engine");
-	r = HARDEN_BY & BY_CAPABILITIES ? drop_capabilities(err) : 0;
+	r = HARDEN_BY & BY_CAPABILITIES ? drop_capabilities(keep, err) : 0;
 	if (r < 0)
 		return r;
 	r = HARDEN_BY & BY_LANDLOCK ? enter_landlock(ret_missing) : 0;
