@@ -4,8 +4,13 @@
  * Their packets cross the sandbox's filter and are exempt there by three things together:
  * a mark, Weir's uid, and a local port that Weir holds bound and has told the filter of.
  * The port is bound on the wildcard address without SO_REUSEADDR and SO_REUSEPORT, so
- * nobody else can bind it; the filter is told before the first packet, and told again
- * before the port is let go. */
+ * nobody else can bind it, and stays bound until the socket is closed, whatever becomes
+ * of its connection; the filter is told before the first packet, and told again before
+ * the port is let go.
+ *
+ * TCP ports rest in TIME_WAIT for a minute after a connection that we closed first: a
+ * machine with 28,000 ephemeral ports has them for some 470 such connections a second.
+ * Beyond that own_hold() says -EADDRINUSE. */
 #pragma once
 
 #include "base/addr.h"

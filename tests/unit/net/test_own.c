@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+/* In a network namespace of its own: SO_MARK wants a right over it. */
+#include "net/own.h"
+
+#include <errno.h>
+#include <net/if.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include <cmocka.h>
+
+enum { MARK = 0x77 };
+
+/* What the filter was told. */
+static struct {
+	int holds, let_gos, fails;
+	enum addr_family family;
+	uint8_t protocol;
+	uint16_t port;
+	bool still_bound; /* when it was told of the end */
+} filter;
+
+static int socket_of(enum addr_family family, uint8_t protocol)
+{
+	int fd = socket(family == ADDR_V6 ? AF_INET6 : AF_INET,
+			(protocol == IPPROTO_TCP ? SOCK_STREAM : SOCK_DGRAM) |
+				SOCK_CLOEXEC,
+			protocol);
+
+	assert_true(fd >= 0);
+	return fd;
+}
+
+/* Try everything that lets sockets share a port. */
+static bool can_bind(enum addr_family family, uint8_t protocol, uint16_t port, int share)
+{
+	CLEAN(fd) int fd = socket_of(family, protocol);
+	struct endpoint e = { .port = port };
+	struct sockaddr_storage sa;
+	socklen_t size;
+	int on = 1;
+
+	e.addr = family == ADDR_V6
+			 ? addr_from_bytes(ADDR_V6, (const uint8_t[16]){ [15] = 1 })
+			 : addr_v4(127, 0, 0, 1);
+	size = endpoint_to_sockaddr(&e, &sa);
+	if (share > 0)
+		assert_int_equal(
+			setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
+	if (share > 1)
+		assert_int_equal(
+			setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)), 0);
+	return bind(fd, (struct sockaddr *)&sa, size) == 0;
+}
+
+static bool anybody_can_bind(enum addr_family family, uint8_t protocol, uint16_t port)
+{
+	bool can = false;
+
+	for (int share = 0; share < 3; share++)
+		can = can_bind(family, protocol, port, share) || can;
+	return can;
+}
+
+static int on_hold(void *data, enum addr_family family, uint8_t protocol, uint16_t port)
+{
+	filter.holds++;
+	filter.family = family;
+	filter.protocol = protocol;
+	filter.port = port;
+	return filter.fails;
+}
+
+static void on_let_go(void *data, enum addr_family family, uint8_t protocol,
+		      uint16_t port)
+{
+	filter.let_gos++;
+	assert_int_equal(filter.family, family);
+	assert_int_equal(filter.protocol, protocol);
+	assert_int_equal(filter.port, port);
+	filter.still_bound = !anybody_can_bind(family, protocol, port);
+}
+
+static const struct own_ports ports = {
+	.mark = MARK,
+	.hold = on_hold,
+	.let_go = on_let_go,
+};
+
+static int setup(void **state)
+{
+	struct ifreq up = { .ifr_name = "lo", .ifr_flags = IFF_UP };
+	CLEAN(fd) int fd = -1;
+
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0)
+		return 1;
+	fd = socket_of(ADDR_V4, IPPROTO_UDP);
+	return ioctl(fd, SIOCSIFFLAGS, &up);
+}
+
+static int reset(void **state)
+{
+	memset(&filter, 0, sizeof(filter));
+	return 0;
+}
+
+static const struct {
+	const char *what;
+	enum addr_family family;
+	uint8_t protocol;
+} kinds[] = {
+	{ "TCP", ADDR_V4, IPPROTO_TCP },
+	{ "UDP", ADDR_V4, IPPROTO_UDP },
+	{ "TCP over IPv6", ADDR_V6, IPPROTO_TCP },
+	{ "UDP over IPv6", ADDR_V6, IPPROTO_UDP },
+};
+
+static void a_port_that_is_held_is_nobody_elses(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		int fd = socket_of(kinds[i].family, kinds[i].protocol);
+		uint32_t mark = 0;
+		socklen_t size = sizeof(mark);
+		int port;
+
+		print_message("%s\n", kinds[i].what);
+		reset(NULL);
+		port = own_hold(&ports, fd, kinds[i].family, kinds[i].protocol);
+		assert_in_range(port, 1024, 65535);
+		assert_int_equal(filter.port, port);
+		assert_int_equal(filter.family, kinds[i].family);
+		assert_int_equal(filter.protocol, kinds[i].protocol);
+		assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_MARK, &mark, &size), 0);
+		assert_int_equal(mark, MARK);
+		assert_false(anybody_can_bind(kinds[i].family, kinds[i].protocol,
+					      filter.port));
+		own_let_go(&ports, fd, kinds[i].family, kinds[i].protocol, filter.port);
+		assert_int_equal(filter.let_gos, 1);
+		assert_true(filter.still_bound);
+		close(fd);
+		assert_true(anybody_can_bind(kinds[i].family, kinds[i].protocol,
+					     filter.port));
+	}
+}
+
+static int connect_to(int fd, enum addr_family family, uint16_t port)
+{
+	struct endpoint e = { .port = port };
+	struct sockaddr_storage sa;
+	socklen_t size;
+
+	e.addr = family == ADDR_V6
+			 ? addr_from_bytes(ADDR_V6, (const uint8_t[16]){ [15] = 1 })
+			 : addr_v4(127, 0, 0, 1);
+	size = endpoint_to_sockaddr(&e, &sa);
+	return connect(fd, (struct sockaddr *)&sa, size) < 0 ? -errno : 0;
+}
+
+/* The kernel takes a port that it chose itself back when the connection is over. */
+static void a_refused_connection_keeps_its_port(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		int fd = socket_of(kinds[i].family, kinds[i].protocol);
+		struct sockaddr nowhere = { .sa_family = AF_UNSPEC };
+		int port = own_hold(&ports, fd, kinds[i].family, kinds[i].protocol);
+
+		print_message("%s\n", kinds[i].what);
+		assert_true(port > 0);
+		assert_int_equal(connect_to(fd, kinds[i].family, 1),
+				 kinds[i].protocol == IPPROTO_TCP ? -ECONNREFUSED : 0);
+		assert_false(anybody_can_bind(kinds[i].family, kinds[i].protocol,
+					      (uint16_t)port));
+		assert_int_equal(connect(fd, &nowhere, sizeof(nowhere)), 0);
+		assert_false(anybody_can_bind(kinds[i].family, kinds[i].protocol,
+					      (uint16_t)port));
+		close(fd);
+	}
+}
+
+static void the_end_of_a_connection_is_said_before_the_port_is_let_go(void **state)
+{
+	CLEAN(fd) int listener = socket_of(ADDR_V4, IPPROTO_TCP);
+	CLEAN(fd) int fd = socket_of(ADDR_V4, IPPROTO_TCP);
+	CLEAN(fd) int peer = -1;
+	struct sockaddr_storage sa;
+	socklen_t size = sizeof(sa);
+	char byte;
+	int port;
+
+	assert_int_equal(listen(listener, 1), 0);
+	assert_int_equal(getsockname(listener, (struct sockaddr *)&sa, &size), 0);
+	port = own_hold(&ports, fd, ADDR_V4, IPPROTO_TCP);
+	assert_true(port > 0);
+	assert_int_equal(connect_to(fd, ADDR_V4, endpoint_from_sockaddr(&sa).port), 0);
+	peer = accept(listener, NULL, NULL);
+	assert_true(peer >= 0);
+	own_let_go(&ports, fd, ADDR_V4, IPPROTO_TCP, (uint16_t)port);
+	assert_int_equal(recv(peer, &byte, 1, 0), 0);
+	assert_true(filter.still_bound);
+}
+
+static void without_a_mark_nothing_is_held(void **state)
+{
+	const struct own_ports none = { 0 };
+	CLEAN(fd) int fd = socket_of(ADDR_V4, IPPROTO_TCP);
+	struct sockaddr_storage sa = { 0 };
+	socklen_t size = sizeof(sa);
+
+	assert_int_equal(own_hold(&none, fd, ADDR_V4, IPPROTO_TCP), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&sa, &size), 0);
+	assert_int_equal(endpoint_from_sockaddr(&sa).port, 0);
+	own_let_go(&none, fd, ADDR_V4, IPPROTO_TCP, 0);
+	assert_int_equal(filter.holds + filter.let_gos, 0);
+}
+
+static void a_filter_that_says_no_fails_the_socket(void **state)
+{
+	CLEAN(fd) int fd = socket_of(ADDR_V4, IPPROTO_TCP);
+
+	filter.fails = -ENOSPC;
+	assert_int_equal(own_hold(&ports, fd, ADDR_V4, IPPROTO_TCP), -ENOSPC);
+	assert_int_equal(filter.let_gos, 0);
+}
+
+static void what_is_neither_tcp_nor_udp_is_refused(void **state)
+{
+	CLEAN(fd) int fd = socket_of(ADDR_V4, IPPROTO_TCP);
+
+	assert_int_equal(own_hold(&ports, fd, ADDR_V4, IPPROTO_SCTP), -EINVAL);
+	assert_int_equal(own_hold(&ports, fd, ADDR_NONE, IPPROTO_TCP), -EINVAL);
+	assert_int_equal(filter.holds, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(a_port_that_is_held_is_nobody_elses, reset),
+		cmocka_unit_test_setup(a_refused_connection_keeps_its_port, reset),
+		cmocka_unit_test_setup(
+			the_end_of_a_connection_is_said_before_the_port_is_let_go, reset),
+		cmocka_unit_test_setup(without_a_mark_nothing_is_held, reset),
+		cmocka_unit_test_setup(a_filter_that_says_no_fails_the_socket, reset),
+		cmocka_unit_test_setup(what_is_neither_tcp_nor_udp_is_refused, reset),
+	};
+
+	if (setup(NULL) != 0)
+		return 77; /* no network namespace to be had */
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
