@@ -212,12 +212,13 @@ static int install_filter(struct filter_conn *conn, bool ipv6, struct err *err)
 
 static int filter_inside(struct sandbox_fds *s, bool *ret_owner, struct err *err)
 {
+	const struct sandbox_ports ports = { FILTER_DNS_PORT, FILTER_RELAY_PORT };
 	struct filter_conn conn = { .fd = -1 };
 	bool ipv6 = false;
 	int r = link_setup_owned(&ipv6, err);
 
 	if (r == 0)
-		r = sandbox_fds_open(s, FILTER_RELAY_PORT, ipv6, err);
+		r = sandbox_fds_open(s, &ports, ipv6, err);
 	if (r == 0)
 		r = filter_conn_init(&conn, s->fd[SANDBOX_FD_NETLINK], err);
 	if (r == 0)

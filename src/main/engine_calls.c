@@ -41,6 +41,7 @@ static const int allowed_calls[] = {
 	SCMP_SYS(splice),
 	SCMP_SYS(pipe2),
 	SCMP_SYS(close),
+	SCMP_SYS(lseek),
 	SCMP_SYS(getrandom),
 	/* memory and the C library's own */
 	SCMP_SYS(munmap),
@@ -100,6 +101,9 @@ static int build(scmp_filter_ctx ctx)
 		r = allow_if(ctx, SCMP_SYS(fcntl), SCMP_A1(SCMP_CMP_EQ, F_GETFL));
 	if (r == 0)
 		r = allow_if(ctx, SCMP_SYS(fcntl), SCMP_A1(SCMP_CMP_EQ, F_SETFL));
+	/* another plan's memfd */
+	if (r == 0)
+		r = allow_if(ctx, SCMP_SYS(fcntl), SCMP_A1(SCMP_CMP_EQ, F_GET_SEALS));
 	return r;
 }
 

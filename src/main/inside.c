@@ -48,6 +48,10 @@ static int hand_over(const struct inside *in, const struct sandbox_fds *s, bool 
 int inside_prepare(void *data, struct err *err)
 {
 	const struct inside *in = data;
+	const struct sandbox_ports ports = {
+		.dns = FILTER_DNS_PORT,
+		.relay = in->filter.relay ? FILTER_RELAY_PORT : 0,
+	};
 	struct filter_conn conn = { .fd = -1 };
 	struct sandbox_fds s;
 	bool ipv6;
@@ -58,7 +62,7 @@ int inside_prepare(void *data, struct err *err)
 	r = link_setup_owned(&ipv6, err);
 	if (r < 0)
 		return r;
-	r = sandbox_fds_open(&s, in->filter.relay ? FILTER_RELAY_PORT : 0, ipv6, err);
+	r = sandbox_fds_open(&s, &ports, ipv6, err);
 	if (r < 0)
 		return r;
 	r = filter_conn_init(&conn, s.fd[SANDBOX_FD_NETLINK], err);

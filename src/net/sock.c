@@ -10,7 +10,6 @@
 #include "base/addr.h"
 
 enum {
-	DNS_PORT = 53,
 	LISTEN_BACKLOG = 512,
 	/* A burst of queries waits here while a commit is under way. */
 	DNS_RECEIVE_BYTES = 1024 * 1024,
@@ -72,10 +71,10 @@ static int loopback_open(int family, int type, uint16_t port, int *ret, struct e
 	return 0;
 }
 
-static int dns_udp_open(int family, int *ret, struct err *err)
+static int dns_udp_open(int family, uint16_t port, int *ret, struct err *err)
 {
 	int bytes = DNS_RECEIVE_BYTES;
-	int r = loopback_open(family, SOCK_DGRAM, DNS_PORT, ret, err);
+	int r = loopback_open(family, SOCK_DGRAM, port, ret, err);
 
 	/* Capped at net.core.rmem_max where we may not go over it: less is fine. */
 	if (r == 0 &&
@@ -86,8 +85,8 @@ static int dns_udp_open(int family, int *ret, struct err *err)
 	return r;
 }
 
-int sandbox_fds_open(struct sandbox_fds *ret, uint16_t relay_port, bool ipv6,
-		     struct err *err)
+int sandbox_fds_open(struct sandbox_fds *ret, const struct sandbox_ports *ports,
+		     bool ipv6, struct err *err)
 {
 	struct sandbox_fds s;
 	int r;
@@ -97,20 +96,20 @@ int sandbox_fds_open(struct sandbox_fds *ret, uint16_t relay_port, bool ipv6,
 	if (r == 0)
 		r = netlink_open(&s.fd[SANDBOX_FD_NFLOG], err);
 	if (r == 0)
-		r = dns_udp_open(AF_INET, &s.fd[SANDBOX_FD_DNS_UDP4], err);
+		r = dns_udp_open(AF_INET, ports->dns, &s.fd[SANDBOX_FD_DNS_UDP4], err);
 	if (r == 0)
-		r = loopback_open(AF_INET, SOCK_STREAM, DNS_PORT,
+		r = loopback_open(AF_INET, SOCK_STREAM, ports->dns,
 				  &s.fd[SANDBOX_FD_DNS_TCP4], err);
-	if (r == 0 && relay_port > 0)
-		r = loopback_open(AF_INET, SOCK_STREAM, relay_port,
+	if (r == 0 && ports->relay > 0)
+		r = loopback_open(AF_INET, SOCK_STREAM, ports->relay,
 				  &s.fd[SANDBOX_FD_RELAY4], err);
 	if (r == 0 && ipv6)
-		r = dns_udp_open(AF_INET6, &s.fd[SANDBOX_FD_DNS_UDP6], err);
+		r = dns_udp_open(AF_INET6, ports->dns, &s.fd[SANDBOX_FD_DNS_UDP6], err);
 	if (r == 0 && ipv6)
-		r = loopback_open(AF_INET6, SOCK_STREAM, DNS_PORT,
+		r = loopback_open(AF_INET6, SOCK_STREAM, ports->dns,
 				  &s.fd[SANDBOX_FD_DNS_TCP6], err);
-	if (r == 0 && ipv6 && relay_port > 0)
-		r = loopback_open(AF_INET6, SOCK_STREAM, relay_port,
+	if (r == 0 && ipv6 && ports->relay > 0)
+		r = loopback_open(AF_INET6, SOCK_STREAM, ports->relay,
 				  &s.fd[SANDBOX_FD_RELAY6], err);
 	if (r < 0) {
 		sandbox_fds_done(&s);

@@ -30,11 +30,16 @@ struct sandbox_fds {
 void sandbox_fds_init(struct sandbox_fds *s); /* all -1 */
 void sandbox_fds_done(struct sandbox_fds *s); /* closes what is open */
 
-/* Open all of them in the namespace that the caller is in: DNS on 127.0.0.1:53 and
- * [::1]:53, the relay's listeners on FILTER_RELAY_PORT; non-blocking, close-on-exec.
- * Needs CAP_NET_ADMIN and CAP_NET_BIND_SERVICE over the namespace. */
-int sandbox_fds_open(struct sandbox_fds *ret, uint16_t relay_port, bool ipv6,
-		     struct err *err) MUST_CHECK;
+/* On 127.0.0.1 and ::1 of the namespace. */
+struct sandbox_ports {
+	uint16_t dns;	/* UDP and TCP */
+	uint16_t relay; /* 0: none */
+};
+
+/* Open all of them in the namespace that the caller is in; non-blocking, close-on-exec.
+ * Ports below 1024 need CAP_NET_BIND_SERVICE over it. */
+int sandbox_fds_open(struct sandbox_fds *ret, const struct sandbox_ports *ports,
+		     bool ipv6, struct err *err) MUST_CHECK;
 
 /* Send @count descriptors and @size bytes as one message over a SOCK_SEQPACKET or
  * SOCK_STREAM unix socket; receive the same. Received descriptors are close-on-exec.

@@ -76,13 +76,14 @@ static int install(struct err *err)
 /* Everything that has to be made in the sandbox's namespace. */
 static int enter_and_open(const char *netns, struct err *err)
 {
+	const struct sandbox_ports ports = { FILTER_DNS_PORT, FILTER_RELAY_PORT };
 	CLEAN(fd) int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
 	CLEAN(fd) int inside = open(netns, O_RDONLY | O_CLOEXEC);
 	int r;
 
 	if (home < 0 || inside < 0 || setns(inside, CLONE_NEWNET) < 0)
 		return err_set(err, -1, "no such namespace");
-	r = sandbox_fds_open(&sandbox.fds, FILTER_RELAY_PORT, false, err);
+	r = sandbox_fds_open(&sandbox.fds, &ports, false, err);
 	if (r == 0)
 		r = install(err);
 	if (setns(home, CLONE_NEWNET) < 0)
