@@ -10,16 +10,14 @@
  * several replies fails, each is tried by itself, so that one that can't be committed
  * takes no other with it. What still fails becomes SERVFAIL.
  *
- * The guard: an address that is not an ordinary one of the Internet is left out, unless
- * the name's rule says `private` or an address rule allows it; a metadata address only
- * an address rule can let in; what an address rule denies is left out whatever it is.
- * When nothing is left the reply is NXDOMAIN, as for a denied name: it is the one
- * refusal that every libc takes at once. */
+ * What the guard (guard.h) finds fault with is left out. When nothing is left the reply
+ * is NXDOMAIN, as for a denied name: it is the one refusal that every libc takes at once.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/special.h"
+#include "sandbox/guard.h"
 #include "sandbox/resolver_internal.h"
 
 /* ---- refusals ---- */
@@ -114,35 +112,6 @@ void resolver_deny(struct resolver *r, const struct resolver_ask *ask, uint32_t 
 
 /* ---- the guard ---- */
 
-/* An address rule of the policy denies @a, or the IPv4 address inside it. */
-static bool is_denied(const struct plan *p, const struct addr *a)
-{
-	struct plan_verdict v = plan_match_addr(p, a, IPPROTO_TCP, 0);
-	struct addr inner;
-
-	if (v.action == POLICY_DENY && v.rule != PLAN_NO_RULE)
-		return true;
-	return addr_embedded_v4(a, &inner) && is_denied(p, &inner);
-}
-
-/* Return: NULL when the name may teach @a, else why not. */
-static const char *fault_of(const struct plan *p, const struct plan_verdict *v,
-			    const struct addr *a)
-{
-	enum addr_special kind = addr_special(a);
-
-	if (is_denied(p, a))
-		return "an address that a rule denies";
-	if (kind == SPECIAL_NOT)
-		return NULL;
-	if (kind != SPECIAL_INVALID && plan_names_addr(p, a))
-		return NULL;
-	if (kind != SPECIAL_INVALID && kind != SPECIAL_METADATA &&
-	    v->flags & PLAN_PRIVATE)
-		return NULL;
-	return addr_special_name(kind);
-}
-
 /* Return: a bit for each address of @a that may be told, no more of them than one name
  * may hold. The faulty ones are counted, and the first of them is *@ret_fault's reason.
  */
@@ -156,7 +125,8 @@ static uint32_t guard(const struct resolver_ask *ask, const struct dns_answer *a
 
 	*ret_fault = NULL;
 	for (size_t i = 0; i < a->addr_count; i++) {
-		const char *fault = fault_of(&s->plan, &ask->verdict, &a->addrs[i].addr);
+		const char *fault =
+			guard_fault(&s->plan, &ask->verdict, &a->addrs[i].addr);
 
 		if (!fault) {
 			keep |= room > 0 ? UINT32_C(1) << i : 0;
@@ -306,8 +276,8 @@ struct batch {
 	size_t count;
 };
 
-/* The plan may have changed since the reply was written. */
-static bool still_holds(const struct resolver *r, const struct resolver_ask *ask)
+/* The plan may have changed since the reply was written, and with it the rule. */
+static bool still_holds(const struct resolver *r, struct resolver_ask *ask)
 {
 	const struct plan *p = &ask->client.sandbox->plan;
 	struct plan_verdict v;
@@ -318,8 +288,9 @@ static bool still_holds(const struct resolver *r, const struct resolver_ask *ask
 	if (v.action != POLICY_ALLOW || v.port_list != ask->verdict.port_list)
 		return false;
 	for (size_t i = 0; i < ask->addr_count; i++)
-		if (fault_of(p, &v, &r->addrs[ask->addr_at + i].addr))
+		if (guard_fault(p, &v, &r->addrs[ask->addr_at + i].addr))
 			return false;
+	ask->verdict = v;
 	return true;
 }
 
