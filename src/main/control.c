@@ -35,7 +35,7 @@
 #include "launch/launch.h"
 #include "main/engine.h"
 #include "main/inside.h"
-#include "main/plan_file.h"
+#include "ipc/plan_file.h"
 #include "main/probe.h"
 #include "main/process.h"
 #include "main/way.h"

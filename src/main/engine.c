@@ -10,7 +10,7 @@
 
 #include "main/engine_core.h"
 #include "main/harden.h"
-#include "main/plan_file.h"
+#include "ipc/plan_file.h"
 #include "sandbox/learned.h"
 
 struct engine {

@@ -6,7 +6,7 @@
  * outside; it can't enter the namespace and the sandbox can't reach it. */
 #pragma once
 
-#include "main/ipc.h"
+#include "ipc/message.h"
 
 struct engine_config {
 	int control_fd; /* SOCK_SEQPACKET to control */

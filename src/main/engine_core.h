@@ -3,7 +3,7 @@
  * learned addresses, relay and refused packets on one event loop. */
 #pragma once
 
-#include "main/ipc.h"
+#include "ipc/message.h"
 #include "sandbox/dns_service.h"
 #include "sandbox/relay.h"
 

@@ -6,7 +6,7 @@
 
 #include "filter/filter.h"
 #include "launch/uplink.h"
-#include "main/ipc.h"
+#include "ipc/message.h"
 #include "net/link.h"
 
 static_assert((int)LINK_STUB_GROUP == (int)FILTER_DEAD_END_GROUP,

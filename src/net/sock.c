@@ -29,7 +29,7 @@ void sandbox_fds_done(struct sandbox_fds *s)
 	sandbox_fds_init(s);
 }
 
-static int netlink_open(int *ret, struct err *err)
+int sandbox_netlink_open(int *ret, struct err *err)
 {
 	struct sockaddr_nl sa = { .nl_family = AF_NETLINK };
 	CLEAN(fd)
@@ -92,9 +92,9 @@ int sandbox_fds_open(struct sandbox_fds *ret, const struct sandbox_ports *ports,
 	int r;
 
 	sandbox_fds_init(&s);
-	r = netlink_open(&s.fd[SANDBOX_FD_NETLINK], err);
+	r = sandbox_netlink_open(&s.fd[SANDBOX_FD_NETLINK], err);
 	if (r == 0)
-		r = netlink_open(&s.fd[SANDBOX_FD_NFLOG], err);
+		r = sandbox_netlink_open(&s.fd[SANDBOX_FD_NFLOG], err);
 	if (r == 0)
 		r = dns_udp_open(AF_INET, ports->dns, &s.fd[SANDBOX_FD_DNS_UDP4], err);
 	if (r == 0)

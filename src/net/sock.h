@@ -36,6 +36,9 @@ struct sandbox_ports {
 	uint16_t relay; /* 0: none */
 };
 
+/* A bound NETLINK_NETFILTER socket in the caller's namespace; non-blocking. */
+int sandbox_netlink_open(int *ret, struct err *err) MUST_CHECK;
+
 /* Open all of them in the namespace that the caller is in; non-blocking, close-on-exec.
  * Ports below 1024 need CAP_NET_BIND_SERVICE over it. */
 int sandbox_fds_open(struct sandbox_fds *ret, const struct sandbox_ports *ports,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* main/plan_file - a compiled plan in a sealed memfd: made by control, mapped read-only
+/* ipc/plan_file - a compiled plan in a sealed memfd: made by control, mapped read-only
  * by whoever enforces it. */
 #pragma once
 

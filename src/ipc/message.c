@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "main/ipc.h"
+#include "ipc/message.h"
 
 #include <errno.h>
 

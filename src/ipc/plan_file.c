@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "main/plan_file.h"
+#include "ipc/plan_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+/* ipc/message - what Weir's processes say to each other: fixed-size messages over
+ * SOCK_SEQPACKET, descriptors beside them.
+ *
+ * `weir run`: control, the launch child, the engine. `weir sidecar`: the keeper, the
+ * engine and control, each pair of them with a channel; when one of the two is replaced,
+ * the keeper hands the other a fresh one (IPC_PEER). */
+#pragma once
+
+#include "net/sock.h"
+#include "sandbox/dns_service.h"
+#include "sandbox/sandbox.h"
+
+enum ipc_type {
+	IPC_NONE = 0,
+	/* launch child to engine, with the sandbox's descriptors */
+	IPC_HANDOVER,
+	/* engine to launch child; to the keeper and control of a sidecar, with `standing`
+	 */
+	IPC_STANDS,  /* the filter was read back, DNS and relay are served */
+	IPC_REFUSED, /* text: why */
+	/* control to engine */
+	IPC_RUN,    /* the self-test has passed: from now on denials are events */
+	IPC_FINISH, /* send IPC_COUNTERS and leave */
+	/* engine to control */
+	IPC_READY,   /* confined and waiting; text: what could not be confined, or "" */
+	IPC_RUNNING, /* the answer to IPC_RUN */
+	IPC_EVENT,
+	IPC_COUNTERS,
+	IPC_FAILED, /* text: why; the engine leaves */
+
+	/* -- of the sidecar -- */
+	/* keeper to engine and control: a descriptor, the channel to the other one */
+	IPC_PEER,
+	/* control to engine; the answer comes before anything else is asked */
+	IPC_CHANGE, /* a descriptor: the plan. IPC_CHANGED, or IPC_UNCHANGED with text */
+	IPC_STATS,  /* IPC_STATS back */
+	IPC_SOCKET, /* a socket that the filter exempts: IPC_SOCKET back, with the
+		     * descriptor or `socket.error` */
+	IPC_SOCKET_DONE, /* it is not used any more; nothing comes back */
+	/* engine to control */
+	IPC_CHANGED,   /* standing */
+	IPC_UNCHANGED, /* text: why; everything is as it was */
+	IPC_TROUBLE,   /* an upstream server */
+	IPC_ANSWERED,  /* a name was answered with addresses */
+	/* control to keeper, with the plan and the text that made it */
+	IPC_KEEP, /* this is in force now. IPC_KEPT back */
+	IPC_KEPT,
+};
+
+/* What is in force. */
+struct ipc_standing {
+	uint32_t generation; /* 0: no filter */
+	uint32_t adopted;    /* learned addresses taken over from the engine before */
+	uint32_t restarts;   /* of the engine; the keeper fills it in */
+	uint8_t enforced;    /* enum shared_enforce */
+	bool nflog;	     /* refused packets are seen */
+	char lacking[ERR_TEXT_SIZE]; /* what could not be confined, or "" */
+};
+
+struct ipc_stats {
+	uint64_t counters[SANDBOX_COUNTER_COUNT];
+	uint64_t names, addresses;
+	uint32_t generation;
+	bool ipv6;
+};
+
+struct ipc_socket {
+	uint8_t family;	  /* enum addr_family */
+	uint8_t protocol; /* IPPROTO_TCP or IPPROTO_UDP */
+	uint16_t port;
+	int32_t error; /* 0 or -errno */
+};
+
+enum { IPC_ANSWERED_MAX = 16 };
+struct ipc_answered {
+	char name[EVENT_NAME_SIZE];
+	struct addr addrs[IPC_ANSWERED_MAX]; /* the first of them */
+	uint32_t count;
+};
+
+struct ipc_message {
+	uint32_t type;
+	uint32_t present; /* IPC_HANDOVER: bit i: descriptor i of enum sandbox_fd follows
+			   */
+	bool ipv6;	  /* IPC_HANDOVER: the namespace has IPv6 */
+	bool owner;	  /* IPC_HANDOVER: the table is owner|persist */
+	union {
+		struct event event;
+		uint64_t counters[SANDBOX_COUNTER_COUNT];
+		char text[ERR_TEXT_SIZE];
+		struct ipc_standing standing;
+		struct ipc_stats stats;
+		struct ipc_socket socket;
+		struct upstream_trouble trouble;
+		struct ipc_answered answered;
+	};
+};
+
+/* Whole messages only. Return: 0, or -errno; ipc_receive gives -EPIPE at end of file,
+ * -EAGAIN when there is none, -EBADMSG for what is no message. */
+int ipc_send(int sock, const struct ipc_message *m, const int *fds,
+	     size_t count) MUST_CHECK;
+int ipc_receive(int sock, struct ipc_message *ret, int *ret_fds, size_t max,
+		size_t *ret_count) MUST_CHECK;
