@@ -100,6 +100,24 @@ void jtext_string(struct jtext *j, struct text t, size_t max)
 	jtext_put(j, text_of("\""));
 }
 
+/* Outside of strings JSON has neither of them, so that they can be escaped blindly. */
+void jtext_json(struct jtext *j, struct text json)
+{
+	while (json.len > 0 && !j->full) {
+		uint32_t c = 0xfffd;
+		size_t n = MAX(read_utf8(json, &c), (size_t)1);
+
+		if (c < 0x20)
+			jtext_put(j, text_of(" "));
+		else if (c == '"' || c == '\\')
+			jtext_put(j, (struct text){ json.ptr, 1 });
+		else
+			put_character(j, c);
+		json.ptr += n;
+		json.len -= n;
+	}
+}
+
 void jtext_number(struct jtext *j, int64_t n)
 {
 	char text[24];

@@ -22,8 +22,11 @@ struct jtext {
 enum { JTEXT_ESCAPE_MAX = 6, JTEXT_TIME_SIZE = 32 };
 
 void jtext_init(struct jtext *j, char *buf, size_t size);
-/* As it is: brackets, and JSON that is made already. */
+/* As it is: brackets and the like. */
 void jtext_put(struct jtext *j, struct text raw);
+/* JSON that somebody else made: strings of it may hold UTF-8 and what HTML would read,
+ * which are escaped, and line ends become spaces. */
+void jtext_json(struct jtext *j, struct text json);
 /* With quotes; at most @max bytes of @t. */
 void jtext_string(struct jtext *j, struct text t, size_t max);
 void jtext_number(struct jtext *j, int64_t n);

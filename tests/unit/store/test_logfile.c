@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/stat.h>
+#include <zlib.h>
+
+#include "store/logfile.h"
+
+enum { DAY_MS = 86400 * 1000 };
+#define T0 INT64_C(1763633203424) /* 2025-11-20T10:06:43.424Z */
+
+static char directory[64];
+
+static int make_directory(void **state)
+{
+	snprintf(directory, sizeof(directory), "/tmp/weir-logfile-XXXXXX");
+	return mkdtemp(directory) ? 0 : -1;
+}
+
+static void each_entry(void (*fn)(const char *path, void *data), void *data)
+{
+	DIR *d = opendir(directory);
+	const struct dirent *e;
+	char path[PATH_MAX];
+
+	assert_non_null(d);
+	while ((e = readdir(d))) {
+		if (e->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", directory, e->d_name);
+		fn(path, data);
+	}
+	closedir(d);
+}
+
+static void remove_entry(const char *path, void *data)
+{
+	remove(path);
+}
+
+static int remove_directory(void **state)
+{
+	each_entry(remove_entry, NULL);
+	return rmdir(directory);
+}
+
+static const char *at(const char *name)
+{
+	static char path[2 * PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	return path;
+}
+
+static struct logfile *opened(const char *name, struct logfile_limits limits)
+{
+	struct logfile *f = NULL;
+
+	assert_int_equal(logfile_open(at(name), &limits, &f, NULL), 0);
+	return f;
+}
+
+static size_t size_of(const char *name)
+{
+	struct stat st;
+
+	return stat(at(name), &st) == 0 ? (size_t)st.st_size : SIZE_MAX;
+}
+
+static void count_gz(const char *path, void *data)
+{
+	int *n = data;
+	size_t len = strlen(path);
+
+	n[strcmp(path + len - 3, ".gz") == 0]++;
+}
+
+static void it_is_turned_over_before_it_is_too_big(void **state)
+{
+	struct logfile *f = opened("egress.log", (struct logfile_limits){ 100, 0, 0 });
+	char back[64] = "";
+	struct stat st;
+	gzFile gz;
+
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(logfile_write(f,
+					       "0123456789012345678901234567890123456789",
+					       40, T0 + i),
+				 0);
+	logfile_close(f);
+	assert_int_equal(size_of("egress.log"), 40);
+	assert_int_equal(size_of("egress-2025-11-20T10-06-43.426.log"), SIZE_MAX);
+	gz = gzopen(at("egress-2025-11-20T10-06-43.426.log.gz"), "rb");
+	assert_non_null(gz);
+	assert_int_equal(gzread(gz, back, 10), 10);
+	assert_string_equal(back, "0123456789");
+	assert_int_equal(gzseek(gz, 0, SEEK_SET), 0);
+	gzclose(gz);
+	assert_int_equal(stat(at("egress.log"), &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0600);
+}
+
+static void it_goes_on_where_it_was(void **state)
+{
+	struct logfile *f = opened("a", (struct logfile_limits){ 0 });
+
+	assert_int_equal(logfile_write(f, "one\n", 4, T0), 0);
+	logfile_close(f);
+	f = opened("a", (struct logfile_limits){ 0 });
+	assert_int_equal(logfile_write(f, "two\n", 4, T0), 0);
+	logfile_close(f);
+	assert_int_equal(size_of("a"), 8);
+}
+
+static void older_parts_go_by_number(void **state)
+{
+	struct logfile *f = opened("n.log", (struct logfile_limits){ 4, 3, 0 });
+	int n[2] = { 0 };
+
+	for (int i = 0; i < 8; i++)
+		assert_int_equal(logfile_write(f, "line\n", 5, T0 + i * 1000), 0);
+	logfile_close(f);
+	each_entry(count_gz, n);
+	assert_int_equal(n[0], 1);
+	assert_int_equal(n[1], 3);
+	assert_int_not_equal(size_of("n-2025-11-20T10-06-50.424.log.gz"), SIZE_MAX);
+}
+
+static void older_parts_go_by_age(void **state)
+{
+	struct logfile *f = opened("n.log", (struct logfile_limits){ 4, 100, 2 });
+	int n[2] = { 0 };
+
+	for (int64_t day = 0; day < 6; day++)
+		assert_int_equal(logfile_write(f, "line\n", 5, T0 + day * DAY_MS), 0);
+	logfile_close(f);
+	each_entry(count_gz, n);
+	assert_int_equal(n[1], 3);
+}
+
+static void files_that_are_not_its_own_stay(void **state)
+{
+	static const char *const others[] = {
+		"n-2001-01-01T00-00-00.000.txt",
+		"m-2001-01-01T00-00-00.000.log",
+		"n-2001-01-01T00-00-00.000.log.x",
+		"n-2001-01-01T00:00:00.000.log",
+		"n-old.log",
+		"n.log.1",
+	};
+	struct logfile *f = opened("n.log", (struct logfile_limits){ 4, 1, 1 });
+
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		close(open(at(others[i]), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+	for (int i = 0; i < 5; i++)
+		assert_int_equal(logfile_write(f, "line\n", 5, T0 + i), 0);
+	logfile_close(f);
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		assert_int_equal(size_of(others[i]), 0);
+}
+
+static void a_clock_that_stands_still_overwrites_nothing(void **state)
+{
+	struct logfile *f = opened("n.log", (struct logfile_limits){ 4, 100, 0 });
+	int n[2] = { 0 };
+
+	for (int i = 0; i < 6; i++)
+		assert_int_equal(logfile_write(f, "line\n", 5, T0), 0);
+	logfile_close(f);
+	each_entry(count_gz, n);
+	assert_int_equal(n[1], 5);
+}
+
+static void a_full_device_is_an_error_and_no_more(void **state)
+{
+	const struct logfile_limits limits = { 0 };
+	struct logfile *f = NULL;
+
+	assert_int_equal(logfile_open("/dev/full", &limits, &f, NULL), 0);
+	assert_int_equal(logfile_write(f, "x", 1, T0), -ENOSPC);
+	assert_int_equal(logfile_write(f, "x", 1, T0), -ENOSPC);
+	logfile_close(f);
+}
+
+static void what_cannot_be_opened_says_why(void **state)
+{
+	const struct logfile_limits limits = { 0 };
+	struct logfile *f = NULL;
+	struct err err = { 0 };
+
+	assert_int_equal(logfile_open(directory, &limits, &f, &err), -EISDIR);
+	assert_non_null(strstr(err.text, directory));
+	assert_int_equal(logfile_open("/proc/none/x.log", &limits, &f, &err), -ENOENT);
+	assert_int_equal(mkfifo(at("fifo"), 0600), 0);
+	assert_int_equal(logfile_open(at("fifo"), &limits, &f, &err), -ENXIO);
+	logfile_close(NULL);
+}
+
+static void a_file_that_cannot_be_moved_grows_on(void **state)
+{
+	const struct logfile_limits limits = { 4, 0, 0 };
+	struct logfile *f = NULL;
+	char path[PATH_MAX], longer[256];
+
+	/* Its backup's name would be too long for a directory entry. */
+	memset(longer, 'x', 250);
+	longer[250] = '\0';
+	snprintf(path, sizeof(path), "%s/%s", directory, longer);
+	assert_int_equal(logfile_open(path, &limits, &f, NULL), 0);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(logfile_write(f, "line\n", 5, T0), 0);
+	logfile_close(f);
+	assert_int_equal(size_of(longer), 20);
+}
+
+#define IN_DIRECTORY(test)                                                               \
+	cmocka_unit_test_setup_teardown(test, make_directory, remove_directory)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		IN_DIRECTORY(it_is_turned_over_before_it_is_too_big),
+		IN_DIRECTORY(it_goes_on_where_it_was),
+		IN_DIRECTORY(older_parts_go_by_number),
+		IN_DIRECTORY(older_parts_go_by_age),
+		IN_DIRECTORY(files_that_are_not_its_own_stay),
+		IN_DIRECTORY(a_clock_that_stands_still_overwrites_nothing),
+		IN_DIRECTORY(a_full_device_is_an_error_and_no_more),
+		IN_DIRECTORY(what_cannot_be_opened_says_why),
+		IN_DIRECTORY(a_file_that_cannot_be_moved_grows_on),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
