@@ -153,10 +153,10 @@ static int read_named_list(const struct policy_reader *r, const struct reading *
 static int read_tree(const struct policy_reader *r, const struct reading *reading,
 		     const struct node *root, struct policy *policy)
 {
-	struct document d = { .policy = policy,
-			      .arena = r->arena,
-			      .faults = r->faults,
-			      .file = reading->file };
+	struct schema_document d = { .policy = policy,
+				     .arena = r->arena,
+				     .faults = r->faults,
+				     .file = reading->file };
 	int result = schema_read(&d, root);
 
 	if (result == -ENOMEM)

@@ -11,7 +11,7 @@
 
 static void on_extends_item(struct walk *w, const struct node *n, void *data)
 {
-	struct document *d = w->document;
+	struct schema_document *d = w->document;
 
 	if (n->kind != NODE_TEXT || n->text.len == 0)
 		walk_is_not(w, n, "the name of a profile or a file");
@@ -21,7 +21,7 @@ static void on_extends_item(struct walk *w, const struct node *n, void *data)
 
 static void on_extends(struct walk *w, const struct node *n, void *data)
 {
-	struct document *d = w->document;
+	struct schema_document *d = w->document;
 
 	d->extends = arena_array(d->arena, n->count + 1, sizeof(const struct node *));
 	if (!d->extends)
@@ -32,7 +32,7 @@ static void on_extends(struct walk *w, const struct node *n, void *data)
 
 static void add_list(struct walk *w, const struct node *n, void *data)
 {
-	struct document *d = w->document;
+	struct schema_document *d = w->document;
 
 	if (n->kind != NODE_TEXT || (!memchr(n->text.ptr, '.', n->text.len) &&
 				     !memchr(n->text.ptr, '/', n->text.len)))
@@ -44,7 +44,7 @@ static void add_list(struct walk *w, const struct node *n, void *data)
 /* One file, or a list of them. */
 static void on_allow_list(struct walk *w, const struct node *n, void *data)
 {
-	struct document *d = w->document;
+	struct schema_document *d = w->document;
 
 	d->lists = arena_array(d->arena, n->count + 1, sizeof(const struct node *));
 	if (!d->lists)
@@ -218,7 +218,7 @@ static void on_network_policy(struct walk *w, const struct node *n, void *data)
 	walk_map(w, n, top_keys, ARRAY_SIZE(top_keys), NULL);
 }
 
-int schema_read(struct document *d, const struct node *root)
+int schema_read(struct schema_document *d, const struct node *root)
 {
 	struct walk w = { .document = d, .root = root };
 	size_t errors = d->faults->errors;

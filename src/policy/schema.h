@@ -6,7 +6,7 @@
 #include "policy/node.h"
 
 /* What one document says; `extends` is followed by the caller. */
-struct document {
+struct schema_document {
 	struct policy *policy; /* rules are appended, settings that are not set are set */
 	struct arena *arena;   /* for what the rules keep */
 	struct faults *faults;
@@ -18,7 +18,7 @@ struct document {
 };
 
 /* Return: 0, -EINVAL when faults were added, -ENOMEM. */
-int schema_read(struct document *d, const struct node *root) MUST_CHECK;
+int schema_read(struct schema_document *d, const struct node *root) MUST_CHECK;
 
 /* Make room for @more rules, so that adding them copies nothing. */
 int policy_reserve_rules(struct policy *p, struct arena *arena, size_t more) MUST_CHECK;

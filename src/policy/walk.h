@@ -10,7 +10,7 @@
 enum { PATH_SIZE = 256 }; /* a longer path is cut */
 
 struct walk {
-	struct document *document;
+	struct schema_document *document;
 	char path[PATH_SIZE];
 	bool out_of_memory;
 	const struct node *root;

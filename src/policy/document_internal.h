@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+/* policy/document_internal - the parts of policy/document.
+ *
+ * HOW IT WORKS
+ * document_scan() decides whether a text is JSON, byte by byte with the states of Go's
+ * scanner, so that it says the same of what isn't, and needs no recursion. Everything
+ * behind it walks a text that is known to be good (struct document_cursor): no check of
+ * the form is repeated there. Values of Weir's own keys aren't read here but kept as
+ * compact JSON, member behind member, which is what is shown, compared and, when a policy
+ * is made of the document, read by the same schema as any policy file. */
+#pragma once
+
+#include "policy/document.h"
+
+/* Bytes that grow. A failed one stays failed, and empty. */
+struct document_out {
+	char *bytes; /* owned; malloc'ed */
+	size_t used, size;
+	bool failed;
+};
+
+static inline void clean_document_out(struct document_out *o)
+{
+	free(o->bytes);
+}
+
+struct document_rule {
+	enum policy_action action;
+	struct text target;    /* trimmed, as given */
+	struct text own;       /* "\"ports\":[443],\"raw\":true"; empty: none */
+	uint32_t line, column; /* in the text that was read; 0: changed since */
+};
+
+struct document {
+	struct arena arena; /* every text */
+	enum policy_action default_action;
+	struct document_rule *rules; /* malloc'ed */
+	size_t count, capacity;
+	struct text own; /* members of the top, as those of a rule */
+};
+
+static inline void clean_document(struct document **d)
+{
+	document_free(*d);
+}
+
+/* --- document.c --- */
+
+/* @rule is copied, its texts are not. Return: 0 or -ENOMEM. */
+int document_append(struct document *d, const struct document_rule *rule) MUST_CHECK;
+/* The rules of a patch. -EINVAL: @err is the whole message. */
+int document_read_patch(struct text body, struct document **ret,
+			struct err *err) MUST_CHECK;
+
+/* --- document_scan.c --- */
+
+/* Return: 0, or -EINVAL with what Go's encoding/json says of it. */
+int document_scan(struct text body, struct err *err) MUST_CHECK;
+/* Without the white space at both ends, as Go's strings.TrimSpace(). */
+struct text document_trim(struct text t);
+
+/* --- document_value.c: over a text that document_scan() let pass --- */
+
+struct document_cursor {
+	const char *p, *end;
+	uint32_t line, column; /* of @p, from 1, in characters */
+};
+
+enum document_kind {
+	DOCUMENT_NULL = 0,
+	DOCUMENT_BOOL,
+	DOCUMENT_NUMBER,
+	DOCUMENT_STRING,
+	DOCUMENT_ARRAY,
+	DOCUMENT_OBJECT,
+};
+
+/* "number", "array" …, as Go names them. */
+const char *document_kind_name(enum document_kind k);
+/* What value comes next; the cursor then stands on its first byte. */
+enum document_kind document_peek(struct document_cursor *c);
+/* Step over a value. Return: its text. */
+struct text document_skip(struct document_cursor *c);
+/* The string that comes next, decoded; what is no Unicode becomes U+FFFD. */
+int document_string(struct document_cursor *c, struct arena *arena,
+		    struct text *ret) MUST_CHECK;
+/* Step into an array or object. */
+void document_enter(struct document_cursor *c);
+/* Is there another item or member? False: the cursor stands behind the whole. */
+bool document_next(struct document_cursor *c);
+/* The key of the member that comes next; the cursor then stands before its value. */
+int document_key(struct document_cursor *c, struct arena *arena,
+		 struct text *ret) MUST_CHECK;
+
+/* --- document_text.c --- */
+
+void document_put(struct document_out *o, const char *bytes, size_t size);
+void document_put_text(struct document_out *o, const char *s);
+/* With quotes and Go's escapes. */
+void document_put_string(struct document_out *o, struct text t);
+/* A value that was let pass, compact and with Go's escapes. Return: 0 or -ENOMEM. */
+int document_put_value(struct document_out *o, struct text value) MUST_CHECK;
+/* As Go's %q shows it, cut to fit. Return: @buf. */
+char *document_quote(struct text t, char *buf, size_t size);

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The policy that a document and the files of always-rules make.
+ *
+ * HOW IT WORKS
+ * Targets are read as any policy's, except where the reference takes what Weir refuses
+ * and a safe meaning exists:
+ *  - 10.0.0.1/8: the bits behind the length are cleared;
+ *  - fe80::1%eth0 and ::ffff:1.2.3.4: no packet carries them. An allow opens nothing,
+ *    with a warning; a deny refuses the address without the zone, or the IPv4 address;
+ *  - a deny of *.com: it only closes. The allow is refused, as in any policy.
+ * Everything else that isn't a name, an address or a prefix is a fault.
+ * A rule with keys of Weir's own goes through the schema, as a node of its own. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "policy/check.h"
+#include "policy/document_internal.h"
+#include "policy/faults.h"
+#include "policy/walk.h"
+
+struct making {
+	const struct policy_reader *r;
+	struct policy *policy;
+	struct schema_document schema; /* .file: the text that is read */
+	int result;		       /* 0, -EINVAL after a fault, -ENOMEM */
+};
+
+static void note(struct making *m, int r)
+{
+	if (r < 0 && m->result != -ENOMEM)
+		m->result = r;
+}
+
+/* --- targets --- */
+
+static bool is_mapped(const struct prefix *p)
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, 0xff };
+
+	return p->addr.family == ADDR_V6 && p->bits >= 96 &&
+	       memcmp(p->addr.bytes, mapped, sizeof(mapped)) == 0;
+}
+
+/* "fe80::1%eth0" without its zone. Return: false when @t has none. */
+static bool cut_zone(struct text t, struct text *ret)
+{
+	const char *zone = memchr(t.ptr, '%', t.len);
+	struct addr a;
+
+	if (!zone || zone + 1 == t.ptr + t.len)
+		return false;
+	*ret = (struct text){ t.ptr, (size_t)(zone - t.ptr) };
+	return addr_parse(ret->ptr, ret->len, &a) && a.family == ADDR_V6;
+}
+
+/* An address or a prefix. Return: false when @t is none. @ret_carried: packets can
+ * have it. */
+static bool read_prefix(struct text t, struct prefix *ret, bool *ret_carried)
+{
+	struct text plain = t;
+	bool zoned = cut_zone(t, &plain);
+	struct prefix p;
+
+	if (!zoned)
+		plain = t;
+	if (!prefix_parse(plain.ptr, plain.len, true, &p))
+		return false;
+	*ret_carried = !zoned && !is_mapped(&p);
+	if (is_mapped(&p)) {
+		struct addr v4 = addr_from_bytes(ADDR_V4, p.addr.bytes + 12);
+
+		p = prefix_of(&v4, p.bits - 96u);
+	}
+	*ret = p;
+	return true;
+}
+
+/* A pattern over a public suffix, which rule_target_parse() refuses. */
+static bool read_suffix(struct text t, struct rule *ret)
+{
+	size_t stars = t.len > 3 && memcmp(t.ptr, "**.", 3) == 0  ? 3
+		       : t.len > 2 && memcmp(t.ptr, "*.", 2) == 0 ? 2
+								  : 0;
+	struct text rest = { t.ptr + stars, t.len - stars };
+
+	if (stars == 0 || rule_target_parse(rest, ret, NULL) < 0 ||
+	    ret->kind != TARGET_NAME)
+		return false;
+	ret->kind = stars == 3 ? TARGET_WITHIN : TARGET_BELOW;
+	return true;
+}
+
+/* The target of @rule, whose action is set. Return: 1, 0 when the rule says nothing
+ * (after a warning), -EINVAL after a fault. */
+static int read_target(struct making *m, struct text t, const char *path,
+		       struct rule *rule)
+{
+	struct faults *faults = m->r->faults;
+	char shown[TEXT_ESCAPED_SIZE];
+	struct err err = { 0 };
+	bool carried;
+
+	if (read_prefix(t, &rule->prefix, &carried)) {
+		rule->kind = TARGET_PREFIX;
+		if (carried || rule->action == POLICY_DENY)
+			return 1;
+		faults_add(faults, FAULT_WARNING, rule->file, rule->line, rule->column,
+			   path, "'%s' opens nothing: no packet carries such an address",
+			   text_escape(t, shown, sizeof(shown)));
+		return 0;
+	}
+	if (rule_target_parse(t, rule, &err) == 0 ||
+	    (rule->action == POLICY_DENY && read_suffix(t, rule)))
+		return 1;
+	faults_add(faults, FAULT_ERROR, rule->file, rule->line, rule->column, path, "%s",
+		   err.text);
+	return -EINVAL;
+}
+
+static int add_rule(struct making *m, struct text target, struct rule *rule)
+{
+	rule->target = arena_text(m->r->arena, target);
+	return rule->target ? policy_add_rule(m->policy, m->r->arena, rule) : -ENOMEM;
+}
+
+/* --- the files of always-rules --- */
+
+static struct text without_comment(struct text line)
+{
+	for (size_t i = 0; i < line.len; i++) {
+		if (line.ptr[i] == '#' &&
+		    (i == 0 || strchr(" \t", line.ptr[i - 1]) != NULL))
+			line.len = i;
+	}
+	return document_trim(line);
+}
+
+static void add_always(struct making *m, const struct always_file *file,
+		       enum policy_action action)
+{
+	struct text rest = file->text, line;
+	uint32_t number = 0;
+
+	while (m->result != -ENOMEM && text_split(&rest, '\n', &line)) {
+		struct text target = without_comment(line);
+		struct rule rule = { .action = action,
+				     .comment = "",
+				     .file = m->schema.file,
+				     .line = ++number };
+		int r;
+
+		if (target.len == 0)
+			continue;
+		rule.column = (uint32_t)(target.ptr - line.ptr) + 1;
+		r = read_target(m, target, "", &rule);
+		note(m, r == 1 ? add_rule(m, target, &rule) : r);
+	}
+}
+
+/* --- keys of Weir's own --- */
+
+static void set_places(struct node *n, uint32_t line, uint32_t column)
+{
+	for (; n; n = n->next) {
+		n->line = n->key_line = line;
+		n->column = n->key_column = column;
+		set_places(n->first, line, column);
+	}
+}
+
+/* Members as a mapping whose places are all that of the rule. */
+static int own_nodes(struct making *m, struct arena *arena, struct text own,
+		     const char *path, uint32_t line, uint32_t column, struct node **ret)
+{
+	CLEAN(mem) struct faults *faults = calloc(1, sizeof(*faults));
+	struct node_source source = { .arena = arena,
+				      .faults = faults,
+				      .file = m->schema.file };
+	const char *text = arena_printf(arena, "{%.*s}", (int)own.len, own.ptr);
+	int r;
+
+	if (!faults || !text)
+		return -ENOMEM;
+	source.text = text_of(text);
+	r = node_check_text(&source) ? node_read_json(&source, ret) : -EINVAL;
+	for (size_t i = 0; i < faults->count; i++)
+		faults_add(m->r->faults, faults->items[i].level, m->schema.file, line,
+			   column, path, "%s", faults->items[i].text);
+	faults_done(faults);
+	if (r == 0)
+		set_places(*ret, line, column);
+	return r;
+}
+
+static int add_text_node(const struct node_source *s, struct node *map, const char *key,
+			 const char *text)
+{
+	struct node *n = node_new(s, NODE_TEXT, map->line, map->column);
+
+	if (!n)
+		return -ENOMEM;
+	n->key = text_of(key);
+	n->text = text_of(text);
+	node_append(s, map, n);
+	return 0;
+}
+
+/* What the schema reads as the same kind of target as @rule has. */
+static const char *stand_in(const struct rule *rule, char *buf)
+{
+	if (rule->kind == TARGET_PREFIX)
+		return prefix_format(&rule->prefix, buf);
+	return rule->kind == TARGET_NAME ? "x.test" : "*.x.test";
+}
+
+/* The schema reads the rule with a target that it takes; then the target is set. */
+static int add_own_rule(struct making *m, const struct document_rule *from,
+			const char *path, struct rule *rule)
+{
+	CLEAN(arena) struct arena tree = { 0 };
+	struct node_source source = { .arena = &tree,
+				      .faults = m->r->faults,
+				      .file = m->schema.file };
+	struct walk w = { .document = &m->schema };
+	size_t before = m->policy->count;
+	char text[PREFIX_TEXT_SIZE];
+	struct rule *made;
+	struct node *map;
+	int r = own_nodes(m, &tree, from->own, path, from->line, from->column, &map);
+
+	if (r == 0)
+		r = add_text_node(&source, map, "action",
+				  rule->action == POLICY_ALLOW ? "allow" : "deny");
+	if (r == 0)
+		r = add_text_node(&source, map, "target", stand_in(rule, text));
+	if (r < 0)
+		return r;
+	snprintf(w.path, sizeof(w.path), "%s", path);
+	schema_read_rule(&w, map, NULL);
+	if (w.out_of_memory)
+		return -ENOMEM;
+	if (m->policy->count == before)
+		return -EINVAL;
+	made = &m->policy->rules[before];
+	made->kind = rule->kind;
+	made->name = rule->name;
+	made->prefix = rule->prefix;
+	made->target = arena_text(m->r->arena, from->target);
+	return made->target ? 0 : -ENOMEM;
+}
+
+/* --- the document --- */
+
+static void add_document_rule(struct making *m, const struct document *d, size_t i)
+{
+	const struct document_rule *from = &d->rules[i];
+	struct rule rule = { .action = from->action,
+			     .comment = "",
+			     .file = m->schema.file,
+			     .line = from->line,
+			     .column = from->column };
+	char path[40], target_path[48];
+	int r;
+
+	snprintf(path, sizeof(path), "egress[%zu]", i);
+	snprintf(target_path, sizeof(target_path), "%s.target", path);
+	r = read_target(m, from->target, target_path, &rule);
+	if (r == 1)
+		r = from->own.len > 0 ? add_own_rule(m, from, path, &rule)
+				      : add_rule(m, from->target, &rule);
+	note(m, r);
+}
+
+static int add_settings(struct making *m, const struct document *d)
+{
+	CLEAN(arena) struct arena tree = { 0 };
+	struct node *map;
+	int r;
+
+	if (!m->policy->has_default_action) {
+		m->policy->has_default_action = true;
+		m->policy->default_action = d->default_action;
+	}
+	if (d->own.len == 0)
+		return 0;
+	r = own_nodes(m, &tree, d->own, "", 0, 0, &map);
+	return r == 0 ? schema_read(&m->schema, map) : r;
+}
+
+/* @file is what is read from now on. */
+static int begin_file(struct making *m, const char *file)
+{
+	struct policy *p = m->policy;
+	const char **sources =
+		arena_array(m->r->arena, p->source_count + 1, sizeof(char *));
+
+	m->schema.file = arena_text(m->r->arena, text_of(file));
+	if (!sources || !m->schema.file)
+		return -ENOMEM;
+	if (p->source_count > 0)
+		memcpy(sources, p->sources, p->source_count * sizeof(*sources));
+	sources[p->source_count++] = m->schema.file;
+	p->sources = sources;
+	return 0;
+}
+
+static int add_always_file(struct making *m, const struct always_file *file,
+			   enum policy_action action)
+{
+	int r;
+
+	if (!file || file->text.len == 0)
+		return 0;
+	r = begin_file(m, file->path);
+	if (r == 0)
+		add_always(m, file, action);
+	return r;
+}
+
+int document_policy(const struct document *d, const struct always_file *deny,
+		    const struct always_file *allow, const char *file,
+		    const struct policy_reader *r, struct policy *ret)
+{
+	struct making m = {
+		.r = r,
+		.policy = ret,
+		.schema = { .policy = ret, .arena = r->arena, .faults = r->faults }
+	};
+
+	if (policy_reserve_rules(ret, r->arena, d->count) < 0)
+		return -ENOMEM;
+	note(&m, add_always_file(&m, deny, POLICY_DENY));
+	note(&m, add_always_file(&m, allow, POLICY_ALLOW));
+	note(&m, begin_file(&m, file));
+	if (m.result == -ENOMEM)
+		return m.result;
+	note(&m, add_settings(&m, d));
+	for (size_t i = 0; i < d->count && m.result != -ENOMEM; i++)
+		add_document_rule(&m, d, i);
+	if (m.result == 0)
+		note(&m, policy_check_built(r, ret));
+	return m.result;
+}

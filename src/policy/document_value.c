@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Walking a text that document_scan() let pass. The ends are compared all the same: a
+ * slip here must not read on. */
+#include <errno.h>
+#include <string.h>
+
+#include "policy/document_internal.h"
+
+static void move(struct document_cursor *c)
+{
+	if (c->p >= c->end)
+		return;
+	if (*c->p == '\n') {
+		c->line++;
+		c->column = 1;
+	} else if ((*c->p & 0xc0) != 0x80) {
+		c->column++;
+	}
+	c->p++;
+}
+
+static char at(const struct document_cursor *c)
+{
+	return c->p < c->end ? *c->p : '\0';
+}
+
+/* To the next byte that is neither blank nor a separator. */
+static void skip_between(struct document_cursor *c)
+{
+	while (c->p < c->end && *c->p != '\0' && strchr(" \t\r\n,:", *c->p))
+		move(c);
+}
+
+const char *document_kind_name(enum document_kind k)
+{
+	static const char *const names[] = {
+		[DOCUMENT_NULL] = "null",     [DOCUMENT_BOOL] = "bool",
+		[DOCUMENT_NUMBER] = "number", [DOCUMENT_STRING] = "string",
+		[DOCUMENT_ARRAY] = "array",   [DOCUMENT_OBJECT] = "object",
+	};
+	return names[k];
+}
+
+enum document_kind document_peek(struct document_cursor *c)
+{
+	skip_between(c);
+	switch (at(c)) {
+	case '{':
+		return DOCUMENT_OBJECT;
+	case '[':
+		return DOCUMENT_ARRAY;
+	case '"':
+		return DOCUMENT_STRING;
+	case 't':
+	case 'f':
+		return DOCUMENT_BOOL;
+	case 'n':
+	case '\0':
+		return DOCUMENT_NULL;
+	default:
+		return DOCUMENT_NUMBER;
+	}
+}
+
+static void skip_string(struct document_cursor *c)
+{
+	move(c);
+	while (c->p < c->end && *c->p != '"') {
+		if (*c->p == '\\')
+			move(c);
+		move(c);
+	}
+	move(c);
+}
+
+static void skip_word(struct document_cursor *c)
+{
+	while (c->p < c->end && *c->p != '\0' && !strchr(" \t\r\n,:]}", *c->p))
+		move(c);
+}
+
+/* Without recursion: what nobody reads may be nested as deeply as Go takes it. */
+struct text document_skip(struct document_cursor *c)
+{
+	size_t depth = 0;
+	const char *start;
+
+	skip_between(c);
+	start = c->p;
+	do {
+		skip_between(c);
+		switch (at(c)) {
+		case '{':
+		case '[':
+			depth++;
+			move(c);
+			break;
+		case '}':
+		case ']':
+			depth--;
+			move(c);
+			break;
+		case '"':
+			skip_string(c);
+			break;
+		default:
+			skip_word(c);
+		}
+	} while (depth > 0 && c->p < c->end);
+	return (struct text){ start, (size_t)(c->p - start) };
+}
+
+/* --- strings --- */
+
+static uint32_t hex_digit(char c)
+{
+	return c <= '9' ? (uint32_t)(c - '0') : (uint32_t)((c | 0x20) - 'a' + 10);
+}
+
+/* "\u12ab" at @p. */
+static bool hex_unit(const char *p, const char *end, uint32_t *ret)
+{
+	if (end - p < 6 || p[0] != '\\' || p[1] != 'u')
+		return false;
+	*ret = hex_digit(p[2]) << 12 | hex_digit(p[3]) << 8 | hex_digit(p[4]) << 4 |
+	       hex_digit(p[5]);
+	return true;
+}
+
+static size_t put_utf8(uint32_t u, char *out)
+{
+	if (u < 0x80) {
+		out[0] = (char)u;
+		return 1;
+	}
+	if (u < 0x800) {
+		out[0] = (char)(0xc0 | u >> 6);
+		out[1] = (char)(0x80 | (u & 0x3f));
+		return 2;
+	}
+	if (u < 0x10000) {
+		out[0] = (char)(0xe0 | u >> 12);
+		out[1] = (char)(0x80 | (u >> 6 & 0x3f));
+		out[2] = (char)(0x80 | (u & 0x3f));
+		return 3;
+	}
+	out[0] = (char)(0xf0 | u >> 18);
+	out[1] = (char)(0x80 | (u >> 12 & 0x3f));
+	out[2] = (char)(0x80 | (u >> 6 & 0x3f));
+	out[3] = (char)(0x80 | (u & 0x3f));
+	return 4;
+}
+
+/* The character behind '\' at @p. Return: the bytes read. */
+static size_t read_escape(const char *p, const char *end, uint32_t *ret)
+{
+	static const char names[] = "b\bf\fn\nr\rt\t";
+	uint32_t low;
+
+	if (hex_unit(p, end, ret)) {
+		if (*ret < 0xd800 || *ret > 0xdfff)
+			return 6;
+		if (*ret < 0xdc00 && hex_unit(p + 6, end, &low) && low >= 0xdc00 &&
+		    low <= 0xdfff) {
+			*ret = 0x10000 + ((*ret - 0xd800) << 10) + (low - 0xdc00);
+			return 12;
+		}
+		*ret = 0xfffd;
+		return 6;
+	}
+	*ret = (uint8_t)p[1];
+	for (size_t i = 0; i + 1 < sizeof(names); i += 2) {
+		if (p[1] == names[i])
+			*ret = (uint8_t)names[i + 1];
+	}
+	return 2;
+}
+
+/* How many bytes the UTF-8 character at @p has; 0 when it is none. */
+static size_t utf8_size(const uint8_t *p, size_t left)
+{
+	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+	size_t size = p[0] < 0x80   ? 1
+		      : p[0] < 0xc0 ? 0
+		      : p[0] < 0xe0 ? 2
+		      : p[0] < 0xf0 ? 3
+				    : 4;
+	uint32_t u;
+
+	if (size <= 1 || size > left || p[0] > 0xf4)
+		return size == 1;
+	u = p[0] & (0x7f >> size);
+	for (size_t i = 1; i < size; i++) {
+		if ((p[i] & 0xc0) != 0x80)
+			return 0;
+		u = u << 6 | (p[i] & 0x3f);
+	}
+	return u < least[size] || u > 0x10ffff || (u >= 0xd800 && u <= 0xdfff) ? 0 : size;
+}
+
+/* One character of a string; a byte that is no UTF-8 is U+FFFD. Return: bytes read. */
+static size_t read_character(const char *p, const char *end, char *out, size_t *ret_size)
+{
+	uint32_t u = 0xfffd;
+	size_t size;
+
+	if (*p == '\\' && end - p >= 2) {
+		size = read_escape(p, end, &u);
+		*ret_size = put_utf8(u, out);
+		return size;
+	}
+	size = utf8_size((const uint8_t *)p, (size_t)(end - p));
+	if (size == 0) {
+		*ret_size = put_utf8(u, out);
+		return 1;
+	}
+	memcpy(out, p, size);
+	*ret_size = size;
+	return size;
+}
+
+int document_string(struct document_cursor *c, struct arena *arena, struct text *ret)
+{
+	struct text quoted = document_skip(c);
+	const char *p = quoted.ptr + 1, *end = quoted.ptr + quoted.len - 1;
+	size_t used = 0, wide = 0;
+	char *out;
+
+	if (quoted.len < 2)
+		return -EINVAL;
+	/* Escapes only shrink; a byte that is no UTF-8 becomes three. */
+	for (size_t i = 0; i < quoted.len; i++)
+		wide += (uint8_t)quoted.ptr[i] >= 0x80;
+	out = arena_alloc(arena, quoted.len + 2 * wide);
+	if (!out)
+		return -ENOMEM;
+	while (p < end) {
+		char one[4];
+		size_t size;
+
+		p += read_character(p, end, one, &size);
+		memcpy(out + used, one, size);
+		used += size;
+	}
+	*ret = (struct text){ out, used };
+	return 0;
+}
+
+/* --- arrays and objects --- */
+
+void document_enter(struct document_cursor *c)
+{
+	skip_between(c);
+	move(c);
+}
+
+bool document_next(struct document_cursor *c)
+{
+	skip_between(c);
+	if (c->p < c->end && *c->p != ']' && *c->p != '}')
+		return true;
+	move(c);
+	return false;
+}
+
+int document_key(struct document_cursor *c, struct arena *arena, struct text *ret)
+{
+	return document_string(c, arena, ret);
+}
