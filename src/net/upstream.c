@@ -100,15 +100,15 @@ static void on_tcp_message(void *data, uint32_t token, const void *message, size
 	u->ops.on_message(u->ops.data, token, message, size);
 	r = *find(u, token);
 	if (r && !r->tcp && !r->udp.socket && forget(u, token))
-		u->ops.on_failed(u->ops.data, token);
+		u->ops.on_failed(u->ops.data, token, -EBADMSG);
 }
 
-static void on_transport_failed(void *data, uint32_t token)
+static void on_transport_failed(void *data, uint32_t token, int error)
 {
 	struct upstreams *u = data;
 
 	if (forget(u, token))
-		u->ops.on_failed(u->ops.data, token);
+		u->ops.on_failed(u->ops.data, token, error);
 }
 
 static int transmit(struct upstreams *u, struct request *r, size_t server, bool tcp,
@@ -161,19 +161,21 @@ void upstreams_cancel(struct upstreams *u, uint32_t token)
 	forget(u, token);
 }
 
-static int open_transports(struct upstreams *u, struct loop *loop)
+static int open_transports(struct upstreams *u, const struct upstreams_config *config)
 {
 	struct upstream_udp_config udp = {
-		.loop = loop,
+		.loop = config->loop,
 		.servers = u->servers,
 		.count = u->server_count,
+		.own = config->own,
 		.data = u,
 		.on_message = on_udp_message,
 		.on_failed = on_transport_failed,
 	};
 	struct upstream_tcp_config tcp = {
-		.loop = loop,
+		.loop = config->loop,
 		.servers = u->servers,
+		.own = config->own,
 		.data = u,
 		.on_message = on_tcp_message,
 		.on_failed = on_transport_failed,
@@ -184,19 +186,19 @@ static int open_transports(struct upstreams *u, struct loop *loop)
 	return u->udp && u->tcp ? 0 : -ENOMEM;
 }
 
-struct upstreams *upstreams_new(struct loop *loop, const struct endpoint *servers,
-				size_t count, const struct upstreams_ops *ops)
+struct upstreams *upstreams_new(const struct upstreams_config *config)
 {
+	size_t count = config->count;
 	struct upstreams *u = calloc(1, sizeof(*u));
 
 	if (!u)
 		return NULL;
-	u->ops = *ops;
+	u->ops = config->ops;
 	u->server_count = count;
-	u->servers = calloc(MAX(count, (size_t)1), sizeof(*servers));
+	u->servers = calloc(MAX(count, (size_t)1), sizeof(*u->servers));
 	if (u->servers && count > 0)
-		memcpy(u->servers, servers, count * sizeof(*servers));
-	if (!u->servers || open_transports(u, loop) < 0) {
+		memcpy(u->servers, config->servers, count * sizeof(*u->servers));
+	if (!u->servers || open_transports(u, config) < 0) {
 		upstreams_free(u);
 		return NULL;
 	}

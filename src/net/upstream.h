@@ -7,8 +7,8 @@
  * uses, so that the source port keeps changing. Reads in batches. */
 #pragma once
 
-#include "base/addr.h"
 #include "net/loop.h"
+#include "net/own.h"
 
 struct upstreams;
 
@@ -16,13 +16,20 @@ struct upstreams_ops {
 	void *data;
 	/* A message from the server that @token was sent to. Any number per token. */
 	void (*on_message)(void *data, uint32_t token, const void *message, size_t size);
-	/* Nothing more will come: refused, reset, closed early. */
-	void (*on_failed)(void *data, uint32_t token);
+	/* Nothing more will come: refused, reset, closed early, as -errno. */
+	void (*on_failed)(void *data, uint32_t token, int error);
 };
 
-/* @servers is copied. With none every send fails. Return: NULL when memory is out. */
-struct upstreams *upstreams_new(struct loop *loop, const struct endpoint *servers,
-				size_t count, const struct upstreams_ops *ops) MUST_CHECK;
+struct upstreams_config {
+	struct loop *loop;		/* borrowed */
+	const struct endpoint *servers; /* copied; with none every send fails */
+	size_t count;
+	struct own_ports own; /* of all sockets */
+	struct upstreams_ops ops;
+};
+
+/* Return: NULL when memory is out. */
+struct upstreams *upstreams_new(const struct upstreams_config *config) MUST_CHECK;
 void upstreams_free(struct upstreams *u);
 
 /* UDP messages leave with the next upstreams_flush().

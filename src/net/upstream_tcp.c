@@ -12,6 +12,8 @@ struct upstream_tcp_connection {
 	struct loop_source source; /* fd -1: the slot is free */
 	struct upstream_tcp *owner;
 	uint32_t token;
+	enum addr_family family;
+	uint16_t port; /* its own, of net/own; 0: none is held */
 	size_t out_size, out_sent;
 	uint8_t out[DNS_FRAME_PREFIX + UPSTREAM_TCP_QUERY_MAX];
 	struct dns_framing framing; /* over `in` */
@@ -28,15 +30,16 @@ void upstream_tcp_cancel(struct upstream_tcp_connection *c)
 	if (c->source.fd < 0)
 		return;
 	loop_remove(c->owner->config.loop, &c->source);
+	own_let_go(&c->owner->config.own, c->source.fd, c->family, IPPROTO_TCP, c->port);
 	close(c->source.fd);
 	c->source.fd = -1;
 	free(TAKE_PTR(c->in));
 }
 
-static void fail(struct upstream_tcp_connection *c)
+static void fail(struct upstream_tcp_connection *c, int error)
 {
 	upstream_tcp_cancel(c);
-	c->owner->config.on_failed(c->owner->config.data, c->token);
+	c->owner->config.on_failed(c->owner->config.data, c->token, error);
 }
 
 /* The whole message is there: close first, since the callback may want the slot. */
@@ -61,13 +64,13 @@ static void read_some(struct upstream_tcp_connection *c)
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n <= 0) {
-		fail(c);
+		fail(c, n < 0 ? -errno : -ECONNRESET);
 		return;
 	}
 	dns_framing_received(&c->framing, (size_t)n);
 	r = dns_framing_next(&c->framing, &message, &size);
 	if (r < 0)
-		fail(c);
+		fail(c, r);
 	else if (r > 0)
 		finish(c, message, size);
 }
@@ -77,18 +80,18 @@ static bool write_some(struct upstream_tcp_connection *c)
 {
 	ssize_t n = send(c->source.fd, c->out + c->out_sent, c->out_size - c->out_sent,
 			 MSG_DONTWAIT | MSG_NOSIGNAL);
+	int r = 0;
 
 	if (n < 0 && errno != EAGAIN && errno != EINTR) {
-		fail(c);
+		fail(c, -errno);
 		return false;
 	}
 	c->out_sent += n > 0 ? (size_t)n : 0;
-	if (c->out_sent == c->out_size &&
-	    loop_modify(c->owner->config.loop, &c->source, EPOLLIN) < 0) {
-		fail(c);
-		return false;
-	}
-	return true;
+	if (c->out_sent == c->out_size)
+		r = loop_modify(c->owner->config.loop, &c->source, EPOLLIN);
+	if (r < 0)
+		fail(c, r);
+	return r == 0;
 }
 
 static void on_ready(struct loop_source *source, uint32_t events)
@@ -102,21 +105,47 @@ static void on_ready(struct loop_source *source, uint32_t events)
 		read_some(c);
 }
 
-static int open_socket(const struct endpoint *server)
+/* Begin to connect @c's socket, and be told of what becomes of it. */
+static int connect_and_add(struct upstream_tcp_connection *c,
+			   const struct endpoint *server, int fd)
 {
 	struct sockaddr_storage address;
 	socklen_t size = endpoint_to_sockaddr(server, &address);
-	CLEAN(fd)
-	int fd = socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	int one = 1;
+	int one = 1, r;
 
-	if (fd < 0)
-		return -errno;
 	if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) < 0)
 		return -errno;
 	if (connect(fd, (struct sockaddr *)&address, size) < 0 && errno != EINPROGRESS)
 		return -errno;
-	return TAKE_FD(fd);
+	c->source.fd = fd;
+	r = loop_add(c->owner->config.loop, &c->source, EPOLLIN | EPOLLOUT);
+	if (r < 0)
+		c->source.fd = -1;
+	return r;
+}
+
+static int open_socket(struct upstream_tcp_connection *c, const struct endpoint *server)
+{
+	const struct own_ports *own = &c->owner->config.own;
+	int domain = server->addr.family == ADDR_V6 ? AF_INET6 : AF_INET;
+	CLEAN(fd)
+	int fd = socket(domain, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int r;
+
+	if (fd < 0)
+		return -errno;
+	c->family = server->addr.family;
+	r = own_hold(own, fd, c->family, IPPROTO_TCP);
+	if (r < 0)
+		return r;
+	c->port = (uint16_t)r;
+	r = connect_and_add(c, server, fd);
+	if (r < 0) {
+		own_let_go(own, fd, c->family, IPPROTO_TCP, c->port);
+		return r;
+	}
+	TAKE_FD(fd);
+	return 0;
 }
 
 static struct upstream_tcp_connection *free_slot(struct upstream_tcp *t)
@@ -140,30 +169,23 @@ int upstream_tcp_send(struct upstream_tcp *t, uint32_t token, size_t server,
 		      struct upstream_tcp_connection **ret_connection)
 {
 	struct upstream_tcp_connection *c = free_slot(t);
-	CLEAN(fd) int fd = -1;
 	int r;
 
 	if (!c)
 		return -EMFILE;
 	if (size == 0 || size > UPSTREAM_TCP_QUERY_MAX)
 		return -EMSGSIZE;
-	fd = open_socket(&t->config.servers[server]);
-	if (fd < 0)
-		return fd;
 	c->in = malloc(DNS_FRAME_PREFIX + DNS_MESSAGE_MAX);
 	if (!c->in)
 		return -ENOMEM;
 	dns_framing_init(&c->framing, c->in, DNS_FRAME_PREFIX + DNS_MESSAGE_MAX);
 	fill_out(c, message, size);
 	c->token = token;
-	c->source.fd = fd;
-	r = loop_add(t->config.loop, &c->source, EPOLLIN | EPOLLOUT);
+	r = open_socket(c, &t->config.servers[server]);
 	if (r < 0) {
-		c->source.fd = -1;
 		free(TAKE_PTR(c->in));
 		return r;
 	}
-	TAKE_FD(fd);
 	*ret_connection = c;
 	return 0;
 }

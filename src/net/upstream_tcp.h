@@ -7,8 +7,8 @@
  * to decide: it cancels. */
 #pragma once
 
-#include "base/addr.h"
 #include "net/loop.h"
+#include "net/own.h"
 
 enum {
 	UPSTREAM_TCP_MAX = 64,	       /* connections; over it: -EMFILE */
@@ -21,10 +21,12 @@ struct upstream_tcp_connection;
 struct upstream_tcp_config {
 	struct loop *loop;
 	const struct endpoint *servers; /* borrowed */
+	struct own_ports own;
 	void *data;
 	/* The connection is over, whatever becomes of the message. */
 	void (*on_message)(void *data, uint32_t token, const void *message, size_t size);
-	void (*on_failed)(void *data, uint32_t token);
+	/* @error is why, -errno; closed early is -ECONNRESET. */
+	void (*on_failed)(void *data, uint32_t token, int error);
 };
 
 struct upstream_tcp *upstream_tcp_new(const struct upstream_tcp_config *config)

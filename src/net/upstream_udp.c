@@ -26,7 +26,8 @@ struct upstream_udp_socket {
 	struct loop_source source;
 	struct upstream_udp *owner;
 	enum socket_state state;
-	bool refused; /* an error was seen while sending: its requests fail */
+	int error;     /* seen while sending, -errno: its requests fail */
+	uint16_t port; /* its own, of net/own; 0: none is held */
 	uint32_t uses;
 	struct server *server;
 	uint32_t queued; /* messages in upstream_udp.out */
@@ -37,6 +38,7 @@ struct upstream_udp_socket {
 
 struct server {
 	bool unsegmented; /* the way there takes one datagram at a time */
+	enum addr_family family;
 	struct sockaddr_storage address;
 	socklen_t address_size;
 	uint32_t turn; /* index into current[] of the next request */
@@ -67,7 +69,7 @@ struct upstream_udp {
 	struct upstream_udp_socket sockets[UPSTREAM_UDP_SOCKETS_MAX];
 	struct upstream_udp_socket *free_sockets;
 	struct upstream_udp_socket *reading; /* its handler runs: not to be closed */
-	struct loop_timer refused_timer;
+	struct loop_timer failed_timer;
 	struct out_queue out;
 	struct mmsghdr headers[BATCH];
 	struct iovec vectors[BATCH];
@@ -96,12 +98,12 @@ static void request_join(struct upstream_udp_request *r, struct upstream_udp_soc
 	s->requests = r;
 }
 
-static void mark_refused(struct upstream_udp_socket *s)
+static void mark_failed(struct upstream_udp_socket *s, int error)
 {
 	struct upstream_udp *u = s->owner;
 
-	s->refused = true;
-	if (loop_timer_start(u->config.loop, &u->refused_timer,
+	s->error = error;
+	if (loop_timer_start(u->config.loop, &u->failed_timer,
 			     loop_now_ms(u->config.loop)) < 0)
 		s->uses = UPSTREAM_UDP_USES_MAX; /* its requests time out */
 }
@@ -150,7 +152,7 @@ static void send_singly(struct upstream_udp_socket *s, const struct msghdr *h)
 		if (send(s->source.fd, h->msg_iov[i].iov_base, h->msg_iov[i].iov_len,
 			 MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
 			continue;
-		mark_refused(s);
+		mark_failed(s, -errno);
 		return;
 	}
 }
@@ -168,17 +170,18 @@ static void send_headers(struct out_queue *q, struct upstream_udp_socket *s, siz
 		struct mmsghdr *next = &q->headers[sent];
 		int n = sendmmsg(s->source.fd, next, (unsigned int)(count - sent),
 				 MSG_DONTWAIT | MSG_NOSIGNAL);
+		int error = errno;
 
 		if (n > 0) {
 			sent += (size_t)n;
 			continue;
 		}
 		sent++;
-		if (is_refusal_of_segments(&next->msg_hdr, errno)) {
+		if (is_refusal_of_segments(&next->msg_hdr, error)) {
 			s->server->unsegmented = true;
 			send_singly(s, &next->msg_hdr);
 		} else {
-			mark_refused(s);
+			mark_failed(s, -error);
 		}
 	}
 }
@@ -226,6 +229,7 @@ static void socket_close(struct upstream_udp_socket *s)
 	if (s->queued > 0)
 		upstream_udp_flush(u);
 	loop_remove(u->config.loop, &s->source);
+	own_let_go(&u->config.own, s->source.fd, s->server->family, IPPROTO_UDP, s->port);
 	close(s->source.fd);
 	s->source.fd = -1;
 	s->state = SOCKET_FREE;
@@ -240,17 +244,17 @@ static void socket_close_if_done(struct upstream_udp_socket *s)
 }
 
 /* All that wait on @s fail. What the callbacks send goes to other sockets. */
-static void socket_fail(struct upstream_udp_socket *s)
+static void socket_fail(struct upstream_udp_socket *s, int error)
 {
 	const struct upstream_udp_config *config = &s->owner->config;
 
-	s->refused = false;
+	s->error = 0;
 	s->uses = UPSTREAM_UDP_USES_MAX;
 	while (s->requests) {
 		struct upstream_udp_request *r = s->requests;
 
 		request_leave(r);
-		config->on_failed(config->data, r->token);
+		config->on_failed(config->data, r->token, error);
 	}
 }
 
@@ -278,7 +282,7 @@ static void read_batch(struct upstream_udp_socket *s)
 
 	if (n < 0) {
 		if (errno != EAGAIN && errno != EINTR)
-			socket_fail(s);
+			socket_fail(s, -errno);
 		return;
 	}
 	for (int i = 0; i < n; i++) {
@@ -300,6 +304,30 @@ static void on_readable(struct loop_source *source, uint32_t events)
 	socket_close_if_done(s);
 }
 
+/* From the bind to the connect anybody could send to the port. */
+static void discard_early(int fd)
+{
+	while (recv(fd, NULL, 0, MSG_DONTWAIT | MSG_TRUNC) >= 0)
+		;
+}
+
+static int connect_and_add(struct upstream_udp *u, const struct server *server,
+			   struct upstream_udp_socket *s, int fd)
+{
+	int r;
+
+	if (connect(fd, (const struct sockaddr *)&server->address, server->address_size) <
+	    0)
+		return -errno;
+	if (s->port > 0)
+		discard_early(fd);
+	s->source.fd = fd;
+	r = loop_add(u->config.loop, &s->source, EPOLLIN);
+	if (r < 0)
+		s->source.fd = -1;
+	return r;
+}
+
 static int socket_connect(struct upstream_udp *u, const struct server *server,
 			  struct upstream_udp_socket *s)
 {
@@ -310,13 +338,15 @@ static int socket_connect(struct upstream_udp *u, const struct server *server,
 
 	if (fd < 0)
 		return -errno;
-	if (connect(fd, (const struct sockaddr *)&server->address, server->address_size) <
-	    0)
-		return -errno;
-	s->source.fd = fd;
-	r = loop_add(u->config.loop, &s->source, EPOLLIN);
+	r = own_hold(&u->config.own, fd, server->family, IPPROTO_UDP);
 	if (r < 0)
 		return r;
+	s->port = (uint16_t)r;
+	r = connect_and_add(u, server, s, fd);
+	if (r < 0) {
+		own_let_go(&u->config.own, fd, server->family, IPPROTO_UDP, s->port);
+		return r;
+	}
 	TAKE_FD(fd);
 	return 0;
 }
@@ -336,7 +366,7 @@ static struct upstream_udp_socket *socket_open(struct upstream_udp *u,
 	u->free_sockets = s->next_free;
 	s->server = server;
 	s->state = SOCKET_CURRENT;
-	s->refused = false;
+	s->error = 0;
 	s->queued = 0;
 	s->uses = 0;
 	s->born_ms = loop_now_ms(u->config.loop);
@@ -375,16 +405,16 @@ static int socket_pick(struct upstream_udp *u, struct server *server,
 }
 
 /* Not while sending: the callbacks may send again. */
-static void on_refused_timer(struct loop_timer *timer)
+static void on_failed_timer(struct loop_timer *timer)
 {
-	struct upstream_udp *u = CONTAINER_OF(timer, struct upstream_udp, refused_timer);
+	struct upstream_udp *u = CONTAINER_OF(timer, struct upstream_udp, failed_timer);
 
 	for (size_t i = 0; i < ARRAY_SIZE(u->sockets); i++) {
 		struct upstream_udp_socket *s = &u->sockets[i];
 
-		if (s->state == SOCKET_FREE || !s->refused)
+		if (s->state == SOCKET_FREE || s->error == 0)
 			continue;
-		socket_fail(s);
+		socket_fail(s, s->error);
 		socket_close_if_done(s);
 	}
 }
@@ -465,10 +495,12 @@ struct upstream_udp *upstream_udp_new(const struct upstream_udp_config *config)
 		free(u);
 		return NULL;
 	}
-	for (size_t i = 0; i < config->count; i++)
+	for (size_t i = 0; i < config->count; i++) {
+		u->servers[i].family = config->servers[i].addr.family;
 		u->servers[i].address_size =
 			endpoint_to_sockaddr(&config->servers[i], &u->servers[i].address);
-	u->refused_timer.on_fire = on_refused_timer;
+	}
+	u->failed_timer.on_fire = on_failed_timer;
 	prepare_batch(u);
 	prepare_sockets(u);
 	return u;
@@ -478,7 +510,7 @@ void upstream_udp_free(struct upstream_udp *u)
 {
 	if (!u)
 		return;
-	loop_timer_stop(u->config.loop, &u->refused_timer);
+	loop_timer_stop(u->config.loop, &u->failed_timer);
 	for (size_t i = 0; i < ARRAY_SIZE(u->sockets); i++)
 		if (u->sockets[i].state != SOCKET_FREE)
 			socket_close(&u->sockets[i]);

@@ -14,11 +14,14 @@
  * one server through one socket: each on its own would cost a system call and, where
  * the server shares the core, a switch to it. Those of the same length go through the
  * network stack as one datagram that is cut at its end (UDP_SEGMENT), which a third of
- * the cost of a new name hangs on; where that is refused they go singly. */
+ * the cost of a new name hangs on; where that is refused they go singly.
+ *
+ * A socket with a port of its own (net/own.h) is bound before it is connected. What
+ * others send it in between is thrown away. */
 #pragma once
 
-#include "base/addr.h"
 #include "net/loop.h"
+#include "net/own.h"
 
 enum {
 	UPSTREAM_UDP_PER_SERVER = 4,
@@ -45,11 +48,12 @@ struct upstream_udp_config {
 	struct loop *loop;
 	const struct endpoint *servers; /* borrowed */
 	size_t count;
+	struct own_ports own;
 	void *data;
 	/* The token may have been cancelled by an earlier call of the same batch. */
 	void (*on_message)(void *data, uint32_t token, const void *message, size_t size);
-	/* The request has already left its socket. */
-	void (*on_failed)(void *data, uint32_t token);
+	/* The request has already left its socket; @error is why, -errno. */
+	void (*on_failed)(void *data, uint32_t token, int error);
 };
 
 struct upstream_udp *upstream_udp_new(const struct upstream_udp_config *config)

@@ -53,6 +53,8 @@ struct dns_service {
 	struct upstreams *upstreams;
 	struct dns_tcp *tcp;
 	struct client_side *sides;
+	upstream_trouble_fn *on_trouble;
+	void *on_trouble_data;
 	struct loop_timer tick;
 	struct read_batch in;
 	struct reply_queue out;
@@ -178,6 +180,14 @@ static void op_random(void *data, void *bytes, size_t size)
 	}
 }
 
+static void op_trouble(void *data, const struct upstream_trouble *t)
+{
+	struct dns_service *d = data;
+
+	if (d->on_trouble)
+		d->on_trouble(d->on_trouble_data, t);
+}
+
 static void on_upstream_message(void *data, uint32_t token, const void *message,
 				size_t size)
 {
@@ -186,11 +196,11 @@ static void on_upstream_message(void *data, uint32_t token, const void *message,
 	resolver_response(d->resolver, token, message, size, loop_now_ms(d->loop));
 }
 
-static void on_upstream_failed(void *data, uint32_t token)
+static void on_upstream_failed(void *data, uint32_t token, int error)
 {
 	struct dns_service *d = data;
 
-	resolver_send_failed(d->resolver, token, loop_now_ms(d->loop));
+	resolver_send_failed(d->resolver, token, error, loop_now_ms(d->loop));
 }
 
 static void on_tcp_query(void *data, const struct resolver_client *client,
@@ -349,29 +359,56 @@ static void prepare_batch(struct read_batch *in)
 	}
 }
 
-static int open_parts(struct dns_service *d, const struct dns_service_config *config)
+static struct upstreams *open_upstreams(struct dns_service *d,
+					const struct dns_service_config *config)
 {
-	struct resolver_ops resolver = {
+	const struct upstreams_config upstreams = {
+		.loop = d->loop,
+		.servers = config->upstreams,
+		.count = config->upstream_count,
+		.own = config->own,
+		.ops = {
+			.data = d,
+			.on_message = on_upstream_message,
+			.on_failed = on_upstream_failed,
+		},
+	};
+
+	return upstreams_new(&upstreams);
+}
+
+static struct resolver *open_resolver(struct dns_service *d,
+				      const struct dns_service_config *config)
+{
+	const struct resolver_config resolver = {
+		.key = config->key,
+		.upstream_count = config->upstream_count,
+		.try_ms = config->try_ms,
+		.probe_every_ms = config->probe_every_ms,
+		.probe_name = config->probe_name,
+	};
+	const struct resolver_ops ops = {
 		.data = d,
 		.send = op_send,
 		.cancel = op_cancel,
 		.commit = op_commit,
 		.reply = op_reply,
 		.random = op_random,
+		.trouble = op_trouble,
 	};
-	struct upstreams_ops upstream = {
-		.data = d,
-		.on_message = on_upstream_message,
-		.on_failed = on_upstream_failed,
-	};
+
+	return resolver_new(&ops, &resolver);
+}
+
+static int open_parts(struct dns_service *d, const struct dns_service_config *config)
+{
 	int r = refill_random(d);
 
 	if (r < 0)
 		return r;
-	d->upstreams = upstreams_new(d->loop, config->upstreams, config->upstream_count,
-				     &upstream);
+	d->upstreams = open_upstreams(d, config);
 	d->tcp = dns_tcp_new(d->loop, on_tcp_query, d);
-	d->resolver = resolver_new(&resolver, &config->key, config->upstream_count);
+	d->resolver = open_resolver(d, config);
 	return d->upstreams && d->tcp && d->resolver ? 0 : -ENOMEM;
 }
 
@@ -392,6 +429,8 @@ struct dns_service *dns_service_new(const struct dns_service_config *config,
 		return NULL;
 	}
 	d->loop = config->loop;
+	d->on_trouble = config->on_trouble;
+	d->on_trouble_data = config->on_trouble_data;
 	d->tick.on_fire = on_tick;
 	prepare_batch(&d->in);
 	r = open_parts(d, config);
@@ -400,6 +439,7 @@ struct dns_service *dns_service_new(const struct dns_service_config *config,
 		dns_service_free(d);
 		return NULL;
 	}
+	restart_tick(d); /* probes begin before anybody asks */
 	return d;
 }
 

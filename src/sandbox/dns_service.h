@@ -14,21 +14,6 @@
 
 struct dns_service;
 
-/* What became of an upstream server, for the log: told when it happens, at most once a
- * second for each server and kind. */
-enum upstream_trouble_kind {
-	UPSTREAM_NONE = 0,
-	UPSTREAM_ERROR,	  /* timeout, refused, reset: `errno` says */
-	UPSTREAM_RCODE,	  /* it failed by its own word: `rcode` says */
-	UPSTREAM_PROBE,	  /* it did not answer a probe */
-	UPSTREAM_HEALTHY, /* it answers again */
-};
-struct upstream_trouble {
-	uint8_t kind;	/* enum upstream_trouble_kind */
-	uint8_t server; /* of the group */
-	uint8_t rcode;
-	int32_t error; /* -errno */
-};
 typedef void upstream_trouble_fn(void *data, const struct upstream_trouble *t);
 
 struct dns_service_config {
@@ -40,7 +25,9 @@ struct dns_service_config {
 	struct own_ports own; /* of the upstream sockets */
 	int64_t try_ms;	      /* of one upstream request; 0: RESOLVER_TRY_MS */
 	/* Ask each server for @probe_name (size 0 or the root: NS of the root, else A)
-	 * this often; 0: never. Whoever doesn't answer comes after those that do. */
+	 * this often, for the first time in the loop's first turn; 0: never. Servers are
+	 * then asked in the order given, and whoever doesn't answer probes comes last.
+	 * Without probes those that answer sooner come first. */
 	int64_t probe_every_ms;
 	struct dns_name probe_name;
 	upstream_trouble_fn *on_trouble; /* may be NULL */

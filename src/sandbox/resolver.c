@@ -46,17 +46,18 @@ void resolver_ask_release(struct resolver *r, struct resolver_ask *ask)
 
 /* ---- life ---- */
 
-struct resolver *resolver_new(const struct resolver_ops *ops, const struct hash_key *key,
-			      size_t upstream_count)
+struct resolver *resolver_new(const struct resolver_ops *ops,
+			      const struct resolver_config *config)
 {
 	struct resolver *r = calloc(1, sizeof(*r));
 
 	if (!r)
 		return NULL;
 	r->ops = *ops;
-	r->key = *key;
-	r->server_count = MIN(upstream_count, (size_t)RESOLVER_UPSTREAMS_MAX);
-	r->cache = dns_cache_new(RESOLVER_CACHE_ENTRIES, RESOLVER_CACHE_BYTES, key);
+	r->key = config->key;
+	resolver_servers_init(r, config);
+	r->cache =
+		dns_cache_new(RESOLVER_CACHE_ENTRIES, RESOLVER_CACHE_BYTES, &config->key);
 	r->bytes = malloc(QUEUE_BYTES);
 	r->addrs = malloc(QUEUE_ADDRS * sizeof(*r->addrs));
 	if (!r->cache || !r->bytes || !r->addrs) {
@@ -101,6 +102,22 @@ void resolver_detach(struct resolver *r, struct sandbox *s)
 	free(s->dns->seen);
 	free(s->dns);
 	s->dns = NULL;
+}
+
+/* ---- time ---- */
+
+int64_t resolver_next_ms(const struct resolver *r)
+{
+	int64_t next_ms = r->soonest ? r->soonest->deadline_ms : INT64_MAX;
+
+	return MIN(next_ms, r->probe_next_ms);
+}
+
+void resolver_tick(struct resolver *r, int64_t now_ms)
+{
+	resolver_flight_tick(r, now_ms);
+	if (r->probe_next_ms <= now_ms)
+		resolver_probe_tick(r, now_ms);
 }
 
 /* ---- queries ---- */

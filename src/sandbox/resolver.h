@@ -12,7 +12,7 @@
  *   resolver_response()  hold the response against what was asked; re-check the name
  *                        against the plan as it is *now*; guard; queue reply and
  *                        commit for every waiting client.
- *   resolver_tick()      timeouts: next upstream, or SERVFAIL with EDE 22.
+ *   resolver_tick()      timeouts: next upstream, or SERVFAIL with EDE 22; probes.
  *   resolver_flush()     once a turn of the loop: per sandbox one transaction for all
  *                        that was gathered; the kernel's acknowledgement; then the
  *                        replies. A failed commit turns its replies into SERVFAIL.
@@ -26,10 +26,13 @@
 #include "sandbox/sandbox.h"
 
 enum {
-	RESOLVER_UPSTREAMS_MAX = 16,	/* of one group */
-	RESOLVER_TRIES = 2,		/* upstream requests for one question */
-	RESOLVER_TRY_MS = 1500,		/* each */
-	RESOLVER_IN_FLIGHT_MAX = 4096,	/* of the engine; over it: SERVFAIL */
+	RESOLVER_UPSTREAMS_MAX = 16,   /* of one group */
+	RESOLVER_TRIES = 2,	       /* upstream requests for one question, at least */
+	RESOLVER_TRY_MS = 1500,	       /* each, unless the configuration says otherwise */
+	RESOLVER_PATIENCE_MS = 10000,  /* beyond them a server that was not asked yet is
+					* tried only for who asked less than this ago:
+					* others have given up */
+	RESOLVER_IN_FLIGHT_MAX = 4096, /* of the engine; over it: SERVFAIL */
 	RESOLVER_CACHE_ENTRIES = 16384, /* the least recently used goes */
 	RESOLVER_CACHE_BYTES = 2 * 1024 * 1024,
 	RESOLVER_CLIENTS_MAX = 16384, /* queries that wait, of the engine; over it:
@@ -46,6 +49,23 @@ struct resolver_client {
 	uint32_t connection; /* of the transport: a TCP connection's handle */
 	bool tcp;
 	struct endpoint peer; /* UDP: the sender */
+};
+
+/* What became of an upstream server, for the log: told when it happens, at most once a
+ * second for each server and kind. */
+enum upstream_trouble_kind {
+	UPSTREAM_NONE = 0,
+	UPSTREAM_ERROR,	  /* timeout, refused, reset, an answer of no use: `error` says */
+	UPSTREAM_RCODE,	  /* it failed by its own word: `rcode` says */
+	UPSTREAM_PROBE,	  /* it did not answer a probe: `error` says */
+	UPSTREAM_HEALTHY, /* it answers probes again */
+	UPSTREAM_KIND_COUNT
+};
+struct upstream_trouble {
+	uint8_t kind;	/* enum upstream_trouble_kind */
+	uint8_t server; /* of the group */
+	uint8_t rcode;
+	int32_t error; /* -errno */
 };
 
 struct resolver_ops {
@@ -66,12 +86,23 @@ struct resolver_ops {
 		      const void *message, size_t size);
 	/* Unpredictable bytes. */
 	void (*random)(void *data, void *bytes, size_t size);
+	void (*trouble)(void *data, const struct upstream_trouble *t); /* may be NULL */
+};
+
+struct resolver_config {
+	struct hash_key key;
+	size_t upstream_count;
+	int64_t try_ms; /* of one upstream request; 0: RESOLVER_TRY_MS */
+	/* Ask each server for @probe_name (size 0 or the root: NS of the root, else A)
+	 * this often, for the first time at the first tick; 0: never. */
+	int64_t probe_every_ms;
+	struct dns_name probe_name;
 };
 
 struct resolver;
 
-struct resolver *resolver_new(const struct resolver_ops *ops, const struct hash_key *key,
-			      size_t upstream_count) MUST_CHECK;
+struct resolver *resolver_new(const struct resolver_ops *ops,
+			      const struct resolver_config *config) MUST_CHECK;
 void resolver_free(struct resolver *r);
 
 void resolver_query(struct resolver *r, const struct resolver_client *client,
@@ -79,8 +110,8 @@ void resolver_query(struct resolver *r, const struct resolver_client *client,
 /* A datagram or TCP message that came for @token from that server. */
 void resolver_response(struct resolver *r, uint32_t token, const void *message,
 		       size_t size, int64_t now_ms);
-/* The transport of @token failed (ICMP error, TCP reset). */
-void resolver_send_failed(struct resolver *r, uint32_t token, int64_t now_ms);
+/* The transport of @token failed (ICMP error, TCP reset), as -errno. */
+void resolver_send_failed(struct resolver *r, uint32_t token, int error, int64_t now_ms);
 /* When resolver_tick() wants to be called; INT64_MAX: not at all. */
 int64_t resolver_next_ms(const struct resolver *r);
 void resolver_tick(struct resolver *r, int64_t now_ms);

@@ -16,69 +16,26 @@
  *   truncated                     the same server over TCP
  *   SERVFAIL, REFUSED, our question with an answer that can't be used (a CNAME loop), or
  *   it could not leave            a server that was not tried, at once
- *   nothing for RESOLVER_TRY_MS   a server that was not tried, or, when all were, the
- *                                 best one again; RESOLVER_TRIES times, then SERVFAIL */
+ *   nothing for as long as a      a server that was not tried, or, when all were, the
+ *   try lasts                     best one again, until there were RESOLVER_TRIES; then
+ *                                 only those that were not tried, as long as somebody
+ *                                 has asked lately; then SERVFAIL
+ *
+ * Who asks again what is under way joins the flight. If that is later than NUDGE_MS after
+ * the question left, it leaves once more, to the same server: a try may last minutes,
+ * and the first datagram may have been lost. */
 #include <assert.h>
+#include <errno.h>
 #include <string.h>
 
 #include "sandbox/resolver_internal.h"
 
 enum {
 	INDEX_BITS = 12,
-	SERVER_FORGET_MS = 4000, /* half-life of what we know of a server */
-	SERVER_STEP_MS = 64,	 /* smaller differences don't change the order */
+	NUDGE_MS = 1000,
 };
 static_assert(RESOLVER_IN_FLIGHT_MAX == 1 << INDEX_BITS, "a token holds an index");
 static_assert(RESOLVER_UPSTREAMS_MAX <= 16, "flight.tried has a bit for each");
-
-/* ---- servers ---- */
-
-static uint32_t server_badness(const struct server *s, int64_t now_ms)
-{
-	int64_t halvings = (now_ms - s->news_ms) / SERVER_FORGET_MS;
-
-	return halvings > 31 ? 0 : (s->smoothed_ms >> halvings) / SERVER_STEP_MS;
-}
-
-static void server_news(struct server *s, int64_t took_ms, bool failed, int64_t now_ms)
-{
-	int64_t took = MIN(MAX(took_ms, (int64_t)0), (int64_t)RESOLVER_TRY_MS);
-	int64_t smoothed = s->smoothed_ms;
-
-	if (s->failing && !failed)
-		smoothed = took;
-	else
-		smoothed += (took - smoothed) / (failed ? 2 : 8);
-	s->smoothed_ms = (uint32_t)smoothed;
-	s->failing = failed;
-	s->news_ms = now_ms;
-}
-
-/* The best server that @tried does not have, in configured order where they are equal.
- * Return: false when all were tried. */
-static bool choose_server(struct resolver *r, uint16_t tried, int64_t now_ms,
-			  uint8_t *ret)
-{
-	uint32_t best = UINT32_MAX;
-	struct server *s;
-
-	for (size_t i = 0; i < r->server_count; i++) {
-		uint32_t badness = server_badness(&r->servers[i], now_ms);
-
-		if (tried & 1u << i || badness >= best)
-			continue;
-		best = badness;
-		*ret = (uint8_t)i;
-	}
-	if (best == UINT32_MAX)
-		return false;
-	s = &r->servers[*ret];
-	if (s->failing) { /* this query finds out; the others go elsewhere meanwhile */
-		s->smoothed_ms = RESOLVER_TRY_MS;
-		s->news_ms = now_ms;
-	}
-	return true;
-}
 
 /* ---- the table of flights ---- */
 
@@ -185,8 +142,7 @@ static void flight_free(struct resolver *r, struct flight *f)
 
 static void deadline_add(struct resolver *r, struct flight *f, int64_t now_ms)
 {
-	f->sent_ms = now_ms;
-	f->deadline_ms = now_ms + RESOLVER_TRY_MS;
+	f->deadline_ms = now_ms + r->try_ms;
 	f->sooner = r->latest;
 	f->later = NULL;
 	if (r->latest)
@@ -220,21 +176,33 @@ static void try_end(struct resolver *r, struct flight *f)
 	deadline_remove(r, f);
 }
 
+static void copy_try(struct flight_late *to, const struct flight *f)
+{
+	to->token = f->token;
+	to->server = f->server;
+	to->id = f->asked.id;
+	to->sent_ms = f->sent_ms;
+	memcpy(to->case_name, f->asked.case_name, f->asked.name.size);
+}
+
 /* The present try has timed out: it takes the place of the one before. */
 static void try_set_aside(struct resolver *r, struct flight *f)
 {
 	late_end(r, f);
-	f->late.token = f->token;
-	f->late.server = f->server;
-	f->late.id = f->asked.id;
-	f->late.sent_ms = f->sent_ms;
-	memcpy(f->late.case_name, f->asked.case_name, f->asked.name.size);
+	copy_try(&f->late, f);
 	f->token = 0;
 	deadline_remove(r, f);
 }
 
-/* Send the question to f->server. Return: 0 or -errno. */
-static int try_start(struct resolver *r, struct flight *f, bool tcp, int64_t now_ms)
+uint32_t resolver_token(struct resolver *r, uint32_t index)
+{
+	if ((++r->serial << INDEX_BITS) == 0)
+		r->serial = 1;
+	return r->serial << INDEX_BITS | index;
+}
+
+/* Send the question to f->server. Return: 0 or -errno; f->token is then of no use. */
+static int send_question(struct resolver *r, struct flight *f, bool tcp, int64_t now_ms)
 {
 	/* Of the id, and a bit for each octet of the name. */
 	uint8_t message[512], random[2 + (DNS_NAME_MAX + 7) / 8];
@@ -247,15 +215,42 @@ static int try_start(struct resolver *r, struct flight *f, bool tcp, int64_t now
 			       f->asked.case_name);
 	if (size < 0)
 		return size;
-	if ((++r->serial << INDEX_BITS) == 0)
-		r->serial = 1;
-	f->token = r->serial << INDEX_BITS | f->index;
+	f->token = resolver_token(r, f->index);
 	f->tcp = tcp;
+	f->sent_ms = now_ms;
+	return r->ops.send(r->ops.data, f->token, f->server, tcp, message, (size_t)size);
+}
+
+static int try_start(struct resolver *r, struct flight *f, bool tcp, int64_t now_ms)
+{
+	int error = send_question(r, f, tcp, now_ms);
+
+	if (error < 0) {
+		r->ops.cancel(r->ops.data, f->token);
+		f->token = 0;
+		return error;
+	}
 	deadline_add(r, f, now_ms);
-	size = r->ops.send(r->ops.data, f->token, f->server, tcp, message, (size_t)size);
-	if (size < 0)
-		try_end(r, f);
-	return MIN(size, 0);
+	return 0;
+}
+
+/* The present try goes on as another, until the same deadline; its answer may still
+ * come. */
+static void nudge(struct resolver *r, struct flight *f, int64_t now_ms)
+{
+	struct flight_late before;
+
+	if (f->tcp || now_ms - f->sent_ms < NUDGE_MS)
+		return;
+	copy_try(&before, f);
+	if (send_question(r, f, false, now_ms) == 0) {
+		late_end(r, f);
+		f->late = before;
+		return;
+	}
+	f->token = before.token;
+	f->asked.id = before.id;
+	memcpy(f->asked.case_name, before.case_name, f->asked.name.size);
 }
 
 static void note_trouble(struct flight *f, enum flight_trouble trouble)
@@ -292,9 +287,11 @@ static void give_up(struct resolver *r, struct flight *f)
 /* Ask a server that was not asked yet; @again: or the best one once more. */
 static void try_next(struct resolver *r, struct flight *f, bool again, int64_t now_ms)
 {
+	int error;
+
 	try_end(r, f);
 	for (;;) {
-		if (!choose_server(r, f->tried, now_ms, &f->server)) {
+		if (!resolver_server_choose(r, f->tried, now_ms, &f->server)) {
 			if (!again)
 				break;
 			again = false;
@@ -302,10 +299,11 @@ static void try_next(struct resolver *r, struct flight *f, bool again, int64_t n
 			continue;
 		}
 		f->tried |= (uint16_t)(1u << f->server);
-		if (try_start(r, f, false, now_ms) == 0)
+		error = try_start(r, f, false, now_ms);
+		if (error == 0)
 			return;
 		note_trouble(f, TROUBLE_NETWORK);
-		server_news(&r->servers[f->server], RESOLVER_TRY_MS, true, now_ms);
+		resolver_server_failed(r, f->server, error, now_ms);
 	}
 	give_up(r, f);
 }
@@ -325,8 +323,11 @@ void resolver_flight_join(struct resolver *r, struct resolver_ask *ask, int64_t 
 	}
 	ask->client.sandbox->dns->in_flight++;
 	ask_list_push(&f->asks, ask);
+	f->joined_ms = now_ms;
 	if (is_new)
 		try_next(r, f, false, now_ms);
+	else
+		nudge(r, f, now_ms);
 }
 
 /* ---- the end of a flight ---- */
@@ -409,7 +410,7 @@ static void late_response(struct resolver *r, struct flight *f, const void *mess
 	dns_answer_read(message, size, &asked, &r->answer);
 	if (r->answer.kind == DNS_ANSWER_MISMATCH)
 		return;
-	server_news(&r->servers[f->late.server], now_ms - f->late.sent_ms, false, now_ms);
+	resolver_server_answered(r, f->late.server, now_ms - f->late.sent_ms, now_ms);
 	if (r->answer.kind >= DNS_ANSWER_NXDOMAIN)
 		arrive(r, f, now_ms);
 	else
@@ -421,8 +422,10 @@ void resolver_response(struct resolver *r, uint32_t token, const void *message,
 {
 	struct flight *f = flight_of_token(r, token);
 
-	if (!f)
+	if (!f) {
+		resolver_probe_response(r, token, now_ms);
 		return;
+	}
 	if (f->token != token) {
 		late_response(r, f, message, size, now_ms);
 		return;
@@ -430,7 +433,7 @@ void resolver_response(struct resolver *r, uint32_t token, const void *message,
 	dns_answer_read(message, size, &f->asked, &r->answer);
 	if (r->answer.kind == DNS_ANSWER_MISMATCH)
 		return;
-	server_news(&r->servers[f->server], now_ms - f->sent_ms, false, now_ms);
+	resolver_server_answered(r, f->server, now_ms - f->sent_ms, now_ms);
 	if (r->answer.kind == DNS_ANSWER_TRUNCATED)
 		ask_over_tcp(r, f, now_ms);
 	else if (r->answer.kind == DNS_ANSWER_FAILED || r->answer.kind == DNS_ANSWER_BAD)
@@ -439,35 +442,34 @@ void resolver_response(struct resolver *r, uint32_t token, const void *message,
 		arrive(r, f, now_ms);
 }
 
-void resolver_send_failed(struct resolver *r, uint32_t token, int64_t now_ms)
+void resolver_send_failed(struct resolver *r, uint32_t token, int error, int64_t now_ms)
 {
 	struct flight *f = flight_of_token(r, token);
 
-	if (!f)
+	if (!f) {
+		resolver_probe_failed(r, token, error, now_ms);
 		return;
+	}
 	if (f->token != token) {
 		late_end(r, f);
 		return;
 	}
-	server_news(&r->servers[f->server], RESOLVER_TRY_MS, true, now_ms);
+	resolver_server_failed(r, f->server, error, now_ms);
 	try_after(r, f, TROUBLE_NETWORK, now_ms);
 }
 
-int64_t resolver_next_ms(const struct resolver *r)
-{
-	return r->soonest ? r->soonest->deadline_ms : INT64_MAX;
-}
-
-void resolver_tick(struct resolver *r, int64_t now_ms)
+void resolver_flight_tick(struct resolver *r, int64_t now_ms)
 {
 	struct flight *f;
 
 	while ((f = r->soonest) && f->deadline_ms <= now_ms) {
-		server_news(&r->servers[f->server], RESOLVER_TRY_MS, true, now_ms);
+		resolver_server_failed(r, f->server, -ETIMEDOUT, now_ms);
 		try_set_aside(r, f);
 		note_trouble(f, TROUBLE_SILENCE);
-		if (++f->timeouts < RESOLVER_TRIES)
-			try_next(r, f, true, now_ms);
+		f->timeouts++;
+		if (f->timeouts < RESOLVER_TRIES ||
+		    now_ms - f->joined_ms < RESOLVER_PATIENCE_MS)
+			try_next(r, f, f->timeouts < RESOLVER_TRIES, now_ms);
 		else
 			give_up(r, f);
 	}

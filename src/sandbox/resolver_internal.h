@@ -3,7 +3,8 @@
  *
  *   resolver.c         entry points: queries, responses, ticks, detach; the pools
  *   resolver_judge.c   what the policy and the limits say of a query
- *   resolver_flight.c  upstream requests: which server, when again, when no more
+ *   resolver_flight.c  upstream requests: when again, when no more
+ *   resolver_server.c  the servers: which one next, probes, what is told of them
  *   resolver_reply.c   guard, write, queue, commit, send */
 #pragma once
 
@@ -71,9 +72,10 @@ struct flight {
 	struct ask_list asks;
 	uint64_t hash;
 	int64_t sent_ms, deadline_ms;
-	uint32_t index; /* of all flights; the low bits of its tokens */
-	uint32_t token; /* of the present try; 0 when idle */
-	uint16_t tried; /* bit per server */
+	int64_t joined_ms; /* when somebody last asked */
+	uint32_t index;	   /* of all flights; the low bits of its tokens */
+	uint32_t token;	   /* of the present try; 0 when idle */
+	uint16_t tried;	   /* bit per server */
 	uint8_t server;
 	uint8_t timeouts;
 	uint8_t trouble; /* enum flight_trouble, the worst so far */
@@ -83,13 +85,18 @@ struct flight {
 	struct flight_late late;
 };
 
-/* Smoothed time to an answer; a failure counts as RESOLVER_TRY_MS. It halves with every
- * SERVER_FORGET_MS without news, so a server that failed is asked again after a while,
- * by one live query. */
 struct server {
-	uint32_t smoothed_ms;
+	/* Without probes. */
+	uint32_t smoothed_ms; /* time to an answer; a failure counts as a whole try */
 	bool failing;
 	int64_t news_ms;
+	/* With probes. */
+	bool unhealthy;
+	uint32_t probe_token; /* 0: none is under way */
+	int64_t probe_at_ms;  /* when it has failed, or the next one begins */
+	int64_t probed_ms;
+	/* What is told, no sooner than: */
+	int64_t tell_ms[UPSTREAM_KIND_COUNT];
 };
 
 /* What is left of the names that a wildcard rule may ask for. */
@@ -132,8 +139,14 @@ struct resolver {
 	struct flight *by_question[RESOLVER_IN_FLIGHT_MAX];
 	struct flight *soonest, *latest;
 	uint32_t serial; /* the high bits of tokens */
+	int64_t try_ms;
+	/* servers */
 	struct server servers[RESOLVER_UPSTREAMS_MAX];
 	size_t server_count;
+	int64_t probe_every_ms; /* 0: never */
+	int64_t probe_next_ms;	/* the soonest of their probe_at_ms */
+	struct dns_name probe_name;
+	uint16_t probe_type;
 	/* replies that wait for a flush */
 	struct resolver_guest *dirty;
 	uint32_t bytes_used, addrs_used;
@@ -185,10 +198,30 @@ bool resolver_admit(struct resolver *r, struct resolver_ask *ask, int64_t now_ms
 void resolver_limit(struct resolver *r, struct resolver_ask *ask, enum plan_limit which,
 		    int64_t now_ms);
 
+/* resolver_server.c */
+void resolver_servers_init(struct resolver *r, const struct resolver_config *config);
+/* The best server that @tried has no bit for. False: all were tried. */
+bool resolver_server_choose(struct resolver *r, uint16_t tried, int64_t now_ms,
+			    uint8_t *ret);
+/* @server has answered @f's present try, with r->answer; of use or not. */
+void resolver_server_answered(struct resolver *r, uint8_t server, int64_t took_ms,
+			      int64_t now_ms);
+/* It could not be asked, or has not answered. */
+void resolver_server_failed(struct resolver *r, uint8_t server, int error,
+			    int64_t now_ms);
+/* Nothing is done when @token isn't a probe's. */
+void resolver_probe_response(struct resolver *r, uint32_t token, int64_t now_ms);
+void resolver_probe_failed(struct resolver *r, uint32_t token, int error, int64_t now_ms);
+void resolver_probe_tick(struct resolver *r, int64_t now_ms);
+
 /* resolver_flight.c */
+/* A token that was not in use lately; @index is in its low bits. */
+uint32_t resolver_token(struct resolver *r, uint32_t index);
 /* Let @ask wait for an upstream request, a new one or one that is under way. Takes the
  * ask. */
 void resolver_flight_join(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
+/* End the tries that have lasted too long. */
+void resolver_flight_tick(struct resolver *r, int64_t now_ms);
 /* Take all asks of @s out of all flights. */
 void resolver_flight_forget(struct resolver *r, const struct sandbox *s);
 

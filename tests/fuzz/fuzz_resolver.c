@@ -2,14 +2,15 @@
 /* The bytes are a list of things that happen to a resolver: queries, responses right and
  * wrong, time, failing commits, other policies, sandboxes that go. Checked are what the
  * world checks of every reply (see resolver_world.h), and that every query of a sandbox
- * that stays gets exactly one reply, at the latest when both tries are over, and that
+ * that stays gets exactly one reply, at the latest when all tries are over, and that
  * nothing is left under way then. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "../scenario/resolver_world.h"
 
-enum { STEPS_MAX = 2000 };
+enum { STEPS_MAX = 2000, SERVERS = 3, PROBED_TRY_MS = 5000, PROBE_EVERY_MS = 30000 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -18,6 +19,7 @@ struct fuzz {
 	struct wire in;
 	size_t queries; /* that a reply is due for */
 	size_t due[WORLD_SANDBOXES];
+	bool probes; /* a long try, and probes: at the end some may be under way */
 };
 
 static const char *const names[] = {
@@ -151,7 +153,8 @@ static void lose(struct fuzz *f)
 	struct world_request *q = some_request(f);
 
 	if (q)
-		resolver_send_failed(f->w->resolver, q->token, f->w->now_ms);
+		resolver_send_failed(f->w->resolver, q->token, -ECONNREFUSED,
+				     f->w->now_ms);
 }
 
 static size_t replies_to(const struct fuzz *f, size_t sandbox)
@@ -188,7 +191,7 @@ static void step(struct fuzz *f)
 		f->w->fail_commits = next(f) % 4;
 		break;
 	case 4:
-		f->w->dead_servers = next(f) & 3;
+		f->w->dead_servers = next(f) & 7;
 		break;
 	case 5:
 		lose(f);
@@ -212,10 +215,13 @@ static void step(struct fuzz *f)
 
 static void finish(struct fuzz *f)
 {
+	int64_t tries_ms = 2 * SERVERS * (f->probes ? PROBED_TRY_MS : RESOLVER_TRY_MS);
+
 	resolver_flush(f->w->resolver, f->w->now_ms);
-	world_wait(f->w, 2 * RESOLVER_TRIES * RESOLVER_TRY_MS);
-	if (world_requests_open(f->w) > 0 ||
-	    resolver_next_ms(f->w->resolver) != INT64_MAX)
+	world_wait(f->w, tries_ms);
+	if (f->probes ? world_requests_open(f->w) > SERVERS
+		      : world_requests_open(f->w) > 0 ||
+				resolver_next_ms(f->w->resolver) != INT64_MAX)
 		abort();
 	for (size_t i = 0; i < WORLD_SANDBOXES; i++)
 		if (replies_to(f, i) != f->due[i])
@@ -224,7 +230,15 @@ static void finish(struct fuzz *f)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct fuzz f = { .w = world_new(2), .in = wire_reader(data, size) };
+	const struct resolver_config config = {
+		.key = { 1, 2 },
+		.upstream_count = SERVERS,
+		.try_ms = size & 1 ? PROBED_TRY_MS : 0,
+		.probe_every_ms = size & 1 ? PROBE_EVERY_MS : 0,
+	};
+	struct fuzz f = { .w = world_new_with(&config),
+			  .in = wire_reader(data, size),
+			  .probes = size & 1 };
 
 	if (!f.w)
 		return 0;

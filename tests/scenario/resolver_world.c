@@ -194,6 +194,15 @@ static void op_random(void *data, void *bytes, size_t size)
 	}
 }
 
+static void op_trouble(void *data, const struct upstream_trouble *t)
+{
+	struct world *w = data;
+
+	if (w->trouble_count < WORLD_TROUBLES_MAX)
+		w->troubles[w->trouble_count] = *t;
+	w->trouble_count++;
+}
+
 static void on_event(void *data, const struct event *e)
 {
 	struct world *w = data;
@@ -275,18 +284,17 @@ bool world_apply(struct world *w)
 
 /* ---- life ---- */
 
-struct world *world_new(size_t servers)
+struct world *world_new_with(const struct resolver_config *config)
 {
 	struct world *w = calloc(1, sizeof(*w));
-	struct resolver_ops ops = {
-		w, op_send, op_cancel, op_commit, op_reply, op_random
-	};
-	struct hash_key key = { 1, 2 };
+	struct resolver_ops ops = { w,	      op_send,	 op_cancel, op_commit,
+				    op_reply, op_random, op_trouble };
+	struct hash_key key = config->key;
 
 	if (!w)
 		return NULL;
 	w->now_ms = 1000000;
-	w->resolver = resolver_new(&ops, &key, servers);
+	w->resolver = resolver_new(&ops, config);
 	world_no_rules(w);
 	for (size_t i = 0; i < WORLD_SANDBOXES; i++) {
 		struct sandbox *s = &w->sandboxes[i];
@@ -301,6 +309,12 @@ struct world *world_new(size_t servers)
 	if (!world_apply(w))
 		broken("no plan");
 	return w;
+}
+
+struct world *world_new(size_t servers)
+{
+	return world_new_with(
+		&(struct resolver_config){ .key = { 1, 2 }, .upstream_count = servers });
 }
 
 void world_free(struct world *w)
@@ -381,12 +395,14 @@ struct world_request *world_request_find(struct world *w, size_t server, const c
 	for (size_t i = 0; i < w->request_count; i++) {
 		struct world_request *q = &w->requests[i];
 		struct dns_asked asked;
-		struct dns_name want;
+		struct dns_name want = { .size = 1 };
 
 		if (q->token == 0 || q->server != server ||
 		    !read_asked(q->bytes, q->size, &asked))
 			continue;
-		if (asked.type == type && dns_name_parse(text_of(name), &want) == 0 &&
+		if (asked.type == type &&
+		    (strcmp(name, ".") == 0 ||
+		     dns_name_parse(text_of(name), &want) == 0) &&
 		    dns_name_equal(&want, &asked.name))
 			return q;
 	}

@@ -21,6 +21,7 @@ enum {
 	WORLD_ELEMENTS_MAX = 4096, /* per sandbox */
 	WORLD_RULES_MAX = 32,
 	WORLD_EVENTS_MAX = 64,
+	WORLD_TROUBLES_MAX = 64,
 };
 
 struct world_request {
@@ -71,10 +72,14 @@ struct world {
 	size_t commits, commit_items, most_items;
 	size_t fail_commits;   /* so many transactions from now on fail */
 	uint16_t dead_servers; /* bit: what is sent there can't leave */
+	struct upstream_trouble troubles[WORLD_TROUBLES_MAX];
+	size_t trouble_count;
 	uint64_t random;
 };
 
 struct world *world_new(size_t servers);
+/* With what else a resolver can be told. */
+struct world *world_new_with(const struct resolver_config *config);
 void world_free(struct world *w);
 
 /* One rule: "allow", "deny" and a target; port 0: the default list. */

@@ -4,7 +4,8 @@
  * A file is a list of lines, one verb each; '#' begins a comment. SB is a sandbox (0 to
  * 2), S a server, Q an id that the file chooses for a query.
  *
- *   servers S                      first of all; 2 when it is absent
+ *   servers S [try=MS] [probe=MS] [name=NAME]
+ *                                  first of all; 2 when it is absent
  *   allow|deny TARGET [port=N] [private] [types=ptr+txt+srv+mx]
  *   limit NAME VALUE               as under `limits:`
  *   apply                          compile: from now on all sandboxes have this policy
@@ -31,10 +32,14 @@
  *   commits N                      since the last such line
  *   items N                        elements in them
  *   events N [WORDS]               since the last such line; the last one's reason
+ *   troubles N [KIND S VALUE]      of the servers, since the last such line; the last
+ *                                  one is error, rcode, probe or healthy; its errno or
+ *                                  rcode
  *   count SB COUNTER N
  *   detach SB
  *
  * Exit 0 when all lines held. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -49,7 +54,7 @@ struct player {
 	unsigned int line;
 	const char *words[WORDS_MAX];
 	size_t count;
-	size_t commits_seen, items_seen, events_seen;
+	size_t commits_seen, items_seen, events_seen, troubles_seen;
 };
 
 static void fail(const struct player *p, const char *what)
@@ -148,8 +153,20 @@ static uint16_t type_at(const struct player *p, size_t i)
 
 static void do_servers(struct player *p)
 {
+	const char *try = option(p, "try"), *probe = option(p, "probe");
+	const char *name = option(p, "name");
+	struct resolver_config config = {
+		.key = { 1, 2 },
+		.upstream_count = number_at(p, 1),
+		.try_ms = try ? number(p, try) : 0,
+		.probe_every_ms = probe ? number(p, probe) : 0,
+	};
+
+	if (name)
+		must(p, dns_name_parse(text_of(name), &config.probe_name) == 0,
+		     "not a name");
 	world_free(p->w);
-	p->w = world_new(number_at(p, 1));
+	p->w = world_new_with(&config);
 }
 
 static void add_rule(struct player *p, enum policy_action action)
@@ -342,7 +359,8 @@ static void do_respond(struct player *p)
 
 static void do_lost(struct player *p)
 {
-	resolver_send_failed(p->w->resolver, request(p)->token, p->w->now_ms);
+	resolver_send_failed(p->w->resolver, request(p)->token, -ECONNREFUSED,
+			     p->w->now_ms);
 }
 
 static void do_dead(struct player *p)
@@ -504,6 +522,28 @@ static void do_events(struct player *p)
 	     p->w->events[p->w->event_count - 1].reason);
 }
 
+static void do_troubles(struct player *p)
+{
+	static const char *const kinds[] = { "none", "error", "rcode", "probe",
+					     "healthy" };
+	size_t n = p->w->trouble_count - p->troubles_seen;
+	const struct upstream_trouble *t;
+
+	must(p, n == number_at(p, 1), "another number of troubles");
+	p->troubles_seen = p->w->trouble_count;
+	if (p->count < 3)
+		return;
+	must(p, n > 0 && p->w->trouble_count <= WORLD_TROUBLES_MAX,
+	     "no trouble to look at");
+	t = &p->w->troubles[p->w->trouble_count - 1];
+	must(p, strcmp(word(p, 2), kinds[t->kind]) == 0, "of another kind");
+	must(p, t->server == number_at(p, 3), "of another server");
+	must(p,
+	     (t->kind == UPSTREAM_RCODE ? (int32_t)t->rcode : -t->error) ==
+		     (int32_t)number_at(p, 4),
+	     "with another reason");
+}
+
 static void do_count(struct player *p)
 {
 	for (int i = 0; i < SANDBOX_COUNTER_COUNT; i++) {
@@ -523,15 +563,20 @@ static const struct {
 	const char *name;
 	void (*fn)(struct player *p);
 } verbs[] = {
-	{ "servers", do_servers }, { "allow", do_allow },	{ "deny", do_deny },
-	{ "limit", do_limit },	   { "apply", do_apply },	{ "forget", do_forget },
-	{ "ipv6", do_ipv6 },	   { "state", do_state },	{ "probe", do_probe },
-	{ "query", do_query },	   { "raw", do_raw },		{ "turn", do_turn },
-	{ "wait", do_wait },	   { "upstream", do_upstream }, { "open", do_open },
-	{ "respond", do_respond }, { "lost", do_lost },		{ "dead", do_dead },
-	{ "fail", do_fail },	   { "reply", do_reply },	{ "noreply", do_noreply },
-	{ "learned", do_learned }, { "kernel", do_kernel },	{ "commits", do_commits },
-	{ "items", do_items },	   { "events", do_events },	{ "count", do_count },
+	{ "servers", do_servers }, { "allow", do_allow },
+	{ "deny", do_deny },	   { "limit", do_limit },
+	{ "apply", do_apply },	   { "forget", do_forget },
+	{ "ipv6", do_ipv6 },	   { "state", do_state },
+	{ "probe", do_probe },	   { "query", do_query },
+	{ "raw", do_raw },	   { "turn", do_turn },
+	{ "wait", do_wait },	   { "upstream", do_upstream },
+	{ "open", do_open },	   { "respond", do_respond },
+	{ "lost", do_lost },	   { "dead", do_dead },
+	{ "fail", do_fail },	   { "reply", do_reply },
+	{ "noreply", do_noreply }, { "learned", do_learned },
+	{ "kernel", do_kernel },   { "commits", do_commits },
+	{ "items", do_items },	   { "events", do_events },
+	{ "count", do_count },	   { "troubles", do_troubles },
 	{ "detach", do_detach },
 };
 

@@ -23,6 +23,7 @@ enum { NOTES_MAX = 4096, QUERY_SIZE = 20, WAIT_MS = 2000 };
 struct note {
 	uint32_t token;
 	bool failed;
+	int error;
 	size_t size;
 	uint8_t first[4];
 };
@@ -33,6 +34,7 @@ static struct note notes[NOTES_MAX];
 static size_t note_count;
 static bool cancel_on_message;
 static bool have_ipv6;
+static struct own_ports own; /* nobody's, unless a test says so */
 static struct {
 	bool again; /* send the token to that server when it fails */
 	size_t server;
@@ -69,9 +71,10 @@ static int send_query(uint32_t token, size_t server, bool tcp, uint16_t id)
 	return r;
 }
 
-static void on_failed(void *data, uint32_t token)
+static void on_failed(void *data, uint32_t token, int error)
 {
-	notes[note_count++] = (struct note){ .token = token, .failed = true };
+	notes[note_count++] =
+		(struct note){ .token = token, .failed = true, .error = error };
 	if (!retry.again)
 		return;
 	retry.again = false;
@@ -106,12 +109,80 @@ static int server_socket(int type, const char *address, uint16_t port)
 	return fd;
 }
 
+/* The filter that sockets with a port of their own tell. */
+static struct {
+	bool held[2][65536]; /* of UDP, of TCP; IPv4 and IPv6 don't share ports here */
+	size_t count;
+	int fails;
+	uint16_t early_id; /* to the port that is being held, before it is connected */
+} filter;
+
+static bool *held(uint8_t protocol, uint16_t port)
+{
+	return &filter.held[protocol == IPPROTO_TCP][port];
+}
+
+static void send_early(enum addr_family family, uint16_t port)
+{
+	struct endpoint to = { .addr = addr_v4(127, 0, 0, 1), .port = port };
+	struct sockaddr_storage address;
+	uint8_t bytes[QUERY_SIZE];
+	socklen_t size;
+
+	if (family == ADDR_V6)
+		to.addr = addr_from_bytes(ADDR_V6, (const uint8_t[16]){ [15] = 1 });
+	size = endpoint_to_sockaddr(&to, &address);
+	query_bytes(bytes, filter.early_id);
+	/* From the server's own address: only the time tells it from an answer. */
+	assert_int_equal(sendto(udp_server[0], bytes, sizeof(bytes), 0,
+				(const struct sockaddr *)&address, size),
+			 sizeof(bytes));
+}
+
+static int on_hold(void *data, enum addr_family family, uint8_t protocol, uint16_t port)
+{
+	if (filter.fails > 0 && filter.fails-- > 0)
+		return -ENOSPC;
+	assert_int_not_equal(port, 0);
+	assert_false(*held(protocol, port));
+	*held(protocol, port) = true;
+	filter.count++;
+	if (filter.early_id != 0)
+		send_early(family, port);
+	return 0;
+}
+
+static void on_let_go(void *data, enum addr_family family, uint8_t protocol,
+		      uint16_t port)
+{
+	assert_true(*held(protocol, port));
+	*held(protocol, port) = false;
+	filter.count--;
+}
+
+static int use_own_ports(void **state)
+{
+	own = (struct own_ports){ .mark = 7, .hold = on_hold, .let_go = on_let_go };
+	return 0;
+}
+
+static int use_any_ports(void **state)
+{
+	own = (struct own_ports){ .hold = on_hold, .let_go = on_let_go };
+	return 0;
+}
+
 static int setup(void **state)
 {
-	const struct upstreams_ops ops = { .on_message = on_message,
-					   .on_failed = on_failed };
 	struct endpoint servers[2];
+	struct upstreams_config config = {
+		.servers = servers,
+		.count = 2,
+		.own = own,
+		.ops = { .on_message = on_message, .on_failed = on_failed },
+	};
 
+	memset(&filter, 0, sizeof(filter));
 	note_count = 0;
 	cancel_on_message = true;
 	retry.again = false;
@@ -122,8 +193,8 @@ static int setup(void **state)
 		servers[i] = bound(udp_server[i]);
 		tcp_server[i] = server_socket(SOCK_STREAM, address, servers[i].port);
 	}
-	loop = loop_new();
-	upstreams = upstreams_new(loop, servers, 2, &ops);
+	config.loop = loop = loop_new();
+	upstreams = upstreams_new(&config);
 	return upstreams ? 0 : -1;
 }
 
@@ -131,6 +202,7 @@ static int teardown(void **state)
 {
 	upstreams_free(upstreams);
 	loop_free(loop);
+	assert_int_equal(filter.count, 0);
 	for (size_t i = 0; i < 2; i++) {
 		if (udp_server[i] >= 0)
 			close(udp_server[i]);
@@ -176,6 +248,8 @@ static void server_receive(int fd, struct datagram *ret)
 	ret->size = recvfrom(fd, ret->bytes, sizeof(ret->bytes), 0,
 			     (struct sockaddr *)&ret->from, &ret->from_size);
 	assert_true(ret->size > 0);
+	assert_int_equal(*held(IPPROTO_UDP, endpoint_from_sockaddr(&ret->from).port),
+			 own.mark != 0);
 }
 
 static void server_answer(int fd, const struct datagram *query)
@@ -387,6 +461,7 @@ static void a_refused_datagram_fails_at_once(void **state)
 	assert_int_equal(send_query(3, 0, false, 1), 0);
 	wait_notes(1);
 	assert_true(notes[0].failed);
+	assert_int_equal(notes[0].error, -ECONNREFUSED);
 	assert_int_equal(notes[0].token, 3);
 }
 
@@ -426,11 +501,15 @@ static void an_unknown_server_is_an_error(void **state)
 static int server_accept(int listener)
 {
 	struct pollfd p = { .fd = listener, .events = POLLIN };
+	struct sockaddr_storage from;
+	socklen_t size = sizeof(from);
 	int fd;
 
 	assert_int_equal(poll(&p, 1, WAIT_MS), 1);
-	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	fd = accept4(listener, (struct sockaddr *)&from, &size, SOCK_CLOEXEC);
 	assert_true(fd >= 0);
+	assert_int_equal(*held(IPPROTO_TCP, endpoint_from_sockaddr(&from).port),
+			 own.mark != 0);
 	return fd;
 }
 
@@ -502,6 +581,7 @@ static void a_tcp_connection_that_ends_early_fails(void **state)
 		close(fd);
 		wait_notes(size + 1);
 		assert_true(notes[size].failed);
+		assert_int_equal(notes[size].error, -ECONNRESET);
 	}
 }
 
@@ -528,6 +608,7 @@ static void a_refused_tcp_connection_fails(void **state)
 	if (r == 0) {
 		wait_notes(1);
 		assert_true(notes[0].failed);
+		assert_int_equal(notes[0].error, -ECONNREFUSED);
 	} else {
 		assert_int_equal(r, -ECONNREFUSED);
 	}
@@ -560,6 +641,62 @@ static void sending_a_token_again_replaces_what_it_waited_for(void **state)
 	close(fd);
 }
 
+/* What the filter doesn't take never leaves, and the next request asks it again. */
+static void without_a_held_port_nothing_leaves(void **state)
+{
+	struct datagram q;
+
+	for (int tcp = 0; tcp < 2; tcp++) {
+		struct pollfd p = { .fd = tcp ? tcp_server[0] : udp_server[0],
+				    .events = POLLIN };
+
+		filter.fails = 1;
+		assert_int_equal(send_query(1, 0, tcp, 1), -ENOSPC);
+		assert_int_equal(poll(&p, 1, 50), 0);
+		assert_int_equal(filter.count, tcp);
+		assert_int_equal(send_query(1, 0, tcp, 1), 0);
+		assert_int_equal(poll(&p, 1, WAIT_MS), 1);
+	}
+	server_receive(udp_server[0], &q);
+}
+
+static void what_came_before_the_connect_is_thrown_away(void **state)
+{
+	struct datagram q;
+
+	filter.early_id = 0x0102;
+	assert_int_equal(send_query(1, 0, false, 0x0102), 0);
+	wait_nothing();
+	server_receive(udp_server[0], &q);
+	server_answer(udp_server[0], &q);
+	wait_notes(1);
+	assert_false(notes[0].failed);
+}
+
+/* Not even with what lets sockets share a port. */
+static void nobody_else_can_bind_a_held_port(void **state)
+{
+	struct datagram q;
+
+	assert_int_equal(send_query(1, 0, false, 1), 0);
+	server_receive(udp_server[0], &q);
+	for (int everywhere = 0; everywhere < 2; everywhere++) {
+		struct endpoint e = endpoint_from_sockaddr(&q.from);
+		CLEAN(fd) int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+		struct sockaddr_storage address;
+		socklen_t size;
+		int one = 1;
+
+		if (everywhere)
+			e.addr = addr_v4(0, 0, 0, 0);
+		size = endpoint_to_sockaddr(&e, &address);
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+		setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one));
+		assert_int_equal(bind(fd, (struct sockaddr *)&address, size), -1);
+		assert_int_equal(errno, EADDRINUSE);
+	}
+}
+
 static bool enter_namespace(void)
 {
 	struct ifreq lo = { .ifr_name = "lo", .ifr_flags = IFF_UP };
@@ -576,26 +713,34 @@ static bool enter_namespace(void)
 int main(void)
 {
 #define RULE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		RULE(a_udp_answer_comes_back_with_its_token),
-		RULE(an_answer_with_another_id_is_dropped_and_the_wait_goes_on),
-		RULE(an_answer_from_another_address_or_port_is_dropped),
-		RULE(all_requests_with_the_id_are_told),
-		RULE(a_cancelled_request_hears_nothing),
-		RULE(the_source_port_changes_and_is_not_used_too_long),
-		RULE(a_spent_socket_still_hears_its_late_answers),
-		RULE(unanswered_requests_use_a_bounded_number_of_sockets),
-		RULE(a_refused_datagram_fails_at_once),
-		RULE(many_refused_datagrams_all_end),
-		RULE(a_failed_request_may_go_to_the_next_server_from_the_callback),
-		RULE(an_unknown_server_is_an_error),
-		RULE(a_tcp_answer_may_be_split_at_any_byte),
-		RULE(the_largest_tcp_answer_is_read_whole),
-		RULE(a_tcp_connection_that_ends_early_fails),
-		RULE(a_tcp_answer_that_is_not_wanted_is_the_last),
-		RULE(a_refused_tcp_connection_fails),
-		RULE(tcp_connections_are_bounded_and_come_free_again),
-		RULE(sending_a_token_again_replaces_what_it_waited_for),
+#define COMMON                                                                           \
+	RULE(a_udp_answer_comes_back_with_its_token),                                    \
+		RULE(an_answer_with_another_id_is_dropped_and_the_wait_goes_on),         \
+		RULE(an_answer_from_another_address_or_port_is_dropped),                 \
+		RULE(all_requests_with_the_id_are_told),                                 \
+		RULE(a_cancelled_request_hears_nothing),                                 \
+		RULE(the_source_port_changes_and_is_not_used_too_long),                  \
+		RULE(a_spent_socket_still_hears_its_late_answers),                       \
+		RULE(unanswered_requests_use_a_bounded_number_of_sockets),               \
+		RULE(a_refused_datagram_fails_at_once),                                  \
+		RULE(many_refused_datagrams_all_end),                                    \
+		RULE(a_failed_request_may_go_to_the_next_server_from_the_callback),      \
+		RULE(an_unknown_server_is_an_error),                                     \
+		RULE(a_tcp_answer_may_be_split_at_any_byte),                             \
+		RULE(the_largest_tcp_answer_is_read_whole),                              \
+		RULE(a_tcp_connection_that_ends_early_fails),                            \
+		RULE(a_tcp_answer_that_is_not_wanted_is_the_last),                       \
+		RULE(a_refused_tcp_connection_fails),                                    \
+		RULE(tcp_connections_are_bounded_and_come_free_again),                   \
+		RULE(sending_a_token_again_replaces_what_it_waited_for)
+	const struct CMUnitTest with_own_ports[] = {
+		COMMON,
+		RULE(without_a_held_port_nothing_leaves),
+		RULE(what_came_before_the_connect_is_thrown_away),
+		RULE(nobody_else_can_bind_a_held_port),
+	};
+	const struct CMUnitTest with_any_ports[] = {
+		COMMON,
 		/* Last: a small MTU takes ::1 from the loopback for good. */
 		RULE(a_turn_arrives_whole_whatever_the_sizes),
 	};
@@ -604,5 +749,6 @@ int main(void)
 		fprintf(stderr, "no network namespace, skipping\n");
 		return 77;
 	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(with_own_ports, use_own_ports, NULL) +
+	       cmocka_run_group_tests(with_any_ports, use_any_ports, NULL);
 }

@@ -33,6 +33,7 @@ enum {
  * at once or when told. */
 struct resolver {
 	struct resolver_ops ops;
+	struct resolver_config config;
 };
 
 struct seen {
@@ -48,12 +49,14 @@ static bool reply_at_once;
 static int64_t next_tick_ms;
 static size_t ticks, flushes, detached;
 static uint32_t failed_tokens, response_tokens;
+static int failed_error;
 static uint32_t tcp_limit;
 
-struct resolver *resolver_new(const struct resolver_ops *ops, const struct hash_key *key,
-			      size_t upstream_count)
+struct resolver *resolver_new(const struct resolver_ops *ops,
+			      const struct resolver_config *config)
 {
 	resolver.ops = *ops;
+	resolver.config = *config;
 	return &resolver;
 }
 
@@ -88,9 +91,10 @@ void resolver_response(struct resolver *r, uint32_t token, const void *message,
 	r->ops.cancel(r->ops.data, token);
 }
 
-void resolver_send_failed(struct resolver *r, uint32_t token, int64_t now_ms)
+void resolver_send_failed(struct resolver *r, uint32_t token, int error, int64_t now_ms)
 {
 	failed_tokens += token;
+	failed_error = error;
 }
 
 int64_t resolver_next_ms(const struct resolver *r)
@@ -781,6 +785,7 @@ static void upstream_responses_and_failures_reach_the_resolver(void **state)
 	for (int i = 0; i < 100 && failed_tokens == 0; i++)
 		turns(1);
 	assert_int_equal(failed_tokens, 6);
+	assert_int_equal(failed_error, -ECONNREFUSED);
 }
 
 static void random_bytes_do_not_repeat(void **state)

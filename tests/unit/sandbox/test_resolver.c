@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What a scenario file can't say: memory, tokens, and a resolver under many queries. The
  * rest of the resolver is under tests/scenario. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -84,8 +85,8 @@ static void a_token_that_is_not_under_way_is_ignored(void **state)
 		if (t != token)
 			resolver_response(w->resolver, t, bytes, sizeof(bytes),
 					  w->now_ms);
-	resolver_send_failed(w->resolver, token ^ 1, w->now_ms);
-	resolver_send_failed(w->resolver, token + 4096, w->now_ms);
+	resolver_send_failed(w->resolver, token ^ 1, -EIO, w->now_ms);
+	resolver_send_failed(w->resolver, token + 4096, -EIO, w->now_ms);
 	assert_int_equal(w->reply_count, 0);
 	assert_int_equal(world_requests_open(w), 1);
 	world_free(w);
