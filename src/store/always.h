@@ -25,7 +25,9 @@ struct always {
 /* @dir need not be there. -ENOMEM. */
 int always_open(struct always *a, const char *dir) MUST_CHECK;
 void always_done(struct always *a);
-/* Empty what inotify_fd has to say. deny.always or allow.always is not as it was read. */
+/* Read away what inotify_fd has to say. */
+void always_drain(struct always *a);
+/* deny.always or allow.always is not as it was read. */
 bool always_changed(struct always *a);
 /* All texts, into @arena; a file that isn't there is empty. Return: 0, or -errno with
  * @err: nothing is taken as read. */
