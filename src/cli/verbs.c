@@ -9,6 +9,7 @@
 #include "cli/complete.h"
 #include "cli/config.h"
 #include "cli/doctor.h"
+#include "cli/inject.h"
 #include "cli/policy.h"
 #include "cli/profile.h"
 #include "cli/report.h"
@@ -67,6 +68,11 @@ static int verb_policy(int argc, char **argv, const struct cli_hooks *hooks)
 static int verb_doctor(int argc, char **argv, const struct cli_hooks *hooks)
 {
 	return cli_doctor(argc, argv, hooks->run);
+}
+
+static int verb_inject(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	return cli_inject(argc, argv);
 }
 
 static int verb_profile(int argc, char **argv, const struct cli_hooks *hooks)
@@ -144,6 +150,8 @@ static const struct cli_verb verbs[] = {
 	  &cli_profile_options, CLI_PROFILE_WORDS },
 	{ "doctor", "try what `weir run` needs of this machine", verb_doctor,
 	  cli_doctor_usage, &cli_doctor_options },
+	{ "inject", "print Kubernetes workloads with the sidecar in them", verb_inject,
+	  cli_inject_usage, &cli_inject_options },
 	{ "completion", "print a shell's completion of this command line",
 	  verb_completion, cli_completion_usage, NULL, CLI_COMPLETION_WORDS },
 	{ "version", "print the version", verb_version, version_usage, &json_options },

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 MAN = pathlib.Path(__file__).resolve().parents[2] / "man"
-VERBS = ("run", "policy", "profile", "doctor", "completion", "version", "help")
+VERBS = ("run", "policy", "profile", "doctor", "inject", "completion", "version", "help")
 
 
 @pytest.fixture
