@@ -3,21 +3,30 @@
  *
  * libmicrohttpd reads and writes; this folder routes, authorises and answers. It runs on
  * the caller's loop, in one thread, and has no right that a caller of it could want. A
- * caller that is slow, silent or hostile costs one connection for API_IDLE_SEC and delays
- * nobody. */
+ * caller that is slow, silent or hostile costs one connection and delays nobody: when
+ * all are taken, the one that has been silent longest, of the network that holds most,
+ * makes room. */
 #pragma once
 
 #include "base/err.h"
+#include "base/text.h"
 #include "net/loop.h"
 #include "policy/document.h"
 #include "store/event.h"
+#include "store/jsonl.h"
 
 enum {
 	API_BODY_MAX = 1 << 20,	  /* bytes; more is 413 */
-	API_CONNECTIONS_MAX = 64, /* more wait in the kernel's queue */
-	API_PER_ADDRESS_MAX = 32,
-	API_STREAMS_MAX = 8, /* of /events; one more is 503 */
-	API_IDLE_SEC = 10,
+	API_DRAIN_MAX = 8 << 20,  /* bytes of a body that is read to be able to refuse it;
+				   * then the connection is closed */
+	API_CONNECTIONS_MAX = 64, /* one more closes the one that was silent longest */
+	API_STREAMS_MAX = 8,	  /* of /events; one more is 503 */
+	API_HEAD_SIZE = 16384,	  /* request line and header lines; more is 414 or 431 */
+	API_IDLE_SEC = 10,	  /* no byte either way: closed */
+	API_REQUEST_SEC = 30,	  /* from request to request, so a slow one as well */
+	API_HEARTBEAT_SEC = 15,	  /* of a stream without events */
+	API_EVENTS_KEPT = 256,	  /* for streams that come back; the oldest go */
+	API_DENIES_MAX = 1000,	  /* of one answer of /denies */
 };
 
 /* How strong the enforcement is; the zero value is the weakest that can be. */
@@ -28,6 +37,8 @@ enum api_mode {
 	API_MODE_DNS_NFT_TLS,
 	API_MODE_COUNT
 };
+/* "disabled", "dns-only", "dns+nftables", "dns+nftables+tls" */
+const char *api_mode_name(enum api_mode m);
 
 enum { API_DEGRADATIONS_MAX = 16 };
 struct api_degradation {
@@ -68,30 +79,48 @@ enum api_failure {
 
 struct api_ops {
 	void *data;
+	/* Borrowed until the next change. Never NULL. */
 	const struct document *(*policy)(void *data);
 	/* Put @next (taken, whatever comes of it) in force: checked, in the kernel, in
 	 * memory, in the file; or nothing of it. */
 	enum api_failure (*change)(void *data, struct document *next, struct err *err);
 	bool (*healthy)(void *data);
+	/* @ret is zeroed before. */
 	void (*status)(void *data, struct api_status *ret);
 	const struct event_ring *(*events)(void *data);
-	/* For the log: egress.updated and egress.update_failed. @rules_json is what the
-	 * request brought; "[]" for a reset. */
+	/* An event of that ring with the rule that decided it. */
+	void (*row)(void *data, const struct event *e, struct event_row *ret);
+	/* For the log: egress.updated (@error is NULL) and egress.update_failed.
+	 * @rules_json is what the request brought, or what a DELETE took away; "[]" for
+	 * a reset; NULL where it couldn't be read. */
 	void (*log_change)(void *data, const char *rules_json, const char *error,
 			   bool callers_fault);
+	/* Optional: a key of a policy that means nothing here; printable. */
+	void (*log_unknown_key)(void *data, const char *key);
+};
+
+/* Of every metric, besides sandbox_id. */
+struct api_label {
+	struct text key, value;
 };
 
 struct api_config {
 	struct loop *loop;
-	int listen_fd;	   /* a listening TCP socket, owned by the API from then on */
+	int listen_fd;	   /* a listening TCP socket, owned by the API from then on, even
+			    * if api_new() fails */
 	const char *token; /* NULL or "": none is asked for, and changes are 403 */
 	bool open;	   /* without a token changes are let through */
 	size_t max_rules;  /* of POST and PATCH; 0: no limit */
+	const struct api_label *labels;
+	size_t label_count;
+	/* 0: as above. Tests shorten them. */
+	uint32_t idle_sec, request_sec, heartbeat_sec;
 	struct api_ops ops;
 };
 
 struct api;
+/* What @config points to is borrowed as long as the API lives. NULL with @err. */
 struct api *api_new(const struct api_config *config, struct err *err) MUST_CHECK;
 void api_free(struct api *a);
 /* An event happened: the streams of /events get it. */
-void api_on_event(struct api *a, const struct event *e);
+void api_on_event(struct api *a, const struct event_row *row);

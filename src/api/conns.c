@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/conns.h"
+
+#include <string.h>
+#include <sys/socket.h>
+
+void conns_init(struct conns *c)
+{
+	*c = (struct conns){ 0 };
+	for (size_t i = 0; i < CONNS_SIZE; i++)
+		c->conn[i].fd = -1;
+}
+
+/* An IPv4 peer of a socket that serves both families. */
+static struct addr unmapped(const struct addr *a)
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+
+	if (a->family == ADDR_V6 && memcmp(a->bytes, mapped, sizeof(mapped)) == 0)
+		return addr_from_bytes(ADDR_V4, a->bytes + sizeof(mapped));
+	return *a;
+}
+
+static bool is_loopback(const struct addr *a)
+{
+	static const uint8_t one[16] = { [15] = 1 };
+	const struct addr v6 = addr_from_bytes(ADDR_V6, one);
+
+	return a->family == ADDR_V4 ? a->bytes[0] == 127 : addr_equal(a, &v6);
+}
+
+struct prefix conns_network(const struct addr *peer, const struct addr *self)
+{
+	const struct addr a = unmapped(peer), b = unmapped(self);
+
+	if (is_loopback(&a) || addr_equal(&a, &b))
+		return (struct prefix){ 0 };
+	return prefix_of(&a, a.family == ADDR_V4 ? 32 : 64);
+}
+
+static bool same_network(const struct conn *a, const struct conn *b)
+{
+	return a->network.bits == b->network.bits &&
+	       addr_equal(&a->network.addr, &b->network.addr);
+}
+
+static bool may_go(const struct conn *conn)
+{
+	return conn->fd >= 0 && !conn->is_stream && !conn->is_dying;
+}
+
+static size_t held_by_network(const struct conns *c, const struct conn *of)
+{
+	size_t held = 0;
+
+	for (size_t i = 0; i < CONNS_SIZE; i++)
+		held += c->conn[i].fd >= 0 && !c->conn[i].is_dying &&
+			same_network(&c->conn[i], of);
+	return held;
+}
+
+static void end(struct conns *c, struct conn *conn)
+{
+	shutdown(conn->fd, SHUT_RDWR);
+	conn->is_dying = true;
+	c->dying++;
+}
+
+static void make_room(struct conns *c)
+{
+	struct conn *victim = NULL;
+	size_t most = 0;
+
+	for (size_t i = 0; i < CONNS_SIZE; i++) {
+		struct conn *conn = &c->conn[i];
+		size_t held = may_go(conn) ? held_by_network(c, conn) : 0;
+
+		if (held > most ||
+		    (held > 0 && held == most && conn->since_ms < victim->since_ms)) {
+			victim = conn;
+			most = held;
+		}
+	}
+	if (!victim)
+		return;
+	end(c, victim);
+	c->evicted++;
+}
+
+struct conn *conns_take(struct conns *c, int fd, const struct prefix *network,
+			int64_t now_ms)
+{
+	struct conn *conn;
+
+	if (c->count - c->dying >= API_CONNECTIONS_MAX)
+		make_room(c);
+	conn = conns_find(c, -1);
+	if (!conn)
+		return NULL;
+	*conn = (struct conn){ .fd = fd, .network = *network, .since_ms = now_ms };
+	c->count++;
+	return conn;
+}
+
+struct conn *conns_find(struct conns *c, int fd)
+{
+	for (size_t i = 0; i < CONNS_SIZE; i++)
+		if (c->conn[i].fd == fd)
+			return &c->conn[i];
+	return NULL;
+}
+
+void conns_release(struct conns *c, struct conn *conn)
+{
+	c->dying -= conn->is_dying;
+	c->count--;
+	*conn = (struct conn){ .fd = -1 };
+}
+
+void conns_expire(struct conns *c, int64_t now_ms, int64_t limit_ms)
+{
+	for (size_t i = 0; i < CONNS_SIZE; i++) {
+		struct conn *conn = &c->conn[i];
+
+		if (!may_go(conn) || now_ms - conn->since_ms <= limit_ms)
+			continue;
+		end(c, conn);
+		c->timed_out++;
+	}
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+/* /denies: what was refused, from the ring in memory, the newest first. */
+#include <string.h>
+
+#include "api/internal.h"
+#include "base/clock.h"
+
+enum { DENIES_DEFAULT = 100, DENIES_BYTES_MAX = 1 << 20, PARAMETER_SIZE = 280 };
+
+struct denies_filter {
+	int64_t since_ms; /* of the first occurrence */
+	char name[PARAMETER_SIZE];
+	uint32_t limit;
+};
+
+/* Return: NULL, or which parameter is wrong. */
+static const char *read_filter(const struct api_request *r, struct denies_filter *f)
+{
+	char text[PARAMETER_SIZE];
+	int found = request_query(r->query, "since", text, sizeof(text));
+
+	*f = (struct denies_filter){ .limit = DENIES_DEFAULT };
+	if (found < 0 ||
+	    (found > 0 && !request_time(text_of(text), clock_wall_ms(), &f->since_ms)))
+		return "since";
+	if (request_query(r->query, "name", f->name, sizeof(f->name)) < 0)
+		return "name";
+	found = request_query(r->query, "limit", text, sizeof(text));
+	if (found < 0 ||
+	    (found > 0 &&
+	     (!text_to_u32(text_of(text), API_DENIES_MAX, &f->limit) || f->limit == 0)))
+		return "limit";
+	return NULL;
+}
+
+static bool is_wanted(const struct denies_filter *f, const struct event *e)
+{
+	return e->action == EVENT_DENY && e->ts_ms >= f->since_ms &&
+	       (!f->name[0] || request_name_matches(f->name, e->name));
+}
+
+/* The newest first. Return: whether there are more than were asked for. */
+static bool write_denies(const struct api_ops *ops, const struct denies_filter *f,
+			 FILE *out)
+{
+	const struct event_ring *ring = ops->events(ops->data);
+	size_t written = 0, bytes = 0;
+	char text[EVENT_JSON_SIZE];
+	struct event_row row;
+
+	for (size_t i = event_ring_count(ring); i-- > 0;) {
+		const struct event *e = event_ring_at(ring, i);
+
+		if (!is_wanted(f, e))
+			continue;
+		if (written == f->limit || bytes > DENIES_BYTES_MAX)
+			return true;
+		ops->row(ops->data, e, &row);
+		bytes += event_json(&row, text);
+		fprintf(out, "%s%s", written++ > 0 ? "," : "", text);
+	}
+	return false;
+}
+
+void answer_denies(struct api_request *r)
+{
+	const struct api_ops *ops = &r->api->config.ops;
+	struct denies_filter filter;
+	struct reply_stream s;
+	const char *wrong = read_filter(r, &filter);
+	bool more;
+
+	if (wrong) {
+		reply_error(r, MHD_HTTP_BAD_REQUEST, "invalid %s", wrong);
+		return;
+	}
+	if (!reply_open(r, &s))
+		return;
+	fputs("{\"denies\":[", s.out);
+	more = write_denies(ops, &filter, s.out);
+	fprintf(s.out, "],\"more\":%s,\"forgotten\":%llu}\n", more ? "true" : "false",
+		(unsigned long long)event_ring_dropped(ops->events(ops->data)));
+	reply_close(r, &s, "application/json");
+}

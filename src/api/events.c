@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+/* /events: what happens, as it happens, as server-sent events.
+ *
+ * HOW IT WORKS: a stream is a cursor, the number of the next event that its reader gets,
+ * and room for the text of one event. It waits suspended; an event, or a tick that finds
+ * it silent for long, wakes it, and the library asks it for bytes as fast as its reader
+ * takes them. A reader that is so slow that its next event has left the ring is closed:
+ * it comes back with Last-Event-ID and is told what it missed. So a stream costs the same
+ * memory whatever happens. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "api/internal.h"
+
+enum { STREAM_TEXT_SIZE = EVENT_JSON_SIZE + 128, STREAM_BLOCK = 4096 };
+
+struct api_stream {
+	struct api *api;
+	struct MHD_Connection *mhd;
+	size_t place;	    /* in api->streams */
+	uint64_t next;	    /* number of the event that it gets next */
+	int64_t written_ms; /* when it was last given bytes */
+	bool is_waiting;    /* suspended */
+	bool is_stopped;    /* the API ends */
+	size_t size, at;    /* of @text; what is behind @at is still to be sent */
+	char text[STREAM_TEXT_SIZE];
+};
+
+static int64_t heartbeat_ms(const struct api *a)
+{
+	const uint32_t sec = a->config.heartbeat_sec;
+
+	return (int64_t)(sec ? sec : API_HEARTBEAT_SEC) * 1000;
+}
+
+static uint64_t oldest(const struct api *a)
+{
+	return a->row_next > API_EVENTS_KEPT ? a->row_next - API_EVENTS_KEPT : 0;
+}
+
+static void set_text(struct api_stream *s, const char *text)
+{
+	s->size = (size_t)snprintf(s->text, sizeof(s->text), "%s", text);
+	s->at = 0;
+}
+
+/* The JSON has no line end, so nothing in it can end the event or begin another. */
+static void write_event(struct api_stream *s)
+{
+	const struct event_row *row = &s->api->rows[s->next % API_EVENTS_KEPT];
+	char json[EVENT_JSON_SIZE];
+
+	event_json(row, json);
+	s->size = (size_t)snprintf(
+		s->text, sizeof(s->text),
+		"id: %" PRIx64 "-%" PRIu64 "\nevent: %s\ndata: %s\n\n", s->api->epoch,
+		s->next, event_action_name((enum event_action)row->event.action), json);
+	s->at = 0;
+	s->next++;
+}
+
+static bool is_silent(const struct api_stream *s)
+{
+	return loop_now_ms(s->api->config.loop) - s->written_ms >= heartbeat_ms(s->api);
+}
+
+/* Return: false when there is nothing to say. */
+static bool fill(struct api_stream *s)
+{
+	if (s->at < s->size)
+		return true;
+	if (s->next < s->api->row_next)
+		write_event(s);
+	else if (is_silent(s))
+		set_text(s, ": still here\n\n");
+	else
+		return false;
+	return true;
+}
+
+/* The library wants bytes for the reader. */
+static ssize_t on_read(void *data, uint64_t position, char *buf, size_t max)
+{
+	struct api_stream *s = data;
+	size_t size;
+
+	if (s->is_stopped)
+		return MHD_CONTENT_READER_END_OF_STREAM;
+	if (s->next < oldest(s->api)) {
+		s->api->counts.streams_dropped++;
+		return MHD_CONTENT_READER_END_WITH_ERROR;
+	}
+	if (!fill(s)) {
+		s->is_waiting = true;
+		MHD_suspend_connection(s->mhd);
+		return 0;
+	}
+	size = MIN(max, s->size - s->at);
+	memcpy(buf, s->text + s->at, size);
+	s->at += size;
+	s->written_ms = loop_now_ms(s->api->config.loop);
+	return (ssize_t)size;
+}
+
+static void wake(struct api_stream *s)
+{
+	if (!s->is_waiting)
+		return;
+	s->is_waiting = false;
+	MHD_resume_connection(s->mhd);
+}
+
+static void on_free(void *data)
+{
+	struct api_stream *s = data;
+
+	s->api->streams[s->place] = NULL;
+	free(s);
+}
+
+/* Where a reader that comes back goes on; a new one, and one from before a restart of
+ * the API, gets what happens from now on, or all that is kept. */
+static void start_at(struct api_stream *s, struct text last_id)
+{
+	struct api *a = s->api;
+	struct request_event_id id;
+	const char *missed = "";
+
+	s->next = a->row_next;
+	if (text_trim(last_id).len > 0) {
+		s->next = oldest(a);
+		if (request_event_id(text_trim(last_id), &id) && id.epoch == a->epoch &&
+		    id.number < a->row_next && id.number + 1 >= oldest(a))
+			s->next = id.number + 1;
+		else
+			missed = ": some events may be missing\n";
+	}
+	s->size = (size_t)snprintf(s->text, sizeof(s->text), "retry: 2000\n%s\n", missed);
+}
+
+static struct MHD_Response *stream_response(struct api_stream *s)
+{
+	struct MHD_Response *response = MHD_create_response_from_callback(
+		MHD_SIZE_UNKNOWN, STREAM_BLOCK, on_read, s, on_free);
+
+	if (!response)
+		return NULL;
+	(void)!MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL,
+				       "no-store");
+	(void)!MHD_add_response_header(response, "X-Accel-Buffering", "no");
+	return response;
+}
+
+void answer_events(struct api_request *r)
+{
+	struct api *a = r->api;
+	struct MHD_Response *response;
+	struct api_stream *s;
+	struct conn *conn = request_conn(r);
+	size_t place = 0;
+
+	while (place < API_STREAMS_MAX && a->streams[place])
+		place++;
+	s = place < API_STREAMS_MAX ? calloc(1, sizeof(*s)) : NULL;
+	if (!s) {
+		reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "too many event streams");
+		return;
+	}
+	*s = (struct api_stream){ .api = a, .mhd = r->mhd, .place = place };
+	s->written_ms = loop_now_ms(a->config.loop);
+	start_at(s, request_header(r, "Last-Event-ID"));
+	response = stream_response(s);
+	if (!response) {
+		free(s);
+		return;
+	}
+	a->streams[place] = s;
+	if (conn)
+		conn->is_stream = true;
+	reply_queue(r, MHD_HTTP_OK, "text/event-stream", response);
+}
+
+void api_on_event(struct api *a, const struct event_row *row)
+{
+	a->rows[a->row_next++ % API_EVENTS_KEPT] = *row;
+	for (size_t i = 0; i < API_STREAMS_MAX; i++)
+		if (a->streams[i])
+			wake(a->streams[i]);
+}
+
+void streams_tick(struct api *a, int64_t now_ms)
+{
+	for (size_t i = 0; i < API_STREAMS_MAX; i++)
+		if (a->streams[i] && is_silent(a->streams[i]))
+			wake(a->streams[i]);
+}
+
+void streams_wake(struct api *a)
+{
+	for (size_t i = 0; i < API_STREAMS_MAX; i++) {
+		if (!a->streams[i])
+			continue;
+		a->streams[i]->is_stopped = true;
+		wake(a->streams[i]);
+	}
+}
+
+size_t streams_count(const struct api *a)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < API_STREAMS_MAX; i++)
+		count += a->streams[i] != NULL;
+	return count;
+}

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The library on the caller's loop.
+ *
+ * HOW IT WORKS: this file accepts, so that it can choose who has to go when all places
+ * are taken, and gives each socket to libmicrohttpd, which reads and writes without a
+ * thread of its own: its epoll descriptor is one source of the loop, its next timeout
+ * one timer. A request is judged when its head is there (route.c); its body is gathered
+ * or thrown away; then it is answered, in one go, and nothing of it stays. Only streams
+ * (events.c) live longer. */
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "api/internal.h"
+#include "base/clock.h"
+
+enum {
+	ACCEPTS_PER_TURN = 16,
+	TICK_MS = 1000,
+	BODY_FIRST = 4096,
+	LIBRARY_STRICT = 1, /* a Host line in HTTP/1.1 and the like */
+};
+
+static uint32_t idle_sec(const struct api *a)
+{
+	return a->config.idle_sec ? a->config.idle_sec : API_IDLE_SEC;
+}
+
+static uint32_t request_sec(const struct api *a)
+{
+	return a->config.request_sec ? a->config.request_sec : API_REQUEST_SEC;
+}
+
+/* ---- running the library ---- */
+
+/* A timer that can't be started is started at the next event. */
+static void start_timer(struct api *a, struct loop_timer *t, int64_t in_ms)
+{
+	(void)!loop_timer_start(a->config.loop, t, loop_now_ms(a->config.loop) + in_ms);
+}
+
+static void run(struct api *a)
+{
+	unsigned long long timeout_ms;
+
+	MHD_run(a->daemon);
+	if (MHD_get_timeout(a->daemon, &timeout_ms) == MHD_YES)
+		start_timer(a, &a->run_timer,
+			    (int64_t)MIN(timeout_ms, (unsigned long long)TICK_MS));
+	else
+		loop_timer_stop(a->config.loop, &a->run_timer);
+	if (a->conns.count > 0 && a->tick_timer.slot == 0)
+		start_timer(a, &a->tick_timer, TICK_MS);
+}
+
+static void on_polled(struct loop_source *s, uint32_t events)
+{
+	run(CONTAINER_OF(s, struct api, polled));
+}
+
+static void on_run_timer(struct loop_timer *t)
+{
+	run(CONTAINER_OF(t, struct api, run_timer));
+}
+
+static void on_tick(struct loop_timer *t)
+{
+	struct api *a = CONTAINER_OF(t, struct api, tick_timer);
+	const int64_t now_ms = loop_now_ms(a->config.loop);
+
+	conns_expire(&a->conns, now_ms, (int64_t)request_sec(a) * 1000);
+	streams_tick(a, now_ms);
+	if (!a->listening.added)
+		(void)!loop_add(a->config.loop, &a->listening, EPOLLIN);
+	run(a);
+	if (!a->listening.added)
+		start_timer(a, &a->tick_timer, TICK_MS);
+}
+
+/* ---- connections ---- */
+
+static struct addr self_of(int fd)
+{
+	struct sockaddr_storage ss = { 0 };
+	socklen_t size = sizeof(ss);
+
+	if (getsockname(fd, (struct sockaddr *)&ss, &size) < 0)
+		return (struct addr){ 0 };
+	return endpoint_from_sockaddr(&ss).addr;
+}
+
+static void adopt(struct api *a, int fd, const struct sockaddr_storage *from,
+		  socklen_t size)
+{
+	const int one = 1;
+	const struct addr self = self_of(fd), peer = endpoint_from_sockaddr(from).addr;
+	const struct prefix network = conns_network(&peer, &self);
+	struct conn *conn;
+
+	conn = conns_take(&a->conns, fd, &network, loop_now_ms(a->config.loop));
+	if (!conn) {
+		close(fd);
+		return;
+	}
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	/* The socket is the library's from here on, whatever it says. */
+	if (MHD_add_connection(a->daemon, fd, (const struct sockaddr *)from, size) !=
+		    MHD_YES &&
+	    conn->fd == fd)
+		conns_release(&a->conns, conn);
+}
+
+static void on_listening(struct loop_source *s, uint32_t events)
+{
+	struct api *a = CONTAINER_OF(s, struct api, listening);
+
+	for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
+		struct sockaddr_storage from = { 0 };
+		socklen_t size = sizeof(from);
+		int fd = accept4(s->fd, (struct sockaddr *)&from, &size,
+				 SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+		if (fd >= 0) {
+			adopt(a, fd, &from, size);
+			continue;
+		}
+		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
+		    errno == ENOMEM) {
+			/* Try again with the next tick, instead of spinning. */
+			loop_remove(a->config.loop, s);
+			start_timer(a, &a->tick_timer, TICK_MS);
+		}
+		break;
+	}
+	run(a);
+}
+
+static void on_connection(void *data, struct MHD_Connection *mhd, void **context,
+			  enum MHD_ConnectionNotificationCode code)
+{
+	struct api *a = data;
+	const union MHD_ConnectionInfo *info;
+
+	if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+		info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+		*context = info ? conns_find(&a->conns, info->connect_fd) : NULL;
+	} else if (*context) {
+		conns_release(&a->conns, *context);
+		*context = NULL;
+	}
+}
+
+struct conn *request_conn(const struct api_request *r)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(r->mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+	return info ? info->socket_context : NULL;
+}
+
+struct text request_header(const struct api_request *r, const char *name)
+{
+	struct text value = { "", 0 };
+
+	if (MHD_lookup_connection_value_n(r->mhd, MHD_HEADER_KIND, name, strlen(name),
+					  &value.ptr, &value.len) != MHD_YES ||
+	    !value.ptr)
+		return (struct text){ "", 0 };
+	return value;
+}
+
+/* ---- requests ---- */
+
+/* The target as it came; the library's own reading of it isn't used. */
+static void *on_target(void *data, const char *target, struct MHD_Connection *mhd)
+{
+	struct api_request *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return NULL;
+	r->api = data;
+	r->mhd = mhd;
+	r->target = strdup(target);
+	return r;
+}
+
+static size_t keep_escapes(void *data, struct MHD_Connection *mhd, char *text)
+{
+	return strlen(text);
+}
+
+static void on_completed(void *data, struct MHD_Connection *mhd, void **context,
+			 enum MHD_RequestTerminationCode code)
+{
+	struct api *a = data;
+	struct api_request *r = *context;
+	struct conn *conn;
+
+	*context = NULL;
+	if (!r)
+		return;
+	conn = request_conn(r);
+	if (conn)
+		conn->since_ms = loop_now_ms(a->config.loop);
+	free(r->target);
+	free(r->clean);
+	free(r->body);
+	free(r);
+}
+
+static void answer_too_large(struct api_request *r)
+{
+	reply_error(r, MHD_HTTP_CONTENT_TOO_LARGE, "request body too large");
+}
+
+static void drop_body(struct api_request *r)
+{
+	free(r->body);
+	r->body = NULL;
+	r->body_size = r->body_capacity = 0;
+	r->keeps_body = false;
+}
+
+/* An announced length that can't be taken. Text that isn't a number is the library's. */
+static uint64_t announced_size(const struct api_request *r)
+{
+	struct text t = text_trim(request_header(r, MHD_HTTP_HEADER_CONTENT_LENGTH));
+	uint32_t size;
+
+	if (t.len == 0)
+		return 0;
+	return text_to_u32(t, UINT32_MAX, &size) ? size : UINT32_MAX;
+}
+
+/* Who asks before sending is told at once, and who would send more than anybody reads. */
+static enum MHD_Result judge(struct api_request *r, const char *method)
+{
+	const uint64_t size = announced_size(r);
+	bool waits;
+
+	r->started = true;
+	if (!r->target)
+		return MHD_NO;
+	route_judge(r, method);
+	waits = text_equal_nocase(text_trim(request_header(r, MHD_HTTP_HEADER_EXPECT)),
+				  "100-continue");
+	if (r->keeps_body && size > API_BODY_MAX) {
+		r->answer = answer_too_large;
+		r->keeps_body = false;
+	}
+	if (size > API_DRAIN_MAX || (waits && !r->keeps_body)) {
+		r->answer(r);
+		return r->answered ? MHD_YES : MHD_NO;
+	}
+	return MHD_YES;
+}
+
+static void keep_body(struct api_request *r, const char *bytes, size_t size)
+{
+	size_t capacity = r->body_capacity;
+	char *body;
+
+	if (r->body_size + size > API_BODY_MAX) {
+		r->answer = answer_too_large;
+		drop_body(r);
+		return;
+	}
+	while (capacity < r->body_size + size)
+		capacity = MAX(capacity * 2, (size_t)BODY_FIRST);
+	body = realloc(r->body, capacity);
+	if (!body) {
+		r->answer = answer_too_large;
+		drop_body(r);
+		return;
+	}
+	memcpy(body + r->body_size, bytes, size);
+	r->body = body;
+	r->body_size += size;
+	r->body_capacity = capacity;
+}
+
+static enum MHD_Result on_request(void *data, struct MHD_Connection *mhd, const char *url,
+				  const char *method, const char *version,
+				  const char *upload, size_t *upload_size, void **context)
+{
+	struct api_request *r = *context;
+
+	if (!r)
+		return MHD_NO;
+	if (!r->started)
+		return judge(r, method);
+	if (*upload_size > 0) {
+		r->seen += *upload_size;
+		if (r->seen > API_DRAIN_MAX)
+			return MHD_NO;
+		if (r->keeps_body)
+			keep_body(r, upload, *upload_size);
+		*upload_size = 0;
+		return MHD_YES;
+	}
+	if (!r->answered)
+		r->answer(r);
+	return r->answered ? MHD_YES : MHD_NO;
+}
+
+/* ---- the daemon ---- */
+
+static void ignore_log(void *data, const char *format, va_list args)
+{
+}
+
+static int start_daemon(struct api *a)
+{
+	const union MHD_DaemonInfo *info;
+
+	a->daemon = MHD_start_daemon(
+		MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME, 0,
+		NULL, NULL, on_request, a, MHD_OPTION_EXTERNAL_LOGGER, ignore_log, NULL,
+		MHD_OPTION_CONNECTION_LIMIT, (unsigned int)CONNS_SIZE,
+		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned int)idle_sec(a),
+		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)API_HEAD_SIZE,
+		MHD_OPTION_STRICT_FOR_CLIENT, (int)LIBRARY_STRICT,
+		MHD_OPTION_NOTIFY_COMPLETED, on_completed, a,
+		MHD_OPTION_NOTIFY_CONNECTION, on_connection, a,
+		MHD_OPTION_URI_LOG_CALLBACK, on_target, a, MHD_OPTION_UNESCAPE_CALLBACK,
+		keep_escapes, NULL, MHD_OPTION_END);
+	if (!a->daemon)
+		return -ENOMEM;
+	info = MHD_get_daemon_info(a->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+	if (!info || info->epoll_fd < 0)
+		return -ENOSYS;
+	a->polled = (struct loop_source){ .fd = info->epoll_fd, .on_ready = on_polled };
+	return loop_add(a->config.loop, &a->polled, EPOLLIN);
+}
+
+static int start(struct api *a)
+{
+	int result;
+
+	a->rows = calloc(API_EVENTS_KEPT, sizeof(*a->rows));
+	if (!a->rows)
+		return -ENOMEM;
+	result = start_daemon(a);
+	if (result < 0)
+		return result;
+	return loop_add(a->config.loop, &a->listening, EPOLLIN);
+}
+
+struct api *api_new(const struct api_config *config, struct err *err)
+{
+	struct api *a = calloc(1, sizeof(*a));
+	int result;
+
+	if (!a) {
+		close(config->listen_fd);
+		err_set(err, -ENOMEM, "out of memory");
+		return NULL;
+	}
+	a->config = *config;
+	a->epoch = (uint64_t)clock_wall_ms();
+	a->run_timer.on_fire = on_run_timer;
+	a->tick_timer.on_fire = on_tick;
+	a->listening =
+		(struct loop_source){ .fd = config->listen_fd, .on_ready = on_listening };
+	a->polled.fd = -1;
+	conns_init(&a->conns);
+	result = start(a);
+	if (result < 0) {
+		err_sys(err, result, "cannot start the HTTP API");
+		api_free(a);
+		return NULL;
+	}
+	return a;
+}
+
+void api_free(struct api *a)
+{
+	if (!a)
+		return;
+	loop_remove(a->config.loop, &a->listening);
+	loop_remove(a->config.loop, &a->polled);
+	loop_timer_stop(a->config.loop, &a->run_timer);
+	loop_timer_stop(a->config.loop, &a->tick_timer);
+	if (a->daemon) {
+		streams_wake(a);
+		MHD_run(a->daemon);
+		MHD_stop_daemon(a->daemon);
+	}
+	close(a->listening.fd);
+	free(a->rows);
+	free(a);
+}

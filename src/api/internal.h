@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+/* api/internal - what the files of this folder share. */
+#pragma once
+
+#include <microhttpd.h>
+
+#include "api/api.h"
+#include "api/conns.h"
+#include "api/request.h"
+
+struct api_stream;
+
+struct api_counts {
+	uint64_t answers[6]; /* by the first digit of the status; [0] is unused */
+	uint64_t unauthorized, forbidden;
+	uint64_t streams_dropped; /* readers that were too slow */
+};
+
+struct api {
+	struct api_config config;
+	struct MHD_Daemon *daemon;
+	struct loop_source listening, polled;
+	struct loop_timer run_timer;  /* when the library wants to run */
+	struct loop_timer tick_timer; /* every second while anybody is connected */
+	struct conns conns;
+	struct api_counts counts;
+	/* The newest events, for streams: number n is in slot n % API_EVENTS_KEPT. */
+	struct event_row *rows;
+	uint64_t row_next; /* the number of the next one */
+	uint64_t epoch;	   /* of this start, in the ids */
+	struct api_stream *streams[API_STREAMS_MAX];
+};
+
+/* A method is one bit, so that a route lists what it takes. */
+enum {
+	METHOD_OTHER = 0,
+	METHOD_GET = 1 << 0,
+	METHOD_HEAD = 1 << 1,
+	METHOD_POST = 1 << 2,
+	METHOD_PUT = 1 << 3,
+	METHOD_PATCH = 1 << 4,
+	METHOD_DELETE = 1 << 5,
+	METHOD_ANY = 0xff,
+};
+
+struct api_request {
+	struct api *api;
+	struct MHD_Connection *mhd;
+	char *target;	   /* owned; the path once it is read */
+	const char *query; /* in @target, or NULL */
+	char *clean;	   /* owned: the path as it should be */
+	const struct api_route *route;
+	unsigned int method;		       /* METHOD_… */
+	void (*answer)(struct api_request *r); /* once the body is there */
+	bool started, keeps_body, answered;
+	size_t seen; /* bytes of the body */
+	char *body;  /* owned, of API_BODY_MAX at most */
+	size_t body_size, body_capacity;
+};
+
+struct api_route {
+	const char *path;
+	unsigned int methods;
+	const char *allow; /* the header, for other methods */
+	void (*answer)(struct api_request *r);
+	bool is_prefix;
+	bool is_open;	/* without the token */
+	bool is_change; /* POST, PUT, PATCH and DELETE change the policy */
+};
+
+/* Judge a request by its head: sets answer and keeps_body. */
+void route_judge(struct api_request *r, const char *method);
+
+/* ---- answers; each request has one ---- */
+
+void reply_text(struct api_request *r, unsigned int status, const char *text);
+/* "<text>\n" as an error of the reference: with nosniff. */
+void reply_error(struct api_request *r, unsigned int status, const char *fmt, ...)
+	PRINTF_LIKE(3, 4);
+void reply_not_allowed(struct api_request *r);
+void reply_moved(struct api_request *r);
+/* @body is malloc'ed, taken; NULL is 500. */
+void reply_taken(struct api_request *r, const char *type, char *body, size_t size);
+/* @response is taken. */
+void reply_queue(struct api_request *r, unsigned int status, const char *type,
+		 struct MHD_Response *response);
+/* Text that grows, for reply_taken(): fmemopen's kind. NULL: no memory. */
+struct reply_stream {
+	FILE *out;
+	char *body;
+	size_t size;
+};
+bool reply_open(struct api_request *r, struct reply_stream *s) MUST_CHECK;
+void reply_close(struct api_request *r, struct reply_stream *s, const char *type);
+
+/* ---- routes ---- */
+
+void answer_policy(struct api_request *r);
+void answer_status(struct api_request *r);
+void answer_metrics(struct api_request *r);
+void answer_events(struct api_request *r);
+void answer_denies(struct api_request *r);
+void answer_openapi(struct api_request *r);
+
+/* ---- streams ---- */
+
+/* Those that have been silent for long say so. */
+void streams_tick(struct api *a, int64_t now_ms);
+/* So that the library can close them. */
+void streams_wake(struct api *a);
+size_t streams_count(const struct api *a);
+/* A free place exists only while a connection of this fd is a stream. */
+struct conn *request_conn(const struct api_request *r);
+struct text request_header(const struct api_request *r, const char *name);

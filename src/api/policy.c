@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+/* /policy: what is in force, and its changes. Texts and their order are the
+ * reference's: clients compare them. */
+#include <errno.h>
+#include <jansson.h>
+#include <string.h>
+
+#include "api/internal.h"
+
+#define JSON_TYPE "application/json"
+
+enum { UNKNOWN_KEYS_MAX = 8 }; /* told of one request; the rest is not */
+
+struct change {
+	struct api_request *request;
+	const struct document *old;
+	struct document *next; /* owned until it is committed */
+	char *rules;	       /* owned: for the log */
+	const char *what;      /* in front of a fault of the policy as a whole */
+	const char *reason;    /* for the answer, or NULL */
+	bool is_reset;
+	size_t unknown_keys;
+};
+
+static const struct api_ops *ops_of(const struct change *c)
+{
+	return &c->request->api->config.ops;
+}
+
+static void log_change(const struct change *c, const char *error, bool callers_fault)
+{
+	ops_of(c)->log_change(ops_of(c)->data, c->rules, error, callers_fault);
+}
+
+static void refuse(struct change *c, unsigned int status, const char *prefix,
+		   const char *text)
+{
+	char whole[ERR_TEXT_SIZE + 64];
+
+	snprintf(whole, sizeof(whole), "%s%s", prefix, text);
+	log_change(c, whole, status < 500);
+	reply_error(c->request, status, "%s", whole);
+}
+
+/* -EINVAL is the caller's, what else there is, is ours. */
+static void refuse_for(struct change *c, int code, const char *prefix,
+		       const struct err *err)
+{
+	if (code == -EINVAL)
+		refuse(c, MHD_HTTP_BAD_REQUEST, prefix, err->text);
+	else
+		refuse(c, MHD_HTTP_INTERNAL_SERVER_ERROR, "", "out of memory");
+}
+
+static struct text body_of(const struct api_request *r)
+{
+	return text_trim((struct text){ r->body ? r->body : "", r->body_size });
+}
+
+static const char *enforcement_mode(const struct api_request *r)
+{
+	const struct api_ops *ops = &r->api->config.ops;
+	struct api_status status = { 0 };
+
+	ops->status(ops->data, &status);
+	return status.enforcement_mode ? status.enforcement_mode : "";
+}
+
+static void answer_changed(const struct change *c, const struct document *now)
+{
+	struct api_request *r = c->request;
+	struct reply_stream s;
+
+	if (!reply_open(r, &s))
+		return;
+	fprintf(s.out, "{\"status\":\"ok\",\"mode\":\"%s\"", document_mode(now));
+	if (!c->is_reset)
+		fprintf(s.out, ",\"enforcementMode\":\"%s\"", enforcement_mode(r));
+	if (c->reason)
+		fprintf(s.out, ",\"reason\":\"%s\"", c->reason);
+	fputs("}\n", s.out);
+	reply_close(r, &s, JSON_TYPE);
+}
+
+static void commit(struct change *c)
+{
+	const struct api_ops *ops = ops_of(c);
+	struct err err = { 0 };
+
+	switch (ops->change(ops->data, TAKE_PTR(c->next), &err)) {
+	case API_FAILED_NOT:
+		log_change(c, NULL, false);
+		answer_changed(c, ops->policy(ops->data));
+		return;
+	case API_FAILED_POLICY:
+		refuse(c, MHD_HTTP_BAD_REQUEST, c->what, err.text);
+		return;
+	case API_FAILED_PERSIST:
+		refuse(c, MHD_HTTP_INTERNAL_SERVER_ERROR,
+		       "failed to persist policy: ", err.text);
+		return;
+	case API_FAILED_APPLY:
+		break;
+	}
+	refuse(c, MHD_HTTP_INTERNAL_SERVER_ERROR,
+	       "failed to apply nftables policy: ", err.text);
+}
+
+/* Return: false when it was refused. */
+static bool check_count(struct change *c)
+{
+	const size_t max = c->request->api->config.max_rules;
+	const size_t count = document_rule_count(c->next);
+	char text[128];
+
+	if (max == 0 || count <= max)
+		return true;
+	snprintf(text, sizeof(text), "egress rule total count %zu exceeds limit %zu",
+		 count, max);
+	refuse(c, MHD_HTTP_CONTENT_TOO_LARGE, "", text);
+	return false;
+}
+
+static void on_unknown_key(void *data, const char *key)
+{
+	struct change *c = data;
+
+	if (ops_of(c)->log_unknown_key && c->unknown_keys++ < UNKNOWN_KEYS_MAX)
+		ops_of(c)->log_unknown_key(ops_of(c)->data, key);
+}
+
+/* ---- the three kinds of change ---- */
+
+static void reset(struct change *c)
+{
+	c->is_reset = true;
+	c->reason = "policy reset to default deny-all";
+	c->rules = strdup("[]");
+	c->next = document_deny_all();
+	if (!c->next)
+		refuse_for(c, -ENOMEM, "", NULL);
+	else
+		commit(c);
+}
+
+static void replace(struct change *c)
+{
+	const struct text body = body_of(c->request);
+	struct err err = { 0 };
+	int result;
+
+	c->what = "invalid policy: ";
+	if (body.len == 0) {
+		reset(c);
+		return;
+	}
+	result = document_parse(body, on_unknown_key, c, &c->next, &err);
+	if (result < 0) {
+		refuse_for(c, result, c->what, &err);
+		return;
+	}
+	c->rules = document_rules_json(c->next);
+	if (check_count(c))
+		commit(c);
+}
+
+/* What a patch brings is what it would make of an empty policy. */
+static char *patch_rules(struct text body)
+{
+	struct document *empty = document_deny_all(), *alone = NULL;
+	char *rules = NULL;
+
+	if (empty && document_merge(empty, body, &alone, NULL) == 0)
+		rules = document_rules_json(alone);
+	document_free(alone);
+	document_free(empty);
+	return rules;
+}
+
+static void patch(struct change *c)
+{
+	const struct text body = body_of(c->request);
+	struct err err = { 0 };
+	int result;
+
+	c->what = "invalid merged policy: ";
+	result = document_merge(c->old, body, &c->next, &err);
+	if (result < 0) {
+		refuse_for(c, result, "", &err);
+		return;
+	}
+	c->rules = patch_rules(body);
+	if (check_count(c))
+		commit(c);
+}
+
+/* The rules of @old that @next has not, in order; the others are in the same order in
+ * both. */
+static char *removed_rules(const struct document *old, const struct document *next)
+{
+	CLEAN(mem) char *before = document_rules_json(old);
+	CLEAN(mem) char *after = document_rules_json(next);
+	json_t *b = before ? json_loads(before, 0, NULL) : NULL;
+	json_t *a = after ? json_loads(after, 0, NULL) : NULL;
+	json_t *removed = json_array();
+	size_t kept = 0;
+	char *text;
+
+	for (size_t i = 0; i < json_array_size(b); i++) {
+		if (json_equal(json_array_get(b, i), json_array_get(a, kept)))
+			kept++;
+		else
+			json_array_append(removed, json_array_get(b, i));
+	}
+	text = json_dumps(removed, JSON_COMPACT);
+	json_decref(removed);
+	json_decref(a);
+	json_decref(b);
+	return text;
+}
+
+static void take_away(struct change *c)
+{
+	struct err err = { 0 };
+	int result = document_remove(c->old, body_of(c->request), &c->next, &err);
+
+	c->what = "invalid policy: ";
+	if (result < 0) {
+		refuse_for(c, result, "", &err);
+		return;
+	}
+	if (!c->next) {
+		c->reason = "no matching targets found";
+		answer_changed(c, c->old);
+		return;
+	}
+	c->rules = removed_rules(c->old, c->next);
+	commit(c);
+}
+
+/* ---- what is in force ---- */
+
+static void show(struct api_request *r)
+{
+	const struct api_ops *ops = &r->api->config.ops;
+	const struct document *d = ops->policy(ops->data);
+	CLEAN(mem) char *policy = document_json(d, false);
+	struct reply_stream s;
+
+	if (!policy) {
+		reply_error(r, MHD_HTTP_INTERNAL_SERVER_ERROR, "out of memory");
+		return;
+	}
+	if (!reply_open(r, &s))
+		return;
+	fprintf(s.out,
+		"{\"status\":\"ok\",\"mode\":\"%s\",\"enforcementMode\":\"%s\","
+		"\"policy\":%s}\n",
+		document_mode(d), enforcement_mode(r), policy);
+	reply_close(r, &s, JSON_TYPE);
+}
+
+void answer_policy(struct api_request *r)
+{
+	const struct api_ops *ops = &r->api->config.ops;
+	struct change c = { .request = r, .old = ops->policy(ops->data) };
+
+	if (r->method == METHOD_GET)
+		show(r);
+	else if (r->method == METHOD_PATCH)
+		patch(&c);
+	else if (r->method == METHOD_DELETE)
+		take_away(&c);
+	else
+		replace(&c);
+	document_free(c.next);
+	free(c.rules);
+}

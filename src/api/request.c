@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/request.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+/* ---- the target ---- */
+
+static int hex_value(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	c |= 0x20;
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* In place; @end is where to stop. Return: 0 or -EBADMSG. */
+static int unescape(char *s, const char *end)
+{
+	char *to = s;
+
+	for (const char *from = s; from < end; from++) {
+		int high, low;
+
+		if (*from != '%') {
+			*to++ = *from;
+			continue;
+		}
+		if (end - from < 3)
+			return -EBADMSG;
+		high = hex_value(from[1]);
+		low = hex_value(from[2]);
+		if (high < 0 || low < 0 || high + low == 0)
+			return -EBADMSG;
+		*to++ = (char)(high << 4 | low);
+		from += 2;
+	}
+	*to = '\0';
+	return 0;
+}
+
+/* "http://host/path" as a proxy asks: the path alone counts. */
+static void drop_authority(char *target)
+{
+	const char *slash;
+
+	if (strncasecmp(target, "http://", 7) != 0)
+		return;
+	slash = strchr(target + 7, '/');
+	if (slash)
+		memmove(target, slash, strlen(slash) + 1);
+	else
+		memcpy(target, "/", 2);
+}
+
+int request_target(char *target, char **ret_query)
+{
+	char *query;
+
+	drop_authority(target);
+	if (target[0] != '/' && strcmp(target, "*") != 0)
+		return -EBADMSG;
+	query = strchr(target, '?');
+	if (query)
+		*query = '\0';
+	if (unescape(target, target + strlen(target)) < 0)
+		return -EBADMSG;
+	*ret_query = query ? query + 1 : NULL;
+	return 0;
+}
+
+/* Behind the last '/' of what is there already: "/a/b" becomes "/a". */
+static size_t cut_part(const char *ret, size_t used)
+{
+	while (used > 0 && ret[used - 1] != '/')
+		used--;
+	return used > 0 ? used - 1 : 0;
+}
+
+void request_path_clean(const char *path, char *ret)
+{
+	struct text rest = text_of(path), part;
+	bool slash = path[0] && path[strlen(path) - 1] == '/';
+	size_t used = 0;
+
+	while (text_split(&rest, '/', &part)) {
+		if (part.len == 0 || text_equal(part, "."))
+			continue;
+		if (text_equal(part, "..")) {
+			used = cut_part(ret, used);
+			continue;
+		}
+		ret[used++] = '/';
+		memcpy(ret + used, part.ptr, part.len);
+		used += part.len;
+	}
+	if (slash || used == 0)
+		ret[used++] = '/';
+	ret[used] = '\0';
+}
+
+void request_path_encode(const char *path, FILE *out)
+{
+	for (; *path; path++) {
+		unsigned char c = (unsigned char)*path;
+
+		if ((c < 0x80 && isalnum(c)) || strchr("-_.~$&+,/:;=@", c))
+			fputc(c, out);
+		else
+			fprintf(out, "%%%02X", c);
+	}
+}
+
+void request_html(const char *text, FILE *out)
+{
+	for (; *text; text++) {
+		switch (*text) {
+		case '&':
+			fputs("&amp;", out);
+			break;
+		case '<':
+			fputs("&lt;", out);
+			break;
+		case '>':
+			fputs("&gt;", out);
+			break;
+		case '"':
+			fputs("&#34;", out);
+			break;
+		case '\'':
+			fputs("&#39;", out);
+			break;
+		default:
+			fputc(*text, out);
+		}
+	}
+}
+
+int request_query(const char *query, const char *name, char *ret, size_t size)
+{
+	struct text rest = text_of(query ? query : ""), part, key;
+
+	while (text_split(&rest, '&', &part)) {
+		struct text value = part;
+
+		if (!text_split(&value, '=', &key) || !text_equal(key, name))
+			continue;
+		if (value.len >= size)
+			return -EBADMSG;
+		if (value.len > 0)
+			memcpy(ret, value.ptr, value.len);
+		ret[value.len] = '\0';
+		return unescape(ret, ret + value.len) < 0 ? -EBADMSG : 1;
+	}
+	return 0;
+}
+
+/* ---- the token ---- */
+
+bool request_token_equal(struct text given, const char *token)
+{
+	volatile unsigned char difference = 0;
+
+	if (given.len == 0 || given.len != strlen(token))
+		return false;
+	for (size_t i = 0; i < given.len; i++)
+		difference |= (unsigned char)(given.ptr[i] ^ token[i]);
+	return difference == 0;
+}
+
+struct text request_bearer(struct text header)
+{
+	struct text scheme;
+
+	header = text_trim(header);
+	if (!text_split(&header, ' ', &scheme) || !text_equal_nocase(scheme, "Bearer"))
+		return (struct text){ "", 0 };
+	return text_trim(header);
+}
+
+/* ---- times and ids ---- */
+
+/* Exactly @count digits, at most @max. */
+static bool take_digits(struct text *t, size_t count, int max, int *ret)
+{
+	int value = 0;
+
+	if (t->len < count)
+		return false;
+	for (size_t i = 0; i < count; i++) {
+		if (t->ptr[i] < '0' || t->ptr[i] > '9')
+			return false;
+		value = value * 10 + (t->ptr[i] - '0');
+	}
+	t->ptr += count;
+	t->len -= count;
+	*ret = value;
+	return value <= max;
+}
+
+static bool take_char(struct text *t, const char *any)
+{
+	if (t->len == 0 || *t->ptr == '\0' || !strchr(any, *t->ptr))
+		return false;
+	t->ptr++;
+	t->len--;
+	return true;
+}
+
+static bool take_date(struct text *t, struct tm *tm)
+{
+	int year, month;
+
+	if (!take_digits(t, 4, 9999, &year) || !take_char(t, "-") ||
+	    !take_digits(t, 2, 12, &month) || !take_char(t, "-") ||
+	    !take_digits(t, 2, 31, &tm->tm_mday) || !take_char(t, "Tt "))
+		return false;
+	tm->tm_year = year - 1900;
+	tm->tm_mon = month - 1;
+	return year >= 1970 && month > 0 && tm->tm_mday > 0;
+}
+
+static bool take_clock(struct text *t, struct tm *tm, int *ret_ms)
+{
+	int weight = 100;
+
+	*ret_ms = 0;
+	if (!take_digits(t, 2, 23, &tm->tm_hour) || !take_char(t, ":") ||
+	    !take_digits(t, 2, 59, &tm->tm_min) || !take_char(t, ":") ||
+	    !take_digits(t, 2, 60, &tm->tm_sec))
+		return false;
+	if (!take_char(t, "."))
+		return true;
+	if (t->len == 0 || !isdigit((unsigned char)*t->ptr))
+		return false;
+	for (int digit; take_digits(t, 1, 9, &digit); weight /= 10)
+		*ret_ms += digit * weight;
+	return true;
+}
+
+static bool take_offset(struct text *t, int *ret_sec)
+{
+	int hours, minutes, sign;
+
+	*ret_sec = 0;
+	if (take_char(t, "Zz"))
+		return true;
+	sign = t->len > 0 && *t->ptr == '-' ? -1 : 1;
+	if (!take_char(t, "+-") || !take_digits(t, 2, 23, &hours) || !take_char(t, ":") ||
+	    !take_digits(t, 2, 59, &minutes))
+		return false;
+	*ret_sec = sign * (hours * 3600 + minutes * 60);
+	return true;
+}
+
+bool request_time(struct text t, int64_t now_ms, int64_t *ret_ms)
+{
+	struct tm tm = { 0 };
+	int64_t duration_ms;
+	int ms, offset_sec, day;
+	time_t seconds;
+
+	if (text_to_duration_ms(t, &duration_ms)) {
+		*ret_ms = duration_ms < now_ms ? now_ms - duration_ms : 0;
+		return true;
+	}
+	if (!take_date(&t, &tm) || !take_clock(&t, &tm, &ms) ||
+	    !take_offset(&t, &offset_sec) || t.len > 0)
+		return false;
+	day = tm.tm_mday;
+	tm.tm_sec = MIN(tm.tm_sec, 59); /* a leap second is the one before */
+	seconds = timegm(&tm);
+	if (tm.tm_mday != day)
+		return false;
+	*ret_ms = ((int64_t)seconds - offset_sec) * 1000 + ms;
+	return true;
+}
+
+static bool to_u64(struct text t, unsigned int base, uint64_t *ret)
+{
+	uint64_t value = 0;
+
+	if (t.len == 0 || t.len > 20)
+		return false;
+	for (size_t i = 0; i < t.len; i++) {
+		int digit = hex_value(t.ptr[i]);
+
+		if (digit < 0 || (unsigned int)digit >= base ||
+		    __builtin_mul_overflow(value, (uint64_t)base, &value) ||
+		    __builtin_add_overflow(value, (uint64_t)digit, &value))
+			return false;
+	}
+	*ret = value;
+	return true;
+}
+
+bool request_event_id(struct text t, struct request_event_id *ret)
+{
+	struct request_event_id id;
+	struct text epoch;
+
+	if (!text_split(&t, '-', &epoch) || !t.ptr || !to_u64(epoch, 16, &id.epoch) ||
+	    !to_u64(t, 10, &id.number))
+		return false;
+	*ret = id;
+	return true;
+}
+
+static struct text without_dot(const char *name)
+{
+	struct text t = text_of(name);
+
+	if (t.len > 0 && t.ptr[t.len - 1] == '.')
+		t.len--;
+	return t;
+}
+
+bool request_name_matches(const char *pattern, const char *name)
+{
+	const bool below = strncmp(pattern, "*.", 2) == 0;
+	struct text p = without_dot(below ? pattern + 1 : pattern), n = without_dot(name);
+
+	if (below && n.len > p.len) {
+		n.ptr += n.len - p.len;
+		n.len = p.len;
+	} else if (below) {
+		return false;
+	}
+	return n.len == p.len && strncasecmp(n.ptr, p.ptr, n.len) == 0;
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Which answer a request gets, judged by its head alone: target, route, token, method.
+ * The token comes before the method, so that a stranger learns nothing about it. */
+#include <string.h>
+
+#include "api/internal.h"
+
+#define TOKEN_HEADER "OPENSANDBOX-EGRESS-AUTH"
+
+enum {
+	METHODS_CHANGE = METHOD_POST | METHOD_PUT | METHOD_PATCH | METHOD_DELETE,
+	METHODS_READ = METHOD_GET | METHOD_HEAD,
+};
+
+static bool has_token(const struct api *a)
+{
+	return a->config.token && a->config.token[0];
+}
+
+/* ---- answers that need no file of their own ---- */
+
+static void answer_health(struct api_request *r)
+{
+	const struct api_ops *ops = &r->api->config.ops;
+
+	if (ops->healthy(ops->data))
+		reply_text(r, MHD_HTTP_OK, "ok");
+	else
+		reply_text(r, MHD_HTTP_SERVICE_UNAVAILABLE, "weir not ready\n");
+}
+
+static void answer_bad_target(struct api_request *r)
+{
+	reply_error(r, MHD_HTTP_BAD_REQUEST, "bad request");
+}
+
+static void answer_options(struct api_request *r)
+{
+	reply_queue(r, MHD_HTTP_OK, NULL,
+		    MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT));
+}
+
+static void answer_no_page(struct api_request *r)
+{
+	reply_error(r, MHD_HTTP_NOT_FOUND, "404 page not found");
+}
+
+static void answer_unauthorized(struct api_request *r)
+{
+	r->api->counts.unauthorized++;
+	reply_error(r, MHD_HTTP_UNAUTHORIZED, "unauthorized");
+}
+
+static void answer_forbidden(struct api_request *r)
+{
+	r->api->counts.forbidden++;
+	reply_error(r, MHD_HTTP_FORBIDDEN, "forbidden");
+}
+
+/* The vault is the reference's with its proxy switched off: nothing is in it and
+ * nothing can be put in. */
+static void answer_vault(struct api_request *r)
+{
+	if (r->method == METHOD_GET)
+		reply_error(r, MHD_HTTP_NOT_FOUND, "credential vault not found");
+	else if (!has_token(r->api))
+		reply_error(r, MHD_HTTP_PRECONDITION_FAILED,
+			    "credential vault requires egress API auth token");
+	else
+		reply_error(r, MHD_HTTP_PRECONDITION_FAILED,
+			    "credential vault requires transparent mitmproxy");
+}
+
+static void answer_vault_unknown(struct api_request *r)
+{
+	reply_error(r, MHD_HTTP_NOT_FOUND, "not found");
+}
+
+/* ---- the table: the first row that fits ---- */
+
+#define VAULT "/credential-vault"
+
+static const struct api_route routes[] = {
+	{ "/healthz", METHOD_ANY, "", answer_health, .is_open = true },
+	{ "/policy", METHOD_GET | METHODS_CHANGE, "GET, POST, PUT, PATCH, DELETE",
+	  answer_policy, .is_change = true },
+	{ "/status", METHODS_READ, "GET, HEAD", answer_status },
+	{ "/metrics", METHODS_READ, "GET, HEAD", answer_metrics },
+	{ "/events", METHOD_GET, "GET", answer_events },
+	{ "/denies", METHODS_READ, "GET, HEAD", answer_denies },
+	{ "/openapi.yaml", METHODS_READ, "GET, HEAD", answer_openapi, .is_open = true },
+	{ VAULT, METHOD_GET | METHOD_POST | METHOD_PATCH | METHOD_DELETE,
+	  "GET, POST, PATCH, DELETE", answer_vault },
+	{ VAULT "/_active", METHOD_GET, "GET", answer_forbidden, .is_open = true },
+	{ VAULT "/credentials", METHOD_GET, "GET", answer_vault },
+	{ VAULT "/credentials/", METHOD_GET, "GET", answer_vault, .is_prefix = true },
+	{ VAULT "/bindings", METHOD_GET, "GET", answer_vault },
+	{ VAULT "/bindings/", METHOD_GET, "GET", answer_vault, .is_prefix = true },
+	{ VAULT "/", METHOD_ANY, "", answer_vault_unknown, .is_prefix = true },
+};
+
+static const struct api_route *find_route(const char *path)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(routes); i++) {
+		const struct api_route *route = &routes[i];
+
+		if (route->is_prefix
+			    ? strncmp(path, route->path, strlen(route->path)) == 0
+			    : strcmp(path, route->path) == 0)
+			return route;
+	}
+	return NULL;
+}
+
+static unsigned int method_of(const char *method)
+{
+	static const struct {
+		const char *name;
+		unsigned int bit;
+	} methods[] = {
+		{ "GET", METHOD_GET },	   { "HEAD", METHOD_HEAD },
+		{ "POST", METHOD_POST },   { "PUT", METHOD_PUT },
+		{ "PATCH", METHOD_PATCH }, { "DELETE", METHOD_DELETE },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(methods); i++)
+		if (strcmp(method, methods[i].name) == 0)
+			return methods[i].bit;
+	return METHOD_OTHER;
+}
+
+static bool is_authorized(const struct api_request *r)
+{
+	const char *token = r->api->config.token;
+
+	if (!has_token(r->api))
+		return true;
+	return request_token_equal(text_trim(request_header(r, TOKEN_HEADER)), token) ||
+	       request_token_equal(
+		       request_bearer(request_header(r, MHD_HTTP_HEADER_AUTHORIZATION)),
+		       token);
+}
+
+static bool is_forbidden_change(const struct api_request *r)
+{
+	return r->route->is_change && (r->method & METHODS_CHANGE) &&
+	       !has_token(r->api) && !r->api->config.open;
+}
+
+static bool takes_method(const struct api_request *r)
+{
+	return r->route->methods == METHOD_ANY || (r->route->methods & r->method);
+}
+
+/* Return: false when the target alone decides the answer. */
+static bool judge_target(struct api_request *r, const char *method)
+{
+	char *query;
+
+	r->answer = answer_bad_target;
+	if (request_target(r->target, &query) < 0)
+		return false;
+	r->query = query;
+	if (strcmp(r->target, "*") == 0) {
+		if (strcmp(method, "OPTIONS") == 0)
+			r->answer = answer_options;
+		return false;
+	}
+	r->clean = malloc(strlen(r->target) + 2);
+	if (!r->clean)
+		return false;
+	request_path_clean(r->target, r->clean);
+	if (strcmp(r->target, r->clean) == 0)
+		return true;
+	r->answer = reply_moved;
+	return false;
+}
+
+void route_judge(struct api_request *r, const char *method)
+{
+	r->method = method_of(method);
+	if (!judge_target(r, method))
+		return;
+	r->route = find_route(r->target);
+	if (!r->route)
+		r->answer = answer_no_page;
+	else if (!r->route->is_open && !is_authorized(r))
+		r->answer = answer_unauthorized;
+	else if (!takes_method(r))
+		r->answer = reply_not_allowed;
+	else if (is_forbidden_change(r))
+		r->answer = answer_forbidden;
+	else
+		r->answer = r->route->answer;
+	r->keeps_body = r->answer == answer_policy && r->method != METHOD_GET;
+}
