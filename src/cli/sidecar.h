@@ -81,6 +81,7 @@ struct sidecar_spec {
 	const char *state_dir;	 /* NULL: events are in memory alone */
 	bool host_network_check; /* true unless "off" is spelled */
 	bool remove;		 /* --remove: take every rule away, and leave */
+	bool healthy; /* --healthy: ask the sidecar at @http whether it is, and leave */
 	const char *resolv_conf; /* for tests; /etc/resolv.conf */
 	struct arena arena;
 	uint64_t given;
