@@ -40,6 +40,7 @@ struct resolver_ask {
 	uint32_t addr_at;    /* in resolver.addrs */
 	uint32_t message_at; /* in resolver.bytes */
 	uint32_t message_size;
+	uint32_t ttl_cap_sec; /* no TTL in it is longer */
 };
 
 struct ask_list {
@@ -99,7 +100,8 @@ struct server {
 	int64_t tell_ms[UPSTREAM_KIND_COUNT];
 };
 
-/* What is left of the names that a wildcard rule may ask for. */
+/* What is left of the names that a wildcard rule may ask for. A rule is known by a hash
+ * of its target: its number is another one after a change of the policy. */
 struct budget {
 	uint32_t rule;
 	struct rate rate;

@@ -88,13 +88,14 @@ static struct rate *budget_of(struct resolver_guest *g, uint32_t rule, int64_t n
 }
 
 /* Return: whether the name may be looked up; it then counts as seen. */
-static bool spend_name(struct resolver *r, struct resolver_ask *ask, uint32_t limit,
-		       int64_t now_ms)
+static bool spend_name(struct resolver *r, struct resolver_ask *ask, const char *target,
+		       uint32_t limit, int64_t now_ms)
 {
 	struct resolver_guest *g = ask->client.sandbox->dns;
 	const struct dns_name *n = &ask->query.name;
+	uint32_t rule = (uint32_t)hash_bytes(&r->key, target, strlen(target));
 	uint64_t hash = hash_bytes(&r->key, n->bytes, n->size) ^
-			(ask->verdict.rule + UINT64_C(1)) * UINT64_C(0x9e3779b97f4a7c15);
+			(rule + UINT64_C(1)) * UINT64_C(0x9e3779b97f4a7c15);
 	uint32_t mark = (uint32_t)(hash >> 32) | 1;
 	uint32_t *slot;
 
@@ -105,20 +106,17 @@ static bool spend_name(struct resolver *r, struct resolver_ask *ask, uint32_t li
 	slot = g->seen[hash % SEEN_SIZE];
 	if (slot[0] == mark || slot[1] == mark)
 		return true;
-	if (!rate_take(budget_of(g, ask->verdict.rule, now_ms), limit, 60 * 1000, limit,
-		       now_ms))
+	if (!rate_take(budget_of(g, rule, now_ms), limit, 60 * 1000, limit, now_ms))
 		return false;
 	slot[1] = slot[0];
 	slot[0] = mark;
 	return true;
 }
 
-/* The rule covers names without number: those below one, or, for PTR, those of a range
- * of addresses. */
-static bool is_wide(const struct plan *p, uint32_t rule)
+/* Covers names without number: those below one, or, for PTR, those of a range of
+ * addresses. */
+static bool is_wide(const char *target)
 {
-	const char *target = rule == PLAN_NO_RULE ? "" : plan_rule(p, rule).target;
-
 	return target[0] == '*' || strchr(target, '/');
 }
 
@@ -126,9 +124,11 @@ static bool within_budget(struct resolver *r, struct resolver_ask *ask, int64_t 
 {
 	const struct plan *p = &ask->client.sandbox->plan;
 	uint32_t limit = plan_limit(p, LIMIT_NEW_NAMES_PER_MINUTE);
+	uint32_t rule = ask->verdict.rule;
+	const char *target = rule == PLAN_NO_RULE ? "" : plan_rule(p, rule).target;
 
 	if (limit == UINT32_MAX || ask->verdict.flags & PLAN_UNMETERED ||
-	    !is_wide(p, ask->verdict.rule) || spend_name(r, ask, limit, now_ms))
+	    !is_wide(target) || spend_name(r, ask, target, limit, now_ms))
 		return true;
 	resolver_limit(r, ask, LIMIT_NEW_NAMES_PER_MINUTE, now_ms);
 	return false;

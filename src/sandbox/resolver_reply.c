@@ -5,8 +5,9 @@
  * answer is there: writing decides which addresses fit, and only those are learned. It
  * then waits in its sandbox's queue for resolver_flush(), which takes up to BATCH_ADDS
  * addresses at a time, sends what the kernel lacks in one transaction, and lets the
- * replies out, oldest first, when the kernel has acknowledged it. What the plan does not
- * allow any more by then becomes SERVFAIL. If a transaction of
+ * replies out, oldest first, when the kernel has acknowledged it. They are learned by the
+ * plan of that moment, whatever it was when they were written; what it does not allow any
+ * more, or not for so long, becomes SERVFAIL. If a transaction of
  * several replies fails, each is tried by itself, so that one that can't be committed
  * takes no other with it. What still fails becomes SERVFAIL.
  *
@@ -180,16 +181,16 @@ static void queue_ask(struct resolver *r, struct resolver_ask *ask)
 static void write_reply(struct resolver *r, struct resolver_ask *ask,
 			const struct dns_answer *a, uint32_t keep, int64_t now_ms)
 {
-	uint32_t cap = learned_ttl_max(&ask->client.sandbox->plan);
 	uint32_t written = 0;
 
 	if (QUEUE_BYTES - r->bytes_used < REPLY_MAX ||
 	    QUEUE_ADDRS - r->addrs_used < DNS_ADDRESSES_MAX)
 		resolver_flush(r, now_ms);
+	ask->ttl_cap_sec = learned_ttl_max(&ask->client.sandbox->plan);
 	ask->message_at = r->bytes_used;
 	ask->message_size = (uint32_t)dns_reply_write(r->bytes + r->bytes_used, REPLY_MAX,
 						      reply_limit(ask), &ask->query, a,
-						      keep, cap, &written);
+						      keep, ask->ttl_cap_sec, &written);
 	ask->addr_at = r->addrs_used;
 	ask->addr_count = 0;
 	for (size_t i = 0; i < a->addr_count; i++)
@@ -285,7 +286,7 @@ static bool still_holds(const struct resolver *r, struct resolver_ask *ask)
 	if (ask->probe)
 		return true;
 	v = plan_match_name(p, &ask->query.name);
-	if (v.action != POLICY_ALLOW || v.port_list != ask->verdict.port_list)
+	if (v.action != POLICY_ALLOW || learned_ttl_max(p) < ask->ttl_cap_sec)
 		return false;
 	for (size_t i = 0; i < ask->addr_count; i++)
 		if (guard_fault(p, &v, &r->addrs[ask->addr_at + i].addr))

@@ -27,7 +27,7 @@
  *   reply Q RCODE [ADDRESS…] [ttl=N] [ede=CODE] [text=WORDS_WITH_UNDERSCORES] [tc]
  *                                  exactly one came since `query`, with exactly these
  *   noreply Q
- *   learned SB ADDRESS NAME|nobody
+ *   learned SB ADDRESS NAME|nobody [rule=N]
  *   kernel SB ADDRESS yes|no
  *   commits N                      since the last such line
  *   items N                        elements in them
@@ -468,6 +468,7 @@ static void do_learned(struct player *p)
 	struct addr a = addr_at(p, 2);
 	struct learned_use use[32];
 	size_t n = learned_find(sandbox_at(p, 1)->learned, &a, p->w->now_ms, use, 32);
+	const char *rule = option(p, "rule");
 	struct dns_name name;
 
 	if (strcmp(word(p, 3), "nobody") == 0) {
@@ -475,9 +476,12 @@ static void do_learned(struct player *p)
 		return;
 	}
 	must(p, dns_name_parse(text_of(word(p, 3)), &name) == 0, "not a name");
-	for (size_t i = 0; i < n; i++)
-		if (dns_name_equal(&use[i].name, &name))
-			return;
+	for (size_t i = 0; i < n; i++) {
+		if (!dns_name_equal(&use[i].name, &name))
+			continue;
+		must(p, !rule || use[i].rule == number(p, rule), "under another rule");
+		return;
+	}
 	fail(p, "not learned under that name");
 }
 
