@@ -48,14 +48,25 @@ enum ipc_type {
 	IPC_KEPT,
 };
 
+/* How much of a sidecar's policy the kernel holds. */
+enum ipc_enforced {
+	ENFORCED_NOTHING = 0, /* no rule: DNS answers, and denies everything */
+	ENFORCED_REDIRECT,    /* DNS alone */
+	ENFORCED_FILTER,
+	ENFORCED_COUNT
+};
+
 /* What is in force. */
 struct ipc_standing {
 	uint32_t generation; /* 0: no filter */
 	uint32_t adopted;    /* learned addresses taken over from the engine before */
 	uint32_t restarts;   /* of the engine; the keeper fills it in */
-	uint8_t enforced;    /* enum shared_enforce */
+	uint64_t plan_id;    /* plan_file_id() of what it enforces */
+	uint8_t enforced;    /* enum ipc_enforced */
 	bool nflog;	     /* refused packets are seen */
 	char lacking[ERR_TEXT_SIZE]; /* what could not be confined, or "" */
+	/* Why less is enforced than was asked for, or "". The keeper fills it in. */
+	char weaker[ERR_TEXT_SIZE];
 };
 
 struct ipc_stats {

@@ -5,6 +5,8 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include "base/hash.h"
+
 static const int all_seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
 
 int plan_file_make(const uint8_t *bytes, size_t size, struct err *err)
@@ -45,4 +47,11 @@ int plan_file_map(int fd, struct plan *ret, struct err *err)
 	if (r < 0)
 		munmap(bytes, (size_t)size);
 	return r;
+}
+
+uint64_t plan_file_id(const struct plan *p)
+{
+	const struct hash_key none = { 0 };
+
+	return hash_bytes(&none, p->bytes, p->size);
 }

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+#include "ipc/plan_file.h"
 #include "main/engine_core.h"
 #include "main/harden.h"
-#include "ipc/plan_file.h"
 #include "sandbox/learned.h"
 
 struct engine {

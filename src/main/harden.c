@@ -4,15 +4,15 @@
 #include <errno.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
-#include <linux/landlock.h>
 #include <linux/seccomp.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+
+#include "ipc/landlock.h"
 
 /* The engine's filter: BPF that the build made of engine_calls.c (engine_calls.S). */
 extern const uint8_t engine_calls_start[], engine_calls_end[];
@@ -29,19 +29,6 @@ enum confinement {
 #ifndef HARDEN_BY
 #define HARDEN_BY BY_ALL
 #endif
-
-/* Landlock, ABI 6: processes outside the domain can't be signalled, nor abstract unix
- * sockets reached. Not in the headers of Debian 12. */
-enum {
-	SCOPE_ABSTRACT_UNIX_SOCKET = 1 << 0,
-	SCOPE_SIGNAL = 1 << 1,
-};
-
-struct landlock_attr {
-	uint64_t handled_access_fs;
-	uint64_t handled_access_net;
-	uint64_t scoped;
-};
 
 static int drop_capabilities(uint64_t keep, struct err *err)
 {
@@ -65,45 +52,17 @@ static int drop_capabilities(uint64_t keep, struct err *err)
 	return 0;
 }
 
-static uint64_t landlock_fs_rights(long abi)
-{
-	/* Execute to make_sym came with ABI 1, refer 2, truncate 3, ioctl_dev 5. */
-	uint64_t rights = (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1;
-
-	if (abi >= 2)
-		rights |= 1u << 13;
-	if (abi >= 3)
-		rights |= 1u << 14;
-	if (abi >= 5)
-		rights |= 1u << 15;
-	return rights;
-}
-
-/* No rule follows: every right that is handled is refused everywhere. */
+/* No file at all. */
 static int enter_landlock(char *ret_missing)
 {
-	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0,
-			   LANDLOCK_CREATE_RULESET_VERSION);
-	struct landlock_attr attr = { 0 };
-	size_t size = offsetof(struct landlock_attr, handled_access_net);
-	CLEAN(fd) int fd = -1;
+	int r = landlock_enter(NULL, 0);
 
-	if (abi < 1) {
-		snprintf(
-			ret_missing, ERR_TEXT_SIZE,
-			"this kernel has no Landlock: the engine's file access is cut by "
-			"seccomp alone");
-		return 0;
-	}
-	attr.handled_access_fs = landlock_fs_rights(abi);
-	if (abi >= 6) {
-		attr.scoped = SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL;
-		size = sizeof(attr);
-	}
-	fd = (int)syscall(SYS_landlock_create_ruleset, &attr, size, 0);
-	if (fd < 0)
-		return -errno;
-	return syscall(SYS_landlock_restrict_self, fd, 0) < 0 ? -errno : 0;
+	if (r != -EOPNOTSUPP)
+		return r;
+	snprintf(ret_missing, ERR_TEXT_SIZE,
+		 "this kernel has no Landlock: the engine's file access is cut by "
+		 "seccomp alone");
+	return 0;
 }
 
 /* engine_calls.c says what is in the filter, and why. */

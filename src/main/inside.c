@@ -5,8 +5,8 @@
 #include <errno.h>
 
 #include "filter/filter.h"
-#include "launch/uplink.h"
 #include "ipc/message.h"
+#include "launch/uplink.h"
 #include "net/link.h"
 
 static_assert((int)LINK_STUB_GROUP == (int)FILTER_DEAD_END_GROUP,

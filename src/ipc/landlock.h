@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+/* ipc/landlock - the files that a process of Weir's may still touch: none, or the few
+ * that it is told. For the calling thread and what it starts from then on. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/macros.h"
+
+struct landlock_path {
+	const char *path; /* a file or a directory; one that isn't there is left out */
+	bool write;	  /* and make, rename and remove below it */
+};
+
+/* Needs no_new_privs. Where the kernel can (6.12 and later) signals and abstract unix
+ * sockets of others are out of reach as well. Return: 0; -EOPNOTSUPP: this kernel has no
+ * Landlock, and nothing was done; or -errno. */
+int landlock_enter(const struct landlock_path *paths, size_t count) MUST_CHECK;
