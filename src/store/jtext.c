@@ -62,6 +62,19 @@ static size_t read_utf8(struct text t, uint32_t *ret)
 	return len;
 }
 
+bool jtext_is_utf8(struct text t)
+{
+	uint32_t c;
+	size_t n;
+
+	for (; t.len > 0; t.ptr += n, t.len -= n) {
+		n = read_utf8(t, &c);
+		if (n == 0)
+			return false;
+	}
+	return true;
+}
+
 static bool is_plain(uint32_t c)
 {
 	return c >= 0x20 && c < 0x7f && !strchr("\"\\<>&", (int)c);

@@ -36,6 +36,9 @@ void jtext_key(struct jtext *j, const char *key);
 /* A comma if one is due: before an element of a list. */
 void jtext_next(struct jtext *j);
 
+/* Every byte of it is part of a character. */
+bool jtext_is_utf8(struct text t);
+
 /* Whole members. An empty text, and a number that isn't @known, is null. */
 void jtext_member_text(struct jtext *j, const char *key, struct text t, size_t max);
 void jtext_member_number(struct jtext *j, const char *key, bool known, int64_t n);

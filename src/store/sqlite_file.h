@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+/* store/sqlite_file - the database file: opened, brought up to date, kept within its
+ * size and age, moved aside when it is broken. Used by store/sqlite alone, in its
+ * thread. */
+#pragma once
+
+#include <sqlite3.h>
+
+#include "store/sqlite.h"
+
+enum { SQLITE_PATH_SIZE = 4096 };
+
+/* A call of SQLite's as -errno: 0 for SQLITE_OK, _ROW and _DONE; -ENOSPC for full,
+ * -EBADMSG for a broken file. */
+int sqlite_code(sqlite3 *db, int rc);
+/* "…: <what SQLite says>". Return: the code. */
+int sqlite_fault(sqlite3 *db, int rc, const char *what, struct err *err);
+int sqlite_run(sqlite3 *db, const char *sql, struct err *err) MUST_CHECK;
+
+/* Return: 0 with an open database, whose tables are of this version, or -errno. */
+int sqlite_file_open(const char *directory, uint64_t max_bytes, sqlite3 **ret,
+		     struct err *err) MUST_CHECK;
+/* Rename it and what belongs to it to events.db.broken-<time>. The database is closed.
+ */
+void sqlite_file_move_aside(const char *directory, int64_t wall_ms);
+
+/* Let rows go that are older than @oldest_ms, and the oldest until the file is within
+ * @max_bytes. Some steps at a time; returns true when there is more to do. */
+bool sqlite_file_tidy(sqlite3 *db, uint64_t max_bytes, int64_t oldest_ms);
+/* After a full disk: use what was put by for this, let a quarter of the rows go. */
+void sqlite_file_make_room(sqlite3 *db, const char *directory);
+/* Put by (again) what that needs. */
+void sqlite_file_put_by(const char *directory);

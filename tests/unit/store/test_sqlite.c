@@ -1,0 +1,525 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/stat.h>
+
+#include "store/sqlite_file.h"
+
+#define T0 INT64_C(1763633203424)
+
+static char directory[64];
+
+static int make_directory(void **state)
+{
+	snprintf(directory, sizeof(directory), "/tmp/weir-sqlite-XXXXXX");
+	return mkdtemp(directory) ? 0 : -1;
+}
+
+static size_t remove_like(const char *part, bool remove_them)
+{
+	DIR *d = opendir(directory);
+	const struct dirent *e;
+	char path[PATH_MAX];
+	size_t n = 0;
+
+	assert_non_null(d);
+	while ((e = readdir(d))) {
+		if (e->d_name[0] == '.' || !strstr(e->d_name, part))
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", directory, e->d_name);
+		n++;
+		if (remove_them)
+			remove(path);
+	}
+	closedir(d);
+	return n;
+}
+
+static int remove_directory(void **state)
+{
+	remove_like("", true);
+	return rmdir(directory);
+}
+
+static struct sqlite_writer *writer(uint64_t max_bytes)
+{
+	const struct sqlite_config config = { .directory = directory,
+					      .max_bytes = max_bytes };
+	struct sqlite_writer *w = NULL;
+
+	assert_int_equal(sqlite_writer_new(&config, &w, NULL), 0);
+	return w;
+}
+
+static struct sqlite_reader *reader(void)
+{
+	struct sqlite_reader *r = NULL;
+	struct err err = { 0 };
+
+	if (sqlite_reader_open(directory, 5000, &r, &err) < 0)
+		fail_msg("%s", err.text);
+	return r;
+}
+
+static struct event_row denied(const char *name, int64_t ts_ms)
+{
+	struct event e = { .ts_ms = ts_ms,
+			   .packets = 1,
+			   .bytes = 60,
+			   .rule = EVENT_NO_RULE,
+			   .uid = 1000,
+			   .action = EVENT_DENY,
+			   .layer = EVENT_DNS,
+			   .query_type = 1 };
+	struct event_row row;
+
+	snprintf(e.name, sizeof(e.name), "%s", name);
+	snprintf(e.reason, sizeof(e.reason), "no rule allows it");
+	event_row_fill(&row, &e, "sb-1", NULL);
+	return row;
+}
+
+static struct event_row refused(struct addr remote, uint16_t port)
+{
+	struct event_row row = denied("", T0);
+
+	row.event.layer = EVENT_ADDRESS;
+	row.event.query_type = 0;
+	row.event.remote = remote;
+	row.event.port = port;
+	row.event.protocol = IPPROTO_TCP;
+	return row;
+}
+
+struct found {
+	struct event_row rows[16];
+	int64_t ids[16];
+	size_t count, most;
+};
+
+static bool keep(void *data, int64_t id, const struct event_row *row)
+{
+	struct found *f = data;
+
+	f->ids[f->count] = id;
+	f->rows[f->count++] = *row;
+	return f->count < f->most;
+}
+
+static struct found find(struct sqlite_query q)
+{
+	struct sqlite_reader *r = reader();
+	struct found f = { .most = 16 };
+
+	assert_int_equal(sqlite_find(r, &q, keep, &f, NULL), 0);
+	sqlite_reader_close(r);
+	return f;
+}
+
+static struct sqlite_sum count(struct sqlite_query q)
+{
+	struct sqlite_reader *r = reader();
+	struct sqlite_sum sum = { 0 };
+
+	assert_int_equal(sqlite_count(r, &q, &sum, NULL), 0);
+	sqlite_reader_close(r);
+	return sum;
+}
+
+static void what_was_added_is_found_as_it_was(void **state)
+{
+	struct sqlite_writer *w = writer(0);
+	struct event_row row = refused(addr_v4(192, 0, 2, 7), 8443);
+	struct found f;
+
+	snprintf(row.rule, sizeof(row.rule), "deny 192.0.2.0/24");
+	snprintf(row.rule_file, sizeof(row.rule_file), "p.yaml");
+	snprintf(row.command, sizeof(row.command), "curl");
+	row.rule_line = 3;
+	row.pid = 42;
+	row.event.limit = 2;
+	sqlite_writer_add(w, &row);
+	assert_true(sqlite_writer_drain(w, 5000));
+	f = find((struct sqlite_query){ 0 });
+	assert_int_equal(f.count, 1);
+	assert_memory_equal(&f.rows[0], &row, sizeof(row));
+	sqlite_writer_free(w);
+}
+
+static void equal_events_become_one_row_and_others_do_not(void **state)
+{
+	struct sqlite_writer *w = writer(0);
+	struct event_row row = refused(addr_v4(192, 0, 2, 7), 443), other = row;
+	struct sqlite_state s;
+	struct found f;
+
+	for (int i = 0; i < 100; i++) {
+		row.event.ts_ms = T0 + 100 - i;
+		sqlite_writer_add(w, &row);
+	}
+	other.event.port = 80;
+	sqlite_writer_add(w, &other);
+	other = row;
+	snprintf(other.sandbox, sizeof(other.sandbox), "sb-2");
+	sqlite_writer_add(w, &other);
+	other = row;
+	other.event.protocol = IPPROTO_UDP;
+	sqlite_writer_add(w, &other);
+	assert_true(sqlite_writer_drain(w, 5000));
+	sqlite_writer_state(w, &s);
+	assert_int_equal(s.rows, 4);
+	assert_int_equal(s.packets, 103);
+	assert_int_equal(s.lost_rows, 0);
+	f = find((struct sqlite_query){ .sandbox = "sb-1",
+					.remote = addr_v4(192, 0, 2, 7) });
+	assert_int_equal(f.count, 3);
+	assert_int_equal(f.rows[0].event.packets + f.rows[1].event.packets +
+				 f.rows[2].event.packets,
+			 102);
+	/* The first of each counts: the port 80 one was at T0. */
+	assert_int_equal(f.rows[0].event.ts_ms, T0 + 1);
+	assert_int_equal(f.rows[1].event.ts_ms, T0 + 1);
+	assert_int_equal(f.rows[2].event.ts_ms, T0);
+	sqlite_writer_free(w);
+}
+
+static void more_than_the_window_holds_is_all_there(void **state)
+{
+	struct sqlite_writer *w = writer(0);
+	char name[32];
+	struct sqlite_sum sum;
+
+	for (int i = 0; i < 3 * SQLITE_FOLD_MAX + 7; i++) {
+		struct event_row row;
+
+		snprintf(name, sizeof(name), "n%d.test", i);
+		row = denied(name, T0 + i);
+		sqlite_writer_add(w, &row);
+		if (i % 200 == 0)
+			assert_true(sqlite_writer_drain(w, 5000));
+	}
+	assert_true(sqlite_writer_drain(w, 5000));
+	sum = count((struct sqlite_query){ .action = EVENT_DENY });
+	assert_int_equal(sum.rows, 3 * SQLITE_FOLD_MAX + 7);
+	assert_int_equal(sum.packets, 3 * SQLITE_FOLD_MAX + 7);
+	sqlite_writer_free(w);
+}
+
+static void a_window_is_written_without_being_asked(void **state)
+{
+	struct sqlite_writer *w = writer(0);
+	struct event_row row = denied("a.test", T0);
+	struct sqlite_state s = { 0 };
+
+	sqlite_writer_add(w, &row);
+	for (int i = 0; i < 500 && s.rows == 0; i++) {
+		usleep(20000);
+		sqlite_writer_state(w, &s);
+	}
+	assert_int_equal(s.rows, 1);
+	sqlite_writer_free(w);
+}
+
+static void each_question_finds_its_own(void **state)
+{
+	struct sqlite_writer *w = writer(0);
+	struct event_row row;
+	struct found f;
+
+	for (int i = 0; i < 10; i++) {
+		row = denied(i % 2 ? "odd.test" : "even.test", T0 + i * 1000);
+		row.event.action = i < 8 ? EVENT_DENY : EVENT_ALLOW;
+		row.event.query_type = (uint16_t)i; /* so that none folds */
+		sqlite_writer_add(w, &row);
+	}
+	assert_true(sqlite_writer_drain(w, 5000));
+	assert_int_equal(count((struct sqlite_query){ .name = "odd.test" }).rows, 5);
+	assert_int_equal(count((struct sqlite_query){ .name = "none.test" }).rows, 0);
+	assert_int_equal(count((struct sqlite_query){ .action = EVENT_ALLOW }).rows, 2);
+	assert_int_equal(
+		count((struct sqlite_query){ .action = EVENT_DENY, .name = "even.test" })
+			.rows,
+		4);
+	assert_int_equal(count((struct sqlite_query){ .since_ms = T0 + 3000,
+						      .until_ms = T0 + 5000 })
+				 .rows,
+			 2);
+	/* Newest first, page by page. */
+	f = find((struct sqlite_query){ .max = 4 });
+	assert_int_equal(f.count, 4);
+	assert_int_equal(f.rows[0].event.ts_ms, T0 + 9000);
+	f = find((struct sqlite_query){ .max = 4, .below_id = f.ids[3] });
+	assert_int_equal(f.rows[0].event.ts_ms, T0 + 5000);
+	sqlite_writer_free(w);
+}
+
+static void hostile_text_is_stored_as_text(void **state)
+{
+	static const char *const names[] = {
+		"'); DROP TABLE event; --",
+		"\x1b[2J\x1b]0;x\x07",
+		"<script>alert(1)</script>",
+		"%s%n%d",
+		"a\xe2\x80\xae"
+		"b",
+	};
+	struct sqlite_writer *w = writer(0);
+	char longest[254];
+	struct event_row row;
+	struct found f;
+
+	memset(longest, 'x', 253);
+	longest[253] = '\0';
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		row = denied(names[i], T0);
+		sqlite_writer_add(w, &row);
+	}
+	row = denied(longest, T0);
+	sqlite_writer_add(w, &row);
+	row = denied("bad\xff\xc0.test", T0);
+	sqlite_writer_add(w, &row);
+	assert_true(sqlite_writer_drain(w, 5000));
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		f = find((struct sqlite_query){ .name = names[i] });
+		assert_int_equal(f.count, 1);
+		assert_string_equal(f.rows[0].event.name, names[i]);
+	}
+	assert_int_equal(find((struct sqlite_query){ .name = longest }).count, 1);
+	assert_int_equal(
+		find((struct sqlite_query){ .name = "bad\\xff\\xc0.test" }).count, 1);
+	sqlite_writer_free(w);
+}
+
+static void counters_outlive_rows_and_restarts(void **state)
+{
+	struct sqlite_writer *w = writer(0);
+	struct event_row row = denied("a.test", T0);
+	struct sqlite_reader *r;
+	struct sqlite_sum sum;
+	sqlite3 *db = NULL;
+
+	row.event.packets = 7;
+	sqlite_writer_add(w, &row);
+	sqlite_writer_free(w);
+	w = writer(0);
+	sqlite_writer_add(w, &row);
+	sqlite_writer_free(w);
+	assert_int_equal(sqlite_file_open(directory, 1 << 20, &db, NULL), 0);
+	assert_false(sqlite_file_tidy(db, 1 << 20, T0 + 1));
+	sqlite3_close(db);
+	assert_int_equal(count((struct sqlite_query){ 0 }).rows, 0);
+	r = reader();
+	assert_int_equal(sqlite_total(r, EVENT_DENY, &sum, NULL), 0);
+	sqlite_reader_close(r);
+	assert_int_equal(sum.rows, 2);
+	assert_int_equal(sum.packets, 14);
+}
+
+static void fill(sqlite3 *db, int rows, int64_t from_ms)
+{
+	char sql[512];
+
+	snprintf(sql, sizeof(sql),
+		 "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n"
+		 " WHERE i < %d) INSERT INTO event (ts, sandbox, action, layer, name,"
+		 " packets, bytes) SELECT %lld + i, 's', 2, 1, hex(randomblob(100)), 1,"
+		 " 1 FROM n",
+		 rows - 1, (long long)from_ms);
+	assert_int_equal(sqlite_run(db, sql, NULL), 0);
+}
+
+static void the_oldest_go_when_it_is_too_big_or_too_old(void **state)
+{
+	enum { MAX_BYTES = 2 << 20 };
+	sqlite3 *db = NULL;
+	struct found f;
+	struct stat st;
+	int rounds = 0;
+	char path[128];
+
+	assert_int_equal(sqlite_file_open(directory, MAX_BYTES * 10, &db, NULL), 0);
+	fill(db, 20000, T0);
+	while (sqlite_file_tidy(db, MAX_BYTES, INT64_MIN))
+		assert_true(++rounds < 1000);
+	f = find((struct sqlite_query){ .max = 1 });
+	assert_int_equal(f.rows[0].event.ts_ms, T0 + 19999);
+	assert_in_range(count((struct sqlite_query){ 0 }).rows, 1000, 10000);
+	assert_int_equal(count((struct sqlite_query){ .until_ms = T0 + 5000 }).rows, 0);
+	sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+	snprintf(path, sizeof(path), "%s/events.db", directory);
+	for (int i = 0; i < 20; i++)
+		sqlite_file_tidy(db, MAX_BYTES, INT64_MIN);
+	sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+	assert_int_equal(stat(path, &st), 0);
+	assert_in_range(st.st_size, 1 << 20, MAX_BYTES + MAX_BYTES / 4);
+	assert_int_equal(st.st_mode & 07777, 0600);
+	while (sqlite_file_tidy(db, MAX_BYTES, T0 + 19990))
+		;
+	assert_int_equal(count((struct sqlite_query){ 0 }).rows, 10);
+	sqlite3_close(db);
+}
+
+static void overwrite(const char *name, off_t at, size_t size)
+{
+	char path[128], junk[4096];
+	int fd;
+
+	memset(junk, 0x5a, sizeof(junk));
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	for (size_t i = 0; i < size; i += sizeof(junk))
+		assert_int_equal(pwrite(fd, junk, sizeof(junk), at + (off_t)i),
+				 sizeof(junk));
+	close(fd);
+}
+
+static void a_broken_file_is_moved_aside_and_told(void **state)
+{
+	static const struct {
+		const char *what;
+		off_t at;
+	} rows[] = { { "no database", 0 }, { "broken inside", 4096 } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct sqlite_writer *w = writer(0);
+		struct event_row row = denied("a.test", T0);
+		struct sqlite_state s;
+
+		sqlite_writer_add(w, &row);
+		sqlite_writer_free(w);
+		overwrite("events.db", rows[i].at, 1 << 16);
+		w = writer(0);
+		sqlite_writer_add(w, &row);
+		assert_true(sqlite_writer_drain(w, 5000));
+		sqlite_writer_state(w, &s);
+		assert_int_equal(s.moved_aside, 1);
+		assert_int_equal(s.rows, 1);
+		assert_int_equal(s.lost_rows, 0);
+		sqlite_writer_free(w);
+		assert_int_equal(count((struct sqlite_query){ 0 }).rows, 1);
+		assert_true(remove_like("events.db.broken-", true) >= 1);
+	}
+}
+
+static void a_database_of_a_newer_weir_is_left_alone(void **state)
+{
+	struct sqlite_writer *w;
+	struct event_row row = denied("a.test", T0);
+	struct sqlite_state s;
+	sqlite3 *db = NULL;
+
+	assert_int_equal(sqlite_file_open(directory, 1 << 20, &db, NULL), 0);
+	assert_int_equal(sqlite_run(db, "PRAGMA user_version = 99", NULL), 0);
+	sqlite3_close(db);
+	w = writer(0);
+	sqlite_writer_add(w, &row);
+	assert_true(sqlite_writer_drain(w, 5000));
+	sqlite_writer_state(w, &s);
+	assert_int_equal(s.rows, 0);
+	assert_int_equal(s.lost_rows, 1);
+	assert_non_null(strstr(s.trouble, "newer Weir (version 99)"));
+	assert_int_equal(s.moved_aside, 0);
+	sqlite_writer_free(w);
+	assert_int_equal(remove_like("broken", false), 0);
+}
+
+static void a_directory_that_cannot_be_had_is_trouble_and_no_more(void **state)
+{
+	const struct sqlite_config config = { .directory = "/proc/none/weir" };
+	struct event_row row = denied("a.test", T0);
+	struct sqlite_writer *w = NULL;
+	struct sqlite_reader *r = NULL;
+	struct sqlite_state s;
+
+	assert_int_equal(sqlite_writer_new(&config, &w, NULL), 0);
+	for (int i = 0; i < 10; i++)
+		sqlite_writer_add(w, &row);
+	assert_true(sqlite_writer_drain(w, 5000));
+	sqlite_writer_state(w, &s);
+	assert_int_equal(s.lost_packets, 10);
+	assert_non_null(strstr(s.trouble, "/proc/none/weir"));
+	sqlite_writer_free(w);
+	assert_int_equal(sqlite_reader_open(directory, 100, &r, NULL), -ENOENT);
+	sqlite_reader_close(NULL);
+	sqlite_writer_free(NULL);
+}
+
+/* Somebody else holds the write lock: the caller doesn't feel it, and nothing is lost. */
+static void a_locked_database_waits_and_loses_nothing(void **state)
+{
+	struct sqlite_writer *w = writer(0);
+	struct event_row row = denied("a.test", T0);
+	struct sqlite_state s = { 0 };
+	sqlite3 *db = NULL;
+
+	assert_int_equal(sqlite_file_open(directory, 1 << 20, &db, NULL), 0);
+	assert_int_equal(sqlite_run(db, "BEGIN IMMEDIATE", NULL), 0);
+	for (int i = 0; i < 10000; i++)
+		sqlite_writer_add(w, &row);
+	for (int i = 0; i < 500 && !s.trouble[0]; i++) {
+		usleep(20000);
+		sqlite_writer_state(w, &s);
+	}
+	assert_non_null(strstr(s.trouble, "locked"));
+	assert_int_equal(sqlite_run(db, "COMMIT", NULL), 0);
+	sqlite3_close(db);
+	assert_true(sqlite_writer_drain(w, 5000));
+	sqlite_writer_state(w, &s);
+	assert_int_equal(s.packets + s.lost_packets, 10000);
+	assert_string_equal(s.trouble, "");
+	assert_true(s.packets >= 1000);
+	sqlite_writer_free(w);
+}
+
+static void a_search_that_takes_too_long_is_ended(void **state)
+{
+	struct sqlite_reader *r = NULL;
+	struct sqlite_sum sum;
+	sqlite3 *db = NULL;
+
+	assert_int_equal(sqlite_file_open(directory, 64 << 20, &db, NULL), 0);
+	fill(db, 20000, T0);
+	assert_int_equal(sqlite_reader_open(directory, 1000, &r, NULL), 0);
+	sqlite_reader_close(r);
+	/* The opening itself asks nothing of the tables. */
+	assert_int_equal(sqlite_reader_open(directory, -1, &r, NULL), 0);
+	assert_int_equal(sqlite_count(r, &(struct sqlite_query){ 0 }, &sum, NULL),
+			 -ETIMEDOUT);
+	sqlite_reader_close(r);
+	sqlite3_close(db);
+}
+
+#define IN_DIRECTORY(test)                                                               \
+	cmocka_unit_test_setup_teardown(test, make_directory, remove_directory)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		IN_DIRECTORY(what_was_added_is_found_as_it_was),
+		IN_DIRECTORY(equal_events_become_one_row_and_others_do_not),
+		IN_DIRECTORY(more_than_the_window_holds_is_all_there),
+		IN_DIRECTORY(a_window_is_written_without_being_asked),
+		IN_DIRECTORY(each_question_finds_its_own),
+		IN_DIRECTORY(hostile_text_is_stored_as_text),
+		IN_DIRECTORY(counters_outlive_rows_and_restarts),
+		IN_DIRECTORY(the_oldest_go_when_it_is_too_big_or_too_old),
+		IN_DIRECTORY(a_broken_file_is_moved_aside_and_told),
+		IN_DIRECTORY(a_database_of_a_newer_weir_is_left_alone),
+		IN_DIRECTORY(a_directory_that_cannot_be_had_is_trouble_and_no_more),
+		IN_DIRECTORY(a_locked_database_waits_and_loses_nothing),
+		IN_DIRECTORY(a_search_that_takes_too_long_is_ended),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
