@@ -2,7 +2,6 @@
 #include "main/harden.h"
 
 #include <errno.h>
-#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stdint.h>
@@ -10,8 +9,8 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 
+#include "ipc/capabilities.h"
 #include "ipc/landlock.h"
 
 /* The engine's filter: BPF that the build made of engine_calls.c (engine_calls.S). */
@@ -29,28 +28,6 @@ enum confinement {
 #ifndef HARDEN_BY
 #define HARDEN_BY BY_ALL
 #endif
-
-static int drop_capabilities(uint64_t keep, struct err *err)
-{
-	struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
-	const uint32_t low = (uint32_t)keep, high = (uint32_t)(keep >> 32);
-	struct __user_cap_data_struct kept[2] = {
-		{ .permitted = low, .effective = low },
-		{ .permitted = high, .effective = high },
-	};
-
-	/* EINVAL: past the last one that this kernel knows. EPERM: an ordinary user
-	 * has nothing to drop; no_new_privs keeps it so. */
-	for (int cap = 0; prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) == 0; cap++)
-		;
-	if (errno != EINVAL && errno != EPERM)
-		return err_sys(err, -errno, "cannot empty the bounding set");
-	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
-		return err_sys(err, -errno, "cannot clear the ambient capabilities");
-	if (syscall(SYS_capset, &header, kept) < 0)
-		return err_sys(err, -errno, "cannot drop the capabilities");
-	return 0;
-}
 
 /* No file at all. */
 static int enter_landlock(char *ret_missing)
@@ -110,7 +87,7 @@ int harden_engine(uint64_t keep, char *ret_missing, struct err *err)
 	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ||
 	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return err_sys(err, -errno, "cannot confine the engine");
-	r = HARDEN_BY & BY_CAPABILITIES ? drop_capabilities(keep, err) : 0;
+	r = HARDEN_BY & BY_CAPABILITIES ? capabilities_keep(keep, err) : 0;
 	if (r < 0)
 		return r;
 	r = HARDEN_BY & BY_LANDLOCK ? enter_landlock(ret_missing) : 0;
