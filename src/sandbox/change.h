@@ -16,16 +16,19 @@
 #include "sandbox/sandbox.h"
 
 /* Install the ruleset of @plan for the first time, over whatever stands: @s has filter,
- * shared_params (with the generation) and own set. */
+ * its parameters (with the generation of what stands, 0 for nothing) and own set. What
+ * s->learned has, if there is one, is in the new sets. Failure leaves everything as it
+ * was, here and below; verify: tls without a relay is one (-EOPNOTSUPP). */
 int sandbox_install(struct sandbox *s, const struct plan *plan,
 		    struct err *err) MUST_CHECK;
-/* @relay may be NULL. @plan's bytes have to stay as long as the sandbox has it.
- * The generation in s->shared_params is the new one's after success. */
+/* @relay may be NULL. @plan's bytes have to stay as long as the sandbox has it; the old
+ * one's may go after success. The generation in s->shared_params is then the new one's.
+ */
 int sandbox_change(struct sandbox *s, const struct plan *plan, struct relay *relay,
 		   int64_t now_ms, struct err *err) MUST_CHECK;
 /* Make the ruleset that should stand and hold it against the kernel's. 0: it stands. */
 int sandbox_verify(struct sandbox *s, struct err *err) MUST_CHECK;
-/* Put back what somebody else removed or changed: as sandbox_change() to the same
- * plan. */
+/* Put back what somebody else removed or changed: as sandbox_change() to the same plan.
+ * What passed meanwhile and is not allowed is cut. */
 int sandbox_repair(struct sandbox *s, struct relay *relay, int64_t now_ms,
 		   struct err *err) MUST_CHECK;

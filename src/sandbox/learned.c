@@ -18,17 +18,15 @@
  *                                                 the doomed list for learned_sweep()
  *
  * Entries are in a heap by expiry: what expires first makes room when a table is full.
- * Entries stay for SLACK_MS after they have expired: as long as the kernel's timer, which
- * started later than ours, may still hold the element, a new add needs a refresh, and
- * only the element's record says so. After a failed transaction that held deletions the
- * kernel may have elements without a record here; until those must have ended (doubt)
- * every add is a refresh. */
+ * Entries stay for LEARNED_SLACK_MS after they have expired: as long as the kernel's
+ * timer, which started later than ours, may still hold the element, a new add needs a
+ * refresh, and only the element's record says so. After a failed transaction that held
+ * deletions the kernel may have elements without a record here; until those must have
+ * ended (doubt) every add is a refresh. */
 #include <assert.h>
 #include <errno.h>
 
 #include "sandbox/learned_internal.h"
-
-enum { SLACK_MS = 2000, LIFETIME_MAX_SEC = 7 * 24 * 3600 };
 
 /* ---- look-ups ---- */
 
@@ -125,7 +123,8 @@ static void element_doom(struct learned *l, uint32_t i)
 
 static bool element_has_ended(const struct element *el, int64_t now_ms)
 {
-	return el->kernel_until_ms == 0 || el->kernel_until_ms + SLACK_MS <= now_ms;
+	return el->kernel_until_ms == 0 ||
+	       el->kernel_until_ms + LEARNED_SLACK_MS <= now_ms;
 }
 
 /* A user or a pin has gone. */
@@ -189,6 +188,8 @@ static void entry_remove(struct learned *l, uint32_t i, int64_t now_ms)
 	struct name *n = name_at(l, e->name);
 	uint32_t *at = &n->entries;
 
+	learned_past_note(l, e);
+	learned_image_clear(l, i);
 	heap_remove(l, e->heap_slot);
 	while (*at != i)
 		at = &entry_at(l, *at)->next_of_name;
@@ -283,6 +284,7 @@ struct learned *learned_new(const struct plan *plan, const struct hash_key *key)
 	learned_table_init(&l->names, sizeof(struct name));
 	learned_table_init(&l->entries, sizeof(struct entry));
 	learned_table_init(&l->elements, sizeof(struct element));
+	learned_past_init(&l->past);
 	return l;
 }
 
@@ -293,13 +295,15 @@ void learned_free(struct learned *l)
 	learned_table_done(&l->names);
 	learned_table_done(&l->entries);
 	learned_table_done(&l->elements);
+	learned_past_done(&l->past);
 	free(l->heap);
 	free(l);
 }
 
 uint32_t learned_ttl_max(const struct plan *plan)
 {
-	return MIN(plan_limit(plan, LIMIT_MAX_LIFETIME_SEC), (uint32_t)LIFETIME_MAX_SEC);
+	return MIN(plan_limit(plan, LIMIT_MAX_LIFETIME_SEC),
+		   (uint32_t)LEARNED_LIFETIME_MAX_SEC);
 }
 
 /* How long an element for @item is asked for, and how long it is needed at least. */
@@ -309,7 +313,8 @@ static int64_t lifetime_ms(const struct learned *l, const struct learned_item *i
 	int64_t longest = learned_ttl_max(l->plan);
 	int64_t shortest =
 		MIN((int64_t)plan_limit(l->plan, LIMIT_MIN_LIFETIME_SEC), longest);
-	int64_t grace = MIN(plan_limit(l->plan, LIMIT_GRACE_SEC), 3600u);
+	int64_t grace = MIN(plan_limit(l->plan, LIMIT_GRACE_SEC),
+			    (uint32_t)LEARNED_GRACE_MAX_SEC);
 	int64_t ttl = MIN((int64_t)item->ttl_sec, longest);
 	int64_t kept = MAX(ttl, shortest);
 
@@ -415,13 +420,50 @@ void learned_commit(struct learned *l, const struct learned_item *item, int64_t 
 	struct element *el = element_at(l, element);
 	int64_t needed, expires = now_ms + lifetime_ms(l, item, &needed);
 	struct entry *e;
+	uint32_t i;
 
 	el->kernel_until_ms = MAX(el->kernel_until_ms, el->pinned_until_ms);
-	e = entry_at(l, entry_take(l, item->name, element, expires, now_ms));
+	i = entry_take(l, item->name, element, expires, now_ms);
+	e = entry_at(l, i);
 	e->rule = item->verdict.rule;
 	e->flags = item->verdict.flags;
 	e->serial = ++l->serial;
+	learned_image_put(l, i);
 	element_unpin(l, element, now_ms);
+}
+
+int learned_insert(struct learned *l, const struct learned_item *item, int64_t now_ms)
+{
+	struct filter_learn ignored;
+	int r = learned_prepare(l, item, now_ms, &ignored);
+
+	if (r < 0)
+		return r;
+	learned_commit(l, item, now_ms);
+	return 0;
+}
+
+void learned_settle(struct learned *l)
+{
+	while (l->doomed_first != NONE) {
+		uint32_t i = l->doomed_first;
+
+		l->doomed_first = element_at(l, i)->next_doomed;
+		element_at(l, i)->doomed = false;
+		if (element_at(l, i)->users == 0)
+			learned_table_give(&l->elements, i);
+	}
+	for (uint32_t i = 0; i < l->elements.used; i++) {
+		struct element *el = element_at(l, i);
+
+		if (!el->link.live)
+			continue;
+		el->kernel_until_ms = 0;
+		for (uint32_t e = el->newest; e != NONE; e = entry_at(l, e)->older)
+			el->kernel_until_ms =
+				MAX(el->kernel_until_ms, entry_at(l, e)->expires_ms);
+	}
+	l->doubt_until_ms = l->swept_until_ms = 0;
 }
 
 void learned_abort(struct learned *l, const struct learned_item *item, int64_t now_ms)
@@ -446,10 +488,11 @@ size_t learned_sweep(struct learned *l, int64_t now_ms, struct filter_learn *cha
 			changes[n++] = (struct filter_learn){
 				.addr = el->addr,
 				.port_list = el->port_list,
-				.present = el->kernel_until_ms > now_ms + SLACK_MS,
+				.present = el->kernel_until_ms >
+					   now_ms + LEARNED_SLACK_MS,
 			};
-			l->swept_until_ms =
-				MAX(l->swept_until_ms, el->kernel_until_ms + SLACK_MS);
+			l->swept_until_ms = MAX(l->swept_until_ms,
+						el->kernel_until_ms + LEARNED_SLACK_MS);
 		}
 		learned_table_give(&l->elements, i);
 	}
@@ -463,9 +506,9 @@ void learned_sweep_failed(struct learned *l)
 
 int64_t learned_expire(struct learned *l, int64_t now_ms)
 {
-	while (l->entries.count > 0 && heap_time(l, 0) + SLACK_MS <= now_ms)
+	while (l->entries.count > 0 && heap_time(l, 0) + LEARNED_SLACK_MS <= now_ms)
 		entry_remove(l, l->heap[0], now_ms);
-	return l->entries.count > 0 ? heap_time(l, 0) + SLACK_MS : INT64_MAX;
+	return l->entries.count > 0 ? heap_time(l, 0) + LEARNED_SLACK_MS : INT64_MAX;
 }
 
 struct learned_counts learned_counts(const struct learned *l)

@@ -78,36 +78,52 @@ int64_t learned_expire(struct learned *l, int64_t now_ms);
 
 /* -- a change of the policy --------------------------------------------------------- */
 
+/* Remember what has ended, too, so that flows that are open outlive a change of the
+ * policy: at most LEARNED_PAST_MAX pairs of a name and an address, the newest. */
+enum { LEARNED_PAST_MAX = 4096 };
+void learned_keep_past(struct learned *l);
+
 /* What a table becomes under another plan, and what the kernel's sets then hold. The
  * arrays live in the caller's arena. */
 struct learned_rebased {
-	struct learned
-		*table; /* owned by the caller until it takes the old one's place */
+	/* Owned by the caller until it takes the old one's place. Keeps no image yet. */
+	struct learned *table;
 	struct filter_learn *learned; /* with the lifetimes that are left */
 	size_t learned_count;
-	/* What has expired lately, of names that are still allowed: open flows go on. At
-	 * most LEARNED_PAST_MAX, the newest. */
+	/* For flows that are open and may go on, though what opened them has ended or
+	 * will before their next packet: @learned, and what has ended, as far as its name
+	 * is still allowed. */
 	struct filter_learn *kept;
 	size_t kept_count;
 };
-enum { LEARNED_PAST_MAX = 4096 };
 /* Judge every entry of @old by @plan: what is still allowed is carried over, under its
  * new rule and port list. @old is not changed: should the transaction fail, free the new
- * table and go on. No item is prepared and not committed at this time.
+ * table and go on. No item is prepared and not committed at this time. The new table
+ * borrows @plan; see learned_set_plan().
  * Return: 0 or -ENOMEM. */
 int learned_rebase(const struct learned *old, const struct plan *plan, int64_t now_ms,
 		   struct arena *arena, struct learned_rebased *ret) MUST_CHECK;
+/* The same plan lies elsewhere from now on. */
+void learned_set_plan(struct learned *l, const struct plan *plan);
 
 /* -- outliving the engine ----------------------------------------------------------- */
 
 /* Keep a copy of all entries in @bytes (shared memory, LEARNED_IMAGE_SIZE, zeroed at
- * first) from now on: what is committed is written through, what ends is taken out. A
- * crash at any moment leaves each record whole or absent. */
-enum { LEARNED_IMAGE_SIZE = 4 * 1024 * 1024 };
+ * first, aligned to 8) from now on: what is committed is written through, what ends is
+ * taken out. A crash at any moment leaves each record whole or absent. Entries beyond
+ * LEARNED_IMAGE_RECORDS, which only a policy with higher limits than the default has, are
+ * not in it. */
+enum {
+	LEARNED_IMAGE_SIZE = 4 * 1024 * 1024,
+	LEARNED_IMAGE_RECORDS = 12 * 1024,
+};
 void learned_image_keep(struct learned *l, void *bytes);
-/* Take over what an engine before us left in @bytes: entries whose bytes are sound, whose
- * name @l's plan allows, whose time (CLOCK_BOOTTIME) has not come, and whose element the
- * kernel has (@has says for how long yet, in ms; 0: not). Return: how many. */
+/* @to, which takes the place of @from, keeps the copy from now on, if there is one. */
+void learned_image_move(struct learned *from, struct learned *to);
+/* Take over what an engine before us left in @bytes, before anything else is learned:
+ * entries whose bytes are sound, whose name @l's plan allows under the same port list,
+ * whose time (CLOCK_BOOTTIME) has not come, and whose element the kernel has (@has says
+ * for how long yet, in ms; 0: not). Return: how many. */
 typedef uint32_t learned_has_fn(void *data, const struct addr *a, uint8_t port_list);
 size_t learned_image_adopt(struct learned *l, const void *bytes, int64_t now_ms,
 			   learned_has_fn *has, void *data);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sandbox/learned_internal - what learned.c (changes) and learned_find.c (questions)
- * share. How the tables hang together is told in learned.c. */
+/* sandbox/learned_internal - what the files of the table share: learned.c (changes),
+ * learned_find.c (questions), learned_past.c (what has ended), learned_rebase.c (another
+ * plan), learned_image.c (the copy that outlives us). How the tables hang together is
+ * told in learned.c. */
 #pragma once
 
 #include "sandbox/learned.h"
@@ -40,6 +42,23 @@ struct element {
 	int64_t pinned_until_ms; /* prepared; 0 unless pins > 0 */
 };
 
+/* What a name has taught, and what has ended: (name, address), newest last. A pair that
+ * ends once more becomes the newest. */
+struct past {
+	struct learned_link link;
+	struct addr addr;
+	uint32_t newer, older;
+	uint8_t size, labels; /* of the name */
+	uint8_t *bytes;	      /* of the name; owned */
+};
+
+struct learned_past {
+	struct learned_table items;
+	uint32_t newest, oldest;
+};
+
+struct learned_image;
+
 struct learned {
 	const struct plan *plan; /* borrowed */
 	struct hash_key key;
@@ -52,6 +71,9 @@ struct learned {
 	int64_t swept_until_ms; /* the last that a swept element would have lived */
 	int64_t doubt_until_ms;
 	size_t evicted;
+	bool keeps_past;
+	struct learned_past past;
+	struct learned_image *image; /* borrowed; NULL: none is kept */
 };
 
 static inline struct name *name_at(const struct learned *l, uint32_t i)
@@ -80,6 +102,11 @@ static inline uint64_t hash_addr(const struct learned *l, const struct addr *a)
 	return hash_bytes(&l->key, a, sizeof(*a));
 }
 
+static inline struct past *past_at(const struct learned_past *p, uint32_t i)
+{
+	return learned_table_at(&p->items, i);
+}
+
 static inline const struct addr *entry_addr(const struct learned *l,
 					    const struct entry *e)
 {
@@ -89,3 +116,36 @@ static inline const struct addr *entry_addr(const struct learned *l,
 /* Return: NONE when it has taught nothing. */
 uint32_t learned_name_find(const struct learned *l, const struct dns_name *n,
 			   uint64_t hash);
+
+/* -- learned.c -- */
+
+/* How much longer than an entry of ours the kernel's element may live. */
+enum { LEARNED_SLACK_MS = 2000 };
+/* The longest that any element can live under any plan. */
+enum { LEARNED_LIFETIME_MAX_SEC = 7 * 24 * 3600, LEARNED_GRACE_MAX_SEC = 3600 };
+
+/* Learn @item as if the kernel had acknowledged it. -ENOMEM: nothing has changed. */
+int learned_insert(struct learned *l, const struct learned_item *item,
+		   int64_t now_ms) MUST_CHECK;
+/* The kernel's sets are about to be made anew from this table: elements without an entry
+ * are forgotten, and all others end with their last entry. */
+void learned_settle(struct learned *l);
+
+/* -- learned_past.c -- */
+
+void learned_past_init(struct learned_past *p);
+void learned_past_done(struct learned_past *p);
+/* At most LEARNED_PAST_MAX: the oldest makes room. Without memory nothing is noted, and
+ * a change of the policy ends the flow. */
+void learned_past_add(struct learned_past *p, const struct dns_name *n,
+		      const struct addr *a, uint64_t hash);
+/* The entry at @i ends: what its pair hashes to, and its place among what has ended. */
+uint64_t learned_past_hash(const struct learned *l, const struct entry *e);
+void learned_past_note(struct learned *l, const struct entry *e);
+
+/* -- learned_image.c -- */
+
+/* The entry at @i has been committed. */
+void learned_image_put(const struct learned *l, uint32_t i);
+/* It is about to go. */
+void learned_image_clear(const struct learned *l, uint32_t i);

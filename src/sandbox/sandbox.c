@@ -30,6 +30,9 @@ static const char *const counter_names[] = {
 	[COUNT_PACKETS_LOST] = "packets_lost",
 	[COUNT_EVENTS_DROPPED] = "events_dropped",
 	[COUNT_SELF_TESTS] = "self_tests",
+	[COUNT_POLICY_CHANGES] = "policy_changes",
+	[COUNT_REPAIRS] = "repairs",
+	[COUNT_ADOPTED] = "adopted",
 };
 static_assert(ARRAY_SIZE(counter_names) == SANDBOX_COUNTER_COUNT,
 	      "a counter without a name");

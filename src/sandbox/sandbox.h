@@ -42,6 +42,9 @@ enum sandbox_counter {
 	COUNT_PACKETS_LOST,   /* NFLOG reports that did not arrive */
 	COUNT_EVENTS_DROPPED, /* over events per second */
 	COUNT_SELF_TESTS,
+	COUNT_POLICY_CHANGES, /* that took effect */
+	COUNT_REPAIRS,	      /* of a filter that others had changed */
+	COUNT_ADOPTED,	      /* learned addresses taken over from an engine before */
 	SANDBOX_COUNTER_COUNT
 };
 const char *sandbox_counter_name(enum sandbox_counter c);
@@ -53,6 +56,22 @@ enum sandbox_state {
 	SANDBOX_RUNNING,
 	SANDBOX_CLOSED, /* no new query, no new flow; waits to be reaped */
 	SANDBOX_STATE_COUNT
+};
+
+enum {
+	SANDBOX_HELD_MAX = 8192,     /* over it no port is held: that dial fails */
+	SANDBOX_HELD_STALE_MAX = 64, /* see struct sandbox_held */
+};
+
+/* The ports that the filter knows as our own. */
+struct sandbox_held {
+	uint64_t *bits; /* owned; 65536 for each family and protocol; NULL: none yet */
+	size_t count;
+	/* Let go, but the filter could not be told: nothing is held before it is. */
+	struct filter_held stale[SANDBOX_HELD_STALE_MAX];
+	size_t stale_count;
+	bool is_unsure; /* more than that: nothing is held before the filter is made anew
+			 */
 };
 
 /* Tell control of an event. Copies. */
@@ -72,7 +91,9 @@ struct sandbox {
 	bool direct_udp;	    /* UDP leaves by an uplink program */
 	bool shared; /* Weir's own packets cross this sandbox's filter: see net/own.h */
 	struct filter_shared_params shared_params; /* of the ruleset that stands */
-	struct own_ports own;			   /* how they are told apart */
+	struct filter_params owned_params;	   /* the same when not @shared */
+	struct own_ports own;	  /* how they are told apart: sandbox_own_ports() */
+	struct sandbox_held held; /* the ports that @own holds now */
 	uint64_t counters[SANDBOX_COUNTER_COUNT];
 	sandbox_event_fn *on_event;
 	void *on_event_data;
@@ -88,3 +109,12 @@ const char *sandbox_state_name(enum sandbox_state s);
 /* Fill in what every event has (time, sandbox) and hand it to control, at most
  * LIMIT_EVENTS_PER_SECOND; nothing while the self-test runs. */
 void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms);
+
+/* -- held.c -- */
+
+/* s->own: sockets get @mark (0: none is held), and their ports go to s->filter as well as
+ * into s->held. @s doesn't move after this. */
+void sandbox_own_ports(struct sandbox *s, uint32_t mark);
+void sandbox_held_done(struct sandbox_held *h);
+/* What is held now, for a ruleset that is made anew: @ret has room for h->count. */
+void sandbox_held_list(const struct sandbox_held *h, struct filter_held *ret);

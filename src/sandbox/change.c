@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sandbox/change.h"
+
+#include <errno.h>
+
+#include "base/clock.h"
+#include "sandbox/learned.h"
+
+/* Everything that takes the place of something at once. */
+struct next {
+	struct plan plan;
+	struct filter_shared_params shared_params;
+	struct filter_params owned_params;
+	const struct ruleset *rules;
+	struct learned_rebased learned; /* its table is NULL where there is none */
+};
+
+/* TCP goes through the relay where the names that connections show are to be looked at,
+ * and nowhere else: a namespace that isn't ours has a way out of its own. */
+static int set_relay(const struct sandbox *s, struct filter_shared_params *p,
+		     const struct plan *plan, struct err *err)
+{
+	p->relay = plan_verify(plan) == POLICY_VERIFY_TLS && !p->redirect_only;
+	if (p->relay && (!s->relay || p->relay_port == 0))
+		return err_set(err, -EOPNOTSUPP,
+			       "verify: tls needs the relay, which isn't there");
+	return 0;
+}
+
+/* The ruleset of n->plan under @generation. */
+static int build(const struct sandbox *s, struct next *n, uint16_t generation,
+		 struct arena *arena, struct err *err)
+{
+	int r;
+
+	n->shared_params = s->shared_params;
+	n->owned_params = s->owned_params;
+	if (!s->shared) {
+		n->owned_params.generation = generation;
+		return ruleset_build_owned(&n->plan, &n->owned_params, arena, &n->rules,
+					   err);
+	}
+	n->shared_params.generation = generation;
+	r = set_relay(s, &n->shared_params, &n->plan, err);
+	return r < 0 ? r
+		     : ruleset_build_shared(&n->plan, &n->shared_params, arena, &n->rules,
+					    err);
+}
+
+static uint16_t generation_of(const struct sandbox *s)
+{
+	return s->shared ? s->shared_params.generation : s->owned_params.generation;
+}
+
+/* 0 is the mark of a flow that nobody has accepted. */
+static uint16_t generation_after(uint16_t generation)
+{
+	return generation == UINT16_MAX ? FILTER_GENERATION_FIRST
+					: (uint16_t)(generation + 1);
+}
+
+static int list_held(const struct sandbox *s, struct arena *arena,
+		     struct filter_state *state)
+{
+	struct filter_held *held;
+
+	if (s->held.count == 0)
+		return 0;
+	held = arena_array(arena, s->held.count, sizeof(*held));
+	if (!held)
+		return -ENOMEM;
+	sandbox_held_list(&s->held, held);
+	state->held = held;
+	state->held_count = s->held.count;
+	return 0;
+}
+
+/* Into the kernel with it: all of it or nothing. */
+static int load(struct sandbox *s, struct next *n, int64_t now_ms, struct arena *arena,
+		struct err *err)
+{
+	struct filter_state state = { 0 };
+	int r = list_held(s, arena, &state);
+
+	if (r == 0 && s->learned)
+		r = learned_rebase(s->learned, &n->plan, now_ms, arena, &n->learned);
+	if (r < 0)
+		return err_set(err, r, "out of memory");
+	state.learned = n->learned.learned;
+	state.learned_count = n->learned.learned_count;
+	state.kept = n->learned.kept;
+	state.kept_count = n->learned.kept_count;
+	r = filter_replace(&s->filter, n->rules, &state, err);
+	if (r < 0)
+		learned_free(n->learned.table);
+	return r;
+}
+
+/* Nothing here can fail. */
+static void take_place(struct sandbox *s, const struct next *n)
+{
+	s->plan = n->plan;
+	s->shared_params = n->shared_params;
+	s->owned_params = n->owned_params;
+	/* What the filter could not be told is not in the new ruleset. */
+	s->held.stale_count = 0;
+	s->held.is_unsure = false;
+	if (!n->learned.table)
+		return;
+	learned_set_plan(n->learned.table, &s->plan);
+	learned_image_move(s->learned, n->learned.table);
+	learned_free(s->learned);
+	s->learned = n->learned.table;
+}
+
+static int replace(struct sandbox *s, const struct plan *plan, int64_t now_ms,
+		   struct err *err)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	struct next n = { .plan = *plan };
+	int r = build(s, &n, generation_after(generation_of(s)), &arena, err);
+
+	if (r == 0)
+		r = load(s, &n, now_ms, &arena, err);
+	if (r < 0)
+		return r;
+	take_place(s, &n);
+	return 0;
+}
+
+int sandbox_install(struct sandbox *s, const struct plan *plan, struct err *err)
+{
+	if (s->shared && s->learned)
+		learned_keep_past(s->learned);
+	return replace(s, plan, clock_now_ms(), err);
+}
+
+int sandbox_change(struct sandbox *s, const struct plan *plan, struct relay *relay,
+		   int64_t now_ms, struct err *err)
+{
+	int r = replace(s, plan, now_ms, err);
+
+	if (r < 0)
+		return r;
+	s->counters[COUNT_POLICY_CHANGES]++;
+	if (relay)
+		relay_recheck(relay, s);
+	return 0;
+}
+
+int sandbox_verify(struct sandbox *s, struct err *err)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	struct next n = { .plan = s->plan };
+	int r = build(s, &n, generation_of(s), &arena, err);
+
+	return r < 0 ? r : filter_verify(&s->filter, n.rules, err);
+}
+
+/* Under the next generation: what slipped through while the filter was not as it should
+ * be doesn't go on. */
+int sandbox_repair(struct sandbox *s, struct relay *relay, int64_t now_ms,
+		   struct err *err)
+{
+	int r = replace(s, &s->plan, now_ms, err);
+
+	if (r < 0)
+		return r;
+	s->counters[COUNT_REPAIRS]++;
+	if (relay)
+		relay_recheck(relay, s);
+	return 0;
+}

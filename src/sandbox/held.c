@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+
+#include "sandbox/sandbox.h"
+
+enum { PORTS = 65536, WORD_BITS = 64, WORDS = PORTS / WORD_BITS, KINDS = 4 };
+
+static const struct {
+	enum addr_family family;
+	uint8_t protocol;
+} kinds[KINDS] = {
+	{ ADDR_V4, IPPROTO_TCP },
+	{ ADDR_V4, IPPROTO_UDP },
+	{ ADDR_V6, IPPROTO_TCP },
+	{ ADDR_V6, IPPROTO_UDP },
+};
+
+/* The word with the port's bit; NULL: no such kind. */
+static uint64_t *word_of(const struct sandbox_held *h, const struct filter_held *p)
+{
+	for (size_t i = 0; i < KINDS; i++)
+		if (kinds[i].family == p->family && kinds[i].protocol == p->protocol)
+			return &h->bits[i * WORDS + p->port / WORD_BITS];
+	return NULL;
+}
+
+static uint64_t bit_of(const struct filter_held *p)
+{
+	return UINT64_C(1) << p->port % WORD_BITS;
+}
+
+/* Tell the filter of what it could not be told before. */
+static int settle_stale(struct sandbox *s)
+{
+	struct sandbox_held *h = &s->held;
+
+	for (; h->stale_count > 0; h->stale_count--) {
+		int r = filter_hold(&s->filter, &h->stale[h->stale_count - 1], false);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int hold(void *data, enum addr_family family, uint8_t protocol, uint16_t port)
+{
+	const struct filter_held p = { family, protocol, port };
+	struct sandbox *s = data;
+	struct sandbox_held *h = &s->held;
+	uint64_t *word;
+	int r = settle_stale(s);
+
+	if (r < 0 || h->is_unsure)
+		return r < 0 ? r : -EIO;
+	if (h->count >= SANDBOX_HELD_MAX)
+		return -ENOSPC;
+	if (!h->bits)
+		h->bits = calloc((size_t)KINDS * WORDS, sizeof(*h->bits));
+	if (!h->bits)
+		return -ENOMEM;
+	word = word_of(h, &p);
+	if (!word || *word & bit_of(&p))
+		return -EINVAL;
+	r = filter_hold(&s->filter, &p, true);
+	if (r < 0)
+		return r;
+	*word |= bit_of(&p);
+	h->count++;
+	return 0;
+}
+
+static void let_go(void *data, enum addr_family family, uint8_t protocol, uint16_t port)
+{
+	const struct filter_held p = { family, protocol, port };
+	struct sandbox *s = data;
+	struct sandbox_held *h = &s->held;
+	uint64_t *word = h->bits ? word_of(h, &p) : NULL;
+
+	if (!word || !(*word & bit_of(&p)))
+		return;
+	*word &= ~bit_of(&p);
+	h->count--;
+	if (settle_stale(s) == 0 && filter_hold(&s->filter, &p, false) == 0)
+		return;
+	if (h->stale_count < SANDBOX_HELD_STALE_MAX)
+		h->stale[h->stale_count++] = p;
+	else
+		h->is_unsure = true;
+}
+
+void sandbox_own_ports(struct sandbox *s, uint32_t mark)
+{
+	s->own = (struct own_ports){
+		.mark = mark, .data = s, .hold = hold, .let_go = let_go
+	};
+}
+
+void sandbox_held_done(struct sandbox_held *h)
+{
+	free(h->bits);
+	*h = (struct sandbox_held){ 0 };
+}
+
+void sandbox_held_list(const struct sandbox_held *h, struct filter_held *ret)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; h->bits && i < (size_t)KINDS * WORDS; i++)
+		for (uint64_t left = h->bits[i]; left != 0; left &= left - 1)
+			ret[n++] = (struct filter_held){
+				.family = kinds[i / WORDS].family,
+				.protocol = kinds[i / WORDS].protocol,
+				.port = (uint16_t)(i % WORDS * WORD_BITS +
+						   (size_t)__builtin_ctzll(left)),
+			};
+}

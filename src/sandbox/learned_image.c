@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ *
+ * A header, then records of one size; the entry at index i of the table has record i. A
+ * record counts while its state says that it is whole. It is written with the state
+ * cleared before and set after, so that whoever dies in between leaves no half of one.
+ * `used` grows before a record behind it is written: what lies beyond was never touched,
+ * and takes no memory.
+ *
+ * Who reads it later believes nothing: each record is copied, then checked byte by byte,
+ * then held against the plan and the kernel. Rules and flags aren't in it, the plan
+ * has them. */
+#include <assert.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "sandbox/guard.h"
+#include "sandbox/learned_internal.h"
+
+#define IMAGE_MAGIC UINT64_C(0x3130676d69657277) /* "wreimg01" */
+
+enum image_state { IMAGE_ABSENT = 0, IMAGE_WHOLE = 0x656c6f77 };
+
+struct image_record {
+	_Atomic uint32_t state; /* enum image_state */
+	uint8_t port_list;
+	uint8_t family;
+	uint8_t name_size, name_labels;
+	_Atomic int64_t expires_ms; /* CLOCK_BOOTTIME */
+	_Atomic uint64_t serial;
+	uint8_t addr[16];
+	uint8_t name[DNS_NAME_MAX];
+};
+
+struct learned_image {
+	uint64_t magic;
+	_Atomic uint32_t used; /* records from there on were never written */
+	struct image_record records[LEARNED_IMAGE_RECORDS];
+};
+static_assert(sizeof(struct learned_image) <= LEARNED_IMAGE_SIZE, "the image has room");
+
+/* ---- writing ---- */
+
+static void store_time(struct image_record *r, const struct entry *e)
+{
+	atomic_store_explicit(&r->expires_ms, e->expires_ms, memory_order_relaxed);
+	atomic_store_explicit(&r->serial, e->serial, memory_order_relaxed);
+}
+
+static void set_absent(struct image_record *r)
+{
+	atomic_store_explicit(&r->state, IMAGE_ABSENT, memory_order_relaxed);
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+static void write_record(const struct learned *l, struct image_record *r,
+			 const struct entry *e)
+{
+	const struct dns_name *n = &name_at(l, e->name)->name;
+	const struct addr *a = entry_addr(l, e);
+
+	set_absent(r);
+	r->port_list = element_at(l, e->element)->port_list;
+	r->family = a->family;
+	memcpy(r->addr, a->bytes, sizeof(r->addr));
+	r->name_size = n->size;
+	r->name_labels = n->labels;
+	memcpy(r->name, n->bytes, n->size);
+	store_time(r, e);
+	atomic_store_explicit(&r->state, IMAGE_WHOLE, memory_order_release);
+}
+
+static void grow_to(struct learned_image *image, uint32_t i)
+{
+	if (i < atomic_load_explicit(&image->used, memory_order_relaxed))
+		return;
+	atomic_store_explicit(&image->used, i + 1, memory_order_relaxed);
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+void learned_image_put(const struct learned *l, uint32_t i)
+{
+	const struct entry *e = entry_at(l, i);
+	struct image_record *r;
+
+	if (!l->image || i >= LEARNED_IMAGE_RECORDS)
+		return;
+	grow_to(l->image, i);
+	r = &l->image->records[i];
+	/* An entry that is there already stays the same name and address. */
+	if (atomic_load_explicit(&r->state, memory_order_relaxed) == IMAGE_WHOLE &&
+	    r->port_list == element_at(l, e->element)->port_list)
+		store_time(r, e);
+	else
+		write_record(l, r, e);
+}
+
+void learned_image_clear(const struct learned *l, uint32_t i)
+{
+	if (l->image && i < LEARNED_IMAGE_RECORDS)
+		set_absent(&l->image->records[i]);
+}
+
+void learned_image_keep(struct learned *l, void *bytes)
+{
+	struct learned_image *image = bytes;
+	uint32_t stale;
+
+	l->image = image;
+	if (!image)
+		return;
+	stale = image->magic == IMAGE_MAGIC
+			? MIN((uint32_t)image->used, (uint32_t)LEARNED_IMAGE_RECORDS)
+			: 0;
+	for (uint32_t i = 0; i < stale; i++)
+		set_absent(&image->records[i]);
+	if (image->magic != IMAGE_MAGIC)
+		image->used = 0;
+	image->magic = IMAGE_MAGIC;
+	for (uint32_t i = 0; i < l->entries.used; i++)
+		if (entry_at(l, i)->link.live)
+			learned_image_put(l, i);
+}
+
+void learned_image_move(struct learned *from, struct learned *to)
+{
+	void *bytes = from->image;
+
+	from->image = NULL;
+	if (bytes)
+		learned_image_keep(to, bytes);
+}
+
+/* ---- reading ---- */
+
+/* What a record says, copied out. */
+struct found {
+	struct dns_name name;
+	struct addr addr;
+	uint8_t port_list;
+	int64_t expires_ms;
+};
+
+/* Wire form, uncompressed, lower case, all of it: what the readers of names hold. */
+static bool name_is_sound(const struct dns_name *n)
+{
+	unsigned int labels = 0;
+	size_t at = 0;
+
+	while (at < n->size && n->bytes[at] != 0) {
+		size_t size = n->bytes[at];
+
+		if (size > DNS_LABEL_MAX || at + 1 + size >= n->size)
+			return false;
+		for (size_t i = at + 1; i <= at + size; i++)
+			if (n->bytes[i] >= 'A' && n->bytes[i] <= 'Z')
+				return false;
+		at += size + 1;
+		labels++;
+	}
+	return at + 1 == n->size && labels == n->labels && dns_name_is_host(n);
+}
+
+static bool addr_is_sound(const struct addr *a)
+{
+	static const uint8_t zeros[12];
+
+	return a->family == ADDR_V6 ||
+	       (a->family == ADDR_V4 && memcmp(a->bytes + 4, zeros, 12) == 0);
+}
+
+/* False: it isn't whole, or not sound, or its time has come. */
+static bool read_record(const struct image_record *r, int64_t now_ms, struct found *ret)
+{
+	const int64_t longest_ms =
+		(LEARNED_LIFETIME_MAX_SEC + LEARNED_GRACE_MAX_SEC) * INT64_C(1000);
+	struct found f = { .name = { .size = r->name_size, .labels = r->name_labels } };
+
+	static_assert(sizeof(r->name) >= UINT8_MAX, "whatever size a record says");
+	if (atomic_load_explicit(&r->state, memory_order_acquire) != IMAGE_WHOLE)
+		return false;
+	f.addr.family = r->family;
+	memcpy(f.addr.bytes, r->addr, sizeof(r->addr));
+	memcpy(f.name.bytes, r->name, f.name.size);
+	f.port_list = r->port_list;
+	f.expires_ms = atomic_load_explicit(&r->expires_ms, memory_order_relaxed);
+	if (!name_is_sound(&f.name) || !addr_is_sound(&f.addr) ||
+	    f.port_list >= PLAN_PORT_LISTS_MAX || f.expires_ms <= now_ms ||
+	    f.expires_ms > now_ms + longest_ms)
+		return false;
+	*ret = f;
+	return true;
+}
+
+struct place {
+	uint64_t serial;
+	uint32_t record;
+};
+
+static int compare_places(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	return x->serial < y->serial ? -1 : x->serial > y->serial;
+}
+
+/* Where whole records are, those that were learned first first. Return: how many. */
+static size_t find_places(const struct learned_image *image, struct place *places,
+			  uint32_t used)
+{
+	size_t count = 0;
+
+	for (uint32_t i = 0; i < used; i++) {
+		const struct image_record *r = &image->records[i];
+
+		if (atomic_load_explicit(&r->state, memory_order_relaxed) == IMAGE_WHOLE)
+			places[count++] = (struct place){
+				atomic_load_explicit(&r->serial, memory_order_relaxed), i
+			};
+	}
+	qsort(places, count, sizeof(*places), compare_places);
+	return count;
+}
+
+/* @left_ms: how long the kernel has it for. */
+static bool adopt_one(struct learned *l, const struct found *f, uint32_t left_ms,
+		      int64_t now_ms)
+{
+	struct learned_item item = {
+		.name = &f->name,
+		.verdict = plan_match_name(l->plan, &f->name),
+		.addr = f->addr,
+		.lifetime_ms = (uint32_t)MIN(f->expires_ms - now_ms, (int64_t)left_ms),
+	};
+
+	return item.verdict.action == POLICY_ALLOW &&
+	       item.verdict.port_list == f->port_list &&
+	       !guard_fault(l->plan, &item.verdict, &f->addr) && left_ms > 0 &&
+	       learned_insert(l, &item, now_ms) == 0;
+}
+
+size_t learned_image_adopt(struct learned *l, const void *bytes, int64_t now_ms,
+			   learned_has_fn *has, void *data)
+{
+	const struct learned_image *image = bytes;
+	uint32_t used = MIN((uint32_t)image->used, (uint32_t)LEARNED_IMAGE_RECORDS);
+	CLEAN(mem)
+	struct place *places = calloc(MAX(used, 1u), sizeof(*places));
+	size_t count, adopted = 0;
+	struct found f;
+
+	/* Of what the kernel has and nobody remembers nothing is known: until it must
+	 * have ended, what is learned anew may be there already. */
+	l->doubt_until_ms =
+		now_ms + LEARNED_SLACK_MS +
+		(LEARNED_LIFETIME_MAX_SEC + LEARNED_GRACE_MAX_SEC) * INT64_C(1000);
+	if (!places || image->magic != IMAGE_MAGIC)
+		return 0;
+	count = find_places(image, places, used);
+	for (size_t i = 0; i < count; i++)
+		if (read_record(&image->records[places[i].record], now_ms, &f) &&
+		    adopt_one(l, &f, has(data, &f.addr, f.port_list), now_ms))
+			adopted++;
+	return adopted;
+}

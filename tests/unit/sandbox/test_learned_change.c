@@ -1,0 +1,468 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "sandbox/learned.h"
+#include "test_plan.h"
+
+enum { NOW = 1000000, MAX_FOUND = 16 };
+
+static const struct hash_key key = { 5, 6 };
+
+/* A table under one policy, and what becomes of it under another. */
+struct change {
+	struct plan plan, next_plan;
+	uint8_t *bytes, *next_bytes;
+	struct learned *old;
+	struct arena arena;
+	struct learned_rebased next;
+};
+
+static void begin(struct change *c, const char *policy)
+{
+	*c = (struct change){ .bytes = NULL };
+	c->bytes = plan_from(policy, &c->plan);
+	c->old = learned_new(&c->plan, &key);
+	assert_non_null(c->old);
+	learned_keep_past(c->old);
+}
+
+static void rebase(struct change *c, const char *policy, int64_t now_ms)
+{
+	c->next_bytes = plan_from(policy, &c->next_plan);
+	assert_int_equal(
+		learned_rebase(c->old, &c->next_plan, now_ms, &c->arena, &c->next), 0);
+}
+
+/* The new table takes the old one's place. */
+static void take_place(struct change *c)
+{
+	learned_free(c->old);
+	c->old = c->next.table;
+	c->next.table = NULL;
+	free(c->bytes);
+	c->bytes = c->next_bytes;
+	c->next_bytes = NULL;
+	c->plan = c->next_plan;
+	learned_set_plan(c->old, &c->plan);
+}
+
+static void end(struct change *c)
+{
+	learned_free(c->old);
+	learned_free(c->next.table);
+	arena_done(&c->arena);
+	free(c->bytes);
+	free(c->next_bytes);
+}
+
+static struct addr host(uint32_t n)
+{
+	return addr_v4(45, (uint8_t)(n >> 16), (uint8_t)(n >> 8), (uint8_t)n);
+}
+
+static struct dns_name name_of(const char *text)
+{
+	struct dns_name n;
+
+	assert_int_equal(dns_name_parse(text_of(text), &n), 0);
+	return n;
+}
+
+static void learn_addr(struct learned *l, const struct plan *plan, const char *name,
+		       struct addr a, uint32_t ttl, int64_t now_ms)
+{
+	struct dns_name n = name_of(name);
+	struct learned_item item = { .name = &n,
+				     .verdict = plan_match_name(plan, &n),
+				     .addr = a,
+				     .ttl_sec = ttl };
+	struct filter_learn ignored;
+
+	assert_int_equal(item.verdict.action, POLICY_ALLOW);
+	assert_true(learned_prepare(l, &item, now_ms, &ignored) >= 0);
+	learned_commit(l, &item, now_ms);
+}
+
+static void learn(struct change *c, const char *name, uint32_t n, uint32_t ttl,
+		  int64_t now_ms)
+{
+	learn_addr(c->old, &c->plan, name, host(n), ttl, now_ms);
+}
+
+/* "a.x.test b.x.test": who taught it, newest first. */
+static const char *who(const struct learned *l, uint32_t n, int64_t now_ms)
+{
+	static char text[1024];
+	struct learned_use uses[MAX_FOUND];
+	struct addr a = host(n);
+	size_t count = learned_find(l, &a, now_ms, uses, MAX_FOUND), at = 0;
+
+	text[0] = '\0';
+	for (size_t i = 0; i < count; i++) {
+		char name[DNS_NAME_TEXT_SIZE];
+
+		at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%s",
+				       i > 0 ? " " : "",
+				       dns_name_format(&uses[i].name, name));
+	}
+	return text;
+}
+
+static const struct filter_learn *in(const struct filter_learn *items, size_t count,
+				     uint32_t n)
+{
+	const struct filter_learn *found = NULL;
+	struct addr a = host(n);
+
+	for (size_t i = 0; i < count; i++)
+		if (addr_equal(&items[i].addr, &a)) {
+			assert_null(found);
+			found = &items[i];
+		}
+	return found;
+}
+
+static const struct filter_learn *learned(const struct change *c, uint32_t n)
+{
+	return in(c->next.learned, c->next.learned_count, n);
+}
+
+static const struct filter_learn *kept(const struct change *c, uint32_t n)
+{
+	return in(c->next.kept, c->next.kept_count, n);
+}
+
+#define RULE(target)	     "{action: allow, target: '" target "'}"
+#define PORTS(target, ports) "{action: allow, target: '" target "', ports: [" ports "]}"
+#define ONLY(rules)	     "egress: [" rules "]\n"
+
+/* ---- another plan ---- */
+
+static void what_is_still_allowed_is_carried_over(void **state)
+{
+	struct dns_name a = name_of("a.x.test");
+	struct change c;
+
+	begin(&c,
+	      ONLY(RULE("a.x.test") "," RULE("b.x.test") "," PORTS("c.x.test", "443")));
+	learn(&c, "a.x.test", 1, 300, NOW);
+	learn(&c, "b.x.test", 2, 300, NOW);
+	learn(&c, "c.x.test", 3, 300, NOW);
+	rebase(&c,
+	       ONLY(PORTS("x.x.test", "22") "," RULE("a.x.test") "," PORTS("c.x.test",
+									   "80")),
+	       NOW + 30000);
+	assert_string_equal(who(c.next.table, 1, NOW + 30000), "a.x.test");
+	assert_string_equal(who(c.next.table, 2, NOW + 30000), "");
+	assert_string_equal(who(c.next.table, 3, NOW + 30000), "c.x.test");
+	assert_int_equal(c.next.learned_count, 2);
+	assert_int_equal(learned(&c, 1)->lifetime_ms, 300000);
+	assert_int_equal(learned(&c, 1)->port_list,
+			 plan_match_name(&c.next_plan, &a).port_list);
+	assert_true(plan_port_list_has(&c.next_plan, learned(&c, 3)->port_list,
+				       IPPROTO_TCP, 80));
+	assert_false(plan_port_list_has(&c.next_plan, learned(&c, 3)->port_list,
+					IPPROTO_TCP, 443));
+	/* Open flows to them go on, too, when they have ended. */
+	assert_non_null(kept(&c, 1));
+	assert_null(kept(&c, 2));
+	assert_int_equal(c.next.kept_count, 2);
+	/* The old table is as it was. */
+	assert_string_equal(who(c.old, 2, NOW + 30000), "b.x.test");
+	end(&c);
+}
+
+static void the_rest_of_a_lifetime_is_the_same(void **state)
+{
+	struct change c;
+
+	begin(&c, ONLY(RULE("a.x.test")));
+	learn(&c, "a.x.test", 1, 300, NOW);
+	rebase(&c, ONLY(RULE("a.x.test")), NOW + 200000);
+	assert_int_equal(learned(&c, 1)->lifetime_ms, 130000);
+	assert_string_equal(who(c.next.table, 1, NOW + 329999), "a.x.test");
+	assert_string_equal(who(c.next.table, 1, NOW + 330000), "");
+	end(&c);
+}
+
+static void an_address_lives_as_long_as_a_name_that_is_allowed(void **state)
+{
+	struct change c;
+
+	begin(&c, ONLY(RULE("a.x.test") "," RULE("b.x.test")));
+	learn(&c, "a.x.test", 1, 100, NOW);
+	learn(&c, "b.x.test", 1, 3000, NOW);
+	rebase(&c, ONLY(RULE("a.x.test")), NOW);
+	assert_string_equal(who(c.next.table, 1, NOW), "a.x.test");
+	assert_int_equal(learned(&c, 1)->lifetime_ms, 130000);
+	end(&c);
+}
+
+static void the_newest_name_stays_the_newest(void **state)
+{
+	struct change c;
+
+	begin(&c, ONLY(PORTS("a.x.test", "1") "," PORTS("b.x.test", "2") "," PORTS(
+			  "c.x.test", "1") "," PORTS("d.x.test", "2")));
+	learn(&c, "a.x.test", 1, 100, NOW);
+	learn(&c, "b.x.test", 1, 100, NOW);
+	learn(&c, "d.x.test", 1, 100, NOW);
+	learn(&c, "c.x.test", 1, 100, NOW);
+	learn(&c, "b.x.test", 1, 100, NOW);
+	rebase(&c, ONLY(RULE("**.x.test")), NOW);
+	assert_string_equal(who(c.old, 1, NOW), "b.x.test c.x.test d.x.test a.x.test");
+	assert_string_equal(who(c.next.table, 1, NOW),
+			    "b.x.test c.x.test d.x.test a.x.test");
+	assert_int_equal(c.next.learned_count, 1);
+	end(&c);
+}
+
+static void the_guard_counts_under_the_new_policy(void **state)
+{
+	struct addr ten = addr_v4(10, 0, 0, 1);
+	struct learned_use use;
+	struct change c;
+
+	begin(&c, ONLY("{action: allow, target: a.x.test, private: true}"));
+	learn_addr(c.old, &c.plan, "a.x.test", ten, 300, NOW);
+	learn(&c, "a.x.test", 1, 300, NOW);
+	learn(&c, "a.x.test", 2, 300, NOW);
+	rebase(&c, ONLY(RULE("a.x.test") ",{action: deny, target: 45.0.0.2}"), NOW);
+	assert_int_equal(learned_find(c.next.table, &ten, NOW, &use, 1), 0);
+	assert_string_equal(who(c.next.table, 1, NOW), "a.x.test");
+	assert_string_equal(who(c.next.table, 2, NOW), "");
+	assert_int_equal(c.next.learned_count, 1);
+	assert_int_equal(c.next.kept_count, 1);
+	end(&c);
+}
+
+static void the_limits_of_the_new_policy_hold(void **state)
+{
+	struct change c;
+
+	begin(&c, ONLY(RULE("**.x.test")));
+	for (uint32_t i = 0; i < 20; i++)
+		learn(&c, "a.x.test", i, 100 + i, NOW);
+	rebase(&c, ONLY(RULE("**.x.test")) "limits: {addresses: 16}\n", NOW);
+	assert_int_equal(learned_counts(c.next.table).addresses, 16);
+	assert_int_equal(c.next.learned_count, 16);
+	assert_non_null(learned(&c, 19));
+	assert_null(learned(&c, 3));
+	/* What had no room is open to who has a flow there. */
+	assert_int_equal(c.next.kept_count, 20);
+	end(&c);
+}
+
+static void the_new_table_matches_the_new_sets(void **state)
+{
+	struct filter_learn change, swept[4];
+	struct learned_item item;
+	struct dns_name n = name_of("a.x.test");
+	struct change c;
+
+	begin(&c, ONLY(RULE("a.x.test") "," RULE("b.x.test")));
+	learn(&c, "a.x.test", 1, 300, NOW);
+	learn(&c, "b.x.test", 2, 300, NOW);
+	rebase(&c, ONLY(RULE("a.x.test")), NOW);
+	/* Nothing is to be deleted that isn't there. */
+	assert_int_equal(learned_sweep(c.next.table, NOW, swept, 4), 0);
+	item = (struct learned_item){ .name = &n,
+				      .verdict = plan_match_name(&c.next_plan, &n),
+				      .addr = host(1),
+				      .ttl_sec = 600 };
+	assert_int_equal(learned_prepare(c.next.table, &item, NOW, &change), 1);
+	assert_true(change.refresh);
+	learned_commit(c.next.table, &item, NOW);
+	item.addr = host(2);
+	assert_int_equal(learned_prepare(c.next.table, &item, NOW, &change), 1);
+	assert_false(change.refresh);
+	learned_commit(c.next.table, &item, NOW);
+	end(&c);
+}
+
+/* ---- what has ended ---- */
+
+static void open_flows_outlive_what_taught_their_address(void **state)
+{
+	struct change c;
+	int64_t later = NOW + 200000;
+
+	begin(&c, ONLY(RULE("a.x.test") "," RULE("b.x.test")));
+	learn(&c, "a.x.test", 1, 60, NOW);
+	learn(&c, "b.x.test", 2, 60, NOW);
+	learned_expire(c.old, later);
+	rebase(&c, ONLY(RULE("a.x.test")), later);
+	assert_int_equal(c.next.learned_count, 0);
+	assert_int_equal(c.next.kept_count, 1);
+	assert_non_null(kept(&c, 1));
+	/* And the next change, as long as the name is allowed without a break. */
+	take_place(&c);
+	rebase(&c, ONLY(RULE("a.x.test") "," RULE("b.x.test")), later);
+	assert_int_equal(c.next.kept_count, 1);
+	take_place(&c);
+	rebase(&c, ONLY(RULE("b.x.test")), later);
+	assert_int_equal(c.next.kept_count, 0);
+	take_place(&c);
+	rebase(&c, ONLY(RULE("a.x.test")), later);
+	assert_int_equal(c.next.kept_count, 0);
+	end(&c);
+}
+
+static void what_has_just_ended_counts_as_ended(void **state)
+{
+	struct change c;
+
+	begin(&c, ONLY(RULE("a.x.test")));
+	learn(&c, "a.x.test", 1, 60, NOW);
+	rebase(&c, ONLY(RULE("a.x.test")), NOW + 90000);
+	assert_int_equal(c.next.learned_count, 0);
+	assert_non_null(kept(&c, 1));
+	end(&c);
+}
+
+static void nothing_is_remembered_that_nobody_asked_for(void **state)
+{
+	struct change c;
+
+	begin(&c, ONLY(RULE("a.x.test")));
+	learned_free(c.old);
+	c.old = learned_new(&c.plan, &key);
+	learn(&c, "a.x.test", 1, 60, NOW);
+	learned_expire(c.old, NOW + 200000);
+	learn(&c, "a.x.test", 2, 60, NOW + 200000);
+	rebase(&c, ONLY(RULE("a.x.test")), NOW + 200000);
+	assert_null(kept(&c, 1));
+	assert_non_null(kept(&c, 2));
+	end(&c);
+}
+
+static void the_oldest_that_has_ended_is_forgotten(void **state)
+{
+	struct change c;
+	int64_t now = NOW;
+
+	begin(&c, ONLY(RULE("**.x.test")));
+	for (uint32_t i = 0; i < LEARNED_PAST_MAX + 10; i++) {
+		learn(&c, i % 2 ? "a.x.test" : "b.x.test", i, 60, now);
+		now += 200000;
+		learned_expire(c.old, now);
+	}
+	/* Once more: it is the newest again. */
+	learn(&c, "b.x.test", 10, 60, now);
+	now += 200000;
+	learned_expire(c.old, now);
+	learn(&c, "b.x.test", 5000000, 60, now);
+	now += 200000;
+	learned_expire(c.old, now);
+	rebase(&c, ONLY(RULE("**.x.test")), now);
+	assert_int_equal(c.next.kept_count, LEARNED_PAST_MAX);
+	assert_null(kept(&c, 9));
+	assert_non_null(kept(&c, 10));
+	assert_null(kept(&c, 11));
+	assert_non_null(kept(&c, 12));
+	assert_non_null(kept(&c, 5000000));
+	end(&c);
+}
+
+/* ---- whatever happens ---- */
+
+static uint32_t random_state;
+
+static uint32_t any(uint32_t below)
+{
+	random_state = random_state * 1664525u + 1013904223u;
+	return (random_state >> 8) % below;
+}
+
+static void check_name(const struct change *c, uint32_t n, const struct learned_use *use,
+		       int64_t now_ms)
+{
+	struct plan_verdict v = plan_match_name(&c->next_plan, &use->name);
+	struct learned_use after[MAX_FOUND];
+	struct addr a = host(n);
+	size_t count = learned_find(c->next.table, &a, now_ms, after, MAX_FOUND);
+	const struct learned_use *found = NULL;
+
+	for (size_t i = 0; i < count; i++)
+		if (dns_name_equal(&after[i].name, &use->name))
+			found = &after[i];
+	assert_int_equal(found != NULL, v.action == POLICY_ALLOW);
+	if (!found)
+		return;
+	assert_int_equal(found->expires_ms, use->expires_ms);
+	assert_int_equal(found->port_list, v.port_list);
+	assert_int_equal(found->rule, v.rule);
+}
+
+static void check_change(const struct change *c, uint32_t hosts, int64_t now_ms)
+{
+	struct learned_use uses[MAX_FOUND];
+
+	for (uint32_t n = 0; n < hosts; n++) {
+		struct addr a = host(n);
+		size_t count = learned_find(c->old, &a, now_ms, uses, MAX_FOUND);
+
+		for (size_t i = 0; i < count; i++)
+			check_name(c, n, &uses[i], now_ms);
+	}
+}
+
+static void any_table_becomes_what_the_policy_allows_of_it(void **state)
+{
+	static const char *const policies[] = {
+		ONLY(RULE("**.x.test")),
+		ONLY(PORTS("n1.x.test", "1") "," PORTS("n2.x.test",
+						       "2") "," RULE("n3.x.test")),
+		ONLY("{action: deny, target: n1.x.test},{action: deny, target: "
+		     "n4.x.test}," RULE("**.x.test")),
+		ONLY(PORTS("*.x.test", "22")),
+	};
+	enum { HOSTS = 40 };
+
+	for (uint32_t round = 0; round < 200; round++) {
+		struct change c;
+		int64_t now = NOW;
+		char name[32];
+
+		random_state = round;
+		begin(&c, policies[0]);
+		for (uint32_t i = any(200); i > 0; i--) {
+			snprintf(name, sizeof(name), "n%u.x.test", any(6));
+			learn(&c, name, any(HOSTS), any(200), now);
+			now += any(5000);
+			learned_expire(c.old, now);
+		}
+		for (uint32_t i = 1; i < 4; i++) {
+			rebase(&c, policies[any(ARRAY_SIZE(policies))], now);
+			check_change(&c, HOSTS, now);
+			take_place(&c);
+		}
+		end(&c);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_is_still_allowed_is_carried_over),
+		cmocka_unit_test(the_rest_of_a_lifetime_is_the_same),
+		cmocka_unit_test(an_address_lives_as_long_as_a_name_that_is_allowed),
+		cmocka_unit_test(the_newest_name_stays_the_newest),
+		cmocka_unit_test(the_guard_counts_under_the_new_policy),
+		cmocka_unit_test(the_limits_of_the_new_policy_hold),
+		cmocka_unit_test(the_new_table_matches_the_new_sets),
+		cmocka_unit_test(open_flows_outlive_what_taught_their_address),
+		cmocka_unit_test(what_has_just_ended_counts_as_ended),
+		cmocka_unit_test(nothing_is_remembered_that_nobody_asked_for),
+		cmocka_unit_test(the_oldest_that_has_ended_is_forgotten),
+		cmocka_unit_test(any_table_becomes_what_the_policy_allows_of_it),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

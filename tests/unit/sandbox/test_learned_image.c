@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What outlives the engine: see learned_image.c. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "sandbox/learned.h"
+#include "test_plan.h"
+
+enum { NOW = 1000000, DAY_MS = 24 * 3600 * 1000 };
+
+static const struct hash_key key = { 7, 8 };
+
+static struct plan plan;
+static uint8_t *plan_bytes, *image;
+
+static int setup(void **state)
+{
+	plan_bytes = plan_from("egress:\n"
+			       "- {action: allow, target: '*.x.test'}\n"
+			       "- {action: allow, target: '*.x.web', ports: [443]}\n"
+			       "limits: {addresses: 262144, learned_names: 65536, "
+			       "addresses_per_name: 1024}\n",
+			       &plan);
+	image = mmap(NULL, LEARNED_IMAGE_SIZE, PROT_READ | PROT_WRITE,
+		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	return image == MAP_FAILED ? -1 : 0;
+}
+
+static int teardown(void **state)
+{
+	free(plan_bytes);
+	return munmap(image, LEARNED_IMAGE_SIZE);
+}
+
+static struct learned *table(void)
+{
+	struct learned *l = learned_new(&plan, &key);
+
+	assert_non_null(l);
+	return l;
+}
+
+static struct learned *table_with_image(void)
+{
+	struct learned *l = table();
+
+	learned_image_keep(l, image);
+	return l;
+}
+
+static struct dns_name name_of(const char *text)
+{
+	struct dns_name n;
+
+	assert_int_equal(dns_name_parse(text_of(text), &n), 0);
+	return n;
+}
+
+static void learn(struct learned *l, const char *name, struct addr a, uint32_t ttl,
+		  int64_t now_ms)
+{
+	struct dns_name n = name_of(name);
+	struct learned_item item = { .name = &n,
+				     .verdict = plan_match_name(&plan, &n),
+				     .addr = a,
+				     .ttl_sec = ttl };
+	struct filter_learn ignored;
+
+	assert_true(learned_prepare(l, &item, now_ms, &ignored) >= 0);
+	learned_commit(l, &item, now_ms);
+}
+
+/* The address that a name of the tests teaches, so that a mixture of two records shows.
+ */
+static struct addr addr_for(const char *name)
+{
+	uint64_t h = hash_bytes(&key, name, strlen(name));
+
+	return addr_v4(45, (uint8_t)(h >> 16), (uint8_t)(h >> 8), (uint8_t)h);
+}
+
+static uint32_t has_all(void *data, const struct addr *a, uint8_t port_list)
+{
+	return DAY_MS;
+}
+
+static uint32_t has_none(void *data, const struct addr *a, uint8_t port_list)
+{
+	return 0;
+}
+
+static uint32_t has_for_a_second(void *data, const struct addr *a, uint8_t port_list)
+{
+	return 1000;
+}
+
+static size_t adopt(struct learned *l, int64_t now_ms)
+{
+	return learned_image_adopt(l, image, now_ms, has_all, NULL);
+}
+
+static bool knows(const struct learned *l, const char *name, int64_t now_ms)
+{
+	struct addr a = addr_for(name);
+	struct dns_name n = name_of(name);
+	struct learned_use uses[4];
+	size_t count = learned_find(l, &a, now_ms, uses, 4);
+
+	for (size_t i = 0; i < count; i++)
+		if (dns_name_equal(&uses[i].name, &n))
+			return true;
+	return false;
+}
+
+static void what_was_learned_outlives_its_table(void **state)
+{
+	struct addr six =
+		addr_from_bytes(ADDR_V6, (const uint8_t[16]){ 0x26, 1, [15] = 7 });
+	struct learned *old = table_with_image(), *l = table();
+	struct learned_use use;
+
+	learn(old, "a.x.test", addr_for("a.x.test"), 300, NOW);
+	learn(old, "b.x.web", addr_for("b.x.web"), 600, NOW);
+	learn(old, "c.x.test", six, 600, NOW);
+	learned_free(old);
+	assert_int_equal(adopt(l, NOW + 1000), 3);
+	assert_true(knows(l, "a.x.test", NOW + 329999));
+	assert_false(knows(l, "a.x.test", NOW + 330000));
+	assert_true(knows(l, "b.x.web", NOW + 1000));
+	assert_int_equal(learned_find(l, &six, NOW + 1000, &use, 1), 1);
+	assert_int_equal(use.port_list, 0);
+	assert_int_equal(use.expires_ms, NOW + 630000);
+	learned_free(l);
+}
+
+static void what_was_renewed_lives_as_long(void **state)
+{
+	struct learned *old = table_with_image(), *l = table();
+
+	learn(old, "a.x.test", addr_for("a.x.test"), 300, NOW);
+	learn(old, "a.x.test", addr_for("a.x.test"), 3000, NOW + 1000);
+	learned_free(old);
+	assert_int_equal(adopt(l, NOW + 1000), 1);
+	assert_true(knows(l, "a.x.test", NOW + 3030999));
+	learned_free(l);
+}
+
+static void what_has_ended_is_taken_out(void **state)
+{
+	struct learned *old = table_with_image(), *l = table();
+
+	learn(old, "a.x.test", addr_for("a.x.test"), 60, NOW);
+	learn(old, "b.x.test", addr_for("b.x.test"), 600, NOW);
+	learned_expire(old, NOW + 100000);
+	/* As if its time had not come. */
+	assert_int_equal(adopt(l, NOW), 1);
+	assert_false(knows(l, "a.x.test", NOW));
+	learned_free(l);
+	learned_free(old);
+}
+
+static void what_the_kernel_lacks_is_not_adopted(void **state)
+{
+	struct learned *old = table_with_image(), *l = table();
+
+	learn(old, "a.x.test", addr_for("a.x.test"), 300, NOW);
+	assert_int_equal(learned_image_adopt(l, image, NOW, has_none, NULL), 0);
+	assert_int_equal(learned_image_adopt(l, image, NOW, has_for_a_second, NULL), 1);
+	assert_true(knows(l, "a.x.test", NOW + 999));
+	assert_false(knows(l, "a.x.test", NOW + 1000));
+	learned_free(l);
+	learned_free(old);
+}
+
+static void what_the_policy_does_not_allow_is_not_adopted(void **state)
+{
+	static const char *const policies[] = {
+		"egress: [{action: allow, target: b.x.test}]",
+		"egress: [{action: allow, target: x.x.test}, {action: allow, target: "
+		"a.x.test, "
+		"ports: [80]}]",
+		"egress: [{action: allow, target: a.x.test}, {action: deny, target: "
+		"45.0.0.0/8}]",
+	};
+	struct learned *old = table_with_image();
+
+	learn(old, "a.x.test", addr_for("a.x.test"), 300, NOW);
+	for (size_t i = 0; i < ARRAY_SIZE(policies); i++) {
+		struct plan other;
+		uint8_t *bytes = plan_from(policies[i], &other);
+		struct learned *l = learned_new(&other, &key);
+
+		assert_int_equal(adopt(l, NOW), 0);
+		learned_free(l);
+		free(bytes);
+	}
+	learned_free(old);
+}
+
+/* The kernel may have elements that nobody remembers. */
+static void what_is_learned_after_an_adoption_may_be_there(void **state)
+{
+	struct learned *old = table_with_image(), *l = table();
+	struct dns_name n = name_of("new.x.test");
+	struct learned_item item = { .name = &n,
+				     .verdict = plan_match_name(&plan, &n),
+				     .addr = addr_v4(45, 1, 1, 1) };
+	struct filter_learn change;
+
+	assert_int_equal(adopt(l, NOW), 0);
+	assert_int_equal(learned_prepare(l, &item, NOW, &change), 1);
+	assert_true(change.refresh);
+	learned_abort(l, &item, NOW);
+	learned_free(l);
+	learned_free(old);
+}
+
+static void another_policy_takes_the_image_along(void **state)
+{
+	struct learned *old = table_with_image(), *l = table();
+	CLEAN(arena) struct arena arena = { 0 };
+	struct learned_rebased next;
+	struct plan other;
+	uint8_t *bytes = plan_from("egress: [{action: allow, target: b.x.test}]", &other);
+
+	learn(old, "a.x.test", addr_for("a.x.test"), 300, NOW);
+	learn(old, "b.x.test", addr_for("b.x.test"), 300, NOW);
+	assert_int_equal(learned_rebase(old, &other, NOW, &arena, &next), 0);
+	learned_image_move(old, next.table);
+	learned_free(old);
+	assert_int_equal(adopt(l, NOW), 1);
+	assert_true(knows(l, "b.x.test", NOW));
+	learned_free(next.table);
+	learned_free(l);
+	free(bytes);
+}
+
+static void an_image_of_something_else_is_nothing(void **state)
+{
+	struct learned *l = table(), *kept;
+
+	memset(image, 0, LEARNED_IMAGE_SIZE);
+	assert_int_equal(adopt(l, NOW), 0);
+	memset(image, 0xff, LEARNED_IMAGE_SIZE);
+	assert_int_equal(adopt(l, NOW), 0);
+	kept = table_with_image();
+	assert_int_equal(adopt(l, NOW), 0);
+	learned_free(kept);
+	learned_free(l);
+}
+
+static void entries_beyond_the_image_are_not_in_it(void **state)
+{
+	struct learned *old = table_with_image(), *l = table();
+	char name[32];
+
+	for (uint32_t i = 0; i < LEARNED_IMAGE_RECORDS + 1000u; i++) {
+		snprintf(name, sizeof(name), "m%u.x.test", i / 1000);
+		learn(old, name,
+		      addr_v4(45, (uint8_t)(i >> 16), (uint8_t)(i >> 8), (uint8_t)i), 300,
+		      NOW);
+	}
+	assert_int_equal(adopt(l, NOW), LEARNED_IMAGE_RECORDS);
+	learned_free(l);
+	learned_free(old);
+}
+
+/* Each byte of one record becomes each of these. Whatever it says then, nothing is
+ * adopted but names that the policy allows, at most once, for a time that can be. */
+static void no_damaged_byte_does_harm(void **state)
+{
+	static const uint8_t values[] = { 0, 1, 4, 5, 6, 7, 16, 63, 64, 65, 127, 255 };
+	struct learned *old = table_with_image();
+	const size_t first = 0, last = 400; /* header and record */
+	size_t adopted = 0, refused = 0;
+
+	learn(old, "a.x.test", addr_for("a.x.test"), 300, NOW);
+	learned_free(old);
+	for (size_t at = first; at < last; at++) {
+		uint8_t was = image[at];
+
+		for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
+			struct learned *l = table();
+			size_t n;
+
+			image[at] = values[i];
+			n = adopt(l, NOW);
+			assert_in_range(n, 0, 1);
+			assert_int_equal(learned_counts(l).addresses, n);
+			assert_true(learned_expire(l, NOW) == INT64_MAX ||
+				    learned_expire(l, NOW) <=
+					    NOW + INT64_C(7) * DAY_MS + 3600000 + 2000);
+			adopted += n;
+			refused += n == 0;
+			learned_free(l);
+		}
+		image[at] = was;
+	}
+	assert_true(adopted > 0);
+	assert_true(refused > 300);
+}
+
+/* ---- a crash ---- */
+
+static void learn_for_ever(uint32_t seed)
+{
+	struct learned *l = table_with_image();
+	int64_t now = NOW;
+	char name[32];
+
+	for (uint32_t x = seed;; x = x * 1664525u + 1013904223u) {
+		/* Names of all lengths, so that places are taken by others. */
+		snprintf(name, sizeof(name), "n%.*s%u.%s", (int)(x >> 12 & 15),
+			 "xxxxxxxxxxxxxxx", x >> 24 & 63, x & 512 ? "x.test" : "x.web");
+		learn(l, name, addr_for(name), (x >> 16) % 200, now);
+		now += x >> 20 & 255;
+		learned_expire(l, now);
+	}
+}
+
+static void check_adopted(const struct learned *l)
+{
+	char name[32];
+	size_t found = 0;
+
+	for (uint32_t i = 0; i < 16 * 64 * 2; i++) {
+		snprintf(name, sizeof(name), "n%.*s%u.%s", (int)(i & 15),
+			 "xxxxxxxxxxxxxxx", i >> 4 & 63, i >> 10 ? "x.test" : "x.web");
+		found += knows(l, name, 0);
+	}
+	/* Each is a name with the very address that it taught. */
+	assert_int_equal(found, learned_counts(l).addresses);
+}
+
+static void a_crash_at_any_moment_leaves_whole_records(void **state)
+{
+	enum { ROUNDS = 40 };
+	size_t total = 0;
+
+	for (uint32_t round = 0; round < ROUNDS; round++) {
+		const struct timespec pause = { .tv_nsec = 500000 + round * 53927 };
+		struct learned *l = table();
+		pid_t pid;
+
+		memset(image, 0, 8192);
+		pid = fork();
+		assert_true(pid >= 0);
+		if (pid == 0)
+			learn_for_ever(round + 1);
+		nanosleep(&pause, NULL);
+		assert_int_equal(kill(pid, SIGKILL), 0);
+		assert_int_equal(waitpid(pid, NULL, 0), pid);
+		/* As early as the first of them: no time has come. */
+		total += adopt(l, NOW);
+		check_adopted(l);
+		learned_free(l);
+	}
+	print_message("%zu adopted\n", total);
+	assert_true(total > ROUNDS);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(what_was_learned_outlives_its_table,
+						setup, teardown),
+		cmocka_unit_test_setup_teardown(what_was_renewed_lives_as_long, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(what_has_ended_is_taken_out, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(what_the_kernel_lacks_is_not_adopted,
+						setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			what_the_policy_does_not_allow_is_not_adopted, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			what_is_learned_after_an_adoption_may_be_there, setup, teardown),
+		cmocka_unit_test_setup_teardown(another_policy_takes_the_image_along,
+						setup, teardown),
+		cmocka_unit_test_setup_teardown(an_image_of_something_else_is_nothing,
+						setup, teardown),
+		cmocka_unit_test_setup_teardown(entries_beyond_the_image_are_not_in_it,
+						setup, teardown),
+		cmocka_unit_test_setup_teardown(no_damaged_byte_does_harm, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(
+			a_crash_at_any_moment_leaves_whole_records, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
