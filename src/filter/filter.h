@@ -20,7 +20,7 @@ struct filter_conn {
 	uint32_t port_id; /* ours, as the kernel sees it */
 	uint32_t seq;
 	uint32_t commits; /* transactions of ours that changed something; wraps */
-	bool owner;		   /* the kernel takes owner|persist (6.9 and later) */
+	bool owner;	  /* the kernel takes owner|persist (6.9 and later) */
 	enum filter_naming naming; /* of the table that this one is about */
 };
 
@@ -28,8 +28,7 @@ struct filter_conn {
 int filter_conn_init(struct filter_conn *c, int fd, struct err *err) MUST_CHECK;
 void filter_conn_done(struct filter_conn *c);
 
-/* Install the ruleset in one transaction: all of it or nothing. When the kernel
- * knows no owner|persist the table is made without, and c->owner is false. */
+/* filter_replace() with nothing learned, kept or held. */
 int filter_install(struct filter_conn *c, const struct ruleset *rs,
 		   struct err *err) MUST_CHECK;
 /* What a new ruleset starts with, besides what the plan says. All borrowed. */
@@ -43,12 +42,15 @@ struct filter_state {
 	const struct filter_held *held;
 	size_t held_count;
 };
-/* Put @rs in the place of what stands, in one transaction: a packet meets the old
- * ruleset or the new one, never none. */
+/* Put @rs in the place of what stands, in one transaction, all of it or nothing: a packet
+ * meets the old ruleset or the new one, never none. When the kernel knows no
+ * owner|persist the table is made without, and c->owner is false. A table that another
+ * socket owns is -EPERM; one whose owner is gone is taken over. c->naming becomes that of
+ * @rs. */
 int filter_replace(struct filter_conn *c, const struct ruleset *rs,
 		   const struct filter_state *state, struct err *err) MUST_CHECK;
-/* A table of ours stands already (made by an earlier process): its generation; 0: there
- * is none, or it doesn't say. */
+/* A table of c->naming stands already (made by an earlier process): its generation; 0:
+ * there is none, or it doesn't say. Sets c->owner. */
 int filter_standing(struct filter_conn *c, uint16_t *ret) MUST_CHECK;
 /* Remove the table. The one thing that opens; nothing but `weir sidecar --remove` and
  * `weir teardown` calls it. 0 too when there is none. */
@@ -76,7 +78,8 @@ int filter_learn(struct filter_conn *c, const struct filter_learn *items,
 		 size_t count) MUST_CHECK;
 
 /* What the kernel's learned sets hold, element by element; @left_ms is what is left of
- * its lifetime. */
+ * its lifetime, 1 at least. -EAGAIN: they changed meanwhile, and what was told may be
+ * incomplete; call again. */
 typedef void filter_learned_fn(void *data, const struct addr *a, uint8_t port_list,
 			       uint32_t left_ms);
 int filter_learned_read(struct filter_conn *c, size_t port_list_count,

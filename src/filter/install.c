@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* HOW IT WORKS
  *
- * The whole ruleset is one batch. A table that stands already is removed and made anew
- * in the same batch, so that there is no moment without it. Base chains with their
- * drop policy come before the rules only for the reader: nothing of a batch is in
- * force before all of it. */
+ * The whole ruleset is one batch, with what its changing sets start with. A table that
+ * stands already is removed and made anew in the same batch, so that there is no moment
+ * without it; one whose owner is gone belongs to nobody, and can be removed as well. Base
+ * chains with their drop policy come before the rules only for the reader: nothing of a
+ * batch is in force before all of it. */
 #include "filter/filter.h"
 
 #include <errno.h>
@@ -17,6 +18,7 @@
 #include <linux/netfilter/nfnetlink.h>
 
 #include "filter/netlink.h"
+#include "filter/set.h"
 
 enum { SEND_BUFFER = 64 << 20 }; /* a limit, not an allocation: the largest batch */
 
@@ -97,63 +99,164 @@ static int report(const struct nl_writer *w, uint32_t seq, int code, struct err 
 
 /* ---- installing ---- */
 
-static void write_ruleset(struct nl_writer *w, const struct ruleset *rs,
-			  uint32_t table_flags, bool replaces)
-{
-	nl_batch(w);
-	if (replaces)
-		netlink_table(w, NFT_MSG_DELTABLE, 0, 0);
-	netlink_table(w, NFT_MSG_NEWTABLE, NLM_F_CREATE | NLM_F_EXCL, table_flags);
-	for (const struct filter_set *s = rs->sets; s; s = s->next) {
-		netlink_set(w, s);
-		netlink_elements(w, s);
-	}
-	for (const struct filter_chain *c = rs->chains; c; c = c->next)
-		netlink_chain(w, c);
-	for (const struct filter_chain *c = rs->chains; c; c = c->next)
-		for (const struct filter_rule *r = c->rules; r; r = r->next)
-			netlink_rule(w, c, r);
-	nl_batch_end(w);
-}
+/* What stands, of the naming that is asked for. */
+struct standing {
+	struct filter_conn *conn;
+	enum filter_naming naming;
+	bool exists, ours; /* ours: this very socket owns it */
+	uint16_t generation;
+};
 
 static int on_table(void *data, uint16_t type, uint8_t family,
 		    const struct nl_attrs *attrs)
 {
-	bool *exists = data;
+	const uint32_t owned = NETLINK_TABLE_OWNER | NETLINK_TABLE_PERSIST;
+	struct standing *s = data;
+	uint32_t flags = 0, owner = 0;
 
-	if (type == NFT_MSG_NEWTABLE && family == NFPROTO_INET &&
-	    strcmp(nl_get_text(attrs->at[NFTA_TABLE_NAME]), FILTER_TABLE) == 0)
-		*exists = true;
+	if (type != NFT_MSG_NEWTABLE || family != NFPROTO_INET ||
+	    strcmp(nl_get_text(attrs->at[NFTA_TABLE_NAME]), filter_table(s->naming)) != 0)
+		return 0;
+	s->exists = true;
+	s->generation = netlink_generation(attrs->at[NFTA_TABLE_USERDATA]);
+	s->ours = nl_get_u32(attrs->at[NFTA_TABLE_FLAGS], &flags) && flags == owned &&
+		  nl_get_u32(attrs->at[NFTA_TABLE_OWNER], &owner) &&
+		  owner == s->conn->port_id;
 	return 0;
 }
 
+static int find_standing(struct filter_conn *c, enum filter_naming naming,
+			 struct standing *ret)
+{
+	*ret = (struct standing){ .conn = c, .naming = naming };
+	return nl_ask(c, NFT_MSG_GETTABLE, NLM_F_DUMP, NFPROTO_INET, NULL, NULL, on_table,
+		      ret);
+}
+
+static void write_state(struct nl_writer *w, enum filter_naming naming,
+			const struct filter_state *state)
+{
+	set_put_items(w, naming, FILTER_ROLE_LEARNED, state->learned,
+		      state->learned_count, true);
+	set_put_items(w, naming, FILTER_ROLE_KEPT, state->kept, state->kept_count, false);
+	for (size_t i = 0; i < state->held_count; i++)
+		set_put_held(w, naming, NFT_MSG_NEWSETELEM, &state->held[i]);
+}
+
+static void write_ruleset(struct nl_writer *w, const struct ruleset *rs,
+			  const struct filter_state *state, uint32_t table_flags,
+			  bool replaces)
+{
+	const char *table = filter_table(rs->naming);
+
+	nl_batch(w);
+	if (replaces)
+		netlink_table_delete(w, table);
+	netlink_table(w, table, rs->generation, table_flags);
+	for (const struct filter_set *s = rs->sets; s; s = s->next) {
+		netlink_set(w, table, s);
+		netlink_elements(w, table, s);
+	}
+	write_state(w, rs->naming, state);
+	for (const struct filter_chain *c = rs->chains; c; c = c->next)
+		netlink_chain(w, table, c);
+	for (const struct filter_chain *c = rs->chains; c; c = c->next)
+		for (const struct filter_rule *r = c->rules; r; r = r->next)
+			netlink_rule(w, table, c, r);
+	nl_batch_end(w);
+}
+
 static int install_with(struct filter_conn *c, const struct ruleset *rs,
-			uint32_t table_flags, bool replaces, struct err *err)
+			const struct filter_state *state, uint32_t table_flags,
+			bool replaces, struct err *err)
 {
 	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, c->seq);
 	uint32_t seq;
 	int r;
 
-	write_ruleset(&w, rs, table_flags, replaces);
+	write_ruleset(&w, rs, state, table_flags, replaces);
 	r = nl_transact(c, &w, &seq);
 	return r < 0 ? report(&w, seq, r, err) : 0;
 }
 
-int filter_install(struct filter_conn *c, const struct ruleset *rs, struct err *err)
+static bool state_is_valid(const struct filter_state *s)
 {
-	bool exists = false;
+	for (size_t i = 0; i < s->learned_count; i++)
+		if (!set_item_is_valid(&s->learned[i]))
+			return false;
+	for (size_t i = 0; i < s->kept_count; i++)
+		if (!set_item_is_valid(&s->kept[i]))
+			return false;
+	for (size_t i = 0; i < s->held_count; i++)
+		if (!set_held_is_valid(&s->held[i]))
+			return false;
+	return true;
+}
+
+int filter_replace(struct filter_conn *c, const struct ruleset *rs,
+		   const struct filter_state *state, struct err *err)
+{
+	struct standing old;
 	int r;
 
-	r = nl_ask(c, NFT_MSG_GETTABLE, NLM_F_DUMP, NFPROTO_INET, NULL, NULL, on_table,
-		   &exists);
+	if (!state_is_valid(state))
+		return err_set(err, -EINVAL,
+			       "cannot install the filter: what it is to "
+			       "start with is no address or no port");
+	r = find_standing(c, rs->naming, &old);
 	if (r < 0)
 		return err_sys(err, r, "cannot list the tables of the namespace");
-	r = install_with(c, rs, NETLINK_TABLE_OWNER | NETLINK_TABLE_PERSIST, exists, err);
-	c->owner = r == 0;
-	/* Older kernels refuse flags that they don't know, and nothing has changed. */
-	if (r == -EOPNOTSUPP || r == -EINVAL)
-		r = install_with(c, rs, 0, exists, err);
+	r = install_with(c, rs, state, NETLINK_TABLE_OWNER | NETLINK_TABLE_PERSIST,
+			 old.exists, err);
+	if (r == 0) {
+		c->owner = true;
+	} else if (r == -EOPNOTSUPP || r == -EINVAL) {
+		/* Older kernels refuse flags that they don't know, and nothing has
+		 * changed. */
+		r = install_with(c, rs, state, 0, old.exists, err);
+		c->owner = c->owner && r < 0;
+	}
+	if (r == 0)
+		c->naming = rs->naming;
 	return r;
+}
+
+int filter_install(struct filter_conn *c, const struct ruleset *rs, struct err *err)
+{
+	return filter_replace(c, rs, &(struct filter_state){ 0 }, err);
+}
+
+int filter_standing(struct filter_conn *c, uint16_t *ret)
+{
+	struct standing s;
+	int r = find_standing(c, c->naming, &s);
+
+	if (r < 0)
+		return r;
+	c->owner = s.ours;
+	*ret = s.generation;
+	return 0;
+}
+
+int filter_remove(struct filter_conn *c, struct err *err)
+{
+	CLEAN(nl_writer) struct nl_writer w = { 0 };
+	struct standing s;
+	int r = find_standing(c, c->naming, &s);
+
+	if (r < 0)
+		return err_sys(err, r, "cannot list the tables of the namespace");
+	if (!s.exists)
+		return 0;
+	w = nl_writer(NULL, 0, c->seq);
+	nl_batch(&w);
+	netlink_table_delete(&w, filter_table(c->naming));
+	nl_batch_end(&w);
+	r = nl_transact(c, &w, NULL);
+	if (r < 0)
+		return err_sys(err, r, "cannot remove the filter");
+	c->owner = false;
+	return 0;
 }
 
 static int on_generation(void *data, uint16_t type, uint8_t family,

@@ -272,6 +272,17 @@ bool nl_get_u32(const struct nlattr *a, uint32_t *ret)
 	return true;
 }
 
+bool nl_get_u64(const struct nlattr *a, uint64_t *ret)
+{
+	uint64_t be;
+
+	if (!a || mnl_attr_get_payload_len(a) != sizeof(be))
+		return false;
+	memcpy(&be, mnl_attr_get_payload(a), sizeof(be));
+	*ret = be64toh(be);
+	return true;
+}
+
 const char *nl_get_text(const struct nlattr *a)
 {
 	uint16_t len = a ? mnl_attr_get_payload_len(a) : 0;

@@ -86,6 +86,7 @@ bool nl_attrs_read(const void *bytes, size_t size, struct nl_attrs *ret);
 bool nl_attrs_nested(const struct nlattr *nest, struct nl_attrs *ret);
 /* Values of attributes that may be missing or short: false then. */
 bool nl_get_u32(const struct nlattr *a, uint32_t *ret);
+bool nl_get_u64(const struct nlattr *a, uint64_t *ret);
 /* "" for a missing one or one without its NUL. */
 const char *nl_get_text(const struct nlattr *a);
 

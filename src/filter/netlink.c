@@ -17,15 +17,7 @@
 
 #include "filter/ruleset.h"
 
-enum {
-	/* nft's numbers of data types; concatenations shift by six bits. */
-	TYPE_IPADDR = 7,
-	TYPE_IP6ADDR = 8,
-	TYPE_INET_PROTOCOL = 12,
-	TYPE_INET_SERVICE = 13,
-	TYPE_BITS = 6,
-	LOG_SECOND = 1, /* unit of limits, in seconds */
-};
+enum { LOG_SECOND = 1 }; /* unit of limits, in seconds */
 
 /* Where a flow's key is put together: registers of 4 bytes, one behind the other. A
  * number of 16-byte registers (1 to 4) stands for the first of its four. */
@@ -34,6 +26,7 @@ static const struct flow_registers {
 } flow_registers[] = {
 	[FILTER_KEY_FLOW4] = { NFT_REG_1, NFT_REG32_01, NFT_REG32_02 },
 	[FILTER_KEY_FLOW6] = { NFT_REG_1, NFT_REG_2, NFT_REG32_05 },
+	[FILTER_KEY_LOCAL_PORT] = { 0, NFT_REG_1, NFT_REG32_01 },
 };
 
 /* How a field is loaded: by which expression, from where, how many bytes, and whether
@@ -42,32 +35,39 @@ enum source { SOURCE_META, SOURCE_PAYLOAD, SOURCE_CT, SOURCE_FIB };
 
 static const struct field {
 	enum source source;
-	uint32_t key;	 /* of meta and ct; base of payload */
-	uint32_t offset; /* of payload */
+	uint32_t key;	 /* of meta and ct; base of payload; result of fib */
+	uint32_t offset; /* of payload; flags of fib */
 	uint32_t size;
 	bool host_order;
 } fields[FILTER_FIELD_COUNT] = {
-	/* meta nfproto, meta l4proto, iif, meta oifgroup */
+	/* meta nfproto, meta l4proto, iif, meta oifgroup, meta mark, meta skuid */
 	[FILTER_NFPROTO] = { SOURCE_META, NFT_META_NFPROTO, 0, 1, false },
 	[FILTER_L4PROTO] = { SOURCE_META, NFT_META_L4PROTO, 0, 1, false },
 	[FILTER_IIF] = { SOURCE_META, NFT_META_IIF, 0, 4, true },
 	[FILTER_OIF_GROUP] = { SOURCE_META, NFT_META_OIFGROUP, 0, 4, true },
+	[FILTER_MARK] = { SOURCE_META, NFT_META_MARK, 0, 4, true },
+	[FILTER_SKUID] = { SOURCE_META, NFT_META_SKUID, 0, 4, true },
 	/* ip daddr, ip6 daddr, ip6 hoplimit */
 	[FILTER_DADDR4] = { SOURCE_PAYLOAD, NFT_PAYLOAD_NETWORK_HEADER, 16, 4, false },
 	[FILTER_DADDR6] = { SOURCE_PAYLOAD, NFT_PAYLOAD_NETWORK_HEADER, 24, 16, false },
 	[FILTER_HOPLIMIT] = { SOURCE_PAYLOAD, NFT_PAYLOAD_NETWORK_HEADER, 7, 1, false },
-	/* th dport, icmp type and icmpv6 type, tcp flags */
+	/* th sport, th dport, icmp type and icmpv6 type, tcp flags */
+	[FILTER_SPORT] = { SOURCE_PAYLOAD, NFT_PAYLOAD_TRANSPORT_HEADER, 0, 2, false },
 	[FILTER_DPORT] = { SOURCE_PAYLOAD, NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2, false },
 	[FILTER_ICMP_TYPE] = { SOURCE_PAYLOAD, NFT_PAYLOAD_TRANSPORT_HEADER, 0, 1,
 			       false },
 	[FILTER_TCP_FLAGS] = { SOURCE_PAYLOAD, NFT_PAYLOAD_TRANSPORT_HEADER, 13, 1,
 			       false },
-	/* ct state, ct status, ct mark */
+	/* ct state, ct status, ct mark, ct direction */
 	[FILTER_CT_STATE] = { SOURCE_CT, NFT_CT_STATE, 0, 4, true },
 	[FILTER_CT_STATUS] = { SOURCE_CT, NFT_CT_STATUS, 0, 4, true },
 	[FILTER_CT_MARK] = { SOURCE_CT, NFT_CT_MARK, 0, 4, true },
-	/* fib daddr type */
-	[FILTER_FIB_DADDR_TYPE] = { SOURCE_FIB, NFT_FIB_RESULT_ADDRTYPE, 0, 4, true },
+	[FILTER_CT_DIRECTION] = { SOURCE_CT, NFT_CT_DIRECTION, 0, 1, false },
+	/* fib daddr type, fib saddr type */
+	[FILTER_FIB_DADDR_TYPE] = { SOURCE_FIB, NFT_FIB_RESULT_ADDRTYPE, NFTA_FIB_F_DADDR,
+				    4, true },
+	[FILTER_FIB_SADDR_TYPE] = { SOURCE_FIB, NFT_FIB_RESULT_ADDRTYPE, NFTA_FIB_F_SADDR,
+				    4, true },
 };
 
 /* ---- expressions ---- */
@@ -129,13 +129,13 @@ static void load_ct(struct nl_writer *w, uint32_t key, uint32_t reg)
 	end(w, e);
 }
 
-static void load_fib(struct nl_writer *w, uint32_t result, uint32_t reg)
+static void load_fib(struct nl_writer *w, const struct field *f, uint32_t reg)
 {
 	struct expression e = begin(w, "fib");
 
 	nl_put_be32(w, NFTA_FIB_DREG, reg);
-	nl_put_be32(w, NFTA_FIB_RESULT, result);
-	nl_put_be32(w, NFTA_FIB_FLAGS, NFTA_FIB_F_DADDR);
+	nl_put_be32(w, NFTA_FIB_RESULT, f->key);
+	nl_put_be32(w, NFTA_FIB_FLAGS, f->offset);
 	end(w, e);
 }
 
@@ -154,7 +154,7 @@ static void load(struct nl_writer *w, enum filter_field field, uint32_t reg)
 		load_ct(w, f->key, reg);
 		break;
 	case SOURCE_FIB:
-		load_fib(w, f->key, reg);
+		load_fib(w, f, reg);
 		break;
 	}
 }
@@ -267,6 +267,16 @@ static void load_flow(struct nl_writer *w, enum filter_key key)
 	load(w, FILTER_DPORT, r->port);
 }
 
+/* meta l4proto . th sport @held_v4 */
+static void put_port_in_set(struct nl_writer *w, const struct filter_stmt *s)
+{
+	const struct flow_registers *r = &flow_registers[FILTER_KEY_LOCAL_PORT];
+
+	load(w, FILTER_L4PROTO, r->protocol);
+	load(w, s->field, r->port);
+	look_up(w, s->set, 0);
+}
+
 /* ip daddr . meta l4proto . th dport != @seen4 */
 static void put_flow_new(struct nl_writer *w, const struct filter_stmt *s)
 {
@@ -371,6 +381,8 @@ static void put_stmt(struct nl_writer *w, const struct filter_stmt *s)
 	case FILTER_IN_SET: /* ip daddr @allow4_0 */
 		load(w, s->field, NFT_REG_1);
 		return look_up(w, s->set, 0);
+	case FILTER_PORT_IN_SET:
+		return put_port_in_set(w, s);
 	case FILTER_FLOW_NEW:
 		return put_flow_new(w, s);
 	case FILTER_FLOW_ADD:
@@ -406,131 +418,6 @@ static void put_stmt(struct nl_writer *w, const struct filter_stmt *s)
 	w->failed = -EINVAL; /* a statement that says nothing must not load */
 }
 
-/* ---- objects ---- */
-
-void netlink_table(struct nl_writer *w, uint16_t type, uint16_t nl_flags,
-		   uint32_t table_flags)
-{
-	nl_message(w, type, nl_flags, NFPROTO_INET);
-	nl_put_text(w, NFTA_TABLE_NAME, FILTER_TABLE);
-	if (type == NFT_MSG_NEWTABLE)
-		nl_put_be32(w, NFTA_TABLE_FLAGS, table_flags);
-	nl_end(w);
-}
-
-void netlink_chain(struct nl_writer *w, const struct filter_chain *chain)
-{
-	size_t nest;
-
-	nl_message(w, NFT_MSG_NEWCHAIN, NLM_F_CREATE | NLM_F_EXCL, NFPROTO_INET);
-	nl_put_text(w, NFTA_CHAIN_TABLE, FILTER_TABLE);
-	nl_put_text(w, NFTA_CHAIN_NAME, chain->name);
-	if (chain->type != FILTER_CHAIN_PLAIN) {
-		nest = nl_nest(w, NFTA_CHAIN_HOOK);
-		nl_put_be32(w, NFTA_HOOK_HOOKNUM, chain->hook);
-		nl_put_be32(w, NFTA_HOOK_PRIORITY, (uint32_t)chain->priority);
-		nl_nest_end(w, nest);
-		nl_put_be32(w, NFTA_CHAIN_POLICY, chain->accept ? NF_ACCEPT : NF_DROP);
-		nl_put_text(w, NFTA_CHAIN_TYPE,
-			    chain->type == FILTER_CHAIN_NAT ? "nat" : "filter");
-	}
-	nl_end(w);
-}
-
-uint32_t netlink_set_flags(const struct filter_set *set)
-{
-	uint32_t flags = 0;
-
-	if (set->timeout)
-		flags |= NFT_SET_TIMEOUT;
-	else
-		flags |= NFT_SET_INTERVAL | NFT_SET_CONSTANT;
-	if (set->dynamic)
-		flags |= NFT_SET_EVAL;
-	return flags;
-}
-
-uint32_t netlink_key_type(enum filter_key key)
-{
-	const uint32_t flow = TYPE_INET_PROTOCOL << TYPE_BITS | TYPE_INET_SERVICE;
-
-	switch (key) {
-	case FILTER_KEY_PORT:
-		return TYPE_INET_SERVICE;
-	case FILTER_KEY_ADDR4:
-		return TYPE_IPADDR;
-	case FILTER_KEY_ADDR6:
-		return TYPE_IP6ADDR;
-	case FILTER_KEY_FLOW4:
-		return TYPE_IPADDR << 2 * TYPE_BITS | flow;
-	case FILTER_KEY_FLOW6:
-		return TYPE_IP6ADDR << 2 * TYPE_BITS | flow;
-	case FILTER_KEY_NONE:
-		break;
-	}
-	return 0;
-}
-
-void netlink_set(struct nl_writer *w, const struct filter_set *set)
-{
-	size_t nest;
-
-	nl_message(w, NFT_MSG_NEWSET, NLM_F_CREATE | NLM_F_EXCL, NFPROTO_INET);
-	nl_put_text(w, NFTA_SET_TABLE, FILTER_TABLE);
-	nl_put_text(w, NFTA_SET_NAME, set->name);
-	nl_put_be32(w, NFTA_SET_ID, w->seq);
-	nl_put_be32(w, NFTA_SET_FLAGS, netlink_set_flags(set));
-	nl_put_be32(w, NFTA_SET_KEY_TYPE, netlink_key_type(set->key));
-	nl_put_be32(w, NFTA_SET_KEY_LEN, (uint32_t)filter_key_size(set->key));
-	if (set->size > 0) {
-		nest = nl_nest(w, NFTA_SET_DESC);
-		nl_put_be32(w, NFTA_SET_DESC_SIZE, set->size);
-		nl_nest_end(w, nest);
-	}
-	nl_end(w);
-}
-
-static void put_element(struct nl_writer *w, const uint8_t *key, size_t size,
-			uint32_t flags)
-{
-	size_t element = nl_nest(w, NFTA_LIST_ELEM);
-
-	put_data(w, NFTA_SET_ELEM_KEY, key, size);
-	if (flags)
-		nl_put_be32(w, NFTA_SET_ELEM_FLAGS, flags);
-	nl_nest_end(w, element);
-}
-
-/* An interval is its first key and, marked, the first key behind it; one that reaches
- * the last key has no end. */
-static void put_interval(struct nl_writer *w, const struct filter_range *r, size_t size)
-{
-	uint8_t behind[16];
-
-	put_element(w, r->from, size, 0);
-	if (filter_key_next(r->to, size, behind))
-		put_element(w, behind, size, NFT_SET_ELEM_INTERVAL_END);
-}
-
-void netlink_elements(struct nl_writer *w, const struct filter_set *set)
-{
-	size_t size = filter_key_size(set->key);
-
-	for (size_t i = 0; i < set->range_count;) {
-		size_t until = MIN(set->range_count, i + NETLINK_ELEMENTS_MAX / 2);
-		size_t nest;
-
-		nl_message(w, NFT_MSG_NEWSETELEM, NLM_F_CREATE, NFPROTO_INET);
-		nl_put_text(w, NFTA_SET_ELEM_LIST_TABLE, FILTER_TABLE);
-		nl_put_text(w, NFTA_SET_ELEM_LIST_SET, set->name);
-		nest = nl_nest(w, NFTA_SET_ELEM_LIST_ELEMENTS);
-		for (; i < until; i++)
-			put_interval(w, &set->ranges[i], size);
-		nl_nest_end(w, nest);
-		nl_end(w);
-	}
-}
-
 void netlink_expressions(struct nl_writer *w, const struct filter_rule *rule)
 {
 	size_t nest = nl_nest(w, NFTA_RULE_EXPRESSIONS);
@@ -540,11 +427,11 @@ void netlink_expressions(struct nl_writer *w, const struct filter_rule *rule)
 	nl_nest_end(w, nest);
 }
 
-void netlink_rule(struct nl_writer *w, const struct filter_chain *chain,
-		  const struct filter_rule *rule)
+void netlink_rule(struct nl_writer *w, const char *table,
+		  const struct filter_chain *chain, const struct filter_rule *rule)
 {
 	nl_message(w, NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND, NFPROTO_INET);
-	nl_put_text(w, NFTA_RULE_TABLE, FILTER_TABLE);
+	nl_put_text(w, NFTA_RULE_TABLE, table);
 	nl_put_text(w, NFTA_RULE_CHAIN, chain->name);
 	netlink_expressions(w, rule);
 	nl_end(w);

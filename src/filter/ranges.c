@@ -17,6 +17,8 @@ size_t filter_key_size(enum filter_key key)
 		return 4 + 4 + 4;
 	case FILTER_KEY_FLOW6:
 		return 16 + 4 + 4;
+	case FILTER_KEY_LOCAL_PORT:
+		return 4 + 4;
 	case FILTER_KEY_NONE:
 		break;
 	}

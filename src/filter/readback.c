@@ -8,7 +8,7 @@
  * their elements.
  *
  * A fresh namespace has one table. Another one could set the marks that ours trusts,
- * so it is a difference as well. */
+ * so it is a difference as well. In a shared namespace there may be others: Docker's. */
 #include "filter/filter.h"
 
 #include <errno.h>
@@ -26,6 +26,8 @@
 /* One dump, walked beside our list. */
 struct walk {
 	const struct filter_conn *conn;
+	const struct ruleset *rs;
+	const char *table;
 	const struct filter_set *set;	  /* the next one to come */
 	const struct filter_chain *chain; /* the next one, or the one whose rules come */
 	const struct filter_rule *rule;	  /* the next one */
@@ -78,8 +80,12 @@ static int on_table(void *data, uint16_t type, uint8_t family,
 	const char *name = nl_get_text(attrs->at[NFTA_TABLE_NAME]);
 
 	if (type != NFT_MSG_NEWTABLE || family != NFPROTO_INET ||
-	    strcmp(name, FILTER_TABLE) != 0)
-		return differs(k, "there is another table");
+	    strcmp(name, k->table) != 0)
+		return k->rs->naming == FILTER_NAMES_SHARED
+			       ? 0
+			       : differs(k, "there is another table");
+	if (netlink_generation(attrs->at[NFTA_TABLE_USERDATA]) != k->rs->generation)
+		return differs(k, "the table's generation");
 	if (!optional_u32_is(attrs->at[NFTA_TABLE_FLAGS], k->conn->owner ? owned : 0))
 		return differs(k, "the table's flags");
 	if (k->conn->owner && !u32_is(attrs->at[NFTA_TABLE_OWNER], k->conn->port_id))
@@ -116,10 +122,11 @@ static int on_chain(void *data, uint16_t type, uint8_t family,
 	struct walk *k = data;
 	const struct filter_chain *c = k->chain;
 
+	if (!text_is(attrs->at[NFTA_CHAIN_TABLE], k->table))
+		return 0; /* of another table */
 	if (!c)
 		return differs(k, "there is another chain");
-	if (!text_is(attrs->at[NFTA_CHAIN_TABLE], FILTER_TABLE) ||
-	    !text_is(attrs->at[NFTA_CHAIN_NAME], c->name))
+	if (!text_is(attrs->at[NFTA_CHAIN_NAME], c->name))
 		return differs(k, "chain '%s' is not in its place", c->name);
 	if (type != NFT_MSG_NEWCHAIN || !chain_is(attrs, c))
 		return differs(k, "hook or policy of chain '%s'", c->name);
@@ -146,7 +153,7 @@ static int on_set(void *data, uint16_t type, uint8_t family, const struct nl_att
 
 	if (!s)
 		return differs(k, "there is another set");
-	if (!text_is(attrs->at[NFTA_SET_TABLE], FILTER_TABLE) ||
+	if (!text_is(attrs->at[NFTA_SET_TABLE], k->table) ||
 	    !text_is(attrs->at[NFTA_SET_NAME], s->name))
 		return differs(k, "set '%s' is not in its place", s->name);
 	if (type != NFT_MSG_NEWSET ||
@@ -222,10 +229,10 @@ static int on_elements(void *data, uint16_t type, uint8_t family,
 
 static void name_set(struct nl_writer *w, const void *what)
 {
-	const struct filter_set *s = what;
+	const struct walk *k = what;
 
-	nl_put_text(w, NFTA_SET_ELEM_LIST_TABLE, FILTER_TABLE);
-	nl_put_text(w, NFTA_SET_ELEM_LIST_SET, s->name);
+	nl_put_text(w, NFTA_SET_ELEM_LIST_TABLE, k->table);
+	nl_put_text(w, NFTA_SET_ELEM_LIST_SET, k->set->name);
 }
 
 static int compare_elements(const void *a, const void *b)
@@ -255,11 +262,17 @@ static bool elements_are(const struct walk *k, const struct filter_set *s)
 	return n == k->count;
 }
 
-static int verify_elements(struct filter_conn *c, const struct filter_set *s,
-			   struct err *err)
+static int verify_elements(struct filter_conn *c, const struct ruleset *rs,
+			   const struct filter_set *s, struct err *err)
 {
-	struct walk k = { .conn = c, .set = s, .err = err };
-	int r = nl_ask(c, NFT_MSG_GETSETELEM, NLM_F_DUMP, NFPROTO_INET, name_set, s,
+	struct walk k = {
+		.conn = c,
+		.rs = rs,
+		.table = filter_table(rs->naming),
+		.set = s,
+		.err = err,
+	};
+	int r = nl_ask(c, NFT_MSG_GETSETELEM, NLM_F_DUMP, NFPROTO_INET, name_set, &k,
 		       on_elements, &k);
 
 	if (r == 0) {
@@ -360,8 +373,7 @@ static int on_rule(void *data, uint16_t type, uint8_t family,
 	if (!k->rule)
 		return differs(k, "there is another rule in chain '%s'",
 			       nl_get_text(attrs->at[NFTA_RULE_CHAIN]));
-	if (type != NFT_MSG_NEWRULE ||
-	    !text_is(attrs->at[NFTA_RULE_TABLE], FILTER_TABLE) ||
+	if (type != NFT_MSG_NEWRULE || !text_is(attrs->at[NFTA_RULE_TABLE], k->table) ||
 	    !text_is(attrs->at[NFTA_RULE_CHAIN], k->chain->name))
 		return differs(k, "a rule of chain '%s' stands before rule %zu of '%s'",
 			       nl_get_text(attrs->at[NFTA_RULE_CHAIN]), k->index,
@@ -374,17 +386,26 @@ static int on_rule(void *data, uint16_t type, uint8_t family,
 
 static void name_table(struct nl_writer *w, const void *what)
 {
-	nl_put_text(w, NFTA_RULE_TABLE, FILTER_TABLE);
+	const struct walk *k = what;
+
+	nl_put_text(w, NFTA_RULE_TABLE, k->table);
 }
 
 static int verify_rules(struct filter_conn *c, const struct ruleset *rs, struct err *err)
 {
-	struct walk k = { .conn = c, .chain = rs->chains, .index = 1, .err = err };
+	struct walk k = {
+		.conn = c,
+		.rs = rs,
+		.table = filter_table(rs->naming),
+		.chain = rs->chains,
+		.index = 1,
+		.err = err,
+	};
 	int r;
 
 	k.rule = k.chain ? k.chain->rules : NULL;
-	r = nl_ask(c, NFT_MSG_GETRULE, NLM_F_DUMP, NFPROTO_INET, name_table, NULL,
-		   on_rule, &k);
+	r = nl_ask(c, NFT_MSG_GETRULE, NLM_F_DUMP, NFPROTO_INET, name_table, &k, on_rule,
+		   &k);
 	if (r < 0)
 		return r;
 	skip_empty_chains(&k);
@@ -398,7 +419,14 @@ static int verify_rules(struct filter_conn *c, const struct ruleset *rs, struct 
 static int verify_objects(struct filter_conn *c, const struct ruleset *rs,
 			  struct err *err)
 {
-	struct walk k = { .conn = c, .set = rs->sets, .chain = rs->chains, .err = err };
+	struct walk k = {
+		.conn = c,
+		.rs = rs,
+		.table = filter_table(rs->naming),
+		.set = rs->sets,
+		.chain = rs->chains,
+		.err = err,
+	};
 	int r = nl_ask(c, NFT_MSG_GETTABLE, NLM_F_DUMP, NFPROTO_UNSPEC, NULL, NULL,
 		       on_table, &k);
 
@@ -410,7 +438,7 @@ static int verify_objects(struct filter_conn *c, const struct ruleset *rs,
 	if (r == 0 && k.chain)
 		r = differs(&k, "chain '%s' is missing", k.chain->name);
 	if (r == 0)
-		r = nl_ask(c, NFT_MSG_GETSET, NLM_F_DUMP, NFPROTO_INET, name_table, NULL,
+		r = nl_ask(c, NFT_MSG_GETSET, NLM_F_DUMP, NFPROTO_INET, name_table, &k,
 			   on_set, &k);
 	if (r == 0 && k.set)
 		r = differs(&k, "set '%s' is missing", k.set->name);
@@ -423,8 +451,8 @@ int filter_verify(struct filter_conn *c, const struct ruleset *rs, struct err *e
 	int r = verify_objects(c, rs, &why);
 
 	for (const struct filter_set *s = rs->sets; r == 0 && s; s = s->next)
-		if (!s->timeout)
-			r = verify_elements(c, s, &why);
+		if (!s->timeout && !s->changes)
+			r = verify_elements(c, rs, s, &why);
 	if (r == 0)
 		r = verify_rules(c, rs, &why);
 	if (r < 0 && why.code == 0)

@@ -9,7 +9,10 @@
 #include "base/arena.h"
 #include "policy/plan.h"
 
-#define FILTER_TABLE "weir"
+/* What the filter says of a packet that it reports (struct nflog_packet.prefix). */
+#define FILTER_PREFIX_REFUSED "weir out"
+#define FILTER_PREFIX_IMITATES                                                           \
+	"weir own" /* Weir's mark and uid, but no port of its own */
 
 enum {
 	FILTER_DNS_PORT = 53, /* the engine's DNS on 127.0.0.1 and ::1 of the namespace */
@@ -31,6 +34,7 @@ enum filter_naming {
 	 * and tools look for. */
 	FILTER_NAMES_SHARED,
 };
+const char *filter_table(enum filter_naming naming);
 
 struct filter_params {
 	uint16_t generation; /* in the low 16 bits of the conntrack mark */
@@ -50,15 +54,15 @@ struct filter_shared_params {
 	bool redirect_only; /* mode dns: the redirect, the resolvers and Weir's own
 			     * ports are guarded; everything else passes */
 	bool relay;	    /* TCP that a set allows is redirected to the relay */
-	uint32_t mark, uid; /* of Weir's own packets */
+	uint32_t mark, uid; /* of Weir's own packets; the mark isn't 0 */
 	uint16_t dns_port, relay_port; /* on 127.0.0.1 and ::1 */
 	/* Name servers that the app may ask by itself, on port 53. Borrowed. */
 	const struct addr *exempt;
 	size_t exempt_count;
-	/* TCP to port 443 of these is refused. Borrowed. */
+	/* Port 443 of these is refused, TCP and UDP. Borrowed. */
 	const struct prefix *doh;
 	size_t doh_count;
-	bool refuse_443; /* all of TCP to port 443 */
+	bool refuse_443; /* of every address */
 };
 
 struct ruleset; /* complete in filter/ruleset_internal.h */
@@ -68,7 +72,8 @@ struct ruleset; /* complete in filter/ruleset_internal.h */
 int ruleset_build_owned(const struct plan *plan, const struct filter_params *params,
 			struct arena *arena, const struct ruleset **ret,
 			struct err *err) MUST_CHECK;
-/* The ruleset of a shared network namespace; both families always. As above. */
+/* The ruleset of a shared network namespace; both families always. As above, and -EINVAL
+ * without a mark. */
 int ruleset_build_shared(const struct plan *plan,
 			 const struct filter_shared_params *params, struct arena *arena,
 			 const struct ruleset **ret, struct err *err) MUST_CHECK;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* filter/ruleset_build - what the two halves of the builder share: ruleset.c writes the
- * chains, ruleset_sets.c the sets that their rules name. */
+/* filter/ruleset_build - what the builders share. ruleset.c and ruleset_shared.c write
+ * the base chains, each for its kind of namespace; ruleset_parts.c the chains and rules
+ * that both have; ruleset_sets.c the sets that rules name; ruleset_stmt.c single
+ * statements. */
 #pragma once
 
 #include <netinet/in.h>
@@ -14,7 +16,6 @@
 enum { V4 = 0, V6 = 1, FAMILIES = 2 };
 
 struct family {
-	char digit;
 	uint32_t nfproto;
 	enum addr_family addr;
 	enum filter_field daddr;
@@ -22,30 +23,116 @@ struct family {
 };
 extern const struct family ruleset_families[FAMILIES];
 
+/* In this order everywhere. */
+enum { PROTOCOLS = 2 };
+extern const uint8_t ruleset_protocols[PROTOCOLS]; /* TCP, UDP */
+
+enum {
+	GENERATION_MASK = 0xffff,
+	CT_STATE_ESTABLISHED = 1 << 1, /* NF_CT_STATE_BIT(IP_CT_ESTABLISHED) */
+	CT_STATE_RELATED = 1 << 2,
+	LOOPBACK_INDEX = 1, /* of every network namespace's lo */
+};
+
 /* The sets of one port list; NULL where the plan needs none. */
 struct list_sets {
 	const struct filter_set *tcp, *udp;
-	const struct filter_set *allow[FAMILIES], *learned[FAMILIES];
+	const struct filter_set *allow[FAMILIES], *learned[FAMILIES], *kept[FAMILIES];
 };
 
 struct builder {
 	struct arena *arena;
 	const struct plan *plan;
-	const struct filter_params *params;
 	struct ruleset *rs;
+	/* What the parameters of either kind come to. */
+	const struct filter_shared_params *shared; /* NULL: an owned namespace */
+	uint16_t dns_port, relay_port;
+	bool relay, direct_tcp, direct_udp;
+	const struct prefix *closed;
+	size_t closed_count, family_count;
+	/* Where things go. */
 	struct filter_set **sets_end;
 	struct filter_chain **chains_end;
 	struct filter_rule *rule; /* being written; a spare one after a failure */
 	struct filter_rule spare;
 	bool failed; /* memory is out, or a rule too long: nothing is returned */
-	size_t list_count, family_count;
+	/* What rules refer to; NULL: there is none. */
+	size_t list_count;
 	struct list_sets lists[PLAN_PORT_LISTS_MAX];
-	const struct filter_set *deny[FAMILIES];
-	const struct filter_set *seen[FAMILIES];
+	const struct filter_set *deny[FAMILIES], *seen[FAMILIES];
+	const struct filter_set *held[FAMILIES], *doh[FAMILIES], *exempt[FAMILIES];
 	const struct filter_chain *refuse, *report;
 	const struct filter_chain *dns_nat,
-		*dns_output; /* NULL: no address rule names 53 */
+		*dns_output; /* NULL: port 53 is open nowhere */
 };
+
+/* ---- ruleset_stmt.c ---- */
+
+/* Start a rule at the end of @chain; what follows is about it. */
+void stmt_rule(struct builder *b, struct filter_chain *chain);
+/* Append a statement and give it back, to be filled. */
+struct filter_stmt *stmt_add(struct builder *b, enum filter_stmt_kind kind);
+void stmt_equal(struct builder *b, enum filter_field field, uint32_t value);
+void stmt_not_equal(struct builder *b, enum filter_field field, uint32_t value);
+void stmt_between(struct builder *b, enum filter_field field, uint32_t from, uint32_t to);
+/* field & mask == value */
+void stmt_masked(struct builder *b, enum filter_field field, uint32_t mask,
+		 uint32_t value);
+void stmt_has_bit(struct builder *b, enum filter_field field, uint32_t bit);
+void stmt_in_set(struct builder *b, enum filter_field field,
+		 const struct filter_set *set);
+void stmt_daddr_in(struct builder *b, size_t family, const struct filter_set *set);
+void stmt_port(struct builder *b, uint8_t protocol, uint16_t port);
+void stmt_local(struct builder *b);
+void stmt_not_local(struct builder *b);
+void stmt_go(struct builder *b, enum filter_stmt_kind kind,
+	     const struct filter_chain *chain);
+void stmt_log(struct builder *b, const char *prefix);
+void stmt_redirect(struct builder *b, uint16_t port);
+
+/* What ends a rule. */
+typedef void stmt_ending(struct builder *b);
+void stmt_accept(struct builder *b);
+void stmt_mark_and_accept(struct builder *b);
+void stmt_refuse(struct builder *b);
+void stmt_return(struct builder *b);
+void stmt_redirect_dns(struct builder *b);
+void stmt_redirect_relay(struct builder *b);
+
+/* ---- ruleset_sets.c ---- */
 
 /* All sets, and where the rules find them in @b. */
 void ruleset_build_sets(struct builder *b);
+
+/* ---- ruleset_parts.c ---- */
+
+struct filter_chain *ruleset_plain_chain(struct builder *b, const char *name);
+struct filter_chain *ruleset_base_chain(struct builder *b, const char *name,
+					enum filter_chain_type type, uint32_t hook);
+/* The plain chains: report, refuse, and those of port 53. */
+void ruleset_build_report(struct builder *b);
+void ruleset_build_refuse(struct builder *b);
+void ruleset_build_dns(struct builder *b);
+/* What goes to port 53, in the nat chain. */
+void ruleset_nat_dns(struct builder *b, struct filter_chain *c);
+/* @end for every destination that is denied. */
+void ruleset_denied(struct builder *b, struct filter_chain *c, stmt_ending *end);
+/* @end for everything that the plan allows over @protocol. */
+void ruleset_allowed(struct builder *b, struct filter_chain *c, uint8_t protocol,
+		     stmt_ending *end);
+/* Open flows of an earlier generation go on to addresses that are kept. */
+void ruleset_kept(struct builder *b, struct filter_chain *c, uint8_t protocol);
+bool ruleset_is_direct(const struct builder *b, uint8_t protocol);
+void ruleset_established(struct builder *b, struct filter_chain *c);
+void ruleset_related(struct builder *b, struct filter_chain *c);
+void ruleset_local(struct builder *b, struct filter_chain *c);
+void ruleset_neighbours(struct builder *b, struct filter_chain *c);
+/* The kernel's reports of multicast groups, and its search for routers. */
+void ruleset_chatter(struct builder *b, struct filter_chain *c, stmt_ending *end);
+
+/* Check what both kinds share, make the empty ruleset, and its sets. */
+int ruleset_begin(struct builder *b, enum filter_naming naming, uint16_t generation,
+		  struct err *err) MUST_CHECK;
+/* -ENOMEM if anything failed. */
+int ruleset_end(const struct builder *b, const struct ruleset **ret,
+		struct err *err) MUST_CHECK;

@@ -2,13 +2,15 @@
 /* filter/ruleset_internal - the objects and statements that a ruleset is made of, as
  * data. A back end (netlink.c) turns them into what it sends; nothing here knows how.
  *
- * Everything lives in the arena of ruleset_build_owned() and is never changed after
- * it. Lists are in the order in which the objects are created and the rules run. */
+ * Everything lives in the arena of the builder and is never changed after it. Lists are
+ * in the order in which the objects are created and the rules run. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "filter/ruleset.h"
 
 enum {
 	FILTER_NAME_MAX = 32,	/* bytes of a set's or chain's name, NUL included */
@@ -29,6 +31,7 @@ enum filter_key {
 	FILTER_KEY_ADDR6,
 	FILTER_KEY_FLOW4, /* address . protocol . port */
 	FILTER_KEY_FLOW6,
+	FILTER_KEY_LOCAL_PORT, /* protocol . port */
 };
 
 /* Both included; network order; only the key's own bytes are used. */
@@ -40,6 +43,7 @@ struct filter_set {
 	char name[FILTER_NAME_MAX];
 	enum filter_key key;
 	bool timeout;	      /* elements have a lifetime: changed while it stands */
+	bool changes;	      /* elements come and go, or stay as the state has them */
 	bool dynamic;	      /* rules add to it */
 	uint32_t timeout_sec; /* of what rules add; 0: each element brings its own */
 	uint32_t size;	      /* 0: no limit */
@@ -49,6 +53,22 @@ struct filter_set {
 	struct filter_set *next;
 };
 
+/* What a set is for, which decides its name. */
+enum filter_role {
+	FILTER_ROLE_ALLOW =
+		0,	     /* address rules; this one and the next two per port list */
+	FILTER_ROLE_LEARNED, /* what DNS answers taught */
+	FILTER_ROLE_KEPT,    /* what they taught once: open flows go on */
+	FILTER_ROLE_DENY,
+	FILTER_ROLE_SEEN,   /* what was reported lately */
+	FILTER_ROLE_HELD,   /* ports of Weir's own */
+	FILTER_ROLE_DOH,    /* closed on port 443 */
+	FILTER_ROLE_EXEMPT, /* open on port 53 */
+	FILTER_ROLE_COUNT
+};
+void filter_set_name(enum filter_naming naming, enum filter_role role,
+		     enum addr_family family, size_t list, char ret[FILTER_NAME_MAX]);
+
 /* What a packet is asked. */
 enum filter_field {
 	FILTER_FIELD_NONE = 0,
@@ -56,16 +76,21 @@ enum filter_field {
 	FILTER_L4PROTO,
 	FILTER_IIF,
 	FILTER_OIF_GROUP,
+	FILTER_MARK,
+	FILTER_SKUID, /* a packet that no program sent has none: no comparison holds */
 	FILTER_DADDR4,
 	FILTER_DADDR6,
 	FILTER_HOPLIMIT,
+	FILTER_SPORT,
 	FILTER_DPORT,
 	FILTER_ICMP_TYPE, /* of both families */
 	FILTER_TCP_FLAGS,
 	FILTER_CT_STATE,
 	FILTER_CT_STATUS,
 	FILTER_CT_MARK,
+	FILTER_CT_DIRECTION,
 	FILTER_FIB_DADDR_TYPE,
+	FILTER_FIB_SADDR_TYPE,
 	FILTER_FIELD_COUNT
 };
 
@@ -73,10 +98,11 @@ enum filter_stmt_kind {
 	FILTER_STMT_NONE = 0,
 	FILTER_EQUAL, /* field & mask == value (mask 0: the whole field) */
 	FILTER_NOT_EQUAL,
-	FILTER_RANGE,	 /* value <= field <= value_to */
-	FILTER_IN_SET,	 /* field in set */
-	FILTER_FLOW_NEW, /* address . protocol . port is not in set */
-	FILTER_FLOW_ADD, /* and put there; a full set ends the rule */
+	FILTER_RANGE,	    /* value <= field <= value_to */
+	FILTER_IN_SET,	    /* field in set */
+	FILTER_PORT_IN_SET, /* protocol . field, a port, in set */
+	FILTER_FLOW_NEW,    /* address . protocol . port is not in set */
+	FILTER_FLOW_ADD,    /* and put there; a full set ends the rule */
 	FILTER_LIMIT,
 	FILTER_COUNTER,
 	FILTER_LOG,
@@ -124,6 +150,8 @@ struct filter_chain {
 };
 
 struct ruleset {
+	enum filter_naming naming;
+	uint16_t generation;
 	struct filter_set *sets;
 	struct filter_chain *chains; /* one that is jumped to stands before its users */
 };

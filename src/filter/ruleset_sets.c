@@ -5,9 +5,9 @@
 #include <string.h>
 
 const struct family ruleset_families[FAMILIES] = {
-	[V4] = { '4', NFPROTO_IPV4, ADDR_V4, FILTER_DADDR4, FILTER_KEY_ADDR4,
+	[V4] = { NFPROTO_IPV4, ADDR_V4, FILTER_DADDR4, FILTER_KEY_ADDR4,
 		 FILTER_KEY_FLOW4 },
-	[V6] = { '6', NFPROTO_IPV6, ADDR_V6, FILTER_DADDR6, FILTER_KEY_ADDR6,
+	[V6] = { NFPROTO_IPV6, ADDR_V6, FILTER_DADDR6, FILTER_KEY_ADDR6,
 		 FILTER_KEY_FLOW6 },
 };
 
@@ -25,17 +25,23 @@ static struct filter_set *new_set(struct builder *b, enum filter_key key)
 	return s;
 }
 
-/* An unchanging set of @count ranges; NULL when there are none. */
-static struct filter_set *range_set(struct builder *b, enum filter_key key,
-				    struct filter_range *ranges, size_t count)
+/* A set of addresses, named for what it is for. */
+static struct filter_set *addr_set(struct builder *b, enum filter_role role,
+				   size_t family, size_t list)
 {
-	struct filter_set *s = count > 0 ? new_set(b, key) : NULL;
+	struct filter_set *s = new_set(b, ruleset_families[family].key);
 
-	if (s) {
-		s->ranges = ranges;
-		s->range_count = filter_ranges_merge(ranges, count, filter_key_size(key));
-	}
+	if (s)
+		filter_set_name(b->rs->naming, role, ruleset_families[family].addr, list,
+				s->name);
 	return s;
+}
+
+/* Give @s, which won't change, its ranges. */
+static void set_ranges(struct filter_set *s, struct filter_range *ranges, size_t count)
+{
+	s->ranges = ranges;
+	s->range_count = filter_ranges_merge(ranges, count, filter_key_size(s->key));
 }
 
 static struct filter_range port_range(uint16_t from, uint16_t to)
@@ -61,10 +67,12 @@ static const struct filter_set *build_ports(struct builder *b, size_t list,
 	for (size_t i = 0; i < count; i++)
 		if (from[i].protocol == protocol)
 			ranges[used++] = port_range(from[i].from, from[i].to);
-	s = range_set(b, FILTER_KEY_PORT, ranges, used);
-	if (s)
+	s = used > 0 ? new_set(b, FILTER_KEY_PORT) : NULL;
+	if (s) {
+		set_ranges(s, ranges, used);
 		snprintf(s->name, sizeof(s->name), "%s_%zu",
 			 protocol == IPPROTO_TCP ? "tcp" : "udp", list);
+	}
 	return s;
 }
 
@@ -83,19 +91,19 @@ static struct filter_range prefix_range(const struct prefix *p)
 	return r;
 }
 
-/* Which address rules a set gathers; the list of a deny doesn't matter. */
+/* Which address rules a set gathers. */
 struct selection {
-	enum policy_action action;
-	size_t list;
-	enum addr_family family;
+	enum filter_role role; /* FILTER_ROLE_ALLOW or FILTER_ROLE_DENY */
+	size_t list;	       /* of an allow; that of a deny doesn't matter */
+	size_t family;
 };
 
 static bool selects(const struct selection *s, const struct plan_prefix *p)
 {
 	bool allows = p->action == POLICY_ALLOW;
 
-	return p->prefix.addr.family == s->family &&
-	       allows == (s->action == POLICY_ALLOW) &&
+	return p->prefix.addr.family == ruleset_families[s->family].addr &&
+	       allows == (s->role == FILTER_ROLE_ALLOW) &&
 	       (!allows || p->port_list == s->list);
 }
 
@@ -106,86 +114,154 @@ static struct plan_prefix prefix_at(const struct builder *b, size_t i)
 
 	if (i < planned)
 		return plan_prefix(b->plan, i);
-	return (struct plan_prefix){ .prefix = b->params->closed[i - planned],
+	return (struct plan_prefix){ .prefix = b->closed[i - planned],
 				     .action = POLICY_DENY };
 }
 
-static struct filter_set *build_prefixes(struct builder *b, const struct selection *s)
+/* In a shared namespace two of these sets are always there, for people and their tools
+ * to look at. */
+static bool is_always_there(const struct builder *b, const struct selection *s)
 {
-	size_t total = plan_prefix_count(b->plan) + b->params->closed_count;
+	return b->shared && s->list == 0;
+}
+
+static const struct filter_set *build_prefixes(struct builder *b,
+					       const struct selection *sel)
+{
+	size_t total = plan_prefix_count(b->plan) + b->closed_count;
 	size_t count = 0, used = 0;
 	struct filter_range *ranges;
+	struct filter_set *s;
 
 	for (size_t i = 0; i < total; i++) {
 		struct plan_prefix p = prefix_at(b, i);
 
-		count += selects(s, &p);
+		count += selects(sel, &p);
 	}
-	if (count == 0)
+	if (count == 0 && !is_always_there(b, sel))
 		return NULL;
-	ranges = arena_array(b->arena, count, sizeof(*ranges));
-	if (!ranges) {
+	ranges = arena_array(b->arena, count + 1, sizeof(*ranges));
+	s = addr_set(b, sel->role, sel->family, sel->list);
+	if (!ranges || !s) {
 		b->failed = true;
 		return NULL;
 	}
 	for (size_t i = 0; i < total; i++) {
 		struct plan_prefix p = prefix_at(b, i);
 
-		if (selects(s, &p))
+		if (selects(sel, &p))
 			ranges[used++] = prefix_range(&p.prefix);
 	}
-	return range_set(b, s->family == ADDR_V4 ? FILTER_KEY_ADDR4 : FILTER_KEY_ADDR6,
-			 ranges, used);
+	set_ranges(s, ranges, used);
+	return s;
 }
 
 static const struct filter_set *build_allow(struct builder *b, size_t list, size_t family)
 {
-	struct selection sel = { POLICY_ALLOW, list, ruleset_families[family].addr };
-	struct filter_set *s = build_prefixes(b, &sel);
-
-	if (s)
-		snprintf(s->name, sizeof(s->name), "allow%c_%zu",
-			 ruleset_families[family].digit, list);
-	return s;
+	return build_prefixes(b, &(struct selection){ FILTER_ROLE_ALLOW, list, family });
 }
 
 static const struct filter_set *build_deny(struct builder *b, size_t family)
 {
-	struct selection sel = { POLICY_DENY, 0, ruleset_families[family].addr };
-	struct filter_set *s = build_prefixes(b, &sel);
-
-	if (s)
-		snprintf(s->name, sizeof(s->name), "deny%c",
-			 ruleset_families[family].digit);
-	return s;
+	return build_prefixes(b, &(struct selection){ FILTER_ROLE_DENY, 0, family });
 }
 
 static const struct filter_set *build_learned(struct builder *b, size_t list,
 					      size_t family)
 {
-	struct filter_set *s = new_set(b, ruleset_families[family].key);
+	struct filter_set *s = addr_set(b, FILTER_ROLE_LEARNED, family, list);
 
-	if (s) {
+	if (s)
 		s->timeout = true;
-		snprintf(s->name, sizeof(s->name), "learned%c_%zu",
-			 ruleset_families[family].digit, list);
-	}
+	return s;
+}
+
+static const struct filter_set *build_kept(struct builder *b, size_t list, size_t family)
+{
+	struct filter_set *s = addr_set(b, FILTER_ROLE_KEPT, family, list);
+
+	if (s)
+		s->changes = true;
 	return s;
 }
 
 static const struct filter_set *build_seen(struct builder *b, size_t family)
 {
-	struct filter_set *s = new_set(b, ruleset_families[family].flow);
+	struct filter_set *s = addr_set(b, FILTER_ROLE_SEEN, family, 0);
 
 	if (s) {
+		s->key = ruleset_families[family].flow;
 		s->timeout = true;
 		s->dynamic = true;
 		s->timeout_sec = FILTER_SEEN_SEC;
 		s->size = FILTER_SEEN_MAX;
-		snprintf(s->name, sizeof(s->name), "seen%c",
-			 ruleset_families[family].digit);
 	}
 	return s;
+}
+
+static const struct filter_set *build_held(struct builder *b, size_t family)
+{
+	struct filter_set *s = addr_set(b, FILTER_ROLE_HELD, family, 0);
+
+	if (s) {
+		s->key = FILTER_KEY_LOCAL_PORT;
+		s->changes = true;
+	}
+	return s;
+}
+
+/* The prefixes of @family among @prefixes; NULL when there are none. */
+static const struct filter_set *build_listed(struct builder *b, enum filter_role role,
+					     size_t family, const struct prefix *prefixes,
+					     size_t count)
+{
+	struct filter_range *ranges = arena_array(b->arena, count + 1, sizeof(*ranges));
+	struct filter_set *s;
+	size_t used = 0;
+
+	if (!ranges) {
+		b->failed = true;
+		return NULL;
+	}
+	for (size_t i = 0; i < count; i++)
+		if (prefixes[i].addr.family == ruleset_families[family].addr)
+			ranges[used++] = prefix_range(&prefixes[i]);
+	s = used > 0 ? addr_set(b, role, family, 0) : NULL;
+	if (s)
+		set_ranges(s, ranges, used);
+	return s;
+}
+
+/* Addresses as prefixes of themselves. */
+static const struct prefix *whole(struct builder *b, const struct addr *addrs,
+				  size_t count)
+{
+	struct prefix *p = arena_array(b->arena, count + 1, sizeof(*p));
+
+	for (size_t i = 0; p && i < count; i++)
+		p[i] = (struct prefix){
+			.addr = addrs[i],
+			.bits = (uint8_t)(8 * addr_size(&addrs[i])),
+		};
+	if (!p)
+		b->failed = true;
+	return p;
+}
+
+static void build_shared_sets(struct builder *b)
+{
+	const struct filter_shared_params *p = b->shared;
+	const struct prefix *exempt = whole(b, p->exempt, p->exempt_count);
+
+	for (size_t f = 0; f < FAMILIES; f++) {
+		b->held[f] = build_held(b, f);
+		if (exempt)
+			b->exempt[f] = build_listed(b, FILTER_ROLE_EXEMPT, f, exempt,
+						    p->exempt_count);
+		if (!p->redirect_only)
+			b->doh[f] =
+				build_listed(b, FILTER_ROLE_DOH, f, p->doh, p->doh_count);
+	}
 }
 
 /* The port lists that an answer for a name can select: bit i is list i. List 0 is
@@ -208,13 +284,19 @@ static uint32_t name_lists(const struct plan *plan)
 static void build_list(struct builder *b, size_t i, bool learned)
 {
 	struct list_sets *l = &b->lists[i];
+	bool enforced = !b->shared || !b->shared->redirect_only;
 
-	l->tcp = build_ports(b, i, IPPROTO_TCP);
-	l->udp = build_ports(b, i, IPPROTO_UDP);
+	if (enforced) {
+		l->tcp = build_ports(b, i, IPPROTO_TCP);
+		l->udp = build_ports(b, i, IPPROTO_UDP);
+	}
 	for (size_t f = 0; f < b->family_count; f++) {
-		l->allow[f] = build_allow(b, i, f);
+		if (enforced)
+			l->allow[f] = build_allow(b, i, f);
 		if (learned)
 			l->learned[f] = build_learned(b, i, f);
+		if (learned && b->shared)
+			l->kept[f] = build_kept(b, i, f);
 	}
 }
 
@@ -225,7 +307,10 @@ void ruleset_build_sets(struct builder *b)
 	for (size_t i = 0; i < b->list_count; i++)
 		build_list(b, i, learned >> i & 1);
 	for (size_t f = 0; f < b->family_count; f++)
-		b->deny[f] = build_deny(b, f);
+		if (!b->shared || !b->shared->redirect_only)
+			b->deny[f] = build_deny(b, f);
 	for (size_t f = 0; f < FAMILIES; f++)
 		b->seen[f] = build_seen(b, f);
+	if (b->shared)
+		build_shared_sets(b);
 }

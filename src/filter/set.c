@@ -10,15 +10,16 @@
  * Elements of one set that follow each other share a message: the kernel looks for table
  * and set once per message. Not those to be refreshed: the same one may stand there
  * twice, and deleting it twice would fail. */
-#include "filter/filter.h"
+#include "filter/set.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <string.h>
 
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
 
-#include "filter/message.h"
+#include "filter/netlink.h"
 
 enum {
 	/* One element in a message of its own, with room to spare. */
@@ -26,49 +27,59 @@ enum {
 	BATCH_SIZE = (FILTER_LEARN_MAX * 3 + 2) * ELEMENT_MESSAGE,
 };
 
-/* "learned4_12" */
-static void set_name(const struct filter_learn *item, char name[16])
+/* Start a message about elements of set @name. Return: for end_elements(). */
+static size_t begin_elements(struct nl_writer *w, uint16_t type, const char *table,
+			     const char *name)
 {
-	unsigned int list = item->port_list;
-	size_t n = strlen("learned4_");
+	uint16_t flags = type == NFT_MSG_NEWSETELEM ? NLM_F_CREATE : 0;
 
-	memcpy(name, item->addr.family == ADDR_V4 ? "learned4_" : "learned6_", n);
-	if (list >= 10)
-		name[n++] = (char)('0' + list / 10);
-	name[n++] = (char)('0' + list % 10);
-	name[n] = '\0';
+	nl_message(w, type, flags, NFPROTO_INET);
+	nl_put_text(w, NFTA_SET_ELEM_LIST_TABLE, table);
+	nl_put_text(w, NFTA_SET_ELEM_LIST_SET, name);
+	return nl_nest(w, NFTA_SET_ELEM_LIST_ELEMENTS);
 }
 
-static void put_element(struct nl_writer *w, uint16_t type,
-			const struct filter_learn *item)
+static void end_elements(struct nl_writer *w, size_t list)
+{
+	nl_nest_end(w, list);
+	nl_end(w);
+}
+
+/* @lifetime_ms 0: none is said. */
+static void put_element(struct nl_writer *w, const void *bytes, size_t size,
+			uint32_t lifetime_ms)
 {
 	size_t element = nl_nest(w, NFTA_LIST_ELEM), key;
 
 	key = nl_nest(w, NFTA_SET_ELEM_KEY);
-	nl_put(w, NFTA_DATA_VALUE, item->addr.bytes, addr_size(&item->addr));
+	nl_put(w, NFTA_DATA_VALUE, bytes, size);
 	nl_nest_end(w, key);
-	if (type == NFT_MSG_NEWSETELEM && item->lifetime_ms > 0)
-		nl_put_be64(w, NFTA_SET_ELEM_TIMEOUT, item->lifetime_ms);
+	if (lifetime_ms > 0)
+		nl_put_be64(w, NFTA_SET_ELEM_TIMEOUT, lifetime_ms);
 	nl_nest_end(w, element);
 }
 
+static void put_item(struct nl_writer *w, const struct filter_learn *item, bool lifetime)
+{
+	put_element(w, item->addr.bytes, addr_size(&item->addr),
+		    lifetime ? item->lifetime_ms : 0);
+}
+
+/* ---- learning ---- */
+
 /* @count elements of one set. */
-static void put_elements(struct nl_writer *w, uint16_t type,
+static void put_elements(struct nl_writer *w, enum filter_naming naming, uint16_t type,
 			 const struct filter_learn *items, size_t count)
 {
-	uint16_t flags = type == NFT_MSG_NEWSETELEM ? NLM_F_CREATE : 0;
-	char name[16];
+	char name[FILTER_NAME_MAX];
 	size_t list;
 
-	set_name(items, name);
-	nl_message(w, type, flags, NFPROTO_INET);
-	nl_put_text(w, NFTA_SET_ELEM_LIST_TABLE, FILTER_TABLE);
-	nl_put_text(w, NFTA_SET_ELEM_LIST_SET, name);
-	list = nl_nest(w, NFTA_SET_ELEM_LIST_ELEMENTS);
+	filter_set_name(naming, FILTER_ROLE_LEARNED, items->addr.family, items->port_list,
+			name);
+	list = begin_elements(w, type, filter_table(naming), name);
 	for (size_t i = 0; i < count; i++)
-		put_element(w, type, &items[i]);
-	nl_nest_end(w, list);
-	nl_end(w);
+		put_item(w, &items[i], type == NFT_MSG_NEWSETELEM);
+	end_elements(w, list);
 }
 
 /* How many of @items may share the first one's messages. */
@@ -85,17 +96,18 @@ static size_t run_of(const struct filter_learn *items, size_t count)
 	return n;
 }
 
-static void put_run(struct nl_writer *w, const struct filter_learn *items, size_t count)
+static void put_run(struct nl_writer *w, enum filter_naming naming,
+		    const struct filter_learn *items, size_t count)
 {
 	if (items->lifetime_ms > 0 || !items->present)
-		put_elements(w, NFT_MSG_NEWSETELEM, items, count);
+		put_elements(w, naming, NFT_MSG_NEWSETELEM, items, count);
 	if (items->refresh || items->lifetime_ms == 0)
-		put_elements(w, NFT_MSG_DELSETELEM, items, count);
+		put_elements(w, naming, NFT_MSG_DELSETELEM, items, count);
 	if (items->refresh && items->lifetime_ms > 0)
-		put_elements(w, NFT_MSG_NEWSETELEM, items, count);
+		put_elements(w, naming, NFT_MSG_NEWSETELEM, items, count);
 }
 
-static bool is_valid(const struct filter_learn *item)
+bool set_item_is_valid(const struct filter_learn *item)
 {
 	return addr_size(&item->addr) > 0 && item->port_list < PLAN_PORT_LISTS_MAX;
 }
@@ -110,13 +122,98 @@ int filter_learn(struct filter_conn *c, const struct filter_learn *items, size_t
 	if (count > FILTER_LEARN_MAX)
 		return -E2BIG;
 	for (size_t i = 0; i < count; i++)
-		if (!is_valid(&items[i]))
+		if (!set_item_is_valid(&items[i]))
 			return -EINVAL;
 	nl_batch(&w);
 	for (size_t i = 0, run; i < count; i += run) {
 		run = run_of(items + i, count - i);
-		put_run(&w, items + i, run);
+		put_run(&w, c->naming, items + i, run);
 	}
 	nl_batch_end(&w);
 	return nl_transact(c, &w, NULL);
+}
+
+/* ---- what a new ruleset starts with ---- */
+
+static size_t set_index(const struct filter_learn *item)
+{
+	return item->port_list * 2u + (item->addr.family != ADDR_V4);
+}
+
+/* Those of @items that belong to the set with @index. */
+static void put_set(struct nl_writer *w, enum filter_naming naming, const char *name,
+		    size_t index, const struct filter_learn *items, size_t count,
+		    bool lifetimes)
+{
+	size_t list = 0, used = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		if (set_index(&items[i]) != index ||
+		    (lifetimes && items[i].lifetime_ms == 0))
+			continue;
+		if (used % NETLINK_ELEMENTS_MAX == 0) {
+			if (used > 0)
+				end_elements(w, list);
+			list = begin_elements(w, NFT_MSG_NEWSETELEM, filter_table(naming),
+					      name);
+		}
+		put_item(w, &items[i], lifetimes);
+		used++;
+	}
+	if (used > 0)
+		end_elements(w, list);
+}
+
+void set_put_items(struct nl_writer *w, enum filter_naming naming, enum filter_role role,
+		   const struct filter_learn *items, size_t count, bool lifetimes)
+{
+	uint32_t present = 0;
+	char name[FILTER_NAME_MAX];
+
+	for (size_t i = 0; i < count; i++)
+		present |= UINT32_C(1) << set_index(&items[i]);
+	for (size_t i = 0; present >> i; i++) {
+		if (!(present >> i & 1))
+			continue;
+		filter_set_name(naming, role, i % 2 ? ADDR_V6 : ADDR_V4, i / 2, name);
+		put_set(w, naming, name, i, items, count, lifetimes);
+	}
+}
+
+/* ---- held ports ---- */
+
+void set_put_held(struct nl_writer *w, enum filter_naming naming, uint16_t type,
+		  const struct filter_held *h)
+{
+	const uint8_t key[8] = {
+		h->protocol, 0, 0, 0, (uint8_t)(h->port >> 8), (uint8_t)h->port,
+	};
+	char name[FILTER_NAME_MAX];
+	size_t list;
+
+	filter_set_name(naming, FILTER_ROLE_HELD, h->family, 0, name);
+	list = begin_elements(w, type, filter_table(naming), name);
+	put_element(w, key, sizeof(key), 0);
+	end_elements(w, list);
+}
+
+bool set_held_is_valid(const struct filter_held *h)
+{
+	return (h->family == ADDR_V4 || h->family == ADDR_V6) && h->port > 0 &&
+	       (h->protocol == IPPROTO_TCP || h->protocol == IPPROTO_UDP);
+}
+
+int filter_hold(struct filter_conn *c, const struct filter_held *h, bool hold)
+{
+	_Alignas(struct nlmsghdr) uint8_t bytes[4 * ELEMENT_MESSAGE];
+	struct nl_writer w = nl_writer(bytes, sizeof(bytes), c->seq);
+	int r;
+
+	if (!set_held_is_valid(h))
+		return -EINVAL;
+	nl_batch(&w);
+	set_put_held(&w, c->naming, hold ? NFT_MSG_NEWSETELEM : NFT_MSG_DELSETELEM, h);
+	nl_batch_end(&w);
+	r = nl_transact(c, &w, NULL);
+	return r == -ENOENT && !hold ? 0 : r;
 }

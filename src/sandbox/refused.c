@@ -3,8 +3,10 @@
 
 #include <netinet/in.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/special.h"
+#include "filter/ruleset.h"
 #include "sandbox/learned.h"
 
 static void set_reason(struct event *e, const char *reason)
@@ -82,6 +84,11 @@ void refused_packet(struct sandbox *s, const struct nflog_packet *p, int64_t now
 	};
 
 	s->counters[COUNT_PACKETS_DENIED]++;
-	explain(s, &e, now_ms);
+	if (strcmp(p->prefix, FILTER_PREFIX_IMITATES) == 0) {
+		e.rule = PLAN_NO_RULE;
+		set_reason(&e, "imitates Weir's own packets");
+	} else {
+		explain(s, &e, now_ms);
+	}
 	sandbox_event(s, &e, now_ms);
 }

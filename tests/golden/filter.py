@@ -47,7 +47,7 @@ def ruleset(driver, lines):
                     raise RuntimeError(f"{line}: {reply}")
             out, _ = shell.communicate("go\n")
     # Who owns the table depends on the kernel; filter_verify() compares that.
-    return out.replace(" # progname filter_driver", "").replace("\tflags owner\n\n", "")
+    return out.replace(" # progname filter_driver", "").replace("\tflags owner\n", "")
 
 
 def check(case, driver, update):

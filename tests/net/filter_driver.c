@@ -18,7 +18,9 @@
  *     events                       what the log group has reported since
  *     flood ADDR COUNT             UDP to COUNT ports
  *     bench COUNT                  filter_learn in nanoseconds: p50 p99
- *     benchinstall COUNT           installs in microseconds: p50 max */
+ *     benchinstall COUNT           installs in microseconds: p50 max
+ *
+ * filter_driver_shared.c has the commands for shared namespaces. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -34,26 +36,15 @@
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netlink.h>
 
-#include "filter/filter.h"
+#include "filter_driver.h"
+
 #include "filter/netlink.h"
 #include "filter/nflog.h"
 #include "net/link.h"
-#include "policy/policy.h"
 
-enum { RULES_MAX = 5000, WORDS_MAX = 8, LINE_MAX_SIZE = 4096, BENCH_MAX = 100000 };
+enum { WORDS_MAX = 8, LINE_MAX_SIZE = 4096, BENCH_MAX = 100000 };
 
-struct driver {
-	struct filter_conn conn;
-	int nflog;
-	int held; /* of hold and udphold */
-	bool ipv6;
-	struct policy policy;
-	struct rule rules[RULES_MAX];
-	struct arena arena; /* of the policy's texts and port ranges */
-	uint8_t *plan_bytes;
-};
-
-static int64_t now_ns(void)
+int64_t now_ns(void)
 {
 	struct timespec t;
 
@@ -61,7 +52,7 @@ static int64_t now_ns(void)
 	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-static void answer(int r, const struct err *err)
+void answer(int r, const struct err *err)
 {
 	if (r < 0)
 		printf("error %s\n", err && err->text[0] ? err->text : strerror(-r));
@@ -148,6 +139,16 @@ static void on_rule(struct driver *d, char **words)
 	answer(0, NULL);
 }
 
+int build_plan(struct driver *d, struct plan *ret, struct err *err)
+{
+	size_t size;
+	int r;
+
+	free(TAKE_PTR(d->plan_bytes));
+	r = policy_compile(&d->policy, &d->plan_bytes, &size, err);
+	return r < 0 ? r : plan_open(d->plan_bytes, size, ret, err);
+}
+
 static int build(struct driver *d, char **words, struct arena *arena,
 		 const struct ruleset **ret, struct err *err)
 {
@@ -159,13 +160,8 @@ static int build(struct driver *d, char **words, struct arena *arena,
 		.ipv6 = strchr(words[2], '6'),
 	};
 	struct plan plan;
-	size_t size;
-	int r;
+	int r = build_plan(d, &plan, err);
 
-	free(TAKE_PTR(d->plan_bytes));
-	r = policy_compile(&d->policy, &d->plan_bytes, &size, err);
-	if (r == 0)
-		r = plan_open(d->plan_bytes, size, &plan, err);
 	return r < 0 ? r : ruleset_build_owned(&plan, &params, arena, ret, err);
 }
 
@@ -226,18 +222,23 @@ static void on_generation(struct driver *d, char **words)
 
 /* ---- tampering, by the only socket that may ---- */
 
-static void tamper_flush(struct nl_writer *w, const char *chain)
+static const char *table_of(const struct driver *d)
+{
+	return filter_table(d->conn.naming);
+}
+
+static void tamper_flush(struct driver *d, struct nl_writer *w, const char *chain)
 {
 	nl_message(w, NFT_MSG_DELRULE, 0, NFPROTO_INET);
-	nl_put_text(w, NFTA_RULE_TABLE, FILTER_TABLE);
+	nl_put_text(w, NFTA_RULE_TABLE, table_of(d));
 	nl_put_text(w, NFTA_RULE_CHAIN, chain);
 	nl_end(w);
 }
 
-static void tamper_policy(struct nl_writer *w)
+static void tamper_policy(struct driver *d, struct nl_writer *w)
 {
 	nl_message(w, NFT_MSG_NEWCHAIN, 0, NFPROTO_INET);
-	nl_put_text(w, NFTA_CHAIN_TABLE, FILTER_TABLE);
+	nl_put_text(w, NFTA_CHAIN_TABLE, table_of(d));
 	nl_put_text(w, NFTA_CHAIN_NAME, "output");
 	nl_put_be32(w, NFTA_CHAIN_POLICY, NF_ACCEPT);
 	nl_end(w);
@@ -267,17 +268,17 @@ static void on_tamper(struct driver *d, char **words)
 
 	nl_batch(&w);
 	if (strcmp(words[1], "flush") == 0)
-		tamper_flush(&w, "input");
+		tamper_flush(d, &w, "input");
 	else if (strcmp(words[1], "policy") == 0)
-		tamper_policy(&w);
+		tamper_policy(d, &w);
 	else if (strcmp(words[1], "rule") == 0)
-		netlink_rule(&w, &output, &accept);
+		netlink_rule(&w, table_of(d), &output, &accept);
 	else if (strcmp(words[1], "chain") == 0)
-		netlink_chain(&w, &extra);
+		netlink_chain(&w, table_of(d), &extra);
 	else if (strcmp(words[1], "set") == 0)
-		netlink_set(&w, &set);
+		netlink_set(&w, table_of(d), &set);
 	else if (strcmp(words[1], "element") == 0)
-		netlink_elements(&w, &tcp);
+		netlink_elements(&w, table_of(d), &tcp);
 	else
 		tamper_table(&w, "other");
 	nl_batch_end(&w);
@@ -388,7 +389,9 @@ static void print_event(void *data, const struct nflog_packet *p)
 	char text[ENDPOINT_TEXT_SIZE];
 
 	printf(" %s|%u|%u|%s", endpoint_format(&e, text), p->protocol, p->uid,
-	       p->prefix[0] ? "prefix" : "none");
+	       strcmp(p->prefix, FILTER_PREFIX_REFUSED) == 0	? "prefix"
+	       : strcmp(p->prefix, FILTER_PREFIX_IMITATES) == 0 ? "imitates"
+								: "none");
 }
 
 static void on_events(struct driver *d, char **words)
@@ -412,6 +415,13 @@ static int compare_times(const void *a, const void *b)
 	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
 
 	return (x > y) - (x < y);
+}
+
+void print_times(int64_t *times, int count)
+{
+	qsort(times, (size_t)count, sizeof(times[0]), compare_times);
+	printf("ok %lld %lld\n", (long long)times[count / 2] / 1000,
+	       (long long)times[count - 1] / 1000);
 }
 
 static void on_bench(struct driver *d, char **words)
@@ -456,9 +466,7 @@ static void on_bench_install(struct driver *d, char **words)
 			return answer(-EINVAL, &err);
 		times[i] = now_ns() - start;
 	}
-	qsort(times, (size_t)count, sizeof(times[0]), compare_times);
-	printf("ok %lld %lld\n", (long long)times[count / 2] / 1000,
-	       (long long)times[count - 1] / 1000);
+	print_times(times, count);
 }
 
 static void on_link(struct driver *d, char **words)
@@ -468,11 +476,7 @@ static void on_link(struct driver *d, char **words)
 	answer(link_setup_owned(&d->ipv6, &err), &err);
 }
 
-static const struct command {
-	const char *word;
-	int words; /* with the command itself */
-	void (*run)(struct driver *d, char **words);
-} commands[] = {
+static const struct command commands[] = {
 	{ "link", 1, on_link },
 	{ "policy", 2, on_policy },
 	{ "rule", 4, on_rule },
@@ -504,6 +508,11 @@ static void run_line(struct driver *d, char *line)
 	for (size_t i = 0; n > 0 && i < ARRAY_SIZE(commands); i++)
 		if (strcmp(words[0], commands[i].word) == 0 && n == commands[i].words) {
 			commands[i].run(d, words);
+			return;
+		}
+	for (const struct command *c = shared_commands; n > 0 && c->word; c++)
+		if (strcmp(words[0], c->word) == 0 && n == c->words) {
+			c->run(d, words);
 			return;
 		}
 	printf("error not a command\n");

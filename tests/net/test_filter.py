@@ -367,7 +367,7 @@ def test_verify_sees_another_policy(driver, default, rules, difference):
 
 def test_verify_sees_another_generation_and_other_ways_out(driver):
     driver.policy()
-    assert "rule" in driver.ask(f"verify 2 {FLAGS}")
+    assert "generation" in driver.ask(f"verify 2 {FLAGS}")
     assert "rule" in driver.ask("verify 1 tu6")
     assert driver.ask(f"verify 1 {FLAGS}") == []
 

@@ -127,7 +127,7 @@ static void large_sets_are_split_into_messages_that_fit(void **state)
 		ranges[i].from[0] = ranges[i].to[0] = (uint8_t)(i >> 7);
 		ranges[i].from[1] = ranges[i].to[1] = (uint8_t)(i << 1);
 	}
-	netlink_elements(&w, &set);
+	netlink_elements(&w, "t", &set);
 	assert_int_equal(w.failed, 0);
 	for (size_t at = 0; at < w.size; messages++) {
 		const struct nlmsghdr *h = (const void *)(w.bytes + at);
@@ -146,7 +146,7 @@ static void a_statement_that_says_nothing_does_not_load(void **state)
 	struct filter_rule rule = { .count = 1 };
 	struct nl_writer w = nl_writer(NULL, 0, 1);
 
-	netlink_rule(&w, &chain, &rule);
+	netlink_rule(&w, "t", &chain, &rule);
 	assert_int_equal(w.failed, -EINVAL);
 	nl_writer_done(&w);
 }

@@ -24,8 +24,9 @@ struct world {
 };
 
 static const char *const fields[FILTER_FIELD_COUNT] = {
-	"none",	 "nfproto", "l4proto",	"iif",	 "oifgroup", "ip",   "ip6", "hoplimit",
-	"dport", "icmp",    "tcpflags", "state", "status",   "mark", "fib",
+	"none",	 "nfproto", "l4proto",	"iif",	     "oifgroup", "meta",      "uid",
+	"ip",	 "ip6",	    "hoplimit", "sport",     "dport",	 "icmp",      "tcpflags",
+	"state", "status",  "mark",	"direction", "fib",	 "fibsource",
 };
 
 static void print_stmt(FILE *f, const struct filter_stmt *s)
@@ -43,6 +44,9 @@ static void print_stmt(FILE *f, const struct filter_stmt *s)
 		return;
 	case FILTER_IN_SET:
 		fprintf(f, " %s@%s", fields[s->field], s->set->name);
+		return;
+	case FILTER_PORT_IN_SET:
+		fprintf(f, " l4proto.%s@%s", fields[s->field], s->set->name);
 		return;
 	case FILTER_FLOW_NEW:
 		fprintf(f, " flow!@%s", s->set->name);
@@ -69,7 +73,8 @@ static void print_stmt(FILE *f, const struct filter_stmt *s)
 		fprintf(f, " counter");
 		return;
 	case FILTER_LOG:
-		fprintf(f, " log");
+		fprintf(f, " log%s",
+			strcmp(s->prefix, FILTER_PREFIX_REFUSED) == 0 ? "" : ":own");
 		return;
 	case FILTER_ACCEPT:
 		fprintf(f, " accept");

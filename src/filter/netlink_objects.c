@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "filter/netlink.h"
+
+#include <libmnl/libmnl.h>
+#include <netinet/in.h>
+#include <stdio.h>
+
+#include <linux/netfilter.h>
+#include <linux/netfilter/nf_tables.h>
+
+#include "base/text.h"
+#include "filter/ruleset.h"
+
+enum {
+	/* nft's numbers of data types; concatenations shift by six bits. */
+	TYPE_IPADDR = 7,
+	TYPE_IP6ADDR = 8,
+	TYPE_INET_PROTOCOL = 12,
+	TYPE_INET_SERVICE = 13,
+	TYPE_BITS = 6,
+};
+
+/* As nft writes its comments: type, length, text with its NUL. */
+enum { USERDATA_COMMENT = 0, COMMENT_SIZE = sizeof("generation 65535") };
+
+void netlink_table(struct nl_writer *w, const char *table, uint16_t generation,
+		   uint32_t table_flags)
+{
+	uint8_t comment[2 + COMMENT_SIZE] = { USERDATA_COMMENT };
+
+	comment[1] = (uint8_t)(snprintf((char *)comment + 2, COMMENT_SIZE,
+					"generation %u", generation) +
+			       1);
+	nl_message(w, NFT_MSG_NEWTABLE, NLM_F_CREATE | NLM_F_EXCL, NFPROTO_INET);
+	nl_put_text(w, NFTA_TABLE_NAME, table);
+	nl_put_be32(w, NFTA_TABLE_FLAGS, table_flags);
+	nl_put(w, NFTA_TABLE_USERDATA, comment, 2u + comment[1]);
+	nl_end(w);
+}
+
+uint16_t netlink_generation(const struct nlattr *userdata)
+{
+	uint16_t size = userdata ? mnl_attr_get_payload_len(userdata) : 0;
+	const char *at = userdata ? mnl_attr_get_payload(userdata) : NULL;
+	struct text left, word;
+	uint32_t generation;
+
+	if (size < 3 || at[0] != USERDATA_COMMENT || (uint8_t)at[1] != size - 2 ||
+	    at[size - 1] != '\0')
+		return 0;
+	left = (struct text){ at + 2, size - 3u };
+	if (!text_split(&left, ' ', &word) || !text_equal(word, "generation") ||
+	    !text_to_u32(left, UINT16_MAX, &generation))
+		return 0;
+	return (uint16_t)generation;
+}
+
+void netlink_table_delete(struct nl_writer *w, const char *table)
+{
+	nl_message(w, NFT_MSG_DELTABLE, 0, NFPROTO_INET);
+	nl_put_text(w, NFTA_TABLE_NAME, table);
+	nl_end(w);
+}
+
+void netlink_chain(struct nl_writer *w, const char *table,
+		   const struct filter_chain *chain)
+{
+	size_t nest;
+
+	nl_message(w, NFT_MSG_NEWCHAIN, NLM_F_CREATE | NLM_F_EXCL, NFPROTO_INET);
+	nl_put_text(w, NFTA_CHAIN_TABLE, table);
+	nl_put_text(w, NFTA_CHAIN_NAME, chain->name);
+	if (chain->type != FILTER_CHAIN_PLAIN) {
+		nest = nl_nest(w, NFTA_CHAIN_HOOK);
+		nl_put_be32(w, NFTA_HOOK_HOOKNUM, chain->hook);
+		nl_put_be32(w, NFTA_HOOK_PRIORITY, (uint32_t)chain->priority);
+		nl_nest_end(w, nest);
+		nl_put_be32(w, NFTA_CHAIN_POLICY, chain->accept ? NF_ACCEPT : NF_DROP);
+		nl_put_text(w, NFTA_CHAIN_TYPE,
+			    chain->type == FILTER_CHAIN_NAT ? "nat" : "filter");
+	}
+	nl_end(w);
+}
+
+uint32_t netlink_set_flags(const struct filter_set *set)
+{
+	uint32_t flags = 0;
+
+	if (set->timeout)
+		flags |= NFT_SET_TIMEOUT;
+	else if (!set->changes)
+		flags |= NFT_SET_INTERVAL | NFT_SET_CONSTANT;
+	if (set->dynamic)
+		flags |= NFT_SET_EVAL;
+	return flags;
+}
+
+uint32_t netlink_key_type(enum filter_key key)
+{
+	const uint32_t flow = TYPE_INET_PROTOCOL << TYPE_BITS | TYPE_INET_SERVICE;
+
+	switch (key) {
+	case FILTER_KEY_PORT:
+		return TYPE_INET_SERVICE;
+	case FILTER_KEY_ADDR4:
+		return TYPE_IPADDR;
+	case FILTER_KEY_ADDR6:
+		return TYPE_IP6ADDR;
+	case FILTER_KEY_FLOW4:
+		return TYPE_IPADDR << 2 * TYPE_BITS | flow;
+	case FILTER_KEY_FLOW6:
+		return TYPE_IP6ADDR << 2 * TYPE_BITS | flow;
+	case FILTER_KEY_LOCAL_PORT:
+		return flow;
+	case FILTER_KEY_NONE:
+		break;
+	}
+	return 0;
+}
+
+void netlink_set(struct nl_writer *w, const char *table, const struct filter_set *set)
+{
+	size_t nest;
+
+	nl_message(w, NFT_MSG_NEWSET, NLM_F_CREATE | NLM_F_EXCL, NFPROTO_INET);
+	nl_put_text(w, NFTA_SET_TABLE, table);
+	nl_put_text(w, NFTA_SET_NAME, set->name);
+	nl_put_be32(w, NFTA_SET_ID, w->seq);
+	nl_put_be32(w, NFTA_SET_FLAGS, netlink_set_flags(set));
+	nl_put_be32(w, NFTA_SET_KEY_TYPE, netlink_key_type(set->key));
+	nl_put_be32(w, NFTA_SET_KEY_LEN, (uint32_t)filter_key_size(set->key));
+	if (set->size > 0) {
+		nest = nl_nest(w, NFTA_SET_DESC);
+		nl_put_be32(w, NFTA_SET_DESC_SIZE, set->size);
+		nl_nest_end(w, nest);
+	}
+	nl_end(w);
+}
+
+static void put_element(struct nl_writer *w, const uint8_t *key, size_t size,
+			uint32_t flags)
+{
+	size_t element = nl_nest(w, NFTA_LIST_ELEM);
+	size_t nest = nl_nest(w, NFTA_SET_ELEM_KEY);
+
+	nl_put(w, NFTA_DATA_VALUE, key, size);
+	nl_nest_end(w, nest);
+	if (flags)
+		nl_put_be32(w, NFTA_SET_ELEM_FLAGS, flags);
+	nl_nest_end(w, element);
+}
+
+/* An interval is its first key and, marked, the first key behind it; one that reaches
+ * the last key has no end. */
+static void put_interval(struct nl_writer *w, const struct filter_range *r, size_t size)
+{
+	uint8_t behind[16];
+
+	put_element(w, r->from, size, 0);
+	if (filter_key_next(r->to, size, behind))
+		put_element(w, behind, size, NFT_SET_ELEM_INTERVAL_END);
+}
+
+void netlink_elements(struct nl_writer *w, const char *table,
+		      const struct filter_set *set)
+{
+	size_t size = filter_key_size(set->key);
+
+	for (size_t i = 0; i < set->range_count;) {
+		size_t until = MIN(set->range_count, i + NETLINK_ELEMENTS_MAX / 2);
+		size_t nest;
+
+		nl_message(w, NFT_MSG_NEWSETELEM, NLM_F_CREATE, NFPROTO_INET);
+		nl_put_text(w, NFTA_SET_ELEM_LIST_TABLE, table);
+		nl_put_text(w, NFTA_SET_ELEM_LIST_SET, set->name);
+		nest = nl_nest(w, NFTA_SET_ELEM_LIST_ELEMENTS);
+		for (; i < until; i++)
+			put_interval(w, &set->ranges[i], size);
+		nl_nest_end(w, nest);
+		nl_end(w);
+	}
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+/* filter/set - elements of the sets that change, for those who write a batch. */
+#pragma once
+
+#include "filter/filter.h"
+#include "filter/message.h"
+#include "filter/ruleset_internal.h"
+
+/* An item that names a set: a family, and a port list that can be. */
+bool set_item_is_valid(const struct filter_learn *item);
+/* Add @items, any number in any order, to the sets of @role. With @lifetimes those whose
+ * lifetime is over are left out; otherwise they get none. */
+void set_put_items(struct nl_writer *w, enum filter_naming naming, enum filter_role role,
+		   const struct filter_learn *items, size_t count, bool lifetimes);
+bool set_held_is_valid(const struct filter_held *h);
+/* Add or delete one held port; @type is NFT_MSG_NEWSETELEM or NFT_MSG_DELSETELEM. */
+void set_put_held(struct nl_writer *w, enum filter_naming naming, uint16_t type,
+		  const struct filter_held *h);

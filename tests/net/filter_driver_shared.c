@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+/* filter_driver's commands for a namespace that is shared:
+ *
+ *     own MARK UID                 of Weir's packets, from the next "shared" on
+ *     exempt ADDR, doh PREFIX      parameters of the next "shared"
+ *     state learned|kept ADDR LIST MS COUNT   what the next "shared" starts with
+ *     stateheld 4|6 udp|tcp PORT   the same
+ *     clear                        forget those
+ *     shared GENERATION FLAGS      replace; of r (relay) d (redirect only) q (no port
+ * 443) sharedverify GENERATION FLAGS sharedbench FLAGS COUNT      replace COUNT times,
+ * generations from 1 on: p50 max port hold|letgo 4|6 udp|tcp PORT naming owned|shared
+ * which table the commands are about standing                     generation, and whether
+ * the table is ours learned LISTS                what the learned sets hold:
+ * ADDR|LIST|SECONDS remove */
+#include "filter_driver.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ITEMS_MAX = 10000, ADDRS_MAX = 16, TIMES_MAX = 1000 };
+
+struct shared_state {
+	uint32_t mark, uid;
+	struct addr exempt[ADDRS_MAX];
+	struct prefix doh[ADDRS_MAX];
+	size_t exempt_count, doh_count;
+	struct filter_learn learned[ITEMS_MAX], kept[ITEMS_MAX];
+	struct filter_held held[ADDRS_MAX];
+	size_t learned_count, kept_count, held_count;
+};
+
+static struct shared_state *state_of(struct driver *d)
+{
+	if (!d->shared) {
+		d->shared = calloc(1, sizeof(*d->shared));
+		if (!d->shared)
+			abort();
+		d->shared->mark = 0x77;
+	}
+	return d->shared;
+}
+
+static void on_own(struct driver *d, char **words)
+{
+	struct shared_state *s = state_of(d);
+
+	s->mark = (uint32_t)strtoul(words[1], NULL, 0);
+	s->uid = (uint32_t)strtoul(words[2], NULL, 0);
+	answer(0, NULL);
+}
+
+static void on_exempt(struct driver *d, char **words)
+{
+	struct shared_state *s = state_of(d);
+
+	answer(addr_parse(words[1], strlen(words[1]), &s->exempt[s->exempt_count++])
+		       ? 0
+		       : -EINVAL,
+	       NULL);
+}
+
+static void on_doh(struct driver *d, char **words)
+{
+	struct shared_state *s = state_of(d);
+
+	answer(prefix_parse(words[1], strlen(words[1]), true, &s->doh[s->doh_count++])
+		       ? 0
+		       : -EINVAL,
+	       NULL);
+}
+
+static void on_state(struct driver *d, char **words)
+{
+	struct shared_state *s = state_of(d);
+	bool kept = strcmp(words[1], "kept") == 0;
+	struct filter_learn *items = kept ? s->kept : s->learned;
+	size_t *used = kept ? &s->kept_count : &s->learned_count;
+	struct addr a = { 0 };
+
+	if (!addr_parse(words[2], strlen(words[2]), &a))
+		return answer(-EINVAL, NULL);
+	for (int i = 0; i < atoi(words[5]) && *used < ITEMS_MAX; i++) {
+		items[(*used)++] = (struct filter_learn){
+			.addr = a,
+			.port_list = (uint8_t)atoi(words[3]),
+			.lifetime_ms = (uint32_t)atoi(words[4]),
+		};
+		for (size_t k = addr_size(&a); k-- > 0 && ++a.bytes[k] == 0;)
+			;
+	}
+	answer(0, NULL);
+}
+
+static struct filter_held held(char **words)
+{
+	return (struct filter_held){
+		.family = words[0][0] == '4' ? ADDR_V4 : ADDR_V6,
+		.protocol = words[1][0] == 't' ? IPPROTO_TCP : IPPROTO_UDP,
+		.port = (uint16_t)atoi(words[2]),
+	};
+}
+
+static void on_state_held(struct driver *d, char **words)
+{
+	struct shared_state *s = state_of(d);
+
+	s->held[s->held_count++] = held(words + 1);
+	answer(0, NULL);
+}
+
+static void on_clear(struct driver *d, char **words)
+{
+	struct shared_state *s = state_of(d);
+
+	s->exempt_count = s->doh_count = 0;
+	s->learned_count = s->kept_count = s->held_count = 0;
+	answer(0, NULL);
+}
+
+static int build_shared(struct driver *d, int generation, const char *flags,
+			struct arena *arena, const struct ruleset **ret, struct err *err)
+{
+	const struct shared_state *s = state_of(d);
+	struct filter_shared_params params = {
+		.generation = (uint16_t)generation,
+		.redirect_only = strchr(flags, 'd'),
+		.relay = strchr(flags, 'r'),
+		.mark = s->mark,
+		.uid = s->uid,
+		.dns_port = 15353,
+		.relay_port = 15354,
+		.exempt = s->exempt,
+		.exempt_count = s->exempt_count,
+		.doh = s->doh,
+		.doh_count = s->doh_count,
+		.refuse_443 = strchr(flags, 'q'),
+	};
+	struct plan plan;
+	int r = build_plan(d, &plan, err);
+
+	return r < 0 ? r : ruleset_build_shared(&plan, &params, arena, ret, err);
+}
+
+static int replace(struct driver *d, const struct ruleset *rs, struct err *err)
+{
+	const struct shared_state *s = state_of(d);
+	const struct filter_state state = {
+		.learned = s->learned,
+		.learned_count = s->learned_count,
+		.kept = s->kept,
+		.kept_count = s->kept_count,
+		.held = s->held,
+		.held_count = s->held_count,
+	};
+
+	return filter_replace(&d->conn, rs, &state, err);
+}
+
+static void on_shared(struct driver *d, char **words)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	const struct ruleset *rs;
+	struct err err = { 0 };
+	int r = build_shared(d, atoi(words[1]), words[2], &arena, &rs, &err);
+
+	if (r == 0)
+		r = replace(d, rs, &err);
+	answer(r, &err);
+}
+
+static void on_verify(struct driver *d, char **words)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	const struct ruleset *rs;
+	struct err err = { 0 };
+	int r = build_shared(d, atoi(words[1]), words[2], &arena, &rs, &err);
+
+	if (r == 0)
+		r = filter_verify(&d->conn, rs, &err);
+	answer(r, &err);
+}
+
+static void on_bench(struct driver *d, char **words)
+{
+	static int64_t times[TIMES_MAX];
+	int count = MIN(atoi(words[2]), (int)TIMES_MAX);
+
+	for (int i = 0; i < count; i++) {
+		CLEAN(arena) struct arena arena = { 0 };
+		const struct ruleset *rs;
+		struct err err = { 0 };
+		int64_t start;
+
+		if (build_shared(d, i + 1, words[1], &arena, &rs, &err) < 0)
+			return answer(-EINVAL, &err);
+		start = now_ns();
+		if (replace(d, rs, &err) < 0)
+			return answer(-EINVAL, &err);
+		times[i] = now_ns() - start;
+	}
+	print_times(times, count);
+}
+
+static void on_port(struct driver *d, char **words)
+{
+	struct filter_held h = held(words + 2);
+
+	answer(filter_hold(&d->conn, &h, strcmp(words[1], "hold") == 0), NULL);
+}
+
+static void on_naming(struct driver *d, char **words)
+{
+	d->conn.naming = strcmp(words[1], "shared") == 0 ? FILTER_NAMES_SHARED
+							 : FILTER_NAMES_OWNED;
+	answer(0, NULL);
+}
+
+static void on_standing(struct driver *d, char **words)
+{
+	uint16_t generation = 0;
+	int r = filter_standing(&d->conn, &generation);
+
+	if (r < 0)
+		answer(r, NULL);
+	else
+		printf("ok %u %s\n", generation, d->conn.owner ? "ours" : "free");
+}
+
+static void print_learned(void *data, const struct addr *a, uint8_t port_list,
+			  uint32_t left_ms)
+{
+	char text[ADDR_TEXT_SIZE];
+
+	printf(" %s|%u|%u", addr_format(a, text), port_list, (left_ms + 500) / 1000);
+}
+
+static void on_learned(struct driver *d, char **words)
+{
+	printf("ok");
+	if (filter_learned_read(&d->conn, (size_t)atoi(words[1]), print_learned, NULL) <
+	    0)
+		printf(" failed");
+	printf("\n");
+}
+
+static void on_remove(struct driver *d, char **words)
+{
+	struct err err = { 0 };
+
+	answer(filter_remove(&d->conn, &err), &err);
+}
+
+const struct command shared_commands[] = {
+	{ "own", 3, on_own },
+	{ "exempt", 2, on_exempt },
+	{ "doh", 2, on_doh },
+	{ "state", 6, on_state },
+	{ "stateheld", 4, on_state_held },
+	{ "clear", 1, on_clear },
+	{ "shared", 3, on_shared },
+	{ "sharedverify", 3, on_verify },
+	{ "sharedbench", 3, on_bench },
+	{ "port", 5, on_port },
+	{ "naming", 2, on_naming },
+	{ "standing", 1, on_standing },
+	{ "learned", 2, on_learned },
+	{ "remove", 1, on_remove },
+	{ NULL, 0, NULL },
+};
