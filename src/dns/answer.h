@@ -12,7 +12,8 @@
 enum {
 	DNS_CHAIN_MAX = 16,	/* CNAME links; a longer chain is DNS_ANSWER_BAD */
 	DNS_ADDRESSES_MAX = 32, /* taken from one answer; the rest is left out */
-	DNS_RECORDS_MAX = 32,	/* PTR, SRV, MX, TXT records taken from one answer */
+	DNS_RECORDS_MAX = 1024, /* PTR, SRV, MX, TXT records taken from one answer */
+	DNS_RDATA_MAX = 65535,	/* octets of them, their names uncompressed */
 };
 
 enum dns_answer_kind {
@@ -52,14 +53,14 @@ struct dns_answer {
 			      * more than the negative TTL of RFC 2308, 0 without SOA */
 	uint8_t chain_count; /* CNAME targets, in order */
 	uint8_t addr_count;
-	uint8_t record_count;
+	uint16_t record_count;
 	uint16_t skipped; /* addresses and records that had no room here */
+	uint16_t rdata_size;
 	struct dns_name chain[DNS_CHAIN_MAX];
 	uint32_t chain_ttl_sec[DNS_CHAIN_MAX];
 	struct dns_answer_addr addrs[DNS_ADDRESSES_MAX];
 	struct dns_answer_record records[DNS_RECORDS_MAX];
-	uint16_t rdata_size;
-	uint8_t rdata[4096];
+	uint8_t rdata[DNS_RDATA_MAX];
 };
 
 /* Never fails: what can't be used is a kind. DNS_ANSWER_MISMATCH unless the id, the

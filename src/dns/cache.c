@@ -23,8 +23,8 @@ enum {
 	KEY_MAX = 8 + DNS_NAME_MAX,
 	/* Key, header, chain, addresses, records: all full. */
 	STRING_MAX = KEY_MAX + 16 + DNS_CHAIN_MAX * (6 + DNS_NAME_MAX) +
-		     DNS_ADDRESSES_MAX * 21 + DNS_RECORDS_MAX * 6 +
-		     sizeof(((struct dns_answer *)0)->rdata),
+		     DNS_ADDRESSES_MAX * 21 + DNS_CACHE_RECORDS_MAX * 6 +
+		     DNS_CACHE_RDATA_MAX,
 };
 
 struct chunk {
@@ -302,6 +302,7 @@ static bool make_room(struct dns_cache *c, size_t chunks, int64_t now_ms)
 }
 
 /* Answers as octets. */
+static_assert(DNS_CACHE_RECORDS_MAX <= UINT8_MAX, "one octet holds how many they are");
 
 static void encode(struct wire *w, const struct dns_answer *a, uint32_t cap_sec)
 {
@@ -311,7 +312,7 @@ static void encode(struct wire *w, const struct dns_answer *a, uint32_t cap_sec)
 	wire_write_u32(w, MIN(a->ttl_sec, cap_sec));
 	wire_write_u8(w, a->chain_count);
 	wire_write_u8(w, a->addr_count);
-	wire_write_u8(w, a->record_count);
+	wire_write_u8(w, (uint8_t)a->record_count);
 	for (size_t i = 0; i < a->chain_count; i++) {
 		wire_write_u32(w, MIN(a->chain_ttl_sec[i], cap_sec));
 		wire_write_u8(w, a->chain[i].labels);
@@ -480,7 +481,8 @@ void dns_cache_put(struct dns_cache *c, const struct dns_cache_key *key,
 	old = entry_find(c, &packed, string);
 	if (old != 0)
 		entry_drop(c, old);
-	if (lifetime_sec == 0)
+	if (lifetime_sec == 0 || a->record_count > DNS_CACHE_RECORDS_MAX ||
+	    a->rdata_size > DNS_CACHE_RDATA_MAX)
 		return;
 	w = wire_writer(string, sizeof(string));
 	wire_write_bytes(&w, packed.bytes, packed.size);

@@ -18,6 +18,8 @@
 enum {
 	DNS_CACHE_POSITIVE_MAX_SEC = 86400, /* longer TTLs count as this */
 	DNS_CACHE_NEGATIVE_MAX_SEC = 3600,  /* NXDOMAIN and NODATA */
+	DNS_CACHE_RECORDS_MAX = 32,	    /* an answer with more is not kept */
+	DNS_CACHE_RDATA_MAX = 4096,
 };
 
 struct dns_cache;
@@ -52,7 +54,8 @@ bool dns_cache_find(struct dns_cache *c, const struct dns_cache_key *key, int64_
 
 /* Keep @a; an entry of the same key is replaced. Only RECORDS, NODATA and NXDOMAIN are
  * kept, until the smallest TTL of the chain (or the negative one) has passed, but not
- * beyond the maxima above; nothing is kept when that is 0 or no room can be made. */
+ * beyond the maxima above; nothing is kept when that is 0, when the answer is larger than
+ * they say, or when no room can be made. */
 void dns_cache_put(struct dns_cache *c, const struct dns_cache_key *key,
 		   const struct dns_answer *a, int64_t now_ms);
 

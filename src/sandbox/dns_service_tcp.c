@@ -13,6 +13,7 @@ enum {
 	INDEX_BITS = 10,	   /* of a handle; the rest is the generation */
 	KERNEL_BUFFER = 64 * 1024, /* of replies, in the kernel */
 };
+static_assert(DNS_TCP_OUT_MAX >= DNS_FRAME_PREFIX + DNS_MESSAGE_MAX, "one always fits");
 static_assert(DNS_TCP_CONNECTIONS_MAX == 1 << INDEX_BITS, "handles hold the index");
 
 struct dns_tcp_connection {

@@ -21,7 +21,7 @@ enum {
 	DNS_TCP_CONNECTIONS_MAX = 1024, /* of the engine; over it: reset at once */
 	DNS_TCP_MESSAGE_MAX = 1024,	/* a query that says it is longer: reset */
 	DNS_TCP_UNANSWERED_MAX = 16,
-	DNS_TCP_OUT_MAX = 64 * 1024,
+	DNS_TCP_OUT_MAX = 66 * 1024, /* one reply of any size, at least */
 	DNS_TCP_ACCEPTS_PER_TURN = 16,
 	DNS_TCP_IDLE_MS = 10 * 1000,
 	DNS_TCP_MESSAGE_MS = 5 * 1000, /* from its first byte to its last */

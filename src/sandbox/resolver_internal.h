@@ -15,8 +15,6 @@
 #include "sandbox/resolver.h"
 
 enum {
-	REPLY_MAX =
-		12 * 1024, /* bytes of one reply: 16 links, 32 records, 4 KiB of rdata */
 	QUEUE_BYTES = 128 * 1024, /* replies that wait for a flush; full: flush at once */
 	QUEUE_ADDRS = 4096,	  /* addresses in them */
 	BATCH_ADDS = FILTER_LEARN_MAX / 2, /* of one transaction; the rest is for

@@ -150,7 +150,7 @@ static size_t reply_limit(const struct resolver_ask *ask)
 	const struct dns_query *q = &ask->query;
 
 	if (ask->client.tcp)
-		return REPLY_MAX;
+		return DNS_MESSAGE_MAX;
 	return q->has_edns ? MIN(q->udp_size, (uint16_t)DNS_UDP_OURS)
 			   : (size_t)DNS_UDP_MIN;
 }
@@ -181,16 +181,17 @@ static void queue_ask(struct resolver *r, struct resolver_ask *ask)
 static void write_reply(struct resolver *r, struct resolver_ask *ask,
 			const struct dns_answer *a, uint32_t keep, int64_t now_ms)
 {
+	size_t limit = reply_limit(ask);
 	uint32_t written = 0;
 
-	if (QUEUE_BYTES - r->bytes_used < REPLY_MAX ||
+	if (QUEUE_BYTES - r->bytes_used < limit ||
 	    QUEUE_ADDRS - r->addrs_used < DNS_ADDRESSES_MAX)
 		resolver_flush(r, now_ms);
 	ask->ttl_cap_sec = learned_ttl_max(&ask->client.sandbox->plan);
 	ask->message_at = r->bytes_used;
-	ask->message_size = (uint32_t)dns_reply_write(r->bytes + r->bytes_used, REPLY_MAX,
-						      reply_limit(ask), &ask->query, a,
-						      keep, ask->ttl_cap_sec, &written);
+	ask->message_size = (uint32_t)dns_reply_write(r->bytes + r->bytes_used, limit,
+						      limit, &ask->query, a, keep,
+						      ask->ttl_cap_sec, &written);
 	ask->addr_at = r->addrs_used;
 	ask->addr_count = 0;
 	for (size_t i = 0; i < a->addr_count; i++)

@@ -44,7 +44,7 @@ static void make_answer(struct wire *w, struct dns_answer *a)
 	a->ttl_sec = wire_read_u32(w) >> 12;
 	a->chain_count = wire_read_u8(w) % (DNS_CHAIN_MAX + 1);
 	a->addr_count = wire_read_u8(w) % (DNS_ADDRESSES_MAX + 1);
-	a->record_count = wire_read_u8(w) % (DNS_RECORDS_MAX + 1);
+	a->record_count = wire_read_u8(w) % (DNS_CACHE_RECORDS_MAX + 1);
 	for (size_t i = 0; i < a->chain_count; i++) {
 		a->chain[i] = make_name((unsigned int)i);
 		a->chain_ttl_sec[i] = a->ttl_sec + (uint32_t)i;

@@ -15,7 +15,7 @@ THIRD = "5.100.53.55"
 
 # Answers each line of stdin: "ask NAME TYPE" or "dial ADDRESS PORT".
 TALKER = """
-import json, socket, struct, sys, time
+import json, re, socket, struct, sys, time
 def query(name, kind):
     labels = b"".join(bytes([len(l)]) + l.encode() for l in name.split("."))
     return struct.pack("!HHHHHH", 7, 0x100, 1, 0, 0, 0) + labels + struct.pack("!BHH", 0, kind, 1)
@@ -35,6 +35,21 @@ def ask(name, wait="5"):
             addresses.append(socket.inet_ntoa(reply[at + 12:at + 16]))
         at += 12 + size
     return {"rcode": reply[3] & 15, "addresses": addresses, "ttl": min(ttls, default=0)}
+def texts(name, tcp):
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM if tcp == "tcp" else socket.SOCK_DGRAM) as s:
+        s.settimeout(5)
+        s.connect(("127.0.0.1", 53))
+        message = query(name, 16)
+        if tcp != "tcp":
+            s.send(message)
+            reply = s.recv(65536)
+        else:
+            s.sendall(struct.pack("!H", len(message)) + message)
+            file = s.makefile("rb")
+            reply = file.read(struct.unpack("!H", file.read(2))[0])
+    return {"size": len(reply), "cut": reply[2] >> 1 & 1, "rcode": reply[3] & 15,
+            "records": struct.unpack("!H", reply[6:8])[0],
+            "numbers": sorted(set(map(int, re.findall(rb"-([0-9]+)-", reply))))}
 def dial(address, port):
     with socket.create_connection((address, int(port)), 3) as s:
         s.sendall(b"hi")
@@ -43,7 +58,7 @@ for line in sys.stdin:
     verb, *words = line.split()
     began = time.monotonic()
     try:
-        said = {"ask": ask, "dial": dial}[verb](*words)
+        said = {"ask": ask, "dial": dial, "texts": texts}[verb](*words)
     except OSError as e:
         said = {"error": type(e).__name__}
     print(json.dumps({**said, "ms": round((time.monotonic() - began) * 1000, 1)}), flush=True)
@@ -101,6 +116,19 @@ class Servers:
         return query.answer(self.address)
 
 
+class Said:
+    """Servers that say what they are told to; all others have an address. Keeps who was asked."""
+
+    def __init__(self, world, below, by_server):
+        self.address, self.by_server, self.asked = world.address(), by_server, []
+        world.dns.on(f"*.{below}", self.answer)
+
+    def answer(self, query):
+        self.asked.append(query.server)
+        return query.answer(*([] if query.server in self.by_server else [self.address]),
+                            **self.by_server.get(query.server, {}))
+
+
 def upstreams(*servers):
     return [word for s in servers for word in ("--upstream", s)]
 
@@ -155,6 +183,54 @@ def test_a_failing_server_is_passed_over_at_once(world):
         assert answer["addresses"] == [servers.address] and answer["ms"] < 500, answer
 
 
+@pytest.mark.parametrize("rcode", ["SERVFAIL", "REFUSED", "NOTIMP", "FORMERR"])
+def test_D2_a_server_that_fails_is_passed_over(world, rcode):
+    below = f"next{world.number()}.test"
+    said = Said(world, below, {RESOLVER4: {"rcode": rcode}, SECOND: {"rcode": rcode}})
+    with Talker(world, allow(f"*.{below}"), *upstreams(SECOND, THIRD)) as talker:
+        answer = talker.ask(f"a.{below}")
+    assert answer["addresses"] == [said.address] and answer["ms"] < 500, answer
+    assert said.asked == [RESOLVER4, SECOND, THIRD]
+
+
+@pytest.mark.parametrize("what, says, rcode", [
+    ("nothing at all", {}, 0),
+    ("no such name", {"rcode": "NXDOMAIN"}, 3),
+])
+def test_D2_an_answer_without_addresses_is_final(world, what, says, rcode):
+    below = f"final{world.number()}.test"
+    said = Said(world, below, {RESOLVER4: says})
+    with Talker(world, allow(f"*.{below}"), *upstreams(SECOND)) as talker:
+        answer = talker.ask(f"a.{below}")
+    assert (answer["rcode"], answer["addresses"]) == (rcode, []), answer
+    assert said.asked == [RESOLVER4]
+
+
+def test_D2_when_all_fail_the_client_is_told_so(world):
+    below = f"all{world.number()}.test"
+    said = Said(world, below, {s: {"rcode": "SERVFAIL"} for s in (RESOLVER4, SECOND, THIRD)})
+    with Talker(world, allow(f"*.{below}"), *upstreams(SECOND, THIRD)) as talker:
+        answer = talker.ask(f"a.{below}")
+    assert answer["rcode"] == 2 and answer["ms"] < 500, answer
+    assert said.asked == [RESOLVER4, SECOND, THIRD]
+
+
+def test_D4_a_port_where_nobody_listens_costs_nothing(world, site):
+    with Talker(world, allow(site.name), *upstreams(RESOLVER4), upstream="127.0.0.1:59123") as talker:
+        answer = talker.ask(site.name)
+        assert answer["addresses"] and answer["ms"] < 500, answer
+
+
+def test_a_third_server_is_asked_when_two_are_silent(world):
+    """For who has asked lately: beyond the two tries that everybody gets."""
+    below = f"third{world.number()}.test"
+    servers = Servers(world, below)
+    servers.silent = {RESOLVER4, SECOND}
+    with Talker(world, allow(f"*.{below}"), *upstreams(SECOND, THIRD)) as talker:
+        answer = talker.ask(f"a.{below}")
+        assert answer["addresses"] == [servers.address] and 2800 < answer["ms"] < 4500, answer
+
+
 def test_without_any_server_the_client_is_told_in_time_and_served_later(world):
     """Two tries of 1.5 s, SERVFAIL, and no restart when the servers are back."""
     below = f"none{world.number()}.test"
@@ -184,6 +260,32 @@ def test_an_answer_of_64_kib_over_tcp_is_read(world):
     world.dns.on(name, answer)
     with Talker(world, allow(name)) as talker:
         assert set(talker.ask(name)["addresses"]) == set(addresses)
+
+
+def test_a_truncated_answer_can_be_fetched_over_tcp_whole(world):
+    """All of an RRset of 64 KiB, which isn't kept, and of one of 6 KiB."""
+    below, policy = f"text{world.number()}.test", "types: [TXT]"
+    sets = {"large": 250, "small": 25}
+
+    def answer(query):
+        name, *_ = query.name.split(".")
+        reply = query.answer(records=[(query.name, 300, "TXT", f'"-{i}-{"x" * 235}"')
+                                      for i in range(sets[name])])
+        if not query.tcp:
+            reply.flags |= 0x0200
+            reply.answer.clear()
+        return reply
+    world.dns.on(f"*.{below}", answer)
+    text = f'egress: [{{action: allow, target: "*.{below}", {policy}}}]\n'
+    with Talker(world, text) as talker:
+        for name, count in sets.items():
+            short = talker.tell("texts", f"{name}.{below}", "udp")
+            assert (short["cut"], short["records"], short["rcode"]) == (1, 0, 0), short
+            for _ in range(2):
+                whole = talker.tell("texts", f"{name}.{below}", "tcp")
+                assert (whole["cut"], whole["records"]) == (0, count), whole
+                assert whole["numbers"] == list(range(count))
+        assert talker.tell("texts", f"large.{below}", "tcp")["size"] > 62000
 
 
 def test_the_ttl_that_is_handed_out_is_never_longer_than_the_address_is_open(world):

@@ -285,6 +285,38 @@ static void what_can_never_fit_is_not_kept(void **state)
 	}
 }
 
+static void what_is_too_large_takes_the_old_ones_place_and_is_not_kept(void **state)
+{
+	static struct dns_answer a;
+	static const struct {
+		uint16_t count, size;
+		bool kept;
+	} cases[] = {
+		{ DNS_CACHE_RECORDS_MAX, 1, true },
+		{ DNS_CACHE_RECORDS_MAX + 1, 1, false },
+		{ 1, DNS_CACHE_RDATA_MAX, true },
+		{ 1, DNS_CACHE_RDATA_MAX + 1, false },
+		{ DNS_RECORDS_MAX, DNS_RDATA_MAX / DNS_RECORDS_MAX, false },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct dns_cache *c = dns_cache_new(16, 65536, &hash);
+
+		a = answer_of(DNS_ANSWER_RECORDS, 10);
+		put_numbered(c, 1, &a);
+		assert_true(has_numbered(c, 1));
+		a.record_count = cases[i].count;
+		a.rdata_size = (uint16_t)(cases[i].count * cases[i].size);
+		for (uint16_t k = 0; k < cases[i].count; k++)
+			a.records[k] = (struct dns_answer_record){
+				10, (uint16_t)(k * cases[i].size), cases[i].size
+			};
+		put_numbered(c, 1, &a);
+		assert_int_equal(has_numbered(c, 1), cases[i].kept);
+		dns_cache_free(c);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -297,6 +329,8 @@ int main(void)
 		cmocka_unit_test(an_expired_entry_makes_room_first),
 		cmocka_unit_test(entries_and_bytes_stay_within_their_maxima),
 		cmocka_unit_test(what_can_never_fit_is_not_kept),
+		cmocka_unit_test(
+			what_is_too_large_takes_the_old_ones_place_and_is_not_kept),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -198,6 +198,29 @@ static void other_records_are_written_all_or_not_at_all(void **state)
 	assert_memory_equal(r.again.rdata, r.a.rdata, 600);
 }
 
+static void over_tcp_a_reply_may_have_64_kib(void **state)
+{
+	enum { RECORDS = 255, SIZE = 244 };
+	static struct reply r;
+
+	start(&r, DNS_TYPE_TXT, 0);
+	r.q.has_edns = true;
+	for (uint16_t i = 0; i < RECORDS; i++) {
+		r.a.records[i] =
+			(struct dns_answer_record){ 60, (uint16_t)(i * SIZE), SIZE };
+		memset(r.a.rdata + i * SIZE, 'a' + i % 26, SIZE);
+		r.a.rdata[i * SIZE] = SIZE - 1;
+	}
+	r.a.record_count = RECORDS;
+	r.a.rdata_size = RECORDS * SIZE;
+	assert_int_equal(write_it(&r, DNS_MESSAGE_MAX, ALL)->kind, DNS_ANSWER_RECORDS);
+	assert_in_range(r.size, 65000, 65535);
+	assert_int_equal(r.again.record_count, RECORDS);
+	assert_int_equal(r.again.skipped, 0);
+	assert_memory_equal(r.again.rdata, r.a.rdata, RECORDS * SIZE);
+	assert_int_equal(flags_of(&r) & DNS_FLAG_TC, 0);
+}
+
 static void ad_is_set_only_for_who_asked_and_if_nothing_was_removed(void **state)
 {
 	static const struct {
@@ -256,6 +279,7 @@ int main(void)
 		cmocka_unit_test(negative_answers_keep_their_chain),
 		cmocka_unit_test(ttls_are_capped),
 		cmocka_unit_test(other_records_are_written_all_or_not_at_all),
+		cmocka_unit_test(over_tcp_a_reply_may_have_64_kib),
 		cmocka_unit_test(ad_is_set_only_for_who_asked_and_if_nothing_was_removed),
 		cmocka_unit_test(what_is_no_answer_becomes_servfail),
 	};
