@@ -379,11 +379,11 @@ void relay_detach(struct relay *r, struct sandbox *s)
 void relay_recheck(struct relay *r, struct sandbox *s)
 {
 	struct relay_guest *g = find_guest(r, s);
-	struct relay_flow *f, *next;
+	struct relay_flow *f;
 
-	for (f = g ? LIST_FIRST(&g->flows) : NULL; f; f = next) {
-		next = LIST_NEXT(f, in_guest);
-		relay_flow_recheck(f);
+	for (f = g ? LIST_FIRST(&g->flows) : NULL; f; f = LIST_NEXT(f, in_guest)) {
+		f->recheck = true;
+		relay_flow_queue(f);
 	}
 }
 

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sandbox/relay - the way out of an owned namespace for TCP: connections that the filter
- * redirected are accepted inside, judged, dialled from outside, and spliced.
+/* sandbox/relay - the way out for TCP: connections that the filter redirected are
+ * accepted inside, judged, dialled, and spliced. Out of an owned namespace they are
+ * dialled from outside; in a shared one from there, on ports that the filter knows as
+ * Weir's own (net/own.h).
  *
  * A connection is dialled only if its original destination is, at this moment, allowed
  * for this sandbox: an address rule with that port allows it, or a name that is still
  * valid taught it and that name's rule has the port; no address rule denies it; it is
  * not the listener itself, not loopback, not unspecified, and no address of the host,
- * unless an address rule names that very address (a /32 or /128).
+ * unless an address rule names that very address (a /32 or /128). In a shared namespace
+ * the host's addresses are the sandbox's own and never redirected: none is dialled.
  *
  * A refused connection gets a reset at once. If the dial fails before a byte flowed, the
  * other learned addresses of the same name are tried; if all fail, the error is
@@ -40,7 +43,9 @@ void relay_free(struct relay *r);
 int relay_attach(struct relay *r, struct sandbox *s) MUST_CHECK;
 /* All its connections are reset. */
 void relay_detach(struct relay *r, struct sandbox *s);
-/* The sandbox's plan has changed: flows that it no longer allows are reset. */
+/* The sandbox's plan has changed: flows that it no longer allows are reset, in the order
+ * of the ready queue, a bounded number in each turn; none moves another byte before it
+ * is judged. */
 void relay_recheck(struct relay *r, struct sandbox *s);
 
 size_t relay_flow_count(const struct relay *r, const struct sandbox *s);

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include "net/link.h"
+#include "net/own.h"
 #include "sandbox/learned.h"
 #include "sandbox/relay_internal.h"
 #include "sandbox/relay_judge.h"
@@ -99,13 +100,28 @@ static void on_patience_over(struct loop_timer *t)
 	relay_flow_queue(f);
 }
 
-void relay_side_close(struct relay *r, struct relay_side *side, bool reset)
+/* Its last packet leaves while the port is still known as Weir's. */
+static void let_port_go(struct relay_flow *f, struct relay_side *side, bool reset)
+{
+	const struct sockaddr nowhere = { .sa_family = AF_UNSPEC };
+
+	if (side->own_port == 0)
+		return;
+	if (reset)
+		(void)connect(side->source.fd, &nowhere, sizeof(nowhere));
+	own_let_go(&f->guest->sandbox->own, side->source.fd,
+		   (enum addr_family)f->dialled.addr.family, IPPROTO_TCP, side->own_port);
+	side->own_port = 0;
+}
+
+void relay_side_close(struct relay_flow *f, struct relay_side *side, bool reset)
 {
 	int fd = side->source.fd;
 
 	if (fd < 0)
 		return;
-	loop_remove(r->loop, &side->source);
+	loop_remove(f->guest->relay->loop, &side->source);
+	let_port_go(f, side, reset);
 	side->source.fd = -1;
 	if (reset)
 		relay_reset_fd(fd);
@@ -118,8 +134,8 @@ void relay_flow_end(struct relay_flow *f, bool reset)
 	struct relay_guest *g = f->guest;
 	struct relay *r = g->relay;
 
-	relay_side_close(r, &f->client, reset);
-	relay_side_close(r, &f->server, reset);
+	relay_side_close(f, &f->client, reset);
+	relay_side_close(f, &f->server, reset);
 	relay_way_done(g, &f->up);
 	relay_way_done(g, &f->down);
 	loop_timer_stop(r->loop, &f->timer);
@@ -159,6 +175,7 @@ struct relay_question relay_flow_question(const struct relay_flow *f,
 		.learned = s->learned,
 		.to = *to,
 		.host_local = host_local,
+		.shared = s->shared,
 		.now_ms = loop_now_ms(f->guest->relay->loop),
 	};
 }
@@ -177,6 +194,7 @@ void relay_flow_recheck(struct relay_flow *f)
 	struct relay_question q = relay_flow_question(f, &f->asked);
 	struct relay_judgement j = relay_judge_again(&q, shown, &f->name);
 
+	f->recheck = false;
 	if (f->state == FLOW_CLOSING || f->state == FLOW_REFUSED)
 		return;
 	if (j.allowed && f->dials > 0 && !addr_equal(&f->dialled.addr, &f->asked.addr)) {
@@ -205,6 +223,13 @@ static int dial(struct relay_flow *f, const struct endpoint *to)
 	*side = (struct relay_side){ .source = { .fd = fd, .on_ready = on_server } };
 	if (family == AF_INET6)
 		set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+	e = own_hold(&f->guest->sandbox->own, fd, (enum addr_family)to->addr.family,
+		     IPPROTO_TCP);
+	if (e < 0) {
+		e = -e;
+		goto undo;
+	}
+	side->own_port = (uint16_t)e;
 	if (connect(fd, (const struct sockaddr *)&sa, size) < 0 && errno != EINPROGRESS) {
 		e = errno;
 		goto undo;
@@ -218,7 +243,7 @@ static int dial(struct relay_flow *f, const struct endpoint *to)
 	if (e == 0)
 		return 0;
 undo:
-	relay_side_close(r, side, false);
+	relay_side_close(f, side, false);
 	return -e;
 }
 
@@ -257,8 +282,9 @@ static void flow_dial(struct relay_flow *f, struct endpoint to)
 		r = dial(f, &to);
 		if (r == 0)
 			return;
-		if (r == -EMFILE || r == -ENFILE) {
-			relay_limit(f->guest, LIMIT_FLOWS, "no descriptor is free");
+		if (r == -EMFILE || r == -ENFILE || r == -ENOSPC || r == -EADDRINUSE) {
+			relay_limit(f->guest, LIMIT_FLOWS,
+				    "no descriptor or port is free");
 			relay_flow_abort(f);
 			return;
 		}
@@ -276,7 +302,7 @@ static void dial_failed(struct relay_flow *f)
 {
 	struct endpoint to;
 
-	relay_side_close(f->guest->relay, &f->server, false);
+	relay_side_close(f, &f->server, false);
 	loop_timer_stop(f->guest->relay->loop, &f->timer);
 	f->timed_out = false;
 	if (f->dials < RELAY_ADDRESSES_MAX && next_address(f, &to)) {
@@ -361,6 +387,12 @@ size_t relay_flow_run(struct relay_flow *f)
 {
 	size_t cost = RELAY_STEP_COST;
 
+	if (f->recheck) {
+		cost += RELAY_RECHECK_COST;
+		relay_flow_recheck(f);
+		if (f->state == FLOW_DEAD)
+			return cost + RELAY_RECHECK_RESET_COST;
+	}
 	if (f->state == FLOW_CLOSING || f->state == FLOW_REFUSED)
 		return relay_goodbye(f);
 	if (f->state == FLOW_DIALLING)

@@ -57,6 +57,9 @@ enum {
 	RELAY_SPARE_FLOWS = 128,      /* freed flows kept for the next connections */
 	RELAY_LOOK_BYTES = 16 * 1024, /* looked at to find a name */
 	RELAY_LOOK_MS = 5 * 1000,     /* in which it has to be there */
+	/* Of a flow under a new policy, of the turn's budget: judged, and reset. */
+	RELAY_RECHECK_COST = 2 * 1024,
+	RELAY_RECHECK_RESET_COST = 16 * 1024,
 	RELAY_GOODBYE_MS =
 		1000, /* for a refused client, and the answers still due to it */
 };
@@ -101,6 +104,7 @@ struct relay_side {
 	bool failed;  /* EPOLLERR or EPOLLHUP was seen */
 	bool hung_up; /* the peer has finished; what it sent before may be unread */
 	bool urgent; /* urgent data was seen: splice() stops at it, so copy from now on */
+	uint16_t own_port; /* that the filter knows as Weir's; 0: none (net/own.h) */
 };
 
 /* One direction of a flow. */
@@ -130,6 +134,7 @@ struct relay_flow {
 	uint8_t shown;	   /* enum relay_shown, of what was judged last */
 	uint8_t refusal;   /* enum relay_refusal */
 	bool passed;	   /* a request has been let through */
+	bool recheck;	   /* the plan has changed: judged before it moves a byte */
 	bool connect, h2c; /* of the request whose answer is awaited */
 	struct http_stream http;
 	bool allowable; /* of the refusal, as are the next two */
@@ -190,7 +195,7 @@ void relay_flow_free(struct relay *r, struct relay_flow *f);
  * dial went elsewhere. */
 struct relay_question relay_flow_question(const struct relay_flow *f,
 					  const struct endpoint *to);
-void relay_side_close(struct relay *r, struct relay_side *side, bool reset);
+void relay_side_close(struct relay_flow *f, struct relay_side *side, bool reset);
 /* Of a listener, whose connections inherit them, or of one connection. */
 void relay_set_options(int fd);
 /* Close with a reset. */

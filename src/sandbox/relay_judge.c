@@ -70,6 +70,14 @@ static const char *forbidden_kind(const struct relay_question *q)
 	}
 }
 
+/* The same, unless a rule opens it all the same. */
+static const char *forbidding(const struct relay_question *q)
+{
+	const char *kind = forbidden_kind(q);
+
+	return kind && !q->shared && is_named_exactly(q) ? NULL : kind;
+}
+
 /* May a name whose rule has @flags lead to this address at all? */
 static bool name_may_lead_to(const struct relay_question *q, uint8_t flags)
 {
@@ -132,10 +140,10 @@ static struct relay_judgement judge_rules(const struct relay_question *q)
 
 struct relay_judgement relay_judge(const struct relay_question *q)
 {
-	const char *kind = forbidden_kind(q);
 	struct relay_judgement j = judge_rules(q);
+	const char *kind = j.allowed ? forbidding(q) : NULL;
 
-	if (j.allowed && kind && !is_named_exactly(q))
+	if (kind)
 		return deny(j.rule, kind);
 	return j;
 }
@@ -229,11 +237,11 @@ static struct relay_judgement judge_shown(const struct relay_question *q,
 {
 	struct plan_verdict address =
 		plan_match_addr(q->plan, &q->to.addr, IPPROTO_TCP, q->to.port);
-	const char *kind = forbidden_kind(q);
+	const char *kind = forbidding(q);
 
 	if (address.action == POLICY_DENY && address.rule != PLAN_NO_RULE)
 		return deny(address.rule, "an address rule denies it");
-	if (kind && !is_named_exactly(q))
+	if (kind)
 		return deny(address.rule, kind);
 	switch (shown) {
 	case SHOWN_NAME:

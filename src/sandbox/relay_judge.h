@@ -25,6 +25,8 @@ struct relay_question {
 	const struct learned *learned;
 	struct endpoint to;
 	bool host_local; /* the address is one of the host's own */
+	bool shared; /* those are the sandbox's, and don't come here: no rule opens them
+		      */
 	int64_t now_ms;
 };
 

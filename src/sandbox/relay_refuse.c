@@ -235,7 +235,7 @@ void relay_refuse_shown(struct relay_flow *f, enum relay_refusal how,
 	} else if (f->passed && f->state == FLOW_OPEN) {
 		keep_going(f);
 	} else {
-		relay_side_close(r, &f->server, true);
+		relay_side_close(f, &f->server, true);
 		say(f);
 	}
 }
@@ -264,7 +264,7 @@ static size_t finish(struct relay_flow *f)
 	if (f->client.failed) {
 		relay_flow_abort(f);
 	} else if (down == MOVE_END || down == MOVE_FAILED || f->out_of_patience) {
-		relay_side_close(f->guest->relay, &f->server, true);
+		relay_side_close(f, &f->server, true);
 		relay_way_done(f->guest, &f->up);
 		relay_way_done(f->guest, &f->down);
 		say(f);

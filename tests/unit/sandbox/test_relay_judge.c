@@ -22,6 +22,7 @@ struct row {
 	const char *to;
 	uint16_t port;
 	bool host_local;
+	bool shared;
 	bool allowed;
 	uint32_t rule;	  /* the deciding one */
 	const char *name; /* that opened it */
@@ -167,6 +168,23 @@ static const struct row rows[] = {
 	  .port = 80,
 	  .host_local = true,
 	  .allowed = true },
+	{ .what = "but not in a namespace where that is the sandbox's own",
+	  .rules = { "allow 93.184.216.0/24", "allow 93.184.216.10" },
+	  .to = "93.184.216.10",
+	  .port = 80,
+	  .host_local = true,
+	  .shared = true },
+	{ .what = "nor loopback there",
+	  .rules = { "allow 127.0.0.1" },
+	  .to = "127.0.0.1",
+	  .port = 15354,
+	  .shared = true },
+	{ .what = "the rest is as anywhere",
+	  .rules = { "allow 93.184.216.10" },
+	  .to = "93.184.216.10",
+	  .port = 80,
+	  .shared = true,
+	  .allowed = true },
 	{ .what = "the default opens no address of the host",
 	  .rules = { "default allow" },
 	  .to = "93.184.216.10",
@@ -225,6 +243,7 @@ static struct relay_question question_of(const struct row *row)
 		.plan = &w.sandbox.plan,
 		.to = { .addr = world_addr(row->to), .port = row->port },
 		.host_local = row->host_local,
+		.shared = row->shared,
 	};
 }
 

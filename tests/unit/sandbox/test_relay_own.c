@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The relay in a namespace that it shares with the sandbox: it dials from ports that the
+ * filter knows as Weir's own. The filter is a table here. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "test_relay_world.h"
+
+enum { PORT = 8000, MARK = 0x1234, MANY = 300 };
+
+static struct world w;
+
+static struct {
+	bool held[65536];
+	size_t count, calls;
+	int error;
+} filter;
+
+static int on_hold(void *data, enum addr_family family, uint8_t protocol, uint16_t port)
+{
+	filter.calls++;
+	if (filter.error < 0)
+		return filter.error;
+	assert_int_equal(protocol, IPPROTO_TCP);
+	assert_false(filter.held[port]);
+	filter.held[port] = true;
+	filter.count++;
+	return 0;
+}
+
+static void on_let_go(void *data, enum addr_family family, uint8_t protocol,
+		      uint16_t port)
+{
+	assert_int_equal(protocol, IPPROTO_TCP);
+	assert_true(filter.held[port]);
+	filter.held[port] = false;
+	filter.count--;
+}
+
+static const char *const open_rules[] = { "allow " FAR_A, "allow " FAR_B, "allow " FAR_6,
+					  NULL };
+
+static int start(void **state)
+{
+	memset(&filter, 0, sizeof(filter));
+	world_start(&w, open_rules);
+	w.sandbox.shared = true;
+	w.sandbox.own =
+		(struct own_ports){ .mark = MARK, .hold = on_hold, .let_go = on_let_go };
+	return 0;
+}
+
+static int stop(void **state)
+{
+	world_stop(&w);
+	assert_int_equal(filter.count, 0);
+	return 0;
+}
+
+struct pair {
+	int client, server;
+};
+
+static struct pair pair_open(const char *addr)
+{
+	int listener = world_listen(&w, FAR, addr, PORT);
+	struct pair p = { .client = world_connect(&w, INSIDE, addr, PORT) };
+
+	p.server = world_accept(&w, listener);
+	close(listener);
+	return p;
+}
+
+static uint16_t peer_port(int fd)
+{
+	struct sockaddr_storage sa;
+	socklen_t size = sizeof(sa);
+
+	assert_int_equal(getpeername(fd, (struct sockaddr *)&sa, &size), 0);
+	return endpoint_from_sockaddr(&sa).port;
+}
+
+static void echo(struct pair p)
+{
+	char text[4];
+
+	world_write_all(&w, p.client, "ping", 4);
+	assert_int_equal(world_read(&w, p.server, text, 4), 4);
+	world_write_all(&w, p.server, "pong", 4);
+	assert_int_equal(world_read(&w, p.client, text, 4), 4);
+}
+
+static void assert_reset(int fd)
+{
+	char byte;
+
+	assert_int_equal(world_read(&w, fd, &byte, 1), -ECONNRESET);
+	close(fd);
+}
+
+static void turn(int times)
+{
+	for (int i = 0; i < times; i++)
+		world_turn(&w);
+}
+
+static void test_a_dial_leaves_from_a_port_that_is_held(void **state)
+{
+	struct pair four = pair_open(FAR_A), six = pair_open(FAR_6);
+
+	assert_true(filter.held[peer_port(four.server)]);
+	assert_true(filter.held[peer_port(six.server)]);
+	assert_int_equal(filter.count, 2);
+	echo(four);
+	echo(six);
+	close(four.client);
+	close(four.server);
+	close(six.client);
+	close(six.server);
+	assert_true(world_drained(&w));
+	assert_int_equal(filter.count, 0);
+}
+
+static void test_nothing_is_dialled_from_a_port_that_the_filter_does_not_know(
+	void **state)
+{
+	int listener = world_listen(&w, FAR, FAR_A, PORT), client;
+
+	filter.error = -ENOSPC;
+	client = world_connect(&w, INSIDE, FAR_A, PORT);
+	assert_reset(client);
+	turn(20);
+	assert_int_equal(accept4(listener, NULL, NULL, SOCK_NONBLOCK), -1);
+	assert_int_equal(errno, EAGAIN);
+	assert_true(filter.calls > 0);
+	assert_int_equal(w.sandbox.counters[COUNT_FLOWS_LIMITED], 1);
+	close(listener);
+}
+
+static void test_a_dial_that_fails_lets_its_port_go(void **state)
+{
+	int client = world_connect(&w, INSIDE, FAR_A, PORT);
+
+	assert_reset(client);
+	assert_int_equal(filter.calls, 1);
+	assert_int_equal(filter.count, 0);
+}
+
+static void test_a_server_that_resets_frees_the_port(void **state)
+{
+	const struct linger linger = { .l_onoff = 1 };
+	struct pair p = pair_open(FAR_A);
+
+	setsockopt(p.server, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+	close(p.server);
+	assert_reset(p.client);
+	assert_int_equal(filter.count, 0);
+}
+
+static void test_what_is_revoked_is_reset_on_both_sides(void **state)
+{
+	static const char *const fewer[] = { "allow " FAR_B, NULL };
+	struct pair a = pair_open(FAR_A), b = pair_open(FAR_B);
+
+	world_set_plan(&w, fewer);
+	relay_recheck(w.relay, &w.sandbox);
+	assert_reset(a.client);
+	assert_reset(a.server); /* no end of file: what came is not the whole */
+	assert_int_equal(filter.count, 1);
+	echo(b);
+	close(b.client);
+	close(b.server);
+}
+
+/* Bytes that wait when the policy changes don't pass. */
+static void test_no_byte_passes_once_a_flow_is_revoked(void **state)
+{
+	static const char *const none[] = { "deny " FAR_A, NULL };
+	static struct pair pairs[MANY];
+	char byte;
+
+	for (size_t i = 0; i < MANY; i++)
+		pairs[i] = pair_open(FAR_A);
+	assert_int_equal(filter.count, MANY);
+	for (size_t i = 0; i < MANY; i++)
+		assert_int_equal(send(pairs[i].client, "x", 1, MSG_NOSIGNAL), 1);
+	world_set_plan(&w, none);
+	relay_recheck(w.relay, &w.sandbox);
+	assert_true(world_drained(&w));
+	assert_int_equal(filter.count, 0);
+	for (size_t i = 0; i < MANY; i++) {
+		assert_int_equal(world_read(&w, pairs[i].server, &byte, 1), -ECONNRESET);
+		close(pairs[i].server);
+		close(pairs[i].client);
+	}
+}
+
+static void test_an_address_of_the_namespace_is_not_dialled(void **state)
+{
+	static const char *const named[] = { "allow " HERE, NULL };
+	int listener = world_listen(&w, OUTSIDE, HERE, PORT), client;
+
+	world_set_plan(&w, named);
+	client = world_connect(&w, INSIDE, HERE, PORT);
+	assert_reset(client);
+	assert_int_equal(accept4(listener, NULL, NULL, SOCK_NONBLOCK), -1);
+	assert_int_equal(filter.calls, 0);
+	close(listener);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(test_##name, start, stop)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(a_dial_leaves_from_a_port_that_is_held),
+		T(nothing_is_dialled_from_a_port_that_the_filter_does_not_know),
+		T(a_dial_that_fails_lets_its_port_go),
+		T(a_server_that_resets_frees_the_port),
+		T(what_is_revoked_is_reset_on_both_sides),
+		T(no_byte_passes_once_a_flow_is_revoked),
+		T(an_address_of_the_namespace_is_not_dialled),
+	};
+
+	if (!world_namespaces(&w)) {
+		print_message("no user namespaces here: skipped\n");
+		return 77;
+	}
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
