@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A full disk: letting rows go writes to the log (WAL) first, which needs room itself.
- * So a file of half a megabyte is put by; it is given up to let rows go, and put by
- * again when there is room. */
+/* A full disk: letting rows go writes to the log (WAL) first, and what is in the log
+ * already has to find room in the database. So a file of two megabytes, more than the
+ * log brings between two checkpoints, is put by; it is given up to let rows go, and put
+ * by again when there is room. */
 #include "store/sqlite_file.h"
 
 #include <errno.h>
@@ -15,9 +16,11 @@
 
 enum {
 	BUSY_MS = 2000,
-	PUT_BY_BYTES = 512 * 1024,
+	PUT_BY_BYTES = 2 << 20,
 	PAGE_BYTES = 4096,
 	TIDY_ROWS = 500, /* in one transaction */
+	ROOM_ROWS = 128, /* the same while there is hardly room for the log */
+	ROOM_ROWS_MIN = 8,
 	TIDY_STEPS = 20, /* at a time */
 	ROOM_PARTS = 4,	 /* one of them goes when the disk is full */
 };
@@ -178,13 +181,13 @@ static uint64_t bytes_used(sqlite3 *db)
 }
 
 /* Return: how many went; < 0 when none could. */
-static int let_go(sqlite3 *db, const char *where)
+static int let_go(sqlite3 *db, const char *where, int max)
 {
 	char sql[256];
 
 	snprintf(sql, sizeof(sql),
 		 "DELETE FROM event WHERE id IN (SELECT id FROM event WHERE %s LIMIT %d)",
-		 where, TIDY_ROWS);
+		 where, max);
 	return sqlite_run(db, sql, NULL) < 0 ? -1 : sqlite3_changes(db);
 }
 
@@ -196,10 +199,10 @@ bool sqlite_file_tidy(sqlite3 *db, uint64_t max_bytes, int64_t oldest_ms)
 
 	snprintf(old, sizeof(old), "ts < %" PRId64, oldest_ms);
 	for (int i = 0; i < TIDY_STEPS && gone == TIDY_ROWS; i++)
-		gone = let_go(db, old);
+		gone = let_go(db, old, TIDY_ROWS);
 	for (int i = 0; i < TIDY_STEPS && over; i++) {
 		over = bytes_used(db) > max_bytes;
-		if (over && let_go(db, "1 ORDER BY id") <= 0)
+		if (over && let_go(db, "1 ORDER BY id", TIDY_ROWS) <= 0)
 			over = false;
 	}
 	sqlite3_exec(db, "PRAGMA incremental_vacuum(1000)", NULL, NULL, NULL);
@@ -222,19 +225,28 @@ void sqlite_file_put_by(const char *directory)
 		unlink(path); /* there is no room: it would be half a promise */
 }
 
+static void checkpoint(sqlite3 *db)
+{
+	sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+}
+
 void sqlite_file_make_room(sqlite3 *db, const char *directory)
 {
-	const int64_t rows = number_of(db, "SELECT count(*) FROM event");
+	int64_t rows = number_of(db, "SELECT count(*) FROM event") / ROOM_PARTS + 1;
 	char path[SQLITE_PATH_SIZE];
+	int gone, max = ROOM_ROWS;
 
-	/* The log's room is used again from its start. */
-	sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
 	put_by_path(directory, path);
 	unlink(path);
-	for (int64_t gone = 0; gone < rows / ROOM_PARTS + 1; gone += TIDY_ROWS) {
-		if (let_go(db, "1 ORDER BY id") <= 0)
+	checkpoint(db);
+	while (rows > 0 && max >= ROOM_ROWS_MIN) {
+		gone = let_go(db, "1 ORDER BY id", max);
+		checkpoint(db);
+		if (gone == 0)
 			break;
-		sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL,
-					  NULL);
+		if (gone < 0)
+			max /= 2;
+		else
+			rows -= gone;
 	}
 }

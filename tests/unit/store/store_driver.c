@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Drives store/sqlite for test_store.py: store_driver DIRECTORY MAX_BYTES. One order per
+ * line on stdin, one answer per line on stdout:
+ *   add FIRST COUNT   that many denied lookups, n<FIRST>.test and on
+ *   same COUNT        the same denied lookup that many times
+ *   drain             wait until they are written or lost
+ *   state             the state as JSON */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "store/sqlite.h"
+
+static struct event_row lookup(const char *name)
+{
+	struct event e = { .ts_ms = clock_wall_ms(),
+			   .packets = 1,
+			   .rule = EVENT_NO_RULE,
+			   .uid = UINT32_MAX,
+			   .action = EVENT_DENY,
+			   .layer = EVENT_DNS };
+	struct event_row row;
+
+	snprintf(e.name, sizeof(e.name), "%s", name);
+	event_row_fill(&row, &e, "sb-1", NULL);
+	return row;
+}
+
+static void add(struct sqlite_writer *w, uint32_t first, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		char name[64];
+		struct event_row row;
+
+		snprintf(name, sizeof(name), "n%" PRIu32 ".test", first + i);
+		row = lookup(name);
+		sqlite_writer_add(w, &row);
+		if (i % 256 == 255)
+			(void)sqlite_writer_drain(w, 30000);
+	}
+}
+
+static void say_state(struct sqlite_writer *w)
+{
+	struct sqlite_state s;
+
+	sqlite_writer_state(w, &s);
+	printf("{\"rows\": %" PRIu64 ", \"packets\": %" PRIu64 ", \"lost_rows\": %" PRIu64
+	       ", \"lost_packets\": %" PRIu64
+	       ", \"moved_aside\": %u, \"trouble\": \"%s\"}\n",
+	       s.rows, s.packets, s.lost_rows, s.lost_packets, s.moved_aside, s.trouble);
+}
+
+static void obey(struct sqlite_writer *w, const char *order)
+{
+	const struct event_row same = lookup("same.test");
+	unsigned int a, b;
+
+	if (sscanf(order, "add %u %u", &a, &b) == 2)
+		add(w, a, b);
+	for (b = 0; sscanf(order, "same %u", &a) == 1 && b < a; b++)
+		sqlite_writer_add(w, &same);
+	if (strcmp(order, "drain\n") == 0)
+		(void)sqlite_writer_drain(w, 30000);
+	if (strcmp(order, "state\n") == 0)
+		say_state(w);
+	else
+		puts("done");
+	fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+	struct sqlite_config config = { .directory = argc > 1 ? argv[1] : NULL };
+	struct sqlite_writer *w = NULL;
+	struct err err = { 0 };
+	char order[128];
+
+	if (argc != 3 || sscanf(argv[2], "%" SCNu64, &config.max_bytes) != 1)
+		return 2;
+	if (sqlite_writer_new(&config, &w, &err) < 0) {
+		fprintf(stderr, "%s\n", err.text);
+		return 1;
+	}
+	while (fgets(order, sizeof(order), stdin))
+		obey(w, order);
+	sqlite_writer_free(w);
+	return 0;
+}
