@@ -157,7 +157,7 @@ static int on_set(void *data, uint16_t type, uint8_t family, const struct nl_att
 	    !text_is(attrs->at[NFTA_SET_NAME], s->name))
 		return differs(k, "set '%s' is not in its place", s->name);
 	if (type != NFT_MSG_NEWSET ||
-	    !u32_is(attrs->at[NFTA_SET_FLAGS], netlink_set_flags(s)) ||
+	    !optional_u32_is(attrs->at[NFTA_SET_FLAGS], netlink_set_flags(s)) ||
 	    !u32_is(attrs->at[NFTA_SET_KEY_TYPE], netlink_key_type(s->key)) ||
 	    !u32_is(attrs->at[NFTA_SET_KEY_LEN], (uint32_t)filter_key_size(s->key)) ||
 	    set_size(attrs->at[NFTA_SET_DESC]) != s->size || attrs->at[NFTA_SET_TIMEOUT])

@@ -328,6 +328,12 @@ static void build_input(struct builder *b)
 	if (!c)
 		return;
 	c->accept = true;
+	/* A reply to what nat has redirected comes from where it was sent to. */
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_IIF, LOOPBACK_INDEX);
+	stmt_has_bit(b, FILTER_CT_STATUS, IPS_DST_NAT);
+	stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_REPLY);
+	stmt_add(b, FILTER_ACCEPT);
 	stmt_rule(b, c);
 	stmt_equal(b, FILTER_IIF, LOOPBACK_INDEX);
 	stmt_masked(b, FILTER_CT_STATE, CT_STATE_RELATED, 0); /* no refusal */
