@@ -86,7 +86,9 @@ static char *variable_name(const struct cli_option *o, char *buf)
 
 	memcpy(buf, variable_prefix, used);
 	for (const char *p = o->name; *p && used < VARIABLE_SIZE - 1; p++)
-		buf[used++] = (char)(*p == '-' ? '_' : *p - 'a' + 'A');
+		buf[used++] = (char)(*p == '-'		      ? '_'
+				     : *p >= 'a' && *p <= 'z' ? *p - 'a' + 'A'
+							      : *p);
 	buf[used] = '\0';
 	return buf;
 }

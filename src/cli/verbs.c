@@ -60,6 +60,26 @@ static int verb_run(int argc, char **argv, const struct cli_hooks *hooks)
 	return status;
 }
 
+static int verb_sidecar(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	CLEAN(mem) struct sidecar_spec *spec = calloc(1, sizeof(*spec));
+	struct err err = { 0 };
+
+	if (!spec) {
+		log_error("out of memory");
+		return RUN_STATUS_FAILED;
+	}
+	if (cli_sidecar_parse(argc, argv, spec, &err) < 0) {
+		log_error("%s", err.text);
+		return RUN_STATUS_BAD_INPUT;
+	}
+	if (!hooks->sidecar) {
+		log_error("this build has no sidecar");
+		return RUN_STATUS_FAILED;
+	}
+	return hooks->sidecar(spec);
+}
+
 static int verb_policy(int argc, char **argv, const struct cli_hooks *hooks)
 {
 	return cli_policy(argc, argv);
@@ -144,6 +164,8 @@ static void help_usage(FILE *out)
 static const struct cli_verb verbs[] = {
 	{ "run", "run one command in a sandbox that reaches what its policy lists",
 	  verb_run, cli_run_usage, &cli_run_options },
+	{ "sidecar", "guard the network namespace that this container shares with an app",
+	  verb_sidecar, cli_sidecar_usage, &cli_sidecar_options },
 	{ "policy", "check, explain, show, compare or import policies", verb_policy,
 	  cli_policy_usage, &cli_policy_options, CLI_POLICY_WORDS },
 	{ "profile", "list the profiles, or print one", verb_profile, cli_profile_usage,

@@ -5,10 +5,12 @@
 #include <stdio.h>
 
 #include "cli/run.h"
+#include "cli/sidecar.h"
 
 /* What the verbs need from main/, which this folder can't know. */
 struct cli_hooks {
 	int (*run)(struct run_spec *spec);
+	int (*sidecar)(struct sidecar_spec *spec); /* says what spec->warnings has */
 };
 
 struct cli_verb {

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 MAN = pathlib.Path(__file__).resolve().parents[2] / "man"
-VERBS = ("run", "policy", "profile", "doctor", "inject", "completion", "version", "help")
+VERBS = ("run", "sidecar", "policy", "profile", "doctor", "inject", "completion", "version", "help")
 
 
 @pytest.fixture
@@ -41,14 +41,14 @@ def test_help_lists_every_verb_and_weir_1_explains_it(world, table):
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_and_manual_list_the_same_options(world, table, verb):
     text = world.weir("help", verb).text
-    assert set(re.findall(r"^  --([a-z-]+)", text, re.M)) == options(table[verb])
-    assert set(re.findall(r"^\.It Fl -([a-z-]+)", page(verb), re.M)) == (
+    assert set(re.findall(r"^  --([a-z0-9-]+)", text, re.M)) == options(table[verb])
+    assert set(re.findall(r"^\.It Fl -([a-z0-9-]+)", page(verb), re.M)) == (
         options(table[verb]) or (set() if (MAN / f"weir-{verb}.1").exists() else {"json"}))
 
 
 def test_the_synopsis_of_run_has_every_option(table):
     synopsis = re.search(r"^\.Sh SYNOPSIS\n(.*?)^\.Sh", page("run"), re.M | re.S).group(1)
-    assert set(re.findall(r"^\.Op Fl -([a-z-]+)", synopsis, re.M)) == options(table["run"])
+    assert set(re.findall(r"^\.Op Fl -([a-z0-9-]+)", synopsis, re.M)) == options(table["run"])
 
 
 def test_the_manual_names_the_words_of_an_option(table):
