@@ -85,6 +85,7 @@ struct sidecar_spec {
 	const char *resolv_conf; /* for tests; /etc/resolv.conf */
 	struct arena arena;
 	uint64_t given;
+	char **argv; /* as they came, argv[0] is "sidecar"; NULL-ended; borrowed */
 	/* What is worth a warning, but no reason not to start; in @arena. */
 	const char *warnings[32];
 	size_t warning_count;
