@@ -51,6 +51,12 @@ def wait_for(what, seconds=5.0, step=0.005):
     return found
 
 
+def end_input(started):
+    """Nothing more comes on its standard input."""
+    started.process.stdin.close()
+    started.process.stdin = None
+
+
 @dataclasses.dataclass
 class Reply:
     """An answer of the HTTP API."""
@@ -87,6 +93,29 @@ def policy(*rules, default="deny", **more):
     return json.dumps({"defaultAction": default, "egress": egress, **more})
 
 
+class Flow:
+    """A connection of the app's, held open by a process that says on it what it is told."""
+
+    PROGRAM = ("import socket,sys\n"
+               "s=socket.socket(socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET, int(sys.argv[3]))\n"
+               "s.settimeout(3 if sys.argv[3]=='1' else 0.3)\ns.connect((sys.argv[1],int(sys.argv[2])))\n"
+               "print('open',flush=True)\n"
+               "for line in sys.stdin:\n"
+               " try:\n  s.send(line.encode()); print('got' if s.recv(999) else 'closed',flush=True)\n"
+               " except OSError as e: print(type(e).__name__,flush=True)\n")
+
+    def __init__(self, pod, address, port=7007, kind=socket.SOCK_STREAM):
+        self._started = pod.start("/usr/bin/python3", "-c", self.PROGRAM, address, port, int(kind))
+        line = self._started.line()
+        if line != "open":
+            raise AssertionError(f"no connection to {address}: {self._started.wait()}")
+
+    def say(self, word="x"):
+        """Send a line to the echo at the other end: "got", "closed", or the error's name."""
+        self._started.say(word + "\n")
+        return self._started.line()
+
+
 class Pod:
     """A network namespace with a link into the world. close() takes it away."""
 
@@ -113,7 +142,7 @@ class Pod:
         self._started = []
 
     def _join(self):
-        n, inside, outside = self.number, f"02:01:00:00:{self.number >> 8:02x}:{self.number & 255:02x}", None
+        inside = f"02:01:00:00:{self.number >> 8:02x}:{self.number & 255:02x}"
         outside = inside.replace("02:01", "02:02", 1)
         self.ns.sysctl(**(QUIET if self.ipv6 else IPV6_OFF))
         link = self._link_name
@@ -192,6 +221,13 @@ class Pod:
                         input=json.dumps(probes).encode(), timeout=timeout, **options)
         answers = read_answers(done, len(probes))
         return answers[0] if len(probes) == 1 else answers
+
+    def probe_start(self, *probes):
+        """Start probes as the app. Return: run.Started, whose line() is the next answer as JSON."""
+        started = self.start("/usr/bin/python3", "-IS", self.world.tools / "probe.py")
+        started.process.stdin.write(json.dumps(probes).encode())
+        end_input(started)
+        return started
 
     def nft(self, *args):
         """nft in here, as root. Return: its stdout."""

@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts, ends, crashes and what can't be enforced: nothing opens but by `weir sidecar --remove` (catalogue H4 to H12)."""
+import json
+import os
+import signal
+import time
+
+import pytest
+
+from world import expect
+from world.sidecar import SIDE_UID, Flow, Pod, end_input, policy, programs, wait_for
+
+GAP_MS = 100
+HAMMER = f"{__file__.rpartition('/')[0]}/app_hammer.py"
+
+
+def closed(pod):
+    """Nothing that wasn't allowed passes, by address or by asking somebody else's resolver."""
+    before = len(pod.packets())
+    four, six = pod.probe(["tcp", "93.9.9.9", 443], ["tcp", "2a01:93::9:9", 443])
+    expect.tcp_refused(four)
+    expect.tcp_refused(six)
+    pod.probe(["dns_raw", "424201000001000000000000046e6f6e650474657374000001 0001".replace(" ", ""), "8.8.8.8",
+               {"wait": 0.05}], ["udp", "8.8.8.8", 53, "leak"])
+    assert pod.packets()[before:] == []
+    assert not [p for p in pod.capture.packets() if p.dport == 53 and p.dst == "8.8.8.8"]
+
+
+class Asking:
+    """The app asks for @name every 2 ms. gap(): the longest time without an answer, in ms."""
+
+    PROGRAM = ("import json,select,socket,sys,time\n"
+               "sys.path.insert(0,'/')\nq=bytes.fromhex(sys.argv[1])\nlast=time.monotonic(); worst=0; n=0\n"
+               "print('up',flush=True)\n"
+               "while not select.select([0],[],[],0)[0]:\n"
+               " s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM); s.settimeout(0.01)\n"
+               " try:\n"
+               "  s.connect(('127.0.0.1',53)); s.send(q); r=s.recv(999)\n"
+               "  if r[3]&15==0: t=time.monotonic(); worst=max(worst,t-last); last=t; n+=1\n"
+               " except OSError: pass\n"
+               " s.close(); time.sleep(0.002)\n"
+               "worst=max(worst,time.monotonic()-last)\n"
+               "print(json.dumps([worst*1000,n]),flush=True)\n")
+
+    def __init__(self, pod, name):
+        wire = b"".join(bytes([len(x)]) + x.encode() for x in name.split("."))
+        query = bytes.fromhex("424201000001000000000000") + wire + b"\0\0\1\0\1"
+        self.started = pod.start("/usr/bin/python3", "-c", self.PROGRAM, query.hex())
+        assert self.started.line() == "up"
+        time.sleep(0.05)
+
+    def gap(self):
+        end_input(self.started)
+        worst, count = json.loads(self.started.line())
+        assert count > 10, count
+        return worst
+
+
+# starts
+
+def test_healthy_means_enforced(pod, guarded):
+    """An app that tries all the time gets nothing out from the first 200 on."""
+    side = guarded(ready=False)
+    side.ready()
+    closed(pod)
+    assert side.get("/status").json()["mode"] == "dns+nftables"
+
+
+@pytest.mark.parametrize("who", ["ambient", "file", "root"])
+def test_whoever_it_runs_as(pod, site, who):
+    options = {"ambient": {"uid": SIDE_UID}, "file": {"uid": SIDE_UID, "file_caps": True}, "root": {}}[who]
+    side = pod.sidecar(rules=policy(f"allow {site.name}"), **options)
+    assert pod.probe(["connect", site.name, 7007]).result == "ok"
+    closed(pod)
+    for pid in side.children().values():
+        status = open(f"/proc/{pid}/status", encoding="ascii").read()
+        assert f"Uid:\t{0 if who == 'root' else SIDE_UID}" in status and "NoNewPrivs:\t1" in status
+    side.kill_child("engine")
+    wait_for(lambda: pod.probe(["dns", site.name]).result == "NOERROR")
+
+
+def test_the_engine_and_control_keep_what_they_need(guarded):
+    side = guarded()
+    engine = open(f"/proc/{side.child('engine')}/status", encoding="ascii").read()
+    control = open(f"/proc/{side.child('control')}/status", encoding="ascii").read()
+    assert "CapEff:\t0000000000001000" in engine and "Seccomp:\t2" in engine   # CAP_NET_ADMIN alone
+    assert "CapEff:\t0000000000000000" in control and "CapPrm:\t0000000000000000" in control
+
+
+def test_H4_what_was_open_before_is_judged_too(pod, guarded):
+    bad, good = Flow(pod, "93.9.9.9"), Flow(pod, "93.253.1.1")
+    assert bad.say() == good.say() == "got"
+    guarded("allow 93.253.1.1")
+    before = len(pod.packets())
+    assert bad.say("secret") == "ConnectionResetError"
+    assert not [p for p in pod.packets()[before:] if b"secret" in p.payload]
+    assert good.say() == "got"
+
+
+def test_token_only_denies_everything_until_the_first_post(pod, site):
+    """The second way to start: no rules in the environment."""
+    side = pod.sidecar()
+    closed(pod)
+    expect.name_refused(pod.probe(["dns", site.name]))
+    assert side.call("POST", "/policy", policy(f"allow {site.name}"), outside=True).status == 200
+    assert pod.probe(["connect", site.name, 7007]).result == "ok"
+
+
+# what can't be enforced
+
+def test_without_the_capability_the_start_ends(pod):
+    side = pod.sidecar(caps=(), ready=False)
+    assert side.ended() != 0 and "NET_ADMIN" in str(side)
+
+
+def test_no_new_privileges_and_a_file_capability_are_told(pod):
+    side = pod.sidecar(uid=SIDE_UID, file_caps=True, nnp=True, ready=False)
+    assert side.ended() != 0 and "NET_ADMIN" in str(side)
+
+
+def test_open_has_to_be_spelled_and_is_shown(pod, site):
+    side = pod.sidecar(caps=(), rules=policy(f"allow {site.name}"), env={"WEIR_ON_UNENFORCEABLE": "open"})
+    status = side.get("/status").json()
+    assert status["mode"] == "disabled" and not status["fullIsolation"] and status["degradations"]
+    assert side.get("/healthz").status == 200 and side.wait_log(level="warn")
+    assert pod.probe(["dns", site.name, {"port": 15353}]).result == "NXDOMAIN"
+    assert pod.probe(["tcp", "93.9.9.9", 443]).result == "ok"
+
+
+def test_a_policy_that_asks_for_isolation_gets_it_or_nothing(pod):
+    rules = policy("allow a.test", require_full_isolation=True)
+    side = pod.sidecar(caps=(), rules=rules, env={"WEIR_ON_UNENFORCEABLE": "open"}, ready=False)
+    assert side.ended() != 0
+    side = pod.sidecar(mode="dns", rules=rules, ready=False)
+    assert side.ended() != 0
+
+
+def test_the_hosts_network_is_refused(world):
+    """Tried without the capability, so that a mistake couldn't do harm."""
+    done = world_command(world, [programs(world), "sidecar"])
+    assert done.code != 0 and "host" in done.messages + done.text and "network" in done.messages + done.text, done
+
+
+def world_command(world, argv):
+    from world.run import finish, start
+    return finish(start(["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--", *map(str, argv)],
+                        env={"PATH": "/usr/bin:/bin"}), timeout=10)
+
+
+# ends
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_orderly_end_leaves_every_rule(pod, guarded, site, number):
+    side = guarded(f"allow {site.name}", "allow 93.253.1.1")
+    pod.probe(["dns", site.name])
+    flow = Flow(pod, site.v4)
+    assert side.stop(number) == 0
+    closed(pod)
+    static, learned = pod.probe(["tcp", "93.253.1.1", 7007], ["tcp", site.v4, 7007])
+    assert static.result == learned.result == "ok" and flow.say() == "got"
+    assert wait_for(lambda: not side.children())
+
+
+def test_a_killed_keeper_takes_its_processes_and_leaves_the_rules(pod, guarded, site):
+    side = guarded(f"allow {site.name}")
+    pod.probe(["dns", site.name])
+    children = list(side.children().values())
+    side.process.kill()
+    side.process.wait()
+    wait_for(lambda: not any(os.path.exists(f"/proc/{p}") and "State:\tZ" not in _status(p) for p in children))
+    closed(pod)
+    assert pod.probe(["tcp", site.v4, 7007]).result == "ok"
+    again = pod.sidecar(rules=policy(f"allow {site.name}"))
+    closed(pod)
+    assert pod.probe(["connect", site.name, 7007]).result == "ok" and again.get("/healthz").status == 200
+
+
+def _status(pid):
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii") as f:
+            return f.read()
+    except OSError:
+        return "State:\tZ"
+
+
+def test_a_killed_engine_is_back_with_what_it_had_learned(pod, guarded, site):
+    side = guarded(f"allow {site.name}")
+    pod.probe(["dns", site.name], ["dns", site.name, "AAAA"])
+    flow = Flow(pod, site.v4)
+    asking = Asking(pod, site.name)
+    for _ in range(5):
+        old = side.kill_child("engine")
+        side.wait_replaced("engine", old)
+        closed(pod)
+        four, six = pod.probe(["tcp", site.v4, 7007], ["tcp", site.v6, 7007])
+        assert four.result == six.result == "ok" and flow.say() == "got"
+    gap = asking.gap()
+    assert gap < GAP_MS, f"DNS was away for {gap:.0f} ms"
+    assert side.get("/healthz").status == 200
+    side.post()
+    assert flow.say() == "ConnectionResetError"
+    expect.tcp_refused(pod.probe(["tcp", site.v4, 7007]))
+
+
+def test_a_killed_control_is_back_with_the_last_policy(pod, guarded, site, denied):
+    side = guarded()
+    side.post(f"allow {site.name}")
+    asking = Asking(pod, site.name)
+    for _ in range(3):
+        old = side.kill_child("control")
+        closed(pod)
+        side.wait_replaced("control", old)
+        wait_for(side.healthy, 1)
+        assert [r["target"] for r in side.get("/policy").json()["policy"]["egress"]] == [site.name]
+    assert asking.gap() < GAP_MS
+    side.patch(f"allow {denied.name}")
+    assert pod.probe(["dns", denied.name]).addresses == [denied.v4]
+
+
+def test_both_killed_at_once(pod, guarded, site):
+    side = guarded(f"allow {site.name}")
+    pod.probe(["dns", site.name])
+    for _ in range(3):
+        old = side.kill_child("engine"), side.kill_child("control")
+        closed(pod)
+        side.wait_replaced("engine", old[0])
+        side.wait_replaced("control", old[1])
+        wait_for(side.healthy)
+        assert pod.probe(["connect", site.name, 7007]).result == "ok"
+
+
+def test_a_crash_loop_stays_closed(pod, guarded):
+    side = guarded()
+    end = time.monotonic() + 1.5
+    while time.monotonic() < end:
+        pid = side.children().get("engine")
+        if pid:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        expect.tcp_refused(pod.probe(["tcp", "93.9.9.9", 443]))
+    closed(pod)
+    assert side.process.poll() is None
+    wait_for(side.healthy)
+
+
+@pytest.mark.parametrize("name", ["engine", "control"])
+def test_a_stopped_process_opens_nothing(pod, guarded, site, name):
+    side = guarded(f"allow {site.name}")
+    pod.probe(["dns", site.name])
+    pid = side.child(name)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        closed(pod)
+        assert pod.probe(["tcp", site.v4, 7007]).result == "ok"
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert pod.probe(["dns", site.name]).addresses == [site.v4]
+
+
+def test_H11_a_restart_over_live_rules_has_no_gap(pod, guarded, site):
+    """Ten restarts under load; what never was allowed never left."""
+    guarded(f"allow {site.name}")
+    hammer = pod.start("/usr/bin/python3", "-IS", HAMMER, "8.8.8.8", f"{site.name}={site.v4}",
+                       "leak.test=93.254.1.1", "2a01:93:254::1")
+    assert hammer.line() == "up"
+    for n in range(10):
+        side = pod.sidecars[-1]
+        assert side.stop(signal.SIGTERM) == 0 if n % 2 else side.stop(signal.SIGKILL) == -9
+        pod.sidecar(rules=policy(f"allow {site.name}"))
+        time.sleep(0.05)
+    end_input(hammer)
+    counts = json.loads(hammer.line())
+    assert counts[site.v4][0] > 0
+    assert counts["93.254.1.1"][0] == counts["2a01:93:254::1"][0] == 0
+    assert not [p for p in pod.packets() if p.dst in ("93.254.1.1", "2a01:93:254::1", "8.8.8.8")]
+    assert pod.queries("leak.test") == 0
+
+
+def test_remove_is_what_opens(pod, guarded):
+    side = guarded()
+    side.stop()
+    closed(pod)
+    remove = pod.sidecar("--remove", ready=False)
+    assert remove.ended() == 0
+    assert pod.probe(["tcp", "93.9.9.9", 443]).result == "ok"
+    assert "opensandbox" not in pod.nft("list", "tables")
+    again = pod.sidecar("--remove", ready=False)
+    assert again.ended() == 0, "removing what isn't there is no error"
+
+
+def test_remove_needs_the_right_to(pod, guarded):
+    guarded().stop()
+    done = pod.run(programs(pod.world), "sidecar", "--remove")
+    assert done.code != 0
+    closed(pod)
+
+
+# around it
+
+def test_the_health_check_asks_and_says_nothing(pod, guarded):
+    program = programs(pod.world)
+    down = pod.run(program, "sidecar", "--healthy")
+    assert down.code == 1
+    guarded()
+    up = pod.run(program, "sidecar", "--healthy")
+    assert up.code == 0 and up.text == ""
+
+
+def test_orphans_are_reaped(pod, guarded):
+    """PID 1's duty: nothing stays a zombie below it."""
+    side = guarded()
+    for _ in range(5):
+        old = side.kill_child("control")
+        side.wait_replaced("control", old)
+    wait_for(lambda: not [c for c in side.children().values() if "State:\tZ" in _status(c)])
+    assert len(side.children()) == 2
+
+
+def test_two_pods_do_not_know_each_other(world, site):
+    with Pod(world) as one, Pod(world) as two:
+        one.sidecar(rules=policy(f"allow {site.name}"))
+        two.sidecar(rules=policy())
+        assert one.probe(["connect", site.name, 7007]).result == "ok"
+        expect.tcp_refused(two.probe(["tcp", site.v4, 7007]))
