@@ -18,6 +18,7 @@ enum {
 	COPY_BYTES = 128,	     /* of each packet: headers only */
 	RECEIVE_BUFFER = 256 * 1024, /* the kernel drops what doesn't fit */
 	DATAGRAM_MAX = 16 * 1024,    /* threshold 1: one packet with its metadata */
+	DRAIN_MAX = 4096,	     /* datagrams; the receive buffer holds fewer */
 	EXTENSIONS_MAX = 8,	     /* IPv6 extension headers that are skipped */
 };
 
@@ -33,24 +34,42 @@ static int send_config(int fd, struct nlmsghdr *h)
 	return 0;
 }
 
-/* The acknowledgement is queued when the request has been sent. */
+/* What waits in the socket of an engine that was here before. */
+static void drain(int fd)
+{
+	char buf[64];
+
+	for (int i = 0; i < DRAIN_MAX && recv(fd, buf, sizeof(buf), MSG_DONTWAIT) >= 0;
+	     i++)
+		;
+}
+
+/* The acknowledgement is queued when the request has been sent; packets may stand
+ * before it. */
 static int receive_ack(int fd)
 {
-	_Alignas(struct nlmsghdr) char buf[1024];
-	const uint8_t *at = (const void *)buf;
-	const struct nlmsghdr *h;
-	const struct nlmsgerr *e;
-	ssize_t n = recv(fd, buf, sizeof(buf), MSG_DONTWAIT);
-	size_t left = n < 0 ? 0 : (size_t)n;
+	_Alignas(struct nlmsghdr) char buf[DATAGRAM_MAX];
 
-	if (n < 0)
-		return -errno;
-	h = nl_take(&at, &left);
-	if (!h || h->nlmsg_type != NLMSG_ERROR ||
-	    h->nlmsg_len < NLMSG_HDRLEN + sizeof(*e))
-		return -EBADMSG;
-	e = mnl_nlmsg_get_payload(h);
-	return e->error;
+	for (int i = 0; i < DRAIN_MAX; i++) {
+		const uint8_t *at = (const void *)buf;
+		ssize_t n = recv(fd, buf, sizeof(buf), MSG_DONTWAIT);
+		size_t left = n < 0 ? 0 : (size_t)n;
+		const struct nlmsghdr *h;
+		const struct nlmsgerr *e;
+
+		if (n < 0)
+			return -errno;
+		h = nl_take(&at, &left);
+		if (!h)
+			return -EBADMSG;
+		if (h->nlmsg_type != NLMSG_ERROR)
+			continue;
+		if (h->nlmsg_len < NLMSG_HDRLEN + sizeof(*e))
+			return -EBADMSG;
+		e = mnl_nlmsg_get_payload(h);
+		return e->error;
+	}
+	return -ENOBUFS;
 }
 
 int nflog_bind(int fd, uint16_t group, struct err *err)
@@ -77,10 +96,13 @@ int nflog_bind(int fd, uint16_t group, struct err *err)
 	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_buffer,
 		       sizeof(receive_buffer)) < 0)
 		return err_sys(err, -errno, "cannot configure the log socket");
+	drain(fd);
 	r = send_config(fd, h);
 	if (r == 0)
 		r = receive_ack(fd);
-	if (r < 0)
+	/* -EBUSY: this very socket has it already, and as it should be (somebody else's
+	 * would be -EPERM). */
+	if (r < 0 && r != -EBUSY)
 		return err_sys(err, r, "cannot bind log group %u", group);
 	return 0;
 }
