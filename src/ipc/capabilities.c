@@ -28,12 +28,17 @@ int capabilities_keep(uint64_t keep, struct err *err)
 	return 0;
 }
 
-bool capabilities_has(int capability)
+bool capabilities_raise(int capability)
 {
 	struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	const size_t word = CAP_TO_INDEX(capability);
+	const uint32_t bit = CAP_TO_MASK(capability);
 	struct __user_cap_data_struct data[2] = { { 0 } };
 
 	if (syscall(SYS_capget, &header, data) < 0)
 		return false;
-	return data[CAP_TO_INDEX(capability)].effective & CAP_TO_MASK(capability);
+	if (data[word].effective & bit)
+		return true;
+	data[word].effective |= bit;
+	return (data[word].permitted & bit) && syscall(SYS_capset, &header, data) == 0;
 }

@@ -10,5 +10,6 @@
 /* Keep the capabilities whose bits @keep has, permitted and effective; drop all others,
  * and empty the bounding and the ambient set. */
 int capabilities_keep(uint64_t keep, struct err *err) MUST_CHECK;
-/* The caller has it, and it is in effect. */
-bool capabilities_has(int capability);
+/* Put a capability that is permitted into effect: a program file may bring it without
+ * that, so that it can be started where there is none. Return: it is in effect. */
+bool capabilities_raise(int capability);

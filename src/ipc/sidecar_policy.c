@@ -32,7 +32,7 @@ static int tell_faults(const struct faults *f, sidecar_fault_fn *on_fault, void 
 				fault->path[0] ? ": " : "", fault->text);
 		if (on_fault)
 			on_fault(data, fault_format(fault, text, sizeof(text)),
-				 fault->level == FAULT_ERROR);
+				 fault->level);
 	}
 	if (f->errors > 0 && err->code == 0)
 		err_set(err, -EINVAL, "the policy is not valid");

@@ -16,9 +16,8 @@ struct sidecar_policy_context {
 };
 
 /* Compile @d. *@ret_plan is malloc'ed, owned by the caller. Return: 0; -EINVAL with the
- * first fault in @err ("" of the others is lost: @on_fault, which may be NULL, is told
- * all of them); -ENOMEM. */
-typedef void sidecar_fault_fn(void *data, const char *text, bool is_error);
+ * first error in @err (@on_fault, which may be NULL, is told all faults); -ENOMEM. */
+typedef void sidecar_fault_fn(void *data, const char *text, enum fault_level level);
 int sidecar_policy_build(const struct sidecar_policy_context *c, const struct document *d,
 			 sidecar_fault_fn *on_fault, void *data, uint8_t **ret_plan,
 			 size_t *ret_size, struct err *err) MUST_CHECK;
