@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shipped pod under podman, which starts it as it stands."""
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+import yaml
+
+from world import expect
+from world.podman import Podman, client_programs
+from world.run import Result, read_answers
+from world.sidecar import policy, wait_for
+from world.world import ROOT
+
+pytestmark = pytest.mark.skipif(not client_programs(), reason="no podman here")
+
+
+@pytest.fixture(scope="module")
+def podman(world):
+    with Podman(world) as p:
+        programs = pathlib.Path(os.environ.get("WEIR") or ROOT / "build/weir").parent
+        root = p.folder / "weir-root"
+        subprocess.run([ROOT / "deploy/docker/rootfs", programs, root], check=True, capture_output=True)
+        p.load_root("localhost/weir:latest", root, 'ENTRYPOINT ["/usr/bin/weir","sidecar"]', "USER 65532:65532")
+        app = p.folder / "app-root"
+        for folder in ("usr", "etc/alternatives", "tmp", "proc", "sys", "dev", "tools", "run"):
+            (app / folder).mkdir(parents=True)
+        for link in ("bin", "sbin", "lib", "lib64"):
+            (app / link).symlink_to(f"usr/{link}")
+        p.load_root("localhost/app:latest", app)
+        yield p
+
+
+@pytest.fixture
+def pod(podman, world, site):
+    """deploy/podman/pod.yaml, with the test's policy and app in it. Return: its name."""
+    document = yaml.safe_load((ROOT / "deploy/podman/pod.yaml").read_text())
+    name = document["metadata"]["name"] = f"guarded{world.number()}"
+    side, app = document["spec"]["containers"]
+    next(e for e in side["env"] if e["name"].endswith("RULES"))["value"] = policy(f"allow {site.name}")
+    app["image"] = "localhost/app:latest"
+    app["volumeMounts"] = [{"name": "usr", "mountPath": "/usr", "readOnly": True},
+                           {"name": "tools", "mountPath": "/tools", "readOnly": True}]
+    document["spec"]["volumes"] = [{"name": "usr", "hostPath": {"path": "/usr"}},
+                                   {"name": "tools", "hostPath": {"path": str(world.tools)}}]
+    file = world.workdir() / "pod.yaml"
+    file.write_text(yaml.safe_dump(document))
+    podman("kube", "play", "--start=false", file)
+    podman("start", f"{name}-weir")
+    wait_for(lambda: podman.call("exec", f"{name}-weir", "/usr/bin/weir", "sidecar", "--healthy").code == 0, 10, 0.05)
+    podman("pod", "start", name)
+    yield name
+    podman.call("pod", "rm", "-f", "-t", "0", name)
+
+
+def probe(podman, container, *probes):
+    text = podman("exec", "-i", container, "/usr/bin/python3", "-IS", "/tools/probe.py",
+                  input=json.dumps(probes).encode())
+    return read_answers(Result(0, text.encode(), b"", 0), len(probes))
+
+
+def test_the_shipped_pod_is_guarded(podman, pod, site, denied):
+    good, name, bad, api = probe(podman, f"{pod}-app", ["connect", site.name, 7007],
+                                 ["dns", denied.name, {"server": "8.8.8.8"}], ["tcp", "93.9.9.9", 443],
+                                 ["tcp", "127.0.0.1", 18080, "GET /healthz HTTP/1.0\r\n\r\n"])
+    assert good.result == "ok" and name.result == "NXDOMAIN" and "200" in api.data
+    expect.tcp_refused(bad)
+    assert not [p for p in podman.host.packets() if p.dst in ("93.9.9.9", denied.v4, "8.8.8.8")]
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_the_app_stays_shut_and_goes_on_within_the_pod(podman, pod, site, how):
+    """The namespace is the pod's, so another sidecar takes over where the old one was."""
+    side, app = f"{pod}-weir", f"{pod}-app"
+    assert probe(podman, app, ["connect", site.name, 7007])[0].result == "ok"
+    podman("stop", "-t", "5", side) if how == "stop" else podman("kill", side)
+    bad, dns = probe(podman, app, ["tcp", "93.9.9.9", 443], ["udp", "8.8.8.8", 53, "leak"])
+    expect.tcp_refused(bad)
+    podman("start", side)
+    wait_for(lambda: podman.call("exec", side, "/usr/bin/weir", "sidecar", "--healthy").code == 0, 10, 0.05)
+    good, bad = probe(podman, app, ["connect", site.name, 7007], ["tcp", "93.9.9.9", 443])
+    assert good.result == "ok"
+    expect.tcp_refused(bad)
+    assert not [p for p in podman.host.packets() if p.dst in ("93.9.9.9", "8.8.8.8")]
