@@ -157,7 +157,12 @@ static size_t reply_limit(const struct resolver_ask *ask)
 
 static void send_ask(struct resolver *r, struct resolver_ask *ask)
 {
-	ask->client.sandbox->counters[COUNT_ANSWERS]++;
+	struct sandbox *s = ask->client.sandbox;
+
+	s->counters[COUNT_ANSWERS]++;
+	if (s->on_answered && ask->addr_count > 0)
+		s->on_answered(s->on_answered_data, &ask->query.name,
+			       r->addrs + ask->addr_at, ask->addr_count);
 	r->ops.reply(r->ops.data, &ask->client, r->bytes + ask->message_at,
 		     ask->message_size);
 	resolver_ask_release(r, ask);
@@ -257,7 +262,12 @@ void resolver_answer_local(struct resolver *r, const struct resolver_ask *ask,
 				      one_address(r, a, LOCAL_TTL_SEC), 1, LOCAL_TTL_SEC,
 				      &written);
 
-	ask->client.sandbox->counters[COUNT_ANSWERS]++;
+	struct sandbox *s = ask->client.sandbox;
+
+	s->counters[COUNT_ANSWERS]++;
+	if (s->on_answered && ask->addr_count > 0)
+		s->on_answered(s->on_answered_data, &ask->query.name,
+			       r->addrs + ask->addr_at, ask->addr_count);
 	r->ops.reply(r->ops.data, &ask->client, buf, size);
 }
 

@@ -76,6 +76,10 @@ struct sandbox_held {
 
 /* Tell control of an event. Copies. */
 typedef void sandbox_event_fn(void *data, const struct event *e);
+/* A reply with addresses leaves, after the kernel has them. Copies. */
+struct dns_answer_addr;
+typedef void sandbox_answered_fn(void *data, const struct dns_name *name,
+				 const struct dns_answer_addr *addrs, size_t count);
 
 struct sandbox {
 	uint32_t id;
@@ -97,6 +101,8 @@ struct sandbox {
 	uint64_t counters[SANDBOX_COUNTER_COUNT];
 	sandbox_event_fn *on_event;
 	void *on_event_data;
+	sandbox_answered_fn *on_answered; /* NULL: nobody wants to know */
+	void *on_answered_data;
 	struct rate event_rate;
 	/* The self-test: the engine itself answers this name with this address. */
 	struct dns_name probe_name; /* size 0: no self-test under way */
