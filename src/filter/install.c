@@ -37,11 +37,12 @@ int filter_conn_init(struct filter_conn *c, int fd, struct err *err)
 	/* Errors come without a copy of the message that caused them. */
 	if (setsockopt(fd, SOL_NETLINK, NETLINK_CAP_ACK, &one, sizeof(one)) < 0)
 		return err_sys(err, -errno, "cannot configure the netlink socket");
-	/* Needs CAP_NET_ADMIN over the namespace. Without it a small ruleset still
-	 * loads, and a large one fails with its reason. */
+	/* Needs CAP_NET_ADMIN over the machine. Without it there is what anybody may
+	 * have (net.core.wmem_max, twice): a larger ruleset fails with its reason. */
 	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &send_buffer,
 		       sizeof(send_buffer)) < 0 &&
-	    errno != EPERM)
+	    (errno != EPERM || setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_buffer,
+					  sizeof(send_buffer)) < 0))
 		return err_sys(err, -errno, "cannot configure the netlink socket");
 	*c = (struct filter_conn){ .fd = fd, .port_id = self.nl_pid, .seq = 1 };
 	return 0;
@@ -139,8 +140,9 @@ static void write_state(struct nl_writer *w, enum filter_naming naming,
 	set_put_items(w, naming, FILTER_ROLE_LEARNED, state->learned,
 		      state->learned_count, true);
 	set_put_items(w, naming, FILTER_ROLE_KEPT, state->kept, state->kept_count, false);
-	for (size_t i = 0; i < state->held_count; i++)
-		set_put_held(w, naming, NFT_MSG_NEWSETELEM, &state->held[i]);
+	for (size_t i = 0; i < state->held_count;)
+		i += set_put_held(w, naming, NFT_MSG_NEWSETELEM, &state->held[i],
+				  state->held_count - i);
 }
 
 static void write_ruleset(struct nl_writer *w, const struct ruleset *rs,

@@ -182,19 +182,27 @@ void set_put_items(struct nl_writer *w, enum filter_naming naming, enum filter_r
 
 /* ---- held ports ---- */
 
-void set_put_held(struct nl_writer *w, enum filter_naming naming, uint16_t type,
-		  const struct filter_held *h)
+size_t set_put_held(struct nl_writer *w, enum filter_naming naming, uint16_t type,
+		    const struct filter_held *items, size_t count)
 {
-	const uint8_t key[8] = {
-		h->protocol, 0, 0, 0, (uint8_t)(h->port >> 8), (uint8_t)h->port,
-	};
 	char name[FILTER_NAME_MAX];
-	size_t list;
+	size_t list, n = 0;
 
-	filter_set_name(naming, FILTER_ROLE_HELD, h->family, 0, name);
+	filter_set_name(naming, FILTER_ROLE_HELD, items->family, 0, name);
 	list = begin_elements(w, type, filter_table(naming), name);
-	put_element(w, key, sizeof(key), 0);
+	for (; n < MIN(count, (size_t)NETLINK_ELEMENTS_MAX); n++) {
+		const uint8_t key[8] = {
+			items[n].protocol,
+			[4] = (uint8_t)(items[n].port >> 8),
+			[5] = (uint8_t)items[n].port,
+		};
+
+		if (items[n].family != items->family)
+			break;
+		put_element(w, key, sizeof(key), 0);
+	}
 	end_elements(w, list);
+	return n;
 }
 
 bool set_held_is_valid(const struct filter_held *h)
@@ -212,7 +220,8 @@ int filter_hold(struct filter_conn *c, const struct filter_held *h, bool hold)
 	if (!set_held_is_valid(h))
 		return -EINVAL;
 	nl_batch(&w);
-	set_put_held(&w, c->naming, hold ? NFT_MSG_NEWSETELEM : NFT_MSG_DELSETELEM, h);
+	(void)set_put_held(&w, c->naming, hold ? NFT_MSG_NEWSETELEM : NFT_MSG_DELSETELEM,
+			   h, 1);
 	nl_batch_end(&w);
 	r = nl_transact(c, &w, NULL);
 	return r == -ENOENT && !hold ? 0 : r;

@@ -13,6 +13,8 @@ bool set_item_is_valid(const struct filter_learn *item);
 void set_put_items(struct nl_writer *w, enum filter_naming naming, enum filter_role role,
 		   const struct filter_learn *items, size_t count, bool lifetimes);
 bool set_held_is_valid(const struct filter_held *h);
-/* Add or delete one held port; @type is NFT_MSG_NEWSETELEM or NFT_MSG_DELSETELEM. */
-void set_put_held(struct nl_writer *w, enum filter_naming naming, uint16_t type,
-		  const struct filter_held *h);
+/* Add or delete held ports, of @count as many as fit into one message: those at the
+ * beginning that are of one family. @type is NFT_MSG_NEWSETELEM or NFT_MSG_DELSETELEM.
+ * Return: how many. */
+size_t set_put_held(struct nl_writer *w, enum filter_naming naming, uint16_t type,
+		    const struct filter_held *items, size_t count);

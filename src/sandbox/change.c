@@ -91,6 +91,11 @@ static int load(struct sandbox *s, struct next *n, int64_t now_ms, struct arena 
 	state.kept = n->learned.kept;
 	state.kept_count = n->learned.kept_count;
 	r = filter_replace(&s->filter, n->rules, &state, err);
+	/* Rather the policy without those flows than no policy. */
+	if (r == -EMSGSIZE && state.kept_count > 0) {
+		state.kept_count = 0;
+		r = filter_replace(&s->filter, n->rules, &state, err);
+	}
 	if (r < 0)
 		learned_free(n->learned.table);
 	return r;
