@@ -53,6 +53,8 @@ RESOLVER4, RESOLVER6 = "5.100.53.53", "2a01:5353::53"
 METADATA4 = "169.254.169.254"
 FOLDERS = "weir-world-"     # in /var/lib, with the pid of the test process behind it
 ECHO_PORT = 7007            # TCP and UDP
+# What programs built with sanitizers are told, where tests/run says so.
+SANITIZERS = {name: os.environ[name] for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS") if name in os.environ}
 
 _HOST_MAC, _NET_MAC = "02:00:00:00:00:02", "02:00:00:00:00:01"
 _IPV6 = {"conf/all/accept_dad": 0, "conf/default/accept_dad": 0,
@@ -251,7 +253,7 @@ class World:
                         "HOME": who.home, "USER": who.name, "TERM": "xterm",
                         "SSL_CERT_FILE": str(self.ca.cert), "CURL_CA_BUNDLE": str(self.ca.cert),
                         "GIT_SSL_CAINFO": str(self.ca.cert),
-                        "NODE_EXTRA_CA_CERTS": str(self.ca.cert), **(env or {})}
+                        "NODE_EXTRA_CA_CERTS": str(self.ca.cert), **SANITIZERS, **(env or {})}
         whole = self.host.command(*prefix, *who.become(), *map(str, argv))
         return start(whole, cwd=cwd or self.workdir(who.name), env=surroundings, **options)
 
