@@ -21,7 +21,9 @@ enum {
 				   * then the connection is closed */
 	API_CONNECTIONS_MAX = 64, /* one more closes the one that was silent longest */
 	API_STREAMS_MAX = 8,	  /* of /events; one more is 503 */
-	API_HEAD_SIZE = 16384,	  /* request line and header lines; more is 414 or 431 */
+	API_HEAD_SIZE = 32768,	  /* request line and header lines, with what it takes to
+				   * keep them apart; more is 414 or 431 */
+	API_TARGET_MAX = 4096,	  /* path and query; more is 404 */
 	API_IDLE_SEC = 10,	  /* no byte either way: closed */
 	API_REQUEST_SEC = 30,	  /* from request to request, so a slow one as well */
 	API_HEARTBEAT_SEC = 15,	  /* of a stream without events */

@@ -9,10 +9,15 @@
  * memory whatever happens. */
 #include <inttypes.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "api/internal.h"
 
-enum { STREAM_TEXT_SIZE = EVENT_JSON_SIZE + 128, STREAM_BLOCK = 4096 };
+enum {
+	STREAM_TEXT_SIZE = EVENT_JSON_SIZE + 128,
+	STREAM_BLOCK = 4096,
+	STREAM_SEND_BUFFER = 65536, /* bytes that the kernel keeps for a slow reader */
+};
 
 struct api_stream {
 	struct api *api;
@@ -22,6 +27,8 @@ struct api_stream {
 	int64_t written_ms; /* when it was last given bytes */
 	bool is_waiting;    /* suspended */
 	bool is_stopped;    /* the API ends */
+	bool is_dropped;    /* too slow; its connection is shut down */
+	int fd;		    /* the library's; -1: not known */
 	size_t size, at;    /* of @text; what is behind @at is still to be sent */
 	char text[STREAM_TEXT_SIZE];
 };
@@ -86,10 +93,8 @@ static ssize_t on_read(void *data, uint64_t position, char *buf, size_t max)
 
 	if (s->is_stopped)
 		return MHD_CONTENT_READER_END_OF_STREAM;
-	if (s->next < oldest(s->api)) {
-		s->api->counts.streams_dropped++;
+	if (s->is_dropped)
 		return MHD_CONTENT_READER_END_WITH_ERROR;
-	}
 	if (!fill(s)) {
 		s->is_waiting = true;
 		MHD_suspend_connection(s->mhd);
@@ -108,6 +113,7 @@ static void wake(struct api_stream *s)
 		return;
 	s->is_waiting = false;
 	MHD_resume_connection(s->mhd);
+	api_run_soon(s->api);
 }
 
 static void on_free(void *data)
@@ -151,12 +157,24 @@ static struct MHD_Response *stream_response(struct api_stream *s)
 	return response;
 }
 
+/* @s keeps its connection whoever else comes. */
+static void keep_place(const struct api_request *r, struct api_stream *s)
+{
+	const int size = STREAM_SEND_BUFFER;
+	struct conn *conn = request_conn(r);
+
+	if (!conn)
+		return;
+	conn->is_stream = true;
+	s->fd = conn->fd;
+	setsockopt(conn->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+}
+
 void answer_events(struct api_request *r)
 {
 	struct api *a = r->api;
 	struct MHD_Response *response;
 	struct api_stream *s;
-	struct conn *conn = request_conn(r);
 	size_t place = 0;
 
 	while (place < API_STREAMS_MAX && a->streams[place])
@@ -166,7 +184,7 @@ void answer_events(struct api_request *r)
 		reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "too many event streams");
 		return;
 	}
-	*s = (struct api_stream){ .api = a, .mhd = r->mhd, .place = place };
+	*s = (struct api_stream){ .api = a, .mhd = r->mhd, .place = place, .fd = -1 };
 	s->written_ms = loop_now_ms(a->config.loop);
 	start_at(s, request_header(r, "Last-Event-ID"));
 	response = stream_response(s);
@@ -175,17 +193,30 @@ void answer_events(struct api_request *r)
 		return;
 	}
 	a->streams[place] = s;
-	if (conn)
-		conn->is_stream = true;
+	keep_place(r, s);
 	reply_queue(r, MHD_HTTP_OK, "text/event-stream", response);
+}
+
+/* Its next event has left the ring. */
+static void drop_if_slow(struct api_stream *s)
+{
+	if (s->is_dropped || s->next >= oldest(s->api))
+		return;
+	s->is_dropped = true;
+	s->api->counts.streams_dropped++;
+	if (s->fd >= 0)
+		shutdown(s->fd, SHUT_RDWR);
 }
 
 void api_on_event(struct api *a, const struct event_row *row)
 {
 	a->rows[a->row_next++ % API_EVENTS_KEPT] = *row;
-	for (size_t i = 0; i < API_STREAMS_MAX; i++)
-		if (a->streams[i])
-			wake(a->streams[i]);
+	for (size_t i = 0; i < API_STREAMS_MAX; i++) {
+		if (!a->streams[i])
+			continue;
+		drop_if_slow(a->streams[i]);
+		wake(a->streams[i]);
+	}
 }
 
 void streams_tick(struct api *a, int64_t now_ms)

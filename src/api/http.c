@@ -19,7 +19,8 @@ enum {
 	ACCEPTS_PER_TURN = 16,
 	TICK_MS = 1000,
 	BODY_FIRST = 4096,
-	LIBRARY_STRICT = 1, /* a Host line in HTTP/1.1 and the like */
+	LIBRARY_STRICT =
+		0, /* its answer to a missing Host is broken: see framing_fault() */
 };
 
 static uint32_t idle_sec(const struct api *a)
@@ -38,6 +39,11 @@ static uint32_t request_sec(const struct api *a)
 static void start_timer(struct api *a, struct loop_timer *t, int64_t in_ms)
 {
 	(void)!loop_timer_start(a->config.loop, t, loop_now_ms(a->config.loop) + in_ms);
+}
+
+void api_run_soon(struct api *a)
+{
+	start_timer(a, &a->run_timer, 0);
 }
 
 static void run(struct api *a)
@@ -233,15 +239,61 @@ static uint64_t announced_size(const struct api_request *r)
 	return text_to_u32(t, UINT32_MAX, &size) ? size : UINT32_MAX;
 }
 
+/* The lines that say where a request ends, and whom it is for. */
+struct framing {
+	unsigned int lengths, encodings, hosts;
+	bool is_odd; /* an encoding that isn't "chunked" */
+};
+
+static enum MHD_Result count_line(void *data, enum MHD_ValueKind kind, const char *name,
+				  size_t name_size, const char *value, size_t value_size)
+{
+	const struct text n = { name, name_size }, v = { value, value_size };
+	struct framing *f = data;
+
+	if (text_equal_nocase(n, MHD_HTTP_HEADER_CONTENT_LENGTH)) {
+		f->lengths++;
+	} else if (text_equal_nocase(n, MHD_HTTP_HEADER_HOST)) {
+		f->hosts++;
+	} else if (text_equal_nocase(n, MHD_HTTP_HEADER_TRANSFER_ENCODING)) {
+		f->encodings++;
+		f->is_odd |= !value || !text_equal_nocase(text_trim(v), "chunked");
+	}
+	return MHD_YES;
+}
+
+/* What two readers could read as two different requests is read by nobody. Return: what
+ * is wrong, or NULL. */
+static const char *framing_fault(const struct api_request *r, const char *version)
+{
+	const bool is_old = strcmp(version, MHD_HTTP_VERSION_1_1) != 0;
+	struct framing f = { 0 };
+
+	MHD_get_connection_values_n(r->mhd, MHD_HEADER_KIND, count_line, &f);
+	if (f.hosts != 1 && !(is_old && f.hosts == 0))
+		return f.hosts ? "400 Bad Request: too many Host headers"
+			       : "400 Bad Request: missing required Host header";
+	if (f.is_odd || f.lengths + f.encodings > 1)
+		return "400 Bad Request: unclear length of the body";
+	return NULL;
+}
+
 /* Who asks before sending is told at once, and who would send more than anybody reads. */
-static enum MHD_Result judge(struct api_request *r, const char *method)
+static enum MHD_Result judge(struct api_request *r, const char *method,
+			     const char *version)
 {
 	const uint64_t size = announced_size(r);
+	const char *fault;
 	bool waits;
 
 	r->started = true;
 	if (!r->target)
 		return MHD_NO;
+	fault = framing_fault(r, version);
+	if (fault) {
+		reply_last_error(r, MHD_HTTP_BAD_REQUEST, fault);
+		return r->answered ? MHD_YES : MHD_NO;
+	}
 	route_judge(r, method);
 	waits = text_equal_nocase(text_trim(request_header(r, MHD_HTTP_HEADER_EXPECT)),
 				  "100-continue");
@@ -289,7 +341,7 @@ static enum MHD_Result on_request(void *data, struct MHD_Connection *mhd, const 
 	if (!r)
 		return MHD_NO;
 	if (!r->started)
-		return judge(r, method);
+		return judge(r, method, version);
 	if (*upload_size > 0) {
 		r->seen += *upload_size;
 		if (r->seen > API_DRAIN_MAX)

@@ -77,6 +77,8 @@ void reply_text(struct api_request *r, unsigned int status, const char *text);
 /* "<text>\n" as an error of the reference: with nosniff. */
 void reply_error(struct api_request *r, unsigned int status, const char *fmt, ...)
 	PRINTF_LIKE(3, 4);
+/* Nothing more is read of the connection. */
+void reply_last_error(struct api_request *r, unsigned int status, const char *text);
 void reply_not_allowed(struct api_request *r);
 void reply_moved(struct api_request *r);
 /* @body is malloc'ed, taken; NULL is 500. */
@@ -104,6 +106,8 @@ void answer_openapi(struct api_request *r);
 
 /* ---- streams ---- */
 
+/* The library doesn't notice by itself that a connection was resumed. */
+void api_run_soon(struct api *a);
 /* Those that have been silent for long say so. */
 void streams_tick(struct api *a, int64_t now_ms);
 /* So that the library can close them. */

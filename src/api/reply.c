@@ -72,6 +72,15 @@ void reply_error(struct api_request *r, unsigned int status, const char *fmt, ..
 	reply_queue(r, status, PLAIN, response);
 }
 
+void reply_last_error(struct api_request *r, unsigned int status, const char *text)
+{
+	struct MHD_Response *response = text_response(text);
+
+	if (response)
+		add_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
+	reply_queue(r, status, PLAIN, response);
+}
+
 void reply_not_allowed(struct api_request *r)
 {
 	struct MHD_Response *response = error_response("method not allowed\n");

@@ -12,7 +12,7 @@
 /* Cut @target ("/path?query", "http://host/path", "*") into its decoded path and its raw
  * query, in place: @target is overwritten with the path, the query stays behind it.
  * *@ret_query is NULL when there is no '?'. Return: 0, or -EBADMSG: a bad escape, a NUL
- * byte, no path. */
+ * byte, a space or control byte that isn't escaped, no path. */
 int request_target(char *target, char **ret_query) MUST_CHECK;
 
 /* @path without empty, "." and ".." parts; a slash at the end stays. @ret holds

@@ -31,7 +31,7 @@ static void answer_health(struct api_request *r)
 
 static void answer_bad_target(struct api_request *r)
 {
-	reply_error(r, MHD_HTTP_BAD_REQUEST, "bad request");
+	reply_last_error(r, MHD_HTTP_BAD_REQUEST, "400 Bad Request");
 }
 
 static void answer_options(struct api_request *r)
@@ -155,8 +155,12 @@ static bool takes_method(const struct api_request *r)
 /* Return: false when the target alone decides the answer. */
 static bool judge_target(struct api_request *r, const char *method)
 {
+	const size_t size = strlen(r->target);
 	char *query;
 
+	r->answer = answer_no_page;
+	if (size > API_TARGET_MAX)
+		return false;
 	r->answer = answer_bad_target;
 	if (request_target(r->target, &query) < 0)
 		return false;
