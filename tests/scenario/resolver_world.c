@@ -263,10 +263,9 @@ bool world_rule(struct world *w, enum policy_action action, const char *target,
 	return true;
 }
 
-bool world_apply(struct world *w)
+static bool compile(struct world *w, struct plan *ret)
 {
 	struct err err = { 0 };
-	struct plan plan;
 	uint8_t *bytes;
 	size_t size;
 
@@ -275,7 +274,44 @@ bool world_apply(struct world *w)
 	free(w->plan_bytes[1]);
 	w->plan_bytes[1] = w->plan_bytes[0];
 	w->plan_bytes[0] = bytes;
-	if (plan_open(bytes, size, &plan, &err) < 0)
+	return plan_open(bytes, size, ret, &err) == 0;
+}
+
+static bool change_one(struct world *w, size_t i, const struct plan *plan)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	struct sandbox *s = &w->sandboxes[i];
+	struct learned_rebased rebased;
+
+	if (learned_rebase(s->learned, plan, w->now_ms, &arena, &rebased) < 0)
+		return false;
+	w->kernels[i].count = 0;
+	for (size_t k = 0; k < rebased.learned_count; k++)
+		kernel_apply(&w->kernels[i], &rebased.learned[k], w->now_ms);
+	s->plan = *plan;
+	learned_set_plan(rebased.table, &s->plan);
+	learned_free(s->learned);
+	s->learned = rebased.table;
+	return true;
+}
+
+bool world_change(struct world *w)
+{
+	struct plan plan;
+
+	if (!compile(w, &plan))
+		return false;
+	for (size_t i = 0; i < WORLD_SANDBOXES; i++)
+		if (!change_one(w, i, &plan))
+			return false;
+	return true;
+}
+
+bool world_apply(struct world *w)
+{
+	struct plan plan;
+
+	if (!compile(w, &plan))
 		return false;
 	for (size_t i = 0; i < WORLD_SANDBOXES; i++)
 		w->sandboxes[i].plan = plan;

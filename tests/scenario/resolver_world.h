@@ -90,6 +90,10 @@ void world_no_rules(struct world *w);
 /* Compile the rules; all sandboxes have the plan from now on. */
 bool world_apply(struct world *w);
 
+/* The same as sandbox_change() does it: what was learned is judged by the new plan, and
+ * the kernel has what is left of it, in the sets of the new plan. */
+bool world_change(struct world *w);
+
 /* A query as a client would write it; @edns: with an OPT record of 1232. */
 size_t world_write_query(uint8_t *buf, size_t size, uint16_t id, const char *name,
 			 uint16_t type, bool edns);

@@ -9,6 +9,8 @@
  *   allow|deny TARGET [port=N] [private] [types=ptr+txt+srv+mx]
  *   limit NAME VALUE               as under `limits:`
  *   apply                          compile: from now on all sandboxes have this policy
+ *   change                         the same as a change of the policy: what was learned
+ *                                  and the kernel's sets are carried over
  *   forget                         the rules, to write others
  *   ipv6 SB on|off
  *   state SB testing|running|closed
@@ -207,6 +209,11 @@ static void do_limit(struct player *p)
 static void do_apply(struct player *p)
 {
 	must(p, world_apply(p->w), "the policy can't be compiled");
+}
+
+static void do_change(struct player *p)
+{
+	must(p, world_change(p->w), "the policy can't be changed");
 }
 
 static void do_forget(struct player *p)
@@ -581,7 +588,7 @@ static const struct {
 	{ "kernel", do_kernel },   { "commits", do_commits },
 	{ "items", do_items },	   { "events", do_events },
 	{ "count", do_count },	   { "troubles", do_troubles },
-	{ "detach", do_detach },
+	{ "change", do_change },   { "detach", do_detach },
 };
 
 static void play_line(struct player *p, char *line)
