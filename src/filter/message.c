@@ -312,6 +312,8 @@ static void dump_control(const struct nlmsghdr *h, struct nl_dump *d)
 	const int *code = mnl_nlmsg_get_payload(h);
 
 	d->done = true;
+	if (d->error)
+		return;
 	if (h->nlmsg_len < NLMSG_HDRLEN + sizeof(*code) || *code > 0)
 		d->error = -EBADMSG;
 	else
@@ -323,18 +325,20 @@ void nl_dump_read(const void *bytes, size_t size, struct nl_dump *d)
 	const uint8_t *at = bytes;
 	const struct nlmsghdr *h;
 
-	while (!d->done && !d->error && (h = nl_take(&at, &size))) {
+	while (!d->done && (h = nl_take(&at, &size))) {
 		if (h->nlmsg_pid != d->port_id || h->nlmsg_seq != d->seq)
 			continue;
-		if (h->nlmsg_flags & NLM_F_DUMP_INTR)
+		if (h->nlmsg_flags & NLM_F_DUMP_INTR && !d->error)
 			d->error = -EAGAIN; /* it changed meanwhile */
-		else if (h->nlmsg_type == NLMSG_DONE || h->nlmsg_type == NLMSG_ERROR)
+		if (h->nlmsg_type == NLMSG_DONE || h->nlmsg_type == NLMSG_ERROR)
 			dump_control(h, d);
-		else
+		else if (!d->error)
 			dump_message(h, d);
 	}
-	if (!d->done && !d->error && size > 0)
-		d->error = -EBADMSG;
+	if (!d->done && size > 0) {
+		d->done = true;
+		d->error = d->error ? d->error : -EBADMSG;
+	}
 }
 
 /* ---- exchange ---- */
@@ -422,7 +426,7 @@ int nl_ask(struct filter_conn *c, uint16_t type, uint16_t flags, uint8_t family,
 	r = w.failed ? w.failed : send_all(c->fd, &w);
 	if (r < 0)
 		return r;
-	while (!d.done && !d.error) {
+	while (!d.done) {
 		ssize_t n = receive(c->fd, buf, sizeof(buf));
 
 		if (n < 0)

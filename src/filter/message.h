@@ -93,7 +93,9 @@ const char *nl_get_text(const struct nlattr *a);
 /* Called for each message of a dump; not 0 ends the calls. */
 typedef int nl_dump_fn(void *data, uint16_t type, uint8_t family,
 		       const struct nl_attrs *attrs);
-/* Progress of a dump over one datagram of replies: -EBADMSG for broken ones. */
+/* Progress of a dump over one datagram of replies: -EBADMSG for broken ones. After an
+ * error the rest is read and skipped: the kernel begins no other dump on the socket
+ * before this one's end. */
 struct nl_dump {
 	uint32_t port_id, seq;
 	nl_dump_fn *fn;

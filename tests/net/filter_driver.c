@@ -227,6 +227,11 @@ static const char *table_of(const struct driver *d)
 	return filter_table(d->conn.naming);
 }
 
+static const char *output_of(const struct driver *d)
+{
+	return d->conn.naming == FILTER_NAMES_SHARED ? "egress" : "output";
+}
+
 static void tamper_flush(struct driver *d, struct nl_writer *w, const char *chain)
 {
 	nl_message(w, NFT_MSG_DELRULE, 0, NFPROTO_INET);
@@ -255,7 +260,8 @@ static void on_tamper(struct driver *d, char **words)
 {
 	struct filter_rule accept = { .stmts = { { .kind = FILTER_ACCEPT } },
 				      .count = 1 };
-	struct filter_chain extra = { .name = "extra" }, output = { .name = "output" };
+	struct filter_chain extra = { .name = "extra" },
+			    output = { .name = output_of(d) };
 	struct filter_set set = { .name = "extra",
 				  .key = FILTER_KEY_ADDR4,
 				  .timeout = true };
