@@ -25,6 +25,8 @@ enum {
 	QUESTION_TAIL = 4, /* type and class */
 	RECORD_TAIL = 10,  /* type, class, TTL, length of the rdata */
 	SOA_TAIL = 16,	   /* serial, refresh, retry, expire */
+	OPT_SIZE = 11,	   /* of the reply */
+	POINTER_SIZE = 2,
 	/* CNAMEs in one answer section, used or not; more is DNS_ANSWER_BAD. */
 	CNAMES_MAX = 2 * DNS_CHAIN_MAX,
 };
@@ -50,6 +52,7 @@ struct reading {
 	struct wire at_match;	    /* a reader that stands there */
 	const struct dns_name *end; /* the name where the chain has come to */
 	size_t end_offset;	    /* where that stands in the message */
+	size_t room;		    /* octets that are left in a reply for more records */
 };
 
 /* How the rdata of a type is copied: @fixed octets, then a name or the rest. */
@@ -289,18 +292,42 @@ static bool copy_rdata(const struct reading *r, const struct record *record,
 	return true;
 }
 
+/* What a name that has been written before may take as an owner: all of it where the
+ * writer could not remember the place. The question it remembers. */
+static size_t owner_room(const struct reading *r, const struct dns_name *owner)
+{
+	return owner == &r->asked->name ? POINTER_SIZE : owner->size;
+}
+
+/* Names in rdata come compressed and leave uncompressed, so not all that fits a message
+ * fits a reply. */
+static size_t room_for_records(const struct reading *r)
+{
+	size_t taken = DNS_HEADER_SIZE + r->asked->name.size + QUESTION_TAIL + OPT_SIZE;
+	const struct dns_name *owner = &r->asked->name;
+
+	for (size_t i = 0; i < r->answer->chain_count; i++) {
+		taken += owner_room(r, owner) + RECORD_TAIL + r->answer->chain[i].size;
+		owner = &r->answer->chain[i];
+	}
+	return DNS_MESSAGE_MAX - taken;
+}
+
 static bool take_record(struct reading *r, const struct record *record)
 {
 	struct dns_answer *a = r->answer;
 	struct wire to = wire_writer(a->rdata, sizeof(a->rdata));
+	size_t size;
 
 	wire_seek(&to, a->rdata_size);
 	if (!copy_rdata(r, record, find_layout(record->type), &to))
 		return false;
-	if (!wire_ok(&to) || a->record_count == DNS_RECORDS_MAX) {
+	size = owner_room(r, r->end) + RECORD_TAIL + wire_offset(&to) - a->rdata_size;
+	if (!wire_ok(&to) || a->record_count == DNS_RECORDS_MAX || size > r->room) {
 		a->skipped++;
 		return true;
 	}
+	r->room -= size;
 	a->records[a->record_count++] = (struct dns_answer_record){
 		.ttl_sec = record->ttl_sec,
 		.offset = a->rdata_size,
@@ -323,6 +350,7 @@ static bool take_answers(struct reading *r)
 		is_addr_type(r->asked->type) ? take_addr : take_record;
 	struct record record;
 
+	r->room = room_for_records(r);
 	for (unsigned int i = r->first_match; i < r->answers; i++) {
 		if (!next_record(&r->at_match, &record))
 			return false;
@@ -546,10 +574,11 @@ static bool may_set_ad(const struct dns_query *q, const struct dns_answer *a,
 	       a->skipped == 0 && all_written;
 }
 
-size_t dns_reply_write(void *buf, size_t size, size_t limit, const struct dns_query *q,
-		       const struct dns_answer *a, uint32_t keep, uint32_t ttl_cap_sec,
+size_t dns_reply_write(void *buf, size_t size, const struct dns_query *q,
+		       const struct dns_answer *a, const struct dns_reply_form *form,
 		       uint32_t *ret_written)
 {
+	enum dns_ede ede = form->left_out.len > 0 ? DNS_EDE_BLOCKED : DNS_EDE_NONE;
 	uint32_t all = a->addr_count == 0 ? 0 : UINT32_MAX >> (32 - a->addr_count);
 	struct dns_writer_flags flags = { 0 };
 	uint32_t written = 0;
@@ -557,13 +586,14 @@ size_t dns_reply_write(void *buf, size_t size, size_t limit, const struct dns_qu
 	size_t question_end;
 
 	assert(q->name.size > 0);
-	dns_writer_start(&d, buf, MIN(size, MAX(limit, (size_t)DNS_UDP_MIN)), q);
+	dns_writer_start(&d, buf, MIN(size, MAX(form->limit, (size_t)DNS_UDP_MIN)), q);
 	question_end = wire_offset(&d.wire);
 	if (a->kind < DNS_ANSWER_NXDOMAIN) {
 		flags.rcode = DNS_SERVFAIL;
 	} else {
 		flags.rcode = a->kind == DNS_ANSWER_NXDOMAIN ? DNS_NXDOMAIN : DNS_NOERROR;
-		flags.tc = !write_sections(&d, a, keep & all, ttl_cap_sec, &written);
+		flags.tc = !write_sections(&d, a, form->keep & all, form->ttl_cap_sec,
+					   &written);
 		flags.ad = may_set_ad(q, a, written == all && !flags.tc);
 	}
 	if (flags.tc) {
@@ -572,5 +602,5 @@ size_t dns_reply_write(void *buf, size_t size, size_t limit, const struct dns_qu
 		d.authorities = 0;
 	}
 	*ret_written = written;
-	return dns_writer_finish(&d, &flags, DNS_EDE_NONE, (struct text){ 0 });
+	return dns_writer_finish(&d, &flags, ede, form->left_out);
 }

@@ -54,7 +54,8 @@ struct dns_answer {
 	uint8_t chain_count; /* CNAME targets, in order */
 	uint8_t addr_count;
 	uint16_t record_count;
-	uint16_t skipped; /* addresses and records that had no room here */
+	uint16_t skipped; /* addresses and records that had no room here, or would have
+			   * none in a reply of DNS_MESSAGE_MAX */
 	uint16_t rdata_size;
 	struct dns_name chain[DNS_CHAIN_MAX];
 	uint32_t chain_ttl_sec[DNS_CHAIN_MAX];
@@ -71,19 +72,26 @@ struct dns_answer {
 void dns_answer_read(const void *bytes, size_t size, const struct dns_asked *asked,
 		     struct dns_answer *ret);
 
+/* What a reply may carry. */
+struct dns_reply_form {
+	size_t limit;	      /* octets; less than DNS_UDP_MIN counts as that */
+	uint32_t keep;	      /* bits of the addresses that may be told */
+	uint32_t ttl_cap_sec; /* no TTL is greater */
+	struct text left_out; /* why some are not, for EDE 15; empty: none is left out */
+};
+
 /* Write the reply to the sandbox from @a, whose kind is RECORDS, NODATA or NXDOMAIN
  * (SERVFAIL is written for any other): the question echoed, the CNAME chain, the
- * addresses whose bit in @keep is set, or the other records; TTLs no greater than
- * @ttl_cap_sec; compressed; own EDNS when the client sent one. Addresses of which none
- * is kept, NODATA and NXDOMAIN end in a SOA of our own.
+ * addresses that are kept, or the other records; compressed; own EDNS when the client
+ * sent one. Addresses of which none is kept, NODATA and NXDOMAIN end in a SOA of our
+ * own.
  *
- * As many addresses as fit @limit are written and no TC set; TC only when none fits.
+ * As many addresses as fit the limit are written and no TC set; TC only when none fits.
  * Other records are written all or not at all. ret_written gets the bits of the
  * addresses that were written: exactly those may be learned. AD is set when the
  * upstream set it, the client wants it and nothing was left out.
  *
- * @buf holds DNS_UDP_MIN at least, and a smaller @limit counts as that.
- * Return: size. */
-size_t dns_reply_write(void *buf, size_t size, size_t limit, const struct dns_query *q,
-		       const struct dns_answer *a, uint32_t keep, uint32_t ttl_cap_sec,
+ * @buf holds DNS_UDP_MIN at least. Return: size. */
+size_t dns_reply_write(void *buf, size_t size, const struct dns_query *q,
+		       const struct dns_answer *a, const struct dns_reply_form *form,
 		       uint32_t *ret_written);

@@ -184,19 +184,24 @@ static void queue_ask(struct resolver *r, struct resolver_ask *ask)
 
 /* Write the reply behind the others that wait; learn what was written. */
 static void write_reply(struct resolver *r, struct resolver_ask *ask,
-			const struct dns_answer *a, uint32_t keep, int64_t now_ms)
+			const struct dns_answer *a, uint32_t keep, struct text left_out,
+			int64_t now_ms)
 {
-	size_t limit = reply_limit(ask);
+	const struct dns_reply_form form = {
+		.limit = reply_limit(ask),
+		.keep = keep,
+		.ttl_cap_sec = learned_ttl_max(&ask->client.sandbox->plan),
+		.left_out = left_out,
+	};
 	uint32_t written = 0;
 
-	if (QUEUE_BYTES - r->bytes_used < limit ||
+	if (QUEUE_BYTES - r->bytes_used < form.limit ||
 	    QUEUE_ADDRS - r->addrs_used < DNS_ADDRESSES_MAX)
 		resolver_flush(r, now_ms);
-	ask->ttl_cap_sec = learned_ttl_max(&ask->client.sandbox->plan);
+	ask->ttl_cap_sec = form.ttl_cap_sec;
 	ask->message_at = r->bytes_used;
-	ask->message_size = (uint32_t)dns_reply_write(r->bytes + r->bytes_used, limit,
-						      limit, &ask->query, a, keep,
-						      ask->ttl_cap_sec, &written);
+	ask->message_size = (uint32_t)dns_reply_write(
+		r->bytes + r->bytes_used, form.limit, &ask->query, a, &form, &written);
 	ask->addr_at = r->addrs_used;
 	ask->addr_count = 0;
 	for (size_t i = 0; i < a->addr_count; i++)
@@ -211,7 +216,7 @@ static void write_reply(struct resolver *r, struct resolver_ask *ask,
 void resolver_deliver(struct resolver *r, struct resolver_ask *ask,
 		      const struct dns_answer *a, int64_t now_ms)
 {
-	char reason[REASON_SIZE], text[ADDR_TEXT_SIZE];
+	char reason[REASON_SIZE] = "", text[ADDR_TEXT_SIZE];
 	const char *fault;
 	struct addr remote;
 	uint32_t keep;
@@ -235,7 +240,7 @@ void resolver_deliver(struct resolver *r, struct resolver_ask *ask,
 	}
 	if (fault)
 		tell_denied(ask, ask->verdict.rule, &remote, reason, now_ms);
-	write_reply(r, ask, a, keep, now_ms);
+	write_reply(r, ask, a, keep, text_of(reason), now_ms);
 }
 
 static const struct dns_answer *one_address(struct resolver *r, const struct addr *a,
@@ -257,10 +262,14 @@ void resolver_answer_local(struct resolver *r, const struct resolver_ask *ask,
 			   const struct addr *a)
 {
 	uint8_t buf[DNS_UDP_OURS];
+	const struct dns_reply_form form = {
+		.limit = reply_limit(ask),
+		.keep = 1,
+		.ttl_cap_sec = LOCAL_TTL_SEC,
+	};
 	uint32_t written;
-	size_t size = dns_reply_write(buf, sizeof(buf), reply_limit(ask), &ask->query,
-				      one_address(r, a, LOCAL_TTL_SEC), 1, LOCAL_TTL_SEC,
-				      &written);
+	size_t size = dns_reply_write(buf, sizeof(buf), &ask->query,
+				      one_address(r, a, LOCAL_TTL_SEC), &form, &written);
 
 	struct sandbox *s = ask->client.sandbox;
 
@@ -278,7 +287,8 @@ void resolver_deliver_probe(struct resolver *r, struct resolver_ask *ask, int64_
 	s->counters[COUNT_SELF_TESTS]++;
 	ask->verdict =
 		(struct plan_verdict){ .action = POLICY_ALLOW, .rule = PLAN_NO_RULE };
-	write_reply(r, ask, one_address(r, &s->probe_addr, 0), 1, now_ms);
+	write_reply(r, ask, one_address(r, &s->probe_addr, 0), 1, (struct text){ 0 },
+		    now_ms);
 }
 
 /* ---- flush ---- */

@@ -75,13 +75,13 @@ static void print_answer(const uint8_t *bytes, size_t size)
 static void print_reply(const uint8_t *bytes, size_t size)
 {
 	static struct dns_answer a;
+	const struct dns_reply_form form = { .keep = UINT32_MAX, .ttl_cap_sec = 300 };
 	uint8_t buf[DNS_UDP_MIN];
 	struct dns_query q;
 	uint32_t written;
 
 	if (read_answer(bytes, size, &q, &a)) {
-		size = dns_reply_write(buf, sizeof(buf), sizeof(buf), &q, &a, UINT32_MAX,
-				       300, &written);
+		size = dns_reply_write(buf, sizeof(buf), &q, &a, &form, &written);
 		for (size_t i = 0; i < size; i++)
 			printf("%02x", buf[i]);
 	}

@@ -419,6 +419,29 @@ static void names_in_rdata_are_uncompressed(void **state)
 	free(r);
 }
 
+/* Each target is a pointer in the message and 67 octets in the reply. */
+static void what_a_reply_has_no_room_for_is_counted_not_fatal(void **state)
+{
+	enum { COUNT = 1000 };
+	static const char name[] =
+		"a2345678901234567890123456789012345678901234567890123456789.test";
+	static const uint8_t record[] = {
+		0xc0, 12, 0, DNS_TYPE_SRV, 0,	 1, 0, 0, 0, 60, 0, 8, 0, 1,
+		0,    2,  1, 0xbb,	   0xc0, 12
+	};
+	struct response *r = response_new(name, DNS_TYPE_SRV, RESPONSE);
+
+	for (uint16_t i = 0; i < COUNT; i++)
+		wire_write_bytes(&r->w, record, sizeof(record));
+	r->bytes[6] = COUNT >> 8;
+	r->bytes[7] = COUNT & 255;
+	assert_int_equal(read_it(r)->kind, DNS_ANSWER_RECORDS);
+	assert_in_range(r->answer.record_count, 700, COUNT - 1);
+	assert_int_equal(r->answer.record_count + r->answer.skipped, COUNT);
+	assert_in_range(r->answer.rdata_size + 12 * r->answer.record_count, 65000, 65535);
+	free(r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -435,6 +458,7 @@ int main(void)
 		cmocka_unit_test(negative_ttls_come_from_the_right_soa),
 		cmocka_unit_test(a_referral_is_a_failure_of_the_server),
 		cmocka_unit_test(addresses_over_the_maximum_are_counted_not_fatal),
+		cmocka_unit_test(what_a_reply_has_no_room_for_is_counted_not_fatal),
 		cmocka_unit_test(malformed_rdata_spoils_the_answer),
 		cmocka_unit_test(names_in_rdata_are_uncompressed),
 	};

@@ -3,6 +3,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -14,6 +16,7 @@ enum { CAP_SEC = 300, ALL = -1 };
 struct reply {
 	struct dns_query q;
 	struct dns_answer a, again;
+	char left_out[64];
 	uint8_t buf[DNS_MESSAGE_MAX];
 	size_t size;
 	uint32_t written;
@@ -56,10 +59,16 @@ static void start(struct reply *r, uint16_t type, unsigned int addrs)
 static const struct dns_answer *write_it(struct reply *r, size_t limit, uint32_t keep)
 {
 	struct dns_asked asked = { .id = r->q.id, .type = r->q.type, .name = r->q.name };
+	const struct dns_reply_form form = {
+		.limit = limit,
+		.keep = keep,
+		.ttl_cap_sec = CAP_SEC,
+		.left_out = text_of(r->left_out),
+	};
 
 	memcpy(asked.case_name, r->q.raw_name, sizeof(asked.case_name));
-	r->size = dns_reply_write(r->buf, sizeof(r->buf), limit, &r->q, &r->a, keep,
-				  CAP_SEC, &r->written);
+	r->size =
+		dns_reply_write(r->buf, sizeof(r->buf), &r->q, &r->a, &form, &r->written);
 	assert_true(r->size <= limit);
 	dns_answer_read(r->buf, r->size, &asked, &r->again);
 	return &r->again;
@@ -198,6 +207,40 @@ static void other_records_are_written_all_or_not_at_all(void **state)
 	assert_memory_equal(r.again.rdata, r.a.rdata, 600);
 }
 
+static bool has_option(const struct reply *r, const char *option, size_t size)
+{
+	return memmem(r->buf, r->size, option, size);
+}
+
+/* RFC 8914, section 2: with any rcode; for who speaks EDNS, where there is room. */
+static void what_was_left_out_is_said_in_an_extended_error(void **state)
+{
+	static const char ede[] = "\0\x0f\0\x0a\0\x0f"
+				  "10.0.0.1";
+	static struct reply r;
+
+	start(&r, DNS_TYPE_A, 4);
+	snprintf(r.left_out, sizeof(r.left_out), "10.0.0.1");
+	assert_int_equal(write_it(&r, DNS_UDP_MIN, 3)->addr_count, 2);
+	assert_false(has_option(&r, ede, sizeof(ede) - 1));
+	r.q.has_edns = true;
+	assert_int_equal(write_it(&r, DNS_UDP_MIN, 3)->addr_count, 2);
+	assert_true(has_option(&r, ede, sizeof(ede) - 1));
+	assert_int_equal(flags_of(&r) & 15, DNS_NOERROR);
+	/* It takes no address's place. */
+	start(&r, DNS_TYPE_A, 32);
+	r.q.has_edns = true;
+	write_it(&r, DNS_UDP_MIN, ALL);
+	assert_int_not_equal(r.written, ALL);
+	snprintf(r.left_out, sizeof(r.left_out), "10.0.0.1");
+	{
+		uint32_t without = r.written;
+
+		write_it(&r, DNS_UDP_MIN, ALL);
+		assert_int_equal(r.written, without);
+	}
+}
+
 static void over_tcp_a_reply_may_have_64_kib(void **state)
 {
 	enum { RECORDS = 255, SIZE = 244 };
@@ -279,6 +322,7 @@ int main(void)
 		cmocka_unit_test(negative_answers_keep_their_chain),
 		cmocka_unit_test(ttls_are_capped),
 		cmocka_unit_test(other_records_are_written_all_or_not_at_all),
+		cmocka_unit_test(what_was_left_out_is_said_in_an_extended_error),
 		cmocka_unit_test(over_tcp_a_reply_may_have_64_kib),
 		cmocka_unit_test(ad_is_set_only_for_who_asked_and_if_nothing_was_removed),
 		cmocka_unit_test(what_is_no_answer_becomes_servfail),
