@@ -5,7 +5,7 @@ BUILD ?= build
 .PHONY: all setup run test fuzz bench coverage format install clean
 
 all: $(BUILD)/build.ninja
-	@ninja -C $(BUILD) weir
+	@ninja -C $(BUILD) weir weir-control weir-webhook
 
 $(BUILD)/build.ninja:
 	meson setup $(BUILD)

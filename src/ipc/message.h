@@ -43,6 +43,8 @@ enum ipc_type {
 	IPC_UNCHANGED, /* text: why; everything is as it was */
 	IPC_TROUBLE,   /* an upstream server */
 	IPC_ANSWERED,  /* a name was answered with addresses */
+	/* keeper to control: a descriptor, the channel to weir-webhook */
+	IPC_WEBHOOK,
 	/* control to keeper, with the plan and the text that made it */
 	IPC_KEEP, /* this is in force now. IPC_KEPT back */
 	IPC_KEPT,

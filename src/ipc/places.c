@@ -7,19 +7,21 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-int places_take(const int fds[PLACE_COUNT])
+int places_take(const int *fds, size_t count)
 {
-	int high[PLACE_COUNT];
-	int end = PLACE_FIRST + PLACE_COUNT;
+	int end = PLACE_FIRST + (int)count;
+	int high[PLACES_MAX];
 
+	if (count > PLACES_MAX)
+		return -E2BIG;
 	/* First above all the places, so that none is overwritten. */
-	for (int i = 0; i < PLACE_COUNT; i++) {
+	for (size_t i = 0; i < count; i++) {
 		high[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, end);
 		if (high[i] < 0)
 			return -errno;
 	}
-	for (int i = 0; i < PLACE_COUNT; i++)
-		if (dup2(high[i], PLACE_FIRST + i) < 0)
+	for (size_t i = 0; i < count; i++)
+		if (dup2(high[i], PLACE_FIRST + (int)i) < 0)
 			return -errno;
 	return syscall(SYS_close_range, end, ~0u, 0) < 0 ? -errno : 0;
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ipc/places - what weir-control is started with: one descriptor in each place. */
+/* ipc/places - what another program of Weir's is started with: one descriptor in each
+ * place. */
 #pragma once
 
 #include "base/macros.h"
 
+/* weir-control's. */
 enum place {
 	PLACE_KEEPER = 0, /* SOCK_SEQPACKET */
 	PLACE_HTTP,	  /* a listening TCP socket */
@@ -12,5 +14,7 @@ enum place {
 };
 enum { PLACE_FIRST = 3 }; /* descriptor i stands at PLACE_FIRST + i */
 
-/* Put @fds there, open across execve(), and close everything else from 3 up. */
-int places_take(const int fds[PLACE_COUNT]) MUST_CHECK;
+/* Put @fds at PLACE_FIRST and on, open across execve(), and close everything else from
+ * there up. */
+int places_take(const int *fds, size_t count) MUST_CHECK;
+enum { PLACES_MAX = 8 };

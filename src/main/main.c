@@ -3,9 +3,11 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
+#include <string.h>
 
 #include "cli/verbs.h"
 #include "main/control.h"
+#include "main/keeper.h"
 
 /* What is opened later must not end up as standard input, output or error. */
 static int open_standard_streams(void)
@@ -21,9 +23,43 @@ static int open_standard_streams(void)
  * block that is freed. */
 enum { LARGE_BLOCK = 128 * 1024 };
 
+/* The names that OpenSandbox's image has its programs by: its own start scripts and tests
+ * call them. What removes the rules there removes none here. */
+enum alias { ALIAS_NONE = 0, ALIAS_EGRESS, ALIAS_SUPERVISOR, ALIAS_CLEANUP };
+
+static enum alias alias_of(const char *path)
+{
+	static const char *const names[] = { [ALIAS_EGRESS] = "egress",
+					     [ALIAS_SUPERVISOR] = "supervisor",
+					     [ALIAS_CLEANUP] = "cleanup.sh" };
+	const char *slash = strrchr(path, '/');
+
+	for (size_t i = ALIAS_EGRESS; i < ARRAY_SIZE(names); i++)
+		if (strcmp(slash ? slash + 1 : path, names[i]) == 0)
+			return (enum alias)i;
+	return ALIAS_NONE;
+}
+
+enum { ALIAS_ARGS_MAX = 128 };
+
+static int run_alias(enum alias alias, int argc, char **argv,
+		     const struct cli_hooks *hooks)
+{
+	char weir[] = "weir", sidecar[] = "sidecar";
+	char *args[ALIAS_ARGS_MAX + 3] = { weir, sidecar };
+	int count = alias == ALIAS_EGRESS ? MIN(argc - 1, (int)ALIAS_ARGS_MAX) : 0;
+
+	if (alias == ALIAS_CLEANUP)
+		return 0;
+	for (int i = 0; i < count; i++)
+		args[2 + i] = argv[1 + i];
+	return cli_main(2 + count, args, hooks);
+}
+
 int main(int argc, char **argv)
 {
-	const struct cli_hooks hooks = { .run = control_run };
+	enum alias alias = argc > 0 ? alias_of(argv[0]) : ALIAS_NONE;
+	const struct cli_hooks hooks = { .run = control_run, .sidecar = keeper_run };
 	const struct sigaction ignore = { .sa_handler = SIG_IGN };
 
 	/* A file size limit (ulimit -f) is an error to be told, not a way to die. */
@@ -31,5 +67,7 @@ int main(int argc, char **argv)
 	if (open_standard_streams() < 0)
 		return RUN_STATUS_FAILED;
 	mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK);
+	if (alias != ALIAS_NONE)
+		return run_alias(alias, argc, argv, &hooks);
 	return cli_main(argc, argv, &hooks);
 }

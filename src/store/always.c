@@ -85,12 +85,17 @@ static bool has_changed(const struct always *a, enum always_which which)
 	return !same_seen(&now, &a->seen[which]);
 }
 
-bool always_changed(struct always *a)
+void always_drain(struct always *a)
 {
 	char events[16 * (sizeof(struct inotify_event) + NAME_MAX + 1)];
 
 	while (a->inotify_fd >= 0 && read(a->inotify_fd, events, sizeof(events)) > 0)
 		;
+}
+
+bool always_changed(struct always *a)
+{
+	always_drain(a);
 	watch(a);
 	return has_changed(a, ALWAYS_DENY) || has_changed(a, ALWAYS_ALLOW);
 }

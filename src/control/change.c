@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ * The order of a change, and how each step is undone:
+ *
+ *   compile             nothing has happened yet
+ *   write and sync the new file beside the old one          remove it
+ *   IPC_CHANGE: the kernel has it, or nothing was changed   remove it
+ *   IPC_KEEP: the keeper has it                             IPC_CHANGE to the old plan
+ *   the new file takes the old one's place                  both of them back
+ *   in memory; answer
+ *
+ * When this process dies in between, the keeper's text decides: the next one starts with
+ * it, finds that the engine enforces another plan (standing.plan_id) and gives it this
+ * one. When the engine dies, its successor gets the keeper's plan. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/clock.h"
+#include "control/side.h"
+#include "ipc/plan_file.h"
+
+const char *side_default_action(const struct side *s)
+{
+	return plan_default_action(&s->plan) == POLICY_ALLOW ? "allow" : "deny";
+}
+
+/* A policy on its way into force. */
+struct candidate {
+	struct document *document; /* owned; NULL: the one in force */
+	uint8_t *bytes;		   /* owned */
+	struct plan plan;
+	int plan_fd, text_fd;
+};
+
+static void candidate_done(struct candidate *c)
+{
+	document_free(c->document);
+	free(c->bytes);
+	if (c->plan_fd >= 0)
+		close(c->plan_fd);
+	if (c->text_fd >= 0)
+		close(c->text_fd);
+}
+
+static void note_fault(void *data, const char *text, enum fault_level level)
+{
+	struct side *s = data;
+
+	if (level != FAULT_ERROR)
+		loglines_say(s->log, clock_wall_ms(),
+			     level == FAULT_WARNING ? LOGLINES_WARN : LOGLINES_DEBUG,
+			     "%s", text);
+}
+
+static int compile(struct side *s, const struct document *d, struct candidate *c,
+		   struct err *err)
+{
+	size_t size;
+	int r;
+
+	s->policy.filters = s->spec.mode != SIDECAR_MODE_DNS &&
+			    (s->standing.enforced == ENFORCED_FILTER || !s->stands);
+	r = sidecar_policy_build(&s->policy, d, note_fault, s, &c->bytes, &size, err);
+	return r < 0 ? r : plan_open(c->bytes, size, &c->plan, err);
+}
+
+static int make_files(struct candidate *c, const struct document *d, struct err *err)
+{
+	char *json = document_json(d, false);
+
+	if (!json)
+		return err_set(err, -ENOMEM, "out of memory");
+	c->plan_fd = plan_file_make(c->plan.bytes, c->plan.size, err);
+	if (c->plan_fd >= 0)
+		c->text_fd = plan_file_make((const uint8_t *)json, strlen(json), err);
+	free(json);
+	return c->text_fd < 0 ? err->code : 0;
+}
+
+/* ---- engine and keeper ---- */
+
+static void note_standing(struct side *s, const struct ipc_standing *standing)
+{
+	uint32_t restarts = s->standing.restarts;
+	char weaker[sizeof(s->standing.weaker)];
+
+	/* These two are the keeper's. */
+	memcpy(weaker, s->standing.weaker, sizeof(weaker));
+	if (standing->enforced != s->standing.enforced)
+		s->since_ms = clock_wall_ms();
+	s->standing = *standing;
+	s->standing.restarts = restarts;
+	memcpy(s->standing.weaker, weaker, sizeof(weaker));
+	side_tame(s->standing.lacking, sizeof(s->standing.lacking));
+}
+
+/* Is it our plan that the engine enforces? If not, it is given it soon. Where nothing can
+ * be enforced everything is denied, whatever the policy. */
+static void compare_standing(struct side *s)
+{
+	s->stands = s->from_engine.fd >= 0 &&
+		    (s->standing.enforced == ENFORCED_NOTHING ||
+		     s->standing.plan_id == plan_file_id(&s->plan));
+	if (!s->stands && s->from_engine.fd >= 0 &&
+	    loop_timer_start(s->loop, &s->resync, loop_now_ms(s->loop)) < 0)
+		loop_stop(s->loop);
+}
+
+static int give_engine(struct side *s, int plan_fd, struct err *err)
+{
+	const struct side_answer answer = { IPC_CHANGED, IPC_UNCHANGED };
+	const struct ipc_message ask = { .type = IPC_CHANGE };
+	struct ipc_message m;
+	int r = side_ask_engine(s, &ask, plan_fd, &answer, &m, NULL);
+
+	if (r < 0)
+		return err_sys(err, r, "the engine does not answer");
+	if (m.type == IPC_CHANGED) {
+		note_standing(s, &m.standing);
+		return 0;
+	}
+	side_tame(m.text, sizeof(m.text));
+	return err_set(err, -EIO, "%s", m.text);
+}
+
+/* The engine has @c, and it is not to stay. What fails now is mended by the engine's or
+ * our own end: both start from what the keeper has. */
+static void take_back(struct side *s)
+{
+	struct candidate old = { .plan = s->plan, .plan_fd = -1, .text_fd = -1 };
+	struct err ignored = { 0 };
+
+	if (make_files(&old, s->document, &ignored) < 0 ||
+	    give_engine(s, old.plan_fd, &ignored) < 0 ||
+	    side_tell_keeper(s, old.plan_fd, old.text_fd) < 0)
+		loop_stop(s->loop);
+	candidate_done(&old);
+}
+
+static int put_in_force(struct side *s, const struct candidate *c, struct err *err)
+{
+	int r = give_engine(s, c->plan_fd, err);
+
+	if (r < 0)
+		return r;
+	r = side_tell_keeper(s, c->plan_fd, c->text_fd);
+	if (r < 0) {
+		take_back(s);
+		return err_sys(err, r, "the keeper does not answer");
+	}
+	return 0;
+}
+
+/* ---- changes ---- */
+
+/* Rules that the mode can't hold, for /status. */
+static void note_policy(struct side *s)
+{
+	size_t count = 0;
+
+	s->policy_note_count = 0;
+	if (s->spec.mode != SIDECAR_MODE_DNS)
+		return;
+	for (size_t i = 0; i < plan_rule_count(&s->plan); i++) {
+		struct plan_rule rule = plan_rule(&s->plan, i);
+		struct prefix ignored;
+
+		count += !(rule.flags & PLAN_IMPLICIT) &&
+			 prefix_parse(rule.target, strlen(rule.target), true, &ignored);
+	}
+	if (count == 0)
+		return;
+	snprintf(s->policy_notes[0], sizeof(s->policy_notes[0]),
+		 "%zu address rule%s without effect in mode dns", count,
+		 count == 1 ? " is" : "s are");
+	s->policy_note_count = 1;
+	loglines_say(s->log, clock_wall_ms(), LOGLINES_WARN, "%s", s->policy_notes[0]);
+}
+
+static void take(struct side *s, struct candidate *c)
+{
+	if (c->document) {
+		document_free(s->document);
+		s->document = TAKE_PTR(c->document);
+	}
+	free(s->plan_bytes);
+	s->plan_bytes = TAKE_PTR(c->bytes);
+	s->plan = c->plan;
+	note_policy(s);
+	compare_standing(s);
+}
+
+static int keep_file(struct side *s, const struct document *d, struct err *err)
+{
+	char *pretty;
+	int r;
+
+	if (!s->file.path)
+		return 0;
+	pretty = document_json(d, true);
+	if (!pretty)
+		return err_set(err, -ENOMEM, "out of memory");
+	r = policy_file_prepare(&s->file, text_of(pretty), err);
+	free(pretty);
+	return r;
+}
+
+/* @c->document is the next one. */
+static enum api_failure change(struct side *s, struct candidate *c, struct err *err)
+{
+	if (compile(s, c->document, c, err) < 0)
+		return API_FAILED_POLICY;
+	if (make_files(c, c->document, err) < 0)
+		return API_FAILED_APPLY;
+	if (keep_file(s, c->document, err) < 0)
+		return API_FAILED_PERSIST;
+	if (put_in_force(s, c, err) < 0) {
+		policy_file_abort(&s->file);
+		return API_FAILED_APPLY;
+	}
+	if (policy_file_commit(&s->file, err) < 0) {
+		take_back(s);
+		return API_FAILED_PERSIST;
+	}
+	take(s, c);
+	return API_FAILED_NOT;
+}
+
+static void record_change(struct side *s)
+{
+	struct event e = {
+		.ts_ms = clock_wall_ms(),
+		.action = EVENT_CHANGE,
+		.layer = EVENT_LAUNCH,
+		.rule = EVENT_NO_RULE,
+		.uid = UINT32_MAX,
+		.packets = 1,
+		.reason = "the policy was changed",
+	};
+
+	side_on_event(s, &e);
+}
+
+enum api_failure side_change(struct side *s, struct document *next, struct err *err)
+{
+	struct candidate c = { .document = next, .plan_fd = -1, .text_fd = -1 };
+	enum api_failure failure = change(s, &c, err);
+
+	candidate_done(&c);
+	if (failure == API_FAILED_NOT) {
+		s->updates++;
+		record_change(s);
+	} else {
+		s->failures++;
+	}
+	return failure;
+}
+
+enum api_failure side_apply_again(struct side *s, struct err *err)
+{
+	struct candidate c = { .plan_fd = -1, .text_fd = -1 };
+	enum api_failure failure = API_FAILED_NOT;
+
+	if (compile(s, s->document, &c, err) < 0)
+		failure = API_FAILED_POLICY;
+	else if (make_files(&c, s->document, err) < 0 || put_in_force(s, &c, err) < 0)
+		failure = API_FAILED_APPLY;
+	else
+		take(s, &c);
+	candidate_done(&c);
+	return failure;
+}
+
+/* ---- what the engine says ---- */
+
+static void on_resync(struct loop_timer *t)
+{
+	struct side *s = CONTAINER_OF(t, struct side, resync);
+	struct err err = { 0 };
+
+	if (s->stands || s->from_engine.fd < 0)
+		return;
+	if (side_apply_again(s, &err) != API_FAILED_NOT)
+		loglines_say(s->log, clock_wall_ms(), LOGLINES_ERROR,
+			     "cannot give the engine the policy in force: %s", err.text);
+}
+
+void side_on_standing(struct side *s, const struct ipc_standing *standing)
+{
+	note_standing(s, standing);
+	compare_standing(s);
+}
+
+/* ---- start ---- */
+
+/* The keeper's text; the plan that came of it is the one in force. */
+static int read_text(struct document **ret, struct err *err)
+{
+	int fd = PLACE_FIRST + PLACE_TEXT;
+	off_t size = lseek(fd, 0, SEEK_END);
+	struct text text = { "", 0 };
+	int r;
+
+	if (size > 0) {
+		void *bytes = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, fd, 0);
+
+		if (bytes == MAP_FAILED)
+			return err_sys(err, -errno, "cannot read the policy in force");
+		text = (struct text){ bytes, (size_t)size };
+	}
+	r = document_parse(text, NULL, NULL, ret, err);
+	if (size > 0)
+		munmap((void *)(uintptr_t)text.ptr, text.len);
+	close(fd);
+	return r;
+}
+
+int side_policy_open(struct side *s, struct err *err)
+{
+	struct candidate c = { .plan_fd = -1, .text_fd = -1 };
+	int r;
+
+	s->resync.on_fire = on_resync;
+	s->file.path = s->spec.policy_file;
+	s->file.spare_dir = s->spec.state_dir;
+	s->policy.names = s->spec.mode == SIDECAR_MODE_DNS_NFT_TLS;
+	s->policy.file = "policy";
+	r = side_reload_open(s, err);
+	if (r == 0)
+		r = read_text(&s->document, err);
+	if (r == 0)
+		r = compile(s, s->document, &c, err);
+	if (r == 0)
+		take(s, &c);
+	candidate_done(&c);
+	return r;
+}

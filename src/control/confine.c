@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "control/confine.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "ipc/capabilities.h"
+#include "ipc/landlock.h"
+
+enum { PATHS_MAX = SIDECAR_OUTPUTS_MAX + 8 };
+
+struct paths {
+	struct landlock_path items[PATHS_MAX];
+	size_t count;
+};
+
+static void add(struct paths *p, const char *path, bool write)
+{
+	if (path && p->count < PATHS_MAX)
+		p->items[p->count++] =
+			(struct landlock_path){ .path = path, .write = write };
+}
+
+/* The directory of @path: files are made anew beside the old ones. */
+static void add_parent(struct paths *p, struct arena *arena, const char *path)
+{
+	const char *slash = path ? strrchr(path, '/') : NULL;
+	char *parent;
+
+	if (!path)
+		return;
+	if (!slash)
+		parent = arena_printf(arena, ".");
+	else if (slash == path)
+		parent = arena_printf(arena, "/");
+	else
+		parent = arena_text(arena, (struct text){ path, (size_t)(slash - path) });
+	add(p, parent, true);
+}
+
+static int cut_files(const struct sidecar_spec *spec, char *ret_missing, struct err *err)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	struct paths p = { 0 };
+	int r;
+
+	add_parent(&p, &arena, spec->policy_file);
+	for (size_t i = 0; i < spec->log_output_count; i++)
+		if (strcmp(spec->log_outputs[i], "stdout") != 0 &&
+		    strcmp(spec->log_outputs[i], "stderr") != 0)
+			add_parent(&p, &arena, spec->log_outputs[i]);
+	add(&p, spec->state_dir, true);
+	add(&p, spec->always_dir, false);
+	add(&p, "/proc/net", false);
+	r = landlock_enter(p.items, p.count);
+	if (r == -EOPNOTSUPP) {
+		snprintf(ret_missing, ERR_TEXT_SIZE,
+			 "this kernel has no Landlock: control's file access is not cut");
+		return 0;
+	}
+	return r < 0 ? err_sys(err, r, "cannot cut file access by Landlock") : 0;
+}
+
+int confine_control(const struct sidecar_spec *spec, char *ret_missing, struct err *err)
+{
+	ret_missing[0] = '\0';
+	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ||
+	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return err_sys(err, -errno, "cannot confine control");
+	if (capabilities_keep(0, err) < 0)
+		return err->code;
+	return cut_files(spec, ret_missing, err);
+}

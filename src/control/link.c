@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "control/side.h"
+
+static int set_nonblocking(int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	return flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ? -errno : 0;
+}
+
+/* ---- the engine ---- */
+
+static void lose_engine(struct side *s)
+{
+	if (s->from_engine.fd < 0)
+		return;
+	loop_remove(s->loop, &s->from_engine);
+	close(s->from_engine.fd);
+	s->from_engine.fd = -1;
+	s->stands = false;
+}
+
+/* What comes without having been asked for. */
+static void on_engine_message(struct side *s, struct ipc_message *m)
+{
+	switch (m->type) {
+	case IPC_EVENT:
+		side_on_event(s, &m->event);
+		break;
+	case IPC_TROUBLE:
+		side_on_trouble(s, &m->trouble);
+		break;
+	case IPC_ANSWERED:
+		side_on_answered(s, &m->answered);
+		break;
+	case IPC_STANDS:
+		side_on_standing(s, &m->standing);
+		break;
+	default:
+		break;
+	}
+}
+
+static int receive(int sock, struct ipc_message *ret, int *ret_fd)
+{
+	size_t count = 0;
+	int fd = -1, r = ipc_receive(sock, ret, &fd, 1, &count);
+
+	*ret_fd = r == 0 && count == 1 ? fd : -1;
+	return r;
+}
+
+static void on_engine(struct loop_source *source, uint32_t events)
+{
+	struct side *s = CONTAINER_OF(source, struct side, from_engine);
+	struct ipc_message m;
+	int fd, r;
+
+	for (int i = 0; i < SIDE_MESSAGES_MAX; i++) {
+		r = receive(source->fd, &m, &fd);
+		if (r < 0)
+			break;
+		if (fd >= 0)
+			close(fd);
+		on_engine_message(s, &m);
+		if (source->fd < 0)
+			return;
+	}
+	if (r < 0 && r != -EAGAIN)
+		lose_engine(s);
+}
+
+/* Wait until @fd can be read, until @until_ms. */
+static int wait_for(int fd, int64_t until_ms)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	int64_t left_ms = until_ms - clock_now_ms();
+	int n = left_ms > 0 ? poll(&p, 1, (int)left_ms) : 0;
+
+	if (n < 0)
+		return errno == EINTR ? 0 : -errno;
+	return n == 0 ? -ETIMEDOUT : 0;
+}
+
+int side_ask_engine(struct side *s, const struct ipc_message *m, int fd,
+		    const struct side_answer *wanted, struct ipc_message *ret,
+		    int *ret_fd)
+{
+	int64_t until_ms = clock_now_ms() + SIDE_ASK_MS;
+	int came = -1, r;
+
+	if (s->from_engine.fd < 0)
+		return -EPIPE;
+	r = ipc_send(s->from_engine.fd, m, &fd, fd >= 0 ? 1 : 0);
+	while (r == 0) {
+		r = wait_for(s->from_engine.fd, until_ms);
+		if (r == 0)
+			r = receive(s->from_engine.fd, ret, &came);
+		if (r == -EAGAIN)
+			r = 0;
+		else if (r == 0 && (ret->type == wanted->yes || ret->type == wanted->no))
+			break;
+		else if (r == 0) {
+			if (came >= 0)
+				close(came);
+			on_engine_message(s, ret);
+		}
+	}
+	if (r < 0) {
+		lose_engine(s);
+		return r;
+	}
+	if (ret_fd)
+		*ret_fd = came;
+	else if (came >= 0)
+		close(came);
+	return 0;
+}
+
+void side_tell_engine(struct side *s, const struct ipc_message *m)
+{
+	int r = s->from_engine.fd < 0 ? 0 : ipc_send(s->from_engine.fd, m, NULL, 0);
+
+	if (r < 0 && r != -EAGAIN)
+		lose_engine(s);
+}
+
+int side_borrow_socket(struct side *s, struct ipc_socket *socket)
+{
+	const struct side_answer answer = { IPC_SOCKET, IPC_SOCKET };
+	const struct ipc_message ask = { .type = IPC_SOCKET, .socket = *socket };
+	struct ipc_message m;
+	int fd = -1;
+	int r = side_ask_engine(s, &ask, -1, &answer, &m, &fd);
+
+	if (r < 0)
+		return r;
+	if (fd < 0)
+		return m.socket.error < 0 ? m.socket.error : -EBADMSG;
+	socket->port = m.socket.port;
+	return fd;
+}
+
+static void take_engine(struct side *s, int fd)
+{
+	lose_engine(s);
+	s->from_engine.fd = fd;
+	if (set_nonblocking(fd) < 0 || loop_add(s->loop, &s->from_engine, EPOLLIN) < 0) {
+		close(fd);
+		s->from_engine.fd = -1;
+	}
+}
+
+/* ---- the keeper ---- */
+
+static void on_keeper_message(struct side *s, struct ipc_message *m, int fd)
+{
+	if (m->type == IPC_PEER && fd >= 0) {
+		take_engine(s, fd);
+		return;
+	}
+	if (m->type == IPC_WEBHOOK && fd >= 0) {
+		side_webhook_attach(s, fd);
+		return;
+	}
+	if (m->type == IPC_STANDS) {
+		s->standing.restarts = m->standing.restarts;
+		side_tame(m->standing.weaker, sizeof(m->standing.weaker));
+		memcpy(s->standing.weaker, m->standing.weaker,
+		       sizeof(s->standing.weaker));
+	}
+	if (fd >= 0)
+		close(fd);
+}
+
+static void on_keeper(struct loop_source *source, uint32_t events)
+{
+	struct side *s = CONTAINER_OF(source, struct side, from_keeper);
+	struct ipc_message m;
+	int fd, r = receive(source->fd, &m, &fd);
+
+	if (r == 0)
+		on_keeper_message(s, &m, fd);
+	else if (r != -EAGAIN)
+		loop_stop(s->loop);
+}
+
+int side_tell_keeper(struct side *s, int plan_fd, int text_fd)
+{
+	const struct ipc_message keep = { .type = IPC_KEEP };
+	const int fds[] = { plan_fd, text_fd };
+	int64_t until_ms = clock_now_ms() + SIDE_ASK_MS;
+	struct ipc_message m = { 0 };
+	int r = ipc_send(s->from_keeper.fd, &keep, fds, ARRAY_SIZE(fds)), fd;
+
+	while (r == 0 && m.type != IPC_KEPT) {
+		r = wait_for(s->from_keeper.fd, until_ms);
+		if (r == 0)
+			r = receive(s->from_keeper.fd, &m, &fd);
+		if (r == 0)
+			on_keeper_message(s, &m, fd);
+		else if (r == -EAGAIN)
+			r = 0;
+	}
+	return r;
+}
+
+int side_link_open(struct side *s, struct err *err)
+{
+	int keeper = PLACE_FIRST + PLACE_KEEPER, r = set_nonblocking(keeper);
+
+	s->from_engine = (struct loop_source){ .fd = -1, .on_ready = on_engine };
+	s->from_keeper = (struct loop_source){ .fd = keeper, .on_ready = on_keeper };
+	if (r == 0)
+		r = loop_add(s->loop, &s->from_keeper, EPOLLIN);
+	return r < 0 ? err_sys(err, r, "cannot hear the keeper") : 0;
+}

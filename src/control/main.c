@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "control/confine.h"
+#include "control/side.h"
+
+enum side_status {
+	SIDE_OK = 0,
+	SIDE_FAILED = 1,
+	SIDE_BAD_INPUT = 2,
+};
+
+/* ---- signals ---- */
+
+static void on_signal(struct loop_source *source, uint32_t events)
+{
+	/* All of them mean: end. Nobody else's state hangs on this process. */
+	loop_stop(CONTAINER_OF(source, struct side, signals)->loop);
+}
+
+static int open_signals(struct side *s, struct err *err)
+{
+	const struct sigaction ignore = { .sa_handler = SIG_IGN };
+	sigset_t set;
+	int fd;
+
+	sigaction(SIGPIPE, &ignore, NULL);
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+		return err_sys(err, -errno, "cannot block signals");
+	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (fd < 0)
+		return err_sys(err, -errno, "cannot open a signalfd");
+	s->signals = (struct loop_source){ .fd = fd, .on_ready = on_signal };
+	if (loop_add(s->loop, &s->signals, EPOLLIN) < 0)
+		return err_set(err, -ENOMEM, "cannot watch signals");
+	return 0;
+}
+
+/* ---- the log ---- */
+
+static int open_log(struct side *s, struct err *err)
+{
+	struct loglines_attr attrs[SIDECAR_ATTRS_MAX];
+	const struct loglines_config config = {
+		.level = (enum loglines_level)s->spec.log_level,
+		.outputs = s->spec.log_outputs,
+		.output_count = s->spec.log_output_count,
+		.attrs = attrs,
+		.attr_count = s->spec.attr_count,
+		.sandbox_id = s->spec.sandbox_id,
+	};
+
+	for (size_t i = 0; i < s->spec.attr_count; i++)
+		attrs[i] = (struct loglines_attr){ .key = s->spec.attrs[i].key,
+						   .value = s->spec.attrs[i].value };
+	return loglines_new(&config, &s->log, err);
+}
+
+static void log_change(void *data, const char *rules_json, const char *error,
+		       bool callers_fault)
+{
+	struct side *s = data;
+	int64_t now_ms = clock_wall_ms();
+
+	if (error)
+		loglines_policy_failed(s->log, now_ms, error, callers_fault);
+	else
+		loglines_policy_updated(s->log, now_ms, side_default_action(s),
+					rules_json ? rules_json : "[]");
+}
+
+static void log_unknown_key(void *data, const char *key)
+{
+	struct side *s = data;
+
+	loglines_say(s->log, clock_wall_ms(), LOGLINES_WARN,
+		     "a policy has the key '%s', which means nothing here, ignoring",
+		     key);
+}
+
+static void log_loaded(struct side *s)
+{
+	char *rules = document_rules_json(s->document);
+	int64_t now_ms = clock_wall_ms();
+
+	for (size_t i = 0; i < s->spec.warning_count; i++)
+		loglines_say(s->log, now_ms, LOGLINES_WARN, "%s", s->spec.warnings[i]);
+	if (rules)
+		loglines_policy_loaded(s->log, now_ms, side_default_action(s), rules);
+	free(rules);
+}
+
+/* ---- the store ---- */
+
+/* What is wrong with the database shows in the status; nothing waits for it. */
+static int open_store(struct side *s, struct err *err)
+{
+	const struct sqlite_config config = { .directory = s->spec.state_dir };
+
+	return sqlite_writer_new(&config, &s->store, err);
+}
+
+/* ---- the API ---- */
+
+static const struct document *policy(void *data)
+{
+	return ((struct side *)data)->document;
+}
+
+static enum api_failure change(void *data, struct document *next, struct err *err)
+{
+	return side_change(data, next, err);
+}
+
+static const struct event_ring *events(void *data)
+{
+	return ((struct side *)data)->ring;
+}
+
+static int open_api(struct side *s, struct err *err)
+{
+	const struct api_config config = {
+		.loop = s->loop,
+		.listen_fd = PLACE_FIRST + PLACE_HTTP,
+		.token = s->spec.token,
+		.open = s->spec.api_open,
+		.max_rules = s->spec.max_rules,
+		.labels = s->labels,
+		.label_count = s->spec.attr_count,
+		.ops = {
+			.data = s,
+			.policy = policy,
+			.change = change,
+			.healthy = side_healthy,
+			.status = side_status,
+			.events = events,
+			.row = side_row,
+			.log_change = log_change,
+			.log_unknown_key = log_unknown_key,
+		},
+	};
+
+	for (size_t i = 0; i < s->spec.attr_count; i++)
+		s->labels[i] = (struct api_label){ .key = s->spec.attrs[i].key,
+						   .value = s->spec.attrs[i].value };
+	s->api = api_new(&config, err);
+	return s->api ? 0 : err->code;
+}
+
+/* ---- start and end ---- */
+
+static int start(struct side *s, struct err *err)
+{
+	int r;
+
+	s->loop = loop_new();
+	s->ring = event_ring_new(SIDE_EVENTS_KEPT);
+	if (!s->loop || !s->ring)
+		return err_set(err, -ENOMEM, "out of memory");
+	s->since_ms = clock_wall_ms();
+	r = confine_control(&s->spec, s->lacking, err);
+	if (r == 0)
+		r = open_signals(s, err);
+	if (r == 0)
+		r = open_log(s, err);
+	if (r == 0 && s->spec.state_dir)
+		r = open_store(s, err);
+	if (r == 0)
+		r = side_policy_open(s, err);
+	if (r == 0 && s->spec.webhook_count > 0)
+		r = side_webhook_open(s, err);
+	if (r == 0)
+		r = open_api(s, err);
+	/* Last: the engine's first word finds everything there. */
+	if (r == 0)
+		r = side_link_open(s, err);
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	static struct side s;
+	struct err err = { 0 };
+	int r;
+
+	prctl(PR_SET_NAME, "weir-control");
+	/* Read once more what the keeper has found to be right. */
+	if (cli_sidecar_parse(argc, argv, &s.spec, &err) < 0) {
+		log_error("%s", err.text);
+		return SIDE_BAD_INPUT;
+	}
+	r = start(&s, &err);
+	if (r == 0) {
+		log_loaded(&s);
+		r = loop_run(s.loop);
+	}
+	if (r < 0)
+		log_error("%s", err.code < 0 ? err.text : strerror(-r));
+	if (s.api)
+		api_free(s.api);
+	if (s.store)
+		sqlite_writer_free(s.store);
+	if (s.log)
+		loglines_free(s.log);
+	return r < 0 ? SIDE_FAILED : SIDE_OK;
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "control/side.h"
+
+void side_tame(char *text, size_t size)
+{
+	text[size - 1] = '\0';
+	for (; *text; text++)
+		if (*text < 0x20 || *text > 0x7e)
+			*text = '?';
+}
+
+void side_row(void *data, const struct event *e, struct event_row *ret)
+{
+	const struct side *s = data;
+
+	event_row_fill(ret, e, s->spec.sandbox_id, s->plan_bytes ? &s->plan : NULL);
+}
+
+void side_on_event(struct side *s, const struct event *given)
+{
+	struct event e = *given;
+	struct event_row row;
+
+	side_tame(e.name, sizeof(e.name));
+	side_tame(e.reason, sizeof(e.reason));
+	event_ring_add(s->ring, &e);
+	side_row(s, &e, &row);
+	api_on_event(s->api, &row);
+	if (s->store)
+		sqlite_writer_add(s->store, &row);
+	if (e.action == EVENT_DENY)
+		side_webhook_denied(s, &e);
+	if (e.action == EVENT_DENY || e.action == EVENT_LIMIT)
+		loglines_denied(s->log, e.ts_ms, &row);
+	else if (e.action == EVENT_PANIC)
+		loglines_say(s->log, e.ts_ms, LOGLINES_ERROR, "%s", e.reason);
+}
+
+static const struct endpoint *upstream_of(const struct side *s,
+					  const struct upstream_trouble *t)
+{
+	return t->server < s->spec.upstream_count ? &s->spec.upstreams[t->server] : NULL;
+}
+
+static const char *rcode_name(uint8_t rcode)
+{
+	static const char *const names[] = { "NOERROR",	 "FORMERR", "SERVFAIL",
+					     "NXDOMAIN", "NOTIMP",  "REFUSED" };
+
+	return rcode < ARRAY_SIZE(names) ? names[rcode] : "an error";
+}
+
+void side_on_trouble(struct side *s, const struct upstream_trouble *t)
+{
+	const struct endpoint *upstream = upstream_of(s, t);
+	const char *error = t->error == -ETIMEDOUT ? "timeout" : strerror(-t->error);
+	int64_t now_ms = clock_wall_ms();
+
+	if (!upstream)
+		return;
+	if (t->kind == UPSTREAM_RCODE)
+		loglines_upstream(s->log, now_ms, LOGLINES_NEXT, upstream,
+				  rcode_name(t->rcode));
+	else if (t->kind == UPSTREAM_ERROR)
+		loglines_upstream(s->log, now_ms, LOGLINES_EXCHANGE, upstream, error);
+	else if (t->kind == UPSTREAM_PROBE)
+		loglines_upstream(s->log, now_ms, LOGLINES_PROBE, upstream, error);
+}
+
+void side_on_answered(struct side *s, const struct ipc_answered *given)
+{
+	struct ipc_answered a = *given;
+
+	side_tame(a.name, sizeof(a.name));
+	if (!side_skips_log(s, a.name))
+		loglines_outbound(s->log, clock_wall_ms(), a.name, a.addrs,
+				  MIN(a.count, (uint32_t)IPC_ANSWERED_MAX), NULL);
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+/* control/side - weir-control: what of a sidecar wants libraries and files. HTTP API,
+ * policy changes, log, event store, webhooks; one thread, one event loop.
+ *
+ *   main.c      start and end
+ *   link.c      the channels to keeper and engine
+ *   change.c    from a document to a plan in force, and back when a step fails
+ *   reload.c    the always-rules files
+ *   record.c    events and lookups: ring, log, streams, store, webhook
+ *   webhook.c   the deny webhook: its program, and the connections that it asks for
+ *   lookup.c    addresses of the webhook's hosts
+ *   status.c    what /status and /metrics say
+ *
+ * It has no capability, and what it reads from callers it can't turn against anything:
+ * the engine checks every plan, and the keeper starts it anew with the policy that was
+ * in force. */
+#pragma once
+
+#include "api/api.h"
+#include "cli/sidecar.h"
+#include "ipc/message.h"
+#include "ipc/places.h"
+#include "ipc/sidecar_policy.h"
+#include "store/loglines.h"
+#include "store/policy_file.h"
+#include "store/sqlite.h"
+
+enum {
+	SIDE_EVENTS_KEPT = 2048, /* distinct ones, in memory */
+	SIDE_MESSAGES_MAX = 256, /* of the engine's in one turn */
+	SIDE_ASK_MS = 5000,	 /* for the engine's and the keeper's answers */
+};
+
+struct side {
+	struct sidecar_spec spec;
+	struct loop *loop;
+	struct loglines *log;
+	struct api *api;
+	struct event_ring *ring;
+	struct side_webhook *webhook; /* NULL: no URL is told */
+	struct sqlite_writer *store;  /* NULL: events are in memory alone */
+	char lacking[ERR_TEXT_SIZE];  /* what could not be confined here, or "" */
+	struct loop_source signals;
+	struct api_label labels[SIDECAR_ATTRS_MAX];
+
+	/* link.c */
+	struct loop_source from_keeper, from_engine; /* engine: fd -1 while it is away */
+	struct ipc_standing standing;
+	bool stands; /* the engine serves, and its plan is the one in force */
+	struct loop_timer resync; /* it is not: give it the one that is */
+	int64_t since_ms;	  /* wall clock: of this mode */
+	struct ipc_stats stats;
+	int64_t stats_at_ms;
+	struct api_counter counters[SANDBOX_COUNTER_COUNT];
+
+	/* change.c */
+	struct document *document; /* in force */
+	uint8_t *plan_bytes;	   /* of it, owned */
+	struct plan plan;
+	struct sidecar_policy_context policy; /* what documents are built for */
+	struct policy_file file;
+	uint64_t updates, failures;
+
+	/* reload.c */
+	struct always always;
+	struct arena always_arena; /* of the texts in `policy` */
+	struct always_names *skip; /* of log_skip.always; read at the start alone */
+	struct loop_source notify;
+	struct loop_timer poll;
+
+	/* status.c */
+	struct sqlite_state store_state;
+	char policy_notes[4][ERR_TEXT_SIZE];
+	size_t policy_note_count;
+};
+
+/* -- link.c ------------------------------------------------------------------------- */
+
+int side_link_open(struct side *s, struct err *err) MUST_CHECK;
+/* Send @m with @fd (-1: none) to the engine and wait for one of two answers (both may be
+ * the same). What comes in between is dealt with. @ret_fd may be NULL. Return: 0;
+ * -EPIPE: the engine went, and whatever it did is undone when it is back; or -errno. */
+struct side_answer {
+	enum ipc_type yes, no;
+};
+int side_ask_engine(struct side *s, const struct ipc_message *m, int fd,
+		    const struct side_answer *wanted, struct ipc_message *ret,
+		    int *ret_fd) MUST_CHECK;
+/* Send what has no answer. */
+void side_tell_engine(struct side *s, const struct ipc_message *m);
+/* A socket whose packets the filter exempts; @socket has family and protocol, and gets
+ * the port. IPC_SOCKET_DONE gives it back. Return: it, owned by the caller, or -errno. */
+int side_borrow_socket(struct side *s, struct ipc_socket *socket) MUST_CHECK;
+/* This is in force: plan and text. Return: 0 when the keeper has them, or -errno. */
+int side_tell_keeper(struct side *s, int plan_fd, int text_fd) MUST_CHECK;
+
+/* -- change.c ----------------------------------------------------------------------- */
+
+/* The text that the keeper holds, as document and plan. */
+int side_policy_open(struct side *s, struct err *err) MUST_CHECK;
+enum api_failure side_change(struct side *s, struct document *next, struct err *err);
+/* The same document again: the always files have changed, or the engine has another
+ * plan. */
+enum api_failure side_apply_again(struct side *s, struct err *err);
+
+/* "allow" or "deny" */
+const char *side_default_action(const struct side *s);
+/* The engine says what is in force. */
+void side_on_standing(struct side *s, const struct ipc_standing *standing);
+
+/* -- reload.c ----------------------------------------------------------------------- */
+
+/* Read the always-rules files, and watch them. */
+int side_reload_open(struct side *s, struct err *err) MUST_CHECK;
+/* log_skip.always has it. */
+bool side_skips_log(const struct side *s, const char *name);
+
+/* -- record.c ----------------------------------------------------------------------- */
+
+void side_on_event(struct side *s, const struct event *e);
+void side_on_trouble(struct side *s, const struct upstream_trouble *t);
+void side_on_answered(struct side *s, const struct ipc_answered *a);
+/* An event with the rule that decided it. */
+void side_row(void *data, const struct event *e, struct event_row *ret);
+/* Everything that the engine may have written is held to what can be printed, and ends.
+ */
+void side_tame(char *text, size_t size);
+
+/* -- webhook.c ---------------------------------------------------------------------- */
+
+int side_webhook_open(struct side *s, struct err *err) MUST_CHECK;
+/* A program was started: @fd, owned from then on, leads to it. */
+void side_webhook_attach(struct side *s, int fd);
+void side_webhook_denied(struct side *s, const struct event *e);
+void side_webhook_count(const struct side *s, struct api_status *ret);
+
+/* -- status.c ----------------------------------------------------------------------- */
+
+void side_status(void *data, struct api_status *ret);
+bool side_healthy(void *data);

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "control/side.h"
+
+enum { STATS_FRESH_MS = 500 }; /* asked for again after this time */
+
+static enum api_mode mode_of(const struct side *s)
+{
+	switch (s->standing.enforced) {
+	case ENFORCED_REDIRECT:
+		return API_MODE_DNS;
+	case ENFORCED_FILTER:
+		return s->spec.mode == SIDECAR_MODE_DNS_NFT_TLS ? API_MODE_DNS_NFT_TLS
+								: API_MODE_DNS_NFT;
+	default:
+		return API_MODE_DISABLED;
+	}
+}
+
+static void add(const struct side *s, struct api_status *ret, const char *what,
+		const char *reason)
+{
+	if (ret->degradation_count < API_DEGRADATIONS_MAX)
+		ret->degradations[ret->degradation_count++] = (struct api_degradation){
+			.what = what, .reason = reason, .since_ms = s->since_ms
+		};
+}
+
+/* A table of the kernel's with a line for each socket, and one above them. */
+static bool has_sockets(const char *path)
+{
+	CLEAN(fd) int fd = open(path, O_RDONLY | O_CLOEXEC);
+	char text[1024];
+	ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text));
+	const char *line = n > 0 ? memchr(text, '\n', (size_t)n) : NULL;
+
+	return line && line + 1 < text + n;
+}
+
+/* Weir opens none of these: they are the app's, and its right to have them (NET_RAW) is
+ * a way round the filter. */
+static void add_raw_sockets(const struct side *s, struct api_status *ret)
+{
+	if (has_sockets("/proc/net/packet"))
+		add(s, ret, "packet-sockets",
+		    "the app has packet sockets open: with NET_RAW it can send past the "
+		    "filter");
+	if (has_sockets("/proc/net/raw") || has_sockets("/proc/net/raw6"))
+		add(s, ret, "raw-sockets",
+		    "the app has raw sockets open: it has NET_RAW");
+}
+
+static void add_degradations(struct side *s, struct api_status *ret)
+{
+	if (s->standing.weaker[0])
+		add(s, ret, "filter", s->standing.weaker);
+	if (!s->stands)
+		add(s, ret, "engine",
+		    "the engine is being started again; the rules stand");
+	else if (!s->standing.nflog && s->standing.enforced == ENFORCED_FILTER)
+		add(s, ret, "nflog", "refused packets are not reported");
+	if (s->standing.lacking[0])
+		add(s, ret, "confinement", s->standing.lacking);
+	if (s->lacking[0])
+		add(s, ret, "confinement", s->lacking);
+	if (s->store) {
+		sqlite_writer_state(s->store, &s->store_state);
+		if (s->store_state.trouble[0])
+			add(s, ret, "store", s->store_state.trouble);
+	}
+	for (size_t i = 0; i < s->policy_note_count; i++)
+		add(s, ret, "policy", s->policy_notes[i]);
+	add_raw_sockets(s, ret);
+}
+
+static void refresh_stats(struct side *s)
+{
+	const struct side_answer answer = { IPC_STATS, IPC_STATS };
+	const struct ipc_message ask = { .type = IPC_STATS };
+	int64_t now_ms = loop_now_ms(s->loop);
+	struct ipc_message m;
+
+	if (s->stats_at_ms != 0 && now_ms - s->stats_at_ms < STATS_FRESH_MS)
+		return;
+	s->stats_at_ms = now_ms;
+	if (s->from_engine.fd >= 0 &&
+	    side_ask_engine(s, &ask, -1, &answer, &m, NULL) == 0)
+		s->stats = m.stats;
+}
+
+void side_status(void *data, struct api_status *ret)
+{
+	struct side *s = data;
+
+	refresh_stats(s);
+	ret->mode = mode_of(s);
+	ret->enforcement_mode = sidecar_mode_name(s->spec.mode);
+	ret->sandbox_id = s->spec.sandbox_id;
+	ret->since_ms = s->since_ms;
+	add_degradations(s, ret);
+	ret->full_isolation = s->stands && s->standing.enforced == ENFORCED_FILTER &&
+			      ret->degradation_count == 0;
+	ret->generation = s->standing.generation;
+	ret->engine_restarts = s->standing.restarts;
+	ret->learned_names = s->stats.names;
+	ret->learned_addresses = s->stats.addresses;
+	ret->rule_count = document_rule_count(s->document);
+	for (size_t i = 0; i < SANDBOX_COUNTER_COUNT; i++)
+		s->counters[i] = (struct api_counter){
+			.name = sandbox_counter_name((enum sandbox_counter)i),
+			.value = s->stats.counters[i],
+		};
+	ret->counters = s->counters;
+	ret->counter_count = SANDBOX_COUNTER_COUNT;
+	side_webhook_count(s, ret);
+	ret->log_dropped = loglines_dropped(s->log);
+	ret->policy_updates = s->updates;
+	ret->policy_failures = s->failures;
+}
+
+bool side_healthy(void *data)
+{
+	const struct side *s = data;
+
+	return s->stands;
+}

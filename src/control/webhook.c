@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ * weir-webhook asks for a connection to one of its URLs (WEBHOOK_WANT). The host's
+ * addresses are looked up past the policy, the engine lends a socket that the filter
+ * exempts, connect() is begun and the socket handed over; a copy stays here until the
+ * program is done with it, so that the port stays held. */
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "control/lookup.h"
+#include "store/webhook.h"
+
+/* A connection that the program has, or waits for. */
+struct hook_connection {
+	enum { HOOK_FREE = 0, HOOK_WANTED, HOOK_OPEN } state;
+	uint32_t id, url, attempt;
+	int fd; /* owned, when open */
+	struct ipc_socket socket;
+};
+
+struct side_webhook {
+	struct side *side;
+	struct webhook *webhook;
+	struct loop_source source; /* fd -1: there is no program */
+	struct lookup lookups[WEBHOOK_URLS_MAX];
+	struct hook_connection connections[WEBHOOK_SOCKETS_MAX];
+};
+
+static void end_connection(struct side_webhook *h, struct hook_connection *c)
+{
+	struct ipc_message done = { .type = IPC_SOCKET_DONE, .socket = c->socket };
+
+	if (c->state == HOOK_OPEN) {
+		close(c->fd);
+		side_tell_engine(h->side, &done);
+	}
+	c->state = HOOK_FREE;
+}
+
+static struct hook_connection *find(struct side_webhook *h, bool used, uint32_t id)
+{
+	for (size_t i = 0; i < WEBHOOK_SOCKETS_MAX; i++) {
+		struct hook_connection *c = &h->connections[i];
+
+		if (used ? c->state != HOOK_FREE && c->id == id : c->state == HOOK_FREE)
+			return c;
+	}
+	return NULL;
+}
+
+static void answer(struct side_webhook *h, struct hook_connection *c, int fd)
+{
+	if (webhook_answer(h->webhook, c->id, fd) < 0 || fd < 0)
+		end_connection(h, c);
+}
+
+static int dial(struct side_webhook *h, struct hook_connection *c, const struct addr *a)
+{
+	const struct endpoint to = { .addr = *a,
+				     .port = webhook_url_at(h->webhook, c->url)->port };
+	struct sockaddr_storage sa;
+	socklen_t size = endpoint_to_sockaddr(&to, &sa);
+	int fd;
+
+	c->socket = (struct ipc_socket){ .family = (uint8_t)a->family,
+					 .protocol = IPPROTO_TCP };
+	fd = side_borrow_socket(h->side, &c->socket);
+	if (fd < 0)
+		return fd;
+	c->fd = fd;
+	c->state = HOOK_OPEN;
+	if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0)
+		return -errno;
+	if (connect(fd, (const struct sockaddr *)&sa, size) < 0 && errno != EINPROGRESS)
+		return -errno;
+	return fd;
+}
+
+/* Dial the address that it is the turn of. */
+static void connect_to(struct side_webhook *h, struct hook_connection *c,
+		       const struct addr *addrs, size_t count)
+{
+	answer(h, c, c->attempt < count ? dial(h, c, &addrs[c->attempt]) : -EHOSTUNREACH);
+}
+
+static void on_found(struct lookup *l)
+{
+	struct side_webhook *h = l->side->webhook;
+	uint32_t url = (uint32_t)(l - h->lookups);
+
+	for (size_t i = 0; i < WEBHOOK_SOCKETS_MAX; i++) {
+		struct hook_connection *c = &h->connections[i];
+
+		if (c->state == HOOK_WANTED && c->url == url)
+			connect_to(h, c, l->addrs, l->count);
+	}
+}
+
+static void on_wanted(struct side_webhook *h, const struct webhook_message *m)
+{
+	struct hook_connection *c = find(h, false, 0);
+	const struct webhook_url *url = webhook_url_at(h->webhook, m->url);
+	struct lookup *l = &h->lookups[m->url];
+
+	if (!c) {
+		(void)!webhook_answer(h->webhook, m->id, -EMFILE);
+		return;
+	}
+	*c = (struct hook_connection){ .state = HOOK_WANTED,
+				       .id = m->id,
+				       .url = m->url,
+				       .attempt = m->attempt,
+				       .fd = -1 };
+	if (url->addr.family != ADDR_NONE)
+		connect_to(h, c, &url->addr, 1);
+	else if (!l->busy && l->expires_ms > loop_now_ms(h->side->loop))
+		connect_to(h, c, l->addrs, l->count);
+	else
+		lookup_start(l);
+}
+
+static void lose_program(struct side_webhook *h)
+{
+	if (h->source.fd < 0)
+		return;
+	loop_remove(h->side->loop, &h->source);
+	h->source.fd = -1;
+	for (size_t i = 0; i < WEBHOOK_SOCKETS_MAX; i++)
+		end_connection(h, &h->connections[i]);
+}
+
+static void flush(struct side_webhook *h)
+{
+	int r = h->source.fd < 0 ? 0 : webhook_flush(h->webhook);
+
+	if (r == -EAGAIN || r == 0)
+		r = h->source.fd < 0
+			    ? 0
+			    : loop_modify(h->side->loop, &h->source,
+					  EPOLLIN | (r == -EAGAIN ? EPOLLOUT : 0u));
+	if (r < 0)
+		lose_program(h);
+}
+
+static void on_program(struct loop_source *source, uint32_t events)
+{
+	struct side_webhook *h = CONTAINER_OF(source, struct side_webhook, source);
+	struct webhook_message m;
+	struct hook_connection *c;
+	int r;
+
+	while ((r = webhook_receive(h->webhook, &m)) > 0) {
+		if (m.type == WEBHOOK_WANT) {
+			on_wanted(h, &m);
+			continue;
+		}
+		c = find(h, true, m.id);
+		if (c)
+			end_connection(h, c);
+	}
+	if (r < 0)
+		lose_program(h);
+	else
+		flush(h);
+}
+
+void side_webhook_attach(struct side *s, int fd)
+{
+	struct side_webhook *h = s->webhook;
+
+	if (!h) {
+		close(fd);
+		return;
+	}
+	lose_program(h);
+	if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0) {
+		close(fd);
+		return;
+	}
+	webhook_attach(h->webhook, fd);
+	h->source.fd = fd;
+	if (loop_add(s->loop, &h->source, EPOLLIN) < 0)
+		h->source.fd = -1;
+	else
+		flush(h);
+}
+
+void side_webhook_denied(struct side *s, const struct event *e)
+{
+	/* A name was asked for: one POST. What has no name is in the log. */
+	if (!s->webhook || e->layer != EVENT_DNS || e->name[0] == '\0')
+		return;
+	webhook_denied(s->webhook->webhook, e->name, e->ts_ms);
+	flush(s->webhook);
+}
+
+int side_webhook_open(struct side *s, struct err *err)
+{
+	struct side_webhook *h = calloc(1, sizeof(*h));
+	int r;
+
+	if (!h)
+		return err_set(err, -ENOMEM, "out of memory");
+	h->side = s;
+	h->source = (struct loop_source){ .fd = -1, .on_ready = on_program };
+	r = webhook_new(s->spec.webhooks, s->spec.webhook_count, s->spec.sandbox_id,
+			&h->webhook, err);
+	for (size_t i = 0; r == 0 && i < webhook_url_count(h->webhook); i++) {
+		const struct webhook_url *url = webhook_url_at(h->webhook, i);
+
+		lookup_init(&h->lookups[i], s);
+		h->lookups[i].on_done = on_found;
+		if (url->addr.family == ADDR_NONE)
+			r = dns_name_parse(text_of(url->host), &h->lookups[i].name);
+	}
+	if (r < 0) {
+		free(h);
+		return err->code < 0 ? r : err_sys(err, r, "cannot use the webhook");
+	}
+	s->webhook = h;
+	return 0;
+}
+
+void side_webhook_count(const struct side *s, struct api_status *ret)
+{
+	struct webhook_state state;
+
+	if (!s->webhook)
+		return;
+	state = webhook_state(s->webhook->webhook);
+	ret->webhook_sent = state.counters[WEBHOOK_SENT];
+	ret->webhook_dropped =
+		state.counters[WEBHOOK_DROPPED] + state.counters[WEBHOOK_FAILED];
+}

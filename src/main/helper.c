@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "main/helper.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "base/log.h"
+#include "ipc/places.h"
+
+enum { STATUS_NOT_STARTED = 127 };
+
+static int find(const char *program, char ret[PATH_MAX])
+{
+	static const char *const places[] = { "", "/../libexec/weir" };
+	char self[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	char *slash;
+
+	if (n < 0)
+		return -errno;
+	self[n] = '\0';
+	slash = strrchr(self, '/');
+	if (!slash)
+		return -ENOENT;
+	*slash = '\0';
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		int len = snprintf(ret, PATH_MAX, "%s%s/%s", self, places[i], program);
+
+		if (len < PATH_MAX && access(ret, X_OK) == 0)
+			return 0;
+	}
+	return -ENOENT;
+}
+
+int helper_check(const char *program, struct err *err)
+{
+	char path[PATH_MAX];
+	int r = find(program, path);
+
+	return r < 0 ? err_sys(err, r, "cannot find %s", program) : 0;
+}
+
+/* In the child. Return: -errno, it could not be started. */
+static int become(const struct helper *h, pid_t parent)
+{
+	char path[PATH_MAX], name[64];
+	char *argv[HELPER_ARGS_MAX + 2] = { name };
+	sigset_t none;
+	int r;
+
+	snprintf(name, sizeof(name), "%s", h->program);
+	for (size_t i = 0; h->args && h->args[i]; i++) {
+		if (i == HELPER_ARGS_MAX)
+			return -E2BIG;
+		argv[1 + i] = h->args[i];
+	}
+	r = find(h->program, path);
+	if (r == 0)
+		r = places_take(h->fds, h->fd_count);
+	if (r < 0)
+		return r;
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+		return -errno;
+	if (getppid() != parent)
+		return -ESRCH;
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	execv(path, argv);
+	return -errno;
+}
+
+pid_t helper_start(const struct helper *h)
+{
+	pid_t parent = getpid(), pid = fork();
+
+	if (pid < 0)
+		return -errno;
+	if (pid == 0) {
+		log_error("cannot start %s: %s", h->program,
+			  strerror(-become(h, parent)));
+		_exit(STATUS_NOT_STARTED);
+	}
+	return pid;
+}

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "ipc/places.h"
+#include "main/helper.h"
+#include "main/keeper_internal.h"
+
+enum {
+	SETTLED_MS = 1000, /* a child that lives this long has started well */
+	RESTART_MIN_MS = 20,
+	RESTART_MAX_MS = 2000,
+};
+
+static void start_again(struct keeper *k, struct child *c);
+
+/* -- channels ----------------------------------------------------------------------- */
+
+static void close_channel(struct keeper *k, struct child *c)
+{
+	if (c->source.fd < 0)
+		return;
+	if (c->source.added)
+		loop_remove(k->loop, &c->source);
+	close(c->source.fd);
+	c->source.fd = -1;
+}
+
+/* Return: the child's end. */
+static int open_channel(struct child *c)
+{
+	int fds[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
+		return -errno;
+	c->source.fd = fds[0];
+	return fds[1];
+}
+
+static void tell(struct child *c, const struct ipc_message *m, const int *fd)
+{
+	/* Whoever doesn't read is about to be replaced. */
+	if (c->source.fd >= 0)
+		(void)!ipc_send(c->source.fd, m, fd, fd ? 1 : 0);
+}
+
+/* A fresh channel between the two, when both are there. */
+void keeper_introduce(struct keeper *k)
+{
+	struct ipc_message m = { .type = IPC_STANDS, .standing = k->standing };
+	int fds[2];
+
+	if (!k->stands || k->control.pid == 0)
+		return;
+	m.standing.restarts = k->engine.restarts;
+	snprintf(m.standing.weaker, sizeof(m.standing.weaker), "%s", k->reason);
+	tell(&k->control, &m, NULL);
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
+		return;
+	m = (struct ipc_message){ .type = IPC_PEER };
+	tell(&k->control, &m, &fds[0]);
+	tell(&k->engine, &m, &fds[1]);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+/* -- the engine --------------------------------------------------------------------- */
+
+static struct shared_config shared_config_of(const struct keeper *k, int channel)
+{
+	const struct sidecar_spec *s = k->spec;
+	bool filters = s->mode != SIDECAR_MODE_DNS;
+
+	return (struct shared_config){
+		.keeper_fd = channel,
+		.plan_fd = k->held.plan_fd,
+		.image_fd = k->held.image_fd,
+		.fds = k->held.fds,
+		.enforce = k->enforce,
+		.filter = {
+			.relay = s->mode == SIDECAR_MODE_DNS_NFT_TLS &&
+				 k->enforce == ENFORCED_FILTER,
+			.mark = KEEPER_MARK,
+			.uid = geteuid(),
+			.dns_port = KEEPER_DNS_PORT,
+			.relay_port = KEEPER_RELAY_PORT,
+			.exempt = s->exempt,
+			.exempt_count = s->exempt_count,
+			.doh = s->doh,
+			.doh_count = s->block_doh_443 ? s->doh_count : 0,
+			.refuse_443 = filters && s->block_doh_443 && s->doh_count == 0,
+		},
+		.upstreams = s->upstreams,
+		.upstream_count = s->upstream_count,
+		.try_ms = (int64_t)s->upstream_timeout_sec * 1000,
+		.probe_every_ms = (int64_t)s->probe_every_sec * 1000,
+		.probe_name = s->probe_name,
+		.restarted = k->engine.started_ms > 0,
+	};
+}
+
+/* Return: 0 with the engine's process started, or -errno. */
+int keeper_fork_engine(struct keeper *k, struct err *err)
+{
+	int end = open_channel(&k->engine);
+	struct shared_config config;
+	pid_t pid;
+
+	if (end < 0)
+		return err_sys(err, end, "cannot make a socket pair");
+	config = shared_config_of(k, end);
+	pid = shared_start(&config, err);
+	close(end);
+	if (pid < 0) {
+		close_channel(k, &k->engine);
+		return (int)pid;
+	}
+	k->engine.pid = pid;
+	k->engine.started_ms = clock_now_ms();
+	return 0;
+}
+
+static void on_engine_message(struct keeper *k, struct ipc_message *m)
+{
+	if (m->type == IPC_STANDS) {
+		k->standing = m->standing;
+		k->stands = true;
+		keeper_introduce(k);
+	} else if (m->type == IPC_FAILED) {
+		m->text[sizeof(m->text) - 1] = '\0';
+		log_error("the engine cannot go on: %s", m->text);
+	}
+}
+
+static void on_engine(struct loop_source *source, uint32_t events)
+{
+	struct keeper *k = CONTAINER_OF(source, struct keeper, engine.source);
+	struct ipc_message m;
+	size_t count = 0;
+	int r = ipc_receive(source->fd, &m, NULL, 0, &count);
+
+	if (r == 0)
+		on_engine_message(k, &m);
+	else if (r != -EAGAIN)
+		close_channel(k, &k->engine);
+}
+
+/* -- control ------------------------------------------------------------------------ */
+
+/* This is in force now. */
+static void keep(struct keeper *k, const int *fds)
+{
+	close(k->held.plan_fd);
+	close(k->held.text_fd);
+	k->held.plan_fd = fds[0];
+	k->held.text_fd = fds[1];
+}
+
+static void on_control(struct loop_source *source, uint32_t events)
+{
+	struct keeper *k = CONTAINER_OF(source, struct keeper, control.source);
+	const struct ipc_message kept = { .type = IPC_KEPT };
+	struct ipc_message m;
+	size_t count = 0;
+	int fds[2];
+	int r = ipc_receive(source->fd, &m, fds, ARRAY_SIZE(fds), &count);
+
+	if (r == -EAGAIN)
+		return;
+	if (r < 0) {
+		close_channel(k, &k->control);
+		return;
+	}
+	if (m.type == IPC_KEEP && count == 2) {
+		keep(k, fds);
+		tell(&k->control, &kept, NULL);
+		return;
+	}
+	for (size_t i = 0; i < count; i++)
+		close(fds[i]);
+}
+
+static int fork_control(struct keeper *k)
+{
+	int end = open_channel(&k->control);
+	const int fds[PLACE_COUNT] = {
+		[PLACE_KEEPER] = end,
+		[PLACE_HTTP] = k->held.http_fd,
+		[PLACE_TEXT] = k->held.text_fd,
+	};
+	const struct helper helper = {
+		.program = k->control.name,
+		.args = k->spec->argv + 1,
+		.fds = fds,
+		.fd_count = PLACE_COUNT,
+	};
+	pid_t pid;
+
+	if (end < 0)
+		return end;
+	pid = helper_start(&helper);
+	close(end);
+	if (pid < 0) {
+		close_channel(k, &k->control);
+		return (int)pid;
+	}
+	k->control.pid = pid;
+	k->control.started_ms = clock_now_ms();
+	return 0;
+}
+
+/* -- the webhook's program ---------------------------------------------------------- */
+
+/* Its channel is control's: when one of the two goes, it ends by itself. */
+static int fork_webhook(struct keeper *k)
+{
+	const struct ipc_message m = { .type = IPC_WEBHOOK };
+	struct helper helper = { .program = k->webhook.name, .fd_count = 1 };
+	int fds[2];
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
+		return -errno;
+	helper.fds = &fds[1];
+	pid = helper_start(&helper);
+	close(fds[1]);
+	if (pid > 0) {
+		k->webhook.pid = pid;
+		k->webhook.started_ms = clock_now_ms();
+		tell(&k->control, &m, &fds[0]);
+	}
+	close(fds[0]);
+	return pid < 0 ? (int)pid : 0;
+}
+
+/* -- children come and go ----------------------------------------------------------- */
+
+static int watch_channel(struct keeper *k, struct child *c)
+{
+	if (fcntl(c->source.fd, F_SETFL, O_NONBLOCK) < 0)
+		return -errno;
+	return loop_add(k->loop, &c->source, EPOLLIN);
+}
+
+static void start_again(struct keeper *k, struct child *c)
+{
+	int64_t now_ms = loop_now_ms(k->loop);
+	bool settled = now_ms - c->started_ms >= SETTLED_MS;
+
+	c->delay_ms = settled ? 0
+			      : MIN(MAX(c->delay_ms * 2, (int64_t)RESTART_MIN_MS),
+				    (int64_t)RESTART_MAX_MS);
+	/* Without the memory for a timer: at once. */
+	if (c->delay_ms == 0 ||
+	    loop_timer_start(k->loop, &c->again, now_ms + c->delay_ms) < 0)
+		c->again.on_fire(&c->again);
+}
+
+static void start_engine(struct keeper *k)
+{
+	struct err err = { 0 };
+	int r = keeper_fork_engine(k, &err);
+
+	if (r == 0)
+		r = watch_channel(k, &k->engine);
+	if (r < 0) {
+		log_error("%s", err.code < 0 ? err.text : "cannot start the engine");
+		start_again(k, &k->engine);
+	}
+}
+
+/* Only with a control that it could speak to. */
+static void start_webhook(struct keeper *k)
+{
+	if (k->spec->webhook_count == 0 || k->webhook.pid != 0 || k->control.pid == 0)
+		return;
+	if (fork_webhook(k) < 0)
+		start_again(k, &k->webhook);
+}
+
+void keeper_start_control(struct keeper *k)
+{
+	int r = fork_control(k);
+
+	if (r == 0)
+		r = watch_channel(k, &k->control);
+	if (r < 0) {
+		start_again(k, &k->control);
+		return;
+	}
+	keeper_introduce(k);
+	start_webhook(k);
+}
+
+static void on_webhook_again(struct loop_timer *t)
+{
+	struct keeper *k = CONTAINER_OF(t, struct keeper, webhook.again);
+
+	if (!k->stopping)
+		start_webhook(k);
+}
+
+static void on_engine_again(struct loop_timer *t)
+{
+	struct keeper *k = CONTAINER_OF(t, struct keeper, engine.again);
+
+	if (!k->stopping)
+		start_engine(k);
+}
+
+static void on_control_again(struct loop_timer *t)
+{
+	struct keeper *k = CONTAINER_OF(t, struct keeper, control.again);
+
+	if (!k->stopping)
+		keeper_start_control(k);
+}
+
+static void on_end(struct keeper *k, struct child *c, int wait_status)
+{
+	c->pid = 0;
+	close_channel(k, c);
+	if (c == &k->engine)
+		k->stands = false;
+	if (k->stopping) {
+		if (c == &k->control)
+			loop_stop(k->loop);
+		return;
+	}
+	c->restarts++;
+	if (WIFSIGNALED(wait_status))
+		log_warning(
+			"%s was killed by signal %d; the rules stand, starting it again",
+			c->name, WTERMSIG(wait_status));
+	else
+		log_warning("%s ended with status %d; the rules stand, starting it again",
+			    c->name, WEXITSTATUS(wait_status));
+	start_again(k, c);
+}
+
+/* Ours, and in a container everybody's orphans. */
+void keeper_reap(struct keeper *k)
+{
+	int wait_status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &wait_status, WNOHANG)) > 0) {
+		if (pid == k->engine.pid)
+			on_end(k, &k->engine, wait_status);
+		else if (pid == k->control.pid)
+			on_end(k, &k->control, wait_status);
+		else if (pid == k->webhook.pid)
+			on_end(k, &k->webhook, wait_status);
+	}
+}
+
+void keeper_end_engine(struct keeper *k)
+{
+	close_channel(k, &k->engine);
+	if (k->engine.pid > 0) {
+		kill(k->engine.pid, SIGKILL);
+		while (waitpid(k->engine.pid, NULL, 0) < 0 && errno == EINTR)
+			;
+	}
+	k->engine.pid = 0;
+	k->engine.started_ms = 0;
+}
+
+int keeper_watch_engine(struct keeper *k)
+{
+	return watch_channel(k, &k->engine);
+}
+
+void keeper_children_init(struct keeper *k)
+{
+	k->engine.source = (struct loop_source){ .fd = -1, .on_ready = on_engine };
+	k->control.source = (struct loop_source){ .fd = -1, .on_ready = on_control };
+	k->webhook.source.fd = -1;
+	k->engine.again.on_fire = on_engine_again;
+	k->control.again.on_fire = on_control_again;
+	k->webhook.again.on_fire = on_webhook_again;
+}

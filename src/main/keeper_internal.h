@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+/* main/keeper_internal - what the keeper's files share.
+ *
+ *   keeper.c           start, signals, end
+ *   keeper_children.c  engine, control and webhook: started, introduced, started again */
+#pragma once
+
+#include "main/keeper.h"
+#include "main/keeper_open.h"
+#include "main/shared.h"
+
+struct child {
+	const char *name;
+	pid_t pid; /* 0: it does not run */
+	int64_t started_ms, delay_ms;
+	struct loop_source source; /* our end of its channel; fd -1 when there is none */
+	struct loop_timer again;
+	uint32_t restarts;
+};
+
+struct keeper {
+	struct sidecar_spec *spec; /* borrowed */
+	struct loop *loop;
+	struct keeper_held held;
+	enum ipc_enforced enforce;
+	char reason[ERR_TEXT_SIZE]; /* why it is less than was asked for */
+	struct ipc_standing standing;
+	bool stands;			       /* the engine serves */
+	struct child engine, control, webhook; /* the webhook only when one is set */
+	struct loop_source signals;
+	struct loop_timer stop;
+	bool stopping;
+	int status;
+};
+
+/* Set the sources and timers of all children up. */
+void keeper_children_init(struct keeper *k);
+/* Return: 0 with the engine's process started, or -errno. */
+int keeper_fork_engine(struct keeper *k, struct err *err) MUST_CHECK;
+/* The engine and its channel are gone for good. */
+void keeper_end_engine(struct keeper *k);
+/* From now on what the engine says is heard. */
+int keeper_watch_engine(struct keeper *k) MUST_CHECK;
+/* And the webhook's program, when there is a URL. */
+void keeper_start_control(struct keeper *k);
+/* A fresh channel between the two, when both are there. */
+void keeper_introduce(struct keeper *k);
+/* Ours, and in a container everybody's orphans. */
+void keeper_reap(struct keeper *k);

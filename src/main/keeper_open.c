@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "main/keeper_open.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include "base/log.h"
+#include "ipc/plan_file.h"
+#include "ipc/sidecar_policy.h"
+#include "sandbox/learned.h"
+#include "store/policy_file.h"
+
+enum { HTTP_BACKLOG = 128 };
+
+void keeper_held_init(struct keeper_held *h)
+{
+	*h = (struct keeper_held){
+		.http_fd = -1, .image_fd = -1, .plan_fd = -1, .text_fd = -1
+	};
+	sandbox_fds_init(&h->fds);
+}
+
+/* -- the policy at the start -------------------------------------------------------- */
+
+static void print_fault(void *data, const char *text, enum fault_level level)
+{
+	if (level == FAULT_ERROR)
+		log_error("%s", text);
+	else if (level == FAULT_WARNING)
+		log_warning("%s", text);
+}
+
+static int parse(struct text text, const char *from, struct document **ret,
+		 struct err *err)
+{
+	struct err why = { 0 };
+	int r = document_parse(text, NULL, NULL, ret, &why);
+
+	return r < 0 ? err_set(err, r, "%s: invalid policy: %s", from, why.text) : 0;
+}
+
+/* The file, if it has a policy that can be read; else the rules of the environment; else
+ * nothing is allowed. A file that is there and can't be opened is an error: it might
+ * have been stricter. */
+static int first_document(const struct sidecar_spec *spec, struct arena *arena,
+			  struct document **ret, const char **ret_from, struct err *err)
+{
+	const struct policy_file file = { .path = spec->policy_file,
+					  .spare_dir = spec->state_dir };
+	struct err why = { 0 };
+	struct text text;
+	int r = -ENOENT;
+
+	if (spec->policy_file)
+		r = policy_file_read(&file, arena, &text, &why);
+	if (r < 0 && r != -ENOENT)
+		return err_set(err, r, "%s", why.text);
+	if (r == 0 && text_trim(text).len > 0) {
+		*ret_from = spec->policy_file;
+		r = parse(text, *ret_from, ret, &why);
+		if (r == 0)
+			return 0;
+		log_warning("%s; going on with the rules of the environment", why.text);
+	}
+	*ret_from = "OPENSANDBOX_EGRESS_RULES";
+	if (spec->rules)
+		return parse(text_of(spec->rules), *ret_from, ret, err);
+	*ret = document_deny_all();
+	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
+}
+
+static int read_always(const struct sidecar_spec *spec, struct arena *arena,
+		       struct sidecar_policy_context *c, struct err *err)
+{
+	struct always always;
+	int r = always_open(&always, spec->always_dir);
+
+	if (r == 0)
+		r = always_read(&always, arena, c->always, err);
+	for (size_t i = 0; r == 0 && i < ALWAYS_COUNT; i++)
+		c->paths[i] = arena_text(arena, text_of(always.paths[i]));
+	always_done(&always);
+	return r;
+}
+
+/* Plan and text into memfds. */
+static int seal(struct keeper_held *h, const struct document *d, const uint8_t *plan,
+		size_t size, struct err *err)
+{
+	char *json = document_json(d, false);
+	int plan_fd, text_fd;
+
+	if (!json)
+		return err_set(err, -ENOMEM, "out of memory");
+	plan_fd = plan_file_make(plan, size, err);
+	text_fd = plan_fd < 0 ? -1
+			      : plan_file_make((const uint8_t *)json, strlen(json), err);
+	free(json);
+	if (text_fd < 0) {
+		if (plan_fd >= 0)
+			close(plan_fd);
+		return err->code;
+	}
+	if (h->plan_fd >= 0)
+		close(h->plan_fd);
+	if (h->text_fd >= 0)
+		close(h->text_fd);
+	h->plan_fd = plan_fd;
+	h->text_fd = text_fd;
+	return 0;
+}
+
+static int open_policy(const struct sidecar_spec *spec, struct keeper_held *h,
+		       struct err *err)
+{
+	struct sidecar_policy_context c = {
+		.filters = spec->mode != SIDECAR_MODE_DNS,
+		.names = spec->mode == SIDECAR_MODE_DNS_NFT_TLS,
+	};
+	CLEAN(arena) struct arena arena = { 0 };
+	struct document *d = NULL;
+	struct err told = { 0 };
+	uint8_t *plan = NULL;
+	size_t size;
+	int r = first_document(spec, &arena, &d, &c.file, err);
+
+	if (r == 0)
+		r = read_always(spec, &arena, &c, err);
+	if (r == 0) {
+		r = sidecar_policy_build(&c, d, print_fault, NULL, &plan, &size, &told);
+		if (r < 0)
+			err_set(err, r, "cannot load the first policy");
+	}
+	if (r == 0)
+		r = seal(h, d, plan, size, err);
+	free(plan);
+	document_free(d);
+	return r;
+}
+
+int keeper_deny_all(struct keeper_held *h, struct err *err)
+{
+	const struct sidecar_policy_context c = { .filters = true, .file = "" };
+	struct document *d = document_deny_all();
+	uint8_t *plan = NULL;
+	size_t size;
+	int r = d ? sidecar_policy_build(&c, d, NULL, NULL, &plan, &size, err)
+		  : err_set(err, -ENOMEM, "out of memory");
+
+	if (r == 0)
+		r = seal(h, d, plan, size, err);
+	free(plan);
+	document_free(d);
+	return r;
+}
+
+/* -- sockets ------------------------------------------------------------------------ */
+
+/* ::1 can be bound: it is switched off in many containers. */
+static bool has_ipv6(void)
+{
+	const struct sockaddr_in6 loopback = { .sin6_family = AF_INET6,
+					       .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+	CLEAN(fd) int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	return fd >= 0 &&
+	       bind(fd, (const struct sockaddr *)&loopback, sizeof(loopback)) == 0;
+}
+
+static int open_http(const struct sidecar_spec *spec, bool ipv6, int *ret,
+		     struct err *err)
+{
+	const uint8_t any[16] = { 0 };
+	struct endpoint e = spec->http;
+	struct sockaddr_storage sa;
+	CLEAN(fd) int fd = -1;
+	socklen_t size;
+	int on = 1, off = 0;
+
+	if (e.addr.family == ADDR_NONE)
+		e.addr = ipv6 ? addr_from_bytes(ADDR_V6, any) : addr_v4(0, 0, 0, 0);
+	size = endpoint_to_sockaddr(&e, &sa);
+	fd = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return err_sys(err, -errno, "cannot open the API's socket");
+	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
+	    (sa.ss_family == AF_INET6 && spec->http.addr.family == ADDR_NONE &&
+	     setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) < 0))
+		return err_sys(err, -errno, "cannot set up the API's socket");
+	if (bind(fd, (const struct sockaddr *)&sa, size) < 0 ||
+	    listen(fd, HTTP_BACKLOG) < 0)
+		return err_sys(err, -errno, "cannot serve the API at %s",
+			       spec->http_addr);
+	*ret = TAKE_FD(fd);
+	return 0;
+}
+
+static int open_image(int *ret, struct err *err)
+{
+	CLEAN(fd) int fd = memfd_create("weir-learned", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0 || ftruncate(fd, LEARNED_IMAGE_SIZE) < 0)
+		return err_sys(err, -errno, "cannot make shared memory");
+	*ret = TAKE_FD(fd);
+	return 0;
+}
+
+int keeper_open(const struct sidecar_spec *spec, struct keeper_held *ret, struct err *err)
+{
+	const struct sandbox_ports ports = {
+		.dns = KEEPER_DNS_PORT,
+		.relay = spec->mode == SIDECAR_MODE_DNS_NFT_TLS ? KEEPER_RELAY_PORT : 0,
+	};
+	int r = open_policy(spec, ret, err);
+
+	ret->ipv6 = has_ipv6();
+	if (r == 0)
+		r = open_http(spec, ret->ipv6, &ret->http_fd, err);
+	if (r == 0)
+		r = sandbox_fds_open(&ret->fds, &ports, ret->ipv6, err);
+	if (r == 0)
+		r = open_image(&ret->image_fd, err);
+	return r;
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+/* main/keeper_open - what a sidecar's processes are started with: the descriptors in the
+ * namespace, shared memory, and the policy in force at the start. */
+#pragma once
+
+#include "cli/sidecar.h"
+#include "net/sock.h"
+
+enum {
+	KEEPER_DNS_PORT = 15353, /* OpenSandbox's: its clients may ask there directly */
+	KEEPER_RELAY_PORT = 15354,
+	KEEPER_MARK = 0x1, /* OpenSandbox's */
+};
+
+struct keeper_held {
+	struct sandbox_fds fds;
+	int http_fd, image_fd;
+	int plan_fd, text_fd; /* sealed memfds: what is in force */
+	bool ipv6;
+};
+
+void keeper_held_init(struct keeper_held *h); /* all -1 */
+/* Nothing is changed in the kernel by it. -EINVAL: what is wrong has been printed. */
+int keeper_open(const struct sidecar_spec *spec, struct keeper_held *ret,
+		struct err *err) MUST_CHECK;
+/* Exchange plan and text for those of a deny-all policy. */
+int keeper_deny_all(struct keeper_held *h, struct err *err) MUST_CHECK;
