@@ -20,7 +20,8 @@
  *     bench COUNT                  filter_learn in nanoseconds: p50 p99
  *     benchinstall COUNT           installs in microseconds: p50 max
  *
- * filter_driver_shared.c has the commands for shared namespaces. */
+ * With any argument it leaves the log group to another one. filter_driver_shared.c has
+ * the commands for shared namespaces. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -524,7 +525,7 @@ static void run_line(struct driver *d, char *line)
 	printf("error not a command\n");
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	static struct driver d;
 	static char line[LINE_MAX_SIZE];
@@ -533,7 +534,7 @@ int main(void)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	d.nflog = netlink_socket();
 	if (filter_conn_init(&d.conn, netlink_socket(), &err) < 0 ||
-	    nflog_bind(d.nflog, FILTER_NFLOG_GROUP, &err) < 0) {
+	    (argc == 1 && nflog_bind(d.nflog, FILTER_NFLOG_GROUP, &err) < 0)) {
 		fprintf(stderr, "%s\n", err.text);
 		return 1;
 	}

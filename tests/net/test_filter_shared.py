@@ -658,8 +658,11 @@ def test_what_was_learned_survives_with_its_lifetimes(world):
     world.driver.ok("state learned 198.18.9.9 0 0 1")  # over
     world.driver.ok("stateheld 4 udp 40000")
     world.driver.policy("allow a.test 443")
-    assert sorted(world.driver.ok("learned 16")) == [
-        "198.18.0.10|0|90", "198.18.0.11|0|90", "198.18.0.9|0|90", "2600:2::9|1|50", "2600:2::a|1|50"]
+    got = {(a, i): int(left) for a, i, left in
+           (word.split("|") for word in world.driver.ok("learned 16"))}
+    assert sorted(got) == [("198.18.0.10", "0"), ("198.18.0.11", "0"), ("198.18.0.9", "0"),
+                           ("2600:2::9", "1"), ("2600:2::a", "1")]
+    assert 80 <= got["198.18.0.9", "0"] <= 90 and 40 <= got["2600:2::9", "1"] <= 50
     assert world.app.tcp(OTHER6, 443) == "0"
     assert world.weir.udp(SINK, 53, "held", 40000, MARK) == "0"
 
@@ -715,7 +718,7 @@ def test_a_table_whose_owner_died_is_taken_over_without_a_leak(world, tmp_path):
             world.all.append(second)
             second.ok("naming shared")
             assert second.ok("standing") == ["5", "free"]
-            assert second.ok("learned 4") == [f"{OTHER}|0|90"]
+            assert second.ok("learned 4")[0].startswith(f"{OTHER}|0|")
             second.ok(f"state learned {OTHER} 0 80000 1")
             second.policy(generation=6)
             assert second.ok("standing") == ["6", "ours"]
@@ -723,7 +726,7 @@ def test_a_table_whose_owner_died_is_taken_over_without_a_leak(world, tmp_path):
         assert result[1] > 1000
         assert world.app.tcp(OTHER, 443) == "0"
         # Nobody takes it while the new owner lives.
-        third = Driver(*world.enter(holder), driver_path())
+        third = Driver(*world.enter(holder), driver_path(), "quiet")
         world.all.append(third)
         third.ok("naming shared")
         assert third.ok("standing") == ["6", "free"]
