@@ -56,7 +56,8 @@ struct api_counter {
 
 struct api_status {
 	enum api_mode mode;
-	const char *enforcement_mode; /* "dns", "dns+nft", "dns+nft+tls", as asked for */
+	const char *enforcement_mode; /* "dns", "dns+nft", "dns+nft+tls", as asked for:
+				       * static text that never changes */
 	const char *sandbox_id;	      /* "" when none */
 	bool full_isolation;
 	int64_t since_ms; /* wall clock: when this mode was reached */

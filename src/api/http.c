@@ -432,13 +432,13 @@ void api_free(struct api *a)
 		return;
 	loop_remove(a->config.loop, &a->listening);
 	loop_remove(a->config.loop, &a->polled);
-	loop_timer_stop(a->config.loop, &a->run_timer);
-	loop_timer_stop(a->config.loop, &a->tick_timer);
 	if (a->daemon) {
 		streams_wake(a);
 		MHD_run(a->daemon);
 		MHD_stop_daemon(a->daemon);
 	}
+	loop_timer_stop(a->config.loop, &a->run_timer);
+	loop_timer_stop(a->config.loop, &a->tick_timer);
 	close(a->listening.fd);
 	free(a->rows);
 	free(a);

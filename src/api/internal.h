@@ -29,6 +29,8 @@ struct api {
 	uint64_t row_next; /* the number of the next one */
 	uint64_t epoch;	   /* of this start, in the ids */
 	struct api_stream *streams[API_STREAMS_MAX];
+	const char *enforcement_mode; /* once it was asked for: /policy tells no more
+				       * of the status, which may be costly to know */
 };
 
 /* A method is one bit, so that a route lists what it takes. */

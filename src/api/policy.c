@@ -57,13 +57,16 @@ static struct text body_of(const struct api_request *r)
 	return text_trim((struct text){ r->body ? r->body : "", r->body_size });
 }
 
-static const char *enforcement_mode(const struct api_request *r)
+static const char *enforcement_mode(struct api_request *r)
 {
 	const struct api_ops *ops = &r->api->config.ops;
 	struct api_status status = { 0 };
 
-	ops->status(ops->data, &status);
-	return status.enforcement_mode ? status.enforcement_mode : "";
+	if (!r->api->enforcement_mode) {
+		ops->status(ops->data, &status);
+		r->api->enforcement_mode = status.enforcement_mode;
+	}
+	return r->api->enforcement_mode ? r->api->enforcement_mode : "";
 }
 
 static void answer_changed(const struct change *c, const struct document *now)

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <assert.h>
 #include <jansson.h>
 
 #include "api/internal.h"
@@ -11,7 +12,7 @@ static const char *const mode_names[] = {
 	[API_MODE_DNS_NFT] = "dns+nftables",
 	[API_MODE_DNS_NFT_TLS] = "dns+nftables+tls",
 };
-_Static_assert(ARRAY_SIZE(mode_names) == API_MODE_COUNT, "a mode without a name");
+static_assert(ARRAY_SIZE(mode_names) == API_MODE_COUNT, "a mode without a name");
 
 const char *api_mode_name(enum api_mode m)
 {

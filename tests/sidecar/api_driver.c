@@ -49,6 +49,9 @@ struct driver {
 	size_t used;
 };
 
+static void happen(struct driver *d, enum event_action action, const char *name,
+		   size_t size);
+
 static const struct document *on_policy(void *data)
 {
 	return ((struct driver *)data)->document;
@@ -94,6 +97,7 @@ static enum api_failure on_change(void *data, struct document *next, struct err 
 	document_free(d->document);
 	d->document = next;
 	d->generation++;
+	happen(d, EVENT_CHANGE, "policy", 6); /* in the midst of the request */
 	return API_FAILED_NOT;
 }
 
@@ -324,6 +328,9 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	api_free(d.api);
+	/* Nothing of it is left in the loop. */
+	if (loop_turn(d.loop, 5) < 0)
+		return 1;
 	loop_free(d.loop);
 	document_free(d.document);
 	event_ring_free(d.ring);
