@@ -4,6 +4,7 @@ import json
 import random
 import re
 import socket
+import subprocess
 import threading
 import time
 
@@ -151,15 +152,37 @@ def test_keeps_serving_while_many_ask(api):
 
 
 def test_no_work_while_nothing_happens(api):
-    with api.connect(), api.connect() as s, Events(api) as stream:
-        s.sendall(b"GET /hea")
-        stream.block()
+    """Whatever callers left undone, unread or half closed."""
+    streams = [Events(api) for _ in range(4)]
+    with api.connect(), api.connect() as half, api.connect() as unread, api.connect() as talks:
+        half.sendall(b"GET /hea")
+        half.shutdown(socket.SHUT_WR)
+        unread.sendall(b"GET /openapi.yaml HTTP/1.1\r\nHost: x\r\n\r\n" * 50)
+        talks.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n\r\n\r\n")
         api.event("a.test")
-        stream.next()
+        streams[0].next()
+        streams[1].socket.sendall(b"GET /healthz HTTP/1.1\r\n")
+        streams[2].socket.shutdown(socket.SHUT_WR)
+        streams[3].socket.close()
         quick(api)
         before = api.cpu_seconds()
-        time.sleep(1.5)
-        assert api.cpu_seconds() - before < 0.2
+        time.sleep(2)
+        assert api.cpu_seconds() - before < 0.25
+        for stream in streams:
+            stream.socket.close()
+
+
+def test_out_of_descriptors():
+    """Those who wait are accepted when there is room, and waiting costs nothing."""
+    with Api("idle=3") as a:
+        subprocess.run(["prlimit", "--pid", str(a.process.pid), f"--nofile={a.descriptors() + 5}"], check=True)
+        crowd = [a.connect() for _ in range(12)]
+        time.sleep(0.3)
+        before = a.cpu_seconds()
+        time.sleep(1)
+        assert a.cpu_seconds() - before < 0.25
+        hang_up(crowd)
+        assert a.status("GET", "/healthz") == 200
 
 
 # ---- malformed requests ----

@@ -316,6 +316,25 @@ def test_openapi_is_served(api):
     assert yaml.safe_load(text) == OPENAPI and OPENAPI["openapi"] == "3.1.0"
 
 
+def test_openapi_refers_to_what_is_there():
+    def references(value):
+        if isinstance(value, dict):
+            yield from [value["$ref"]] if "$ref" in value else []
+        for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else []:
+            yield from references(child)
+
+    used = set(references(OPENAPI))
+    assert len(used) > 15
+    for reference in used:
+        _, *path = reference.split("/")
+        value = OPENAPI
+        for part in path:
+            value = value[part]
+    for name in OPENAPI["components"]["schemas"]:
+        jsonschema.Draft202012Validator.check_schema(OPENAPI["components"]["schemas"][name])
+        assert f"#/components/schemas/{name}" in used
+
+
 def test_openapi_has_every_route():
     found = list(routes())
     assert len(found) == 14
