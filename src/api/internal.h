@@ -88,7 +88,7 @@ void reply_taken(struct api_request *r, const char *type, char *body, size_t siz
 /* @response is taken. */
 void reply_queue(struct api_request *r, unsigned int status, const char *type,
 		 struct MHD_Response *response);
-/* Text that grows, for reply_taken(): fmemopen's kind. NULL: no memory. */
+/* Text that grows, for reply_taken(). reply_open() has answered when it fails. */
 struct reply_stream {
 	FILE *out;
 	char *body;
@@ -115,6 +115,10 @@ void streams_tick(struct api *a, int64_t now_ms);
 /* So that the library can close them. */
 void streams_wake(struct api *a);
 size_t streams_count(const struct api *a);
-/* A free place exists only while a connection of this fd is a stream. */
+
+/* ---- what is known of a request's connection and head ---- */
+
+/* NULL: none is known. */
 struct conn *request_conn(const struct api_request *r);
+/* The value as it came, empty when there is none; of several lines the first. */
 struct text request_header(const struct api_request *r, const char *name);
