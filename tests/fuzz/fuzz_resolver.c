@@ -175,6 +175,14 @@ static void detach(struct fuzz *f)
 	f->due[sandbox] = replies_to(f, sandbox);
 }
 
+/* A day of probes would show nothing that two minutes don't. */
+static void wait_some(struct fuzz *f)
+{
+	int64_t ms = PICK(f, waits);
+
+	world_wait(f->w, f->probes ? MIN(ms, 4 * (int64_t)PROBE_EVERY_MS) : ms);
+}
+
 static void step(struct fuzz *f)
 {
 	switch (next(f) % 16) {
@@ -197,7 +205,7 @@ static void step(struct fuzz *f)
 		lose(f);
 		break;
 	case 6:
-		world_wait(f->w, PICK(f, waits));
+		wait_some(f);
 		break;
 	case 7:
 	case 8:
