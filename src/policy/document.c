@@ -99,10 +99,16 @@ static void tell_unknown(struct reading *r, const char *where, struct text key)
 
 /* --- keys and values --- */
 
+static char lower(char c)
+{
+	return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
+}
+
 /* Upper case means lower case, and so do, for Go, U+017F (s) and U+212A (k). */
 static bool key_is(struct text key, const char *name)
 {
 	while (*name && key.len > 0) {
+		char c = key.ptr[0];
 		size_t size = 1;
 
 		if (*name == 's' && key.len >= 2 && memcmp(key.ptr, "\xc5\xbf", 2) == 0)
@@ -110,8 +116,7 @@ static bool key_is(struct text key, const char *name)
 		else if (*name == 'k' && key.len >= 3 &&
 			 memcmp(key.ptr, "\xe2\x84\xaa", 3) == 0)
 			size = 3;
-		else if (!text_equal_nocase((struct text){ key.ptr, 1 },
-					    (char[2]){ *name, '\0' }))
+		else if (lower(c) != lower(*name))
 			return false;
 		key = (struct text){ key.ptr + size, key.len - size };
 		name++;
@@ -209,8 +214,10 @@ static void finish_rule(struct reading *r, struct document_rule *rule, struct te
 		unsupported(r, "action", action);
 	else if (rule->target.len == 0 && r->wrong.code == 0)
 		err_set(&r->wrong, -EINVAL, "egress target cannot be empty");
-	if (r->wrong.code == 0 && r->wrong_type.code == 0 &&
-	    document_append(r->d, rule) < 0)
+	if (r->wrong.code != 0 || r->wrong_type.code != 0)
+		return;
+	rule->target.ptr = arena_text(&r->d->arena, rule->target);
+	if (!rule->target.ptr || document_append(r->d, rule) < 0)
 		out_of_memory(r);
 }
 
@@ -220,11 +227,10 @@ static void read_rule_member(struct reading *r, struct document_rule *rule,
 	struct text key;
 	size_t i;
 
-	if (document_key(&r->c, &r->d->arena, &key) < 0) {
+	if (document_string(&r->c, &r->d->arena, &key) < 0) {
 		out_of_memory(r);
 		return;
 	}
-	i = key_find(key, rule_keys, RULE_KEYS);
 	if (key_is(key, "action")) {
 		read_string(r,
 			    r->in_list ? "EgressRule.action" : "EgressRule.egress.action",
@@ -233,7 +239,7 @@ static void read_rule_member(struct reading *r, struct document_rule *rule,
 		read_string(r,
 			    r->in_list ? "EgressRule.target" : "EgressRule.egress.target",
 			    &rule->target);
-	} else if (i < RULE_KEYS) {
+	} else if ((i = key_find(key, rule_keys, RULE_KEYS)) < RULE_KEYS) {
 		read_own(r, &own[i]);
 	} else {
 		tell_unknown(r, "egress[].", key);
@@ -297,7 +303,7 @@ static void read_member(struct reading *r, struct text *default_action, struct t
 	struct text key;
 	size_t i;
 
-	if (document_key(&r->c, &r->d->arena, &key) < 0) {
+	if (document_string(&r->c, &r->d->arena, &key) < 0) {
 		out_of_memory(r);
 		return;
 	}

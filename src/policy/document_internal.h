@@ -81,17 +81,15 @@ const char *document_kind_name(enum document_kind k);
 enum document_kind document_peek(struct document_cursor *c);
 /* Step over a value. Return: its text. */
 struct text document_skip(struct document_cursor *c);
-/* The string that comes next, decoded; what is no Unicode becomes U+FFFD. */
+/* The string that comes next, decoded; what is no Unicode becomes U+FFFD. It borrows
+ * from the text where it can, and is in @arena where it can't. */
 int document_string(struct document_cursor *c, struct arena *arena,
 		    struct text *ret) MUST_CHECK;
 /* Step into an array or object. */
 void document_enter(struct document_cursor *c);
-/* Is there another item or member? False: the cursor stands behind the whole. */
+/* Is there another item, or the key of another member, which is a string before its
+ * value? False: the cursor stands behind the whole. */
 bool document_next(struct document_cursor *c);
-/* The key of the member that comes next; the cursor then stands before its value. */
-int document_key(struct document_cursor *c, struct arena *arena,
-		 struct text *ret) MUST_CHECK;
-
 /* --- document_text.c --- */
 
 void document_put(struct document_out *o, const char *bytes, size_t size);

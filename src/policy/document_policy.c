@@ -24,12 +24,43 @@ struct making {
 	struct policy *policy;
 	struct schema_document schema; /* .file: the text that is read */
 	int result;		       /* 0, -EINVAL after a fault, -ENOMEM */
+	struct arena tree;	       /* of the nodes of some rules */
+	size_t tree_rules;
+	struct faults own_faults; /* of one rule's own keys, before they have a place */
+	bool in_rules;		  /* reading egress[at] */
+	size_t at;
+	/* The last rule with keys of its own: many have the same. */
+	const struct document_rule *last;
+	size_t last_index; /* in policy->rules */
+	const char *last_stand_in;
 };
+
+enum { TREE_RULES_MAX = 32 };
+
+static void clean_making(struct making **m)
+{
+	if (!*m)
+		return;
+	arena_done(&(*m)->tree);
+	faults_done(&(*m)->own_faults);
+	free(*m);
+}
 
 static void note(struct making *m, int r)
 {
 	if (r < 0 && m->result != -ENOMEM)
 		m->result = r;
+}
+
+enum { PLACE_SIZE = 48 };
+
+/* "egress[3].target", or "" where there are only lines. */
+static const char *path_of(const struct making *m, const char *key, char *buf)
+{
+	buf[0] = '\0';
+	if (m->in_rules)
+		snprintf(buf, PLACE_SIZE, "egress[%zu]%s", m->at, key);
+	return buf;
 }
 
 /* --- targets --- */
@@ -93,11 +124,10 @@ static bool read_suffix(struct text t, struct rule *ret)
 
 /* The target of @rule, whose action is set. Return: 1, 0 when the rule says nothing
  * (after a warning), -EINVAL after a fault. */
-static int read_target(struct making *m, struct text t, const char *path,
-		       struct rule *rule)
+static int read_target(struct making *m, struct text t, struct rule *rule)
 {
 	struct faults *faults = m->r->faults;
-	char shown[TEXT_ESCAPED_SIZE];
+	char shown[TEXT_ESCAPED_SIZE], path[PLACE_SIZE];
 	struct err err = { 0 };
 	bool carried;
 
@@ -106,15 +136,16 @@ static int read_target(struct making *m, struct text t, const char *path,
 		if (carried || rule->action == POLICY_DENY)
 			return 1;
 		faults_add(faults, FAULT_WARNING, rule->file, rule->line, rule->column,
-			   path, "'%s' opens nothing: no packet carries such an address",
+			   path_of(m, ".target", path),
+			   "'%s' opens nothing: no packet carries such an address",
 			   text_escape(t, shown, sizeof(shown)));
 		return 0;
 	}
 	if (rule_target_parse(t, rule, &err) == 0 ||
 	    (rule->action == POLICY_DENY && read_suffix(t, rule)))
 		return 1;
-	faults_add(faults, FAULT_ERROR, rule->file, rule->line, rule->column, path, "%s",
-		   err.text);
+	faults_add(faults, FAULT_ERROR, rule->file, rule->line, rule->column,
+		   path_of(m, ".target", path), "%s", err.text);
 	return -EINVAL;
 }
 
@@ -153,7 +184,7 @@ static void add_always(struct making *m, const struct always_file *file,
 		if (target.len == 0)
 			continue;
 		rule.column = (uint32_t)(target.ptr - line.ptr) + 1;
-		r = read_target(m, target, "", &rule);
+		r = read_target(m, target, &rule);
 		note(m, r == 1 ? add_rule(m, target, &rule) : r);
 	}
 }
@@ -170,24 +201,29 @@ static void set_places(struct node *n, uint32_t line, uint32_t column)
 }
 
 /* Members as a mapping whose places are all that of the rule. */
-static int own_nodes(struct making *m, struct arena *arena, struct text own,
-		     const char *path, uint32_t line, uint32_t column, struct node **ret)
+static int own_nodes(struct making *m, struct text own, uint32_t line, uint32_t column,
+		     struct node **ret)
 {
-	CLEAN(mem) struct faults *faults = calloc(1, sizeof(*faults));
-	struct node_source source = { .arena = arena,
+	struct faults *faults = &m->own_faults;
+	struct node_source source = { .arena = &m->tree,
 				      .faults = faults,
 				      .file = m->schema.file };
-	const char *text = arena_printf(arena, "{%.*s}", (int)own.len, own.ptr);
+	char *text = arena_alloc(&m->tree, own.len + 3);
+	char path[PLACE_SIZE];
 	int r;
 
-	if (!faults || !text)
+	if (!text)
 		return -ENOMEM;
-	source.text = text_of(text);
+	text[0] = '{';
+	memcpy(text + 1, own.ptr, own.len);
+	text[own.len + 1] = '}';
+	source.text = (struct text){ text, own.len + 2 };
 	r = node_check_text(&source) ? node_read_json(&source, ret) : -EINVAL;
 	for (size_t i = 0; i < faults->count; i++)
 		faults_add(m->r->faults, faults->items[i].level, m->schema.file, line,
-			   column, path, "%s", faults->items[i].text);
+			   column, path_of(m, "", path), "%s", faults->items[i].text);
 	faults_done(faults);
+	faults->errors = faults->dropped = 0;
 	if (r == 0)
 		set_places(*ret, line, column);
 	return r;
@@ -207,45 +243,75 @@ static int add_text_node(const struct node_source *s, struct node *map, const ch
 }
 
 /* What the schema reads as the same kind of target as @rule has. */
-static const char *stand_in(const struct rule *rule, char *buf)
+static const char *stand_in(const struct rule *rule)
 {
 	if (rule->kind == TARGET_PREFIX)
-		return prefix_format(&rule->prefix, buf);
+		return "192.0.2.1";
 	return rule->kind == TARGET_NAME ? "x.test" : "*.x.test";
 }
 
-/* The schema reads the rule with a target that it takes; then the target is set. */
-static int add_own_rule(struct making *m, const struct document_rule *from,
-			const char *path, struct rule *rule)
+/* The schema reads the rule with a target that it takes. */
+static int read_own_rule(struct making *m, const struct document_rule *from,
+			 const char *target)
 {
-	CLEAN(arena) struct arena tree = { 0 };
-	struct node_source source = { .arena = &tree,
+	struct node_source source = { .arena = &m->tree,
 				      .faults = m->r->faults,
 				      .file = m->schema.file };
 	struct walk w = { .document = &m->schema };
 	size_t before = m->policy->count;
-	char text[PREFIX_TEXT_SIZE];
-	struct rule *made;
 	struct node *map;
-	int r = own_nodes(m, &tree, from->own, path, from->line, from->column, &map);
+	int r;
 
+	if (m->tree_rules++ % TREE_RULES_MAX == 0)
+		arena_done(&m->tree);
+	r = own_nodes(m, from->own, from->line, from->column, &map);
 	if (r == 0)
 		r = add_text_node(&source, map, "action",
-				  rule->action == POLICY_ALLOW ? "allow" : "deny");
+				  from->action == POLICY_ALLOW ? "allow" : "deny");
 	if (r == 0)
-		r = add_text_node(&source, map, "target", stand_in(rule, text));
+		r = add_text_node(&source, map, "target", target);
 	if (r < 0)
 		return r;
-	snprintf(w.path, sizeof(w.path), "%s", path);
+	path_of(m, "", w.path);
 	schema_read_rule(&w, map, NULL);
 	if (w.out_of_memory)
 		return -ENOMEM;
-	if (m->policy->count == before)
-		return -EINVAL;
-	made = &m->policy->rules[before];
+	return m->policy->count > before ? 0 : -EINVAL;
+}
+
+/* What the schema reads of @from is known: it read the same for the rule before. */
+static bool is_like_last(const struct making *m, const struct document_rule *from,
+			 const char *target)
+{
+	return m->last && m->last->action == from->action && m->last_stand_in == target &&
+	       m->last->own.len == from->own.len &&
+	       memcmp(m->last->own.ptr, from->own.ptr, from->own.len) == 0;
+}
+
+static int add_own_rule(struct making *m, const struct document_rule *from,
+			const struct rule *rule)
+{
+	const char *target = stand_in(rule);
+	struct rule *made, copy;
+	int r;
+
+	if (is_like_last(m, from, target)) {
+		copy = m->policy->rules[m->last_index];
+		r = policy_add_rule(m->policy, m->r->arena, &copy);
+	} else {
+		r = read_own_rule(m, from, target);
+	}
+	if (r < 0)
+		return r;
+	m->last = from;
+	m->last_stand_in = target;
+	m->last_index = m->policy->count - 1;
+	made = &m->policy->rules[m->last_index];
 	made->kind = rule->kind;
 	made->name = rule->name;
 	made->prefix = rule->prefix;
+	made->line = rule->line;
+	made->column = rule->column;
 	made->target = arena_text(m->r->arena, from->target);
 	return made->target ? 0 : -ENOMEM;
 }
@@ -260,21 +326,18 @@ static void add_document_rule(struct making *m, const struct document *d, size_t
 			     .file = m->schema.file,
 			     .line = from->line,
 			     .column = from->column };
-	char path[40], target_path[48];
 	int r;
 
-	snprintf(path, sizeof(path), "egress[%zu]", i);
-	snprintf(target_path, sizeof(target_path), "%s.target", path);
-	r = read_target(m, from->target, target_path, &rule);
+	m->at = i;
+	r = read_target(m, from->target, &rule);
 	if (r == 1)
-		r = from->own.len > 0 ? add_own_rule(m, from, path, &rule)
+		r = from->own.len > 0 ? add_own_rule(m, from, &rule)
 				      : add_rule(m, from->target, &rule);
 	note(m, r);
 }
 
 static int add_settings(struct making *m, const struct document *d)
 {
-	CLEAN(arena) struct arena tree = { 0 };
 	struct node *map;
 	int r;
 
@@ -284,7 +347,7 @@ static int add_settings(struct making *m, const struct document *d)
 	}
 	if (d->own.len == 0)
 		return 0;
-	r = own_nodes(m, &tree, d->own, "", 0, 0, &map);
+	r = own_nodes(m, d->own, 0, 0, &map);
 	return r == 0 ? schema_read(&m->schema, map) : r;
 }
 
@@ -322,23 +385,25 @@ int document_policy(const struct document *d, const struct always_file *deny,
 		    const struct always_file *allow, const char *file,
 		    const struct policy_reader *r, struct policy *ret)
 {
-	struct making m = {
-		.r = r,
-		.policy = ret,
-		.schema = { .policy = ret, .arena = r->arena, .faults = r->faults }
-	};
+	CLEAN(making) struct making *m = calloc(1, sizeof(*m));
 
-	if (policy_reserve_rules(ret, r->arena, d->count) < 0)
+	if (!m || policy_reserve_rules(ret, r->arena, d->count) < 0)
 		return -ENOMEM;
-	note(&m, add_always_file(&m, deny, POLICY_DENY));
-	note(&m, add_always_file(&m, allow, POLICY_ALLOW));
-	note(&m, begin_file(&m, file));
-	if (m.result == -ENOMEM)
-		return m.result;
-	note(&m, add_settings(&m, d));
-	for (size_t i = 0; i < d->count && m.result != -ENOMEM; i++)
-		add_document_rule(&m, d, i);
-	if (m.result == 0)
-		note(&m, policy_check_built(r, ret));
-	return m.result;
+	m->r = r;
+	m->policy = ret;
+	m->schema = (struct schema_document){ .policy = ret,
+					      .arena = r->arena,
+					      .faults = r->faults };
+	note(m, add_always_file(m, deny, POLICY_DENY));
+	note(m, add_always_file(m, allow, POLICY_ALLOW));
+	note(m, begin_file(m, file));
+	if (m->result == -ENOMEM)
+		return m->result;
+	note(m, add_settings(m, d));
+	m->in_rules = true;
+	for (size_t i = 0; i < d->count && m->result != -ENOMEM; i++)
+		add_document_rule(m, d, i);
+	if (m->result == 0)
+		note(m, policy_check_built(r, ret));
+	return m->result;
 }

@@ -287,6 +287,15 @@ static int bad_byte(const struct scan *s, uint8_t c, struct err *err)
 		       show_byte(c, shown, sizeof(shown)), s->what);
 }
 
+/* The bytes of a string that say nothing to the scanner. */
+static size_t skip_plain(struct text t, size_t i)
+{
+	while (i < t.len && (uint8_t)t.ptr[i] >= 0x20 && t.ptr[i] != '"' &&
+	       t.ptr[i] != '\\')
+		i++;
+	return i;
+}
+
 int document_scan(struct text body, struct err *err)
 {
 	CLEAN(mem) struct scan *s = calloc(1, sizeof(*s));
@@ -294,7 +303,9 @@ int document_scan(struct text body, struct err *err)
 	if (!s)
 		return err_set(err, -ENOMEM, "out of memory");
 	for (size_t i = 0; i < body.len; i++) {
-		if (!step(s, (uint8_t)body.ptr[i]))
+		if (s->state == IN_STRING)
+			i = skip_plain(body, i);
+		if (i < body.len && !step(s, (uint8_t)body.ptr[i]))
 			return bad_byte(s, (uint8_t)body.ptr[i], err);
 	}
 	/* What was cut off in a word or a number is told as a blank in it. */
@@ -317,8 +328,8 @@ static size_t space_ahead(struct text t)
 
 	if (t.len == 0)
 		return 0;
-	if (t.ptr[0] == ' ' || (t.ptr[0] >= '\t' && t.ptr[0] <= '\r'))
-		return 1;
+	if ((uint8_t)t.ptr[0] < 0x80)
+		return t.ptr[0] == ' ' || (t.ptr[0] >= '\t' && t.ptr[0] <= '\r');
 	for (size_t i = 0; i < ARRAY_SIZE(wide); i++) {
 		size_t size = strlen(wide[i]);
 
@@ -334,6 +345,8 @@ static size_t space_ahead(struct text t)
 
 static size_t space_behind(struct text t)
 {
+	if (t.len > 0 && (uint8_t)t.ptr[t.len - 1] < 0x80)
+		return space_ahead((struct text){ t.ptr + t.len - 1, 1 });
 	for (size_t size = 1; size <= 3 && size <= t.len; size++) {
 		struct text last = { t.ptr + t.len - size, size };
 

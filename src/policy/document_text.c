@@ -66,21 +66,39 @@ static const char *escape_wide(struct text t)
 	return t.ptr[2] == '\xa9' ? "\\u2029" : NULL;
 }
 
+/* How many bytes of @t stand for themselves. */
+static size_t plain_size(struct text t)
+{
+	size_t i = 0;
+
+	while (i < t.len && (unsigned char)t.ptr[i] >= 0x20 && t.ptr[i] != '"' &&
+	       t.ptr[i] != '\\' && t.ptr[i] != '<' && t.ptr[i] != '>' &&
+	       t.ptr[i] != '&' && t.ptr[i] != '\xe2')
+		i++;
+	return i;
+}
+
 void document_put_string(struct document_out *o, struct text t)
 {
 	char buf[8];
 
 	document_put(o, "\"", 1);
-	for (size_t i = 0; i < t.len; i++) {
-		const char *wide = escape_wide((struct text){ t.ptr + i, t.len - i });
-		const char *escape = wide ?: escape_of(t.ptr[i], buf, sizeof(buf));
+	while (t.len > 0) {
+		size_t plain = plain_size(t), size;
+		const char *escape;
 
+		document_put(o, t.ptr, plain);
+		t = (struct text){ t.ptr + plain, t.len - plain };
+		if (t.len == 0)
+			break;
+		escape = escape_wide(t);
+		size = escape ? 3 : 1;
+		escape = escape ?: escape_of(t.ptr[0], buf, sizeof(buf));
 		if (escape)
 			document_put_text(o, escape);
 		else
-			document_put(o, t.ptr + i, 1);
-		if (wide)
-			i += 2;
+			document_put(o, t.ptr, 1);
+		t = (struct text){ t.ptr + size, t.len - size };
 	}
 	document_put(o, "\"", 1);
 }
@@ -105,7 +123,7 @@ int document_put_value(struct document_out *o, struct text value)
 	while (r == 0 && c.p < c.end) {
 		if (*c.p == '"')
 			r = put_one_string(o, document_skip(&c));
-		else if (strchr(" \t\r\n", *c.p))
+		else if (*c.p == ' ' || *c.p == '\t' || *c.p == '\r' || *c.p == '\n')
 			c.p++;
 		else
 			document_put(o, c.p++, 1);
@@ -219,8 +237,10 @@ static void put_rules(struct document_out *o, const struct document *d)
 
 static void put_line(struct document_out *o, size_t depth)
 {
-	document_put(o, "\n", 1);
-	for (size_t i = 0; i < depth; i++)
+	static const char blanks[] = "\n                ";
+
+	document_put(o, blanks, 1 + MIN(2 * depth, sizeof(blanks) - 2));
+	for (size_t i = (sizeof(blanks) - 2) / 2; i < depth; i++)
 		document_put(o, "  ", 2);
 }
 

@@ -24,10 +24,15 @@ static char at(const struct document_cursor *c)
 	return c->p < c->end ? *c->p : '\0';
 }
 
+static bool is_between(char c)
+{
+	return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == ',' || c == ':';
+}
+
 /* To the next byte that is neither blank nor a separator. */
 static void skip_between(struct document_cursor *c)
 {
-	while (c->p < c->end && *c->p != '\0' && strchr(" \t\r\n,:", *c->p))
+	while (c->p < c->end && is_between(*c->p))
 		move(c);
 }
 
@@ -75,7 +80,7 @@ static void skip_string(struct document_cursor *c)
 
 static void skip_word(struct document_cursor *c)
 {
-	while (c->p < c->end && *c->p != '\0' && !strchr(" \t\r\n,:]}", *c->p))
+	while (c->p < c->end && !is_between(*c->p) && *c->p != ']' && *c->p != '}')
 		move(c);
 }
 
@@ -219,19 +224,29 @@ static size_t read_character(const char *p, const char *end, char *out, size_t *
 	return size;
 }
 
+/* Nothing in it is escaped, or could be no UTF-8. */
+static bool is_plain(const char *p, const char *end)
+{
+	while (p < end && (uint8_t)*p < 0x80 && *p != '\\')
+		p++;
+	return p == end;
+}
+
 int document_string(struct document_cursor *c, struct arena *arena, struct text *ret)
 {
 	struct text quoted = document_skip(c);
 	const char *p = quoted.ptr + 1, *end = quoted.ptr + quoted.len - 1;
-	size_t used = 0, wide = 0;
+	size_t used = 0;
 	char *out;
 
 	if (quoted.len < 2)
 		return -EINVAL;
+	if (is_plain(p, end)) {
+		*ret = (struct text){ p, (size_t)(end - p) };
+		return 0;
+	}
 	/* Escapes only shrink; a byte that is no UTF-8 becomes three. */
-	for (size_t i = 0; i < quoted.len; i++)
-		wide += (uint8_t)quoted.ptr[i] >= 0x80;
-	out = arena_alloc(arena, quoted.len + 2 * wide);
+	out = arena_alloc(arena, 3 * quoted.len);
 	if (!out)
 		return -ENOMEM;
 	while (p < end) {
@@ -261,9 +276,4 @@ bool document_next(struct document_cursor *c)
 		return true;
 	move(c);
 	return false;
-}
-
-int document_key(struct document_cursor *c, struct arena *arena, struct text *ret)
-{
-	return document_string(c, arena, ret);
 }

@@ -295,6 +295,48 @@ static void own_keys_are_strict(void **state)
 	}
 }
 
+/* Rules that have the same keys are judged once for each sort of rule. */
+static void rules_alike_are_told_apart(void **state)
+{
+	static const char own[] = "\"private\":true";
+	static const struct {
+		const char *action, *target, *own;
+		const char *path; /* of the fault, NULL: none */
+	} second[] = {
+		{ "allow", "*.c.test", own, NULL },
+		{ "allow", "d.test", own, NULL },
+		{ "allow", "1.2.3.4", own, "egress[1].private" },
+		{ "deny", "c.test", own, "egress[1].private" },
+		{ "allow", "c.test", "\"unmetered\":true", "egress[1].unmetered" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(second); i++) {
+		struct made m = { 0 };
+		char body[512];
+
+		snprintf(body, sizeof(body),
+			 "{\"egress\":[{\"action\":\"allow\",\"target\":\"**.a.test\",%s}"
+			 ",\n"
+			 "{\"action\":\"%s\",\"target\":\"%s\",%s},\n"
+			 "{\"action\":\"allow\",\"target\":\"z.test\"}]}",
+			 own, second[i].action, second[i].target, second[i].own);
+		if (second[i].path) {
+			assert_int_equal(make(&m, body, NULL, NULL), -EINVAL);
+			assert_int_equal(m.w.faults.count, 1);
+			assert_string_equal(m.w.faults.items[0].path, second[i].path);
+			assert_int_equal(m.w.faults.items[0].line, 2);
+		} else {
+			assert_int_equal(make(&m, body, NULL, NULL), 0);
+			assert_int_equal(m.w.policy.rules[1].flags, PLAN_PRIVATE);
+			assert_int_equal(m.w.policy.rules[1].line, 2);
+			assert_int_equal(m.w.policy.rules[2].flags, 0);
+			expect_open(&m, i == 0 ? "+a.test +x.c.test -c.test +z.test"
+					       : "+a.test +d.test -x.d.test +z.test");
+		}
+		made_done(&m);
+	}
+}
+
 static void what_opens_nothing_is_warned_of(void **state)
 {
 	struct made m = { 0 };
@@ -335,6 +377,7 @@ int main(void)
 		cmocka_unit_test(every_fault_is_told_with_its_place),
 		cmocka_unit_test(own_keys_reach_the_plan),
 		cmocka_unit_test(own_keys_are_strict),
+		cmocka_unit_test(rules_alike_are_told_apart),
 		cmocka_unit_test(what_opens_nothing_is_warned_of),
 		cmocka_unit_test(a_swap_is_complete),
 	};
