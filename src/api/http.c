@@ -8,6 +8,7 @@
  * or thrown away; then it is answered, in one go, and nothing of it stays. Only streams
  * (events.c) live longer. */
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -393,6 +394,9 @@ static int start(struct api *a)
 	a->rows = calloc(API_EVENTS_KEPT, sizeof(*a->rows));
 	if (!a->rows)
 		return -ENOMEM;
+	/* Who opened it may have left it blocking; nothing here may wait. */
+	if (fcntl(a->listening.fd, F_SETFL, O_NONBLOCK) < 0)
+		return -errno;
 	result = start_daemon(a);
 	if (result < 0)
 		return result;

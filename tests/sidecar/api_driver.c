@@ -262,7 +262,7 @@ static int listen_anywhere(void)
 	struct sockaddr_in6 sa = { .sin6_family = AF_INET6, .sin6_addr = in6addr_any };
 	socklen_t size = sizeof(sa);
 	const int off = 0;
-	int fd = socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0); /* blocks */
 
 	setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
 	if (bind(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 || listen(fd, 128) < 0 ||
