@@ -114,7 +114,9 @@ static int give_engine(struct side *s, int plan_fd, struct err *err)
 	const struct side_answer answer = { IPC_CHANGED, IPC_UNCHANGED };
 	const struct ipc_message ask = { .type = IPC_CHANGE };
 	struct ipc_message m;
-	int r = side_ask_engine(s, &ask, plan_fd, &answer, &m, NULL);
+	int r = side_await_engine(s)
+			? side_ask_engine(s, &ask, plan_fd, &answer, &m, NULL)
+			: -ETIMEDOUT;
 
 	if (r < 0)
 		return err_sys(err, r, "the engine does not answer");

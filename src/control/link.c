@@ -211,6 +211,24 @@ int side_tell_keeper(struct side *s, int plan_fd, int text_fd)
 	return r;
 }
 
+bool side_await_engine(struct side *s)
+{
+	int64_t until_ms = clock_now_ms() + SIDE_ASK_MS;
+	struct ipc_message m;
+	int r = 0, fd;
+
+	while (r == 0 && s->from_engine.fd < 0) {
+		r = wait_for(s->from_keeper.fd, until_ms);
+		if (r == 0)
+			r = receive(s->from_keeper.fd, &m, &fd);
+		if (r == 0)
+			on_keeper_message(s, &m, fd);
+		else if (r == -EAGAIN)
+			r = 0;
+	}
+	return s->from_engine.fd >= 0;
+}
+
 int side_link_open(struct side *s, struct err *err)
 {
 	int keeper = PLACE_FIRST + PLACE_KEEPER, r = set_nonblocking(keeper);

@@ -86,6 +86,8 @@ struct side_answer {
 int side_ask_engine(struct side *s, const struct ipc_message *m, int fd,
 		    const struct side_answer *wanted, struct ipc_message *ret,
 		    int *ret_fd) MUST_CHECK;
+/* The engine is there, or comes within SIDE_ASK_MS: it is being started. */
+bool side_await_engine(struct side *s);
 /* Send what has no answer. */
 void side_tell_engine(struct side *s, const struct ipc_message *m);
 /* A socket whose packets the filter exempts; @socket has family and protocol, and gets
