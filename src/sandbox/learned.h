@@ -108,14 +108,14 @@ void learned_set_plan(struct learned *l, const struct plan *plan);
 
 /* -- outliving the engine ----------------------------------------------------------- */
 
-/* Keep a copy of all entries in @bytes (shared memory, LEARNED_IMAGE_SIZE, zeroed at
- * first, aligned to 8) from now on: what is committed is written through, what ends is
- * taken out. A crash at any moment leaves each record whole or absent. Entries beyond
- * LEARNED_IMAGE_RECORDS, which only a policy with higher limits than the default has, are
- * not in it. */
+/* Keep a copy of all entries, and of what has ended, in @bytes (shared memory,
+ * LEARNED_IMAGE_SIZE, zeroed at first, aligned to 8) from now on: what is committed is
+ * written through, what ends is taken out. A crash at any moment leaves each record whole
+ * or absent. Entries beyond LEARNED_IMAGE_RECORDS, which only a policy with higher limits
+ * than the default has, are not in it. */
 enum {
 	LEARNED_IMAGE_SIZE = 4 * 1024 * 1024,
-	LEARNED_IMAGE_RECORDS = 12 * 1024,
+	LEARNED_IMAGE_RECORDS = 9 * 1024,
 };
 void learned_image_keep(struct learned *l, void *bytes);
 /* @to, which takes the place of @from, keeps the copy from now on, if there is one. */
@@ -123,7 +123,8 @@ void learned_image_move(struct learned *from, struct learned *to);
 /* Take over what an engine before us left in @bytes, before anything else is learned:
  * entries whose bytes are sound, whose name @l's plan allows under the same port list,
  * whose time (CLOCK_BOOTTIME) has not come, and whose element the kernel has (@has says
- * for how long yet, in ms; 0: not). Return: how many. */
+ * for how long yet, in ms; 0: not). What has ended is taken over, too, as far as its name
+ * is allowed. Return: how many entries. */
 typedef uint32_t learned_has_fn(void *data, const struct addr *a, uint8_t port_list);
 size_t learned_image_adopt(struct learned *l, const void *bytes, int64_t now_ms,
 			   learned_has_fn *has, void *data);

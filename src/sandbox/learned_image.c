@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* HOW IT WORKS
  *
- * A header, then records of one size; the entry at index i of the table has record i. A
+ * A header, then records of one size: the entry at index i of the table has record i, and
+ * the pair at index j of what has ended has record j behind them. A
  * record counts while its state says that it is whole. It is written with the state
  * cleared before and set after, so that whoever dies in between leaves no half of one.
  * `used` grows before a record behind it is written: what lies beyond was never touched,
@@ -14,7 +15,6 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "sandbox/guard.h"
 #include "sandbox/learned_internal.h"
 
 #define IMAGE_MAGIC UINT64_C(0x3130676d69657277) /* "wreimg01" */
@@ -26,25 +26,32 @@ struct image_record {
 	uint8_t port_list;
 	uint8_t family;
 	uint8_t name_size, name_labels;
-	_Atomic int64_t expires_ms; /* CLOCK_BOOTTIME */
+	_Atomic int64_t expires_ms; /* CLOCK_BOOTTIME; 0 of what has ended */
 	_Atomic uint64_t serial;
 	uint8_t addr[16];
 	uint8_t name[DNS_NAME_MAX];
 };
 
+/* Records from @used on were never written. */
 struct learned_image {
 	uint64_t magic;
-	_Atomic uint32_t used; /* records from there on were never written */
+	_Atomic uint32_t used, past_used;
 	struct image_record records[LEARNED_IMAGE_RECORDS];
+	struct image_record past[LEARNED_PAST_MAX];
 };
 static_assert(sizeof(struct learned_image) <= LEARNED_IMAGE_SIZE, "the image has room");
 
 /* ---- writing ---- */
 
-static void store_time(struct image_record *r, const struct entry *e)
+static void store_time(struct image_record *r, int64_t expires_ms, uint64_t serial)
 {
-	atomic_store_explicit(&r->expires_ms, e->expires_ms, memory_order_relaxed);
-	atomic_store_explicit(&r->serial, e->serial, memory_order_relaxed);
+	atomic_store_explicit(&r->expires_ms, expires_ms, memory_order_relaxed);
+	atomic_store_explicit(&r->serial, serial, memory_order_relaxed);
+}
+
+static bool is_whole(const struct image_record *r)
+{
+	return atomic_load_explicit(&r->state, memory_order_acquire) == IMAGE_WHOLE;
 }
 
 static void set_absent(struct image_record *r)
@@ -53,46 +60,70 @@ static void set_absent(struct image_record *r)
 	atomic_thread_fence(memory_order_seq_cst);
 }
 
-static void write_record(const struct learned *l, struct image_record *r,
-			 const struct entry *e)
+/* @i counts from now on. What lies there may be anything but half of ours. */
+static void grow_to(struct image_record *records, _Atomic uint32_t *used, uint32_t i)
 {
-	const struct dns_name *n = &name_at(l, e->name)->name;
-	const struct addr *a = entry_addr(l, e);
+	uint32_t count = atomic_load_explicit(used, memory_order_relaxed);
 
-	set_absent(r);
-	r->port_list = element_at(l, e->element)->port_list;
-	r->family = a->family;
-	memcpy(r->addr, a->bytes, sizeof(r->addr));
-	r->name_size = n->size;
-	r->name_labels = n->labels;
-	memcpy(r->name, n->bytes, n->size);
-	store_time(r, e);
+	if (i < count)
+		return;
+	for (; count <= i; count++)
+		set_absent(&records[count]);
+	atomic_store_explicit(used, i + 1, memory_order_relaxed);
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+static void set_whole(struct image_record *r)
+{
 	atomic_store_explicit(&r->state, IMAGE_WHOLE, memory_order_release);
 }
 
-static void grow_to(struct learned_image *image, uint32_t i)
+static void store_pair(struct image_record *r, const struct addr *a, const uint8_t *name,
+		       uint8_t size, uint8_t labels)
 {
-	if (i < atomic_load_explicit(&image->used, memory_order_relaxed))
-		return;
-	atomic_store_explicit(&image->used, i + 1, memory_order_relaxed);
-	atomic_thread_fence(memory_order_seq_cst);
+	r->family = a->family;
+	memcpy(r->addr, a->bytes, sizeof(r->addr));
+	r->name_size = size;
+	r->name_labels = labels;
+	memcpy(r->name, name, size);
 }
 
 void learned_image_put(const struct learned *l, uint32_t i)
 {
 	const struct entry *e = entry_at(l, i);
+	const struct dns_name *n = &name_at(l, e->name)->name;
+	uint8_t port_list = element_at(l, e->element)->port_list;
 	struct image_record *r;
 
 	if (!l->image || i >= LEARNED_IMAGE_RECORDS)
 		return;
-	grow_to(l->image, i);
+	grow_to(l->image->records, &l->image->used, i);
 	r = &l->image->records[i];
 	/* An entry that is there already stays the same name and address. */
-	if (atomic_load_explicit(&r->state, memory_order_relaxed) == IMAGE_WHOLE &&
-	    r->port_list == element_at(l, e->element)->port_list)
-		store_time(r, e);
-	else
-		write_record(l, r, e);
+	if (!is_whole(r) || r->port_list != port_list) {
+		set_absent(r);
+		store_pair(r, entry_addr(l, e), n->bytes, n->size, n->labels);
+		r->port_list = port_list;
+	}
+	store_time(r, e->expires_ms, e->serial);
+	set_whole(r);
+}
+
+void learned_image_put_past(const struct learned_past *p, uint32_t i)
+{
+	const struct past *item = past_at(p, i);
+	struct image_record *r;
+
+	if (!p->image || i >= LEARNED_PAST_MAX)
+		return;
+	grow_to(p->image->past, &p->image->past_used, i);
+	r = &p->image->past[i];
+	if (!is_whole(r)) {
+		store_pair(r, &item->addr, item->bytes, item->size, item->labels);
+		r->port_list = 0;
+	}
+	store_time(r, 0, item->serial);
+	set_whole(r);
 }
 
 void learned_image_clear(const struct learned *l, uint32_t i)
@@ -101,32 +132,46 @@ void learned_image_clear(const struct learned *l, uint32_t i)
 		set_absent(&l->image->records[i]);
 }
 
+void learned_image_clear_past(const struct learned_past *p, uint32_t i)
+{
+	if (p->image && i < LEARNED_PAST_MAX)
+		set_absent(&p->image->past[i]);
+}
+
+static void clear_all(struct image_record *records, _Atomic uint32_t *used, uint32_t max)
+{
+	uint32_t count = MIN((uint32_t)*used, max);
+
+	for (uint32_t i = 0; i < count; i++)
+		set_absent(&records[i]);
+}
+
 void learned_image_keep(struct learned *l, void *bytes)
 {
 	struct learned_image *image = bytes;
-	uint32_t stale;
 
-	l->image = image;
+	l->image = l->past.image = image;
 	if (!image)
 		return;
-	stale = image->magic == IMAGE_MAGIC
-			? MIN((uint32_t)image->used, (uint32_t)LEARNED_IMAGE_RECORDS)
-			: 0;
-	for (uint32_t i = 0; i < stale; i++)
-		set_absent(&image->records[i]);
-	if (image->magic != IMAGE_MAGIC)
-		image->used = 0;
-	image->magic = IMAGE_MAGIC;
+	if (image->magic == IMAGE_MAGIC) {
+		clear_all(image->records, &image->used, LEARNED_IMAGE_RECORDS);
+		clear_all(image->past, &image->past_used, LEARNED_PAST_MAX);
+	} else {
+		image->used = image->past_used = 0;
+		image->magic = IMAGE_MAGIC;
+	}
 	for (uint32_t i = 0; i < l->entries.used; i++)
 		if (entry_at(l, i)->link.live)
 			learned_image_put(l, i);
+	for (uint32_t i = l->past.oldest; i != NONE; i = past_at(&l->past, i)->newer)
+		learned_image_put_past(&l->past, i);
 }
 
 void learned_image_move(struct learned *from, struct learned *to)
 {
 	void *bytes = from->image;
 
-	from->image = NULL;
+	from->image = from->past.image = NULL;
 	if (bytes)
 		learned_image_keep(to, bytes);
 }
@@ -169,7 +214,7 @@ static bool addr_is_sound(const struct addr *a)
 	       (a->family == ADDR_V4 && memcmp(a->bytes + 4, zeros, 12) == 0);
 }
 
-/* False: it isn't whole, or not sound, or its time has come. */
+/* False: it isn't whole, or not sound. */
 static bool read_record(const struct image_record *r, int64_t now_ms, struct found *ret)
 {
 	const int64_t longest_ms =
@@ -177,7 +222,7 @@ static bool read_record(const struct image_record *r, int64_t now_ms, struct fou
 	struct found f = { .name = { .size = r->name_size, .labels = r->name_labels } };
 
 	static_assert(sizeof(r->name) >= UINT8_MAX, "whatever size a record says");
-	if (atomic_load_explicit(&r->state, memory_order_acquire) != IMAGE_WHOLE)
+	if (!is_whole(r))
 		return false;
 	f.addr.family = r->family;
 	memcpy(f.addr.bytes, r->addr, sizeof(r->addr));
@@ -185,7 +230,7 @@ static bool read_record(const struct image_record *r, int64_t now_ms, struct fou
 	f.port_list = r->port_list;
 	f.expires_ms = atomic_load_explicit(&r->expires_ms, memory_order_relaxed);
 	if (!name_is_sound(&f.name) || !addr_is_sound(&f.addr) ||
-	    f.port_list >= PLAN_PORT_LISTS_MAX || f.expires_ms <= now_ms ||
+	    f.port_list >= PLAN_PORT_LISTS_MAX || f.expires_ms < 0 ||
 	    f.expires_ms > now_ms + longest_ms)
 		return false;
 	*ret = f;
@@ -194,7 +239,7 @@ static bool read_record(const struct image_record *r, int64_t now_ms, struct fou
 
 struct place {
 	uint64_t serial;
-	uint32_t record;
+	const struct image_record *record;
 };
 
 static int compare_places(const void *a, const void *b)
@@ -205,37 +250,45 @@ static int compare_places(const void *a, const void *b)
 }
 
 /* Where whole records are, those that were learned first first. Return: how many. */
-static size_t find_places(const struct learned_image *image, struct place *places,
-			  uint32_t used)
+static size_t find_places(const struct image_record *records, uint32_t used,
+			  struct place *ret)
 {
 	size_t count = 0;
 
-	for (uint32_t i = 0; i < used; i++) {
-		const struct image_record *r = &image->records[i];
-
-		if (atomic_load_explicit(&r->state, memory_order_relaxed) == IMAGE_WHOLE)
-			places[count++] = (struct place){
-				atomic_load_explicit(&r->serial, memory_order_relaxed), i
+	for (uint32_t i = 0; i < used; i++)
+		if (is_whole(&records[i]))
+			ret[count++] = (struct place){
+				atomic_load_explicit(&records[i].serial,
+						     memory_order_relaxed),
+				&records[i],
 			};
-	}
-	qsort(places, count, sizeof(*places), compare_places);
+	qsort(ret, count, sizeof(*ret), compare_places);
 	return count;
 }
 
-/* @left_ms: how long the kernel has it for. */
-static bool adopt_one(struct learned *l, const struct found *f, uint32_t left_ms,
-		      int64_t now_ms)
+static void adopt_past(struct learned *l, const struct found *f)
 {
-	struct learned_item item = {
-		.name = &f->name,
-		.verdict = plan_match_name(l->plan, &f->name),
-		.addr = f->addr,
-		.lifetime_ms = (uint32_t)MIN(f->expires_ms - now_ms, (int64_t)left_ms),
-	};
+	struct plan_verdict v;
 
-	return item.verdict.action == POLICY_ALLOW &&
+	if (learned_is_allowed(l->plan, &f->name, &f->addr, &v))
+		learned_past_add(&l->past, &f->name, &f->addr,
+				 learned_past_hash(hash_name(l, &f->name),
+						   hash_addr(l, &f->addr)));
+}
+
+/* @left_ms: how long the kernel has it for. */
+static bool adopt_entry(struct learned *l, const struct found *f, uint32_t left_ms,
+			int64_t now_ms)
+{
+	struct learned_item item = { .name = &f->name, .addr = f->addr };
+
+	if (left_ms == 0 || f->expires_ms <= now_ms) {
+		adopt_past(l, f);
+		return false;
+	}
+	item.lifetime_ms = (uint32_t)MIN(f->expires_ms - now_ms, (int64_t)left_ms);
+	return learned_is_allowed(l->plan, &f->name, &f->addr, &item.verdict) &&
 	       item.verdict.port_list == f->port_list &&
-	       !guard_fault(l->plan, &item.verdict, &f->addr) && left_ms > 0 &&
 	       learned_insert(l, &item, now_ms) == 0;
 }
 
@@ -244,9 +297,10 @@ size_t learned_image_adopt(struct learned *l, const void *bytes, int64_t now_ms,
 {
 	const struct learned_image *image = bytes;
 	uint32_t used = MIN((uint32_t)image->used, (uint32_t)LEARNED_IMAGE_RECORDS);
+	uint32_t past_used = MIN((uint32_t)image->past_used, (uint32_t)LEARNED_PAST_MAX);
 	CLEAN(mem)
-	struct place *places = calloc(MAX(used, 1u), sizeof(*places));
-	size_t count, adopted = 0;
+	struct place *places = calloc((size_t)used + past_used + 1, sizeof(*places));
+	size_t past, count, adopted = 0;
 	struct found f;
 
 	/* Of what the kernel has and nobody remembers nothing is known: until it must
@@ -256,10 +310,14 @@ size_t learned_image_adopt(struct learned *l, const void *bytes, int64_t now_ms,
 		(LEARNED_LIFETIME_MAX_SEC + LEARNED_GRACE_MAX_SEC) * INT64_C(1000);
 	if (!places || image->magic != IMAGE_MAGIC)
 		return 0;
-	count = find_places(image, places, used);
+	past = find_places(image->past, past_used, places);
+	for (size_t i = 0; i < past; i++)
+		if (read_record(places[i].record, now_ms, &f))
+			adopt_past(l, &f);
+	count = find_places(image->records, used, places);
 	for (size_t i = 0; i < count; i++)
-		if (read_record(&image->records[places[i].record], now_ms, &f) &&
-		    adopt_one(l, &f, has(data, &f.addr, f.port_list), now_ms))
+		if (read_record(places[i].record, now_ms, &f) &&
+		    adopt_entry(l, &f, has(data, &f.addr, f.port_list), now_ms))
 			adopted++;
 	return adopted;
 }

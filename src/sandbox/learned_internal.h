@@ -5,6 +5,8 @@
  * told in learned.c. */
 #pragma once
 
+#include <string.h>
+
 #include "sandbox/learned.h"
 #include "sandbox/learned_table.h"
 
@@ -50,14 +52,17 @@ struct past {
 	uint32_t newer, older;
 	uint8_t size, labels; /* of the name */
 	uint8_t *bytes;	      /* of the name; owned */
+	uint64_t serial;      /* the newest has the highest */
 };
+
+struct learned_image;
 
 struct learned_past {
 	struct learned_table items;
 	uint32_t newest, oldest;
+	uint64_t serial;
+	struct learned_image *image; /* borrowed; NULL: none is kept */
 };
-
-struct learned_image;
 
 struct learned {
 	const struct plan *plan; /* borrowed */
@@ -139,9 +144,27 @@ void learned_past_done(struct learned_past *p);
  * a change of the policy ends the flow. */
 void learned_past_add(struct learned_past *p, const struct dns_name *n,
 		      const struct addr *a, uint64_t hash);
-/* The entry at @i ends: what its pair hashes to, and its place among what has ended. */
-uint64_t learned_past_hash(const struct learned *l, const struct entry *e);
+/* @e ends. */
 void learned_past_note(struct learned *l, const struct entry *e);
+
+static inline uint64_t learned_past_hash(uint64_t hash_of_name, uint64_t hash_of_addr)
+{
+	return hash_of_addr ^ hash_of_name * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static inline struct dns_name past_name(const struct past *item)
+{
+	struct dns_name n = { .size = item->size, .labels = item->labels };
+
+	memcpy(n.bytes, item->bytes, item->size);
+	return n;
+}
+
+/* -- learned_rebase.c -- */
+
+/* Does @plan let @n teach @a? *@ret is what it says of the name. */
+bool learned_is_allowed(const struct plan *plan, const struct dns_name *n,
+			const struct addr *a, struct plan_verdict *ret);
 
 /* -- learned_image.c -- */
 
@@ -149,3 +172,6 @@ void learned_past_note(struct learned *l, const struct entry *e);
 void learned_image_put(const struct learned *l, uint32_t i);
 /* It is about to go. */
 void learned_image_clear(const struct learned *l, uint32_t i);
+/* The same of what has ended. */
+void learned_image_put_past(const struct learned_past *p, uint32_t i);
+void learned_image_clear_past(const struct learned_past *p, uint32_t i);

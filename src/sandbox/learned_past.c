@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <string.h>
-
 #include "sandbox/learned_internal.h"
 
 void learned_past_init(struct learned_past *p)
@@ -46,12 +44,15 @@ static void link_newest(struct learned_past *p, uint32_t i)
 	else
 		p->oldest = i;
 	p->newest = i;
+	item->serial = ++p->serial;
+	learned_image_put_past(p, i);
 }
 
 static void forget_oldest(struct learned_past *p)
 {
 	uint32_t i = p->oldest;
 
+	learned_image_clear_past(p, i);
 	unlink_past(p, i);
 	free(past_at(p, i)->bytes);
 	learned_table_give(&p->items, i);
@@ -104,15 +105,12 @@ void learned_past_add(struct learned_past *p, const struct dns_name *n,
 	past_new(p, n, a, hash);
 }
 
-uint64_t learned_past_hash(const struct learned *l, const struct entry *e)
-{
-	return element_at(l, e->element)->link.hash ^
-	       name_at(l, e->name)->link.hash * UINT64_C(0x9e3779b97f4a7c15);
-}
-
 void learned_past_note(struct learned *l, const struct entry *e)
 {
+	const struct name *n = name_at(l, e->name);
+	const struct element *el = element_at(l, e->element);
+
 	if (l->keeps_past)
-		learned_past_add(&l->past, &name_at(l, e->name)->name, entry_addr(l, e),
-				 learned_past_hash(l, e));
+		learned_past_add(&l->past, &n->name, &el->addr,
+				 learned_past_hash(n->link.hash, el->link.hash));
 }

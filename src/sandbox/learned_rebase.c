@@ -16,9 +16,8 @@
 #include "sandbox/guard.h"
 #include "sandbox/learned_internal.h"
 
-/* Does @plan let @n teach @a? *@ret is what it says of the name. */
-static bool is_allowed(const struct plan *plan, const struct dns_name *n,
-		       const struct addr *a, struct plan_verdict *ret)
+bool learned_is_allowed(const struct plan *plan, const struct dns_name *n,
+			const struct addr *a, struct plan_verdict *ret)
 {
 	struct plan_verdict v = plan_match_name(plan, n);
 
@@ -54,14 +53,6 @@ static const struct order *in_order(const struct learned *l, struct arena *arena
 	return all;
 }
 
-static struct dns_name past_name(const struct past *item)
-{
-	struct dns_name n = { .size = item->size, .labels = item->labels };
-
-	memcpy(n.bytes, item->bytes, item->size);
-	return n;
-}
-
 /* Of what has ended only that which is allowed: no flow outlives a plan that doesn't
  * allow it. */
 static void carry_past(struct learned *to, const struct learned *from)
@@ -73,7 +64,7 @@ static void carry_past(struct learned *to, const struct learned *from)
 		const struct past *item = past_at(p, i);
 		struct dns_name n = past_name(item);
 
-		if (is_allowed(to->plan, &n, &item->addr, &v))
+		if (learned_is_allowed(to->plan, &n, &item->addr, &v))
 			learned_past_add(&to->past, &n, &item->addr, item->link.hash);
 	}
 }
@@ -81,15 +72,16 @@ static void carry_past(struct learned *to, const struct learned *from)
 static int carry_entry(struct learned *to, const struct learned *from,
 		       const struct entry *e, int64_t now_ms)
 {
-	const struct dns_name *n = &name_at(from, e->name)->name;
-	struct learned_item item = { .name = n, .addr = *entry_addr(from, e) };
+	const struct name *n = name_at(from, e->name);
+	const struct element *el = element_at(from, e->element);
+	struct learned_item item = { .name = &n->name, .addr = el->addr };
 
-	if (!is_allowed(to->plan, n, &item.addr, &item.verdict))
+	if (!learned_is_allowed(to->plan, item.name, &item.addr, &item.verdict))
 		return 0;
 	if (e->expires_ms <= now_ms) {
 		if (to->keeps_past)
-			learned_past_add(&to->past, n, &item.addr,
-					 learned_past_hash(from, e));
+			learned_past_add(&to->past, item.name, &item.addr,
+					 learned_past_hash(n->link.hash, el->link.hash));
 		return 0;
 	}
 	item.lifetime_ms = (uint32_t)MIN(e->expires_ms - now_ms, (int64_t)UINT32_MAX);
@@ -177,7 +169,7 @@ static int list_kept(const struct learned *l, struct arena *arena,
 		const struct past *item = past_at(p, i);
 		struct dns_name n = past_name(item);
 
-		if (is_allowed(l->plan, &n, &item->addr, &v))
+		if (learned_is_allowed(l->plan, &n, &item->addr, &v))
 			ret->kept[used++] =
 				(struct filter_learn){ .addr = item->addr,
 						       .port_list = v.port_list };

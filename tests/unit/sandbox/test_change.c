@@ -284,6 +284,8 @@ static uint32_t has(void *data, const struct addr *a, uint8_t port_list)
 }
 
 /* An engine that is killed at some moment after it has learned. */
+enum { SOON_MS = 1500 };
+
 static pid_t start_engine(void)
 {
 	int ready[2];
@@ -298,6 +300,7 @@ static pid_t start_engine(void)
 		learned_image_keep(box.learned, image);
 		learn("a.x.test", FAR_A, LONG_MS);
 		learn("b.x.test", FAR_B, LONG_MS);
+		learn("a.x.test", FAR_C, SOON_MS);
 		(void)!write(ready[1], "r", 1);
 		for (;;)
 			pause();
@@ -316,7 +319,7 @@ static void what_was_learned_survives_a_kill(void **state)
 	struct plan plan;
 	uint16_t standing = 0;
 	struct addr at = addr_of(FAR_A);
-	struct flow a;
+	struct flow a, c;
 	pid_t pid;
 
 	image = mmap(NULL, LEARNED_IMAGE_SIZE, PROT_READ | PROT_WRITE,
@@ -324,11 +327,12 @@ static void what_was_learned_survives_a_kill(void **state)
 	assert_true(image != MAP_FAILED);
 	pid = start_engine();
 	a = connect_flow(FAR_A, listener[0]);
+	c = connect_flow(FAR_C, listener[2]);
 	assert_int_equal(kill(pid, SIGKILL), 0);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 	/* Nobody is there, and everything stands. */
 	assert_true(passes(a));
-	assert_int_equal(connect_result(FAR_C), -ECONNREFUSED);
+	wait_until_refused(FAR_C);
 	plan = plan_of(A_AND_B);
 	open_sandbox(&plan);
 	assert_int_equal(filter_standing(&box.filter, &standing), 0);
@@ -347,10 +351,14 @@ static void what_was_learned_survives_a_kill(void **state)
 	assert_true(passes(a));
 	assert_int_equal(connect_result(FAR_A), 0);
 	assert_int_equal(connect_result(FAR_B), 0);
+	assert_int_equal(connect_result(FAR_C), -ECONNREFUSED);
+	assert_true(passes(c));
 	change(A_ALONE);
 	assert_true(passes(a));
+	assert_true(passes(c));
 	assert_int_equal(connect_result(FAR_B), -ECONNREFUSED);
 	close_flow(a);
+	close_flow(c);
 	munmap(image, LEARNED_IMAGE_SIZE);
 }
 

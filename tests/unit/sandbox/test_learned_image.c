@@ -224,6 +224,48 @@ static void what_is_learned_after_an_adoption_may_be_there(void **state)
 	learned_free(old);
 }
 
+static size_t kept_after(const struct learned *l, const char *policy)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	struct learned_rebased next;
+	struct plan other;
+	uint8_t *bytes = plan_from(policy, &other);
+
+	assert_int_equal(learned_rebase(l, &other, NOW + 200000, &arena, &next), 0);
+	learned_free(next.table);
+	free(bytes);
+	return next.kept_count;
+}
+
+static void open_flows_outlive_what_opened_them_and_the_engine(void **state)
+{
+	struct learned *old = table(), *l = table(), *third = table();
+
+	/* One has ended before the image is kept, one after it, one while nobody was
+	 * there, one has been forgotten by the kernel. */
+	learned_keep_past(old);
+	learn(old, "before.x.test", addr_for("before.x.test"), 60, NOW);
+	learned_expire(old, NOW + 100000);
+	learned_image_keep(old, image);
+	learn(old, "after.x.test", addr_for("after.x.test"), 60, NOW);
+	learned_expire(old, NOW + 100000);
+	learn(old, "meanwhile.x.test", addr_for("meanwhile.x.test"), 60, NOW + 100000);
+	learn(old, "gone.x.test", addr_for("gone.x.test"), 6000, NOW + 100000);
+	learned_free(old);
+	assert_int_equal(learned_image_adopt(l, image, NOW + 200000, has_none, NULL), 0);
+	assert_int_equal(kept_after(l, "egress: [{action: allow, target: '*.x.test'}]"),
+			 4);
+	assert_int_equal(kept_after(l, "egress: [{action: allow, target: after.x.test}]"),
+			 1);
+	/* And the engine after that one. */
+	learned_image_keep(l, image);
+	learned_free(l);
+	assert_int_equal(adopt(third, NOW + 200000), 0);
+	assert_int_equal(
+		kept_after(third, "egress: [{action: allow, target: '*.x.test'}]"), 4);
+	learned_free(third);
+}
+
 static void another_policy_takes_the_image_along(void **state)
 {
 	struct learned *old = table_with_image(), *l = table();
@@ -317,6 +359,7 @@ static void learn_for_ever(uint32_t seed)
 	int64_t now = NOW;
 	char name[32];
 
+	learned_keep_past(l);
 	for (uint32_t x = seed;; x = x * 1664525u + 1013904223u) {
 		/* Names of all lengths, so that places are taken by others. */
 		snprintf(name, sizeof(name), "n%.*s%u.%s", (int)(x >> 12 & 15),
@@ -325,6 +368,29 @@ static void learn_for_ever(uint32_t seed)
 		now += x >> 20 & 255;
 		learned_expire(l, now);
 	}
+}
+
+/* What has ended, too. Return: how many addresses are kept. */
+static size_t check_kept(const struct learned *l)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	struct learned_rebased next;
+	char name[32];
+	size_t found = 0;
+
+	assert_int_equal(learned_rebase(l, &plan, NOW, &arena, &next), 0);
+	for (uint32_t i = 0; i < 16 * 64 * 2; i++) {
+		struct addr a;
+
+		snprintf(name, sizeof(name), "n%.*s%u.%s", (int)(i & 15),
+			 "xxxxxxxxxxxxxxx", i >> 4 & 63, i >> 10 ? "x.test" : "x.web");
+		a = addr_for(name);
+		for (size_t k = 0; k < next.kept_count; k++)
+			found += addr_equal(&next.kept[k].addr, &a);
+	}
+	assert_int_equal(found, next.kept_count);
+	learned_free(next.table);
+	return found;
 }
 
 static void check_adopted(const struct learned *l)
@@ -344,14 +410,14 @@ static void check_adopted(const struct learned *l)
 static void a_crash_at_any_moment_leaves_whole_records(void **state)
 {
 	enum { ROUNDS = 40 };
-	size_t total = 0;
+	size_t total = 0, kept = 0;
 
 	for (uint32_t round = 0; round < ROUNDS; round++) {
 		const struct timespec pause = { .tv_nsec = 500000 + round * 53927 };
 		struct learned *l = table();
 		pid_t pid;
 
-		memset(image, 0, 8192);
+		memset(image, 0, LEARNED_IMAGE_SIZE);
 		pid = fork();
 		assert_true(pid >= 0);
 		if (pid == 0)
@@ -362,10 +428,11 @@ static void a_crash_at_any_moment_leaves_whole_records(void **state)
 		/* As early as the first of them: no time has come. */
 		total += adopt(l, NOW);
 		check_adopted(l);
+		kept += check_kept(l);
 		learned_free(l);
 	}
-	print_message("%zu adopted\n", total);
-	assert_true(total > ROUNDS);
+	print_message("%zu adopted, %zu kept\n", total, kept);
+	assert_true(total > ROUNDS && kept > total);
 }
 
 int main(void)
@@ -383,6 +450,9 @@ int main(void)
 			what_the_policy_does_not_allow_is_not_adopted, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			what_is_learned_after_an_adoption_may_be_there, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			open_flows_outlive_what_opened_them_and_the_engine, setup,
+			teardown),
 		cmocka_unit_test_setup_teardown(another_policy_takes_the_image_along,
 						setup, teardown),
 		cmocka_unit_test_setup_teardown(an_image_of_something_else_is_nothing,
