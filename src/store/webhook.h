@@ -43,7 +43,8 @@ enum webhook_type {
 	WEBHOOK_JOB,	/* text: the body of a POST */
 	WEBHOOK_SOCKET, /* @id of the request; @error 0 and a descriptor, or -errno */
 	/* from the program */
-	WEBHOOK_WANT,	/* @id: new; @url; @attempt: for the attempt'th address */
+	WEBHOOK_WANT,	/* @id: new; @url; @attempt: which of its addresses, from 0; past
+			 * the   last the answer is -EHOSTUNREACH */
 	WEBHOOK_CLOSED, /* @id */
 	WEBHOOK_STATE,
 };

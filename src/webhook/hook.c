@@ -40,7 +40,7 @@ struct hook {
 	CURL *easy;
 	struct curl_slist *headers, *resolve;
 	uint32_t tries;	  /* that failed */
-	uint32_t address; /* which of the URL's to ask for */
+	uint32_t address; /* which of the URL's to ask for, from 0 in each attempt */
 	uint32_t asked;	  /* addresses in this attempt */
 	int64_t until_ms; /* the end of this attempt, or of the pause */
 	uint32_t want;	  /* id of the socket that was asked for */
@@ -296,7 +296,6 @@ static void finish_job(struct hook *k, enum webhook_counter how)
 
 static void attempt_failed(struct hook *k, int64_t now_ms)
 {
-	k->address++; /* another address, if there is one */
 	if (k->tries == HOOK_RETRIES) {
 		finish_job(k, WEBHOOK_FAILED);
 		return;
@@ -326,7 +325,7 @@ static void hand_to_libcurl(struct hook *k, int64_t now_ms)
 
 static void begin_attempt(struct hook *k, int64_t now_ms)
 {
-	k->asked = 0;
+	k->asked = k->address = 0;
 	k->until_ms = now_ms + HOOK_ATTEMPT_MS;
 	hand_to_libcurl(k, now_ms);
 }
@@ -361,13 +360,17 @@ static int take_socket(struct hooks *h, const struct webhook_message *m, int fd,
 
 		if (k->state != HOOK_WANTING || k->want != m->id)
 			continue;
-		if (fd < 0) {
-			attempt_failed(k, now_ms);
-		} else {
+		if (fd >= 0) {
 			k->fd = fd;
 			k->state = HOOK_CONNECTING;
+			return 0;
 		}
-		return 0;
+		if (m->error == -EHOSTUNREACH) { /* that was the last address */
+			attempt_failed(k, now_ms);
+			return 0;
+		}
+		k->address++;
+		return want_socket(k, now_ms);
 	}
 	if (fd >= 0)
 		close_socket(h, fd, m->id); /* it came too late */

@@ -238,6 +238,8 @@ def test_sockets_that_the_parent_refuses_are_asked_for_again(parent, server):
     p.say("serve")
     s.next()
     p.until(lambda t: t["sent"] == 1)
+    # Each attempt begins with the first address and goes through them.
+    assert p.end().split("\n")[:4] == ["connect 0 0", "connect 0 1", "connect 0 2", "connect 0 0"]
 
 
 def test_a_receiver_that_hangs_is_left_after_5_seconds_and_delays_no_other(parent, server):

@@ -81,7 +81,8 @@ static void connect_for(struct driver *d, const struct webhook_message *m)
 	if (d->refuse ||
 	    (connect(fd, (struct sockaddr *)&sa, size) < 0 && errno != EINPROGRESS)) {
 		close(fd);
-		(void)!webhook_answer(d->hook, m->id, -ECONNREFUSED);
+		(void)!webhook_answer(d->hook, m->id,
+				      m->attempt < 2 ? -ECONNREFUSED : -EHOSTUNREACH);
 		return;
 	}
 	if (webhook_answer(d->hook, m->id, fd) < 0) {
