@@ -156,7 +156,7 @@ static int read_one(const char *path, struct arena *arena, struct text *ret,
 	char shown[TEXT_ESCAPED_SIZE];
 
 	text_escape(text_of(path), shown, sizeof(shown));
-	*ret = (struct text){ 0 };
+	*ret = (struct text){ "", 0 };
 	*ret_seen = (struct always_seen){ 0 };
 	if (fd < 0)
 		return is_absent(errno) ? 0

@@ -213,7 +213,7 @@ int policy_file_read(const struct policy_file *f, struct arena *arena, struct te
 	char *copy;
 	int r;
 
-	*ret = (struct text){ 0 };
+	*ret = (struct text){ "", 0 };
 	if (!f->path)
 		return 0;
 	r = read_decided(f, NULL, &text, &size);
