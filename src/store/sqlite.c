@@ -59,6 +59,20 @@ static void set_trouble(struct sqlite_writer *w, const char *text)
 	pthread_mutex_unlock(&w->lock);
 }
 
+/* All is well again, but what was stored before isn't there: that stays to be told. With
+ * the lock held. */
+static void tell_moved_aside(struct sqlite_writer *w)
+{
+	struct sqlite_state *s = &w->state;
+
+	s->trouble[0] = '\0';
+	if (s->moved_aside > 0)
+		snprintf(s->trouble, sizeof(s->trouble),
+			 "a broken database was moved aside (%" PRIu32
+			 " since the start); events begin anew",
+			 s->moved_aside);
+}
+
 static void count_rows(struct sqlite_writer *w, bool kept)
 {
 	uint64_t packets = 0;
@@ -69,7 +83,7 @@ static void count_rows(struct sqlite_writer *w, bool kept)
 	if (kept) {
 		w->state.rows += w->folded_count;
 		w->state.packets += packets;
-		w->state.trouble[0] = '\0';
+		tell_moved_aside(w);
 	} else {
 		w->state.lost_rows += w->folded_count;
 		w->state.lost_packets += packets;

@@ -26,7 +26,8 @@ struct sqlite_state {
 	uint64_t rows, packets;		  /* written by this process */
 	uint64_t lost_rows, lost_packets; /* that could not be kept */
 	uint32_t moved_aside;		  /* broken files */
-	char trouble[ERR_TEXT_SIZE];	  /* "" while all is well */
+	char trouble[ERR_TEXT_SIZE];	  /* "" while all is well; that a file was moved
+					   * aside stays there */
 };
 
 struct sqlite_writer;

@@ -404,6 +404,7 @@ static void a_broken_file_is_moved_aside_and_told(void **state)
 		assert_true(sqlite_writer_drain(w, 5000));
 		sqlite_writer_state(w, &s);
 		assert_int_equal(s.moved_aside, 1);
+		assert_non_null(strstr(s.trouble, "moved aside (1 since the start)"));
 		assert_int_equal(s.rows, 1);
 		assert_int_equal(s.lost_rows, 0);
 		sqlite_writer_free(w);
@@ -478,7 +479,7 @@ static void a_locked_database_waits_and_loses_nothing(void **state)
 	sqlite_writer_state(w, &s);
 	assert_int_equal(s.packets + s.lost_packets, 10000);
 	assert_string_equal(s.trouble, "");
-	assert_true(s.packets >= 1000);
+	assert_in_range(s.packets, 500, 10000);
 	sqlite_writer_free(w);
 }
 
