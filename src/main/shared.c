@@ -30,7 +30,10 @@
 #include "sandbox/change.h"
 #include "sandbox/learned.h"
 
-enum { ELEMENTS_MAX = 16384 }; /* that the kernel still has, when adopting */
+enum {
+	ELEMENTS_MAX = 16384, /* that the kernel still has, when adopting */
+	READ_TRIES = 8,
+};
 
 /* What the kernel's learned sets hold, sorted. */
 struct standing_element {
@@ -79,15 +82,22 @@ static void adopt(struct shared *e)
 	struct sandbox *s = &e->core.sandbox;
 	struct standing_elements have = { .capacity = ELEMENTS_MAX };
 	size_t lists = plan_port_list_count(&s->plan);
+	int r = -EAGAIN;
 
 	have.items = calloc(have.capacity, sizeof(*have.items));
 	if (!have.items)
 		return;
-	if (filter_learned_read(&s->filter, lists, on_element, &have) == 0) {
+	/* Others may change tables of their own meanwhile. */
+	for (int i = 0; i < READ_TRIES && r == -EAGAIN; i++) {
+		have.count = 0;
+		r = filter_learned_read(&s->filter, lists, on_element, &have);
+	}
+	if (r == 0) {
 		qsort(have.items, have.count, sizeof(*have.items), compare_elements);
 		e->standing.adopted = (uint32_t)learned_image_adopt(
 			s->learned, e->image, loop_now_ms(e->core.loop), has_element,
 			&have);
+		s->counters[COUNT_ADOPTED] += e->standing.adopted;
 	}
 	free(have.items);
 }
