@@ -20,7 +20,8 @@ enum {
 	API_DRAIN_MAX = 8 << 20,  /* bytes of a body that is read to be able to refuse it;
 				   * then the connection is closed */
 	API_CONNECTIONS_MAX = 64, /* one more closes the one that was silent longest */
-	API_STREAMS_MAX = 8,	  /* of /events; one more is 503 */
+	API_STREAMS_MAX = 8,	  /* of /events; one more is 503, unless another network
+				   * has more than its share of them */
 	API_HEAD_SIZE = 32768,	  /* request line and header lines, with what it takes to
 				   * keep them apart; more is 414 or 431 */
 	API_TARGET_MAX = 4096,	  /* path and query; more is 404 */

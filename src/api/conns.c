@@ -38,10 +38,9 @@ struct prefix conns_network(const struct addr *peer, const struct addr *self)
 	return prefix_of(&a, a.family == ADDR_V4 ? 32 : 64);
 }
 
-static bool same_network(const struct conn *a, const struct conn *b)
+bool conns_same_network(const struct prefix *a, const struct prefix *b)
 {
-	return a->network.bits == b->network.bits &&
-	       addr_equal(&a->network.addr, &b->network.addr);
+	return a->bits == b->bits && addr_equal(&a->addr, &b->addr);
 }
 
 static bool may_go(const struct conn *conn)
@@ -55,7 +54,7 @@ static size_t held_by_network(const struct conns *c, const struct conn *of)
 
 	for (size_t i = 0; i < CONNS_SIZE; i++)
 		held += c->conn[i].fd >= 0 && !c->conn[i].is_dying &&
-			same_network(&c->conn[i], of);
+			conns_same_network(&c->conn[i].network, &of->network);
 	return held;
 }
 

@@ -34,6 +34,7 @@ struct conns {
 void conns_init(struct conns *c);
 /* Which network a peer belongs to. @self: the address that it connected to. */
 struct prefix conns_network(const struct addr *peer, const struct addr *self);
+bool conns_same_network(const struct prefix *a, const struct prefix *b);
 /* A place, after shutting down whoever has to go. NULL: even the dying ones fill the
  * table. */
 struct conn *conns_take(struct conns *c, int fd, const struct prefix *network,

@@ -22,14 +22,16 @@ enum {
 struct api_stream {
 	struct api *api;
 	struct MHD_Connection *mhd;
-	size_t place;	    /* in api->streams */
-	uint64_t next;	    /* number of the event that it gets next */
-	int64_t written_ms; /* when it was last given bytes */
-	bool is_waiting;    /* suspended */
-	bool is_stopped;    /* the API ends */
-	bool is_dropped;    /* too slow; its connection is shut down */
-	int fd;		    /* the library's; -1: not known */
-	size_t size, at;    /* of @text; what is behind @at is still to be sent */
+	size_t place;	       /* in api->streams */
+	uint64_t next;	       /* number of the event that it gets next */
+	int64_t written_ms;    /* when it was last given bytes */
+	bool is_waiting;       /* suspended */
+	bool is_stopped;       /* the API ends */
+	bool is_dropped;       /* its connection is shut down */
+	int fd;		       /* the library's; -1: not known */
+	struct prefix network; /* of its reader */
+	uint64_t begun;	       /* the how manieth stream it is */
+	size_t size, at;       /* of @text; what is behind @at is still to be sent */
 	char text[STREAM_TEXT_SIZE];
 };
 
@@ -157,6 +159,66 @@ static struct MHD_Response *stream_response(struct api_stream *s)
 	return response;
 }
 
+static void drop(struct api_stream *s)
+{
+	s->is_dropped = true;
+	s->api->counts.streams_dropped++;
+	if (s->fd >= 0)
+		shutdown(s->fd, SHUT_RDWR);
+	wake(s);
+}
+
+static size_t held_by_network(const struct api *a, const struct prefix *network)
+{
+	size_t held = 0;
+
+	for (size_t i = 0; i < API_STREAM_PLACES; i++)
+		held += a->streams[i] && !a->streams[i]->is_dropped &&
+			conns_same_network(&a->streams[i]->network, network);
+	return held;
+}
+
+/* The oldest stream of the network that has most of them, if that is at least two more
+ * than @network has: then it has more than its share, and @network hasn't. */
+static struct api_stream *find_crowding(const struct api *a, const struct prefix *network)
+{
+	struct api_stream *found = NULL;
+	size_t most = held_by_network(a, network) + 1;
+
+	for (size_t i = 0; i < API_STREAM_PLACES; i++) {
+		struct api_stream *s = a->streams[i];
+		size_t held = s && !s->is_dropped ? held_by_network(a, &s->network) : 0;
+
+		if (held > most || (found && held == most && s->begun < found->begun)) {
+			found = s;
+			most = held;
+		}
+	}
+	return found;
+}
+
+/* Return: false when all are taken, and fairly. */
+static bool find_place(struct api *a, const struct api_request *r, size_t *ret)
+{
+	const struct conn *conn = request_conn(r);
+	struct api_stream *crowding = NULL;
+	size_t place = 0;
+
+	if (streams_count(a) >= API_STREAMS_MAX) {
+		crowding = conn ? find_crowding(a, &conn->network) : NULL;
+		if (!crowding)
+			return false;
+	}
+	while (place < API_STREAM_PLACES && a->streams[place])
+		place++;
+	if (place == API_STREAM_PLACES)
+		return false;
+	if (crowding)
+		drop(crowding);
+	*ret = place;
+	return true;
+}
+
 /* @s keeps its connection whoever else comes. */
 static void keep_place(const struct api_request *r, struct api_stream *s)
 {
@@ -167,6 +229,7 @@ static void keep_place(const struct api_request *r, struct api_stream *s)
 		return;
 	conn->is_stream = true;
 	s->fd = conn->fd;
+	s->network = conn->network;
 	setsockopt(conn->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
 }
 
@@ -175,16 +238,15 @@ void answer_events(struct api_request *r)
 	struct api *a = r->api;
 	struct MHD_Response *response;
 	struct api_stream *s;
-	size_t place = 0;
+	size_t place;
 
-	while (place < API_STREAMS_MAX && a->streams[place])
-		place++;
-	s = place < API_STREAMS_MAX ? calloc(1, sizeof(*s)) : NULL;
+	s = find_place(a, r, &place) ? calloc(1, sizeof(*s)) : NULL;
 	if (!s) {
 		reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "too many event streams");
 		return;
 	}
 	*s = (struct api_stream){ .api = a, .mhd = r->mhd, .place = place, .fd = -1 };
+	s->begun = a->streams_begun++;
 	s->written_ms = loop_now_ms(a->config.loop);
 	start_at(s, request_header(r, "Last-Event-ID"));
 	response = stream_response(s);
@@ -197,38 +259,29 @@ void answer_events(struct api_request *r)
 	reply_queue(r, MHD_HTTP_OK, "text/event-stream", response);
 }
 
-/* Its next event has left the ring. */
-static void drop_if_slow(struct api_stream *s)
-{
-	if (s->is_dropped || s->next >= oldest(s->api))
-		return;
-	s->is_dropped = true;
-	s->api->counts.streams_dropped++;
-	if (s->fd >= 0)
-		shutdown(s->fd, SHUT_RDWR);
-}
-
 void api_on_event(struct api *a, const struct event_row *row)
 {
 	a->rows[a->row_next++ % API_EVENTS_KEPT] = *row;
-	for (size_t i = 0; i < API_STREAMS_MAX; i++) {
+	for (size_t i = 0; i < API_STREAM_PLACES; i++) {
 		if (!a->streams[i])
 			continue;
-		drop_if_slow(a->streams[i]);
+		/* Its next event has left the ring. */
+		if (!a->streams[i]->is_dropped && a->streams[i]->next < oldest(a))
+			drop(a->streams[i]);
 		wake(a->streams[i]);
 	}
 }
 
 void streams_tick(struct api *a, int64_t now_ms)
 {
-	for (size_t i = 0; i < API_STREAMS_MAX; i++)
+	for (size_t i = 0; i < API_STREAM_PLACES; i++)
 		if (a->streams[i] && is_silent(a->streams[i]))
 			wake(a->streams[i]);
 }
 
 void streams_wake(struct api *a)
 {
-	for (size_t i = 0; i < API_STREAMS_MAX; i++) {
+	for (size_t i = 0; i < API_STREAM_PLACES; i++) {
 		if (!a->streams[i])
 			continue;
 		a->streams[i]->is_stopped = true;
@@ -240,7 +293,7 @@ size_t streams_count(const struct api *a)
 {
 	size_t count = 0;
 
-	for (size_t i = 0; i < API_STREAMS_MAX; i++)
-		count += a->streams[i] != NULL;
+	for (size_t i = 0; i < API_STREAM_PLACES; i++)
+		count += a->streams[i] && !a->streams[i]->is_dropped;
 	return count;
 }

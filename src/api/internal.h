@@ -10,10 +10,13 @@
 
 struct api_stream;
 
+/* Streams that were dropped keep their place until the library has closed them. */
+enum { API_STREAM_PLACES = API_STREAMS_MAX + 4 };
+
 struct api_counts {
 	uint64_t answers[6]; /* by the first digit of the status; [0] is unused */
 	uint64_t unauthorized, forbidden;
-	uint64_t streams_dropped; /* readers that were too slow */
+	uint64_t streams_dropped; /* too slow, or to make room */
 };
 
 struct api {
@@ -28,7 +31,8 @@ struct api {
 	struct event_row *rows;
 	uint64_t row_next; /* the number of the next one */
 	uint64_t epoch;	   /* of this start, in the ids */
-	struct api_stream *streams[API_STREAMS_MAX];
+	struct api_stream *streams[API_STREAM_PLACES];
+	uint64_t streams_begun;
 	const char *enforcement_mode; /* once it was asked for: /policy tells no more
 				       * of the status, which may be costly to know */
 };
@@ -114,6 +118,7 @@ void api_run_soon(struct api *a);
 void streams_tick(struct api *a, int64_t now_ms);
 /* So that the library can close them. */
 void streams_wake(struct api *a);
+/* Those that weren't dropped. */
 size_t streams_count(const struct api *a);
 
 /* ---- what is known of a request's connection and head ---- */

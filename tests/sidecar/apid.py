@@ -105,11 +105,13 @@ def until(condition, seconds=10):
 class Events:
     """A reader of /events."""
 
-    def __init__(self, api, headers=(), receive_buffer=None):
+    def __init__(self, api, headers=(), receive_buffer=None, source=None):
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.settimeout(10)
+        if source:
+            self.socket.bind((source, 0))
         self.socket.connect(("127.0.0.1", api.port))
         lines = [f"{TOKEN_HEADER}: {api.token}", *(f"{k}: {v}" for k, v in dict(headers).items())]
         self.socket.sendall(("GET /events HTTP/1.0\r\nHost: x\r\n" + "\r\n".join(lines) + "\r\n\r\n").encode())

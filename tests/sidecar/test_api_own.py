@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from apid import TOKEN, TOKEN_HEADER, Api, Events, until
+from world.netns import NetNs
 
 ROOT = pathlib.Path(__file__).parents[2]
 OPENAPI = yaml.safe_load((ROOT / "docs/openapi.yaml").read_text())
@@ -264,6 +265,27 @@ def test_number_of_streams(api):
         assert again.code == 200
     for s in streams:
         s.socket.close()
+
+
+def test_streams_are_shared():
+    """One network, the sandbox's own among them, doesn't keep the others out."""
+    ns = NetNs()
+    ns.ip("link set lo up", "addr add 198.51.100.7/32 dev lo", "addr add 198.51.100.8/32 dev lo")
+    with ns.entered(), Api() as api:
+        crowd = [Events(api) for _ in range(8)]
+        guests = [Events(api, source=source) for source in ("198.51.100.7", "198.51.100.8", "198.51.100.7")]
+        assert [s.code for s in guests] == [200] * 3
+        assert Events(api).code == 503
+        guests.append(Events(api, source="198.51.100.7"))
+        assert api.metric("api_streams") == 8
+        api.event("a.test")
+        for s in crowd[4:] + guests:
+            assert s.next()[2]["name"] == "a.test"
+        for s in crowd[:4]:
+            with pytest.raises((EOFError, ConnectionError)):
+                s.next()
+        for s in crowd + guests:
+            s.socket.close()
 
 
 def test_slow_reader_is_dropped(api):
