@@ -41,7 +41,20 @@ struct filter_state {
 	size_t kept_count;
 	const struct filter_held *held;
 	size_t held_count;
+	bool staged; /* filter_stage() has loaded the large sets */
 };
+
+/* Load the large sets of @rs beside what stands, about a millisecond's worth at a time,
+ * so that filter_replace() has little to do; packets don't meet them yet. @progress is
+ * zero at first. For shared namespaces: their large sets change names from generation to
+ * generation. Return: 1, call again; 0, done; or -errno (-EEXIST: the generation doesn't
+ * follow the one that stands; -ENOENT: nothing stands). Then, and whenever the change is
+ * given up, what was loaded goes with the next replacement that isn't staged. */
+struct filter_staging {
+	size_t set, range;
+};
+int filter_stage(struct filter_conn *c, const struct ruleset *rs,
+		 struct filter_staging *progress) MUST_CHECK;
 /* Put @rs in the place of what stands, in one transaction, all of it or nothing: a packet
  * meets the old ruleset or the new one, never none. When the kernel knows no
  * owner|persist the table is made without, and c->owner is false. A table that another

@@ -3,7 +3,13 @@
  *
  * The whole ruleset is one batch, with what its changing sets start with. A table that
  * stands already is removed and made anew in the same batch, so that there is no moment
- * without it; one whose owner is gone belongs to nobody, and can be removed as well. Base
+ * without it; one whose owner is gone belongs to nobody, and can be removed as well.
+ *
+ * Thousands of ranges make such a batch long, and nobody else can change the namespace's
+ * tables meanwhile, nor can we. So large sets can be staged: loaded beside what stands,
+ * under other names, in batches of their own. The last one then deletes everything but
+ * them, and makes the rest anew. That is why the generation stands in the comment of a
+ * chain, which is made anew each time; a table's can't be changed. Base
  * chains with their drop policy come before the rules only for the reader: nothing of a
  * batch is in force before all of it. */
 #include "filter/filter.h"
@@ -20,7 +26,10 @@
 #include "filter/netlink.h"
 #include "filter/set.h"
 
-enum { SEND_BUFFER = 64 << 20 }; /* a limit, not an allocation: the largest batch */
+enum {
+	SEND_BUFFER = 64 << 20, /* a limit, not an allocation: the largest batch */
+	STAGE_RANGES = 300,	/* that filter_stage() loads at a time */
+};
 
 int filter_conn_init(struct filter_conn *c, int fd, struct err *err)
 {
@@ -119,7 +128,6 @@ static int on_table(void *data, uint16_t type, uint8_t family,
 	    strcmp(nl_get_text(attrs->at[NFTA_TABLE_NAME]), filter_table(s->naming)) != 0)
 		return 0;
 	s->exists = true;
-	s->generation = netlink_generation(attrs->at[NFTA_TABLE_USERDATA]);
 	s->ours = nl_get_u32(attrs->at[NFTA_TABLE_FLAGS], &flags) && flags == owned &&
 		  nl_get_u32(attrs->at[NFTA_TABLE_OWNER], &owner) &&
 		  owner == s->conn->port_id;
@@ -134,6 +142,19 @@ static int find_standing(struct filter_conn *c, enum filter_naming naming,
 		      ret);
 }
 
+/* The one chain that says a generation. */
+static int on_chain(void *data, uint16_t type, uint8_t family,
+		    const struct nl_attrs *attrs)
+{
+	struct standing *s = data;
+	uint16_t generation = netlink_generation(attrs->at[NFTA_CHAIN_USERDATA]);
+
+	if (generation > 0 && strcmp(nl_get_text(attrs->at[NFTA_CHAIN_TABLE]),
+				     filter_table(s->naming)) == 0)
+		s->generation = generation;
+	return 0;
+}
+
 static void write_state(struct nl_writer *w, enum filter_naming naming,
 			const struct filter_state *state)
 {
@@ -145,6 +166,26 @@ static void write_state(struct nl_writer *w, enum filter_naming naming,
 				  state->held_count - i);
 }
 
+/* What is to be there afterwards; large sets only where they are not there already. */
+static void write_objects(struct nl_writer *w, const struct ruleset *rs,
+			  const struct filter_state *state)
+{
+	const char *table = filter_table(rs->naming);
+
+	for (const struct filter_set *s = rs->sets; s; s = s->next) {
+		if (s->large && state->staged)
+			continue;
+		netlink_set(w, table, s);
+		netlink_elements(w, table, s, 0, s->range_count);
+	}
+	write_state(w, rs->naming, state);
+	for (const struct filter_chain *c = rs->chains; c; c = c->next)
+		netlink_chain(w, table, c);
+	for (const struct filter_chain *c = rs->chains; c; c = c->next)
+		for (const struct filter_rule *r = c->rules; r; r = r->next)
+			netlink_rule(w, table, c, r);
+}
+
 static void write_ruleset(struct nl_writer *w, const struct ruleset *rs,
 			  const struct filter_state *state, uint32_t table_flags,
 			  bool replaces)
@@ -154,17 +195,8 @@ static void write_ruleset(struct nl_writer *w, const struct ruleset *rs,
 	nl_batch(w);
 	if (replaces)
 		netlink_table_delete(w, table);
-	netlink_table(w, table, rs->generation, table_flags);
-	for (const struct filter_set *s = rs->sets; s; s = s->next) {
-		netlink_set(w, table, s);
-		netlink_elements(w, table, s);
-	}
-	write_state(w, rs->naming, state);
-	for (const struct filter_chain *c = rs->chains; c; c = c->next)
-		netlink_chain(w, table, c);
-	for (const struct filter_chain *c = rs->chains; c; c = c->next)
-		for (const struct filter_rule *r = c->rules; r; r = r->next)
-			netlink_rule(w, table, c, r);
+	netlink_table(w, table, table_flags);
+	write_objects(w, rs, state);
 	nl_batch_end(w);
 }
 
@@ -179,6 +211,103 @@ static int install_with(struct filter_conn *c, const struct ruleset *rs,
 	write_ruleset(&w, rs, state, table_flags, replaces);
 	r = nl_transact(c, &w, &seq);
 	return r < 0 ? report(&w, seq, r, err) : 0;
+}
+
+/* ---- switching to what was staged ---- */
+
+/* Deletions, written while chains and sets of the standing table are listed. */
+struct clearing {
+	const struct ruleset *rs;
+	struct nl_writer *w;
+};
+
+static int delete_chain(void *data, uint16_t type, uint8_t family,
+			const struct nl_attrs *attrs)
+{
+	const struct clearing *k = data;
+	const char *table = filter_table(k->rs->naming);
+
+	if (strcmp(nl_get_text(attrs->at[NFTA_CHAIN_TABLE]), table) == 0)
+		netlink_chain_delete(k->w, table,
+				     nl_get_text(attrs->at[NFTA_CHAIN_NAME]));
+	return 0;
+}
+
+static int delete_set(void *data, uint16_t type, uint8_t family,
+		      const struct nl_attrs *attrs)
+{
+	const struct clearing *k = data;
+	const char *name = nl_get_text(attrs->at[NFTA_SET_NAME]);
+
+	for (const struct filter_set *s = k->rs->sets; s && s->large; s = s->next)
+		if (strcmp(s->name, name) == 0)
+			return 0;
+	netlink_set_delete(k->w, filter_table(k->rs->naming), name);
+	return 0;
+}
+
+static void name_table(struct nl_writer *w, const void *what)
+{
+	const struct ruleset *rs = what;
+
+	nl_put_text(w, NFTA_SET_TABLE, filter_table(rs->naming));
+}
+
+/* The table stays, with the large sets; all else is deleted and made anew. */
+static int switch_staged(struct filter_conn *c, const struct ruleset *rs,
+			 const struct filter_state *state, const struct standing *old,
+			 struct err *err)
+{
+	CLEAN(nl_writer) struct nl_writer w = { 0 };
+	struct clearing k = { .rs = rs, .w = &w };
+	uint32_t seq;
+	int r;
+
+	if (!old->exists)
+		return err_set(err, -ENOENT, "cannot switch the filter: none stands");
+	w = nl_writer(NULL, 0, c->seq + 2); /* the two requests come first */
+	nl_batch(&w);
+	netlink_rules_delete(&w, filter_table(rs->naming));
+	r = nl_ask(c, NFT_MSG_GETCHAIN, NLM_F_DUMP, NFPROTO_INET, NULL, NULL,
+		   delete_chain, &k);
+	if (r == 0)
+		r = nl_ask(c, NFT_MSG_GETSET, NLM_F_DUMP, NFPROTO_INET, name_table, rs,
+			   delete_set, &k);
+	if (r < 0)
+		return err_sys(err, r, "cannot list what the filter has");
+	write_objects(&w, rs, state);
+	nl_batch_end(&w);
+	r = nl_transact(c, &w, &seq);
+	if (r < 0)
+		return report(&w, seq, r, err);
+	c->naming = rs->naming;
+	return 0;
+}
+
+int filter_stage(struct filter_conn *c, const struct ruleset *rs,
+		 struct filter_staging *progress)
+{
+	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, c->seq);
+	const struct filter_set *s = rs->sets;
+	size_t until;
+	int r;
+
+	for (size_t i = 0; i < progress->set && s; i++)
+		s = s->next;
+	if (!s || !s->large)
+		return 0;
+	until = MIN(s->range_count, progress->range + STAGE_RANGES);
+	nl_batch(&w);
+	if (progress->range == 0)
+		netlink_set(&w, filter_table(rs->naming), s);
+	netlink_elements(&w, filter_table(rs->naming), s, progress->range, until);
+	nl_batch_end(&w);
+	r = nl_transact(c, &w, NULL);
+	if (r < 0)
+		return r;
+	progress->range = until < s->range_count ? until : 0;
+	progress->set += until == s->range_count;
+	return progress->range > 0 || (s->next && s->next->large) ? 1 : 0;
 }
 
 static bool state_is_valid(const struct filter_state *s)
@@ -208,6 +337,8 @@ int filter_replace(struct filter_conn *c, const struct ruleset *rs,
 	r = find_standing(c, rs->naming, &old);
 	if (r < 0)
 		return err_sys(err, r, "cannot list the tables of the namespace");
+	if (state->staged)
+		return switch_staged(c, rs, state, &old, err);
 	r = install_with(c, rs, state, NETLINK_TABLE_OWNER | NETLINK_TABLE_PERSIST,
 			 old.exists, err);
 	if (r == 0) {
@@ -233,6 +364,9 @@ int filter_standing(struct filter_conn *c, uint16_t *ret)
 	struct standing s;
 	int r = find_standing(c, c->naming, &s);
 
+	if (r == 0 && s.exists)
+		r = nl_ask(c, NFT_MSG_GETCHAIN, NLM_F_DUMP, NFPROTO_INET, NULL, NULL,
+			   on_chain, &s);
 	if (r < 0)
 		return r;
 	c->owner = s.ours;

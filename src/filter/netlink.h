@@ -12,22 +12,24 @@ enum {
 	NETLINK_ELEMENTS_MAX = 1000, /* in one message: below 64 KiB in any set */
 };
 
-/* A new table, which says its generation in a comment. */
-void netlink_table(struct nl_writer *w, const char *table, uint16_t generation,
-		   uint32_t table_flags);
+void netlink_table(struct nl_writer *w, const char *table, uint32_t table_flags);
 void netlink_table_delete(struct nl_writer *w, const char *table);
 void netlink_chain(struct nl_writer *w, const char *table,
 		   const struct filter_chain *chain);
 void netlink_set(struct nl_writer *w, const char *table, const struct filter_set *set);
-/* As many messages as it takes; none for an empty set. */
+/* Ranges @from to @until of a set; as many messages as it takes, none for none. */
 void netlink_elements(struct nl_writer *w, const char *table,
-		      const struct filter_set *set);
+		      const struct filter_set *set, size_t from, size_t until);
+/* Delete all rules of the table. */
+void netlink_rules_delete(struct nl_writer *w, const char *table);
+void netlink_chain_delete(struct nl_writer *w, const char *table, const char *chain);
+void netlink_set_delete(struct nl_writer *w, const char *table, const char *set);
 void netlink_rule(struct nl_writer *w, const char *table,
 		  const struct filter_chain *chain, const struct filter_rule *rule);
 /* Only the list of expressions, as one attribute. */
 void netlink_expressions(struct nl_writer *w, const struct filter_rule *rule);
 
-/* What the comment in a table's userdata says; 0: nothing that we would have written. */
+/* What the comment in a chain's userdata says; 0: nothing that we would have written. */
 uint16_t netlink_generation(const struct nlattr *userdata);
 
 /* NFTA_SET_FLAGS and nft's number for the type of @set's key. */

@@ -23,18 +23,21 @@ enum {
 /* As nft writes its comments: type, length, text with its NUL. */
 enum { USERDATA_COMMENT = 0, COMMENT_SIZE = sizeof("generation 65535") };
 
-void netlink_table(struct nl_writer *w, const char *table, uint16_t generation,
-		   uint32_t table_flags)
+static void put_generation(struct nl_writer *w, uint16_t generation)
 {
 	uint8_t comment[2 + COMMENT_SIZE] = { USERDATA_COMMENT };
 
 	comment[1] = (uint8_t)(snprintf((char *)comment + 2, COMMENT_SIZE,
 					"generation %u", generation) +
 			       1);
+	nl_put(w, NFTA_CHAIN_USERDATA, comment, 2u + comment[1]);
+}
+
+void netlink_table(struct nl_writer *w, const char *table, uint32_t table_flags)
+{
 	nl_message(w, NFT_MSG_NEWTABLE, NLM_F_CREATE | NLM_F_EXCL, NFPROTO_INET);
 	nl_put_text(w, NFTA_TABLE_NAME, table);
 	nl_put_be32(w, NFTA_TABLE_FLAGS, table_flags);
-	nl_put(w, NFTA_TABLE_USERDATA, comment, 2u + comment[1]);
 	nl_end(w);
 }
 
@@ -62,6 +65,29 @@ void netlink_table_delete(struct nl_writer *w, const char *table)
 	nl_end(w);
 }
 
+void netlink_rules_delete(struct nl_writer *w, const char *table)
+{
+	nl_message(w, NFT_MSG_DELRULE, 0, NFPROTO_INET);
+	nl_put_text(w, NFTA_RULE_TABLE, table);
+	nl_end(w);
+}
+
+void netlink_chain_delete(struct nl_writer *w, const char *table, const char *chain)
+{
+	nl_message(w, NFT_MSG_DELCHAIN, 0, NFPROTO_INET);
+	nl_put_text(w, NFTA_CHAIN_TABLE, table);
+	nl_put_text(w, NFTA_CHAIN_NAME, chain);
+	nl_end(w);
+}
+
+void netlink_set_delete(struct nl_writer *w, const char *table, const char *set)
+{
+	nl_message(w, NFT_MSG_DELSET, 0, NFPROTO_INET);
+	nl_put_text(w, NFTA_SET_TABLE, table);
+	nl_put_text(w, NFTA_SET_NAME, set);
+	nl_end(w);
+}
+
 void netlink_chain(struct nl_writer *w, const char *table,
 		   const struct filter_chain *chain)
 {
@@ -79,6 +105,8 @@ void netlink_chain(struct nl_writer *w, const char *table,
 		nl_put_text(w, NFTA_CHAIN_TYPE,
 			    chain->type == FILTER_CHAIN_NAT ? "nat" : "filter");
 	}
+	if (chain->generation > 0)
+		put_generation(w, chain->generation);
 	nl_end(w);
 }
 
@@ -162,19 +190,19 @@ static void put_interval(struct nl_writer *w, const struct filter_range *r, size
 }
 
 void netlink_elements(struct nl_writer *w, const char *table,
-		      const struct filter_set *set)
+		      const struct filter_set *set, size_t from, size_t until)
 {
 	size_t size = filter_key_size(set->key);
 
-	for (size_t i = 0; i < set->range_count;) {
-		size_t until = MIN(set->range_count, i + NETLINK_ELEMENTS_MAX / 2);
+	for (size_t i = from; i < until;) {
+		size_t end = MIN(until, i + NETLINK_ELEMENTS_MAX / 2);
 		size_t nest;
 
 		nl_message(w, NFT_MSG_NEWSETELEM, NLM_F_CREATE, NFPROTO_INET);
 		nl_put_text(w, NFTA_SET_ELEM_LIST_TABLE, table);
 		nl_put_text(w, NFTA_SET_ELEM_LIST_SET, set->name);
 		nest = nl_nest(w, NFTA_SET_ELEM_LIST_ELEMENTS);
-		for (; i < until; i++)
+		for (; i < end; i++)
 			put_interval(w, &set->ranges[i], size);
 		nl_nest_end(w, nest);
 		nl_end(w);

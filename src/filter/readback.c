@@ -84,8 +84,6 @@ static int on_table(void *data, uint16_t type, uint8_t family,
 		return k->rs->naming == FILTER_NAMES_SHARED
 			       ? 0
 			       : differs(k, "there is another table");
-	if (netlink_generation(attrs->at[NFTA_TABLE_USERDATA]) != k->rs->generation)
-		return differs(k, "the table's generation");
 	if (!optional_u32_is(attrs->at[NFTA_TABLE_FLAGS], k->conn->owner ? owned : 0))
 		return differs(k, "the table's flags");
 	if (k->conn->owner && !u32_is(attrs->at[NFTA_TABLE_OWNER], k->conn->port_id))
@@ -128,6 +126,8 @@ static int on_chain(void *data, uint16_t type, uint8_t family,
 		return differs(k, "there is another chain");
 	if (!text_is(attrs->at[NFTA_CHAIN_NAME], c->name))
 		return differs(k, "chain '%s' is not in its place", c->name);
+	if (netlink_generation(attrs->at[NFTA_CHAIN_USERDATA]) != c->generation)
+		return differs(k, "the generation of chain '%s'", c->name);
 	if (type != NFT_MSG_NEWCHAIN || !chain_is(attrs, c))
 		return differs(k, "hook or policy of chain '%s'", c->name);
 	k->chain = c->next;

@@ -86,6 +86,7 @@ static void build_output(struct builder *b)
 
 	if (!c)
 		return;
+	c->generation = b->rs->generation;
 	if (b->direct_udp)
 		build_dead_end(b, c);
 	build_stray_dns(b, c);

@@ -51,7 +51,7 @@ struct builder {
 	const struct prefix *closed;
 	size_t closed_count, family_count;
 	/* Where things go. */
-	struct filter_set **sets_end;
+	struct filter_set **sets_end, **large_end;
 	struct filter_chain **chains_end;
 	struct filter_rule *rule; /* being written; a spare one after a failure */
 	struct filter_rule spare;

@@ -21,6 +21,7 @@ enum {
 	FILTER_SEEN_SEC = 60,	/* how long */
 	FILTER_LOG_PER_SEC = 20,
 	FILTER_LOG_BURST = 40,
+	FILTER_LARGE = 512, /* ranges that take a millisecond to load, or more */
 };
 
 /* What a set holds. */
@@ -50,6 +51,7 @@ struct filter_set {
 	/* For sets that never change: sorted, disjoint, not adjacent. */
 	const struct filter_range *ranges;
 	size_t range_count;
+	bool large; /* FILTER_LARGE or more ranges */
 	struct filter_set *next;
 };
 
@@ -143,7 +145,8 @@ struct filter_chain {
 	enum filter_chain_type type;
 	uint32_t hook;
 	int32_t priority;
-	bool accept; /* the policy; zero drops */
+	bool accept;	     /* the policy; zero drops */
+	uint16_t generation; /* said in a comment; 0: none */
 	struct filter_rule *rules;
 	struct filter_rule **rules_end;
 	struct filter_chain *next;
@@ -152,7 +155,7 @@ struct filter_chain {
 struct ruleset {
 	enum filter_naming naming;
 	uint16_t generation;
-	struct filter_set *sets;
+	struct filter_set *sets;     /* large ones first */
 	struct filter_chain *chains; /* one that is jumped to stands before its users */
 };
 

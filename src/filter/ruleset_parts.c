@@ -352,6 +352,7 @@ int ruleset_begin(struct builder *b, enum filter_naming naming, uint16_t generat
 	b->rs->naming = naming;
 	b->rs->generation = generation;
 	b->sets_end = &b->rs->sets;
+	b->large_end = &b->rs->sets;
 	b->chains_end = &b->rs->chains;
 	ruleset_build_sets(b);
 	return 0;

@@ -25,6 +25,22 @@ static struct filter_set *new_set(struct builder *b, enum filter_key key)
 	return s;
 }
 
+/* @s is the last set; large ones stand first. */
+static void move_to_front(struct builder *b, struct filter_set *s)
+{
+	struct filter_set **at = b->large_end;
+
+	while (*at != s)
+		at = &(*at)->next;
+	*at = NULL;
+	b->sets_end = at;
+	s->next = *b->large_end;
+	*b->large_end = s;
+	if (b->sets_end == b->large_end)
+		b->sets_end = &s->next;
+	b->large_end = &s->next;
+}
+
 /* A set of addresses, named for what it is for. */
 static struct filter_set *addr_set(struct builder *b, enum filter_role role,
 				   size_t family, size_t list)
@@ -42,6 +58,19 @@ static void set_ranges(struct filter_set *s, struct filter_range *ranges, size_t
 {
 	s->ranges = ranges;
 	s->range_count = filter_ranges_merge(ranges, count, filter_key_size(s->key));
+}
+
+/* The last set, which may have come out large. */
+static void settle(struct builder *b, struct filter_set *s)
+{
+	size_t n = strlen(s->name);
+
+	if (!b->shared || s->range_count < FILTER_LARGE)
+		return;
+	s->large = true;
+	if (b->rs->generation % 2 == 0)
+		memcpy(s->name + n, "_b", sizeof("_b"));
+	move_to_front(b, s);
 }
 
 static struct filter_range port_range(uint16_t from, uint16_t to)
@@ -153,6 +182,7 @@ static const struct filter_set *build_prefixes(struct builder *b,
 			ranges[used++] = prefix_range(&p.prefix);
 	}
 	set_ranges(s, ranges, used);
+	settle(b, s);
 	return s;
 }
 

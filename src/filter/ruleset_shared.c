@@ -10,6 +10,9 @@
  *     exempt_v4    name servers that the app may ask by itself
  *     doh_block_v4 closed on port 443
  *
+ * A large set of ranges is loaded beside the one that stands (filter_stage()), so the two
+ * have different names: those of even generations end with _b.
+ *
  *     nat     as in ruleset.c, but Weir's own packets go as they are
  *     egress  1. Weir's own packets: mark, uid and a held port. Their flows carry a
  *                mark of their own, by which the kernel's last segments of a closed
@@ -302,6 +305,7 @@ static void build_egress(struct builder *b, const struct filter_chain *own)
 
 	if (!c)
 		return;
+	c->generation = b->rs->generation;
 	jump_if_own(b, c, own);
 	build_own_resets(b, c);
 	build_resolvers(b, c);

@@ -285,7 +285,7 @@ static void on_tamper(struct driver *d, char **words)
 	else if (strcmp(words[1], "set") == 0)
 		netlink_set(&w, table_of(d), &set);
 	else if (strcmp(words[1], "element") == 0)
-		netlink_elements(&w, table_of(d), &tcp);
+		netlink_elements(&w, table_of(d), &tcp, 0, 1);
 	else
 		tamper_table(&w, "other");
 	nl_batch_end(&w);

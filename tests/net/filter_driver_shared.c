@@ -1,17 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-/* filter_driver's commands for a namespace that is shared:
+/* filter_driver's commands for a namespace that is shared. GEN is a generation; FLAGS are
+ * r (relay) d (redirect only) q (no port 443).
  *
  *     own MARK UID                 of Weir's packets, from the next "shared" on
  *     exempt ADDR, doh PREFIX      parameters of the next "shared"
  *     state learned|kept ADDR LIST MS COUNT   what the next "shared" starts with
  *     stateheld 4|6 udp|tcp PORT   the same
  *     clear                        forget those
- *     shared GENERATION FLAGS      replace; of r (relay) d (redirect only) q (no port
- * 443) sharedverify GENERATION FLAGS sharedbench FLAGS COUNT      replace COUNT times,
- * generations from 1 on: p50 max port hold|letgo 4|6 udp|tcp PORT naming owned|shared
- * which table the commands are about standing                     generation, and whether
- * the table is ours learned LISTS                what the learned sets hold:
- * ADDR|LIST|SECONDS remove */
+ *     shared GEN FLAGS             replace what stands
+ *     staged GEN FLAGS             the same, large sets loaded beforehand
+ *     stageonly GEN FLAGS          those alone
+ *     sharedverify GEN FLAGS
+ *     sharedbench FLAGS COUNT      replace COUNT times, from generation 1 on: p50 max
+ *                                  of the processor's time (others share the machine)
+ *     stagebench FLAGS COUNT       "shared 1", then "staged" COUNT times: p50 max of one
+ *                                  load, of the switch, of all together; four lines
+ *     port hold|letgo 4|6 udp|tcp PORT
+ *     naming owned|shared          which table the commands are about
+ *     standing                     generation, and whether the table is ours
+ *     learned LISTS                what the learned sets hold: ADDR|LIST|SECONDS
+ *     remove */
 #include "filter_driver.h"
 
 #include <errno.h>
@@ -145,7 +153,8 @@ static int build_shared(struct driver *d, int generation, const char *flags,
 	return r < 0 ? r : ruleset_build_shared(&plan, &params, arena, ret, err);
 }
 
-static int replace(struct driver *d, const struct ruleset *rs, struct err *err)
+static int replace_with(struct driver *d, const struct ruleset *rs, bool staged,
+			struct err *err)
 {
 	const struct shared_state *s = state_of(d);
 	const struct filter_state state = {
@@ -155,9 +164,15 @@ static int replace(struct driver *d, const struct ruleset *rs, struct err *err)
 		.kept_count = s->kept_count,
 		.held = s->held,
 		.held_count = s->held_count,
+		.staged = staged,
 	};
 
 	return filter_replace(&d->conn, rs, &state, err);
+}
+
+static int replace(struct driver *d, const struct ruleset *rs, struct err *err)
+{
+	return replace_with(d, rs, false, err);
 }
 
 static void on_shared(struct driver *d, char **words)
@@ -211,6 +226,72 @@ static void on_bench(struct driver *d, char **words)
 		times[i] = cpu_ns() - start;
 	}
 	print_times(times, count);
+}
+
+/* How long each call took. */
+struct stage_times {
+	int64_t one[TIMES_MAX], all[TIMES_MAX], end[TIMES_MAX];
+	int one_count, count;
+};
+
+static int stage(struct driver *d, const struct ruleset *rs, struct stage_times *t)
+{
+	struct filter_staging progress = { 0 };
+	int r = 1;
+
+	while (r == 1) {
+		int64_t start = cpu_ns();
+
+		r = filter_stage(&d->conn, rs, &progress);
+		if (t->one_count < TIMES_MAX)
+			t->one[t->one_count++] = cpu_ns() - start;
+	}
+	return r;
+}
+
+static int stage_and_switch(struct driver *d, int generation, const char *flags,
+			    bool switches, struct stage_times *t, struct err *err)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	const struct ruleset *rs;
+	int r = build_shared(d, generation, flags, &arena, &rs, err);
+	int64_t start = cpu_ns(), middle;
+
+	if (r == 0)
+		r = stage(d, rs, t);
+	middle = cpu_ns();
+	if (r == 0 && switches)
+		r = replace_with(d, rs, true, err);
+	t->end[t->count] = cpu_ns() - middle;
+	t->all[t->count++] = cpu_ns() - start;
+	return r;
+}
+
+static void on_staged(struct driver *d, char **words)
+{
+	static struct stage_times t;
+	struct err err = { 0 };
+
+	t.one_count = t.count = 0;
+	answer(stage_and_switch(d, atoi(words[1]), words[2],
+				strcmp(words[0], "staged") == 0, &t, &err),
+	       &err);
+}
+
+static void on_stage_bench(struct driver *d, char **words)
+{
+	static struct stage_times t;
+	char first[] = "1", *line[] = { words[0], first, words[1] };
+	struct err err = { 0 };
+
+	t.one_count = t.count = 0;
+	on_shared(d, line);
+	for (int i = 0; i < MIN(atoi(words[2]), (int)TIMES_MAX); i++)
+		if (stage_and_switch(d, i + 2, words[1], true, &t, &err) < 0)
+			return answer(-EINVAL, &err);
+	print_times(t.one, t.one_count);
+	print_times(t.end, t.count);
+	print_times(t.all, t.count);
 }
 
 static void on_port(struct driver *d, char **words)
@@ -272,6 +353,9 @@ const struct command shared_commands[] = {
 	{ "shared", 3, on_shared },
 	{ "sharedverify", 3, on_verify },
 	{ "sharedbench", 3, on_bench },
+	{ "staged", 3, on_staged },
+	{ "stageonly", 3, on_staged },
+	{ "stagebench", 3, on_stage_bench },
 	{ "port", 5, on_port },
 	{ "naming", 2, on_naming },
 	{ "standing", 1, on_standing },

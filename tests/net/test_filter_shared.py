@@ -738,6 +738,61 @@ def test_a_table_whose_owner_died_is_taken_over_without_a_leak(world, tmp_path):
         holder.close()
 
 
+def many(count, port="-"):
+    return [f"allow {16 + i // 256}.{i % 256}.{i % 128 * 2}.0/24 {port}" for i in range(count)]
+
+
+@pytest.mark.parametrize("rules", [[*many(600), f"allow {ALLOWED} 443", "allow a.test 443"],
+                                   [*many(4096), f"deny {DENIED} -"],
+                                   ["allow a.test 443", f"allow {ALLOWED} -"]])
+def test_large_sets_are_loaded_first_and_switched_in(world, rules):
+    world.driver.policy(*many(700))
+    world.driver.ok(f"state learned {OTHER} 0 90000 1")
+    world.driver.ok("stateheld 4 udp 40000")
+    world.driver.ok("policy deny")
+    for rule in rules:
+        world.driver.ok(f"rule {rule}")
+    for generation in (2, 3, 4):
+        world.driver.ok(f"staged {generation} -")
+        assert world.driver.ask(f"sharedverify {generation} -") == []
+        assert world.driver.ok("standing") == [str(generation), "ours"]
+    assert world.app.tcp(OTHER, 443) == "0"
+    assert world.app.tcp(DENIED, 443) == "ECONNREFUSED"
+    assert world.weir.udp(SINK, 53, "held", 40000, MARK) == "0"
+    # One as before, after which nothing is left over.
+    world.driver.ok("shared 5 -")
+    assert world.driver.ask("sharedverify 5 -") == []
+
+
+def test_what_was_staged_and_given_up_is_gone_with_the_next_one(world):
+    world.driver.policy()
+    world.driver.ok("policy deny")
+    for rule in many(600):
+        world.driver.ok(f"rule {rule}")
+    world.driver.ok("stageonly 2 -")
+    assert "File exists" in world.driver.ask("staged 2 -")
+    assert "generation of chain 'egress'" in world.driver.ask("sharedverify 2 -")
+    assert world.app.tcp("16.5.10.1", 443) == "ECONNREFUSED"
+    world.driver.ok("shared 2 -")
+    assert world.driver.ask("sharedverify 2 -") == []
+
+
+def test_without_a_ruleset_nothing_is_staged(world):
+    world.driver.ok("policy deny")
+    for rule in many(600):
+        world.driver.ok(f"rule {rule}")
+    assert "No such file" in world.driver.ask("staged 1 -")
+
+
+def test_switching_under_a_flood_leaks_nothing(world, tmp_path):
+    world.driver.policy(*many(600))
+    with flood(world, OTHER, tmp_path / "stop") as result:
+        world.driver.ok("stagebench - 60")
+        assert all(world.driver.line().startswith("ok") for _ in range(3))
+    assert (result[0], world.arrived()) == (0, [])
+    assert result[1] > 2000
+
+
 def test_only_removing_opens(world):
     world.driver.ok("naming shared")
     assert world.driver.ok("standing") == ["0", "free"]

@@ -127,7 +127,7 @@ static void large_sets_are_split_into_messages_that_fit(void **state)
 		ranges[i].from[0] = ranges[i].to[0] = (uint8_t)(i >> 7);
 		ranges[i].from[1] = ranges[i].to[1] = (uint8_t)(i << 1);
 	}
-	netlink_elements(&w, "t", &set);
+	netlink_elements(&w, "t", &set, 0, set.range_count);
 	assert_int_equal(w.failed, 0);
 	for (size_t at = 0; at < w.size; messages++) {
 		const struct nlmsghdr *h = (const void *)(w.bytes + at);
@@ -164,6 +164,31 @@ static void texts_without_their_nul_are_empty(void **state)
 	assert_string_equal(nl_get_text(NULL), "");
 }
 
+static uint16_t generation_of(const char *userdata, size_t size)
+{
+	_Alignas(4) uint8_t bytes[64] = { 0 };
+	struct nlattr a = { .nla_len = (uint16_t)(sizeof(a) + size), .nla_type = 1 };
+
+	memcpy(bytes, &a, sizeof(a));
+	memcpy(bytes + sizeof(a), userdata, size);
+	return netlink_generation((const struct nlattr *)(const void *)bytes);
+}
+
+static void a_generation_is_read_from_our_comment_only(void **state)
+{
+	assert_int_equal(generation_of("\0\x0fgeneration 513", 17), 513);
+	assert_int_equal(generation_of("\0\x12generation 65535\0", 19), 0); /* too long */
+	assert_int_equal(generation_of("\0\x11generation 65535", 19), 65535);
+	assert_int_equal(generation_of("\0\x11generation 65536", 19), 0);
+	assert_int_equal(generation_of("\0\x0fgeneration 513", 16), 0); /* no NUL */
+	assert_int_equal(generation_of("\1\x0fgeneration 513", 17), 0);
+	assert_int_equal(generation_of("\0\x0fGeneration 513", 17), 0);
+	assert_int_equal(generation_of("\0\x0fgeneration 5 3", 17), 0);
+	assert_int_equal(generation_of("\0\x0cgeneration ", 14), 0);
+	assert_int_equal(generation_of("", 0), 0);
+	assert_int_equal(netlink_generation(NULL), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -177,6 +202,7 @@ int main(void)
 		cmocka_unit_test(large_sets_are_split_into_messages_that_fit),
 		cmocka_unit_test(a_statement_that_says_nothing_does_not_load),
 		cmocka_unit_test(texts_without_their_nul_are_empty),
+		cmocka_unit_test(a_generation_is_read_from_our_comment_only),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
