@@ -91,6 +91,7 @@ static void note_standing(struct side *s, const struct ipc_standing *standing)
 	memcpy(weaker, s->standing.weaker, sizeof(weaker));
 	if (standing->enforced != s->standing.enforced)
 		s->since_ms = clock_wall_ms();
+	s->heard = true;
 	s->standing = *standing;
 	s->standing.restarts = restarts;
 	memcpy(s->standing.weaker, weaker, sizeof(weaker));
@@ -101,10 +102,9 @@ static void note_standing(struct side *s, const struct ipc_standing *standing)
  * be enforced everything is denied, whatever the policy. */
 static void compare_standing(struct side *s)
 {
-	s->stands = s->from_engine.fd >= 0 &&
-		    (s->standing.enforced == ENFORCED_NOTHING ||
-		     s->standing.plan_id == plan_file_id(&s->plan));
-	if (!s->stands && s->from_engine.fd >= 0 &&
+	s->stands = s->heard && (s->standing.enforced == ENFORCED_NOTHING ||
+				 s->standing.plan_id == plan_file_id(&s->plan));
+	if (!s->stands && s->heard &&
 	    loop_timer_start(s->loop, &s->resync, loop_now_ms(s->loop)) < 0)
 		loop_stop(s->loop);
 }
@@ -158,28 +158,27 @@ static int put_in_force(struct side *s, const struct candidate *c, struct err *e
 
 /* ---- changes ---- */
 
-/* Rules that the mode can't hold, for /status. */
+/* Rules that the mode can't hold: each is a warning, and the first of them are in
+ * /status. */
 static void note_policy(struct side *s)
 {
-	size_t count = 0;
-
 	s->policy_note_count = 0;
 	if (s->spec.mode != SIDECAR_MODE_DNS)
 		return;
 	for (size_t i = 0; i < plan_rule_count(&s->plan); i++) {
 		struct plan_rule rule = plan_rule(&s->plan, i);
 		struct prefix ignored;
+		char *note = s->policy_notes[s->policy_note_count];
 
-		count += !(rule.flags & PLAN_IMPLICIT) &&
-			 prefix_parse(rule.target, strlen(rule.target), true, &ignored);
+		if ((rule.flags & PLAN_IMPLICIT) ||
+		    !prefix_parse(rule.target, strlen(rule.target), true, &ignored))
+			continue;
+		snprintf(note, sizeof(s->policy_notes[0]),
+			 "the rule for '%s' is without effect in mode dns", rule.target);
+		loglines_say(s->log, clock_wall_ms(), LOGLINES_WARN, "%s", note);
+		if (s->policy_note_count < SIDE_NOTES_MAX - 1)
+			s->policy_note_count++;
 	}
-	if (count == 0)
-		return;
-	snprintf(s->policy_notes[0], sizeof(s->policy_notes[0]),
-		 "%zu address rule%s without effect in mode dns", count,
-		 count == 1 ? " is" : "s are");
-	s->policy_note_count = 1;
-	loglines_say(s->log, clock_wall_ms(), LOGLINES_WARN, "%s", s->policy_notes[0]);
 }
 
 static void take(struct side *s, struct candidate *c)
@@ -283,7 +282,7 @@ static void on_resync(struct loop_timer *t)
 	struct side *s = CONTAINER_OF(t, struct side, resync);
 	struct err err = { 0 };
 
-	if (s->stands || s->from_engine.fd < 0)
+	if (s->stands || !s->heard)
 		return;
 	if (side_apply_again(s, &err) != API_FAILED_NOT)
 		loglines_say(s->log, clock_wall_ms(), LOGLINES_ERROR,

@@ -7,6 +7,14 @@
 #include "base/clock.h"
 #include "control/side.h"
 
+static void on_engine(struct loop_source *source, uint32_t events);
+
+void side_link_init(struct side *s)
+{
+	s->from_engine = (struct loop_source){ .fd = -1, .on_ready = on_engine };
+	s->from_keeper = (struct loop_source){ .fd = -1 };
+}
+
 static int set_nonblocking(int fd)
 {
 	int flags = fcntl(fd, F_GETFL);
@@ -23,6 +31,7 @@ static void lose_engine(struct side *s)
 	loop_remove(s->loop, &s->from_engine);
 	close(s->from_engine.fd);
 	s->from_engine.fd = -1;
+	s->heard = false;
 	s->stands = false;
 }
 
@@ -233,7 +242,6 @@ int side_link_open(struct side *s, struct err *err)
 {
 	int keeper = PLACE_FIRST + PLACE_KEEPER, r = set_nonblocking(keeper);
 
-	s->from_engine = (struct loop_source){ .fd = -1, .on_ready = on_engine };
 	s->from_keeper = (struct loop_source){ .fd = keeper, .on_ready = on_keeper };
 	if (r == 0)
 		r = loop_add(s->loop, &s->from_keeper, EPOLLIN);

@@ -168,6 +168,7 @@ static int start(struct side *s, struct err *err)
 	if (!s->loop || !s->ring)
 		return err_set(err, -ENOMEM, "out of memory");
 	s->since_ms = clock_wall_ms();
+	side_link_init(s);
 	r = confine_control(&s->spec, s->lacking, err);
 	if (r == 0)
 		r = open_signals(s, err);

@@ -28,7 +28,8 @@
 enum {
 	SIDE_EVENTS_KEPT = 2048, /* distinct ones, in memory */
 	SIDE_MESSAGES_MAX = 256, /* of the engine's in one turn */
-	SIDE_ASK_MS = 5000,	 /* for the engine's and the keeper's answers */
+	SIDE_NOTES_MAX = 9,
+	SIDE_ASK_MS = 5000, /* for the engine's and the keeper's answers */
 };
 
 struct side {
@@ -46,6 +47,7 @@ struct side {
 	/* link.c */
 	struct loop_source from_keeper, from_engine; /* engine: fd -1 while it is away */
 	struct ipc_standing standing;
+	bool heard;  /* from the engine that is there now */
 	bool stands; /* the engine serves, and its plan is the one in force */
 	struct loop_timer resync; /* it is not: give it the one that is */
 	int64_t since_ms;	  /* wall clock: of this mode */
@@ -70,12 +72,13 @@ struct side {
 
 	/* status.c */
 	struct sqlite_state store_state;
-	char policy_notes[4][ERR_TEXT_SIZE];
+	char policy_notes[SIDE_NOTES_MAX][ERR_TEXT_SIZE]; /* the last is spare */
 	size_t policy_note_count;
 };
 
 /* -- link.c ------------------------------------------------------------------------- */
 
+void side_link_init(struct side *s); /* there is no engine yet */
 int side_link_open(struct side *s, struct err *err) MUST_CHECK;
 /* Send @m with @fd (-1: none) to the engine and wait for one of two answers (both may be
  * the same). What comes in between is dealt with. @ret_fd may be NULL. Return: 0;
