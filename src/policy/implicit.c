@@ -149,7 +149,7 @@ int policy_implicit(const struct policy *policy, struct arena *arena, struct rul
 	struct builder b = { .policy = policy, .arena = arena };
 	int r = add_metadata(&b);
 
-	if (r == 0 && policy->default_action == POLICY_ALLOW)
+	if (r == 0 && policy->default_action == POLICY_ALLOW && !policy->open_doh)
 		r = add_doh(&b);
 	if (r < 0)
 		return r;

@@ -3,7 +3,8 @@
  *
  * Cloud metadata addresses are refused unless a rule names the very address: an allow
  * of a range around it doesn't. Under `defaultAction: allow` the public DoH resolvers
- * of profiles/doh.txt are refused as well, unless a rule names them. */
+ * of profiles/doh.txt are refused as well, unless a rule names them
+ * or the policy leaves them open (open_doh). */
 #pragma once
 
 #include "policy/policy.h"

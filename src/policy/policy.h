@@ -64,6 +64,7 @@ struct policy {
 	enum policy_dns dns;
 	bool has_default_action, has_verify, has_dns; /* set by a document */
 	bool require_full_isolation;
+	bool open_doh; /* `defaultAction: allow` leaves the public DoH resolvers open */
 	int64_t repin_ms; /* 0: not set */
 	struct policy_place verify_at, dns_at, repin_at;
 	uint32_t limits[LIMIT_COUNT]; /* 0: not set */
