@@ -133,7 +133,8 @@ static int check_right(struct err *err)
 /* Weaker than what was asked for only as far as the operator has spelled. */
 static int enforce(struct keeper *k, struct err *err)
 {
-	enum sidecar_unenforceable may = k->spec->on_unenforceable;
+	enum sidecar_unenforceable may =
+		k->held.needs_full_isolation ? SIDECAR_FAIL : k->spec->on_unenforceable;
 	struct err second = { 0 };
 	int r;
 
@@ -257,5 +258,5 @@ int keeper_run(struct sidecar_spec *spec)
 		return KEEPER_OK;
 	keeper_introduce(&k);
 	r = loop_run(k.loop);
-	return r < 0 ? KEEPER_FAILED : KEEPER_OK;
+	return r < 0 ? KEEPER_FAILED : k.status;
 }

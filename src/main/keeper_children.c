@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -332,6 +333,14 @@ static void on_end(struct keeper *k, struct child *c, int wait_status)
 	if (k->stopping) {
 		if (c == &k->control)
 			loop_stop(k->loop);
+		return;
+	}
+	/* What keeps it from starting at all won't go away. */
+	if (c == &k->control && c->restarts == 0 && WIFEXITED(wait_status) &&
+	    loop_now_ms(k->loop) - c->started_ms < SETTLED_MS) {
+		log_error("%s can't start; the rules stand", c->name);
+		k->status = EXIT_FAILURE;
+		loop_stop(k->loop);
 		return;
 	}
 	c->restarts++;

@@ -73,6 +73,17 @@ static int first_document(const struct sidecar_spec *spec, struct arena *arena,
 	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
+/* Control uses them; here it is only seen to that it can. */
+static int check_names(const struct sidecar_policy_context *c, struct err *err)
+{
+	struct always_names *names = NULL;
+	int r = always_names_parse(c->always[ALWAYS_LOG_SKIP], c->paths[ALWAYS_LOG_SKIP],
+				   &names, err);
+
+	always_names_free(names);
+	return r;
+}
+
 static int read_always(const struct sidecar_spec *spec, struct arena *arena,
 		       struct sidecar_policy_context *c, struct err *err)
 {
@@ -84,7 +95,7 @@ static int read_always(const struct sidecar_spec *spec, struct arena *arena,
 	for (size_t i = 0; r == 0 && i < ALWAYS_COUNT; i++)
 		c->paths[i] = arena_text(arena, text_of(always.paths[i]));
 	always_done(&always);
-	return r;
+	return r < 0 ? r : check_names(c, err);
 }
 
 /* Plan and text into memfds. */
@@ -114,6 +125,15 @@ static int seal(struct keeper_held *h, const struct document *d, const uint8_t *
 	return 0;
 }
 
+static bool needs_full_isolation(const uint8_t *bytes, size_t size)
+{
+	struct err ignored = { 0 };
+	struct plan plan;
+
+	return plan_open(bytes, size, &plan, &ignored) < 0 ||
+	       plan_requires_full_isolation(&plan);
+}
+
 static int open_policy(const struct sidecar_spec *spec, struct keeper_held *h,
 		       struct err *err)
 {
@@ -133,10 +153,14 @@ static int open_policy(const struct sidecar_spec *spec, struct keeper_held *h,
 	if (r == 0) {
 		r = sidecar_policy_build(&c, d, print_fault, NULL, &plan, &size, &told);
 		if (r < 0)
-			err_set(err, r, "cannot load the first policy");
+			err_set(err, r, "%s", told.text);
 	}
+	if (r < 0)
+		err_context(err, "failed to load initial egress policy");
 	if (r == 0)
 		r = seal(h, d, plan, size, err);
+	if (r == 0)
+		h->needs_full_isolation = needs_full_isolation(plan, size);
 	free(plan);
 	document_free(d);
 	return r;

@@ -17,6 +17,7 @@ struct keeper_held {
 	int http_fd, image_fd;
 	int plan_fd, text_fd; /* sealed memfds: what is in force */
 	bool ipv6;
+	bool needs_full_isolation; /* the policy does: nothing less will do */
 };
 
 void keeper_held_init(struct keeper_held *h); /* all -1 */
