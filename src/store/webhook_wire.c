@@ -134,9 +134,18 @@ static bool read_host(struct text t, struct webhook_url *ret)
 	return true;
 }
 
+/* The last @c of @t, or NULL. */
+static const char *last_of(struct text t, char c)
+{
+	for (size_t i = t.len; i > 0; i--)
+		if (t.ptr[i - 1] == c)
+			return &t.ptr[i - 1];
+	return NULL;
+}
+
 static bool read_authority(struct text t, struct webhook_url *ret)
 {
-	const char *at = memrchr(t.ptr, '@', t.len);
+	const char *at = last_of(t, '@');
 	const char *colon;
 	struct text port;
 	uint32_t n;
@@ -145,7 +154,7 @@ static bool read_authority(struct text t, struct webhook_url *ret)
 		t.len -= (size_t)(at + 1 - t.ptr);
 		t.ptr = at + 1;
 	}
-	colon = t.len > 0 ? memrchr(t.ptr, ':', t.len) : NULL;
+	colon = last_of(t, ':');
 	if (colon && !memchr(colon, ']', t.len - (size_t)(colon - t.ptr))) {
 		port.ptr = colon + 1;
 		port.len = t.len - (size_t)(colon + 1 - t.ptr);
