@@ -242,10 +242,9 @@ static bool step(struct scan *s, uint8_t c)
 		return is_digit(c) ? go_to(s, NUMBER_FRACTION)
 				   : refuse(s, "after decimal point in numeric literal");
 	case NUMBER_E:
-		if (c == '+' || c == '-')
-			return go_to(s, NUMBER_E_SIGN);
-		/* fall through */
 	case NUMBER_E_SIGN:
+		if ((c == '+' || c == '-') && s->state == NUMBER_E)
+			return go_to(s, NUMBER_E_SIGN);
 		return is_digit(c) ? go_to(s, NUMBER_EXPONENT)
 				   : refuse(s, "in exponent of numeric literal");
 	default:
