@@ -242,6 +242,7 @@ static void nudge(struct resolver *r, struct flight *f, int64_t now_ms)
 
 	if (f->tcp || now_ms - f->sent_ms < NUDGE_MS)
 		return;
+	resolver_server_doubt(r, f->server);
 	copy_try(&before, f);
 	if (send_question(r, f, false, now_ms) == 0) {
 		late_end(r, f);

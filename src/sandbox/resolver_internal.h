@@ -209,6 +209,8 @@ void resolver_server_answered(struct resolver *r, uint8_t server, int64_t took_m
 /* It could not be asked, or has not answered. */
 void resolver_server_failed(struct resolver *r, uint8_t server, int error,
 			    int64_t now_ms);
+/* It may be silent: its next probe comes soon. */
+void resolver_server_doubt(struct resolver *r, uint8_t server);
 /* Nothing is done when @token isn't a probe's. */
 void resolver_probe_response(struct resolver *r, uint32_t token, int64_t now_ms);
 void resolver_probe_failed(struct resolver *r, uint32_t token, int error, int64_t now_ms);

@@ -9,9 +9,9 @@
  * With probes the order is the one given, and only probes change it: a server whose probe
  * was not answered in PROBE_MS comes after all that answer theirs, until it answers one.
  * A server may be slow because one name is, and the names that an operator's own server
- * knows must not be asked elsewhere for that. So a query that gets no answer only
- * hastens the next probe. Whatever comes back is an answer: an upstream that refuses the
- * probe's name is well.
+ * knows must not be asked elsewhere for that. So a query that gets no answer, or is asked
+ * again before it has one, only hastens the next probe. Whatever comes back is an answer:
+ * an upstream that refuses the probe's name is well.
  *
  * A probe is a try without a flight: a token, an id and a deadline of its own. */
 #include <errno.h>
@@ -115,6 +115,13 @@ void resolver_server_failed(struct resolver *r, uint8_t server, int error, int64
 	     (struct upstream_trouble){
 		     .kind = UPSTREAM_ERROR, .server = server, .error = error },
 	     now_ms);
+	resolver_server_doubt(r, server);
+}
+
+void resolver_server_doubt(struct resolver *r, uint8_t server)
+{
+	struct server *s = &r->servers[server];
+
 	if (r->probe_every_ms == 0 || s->probe_token != 0)
 		return;
 	s->probe_at_ms = MIN(s->probe_at_ms, s->probed_ms + PROBE_PAUSE_MS);
