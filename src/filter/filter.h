@@ -24,7 +24,8 @@ struct filter_conn {
 	enum filter_naming naming; /* of the table that this one is about */
 };
 
-/* Take a netlink socket that is already bound (see net/sock.h). */
+/* Take a netlink socket that is already bound (see net/sock.h), perhaps from a process
+ * that is gone: what it has not read is dropped. */
 int filter_conn_init(struct filter_conn *c, int fd, struct err *err) MUST_CHECK;
 void filter_conn_done(struct filter_conn *c);
 

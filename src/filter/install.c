@@ -28,8 +28,23 @@
 
 enum {
 	SEND_BUFFER = 64 << 20, /* a limit, not an allocation: the largest batch */
+	DRAIN_MAX = 4096,	/* datagrams; a full receive buffer holds fewer */
 	STAGE_RANGES = 300,	/* that filter_stage() loads at a time */
 };
+
+/* What an earlier user of the socket has left unread: its sequence numbers are those that
+ * we are about to use. The rest of a dump counts. */
+static void drain(int fd)
+{
+	uint8_t buf[NL_REPLY_SIZE];
+	struct iovec iov = { buf, sizeof(buf) };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	for (int i = 0; i < DRAIN_MAX; i++)
+		if (recvmsg(fd, &m, MSG_DONTWAIT) < 0 && errno != EINTR &&
+		    errno != ENOBUFS)
+			return;
+}
 
 int filter_conn_init(struct filter_conn *c, int fd, struct err *err)
 {
@@ -53,6 +68,7 @@ int filter_conn_init(struct filter_conn *c, int fd, struct err *err)
 	    (errno != EPERM || setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_buffer,
 					  sizeof(send_buffer)) < 0))
 		return err_sys(err, -errno, "cannot configure the netlink socket");
+	drain(fd);
 	*c = (struct filter_conn){ .fd = fd, .port_id = self.nl_pid, .seq = 1 };
 	return 0;
 }

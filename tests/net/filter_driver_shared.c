@@ -19,6 +19,8 @@
  *     naming owned|shared          which table the commands are about
  *     standing                     generation, and whether the table is ours
  *     learned LISTS                what the learned sets hold: ADDR|LIST|SECONDS
+ *     die                          as if the process had, in the middle of a transaction
+ *                                  that succeeds; the socket goes on
  *     remove */
 #include "filter_driver.h"
 
@@ -27,7 +29,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
+
+#include <linux/netfilter/nf_tables.h>
+
+#include "filter/set.h"
 
 enum { ITEMS_MAX = 10000, ADDRS_MAX = 16, TIMES_MAX = 1000 };
 
@@ -336,6 +343,25 @@ static void on_learned(struct driver *d, char **words)
 	printf("\n");
 }
 
+static void on_die(struct driver *d, char **words)
+{
+	const struct filter_held h = { ADDR_V4, IPPROTO_UDP, 1 };
+	struct nl_writer w = nl_writer(NULL, 0, 1);
+	enum filter_naming naming = d->conn.naming;
+	struct err err = { 0 };
+	int r;
+
+	nl_batch(&w);
+	(void)set_put_held(&w, naming, NFT_MSG_NEWSETELEM, &h, 1);
+	nl_batch_end(&w);
+	r = send(d->conn.fd, w.bytes, w.size, 0) < 0 ? -errno : 0;
+	nl_writer_done(&w);
+	if (r == 0)
+		r = filter_conn_init(&d->conn, d->conn.fd, &err);
+	d->conn.naming = naming;
+	answer(r, &err);
+}
+
 static void on_remove(struct driver *d, char **words)
 {
 	struct err err = { 0 };
@@ -360,6 +386,7 @@ const struct command shared_commands[] = {
 	{ "naming", 2, on_naming },
 	{ "standing", 1, on_standing },
 	{ "learned", 2, on_learned },
+	{ "die", 1, on_die },
 	{ "remove", 1, on_remove },
 	{ NULL, 0, NULL },
 };

@@ -738,6 +738,13 @@ def test_a_table_whose_owner_died_is_taken_over_without_a_leak(world, tmp_path):
         holder.close()
 
 
+def test_answers_to_a_process_that_died_are_not_taken_for_ours(world):
+    world.driver.policy()
+    world.driver.ok("die")
+    assert "No such file" in world.driver.ask("learn 198.18.0.1 9 60000 0 1")
+    assert world.driver.ok("standing") == ["1", "ours"]
+
+
 def many(count, port="-"):
     return [f"allow {16 + i // 256}.{i % 256}.{i % 128 * 2}.0/24 {port}" for i in range(count)]
 
