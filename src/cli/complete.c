@@ -28,17 +28,31 @@ static void print_words(FILE *out, const char *words)
 		fputc(*words == '|' ? ' ' : *words, out);
 }
 
-/* Without what a shell would read inside single quotes, or zsh inside brackets. */
+/* Inside single quotes, and without what zsh would read inside brackets. */
 static void print_help(FILE *out, const char *help)
 {
 	for (; *help; help++)
-		if (!strchr("'[]`:", *help))
+		if (*help == '\'')
+			fputs("'\\''", out);
+		else if (!strchr("[]`:", *help))
 			fputc(*help, out);
 }
 
 static bool has_options(const struct cli_verb *v)
 {
 	return v->options && v->options->count > 0;
+}
+
+/* The options of run whose next word is their value, with @between them. */
+static void run_valued(const char *between, char *buf, size_t size)
+{
+	size_t used = 0;
+
+	for (size_t i = 0; i < cli_run_options.count && used < size; i++)
+		if (cli_run_options.items[i].arg)
+			used += (size_t)snprintf(buf + used, size - used, "%s--%s",
+						 used > 0 ? between : "",
+						 cli_run_options.items[i].name);
 }
 
 /* --- bash --- */
@@ -112,18 +126,6 @@ static void bash_verb(FILE *out, const struct cli_verb *v)
 	fputs("' -- \"$cur\")) ;;\n", out);
 }
 
-/* "--a|--b": the options of run whose next word is their value. */
-static void bash_valued(char *buf, size_t size)
-{
-	size_t used = 0;
-
-	for (size_t i = 0; i < cli_run_options.count && used < size; i++)
-		if (cli_run_options.items[i].arg)
-			used += (size_t)snprintf(buf + used, size - used, "%s--%s",
-						 used > 0 ? "|" : "",
-						 cli_run_options.items[i].name);
-}
-
 static void print_bash(FILE *out)
 {
 	char valued[1024] = "";
@@ -139,7 +141,7 @@ static void print_bash(FILE *out)
 		for (size_t j = 0; has_options(v) && j < v->options->count; j++)
 			bash_value(out, v, &v->options->items[j]);
 	fputs("	esac\n", out);
-	bash_valued(valued, sizeof(valued));
+	run_valued("|", valued, sizeof(valued));
 	fprintf(out, bash_command, valued);
 	fputs("	case \"$verb\" in\n", out);
 	for (size_t i = 0; (v = cli_verb_at(i)); i++)
@@ -215,12 +217,40 @@ static void print_zsh(FILE *out)
 
 /* --- fish --- */
 
+/* Conditions: the verb is this one; a command stands behind run's options (%s), whose
+ * options are its own. */
+static const char fish_head[] =
+	"# fish completion of weir: weir completion fish | source\n"
+	"function __weir_verb\n"
+	"	set -l words (commandline -opc)\n"
+	"	test (count $words) -gt 1; and test $words[2] = $argv[1]\n"
+	"end\n"
+	"function __weir_command\n"
+	"	set -l words (commandline -opc)\n"
+	"	set -l i 3\n"
+	"	while test $i -le (count $words)\n"
+	"		switch $words[$i]\n"
+	"			case '--*=*'\n"
+	"			case %s\n"
+	"				set i (math $i + 1)\n"
+	"			case --\n"
+	"				return 0\n"
+	"			case '-*'\n"
+	"			case '*'\n"
+	"				return 0\n"
+	"		end\n"
+	"		set i (math $i + 1)\n"
+	"	end\n"
+	"	return 1\n"
+	"end\n";
+
 static void fish_option(FILE *out, const struct cli_verb *v, const struct cli_option *o)
 {
 	enum value_kind kind = value_kind(o);
 
-	fprintf(out, "complete -c weir -n '__fish_seen_subcommand_from %s' -l %s",
-		v->name, o->name);
+	fprintf(out, "complete -c weir -n '__weir_verb %s%s' -l %s", v->name,
+		v->options == &cli_run_options ? "; and not __weir_command" : "",
+		o->name);
 	if (kind == VALUE_FILE)
 		fputs(" -r -F", out);
 	else if (kind == VALUE_PROFILE)
@@ -238,29 +268,35 @@ static void fish_option(FILE *out, const struct cli_verb *v, const struct cli_op
 
 static void fish_verb(FILE *out, const struct cli_verb *v)
 {
+	char valued[1024] = "";
+
 	fprintf(out, "complete -c weir -f -n __fish_use_subcommand -a %s -d '", v->name);
 	print_help(out, v->help);
 	fputs("'\n", out);
 	for (size_t i = 0; has_options(v) && i < v->options->count; i++)
 		fish_option(out, v, &v->options->items[i]);
 	if (v->words) {
-		fprintf(out, "complete -c weir -n '__fish_seen_subcommand_from %s' -a '",
-			v->name);
+		fprintf(out, "complete -c weir -n '__weir_verb %s' -a '", v->name);
 		print_words(out, v->words);
 		fputs("'\n", out);
 	}
-	if (v->options == &cli_run_options)
+	if (v->options == &cli_run_options) {
+		run_valued(" ", valued, sizeof(valued));
+		/* "-" is no option of ours; behind it fish leaves ours alone. */
 		fprintf(out,
-			"complete -c weir -n '__fish_seen_subcommand_from %s' -x -a "
-			"'(__fish_complete_subcommand --fcs-skip=2)'\n",
-			v->name);
+			"complete -c weir -n '__weir_verb %s' -x -a "
+			"'(__fish_complete_subcommand --fcs-skip=2 - %s)'\n",
+			v->name, valued);
+	}
 }
 
 static void print_fish(FILE *out)
 {
+	char valued[1024] = "";
 	const struct cli_verb *v;
 
-	fputs("# fish completion of weir: weir completion fish | source\n", out);
+	run_valued(" ", valued, sizeof(valued));
+	fprintf(out, fish_head, valued);
 	for (size_t i = 0; (v = cli_verb_at(i)); i++)
 		fish_verb(out, v);
 }

@@ -88,29 +88,71 @@ def test_bad_usage_is_status_2(world, words):
     assert done.code or json.loads(done.text)["version"]
 
 
-def complete(world, *words):
-    """What bash offers for the last of @words."""
-    script = world.weir("completion", "bash").text + (
-        'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _weir; printf "%s\\n" "${COMPREPLY[@]}"')
-    path = f"{world.weir_path.parent}:/usr/bin:/bin"
-    done = world.command("bash", "--norc", "-c", script, "bash", *words, env={"PATH": path})
+BASH = 'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _weir; printf "%s\\n" "${COMPREPLY[@]}"'
+FISH = "weir completion fish | source; complete -C $argv[1]"
+# An interactive zsh in a terminal, where Tab is pressed; what it is about to offer is printed on the way.
+ZSH = """
+zmodload zsh/zpty
+zpty inner zsh -f -i
+zpty -w inner 'PROMPT= RPROMPT=; stty -echo'
+zpty -w inner 'autoload -U compinit && compinit -D -u && eval "$(weir completion zsh)"'
+zpty -w inner 'compadd() {
+	if [[ ${@[1,(i)(-|--)]} == *-(O|A|D)\\ * ]]; then builtin compadd "$@"; return; fi
+	local -a hits; builtin compadd -A hits "$@"; print -rl -- "" "match "$^hits; builtin compadd "$@"
+}
+ended() { print -r -- "<end>"; exit }
+comppostfuncs=(ended)
+bindkey "^I" complete-word; print "<ready>"'
+zpty -r inner line '*<ready>*'
+zpty -w -n inner "$1"$'\\t'
+zpty -r inner line '*<end>*'
+print -r -- "$line"
+"""
+
+
+def complete(world, shell, line):
+    """What @shell offers for the last word of @line."""
+    if not shutil.which(shell):
+        pytest.skip(f"{shell} is not installed")
+    env = {"PATH": f"{world.weir_path.parent}:/usr/bin:/bin", "HOME": str(world.workdir())}
+    if shell == "bash":
+        script = world.weir("completion", "bash").text + BASH
+        done = world.command("bash", "--norc", "-c", script, "bash", *line.split(" "), env=env)
+    elif shell == "zsh":
+        done = world.command("zsh", "-f", "-c", ZSH, "zsh", line, env=env)
+    else:
+        done = world.command("fish", "--no-config", "-c", FISH, line, env=env)
     assert done.code == 0 and done.err == b"", done
-    return set(done.text.split())
+    if shell == "zsh":
+        return set(re.findall(r"^match (.*?)\r?$", done.text, re.M))
+    return {word.split("\t")[0] for word in done.text.splitlines() if word}
 
 
-@pytest.mark.parametrize("words, offered", [
-    (("weir", ""), {"run", "policy", "doctor", "help"}),
-    (("weir", "do"), {"doctor"}),
-    (("weir", "run", "--rep"), {"--report", "--report-format"}),
-    (("weir", "run", "--uplink", ""), {"relay", "none"}),
-    (("weir", "run", "--profile", "not"), {"notebook"}),
-    (("weir", "run", "--quiet", "--", "setpri"), {"setpriv"}),
-    (("weir", "run", "--allow", "a.test", "setpri"), {"setpriv"}),
-    (("weir", "completion", "z"), {"zsh"}),
-], ids=lambda w: " ".join(w) if isinstance(w, tuple) else "")
-def test_bash_offers_what_fits(world, words, offered):
-    got = complete(world, *words)
-    assert offered <= got and (words[-1] == "" or all(g.startswith(words[-1]) for g in got)), got
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("line, offered", [
+    ("weir ", {"run", "policy", "doctor", "help"}),
+    ("weir do", {"doctor"}),
+    ("weir run --rep", {"--report", "--report-format"}),
+    ("weir run --uplink ", {"relay", "none"}),
+    ("weir run --profile not", {"notebook"}),
+    ("weir run --policy /etc/hostn", {"/etc/hostname"}),
+    ("weir run --quiet -- setpri", {"setpriv"}),
+    ("weir run --allow a.test setpri", {"setpriv"}),
+    ("weir policy ch", {"check"}),
+    ("weir policy check --prof", {"--profile"}),
+    ("weir completion z", {"zsh"}),
+])
+def test_a_shell_offers_what_fits(world, shell, line, offered):
+    got, begun = complete(world, shell, line), line.rpartition(" ")[2]
+    if shell == "zsh" and "/" in begun:  # it names the last part alone
+        offered, begun = {word.rpartition("/")[2] for word in offered}, begun.rpartition("/")[2]
+    assert offered <= got and all(word.startswith(begun) for word in got), got
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("line", ["weir run true --rep", "weir run --allow a.test true --rep", "weir run -- true --rep"])
+def test_behind_the_command_a_shell_offers_no_option_of_ours(world, shell, line):
+    assert not {"--report", "--report-format"} & complete(world, shell, line)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
