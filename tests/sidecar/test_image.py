@@ -97,8 +97,8 @@ def test_the_app_reaches_what_is_listed_and_nothing_else(engine, side, site, den
 
 def test_it_runs_as_nobody_in_particular_on_a_read_only_root(engine, side):
     name = side()
-    top = engine("top", name, "-eo", "uid,comm")
-    assert {line.split()[0] for line in top.splitlines()[1:]} == {"65532"}, top
+    top = engine("top", name, "-eo", "pid,uid,comm")
+    assert {line.split()[1] for line in top.splitlines()[1:]} == {"65532"}, top
     found = engine.inspect(name)
     assert found["HostConfig"]["ReadonlyRootfs"] and found["Config"]["User"] == "65532:65532"
     wait_for(lambda: engine.inspect(name)["State"]["Health"]["Status"] == "healthy", 10, 0.1)
@@ -162,10 +162,9 @@ def test_after_its_end_the_app_stays_shut(engine, side, site, how):
     with app_of(engine, name) as app:
         assert engine.exec_probe(app, ["connect", site.name, 7007]).result == "ok"
         engine(*how, name)
+        # Docker takes the link away as well; what counts is that nothing is open
         four, dns = engine.exec_probe(app, ["tcp", "93.9.9.9", 443], ["udp", "8.8.8.8", 53, "leak"])
-        assert four.result != "ok"
-        if how[0] != "rm":
-            expect.tcp_refused(four)
+        assert four.result != "ok" and four.ms < 500 and dns.result != "ok"
         # started again it has another namespace: the app has to be made anew
         if how[0] == "kill":
             engine("start", name)

@@ -29,7 +29,7 @@ def podman(world):
             (app / folder).mkdir(parents=True)
         for link in ("bin", "sbin", "lib", "lib64"):
             (app / link).symlink_to(f"usr/{link}")
-        p.load_root("localhost/app:latest", app)
+        p.load_root("localhost/app:latest", app, "ENV PATH=/usr/bin:/bin")
         yield p
 
 

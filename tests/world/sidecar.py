@@ -318,7 +318,9 @@ class Sidecar:
             surroundings["OPENSANDBOX_EGRESS_TOKEN"] = token
         surroundings.update(env or {})
         program = programs(pod.world, file_caps)
-        argv = pod.argv([program, "sidecar", *args], uid, () if file_caps else caps, nnp)
+        # env in between, so that nothing is left of what setpriv had
+        way = ["/usr/bin/env"] if file_caps else []
+        argv = pod.argv([*way, program, "sidecar", *args], uid, () if file_caps else caps, nnp)
         if file_caps:  # the file can raise only what the bounding set has
             at = argv.index("--bounding-set=-all")
             argv[at] += "".join(f",+{c}" for c in caps)
