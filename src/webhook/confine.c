@@ -83,20 +83,18 @@ static int allow_all(scmp_filter_ctx ctx)
  * not end the program. */
 static int enter_seccomp(struct err *err)
 {
-#ifdef __SANITIZE_ADDRESS__
-	return 0; /* the sanitizers' own calls are not ours; for tests only */
-#else
 	scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));
 	int r;
 
 	if (!ctx)
 		return err_sys(err, -ENOMEM, "cannot confine the program by seccomp");
 	r = allow_all(ctx);
+#ifndef __SANITIZE_ADDRESS__ /* whose own calls are not ours; for tests only */
 	if (r == 0)
 		r = seccomp_load(ctx);
+#endif
 	seccomp_release(ctx);
 	return r < 0 ? err_sys(err, r, "cannot confine the program by seccomp") : 0;
-#endif
 }
 
 static int drop_capabilities(struct err *err)
