@@ -29,8 +29,9 @@ static void drain(struct dns_framing *f, char *out)
 	size_t size;
 
 	while (dns_framing_next(f, &message, &size) == 1) {
-		strncat(out, (const char *)message, size);
-		strcat(out, "|");
+		out += strlen(out);
+		memcpy(out, message, size);
+		memcpy(out + size, "|", 2);
 	}
 }
 
