@@ -111,6 +111,13 @@ void ruleset_build_refuse(struct builder *b)
 	stmt_rule(b, c);
 	stmt_add(b, FILTER_COUNTER);
 	stmt_go(b, FILTER_JUMP, b->report);
+	/* Who may send raw packets may make a source up: an answer would leave for it,
+	 * and carry what it quotes. */
+	if (b->shared) {
+		stmt_rule(b, c);
+		stmt_not_equal(b, FILTER_FIB_SADDR_TYPE, RTN_LOCAL);
+		stmt_add(b, FILTER_DROP);
+	}
 	stmt_rule(b, c);
 	stmt_equal(b, FILTER_L4PROTO, IPPROTO_TCP);
 	stmt_add(b, FILTER_REJECT_RESET);
