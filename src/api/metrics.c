@@ -36,6 +36,9 @@ static const struct {
 	{ "packets_lost", "Reports of packets that the kernel dropped." },
 	{ "events_dropped", "Events over the limit, counted only." },
 	{ "self_tests", "Self-tests that were passed." },
+	{ "policy_changes", "Policies that took effect." },
+	{ "repairs", "Times that the filter was put back after others changed it." },
+	{ "adopted", "Learned addresses taken over from an engine that died." },
 };
 
 struct metrics {

@@ -185,11 +185,10 @@ static void what_the_policy_does_not_allow_is_not_adopted(void **state)
 {
 	static const char *const policies[] = {
 		"egress: [{action: allow, target: b.x.test}]",
-		"egress: [{action: allow, target: x.x.test}, {action: allow, target: "
-		"a.x.test, "
-		"ports: [80]}]",
-		"egress: [{action: allow, target: a.x.test}, {action: deny, target: "
-		"45.0.0.0/8}]",
+		("egress: [{action: allow, target: x.x.test}, "
+		 "{action: allow, target: a.x.test, ports: [80]}]"),
+		("egress: [{action: allow, target: a.x.test}, "
+		 "{action: deny, target: 45.0.0.0/8}]"),
 	};
 	struct learned *old = table_with_image();
 
