@@ -5,6 +5,7 @@
 #include <netinet/tcp.h>
 
 #include <linux/netfilter/nf_conntrack_common.h>
+#include <linux/rtnetlink.h>
 
 enum {
 	PRIORITY_FILTER = 0,
