@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import time
@@ -360,3 +361,22 @@ def test_the_compose_file(engine, image, site, denied, world):
         assert "OPEN" not in log and outside(engine, denied.v4) == []
     finally:
         compose("down", "-t", "1")
+
+
+def test_what_readme_shows(engine, image, site, world):
+    """Its two `docker run` lines, with the test's image, name and app in them."""
+    text = (ROOT / "README.md").read_text().replace("\\\n", "")
+    side, app = (shlex.split(line) for line in re.findall(r"^    (docker run .*)$", text, re.M))
+    name = f"readme{world.number()}"
+    side = [w.replace("pypi.org", site.name) for w in side[1:-1]] + [image]
+    side[side.index("side")] = name
+    try:
+        engine(*side)
+        engine.ready(name)
+        app = [w.replace("container:side", f"container:{name}") for w in app[1:-1]]
+        text = engine(*app, "-i", *engine.app_mounts, engine.app, "/usr/bin/python3", "-IS", "/tools/probe.py",
+                      input=json.dumps([["connect", site.name, 7007], ["tcp", "93.9.9.9", 443]]).encode())
+        good, bad = [json.loads(line) for line in text.splitlines()]
+        assert good["result"] == "ok" and bad["result"] == "refused"
+    finally:
+        engine.remove(name)
