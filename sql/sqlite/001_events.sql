@@ -25,7 +25,7 @@ CREATE TABLE event (
 
 -- Each search ends with "newest first", so each index ends with the time.
 CREATE INDEX event_by_ts ON event (ts);
-CREATE INDEX event_by_action ON event (action, ts);
+CREATE INDEX event_by_action ON event (action, ts, packets); -- counted without the rows
 CREATE INDEX event_by_sandbox ON event (sandbox, ts);
 CREATE INDEX event_by_address ON event (remote_ip, ts) WHERE remote_ip IS NOT NULL;
 CREATE INDEX event_by_name ON event (name, ts) WHERE name IS NOT NULL;
