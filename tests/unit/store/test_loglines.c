@@ -304,7 +304,8 @@ static void a_blocked_output_delays_nobody_and_counts(void **state)
 	for (int i = 0; i < 20000; i++)
 		loglines_say(l, T0, LOGLINES_INFO, "line %d, %0200d", i, 0);
 	dropped = loglines_dropped(l);
-	assert_in_range(dropped, 10000, 20000 - 500);
+	/* Of both outputs: the file may have been too slow as well. */
+	assert_in_range(dropped, 10000, 2 * (20000 - 500));
 	assert_false(loglines_drain(l, 10));
 	/* Somebody reads: the rest comes, and a line says what is missing. */
 	assert_int_equal(fcntl(fds[0], F_SETFL, O_NONBLOCK), 0);
