@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -34,13 +35,35 @@ static void print_fault(void *data, const char *text, enum fault_level level)
 		log_warning("%s", text);
 }
 
-static int parse(struct text text, const char *from, struct document **ret,
+/* Where a policy comes from, and the first key of it that means nothing. */
+struct origin {
+	const char *name;
+	bool strict; /* such a key is a fault: of a file, which a person has written */
+	char unknown[64];
+};
+
+static void on_unknown(void *data, const char *key)
+{
+	struct origin *o = data;
+
+	if (!o->strict)
+		log_warning("%s: unknown key '%s', ignoring", o->name, key);
+	else if (!o->unknown[0])
+		snprintf(o->unknown, sizeof(o->unknown), "%s", key);
+}
+
+static int parse(struct text text, struct origin *o, struct document **ret,
 		 struct err *err)
 {
 	struct err why = { 0 };
-	int r = document_parse(text, NULL, NULL, ret, &why);
+	int r = document_parse(text, on_unknown, o, ret, &why);
 
-	return r < 0 ? err_set(err, r, "%s: invalid policy: %s", from, why.text) : 0;
+	if (r == 0 && o->unknown[0]) {
+		document_free(*ret);
+		*ret = NULL;
+		r = err_set(&why, -EINVAL, "unknown key '%s'", o->unknown);
+	}
+	return r < 0 ? err_set(err, r, "%s: invalid policy: %s", o->name, why.text) : 0;
 }
 
 /* The file, if it has a policy that can be read; else the rules of the environment; else
@@ -51,6 +74,8 @@ static int first_document(const struct sidecar_spec *spec, struct arena *arena,
 {
 	const struct policy_file file = { .path = spec->policy_file,
 					  .spare_dir = spec->state_dir };
+	struct origin from_file = { .name = spec->policy_file, .strict = true };
+	struct origin from_rules = { .name = "OPENSANDBOX_EGRESS_RULES" };
 	struct err why = { 0 };
 	struct text text;
 	int r = -ENOENT;
@@ -61,14 +86,14 @@ static int first_document(const struct sidecar_spec *spec, struct arena *arena,
 		return err_set(err, r, "%s", why.text);
 	if (r == 0 && text_trim(text).len > 0) {
 		*ret_from = spec->policy_file;
-		r = parse(text, *ret_from, ret, &why);
+		r = parse(text, &from_file, ret, &why);
 		if (r == 0)
 			return 0;
 		log_warning("%s; going on with the rules of the environment", why.text);
 	}
-	*ret_from = "OPENSANDBOX_EGRESS_RULES";
+	*ret_from = from_rules.name;
 	if (spec->rules)
-		return parse(text_of(spec->rules), *ret_from, ret, err);
+		return parse(text_of(spec->rules), &from_rules, ret, err);
 	*ret = document_deny_all();
 	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
