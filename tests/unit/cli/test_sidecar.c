@@ -40,6 +40,7 @@ static void start(struct start *s, const char *const *variables, size_t variable
 static void start_done(struct start *s)
 {
 	arena_done(&s->spec.arena);
+	clearenv(); /* it may hold a text of the test's own */
 }
 
 #define START(s, ...)                                                                    \
