@@ -391,6 +391,7 @@ static void on_pause(void *data)
 {
 	struct sqlite_writer *w = data;
 	const int64_t now_ms = clock_now_ms();
+	struct err err = { 0 };
 	bool more;
 
 	if (w->folded_count > 0 && now_ms - w->window_ms >= SQLITE_WINDOW_MS)
@@ -398,8 +399,11 @@ static void on_pause(void *data)
 	if (now_ms < w->tidy_ms)
 		return;
 	w->tidy_ms = now_ms + TIDY_EVERY_MS;
-	if (open_database(w, NULL) < 0)
+	if (open_database(w, &err) < 0) {
+		if (err.text[0])
+			set_trouble(w, err.text);
 		return;
+	}
 	more = sqlite_file_tidy(w->db, w->max_bytes, oldest_kept_ms(w, now_ms));
 	if (more)
 		w->tidy_ms = now_ms + TIDY_ON_MS;

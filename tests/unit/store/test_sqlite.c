@@ -456,6 +456,22 @@ static void a_directory_that_cannot_be_had_is_trouble_and_no_more(void **state)
 	sqlite_writer_free(NULL);
 }
 
+/* Also when the first look at it isn't for writing. */
+static void trouble_is_told_before_anything_happens(void **state)
+{
+	const struct sqlite_config config = { .directory = "/proc/none/weir" };
+	struct sqlite_writer *w = NULL;
+	struct sqlite_state s = { 0 };
+
+	assert_int_equal(sqlite_writer_new(&config, &w, NULL), 0);
+	for (int i = 0; i < 500 && !s.trouble[0]; i++) {
+		usleep(20000);
+		sqlite_writer_state(w, &s);
+	}
+	assert_non_null(strstr(s.trouble, "/proc/none/weir"));
+	sqlite_writer_free(w);
+}
+
 /* Somebody else holds the write lock: the caller doesn't feel it, and nothing is lost. */
 static void a_locked_database_waits_and_loses_nothing(void **state)
 {
@@ -518,6 +534,7 @@ int main(void)
 		IN_DIRECTORY(a_broken_file_is_moved_aside_and_told),
 		IN_DIRECTORY(a_database_of_a_newer_weir_is_left_alone),
 		IN_DIRECTORY(a_directory_that_cannot_be_had_is_trouble_and_no_more),
+		IN_DIRECTORY(trouble_is_told_before_anything_happens),
 		IN_DIRECTORY(a_locked_database_waits_and_loses_nothing),
 		IN_DIRECTORY(a_search_that_takes_too_long_is_ended),
 	};
