@@ -199,6 +199,8 @@ static int remove_rules(struct err *err)
 	if (r == 0) {
 		conn.naming = FILTER_NAMES_SHARED;
 		r = filter_remove(&conn, err);
+		if (r == -EPERM)
+			err_context(err, "a sidecar still runs here; stop it first");
 	}
 	sandbox_fds_done(&fds);
 	return r;
@@ -258,5 +260,7 @@ int keeper_run(struct sidecar_spec *spec)
 		return KEEPER_OK;
 	keeper_introduce(&k);
 	r = loop_run(k.loop);
+	/* Whoever waits for our end may start another one, or remove the rules. */
+	keeper_end_engine(&k);
 	return r < 0 ? KEEPER_FAILED : k.status;
 }
