@@ -22,8 +22,8 @@ def project(world, user):
     return folder, str(cache.parents[1])
 
 
-def test_the_five_recipes_are_found():
-    assert len(RUNS) >= 5 and len(LINES) - len(RUNS) >= 2, LINES
+def test_the_six_recipes_are_found():
+    assert len(RUNS) >= 6 and len(LINES) - len(RUNS) >= 2, LINES
 
 
 @pytest.mark.parametrize("line", RUNS)
@@ -41,3 +41,25 @@ def test_a_question_about_the_policy_is_answered(world, user, project, line):
     assert done.code == 0, done
     if "explain" in line:
         assert "allow" in done.text and "deny" in done.text and "policy.yaml" in done.text, done
+
+
+JAVA = 'public class H { public static void main(String[] a) throws Exception { new java.net.URL(a[0]).openStream(); } }'
+PIP = "/usr/bin/python3 -m pip download --disable-pip-version-check --retries 1 --no-cache-dir six"
+
+
+@pytest.mark.parametrize("who, command", [
+    ("git", "git ls-remote https://refused.test/x"),
+    ("curl", "curl -sS https://refused.test/"),
+    ("pip", PIP),
+    ("npm", "npm view six --fetch-retries=0 --registry=https://refused.test/"),
+    ("Java", "java H.java https://refused.test/"),
+    ("go", "env GO111MODULE=on GOPROXY=https://refused.test go mod download x.test/y@v1.0.0"),
+], ids=lambda value: value.split(" ")[0])
+def test_a_refused_name_reads_as_readme_says(world, who, command):
+    row = next(line for line in README.splitlines() if line.endswith("| no rule allows the name |"))
+    words = re.search(rf"`([^`]+)` \([^)]*\b{who}\b", row).group(1)
+    folder = world.workdir()
+    (folder / "H.java").write_text(JAVA)
+    done = world.run(*shlex.split(command), cwd=folder, env={"HOME": str(folder)}, timeout=60)
+    assert done.code != 0 and words in done.text + done.messages, done
+    assert "no rule allows it" in done.messages, done
