@@ -13,6 +13,7 @@ struct next {
 	struct filter_params owned_params;
 	const struct ruleset *rules;
 	struct learned_rebased learned; /* its table is NULL where there is none */
+	bool staged;
 };
 
 /* TCP goes through the relay where the names that connections show are to be looked at,
@@ -79,7 +80,7 @@ static int list_held(const struct sandbox *s, struct arena *arena,
 static int load(struct sandbox *s, struct next *n, int64_t now_ms, struct arena *arena,
 		struct err *err)
 {
-	struct filter_state state = { 0 };
+	struct filter_state state = { .staged = n->staged };
 	int r = list_held(s, arena, &state);
 
 	if (r == 0 && s->learned)
@@ -118,12 +119,17 @@ static void take_place(struct sandbox *s, const struct next *n)
 	s->learned = n->learned.table;
 }
 
+static uint16_t next_generation(const struct sandbox *s)
+{
+	return generation_after(generation_of(s));
+}
+
 static int replace(struct sandbox *s, const struct plan *plan, int64_t now_ms,
 		   struct err *err)
 {
 	CLEAN(arena) struct arena arena = { 0 };
 	struct next n = { .plan = *plan };
-	int r = build(s, &n, generation_after(generation_of(s)), &arena, err);
+	int r = build(s, &n, next_generation(s), &arena, err);
 
 	if (r == 0)
 		r = load(s, &n, now_ms, &arena, err);
@@ -133,6 +139,27 @@ static int replace(struct sandbox *s, const struct plan *plan, int64_t now_ms,
 	return 0;
 }
 
+static bool is_stale(const struct sandbox *s, const struct sandbox_staging *st)
+{
+	return !st->rules || st->params.generation != next_generation(s);
+}
+
+static int replace_staged(struct sandbox *s, const struct sandbox_staging *st,
+			  int64_t now_ms, struct err *err)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	struct next n = { .plan = st->plan,
+			  .shared_params = st->params,
+			  .owned_params = s->owned_params,
+			  .rules = st->rules,
+			  .staged = true };
+	int r = load(s, &n, now_ms, &arena, err);
+
+	if (r == 0)
+		take_place(s, &n);
+	return r;
+}
+
 int sandbox_install(struct sandbox *s, const struct plan *plan, struct err *err)
 {
 	if (s->shared && s->learned)
@@ -140,17 +167,63 @@ int sandbox_install(struct sandbox *s, const struct plan *plan, struct err *err)
 	return replace(s, plan, clock_now_ms(), err);
 }
 
+static void count_change(struct sandbox *s, struct relay *relay)
+{
+	s->counters[COUNT_POLICY_CHANGES]++;
+	if (relay)
+		relay_recheck(relay, s);
+}
+
 int sandbox_change(struct sandbox *s, const struct plan *plan, struct relay *relay,
 		   int64_t now_ms, struct err *err)
 {
 	int r = replace(s, plan, now_ms, err);
 
-	if (r < 0)
-		return r;
-	s->counters[COUNT_POLICY_CHANGES]++;
-	if (relay)
-		relay_recheck(relay, s);
-	return 0;
+	if (r == 0)
+		count_change(s, relay);
+	return r;
+}
+
+int sandbox_stage(struct sandbox *s, const struct plan *plan, struct sandbox_staging *st,
+		  struct err *err)
+{
+	struct next n = { .plan = *plan };
+	int r;
+
+	if (!s->shared)
+		return err_set(err, -EOPNOTSUPP,
+			       "not in steps: the namespace is our own");
+	if (!st->rules) {
+		r = build(s, &n, next_generation(s), &st->arena, err);
+		if (r < 0)
+			return r;
+		st->plan = n.plan;
+		st->params = n.shared_params;
+		st->rules = n.rules;
+	}
+	if (is_stale(s, st))
+		return err_set(err, -ESTALE, "another ruleset stands now");
+	r = filter_stage(&s->filter, st->rules, &st->progress);
+	return r < 0 ? err_sys(err, r, "cannot load the filter's large sets") : r;
+}
+
+int sandbox_change_staged(struct sandbox *s, const struct sandbox_staging *st,
+			  struct relay *relay, int64_t now_ms, struct err *err)
+{
+	int r;
+
+	if (is_stale(s, st))
+		return sandbox_change(s, &st->plan, relay, now_ms, err);
+	r = replace_staged(s, st, now_ms, err);
+	if (r == 0)
+		count_change(s, relay);
+	return r;
+}
+
+void sandbox_staging_done(struct sandbox_staging *st)
+{
+	arena_done(&st->arena);
+	*st = (struct sandbox_staging){ 0 };
 }
 
 int sandbox_verify(struct sandbox *s, struct err *err)

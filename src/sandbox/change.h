@@ -12,6 +12,7 @@
  * generation's mark; all others are refused with their next packet. */
 #pragma once
 
+#include "base/arena.h"
 #include "sandbox/relay.h"
 #include "sandbox/sandbox.h"
 
@@ -26,6 +27,27 @@ int sandbox_install(struct sandbox *s, const struct plan *plan,
  */
 int sandbox_change(struct sandbox *s, const struct plan *plan, struct relay *relay,
 		   int64_t now_ms, struct err *err) MUST_CHECK;
+/* The same in steps, for a policy with many address ranges: what is large is loaded
+ * beside what stands, about a millisecond's worth at a time, and packets don't meet it
+ * before the change. */
+struct sandbox_staging {
+	struct plan plan;
+	struct filter_shared_params params; /* with the generation that comes */
+	const struct ruleset *rules;	    /* in @arena; NULL before the first step */
+	struct arena arena;
+	struct filter_staging progress;
+};
+/* One step; @st is { 0 } before the first, and sandbox_staging_done() is due after the
+ * last, whatever comes of it. Return: 1, call again in another turn; 0, done; or -errno
+ * (-ESTALE: the generation has changed meanwhile; -EOPNOTSUPP: not a shared namespace):
+ * sandbox_change() still works then. */
+int sandbox_stage(struct sandbox *s, const struct plan *plan, struct sandbox_staging *st,
+		  struct err *err) MUST_CHECK;
+/* sandbox_change() to what is staged, or all at once if that has become stale. */
+int sandbox_change_staged(struct sandbox *s, const struct sandbox_staging *st,
+			  struct relay *relay, int64_t now_ms,
+			  struct err *err) MUST_CHECK;
+void sandbox_staging_done(struct sandbox_staging *st);
 /* Make the ruleset that should stand and hold it against the kernel's. 0: it stands. */
 int sandbox_verify(struct sandbox *s, struct err *err) MUST_CHECK;
 /* Put back what somebody else removed or changed: as sandbox_change() to the same plan.
