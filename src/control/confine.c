@@ -71,5 +71,7 @@ int confine_control(const struct sidecar_spec *spec, char *ret_missing, struct e
 		return err_sys(err, -errno, "cannot confine control");
 	if (capabilities_keep(0, err) < 0)
 		return err->code;
-	return cut_files(spec, ret_missing, err);
+	if (cut_files(spec, ret_missing, err) < 0)
+		return err->code;
+	return confine_calls(err);
 }

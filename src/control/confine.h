@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* control/confine - what weir-control gives up before it hears its first caller: every
- * capability, and every file but those it was started to read and write. */
+ * capability, every file but those it was started to read and write, and every system
+ * call that it doesn't need, among them all that make sockets and processes. */
 #pragma once
 
 #include "cli/sidecar.h"
@@ -9,3 +10,6 @@
  * not do ("" when all of it stands). Return: 0, or -errno: do not go on. */
 int confine_control(const struct sidecar_spec *spec, char *ret_missing,
 		    struct err *err) MUST_CHECK;
+
+/* calls.c: its part by seccomp. */
+int confine_calls(struct err *err) MUST_CHECK;
