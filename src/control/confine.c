@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 
 #include "ipc/capabilities.h"
 #include "ipc/landlock.h"
@@ -40,6 +41,19 @@ static void add_parent(struct paths *p, struct arena *arena, const char *path)
 	add(p, parent, true);
 }
 
+/* A log's. What isn't a file (a device, a pipe) is only written to. */
+static void add_log(struct paths *p, struct arena *arena, const char *path)
+{
+	struct stat st;
+
+	if (strcmp(path, "stdout") == 0 || strcmp(path, "stderr") == 0)
+		return;
+	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+		add(p, path, true);
+	else
+		add_parent(p, arena, path);
+}
+
 static int cut_files(const struct sidecar_spec *spec, char *ret_missing, struct err *err)
 {
 	CLEAN(arena) struct arena arena = { 0 };
@@ -48,9 +62,7 @@ static int cut_files(const struct sidecar_spec *spec, char *ret_missing, struct 
 
 	add_parent(&p, &arena, spec->policy_file);
 	for (size_t i = 0; i < spec->log_output_count; i++)
-		if (strcmp(spec->log_outputs[i], "stdout") != 0 &&
-		    strcmp(spec->log_outputs[i], "stderr") != 0)
-			add_parent(&p, &arena, spec->log_outputs[i]);
+		add_log(&p, &arena, spec->log_outputs[i]);
 	add(&p, spec->state_dir, true);
 	add(&p, spec->always_dir, false);
 	add(&p, "/proc/net", false);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "base/log.h"
 #include "ipc/plan_file.h"
@@ -258,14 +259,49 @@ static int open_image(int *ret, struct err *err)
 	return 0;
 }
 
+/* -- directories -------------------------------------------------------------------- */
+
+/* Those on the way to @path, and @path itself with @whole. */
+static int make_directories(const char *path, bool whole, mode_t mode, struct err *err)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	char *at = arena_text(&arena, text_of(path)), *slash;
+
+	if (!at)
+		return err_set(err, -ENOMEM, "out of memory");
+	slash = at;
+	while ((slash = strchr(slash + 1, '/'))) {
+		*slash = '\0';
+		if (mkdir(at, 0755) < 0 && errno != EEXIST)
+			return err_sys(err, -errno, "cannot make %s", at);
+		*slash = '/';
+	}
+	if (whole && mkdir(at, mode) < 0 && errno != EEXIST)
+		return err_sys(err, -errno, "cannot make %s", at);
+	return 0;
+}
+
+/* Control may write in them, but not beside them. */
+static int open_directories(const struct sidecar_spec *spec, struct err *err)
+{
+	int r = spec->state_dir ? make_directories(spec->state_dir, true, 0700, err) : 0;
+
+	for (size_t i = 0; r == 0 && i < spec->log_output_count; i++)
+		if (spec->log_outputs[i][0] == '/')
+			r = make_directories(spec->log_outputs[i], false, 0755, err);
+	return r;
+}
+
 int keeper_open(const struct sidecar_spec *spec, struct keeper_held *ret, struct err *err)
 {
 	const struct sandbox_ports ports = {
 		.dns = KEEPER_DNS_PORT,
 		.relay = spec->mode == SIDECAR_MODE_DNS_NFT_TLS ? KEEPER_RELAY_PORT : 0,
 	};
-	int r = open_policy(spec, ret, err);
+	int r = open_directories(spec, err);
 
+	if (r == 0)
+		r = open_policy(spec, ret, err);
 	ret->ipv6 = has_ipv6();
 	if (r == 0)
 		r = open_http(spec, ret->ipv6, &ret->http_fd, err);
