@@ -9,6 +9,8 @@
 #include <sys/inotify.h>
 #include <sys/stat.h>
 
+#include "store/bytes.h"
+
 static const char *const names[ALWAYS_COUNT] = {
 	[ALWAYS_DENY] = "deny.always",
 	[ALWAYS_ALLOW] = "allow.always",
@@ -100,26 +102,15 @@ bool always_changed(struct always *a)
 	return has_changed(a, ALWAYS_DENY) || has_changed(a, ALWAYS_ALLOW);
 }
 
-static int read_bytes(int fd, size_t size, struct arena *arena, struct text *ret)
+static int read_text(int fd, size_t size, struct arena *arena, struct text *ret)
 {
 	char *buf = arena_alloc(arena, size + 1);
-	size_t used = 0;
+	size_t used;
+	int r = buf ? bytes_read(fd, buf, size + 1, &used) : -ENOMEM;
 
-	if (!buf)
-		return -ENOMEM;
-	while (used <= size) {
-		ssize_t n = read(fd, buf + used, size + 1 - used);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			break;
-		used += (size_t)n;
-	}
-	*ret = (struct text){ buf, used };
-	return 0;
+	if (r == 0)
+		*ret = (struct text){ buf, used };
+	return r;
 }
 
 /* What changes while it is read is not taken: half a list denies too little. */
@@ -138,7 +129,7 @@ static int read_open(int fd, const char *path, struct arena *arena, struct text 
 	if (st.st_size > ALWAYS_FILE_MAX)
 		return err_set(err, -E2BIG, "cannot read %s: it is larger than %d MiB",
 			       path, ALWAYS_FILE_MAX >> 20);
-	r = read_bytes(fd, (size_t)st.st_size, arena, ret);
+	r = read_text(fd, (size_t)st.st_size, arena, ret);
 	if (r < 0 || fstat(fd, &after) < 0)
 		return err_sys(err, r < 0 ? r : -errno, "cannot read %s", path);
 	*ret_seen = seen_of(&st);

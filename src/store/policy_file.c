@@ -8,6 +8,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "store/bytes.h"
+
 static const char suffix_new[] = ".weir-new", suffix_commit[] = ".weir-commit";
 
 /* Where a file stands: its directory, opened, and its name there. */
@@ -57,25 +59,6 @@ static void shown_path(const struct policy_file *f, char *buf)
 
 /* --- bytes --- */
 
-static int read_all(int fd, char *buf, size_t room, size_t *ret)
-{
-	size_t used = 0;
-
-	while (used < room) {
-		ssize_t n = read(fd, buf + used, room - used);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			break;
-		used += (size_t)n;
-	}
-	*ret = used;
-	return 0;
-}
-
 static int write_all(int fd, const char *bytes, size_t size)
 {
 	size_t done = 0;
@@ -108,7 +91,7 @@ static int read_open(int fd, char **ret, size_t *ret_size)
 	buf = malloc(POLICY_FILE_MAX + 1);
 	if (!buf)
 		return -ENOMEM;
-	r = read_all(fd, buf, POLICY_FILE_MAX + 1, ret_size);
+	r = bytes_read(fd, buf, POLICY_FILE_MAX + 1, ret_size);
 	if (r < 0)
 		return r;
 	if (*ret_size > POLICY_FILE_MAX)
