@@ -141,3 +141,13 @@ def test_a_log_that_nobody_reads_stops_nothing(pod, guarded, tmp_path, site, den
     outbound = [line for line in lines() if line.get("opensandbox.event") == "egress.outbound"]
     assert outbound[0]["target.host"] == site.name and site.v4 in [i for o in outbound for i in o.get("target.ips", ())]
     assert {"level", "ts", "logger", "msg"} <= set(outbound[0])
+
+
+def test_changes_and_the_webhook_ask_the_engine_in_turn(pod, guarded, receiver, site, denied):
+    """While a change waits for its answer, a denial may want a connection for the webhook from the same engine."""
+    side = guarded(f"allow {site.name}", env={"OPENSANDBOX_EGRESS_DENY_WEBHOOK": receiver.url})
+    probes = pod.probe_start(*[["dns", f"n{i}.{denied.name}"] for i in range(300)])
+    for i in range(60):
+        side.post(f"allow {site.name}", f"allow n{i}.extra.test", timeout=4)
+    assert all(json.loads(probes.line())["result"] == "NXDOMAIN" for _ in range(300))
+    assert receiver.next() and side.get("/status").json()["engineRestarts"] == 0
