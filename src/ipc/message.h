@@ -27,7 +27,8 @@ enum ipc_type {
 	IPC_RUNNING, /* the answer to IPC_RUN */
 	IPC_EVENT,
 	IPC_COUNTERS,
-	IPC_FAILED, /* text: why; the engine leaves */
+	IPC_FAILED,  /* text: why; the engine leaves */
+	IPC_WARNING, /* text: for a person; the engine goes on */
 
 	/* -- of the sidecar -- */
 	/* keeper to engine and control: a descriptor, the channel to the other one */
@@ -48,6 +49,7 @@ enum ipc_type {
 	/* control to keeper, with the plan and the text that made it */
 	IPC_KEEP, /* this is in force now. IPC_KEPT back */
 	IPC_KEPT,
+	IPC_STUCK, /* the engine does not answer: it needs a successor */
 };
 
 /* How much of a sidecar's policy the kernel holds. */

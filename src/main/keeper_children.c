@@ -184,6 +184,9 @@ static void on_control(struct loop_source *source, uint32_t events)
 		tell(&k->control, &kept, NULL);
 		return;
 	}
+	/* Its successor starts with what is in force. */
+	if (m.type == IPC_STUCK && k->engine.pid > 0)
+		(void)!kill(k->engine.pid, SIGKILL);
 	for (size_t i = 0; i < count; i++)
 		close(fds[i]);
 }
