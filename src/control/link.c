@@ -2,11 +2,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "control/side.h"
+
+static void on_engine(struct loop_source *source, uint32_t events);
+
+void side_link_init(struct side *s)
+{
+	s->from_engine = (struct loop_source){ .fd = -1, .on_ready = on_engine };
+	s->from_keeper = (struct loop_source){ .fd = -1 };
+}
 
 static int set_nonblocking(int fd)
 {
@@ -47,49 +54,6 @@ static void on_engine_message(struct side *s, struct ipc_message *m)
 	default:
 		break;
 	}
-}
-
-/* -- what came while an answer was waited for --------------------------------------- */
-
-struct side_news {
-	struct side_news *next;
-	struct ipc_message message;
-};
-
-static void on_news(struct loop_deferred *d)
-{
-	struct side *s = CONTAINER_OF(d, struct side, news_later);
-
-	s->news_waits = false;
-	while (s->news) {
-		struct side_news *first = s->news;
-
-		s->news = first->next;
-		if (!s->news)
-			s->news_end = &s->news;
-		s->news_count--;
-		on_engine_message(s, &first->message);
-		free(first);
-	}
-}
-
-/* Dealt with after this turn: dealing with it may ask the engine something as well, and
- * would take the answer that is waited for. Too much of it is lost, as the engine's own
- * messages are when nobody reads. */
-static void keep_news(struct side *s, const struct ipc_message *m)
-{
-	struct side_news *n = s->news_count < SIDE_NEWS_MAX ? malloc(sizeof(*n)) : NULL;
-
-	if (!n)
-		return;
-	n->message = *m;
-	n->next = NULL;
-	*s->news_end = n;
-	s->news_end = &n->next;
-	s->news_count++;
-	if (!s->news_waits)
-		loop_defer(s->loop, &s->news_later);
-	s->news_waits = true;
 }
 
 static int receive(int sock, struct ipc_message *ret, int *ret_fd)
@@ -137,7 +101,6 @@ int side_ask_engine(struct side *s, const struct ipc_message *m, int fd,
 		    const struct side_answer *wanted, struct ipc_message *ret,
 		    int *ret_fd)
 {
-	const struct ipc_message stuck = { .type = IPC_STUCK };
 	int64_t until_ms = clock_now_ms() + SIDE_ASK_MS;
 	int came = -1, r;
 
@@ -155,14 +118,11 @@ int side_ask_engine(struct side *s, const struct ipc_message *m, int fd,
 		else if (r == 0) {
 			if (came >= 0)
 				close(came);
-			keep_news(s, ret);
+			on_engine_message(s, ret);
 		}
 	}
 	if (r < 0) {
 		lose_engine(s);
-		/* It may do later what it was asked to, and nobody would know. */
-		if (r == -ETIMEDOUT)
-			(void)!ipc_send(s->from_keeper.fd, &stuck, NULL, 0);
 		return r;
 	}
 	if (ret_fd)
@@ -276,14 +236,6 @@ bool side_await_engine(struct side *s)
 			r = 0;
 	}
 	return s->from_engine.fd >= 0;
-}
-
-void side_link_init(struct side *s)
-{
-	s->from_engine = (struct loop_source){ .fd = -1, .on_ready = on_engine };
-	s->from_keeper = (struct loop_source){ .fd = -1 };
-	s->news_end = &s->news;
-	s->news_later.run = on_news;
 }
 
 int side_link_open(struct side *s, struct err *err)

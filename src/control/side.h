@@ -28,7 +28,6 @@
 enum {
 	SIDE_EVENTS_KEPT = 2048, /* distinct ones, in memory */
 	SIDE_MESSAGES_MAX = 256, /* of the engine's in one turn */
-	SIDE_NEWS_MAX = 1024,	 /* messages that came while an answer was waited for */
 	SIDE_NOTES_MAX = 9,
 	SIDE_ASK_MS = 5000, /* for the engine's and the keeper's answers */
 };
@@ -48,12 +47,8 @@ struct side {
 	/* link.c */
 	struct loop_source from_keeper, from_engine; /* engine: fd -1 while it is away */
 	struct ipc_standing standing;
-	bool heard;			    /* from the engine that is there now */
-	struct side_news *news, **news_end; /* owned; in the order they came */
-	size_t news_count;
-	struct loop_deferred news_later;
-	bool news_waits; /* news_later is on its way */
-	bool stands;	 /* the engine serves, and its plan is the one in force */
+	bool heard;  /* from the engine that is there now */
+	bool stands; /* the engine serves, and its plan is the one in force */
 	struct loop_timer resync; /* it is not: give it the one that is */
 	int64_t since_ms;	  /* wall clock: of this mode */
 	struct ipc_stats stats;

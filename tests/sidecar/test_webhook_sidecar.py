@@ -14,8 +14,8 @@ from world.sidecar import wait_for
 class Receiver:
     """A webhook's receiver on the internet; next() is a POST's body."""
 
-    def __init__(self, world):
-        self.got, self.peers = queue.Queue(), []
+    def __init__(self, world, once=False):
+        self.got, self.peers, self.once = queue.Queue(), [], once
         self.site = world.site(f"receiver-{world.number()}.test")
         self.service = world.tcp(0, self.serve)
         self.url = f"http://{self.site.name}:{self.service.port}/denied"
@@ -31,6 +31,8 @@ class Receiver:
                     line = lines.readline()
                 self.got.put(json.loads(lines.read(length)))
                 conn.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+                if self.once:
+                    return
 
     def next(self):
         return self.got.get(timeout=10)
@@ -143,8 +145,9 @@ def test_a_log_that_nobody_reads_stops_nothing(pod, guarded, tmp_path, site, den
     assert {"level", "ts", "logger", "msg"} <= set(outbound[0])
 
 
-def test_changes_and_the_webhook_ask_the_engine_in_turn(pod, guarded, receiver, site, denied):
+def test_changes_and_the_webhook_ask_the_engine_in_turn(world, pod, guarded, site, denied):
     """While a change waits for its answer, a denial may want a connection for the webhook from the same engine."""
+    receiver = Receiver(world, once=True)  # each POST needs a connection of its own
     side = guarded(f"allow {site.name}", env={"OPENSANDBOX_EGRESS_DENY_WEBHOOK": receiver.url})
     probes = pod.probe_start(*[["dns", f"n{i}.{denied.name}"] for i in range(300)])
     for i in range(60):
