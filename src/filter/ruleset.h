@@ -48,13 +48,13 @@ struct filter_params {
 };
 
 /* For a namespace that the sandbox was given by somebody else, and that Weir's own
- * processes live in as well (`weir sidecar`). */
+ * processes live in as well (`weir sidecar`), or don't (`weir daemon`). */
 struct filter_shared_params {
 	uint16_t generation;
 	bool redirect_only; /* mode dns: the redirect, the resolvers and Weir's own
 			     * ports are guarded; everything else passes */
 	bool relay;	    /* TCP that a set allows is redirected to the relay */
-	uint32_t mark, uid; /* of Weir's own packets; the mark isn't 0 */
+	uint32_t mark, uid; /* of Weir's own packets; mark 0: there are none */
 	uint16_t dns_port, relay_port; /* on 127.0.0.1 and ::1 */
 	/* Name servers that the app may ask by itself, on port 53. Borrowed. */
 	const struct addr *exempt;
@@ -73,7 +73,7 @@ int ruleset_build_owned(const struct plan *plan, const struct filter_params *par
 			struct arena *arena, const struct ruleset **ret,
 			struct err *err) MUST_CHECK;
 /* The ruleset of a shared network namespace; both families always. As above, and -EINVAL
- * without a mark. */
+ * without the ports that it needs. */
 int ruleset_build_shared(const struct plan *plan,
 			 const struct filter_shared_params *params, struct arena *arena,
 			 const struct ruleset **ret, struct err *err) MUST_CHECK;

@@ -284,7 +284,8 @@ static void build_shared_sets(struct builder *b)
 	const struct prefix *exempt = whole(b, p->exempt, p->exempt_count);
 
 	for (size_t f = 0; f < FAMILIES; f++) {
-		b->held[f] = build_held(b, f);
+		if (p->mark != 0)
+			b->held[f] = build_held(b, f);
 		if (exempt)
 			b->exempt[f] = build_listed(b, FILTER_ROLE_EXEMPT, f, exempt,
 						    p->exempt_count);

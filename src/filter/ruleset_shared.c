@@ -34,7 +34,8 @@
  *     input   accepts, but what comes over loopback comes from a local address
  *     forward nothing
  *
- * With redirect_only all that gets past 2 passes. */
+ * With redirect_only all that gets past 2 passes. Without a mark nothing of Weir's lives
+ * in the namespace (`weir daemon`), and 1 and the held ports are left out. */
 #include "filter/ruleset_build.h"
 
 #include <errno.h>
@@ -56,6 +57,13 @@ enum {
 };
 
 /* ---- Weir's own ---- */
+
+/* Weir's processes live in here. Without them there is nobody to exempt: the mark alone,
+ * which would be 0, means nothing. */
+static bool has_own(const struct builder *b)
+{
+	return b->shared->mark != 0;
+}
 
 /* A program sent it. What the kernel sends by itself has no uid at all. */
 static void by_a_program(struct builder *b)
@@ -129,6 +137,8 @@ static const struct filter_chain *build_own(struct builder *b)
 static void jump_if_own(struct builder *b, struct filter_chain *c,
 			const struct filter_chain *own)
 {
+	if (!own)
+		return;
 	stmt_rule(b, c);
 	stmt_equal(b, FILTER_MARK, b->shared->mark);
 	stmt_go(b, FILTER_JUMP, own);
@@ -147,7 +157,7 @@ static void build_own_resets(struct builder *b, struct filter_chain *c)
 /* Nobody here has anything to say to those sockets: it would be a forged answer. */
 static void build_forged_answers(struct builder *b, struct filter_chain *c)
 {
-	for (size_t f = 0; f < FAMILIES; f++) {
+	for (size_t f = 0; has_own(b) && f < FAMILIES; f++) {
 		family_rule(b, c, f);
 		stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_ORIGINAL);
 		is_held(b, f, FILTER_DPORT);
@@ -307,7 +317,8 @@ static void build_egress(struct builder *b, const struct filter_chain *own)
 		return;
 	c->generation = b->rs->generation;
 	jump_if_own(b, c, own);
-	build_own_resets(b, c);
+	if (own)
+		build_own_resets(b, c);
 	build_resolvers(b, c);
 	if (b->shared->redirect_only) {
 		build_forged_answers(b, c);
@@ -361,21 +372,22 @@ int ruleset_build_shared(const struct plan *plan,
 		.direct_udp = true,
 		.family_count = FAMILIES,
 	};
-	const struct filter_chain *own, *own_nat;
+	const struct filter_chain *own = NULL, *own_nat = NULL;
 	int r;
 
-	if (params->mark == 0 || params->dns_port == 0 ||
-	    params->dns_port == FILTER_DNS_PORT || (b.relay && params->relay_port == 0))
+	if (params->dns_port == 0 || params->dns_port == FILTER_DNS_PORT ||
+	    (b.relay && params->relay_port == 0))
 		return err_set(err, -EINVAL,
-			       "cannot build the filter: without a mark or "
-			       "a port of its own");
+			       "cannot build the filter: without a port of its own");
 	r = ruleset_begin(&b, FILTER_NAMES_SHARED, params->generation, err);
 	if (r < 0)
 		return r;
 	ruleset_build_report(&b);
 	ruleset_build_refuse(&b);
-	own = build_own(&b);
-	own_nat = build_own_nat(&b);
+	if (has_own(&b)) {
+		own = build_own(&b);
+		own_nat = build_own_nat(&b);
+	}
 	ruleset_build_dns(&b);
 	build_nat(&b, own_nat);
 	build_egress(&b, own);

@@ -4,7 +4,9 @@
  *
  * `weir run`: control, the launch child, the engine. `weir sidecar`: the keeper, the
  * engine and control, each pair of them with a channel; when one of the two is replaced,
- * the keeper hands the other a fresh one (IPC_PEER). */
+ * the keeper hands the other a fresh one (IPC_PEER). `weir daemon` is the same with the
+ * warden as the keeper, and with many sandboxes: messages say which one they are about.
+ */
 #pragma once
 
 #include "net/sock.h"
@@ -50,6 +52,32 @@ enum ipc_type {
 	IPC_KEEP, /* this is in force now. IPC_KEPT back */
 	IPC_KEPT,
 	IPC_STUCK, /* the engine does not answer: it needs a successor */
+
+	/* -- of the daemon -- */
+	/* warden to engine, with `attach`; the descriptors are the plan (a sealed memfd),
+	 * the image (LEARNED_IMAGE_SIZE), and what `present` says. IPC_STANDS back, or
+	 * IPC_REFUSED with text: rules may stand then, and nothing is served */
+	IPC_ATTACH,
+	/* warden to engine, with `attach.forget`. IPC_DETACHED back; text: why rules may
+	 * still stand, or "" */
+	IPC_DETACH,
+	IPC_DETACHED,
+};
+
+/* How a sandbox is recognised. */
+enum ipc_guarded_kind {
+	GUARDED_NONE = 0,
+	GUARDED_OWNED,	/* a namespace of `weir run` */
+	GUARDED_SHARED, /* the namespace that Weir lives in itself: `weir sidecar` */
+	GUARDED_NETNS,	/* somebody else's namespace; Weir stays outside */
+	GUARDED_HOST,	/* in the host's own: a cgroup or a user id */
+	GUARDED_KIND_COUNT
+};
+
+struct ipc_attach {
+	uint8_t kind;	/* enum ipc_guarded_kind */
+	bool restarted; /* an engine was here before: take over what it has learned */
+	bool forget;	/* IPC_DETACH: the rules are gone, or stay: don't touch them */
 };
 
 /* How much of a sidecar's policy the kernel holds. */
@@ -77,7 +105,10 @@ struct ipc_stats {
 	uint64_t counters[SANDBOX_COUNTER_COUNT];
 	uint64_t names, addresses;
 	uint32_t generation;
+	uint32_t adopted; /* learned addresses taken over from the engine before */
+	uint64_t plan_id; /* plan_file_id() of what is enforced */
 	bool ipv6;
+	bool nflog; /* refused packets are seen */
 };
 
 struct ipc_socket {
@@ -96,10 +127,12 @@ struct ipc_answered {
 
 struct ipc_message {
 	uint32_t type;
-	uint32_t present; /* IPC_HANDOVER: bit i: descriptor i of enum sandbox_fd follows
-			   */
-	bool ipv6;	  /* IPC_HANDOVER: the namespace has IPv6 */
-	bool owner;	  /* IPC_HANDOVER: the table is owner|persist */
+	uint32_t sandbox; /* which one it is about; 0 in `weir run` and `weir sidecar` */
+	/* IPC_HANDOVER, IPC_ATTACH: bit i: descriptor i of enum sandbox_fd follows; bit
+	 * SANDBOX_FD_COUNT, last: a route socket of that namespace */
+	uint32_t present;
+	bool ipv6;  /* IPC_HANDOVER: the namespace has IPv6 */
+	bool owner; /* IPC_HANDOVER: the table is owner|persist */
 	union {
 		struct event event;
 		uint64_t counters[SANDBOX_COUNTER_COUNT];
@@ -107,6 +140,7 @@ struct ipc_message {
 		struct ipc_standing standing;
 		struct ipc_stats stats;
 		struct ipc_socket socket;
+		struct ipc_attach attach;
 		struct upstream_trouble trouble;
 		struct ipc_answered answered;
 	};

@@ -15,6 +15,7 @@
 
 struct engine {
 	struct engine_core core;
+	struct guarded guarded; /* its sandbox's state is NONE until it is taken over */
 	const struct engine_config *config; /* borrowed */
 	struct plan plan;
 	struct loop_source from_control, from_launch;
@@ -27,7 +28,7 @@ static void tell_control(struct engine *e, const struct ipc_message *m)
 	int r = ipc_send(e->config->control_fd, m, NULL, 0);
 
 	if (r == -EAGAIN)
-		e->core.sandbox.counters[COUNT_EVENTS_DROPPED]++;
+		e->guarded.sandbox.counters[COUNT_EVENTS_DROPPED]++;
 	else if (r < 0)
 		loop_stop(e->core.loop);
 }
@@ -63,10 +64,10 @@ static int verify_filter(struct engine *e, struct err *err)
 	const struct ruleset *rules;
 	int r;
 
-	params.ipv6 = e->core.sandbox.fds.fd[SANDBOX_FD_DNS_UDP6] >= 0;
+	params.ipv6 = e->guarded.sandbox.fds.fd[SANDBOX_FD_DNS_UDP6] >= 0;
 	r = ruleset_build_owned(&e->plan, &params, &arena, &rules, err);
 	if (r == 0)
-		r = filter_verify(&e->core.sandbox.filter, rules, err);
+		r = filter_verify(&e->guarded.sandbox.filter, rules, err);
 	return r < 0 ? err_context(err, "the filter does not stand as it was asked for")
 		     : 0;
 }
@@ -75,15 +76,18 @@ static int serve(struct engine *e, struct err *err)
 {
 	int r;
 
-	e->core.sandbox.state = SANDBOX_TESTING;
-	r = engine_core_serve(&e->core, err);
-	return r < 0 ? r : engine_core_watch_refused(&e->core, err);
+	e->guarded.sandbox.state = SANDBOX_TESTING;
+	r = engine_core_add(&e->core, &e->guarded);
+	if (r < 0)
+		return err_set(err, r, "out of memory");
+	r = engine_core_serve(&e->core, &e->guarded.sandbox, err);
+	return r < 0 ? r : guarded_watch_refused(&e->guarded, err);
 }
 
 static int adopt(struct engine *e, const struct ipc_message *m,
 		 const struct sandbox_fds *fds, struct err *err)
 {
-	struct sandbox *s = &e->core.sandbox;
+	struct sandbox *s = &e->guarded.sandbox;
 	int r;
 
 	s->plan = e->plan;
@@ -162,9 +166,9 @@ static void finish(struct engine *e)
 	/* Control asked for it, so it reads: nothing of this may be dropped. */
 	if (set_blocking(e->config->control_fd, true) < 0)
 		loop_stop(e->core.loop);
-	if (e->core.sandbox.state != SANDBOX_NONE)
-		engine_core_drain_refused(&e->core);
-	memcpy(m.counters, e->core.sandbox.counters, sizeof(m.counters));
+	if (e->guarded.sandbox.state != SANDBOX_NONE)
+		guarded_drain_refused(&e->guarded);
+	memcpy(m.counters, e->guarded.sandbox.counters, sizeof(m.counters));
 	tell_control(e, &m);
 	loop_stop(e->core.loop);
 }
@@ -191,11 +195,11 @@ static void on_control(struct loop_source *source, uint32_t events)
 		loop_stop(e->core.loop);
 		return;
 	}
-	if (m.type == IPC_RUN && e->core.sandbox.state == SANDBOX_TESTING) {
-		engine_core_drain_refused(&e->core);
-		forget_self_test(&e->core.sandbox);
-		e->core.sandbox.state = SANDBOX_RUNNING;
-		e->core.sandbox.probe_name.size = 0;
+	if (m.type == IPC_RUN && e->guarded.sandbox.state == SANDBOX_TESTING) {
+		guarded_drain_refused(&e->guarded);
+		forget_self_test(&e->guarded.sandbox);
+		e->guarded.sandbox.state = SANDBOX_RUNNING;
+		e->guarded.sandbox.probe_name.size = 0;
 		tell_text(e, IPC_RUNNING, "");
 	} else if (m.type == IPC_FINISH) {
 		finish(e);
@@ -245,8 +249,7 @@ static void engine_run(const struct engine_config *given, pid_t control)
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != control)
 		return;
 	engine_reset_signals();
-	sandbox_fds_init(&e.core.sandbox.fds);
-	e.core.sandbox.filter.fd = -1;
+	guarded_init(&e.guarded, GUARDED_OWNED, 0);
 	r = engine_keep_only(keep, ARRAY_SIZE(keep));
 	if (r < 0)
 		err_sys(&err, r, "cannot set the engine apart");

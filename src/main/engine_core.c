@@ -5,70 +5,106 @@
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
 
-#include "filter/nflog.h"
 #include "net/link.h"
 #include "sandbox/learned.h"
-#include "sandbox/refused.h"
 
 enum {
-	NFLOG_READS_MAX = 32, /* datagrams a turn; the rest waits for the next */
 	EXPIRY_EVERY_MS = 1000,
+	EXPIRIES_MAX = 1024, /* sandboxes a turn; the rest has the next one */
+	WATCH_EVERY_MS = 50,
+	SLOTS_FIRST = 16,
 };
 
-/* ---- what the filter refused ---- */
+/* ---- the sandboxes ---- */
 
-static void on_packet(void *data, const struct nflog_packet *p)
+static int make_room(struct engine_core *c, size_t wanted)
 {
-	struct engine_core *c = data;
+	size_t slots = MAX(c->slots, c->count > 0 ? (size_t)SLOTS_FIRST : 1);
+	struct guarded **grown;
 
-	refused_packet(&c->sandbox, p, loop_now_ms(c->loop));
+	while (slots < wanted)
+		slots *= 2;
+	if (slots == c->slots)
+		return 0;
+	grown = reallocarray(c->guarded, slots, sizeof(struct guarded *));
+	if (!grown)
+		return -ENOMEM;
+	memset(grown + c->slots, 0, (slots - c->slots) * sizeof(struct guarded *));
+	c->guarded = grown;
+	c->slots = slots;
+	return 0;
 }
 
-void engine_core_drain_refused(struct engine_core *c)
+int engine_core_add(struct engine_core *c, struct guarded *g)
 {
-	struct sandbox *s = &c->sandbox;
+	uint32_t id = g->sandbox.id;
+	int r;
 
-	for (int i = 0; i < NFLOG_READS_MAX; i++) {
-		int r = nflog_read(s->fds.fd[SANDBOX_FD_NFLOG], on_packet, c);
-
-		if (r == -ENOBUFS)
-			s->counters[COUNT_PACKETS_LOST]++;
-		else if (r <= 0)
-			return;
-	}
-}
-
-static void on_nflog(struct loop_source *source, uint32_t events)
-{
-	engine_core_drain_refused(CONTAINER_OF(source, struct engine_core, nflog));
-}
-
-int engine_core_watch_refused(struct engine_core *c, struct err *err)
-{
-	int fd = c->sandbox.fds.fd[SANDBOX_FD_NFLOG];
-	int r = nflog_bind(fd, FILTER_NFLOG_GROUP, err);
-
+	if (id >= ENGINE_SANDBOXES_MAX)
+		return -ENOSPC;
+	r = make_room(c, (size_t)id + 1);
 	if (r < 0)
 		return r;
-	c->nflog = (struct loop_source){ .fd = fd, .on_ready = on_nflog };
-	r = loop_add(c->loop, &c->nflog, EPOLLIN);
-	return r < 0 ? err_sys(err, r, "cannot watch the refused packets") : 0;
+	if (c->guarded[id])
+		return -EEXIST;
+	c->guarded[id] = g;
+	c->count++;
+	g->core = c;
+	return 0;
 }
 
-/* ---- the loop ---- */
+void engine_core_take_out(struct engine_core *c, struct guarded *g)
+{
+	if (engine_core_find(c, g->sandbox.id) != g)
+		return;
+	c->guarded[g->sandbox.id] = NULL;
+	c->count--;
+	g->core = NULL;
+}
+
+struct guarded *engine_core_find(const struct engine_core *c, uint32_t id)
+{
+	return id < c->slots ? c->guarded[id] : NULL;
+}
+
+/* ---- what was learned ends ---- */
+
+/* Some of the sandboxes. Return: when to go on (ms), INT64_MAX: nothing is learned. */
+static int64_t expire(struct engine_core *c, int64_t now_ms)
+{
+	size_t last = MIN(c->slots, c->expiry_at + EXPIRIES_MAX);
+	int64_t next_ms;
+
+	for (; c->expiry_at < last; c->expiry_at++) {
+		struct guarded *g = c->guarded[c->expiry_at];
+
+		if (g && g->sandbox.learned)
+			c->expiry_next_ms =
+				MIN(c->expiry_next_ms,
+				    learned_expire(g->sandbox.learned, now_ms));
+	}
+	if (c->expiry_at < c->slots)
+		return now_ms;
+	next_ms = c->expiry_next_ms;
+	c->expiry_at = 0;
+	c->expiry_next_ms = INT64_MAX;
+	/* At most once a second: the kernel's own timeouts do the refusing. With many,
+	 * nobody goes through all of them to see whether one has learned something. */
+	if (next_ms == INT64_MAX && c->slots == 1)
+		return INT64_MAX;
+	return c->slots == 1 ? MAX(next_ms, now_ms + EXPIRY_EVERY_MS)
+			     : now_ms + EXPIRY_EVERY_MS;
+}
 
 static void start_expiry(struct engine_core *c)
 {
-	int64_t now_ms = loop_now_ms(c->loop);
-	int64_t next_ms = learned_expire(c->sandbox.learned, now_ms);
+	int64_t at_ms = expire(c, loop_now_ms(c->loop));
 
-	/* At most once a second: the kernel's own timeouts do the refusing. */
-	if (next_ms < INT64_MAX &&
-	    loop_timer_start(c->loop, &c->expiry,
-			     MAX(next_ms, now_ms + EXPIRY_EVERY_MS)) < 0)
+	if (at_ms < INT64_MAX && loop_timer_start(c->loop, &c->expiry, at_ms) < 0)
 		loop_stop(c->loop);
 }
 
@@ -82,9 +118,38 @@ static void on_turn_end(void *data)
 	struct engine_core *c = data;
 
 	dns_service_flush(c->dns);
-	if (c->sandbox.learned && c->expiry.slot == 0)
+	if (c->count > 0 && c->expiry.slot == 0)
 		start_expiry(c);
 }
+
+/* ---- the rules stand ---- */
+
+static void on_watch(struct loop_timer *t)
+{
+	struct engine_core *c = CONTAINER_OF(t, struct engine_core, watch);
+	size_t looks = 0;
+
+	for (size_t i = 0; i < c->slots && looks < ENGINE_LOOKS_MAX; i++) {
+		struct guarded *g;
+
+		if (c->watch_at >= c->slots)
+			c->watch_at = 0;
+		g = c->guarded[c->watch_at++];
+		if (g && guarded_look(g))
+			looks++;
+	}
+	if (loop_timer_start(c->loop, t, loop_now_ms(c->loop) + WATCH_EVERY_MS) < 0)
+		loop_stop(c->loop);
+}
+
+int engine_core_watch(struct engine_core *c)
+{
+	c->watch.on_fire = on_watch;
+	return loop_timer_start(c->loop, &c->watch,
+				loop_now_ms(c->loop) + WATCH_EVERY_MS);
+}
+
+/* ---- the parts ---- */
 
 int engine_core_init(struct engine_core *c, const struct dns_service_config *given,
 		     struct err *err)
@@ -109,17 +174,20 @@ int engine_core_init(struct engine_core *c, const struct dns_service_config *giv
 	if (!c->relay)
 		return err->code;
 	c->expiry.on_fire = on_expiry;
+	c->expiry_next_ms = INT64_MAX;
 	loop_on_turn_end(c->loop, on_turn_end, c);
 	return 0;
 }
 
-int engine_core_serve(struct engine_core *c, struct err *err)
+int engine_core_serve(struct engine_core *c, struct sandbox *s, struct err *err)
 {
-	struct sandbox *s = &c->sandbox;
 	int r = dns_service_attach(c->dns, s);
 
-	if (r == 0 && s->relay)
+	if (r == 0 && s->relay) {
 		r = relay_attach(c->relay, s);
+		if (r < 0)
+			dns_service_detach(c->dns, s);
+	}
 	return r < 0 ? err_sys(err, r, "cannot serve the sandbox's sockets") : 0;
 }
 

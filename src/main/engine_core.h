@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-/* main/engine_core - what every engine does, whoever started it: one sandbox's DNS,
- * learned addresses, relay and refused packets on one event loop. */
+/* main/engine_core - what every engine does, whoever started it: DNS, learned addresses,
+ * relay and refused packets of its sandboxes on one event loop. */
 #pragma once
 
-#include "ipc/message.h"
+#include "main/guarded.h"
 #include "sandbox/dns_service.h"
 #include "sandbox/relay.h"
+
+enum {
+	ENGINE_SANDBOXES_MAX = 65536, /* ids have 16 bits; over it: -ENOSPC */
+	/* Tamper watch: all sandboxes each turn of 50 ms, but at most this many. So with
+	 * up to 500 each is looked at within 100 ms, with more in turn, at 5,000 looks a
+	 * second. */
+	ENGINE_LOOKS_MAX = 250,
+};
 
 struct engine_core {
 	struct loop *loop;
@@ -13,21 +21,29 @@ struct engine_core {
 	struct relay *relay;
 	struct hash_key key;
 	int route_fd;
-	struct sandbox sandbox; /* state SANDBOX_NONE until it is taken over */
-	struct loop_source nflog;
+	/* By id; NULL: nobody. Borrowed: who adds one frees it. */
+	struct guarded **guarded;
+	size_t slots, count;
 	struct loop_timer expiry;
+	size_t expiry_at;	/* slot that is next in this round */
+	int64_t expiry_next_ms; /* the soonest that this round has seen */
+	struct loop_timer watch;
+	size_t watch_at;
 	char missing[ERR_TEXT_SIZE]; /* what could not be confined */
 };
 
-/* Loop, DNS, relay; nothing is served yet. @dns has everything but loop and key, and the
- * own ports of c->sandbox when there are some. */
+/* Loop, DNS, relay; nothing is served yet. @dns has everything but loop and key. */
 int engine_core_init(struct engine_core *c, const struct dns_service_config *dns,
 		     struct err *err) MUST_CHECK;
-/* Serve the DNS and relay sockets of c->sandbox. */
-int engine_core_serve(struct engine_core *c, struct err *err) MUST_CHECK;
-/* Take the refused packets of c->sandbox as events from now on. */
-int engine_core_watch_refused(struct engine_core *c, struct err *err) MUST_CHECK;
-void engine_core_drain_refused(struct engine_core *c);
+/* @g takes the place of its id. -EEXIST: it is taken; -ENOSPC; -ENOMEM. */
+int engine_core_add(struct engine_core *c, struct guarded *g) MUST_CHECK;
+void engine_core_take_out(struct engine_core *c, struct guarded *g);
+struct guarded *engine_core_find(const struct engine_core *c, uint32_t id);
+/* Serve the DNS and relay sockets of @s. */
+int engine_core_serve(struct engine_core *c, struct sandbox *s,
+		      struct err *err) MUST_CHECK;
+/* See to it that the rules stand, from now on. */
+int engine_core_watch(struct engine_core *c) MUST_CHECK;
 
 /* -- the first steps of an engine's process ----------------------------------------- */
 

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "main/shared_internal.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "dns/answer.h"
-#include "ipc/plan_file.h"
-#include "sandbox/change.h"
-#include "sandbox/learned.h"
+#include "main/shared_internal.h"
 
-enum { ANSWERED_PER_SEC = 100 }; /* lookups that control is told of; others only count */
+enum {
+	ANSWERED_PER_SEC = 100, /* lookups that control is told of; others only count */
+	FDS_MAX = 3 + SANDBOX_FD_COUNT, /* of one message */
+};
+
+static struct shared *engine_of(const struct guarded *g)
+{
+	return CONTAINER_OF(g->core, struct shared, core);
+}
 
 /* -- telling ------------------------------------------------------------------------ */
 
@@ -25,51 +28,65 @@ void shared_tell_keeper(struct shared *e, const struct ipc_message *m)
 
 static void lose_control(struct shared *e);
 
+static void count_untold(struct shared *e, uint32_t sandbox)
+{
+	struct guarded *g = engine_core_find(&e->core, sandbox);
+
+	if (g)
+		g->sandbox.counters[COUNT_EVENTS_DROPPED]++;
+	else
+		e->untold++;
+}
+
 /* Control may be slow or gone; nobody waits for it. */
 static void tell_control(struct shared *e, const struct ipc_message *m, const int *fd)
 {
 	int r;
 
 	if (e->from_control.fd < 0) {
-		e->core.sandbox.counters[COUNT_EVENTS_DROPPED]++;
+		count_untold(e, m->sandbox);
 		return;
 	}
 	r = ipc_send(e->from_control.fd, m, fd, fd ? 1 : 0);
 	if (r == -EAGAIN)
-		e->core.sandbox.counters[COUNT_EVENTS_DROPPED]++;
+		count_untold(e, m->sandbox);
 	else if (r < 0)
 		lose_control(e);
 }
 
-void shared_tell_standing(struct shared *e, enum ipc_type type, bool keeper)
+void shared_tell_standing(struct shared *e, const struct guarded *g, enum ipc_type type,
+			  bool keeper)
 {
-	struct ipc_message m = { .type = type, .standing = e->standing };
+	struct ipc_message m = { .type = type, .sandbox = g->sandbox.id };
 
-	m.standing.generation = e->config.enforce == ENFORCED_NOTHING
-					? 0
-					: e->core.sandbox.shared_params.generation;
-	m.standing.plan_id = plan_file_id(&e->plan);
+	guarded_standing(g, &m.standing);
 	if (keeper)
 		shared_tell_keeper(e, &m);
 	else
 		tell_control(e, &m, NULL);
 }
 
-void shared_on_event(void *data, const struct event *event)
+static void on_event(void *data, const struct event *event)
 {
-	struct ipc_message m = { .type = IPC_EVENT, .event = *event };
+	const struct guarded *g = data;
+	struct ipc_message m = {
+		.type = IPC_EVENT,
+		.sandbox = g->sandbox.id,
+		.event = *event,
+	};
 
-	tell_control(data, &m, NULL);
+	tell_control(engine_of(g), &m, NULL);
 }
 
-void shared_on_answered(void *data, const struct dns_name *name,
+static void on_answered(void *data, const struct dns_name *name,
 			const struct dns_answer_addr *addrs, size_t count)
 {
-	struct shared *e = data;
-	struct ipc_message m = { .type = IPC_ANSWERED };
+	struct guarded *g = data;
+	struct shared *e = engine_of(g);
+	struct ipc_message m = { .type = IPC_ANSWERED, .sandbox = g->sandbox.id };
 	char text[DNS_NAME_TEXT_SIZE];
 
-	if (!rate_take(&e->answered_rate, ANSWERED_PER_SEC, 1000, ANSWERED_PER_SEC,
+	if (!rate_take(&g->answered_rate, ANSWERED_PER_SEC, 1000, ANSWERED_PER_SEC,
 		       loop_now_ms(e->core.loop)))
 		return;
 	snprintf(m.answered.name, sizeof(m.answered.name), "%s",
@@ -79,6 +96,13 @@ void shared_on_answered(void *data, const struct dns_name *name,
 		m.answered.addrs[i] = addrs[i].addr;
 	tell_control(e, &m, NULL);
 }
+
+static void on_standing(struct guarded *g)
+{
+	shared_tell_standing(engine_of(g), g, IPC_STANDS, false);
+}
+
+const struct guarded_told shared_told = { on_event, on_answered, on_standing };
 
 void shared_on_trouble(void *data, const struct upstream_trouble *t)
 {
@@ -105,7 +129,7 @@ static struct lent *find_lent(struct shared *e, const struct ipc_socket *s)
 
 static void take_back(struct shared *e, struct lent *l)
 {
-	own_let_go(&e->core.sandbox.own, l->fd, (enum addr_family)l->socket.family,
+	own_let_go(&e->only->sandbox.own, l->fd, (enum addr_family)l->socket.family,
 		   l->socket.protocol, l->socket.port);
 	close(l->fd);
 	l->fd = -1;
@@ -118,6 +142,9 @@ static int lend(struct shared *e, struct ipc_socket *s)
 	CLEAN(fd) int fd = -1;
 	int r;
 
+	/* The daemon's control lives where no filter is. */
+	if (!e->only)
+		return -EOPNOTSUPP;
 	if ((s->family != ADDR_V4 && s->family != ADDR_V6) ||
 	    (!tcp && s->protocol != IPPROTO_UDP))
 		return -EINVAL;
@@ -127,7 +154,7 @@ static int lend(struct shared *e, struct ipc_socket *s)
 		    (tcp ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
-	r = own_hold(&e->core.sandbox.own, fd, (enum addr_family)s->family, s->protocol);
+	r = own_hold(&e->only->sandbox.own, fd, (enum addr_family)s->family, s->protocol);
 	if (r < 0)
 		return r;
 	s->port = (uint16_t)r;
@@ -157,52 +184,29 @@ static void lose_control(struct shared *e)
 			take_back(e, &e->lent[i]);
 }
 
-static int change(struct shared *e, int plan_fd, struct err *err)
+static void on_change(struct shared *e, const struct ipc_message *ask, int plan_fd)
 {
-	struct sandbox *s = &e->core.sandbox;
-	struct plan old = e->plan, next;
-	int r = plan_file_map(plan_fd, &next, err);
-
-	if (r < 0)
-		return r;
-	if (e->config.enforce == ENFORCED_NOTHING)
-		r = err_set(err, -EPERM, "nothing can be enforced here");
-	else
-		r = sandbox_change(s, &next, e->core.relay, loop_now_ms(e->core.loop),
-				   err);
-	if (r < 0) {
-		munmap((void *)(uintptr_t)next.bytes, next.size);
-		return r;
-	}
-	e->plan = next;
-	munmap((void *)(uintptr_t)old.bytes, old.size);
-	return 0;
-}
-
-static void on_change(struct shared *e, int plan_fd)
-{
-	struct ipc_message m = { .type = IPC_UNCHANGED };
+	struct guarded *g = engine_core_find(&e->core, ask->sandbox);
+	struct ipc_message m = { .type = IPC_UNCHANGED, .sandbox = ask->sandbox };
 	struct err err = { 0 };
+	int r = g ? guarded_change(g, plan_fd, &err)
+		  : err_set(&err, -ENOENT, "there is no such sandbox");
 
-	if (change(e, plan_fd, &err) == 0) {
-		shared_tell_standing(e, IPC_CHANGED, false);
+	if (r == 0) {
+		shared_tell_standing(e, g, IPC_CHANGED, false);
 		return;
 	}
 	snprintf(m.text, sizeof(m.text), "%s", err.text);
 	tell_control(e, &m, NULL);
 }
 
-static void on_stats(struct shared *e)
+static void on_stats(struct shared *e, uint32_t sandbox)
 {
-	struct sandbox *s = &e->core.sandbox;
-	struct learned_counts counts = learned_counts(s->learned);
-	struct ipc_message m = { .type = IPC_STATS };
+	const struct guarded *g = engine_core_find(&e->core, sandbox);
+	struct ipc_message m = { .type = IPC_STATS, .sandbox = sandbox };
 
-	memcpy(m.stats.counters, s->counters, sizeof(m.stats.counters));
-	m.stats.names = counts.names;
-	m.stats.addresses = counts.addresses;
-	m.stats.generation = s->shared_params.generation;
-	m.stats.ipv6 = s->ipv6;
+	if (g)
+		guarded_stats(g, &m.stats);
 	tell_control(e, &m, NULL);
 }
 
@@ -214,10 +218,10 @@ static void on_control_message(struct shared *e, struct ipc_message *m, const in
 	switch (m->type) {
 	case IPC_CHANGE:
 		if (count == 1)
-			on_change(e, fds[0]);
+			on_change(e, m, fds[0]);
 		break;
 	case IPC_STATS:
-		on_stats(e);
+		on_stats(e, m->sandbox);
 		break;
 	case IPC_SOCKET:
 		on_socket_wanted(e, m);
@@ -261,23 +265,38 @@ static void take_control(struct shared *e, int fd)
 		e->from_control.fd = -1;
 		return;
 	}
-	shared_tell_standing(e, IPC_STANDS, false);
+	if (e->only)
+		shared_tell_standing(e, e->only, IPC_STANDS, false);
+}
+
+/* A descriptor that is taken is -1 in @fds then. */
+static void on_keeper_message(struct shared *e, const struct ipc_message *m, int *fds,
+			      size_t count)
+{
+	if (m->type == IPC_PEER && count == 1)
+		take_control(e, TAKE_FD(fds[0]));
+	else if (m->type == IPC_ATTACH)
+		shared_attach(e, m, fds, count);
+	else if (m->type == IPC_DETACH)
+		shared_detach(e, m);
 }
 
 void shared_on_keeper(struct loop_source *source, uint32_t events)
 {
 	struct shared *e = CONTAINER_OF(source, struct shared, from_keeper);
+	int fds[FDS_MAX];
 	struct ipc_message m;
 	size_t count = 0;
-	int fd;
-	int r = ipc_receive(source->fd, &m, &fd, 1, &count);
+	int r = ipc_receive(source->fd, &m, fds, ARRAY_SIZE(fds), &count);
 
 	if (r == -EAGAIN)
 		return;
-	if (r < 0)
+	if (r < 0) {
 		loop_stop(e->core.loop);
-	else if (m.type == IPC_PEER && count == 1)
-		take_control(e, fd);
-	else if (count == 1)
-		close(fd);
+		return;
+	}
+	on_keeper_message(e, &m, fds, count);
+	for (size_t i = 0; i < count; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* main/shared_internal - what the files of the sidecar's engine share.
+/* main/shared_internal - what the files of the sidecar's and the daemon's engine share.
  *
- *   shared.c          start, first ruleset, adoption
- *   shared_watch.c    others who change the ruleset; the way out for IPv6
+ *   shared.c          start; the sidecar's one sandbox
+ *   shared_attach.c   the daemon's sandboxes come and go
  *   shared_control.c  what control asks for, and what it is told */
 #pragma once
 
@@ -20,31 +20,24 @@ struct lent {
 struct shared {
 	struct engine_core core;
 	struct shared_config config;
-	struct plan plan;
-	void *image;
+	struct guarded *only; /* the sidecar's; NULL in the daemon's engine */
 	struct loop_source from_keeper,
 		from_control; /* control: fd -1 while there is none */
-	struct loop_timer watch;
-	unsigned int watched;		 /* turns */
-	uint32_t generation_id, commits; /* of the kernel; of ours at that time */
 	struct lent lent[LENT_MAX];
-	struct rate answered_rate;
-	struct ipc_standing standing;
+	uint64_t untold; /* messages that control did not take, of no sandbox's */
 };
 
-/* shared_control.c */
-void shared_tell_keeper(struct shared *e, const struct ipc_message *m);
-/* @keeper or control. */
-void shared_tell_standing(struct shared *e, enum ipc_type type, bool keeper);
-/* Callbacks; the data is the engine. */
-void shared_on_event(void *data, const struct event *event);
-void shared_on_trouble(void *data, const struct upstream_trouble *t);
-void shared_on_answered(void *data, const struct dns_name *name,
-			const struct dns_answer_addr *addrs, size_t count);
-void shared_on_keeper(struct loop_source *source, uint32_t events);
+/* shared_attach.c */
+void shared_attach(struct shared *e, const struct ipc_message *m, int *fds, size_t count);
+void shared_detach(struct shared *e, const struct ipc_message *m);
 
-/* shared_watch.c */
-/* The kernel's generation id is what it should be from now on. */
-void shared_remember_ruleset(struct shared *e);
-void shared_look_for_ipv6(struct shared *e);
-int shared_watch(struct shared *e) MUST_CHECK;
+/* shared_control.c */
+/* What the engine's sandboxes have to tell goes to control. */
+extern const struct guarded_told shared_told;
+void shared_tell_keeper(struct shared *e, const struct ipc_message *m);
+/* To the keeper, or to control. */
+void shared_tell_standing(struct shared *e, const struct guarded *g, enum ipc_type type,
+			  bool keeper);
+/* Callbacks; the data is the engine. */
+void shared_on_trouble(void *data, const struct upstream_trouble *t);
+void shared_on_keeper(struct loop_source *source, uint32_t events);

@@ -8,8 +8,9 @@
  * for this sandbox: an address rule with that port allows it, or a name that is still
  * valid taught it and that name's rule has the port; no address rule denies it; it is
  * not the listener itself, not loopback, not unspecified, and no address of the host,
- * unless an address rule names that very address (a /32 or /128). In a shared namespace
- * the host's addresses are the sandbox's own and never redirected: none is dialled.
+ * unless an address rule names that very address (a /32 or /128). In a namespace that
+ * Weir lives in itself the host's addresses are the sandbox's own and never redirected:
+ * none is dialled.
  *
  * A refused connection gets a reset at once. If the dial fails before a byte flowed, the
  * other learned addresses of the same name are tried; if all fail, the error is

@@ -175,7 +175,7 @@ struct relay_question relay_flow_question(const struct relay_flow *f,
 		.learned = s->learned,
 		.to = *to,
 		.host_local = host_local,
-		.shared = s->shared,
+		.shared = s->shared && s->own.mark != 0,
 		.now_ms = loop_now_ms(f->guest->relay->loop),
 	};
 }

@@ -811,7 +811,15 @@ def test_only_removing_opens(world):
     assert world.driver.ok("standing") == ["0", "free"]
 
 
-def test_a_mark_is_needed(world):
-    world.driver.ok("policy deny")
+def test_without_a_mark_nobody_is_exempt(world):
+    """As the daemon has it: nothing of Weir's lives in the namespace."""
     world.driver.ok(f"own 0 {WEIR}")
-    assert "without a mark" in world.driver.ask("shared 1 -")
+    world.driver.policy(own=False)
+    assert world.driver.ask("sharedverify 1 -") == []
+    for who in (world.weir, world.app, world.root):
+        assert who.tcp(OTHER, 443) == "ECONNREFUSED"
+    for mark in (0, MARK):
+        assert world.weir.tcp(OTHER, 443, 0, mark) == "ECONNREFUSED"
+        world.weir.udp(OTHER, 443, "out", 0, mark)
+        world.root.udp(OTHER, 53, "out", 0, mark)
+    assert world.arrived() == []

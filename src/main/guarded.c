@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ * The engine is never trusted to stand: whatever it does to the kernel is one transaction
+ * that leaves a whole ruleset behind, and all that a successor needs is in the keeper's
+ * hands (descriptors, plan) or in the image (what was learned).
+ *
+ *   first start    the ruleset of the plan, generation one after whatever stood
+ *   restart        the image's entries that the kernel still has; then the ruleset anew,
+ *                  with them, under the next generation: the ports that the dead engine
+ *                  held are not exempt any more
+ *   change         sandbox_change(): plan, learned addresses and flows in one step
+ *   every look     the kernel's generation id is held against our own count of
+ *                  transactions; when others have changed something, our ruleset is read
+ *                  back, and put back if it is not as it was */
+#include "main/guarded.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "ipc/plan_file.h"
+#include "main/engine_core.h"
+#include "sandbox/change.h"
+#include "sandbox/learned.h"
+
+enum {
+	ELEMENTS_MAX = 16384, /* that the kernel still has, when adopting */
+	READ_TRIES = 8,
+};
+
+/* -- taking over what an engine before us has learned ------------------------------- */
+
+/* What the kernel's learned sets hold, sorted. */
+struct standing_element {
+	struct addr addr;
+	uint8_t port_list;
+	uint32_t left_ms; /* not compared */
+};
+
+struct standing_elements {
+	struct standing_element *items;
+	size_t count, capacity;
+};
+
+static int compare_elements(const void *a, const void *b)
+{
+	const struct standing_element *x = a, *y = b;
+	int r = memcmp(&x->addr, &y->addr, sizeof(x->addr));
+
+	return r ? r : x->port_list - y->port_list;
+}
+
+static void on_element(void *data, const struct addr *a, uint8_t port_list,
+		       uint32_t left_ms)
+{
+	struct standing_elements *e = data;
+
+	if (e->count < e->capacity)
+		e->items[e->count++] = (struct standing_element){ .addr = *a,
+								  .port_list = port_list,
+								  .left_ms = left_ms };
+}
+
+static uint32_t has_element(void *data, const struct addr *a, uint8_t port_list)
+{
+	const struct standing_elements *e = data;
+	const struct standing_element key = { .addr = *a, .port_list = port_list };
+	const struct standing_element *found =
+		bsearch(&key, e->items, e->count, sizeof(key), compare_elements);
+
+	return found ? found->left_ms : 0;
+}
+
+/* As far as the kernel bears it out. */
+static void adopt(struct guarded *g)
+{
+	struct sandbox *s = &g->sandbox;
+	struct standing_elements have = { .capacity = ELEMENTS_MAX };
+	size_t lists = plan_port_list_count(&s->plan);
+	int r = -EAGAIN;
+
+	have.items = calloc(have.capacity, sizeof(*have.items));
+	if (!have.items)
+		return;
+	/* Others may change tables of their own meanwhile. */
+	for (int i = 0; i < READ_TRIES && r == -EAGAIN; i++) {
+		have.count = 0;
+		r = filter_learned_read(&s->filter, lists, on_element, &have);
+	}
+	if (r == 0) {
+		qsort(have.items, have.count, sizeof(*have.items), compare_elements);
+		g->standing.adopted = (uint32_t)learned_image_adopt(
+			s->learned, g->image, loop_now_ms(g->core->loop), has_element,
+			&have);
+		s->counters[COUNT_ADOPTED] += g->standing.adopted;
+	}
+	free(have.items);
+}
+
+/* -- in a network namespace that somebody else made --------------------------------- */
+
+static int shared_enforce(struct guarded *g, struct err *err)
+{
+	struct sandbox *s = &g->sandbox;
+	uint16_t standing = 0;
+	int r = filter_standing(&s->filter, &standing);
+
+	if (r < 0)
+		return err_sys(err, r, "cannot ask for the rules that stand");
+	if (g->restarted && standing != 0)
+		adopt(g);
+	/* Marks of another policy must not pass for this one's. */
+	s->shared_params.generation = standing;
+	r = sandbox_install(s, &g->plan, err);
+	if (r == 0)
+		r = sandbox_verify(s, err);
+	if (r == 0)
+		guarded_remember_ruleset(g);
+	return r;
+}
+
+static int shared_serve(struct guarded *g, struct err *err)
+{
+	struct err nflog = { 0 };
+	int r = engine_core_serve(g->core, &g->sandbox, err);
+
+	if (r < 0)
+		return r;
+	/* Without it refusals are not seen, but refused all the same. */
+	g->standing.nflog = g->enforce != ENFORCED_NOTHING &&
+			    guarded_watch_refused(g, &nflog) == 0;
+	return 0;
+}
+
+static int shared_change(struct guarded *g, const struct plan *next, struct err *err)
+{
+	return sandbox_change(&g->sandbox, next, g->core->relay,
+			      loop_now_ms(g->core->loop), err);
+}
+
+static int shared_remove(struct guarded *g, struct err *err)
+{
+	return filter_remove(&g->sandbox.filter, err);
+}
+
+static const struct guarded_ops {
+	int (*enforce)(struct guarded *g, struct err *err);
+	int (*serve)(struct guarded *g, struct err *err);
+	int (*change)(struct guarded *g, const struct plan *next, struct err *err);
+	int (*remove)(struct guarded *g, struct err *err);
+} kinds[GUARDED_KIND_COUNT] = {
+	[GUARDED_SHARED] = { shared_enforce, shared_serve, shared_change, shared_remove },
+	[GUARDED_NETNS] = { shared_enforce, shared_serve, shared_change, shared_remove },
+};
+
+/* NULL: this engine can't hold that kind. */
+static const struct guarded_ops *ops_of(const struct guarded *g)
+{
+	const struct guarded_ops *o =
+		(unsigned int)g->kind < GUARDED_KIND_COUNT ? &kinds[g->kind] : NULL;
+
+	return o && o->enforce ? o : NULL;
+}
+
+/* -- life --------------------------------------------------------------------------- */
+
+void guarded_init(struct guarded *g, enum ipc_guarded_kind kind, uint32_t id)
+{
+	*g = (struct guarded){ .kind = kind, .route_fd = -1, .nflog.fd = -1 };
+	g->sandbox.id = id;
+	g->sandbox.filter.fd = -1;
+	sandbox_fds_init(&g->sandbox.fds);
+}
+
+static void unmap(struct plan *p)
+{
+	if (p->bytes)
+		munmap((void *)(uintptr_t)p->bytes, p->size);
+	*p = (struct plan){ 0 };
+}
+
+void guarded_done(struct guarded *g)
+{
+	struct sandbox *s = &g->sandbox;
+
+	learned_free(s->learned);
+	sandbox_held_done(&s->held);
+	filter_conn_done(&s->filter);
+	sandbox_fds_done(&s->fds);
+	if (g->route_fd >= 0)
+		close(g->route_fd);
+	if (g->image)
+		munmap(g->image, LEARNED_IMAGE_SIZE);
+	unmap(&g->plan);
+	guarded_init(g, GUARDED_NONE, s->id);
+}
+
+static int prepare(struct guarded *g, struct err *err)
+{
+	struct sandbox *s = &g->sandbox;
+	int r = 0;
+
+	s->plan = g->plan;
+	s->shared = g->kind == GUARDED_SHARED || g->kind == GUARDED_NETNS;
+	s->shared_params.redirect_only = g->enforce == ENFORCED_REDIRECT;
+	s->relay = s->shared_params.relay;
+	s->direct_udp = true;
+	s->on_event = g->told->on_event;
+	s->on_event_data = g;
+	s->on_answered = g->told->on_answered;
+	s->on_answered_data = g;
+	g->standing.enforced = (uint8_t)g->enforce;
+	if (s->fds.fd[SANDBOX_FD_NETLINK] >= 0)
+		r = filter_conn_init(&s->filter, TAKE_FD(s->fds.fd[SANDBOX_FD_NETLINK]),
+				     err);
+	if (r < 0)
+		return r;
+	s->filter.naming = FILTER_NAMES_SHARED;
+	s->learned = learned_new(&s->plan, &g->core->key);
+	if (!s->learned)
+		return err_set(err, -ENOMEM, "out of memory");
+	return 0;
+}
+
+static int stand(struct guarded *g, const struct guarded_ops *ops, struct err *err)
+{
+	int r = prepare(g, err);
+
+	if (r == 0 && g->enforce != ENFORCED_NOTHING)
+		r = ops->enforce(g, err);
+	if (r < 0)
+		return r;
+	guarded_look_for_ipv6(g);
+	if (g->image)
+		learned_image_keep(g->sandbox.learned, g->image);
+	r = ops->serve(g, err);
+	if (r == 0)
+		g->sandbox.state = SANDBOX_RUNNING;
+	return r;
+}
+
+int guarded_stand(struct guarded *g, struct engine_core *c, struct err *err)
+{
+	const struct guarded_ops *ops = ops_of(g);
+	int r;
+
+	if (!ops)
+		return err_set(err, -EOPNOTSUPP, "this kind of sandbox is not known");
+	r = engine_core_add(c, g);
+	if (r < 0)
+		return err_sys(err, r, "cannot take another sandbox");
+	r = stand(g, ops, err);
+	if (r < 0)
+		guarded_leave(g);
+	return r;
+}
+
+void guarded_leave(struct guarded *g)
+{
+	struct engine_core *c = g->core;
+
+	if (!c)
+		return;
+	g->sandbox.state = SANDBOX_CLOSED;
+	loop_remove(c->loop, &g->nflog);
+	dns_service_detach(c->dns, &g->sandbox);
+	relay_detach(c->relay, &g->sandbox);
+	engine_core_take_out(c, g);
+}
+
+int guarded_remove_rules(struct guarded *g, struct err *err)
+{
+	const struct guarded_ops *ops = ops_of(g);
+
+	return !ops || g->enforce == ENFORCED_NOTHING ? 0 : ops->remove(g, err);
+}
+
+int guarded_change(struct guarded *g, int plan_fd, struct err *err)
+{
+	const struct guarded_ops *ops = ops_of(g);
+	struct plan next;
+	int r = plan_file_map(plan_fd, &next, err);
+
+	if (r < 0)
+		return r;
+	if (!ops || g->enforce == ENFORCED_NOTHING)
+		r = err_set(err, -EPERM, "nothing can be enforced here");
+	else
+		r = ops->change(g, &next, err);
+	if (r < 0) {
+		unmap(&next);
+		return r;
+	}
+	unmap(&g->plan);
+	g->plan = next;
+	return 0;
+}
+
+void guarded_standing(const struct guarded *g, struct ipc_standing *ret)
+{
+	*ret = g->standing;
+	ret->generation =
+		g->enforce == ENFORCED_NOTHING ? 0 : g->sandbox.shared_params.generation;
+	ret->plan_id = plan_file_id(&g->plan);
+}
+
+void guarded_stats(const struct guarded *g, struct ipc_stats *ret)
+{
+	const struct sandbox *s = &g->sandbox;
+	struct learned_counts counts = learned_counts(s->learned);
+
+	*ret = (struct ipc_stats){
+		.names = counts.names,
+		.addresses = counts.addresses,
+		.generation = s->shared_params.generation,
+		.adopted = g->standing.adopted,
+		.plan_id = plan_file_id(&g->plan),
+		.ipv6 = s->ipv6,
+		.nflog = g->standing.nflog,
+	};
+	memcpy(ret->counters, s->counters, sizeof(ret->counters));
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+/* main/guarded - one of the sandboxes that an engine holds: its plan, what it has
+ * learned, its filter, from the first ruleset to the last.
+ *
+ *   guarded.c        life: filled, made to stand, changed, ended
+ *   guarded_watch.c  refused packets; others who change the ruleset; the way out for IPv6
+ *
+ * `weir run` has one of the kind OWNED, `weir sidecar` one of the kind SHARED, both with
+ * the id 0; `weir daemon` has any number of NETNS and HOST, with ids from 1 on.
+ *
+ * HOW A SANDBOX OF THE KIND HOST IS ADDED
+ * The warden sends IPC_ATTACH with kind GUARDED_HOST, the sandbox's id (which is what
+ * stands in the conntrack marks, above the generation), its plan and its image; no
+ * socket comes with it (sandbox.fds are all -1: queries and connections come over the
+ * host's shared listeners, and who asked is read from the mark and looked up with
+ * engine_core_find()). Everything that asks the kernel goes through guarded_ops_of() in
+ * guarded.c, one row of functions for each kind:
+ *     enforce   the first ruleset, what an engine before has learned included
+ *     serve     DNS and relay sockets
+ *     change    another plan
+ *     look      every 50 ms to 2 s: does it stand? put back what others removed
+ *     remove    take the rules away
+ * A HOST has no netlink socket of its own (sandbox.filter.fd is -1): the engine's one
+ * connection for the host's table has to be reached from these rows, and from op_commit
+ * in sandbox/dns_service.c. */
+#pragma once
+
+#include "ipc/message.h"
+#include "net/loop.h"
+#include "sandbox/rate.h"
+#include "sandbox/sandbox.h"
+
+struct engine_core;
+struct guarded;
+
+/* What the engine's process wants to know. Data is the struct guarded. */
+struct guarded_told {
+	sandbox_event_fn *on_event;
+	sandbox_answered_fn *on_answered;      /* may be NULL */
+	void (*on_standing)(struct guarded *); /* it was put back: g->standing is new */
+};
+
+struct guarded {
+	struct engine_core *core; /* NULL: in no engine */
+	enum ipc_guarded_kind kind;
+	enum ipc_enforced enforce;
+	bool restarted; /* an engine was here before: take over what it has learned */
+	struct sandbox sandbox;
+	struct plan plan; /* mapped, owned; all zero: none */
+	void *image;	  /* LEARNED_IMAGE_SIZE, mapped, owned; NULL: none */
+	int route_fd;	  /* NETNS: a route socket in there, owned */
+	const struct guarded_told *told;
+	struct rate answered_rate; /* what is told of answers */
+	struct ipc_standing standing;
+	/* guarded_watch.c */
+	struct loop_source nflog;
+	uint32_t generation_id, commits; /* of the kernel; of ours at that time */
+	unsigned int looks;
+};
+
+/* No plan, no descriptors. */
+void guarded_init(struct guarded *g, enum ipc_guarded_kind kind, uint32_t id);
+/* Close and unmap what it has. It is in no engine; rules stay. */
+void guarded_done(struct guarded *g);
+
+/* -- into an engine ----------------------------------------------------------------- */
+
+/* @g has plan, descriptors (in sandbox.fds, but filter.fd still -1), image, enforce,
+ * told, and the parameters of its ruleset in sandbox.shared_params: install the ruleset,
+ * over whatever stands; read it back; serve. On failure rules may stand, and @g is in no
+ * engine. */
+int guarded_stand(struct guarded *g, struct engine_core *c, struct err *err) MUST_CHECK;
+/* Nothing of it is served any more, and it is in no engine. Rules stay. */
+void guarded_leave(struct guarded *g);
+/* Take its rules away, which opens it. */
+int guarded_remove_rules(struct guarded *g, struct err *err) MUST_CHECK;
+
+/* Another plan, from a sealed memfd; the caller closes it. On failure nothing is changed.
+ */
+int guarded_change(struct guarded *g, int plan_fd, struct err *err) MUST_CHECK;
+/* What it says about itself now. */
+void guarded_standing(const struct guarded *g, struct ipc_standing *ret);
+void guarded_stats(const struct guarded *g, struct ipc_stats *ret);
+
+/* -- guarded_watch.c ---------------------------------------------------------------- */
+
+/* Take refused packets as events from now on. */
+int guarded_watch_refused(struct guarded *g, struct err *err) MUST_CHECK;
+void guarded_drain_refused(struct guarded *g);
+/* The kernel's generation id is what it should be from now on. */
+void guarded_remember_ruleset(struct guarded *g);
+void guarded_look_for_ipv6(struct guarded *g);
+/* One look: nothing without a filter. Return: whether there was anything to look at. */
+bool guarded_look(struct guarded *g);

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <stdio.h>
+
+#include "filter/nflog.h"
+#include "main/engine_core.h"
+#include "net/link.h"
+#include "sandbox/change.h"
+#include "sandbox/refused.h"
+
+enum {
+	NFLOG_READS_MAX = 32, /* datagrams a turn; the rest waits for the next */
+	ROUTES_EVERY = 20,    /* looks */
+};
+
+/* ---- what the filter refused ---- */
+
+static void on_packet(void *data, const struct nflog_packet *p)
+{
+	struct guarded *g = data;
+
+	refused_packet(&g->sandbox, p, loop_now_ms(g->core->loop));
+}
+
+void guarded_drain_refused(struct guarded *g)
+{
+	struct sandbox *s = &g->sandbox;
+
+	for (int i = 0; i < NFLOG_READS_MAX; i++) {
+		int r = nflog_read(s->fds.fd[SANDBOX_FD_NFLOG], on_packet, g);
+
+		if (r == -ENOBUFS)
+			s->counters[COUNT_PACKETS_LOST]++;
+		else if (r <= 0)
+			return;
+	}
+}
+
+static void on_nflog(struct loop_source *source, uint32_t events)
+{
+	guarded_drain_refused(CONTAINER_OF(source, struct guarded, nflog));
+}
+
+int guarded_watch_refused(struct guarded *g, struct err *err)
+{
+	int fd = g->sandbox.fds.fd[SANDBOX_FD_NFLOG];
+	int r = nflog_bind(fd, FILTER_NFLOG_GROUP, err);
+
+	if (r < 0)
+		return r;
+	g->nflog = (struct loop_source){ .fd = fd, .on_ready = on_nflog };
+	r = loop_add(g->core->loop, &g->nflog, EPOLLIN);
+	return r < 0 ? err_sys(err, r, "cannot watch the refused packets") : 0;
+}
+
+/* ---- others who change the ruleset ---- */
+
+static void remember_generation(struct guarded *g, uint32_t id)
+{
+	g->generation_id = id;
+	g->commits = g->sandbox.filter.commits;
+}
+
+void guarded_remember_ruleset(struct guarded *g)
+{
+	uint32_t id;
+
+	if (filter_generation_id(&g->sandbox.filter, &id) == 0)
+		remember_generation(g, id);
+}
+
+/* What our own transactions since then have made of it; the kernel never uses 0. */
+static bool is_expected(const struct guarded *g, uint32_t id)
+{
+	uint32_t ours = g->sandbox.filter.commits - g->commits;
+	uint32_t expected = g->generation_id + ours;
+
+	return id == expected || (expected < g->generation_id && id == expected + 1);
+}
+
+static void tell_repair(struct guarded *g, int r)
+{
+	struct event event = {
+		.action = EVENT_PANIC,
+		.layer = EVENT_ADDRESS,
+		.rule = EVENT_NO_RULE,
+		.uid = UINT32_MAX,
+	};
+
+	snprintf(event.reason, sizeof(event.reason), "%s",
+		 r < 0 ? "others have changed the filter; it can't be put back"
+		       : "others had changed the filter; it was put back");
+	sandbox_event(&g->sandbox, &event, loop_now_ms(g->core->loop));
+}
+
+static void look_after(struct guarded *g)
+{
+	struct sandbox *s = &g->sandbox;
+	struct err err = { 0 };
+	uint32_t id;
+	int r;
+
+	if (filter_generation_id(&s->filter, &id) < 0)
+		return;
+	if (is_expected(g, id)) {
+		remember_generation(g, id);
+		return;
+	}
+	r = sandbox_verify(s, &err);
+	if (r < 0) {
+		r = sandbox_repair(s, g->core->relay, loop_now_ms(g->core->loop), &err);
+		tell_repair(g, r);
+		g->told->on_standing(g);
+	}
+	/* Should it not stand, the next look sees that. */
+	if (r == 0)
+		guarded_remember_ruleset(g);
+}
+
+/* ---- the way out ---- */
+
+/* An address may come or go at any time: AAAA is served while there is a way out. What
+ * the relay carries out of another namespace than ours needs two. */
+void guarded_look_for_ipv6(struct guarded *g)
+{
+	bool out = link_has_default_route(g->core->route_fd, 6) == 1;
+
+	if (g->kind == GUARDED_NETNS)
+		out = (out || !g->sandbox.shared_params.relay) &&
+		      link_has_default_route(g->route_fd, 6) == 1;
+	g->sandbox.ipv6 = out;
+}
+
+bool guarded_look(struct guarded *g)
+{
+	bool in_namespace = g->kind == GUARDED_SHARED || g->kind == GUARDED_NETNS;
+
+	if (!in_namespace)
+		return false;
+	if (g->enforce != ENFORCED_NOTHING)
+		look_after(g);
+	if (++g->looks % ROUTES_EVERY == 0)
+		guarded_look_for_ipv6(g);
+	return true;
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "ipc/plan_file.h"
+#include "main/shared_internal.h"
+#include "sandbox/learned.h"
+
+/* In this order before those that `present` lists. */
+enum { ATTACH_PLAN = 0, ATTACH_IMAGE, ATTACH_FIRST };
+
+/* Every descriptor that is taken is -1 in @fds then. */
+static int take_fds(struct guarded *g, const struct ipc_message *m, int *fds,
+		    size_t count)
+{
+	size_t next = ATTACH_FIRST;
+
+	for (size_t i = 0; i <= SANDBOX_FD_COUNT; i++) {
+		if (!(m->present & 1u << i))
+			continue;
+		if (next == count)
+			return -EBADMSG;
+		if (i == SANDBOX_FD_COUNT)
+			g->route_fd = TAKE_FD(fds[next]);
+		else
+			g->sandbox.fds.fd[i] = TAKE_FD(fds[next]);
+		next++;
+	}
+	return next == count ? 0 : -EBADMSG;
+}
+
+/* What a sandbox of its kind can't do without. */
+static bool is_complete(const struct guarded *g)
+{
+	const int *fd = g->sandbox.fds.fd;
+
+	return g->kind != GUARDED_NETNS ||
+	       (fd[SANDBOX_FD_NETLINK] >= 0 && fd[SANDBOX_FD_NFLOG] >= 0 &&
+		fd[SANDBOX_FD_DNS_UDP4] >= 0 && fd[SANDBOX_FD_DNS_TCP4] >= 0 &&
+		g->route_fd >= 0);
+}
+
+static int fill(struct shared *e, struct guarded *g, const struct ipc_message *m,
+		int *fds, size_t count, struct err *err)
+{
+	void *image;
+	int r;
+
+	if (count < ATTACH_FIRST || m->attach.kind >= GUARDED_KIND_COUNT)
+		return err_set(err, -EBADMSG, "the attach message is malformed");
+	g->told = &shared_told;
+	g->enforce = ENFORCED_FILTER;
+	g->restarted = m->attach.restarted;
+	g->sandbox.shared_params = e->config.filter;
+	snprintf(g->standing.lacking, sizeof(g->standing.lacking), "%s", e->core.missing);
+	if (take_fds(g, m, fds, count) < 0 || !is_complete(g))
+		return err_set(err, -EBADMSG, "a descriptor of the sandbox is missing");
+	r = plan_file_map(fds[ATTACH_PLAN], &g->plan, err);
+	if (r < 0)
+		return r;
+	image = mmap(NULL, LEARNED_IMAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED,
+		     fds[ATTACH_IMAGE], 0);
+	if (image == MAP_FAILED)
+		return err_sys(err, -errno, "cannot map what was learned");
+	g->image = image;
+	return 0;
+}
+
+static void refuse(struct shared *e, uint32_t sandbox, const struct err *err)
+{
+	struct ipc_message m = { .type = IPC_REFUSED, .sandbox = sandbox };
+
+	snprintf(m.text, sizeof(m.text), "%s", err->text);
+	shared_tell_keeper(e, &m);
+}
+
+void shared_attach(struct shared *e, const struct ipc_message *m, int *fds, size_t count)
+{
+	struct guarded *g = calloc(1, sizeof(*g));
+	struct err err = { 0 };
+	int r;
+
+	if (!g) {
+		err_set(&err, -ENOMEM, "out of memory");
+		refuse(e, m->sandbox, &err);
+		return;
+	}
+	guarded_init(g, (enum ipc_guarded_kind)m->attach.kind, m->sandbox);
+	r = e->only ? err_set(&err, -EPERM, "this engine has its sandbox")
+		    : fill(e, g, m, fds, count, &err);
+	if (r == 0)
+		r = guarded_stand(g, &e->core, &err);
+	if (r < 0) {
+		guarded_done(g);
+		free(g);
+		refuse(e, m->sandbox, &err);
+		return;
+	}
+	shared_tell_standing(e, g, IPC_STANDS, true);
+}
+
+void shared_detach(struct shared *e, const struct ipc_message *m)
+{
+	struct ipc_message answer = { .type = IPC_DETACHED, .sandbox = m->sandbox };
+	struct guarded *g = engine_core_find(&e->core, m->sandbox);
+	struct err err = { 0 };
+
+	if (!g || g == e->only) {
+		err_set(&err, -ENOENT, "there is no such sandbox");
+	} else {
+		guarded_leave(g);
+		if (!m->attach.forget)
+			(void)!guarded_remove_rules(g, &err);
+		guarded_done(g);
+		free(g);
+	}
+	snprintf(answer.text, sizeof(answer.text), "%s", err.text);
+	shared_tell_keeper(e, &answer);
+}
