@@ -101,6 +101,7 @@ int side_ask_engine(struct side *s, const struct ipc_message *m, int fd,
 		    const struct side_answer *wanted, struct ipc_message *ret,
 		    int *ret_fd)
 {
+	const struct ipc_message stuck = { .type = IPC_STUCK };
 	int64_t until_ms = clock_now_ms() + SIDE_ASK_MS;
 	int came = -1, r;
 
@@ -123,6 +124,9 @@ int side_ask_engine(struct side *s, const struct ipc_message *m, int fd,
 	}
 	if (r < 0) {
 		lose_engine(s);
+		/* It may do later what it was asked to, and nobody would know. */
+		if (r == -ETIMEDOUT)
+			(void)!ipc_send(s->from_keeper.fd, &stuck, NULL, 0);
 		return r;
 	}
 	if (ret_fd)
