@@ -103,7 +103,7 @@ static struct shared_config shared_config_of(const struct keeper *k, int channel
 		.try_ms = (int64_t)s->upstream_timeout_sec * 1000,
 		.probe_every_ms = (int64_t)s->probe_every_sec * 1000,
 		.probe_name = s->probe_name,
-		.restarted = k->engine.started_ms > 0,
+		.restarted = k->engine.started_ms > 0 || k->held.image_found,
 	};
 }
 

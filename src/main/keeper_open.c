@@ -2,10 +2,12 @@
 #include "main/keeper_open.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -249,13 +251,67 @@ static int open_http(const struct sidecar_spec *spec, bool ipv6, int *ret,
 	return 0;
 }
 
-static int open_image(int *ret, struct err *err)
-{
-	CLEAN(fd) int fd = memfd_create("weir-learned", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+enum { BOOT_ID_SIZE = 36 };
 
+/* What was learned has times of this boot's clock. */
+static int read_boot_id(char ret[BOOT_ID_SIZE + 1])
+{
+	CLEAN(fd) int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0 || read(fd, ret, BOOT_ID_SIZE) != BOOT_ID_SIZE)
+		return -EIO;
+	ret[BOOT_ID_SIZE] = '\0';
+	return 0;
+}
+
+/* A file that the next sidecar finds: one that comes back in a pod goes on with what this
+ * one has learned. Only the keeper may have it. Return: it, or -errno. */
+static int open_image_file(const char *state_dir, bool *ret_found)
+{
+	const int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+	CLEAN(arena) struct arena arena = { 0 };
+	char boot_id[BOOT_ID_SIZE + 1];
+	CLEAN(fd) int fd = -1;
+	struct stat st;
+	char *path;
+
+	if (read_boot_id(boot_id) < 0)
+		return -EIO;
+	path = arena_printf(&arena, "%s/learned.%s", state_dir, boot_id);
+	if (!path)
+		return -ENOMEM;
+	fd = open(path, flags, 0600);
+	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid())
+		return -EPERM;
+	*ret_found = st.st_size == LEARNED_IMAGE_SIZE;
+	/* Another size is another version's: begin anew. */
+	if (!*ret_found &&
+	    (ftruncate(fd, 0) < 0 || posix_fallocate(fd, 0, LEARNED_IMAGE_SIZE) != 0))
+		return -ENOSPC;
+	return TAKE_FD(fd);
+}
+
+static int open_image(const struct sidecar_spec *spec, struct keeper_held *h,
+		      struct err *err)
+{
+	CLEAN(fd) int fd = -1;
+	int r = spec->state_dir ? open_image_file(spec->state_dir, &h->image_found)
+				: -ENOENT;
+
+	if (r >= 0) {
+		h->image_fd = r;
+		return 0;
+	}
+	if (spec->state_dir)
+		log_warning("cannot keep in %s what is learned: %s; a restart of the "
+			    "container forgets it",
+			    spec->state_dir, strerror(-r));
+	fd = memfd_create("weir-learned", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0 || ftruncate(fd, LEARNED_IMAGE_SIZE) < 0)
 		return err_sys(err, -errno, "cannot make shared memory");
-	*ret = TAKE_FD(fd);
+	h->image_fd = TAKE_FD(fd);
 	return 0;
 }
 
@@ -281,15 +337,18 @@ static int make_directories(const char *path, bool whole, mode_t mode, struct er
 	return 0;
 }
 
-/* Control may write in them, but not beside them. */
-static int open_directories(const struct sidecar_spec *spec, struct err *err)
+/* Control may write in them, but not beside them. What can't be made is told, and shows
+ * where it is missed: a store is no reason not to guard. */
+static void open_directories(const struct sidecar_spec *spec)
 {
-	int r = spec->state_dir ? make_directories(spec->state_dir, true, 0700, err) : 0;
+	struct err err = { 0 };
 
-	for (size_t i = 0; r == 0 && i < spec->log_output_count; i++)
-		if (spec->log_outputs[i][0] == '/')
-			r = make_directories(spec->log_outputs[i], false, 0755, err);
-	return r;
+	if (spec->state_dir && make_directories(spec->state_dir, true, 0700, &err) < 0)
+		log_warning("%s", err.text);
+	for (size_t i = 0; i < spec->log_output_count; i++)
+		if (spec->log_outputs[i][0] == '/' &&
+		    make_directories(spec->log_outputs[i], false, 0755, &err) < 0)
+			log_warning("%s", err.text);
 }
 
 int keeper_open(const struct sidecar_spec *spec, struct keeper_held *ret, struct err *err)
@@ -298,16 +357,15 @@ int keeper_open(const struct sidecar_spec *spec, struct keeper_held *ret, struct
 		.dns = KEEPER_DNS_PORT,
 		.relay = spec->mode == SIDECAR_MODE_DNS_NFT_TLS ? KEEPER_RELAY_PORT : 0,
 	};
-	int r = open_directories(spec, err);
+	int r = open_policy(spec, ret, err);
 
-	if (r == 0)
-		r = open_policy(spec, ret, err);
+	open_directories(spec);
 	ret->ipv6 = has_ipv6();
 	if (r == 0)
 		r = open_http(spec, ret->ipv6, &ret->http_fd, err);
 	if (r == 0)
 		r = sandbox_fds_open(&ret->fds, &ports, ret->ipv6, err);
 	if (r == 0)
-		r = open_image(&ret->image_fd, err);
+		r = open_image(spec, ret, err);
 	return r;
 }

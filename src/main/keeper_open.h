@@ -17,6 +17,7 @@ struct keeper_held {
 	int http_fd, image_fd;
 	int plan_fd, text_fd; /* sealed memfds: what is in force */
 	bool ipv6;
+	bool image_found;	   /* of a sidecar that was here before, on this boot */
 	bool needs_full_isolation; /* the policy does: nothing less will do */
 };
 

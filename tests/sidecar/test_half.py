@@ -151,3 +151,33 @@ def test_H8_a_restart_keeps_what_the_same_policy_allows(pod, guarded, site):
     pod.sidecar(rules=policy(f"allow {site.name}", "allow 93.251.3.3"))
     assert static.say() == "got"
     assert learned.say() == "got"
+
+
+def test_H8_a_restart_goes_on_with_what_the_state_folder_has(pod, guarded, site, world):
+    """The same, with WEIR_STATE_DIR: names and addresses are taken over, as far as the kernel bears them out."""
+    state = world.folder / f"state-{world.number()}"
+    env = {"WEIR_STATE_DIR": str(state)}
+    guarded(f"allow {site.name}", env=env)
+    pod.probe(["dns", site.name])
+    learned = Flow(pod, site.v4)
+    assert learned.say() == "got"
+    pod.sidecars[-1].stop()
+    side = pod.sidecar(rules=policy(f"allow {site.name}"), env=env)
+    assert learned.say() == "got"
+    assert side.get("/status").json()["learned"]["names"] == 1
+    assert pod.probe(["tcp", site.v4, 7007]).result == "ok"
+
+
+def test_H8_a_state_folder_opens_nothing_that_the_policy_forbids(pod, guarded, site, world):
+    state = world.folder / f"state-{world.number()}"
+    env = {"WEIR_STATE_DIR": str(state)}
+    guarded(f"allow {site.name}", env=env)
+    pod.probe(["dns", site.name])
+    learned = Flow(pod, site.v4)
+    assert learned.say() == "got"
+    pod.sidecars[-1].stop()
+    side = pod.sidecar(rules=policy("allow other.test"), env=env)
+    assert learned.say() != "got"
+    assert side.get("/status").json()["learned"]["names"] == 0
+    image, = state.glob("learned.*")
+    assert image.stat().st_mode & 0o777 == 0o600

@@ -123,7 +123,6 @@ def test_events_outlive_it_in_the_database(pod, world, denied):
     assert again.get("/healthz").status == 200
 
 
-@pytest.mark.xfail(strict=True, reason="the start ends")
 def test_a_state_folder_that_cannot_be_written_is_a_degradation(pod, site):
     side = pod.sidecar(rules=policy(f"allow {site.name}"), env={"WEIR_STATE_DIR": "/proc/nowhere"})
     assert pod.probe(["connect", site.name, 7007]).result == "ok"
