@@ -104,11 +104,22 @@ static void on_standing(struct guarded *g)
 
 const struct guarded_told shared_told = { on_event, on_answered, on_standing };
 
+static void tell_trouble(struct shared *e, const struct upstream_trouble *t)
+{
+	const struct ipc_message m = { .type = IPC_TROUBLE, .trouble = *t };
+
+	tell_control(e, &m, NULL);
+}
+
 void shared_on_trouble(void *data, const struct upstream_trouble *t)
 {
-	struct ipc_message m = { .type = IPC_TROUBLE, .trouble = *t };
+	struct shared *e = data;
 
-	tell_control(data, &m, NULL);
+	if (e->from_control.fd < 0 && t->kind == UPSTREAM_PROBE &&
+	    e->failed_count < ARRAY_SIZE(e->failed))
+		e->failed[e->failed_count++] = *t;
+	else
+		tell_trouble(e, t);
 }
 
 /* -- sockets for control ------------------------------------------------------------ */
@@ -267,6 +278,9 @@ static void take_control(struct shared *e, int fd)
 	}
 	if (e->only)
 		shared_tell_standing(e, e->only, IPC_STANDS, false);
+	for (size_t i = 0; i < e->failed_count; i++)
+		tell_trouble(e, &e->failed[i]);
+	e->failed_count = 0;
 }
 
 /* A descriptor that is taken is -1 in @fds then. */

@@ -24,6 +24,10 @@ struct shared {
 	struct loop_source from_keeper,
 		from_control; /* control: fd -1 while there is none */
 	struct lent lent[LENT_MAX];
+	/* Probes that failed while there was no control: the first ones do, before it
+	 * is there. More than these are not told. */
+	struct upstream_trouble failed[RESOLVER_UPSTREAMS_MAX];
+	size_t failed_count;
 	uint64_t untold; /* messages that control did not take, of no sandbox's */
 };
 
