@@ -43,15 +43,19 @@ static bool has_sockets(const char *path)
 
 /* Weir opens none of these: they are the app's, and its right to have them (NET_RAW) is
  * a way round the filter. */
-static void add_raw_sockets(const struct side *s, struct api_status *ret)
+static bool add_raw_sockets(const struct side *s, struct api_status *ret)
 {
-	if (has_sockets("/proc/net/packet"))
+	bool packet = has_sockets("/proc/net/packet");
+	bool raw = has_sockets("/proc/net/raw") || has_sockets("/proc/net/raw6");
+
+	if (packet)
 		add(s, ret, "packet-sockets",
 		    "the app has packet sockets open: with NET_RAW it can send past the "
 		    "filter");
-	if (has_sockets("/proc/net/raw") || has_sockets("/proc/net/raw6"))
+	if (raw)
 		add(s, ret, "raw-sockets",
 		    "the app has raw sockets open: it has NET_RAW");
+	return packet || raw;
 }
 
 static void add_degradations(struct side *s, struct api_status *ret)
@@ -74,7 +78,6 @@ static void add_degradations(struct side *s, struct api_status *ret)
 	}
 	for (size_t i = 0; i < s->policy_note_count; i++)
 		add(s, ret, "policy", s->policy_notes[i]);
-	add_raw_sockets(s, ret);
 }
 
 static void refresh_stats(struct side *s)
@@ -102,8 +105,9 @@ void side_status(void *data, struct api_status *ret)
 	ret->sandbox_id = s->spec.sandbox_id;
 	ret->since_ms = s->since_ms;
 	add_degradations(s, ret);
-	ret->full_isolation = s->stands && s->standing.enforced == ENFORCED_FILTER &&
-			      ret->degradation_count == 0;
+	/* What else is degraded (a store, a log) lets nothing out. */
+	ret->full_isolation = !add_raw_sockets(s, ret) && s->stands &&
+			      s->standing.enforced == ENFORCED_FILTER;
 	ret->generation = s->standing.generation;
 	ret->engine_restarts = s->standing.restarts;
 	ret->learned_names = s->stats.names;

@@ -126,7 +126,8 @@ def test_events_outlive_it_in_the_database(pod, world, denied):
 def test_a_state_folder_that_cannot_be_written_is_a_degradation(pod, site):
     side = pod.sidecar(rules=policy(f"allow {site.name}"), env={"WEIR_STATE_DIR": "/proc/nowhere"})
     assert pod.probe(["connect", site.name, 7007]).result == "ok"
-    assert side.get("/status").json()["degradations"], side
+    wait_for(lambda: [d["what"] for d in side.get("/status").json()["degradations"]] == ["store"])
+    assert side.get("/status").json()["fullIsolation"]
 
 
 def test_the_logs_reader_that_stops_reading_stops_nothing(world, pod, site, denied):
