@@ -145,6 +145,20 @@ static int set_upstream(void *target, const char *value, struct err *err)
 	return 0;
 }
 
+static int set_repin_interval(void *target, const char *value, struct err *err)
+{
+	struct run_spec *spec = target;
+	char shown[TEXT_ESCAPED_SIZE];
+	int64_t ms;
+
+	if (!text_to_duration_ms(text_of(value), &ms) || ms < POLICY_REPIN_MIN_MS ||
+	    ms > POLICY_REPIN_MAX_MS)
+		return err_set(err, -EINVAL, "'%s' is not a time from 1m to 30d, like 6h",
+			       text_escape(text_of(value), shown, sizeof(shown)));
+	spec->repin_ms = ms;
+	return 0;
+}
+
 static int set_fail_on_deny(void *target, const char *value, struct err *err)
 {
 	((struct run_spec *)target)->fail_on_deny = true;
@@ -193,6 +207,10 @@ static const struct cli_option options[] = {
 	  set_uplink },
 	{ "upstream", "ADDR[:PORT]", "name server to ask; may be repeated (resolv.conf)",
 	  set_upstream, ' ' },
+	{ "repin-interval", "TIME",
+	  "how often names are resolved again under dns: pinned, unless the policy says "
+	  "(6h)",
+	  set_repin_interval },
 	{ "rw", "PATH", "a writable path besides the current directory; may be repeated",
 	  set_rw, ':' },
 	{ "rw-preset", RW_PRESET_WORDS,
@@ -238,6 +256,7 @@ int cli_run_parse(int argc, char **argv, struct run_spec *ret, struct err *err)
 
 	memset(ret, 0, sizeof(*ret));
 	ret->verify = POLICY_VERIFY_TLS;
+	ret->repin_ms = POLICY_REPIN_MS;
 	ret->report_fd = -1;
 	first = cli_options_parse(&cli_run_options, ret, argc, argv, &ret->given, err);
 	if (first < 0)

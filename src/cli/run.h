@@ -55,6 +55,7 @@ struct run_spec {
 	enum run_self_test self_test;
 	bool has_verify;	   /* --verify was given */
 	enum policy_verify verify; /* tls unless it says otherwise */
+	int64_t repin_ms; /* dns: pinned: how often, where the policy doesn't say */
 	bool fail_on_deny, quiet, no_config;
 	bool verify_tls; /* whatever the policy says: asked for by a file that narrows */
 	const char *report_file; /* NULL: none */

@@ -126,6 +126,7 @@ static void on_engine_message(struct control *c, struct ipc_message *m)
 {
 	switch (m->type) {
 	case IPC_READY:
+	case IPC_WARNING:
 		tame(m->text, sizeof(m->text));
 		if (m->text[0] && !c->spec->quiet)
 			log_warning("%s", m->text);
@@ -386,6 +387,7 @@ static int start_engine(struct control *c, const struct endpoint *probe, struct 
 		.upstreams = c->spec->upstreams,
 		.upstream_count = c->spec->upstream_count,
 		.filter = c->way.filter,
+		.repin_ms = c->spec->repin_ms,
 		.ipv6_out = c->way.ipv6_out,
 		.probe_name = c->probe_name,
 		.probe = *probe,

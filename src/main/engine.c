@@ -19,6 +19,14 @@ struct engine {
 	const struct engine_config *config; /* borrowed */
 	struct plan plan;
 	struct loop_source from_control, from_launch;
+	/* dns: pinned */
+	bool stands;		      /* the launch child has been told */
+	size_t unpinned;	      /* names that lack something, in this round */
+	struct err unpinned_required; /* the first of those that have to be pinned */
+};
+
+enum {
+	UNPINNED_TOLD_MAX = 16, /* names of a round; the others are counted */
 };
 
 /* Control is the only one who can be told; when it is gone, so is the sandbox. While it
@@ -84,6 +92,66 @@ static int serve(struct engine *e, struct err *err)
 	return r < 0 ? r : guarded_watch_refused(&e->guarded, err);
 }
 
+/* What the launch child waits for: it stands, or why not. */
+static void answer_launch(struct engine *e, const struct err *err)
+{
+	struct ipc_message answer = { .type = err->code < 0 ? IPC_REFUSED : IPC_STANDS };
+
+	e->stands = err->code == 0;
+	snprintf(answer.text, sizeof(answer.text), "%s", err->text);
+	if (ipc_send(e->config->launch_fd, &answer, NULL, 0) < 0)
+		loop_stop(e->core.loop);
+}
+
+/* -- dns: pinned -------------------------------------------------------------------- */
+
+static void tell_unpinned(struct engine *e, const struct resolver_unpinned *fault)
+{
+	char name[DNS_NAME_TEXT_SIZE], text[ERR_TEXT_SIZE];
+
+	dns_name_format(fault->name, name);
+	snprintf(text, sizeof(text), "dns: pinned: cannot resolve %.253s%s: %s%s", name,
+		 fault->stays ? " fully" : "", fault->why,
+		 fault->stays ? "; what is pinned stays" : "");
+	if (fault->required && !fault->stays && e->unpinned_required.code == 0)
+		err_set(&e->unpinned_required, -ENOENT, "%s (the rule says required)",
+			text);
+	if (e->unpinned < UNPINNED_TOLD_MAX)
+		tell_text(e, IPC_WARNING, text);
+	e->unpinned++;
+}
+
+static void on_pinned(void *data, const struct resolver_unpinned *fault)
+{
+	struct engine *e = data;
+	char text[ERR_TEXT_SIZE];
+
+	if (fault) {
+		tell_unpinned(e, fault);
+		return;
+	}
+	if (e->unpinned > UNPINNED_TOLD_MAX) {
+		snprintf(text, sizeof(text),
+			 "dns: pinned: %zu more names were not resolved",
+			 e->unpinned - UNPINNED_TOLD_MAX);
+		tell_text(e, IPC_WARNING, text);
+	}
+	e->unpinned = 0;
+	if (!e->stands)
+		answer_launch(e, &e->unpinned_required);
+}
+
+/* The launch child is answered when all names are pinned. */
+static int pin(struct engine *e, struct err *err)
+{
+	int64_t repin_ms = plan_repin_sec(&e->plan) * INT64_C(1000);
+	int r = dns_service_pin(e->core.dns, &e->guarded.sandbox,
+				repin_ms > 0 ? repin_ms : e->config->repin_ms, on_pinned,
+				e);
+
+	return r < 0 ? err_sys(err, r, "cannot pin the policy's names") : 0;
+}
+
 static int adopt(struct engine *e, const struct ipc_message *m,
 		 const struct sandbox_fds *fds, struct err *err)
 {
@@ -108,9 +176,14 @@ static int adopt(struct engine *e, const struct ipc_message *m,
 	if (!s->learned)
 		return err_set(err, -ENOMEM, "out of memory");
 	r = verify_filter(e, err);
+	if (r == 0)
+		r = serve(e, err);
 	if (r < 0)
 		return r;
-	return serve(e, err);
+	if (plan_dns(&e->plan) == POLICY_DNS_PINNED)
+		return pin(e, err);
+	answer_launch(e, err);
+	return 0;
 }
 
 /* Put the descriptors that came into their slots. */
@@ -133,7 +206,7 @@ static int sort_fds(const struct ipc_message *m, const int *fds, size_t count,
 static void on_launch(struct loop_source *source, uint32_t events)
 {
 	struct engine *e = CONTAINER_OF(source, struct engine, from_launch);
-	struct ipc_message m, answer = { .type = IPC_STANDS };
+	struct ipc_message m;
 	struct err err = { 0 };
 	struct sandbox_fds sorted;
 	int fds[SANDBOX_FD_COUNT];
@@ -149,12 +222,8 @@ static void on_launch(struct loop_source *source, uint32_t events)
 		r = err_set(&err, -EBADMSG, "the hand-over of the sandbox is malformed");
 	else
 		r = adopt(e, &m, &sorted, &err);
-	if (r < 0) {
-		answer.type = IPC_REFUSED;
-		snprintf(answer.text, sizeof(answer.text), "%s", err.text);
-	}
-	if (ipc_send(source->fd, &answer, NULL, 0) < 0)
-		loop_stop(e->core.loop);
+	if (r < 0)
+		answer_launch(e, &err);
 }
 
 /* -- control ------------------------------------------------------------------------ */

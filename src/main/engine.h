@@ -15,8 +15,9 @@ struct engine_config {
 	const struct endpoint *upstreams;
 	size_t upstream_count;
 	struct filter_params filter; /* but ipv6: the hand-over says */
-	bool ipv6_out;		     /* the host has a way out for IPv6: AAAA is served */
-	struct dns_name probe_name;  /* the self-test's */
+	int64_t repin_ms; /* dns: pinned: how often, where the policy doesn't say */
+	bool ipv6_out;	  /* the host has a way out for IPv6: AAAA is served */
+	struct dns_name probe_name; /* the self-test's */
 	struct endpoint probe;
 };
 

@@ -331,7 +331,8 @@ int policy_build(const struct policy_reader *reader, const struct policy *policy
 		add(reader, surplus, FAULT_ERROR, what);
 		return -EINVAL;
 	}
-	if (check_lifetimes(reader, policy) < 0 || check_ways_out(reader, policy) < 0)
+	if (check_lifetimes(reader, policy) < 0 || check_ways_out(reader, policy) < 0 ||
+	    policy_check_pinned(reader, policy) < 0)
 		return -EINVAL;
 	r = compile(reader, policy, &bytes, &c.plan);
 	if (r < 0)
@@ -348,45 +349,4 @@ int policy_check(const struct policy_reader *reader, const struct policy *policy
 	size_t size;
 
 	return policy_build(reader, policy, &bytes, &size);
-}
-
-/* --- what is not enforced yet: a row is taken out when it is --- */
-
-static bool asks_pinned(const struct policy *p)
-{
-	return p->dns == POLICY_DNS_PINNED;
-}
-
-static bool asks_repin(const struct policy *p)
-{
-	return p->repin_ms != 0;
-}
-
-static const struct {
-	bool (*asks)(const struct policy *p);
-	size_t place; /* of struct policy_place in struct policy */
-	const char *path, *what;
-} not_built[] = {
-	{ asks_pinned, offsetof(struct policy, dns_at), "dns",
-	  "'pinned' is not enforced by this version; write live" },
-	{ asks_repin, offsetof(struct policy, repin_at), "repin",
-	  "repin is not enforced by this version; leave it out" },
-};
-
-int policy_check_built(const struct policy_reader *r, const struct policy *policy)
-{
-	int result = 0;
-
-	for (size_t i = 0; i < ARRAY_SIZE(not_built); i++) {
-		const struct policy_place *at =
-			(const struct policy_place *)(const void *)((const char *)policy +
-								    not_built[i].place);
-
-		if (!not_built[i].asks(policy))
-			continue;
-		faults_add(r->faults, FAULT_ERROR, at->file, at->line, at->column,
-			   not_built[i].path, "%s", not_built[i].what);
-		result = -EINVAL;
-	}
-	return result;
 }

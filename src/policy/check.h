@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* policy/check - what this build of Weir can't enforce yet. The other checks over the
- * whole are policy_check() of policy/policy.h. */
+/* policy/check - parts of policy_check() of policy/policy.h. */
 #pragma once
 
 #include "policy/policy.h"
@@ -9,7 +8,9 @@
  * warning of known ways out. */
 #define POLICY_BUILT_IN "built-in:"
 
-/* Add an error for every setting of @policy that would not be enforced: weaker
- * enforcement than asked for is an error. Return: 0 or -EINVAL. */
-int policy_check_built(const struct policy_reader *r,
-		       const struct policy *policy) MUST_CHECK;
+/* `dns: pinned` resolves every name before the start and answers nothing else: an error
+ * for each rule that it can't hold to (a wildcard, `types`), for `defaultAction: allow`,
+ * and for more names than may be learned. `repin` without it is a warning.
+ * Return: 0 or -EINVAL. */
+int policy_check_pinned(const struct policy_reader *r,
+			const struct policy *policy) MUST_CHECK;

@@ -403,7 +403,5 @@ int document_policy(const struct document *d, const struct always_file *deny,
 	m->in_rules = true;
 	for (size_t i = 0; i < d->count && m->result != -ENOMEM; i++)
 		add_document_rule(m, d, i);
-	if (m->result == 0)
-		note(m, policy_check_built(r, ret));
 	return m->result;
 }

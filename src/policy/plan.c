@@ -317,3 +317,16 @@ struct plan_rule plan_rule(const struct plan *p, size_t i)
 		.comment = texts + rules[i].comment,
 	};
 }
+
+bool plan_name_next(const struct plan *p, uint32_t *at, struct dns_name *ret)
+{
+	const uint8_t *names = layout_section(p, LAYOUT_NAMES);
+	uint32_t size = layout_count(p, LAYOUT_NAMES);
+	struct wire w;
+
+	if (*at >= size || names[*at] >= size - *at)
+		return false;
+	w = wire_reader(names + *at + 1, names[*at]);
+	*at += (uint32_t)names[*at] + 1;
+	return dns_name_read(&w, ret, NULL) == 0;
+}

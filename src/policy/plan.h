@@ -139,5 +139,8 @@ const struct plan_port_range *plan_port_list(const struct plan *p, size_t list,
  * included. */
 size_t plan_prefix_count(const struct plan *p);
 struct plan_prefix plan_prefix(const struct plan *p, size_t i);
+/* The names that rules are about, wildcards without their stars, in the order of the
+ * rules. *@at is 0 at first. False: there is none left. */
+bool plan_name_next(const struct plan *p, uint32_t *at, struct dns_name *ret);
 size_t plan_rule_count(const struct plan *p);
 struct plan_rule plan_rule(const struct plan *p, size_t i);

@@ -459,3 +459,10 @@ void dns_service_free(struct dns_service *d)
 	dns_tcp_free(d->tcp);
 	free(d);
 }
+
+int dns_service_pin(struct dns_service *d, struct sandbox *s, int64_t repin_ms,
+		    resolver_pinned_fn *on_pinned, void *data)
+{
+	return resolver_pin(d->resolver, s, repin_ms, on_pinned, data,
+			    loop_now_ms(d->loop));
+}

@@ -42,5 +42,9 @@ void dns_service_free(struct dns_service *d);
 int dns_service_attach(struct dns_service *d, struct sandbox *s) MUST_CHECK;
 void dns_service_detach(struct dns_service *d, struct sandbox *s);
 
+/* As resolver_pin(), for a sandbox that is attached. */
+int dns_service_pin(struct dns_service *d, struct sandbox *s, int64_t repin_ms,
+		    resolver_pinned_fn *on_pinned, void *data) MUST_CHECK;
+
 /* To be called at the end of each turn of the loop: commits, then replies. */
 void dns_service_flush(struct dns_service *d);

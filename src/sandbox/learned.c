@@ -504,6 +504,18 @@ void learned_sweep_failed(struct learned *l)
 	l->doubt_until_ms = MAX(l->doubt_until_ms, l->swept_until_ms);
 }
 
+void learned_forget(struct learned *l, const struct dns_name *name, const struct addr *a,
+		    int64_t now_ms)
+{
+	uint32_t n = learned_name_find(l, name, hash_name(l, name));
+	uint32_t i = n != NONE ? name_at(l, n)->entries : NONE;
+
+	while (i != NONE && !addr_equal(entry_addr(l, entry_at(l, i)), a))
+		i = entry_at(l, i)->next_of_name;
+	if (i != NONE)
+		entry_remove(l, i, now_ms);
+}
+
 int64_t learned_expire(struct learned *l, int64_t now_ms)
 {
 	while (l->entries.count > 0 && heap_time(l, 0) + LEARNED_SLACK_MS <= now_ms)

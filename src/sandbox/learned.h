@@ -57,6 +57,11 @@ size_t learned_sweep(struct learned *l, int64_t now_ms, struct filter_learn *cha
  * what is learned anew may be there already. */
 void learned_sweep_failed(struct learned *l);
 
+/* @name does not teach @a any more: with the next transaction that learned_sweep() writes
+ * for, the kernel refuses new flows to it, unless another name teaches it. */
+void learned_forget(struct learned *l, const struct dns_name *name, const struct addr *a,
+		    int64_t now_ms);
+
 /* For the relay and for explain: a name that taught us @a and is still valid. */
 struct learned_use {
 	struct dns_name name;

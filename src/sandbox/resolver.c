@@ -27,7 +27,7 @@ static bool add_asks(struct resolver *r)
 	return true;
 }
 
-static struct resolver_ask *ask_new(struct resolver *r)
+struct resolver_ask *resolver_ask_new(struct resolver *r)
 {
 	struct resolver_ask *a;
 
@@ -55,6 +55,7 @@ struct resolver *resolver_new(const struct resolver_ops *ops,
 		return NULL;
 	r->ops = *ops;
 	r->key = config->key;
+	r->pin_next_ms = INT64_MAX;
 	resolver_servers_init(r, config);
 	r->cache =
 		dns_cache_new(RESOLVER_CACHE_ENTRIES, RESOLVER_CACHE_BYTES, &config->key);
@@ -83,7 +84,7 @@ void resolver_free(struct resolver *r)
 	free(r);
 }
 
-static bool attach(struct sandbox *s)
+struct resolver_guest *resolver_guest_of(struct sandbox *s)
 {
 	if (!s->dns)
 		s->dns = calloc(1, sizeof(*s->dns));
@@ -99,6 +100,7 @@ void resolver_detach(struct resolver *r, struct sandbox *s)
 	if (s->dns->in_flight > 0)
 		resolver_flight_forget(r, s);
 	resolver_queue_forget(r, s->dns);
+	resolver_pin_free(r, s->dns);
 	free(s->dns->seen);
 	free(s->dns);
 	s->dns = NULL;
@@ -110,7 +112,8 @@ int64_t resolver_next_ms(const struct resolver *r)
 {
 	int64_t next_ms = r->soonest ? r->soonest->deadline_ms : INT64_MAX;
 
-	return MIN(next_ms, r->probe_next_ms);
+	next_ms = MIN(next_ms, r->probe_next_ms);
+	return MIN(next_ms, r->pin_next_ms);
 }
 
 void resolver_tick(struct resolver *r, int64_t now_ms)
@@ -118,11 +121,13 @@ void resolver_tick(struct resolver *r, int64_t now_ms)
 	resolver_flight_tick(r, now_ms);
 	if (r->probe_next_ms <= now_ms)
 		resolver_probe_tick(r, now_ms);
+	if (r->pin_next_ms <= now_ms)
+		resolver_pin_tick(r, now_ms);
 }
 
 /* ---- queries ---- */
 
-/* Allowed: from the cache, or wait for the upstream. Takes the ask. */
+/* Allowed: from the pins; or from the cache, or wait for the upstream. Takes the ask. */
 static void look_up(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
 {
 	struct sandbox *s = ask->client.sandbox;
@@ -130,7 +135,9 @@ static void look_up(struct resolver *r, struct resolver_ask *ask, int64_t now_ms
 				     .type = ask->query.type,
 				     .dnssec_ok = ask->query.dnssec_ok };
 
-	if (dns_cache_find(r->cache, &key, now_ms, &r->answer)) {
+	if (plan_dns(&s->plan) == POLICY_DNS_PINNED) {
+		resolver_pin_answer(r, ask, now_ms);
+	} else if (dns_cache_find(r->cache, &key, now_ms, &r->answer)) {
 		s->counters[COUNT_ANSWERS_CACHED]++;
 		resolver_deliver(r, ask, &r->answer, now_ms);
 	} else if (s->dns->in_flight >= plan_limit(&s->plan, LIMIT_QUERIES_IN_FLIGHT)) {
@@ -176,7 +183,7 @@ void resolver_query(struct resolver *r, const struct resolver_client *client,
 	if (s->state != SANDBOX_TESTING && s->state != SANDBOX_RUNNING)
 		return;
 	s->counters[COUNT_QUERIES]++;
-	ask = attach(s) ? ask_new(r) : NULL;
+	ask = resolver_guest_of(s) ? resolver_ask_new(r) : NULL;
 	if (!ask) {
 		resolver_overloaded(r, client, message, size);
 		return;
@@ -189,7 +196,7 @@ void resolver_query(struct resolver *r, const struct resolver_client *client,
 	}
 	ask->client = *client;
 	ask->verdict = (struct plan_verdict){ .rule = PLAN_NO_RULE };
-	ask->probe = false;
+	ask->probe = ask->pin = false;
 	ask->addr_count = 0;
 	handle(r, ask, now_ms);
 }

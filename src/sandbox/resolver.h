@@ -37,6 +37,9 @@ enum {
 	RESOLVER_CACHE_BYTES = 2 * 1024 * 1024,
 	RESOLVER_CLIENTS_MAX = 16384, /* queries that wait, of the engine; over it:
 				       * SERVFAIL */
+	RESOLVER_PIN_MS = 5000,	      /* what is not resolved by then is not pinned at the
+				       * start */
+	RESOLVER_PIN_TTL_SEC = 60,    /* of all answers from pins */
 	RESOLVER_TTL_FLOOR_SEC = 5,   /* lower TTLs count as this: a name costs one
 				       * upstream request in this time, however often it
 				       * is asked for */
@@ -116,6 +119,27 @@ void resolver_send_failed(struct resolver *r, uint32_t token, int error, int64_t
 int64_t resolver_next_ms(const struct resolver *r);
 void resolver_tick(struct resolver *r, int64_t now_ms);
 void resolver_flush(struct resolver *r, int64_t now_ms);
+
+/* -- dns: pinned -- */
+
+/* A name that has no address after a round, or whose answer did not come. */
+struct resolver_unpinned {
+	const struct dns_name *name;
+	const char *why;
+	bool required; /* its rule says so */
+	bool stays;    /* it keeps what was pinned before */
+};
+/* @fault is NULL when the round is over: the first one RESOLVER_PIN_MS after its begin at
+ * the latest. Called from any of the calls above and below. */
+typedef void resolver_pinned_fn(void *data, const struct resolver_unpinned *fault);
+
+/* Resolve every name that @s's plan allows, all at once, A and AAAA (where @s has IPv6),
+ * and have the addresses committed; again every @repin_ms. With `dns: pinned` all answers
+ * come from what is pinned so, and without this call all fail. To be called again after a
+ * change of the plan: what is pinned of its names stays meanwhile.
+ * Return: 0, -ENOMEM, or -E2BIG (more names than may be learned). */
+int resolver_pin(struct resolver *r, struct sandbox *s, int64_t repin_ms,
+		 resolver_pinned_fn *on_pinned, void *data, int64_t now_ms) MUST_CHECK;
 
 /* The sandbox goes: its waiting queries are forgotten, nothing is sent for them. */
 void resolver_detach(struct resolver *r, struct sandbox *s);

@@ -259,7 +259,8 @@ static void note_trouble(struct flight *f, enum flight_trouble trouble)
 	f->trouble = MAX(f->trouble, (uint8_t)trouble);
 }
 
-static void give_up(struct resolver *r, struct flight *f)
+/* The flight is free before anybody is told: who is may begin another one. */
+static void give_up(struct resolver *r, struct flight *f, int64_t now_ms)
 {
 	static const struct {
 		enum dns_ede ede;
@@ -273,16 +274,23 @@ static void give_up(struct resolver *r, struct flight *f)
 		[TROUBLE_ANSWER] = { DNS_EDE_NO_REACHABLE_AUTHORITY,
 				     "the upstream server failed" },
 	};
+	uint8_t trouble = f->trouble;
+	const char *text = words[trouble].text;
+	struct ask_list asks = f->asks;
 	struct resolver_ask *ask;
 
 	static_assert(ARRAY_SIZE(words) == TROUBLE_COUNT, "words for every trouble");
 
-	while ((ask = ask_list_pop(&f->asks))) {
+	flight_free(r, f);
+	while ((ask = ask_list_pop(&asks))) {
 		ask->client.sandbox->dns->in_flight--;
-		resolver_fail(r, ask, words[f->trouble].ede, words[f->trouble].text);
+		if (ask->pin) {
+			resolver_pin_lost(r, ask, text, now_ms);
+			continue;
+		}
+		resolver_fail(r, ask, words[trouble].ede, text);
 		resolver_ask_release(r, ask);
 	}
-	flight_free(r, f);
 }
 
 /* Ask a server that was not asked yet; @again: or the best one once more. */
@@ -306,7 +314,7 @@ static void try_next(struct resolver *r, struct flight *f, bool again, int64_t n
 		note_trouble(f, TROUBLE_NETWORK);
 		resolver_server_failed(r, f->server, error, now_ms);
 	}
-	give_up(r, f);
+	give_up(r, f, now_ms);
 }
 
 void resolver_flight_join(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
@@ -317,6 +325,10 @@ void resolver_flight_join(struct resolver *r, struct resolver_ask *ask, int64_t 
 
 	if (is_new)
 		f = flight_new(r, &ask->query, hash);
+	if (!f && ask->pin) {
+		resolver_pin_lost(r, ask, "too many queries are under way", now_ms);
+		return;
+	}
 	if (!f) {
 		resolver_limit(r, ask, LIMIT_QUERIES_IN_FLIGHT, now_ms);
 		resolver_ask_release(r, ask);
@@ -340,8 +352,10 @@ static void land_one(struct resolver *r, struct resolver_ask *ask,
 	struct sandbox *s = ask->client.sandbox;
 
 	s->dns->in_flight--;
-	if (s->state == SANDBOX_CLOSED ||
-	    resolver_judge_again(r, ask, now_ms) != JUDGE_LOOK_UP)
+	if (ask->pin)
+		resolver_pin_landed(r, ask, a, now_ms);
+	else if (s->state == SANDBOX_CLOSED ||
+		 resolver_judge_again(r, ask, now_ms) != JUDGE_LOOK_UP)
 		resolver_ask_release(r, ask);
 	else
 		resolver_deliver(r, ask, a, now_ms);
@@ -472,7 +486,7 @@ void resolver_flight_tick(struct resolver *r, int64_t now_ms)
 		    now_ms - f->joined_ms < RESOLVER_PATIENCE_MS)
 			try_next(r, f, f->timeouts < RESOLVER_TRIES, now_ms);
 		else
-			give_up(r, f);
+			give_up(r, f, now_ms);
 	}
 }
 

@@ -5,7 +5,8 @@
  *   resolver_judge.c   what the policy and the limits say of a query
  *   resolver_flight.c  upstream requests: when again, when no more
  *   resolver_server.c  the servers: which one next, probes, what is told of them
- *   resolver_reply.c   guard, write, queue, commit, send */
+ *   resolver_reply.c   guard, write, queue, commit, send
+ *   resolver_pin.c     names that are resolved ahead (dns: pinned) */
 #pragma once
 
 #include "dns/answer.h"
@@ -34,6 +35,7 @@ struct resolver_ask {
 	struct dns_query query;
 	struct plan_verdict verdict;
 	bool probe;
+	bool pin;	     /* nobody's: its answer is pinned */
 	uint8_t addr_count;  /* addresses that its reply carries */
 	uint32_t addr_at;    /* in resolver.addrs */
 	uint32_t message_at; /* in resolver.bytes */
@@ -116,6 +118,7 @@ struct resolver_guest {
 	int64_t limit_told_ms[LIMIT_COUNT]; /* when an event last said so */
 	uint32_t limit_hits[LIMIT_COUNT];   /* since then */
 	struct budget budgets[BUDGETS_SIZE];
+	struct pins *pins;   /* owned; NULL: nothing was ever pinned */
 	uint32_t (*seen)[2]; /* SEEN_SIZE fingerprints of (rule, name), two each; NULL
 			      * before the first name of a wildcard */
 };
@@ -147,6 +150,9 @@ struct resolver {
 	int64_t probe_next_ms;	/* the soonest of their probe_at_ms */
 	struct dns_name probe_name;
 	uint16_t probe_type;
+	/* pins */
+	struct pins *pinned; /* of all sandboxes */
+	int64_t pin_next_ms; /* when the first of them wants to be woken */
 	/* replies that wait for a flush */
 	struct resolver_guest *dirty;
 	uint32_t bytes_used, addrs_used;
@@ -179,7 +185,11 @@ static inline struct resolver_ask *ask_list_pop(struct ask_list *l)
 }
 
 /* resolver.c */
+/* NULL: there is no room. Nothing of it is set. */
+struct resolver_ask *resolver_ask_new(struct resolver *r);
 void resolver_ask_release(struct resolver *r, struct resolver_ask *ask);
+/* s->dns, made where there is none yet; NULL: no memory. */
+struct resolver_guest *resolver_guest_of(struct sandbox *s);
 
 /* resolver_judge.c */
 enum judgement {
@@ -253,3 +263,25 @@ void resolver_event_name(struct event *e, const struct dns_name *n);
  * NULL. */
 void resolver_deny(struct resolver *r, const struct resolver_ask *ask, uint32_t rule,
 		   const struct addr *remote, const char *reason, int64_t now_ms);
+/* What the guard says of @a for @ask: a bit for each address that may be told, and the
+ * others' fault as an event. *@ret_fault: that of the first of those, or NULL. */
+uint32_t resolver_guard(const struct resolver_ask *ask, const struct dns_answer *a,
+			int64_t now_ms, const char **ret_fault);
+/* One transaction for @items, at most BATCH_ADDS. Return: 0, or -errno and none of
+ * them is learned. */
+int resolver_learn(struct resolver *r, struct sandbox *s,
+		   const struct learned_item *items, size_t count, int64_t now_ms);
+/* Have the kernel forget what no name teaches any more. */
+void resolver_sweep(struct resolver *r, struct sandbox *s, int64_t now_ms);
+
+/* resolver_pin.c */
+/* Answer from the pins, and from nothing else. Takes the ask. */
+void resolver_pin_answer(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
+/* The answer to a question of our own; and the end of one without. Both take the ask. */
+void resolver_pin_landed(struct resolver *r, struct resolver_ask *ask,
+			 const struct dns_answer *a, int64_t now_ms);
+void resolver_pin_lost(struct resolver *r, struct resolver_ask *ask, const char *why,
+		       int64_t now_ms);
+void resolver_pin_tick(struct resolver *r, int64_t now_ms);
+/* Its asks are forgotten already. */
+void resolver_pin_free(struct resolver *r, struct resolver_guest *g);

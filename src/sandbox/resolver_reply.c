@@ -143,6 +143,21 @@ static uint32_t guard(const struct resolver_ask *ask, const struct dns_answer *a
 	return keep;
 }
 
+uint32_t resolver_guard(const struct resolver_ask *ask, const struct dns_answer *a,
+			int64_t now_ms, const char **ret_fault)
+{
+	char reason[REASON_SIZE], text[ADDR_TEXT_SIZE];
+	struct addr remote;
+	uint32_t keep = guard(ask, a, ret_fault, &remote);
+
+	if (!*ret_fault)
+		return keep;
+	snprintf(reason, sizeof(reason), "%s, %s", addr_format(&remote, text),
+		 *ret_fault);
+	tell_denied(ask, ask->verdict.rule, &remote, reason, now_ms);
+	return keep;
+}
+
 /* ---- writing ---- */
 
 static size_t reply_limit(const struct resolver_ask *ask)
@@ -417,16 +432,12 @@ static void tell_shared(struct sandbox *s, const struct learned_item *item,
 	sandbox_event(s, &e, now_ms);
 }
 
-static int learn(struct resolver *r, struct sandbox *s, struct resolver_ask *const *asks,
-		 size_t count, int64_t now_ms)
+int resolver_learn(struct resolver *r, struct sandbox *s,
+		   const struct learned_item *items, size_t count, int64_t now_ms)
 {
-	struct learned_item items[BATCH_ADDS];
-	size_t total = 0, prepared = 0;
-	int ret;
+	size_t prepared = 0;
+	int ret = transact(r, s, items, count, now_ms, &prepared);
 
-	for (size_t i = 0; i < count; i++)
-		total += items_of(r, asks[i], items + total);
-	ret = transact(r, s, items, total, now_ms, &prepared);
 	for (size_t i = 0; i < prepared; i++) {
 		if (ret < 0) {
 			learned_abort(s->learned, &items[i], now_ms);
@@ -436,8 +447,35 @@ static int learn(struct resolver *r, struct sandbox *s, struct resolver_ask *con
 		}
 	}
 	if (ret == 0)
-		s->counters[COUNT_LEARNED] += total;
+		s->counters[COUNT_LEARNED] += count;
 	return ret;
+}
+
+static int learn(struct resolver *r, struct sandbox *s, struct resolver_ask *const *asks,
+		 size_t count, int64_t now_ms)
+{
+	struct learned_item items[BATCH_ADDS];
+	size_t total = 0;
+
+	for (size_t i = 0; i < count; i++)
+		total += items_of(r, asks[i], items + total);
+	return resolver_learn(r, s, items, total, now_ms);
+}
+
+void resolver_sweep(struct resolver *r, struct sandbox *s, int64_t now_ms)
+{
+	struct filter_learn changes[FILTER_LEARN_MAX];
+	size_t n;
+
+	while ((n = learned_sweep(s->learned, now_ms, changes, ARRAY_SIZE(changes))) >
+	       0) {
+		s->counters[COUNT_COMMITS]++;
+		if (r->ops.commit(r->ops.data, s, changes, n) == 0)
+			continue;
+		s->counters[COUNT_COMMITS_FAILED]++;
+		learned_sweep_failed(s->learned);
+		return;
+	}
 }
 
 static void flush_one(struct resolver *r, struct sandbox *s, struct resolver_ask *ask,

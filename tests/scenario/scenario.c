@@ -6,7 +6,8 @@
  *
  *   servers S [try=MS] [probe=MS] [name=NAME]
  *                                  first of all; 2 when it is absent
- *   allow|deny TARGET [port=N] [private] [types=ptr+txt+srv+mx]
+ *   allow|deny TARGET [port=N] [private] [required] [types=ptr+txt+srv+mx]
+ *   dns live|pinned
  *   limit NAME VALUE               as under `limits:`
  *   apply                          compile: from now on all sandboxes have this policy
  *   change                         the same as a change of the policy: what was learned
@@ -37,6 +38,10 @@
  *   troubles N [KIND S VALUE]      of the servers, since the last such line; the last
  *                                  one is error, rcode, probe or healthy; its errno or
  *                                  rcode
+ *   pin SB EVERY_MS                resolve the policy's names
+ *   pinned N                       so many rounds have ended since the last such line
+ *   unpinned N [NAME WHY_WITH_UNDERSCORES [required] [stays]]
+ *                                  so many names lacked something; the last one
  *   count SB COUNTER N
  *   detach SB
  *
@@ -57,6 +62,9 @@ struct player {
 	const char *words[WORDS_MAX];
 	size_t count;
 	size_t commits_seen, items_seen, events_seen, troubles_seen;
+	size_t rounds, unpinned; /* since they were asked for */
+	char unpinned_name[DNS_NAME_TEXT_SIZE], unpinned_why[128];
+	bool required, stays;
 };
 
 static void fail(const struct player *p, const char *what)
@@ -184,7 +192,9 @@ static void add_rule(struct player *p, enum policy_action action)
 	}
 	must(p,
 	     world_rule(p->w, action, word(p, 1), port ? (uint16_t)number(p, port) : 0,
-			has(p, "private") ? PLAN_PRIVATE : 0, bits),
+			(uint8_t)((has(p, "private") ? PLAN_PRIVATE : 0) |
+				  (has(p, "required") ? PLAN_REQUIRED : 0)),
+			bits),
 	     "not a rule");
 }
 
@@ -204,6 +214,12 @@ static void do_limit(struct player *p)
 
 	must(p, limit_find(text_of(word(p, 1)), &which), "no such limit");
 	p->w->policy.limits[which] = number_at(p, 2);
+}
+
+static void do_dns(struct player *p)
+{
+	p->w->policy.dns = strcmp(word(p, 1), "pinned") == 0 ? POLICY_DNS_PINNED
+							     : POLICY_DNS_LIVE;
 }
 
 static void do_apply(struct player *p)
@@ -388,6 +404,29 @@ static void do_detach(struct player *p)
 	resolver_detach(p->w->resolver, sandbox_at(p, 1));
 }
 
+static void on_pinned(void *data, const struct resolver_unpinned *fault)
+{
+	struct player *p = data;
+
+	if (!fault) {
+		p->rounds++;
+		return;
+	}
+	p->unpinned++;
+	dns_name_format(fault->name, p->unpinned_name);
+	snprintf(p->unpinned_why, sizeof(p->unpinned_why), "%s", fault->why);
+	p->required = fault->required;
+	p->stays = fault->stays;
+}
+
+static void do_pin(struct player *p)
+{
+	must(p,
+	     resolver_pin(p->w->resolver, sandbox_at(p, 1), number_at(p, 2), on_pinned, p,
+			  p->w->now_ms) == 0,
+	     "the names can't be pinned");
+}
+
 /* ---- what must hold ---- */
 
 static const struct world_reply *find_reply(const struct player *p, uint32_t id,
@@ -555,6 +594,29 @@ static void do_troubles(struct player *p)
 	     "with another reason");
 }
 
+static void do_pinned(struct player *p)
+{
+	must(p, p->rounds == number_at(p, 1), "another number of rounds");
+	p->rounds = 0;
+}
+
+static void do_unpinned(struct player *p)
+{
+	char why[128];
+
+	must(p, p->unpinned == number_at(p, 1), "another number of names");
+	p->unpinned = 0;
+	if (p->count < 3)
+		return;
+	snprintf(why, sizeof(why), "%s", word(p, 3));
+	for (char *c = why; *c; c++)
+		*c = *c == '_' ? ' ' : *c;
+	must(p, strcmp(word(p, 2), p->unpinned_name) == 0, p->unpinned_name);
+	must(p, strcmp(why, p->unpinned_why) == 0, p->unpinned_why);
+	must(p, has(p, "required") == p->required, "required or not");
+	must(p, has(p, "stays") == p->stays, "it stays or not");
+}
+
 static void do_count(struct player *p)
 {
 	for (int i = 0; i < SANDBOX_COUNTER_COUNT; i++) {
@@ -589,6 +651,8 @@ static const struct {
 	{ "items", do_items },	   { "events", do_events },
 	{ "count", do_count },	   { "troubles", do_troubles },
 	{ "change", do_change },   { "detach", do_detach },
+	{ "dns", do_dns },	   { "pin", do_pin },
+	{ "pinned", do_pinned },   { "unpinned", do_unpinned },
 };
 
 static void play_line(struct player *p, char *line)

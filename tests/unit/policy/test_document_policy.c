@@ -267,7 +267,6 @@ static void own_keys_are_strict(void **state)
 {
 	static const char *const bodies[] = {
 		"{\"verify\":\"full\"}",
-		"{\"dns\":\"pinned\"}",
 		"{\"limits\":{\"flows\":1,\"flows\":2}}",
 		"{\"limits\":{\"nothing\":1}}",
 		"{\"limits\":[]}",

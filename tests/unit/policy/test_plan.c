@@ -373,6 +373,38 @@ static void settings_are_what_the_policy_says(void **state)
 	world_done(&w);
 }
 
+static void names_are_walked_in_the_order_of_the_rules(void **state)
+{
+	struct rule rules[] = {
+		name_rule(POLICY_ALLOW, TARGET_NAME, "b.test"),
+		name_rule(POLICY_DENY, TARGET_BELOW, "a.test"),
+		name_rule(POLICY_ALLOW, TARGET_NAME, "a.test"),
+		name_rule(POLICY_ALLOW, TARGET_NAME, "c.x.test"),
+		name_rule(POLICY_ALLOW, TARGET_NAME, "b.test"),
+	};
+	static const char *const expected[] = { "b.test", "a.test", "c.x.test" };
+	struct policy policy = { .rules = rules, .count = ARRAY_SIZE(rules) };
+	struct world w = compile(&policy);
+	char text[DNS_NAME_TEXT_SIZE];
+	struct dns_name n;
+	uint32_t at = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(expected); i++) {
+		assert_true(plan_name_next(&w.plan, &at, &n));
+		assert_string_equal(dns_name_format(&n, text), expected[i]);
+		assert_int_equal(n.labels, i == 2 ? 3 : 2);
+	}
+	assert_false(plan_name_next(&w.plan, &at, &n));
+	at = UINT32_MAX;
+	assert_false(plan_name_next(&w.plan, &at, &n));
+	world_done(&w);
+	policy.count = 0;
+	w = compile(&policy);
+	at = 0;
+	assert_false(plan_name_next(&w.plan, &at, &n));
+	world_done(&w);
+}
+
 /* The table of names is filled to two thirds whatever its size, and searches go round
  * its end. */
 static void every_name_of_a_table_is_found_and_no_other(void **state)
@@ -514,6 +546,7 @@ int main(void)
 		cmocka_unit_test(what_the_kernel_gets_is_disjoint_and_says_the_same),
 		cmocka_unit_test(limits_have_defaults_and_can_be_set),
 		cmocka_unit_test(settings_are_what_the_policy_says),
+		cmocka_unit_test(names_are_walked_in_the_order_of_the_rules),
 		cmocka_unit_test(every_name_of_a_table_is_found_and_no_other),
 		cmocka_unit_test(rules_keep_their_texts_and_places),
 		cmocka_unit_test(random_policies_match_as_rule_by_rule),

@@ -556,24 +556,42 @@ static void the_sixteenth_own_port_list_is_an_error_at_its_rule(void **state)
 	world_done(&w);
 }
 
-static void what_is_not_enforced_is_an_error_at_its_value(void **state)
+static void what_can_not_be_pinned_is_an_error_at_its_place(void **state)
 {
 	struct world w = { 0 };
 	struct policy_reader r = reader(&w);
 
-	world_read(&w, "p.yaml", "verify: tls\ndns: pinned\nrepin: 6h\n");
+	world_read(&w, "p.yaml",
+		   "dns: pinned\ndefaultAction: allow\negress:\n"
+		   "  - {action: allow, target: \"*.a.test\"}\n"
+		   "  - {action: allow, target: \"**.b.test\"}\n"
+		   "  - {action: allow, target: c.test, types: [TXT]}\n"
+		   "  - {action: allow, target: d.test}\n"
+		   "  - {action: deny, target: \"*.e.test\"}\n"
+		   "  - {action: allow, target: 45.0.0.0/8}\n");
 	expect_good(&w);
-	assert_int_equal(policy_check_built(&r, &w.policy), -EINVAL);
+	w.policy.limits[LIMIT_LEARNED_NAMES] = 1;
+	assert_int_equal(policy_check(&r, &w.policy), -EINVAL);
 	assert_string_equal(
 		faults_text(&w),
-		"p.yaml:2:6: dns: 'pinned' is not enforced by this version; write live\n"
-		"p.yaml:3:8: repin: repin is not enforced by this version; leave it "
-		"out\n");
+		"p.yaml:1:6: dns: 'pinned' needs defaultAction: deny: the names that are "
+		"allowed have to be known\n"
+		"p.yaml:4:5: '*.a.test' is a wildcard, but dns: pinned resolves every "
+		"name before the start: write the exact names\n"
+		"p.yaml:5:5: '**.b.test' is a wildcard, but dns: pinned resolves every "
+		"name before the start: write the exact names\n"
+		"p.yaml:6:5: 'c.test' has types, but dns: pinned answers with addresses "
+		"alone\n"
+		"p.yaml:1:6: dns: 'pinned' with 2 names is over the limit learned_names "
+		"(1)\n");
 	world_done(&w);
 	w = (struct world){ 0 };
 	r = reader(&w);
-	world_read(&w, "p.yaml", "verify: dns\ndns: live\n");
-	assert_int_equal(policy_check_built(&r, &w.policy), 0);
+	world_read(&w, "p.yaml", "verify: dns\nrepin: 6h\n");
+	assert_int_equal(policy_check(&r, &w.policy), 0);
+	assert_string_equal(faults_text(&w),
+			    "p.yaml:2:8: warning: repin: changes nothing "
+			    "without dns: pinned\n");
 	world_done(&w);
 }
 
@@ -593,7 +611,7 @@ int main(void)
 		cmocka_unit_test(circles_and_depth_are_faults_at_their_place),
 		cmocka_unit_test(the_whole_is_checked),
 		cmocka_unit_test(the_sixteenth_own_port_list_is_an_error_at_its_rule),
-		cmocka_unit_test(what_is_not_enforced_is_an_error_at_its_value),
+		cmocka_unit_test(what_can_not_be_pinned_is_an_error_at_its_place),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -115,6 +115,12 @@ void resolver_flush(struct resolver *r, int64_t now_ms)
 		answer(answered++);
 }
 
+int resolver_pin(struct resolver *r, struct sandbox *s, int64_t repin_ms,
+		 resolver_pinned_fn *on_pinned, void *data, int64_t now_ms)
+{
+	return -ENOSYS;
+}
+
 void resolver_detach(struct resolver *r, struct sandbox *s)
 {
 	detached++;

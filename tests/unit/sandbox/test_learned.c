@@ -220,6 +220,32 @@ static void an_element_is_deleted_when_its_last_name_goes(void **state)
 	stop(&f);
 }
 
+static void what_is_forgotten_is_swept_unless_another_name_has_it(void **state)
+{
+	struct fixture f = open_fixture(0, 0, 0);
+	struct addr first = addr_v4(45, 0, 0, 1), second = addr_v4(45, 0, 0, 2);
+	struct filter_learn changes[4];
+	struct learned_use use[4];
+
+	start(&f);
+	learn(&f, item("a.test", 1, 60, 0), 0, NULL);
+	learn(&f, item("a.test", 2, 60, 0), 0, NULL);
+	learn(&f, item("b.test", 2, 60, 0), 0, NULL);
+	learned_forget(f.l, name_of("a.test"), &second, 0);
+	assert_int_equal(learned_sweep(f.l, 0, changes, 4), 0);
+	assert_int_equal(learned_find(f.l, &second, 0, use, 4), 1);
+	learned_forget(f.l, name_of("a.test"), &first, 0);
+	assert_int_equal(learned_sweep(f.l, 0, changes, 4), 1);
+	assert_true(addr_equal(&changes[0].addr, &first));
+	assert_int_equal(changes[0].lifetime_ms, 0);
+	assert_int_equal(learned_find(f.l, &first, 0, use, 4), 0);
+	/* Nobody has these. */
+	learned_forget(f.l, name_of("a.test"), &first, 0);
+	learned_forget(f.l, name_of("c.test"), &second, 0);
+	assert_int_equal(learned_counts(f.l).addresses, 1);
+	stop(&f);
+}
+
 static void names_of_an_address_come_newest_first_over_all_port_lists(void **state)
 {
 	struct fixture f = open_fixture(0, 0, 0);
@@ -290,6 +316,7 @@ int main(void)
 		cmocka_unit_test(what_was_not_acknowledged_is_not_learned),
 		cmocka_unit_test(the_limits_hold_and_what_expires_first_goes),
 		cmocka_unit_test(an_element_is_deleted_when_its_last_name_goes),
+		cmocka_unit_test(what_is_forgotten_is_swept_unless_another_name_has_it),
 		cmocka_unit_test(
 			names_of_an_address_come_newest_first_over_all_port_lists),
 		cmocka_unit_test(the_other_addresses_of_a_name_can_be_walked),
