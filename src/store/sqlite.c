@@ -38,7 +38,7 @@ struct sqlite_writer {
 	int64_t max_age_ms;
 	/* The thread's alone. */
 	sqlite3 *db; /* NULL: to be opened from @reopen_ms on */
-	sqlite3_stmt *insert, *count;
+	sqlite3_stmt *insert, *count, *sum;
 	int64_t reopen_ms, window_ms, tidy_ms, room_ms;
 	int64_t clock_offset_ms, clock_set_ms; /* wall minus boot time; when it moved */
 	struct event_row *folded; /* SQLITE_FOLD_MAX, made with the first row */
@@ -97,9 +97,15 @@ static void close_database(struct sqlite_writer *w)
 {
 	sqlite3_finalize(w->insert);
 	sqlite3_finalize(w->count);
+	sqlite3_finalize(w->sum);
 	sqlite3_close(w->db);
-	w->insert = w->count = NULL;
+	w->insert = w->count = w->sum = NULL;
 	w->db = NULL;
+}
+
+static int prepare(sqlite3 *db, const char *sql, sqlite3_stmt **ret)
+{
+	return sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, ret, NULL);
 }
 
 static int open_once(struct sqlite_writer *w, struct err *err)
@@ -107,21 +113,28 @@ static int open_once(struct sqlite_writer *w, struct err *err)
 	static const char insert[] =
 		"INSERT INTO event (ts, sandbox, action, layer, remote_ip, remote_port,"
 		" protocol, name, rule, rule_file, rule_line, packets, bytes, reason,"
-		" query_type, limit_id, uid, pid, command)"
-		" VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+		" query_type, limit_id, uid, pid, command, allowable)"
+		" VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
 	static const char count[] =
 		"INSERT INTO counter (action, layer, packets, rows) VALUES (?,?,?,1)"
 		" ON CONFLICT DO UPDATE SET packets = packets + excluded.packets,"
 		" rows = rows + 1";
+	static const char sum[] =
+		"INSERT INTO denied SELECT kind, ts / 3600000, key, sum(packets), "
+		"count(*),"
+		" max(ts) FROM denied_event WHERE id > ? AND key IS NOT NULL GROUP BY 1, "
+		"2, 3"
+		" ON CONFLICT DO UPDATE SET packets = packets + excluded.packets,"
+		" rows = rows + excluded.rows, last_ts = max(last_ts, excluded.last_ts)";
 	int rc, r = sqlite_file_open(w->directory, w->max_bytes, &w->db, err);
 
 	if (r < 0)
 		return r;
-	rc = sqlite3_prepare_v3(w->db, insert, -1, SQLITE_PREPARE_PERSISTENT, &w->insert,
-				NULL);
+	rc = prepare(w->db, insert, &w->insert);
 	if (rc == SQLITE_OK)
-		rc = sqlite3_prepare_v3(w->db, count, -1, SQLITE_PREPARE_PERSISTENT,
-					&w->count, NULL);
+		rc = prepare(w->db, count, &w->count);
+	if (rc == SQLITE_OK)
+		rc = prepare(w->db, sum, &w->sum);
 	if (rc == SQLITE_OK) {
 		sqlite_file_put_by(w->directory);
 		return 0;
@@ -214,6 +227,7 @@ static int write_row(struct sqlite_writer *w, const struct event_row *row)
 	bind_number(s, ++i, e->uid != UINT32_MAX, e->uid);
 	bind_number(s, ++i, row->pid > 0, row->pid);
 	bind_text(s, ++i, row->command, sizeof(row->command), false);
+	bind_number(s, ++i, e->allowable, 1);
 	sqlite3_step(s);
 	return sqlite3_reset(s);
 }
@@ -229,9 +243,18 @@ static int write_counter(struct sqlite_writer *w, const struct event *e)
 	return sqlite3_reset(s);
 }
 
+/* What was denied in the rows from @first on, into the sums. */
+static int write_sums(struct sqlite_writer *w, int64_t first)
+{
+	sqlite3_bind_int64(w->sum, 1, first - 1);
+	sqlite3_step(w->sum);
+	return sqlite3_reset(w->sum);
+}
+
 /* All or nothing. */
 static int write_folded(struct sqlite_writer *w, struct err *err)
 {
+	int64_t first = 0;
 	int rc = SQLITE_OK, r;
 
 	r = sqlite_run(w->db, "BEGIN IMMEDIATE", err);
@@ -241,7 +264,11 @@ static int write_folded(struct sqlite_writer *w, struct err *err)
 		rc = write_row(w, &w->folded[i]);
 		if (rc == SQLITE_OK)
 			rc = write_counter(w, &w->folded[i].event);
+		if (i == 0)
+			first = sqlite3_last_insert_rowid(w->db);
 	}
+	if (rc == SQLITE_OK)
+		rc = write_sums(w, first);
 	if (rc != SQLITE_OK)
 		r = sqlite_fault(w->db, rc, "cannot write to the database", err);
 	else
@@ -317,9 +344,11 @@ static bool folds(const struct event_row *a, const struct event_row *b)
 
 	return x->action == y->action && x->layer == y->layer && x->port == y->port &&
 	       x->protocol == y->protocol && x->limit == y->limit &&
-	       x->query_type == y->query_type && a->pid == b->pid && x->uid == y->uid &&
-	       a->rule_line == b->rule_line && addr_equal(&x->remote, &y->remote) &&
+	       x->query_type == y->query_type && x->allowable == y->allowable &&
+	       a->pid == b->pid && x->uid == y->uid && a->rule_line == b->rule_line &&
+	       addr_equal(&x->remote, &y->remote) &&
 	       strncmp(x->name, y->name, sizeof(x->name)) == 0 &&
+	       strncmp(a->command, b->command, sizeof(a->command)) == 0 &&
 	       strncmp(a->sandbox, b->sandbox, sizeof(a->sandbox)) == 0 &&
 	       strncmp(a->rule, b->rule, sizeof(a->rule)) == 0 &&
 	       strncmp(a->rule_file, b->rule_file, sizeof(a->rule_file)) == 0;

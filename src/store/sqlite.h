@@ -52,6 +52,8 @@ struct sqlite_query {
 	int64_t since_ms;	  /* wall clock, included */
 	int64_t until_ms;	  /* excluded; 0: no end */
 	int64_t below_id;	  /* for the next page: only rows before it; 0: all */
+	bool oldest_first;	  /* in the order in which they were written */
+	int64_t above_id;	  /* with oldest_first: only rows behind it; 0: all */
 	size_t max;		  /* rows; 0: 1000 */
 };
 
@@ -65,10 +67,14 @@ struct sqlite_reader;
 int sqlite_reader_open(const char *directory, int timeout_ms, struct sqlite_reader **ret,
 		       struct err *err) MUST_CHECK;
 void sqlite_reader_close(struct sqlite_reader *r);
-/* Newest first. @on_row says whether to go on. */
+/* Newest first, unless @query says otherwise. @on_row says whether to go on. */
 int sqlite_find(struct sqlite_reader *r, const struct sqlite_query *query,
 		bool (*on_row)(void *data, int64_t id, const struct event_row *row),
 		void *data, struct err *err) MUST_CHECK;
+/* The number that is the last before the rows since @since_ms begin; of the newest row
+ * when there are none. For a query that begins there and goes on. */
+int sqlite_id_before(struct sqlite_reader *r, int64_t since_ms, int64_t *ret,
+		     struct err *err) MUST_CHECK;
 /* How many, however many there are. */
 int sqlite_count(struct sqlite_reader *r, const struct sqlite_query *query,
 		 struct sqlite_sum *ret, struct err *err) MUST_CHECK;

@@ -180,15 +180,27 @@ static uint64_t bytes_used(sqlite3 *db)
 	return (uint64_t)MAX(pages, INT64_C(0)) * PAGE_BYTES;
 }
 
-/* Return: how many went; < 0 when none could. */
+/* Return: how many went; < 0 when none could. The newest stays: its number is where the
+ * next one's begins, and whoever copies rows goes by the numbers. */
 static int let_go(sqlite3 *db, const char *where, int max)
 {
 	char sql[256];
 
 	snprintf(sql, sizeof(sql),
-		 "DELETE FROM event WHERE id IN (SELECT id FROM event WHERE %s LIMIT %d)",
+		 "DELETE FROM event WHERE id IN (SELECT id FROM event WHERE"
+		 " id < (SELECT max(id) FROM event) AND %s LIMIT %d)",
 		 where, max);
 	return sqlite_run(db, sql, NULL) < 0 ? -1 : sqlite3_changes(db);
+}
+
+/* The sums of hours whose events are all gone. */
+static void let_sums_go(sqlite3 *db)
+{
+	(void)!sqlite_run(db,
+			  "DELETE FROM denied WHERE kind IN (1, 2, 3, 4, 5, 6) AND hour <"
+			  " coalesce((SELECT min(ts) FROM event WHERE action = 2),"
+			  " (SELECT max(ts) FROM event)) / 3600000",
+			  NULL);
 }
 
 bool sqlite_file_tidy(sqlite3 *db, uint64_t max_bytes, int64_t oldest_ms)
@@ -205,6 +217,7 @@ bool sqlite_file_tidy(sqlite3 *db, uint64_t max_bytes, int64_t oldest_ms)
 		if (over && let_go(db, "1 ORDER BY id", TIDY_ROWS) <= 0)
 			over = false;
 	}
+	let_sums_go(db);
 	sqlite3_exec(db, "PRAGMA incremental_vacuum(1000)", NULL, NULL, NULL);
 	return gone == TIDY_ROWS || over;
 }
@@ -249,4 +262,5 @@ void sqlite_file_make_room(sqlite3 *db, const char *directory)
 		else
 			rows -= gone;
 	}
+	let_sums_go(db);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* store/sqlite_file - the database file: opened, brought up to date, kept within its
- * size and age, moved aside when it is broken. Used by store/sqlite alone, in its
- * thread. */
+ * size and age, moved aside when it is broken. Used by store/sqlite alone, most of it
+ * in its thread. */
 #pragma once
 
 #include <sqlite3.h>
@@ -31,3 +31,11 @@ bool sqlite_file_tidy(sqlite3 *db, uint64_t max_bytes, int64_t oldest_ms);
 void sqlite_file_make_room(sqlite3 *db, const char *directory);
 /* Put by (again) what that needs. */
 void sqlite_file_put_by(const char *directory);
+
+/* ---- for the files that search ---- */
+
+/* @sql as a statement whose time runs from now. Return: 0 or -errno. */
+int sqlite_ask(struct sqlite_reader *r, const char *sql, sqlite3_stmt **ret,
+	       struct err *err) MUST_CHECK;
+/* Return: the code of what a step ended with. */
+int sqlite_search_fault(struct sqlite_reader *r, int rc, struct err *err);

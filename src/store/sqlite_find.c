@@ -80,19 +80,24 @@ static void put_where(const struct sqlite_query *q, const char *head, const char
 {
 	const bool narrow = q->sandbox || q->name || q->remote.family != ADDR_NONE;
 	const bool address = q->remote.family != ADDR_NONE;
+	const bool in_order = q->oldest_first; /* of their numbers: along the table */
 
 	snprintf(sql, SQL_SIZE,
-		 "%s FROM event WHERE ts >= ?1 AND ts < ?2 AND id < ?3%s%s%s%s %s", head,
+		 "%s FROM event WHERE %sts >= ?1 AND ts < ?2 AND id < ?3%s%s%s%s %s",
+		 head, in_order ? "+" : "",
 		 q->action == EVENT_NONE ? ""
-		 : narrow		 ? " AND +action = ?4"
+		 : narrow || in_order	 ? " AND +action = ?4"
 					 : " AND action = ?4",
-		 !q->sandbox	      ? ""
-		 : q->name || address ? " AND +sandbox = ?5"
-				      : " AND sandbox = ?5",
-		 !q->name  ? ""
-		 : address ? " AND +name = ?6"
-			   : " AND name = ?6",
-		 address ? " AND remote_ip = ?7" : "", tail);
+		 !q->sandbox			  ? ""
+		 : q->name || address || in_order ? " AND +sandbox = ?5"
+						  : " AND sandbox = ?5",
+		 !q->name	       ? ""
+		 : address || in_order ? " AND +name = ?6"
+				       : " AND name = ?6",
+		 !address   ? ""
+		 : in_order ? " AND +remote_ip = ?7"
+			    : " AND remote_ip = ?7",
+		 tail);
 }
 
 static void bind_query(sqlite3_stmt *s, const struct sqlite_query *q)
@@ -102,6 +107,8 @@ static void bind_query(sqlite3_stmt *s, const struct sqlite_query *q)
 	sqlite3_bind_int64(s, 1, q->since_ms);
 	sqlite3_bind_int64(s, 2, q->until_ms ? q->until_ms : INT64_MAX);
 	sqlite3_bind_int64(s, 3, q->below_id ? q->below_id : INT64_MAX);
+	if (q->oldest_first)
+		sqlite3_bind_int64(s, 8, q->above_id);
 	if (q->action != EVENT_NONE)
 		sqlite3_bind_int(s, 4, (int)q->action);
 	if (q->sandbox)
@@ -113,17 +120,30 @@ static void bind_query(sqlite3_stmt *s, const struct sqlite_query *q)
 				  SQLITE_TRANSIENT);
 }
 
-static int ask(struct sqlite_reader *r, const char *sql, const struct sqlite_query *q,
-	       sqlite3_stmt **ret, struct err *err)
+int sqlite_search_fault(struct sqlite_reader *r, int rc, struct err *err)
+{
+	return sqlite_fault(r->db, rc, "cannot search the database", err);
+}
+
+int sqlite_ask(struct sqlite_reader *r, const char *sql, sqlite3_stmt **ret,
+	       struct err *err)
 {
 	int rc = sqlite3_prepare_v2(r->db, sql, -1, ret, NULL);
 
 	if (rc != SQLITE_OK)
-		return sqlite_fault(r->db, rc, "cannot search the database", err);
-	if (q)
-		bind_query(*ret, q);
+		return sqlite_search_fault(r, rc, err);
 	r->until_ms = clock_now_ms() + r->timeout_ms;
 	return 0;
+}
+
+static int ask(struct sqlite_reader *r, const char *sql, const struct sqlite_query *q,
+	       sqlite3_stmt **ret, struct err *err)
+{
+	int code = sqlite_ask(r, sql, ret, err);
+
+	if (code == 0)
+		bind_query(*ret, q);
+	return code;
 }
 
 /* ---- the answer ---- */
@@ -145,7 +165,7 @@ static uint32_t read_number(sqlite3_stmt *s, int column, uint32_t otherwise)
 static const char columns[] =
 	"SELECT id, ts, sandbox, action, layer, remote_ip, remote_port, protocol, name,"
 	" rule, rule_file, rule_line, packets, bytes, reason, query_type, limit_id, uid,"
-	" pid, command";
+	" pid, command, allowable";
 
 static int64_t read_row(sqlite3_stmt *s, struct event_row *row)
 {
@@ -175,6 +195,7 @@ static int64_t read_row(sqlite3_stmt *s, struct event_row *row)
 	e->uid = read_number(s, 17, UINT32_MAX);
 	row->pid = read_number(s, 18, 0);
 	read_text(s, 19, row->command, sizeof(row->command));
+	e->allowable = read_number(s, 20, 0) == 1;
 	return sqlite3_column_int64(s, 0);
 }
 
@@ -186,9 +207,11 @@ int sqlite_find(struct sqlite_reader *r, const struct sqlite_query *query,
 	sqlite3_stmt *s = NULL;
 	struct event_row row;
 	bool go_on = true;
-	int code, rc;
+	int code, rc = SQLITE_DONE;
 
-	snprintf(tail, sizeof(tail), "ORDER BY ts DESC, id DESC LIMIT %zu",
+	snprintf(tail, sizeof(tail), "%s LIMIT %zu",
+		 query->oldest_first ? "AND id > ?8 ORDER BY id"
+				     : "ORDER BY ts DESC, id DESC",
 		 query->max ? query->max : (size_t)MAX_DEFAULT);
 	put_where(query, columns, tail, sql);
 	code = ask(r, sql, query, &s, err);
@@ -197,7 +220,7 @@ int sqlite_find(struct sqlite_reader *r, const struct sqlite_query *query,
 	while (go_on && (rc = sqlite3_step(s)) == SQLITE_ROW)
 		go_on = on_row(data, read_row(s, &row), &row);
 	if (go_on && rc != SQLITE_DONE)
-		code = sqlite_fault(r->db, rc, "cannot search the database", err);
+		code = sqlite_search_fault(r, rc, err);
 	sqlite3_finalize(s);
 	return code;
 }
@@ -211,7 +234,7 @@ static int read_sum(struct sqlite_reader *r, sqlite3_stmt *s, struct sqlite_sum 
 		*ret = (struct sqlite_sum){ (uint64_t)sqlite3_column_int64(s, 0),
 					    (uint64_t)sqlite3_column_int64(s, 1) };
 	else
-		code = sqlite_fault(r->db, rc, "cannot search the database", err);
+		code = sqlite_search_fault(r, rc, err);
 	sqlite3_finalize(s);
 	return code;
 }
@@ -228,14 +251,36 @@ int sqlite_count(struct sqlite_reader *r, const struct sqlite_query *query,
 	return code < 0 ? code : read_sum(r, s, ret, err);
 }
 
+int sqlite_id_before(struct sqlite_reader *r, int64_t since_ms, int64_t *ret,
+		     struct err *err)
+{
+	sqlite3_stmt *s = NULL;
+	int rc, code = sqlite_ask(
+			r,
+			"SELECT coalesce(min(id) - 1, (SELECT max(id) FROM event), 0)"
+			" FROM event WHERE ts >= ?",
+			&s, err);
+
+	if (code < 0)
+		return code;
+	sqlite3_bind_int64(s, 1, since_ms);
+	rc = sqlite3_step(s);
+	if (rc == SQLITE_ROW)
+		*ret = sqlite3_column_int64(s, 0);
+	else
+		code = sqlite_search_fault(r, rc, err);
+	sqlite3_finalize(s);
+	return code;
+}
+
 int sqlite_total(struct sqlite_reader *r, enum event_action action,
 		 struct sqlite_sum *ret, struct err *err)
 {
 	sqlite3_stmt *s = NULL;
-	int code = ask(r,
-		       "SELECT coalesce(sum(rows), 0), coalesce(sum(packets), 0)"
-		       " FROM counter WHERE action = ?",
-		       NULL, &s, err);
+	int code = sqlite_ask(r,
+			      "SELECT coalesce(sum(rows), 0), coalesce(sum(packets), 0)"
+			      " FROM counter WHERE action = ?",
+			      &s, err);
 
 	if (code < 0)
 		return code;

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "store/sqlite_denied.h"
+#include "store/sqlite_file.h"
+
+/* The beginning of an hour. */
+#define HOUR INT64_C(3600000)
+#define T0   (INT64_C(489898) * HOUR)
+
+static char directory[64];
+
+static int make_directory(void **state)
+{
+	snprintf(directory, sizeof(directory), "/tmp/weir-denied-XXXXXX");
+	return mkdtemp(directory) ? 0 : -1;
+}
+
+static int remove_directory(void **state)
+{
+	static const char *const names[] = { "events.db", "events.db-wal",
+					     "events.db-shm", "events.spare" };
+	char path[128];
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		snprintf(path, sizeof(path), "%s/%s", directory, names[i]);
+		unlink(path);
+	}
+	return rmdir(directory);
+}
+
+static struct sqlite_writer *writer(void)
+{
+	const struct sqlite_config config = { .directory = directory };
+	struct sqlite_writer *w = NULL;
+
+	assert_int_equal(sqlite_writer_new(&config, &w, NULL), 0);
+	return w;
+}
+
+struct said {
+	const char *sandbox, *name, *command, *rule;
+	uint8_t address; /* 192.0.2.x; 0: a lookup */
+	uint8_t packets;
+	int64_t ts_ms;
+};
+
+static void add(struct sqlite_writer *w, const struct said *s)
+{
+	struct event e = { .ts_ms = s->ts_ms,
+			   .packets = s->packets,
+			   .rule = EVENT_NO_RULE,
+			   .uid = UINT32_MAX,
+			   .action = EVENT_DENY,
+			   .layer = s->address ? EVENT_ADDRESS : EVENT_DNS };
+	struct event_row row;
+
+	if (s->address)
+		e.remote = addr_v4(192, 0, 2, s->address);
+	snprintf(e.name, sizeof(e.name), "%s", s->name ?: "");
+	event_row_fill(&row, &e, s->sandbox, NULL);
+	snprintf(row.command, sizeof(row.command), "%s", s->command ?: "");
+	snprintf(row.rule, sizeof(row.rule), "%s", s->rule ?: "");
+	sqlite_writer_add(w, &row);
+}
+
+static const struct said events[] = {
+	{ "sb-1", "a.test", "curl", NULL, 0, 1, T0 - HOUR / 2 },
+	{ "sb-1", "a.test", NULL, "deny a.test", 0, 2, T0 - 1 },
+	{ "sb-2", "b.test", NULL, NULL, 0, 4, T0 },
+	{ "sb-2", NULL, "curl", NULL, 7, 8, T0 + 1 },
+	{ "sb-1", "a.test", NULL, NULL, 7, 16, T0 + 2 * HOUR },
+	{ "sb-2", NULL, "nc", NULL, 9, 32, T0 + 3 * HOUR - 1 },
+};
+
+static void add_all(void)
+{
+	struct sqlite_writer *w = writer();
+
+	/* In two transactions, so that sums are added to. */
+	for (size_t i = 0; i < ARRAY_SIZE(events); i++) {
+		add(w, &events[i]);
+		if (i == 2)
+			assert_true(sqlite_writer_drain(w, 5000));
+	}
+	sqlite_writer_free(w);
+}
+
+/* "key=packets/rows " of each, in order. */
+static bool put(void *data, const struct sqlite_denied *d)
+{
+	char *text = data;
+	size_t used = strlen(text);
+
+	snprintf(text + used, 512 - used, "%s=%llu/%llu ", d->key,
+		 (unsigned long long)d->packets, (unsigned long long)d->rows);
+	return true;
+}
+
+static void expect(enum sqlite_by by, struct sqlite_query q, const char *wanted)
+{
+	struct sqlite_reader *r = NULL;
+	char text[512] = "";
+
+	assert_int_equal(sqlite_reader_open(directory, 5000, &r, NULL), 0);
+	assert_int_equal(sqlite_denied(r, by, &q, put, text, NULL), 0);
+	sqlite_reader_close(r);
+	assert_string_equal(text, wanted);
+}
+
+static void each_property_is_summed(void **state)
+{
+	const struct sqlite_query all = { 0 };
+
+	add_all();
+	expect(SQLITE_BY_DESTINATION, all,
+	       "192.0.2.9=32/1 a.test=19/3 192.0.2.7=8/1 b.test=4/1 ");
+	expect(SQLITE_BY_ADDRESS, all, "192.0.2.9=32/1 192.0.2.7=24/2 ");
+	expect(SQLITE_BY_NAME, all, "a.test=19/3 b.test=4/1 ");
+	expect(SQLITE_BY_SANDBOX, all, "sb-2=44/3 sb-1=19/3 ");
+	expect(SQLITE_BY_RULE, all, "=61/5 deny a.test=2/1 ");
+	expect(SQLITE_BY_PROCESS, all, "nc=32/1 =22/3 curl=9/2 ");
+	expect(SQLITE_BY_NAME, (struct sqlite_query){ .sandbox = "sb-2" }, "b.test=4/1 ");
+	expect(SQLITE_BY_DESTINATION, (struct sqlite_query){ .max = 1 },
+	       "192.0.2.9=32/1 ");
+}
+
+static void parts_of_hours_are_exact(void **state)
+{
+	static const struct {
+		const char *what;
+		int64_t since_ms, until_ms;
+		const char *wanted;
+	} rows[] = {
+		{ "in the middle of the first hour", T0 - HOUR / 2 + 1, 0,
+		  "sb-2=44/3 sb-1=18/2 " },
+		{ "from an hour's beginning", T0, 0, "sb-2=44/3 sb-1=16/1 " },
+		{ "just behind it", T0 + 1, 0, "sb-2=40/2 sb-1=16/1 " },
+		{ "inside one hour", T0 + 1, T0 + 2, "sb-2=8/1 " },
+		{ "up to the middle", 0, T0 + 1, "sb-2=4/1 sb-1=3/2 " },
+		{ "to an hour's beginning", 0, T0 + 3 * HOUR, "sb-2=44/3 sb-1=19/3 " },
+		{ "over two hours' parts", T0 - 1, T0 + 1, "sb-2=4/1 sb-1=2/1 " },
+		{ "in the future", T0 + 9 * HOUR, 0, "" },
+		{ "nothing at all", T0, T0, "" },
+	};
+
+	add_all();
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		print_message("%s\n", rows[i].what);
+		expect(SQLITE_BY_SANDBOX,
+		       (struct sqlite_query){ .since_ms = rows[i].since_ms,
+					      .until_ms = rows[i].until_ms },
+		       rows[i].wanted);
+	}
+}
+
+static void what_is_no_denial_is_in_no_sum(void **state)
+{
+	const struct event e = { .ts_ms = T0, .packets = 3, .action = EVENT_ALLOW };
+	struct sqlite_writer *w = writer();
+	struct event_row row;
+
+	event_row_fill(&row, &e, "sb-1", NULL);
+	sqlite_writer_add(w, &row);
+	sqlite_writer_free(w);
+	expect(SQLITE_BY_SANDBOX, (struct sqlite_query){ 0 }, "");
+}
+
+static void sums_go_with_their_events(void **state)
+{
+	sqlite3 *db = NULL;
+
+	add_all();
+	assert_int_equal(sqlite_file_open(directory, 1 << 20, &db, NULL), 0);
+	assert_false(sqlite_file_tidy(db, 1 << 20, T0 + HOUR));
+	sqlite3_close(db);
+	expect(SQLITE_BY_SANDBOX, (struct sqlite_query){ 0 }, "sb-2=32/1 sb-1=16/1 ");
+}
+
+static void kinds_have_names(void **state)
+{
+	enum sqlite_by by = SQLITE_BY_NONE;
+
+	assert_true(sqlite_by_parse("process", &by));
+	assert_int_equal(by, SQLITE_BY_PROCESS);
+	assert_string_equal(sqlite_by_name(SQLITE_BY_RULE), "rule");
+	assert_false(sqlite_by_parse("", &by));
+	assert_false(sqlite_by_parse("rules", &by));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(each_property_is_summed, make_directory,
+						remove_directory),
+		cmocka_unit_test_setup_teardown(parts_of_hours_are_exact, make_directory,
+						remove_directory),
+		cmocka_unit_test_setup_teardown(what_is_no_denial_is_in_no_sum,
+						make_directory, remove_directory),
+		cmocka_unit_test_setup_teardown(sums_go_with_their_events, make_directory,
+						remove_directory),
+		cmocka_unit_test(kinds_have_names),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
