@@ -9,6 +9,7 @@
 #include "cli/complete.h"
 #include "cli/config.h"
 #include "cli/doctor.h"
+#include "cli/events.h"
 #include "cli/inject.h"
 #include "cli/policy.h"
 #include "cli/profile.h"
@@ -78,6 +79,16 @@ static int verb_sidecar(int argc, char **argv, const struct cli_hooks *hooks)
 		return RUN_STATUS_FAILED;
 	}
 	return hooks->sidecar(spec);
+}
+
+/* Both are one program's, which reads the options itself. */
+static int verb_events(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	struct err err = { 0 };
+
+	if (hooks->become(CLI_EVENTS_PROGRAM, argv, &err) < 0)
+		log_error("%s", err.text);
+	return RUN_STATUS_FAILED;
 }
 
 static int verb_policy(int argc, char **argv, const struct cli_hooks *hooks)
@@ -170,6 +181,10 @@ static const struct cli_verb verbs[] = {
 	  cli_policy_usage, &cli_policy_options, CLI_POLICY_WORDS },
 	{ "profile", "list the profiles, or print one", verb_profile, cli_profile_usage,
 	  &cli_profile_options, CLI_PROFILE_WORDS },
+	{ "events", "print what happened in guarded sandboxes", verb_events,
+	  cli_events_usage, &cli_events_options },
+	{ "denies", "count what was denied, by destination, name, rule and so on",
+	  verb_events, cli_denies_usage, &cli_denies_options },
 	{ "doctor", "try what `weir run` needs of this machine", verb_doctor,
 	  cli_doctor_usage, &cli_doctor_options },
 	{ "inject", "print Kubernetes workloads with the sidecar in them", verb_inject,

@@ -11,6 +11,9 @@
 struct cli_hooks {
 	int (*run)(struct run_spec *spec);
 	int (*sidecar)(struct sidecar_spec *spec); /* says what spec->warnings has */
+	/* Become another of Weir's programs, with @argv behind its name. Return: -errno,
+	 * it could not be started. */
+	int (*become)(const char *program, char *const *argv, struct err *err);
 };
 
 struct cli_verb {

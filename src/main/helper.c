@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "ipc/places.h"
 
-enum { STATUS_NOT_STARTED = 127 };
+enum { STATUS_NOT_STARTED = 127, NAME_SIZE = 64 };
 
 static int find(const char *program, char ret[PATH_MAX])
 {
@@ -44,21 +44,48 @@ int helper_check(const char *program, struct err *err)
 	return r < 0 ? err_sys(err, r, "cannot find %s", program) : 0;
 }
 
+/* @ret holds HELPER_ARGS_MAX + 2. */
+static int arguments(char *name, char *const *args, char **ret)
+{
+	*ret++ = name;
+	for (size_t i = 0; args && args[i]; i++) {
+		if (i == HELPER_ARGS_MAX)
+			return -E2BIG;
+		*ret++ = args[i];
+	}
+	*ret = NULL;
+	return 0;
+}
+
+int helper_become(const char *program, char *const *args, struct err *err)
+{
+	char path[PATH_MAX], name[NAME_SIZE];
+	char *argv[HELPER_ARGS_MAX + 2];
+	int r = find(program, path);
+
+	if (r < 0)
+		return err_sys(err, r, "cannot find %s", program);
+	snprintf(name, sizeof(name), "%s", program);
+	r = arguments(name, args, argv);
+	if (r == 0) {
+		execv(path, argv);
+		r = -errno;
+	}
+	return err_sys(err, r, "cannot start %s", path);
+}
+
 /* In the child. Return: -errno, it could not be started. */
 static int become(const struct helper *h, pid_t parent)
 {
-	char path[PATH_MAX], name[64];
-	char *argv[HELPER_ARGS_MAX + 2] = { name };
+	char path[PATH_MAX], name[NAME_SIZE];
+	char *argv[HELPER_ARGS_MAX + 2];
 	sigset_t none;
 	int r;
 
 	snprintf(name, sizeof(name), "%s", h->program);
-	for (size_t i = 0; h->args && h->args[i]; i++) {
-		if (i == HELPER_ARGS_MAX)
-			return -E2BIG;
-		argv[1 + i] = h->args[i];
-	}
-	r = find(h->program, path);
+	r = arguments(name, h->args, argv);
+	if (r == 0)
+		r = find(h->program, path);
 	if (r == 0)
 		r = places_take(h->fds, h->fd_count);
 	if (r < 0)

@@ -19,6 +19,10 @@ int helper_check(const char *program, struct err *err) MUST_CHECK;
 
 enum { HELPER_ARGS_MAX = 256 };
 
+/* Become @program in this process; @args (NULL-ended) stand behind its name. Return:
+ * -errno. */
+int helper_become(const char *program, char *const *args, struct err *err) MUST_CHECK;
+
 /* It ends with the calling process. What keeps it from starting is logged by the child,
  * whose status is then 127. Return: its pid, or -errno. */
 pid_t helper_start(const struct helper *h) MUST_CHECK;

@@ -7,6 +7,7 @@
 
 #include "cli/verbs.h"
 #include "main/control.h"
+#include "main/helper.h"
 #include "main/keeper.h"
 
 /* What is opened later must not end up as standard input, output or error. */
@@ -59,7 +60,9 @@ static int run_alias(enum alias alias, int argc, char **argv,
 int main(int argc, char **argv)
 {
 	enum alias alias = argc > 0 ? alias_of(argv[0]) : ALIAS_NONE;
-	const struct cli_hooks hooks = { .run = control_run, .sidecar = keeper_run };
+	const struct cli_hooks hooks = { .run = control_run,
+					 .sidecar = keeper_run,
+					 .become = helper_become };
 	const struct sigaction ignore = { .sa_handler = SIG_IGN };
 
 	/* A file size limit (ulimit -f) is an error to be told, not a way to die. */

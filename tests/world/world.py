@@ -215,8 +215,12 @@ class World:
             if not self._program.exists():
                 raise AssertionError(f"{self._program} does not exist: build it, or set WEIR")
             copy.parent.mkdir(exist_ok=True)
-            shutil.copy(self._program, copy)
-            copy.chmod(0o755)
+            for name in ("weir-events", "weir"):
+                beside = self._program.resolve().parent / name
+                source = self._program if name == "weir" else beside
+                if source.exists():
+                    shutil.copy(source, copy.parent / name)
+                    (copy.parent / name).chmod(0o755)
         return copy
 
     def user(self, name):

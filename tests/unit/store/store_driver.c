@@ -3,6 +3,8 @@
  * line on stdin, one answer per line on stdout:
  *   add FIRST COUNT   that many denied lookups, n<FIRST>.test and on
  *   same COUNT        the same denied lookup that many times
+ *   put SANDBOX ACTION ADDRESS PORT RULE COMMAND PACKETS AGO_SEC ALLOWABLE NAME
+ *                     one event; "-" is none, the name is in hexadecimal
  *   drain             wait until they are written or lost
  *   state             the state as JSON */
 #include <inttypes.h>
@@ -41,6 +43,50 @@ static void add(struct sqlite_writer *w, uint32_t first, uint32_t count)
 	}
 }
 
+static void from_hex(const char *hex, char *ret, size_t size)
+{
+	unsigned int byte;
+	size_t n = 0;
+
+	while (n + 1 < size && sscanf(hex + 2 * n, "%2x", &byte) == 1)
+		ret[n++] = (char)byte;
+	ret[n] = '\0';
+}
+
+/* Fields of a word each; "-" is empty. */
+static bool put(struct sqlite_writer *w, const char *order)
+{
+	char words[5][128], hex[600] = "";
+	unsigned int port, packets, ago, allowable;
+	struct event_row row = { 0 };
+
+	if (sscanf(order, "put %127s %127s %127s %u %127s %127s %u %u %u %599s", words[0],
+		   words[1], words[2], &port, words[3], words[4], &packets, &ago,
+		   &allowable, hex) != 10)
+		return false;
+	for (size_t i = 0; i < 5; i++)
+		if (strcmp(words[i], "-") == 0)
+			words[i][0] = '\0';
+	row = lookup("");
+	row.event.ts_ms -= (int64_t)ago * 1000;
+	row.event.packets = packets;
+	row.event.allowable = allowable > 0;
+	for (int a = EVENT_ALLOW; a < EVENT_ACTION_COUNT; a++)
+		if (strcmp(words[1], event_action_name((enum event_action)a)) == 0)
+			row.event.action = (uint8_t)a;
+	if (addr_parse(words[2], strlen(words[2]), &row.event.remote)) {
+		row.event.layer = EVENT_ADDRESS;
+		row.event.port = (uint16_t)port;
+		row.event.protocol = 6;
+	}
+	snprintf(row.sandbox, sizeof(row.sandbox), "%s", words[0]);
+	snprintf(row.rule, sizeof(row.rule), "%s", words[3]);
+	snprintf(row.command, sizeof(row.command), "%.63s", words[4]);
+	from_hex(hex, row.event.name, sizeof(row.event.name));
+	sqlite_writer_add(w, &row);
+	return true;
+}
+
 static void say_state(struct sqlite_writer *w)
 {
 	struct sqlite_state s;
@@ -57,6 +103,7 @@ static void obey(struct sqlite_writer *w, const char *order)
 	const struct event_row same = lookup("same.test");
 	unsigned int a, b;
 
+	(void)!put(w, order);
 	if (sscanf(order, "add %u %u", &a, &b) == 2)
 		add(w, a, b);
 	for (b = 0; sscanf(order, "same %u", &a) == 1 && b < a; b++)
@@ -75,7 +122,7 @@ int main(int argc, char **argv)
 	struct sqlite_config config = { .directory = argc > 1 ? argv[1] : NULL };
 	struct sqlite_writer *w = NULL;
 	struct err err = { 0 };
-	char order[128];
+	char order[2048];
 
 	if (argc != 3 || sscanf(argv[2], "%" SCNu64, &config.max_bytes) != 1)
 		return 2;

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/* events/show - weir-events: what a store has, printed for people or programs.
+ *
+ *   main.c    which verb it is; what its options mean
+ *   list.c    `weir events`
+ *   denies.c  `weir denies`
+ *
+ * Whatever is printed for people is escaped: a name that a sandbox asked for can't move
+ * a cursor. */
+#pragma once
+
+#include "base/arena.h"
+#include "cli/events.h"
+#include "store/sqlite_denied.h"
+
+enum show_status { SHOW_OK = 0, SHOW_FAILED = 1, SHOW_BAD_INPUT = 2 };
+
+enum { SHOW_TIMEOUT_MS = 60000 }; /* for one search */
+
+struct show {
+	struct events_spec spec;
+	const char *directory;
+	struct sqlite_query query;
+	enum sqlite_by by;
+	bool colour, wrap; /* of standard output */
+	unsigned int width;
+	struct arena arena;
+};
+
+/* Return: the exit status. */
+int show_events(struct show *s);
+int show_denies(struct show *s);
+
+/* The store, or why it can't be opened, said. Return: 0 or -errno. */
+int show_open(const struct show *s, struct sqlite_reader **ret) MUST_CHECK;
+/* Say @err. Return: SHOW_FAILED. */
+int show_failed(const struct err *err);
+/* @text as people may see it, in @buf of TEXT_ESCAPED_SIZE. */
+const char *show_text(const char *text, char *buf);
