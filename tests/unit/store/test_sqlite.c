@@ -270,8 +270,7 @@ static void hostile_text_is_stored_as_text(void **state)
 		"\x1b[2J\x1b]0;x\x07",
 		"<script>alert(1)</script>",
 		"%s%n%d",
-		"a\xe2\x80\xae"
-		"b",
+		"a\342\200\256b",
 	};
 	struct sqlite_writer *w = writer(0);
 	char longest[254];
