@@ -22,7 +22,8 @@ const char *sqlite_by_name(enum sqlite_by by);
 bool sqlite_by_parse(const char *text, enum sqlite_by *ret);
 
 struct sqlite_denied {
-	const char *key; /* borrowed; "": the default action, or nobody knows which */
+	const char *key; /* borrowed for the call; "": the default action, or nobody knows
+			    which */
 	uint64_t packets, rows;
 	int64_t last_ms;
 };
