@@ -70,6 +70,7 @@ struct api_status {
 	const struct api_counter *counters; /* borrowed until the next turn */
 	size_t counter_count;
 	uint64_t webhook_sent, webhook_dropped, log_dropped;
+	uint64_t store_lost_rows, store_lost_packets;
 	uint64_t policy_updates, policy_failures;
 };
 

@@ -166,6 +166,11 @@ static void write_counters(struct metrics *m, const struct api_status *s)
 		s->webhook_dropped);
 	counter(m, "log_dropped_total", "Log lines that were not written.",
 		s->log_dropped);
+	counter(m, "store_lost_rows_total", "Rows of events that could not be stored.",
+		s->store_lost_rows);
+	counter(m, "store_lost_packets_total",
+		"Packets and lookups of events that could not be stored.",
+		s->store_lost_packets);
 }
 
 static void write_modes(struct metrics *m, const struct api_status *s)

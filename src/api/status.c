@@ -90,6 +90,8 @@ static json_t *status_json(const struct api_status *s, const struct document *po
 	json_object_set_new(j, "webhookSent", number(s->webhook_sent));
 	json_object_set_new(j, "webhookDropped", number(s->webhook_dropped));
 	json_object_set_new(j, "logDropped", number(s->log_dropped));
+	json_object_set_new(j, "storeLostRows", number(s->store_lost_rows));
+	json_object_set_new(j, "storeLostPackets", number(s->store_lost_packets));
 	json_object_set_new(j, "counters", counters_json(s));
 	json_object_set_new(j, "version", json_string(WEIR_VERSION));
 	return j;

@@ -121,6 +121,9 @@ void side_status(void *data, struct api_status *ret)
 	ret->counters = s->counters;
 	ret->counter_count = SANDBOX_COUNTER_COUNT;
 	side_webhook_count(s, ret);
+	/* Read with the degradations. */
+	ret->store_lost_rows = s->store_state.lost_rows;
+	ret->store_lost_packets = s->store_state.lost_packets;
 	ret->log_dropped = loglines_dropped(s->log);
 	ret->policy_updates = s->updates;
 	ret->policy_failures = s->failures;

@@ -123,6 +123,8 @@ static void on_status(void *data, struct api_status *ret)
 	ret->rule_count = document_rule_count(d->document);
 	ret->counters = &d->counter;
 	ret->counter_count = 1;
+	ret->store_lost_rows = 3;
+	ret->store_lost_packets = 70;
 }
 
 static const struct event_ring *on_events(void *data)

@@ -49,6 +49,7 @@ def test_status(api):
     holds(status, schema("Status"))
     assert (status["mode"], status["fullIsolation"], status["degradations"]) == ("dns+nftables", True, [])
     assert status["since"] == "2025-11-21T10:11:11.500Z"
+    assert (status["storeLostRows"], status["storeLostPackets"]) == (3, 70)
     api.tell("degrade", "land<lock>", 'the "kernel" \\ has none')
     status = api.json("/status")
     holds(status, schema("Status"))
@@ -90,6 +91,7 @@ def test_metrics(api):
     found = {name: value for name, _, value in metrics(text)}
     assert text.endswith("\n") and found["weir_queries_denied_total"] == 1
     assert {"weir_mode", "weir_engine_restarts_total", "weir_learned_names"} <= set(found)
+    assert (found["weir_store_lost_rows_total"], found["weir_store_lost_packets_total"]) == (3, 70)
     assert api.metric("mode", 'mode="dns+nftables"') == 1 and api.metric("mode", 'mode="disabled"') == 0
     before = api.metric("api_unauthorized_total")
     api.request("GET", "/policy", headers={})
