@@ -56,6 +56,10 @@ struct filter_staging {
 };
 int filter_stage(struct filter_conn *c, const struct ruleset *rs,
 		 struct filter_staging *progress) MUST_CHECK;
+/* The change is given up: take away what was loaded. What can't be taken away goes with
+ * the next replacement that isn't staged. */
+void filter_unstage(struct filter_conn *c, const struct ruleset *rs,
+		    const struct filter_staging *progress);
 /* Put @rs in the place of what stands, in one transaction, all of it or nothing: a packet
  * meets the old ruleset or the new one, never none. When the kernel knows no
  * owner|persist the table is made without, and c->owner is false. A table that another

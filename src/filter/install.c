@@ -300,6 +300,11 @@ static int switch_staged(struct filter_conn *c, const struct ruleset *rs,
 	return 0;
 }
 
+bool ruleset_is_large(const struct ruleset *rs)
+{
+	return rs->sets && rs->sets->large;
+}
+
 int filter_stage(struct filter_conn *c, const struct ruleset *rs,
 		 struct filter_staging *progress)
 {
@@ -324,6 +329,22 @@ int filter_stage(struct filter_conn *c, const struct ruleset *rs,
 	progress->range = until < s->range_count ? until : 0;
 	progress->set += until == s->range_count;
 	return progress->range > 0 || (s->next && s->next->large) ? 1 : 0;
+}
+
+void filter_unstage(struct filter_conn *c, const struct ruleset *rs,
+		    const struct filter_staging *progress)
+{
+	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, c->seq);
+	size_t count = progress->set + (progress->range > 0);
+	const struct filter_set *s = rs->sets;
+
+	if (count == 0)
+		return;
+	nl_batch(&w);
+	for (size_t i = 0; i < count && s; i++, s = s->next)
+		netlink_set_delete(&w, filter_table(rs->naming), s->name);
+	nl_batch_end(&w);
+	(void)!nl_transact(c, &w, NULL);
 }
 
 static bool state_is_valid(const struct filter_state *s)

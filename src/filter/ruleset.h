@@ -66,6 +66,8 @@ struct filter_shared_params {
 };
 
 struct ruleset; /* complete in filter/ruleset_internal.h */
+/* There is something in it that filter_stage() would load. */
+bool ruleset_is_large(const struct ruleset *rs);
 
 /* The ruleset of an owned network namespace. Lives in @arena.
  * -ENOMEM, or -E2BIG when the plan has more than a ruleset can hold. */

@@ -263,6 +263,7 @@ void guarded_leave(struct guarded *g)
 	if (!c)
 		return;
 	g->sandbox.state = SANDBOX_CLOSED;
+	guarded_change_cancel(g);
 	loop_remove(c->loop, &g->nflog);
 	dns_service_detach(c->dns, &g->sandbox);
 	relay_detach(c->relay, &g->sandbox);
@@ -276,25 +277,13 @@ int guarded_remove_rules(struct guarded *g, struct err *err)
 	return !ops || g->enforce == ENFORCED_NOTHING ? 0 : ops->remove(g, err);
 }
 
-int guarded_change(struct guarded *g, int plan_fd, struct err *err)
+int guarded_change_at_once(struct guarded *g, const struct plan *next, struct err *err)
 {
 	const struct guarded_ops *ops = ops_of(g);
-	struct plan next;
-	int r = plan_file_map(plan_fd, &next, err);
 
-	if (r < 0)
-		return r;
 	if (!ops || g->enforce == ENFORCED_NOTHING)
-		r = err_set(err, -EPERM, "nothing can be enforced here");
-	else
-		r = ops->change(g, &next, err);
-	if (r < 0) {
-		unmap(&next);
-		return r;
-	}
-	unmap(&g->plan);
-	g->plan = next;
-	return 0;
+		return err_set(err, -EPERM, "nothing can be enforced here");
+	return ops->change(g, next, err);
 }
 
 void guarded_standing(const struct guarded *g, struct ipc_standing *ret)

@@ -3,6 +3,7 @@
  * learned, its filter, from the first ruleset to the last.
  *
  *   guarded.c        life: filled, made to stand, changed, ended
+ *   guarded_change.c another plan, in turns of the loop
  *   guarded_watch.c  refused packets; others who change the ruleset; the way out for IPv6
  *
  * `weir run` has one of the kind OWNED, `weir sidecar` one of the kind SHARED, both with
@@ -27,6 +28,7 @@
 
 #include "ipc/message.h"
 #include "net/loop.h"
+#include "sandbox/change.h"
 #include "sandbox/rate.h"
 #include "sandbox/sandbox.h"
 
@@ -38,6 +40,16 @@ struct guarded_told {
 	sandbox_event_fn *on_event;
 	sandbox_answered_fn *on_answered;      /* may be NULL */
 	void (*on_standing)(struct guarded *); /* it was put back: g->standing is new */
+	/* The end of guarded_change(); @err says why not when @r < 0. */
+	void (*on_changed)(struct guarded *, int r, const struct err *err);
+};
+
+/* A change that is under way. */
+struct guarded_change {
+	bool is_under_way, is_staged;
+	struct plan next; /* mapped, owned */
+	struct sandbox_staging staging;
+	struct loop_deferred turn;
 };
 
 struct guarded {
@@ -52,6 +64,7 @@ struct guarded {
 	const struct guarded_told *told;
 	struct rate answered_rate; /* what is told of answers */
 	struct ipc_standing standing;
+	struct guarded_change change;
 	/* guarded_watch.c */
 	struct loop_source nflog;
 	uint32_t generation_id, commits; /* of the kernel; of ours at that time */
@@ -75,12 +88,21 @@ void guarded_leave(struct guarded *g);
 /* Take its rules away, which opens it. */
 int guarded_remove_rules(struct guarded *g, struct err *err) MUST_CHECK;
 
-/* Another plan, from a sealed memfd; the caller closes it. On failure nothing is changed.
- */
-int guarded_change(struct guarded *g, int plan_fd, struct err *err) MUST_CHECK;
+/* Another plan, which stays mapped: all at once. On failure nothing is changed. */
+int guarded_change_at_once(struct guarded *g, const struct plan *next,
+			   struct err *err) MUST_CHECK;
 /* What it says about itself now. */
 void guarded_standing(const struct guarded *g, struct ipc_standing *ret);
 void guarded_stats(const struct guarded *g, struct ipc_stats *ret);
+
+/* -- guarded_change.c --------------------------------------------------------------- */
+
+/* Another plan, from a sealed memfd; the caller closes it. A step in each turn of the
+ * loop; the last one ends in g->told->on_changed(). On failure nothing is changed. While
+ * one change is under way another one fails (-EBUSY). */
+int guarded_change(struct guarded *g, int plan_fd, struct err *err) MUST_CHECK;
+/* Give up what is under way, if anything is: nobody waits for it. */
+void guarded_change_cancel(struct guarded *g);
 
 /* -- guarded_watch.c ---------------------------------------------------------------- */
 

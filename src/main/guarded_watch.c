@@ -137,7 +137,8 @@ bool guarded_look(struct guarded *g)
 
 	if (!in_namespace)
 		return false;
-	if (g->enforce != ENFORCED_NOTHING)
+	/* What is staged is in no ruleset yet. */
+	if (g->enforce != ENFORCED_NOTHING && !g->change.is_under_way)
 		look_after(g);
 	if (++g->looks % ROUTES_EVERY == 0)
 		guarded_look_for_ipv6(g);

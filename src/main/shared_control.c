@@ -102,8 +102,6 @@ static void on_standing(struct guarded *g)
 	shared_tell_standing(engine_of(g), g, IPC_STANDS, false);
 }
 
-const struct guarded_told shared_told = { on_event, on_answered, on_standing };
-
 static void tell_trouble(struct shared *e, const struct upstream_trouble *t)
 {
 	const struct ipc_message m = { .type = IPC_TROUBLE, .trouble = *t };
@@ -193,22 +191,39 @@ static void lose_control(struct shared *e)
 	for (size_t i = 0; i < LENT_MAX; i++)
 		if (e->lent[i].fd >= 0)
 			take_back(e, &e->lent[i]);
+	for (uint32_t i = 0; i < e->core.slots; i++)
+		if (e->core.guarded[i])
+			guarded_change_cancel(e->core.guarded[i]);
 }
+
+static void tell_unchanged(struct shared *e, uint32_t sandbox, const struct err *err)
+{
+	struct ipc_message m = { .type = IPC_UNCHANGED, .sandbox = sandbox };
+
+	snprintf(m.text, sizeof(m.text), "%s", err->text);
+	tell_control(e, &m, NULL);
+}
+
+static void on_changed(struct guarded *g, int r, const struct err *err)
+{
+	if (r < 0)
+		tell_unchanged(engine_of(g), g->sandbox.id, err);
+	else
+		shared_tell_standing(engine_of(g), g, IPC_CHANGED, false);
+}
+
+const struct guarded_told shared_told = { on_event, on_answered, on_standing,
+					  on_changed };
 
 static void on_change(struct shared *e, const struct ipc_message *ask, int plan_fd)
 {
 	struct guarded *g = engine_core_find(&e->core, ask->sandbox);
-	struct ipc_message m = { .type = IPC_UNCHANGED, .sandbox = ask->sandbox };
 	struct err err = { 0 };
 	int r = g ? guarded_change(g, plan_fd, &err)
 		  : err_set(&err, -ENOENT, "there is no such sandbox");
 
-	if (r == 0) {
-		shared_tell_standing(e, g, IPC_CHANGED, false);
-		return;
-	}
-	snprintf(m.text, sizeof(m.text), "%s", err.text);
-	tell_control(e, &m, NULL);
+	if (r < 0)
+		tell_unchanged(e, ask->sandbox, &err);
 }
 
 static void on_stats(struct shared *e, uint32_t sandbox)

@@ -21,7 +21,7 @@ struct loop {
 	int batch_at, batch_count;
 	struct loop_timer **heap; /* owned; the earliest first */
 	uint32_t timer_count, timer_capacity;
-	struct loop_deferred *deferred;
+	struct loop_deferred *deferred, *running; /* the latter in this turn */
 	void (*turn_end)(void *data);
 	void *turn_end_data;
 };
@@ -191,6 +191,20 @@ void loop_defer(struct loop *l, struct loop_deferred *d)
 	l->deferred = d;
 }
 
+static void take_out(struct loop_deferred **at, const struct loop_deferred *d)
+{
+	while (*at && *at != d)
+		at = &(*at)->next;
+	if (*at)
+		*at = d->next;
+}
+
+void loop_defer_cancel(struct loop *l, struct loop_deferred *d)
+{
+	take_out(&l->deferred, d);
+	take_out(&l->running, d);
+}
+
 void loop_on_turn_end(struct loop *l, void (*fn)(void *data), void *data)
 {
 	l->turn_end = fn;
@@ -224,14 +238,13 @@ static void fire_timers(struct loop *l)
 
 static void run_deferred(struct loop *l)
 {
-	struct loop_deferred *d = l->deferred;
-
+	l->running = l->deferred;
 	l->deferred = NULL;
-	while (d) {
-		struct loop_deferred *next = d->next;
+	while (l->running) {
+		struct loop_deferred *d = l->running;
 
+		l->running = d->next;
 		d->run(d);
-		d = next;
 	}
 }
 

@@ -51,6 +51,8 @@ int loop_timer_start(struct loop *l, struct loop_timer *t, int64_t at_ms) MUST_C
 void loop_timer_stop(struct loop *l, struct loop_timer *t);
 
 void loop_defer(struct loop *l, struct loop_deferred *d);
+/* It doesn't run after all; nothing when it was not to. */
+void loop_defer_cancel(struct loop *l, struct loop_deferred *d);
 
 /* Called at the end of every turn, after the batch, before the deferred work: what
  * was gathered in the turn goes out together. One hook. */

@@ -200,6 +200,7 @@ int sandbox_stage(struct sandbox *s, const struct plan *plan, struct sandbox_sta
 		st->plan = n.plan;
 		st->params = n.shared_params;
 		st->rules = n.rules;
+		return ruleset_is_large(st->rules) ? 1 : 0;
 	}
 	if (is_stale(s, st))
 		return err_set(err, -ESTALE, "another ruleset stands now");
@@ -215,9 +216,18 @@ int sandbox_change_staged(struct sandbox *s, const struct sandbox_staging *st,
 	if (is_stale(s, st))
 		return sandbox_change(s, &st->plan, relay, now_ms, err);
 	r = replace_staged(s, st, now_ms, err);
-	if (r == 0)
-		count_change(s, relay);
-	return r;
+	/* What stood or was staged is not as it should be: all of it anew. */
+	if (r < 0)
+		return sandbox_change(s, &st->plan, relay, now_ms, err);
+	count_change(s, relay);
+	return 0;
+}
+
+void sandbox_stage_abandon(struct sandbox *s, struct sandbox_staging *st)
+{
+	if (!is_stale(s, st))
+		filter_unstage(&s->filter, st->rules, &st->progress);
+	sandbox_staging_done(st);
 }
 
 void sandbox_staging_done(struct sandbox_staging *st)

@@ -37,17 +37,20 @@ struct sandbox_staging {
 	struct arena arena;
 	struct filter_staging progress;
 };
-/* One step; @st is { 0 } before the first, and sandbox_staging_done() is due after the
- * last, whatever comes of it. Return: 1, call again in another turn; 0, done; or -errno
+/* One step; @st is { 0 } before the first. After the last one sandbox_staging_done() is
+ * due when the change has been made, sandbox_stage_abandon() when it has not. Return: 1,
+ * call again in another turn; 0, done; or -errno
  * (-ESTALE: the generation has changed meanwhile; -EOPNOTSUPP: not a shared namespace):
  * sandbox_change() still works then. */
 int sandbox_stage(struct sandbox *s, const struct plan *plan, struct sandbox_staging *st,
 		  struct err *err) MUST_CHECK;
-/* sandbox_change() to what is staged, or all at once if that has become stale. */
+/* sandbox_change() to what is staged, or all at once if that has become stale, or fails.
+ */
 int sandbox_change_staged(struct sandbox *s, const struct sandbox_staging *st,
 			  struct relay *relay, int64_t now_ms,
 			  struct err *err) MUST_CHECK;
 void sandbox_staging_done(struct sandbox_staging *st);
+void sandbox_stage_abandon(struct sandbox *s, struct sandbox_staging *st);
 /* Make the ruleset that should stand and hold it against the kernel's. 0: it stands. */
 int sandbox_verify(struct sandbox *s, struct err *err) MUST_CHECK;
 /* Put back what somebody else removed or changed: as sandbox_change() to the same plan.

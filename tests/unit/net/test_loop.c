@@ -251,6 +251,50 @@ static void a_turn_is_sources_then_timers_then_its_end_then_deferred_work(void *
 	source_close(&a);
 }
 
+struct chain {
+	struct loop_deferred deferred;
+	struct loop_deferred *again, *cancels;
+};
+
+static void chain_run(struct loop_deferred *d)
+{
+	struct chain *c = CONTAINER_OF(d, struct chain, deferred);
+
+	note('c');
+	if (c->again)
+		loop_defer(loop, c->again);
+	if (c->cancels)
+		loop_defer_cancel(loop, c->cancels);
+}
+
+static void deferred_work_may_defer_itself_to_the_next_turn(void **state)
+{
+	struct chain c = { .deferred.run = chain_run, .again = &c.deferred };
+
+	loop_defer(loop, &c.deferred);
+	turn();
+	assert_string_equal(trace, "c");
+	/* Nothing else is due, and the turn does not wait. */
+	assert_int_equal(loop_turn(loop, -1), 0);
+	assert_string_equal(trace, "cc");
+	loop_defer_cancel(loop, &c.deferred);
+	turn();
+	assert_string_equal(trace, "cc");
+}
+
+static void deferred_work_that_is_cancelled_does_not_run(void **state)
+{
+	struct loop_deferred never = { .run = deferred_run };
+	struct chain c = { .deferred.run = chain_run, .cancels = &never };
+
+	loop_defer_cancel(loop, &never);
+	loop_defer(loop, &never);
+	loop_defer(loop, &c.deferred); /* the last one runs first */
+	turn();
+	turn();
+	assert_string_equal(trace, "c");
+}
+
 static void stop_run(struct loop_timer *t)
 {
 	loop_stop(loop);
@@ -278,6 +322,8 @@ int main(void)
 		RULE(a_source_without_interest_is_silent_until_it_is_modified),
 		RULE(a_bad_descriptor_is_an_error),
 		RULE(a_turn_is_sources_then_timers_then_its_end_then_deferred_work),
+		RULE(deferred_work_may_defer_itself_to_the_next_turn),
+		RULE(deferred_work_that_is_cancelled_does_not_run),
 		RULE(run_ends_after_stop),
 	};
 

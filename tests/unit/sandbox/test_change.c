@@ -248,8 +248,53 @@ static void what_is_staged_becomes_stale_by_a_repair(void **state)
 	install(A_ALONE);
 	plan = plan_of_ranges();
 	assert_int_equal(sandbox_stage(&box, &plan, &st, &err), 1);
+	assert_int_equal(sandbox_stage(&box, &plan, &st, &err), 1);
 	must(sandbox_repair(&box, NULL, clock_now_ms(), &err), &err);
 	assert_int_equal(sandbox_stage(&box, &plan, &st, &err), -ESTALE);
+	must(sandbox_change_staged(&box, &st, NULL, clock_now_ms(), &err), &err);
+	sandbox_staging_done(&st);
+	must(sandbox_verify(&box, &err), &err);
+	assert_int_equal(connect_result(FAR_B), 0);
+	assert_int_equal(connect_result(FAR_C), -ECONNREFUSED);
+}
+
+static void what_is_staged_and_given_up_leaves_nothing(void **state)
+{
+	struct sandbox_staging st = { 0 };
+	struct err err = { 0 };
+	struct plan plan;
+
+	install(A_ALONE);
+	plan = plan_of_ranges();
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(sandbox_stage(&box, &plan, &st, &err), 1);
+	assert_true(sandbox_verify(&box, &err) < 0);
+	sandbox_stage_abandon(&box, &st);
+	assert_null(st.rules);
+	must(sandbox_verify(&box, &err), &err);
+	assert_true(stage_all(&plan, &st) > 2);
+	sandbox_stage_abandon(&box, &st);
+	must(sandbox_verify(&box, &err), &err);
+	assert_int_equal(box.shared_params.generation, 1);
+	assert_int_equal(connect_result(FAR_B), -ECONNREFUSED);
+	/* The same once more, under the same names. */
+	assert_true(stage_all(&plan, &st) > 2);
+	must(sandbox_change_staged(&box, &st, NULL, clock_now_ms(), &err), &err);
+	sandbox_staging_done(&st);
+	must(sandbox_verify(&box, &err), &err);
+	assert_int_equal(connect_result(FAR_B), 0);
+}
+
+static void a_staged_policy_counts_though_the_table_was_lost(void **state)
+{
+	struct sandbox_staging st = { 0 };
+	struct err err = { 0 };
+	struct plan plan;
+
+	install(A_ALONE);
+	plan = plan_of_ranges();
+	assert_true(stage_all(&plan, &st) > 2);
+	must(filter_remove(&box.filter, &err), &err);
 	must(sandbox_change_staged(&box, &st, NULL, clock_now_ms(), &err), &err);
 	sandbox_staging_done(&st);
 	must(sandbox_verify(&box, &err), &err);
@@ -548,6 +593,8 @@ int main(void)
 		T(what_others_took_away_is_put_back),
 		T(a_staged_policy_counts_once_it_is_changed_to),
 		T(what_is_staged_becomes_stale_by_a_repair),
+		T(what_is_staged_and_given_up_leaves_nothing),
+		T(a_staged_policy_counts_though_the_table_was_lost),
 		T(what_weir_holds_stays_exempt_through_a_change),
 		T(no_more_ports_are_held_than_there_is_room_for),
 		T(a_port_that_the_filter_still_exempts_is_not_forgotten),
