@@ -42,6 +42,16 @@ static void finish(struct lookup *l)
 	l->on_done(l);
 }
 
+/* 127.0.0.11 knows the services of its network; other names would come back to the
+ * engine as the app's, who may not ask for them. */
+static size_t first_server(const struct lookup *l)
+{
+	const struct side *s = l->side;
+	bool is_service = l->name.labels < 2;
+
+	return s->upstreams_given > 0 && !is_service ? s->upstreams_given : 0;
+}
+
 /* This server has nothing to say: the next one, the next type, or the end. */
 static void next_server(struct lookup *l)
 {
@@ -55,7 +65,7 @@ static void next_server(struct lookup *l)
 		return;
 	}
 	l->type = TYPE_AAAA;
-	l->server = 0;
+	l->server = first_server(l);
 	ask(l);
 }
 
@@ -161,7 +171,7 @@ void lookup_start(struct lookup *l)
 		return;
 	l->busy = true;
 	l->count = 0;
-	l->server = 0;
+	l->server = first_server(l);
 	l->type = TYPE_A;
 	l->ttl_sec = LOOKUP_TTL_MAX_SEC;
 	ask(l);

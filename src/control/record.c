@@ -54,12 +54,49 @@ static const char *rcode_name(uint8_t rcode)
 	return rcode < ARRAY_SIZE(names) ? names[rcode] : "an error";
 }
 
+/* The engine will speak of it by that number. */
+static void learn_upstream(struct side *s, const struct upstream_trouble *t)
+{
+	char text[ENDPOINT_TEXT_SIZE];
+	struct endpoint *place;
+
+	if (s->upstreams_given == 0)
+		s->upstreams_given = s->spec.upstream_count;
+	if (t->server < s->upstreams_given || t->server > s->spec.upstream_count ||
+	    t->server >= ARRAY_SIZE(s->spec.upstreams))
+		return;
+	place = &s->spec.upstreams[t->server];
+	if (t->server == s->spec.upstream_count)
+		s->spec.upstream_count++;
+	else if (addr_equal(&place->addr, &t->at.addr) && place->port == t->at.port)
+		return;
+	*place = t->at;
+	s->dns_inner = false;
+	loglines_say(s->log, clock_wall_ms(), LOGLINES_INFO,
+		     "[dns] 127.0.0.11 asks on from inside this sandbox: what it doesn't "
+		     "know is asked of %s",
+		     endpoint_format(&t->at, text));
+}
+
+static void on_inner(struct side *s)
+{
+	if (!s->dns_inner)
+		loglines_say(
+			s->log, clock_wall_ms(), LOGLINES_ERROR,
+			"[dns] 127.0.0.11 asks on from inside this sandbox, and whom is "
+			"not known: name the servers by OPENSANDBOX_EGRESS_DNS_UPSTREAM "
+			"(--dns-upstream)");
+	s->dns_inner = true;
+}
+
 void side_on_trouble(struct side *s, const struct upstream_trouble *t)
 {
 	const struct endpoint *upstream = upstream_of(s, t);
 	const char *error = t->error == -ETIMEDOUT ? "timeout" : strerror(-t->error);
 	int64_t now_ms = clock_wall_ms();
 
+	if (t->kind == UPSTREAM_BEHIND)
+		learn_upstream(s, t);
 	if (!upstream)
 		return;
 	if (t->kind == UPSTREAM_RCODE)
@@ -67,6 +104,8 @@ void side_on_trouble(struct side *s, const struct upstream_trouble *t)
 				  rcode_name(t->rcode));
 	else if (t->kind == UPSTREAM_ERROR)
 		loglines_upstream(s->log, now_ms, LOGLINES_EXCHANGE, upstream, error);
+	else if (t->kind == UPSTREAM_INNER)
+		on_inner(s);
 	else if (t->kind == UPSTREAM_PROBE)
 		loglines_upstream(s->log, now_ms, LOGLINES_PROBE, upstream, error);
 }

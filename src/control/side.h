@@ -63,6 +63,11 @@ struct side {
 	struct policy_file file;
 	uint64_t updates, failures;
 
+	/* record.c */
+	size_t upstreams_given; /* of spec.upstreams; the others were found behind
+				   127.0.0.11 */
+	bool dns_inner;		/* nobody was found, and it sends questions back */
+
 	/* reload.c */
 	struct always always;
 	struct arena always_arena; /* of the texts in `policy` */

@@ -78,6 +78,10 @@ static void add_degradations(struct side *s, struct api_status *ret)
 	}
 	for (size_t i = 0; i < s->policy_note_count; i++)
 		add(s, ret, "policy", s->policy_notes[i]);
+	if (s->dns_inner)
+		add(s, ret, "dns",
+		    "127.0.0.11 asks on from inside this sandbox: name the servers "
+		    "behind it (OPENSANDBOX_EGRESS_DNS_UPSTREAM)");
 }
 
 static void refresh_stats(struct side *s)

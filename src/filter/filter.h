@@ -113,5 +113,10 @@ struct filter_held {
 };
 int filter_hold(struct filter_conn *c, const struct filter_held *h, bool hold) MUST_CHECK;
 
+/* Where a datagram was going that a redirect has taken from @from to @at, as conntrack
+ * knows. Return: 0 or -errno (-ENOENT: it knows of none). */
+int filter_original(struct filter_conn *c, uint8_t protocol, const struct endpoint *from,
+		    const struct endpoint *at, struct endpoint *ret) MUST_CHECK;
+
 /* The generation id of the whole nf_tables ruleset of the namespace. */
 int filter_generation_id(struct filter_conn *c, uint32_t *ret) MUST_CHECK;

@@ -84,7 +84,9 @@ static void start(struct nl_writer *w, uint16_t type, uint16_t flags, uint8_t fa
 
 void nl_message(struct nl_writer *w, uint16_t type, uint16_t flags, uint8_t family)
 {
-	start(w, NFNL_SUBSYS_NFTABLES << 8 | type, flags, family, 0);
+	if (NFNL_SUBSYS_ID(type) == 0)
+		type |= NFNL_SUBSYS_NFTABLES << 8;
+	start(w, type, flags, family, 0);
 }
 
 static struct nlmsghdr *open_message(struct nl_writer *w)
@@ -296,7 +298,8 @@ static void dump_message(const struct nlmsghdr *h, struct nl_dump *d)
 	const struct nfgenmsg *g = mnl_nlmsg_get_payload(h);
 	struct nl_attrs attrs;
 
-	if (NFNL_SUBSYS_ID(h->nlmsg_type) != NFNL_SUBSYS_NFTABLES)
+	if (NFNL_SUBSYS_ID(h->nlmsg_type) !=
+	    (d->subsystem ? d->subsystem : NFNL_SUBSYS_NFTABLES))
 		return;
 	if (h->nlmsg_len < NLMSG_HDRLEN + sizeof(*g) ||
 	    !nl_attrs_read((const uint8_t *)g + MNL_ALIGN(sizeof(*g)),
@@ -415,7 +418,9 @@ int nl_ask(struct filter_conn *c, uint16_t type, uint16_t flags, uint8_t family,
 	_Alignas(struct nlmsghdr) uint8_t buf[NL_REPLY_SIZE];
 	uint8_t request[256];
 	struct nl_writer w = nl_writer(request, sizeof(request), c->seq);
-	struct nl_dump d = { c->port_id, c->seq, fn, data, false, 0 };
+	struct nl_dump d = {
+		c->port_id, c->seq, fn, data, false, 0, NFNL_SUBSYS_ID(type)
+	};
 	int r;
 
 	nl_message(&w, type, flags, family);

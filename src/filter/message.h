@@ -43,7 +43,8 @@ static inline void clean_nl_writer(struct nl_writer *w)
 	nl_writer_done(w);
 }
 
-/* @type is a NFT_MSG_…; @family an NFPROTO_…. */
+/* @type is a NFT_MSG_…, or another subsystem's with its number in the high byte; @family
+ * an NFPROTO_…. */
 void nl_message(struct nl_writer *w, uint16_t type, uint16_t flags, uint8_t family);
 void nl_end(struct nl_writer *w);
 void nl_put(struct nl_writer *w, uint16_t type, const void *data, size_t size);
@@ -102,6 +103,7 @@ struct nl_dump {
 	void *data;
 	bool done;
 	int error;
+	uint8_t subsystem; /* of the messages that are wanted; 0: nf_tables */
 };
 void nl_dump_read(const void *bytes, size_t size, struct nl_dump *d);
 /* Ask for @type (NFT_MSG_GET…) with what @fill writes (may be NULL). @flags:

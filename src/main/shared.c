@@ -14,6 +14,9 @@
 #include "main/harden.h"
 #include "sandbox/learned.h"
 
+/* For Docker's resolver, if that is the one to ask: a millisecond, when all is well. */
+enum { SETTLE_MS = 250 };
+
 /* -- the sidecar's sandbox ---------------------------------------------------------- */
 
 static int open_only(struct shared *e, struct err *err)
@@ -68,6 +71,7 @@ static int shared_init(struct shared *e, struct err *err)
 		return r;
 	if (e->only)
 		dns.own = e->only->sandbox.own;
+	dns.may_come_back = dns.own.mark != 0;
 	r = engine_core_init(&e->core, &dns, err);
 	if (r < 0)
 		return r;
@@ -154,6 +158,7 @@ static void shared_run(const struct shared_config *config, pid_t keeper)
 		tell_text(e, IPC_FAILED, err.text);
 		return;
 	}
+	dns_service_settle(e->core.dns, SETTLE_MS);
 	if (e->only)
 		shared_tell_standing(e, e->only, IPC_STANDS, true);
 	else

@@ -293,6 +293,7 @@ static void take_control(struct shared *e, int fd)
 	}
 	if (e->only)
 		shared_tell_standing(e, e->only, IPC_STANDS, false);
+	dns_service_tell_behind(e->core.dns);
 	for (size_t i = 0; i < e->failed_count; i++)
 		tell_trouble(e, &e->failed[i]);
 	e->failed_count = 0;

@@ -23,7 +23,7 @@ struct request {
 struct upstreams {
 	struct upstreams_ops ops;
 	struct endpoint *servers; /* owned */
-	size_t server_count;
+	size_t server_count, server_room;
 	struct upstream_udp *udp;
 	struct upstream_tcp *tcp;
 	struct request *buckets[BUCKETS];
@@ -167,6 +167,7 @@ static int open_transports(struct upstreams *u, const struct upstreams_config *c
 		.loop = config->loop,
 		.servers = u->servers,
 		.count = u->server_count,
+		.room = u->server_room - u->server_count,
 		.own = config->own,
 		.data = u,
 		.on_message = on_udp_message,
@@ -195,7 +196,8 @@ struct upstreams *upstreams_new(const struct upstreams_config *config)
 		return NULL;
 	u->ops = config->ops;
 	u->server_count = count;
-	u->servers = calloc(MAX(count, (size_t)1), sizeof(*u->servers));
+	u->server_room = count + config->room;
+	u->servers = calloc(MAX(u->server_room, (size_t)1), sizeof(*u->servers));
 	if (u->servers && count > 0)
 		memcpy(u->servers, config->servers, count * sizeof(*u->servers));
 	if (!u->servers || open_transports(u, config) < 0) {
@@ -203,6 +205,15 @@ struct upstreams *upstreams_new(const struct upstreams_config *config)
 		return NULL;
 	}
 	return u;
+}
+
+int upstreams_add(struct upstreams *u, const struct endpoint *server)
+{
+	if (u->server_count == u->server_room)
+		return -ENOBUFS;
+	u->servers[u->server_count] = *server;
+	upstream_udp_add(u->udp, server);
+	return (int)u->server_count++;
 }
 
 void upstreams_free(struct upstreams *u)

@@ -24,6 +24,7 @@ struct upstreams_config {
 	struct loop *loop;		/* borrowed */
 	const struct endpoint *servers; /* copied; with none every send fails */
 	size_t count;
+	size_t room;	      /* for more servers: see upstreams_add() */
 	struct own_ports own; /* of all sockets */
 	struct upstreams_ops ops;
 };
@@ -31,6 +32,9 @@ struct upstreams_config {
 /* Return: NULL when memory is out. */
 struct upstreams *upstreams_new(const struct upstreams_config *config) MUST_CHECK;
 void upstreams_free(struct upstreams *u);
+
+/* One more server, behind the others. Return: its number, or -ENOBUFS. */
+int upstreams_add(struct upstreams *u, const struct endpoint *server) MUST_CHECK;
 
 /* UDP messages leave with the next upstreams_flush().
  * Return: 0, or -errno when it can't leave. */

@@ -483,6 +483,17 @@ static void prepare_sockets(struct upstream_udp *u)
 	}
 }
 
+static void prepare_server(struct server *s, const struct endpoint *at)
+{
+	s->family = at->addr.family;
+	s->address_size = endpoint_to_sockaddr(at, &s->address);
+}
+
+void upstream_udp_add(struct upstream_udp *u, const struct endpoint *server)
+{
+	prepare_server(&u->servers[u->config.count++], server);
+}
+
 struct upstream_udp *upstream_udp_new(const struct upstream_udp_config *config)
 {
 	struct upstream_udp *u = calloc(1, sizeof(*u));
@@ -490,16 +501,14 @@ struct upstream_udp *upstream_udp_new(const struct upstream_udp_config *config)
 	if (!u)
 		return NULL;
 	u->config = *config;
-	u->servers = calloc(MAX(config->count, (size_t)1), sizeof(*u->servers));
+	u->servers =
+		calloc(MAX(config->count + config->room, (size_t)1), sizeof(*u->servers));
 	if (!u->servers) {
 		free(u);
 		return NULL;
 	}
-	for (size_t i = 0; i < config->count; i++) {
-		u->servers[i].family = config->servers[i].addr.family;
-		u->servers[i].address_size =
-			endpoint_to_sockaddr(&config->servers[i], &u->servers[i].address);
-	}
+	for (size_t i = 0; i < config->count; i++)
+		prepare_server(&u->servers[i], &config->servers[i]);
 	u->failed_timer.on_fire = on_failed_timer;
 	prepare_batch(u);
 	prepare_sockets(u);

@@ -48,6 +48,7 @@ struct upstream_udp_config {
 	struct loop *loop;
 	const struct endpoint *servers; /* borrowed */
 	size_t count;
+	size_t room; /* for more of them */
 	struct own_ports own;
 	void *data;
 	/* The token may have been cancelled by an earlier call of the same batch. */
@@ -59,6 +60,9 @@ struct upstream_udp_config {
 struct upstream_udp *upstream_udp_new(const struct upstream_udp_config *config)
 	MUST_CHECK;
 void upstream_udp_free(struct upstream_udp *u);
+
+/* One more server, behind the others; there is room. */
+void upstream_udp_add(struct upstream_udp *u, const struct endpoint *server);
 
 /* @request, owned by the caller, has token set; it joins the socket that the message
  * will leave from. Return: 0, or -errno and it joined none. What goes wrong with

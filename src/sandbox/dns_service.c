@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/clock.h"
+#include "base/special.h"
 #include "net/upstream.h"
 #include "sandbox/dns_service_tcp.h"
 
@@ -16,7 +18,8 @@ enum {
 	QUERY_MAX = 2048,	  /* a longer datagram is malformed */
 	SEND_BATCH = 64,	  /* replies sent by one sendmmsg */
 	REPLY_BYTES = 128 * 1024, /* of replies that wait; full: sent at once */
-	RANDOM_POOL = 4096,	  /* bytes from one getrandom() */
+	DNS_PORT = 53,
+	RANDOM_POOL = 4096, /* bytes from one getrandom() */
 };
 
 /* One sandbox that is served. */
@@ -53,6 +56,10 @@ struct dns_service {
 	struct upstreams *upstreams;
 	struct dns_tcp *tcp;
 	struct client_side *sides;
+	struct endpoint servers[RESOLVER_UPSTREAMS_MAX];
+	size_t server_count, given_count; /* the others were found behind an inner one */
+	bool inner_told;		  /* UPSTREAM_INNER: nobody was found */
+	uint8_t inner;			  /* its number */
 	upstream_trouble_fn *on_trouble;
 	void *on_trouble_data;
 	struct loop_timer tick;
@@ -184,8 +191,74 @@ static void op_trouble(void *data, const struct upstream_trouble *t)
 {
 	struct dns_service *d = data;
 
+	d->inner_told = d->inner_told || t->kind == UPSTREAM_INNER;
 	if (d->on_trouble)
 		d->on_trouble(d->on_trouble_data, t);
+}
+
+static void tell_behind(const struct dns_service *d, size_t server)
+{
+	const struct upstream_trouble t = { .kind = UPSTREAM_BEHIND,
+					    .server = (uint8_t)server,
+					    .at = d->servers[server] };
+
+	if (d->on_trouble)
+		d->on_trouble(d->on_trouble_data, &t);
+}
+
+void dns_service_tell_behind(const struct dns_service *d)
+{
+	const struct upstream_trouble nobody = { .kind = UPSTREAM_INNER,
+						 .server = d->inner };
+
+	for (size_t i = d->given_count; i < d->server_count; i++)
+		tell_behind(d, i);
+	if (d->inner_told && d->server_count == d->given_count && d->on_trouble)
+		d->on_trouble(d->on_trouble_data, &nobody);
+}
+
+static bool is_same(const struct endpoint *a, const struct endpoint *b)
+{
+	return a->port == b->port && addr_equal(&a->addr, &b->addr);
+}
+
+/* Only what can be a server outside. */
+static bool is_outside(const struct endpoint *e)
+{
+	enum addr_special special = addr_special(&e->addr);
+
+	return e->port == DNS_PORT && special != SPECIAL_LOOPBACK &&
+	       special != SPECIAL_UNSPECIFIED && special != SPECIAL_MULTICAST;
+}
+
+static int op_add_behind(void *data, const struct resolver_client *client)
+{
+	struct dns_service *d = data;
+	struct sandbox *s = client->sandbox;
+	struct sockaddr_storage sa;
+	socklen_t size = sizeof(sa);
+	struct endpoint at, to;
+	int r;
+
+	if (client->tcp || d->server_count == RESOLVER_UPSTREAMS_MAX)
+		return client->tcp ? -EPROTONOSUPPORT : -ENOBUFS;
+	if (getsockname(udp_socket_for(client), (struct sockaddr *)&sa, &size) < 0)
+		return -errno;
+	at = endpoint_from_sockaddr(&sa);
+	r = filter_original(&s->filter, IPPROTO_UDP, &client->peer, &at, &to);
+	if (r < 0)
+		return r;
+	if (!is_outside(&to))
+		return -EADDRNOTAVAIL;
+	for (size_t i = 0; i < d->server_count; i++)
+		if (is_same(&d->servers[i], &to))
+			return (int)i;
+	r = upstreams_add(d->upstreams, &to);
+	if (r < 0)
+		return r;
+	d->servers[d->server_count++] = to;
+	tell_behind(d, (size_t)r);
+	return r;
 }
 
 static void on_upstream_message(void *data, uint32_t token, const void *message,
@@ -279,6 +352,15 @@ void dns_service_flush(struct dns_service *d)
 	restart_tick(d);
 }
 
+void dns_service_settle(struct dns_service *d, int64_t patience_ms)
+{
+	int64_t until_ms = clock_now_ms() + patience_ms, left_ms = patience_ms;
+
+	while (left_ms > 0 && !resolver_is_settled(d->resolver) &&
+	       loop_turn(d->loop, (int)left_ms) == 0)
+		left_ms = until_ms - clock_now_ms();
+}
+
 static int listen_udp(struct client_side *side)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(side->udp); i++) {
@@ -366,6 +448,7 @@ static struct upstreams *open_upstreams(struct dns_service *d,
 		.loop = d->loop,
 		.servers = config->upstreams,
 		.count = config->upstream_count,
+		.room = RESOLVER_UPSTREAMS_MAX - config->upstream_count,
 		.own = config->own,
 		.ops = {
 			.data = d,
@@ -377,6 +460,23 @@ static struct upstreams *open_upstreams(struct dns_service *d,
 	return upstreams_new(&upstreams);
 }
 
+/* Return: its number + 1, or 0. */
+static size_t find_inner(struct dns_service *d, const struct dns_service_config *config)
+{
+	const struct endpoint docker = {
+		.addr = addr_from_bytes(ADDR_V4, (const uint8_t[]){ 127, 0, 0, 11 }),
+		.port = DNS_PORT,
+	};
+
+	for (size_t i = 0; i < config->upstream_count && config->may_come_back; i++) {
+		if (!is_same(&config->upstreams[i], &docker))
+			continue;
+		d->inner = (uint8_t)i;
+		return i + 1;
+	}
+	return 0;
+}
+
 static struct resolver *open_resolver(struct dns_service *d,
 				      const struct dns_service_config *config)
 {
@@ -386,6 +486,7 @@ static struct resolver *open_resolver(struct dns_service *d,
 		.try_ms = config->try_ms,
 		.probe_every_ms = config->probe_every_ms,
 		.probe_name = config->probe_name,
+		.inner = find_inner(d, config),
 	};
 	const struct resolver_ops ops = {
 		.data = d,
@@ -395,6 +496,7 @@ static struct resolver *open_resolver(struct dns_service *d,
 		.reply = op_reply,
 		.random = op_random,
 		.trouble = op_trouble,
+		.add_behind = op_add_behind,
 	};
 
 	return resolver_new(&ops, &resolver);
@@ -429,6 +531,10 @@ struct dns_service *dns_service_new(const struct dns_service_config *config,
 		return NULL;
 	}
 	d->loop = config->loop;
+	d->server_count = d->given_count = config->upstream_count;
+	if (config->upstream_count > 0)
+		memcpy(d->servers, config->upstreams,
+		       config->upstream_count * sizeof(*d->servers));
 	d->on_trouble = config->on_trouble;
 	d->on_trouble_data = config->on_trouble_data;
 	d->tick.on_fire = on_tick;

@@ -24,6 +24,9 @@ struct dns_service_config {
 	struct hash_key key;
 	struct own_ports own; /* of the upstream sockets */
 	int64_t try_ms;	      /* of one upstream request; 0: RESOLVER_TRY_MS */
+	/* One of them is 127.0.0.11, whose questions to others meet the redirect of the
+	 * sandbox that is attached: resolver_inner.c. */
+	bool may_come_back;
 	/* Ask each server for @probe_name (size 0 or the root: NS of the root, else A)
 	 * this often, for the first time in the loop's first turn; 0: never. Servers are
 	 * then asked in the order given, and whoever doesn't answer probes comes last.
@@ -45,6 +48,12 @@ void dns_service_detach(struct dns_service *d, struct sandbox *s);
 /* As resolver_pin(), for a sandbox that is attached. */
 int dns_service_pin(struct dns_service *d, struct sandbox *s, int64_t repin_ms,
 		    resolver_pinned_fn *on_pinned, void *data) MUST_CHECK;
+
+/* Turn the loop until it is known how an inner server is to be dealt with, @patience_ms
+ * at the most. */
+void dns_service_settle(struct dns_service *d, int64_t patience_ms);
+/* Tell of the servers behind it once more. */
+void dns_service_tell_behind(const struct dns_service *d);
 
 /* To be called at the end of each turn of the loop: commits, then replies. */
 void dns_service_flush(struct dns_service *d);

@@ -57,6 +57,7 @@ struct resolver *resolver_new(const struct resolver_ops *ops,
 	r->key = config->key;
 	r->pin_next_ms = INT64_MAX;
 	resolver_servers_init(r, config);
+	resolver_inner_init(r, config);
 	r->cache =
 		dns_cache_new(RESOLVER_CACHE_ENTRIES, RESOLVER_CACHE_BYTES, &config->key);
 	r->bytes = malloc(QUEUE_BYTES);
@@ -113,6 +114,7 @@ int64_t resolver_next_ms(const struct resolver *r)
 	int64_t next_ms = r->soonest ? r->soonest->deadline_ms : INT64_MAX;
 
 	next_ms = MIN(next_ms, r->probe_next_ms);
+	next_ms = MIN(next_ms, r->inner.at_ms);
 	return MIN(next_ms, r->pin_next_ms);
 }
 
@@ -121,6 +123,8 @@ void resolver_tick(struct resolver *r, int64_t now_ms)
 	resolver_flight_tick(r, now_ms);
 	if (r->probe_next_ms <= now_ms)
 		resolver_probe_tick(r, now_ms);
+	if (r->inner.at_ms <= now_ms)
+		resolver_inner_tick(r, now_ms);
 	if (r->pin_next_ms <= now_ms)
 		resolver_pin_tick(r, now_ms);
 }
@@ -198,5 +202,8 @@ void resolver_query(struct resolver *r, const struct resolver_client *client,
 	ask->verdict = (struct plan_verdict){ .rule = PLAN_NO_RULE };
 	ask->probe = ask->pin = false;
 	ask->addr_count = 0;
-	handle(r, ask, now_ms);
+	if (resolver_inner_query(r, ask, now_ms))
+		resolver_ask_release(r, ask);
+	else
+		handle(r, ask, now_ms);
 }

@@ -62,6 +62,9 @@ enum upstream_trouble_kind {
 	UPSTREAM_RCODE,	  /* it failed by its own word: `rcode` says */
 	UPSTREAM_PROBE,	  /* it did not answer a probe: `error` says */
 	UPSTREAM_HEALTHY, /* it answers probes again */
+	UPSTREAM_BEHIND,  /* a server that was found behind the inner one: `at` */
+	UPSTREAM_INNER,	  /* the inner one sends questions back, and nobody was found
+			   * behind it */
 	UPSTREAM_KIND_COUNT
 };
 struct upstream_trouble {
@@ -69,6 +72,7 @@ struct upstream_trouble {
 	uint8_t server; /* of the group */
 	uint8_t rcode;
 	int32_t error; /* -errno */
+	struct endpoint at;
 };
 
 struct resolver_ops {
@@ -90,6 +94,10 @@ struct resolver_ops {
 	/* Unpredictable bytes. */
 	void (*random)(void *data, void *bytes, size_t size);
 	void (*trouble)(void *data, const struct upstream_trouble *t); /* may be NULL */
+	/* With an inner server only. @client's query was redirected to us: one more
+	 * server of the group is where it was going. Return: that server's number, behind
+	 * all others unless it is one of them, or -errno. */
+	int (*add_behind)(void *data, const struct resolver_client *client);
 };
 
 struct resolver_config {
@@ -100,6 +108,9 @@ struct resolver_config {
 	 * this often, for the first time at the first tick; 0: never. */
 	int64_t probe_every_ms;
 	struct dns_name probe_name;
+	/* The number of the server, plus one, that may ask others from inside the
+	 * sandbox: resolver_inner.c. 0: there is none. */
+	size_t inner;
 };
 
 struct resolver;
@@ -119,6 +130,8 @@ void resolver_send_failed(struct resolver *r, uint32_t token, int error, int64_t
 int64_t resolver_next_ms(const struct resolver *r);
 void resolver_tick(struct resolver *r, int64_t now_ms);
 void resolver_flush(struct resolver *r, int64_t now_ms);
+/* It is known whether the inner server sends questions back. */
+bool resolver_is_settled(const struct resolver *r);
 
 /* -- dns: pinned -- */
 

@@ -20,6 +20,8 @@
  *   try lasts                     best one again, until there were RESOLVER_TRIES; then
  *                                 only those that were not tried, as long as somebody
  *                                 has asked lately; then SERVFAIL
+ *   the inner server sent it      a server that was not tried, at once
+ *   back
  *
  * Who asks again what is under way joins the flight. If that is later than NUDGE_MS after
  * the question left, it leaves once more, to the same server: a try may last minutes,
@@ -271,6 +273,9 @@ static void give_up(struct resolver *r, struct flight *f, int64_t now_ms)
 				      "no upstream server can be reached" },
 		[TROUBLE_SILENCE] = { DNS_EDE_NO_REACHABLE_AUTHORITY,
 				      "no upstream server answered" },
+		[TROUBLE_INNER] = { DNS_EDE_NETWORK_ERROR,
+				    "the upstream server asks through this sandbox: name "
+				    "the servers behind it" },
 		[TROUBLE_ANSWER] = { DNS_EDE_NO_REACHABLE_AUTHORITY,
 				     "the upstream server failed" },
 	};
@@ -337,7 +342,10 @@ void resolver_flight_join(struct resolver *r, struct resolver_ask *ask, int64_t 
 	ask->client.sandbox->dns->in_flight++;
 	ask_list_push(&f->asks, ask);
 	f->joined_ms = now_ms;
-	if (is_new)
+	if (!is_new && resolver_inner_sent_back(r, f, ask, now_ms)) {
+		note_trouble(f, TROUBLE_INNER);
+		try_next(r, f, false, now_ms);
+	} else if (is_new)
 		try_next(r, f, false, now_ms);
 	else
 		nudge(r, f, now_ms);

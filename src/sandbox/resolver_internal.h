@@ -5,6 +5,7 @@
  *   resolver_judge.c   what the policy and the limits say of a query
  *   resolver_flight.c  upstream requests: when again, when no more
  *   resolver_server.c  the servers: which one next, probes, what is told of them
+ *   resolver_inner.c   a server that sends questions back
  *   resolver_reply.c   guard, write, queue, commit, send
  *   resolver_pin.c     names that are resolved ahead (dns: pinned) */
 #pragma once
@@ -53,6 +54,7 @@ enum flight_trouble {
 	TROUBLE_NONE = 0,
 	TROUBLE_NETWORK, /* nothing could leave, or it was refused */
 	TROUBLE_SILENCE, /* no answer came in time */
+	TROUBLE_INNER,	 /* the inner server sent the question back */
 	TROUBLE_ANSWER,	 /* a server failed, or said what can't be used */
 	TROUBLE_COUNT,
 };
@@ -90,6 +92,7 @@ struct server {
 	/* Without probes. */
 	uint32_t smoothed_ms; /* time to an answer; a failure counts as a whole try */
 	bool failing;
+	bool behind; /* found by resolver_inner.c: comes after those that were given */
 	int64_t news_ms;
 	/* With probes. */
 	bool unhealthy;
@@ -123,6 +126,16 @@ struct resolver_guest {
 			      * before the first name of a wildcard */
 };
 
+/* The server that may ask on from inside the sandbox. */
+struct inner {
+	uint8_t server; /* RESOLVER_UPSTREAMS_MAX: there is none */
+	bool settled;	/* it is known whether questions come back */
+	bool sends_back;
+	uint32_t token; /* of the test; 0: none is under way */
+	int64_t at_ms;	/* when that has failed, or the next begins; INT64_MAX: never */
+	struct dns_name name; /* that it asks for */
+};
+
 struct chunk {
 	struct chunk *next;
 };
@@ -150,6 +163,7 @@ struct resolver {
 	int64_t probe_next_ms;	/* the soonest of their probe_at_ms */
 	struct dns_name probe_name;
 	uint16_t probe_type;
+	struct inner inner;
 	/* pins */
 	struct pins *pinned; /* of all sandboxes */
 	int64_t pin_next_ms; /* when the first of them wants to be woken */
@@ -225,6 +239,20 @@ void resolver_server_doubt(struct resolver *r, uint8_t server);
 void resolver_probe_response(struct resolver *r, uint32_t token, int64_t now_ms);
 void resolver_probe_failed(struct resolver *r, uint32_t token, int error, int64_t now_ms);
 void resolver_probe_tick(struct resolver *r, int64_t now_ms);
+
+/* resolver_inner.c */
+void resolver_inner_init(struct resolver *r, const struct resolver_config *config);
+void resolver_inner_tick(struct resolver *r, int64_t now_ms);
+/* Return: @token was the test's. @error: it failed by that, or 0. */
+bool resolver_inner_response(struct resolver *r, uint32_t token, int error,
+			     int64_t now_ms);
+/* Return: @ask is the test's question, sent back. It is answered, and stays the
+ * caller's. */
+bool resolver_inner_query(struct resolver *r, const struct resolver_ask *ask,
+			  int64_t now_ms);
+/* @ask, which is to join @f, is the question that @f itself asks, sent back. */
+bool resolver_inner_sent_back(struct resolver *r, const struct flight *f,
+			      const struct resolver_ask *ask, int64_t now_ms);
 
 /* resolver_flight.c */
 /* A token that was not in use lately; @index is in its low bits. */

@@ -13,6 +13,9 @@
  * again before it has one, only hastens the next probe. Whatever comes back is an answer:
  * an upstream that refuses the probe's name is well.
  *
+ * Servers that were found behind an inner one come after the others, as long as those
+ * answer: the inner one knows names that they don't.
+ *
  * A probe is a try without a flight: a token, an id and a deadline of its own. */
 #include <errno.h>
 #include <string.h>
@@ -22,6 +25,7 @@
 enum {
 	SERVER_FORGET_MS = 4000, /* half-life of what we know of a server */
 	SERVER_STEP_MS = 64,	 /* smaller differences don't change the order */
+	SERVER_BEHIND = 8,	 /* steps */
 	PROBE_MS = 2000,	 /* or a try, where that is shorter */
 	PROBE_PAUSE_MS = 1000,	 /* between two probes of one server, at least */
 	TELL_EVERY_MS = 1000,
@@ -43,10 +47,13 @@ static uint32_t badness_of(const struct resolver *r, const struct server *s,
 			   int64_t now_ms)
 {
 	int64_t halvings = (now_ms - s->news_ms) / SERVER_FORGET_MS;
+	uint32_t badness = s->behind ? SERVER_BEHIND : 0;
 
 	if (r->probe_every_ms > 0)
 		return s->unhealthy;
-	return halvings > 31 ? 0 : (s->smoothed_ms >> halvings) / SERVER_STEP_MS;
+	if (halvings < 32)
+		badness += (s->smoothed_ms >> halvings) / SERVER_STEP_MS;
+	return badness;
 }
 
 static void server_news(struct resolver *r, struct server *s, int64_t took_ms,
@@ -209,8 +216,10 @@ void resolver_probe_response(struct resolver *r, uint32_t token, int64_t now_ms)
 	struct server *s = server_of_probe(r, token);
 	bool recovered = s && s->unhealthy;
 
-	if (!s)
+	if (!s) {
+		resolver_inner_response(r, token, 0, now_ms);
 		return;
+	}
 	probe_end(r, s);
 	find_next(r);
 	s->unhealthy = false;
@@ -225,8 +234,10 @@ void resolver_probe_failed(struct resolver *r, uint32_t token, int error, int64_
 {
 	struct server *s = server_of_probe(r, token);
 
-	if (!s)
+	if (!s) {
+		resolver_inner_response(r, token, error, now_ms);
 		return;
+	}
 	probe_lost(r, s, error, now_ms);
 	find_next(r);
 }

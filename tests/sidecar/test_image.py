@@ -19,6 +19,8 @@ from world.world import RESOLVER4, ROOT
 pytestmark = pytest.mark.skipif(not client_programs(), reason="no Docker Engine here")
 GUARDED = ("--cap-drop", "ALL", "--cap-add", "NET_ADMIN", "--read-only")
 TOKEN = "tok-en"
+ECHO = ("import socket\ns=socket.create_server(('',7007))\nwhile True:\n c=s.accept()[0]\n c.sendall(c.recv(9))\n"
+        " c.close()\n")
 
 
 @pytest.fixture(scope="module")
@@ -329,6 +331,30 @@ def test_dockers_resolver_answers_the_sidecar_alone(engine, side, site, denied):
                 assert engine.exec_probe(app, ["dns", denied.name, {"server": "127.0.0.11", "port": port}]).result \
                     not in ("NOERROR", "NXDOMAIN")
         assert engine.host.queries(denied.name) == 0
+    finally:
+        if name:
+            engine.remove(name)
+        engine.call("network", "rm", network)
+
+
+def test_services_and_names_outside_through_dockers_resolver(engine, side, site, denied):
+    """Nothing is set: 127.0.0.11 knows the service, and asks others from inside the namespace that is guarded."""
+    network = f"n{engine.world.number()}"
+    engine("network", "create", network)
+    name = None
+    try:
+        with engine.container("--network", network, "--network-alias", "db", *engine.app_mounts, engine.app,
+                              "/usr/bin/python3", "-c", ECHO) as service:
+            name = side(f"allow {site.name}", {"action": "allow", "target": "db", "private": True}, network=network)
+            with app_of(engine, name) as app:
+                began = time.monotonic()
+                answers = engine.exec_probe(app, ["connect", "db", 7007], ["connect", site.name, 7007], ["dns", denied.name],
+                                            ["dns", denied.name, {"server": "127.0.0.11"}], ["dns", "db"])
+                assert [a.result for a in answers] == ["ok", "ok", "NXDOMAIN", "NXDOMAIN", "NOERROR"], answers
+                assert answers[4].addresses == [engine.address(service)]
+                assert time.monotonic() - began < 4, "something waited for a timeout"
+            assert f"asked of {RESOLVER4}:53" in engine("logs", name)
+        assert engine.host.queries(denied.name) == 0 and not engine.world.dns.queries("*.invalid")
     finally:
         if name:
             engine.remove(name)

@@ -133,6 +133,11 @@ uint32_t plan_limit(const struct plan *p, enum plan_limit which)
 
 static const struct filter_learn *learned_items;
 
+bool resolver_is_settled(const struct resolver *r)
+{
+	return true;
+}
+
 int filter_learn(struct filter_conn *c, const struct filter_learn *items, size_t count)
 {
 	learned_items = items;

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A resolver inside the namespace that asks others from inside it, as Docker's at 127.0.0.11 does (FIELD-NOTES section 1)."""
+import contextlib
+import select
+import socket
+import threading
+import time
+
+import dns.message
+import dns.rcode
+import dns.rrset
+import pytest
+
+from world import expect
+from world.sidecar import policy, wait_for
+from world.world import RESOLVER4, RESOLVER6
+
+SERVICE, SERVICE_ADDRESS = "db", "10.99.0.7"
+
+
+class Inner:
+    """127.0.0.11 as dockerd has it: the services' names from a table, all others from @servers, one after the other
+    while they say SERVFAIL, by a socket of the pod's namespace without any mark."""
+
+    def __init__(self, pod, servers, silent=False):
+        self.pod, self.servers, self.silent = pod, servers, silent
+        self.asked, self.sent_on = [], []
+        self._stop = threading.Event()
+        self._sock = pod.ns.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._sock.bind(("127.0.0.11", 0))
+        pod.nft("add table ip docker; add chain ip docker output { type nat hook output priority -100; }; add rule ip docker "
+                f"output ip daddr 127.0.0.11 udp dport 53 dnat to 127.0.0.11:{self._sock.getsockname()[1]}")
+        pod.resolv_conf.write_text("nameserver 127.0.0.11\noptions ndots:0\n")
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self):
+        while not self._stop.is_set():
+            if select.select([self._sock], [], [], 0.1)[0]:
+                data, peer = self._sock.recvfrom(4096)
+                threading.Thread(target=self._answer, args=(data, peer), daemon=True).start()
+
+    def _answer(self, data, peer):
+        query = dns.message.from_wire(data)
+        name = str(query.question[0].name).rstrip(".").lower()
+        self.asked.append(name)
+        if self.silent:
+            return
+        if name == SERVICE:
+            answer = dns.message.make_response(query)
+            if query.question[0].rdtype == 1:
+                answer.answer.append(dns.rrset.from_text(query.question[0].name, 600, "IN", "A", SERVICE_ADDRESS))
+            self._sock.sendto(answer.to_wire(), peer)
+            return
+        answer = None
+        for server in self.servers:
+            answer = self._ask(server, data) or answer
+            if answer and dns.message.from_wire(answer).rcode() != dns.rcode.SERVFAIL:
+                break
+        if answer:
+            self._sock.sendto(answer, peer)
+
+    def _ask(self, server, data):
+        with self.pod.ns.socket(socket.AF_INET6 if ":" in server else socket.AF_INET, socket.SOCK_DGRAM) as s:
+            s.settimeout(4)
+            s.connect((server, 53))
+            self.sent_on.append(server)
+            with contextlib.suppress(OSError):
+                s.send(data)
+                return s.recv(4096)
+        return None
+
+    def close(self):
+        self._stop.set()
+        self._thread.join()
+        self._sock.close()
+
+
+@pytest.fixture
+def inner(pod):
+    with contextlib.ExitStack() as stack:
+        def start(*servers, **options):
+            return stack.enter_context(contextlib.closing(Inner(pod, servers or (RESOLVER4,), **options)))
+        yield start
+
+
+def test_services_and_names_outside_are_both_answered(pod, inner, guarded, world, site, denied):
+    docker = inner()
+    side = guarded(f"allow {site.name}", {"action": "allow", "target": SERVICE, "private": True})
+    began = time.monotonic()
+    assert pod.probe(["dns", site.name]).addresses == [site.v4]
+    assert pod.probe(["dns", SERVICE]).addresses == [SERVICE_ADDRESS]
+    assert pod.probe(["connect", site.name, 7007]).result == "ok"
+    assert time.monotonic() - began < 1.4, "something waited for a timeout"
+    expect.name_refused(pod.probe(["dns", denied.name, {"server": "127.0.0.11"}]))
+    expect.name_refused(pod.probe(["dns", denied.name]))
+    assert denied.name not in docker.asked and not world.dns.queries(denied.name)
+    assert not world.dns.queries("*.invalid"), "the test's question has left"
+    assert {q.name.lower() for q in world.dns.queries()} >= {site.name}
+    assert side.get("/status").json()["degradations"] == []
+    assert wait_for(lambda: [e for e in side.log() if f"asked of {RESOLVER4}:53" in e["msg"]])
+
+
+@pytest.mark.parametrize("servers", [("8.8.4.4", RESOLVER4), (RESOLVER6,), (RESOLVER6, RESOLVER4)])
+def test_all_of_its_servers_are_found(pod, inner, guarded, world, site, servers):
+    """By IPv4 and IPv6, and in its order."""
+    inner(*servers)
+    side = guarded(f"allow {site.name}")
+    assert pod.probe(["dns", site.name]).addresses == [site.v4]
+    lines = wait_for(lambda: [e["msg"] for e in side.log() if "is asked of" in e["msg"]])
+    assert [line.rpartition(" ")[2] for line in lines] == \
+        [f"[{s}]:53" if ":" in s else f"{s}:53" for s in servers]
+
+
+def test_many_names_at_once(pod, inner, guarded, world):
+    """Every one of them goes round once; none waits for itself."""
+    base = f"many{world.number()}.test"
+    world.site(f"*.{base}")
+    inner()
+    guarded(f"allow *.{base}", {"action": "allow", "target": SERVICE, "private": True})
+    began = time.monotonic()
+    names = [f"n{i}.{base}" for i in range(60)]
+    answers = pod.probe(*[["dns", name] for name in names], *[["dns", SERVICE]] * 5, timeout=30)
+    assert all(a.result == "NOERROR" and a.addresses for a in answers), answers
+    assert time.monotonic() - began < 10
+
+
+def test_the_next_engine_finds_them_too(pod, inner, guarded, site):
+    inner()
+    side = guarded(f"allow {site.name}")
+    side.wait_replaced("engine", side.kill_child("engine"))
+    wait_for(lambda: side.get("/healthz").status == 200)
+    assert pod.probe(["dns", site.name]).addresses == [site.v4]
+
+
+def test_nobody_behind_it_is_said_at_once(pod, inner, guarded, site):
+    """Its servers can't be used (a loopback address): SERVFAIL without a wait, a line, and /status."""
+    inner("127.0.0.1")
+    side = guarded(f"allow {site.name}", {"action": "allow", "target": SERVICE, "private": True})
+    began = time.monotonic()
+    answer = pod.probe(["dns", site.name])
+    assert answer.result == "SERVFAIL" and time.monotonic() - began < 1, dict(answer)
+    assert pod.probe(["dns", SERVICE]).addresses == [SERVICE_ADDRESS]
+    assert wait_for(lambda: [e for e in side.log() if "OPENSANDBOX_EGRESS_DNS_UPSTREAM" in e["msg"] and e["level"] == "error"])
+    assert "dns" in [d["what"] for d in side.get("/status").json()["degradations"]]
+
+
+def test_the_app_cannot_name_a_server(pod, inner, guarded, world, site):
+    """It asks evil's server what is allowed, as the inner resolver would: nothing of it is believed."""
+    inner()
+    side = guarded(f"allow {site.name}")
+    for server in ("6.6.6.6", "6.6.6.7"):
+        for name in (site.name, "0123456789abcdef0123456789abcdef.invalid"):
+            pod.probe(["dns", name, {"server": server}])
+    pod.probe(["dns", site.name])
+    assert not [p for p in pod.capture.packets() if p.dst.startswith("6.6.6.")]
+    assert not [e for e in side.log() if "6.6.6." in e["msg"]]
+
+
+def test_it_may_be_silent_at_the_start(pod, inner, guarded, site):
+    """The sidecar is healthy all the same, and asks again."""
+    docker = inner(silent=True)
+    began = time.monotonic()
+    guarded(f"allow {site.name}")
+    assert time.monotonic() - began < 2
+    docker.silent = False
+    wait_for(lambda: pod.probe(["dns", site.name]).result == "NOERROR", 10, 0.2)
