@@ -25,6 +25,7 @@
 #include <string.h>
 
 #include "sandbox/guard.h"
+#include "sandbox/pins.h"
 #include "sandbox/resolver_internal.h"
 
 enum {
@@ -34,166 +35,6 @@ enum {
 	LIFETIME_MORE_MS = 60 * 1000,
 	LIFETIME_MAX_SEC = 7 * 24 * 3600, /* in the kernel, unless it is renewed */
 };
-
-struct pin_addr {
-	struct addr addr;
-	int64_t until_ms; /* 0: pinned; else it isn't told, and goes then */
-};
-
-/* What is pinned of one type. */
-struct pin_answer {
-	uint8_t kind;  /* enum dns_answer_kind; DNS_ANSWER_BAD: there was none yet */
-	uint8_t asked; /* a question is under way */
-	uint16_t count;
-	const char *lost;	/* why the last question has no answer; NULL: it has */
-	const char *why;	/* there is no address in the answer; NULL: there are */
-	struct pin_addr *addrs; /* owned */
-};
-
-enum { FAMILIES = 2 }; /* A, AAAA */
-
-struct pin {
-	struct dns_name name;
-	struct pin_answer answers[FAMILIES];
-};
-
-struct pins {
-	struct pins *next; /* in resolver.pinned */
-	struct sandbox *sandbox;
-	struct pin *items; /* owned */
-	size_t count;
-	uint32_t *slots; /* owned; 1 + index by hash of the name; 0: empty */
-	size_t slot_mask;
-	int64_t repin_ms;
-	/* the round */
-	size_t total, asked, left; /* questions: all, asked, without an end */
-	size_t waiting;
-	bool asking;	     /* in go_on(), further down the stack */
-	bool told;	     /* the round is over */
-	int64_t deadline_ms; /* of the first round; INT64_MAX when that is over */
-	int64_t round_ms;    /* when the next one begins */
-	/* the kernel */
-	int64_t renew_ms, leave_ms; /* the next time that something is renewed, leaves */
-	size_t renew_next;
-	resolver_pinned_fn *on_pinned;
-	void *data;
-};
-
-/* ---- the table ---- */
-
-static uint64_t hash_name(const struct resolver *r, const struct dns_name *n)
-{
-	return hash_bytes(&r->key, n->bytes, n->size);
-}
-
-/* Return: the slot of @n, or the empty one where it would stand. */
-static uint32_t *slot_of(const struct resolver *r, const struct pins *p,
-			 const struct dns_name *n)
-{
-	size_t i = hash_name(r, n) & p->slot_mask;
-
-	while (p->slots[i] != 0 && !dns_name_equal(&p->items[p->slots[i] - 1].name, n))
-		i = (i + 1) & p->slot_mask;
-	return &p->slots[i];
-}
-
-static struct pin *pin_find(const struct resolver *r, const struct pins *p,
-			    const struct dns_name *n)
-{
-	uint32_t slot = p ? *slot_of(r, p, n) : 0;
-
-	return slot != 0 ? &p->items[slot - 1] : NULL;
-}
-
-static struct pin_answer *answer_of(struct pin *pin, uint16_t type)
-{
-	if (!pin || (type != DNS_TYPE_A && type != DNS_TYPE_AAAA))
-		return NULL;
-	return &pin->answers[type == DNS_TYPE_AAAA];
-}
-
-static void pins_free(struct pins *p)
-{
-	if (!p)
-		return;
-	for (size_t i = 0; i < p->count; i++)
-		for (size_t f = 0; f < FAMILIES; f++)
-			free(p->items[i].answers[f].addrs);
-	free(p->items);
-	free(p->slots);
-	free(p);
-}
-
-static bool is_pinned(const struct plan *plan, const struct dns_name *n)
-{
-	return dns_name_is_host(n) && plan_match_name(plan, n).action == POLICY_ALLOW;
-}
-
-static size_t count_names(const struct plan *plan)
-{
-	struct dns_name n;
-	size_t count = 0;
-
-	for (uint32_t at = 0; plan_name_next(plan, &at, &n);)
-		count += is_pinned(plan, &n);
-	return count;
-}
-
-static void fill(const struct resolver *r, struct pins *p, const struct plan *plan)
-{
-	struct dns_name n;
-
-	for (uint32_t at = 0; plan_name_next(plan, &at, &n);) {
-		uint32_t *slot = slot_of(r, p, &n);
-
-		if (*slot != 0 || !is_pinned(plan, &n))
-			continue;
-		p->items[p->count].name = n;
-		*slot = (uint32_t)++p->count;
-	}
-}
-
-static int pins_new(const struct resolver *r, struct sandbox *s, struct pins **ret)
-{
-	size_t count = count_names(&s->plan), size = 4;
-	struct pins *p;
-
-	if (count > plan_limit(&s->plan, LIMIT_LEARNED_NAMES))
-		return -E2BIG;
-	p = calloc(1, sizeof(*p));
-	if (!p)
-		return -ENOMEM;
-	while (size < count * 2)
-		size *= 2;
-	p->slot_mask = size - 1;
-	p->slots = calloc(size, sizeof(*p->slots));
-	p->items = calloc(MAX(count, (size_t)1), sizeof(*p->items));
-	if (!p->slots || !p->items) {
-		pins_free(p);
-		return -ENOMEM;
-	}
-	p->sandbox = s;
-	fill(r, p, &s->plan);
-	*ret = p;
-	return 0;
-}
-
-/* What is pinned of names that both have. */
-static void carry_over(const struct resolver *r, struct pins *to, struct pins *from)
-{
-	for (size_t i = 0; from && i < from->count; i++) {
-		struct pin *pin = pin_find(r, to, &from->items[i].name);
-
-		if (!pin)
-			continue;
-		memcpy(pin->answers, from->items[i].answers, sizeof(pin->answers));
-		memset(from->items[i].answers, 0, sizeof(pin->answers));
-		for (size_t f = 0; f < FAMILIES; f++)
-			pin->answers[f].asked = false;
-	}
-	if (from)
-		to->leave_ms = from->leave_ms;
-}
 
 static void unlink_pins(struct resolver *r, struct pins *p)
 {
@@ -243,7 +84,7 @@ static bool has_address(const struct sandbox *s, const struct pin *pin)
 {
 	struct plan_verdict v = plan_match_name(&s->plan, &pin->name);
 
-	for (size_t f = 0; f < FAMILIES; f++)
+	for (size_t f = 0; f < PIN_FAMILIES; f++)
 		for (size_t i = 0; i < pin->answers[f].count; i++)
 			if (may_teach(s, &v, &pin->answers[f].addrs[i]))
 				return true;
@@ -255,10 +96,10 @@ static const char *fault_of(const struct pin *pin, bool has)
 {
 	const char *why = NULL;
 
-	for (size_t f = 0; f < FAMILIES && !why; f++)
+	for (size_t f = 0; f < PIN_FAMILIES && !why; f++)
 		why = pin->answers[f].asked ? "no answer has come in time"
 					    : pin->answers[f].lost;
-	for (size_t f = 0; f < FAMILIES && !why && !has; f++)
+	for (size_t f = 0; f < PIN_FAMILIES && !why && !has; f++)
 		why = pin->answers[f].why;
 	return why || has ? why : "there was no time to ask";
 }
@@ -290,7 +131,7 @@ static void tell(struct pins *p)
 
 static size_t families_of(const struct sandbox *s)
 {
-	return s->ipv6 ? FAMILIES : 1;
+	return s->ipv6 ? PIN_FAMILIES : 1;
 }
 
 static void question_ends(struct pins *p, struct pin_answer *answer, const char *lost)
@@ -353,8 +194,8 @@ static struct pin_answer *question_of(struct resolver *r, const struct resolver_
 	struct pins *p = ask->client.sandbox->dns->pins;
 	struct pin_answer *answer;
 
-	*ret = pin_find(r, p, &ask->query.name);
-	answer = answer_of(*ret, ask->query.type);
+	*ret = pins_find(&r->key, p, &ask->query.name);
+	answer = pins_answer(*ret, ask->query.type);
 	return answer && answer->asked ? answer : NULL;
 }
 
@@ -493,7 +334,7 @@ static void renew_one(struct resolver *r, struct pins *p, const struct pin *pin,
 	struct plan_verdict v = plan_match_name(&s->plan, &pin->name);
 	struct learned_item items[DNS_ADDRESSES_MAX];
 
-	for (size_t f = 0; f < FAMILIES; f++) {
+	for (size_t f = 0; f < PIN_FAMILIES; f++) {
 		const struct pin_answer *answer = &pin->answers[f];
 		size_t n = 0;
 
@@ -543,7 +384,7 @@ static void leave(struct resolver *r, struct pins *p, int64_t now_ms)
 {
 	p->leave_ms = INT64_MAX;
 	for (size_t i = 0; i < p->count; i++)
-		for (size_t f = 0; f < FAMILIES; f++)
+		for (size_t f = 0; f < PIN_FAMILIES; f++)
 			drop_left(p, &p->items[i], &p->items[i].answers[f], now_ms);
 	resolver_sweep(r, p->sandbox, now_ms);
 }
@@ -593,8 +434,9 @@ static void answer_from(struct resolver *r, struct resolver_ask *ask,
 
 void resolver_pin_answer(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
 {
-	struct pin *pin = pin_find(r, ask->client.sandbox->dns->pins, &ask->query.name);
-	const struct pin_answer *pinned = answer_of(pin, ask->query.type);
+	struct pin *pin =
+		pins_find(&r->key, ask->client.sandbox->dns->pins, &ask->query.name);
+	const struct pin_answer *pinned = pins_answer(pin, ask->query.type);
 
 	if (pinned && pinned->kind != DNS_ANSWER_BAD) {
 		answer_from(r, ask, pinned, now_ms);
@@ -615,7 +457,7 @@ int resolver_pin(struct resolver *r, struct sandbox *s, int64_t repin_ms,
 {
 	struct resolver_guest *g = resolver_guest_of(s);
 	struct pins *p;
-	int error = g ? pins_new(r, s, &p) : -ENOMEM;
+	int error = g ? pins_new(&r->key, s, &p) : -ENOMEM;
 
 	if (error < 0)
 		return error;
@@ -625,7 +467,7 @@ int resolver_pin(struct resolver *r, struct sandbox *s, int64_t repin_ms,
 	p->leave_ms = INT64_MAX;
 	p->deadline_ms = now_ms + RESOLVER_PIN_MS;
 	p->renew_ms = now_ms + lifetime_ms(p) / 2;
-	carry_over(r, p, g->pins);
+	pins_carry_over(&r->key, p, g->pins);
 	resolver_pin_free(r, g);
 	g->pins = p;
 	p->next = r->pinned;
