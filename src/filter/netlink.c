@@ -369,6 +369,22 @@ static void put_redirect(struct nl_writer *w, uint32_t port)
 	end(w, e);
 }
 
+/* socket cgroupv2 level 2 "a/b" */
+static void put_cgroup(struct nl_writer *w, const struct filter_cgroup *cgroup)
+{
+	struct expression e = begin(w, "socket");
+
+	nl_put_be32(w, NFTA_SOCKET_KEY, NFT_SOCKET_CGROUPV2);
+	nl_put_be32(w, NFTA_SOCKET_DREG, NFT_REG_1);
+	nl_put_be32(w, NFTA_SOCKET_LEVEL, cgroup->level);
+	end(w, e);
+	e = begin(w, "cmp");
+	nl_put_be32(w, NFTA_CMP_SREG, NFT_REG_1);
+	nl_put_be32(w, NFTA_CMP_OP, NFT_CMP_EQ);
+	put_data(w, NFTA_CMP_DATA, &cgroup->id, sizeof(cgroup->id));
+	end(w, e);
+}
+
 static void put_stmt(struct nl_writer *w, const struct filter_stmt *s)
 {
 	switch (s->kind) {
@@ -412,6 +428,8 @@ static void put_stmt(struct nl_writer *w, const struct filter_stmt *s)
 				  NFT_REJECT_ICMPX_ADMIN_PROHIBITED);
 	case FILTER_REDIRECT:
 		return put_redirect(w, s->value);
+	case FILTER_IN_CGROUP:
+		return put_cgroup(w, s->cgroup);
 	case FILTER_STMT_NONE:
 		break;
 	}

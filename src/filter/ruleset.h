@@ -65,7 +65,18 @@ struct filter_shared_params {
 	bool refuse_443; /* of every address */
 };
 
-struct ruleset; /* complete in filter/ruleset_internal.h */
+/* For one cgroup or one user of the host, without a daemon (`weir render`). */
+struct filter_member_params {
+	const struct filter_cgroup *cgroup; /* NULL: by uid. Borrowed by the ruleset */
+	uint32_t uid;
+	/* Of what it reports. Begins with FILTER_PREFIX_REFUSED. Borrowed by the ruleset.
+	 */
+	const char *prefix;
+	uint32_t mark; /* not 0: no other sandbox of the host has it; by cgroup only */
+};
+
+struct filter_cgroup; /* complete in filter/ruleset_internal.h */
+struct ruleset;	      /* complete in filter/ruleset_internal.h */
 /* There is something in it that filter_stage() would load. */
 bool ruleset_is_large(const struct ruleset *rs);
 
@@ -78,4 +89,9 @@ int ruleset_build_owned(const struct plan *plan, const struct filter_params *par
  * without the ports that it needs. */
 int ruleset_build_shared(const struct plan *plan,
 			 const struct filter_shared_params *params, struct arena *arena,
+			 const struct ruleset **ret, struct err *err) MUST_CHECK;
+/* The ruleset of a member of the host; both families always, and nothing is learned: all
+ * that is open are @plan's address rules. As above. */
+int ruleset_build_member(const struct plan *plan,
+			 const struct filter_member_params *params, struct arena *arena,
 			 const struct ruleset **ret, struct err *err) MUST_CHECK;

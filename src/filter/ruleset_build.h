@@ -48,6 +48,7 @@ struct builder {
 	const struct filter_shared_params *shared; /* NULL: an owned namespace */
 	uint16_t dns_port, relay_port;
 	bool relay, direct_tcp, direct_udp;
+	bool fixed; /* nothing is learned: address rules are all there is */
 	const struct prefix *closed;
 	size_t closed_count, family_count;
 	/* Where things go. */

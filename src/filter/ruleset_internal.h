@@ -117,6 +117,14 @@ enum filter_stmt_kind {
 	FILTER_REJECT_RESET, /* TCP only */
 	FILTER_REJECT_ADMIN, /* ICMP administratively prohibited, of either family */
 	FILTER_REDIRECT,     /* to a port of this host */
+	FILTER_IN_CGROUP,    /* the packet's socket was made in @cgroup, or below it */
+};
+
+/* A cgroup (version 2). */
+struct filter_cgroup {
+	uint8_t level;	  /* 1 is below the root */
+	uint64_t id;	  /* what the kernel knows it by; another one when made anew */
+	const char *path; /* below the mount point of all cgroups, as nft has it */
 };
 
 struct filter_stmt {
@@ -124,8 +132,9 @@ struct filter_stmt {
 	enum filter_field field;
 	uint32_t mask, value, value_to;
 	const struct filter_set *set;
-	const struct filter_chain *chain; /* of jump and goto */
-	const char *prefix;		  /* of log; static */
+	const struct filter_chain *chain;   /* of jump and goto */
+	const char *prefix;		    /* of log; borrowed */
+	const struct filter_cgroup *cgroup; /* borrowed */
 };
 
 struct filter_rule {

@@ -336,7 +336,7 @@ void ruleset_build_sets(struct builder *b)
 	uint32_t learned = name_lists(b->plan);
 
 	for (size_t i = 0; i < b->list_count; i++)
-		build_list(b, i, learned >> i & 1);
+		build_list(b, i, !b->fixed && learned >> i & 1);
 	for (size_t f = 0; f < b->family_count; f++)
 		if (!b->shared || !b->shared->redirect_only)
 			b->deny[f] = build_deny(b, f);

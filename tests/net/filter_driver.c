@@ -7,6 +7,8 @@
  *     policy allow|deny            start a policy with that default action
  *     rule allow|deny TARGET PORTS ("-": the default list) append a rule
  *     install GENERATION FLAGS     of r (relay) t (direct TCP) u (direct UDP) 6
+ *     text FILE                    from now on, write what is installed as text as well
+ *     member UID|PATH PREFIX       the ruleset of a user or a cgroup of the host
  *     verify GENERATION FLAGS      what stands against what the policy builds now
  *     learn ADDR LIST MS REFRESH COUNT   COUNT addresses from ADDR on, in one batch
  *     generation                   the kernel's ruleset generation
@@ -14,6 +16,7 @@
  *     listen ADDR PORT             a TCP listener that accepts in the kernel's backlog
  *     tcp ADDR PORT                connect: result and microseconds
  *     udp ADDR PORT                send twice from one socket: both results
+ *     uid UID                      whose sockets are made from now on
  *     hold ADDR PORT, udphold …    open a socket that stays; "again" sends on it
  *     events                       what the log group has reported since
  *     flood ADDR COUNT             UDP to COUNT ports
@@ -29,7 +32,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/fsuid.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -41,6 +46,8 @@
 
 #include "filter/netlink.h"
 #include "filter/nflog.h"
+#include "filter/ruleset_internal.h"
+#include "filter/text.h"
 #include "net/link.h"
 
 enum { WORDS_MAX = 8, LINE_MAX_SIZE = 4096, BENCH_MAX = 100000 };
@@ -166,6 +173,60 @@ static int build(struct driver *d, char **words, struct arena *arena,
 	return r < 0 ? r : ruleset_build_owned(&plan, &params, arena, ret, err);
 }
 
+int write_text(const struct driver *d, const struct ruleset *rs)
+{
+	FILE *f = d->text ? fopen(d->text, "we") : NULL;
+	int r;
+
+	if (!f)
+		return d->text ? -errno : 0;
+	r = filter_text(rs, filter_table(rs->naming), f);
+	fclose(f);
+	return r;
+}
+
+static void on_text(struct driver *d, char **words)
+{
+	free(d->text);
+	d->text = strdup(words[1]);
+	answer(0, NULL);
+}
+
+/* "user.slice/a" stands below the mount point. */
+static void on_member(struct driver *d, char **words)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	struct filter_cgroup cgroup = { .path = words[1], .level = 1 };
+	struct filter_member_params params = { .uid = (uint32_t)atoi(words[1]),
+					       .prefix = words[2],
+					       .mark = 0x77000001 };
+	char path[LINE_MAX_SIZE];
+	const struct ruleset *rs;
+	struct err err = { 0 };
+	struct plan plan;
+	struct stat st;
+	int r = build_plan(d, &plan, &err);
+
+	snprintf(path, sizeof(path), "/sys/fs/cgroup/%s", words[1]);
+	for (const char *c = words[1]; *c; c++)
+		cgroup.level += *c == '/';
+	if (params.uid == 0) {
+		params.cgroup = &cgroup;
+		if (stat(path, &st) < 0)
+			r = -errno;
+		cgroup.id = st.st_ino;
+		/* A hybrid hierarchy has version 2 below it. */
+		cgroup.level -= strncmp(words[1], "unified/", 8) == 0;
+	}
+	if (r == 0)
+		r = ruleset_build_member(&plan, &params, &arena, &rs, &err);
+	if (r == 0)
+		r = write_text(d, rs);
+	if (r == 0)
+		r = filter_install(&d->conn, rs, &err);
+	answer(r, &err);
+}
+
 static void on_install(struct driver *d, char **words)
 {
 	CLEAN(arena) struct arena arena = { 0 };
@@ -173,6 +234,8 @@ static void on_install(struct driver *d, char **words)
 	struct err err = { 0 };
 	int r = build(d, words, &arena, &rs, &err);
 
+	if (r == 0)
+		r = write_text(d, rs);
 	if (r == 0)
 		r = filter_install(&d->conn, rs, &err);
 	answer(r, &err);
@@ -357,6 +420,12 @@ static void on_udp(struct driver *d, char **words)
 	close(fd);
 }
 
+static void on_uid(struct driver *d, char **words)
+{
+	setfsuid((uid_t)atoi(words[1]));
+	answer(0, NULL);
+}
+
 static void on_hold(struct driver *d, char **words)
 {
 	struct endpoint e = endpoint(words);
@@ -488,6 +557,8 @@ static const struct command commands[] = {
 	{ "policy", 2, on_policy },
 	{ "rule", 4, on_rule },
 	{ "install", 3, on_install },
+	{ "text", 2, on_text },
+	{ "member", 3, on_member },
 	{ "verify", 3, on_verify },
 	{ "learn", 6, on_learn },
 	{ "generation", 1, on_generation },
@@ -495,6 +566,7 @@ static const struct command commands[] = {
 	{ "listen", 3, on_listen },
 	{ "tcp", 3, on_tcp },
 	{ "udp", 3, on_udp },
+	{ "uid", 2, on_uid },
 	{ "hold", 3, on_hold },
 	{ "udphold", 3, on_hold },
 	{ "again", 1, on_again },

@@ -18,6 +18,7 @@ struct driver {
 	bool ipv6;
 	struct policy policy;
 	struct rule rules[RULES_MAX];
+	char *text;	    /* where rulesets go as text, too; NULL: nowhere */
 	struct arena arena; /* of the policy's texts and port ranges */
 	uint8_t *plan_bytes;
 	struct shared_state *shared; /* see filter_driver_shared.c */
@@ -31,6 +32,8 @@ struct command {
 extern const struct command shared_commands[];
 
 void answer(int r, const struct err *err);
+/* As `text` said. */
+int write_text(const struct driver *d, const struct ruleset *rs);
 int64_t now_ns(void);
 /* Compile the driver's policy. */
 int build_plan(struct driver *d, struct plan *ret, struct err *err);

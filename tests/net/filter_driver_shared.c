@@ -190,6 +190,8 @@ static void on_shared(struct driver *d, char **words)
 	int r = build_shared(d, atoi(words[1]), words[2], &arena, &rs, &err);
 
 	if (r == 0)
+		r = write_text(d, rs);
+	if (r == 0)
 		r = replace(d, rs, &err);
 	answer(r, &err);
 }
