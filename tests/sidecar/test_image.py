@@ -311,6 +311,13 @@ def test_a_policy_file_that_is_mounted_is_kept(engine, side, world, site):
     assert engine.probe(f"container:{name}", ["connect", site.name, 7007]).result == "ok"
 
 
+def test_the_webhook_works_in_the_image(engine, side, hook, denied):
+    name = side(env={"OPENSANDBOX_EGRESS_DENY_WEBHOOK": hook.url, "OPENSANDBOX_EGRESS_SANDBOX_ID": "in-docker"})
+    engine.probe(f"container:{name}", ["dns", denied.name])
+    wait_for(lambda: hook.calls)
+    assert hook.calls[0][2]["hostname"] == denied.name and hook.calls[0][2]["sandboxId"] == "in-docker"
+
+
 # networks with a resolver of their own
 
 def test_dockers_resolver_answers_the_sidecar_alone(engine, side, site, denied):

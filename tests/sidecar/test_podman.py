@@ -35,7 +35,7 @@ def podman(world):
 
 @pytest.fixture
 def pod(podman, world, site):
-    """deploy/podman/pod.yaml, with the test's policy and app in it. Return: its name."""
+    """deploy/podman/pod.yaml, with the test's policy and app in it, and a folder for its state. Return: its name."""
     document = yaml.safe_load((ROOT / "deploy/podman/pod.yaml").read_text())
     name = document["metadata"]["name"] = f"guarded{world.number()}"
     side, app = document["spec"]["containers"]
@@ -43,7 +43,12 @@ def pod(podman, world, site):
     app["image"] = "localhost/app:latest"
     app["volumeMounts"] = [{"name": "usr", "mountPath": "/usr", "readOnly": True},
                            {"name": "tools", "mountPath": "/tools", "readOnly": True}]
-    document["spec"]["volumes"] = [{"name": "usr", "hostPath": {"path": "/usr"}},
+    state = world.workdir()
+    os.chown(state, 65532, 65532)
+    side["env"].append({"name": "WEIR_STATE_DIR", "value": "/var/lib/weir"})
+    side["volumeMounts"] = [{"name": "state", "mountPath": "/var/lib/weir"}]
+    document["spec"]["volumes"] = [{"name": "state", "hostPath": {"path": str(state)}},
+                                   {"name": "usr", "hostPath": {"path": "/usr"}},
                                    {"name": "tools", "hostPath": {"path": str(world.tools)}}]
     file = world.workdir() / "pod.yaml"
     file.write_text(yaml.safe_dump(document))
@@ -74,13 +79,13 @@ def test_the_shipped_pod_is_guarded(podman, pod, site, denied):
 def test_the_app_stays_shut_and_goes_on_within_the_pod(podman, pod, site, how):
     """The namespace is the pod's, so another sidecar takes over where the old one was."""
     side, app = f"{pod}-weir", f"{pod}-app"
-    assert probe(podman, app, ["connect", site.name, 7007])[0].result == "ok"
+    assert probe(podman, app, ["lookup", site.name], ["connect", site.name, 7007])[1].result == "ok"
     podman("stop", "-t", "5", side) if how == "stop" else podman("kill", side)
     bad, dns = probe(podman, app, ["tcp", "93.9.9.9", 443], ["udp", "8.8.8.8", 53, "leak"])
     expect.tcp_refused(bad)
     podman("start", side)
     wait_for(lambda: podman.call("exec", side, "/usr/bin/weir", "sidecar", "--healthy").code == 0, 10, 0.05)
-    good, bad = probe(podman, app, ["connect", site.name, 7007], ["tcp", "93.9.9.9", 443])
-    assert good.result == "ok"
+    known, good, bad = probe(podman, app, ["tcp", site.v4, 7007], ["connect", site.name, 7007], ["tcp", "93.9.9.9", 443])
+    assert known.result == good.result == "ok", "what was learned is in the state folder"
     expect.tcp_refused(bad)
     assert not [p for p in podman.host.packets() if p.dst in ("93.9.9.9", "8.8.8.8")]

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the sidecar tells others of what it refused: webhook, stream, counters, the database, as one whole."""
-import http.server
-import json
 import os
 import socket
 import sqlite3
@@ -13,37 +11,6 @@ import pytest
 
 from world import expect
 from world.sidecar import policy, programs, wait_for
-
-
-@pytest.fixture
-def hook(world):
-    """An HTTP server of the internet. hook.calls: what was posted; hook.delay, hook.status: how it answers."""
-    class Hook:
-        calls, delay, status = [], 0.0, 200
-    site = world.site(f"hook{world.number()}.test")
-    Hook.calls, Hook.site = [], site
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def log_message(self, *args):
-            pass
-
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            Hook.calls.append((self.path, self.headers["Content-Type"], json.loads(body)))
-            time.sleep(Hook.delay)
-            self.send_response(Hook.status)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-    def serve(conn, local, peer):
-        conn.settimeout(10)
-        Handler(conn, peer, None)
-    service = world.tcp(8765 + world.number() % 500, serve)
-    Hook.url = f"http://{site.name}:{service.port}/deny?x=1"
-    yield Hook
-    service.close()
 
 
 def webhook(pod, hook, **options):
