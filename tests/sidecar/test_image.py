@@ -380,7 +380,7 @@ def test_the_compose_file(engine, image, site, denied, world):
                     f"print(socket.create_connection(('{site.name}',7007),3).getpeername()[0],flush=True)\n"
                     f"try: socket.create_connection(('{denied.name}',7007),3); print('OPEN',flush=True)\n"
                     "except OSError: print('shut',flush=True)\ntime.sleep(600)"]}}}))
-    env = dict(engine._env, WEIR_IMAGE=image, APP_IMAGE=engine.app, WEIR_DNS_UPSTREAM=RESOLVER4, WEIR_TOKEN=TOKEN)
+    env = dict(engine._env, WEIR_IMAGE=image, APP_IMAGE=engine.app, WEIR_TOKEN=TOKEN)
 
     def compose(*args):
         done = subprocess.run(["docker-compose", "-p", "t", "-f", folder / "compose.yaml", "-f", folder / "override.yaml",
