@@ -3,10 +3,14 @@
  *
  * Their packets cross the sandbox's filter and are exempt there by three things together:
  * a mark, Weir's uid, and a local port that Weir holds bound and has told the filter of.
- * The port is bound on the wildcard address without SO_REUSEADDR and SO_REUSEPORT, so
- * nobody else can bind it, and stays bound until the socket is closed, whatever becomes
- * of its connection; the filter is told before the first packet, and told again before
- * the port is let go.
+ * The port is bound without SO_REUSEADDR and SO_REUSEPORT and stays bound until the
+ * socket is closed, whatever becomes of its connection; the filter is told before the
+ * first packet, and told again before the port is let go.
+ *
+ * It is bound on the wildcard address, but connect() narrows the socket to the address
+ * that it sends from: where the namespace has several of a family, the same port of
+ * another of them can be bound meanwhile by others. Those still have to have mark and uid
+ * to pass, which takes NET_RAW and SETUID.
  *
  * TCP ports rest in TIME_WAIT for a minute after a connection that we closed first: a
  * machine with 28,000 ephemeral ports has them for some 470 such connections a second.

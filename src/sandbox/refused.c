@@ -9,14 +9,22 @@
 #include "filter/ruleset.h"
 #include "sandbox/learned.h"
 
+enum { DNS_PORT = 53 };
+
 static void set_reason(struct event *e, const char *reason)
 {
 	snprintf(e->reason, sizeof(e->reason), "%s", reason);
 }
 
 /* The policy allows it, and yet there is no way. */
-static const char *no_way_out(const struct sandbox *s, uint8_t protocol)
+static const char *no_way_out(const struct sandbox *s, uint8_t protocol, uint16_t port)
 {
+	if (s->shared && protocol != IPPROTO_UDP && protocol != IPPROTO_TCP)
+		return "this protocol has no way out";
+	if (s->shared && port == DNS_PORT)
+		return "name servers are asked by Weir alone";
+	if (s->shared)
+		return "its time was over, or the packet is not of an open connection";
 	if (!s->relay)
 		return "--uplink none carries nothing";
 	if (protocol != IPPROTO_UDP)
@@ -40,7 +48,7 @@ static bool explain_by_name(const struct sandbox *s, struct event *e, int64_t no
 	is_listed = plan_port_list_has(&s->plan, use.port_list, e->protocol, e->port);
 	/* Another rule would open no way. */
 	e->allowable = e->allowable && !is_listed;
-	set_reason(e, is_listed ? no_way_out(s, e->protocol)
+	set_reason(e, is_listed ? no_way_out(s, e->protocol, e->port)
 				: "the rule does not list this port");
 	return true;
 }
@@ -56,7 +64,7 @@ static void explain(const struct sandbox *s, struct event *e, int64_t now_ms)
 	e->allowable = v.action == POLICY_DENY && v.rule == PLAN_NO_RULE &&
 		       (special == SPECIAL_NOT || special == SPECIAL_PRIVATE);
 	if (v.action == POLICY_ALLOW) {
-		set_reason(e, no_way_out(s, e->protocol));
+		set_reason(e, no_way_out(s, e->protocol, e->port));
 	} else if (v.rule != PLAN_NO_RULE) {
 		set_reason(e, "denied by a rule");
 	} else if (explain_by_name(s, e, now_ms)) {

@@ -3,14 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <linux/sockios.h>
 #include <seccomp.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
+
+#include "ipc/capabilities.h"
 
 enum { FILES_MAX = 64 };
 
@@ -97,22 +97,6 @@ static int enter_seccomp(struct err *err)
 	return r < 0 ? err_sys(err, r, "cannot confine the program by seccomp") : 0;
 }
 
-static int drop_capabilities(struct err *err)
-{
-	struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
-	struct __user_cap_data_struct none[2] = { { 0 } };
-
-	/* EINVAL: past the last one. EPERM: an ordinary user has nothing to drop. */
-	for (int cap = 0; prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) == 0; cap++)
-		;
-	if (errno != EINVAL && errno != EPERM)
-		return err_sys(err, -errno, "cannot empty the bounding set");
-	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 ||
-	    syscall(SYS_capset, &header, none) < 0)
-		return err_sys(err, -errno, "cannot drop the capabilities");
-	return 0;
-}
-
 int confine(struct err *err)
 {
 	const struct rlimit files = { FILES_MAX, FILES_MAX }, none = { 0, 0 };
@@ -122,6 +106,6 @@ int confine(struct err *err)
 	    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ||
 	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return err_sys(err, -errno, "cannot confine the program");
-	r = drop_capabilities(err);
+	r = capabilities_keep(0, err);
 	return r < 0 ? r : enter_seccomp(err);
 }
