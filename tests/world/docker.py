@@ -20,7 +20,7 @@ import tempfile
 import time
 
 from .run import Result, read_answers
-from .sidecar import Pod, request, wait_for
+from .sidecar import Pod, remove_groups, request, wait_for
 from .world import RESOLVER4
 
 CLIENT = "/usr/bin/docker"
@@ -202,12 +202,7 @@ class Engine:
         mounts = [line.split()[1] for line in pathlib.Path("/proc/mounts").read_text().splitlines()]
         for mount in sorted((m for m in mounts if m.startswith(f"{self.folder}/")), reverse=True):
             subprocess.run(["umount", "-l", mount], check=False, capture_output=True)
-        for top in pathlib.Path("/sys/fs/cgroup").glob(f"*/weir-test-{os.getpid()}"):
-            for group in sorted(top.rglob("*/"), reverse=True):
-                with contextlib.suppress(OSError):
-                    group.rmdir()
-            with contextlib.suppress(OSError):
-                top.rmdir()
+        remove_groups(f"weir-test-{os.getpid()}")
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self):

@@ -12,7 +12,7 @@ import tempfile
 import time
 
 from .run import Result
-from .sidecar import Pod
+from .sidecar import Pod, remove_groups
 from .world import RESOLVER4
 
 WRAPPER = """#!/usr/bin/python3 -IS
@@ -104,6 +104,7 @@ class Podman:
         mounts = [line.split()[1] for line in pathlib.Path("/proc/mounts").read_text().splitlines()]
         for mount in sorted((m for m in mounts if m.startswith(f"{self.folder}/")), reverse=True):
             subprocess.run(["umount", "-l", mount], check=False, capture_output=True)
+        remove_groups("libpod_parent")
         self.host.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -51,6 +51,14 @@ def wait_for(what, seconds=5.0, step=0.005):
     return found
 
 
+def remove_groups(name):
+    """Remove the control groups below @name that nobody is in."""
+    for top in pathlib.Path("/sys/fs/cgroup").glob(f"*/{name}"):
+        for group in (*sorted((p for p in top.rglob("*") if p.is_dir()), reverse=True), top):
+            with contextlib.suppress(OSError):
+                group.rmdir()
+
+
 def end_input(started):
     """Nothing more comes on its standard input."""
     started.process.stdin.close()
