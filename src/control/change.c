@@ -6,12 +6,14 @@
  *   write and sync the new file beside the old one          remove it
  *   IPC_CHANGE: the kernel has it, or nothing was changed   remove it
  *   IPC_KEEP: the keeper has it                             IPC_CHANGE to the old plan
+ *   IPC_CHANGE once more, if the engine has died meanwhile  the same
  *   the new file takes the old one's place                  both of them back
  *   in memory; answer
  *
  * When this process dies in between, the keeper's text decides: the next one starts with
  * it, finds that the engine enforces another plan (standing.plan_id) and gives it this
- * one. When the engine dies, its successor gets the keeper's plan. */
+ * one, and puts it into the file if that was still to be done. When the engine dies, its
+ * successor gets the keeper's plan. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -149,11 +151,15 @@ static int put_in_force(struct side *s, const struct candidate *c, struct err *e
 	if (r < 0)
 		return r;
 	r = side_tell_keeper(s, c->plan_fd, c->text_fd);
-	if (r < 0) {
+	if (r < 0)
+		err_sys(err, r, "the keeper does not answer");
+	/* An engine that died in between may have a successor with the old plan, which
+	 * must not be in force when the caller is told that the new one is. */
+	else if (!side_engine_is_same(s))
+		r = give_engine(s, c->plan_fd, err);
+	if (r < 0)
 		take_back(s);
-		return err_sys(err, r, "the keeper does not answer");
-	}
-	return 0;
+	return r;
 }
 
 /* ---- changes ---- */
@@ -319,6 +325,18 @@ static int read_text(struct document **ret, struct err *err)
 	return r;
 }
 
+/* The keeper's text may be one that the process before this one died of. */
+static void finish_file(struct side *s)
+{
+	char *pretty = document_json(s->document, true);
+	struct err err = { 0 };
+
+	if (pretty && policy_file_resume(&s->file, text_of(pretty), &err) < 0)
+		loglines_say(s->log, clock_wall_ms(), LOGLINES_ERROR,
+			     "the policy in force is not in its file: %s", err.text);
+	free(pretty);
+}
+
 int side_policy_open(struct side *s, struct err *err)
 {
 	struct candidate c = { .plan_fd = -1, .text_fd = -1 };
@@ -334,8 +352,10 @@ int side_policy_open(struct side *s, struct err *err)
 		r = read_text(&s->document, err);
 	if (r == 0)
 		r = compile(s, s->document, &c, err);
-	if (r == 0)
+	if (r == 0) {
 		take(s, &c);
+		finish_file(s);
+	}
 	candidate_done(&c);
 	return r;
 }

@@ -136,6 +136,15 @@ int side_ask_engine(struct side *s, const struct ipc_message *m, int fd,
 	return 0;
 }
 
+bool side_engine_is_same(struct side *s)
+{
+	struct pollfd p = { .fd = s->from_engine.fd, .events = POLLRDHUP };
+
+	if (s->from_engine.fd >= 0 && poll(&p, 1, 0) > 0)
+		lose_engine(s);
+	return s->heard;
+}
+
 void side_tell_engine(struct side *s, const struct ipc_message *m)
 {
 	int r = s->from_engine.fd < 0 ? 0 : ipc_send(s->from_engine.fd, m, NULL, 0);

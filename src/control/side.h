@@ -96,6 +96,8 @@ int side_ask_engine(struct side *s, const struct ipc_message *m, int fd,
 		    int *ret_fd) MUST_CHECK;
 /* The engine is there, or comes within SIDE_ASK_MS: it is being started. */
 bool side_await_engine(struct side *s);
+/* The engine that spoke last is still there; another one may have come, or comes. */
+bool side_engine_is_same(struct side *s);
 /* Send what has no answer. */
 void side_tell_engine(struct side *s, const struct ipc_message *m);
 /* A socket whose packets the filter exempts; @socket has family and protocol, and gets

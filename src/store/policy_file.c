@@ -428,3 +428,25 @@ void policy_file_abort(struct policy_file *f)
 		take_away(f);
 	forget(f);
 }
+
+static bool was_prepared(const struct policy_file *f, const char *dir, struct text text)
+{
+	CLEAN(place) struct place p = { .dir = -1 };
+	CLEAN(mem) char *fresh = NULL;
+	size_t size = 0;
+
+	return place_open(f->path, dir, &p) == 0 &&
+	       read_at(p.dir, p.fresh, O_NOFOLLOW, &fresh, &size) == 0 &&
+	       size == text.len && memcmp(fresh, text.ptr, size) == 0;
+}
+
+int policy_file_resume(struct policy_file *f, struct text text, struct err *err)
+{
+	int r;
+
+	if (!f->path || (!was_prepared(f, NULL, text) &&
+			 !(f->spare_dir && was_prepared(f, f->spare_dir, text))))
+		return 0;
+	r = policy_file_prepare(f, text, err);
+	return r < 0 ? r : policy_file_commit(f, err);
+}

@@ -165,6 +165,23 @@ static void a_kill_before_the_commit_changes_nothing(void **state)
 	free(f.text);
 }
 
+static void what_was_decided_before_a_kill_is_finished(void **state)
+{
+	struct policy_file f = { .path = in_dir("p") }, other = f;
+	struct err err = { 0 };
+
+	keep(&f, "old");
+	assert_int_equal(policy_file_resume(&other, text_of("decided"), &err), 0);
+	expect_read(&f, "old");
+	assert_int_equal(policy_file_prepare(&f, text_of("decided"), &err), 0);
+	assert_int_equal(policy_file_resume(&other, text_of("another"), &err), 0);
+	assert_string_equal(get(in_dir("p")), "old");
+	assert_int_equal(policy_file_resume(&other, text_of("decided"), &err), 0);
+	assert_string_equal(get(in_dir("p")), "decided");
+	expect_clean();
+	free(f.text);
+}
+
 static void what_is_no_file_is_refused(void **state)
 {
 	static const char *const names[] = { "d", "fifo" };
@@ -367,6 +384,8 @@ int main(void)
 		cmocka_unit_test_setup(until_the_commit_the_old_text_stands,
 				       without_the_file),
 		cmocka_unit_test_setup(a_kill_before_the_commit_changes_nothing,
+				       without_the_file),
+		cmocka_unit_test_setup(what_was_decided_before_a_kill_is_finished,
 				       without_the_file),
 		cmocka_unit_test(what_is_no_file_is_refused),
 		cmocka_unit_test_setup(a_link_is_read_and_never_written,

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deaths at the worst moment of a change: what the caller was told is what is in force, in the kernel and in the file."""
+import contextlib
+import json
+import os
+import signal
+import socket
+import threading
+import time
+
+import pytest
+
+from world.sidecar import policy, wait_for
+
+
+@contextlib.contextmanager
+def stopped(pid):
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def posting(side, *rules):
+    """A change under way in a thread. Gives the list that its Reply comes into."""
+    replies = []
+
+    def post():
+        with contextlib.suppress(OSError):
+            replies.append(side.call("POST", "/policy", policy(*rules), timeout=20))
+    thread = threading.Thread(target=post)
+    thread.start()
+    yield replies
+    thread.join()
+
+
+def can_connect(pod, address):
+    with pod.ns.socket(socket.AF_INET, socket.SOCK_STREAM) as s:
+        s.settimeout(0.1)
+        return s.connect_ex((address, 7007)) == 0
+
+
+def generation(pod):
+    return pod.nft("list", "chain", "inet", "opensandbox", "egress")
+
+
+def test_an_engine_that_dies_before_the_keeper_knows_the_policy(pod, guarded, site):
+    """The keeper sees the death first and starts a successor with the old, wider policy. The caller is told 200 only
+    when the new one is in force again."""
+    side = guarded()
+    for _ in range(5):
+        side.post(f"allow {site.v4}")
+        assert can_connect(pod, site.v4)
+        time.sleep(1.1)     # from now on a dead engine is replaced without a delay
+        one_death(pod, side, site)
+    assert side.get("/policy").json()["policy"]["egress"] == []
+
+
+def one_death(pod, side, site):
+    before = generation(pod)
+    engine = side.child("engine")
+    with posting(side) as replies:
+        with stopped(side.pid):
+            os.kill(side.pid, signal.SIGCHLD)   # so that it looks for dead children before anything else
+            wait_for(lambda: generation(pod) != before or None, 5)
+            os.kill(engine, signal.SIGKILL)
+            wait_for(lambda: not os.path.exists(f"/proc/{engine}/ns/net"), 5)
+        wait_for(lambda: replies, 15, 0.0002)
+        until, opened = time.monotonic() + 0.3, 0
+        while time.monotonic() < until:
+            opened += can_connect(pod, site.v4)
+        assert replies[0].status == 200 and opened == 0
+
+
+@pytest.mark.parametrize("heard", [False, True])
+def test_control_dies_before_the_file_is_in_its_place(pod, world, site, heard):
+    """The keeper has the new policy, so it is in force: then the file has it too, as soon as control is back."""
+    folder = world.workdir()
+    path = folder / "policy.json"
+    path.write_text(policy(f"allow {site.name}"))
+    side = pod.sidecar(env={"OPENSANDBOX_EGRESS_POLICY_FILE": str(path)})
+    control = side.child("control")
+    fresh = folder / ".policy.json.weir-new"
+    before = generation(pod)
+    with posting(side, "allow other.test"), stopped(side.pid):
+        wait_for(lambda: generation(pod) != before or None, 5)
+        wait_for(fresh.exists, 5)
+        os.kill(control, signal.SIGSTOP)
+        if heard:   # the keeper takes it, and nobody is there to hear that
+            os.kill(side.pid, signal.SIGCONT)
+            time.sleep(0.05)
+        os.kill(control, signal.SIGKILL)
+    side.wait_replaced("control", control)
+    wait_for(lambda: side.healthy() or None, 5)
+    shown = [r["target"] for r in side.get("/policy").json()["policy"]["egress"]]
+    kept = [r["target"] for r in json.loads(path.read_text())["egress"]]
+    assert kept == shown == ["other.test"] and not fresh.exists()
+    resolved = pod.probe(["dns", site.name]).result
+    assert resolved == "NXDOMAIN"
