@@ -72,6 +72,12 @@ static int set_state_dir(void *target, const char *value, struct err *err)
 	return set_path(target, value, &spec_of(target)->state_dir, err);
 }
 
+static int set_postgres(void *target, const char *value, struct err *err)
+{
+	spec_of(target)->postgres = value[0] ? value : NULL;
+	return 0;
+}
+
 static int set_remove(void *target, const char *value, struct err *err)
 {
 	spec_of(target)->remove = true;
@@ -136,6 +142,9 @@ static const struct cli_option options[] = {
 	{ "metrics-extra-attrs", "KEY=VALUE",
 	  "added to metrics and log lines; may be repeated", sidecar_set_attr, ',' },
 	{ "state-dir", "DIR", "where events are kept (in memory alone)", set_state_dir },
+	{ "postgres", "CONNINFO",
+	  "the PostgreSQL that events are copied to; better given as a variable",
+	  set_postgres },
 	{ "on-unenforceable", "fail|dns|open",
 	  "what happens where the filter can't be installed (fail)",
 	  sidecar_set_unenforceable },
@@ -242,6 +251,12 @@ static void check_whole(struct sidecar_spec *spec, struct sidecar_faults *faults
 	if (spec->doh_count > 0 && !spec->block_doh_443)
 		sidecar_warn(spec, "--doh-blocklist does nothing without "
 				   "--block-doh-443");
+	if (spec->postgres && !spec->state_dir) {
+		err_set(&err, -EINVAL,
+			"--postgres: --state-dir is needed, which events are copied "
+			"from");
+		sidecar_fault(faults, &err);
+	}
 	if (!spec->remove && !spec->healthy && sidecar_resolv_conf(spec, &err) < 0)
 		sidecar_fault(faults, &err);
 	if (spec->log_output_count == 0)

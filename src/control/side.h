@@ -23,6 +23,7 @@
 #include "ipc/sidecar_policy.h"
 #include "store/loglines.h"
 #include "store/policy_file.h"
+#include "store/postgres_state.h"
 #include "store/sqlite.h"
 
 enum {
@@ -77,6 +78,7 @@ struct side {
 
 	/* status.c */
 	struct sqlite_state store_state;
+	struct postgres_state postgres;
 	char policy_notes[SIDE_NOTES_MAX][ERR_TEXT_SIZE]; /* the last is spare */
 	size_t policy_note_count;
 };

@@ -58,6 +58,14 @@ static bool add_raw_sockets(const struct side *s, struct api_status *ret)
 	return packet || raw;
 }
 
+static void add_postgres(struct side *s, struct api_status *ret)
+{
+	if (s->spec.postgres &&
+	    postgres_state_read(s->spec.state_dir, &s->postgres) == 0 &&
+	    s->postgres.trouble[0])
+		add(s, ret, "postgres", s->postgres.trouble);
+}
+
 static void add_degradations(struct side *s, struct api_status *ret)
 {
 	if (s->standing.weaker[0])
@@ -71,6 +79,7 @@ static void add_degradations(struct side *s, struct api_status *ret)
 		add(s, ret, "confinement", s->standing.lacking);
 	if (s->lacking[0])
 		add(s, ret, "confinement", s->lacking);
+	add_postgres(s, ret);
 	if (s->store) {
 		sqlite_writer_state(s->store, &s->store_state);
 		if (s->store_state.trouble[0])

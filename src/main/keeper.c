@@ -221,6 +221,8 @@ static int start(struct keeper *k, struct err *err)
 		r = helper_check(k->control.name, err);
 	if (r == 0 && k->spec->webhook_count > 0)
 		r = helper_check(k->webhook.name, err);
+	if (r == 0 && k->spec->postgres)
+		r = helper_check(k->postgres.name, err);
 	if (r == 0)
 		r = keeper_open(k->spec, &k->held, err);
 	if (r < 0)
@@ -240,6 +242,7 @@ int keeper_run(struct sidecar_spec *spec)
 		.engine.name = "the engine",
 		.control.name = "weir-control",
 		.webhook.name = "weir-webhook",
+		.postgres.name = "weir-postgres",
 	};
 	struct err err = { 0 };
 	int r;

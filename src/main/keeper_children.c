@@ -244,6 +244,27 @@ static int fork_webhook(struct keeper *k)
 	return pid < 0 ? (int)pid : 0;
 }
 
+/* -- the copies in PostgreSQL ---------------------------------------------------------
+ */
+
+/* It reads the store by itself and speaks to nobody here. */
+static void start_postgres(struct keeper *k)
+{
+	const struct helper helper = { .program = k->postgres.name,
+				       .args = k->spec->argv + 1 };
+	pid_t pid;
+
+	if (!k->spec->postgres || k->postgres.pid != 0)
+		return;
+	pid = helper_start(&helper);
+	if (pid < 0) {
+		start_again(k, &k->postgres);
+		return;
+	}
+	k->postgres.pid = pid;
+	k->postgres.started_ms = clock_now_ms();
+}
+
 /* -- children come and go ----------------------------------------------------------- */
 
 static int watch_channel(struct keeper *k, struct child *c)
@@ -301,6 +322,15 @@ void keeper_start_control(struct keeper *k)
 	}
 	keeper_introduce(k);
 	start_webhook(k);
+	start_postgres(k);
+}
+
+static void on_postgres_again(struct loop_timer *t)
+{
+	struct keeper *k = CONTAINER_OF(t, struct keeper, postgres.again);
+
+	if (!k->stopping)
+		start_postgres(k);
 }
 
 static void on_webhook_again(struct loop_timer *t)
@@ -370,6 +400,8 @@ void keeper_reap(struct keeper *k)
 			on_end(k, &k->control, wait_status);
 		else if (pid == k->webhook.pid)
 			on_end(k, &k->webhook, wait_status);
+		else if (pid == k->postgres.pid)
+			on_end(k, &k->postgres, wait_status);
 	}
 }
 
@@ -394,8 +426,9 @@ void keeper_children_init(struct keeper *k)
 {
 	k->engine.source = (struct loop_source){ .fd = -1, .on_ready = on_engine };
 	k->control.source = (struct loop_source){ .fd = -1, .on_ready = on_control };
-	k->webhook.source.fd = -1;
+	k->webhook.source.fd = k->postgres.source.fd = -1;
 	k->engine.again.on_fire = on_engine_again;
 	k->control.again.on_fire = on_control_again;
 	k->webhook.again.on_fire = on_webhook_again;
+	k->postgres.again.on_fire = on_postgres_again;
 }

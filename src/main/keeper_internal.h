@@ -2,7 +2,8 @@
 /* main/keeper_internal - what the keeper's files share.
  *
  *   keeper.c           start, signals, end
- *   keeper_children.c  engine, control and webhook: started, introduced, started again */
+ *   keeper_children.c  engine, control and the others: started, introduced, started again
+ */
 #pragma once
 
 #include "main/keeper.h"
@@ -25,8 +26,9 @@ struct keeper {
 	enum ipc_enforced enforce;
 	char reason[ERR_TEXT_SIZE]; /* why it is less than was asked for */
 	struct ipc_standing standing;
-	bool stands;			       /* the engine serves */
-	struct child engine, control, webhook; /* the webhook only when one is set */
+	bool stands; /* the engine serves */
+	struct child engine, control;
+	struct child webhook, postgres; /* only when there is something to tell them */
 	struct loop_source signals;
 	struct loop_timer stop;
 	bool stopping;

@@ -71,6 +71,9 @@ void sqlite_reader_close(struct sqlite_reader *r);
 int sqlite_find(struct sqlite_reader *r, const struct sqlite_query *query,
 		bool (*on_row)(void *data, int64_t id, const struct event_row *row),
 		void *data, struct err *err) MUST_CHECK;
+enum { SQLITE_STORE_ID_SIZE = 33 };
+/* 32 hexadecimal digits that no other file has. */
+int sqlite_store_id(struct sqlite_reader *r, char *ret, struct err *err) MUST_CHECK;
 /* The number that is the last before the rows since @since_ms begin; of the newest row
  * when there are none. For a query that begins there and goes on. */
 int sqlite_id_before(struct sqlite_reader *r, int64_t since_ms, int64_t *ret,

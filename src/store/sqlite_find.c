@@ -251,6 +251,28 @@ int sqlite_count(struct sqlite_reader *r, const struct sqlite_query *query,
 	return code < 0 ? code : read_sum(r, s, ret, err);
 }
 
+int sqlite_store_id(struct sqlite_reader *r, char *ret, struct err *err)
+{
+	sqlite3_stmt *s = NULL;
+	const char *id = NULL;
+	int rc, code = sqlite_ask(r, "SELECT id FROM store", &s, err);
+
+	if (code < 0)
+		return code;
+	rc = sqlite3_step(s);
+	if (rc == SQLITE_ROW)
+		id = (const char *)sqlite3_column_text(s, 0);
+	if (id && strlen(id) == SQLITE_STORE_ID_SIZE - 1 &&
+	    strspn(id, "0123456789abcdef") == SQLITE_STORE_ID_SIZE - 1)
+		memcpy(ret, id, SQLITE_STORE_ID_SIZE);
+	else
+		code = rc == SQLITE_ROW || rc == SQLITE_DONE
+			       ? err_set(err, -EBADMSG, "the database has no id")
+			       : sqlite_search_fault(r, rc, err);
+	sqlite3_finalize(s);
+	return code;
+}
+
 int sqlite_id_before(struct sqlite_reader *r, int64_t since_ms, int64_t *ret,
 		     struct err *err)
 {

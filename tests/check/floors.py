@@ -8,7 +8,7 @@ import sys
 
 FLOORS = {"base": 0, "dns": 1, "wire": 1, "policy": 2, "filter": 3, "net": 3, "store": 3, "launch": 3,
           "sandbox": 4, "ipc": 5, "cli": 5, "api": 5, "main": 6, "webhook": 6,
-          "control": 6, "events": 6}
+          "control": 6, "events": 6, "postgres": 6}
 IMPURE = re.compile(r'#include <(sys/(epoll|mman|prctl|random|signalfd|stat|syscall|timerfd|wait|un)|'
                     r'fcntl|time|signal|poll|pthread|netdb|dirent)\.h>')
 # The clock and the log are floor 0's two edges; addr.h needs sys/socket.h for the kernel's structs only.

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+/* weir-postgres: events of a sidecar's store, copied into PostgreSQL. It takes the
+ * options of `weir sidecar`, whose keeper starts it, ends it, and starts it again. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+
+#include "base/log.h"
+#include "cli/sidecar.h"
+#include "postgres/confine.h"
+#include "postgres/sender.h"
+#include "store/postgres_state.h"
+
+enum {
+	LOOK_MS = 250,	    /* while there is nothing new */
+	RETRY_MIN_MS = 500, /* after a failure, doubled each time */
+	RETRY_MAX_MS = 10000,
+	/* A server that hangs in the middle ends this process, and its successor begins
+	 * anew: nothing is lost by that. */
+	STEP_SEC = 60,
+};
+
+/* What /status shows. Not worth a failure. */
+static void tell(const char *directory, const struct sender *s, const char *trouble)
+{
+	const struct sender_state now = sender_state(s);
+	struct postgres_state state = { .sent = now.sent,
+					.missed = now.missed,
+					.refused = now.refused };
+
+	snprintf(state.trouble, sizeof(state.trouble), "%s", trouble);
+	(void)!postgres_state_write(directory, &state);
+}
+
+static void serve(struct sender *s, const char *directory)
+{
+	char told[ERR_TEXT_SIZE] = "";
+	int wait_ms = RETRY_MIN_MS;
+
+	for (bool first = true;; first = false) {
+		struct err err = { 0 };
+		int r;
+
+		alarm(STEP_SEC);
+		r = sender_step(s, &err);
+		alarm(0);
+		if (r != 0 || first || told[0])
+			tell(directory, s, err.text);
+		if (strcmp(told, err.text) != 0 && err.text[0])
+			log_warning("%s; events wait in the store", err.text);
+		if (told[0] && r >= 0)
+			log_warning("events are copied to PostgreSQL again");
+		snprintf(told, sizeof(told), "%s", err.text);
+		if (r > 0)
+			continue;
+		poll(NULL, 0, r < 0 ? wait_ms : LOOK_MS);
+		wait_ms = r < 0 ? MIN(wait_ms * 2, (int)RETRY_MAX_MS) : RETRY_MIN_MS;
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static struct sidecar_spec spec;
+	struct err err = { 0 };
+	struct sender *s;
+
+	prctl(PR_SET_NAME, "weir-postgres");
+	if (cli_sidecar_parse(argc, argv, &spec, &err) < 0 || !spec.postgres) {
+		log_error("%s", err.text[0] ? err.text : "no PostgreSQL is named");
+		return 2;
+	}
+	/* Control makes the store in it; what isn't there yet could not be kept in reach.
+	 */
+	(void)!mkdir(spec.state_dir, 0700);
+	if (confine(spec.state_dir, &err) < 0) {
+		log_error("weir-postgres: %s", err.text);
+		return 1;
+	}
+	s = sender_new(spec.state_dir, spec.postgres);
+	if (!s) {
+		log_error("weir-postgres: out of memory");
+		return 1;
+	}
+	serve(s, spec.state_dir);
+	return 1;
+}

@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events in a real PostgreSQL: all of them, each once, whoever is killed, and whatever they are called."""
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import pytest
+
+from world.postgres import Postgres, binaries
+from world.sidecar import wait_for
+from world.store import Store
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build")) / "weir-postgres"
+
+pytestmark = pytest.mark.skipif(not binaries(), reason="PostgreSQL is not installed")
+
+
+@pytest.fixture
+def server():
+    s = Postgres()
+    yield s
+    s.end()
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path / "state") as opened:
+        (tmp_path / "state").mkdir(mode=0o700, exist_ok=True)
+        yield opened
+
+
+class Sender:
+    """weir-postgres by itself, as the keeper starts it."""
+
+    def __init__(self, store, conninfo):
+        self.log = open(store.folder / "sender.log", "ab")
+        self.argv = [PROGRAM, "--state-dir", store.folder, "--resolv-conf", "/dev/null"]
+        self.env = {"WEIR_POSTGRES": conninfo, "PATH": "/usr/bin:/bin", "WEIR_DNS_UPSTREAM": "192.0.2.1"}
+        self.process = None
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(self.argv, env=self.env, stdout=self.log, stderr=self.log)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+        self.log.close()
+
+
+def count(server, table="sandbox_egress_event"):
+    return server.value(f"SELECT count(*) FROM {table}")
+
+
+def each_once(server, store):
+    """The same rows in both, by number, with the same packets."""
+    there = server.rows("SELECT store_row, packets FROM sandbox_egress_event UNION ALL"
+                        " SELECT store_row, packets FROM sandbox_egress_notice ORDER BY 1")
+    here = store.rows("SELECT id, packets FROM event ORDER BY id")
+    return [(int(a), int(b)) for a, b in there] == here and here
+
+
+def wait_each_once(server, store, seconds=60):
+    wait_for(lambda: count(server) == store.rows("SELECT count(*) FROM event WHERE action < 4")[0][0], seconds, 0.1)
+    assert each_once(server, store)
+
+
+def test_rows_are_there_as_dashboards_know_them(server, store):
+    store.put("a.test", sandbox="sb-7", packets=3, command="curl", rule="deny-a.test")
+    store.put(address="2001:db8::7", port=443, packets=2)
+    store.put("b.test", action="allow", address="192.0.2.1", port=80)
+    store.put(action="panic")
+    store.put(action="change")
+    store.put(action="limit", sandbox="sb-7")
+    store.drain()
+    with Sender(store, server.conninfo):
+        wait_for(lambda: count(server) == 4 and count(server, "sandbox_egress_notice") == 2, 20)
+    assert server.rows("SELECT analysis_id, action, remote_ip, remote_port, fqdn_pinned, raw_pkts FROM sandbox_egress_event"
+                       " ORDER BY id") == [
+        ("sb-7", "deny", "", "", "a.test", "3"), ("sb-1", "deny", "2001:db8::7", "443", "", "2"),
+        ("sb-1", "allow", "192.0.2.1", "80", "b.test", "1"), ("sb-1", "panic", "", "", "", "1")]
+    assert server.rows("SELECT layer, protocol, rule, packets, command FROM sandbox_egress_event ORDER BY id")[:2] == [
+        ("dns", "", "deny-a.test", "3", "curl"), ("address", "tcp", "", "2", "")]
+    assert server.rows("SELECT analysis_id, action FROM sandbox_egress_notice ORDER BY id") == [
+        ("sb-1", "change"), ("sb-7", "limit")]
+    assert server.value("SELECT count(*) FROM sandbox_egress_event WHERE abs(extract(epoch FROM now() - ts)) < 60") == 4
+    types = dict(server.rows("SELECT column_name, data_type FROM information_schema.columns"
+                             " WHERE table_name = 'sandbox_egress_event'"))
+    assert (types["id"], types["ts"], types["remote_ip"], types["raw_pkts"]) == (
+        "bigint", "timestamp with time zone", "inet", "integer")
+    refused = server.psql("INSERT INTO sandbox_egress_event (action) VALUES ('change')", check=False)
+    assert refused.returncode != 0
+    assert server.psql("INSERT INTO sandbox_egress_event (analysis_id) VALUES ('others write here, too')").returncode == 0
+
+
+def test_hostile_names_are_text(server, store):
+    names = [b"\x1b[2J\x1b]0;x\x07.test", b"<script>alert(1)</script>", b"'); DROP TABLE sandbox_egress_event; --",
+             b"\\N", b"\\.", b"a\\tb\\", b"tab\there", b"line\nbreak\r", b"x" * 253, b"$1 %s {}", "\u202etxt".encode()]
+    for name in names + [b"bad\xff\xc0.test"]:
+        store.put(name)
+    store.put("last.test", sandbox="'quoted'", packets=4294967295)
+    store.drain()
+    with Sender(store, server.conninfo):
+        wait_for(lambda: count(server) == len(names) + 2, 20)
+    stored = {name for name, in server.rows("SELECT fqdn_pinned FROM sandbox_egress_event")}
+    assert stored == {name.decode() for name in names} | {"bad\\xff\\xc0.test", "last.test"}
+    assert server.rows("SELECT raw_pkts, packets, analysis_id FROM sandbox_egress_event WHERE fqdn_pinned = 'last.test'") == [
+        ("2147483647", "4294967295", "'quoted'")]
+    assert server.value("SELECT sum(refused) FROM sandbox_egress_store") == 0
+    assert each_once(server, store)
+
+
+def test_whoever_is_killed_nothing_is_lost_and_nothing_twice(server, store):
+    with Sender(store, server.conninfo) as sender:
+        for turn in range(6):
+            store.say(f"add {turn * 10000} 3000")
+            time.sleep(0.2 + 0.05 * turn)  # under way
+            sender.kill()
+            sender.start()
+            store.process.stdout.readline()
+        store.drain()
+        wait_each_once(server, store)
+    assert store.state()["rows"] == 18000 and count(server) == 18000
+
+
+def test_a_killed_server_gets_the_rest_later(server, store):
+    with Sender(store, server.conninfo):
+        for turn in range(3):
+            store.say(f"add {turn * 10000} 3000")
+            time.sleep(0.3 + 0.1 * turn)
+            server.kill()
+            store.process.stdout.readline()
+            store(f"add {50000 + turn * 10000} 500")  # while it is away
+            server.start()
+        store.drain()
+        wait_each_once(server, store)
+    assert count(server) == 10500
+
+
+def test_a_killed_writer_and_a_killed_sender_at_once(server, tmp_path):
+    folder = tmp_path / "state"
+    folder.mkdir(mode=0o700)
+    store = Store(folder)
+    with Sender(store, server.conninfo) as sender:
+        for turn in range(4):
+            store.say(f"add {turn * 10000} 50000")
+            time.sleep(0.5)
+            store.kill()
+            sender.kill()
+            store = Store(folder)
+            sender.start()
+        store("add 900000 10")
+        store.drain()
+        wait_each_once(server, store)
+    store.end()
+
+
+def test_an_outage_is_told_and_outlived(server, store):
+    server.stop()
+    store("add 0 2000")
+    with Sender(store, server.conninfo):
+        wait_for(lambda: "events wait in the store" in (store.folder / "sender.log").read_text(), 20)
+        assert "cannot connect" in (store.folder / "postgres.state").read_text()
+        store("add 5000 2000")
+        server.start()
+        store.drain()
+        wait_each_once(server, store)
+        wait_for(lambda: (store.folder / "postgres.state").read_text().split() == ["4000", "0", "0"], 20)
+
+
+def test_two_senders_of_one_store_take_turns(server, store):
+    with Sender(store, server.conninfo), Sender(store, server.conninfo):
+        store("add 0 5000")
+        store.drain()
+        wait_each_once(server, store)
+    assert count(server) == 5000
+
+
+def test_what_the_server_will_not_have_is_passed_over_and_counted(server, store):
+    store.put("first.test")
+    store.drain()
+    with Sender(store, server.conninfo):
+        wait_for(lambda: count(server) == 1, 20)
+        server.psql("ALTER TABLE sandbox_egress_event ADD CHECK (fqdn_pinned NOT LIKE 'n7%')")
+        store("add 0 100")
+        store.drain()
+        wait_for(lambda: count(server) == 90, 30)
+        assert server.value("SELECT refused FROM sandbox_egress_store") == 11
+        store.put("after.test")
+        store.drain()
+        wait_for(lambda: count(server) == 91, 20)
+
+
+def test_rows_that_went_before_they_could_be_copied_are_counted(server, store):
+    store.put("first.test")
+    store.drain()
+    with Sender(store, server.conninfo) as sender:
+        wait_for(lambda: count(server) == 1, 20)
+        sender.kill()
+        store("add 0 100")
+        store.drain()
+        store.rows("SELECT 1")
+        subprocess.run(["/usr/bin/python3", "-c", "import sqlite3, sys; d = sqlite3.connect(sys.argv[1]); "
+                        "d.execute('DELETE FROM event WHERE id <= 41'); d.commit()", store.folder / "events.db"], check=True)
+        sender.start()
+        wait_for(lambda: count(server) == 61, 20)
+    assert server.value("SELECT missed FROM sandbox_egress_store") == 40
+
+
+def test_a_store_that_begins_anew_is_another_store(server, tmp_path):
+    folder = tmp_path / "state"
+    old = Store(folder)
+    old("add 0 50")
+    old.drain()
+    with Sender(old, server.conninfo):
+        wait_for(lambda: count(server) == 50, 20)
+        old.end()
+        for path in folder.glob("events.db*"):
+            path.unlink()
+        with Store(folder) as new:
+            new("add 0 30")
+            new.drain()
+            wait_for(lambda: count(server) == 80, 20)
+    assert server.value("SELECT count(*) FROM sandbox_egress_store") == 2
+
+
+def test_a_table_that_is_there_gets_the_other_columns(server, store):
+    server.psql("CREATE TABLE sandbox_egress_event (id BIGSERIAL PRIMARY KEY, analysis_id TEXT, ts TIMESTAMPTZ, action TEXT"
+                " CHECK (action IN ('allow','deny','panic')), remote_ip INET, remote_port INT, fqdn_pinned TEXT, raw_pkts INT);"
+                " INSERT INTO sandbox_egress_event (analysis_id) VALUES ('before')")
+    store.put("a.test")
+    store.drain()
+    with Sender(store, server.conninfo):
+        wait_for(lambda: count(server) == 2, 20)
+    assert server.rows("SELECT analysis_id, layer FROM sandbox_egress_event ORDER BY id") == [("before", ""), ("sb-1", "dns")]
+
+
+def test_a_role_that_may_only_write_is_enough(server, store):
+    store.put("a.test")
+    store.drain()
+    with Sender(store, server.conninfo):
+        wait_for(lambda: count(server) == 1, 20)
+    server.psql("CREATE ROLE writer LOGIN; GRANT SELECT ON sandbox_egress_schema TO writer;"
+                " GRANT INSERT ON sandbox_egress_event, sandbox_egress_notice TO writer;"
+                " GRANT SELECT, INSERT, UPDATE ON sandbox_egress_store TO writer;"
+                " GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO writer")
+    store.put("b.test")
+    store.drain()
+    with Sender(store, server.conninfo.replace("user=weir", "user=writer")):
+        wait_for(lambda: count(server) == 2, 20)
+
+
+def test_the_sender_gives_up_what_it_has_no_use_for(server, store):
+    with Sender(store, server.conninfo) as sender:
+        wait_for(lambda: count(server) is not None, 20)
+        status = pathlib.Path(f"/proc/{sender.process.pid}/status").read_text()
+        fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        assert fields["CapEff"].strip() == fields["CapPrm"].strip() == "0" * 16
+        assert fields["NoNewPrivs"] == "1" and fields["Seccomp"] == "2"
+
+
+# ---- with a sidecar ----
+
+
+def test_a_sidecars_denials_are_there_whoever_is_killed(pod, guarded, tmp_path, site, denied, server):
+    tmp_path.chmod(0o755)
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    side = guarded(f"allow {site.name}", args=("--state-dir", str(state)),
+                   env={"WEIR_POSTGRES": server.conninfo, "WEIR_SANDBOX_ID": "sb-9"})
+
+    def there(name):
+        return server.value(f"SELECT count(*) FROM sandbox_egress_event WHERE analysis_id = 'sb-9' AND fqdn_pinned = '{name}'")
+    pod.probe(["dns", denied.name], ["tcp", "93.7.7.7", 443])
+    wait_for(lambda: there(denied.name), 20)
+    wait_for(lambda: server.value("SELECT count(*) FROM sandbox_egress_event WHERE remote_ip = '93.7.7.7'"), 20)
+    old = side.kill_child("weir-postgres")
+    pod.probe(["dns", "one." + denied.name])
+    side.wait_replaced("weir-postgres", old)
+    wait_for(lambda: there("one." + denied.name), 20)
+    server.kill()
+    pod.probe(["dns", "two." + denied.name])
+    wait_for(lambda: [d for d in side.get("/status").json()["degradations"] if d["what"] == "postgres"], 20)
+    assert pod.probe(["dns", site.name]).addresses == [site.v4]
+    server.start()
+    wait_for(lambda: there("two." + denied.name), 30)
+    wait_for(lambda: not [d for d in side.get("/status").json()["degradations"] if d["what"] == "postgres"], 20)
+    old = side.kill_child("control")
+    side.wait_replaced("control", old)
+    pod.probe(["dns", "three." + denied.name])
+    wait_for(lambda: there("three." + denied.name), 20)
+    assert server.value("SELECT count(*) - count(DISTINCT (store, store_row)) FROM sandbox_egress_event") == 0
+
+
+def test_without_a_store_there_is_nothing_to_copy(pod):
+    side = pod.sidecar(ready=False, env={"WEIR_POSTGRES": "host=/nowhere"})
+    assert side.process.wait(20) == 2
+    with contextlib.suppress(AttributeError):
+        assert any("--state-dir is needed" in str(line) for line in side.errors)
