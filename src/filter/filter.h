@@ -22,6 +22,9 @@ struct filter_conn {
 	uint32_t commits; /* transactions of ours that changed something; wraps */
 	bool owner;	  /* the kernel takes owner|persist (6.9 and later) */
 	enum filter_naming naming; /* of the table that this one is about */
+	/* What the changing sets hold may not be what was sent: a transaction failed, or
+	 * others have changed something. filter_replace() then makes them anew. */
+	bool unsure;
 };
 
 /* Take a netlink socket that is already bound (see net/sock.h), perhaps from a process
@@ -43,6 +46,19 @@ struct filter_state {
 	const struct filter_held *held;
 	size_t held_count;
 	bool staged; /* filter_stage() has loaded the large sets */
+	/* How the learned and the kept sets that stand come to hold what is said above:
+	 * they stay, and only this is sent. NULL: they are made anew, as the whole table
+	 * is if nothing was staged. */
+	const struct filter_difference *difference;
+};
+
+/* Each (address, port list) once at most. In kept sets lifetimes say only whether it
+ * comes (not 0) or goes. */
+struct filter_difference {
+	const struct filter_learn *learned; /* as for filter_learn() */
+	size_t learned_count;
+	const struct filter_learn *kept;
+	size_t kept_count;
 };
 
 /* Load the large sets of @rs beside what stands, about a millisecond's worth at a time,

@@ -9,7 +9,8 @@
  * tables meanwhile, nor can we. So large sets can be staged: loaded beside what stands,
  * under other names, in batches of their own. The last one then deletes everything but
  * them, and makes the rest anew. That is why the generation stands in the comment of a
- * chain, which is made anew each time; a table's can't be changed. Base
+ * chain, which is made anew each time; a table's can't be changed. The learned and the
+ * kept sets may stay as well, and only what changes in them is sent. Base
  * chains with their drop policy come before the rules only for the reader: nothing of a
  * batch is in force before all of it. */
 #include "filter/filter.h"
@@ -25,11 +26,14 @@
 
 #include "filter/netlink.h"
 #include "filter/set.h"
+#include "filter/set_change.h"
 
 enum {
 	SEND_BUFFER = 64 << 20, /* a limit, not an allocation: the largest batch */
 	DRAIN_MAX = 4096,	/* datagrams; a full receive buffer holds fewer */
 	STAGE_RANGES = 300,	/* that filter_stage() loads at a time */
+	/* Learned and kept ones of two families, and large ones; more are made anew. */
+	STAYING_MAX = 6 * PLAN_PORT_LISTS_MAX + 8,
 };
 
 /* What an earlier user of the socket has left unread: its sequence numbers are those that
@@ -182,19 +186,72 @@ static void write_state(struct nl_writer *w, enum filter_naming naming,
 				  state->held_count - i);
 }
 
-/* What is to be there afterwards; large sets only where they are not there already. */
+/* Sets of a standing table that stay. */
+struct staying {
+	const struct filter_set *sets[STAYING_MAX];
+	size_t count;
+};
+
+static bool stays(const struct staying *k, const struct filter_set *s)
+{
+	for (size_t i = 0; i < k->count; i++)
+		if (k->sets[i] == s)
+			return true;
+	return false;
+}
+
+static void write_changes(struct nl_writer *w, const struct ruleset *rs,
+			  enum filter_role role, const struct set_changes *c,
+			  const struct staying *k)
+{
+	char name[FILTER_NAME_MAX];
+
+	for (size_t i = 0; i < 2 * PLAN_PORT_LISTS_MAX; i++) {
+		enum addr_family family = i % 2 ? ADDR_V6 : ADDR_V4;
+		const struct filter_set *s = rs->sets;
+
+		if (!set_changes_any(c, family, i / 2))
+			continue;
+		filter_set_name(rs->naming, role, family, i / 2, name);
+		while (s && strcmp(s->name, name) != 0)
+			s = s->next;
+		/* What was in a set that isn't there any more went with it. */
+		if (s)
+			set_put_changes(w, c, name, family, i / 2, !stays(k, s));
+	}
+}
+
+static void write_difference(struct nl_writer *w, const struct ruleset *rs,
+			     const struct filter_state *state, const struct staying *k)
+{
+	const struct filter_difference *d = state->difference;
+	const struct filter_state held = { .held = state->held,
+					   .held_count = state->held_count };
+	const char *table = filter_table(rs->naming);
+	const struct set_changes learned = { table, d->learned, d->learned_count, true };
+	const struct set_changes kept = { table, d->kept, d->kept_count, false };
+
+	write_changes(w, rs, FILTER_ROLE_LEARNED, &learned, k);
+	write_changes(w, rs, FILTER_ROLE_KEPT, &kept, k);
+	write_state(w, rs->naming, &held);
+}
+
+/* What is to be there afterwards, but for the sets that are there already. */
 static void write_objects(struct nl_writer *w, const struct ruleset *rs,
-			  const struct filter_state *state)
+			  const struct filter_state *state, const struct staying *k)
 {
 	const char *table = filter_table(rs->naming);
 
 	for (const struct filter_set *s = rs->sets; s; s = s->next) {
-		if (s->large && state->staged)
+		if (stays(k, s))
 			continue;
 		netlink_set(w, table, s);
 		netlink_elements(w, table, s, 0, s->range_count);
 	}
-	write_state(w, rs->naming, state);
+	if (state->difference)
+		write_difference(w, rs, state, k);
+	else
+		write_state(w, rs->naming, state);
 	for (const struct filter_chain *c = rs->chains; c; c = c->next)
 		netlink_chain(w, table, c);
 	for (const struct filter_chain *c = rs->chains; c; c = c->next)
@@ -207,12 +264,13 @@ static void write_ruleset(struct nl_writer *w, const struct ruleset *rs,
 			  bool replaces)
 {
 	const char *table = filter_table(rs->naming);
+	const struct staying none = { .count = 0 };
 
 	nl_batch(w);
 	if (replaces)
 		netlink_table_delete(w, table);
 	netlink_table(w, table, table_flags);
-	write_objects(w, rs, state);
+	write_objects(w, rs, state, &none);
 	nl_batch_end(w);
 }
 
@@ -234,7 +292,9 @@ static int install_with(struct filter_conn *c, const struct ruleset *rs,
 /* Deletions, written while chains and sets of the standing table are listed. */
 struct clearing {
 	const struct ruleset *rs;
+	const struct filter_state *state;
 	struct nl_writer *w;
+	struct staying staying;
 };
 
 static int delete_chain(void *data, uint16_t type, uint8_t family,
@@ -249,15 +309,26 @@ static int delete_chain(void *data, uint16_t type, uint8_t family,
 	return 0;
 }
 
+static bool may_stay(const struct filter_state *state, const struct filter_set *s)
+{
+	bool learned = s->timeout && !s->dynamic;
+	bool kept = s->changes && s->key != FILTER_KEY_LOCAL_PORT;
+
+	return (state->staged && s->large) || (state->difference && (learned || kept));
+}
+
 static int delete_set(void *data, uint16_t type, uint8_t family,
 		      const struct nl_attrs *attrs)
 {
-	const struct clearing *k = data;
+	struct clearing *k = data;
 	const char *name = nl_get_text(attrs->at[NFTA_SET_NAME]);
 
-	for (const struct filter_set *s = k->rs->sets; s && s->large; s = s->next)
-		if (strcmp(s->name, name) == 0)
+	for (const struct filter_set *s = k->rs->sets; s; s = s->next)
+		if (may_stay(k->state, s) && strcmp(s->name, name) == 0 &&
+		    k->staying.count < STAYING_MAX) {
+			k->staying.sets[k->staying.count++] = s;
 			return 0;
+		}
 	netlink_set_delete(k->w, filter_table(k->rs->naming), name);
 	return 0;
 }
@@ -269,13 +340,13 @@ static void name_table(struct nl_writer *w, const void *what)
 	nl_put_text(w, NFTA_SET_TABLE, filter_table(rs->naming));
 }
 
-/* The table stays, with the large sets; all else is deleted and made anew. */
-static int switch_staged(struct filter_conn *c, const struct ruleset *rs,
-			 const struct filter_state *state, const struct standing *old,
-			 struct err *err)
+/* The table stays, with some sets; all else is deleted and made anew. */
+static int switch_standing(struct filter_conn *c, const struct ruleset *rs,
+			   const struct filter_state *state, const struct standing *old,
+			   struct err *err)
 {
 	CLEAN(nl_writer) struct nl_writer w = { 0 };
-	struct clearing k = { .rs = rs, .w = &w };
+	struct clearing k = { .rs = rs, .state = state, .w = &w };
 	uint32_t seq;
 	int r;
 
@@ -291,12 +362,13 @@ static int switch_staged(struct filter_conn *c, const struct ruleset *rs,
 			   delete_set, &k);
 	if (r < 0)
 		return err_sys(err, r, "cannot list what the filter has");
-	write_objects(&w, rs, state);
+	write_objects(&w, rs, state, &k.staying);
 	nl_batch_end(&w);
 	r = nl_transact(c, &w, &seq);
 	if (r < 0)
 		return report(&w, seq, r, err);
 	c->naming = rs->naming;
+	c->unsure = c->unsure && state->difference;
 	return 0;
 }
 
@@ -347,14 +419,24 @@ void filter_unstage(struct filter_conn *c, const struct ruleset *rs,
 	(void)!nl_transact(c, &w, NULL);
 }
 
+static bool items_are_valid(const struct filter_learn *items, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (!set_item_is_valid(&items[i]))
+			return false;
+	return true;
+}
+
 static bool state_is_valid(const struct filter_state *s)
 {
-	for (size_t i = 0; i < s->learned_count; i++)
-		if (!set_item_is_valid(&s->learned[i]))
-			return false;
-	for (size_t i = 0; i < s->kept_count; i++)
-		if (!set_item_is_valid(&s->kept[i]))
-			return false;
+	const struct filter_difference *d = s->difference;
+
+	if (!items_are_valid(s->learned, s->learned_count) ||
+	    !items_are_valid(s->kept, s->kept_count))
+		return false;
+	if (d && (!items_are_valid(d->learned, d->learned_count) ||
+		  !items_are_valid(d->kept, d->kept_count)))
+		return false;
 	for (size_t i = 0; i < s->held_count; i++)
 		if (!set_held_is_valid(&s->held[i]))
 			return false;
@@ -364,6 +446,7 @@ static bool state_is_valid(const struct filter_state *s)
 int filter_replace(struct filter_conn *c, const struct ruleset *rs,
 		   const struct filter_state *state, struct err *err)
 {
+	struct filter_state anew = *state;
 	struct standing old;
 	int r;
 
@@ -374,20 +457,24 @@ int filter_replace(struct filter_conn *c, const struct ruleset *rs,
 	r = find_standing(c, rs->naming, &old);
 	if (r < 0)
 		return err_sys(err, r, "cannot list the tables of the namespace");
-	if (state->staged)
-		return switch_staged(c, rs, state, &old, err);
-	r = install_with(c, rs, state, NETLINK_TABLE_OWNER | NETLINK_TABLE_PERSIST,
+	if (c->unsure)
+		anew.difference = NULL;
+	if (anew.staged || anew.difference)
+		return switch_standing(c, rs, &anew, &old, err);
+	r = install_with(c, rs, &anew, NETLINK_TABLE_OWNER | NETLINK_TABLE_PERSIST,
 			 old.exists, err);
 	if (r == 0) {
 		c->owner = true;
 	} else if (r == -EOPNOTSUPP || r == -EINVAL) {
 		/* Older kernels refuse flags that they don't know, and nothing has
 		 * changed. */
-		r = install_with(c, rs, state, 0, old.exists, err);
+		r = install_with(c, rs, &anew, 0, old.exists, err);
 		c->owner = c->owner && r < 0;
 	}
-	if (r == 0)
+	if (r == 0) {
 		c->naming = rs->naming;
+		c->unsure = false;
+	}
 	return r;
 }
 

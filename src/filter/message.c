@@ -383,7 +383,7 @@ static ssize_t receive(int fd, void *buf, size_t size)
 	return from.nl_pid == 0 ? n : 0; /* 0: not from the kernel, skip it */
 }
 
-int nl_transact(struct filter_conn *c, struct nl_writer *w, uint32_t *ret_seq)
+static int transact(struct filter_conn *c, struct nl_writer *w, uint32_t *ret_seq)
 {
 	_Alignas(struct nlmsghdr) uint8_t buf[8192];
 	struct nl_outcome o = { 0 };
@@ -409,6 +409,15 @@ int nl_transact(struct filter_conn *c, struct nl_writer *w, uint32_t *ret_seq)
 		*ret_seq = o.error_seq;
 	c->commits += o.error == 0;
 	return o.error;
+}
+
+int nl_transact(struct filter_conn *c, struct nl_writer *w, uint32_t *ret_seq)
+{
+	int r = transact(c, w, ret_seq);
+
+	if (r < 0)
+		c->unsure = true;
+	return r;
 }
 
 int nl_ask(struct filter_conn *c, uint16_t type, uint16_t flags, uint8_t family,

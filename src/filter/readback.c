@@ -2,7 +2,8 @@
 /* HOW IT WORKS
  *
  * The kernel gives objects back in the order in which they were created, so each dump
- * is walked beside our own list. A rule's expressions are encoded once more, and each
+ * is walked beside our own list; but sets may have outlived a ruleset before this one,
+ * and are found by their names. A rule's expressions are encoded once more, and each
  * attribute must be there with the same bytes and no other beside it; only the values
  * of counters may differ. Sets that change while the filter stands are compared without
  * their elements.
@@ -23,12 +24,16 @@
 
 #include "filter/netlink.h"
 
+enum { SETS_MAX = 512 }; /* over it a ruleset is taken for another one */
+
 /* One dump, walked beside our list. */
 struct walk {
 	const struct filter_conn *conn;
 	const struct ruleset *rs;
 	const char *table;
-	const struct filter_set *set;	  /* the next one to come */
+	const struct filter_set *set;	  /* whose elements are read */
+	bool seen[SETS_MAX];		  /* by their places in our list */
+	size_t sets_left;		  /* not seen yet */
 	const struct filter_chain *chain; /* the next one, or the one whose rules come */
 	const struct filter_rule *rule;	  /* the next one */
 	size_t index;			  /* of that rule in its chain, from 1 */
@@ -149,20 +154,24 @@ static uint32_t set_size(const struct nlattr *a)
 static int on_set(void *data, uint16_t type, uint8_t family, const struct nl_attrs *attrs)
 {
 	struct walk *k = data;
-	const struct filter_set *s = k->set;
+	const struct filter_set *s = k->rs->sets;
+	size_t i = 0;
 
-	if (!s)
+	for (; s && !text_is(attrs->at[NFTA_SET_NAME], s->name); s = s->next)
+		i++;
+	if (k->sets_left == 0)
 		return differs(k, "there is another set");
-	if (!text_is(attrs->at[NFTA_SET_TABLE], k->table) ||
-	    !text_is(attrs->at[NFTA_SET_NAME], s->name))
-		return differs(k, "set '%s' is not in its place", s->name);
+	if (!s || i >= SETS_MAX || !text_is(attrs->at[NFTA_SET_TABLE], k->table))
+		return differs(k, "set '%s' is not in its place",
+			       nl_get_text(attrs->at[NFTA_SET_NAME]));
 	if (type != NFT_MSG_NEWSET ||
 	    !optional_u32_is(attrs->at[NFTA_SET_FLAGS], netlink_set_flags(s)) ||
 	    !u32_is(attrs->at[NFTA_SET_KEY_TYPE], netlink_key_type(s->key)) ||
 	    !u32_is(attrs->at[NFTA_SET_KEY_LEN], (uint32_t)filter_key_size(s->key)) ||
 	    set_size(attrs->at[NFTA_SET_DESC]) != s->size || attrs->at[NFTA_SET_TIMEOUT])
 		return differs(k, "flags or type of set '%s'", s->name);
-	k->set = s->next;
+	k->seen[i] = true;
+	k->sets_left--;
 	return 0;
 }
 
@@ -416,6 +425,24 @@ static int verify_rules(struct filter_conn *c, const struct ruleset *rs, struct 
 
 /* ---- all of it ---- */
 
+static size_t count_sets(const struct ruleset *rs)
+{
+	size_t n = 0;
+
+	for (const struct filter_set *s = rs->sets; s; s = s->next)
+		n++;
+	return n;
+}
+
+static const char *first_missing(const struct walk *k)
+{
+	const struct filter_set *s = k->rs->sets;
+
+	for (size_t i = 0; i < SETS_MAX && k->seen[i]; i++)
+		s = s->next;
+	return s->name;
+}
+
 static int verify_objects(struct filter_conn *c, const struct ruleset *rs,
 			  struct err *err)
 {
@@ -423,7 +450,7 @@ static int verify_objects(struct filter_conn *c, const struct ruleset *rs,
 		.conn = c,
 		.rs = rs,
 		.table = filter_table(rs->naming),
-		.set = rs->sets,
+		.sets_left = count_sets(rs),
 		.chain = rs->chains,
 		.err = err,
 	};
@@ -440,8 +467,8 @@ static int verify_objects(struct filter_conn *c, const struct ruleset *rs,
 	if (r == 0)
 		r = nl_ask(c, NFT_MSG_GETSET, NLM_F_DUMP, NFPROTO_INET, name_table, &k,
 			   on_set, &k);
-	if (r == 0 && k.set)
-		r = differs(&k, "set '%s' is missing", k.set->name);
+	if (r == 0 && k.sets_left > 0)
+		r = differs(&k, "set '%s' is missing", first_missing(&k));
 	return r;
 }
 

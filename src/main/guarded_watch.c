@@ -106,6 +106,7 @@ static void look_after(struct guarded *g)
 		remember_generation(g, id);
 		return;
 	}
+	s->filter.unsure = true;
 	r = sandbox_verify(s, &err);
 	if (r < 0) {
 		r = sandbox_repair(s, g->core->relay, loop_now_ms(g->core->loop), &err);

@@ -14,6 +14,7 @@ struct next {
 	const struct ruleset *rules;
 	struct learned_rebased learned; /* its table is NULL where there is none */
 	bool staged;
+	bool anew; /* it isn't known what the kernel's sets hold */
 };
 
 /* TCP goes through the relay where the names that connections show are to be looked at,
@@ -91,11 +92,20 @@ static int load(struct sandbox *s, struct next *n, int64_t now_ms, struct arena 
 	state.learned_count = n->learned.learned_count;
 	state.kept = n->learned.kept;
 	state.kept_count = n->learned.kept_count;
+	if (!n->anew)
+		state.difference = n->learned.difference;
 	r = filter_replace(&s->filter, n->rules, &state, err);
+	/* The kernel's sets weren't as we thought. */
+	if (r < 0 && state.difference) {
+		state.difference = NULL;
+		r = filter_replace(&s->filter, n->rules, &state, err);
+	}
 	/* Rather the policy without those flows than no policy. */
 	if (r == -EMSGSIZE && state.kept_count > 0) {
 		state.kept_count = 0;
 		r = filter_replace(&s->filter, n->rules, &state, err);
+		if (r == 0)
+			learned_keep_none(n->learned.table);
 	}
 	if (r < 0)
 		learned_free(n->learned.table);
@@ -114,6 +124,7 @@ static void take_place(struct sandbox *s, const struct next *n)
 	if (!n->learned.table)
 		return;
 	learned_set_plan(n->learned.table, &s->plan);
+	learned_stands(n->learned.table);
 	learned_image_move(s->learned, n->learned.table);
 	learned_free(s->learned);
 	s->learned = n->learned.table;
@@ -124,11 +135,11 @@ static uint16_t next_generation(const struct sandbox *s)
 	return generation_after(generation_of(s));
 }
 
-static int replace(struct sandbox *s, const struct plan *plan, int64_t now_ms,
+static int replace(struct sandbox *s, const struct plan *plan, bool anew, int64_t now_ms,
 		   struct err *err)
 {
 	CLEAN(arena) struct arena arena = { 0 };
-	struct next n = { .plan = *plan };
+	struct next n = { .plan = *plan, .anew = anew || !s->shared };
 	int r = build(s, &n, next_generation(s), &arena, err);
 
 	if (r == 0)
@@ -164,7 +175,7 @@ int sandbox_install(struct sandbox *s, const struct plan *plan, struct err *err)
 {
 	if (s->shared && s->learned)
 		learned_keep_past(s->learned);
-	return replace(s, plan, clock_now_ms(), err);
+	return replace(s, plan, true, clock_now_ms(), err);
 }
 
 static void count_change(struct sandbox *s, struct relay *relay)
@@ -177,7 +188,7 @@ static void count_change(struct sandbox *s, struct relay *relay)
 int sandbox_change(struct sandbox *s, const struct plan *plan, struct relay *relay,
 		   int64_t now_ms, struct err *err)
 {
-	int r = replace(s, plan, now_ms, err);
+	int r = replace(s, plan, false, now_ms, err);
 
 	if (r == 0)
 		count_change(s, relay);
@@ -250,7 +261,7 @@ int sandbox_verify(struct sandbox *s, struct err *err)
 int sandbox_repair(struct sandbox *s, struct relay *relay, int64_t now_ms,
 		   struct err *err)
 {
-	int r = replace(s, &s->plan, now_ms, err);
+	int r = replace(s, &s->plan, true, now_ms, err);
 
 	if (r < 0)
 		return r;

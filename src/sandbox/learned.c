@@ -36,8 +36,8 @@ static uint64_t hash_entry(const struct element *element, uint32_t name)
 	return element->link.hash ^ (name + 1) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-static uint32_t find_element(const struct learned *l, const struct addr *a, uint64_t hash,
-			     uint8_t port_list)
+uint32_t learned_element_find(const struct learned *l, const struct addr *a,
+			      uint64_t hash, uint8_t port_list)
 {
 	uint32_t i = learned_table_first(&l->elements, hash);
 
@@ -296,6 +296,7 @@ void learned_free(struct learned *l)
 	learned_table_done(&l->entries);
 	learned_table_done(&l->elements);
 	learned_past_done(&l->past);
+	free(l->kept.items);
 	free(l->heap);
 	free(l);
 }
@@ -349,6 +350,15 @@ static int reserve(struct learned *l)
 	return reserve_heap(l);
 }
 
+int learned_reserve(struct learned *to, const struct learned *from)
+{
+	if (learned_table_reserve(&to->names, from->names.count + 1) < 0 ||
+	    learned_table_reserve(&to->entries, from->entries.count + 1) < 0 ||
+	    learned_table_reserve(&to->elements, from->elements.count + 1) < 0)
+		return -ENOMEM;
+	return reserve_heap(to);
+}
+
 int learned_prepare(struct learned *l, const struct learned_item *item, int64_t now_ms,
 		    struct filter_learn *ret)
 {
@@ -360,7 +370,7 @@ int learned_prepare(struct learned *l, const struct learned_item *item, int64_t 
 
 	if (reserve(l) < 0)
 		return -ENOMEM;
-	i = find_element(l, &item->addr, hash, list);
+	i = learned_element_find(l, &item->addr, hash, list);
 	if (i == NONE) {
 		i = learned_table_take(&l->elements, hash);
 		element_at(l, i)->addr = item->addr;
@@ -385,8 +395,8 @@ int learned_prepare(struct learned *l, const struct learned_item *item, int64_t 
 
 static uint32_t pinned_element(const struct learned *l, const struct learned_item *item)
 {
-	return find_element(l, &item->addr, hash_addr(l, &item->addr),
-			    item->verdict.port_list);
+	return learned_element_find(l, &item->addr, hash_addr(l, &item->addr),
+				    item->verdict.port_list);
 }
 
 /* The entry of @item's name for @element, new or until @expires_ms at least. */

@@ -100,6 +100,9 @@ struct learned_rebased {
 	 * is still allowed. */
 	struct filter_learn *kept;
 	size_t kept_count;
+	/* The same as changes of what stands; NULL: not known what stands, or too much
+	 * changes. */
+	const struct filter_difference *difference;
 };
 /* Judge every entry of @old by @plan: what is still allowed is carried over, under its
  * new rule and port list. @old is not changed: should the transaction fail, free the new
@@ -108,6 +111,11 @@ struct learned_rebased {
  * Return: 0 or -ENOMEM. */
 int learned_rebase(const struct learned *old, const struct plan *plan, int64_t now_ms,
 		   struct arena *arena, struct learned_rebased *ret) MUST_CHECK;
+/* The kernel's sets are made of this table now, and every change of it will be told to
+ * the kernel. */
+void learned_stands(struct learned *l);
+/* They are, but nothing is in the kept ones. */
+void learned_keep_none(struct learned *l);
 /* The same plan lies elsewhere from now on. */
 void learned_set_plan(struct learned *l, const struct plan *plan);
 

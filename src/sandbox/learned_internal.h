@@ -64,6 +64,12 @@ struct learned_past {
 	struct learned_image *image; /* borrowed; NULL: none is kept */
 };
 
+/* What the kernel's kept sets hold, each once. */
+struct learned_kept {
+	struct filter_learn *items; /* owned */
+	size_t count;
+};
+
 struct learned {
 	const struct plan *plan; /* borrowed */
 	struct hash_key key;
@@ -77,6 +83,8 @@ struct learned {
 	int64_t doubt_until_ms;
 	size_t evicted;
 	bool keeps_past;
+	bool stands; /* the kernel's sets are this table's: learned_stands() */
+	struct learned_kept kept;
 	struct learned_past past;
 	struct learned_image *image; /* borrowed; NULL: none is kept */
 };
@@ -129,6 +137,16 @@ enum { LEARNED_SLACK_MS = 2000 };
 /* The longest that any element can live under any plan. */
 enum { LEARNED_LIFETIME_MAX_SEC = 7 * 24 * 3600, LEARNED_GRACE_MAX_SEC = 3600 };
 
+/* @hash is the address's. Return: NONE when there is none. */
+uint32_t learned_element_find(const struct learned *l, const struct addr *a,
+			      uint64_t hash, uint8_t port_list);
+static inline bool learned_has_element(const struct learned *l, const struct addr *a,
+				       uint8_t port_list)
+{
+	return learned_element_find(l, a, hash_addr(l, a), port_list) != NONE;
+}
+/* Room in @to for what is in @from. */
+int learned_reserve(struct learned *to, const struct learned *from) MUST_CHECK;
 /* Learn @item as if the kernel had acknowledged it. -ENOMEM: nothing has changed. */
 int learned_insert(struct learned *l, const struct learned_item *item,
 		   int64_t now_ms) MUST_CHECK;
@@ -159,6 +177,15 @@ static inline struct dns_name past_name(const struct past *item)
 	memcpy(n.bytes, item->bytes, item->size);
 	return n;
 }
+
+/* -- learned_difference.c -- */
+
+/* @n->difference, where there can be one: @n is complete but for it. */
+int learned_difference(const struct learned *old, int64_t now_ms, struct arena *arena,
+		       struct learned_rebased *n) MUST_CHECK;
+/* The kept sets will hold @items. */
+int learned_keep_list(struct learned *l, const struct filter_learn *items,
+		      size_t count) MUST_CHECK;
 
 /* -- learned_rebase.c -- */
 

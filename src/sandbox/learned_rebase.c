@@ -44,11 +44,17 @@ static const struct order *in_order(const struct learned *l, struct arena *arena
 {
 	size_t count = l->entries.count, used = 0;
 	struct order *all = arena_array(arena, MAX(count, (size_t)1), sizeof(*all));
+	bool sorted = true;
 
-	for (uint32_t i = 0; all && i < l->entries.used; i++)
-		if (entry_at(l, i)->link.live)
-			all[used++] = (struct order){ entry_at(l, i)->serial, i };
-	if (all)
+	for (uint32_t i = 0; all && i < l->entries.used; i++) {
+		if (!entry_at(l, i)->link.live)
+			continue;
+		all[used] = (struct order){ entry_at(l, i)->serial, i };
+		sorted = sorted && (used == 0 || all[used - 1].serial < all[used].serial);
+		used++;
+	}
+	/* After a change they mostly are. */
+	if (all && !sorted)
 		qsort(all, count, sizeof(*all), compare_serials);
 	return all;
 }
@@ -94,7 +100,7 @@ static int carry(struct learned *to, const struct learned *from, int64_t now_ms,
 	const struct order *order = in_order(from, arena);
 	int r = 0;
 
-	if (!order)
+	if (!order || learned_reserve(to, from) < 0)
 		return -ENOMEM;
 	to->evicted = from->evicted;
 	to->keeps_past = from->keeps_past;
@@ -149,19 +155,15 @@ static size_t without_doubles(struct filter_learn *items, size_t count)
 	return used;
 }
 
+/* What is learned, then what has ended and is not learned under the same port list. */
 static int list_kept(const struct learned *l, struct arena *arena,
 		     struct learned_rebased *ret)
 {
 	const struct learned_past *p = &l->past;
-	size_t used = ret->learned_count;
+	size_t learned = ret->learned_count, used = learned;
 	struct plan_verdict v;
 
-	if (p->items.count == 0) {
-		ret->kept = ret->learned;
-		ret->kept_count = used;
-		return 0;
-	}
-	ret->kept = arena_array(arena, used + p->items.count, sizeof(*ret->kept));
+	ret->kept = arena_array(arena, used + p->items.count + 1, sizeof(*ret->kept));
 	if (!ret->kept)
 		return -ENOMEM;
 	memcpy(ret->kept, ret->learned, used * sizeof(*ret->kept));
@@ -169,12 +171,13 @@ static int list_kept(const struct learned *l, struct arena *arena,
 		const struct past *item = past_at(p, i);
 		struct dns_name n = past_name(item);
 
-		if (learned_is_allowed(l->plan, &n, &item->addr, &v))
+		if (learned_is_allowed(l->plan, &n, &item->addr, &v) &&
+		    !learned_has_element(l, &item->addr, v.port_list))
 			ret->kept[used++] =
 				(struct filter_learn){ .addr = item->addr,
 						       .port_list = v.port_list };
 	}
-	ret->kept_count = without_doubles(ret->kept, used);
+	ret->kept_count = learned + without_doubles(ret->kept + learned, used - learned);
 	return 0;
 }
 
@@ -188,6 +191,10 @@ int learned_rebase(const struct learned *old, const struct plan *plan, int64_t n
 		r = list_learned(rebased.table, now_ms, arena, &rebased);
 	if (r == 0)
 		r = list_kept(rebased.table, arena, &rebased);
+	if (r == 0)
+		r = learned_keep_list(rebased.table, rebased.kept, rebased.kept_count);
+	if (r == 0)
+		r = learned_difference(old, now_ms, arena, &rebased);
 	if (r < 0) {
 		learned_free(rebased.table);
 		return r;

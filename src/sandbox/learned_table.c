@@ -32,9 +32,8 @@ static void learned_table_push(struct learned_table *t, uint32_t i)
 	*head = i;
 }
 
-static int learned_table_grow(struct learned_table *t)
+static int learned_table_grow(struct learned_table *t, uint32_t size)
 {
-	uint32_t size = t->size > 0 ? t->size * 2 : FIRST_SIZE;
 	uint32_t *heads = malloc(size * sizeof(*heads));
 	uint8_t *items = heads ? realloc(t->items, size * t->item_size) : NULL;
 
@@ -55,11 +54,11 @@ static int learned_table_grow(struct learned_table *t)
 
 int learned_table_reserve(struct learned_table *t, uint32_t wanted)
 {
-	int r = 0;
+	uint32_t size = t->size > 0 ? t->size : FIRST_SIZE;
 
-	while (r == 0 && t->size - t->count < wanted)
-		r = learned_table_grow(t);
-	return r;
+	while (size - t->count < wanted)
+		size *= 2;
+	return size > t->size ? learned_table_grow(t, size) : 0;
 }
 
 uint32_t learned_table_take(struct learned_table *t, uint64_t hash)
