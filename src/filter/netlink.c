@@ -47,7 +47,8 @@ static const struct field {
 	[FILTER_OIF_GROUP] = { SOURCE_META, NFT_META_OIFGROUP, 0, 4, true },
 	[FILTER_MARK] = { SOURCE_META, NFT_META_MARK, 0, 4, true },
 	[FILTER_SKUID] = { SOURCE_META, NFT_META_SKUID, 0, 4, true },
-	/* ip daddr, ip6 daddr, ip6 hoplimit */
+	/* ip saddr, ip daddr, ip6 daddr, ip6 hoplimit */
+	[FILTER_SADDR4] = { SOURCE_PAYLOAD, NFT_PAYLOAD_NETWORK_HEADER, 12, 4, false },
 	[FILTER_DADDR4] = { SOURCE_PAYLOAD, NFT_PAYLOAD_NETWORK_HEADER, 16, 4, false },
 	[FILTER_DADDR6] = { SOURCE_PAYLOAD, NFT_PAYLOAD_NETWORK_HEADER, 24, 16, false },
 	[FILTER_HOPLIMIT] = { SOURCE_PAYLOAD, NFT_PAYLOAD_NETWORK_HEADER, 7, 1, false },

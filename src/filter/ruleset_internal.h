@@ -80,6 +80,7 @@ enum filter_field {
 	FILTER_OIF_GROUP,
 	FILTER_MARK,
 	FILTER_SKUID, /* a packet that no program sent has none: no comparison holds */
+	FILTER_SADDR4,
 	FILTER_DADDR4,
 	FILTER_DADDR6,
 	FILTER_HOPLIMIT,

@@ -176,6 +176,13 @@ static void build_resolvers(struct builder *b, struct filter_chain *c)
 	stmt_equal(b, FILTER_NFPROTO, NFPROTO_IPV4);
 	stmt_equal(b, FILTER_DADDR4, DOCKER_RESOLVER);
 	stmt_refuse(b);
+	/* Who sends from there would make a flow that Weir's question is then the reply
+	 * of: it would pass by Docker's nat, to him. Docker only answers from there. */
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_NFPROTO, NFPROTO_IPV4);
+	stmt_equal(b, FILTER_SADDR4, DOCKER_RESOLVER);
+	stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_ORIGINAL);
+	stmt_refuse(b);
 	for (size_t p = 0; p < PROTOCOLS; p++) {
 		stmt_rule(b, c);
 		stmt_port(b, ruleset_protocols[p], FILTER_DNS_PORT);

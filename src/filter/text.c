@@ -81,6 +81,7 @@ static const struct word {
 	[FILTER_OIF_GROUP] = { "oifgroup", put_number },
 	[FILTER_MARK] = { "meta mark", put_mark },
 	[FILTER_SKUID] = { "meta skuid", put_number },
+	[FILTER_SADDR4] = { "ip saddr", put_addr4 },
 	[FILTER_DADDR4] = { "ip daddr", put_addr4 },
 	[FILTER_DADDR6] = { "ip6 daddr", NULL }, /* in sets only */
 	[FILTER_HOPLIMIT] = { "ip6 hoplimit", put_number },

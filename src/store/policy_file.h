@@ -51,7 +51,7 @@ int policy_file_prepare(struct policy_file *f, struct text text,
 /* On failure the file is as it was, and nothing is prepared any more. */
 int policy_file_commit(struct policy_file *f, struct err *err) MUST_CHECK;
 void policy_file_abort(struct policy_file *f);
-/* Another process prepared @text, which is in force, and ended before it committed: finish
- * that. What was left of any other text is not looked at. */
+/* Another process prepared @text, which is in force, and ended before it committed:
+ * finish that. What was left of any other text is not looked at. */
 int policy_file_resume(struct policy_file *f, struct text text,
 		       struct err *err) MUST_CHECK;

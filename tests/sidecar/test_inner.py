@@ -22,9 +22,10 @@ class Inner:
     """127.0.0.11 as dockerd has it: the services' names from a table, all others from @servers, one after the other
     while they say SERVFAIL, by a socket of the pod's namespace without any mark."""
 
-    def __init__(self, pod, servers, silent=False):
+    def __init__(self, pod, servers, silent=False, keep=False):
         self.pod, self.servers, self.silent = pod, servers, silent
-        self.asked, self.sent_on = [], []
+        self.hold = None    # an event that answers wait for
+        self.asked, self.sent_on, self.kept = [], [], [] if keep else None
         self._stop = threading.Event()
         self._sock = pod.ns.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._sock.bind(("127.0.0.11", 0))
@@ -44,6 +45,10 @@ class Inner:
         query = dns.message.from_wire(data)
         name = str(query.question[0].name).rstrip(".").lower()
         self.asked.append(name)
+        if self.kept is not None:
+            self.kept.append((data, peer))
+        if self.hold:
+            self.hold.wait(10)
         if self.silent:
             return
         if name == SERVICE:

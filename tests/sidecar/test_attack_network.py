@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The app, as root with what Docker gives, against the sidecar's own sockets and packets."""
+import json
+import socket
+import threading
+
+import pytest
+
+from test_inner import Inner
+from world.sidecar import policy, wait_for
+from world.world import RESOLVER4
+
+EVIL = "93.66.66.66"
+BESIDE_DOCKER = """
+import json, select, socket, sys
+low, high = int(sys.argv[1]), int(sys.argv[2])
+evil = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+evil.bind(("127.0.0.11", 53))
+sent = 0
+for port in range(low, high):
+    try: sent += evil.sendto(b"x", ("127.0.0.1", port))
+    except OSError: pass
+print(sent, flush=True)
+for line in sys.stdin:
+    port, answer = json.loads(line)
+    for _ in range(20):
+        try: sent += evil.sendto(bytes.fromhex(answer), ("127.0.0.1", port))
+        except OSError: pass
+    got = []
+    while select.select([evil], [], [], 0.2)[0]:
+        try: got.append(evil.recv(999).hex())
+        except OSError: pass
+    print(json.dumps([sent, got]), flush=True)
+"""
+
+
+def forged(question):
+    """The answer that the app would like to have believed."""
+    record = b"\xc0\x0c\x00\x01\x00\x01\x00\x00\x02\x58\x00\x04" + socket.inet_aton(EVIL)
+    end = question.index(b"\0", 12) + 5
+    return question[:2] + b"\x81\x80" + b"\0\1\0\1\0\0\0\0" + question[12:end] + record
+
+
+@pytest.mark.parametrize("mode", ["dns+nft", "dns"])
+def test_nobody_takes_the_place_of_dockers_resolver(pod, world, site, mode):
+    """From 127.0.0.11:53, which is local and free, to every port that the sidecar may take later: its question would be
+    the reply of that flow, pass by Docker's nat and reach the app. Then answers with the question's id and case."""
+    pod.ns.sysctl(ipv4__ip_local_port_range="40000 40150")
+    inner = Inner(pod, (RESOLVER4,), keep=True)
+    try:
+        pod.sidecar(rules=policy(f"allow {site.name}"), mode=mode)
+        app = pod.start("/usr/bin/python3", "-c", BESIDE_DOCKER, 40000, 40151, uid=0, caps=("net_bind_service",))
+        assert app.line() == "0"
+        release = threading.Event()
+        inner.hold = release
+        lookup = pod.probe_start(["dns", site.name])
+        label = site.name.encode().split(b".")[0]
+        data, peer = wait_for(lambda: next(((d, p) for d, p in inner.kept if label in d.lower()), None))
+        app.say(json.dumps([peer[1], forged(data).hex()]) + "\n")
+        assert json.loads(app.line()) == [0, []]
+        release.set()
+        assert json.loads(lookup.line())["addresses"] == [site.v4]
+    finally:
+        inner.close()
