@@ -104,6 +104,26 @@ struct api_ops {
 	void (*log_unknown_key)(void *data, const char *key);
 };
 
+/* Of `weir daemon`, whose API is about many sandboxes: GET /sandboxes lists them, PUT
+ * /sandboxes/ID attaches one, DELETE detaches it, and below /sandboxes/ID/ is what a
+ * sidecar has at the top. */
+struct api_hall {
+	void *data;
+	/* The one of this id, and its number, which events have. False: there is none. */
+	bool (*find)(void *data, const char *id, struct api_ops *ret,
+		     uint32_t *ret_number);
+	/* JSON, malloc'ed: an object with all of them, or of one. NULL: out of memory. */
+	char *(*list)(void *data);
+	char *(*show)(void *data, const char *id);
+	/* Return: the HTTP status: 201; 400, 409, 500 with @err. */
+	unsigned int (*attach)(void *data, const char *id, struct text body,
+			       struct err *err);
+	/* 200, 404, 500 */
+	unsigned int (*detach)(void *data, const char *id, struct err *err);
+	/* Who may ask at all, by the connection. */
+	bool (*admits)(void *data, int fd);
+};
+
 /* Of every metric, besides sandbox_id. */
 struct api_label {
 	struct text key, value;
@@ -121,6 +141,7 @@ struct api_config {
 	/* 0: as above. Tests shorten them. */
 	uint32_t idle_sec, request_sec, heartbeat_sec;
 	struct api_ops ops;
+	struct api_hall hall; /* all zero in a sidecar */
 };
 
 struct api;

@@ -64,7 +64,7 @@ static bool write_denies(const struct api_ops *ops, const struct denies_filter *
 
 void answer_denies(struct api_request *r)
 {
-	const struct api_ops *ops = &r->api->config.ops;
+	const struct api_ops *ops = r->ops;
 	struct denies_filter filter;
 	struct reply_stream s;
 	const char *wrong = read_filter(r, &filter);

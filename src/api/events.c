@@ -31,7 +31,9 @@ struct api_stream {
 	int fd;		       /* the library's; -1: not known */
 	struct prefix network; /* of its reader */
 	uint64_t begun;	       /* the how manieth stream it is */
-	size_t size, at;       /* of @text; what is behind @at is still to be sent */
+	bool is_about_one;     /* events of other sandboxes than this are left out */
+	uint32_t sandbox;
+	size_t size, at; /* of @text; what is behind @at is still to be sent */
 	char text[STREAM_TEXT_SIZE];
 };
 
@@ -73,11 +75,19 @@ static bool is_silent(const struct api_stream *s)
 	return loop_now_ms(s->api->config.loop) - s->written_ms >= heartbeat_ms(s->api);
 }
 
+static bool is_wanted(const struct api_stream *s, uint64_t number)
+{
+	return !s->is_about_one ||
+	       s->api->rows[number % API_EVENTS_KEPT].event.sandbox == s->sandbox;
+}
+
 /* Return: false when there is nothing to say. */
 static bool fill(struct api_stream *s)
 {
 	if (s->at < s->size)
 		return true;
+	while (s->next < s->api->row_next && !is_wanted(s, s->next))
+		s->next++;
 	if (s->next < s->api->row_next)
 		write_event(s);
 	else if (is_silent(s))
@@ -247,6 +257,8 @@ void answer_events(struct api_request *r)
 	}
 	*s = (struct api_stream){ .api = a, .mhd = r->mhd, .place = place, .fd = -1 };
 	s->begun = a->streams_begun++;
+	s->is_about_one = r->is_about_one;
+	s->sandbox = r->sandbox;
 	s->written_ms = loop_now_ms(a->config.loop);
 	start_at(s, request_header(r, "Last-Event-ID"));
 	response = stream_response(s);
@@ -265,6 +277,12 @@ void api_on_event(struct api *a, const struct event_row *row)
 	for (size_t i = 0; i < API_STREAM_PLACES; i++) {
 		if (!a->streams[i])
 			continue;
+		/* It has got all others, and this one isn't for it. */
+		if (a->streams[i]->next + 1 == a->row_next &&
+		    !is_wanted(a->streams[i], a->streams[i]->next)) {
+			a->streams[i]->next++;
+			continue;
+		}
 		/* Its next event has left the ring. */
 		if (!a->streams[i]->is_dropped && a->streams[i]->next < oldest(a))
 			drop(a->streams[i]);

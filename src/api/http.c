@@ -111,6 +111,10 @@ static void adopt(struct api *a, int fd, const struct sockaddr_storage *from,
 	const struct prefix network = conns_network(&peer, &self);
 	struct conn *conn;
 
+	if (a->config.hall.admits && !a->config.hall.admits(a->config.hall.data, fd)) {
+		close(fd);
+		return;
+	}
 	conn = conns_take(&a->conns, fd, &network, loop_now_ms(a->config.loop));
 	if (!conn) {
 		close(fd);
@@ -358,6 +362,7 @@ static enum MHD_Result on_request(void *data, struct MHD_Connection *mhd, const 
 		*upload_size = 0;
 		return MHD_YES;
 	}
+	many_refresh(r);
 	if (!r->answered)
 		r->answer(r);
 	return r->answered ? MHD_YES : MHD_NO;

@@ -10,6 +10,8 @@
 
 struct api_stream;
 
+enum { API_ID_MAX = 63 }; /* of a sandbox of many; a longer one is 404 */
+
 /* Streams that were dropped keep their place until the library has closed them. */
 enum { API_STREAM_PLACES = API_STREAMS_MAX + 4 };
 
@@ -56,6 +58,11 @@ struct api_request {
 	const char *query; /* in @target, or NULL */
 	char *clean;	   /* owned: the path as it should be */
 	const struct api_route *route;
+	const struct api_ops *ops; /* of what it is about */
+	struct api_ops own_ops;	   /* those of one sandbox of many */
+	uint32_t sandbox;	   /* its number, with own_ops */
+	bool is_about_one;
+	char id[API_ID_MAX + 1];	       /* below /sandboxes/; "": the top */
 	unsigned int method;		       /* METHOD_… */
 	void (*answer)(struct api_request *r); /* once the body is there */
 	bool started, keeps_body, answered;
@@ -70,8 +77,9 @@ struct api_route {
 	const char *allow; /* the header, for other methods */
 	void (*answer)(struct api_request *r);
 	bool is_prefix;
-	bool is_open;	/* without the token */
-	bool is_change; /* POST, PUT, PATCH and DELETE change the policy */
+	bool is_open;	   /* without the token */
+	bool is_about_one; /* of a daemon's sandbox, not at the top */
+	bool is_change;	   /* POST, PUT, PATCH and DELETE change the policy */
 };
 
 /* Judge a request by its head: sets answer and keeps_body. */
@@ -109,6 +117,14 @@ void answer_metrics(struct api_request *r);
 void answer_events(struct api_request *r);
 void answer_denies(struct api_request *r);
 void answer_openapi(struct api_request *r);
+
+/* ---- many.c ---- */
+
+/* The rows of /sandboxes, and what is below. NULL: it is none of them, and the rest of
+ * the path, in place of r->target, is looked for among the others. */
+const struct api_route *many_route(struct api_request *r);
+/* The body took its time: the sandbox may have gone meanwhile. */
+void many_refresh(struct api_request *r);
 
 /* ---- streams ---- */
 

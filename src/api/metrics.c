@@ -237,7 +237,7 @@ void answer_metrics(struct api_request *r)
 
 	if (!reply_open(r, &out))
 		return;
-	config->ops.status(config->ops.data, &s);
+	r->ops->status(r->ops->data, &s);
 	m.out = out.out;
 	if (s.sandbox_id && s.sandbox_id[0])
 		add_label(&m, text_of("sandbox_id"), text_of(s.sandbox_id));

@@ -24,7 +24,7 @@ struct change {
 
 static const struct api_ops *ops_of(const struct change *c)
 {
-	return &c->request->api->config.ops;
+	return c->request->ops;
 }
 
 static void log_change(const struct change *c, const char *error, bool callers_fault)
@@ -59,7 +59,7 @@ static struct text body_of(const struct api_request *r)
 
 static const char *enforcement_mode(struct api_request *r)
 {
-	const struct api_ops *ops = &r->api->config.ops;
+	const struct api_ops *ops = r->ops;
 	struct api_status status = { 0 };
 
 	if (!r->api->enforcement_mode) {
@@ -245,7 +245,7 @@ static void take_away(struct change *c)
 
 static void show(struct api_request *r)
 {
-	const struct api_ops *ops = &r->api->config.ops;
+	const struct api_ops *ops = r->ops;
 	const struct document *d = ops->policy(ops->data);
 	CLEAN(mem) char *policy = document_json(d, false);
 	struct reply_stream s;
@@ -265,7 +265,7 @@ static void show(struct api_request *r)
 
 void answer_policy(struct api_request *r)
 {
-	const struct api_ops *ops = &r->api->config.ops;
+	const struct api_ops *ops = r->ops;
 	struct change c = { .request = r, .old = ops->policy(ops->data) };
 
 	if (r->method == METHOD_GET)

@@ -21,7 +21,7 @@ static bool has_token(const struct api *a)
 
 static void answer_health(struct api_request *r)
 {
-	const struct api_ops *ops = &r->api->config.ops;
+	const struct api_ops *ops = r->ops;
 
 	if (ops->healthy(ops->data))
 		reply_text(r, MHD_HTTP_OK, "ok");
@@ -83,11 +83,11 @@ static void answer_vault_unknown(struct api_request *r)
 static const struct api_route routes[] = {
 	{ "/healthz", METHOD_ANY, "", answer_health, .is_open = true },
 	{ "/policy", METHOD_GET | METHODS_CHANGE, "GET, POST, PUT, PATCH, DELETE",
-	  answer_policy, .is_change = true },
+	  answer_policy, .is_about_one = true, .is_change = true },
 	{ "/status", METHODS_READ, "GET, HEAD", answer_status },
 	{ "/metrics", METHODS_READ, "GET, HEAD", answer_metrics },
 	{ "/events", METHOD_GET, "GET", answer_events },
-	{ "/denies", METHODS_READ, "GET, HEAD", answer_denies },
+	{ "/denies", METHODS_READ, "GET, HEAD", answer_denies, .is_about_one = true },
 	{ "/openapi.yaml", METHODS_READ, "GET, HEAD", answer_openapi, .is_open = true },
 	{ VAULT, METHOD_GET | METHOD_POST | METHOD_PATCH | METHOD_DELETE,
 	  "GET, POST, PATCH, DELETE", answer_vault },
@@ -183,10 +183,14 @@ static bool judge_target(struct api_request *r, const char *method)
 void route_judge(struct api_request *r, const char *method)
 {
 	r->method = method_of(method);
+	r->ops = &r->api->config.ops;
 	if (!judge_target(r, method))
 		return;
-	r->route = find_route(r->target);
+	r->route = r->api->config.hall.find ? many_route(r) : NULL;
 	if (!r->route)
+		r->route = find_route(r->target);
+	if (!r->route ||
+	    (r->route->is_about_one && r->api->config.hall.find && !r->is_about_one))
 		r->answer = answer_no_page;
 	else if (!r->route->is_open && !is_authorized(r))
 		r->answer = answer_unauthorized;
@@ -196,5 +200,6 @@ void route_judge(struct api_request *r, const char *method)
 		r->answer = answer_forbidden;
 	else
 		r->answer = r->route->answer;
-	r->keeps_body = r->answer == answer_policy && r->method != METHOD_GET;
+	r->keeps_body = r->route && r->answer == r->route->answer &&
+			r->route->is_change && r->method != METHOD_GET;
 }

@@ -99,7 +99,7 @@ static json_t *status_json(const struct api_status *s, const struct document *po
 
 void answer_status(struct api_request *r)
 {
-	const struct api_ops *ops = &r->api->config.ops;
+	const struct api_ops *ops = r->ops;
 	struct api_status s = { 0 };
 	struct reply_stream out;
 	json_t *j;

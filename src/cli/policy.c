@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "cli/attach.h"
 #include "cli/options.h"
 #include "cli/policy_import.h"
 
@@ -168,7 +169,8 @@ static int verb_show(const struct context *c)
 static const struct verb {
 	const char *name, *arguments, *help;
 	int (*run)(const struct context *c);
-	enum { ONE_FILE = 0, QUESTIONS, TWO_POLICIES, FOREIGN_FILE } takes;
+	enum { ONE_FILE = 0, QUESTIONS, TWO_POLICIES, FOREIGN_FILE, SANDBOX } takes;
+	int (*change)(const char *id, const char *file); /* of SANDBOX */
 } verbs[] = {
 	{ "check", "[FILE]",
 	  "report every fault of a policy, and what looks like a mistake", verb_check,
@@ -181,6 +183,10 @@ static const struct verb {
 	  TWO_POLICIES },
 	{ "import", "FILE", "print the lists of another tool's settings as a policy",
 	  NULL, FOREIGN_FILE },
+	{ "set", "ID FILE", "replace the policy of a sandbox that the daemon guards",
+	  NULL, SANDBOX, cli_daemon_policy_set },
+	{ "patch", "ID FILE", "put the file's rules in front of that sandbox's", NULL,
+	  SANDBOX, cli_daemon_policy_patch },
 };
 
 void cli_policy_usage(FILE *out)
@@ -218,6 +224,9 @@ static int check_arguments(const struct verb *v, struct spec *s, int argc, char 
 		return count == 2 ? 0 : err_set(err, -EINVAL, "name two policies");
 	if (v->takes == FOREIGN_FILE)
 		return count == 1 ? 0 : err_set(err, -EINVAL, "name one file");
+	if (v->takes == SANDBOX)
+		return count == 2 ? 0
+				  : err_set(err, -EINVAL, "name a sandbox and a file");
 	if (v->takes == QUESTIONS)
 		return (count > 0) != (s->questions != NULL)
 			       ? 0
@@ -340,7 +349,8 @@ int cli_policy(int argc, char **argv)
 	}
 	if (!v)
 		return bad_usage(
-			"policy needs a verb: check, explain, show, diff or import");
+			"policy needs a verb: check, explain, show, diff, import, set "
+			"or patch");
 	spec.rest = cli_options_parse(&cli_policy_options, &spec, argc - 1, argv + 1,
 				      NULL, &err);
 	if (spec.rest < 0)
@@ -351,5 +361,7 @@ int cli_policy(int argc, char **argv)
 		return run_diff(&spec, argv + 1 + spec.rest);
 	if (v->takes == FOREIGN_FILE)
 		return run_import(argv[1 + spec.rest]);
+	if (v->takes == SANDBOX)
+		return v->change(argv[1 + spec.rest], argv[2 + spec.rest]);
 	return run_verb(v, &spec, argc - 1, argv + 1);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/policy - the verbs `weir policy check`, `explain`, `show`, `diff` and `import`. */
+/* cli/policy - the verbs `weir policy check`, `explain`, `show`, `diff`, `import`, and
+ * `set` and `patch` of a sandbox that the daemon guards. */
 #pragma once
 
 #include <stdio.h>
@@ -8,7 +9,7 @@
 #include "cli/options.h"
 #include "policy/plan.h"
 
-#define CLI_POLICY_WORDS "check|explain|show|diff|import"
+#define CLI_POLICY_WORDS "check|explain|show|diff|import|set|patch"
 
 /* @argv[0] is "policy". Return: the exit status: 0, 1 for failure, 2 for a policy or a
  * command line that is not valid. */

@@ -12,8 +12,8 @@ static struct sidecar_spec *spec_of(void *target)
 	return target;
 }
 
-/* A path that means the same wherever the process will stand. */
-static int set_path(void *target, const char *value, const char **ret, struct err *err)
+int sidecar_set_path(struct sidecar_spec *spec, const char *value, const char **ret,
+		     struct err *err)
 {
 	CLEAN(mem) char *here = NULL;
 
@@ -24,7 +24,7 @@ static int set_path(void *target, const char *value, const char **ret, struct er
 		return 0;
 	}
 	here = get_current_dir_name();
-	*ret = here ? arena_printf(&spec_of(target)->arena, "%s/%s", here, value) : NULL;
+	*ret = here ? arena_printf(&spec->arena, "%s/%s", here, value) : NULL;
 	return *ret ? 0 : err_sys(err, -errno, "cannot find the current directory");
 }
 
@@ -36,12 +36,12 @@ static int set_rules(void *target, const char *value, struct err *err)
 
 static int set_policy_file(void *target, const char *value, struct err *err)
 {
-	return set_path(target, value, &spec_of(target)->policy_file, err);
+	return sidecar_set_path(target, value, &spec_of(target)->policy_file, err);
 }
 
 static int set_always_dir(void *target, const char *value, struct err *err)
 {
-	return set_path(target, value, &spec_of(target)->always_dir, err);
+	return sidecar_set_path(target, value, &spec_of(target)->always_dir, err);
 }
 
 static int set_api_open(void *target, const char *value, struct err *err)
@@ -58,7 +58,7 @@ static int set_sandbox_id(void *target, const char *value, struct err *err)
 
 static int set_resolv_conf(void *target, const char *value, struct err *err)
 {
-	return set_path(target, value, &spec_of(target)->resolv_conf, err);
+	return sidecar_set_path(target, value, &spec_of(target)->resolv_conf, err);
 }
 
 static int set_block_doh(void *target, const char *value, struct err *err)
@@ -69,7 +69,7 @@ static int set_block_doh(void *target, const char *value, struct err *err)
 
 static int set_state_dir(void *target, const char *value, struct err *err)
 {
-	return set_path(target, value, &spec_of(target)->state_dir, err);
+	return sidecar_set_path(target, value, &spec_of(target)->state_dir, err);
 }
 
 static int set_postgres(void *target, const char *value, struct err *err)

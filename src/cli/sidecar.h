@@ -84,6 +84,8 @@ struct sidecar_spec {
 	bool remove;		 /* --remove: take every rule away, and leave */
 	bool healthy; /* --healthy: ask the sidecar at @http whether it is, and leave */
 	const char *resolv_conf; /* for tests; /etc/resolv.conf */
+	/* Of `weir daemon` alone (cli/daemon.h). */
+	const char *socket, *run_dir;
 	struct arena arena;
 	uint64_t given;
 	char **argv; /* as they came, argv[0] is "sidecar"; NULL-ended; borrowed */

@@ -24,6 +24,10 @@ void sidecar_fault(struct sidecar_faults *f, const struct err *err);
 /* Once each; what is over the maximum isn't told. */
 void sidecar_warn(struct sidecar_spec *spec, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
+/* A path that means the same wherever the process will stand; in spec->arena. */
+int sidecar_set_path(struct sidecar_spec *spec, const char *value, const char **ret,
+		     struct err *err) MUST_CHECK;
+
 /* Setters of struct cli_option: they write only on success. */
 int sidecar_set_mode(void *target, const char *value, struct err *err);
 int sidecar_set_http_addr(void *target, const char *value, struct err *err);

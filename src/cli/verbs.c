@@ -6,8 +6,10 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "cli/attach.h"
 #include "cli/complete.h"
 #include "cli/config.h"
+#include "cli/daemon.h"
 #include "cli/doctor.h"
 #include "cli/events.h"
 #include "cli/inject.h"
@@ -89,6 +91,41 @@ static int verb_events(int argc, char **argv, const struct cli_hooks *hooks)
 	if (hooks->become(CLI_EVENTS_PROGRAM, argv, &err) < 0)
 		log_error("%s", err.text);
 	return RUN_STATUS_FAILED;
+}
+
+static int verb_daemon(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	CLEAN(mem) struct sidecar_spec *spec = calloc(1, sizeof(*spec));
+	struct err err = { 0 };
+
+	if (!spec) {
+		log_error("out of memory");
+		return RUN_STATUS_FAILED;
+	}
+	if (cli_daemon_parse(argc, argv, spec, &err) < 0) {
+		log_error("%s", err.text);
+		return RUN_STATUS_BAD_INPUT;
+	}
+	if (!hooks->daemon) {
+		log_error("this build has no daemon");
+		return RUN_STATUS_FAILED;
+	}
+	return hooks->daemon(spec);
+}
+
+static int verb_attach(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	return cli_attach(argc, argv);
+}
+
+static int verb_detach(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	return cli_detach(argc, argv);
+}
+
+static int verb_ps(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	return cli_ps(argc, argv);
 }
 
 static int verb_policy(int argc, char **argv, const struct cli_hooks *hooks)
@@ -177,8 +214,16 @@ static const struct cli_verb verbs[] = {
 	  verb_run, cli_run_usage, &cli_run_options },
 	{ "sidecar", "guard the network namespace that this container shares with an app",
 	  verb_sidecar, cli_sidecar_usage, &cli_sidecar_options },
-	{ "policy", "check, explain, show, compare or import policies", verb_policy,
-	  cli_policy_usage, &cli_policy_options, CLI_POLICY_WORDS },
+	{ "daemon", "guard any number of sandboxes of this host", verb_daemon,
+	  cli_daemon_usage, &cli_daemon_options },
+	{ "attach", "have the daemon guard a sandbox", verb_attach, cli_attach_usage,
+	  &cli_attach_options },
+	{ "detach", "guard a sandbox no more", verb_detach, cli_detach_usage,
+	  &cli_detach_options },
+	{ "ps", "list the sandboxes that the daemon guards", verb_ps, cli_ps_usage,
+	  &cli_ps_options },
+	{ "policy", "check, explain, show, compare, import or change policies",
+	  verb_policy, cli_policy_usage, &cli_policy_options, CLI_POLICY_WORDS },
 	{ "profile", "list the profiles, or print one", verb_profile, cli_profile_usage,
 	  &cli_profile_options, CLI_PROFILE_WORDS },
 	{ "events", "print what happened in guarded sandboxes", verb_events,

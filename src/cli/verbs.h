@@ -14,6 +14,7 @@ struct cli_hooks {
 	/* Become another of Weir's programs, with @argv behind its name. Return: -errno,
 	 * it could not be started. */
 	int (*become)(const char *program, char *const *argv, struct err *err);
+	int (*daemon)(struct sidecar_spec *spec);
 };
 
 struct cli_verb {

@@ -29,15 +29,7 @@ const char *side_default_action(const struct side *s)
 	return plan_default_action(&s->plan) == POLICY_ALLOW ? "allow" : "deny";
 }
 
-/* A policy on its way into force. */
-struct candidate {
-	struct document *document; /* owned; NULL: the one in force */
-	uint8_t *bytes;		   /* owned */
-	struct plan plan;
-	int plan_fd, text_fd;
-};
-
-static void candidate_done(struct candidate *c)
+void side_candidate_done(struct side_candidate *c)
 {
 	document_free(c->document);
 	free(c->bytes);
@@ -57,7 +49,7 @@ static void note_fault(void *data, const char *text, enum fault_level level)
 			     "%s", text);
 }
 
-static int compile(struct side *s, const struct document *d, struct candidate *c,
+static int compile(struct side *s, const struct document *d, struct side_candidate *c,
 		   struct err *err)
 {
 	size_t size;
@@ -69,7 +61,8 @@ static int compile(struct side *s, const struct document *d, struct candidate *c
 	return r < 0 ? r : plan_open(c->bytes, size, &c->plan, err);
 }
 
-static int make_files(struct candidate *c, const struct document *d, struct err *err)
+int side_candidate_files(struct side_candidate *c, const struct document *d,
+			 struct err *err)
 {
 	char *json = document_json(d, false);
 
@@ -134,17 +127,17 @@ static int give_engine(struct side *s, int plan_fd, struct err *err)
  * our own end: both start from what the keeper has. */
 static void take_back(struct side *s)
 {
-	struct candidate old = { .plan = s->plan, .plan_fd = -1, .text_fd = -1 };
+	struct side_candidate old = { .plan = s->plan, .plan_fd = -1, .text_fd = -1 };
 	struct err ignored = { 0 };
 
-	if (make_files(&old, s->document, &ignored) < 0 ||
+	if (side_candidate_files(&old, s->document, &ignored) < 0 ||
 	    give_engine(s, old.plan_fd, &ignored) < 0 ||
 	    side_tell_keeper(s, old.plan_fd, old.text_fd) < 0)
 		loop_stop(s->loop);
-	candidate_done(&old);
+	side_candidate_done(&old);
 }
 
-static int put_in_force(struct side *s, const struct candidate *c, struct err *err)
+static int put_in_force(struct side *s, const struct side_candidate *c, struct err *err)
 {
 	int r = give_engine(s, c->plan_fd, err);
 
@@ -187,7 +180,7 @@ static void note_policy(struct side *s)
 	}
 }
 
-static void take(struct side *s, struct candidate *c)
+static void take(struct side *s, struct side_candidate *c)
 {
 	if (c->document) {
 		document_free(s->document);
@@ -216,11 +209,11 @@ static int keep_file(struct side *s, const struct document *d, struct err *err)
 }
 
 /* @c->document is the next one. */
-static enum api_failure change(struct side *s, struct candidate *c, struct err *err)
+static enum api_failure change(struct side *s, struct side_candidate *c, struct err *err)
 {
 	if (compile(s, c->document, c, err) < 0)
 		return API_FAILED_POLICY;
-	if (make_files(c, c->document, err) < 0)
+	if (side_candidate_files(c, c->document, err) < 0)
 		return API_FAILED_APPLY;
 	if (keep_file(s, c->document, err) < 0)
 		return API_FAILED_PERSIST;
@@ -253,10 +246,10 @@ static void record_change(struct side *s)
 
 enum api_failure side_change(struct side *s, struct document *next, struct err *err)
 {
-	struct candidate c = { .document = next, .plan_fd = -1, .text_fd = -1 };
+	struct side_candidate c = { .document = next, .plan_fd = -1, .text_fd = -1 };
 	enum api_failure failure = change(s, &c, err);
 
-	candidate_done(&c);
+	side_candidate_done(&c);
 	if (failure == API_FAILED_NOT) {
 		s->updates++;
 		record_change(s);
@@ -268,16 +261,17 @@ enum api_failure side_change(struct side *s, struct document *next, struct err *
 
 enum api_failure side_apply_again(struct side *s, struct err *err)
 {
-	struct candidate c = { .plan_fd = -1, .text_fd = -1 };
+	struct side_candidate c = { .plan_fd = -1, .text_fd = -1 };
 	enum api_failure failure = API_FAILED_NOT;
 
 	if (compile(s, s->document, &c, err) < 0)
 		failure = API_FAILED_POLICY;
-	else if (make_files(&c, s->document, err) < 0 || put_in_force(s, &c, err) < 0)
+	else if (side_candidate_files(&c, s->document, err) < 0 ||
+		 put_in_force(s, &c, err) < 0)
 		failure = API_FAILED_APPLY;
 	else
 		take(s, &c);
-	candidate_done(&c);
+	side_candidate_done(&c);
 	return failure;
 }
 
@@ -339,7 +333,7 @@ static void finish_file(struct side *s)
 
 int side_policy_open(struct side *s, struct err *err)
 {
-	struct candidate c = { .plan_fd = -1, .text_fd = -1 };
+	struct side_candidate c = { .plan_fd = -1, .text_fd = -1 };
 	int r;
 
 	s->resync.on_fire = on_resync;
@@ -356,6 +350,6 @@ int side_policy_open(struct side *s, struct err *err)
 		take(s, &c);
 		finish_file(s);
 	}
-	candidate_done(&c);
+	side_candidate_done(&c);
 	return r;
 }

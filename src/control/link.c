@@ -49,7 +49,8 @@ static void on_engine_message(struct side *s, struct ipc_message *m)
 		side_on_answered(s, &m->answered);
 		break;
 	case IPC_STANDS:
-		side_on_standing(s, &m->standing);
+		if (!s->many)
+			side_on_standing(s, &m->standing);
 		break;
 	default:
 		break;
@@ -176,7 +177,10 @@ static void take_engine(struct side *s, int fd)
 	if (set_nonblocking(fd) < 0 || loop_add(s->loop, &s->from_engine, EPOLLIN) < 0) {
 		close(fd);
 		s->from_engine.fd = -1;
+		return;
 	}
+	if (s->many)
+		side_wards_on_engine(s);
 }
 
 /* ---- the keeper ---- */
@@ -186,6 +190,10 @@ static void on_keeper_message(struct side *s, struct ipc_message *m, int fd)
 	if (m->type == IPC_PEER && fd >= 0) {
 		take_engine(s, fd);
 		return;
+	}
+	if (m->type == IPC_GONE) {
+		side_tame(m->text, sizeof(m->text));
+		side_ward_gone(s, m->sandbox, m->text);
 	}
 	if (m->type == IPC_WEBHOOK && fd >= 0) {
 		side_webhook_attach(s, fd);
@@ -213,24 +221,42 @@ static void on_keeper(struct loop_source *source, uint32_t events)
 		loop_stop(s->loop);
 }
 
-int side_tell_keeper(struct side *s, int plan_fd, int text_fd)
+int side_ask_keeper(struct side *s, const struct ipc_message *m, const int *fds,
+		    size_t count, const struct side_answer *wanted,
+		    struct ipc_message *ret, int *ret_fd)
 {
-	const struct ipc_message keep = { .type = IPC_KEEP };
-	const int fds[] = { plan_fd, text_fd };
-	int64_t until_ms = clock_now_ms() + SIDE_ASK_MS;
-	struct ipc_message m = { 0 };
-	int r = ipc_send(s->from_keeper.fd, &keep, fds, ARRAY_SIZE(fds)), fd;
+	bool is_slow = m->type == IPC_WARD || m->type == IPC_DETACH;
+	int64_t until_ms = clock_now_ms() + (is_slow ? SIDE_ATTACH_MS : SIDE_ASK_MS);
+	int r = ipc_send(s->from_keeper.fd, m, fds, count), fd = -1;
 
-	while (r == 0 && m.type != IPC_KEPT) {
+	while (r == 0) {
 		r = wait_for(s->from_keeper.fd, until_ms);
 		if (r == 0)
-			r = receive(s->from_keeper.fd, &m, &fd);
+			r = receive(s->from_keeper.fd, ret, &fd);
+		if (r == 0 && (ret->type == wanted->yes || ret->type == wanted->no))
+			break;
 		if (r == 0)
-			on_keeper_message(s, &m, fd);
+			on_keeper_message(s, ret, fd);
 		else if (r == -EAGAIN)
 			r = 0;
 	}
-	return r;
+	if (r < 0)
+		return r;
+	if (ret_fd)
+		*ret_fd = fd;
+	else if (fd >= 0)
+		close(fd);
+	return 0;
+}
+
+int side_tell_keeper(struct side *s, int plan_fd, int text_fd)
+{
+	const struct ipc_message keep = { .type = IPC_KEEP };
+	const struct side_answer kept = { IPC_KEPT, IPC_KEPT };
+	const int fds[] = { plan_fd, text_fd };
+	struct ipc_message m;
+
+	return side_ask_keeper(s, &keep, fds, ARRAY_SIZE(fds), &kept, &m, NULL);
 }
 
 bool side_await_engine(struct side *s)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
+#include <grp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "cli/daemon.h"
 #include "control/confine.h"
 #include "control/side.h"
 
@@ -129,7 +131,7 @@ static const struct event_ring *events(void *data)
 
 static int open_api(struct side *s, struct err *err)
 {
-	const struct api_config config = {
+	struct api_config config = {
 		.loop = s->loop,
 		.listen_fd = PLACE_FIRST + PLACE_HTTP,
 		.token = s->spec.token,
@@ -150,6 +152,10 @@ static int open_api(struct side *s, struct err *err)
 		},
 	};
 
+	if (s->many) {
+		config.open = true; /* to who may connect at all */
+		side_hall(s, &config.hall);
+	}
 	for (size_t i = 0; i < s->spec.attr_count; i++)
 		s->labels[i] = (struct api_label){ .key = s->spec.attrs[i].key,
 						   .value = s->spec.attrs[i].value };
@@ -158,6 +164,13 @@ static int open_api(struct side *s, struct err *err)
 }
 
 /* ---- start and end ---- */
+
+/* At the top of the daemon's API there is no policy. */
+static int open_nothing(struct side *s, struct err *err)
+{
+	s->document = document_deny_all();
+	return s->document ? 0 : err_set(err, -ENOMEM, "out of memory");
+}
 
 static int start(struct side *s, struct err *err)
 {
@@ -169,6 +182,11 @@ static int start(struct side *s, struct err *err)
 		return err_set(err, -ENOMEM, "out of memory");
 	s->since_ms = clock_wall_ms();
 	side_link_init(s);
+	if (s->many) {
+		const struct group *g = getgrnam("weir");
+
+		s->group = g ? g->gr_gid : 0;
+	}
 	r = confine_control(&s->spec, s->lacking, err);
 	if (r == 0)
 		r = open_signals(s, err);
@@ -177,7 +195,7 @@ static int start(struct side *s, struct err *err)
 	if (r == 0 && s->spec.state_dir)
 		r = open_store(s, err);
 	if (r == 0)
-		r = side_policy_open(s, err);
+		r = s->many ? open_nothing(s, err) : side_policy_open(s, err);
 	if (r == 0 && s->spec.webhook_count > 0)
 		r = side_webhook_open(s, err);
 	if (r == 0)
@@ -185,7 +203,17 @@ static int start(struct side *s, struct err *err)
 	/* Last: the engine's first word finds everything there. */
 	if (r == 0)
 		r = side_link_open(s, err);
+	if (r == 0 && s->many)
+		r = side_wards_open(s, err);
 	return r;
+}
+
+/* Read once more what the keeper or the warden has found to be right. */
+static int read_options(struct side *s, int argc, char **argv, struct err *err)
+{
+	s->many = argc > 1 && strcmp(argv[1], "daemon") == 0;
+	return s->many ? cli_daemon_parse(argc - 1, argv + 1, &s->spec, err)
+		       : cli_sidecar_parse(argc, argv, &s->spec, err);
 }
 
 int main(int argc, char **argv)
@@ -195,14 +223,14 @@ int main(int argc, char **argv)
 	int r;
 
 	prctl(PR_SET_NAME, "weir-control");
-	/* Read once more what the keeper has found to be right. */
-	if (cli_sidecar_parse(argc, argv, &s.spec, &err) < 0) {
+	if (read_options(&s, argc, argv, &err) < 0) {
 		log_error("%s", err.text);
 		return SIDE_BAD_INPUT;
 	}
 	r = start(&s, &err);
 	if (r == 0) {
-		log_loaded(&s);
+		if (!s.many)
+			log_loaded(&s);
 		r = loop_run(s.loop);
 	}
 	if (r < 0)

@@ -16,8 +16,21 @@ void side_tame(char *text, size_t size)
 void side_row(void *data, const struct event *e, struct event_row *ret)
 {
 	const struct side *s = data;
+	const struct side_ward *w = s->many ? side_ward_find(s, e->sandbox) : NULL;
 
-	event_row_fill(ret, e, s->spec.sandbox_id, s->plan_bytes ? &s->plan : NULL);
+	if (w)
+		event_row_fill(ret, e, w->spec.name, &w->plan);
+	else
+		event_row_fill(ret, e, s->spec.sandbox_id,
+			       s->plan_bytes ? &s->plan : NULL);
+}
+
+static struct event_ring *ring_of(struct side *s, uint32_t sandbox)
+{
+	struct side_ward *w = s->many ? side_ward_find(s, sandbox) : NULL;
+	struct event_ring *ring = w ? side_ward_ring(w) : NULL;
+
+	return ring ? ring : s->ring;
 }
 
 void side_on_event(struct side *s, const struct event *given)
@@ -27,7 +40,7 @@ void side_on_event(struct side *s, const struct event *given)
 
 	side_tame(e.name, sizeof(e.name));
 	side_tame(e.reason, sizeof(e.reason));
-	event_ring_add(s->ring, &e);
+	event_ring_add(ring_of(s, e.sandbox), &e);
 	side_row(s, &e, &row);
 	api_on_event(s->api, &row);
 	if (s->store)

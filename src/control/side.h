@@ -10,6 +10,8 @@
  *   webhook.c   the deny webhook: its program, and the connections that it asks for
  *   lookup.c    addresses of the webhook's hosts
  *   status.c    what /status and /metrics say
+ *   wards.c     the daemon's: many sandboxes, each with a policy of its own
+ *   hall.c      the daemon's: what its API says of them
  *
  * It has no capability, and what it reads from callers it can't turn against anything:
  * the engine checks every plan, and the keeper starts it anew with the policy that was
@@ -30,7 +32,25 @@ enum {
 	SIDE_EVENTS_KEPT = 2048, /* distinct ones, in memory */
 	SIDE_MESSAGES_MAX = 256, /* of the engine's in one turn */
 	SIDE_NOTES_MAX = 9,
-	SIDE_ASK_MS = 5000, /* for the engine's and the keeper's answers */
+	SIDE_ASK_MS = 5000,	/* for the engine's and the keeper's answers */
+	SIDE_ATTACH_MS = 15000, /* for the warden's, about a sandbox that comes or goes */
+	SIDE_WARD_EVENTS_KEPT = 128, /* of each sandbox of the daemon's, in memory */
+};
+
+/* One sandbox of the daemon's. */
+struct side_ward {
+	struct side *side;
+	uint32_t id; /* in events and messages */
+	struct ipc_ward spec;
+	int64_t since_ms;
+	struct document *document; /* in force, owned */
+	uint8_t *plan_bytes;	   /* of it, owned */
+	struct plan plan;
+	struct event_ring *ring; /* NULL before the first event */
+	uint64_t updates, failures;
+	struct ipc_stats stats;
+	int64_t stats_at_ms;
+	struct api_counter counters[SANDBOX_COUNTER_COUNT];
 };
 
 struct side {
@@ -55,6 +75,12 @@ struct side {
 	struct ipc_stats stats;
 	int64_t stats_at_ms;
 	struct api_counter counters[SANDBOX_COUNTER_COUNT];
+
+	/* wards.c; in a sidecar there are none */
+	bool many;				    /* the daemon's control */
+	struct side_ward *wards[IPC_WARDS_MAX + 1]; /* by id, from 1 on; owned */
+	struct loop_timer relist;
+	gid_t group; /* whose members may use the API; 0: root alone */
 
 	/* change.c */
 	struct document *document; /* in force */
@@ -105,6 +131,10 @@ void side_tell_engine(struct side *s, const struct ipc_message *m);
 /* A socket whose packets the filter exempts; @socket has family and protocol, and gets
  * the port. IPC_SOCKET_DONE gives it back. Return: it, owned by the caller, or -errno. */
 int side_borrow_socket(struct side *s, struct ipc_socket *socket) MUST_CHECK;
+/* Ask the keeper and wait for one of two answers, as above. */
+int side_ask_keeper(struct side *s, const struct ipc_message *m, const int *fds,
+		    size_t count, const struct side_answer *wanted,
+		    struct ipc_message *ret, int *ret_fd) MUST_CHECK;
 /* This is in force: plan and text. Return: 0 when the keeper has them, or -errno. */
 int side_tell_keeper(struct side *s, int plan_fd, int text_fd) MUST_CHECK;
 
@@ -121,6 +151,41 @@ enum api_failure side_apply_again(struct side *s, struct err *err);
 const char *side_default_action(const struct side *s);
 /* The engine says what is in force. */
 void side_on_standing(struct side *s, const struct ipc_standing *standing);
+
+/* A policy on its way into force. */
+struct side_candidate {
+	struct document *document; /* owned; NULL: the one in force */
+	uint8_t *bytes;		   /* owned */
+	struct plan plan;
+	int plan_fd, text_fd;
+};
+/* Its plan and @d as files. */
+int side_candidate_files(struct side_candidate *c, const struct document *d,
+			 struct err *err) MUST_CHECK;
+void side_candidate_done(struct side_candidate *c);
+
+/* -- wards.c ------------------------------------------------------------------------ */
+
+/* The sandboxes that the warden has. */
+int side_wards_open(struct side *s, struct err *err) MUST_CHECK;
+struct side_ward *side_ward_find(const struct side *s, uint32_t id);
+struct side_ward *side_ward_named(const struct side *s, const char *name);
+/* Return: the HTTP status, with @err. */
+unsigned int side_ward_attach(struct side *s, const struct ipc_ward *spec,
+			      struct document *policy, struct err *err);
+unsigned int side_ward_detach(struct side *s, struct side_ward *w, struct err *err);
+enum api_failure side_ward_change(struct side_ward *w, struct document *next,
+				  struct err *err);
+/* The engine is another one, or came back. */
+void side_wards_on_engine(struct side *s);
+void side_ward_gone(struct side *s, uint32_t id, const char *why);
+void side_ward_stats(struct side_ward *w);
+/* Where its events are. NULL: out of memory. */
+struct event_ring *side_ward_ring(struct side_ward *w);
+
+/* -- hall.c ------------------------------------------------------------------------- */
+
+void side_hall(struct side *s, struct api_hall *ret);
 
 /* -- reload.c ----------------------------------------------------------------------- */
 

@@ -22,7 +22,9 @@ enum ipc_type {
 	IPC_STANDS,  /* the filter was read back, DNS and relay are served */
 	IPC_REFUSED, /* text: why */
 	/* control to engine */
-	IPC_RUN,    /* the self-test has passed: from now on denials are events */
+	IPC_RUN, /* the self-test has passed: from now on denials are events. The daemon's
+		  * engine hears it from the warden, for one sandbox, and answers nothing
+		  */
 	IPC_FINISH, /* send IPC_COUNTERS and leave */
 	/* engine to control */
 	IPC_READY,   /* confined and waiting; text: what could not be confined, or "" */
@@ -62,6 +64,16 @@ enum ipc_type {
 	 * still stand, or "" */
 	IPC_DETACH,
 	IPC_DETACHED,
+	/* control to warden, with `ward`, plan and text: IPC_WARDED back, or IPC_REFUSED
+	 * with text. IPC_DETACH and IPC_KEEP, with the sandbox, are as above */
+	IPC_WARD,
+	IPC_WARDED,
+	/* control to warden: the first one with an id above `sandbox`. IPC_LISTED back,
+	 * with `ward` and a descriptor, its text; sandbox 0: there is none */
+	IPC_LIST,
+	IPC_LISTED,
+	/* warden to control: it ended by itself; text: why */
+	IPC_GONE,
 };
 
 /* How a sandbox is recognised. */
@@ -78,6 +90,22 @@ struct ipc_attach {
 	uint8_t kind;	/* enum ipc_guarded_kind */
 	bool restarted; /* an engine was here before: take over what it has learned */
 	bool forget;	/* IPC_DETACH: the rules are gone, or stay: don't touch them */
+	/* The self-test's, until IPC_RUN: what the engine answers by itself. "": none */
+	char probe_name[128];
+	struct addr probe_addr;
+	uint16_t probe_port;
+};
+
+/* What an operator says of a sandbox. */
+enum {
+	IPC_WARDS_MAX = 4096, /* of one daemon: what its descriptors suffice for */
+	IPC_WARD_NAME_MAX = 63,
+	IPC_WARD_WHERE_MAX = 255,
+};
+struct ipc_ward {
+	char name[IPC_WARD_NAME_MAX + 1];
+	char where[IPC_WARD_WHERE_MAX + 1]; /* a path, a number */
+	uint8_t kind;			    /* enum ipc_guarded_kind */
 };
 
 /* How much of a sidecar's policy the kernel holds. */
@@ -141,6 +169,7 @@ struct ipc_message {
 		struct ipc_stats stats;
 		struct ipc_socket socket;
 		struct ipc_attach attach;
+		struct ipc_ward ward;
 		struct upstream_trouble trouble;
 		struct ipc_answered answered;
 	};

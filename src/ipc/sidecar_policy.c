@@ -45,8 +45,8 @@ static void check_means(const struct sidecar_policy_context *c, struct build *b)
 	struct policy *p = &b->policy;
 
 	/* OpenSandbox has variables of its own for that. */
-	p->open_doh = true;
-	if (c->names && !p->has_verify)
+	p->open_doh = !c->daemon;
+	if (c->names && !c->daemon && !p->has_verify)
 		p->verify = POLICY_VERIFY_TLS;
 	if (p->verify == POLICY_VERIFY_TLS && !c->names)
 		faults_add(&b->faults, FAULT_ERROR, c->file, 0, 0, "verify",

@@ -10,6 +10,8 @@
 struct sidecar_policy_context {
 	bool filters; /* address rules count: mode dns+nft and above */
 	bool names;   /* the relay looks for names: mode dns+nft+tls */
+	bool daemon; /* of `weir daemon`: it does so where the policy says, and public DoH
+		      * resolvers are closed as in `weir run` */
 	struct text always[ALWAYS_COUNT];
 	const char *paths[ALWAYS_COUNT]; /* for messages */
 	const char *file;		 /* where the document came from, for messages */

@@ -206,9 +206,9 @@ static int prepare(struct guarded *g, struct err *err)
 	s->shared_params.redirect_only = g->enforce == ENFORCED_REDIRECT;
 	s->relay = s->shared_params.relay;
 	s->direct_udp = true;
-	s->on_event = g->told->on_event;
+	s->on_event = s->probe_name.size > 0 ? NULL : g->told->on_event;
 	s->on_event_data = g;
-	s->on_answered = g->told->on_answered;
+	s->on_answered = s->probe_name.size > 0 ? NULL : g->told->on_answered;
 	s->on_answered_data = g;
 	g->standing.enforced = (uint8_t)g->enforce;
 	if (s->fds.fd[SANDBOX_FD_NETLINK] >= 0)
@@ -254,6 +254,22 @@ int guarded_stand(struct guarded *g, struct engine_core *c, struct err *err)
 	if (r < 0)
 		guarded_leave(g);
 	return r;
+}
+
+void guarded_begin(struct guarded *g)
+{
+	struct sandbox *s = &g->sandbox;
+	uint64_t tests = s->counters[COUNT_SELF_TESTS];
+
+	if (s->probe_name.size == 0)
+		return;
+	guarded_drain_refused(g);
+	/* What the self-test provoked is not the sandbox's. */
+	memset(s->counters, 0, sizeof(s->counters));
+	s->counters[COUNT_SELF_TESTS] = tests;
+	s->probe_name.size = 0;
+	s->on_event = g->told->on_event;
+	s->on_answered = g->told->on_answered;
 }
 
 void guarded_leave(struct guarded *g)

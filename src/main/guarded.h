@@ -83,6 +83,8 @@ void guarded_done(struct guarded *g);
  * over whatever stands; read it back; serve. On failure rules may stand, and @g is in no
  * engine. */
 int guarded_stand(struct guarded *g, struct engine_core *c, struct err *err) MUST_CHECK;
+/* The self-test is over: denials are events and count from now on. */
+void guarded_begin(struct guarded *g);
 /* Nothing of it is served any more, and it is in no engine. Rules stay. */
 void guarded_leave(struct guarded *g);
 /* Take its rules away, which opens it. */

@@ -120,7 +120,7 @@ static int first_engine(struct keeper *k, struct err *err)
 					    : "the engine said what is no answer");
 }
 
-static int check_right(struct err *err)
+int keeper_check_right(struct err *err)
 {
 	if (capabilities_raise(CAP_NET_ADMIN))
 		return 0;
@@ -140,7 +140,7 @@ static int enforce(struct keeper *k, struct err *err)
 
 	k->enforce = k->spec->mode == SIDECAR_MODE_DNS ? ENFORCED_REDIRECT
 						       : ENFORCED_FILTER;
-	r = check_right(err);
+	r = keeper_check_right(err);
 	if (r == 0)
 		r = first_engine(k, err);
 	if (r == 0 || may == SIDECAR_FAIL)
@@ -164,7 +164,7 @@ static int enforce(struct keeper *k, struct err *err)
 	return r;
 }
 
-static int prepare(struct keeper *k, struct err *err)
+int keeper_prepare(struct keeper *k, struct err *err)
 {
 	int fd, r;
 
@@ -191,7 +191,7 @@ static int remove_rules(struct err *err)
 	int r;
 
 	sandbox_fds_init(&fds);
-	r = check_right(err);
+	r = keeper_check_right(err);
 	if (r == 0)
 		r = sandbox_netlink_open(&fds.fd[SANDBOX_FD_NETLINK], err);
 	if (r == 0)
@@ -208,7 +208,7 @@ static int remove_rules(struct err *err)
 
 static int start(struct keeper *k, struct err *err)
 {
-	int r = prepare(k, err);
+	int r = keeper_prepare(k, err);
 
 	if (r == 0 && k->spec->host_network_check) {
 		r = host_network_check(err);

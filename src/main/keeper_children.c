@@ -13,6 +13,7 @@
 #include "ipc/places.h"
 #include "main/helper.h"
 #include "main/keeper_internal.h"
+#include "main/warden_internal.h"
 
 enum {
 	SETTLED_MS = 1000, /* a child that lives this long has started well */
@@ -116,7 +117,8 @@ int keeper_fork_engine(struct keeper *k, struct err *err)
 
 	if (end < 0)
 		return err_sys(err, end, "cannot make a socket pair");
-	config = shared_config_of(k, end);
+	config = k->warden ? warden_engine_config(k->warden, end)
+			   : shared_config_of(k, end);
 	pid = shared_start(&config, err);
 	close(end);
 	if (pid < 0) {
@@ -147,7 +149,9 @@ static void on_engine(struct loop_source *source, uint32_t events)
 	size_t count = 0;
 	int r = ipc_receive(source->fd, &m, NULL, 0, &count);
 
-	if (r == 0)
+	if (r == 0 && k->warden)
+		warden_on_engine(k->warden, &m);
+	else if (r == 0)
 		on_engine_message(k, &m);
 	else if (r != -EAGAIN)
 		close_channel(k, &k->engine);
@@ -179,6 +183,10 @@ static void on_control(struct loop_source *source, uint32_t events)
 		close_channel(k, &k->control);
 		return;
 	}
+	if (k->warden && m.type != IPC_STUCK) {
+		warden_on_control(k->warden, &m, fds, count);
+		return;
+	}
 	if (m.type == IPC_KEEP && count == 2) {
 		keep(k, fds);
 		tell(&k->control, &kept, NULL);
@@ -201,7 +209,8 @@ static int fork_control(struct keeper *k)
 	};
 	const struct helper helper = {
 		.program = k->control.name,
-		.args = k->spec->argv + 1,
+		/* The daemon's begin with "daemon". */
+		.args = k->warden ? k->spec->argv : k->spec->argv + 1,
 		.fds = fds,
 		.fd_count = PLACE_COUNT,
 	};
@@ -361,8 +370,11 @@ static void on_end(struct keeper *k, struct child *c, int wait_status)
 {
 	c->pid = 0;
 	close_channel(k, c);
-	if (c == &k->engine)
+	if (c == &k->engine) {
 		k->stands = false;
+		if (k->warden)
+			warden_on_engine_end(k->warden);
+	}
 	if (k->stopping) {
 		if (c == &k->control)
 			loop_stop(k->loop);

@@ -19,8 +19,11 @@ struct child {
 	uint32_t restarts;
 };
 
+struct warden;
+
 struct keeper {
 	struct sidecar_spec *spec; /* borrowed */
+	struct warden *warden;	   /* of `weir daemon`; NULL in a sidecar */
 	struct loop *loop;
 	struct keeper_held held;
 	enum ipc_enforced enforce;
@@ -35,6 +38,9 @@ struct keeper {
 	int status;
 };
 
+/* Signals, loop, children: none of them runs yet. */
+int keeper_prepare(struct keeper *k, struct err *err) MUST_CHECK;
+int keeper_check_right(struct err *err) MUST_CHECK;
 /* Set the sources and timers of all children up. */
 void keeper_children_init(struct keeper *k);
 /* Return: 0 with the engine's process started, or -errno. */

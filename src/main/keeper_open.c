@@ -212,8 +212,7 @@ int keeper_deny_all(struct keeper_held *h, struct err *err)
 
 /* -- sockets ------------------------------------------------------------------------ */
 
-/* ::1 can be bound: it is switched off in many containers. */
-static bool has_ipv6(void)
+bool keeper_has_ipv6(void)
 {
 	const struct sockaddr_in6 loopback = { .sin6_family = AF_INET6,
 					       .sin6_addr = IN6ADDR_LOOPBACK_INIT };
@@ -360,7 +359,7 @@ int keeper_open(const struct sidecar_spec *spec, struct keeper_held *ret, struct
 	int r = open_policy(spec, ret, err);
 
 	open_directories(spec);
-	ret->ipv6 = has_ipv6();
+	ret->ipv6 = keeper_has_ipv6();
 	if (r == 0)
 		r = open_http(spec, ret->ipv6, &ret->http_fd, err);
 	if (r == 0)

@@ -27,3 +27,5 @@ int keeper_open(const struct sidecar_spec *spec, struct keeper_held *ret,
 		struct err *err) MUST_CHECK;
 /* Exchange plan and text for those of a deny-all policy. */
 int keeper_deny_all(struct keeper_held *h, struct err *err) MUST_CHECK;
+/* ::1 can be bound in this namespace: it is switched off in many containers. */
+bool keeper_has_ipv6(void);

@@ -9,6 +9,7 @@
 #include "main/control.h"
 #include "main/helper.h"
 #include "main/keeper.h"
+#include "main/warden.h"
 
 /* What is opened later must not end up as standard input, output or error. */
 static int open_standard_streams(void)
@@ -62,7 +63,9 @@ int main(int argc, char **argv)
 	enum alias alias = argc > 0 ? alias_of(argv[0]) : ALIAS_NONE;
 	const struct cli_hooks hooks = { .run = control_run,
 					 .sidecar = keeper_run,
-					 .become = helper_become };
+					 .become = helper_become,
+
+					 .daemon = warden_run };
 	const struct sigaction ignore = { .sa_handler = SIG_IGN };
 
 	/* A file size limit (ulimit -f) is an error to be told, not a way to die. */

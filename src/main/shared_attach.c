@@ -44,6 +44,17 @@ static bool is_complete(const struct guarded *g)
 		g->route_fd >= 0);
 }
 
+static int take_probe(struct sandbox *s, const struct ipc_attach *a)
+{
+	size_t len = strnlen(a->probe_name, sizeof(a->probe_name));
+
+	s->probe_addr = a->probe_addr;
+	s->probe_port = a->probe_port;
+	return len == 0 ? 0
+			: dns_name_parse((struct text){ a->probe_name, len },
+					 &s->probe_name);
+}
+
 static int fill(struct shared *e, struct guarded *g, const struct ipc_message *m,
 		int *fds, size_t count, struct err *err)
 {
@@ -57,6 +68,8 @@ static int fill(struct shared *e, struct guarded *g, const struct ipc_message *m
 	g->restarted = m->attach.restarted;
 	g->sandbox.shared_params = e->config.filter;
 	snprintf(g->standing.lacking, sizeof(g->standing.lacking), "%s", e->core.missing);
+	if (take_probe(&g->sandbox, &m->attach) < 0)
+		return err_set(err, -EBADMSG, "the self-test's name is malformed");
 	if (take_fds(g, m, fds, count) < 0 || !is_complete(g))
 		return err_set(err, -EBADMSG, "a descriptor of the sandbox is missing");
 	r = plan_file_map(fds[ATTACH_PLAN], &g->plan, err);

@@ -309,6 +309,8 @@ static void on_keeper_message(struct shared *e, const struct ipc_message *m, int
 		shared_attach(e, m, fds, count);
 	else if (m->type == IPC_DETACH)
 		shared_detach(e, m);
+	else if (m->type == IPC_RUN && engine_core_find(&e->core, m->sandbox))
+		guarded_begin(engine_core_find(&e->core, m->sandbox));
 }
 
 void shared_on_keeper(struct loop_source *source, uint32_t events)

@@ -228,6 +228,11 @@ static bool kernel_has_ipv6(void)
 	return fd >= 0;
 }
 
+int link_loopback_up(int route_fd)
+{
+	return link_up(route_fd, LO_INDEX);
+}
+
 int link_setup_owned(bool *ret_ipv6, struct err *err)
 {
 	struct addr own = addr_from_bytes(ADDR_V4, stub_v4);
@@ -238,7 +243,7 @@ int link_setup_owned(bool *ret_ipv6, struct err *err)
 
 	if (fd < 0)
 		return err_sys(err, fd, "cannot open a route socket");
-	r = link_up(fd, LO_INDEX);
+	r = link_loopback_up(fd);
 	if (r < 0)
 		return err_sys(err, r, "cannot bring the loopback device up");
 	index = stub_make(fd);

@@ -19,6 +19,9 @@ enum {
 /* Bring lo up, make the stub. *ret_ipv6: the namespace has IPv6. */
 int link_setup_owned(bool *ret_ipv6, struct err *err) MUST_CHECK;
 
+/* In the namespace of @route_fd; it may be up already. */
+int link_loopback_up(int route_fd) MUST_CHECK;
+
 /* A link into the namespace that somebody outside makes and serves. */
 struct link_uplink {
 	const char *name;

@@ -158,8 +158,8 @@ static enum judgement answer_localhost(struct resolver *r, struct resolver_ask *
 
 static bool is_probe(const struct sandbox *s, const struct dns_query *q)
 {
-	return s->state == SANDBOX_TESTING && s->probe_name.size > 0 &&
-	       q->type == DNS_TYPE_A && dns_name_equal(&q->name, &s->probe_name);
+	return s->probe_name.size > 0 && q->type == DNS_TYPE_A &&
+	       dns_name_equal(&q->name, &s->probe_name);
 }
 
 static bool allows_reverse(const struct plan *p, const struct dns_query *q,

@@ -9,7 +9,8 @@ import subprocess
 import pytest
 
 MAN = pathlib.Path(__file__).resolve().parents[2] / "man"
-VERBS = ("run", "sidecar", "policy", "profile", "events", "denies", "doctor", "inject", "completion", "version", "help")
+VERBS = ("run", "sidecar", "daemon", "attach", "detach", "ps", "policy", "profile", "events", "denies",
+         "doctor", "inject", "completion", "version", "help")
 
 
 @pytest.fixture

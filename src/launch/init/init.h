@@ -22,9 +22,11 @@ void init_report(enum launch_report_type type, int value, const char *text);
 /* Wait for a report from control. Return: false when the channel is closed. */
 bool init_receive(struct launch_report *ret);
 
-/* Run the tests that @orders ask for, and report warnings. Return: true when the
- * command may start; else @why (of ERR_TEXT_SIZE) says why it may not. */
-bool self_test(const struct init_orders *orders, char *why, size_t size);
+/* What the engine answers by itself, and what nobody may reach. Return: true when all is
+ * as it should be; else @why (of ERR_TEXT_SIZE) says what is not. */
+bool self_test_deny(const struct launch_probe *probe, char *why, size_t size);
+/* The first host that the policy allows, where it names one, can be reached. */
+bool self_test_first(const struct launch_probe *probe, char *why, size_t size);
 
 /* Turn into the command: never returns. */
 _Noreturn void command_exec(char **argv, uint64_t ignored_signals);

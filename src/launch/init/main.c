@@ -149,6 +149,22 @@ static _Noreturn void guard(pid_t command, int signals)
 	}
 }
 
+/* Return: true when the command may start; else @why says why it may not. */
+static bool self_test(const struct init_orders *orders, char *why, size_t size)
+{
+	if (orders->self_test == SELF_TEST_NONE)
+		return true;
+	if (!self_test_deny(&orders->probe, why, size))
+		return false;
+	if (orders->self_test == SELF_TEST_DENY ||
+	    self_test_first(&orders->probe, why, size))
+		return true;
+	if (orders->self_test == SELF_TEST_STRICT)
+		return false;
+	init_report(LAUNCH_WARNING, 0, why);
+	return true;
+}
+
 int main(int argc, char **argv)
 {
 	struct init_orders orders;

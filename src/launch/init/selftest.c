@@ -244,7 +244,7 @@ static bool find_first(const struct launch_probe *probe, struct endpoint *ret, c
 	return true;
 }
 
-static bool test_first(const struct launch_probe *probe, char *why, size_t size)
+bool self_test_first(const struct launch_probe *probe, char *why, size_t size)
 {
 	char text[ENDPOINT_TEXT_SIZE];
 	struct endpoint to;
@@ -264,19 +264,8 @@ static bool test_first(const struct launch_probe *probe, char *why, size_t size)
 	return false;
 }
 
-bool self_test(const struct init_orders *orders, char *why, size_t size)
+bool self_test_deny(const struct launch_probe *probe, char *why, size_t size)
 {
-	const struct launch_probe *probe = &orders->probe;
-
-	if (orders->self_test == SELF_TEST_NONE)
-		return true;
-	if (!test_allowed(probe, why, size) || !test_denied_name(probe, why, size) ||
-	    !test_denied_address(probe, why, size))
-		return false;
-	if (orders->self_test == SELF_TEST_DENY || test_first(probe, why, size))
-		return true;
-	if (orders->self_test == SELF_TEST_STRICT)
-		return false;
-	init_report(LAUNCH_WARNING, 0, why);
-	return true;
+	return test_allowed(probe, why, size) && test_denied_name(probe, why, size) &&
+	       test_denied_address(probe, why, size);
 }

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/daemon.h"
+
+#include <assert.h>
+#include <errno.h>
+
+#include "cli/sidecar_internal.h"
+
+static int set_socket(void *target, const char *value, struct err *err)
+{
+	struct sidecar_spec *spec = target;
+
+	return sidecar_set_path(spec, value, &spec->socket, err);
+}
+
+static int set_run_dir(void *target, const char *value, struct err *err)
+{
+	struct sidecar_spec *spec = target;
+
+	return sidecar_set_path(spec, value, &spec->run_dir, err);
+}
+
+static int set_resolv_conf(void *target, const char *value, struct err *err)
+{
+	struct sidecar_spec *spec = target;
+
+	return sidecar_set_path(spec, value, &spec->resolv_conf, err);
+}
+
+static int set_state_dir(void *target, const char *value, struct err *err)
+{
+	struct sidecar_spec *spec = target;
+
+	return sidecar_set_path(spec, value, &spec->state_dir, err);
+}
+
+static const struct cli_option options[] = {
+	{ "socket", "PATH", "where the API listens (/run/weir/weir.sock)", set_socket },
+	{ "run-dir", "DIR", "what a restart needs is kept there (/run/weir)",
+	  set_run_dir },
+	{ "dns-upstream", "ADDR[:PORT]",
+	  "name server to ask; may be repeated (resolv.conf)", sidecar_set_upstream,
+	  ',' },
+	{ "dns-upstream-timeout", "SECONDS", "how long one of them may take (5)",
+	  sidecar_set_timeout },
+	{ "resolv-conf", "FILE", "where name servers are taken from (/etc/resolv.conf)",
+	  set_resolv_conf },
+	{ "max-rules", "N", "the most rules that the API takes; 0: no limit (4096)",
+	  sidecar_set_max_rules },
+	{ "log-level", "debug|info|warn|error|fatal", "the least that is logged (info)",
+	  sidecar_set_log_level },
+	{ "log-output", "FILE",
+	  "stdout, stderr or a file for the log; may be repeated (stdout)",
+	  sidecar_set_log_output, ',' },
+	{ "metrics-extra-attrs", "KEY=VALUE",
+	  "added to metrics and log lines; may be repeated", sidecar_set_attr, ',' },
+	{ "state-dir", "DIR", "where events are kept (in memory alone)", set_state_dir },
+};
+static_assert(ARRAY_SIZE(options) <= CLI_OPTIONS_MAX, "every option has a bit");
+const struct cli_options cli_daemon_options = { options, ARRAY_SIZE(options) };
+
+void cli_daemon_usage(FILE *out)
+{
+	fputs("usage: weir daemon [OPTION]...\n\n"
+	      "Guard any number of sandboxes of this host; `weir attach` adds one. Rules "
+	      "stay\nwhen the daemon ends, and its next start guards the same sandboxes "
+	      "again.\n\n",
+	      out);
+	cli_options_print(out, &cli_daemon_options);
+	fputs("\nEach option has a variable: WEIR_SOCKET, WEIR_RUN_DIR; lists are parted "
+	      "by\ncommas there. Root and members of the group weir may use the API.\n\n"
+	      "Exit status: 0 after SIGTERM; 1 the daemon can't start; 2 bad input.\n",
+	      out);
+}
+
+static void set_defaults(struct sidecar_spec *spec)
+{
+	*spec = (struct sidecar_spec){
+		.mode = SIDECAR_MODE_DNS_NFT_TLS,
+		.socket = CLI_DAEMON_SOCKET,
+		.run_dir = CLI_DAEMON_RUN_DIR,
+		.max_rules = SIDECAR_RULES_DEFAULT,
+		.log_level = SIDECAR_LOG_INFO,
+		.sandbox_id = "",
+		.upstream_timeout_sec = SIDECAR_TIMEOUT_DEFAULT,
+		.resolv_conf = "/etc/resolv.conf",
+	};
+}
+
+int cli_daemon_parse(int argc, char **argv, struct sidecar_spec *ret, struct err *err)
+{
+	uint64_t given = 0;
+	int first;
+
+	set_defaults(ret);
+	ret->argv = argv;
+	first = cli_options_parse(&cli_daemon_options, ret, argc, argv, &given, err);
+	if (first < 0)
+		return first;
+	if (first < argc)
+		return err_set(err, -EINVAL, "'%.200s' is one argument too many",
+			       argv[first]);
+	if (cli_options_environment(&cli_daemon_options, ret, &ret->arena, &given, err) <
+	    0)
+		return err->code;
+	if (ret->log_output_count == 0)
+		ret->log_outputs[ret->log_output_count++] = "stdout";
+	return sidecar_resolv_conf(ret, err);
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+/* cli/daemon - the options of `weir daemon`: those of `weir sidecar` that mean something
+ * for a whole host, and its own. */
+#pragma once
+
+#include "cli/sidecar.h"
+
+#define CLI_DAEMON_SOCKET  "/run/weir/weir.sock"
+#define CLI_DAEMON_RUN_DIR "/run/weir"
+
+/* @argv[0] is "daemon". Return: 0, or -EINVAL with @err; what else is wrong has been
+ * printed before. */
+int cli_daemon_parse(int argc, char **argv, struct sidecar_spec *ret,
+		     struct err *err) MUST_CHECK;
+void cli_daemon_usage(FILE *out);
+extern const struct cli_options cli_daemon_options;

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cli/attach.h"
+#include "cli/client.h"
+#include "cli/policy.h"
+#include "cli/run.h"
+
+enum { LIST_MAX = 256, ID_MAX = 63, HTTP_MULTIPLE = 300, HTTP_BAD_REQUEST = 400 };
+
+struct list {
+	const char *items[LIST_MAX];
+	size_t count;
+};
+
+struct spec {
+	const char *id, *netns, *policy_file, *socket;
+	struct list allow, deny, profiles;
+	bool json;
+};
+
+static struct spec *spec_of(void *target)
+{
+	return target;
+}
+
+static int list_add(struct list *l, const char *value, struct err *err)
+{
+	if (l->count == LIST_MAX)
+		return err_set(err, -EINVAL, "at most %d times", LIST_MAX);
+	l->items[l->count++] = value;
+	return 0;
+}
+
+static int set_id(void *target, const char *value, struct err *err)
+{
+	spec_of(target)->id = value;
+	return 0;
+}
+
+static int set_netns(void *target, const char *value, struct err *err)
+{
+	spec_of(target)->netns = value;
+	return 0;
+}
+
+static int set_policy(void *target, const char *value, struct err *err)
+{
+	if (spec_of(target)->policy_file)
+		return err_set(err, -EINVAL, "a second file; let one extend the other");
+	spec_of(target)->policy_file = value;
+	return 0;
+}
+
+static int set_profile(void *target, const char *value, struct err *err)
+{
+	return list_add(&spec_of(target)->profiles, value, err);
+}
+
+static int set_allow(void *target, const char *value, struct err *err)
+{
+	return list_add(&spec_of(target)->allow, value, err);
+}
+
+static int set_deny(void *target, const char *value, struct err *err)
+{
+	return list_add(&spec_of(target)->deny, value, err);
+}
+
+static int set_socket(void *target, const char *value, struct err *err)
+{
+	spec_of(target)->socket = value;
+	return 0;
+}
+
+static int set_json(void *target, const char *value, struct err *err)
+{
+	spec_of(target)->json = true;
+	return 0;
+}
+
+#define SOCKET_OPTION                                                                    \
+	{                                                                                \
+		"socket", "PATH", "where the daemon's API is (/run/weir/weir.sock)",     \
+			set_socket                                                       \
+	}
+
+static const struct cli_option attach_options[] = {
+	{ "id", "NAME", "what the sandbox is called", set_id },
+	{ "netns", "NAMESPACE", "a network namespace: a path, or a process in it",
+	  set_netns },
+	{ "policy", "FILE", "read the policy from FILE, YAML or JSON", set_policy },
+	{ "profile", "NAME", "add a profile's rules behind the policy's (may repeat)",
+	  set_profile, ' ' },
+	{ "allow", "TARGET[:PORTS]",
+	  "allow a name or address, before the policy (may repeat)", set_allow, ' ' },
+	{ "deny", "TARGET", "deny a name or address, before everything (may repeat)",
+	  set_deny, ' ' },
+	SOCKET_OPTION,
+};
+const struct cli_options cli_attach_options = { attach_options,
+						ARRAY_SIZE(attach_options) };
+
+static const struct cli_option detach_options[] = { SOCKET_OPTION };
+const struct cli_options cli_detach_options = { detach_options,
+						ARRAY_SIZE(detach_options) };
+
+static const struct cli_option ps_options[] = {
+	{ "json", NULL, "print JSON", set_json },
+	SOCKET_OPTION,
+};
+const struct cli_options cli_ps_options = { ps_options, ARRAY_SIZE(ps_options) };
+
+void cli_attach_usage(FILE *out)
+{
+	fputs("usage: weir attach --id NAME --netns NAMESPACE [OPTION]...\n\n"
+	      "Have the daemon guard a sandbox. When this returns 0, the filter stands, "
+	      "was\nread back and tested from inside; else nothing is weaker than "
+	      "before, "
+	      "and the\nstatus is 125 (failed_safety_setup), or 2 for bad input. Without "
+	      "a policy\neverything is denied.\n\n",
+	      out);
+	cli_options_print(out, &cli_attach_options);
+}
+
+void cli_detach_usage(FILE *out)
+{
+	fputs("usage: weir detach [--socket PATH] ID\n\n"
+	      "Guard a sandbox no more: its rules are removed, and it is open.\n\n",
+	      out);
+	cli_options_print(out, &cli_detach_options);
+}
+
+void cli_ps_usage(FILE *out)
+{
+	fputs("usage: weir ps [--json] [--socket PATH]\n\n"
+	      "List the sandboxes that the daemon guards.\n\n",
+	      out);
+	cli_options_print(out, &cli_ps_options);
+}
+
+/* Return: 0, or the exit status after a message. */
+static int read_options(const struct cli_options *table, struct spec *spec, int argc,
+			char **argv, int wanted, int *ret_first)
+{
+	struct err err = { 0 };
+	int first = cli_options_parse(table, spec, argc, argv, NULL, &err);
+
+	if (first >= 0 && argc - first != wanted)
+		err_set(&err, -EINVAL,
+			wanted ? "name one sandbox" : "there is one argument too many");
+	if (err.code < 0) {
+		log_error("%s: %s", argv[0], err.text);
+		return RUN_STATUS_BAD_INPUT;
+	}
+	*ret_first = first;
+	return 0;
+}
+
+/* -- attach ------------------------------------------------------------------------- */
+
+/* Whoever starts the sandbox is to look at this, and not go on. */
+static int failed(const char *why)
+{
+	log_error("failed_safety_setup: %s", why);
+	return RUN_STATUS_FAILED;
+}
+
+/* The whole policy as one document, malloc'ed. Return: 0, or the exit status. */
+static int read_policy(const struct spec *s, char **ret)
+{
+	const struct cli_policy_args args = {
+		.deny = s->deny.items,
+		.deny_count = s->deny.count,
+		.allow = s->allow.items,
+		.allow_count = s->allow.count,
+		.policy_file = s->policy_file,
+		.profiles = s->profiles.items,
+		.profile_count = s->profiles.count,
+		.verify = POLICY_VERIFY_DNS,
+	};
+	CLEAN(arena) struct arena arena = { 0 };
+	CLEAN(mem) uint8_t *bytes = NULL;
+	struct policy policy;
+	struct plan plan;
+	struct err err = { 0 };
+	size_t size;
+	FILE *out;
+	int r = cli_policy_build(&args, &arena, false, &policy, &bytes, &size);
+
+	if (r < 0)
+		return r == -EINVAL ? RUN_STATUS_BAD_INPUT : RUN_STATUS_FAILED;
+	if (plan_open(bytes, size, &plan, &err) < 0)
+		return failed(err.text);
+	out = open_memstream(ret, &size);
+	if (!out)
+		r = -ENOMEM;
+	else
+		r = cli_policy_show(&policy, &plan, true, out);
+	if (out && fclose(out) != 0)
+		r = -ENOMEM;
+	return r < 0 ? failed("out of memory") : 0;
+}
+
+/* Relative to where we are, not to where the daemon is. */
+static const char *absolute(const char *where, struct arena *arena)
+{
+	CLEAN(mem) char *here = NULL;
+	uint32_t pid;
+
+	if (where[0] == '/' || text_to_u32(text_of(where), INT32_MAX, &pid))
+		return where;
+	here = get_current_dir_name();
+	return here ? arena_printf(arena, "%s/%s", here, where) : NULL;
+}
+
+static int attach(const struct spec *s, const char *policy)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	const char *where = absolute(s->netns, &arena);
+	const char *path = arena_printf(&arena, "/sandboxes/%s", s->id);
+	json_t *j = json_pack("{s:s?, s:o?}", "netns", where, "policy",
+			      json_loads(policy, 0, NULL));
+	CLEAN(mem) char *body = j ? json_dumps(j, JSON_COMPACT) : NULL;
+	struct client_reply reply;
+	struct err err = { 0 };
+
+	json_decref(j);
+	if (!body || !path)
+		return failed("out of memory");
+	if (client_ask(s->socket, "PUT", path, text_of(body), &arena, &reply, &err) < 0)
+		return failed(err.text);
+	if (reply.status < HTTP_MULTIPLE)
+		return 0;
+	if (reply.status == HTTP_BAD_REQUEST) {
+		log_error("%s", client_reason(&reply, &arena));
+		return RUN_STATUS_BAD_INPUT;
+	}
+	return failed(client_reason(&reply, &arena));
+}
+
+/* It stands in a path. */
+static bool is_id(const char *id)
+{
+	return id[0] != '\0' && id[0] != '.' && strlen(id) <= ID_MAX &&
+	       strspn(id, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+			  "0123456789-_.") == strlen(id);
+}
+
+static int bad_id(const char *id)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+
+	log_error("'%s' is not an id: up to 63 letters, digits, '-', '_' and '.'",
+		  text_escape(text_of(id), shown, sizeof(shown)));
+	return RUN_STATUS_BAD_INPUT;
+}
+
+int cli_attach(int argc, char **argv)
+{
+	struct spec spec = { 0 };
+	CLEAN(mem) char *policy = NULL;
+	int first;
+	int r = read_options(&cli_attach_options, &spec, argc, argv, 0, &first);
+
+	if (r != 0)
+		return r;
+	if (!spec.id || !spec.netns) {
+		log_error("attach: --id and --netns say what is attached");
+		return RUN_STATUS_BAD_INPUT;
+	}
+	if (!is_id(spec.id))
+		return bad_id(spec.id);
+	r = read_policy(&spec, &policy);
+	return r != 0 ? r : attach(&spec, policy);
+}
+
+/* -- detach, ps --------------------------------------------------------------------- */
+
+static int ask(const char *socket, const char *method, const char *path,
+	       struct arena *arena, struct client_reply *ret)
+{
+	struct err err = { 0 };
+
+	if (client_ask(socket, method, path, text_of(""), arena, ret, &err) < 0) {
+		log_error("%s", err.text);
+		return RUN_STATUS_FAILED;
+	}
+	if (ret->status < HTTP_MULTIPLE)
+		return 0;
+	log_error("%s", client_reason(ret, arena));
+	return RUN_STATUS_FAILED;
+}
+
+int cli_detach(int argc, char **argv)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	struct spec spec = { 0 };
+	struct client_reply reply;
+	int first;
+	int r = read_options(&cli_detach_options, &spec, argc, argv, 1, &first);
+
+	if (r != 0)
+		return r;
+	if (!is_id(argv[first]))
+		return bad_id(argv[first]);
+	return ask(spec.socket, "DELETE",
+		   arena_printf(&arena, "/sandboxes/%s", argv[first]), &arena, &reply);
+}
+
+static void print_row(json_t *one)
+{
+	const char *id = json_string_value(json_object_get(one, "id"));
+	const char *kind = json_string_value(json_object_get(one, "kind"));
+	const char *where = json_string_value(json_object_get(one, kind ? kind : ""));
+	const char *mode = json_string_value(json_object_get(one, "policyMode"));
+	char shown[TEXT_ESCAPED_SIZE];
+
+	printf("%-24s %-7s %5" JSON_INTEGER_FORMAT "  %-9s  %s\n", id ? id : "?",
+	       kind ? kind : "?", json_integer_value(json_object_get(one, "rules")),
+	       mode ? mode : "?",
+	       text_escape(text_of(where ? where : ""), shown, sizeof(shown)));
+}
+
+static void print_table(struct text body)
+{
+	json_t *j = json_loadb(body.ptr, body.len, 0, NULL), *one;
+	size_t i;
+
+	printf("%-24s %-7s %5s  %-9s  %s\n", "ID", "KIND", "RULES", "POLICY", "WHERE");
+	json_array_foreach(json_object_get(j, "sandboxes"), i, one) print_row(one);
+	json_decref(j);
+}
+
+int cli_ps(int argc, char **argv)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	struct spec spec = { 0 };
+	struct client_reply reply;
+	int first;
+	int r = read_options(&cli_ps_options, &spec, argc, argv, 0, &first);
+
+	if (r == 0)
+		r = ask(spec.socket, "GET", "/sandboxes", &arena, &reply);
+	if (r != 0)
+		return r;
+	if (spec.json)
+		printf("%.*s\n", (int)reply.body.len, reply.body.ptr);
+	else
+		print_table(reply.body);
+	return 0;
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "control/side.h"
+
+enum { GROUPS_MAX = 256, HTTP_BAD_REQUEST = 400, HTTP_NOT_FOUND = 404 };
+
+/* -- one sandbox, as a sidecar shows it --------------------------------------------- */
+
+static const struct document *ward_policy(void *data)
+{
+	return ((struct side_ward *)data)->document;
+}
+
+static enum api_failure ward_change(void *data, struct document *next, struct err *err)
+{
+	return side_ward_change(data, next, err);
+}
+
+static bool ward_healthy(void *data)
+{
+	return ((struct side_ward *)data)->side->stands;
+}
+
+static const struct event_ring *ward_events(void *data)
+{
+	struct side_ward *w = data;
+	struct event_ring *ring = side_ward_ring(w);
+
+	return ring ? ring : w->side->ring;
+}
+
+static void ward_row(void *data, const struct event *e, struct event_row *ret)
+{
+	side_row(((struct side_ward *)data)->side, e, ret);
+}
+
+static void ward_log_change(void *data, const char *rules_json, const char *error,
+			    bool callers_fault)
+{
+	const struct side_ward *w = data;
+	int64_t now_ms = clock_wall_ms();
+
+	if (error)
+		loglines_policy_failed(w->side->log, now_ms, error, callers_fault);
+	else
+		loglines_policy_updated(
+			w->side->log, now_ms,
+			plan_default_action(&w->plan) == POLICY_ALLOW ? "allow" : "deny",
+			rules_json ? rules_json : "[]");
+}
+
+static void degrade(struct api_status *ret, const struct side_ward *w, const char *what,
+		    const char *reason)
+{
+	if (reason[0] && ret->degradation_count < API_DEGRADATIONS_MAX)
+		ret->degradations[ret->degradation_count++] = (struct api_degradation){
+			.what = what, .reason = reason, .since_ms = w->since_ms
+		};
+}
+
+static void ward_status(void *data, struct api_status *ret)
+{
+	struct side_ward *w = data;
+	const struct side *s = w->side;
+	bool names = plan_verify(&w->plan) == POLICY_VERIFY_TLS;
+
+	side_ward_stats(w);
+	ret->mode = names ? API_MODE_DNS_NFT_TLS : API_MODE_DNS_NFT;
+	ret->enforcement_mode = "dns+nft+tls";
+	ret->sandbox_id = w->spec.name;
+	ret->since_ms = w->since_ms;
+	if (!s->stands)
+		degrade(ret, w, "engine",
+			"the engine is being started again; the rules stand");
+	else if (!w->stats.nflog)
+		degrade(ret, w, "nflog", "refused packets are not reported");
+	degrade(ret, w, "confinement", s->lacking);
+	ret->full_isolation = ret->degradation_count == 0;
+	ret->generation = w->stats.generation;
+	ret->engine_restarts = s->standing.restarts;
+	ret->learned_names = w->stats.names;
+	ret->learned_addresses = w->stats.addresses;
+	ret->rule_count = document_rule_count(w->document);
+	for (size_t i = 0; i < SANDBOX_COUNTER_COUNT; i++)
+		w->counters[i] = (struct api_counter){
+			.name = sandbox_counter_name((enum sandbox_counter)i),
+			.value = w->stats.counters[i],
+		};
+	ret->counters = w->counters;
+	ret->counter_count = SANDBOX_COUNTER_COUNT;
+	ret->log_dropped = loglines_dropped(s->log);
+	ret->policy_updates = w->updates;
+	ret->policy_failures = w->failures;
+}
+
+static bool hall_find(void *data, const char *id, struct api_ops *ret,
+		      uint32_t *ret_number)
+{
+	struct side_ward *w = side_ward_named(data, id);
+
+	if (!w)
+		return false;
+	*ret = (struct api_ops){
+		.data = w,
+		.policy = ward_policy,
+		.change = ward_change,
+		.healthy = ward_healthy,
+		.status = ward_status,
+		.events = ward_events,
+		.row = ward_row,
+		.log_change = ward_log_change,
+	};
+	*ret_number = w->id;
+	return true;
+}
+
+/* -- all of them -------------------------------------------------------------------- */
+
+static json_t *ward_json(const struct side_ward *w)
+{
+	return json_pack("{s:s, s:i, s:s, s:s, s:s, s:i}", "id", w->spec.name, "number",
+			 (int)w->id, "kind", "netns", "netns", w->spec.where,
+			 "policyMode", document_mode(w->document), "rules",
+			 (int)document_rule_count(w->document));
+}
+
+/* @j is taken. */
+static char *to_text(json_t *j)
+{
+	char *text = j ? json_dumps(j, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
+
+	json_decref(j);
+	return text;
+}
+
+static char *hall_list(void *data)
+{
+	const struct side *s = data;
+	json_t *all = json_array();
+
+	for (uint32_t id = 1; id <= IPC_WARDS_MAX; id++)
+		if (s->wards[id] && json_array_append_new(all, ward_json(s->wards[id])))
+			break;
+	return to_text(json_pack("{s:o}", "sandboxes", all));
+}
+
+static char *hall_show(void *data, const char *id)
+{
+	const struct side_ward *w = side_ward_named(data, id);
+
+	return w ? to_text(ward_json(w)) : NULL;
+}
+
+/* {"netns": "PATH or PID", "policy": {…}} */
+static int read_attach(const char *id, struct text body, struct ipc_ward *ret,
+		       struct document **ret_policy, struct err *err)
+{
+	CLEAN(mem) char *text = NULL;
+	const char *where = NULL;
+	json_t *policy = NULL, *j;
+	json_error_t fault;
+	int r = 0;
+
+	j = json_loadb(body.ptr, body.len, JSON_REJECT_DUPLICATES, &fault);
+	if (!j || json_unpack_ex(j, &fault, JSON_STRICT, "{s:s, s?o}", "netns", &where,
+				 "policy", &policy) < 0)
+		r = err_set(err, -EINVAL, "the body is not as it should be: %.150s",
+			    fault.text);
+	else if (strlen(id) > IPC_WARD_NAME_MAX || strlen(where) > IPC_WARD_WHERE_MAX)
+		r = err_set(err, -EINVAL, "the id or the path is too long");
+	if (r == 0) {
+		*ret = (struct ipc_ward){ .kind = GUARDED_NETNS };
+		snprintf(ret->name, sizeof(ret->name), "%s", id);
+		snprintf(ret->where, sizeof(ret->where), "%s", where);
+		text = policy ? json_dumps(policy, JSON_COMPACT) : strdup("{}");
+		r = text ? document_parse(text_of(text), NULL, NULL, ret_policy, err)
+			 : err_set(err, -ENOMEM, "out of memory");
+	}
+	json_decref(j);
+	return r;
+}
+
+static unsigned int hall_attach(void *data, const char *id, struct text body,
+				struct err *err)
+{
+	struct document *policy = NULL;
+	struct ipc_ward spec;
+
+	if (read_attach(id, body, &spec, &policy, err) < 0)
+		return HTTP_BAD_REQUEST;
+	return side_ward_attach(data, &spec, policy, err);
+}
+
+static unsigned int hall_detach(void *data, const char *id, struct err *err)
+{
+	struct side_ward *w = side_ward_named(data, id);
+
+	if (w)
+		return side_ward_detach(data, w, err);
+	err_set(err, -ENOENT, "no such sandbox");
+	return HTTP_NOT_FOUND;
+}
+
+/* -- who may ask -------------------------------------------------------------------- */
+
+/* The file's mode keeps others out already; a descriptor that was passed on doesn't. */
+static bool hall_admits(void *data, int fd)
+{
+	const struct side *s = data;
+	gid_t groups[GROUPS_MAX];
+	struct ucred peer;
+	socklen_t size = sizeof(peer);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
+		return false;
+	if (peer.uid == 0)
+		return true;
+	if (s->group == 0)
+		return false;
+	size = sizeof(groups);
+	if (peer.gid == s->group)
+		return true;
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &size) < 0)
+		return false;
+	for (size_t i = 0; i < size / sizeof(groups[0]); i++)
+		if (groups[i] == s->group)
+			return true;
+	return false;
+}
+
+void side_hall(struct side *s, struct api_hall *ret)
+{
+	*ret = (struct api_hall){
+		.data = s,
+		.find = hall_find,
+		.list = hall_list,
+		.show = hall_show,
+		.attach = hall_attach,
+		.detach = hall_detach,
+		.admits = hall_admits,
+	};
+}

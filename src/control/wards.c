@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ * The warden has the sandboxes; what is here is a copy for answers: read from it at the
+ * start (IPC_LIST), and changed with it. A change goes the way of the sidecar's
+ * (change.c), with the sandbox's number in every message: the engine first, then the
+ * warden, which keeps the text in its folder, then memory.
+ *
+ * When the engine has been replaced, and at the start, each is compared with what the
+ * engine enforces: a change that was under way when somebody died is undone then. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/clock.h"
+#include "control/side.h"
+#include "ipc/plan_file.h"
+
+enum {
+	STATS_FRESH_MS = 500,
+	HTTP_OK = 200,
+	HTTP_CREATED = 201,
+	HTTP_BAD_REQUEST = 400,
+	HTTP_CONFLICT = 409,
+	HTTP_FAILED = 500,
+};
+
+struct side_ward *side_ward_find(const struct side *s, uint32_t id)
+{
+	return id <= IPC_WARDS_MAX ? s->wards[id] : NULL;
+}
+
+struct side_ward *side_ward_named(const struct side *s, const char *name)
+{
+	for (uint32_t id = 1; id <= IPC_WARDS_MAX; id++)
+		if (s->wards[id] && strcmp(s->wards[id]->spec.name, name) == 0)
+			return s->wards[id];
+	return NULL;
+}
+
+struct event_ring *side_ward_ring(struct side_ward *w)
+{
+	if (!w->ring)
+		w->ring = event_ring_new(SIDE_WARD_EVENTS_KEPT);
+	return w->ring;
+}
+
+static void ward_free(struct side_ward *w)
+{
+	if (!w)
+		return;
+	document_free(w->document);
+	free(w->plan_bytes);
+	event_ring_free(w->ring);
+	free(w);
+}
+
+/* -- policies ----------------------------------------------------------------------- */
+
+static int compile(struct side *s, const struct document *d, struct side_candidate *c,
+		   struct err *err)
+{
+	const struct sidecar_policy_context context = {
+		.filters = true, .names = true, .daemon = true, .file = "policy"
+	};
+	size_t size;
+	int r = sidecar_policy_build(&context, d, NULL, NULL, &c->bytes, &size, err);
+
+	return r < 0 ? r : plan_open(c->bytes, size, &c->plan, err);
+}
+
+static void take(struct side_ward *w, struct side_candidate *c)
+{
+	if (c->document) {
+		document_free(w->document);
+		w->document = TAKE_PTR(c->document);
+	}
+	free(w->plan_bytes);
+	w->plan_bytes = TAKE_PTR(c->bytes);
+	w->plan = c->plan;
+}
+
+static int give_engine(struct side_ward *w, int plan_fd, struct err *err)
+{
+	const struct side_answer answer = { IPC_CHANGED, IPC_UNCHANGED };
+	const struct ipc_message ask = { .type = IPC_CHANGE, .sandbox = w->id };
+	struct ipc_message m;
+	int r = side_await_engine(w->side)
+			? side_ask_engine(w->side, &ask, plan_fd, &answer, &m, NULL)
+			: -ETIMEDOUT;
+
+	if (r < 0)
+		return err_sys(err, r, "the engine does not answer");
+	if (m.type == IPC_CHANGED)
+		return 0;
+	side_tame(m.text, sizeof(m.text));
+	return err_set(err, -EIO, "%s", m.text);
+}
+
+static int give_warden(struct side_ward *w, const struct side_candidate *c,
+		       struct err *err)
+{
+	const struct ipc_message keep = { .type = IPC_KEEP, .sandbox = w->id };
+	const struct side_answer kept = { IPC_KEPT, IPC_KEPT };
+	const int fds[] = { c->plan_fd, c->text_fd };
+	struct ipc_message m;
+	int r = side_ask_keeper(w->side, &keep, fds, ARRAY_SIZE(fds), &kept, &m, NULL);
+
+	/* Our successor starts with what the warden has, and mends the engine. */
+	if (r < 0)
+		loop_stop(w->side->loop);
+	return r < 0 ? err_sys(err, r, "the warden does not answer") : 0;
+}
+
+static void record(struct side_ward *w, enum event_action action, const char *reason)
+{
+	struct event e = {
+		.ts_ms = clock_wall_ms(),
+		.action = (uint8_t)action,
+		.layer = EVENT_LAUNCH,
+		.sandbox = w->id,
+		.rule = EVENT_NO_RULE,
+		.uid = UINT32_MAX,
+		.packets = 1,
+	};
+
+	snprintf(e.reason, sizeof(e.reason), "%s", reason);
+	side_on_event(w->side, &e);
+}
+
+enum api_failure side_ward_change(struct side_ward *w, struct document *next,
+				  struct err *err)
+{
+	struct side_candidate c = { .document = next, .plan_fd = -1, .text_fd = -1 };
+	enum api_failure failure = API_FAILED_NOT;
+
+	if (compile(w->side, next, &c, err) < 0)
+		failure = API_FAILED_POLICY;
+	else if (side_candidate_files(&c, next, err) < 0 ||
+		 give_engine(w, c.plan_fd, err) < 0 || give_warden(w, &c, err) < 0)
+		failure = API_FAILED_APPLY;
+	if (failure == API_FAILED_NOT) {
+		take(w, &c);
+		w->updates++;
+		record(w, EVENT_CHANGE, "the policy was changed");
+	} else {
+		w->failures++;
+	}
+	side_candidate_done(&c);
+	return failure;
+}
+
+/* -- they come and go --------------------------------------------------------------- */
+
+static int add(struct side *s, uint32_t id, const struct ipc_ward *spec,
+	       struct side_candidate *c)
+{
+	struct side_ward *w = id >= 1 && id <= IPC_WARDS_MAX ? calloc(1, sizeof(*w))
+							     : NULL;
+
+	if (!w)
+		return id >= 1 && id <= IPC_WARDS_MAX ? -ENOMEM : -EBADMSG;
+	w->side = s;
+	w->id = id;
+	w->spec = *spec;
+	w->since_ms = clock_wall_ms();
+	take(w, c);
+	ward_free(s->wards[id]);
+	s->wards[id] = w;
+	return 0;
+}
+
+/* A launch that ends for safety has an event, though there is no sandbox. */
+static void record_refusal(struct side *s, const struct ipc_ward *spec, const char *why)
+{
+	struct event e = {
+		.ts_ms = clock_wall_ms(),
+		.action = EVENT_PANIC,
+		.layer = EVENT_LAUNCH,
+		.rule = EVENT_NO_RULE,
+		.uid = UINT32_MAX,
+		.packets = 1,
+	};
+
+	snprintf(e.name, sizeof(e.name), "%s", spec->name);
+	snprintf(e.reason, sizeof(e.reason), "failed_safety_setup: %.40s", why);
+	side_on_event(s, &e);
+}
+
+static int ask_attach(struct side *s, const struct ipc_ward *spec,
+		      const struct side_candidate *c, uint32_t *ret_id, struct err *err)
+{
+	const struct ipc_message ask = { .type = IPC_WARD, .ward = *spec };
+	const struct side_answer answer = { IPC_WARDED, IPC_REFUSED };
+	const int fds[] = { c->plan_fd, c->text_fd };
+	struct ipc_message m;
+	int r = side_ask_keeper(s, &ask, fds, ARRAY_SIZE(fds), &answer, &m, NULL);
+
+	if (r < 0)
+		return err_sys(err, r, "the warden does not answer");
+	if (m.type == IPC_WARDED) {
+		*ret_id = m.sandbox;
+		return 0;
+	}
+	side_tame(m.text, sizeof(m.text));
+	return err_set(err, -EPERM, "%s", m.text);
+}
+
+unsigned int side_ward_attach(struct side *s, const struct ipc_ward *spec,
+			      struct document *policy, struct err *err)
+{
+	struct side_candidate c = { .document = policy, .plan_fd = -1, .text_fd = -1 };
+	unsigned int status = HTTP_CREATED;
+	uint32_t id = 0;
+
+	if (side_ward_named(s, spec->name)) {
+		err_set(err, -EEXIST, "there is a sandbox '%s' already", spec->name);
+		status = HTTP_CONFLICT;
+	} else if (compile(s, policy, &c, err) < 0) {
+		status = HTTP_BAD_REQUEST;
+	} else if (side_candidate_files(&c, policy, err) < 0 ||
+		   ask_attach(s, spec, &c, &id, err) < 0 || add(s, id, spec, &c) < 0) {
+		if (err->code == 0)
+			err_set(err, -ENOMEM, "out of memory");
+		status = HTTP_FAILED;
+		record_refusal(s, spec, err->text);
+	} else {
+		record(s->wards[id], EVENT_CHANGE, "the sandbox was attached");
+	}
+	side_candidate_done(&c);
+	return status;
+}
+
+unsigned int side_ward_detach(struct side *s, struct side_ward *w, struct err *err)
+{
+	const struct ipc_message ask = { .type = IPC_DETACH, .sandbox = w->id };
+	const struct side_answer answer = { IPC_DETACHED, IPC_DETACHED };
+	struct ipc_message m;
+	int r = side_ask_keeper(s, &ask, NULL, 0, &answer, &m, NULL);
+
+	if (r < 0) {
+		err_sys(err, r, "the warden does not answer");
+		return HTTP_FAILED;
+	}
+	side_tame(m.text, sizeof(m.text));
+	if (m.text[0]) {
+		err_set(err, -EIO, "%s", m.text);
+		return HTTP_FAILED;
+	}
+	record(w, EVENT_CHANGE, "the sandbox was detached");
+	s->wards[w->id] = NULL;
+	ward_free(w);
+	return HTTP_OK;
+}
+
+void side_ward_gone(struct side *s, uint32_t id, const char *why)
+{
+	struct side_ward *w = side_ward_find(s, id);
+
+	if (!w)
+		return;
+	record(w, EVENT_CHANGE, why);
+	s->wards[id] = NULL;
+	ward_free(w);
+}
+
+/* -- the warden's list -------------------------------------------------------------- */
+
+static int read_text(int fd, struct document **ret, struct err *err)
+{
+	off_t size = lseek(fd, 0, SEEK_END);
+	void *bytes = size > 0 ? mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, fd, 0)
+			       : MAP_FAILED;
+	int r;
+
+	if (bytes == MAP_FAILED)
+		return err_sys(err, -errno, "cannot read a policy");
+	r = document_parse((struct text){ bytes, (size_t)size }, NULL, NULL, ret, err);
+	munmap(bytes, (size_t)size);
+	return r;
+}
+
+static int list_one(struct side *s, struct ipc_message *m, int fd, struct err *err)
+{
+	struct side_candidate c = { .plan_fd = -1, .text_fd = -1 };
+	int r = read_text(fd, &c.document, err);
+
+	m->ward.name[IPC_WARD_NAME_MAX] = '\0';
+	m->ward.where[IPC_WARD_WHERE_MAX] = '\0';
+	if (r == 0)
+		r = compile(s, c.document, &c, err);
+	if (r == 0)
+		r = add(s, m->sandbox, &m->ward, &c);
+	side_candidate_done(&c);
+	return r;
+}
+
+/* Each that we don't know yet. */
+static int list(struct side *s, struct err *err)
+{
+	const struct side_answer listed = { IPC_LISTED, IPC_LISTED };
+	struct ipc_message ask = { .type = IPC_LIST }, m;
+
+	do {
+		int fd = -1;
+		int r = side_ask_keeper(s, &ask, NULL, 0, &listed, &m, &fd);
+
+		if (r < 0)
+			return err_sys(err, r, "the warden does not answer");
+		if (m.sandbox != 0 && fd >= 0 && !side_ward_find(s, m.sandbox))
+			r = list_one(s, &m, fd, err);
+		if (fd >= 0)
+			close(fd);
+		if (r < 0)
+			return r;
+		ask.sandbox = m.sandbox;
+	} while (m.sandbox != 0);
+	return 0;
+}
+
+/* -- the engine --------------------------------------------------------------------- */
+
+static int ask_stats(struct side_ward *w)
+{
+	const struct side_answer answer = { IPC_STATS, IPC_STATS };
+	const struct ipc_message ask = { .type = IPC_STATS, .sandbox = w->id };
+	struct ipc_message m;
+	int r = w->side->from_engine.fd < 0
+			? -EPIPE
+			: side_ask_engine(w->side, &ask, -1, &answer, &m, NULL);
+
+	if (r == 0)
+		w->stats = m.stats;
+	return r;
+}
+
+void side_ward_stats(struct side_ward *w)
+{
+	int64_t now_ms = loop_now_ms(w->side->loop);
+
+	if (w->stats_at_ms != 0 && now_ms - w->stats_at_ms < STATS_FRESH_MS)
+		return;
+	w->stats_at_ms = now_ms;
+	(void)!ask_stats(w);
+}
+
+/* Should the engine enforce another plan than the one in force, it gets that. */
+static void compare(struct side_ward *w)
+{
+	struct side_candidate c = { .plan = w->plan, .plan_fd = -1, .text_fd = -1 };
+	struct err err = { 0 };
+
+	if (ask_stats(w) < 0 || w->stats.plan_id == 0 ||
+	    w->stats.plan_id == plan_file_id(&w->plan))
+		return;
+	if (side_candidate_files(&c, w->document, &err) < 0 ||
+	    give_engine(w, c.plan_fd, &err) < 0)
+		loglines_say(w->side->log, clock_wall_ms(), LOGLINES_ERROR,
+			     "cannot give the engine the policy of '%s': %s",
+			     w->spec.name, err.text);
+	side_candidate_done(&c);
+}
+
+static void on_relist(struct loop_timer *t)
+{
+	struct side *s = CONTAINER_OF(t, struct side, relist);
+	struct err err = { 0 };
+
+	if (list(s, &err) < 0)
+		loglines_say(s->log, clock_wall_ms(), LOGLINES_ERROR, "%s", err.text);
+	for (uint32_t id = 1; id <= IPC_WARDS_MAX; id++)
+		if (s->wards[id])
+			compare(s->wards[id]);
+}
+
+void side_wards_on_engine(struct side *s)
+{
+	s->heard = s->stands = true;
+	/* Not now: an answer may be waited for. */
+	if (loop_timer_start(s->loop, &s->relist, loop_now_ms(s->loop)) < 0)
+		loop_stop(s->loop);
+}
+
+int side_wards_open(struct side *s, struct err *err)
+{
+	s->relist.on_fire = on_relist;
+	return list(s, err);
+}

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ *
+ *     warden ──fork──> engine            holds every sandbox
+ *        ├──exec──> weir-control daemon  HTTP on the unix socket
+ *        └──fork──> for moments: a child in a sandbox's namespace
+ *
+ * The keeper's ways (main/keeper.c) are the warden's: children that end are started
+ * again, control is answered after the kernel has what it asked for, no rule is removed
+ * but by a detach that was asked for. What the keeper holds once, the warden holds for
+ * each sandbox. */
+#include "main/warden.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "base/log.h"
+#include "main/helper.h"
+#include "main/warden_internal.h"
+
+enum warden_status {
+	WARDEN_OK = 0,
+	WARDEN_FAILED = 1,
+	WARDEN_BAD_INPUT = 2,
+};
+
+enum { SOCKET_BACKLOG = 128, SOCKET_MODE = 0660 };
+
+/* -- systemd ------------------------------------------------------------------------ */
+
+/* One datagram to the socket that systemd waits at, if it started us. */
+static void notify(const char *text)
+{
+	const char *path = getenv("NOTIFY_SOCKET");
+	struct sockaddr_un to = { .sun_family = AF_UNIX };
+	CLEAN(fd) int fd = -1;
+	size_t len = path ? strlen(path) : 0;
+
+	if (len == 0 || len >= sizeof(to.sun_path) || (path[0] != '/' && path[0] != '@'))
+		return;
+	memcpy(to.sun_path, path, len);
+	if (path[0] == '@')
+		to.sun_path[0] = '\0';
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd >= 0)
+		(void)!sendto(fd, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT,
+			      (const struct sockaddr *)&to,
+			      (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len));
+}
+
+static void on_watchdog(struct loop_timer *t)
+{
+	struct warden *w = CONTAINER_OF(t, struct warden, watchdog);
+
+	/* Whoever is stuck in front of an engine that doesn't come is started anew. */
+	if (w->keeper.stands)
+		notify("WATCHDOG=1");
+	if (loop_timer_start(w->keeper.loop, t,
+			     loop_now_ms(w->keeper.loop) + w->watchdog_ms) < 0)
+		loop_stop(w->keeper.loop);
+}
+
+static int start_watchdog(struct warden *w)
+{
+	const char *text = getenv("WATCHDOG_USEC");
+	uint32_t usec;
+
+	if (!text || !text_to_u32(text_of(text), UINT32_MAX, &usec) || usec < 2000)
+		return 0;
+	w->watchdog_ms = usec / 2000;
+	w->watchdog.on_fire = on_watchdog;
+	return loop_timer_start(w->keeper.loop, &w->watchdog,
+				loop_now_ms(w->keeper.loop) + w->watchdog_ms);
+}
+
+/* -- the engine --------------------------------------------------------------------- */
+
+struct shared_config warden_engine_config(const struct warden *w, int channel)
+{
+	const struct sidecar_spec *s = w->keeper.spec;
+	struct shared_config c = {
+		.keeper_fd = channel,
+		.many = true,
+		.plan_fd = -1,
+		.image_fd = -1,
+		.enforce = ENFORCED_FILTER,
+		.filter = {
+			.relay = true,
+			.dns_port = KEEPER_DNS_PORT,
+			.relay_port = KEEPER_RELAY_PORT,
+		},
+		.upstreams = s->upstreams,
+		.upstream_count = s->upstream_count,
+		.try_ms = (int64_t)s->upstream_timeout_sec * 1000,
+	};
+
+	sandbox_fds_init(&c.fds);
+	return c;
+}
+
+void warden_on_engine(struct warden *w, struct ipc_message *m)
+{
+	if (m->type == IPC_READY) {
+		w->engine_ready = true;
+		ward_give_next(w);
+	} else if (m->type == IPC_FAILED) {
+		m->text[sizeof(m->text) - 1] = '\0';
+		log_error("the engine cannot go on: %s", m->text);
+	} else {
+		ward_on_engine(w, m);
+	}
+	if (w->keeper.stands && !w->told_ready) {
+		notify("READY=1");
+		w->told_ready = true;
+	}
+}
+
+/* Its successor gets everything that stood or was on its way. */
+void warden_on_engine_end(struct warden *w)
+{
+	w->engine_ready = false;
+	w->giving = 0;
+	for (uint32_t id = 1; id <= WARDS_MAX; id++) {
+		struct ward *d = w->wards[id];
+
+		if (!d)
+			continue;
+		if (d->state == WARD_TESTING)
+			inside_end(d);
+		if (d->state == WARD_ENDING)
+			ward_free(d);
+		else
+			d->state = WARD_NEW;
+	}
+}
+
+/* -- control ------------------------------------------------------------------------ */
+
+void warden_tell_control(struct warden *w, const struct ipc_message *m, const int *fd)
+{
+	int channel = w->keeper.control.source.fd;
+
+	/* Whoever doesn't read is about to be replaced. */
+	if (channel >= 0)
+		(void)!ipc_send(channel, m, fd, fd ? 1 : 0);
+}
+
+static void refuse(struct warden *w, enum ipc_type type, uint32_t sandbox,
+		   const char *text)
+{
+	struct ipc_message m = { .type = type, .sandbox = sandbox };
+
+	snprintf(m.text, sizeof(m.text), "%s", text);
+	warden_tell_control(w, &m, NULL);
+}
+
+static void on_attach(struct warden *w, const struct ipc_message *m, int *fds)
+{
+	struct ward given = { .spec = m->ward, .asked = true };
+	struct err err = { 0 };
+
+	given.spec.name[IPC_WARD_NAME_MAX] = '\0';
+	given.spec.where[IPC_WARD_WHERE_MAX] = '\0';
+	if (ward_attach(w, &given, TAKE_FD(fds[0]), TAKE_FD(fds[1]), &err) < 0)
+		refuse(w, IPC_REFUSED, 0, err.text);
+}
+
+static void on_detach(struct warden *w, uint32_t sandbox)
+{
+	struct ward *d = ward_find(w, sandbox);
+
+	if (!d || d->state != WARD_STANDING || !w->engine_ready) {
+		refuse(w, IPC_DETACHED, sandbox,
+		       d ? "it is just being changed, or the engine is being started"
+			 : "there is no such sandbox");
+		return;
+	}
+	state_forget(d);
+	d->asked = true;
+	ward_detach(d, false);
+}
+
+static void on_list(struct warden *w, uint32_t after)
+{
+	struct ipc_message m = { .type = IPC_LISTED };
+	const struct ward *d = NULL;
+
+	/* Those on their way are told of when they stand. */
+	while (after < WARDS_MAX && (!d || d->asked || d->state == WARD_ENDING))
+		d = w->wards[++after];
+	if (!d || d->asked || d->state == WARD_ENDING) {
+		warden_tell_control(w, &m, NULL);
+		return;
+	}
+	m.sandbox = d->id;
+	m.ward = d->spec;
+	warden_tell_control(w, &m, &d->text_fd);
+}
+
+static void on_keep(struct warden *w, const struct ipc_message *m, int *fds)
+{
+	const struct ipc_message kept = { .type = IPC_KEPT, .sandbox = m->sandbox };
+	struct ward *d = ward_find(w, m->sandbox);
+
+	if (d)
+		ward_keep(d, TAKE_FD(fds[0]), TAKE_FD(fds[1]));
+	warden_tell_control(w, &kept, NULL);
+}
+
+void warden_on_control(struct warden *w, const struct ipc_message *m, int *fds,
+		       size_t count)
+{
+	if (m->type == IPC_WARD && count == 2)
+		on_attach(w, m, fds);
+	else if (m->type == IPC_KEEP && count == 2)
+		on_keep(w, m, fds);
+	else if (m->type == IPC_DETACH)
+		on_detach(w, m->sandbox);
+	else if (m->type == IPC_LIST)
+		on_list(w, m->sandbox);
+	for (size_t i = 0; i < count; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+}
+
+/* -- start -------------------------------------------------------------------------- */
+
+/* Somebody answers there: another daemon. */
+static bool is_served(const struct sockaddr_un *sa)
+{
+	CLEAN(fd) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	return fd >= 0 && connect(fd, (const struct sockaddr *)sa, sizeof(*sa)) == 0;
+}
+
+/* Root's, and the group's where there is one. */
+static int share_with_group(const char *path)
+{
+	const struct group *g = getgrnam("weir");
+
+	if (g && chown(path, 0, g->gr_gid) < 0)
+		return -errno;
+	return chmod(path, SOCKET_MODE) < 0 ? -errno : 0;
+}
+
+static int open_socket(const char *path, int *ret, struct err *err)
+{
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	CLEAN(fd) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	mode_t old;
+	int r;
+
+	if (strlen(path) >= sizeof(sa.sun_path))
+		return err_set(err, -EINVAL, "'%.100s' is too long for a socket", path);
+	memcpy(sa.sun_path, path, strlen(path));
+	if (is_served(&sa))
+		return err_set(err, -EADDRINUSE, "another daemon serves '%s'", path);
+	(void)!unlink(path);
+	old = umask(0177);
+	r = fd < 0 || bind(fd, (const struct sockaddr *)&sa, sizeof(sa)) < 0 ||
+			    listen(fd, SOCKET_BACKLOG) < 0
+		    ? -errno
+		    : 0;
+	umask(old);
+	if (r == 0)
+		r = share_with_group(path);
+	if (r < 0)
+		return err_sys(err, r, "cannot serve the API at '%s'", path);
+	*ret = TAKE_FD(fd);
+	return 0;
+}
+
+static int open_all(struct warden *w, struct err *err)
+{
+	struct keeper *k = &w->keeper;
+	struct rlimit files;
+	int r = state_open(w, k->spec->run_dir, err);
+
+	if (r == 0)
+		r = open_socket(k->spec->socket, &k->held.http_fd, err);
+	if (r < 0)
+		return r;
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+		files.rlim_cur = files.rlim_max;
+		(void)!setrlimit(RLIMIT_NOFILE, &files);
+	}
+	w->home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	k->held.text_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	return w->home < 0 || k->held.text_fd < 0
+		       ? err_sys(err, -errno, "cannot open the daemon's own namespace")
+		       : 0;
+}
+
+static int start(struct warden *w, struct err *err)
+{
+	struct keeper *k = &w->keeper;
+	int r = keeper_prepare(k, err);
+
+	if (r == 0)
+		r = keeper_check_right(err);
+	if (r == 0)
+		r = helper_check(k->control.name, err);
+	if (r == 0)
+		r = open_all(w, err);
+	if (r < 0)
+		return r;
+	/* Their descriptors wait until the engine is there. */
+	state_restore(w);
+	r = keeper_fork_engine(k, err);
+	if (r == 0)
+		r = keeper_watch_engine(k);
+	if (r == 0 && (gone_start(w) < 0 || start_watchdog(w) < 0))
+		r = err_set(err, -ENOMEM, "out of memory");
+	if (r == 0)
+		keeper_start_control(k);
+	return r;
+}
+
+int warden_run(struct sidecar_spec *spec)
+{
+	struct warden *w = calloc(1, sizeof(*w));
+	struct err err = { 0 };
+	int r;
+
+	if (!w) {
+		log_error("out of memory");
+		return WARDEN_FAILED;
+	}
+	w->keeper = (struct keeper){
+		.spec = spec,
+		.warden = w,
+		.engine.name = "the engine",
+		.control.name = "weir-control",
+		.webhook.name = "weir-webhook",
+	};
+	keeper_held_init(&w->keeper.held);
+	r = start(w, &err);
+	if (r < 0) {
+		log_error("%s", err.text);
+		return r == -EINVAL ? WARDEN_BAD_INPUT : WARDEN_FAILED;
+	}
+	r = loop_run(w->keeper.loop);
+	notify("STOPPING=1");
+	(void)!unlink(spec->socket);
+	return r < 0 ? WARDEN_FAILED : w->keeper.status;
+}

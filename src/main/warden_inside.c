@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A child enters the namespace, so that the daemon stays where it is: it opens sockets
+ * there, hands them over, and tests the filter from inside once it stands. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include "launch/init/init.h"
+#include "main/warden_internal.h"
+#include "net/link.h"
+
+enum {
+	OPEN_MS = 5000,
+	CHILD_FD = 3, /* the channel, in the child */
+	NS_FD = 4,
+};
+
+/* ---- in the child ---- */
+
+static int open_sockets(struct sandbox_fds *fds, int *ret_route, struct err *err)
+{
+	const struct sandbox_ports ports = { KEEPER_DNS_PORT, KEEPER_RELAY_PORT };
+	CLEAN(fd) int route = -1;
+	int r;
+
+	if (setns(NS_FD, CLONE_NEWNET) < 0)
+		return err_sys(err, -errno, "cannot enter the network namespace");
+	route = link_route_open();
+	if (route < 0)
+		return err_sys(err, route, "cannot open a route socket");
+	/* Names are answered over loopback. */
+	r = link_loopback_up(route);
+	if (r < 0)
+		return err_sys(err, r, "cannot bring the loopback device up");
+	r = sandbox_fds_open(fds, &ports, keeper_has_ipv6(), err);
+	if (r < 0)
+		return r;
+	*ret_route = TAKE_FD(route);
+	return 0;
+}
+
+static int hand_over(const struct sandbox_fds *s, int route)
+{
+	struct ipc_message m = { .type = IPC_HANDOVER };
+	int fds[SANDBOX_FD_COUNT + 1];
+	size_t count = 0;
+
+	for (size_t i = 0; i < SANDBOX_FD_COUNT; i++) {
+		if (s->fd[i] < 0)
+			continue;
+		m.present |= 1u << i;
+		fds[count++] = s->fd[i];
+	}
+	m.present |= 1u << SANDBOX_FD_COUNT;
+	fds[count++] = route;
+	return ipc_send(CHILD_FD, &m, fds, count);
+}
+
+static void say(enum ipc_type type, const char *text)
+{
+	struct ipc_message m = { .type = type };
+
+	snprintf(m.text, sizeof(m.text), "%s", text);
+	(void)!ipc_send(CHILD_FD, &m, NULL, 0);
+}
+
+static void test_when_told(const struct launch_probe *probe)
+{
+	char why[ERR_TEXT_SIZE] = "";
+	struct ipc_message m;
+	size_t count;
+
+	if (ipc_receive(CHILD_FD, &m, NULL, 0, &count) < 0 || m.type != IPC_RUN)
+		return;
+	if (self_test_deny(probe, why, sizeof(why)))
+		say(IPC_RUNNING, "");
+	else
+		say(IPC_FAILED, why);
+}
+
+/* The channel and the namespace, and nothing else of the daemon's. */
+static int keep_only(int *channel, int *ns)
+{
+	int high_channel = fcntl(*channel, F_DUPFD_CLOEXEC, NS_FD + 1);
+	int high_ns = fcntl(*ns, F_DUPFD_CLOEXEC, NS_FD + 1);
+
+	if (high_channel < 0 || high_ns < 0 ||
+	    dup3(high_channel, CHILD_FD, O_CLOEXEC) < 0 ||
+	    dup3(high_ns, NS_FD, O_CLOEXEC) < 0 ||
+	    syscall(SYS_close_range, NS_FD + 1, ~0u, 0) < 0)
+		return -errno;
+	return 0;
+}
+
+static void child_run(const struct ward *d, int channel, int ns, pid_t parent)
+{
+	struct sandbox_fds fds;
+	struct err err = { 0 };
+	int route = -1, r;
+
+	if (keep_only(&channel, &ns) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ||
+	    getppid() != parent)
+		return;
+	r = open_sockets(&fds, &route, &err);
+	if (r < 0) {
+		say(IPC_FAILED, err.text);
+		return;
+	}
+	if (hand_over(&fds, route) == 0 && d->probe.allowed_name[0])
+		test_when_told(&d->probe);
+}
+
+/* ---- in the daemon ---- */
+
+static void take(struct ward *d, const struct ipc_message *m, const int *fds,
+		 size_t count)
+{
+	size_t next = 0;
+
+	for (size_t i = 0; i <= SANDBOX_FD_COUNT && next < count; i++) {
+		if (!(m->present & 1u << i))
+			continue;
+		if (i == SANDBOX_FD_COUNT)
+			d->route_fd = fds[next++];
+		else
+			d->fds.fd[i] = fds[next++];
+	}
+}
+
+static int wait_for_sockets(struct ward *d, struct err *err)
+{
+	struct pollfd wait = { .fd = d->from_child.fd, .events = POLLIN };
+	int fds[SANDBOX_FD_COUNT + 1];
+	struct ipc_message m;
+	size_t count = 0;
+	int r;
+
+	if (poll(&wait, 1, OPEN_MS) <= 0)
+		return err_set(err, -ETIMEDOUT, "the namespace can't be entered in time");
+	r = ipc_receive(d->from_child.fd, &m, fds, ARRAY_SIZE(fds), &count);
+	if (r < 0)
+		return err_sys(err, r, "cannot hear the process in the namespace");
+	if (m.type == IPC_HANDOVER) {
+		take(d, &m, fds, count);
+		return 0;
+	}
+	m.text[sizeof(m.text) - 1] = '\0';
+	return err_set(err, -EPERM, "%s", m.text);
+}
+
+static int start_child(struct ward *d, int ns, struct err *err)
+{
+	pid_t parent = getpid(), pid;
+	int pair[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return err_sys(err, -errno, "cannot make a socket pair");
+	pid = fork();
+	if (pid == 0) {
+		child_run(d, pair[1], ns, parent);
+		_exit(0);
+	}
+	close(pair[1]);
+	if (pid < 0) {
+		close(pair[0]);
+		return err_sys(err, -errno, "cannot start a process");
+	}
+	d->from_child.fd = pair[0];
+	return 0;
+}
+
+/* Is it a network namespace, and not the one that everybody shares? */
+static int check_namespace(struct ward *d, int ns, struct err *err)
+{
+	struct stat st, home;
+
+	if (fstat(ns, &st) < 0 || fstat(d->warden->home, &home) < 0)
+		return err_sys(err, -errno, "cannot look at the namespace");
+	if (d->ns_ino != 0 && (d->ns_dev != st.st_dev || d->ns_ino != st.st_ino))
+		return err_set(err, -ESTALE, "'%.200s' is another namespace by now",
+			       d->spec.where);
+	if (st.st_dev != home.st_dev)
+		return err_set(err, -EINVAL, "'%.200s' is no network namespace",
+			       d->spec.where);
+	if (st.st_ino == home.st_ino)
+		return err_set(err, -EINVAL,
+			       "'%.200s' is the daemon's own network namespace",
+			       d->spec.where);
+	d->ns_dev = st.st_dev;
+	d->ns_ino = st.st_ino;
+	return 0;
+}
+
+static int open_namespace(const struct ward *d, struct err *err)
+{
+	pid_t pid = gone_pid_of(d->spec.where);
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)pid);
+	fd = open(pid > 0 ? path : d->spec.where,
+		  O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	return fd < 0 ? err_sys(err, -errno, "cannot open the network namespace '%.200s'",
+				d->spec.where)
+		      : fd;
+}
+
+int inside_open(struct ward *d, struct err *err)
+{
+	CLEAN(fd) int ns = open_namespace(d, err);
+	int r = ns < 0 ? ns : check_namespace(d, ns, err);
+
+	if (r == 0)
+		r = start_child(d, ns, err);
+	if (r == 0)
+		r = wait_for_sockets(d, err);
+	if (r < 0 || !d->probe.allowed_name[0])
+		inside_end(d);
+	return r;
+}
+
+int inside_begin_test(struct ward *d)
+{
+	const struct ipc_message run = { .type = IPC_RUN };
+
+	return ipc_send(d->from_child.fd, &run, NULL, 0);
+}
+
+int inside_result(struct ward *d, struct err *err)
+{
+	struct ipc_message m;
+	size_t count = 0;
+	int r = ipc_receive(d->from_child.fd, &m, NULL, 0, &count);
+
+	if (r < 0)
+		return err_sys(err, r, "the self-test has ended without a word");
+	if (m.type == IPC_RUNNING)
+		return 0;
+	m.text[sizeof(m.text) - 1] = '\0';
+	return err_set(err, -EPERM, "%s", m.text);
+}
+
+void inside_end(struct ward *d)
+{
+	if (d->from_child.added)
+		loop_remove(d->warden->keeper.loop, &d->from_child);
+	if (d->from_child.fd >= 0)
+		close(d->from_child.fd);
+	d->from_child.fd = -1;
+	loop_timer_stop(d->warden->keeper.loop, &d->late);
+	/* It ends by itself, for nobody hears it any more. */
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+/* main/warden_internal - what the daemon's files share.
+ *
+ *   warden.c         start and end; what the engine and control say
+ *   warden_wards.c   a sandbox is attached, given to an engine, detached
+ *   warden_inside.c  the short-lived child that enters its namespace
+ *   warden_gone.c    namespaces that are gone
+ *   warden_state.c   what outlives the daemon, in /run/weir */
+#pragma once
+
+#include "launch/launch.h"
+#include "main/keeper_internal.h"
+#include "main/warden.h"
+
+enum {
+	WARDS_MAX = IPC_WARDS_MAX, /* over it: refused */
+	WARD_TEST_MS = 5000,
+};
+
+enum ward_state {
+	WARD_NEW = 0,  /* its descriptors are there; the engine has not got it yet */
+	WARD_GIVEN,    /* the engine has it, and has not answered */
+	WARD_TESTING,  /* the rules stand; the self-test runs inside */
+	WARD_STANDING, /* guarded */
+	WARD_ENDING,   /* the engine was told to let it go */
+};
+
+struct ward {
+	struct warden *warden;
+	uint32_t id;
+	enum ward_state state;
+	struct ipc_ward spec;
+	struct sandbox_fds fds; /* in its namespace */
+	int route_fd, plan_fd, text_fd, image_fd;
+	bool restarted;		   /* it was guarded before: take over what was learned */
+	bool asked;		   /* control waits for an answer about it */
+	struct launch_probe probe; /* allowed_name "": no self-test */
+	struct loop_source from_child; /* it is inside for the self-test; fd -1: none */
+	struct loop_timer late;
+	/* Is the namespace still there? */
+	dev_t ns_dev;
+	ino_t ns_ino;
+	struct loop_source process; /* a pidfd, -1: none */
+};
+
+struct warden {
+	struct keeper keeper;
+	struct ward *wards[WARDS_MAX + 1]; /* by id, from 1 on; owned */
+	size_t count;
+	uint32_t giving; /* the ward that the engine has not answered about, or 0 */
+	bool engine_ready;
+	int home;      /* network namespace of the daemon */
+	int state_dir; /* /run/weir/sandboxes */
+	struct loop_timer look, watchdog;
+	int64_t watchdog_ms; /* 0: nobody asks for it */
+	bool told_ready;
+};
+
+/* -- warden.c ----------------------------------------------------------------------- */
+
+struct shared_config warden_engine_config(const struct warden *w, int channel);
+void warden_on_engine(struct warden *w, struct ipc_message *m);
+void warden_on_engine_end(struct warden *w);
+/* @fds are the callee's. */
+void warden_on_control(struct warden *w, const struct ipc_message *m, int *fds,
+		       size_t count);
+/* Control may be away: then nobody is told. */
+void warden_tell_control(struct warden *w, const struct ipc_message *m, const int *fd);
+
+/* -- warden_wards.c ----------------------------------------------------------------- */
+
+struct ward *ward_find(const struct warden *w, uint32_t id);
+struct ward *ward_find_name(const struct warden *w, const char *name);
+/* What is asked for can be meant: a name of letters, digits, '-', '_', '.'. */
+int ward_check(const struct ipc_ward *spec, struct err *err) MUST_CHECK;
+/* @plan_fd and @text_fd are taken, whatever comes of it. @id 0: any. On success the
+ * ward is on its way to the engine. */
+int ward_attach(struct warden *w, const struct ward *given, int plan_fd, int text_fd,
+		struct err *err) MUST_CHECK;
+/* The rules go with @forget false. */
+void ward_detach(struct ward *d, bool forget);
+void ward_free(struct ward *d);
+/* Give the engine the next one that waits. */
+void ward_give_next(struct warden *w);
+void ward_on_engine(struct warden *w, const struct ipc_message *m);
+/* A new plan and text are in force; they are taken. */
+void ward_keep(struct ward *d, int plan_fd, int text_fd);
+
+/* -- warden_inside.c ---------------------------------------------------------------- */
+
+/* Enter the namespace and open what the engine serves there. With d->probe a child
+ * stays inside, at d->from_child. Sets ns_dev and ns_ino. */
+int inside_open(struct ward *d, struct err *err) MUST_CHECK;
+/* What the child says: 0, the self-test has passed; or -errno with @err. */
+int inside_result(struct ward *d, struct err *err) MUST_CHECK;
+int inside_begin_test(struct ward *d) MUST_CHECK;
+void inside_end(struct ward *d);
+
+/* -- warden_gone.c ------------------------------------------------------------------ */
+
+/* From now on it is looked after. */
+int gone_watch(struct ward *d, struct err *err) MUST_CHECK;
+void gone_unwatch(struct ward *d);
+int gone_start(struct warden *w) MUST_CHECK;
+/* The number, if that is what @where is; 0: a path. */
+pid_t gone_pid_of(const char *where);
+
+/* -- warden_state.c ----------------------------------------------------------------- */
+
+int state_open(struct warden *w, const char *run_dir, struct err *err) MUST_CHECK;
+/* The image of @d: the one that is there, or a fresh one. */
+int state_image(struct ward *d, struct err *err) MUST_CHECK;
+int state_keep(const struct ward *d, struct err *err) MUST_CHECK;
+/* The policy alone has changed. */
+int state_keep_text(const struct ward *d, struct err *err) MUST_CHECK;
+void state_forget(const struct ward *d);
+/* Attach again what was there before. What can't be is told, and forgotten if its
+ * namespace is gone. */
+void state_restore(struct warden *w);

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What outlives the daemon, a folder for each sandbox below RUN_DIR/sandboxes:
+ *
+ *     NAME/attach.json   id, and how it is recognised
+ *     NAME/policy.json   the policy in force
+ *     NAME/image         what was learned (sandbox/learned.h)
+ *
+ * Root alone can write there, and what is read back is checked all the same. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "base/log.h"
+#include "ipc/plan_file.h"
+#include "ipc/sidecar_policy.h"
+#include "main/warden_internal.h"
+#include "sandbox/learned.h"
+
+enum { FILE_MAX = 1 << 20, DIR_MODE = 0700, FILE_MODE = 0600 };
+
+int state_open(struct warden *w, const char *run_dir, struct err *err)
+{
+	CLEAN(fd) int run = -1;
+
+	if (mkdir(run_dir, 0755) < 0 && errno != EEXIST)
+		return err_sys(err, -errno, "cannot make '%s'", run_dir);
+	run = open(run_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (run < 0 || (mkdirat(run, "sandboxes", DIR_MODE) < 0 && errno != EEXIST))
+		return err_sys(err, -errno, "cannot make '%s/sandboxes'", run_dir);
+	w->state_dir =
+		openat(run, "sandboxes", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	return w->state_dir < 0
+		       ? err_sys(err, -errno, "cannot open '%s/sandboxes'", run_dir)
+		       : 0;
+}
+
+static int folder_open(const struct ward *d)
+{
+	int dir = d->warden->state_dir, fd;
+
+	if (mkdirat(dir, d->spec.name, DIR_MODE) < 0 && errno != EEXIST)
+		return -errno;
+	fd = openat(dir, d->spec.name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	return fd < 0 ? -errno : fd;
+}
+
+int state_image(struct ward *d, struct err *err)
+{
+	CLEAN(fd) int dir = folder_open(d);
+	CLEAN(fd) int fd = -1;
+	struct stat st;
+
+	if (dir < 0)
+		return err_sys(err, dir, "cannot make the sandbox's folder");
+	if (!d->restarted)
+		(void)!unlinkat(dir, "image", 0);
+	fd = openat(dir, "image", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, FILE_MODE);
+	if (fd < 0 || fstat(fd, &st) < 0 ||
+	    (st.st_size != LEARNED_IMAGE_SIZE && ftruncate(fd, 0) < 0) ||
+	    ftruncate(fd, LEARNED_IMAGE_SIZE) < 0)
+		return err_sys(err, -errno, "cannot make the sandbox's image");
+	d->image_fd = TAKE_FD(fd);
+	return 0;
+}
+
+/* Beside the old one, then in its place. */
+static int replace(int dir, const char *name, const char *bytes, size_t size)
+{
+	CLEAN(fd)
+	int fd = openat(dir, ".new",
+			O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, FILE_MODE);
+
+	if (fd < 0)
+		return -errno;
+	while (size > 0) {
+		ssize_t n = write(fd, bytes, size);
+
+		if (n < 0)
+			return -errno;
+		bytes += n;
+		size -= (size_t)n;
+	}
+	return renameat(dir, ".new", dir, name) < 0 ? -errno : 0;
+}
+
+static int read_whole(int fd, char **ret, size_t *ret_size)
+{
+	CLEAN(mem) char *bytes = malloc(FILE_MAX);
+	size_t size = 0;
+	ssize_t n;
+
+	if (!bytes)
+		return -ENOMEM;
+	while ((n = pread(fd, bytes + size, FILE_MAX - size, (off_t)size)) > 0)
+		size += (size_t)n;
+	if (n < 0 || size == FILE_MAX)
+		return n < 0 ? -errno : -E2BIG;
+	*ret = TAKE_PTR(bytes);
+	*ret_size = size;
+	return 0;
+}
+
+static int keep_text(const struct ward *d, int dir)
+{
+	CLEAN(mem) char *text = NULL;
+	size_t size;
+	int r = read_whole(d->text_fd, &text, &size);
+
+	return r < 0 ? r : replace(dir, "policy.json", text, size);
+}
+
+int state_keep_text(const struct ward *d, struct err *err)
+{
+	CLEAN(fd) int dir = folder_open(d);
+	int r = dir < 0 ? dir : keep_text(d, dir);
+
+	return r < 0 ? err_sys(err, r, "cannot keep the policy of '%s'", d->spec.name)
+		     : 0;
+}
+
+int state_keep(const struct ward *d, struct err *err)
+{
+	CLEAN(fd) int dir = folder_open(d);
+	json_t *j = json_pack("{s:i, s:s, s:I, s:I}", "id", (int)d->id, "netns",
+			      d->spec.where, "dev", (json_int_t)d->ns_dev, "ino",
+			      (json_int_t)d->ns_ino);
+	CLEAN(mem) char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+	int r = dir < 0 ? dir : text ? 0 : -ENOMEM;
+
+	json_decref(j);
+	if (r == 0)
+		r = keep_text(d, dir);
+	/* Last: who has that is attached again. */
+	if (r == 0)
+		r = replace(dir, "attach.json", text, strlen(text));
+	return r < 0 ? err_sys(err, r, "cannot keep what sandbox '%s' is", d->spec.name)
+		     : 0;
+}
+
+static void forget(const struct warden *w, const char *name)
+{
+	static const char *const files[] = { "attach.json", "policy.json", "image",
+					     ".new" };
+	CLEAN(fd)
+	int dir = openat(w->state_dir, name,
+			 O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+	for (size_t i = 0; dir >= 0 && i < ARRAY_SIZE(files); i++)
+		(void)!unlinkat(dir, files[i], 0);
+	(void)!unlinkat(w->state_dir, name, AT_REMOVEDIR);
+}
+
+void state_forget(const struct ward *d)
+{
+	forget(d->warden, d->spec.name);
+}
+
+/* ---- after a restart ---- */
+
+static int read_at(int dir, const char *name, char **ret, size_t *ret_size)
+{
+	CLEAN(fd) int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+	return fd < 0 ? -errno : read_whole(fd, ret, ret_size);
+}
+
+static int read_spec(int dir, const char *name, struct ward *ret)
+{
+	CLEAN(mem) char *text = NULL;
+	size_t size;
+	const char *where;
+	json_int_t id, dev, ino;
+	json_t *j;
+	int r = read_at(dir, "attach.json", &text, &size);
+
+	if (r < 0)
+		return r;
+	j = json_loadb(text, size, 0, NULL);
+	if (!j ||
+	    json_unpack(j, "{s:I, s:s, s:I, s:I}", "id", &id, "netns", &where, "dev",
+			&dev, "ino", &ino) < 0 ||
+	    id < 1 || id > WARDS_MAX || strlen(where) > IPC_WARD_WHERE_MAX ||
+	    strlen(name) > IPC_WARD_NAME_MAX) {
+		json_decref(j);
+		return -EBADMSG;
+	}
+	ret->id = (uint32_t)id;
+	ret->ns_dev = (dev_t)dev;
+	ret->ns_ino = (ino_t)ino;
+	ret->restarted = true;
+	ret->spec.kind = GUARDED_NETNS;
+	snprintf(ret->spec.name, sizeof(ret->spec.name), "%s", name);
+	snprintf(ret->spec.where, sizeof(ret->spec.where), "%s", where);
+	json_decref(j);
+	return 0;
+}
+
+static int compile(const char *text, size_t size, int *ret_plan, struct err *err)
+{
+	const struct sidecar_policy_context c = {
+		.filters = true, .names = true, .daemon = true, .file = "policy.json"
+	};
+	CLEAN(mem) uint8_t *plan = NULL;
+	struct document *d = NULL;
+	size_t plan_size;
+	int r = document_parse((struct text){ text, size }, NULL, NULL, &d, err);
+
+	if (r == 0)
+		r = sidecar_policy_build(&c, d, NULL, NULL, &plan, &plan_size, err);
+	document_free(d);
+	if (r < 0)
+		return r;
+	r = plan_file_make(plan, plan_size, err);
+	if (r < 0)
+		return r;
+	*ret_plan = r;
+	return 0;
+}
+
+static int read_policy(int dir, int *ret_plan, int *ret_text, struct err *err)
+{
+	CLEAN(mem) char *text = NULL;
+	size_t size;
+	int r = read_at(dir, "policy.json", &text, &size);
+
+	if (r < 0)
+		return err_sys(err, r, "cannot read its policy");
+	r = compile(text, size, ret_plan, err);
+	if (r < 0)
+		return r;
+	r = plan_file_make((const uint8_t *)text, size, err);
+	if (r < 0) {
+		close(*ret_plan);
+		return r;
+	}
+	*ret_text = r;
+	return 0;
+}
+
+static int restore(struct warden *w, const char *name, struct err *err)
+{
+	CLEAN(fd)
+	int dir = openat(w->state_dir, name,
+			 O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	struct ward given = { 0 };
+	int plan_fd = -1, text_fd = -1;
+	int r = dir < 0 ? -errno : read_spec(dir, name, &given);
+
+	if (r < 0)
+		return err_sys(err, r, "cannot read what it is");
+	r = read_policy(dir, &plan_fd, &text_fd, err);
+	return r < 0 ? r : ward_attach(w, &given, plan_fd, text_fd, err);
+}
+
+void state_restore(struct warden *w)
+{
+	int fd = fcntl(w->state_dir, F_DUPFD_CLOEXEC, 0);
+	DIR *all = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *e;
+
+	while (all && (e = readdir(all))) {
+		struct err err = { 0 };
+
+		if (e->d_name[0] == '.' || restore(w, e->d_name, &err) == 0)
+			continue;
+		log_warning("cannot guard '%s' again: %s; its rules stay as they are",
+			    e->d_name, err.text);
+		/* The namespace is gone, or another has its name. */
+		if (err.code == -ENOENT || err.code == -ESTALE)
+			forget(w, e->d_name);
+	}
+	if (all)
+		closedir(all);
+}

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whoever dies, and whenever: nothing opens, and the same sandboxes are guarded afterwards."""
+import json
+import os
+import random
+import socket
+
+import pytest
+
+from world import expect
+from world.sidecar import Flow, Pod, wait_for
+from world.world import RESOLVER4
+
+STRANGER = "93.9.9.9"
+
+
+def is_guarded(pod, site):
+    """Its name is answered, its address open, and a stranger's closed."""
+    lookup, tcp, stranger = pod.probe(["dns", site.name], ["tcp", site.v4, 443], ["tcp", STRANGER, 443])
+    expect.tcp_refused(stranger)
+    return lookup.addresses == [site.v4] and tcp.result == "ok"
+
+
+@pytest.mark.parametrize("child", ["engine", "control"])
+def test_a_child_that_dies(daemon, pod, other, site, denied, child):
+    daemon.attach("one", pod, "--allow", site.name)
+    daemon.attach("two", other, "--allow", denied.name)
+    assert is_guarded(pod, site) and is_guarded(other, denied)
+    flow = Flow(pod, site.v4)
+    daemon.kill_child(child)
+    assert flow.say() == "got"
+    assert pod.probe(["tcp", site.v4, 443]).result == "ok", "what was learned is forgotten"
+    assert is_guarded(pod, site) and is_guarded(other, denied)
+    assert daemon.names() == ["one", "two"]
+    daemon.set_policy("one")
+    assert flow.say() != "got"
+    expect.name_refused(pod.probe(["dns", site.name]))
+    assert is_guarded(other, denied)
+
+
+def test_a_dead_daemon_leaves_it_closed_and_the_next_guards_it(host, pod, other, site, denied):
+    daemon = host.daemon()
+    daemon.attach("one", pod, "--allow", site.name)
+    daemon.attach("two", other)
+    daemon.set_policy("two", f"allow {denied.name}")
+    assert is_guarded(pod, site)
+    flow = Flow(pod, site.v4)
+    daemon.kill()
+    known, unknown, lookup = pod.probe(["tcp", site.v4, 443], ["tcp", STRANGER, 443], ["dns", denied.name])
+    assert known.result == "ok" and flow.say() == "got"
+    expect.tcp_refused(unknown)
+    assert lookup.result != "NOERROR"
+    again = host.daemon()
+    assert again.names() == ["one", "two"]
+    assert again.status("one")["counters"]["adopted"] > 0
+    assert flow.say() == "got"
+    assert pod.probe(["tcp", site.v4, 443]).result == "ok"
+    assert is_guarded(pod, site) and is_guarded(other, denied)
+    expect.name_refused(other.probe(["dns", site.name]))
+
+
+def test_a_daemon_that_is_stopped_removes_nothing(host, pod, site):
+    daemon = host.daemon()
+    daemon.attach("one", pod, "--allow", site.name)
+    assert daemon.stop() == 0
+    assert not daemon.socket.exists()
+    expect.tcp_refused(pod.probe(["tcp", STRANGER, 443]))
+    assert is_guarded_by(host.daemon(), pod, site)
+
+
+def is_guarded_by(daemon, pod, site):
+    return daemon.names() == ["one"] and is_guarded(pod, site)
+
+
+def test_a_namespace_that_went_meanwhile(host, world, site):
+    daemon = host.daemon()
+    with Pod(world) as pod:
+        daemon.attach("one", pod, "--allow", site.name)
+        daemon.kill()
+    again = host.daemon()
+    assert again.names() == []
+    assert list((again.run_dir / "sandboxes").iterdir()) == []
+
+
+def test_what_is_in_its_folder_is_checked(host, pod, site):
+    daemon = host.daemon()
+    daemon.attach("one", pod, "--allow", site.name)
+    daemon.kill()
+    folder = daemon.run_dir / "sandboxes"
+    for name, text in (("two", "{"), ("three", '{"id": 70000, "netns": "/x", "dev": 1, "ino": 1}'),
+                       ("four", '{"id": 1, "netns": "/etc/passwd", "dev": 1, "ino": 1}')):
+        (folder / name).mkdir()
+        (folder / name / "attach.json").write_text(text)
+        (folder / name / "policy.json").write_text("{}")
+    (folder / "one" / "image").write_bytes(os.urandom(1000))
+    again = host.daemon()
+    assert again.names() == ["one"]
+    assert is_guarded(pod, site)
+
+
+def test_only_one_daemon(host, daemon):
+    second = host.daemon(ready=False)
+    assert second.process.wait(timeout=10) == 1
+    assert daemon.healthy()
+
+
+def test_systemd_is_told(host):
+    path = host.folder / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.bind(str(path))
+        sock.settimeout(10)
+        daemon = host.daemon(env={"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "200000"})
+        assert sock.recv(100) == b"READY=1"
+        assert [sock.recv(100) for _ in range(3)] == [b"WATCHDOG=1"] * 3
+        assert daemon.stop() == 0
+        while (word := sock.recv(100)) == b"WATCHDOG=1":
+            pass
+        assert word == b"STOPPING=1"
+
+
+def test_a_random_sequence(host, world):
+    """Attach, change, detach, kill: after each step nothing passes that no policy of that moment allows."""
+    rng = random.Random(7)
+    sites = [world.site(f"random-{world.number()}.test") for _ in range(3)]
+    pods = [Pod(world) for _ in range(3)]
+    allowed = [None] * len(pods)        # what each may reach; None: it is not attached
+    daemon = host.daemon()
+    try:
+        for _ in range(30):
+            i = rng.randrange(len(pods))
+            step = rng.choice(["attach", "change", "change", "detach", "engine", "control", "all"])
+            if step == "attach" and allowed[i] is None:
+                allowed[i] = rng.choice(sites)
+                daemon.attach(f"s{i}", pods[i], "--allow", allowed[i].name)
+            elif step == "change" and allowed[i] is not None:
+                allowed[i] = rng.choice(sites)
+                daemon.set_policy(f"s{i}", f"allow {allowed[i].name}")
+            elif step == "detach" and allowed[i] is not None:
+                assert daemon.weir("detach", f"s{i}").code == 0
+                allowed[i] = None
+            elif step in ("engine", "control"):
+                daemon.kill_child(step)
+            elif step == "all":
+                daemon.kill()
+                daemon = host.daemon()
+            for k, pod in enumerate(pods):
+                for site in sites:
+                    lookup, tcp = pod.probe(["dns", site.name, {"server": RESOLVER4}], ["tcp", site.v4, 443])
+                    open_ = allowed[k] is None or site is allowed[k]
+                    assert (lookup.result == "NOERROR") == open_, (step, i, k, dict(lookup))
+                    assert (tcp.result == "ok") == open_, (step, k, dict(tcp))
+            want = [f"s{k}" for k in range(len(pods)) if allowed[k] is not None]
+            assert sorted(daemon.names()) == want
+    finally:
+        for pod in pods:
+            pod.close()
+
+
+def test_a_crash_between_engine_and_control(host, pod, site):
+    """The engine is given a policy that nobody kept: the one that was kept comes back."""
+    daemon = host.daemon()
+    daemon.attach("one", pod, "--allow", site.name)
+    before = json.loads((daemon.run_dir / "sandboxes" / "one" / "policy.json").read_text())
+    daemon.set_policy("one", "allow other.test")
+    kept = json.loads((daemon.run_dir / "sandboxes" / "one" / "policy.json").read_text())
+    assert before != kept and kept["egress"][0]["target"] == "other.test"
+    daemon.kill_child("engine")
+    daemon.kill_child("control")
+    wait_for(lambda: daemon.get("/sandboxes/one/policy").json()["policy"] == kept)
+    expect.name_refused(pod.probe(["dns", site.name]))

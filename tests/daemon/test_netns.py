@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A namespace that somebody else made, guarded from outside."""
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+from world import expect
+from world.sidecar import Flow, policy, wait_for
+
+STRANGER = "93.9.9.9"
+
+
+def reaches(pod, site):
+    return pod.probe(["tcp", site.v4, 443]).result == "ok"
+
+
+def test_it_reaches_what_its_policy_lists_and_nothing_else(daemon, pod, site, denied):
+    daemon.attach("one", pod, "--allow", site.name)
+    allowed, refused, stranger, udp = pod.probe(["dns", site.name], ["dns", denied.name], ["tcp", STRANGER, 443],
+                                                ["udp", STRANGER, 9999, "x"])
+    assert allowed.addresses == [site.v4]
+    expect.name_refused(refused)
+    expect.tcp_refused(stranger)
+    expect.udp_refused(udp)
+    assert reaches(pod, site)
+    assert not [p for p in pod.packets() if p.dst not in (site.v4, site.v6)]
+    # the question itself left from the host, and the denied one not at all
+    assert pod.queries(site.name) == 0 and daemon.host.queries(site.name) > 0
+    assert not daemon.host.world.dns.queries(denied.name)
+
+
+def test_every_resolver_is_its_own(daemon, pod, site, denied):
+    daemon.attach("one", pod, "--allow", site.name)
+    for server in ("8.8.8.8", "127.0.0.1", "10.1.2.3"):
+        expect.name_refused(pod.probe(["dns", denied.name, {"server": server}]))
+    assert not pod.world.dns.queries(denied.name)
+
+
+def test_two_sandboxes_know_nothing_of_each_other(daemon, pod, other, site, denied):
+    daemon.attach("one", pod, "--allow", site.name)
+    daemon.attach("two", other, "--allow", denied.name)
+    pod.probe(["dns", site.name])
+    assert other.probe(["dns", denied.name]).addresses == [denied.v4]
+    assert reaches(pod, site) and reaches(other, denied)
+    expect.tcp_refused(other.probe(["tcp", site.v4, 443]))
+    expect.tcp_refused(pod.probe(["tcp", denied.v4, 443]))
+    expect.name_refused(other.probe(["dns", site.name]))
+    assert {d["name"] for d in daemon.denies("two") if d["name"]} == {site.name}
+    assert all(d["sandbox"] == "two" for d in daemon.denies("two"))
+    assert site.name not in {d["name"] for d in daemon.denies("one")}
+    assert daemon.status("two")["counters"]["queries_denied"] == 1
+    assert daemon.status("one")["counters"]["queries_denied"] == 0
+
+
+def test_names_that_connections_show(daemon, pod, site, tmp_path):
+    """verify: tls goes through the relay, which dials from the host."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(f"verify: tls\negress:\n  - {{action: allow, target: {site.name}}}\n")
+    daemon.attach("one", pod, "--policy", file)
+    assert daemon.status("one")["mode"] == "dns+nftables+tls"
+    assert pod.probe(["dns", site.name]).addresses == [site.v4]
+    good, bad = pod.probe(["https", site.v4, 443, site.name], ["https", site.v4, 443, "evil.test"])
+    assert good.result == "ok", dict(good)
+    expect.tcp_gave_nothing(bad)
+    assert not [p for p in pod.packets() if p.dport == 443]
+
+
+def test_a_change_cuts_what_it_forbids(daemon, pod, site, denied, tmp_path):
+    daemon.attach("one", pod, "--allow", site.name, "--allow", denied.name)
+    pod.probe(["dns", site.name], ["dns", denied.name])
+    kept, cut = Flow(pod, site.v4), Flow(pod, denied.v4)
+    assert (kept.say(), cut.say()) == ("got", "got")
+    file = tmp_path / "policy.json"
+    file.write_text(policy(f"allow {site.name}"))
+    done = daemon.weir("policy", "set", "one", file)
+    assert done.code == 0, done
+    assert kept.say() == "got"
+    assert cut.say() != "got"
+    expect.name_refused(pod.probe(["dns", denied.name]))
+    file.write_text(policy(f"allow {denied.name}"))
+    assert daemon.weir("policy", "patch", "one", file).code == 0
+    assert pod.probe(["dns", denied.name]).addresses == [denied.v4]
+    assert kept.say() == "got"
+
+
+def test_detach_opens_it_and_nothing_is_left(daemon, pod, site):
+    daemon.attach("one", pod)
+    expect.tcp_refused(pod.probe(["tcp", site.v4, 443]))
+    done = daemon.weir("detach", "one")
+    assert done.code == 0, done
+    assert "opensandbox" not in pod.nft("list", "ruleset")
+    assert reaches(pod, site) and daemon.names() == []
+    assert list((daemon.run_dir / "sandboxes").iterdir()) == []
+    assert daemon.get("/sandboxes/one/status").status == 404
+    daemon.attach("one", pod)
+    expect.tcp_refused(pod.probe(["tcp", site.v4, 443]))
+
+
+def test_by_process_until_nobody_lives_there(daemon, pod, site):
+    first, second = (pod.start("/bin/sleep", 600) for _ in range(2))
+    pids = [int(pathlib.Path(f"/proc/{s.process.pid}/stat").read_text().split()[0]) for s in (first, second)]
+    daemon.attach("one", None, "--allow", site.name, where=pids[0])
+    assert pod.probe(["dns", site.name]).addresses == [site.v4]
+    first.kill()
+    # the other one lives there still
+    assert pod.probe(["dns", site.name]).addresses == [site.v4]
+    assert daemon.names() == ["one"]
+    second.kill()
+    wait_for(lambda: daemon.names() == [])
+    assert list((daemon.run_dir / "sandboxes").iterdir()) == []
+    # whoever holds the namespace all the same finds it closed
+    expect.tcp_refused(pod.probe(["tcp", STRANGER, 443]))
+
+
+def test_by_path_until_that_leads_elsewhere(daemon, pod, site, tmp_path):
+    path = tmp_path / "netns"
+    path.touch()
+    subprocess.run(["mount", "--bind", pod.ns.path, path], check=True)
+    try:
+        daemon.attach("one", None, where=path)
+        expect.tcp_refused(pod.probe(["tcp", site.v4, 443]))
+    finally:
+        subprocess.run(["umount", path], check=True)
+    wait_for(lambda: daemon.names() == [])
+
+
+@pytest.mark.parametrize("where", ["/etc/passwd", "/proc/self/ns/mnt", "/nowhere", "999999999", "0", "", "relative/path"])
+def test_what_is_no_namespace_is_refused(daemon, where):
+    done = daemon.weir("attach", "--id", "one", "--netns", where)
+    assert done.code in (2, 125) and done.err, done
+    assert daemon.names() == [] and daemon.healthy()
+
+
+def test_the_hosts_own_namespace_is_refused(daemon):
+    done = daemon.weir("attach", "--id", "one", "--netns", daemon.pid)
+    assert done.code == 125 and "own network namespace" in done.messages
+    assert "failed_safety_setup" in done.messages
+
+
+def test_one_namespace_is_one_sandbox(daemon, pod, site):
+    daemon.attach("one", pod, "--allow", site.name)
+    for name in ("one", "two"):
+        done = daemon.weir("attach", "--id", name, "--netns", pod.ns.path)
+        assert done.code == 125, done
+    assert pod.probe(["dns", site.name]).addresses == [site.v4]
+    assert daemon.names() == ["one"]
+
+
+@pytest.mark.parametrize("name", ["../x", ".x", "a/b", "a b", "", "x" * 64, "ä"])
+def test_an_id_is_letters_and_digits(daemon, pod, name):
+    assert daemon.weir("attach", "--id", name, "--netns", pod.ns.path).code == 2
+    assert daemon.names() == []
+
+
+def test_a_bad_policy_attaches_nothing(daemon, pod, tmp_path):
+    file = tmp_path / "policy.yaml"
+    file.write_text("egress:\n  - {action: allow, target: 'a..b'}\n")
+    done = daemon.weir("attach", "--id", "one", "--netns", pod.ns.path, "--policy", file)
+    assert done.code == 2 and "a..b" in done.messages
+    reply = daemon.call("PUT", "/sandboxes/one", {"netns": pod.ns.path, "policy": {"egress": [{"action": "x"}]}})
+    assert reply.status == 400, reply
+    assert "opensandbox" not in pod.nft("list", "ruleset")
+
+
+def test_who_is_there_already_is_not_pushed_out(daemon, pod, site):
+    """A sidecar guards the namespace: its table is its own."""
+    pod.sidecar(rules=policy(f"allow {site.name}"))
+    done = daemon.weir("attach", "--id", "one", "--netns", pod.ns.path)
+    assert done.code == 125 and "failed_safety_setup" in done.messages
+    assert pod.probe(["dns", site.name]).addresses == [site.v4]
+    assert daemon.names() == []
+
+
+def test_a_failed_self_test_is_no_attach(daemon, pod, site):
+    """Somebody answers before the daemon does: the rules stand, and nothing is said to be guarded."""
+    pod.nft("add table inet thief; add chain inet thief nat { type nat hook output priority -190; }; "
+            "add rule inet thief nat udp dport 53 redirect to :5555")
+    done = daemon.weir("attach", "--id", "one", "--netns", pod.ns.path, "--allow", site.name)
+    assert done.code == 125 and "self-test" in done.messages, done
+    assert daemon.names() == []
+    expect.tcp_refused(pod.probe(["tcp", STRANGER, 443]))
+    # mended, it can be attached
+    pod.nft("delete table inet thief")
+    daemon.attach("one", pod, "--allow", site.name)
+    assert pod.probe(["dns", site.name]).addresses == [site.v4]
+
+
+def test_a_flushed_ruleset_is_put_back(daemon, pod, site):
+    daemon.attach("one", pod, "--allow", site.name)
+    # the table has an owner, so this flushes what others have
+    subprocess.run(pod.ns.command("nft", "flush", "ruleset"), check=False)
+    subprocess.run(pod.ns.command("nft", "add table inet mine"), check=True)
+    wait_for(lambda: "opensandbox" in pod.nft("list", "ruleset"))
+    expect.tcp_refused(pod.probe(["tcp", STRANGER, 443]))
+    assert pod.probe(["dns", site.name]).addresses == [site.v4]
+
+
+def test_a_namespace_with_loopback_down(daemon, world, host):
+    """As `ip netns add` makes it."""
+    name = f"weir-test-{os.getpid()}-{world.number()}"
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        daemon.attach("one", None, where=f"/run/netns/{name}")
+        assert daemon.status("one")["fullIsolation"] is True
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=True)
+    wait_for(lambda: daemon.names() == [])

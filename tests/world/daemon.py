@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`weir daemon` on a host of its own, a namespace with a link into the world, and its command line.
+
+    host = Host(world)
+    daemon = host.daemon()              it answers
+    daemon.attach("name", pod, …)       `weir attach`, which has to succeed
+    daemon.get("/sandboxes")            its API, over the unix socket
+"""
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+
+from .run import Result
+from .sidecar import Pod, Reply, policy, programs, wait_for
+from .world import RESOLVER4
+
+_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+
+
+class Host(Pod):
+    """A namespace for the daemon; close() ends what runs there."""
+
+    def __init__(self, world):
+        super().__init__(world, link="up0")
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="daemon-", dir=world.folder))
+        self.daemons = []
+
+    def daemon(self, *args, ready=True, **options):
+        daemon = Daemon(self, args, **options)
+        self.daemons.append(daemon)
+        if ready:
+            daemon.ready()
+        return daemon
+
+    def close(self):
+        for daemon in self.daemons:
+            daemon.kill()
+        super().close()
+
+
+class Daemon:
+    def __init__(self, host, args=(), env=None):
+        self.host, self.lines, self.errors = host, [], []
+        self.run_dir = host.folder / "run"
+        self.socket = self.run_dir / "weir.sock"
+        self.program = programs(host.world)
+        self._env = {"PATH": _PATH, "LANG": "C.UTF-8", "WEIR_SOCKET": str(self.socket), **(env or {})}
+        argv = host.ns.command(str(self.program), "daemon", "--run-dir", str(self.run_dir), "--dns-upstream", RESOLVER4,
+                               *map(str, args))
+        self.process = subprocess.Popen(argv, env=self._env, cwd="/", stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        self.pid = self.process.pid
+        for pair in ((self.process.stdout, self.lines), (self.process.stderr, self.errors)):
+            threading.Thread(target=self._read, args=pair, daemon=True).start()
+
+    @staticmethod
+    def _read(pipe, lines):
+        with contextlib.suppress(ValueError, OSError):
+            for line in pipe:
+                lines.append(line.decode(errors="replace").rstrip("\n"))
+
+    def __str__(self):
+        return "\n".join(["--- stdout", *self.lines[-60:], "--- stderr", *self.errors[-60:]])
+
+    # its API
+
+    def call(self, method, path, body=None, timeout=20):
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.settimeout(timeout)
+            sock.connect(str(self.socket))
+            connection = http.client.HTTPConnection("weir")
+            connection.sock = sock
+            if body is not None and not isinstance(body, (str, bytes)):
+                body = json.dumps(body)
+            connection.request(method, path, body)
+            answer = connection.getresponse()
+            data = answer.read()
+            return Reply(answer.status, {k.lower(): v for k, v in answer.getheaders()}, data)
+
+    def get(self, path, **options):
+        return self.call("GET", path, **options)
+
+    def healthy(self):
+        try:
+            return self.get("/healthz", timeout=2).status == 200
+        except OSError:
+            return False
+
+    def ready(self, seconds=10.0):
+        end = time.monotonic() + seconds
+        while not self.healthy():
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise AssertionError(f"the daemon isn't ready ({self.process.poll()})\n{self}")
+            time.sleep(0.005)
+
+    # its command line
+
+    def weir(self, *args, input=None, timeout=30):
+        """`weir` with @args, on the host. Return: run.Result."""
+        began = time.monotonic()
+        done = subprocess.run(self.host.ns.command(str(self.program), *map(str, args)), env=self._env, input=input,
+                              cwd="/", capture_output=True, timeout=timeout, check=False)
+        return Result(done.returncode, done.stdout, done.stderr, time.monotonic() - began)
+
+    def attach(self, name, pod, *args, where=None):
+        done = self.weir("attach", "--id", name, "--netns", where or pod.ns.path, *args)
+        assert done.code == 0, f"{done}\n{self}"
+        return done
+
+    def set_policy(self, name, *rules, **options):
+        reply = self.call("POST", f"/sandboxes/{name}/policy", policy(*rules, **options))
+        assert reply.status == 200, f"{reply}\n{self}"
+
+    def names(self):
+        return [s["id"] for s in self.get("/sandboxes").json()["sandboxes"]]
+
+    def status(self, name):
+        return self.get(f"/sandboxes/{name}/status").json()
+
+    def denies(self, name):
+        return self.get(f"/sandboxes/{name}/denies").json()["denies"]
+
+    # its processes
+
+    def children(self):
+        found = {}
+        with contextlib.suppress(OSError):
+            for pid in pathlib.Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split():
+                with contextlib.suppress(OSError):
+                    comm = pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+                    found[comm.removeprefix("weir-")] = int(pid)
+        return found
+
+    def kill_child(self, name):
+        """SIGKILL, and wait until another one has taken its place and the daemon answers."""
+        old = wait_for(lambda: self.children().get(name))
+        os.kill(old, signal.SIGKILL)
+        wait_for(lambda: self.children().get(name, old) != old)
+        wait_for(self.healthy)
+
+    def kill(self):
+        """All of it, at once."""
+        for pid in (self.pid, *self.children().values()):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self):
+        """SIGTERM. Return: the exit status."""
+        self.process.terminate()
+        return self.process.wait(timeout=10)
