@@ -121,7 +121,7 @@ def instructions(name):
 
 def test_all_images_end_alike():
     ends = instructions("Dockerfile") + instructions("Dockerfile.staged")
-    assert len(ends) == 4 and all(end == ends[0] for end in ends)
+    assert len(ends) == 5 and all(end == ends[0] for end in ends)
     assert 'ENTRYPOINT ["/usr/bin/weir", "sidecar"]' in ends[0] and "USER 65532:65532" in ends[0]
 
 
