@@ -82,8 +82,14 @@ static void on_notify(struct loop_source *source, uint32_t events)
 {
 	struct side *s = CONTAINER_OF(source, struct side, notify);
 
+	int64_t at_ms = loop_now_ms(s->loop) + SETTLE_MS;
+
 	always_drain(&s->always);
-	if (loop_timer_start(s->loop, &s->poll, loop_now_ms(s->loop) + SETTLE_MS) < 0)
+	/* Not later than it is due already: who writes there all the time must not put it
+	 * off for ever. */
+	if (s->poll.slot > 0 && s->poll.at_ms <= at_ms)
+		return;
+	if (loop_timer_start(s->loop, &s->poll, at_ms) < 0)
 		loop_stop(s->loop);
 }
 

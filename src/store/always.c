@@ -19,6 +19,7 @@ static const char *const names[ALWAYS_COUNT] = {
 
 /* Not IN_MODIFY: what is half written is read when it is closed. */
 enum {
+	DRAIN_READS_MAX = 64,
 	WATCHED = IN_CLOSE_WRITE | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO |
 		  IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR
 };
@@ -91,8 +92,10 @@ void always_drain(struct always *a)
 {
 	char events[16 * (sizeof(struct inotify_event) + NAME_MAX + 1)];
 
-	while (a->inotify_fd >= 0 && read(a->inotify_fd, events, sizeof(events)) > 0)
-		;
+	/* What is left then wakes the loop again. */
+	for (int i = 0; i < DRAIN_READS_MAX && a->inotify_fd >= 0; i++)
+		if (read(a->inotify_fd, events, sizeof(events)) <= 0)
+			return;
 }
 
 bool always_changed(struct always *a)

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What whoever writes to the directories that the sidecar reads can do to it."""
+import os
+import subprocess
+import time
+
+import pytest
+
+from world import expect
+from world.sidecar import wait_for
+
+
+@pytest.fixture
+def rules(world):
+    return world.workdir()
+
+
+def test_a_busy_directory_puts_no_reload_off(pod, guarded, rules, site):
+    """Other files there change all the time; a deny counts all the same, and soon."""
+    guarded(f"allow {site.name}", args=("--always-dir", str(rules)))
+    assert pod.probe(["dns", site.name]).result == "NOERROR"
+    noise = subprocess.Popen(["/bin/sh", "-c", 'while :; do : > "$1"; done', "sh", rules / "noise"])
+    try:
+        time.sleep(0.1)
+        (rules / "deny.always").write_text(site.name + "\n")
+        wait_for(lambda: pod.probe(["dns", site.name]).result == "NXDOMAIN", 3, 0.05)
+    finally:
+        noise.kill()
+        noise.wait()
+
+
+def plant_fifo(path):
+    os.mkfifo(path)
+
+
+def plant_zero(path):
+    path.symlink_to("/dev/zero")
+
+
+def plant_folder(path):
+    path.mkdir()
+
+
+def plant_large(path):
+    with open(path, "wb") as f:
+        f.truncate(1 << 40)
+
+
+def plant_text(path):
+    path.write_bytes(b"\x00\x1b[2J\xff\xfe\n" + b"a" * 70000 + b"\n10.0.0.0/33\n")
+
+
+@pytest.mark.parametrize("plant", [plant_fifo, plant_zero, plant_folder, plant_large, plant_text])
+def test_what_is_no_list_leaves_the_old_one(pod, guarded, rules, site, denied, plant):
+    path = rules / "deny.always"
+    path.write_text(denied.name + "\n")
+    side = guarded(f"allow {site.name}", f"allow {denied.name}", args=("--always-dir", str(rules)))
+    expect.name_refused(pod.probe(["dns", denied.name]))
+    path.unlink()
+    plant(rules / "next")
+    os.rename(rules / "next", path)
+    wait_for(lambda: side.log("always rules not reloaded"), 8)
+    began = time.monotonic()
+    assert side.get("/healthz").status == 200
+    side.post(f"allow {site.name}", f"allow {denied.name}")
+    expect.name_refused(pod.probe(["dns", denied.name]))
+    assert pod.probe(["dns", site.name]).result == "NOERROR"
+    assert time.monotonic() - began < 3
+    assert all(line.isprintable() for line in side.lines + side.errors)
