@@ -37,12 +37,20 @@ struct addr addr_from_bytes(enum addr_family family, const uint8_t *bytes)
 	return a;
 }
 
+/* Most names can be told from an address without reading them: IPv4 begins with a digit,
+ * IPv6 has colons. */
+static bool may_be_addr(const char *text, size_t len)
+{
+	return len > 0 && len < ADDR_TEXT_SIZE &&
+	       ((text[0] >= '0' && text[0] <= '9') || memchr(text, ':', len));
+}
+
 bool addr_parse(const char *text, size_t len, struct addr *ret)
 {
 	char copy[ADDR_TEXT_SIZE];
 	struct addr a = { 0 };
 
-	if (len == 0 || len >= sizeof(copy) || memchr(text, '\0', len))
+	if (!may_be_addr(text, len) || memchr(text, '\0', len))
 		return false;
 	memcpy(copy, text, len);
 	copy[len] = '\0';

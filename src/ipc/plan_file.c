@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "base/hash.h"
@@ -49,9 +50,25 @@ int plan_file_map(int fd, struct plan *ret, struct err *err)
 	return r;
 }
 
+/* It tells plans apart that nobody has made to look alike: who can choose a plan may
+ * have any. Four numbers side by side, since each step waits for the one before. */
 uint64_t plan_file_id(const struct plan *p)
 {
 	const struct hash_key none = { 0 };
+	uint64_t lanes[5] = { 1, 2, 3, 4, p->size };
+	const uint8_t *at = p->bytes;
+	size_t left = p->size;
+	uint64_t words[4];
 
-	return hash_bytes(&none, p->bytes, p->size);
+	for (; left > 0;
+	     at += MIN(left, sizeof(words)), left -= MIN(left, sizeof(words))) {
+		if (left < sizeof(words))
+			memset(words, 0, sizeof(words));
+		memcpy(words, at, MIN(left, sizeof(words)));
+		for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+			lanes[i] = (lanes[i] ^ words[i]) * UINT64_C(0x9e3779b97f4a7c15);
+			lanes[i] ^= lanes[i] >> 32;
+		}
+	}
+	return hash_bytes(&none, lanes, sizeof(lanes));
 }

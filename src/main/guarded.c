@@ -211,6 +211,7 @@ static int prepare(struct guarded *g, struct err *err)
 	s->on_answered = s->probe_name.size > 0 ? NULL : g->told->on_answered;
 	s->on_answered_data = g;
 	g->standing.enforced = (uint8_t)g->enforce;
+	g->standing.plan_id = plan_file_id(&g->plan);
 	if (s->fds.fd[SANDBOX_FD_NETLINK] >= 0)
 		r = filter_conn_init(&s->filter, TAKE_FD(s->fds.fd[SANDBOX_FD_NETLINK]),
 				     err);
@@ -307,7 +308,6 @@ void guarded_standing(const struct guarded *g, struct ipc_standing *ret)
 	*ret = g->standing;
 	ret->generation =
 		g->enforce == ENFORCED_NOTHING ? 0 : g->sandbox.shared_params.generation;
-	ret->plan_id = plan_file_id(&g->plan);
 }
 
 void guarded_stats(const struct guarded *g, struct ipc_stats *ret)
@@ -320,7 +320,7 @@ void guarded_stats(const struct guarded *g, struct ipc_stats *ret)
 		.addresses = counts.addresses,
 		.generation = s->shared_params.generation,
 		.adopted = g->standing.adopted,
-		.plan_id = plan_file_id(&g->plan),
+		.plan_id = g->standing.plan_id,
 		.ipv6 = s->ipv6,
 		.nflog = g->standing.nflog,
 	};

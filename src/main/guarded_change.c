@@ -42,6 +42,7 @@ static void finish(struct guarded *g, int r, const struct err *err)
 		sandbox_staging_done(&c->staging);
 		c->next = g->plan;
 		g->plan = next;
+		g->standing.plan_id = plan_file_id(&g->plan);
 	}
 	end(c);
 	g->told->on_changed(g, r, err);

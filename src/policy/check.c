@@ -180,6 +180,41 @@ static void check_prefix(const struct check *c, uint32_t i)
 	}
 }
 
+/* The names of ways_out, and which hashes those have that a rule for one name can open:
+ * most rules open none, which is told without comparing. */
+struct ways_read {
+	struct dns_name names[ARRAY_SIZE(ways_out)];
+	uint64_t hosts[16];
+};
+
+static unsigned int sieve_of(const struct dns_name *n)
+{
+	return (n->bytes[0] * 7u + n->bytes[1] * 31u + n->bytes[n->size / 2] * 131u +
+		n->size * 17u) %
+	       1024;
+}
+
+static int read_ways(struct ways_read *w)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(ways_out); i++) {
+		unsigned int bit;
+
+		if (dns_name_parse(text_of(ways_out[i].name), &w->names[i]) < 0)
+			return -EINVAL;
+		bit = sieve_of(&w->names[i]);
+		if (!ways_out[i].shared)
+			w->hosts[bit / 64] |= UINT64_C(1) << bit % 64;
+	}
+	return 0;
+}
+
+static bool may_be_host(const struct ways_read *w, const struct dns_name *n)
+{
+	unsigned int bit = sieve_of(n);
+
+	return w->hosts[bit / 64] >> bit % 64 & 1;
+}
+
 /* The rule opens @way: its host, or as a pattern the shared suffix or more. */
 static bool opens_way_out(const struct rule *r, const struct way_out *way,
 			  const struct dns_name *name)
@@ -203,14 +238,16 @@ static bool is_private_suffix(const struct dns_name *n)
 }
 
 static void check_way_out(const struct policy_reader *reader, const struct rule *r,
-			  const struct dns_name *names)
+			  const struct ways_read *ways)
 {
 	/* Who typed the name a moment ago knows it: a hint is enough then. */
 	enum fault_level level = r->line > 0 ? FAULT_WARNING : FAULT_HINT;
 	char what[300];
 
+	if (r->kind == TARGET_NAME && !may_be_host(ways, &r->name))
+		return;
 	for (size_t i = 0; i < ARRAY_SIZE(ways_out); i++) {
-		if (!opens_way_out(r, &ways_out[i], &names[i]))
+		if (!opens_way_out(r, &ways_out[i], &ways->names[i]))
 			continue;
 		snprintf(what, sizeof(what), "is a known way out (%s): %s",
 			 ways_out[i].name, ways_out[i].why);
@@ -223,18 +260,16 @@ static void check_way_out(const struct policy_reader *reader, const struct rule 
 
 static int check_ways_out(const struct policy_reader *reader, const struct policy *policy)
 {
-	struct dns_name names[ARRAY_SIZE(ways_out)];
+	struct ways_read ways = { .hosts = { 0 } };
 
-	for (size_t i = 0; i < ARRAY_SIZE(ways_out); i++) {
-		if (dns_name_parse(text_of(ways_out[i].name), &names[i]) < 0)
-			return -EINVAL;
-	}
+	if (read_ways(&ways) < 0)
+		return -EINVAL;
 	for (size_t i = 0; i < policy->count; i++) {
 		const struct rule *r = &policy->rules[i];
 
 		if (r->action == POLICY_ALLOW && r->kind != TARGET_PREFIX &&
 		    strncmp(r->file, POLICY_BUILT_IN, strlen(POLICY_BUILT_IN)) != 0)
-			check_way_out(reader, r, names);
+			check_way_out(reader, r, &ways);
 	}
 	return 0;
 }
