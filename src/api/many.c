@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* /sandboxes: what a daemon guards, and each of them as a sidecar shows its one. */
 #include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "api/internal.h"
@@ -12,14 +13,22 @@ static const struct api_hall *hall_of(const struct api_request *r)
 	return &r->api->config.hall;
 }
 
-static void reply_json(struct api_request *r, char *json)
+/* @json is malloc'ed, taken; NULL ends the connection: out of memory. */
+static void reply_json(struct api_request *r, unsigned int status, char *json)
 {
-	reply_taken(r, "application/json", json, json ? strlen(json) : 0);
+	struct MHD_Response *response =
+		json ? MHD_create_response_from_buffer(strlen(json), json,
+						       MHD_RESPMEM_MUST_FREE)
+		     : NULL;
+
+	if (json && !response)
+		free(json);
+	reply_queue(r, status, "application/json", response);
 }
 
 static void answer_list(struct api_request *r)
 {
-	reply_json(r, hall_of(r)->list(hall_of(r)->data));
+	reply_json(r, MHD_HTTP_OK, hall_of(r)->list(hall_of(r)->data));
 }
 
 static void answer_error(struct api_request *r, unsigned int status,
@@ -29,14 +38,9 @@ static void answer_error(struct api_request *r, unsigned int status,
 			      status >= 500 ? "failed_safety_setup" : "refused", "reason",
 			      err->text);
 	char *text = json_dumps(j, JSON_COMPACT | JSON_ENSURE_ASCII);
-	struct MHD_Response *response =
-		text ? MHD_create_response_from_buffer(strlen(text), text,
-						       MHD_RESPMEM_MUST_FREE)
-		     : NULL;
 
 	json_decref(j);
-	if (response)
-		reply_queue(r, status, "application/json", response);
+	reply_json(r, status, text);
 }
 
 static void attach(struct api_request *r)
@@ -48,7 +52,7 @@ static void attach(struct api_request *r)
 	if (status >= 400)
 		answer_error(r, status, &err);
 	else
-		reply_json(r, hall_of(r)->show(hall_of(r)->data, r->id));
+		reply_json(r, status, hall_of(r)->show(hall_of(r)->data, r->id));
 }
 
 static void detach(struct api_request *r)
@@ -59,7 +63,7 @@ static void detach(struct api_request *r)
 	if (status >= 400)
 		answer_error(r, status, &err);
 	else
-		reply_text(r, status, "{\"status\":\"ok\"}\n");
+		reply_json(r, status, strdup("{\"status\":\"ok\"}"));
 }
 
 static void answer_no_sandbox(struct api_request *r)
@@ -76,7 +80,7 @@ static void answer_one(struct api_request *r)
 	else if (r->method == METHOD_DELETE)
 		detach(r);
 	else
-		reply_json(r, hall_of(r)->show(hall_of(r)->data, r->id));
+		reply_json(r, MHD_HTTP_OK, hall_of(r)->show(hall_of(r)->data, r->id));
 }
 
 static const struct api_route list_route = {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
 #include <grp.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,8 @@
 #include "cli/daemon.h"
 #include "control/confine.h"
 #include "control/side.h"
+
+enum { LARGE_BLOCK = 64 * 1024 };
 
 enum side_status {
 	SIDE_OK = 0,
@@ -223,6 +226,8 @@ int main(int argc, char **argv)
 	int r;
 
 	prctl(PR_SET_NAME, "weir-control");
+	/* Rings get pages of their own, which are no memory until they are used. */
+	mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK);
 	if (read_options(&s, argc, argv, &err) < 0) {
 		log_error("%s", err.text);
 		return SIDE_BAD_INPUT;

@@ -336,9 +336,7 @@ static int make_directories(const char *path, bool whole, mode_t mode, struct er
 	return 0;
 }
 
-/* Control may write in them, but not beside them. What can't be made is told, and shows
- * where it is missed: a store is no reason not to guard. */
-static void open_directories(const struct sidecar_spec *spec)
+void keeper_open_directories(const struct sidecar_spec *spec)
 {
 	struct err err = { 0 };
 
@@ -358,7 +356,7 @@ int keeper_open(const struct sidecar_spec *spec, struct keeper_held *ret, struct
 	};
 	int r = open_policy(spec, ret, err);
 
-	open_directories(spec);
+	keeper_open_directories(spec);
 	ret->ipv6 = keeper_has_ipv6();
 	if (r == 0)
 		r = open_http(spec, ret->ipv6, &ret->http_fd, err);

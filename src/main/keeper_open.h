@@ -29,3 +29,6 @@ int keeper_open(const struct sidecar_spec *spec, struct keeper_held *ret,
 int keeper_deny_all(struct keeper_held *h, struct err *err) MUST_CHECK;
 /* ::1 can be bound in this namespace: it is switched off in many containers. */
 bool keeper_has_ipv6(void);
+/* Those that control writes in, for it can't make them. What can't be made is told, and
+ * shows where it is missed: a store is no reason not to guard. */
+void keeper_open_directories(const struct sidecar_spec *spec);

@@ -290,6 +290,7 @@ static int open_all(struct warden *w, struct err *err)
 		r = open_socket(k->spec->socket, &k->held.http_fd, err);
 	if (r < 0)
 		return r;
+	keeper_open_directories(k->spec);
 	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
 		files.rlim_cur = files.rlim_max;
 		(void)!setrlimit(RLIMIT_NOFILE, &files);

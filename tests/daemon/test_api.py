@@ -76,6 +76,24 @@ def test_a_refused_attach_says_why(daemon):
     wait_for(lambda: any("failed_safety_setup" in line for line in daemon.lines))
 
 
+def test_a_launch_that_fails_is_an_event(daemon, pod):
+    found = events(daemon, "/events", 1,
+                   lambda: daemon.weir("attach", "--id", "bad", "--netns", daemon.pid, "--allow", "a.test"))
+    assert (found[0]["action"], found[0]["layer"], found[0]["name"]) == ("panic", "launch", "bad")
+    assert found[0]["reason"].startswith("failed_safety_setup")
+
+
+def test_events_are_stored(host, pod, denied):
+    daemon = host.daemon("--state-dir", host.folder / "deep" / "state")
+    daemon.attach("one", pod)
+    pod.probe(["dns", denied.name])
+    wait_for(lambda: daemon.denies("one"))
+    assert daemon.status("one")["degradations"] == []
+    assert daemon.stop() == 0
+    files = list((host.folder / "deep" / "state").iterdir())
+    assert any(denied.name.encode() in f.read_bytes() for f in files), files
+
+
 def events(daemon, path, wanted, then):
     """The first @wanted events of the stream at @path, after @then()."""
     with socket.socket(socket.AF_UNIX) as sock:

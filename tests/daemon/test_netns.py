@@ -2,6 +2,7 @@
 """A namespace that somebody else made, guarded from outside."""
 import os
 import pathlib
+import socket
 import subprocess
 
 import pytest
@@ -207,3 +208,42 @@ def test_a_namespace_with_loopback_down(daemon, world, host):
     finally:
         subprocess.run(["ip", "netns", "del", name], check=True)
     wait_for(lambda: daemon.names() == [])
+
+
+DIALLER = """
+import socket, sys
+s = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+print("open", flush=True)
+for line in sys.stdin:
+    try:
+        s.settimeout(1)
+        s.recv(99)
+        s.send(b"secret")
+        print("sent", flush=True)
+    except OSError as e:
+        print(type(e).__name__, flush=True)
+"""
+
+
+@pytest.mark.parametrize("first", ["server", "app"])
+def test_what_was_open_before_is_judged_anew(daemon, pod, site, first):
+    """Whoever speaks first afterwards: the kernel has not seen the connection's beginning."""
+    with pod.world.internet.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((STRANGER, 7999))
+        listener.listen()
+        listener.settimeout(5)
+        app = pod.start("/usr/bin/python3", "-c", DIALLER, STRANGER, 7999)
+        assert app.line() == "open"
+        peer, _ = listener.accept()
+        with peer:
+            peer.settimeout(1)
+            daemon.attach("one", pod, "--allow", site.name)
+            if first == "server":
+                peer.send(b"go on")
+            app.say("now\n")
+            app.line()
+            try:
+                assert peer.recv(99) == b""
+            except OSError:
+                pass

@@ -47,9 +47,11 @@ class Host(Pod):
 
 
 class Daemon:
-    def __init__(self, host, args=(), env=None):
+    """On @host, a Pod; @folder is for what it keeps."""
+
+    def __init__(self, host, args=(), env=None, folder=None):
         self.host, self.lines, self.errors = host, [], []
-        self.run_dir = host.folder / "run"
+        self.run_dir = (folder or host.folder) / "run"
         self.socket = self.run_dir / "weir.sock"
         self.program = programs(host.world)
         self._env = {"PATH": _PATH, "LANG": "C.UTF-8", "WEIR_SOCKET": str(self.socket), **(env or {})}
