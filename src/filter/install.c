@@ -114,8 +114,7 @@ static int report_message(const struct nlmsghdr *h, int code, struct err *err)
 	return err_sys(err, code, "cannot install the filter");
 }
 
-/* Find the message with number @seq among those that were sent. */
-static int report(const struct nl_writer *w, uint32_t seq, int code, struct err *err)
+int netlink_report(const struct nl_writer *w, uint32_t seq, int code, struct err *err)
 {
 	const uint8_t *at = w->bytes;
 	size_t left = w->size;
@@ -178,9 +177,11 @@ static int on_chain(void *data, uint16_t type, uint8_t family,
 static void write_state(struct nl_writer *w, enum filter_naming naming,
 			const struct filter_state *state)
 {
-	set_put_items(w, naming, FILTER_ROLE_LEARNED, state->learned,
-		      state->learned_count, true);
-	set_put_items(w, naming, FILTER_ROLE_KEPT, state->kept, state->kept_count, false);
+	const struct set_owner o = { .naming = naming };
+
+	set_put_items(w, &o, FILTER_ROLE_LEARNED, state->learned, state->learned_count,
+		      true);
+	set_put_items(w, &o, FILTER_ROLE_KEPT, state->kept, state->kept_count, false);
 	for (size_t i = 0; i < state->held_count;)
 		i += set_put_held(w, naming, NFT_MSG_NEWSETELEM, &state->held[i],
 				  state->held_count - i);
@@ -284,7 +285,7 @@ static int install_with(struct filter_conn *c, const struct ruleset *rs,
 
 	write_ruleset(&w, rs, state, table_flags, replaces);
 	r = nl_transact(c, &w, &seq);
-	return r < 0 ? report(&w, seq, r, err) : 0;
+	return r < 0 ? netlink_report(&w, seq, r, err) : 0;
 }
 
 /* ---- switching to what was staged ---- */
@@ -366,7 +367,7 @@ static int switch_standing(struct filter_conn *c, const struct ruleset *rs,
 	nl_batch_end(&w);
 	r = nl_transact(c, &w, &seq);
 	if (r < 0)
-		return report(&w, seq, r, err);
+		return netlink_report(&w, seq, r, err);
 	c->naming = rs->naming;
 	c->unsure = c->unsure && state->difference;
 	return 0;

@@ -11,11 +11,19 @@ static const char *const stems[][FILTER_ROLE_COUNT] = {
 				 "doh", "exempt" },
 	[FILTER_NAMES_SHARED] = { "allow_v", "dyn_allow_v", "kept_v", "deny_v", "seen_v",
 				  "held_v", "doh_block_v", "exempt_v" },
+	[FILTER_NAMES_HOST] = { "allow", "learned", "kept", "deny", "seen", "held", "doh",
+				"exempt" },
+};
+
+static const char *const tables[] = {
+	[FILTER_NAMES_OWNED] = "weir",
+	[FILTER_NAMES_SHARED] = "opensandbox",
+	[FILTER_NAMES_HOST] = "weir_host",
 };
 
 const char *filter_table(enum filter_naming naming)
 {
-	return naming == FILTER_NAMES_SHARED ? "opensandbox" : "weir";
+	return tables[naming];
 }
 
 /* There is one such set for each port list. */
@@ -34,7 +42,7 @@ void filter_set_name(enum filter_naming naming, enum filter_role role,
 
 	memcpy(ret, stem, n);
 	ret[n++] = family == ADDR_V4 ? '4' : '6';
-	if (is_per_list(role) && (list > 0 || naming == FILTER_NAMES_OWNED)) {
+	if (is_per_list(role) && (list > 0 || naming != FILTER_NAMES_SHARED)) {
 		ret[n++] = '_';
 		if (list >= 10)
 			ret[n++] = (char)('0' + list / 10);

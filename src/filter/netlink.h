@@ -23,11 +23,16 @@ void netlink_elements(struct nl_writer *w, const char *table,
 /* Delete all rules of the table. */
 void netlink_rules_delete(struct nl_writer *w, const char *table);
 void netlink_chain_delete(struct nl_writer *w, const char *table, const char *chain);
+/* Delete all rules of one chain. */
+void netlink_chain_flush(struct nl_writer *w, const char *table, const char *chain);
 void netlink_set_delete(struct nl_writer *w, const char *table, const char *set);
 void netlink_rule(struct nl_writer *w, const char *table,
 		  const struct filter_chain *chain, const struct filter_rule *rule);
 /* Only the list of expressions, as one attribute. */
 void netlink_expressions(struct nl_writer *w, const struct filter_rule *rule);
+
+/* Why a batch of ours failed, by the message with number @seq. Return: @code. */
+int netlink_report(const struct nl_writer *w, uint32_t seq, int code, struct err *err);
 
 /* What the comment in a chain's userdata says; 0: nothing that we would have written. */
 uint16_t netlink_generation(const struct nlattr *userdata);
@@ -35,3 +40,5 @@ uint16_t netlink_generation(const struct nlattr *userdata);
 /* NFTA_SET_FLAGS and nft's number for the type of @set's key. */
 uint32_t netlink_set_flags(const struct filter_set *set);
 uint32_t netlink_key_type(enum filter_key key);
+/* The same for what a map gives; 0 for a set. */
+uint32_t netlink_value_type(enum filter_value value);

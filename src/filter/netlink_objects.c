@@ -17,6 +17,9 @@ enum {
 	TYPE_IP6ADDR = 8,
 	TYPE_INET_PROTOCOL = 12,
 	TYPE_INET_SERVICE = 13,
+	TYPE_MARK = 19,
+	TYPE_UID = 24,
+	TYPE_CGROUP = 46,
 	TYPE_BITS = 6,
 };
 
@@ -72,6 +75,14 @@ void netlink_rules_delete(struct nl_writer *w, const char *table)
 	nl_end(w);
 }
 
+void netlink_chain_flush(struct nl_writer *w, const char *table, const char *chain)
+{
+	nl_message(w, NFT_MSG_DELRULE, 0, NFPROTO_INET);
+	nl_put_text(w, NFTA_RULE_TABLE, table);
+	nl_put_text(w, NFTA_RULE_CHAIN, chain);
+	nl_end(w);
+}
+
 void netlink_chain_delete(struct nl_writer *w, const char *table, const char *chain)
 {
 	nl_message(w, NFT_MSG_DELCHAIN, 0, NFPROTO_INET);
@@ -116,10 +127,12 @@ uint32_t netlink_set_flags(const struct filter_set *set)
 
 	if (set->timeout)
 		flags |= NFT_SET_TIMEOUT;
-	else if (!set->changes)
+	else if (!set->changes && !set->value)
 		flags |= NFT_SET_INTERVAL | NFT_SET_CONSTANT;
 	if (set->dynamic)
 		flags |= NFT_SET_EVAL;
+	if (set->value)
+		flags |= NFT_SET_MAP;
 	return flags;
 }
 
@@ -140,7 +153,44 @@ uint32_t netlink_key_type(enum filter_key key)
 		return TYPE_IP6ADDR << 2 * TYPE_BITS | flow;
 	case FILTER_KEY_LOCAL_PORT:
 		return flow;
+	case FILTER_KEY_MARK:
+	case FILTER_KEY_MEMBER:
+	case FILTER_KEY_FLOW_MARK:
+	case FILTER_KEY_FLOW_MEMBER:
+	case FILTER_KEY_PLAN:
+		return TYPE_MARK;
+	case FILTER_KEY_UID:
+		return TYPE_UID;
+	case FILTER_KEY_CGROUP:
+		return TYPE_CGROUP;
+	case FILTER_KEY_MARKS:
+	case FILTER_KEY_MARK_AND_FLOW:
+		return TYPE_MARK << TYPE_BITS | TYPE_MARK;
+	case FILTER_KEY_CGROUP_FLOW:
+		return TYPE_CGROUP << TYPE_BITS | TYPE_MARK;
+	case FILTER_KEY_MARK_ADDR4:
+		return TYPE_MARK << TYPE_BITS | TYPE_IPADDR;
+	case FILTER_KEY_MARK_ADDR6:
+		return TYPE_MARK << TYPE_BITS | TYPE_IP6ADDR;
+	case FILTER_KEY_MEMBER_FLOW4:
+		return (TYPE_MARK << TYPE_BITS | TYPE_IPADDR) << 2 * TYPE_BITS | flow;
+	case FILTER_KEY_MEMBER_FLOW6:
+		return (TYPE_MARK << TYPE_BITS | TYPE_IP6ADDR) << 2 * TYPE_BITS | flow;
 	case FILTER_KEY_NONE:
+	case FILTER_KEY_COUNT:
+		break;
+	}
+	return 0;
+}
+
+uint32_t netlink_value_type(enum filter_value value)
+{
+	switch (value) {
+	case FILTER_VALUE_MARK:
+		return TYPE_MARK;
+	case FILTER_VALUE_VERDICT:
+		return NFT_DATA_VERDICT;
+	case FILTER_VALUE_NONE:
 		break;
 	}
 	return 0;
@@ -157,6 +207,10 @@ void netlink_set(struct nl_writer *w, const char *table, const struct filter_set
 	nl_put_be32(w, NFTA_SET_FLAGS, netlink_set_flags(set));
 	nl_put_be32(w, NFTA_SET_KEY_TYPE, netlink_key_type(set->key));
 	nl_put_be32(w, NFTA_SET_KEY_LEN, (uint32_t)filter_key_size(set->key));
+	if (set->value) {
+		nl_put_be32(w, NFTA_SET_DATA_TYPE, netlink_value_type(set->value));
+		nl_put_be32(w, NFTA_SET_DATA_LEN, sizeof(uint32_t));
+	}
 	if (set->size > 0) {
 		nest = nl_nest(w, NFTA_SET_DESC);
 		nl_put_be32(w, NFTA_SET_DESC_SIZE, set->size);

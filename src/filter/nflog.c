@@ -212,6 +212,17 @@ static bool read_packet(const uint8_t *bytes, size_t size, struct nflog_packet *
 
 /* ---- messages ---- */
 
+/* One of another size says nothing. */
+static void read_u32(const uint8_t *value, uint16_t size, uint32_t *ret)
+{
+	uint32_t be;
+
+	if (size != sizeof(be))
+		return;
+	memcpy(&be, value, sizeof(be));
+	*ret = be32toh(be);
+}
+
 static void read_attr(const struct nlattr *a, struct nflog_packet *p, bool *has_packet)
 {
 	const uint8_t *value = mnl_attr_get_payload(a);
@@ -225,10 +236,10 @@ static void read_attr(const struct nlattr *a, struct nflog_packet *p, bool *has_
 		memcpy(p->prefix, value, MIN(size, sizeof(p->prefix) - 1));
 		break;
 	case NFULA_UID:
-		if (size == sizeof(uint32_t)) {
-			memcpy(&p->uid, value, sizeof(p->uid));
-			p->uid = be32toh(p->uid);
-		}
+		read_u32(value, size, &p->uid);
+		break;
+	case NFULA_MARK:
+		read_u32(value, size, &p->mark);
 		break;
 	default:
 		break;

@@ -15,6 +15,7 @@ struct nflog_packet {
 	uint8_t protocol;			/* IPPROTO_… */
 	uint8_t icmp_type;
 	uint32_t uid;	 /* of the sender, UINT32_MAX: unknown */
+	uint32_t mark;	 /* the packet's own, 0: none */
 	uint16_t length; /* of the IP packet */
 	char prefix[32]; /* the rule's log prefix */
 };

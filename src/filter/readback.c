@@ -86,9 +86,9 @@ static int on_table(void *data, uint16_t type, uint8_t family,
 
 	if (type != NFT_MSG_NEWTABLE || family != NFPROTO_INET ||
 	    strcmp(name, k->table) != 0)
-		return k->rs->naming == FILTER_NAMES_SHARED
-			       ? 0
-			       : differs(k, "there is another table");
+		return k->rs->naming == FILTER_NAMES_OWNED
+			       ? differs(k, "there is another table")
+			       : 0;
 	if (!optional_u32_is(attrs->at[NFTA_TABLE_FLAGS], k->conn->owner ? owned : 0))
 		return differs(k, "the table's flags");
 	if (k->conn->owner && !u32_is(attrs->at[NFTA_TABLE_OWNER], k->conn->port_id))
@@ -168,6 +168,8 @@ static int on_set(void *data, uint16_t type, uint8_t family, const struct nl_att
 	    !optional_u32_is(attrs->at[NFTA_SET_FLAGS], netlink_set_flags(s)) ||
 	    !u32_is(attrs->at[NFTA_SET_KEY_TYPE], netlink_key_type(s->key)) ||
 	    !u32_is(attrs->at[NFTA_SET_KEY_LEN], (uint32_t)filter_key_size(s->key)) ||
+	    !optional_u32_is(attrs->at[NFTA_SET_DATA_TYPE],
+			     netlink_value_type(s->value)) ||
 	    set_size(attrs->at[NFTA_SET_DESC]) != s->size || attrs->at[NFTA_SET_TIMEOUT])
 		return differs(k, "flags or type of set '%s'", s->name);
 	k->seen[i] = true;
@@ -478,7 +480,7 @@ int filter_verify(struct filter_conn *c, const struct ruleset *rs, struct err *e
 	int r = verify_objects(c, rs, &why);
 
 	for (const struct filter_set *s = rs->sets; r == 0 && s; s = s->next)
-		if (!s->timeout && !s->changes)
+		if (!s->timeout && !s->changes && !s->value)
 			r = verify_elements(c, rs, s, &why);
 	if (r == 0)
 		r = verify_rules(c, rs, &why);

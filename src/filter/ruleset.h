@@ -33,6 +33,7 @@ enum filter_naming {
 	 * of port lists from 1 on with _1 … behind: OpenSandbox's names, which its tests
 	 * and tools look for. */
 	FILTER_NAMES_SHARED,
+	FILTER_NAMES_HOST, /* table weir_host: see filter/host.h */
 };
 const char *filter_table(enum filter_naming naming);
 

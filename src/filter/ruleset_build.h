@@ -19,7 +19,7 @@ struct family {
 	uint32_t nfproto;
 	enum addr_family addr;
 	enum filter_field daddr;
-	enum filter_key key, flow;
+	enum filter_key key, flow, mark_addr;
 };
 extern const struct family ruleset_families[FAMILIES];
 
@@ -29,9 +29,17 @@ extern const uint8_t ruleset_protocols[PROTOCOLS]; /* TCP, UDP */
 
 enum {
 	GENERATION_MASK = 0xffff,
+	CT_STATE_NEW = 1 << 3,	       /* NF_CT_STATE_BIT(IP_CT_NEW) */
 	CT_STATE_ESTABLISHED = 1 << 1, /* NF_CT_STATE_BIT(IP_CT_ESTABLISHED) */
 	CT_STATE_RELATED = 1 << 2,
 	LOOPBACK_INDEX = 1, /* of every network namespace's lo */
+};
+
+/* On the host many sandboxes share one table (host_ruleset.c). A packet that comes to
+ * a plan's chain has its sandbox's mark. */
+struct ruleset_host {
+	const struct filter_set *owns;	/* mark . member of the flow: they are the same */
+	const struct filter_set *rates; /* of what is logged, for each member */
 };
 
 /* The sets of one port list; NULL where the plan needs none. */
@@ -46,6 +54,7 @@ struct builder {
 	struct ruleset *rs;
 	/* What the parameters of either kind come to. */
 	const struct filter_shared_params *shared; /* NULL: an owned namespace */
+	const struct ruleset_host *host;	   /* NULL: not the host's */
 	uint16_t dns_port, relay_port;
 	bool relay, direct_tcp, direct_udp;
 	bool fixed; /* nothing is learned: address rules are all there is */
@@ -86,6 +95,9 @@ void stmt_daddr_in(struct builder *b, size_t family, const struct filter_set *se
 void stmt_port(struct builder *b, uint8_t protocol, uint16_t port);
 void stmt_local(struct builder *b);
 void stmt_not_local(struct builder *b);
+/* What the kernel sends by itself has no uid at all. */
+void stmt_by_a_program(struct builder *b);
+void stmt_source_not_local(struct builder *b);
 void stmt_go(struct builder *b, enum filter_stmt_kind kind,
 	     const struct filter_chain *chain);
 void stmt_log(struct builder *b, const char *prefix);
@@ -102,6 +114,8 @@ void stmt_redirect_relay(struct builder *b);
 
 /* ---- ruleset_sets.c ---- */
 
+/* A set without a name, behind the others. NULL: memory is out. */
+struct filter_set *ruleset_new_set(struct builder *b, enum filter_key key);
 /* All sets, and where the rules find them in @b. */
 void ruleset_build_sets(struct builder *b);
 
@@ -127,6 +141,17 @@ bool ruleset_is_direct(const struct builder *b, uint8_t protocol);
 void ruleset_established(struct builder *b, struct filter_chain *c);
 void ruleset_related(struct builder *b, struct filter_chain *c);
 void ruleset_local(struct builder *b, struct filter_chain *c);
+/* ICMP errors and resets of the kernel; from a program they are refused. */
+void ruleset_related_kernel(struct builder *b, struct filter_chain *c);
+/* Refuse a source that isn't local, then accept replies to those who dial in. */
+void ruleset_replies(struct builder *b, struct filter_chain *c);
+/* Pings, with everything open. */
+void ruleset_ping(struct builder *b, struct filter_chain *c);
+/* What answers a packet that is refused. */
+void ruleset_answer(struct builder *b, struct filter_chain *c, bool any_source);
+/* @end for what address rules allow over @protocol. */
+void ruleset_allowed_addrs(struct builder *b, struct filter_chain *c, uint8_t protocol,
+			   stmt_ending *end);
 void ruleset_neighbours(struct builder *b, struct filter_chain *c);
 /* The kernel's reports of multicast groups, and its search for routers. */
 void ruleset_chatter(struct builder *b, struct filter_chain *c, stmt_ending *end);

@@ -13,15 +13,17 @@
 #include "filter/ruleset.h"
 
 enum {
-	FILTER_NAME_MAX = 32,	/* bytes of a set's or chain's name, NUL included */
-	FILTER_STMTS_MAX = 12,	/* statements of one rule */
-	FILTER_KEY_MAX = 24,	/* bytes of a set's key: address, protocol, port */
+	FILTER_NAME_MAX = 32,  /* bytes of a set's or chain's name, NUL included */
+	FILTER_STMTS_MAX = 12, /* statements of one rule */
+	FILTER_KEY_MAX = 28,   /* bytes of a set's key: member, address, protocol, port */
 	FILTER_SEEN_MAX = 1024, /* (address, protocol, port) that the filter remembers to
 				 * have logged; when full only the limited log is left */
 	FILTER_SEEN_SEC = 60,	/* how long */
 	FILTER_LOG_PER_SEC = 20,
 	FILTER_LOG_BURST = 40,
 	FILTER_LARGE = 512, /* ranges that take a millisecond to load, or more */
+	/* Of a mark: the sandbox; the rest is a generation. */
+	FILTER_MEMBER_SHIFT = 16,
 };
 
 /* What a set holds. */
@@ -33,6 +35,30 @@ enum filter_key {
 	FILTER_KEY_FLOW4, /* address . protocol . port */
 	FILTER_KEY_FLOW6,
 	FILTER_KEY_LOCAL_PORT, /* protocol . port */
+	/* Where many sandboxes share a table. A mark is the packet's own, or that of its
+	 * flow; a member is the upper half of one. */
+	FILTER_KEY_MARK,
+	FILTER_KEY_MEMBER,
+	FILTER_KEY_FLOW_MARK,
+	FILTER_KEY_FLOW_MEMBER,
+	FILTER_KEY_UID,
+	FILTER_KEY_CGROUP,
+	FILTER_KEY_PLAN,	  /* the lower half of the packet's mark */
+	FILTER_KEY_MARKS,	  /* mark . flow's mark */
+	FILTER_KEY_MARK_AND_FLOW, /* mark . flow's member */
+	FILTER_KEY_CGROUP_FLOW,	  /* cgroup . flow's mark */
+	FILTER_KEY_MARK_ADDR4,
+	FILTER_KEY_MARK_ADDR6,
+	FILTER_KEY_MEMBER_FLOW4, /* member . address . protocol . port */
+	FILTER_KEY_MEMBER_FLOW6,
+	FILTER_KEY_COUNT
+};
+
+/* What a map gives for a key. */
+enum filter_value {
+	FILTER_VALUE_NONE = 0, /* a set */
+	FILTER_VALUE_MARK,     /* four bytes, as marks are */
+	FILTER_VALUE_VERDICT,
 };
 
 /* Both included; network order; only the key's own bytes are used. */
@@ -43,6 +69,8 @@ struct filter_range {
 struct filter_set {
 	char name[FILTER_NAME_MAX];
 	enum filter_key key;
+	enum filter_value value;
+	uint8_t level;	      /* of the cgroup in the key: 1 is below the root */
 	bool timeout;	      /* elements have a lifetime: changed while it stands */
 	bool changes;	      /* elements come and go, or stay as the state has them */
 	bool dynamic;	      /* rules add to it */
@@ -94,6 +122,7 @@ enum filter_field {
 	FILTER_CT_DIRECTION,
 	FILTER_FIB_DADDR_TYPE,
 	FILTER_FIB_SADDR_TYPE,
+	FILTER_CGROUP, /* of the packet's socket */
 	FILTER_FIELD_COUNT
 };
 
@@ -119,6 +148,12 @@ enum filter_stmt_kind {
 	FILTER_REJECT_ADMIN, /* ICMP administratively prohibited, of either family */
 	FILTER_REDIRECT,     /* to a port of this host */
 	FILTER_IN_CGROUP,    /* the packet's socket was made in @cgroup, or below it */
+	FILTER_GO_BY,	     /* as @set says for its key */
+	FILTER_MARK_BY,	     /* the packet's own mark := what @set gives for its key */
+	FILTER_SET_MARK,     /* the packet's own mark := value */
+	FILTER_MARK_FROM_CT, /* the packet's own mark := ct mark */
+	FILTER_CT_FROM_MARK, /* ct mark := the packet's own & mask (0: all of it) */
+	FILTER_LIMIT_EACH,   /* FILTER_LIMIT for each key of @set */
 };
 
 /* A cgroup (version 2). */

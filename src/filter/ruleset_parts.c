@@ -5,6 +5,7 @@
 #include <netinet/tcp.h>
 
 #include <linux/netfilter/nf_conntrack_common.h>
+#include <linux/netfilter/nf_conntrack_tuple_common.h>
 #include <linux/rtnetlink.h>
 
 enum {
@@ -15,10 +16,12 @@ enum {
 
 enum {
 	ICMP_UNREACHABLE = 3,
+	ICMP_ECHO_REQUEST = 8,
 	ICMP_TIME_EXCEEDED_TYPE = 11,
 	ICMP_PARAMETER = 12,
 	ICMPV6_ERROR_FIRST = 1, /* unreachable, too big, time exceeded, parameter */
 	ICMPV6_ERROR_LAST = 4,
+	ICMPV6_ECHO_REQUEST = 128,
 	ICMPV6_MLD_FIRST = 130, /* query, report, done; router solicitation follows */
 	ICMPV6_ROUTER_SOLICITATION = 133, /* advertisements are 134: no use for them */
 	ICMPV6_NEIGHBOUR_SOLICITATION = 135,
@@ -98,7 +101,10 @@ void ruleset_build_report(struct builder *b)
 		stmt_return(b);
 	}
 	stmt_rule(b, c);
-	stmt_add(b, FILTER_LIMIT);
+	if (b->host)
+		stmt_add(b, FILTER_LIMIT_EACH)->set = b->host->rates;
+	else
+		stmt_add(b, FILTER_LIMIT);
 	stmt_log(b, FILTER_PREFIX_REFUSED);
 }
 
@@ -109,14 +115,19 @@ void ruleset_build_refuse(struct builder *b)
 	b->refuse = c;
 	if (!c)
 		return;
+	ruleset_answer(b, c, !b->shared);
+}
+
+void ruleset_answer(struct builder *b, struct filter_chain *c, bool any_source)
+{
 	stmt_rule(b, c);
 	stmt_add(b, FILTER_COUNTER);
 	stmt_go(b, FILTER_JUMP, b->report);
 	/* Who may send raw packets may make a source up: an answer would leave for it,
 	 * and carry what it quotes. */
-	if (b->shared) {
+	if (!any_source) {
 		stmt_rule(b, c);
-		stmt_not_equal(b, FILTER_FIB_SADDR_TYPE, RTN_LOCAL);
+		stmt_source_not_local(b);
 		stmt_add(b, FILTER_DROP);
 	}
 	stmt_rule(b, c);
@@ -225,6 +236,15 @@ void ruleset_denied(struct builder *b, struct filter_chain *c, stmt_ending *end)
 	}
 }
 
+void ruleset_allowed_addrs(struct builder *b, struct filter_chain *c, uint8_t protocol,
+			   stmt_ending *end)
+{
+	for (size_t i = 0; i < b->list_count; i++)
+		for (size_t f = 0; f < b->family_count; f++)
+			if (rule_for(b, c, protocol, i, f, b->lists[i].allow[f]))
+				end(b);
+}
+
 bool ruleset_is_direct(const struct builder *b, uint8_t protocol)
 {
 	return protocol == IPPROTO_TCP ? b->direct_tcp : b->direct_udp;
@@ -261,6 +281,8 @@ void ruleset_kept(struct builder *b, struct filter_chain *c, uint8_t protocol)
 				continue;
 			stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
 			stmt_has_bit(b, FILTER_CT_MARK, GENERATION_MASK);
+			if (b->host)
+				stmt_add(b, FILTER_IN_SET)->set = b->host->owns;
 			stmt_mark_and_accept(b);
 		}
 	}
@@ -298,6 +320,43 @@ void ruleset_related(struct builder *b, struct filter_chain *c)
 	stmt_equal(b, FILTER_L4PROTO, IPPROTO_TCP);
 	stmt_has_bit(b, FILTER_TCP_FLAGS, TH_RST);
 	stmt_accept(b);
+}
+
+/* A refusal's reset comes from the address that was refused, so these stand before the
+ * sources are looked at. */
+void ruleset_related_kernel(struct builder *b, struct filter_chain *c)
+{
+	stmt_rule(b, c);
+	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_RELATED);
+	stmt_by_a_program(b);
+	stmt_refuse(b);
+	ruleset_related(b, c);
+}
+
+void ruleset_replies(struct builder *b, struct filter_chain *c)
+{
+	stmt_rule(b, c);
+	stmt_source_not_local(b);
+	stmt_refuse(b);
+	stmt_rule(b, c);
+	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
+	stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_REPLY);
+	stmt_accept(b);
+}
+
+/* With everything open a ping is expected to work. */
+void ruleset_ping(struct builder *b, struct filter_chain *c)
+{
+	if (plan_default_action(b->plan) != POLICY_ALLOW)
+		return;
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_L4PROTO, IPPROTO_ICMP);
+	stmt_equal(b, FILTER_ICMP_TYPE, ICMP_ECHO_REQUEST);
+	stmt_mark_and_accept(b);
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_L4PROTO, IPPROTO_ICMPV6);
+	stmt_equal(b, FILTER_ICMP_TYPE, ICMPV6_ECHO_REQUEST);
+	stmt_mark_and_accept(b);
 }
 
 /* The relay's listener takes what nat has sent there; dialled directly it would not

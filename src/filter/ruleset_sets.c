@@ -5,13 +5,13 @@
 #include <string.h>
 
 const struct family ruleset_families[FAMILIES] = {
-	[V4] = { NFPROTO_IPV4, ADDR_V4, FILTER_DADDR4, FILTER_KEY_ADDR4,
-		 FILTER_KEY_FLOW4 },
-	[V6] = { NFPROTO_IPV6, ADDR_V6, FILTER_DADDR6, FILTER_KEY_ADDR6,
-		 FILTER_KEY_FLOW6 },
+	[V4] = { NFPROTO_IPV4, ADDR_V4, FILTER_DADDR4, FILTER_KEY_ADDR4, FILTER_KEY_FLOW4,
+		 FILTER_KEY_MARK_ADDR4 },
+	[V6] = { NFPROTO_IPV6, ADDR_V6, FILTER_DADDR6, FILTER_KEY_ADDR6, FILTER_KEY_FLOW6,
+		 FILTER_KEY_MARK_ADDR6 },
 };
 
-static struct filter_set *new_set(struct builder *b, enum filter_key key)
+struct filter_set *ruleset_new_set(struct builder *b, enum filter_key key)
 {
 	struct filter_set *s = arena_alloc(b->arena, sizeof(*s));
 
@@ -45,7 +45,7 @@ static void move_to_front(struct builder *b, struct filter_set *s)
 static struct filter_set *addr_set(struct builder *b, enum filter_role role,
 				   size_t family, size_t list)
 {
-	struct filter_set *s = new_set(b, ruleset_families[family].key);
+	struct filter_set *s = ruleset_new_set(b, ruleset_families[family].key);
 
 	if (s)
 		filter_set_name(b->rs->naming, role, ruleset_families[family].addr, list,
@@ -96,7 +96,7 @@ static const struct filter_set *build_ports(struct builder *b, size_t list,
 	for (size_t i = 0; i < count; i++)
 		if (from[i].protocol == protocol)
 			ranges[used++] = port_range(from[i].from, from[i].to);
-	s = used > 0 ? new_set(b, FILTER_KEY_PORT) : NULL;
+	s = used > 0 ? ruleset_new_set(b, FILTER_KEY_PORT) : NULL;
 	if (s) {
 		set_ranges(s, ranges, used);
 		snprintf(s->name, sizeof(s->name), "%s_%zu",
@@ -203,6 +203,8 @@ static const struct filter_set *build_learned(struct builder *b, size_t list,
 
 	if (s)
 		s->timeout = true;
+	if (s && b->host)
+		s->key = ruleset_families[family].mark_addr;
 	return s;
 }
 
@@ -212,6 +214,8 @@ static const struct filter_set *build_kept(struct builder *b, size_t list, size_
 
 	if (s)
 		s->changes = true;
+	if (s && b->host)
+		s->key = ruleset_families[family].mark_addr;
 	return s;
 }
 
@@ -326,7 +330,7 @@ static void build_list(struct builder *b, size_t i, bool learned)
 			l->allow[f] = build_allow(b, i, f);
 		if (learned)
 			l->learned[f] = build_learned(b, i, f);
-		if (learned && b->shared)
+		if (learned && (b->shared || b->host))
 			l->kept[f] = build_kept(b, i, f);
 	}
 }
@@ -340,7 +344,7 @@ void ruleset_build_sets(struct builder *b)
 	for (size_t f = 0; f < b->family_count; f++)
 		if (!b->shared || !b->shared->redirect_only)
 			b->deny[f] = build_deny(b, f);
-	for (size_t f = 0; f < FAMILIES; f++)
+	for (size_t f = 0; f < FAMILIES && !b->host; f++)
 		b->seen[f] = build_seen(b, f);
 	if (b->shared)
 		build_shared_sets(b);

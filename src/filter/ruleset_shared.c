@@ -49,9 +49,7 @@ enum {
 	OWN_FLOW = 1 << 16, /* in the conntrack mark, above the generation */
 	HTTPS_PORT = 443,
 	DOCKER_RESOLVER = 0x7f00000b, /* 127.0.0.11 */
-	ICMP_ECHO_REQUEST = 8,
-	ICMPV6_ECHO_REQUEST = 128,
-	ICMPV6_LINK_FIRST = 130, /* MLD, routers, neighbours, redirects */
+	ICMPV6_LINK_FIRST = 130,      /* MLD, routers, neighbours, redirects */
 	ICMPV6_LINK_LAST = 137,
 	ICMPV6_MLD2 = 143,
 };
@@ -63,12 +61,6 @@ enum {
 static bool has_own(const struct builder *b)
 {
 	return b->shared->mark != 0;
-}
-
-/* A program sent it. What the kernel sends by itself has no uid at all. */
-static void by_a_program(struct builder *b)
-{
-	stmt_not_equal(b, FILTER_SKUID, UINT32_MAX);
 }
 
 /* Start a rule for packets of @family. */
@@ -251,53 +243,11 @@ static void build_link(struct builder *b, struct filter_chain *c)
 		stmt_rule(b, c);
 		stmt_equal(b, FILTER_L4PROTO, IPPROTO_ICMPV6);
 		stmt_between(b, FILTER_ICMP_TYPE, types[i].from, types[i].to);
-		by_a_program(b);
+		stmt_by_a_program(b);
 		stmt_refuse(b);
 	}
 	ruleset_neighbours(b, c);
 	ruleset_chatter(b, c, stmt_accept);
-}
-
-static void source_is_not_local(struct builder *b)
-{
-	stmt_not_equal(b, FILTER_FIB_SADDR_TYPE, RTN_LOCAL);
-}
-
-/* A refusal's reset comes from the address that was refused, so these stand before the
- * sources are looked at. */
-static void build_related(struct builder *b, struct filter_chain *c)
-{
-	stmt_rule(b, c);
-	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_RELATED);
-	by_a_program(b);
-	stmt_refuse(b);
-	ruleset_related(b, c);
-}
-
-static void build_replies(struct builder *b, struct filter_chain *c)
-{
-	stmt_rule(b, c);
-	source_is_not_local(b);
-	stmt_refuse(b);
-	stmt_rule(b, c);
-	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
-	stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_REPLY);
-	stmt_accept(b);
-}
-
-/* With everything open a ping is expected to work. */
-static void build_ping(struct builder *b, struct filter_chain *c)
-{
-	if (plan_default_action(b->plan) != POLICY_ALLOW)
-		return;
-	stmt_rule(b, c);
-	stmt_equal(b, FILTER_L4PROTO, IPPROTO_ICMP);
-	stmt_equal(b, FILTER_ICMP_TYPE, ICMP_ECHO_REQUEST);
-	stmt_mark_and_accept(b);
-	stmt_rule(b, c);
-	stmt_equal(b, FILTER_L4PROTO, IPPROTO_ICMPV6);
-	stmt_equal(b, FILTER_ICMP_TYPE, ICMPV6_ECHO_REQUEST);
-	stmt_mark_and_accept(b);
 }
 
 static void build_policy(struct builder *b, struct filter_chain *c)
@@ -310,7 +260,7 @@ static void build_policy(struct builder *b, struct filter_chain *c)
 		ruleset_allowed(b, c, ruleset_protocols[p], stmt_mark_and_accept);
 		ruleset_kept(b, c, ruleset_protocols[p]);
 	}
-	build_ping(b, c);
+	ruleset_ping(b, c);
 	stmt_rule(b, c);
 	stmt_refuse(b);
 }
@@ -335,8 +285,8 @@ static void build_egress(struct builder *b, const struct filter_chain *own)
 	}
 	ruleset_established(b, c);
 	build_link(b, c);
-	build_related(b, c);
-	build_replies(b, c);
+	ruleset_related_kernel(b, c);
+	ruleset_replies(b, c);
 	build_forged_answers(b, c);
 	ruleset_local(b, c);
 	build_policy(b, c);
@@ -359,7 +309,7 @@ static void build_input(struct builder *b)
 	stmt_rule(b, c);
 	stmt_equal(b, FILTER_IIF, LOOPBACK_INDEX);
 	stmt_masked(b, FILTER_CT_STATE, CT_STATE_RELATED, 0); /* no refusal */
-	source_is_not_local(b);
+	stmt_source_not_local(b);
 	stmt_add(b, FILTER_COUNTER);
 	stmt_add(b, FILTER_DROP);
 }

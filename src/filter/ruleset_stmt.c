@@ -103,6 +103,16 @@ void stmt_not_local(struct builder *b)
 	stmt_not_equal(b, FILTER_FIB_DADDR_TYPE, RTN_LOCAL);
 }
 
+void stmt_by_a_program(struct builder *b)
+{
+	stmt_not_equal(b, FILTER_SKUID, UINT32_MAX);
+}
+
+void stmt_source_not_local(struct builder *b)
+{
+	stmt_not_equal(b, FILTER_FIB_SADDR_TYPE, RTN_LOCAL);
+}
+
 void stmt_go(struct builder *b, enum filter_stmt_kind kind,
 	     const struct filter_chain *chain)
 {
@@ -119,14 +129,20 @@ void stmt_redirect(struct builder *b, uint16_t port)
 	stmt_add(b, FILTER_REDIRECT)->value = port;
 }
 
+/* On the host others may look at marks: ours stays on what is refused. */
 void stmt_accept(struct builder *b)
 {
+	if (b->host)
+		stmt_add(b, FILTER_SET_MARK);
 	stmt_add(b, FILTER_ACCEPT);
 }
 
 void stmt_mark_and_accept(struct builder *b)
 {
-	stmt_add(b, FILTER_SET_CT_MARK)->value = b->rs->generation;
+	if (b->host)
+		stmt_add(b, FILTER_CT_FROM_MARK);
+	else
+		stmt_add(b, FILTER_SET_CT_MARK)->value = b->rs->generation;
 	stmt_accept(b);
 }
 

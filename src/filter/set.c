@@ -23,7 +23,7 @@
 
 enum {
 	/* One element in a message of its own, with room to spare. */
-	ELEMENT_MESSAGE = 112,
+	ELEMENT_MESSAGE = 116,
 	BATCH_SIZE = (FILTER_LEARN_MAX * 3 + 2) * ELEMENT_MESSAGE,
 };
 
@@ -59,26 +59,32 @@ static void put_element(struct nl_writer *w, const void *bytes, size_t size,
 	nl_nest_end(w, element);
 }
 
-static void put_item(struct nl_writer *w, const struct filter_learn *item, bool lifetime)
+/* With @mark the key begins with it, as in sets that many sandboxes share. */
+static void put_item(struct nl_writer *w, uint32_t mark, const struct filter_learn *item,
+		     bool lifetime)
 {
-	put_element(w, item->addr.bytes, addr_size(&item->addr),
-		    lifetime ? item->lifetime_ms : 0);
+	uint8_t key[FILTER_KEY_MAX];
+	size_t size = addr_size(&item->addr), before = mark ? sizeof(mark) : 0;
+
+	memcpy(key, &mark, before);
+	memcpy(key + before, item->addr.bytes, size);
+	put_element(w, key, before + size, lifetime ? item->lifetime_ms : 0);
 }
 
 /* ---- learning ---- */
 
 /* @count elements of one set. */
-static void put_elements(struct nl_writer *w, enum filter_naming naming, uint16_t type,
+static void put_elements(struct nl_writer *w, const struct set_owner *o, uint16_t type,
 			 const struct filter_learn *items, size_t count)
 {
 	char name[FILTER_NAME_MAX];
 	size_t list;
 
-	filter_set_name(naming, FILTER_ROLE_LEARNED, items->addr.family, items->port_list,
-			name);
-	list = begin_elements(w, type, filter_table(naming), name);
+	filter_set_name(o->naming, FILTER_ROLE_LEARNED, items->addr.family,
+			items->port_list, name);
+	list = begin_elements(w, type, filter_table(o->naming), name);
 	for (size_t i = 0; i < count; i++)
-		put_item(w, &items[i], type == NFT_MSG_NEWSETELEM);
+		put_item(w, o->mark, &items[i], type == NFT_MSG_NEWSETELEM);
 	end_elements(w, list);
 }
 
@@ -96,15 +102,15 @@ static size_t run_of(const struct filter_learn *items, size_t count)
 	return n;
 }
 
-static void put_run(struct nl_writer *w, enum filter_naming naming,
+static void put_run(struct nl_writer *w, const struct set_owner *o,
 		    const struct filter_learn *items, size_t count)
 {
 	if (items->lifetime_ms > 0 || !items->present)
-		put_elements(w, naming, NFT_MSG_NEWSETELEM, items, count);
+		put_elements(w, o, NFT_MSG_NEWSETELEM, items, count);
 	if (items->refresh || items->lifetime_ms == 0)
-		put_elements(w, naming, NFT_MSG_DELSETELEM, items, count);
+		put_elements(w, o, NFT_MSG_DELSETELEM, items, count);
 	if (items->refresh && items->lifetime_ms > 0)
-		put_elements(w, naming, NFT_MSG_NEWSETELEM, items, count);
+		put_elements(w, o, NFT_MSG_NEWSETELEM, items, count);
 }
 
 bool set_item_is_valid(const struct filter_learn *item)
@@ -112,7 +118,8 @@ bool set_item_is_valid(const struct filter_learn *item)
 	return addr_size(&item->addr) > 0 && item->port_list < PLAN_PORT_LISTS_MAX;
 }
 
-int filter_learn(struct filter_conn *c, const struct filter_learn *items, size_t count)
+int set_learn(struct filter_conn *c, const struct set_owner *o,
+	      const struct filter_learn *items, size_t count)
 {
 	_Alignas(struct nlmsghdr) uint8_t bytes[BATCH_SIZE];
 	struct nl_writer w = nl_writer(bytes, sizeof(bytes), c->seq);
@@ -127,10 +134,15 @@ int filter_learn(struct filter_conn *c, const struct filter_learn *items, size_t
 	nl_batch(&w);
 	for (size_t i = 0, run; i < count; i += run) {
 		run = run_of(items + i, count - i);
-		put_run(&w, c->naming, items + i, run);
+		put_run(&w, o, items + i, run);
 	}
 	nl_batch_end(&w);
 	return nl_transact(c, &w, NULL);
+}
+
+int filter_learn(struct filter_conn *c, const struct filter_learn *items, size_t count)
+{
+	return set_learn(c, &(struct set_owner){ .naming = c->naming }, items, count);
 }
 
 /* ---- what a new ruleset starts with ---- */
@@ -141,7 +153,7 @@ static size_t set_index(const struct filter_learn *item)
 }
 
 /* Those of @items that belong to the set with @index. */
-static void put_set(struct nl_writer *w, enum filter_naming naming, const char *name,
+static void put_set(struct nl_writer *w, const struct set_owner *o, const char *name,
 		    size_t index, const struct filter_learn *items, size_t count,
 		    bool lifetimes)
 {
@@ -154,17 +166,17 @@ static void put_set(struct nl_writer *w, enum filter_naming naming, const char *
 		if (used % NETLINK_ELEMENTS_MAX == 0) {
 			if (used > 0)
 				end_elements(w, list);
-			list = begin_elements(w, NFT_MSG_NEWSETELEM, filter_table(naming),
-					      name);
+			list = begin_elements(w, NFT_MSG_NEWSETELEM,
+					      filter_table(o->naming), name);
 		}
-		put_item(w, &items[i], lifetimes);
+		put_item(w, o->mark, &items[i], lifetimes);
 		used++;
 	}
 	if (used > 0)
 		end_elements(w, list);
 }
 
-void set_put_items(struct nl_writer *w, enum filter_naming naming, enum filter_role role,
+void set_put_items(struct nl_writer *w, const struct set_owner *o, enum filter_role role,
 		   const struct filter_learn *items, size_t count, bool lifetimes)
 {
 	uint32_t present = 0;
@@ -175,8 +187,8 @@ void set_put_items(struct nl_writer *w, enum filter_naming naming, enum filter_r
 	for (size_t i = 0; present >> i; i++) {
 		if (!(present >> i & 1))
 			continue;
-		filter_set_name(naming, role, i % 2 ? ADDR_V6 : ADDR_V4, i / 2, name);
-		put_set(w, naming, name, i, items, count, lifetimes);
+		filter_set_name(o->naming, role, i % 2 ? ADDR_V6 : ADDR_V4, i / 2, name);
+		put_set(w, o, name, i, items, count, lifetimes);
 	}
 }
 

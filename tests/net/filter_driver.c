@@ -576,6 +576,16 @@ static const struct command commands[] = {
 	{ "benchinstall", 4, on_bench_install },
 };
 
+static bool run_one_of(const struct command *c, struct driver *d, char **words, int n)
+{
+	for (; n > 0 && c->word; c++)
+		if (strcmp(words[0], c->word) == 0 && n == c->words) {
+			c->run(d, words);
+			return true;
+		}
+	return false;
+}
+
 static void run_line(struct driver *d, char *line)
 {
 	char *words[WORDS_MAX] = { NULL }, *save = NULL;
@@ -589,12 +599,9 @@ static void run_line(struct driver *d, char *line)
 			commands[i].run(d, words);
 			return;
 		}
-	for (const struct command *c = shared_commands; n > 0 && c->word; c++)
-		if (strcmp(words[0], c->word) == 0 && n == c->words) {
-			c->run(d, words);
-			return;
-		}
-	printf("error not a command\n");
+	if (!run_one_of(shared_commands, d, words, n) &&
+	    !run_one_of(host_commands, d, words, n))
+		printf("error not a command\n");
 }
 
 int main(int argc, char **argv)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the two halves of filter_driver share: filter_driver.c has the protocol and what
- * owned namespaces need, filter_driver_shared.c the commands for shared ones. */
+ * owned namespaces need, filter_driver_shared.c the commands for shared ones,
+ * filter_driver_host.c those for the table of a host. */
 #pragma once
 
 #include <stdbool.h>
@@ -29,7 +30,7 @@ struct command {
 	int words; /* with the command itself */
 	void (*run)(struct driver *d, char **words);
 };
-extern const struct command shared_commands[];
+extern const struct command shared_commands[], host_commands[];
 
 void answer(int r, const struct err *err);
 /* As `text` said. */

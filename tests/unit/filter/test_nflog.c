@@ -27,6 +27,7 @@ static struct report report(const uint8_t *packet, size_t size)
 	mnl_nlmsg_put_extra_header(h, sizeof(struct nfgenmsg));
 	mnl_attr_put_strz(h, NFULA_PREFIX, "weir out");
 	mnl_attr_put_u32(h, NFULA_UID, htobe32(1000));
+	mnl_attr_put_u32(h, NFULA_MARK, htobe32(0x50001));
 	mnl_attr_put(h, NFULA_PAYLOAD, size, packet);
 	r.size = h->nlmsg_len;
 	return r;
@@ -64,6 +65,7 @@ static void ipv4_gives_addresses_ports_and_sender(void **state)
 	assert_int_equal(p.protocol, IPPROTO_UDP);
 	assert_int_equal(p.length, 29);
 	assert_int_equal(p.uid, 1000);
+	assert_int_equal(p.mark, 0x50001);
 	assert_string_equal(p.prefix, "weir out");
 }
 

@@ -24,9 +24,10 @@ struct world {
 };
 
 static const char *const fields[FILTER_FIELD_COUNT] = {
-	"none",	 "nfproto", "l4proto",	"iif",	     "oifgroup", "meta",      "uid",
-	"ip",	 "ip6",	    "hoplimit", "sport",     "dport",	 "icmp",      "tcpflags",
-	"state", "status",  "mark",	"direction", "fib",	 "fibsource",
+	"none",	     "nfproto",	 "l4proto",   "iif",	"oifgroup", "meta",
+	"uid",	     "ipsource", "ip",	      "ip6",	"hoplimit", "sport",
+	"dport",     "icmp",	 "tcpflags",  "state",	"status",   "mark",
+	"direction", "fib",	 "fibsource", "cgroup",
 };
 
 static void print_stmt(FILE *f, const struct filter_stmt *s)
@@ -91,6 +92,13 @@ static void print_stmt(FILE *f, const struct filter_stmt *s)
 	case FILTER_REJECT_ADMIN:
 		fprintf(f, " prohibited");
 		return;
+	case FILTER_IN_CGROUP: /* of rulesets that are not built here */
+	case FILTER_GO_BY:
+	case FILTER_MARK_BY:
+	case FILTER_SET_MARK:
+	case FILTER_MARK_FROM_CT:
+	case FILTER_CT_FROM_MARK:
+	case FILTER_LIMIT_EACH:
 	case FILTER_STMT_NONE:
 		break;
 	}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+/* filter/host - the filter of sandboxes that live in the host's own network namespace,
+ * each known by its cgroup or its user id: one table, inet weir_host, for all of them.
+ *
+ * What the members are stands in memory as well: a table that was lost or left by an
+ * earlier process is replaced by all of it in one transaction (filter_host_load()), and
+ * every change after that is one transaction too. Packets of anybody else meet a few
+ * look-ups and nothing more.
+ *
+ * A mark is a sandbox's id and the number of its plan: id << 16 | number. Refused packets
+ * are logged with it, queries over UDP arrive with it (SO_RCVMARK), and TCP flows to the
+ * DNS port and the relay have it in their conntrack entry. Who asked is its upper half.
+ */
+#pragma once
+
+#include "filter/filter.h"
+
+enum {
+	FILTER_HOST_LEVEL_MAX = 32, /* of a cgroup below the root of the hierarchy */
+};
+
+enum filter_member_kind {
+	FILTER_MEMBER_NONE = 0,
+	FILTER_MEMBER_CGROUP, /* processes of a cgroup, and of those below it */
+	FILTER_MEMBER_UID,    /* processes of a user, in no cgroup that is a member */
+};
+
+/* Who is meant. Of two cgroups the deeper one counts. */
+struct filter_member {
+	enum filter_member_kind kind;
+	uint64_t cgroup; /* its id: the directory's inode */
+	uint8_t level;	 /* 1: just below the root */
+	uint32_t uid;
+};
+
+struct filter_host_params {
+	uint16_t dns_port, relay_port; /* on 127.0.0.1 and ::1; no relay: 0 */
+};
+
+struct filter_host;
+
+/* Take @fd, a bound netlink socket. Nothing is installed yet. */
+int filter_host_new(int fd, const struct filter_host_params *params,
+		    struct filter_host **ret, struct err *err) MUST_CHECK;
+/* The rules stay. */
+void filter_host_free(struct filter_host *h);
+struct filter_conn *filter_host_conn(struct filter_host *h);
+
+/* Install everything that was set, in the place of whatever table of ours stands: packets
+ * meet the old one or the new one. Also the way to repair it. */
+int filter_host_load(struct filter_host *h, int64_t now_ms, struct err *err) MUST_CHECK;
+
+struct filter_host_sandbox {
+	uint16_t id; /* not 0 */
+	struct filter_member member;
+	const struct plan *plan; /* copied; sandboxes with the same one share it */
+	bool relay;		 /* TCP that the plan allows goes to the relay */
+	const struct filter_state *state; /* learned and kept; NULL: nothing */
+};
+/* Attach, or change what is attached under that id, in one transaction. Flows go on whose
+ * destination is allowed still. -EEXIST: another id has that member. Before the first
+ * filter_host_load() it is only written down. */
+int filter_host_set(struct filter_host *h, const struct filter_host_sandbox *s,
+		    int64_t now_ms, struct err *err) MUST_CHECK;
+/* Detach: its processes are as free as everybody else. 0 too when there is none. */
+int filter_host_remove(struct filter_host *h, uint16_t id, struct err *err) MUST_CHECK;
+/* filter_learn() for one of them. -ENOENT: there is none. */
+int filter_host_learn(struct filter_host *h, uint16_t id,
+		      const struct filter_learn *items, size_t count,
+		      int64_t now_ms) MUST_CHECK;
+
+/* Take away a few of the elements that changes have left behind and no packet asks for.
+ * Return: whether there are more; to be called again, when there is time. */
+bool filter_host_tidy(struct filter_host *h, int64_t now_ms);
+
+/* Read everything back, as filter_verify() does: objects, rules, and who the members
+ * are. */
+int filter_host_verify(struct filter_host *h, struct err *err) MUST_CHECK;
+/* Read back that one sandbox is where it should be; the time doesn't depend on how many
+ * there are. */
+int filter_host_verify_one(struct filter_host *h, uint16_t id,
+			   struct err *err) MUST_CHECK;
+
+/* What a table that was left by an earlier process says: the sandboxes, and what
+ * they had learned. -EAGAIN as filter_learned_read(). Nothing when there is none. */
+typedef void filter_host_id_fn(void *data, uint16_t id);
+int filter_host_standing(struct filter_host *h, filter_host_id_fn *fn,
+			 void *data) MUST_CHECK;
+typedef void filter_host_learned_fn(void *data, uint16_t id,
+				    const struct filter_learn *item);
+int filter_host_learned_read(struct filter_host *h, filter_host_learned_fn *fn,
+			     void *data) MUST_CHECK;

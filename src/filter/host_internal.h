@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+/* filter/host_internal - what the parts of filter/host share: host.c keeps the members
+ * and writes transactions, host_ruleset.c builds chains and sets, host_learned.c knows
+ * what each has learned, host_read.c reads back. */
+#pragma once
+
+#include "base/hash.h"
+#include "filter/host.h"
+#include "filter/message.h"
+#include "filter/ruleset_internal.h"
+
+enum {
+	HOST_IDS = 1 << 16,
+	HOST_WAYS = FILTER_HOST_LEVEL_MAX + 1, /* 0: user ids; else a level of cgroups */
+	HOST_MARK_SHIFT = FILTER_MEMBER_SHIFT,
+};
+#define HOST_MEMBER_MASK 0xffff0000u /* of a mark */
+
+/* ---- host_learned.c ---- */
+
+/* What stands in the kernel under one mark. */
+struct host_learned_entry {
+	struct addr addr;
+	uint8_t port_list;
+	bool taken;
+	bool kept;	  /* in the kept set */
+	int64_t until_ms; /* the kernel has it no longer; INT64_MAX when @kept */
+};
+
+struct host_learned {
+	struct host_learned_entry *at; /* owned; open addressing */
+	size_t capacity, used;
+};
+
+void host_learned_done(struct host_learned *l);
+/* Make room for @count more, so that host_learned_note() can't fail. */
+int host_learned_reserve(struct host_learned *l, const struct hash_key *key, size_t count,
+			 int64_t now_ms) MUST_CHECK;
+/* @item was added, or removed when its lifetime is 0. */
+void host_learned_note(struct host_learned *l, const struct hash_key *key,
+		       const struct filter_learn *item, bool kept, int64_t now_ms);
+
+/* ---- what stands ---- */
+
+/* A plan that members have, as chains and sets whose names begin with its number. */
+struct host_plan {
+	uint16_t number; /* not 0 */
+	uint32_t users;
+	uint64_t made; /* the order in which the kernel has it */
+	bool relay;
+	struct plan plan; /* owned bytes */
+	struct host_plan *next;
+};
+
+struct host_member {
+	uint16_t id;
+	struct filter_member who;
+	struct host_plan *plan; /* counted */
+	struct host_learned learned;
+};
+
+/* A way by which members are known. */
+struct host_way {
+	uint32_t users;
+	uint64_t made; /* 0: the kernel doesn't have it */
+};
+
+/* Elements of a mark that is no member's. */
+struct host_litter {
+	uint32_t mark;
+	struct host_learned learned;
+	size_t at;
+	struct host_litter *next;
+};
+
+struct filter_host {
+	struct filter_conn conn;
+	struct filter_host_params params;
+	struct hash_key key;
+	bool loaded;
+	uint64_t made;	      /* of the object that was made last */
+	uint16_t plan_number; /* the last one that was given */
+	struct host_way ways[HOST_WAYS];
+	struct host_plan *plans, **plans_end; /* in the order of @made */
+	struct host_litter *litter;
+	size_t count;
+	struct host_member *members[HOST_IDS]; /* owned */
+};
+
+static inline uint32_t host_mark(const struct host_member *m)
+{
+	return (uint32_t)m->id << HOST_MARK_SHIFT | m->plan->number;
+}
+
+static inline uint32_t host_id_mark(const struct host_member *m)
+{
+	return (uint32_t)m->id << HOST_MARK_SHIFT;
+}
+
+static inline size_t host_way_of(const struct filter_member *m)
+{
+	return m->kind == FILTER_MEMBER_UID ? 0 : m->level;
+}
+
+/* ---- host_read.c ---- */
+
+/* The largest number of a plan in a table that stands; 0: there is none. */
+int host_read_plan_number(struct filter_host *h, uint16_t *ret) MUST_CHECK;
+
+/* ---- host_ruleset.c ---- */
+
+/* The chains and sets that are there whoever the members are, and those of the ways in
+ * use. Lives in @arena. */
+int host_build_base(const struct filter_host *h, struct arena *arena,
+		    const struct ruleset **ret) MUST_CHECK;
+/* Those of a plan. */
+int host_build_plan(const struct filter_host *h, const struct host_plan *p,
+		    struct arena *arena, const struct ruleset **ret,
+		    struct err *err) MUST_CHECK;
+/* A chain whose rules depend on the ways in use. */
+bool host_chain_has_ways(const struct filter_chain *c);
+/* A set of way @way. */
+bool host_set_is_of(const struct filter_set *s, size_t way);
+
+/* One element: what a set or map has for a member. */
+struct host_element {
+	const char *set;
+	uint8_t key[FILTER_KEY_MAX];
+	size_t size;
+	bool maps; /* to @value */
+	uint32_t value;
+};
+enum { HOST_ELEMENTS_MAX = 8 };
+/* All elements of a member but what it has learned. @names has room for the names of two
+ * sets. Return: how many. */
+size_t host_elements(const struct host_member *m, char names[2][FILTER_NAME_MAX],
+		     struct host_element ret[HOST_ELEMENTS_MAX]);

@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "filter/host_internal.h"
+
+#include <errno.h>
+#include <libmnl/libmnl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <linux/netfilter.h>
+#include <linux/netfilter/nf_tables.h>
+
+#include "base/arena.h"
+
+/* One element as the kernel gives it back. */
+struct element {
+	uint8_t key[FILTER_KEY_MAX];
+	size_t size;
+	bool maps;
+	uint32_t value;
+	const char *chain; /* NULL: no verdict */
+	uint64_t left_ms;  /* 0: no lifetime, or it is over */
+};
+
+/* A set whose elements are read. */
+struct reading {
+	struct filter_host *host;
+	const char *set;
+	const uint8_t *key; /* one element, not all */
+	size_t size;
+	int (*fn)(struct reading *k, const struct element *e);
+	size_t count; /* for @fn */
+	/* Of filter_host_standing() and filter_host_learned_read(). */
+	filter_host_id_fn *on_id;
+	filter_host_learned_fn *on_learned;
+	void *data;
+	enum addr_family family;
+	uint8_t port_list;
+	struct err *err;
+};
+
+static int differs(const struct reading *k)
+{
+	return err_set(k->err, -EBADMSG,
+		       "the filter in the kernel is not ours: elements of set '%s'",
+		       k->set);
+}
+
+static bool read_value(const struct nlattr *a, struct element *e)
+{
+	struct nl_attrs data, verdict;
+	const struct nlattr *v;
+
+	if (!a)
+		return true;
+	if (!nl_attrs_nested(a, &data))
+		return false;
+	v = data.at[NFTA_DATA_VALUE];
+	e->maps = true;
+	if (!v) {
+		if (!nl_attrs_nested(data.at[NFTA_DATA_VERDICT], &verdict))
+			return false;
+		e->chain = nl_get_text(verdict.at[NFTA_VERDICT_CHAIN]);
+		return true;
+	}
+	if (mnl_attr_get_payload_len(v) != sizeof(e->value))
+		return false;
+	memcpy(&e->value, mnl_attr_get_payload(v), sizeof(e->value));
+	return true;
+}
+
+static bool read_element(const struct nlattr *a, struct element *ret)
+{
+	struct nl_attrs element, key;
+	const struct nlattr *v;
+
+	*ret = (struct element){ 0 };
+	if (!nl_attrs_nested(a, &element) ||
+	    !nl_attrs_nested(element.at[NFTA_SET_ELEM_KEY], &key))
+		return false;
+	v = key.at[NFTA_DATA_VALUE];
+	if (!v || mnl_attr_get_payload_len(v) > sizeof(ret->key))
+		return false;
+	ret->size = mnl_attr_get_payload_len(v);
+	memcpy(ret->key, mnl_attr_get_payload(v), ret->size);
+	(void)nl_get_u64(element.at[NFTA_SET_ELEM_EXPIRATION], &ret->left_ms);
+	return read_value(element.at[NFTA_SET_ELEM_DATA], ret);
+}
+
+static int on_elements(void *data, uint16_t type, uint8_t family,
+		       const struct nl_attrs *attrs)
+{
+	const struct nlattr *list = attrs->at[NFTA_SET_ELEM_LIST_ELEMENTS];
+	struct reading *k = data;
+	struct nlattr *a; /* as libmnl's loop wants it; only read */
+	int r = 0;
+
+	if (!list)
+		return 0;
+	mnl_attr_for_each_nested(a, list)
+	{
+		struct element e;
+
+		if (r == 0)
+			r = read_element(a, &e) ? k->fn(k, &e) : -EBADMSG;
+	}
+	return r;
+}
+
+static void name_set(struct nl_writer *w, const void *what)
+{
+	const struct reading *k = what;
+	size_t list, element, key;
+
+	nl_put_text(w, NFTA_SET_ELEM_LIST_TABLE, filter_table(FILTER_NAMES_HOST));
+	nl_put_text(w, NFTA_SET_ELEM_LIST_SET, k->set);
+	if (!k->key)
+		return;
+	list = nl_nest(w, NFTA_SET_ELEM_LIST_ELEMENTS);
+	element = nl_nest(w, NFTA_LIST_ELEM);
+	key = nl_nest(w, NFTA_SET_ELEM_KEY);
+	nl_put(w, NFTA_DATA_VALUE, k->key, k->size);
+	nl_nest_end(w, key);
+	nl_nest_end(w, element);
+	nl_nest_end(w, list);
+}
+
+static int read_set(struct reading *k)
+{
+	return nl_ask(&k->host->conn, NFT_MSG_GETSETELEM, k->key ? NLM_F_ACK : NLM_F_DUMP,
+		      NFPROTO_INET, name_set, k, on_elements, k);
+}
+
+/* ---- who the members are ---- */
+
+static uint32_t u32_at(const uint8_t *bytes)
+{
+	uint32_t v;
+
+	memcpy(&v, bytes, sizeof(v));
+	return v;
+}
+
+/* The member that an element is about: its mark is what the map gives, or a part of the
+ * key. */
+static const struct host_member *member_of(const struct filter_host *h, const char *set,
+					   const struct element *e)
+{
+	size_t at = strncmp(set, "pairs_", strlen("pairs_")) == 0 ? sizeof(uint64_t) : 0;
+	uint32_t mark = e->maps ? e->value : u32_at(e->key + at);
+
+	return h->members[mark >> HOST_MARK_SHIFT];
+}
+
+static bool same(const struct host_element *a, const struct element *b)
+{
+	return a->size == b->size && memcmp(a->key, b->key, a->size) == 0 &&
+	       a->maps == b->maps && (!a->maps || a->value == b->value);
+}
+
+static int on_member(struct reading *k, const struct element *e)
+{
+	const struct host_member *m = member_of(k->host, k->set, e);
+	struct host_element all[HOST_ELEMENTS_MAX];
+	char names[2][FILTER_NAME_MAX];
+	size_t count = m ? host_elements(m, names, all) : 0;
+
+	for (size_t i = 0; i < count; i++) {
+		if (strcmp(all[i].set, k->set) != 0)
+			continue;
+		k->count++;
+		return same(&all[i], e) ? 0 : differs(k);
+	}
+	return differs(k);
+}
+
+/* How many members have an element in @set. */
+static size_t expected_in(const struct filter_host *h, const char *set)
+{
+	size_t expected = 0;
+
+	for (size_t i = 0; i < HOST_IDS; i++) {
+		struct host_element all[HOST_ELEMENTS_MAX];
+		char names[2][FILTER_NAME_MAX];
+		size_t count = h->members[i] ? host_elements(h->members[i], names, all)
+					     : 0;
+
+		for (size_t e = 0; e < count; e++)
+			expected += strcmp(all[e].set, set) == 0;
+	}
+	return expected;
+}
+
+static int on_plan(struct reading *k, const struct element *e)
+{
+	const char *kind = strcmp(k->set, "plans") == 0 ? "output" : "nat";
+
+	for (const struct host_plan *p = k->host->plans; p; p = p->next) {
+		char name[FILTER_NAME_MAX];
+
+		if (e->size != sizeof(uint32_t) || u32_at(e->key) != p->number)
+			continue;
+		snprintf(name, sizeof(name), "p%u_%s", p->number, kind);
+		k->count++;
+		return e->chain && strcmp(e->chain, name) == 0 ? 0 : differs(k);
+	}
+	return differs(k);
+}
+
+static int verify_plans(struct filter_host *h, const char *set, struct err *err)
+{
+	struct reading k = { .host = h, .set = set, .fn = on_plan, .err = err };
+	int r = read_set(&k);
+	size_t expected = 0;
+
+	for (const struct host_plan *p = h->plans; p; p = p->next)
+		expected++;
+	return r == 0 && k.count != expected ? differs(&k) : r;
+}
+
+static bool has_members(const struct filter_set *s)
+{
+	static const char *const names[] = { "current", "live", "owns", "ids",
+					     "orphans" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (strcmp(s->name, names[i]) == 0)
+			return true;
+	return s->key == FILTER_KEY_UID || s->level > 0;
+}
+
+static int verify_members(struct filter_host *h, const struct ruleset *base,
+			  struct err *err)
+{
+	int r = verify_plans(h, "plans", err);
+
+	if (r == 0)
+		r = verify_plans(h, "plans_nat", err);
+	for (const struct filter_set *s = base->sets; r == 0 && s; s = s->next) {
+		struct reading k = {
+			.host = h,
+			.set = s->name,
+			.fn = on_member,
+			.err = err,
+		};
+
+		if (!has_members(s))
+			continue;
+		r = read_set(&k);
+		if (r == 0 && k.count != expected_in(h, s->name))
+			r = differs(&k);
+	}
+	return r;
+}
+
+/* ---- objects ---- */
+
+/* Lists of sets and chains, in the order in which the kernel made them. */
+struct merge {
+	struct filter_set **sets_end;
+	struct filter_chain **chains_end;
+};
+
+static int add_set(struct merge *m, struct arena *arena, const struct filter_set *s)
+{
+	struct filter_set *copy = arena_alloc(arena, sizeof(*copy));
+
+	if (!copy)
+		return -ENOMEM;
+	*copy = *s;
+	copy->next = NULL;
+	*m->sets_end = copy;
+	m->sets_end = &copy->next;
+	return 0;
+}
+
+static int add_chains(struct merge *m, struct arena *arena, const struct filter_chain *c)
+{
+	for (; c; c = c->next) {
+		struct filter_chain *copy = arena_alloc(arena, sizeof(*copy));
+
+		if (!copy)
+			return -ENOMEM;
+		*copy = *c;
+		copy->next = NULL;
+		*m->chains_end = copy;
+		m->chains_end = &copy->next;
+	}
+	return 0;
+}
+
+static uint64_t made_of(const struct filter_host *h, const struct filter_set *s)
+{
+	for (size_t i = 0; i < HOST_WAYS; i++)
+		if (host_set_is_of(s, i))
+			return h->ways[i].made;
+	return 0;
+}
+
+/* @base's sets that were made before @until; the next one is *@at. */
+static int add_base_sets(struct merge *m, struct arena *arena,
+			 const struct filter_host *h, const struct filter_set **at,
+			 uint64_t until)
+{
+	int r = 0;
+
+	for (; r == 0 && *at && made_of(h, *at) < until; *at = (*at)->next)
+		r = add_set(m, arena, *at);
+	return r;
+}
+
+static int merge(const struct filter_host *h, const struct ruleset *base,
+		 struct arena *arena, struct ruleset *ret, struct err *err)
+{
+	struct merge m = { &ret->sets, &ret->chains };
+	const struct filter_set *at = base->sets;
+	int r = add_chains(&m, arena, base->chains);
+
+	for (const struct host_plan *p = h->plans; r == 0 && p; p = p->next) {
+		const struct ruleset *rs;
+
+		r = add_base_sets(&m, arena, h, &at, p->made);
+		if (r == 0)
+			r = host_build_plan(h, p, arena, &rs, err);
+		for (const struct filter_set *s = r == 0 ? rs->sets : NULL; s && r == 0;
+		     s = s->next)
+			r = add_set(&m, arena, s);
+		if (r == 0)
+			r = add_chains(&m, arena, rs->chains);
+	}
+	return r < 0 ? r : add_base_sets(&m, arena, h, &at, UINT64_MAX);
+}
+
+int filter_host_verify(struct filter_host *h, struct err *err)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	struct ruleset all = { .naming = FILTER_NAMES_HOST };
+	const struct ruleset *base;
+	struct err why = { 0 };
+	int r = host_build_base(h, &arena, &base);
+
+	if (r == 0)
+		r = merge(h, base, &arena, &all, &why);
+	if (r == 0)
+		r = filter_verify(&h->conn, &all, &why);
+	if (r == 0)
+		r = verify_members(h, base, &why);
+	if (r < 0 && why.code == 0)
+		return err_sys(err, r, "cannot read the filter back");
+	return r < 0 ? err_set(err, r, "%s", why.text) : 0;
+}
+
+int filter_host_verify_one(struct filter_host *h, uint16_t id, struct err *err)
+{
+	const struct host_member *m = h->members[id];
+	struct host_element all[HOST_ELEMENTS_MAX];
+	char names[2][FILTER_NAME_MAX];
+	struct err why = { 0 };
+	size_t count;
+	int r = 0;
+
+	if (!m)
+		return err_sys(err, -ENOENT, "cannot read the filter back");
+	count = host_elements(m, names, all);
+	for (size_t i = 0; i < count && r == 0; i++) {
+		struct reading k = {
+			.host = h,
+			.set = all[i].set,
+			.key = all[i].key,
+			.size = all[i].size,
+			.fn = on_member,
+			.err = &why,
+		};
+
+		r = read_set(&k);
+		if (r == 0 && k.count != 1)
+			r = differs(&k);
+	}
+	if (r < 0 && why.code == 0)
+		return err_sys(err, r, "cannot read the filter back");
+	return r < 0 ? err_set(err, r, "%s", why.text) : 0;
+}
+
+/* ---- what an earlier process has left ---- */
+
+static int on_live(struct reading *k, const struct element *e)
+{
+	k->on_id(k->data, (uint16_t)(u32_at(e->key) >> HOST_MARK_SHIFT));
+	return 0;
+}
+
+int filter_host_standing(struct filter_host *h, filter_host_id_fn *fn, void *data)
+{
+	struct reading k = {
+		.host = h,
+		.set = "live",
+		.fn = on_live,
+		.on_id = fn,
+		.data = data,
+	};
+	int r = read_set(&k);
+
+	return r == -ENOENT ? 0 : r;
+}
+
+static int on_number(struct reading *k, const struct element *e)
+{
+	k->count = MAX(k->count, (size_t)(uint16_t)u32_at(e->key));
+	return 0;
+}
+
+int host_read_plan_number(struct filter_host *h, uint16_t *ret)
+{
+	struct reading k = { .host = h, .set = "plans", .fn = on_number };
+	int r = read_set(&k);
+
+	if (r < 0 && r != -ENOENT)
+		return r;
+	*ret = (uint16_t)k.count;
+	return 0;
+}
+
+static int on_learned(struct reading *k, const struct element *e)
+{
+	struct filter_learn item = { .addr = { .family = k->family },
+				     .port_list = k->port_list };
+	size_t size = addr_size(&item.addr);
+	uint32_t mark = u32_at(e->key);
+
+	if (e->size != sizeof(mark) + size)
+		return -EBADMSG;
+	memcpy(item.addr.bytes, e->key + sizeof(mark), size);
+	item.lifetime_ms = (uint32_t)MIN(e->left_ms, UINT32_MAX);
+	if (item.lifetime_ms > 0)
+		k->on_learned(k->data, (uint16_t)(mark >> HOST_MARK_SHIFT), &item);
+	return 0;
+}
+
+int filter_host_learned_read(struct filter_host *h, filter_host_learned_fn *fn,
+			     void *data)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < PLAN_PORT_LISTS_MAX * 2; i++) {
+		char name[FILTER_NAME_MAX];
+		struct reading k = {
+			.host = h,
+			.set = name,
+			.fn = on_learned,
+			.on_learned = fn,
+			.data = data,
+			.family = i % 2 ? ADDR_V6 : ADDR_V4,
+			.port_list = (uint8_t)(i / 2),
+		};
+
+		filter_set_name(FILTER_NAMES_HOST, FILTER_ROLE_LEARNED, k.family,
+				k.port_list, name);
+		r = read_set(&k);
+	}
+	return r == -ENOENT ? 0 : r;
+}

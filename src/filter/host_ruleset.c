@@ -1,0 +1,586 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ *
+ * Whose packet it is decides before all else: a map from cgroup (one for each level that
+ * members have) or user id gives the member, and the map `current` its mark, which the
+ * packet then carries itself while the rules look at it; it is 0 again when the packet is
+ * accepted. The mark is read once. Everything else is looked up by it, so a packet is
+ * judged by one plan from beginning to end, even while another is being put in its place:
+ *
+ *     plans      the lower half of a mark to its plan's chain; plans_nat: to its nat
+ * chain live       mark . mark of the flow: accepted before, under this very mark owns
+ * mark . member of the flow: begun by this member learned4_0 … mark . address; the plan
+ * has the ports. kept4_0 … likewise ids        marks of flows over loopback whose
+ * listener has to be looked at orphans    of members known by user id: a socket without a
+ * process has none
+ *
+ * While a batch is being committed, a look-up can miss an element whose key it deletes
+ * and adds. To be no member is to be free, so the first maps never change for whoever
+ * stays a member; a miss in any other one closes.
+ *
+ * Members come and go without a verdict in any map: the kernel walks all chains that such
+ * a map leads to when one is added.
+ *
+ * A change of policy is a new mark with all that belongs to it, and one element of
+ * `current`. A flow's conntrack mark is set when it is accepted; one with an old mark is
+ * judged anew. Packets that have read a mark which is gone are dropped:
+ * whoever sent them sends again.
+ *
+ *     nat      members go to their plan's nat chain, pN_nat
+ *     output   members go on to `member`; nobody else is asked anything
+ *     member   established and live; else the plan's chain, pN_output
+ *     input    what members send over loopback, and no address rule allows, goes on only
+ *              to a listener of the same cgroup: who listens is known there alone
+ *
+ * pN_output is the policy as in ruleset_shared.c; pN_local what goes to this host itself.
+ * Queries to the DNS port keep the mark on the packet, so that the engine sees who asks;
+ * over TCP, and to the relay, the flow has it. */
+#include "filter/host_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <linux/netfilter/nf_conntrack_common.h>
+#include <linux/netfilter/nf_conntrack_tuple_common.h>
+#include <linux/netfilter/nf_tables.h>
+
+#include "filter/ruleset_build.h"
+
+enum {
+	SEEN_MAX = 16384, /* of all members; when full only the limited log is left */
+	RATES_MAX = HOST_IDS,
+};
+
+static const struct filter_chain refuse_chain = { .name = "refuse" };
+
+/* ---- sets ---- */
+
+static struct filter_set *named_set(struct builder *b, enum filter_key key,
+				    const char *name)
+{
+	struct filter_set *s = ruleset_new_set(b, key);
+
+	if (s) {
+		snprintf(s->name, sizeof(s->name), "%s", name);
+		s->changes = true;
+	}
+	return s;
+}
+
+static const struct filter_set *named_map(struct builder *b, enum filter_key key,
+					  enum filter_value value, const char *name)
+{
+	struct filter_set *s = named_set(b, key, name);
+
+	if (s)
+		s->value = value;
+	return s;
+}
+
+static const struct filter_set *logged_set(struct builder *b, enum filter_key key,
+					   const char *name, uint32_t size)
+{
+	struct filter_set *s = named_set(b, key, name);
+
+	if (s) {
+		s->changes = false;
+		s->timeout = true;
+		s->dynamic = true;
+		s->timeout_sec = FILTER_SEEN_SEC;
+		s->size = size;
+	}
+	return s;
+}
+
+/* Sets of addresses for each port list that a plan may have; first of all, because sets
+ * are found by walking their list. */
+static void addr_sets(struct builder *b)
+{
+	static const enum filter_role roles[] = { FILTER_ROLE_LEARNED, FILTER_ROLE_KEPT };
+
+	for (size_t i = 0; i < PLAN_PORT_LISTS_MAX * ARRAY_SIZE(roles) * FAMILIES; i++) {
+		size_t f = i % FAMILIES, list = i / FAMILIES % PLAN_PORT_LISTS_MAX;
+		enum filter_role role = roles[i / FAMILIES / PLAN_PORT_LISTS_MAX];
+		struct filter_set *s = ruleset_new_set(b, ruleset_families[f].mark_addr);
+
+		if (!s)
+			return;
+		filter_set_name(FILTER_NAMES_HOST, role, ruleset_families[f].addr, list,
+				s->name);
+		s->timeout = role == FILTER_ROLE_LEARNED;
+		s->changes = role == FILTER_ROLE_KEPT;
+	}
+}
+
+struct way_sets {
+	const struct filter_set *who, *pairs; /* pairs: cgroup . ids */
+};
+
+static void way_name(size_t way, bool pairs, char ret[FILTER_NAME_MAX])
+{
+	if (way == 0)
+		snprintf(ret, FILTER_NAME_MAX, "uids");
+	else
+		snprintf(ret, FILTER_NAME_MAX, "%s_%zu", pairs ? "pairs" : "cgroups",
+			 way);
+}
+
+static struct way_sets way_sets(struct builder *b, size_t way)
+{
+	struct way_sets ret = { 0 };
+	struct filter_set *s;
+	char name[FILTER_NAME_MAX];
+
+	way_name(way, false, name);
+	s = named_set(b, way == 0 ? FILTER_KEY_UID : FILTER_KEY_CGROUP, name);
+	if (s) {
+		s->value = FILTER_VALUE_MARK;
+		s->level = (uint8_t)way;
+	}
+	ret.who = s;
+	if (way == 0)
+		return ret;
+	way_name(way, true, name);
+	s = named_set(b, FILTER_KEY_CGROUP_FLOW, name);
+	if (s)
+		s->level = (uint8_t)way;
+	ret.pairs = s;
+	return ret;
+}
+
+/* ---- chains that are always there ---- */
+
+struct base {
+	const struct filter_host *host;
+	struct builder b;
+	struct ruleset_host sets;
+	const struct filter_set *current, *plans, *plans_nat, *live, *ids, *orphans;
+	struct way_sets ways[HOST_WAYS];
+	const struct filter_chain *member, *nat_member, *loopback;
+};
+
+/* The oldest way in use that has no sets yet: the order in which the kernel has them.
+ * HOST_WAYS: there is none. */
+static size_t next_way(const struct base *k)
+{
+	const struct host_way *ways = k->host->ways;
+	size_t found = HOST_WAYS;
+
+	for (size_t i = 0; i < HOST_WAYS; i++)
+		if (ways[i].made > 0 && !k->ways[i].who &&
+		    (found == HOST_WAYS || ways[i].made < ways[found].made))
+			found = i;
+	return k->b.failed ? HOST_WAYS : found;
+}
+
+static void base_sets(struct base *k)
+{
+	struct builder *b = &k->b;
+
+	addr_sets(b);
+	k->current = named_map(b, FILTER_KEY_MARK, FILTER_VALUE_MARK, "current");
+	k->plans = named_map(b, FILTER_KEY_PLAN, FILTER_VALUE_VERDICT, "plans");
+	k->plans_nat = named_map(b, FILTER_KEY_PLAN, FILTER_VALUE_VERDICT, "plans_nat");
+	k->live = named_set(b, FILTER_KEY_MARKS, "live");
+	k->sets.owns = named_set(b, FILTER_KEY_MARK_AND_FLOW, "owns");
+	k->ids = named_set(b, FILTER_KEY_FLOW_MARK, "ids");
+	k->orphans = named_map(b, FILTER_KEY_FLOW_MEMBER, FILTER_VALUE_MARK, "orphans");
+	k->sets.rates = logged_set(b, FILTER_KEY_MEMBER, "rates", RATES_MAX);
+	b->seen[V4] = logged_set(b, FILTER_KEY_MEMBER_FLOW4, "seen4", SEEN_MAX);
+	b->seen[V6] = logged_set(b, FILTER_KEY_MEMBER_FLOW6, "seen6", SEEN_MAX);
+	for (size_t i; (i = next_way(k)) < HOST_WAYS;)
+		k->ways[i] = way_sets(b, i);
+}
+
+static void in(struct builder *b, const struct filter_set *set)
+{
+	stmt_add(b, FILTER_IN_SET)->set = set;
+}
+
+static void build_member(struct base *k)
+{
+	struct builder *b = &k->b;
+	struct filter_chain *c = ruleset_plain_chain(b, "member");
+
+	k->member = c;
+	if (!c)
+		return;
+	stmt_rule(b, c);
+	stmt_add(b, FILTER_MARK_BY)->set = k->current;
+	stmt_rule(b, c);
+	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
+	in(b, k->live);
+	stmt_accept(b);
+	stmt_rule(b, c);
+	stmt_add(b, FILTER_GO_BY)->set = k->plans;
+	stmt_rule(b, c);
+	stmt_add(b, FILTER_COUNTER);
+	stmt_add(b, FILTER_DROP);
+}
+
+/* Other chains see the packet before `output` does: it leaves here as it came. */
+static void build_nat_member(struct base *k)
+{
+	struct builder *b = &k->b;
+	struct filter_chain *c = ruleset_plain_chain(b, "nat_member");
+
+	k->nat_member = c;
+	if (!c)
+		return;
+	stmt_rule(b, c);
+	stmt_add(b, FILTER_MARK_BY)->set = k->current;
+	stmt_rule(b, c);
+	stmt_add(b, FILTER_GO_BY)->set = k->plans_nat;
+	stmt_rule(b, c);
+	stmt_add(b, FILTER_SET_MARK);
+}
+
+/* With the member as its mark, then @to, for the members of each way: those of the
+ * deepest cgroup first. */
+static void for_members(struct base *k, struct filter_chain *c,
+			const struct filter_chain *to)
+{
+	struct builder *b = &k->b;
+
+	for (size_t i = HOST_WAYS; i-- > 0;) {
+		size_t way = (i + 1) % HOST_WAYS; /* the first way comes last */
+
+		if (!k->ways[way].who)
+			continue;
+		stmt_rule(b, c);
+		stmt_add(b, FILTER_MARK_BY)->set = k->ways[way].who;
+		stmt_go(b, FILTER_GOTO, to);
+	}
+}
+
+static void build_loopback(struct base *k)
+{
+	struct builder *b = &k->b;
+	struct filter_chain *c = ruleset_plain_chain(b, "loopback");
+
+	k->loopback = c;
+	if (!c)
+		return;
+	stmt_rule(b, c);
+	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_RELATED);
+	stmt_accept(b);
+	/* Its first segment was looked at. Half-open sockets tell no cgroup. */
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_L4PROTO, IPPROTO_TCP);
+	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
+	stmt_accept(b);
+	for (size_t i = 0; i < HOST_WAYS; i++) {
+		if (!k->ways[i].pairs)
+			continue;
+		stmt_rule(b, c);
+		in(b, k->ways[i].pairs);
+		stmt_accept(b);
+	}
+	stmt_rule(b, c);
+	stmt_add(b, FILTER_MARK_FROM_CT);
+	stmt_refuse(b);
+}
+
+static struct filter_chain *open_chain(struct builder *b, const char *name,
+				       enum filter_chain_type type, uint32_t hook)
+{
+	struct filter_chain *c = ruleset_base_chain(b, name, type, hook);
+
+	if (c)
+		c->accept = true;
+	return c;
+}
+
+static void build_base_chains(struct base *k)
+{
+	struct builder *b = &k->b;
+	struct filter_chain *c =
+		open_chain(b, "nat", FILTER_CHAIN_NAT, NF_INET_LOCAL_OUT);
+
+	if (c)
+		for_members(k, c, k->nat_member);
+	c = open_chain(b, "output", FILTER_CHAIN_FILTER, NF_INET_LOCAL_OUT);
+	if (c)
+		for_members(k, c, k->member);
+	if (c && k->ways[0].who) {
+		stmt_rule(b, c);
+		stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_ORIGINAL);
+		stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
+		stmt_add(b, FILTER_MARK_BY)->set = k->orphans;
+		stmt_go(b, FILTER_GOTO, k->member);
+	}
+	c = open_chain(b, "input", FILTER_CHAIN_FILTER, NF_INET_LOCAL_IN);
+	if (!c)
+		return;
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_IIF, LOOPBACK_INDEX);
+	in(b, k->ids);
+	stmt_go(b, FILTER_GOTO, k->loopback);
+}
+
+static void build_refuse(struct builder *b)
+{
+	struct filter_chain *c = ruleset_plain_chain(b, refuse_chain.name);
+
+	b->refuse = c;
+	if (c)
+		ruleset_answer(b, c, false);
+}
+
+bool host_chain_has_ways(const struct filter_chain *c)
+{
+	return strcmp(c->name, "nat") == 0 || strcmp(c->name, "output") == 0 ||
+	       strcmp(c->name, "loopback") == 0;
+}
+
+bool host_set_is_of(const struct filter_set *s, size_t way)
+{
+	if (way == 0)
+		return s->key == FILTER_KEY_UID;
+	return s->level == way &&
+	       (s->key == FILTER_KEY_CGROUP || s->key == FILTER_KEY_CGROUP_FLOW);
+}
+
+/* Without a plan. */
+static int begin(struct base *k, struct arena *arena)
+{
+	struct builder *b = &k->b;
+
+	b->arena = arena;
+	b->host = &k->sets;
+	b->family_count = FAMILIES;
+	b->rs = arena_alloc(arena, sizeof(*b->rs));
+	if (!b->rs)
+		return -ENOMEM;
+	b->rs->naming = FILTER_NAMES_HOST;
+	b->sets_end = &b->rs->sets;
+	b->large_end = &b->rs->sets;
+	b->chains_end = &b->rs->chains;
+	return 0;
+}
+
+int host_build_base(const struct filter_host *h, struct arena *arena,
+		    const struct ruleset **ret)
+{
+	struct base k = { .host = h };
+	int r = begin(&k, arena);
+
+	if (r < 0)
+		return r;
+	base_sets(&k);
+	ruleset_build_report(&k.b);
+	build_refuse(&k.b);
+	build_member(&k);
+	build_nat_member(&k);
+	build_loopback(&k);
+	build_base_chains(&k);
+	if (k.b.failed)
+		return -ENOMEM;
+	*ret = k.b.rs;
+	return 0;
+}
+
+/* ---- a plan's chains ---- */
+
+static void build_nat(struct builder *b)
+{
+	struct filter_chain *c = ruleset_plain_chain(b, "nat");
+
+	if (!c)
+		return;
+	ruleset_nat_dns(b, c);
+	if (!b->relay)
+		return;
+	stmt_rule(b, c);
+	stmt_local(b);
+	stmt_return(b);
+	ruleset_denied(b, c, stmt_return);
+	ruleset_allowed(b, c, IPPROTO_TCP, stmt_redirect_relay);
+}
+
+/* Weir's own listeners: the flow, or over UDP the packet, tells who it is. */
+static void build_own_ports(struct builder *b, struct filter_chain *c)
+{
+	stmt_rule(b, c);
+	stmt_port(b, IPPROTO_UDP, b->dns_port);
+	stmt_add(b, FILTER_ACCEPT);
+	stmt_rule(b, c);
+	stmt_port(b, IPPROTO_TCP, b->dns_port);
+	stmt_mark_and_accept(b);
+	if (b->relay_port == 0)
+		return;
+	if (b->relay) {
+		stmt_rule(b, c);
+		stmt_port(b, IPPROTO_TCP, b->relay_port);
+		stmt_has_bit(b, FILTER_CT_STATUS, IPS_DST_NAT);
+		stmt_mark_and_accept(b);
+	}
+	stmt_rule(b, c);
+	stmt_port(b, IPPROTO_TCP, b->relay_port);
+	stmt_refuse(b);
+}
+
+/* An address rule may name a listener of the host; the others are looked at when the
+ * packet comes in. The flow has the member then, but no plan. */
+static const struct filter_chain *build_local(struct builder *b)
+{
+	struct filter_set *owns = arena_alloc(b->arena, sizeof(*owns));
+	struct filter_chain *c = ruleset_plain_chain(b, "local");
+
+	if (!c || !owns) {
+		b->failed = true;
+		return NULL;
+	}
+	*owns = *b->host->owns;
+	owns->key = FILTER_KEY_MARKS; /* the flow's mark as it is */
+	build_own_ports(b, c);
+	ruleset_denied(b, c, stmt_refuse);
+	for (size_t p = 0; p < PROTOCOLS; p++)
+		ruleset_allowed_addrs(b, c, ruleset_protocols[p], stmt_mark_and_accept);
+	stmt_rule(b, c);
+	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_NEW);
+	stmt_add(b, FILTER_CT_FROM_MARK)->mask = HOST_MEMBER_MASK;
+	stmt_accept(b);
+	stmt_rule(b, c);
+	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
+	in(b, owns);
+	stmt_accept(b);
+	stmt_rule(b, c);
+	stmt_refuse(b);
+	return c;
+}
+
+/* Port 53 is the engine's; a flow whose tuple was known before skips the nat chain. */
+static void build_stray_dns(struct builder *b, struct filter_chain *c)
+{
+	for (size_t p = 0; p < PROTOCOLS; p++) {
+		stmt_rule(b, c);
+		stmt_port(b, ruleset_protocols[p], FILTER_DNS_PORT);
+		stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_ORIGINAL);
+		stmt_go(b, FILTER_GOTO, b->dns_output ? b->dns_output : b->refuse);
+	}
+}
+
+static void build_output(struct builder *b, const struct filter_chain *local)
+{
+	struct filter_chain *c = ruleset_plain_chain(b, "output");
+
+	if (!c)
+		return;
+	build_stray_dns(b, c);
+	ruleset_related_kernel(b, c);
+	ruleset_replies(b, c);
+	stmt_rule(b, c);
+	stmt_local(b);
+	stmt_go(b, FILTER_GOTO, local);
+	ruleset_denied(b, c, stmt_refuse);
+	for (size_t p = 0; p < PROTOCOLS; p++) {
+		if (!ruleset_is_direct(b, ruleset_protocols[p]))
+			continue;
+		ruleset_allowed(b, c, ruleset_protocols[p], stmt_mark_and_accept);
+		ruleset_kept(b, c, ruleset_protocols[p]);
+	}
+	ruleset_ping(b, c);
+	stmt_rule(b, c);
+	stmt_refuse(b);
+}
+
+/* Sets that change are the table's, and there already; all else gets the plan's number.
+ */
+static void make_own(struct builder *b, uint32_t number)
+{
+	for (struct filter_set **at = &b->rs->sets; *at;) {
+		struct filter_set *s = *at;
+		char name[FILTER_NAME_MAX];
+
+		if (s->timeout || s->changes) {
+			*at = s->next;
+			continue;
+		}
+		snprintf(name, sizeof(name), "p%u_%.20s", number, s->name);
+		memcpy(s->name, name, sizeof(name));
+		at = &s->next;
+	}
+	for (struct filter_chain *c = b->rs->chains; c; c = c->next) {
+		c->name = arena_printf(b->arena, "p%u_%s", number, c->name);
+		b->failed |= !c->name;
+	}
+}
+
+int host_build_plan(const struct filter_host *h, const struct host_plan *p,
+		    struct arena *arena, const struct ruleset **ret, struct err *err)
+{
+	static const struct filter_set owns = { .name = "owns",
+						.key = FILTER_KEY_MARK_AND_FLOW };
+	const struct ruleset_host sets = { .owns = &owns };
+	struct builder b = {
+		.arena = arena,
+		.plan = &p->plan,
+		.host = &sets,
+		.dns_port = h->params.dns_port,
+		.relay_port = h->params.relay_port,
+		.relay = p->relay,
+		.direct_tcp = !p->relay,
+		.direct_udp = true,
+		.family_count = FAMILIES,
+		.refuse = &refuse_chain,
+	};
+	const struct filter_chain *local;
+	int r = ruleset_begin(&b, FILTER_NAMES_HOST, FILTER_GENERATION_FIRST, err);
+
+	if (r < 0)
+		return r;
+	ruleset_build_dns(&b);
+	build_nat(&b);
+	local = build_local(&b);
+	build_output(&b, local);
+	make_own(&b, p->number);
+	return ruleset_end(&b, ret, err);
+}
+
+/* ---- a member's elements ---- */
+
+static struct host_element *add(struct host_element *e, const char *set, const void *key,
+				size_t size)
+{
+	*e = (struct host_element){ .set = set };
+	memcpy(e->key, key, size);
+	e->size = size;
+	return e;
+}
+
+static void append(struct host_element *e, uint32_t value)
+{
+	memcpy(e->key + e->size, &value, sizeof(value));
+	e->size += sizeof(value);
+}
+
+static void map_to(struct host_element *e, uint32_t value)
+{
+	e->maps = true;
+	e->value = value;
+}
+
+size_t host_elements(const struct host_member *m, char names[2][FILTER_NAME_MAX],
+		     struct host_element ret[HOST_ELEMENTS_MAX])
+{
+	uint32_t mark = host_mark(m), id = host_id_mark(m);
+	size_t way = host_way_of(&m->who);
+	struct host_element *e = ret;
+
+	way_name(way, false, names[0]);
+	way_name(way, true, names[1]);
+	append(add(e++, "live", &mark, sizeof(mark)), mark);
+	append(add(e++, "owns", &mark, sizeof(mark)), id);
+	map_to(add(e++, "current", &id, sizeof(id)), mark);
+	add(e++, "ids", &id, sizeof(id));
+	if (way == 0) {
+		map_to(add(e++, names[0], &m->who.uid, sizeof(m->who.uid)), id);
+		map_to(add(e++, "orphans", &id, sizeof(id)), id);
+	} else {
+		map_to(add(e++, names[0], &m->who.cgroup, sizeof(m->who.cgroup)), id);
+		append(add(e++, names[1], &m->who.cgroup, sizeof(m->who.cgroup)), id);
+	}
+	return (size_t)(e - ret);
+}

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+/* filter_driver's commands for the table of a whole host. WHO is cgroup:ID:LEVEL or
+ * uid:UID; FLAGS has r (relay).
+ *
+ *     hostopen DNS RELAY           ports; as a process that has just started
+ *     hostclose                    as one that died: the rules stay
+ *     hostload                     install everything that was set
+ *     hoststate learned|kept ADDR LIST MS   what the next "hostset" starts with
+ *     hostset ID WHO FLAGS     attach or change, with the driver's policy
+ *     hostremove ID
+ *     hostlearn ID ADDR LIST MS COUNT   COUNT addresses from ADDR on, in one batch
+ *     hosttidy                     until nothing is left; how many calls
+ *     hostverify, hostverifyone ID
+ *     hoststanding, hostlearned    what the kernel has: ID; ID|ADDR|LIST|SECONDS
+ *     hostevents                   as "events", with the sandbox
+ *     hostbench FIRST COUNT        attach COUNT cgroups, read each back: p50 max
+ *     hostlearnbench COUNT         learn in nanoseconds: p50 p99 */
+#include "filter_driver.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "filter/host.h"
+#include "filter/nflog.h"
+#include "net/sock.h"
+
+enum { ITEMS_MAX = 64, TIMES_MAX = 20000 };
+
+static struct filter_host *host;
+static struct filter_learn learned[ITEMS_MAX], kept[ITEMS_MAX];
+static size_t learned_count, kept_count;
+
+static void on_open(struct driver *d, char **words)
+{
+	const struct filter_host_params params = {
+		.dns_port = (uint16_t)atoi(words[1]),
+		.relay_port = (uint16_t)atoi(words[2]),
+	};
+	struct err err = { 0 };
+	int fd, r = sandbox_netlink_open(&fd, &err);
+
+	if (r == 0)
+		r = filter_host_new(fd, &params, &host, &err);
+	answer(r, &err);
+}
+
+static void on_close(struct driver *d, char **words)
+{
+	filter_host_free(host);
+	host = NULL;
+	answer(0, NULL);
+}
+
+static void on_load(struct driver *d, char **words)
+{
+	struct err err = { 0 };
+
+	answer(filter_host_load(host, clock_now_ms(), &err), &err);
+}
+
+static void on_state(struct driver *d, char **words)
+{
+	bool is_kept = strcmp(words[1], "kept") == 0;
+	struct filter_learn item = {
+		.port_list = (uint8_t)atoi(words[3]),
+		.lifetime_ms = (uint32_t)atoi(words[4]),
+	};
+
+	if (!addr_parse(words[2], strlen(words[2]), &item.addr) ||
+	    learned_count == ITEMS_MAX || kept_count == ITEMS_MAX)
+		return answer(-EINVAL, NULL);
+	if (is_kept)
+		kept[kept_count++] = item;
+	else
+		learned[learned_count++] = item;
+	answer(0, NULL);
+}
+
+static struct filter_member member_of(const char *who)
+{
+	struct filter_member m = { 0 };
+	char *end;
+
+	if (strncmp(who, "uid:", 4) == 0) {
+		m.kind = FILTER_MEMBER_UID;
+		m.uid = (uint32_t)strtoul(who + 4, NULL, 10);
+	} else if (strncmp(who, "cgroup:", 7) == 0) {
+		m.kind = FILTER_MEMBER_CGROUP;
+		m.cgroup = strtoull(who + 7, &end, 10);
+		m.level = (uint8_t)atoi(end + 1);
+	}
+	return m;
+}
+
+static void on_set(struct driver *d, char **words)
+{
+	const struct filter_state state = { .learned = learned,
+					    .learned_count = learned_count,
+					    .kept = kept,
+					    .kept_count = kept_count };
+	struct filter_host_sandbox s = {
+		.id = (uint16_t)atoi(words[1]),
+		.member = member_of(words[2]),
+		.relay = strchr(words[3], 'r'),
+		.state = &state,
+	};
+	struct err err = { 0 };
+	struct plan plan;
+	int r = build_plan(d, &plan, &err);
+
+	s.plan = &plan;
+	if (r == 0)
+		r = filter_host_set(host, &s, clock_now_ms(), &err);
+	learned_count = kept_count = 0;
+	answer(r, &err);
+}
+
+static void on_remove(struct driver *d, char **words)
+{
+	struct err err = { 0 };
+
+	answer(filter_host_remove(host, (uint16_t)atoi(words[1]), &err), &err);
+}
+
+static void next(struct addr *a)
+{
+	for (size_t k = addr_size(a); k-- > 0 && ++a->bytes[k] == 0;)
+		;
+}
+
+static void on_learn(struct driver *d, char **words)
+{
+	static struct filter_learn items[FILTER_LEARN_MAX];
+	size_t count = MIN((size_t)atoi(words[5]), (size_t)FILTER_LEARN_MAX);
+	struct addr a = { 0 };
+
+	if (!addr_parse(words[2], strlen(words[2]), &a))
+		return answer(-EINVAL, NULL);
+	for (size_t i = 0; i < count; i++, next(&a))
+		items[i] = (struct filter_learn){
+			.addr = a,
+			.port_list = (uint8_t)atoi(words[3]),
+			.lifetime_ms = (uint32_t)atoi(words[4]),
+		};
+	answer(filter_host_learn(host, (uint16_t)atoi(words[1]), items, count,
+				 clock_now_ms()),
+	       NULL);
+}
+
+static void on_tidy(struct driver *d, char **words)
+{
+	int calls = 1;
+
+	while (filter_host_tidy(host, clock_now_ms()))
+		calls++;
+	printf("ok %d\n", calls);
+}
+
+static void on_verify(struct driver *d, char **words)
+{
+	struct err err = { 0 };
+
+	answer(filter_host_verify(host, &err), &err);
+}
+
+static void on_verify_one(struct driver *d, char **words)
+{
+	struct err err = { 0 };
+
+	answer(filter_host_verify_one(host, (uint16_t)atoi(words[1]), &err), &err);
+}
+
+static void print_id(void *data, uint16_t id)
+{
+	printf(" %u", id);
+}
+
+static void on_standing(struct driver *d, char **words)
+{
+	printf("ok");
+	if (filter_host_standing(host, print_id, NULL) < 0)
+		printf(" failed");
+	printf("\n");
+}
+
+static void print_learned(void *data, uint16_t id, const struct filter_learn *item)
+{
+	char text[ADDR_TEXT_SIZE];
+
+	printf(" %u|%s|%u|%u", id, addr_format(&item->addr, text), item->port_list,
+	       (item->lifetime_ms + 500) / 1000);
+}
+
+static void on_learned(struct driver *d, char **words)
+{
+	printf("ok");
+	if (filter_host_learned_read(host, print_learned, NULL) < 0)
+		printf(" failed");
+	printf("\n");
+}
+
+static void print_event(void *data, const struct nflog_packet *p)
+{
+	struct endpoint e = { p->destination, p->destination_port };
+	char text[ENDPOINT_TEXT_SIZE];
+
+	printf(" %u|%s|%u|%u", p->mark >> 16, endpoint_format(&e, text), p->protocol,
+	       p->uid);
+}
+
+static void on_events(struct driver *d, char **words)
+{
+	int r;
+
+	printf("ok");
+	while ((r = nflog_read(d->nflog, print_event, NULL)) != 0)
+		if (r < 0)
+			printf(" lost");
+	printf("\n");
+}
+
+static void on_bench(struct driver *d, char **words)
+{
+	static int64_t times[TIMES_MAX];
+	int first = atoi(words[1]), count = MIN(atoi(words[2]), (int)TIMES_MAX);
+	struct err err = { 0 };
+	struct plan plan;
+	int r = build_plan(d, &plan, &err);
+
+	for (int i = 0; i < count && r == 0; i++) {
+		const struct filter_host_sandbox s = {
+			.id = (uint16_t)(first + i),
+			.member = { .kind = FILTER_MEMBER_CGROUP,
+				    .cgroup = UINT64_C(1) << 40 | (uint64_t)i,
+				    .level = 3 },
+			.plan = &plan,
+		};
+		int64_t start = now_ns();
+
+		r = filter_host_set(host, &s, clock_now_ms(), &err);
+		if (r == 0)
+			r = filter_host_verify_one(host, s.id, &err);
+		times[i] = now_ns() - start;
+	}
+	if (r < 0)
+		return answer(r, &err);
+	print_times(times, count);
+}
+
+static int compare_times(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void on_learn_bench(struct driver *d, char **words)
+{
+	static int64_t times[TIMES_MAX];
+	int count = MIN(atoi(words[1]), (int)TIMES_MAX);
+	struct filter_learn item = { .lifetime_ms = 60000 };
+
+	for (int i = 0; i < count; i++) {
+		int64_t start = now_ns();
+
+		item.addr =
+			addr_v4(11, (uint8_t)(i >> 16), (uint8_t)(i >> 8), (uint8_t)i);
+		if (filter_host_learn(host, 1, &item, 1, clock_now_ms()) < 0)
+			return answer(-EINVAL, NULL);
+		times[i] = now_ns() - start;
+	}
+	qsort(times, (size_t)count, sizeof(times[0]), compare_times);
+	printf("ok %lld %lld\n", (long long)times[count / 2],
+	       (long long)times[count * 99 / 100]);
+}
+
+const struct command host_commands[] = {
+	{ "hostopen", 3, on_open },
+	{ "hostclose", 1, on_close },
+	{ "hostload", 1, on_load },
+	{ "hoststate", 5, on_state },
+	{ "hostset", 4, on_set },
+	{ "hostremove", 2, on_remove },
+	{ "hostlearn", 6, on_learn },
+	{ "hosttidy", 1, on_tidy },
+	{ "hostverify", 1, on_verify },
+	{ "hostverifyone", 2, on_verify_one },
+	{ "hoststanding", 1, on_standing },
+	{ "hostlearned", 1, on_learned },
+	{ "hostevents", 1, on_events },
+	{ "hostbench", 3, on_bench },
+	{ "hostlearnbench", 2, on_learn_bench },
+	{ NULL, 0, NULL },
+};
