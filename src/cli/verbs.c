@@ -15,6 +15,7 @@
 #include "cli/inject.h"
 #include "cli/policy.h"
 #include "cli/profile.h"
+#include "cli/render.h"
 #include "cli/report.h"
 
 /* The command line first, then the environment, then the files: what comes first counts.
@@ -143,6 +144,16 @@ static int verb_inject(int argc, char **argv, const struct cli_hooks *hooks)
 	return cli_inject(argc, argv);
 }
 
+static int verb_render(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	return cli_render(argc, argv, hooks->resolve);
+}
+
+static int verb_teardown(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	return cli_teardown(argc, argv);
+}
+
 static int verb_profile(int argc, char **argv, const struct cli_hooks *hooks)
 {
 	return cli_profile(argc, argv);
@@ -230,6 +241,10 @@ static const struct cli_verb verbs[] = {
 	  cli_events_usage, &cli_events_options },
 	{ "denies", "count what was denied, by destination, name, rule and so on",
 	  verb_events, cli_denies_usage, &cli_denies_options },
+	{ "render", "print or install a policy as nft rules for a cgroup or a user",
+	  verb_render, cli_render_usage, &cli_render_options },
+	{ "teardown", "take away what `weir render --install` has installed",
+	  verb_teardown, cli_teardown_usage, NULL },
 	{ "doctor", "try what `weir run` needs of this machine", verb_doctor,
 	  cli_doctor_usage, &cli_doctor_options },
 	{ "inject", "print Kubernetes workloads with the sidecar in them", verb_inject,

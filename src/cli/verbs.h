@@ -4,12 +4,14 @@
 
 #include <stdio.h>
 
+#include "cli/render.h"
 #include "cli/run.h"
 #include "cli/sidecar.h"
 
 /* What the verbs need from main/, which this folder can't know. */
 struct cli_hooks {
 	int (*run)(struct run_spec *spec);
+	render_resolve_fn *resolve;
 	int (*sidecar)(struct sidecar_spec *spec); /* says what spec->warnings has */
 	/* Become another of Weir's programs, with @argv behind its name. Return: -errno,
 	 * it could not be started. */

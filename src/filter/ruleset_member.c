@@ -8,7 +8,8 @@
  * not allow with its next packet.
  *
  *     output  accepts; but a member's packets go to the chain `member`, and only they
- *     member  1. answers of a service to those who dial in, from an address of the host
+ *     member  1. only from an address of the host; answers of a service to those who
+ *                dial in
  *             2. deny sets, then what address rules allow; an address of the host itself
  *                is one like any other
  *             3. by cgroup: other addresses of the host, with a mark on the flow
@@ -81,12 +82,16 @@ static void member_is(struct builder *b, const struct filter_member_params *p)
 		stmt_equal(b, FILTER_SKUID, p->uid);
 }
 
+/* A source that is made up would open a flow in somebody else's name, whose answers then
+ * leave. */
 static void answers(struct builder *b, struct filter_chain *c)
 {
 	stmt_rule(b, c);
+	stmt_not_equal(b, FILTER_FIB_SADDR_TYPE, RTN_LOCAL);
+	stmt_refuse(b);
+	stmt_rule(b, c);
 	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
 	stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_REPLY);
-	stmt_equal(b, FILTER_FIB_SADDR_TYPE, RTN_LOCAL);
 	stmt_accept(b);
 }
 
@@ -143,6 +148,11 @@ static void input(struct builder *b, const struct filter_member_params *p)
 	if (!c)
 		return;
 	c->accept = true;
+	/* Between SYN and ACK there is no socket to look at; the first packet was. */
+	begin_marked(b, c, p->mark);
+	stmt_equal(b, FILTER_L4PROTO, IPPROTO_TCP);
+	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
+	stmt_accept(b);
 	begin_marked(b, c, p->mark);
 	member_is(b, p);
 	stmt_accept(b);

@@ -9,6 +9,7 @@
 #include "main/control.h"
 #include "main/helper.h"
 #include "main/keeper.h"
+#include "main/pin_names.h"
 #include "main/warden.h"
 
 /* What is opened later must not end up as standard input, output or error. */
@@ -62,6 +63,7 @@ int main(int argc, char **argv)
 {
 	enum alias alias = argc > 0 ? alias_of(argv[0]) : ALIAS_NONE;
 	const struct cli_hooks hooks = { .run = control_run,
+					 .resolve = pin_names,
 					 .sidecar = keeper_run,
 					 .become = helper_become,
 
