@@ -14,6 +14,7 @@
 #include "policy/document.h"
 #include "store/event.h"
 #include "store/jsonl.h"
+#include "store/review.h"
 
 enum {
 	API_BODY_MAX = 1 << 20,	  /* bytes; more is 413 */
@@ -102,6 +103,14 @@ struct api_ops {
 			   bool callers_fault);
 	/* Optional: a key of a policy that means nothing here; printable. */
 	void (*log_unknown_key)(void *data, const char *key);
+	/* Review tasks; all three, or none where events aren't stored. -ENOENT: there is
+	 * no such task; other errors: not now. */
+	int (*reviews)(void *data, enum review_state state,
+		       bool (*on_task)(void *to, const struct review *t), void *to,
+		       struct err *err);
+	int (*review)(void *data, int64_t id, struct review *ret, struct err *err);
+	int (*decide)(void *data, int64_t id, enum review_state state, const char *who,
+		      struct err *err);
 };
 
 /* Of `weir daemon`, whose API is about many sandboxes: GET /sandboxes lists them, PUT

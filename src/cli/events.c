@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/events.h"
+#include "cli/events_internal.h"
 
 #include <errno.h>
 #include <string.h>
@@ -13,13 +13,13 @@ static struct events_spec *spec_of(void *target)
 	return target;
 }
 
-static int set_state_dir(void *target, const char *value, struct err *err)
+int events_set_state_dir(void *target, const char *value, struct err *err)
 {
 	spec_of(target)->state_dir = value;
 	return value[0] ? 0 : err_set(err, -EINVAL, "a path is needed");
 }
 
-static int set_sandbox(void *target, const char *value, struct err *err)
+int events_set_sandbox(void *target, const char *value, struct err *err)
 {
 	spec_of(target)->sandbox = value;
 	return 0;
@@ -78,15 +78,16 @@ static int set_follow(void *target, const char *value, struct err *err)
 	return 0;
 }
 
-static int set_json(void *target, const char *value, struct err *err)
+int events_set_json(void *target, const char *value, struct err *err)
 {
 	spec_of(target)->json = true;
 	return 0;
 }
 
 static const struct cli_option events_options[] = {
-	{ "state-dir", "DIR", "where the store is (WEIR_STATE_DIR)", set_state_dir },
-	{ "sandbox", "ID", "of this sandbox alone", set_sandbox },
+	{ "state-dir", "DIR", "where the store is (WEIR_STATE_DIR)",
+	  events_set_state_dir },
+	{ "sandbox", "ID", "of this sandbox alone", events_set_sandbox },
 	{ "since", "TIME", "from then on: 90s, 2h, 3d ago, or RFC 3339 (24h)",
 	  set_since },
 	{ "until", "TIME", "only before then, in the same forms", set_until },
@@ -95,21 +96,22 @@ static const struct cli_option events_options[] = {
 	{ "action", "allow|deny|panic|change|limit", "of this action alone", set_action },
 	{ "limit", "N", "the newest N alone", set_limit },
 	{ "follow", NULL, "go on with what comes, until interrupted", set_follow },
-	{ "json", NULL, "print JSON, one event per line", set_json },
+	{ "json", NULL, "print JSON, one event per line", events_set_json },
 };
 const struct cli_options cli_events_options = { events_options,
 						ARRAY_SIZE(events_options) };
 
 static const struct cli_option denies_options[] = {
-	{ "state-dir", "DIR", "where the store is (WEIR_STATE_DIR)", set_state_dir },
-	{ "sandbox", "ID", "of this sandbox alone", set_sandbox },
+	{ "state-dir", "DIR", "where the store is (WEIR_STATE_DIR)",
+	  events_set_state_dir },
+	{ "sandbox", "ID", "of this sandbox alone", events_set_sandbox },
 	{ "since", "TIME", "from then on: 90s, 2h, 3d ago, or RFC 3339 (24h)",
 	  set_since },
 	{ "until", "TIME", "only before then, in the same forms", set_until },
 	{ "by", "destination|address|name|sandbox|rule|process",
 	  "what is counted (destination: the name, or the address)", set_by },
 	{ "limit", "N", "the N most denied alone (50)", set_limit },
-	{ "json", NULL, "print JSON", set_json },
+	{ "json", NULL, "print JSON", events_set_json },
 };
 const struct cli_options cli_denies_options = { denies_options,
 						ARRAY_SIZE(denies_options) };
@@ -141,6 +143,8 @@ int cli_events_parse(int argc, char **argv, struct events_spec *ret, struct err 
 	int first;
 
 	*ret = (struct events_spec){ 0 };
+	if (strcmp(argv[0], "review") == 0)
+		return review_parse(argc, argv, ret, err);
 	first = cli_options_parse(denies ? &cli_denies_options : &cli_events_options, ret,
 				  argc, argv, NULL, err);
 	if (first >= 0 && first < argc)

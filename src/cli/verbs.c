@@ -84,7 +84,7 @@ static int verb_sidecar(int argc, char **argv, const struct cli_hooks *hooks)
 	return hooks->sidecar(spec);
 }
 
-/* Both are one program's, which reads the options itself. */
+/* All three are one program's, which reads the options itself. */
 static int verb_events(int argc, char **argv, const struct cli_hooks *hooks)
 {
 	struct err err = { 0 };
@@ -241,6 +241,8 @@ static const struct cli_verb verbs[] = {
 	  cli_events_usage, &cli_events_options },
 	{ "denies", "count what was denied, by destination, name, rule and so on",
 	  verb_events, cli_denies_usage, &cli_denies_options },
+	{ "review", "decide what was denied and a rule could allow", verb_events,
+	  cli_review_usage, &cli_review_options, CLI_REVIEW_WORDS },
 	{ "render", "print or install a policy as nft rules for a cgroup or a user",
 	  verb_render, cli_render_usage, &cli_render_options },
 	{ "teardown", "take away what `weir render --install` has installed",

@@ -116,6 +116,7 @@ static bool hall_find(void *data, const char *id, struct api_ops *ret,
 		.row = ward_row,
 		.log_change = ward_log_change,
 	};
+	side_ward_review_ops(w, ret);
 	*ret_number = w->id;
 	return true;
 }

@@ -7,6 +7,7 @@
  *   change.c    from a document to a plan in force, and back when a step fails
  *   reload.c    the always-rules files
  *   record.c    events and lookups: ring, log, streams, store, webhook
+ *   review.c    review tasks, for the API
  *   webhook.c   the deny webhook: its program, and the connections that it asks for
  *   lookup.c    addresses of the webhook's hosts
  *   status.c    what /status and /metrics say
@@ -204,6 +205,12 @@ void side_row(void *data, const struct event *e, struct event_row *ret);
 /* Everything that the engine may have written is held to what can be printed, and ends.
  */
 void side_tame(char *text, size_t size);
+
+/* -- review.c ----------------------------------------------------------------------- */
+
+/* What answers about tasks, in @ret; nothing where events aren't stored. */
+void side_review_ops(const struct side *s, struct api_ops *ret);
+void side_ward_review_ops(const struct side_ward *w, struct api_ops *ret);
 
 /* -- webhook.c ---------------------------------------------------------------------- */
 

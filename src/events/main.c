@@ -120,7 +120,9 @@ const char *show_text(const char *text, char *buf)
 static const struct {
 	const char *name;
 	int (*main)(struct show *s);
-} verbs[] = { { "events", show_events }, { "denies", show_denies } };
+} verbs[] = { { "events", show_events },
+	      { "denies", show_denies },
+	      { "review", show_review } };
 
 static int run(struct show *s, int argc, char **argv)
 {
@@ -131,7 +133,7 @@ static int run(struct show *s, int argc, char **argv)
 	while (i < ARRAY_SIZE(verbs) && (argc < 1 || strcmp(argv[0], verbs[i].name) != 0))
 		i++;
 	if (i == ARRAY_SIZE(verbs)) {
-		log_error("`weir events` and `weir denies` start this program");
+		log_error("`weir events`, `denies` and `review` start this program");
 		return SHOW_BAD_INPUT;
 	}
 	if (cli_events_parse(argc, argv, &s->spec, &err) < 0 ||

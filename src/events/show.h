@@ -4,6 +4,7 @@
  *   main.c    which verb it is; what its options mean
  *   list.c    `weir events`
  *   denies.c  `weir denies`
+ *   review.c  `weir review`
  *
  * Whatever is printed for people is escaped: a name that a sandbox asked for can't move
  * a cursor. */
@@ -30,6 +31,7 @@ struct show {
 /* Return: the exit status. */
 int show_events(struct show *s);
 int show_denies(struct show *s);
+int show_review(struct show *s);
 
 /* The store, or why it can't be opened, said. Return: 0 or -errno. */
 int show_open(const struct show *s, struct sqlite_reader **ret) MUST_CHECK;

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "store/jtext.h"
+#include "store/review.h"
 #include "store/sqlite_file.h"
 #include "store/worker.h"
 
@@ -27,6 +28,7 @@ enum {
 	CLOCK_STEP_MS = 60 * 1000, /* a wall clock that moved by more was set */
 	CLOCK_TRUST_MS = 10 * 60 * 1000,
 	FREE_TIMEOUT_MS = 2000,
+	DECIDED_MS = 5000,
 	FOLD_HEADS = SQLITE_FOLD_MAX,
 };
 #define DAY_MS INT64_C(86400000)
@@ -38,7 +40,7 @@ struct sqlite_writer {
 	int64_t max_age_ms;
 	/* The thread's alone. */
 	sqlite3 *db; /* NULL: to be opened from @reopen_ms on */
-	sqlite3_stmt *insert, *count, *sum;
+	sqlite3_stmt *insert, *count, *sum, *task;
 	int64_t reopen_ms, window_ms, tidy_ms, room_ms;
 	int64_t clock_offset_ms, clock_set_ms; /* wall minus boot time; when it moved */
 	struct event_row *folded; /* SQLITE_FOLD_MAX, made with the first row */
@@ -98,8 +100,9 @@ static void close_database(struct sqlite_writer *w)
 	sqlite3_finalize(w->insert);
 	sqlite3_finalize(w->count);
 	sqlite3_finalize(w->sum);
+	sqlite3_finalize(w->task);
 	sqlite3_close(w->db);
-	w->insert = w->count = w->sum = NULL;
+	w->insert = w->count = w->sum = w->task = NULL;
 	w->db = NULL;
 }
 
@@ -126,6 +129,26 @@ static int open_once(struct sqlite_writer *w, struct err *err)
 		"2, 3"
 		" ON CONFLICT DO UPDATE SET packets = packets + excluded.packets,"
 		" rows = rows + excluded.rows, last_ts = max(last_ts, excluded.last_ts)";
+	/* A sandbox that was denied more destinations than it may have tasks for has one
+	 * task more, without a destination. What comes within seconds of a decision is
+	 * from before it. */
+	static const char task[] =
+		"INSERT INTO review (sandbox, destination, is_name, port, protocol, "
+		"packets,"
+		" rows, first_ts, last_ts)"
+		" SELECT sandbox, iif(EXISTS (SELECT 1 FROM review r WHERE r.sandbox ="
+		" e.sandbox AND r.destination = coalesce(e.name, e.remote_ip)) OR (SELECT"
+		" count(*) FROM review r WHERE r.sandbox = e.sandbox) < ?2,"
+		" coalesce(name, remote_ip), '') AS what, max(name IS NOT NULL),"
+		" max(remote_port), max(protocol), sum(packets), count(*), min(ts), "
+		"max(ts)"
+		" FROM event e WHERE id > ?1 AND action = 2 AND allowable = 1"
+		" AND coalesce(name, remote_ip) IS NOT NULL GROUP BY sandbox, what"
+		" ON CONFLICT DO UPDATE SET packets = packets + excluded.packets,"
+		" rows = rows + excluded.rows, last_ts = max(last_ts, excluded.last_ts),"
+		" port = excluded.port, protocol = excluded.protocol,"
+		" state = iif(state = 2 AND excluded.last_ts > decided_ts + ?3, 1, "
+		"state)";
 	int rc, r = sqlite_file_open(w->directory, w->max_bytes, &w->db, err);
 
 	if (r < 0)
@@ -135,6 +158,8 @@ static int open_once(struct sqlite_writer *w, struct err *err)
 		rc = prepare(w->db, count, &w->count);
 	if (rc == SQLITE_OK)
 		rc = prepare(w->db, sum, &w->sum);
+	if (rc == SQLITE_OK)
+		rc = prepare(w->db, task, &w->task);
 	if (rc == SQLITE_OK) {
 		sqlite_file_put_by(w->directory);
 		return 0;
@@ -243,12 +268,21 @@ static int write_counter(struct sqlite_writer *w, const struct event *e)
 	return sqlite3_reset(s);
 }
 
-/* What was denied in the rows from @first on, into the sums. */
-static int write_sums(struct sqlite_writer *w, int64_t first)
+/* What was denied in the rows from @first on, into the sums and the review tasks. */
+static int write_derived(struct sqlite_writer *w, int64_t first)
 {
+	int rc;
+
 	sqlite3_bind_int64(w->sum, 1, first - 1);
 	sqlite3_step(w->sum);
-	return sqlite3_reset(w->sum);
+	rc = sqlite3_reset(w->sum);
+	if (rc != SQLITE_OK)
+		return rc;
+	sqlite3_bind_int64(w->task, 1, first - 1);
+	sqlite3_bind_int(w->task, 2, REVIEW_PER_SANDBOX);
+	sqlite3_bind_int(w->task, 3, DECIDED_MS);
+	sqlite3_step(w->task);
+	return sqlite3_reset(w->task);
 }
 
 /* All or nothing. */
@@ -268,7 +302,7 @@ static int write_folded(struct sqlite_writer *w, struct err *err)
 			first = sqlite3_last_insert_rowid(w->db);
 	}
 	if (rc == SQLITE_OK)
-		rc = write_sums(w, first);
+		rc = write_derived(w, first);
 	if (rc != SQLITE_OK)
 		r = sqlite_fault(w->db, rc, "cannot write to the database", err);
 	else

@@ -205,10 +205,13 @@ static void let_sums_go(sqlite3 *db)
 
 bool sqlite_file_tidy(sqlite3 *db, uint64_t max_bytes, int64_t oldest_ms)
 {
-	char old[64];
+	char old[96];
 	int gone = TIDY_ROWS;
 	bool over = true;
 
+	snprintf(old, sizeof(old), "DELETE FROM review WHERE last_ts < %" PRId64,
+		 oldest_ms);
+	(void)!sqlite_run(db, old, NULL);
 	snprintf(old, sizeof(old), "ts < %" PRId64, oldest_ms);
 	for (int i = 0; i < TIDY_STEPS && gone == TIDY_ROWS; i++)
 		gone = let_go(db, old, TIDY_ROWS);

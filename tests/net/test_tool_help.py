@@ -10,7 +10,7 @@ import pytest
 
 MAN = pathlib.Path(__file__).resolve().parents[2] / "man"
 VERBS = ("run", "sidecar", "daemon", "attach", "detach", "ps", "policy", "profile", "events", "denies",
-         "render", "teardown", "doctor", "inject", "completion", "version", "help")
+         "review", "render", "teardown", "doctor", "inject", "completion", "version", "help")
 
 
 @pytest.fixture

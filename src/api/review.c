@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+/* /review: what was denied and a rule could allow, for somebody to decide.
+ *
+ *     GET  /review[?state=open|accepted|dismissed|all]   the tasks
+ *     GET  /review/7                  one, and what accepting it would change
+ *     POST /review/7/accept[?who=…]   add its rule to the policy
+ *     POST /review/7/dismiss[?who=…]  leave the policy as it is */
+#include <errno.h>
+#include <string.h>
+
+#include "api/diff.h"
+#include "api/internal.h"
+
+#define PREFIX	  "/review/"
+#define JSON_TYPE "application/json"
+
+enum { REVIEW_ID_MAX = 0x7fffffff };
+
+static const struct api_ops *ops_of(const struct api_request *r)
+{
+	return r->ops;
+}
+
+/* What an operation on the store ended with. */
+static void refuse(struct api_request *r, int code, const struct err *err)
+{
+	if (code == -ENOENT)
+		reply_error(r, MHD_HTTP_NOT_FOUND, "%s", err->text);
+	else
+		reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "%s", err->text);
+}
+
+static void put_diff(FILE *out, json_t *diff)
+{
+	fputs(",\"diff\":", out);
+	if (!diff || json_dumpf(diff, out, JSON_COMPACT | JSON_ENSURE_ASCII) < 0)
+		fputs("null", out);
+	json_decref(diff);
+}
+
+/* The policy with the task's rule in front. *@ret_rules is "[rule]". Return: 0;
+ * -ENOENT: no rule can do that; or another -errno. */
+static int merge_rule(struct api_request *r, const struct review *t, char *ret_rules,
+		      struct document **ret, struct err *err)
+{
+	char rule[REVIEW_RULE_SIZE];
+
+	if (!review_rule(t, rule))
+		return err_set(err, -ENOENT, "no rule can allow this");
+	snprintf(ret_rules, REVIEW_RULE_SIZE + 2, "[%s]", rule);
+	return document_merge(ops_of(r)->policy(ops_of(r)->data), text_of(ret_rules), ret,
+			      err);
+}
+
+/* ---- reading ---- */
+
+struct list {
+	FILE *out;
+	size_t count;
+};
+
+static bool put_task(void *data, const struct review *t)
+{
+	struct list *l = data;
+	char json[REVIEW_JSON_SIZE];
+
+	review_json(t, json);
+	fprintf(l->out, "%s%s", l->count++ > 0 ? "," : "", json);
+	return true;
+}
+
+static void answer_list(struct api_request *r)
+{
+	enum review_state state = REVIEW_OPEN;
+	struct err err = { 0 };
+	struct reply_stream s;
+	struct list list = { 0 };
+	char text[16];
+	int found = request_query(r->query, "state", text, sizeof(text)), code;
+
+	if (found < 0 || (found > 0 && strcmp(text, "all") != 0 &&
+			  !review_state_parse(text, &state))) {
+		reply_error(r, MHD_HTTP_BAD_REQUEST, "invalid state");
+		return;
+	}
+	if (found > 0 && strcmp(text, "all") == 0)
+		state = REVIEW_NONE;
+	if (!reply_open(r, &s))
+		return;
+	list.out = s.out;
+	fputs("{\"tasks\":[", s.out);
+	code = ops_of(r)->reviews(ops_of(r)->data, state, put_task, &list, &err);
+	if (code < 0) {
+		fclose(s.out);
+		free(s.body);
+		refuse(r, code, &err);
+		return;
+	}
+	fputs("]}\n", s.out);
+	reply_close(r, &s, JSON_TYPE);
+}
+
+static void answer_task(struct api_request *r, const struct review *t)
+{
+	char json[REVIEW_JSON_SIZE], rules[REVIEW_RULE_SIZE + 2];
+	size_t size = review_json(t, json);
+	struct document *next = NULL;
+	struct err err = { 0 };
+	struct reply_stream s;
+
+	if (!reply_open(r, &s))
+		return;
+	fwrite(json, 1, size - 1, s.out); /* and more behind */
+	if (merge_rule(r, t, rules, &next, &err) == 0)
+		put_diff(s.out, document_diff(ops_of(r)->policy(ops_of(r)->data), next));
+	else
+		put_diff(s.out, NULL);
+	fputs("}\n", s.out);
+	document_free(next);
+	reply_close(r, &s, JSON_TYPE);
+}
+
+/* ---- deciding ---- */
+
+static bool read_who(struct api_request *r, char *who)
+{
+	int found = request_query(r->query, "who", who, REVIEW_WHO_SIZE);
+
+	if (found < 0)
+		reply_error(r, MHD_HTTP_BAD_REQUEST, "invalid who");
+	else if (found == 0)
+		snprintf(who, REVIEW_WHO_SIZE, "api");
+	return found >= 0;
+}
+
+/* Note what was decided, and say it with what it changed. @diff is taken. */
+static void decide(struct api_request *r, const struct review *t, enum review_state state,
+		   const char *who, json_t *diff)
+{
+	const struct api_ops *ops = ops_of(r);
+	char json[REVIEW_JSON_SIZE];
+	struct err err = { 0 };
+	struct reply_stream s;
+	struct review now;
+	int code = ops->decide(ops->data, t->id, state, who, &err);
+
+	if (code == 0)
+		code = ops->review(ops->data, t->id, &now, &err);
+	if (code < 0) {
+		json_decref(diff);
+		refuse(r, code, &err);
+		return;
+	}
+	if (!reply_open(r, &s)) {
+		json_decref(diff);
+		return;
+	}
+	fwrite(json, 1, review_json(&now, json) - 1, s.out);
+	put_diff(s.out, diff ?: json_array());
+	fputs("}\n", s.out);
+	reply_close(r, &s, JSON_TYPE);
+}
+
+/* Return: 0, or the status of an answer with @err. */
+static unsigned int change_policy(struct api_request *r, struct document *next,
+				  const char *rules, struct err *err)
+{
+	const struct api_ops *ops = ops_of(r);
+	const size_t max = r->api->config.max_rules;
+	unsigned int status = MHD_HTTP_INTERNAL_SERVER_ERROR;
+	enum api_failure failure;
+
+	if (max > 0 && document_rule_count(next) > max) {
+		document_free(next);
+		err_set(err, -E2BIG, "egress rule total count exceeds limit %zu", max);
+		status = MHD_HTTP_CONTENT_TOO_LARGE;
+	} else {
+		failure = ops->change(ops->data, next, err);
+		if (failure == API_FAILED_NOT)
+			status = 0;
+		else if (failure == API_FAILED_POLICY)
+			status = MHD_HTTP_BAD_REQUEST;
+	}
+	ops->log_change(ops->data, rules, status ? err->text : NULL,
+			status > 0 && status < 500);
+	return status;
+}
+
+static void accept_task(struct api_request *r, const struct review *t, const char *who)
+{
+	char rules[REVIEW_RULE_SIZE + 2];
+	struct document *next = NULL;
+	struct err err = { 0 };
+	unsigned int status;
+	json_t *diff;
+
+	if (merge_rule(r, t, rules, &next, &err) < 0) {
+		reply_error(r, MHD_HTTP_CONFLICT, "%s", err.text);
+		return;
+	}
+	diff = document_diff(ops_of(r)->policy(ops_of(r)->data), next);
+	status = change_policy(r, next, rules, &err);
+	if (status == 0) {
+		decide(r, t, REVIEW_ACCEPTED, who, diff);
+		return;
+	}
+	json_decref(diff);
+	reply_error(r, status, "%s", err.text);
+}
+
+/* ---- the target ---- */
+
+/* "7", "7/accept", "7/dismiss" behind the prefix. */
+static bool read_target(const struct api_request *r, uint32_t *ret_id,
+			struct text *ret_verb)
+{
+	struct text rest = text_of(r->target + strlen(PREFIX)), id;
+
+	text_split(&rest, '/', &id);
+	*ret_verb = rest.ptr ? rest : (struct text){ "", 0 };
+	return text_to_u32(id, REVIEW_ID_MAX, ret_id) && (!rest.ptr || rest.len > 0);
+}
+
+static bool has_store(struct api_request *r)
+{
+	if (ops_of(r)->reviews)
+		return true;
+	reply_error(r, MHD_HTTP_NOT_FOUND, "events are not stored here");
+	return false;
+}
+
+void answer_reviews(struct api_request *r)
+{
+	if (has_store(r))
+		answer_list(r);
+}
+
+void answer_review(struct api_request *r)
+{
+	char who[REVIEW_WHO_SIZE];
+	struct err err = { 0 };
+	struct review t;
+	struct text verb;
+	uint32_t id;
+	bool accept;
+	int code;
+
+	if (!read_target(r, &id, &verb)) {
+		reply_error(r, MHD_HTTP_NOT_FOUND, "404 page not found");
+		return;
+	}
+	accept = text_equal(verb, "accept");
+	if (verb.len > 0 && !accept && !text_equal(verb, "dismiss")) {
+		reply_error(r, MHD_HTTP_NOT_FOUND, "404 page not found");
+		return;
+	}
+	if ((verb.len == 0) != (r->method != METHOD_POST)) {
+		reply_not_allowed(r);
+		return;
+	}
+	if (!has_store(r))
+		return;
+	code = ops_of(r)->review(ops_of(r)->data, id, &t, &err);
+	if (code < 0)
+		refuse(r, code, &err);
+	else if (verb.len == 0)
+		answer_task(r, &t);
+	else if (!read_who(r, who))
+		return; /* it has answered */
+	else if (accept)
+		accept_task(r, &t, who);
+	else
+		decide(r, &t, REVIEW_DISMISSED, who, NULL);
+}

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`weir review`: what was denied waits, once each, until somebody decides."""
+import json
+import re
+import time
+
+import pytest
+
+from tests.world.store import Store
+from tests.world.terminal import Terminal
+
+
+@pytest.fixture
+def store(tmp_path):
+    tmp_path.chmod(0o755)
+    with Store(tmp_path / "state") as opened:
+        yield opened
+
+
+@pytest.fixture
+def review(world, store):
+    def run(*args, **options):
+        store.drain()
+        return world.weir("review", *args, env={"WEIR_STATE_DIR": str(store.folder)}, **options)
+    return run
+
+
+@pytest.fixture
+def policy(tmp_path):
+    path = tmp_path / "policy.json"
+    path.write_text('{"egress": [{"action": "deny", "target": "b.test"}], "defaultAction": "deny"}')
+    return path
+
+
+def tasks(review, *args):
+    return {(t["sandbox"], t["destination"]): t for t in review("list", "--json", *args).json()}
+
+
+def test_one_task_for_each_sandbox_and_destination(review, store):
+    store.put("a.test", packets=3)
+    store.drain()
+    store.put("a.test", packets=4)
+    store.put("a.test", sandbox="sb-2")
+    store.put(address="192.0.2.7", port=443)
+    store.put("never.test", allowable=False)  # no rule could do anything about it
+    store.put("let.test", action="allow")
+    found = tasks(review)
+    assert set(found) == {("sb-1", "a.test"), ("sb-2", "a.test"), ("sb-1", "192.0.2.7")}
+    assert (found["sb-1", "a.test"]["packets"], found["sb-1", "a.test"]["events"]) == (7, 2)
+    assert found["sb-1", "a.test"]["rule"] == {"action": "allow", "target": "a.test"}
+    assert found["sb-1", "192.0.2.7"]["rule"] == {"action": "allow", "target": "192.0.2.7", "ports": ["tcp/443"]}
+    assert set(tasks(review, "--sandbox", "sb-2")) == {("sb-2", "a.test")}
+
+
+def test_accepting_shows_what_changes_and_writes_it(review, store, policy):
+    store.put("b.test")
+    task = tasks(review)["sb-1", "b.test"]
+    before = policy.read_text()
+    done = review("accept", str(task["id"]), "--policy", str(policy), stdin=None)
+    assert done.code == 1 and policy.read_text() == before and tasks(review), "nobody said yes"
+    done = review("accept", str(task["id"]), "--policy", str(policy), "--yes", "--who", "alice")
+    assert done.code == 0 and done.messages.splitlines() == ['- {"action":"deny","target":"b.test"}',
+                                                             '+ {"action":"allow","target":"b.test"}']
+    assert json.loads(policy.read_text())["egress"] == [{"action": "allow", "target": "b.test"}]
+    assert tasks(review) == {}
+    (task,) = review("list", "--state", "accepted", "--json").json()
+    assert (task["who"], task["state"]) == ("alice", "accepted") and task["decided"]
+
+
+def test_a_terminal_is_asked(world, store, review, policy):
+    store.put("a.test")
+    number = str(tasks(review)["sb-1", "a.test"]["id"])
+    argv = [world.weir_path, "review", "accept", number, "--policy", policy, "--state-dir", store.folder]
+    with Terminal(world, argv) as terminal:
+        terminal.expect(r"\+ .*a\.test")
+        terminal.expect(r"add it\? \[y/N\]")
+        terminal.type("n\n")
+        assert terminal.started.process.wait(10) == 1
+    assert "a.test" not in policy.read_text() and tasks(review)
+    with Terminal(world, argv) as terminal:
+        terminal.expect(r"add it\?")
+        terminal.type("y\n")
+        assert terminal.started.process.wait(10) == 0
+    assert "a.test" in policy.read_text() and not tasks(review)
+
+
+def test_what_is_dismissed_stays_so_and_what_was_accepted_comes_back(review, store):
+    for name in ("no.test", "yes.test"):
+        store.put(name)
+    found = tasks(review)
+    assert review("dismiss", str(found["sb-1", "no.test"]["id"])).code == 0
+    said = review("accept", str(found["sb-1", "yes.test"]["id"]))
+    assert said.code == 0 and '{"action":"allow","target":"yes.test"}' in said.text
+    store.put("no.test")
+    store.put("yes.test")  # denied just before, and written after
+    assert tasks(review) == {}
+    store.drain()
+    time.sleep(5.1)
+    store.put("no.test")
+    store.put("yes.test")
+    assert set(tasks(review)) == {("sb-1", "yes.test")}
+    assert {t["destination"]: t["packets"] for t in review("list", "--state", "all", "--json").json()} == {
+        "no.test": 3, "yes.test": 3}
+
+
+def test_a_sandbox_that_asks_for_everything_has_so_many_tasks_and_hides_nobodys(review, store):
+    for i in range(1200):
+        store.put(f"n{i}.test", sandbox="loud")
+        if i % 200 == 199:
+            store.drain()
+    store.put("a.test", sandbox="quiet")
+    loud = tasks(review, "--sandbox", "loud")
+    assert 500 <= len(loud) <= 800 and ("loud", None) in loud
+    assert loud["loud", None]["rule"] is None and sum(t["packets"] for t in loud.values()) == 1200
+    assert ("quiet", "a.test") in tasks(review, "--sandbox", "quiet")
+    assert review("accept", str(loud["loud", None]["id"])).code == 1
+
+
+@pytest.mark.parametrize("name", [b"\x1b[2J.test", b"a b", b"*.test", b'"}],"x":["', b"1.2.3.4", b"<b>.test", b"bad\xff"])
+def test_a_hostile_name_is_no_rule(review, store, name):
+    store.put(name)
+    (task,) = review("list", "--json").json()
+    assert task["rule"] is None
+    assert review("accept", str(task["id"])).code == 1
+    for args in (("list",), ("show", str(task["id"]))):
+        assert re.fullmatch(rb"[ -~\n]*", review(*args).out)
+
+
+@pytest.mark.parametrize("args", [(), ("lst",), ("show",), ("show", "x"), ("show", "0"), ("show", "1", "2"), ("list", "1"),
+                                  ("list", "--state", "done"), ("accept", "1", "--yes", "x", "y")])
+def test_bad_usage_is_status_2(review, store, args):
+    store.put("a.test")
+    done = review(*args)
+    assert done.code == 2 and done.messages.startswith("weir: "), done
+
+
+def test_what_is_not_there_and_what_cannot_be_written_is_status_1(review, store, tmp_path):
+    store.put("a.test")
+    number = str(tasks(review)["sb-1", "a.test"]["id"])
+    assert review("show", "99").code == 1
+    yaml = tmp_path / "policy.yaml"
+    yaml.write_text("egress:\n  - {action: deny, target: x.test}\n")
+    done = review("accept", number, "--policy", str(yaml), "--yes")
+    assert done.code == 2 and "only a policy in JSON" in done.messages and "x.test" in yaml.read_text()
+    assert review("accept", number, "--policy", str(tmp_path / "none.json"), "--yes").code == 1
+    assert tasks(review)

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <jansson.h>
+
+#include "store/review.h"
+
+static struct review task(const char *destination, bool is_name, uint16_t port,
+			  uint8_t protocol)
+{
+	struct review t = { .id = 7,
+			    .is_name = is_name,
+			    .port = port,
+			    .protocol = protocol,
+			    .packets = 3,
+			    .rows = 2,
+			    .first_ms = 1763633203424,
+			    .last_ms = 1763633203424,
+			    .state = REVIEW_OPEN };
+
+	snprintf(t.destination, sizeof(t.destination), "%s", destination);
+	return t;
+}
+
+static void a_task_gives_a_rule_or_none(void **state)
+{
+	static const struct {
+		const char *destination;
+		bool is_name;
+		uint16_t port;
+		uint8_t protocol;
+		const char *rule; /* NULL: none */
+	} rows[] = {
+		{ "a.test", true, 0, 0, "{\"action\":\"allow\",\"target\":\"a.test\"}" },
+		/* What a name is denied for doesn't narrow it. */
+		{ "a.test", true, 443, 6,
+		  "{\"action\":\"allow\",\"target\":\"a.test\"}" },
+		{ "192.0.2.7", false, 443, 6,
+		  "{\"action\":\"allow\",\"target\":\"192.0.2.7\",\"ports\":[\"tcp/"
+		  "443\"]}" },
+		{ "2001:db8::7", false, 53, 17,
+		  "{\"action\":\"allow\",\"target\":\"2001:db8::7\",\"ports\":[\"udp/"
+		  "53\"]}" },
+		{ "192.0.2.7", false, 0, 1, NULL },
+		{ "192.0.2.0/24", false, 443, 6, NULL },
+		{ "192.0.2.0/24", true, 443, 6, NULL },
+		{ "", true, 0, 0, NULL },
+		{ "*.test", true, 0, 0, NULL },
+		{ "a.test\",\"target\":\"b.test", true, 0, 0, NULL },
+		{ "1.2.3.4", true, 0, 0, NULL },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct review t = task(rows[i].destination, rows[i].is_name,
+					     rows[i].port, rows[i].protocol);
+		char rule[REVIEW_RULE_SIZE];
+
+		print_message("%s\n", rows[i].destination);
+		assert_int_equal(review_rule(&t, rule), rows[i].rule != NULL);
+		if (rows[i].rule)
+			assert_string_equal(rule, rows[i].rule);
+	}
+}
+
+static void a_task_is_json_whatever_is_in_it(void **state)
+{
+	struct review t = task("", true, 65535, 255);
+	char json[REVIEW_JSON_SIZE];
+	json_t *parsed;
+	size_t size;
+
+	memset(t.destination, 0xff, sizeof(t.destination) - 1);
+	memset(t.sandbox, '"', sizeof(t.sandbox) - 1);
+	memset(t.who, '\n', sizeof(t.who) - 1);
+	t.packets = t.rows = INT64_MAX;
+	t.state = REVIEW_DISMISSED;
+	t.decided_ms = 1763633203424;
+	size = review_json(&t, json);
+	assert_int_equal(size, strlen(json));
+	parsed = json_loads(json, 0, NULL);
+	assert_non_null(parsed);
+	assert_string_equal(json_string_value(json_object_get(parsed, "state")),
+			    "dismissed");
+	assert_true(json_is_null(json_object_get(parsed, "rule")));
+	assert_int_equal(json_integer_value(json_object_get(parsed, "port")), 65535);
+	json_decref(parsed);
+}
+
+static void states_have_names(void **state)
+{
+	enum review_state s = REVIEW_NONE;
+
+	assert_true(review_state_parse("accepted", &s));
+	assert_int_equal(s, REVIEW_ACCEPTED);
+	assert_string_equal(review_state_name(REVIEW_NONE), "");
+	assert_false(review_state_parse("", &s));
+	assert_false(review_state_parse("all", &s));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_task_gives_a_rule_or_none),
+		cmocka_unit_test(a_task_is_json_whatever_is_in_it),
+		cmocka_unit_test(states_have_names),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
