@@ -141,20 +141,20 @@ static void put_flow_add(struct nl_writer *w, const struct filter_stmt *s)
 }
 
 /* limit rate 20/second burst 40 packets */
-static void put_limit_terms(struct nl_writer *w)
+static void put_limit_terms(struct nl_writer *w, uint32_t per_sec)
 {
-	nl_put_be64(w, NFTA_LIMIT_RATE, FILTER_LOG_PER_SEC);
+	nl_put_be64(w, NFTA_LIMIT_RATE, per_sec ? per_sec : FILTER_LOG_PER_SEC);
 	nl_put_be64(w, NFTA_LIMIT_UNIT, LOG_SECOND);
-	nl_put_be32(w, NFTA_LIMIT_BURST, FILTER_LOG_BURST);
+	nl_put_be32(w, NFTA_LIMIT_BURST, per_sec ? 2 * per_sec : FILTER_LOG_BURST);
 	nl_put_be32(w, NFTA_LIMIT_TYPE, NFT_LIMIT_PKTS);
 	nl_put_be32(w, NFTA_LIMIT_FLAGS, 0);
 }
 
-static void put_limit(struct nl_writer *w)
+static void put_limit(struct nl_writer *w, uint32_t per_sec)
 {
 	struct expression e = expr_begin(w, "limit");
 
-	put_limit_terms(w);
+	put_limit_terms(w, per_sec);
 	expr_end(w, e);
 }
 
@@ -173,7 +173,7 @@ static void put_limit_each(struct nl_writer *w, const struct filter_stmt *s)
 	each = nl_nest(w, NFTA_DYNSET_EXPR);
 	nl_put_text(w, NFTA_EXPR_NAME, "limit");
 	terms = nl_nest(w, NFTA_EXPR_DATA);
-	put_limit_terms(w);
+	put_limit_terms(w, 0);
 	nl_nest_end(w, terms);
 	nl_nest_end(w, each);
 	nl_put_be32(w, NFTA_DYNSET_FLAGS, 0);
@@ -297,7 +297,7 @@ static void put_stmt(struct nl_writer *w, const struct filter_stmt *s)
 	case FILTER_FLOW_ADD:
 		return put_flow_add(w, s);
 	case FILTER_LIMIT:
-		return put_limit(w);
+		return put_limit(w, s->value);
 	case FILTER_COUNTER:
 		return put_counter(w);
 	case FILTER_LOG:

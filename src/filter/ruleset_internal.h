@@ -111,6 +111,7 @@ enum filter_field {
 	FILTER_SADDR4,
 	FILTER_DADDR4,
 	FILTER_DADDR6,
+	FILTER_LENGTH6,
 	FILTER_HOPLIMIT,
 	FILTER_SPORT,
 	FILTER_DPORT,
@@ -135,7 +136,7 @@ enum filter_stmt_kind {
 	FILTER_PORT_IN_SET, /* protocol . field, a port, in set */
 	FILTER_FLOW_NEW,    /* address . protocol . port is not in set */
 	FILTER_FLOW_ADD,    /* and put there; a full set ends the rule */
-	FILTER_LIMIT,
+	FILTER_LIMIT, /* so many a second; 0: FILTER_LOG_PER_SEC */
 	FILTER_COUNTER,
 	FILTER_LOG,
 	FILTER_SET_CT_MARK,

@@ -51,7 +51,12 @@ enum {
 	DOCKER_RESOLVER = 0x7f00000b, /* 127.0.0.11 */
 	ICMPV6_LINK_FIRST = 130,      /* MLD, routers, neighbours, redirects */
 	ICMPV6_LINK_LAST = 137,
+	ICMPV6_MLD_LAST = 132,
+	ICMPV6_ROUTER_SOLICITATION = 133,
 	ICMPV6_MLD2 = 143,
+	/* Of a report: options, header, four groups. And so many a second. */
+	MLD_LENGTH_MAX = 8 + 8 + 4 * 20,
+	MLD_PER_SEC = 1,
 };
 
 /* ---- Weir's own ---- */
@@ -230,6 +235,34 @@ static void build_nat(struct builder *b, const struct filter_chain *own)
 	ruleset_allowed(b, c, IPPROTO_TCP, stmt_redirect_relay);
 }
 
+/* What the kernel says by itself. Which groups it is a member of is the app's to choose,
+ * 16 bytes each, for the neighbours to read: switches want to hear of those that
+ * neighbour discovery needs, which are few. */
+static void build_chatter(struct builder *b, struct filter_chain *c)
+{
+	static const uint8_t types[][2] = { { ICMPV6_LINK_FIRST, ICMPV6_MLD_LAST },
+					    { ICMPV6_MLD2, ICMPV6_MLD2 } };
+
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_L4PROTO, IPPROTO_ICMPV6);
+	stmt_equal(b, FILTER_ICMP_TYPE, ICMPV6_ROUTER_SOLICITATION);
+	stmt_accept(b);
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+		stmt_rule(b, c);
+		stmt_equal(b, FILTER_NFPROTO, NFPROTO_IPV6);
+		stmt_equal(b, FILTER_L4PROTO, IPPROTO_ICMPV6);
+		stmt_between(b, FILTER_ICMP_TYPE, types[i][0], types[i][1]);
+		stmt_between(b, FILTER_LENGTH6, 0, MLD_LENGTH_MAX);
+		stmt_add(b, FILTER_LIMIT)->value = MLD_PER_SEC;
+		stmt_accept(b);
+		stmt_rule(b, c);
+		stmt_equal(b, FILTER_L4PROTO, IPPROTO_ICMPV6);
+		stmt_between(b, FILTER_ICMP_TYPE, types[i][0], types[i][1]);
+		stmt_add(b, FILTER_COUNTER);
+		stmt_add(b, FILTER_DROP);
+	}
+}
+
 static void build_link(struct builder *b, struct filter_chain *c)
 {
 	static const struct {
@@ -247,7 +280,7 @@ static void build_link(struct builder *b, struct filter_chain *c)
 		stmt_refuse(b);
 	}
 	ruleset_neighbours(b, c);
-	ruleset_chatter(b, c, stmt_accept);
+	build_chatter(b, c);
 }
 
 static void build_policy(struct builder *b, struct filter_chain *c)

@@ -84,6 +84,7 @@ static const struct word {
 	[FILTER_SADDR4] = { "ip saddr", put_addr4 },
 	[FILTER_DADDR4] = { "ip daddr", put_addr4 },
 	[FILTER_DADDR6] = { "ip6 daddr", NULL }, /* in sets only */
+	[FILTER_LENGTH6] = { "ip6 length", put_number },
 	[FILTER_HOPLIMIT] = { "ip6 hoplimit", put_number },
 	[FILTER_SPORT] = { "th sport", put_number },
 	[FILTER_DPORT] = { "th dport", put_number },
@@ -211,8 +212,9 @@ static void put_flow_add(struct text_writer *w, const struct filter_stmt *s)
 
 static void put_limit(struct text_writer *w, const struct filter_stmt *s)
 {
-	fprintf(w->out, "limit rate %d/second burst %d packets", FILTER_LOG_PER_SEC,
-		FILTER_LOG_BURST);
+	fprintf(w->out, "limit rate %u/second burst %u packets",
+		s->value ? s->value : FILTER_LOG_PER_SEC,
+		s->value ? 2 * s->value : FILTER_LOG_BURST);
 }
 
 static void put_counter(struct text_writer *w, const struct filter_stmt *s)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The app, as root with what Docker gives, against the sidecar's own sockets and packets."""
+import contextlib
 import json
 import socket
 import threading
+import time
 
 import pytest
 
@@ -62,3 +64,41 @@ def test_nobody_takes_the_place_of_dockers_resolver(pod, world, site, mode):
         assert json.loads(lookup.line())["addresses"] == [site.v4]
     finally:
         inner.close()
+
+
+JOIN = """
+import socket, struct, sys
+found = []
+for i in range(int(sys.argv[1])):
+    s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+    group = socket.inet_pton(socket.AF_INET6, "ff05::") [:8] + struct.pack("!Q", 0x4c45414b45440000 + i)
+    try: s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, group + struct.pack("I", 0))
+    except OSError: s.close()
+    else: found.append(s)
+    for family, option in ((socket.AF_INET, "239.76.69.%d" % (i & 255)),):
+        t = socket.socket(family, socket.SOCK_DGRAM)
+        try: t.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(option) + bytes(4))
+        except OSError: pass
+        t.close()
+print(len(found), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_memberships_carry_little_to_the_neighbours(pod, guarded):
+    """Which multicast groups the kernel reports is the app's choice, without any right: 16 bytes a group."""
+    guarded()
+    frames = pod.world.internet.socket(socket.AF_PACKET, socket.SOCK_RAW)
+    with frames:
+        frames.bind((pod.net, 3))
+        frames.settimeout(0.05)
+        app = pod.start("/usr/bin/python3", "-c", JOIN, 300)
+        assert int(app.line()) == 300
+        told, reports, until = 0, 0, time.monotonic() + 4
+        while time.monotonic() < until:
+            with contextlib.suppress(TimeoutError):
+                frame = frames.recv(65536)
+                assert b"\xef\x4c\x45" not in frame, "an IPv4 group has left"
+                told += frame.count(b"LEAKED")
+                reports += b"LEAKED" in frame
+        assert told <= 4 * 8 and reports <= 8
