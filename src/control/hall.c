@@ -146,7 +146,8 @@ static char *hall_list(void *data)
 	json_t *all = json_array();
 
 	for (uint32_t id = 1; id <= IPC_WARDS_MAX; id++)
-		if (s->wards[id] && json_array_append_new(all, ward_json(s->wards[id])))
+		if (s->wards[id] && !s->wards[id]->gone[0] &&
+		    json_array_append_new(all, ward_json(s->wards[id])))
 			break;
 	return to_text(json_pack("{s:o}", "sandboxes", all));
 }

@@ -191,10 +191,8 @@ static void on_keeper_message(struct side *s, struct ipc_message *m, int fd)
 		take_engine(s, fd);
 		return;
 	}
-	if (m->type == IPC_GONE) {
-		side_tame(m->text, sizeof(m->text));
-		side_ward_gone(s, m->sandbox, m->text);
-	}
+	if (s->many)
+		side_wards_on_warden(s, m);
 	if (m->type == IPC_WEBHOOK && fd >= 0) {
 		side_webhook_attach(s, fd);
 		return;

@@ -49,6 +49,8 @@ struct side_ward {
 	struct plan plan;
 	struct event_ring *ring; /* NULL before the first event */
 	uint64_t updates, failures;
+	char gone[64]; /* why it has ended; it is freed when nobody uses it. "": not yet
+			*/
 	struct ipc_stats stats;
 	int64_t stats_at_ms;
 	struct api_counter counters[SANDBOX_COUNTER_COUNT];
@@ -179,7 +181,8 @@ enum api_failure side_ward_change(struct side_ward *w, struct document *next,
 				  struct err *err);
 /* The engine is another one, or came back. */
 void side_wards_on_engine(struct side *s);
-void side_ward_gone(struct side *s, uint32_t id, const char *why);
+/* What the warden says without having been asked. */
+void side_wards_on_warden(struct side *s, struct ipc_message *m);
 void side_ward_stats(struct side_ward *w);
 /* Where its events are. NULL: out of memory. */
 struct event_ring *side_ward_ring(struct side_ward *w);

@@ -6,7 +6,9 @@
  * warden, which keeps the text in its folder, then memory.
  *
  * When the engine has been replaced, and at the start, each is compared with what the
- * engine enforces: a change that was under way when somebody died is undone then. */
+ * engine enforces: a change that was under way when somebody died is undone then. What
+ * comes while an answer is waited for is dealt with in another turn: whoever waits may
+ * have the sandbox that it is about in his hands. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +35,8 @@ struct side_ward *side_ward_find(const struct side *s, uint32_t id)
 struct side_ward *side_ward_named(const struct side *s, const char *name)
 {
 	for (uint32_t id = 1; id <= IPC_WARDS_MAX; id++)
-		if (s->wards[id] && strcmp(s->wards[id]->spec.name, name) == 0)
+		if (s->wards[id] && !s->wards[id]->gone[0] &&
+		    strcmp(s->wards[id]->spec.name, name) == 0)
 			return s->wards[id];
 	return NULL;
 }
@@ -253,15 +256,40 @@ unsigned int side_ward_detach(struct side *s, struct side_ward *w, struct err *e
 	return HTTP_OK;
 }
 
-void side_ward_gone(struct side *s, uint32_t id, const char *why)
+static void look_again(struct side *s)
 {
-	struct side_ward *w = side_ward_find(s, id);
+	/* Not now: an answer may be waited for. */
+	if (loop_timer_start(s->loop, &s->relist, loop_now_ms(s->loop)) < 0)
+		loop_stop(s->loop);
+}
 
-	if (!w)
+void side_wards_on_warden(struct side *s, struct ipc_message *m)
+{
+	struct side_ward *w = side_ward_find(s, m->sandbox);
+
+	if (m->type != IPC_GONE && m->type != IPC_WARDED && m->type != IPC_DETACHED)
 		return;
-	record(w, EVENT_CHANGE, why);
-	s->wards[id] = NULL;
-	ward_free(w);
+	m->text[sizeof(m->text) - 1] = '\0';
+	if (w && m->type == IPC_GONE)
+		snprintf(w->gone, sizeof(w->gone), "%.60s", m->text);
+	/* The control before us had asked for that. */
+	if (w && m->type == IPC_DETACHED && !m->text[0])
+		snprintf(w->gone, sizeof(w->gone), "the sandbox was detached");
+	look_again(s);
+}
+
+static void bury(struct side *s)
+{
+	for (uint32_t id = 1; id <= IPC_WARDS_MAX; id++) {
+		struct side_ward *w = s->wards[id];
+
+		if (!w || !w->gone[0])
+			continue;
+		side_tame(w->gone, sizeof(w->gone));
+		record(w, EVENT_CHANGE, w->gone);
+		s->wards[id] = NULL;
+		ward_free(w);
+	}
 }
 
 /* -- the warden's list -------------------------------------------------------------- */
@@ -366,6 +394,7 @@ static void on_relist(struct loop_timer *t)
 	struct side *s = CONTAINER_OF(t, struct side, relist);
 	struct err err = { 0 };
 
+	bury(s);
 	if (list(s, &err) < 0)
 		loglines_say(s->log, clock_wall_ms(), LOGLINES_ERROR, "%s", err.text);
 	for (uint32_t id = 1; id <= IPC_WARDS_MAX; id++)
@@ -376,9 +405,7 @@ static void on_relist(struct loop_timer *t)
 void side_wards_on_engine(struct side *s)
 {
 	s->heard = s->stands = true;
-	/* Not now: an answer may be waited for. */
-	if (loop_timer_start(s->loop, &s->relist, loop_now_ms(s->loop)) < 0)
-		loop_stop(s->loop);
+	look_again(s);
 }
 
 int side_wards_open(struct side *s, struct err *err)

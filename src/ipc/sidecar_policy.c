@@ -53,7 +53,7 @@ static void check_means(const struct sidecar_policy_context *c, struct build *b)
 			   "'tls' needs the mode dns+nft+tls");
 	if (p->dns == POLICY_DNS_PINNED)
 		faults_add(&b->faults, FAULT_ERROR, c->file, 0, 0, "dns",
-			   "'pinned' is not for sidecars");
+			   "'pinned' is for `weir run` alone");
 	if (p->require_full_isolation && !c->filters)
 		faults_add(&b->faults, FAULT_ERROR, c->file, 0, 0,
 			   "require_full_isolation",

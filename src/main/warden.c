@@ -316,7 +316,7 @@ static int start(struct warden *w, struct err *err)
 	if (r < 0)
 		return r;
 	/* Their descriptors wait until the engine is there. */
-	state_restore(w);
+	state_restore(w, false);
 	r = keeper_fork_engine(k, err);
 	if (r == 0)
 		r = keeper_watch_engine(k);

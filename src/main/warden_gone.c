@@ -17,7 +17,10 @@
 #include "base/log.h"
 #include "main/warden_internal.h"
 
-enum { LOOK_EVERY_MS = 1000 };
+enum {
+	LOOK_EVERY_MS = 1000,
+	RESTORE_EVERY = 5, /* looks */
+};
 
 pid_t gone_pid_of(const char *where)
 {
@@ -88,6 +91,8 @@ static void on_look(struct loop_timer *t)
 	for (uint32_t id = 1; id <= WARDS_MAX; id++)
 		if (w->wards[id] && w->wards[id]->process.fd < 0)
 			look(w->wards[id]);
+	if (w->lacks && ++w->looks % RESTORE_EVERY == 0)
+		state_restore(w, true);
 	if (gone_start(w) < 0)
 		loop_stop(w->keeper.loop);
 }

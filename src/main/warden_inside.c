@@ -221,6 +221,13 @@ static int check_namespace(struct ward *d, int ns, struct err *err)
 	return 0;
 }
 
+/* What is there now is no namespace, or nothing. */
+static bool is_gone(int code)
+{
+	return code == ENOENT || code == ENXIO || code == ENOTDIR || code == ESRCH ||
+	       code == ELOOP;
+}
+
 static int open_namespace(const struct ward *d, struct err *err)
 {
 	pid_t pid = gone_pid_of(d->spec.where);
@@ -230,9 +237,10 @@ static int open_namespace(const struct ward *d, struct err *err)
 	snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)pid);
 	fd = open(pid > 0 ? path : d->spec.where,
 		  O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-	return fd < 0 ? err_sys(err, -errno, "cannot open the network namespace '%.200s'",
-				d->spec.where)
-		      : fd;
+	if (fd >= 0)
+		return fd;
+	return err_sys(err, d->ns_ino != 0 && is_gone(errno) ? -ESTALE : -errno,
+		       "cannot open the network namespace '%.200s'", d->spec.where);
 }
 
 int inside_open(struct ward *d, struct err *err)

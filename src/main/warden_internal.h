@@ -33,6 +33,7 @@ struct ward {
 	struct sandbox_fds fds; /* in its namespace */
 	int route_fd, plan_fd, text_fd, image_fd;
 	bool restarted;		   /* it was guarded before: take over what was learned */
+	bool told;		   /* control has heard that it stands */
 	bool asked;		   /* control waits for an answer about it */
 	struct launch_probe probe; /* allowed_name "": no self-test */
 	struct loop_source from_child; /* it is inside for the self-test; fd -1: none */
@@ -41,17 +42,21 @@ struct ward {
 	dev_t ns_dev;
 	ino_t ns_ino;
 	struct loop_source process; /* a pidfd, -1: none */
+	struct loop_deferred freed;
 };
 
 struct warden {
 	struct keeper keeper;
 	struct ward *wards[WARDS_MAX + 1]; /* by id, from 1 on; owned */
 	size_t count;
-	uint32_t giving; /* the ward that the engine has not answered about, or 0 */
+	uint32_t last_id; /* ids are given in turn: what is under way is the old one's */
+	uint32_t giving;  /* the ward that the engine has not answered about, or 0 */
 	bool engine_ready;
 	int home;      /* network namespace of the daemon */
 	int state_dir; /* /run/weir/sandboxes */
 	struct loop_timer look, watchdog;
+	unsigned int looks;
+	bool lacks; /* something in state_dir is not guarded: it is tried again */
 	int64_t watchdog_ms; /* 0: nobody asks for it */
 	bool told_ready;
 };
@@ -114,6 +119,6 @@ int state_keep(const struct ward *d, struct err *err) MUST_CHECK;
 /* The policy alone has changed. */
 int state_keep_text(const struct ward *d, struct err *err) MUST_CHECK;
 void state_forget(const struct ward *d);
-/* Attach again what was there before. What can't be is told, and forgotten if its
- * namespace is gone. */
-void state_restore(struct warden *w);
+/* Attach again what was there before and isn't now. What can't be is told, but not
+ * @again, and forgotten if its namespace is gone. */
+void state_restore(struct warden *w, bool again);

@@ -258,19 +258,24 @@ static int restore(struct warden *w, const char *name, struct err *err)
 	return r < 0 ? r : ward_attach(w, &given, plan_fd, text_fd, err);
 }
 
-void state_restore(struct warden *w)
+void state_restore(struct warden *w, bool again)
 {
-	int fd = fcntl(w->state_dir, F_DUPFD_CLOEXEC, 0);
+	int fd = openat(w->state_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *all = fd < 0 ? NULL : fdopendir(fd);
 	const struct dirent *e;
 
+	w->lacks = false;
 	while (all && (e = readdir(all))) {
 		struct err err = { 0 };
 
-		if (e->d_name[0] == '.' || restore(w, e->d_name, &err) == 0)
+		if (e->d_name[0] == '.' || ward_find_name(w, e->d_name) ||
+		    restore(w, e->d_name, &err) == 0)
 			continue;
-		log_warning("cannot guard '%s' again: %s; its rules stay as they are",
-			    e->d_name, err.text);
+		w->lacks = true;
+		if (!again)
+			log_warning(
+				"cannot guard '%s' again: %s; its rules stay as they are",
+				e->d_name, err.text);
 		/* The namespace is gone, or another has its name. */
 		if (err.code == -ENOENT || err.code == -ESTALE)
 			forget(w, e->d_name);

@@ -66,6 +66,11 @@ static void close_fd(int *fd)
 	*fd = -1;
 }
 
+static void free_later(struct loop_deferred *l)
+{
+	free(CONTAINER_OF(l, struct ward, freed));
+}
+
 void ward_free(struct ward *d)
 {
 	struct warden *w = d->warden;
@@ -83,7 +88,9 @@ void ward_free(struct ward *d)
 	close_fd(&d->plan_fd);
 	close_fd(&d->text_fd);
 	close_fd(&d->image_fd);
-	free(d);
+	/* It may be a handler of its own that has come here. */
+	d->freed.run = free_later;
+	loop_defer(w->keeper.loop, &d->freed);
 }
 
 static struct ward *ward_new(struct warden *w, const struct ward *given, int plan_fd,
@@ -104,9 +111,11 @@ static struct ward *ward_new(struct warden *w, const struct ward *given, int pla
 	d->route_fd = d->image_fd = d->from_child.fd = d->process.fd = -1;
 	d->plan_fd = plan_fd;
 	d->text_fd = text_fd;
-	for (uint32_t id = 1; d->id == 0 && id <= WARDS_MAX; id++)
-		if (!w->wards[id])
-			d->id = id;
+	for (uint32_t i = 0; d->id == 0 && i < WARDS_MAX; i++) {
+		w->last_id = w->last_id % WARDS_MAX + 1;
+		if (!w->wards[w->last_id])
+			d->id = w->last_id;
+	}
 	return d;
 }
 
@@ -271,9 +280,10 @@ static void stands(struct ward *d)
 	d->restarted = true;
 	d->probe.allowed_name[0] = '\0';
 	m.ward = d->spec;
-	if (d->asked)
+	if (d->asked || !d->told)
 		warden_tell_control(d->warden, &m, NULL);
 	d->asked = false;
+	d->told = true;
 }
 
 static void on_tested(struct loop_source *source, uint32_t events)

@@ -98,6 +98,22 @@ def test_what_is_in_its_folder_is_checked(host, pod, site):
     assert is_guarded(pod, site)
 
 
+def test_what_stands_in_the_way_of_a_restart(host, pod, site):
+    """The sandbox takes the port of the daemon that is away: it stays closed, and is guarded when it lets go."""
+    daemon = host.daemon()
+    daemon.attach("one", pod, "--allow", site.name)
+    daemon.kill()
+    thief = pod.start("/usr/bin/python3", "-c", "import socket\ns=socket.socket(2,2); s.bind(('127.0.0.1',15353))\n"
+                      "print('mine',flush=True); input()")
+    assert thief.line() == "mine"
+    again = host.daemon()
+    assert again.names() == []
+    expect.tcp_refused(pod.probe(["tcp", STRANGER, 443]))
+    thief.kill()
+    wait_for(lambda: again.names() == ["one"], seconds=15)
+    assert is_guarded(pod, site)
+
+
 def test_only_one_daemon(host, daemon):
     second = host.daemon(ready=False)
     assert second.process.wait(timeout=10) == 1
