@@ -110,6 +110,14 @@ def test_P8_another_policy_counts_at_once(pod, guarded, tree):
     assert [r["target"] for r in side.get("/policy").json()["policy"]["egress"]] == []
 
 
+def test_names_are_not_pinned_here_and_that_is_said(pod, guarded, tree):
+    name = tree()
+    side = guarded(f"allow {name}")
+    answer = side.call("POST", "/policy", policy("allow other.test", dns="pinned"))
+    assert answer.status == 400 and "'pinned' is not for sidecars" in answer.text
+    assert verdicts(pod, name) == [OPEN], "what was in force is"
+
+
 def test_default_allow_denies_what_it_lists(pod, guarded, world, tree):
     name, denied = tree(), tree("denied")
     site, hidden = world.site(name), world.site(denied)
