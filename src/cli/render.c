@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/render_internal.h"
+#include "cli/run_policy.h"
 #include "filter/text.h"
 #include "policy/faults.h"
 
@@ -309,7 +310,7 @@ static int resolve_names(struct rendering *r, struct render_spec *spec,
 
 	if (error == 0)
 		error = plan_open(r->names_plan, size, &names, err);
-	if (error == 0)
+	if (error == 0 && run_policy_asks_names(&r->policy))
 		error = cli_run_upstreams(&spec->run, err);
 	if (error == 0)
 		error = render_policy_resolve(spec, &names, resolve, &r->arena, &r->pins,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """dns: pinned in the real world: every name is asked for once before the command starts, and nothing leaves after."""
 import json
+import signal
 import time
 
 from world.world import ECHO_PORT
@@ -95,6 +96,36 @@ def test_what_can_not_be_pinned_is_an_error_with_its_place(world):
     assert "p.yaml:5:" in done.messages and "'b.test' has types" in done.messages, done
     assert "p.yaml:1:6: dns: 'pinned' needs defaultAction: deny" in done.messages, done
     assert "c.test" not in done.messages, done
+
+
+def test_connections_that_have_to_show_a_name_find_it_among_the_pins(world, user):
+    site, evil = world.site(f"pin-{world.number()}.test"), f"evil-{world.number()}.test"
+    where = policy_in(world, rules(f"target: {site.name}, ports: [443]"), user)
+    done = world.run("sh", "-c", "curl -sS $0 && curl -sS $0", f"https://{site.name}/x", **where)
+    assert done.code == 0 and done.text.count('"sni"') == 2, done
+    assert world.dns.count(site.name) == 2, "A and AAAA, before the start"
+    done = world.run("curl", "-sS", "--connect-to", f"{evil}:443:{site.name}:443", f"https://{evil}/", **where)
+    assert done.code != 0 and world.web.reached(evil) == [], done
+
+
+def test_the_self_test_finds_what_is_pinned(world):
+    site = world.site(f"pin-{world.number()}.test")
+    where = policy_in(world, rules(f"target: {site.name}, ports: [443]"))
+    where["options"] += ("--self-test", "full")
+    done = world.run("true", **where)
+    assert done.code == 0 and done.err == b"", done
+
+
+def test_a_signal_ends_the_wait(world):
+    silent = f"silent-{world.number()}.test"
+    world.dns.on(silent, lambda q: None)
+    with world.run_start("touch", "ran", **policy_in(world, rules(f"target: {silent}"))) as command:
+        until = time.monotonic() + 3
+        while world.dns.count(silent) == 0:
+            assert time.monotonic() < until, "nothing was asked for"
+        began = time.monotonic()
+        command.signal(signal.SIGTERM)
+        assert command.wait().code == -signal.SIGTERM and time.monotonic() - began < 2
 
 
 HOLD = """

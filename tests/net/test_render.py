@@ -87,11 +87,21 @@ def test_what_rules_alone_can_not_hold_to_is_an_error(world, policy, words):
     assert done.code == 2 and words in done.messages and done.out == b"", done
 
 
-def test_the_text_has_the_names_addresses_and_nft_takes_it(world, uid):
+def test_addresses_alone_need_no_name_server(world, uid):
+    empty = world.workdir() / "resolv.conf"
+    empty.write_text("")
+    done = world.weir("render", "--uid", uid, "--allow", "1.2.3.4", resolv_conf=empty)
+    assert done.code == 0 and "# Name servers: none\n" in done.text and "elements = { 1.2.3.4 }" in done.text, done
+    done = world.weir("render", "--uid", uid, "--allow", "a.test", resolv_conf=empty)
+    assert done.code == 125 and "no usable name server" in done.messages, done
+
+
+@pytest.mark.parametrize("who", ["root", MEMBER])
+def test_the_text_has_the_names_addresses_and_nft_takes_it(world, uid, who):
     site, private = world.site(f"render-{world.number()}.test"), f"render-{world.number()}.test"
     world.dns.add(private, "10.1.2.3", cname=None)
     before = world.dns.count()
-    done = render(world, "--uid", uid, "--allow", f"{site.name}:443", "--allow", private)
+    done = render(world, "--uid", uid, "--allow", f"{site.name}:443", "--allow", private, user=who)
     assert done.code == 0, done
     assert f"#   {site.v4} {site.name}\n" in done.text and f"#   {site.v6} {site.name}\n" in done.text, done
     assert "10.1.2.3" not in done.text and f"cannot resolve {private}" in done.messages, done
