@@ -14,7 +14,7 @@
 #include "control/confine.h"
 #include "control/side.h"
 
-enum { LARGE_BLOCK = 64 * 1024 };
+enum { LARGE_BLOCK = 32 * 1024 };
 
 enum side_status {
 	SIDE_OK = 0,

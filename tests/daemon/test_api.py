@@ -38,6 +38,21 @@ def test_only_root_may_ask(daemon, host):
                                                                                 "BrokenPipeError")
 
 
+def test_members_of_the_group_may_ask(host):
+    for folder in (host.folder, host.world.folder):
+        folder.chmod(0o755)
+    group = host.folder / "group"
+    group.write_text("root:x:0:\nweir:x:4242:\n")
+    daemon = host.daemon(group=group)
+    assert (daemon.socket.stat().st_gid, daemon.socket.stat().st_mode & 0o777) == (4242, 0o660)
+    assert ask_as(daemon, "--reuid=1000", "--regid=1000", "--groups=7,4242") == "HTTP/1.1 200 OK"
+    assert ask_as(daemon, "--reuid=1000", "--regid=4242", "--clear-groups") == "HTTP/1.1 200 OK"
+    assert ask_as(daemon, "--reuid=1000", "--regid=1000", "--groups=7") == "PermissionError"
+    daemon.socket.chmod(0o666)
+    assert ask_as(daemon, "--reuid=1000", "--regid=1000", "--groups=7") in ("closed", "ConnectionResetError",
+                                                                            "BrokenPipeError")
+
+
 def test_what_is_there(daemon, pod, site):
     assert daemon.get("/sandboxes").json() == {"sandboxes": []}
     daemon.attach("one", pod, "--allow", site.name)

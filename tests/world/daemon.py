@@ -47,15 +47,16 @@ class Host(Pod):
 
 
 class Daemon:
-    """On @host, a Pod; @folder is for what it keeps."""
+    """On @host, a Pod; @folder is for what it keeps, @group a file in the place of /etc/group."""
 
-    def __init__(self, host, args=(), env=None, folder=None):
+    def __init__(self, host, args=(), env=None, folder=None, group=None):
         self.host, self.lines, self.errors = host, [], []
         self.run_dir = (folder or host.folder) / "run"
         self.socket = self.run_dir / "weir.sock"
         self.program = programs(host.world)
         self._env = {"PATH": _PATH, "LANG": "C.UTF-8", "WEIR_SOCKET": str(self.socket), **(env or {})}
-        argv = host.ns.command(str(self.program), "daemon", "--run-dir", str(self.run_dir), "--dns-upstream", RESOLVER4,
+        way = ["unshare", "--mount", "sh", "-ec", f"mount --bind '{group}' /etc/group; " 'exec "$@"', "sh"] if group else []
+        argv = host.ns.command(*way, str(self.program), "daemon", "--run-dir", str(self.run_dir), "--dns-upstream", RESOLVER4,
                                *map(str, args))
         self.process = subprocess.Popen(argv, env=self._env, cwd="/", stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cli/attach.h"
+#include "cli/daemon.h"
+
+enum { WORDS_MAX = 8 };
+
+struct start {
+	struct sidecar_spec spec;
+	struct err err;
+	int r;
+};
+
+/* `weir daemon` with @words, up to the first NULL. */
+static void start(struct start *s, const char *const *words)
+{
+	const char *argv[WORDS_MAX + 4] = { "daemon", "--dns-upstream", "192.0.2.1" };
+	int argc = 3;
+
+	while (words[argc - 3])
+		argv[argc] = words[argc - 3], argc++;
+	memset(s, 0, sizeof(*s));
+	s->r = cli_daemon_parse(argc, (char **)argv, &s->spec, &s->err);
+}
+
+#define START(s, ...) start(s, (const char *const[WORDS_MAX]){ __VA_ARGS__ })
+
+static void test_what_holds_without_options(void **state)
+{
+	struct start s;
+
+	clearenv();
+	START(&s, NULL);
+	assert_int_equal(s.r, 0);
+	assert_string_equal(s.spec.socket, "/run/weir/weir.sock");
+	assert_string_equal(s.spec.run_dir, "/run/weir");
+	assert_null(s.spec.state_dir);
+	assert_int_equal(s.spec.max_rules, SIDECAR_RULES_DEFAULT);
+	assert_int_equal(s.spec.log_output_count, 1);
+	assert_int_equal(s.spec.upstream_count, 1);
+	/* nothing of the sidecar's that would weaken it */
+	assert_null(s.spec.token);
+	assert_false(s.spec.api_open);
+	assert_int_equal(s.spec.exempt_count, 0);
+	arena_done(&s.spec.arena);
+}
+
+static void test_a_variable_counts_behind_the_command_line(void **state)
+{
+	static char socket[] = "WEIR_SOCKET=/a/sock", run[] = "WEIR_RUN_DIR=/a/run";
+	/* the sidecar's are not the daemon's */
+	static char open[] = "WEIR_API_OPEN=1", mode[] = "WEIR_MODE=dns";
+	struct start s;
+
+	clearenv();
+	assert_int_equal(putenv(socket) | putenv(run) | putenv(open) | putenv(mode), 0);
+	START(&s, "--socket", "/b/sock");
+	assert_int_equal(s.r, 0);
+	assert_string_equal(s.spec.socket, "/b/sock");
+	assert_string_equal(s.spec.run_dir, "/a/run");
+	assert_false(s.spec.api_open);
+	assert_int_equal(s.spec.mode, SIDECAR_MODE_DNS_NFT_TLS);
+	arena_done(&s.spec.arena);
+	clearenv();
+}
+
+static void test_a_path_means_the_same_everywhere(void **state)
+{
+	struct start s;
+
+	clearenv();
+	START(&s, "--run-dir", "run");
+	assert_int_equal(s.r, 0);
+	assert_int_equal(s.spec.run_dir[0], '/');
+	arena_done(&s.spec.arena);
+}
+
+static void test_what_is_no_option_ends_the_start(void **state)
+{
+	static const char *const bad[][2] = {
+		{ "--mode", "dns" },	 { "--api-open", NULL },
+		{ "--token", "x" },	 { "--nameserver-exempt", "1.1.1.1" },
+		{ "--socket", "" },	 { "--dns-upstream", "x" },
+		{ "--max-rules", "-1" }, { "word", NULL },
+		{ "--remove", NULL },
+	};
+
+	clearenv();
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct start s;
+
+		START(&s, bad[i][0], bad[i][1]);
+		assert_int_equal(s.r, -EINVAL);
+		assert_true(s.err.text[0] != '\0');
+		arena_done(&s.spec.arena);
+	}
+}
+
+static void test_an_attach_says_what_is_attached(void **state)
+{
+	static const char *const bad[][6] = {
+		{ "attach", "--id", "x" },
+		{ "attach", "--netns", "1" },
+		{ "attach", "--id", "../x", "--netns", "1" },
+		{ "attach", "--id", ".", "--netns", "1" },
+		{ "attach", "--id", "a b", "--netns", "1" },
+		{ "attach", "--id", "x", "--netns", "1", "more" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		int argc = 0;
+
+		while (argc < 6 && bad[i][argc])
+			argc++;
+		assert_int_equal(cli_attach(argc, (char **)bad[i]), 2);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_what_holds_without_options),
+		cmocka_unit_test(test_a_variable_counts_behind_the_command_line),
+		cmocka_unit_test(test_a_path_means_the_same_everywhere),
+		cmocka_unit_test(test_what_is_no_option_ends_the_start),
+		cmocka_unit_test(test_an_attach_says_what_is_attached),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
