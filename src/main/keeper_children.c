@@ -13,6 +13,7 @@
 #include "ipc/places.h"
 #include "main/helper.h"
 #include "main/keeper_internal.h"
+#include "sandbox/learned.h"
 #include "main/warden_internal.h"
 
 enum {
@@ -117,6 +118,9 @@ int keeper_fork_engine(struct keeper *k, struct err *err)
 
 	if (end < 0)
 		return err_sys(err, end, "cannot make a socket pair");
+	/* A file that somebody has cut short would kill every engine that maps it. */
+	if (k->held.image_fd >= 0)
+		(void)!ftruncate(k->held.image_fd, LEARNED_IMAGE_SIZE);
 	config = k->warden ? warden_engine_config(k->warden, end)
 			   : shared_config_of(k, end);
 	pid = shared_start(&config, err);

@@ -67,3 +67,18 @@ def test_what_is_no_list_leaves_the_old_one(pod, guarded, rules, site, denied, p
     assert pod.probe(["dns", site.name]).result == "NOERROR"
     assert time.monotonic() - began < 3
     assert all(line.isprintable() for line in side.lines + side.errors)
+
+
+def test_an_image_that_was_cut_short_costs_one_engine(pod, guarded, rules, site):
+    """Whoever may write to the state folder can end the engine, once; the rules stay, and the next one serves."""
+    side = guarded(f"allow {site.name}", args=("--state-dir", str(rules)))
+    assert pod.probe(["connect", site.name, 7007]).result == "ok"
+    image, = rules.glob("learned.*")
+    os.truncate(image, 0)
+    wait_for(lambda: pod.probe(["dns", site.name]).result == "NOERROR" and side.healthy(), 10, 0.05)
+    side.post(f"allow {site.name}", "allow other.test")
+    wait_for(lambda: pod.probe(["connect", site.name, 7007]).result == "ok", 5, 0.05)
+    expect.tcp_refused(pod.probe(["tcp", "93.9.9.9", 443]))
+    engine = side.child("engine")
+    time.sleep(0.5)
+    assert side.child("engine") == engine, "it dies again and again"
