@@ -5,7 +5,7 @@ BUILD ?= build
 .PHONY: all setup run test confined valgrind fuzz bench coverage format install clean
 
 all: $(BUILD)/build.ninja
-	@ninja -C $(BUILD) weir weir-control weir-events weir-postgres weir-webhook
+	@ninja -C $(BUILD) weir weir-control weir-events weir-postgres weir-store weir-webhook
 
 $(BUILD)/build.ninja:
 	meson setup $(BUILD)

@@ -183,6 +183,12 @@ static int set_report(void *target, const char *value, struct err *err)
 	return 0;
 }
 
+static int set_state_dir(void *target, const char *value, struct err *err)
+{
+	((struct run_spec *)target)->state_dir = value[0] ? value : NULL;
+	return 0;
+}
+
 static int set_report_format(void *target, const char *value, struct err *err)
 {
 	static const char *const words[RUN_REPORT_FORMAT_COUNT] = { "json", "markdown" };
@@ -223,6 +229,8 @@ static const struct cli_option options[] = {
 	{ "report", "FILE", "write what happened to FILE", set_report },
 	{ "report-format", "json|markdown", "the form of that file (json)",
 	  set_report_format },
+	{ "state-dir", "DIR", "keep the events in the store that is there, too",
+	  set_state_dir },
 	{ "quiet", NULL, "say nothing unless Weir failed", set_quiet },
 	{ "no-config", NULL, "read no configuration file and no .weir.yaml",
 	  set_no_config },

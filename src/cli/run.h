@@ -59,6 +59,7 @@ struct run_spec {
 	bool fail_on_deny, quiet, no_config;
 	bool verify_tls; /* whatever the policy says: asked for by a file that narrows */
 	const char *report_file; /* NULL: none */
+	const char *state_dir;	 /* of a store that keeps the events; NULL: none */
 	enum run_report_format report_format;
 	int report_fd; /* owned, while report_file is set; -1 until report_open() */
 	struct endpoint upstreams[RUN_UPSTREAMS_MAX];

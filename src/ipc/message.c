@@ -32,3 +32,11 @@ int ipc_receive(int sock, struct ipc_message *ret, int *ret_fds, size_t max,
 	*ret_count = count;
 	return 0;
 }
+
+void ipc_tame(char *text, size_t size)
+{
+	text[size - 1] = '\0';
+	for (; *text; text++)
+		if (*text < 0x20 || *text > 0x7e)
+			*text = '?';
+}

@@ -181,3 +181,6 @@ int ipc_send(int sock, const struct ipc_message *m, const int *fds,
 	     size_t count) MUST_CHECK;
 int ipc_receive(int sock, struct ipc_message *ret, int *ret_fds, size_t max,
 		size_t *ret_count) MUST_CHECK;
+/* @text came from an engine, which has read hostile bytes: it is held to what can be
+ * printed, and ends. */
+void ipc_tame(char *text, size_t size);

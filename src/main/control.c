@@ -38,6 +38,7 @@
 #include "main/inside.h"
 #include "main/probe.h"
 #include "main/process.h"
+#include "main/run_store.h"
 #include "main/way.h"
 
 enum {
@@ -65,6 +66,7 @@ struct control {
 	uint8_t *plan_bytes; /* owned */
 	int plan_fd;
 	struct event_ring *ring;
+	struct run_store store;
 	uint64_t counters[SANDBOX_COUNTER_COUNT];
 	pid_t engine, launch;
 	int engine_fd, engine_end; /* SOCK_SEQPACKET: ours, the engine's */
@@ -112,22 +114,12 @@ static void tell_engine(struct control *c, enum ipc_type type)
 
 /* -- the engine --------------------------------------------------------------------- */
 
-/* The engine has read hostile bytes: its texts are printed, so they are held to what can
- * be printed, and end. */
-static void tame(char *text, size_t size)
-{
-	text[size - 1] = '\0';
-	for (; *text; text++)
-		if (*text < 0x20 || *text > 0x7e)
-			*text = '?';
-}
-
 static void on_engine_message(struct control *c, struct ipc_message *m)
 {
 	switch (m->type) {
 	case IPC_READY:
 	case IPC_WARNING:
-		tame(m->text, sizeof(m->text));
+		ipc_tame(m->text, sizeof(m->text));
 		if (m->text[0] && !c->spec->quiet)
 			log_warning("%s", m->text);
 		break;
@@ -135,9 +127,10 @@ static void on_engine_message(struct control *c, struct ipc_message *m)
 		tell_launch(c, LAUNCH_GO, 0);
 		break;
 	case IPC_EVENT:
-		tame(m->event.name, sizeof(m->event.name));
-		tame(m->event.reason, sizeof(m->event.reason));
+		ipc_tame(m->event.name, sizeof(m->event.name));
+		ipc_tame(m->event.reason, sizeof(m->event.reason));
 		event_ring_add(c->ring, &m->event);
+		run_store_add(&c->store, &m->event, &c->plan);
 		break;
 	case IPC_COUNTERS:
 		memcpy(c->counters, m->counters, sizeof(c->counters));
@@ -145,7 +138,7 @@ static void on_engine_message(struct control *c, struct ipc_message *m)
 		loop_stop(c->loop);
 		break;
 	case IPC_FAILED:
-		tame(m->text, sizeof(m->text));
+		ipc_tame(m->text, sizeof(m->text));
 		fail(c, RUN_STATUS_FAILED, m->text);
 		break;
 	default:
@@ -558,6 +551,7 @@ static int control_start(struct control *c, struct err *err)
 	if (launch_machine_probe(&c->machine, err) < 0 ||
 	    way_choose(&c->way, c->spec->uplink, &c->plan, c->machine.root, err) < 0)
 		return RUN_STATUS_FAILED;
+	run_store_open(&c->store, c->spec->state_dir);
 	signal_fd = open_signals(err);
 	if (signal_fd < 0 || start_children(c, err) < 0 || watch(c, signal_fd, err) < 0)
 		return RUN_STATUS_FAILED;
@@ -590,6 +584,7 @@ int control_run(struct run_spec *spec)
 	way_close(&c.way);
 	process_reap(c.launch, c.state < CONTROL_EXITED);
 	process_reap(c.engine, true);
+	run_store_close(&c.store);
 	status = report_all(&c);
 	if (WIFSIGNALED(c.wait_status) && status == 128 + WTERMSIG(c.wait_status))
 		process_die_by(WTERMSIG(c.wait_status));

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`weir run --state-dir`: the events of a run are in the store as well, and only when that is asked for."""
+import json
+import subprocess
+import time
+
+ASK = "getent hosts evil.test; curl -sm 5 http://203.0.113.9/ -o /dev/null; true"
+
+
+def kept(world, folder, *args, **options):
+    done = world.weir("events", "--json", "--state-dir", str(folder), *args, **options)
+    assert done.code == 0, done
+    return [json.loads(line) for line in done.text.splitlines()]
+
+
+def test_what_a_run_was_denied_is_in_the_store(world, user):
+    folder = world.workdir(user) / "state"
+    done = world.run("sh", "-c", ASK, options=("--state-dir", str(folder), "--quiet"), user=user)
+    assert done.code == 0 and done.err == b"", done
+    events = kept(world, folder, user=user)
+    assert {e["action"] for e in events} == {"deny"}
+    assert "evil.test" in {e["name"] for e in events} and "203.0.113.9" in {e["remote_ip"] for e in events}
+    (sandbox,) = {e["sandbox"] for e in events}
+    assert sandbox.startswith("run-")
+    assert (folder / "events.db").stat().st_uid == world.user(user).uid
+    world.run("true", options=("--state-dir", str(folder)), user=user)
+    done = world.run("sh", "-c", "getent hosts other.test; true", options=("--state-dir", str(folder)), user=user)
+    assert "other.test" in {e["name"] for e in kept(world, folder, user=user)}
+    tasks = world.weir("review", "list", "--json", "--state-dir", str(folder), user=user).json()
+    assert {"evil.test", "other.test"} <= {t["destination"] for t in tasks}
+
+
+def test_events_are_there_while_the_command_runs_and_after_a_kill(world):
+    folder = world.workdir() / "state"
+    with world.run_start("sh", "-c", "getent hosts evil.test; echo asked; sleep 60", options=("--state-dir", str(folder))) as run:
+        assert run.line() == "asked"
+        end = time.monotonic() + 10
+        while not ((folder / "events.db").exists() and "evil.test" in {
+                e["name"] for e in json.loads("[" + ",".join(world.weir(
+                    "events", "--json", "--state-dir", str(folder)).text.splitlines()) + "]")}):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        run.process.kill()
+    assert "evil.test" in {e["name"] for e in kept(world, folder)}
+
+
+def test_a_store_that_cannot_be_had_is_a_warning(world):
+    folder = world.workdir() / "state"
+    folder.write_text("no directory")
+    done = world.run("sh", "-c", ASK + "; echo done", options=("--state-dir", str(folder)))
+    assert done.code == 0 and done.text.endswith("done\n") and "the store: " in done.messages, done
+
+
+def test_nothing_is_started_or_loaded_without_being_asked(world):
+    with world.run_start("sh", "-c", "echo there; sleep 60") as run:
+        assert run.line() == "there"
+        children = subprocess.run(["ps", "--ppid", str(run.pid), "-o", "comm="], text=True, capture_output=True).stdout
+        assert children and "weir-store" not in children
+        with open(f"/proc/{run.pid}/maps") as maps:
+            assert "sqlite" not in maps.read()
