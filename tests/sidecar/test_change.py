@@ -116,6 +116,38 @@ def test_a_big_policy_is_taken_and_works(pod, guarded, site):
     expect.tcp_refused(shut)
 
 
+@pytest.mark.parametrize("who", ["control", "engine"])
+def test_one_may_die_while_a_big_policy_is_loaded(pod, guarded, who):
+    """Thousands of ranges are loaded in steps. Whenever it ends: what is shown is what is enforced, and all of it."""
+    side = guarded("allow 93.253.1.1")
+    big = {"egress": [{"action": "allow", "target": f"10.{i >> 8}.{i & 255}.0/25"} for i in range(4095)]
+           + [{"action": "allow", "target": "93.251.1.1"}]}
+
+    def post():
+        try:
+            side.call("POST", "/policy", big)
+        except OSError:
+            pass
+    for delay in (0.002, 0.006, 0.01, 0.015, 0.02, 0.03):
+        time.sleep(1.1)  # what ends sooner than a second after its start waits a while
+        side.post("allow 93.253.1.1")
+        caller = threading.Thread(target=post)
+        caller.start()
+        time.sleep(delay)
+        side.wait_replaced(who, side.kill_child(who))
+        caller.join()
+        wait_for(side.healthy)
+        shown = {r["target"] for r in side.get("/policy").json()["policy"]["egress"]}
+        old, new, ranges = pod.probe(["tcp", "93.253.1.1", 7007], ["tcp", "93.251.1.1", 7007], ["tcp", "10.9.9.1", 7007])
+        assert shown == {"93.253.1.1"} or len(shown) == 4096
+        assert (old.result == "ok") == (len(shown) == 1), delay
+        assert (new.result == "ok") == (ranges.result == "ok") == (len(shown) == 4096), delay
+    side.post()
+    sets = pod.nft("-t", "list", "table", "inet", "opensandbox")
+    assert sets.count("set allow_v4 ") == 1 and "allow_v4_b" not in sets
+    expect.tcp_refused(pod.probe(["tcp", "10.9.9.1", 7007]))
+
+
 def test_a_failed_change_leaves_everything(pod, guarded, site):
     side = guarded(f"allow {site.name}")
     flow_first = pod.probe(["connect", site.name, 7007])
