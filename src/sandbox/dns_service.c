@@ -9,23 +9,20 @@
 #include "base/clock.h"
 #include "base/special.h"
 #include "net/upstream.h"
+#include "sandbox/dns_read.h"
 #include "sandbox/dns_service_tcp.h"
 
 enum {
-	/* Datagrams read from one socket in one turn: a sandbox that floods waits for
-	 * the next turn, when all others have had theirs. */
-	READ_BATCH = 32,
-	QUERY_MAX = 2048,	  /* a longer datagram is malformed */
 	SEND_BATCH = 64,	  /* replies sent by one sendmmsg */
 	REPLY_BYTES = 128 * 1024, /* of replies that wait; full: sent at once */
 	DNS_PORT = 53,
 	RANDOM_POOL = 4096, /* bytes from one getrandom() */
 };
 
-/* One sandbox that is served. */
+/* One sandbox that is served, or the sockets that many share. */
 struct client_side {
 	struct dns_service *service;
-	struct sandbox *sandbox;
+	struct sandbox *sandbox;   /* NULL: whoever asks */
 	struct loop_source udp[2]; /* IPv4, IPv6 */
 	struct dns_tcp_side tcp;
 	struct client_side *next;
@@ -43,13 +40,6 @@ struct reply_queue {
 	uint8_t bytes[REPLY_BYTES];
 };
 
-struct read_batch {
-	struct mmsghdr headers[READ_BATCH];
-	struct iovec vectors[READ_BATCH];
-	struct sockaddr_storage peers[READ_BATCH];
-	uint8_t bytes[READ_BATCH][QUERY_MAX];
-};
-
 struct dns_service {
 	struct loop *loop;
 	struct resolver *resolver;
@@ -63,7 +53,8 @@ struct dns_service {
 	upstream_trouble_fn *on_trouble;
 	void *on_trouble_data;
 	struct loop_timer tick;
-	struct read_batch in;
+	struct dns_read in;
+	struct dns_shared shared; /* by_mark NULL: there is none */
 	struct reply_queue out;
 	size_t random_used;
 	uint8_t random[RANDOM_POOL];
@@ -92,23 +83,27 @@ static void send_replies(struct reply_queue *q)
 	q->count = q->used = 0;
 }
 
-static int udp_socket_for(const struct resolver_client *client)
+static int udp_socket_for(const struct dns_service *d,
+			  const struct resolver_client *client)
 {
 	bool v6 = client->peer.addr.family == ADDR_V6;
+	const int *own = client->sandbox->fds.fd;
+	int fd = own[v6 ? SANDBOX_FD_DNS_UDP6 : SANDBOX_FD_DNS_UDP4];
 
-	return client->sandbox->fds.fd[v6 ? SANDBOX_FD_DNS_UDP6 : SANDBOX_FD_DNS_UDP4];
+	return fd < 0 && d->shared.by_mark ? d->shared.udp[v6] : fd;
 }
 
-static void queue_reply(struct reply_queue *q, const struct resolver_client *client,
+static void queue_reply(struct dns_service *d, const struct resolver_client *client,
 			const void *message, size_t size)
 {
+	struct reply_queue *q = &d->out;
 	size_t i;
 
 	if (q->count == SEND_BATCH || size > REPLY_BYTES - q->used)
 		send_replies(q);
 	i = q->count++;
 	q->sandboxes[i] = client->sandbox;
-	q->fds[i] = udp_socket_for(client);
+	q->fds[i] = udp_socket_for(d, client);
 	q->vectors[i] = (struct iovec){ q->bytes + q->used, size };
 	q->headers[i].msg_hdr = (struct msghdr){
 		.msg_name = &q->peers[i],
@@ -129,7 +124,7 @@ static void op_reply(void *data, const struct resolver_client *client,
 	if (client->tcp)
 		dns_tcp_reply(d->tcp, client->connection, message, size);
 	else
-		queue_reply(&d->out, client, message, size);
+		queue_reply(d, client, message, size);
 }
 
 static int op_send(void *data, uint32_t token, size_t server, bool tcp,
@@ -242,7 +237,7 @@ static int op_add_behind(void *data, const struct resolver_client *client)
 
 	if (client->tcp || d->server_count == RESOLVER_UPSTREAMS_MAX)
 		return client->tcp ? -EPROTONOSUPPORT : -ENOBUFS;
-	if (getsockname(udp_socket_for(client), (struct sockaddr *)&sa, &size) < 0)
+	if (getsockname(udp_socket_for(d, client), (struct sockaddr *)&sa, &size) < 0)
 		return -errno;
 	at = endpoint_from_sockaddr(&sa);
 	r = filter_original(&s->filter, IPPROTO_UDP, &client->peer, &at, &to);
@@ -284,33 +279,30 @@ static void on_tcp_query(void *data, const struct resolver_client *client,
 	resolver_query(d->resolver, client, message, size, loop_now_ms(d->loop));
 }
 
-/* A datagram that was cut is judged by its header alone, which makes it malformed. */
-static size_t query_size(const struct mmsghdr *header)
+static struct sandbox *who_asks(const struct client_side *side, int i)
 {
-	if (header->msg_hdr.msg_flags & MSG_TRUNC)
-		return DNS_HEADER_SIZE;
-	return header->msg_len;
+	const struct dns_service *d = side->service;
+	struct sandbox *s = side->sandbox;
+
+	if (!s)
+		s = d->shared.by_mark(d->shared.data, dns_read_mark(&d->in, i));
+	return s && dns_service_serves(s) ? s : NULL;
 }
 
 static void read_queries(struct client_side *side, int fd)
 {
 	struct dns_service *d = side->service;
-	struct read_batch *in = &d->in;
-	int n;
+	int n = dns_read(&d->in, fd);
 
-	for (size_t i = 0; i < READ_BATCH; i++)
-		in->headers[i].msg_hdr.msg_namelen = sizeof(in->peers[i]);
-	n = recvmmsg(fd, in->headers, READ_BATCH, MSG_DONTWAIT, NULL);
-	if (!dns_service_serves(side->sandbox))
-		return;
 	for (int i = 0; i < n; i++) {
 		struct resolver_client client = {
-			.sandbox = side->sandbox,
-			.peer = endpoint_from_sockaddr(&in->peers[i]),
+			.sandbox = who_asks(side, i),
+			.peer = endpoint_from_sockaddr(&d->in.peers[i]),
 		};
 
-		resolver_query(d->resolver, &client, in->bytes[i],
-			       query_size(&in->headers[i]), loop_now_ms(d->loop));
+		if (client.sandbox)
+			resolver_query(d->resolver, &client, d->in.bytes[i],
+				       dns_read_size(&d->in, i), loop_now_ms(d->loop));
 	}
 }
 
@@ -381,7 +373,8 @@ static void unlisten_udp(struct client_side *side)
 		loop_remove(side->service->loop, &side->udp[i]);
 }
 
-int dns_service_attach(struct dns_service *d, struct sandbox *s)
+static int side_open(struct dns_service *d, struct sandbox *s, const int udp[2],
+		     const struct dns_tcp_listeners *tcp)
 {
 	CLEAN(mem) struct client_side *side = calloc(1, sizeof(*side));
 	int r;
@@ -390,13 +383,13 @@ int dns_service_attach(struct dns_service *d, struct sandbox *s)
 		return -ENOMEM;
 	side->service = d;
 	side->sandbox = s;
-	side->udp[0].fd = s->fds.fd[SANDBOX_FD_DNS_UDP4];
+	side->udp[0].fd = udp[0];
 	side->udp[0].on_ready = on_udp4;
-	side->udp[1].fd = s->fds.fd[SANDBOX_FD_DNS_UDP6];
+	side->udp[1].fd = udp[1];
 	side->udp[1].on_ready = on_udp6;
 	r = listen_udp(side);
 	if (r == 0)
-		r = dns_tcp_attach(d->tcp, &side->tcp, s);
+		r = dns_tcp_attach(d->tcp, &side->tcp, s, tcp);
 	if (r < 0) {
 		unlisten_udp(side);
 		return r;
@@ -406,10 +399,54 @@ int dns_service_attach(struct dns_service *d, struct sandbox *s)
 	return 0;
 }
 
+int dns_service_attach(struct dns_service *d, struct sandbox *s)
+{
+	const int *fds = s->fds.fd;
+	const int udp[2] = { fds[SANDBOX_FD_DNS_UDP4], fds[SANDBOX_FD_DNS_UDP6] };
+	const struct dns_tcp_listeners tcp = {
+		.fd = { fds[SANDBOX_FD_DNS_TCP4], fds[SANDBOX_FD_DNS_TCP6] },
+	};
+
+	return side_open(d, s, udp, &tcp);
+}
+
+static struct dns_tcp_side *who_dials(void *data, int fd)
+{
+	const struct dns_service *d = data;
+	const struct sandbox *s = d->shared.by_socket(d->shared.data, fd);
+
+	for (struct client_side *side = s ? d->sides : NULL; side; side = side->next)
+		if (side->sandbox == s)
+			return &side->tcp;
+	return NULL;
+}
+
+int dns_service_share(struct dns_service *d, const struct dns_shared *shared)
+{
+	const struct dns_tcp_listeners tcp = {
+		.fd = { shared->tcp[0], shared->tcp[1] },
+		.who = who_dials,
+		.data = d,
+	};
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(shared->udp) && r == 0; i++)
+		if (shared->udp[i] >= 0)
+			r = dns_read_marks(shared->udp[i]);
+	if (r < 0)
+		return r;
+	d->shared = *shared;
+	r = side_open(d, NULL, shared->udp, &tcp);
+	if (r < 0)
+		d->shared = (struct dns_shared){ 0 };
+	return r;
+}
+
 /* Replies that wait in the queue leave first: their sockets are about to go. */
 static void side_close(struct dns_service *d, struct client_side *side)
 {
-	resolver_detach(d->resolver, side->sandbox);
+	if (side->sandbox)
+		resolver_detach(d->resolver, side->sandbox);
 	send_replies(&d->out);
 	unlisten_udp(side);
 	dns_tcp_detach(&side->tcp);
@@ -426,18 +463,6 @@ void dns_service_detach(struct dns_service *d, struct sandbox *s)
 		*slot = side->next;
 		side_close(d, side);
 		return;
-	}
-}
-
-static void prepare_batch(struct read_batch *in)
-{
-	for (size_t i = 0; i < READ_BATCH; i++) {
-		in->vectors[i] = (struct iovec){ in->bytes[i], sizeof(in->bytes[i]) };
-		in->headers[i].msg_hdr = (struct msghdr){
-			.msg_name = &in->peers[i],
-			.msg_iov = &in->vectors[i],
-			.msg_iovlen = 1,
-		};
 	}
 }
 
@@ -538,7 +563,6 @@ struct dns_service *dns_service_new(const struct dns_service_config *config,
 	d->on_trouble = config->on_trouble;
 	d->on_trouble_data = config->on_trouble_data;
 	d->tick.on_fire = on_tick;
-	prepare_batch(&d->in);
 	r = open_parts(d, config);
 	if (r < 0) {
 		err_sys(err, r, "cannot start the DNS service");

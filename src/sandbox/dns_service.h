@@ -41,6 +41,18 @@ struct dns_service *dns_service_new(const struct dns_service_config *config,
 				    struct err *err) MUST_CHECK;
 void dns_service_free(struct dns_service *d);
 
+/* Sockets that many sandboxes ask: whose query it is says the mark that a datagram comes
+ * with (SO_RCVMARK is set here), or of TCP the connection. NULL: nobody's, it is dropped.
+ * The sandboxes are attached as well; their own DNS sockets are -1. */
+struct dns_shared {
+	int udp[2], tcp[2]; /* IPv4, IPv6; borrowed; -1: none */
+	struct sandbox *(*by_mark)(void *data, uint32_t mark);
+	struct sandbox *(*by_socket)(void *data, int fd);
+	void *data;
+};
+/* Once, until the service ends. Return: 0 or -errno. */
+int dns_service_share(struct dns_service *d, const struct dns_shared *shared) MUST_CHECK;
+
 /* Serve the DNS sockets of @s from now on. Return: 0 or -errno. */
 int dns_service_attach(struct dns_service *d, struct sandbox *s) MUST_CHECK;
 void dns_service_detach(struct dns_service *d, struct sandbox *s);

@@ -425,20 +425,28 @@ static bool may_open(const struct dns_tcp_side *side)
 	       side->connections < plan_limit(&s->plan, LIMIT_DNS_TCP_CONNECTIONS);
 }
 
+static void count_limited(const struct dns_tcp_side *side)
+{
+	if (side && side->sandbox)
+		side->sandbox->counters[COUNT_DNS_TCP_LIMITED]++;
+}
+
 /* Return: 0 when there may be more. */
 static int accept_one(struct dns_tcp_side *side, int listener)
 {
 	int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 	if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
-		side->sandbox->counters[COUNT_DNS_TCP_LIMITED]++;
+		count_limited(side);
 		return accept_with_spare(side->tcp, listener);
 	}
 	if (fd < 0)
 		return -errno;
-	if (may_open(side) && connection_open(side, fd))
+	if (side->from.who)
+		side = side->from.who(side->from.data, fd);
+	if (side && may_open(side) && connection_open(side, fd))
 		return 0;
-	side->sandbox->counters[COUNT_DNS_TCP_LIMITED]++;
+	count_limited(side);
 	make_reset(fd);
 	close(fd);
 	return 0;
@@ -461,14 +469,16 @@ static void on_accept6(struct loop_source *source, uint32_t events)
 	accept_some(CONTAINER_OF(source, struct dns_tcp_side, listeners[1]), source->fd);
 }
 
-int dns_tcp_attach(struct dns_tcp *t, struct dns_tcp_side *side, struct sandbox *s)
+int dns_tcp_attach(struct dns_tcp *t, struct dns_tcp_side *side, struct sandbox *s,
+		   const struct dns_tcp_listeners *from)
 {
 	*side = (struct dns_tcp_side){
 		.tcp = t,
 		.sandbox = s,
+		.from = *from,
 		.listeners = {
-			{ .fd = s->fds.fd[SANDBOX_FD_DNS_TCP4], .on_ready = on_accept4 },
-			{ .fd = s->fds.fd[SANDBOX_FD_DNS_TCP6], .on_ready = on_accept6 },
+			{ .fd = from->fd[0], .on_ready = on_accept4 },
+			{ .fd = from->fd[1], .on_ready = on_accept6 },
 		},
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(side->listeners); i++) {

@@ -34,10 +34,21 @@ struct dns_tcp_connection;
 typedef void dns_tcp_query_fn(void *data, const struct resolver_client *client,
 			      const void *message, size_t size);
 
-/* The TCP side of one sandbox; embedded by the owner. */
+struct dns_tcp_side;
+
+/* Where connections come in. */
+struct dns_tcp_listeners {
+	int fd[2]; /* IPv4, IPv6; -1: none */
+	/* Of listeners that many share: whose connection it is; NULL: it is reset. */
+	struct dns_tcp_side *(*who)(void *data, int fd);
+	void *data;
+};
+
+/* The TCP side of one sandbox, or of listeners that many share; embedded by the owner. */
 struct dns_tcp_side {
 	struct dns_tcp *tcp;
-	struct sandbox *sandbox;
+	struct sandbox *sandbox; /* NULL: shared listeners */
+	struct dns_tcp_listeners from;
 	struct loop_source listeners[2]; /* IPv4, IPv6 */
 	struct dns_tcp_connection *first;
 	uint32_t connections;
@@ -53,8 +64,8 @@ struct dns_tcp *dns_tcp_new(struct loop *loop, dns_tcp_query_fn *on_query,
 			    void *data) MUST_CHECK;
 void dns_tcp_free(struct dns_tcp *t);
 
-int dns_tcp_attach(struct dns_tcp *t, struct dns_tcp_side *side,
-		   struct sandbox *s) MUST_CHECK;
+int dns_tcp_attach(struct dns_tcp *t, struct dns_tcp_side *side, struct sandbox *s,
+		   const struct dns_tcp_listeners *from) MUST_CHECK;
 /* Resets what is open. */
 void dns_tcp_detach(struct dns_tcp_side *side);
 

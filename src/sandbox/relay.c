@@ -120,6 +120,24 @@ static void answer_probe(int fd)
 		relay_reset_fd(fd);
 }
 
+static struct relay_guest *find_guest(const struct relay *r, const struct sandbox *s)
+{
+	struct relay_guest *g;
+
+	SLIST_FOREACH(g, &r->guests, link)
+	if (g->sandbox == s)
+		return g;
+	return NULL;
+}
+
+/* Whose connection it is that came to listeners which many share. */
+static struct relay_guest *who_dials(const struct relay *r, int fd)
+{
+	const struct sandbox *s = r->shared.by_socket(r->shared.data, fd);
+
+	return s ? find_guest(r, s) : NULL;
+}
+
 static void take_connection(struct relay_guest *g, int fd)
 {
 	const struct relay_question unknown = { 0 };
@@ -141,6 +159,18 @@ static void take_connection(struct relay_guest *g, int fd)
 		relay_refuse(g, &unknown, PLAN_NO_RULE, "it dialled the relay itself");
 	}
 	relay_reset_fd(fd);
+}
+
+static void take_from(struct relay_guest *listening, int fd)
+{
+	struct relay_guest *g = listening;
+
+	if (!g->sandbox)
+		g = who_dials(g->relay, fd);
+	if (g)
+		take_connection(g, fd);
+	else
+		relay_reset_fd(fd);
 }
 
 /* A descriptor that is held only to be given up: with it a connection can be taken and
@@ -165,7 +195,8 @@ static bool refuse_one(struct relay_guest *g, int listener)
 	r->spare_fd = spare_open();
 	if (fd < 0)
 		return false;
-	relay_limit(g, LIMIT_FLOWS, "no descriptor is free");
+	if (g->sandbox)
+		relay_limit(g, LIMIT_FLOWS, "no descriptor is free");
 	return true;
 }
 
@@ -227,7 +258,7 @@ static void accept_some(struct relay_guest *g, int listener)
 		int e = fd < 0 ? errno : 0;
 
 		if (e == 0) {
-			take_connection(g, fd);
+			take_from(g, fd);
 		} else if (e == EAGAIN) {
 			return;
 		} else if (!is_of_one_connection(e) &&
@@ -316,17 +347,8 @@ void relay_free(struct relay *r)
 	free(r);
 }
 
-static struct relay_guest *find_guest(const struct relay *r, const struct sandbox *s)
-{
-	struct relay_guest *g;
-
-	SLIST_FOREACH(g, &r->guests, link)
-	if (g->sandbox == s)
-		return g;
-	return NULL;
-}
-
-static struct relay_guest *guest_new(struct relay *r, struct sandbox *s)
+static struct relay_guest *guest_new(struct relay *r, struct sandbox *s, int listen4,
+				     int listen6)
 {
 	struct relay_guest *g = calloc(1, sizeof(*g));
 
@@ -334,18 +356,15 @@ static struct relay_guest *guest_new(struct relay *r, struct sandbox *s)
 		return NULL;
 	g->relay = r;
 	g->sandbox = s;
-	g->listen[0] = (struct loop_source){ .fd = s->fds.fd[SANDBOX_FD_RELAY4],
-					     .on_ready = on_listen4 };
-	g->listen[1] = (struct loop_source){ .fd = s->fds.fd[SANDBOX_FD_RELAY6],
-					     .on_ready = on_listen6 };
+	g->listen[0] = (struct loop_source){ .fd = listen4, .on_ready = on_listen4 };
+	g->listen[1] = (struct loop_source){ .fd = listen6, .on_ready = on_listen6 };
 	g->pause.on_fire = on_pause_over;
 	LIST_INIT(&g->flows);
 	return g;
 }
 
-int relay_attach(struct relay *r, struct sandbox *s)
+static int guest_start(struct relay *r, struct relay_guest *g)
 {
-	struct relay_guest *g = guest_new(r, s);
 	int e;
 
 	if (!g)
@@ -358,6 +377,20 @@ int relay_attach(struct relay *r, struct sandbox *s)
 	}
 	SLIST_INSERT_HEAD(&r->guests, g, link);
 	return 0;
+}
+
+int relay_attach(struct relay *r, struct sandbox *s)
+{
+	const int *fds = s->fds.fd;
+
+	return guest_start(
+		r, guest_new(r, s, fds[SANDBOX_FD_RELAY4], fds[SANDBOX_FD_RELAY6]));
+}
+
+int relay_share(struct relay *r, const struct relay_shared *shared)
+{
+	r->shared = *shared;
+	return guest_start(r, guest_new(r, NULL, shared->listen[0], shared->listen[1]));
 }
 
 void relay_detach(struct relay *r, struct sandbox *s)

@@ -41,6 +41,16 @@ struct relay *relay_new(const struct relay_config *config, struct err *err) MUST
 /* Resets what is open. The loop makes no turn after it. */
 void relay_free(struct relay *r);
 
+/* Listeners that many sandboxes are redirected to: whose connection it is. NULL:
+ * nobody's, it is reset. The sandboxes are attached as well; their own listeners are -1.
+ */
+struct relay_shared {
+	int listen[2]; /* IPv4, IPv6; borrowed; -1: none */
+	struct sandbox *(*by_socket)(void *data, int fd);
+	void *data;
+};
+/* Once, until the relay ends. Return: 0 or -errno. */
+int relay_share(struct relay *r, const struct relay_shared *shared) MUST_CHECK;
 int relay_attach(struct relay *r, struct sandbox *s) MUST_CHECK;
 /* All its connections are reset. */
 void relay_detach(struct relay *r, struct sandbox *s);

@@ -148,7 +148,8 @@ static_assert(sizeof(struct relay_flow) <= 640, "a flow that is idle costs littl
 /* A sandbox that is served. */
 struct relay_guest {
 	struct relay *relay;
-	struct sandbox *sandbox; /* borrowed; NULL once detached */
+	struct sandbox *sandbox; /* borrowed; NULL once detached, and for listeners that
+				  * many share */
 	struct loop_source listen[2];
 	struct loop_timer pause; /* the listeners rest: no descriptor was to be had */
 	LIST_HEAD(, relay_flow) flows;
@@ -162,6 +163,7 @@ struct relay {
 	struct loop *loop;
 	int route_fd;
 	int spare_fd; /* given up to be able to refuse; -1 while it is gone */
+	struct relay_shared shared;	/* by_socket NULL: there is none */
 	uint32_t flow_count, flows_max; /* of all sandboxes, by descriptors */
 	uint32_t pipe_count, pipes_max;
 	uint32_t spare_count;

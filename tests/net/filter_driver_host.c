@@ -13,6 +13,7 @@
  *     hostverify, hostverifyone ID
  *     hoststanding, hostlearned    what the kernel has: ID; ID|ADDR|LIST|SECONDS
  *     hostevents                   as "events", with the sandbox
+ *     hostlisten ADDR PORT         over TCP; hostwho: of the next connection, the sandbox
  *     hostbench FIRST COUNT        attach COUNT cgroups, read each back: p50 max
  *     hostlearnbench COUNT         learn in nanoseconds: p50 p99 */
 #include "filter_driver.h"
@@ -25,6 +26,7 @@
 #include "base/clock.h"
 #include "filter/host.h"
 #include "filter/nflog.h"
+#include "net/ctmark.h"
 #include "net/sock.h"
 
 enum { ITEMS_MAX = 64, TIMES_MAX = 20000 };
@@ -222,6 +224,46 @@ static void on_events(struct driver *d, char **words)
 	printf("\n");
 }
 
+static int listener = -1;
+
+static void on_listen(struct driver *d, char **words)
+{
+	struct endpoint e = { .port = (uint16_t)atoi(words[2]) };
+	struct sockaddr_storage sa;
+	socklen_t size;
+
+	if (listener >= 0)
+		close(listener);
+	if (!addr_parse(words[1], strlen(words[1]), &e.addr))
+		return answer(-EINVAL, NULL);
+	size = endpoint_to_sockaddr(&e, &sa);
+	listener = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	answer(bind(listener, (struct sockaddr *)&sa, size) < 0 ||
+			       listen(listener, 16) < 0
+		       ? -errno
+		       : 0,
+	       NULL);
+}
+
+static void on_who(struct driver *d, char **words)
+{
+	int fd = accept(listener, NULL, NULL), netlink, r;
+	struct ctmark c = { .fd = -1 };
+	struct err err = { 0 };
+	uint32_t mark;
+
+	r = sandbox_netlink_open(&netlink, &err);
+	if (r == 0)
+		r = ctmark_init(&c, netlink, &err);
+	if (r == 0)
+		r = ctmark_of_socket(&c, fd, &mark);
+	ctmark_done(&c);
+	close(fd);
+	if (r < 0)
+		return answer(r, &err);
+	printf("ok %u\n", mark >> 16);
+}
+
 static void on_bench(struct driver *d, char **words)
 {
 	static int64_t times[TIMES_MAX];
@@ -291,6 +333,8 @@ const struct command host_commands[] = {
 	{ "hoststanding", 1, on_standing },
 	{ "hostlearned", 1, on_learned },
 	{ "hostevents", 1, on_events },
+	{ "hostlisten", 3, on_listen },
+	{ "hostwho", 1, on_who },
 	{ "hostbench", 3, on_bench },
 	{ "hostlearnbench", 2, on_learn_bench },
 	{ NULL, 0, NULL },

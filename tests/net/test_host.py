@@ -404,6 +404,22 @@ def test_queries_go_to_the_engine_and_say_who_asks(world):
     assert ("udp", OTHER, 53, "mine") in world.arrived()
 
 
+def test_of_a_connection_conntrack_says_whose_it_is(world):
+    (one, app), (two, other) = world.member("a"), world.member("b")
+    user = world.start(UID)
+    for sandbox, who in ((1, one), (2, two), (3, f"uid:{UID}")):
+        world.attach(sandbox, who, WEB, WEB6, flags="r")
+    for port, to, to6 in ((DNS, (OTHER, 53), (OTHER6, 53)), (RELAY, (ALLOWED, 443), (ALLOWED6, 443))):
+        for addr, (target, number) in (("127.0.0.1", to), ("::1", to6)):
+            world.driver.ok(f"hostlisten {addr} {port}")
+            for who, sandbox in ((app, "1"), (other, "2"), (user, "3")):
+                assert who.tcp(target, number) == "0"
+                assert world.driver.ok("hostwho") == [sandbox]
+    world.driver.ok(f"hostlisten 127.0.0.1 {DNS}")
+    assert world.app.tcp("127.0.0.1", DNS) == "0"
+    assert world.driver.ask("hostwho") in (["0"], "No such file or directory")
+
+
 def test_port_53_is_closed_to_a_tuple_that_was_known_before(world):
     """A flow that somebody else began skips nat; nobody of a sandbox can go on with it."""
     cgroup, app = world.member("a")

@@ -891,6 +891,127 @@ static bool enter_namespace(void)
 	return fd >= 0 && ioctl(fd, SIOCSIFFLAGS, &lo) == 0;
 }
 
+static struct sandbox guests[2];
+static uint16_t guest_ports[2]; /* from where they dial */
+
+static struct sandbox *guest_by_mark(void *data, uint32_t mark)
+{
+	assert_ptr_equal(data, guests);
+	return mark >> 16 == 5 ? &guests[0] : mark >> 16 == 6 ? &guests[1] : NULL;
+}
+
+static struct sandbox *guest_by_socket(void *data, int fd)
+{
+	struct sockaddr_storage peer;
+	socklen_t size = sizeof(peer);
+
+	assert_int_equal(getpeername(fd, (struct sockaddr *)&peer, &size), 0);
+	for (size_t i = 0; i < 2; i++)
+		if (endpoint_from_sockaddr(&peer).port == guest_ports[i])
+			return &guests[i];
+	return NULL;
+}
+
+static int marked_socket(const struct endpoint *to, uint32_t mark)
+{
+	int fd = client_socket(SOCK_DGRAM, to);
+
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_MARK, &mark, sizeof(mark)), 0);
+	return fd;
+}
+
+static void share(struct dns_shared *shared)
+{
+	*shared = (struct dns_shared){
+		.udp = { listen_on(SOCK_DGRAM, "127.0.0.3"), -1 },
+		.tcp = { listen_on(SOCK_STREAM, "127.0.0.3"), -1 },
+		.by_mark = guest_by_mark,
+		.by_socket = guest_by_socket,
+		.data = guests,
+	};
+	assert_int_equal(dns_service_share(service, shared), 0);
+	for (size_t i = 0; i < 2; i++) {
+		guests[i] = (struct sandbox){ .state = SANDBOX_RUNNING };
+		for (size_t k = 0; k < SANDBOX_FD_COUNT; k++)
+			guests[i].fds.fd[k] = -1;
+		assert_int_equal(dns_service_attach(service, &guests[i]), 0);
+	}
+}
+
+static void unshare_all(const struct dns_shared *shared)
+{
+	for (size_t i = 0; i < 2; i++)
+		dns_service_detach(service, &guests[i]);
+	turns(1);
+	dns_service_free(service);
+	service = NULL;
+	close(shared->udp[0]);
+	close(shared->tcp[0]);
+}
+
+static void of_a_shared_udp_socket_the_mark_says_who_asks(void **state)
+{
+	struct dns_shared shared;
+	struct endpoint at;
+	int fd[3];
+
+	share(&shared);
+	at = bound(shared.udp[0]);
+	fd[0] = marked_socket(&at, 5 << 16 | 7);
+	fd[1] = marked_socket(&at, 6 << 16);
+	fd[2] = marked_socket(&at, 0); /* nobody's */
+	send_udp(fd[2], 3);
+	send_udp(fd[0], 1);
+	send_udp(fd[1], 2);
+	wait_seen(2);
+	assert_ptr_equal(seen[0].client.sandbox, &guests[0]);
+	assert_ptr_equal(seen[1].client.sandbox, &guests[1]);
+	expect_udp(fd[0], 1);
+	expect_udp(fd[1], 2);
+	guests[0].state = SANDBOX_CLOSED;
+	send_udp(fd[0], 4);
+	send_udp(fd[1], 5);
+	wait_seen(3);
+	assert_ptr_equal(seen[2].client.sandbox, &guests[1]);
+	assert_false(wait_readable(fd[2], 20));
+	for (size_t i = 0; i < 3; i++)
+		close(fd[i]);
+	unshare_all(&shared);
+}
+
+static void of_a_shared_tcp_listener_the_connection_says_who_asks(void **state)
+{
+	struct dns_shared shared;
+	struct endpoint at;
+	uint8_t byte;
+	int fd[3];
+
+	share(&shared);
+	at = bound(shared.tcp[0]);
+	for (size_t i = 0; i < 3; i++) {
+		fd[i] = client_socket(SOCK_STREAM, &at);
+		if (i < 2)
+			guest_ports[i] = bound(fd[i]).port;
+	}
+	send_frames(fd[0], 1, 1);
+	send_frames(fd[1], 2, 1);
+	wait_seen(2);
+	assert_ptr_not_equal(seen[0].client.sandbox, seen[1].client.sandbox);
+	for (size_t i = 0; i < 2; i++) {
+		uint8_t id = seen[i].bytes[1];
+
+		assert_ptr_equal(seen[i].client.sandbox, &guests[id - 1]);
+	}
+	expect_frame(fd[0], 1);
+	expect_frame(fd[1], 2);
+	assert_true(wait_readable(fd[2], WAIT_MS));
+	assert_int_equal(recv(fd[2], &byte, 1, 0), -1);
+	assert_int_equal(errno, ECONNRESET);
+	for (size_t i = 0; i < 3; i++)
+		close(fd[i]);
+	unshare_all(&shared);
+}
+
 int main(void)
 {
 #define RULE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -916,6 +1037,8 @@ int main(void)
 		RULE(without_descriptors_a_client_is_reset_and_later_ones_served),
 		RULE(replies_that_nobody_takes_end_the_connection_after_five_seconds),
 		RULE(a_client_that_does_not_read_is_reset),
+		RULE(of_a_shared_udp_socket_the_mark_says_who_asks),
+		RULE(of_a_shared_tcp_listener_the_connection_says_who_asks),
 		RULE(the_tick_comes_when_the_resolver_wants_it),
 		RULE(upstream_responses_and_failures_reach_the_resolver),
 		RULE(random_bytes_do_not_repeat),

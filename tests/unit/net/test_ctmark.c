@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/ctmark.h"
+
+#include <errno.h>
+#include <libmnl/libmnl.h>
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <linux/netfilter/nfnetlink.h>
+#include <linux/netfilter/nfnetlink_conntrack.h>
+
+enum { PORT_ID = 77, SEQ = 5, MARK = 0x50003, SIZE = 512 };
+
+static struct endpoint local, peer;
+
+/* What an entry is made of; each test has another one. */
+struct entry {
+	uint16_t type;
+	uint32_t port_id, seq;
+	struct endpoint from, to;
+	uint8_t protocol;
+	bool has_mark, short_mark;
+};
+
+struct reply {
+	_Alignas(struct nlmsghdr) uint8_t bytes[SIZE];
+	size_t size;
+};
+
+static struct entry good(void)
+{
+	return (struct entry){
+		.type = NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_NEW,
+		.port_id = PORT_ID,
+		.seq = SEQ,
+		.from = local,
+		.to = peer,
+		.protocol = IPPROTO_TCP,
+		.has_mark = true,
+	};
+}
+
+static struct reply build(const struct entry *e)
+{
+	bool v4 = e->from.addr.family == ADDR_V4;
+	struct nlattr *tuple, *nest;
+	struct reply r = { 0 };
+	struct nlmsghdr *h = mnl_nlmsg_put_header(r.bytes);
+
+	h->nlmsg_type = e->type;
+	h->nlmsg_pid = e->port_id;
+	h->nlmsg_seq = e->seq;
+	mnl_nlmsg_put_extra_header(h, sizeof(struct nfgenmsg));
+	tuple = mnl_attr_nest_start(h, CTA_TUPLE_REPLY);
+	nest = mnl_attr_nest_start(h, CTA_TUPLE_IP);
+	mnl_attr_put(h, v4 ? CTA_IP_V4_SRC : CTA_IP_V6_SRC, addr_size(&e->from.addr),
+		     e->from.addr.bytes);
+	mnl_attr_put(h, v4 ? CTA_IP_V4_DST : CTA_IP_V6_DST, addr_size(&e->to.addr),
+		     e->to.addr.bytes);
+	mnl_attr_nest_end(h, nest);
+	nest = mnl_attr_nest_start(h, CTA_TUPLE_PROTO);
+	mnl_attr_put_u8(h, CTA_PROTO_NUM, e->protocol);
+	mnl_attr_put_u16(h, CTA_PROTO_SRC_PORT, htobe16(e->from.port));
+	mnl_attr_put_u16(h, CTA_PROTO_DST_PORT, htobe16(e->to.port));
+	mnl_attr_nest_end(h, nest);
+	mnl_attr_nest_end(h, tuple);
+	if (e->has_mark && e->short_mark)
+		mnl_attr_put_u16(h, CTA_MARK, 1);
+	else if (e->has_mark)
+		mnl_attr_put_u32(h, CTA_MARK, htobe32(MARK));
+	r.size = h->nlmsg_len;
+	return r;
+}
+
+static int read_mark(const struct reply *r, uint32_t *ret)
+{
+	return ctmark_read(r->bytes, r->size, PORT_ID, SEQ, &local, &peer, ret);
+}
+
+static int read_entry(const struct entry *e, uint32_t *ret)
+{
+	struct reply r = build(e);
+
+	return read_mark(&r, ret);
+}
+
+static int setup(void **state)
+{
+	local = (struct endpoint){ addr_v4(127, 0, 0, 1), 15353 };
+	peer = (struct endpoint){ addr_v4(10, 0, 0, 5), 40000 };
+	return 0;
+}
+
+static void an_entry_gives_its_mark(void **state)
+{
+	struct entry e = good();
+	uint32_t mark = 0;
+
+	assert_int_equal(read_entry(&e, &mark), 0);
+	assert_int_equal(mark, MARK);
+}
+
+static void so_does_one_of_ipv6(void **state)
+{
+	struct entry e;
+	uint32_t mark = 0;
+
+	assert_true(addr_parse("::1", 3, &local.addr));
+	assert_true(addr_parse("2001:db8::5", 11, &peer.addr));
+	e = good();
+	assert_int_equal(read_entry(&e, &mark), 0);
+	assert_int_equal(mark, MARK);
+}
+
+static void an_entry_of_others_says_nothing(void **state)
+{
+	struct entry all[6];
+	uint32_t mark = 99;
+
+	for (size_t i = 0; i < 6; i++)
+		all[i] = good();
+	all[0].from.port++;
+	all[1].to.port++;
+	all[2].from.addr.bytes[3]++;
+	all[3].to.addr.bytes[0]++;
+	all[4].protocol = IPPROTO_UDP;
+	all[5].short_mark = true;
+	for (size_t i = 0; i < 6; i++)
+		assert_int_equal(read_entry(&all[i], &mark), -EBADMSG);
+	all[5].has_mark = false;
+	assert_int_equal(read_entry(&all[5], &mark), -ENOENT);
+	assert_int_equal(mark, 99);
+}
+
+static void an_answer_to_another_question_is_skipped(void **state)
+{
+	struct entry e = good();
+	uint32_t mark = 99;
+
+	e.seq = SEQ - 1;
+	assert_int_equal(read_entry(&e, &mark), 1);
+	e.seq = SEQ;
+	e.port_id++;
+	assert_int_equal(read_entry(&e, &mark), 1);
+	e.port_id--;
+	e.type++;
+	assert_int_equal(read_entry(&e, &mark), -EBADMSG);
+	assert_int_equal(mark, 99);
+}
+
+static void what_is_cut_says_nothing(void **state)
+{
+	struct entry e = good();
+	struct reply r = build(&e), cut;
+	uint32_t mark = 99;
+
+	for (size_t size = 1; size < r.size; size++) {
+		cut = r;
+		cut.size = size;
+		assert_int_equal(read_mark(&cut, &mark), -EBADMSG);
+		((struct nlmsghdr *)(void *)cut.bytes)->nlmsg_len = (uint32_t)size;
+		assert_true(read_mark(&cut, &mark) < 0);
+	}
+	assert_int_equal(mark, 99);
+}
+
+static void an_error_is_passed_on(void **state)
+{
+	struct reply r = { 0 };
+	struct nlmsghdr *h = mnl_nlmsg_put_header(r.bytes);
+	struct nlmsgerr *error = mnl_nlmsg_put_extra_header(h, sizeof(*error));
+	uint32_t mark;
+
+	h->nlmsg_type = NLMSG_ERROR;
+	h->nlmsg_pid = PORT_ID;
+	h->nlmsg_seq = SEQ;
+	r.size = h->nlmsg_len;
+	error->error = -ENOENT;
+	assert_int_equal(read_mark(&r, &mark), -ENOENT);
+	error->error = 0;
+	assert_int_equal(read_mark(&r, &mark), -EBADMSG);
+	error->error = 5;
+	assert_int_equal(read_mark(&r, &mark), -EBADMSG);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(an_entry_gives_its_mark, setup),
+		cmocka_unit_test_setup(so_does_one_of_ipv6, setup),
+		cmocka_unit_test_setup(an_entry_of_others_says_nothing, setup),
+		cmocka_unit_test_setup(an_answer_to_another_question_is_skipped, setup),
+		cmocka_unit_test_setup(what_is_cut_says_nothing, setup),
+		cmocka_unit_test_setup(an_error_is_passed_on, setup),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
