@@ -136,7 +136,7 @@ enum filter_stmt_kind {
 	FILTER_PORT_IN_SET, /* protocol . field, a port, in set */
 	FILTER_FLOW_NEW,    /* address . protocol . port is not in set */
 	FILTER_FLOW_ADD,    /* and put there; a full set ends the rule */
-	FILTER_LIMIT, /* so many a second; 0: FILTER_LOG_PER_SEC */
+	FILTER_LIMIT,	    /* so many a second; 0: FILTER_LOG_PER_SEC */
 	FILTER_COUNTER,
 	FILTER_LOG,
 	FILTER_SET_CT_MARK,

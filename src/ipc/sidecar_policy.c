@@ -51,9 +51,9 @@ static void check_means(const struct sidecar_policy_context *c, struct build *b)
 	if (p->verify == POLICY_VERIFY_TLS && !c->names)
 		faults_add(&b->faults, FAULT_ERROR, c->file, 0, 0, "verify",
 			   "'tls' needs the mode dns+nft+tls");
-	if (p->dns == POLICY_DNS_PINNED)
+	if (p->dns == POLICY_DNS_PINNED && !c->daemon)
 		faults_add(&b->faults, FAULT_ERROR, c->file, 0, 0, "dns",
-			   "'pinned' is for `weir run` alone");
+			   "'pinned' is not for sidecars");
 	if (p->require_full_isolation && !c->filters)
 		faults_add(&b->faults, FAULT_ERROR, c->file, 0, 0,
 			   "require_full_isolation",

@@ -15,12 +15,14 @@
 #include "main/guarded.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "ipc/plan_file.h"
 #include "main/engine_core.h"
+#include "policy/policy.h"
 #include "sandbox/change.h"
 #include "sandbox/learned.h"
 
@@ -224,6 +226,38 @@ static int prepare(struct guarded *g, struct err *err)
 	return 0;
 }
 
+/* -- dns: pinned -------------------------------------------------------------------- */
+
+/* Queries for it fail until an answer comes in a round to come. */
+static void on_pinned(void *data, const struct resolver_unpinned *fault)
+{
+	struct guarded *g = data;
+	struct event e = { .action = EVENT_DENY,
+			   .layer = EVENT_DNS,
+			   .rule = EVENT_NO_RULE,
+			   .uid = UINT32_MAX };
+	char name[DNS_NAME_TEXT_SIZE];
+
+	if (!fault || fault->stays)
+		return;
+	dns_name_format(fault->name, name);
+	snprintf(e.name, sizeof(e.name), "%.*s", EVENT_NAME_SIZE - 1, name);
+	snprintf(e.reason, sizeof(e.reason), "not pinned: %.*s", EVENT_REASON_SIZE - 16,
+		 fault->why);
+	sandbox_event(&g->sandbox, &e, loop_now_ms(g->core->loop));
+}
+
+int guarded_pin(struct guarded *g)
+{
+	struct sandbox *s = &g->sandbox;
+	int64_t repin_ms = plan_repin_sec(&s->plan) * INT64_C(1000);
+
+	if (plan_dns(&s->plan) != POLICY_DNS_PINNED)
+		return 0;
+	return dns_service_pin(g->core->dns, s, repin_ms > 0 ? repin_ms : POLICY_REPIN_MS,
+			       on_pinned, g);
+}
+
 static int stand(struct guarded *g, const struct guarded_ops *ops, struct err *err)
 {
 	int r = prepare(g, err);
@@ -236,9 +270,11 @@ static int stand(struct guarded *g, const struct guarded_ops *ops, struct err *e
 	if (g->image)
 		learned_image_keep(g->sandbox.learned, g->image);
 	r = ops->serve(g, err);
-	if (r == 0)
-		g->sandbox.state = SANDBOX_RUNNING;
-	return r;
+	if (r < 0)
+		return r;
+	g->sandbox.state = SANDBOX_RUNNING;
+	r = guarded_pin(g);
+	return r < 0 ? err_sys(err, r, "cannot pin the policy's names") : 0;
 }
 
 int guarded_stand(struct guarded *g, struct engine_core *c, struct err *err)

@@ -93,6 +93,9 @@ int guarded_remove_rules(struct guarded *g, struct err *err) MUST_CHECK;
 /* Another plan, which stays mapped: all at once. On failure nothing is changed. */
 int guarded_change_at_once(struct guarded *g, const struct plan *next,
 			   struct err *err) MUST_CHECK;
+/* Resolve the names of its plan ahead, if that says so (dns: pinned): at the start, and
+ * after a change. Until it is done, and where it fails, queries fail. */
+int guarded_pin(struct guarded *g) MUST_CHECK;
 /* What it says about itself now. */
 void guarded_standing(const struct guarded *g, struct ipc_standing *ret);
 void guarded_stats(const struct guarded *g, struct ipc_stats *ret);

@@ -43,6 +43,8 @@ static void finish(struct guarded *g, int r, const struct err *err)
 		c->next = g->plan;
 		g->plan = next;
 		g->standing.plan_id = plan_file_id(&g->plan);
+		/* Without memory for it names are closed. */
+		(void)!guarded_pin(g);
 	}
 	end(c);
 	g->told->on_changed(g, r, err);

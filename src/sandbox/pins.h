@@ -37,6 +37,7 @@ struct pins {
 	size_t slot_mask;
 	int64_t repin_ms;
 	/* the round */
+	size_t families;	   /* that are asked for: A, or both */
 	size_t total, asked, left; /* questions: all, asked, without an end */
 	size_t waiting;
 	bool asking;	     /* in go_on(), further down the stack */

@@ -129,11 +129,6 @@ static void tell(struct pins *p)
 
 /* ---- questions ---- */
 
-static size_t families_of(const struct sandbox *s)
-{
-	return s->ipv6 ? PIN_FAMILIES : 1;
-}
-
 static void question_ends(struct pins *p, struct pin_answer *answer, const char *lost)
 {
 	answer->asked = false;
@@ -144,8 +139,8 @@ static void question_ends(struct pins *p, struct pin_answer *answer, const char 
 
 static void ask(struct resolver *r, struct pins *p, size_t question, int64_t now_ms)
 {
-	size_t families = families_of(p->sandbox), f = question % families;
-	struct pin *pin = &p->items[question / families];
+	size_t f = question % p->families;
+	struct pin *pin = &p->items[question / p->families];
 	struct resolver_ask *ask = resolver_ask_new(r);
 
 	pin->answers[f].asked = true;
@@ -182,7 +177,8 @@ static void start_round(struct resolver *r, struct pins *p, int64_t now_ms)
 	if (p->left > 0)
 		return; /* the one before is not over */
 	p->asked = p->waiting = 0;
-	p->total = p->left = p->count * families_of(p->sandbox);
+	p->families = p->sandbox->ipv6 ? PIN_FAMILIES : 1;
+	p->total = p->left = p->count * p->families;
 	p->told = false;
 	go_on(r, p, now_ms);
 }
@@ -432,18 +428,25 @@ static void answer_from(struct resolver *r, struct resolver_ask *ask,
 	resolver_deliver(r, ask, a, now_ms);
 }
 
+/* Other types than A and AAAA; and AAAA, where IPv6 has come since the last round. */
+static bool is_no_question(const struct pins *p, const struct dns_query *q,
+			   const struct pin_answer *pinned)
+{
+	return !pinned || (q->type == DNS_TYPE_AAAA && p->families < PIN_FAMILIES);
+}
+
 void resolver_pin_answer(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
 {
-	struct pin *pin =
-		pins_find(&r->key, ask->client.sandbox->dns->pins, &ask->query.name);
+	struct sandbox *s = ask->client.sandbox;
+	struct pin *pin = pins_find(&r->key, s->dns->pins, &ask->query.name);
 	const struct pin_answer *pinned = pins_answer(pin, ask->query.type);
 
 	if (pinned && pinned->kind != DNS_ANSWER_BAD) {
 		answer_from(r, ask, pinned, now_ms);
 		return;
 	}
-	if (pin && !pinned) {
-		ask->client.sandbox->counters[COUNT_QUERIES_UNSERVED]++;
+	if (pin && is_no_question(s->dns->pins, &ask->query, pinned)) {
+		s->counters[COUNT_QUERIES_UNSERVED]++;
 		resolver_nodata(r, ask);
 	} else {
 		resolver_fail(r, ask, DNS_EDE_NO_REACHABLE_AUTHORITY,

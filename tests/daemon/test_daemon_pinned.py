@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""dns: pinned of a sandbox that a daemon guards: its names are resolved when it is attached, and when its policy changes."""
+from world import expect
+from world.sidecar import policy, wait_for
+
+
+def write(folder, *names):
+    file = folder / "policy.yaml"
+    rules = "".join(f"  - {{action: allow, target: {name}}}\n" for name in names)
+    file.write_text(f"dns: pinned\nverify: dns\negress:\n{rules}")
+    return file
+
+
+def asked(daemon, name):
+    return sorted(q.type for q in daemon.host.world.dns.queries(name))
+
+
+def test_names_are_asked_for_at_the_start_and_never_by_the_sandbox(daemon, pod, site, denied, tmp_path):
+    daemon.attach("one", pod, "--policy", write(tmp_path, site.name, "gone.pinned.test"))
+    wait_for(lambda: pod.probe(["tcp", site.v4, 7007]).result == "ok")  # without a query
+    before = asked(daemon, site.name)
+    assert before in (["A"], ["A", "AAAA"])
+    for _ in range(3):
+        answer, refused = pod.probe(["dns", site.name], ["dns", denied.name])
+        assert [a[1:] for a in answer.answers] == [[site.v4, 60]]
+        expect.name_refused(refused)
+    assert asked(daemon, site.name) == before and asked(daemon, denied.name) == []
+    assert pod.probe(["dns", "gone.pinned.test"]).result == "NXDOMAIN"
+
+
+def test_a_change_asks_for_the_new_names(daemon, pod, site, denied, tmp_path):
+    daemon.attach("one", pod, "--policy", write(tmp_path, site.name))
+    wait_for(lambda: pod.probe(["tcp", site.v4, 7007]).result == "ok")
+    daemon.set_policy("one", f"allow {denied.name}", dns="pinned", verify="dns")
+    wait_for(lambda: pod.probe(["tcp", denied.v4, 7007]).result == "ok")
+    expect.tcp_refused(pod.probe(["tcp", site.v4, 7007]))
+    assert pod.probe(["dns", denied.name]).addresses == [denied.v4]
+    expect.name_refused(pod.probe(["dns", site.name]))
+
+
+def test_an_engine_that_comes_anew_pins_again(daemon, pod, site, tmp_path):
+    daemon.attach("one", pod, "--policy", write(tmp_path, site.name))
+    wait_for(lambda: pod.probe(["tcp", site.v4, 7007]).result == "ok")
+    daemon.kill_child("engine")
+    wait_for(lambda: pod.probe(["dns", site.name]).result == "NOERROR")
+    assert pod.probe(["tcp", site.v4, 7007]).result == "ok"
