@@ -42,7 +42,7 @@ static bool is_of_kernel(const struct view *v, const char *path)
 
 static int plan_writable(struct view *v, const char *given, struct err *err)
 {
-	const char *path;
+	const char *path = NULL;
 	struct stat st;
 	int r = resolve(v, given, &path, err);
 
@@ -83,7 +83,7 @@ static bool is_in_private_place(const char *path)
 /* After the paths that were named: one of them may be it, or hold it. */
 static int plan_cwd(struct view *v, struct err *err)
 {
-	const char *path;
+	const char *path = NULL;
 	int r = resolve(v, v->spec->cwd, &path, err);
 
 	if (r < 0 || is_below_writable(v, path))
@@ -113,7 +113,7 @@ static void warn_of_links(const struct view *v, const char *path)
 
 static int plan_readonly(struct view *v, const char *given, struct err *err)
 {
-	const char *path;
+	const char *path = NULL;
 	int r = resolve(v, given, &path, err);
 
 	if (r < 0 || !is_below_writable(v, path))

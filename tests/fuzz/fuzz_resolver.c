@@ -79,11 +79,12 @@ static void query(struct fuzz *f)
 static void raw_query(struct fuzz *f)
 {
 	struct resolver_client c = { .sandbox = &f->w->sandboxes[0] };
-	uint8_t bytes[64];
+	uint8_t bytes[64] = { 0 };
 	size_t n = next(f) % sizeof(bytes);
+	size_t given = MIN(n, wire_left(&f->in));
 
-	for (size_t i = 0; i < n; i++)
-		bytes[i] = next(f);
+	if (given > 0)
+		memcpy(bytes, wire_take(&f->in, given), given);
 	resolver_query(f->w->resolver, &c, bytes, n, f->w->now_ms);
 }
 
