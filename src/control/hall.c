@@ -81,6 +81,13 @@ static void ward_status(void *data, struct api_status *ret)
 	else if (!w->stats.nflog)
 		degrade(ret, w, "nflog", "refused packets are not reported");
 	degrade(ret, w, "confinement", s->lacking);
+	if (w->look.packet)
+		degrade(ret, w, "packet-sockets",
+			"the sandbox has packet sockets open: with NET_RAW it can send "
+			"past the filter");
+	if (w->look.raw)
+		degrade(ret, w, "raw-sockets",
+			"the sandbox has raw sockets open: it has NET_RAW");
 	ret->full_isolation = ret->degradation_count == 0;
 	ret->generation = w->stats.generation;
 	ret->engine_restarts = s->standing.restarts;

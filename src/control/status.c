@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "control/side.h"
+#include "ipc/look.h"
 
 enum { STATS_FRESH_MS = 500 }; /* asked for again after this time */
 
@@ -30,32 +31,18 @@ static void add(const struct side *s, struct api_status *ret, const char *what,
 		};
 }
 
-/* A table of the kernel's with a line for each socket, and one above them. */
-static bool has_sockets(const char *path)
-{
-	CLEAN(fd) int fd = open(path, O_RDONLY | O_CLOEXEC);
-	char text[1024];
-	ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text));
-	const char *line = n > 0 ? memchr(text, '\n', (size_t)n) : NULL;
-
-	return line && line + 1 < text + n;
-}
-
-/* Weir opens none of these: they are the app's, and its right to have them (NET_RAW) is
- * a way round the filter. */
 static bool add_raw_sockets(const struct side *s, struct api_status *ret)
 {
-	bool packet = has_sockets("/proc/net/packet");
-	bool raw = has_sockets("/proc/net/raw") || has_sockets("/proc/net/raw6");
+	struct ipc_look look = look_for_raw_sockets();
 
-	if (packet)
+	if (look.packet)
 		add(s, ret, "packet-sockets",
 		    "the app has packet sockets open: with NET_RAW it can send past the "
 		    "filter");
-	if (raw)
+	if (look.raw)
 		add(s, ret, "raw-sockets",
 		    "the app has raw sockets open: it has NET_RAW");
-	return packet || raw;
+	return look.packet || look.raw;
 }
 
 static void add_postgres(struct side *s, struct api_status *ret)

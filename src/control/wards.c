@@ -362,6 +362,17 @@ static int ask_stats(struct side_ward *w)
 	return r;
 }
 
+static struct ipc_look ask_look(struct side_ward *w)
+{
+	const struct side_answer answer = { IPC_LOOKED, IPC_LOOKED };
+	const struct ipc_message ask = { .type = IPC_LOOK, .sandbox = w->id };
+	struct ipc_message m;
+
+	if (side_ask_keeper(w->side, &ask, NULL, 0, &answer, &m, NULL) < 0)
+		return (struct ipc_look){ 0 };
+	return m.look;
+}
+
 void side_ward_stats(struct side_ward *w)
 {
 	int64_t now_ms = loop_now_ms(w->side->loop);
@@ -370,6 +381,7 @@ void side_ward_stats(struct side_ward *w)
 		return;
 	w->stats_at_ms = now_ms;
 	(void)!ask_stats(w);
+	w->look = ask_look(w);
 }
 
 /* Should the engine enforce another plan than the one in force, it gets that. */

@@ -74,6 +74,10 @@ enum ipc_type {
 	IPC_LISTED,
 	/* warden to control: it ended by itself; text: why */
 	IPC_GONE,
+	/* control to warden: what goes round the filter of that sandbox? IPC_LOOKED back,
+	 * with `look` */
+	IPC_LOOK,
+	IPC_LOOKED,
 };
 
 /* How a sandbox is recognised. */
@@ -94,6 +98,12 @@ struct ipc_attach {
 	char probe_name[128];
 	struct addr probe_addr;
 	uint16_t probe_port;
+};
+
+/* Sockets that somebody has open in a namespace. */
+struct ipc_look {
+	bool known;	  /* it could be seen */
+	bool packet, raw; /* AF_PACKET, SOCK_RAW */
 };
 
 /* What an operator says of a sandbox. */
@@ -170,6 +180,7 @@ struct ipc_message {
 		struct ipc_socket socket;
 		struct ipc_attach attach;
 		struct ipc_ward ward;
+		struct ipc_look look;
 		struct upstream_trouble trouble;
 		struct ipc_answered answered;
 	};

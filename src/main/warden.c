@@ -207,6 +207,16 @@ static void on_list(struct warden *w, uint32_t after)
 	warden_tell_control(w, &m, &d->text_fd);
 }
 
+static void on_look(struct warden *w, uint32_t sandbox)
+{
+	const struct ward *d = ward_find(w, sandbox);
+	struct ipc_message m = { .type = IPC_LOOKED, .sandbox = sandbox };
+
+	if (d && d->state == WARD_STANDING)
+		m.look = inside_look(d);
+	warden_tell_control(w, &m, NULL);
+}
+
 static void on_keep(struct warden *w, const struct ipc_message *m, int *fds)
 {
 	const struct ipc_message kept = { .type = IPC_KEPT, .sandbox = m->sandbox };
@@ -228,6 +238,8 @@ void warden_on_control(struct warden *w, const struct ipc_message *m, int *fds,
 		on_detach(w, m->sandbox);
 	else if (m->type == IPC_LIST)
 		on_list(w, m->sandbox);
+	else if (m->type == IPC_LOOK)
+		on_look(w, m->sandbox);
 	for (size_t i = 0; i < count; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);

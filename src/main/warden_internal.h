@@ -100,6 +100,8 @@ int inside_open(struct ward *d, struct err *err) MUST_CHECK;
 int inside_result(struct ward *d, struct err *err) MUST_CHECK;
 int inside_begin_test(struct ward *d) MUST_CHECK;
 void inside_end(struct ward *d);
+/* Which sockets that go round the filter are open in there. Takes milliseconds. */
+struct ipc_look inside_look(const struct ward *d);
 
 /* -- warden_gone.c ------------------------------------------------------------------ */
 

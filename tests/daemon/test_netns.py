@@ -210,6 +210,20 @@ def test_a_namespace_with_loopback_down(daemon, world, host):
     wait_for(lambda: daemon.names() == [])
 
 
+def test_sockets_that_go_round_the_filter_are_told(daemon, pod, other, site):
+    daemon.attach("one", pod, "--allow", site.name)
+    daemon.attach("two", other, "--allow", site.name)
+    program = "import socket\ns=socket.socket({}); print('open',flush=True); input()"
+    packet = pod.start("/usr/bin/python3", "-c", program.format("17,3,0x300"), uid=0, caps=("net_raw",))
+    raw = other.start("/usr/bin/python3", "-c", program.format("2,3,1"), uid=0, caps=("net_raw",))
+    assert packet.line() == raw.line() == "open"
+    for name, what in (("one", "packet-sockets"), ("two", "raw-sockets")):
+        status = wait_for(lambda name=name: (s := daemon.status(name))["degradations"] and s)
+        assert [d["what"] for d in status["degradations"]] == [what] and status["fullIsolation"] is False
+    packet.kill()
+    wait_for(lambda: daemon.status("one")["fullIsolation"])
+
+
 DIALLER = """
 import socket, sys
 s = socket.create_connection((sys.argv[1], int(sys.argv[2])))
