@@ -103,6 +103,9 @@ struct api_ops {
 			   bool callers_fault);
 	/* Optional: a key of a policy that means nothing here; printable. */
 	void (*log_unknown_key)(void *data, const char *key);
+	/* Optional: denials since then, where events are stored. */
+	int (*count_denies)(void *data, int64_t since_ms, uint64_t *ret_events,
+			    uint64_t *ret_packets, struct err *err);
 	/* Review tasks; all three, or none where events aren't stored. -ENOENT: there is
 	 * no such task; other errors: not now. */
 	int (*reviews)(void *data, enum review_state state,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* /denies: what was refused, from the ring in memory, the newest first. */
+/* /denies: what was refused, from the ring in memory, the newest first. /denies/count:
+ * how much, from the store where there is one. */
 #include <string.h>
 
 #include "api/internal.h"
@@ -80,5 +81,55 @@ void answer_denies(struct api_request *r)
 	more = write_denies(ops, &filter, s.out);
 	fprintf(s.out, "],\"more\":%s,\"forgotten\":%llu}\n", more ? "true" : "false",
 		(unsigned long long)event_ring_dropped(ops->events(ops->data)));
+	reply_close(r, &s, "application/json");
+}
+
+/* ---- /denies/count ---- */
+
+/* Of the ring: what is in it, and of a folded event all that began since then. */
+static void count_in_memory(const struct api_request *r, int64_t since_ms,
+			    uint64_t *ret_events, uint64_t *ret_packets)
+{
+	const struct event_ring *ring = r->ops->events(r->ops->data);
+
+	*ret_events = *ret_packets = 0;
+	for (size_t i = 0; i < event_ring_count(ring); i++) {
+		const struct event *e = event_ring_at(ring, i);
+
+		if (e->action != EVENT_DENY || e->ts_ms < since_ms ||
+		    (r->is_about_one && e->sandbox != r->sandbox))
+			continue;
+		++*ret_events;
+		*ret_packets += e->packets;
+	}
+}
+
+void answer_denies_count(struct api_request *r)
+{
+	uint64_t events = 0, packets = 0;
+	const char *from = "store";
+	char text[PARAMETER_SIZE];
+	int64_t since_ms = 0;
+	struct err err = { 0 };
+	struct reply_stream s;
+	int found = request_query(r->query, "since", text, sizeof(text));
+
+	if (found < 0 ||
+	    (found > 0 && !request_time(text_of(text), clock_wall_ms(), &since_ms))) {
+		reply_error(r, MHD_HTTP_BAD_REQUEST, "invalid since");
+		return;
+	}
+	if (!r->ops->count_denies) {
+		count_in_memory(r, since_ms, &events, &packets);
+		from = "memory";
+	} else if (r->ops->count_denies(r->ops->data, since_ms, &events, &packets, &err) <
+		   0) {
+		reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "%s", err.text);
+		return;
+	}
+	if (!reply_open(r, &s))
+		return;
+	fprintf(s.out, "{\"events\":%llu,\"packets\":%llu,\"from\":\"%s\"}\n",
+		(unsigned long long)events, (unsigned long long)packets, from);
 	reply_close(r, &s, "application/json");
 }

@@ -116,6 +116,7 @@ void answer_status(struct api_request *r);
 void answer_metrics(struct api_request *r);
 void answer_events(struct api_request *r);
 void answer_denies(struct api_request *r);
+void answer_denies_count(struct api_request *r);
 void answer_reviews(struct api_request *r);
 void answer_review(struct api_request *r);
 void answer_openapi(struct api_request *r);

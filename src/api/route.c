@@ -88,6 +88,8 @@ static const struct api_route routes[] = {
 	{ "/metrics", METHODS_READ, "GET, HEAD", answer_metrics },
 	{ "/events", METHOD_GET, "GET", answer_events },
 	{ "/denies", METHODS_READ, "GET, HEAD", answer_denies, .is_about_one = true },
+	{ "/denies/count", METHODS_READ, "GET, HEAD", answer_denies_count,
+	  .is_about_one = true },
 	{ "/review", METHODS_READ, "GET, HEAD", answer_reviews, .is_about_one = true },
 	{ "/review/", METHODS_READ | METHOD_POST, "GET, HEAD, POST", answer_review,
 	  .is_prefix = true, .is_about_one = true, .is_change = true },

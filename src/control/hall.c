@@ -124,6 +124,7 @@ static bool hall_find(void *data, const char *id, struct api_ops *ret,
 		.log_change = ward_log_change,
 	};
 	side_ward_review_ops(w, ret);
+	side_ward_count_ops(w, ret);
 	*ret_number = w->id;
 	return true;
 }

@@ -156,6 +156,7 @@ static int open_api(struct side *s, struct err *err)
 	};
 
 	side_review_ops(s, &config.ops);
+	side_count_ops(s, &config.ops);
 	if (s->many) {
 		config.open = true; /* to who may connect at all */
 		side_hall(s, &config.hall);

@@ -7,6 +7,7 @@
  *   change.c    from a document to a plan in force, and back when a step fails
  *   reload.c    the always-rules files
  *   record.c    events and lookups: ring, log, streams, store, webhook
+ *   counts.c    how much was denied, for the API
  *   review.c    review tasks, for the API
  *   webhook.c   the deny webhook: its program, and the connections that it asks for
  *   lookup.c    addresses of the webhook's hosts
@@ -210,6 +211,12 @@ void side_row(void *data, const struct event *e, struct event_row *ret);
 /* Everything that the engine may have written is held to what can be printed, and ends.
  */
 void side_tame(char *text, size_t size);
+
+/* -- counts.c ----------------------------------------------------------------------- */
+
+/* What counts denials in the store, in @ret. */
+void side_count_ops(const struct side *s, struct api_ops *ret);
+void side_ward_count_ops(const struct side_ward *w, struct api_ops *ret);
 
 /* -- review.c ----------------------------------------------------------------------- */
 

@@ -140,6 +140,17 @@ def test_denies_asked_wrongly(api, query, what):
     assert api.request("GET", "/denies?" + query)[::2] == (400, f"invalid {what}\n")
 
 
+def test_denies_are_counted(api):
+    for name in ("a.test", "b.test", "a.test"):
+        api.event(name)
+    api.event("fine.test", "allow")
+    answer = api.json("/denies/count")
+    holds(answer, schema("DeniesCount"))
+    assert answer == {"events": 2, "packets": 3, "from": "memory"}
+    assert api.json("/denies/count?since=2100-01-01T00:00:00Z")["packets"] == 0
+    assert api.request("GET", "/denies/count?since=soon")[::2] == (400, "invalid since\n")
+
+
 def test_denies_of_a_flood(api):
     api.tell("flood", 6000)
     answer = api.json("/denies?limit=1000")
@@ -361,7 +372,7 @@ def test_openapi_refers_to_what_is_there():
 
 def test_openapi_has_every_route():
     found = list(routes())
-    assert len(found) == 16
+    assert len(found) == 17
     documented = {path.replace("{name}", ""): {m for m in item if m not in ("description", "parameters")}
                   for path, item in OPENAPI["paths"].items() if not path.startswith("/review/")}
     below = {path: set(item) for path, item in OPENAPI["paths"].items() if path.startswith("/review/")}

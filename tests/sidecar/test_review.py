@@ -43,6 +43,14 @@ def test_what_was_denied_is_accepted_and_reached(pod, side, site, denied):
     assert not pod.probe(["dns", denied.name]).addresses
 
 
+def test_denials_are_counted_in_the_store(pod, side, site):
+    pod.probe(*[["dns", f"n{i}.{site.name}"] for i in range(5)])
+    wait_for(lambda: (reply := side.get("/denies/count")).status == 200 and reply.json()["packets"] >= 5, 10)
+    count = side.get("/denies/count?since=10m").json()
+    assert count["from"] == "store" and count["packets"] >= count["events"] >= 5
+    assert side.get("/denies/count?since=2100-01-01T00:00:00Z").json() == {"events": 0, "packets": 0, "from": "store"}
+
+
 def test_strangers_and_nonsense_decide_nothing(pod, side, site):
     pod.probe(["dns", site.name])
     task = task_of(side, site.name)
