@@ -57,6 +57,17 @@ static void on_engine_message(struct side *s, struct ipc_message *m)
 	}
 }
 
+/* One that is still there may do later what it was asked to, and nobody would know; and
+ * only a new one brings a new channel. */
+static void give_up_engine(struct side *s, int error)
+{
+	const struct ipc_message stuck = { .type = IPC_STUCK };
+
+	lose_engine(s);
+	if (error != -EPIPE)
+		(void)!ipc_send(s->from_keeper.fd, &stuck, NULL, 0);
+}
+
 static int receive(int sock, struct ipc_message *ret, int *ret_fd)
 {
 	size_t count = 0;
@@ -83,7 +94,7 @@ static void on_engine(struct loop_source *source, uint32_t events)
 			return;
 	}
 	if (r < 0 && r != -EAGAIN)
-		lose_engine(s);
+		give_up_engine(s, r);
 }
 
 /* Wait until @fd can be read, until @until_ms. */
@@ -102,7 +113,6 @@ int side_ask_engine(struct side *s, const struct ipc_message *m, int fd,
 		    const struct side_answer *wanted, struct ipc_message *ret,
 		    int *ret_fd)
 {
-	const struct ipc_message stuck = { .type = IPC_STUCK };
 	int64_t until_ms = clock_now_ms() + SIDE_ASK_MS;
 	int came = -1, r;
 
@@ -110,7 +120,9 @@ int side_ask_engine(struct side *s, const struct ipc_message *m, int fd,
 		return -EPIPE;
 	r = ipc_send(s->from_engine.fd, m, &fd, fd >= 0 ? 1 : 0);
 	while (r == 0) {
-		r = wait_for(s->from_engine.fd, until_ms);
+		/* Dealing with what came in between may have found that it is gone. */
+		r = s->from_engine.fd < 0 ? -EPIPE
+					  : wait_for(s->from_engine.fd, until_ms);
 		if (r == 0)
 			r = receive(s->from_engine.fd, ret, &came);
 		if (r == -EAGAIN)
@@ -124,10 +136,7 @@ int side_ask_engine(struct side *s, const struct ipc_message *m, int fd,
 		}
 	}
 	if (r < 0) {
-		lose_engine(s);
-		/* It may do later what it was asked to, and nobody would know. */
-		if (r == -ETIMEDOUT)
-			(void)!ipc_send(s->from_keeper.fd, &stuck, NULL, 0);
+		give_up_engine(s, r);
 		return r;
 	}
 	if (ret_fd)

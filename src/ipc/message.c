@@ -19,14 +19,14 @@ int ipc_receive(int sock, struct ipc_message *ret, int *ret_fds, size_t max,
 	size_t count = 0;
 	ssize_t n = fds_receive(sock, &m, sizeof(m), ret_fds, max, &count);
 
-	if (n == -ECONNRESET || n == 0)
+	if (n == -ECONNRESET)
 		return -EPIPE;
 	if (n < 0)
 		return (int)n;
 	if (n != sizeof(m)) {
 		for (size_t i = 0; i < count; i++)
 			close(ret_fds[i]);
-		return -EBADMSG;
+		return n == 0 ? -EPIPE : -EBADMSG;
 	}
 	*ret = m;
 	*ret_count = count;
