@@ -14,6 +14,8 @@ enum {
 	HOST_WAYS = FILTER_HOST_LEVEL_MAX + 1, /* 0: user ids; else a level of cgroups */
 	HOST_MARK_SHIFT = FILTER_MEMBER_SHIFT,
 };
+#define HOST_TABLE	 "weir_host"
+#define HOST_GUARD_TABLE "weir_host_guard"
 #define HOST_MEMBER_MASK 0xffff0000u /* of a mark */
 
 /* ---- host_learned.c ---- */
@@ -102,6 +104,37 @@ static inline size_t host_way_of(const struct filter_member *m)
 	return m->kind == FILTER_MEMBER_UID ? 0 : m->level;
 }
 
+/* ---- host.c ---- */
+
+void host_plan_free(struct host_plan *p);
+void host_member_free(struct host_member *m);
+void host_litter_free(struct host_litter *l);
+
+/* ---- host_put.c: what a batch is made of ---- */
+
+/* Add or delete the elements of @m but those that @other (may be NULL) has as well: what
+ * stays isn't touched. */
+void host_put_member(struct nl_writer *w, bool add, const struct host_member *m,
+		     const struct host_member *other);
+void host_put_objects(struct nl_writer *w, const char *table, const struct ruleset *rs);
+/* A plan comes, with its chains, or goes. */
+int host_put_plan(struct nl_writer *w, const struct filter_host *h, bool add,
+		  const struct host_plan *p, struct err *err) MUST_CHECK;
+/* The rules that ask for each way, as @h has the ways now. */
+int host_put_way_rules(struct nl_writer *w, const struct filter_host *h) MUST_CHECK;
+/* The sets of a way that came or is about to go; @h has it. */
+int host_put_way_sets(struct nl_writer *w, const struct filter_host *h, bool add,
+		      size_t way) MUST_CHECK;
+void host_put_state(struct nl_writer *w, const struct host_member *m,
+		    const struct filter_state *state);
+/* What @m has learned, as far as it lives. */
+void host_put_learned(struct nl_writer *w, const struct host_member *m, int64_t now_ms);
+/* Take one away; it may have ended meanwhile. */
+void host_put_litter(struct nl_writer *w, uint32_t mark,
+		     const struct host_learned_entry *e);
+/* Members in the table that stands guard: see host.c. */
+void host_put_guarded(struct nl_writer *w, const struct host_member *m);
+
 /* ---- host_read.c ---- */
 
 /* The largest number of a plan in a table that stands; 0: there is none. */
@@ -113,6 +146,9 @@ int host_read_plan_number(struct filter_host *h, uint16_t *ret) MUST_CHECK;
  * use. Lives in @arena. */
 int host_build_base(const struct filter_host *h, struct arena *arena,
 		    const struct ruleset **ret) MUST_CHECK;
+/* A table that drops what members send. */
+int host_build_guard(const struct filter_host *h, struct arena *arena,
+		     const struct ruleset **ret) MUST_CHECK;
 /* Those of a plan. */
 int host_build_plan(const struct filter_host *h, const struct host_plan *p,
 		    struct arena *arena, const struct ruleset **ret,
@@ -121,6 +157,9 @@ int host_build_plan(const struct filter_host *h, const struct host_plan *p,
 bool host_chain_has_ways(const struct filter_chain *c);
 /* A set of way @way. */
 bool host_set_is_of(const struct filter_set *s, size_t way);
+
+/* The name of way @way's map, or of its pairs. */
+void host_way_name(size_t way, bool pairs, char ret[FILTER_NAME_MAX]);
 
 /* One element: what a set or map has for a member. */
 struct host_element {

@@ -117,22 +117,13 @@ struct way_sets {
 	const struct filter_set *who, *pairs; /* pairs: cgroup . ids */
 };
 
-static void way_name(size_t way, bool pairs, char ret[FILTER_NAME_MAX])
-{
-	if (way == 0)
-		snprintf(ret, FILTER_NAME_MAX, "uids");
-	else
-		snprintf(ret, FILTER_NAME_MAX, "%s_%zu", pairs ? "pairs" : "cgroups",
-			 way);
-}
-
 static struct way_sets way_sets(struct builder *b, size_t way)
 {
 	struct way_sets ret = { 0 };
 	struct filter_set *s;
 	char name[FILTER_NAME_MAX];
 
-	way_name(way, false, name);
+	host_way_name(way, false, name);
 	s = named_set(b, way == 0 ? FILTER_KEY_UID : FILTER_KEY_CGROUP, name);
 	if (s) {
 		s->value = FILTER_VALUE_MARK;
@@ -141,7 +132,7 @@ static struct way_sets way_sets(struct builder *b, size_t way)
 	ret.who = s;
 	if (way == 0)
 		return ret;
-	way_name(way, true, name);
+	host_way_name(way, true, name);
 	s = named_set(b, FILTER_KEY_CGROUP_FLOW, name);
 	if (s)
 		s->level = (uint8_t)way;
@@ -381,6 +372,33 @@ int host_build_base(const struct filter_host *h, struct arena *arena,
 	return 0;
 }
 
+int host_build_guard(const struct filter_host *h, struct arena *arena,
+		     const struct ruleset **ret)
+{
+	struct base k = { .host = h };
+	struct builder *b = &k.b;
+	struct filter_chain *c;
+	int r = begin(&k, arena);
+
+	if (r < 0)
+		return r;
+	for (size_t i; (i = next_way(&k)) < HOST_WAYS;)
+		k.ways[i] = way_sets(b, i);
+	c = open_chain(b, "output", FILTER_CHAIN_FILTER, NF_INET_LOCAL_OUT);
+	for (size_t i = 0; i < HOST_WAYS && c; i++) {
+		if (!k.ways[i].who)
+			continue;
+		stmt_rule(b, c);
+		stmt_add(b, FILTER_MARK_BY)->set = k.ways[i].who;
+		stmt_add(b, FILTER_COUNTER);
+		stmt_add(b, FILTER_DROP);
+	}
+	if (b->failed)
+		return -ENOMEM;
+	*ret = b->rs;
+	return 0;
+}
+
 /* ---- a plan's chains ---- */
 
 static void build_nat(struct builder *b)
@@ -537,50 +555,4 @@ int host_build_plan(const struct filter_host *h, const struct host_plan *p,
 	build_output(&b, local);
 	make_own(&b, p->number);
 	return ruleset_end(&b, ret, err);
-}
-
-/* ---- a member's elements ---- */
-
-static struct host_element *add(struct host_element *e, const char *set, const void *key,
-				size_t size)
-{
-	*e = (struct host_element){ .set = set };
-	memcpy(e->key, key, size);
-	e->size = size;
-	return e;
-}
-
-static void append(struct host_element *e, uint32_t value)
-{
-	memcpy(e->key + e->size, &value, sizeof(value));
-	e->size += sizeof(value);
-}
-
-static void map_to(struct host_element *e, uint32_t value)
-{
-	e->maps = true;
-	e->value = value;
-}
-
-size_t host_elements(const struct host_member *m, char names[2][FILTER_NAME_MAX],
-		     struct host_element ret[HOST_ELEMENTS_MAX])
-{
-	uint32_t mark = host_mark(m), id = host_id_mark(m);
-	size_t way = host_way_of(&m->who);
-	struct host_element *e = ret;
-
-	way_name(way, false, names[0]);
-	way_name(way, true, names[1]);
-	append(add(e++, "live", &mark, sizeof(mark)), mark);
-	append(add(e++, "owns", &mark, sizeof(mark)), id);
-	map_to(add(e++, "current", &id, sizeof(id)), mark);
-	add(e++, "ids", &id, sizeof(id));
-	if (way == 0) {
-		map_to(add(e++, names[0], &m->who.uid, sizeof(m->who.uid)), id);
-		map_to(add(e++, "orphans", &id, sizeof(id)), id);
-	} else {
-		map_to(add(e++, names[0], &m->who.cgroup, sizeof(m->who.cgroup)), id);
-		append(add(e++, names[1], &m->who.cgroup, sizeof(m->who.cgroup)), id);
-	}
-	return (size_t)(e - ret);
 }

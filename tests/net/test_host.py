@@ -546,3 +546,21 @@ def test_many_members(world):
     world.driver.ok("hostload")
     print(f"all of it anew: {1000 * (time.monotonic() - started):.0f} ms")
     assert app.tcp(OTHER, 443) == REFUSED
+
+
+def test_no_packet_slips_through_while_the_table_is_made_anew(world):
+    cgroup, app = world.member("a")
+    world.attach(1, cgroup, WEB)
+    app.open("flow", "tcp")
+    assert app.dial("flow", ALLOWED, 443) == "0"
+    app.put(json.dumps(["flood", OTHER, 7000, 1.5, ""]))
+    assert json.loads(app.line()) == "runs"
+    until, loads = time.monotonic() + 1.2, 0
+    while time.monotonic() < until:
+        loads += 1
+        world.driver.ok("hostload")
+    passed, sent = json.loads(app.line())
+    assert passed == 0 and sent > 1000 and loads > 20
+    assert not [a for _, a, *_ in world.arrived() if a == OTHER]
+    assert app.say("flow", "on") == "0" and app.hear("flow") == "on"
+    assert "weir_host_guard" not in world.nft("list", "tables")

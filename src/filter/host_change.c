@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ *
+ * What is asked for is written into a batch first, beside a copy of what it changes here;
+ * only when the kernel has taken the batch does the copy take the old one's place. Plans
+ * and ways (user ids; each level of cgroups) are counted: with its first user a batch
+ * makes its chains and sets, with its last one it takes them away. */
+#include "filter/host_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "filter/netlink.h"
+#include "filter/set.h"
+
+/* ---- plans ---- */
+
+static bool plan_is(const struct host_plan *p, const struct plan *plan, bool relay)
+{
+	return p->relay == relay && p->plan.size == plan->size &&
+	       memcmp(p->plan.bytes, plan->bytes, plan->size) == 0;
+}
+
+static struct host_plan *plan_copy(const struct plan *plan, bool relay, uint16_t number)
+{
+	struct host_plan *p = calloc(1, sizeof(*p));
+	uint8_t *bytes = malloc(plan->size); /* aligned to 16 */
+
+	if (!p || !bytes) {
+		free(p);
+		free(bytes);
+		return NULL;
+	}
+	memcpy(bytes, plan->bytes, plan->size);
+	p->plan = (struct plan){ bytes, plan->size };
+	p->relay = relay;
+	p->number = number;
+	return p;
+}
+
+/* A number that no plan has, and none had lately: flows may have it in their marks.
+ * 0: there is none. */
+static uint16_t plan_number(const struct filter_host *h)
+{
+	uint16_t number = h->plan_number;
+
+	for (size_t tries = 0; tries < UINT16_MAX; tries++) {
+		const struct host_plan *p = h->plans;
+
+		number = (uint16_t)(number % UINT16_MAX + 1);
+		while (p && p->number != number)
+			p = p->next;
+		if (!p)
+			return number;
+	}
+	return 0;
+}
+
+/* The one that is there already, or NULL. */
+static struct host_plan *plan_find(const struct filter_host *h, const struct plan *plan,
+				   bool relay)
+{
+	for (struct host_plan *p = h->plans; p; p = p->next)
+		if (plan_is(p, plan, relay))
+			return p;
+	return NULL;
+}
+
+static void plan_link(struct filter_host *h, struct host_plan *p)
+{
+	p->made = ++h->made;
+	*h->plans_end = p;
+	h->plans_end = &p->next;
+	h->plan_number = p->number;
+}
+
+static void plan_unlink(struct filter_host *h, struct host_plan *gone)
+{
+	struct host_plan **at = &h->plans;
+
+	while (*at != gone)
+		at = &(*at)->next;
+	*at = gone->next;
+	if (h->plans_end == &gone->next)
+		h->plans_end = at;
+	host_plan_free(gone);
+}
+/* ---- changes ---- */
+
+/* A member in the place of another one, either of which may be missing. */
+struct change {
+	struct filter_host *host;
+	struct nl_writer *w;
+	struct host_member *old, *new;
+	struct host_plan *plan; /* of @new; not linked yet when it has no users */
+	struct err *err;
+};
+
+static bool comes(const struct change *k, size_t way)
+{
+	return k->new &&host_way_of(&k->new->who) == way && k->host->ways[way].users == 0;
+}
+
+static bool goes(const struct change *k, size_t way)
+{
+	return k->old && host_way_of(&k->old->who) == way &&
+	       k->host->ways[way].users == 1 &&
+	       !(k->new &&host_way_of(&k->new->who) == way);
+}
+
+/* Ways come before what belongs to them, and go after it. */
+static int put_ways(const struct change *k, bool add)
+{
+	struct filter_host *h = k->host;
+	uint64_t made[HOST_WAYS];
+	bool changed = false;
+	int r = 0;
+
+	for (size_t i = 0; i < HOST_WAYS; i++)
+		made[i] = h->ways[i].made;
+	for (size_t i = 0; i < HOST_WAYS && r == 0; i++) {
+		if (comes(k, i))
+			h->ways[i].made = h->made + 1;
+		if (add ? !comes(k, i) : !goes(k, i))
+			continue;
+		changed = true;
+		if (add)
+			r = host_put_way_sets(k->w, h, true, i);
+		else
+			h->ways[i].made = 0;
+	}
+	if (changed && r == 0)
+		r = host_put_way_rules(k->w, h);
+	for (size_t i = 0; i < HOST_WAYS; i++)
+		h->ways[i].made = made[i];
+	for (size_t i = 0; i < HOST_WAYS && r == 0 && !add; i++)
+		if (goes(k, i))
+			r = host_put_way_sets(k->w, h, false, i);
+	return r;
+}
+
+/* The mark was the sandbox's before: what it had learned then is in the way. */
+static void put_without(struct nl_writer *w, uint32_t mark, const struct host_learned *l)
+{
+	for (size_t i = 0; i < l->capacity; i++)
+		if (l->at[i].taken)
+			host_put_litter(w, mark, &l->at[i]);
+}
+
+static void put_new(const struct change *k, const struct filter_state *state)
+{
+	uint32_t mark = host_mark(k->new);
+
+	for (const struct host_litter *l = k->host->litter; l; l = l->next)
+		if (l->mark == mark)
+			put_without(k->w, mark, &l->learned);
+	if (k->old && host_mark(k->old) == mark)
+		put_without(k->w, mark, &k->old->learned);
+	host_put_member(k->w, true, k->new, k->old);
+	host_put_state(k->w, k->new, state);
+}
+
+static bool plan_goes(const struct change *k)
+{
+	return k->old && k->old->plan->users == 1 && k->old->plan != k->plan;
+}
+
+static int write_change(const struct change *k, const struct filter_state *state)
+{
+	int r = put_ways(k, true);
+
+	if (r == 0 && k->new && k->plan->users == 0)
+		r = host_put_plan(k->w, k->host, true, k->plan, k->err);
+	if (r < 0)
+		return r;
+	if (k->old)
+		host_put_member(k->w, false, k->old, k->new);
+	if (k->new)
+		put_new(k, state);
+	if (plan_goes(k))
+		r = host_put_plan(k->w, k->host, false, k->old->plan, k->err);
+	return r < 0 ? r : put_ways(k, false);
+}
+
+/* One transaction; nothing when the table isn't ours yet. */
+static int commit_change(const struct change *k, const struct filter_state *state)
+{
+	struct filter_host *h = k->host;
+	uint32_t seq;
+	int r;
+
+	if (!h->loaded)
+		return 0;
+	nl_batch(k->w);
+	r = write_change(k, state);
+	if (r < 0)
+		return k->err->code ? r : err_sys(k->err, r, "cannot build the filter");
+	nl_batch_end(k->w);
+	r = nl_transact(&h->conn, k->w, &seq);
+	return r < 0 ? netlink_report(k->w, seq, r, k->err) : 0;
+}
+
+/* What was left under @mark is gone. */
+static void clear_litter(struct filter_host *h, uint32_t mark)
+{
+	for (struct host_litter **at = &h->litter; *at;) {
+		struct host_litter *l = *at;
+
+		if (l->mark != mark) {
+			at = &l->next;
+			continue;
+		}
+		*at = l->next;
+		host_litter_free(l);
+	}
+}
+
+static void leave_litter(struct filter_host *h, struct host_member *m, uint32_t mark)
+{
+	struct host_litter *l;
+
+	if (m->learned.used == 0)
+		return;
+	l = calloc(1, sizeof(*l)); /* without it they end by their lifetime */
+	if (!l)
+		return;
+	l->mark = mark;
+	l->learned = m->learned;
+	m->learned = (struct host_learned){ 0 };
+	l->next = h->litter;
+	h->litter = l;
+}
+
+static void settle_new(const struct change *k)
+{
+	struct filter_host *h = k->host;
+	size_t way = host_way_of(&k->new->who);
+
+	clear_litter(h, host_mark(k->new));
+	if (h->ways[way].users++ == 0)
+		h->ways[way].made = ++h->made;
+	if (k->plan->users++ == 0)
+		plan_link(h, k->plan);
+	h->members[k->new->id] = k->new;
+	h->count++;
+}
+
+static void settle_old(const struct change *k)
+{
+	struct filter_host *h = k->host;
+	size_t way = host_way_of(&k->old->who);
+	uint32_t mark = host_mark(k->old);
+
+	if (!k->new)
+		h->members[k->old->id] = NULL;
+	if (!k->new || host_mark(k->new) != mark)
+		leave_litter(h, k->old, mark);
+	h->count--;
+	if (--h->ways[way].users == 0)
+		h->ways[way].made = 0;
+	if (--k->old->plan->users == 0)
+		plan_unlink(h, k->old->plan);
+	host_member_free(k->old);
+}
+
+/* What was written is so. */
+static void settle(const struct change *k)
+{
+	if (k->new)
+		settle_new(k);
+	if (k->old)
+		settle_old(k);
+}
+/* ---- attach, change ---- */
+
+static bool member_is_valid(const struct filter_member *m)
+{
+	switch (m->kind) {
+	case FILTER_MEMBER_CGROUP:
+		return m->cgroup != 0 && m->level > 0 &&
+		       m->level <= FILTER_HOST_LEVEL_MAX;
+	case FILTER_MEMBER_UID:
+		return m->uid != UINT32_MAX;
+	case FILTER_MEMBER_NONE:
+		break;
+	}
+	return false;
+}
+
+static int check(const struct filter_host *h, const struct filter_host_sandbox *s,
+		 struct err *err)
+{
+	if (s->id == 0 || !member_is_valid(&s->member))
+		return err_set(err, -EINVAL,
+			       "cannot attach: not a sandbox's number, "
+			       "cgroup or user id");
+	if (s->relay && h->params.relay_port == 0)
+		return err_set(err, -EINVAL, "cannot attach: there is no relay");
+	return 0;
+}
+
+static int note_state(struct filter_host *h, struct host_member *m,
+		      const struct filter_state *state, int64_t now_ms)
+{
+	int r;
+
+	for (size_t i = 0; i < state->learned_count; i++)
+		if (!set_item_is_valid(&state->learned[i]))
+			return -EINVAL;
+	for (size_t i = 0; i < state->kept_count; i++)
+		if (!set_item_is_valid(&state->kept[i]))
+			return -EINVAL;
+	r = host_learned_reserve(&m->learned, &h->key,
+				 state->learned_count + state->kept_count, now_ms);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < state->learned_count; i++)
+		host_learned_note(&m->learned, &h->key, &state->learned[i], false,
+				  now_ms);
+	for (size_t i = 0; i < state->kept_count; i++)
+		host_learned_note(&m->learned, &h->key, &state->kept[i], true, now_ms);
+	return 0;
+}
+
+static struct host_member *member_new(const struct filter_host_sandbox *s)
+{
+	struct host_member *m = calloc(1, sizeof(*m));
+
+	if (m) {
+		m->id = s->id;
+		m->who = s->member;
+	}
+	return m;
+}
+
+int filter_host_set(struct filter_host *h, const struct filter_host_sandbox *s,
+		    int64_t now_ms, struct err *err)
+{
+	static const struct filter_state nothing;
+	const struct filter_state *state = s->state ? s->state : &nothing;
+	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, h->conn.seq);
+	struct change k = { .host = h, .w = &w, .err = err };
+	int r = check(h, s, err);
+
+	if (r < 0)
+		return r;
+	k.old = h->members[s->id];
+	k.new = member_new(s);
+	k.plan = plan_find(h, s->plan, s->relay);
+	if (!k.plan)
+		k.plan = plan_copy(s->plan, s->relay, plan_number(h));
+	r = k.new &&k.plan ? note_state(h, k.new, state, now_ms) : -ENOMEM;
+	if (r < 0) {
+		err_sys(err, r, "cannot attach");
+	} else {
+		k.new->plan = k.plan;
+		r = commit_change(&k, state);
+	}
+	if (r < 0) {
+		host_member_free(k.new);
+		if (k.plan && k.plan->users == 0)
+			host_plan_free(k.plan);
+		return r;
+	}
+	settle(&k);
+	return 0;
+}
+
+int filter_host_remove(struct filter_host *h, uint16_t id, struct err *err)
+{
+	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, h->conn.seq);
+	struct change k = { .host = h, .w = &w, .err = err, .old = h->members[id] };
+	int r;
+
+	if (!k.old)
+		return 0;
+	r = commit_change(&k, NULL);
+	if (r < 0)
+		return r;
+	settle(&k);
+	return 0;
+}
