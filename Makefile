@@ -5,7 +5,7 @@ BUILD ?= build
 .PHONY: all setup run test confined valgrind fuzz bench coverage format install clean
 
 all: $(BUILD)/build.ninja
-	@ninja -C $(BUILD) weir weir-control weir-events weir-postgres weir-store weir-webhook
+	@ninja -C $(BUILD) programs
 
 $(BUILD)/build.ninja:
 	meson setup $(BUILD)
@@ -39,7 +39,7 @@ format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
 install: all
-	meson install -C $(BUILD)
+	meson install -C $(BUILD) --no-rebuild
 
 clean:
 	rm -rf $(BUILD) build-asan build-fuzz build-coverage

@@ -212,7 +212,11 @@ static void print_zsh(FILE *out)
 	      out);
 	for (size_t i = 0; (v = cli_verb_at(i)); i++)
 		zsh_verb(out, v);
-	fputs("	esac\n}\ncompdef _weir weir\n", out);
+	/* A file of fpath is read by the first call, which then is to be answered. */
+	fputs("	esac\n}\n"
+	      "if [[ $funcstack[1] == _weir ]]; then _weir \"$@\"; "
+	      "else compdef _weir weir; fi\n",
+	      out);
 }
 
 /* --- fish --- */
