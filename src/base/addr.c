@@ -84,14 +84,11 @@ static unsigned int family_bits(const struct addr *a)
 struct prefix prefix_of(const struct addr *a, unsigned int bits)
 {
 	struct prefix p = { .addr = *a, .bits = (uint8_t)bits };
+	size_t whole = bits / 8;
 
-	for (unsigned int i = 0; i < sizeof(p.addr.bytes); i++) {
-		if (bits >= 8 * (i + 1))
-			continue;
-		if (bits <= 8 * i)
-			p.addr.bytes[i] = 0;
-		else
-			p.addr.bytes[i] &= (uint8_t)(0xff00 >> (bits - 8 * i));
+	if (whole < sizeof(p.addr.bytes)) {
+		p.addr.bytes[whole] &= (uint8_t)(0xff00 >> bits % 8);
+		memset(p.addr.bytes + whole + 1, 0, sizeof(p.addr.bytes) - whole - 1);
 	}
 	return p;
 }
