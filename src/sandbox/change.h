@@ -3,8 +3,10 @@
  * everything that is served goes by the new plan.
  *
  *   1. what was learned is judged by the new plan (learned_rebase)
- *   2. the ruleset of the next generation, with what is left of the learned sets, takes
- *      the old one's place in one transaction; a failure leaves everything as it was
+ *   2. the ruleset of the next generation takes the old one's place in one transaction;
+ *      the learned sets stay in it, and of what they hold it brings, moves and takes away
+ *      what is not the same any more, or makes them anew where what they hold isn't known
+ *      for sure; a failure leaves everything as it was
  *   3. the sandbox's plan and table are exchanged: queries that wait are judged again
  *      before they are answered, relay flows that aren't allowed any more are reset
  *
