@@ -204,6 +204,6 @@ void resolver_query(struct resolver *r, const struct resolver_client *client,
 	ask->addr_count = 0;
 	if (resolver_inner_query(r, ask, now_ms))
 		resolver_ask_release(r, ask);
-	else
+	else if (!resolver_flight_sent_back(r, ask, now_ms))
 		handle(r, ask, now_ms);
 }

@@ -322,6 +322,13 @@ static void try_next(struct resolver *r, struct flight *f, bool again, int64_t n
 	give_up(r, f, now_ms);
 }
 
+static void wait_for(struct flight *f, struct resolver_ask *ask, int64_t now_ms)
+{
+	ask->client.sandbox->dns->in_flight++;
+	ask_list_push(&f->asks, ask);
+	f->joined_ms = now_ms;
+}
+
 void resolver_flight_join(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
 {
 	uint64_t hash = hash_question(r, &ask->query);
@@ -339,16 +346,27 @@ void resolver_flight_join(struct resolver *r, struct resolver_ask *ask, int64_t 
 		resolver_ask_release(r, ask);
 		return;
 	}
-	ask->client.sandbox->dns->in_flight++;
-	ask_list_push(&f->asks, ask);
-	f->joined_ms = now_ms;
-	if (!is_new && resolver_inner_sent_back(r, f, ask, now_ms)) {
-		note_trouble(f, TROUBLE_INNER);
-		try_next(r, f, false, now_ms);
-	} else if (is_new)
+	wait_for(f, ask, now_ms);
+	if (is_new)
 		try_next(r, f, false, now_ms);
 	else
 		nudge(r, f, now_ms);
+}
+
+bool resolver_flight_sent_back(struct resolver *r, struct resolver_ask *ask,
+			       int64_t now_ms)
+{
+	struct flight *f;
+
+	if (r->inner.server == RESOLVER_UPSTREAMS_MAX || ask->query.class != DNS_CLASS_IN)
+		return false;
+	f = flight_find(r, &ask->query, hash_question(r, &ask->query));
+	if (!f || !resolver_inner_sent_back(r, f, ask, now_ms))
+		return false;
+	wait_for(f, ask, now_ms);
+	note_trouble(f, TROUBLE_INNER);
+	try_next(r, f, false, now_ms);
+	return true;
 }
 
 /* ---- the end of a flight ---- */

@@ -250,7 +250,7 @@ bool resolver_inner_response(struct resolver *r, uint32_t token, int error,
  * caller's. */
 bool resolver_inner_query(struct resolver *r, const struct resolver_ask *ask,
 			  int64_t now_ms);
-/* @ask, which is to join @f, is the question that @f itself asks, sent back. */
+/* @ask is the question that @f itself asks, sent back. */
 bool resolver_inner_sent_back(struct resolver *r, const struct flight *f,
 			      const struct resolver_ask *ask, int64_t now_ms);
 
@@ -260,6 +260,10 @@ uint32_t resolver_token(struct resolver *r, uint32_t index);
 /* Let @ask wait for an upstream request, a new one or one that is under way. Takes the
  * ask. */
 void resolver_flight_join(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
+/* Return: @ask is the question of a flight of ours, sent back by the inner server. It is
+ * taken, and waits for that flight, which goes on: the policy is asked when it lands. */
+bool resolver_flight_sent_back(struct resolver *r, struct resolver_ask *ask,
+			       int64_t now_ms);
 /* End the tries that have lasted too long. */
 void resolver_flight_tick(struct resolver *r, int64_t now_ms);
 /* Take all asks of @s out of all flights. */

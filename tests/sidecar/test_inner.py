@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A resolver inside the namespace that asks others from inside it, as Docker's at 127.0.0.11 does (FIELD-NOTES section 1)."""
 import contextlib
+import json
 import select
 import socket
 import threading
 import time
 
+import dns.flags
 import dns.message
 import dns.rcode
 import dns.rrset
@@ -22,22 +24,30 @@ class Inner:
     """127.0.0.11 as dockerd has it: the services' names from a table, all others from @servers, one after the other
     while they say SERVFAIL, by a socket of the pod's namespace without any mark."""
 
-    def __init__(self, pod, servers, silent=False, keep=False):
+    def __init__(self, pod, servers, silent=False, keep=False, addresses=(SERVICE_ADDRESS,)):
         self.pod, self.servers, self.silent = pod, servers, silent
         self.hold = None    # an event that answers wait for
+        self.addresses, self.over_tcp = addresses, 0
         self.asked, self.sent_on, self.kept = [], [], [] if keep else None
         self._stop = threading.Event()
         self._sock = pod.ns.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._sock.bind(("127.0.0.11", 0))
+        self._tcp = pod.ns.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self._tcp.bind(("127.0.0.11", 0))
+        self._tcp.listen()
         pod.nft("add table ip docker; add chain ip docker output { type nat hook output priority -100; }; add rule ip docker "
-                f"output ip daddr 127.0.0.11 udp dport 53 dnat to 127.0.0.11:{self._sock.getsockname()[1]}")
+                f"output ip daddr 127.0.0.11 udp dport 53 dnat to 127.0.0.11:{self._sock.getsockname()[1]}; add rule ip docker "
+                f"output ip daddr 127.0.0.11 tcp dport 53 dnat to 127.0.0.11:{self._tcp.getsockname()[1]}")
         pod.resolv_conf.write_text("nameserver 127.0.0.11\noptions ndots:0\n")
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 
     def _serve(self):
         while not self._stop.is_set():
-            if select.select([self._sock], [], [], 0.1)[0]:
+            ready = select.select([self._sock, self._tcp], [], [], 0.1)[0]
+            if self._tcp in ready:
+                self._answer_tcp(self._tcp.accept()[0])
+            if self._sock in ready:
                 data, peer = self._sock.recvfrom(4096)
                 threading.Thread(target=self._answer, args=(data, peer), daemon=True).start()
 
@@ -52,10 +62,7 @@ class Inner:
         if self.silent:
             return
         if name == SERVICE:
-            answer = dns.message.make_response(query)
-            if query.question[0].rdtype == 1:
-                answer.answer.append(dns.rrset.from_text(query.question[0].name, 600, "IN", "A", SERVICE_ADDRESS))
-            self._sock.sendto(answer.to_wire(), peer)
+            self._sock.sendto(self._service(query, 1), peer)
             return
         answer = None
         for server in self.servers:
@@ -64,6 +71,22 @@ class Inner:
                 break
         if answer:
             self._sock.sendto(answer, peer)
+
+    def _service(self, query, most):
+        """Its addresses; TC where there are more than @most."""
+        answer = dns.message.make_response(query)
+        if len(self.addresses) > most:
+            answer.flags |= dns.flags.TC
+        elif query.question[0].rdtype == 1:
+            answer.answer.append(dns.rrset.from_text(query.question[0].name, 600, "IN", "A", *self.addresses))
+        return answer.to_wire()
+
+    def _answer_tcp(self, sock):
+        with sock:
+            self.over_tcp += 1
+            size = int.from_bytes(sock.recv(2, socket.MSG_WAITALL), "big")
+            answer = self._service(dns.message.from_wire(sock.recv(size, socket.MSG_WAITALL)), 1000)
+            sock.sendall(len(answer).to_bytes(2, "big") + answer)
 
     def _ask(self, server, data):
         with self.pod.ns.socket(socket.AF_INET6 if ":" in server else socket.AF_INET, socket.SOCK_DGRAM) as s:
@@ -79,6 +102,7 @@ class Inner:
         self._stop.set()
         self._thread.join()
         self._sock.close()
+        self._tcp.close()
 
 
 @pytest.fixture
@@ -170,3 +194,28 @@ def test_it_may_be_silent_at_the_start(pod, inner, guarded, site):
     assert time.monotonic() - began < 2
     docker.silent = False
     wait_for(lambda: pod.probe(["dns", site.name]).result == "NOERROR", 10, 0.2)
+
+
+def test_a_refusal_of_our_own_is_no_answer(pod, inner, guarded, site):
+    """The policy forbids the name while 127.0.0.11 has the question: what it then sends back is not refused to it, or
+    that refusal would come back as an answer, and be remembered."""
+    docker = inner()
+    side = guarded(f"allow {site.name}")
+    docker.hold = threading.Event()
+    lookup = pod.probe_start(["dns", site.name])
+    wait_for(lambda: site.name in docker.asked)
+    side.post()
+    docker.hold.set()
+    assert json.loads(lookup.line())["result"] == "NXDOMAIN"
+    side.post(f"allow {site.name}")
+    assert pod.probe(["dns", site.name]).addresses == [site.v4]
+
+
+def test_a_large_answer_of_its_own_comes_by_tcp(pod, guarded, inner):
+    """A service with more addresses than a datagram holds."""
+    many = [f"10.99.{i}.7" for i in range(100)]
+    docker = inner(addresses=many)
+    guarded({"action": "allow", "target": SERVICE, "private": True})
+    answer = pod.probe(["dns", SERVICE, {"transport": "tcp"}])
+    assert len(answer.addresses) > 20 and set(answer.addresses) <= set(many), dict(answer)
+    assert docker.over_tcp == 1
