@@ -34,6 +34,12 @@ static int set_state_dir(void *target, const char *value, struct err *err)
 	return sidecar_set_path(spec, value, &spec->state_dir, err);
 }
 
+static int set_postgres(void *target, const char *value, struct err *err)
+{
+	((struct sidecar_spec *)target)->postgres = value[0] ? value : NULL;
+	return 0;
+}
+
 static const struct cli_option options[] = {
 	{ "socket", "PATH", "where the API listens (/run/weir/weir.sock)", set_socket },
 	{ "run-dir", "DIR", "what a restart needs is kept there (/run/weir)",
@@ -55,6 +61,9 @@ static const struct cli_option options[] = {
 	{ "metrics-extra-attrs", "KEY=VALUE",
 	  "added to metrics and log lines; may be repeated", sidecar_set_attr, ',' },
 	{ "state-dir", "DIR", "where events are kept (in memory alone)", set_state_dir },
+	{ "postgres", "CONNINFO",
+	  "the PostgreSQL that events are copied to; better given as a variable",
+	  set_postgres },
 };
 static_assert(ARRAY_SIZE(options) <= CLI_OPTIONS_MAX, "every option has a bit");
 const struct cli_options cli_daemon_options = { options, ARRAY_SIZE(options) };
@@ -103,6 +112,11 @@ int cli_daemon_parse(int argc, char **argv, struct sidecar_spec *ret, struct err
 	if (cli_options_environment(&cli_daemon_options, ret, &ret->arena, &given, err) <
 	    0)
 		return err->code;
+	if (ret->postgres && !ret->state_dir)
+		return err_set(
+			err, -EINVAL,
+			"--postgres: --state-dir is needed, which events are copied "
+			"from");
 	if (ret->log_output_count == 0)
 		ret->log_outputs[ret->log_output_count++] = "stdout";
 	return sidecar_resolv_conf(ret, err);

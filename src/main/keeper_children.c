@@ -13,8 +13,8 @@
 #include "ipc/places.h"
 #include "main/helper.h"
 #include "main/keeper_internal.h"
-#include "sandbox/learned.h"
 #include "main/warden_internal.h"
+#include "sandbox/learned.h"
 
 enum {
 	SETTLED_MS = 1000, /* a child that lives this long has started well */
@@ -264,7 +264,8 @@ static int fork_webhook(struct keeper *k)
 static void start_postgres(struct keeper *k)
 {
 	const struct helper helper = { .program = k->postgres.name,
-				       .args = k->spec->argv + 1 };
+				       .args = k->warden ? k->spec->argv
+							 : k->spec->argv + 1 };
 	pid_t pid;
 
 	if (!k->spec->postgres || k->postgres.pid != 0)

@@ -323,6 +323,8 @@ static int start(struct warden *w, struct err *err)
 		r = keeper_check_right(err);
 	if (r == 0)
 		r = helper_check(k->control.name, err);
+	if (r == 0 && k->spec->postgres)
+		r = helper_check(k->postgres.name, err);
 	if (r == 0)
 		r = open_all(w, err);
 	if (r < 0)
@@ -355,6 +357,7 @@ int warden_run(struct sidecar_spec *spec)
 		.engine.name = "the engine",
 		.control.name = "weir-control",
 		.webhook.name = "weir-webhook",
+		.postgres.name = "weir-postgres",
 	};
 	keeper_held_init(&w->keeper.held);
 	r = start(w, &err);

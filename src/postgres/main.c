@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* weir-postgres: events of a sidecar's store, copied into PostgreSQL. It takes the
- * options of `weir sidecar`, whose keeper starts it, ends it, and starts it again. */
+/* weir-postgres: events of a store, copied into PostgreSQL. It takes the options of `weir
+ * sidecar` or `weir daemon`, whose keeper starts it, ends it, and starts it again. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 #include "base/log.h"
-#include "cli/sidecar.h"
+#include "cli/daemon.h"
 #include "postgres/confine.h"
 #include "postgres/sender.h"
 #include "store/postgres_state.h"
@@ -63,6 +63,14 @@ static void serve(struct sender *s, const char *directory)
 	}
 }
 
+/* As control reads them: the daemon's begin with "daemon". */
+static int read_options(int argc, char **argv, struct sidecar_spec *ret, struct err *err)
+{
+	if (argc > 1 && strcmp(argv[1], "daemon") == 0)
+		return cli_daemon_parse(argc - 1, argv + 1, ret, err);
+	return cli_sidecar_parse(argc, argv, ret, err);
+}
+
 int main(int argc, char **argv)
 {
 	static struct sidecar_spec spec;
@@ -70,7 +78,7 @@ int main(int argc, char **argv)
 	struct sender *s;
 
 	prctl(PR_SET_NAME, "weir-postgres");
-	if (cli_sidecar_parse(argc, argv, &spec, &err) < 0 || !spec.postgres) {
+	if (read_options(argc, argv, &spec, &err) < 0 || !spec.postgres) {
 		log_error("%s", err.text[0] ? err.text : "no PostgreSQL is named");
 		return 2;
 	}
