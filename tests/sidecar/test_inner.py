@@ -79,7 +79,7 @@ class Inner:
             answer.flags |= dns.flags.TC
         elif query.question[0].rdtype == 1:
             answer.answer.append(dns.rrset.from_text(query.question[0].name, 600, "IN", "A", *self.addresses))
-        return answer.to_wire()
+        return answer.to_wire(max_size=65535)
 
     def _answer_tcp(self, sock):
         with sock:
