@@ -64,6 +64,20 @@ static void degrade(struct api_status *ret, const struct side_ward *w, const cha
 		};
 }
 
+static void fill_counters(struct api_counter *counters, const struct ipc_stats *stats,
+			  struct api_status *ret)
+{
+	for (size_t i = 0; i < SANDBOX_COUNTER_COUNT; i++)
+		counters[i] = (struct api_counter){
+			.name = sandbox_counter_name((enum sandbox_counter)i),
+			.value = stats->counters[i],
+		};
+	ret->counters = counters;
+	ret->counter_count = SANDBOX_COUNTER_COUNT;
+	ret->learned_names = stats->names;
+	ret->learned_addresses = stats->addresses;
+}
+
 static void ward_status(void *data, struct api_status *ret)
 {
 	struct side_ward *w = data;
@@ -91,19 +105,52 @@ static void ward_status(void *data, struct api_status *ret)
 	ret->full_isolation = ret->degradation_count == 0;
 	ret->generation = w->stats.generation;
 	ret->engine_restarts = s->standing.restarts;
-	ret->learned_names = w->stats.names;
-	ret->learned_addresses = w->stats.addresses;
 	ret->rule_count = document_rule_count(w->document);
-	for (size_t i = 0; i < SANDBOX_COUNTER_COUNT; i++)
-		w->counters[i] = (struct api_counter){
-			.name = sandbox_counter_name((enum sandbox_counter)i),
-			.value = w->stats.counters[i],
-		};
-	ret->counters = w->counters;
-	ret->counter_count = SANDBOX_COUNTER_COUNT;
+	fill_counters(w->counters, &w->stats, ret);
 	ret->log_dropped = loglines_dropped(s->log);
 	ret->policy_updates = w->updates;
 	ret->policy_failures = w->failures;
+}
+
+/* Whether each of them is guarded in full is said of each. */
+void side_hall_status(void *data, struct api_status *ret)
+{
+	const struct side_answer answer = { IPC_STATS, IPC_STATS };
+	const struct ipc_message ask = { .type = IPC_STATS };
+	struct side *s = data;
+	struct ipc_message m;
+
+	if (s->stands && side_ask_engine(s, &ask, -1, &answer, &m, NULL) == 0)
+		s->stats = m.stats;
+	ret->mode = API_MODE_DNS_NFT_TLS;
+	ret->enforcement_mode = "dns+nft+tls";
+	ret->sandbox_id = "";
+	ret->since_ms = s->since_ms;
+	if (!s->stands)
+		ret->degradations[ret->degradation_count++] = (struct api_degradation){
+			.what = "engine",
+			.reason = "the engine is being started again; the rules stand",
+			.since_ms = s->since_ms,
+		};
+	if (s->lacking[0])
+		ret->degradations[ret->degradation_count++] = (struct api_degradation){
+			.what = "confinement",
+			.reason = s->lacking,
+			.since_ms = s->since_ms,
+		};
+	ret->full_isolation = ret->degradation_count == 0;
+	ret->engine_restarts = s->standing.restarts;
+	for (uint32_t id = 1; id <= IPC_WARDS_MAX; id++) {
+		const struct side_ward *w = s->wards[id];
+
+		if (!w || w->gone[0])
+			continue;
+		ret->rule_count += document_rule_count(w->document);
+		ret->policy_updates += w->updates;
+		ret->policy_failures += w->failures;
+	}
+	fill_counters(s->counters, &s->stats, ret);
+	ret->log_dropped = loglines_dropped(s->log);
 }
 
 static bool hall_find(void *data, const char *id, struct api_ops *ret,

@@ -165,6 +165,7 @@ static int open_api(struct side *s, struct err *err)
 	side_count_ops(s, &config.ops);
 	if (s->many) {
 		config.open = true; /* to who may connect at all */
+		config.ops.status = side_hall_status;
 		side_hall(s, &config.hall);
 	}
 	for (size_t i = 0; i < s->spec.attr_count; i++)

@@ -192,6 +192,9 @@ struct event_ring *side_ward_ring(struct side_ward *w);
 
 /* -- hall.c ------------------------------------------------------------------------- */
 
+/* At the top of the daemon's API: what holds for all sandboxes. */
+void side_hall_status(void *data, struct api_status *ret);
+
 void side_hall(struct side *s, struct api_hall *ret);
 
 /* -- reload.c ----------------------------------------------------------------------- */

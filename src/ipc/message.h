@@ -39,7 +39,7 @@ enum ipc_type {
 	IPC_PEER,
 	/* control to engine; the answer comes before anything else is asked */
 	IPC_CHANGE, /* a descriptor: the plan. IPC_CHANGED, or IPC_UNCHANGED with text */
-	IPC_STATS,  /* IPC_STATS back */
+	IPC_STATS,  /* IPC_STATS back; of the daemon's engine with sandbox 0: their sum */
 	IPC_SOCKET, /* a socket that the filter exempts: IPC_SOCKET back, with the
 		     * descriptor or `socket.error` */
 	IPC_SOCKET_DONE, /* it is not used any more; nothing comes back */

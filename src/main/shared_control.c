@@ -226,6 +226,22 @@ static void on_change(struct shared *e, const struct ipc_message *ask, int plan_
 		tell_unchanged(e, ask->sandbox, &err);
 }
 
+/* Of all sandboxes together, as far as it can be added. */
+static void add_stats(const struct shared *e, struct ipc_stats *ret)
+{
+	for (size_t i = 0; i < e->core.slots; i++) {
+		struct ipc_stats one;
+
+		if (!e->core.guarded[i])
+			continue;
+		guarded_stats(e->core.guarded[i], &one);
+		for (size_t c = 0; c < SANDBOX_COUNTER_COUNT; c++)
+			ret->counters[c] += one.counters[c];
+		ret->names += one.names;
+		ret->addresses += one.addresses;
+	}
+}
+
 static void on_stats(struct shared *e, uint32_t sandbox)
 {
 	const struct guarded *g = engine_core_find(&e->core, sandbox);
@@ -233,6 +249,8 @@ static void on_stats(struct shared *e, uint32_t sandbox)
 
 	if (g)
 		guarded_stats(g, &m.stats);
+	else if (!e->only && sandbox == 0)
+		add_stats(e, &m.stats);
 	tell_control(e, &m, NULL);
 }
 

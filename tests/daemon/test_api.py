@@ -2,6 +2,7 @@
 """The API on the unix socket: who may ask, and what of whom."""
 import json
 import os
+import re
 import socket
 import subprocess
 
@@ -62,7 +63,11 @@ def test_what_is_there(daemon, pod, site):
     assert daemon.get("/sandboxes/one/policy").json()["policy"]["egress"][0]["target"] == site.name
     assert daemon.get("/sandboxes/one/healthz").text == "ok"
     assert 'sandbox_id="one"' in daemon.get("/sandboxes/one/metrics").text
-    assert daemon.get("/status").status == 200 and daemon.get("/metrics").status == 200
+    pod.probe(["dns", site.name], ["dns", "denied.test"])
+    top = daemon.get("/status").json()
+    assert top["fullIsolation"] is True and top["degradations"] == []
+    assert (top["counters"]["queries"], top["counters"]["queries_denied"]) == (2, 1)
+    assert re.search(r"^\w+queries_denied_total 1$", daemon.get("/metrics").text, re.M)
     listing = daemon.weir("ps").text.splitlines()
     assert len(listing) == 2 and listing[1].split()[:2] == ["one", "netns"]
     assert daemon.weir("ps", "--json").json() == {"sandboxes": [one]}
