@@ -196,7 +196,9 @@ ssize_t fds_receive(int sock, void *bytes, size_t size, int *ret_fds, size_t max
 	if (n < 0)
 		return -errno;
 	count = rights_take(&msg, fds, FDS_MAX);
-	if ((msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || count > max) {
+	/* Descriptors beside no bytes at all would be lost as an end of file. */
+	if ((msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || count > max ||
+	    (n == 0 && count > 0)) {
 		for (size_t i = 0; i < count; i++)
 			close(fds[i]);
 		return -EBADMSG;

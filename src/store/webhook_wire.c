@@ -43,15 +43,23 @@ int webhook_message_send(int sock, const struct webhook_message *m, int fd)
 	return errno == ECONNRESET ? -EPIPE : -errno;
 }
 
-static int take_fd(struct msghdr *msg)
+/* The room for one is rounded up to that of two. Return: false for more than one, which
+ * are closed then. */
+static bool take_fd(struct msghdr *msg, int *ret)
 {
 	const struct cmsghdr *c = CMSG_FIRSTHDR(msg);
-	int fd = -1;
+	size_t count = 0;
+	int fds[2];
 
-	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
-	    c->cmsg_len == CMSG_LEN(sizeof(int)))
-		memcpy(&fd, CMSG_DATA(c), sizeof(int));
-	return fd;
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+		count = MIN((c->cmsg_len - CMSG_LEN(0)) / sizeof(int), ARRAY_SIZE(fds));
+	if (count > 0)
+		memcpy(fds, CMSG_DATA(c), count * sizeof(int));
+	if (count == 1)
+		*ret = fds[0];
+	for (size_t i = 0; count > 1 && i < count; i++)
+		close(fds[i]);
+	return count <= 1;
 }
 
 int webhook_message_receive(int sock, struct webhook_message *ret, int *ret_fd)
@@ -59,7 +67,7 @@ int webhook_message_receive(int sock, struct webhook_message *ret, int *ret_fd)
 	struct iovec iov = { ret, sizeof(*ret) };
 	union {
 		struct cmsghdr head;
-		char bytes[CMSG_SPACE(sizeof(int))]; /* more are closed by the kernel */
+		char bytes[CMSG_SPACE(sizeof(int))];
 	} control;
 	struct msghdr msg = { .msg_iov = &iov,
 			      .msg_iovlen = 1,
@@ -67,15 +75,16 @@ int webhook_message_receive(int sock, struct webhook_message *ret, int *ret_fd)
 			      .msg_controllen = sizeof(control) };
 	const ssize_t n = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	CLEAN(fd) int fd = -1;
+	bool one;
 
 	if (n < 0)
 		return errno == ECONNRESET ? -EPIPE : -errno;
+	one = take_fd(&msg, &fd);
 	if (n == 0)
 		return -EPIPE;
-	fd = take_fd(&msg);
-	if ((msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || n < (ssize_t)HEAD_SIZE ||
-	    (size_t)n != HEAD_SIZE + ret->size || !is_sound(ret) ||
-	    (fd >= 0 && ret->type != WEBHOOK_SOCKET))
+	if (!one || (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ||
+	    n < (ssize_t)HEAD_SIZE || (size_t)n != HEAD_SIZE + ret->size ||
+	    !is_sound(ret) || (fd >= 0 && ret->type != WEBHOOK_SOCKET))
 		return -EBADMSG;
 	*ret_fd = TAKE_FD(fd);
 	return 0;

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
+#include "net/sock.h"
 #include "store/webhook.h"
 
 #define T0 INT64_C(1763633456000) /* 2025-11-20T10:10:56Z */
@@ -246,6 +247,37 @@ static void sockets_are_bounded_and_come_back(void **state)
 	closed(e);
 }
 
+/* Two fit into the room that one takes. */
+static void descriptors_that_nobody_asked_for_are_closed(void **state)
+{
+	static const size_t sizes[] = {
+		0, offsetof(struct webhook_message, text),
+		offsetof(struct webhook_message, text) +
+			sizeof(((struct webhook_message){ 0 }).counters)
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		for (size_t count = 1; count <= 3; count++) {
+			struct ends e = opened();
+			struct webhook_message m = {
+				.type = i == 1 ? WEBHOOK_SOCKET : WEBHOOK_STATE,
+				.size = sizeof(m.counters),
+			};
+			const int fds[] = { e.child, e.child, e.child };
+			int before = fcntl(e.child, F_DUPFD_CLOEXEC, 0);
+
+			close(before);
+			m.size = i == 2 ? sizeof(m.counters) : 0;
+			assert_int_equal(fds_send(e.child, &m, sizes[i], fds, count),
+					 sizes[i]);
+			assert_true(webhook_receive(e.w, &m) < 0);
+			assert_int_equal(fcntl(e.child, F_DUPFD_CLOEXEC, 0), before);
+			close(before);
+			closed(e);
+		}
+	}
+}
+
 static void a_program_that_says_what_it_may_not_is_found_out(void **state)
 {
 	const struct webhook_message rows[] = {
@@ -339,6 +371,7 @@ int main(void)
 		cmocka_unit_test(a_program_that_reads_nothing_costs_a_bounded_queue),
 		cmocka_unit_test(counters_and_requests_are_told_apart),
 		cmocka_unit_test(sockets_are_bounded_and_come_back),
+		cmocka_unit_test(descriptors_that_nobody_asked_for_are_closed),
 		cmocka_unit_test(a_program_that_says_what_it_may_not_is_found_out),
 		cmocka_unit_test(sizes_that_lie_and_descriptors_unasked_are_refused),
 		cmocka_unit_test(a_program_that_is_gone_is_noticed),
