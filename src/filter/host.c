@@ -16,6 +16,7 @@
 
 #include "filter/netlink.h"
 #include "filter/set.h"
+#include "policy/policy.h"
 
 enum { TIDY_MAX = 128 /* elements that filter_host_tidy() takes away at a time */ };
 
@@ -239,6 +240,54 @@ static void clear_all_litter(struct filter_host *h)
 	}
 }
 
+/* Whom nobody has set. */
+static bool is_known(const struct filter_host *h, const struct filter_member *who)
+{
+	for (size_t i = 0, seen = 0; i < HOST_IDS && seen < h->count; i++) {
+		const struct host_member *m = h->members[i];
+
+		seen += m != NULL;
+		if (m && m->who.kind == who->kind && m->who.cgroup == who->cgroup &&
+		    m->who.uid == who->uid)
+			return true;
+	}
+	return false;
+}
+
+static int keep_closed(struct filter_host *h, const struct filter_member *who,
+		       struct err *err)
+{
+	CLEAN(mem) uint8_t *bytes = NULL;
+	struct filter_host_sandbox s = { .member = *who };
+	const struct policy nothing = { 0 };
+	struct plan plan;
+	size_t size;
+	int r;
+
+	if (is_known(h, who))
+		return 0;
+	r = policy_compile(&nothing, &bytes, &size, err);
+	if (r == 0)
+		r = plan_open(bytes, size, &plan, err);
+	s.plan = &plan;
+	return r < 0 ? r : host_write_down(h, &s, true, err);
+}
+
+static int adopt(struct filter_host *h, struct err *err)
+{
+	struct err why = { 0 };
+	int r = host_read_members(h, keep_closed, &why);
+
+	if (r < 0 && why.code == 0)
+		return err_sys(err, r, "cannot read what stands on the host");
+	return r < 0 ? err_set(err, r, "%s", why.text) : 0;
+}
+
+size_t filter_host_left_over(const struct filter_host *h)
+{
+	return h->left_over;
+}
+
 int filter_host_load(struct filter_host *h, int64_t now_ms, struct err *err)
 {
 	struct replacement table = { HOST_TABLE, false, put_all };
@@ -250,7 +299,9 @@ int filter_host_load(struct filter_host *h, int64_t now_ms, struct err *err)
 		return err_sys(err, r, "cannot list the tables of the host");
 	table.replaces = old.table;
 	guard.replaces = old.guard;
-	if (old.table)
+	if (old.table && !h->loaded)
+		r = adopt(h, err);
+	if (old.table && r == 0)
 		r = replace(h, &guard, now_ms, err);
 	if (r == 0)
 		r = replace(h, &table, now_ms, err);

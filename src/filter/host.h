@@ -47,8 +47,13 @@ void filter_host_free(struct filter_host *h);
 struct filter_conn *filter_host_conn(struct filter_host *h);
 
 /* Install everything that was set, in the place of whatever table of ours stands: packets
- * meet the old one or the new one. Also the way to repair it. */
+ * meet the old one or the new one. Also the way to repair it. Whom a table that an
+ * earlier process has left guards, and nobody has set, stays a member to whom everything
+ * is closed, until filter_host_set() is told of that cgroup or user id again; how many
+ * there are says filter_host_left_over(). */
 int filter_host_load(struct filter_host *h, int64_t now_ms, struct err *err) MUST_CHECK;
+
+size_t filter_host_left_over(const struct filter_host *h);
 
 struct filter_host_sandbox {
 	uint16_t id; /* not 0 */

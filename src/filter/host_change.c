@@ -257,6 +257,7 @@ static void settle_old(const struct change *k)
 	if (!k->new || host_mark(k->new) != mark)
 		leave_litter(h, k->old, mark);
 	h->count--;
+	h->left_over -= k->old->left_over;
 	if (--h->ways[way].users == 0)
 		h->ways[way].made = 0;
 	if (--k->old->plan->users == 0)
@@ -334,8 +335,8 @@ static struct host_member *member_new(const struct filter_host_sandbox *s)
 	return m;
 }
 
-int filter_host_set(struct filter_host *h, const struct filter_host_sandbox *s,
-		    int64_t now_ms, struct err *err)
+static int set(struct filter_host *h, const struct filter_host_sandbox *s, int64_t now_ms,
+	       struct err *err)
 {
 	static const struct filter_state nothing;
 	const struct filter_state *state = s->state ? s->state : &nothing;
@@ -365,6 +366,71 @@ int filter_host_set(struct filter_host *h, const struct filter_host_sandbox *s,
 	}
 	settle(&k);
 	return 0;
+}
+
+/* The left-over one that is meant, or NULL. */
+static struct host_member *find_left_over(const struct filter_host *h,
+					  const struct filter_member *who)
+{
+	for (size_t i = HOST_IDS; h->left_over > 0 && i-- > 0;) {
+		struct host_member *m = h->members[i];
+
+		if (m && m->left_over && m->who.kind == who->kind &&
+		    m->who.cgroup == who->cgroup && m->who.uid == who->uid)
+			return m;
+	}
+	return NULL;
+}
+
+/* From closed to guarded, by way of all of it anew: see host.c. */
+static int take_over(struct filter_host *h, const struct filter_host_sandbox *s,
+		     struct host_member *m, int64_t now_ms, struct err *err)
+{
+	const struct change forget = { .host = h, .old = m };
+	int r;
+
+	settle(&forget);
+	h->loaded = false; /* should it fail, he is found there again */
+	r = host_write_down(h, s, false, err);
+	return r < 0 ? r : filter_host_load(h, now_ms, err);
+}
+
+int filter_host_set(struct filter_host *h, const struct filter_host_sandbox *s,
+		    int64_t now_ms, struct err *err)
+{
+	struct host_member *m = find_left_over(h, &s->member);
+
+	if (m && h->loaded)
+		return take_over(h, s, m, now_ms, err);
+	return set(h, s, now_ms, err);
+}
+
+static uint16_t last_free_id(const struct filter_host *h)
+{
+	size_t i = HOST_IDS - 1;
+
+	while (i > 0 && h->members[i])
+		i--;
+	return (uint16_t)i;
+}
+
+int host_write_down(struct filter_host *h, const struct filter_host_sandbox *s,
+		    bool left_over, struct err *err)
+{
+	struct filter_host_sandbox given = *s;
+	bool loaded = h->loaded;
+	int r;
+
+	if (given.id == 0)
+		given.id = last_free_id(h);
+	h->loaded = false;
+	r = set(h, &given, 0, err);
+	h->loaded = loaded;
+	if (r == 0 && left_over) {
+		h->members[given.id]->left_over = true;
+		h->left_over++;
+	}
+	return r;
 }
 
 int filter_host_remove(struct filter_host *h, uint16_t id, struct err *err)

@@ -59,6 +59,7 @@ struct host_member {
 	struct filter_member who;
 	struct host_plan *plan; /* counted */
 	struct host_learned learned;
+	bool left_over; /* of an earlier process; everything is closed to it */
 };
 
 /* A way by which members are known. */
@@ -85,7 +86,7 @@ struct filter_host {
 	struct host_way ways[HOST_WAYS];
 	struct host_plan *plans, **plans_end; /* in the order of @made */
 	struct host_litter *litter;
-	size_t count;
+	size_t count, left_over;
 	struct host_member *members[HOST_IDS]; /* owned */
 };
 
@@ -109,6 +110,13 @@ static inline size_t host_way_of(const struct filter_member *m)
 void host_plan_free(struct host_plan *p);
 void host_member_free(struct host_member *m);
 void host_litter_free(struct host_litter *l);
+
+/* ---- host_change.c ---- */
+
+/* Write it down without a transaction: it is to be loaded. @s->id 0: any that is free,
+ * from the last one down. */
+int host_write_down(struct filter_host *h, const struct filter_host_sandbox *s,
+		    bool left_over, struct err *err) MUST_CHECK;
 
 /* ---- host_put.c: what a batch is made of ---- */
 
@@ -137,6 +145,11 @@ void host_put_guarded(struct nl_writer *w, const struct host_member *m);
 
 /* ---- host_read.c ---- */
 
+/* Who the members of the table that stands are. */
+typedef int host_member_fn(struct filter_host *h, const struct filter_member *who,
+			   struct err *err);
+int host_read_members(struct filter_host *h, host_member_fn *fn,
+		      struct err *err) MUST_CHECK;
 /* The largest number of a plan in a table that stands; 0: there is none. */
 int host_read_plan_number(struct filter_host *h, uint16_t *ret) MUST_CHECK;
 

@@ -30,6 +30,7 @@ struct reading {
 	int (*fn)(struct reading *k, const struct element *e);
 	size_t count; /* for @fn */
 	/* Of filter_host_standing() and filter_host_learned_read(). */
+	host_member_fn *on_member;
 	filter_host_id_fn *on_id;
 	filter_host_learned_fn *on_learned;
 	void *data;
@@ -400,6 +401,45 @@ int filter_host_standing(struct filter_host *h, filter_host_id_fn *fn, void *dat
 	int r = read_set(&k);
 
 	return r == -ENOENT ? 0 : r;
+}
+
+static int on_who(struct reading *k, const struct element *e)
+{
+	struct filter_member who = { .kind = FILTER_MEMBER_UID };
+
+	if (k->count == 0 && e->size == sizeof(who.uid)) {
+		memcpy(&who.uid, e->key, sizeof(who.uid));
+	} else if (k->count > 0 && e->size == sizeof(who.cgroup)) {
+		who.kind = FILTER_MEMBER_CGROUP;
+		who.level = (uint8_t)k->count;
+		memcpy(&who.cgroup, e->key, sizeof(who.cgroup));
+	} else {
+		return -EBADMSG;
+	}
+	return k->on_member(k->host, &who, k->err);
+}
+
+int host_read_members(struct filter_host *h, host_member_fn *fn, struct err *err)
+{
+	int r = 0;
+
+	for (size_t way = 0; way < HOST_WAYS && r == 0; way++) {
+		char name[FILTER_NAME_MAX];
+		struct reading k = {
+			.host = h,
+			.set = name,
+			.fn = on_who,
+			.on_member = fn,
+			.count = way,
+			.err = err,
+		};
+
+		host_way_name(way, false, name);
+		r = read_set(&k);
+		if (r == -ENOENT)
+			r = 0; /* a way that nobody has */
+	}
+	return r;
 }
 
 static int on_number(struct reading *k, const struct element *e)

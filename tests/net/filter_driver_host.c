@@ -4,21 +4,21 @@
  *
  *     hostopen DNS RELAY           ports; as a process that has just started
  *     hostclose                    as one that died: the rules stay
- *     hostload                     install everything that was set
- *     hoststate learned|kept ADDR LIST MS   what the next "hostset" starts with
- *     hostset ID WHO FLAGS     attach or change, with the driver's policy
- *     hostremove ID
- *     hostlearn ID ADDR LIST MS COUNT   COUNT addresses from ADDR on, in one batch
- *     hosttidy                     until nothing is left; how many calls
- *     hostverify, hostverifyone ID
- *     hoststanding, hostlearned    what the kernel has: ID; ID|ADDR|LIST|SECONDS
- *     hostevents                   as "events", with the sandbox
- *     hostlisten ADDR PORT         over TCP; hostwho: of the next connection, the sandbox
- *     hostbench FIRST COUNT        attach COUNT cgroups, read each back: p50 max
+ *     hostload                     install everything that was set; how many are left
+ * over hoststate learned|kept ADDR LIST MS   what the next "hostset" starts with hostset
+ * ID WHO FLAGS     attach or change, with the driver's policy hostremove ID hostlearn ID
+ * ADDR LIST MS COUNT   COUNT addresses from ADDR on, in one batch hosttidy until nothing
+ * is left; how many calls hostverify, hostverifyone ID hoststanding, hostlearned    what
+ * the kernel has: ID; ID|ADDR|LIST|SECONDS hostevents                   as "events", with
+ * the sandbox hostlisten ADDR PORT         over TCP; hostwho: of the next connection, the
+ *     cgroup PATH                  its id, level, path; cgroupcheck: may it be guarded?
+ *     cgroupstrays PATH            sockets, processes, the first of them
+ * sandbox hostbench FIRST COUNT        attach COUNT cgroups, read each back: p50 max
  *     hostlearnbench COUNT         learn in nanoseconds: p50 p99 */
 #include "filter_driver.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +26,7 @@
 #include "base/clock.h"
 #include "filter/host.h"
 #include "filter/nflog.h"
+#include "net/cgroup.h"
 #include "net/ctmark.h"
 #include "net/sock.h"
 
@@ -60,7 +61,9 @@ static void on_load(struct driver *d, char **words)
 {
 	struct err err = { 0 };
 
-	answer(filter_host_load(host, clock_now_ms(), &err), &err);
+	if (filter_host_load(host, clock_now_ms(), &err) < 0)
+		return answer(-EINVAL, &err);
+	printf("ok %zu\n", filter_host_left_over(host));
 }
 
 static void on_state(struct driver *d, char **words)
@@ -292,6 +295,38 @@ static void on_bench(struct driver *d, char **words)
 	print_times(times, count);
 }
 
+static void on_cgroup(struct driver *d, char **words)
+{
+	struct cgroup c;
+	struct err err = { 0 };
+
+	if (cgroup_open(words[1], &c, &err) < 0)
+		return answer(-EINVAL, &err);
+	printf("ok %llu %u %s\n", (unsigned long long)c.id, c.level, c.path);
+}
+
+static void on_cgroup_check(struct driver *d, char **words)
+{
+	CLEAN(fd) int net = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	struct cgroup c;
+	struct err err = { 0 };
+	int r = cgroup_open(words[1], &c, &err);
+
+	answer(r < 0 ? r : cgroup_check(&c, net, &err), &err);
+}
+
+static void on_cgroup_strays(struct driver *d, char **words)
+{
+	struct cgroup_strays s = { 0 };
+	struct cgroup c;
+	struct err err = { 0 };
+
+	if (cgroup_open(words[1], &c, &err) == 0)
+		s = cgroup_strays(&c);
+	printf("ok %s %u %u %d\n", s.known ? "known" : "unknown", s.sockets, s.processes,
+	       (int)s.first);
+}
+
 static int compare_times(const void *a, const void *b)
 {
 	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -335,6 +370,9 @@ const struct command host_commands[] = {
 	{ "hostevents", 1, on_events },
 	{ "hostlisten", 3, on_listen },
 	{ "hostwho", 1, on_who },
+	{ "cgroup", 2, on_cgroup },
+	{ "cgroupcheck", 2, on_cgroup_check },
+	{ "cgroupstrays", 2, on_cgroup_strays },
 	{ "hostbench", 3, on_bench },
 	{ "hostlearnbench", 2, on_learn_bench },
 	{ NULL, 0, NULL },

@@ -564,3 +564,28 @@ def test_no_packet_slips_through_while_the_table_is_made_anew(world):
     assert not [a for _, a, *_ in world.arrived() if a == OTHER]
     assert app.say("flow", "on") == "0" and app.hear("flow") == "on"
     assert "weir_host_guard" not in world.nft("list", "tables")
+
+
+def test_who_was_guarded_before_is_closed_until_he_is_known_again(world):
+    (one, app), (two, other) = world.member("a"), world.member("b")
+    user = world.start(UID)
+    for sandbox, who in ((1, one), (2, two), (3, f"uid:{UID}")):
+        world.attach(sandbox, who, WEB)
+    world.driver.ok("hostclose")
+    world.driver.ok(f"hostopen {DNS} {RELAY}")
+    world.driver.ok("policy deny")
+    world.driver.ok(f"rule {WEB}")
+    world.driver.ok(f"hostset 2 {two.who} -")
+    assert world.driver.ok("hostload") == ["2"]
+    world.driver.ok("hostverify")
+    assert other.tcp(ALLOWED, 443) == "0"
+    for who in (app, user):
+        assert who.tcp(ALLOWED, 443) == REFUSED and who.udp(OTHER, 443) == "EPERM"
+    # Another sandbox gets the number that one of them had, and then he is known again.
+    world.attach(1, world.cgroup("c"), WEB)
+    assert app.tcp(ALLOWED, 443) == REFUSED
+    world.attach(4, one, WEB)
+    assert app.tcp(ALLOWED, 443) == "0" and app.tcp(OTHER, 443) == REFUSED
+    assert user.tcp(ALLOWED, 443) == REFUSED
+    assert world.driver.ok("hostload") == ["1"]
+    assert user.tcp(ALLOWED, 443) == REFUSED and app.tcp(ALLOWED, 443) == "0"
