@@ -104,15 +104,33 @@ static int give_warden(struct side_ward *w, const struct side_candidate *c,
 		       struct err *err)
 {
 	const struct ipc_message keep = { .type = IPC_KEEP, .sandbox = w->id };
-	const struct side_answer kept = { IPC_KEPT, IPC_KEPT };
+	const struct side_answer kept = { IPC_KEPT, IPC_REFUSED };
 	const int fds[] = { c->plan_fd, c->text_fd };
 	struct ipc_message m;
 	int r = side_ask_keeper(w->side, &keep, fds, ARRAY_SIZE(fds), &kept, &m, NULL);
 
 	/* Our successor starts with what the warden has, and mends the engine. */
-	if (r < 0)
+	if (r < 0) {
 		loop_stop(w->side->loop);
-	return r < 0 ? err_sys(err, r, "the warden does not answer") : 0;
+		return err_sys(err, r, "the warden does not answer");
+	}
+	if (m.type == IPC_KEPT)
+		return 0;
+	side_tame(m.text, sizeof(m.text));
+	return err_set(err, -EIO, "%s", m.text);
+}
+
+/* The engine has another plan than the one that is kept. What fails now is mended by its
+ * end or ours: both start from what the warden has. */
+static void take_back(struct side_ward *w)
+{
+	struct side_candidate old = { .plan = w->plan, .plan_fd = -1, .text_fd = -1 };
+	struct err ignored = { 0 };
+
+	if (side_candidate_files(&old, w->document, &ignored) < 0 ||
+	    give_engine(w, old.plan_fd, &ignored) < 0)
+		loop_stop(w->side->loop);
+	side_candidate_done(&old);
 }
 
 static void record(struct side_ward *w, enum event_action action, const char *reason)
@@ -137,11 +155,15 @@ enum api_failure side_ward_change(struct side_ward *w, struct document *next,
 	struct side_candidate c = { .document = next, .plan_fd = -1, .text_fd = -1 };
 	enum api_failure failure = API_FAILED_NOT;
 
-	if (compile(w->side, next, &c, err) < 0)
+	if (compile(w->side, next, &c, err) < 0) {
 		failure = API_FAILED_POLICY;
-	else if (side_candidate_files(&c, next, err) < 0 ||
-		 give_engine(w, c.plan_fd, err) < 0 || give_warden(w, &c, err) < 0)
+	} else if (side_candidate_files(&c, next, err) < 0 ||
+		   give_engine(w, c.plan_fd, err) < 0) {
 		failure = API_FAILED_APPLY;
+	} else if (give_warden(w, &c, err) < 0) {
+		take_back(w);
+		failure = API_FAILED_PERSIST;
+	}
 	if (failure == API_FAILED_NOT) {
 		take(w, &c);
 		w->updates++;

@@ -221,10 +221,16 @@ static void on_keep(struct warden *w, const struct ipc_message *m, int *fds)
 {
 	const struct ipc_message kept = { .type = IPC_KEPT, .sandbox = m->sandbox };
 	struct ward *d = ward_find(w, m->sandbox);
+	struct err err = { 0 };
 
-	if (d)
-		ward_keep(d, TAKE_FD(fds[0]), TAKE_FD(fds[1]));
-	warden_tell_control(w, &kept, NULL);
+	if (!d)
+		err_set(&err, -ENOENT, "there is no such sandbox");
+	else
+		(void)!ward_keep(d, TAKE_FD(fds[0]), TAKE_FD(fds[1]), &err);
+	if (err.code < 0)
+		refuse(w, IPC_REFUSED, m->sandbox, err.text);
+	else
+		warden_tell_control(w, &kept, NULL);
 }
 
 void warden_on_control(struct warden *w, const struct ipc_message *m, int *fds,

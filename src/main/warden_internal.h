@@ -88,8 +88,9 @@ void ward_free(struct ward *d);
 /* Give the engine the next one that waits. */
 void ward_give_next(struct warden *w);
 void ward_on_engine(struct warden *w, const struct ipc_message *m);
-/* A new plan and text are in force; they are taken. */
-void ward_keep(struct ward *d, int plan_fd, int text_fd);
+/* A new plan and text are in force; they are taken, whatever comes of it. On failure the
+ * old ones are kept. */
+int ward_keep(struct ward *d, int plan_fd, int text_fd, struct err *err) MUST_CHECK;
 
 /* -- warden_inside.c ---------------------------------------------------------------- */
 
@@ -118,8 +119,8 @@ int state_open(struct warden *w, const char *run_dir, struct err *err) MUST_CHEC
 /* The image of @d: the one that is there, or a fresh one. */
 int state_image(struct ward *d, struct err *err) MUST_CHECK;
 int state_keep(const struct ward *d, struct err *err) MUST_CHECK;
-/* The policy alone has changed. */
-int state_keep_text(const struct ward *d, struct err *err) MUST_CHECK;
+/* The policy alone has changed, to this. */
+int state_keep_text(const struct ward *d, int text_fd, struct err *err) MUST_CHECK;
 void state_forget(const struct ward *d);
 /* Attach again what was there before and isn't now. What can't be is told, but not
  * @again, and forgotten if its namespace is gone. */

@@ -106,19 +106,19 @@ static int read_whole(int fd, char **ret, size_t *ret_size)
 	return 0;
 }
 
-static int keep_text(const struct ward *d, int dir)
+static int keep_text(int dir, int text_fd)
 {
 	CLEAN(mem) char *text = NULL;
 	size_t size;
-	int r = read_whole(d->text_fd, &text, &size);
+	int r = read_whole(text_fd, &text, &size);
 
 	return r < 0 ? r : replace(dir, "policy.json", text, size);
 }
 
-int state_keep_text(const struct ward *d, struct err *err)
+int state_keep_text(const struct ward *d, int text_fd, struct err *err)
 {
 	CLEAN(fd) int dir = folder_open(d);
-	int r = dir < 0 ? dir : keep_text(d, dir);
+	int r = dir < 0 ? dir : keep_text(dir, text_fd);
 
 	return r < 0 ? err_sys(err, r, "cannot keep the policy of '%s'", d->spec.name)
 		     : 0;
@@ -135,7 +135,7 @@ int state_keep(const struct ward *d, struct err *err)
 
 	json_decref(j);
 	if (r == 0)
-		r = keep_text(d, dir);
+		r = keep_text(dir, d->text_fd);
 	/* Last: who has that is attached again. */
 	if (r == 0)
 		r = replace(dir, "attach.json", text, strlen(text));

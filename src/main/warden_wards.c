@@ -128,8 +128,10 @@ static void refuse(struct ward *d, const char *text)
 	if (d->asked)
 		warden_tell_control(d->warden, &m, NULL);
 	d->asked = false;
-	/* What was guarded before is tried again with the next start. */
-	if (!d->restarted)
+	/* What was guarded before is tried again. */
+	if (d->restarted)
+		d->warden->lacks = true;
+	else
 		state_forget(d);
 }
 
@@ -373,14 +375,19 @@ void ward_detach(struct ward *d, bool forget)
 		on_detached(d, forget ? "" : "there is no engine; its rules stay");
 }
 
-void ward_keep(struct ward *d, int plan_fd, int text_fd)
+int ward_keep(struct ward *d, int plan_fd, int text_fd, struct err *err)
 {
-	struct err err = { 0 };
+	/* A restart must not bring back what was in force before. */
+	int r = state_keep_text(d, text_fd, err);
 
+	if (r < 0) {
+		close(plan_fd);
+		close(text_fd);
+		return r;
+	}
 	close(d->plan_fd);
 	close(d->text_fd);
 	d->plan_fd = plan_fd;
 	d->text_fd = text_fd;
-	if (state_keep_text(d, &err) < 0)
-		log_error("%s", err.text);
+	return 0;
 }

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from world import expect
-from world.sidecar import Flow, Pod, wait_for
+from world.sidecar import Flow, Pod, policy, wait_for
 from world.world import RESOLVER4
 
 STRANGER = "93.9.9.9"
@@ -96,6 +96,23 @@ def test_what_is_in_its_folder_is_checked(host, pod, site):
     again = host.daemon()
     assert again.names() == ["one"]
     assert is_guarded(pod, site)
+
+
+def test_a_change_that_cant_be_kept_is_none(host, pod, site, denied):
+    """A restart would bring the old policy back: so the new one is not in force before, either."""
+    daemon = host.daemon()
+    daemon.attach("one", pod, "--allow", site.name)
+    flow = (pod.probe(["dns", site.name]), Flow(pod, site.v4))[1]
+    folder = daemon.run_dir / "sandboxes" / "one"
+    (folder / ".new").mkdir()
+    reply = daemon.call("POST", "/sandboxes/one/policy", policy(f"allow {denied.name}"))
+    assert reply.status == 500 and reply.text.startswith("failed to persist policy"), reply
+    assert is_guarded(pod, site) and flow.say() == "got"
+    expect.name_refused(pod.probe(["dns", denied.name]))
+    assert daemon.get("/sandboxes/one/policy").json()["policy"]["egress"][0]["target"] == site.name
+    (folder / ".new").rmdir()
+    daemon.set_policy("one", f"allow {denied.name}")
+    assert is_guarded(pod, denied)
 
 
 def test_what_stands_in_the_way_of_a_restart(host, pod, site):
