@@ -9,6 +9,7 @@
  * (events.c) live longer. */
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -21,6 +22,7 @@ enum {
 	RUNS_PER_TURN = 32, /* of the library, while it has bytes to go on with */
 	TICK_MS = 1000,
 	BODY_FIRST = 4096,
+	LARGE_BODY = 65536, /* memory is given back behind it */
 	LIBRARY_STRICT =
 		0, /* its answer to a missing Host is broken: see framing_fault() */
 };
@@ -213,6 +215,7 @@ static void on_completed(void *data, struct MHD_Connection *mhd, void **context,
 	struct api *a = data;
 	struct api_request *r = *context;
 	struct conn *conn;
+	bool large;
 
 	*context = NULL;
 	if (!r)
@@ -220,10 +223,14 @@ static void on_completed(void *data, struct MHD_Connection *mhd, void **context,
 	conn = request_conn(r);
 	if (conn)
 		conn->since_ms = loop_now_ms(a->config.loop);
+	large = r->body_capacity > LARGE_BODY;
 	free(r->target);
 	free(r->clean);
 	free(r->body);
 	free(r);
+	/* What was made of a large one lies in many pieces. */
+	if (large)
+		malloc_trim(0);
 }
 
 static void answer_too_large(struct api_request *r)
