@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A namespace that somebody else made, guarded from outside."""
+import json
 import os
 import pathlib
 import socket
@@ -261,3 +262,32 @@ def test_what_was_open_before_is_judged_anew(daemon, pod, site, first):
                 assert peer.recv(99) == b""
             except OSError:
                 pass
+
+
+def test_who_is_root_over_the_namespace_changes_no_rule(daemon, site, denied):
+    """A user's own namespace, as rootless containers have: its root has every capability over it."""
+    probe = daemon.host.world.tools / "probe.py"
+    argv = ["setpriv", "--reuid=1000", "--regid=1000", "--clear-groups", "unshare", "--user", "--map-root-user", "--net"]
+    with subprocess.Popen([*argv, "sh", "-c", "echo here; exec sleep 600"], stdout=subprocess.PIPE) as app:
+        try:
+            assert app.stdout.readline() == b"here\n"
+
+            def inside(*words, input=None):
+                return subprocess.run(["nsenter", "-t", str(app.pid), "--user", "--net", "-S", "0", "-G", "0", *words],
+                                      input=input, capture_output=True, text=True, check=False)
+
+            daemon.attach("one", None, "--allow", site.name, where=app.pid)
+            before = inside("nft", "list", "table", "inet", "opensandbox").stdout
+            assert "egress" in before, inside("nft", "list", "ruleset")
+            for command in ("delete table inet opensandbox", "flush table inet opensandbox", "flush chain inet opensandbox egress",
+                            "flush ruleset", "insert rule inet opensandbox egress accept"):
+                inside("nft", command)
+            after = inside("nft", "list", "table", "inet", "opensandbox").stdout
+            assert [line for line in before.splitlines() if "expires" not in line and "counter" not in line] == [
+                line for line in after.splitlines() if "expires" not in line and "counter" not in line]
+            done = inside("/usr/bin/python3", "-IS", probe, input=json.dumps([["dns", site.name], ["dns", denied.name]]))
+            allowed, refused = (json.loads(line) for line in done.stdout.splitlines())
+            assert allowed["addresses"] == [site.v4] and refused["result"] == "NXDOMAIN"
+        finally:
+            app.kill()
+    wait_for(lambda: daemon.names() == [])
