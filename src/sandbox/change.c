@@ -37,6 +37,8 @@ static int build(const struct sandbox *s, struct next *n, uint16_t generation,
 
 	n->shared_params = s->shared_params;
 	n->owned_params = s->owned_params;
+	if (s->host)
+		return set_relay(s, &n->shared_params, &n->plan, err);
 	if (!s->shared) {
 		n->owned_params.generation = generation;
 		return ruleset_build_owned(&n->plan, &n->owned_params, arena, &n->rules,
@@ -77,6 +79,21 @@ static int list_held(const struct sandbox *s, struct arena *arena,
 	return 0;
 }
 
+static int put(struct sandbox *s, const struct next *n, const struct filter_state *state,
+	       int64_t now_ms, struct err *err)
+{
+	const struct filter_host_sandbox guest = {
+		.id = (uint16_t)s->id,
+		.member = s->member,
+		.plan = &n->plan,
+		.relay = n->shared_params.relay,
+		.state = state,
+	};
+
+	return s->host ? filter_host_set(s->host, &guest, now_ms, err)
+		       : filter_replace(&s->filter, n->rules, state, err);
+}
+
 /* Into the kernel with it: all of it or nothing. */
 static int load(struct sandbox *s, struct next *n, int64_t now_ms, struct arena *arena,
 		struct err *err)
@@ -94,16 +111,16 @@ static int load(struct sandbox *s, struct next *n, int64_t now_ms, struct arena 
 	state.kept_count = n->learned.kept_count;
 	if (!n->anew)
 		state.difference = n->learned.difference;
-	r = filter_replace(&s->filter, n->rules, &state, err);
+	r = put(s, n, &state, now_ms, err);
 	/* The kernel's sets weren't as we thought. */
 	if (r < 0 && state.difference) {
 		state.difference = NULL;
-		r = filter_replace(&s->filter, n->rules, &state, err);
+		r = put(s, n, &state, now_ms, err);
 	}
 	/* Rather the policy without those flows than no policy. */
 	if (r == -EMSGSIZE && state.kept_count > 0) {
 		state.kept_count = 0;
-		r = filter_replace(&s->filter, n->rules, &state, err);
+		r = put(s, n, &state, now_ms, err);
 		if (r == 0)
 			learned_keep_none(n->learned.table);
 	}
@@ -173,7 +190,7 @@ static int replace_staged(struct sandbox *s, const struct sandbox_staging *st,
 
 int sandbox_install(struct sandbox *s, const struct plan *plan, struct err *err)
 {
-	if (s->shared && s->learned)
+	if ((s->shared || s->host) && s->learned)
 		learned_keep_past(s->learned);
 	return replace(s, plan, true, clock_now_ms(), err);
 }
@@ -251,8 +268,11 @@ int sandbox_verify(struct sandbox *s, struct err *err)
 {
 	CLEAN(arena) struct arena arena = { 0 };
 	struct next n = { .plan = s->plan };
-	int r = build(s, &n, generation_of(s), &arena, err);
+	int r;
 
+	if (s->host)
+		return filter_host_verify_one(s->host, (uint16_t)s->id, err);
+	r = build(s, &n, generation_of(s), &arena, err);
 	return r < 0 ? r : filter_verify(&s->filter, n.rules, err);
 }
 

@@ -56,6 +56,7 @@ void sandbox_stage_abandon(struct sandbox *s, struct sandbox_staging *st);
 /* Make the ruleset that should stand and hold it against the kernel's. 0: it stands. */
 int sandbox_verify(struct sandbox *s, struct err *err) MUST_CHECK;
 /* Put back what somebody else removed or changed: as sandbox_change() to the same plan.
- * What passed meanwhile and is not allowed is cut. */
+ * What passed meanwhile and is not allowed is cut. (The host's table, s->host, is put
+ * back as a whole, by filter_host_load().) */
 int sandbox_repair(struct sandbox *s, struct relay *relay, int64_t now_ms,
 		   struct err *err) MUST_CHECK;

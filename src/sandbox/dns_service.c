@@ -145,7 +145,9 @@ static void op_cancel(void *data, uint32_t token)
 static int op_commit(void *data, struct sandbox *s, const struct filter_learn *items,
 		     size_t count)
 {
-	return filter_learn(&s->filter, items, count);
+	const struct dns_service *d = data;
+
+	return sandbox_learn(s, items, count, loop_now_ms(d->loop));
 }
 
 /* The first call, in dns_service_new(), tells whether there is randomness at all; from

@@ -72,3 +72,10 @@ void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms)
 		e->packets = 1;
 	s->on_event(s->on_event_data, e);
 }
+
+int sandbox_learn(struct sandbox *s, const struct filter_learn *items, size_t count,
+		  int64_t now_ms)
+{
+	return s->host ? filter_host_learn(s->host, (uint16_t)s->id, items, count, now_ms)
+		       : filter_learn(&s->filter, items, count);
+}

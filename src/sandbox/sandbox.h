@@ -5,6 +5,7 @@
 #pragma once
 
 #include "filter/filter.h"
+#include "filter/host.h"
 #include "net/loop.h"
 #include "net/own.h"
 #include "net/sock.h"
@@ -84,9 +85,13 @@ typedef void sandbox_answered_fn(void *data, const struct dns_name *name,
 struct sandbox {
 	uint32_t id;
 	enum sandbox_state state;
-	struct plan plan;	    /* borrowed from the engine's mapping */
-	struct sandbox_fds fds;	    /* owned; NETLINK has moved into filter */
-	struct filter_conn filter;  /* owned */
+	struct plan plan;	   /* borrowed from the engine's mapping */
+	struct sandbox_fds fds;	   /* owned; NETLINK has moved into filter */
+	struct filter_conn filter; /* owned; unused with @host */
+	/* The table of the host, where @id and @member say what is its; borrowed. NULL:
+	 * the sandbox has a table of its own. */
+	struct filter_host *host;
+	struct filter_member member;
 	struct learned *learned;    /* owned */
 	struct resolver_guest *dns; /* the resolver's; NULL before the first query and
 				     * after resolver_detach() */
@@ -115,6 +120,10 @@ const char *sandbox_state_name(enum sandbox_state s);
 /* Fill in what every event has (time, sandbox) and hand it to control, at most
  * LIMIT_EVENTS_PER_SECOND; nothing while the self-test runs. */
 void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms);
+
+/* filter_learn() to wherever its rules are. */
+int sandbox_learn(struct sandbox *s, const struct filter_learn *items, size_t count,
+		  int64_t now_ms) MUST_CHECK;
 
 /* -- held.c -- */
 

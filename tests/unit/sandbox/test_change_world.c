@@ -179,6 +179,22 @@ void open_sandbox(const struct plan *plan)
 	assert_non_null(box.learned);
 }
 
+void install_on_host(const char *policy)
+{
+	const struct filter_host_params params = { .dns_port = 15353 };
+	struct plan plan = plan_of(policy);
+	struct err err = { 0 };
+
+	open_sandbox(&plan);
+	box.shared = false;
+	box.id = 5;
+	box.member = (struct filter_member){ .kind = FILTER_MEMBER_UID, .uid = getuid() };
+	must(filter_host_new(netlink_open(), &params, &box.host, &err), &err);
+	must(filter_host_load(box.host, clock_now_ms(), &err), &err);
+	must(sandbox_install(&box, &plan, &err), &err);
+	must(sandbox_verify(&box, &err), &err);
+}
+
 void install(const char *policy)
 {
 	struct plan plan = plan_of(policy);
@@ -209,7 +225,8 @@ int stop(void **state)
 {
 	struct err err = { 0 };
 
-	(void)!filter_remove(&box.filter, &err);
+	(void)!filter_remove(box.host ? filter_host_conn(box.host) : &box.filter, &err);
+	filter_host_free(box.host);
 	close_sandbox();
 	while (plan_count > 0)
 		free(plans[--plan_count]);
@@ -230,7 +247,7 @@ void learn(const char *name, const char *addr, uint32_t lifetime_ms)
 				      .lifetime_ms = lifetime_ms };
 	assert_int_equal(item.verdict.action, POLICY_ALLOW);
 	assert_int_equal(learned_prepare(box.learned, &item, now, &c), 1);
-	assert_int_equal(filter_learn(&box.filter, &c, 1), 0);
+	assert_int_equal(sandbox_learn(&box, &c, 1, now), 0);
 	learned_commit(box.learned, &item, now);
 }
 

@@ -30,6 +30,8 @@ void enter_shared(void);
 /* Each ends with stop(). */
 void open_sandbox(const struct plan *plan);
 void install(const char *policy);
+/* In the table of a host, as the sandbox of this process's user. */
+void install_on_host(const char *policy);
 void change(const char *policy);
 int stop(void **state);
 /* Lives until then. */

@@ -138,6 +138,12 @@ bool resolver_is_settled(const struct resolver *r)
 	return true;
 }
 
+int filter_host_learn(struct filter_host *h, uint16_t id,
+		      const struct filter_learn *items, size_t count, int64_t now_ms)
+{
+	return -ENOTSUP;
+}
+
 int filter_learn(struct filter_conn *c, const struct filter_learn *items, size_t count)
 {
 	learned_items = items;

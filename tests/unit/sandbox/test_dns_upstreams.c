@@ -44,6 +44,12 @@ static struct sandbox box;
 static int client;
 static bool have_ipv6;
 
+int filter_host_learn(struct filter_host *h, uint16_t id,
+		      const struct filter_learn *items, size_t count, int64_t now_ms)
+{
+	return -ENOTSUP;
+}
+
 int filter_learn(struct filter_conn *c, const struct filter_learn *items, size_t count)
 {
 	return 0;
