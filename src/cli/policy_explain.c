@@ -205,6 +205,16 @@ static void print_name(const struct plan *p, const struct query *q,
 	fprintf(out, "  addresses: %s\n", special_text(&a->verdict));
 }
 
+/* What guard_fault() lets a name teach. */
+static const char *names_text(enum addr_special kind)
+{
+	if (kind == SPECIAL_NOT)
+		return "it is open while an allowed name resolves to it";
+	if (kind == SPECIAL_INVALID || kind == SPECIAL_METADATA)
+		return "none opens it; a rule has to name this very address";
+	return "it is open while a name whose rule says private: true resolves to it";
+}
+
 static void print_addr(const struct plan *p, const struct query *q,
 		       const struct answer *a, FILE *out)
 {
@@ -218,7 +228,7 @@ static void print_addr(const struct plan *p, const struct query *q,
 			policy_explain_ports(p, a->verdict.port_list, ports,
 					     sizeof(ports)));
 	else if (a->verdict.rule == PLAN_NO_RULE)
-		fputs("  names: it is open while an allowed name resolves to it\n", out);
+		fprintf(out, "  names: %s\n", names_text(kind));
 }
 
 static void print_text(const struct plan *p, const struct query *q,

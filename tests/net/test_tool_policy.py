@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`weir policy diff` and `explain`, `weir profile`: what they say and how they end."""
+import re
+
 import pytest
 
 
@@ -107,6 +109,16 @@ def test_explain_judges_host_and_port_of_a_url(world, question, action):
                                       "https://a.test:0/", "https://a.test:x/", "://a.test"])
 def test_explain_refuses_what_is_no_url(world, question):
     assert world.weir("policy", "explain", question).code == 2
+
+
+@pytest.mark.parametrize("addr, said", [
+    ("8.8.8.8", "while an allowed name resolves"),
+    ("10.0.0.5", "while a name whose rule says private: true resolves"),
+    ("169.254.169.254", "none opens it"),
+])
+def test_explain_says_which_names_can_open_an_address(world, addr, said):
+    [line] = re.findall("names: .*", world.weir("policy", "explain", "--allow", "a.test", addr).text)
+    assert said in line
 
 
 def test_explain_reads_a_file_of_questions(world):
