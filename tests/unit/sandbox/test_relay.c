@@ -120,6 +120,46 @@ static void test_big_transfers_arrive_whole_in_both_directions(void **state)
 	assert_int_equal(w.event_count, 0);
 }
 
+static struct sandbox *dials; /* NULL: nobody that is known */
+
+static struct sandbox *who_dials(void *data, int fd)
+{
+	assert_ptr_equal(data, &w);
+	assert_true(fd >= 0);
+	return dials;
+}
+
+static void test_of_shared_listeners_it_is_asked_who_dials(void **state)
+{
+	int *fds = w.sandbox.fds.fd;
+	struct relay_shared shared = {
+		.listen = { fds[SANDBOX_FD_RELAY4], fds[SANDBOX_FD_RELAY6] },
+		.by_socket = who_dials,
+		.data = &w,
+	};
+	struct pair p;
+
+	relay_detach(w.relay, &w.sandbox);
+	fds[SANDBOX_FD_RELAY4] = fds[SANDBOX_FD_RELAY6] = -1;
+	assert_int_equal(relay_attach(w.relay, &w.sandbox), 0);
+	assert_int_equal(relay_share(w.relay, &shared), 0);
+	dials = &w.sandbox;
+	p = pair_open();
+	transfer(p.client, p.server, 20000, 1000);
+	dials = NULL;
+	assert_reset(world_connect(&w, INSIDE, FAR_A, PORT));
+	transfer(p.server, p.client, 20000, 1000);
+	pair_close(p);
+	assert_true(world_drained(&w));
+	assert_int_equal(count(COUNT_FLOWS), 1);
+	/* Whom the relay doesn't have is nobody. */
+	relay_detach(w.relay, &w.sandbox);
+	dials = &w.sandbox;
+	assert_reset(world_connect(&w, INSIDE, FAR_A, PORT));
+	fds[SANDBOX_FD_RELAY4] = shared.listen[0];
+	fds[SANDBOX_FD_RELAY6] = shared.listen[1];
+}
+
 static void test_tiny_writes_arrive(void **state)
 {
 	struct pair p = pair_open();
@@ -764,6 +804,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		T(big_transfers_arrive_whole_in_both_directions),
+		T(of_shared_listeners_it_is_asked_who_dials),
 		T(tiny_writes_arrive),
 		T(ipv6_passes),
 		T(bytes_sent_before_the_dial_arrive),
