@@ -3,13 +3,15 @@
 import json
 import os
 import random
+import re
 import socket
 
 import pytest
 
 from world import expect
+from world.daemon import pid_in
 from world.sidecar import Flow, Pod, policy, wait_for
-from world.world import RESOLVER4
+from world.world import RESOLVER4, ROOT
 
 STRANGER = "93.9.9.9"
 
@@ -149,6 +151,22 @@ def test_systemd_is_told(host):
         while (word := sock.recv(100)) == b"WATCHDOG=1":
             pass
         assert word == b"STOPPING=1"
+
+
+def test_the_unit_gives_it_what_it_needs(host, pod, site):
+    """No capability but those of deploy/systemd/weir.service."""
+    unit = (ROOT / "deploy/systemd/weir.service").read_text()
+    caps = re.search(r"^CapabilityBoundingSet=(.*)$", unit, re.M).group(1).lower().replace("cap_", "+").replace(" ", ",")
+    assert "NoNewPrivileges=yes" in unit
+    daemon = host.daemon(way=["setpriv", f"--bounding-set=-all,{caps}", "--inh-caps=-all", "--no-new-privs"])
+    app = pod.start("/bin/sleep", 600)
+    daemon.attach("one", pod, "--allow", site.name)
+    assert is_guarded(pod, site)
+    daemon.kill_child("engine")
+    assert is_guarded(pod, site) and daemon.status("one")["fullIsolation"]
+    assert daemon.weir("detach", "one").code == 0
+    daemon.attach("two", None, where=pid_in(pod, app))
+    expect.tcp_refused(pod.probe(["tcp", STRANGER, 443]))
 
 
 def test_a_random_sequence(host, world):

@@ -2,13 +2,13 @@
 """A namespace that somebody else made, guarded from outside."""
 import json
 import os
-import pathlib
 import socket
 import subprocess
 
 import pytest
 
 from world import expect
+from world.daemon import pid_in
 from world.sidecar import Flow, policy, wait_for
 
 STRANGER = "93.9.9.9"
@@ -102,8 +102,8 @@ def test_detach_opens_it_and_nothing_is_left(daemon, pod, site):
 
 def test_by_process_until_nobody_lives_there(daemon, pod, site):
     first, second = (pod.start("/bin/sleep", 600) for _ in range(2))
-    pids = [int(pathlib.Path(f"/proc/{s.process.pid}/stat").read_text().split()[0]) for s in (first, second)]
-    daemon.attach("one", None, "--allow", site.name, where=pids[0])
+    pid_in(pod, second)
+    daemon.attach("one", None, "--allow", site.name, where=pid_in(pod, first))
     assert pod.probe(["dns", site.name]).addresses == [site.v4]
     first.kill()
     # the other one lives there still

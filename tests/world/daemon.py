@@ -25,6 +25,14 @@ from .world import RESOLVER4
 _PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 
+def pid_in(pod, started):
+    """The number of a process of @pod's, once it is in there: before, it is in the machine's own namespace."""
+    def entered():
+        return os.stat(f"/proc/{started.process.pid}/ns/net").st_ino == os.fstat(pod.ns.fd).st_ino
+    wait_for(entered)
+    return started.process.pid
+
+
 class Host(Pod):
     """A namespace for the daemon; close() ends what runs there."""
 
@@ -50,16 +58,17 @@ class Host(Pod):
 
 
 class Daemon:
-    """On @host, a Pod; @folder is for what it keeps, @group a file in the place of /etc/group."""
+    """On @host, a Pod; @folder is for what it keeps, @group a file in the place of /etc/group,
+    @way what it is started by."""
 
-    def __init__(self, host, args=(), env=None, folder=None, group=None):
+    def __init__(self, host, args=(), env=None, folder=None, group=None, way=()):
         self.host, self.lines, self.errors = host, [], []
         self.run_dir = (folder or host.folder) / "run"
         self.socket = self.run_dir / "weir.sock"
         self.program = programs(host.world)
         # the leak checker needs what this program forbids others
         self._env = {"PATH": _PATH, "ASAN_OPTIONS": "detect_leaks=0", "LANG": "C.UTF-8", "WEIR_SOCKET": str(self.socket), **(env or {})}
-        way = ["unshare", "--mount", "sh", "-ec", f"mount --bind '{group}' /etc/group; " 'exec "$@"', "sh"] if group else []
+        way = ["unshare", "--mount", "sh", "-ec", f"mount --bind '{group}' /etc/group; " 'exec "$@"', "sh"] if group else list(way)
         argv = host.ns.command(*way, str(self.program), "daemon", "--run-dir", str(self.run_dir), "--dns-upstream", RESOLVER4,
                                *map(str, args))
         self.process = subprocess.Popen(argv, env=self._env, cwd="/", stdin=subprocess.DEVNULL,
