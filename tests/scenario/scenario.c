@@ -15,7 +15,7 @@
  *   forget                         the rules, to write others
  *   ipv6 SB on|off
  *   state SB testing|running|closed
- *   probe SB NAME ADDRESS          the self-test's
+ *   probe SB NAME ADDRESS          the self-test's, until `probe SB none`
  *   query SB Q TYPE NAME [edns] [tcp]
  *   raw SB HEX                     a query's bytes
  *   turn                           flush, as at the end of a turn of the loop
@@ -253,6 +253,10 @@ static void do_probe(struct player *p)
 {
 	struct sandbox *s = sandbox_at(p, 1);
 
+	if (strcmp(word(p, 2), "none") == 0) {
+		s->probe_name.size = 0;
+		return;
+	}
 	must(p, dns_name_parse(text_of(word(p, 2)), &s->probe_name) == 0, "not a name");
 	s->probe_addr = addr_at(p, 3);
 }
