@@ -13,6 +13,8 @@ void side_tame(char *text, size_t size)
 			*text = '?';
 }
 
+enum { ERRNO_MAX = 4096 }; /* the kernel's MAX_ERRNO, and one */
+
 void side_row(void *data, const struct event *e, struct event_row *ret)
 {
 	const struct side *s = data;
@@ -105,7 +107,10 @@ static void on_inner(struct side *s)
 void side_on_trouble(struct side *s, const struct upstream_trouble *t)
 {
 	const struct endpoint *upstream = upstream_of(s, t);
-	const char *error = t->error == -ETIMEDOUT ? "timeout" : strerror(-t->error);
+	const bool is_errno = t->error < 0 && t->error > -ERRNO_MAX;
+	const char *error = !is_errno		     ? "an error"
+			    : t->error == -ETIMEDOUT ? "timeout"
+						     : strerror(-t->error);
 	int64_t now_ms = clock_wall_ms();
 
 	if (t->kind == UPSTREAM_BEHIND)
