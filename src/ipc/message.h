@@ -60,6 +60,15 @@ enum ipc_type {
 	 * the image (LEARNED_IMAGE_SIZE), and what `present` says. IPC_STANDS back, or
 	 * IPC_REFUSED with text: rules may stand then, and nothing is served */
 	IPC_ATTACH,
+	/* warden to engine, with `host`, before the first sandbox of the host's own
+	 * namespace: the table's netlink socket and what is served there, as `present`
+	 * says, then a second netlink socket, for conntrack. Nothing comes back. */
+	IPC_HOST,
+	/* warden to engine: all that were guarded before have been given; the host's
+	 * table is to take the place of whatever stands. IPC_HOST_STANDS back; text: why
+	 * it doesn't, or "" */
+	IPC_HOST_LOAD,
+	IPC_HOST_STANDS,
 	/* warden to engine, with `attach.forget`. IPC_DETACHED back; text: why rules may
 	 * still stand, or "" */
 	IPC_DETACH,
@@ -98,6 +107,12 @@ struct ipc_attach {
 	char probe_name[128];
 	struct addr probe_addr;
 	uint16_t probe_port;
+	struct filter_member member; /* GUARDED_HOST: who is meant */
+};
+
+/* The host's listeners, on 127.0.0.1 and ::1. */
+struct ipc_host {
+	uint16_t dns_port, relay_port;
 };
 
 /* Sockets that somebody has open in a namespace. */
@@ -116,6 +131,9 @@ struct ipc_ward {
 	char name[IPC_WARD_NAME_MAX + 1];
 	char where[IPC_WARD_WHERE_MAX + 1]; /* a path, a number */
 	uint8_t kind;			    /* enum ipc_guarded_kind */
+	/* enum filter_member_kind of a GUARDED_HOST: a cgroup, @where is its path below
+	 * the hierarchy's root; or a user id, a number */
+	uint8_t member;
 };
 
 /* How much of a sidecar's policy the kernel holds. */
@@ -166,8 +184,8 @@ struct ipc_answered {
 struct ipc_message {
 	uint32_t type;
 	uint32_t sandbox; /* which one it is about; 0 in `weir run` and `weir sidecar` */
-	/* IPC_HANDOVER, IPC_ATTACH: bit i: descriptor i of enum sandbox_fd follows; bit
-	 * SANDBOX_FD_COUNT, last: a route socket of that namespace */
+	/* IPC_HANDOVER, IPC_ATTACH, IPC_HOST: bit i: descriptor i of enum sandbox_fd
+	 * follows; bit SANDBOX_FD_COUNT, last: a route socket of that namespace */
 	uint32_t present;
 	bool ipv6;  /* IPC_HANDOVER: the namespace has IPv6 */
 	bool owner; /* IPC_HANDOVER: the table is owner|persist */
@@ -180,6 +198,7 @@ struct ipc_message {
 		struct ipc_socket socket;
 		struct ipc_attach attach;
 		struct ipc_ward ward;
+		struct ipc_host host;
 		struct ipc_look look;
 		struct upstream_trouble trouble;
 		struct ipc_answered answered;
