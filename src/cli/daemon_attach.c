@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <limits.h>
+#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,9 +20,9 @@ struct list {
 };
 
 struct spec {
-	const char *id, *netns, *policy_file, *socket;
+	const char *id, *netns, *cgroup, *uid, *policy_file, *socket;
 	struct list allow, deny, profiles;
-	bool json;
+	bool guard_parent, json;
 };
 
 static struct spec *spec_of(void *target)
@@ -46,6 +47,24 @@ static int set_id(void *target, const char *value, struct err *err)
 static int set_netns(void *target, const char *value, struct err *err)
 {
 	spec_of(target)->netns = value;
+	return 0;
+}
+
+static int set_cgroup(void *target, const char *value, struct err *err)
+{
+	spec_of(target)->cgroup = value;
+	return 0;
+}
+
+static int set_uid(void *target, const char *value, struct err *err)
+{
+	spec_of(target)->uid = value;
+	return 0;
+}
+
+static int set_guard_parent(void *target, const char *value, struct err *err)
+{
+	spec_of(target)->guard_parent = true;
 	return 0;
 }
 
@@ -94,6 +113,14 @@ static const struct cli_option attach_options[] = {
 	{ "id", "NAME", "what the sandbox is called", set_id },
 	{ "netns", "NAMESPACE", "a network namespace: a path, or a process in it",
 	  set_netns },
+	{ "cgroup", "PATH",
+	  "a control group of this host: its directory, or a path as in "
+	  "/proc/PID/cgroup",
+	  set_cgroup },
+	{ "uid", "USER", "a user of this host, by name or number", set_uid },
+	{ "guard-parent", NULL,
+	  "with --cgroup: deny everything to what else is in its parent",
+	  set_guard_parent },
 	{ "policy", "FILE", "read the policy from FILE, YAML or JSON", set_policy },
 	{ "profile", "NAME", "add a profile's rules behind the policy's (may repeat)",
 	  set_profile, ' ' },
@@ -118,7 +145,8 @@ const struct cli_options cli_ps_options = { ps_options, ARRAY_SIZE(ps_options) }
 
 void cli_attach_usage(FILE *out)
 {
-	fputs("usage: weir attach --id NAME --netns NAMESPACE [OPTION]...\n\n"
+	fputs("usage: weir attach --id NAME --netns NAMESPACE|--cgroup PATH|--uid USER "
+	      "[OPTION]...\n\n"
 	      "Have the daemon guard a sandbox. When this returns 0, the filter stands, "
 	      "was\nread back and tested from inside; else nothing is weaker than "
 	      "before, "
@@ -219,13 +247,51 @@ static const char *absolute(const char *where, struct arena *arena)
 	return here ? arena_printf(arena, "%s/%s", here, where) : NULL;
 }
 
-static int attach(const struct spec *s, const char *policy)
+/* A cgroup's path counts from the root of the hierarchy. */
+static const char *from_root(const char *path, struct arena *arena)
+{
+	return path[0] == '/' ? path : arena_printf(arena, "/%s", path);
+}
+
+/* Users may come from elsewhere than /etc/passwd, which is all that the daemon reads. */
+static int find_user(const char *name, uint32_t *ret)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+	const struct passwd *user;
+
+	if (text_to_u32(text_of(name), UINT32_MAX - 1, ret) && *ret > 0)
+		return 0;
+	user = getpwnam(name);
+	*ret = user ? user->pw_uid : 0;
+	if (*ret > 0)
+		return 0;
+	log_error("attach: '%s' is %s", text_escape(text_of(name), shown, sizeof(shown)),
+		  user ? "root, whom nothing can hold" : "not a user of this host");
+	return RUN_STATUS_BAD_INPUT;
+}
+
+static json_t *body_of(const struct spec *s, uint32_t uid, const char *policy,
+		       struct arena *arena)
+{
+	json_t *j = json_pack("{s:o?}", "policy", json_loads(policy, 0, NULL));
+
+	if (j && s->netns)
+		json_object_set_new(j, "netns", json_string(absolute(s->netns, arena)));
+	if (j && s->cgroup)
+		json_object_set_new(j, "cgroup",
+				    json_string(from_root(s->cgroup, arena)));
+	if (j && uid > 0)
+		json_object_set_new(j, "uid", json_integer(uid));
+	if (j && s->guard_parent)
+		json_object_set_new(j, "guardParent", json_true());
+	return j;
+}
+
+static int attach(const struct spec *s, uint32_t uid, const char *policy)
 {
 	CLEAN(arena) struct arena arena = { 0 };
-	const char *where = absolute(s->netns, &arena);
 	const char *path = arena_printf(&arena, "/sandboxes/%s", s->id);
-	json_t *j = json_pack("{s:s?, s:o?}", "netns", where, "policy",
-			      json_loads(policy, 0, NULL));
+	json_t *j = body_of(s, uid, policy, &arena);
 	CLEAN(mem) char *body = j ? json_dumps(j, JSON_COMPACT) : NULL;
 	struct client_reply reply;
 	struct err err = { 0 };
@@ -261,23 +327,37 @@ static int bad_id(const char *id)
 	return RUN_STATUS_BAD_INPUT;
 }
 
+static int check_spec(const struct spec *s)
+{
+	int kinds = (s->netns != NULL) + (s->cgroup != NULL) + (s->uid != NULL);
+
+	if (!s->id || kinds != 1) {
+		log_error("attach: --id and exactly one of --netns, --cgroup and --uid "
+			  "say what is attached");
+		return RUN_STATUS_BAD_INPUT;
+	}
+	if (s->guard_parent && !s->cgroup) {
+		log_error("attach: --guard-parent goes with --cgroup alone");
+		return RUN_STATUS_BAD_INPUT;
+	}
+	return is_id(s->id) ? 0 : bad_id(s->id);
+}
+
 int cli_attach(int argc, char **argv)
 {
 	struct spec spec = { 0 };
 	CLEAN(mem) char *policy = NULL;
+	uint32_t uid = 0;
 	int first;
 	int r = read_options(&cli_attach_options, &spec, argc, argv, 0, &first);
 
-	if (r != 0)
-		return r;
-	if (!spec.id || !spec.netns) {
-		log_error("attach: --id and --netns say what is attached");
-		return RUN_STATUS_BAD_INPUT;
-	}
-	if (!is_id(spec.id))
-		return bad_id(spec.id);
-	r = read_policy(&spec, &policy);
-	return r != 0 ? r : attach(&spec, policy);
+	if (r == 0)
+		r = check_spec(&spec);
+	if (r == 0 && spec.uid)
+		r = find_user(spec.uid, &uid);
+	if (r == 0)
+		r = read_policy(&spec, &policy);
+	return r != 0 ? r : attach(&spec, uid, policy);
 }
 
 /* -- detach, ps --------------------------------------------------------------------- */
@@ -317,14 +397,19 @@ static void print_row(json_t *one)
 {
 	const char *id = json_string_value(json_object_get(one, "id"));
 	const char *kind = json_string_value(json_object_get(one, "kind"));
-	const char *where = json_string_value(json_object_get(one, kind ? kind : ""));
+	const json_t *where = json_object_get(one, kind ? kind : "");
+	const char *place = json_string_value(where);
 	const char *mode = json_string_value(json_object_get(one, "policyMode"));
 	char shown[TEXT_ESCAPED_SIZE];
 
+	if (json_is_integer(where))
+		snprintf(shown, sizeof(shown), "%" JSON_INTEGER_FORMAT,
+			 json_integer_value(where));
+	else
+		text_escape(text_of(place ? place : ""), shown, sizeof(shown));
 	printf("%-24s %-7s %5" JSON_INTEGER_FORMAT "  %-9s  %s\n", id ? id : "?",
 	       kind ? kind : "?", json_integer_value(json_object_get(one, "rules")),
-	       mode ? mode : "?",
-	       text_escape(text_of(where ? where : ""), shown, sizeof(shown)));
+	       mode ? mode : "?", shown);
 }
 
 static void print_table(struct text body)

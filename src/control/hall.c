@@ -178,14 +178,6 @@ static bool hall_find(void *data, const char *id, struct api_ops *ret,
 
 /* -- all of them -------------------------------------------------------------------- */
 
-static json_t *ward_json(const struct side_ward *w)
-{
-	return json_pack("{s:s, s:i, s:s, s:s, s:s, s:i}", "id", w->spec.name, "number",
-			 (int)w->id, "kind", "netns", "netns", w->spec.where,
-			 "policyMode", document_mode(w->document), "rules",
-			 (int)document_rule_count(w->document));
-}
-
 /* @j is taken. */
 static char *to_text(json_t *j)
 {
@@ -202,7 +194,7 @@ static char *hall_list(void *data)
 
 	for (uint32_t id = 1; id <= IPC_WARDS_MAX; id++)
 		if (s->wards[id] && !s->wards[id]->gone[0] &&
-		    json_array_append_new(all, ward_json(s->wards[id])))
+		    json_array_append_new(all, side_ward_json(s->wards[id])))
 			break;
 	return to_text(json_pack("{s:o}", "sandboxes", all));
 }
@@ -211,36 +203,7 @@ static char *hall_show(void *data, const char *id)
 {
 	const struct side_ward *w = side_ward_named(data, id);
 
-	return w ? to_text(ward_json(w)) : NULL;
-}
-
-/* {"netns": "PATH or PID", "policy": {…}} */
-static int read_attach(const char *id, struct text body, struct ipc_ward *ret,
-		       struct document **ret_policy, struct err *err)
-{
-	CLEAN(mem) char *text = NULL;
-	const char *where = NULL;
-	json_t *policy = NULL, *j;
-	json_error_t fault;
-	int r = 0;
-
-	j = json_loadb(body.ptr, body.len, JSON_REJECT_DUPLICATES, &fault);
-	if (!j || json_unpack_ex(j, &fault, JSON_STRICT, "{s:s, s?o}", "netns", &where,
-				 "policy", &policy) < 0)
-		r = err_set(err, -EINVAL, "the body is not as it should be: %.150s",
-			    fault.text);
-	else if (strlen(id) > IPC_WARD_NAME_MAX || strlen(where) > IPC_WARD_WHERE_MAX)
-		r = err_set(err, -EINVAL, "the id or the path is too long");
-	if (r == 0) {
-		*ret = (struct ipc_ward){ .kind = GUARDED_NETNS };
-		snprintf(ret->name, sizeof(ret->name), "%s", id);
-		snprintf(ret->where, sizeof(ret->where), "%s", where);
-		text = policy ? json_dumps(policy, JSON_COMPACT) : strdup("{}");
-		r = text ? document_parse(text_of(text), NULL, NULL, ret_policy, err)
-			 : err_set(err, -ENOMEM, "out of memory");
-	}
-	json_decref(j);
-	return r;
+	return w ? to_text(side_ward_json(w)) : NULL;
 }
 
 static unsigned int hall_attach(void *data, const char *id, struct text body,
@@ -249,7 +212,7 @@ static unsigned int hall_attach(void *data, const char *id, struct text body,
 	struct document *policy = NULL;
 	struct ipc_ward spec;
 
-	if (read_attach(id, body, &spec, &policy, err) < 0)
+	if (side_attach_read(data, id, body, &spec, &policy, err) < 0)
 		return HTTP_BAD_REQUEST;
 	return side_ward_attach(data, &spec, policy, err);
 }

@@ -14,6 +14,7 @@
  *   status.c    what /status and /metrics say
  *   wards.c     the daemon's: many sandboxes, each with a policy of its own
  *   hall.c      the daemon's: what its API says of them
+ *   attach.c    the daemon's: what is asked to be guarded, from JSON and back
  *
  * It has no capability, and what it reads from callers it can't turn against anything:
  * the engine checks every plan, and the keeper starts it anew with the policy that was
@@ -175,6 +176,9 @@ void side_candidate_done(struct side_candidate *c);
 int side_wards_open(struct side *s, struct err *err) MUST_CHECK;
 struct side_ward *side_ward_find(const struct side *s, uint32_t id);
 struct side_ward *side_ward_named(const struct side *s, const char *name);
+/* @policy could be one of a sandbox. */
+int side_ward_check(struct side *s, const struct document *policy,
+		    struct err *err) MUST_CHECK;
 /* Return: the HTTP status, with @err. */
 unsigned int side_ward_attach(struct side *s, const struct ipc_ward *spec,
 			      struct document *policy, struct err *err);
@@ -196,6 +200,16 @@ struct event_ring *side_ward_ring(struct side_ward *w);
 void side_hall_status(void *data, struct api_status *ret);
 
 void side_hall(struct side *s, struct api_hall *ret);
+
+/* -- attach.c ----------------------------------------------------------------------- */
+
+/* The body of PUT /sandboxes/@id. Return: 0, or -errno with every fault in @err. */
+struct json_t;
+int side_attach_read(struct side *s, const char *id, struct text body,
+		     struct ipc_ward *ret, struct document **ret_policy,
+		     struct err *err) MUST_CHECK;
+/* What GET says of @w; NULL: out of memory. */
+struct json_t *side_ward_json(const struct side_ward *w);
 
 /* -- reload.c ----------------------------------------------------------------------- */
 

@@ -72,6 +72,15 @@ static int compile(struct side *s, const struct document *d, struct side_candida
 	return r < 0 ? r : plan_open(c->bytes, size, &c->plan, err);
 }
 
+int side_ward_check(struct side *s, const struct document *policy, struct err *err)
+{
+	struct side_candidate c = { .plan_fd = -1, .text_fd = -1 };
+	int r = compile(s, policy, &c, err);
+
+	side_candidate_done(&c);
+	return r;
+}
+
 static void take(struct side_ward *w, struct side_candidate *c)
 {
 	if (c->document) {
@@ -188,6 +197,8 @@ static int add(struct side *s, uint32_t id, const struct ipc_ward *spec,
 	w->side = s;
 	w->id = id;
 	w->spec = *spec;
+	w->spec.name[IPC_WARD_NAME_MAX] = '\0';
+	w->spec.where[IPC_WARD_WHERE_MAX] = '\0';
 	w->since_ms = clock_wall_ms();
 	take(w, c);
 	ward_free(s->wards[id]);
@@ -212,23 +223,22 @@ static void record_refusal(struct side *s, const struct ipc_ward *spec, const ch
 	side_on_event(s, &e);
 }
 
+/* @ret has what was guarded then, a name as the number that it stands for. */
 static int ask_attach(struct side *s, const struct ipc_ward *spec,
-		      const struct side_candidate *c, uint32_t *ret_id, struct err *err)
+		      const struct side_candidate *c, struct ipc_message *ret,
+		      struct err *err)
 {
 	const struct ipc_message ask = { .type = IPC_WARD, .ward = *spec };
 	const struct side_answer answer = { IPC_WARDED, IPC_REFUSED };
 	const int fds[] = { c->plan_fd, c->text_fd };
-	struct ipc_message m;
-	int r = side_ask_keeper(s, &ask, fds, ARRAY_SIZE(fds), &answer, &m, NULL);
+	int r = side_ask_keeper(s, &ask, fds, ARRAY_SIZE(fds), &answer, ret, NULL);
 
 	if (r < 0)
 		return err_sys(err, r, "the warden does not answer");
-	if (m.type == IPC_WARDED) {
-		*ret_id = m.sandbox;
+	if (ret->type == IPC_WARDED)
 		return 0;
-	}
-	side_tame(m.text, sizeof(m.text));
-	return err_set(err, -EPERM, "%s", m.text);
+	side_tame(ret->text, sizeof(ret->text));
+	return err_set(err, -EPERM, "%s", ret->text);
 }
 
 unsigned int side_ward_attach(struct side *s, const struct ipc_ward *spec,
@@ -236,7 +246,7 @@ unsigned int side_ward_attach(struct side *s, const struct ipc_ward *spec,
 {
 	struct side_candidate c = { .document = policy, .plan_fd = -1, .text_fd = -1 };
 	unsigned int status = HTTP_CREATED;
-	uint32_t id = 0;
+	struct ipc_message m;
 
 	if (side_ward_named(s, spec->name)) {
 		err_set(err, -EEXIST, "there is a sandbox '%s' already", spec->name);
@@ -244,13 +254,14 @@ unsigned int side_ward_attach(struct side *s, const struct ipc_ward *spec,
 	} else if (compile(s, policy, &c, err) < 0) {
 		status = HTTP_BAD_REQUEST;
 	} else if (side_candidate_files(&c, policy, err) < 0 ||
-		   ask_attach(s, spec, &c, &id, err) < 0 || add(s, id, spec, &c) < 0) {
+		   ask_attach(s, spec, &c, &m, err) < 0 ||
+		   add(s, m.sandbox, &m.ward, &c) < 0) {
 		if (err->code == 0)
 			err_set(err, -ENOMEM, "out of memory");
 		status = HTTP_FAILED;
 		record_refusal(s, spec, err->text);
 	} else {
-		record(s->wards[id], EVENT_CHANGE, "the sandbox was attached");
+		record(s->wards[m.sandbox], EVENT_CHANGE, "the sandbox was attached");
 	}
 	side_candidate_done(&c);
 	return status;
@@ -335,8 +346,6 @@ static int list_one(struct side *s, struct ipc_message *m, int fd, struct err *e
 	struct side_candidate c = { .plan_fd = -1, .text_fd = -1 };
 	int r = read_text(fd, &c.document, err);
 
-	m->ward.name[IPC_WARD_NAME_MAX] = '\0';
-	m->ward.where[IPC_WARD_WHERE_MAX] = '\0';
 	if (r == 0)
 		r = compile(s, c.document, &c, err);
 	if (r == 0)

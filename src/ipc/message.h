@@ -132,8 +132,10 @@ struct ipc_ward {
 	char where[IPC_WARD_WHERE_MAX + 1]; /* a path, a number */
 	uint8_t kind;			    /* enum ipc_guarded_kind */
 	/* enum filter_member_kind of a GUARDED_HOST: a cgroup, @where is its path below
-	 * the hierarchy's root; or a user id, a number */
+	 * the hierarchy's root; or a user id, a number. Control may ask for a cgroup by
+	 * its directory and for a user by name: the answer says what was meant */
 	uint8_t member;
+	bool guard_parent; /* of a cgroup: what is in its parent is denied everything */
 };
 
 /* How much of a sidecar's policy the kernel holds. */

@@ -171,7 +171,8 @@ static void on_attach(struct warden *w, const struct ipc_message *m, int *fds)
 
 	given.spec.name[IPC_WARD_NAME_MAX] = '\0';
 	given.spec.where[IPC_WARD_WHERE_MAX] = '\0';
-	if (ward_attach(w, &given, TAKE_FD(fds[0]), TAKE_FD(fds[1]), &err) < 0)
+	if (ward_user(&given.spec, &err) < 0 ||
+	    ward_attach(w, &given, TAKE_FD(fds[0]), TAKE_FD(fds[1]), &err) < 0)
 		refuse(w, IPC_REFUSED, 0, err.text);
 }
 

@@ -5,6 +5,7 @@
  *   warden_wards.c   a sandbox is attached, given to an engine, detached
  *   warden_inside.c  the short-lived child that enters its namespace
  *   warden_gone.c    namespaces that are gone
+ *   warden_user.c    users by name
  *   warden_state.c   what outlives the daemon, in /run/weir */
 #pragma once
 
@@ -112,6 +113,11 @@ void gone_unwatch(struct ward *d);
 int gone_start(struct warden *w) MUST_CHECK;
 /* The number, if that is what @where is; 0: a path. */
 pid_t gone_pid_of(const char *where);
+
+/* -- warden_user.c ------------------------------------------------------------------ */
+
+/* A user who was named gets the number. */
+int ward_user(struct ipc_ward *spec, struct err *err) MUST_CHECK;
 
 /* -- warden_state.c ----------------------------------------------------------------- */
 

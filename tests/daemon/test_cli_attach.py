@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is said to be guarded: exactly one kind, all faults at once, and nothing when it fails."""
+import pytest
+
+KINDS = "exactly one of netns, cgroup and uid is given"
+
+
+@pytest.mark.parametrize("body, faults", [
+    ({}, [KINDS]),
+    ({"policy": {}}, [KINDS]),
+    ({"cgroup": "/a", "uid": 1000}, [KINDS]),
+    ({"cgroup": "a/b"}, ["cgroup: 'a/b' is no absolute path"]),
+    ({"cgroup": 7}, ["cgroup: this is not a string"]),
+    ({"cgroup": "/" + "x" * 300}, ["cgroup: the path is longer than 255 bytes"]),
+    ({"netns": "run/x"}, ["netns: 'run/x' is no absolute path and no process id"]),
+    ({"netns": "0"}, ["netns: '0' is no absolute path and no process id"]),
+    ({"uid": 0}, ["uid: this is not a user name or a number from 1 to 4294967294"]),
+    ({"uid": "0"}, ["uid: this is not a user name"]),
+    ({"uid": -1}, ["uid: this is not a user name"]),
+    ({"uid": 4294967295}, ["uid: this is not a user name"]),
+    ({"uid": 1.5}, ["uid: this is not a user name"]),
+    ({"uid": "4294967295"}, ["uid: '4294967295' is not a user name"]),
+    ({"uid": "a b\n"}, ["uid: 'a b\\x0a' is not a user name"]),
+    ({"uid": 7, "guardParent": True}, ["guardParent: this goes with a cgroup alone"]),
+    ({"cgroup": "/a", "guardParent": 1}, ["guardParent: this is neither true nor false"]),
+    # each of them, not the first
+    ({"cgroup": "a", "uid": 0, "more": 1, "guardParent": "yes", "policy": {"egress": [{"action": "open", "target": "a.test"}]}},
+     ["cgroup: 'a' is no", "uid: this is not", "'more' is not a key of this", "guardParent: this is neither", KINDS, "policy: "]),
+])
+def test_every_fault_is_told_at_once(daemon, body, faults):
+    reply = daemon.call("PUT", "/sandboxes/one", body)
+    assert reply.status == 400 and daemon.names() == [], reply
+    assert reply.json()["error"] == "refused"
+    for fault in faults:
+        assert fault in reply.json()["reason"], reply
+    assert reply.json()["reason"].count("; ") >= len(faults) - 1
+
+
+def test_an_id_is_a_word(daemon):
+    for name in ("a%20b", ".hidden", "a:b"):
+        reply = daemon.call("PUT", f"/sandboxes/{name}", {"cgroup": "/a"})
+        assert reply.status == 400 and "a sandbox's id is" in reply.json()["reason"], name
+
+
+@pytest.mark.parametrize("args, said", [
+    (["--id", "one"], "exactly one of --netns, --cgroup and --uid"),
+    (["--id", "one", "--cgroup", "/a", "--uid", "1000"], "exactly one of --netns, --cgroup and --uid"),
+    (["--cgroup", "/a"], "--id and exactly one"),
+    (["--id", "one", "--uid", "1000", "--guard-parent"], "--guard-parent goes with --cgroup"),
+    (["--id", "one", "--uid", "nobody-of-that-name"], "'nobody-of-that-name' is not a user of this host"),
+    (["--id", "one", "--uid", "root"], "'root' is root"),
+    (["--id", "one", "--uid", "0"], "'0' is not a user of this host"),
+])
+def test_the_command_line_is_held_to_the_same(daemon, args, said):
+    done = daemon.weir("attach", *args)
+    assert done.code == 2 and said in done.messages, done
+    assert daemon.names() == []
+
+
+def test_a_user_has_to_be_there(daemon):
+    reply = daemon.call("PUT", "/sandboxes/one", {"uid": "nobody-of-that-name"})
+    assert reply.status == 500 and reply.json()["error"] == "failed_safety_setup", reply
+    assert "there is no user 'nobody-of-that-name'" in reply.json()["reason"]
+    reply = daemon.call("PUT", "/sandboxes/one", {"uid": "root"})
+    assert reply.status == 500 and "root is not a user" in reply.json()["reason"], reply
+    assert daemon.names() == []
