@@ -62,7 +62,8 @@ enum ipc_type {
 	IPC_ATTACH,
 	/* warden to engine, with `host`, before the first sandbox of the host's own
 	 * namespace: the table's netlink socket and what is served there, as `present`
-	 * says, then a second netlink socket, for conntrack. Nothing comes back. */
+	 * says (no route socket), then a second netlink socket, for conntrack. Nothing
+	 * comes back. */
 	IPC_HOST,
 	/* warden to engine: all that were guarded before have been given; the host's
 	 * table is to take the place of whatever stands. IPC_HOST_STANDS back; text: why
@@ -70,7 +71,9 @@ enum ipc_type {
 	IPC_HOST_LOAD,
 	IPC_HOST_STANDS,
 	/* warden to engine, with `attach.forget`. IPC_DETACHED back; text: why rules may
-	 * still stand, or "" */
+	 * still stand, or "". A GUARDED_HOST whose cgroup was made again is told with
+	 * `forget`, and IPC_ATTACH with the same id and another member follows at once:
+	 * that puts the one in the place of the other */
 	IPC_DETACH,
 	IPC_DETACHED,
 	/* control to warden, with `ward`, plan and text: IPC_WARDED back, or IPC_REFUSED
@@ -83,6 +86,8 @@ enum ipc_type {
 	IPC_LISTED,
 	/* warden to control: it ended by itself; text: why */
 	IPC_GONE,
+	/* warden to control: something has happened to it, text says what: an event */
+	IPC_TOLD,
 	/* control to warden: what goes round the filter of that sandbox? IPC_LOOKED back,
 	 * with `look` */
 	IPC_LOOK,
@@ -119,6 +124,10 @@ struct ipc_host {
 struct ipc_look {
 	bool known;	  /* it could be seen */
 	bool packet, raw; /* AF_PACKET, SOCK_RAW */
+	/* Of a GUARDED_HOST */
+	bool waiting;	  /* its cgroup is gone, and guarded when it comes again */
+	uint32_t strays;  /* sockets that its processes have from outside: not guarded */
+	int32_t stray_of; /* one of those processes */
 };
 
 /* What an operator says of a sandbox. */
