@@ -42,12 +42,15 @@ static void refuse(struct change *c, unsigned int status, const char *prefix,
 	reply_error(c->request, status, "%s", whole);
 }
 
-/* -EINVAL is the caller's, what else there is, is ours. */
+/* -EINVAL is the caller's, -EPERM that of a sandbox that is closed, what else there is,
+ * is ours. */
 static void refuse_for(struct change *c, int code, const char *prefix,
 		       const struct err *err)
 {
 	if (code == -EINVAL)
 		refuse(c, MHD_HTTP_BAD_REQUEST, prefix, err->text);
+	else if (code == -EPERM)
+		refuse(c, MHD_HTTP_CONFLICT, "", err->text);
 	else
 		refuse(c, MHD_HTTP_INTERNAL_SERVER_ERROR, "", "out of memory");
 }

@@ -77,6 +77,9 @@ static json_t *status_json(const struct api_status *s, const struct document *po
 	json_object_set_new(j, "since", time_json(s->since_ms));
 	json_object_set_new(j, "enforcementMode", text_json(s->enforcement_mode));
 	json_object_set_new(j, "policyMode", json_string(document_mode(policy)));
+	json_object_set_new(j, "closed",
+			    document_closed(policy) ? text_json(document_closed(policy))
+						    : json_null());
 	json_object_set_new(j, "sandboxId", text_json(s->sandbox_id));
 	json_object_set_new(j, "degradations", degradations_json(s));
 	json_object_set_new(j, "generation", number(s->generation));

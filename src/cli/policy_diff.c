@@ -12,6 +12,7 @@
 
 #include "cli/policy.h"
 #include "policy/explain.h"
+#include "policy/on_denies.h"
 #include "policy/rule.h"
 
 enum { STATE_SIZE = 512 };
@@ -263,11 +264,15 @@ static void compare_settings(struct output *o, const struct policy *a,
 {
 	static const char *const verify[] = { "dns", "tls" };
 	static const char *const dns[] = { "live", "pinned" };
+	char was[POLICY_ON_DENIES_SIZE], is[POLICY_ON_DENIES_SIZE];
 
+	policy_on_denies_text(&a->on_denies, was);
+	policy_on_denies_text(&b->on_denies, is);
 	say_setting(o, "defaultAction", policy_action_name(a->default_action),
 		    policy_action_name(b->default_action));
 	say_setting(o, "verify", verify[a->verify], verify[b->verify]);
 	say_setting(o, "dns", dns[a->dns], dns[b->dns]);
+	say_setting(o, "on_denies", was[0] ? was : "nothing", is[0] ? is : "nothing");
 	say_setting(o, "require_full_isolation",
 		    a->require_full_isolation ? "true" : "false",
 		    b->require_full_isolation ? "true" : "false");

@@ -7,6 +7,7 @@
 #include "base/special.h"
 #include "cli/policy.h"
 #include "policy/explain.h"
+#include "policy/on_denies.h"
 #include "policy/rule.h"
 
 enum { PROTOCOL_COUNT = 2 };
@@ -234,7 +235,9 @@ static void print_addr(const struct plan *p, const struct query *q,
 static void print_text(const struct plan *p, const struct query *q,
 		       const struct answer *a, FILE *out)
 {
+	const struct plan_on_denies denies = plan_on_denies(p);
 	char rule[POLICY_EXPLAIN_SIZE], shown[TEXT_ESCAPED_SIZE];
+	char counted[POLICY_ON_DENIES_SIZE];
 
 	fprintf(out, "%s: %s", text_escape(text_of(q->text), shown, sizeof(shown)),
 		action_of(a));
@@ -251,6 +254,9 @@ static void print_text(const struct plan *p, const struct query *q,
 		print_addr(p, q, a, out);
 	else
 		print_name(p, q, a, out);
+	if (denies.count > 0 && !a->open[0] && !a->open[1])
+		fprintf(out, "  on_denies: it counts: %s\n",
+			policy_on_denies_text(&denies, counted));
 }
 
 static json_t *rule_json(const struct plan *p, uint32_t rule)

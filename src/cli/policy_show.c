@@ -8,6 +8,7 @@
 #include "cli/policy.h"
 #include "policy/explain.h"
 #include "policy/limits.h"
+#include "policy/on_denies.h"
 
 static json_t *ports_json(const struct rule *r)
 {
@@ -84,6 +85,15 @@ static json_t *limits_json(const struct policy *p)
 	return o;
 }
 
+static json_t *on_denies_json(const struct plan_on_denies *d)
+{
+	char window[POLICY_WINDOW_SIZE];
+
+	return json_pack("{s:i, s:s, s:s}", "count", (int)d->count, "window",
+			 policy_window_text(d->window_sec, window), "action",
+			 policy_on_denies_name(d->action));
+}
+
 /* Everything but the rules. */
 static json_t *settings_json(const struct policy *p)
 {
@@ -95,6 +105,8 @@ static json_t *settings_json(const struct policy *p)
 
 	if (o && p->require_full_isolation)
 		json_object_set_new(o, "require_full_isolation", json_true());
+	if (o && p->on_denies.count > 0)
+		json_object_set_new(o, "on_denies", on_denies_json(&p->on_denies));
 	if (o && json_object_size(limits) > 0)
 		json_object_set(o, "limits", limits);
 	json_decref(limits);

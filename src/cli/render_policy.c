@@ -32,9 +32,21 @@ static void check_verify(struct faults *f, const struct policy *p)
 		   "renders what can be had without");
 }
 
+/* Nobody is there who could count. */
+static void check_on_denies(struct faults *f, const struct policy *p)
+{
+	const struct policy_place *at = &p->on_denies_at;
+
+	if (p->on_denies.count > 0)
+		faults_add(f, FAULT_WARNING, at->file, at->line, at->column, "on_denies",
+			   "rules alone count nothing, ignoring: use weir run, sidecar "
+			   "or daemon");
+}
+
 void render_policy_check(const struct policy_reader *r, struct policy *p)
 {
 	check_verify(r->faults, p);
+	check_on_denies(r->faults, p);
 	if (p->dns == POLICY_DNS_PINNED)
 		return; /* has been checked as such */
 	p->dns = POLICY_DNS_PINNED;

@@ -100,6 +100,9 @@ void report_print(FILE *out, const struct report *r)
 		if (report_is_refusal(event_ring_at(r->ring, i)))
 			print_event(out, r->plan, event_ring_at(r->ring, i), columns);
 	print_suggestions(out, r->ring);
+	if (r->stopped)
+		fputs("weir: the command was ended: the policy's on_denies says stop\n",
+		      out);
 	if (missed > 0)
 		fprintf(out, "weir: %" PRIu64 " more were counted only\n", missed);
 }

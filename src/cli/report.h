@@ -20,6 +20,7 @@ struct report {
 	int64_t started_ms, ended_ms; /* wall clock */
 	int exit_status;	      /* what weir exits with */
 	int signal;		      /* that killed the command, or 0 */
+	bool stopped;		      /* by the policy's on_denies */
 	bool failed;		      /* Weir could not do what was asked */
 };
 

@@ -55,6 +55,8 @@ static json_t *number_or_null(bool known, json_int_t value)
 
 static json_t *limit_json(const struct event *e)
 {
+	if (e->limit == EVENT_LIMIT_DENIES)
+		return json_string("on_denies");
 	if (e->limit == 0 || e->limit > LIMIT_COUNT)
 		return json_null();
 	return json_string(limit_info((enum plan_limit)(e->limit - 1))->name);
@@ -143,6 +145,7 @@ int report_json(const struct report *r, FILE *out)
 	json_object_set_new(j, "command", command_json(r->spec->argv));
 	json_object_set_new(j, "exit_status", json_integer(r->exit_status));
 	json_object_set_new(j, "signal", number_or_null(r->signal > 0, r->signal));
+	json_object_set_new(j, "stopped", json_boolean(r->stopped));
 	json_object_set_new(j, "weir_failed", json_boolean(r->failed));
 	json_object_set_new(j, "started", time_json(r->started_ms));
 	json_object_set_new(j, "ended", time_json(r->ended_ms));

@@ -46,6 +46,8 @@ static void print_end(FILE *out, const struct report *r)
 	fputs("| ended with | ", out);
 	if (r->failed)
 		fputs("Weir failed, ", out);
+	if (r->stopped)
+		fputs("stopped by on_denies, ", out);
 	if (r->signal > 0)
 		fprintf(out, "signal %d |\n", r->signal);
 	else

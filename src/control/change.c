@@ -231,6 +231,7 @@ static enum api_failure change(struct side *s, struct side_candidate *c, struct 
 
 static void record_change(struct side *s)
 {
+	const char *closed = document_closed(s->document);
 	struct event e = {
 		.ts_ms = clock_wall_ms(),
 		.action = EVENT_CHANGE,
@@ -238,10 +239,24 @@ static void record_change(struct side *s)
 		.rule = EVENT_NO_RULE,
 		.uid = UINT32_MAX,
 		.packets = 1,
-		.reason = "the policy was changed",
 	};
 
+	snprintf(e.reason, sizeof(e.reason), "%s%s",
+		 closed ? "closed: " : "the policy was changed", closed ?: "");
 	side_on_event(s, &e);
+}
+
+/* A policy that isn't closed was set: whatever closed the sandbox is over. */
+static void note_open(struct side *s)
+{
+	struct err err = { 0 };
+
+	if (document_closed(s->document))
+		return;
+	side_closing_done(s, &s->closing);
+	if (side_closed_keep(s, s->document, &err) < 0)
+		loglines_say(s->log, clock_wall_ms(), LOGLINES_ERROR,
+			     "%s: a restart closes the sandbox again", err.text);
 }
 
 enum api_failure side_change(struct side *s, struct document *next, struct err *err)
@@ -253,10 +268,41 @@ enum api_failure side_change(struct side *s, struct document *next, struct err *
 	if (failure == API_FAILED_NOT) {
 		s->updates++;
 		record_change(s);
+		note_open(s);
 	} else {
 		s->failures++;
 	}
 	return failure;
+}
+
+static enum api_failure change_to_closed(struct side *s, const char *why, struct err *err)
+{
+	struct document *closed = document_close(why);
+
+	if (closed)
+		return side_change(s, closed, err);
+	err_set(err, -ENOMEM, "out of memory");
+	return API_FAILED_APPLY;
+}
+
+/* In force first, whatever the file is like; then in the file. */
+int side_close(struct side *s, const char *why, struct err *err)
+{
+	const char *path = s->file.path;
+	enum api_failure failure = API_FAILED_NOT;
+	int r;
+
+	if (!document_closed(s->document)) {
+		s->file.path = NULL;
+		failure = change_to_closed(s, why, err);
+		s->file.path = path;
+	}
+	if (failure != API_FAILED_NOT)
+		return err->code < 0 ? err->code : -EIO;
+	r = keep_file(s, s->document, err);
+	if (r == 0)
+		r = policy_file_commit(&s->file, err);
+	return r < 0 ? r : side_closed_keep(s, s->document, err);
 }
 
 enum api_failure side_apply_again(struct side *s, struct err *err)
@@ -337,6 +383,7 @@ int side_policy_open(struct side *s, struct err *err)
 	int r;
 
 	s->resync.on_fire = on_resync;
+	side_closing_init(s);
 	s->file.path = s->spec.policy_file;
 	s->file.spare_dir = s->spec.state_dir;
 	s->policy.names = s->spec.mode == SIDECAR_MODE_DNS_NFT_TLS;

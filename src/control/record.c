@@ -22,9 +22,6 @@ void side_row(void *data, const struct event *e, struct event_row *ret)
 
 	if (w)
 		event_row_fill(ret, e, w->spec.name, &w->plan);
-	/* A launch that failed: there is no such sandbox, only its name. */
-	else if (s->many && e->action == EVENT_PANIC)
-		event_row_fill(ret, e, e->name, NULL);
 	else
 		event_row_fill(ret, e, s->spec.sandbox_id,
 			       s->plan_bytes ? &s->plan : NULL);
@@ -45,6 +42,9 @@ void side_on_event(struct side *s, const struct event *given)
 
 	side_tame(e.name, sizeof(e.name));
 	side_tame(e.reason, sizeof(e.reason));
+	if (e.action == EVENT_LIMIT && e.limit == EVENT_LIMIT_DENIES &&
+	    !side_on_denies(s, &e))
+		return;
 	event_ring_add(ring_of(s, e.sandbox), &e);
 	side_row(s, &e, &row);
 	api_on_event(s->api, &row);
@@ -55,8 +55,7 @@ void side_on_event(struct side *s, const struct event *given)
 	if (e.action == EVENT_DENY || e.action == EVENT_LIMIT)
 		loglines_denied(s->log, e.ts_ms, &row);
 	else if (e.action == EVENT_PANIC)
-		loglines_say(s->log, e.ts_ms, LOGLINES_ERROR, "%s%s%s", row.sandbox,
-			     row.sandbox[0] ? ": " : "", e.reason);
+		loglines_say(s->log, e.ts_ms, LOGLINES_ERROR, "%s", e.reason);
 }
 
 static const struct endpoint *upstream_of(const struct side *s,

@@ -5,6 +5,7 @@
  *   main.c      start and end
  *   link.c      the channels to keeper and engine
  *   change.c    from a document to a plan in force, and back when a step fails
+ *   close.c     a sandbox of which too much was denied
  *   reload.c    the always-rules files
  *   record.c    events and lookups: ring, log, streams, store, webhook
  *   counts.c    how much was denied, for the API
@@ -40,6 +41,14 @@ enum {
 	SIDE_WARD_EVENTS_KEPT = 128, /* of each sandbox of the daemon's, in memory */
 };
 
+/* A sandbox that is being closed. */
+struct side_closing {
+	struct loop_timer again;
+	bool due;    /* it isn't yet, or isn't kept */
+	bool failed; /* once, and that was said */
+	char why[EVENT_REASON_SIZE];
+};
+
 /* One sandbox of the daemon's. */
 struct side_ward {
 	struct side *side;
@@ -50,11 +59,12 @@ struct side_ward {
 	uint8_t *plan_bytes;	   /* of it, owned */
 	struct plan plan;
 	struct event_ring *ring; /* NULL before the first event */
+	struct side_closing closing;
 	uint64_t updates, failures;
 	char gone[64]; /* why it has ended; it is freed when nobody uses it. "": not yet
 			*/
 	struct ipc_stats stats;
-	int64_t stats_at_ms, look_at_ms;
+	int64_t stats_at_ms;
 	struct ipc_look look;
 	struct api_counter counters[SANDBOX_COUNTER_COUNT];
 };
@@ -94,6 +104,7 @@ struct side {
 	struct plan plan;
 	struct sidecar_policy_context policy; /* what documents are built for */
 	struct policy_file file;
+	struct side_closing closing;
 	uint64_t updates, failures;
 
 	/* record.c */
@@ -153,6 +164,10 @@ enum api_failure side_change(struct side *s, struct document *next, struct err *
  * plan. */
 enum api_failure side_apply_again(struct side *s, struct err *err);
 
+/* Everything is denied until somebody sets a policy, and that is kept. Return: 0; or
+ * -errno: it is not enforced yet, or not kept, and wants to be tried again. */
+int side_close(struct side *s, const char *why, struct err *err) MUST_CHECK;
+
 /* "allow" or "deny" */
 const char *side_default_action(const struct side *s);
 /* The engine says what is in force. */
@@ -185,12 +200,12 @@ unsigned int side_ward_attach(struct side *s, const struct ipc_ward *spec,
 unsigned int side_ward_detach(struct side *s, struct side_ward *w, struct err *err);
 enum api_failure side_ward_change(struct side_ward *w, struct document *next,
 				  struct err *err);
+/* As side_close(). */
+int side_ward_close(struct side_ward *w, const char *why, struct err *err) MUST_CHECK;
 /* The engine is another one, or came back. */
 void side_wards_on_engine(struct side *s);
 /* What the warden says without having been asked. */
 void side_wards_on_warden(struct side *s, struct ipc_message *m);
-/* w->stats as it is now, or was a moment ago. */
-void side_ward_counters(struct side_ward *w);
 /* w->stats and w->look as they are now, or were a moment ago. */
 void side_ward_stats(struct side_ward *w);
 /* Where its events are. NULL: out of memory. */
@@ -212,6 +227,18 @@ int side_attach_read(struct side *s, const char *id, struct text body,
 		     struct err *err) MUST_CHECK;
 /* What GET says of @w; NULL: out of memory. */
 struct json_t *side_ward_json(const struct side_ward *w);
+
+/* -- close.c ------------------------------------------------------------------------ */
+
+void side_closing_init(struct side *s);
+void side_ward_closing_init(struct side_ward *w);
+/* It is not to be closed any more: there is another policy, or no sandbox. */
+void side_closing_done(struct side *s, struct side_closing *c);
+/* More was denied than the policy's on_denies takes. Return: whether @e is news. */
+bool side_on_denies(struct side *s, const struct event *e);
+/* @d is in force: where no file has the policy, a closed one is kept all the same. */
+int side_closed_keep(const struct side *s, const struct document *d,
+		     struct err *err) MUST_CHECK;
 
 /* -- reload.c ----------------------------------------------------------------------- */
 

@@ -52,6 +52,7 @@ static void ward_free(struct side_ward *w)
 {
 	if (!w)
 		return;
+	side_closing_done(w->side, &w->closing);
 	document_free(w->document);
 	free(w->plan_bytes);
 	event_ring_free(w->ring);
@@ -175,6 +176,8 @@ enum api_failure side_ward_change(struct side_ward *w, struct document *next,
 	}
 	if (failure == API_FAILED_NOT) {
 		take(w, &c);
+		if (!document_closed(w->document))
+			side_closing_done(w->side, &w->closing);
 		w->updates++;
 		record(w, EVENT_CHANGE, "the policy was changed");
 	} else {
@@ -182,6 +185,35 @@ enum api_failure side_ward_change(struct side_ward *w, struct document *next,
 	}
 	side_candidate_done(&c);
 	return failure;
+}
+
+/* First it is kept, so that whoever starts next closes it as well; then it is in force,
+ * even if it could not be kept. */
+int side_ward_close(struct side_ward *w, const char *why, struct err *err)
+{
+	struct side_candidate c = { .document = document_close(why),
+				    .plan_fd = -1,
+				    .text_fd = -1 };
+	bool is_news = !document_closed(w->document);
+	char reason[EVENT_REASON_SIZE];
+	int kept = -ENOMEM, r = -ENOMEM;
+
+	if (c.document && compile(w->side, c.document, &c, err) == 0 &&
+	    side_candidate_files(&c, c.document, err) == 0) {
+		kept = give_warden(w, &c, err);
+		r = give_engine(w, c.plan_fd, err);
+	}
+	if (r == 0)
+		take(w, &c);
+	side_candidate_done(&c);
+	if (r == 0 && is_news) {
+		w->updates++;
+		snprintf(reason, sizeof(reason), "closed: %.50s", why);
+		record(w, EVENT_CHANGE, reason);
+	}
+	if (r < 0 && err->code == 0)
+		err_set(err, r, "out of memory");
+	return r < 0 ? r : kept;
 }
 
 /* -- they come and go --------------------------------------------------------------- */
@@ -196,6 +228,7 @@ static int add(struct side *s, uint32_t id, const struct ipc_ward *spec,
 		return id >= 1 && id <= IPC_WARDS_MAX ? -ENOMEM : -EBADMSG;
 	w->side = s;
 	w->id = id;
+	side_ward_closing_init(w);
 	w->spec = *spec;
 	w->spec.name[IPC_WARD_NAME_MAX] = '\0';
 	w->spec.where[IPC_WARD_WHERE_MAX] = '\0';
@@ -404,29 +437,14 @@ static struct ipc_look ask_look(struct side_ward *w)
 	return m.look;
 }
 
-static bool is_fresh(int64_t at_ms, int64_t now_ms)
-{
-	return at_ms != 0 && now_ms - at_ms < STATS_FRESH_MS;
-}
-
-void side_ward_counters(struct side_ward *w)
-{
-	int64_t now_ms = loop_now_ms(w->side->loop);
-
-	if (is_fresh(w->stats_at_ms, now_ms))
-		return;
-	w->stats_at_ms = now_ms;
-	(void)!ask_stats(w);
-}
-
 void side_ward_stats(struct side_ward *w)
 {
 	int64_t now_ms = loop_now_ms(w->side->loop);
 
-	side_ward_counters(w);
-	if (is_fresh(w->look_at_ms, now_ms))
+	if (w->stats_at_ms != 0 && now_ms - w->stats_at_ms < STATS_FRESH_MS)
 		return;
-	w->look_at_ms = now_ms;
+	w->stats_at_ms = now_ms;
+	(void)!ask_stats(w);
 	w->look = ask_look(w);
 }
 

@@ -45,6 +45,8 @@ enum {
 	EVENTS_KEPT = 512, /* distinct ones; older ones are only counted */
 	/* The engine has nothing left to do but to send its counters. */
 	FINISH_MS = 2000,
+	/* For a command that on_denies ends, between SIGTERM and SIGKILL. */
+	STOP_MS = 2000,
 	/* Longer than a self-test can take by its own limits. */
 	LAUNCH_MS = 60 * 1000,
 };
@@ -76,8 +78,9 @@ struct control {
 	struct way way;
 	struct dns_name probe_name;
 	struct loop_source from_engine, from_launch, signals;
-	struct loop_timer patience, finish;
+	struct loop_timer patience, finish, kill;
 	enum control_state state;
+	bool is_ended;	/* on_denies says so */
 	bool stopped;	/* the command is, by the last report of this turn */
 	bool continued; /* SIGCONT came in this turn */
 	int wait_status;
@@ -112,7 +115,40 @@ static void tell_engine(struct control *c, enum ipc_type type)
 		fail(c, RUN_STATUS_FAILED, "the engine has ended unexpectedly");
 }
 
+/* -- on_denies ---------------------------------------------------------------------- */
+
+static void on_exited(struct control *c, int wait_status);
+
+static void on_kill(struct loop_timer *t)
+{
+	on_exited(CONTAINER_OF(t, struct control, kill), W_EXITCODE(0, SIGKILL));
+}
+
+static void on_too_many_denies(struct control *c)
+{
+	if (c->is_ended || plan_on_denies(&c->plan).action != ON_DENIES_STOP ||
+	    c->state >= CONTROL_EXITED)
+		return;
+	c->is_ended = true;
+	tell_launch(c, LAUNCH_SIGNAL, SIGTERM);
+	if (loop_timer_start(c->loop, &c->kill, loop_now_ms(c->loop) + STOP_MS) < 0)
+		on_kill(&c->kill);
+}
+
 /* -- the engine --------------------------------------------------------------------- */
+
+static void on_event(struct control *c, struct event *e)
+{
+	ipc_tame(e->name, sizeof(e->name));
+	ipc_tame(e->reason, sizeof(e->reason));
+	/* Once it is on its way to its end nobody needs to be told again. */
+	if (e->limit != EVENT_LIMIT_DENIES || !c->is_ended) {
+		event_ring_add(c->ring, e);
+		run_store_add(&c->store, e, &c->plan);
+	}
+	if (e->action == EVENT_LIMIT && e->limit == EVENT_LIMIT_DENIES)
+		on_too_many_denies(c);
+}
 
 static void on_engine_message(struct control *c, struct ipc_message *m)
 {
@@ -127,10 +163,7 @@ static void on_engine_message(struct control *c, struct ipc_message *m)
 		tell_launch(c, LAUNCH_GO, 0);
 		break;
 	case IPC_EVENT:
-		ipc_tame(m->event.name, sizeof(m->event.name));
-		ipc_tame(m->event.reason, sizeof(m->event.reason));
-		event_ring_add(c->ring, &m->event);
-		run_store_add(&c->store, &m->event, &c->plan);
+		on_event(c, &m->event);
 		break;
 	case IPC_COUNTERS:
 		memcpy(c->counters, m->counters, sizeof(c->counters));
@@ -184,6 +217,9 @@ static void stop_along(struct control *c)
 
 static void on_exited(struct control *c, int wait_status)
 {
+	if (c->state >= CONTROL_EXITED)
+		return;
+	loop_timer_stop(c->loop, &c->kill);
 	c->state = CONTROL_EXITED;
 	c->wait_status = wait_status;
 	/* It takes all that is left in its namespaces along, while the engine counts. */
@@ -280,9 +316,6 @@ static void on_finish_late(struct loop_timer *t)
 
 /* -- signals ------------------------------------------------------------------------ */
 
-static const int forwarded[] = { SIGTERM, SIGINT,  SIGHUP,  SIGQUIT,
-				 SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH };
-
 /* No command is there yet that it could be for: it is for us. */
 static void end_early(struct control *c, int sig)
 {
@@ -316,24 +349,6 @@ static void on_turn_end(void *data)
 	((struct control *)data)->continued = false;
 }
 
-static int open_signals(struct err *err)
-{
-	struct sigaction old;
-	sigset_t set;
-	int fd;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGCONT);
-	/* What our caller ignores (nohup) stays ignored, here and by the command. */
-	for (size_t i = 0; i < ARRAY_SIZE(forwarded); i++)
-		if (sigaction(forwarded[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-			sigaddset(&set, forwarded[i]);
-	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
-		return err_sys(err, -errno, "cannot block signals");
-	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	return fd < 0 ? err_sys(err, -errno, "cannot open a signalfd") : fd;
-}
-
 /* -- starting ----------------------------------------------------------------------- */
 
 static int make_plan(struct control *c, struct err *err)
@@ -349,25 +364,14 @@ static int make_plan(struct control *c, struct err *err)
 	return c->plan_fd < 0 ? RUN_STATUS_FAILED : 0;
 }
 
-static int pair(int *ret_ours, int *ret_theirs, struct err *err)
-{
-	int fds[2];
-
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
-		return err_sys(err, -errno, "cannot make a socket pair");
-	*ret_ours = fds[0];
-	*ret_theirs = fds[1];
-	return 0;
-}
-
 static int open_channels(struct control *c, struct err *err)
 {
-	int r = pair(&c->engine_fd, &c->engine_end, err);
+	int r = process_pair(&c->engine_fd, &c->engine_end, err);
 
 	if (r == 0)
-		r = pair(&c->launch_fd, &c->launch_end, err);
+		r = process_pair(&c->launch_fd, &c->launch_end, err);
 	if (r == 0)
-		r = pair(&c->hand_fd, &c->hand_end, err);
+		r = process_pair(&c->hand_fd, &c->hand_end, err);
 	return r;
 }
 
@@ -473,6 +477,7 @@ static int watch(struct control *c, int signal_fd, struct err *err)
 		(struct loop_source){ .fd = c->launch_fd, .on_ready = on_launch };
 	c->finish.on_fire = on_finish_late;
 	c->patience.on_fire = on_launch_late;
+	c->kill.on_fire = on_kill;
 	loop_on_turn_end(c->loop, on_turn_end, c);
 	if (r == 0)
 		r = loop_add(c->loop, &c->signals, EPOLLIN);
@@ -498,6 +503,8 @@ static int exit_status(const struct control *c)
 {
 	if (c->failure != 0)
 		return c->failure;
+	if (c->is_ended)
+		return RUN_STATUS_STOPPED;
 	if (c->spec->fail_on_deny && report_refusals(c->ring) > 0)
 		return RUN_STATUS_DENIED;
 	if (WIFSIGNALED(c->wait_status))
@@ -520,6 +527,7 @@ static int report_all(const struct control *c)
 		.ended_ms = clock_wall_ms(),
 		.exit_status = exit_status(c),
 		.signal = WIFSIGNALED(c->wait_status) ? WTERMSIG(c->wait_status) : 0,
+		.stopped = c->is_ended,
 		.failed = c->failure != 0,
 	};
 	struct err err = { 0 };
@@ -552,7 +560,7 @@ static int control_start(struct control *c, struct err *err)
 	    way_choose(&c->way, c->spec->uplink, &c->plan, c->machine.root, err) < 0)
 		return RUN_STATUS_FAILED;
 	run_store_open(&c->store, c->spec->state_dir);
-	signal_fd = open_signals(err);
+	signal_fd = process_open_signals(err);
 	if (signal_fd < 0 || start_children(c, err) < 0 || watch(c, signal_fd, err) < 0)
 		return RUN_STATUS_FAILED;
 	return 0;

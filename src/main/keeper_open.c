@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "base/log.h"
+#include "ipc/closed_file.h"
 #include "ipc/plan_file.h"
 #include "ipc/sidecar_policy.h"
 #include "sandbox/learned.h"
@@ -69,6 +70,21 @@ static int parse(struct text text, struct origin *o, struct document **ret,
 	return r < 0 ? err_set(err, r, "%s: invalid policy: %s", o->name, why.text) : 0;
 }
 
+/* A sandbox that was closed stays so. Return: whether *@ret is its policy. */
+static bool was_closed(const struct sidecar_spec *spec, struct document **ret)
+{
+	struct err why = { 0 };
+	int r = spec->policy_file || !spec->state_dir
+			? 0
+			: closed_file_read(spec->state_dir, ret, &why);
+
+	if (r < 0) {
+		log_warning("%s; nothing is let out", why.text);
+		*ret = document_close("closed.json can't be read");
+	}
+	return r != 0;
+}
+
 /* The file, if it has a policy that can be read; else the rules of the environment; else
  * nothing is allowed. A file that is there and can't be opened is an error: it might
  * have been stricter. */
@@ -83,6 +99,10 @@ static int first_document(const struct sidecar_spec *spec, struct arena *arena,
 	struct text text;
 	int r = -ENOENT;
 
+	if (was_closed(spec, ret)) {
+		*ret_from = "closed.json";
+		return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
+	}
 	if (spec->policy_file)
 		r = policy_file_read(&file, arena, &text, &why);
 	if (r < 0 && r != -ENOENT)

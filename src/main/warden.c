@@ -113,9 +113,6 @@ void warden_on_engine(struct warden *w, struct ipc_message *m)
 	if (m->type == IPC_READY) {
 		w->engine_ready = true;
 		ward_give_next(w);
-	} else if (m->type == IPC_HOST_STANDS) {
-		host_on_engine(w, m);
-		ward_give_next(w);
 	} else if (m->type == IPC_FAILED) {
 		m->text[sizeof(m->text) - 1] = '\0';
 		log_error("the engine cannot go on: %s", m->text);
@@ -133,7 +130,6 @@ void warden_on_engine_end(struct warden *w)
 {
 	w->engine_ready = false;
 	w->giving = 0;
-	host_on_engine_end(w);
 	for (uint32_t id = 1; id <= WARDS_MAX; id++) {
 		struct ward *d = w->wards[id];
 
@@ -141,8 +137,7 @@ void warden_on_engine_end(struct warden *w)
 			continue;
 		if (d->state == WARD_TESTING)
 			inside_end(d);
-		d->again = false;
-		if (d->state == WARD_ENDING || d->state == WARD_LEFT)
+		if (d->state == WARD_ENDING)
 			ward_free(d);
 		else
 			d->state = WARD_NEW;
@@ -196,20 +191,15 @@ static void on_detach(struct warden *w, uint32_t sandbox)
 	ward_detach(d, false);
 }
 
-static bool is_listed(const struct ward *d)
-{
-	return d && !d->asked && d->state != WARD_ENDING && d->state != WARD_LEFT;
-}
-
 static void on_list(struct warden *w, uint32_t after)
 {
 	struct ipc_message m = { .type = IPC_LISTED };
 	const struct ward *d = NULL;
 
 	/* Those on their way are told of when they stand. */
-	while (after < WARDS_MAX && !is_listed(d))
+	while (after < WARDS_MAX && (!d || d->asked || d->state == WARD_ENDING))
 		d = w->wards[++after];
-	if (!is_listed(d)) {
+	if (!d || d->asked || d->state == WARD_ENDING) {
 		warden_tell_control(w, &m, NULL);
 		return;
 	}
@@ -224,7 +214,7 @@ static void on_look(struct warden *w, uint32_t sandbox)
 	struct ipc_message m = { .type = IPC_LOOKED, .sandbox = sandbox };
 
 	if (d && d->state == WARD_STANDING)
-		m.look = d->spec.kind == GUARDED_HOST ? host_look(d) : inside_look(d);
+		m.look = inside_look(d);
 	warden_tell_control(w, &m, NULL);
 }
 
@@ -377,7 +367,6 @@ int warden_run(struct sidecar_spec *spec)
 		.postgres.name = "weir-postgres",
 	};
 	keeper_held_init(&w->keeper.held);
-	host_init(w);
 	r = start(w, &err);
 	if (r < 0) {
 		log_error("%s", err.text);

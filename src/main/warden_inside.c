@@ -290,8 +290,7 @@ void inside_end(struct ward *d)
 		close(d->from_child.fd);
 	d->from_child.fd = -1;
 	loop_timer_stop(d->warden->keeper.loop, &d->late);
-	join_end(d);
-	/* In a namespace it ends by itself, for nobody hears it any more. */
+	/* It ends by itself, for nobody hears it any more. */
 }
 
 /* ---- who goes round the filter ---- */

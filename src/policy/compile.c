@@ -288,6 +288,9 @@ static void write_header(struct builder *b)
 	h->dns = (uint8_t)p->dns;
 	h->require_full_isolation = p->require_full_isolation;
 	h->repin_sec = (uint32_t)(p->repin_ms / 1000);
+	h->on_denies_count = p->on_denies.count;
+	h->on_denies_window_sec = p->on_denies.window_sec;
+	h->on_denies_action = p->on_denies.action;
 	for (size_t i = 0; i < LIMIT_COUNT; i++)
 		h->limits[i] = p->limits[i] != 0 ? p->limits[i] : limit_info(i)->value;
 	memcpy(section(b, LAYOUT_PREFIXES), b->prefixes,

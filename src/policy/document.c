@@ -8,13 +8,13 @@
 
 #include "policy/document_internal.h"
 
-enum { RULE_KEYS = 7, TOP_KEYS = 5, UNKNOWN_MAX = 32 /* more aren't told */ };
+enum { RULE_KEYS = 7, TOP_KEYS = 6, UNKNOWN_MAX = 32 /* more aren't told */ };
 
 static const char *const rule_keys[RULE_KEYS] = {
 	"ports", "types", "private", "raw", "required", "unmetered", "comment",
 };
 static const char *const top_keys[TOP_KEYS] = {
-	"verify", "dns", "repin", "limits", "require_full_isolation",
+	"verify", "dns", "repin", "limits", "on_denies", "require_full_isolation",
 };
 
 /* One body that is being read. Of what is wrong with it the first of each sort is kept:
@@ -40,6 +40,42 @@ static bool out_of_memory(struct reading *r)
 struct document *document_deny_all(void)
 {
 	return calloc(1, sizeof(struct document));
+}
+
+static int set_closed(struct document *d, struct text why)
+{
+	const char *copy = arena_text(&d->arena, why);
+
+	if (!copy)
+		return -ENOMEM;
+	d->closed = text_of(copy);
+	return 0;
+}
+
+struct document *document_close(const char *why)
+{
+	struct document *d = document_deny_all();
+
+	if (d && set_closed(d, text_of(why)) == 0)
+		return d;
+	document_free(d);
+	return NULL;
+}
+
+const char *document_closed(const struct document *d)
+{
+	return d->closed.ptr;
+}
+
+int document_check_open(const struct document *d, struct err *err)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+
+	if (!d->closed.ptr)
+		return 0;
+	return err_set(err, -EPERM,
+		       "the sandbox is closed (%s): only another policy opens it",
+		       text_escape(d->closed, shown, sizeof(shown)));
 }
 
 void document_free(struct document *d)
@@ -298,6 +334,17 @@ static void refuse_key(struct reading *r, const char *key)
 	document_skip(&r->c);
 }
 
+/* A text, or null: not closed. */
+static void read_closed(struct reading *r)
+{
+	struct text why = { 0 };
+
+	read_string(r, "NetworkPolicy.closed", &why);
+	r->d->closed = (struct text){ 0 };
+	if (why.ptr && set_closed(r->d, why) < 0)
+		out_of_memory(r);
+}
+
 static void read_member(struct reading *r, struct text *default_action, struct text *own)
 {
 	struct text key;
@@ -314,6 +361,8 @@ static void read_member(struct reading *r, struct text *default_action, struct t
 		read_rules(r);
 	} else if (i < TOP_KEYS) {
 		read_own(r, &own[i]);
+	} else if (key_is(key, "closed")) {
+		read_closed(r);
 	} else if (key_is(key, "extends")) {
 		refuse_key(r, "extends");
 	} else if (key_is(key, "allow-list")) {
@@ -427,6 +476,8 @@ size_t document_rule_count(const struct document *d)
 
 const char *document_mode(const struct document *d)
 {
+	if (d->closed.ptr)
+		return "deny_all";
 	if (d->count > 0)
 		return "enforcing";
 	return d->default_action == POLICY_ALLOW ? "allow_all" : "deny_all";
@@ -440,7 +491,8 @@ static bool same_text(struct text a, struct text b)
 bool document_equal(const struct document *a, const struct document *b)
 {
 	if (a->default_action != b->default_action || a->count != b->count ||
-	    !same_text(a->own, b->own))
+	    !same_text(a->own, b->own) || !a->closed.ptr != !b->closed.ptr ||
+	    !same_text(a->closed, b->closed))
 		return false;
 	for (size_t i = 0; i < a->count; i++) {
 		const struct document_rule *x = &a->rules[i], *y = &b->rules[i];

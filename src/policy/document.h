@@ -16,6 +16,11 @@ struct document;
 /* defaultAction deny and no rules. NULL: out of memory. */
 struct document *document_deny_all(void) MUST_CHECK;
 void document_free(struct document *d);
+/* Deny all, and closed: nothing that stands beside the document opens anything, and it
+ * can be replaced, but not patched. @why is shown. NULL: out of memory. */
+struct document *document_close(const char *why) MUST_CHECK;
+/* Why it is closed, ended by NUL; NULL: it isn't. */
+const char *document_closed(const struct document *d);
 
 /* A whole policy. Empty text, {}, null: deny all. Unknown keys are told to @unknown (may
  * be NULL), once each. Return: 0; -EINVAL with what goes behind "invalid policy: ";
@@ -26,11 +31,11 @@ int document_parse(struct text body, document_unknown_fn *unknown, void *data,
 /* Patch: the rules of the JSON array @body come first; of rules with the same target
  * (case ignored, as text) the first stays. The default action stays. -EINVAL: @err is
  * the whole message ("empty body", "invalid patch rules: …", "invalid merged policy: …").
- */
+ * -EPERM: @old is closed. */
 int document_merge(const struct document *old, struct text body, struct document **ret,
 		   struct err *err) MUST_CHECK;
 /* Without the rules for the targets of the JSON array @body; *@ret is NULL when none was
- * there. -EINVAL: @err is the whole message. */
+ * there. -EINVAL: @err is the whole message; -EPERM: @old is closed. */
 int document_remove(const struct document *old, struct text body, struct document **ret,
 		    struct err *err) MUST_CHECK;
 

@@ -111,8 +111,10 @@ int document_merge(const struct document *old, struct text body, struct document
 	CLEAN(document) struct document *patch = NULL, *d = NULL;
 	CLEAN(mem) struct entry *entries = NULL;
 	size_t count = 0;
-	int r = document_read_patch(body, &patch, err);
+	int r = document_check_open(old, err);
 
+	if (r == 0)
+		r = document_read_patch(body, &patch, err);
 	if (r < 0)
 		return r;
 	d = copy_settings(old);
@@ -213,8 +215,10 @@ int document_remove(const struct document *old, struct text body, struct documen
 {
 	CLEAN(targets) struct targets t = { 0 };
 	CLEAN(document) struct document *d = copy_settings(old);
-	int r;
+	int r = document_check_open(old, err);
 
+	if (r < 0)
+		return r;
 	body = document_trim(body);
 	if (body.len == 0)
 		return err_set(err, -EINVAL, "empty body");

@@ -37,6 +37,8 @@ struct document {
 	struct document_rule *rules; /* malloc'ed */
 	size_t count, capacity;
 	struct text own; /* members of the top, as those of a rule */
+	/* Why it is closed, ended by NUL; ptr NULL: it isn't. */
+	struct text closed;
 };
 
 static inline void clean_document(struct document **d)
@@ -46,6 +48,8 @@ static inline void clean_document(struct document **d)
 
 /* --- document.c --- */
 
+/* -EPERM with @err when @d is closed. */
+int document_check_open(const struct document *d, struct err *err) MUST_CHECK;
 /* @rule is copied, its texts are not. Return: 0 or -ENOMEM. */
 int document_append(struct document *d, const struct document_rule *rule) MUST_CHECK;
 /* The rules of a patch. -EINVAL: @err is the whole message. */

@@ -9,6 +9,8 @@
  *    with a warning; a deny refuses the address without the zone, or the IPv4 address;
  *  - a deny of *.com: it only closes. The allow is refused, as in any policy.
  * Everything else that isn't a name, an address or a prefix is a fault.
+ *
+ * Of a document that is closed nothing is read, and the files neither.
  * A rule with keys of Weir's own goes through the schema, as a node of its own. */
 #include <errno.h>
 #include <stdio.h>
@@ -394,6 +396,12 @@ int document_policy(const struct document *d, const struct always_file *deny,
 	m->schema = (struct schema_document){ .policy = ret,
 					      .arena = r->arena,
 					      .faults = r->faults };
+	/* Nothing else is said then: everything is denied. */
+	if (d->closed.ptr) {
+		ret->has_default_action = true;
+		ret->default_action = POLICY_DENY;
+		return begin_file(m, file);
+	}
 	note(m, add_always_file(m, deny, POLICY_DENY));
 	note(m, add_always_file(m, allow, POLICY_ALLOW));
 	note(m, begin_file(m, file));

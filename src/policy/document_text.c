@@ -294,6 +294,10 @@ char *document_json(const struct document *d, bool pretty)
 	document_put_text(&out, action_name(d->default_action));
 	document_put(&out, "\"", 1);
 	put_own(&out, d->own);
+	if (d->closed.ptr) {
+		document_put_text(&out, ",\"closed\":");
+		document_put_string(&out, d->closed);
+	}
 	document_put(&out, "}", 1);
 	if (!pretty || out.failed)
 		return finish(&out);

@@ -56,11 +56,21 @@ static bool sections_are_inside(const struct plan *p)
 	return true;
 }
 
+static bool on_denies_is_sound(const struct layout_header *h)
+{
+	if (h->on_denies_count == 0)
+		return h->on_denies_window_sec == 0 && h->on_denies_action == 0;
+	return h->on_denies_count <= ON_DENIES_COUNT_MAX &&
+	       h->on_denies_window_sec >= 1 &&
+	       h->on_denies_window_sec <= ON_DENIES_WINDOW_MAX_SEC &&
+	       h->on_denies_action <= ON_DENIES_STOP;
+}
+
 static bool header_is_sound(const struct layout_header *h)
 {
 	if (h->default_action > POLICY_ALLOW || h->verify > POLICY_VERIFY_TLS ||
 	    h->dns > POLICY_DNS_PINNED || h->require_full_isolation > 1 ||
-	    h->labels_max > DNS_LABELS_MAX)
+	    h->labels_max > DNS_LABELS_MAX || !on_denies_is_sound(h))
 		return false;
 	for (size_t i = 0; i < LIMIT_COUNT; i++) {
 		if (!limit_is_valid(i, h->limits[i]))
@@ -237,6 +247,17 @@ bool plan_requires_full_isolation(const struct plan *p)
 uint32_t plan_repin_sec(const struct plan *p)
 {
 	return layout_header(p)->repin_sec;
+}
+
+struct plan_on_denies plan_on_denies(const struct plan *p)
+{
+	const struct layout_header *h = layout_header(p);
+
+	return (struct plan_on_denies){
+		.count = h->on_denies_count,
+		.window_sec = h->on_denies_window_sec,
+		.action = (uint8_t)h->on_denies_action,
+	};
 }
 
 size_t plan_port_list_count(const struct plan *p)

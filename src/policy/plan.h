@@ -102,6 +102,18 @@ enum plan_limit {
 	LIMIT_COUNT
 };
 
+/* What happens when a sandbox is denied more than @count packets in @window_sec. */
+enum plan_on_denies_action { ON_DENIES_EVENT = 0, ON_DENIES_STOP };
+enum {
+	ON_DENIES_COUNT_MAX = 1000 * 1000,
+	ON_DENIES_WINDOW_MAX_SEC = 86400,
+};
+struct plan_on_denies {
+	uint32_t count; /* 0: nothing */
+	uint32_t window_sec;
+	uint8_t action; /* enum plan_on_denies_action */
+};
+
 struct plan {
 	const uint8_t *bytes; /* borrowed; aligned to 8 */
 	size_t size;
@@ -117,6 +129,7 @@ enum policy_dns plan_dns(const struct plan *p);
 uint32_t plan_limit(const struct plan *p, enum plan_limit which);
 bool plan_requires_full_isolation(const struct plan *p);
 uint32_t plan_repin_sec(const struct plan *p); /* 0: not set */
+struct plan_on_denies plan_on_denies(const struct plan *p);
 
 /* What the policy says of a name: the first rule that matches, else the default. */
 struct plan_verdict plan_match_name(const struct plan *p, const struct dns_name *name);

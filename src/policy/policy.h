@@ -66,8 +66,9 @@ struct policy {
 	bool has_default_action, has_verify, has_dns; /* set by a document */
 	bool require_full_isolation;
 	bool open_doh; /* `defaultAction: allow` leaves the public DoH resolvers open */
-	int64_t repin_ms; /* 0: not set */
-	struct policy_place verify_at, dns_at, repin_at;
+	int64_t repin_ms;		 /* 0: not set */
+	struct plan_on_denies on_denies; /* count 0: not set */
+	struct policy_place verify_at, dns_at, repin_at, on_denies_at;
 	uint32_t limits[LIMIT_COUNT]; /* 0: not set */
 	const char **sources;	      /* documents read, in order, for `show` */
 	size_t source_count;

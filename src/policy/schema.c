@@ -187,6 +187,78 @@ static void on_limits(struct walk *w, const struct node *map, void *data)
 	}
 }
 
+/* ---- on_denies ---- */
+
+/* What was read of it; each of its keys has to be there. */
+struct denies_reading {
+	struct plan_on_denies value;
+	bool has_count, has_window, has_action;
+};
+
+static void on_denies_count(struct walk *w, const struct node *n, void *data)
+{
+	struct denies_reading *d = data;
+	char what[64];
+
+	d->has_count = true;
+	if (n->kind == NODE_NUMBER &&
+	    text_to_u32(n->text, ON_DENIES_COUNT_MAX, &d->value.count) &&
+	    d->value.count > 0)
+		return;
+	snprintf(what, sizeof(what), "a number of packets from 1 to %d",
+		 ON_DENIES_COUNT_MAX);
+	walk_is_not(w, n, what);
+}
+
+static void on_denies_window(struct walk *w, const struct node *n, void *data)
+{
+	struct denies_reading *d = data;
+	int64_t ms;
+
+	d->has_window = true;
+	if (n->kind == NODE_TEXT && text_to_duration_ms(n->text, &ms) && ms >= 1000 &&
+	    ms % 1000 == 0 && ms / 1000 <= ON_DENIES_WINDOW_MAX_SEC)
+		d->value.window_sec = (uint32_t)(ms / 1000);
+	else
+		walk_is_not(w, n, "a time from 1s to 1d in whole seconds, like 10m");
+}
+
+static void on_denies_action(struct walk *w, const struct node *n, void *data)
+{
+	static const char *const words[] = { "event", "stop" };
+	struct denies_reading *d = data;
+	int i = walk_word(w, n, words, ARRAY_SIZE(words),
+			  "what to do then: write event or stop");
+
+	d->has_action = true;
+	d->value.action = i == ON_DENIES_STOP ? ON_DENIES_STOP : ON_DENIES_EVENT;
+}
+
+static void on_denies(struct walk *w, const struct node *n, void *data)
+{
+	static const struct schema_key keys[] = {
+		{ "count", on_denies_count },
+		{ "window", on_denies_window },
+		{ "action", on_denies_action },
+	};
+	struct policy *p = w->document->policy;
+	struct denies_reading d = { 0 };
+	size_t errors = w->document->faults->errors;
+
+	walk_map(w, n, keys, ARRAY_SIZE(keys), &d);
+	if (n->kind == NODE_MAP && !(d.has_count && d.has_window && d.has_action))
+		walk_fault(w, n, FAULT_ERROR,
+			   "%s is missing: it needs count, window and "
+			   "action",
+			   !d.has_count	   ? "count"
+			   : !d.has_window ? "window"
+					   : "action");
+	if (w->document->faults->errors > errors || p->on_denies.count > 0)
+		return;
+	p->on_denies = d.value;
+	p->on_denies_at = place_of(w, n);
+}
+
 static void on_network_policy(struct walk *w, const struct node *n, void *data);
 
 static const struct schema_key top_keys[] = {
@@ -198,6 +270,7 @@ static const struct schema_key top_keys[] = {
 	{ "dns", on_dns },
 	{ "repin", on_repin },
 	{ "limits", on_limits },
+	{ "on_denies", on_denies },
 	{ "require_full_isolation", on_full_isolation },
 	{ "network_policy", on_network_policy },
 };

@@ -198,6 +198,7 @@ int sandbox_install(struct sandbox *s, const struct plan *plan, struct err *err)
 static void count_change(struct sandbox *s, struct relay *relay)
 {
 	s->counters[COUNT_POLICY_CHANGES]++;
+	s->denies = (struct denies){ 0 };
 	if (relay)
 		relay_recheck(relay, s);
 }

@@ -2,8 +2,10 @@
 #include "sandbox/sandbox.h"
 
 #include <assert.h>
+#include <stdio.h>
 
 #include "base/clock.h"
+#include "policy/on_denies.h"
 
 static const char *const counter_names[] = {
 	[COUNT_QUERIES] = "queries",
@@ -55,6 +57,36 @@ const char *sandbox_state_name(enum sandbox_state s)
 	return (unsigned int)s < SANDBOX_STATE_COUNT ? state_names[s] : "unknown";
 }
 
+static void say(struct sandbox *s, struct event *e)
+{
+	e->ts_ms = clock_wall_ms();
+	e->sandbox = s->id;
+	if (e->packets == 0)
+		e->packets = 1;
+	s->on_event(s->on_event_data, e);
+}
+
+/* Once a window at most, so no rate has to hold it. */
+static void count_denial(struct sandbox *s, const struct event *e, int64_t now_ms)
+{
+	const struct plan_on_denies on = plan_on_denies(&s->plan);
+	char window[POLICY_WINDOW_SIZE];
+	struct event limit = {
+		.action = EVENT_LIMIT,
+		.layer = EVENT_LAUNCH,
+		.limit = EVENT_LIMIT_DENIES,
+		.rule = EVENT_NO_RULE,
+		.uid = UINT32_MAX,
+	};
+
+	if (e->action != EVENT_DENY ||
+	    !denies_add(&s->denies, &on, MAX(e->packets, UINT64_C(1)), now_ms))
+		return;
+	snprintf(limit.reason, sizeof(limit.reason), "more than %u denies in %s",
+		 on.count, policy_window_text(on.window_sec, window));
+	say(s, &limit);
+}
+
 void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms)
 {
 	uint32_t per_second;
@@ -64,13 +96,11 @@ void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms)
 	per_second = plan_limit(&s->plan, LIMIT_EVENTS_PER_SECOND);
 	if (!rate_take(&s->event_rate, per_second, 1000, per_second, now_ms)) {
 		s->counters[COUNT_EVENTS_DROPPED]++;
+		count_denial(s, e, now_ms);
 		return;
 	}
-	e->ts_ms = clock_wall_ms();
-	e->sandbox = s->id;
-	if (e->packets == 0)
-		e->packets = 1;
-	s->on_event(s->on_event_data, e);
+	say(s, e);
+	count_denial(s, e, now_ms);
 }
 
 int sandbox_learn(struct sandbox *s, const struct filter_learn *items, size_t count,

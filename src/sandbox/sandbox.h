@@ -10,6 +10,7 @@
 #include "net/own.h"
 #include "net/sock.h"
 #include "policy/plan.h"
+#include "sandbox/denies.h"
 #include "sandbox/rate.h"
 #include "store/event.h"
 
@@ -109,6 +110,7 @@ struct sandbox {
 	sandbox_answered_fn *on_answered; /* NULL: nobody wants to know */
 	void *on_answered_data;
 	struct rate event_rate;
+	struct denies denies; /* for on_denies of the plan */
 	/* The self-test: the engine itself answers this name with this address. */
 	struct dns_name probe_name; /* size 0: no self-test under way */
 	struct addr probe_addr;
@@ -118,7 +120,8 @@ struct sandbox {
 const char *sandbox_state_name(enum sandbox_state s);
 
 /* Fill in what every event has (time, sandbox) and hand it to control, at most
- * LIMIT_EVENTS_PER_SECOND; nothing while the self-test runs. */
+ * LIMIT_EVENTS_PER_SECOND; nothing while the self-test runs. A denial may be one too
+ * many for the plan's on_denies: then an EVENT_LIMIT with EVENT_LIMIT_DENIES follows. */
 void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms);
 
 /* filter_learn() to wherever its rules are. */

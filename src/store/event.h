@@ -32,6 +32,7 @@ enum event_layer {
 
 enum { EVENT_NAME_SIZE = 256, EVENT_REASON_SIZE = 64 };
 #define EVENT_NO_RULE 0xffffffffu
+enum { EVENT_LIMIT_DENIES = 255 }; /* event.limit: the policy's on_denies */
 
 struct event {
 	int64_t ts_ms;	  /* wall clock, of the first occurrence */
@@ -45,8 +46,9 @@ struct event {
 	uint8_t action;	     /* enum event_action */
 	uint8_t layer;	     /* enum event_layer */
 	uint8_t protocol;    /* IPPROTO_…, 0 when there is none */
-	uint8_t limit;	     /* enum plan_limit + 1 of an EVENT_LIMIT, else 0 */
-	bool allowable;	     /* an allow rule for just this would have let it through */
+	uint8_t limit;	/* enum plan_limit + 1 of an EVENT_LIMIT, or EVENT_LIMIT_DENIES,
+			   else 0 */
+	bool allowable; /* an allow rule for just this would have let it through */
 	struct addr remote;
 	char name[EVENT_NAME_SIZE];	/* presentation form, "" when none */
 	char reason[EVENT_REASON_SIZE]; /* "no rule allows it", "cloud metadata address" …

@@ -96,6 +96,8 @@ static void put_process(struct jtext *j, const struct event_row *row)
 
 static const char *limit_name(const struct event *e)
 {
+	if (e->limit == EVENT_LIMIT_DENIES)
+		return "on_denies";
 	if (e->limit == 0 || e->limit > LIMIT_COUNT)
 		return "";
 	return limit_info((enum plan_limit)(e->limit - 1))->name;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -454,6 +455,30 @@ static void a_bad_removal_is_told_whole(void **state)
 	document_free(old);
 }
 
+/* It is shown, and taken for nothing else; null is no reason, and no text is one. */
+static void what_is_closed_can_only_be_replaced(void **state)
+{
+	static const char shown[] =
+		"{\"egress\":[],\"defaultAction\":\"deny\",\"closed\":\"9 denies\"}";
+	struct document *d = document_close("9 denies"), *next = NULL;
+	CLEAN(mem) char *json = document_json(d, false);
+	struct err err = { 0 };
+
+	assert_string_equal(json, shown);
+	expect(shown, shown);
+	expect("{\"closed\":\"\",\"defaultAction\":\"allow\"}",
+	       "{\"egress\":[],\"defaultAction\":\"allow\",\"closed\":\"\"}");
+	expect("{\"closed\":null}", "{\"egress\":[],\"defaultAction\":\"deny\"}");
+	assert_string_equal(document_mode(d), "deny_all");
+	assert_int_equal(document_merge(d, text_of("[{\"target\":\"a\"}]"), &next, &err),
+			 -EPERM);
+	assert_string_equal(err.text, "the sandbox is closed (9 denies): only another "
+				      "policy opens it");
+	assert_int_equal(document_remove(d, text_of("[\"a\"]"), &next, &err), -EPERM);
+	assert_null(next);
+	document_free(d);
+}
+
 static void modes_are_named(void **state)
 {
 	static const struct {
@@ -532,6 +557,7 @@ int main(void)
 		cmocka_unit_test(a_bad_patch_is_told_whole),
 		cmocka_unit_test(targets_are_removed_whatever_their_case),
 		cmocka_unit_test(a_bad_removal_is_told_whole),
+		cmocka_unit_test(what_is_closed_can_only_be_replaced),
 		cmocka_unit_test(modes_are_named),
 		cmocka_unit_test(a_file_reads_well_and_comes_back),
 	};

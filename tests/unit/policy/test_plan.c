@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "policy/limits.h"
+#include "policy/on_denies.h"
 #include "policy/policy.h"
 #include "random_policy.h"
 
@@ -363,9 +364,16 @@ static void settings_are_what_the_policy_says(void **state)
 	struct policy policy = { .verify = POLICY_VERIFY_TLS,
 				 .dns = POLICY_DNS_PINNED,
 				 .require_full_isolation = true,
-				 .repin_ms = 90 * 60 * 1000 };
+				 .repin_ms = 90 * 60 * 1000,
+				 .on_denies = { 7, 600, ON_DENIES_STOP } };
 	struct world w = compile(&policy);
+	struct plan_on_denies denies = plan_on_denies(&w.plan);
+	char text[POLICY_ON_DENIES_SIZE];
 
+	assert_int_equal(denies.count, 7);
+	assert_int_equal(denies.window_sec, 600);
+	assert_string_equal(policy_on_denies_text(&denies, text),
+			    "more than 7 packets in 10m: stop");
 	assert_int_equal(plan_verify(&w.plan), POLICY_VERIFY_TLS);
 	assert_int_equal(plan_dns(&w.plan), POLICY_DNS_PINNED);
 	assert_true(plan_requires_full_isolation(&w.plan));

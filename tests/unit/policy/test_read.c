@@ -98,6 +98,7 @@ static void what_is_set_first_counts(void **state)
 	static const struct file files[] = {
 		{ "base", "dns: live\nverify: dns\nrepin: 1h\ndefaultAction: allow\n"
 			  "limits: {flows: 20, addresses: 30}\n"
+			  "on_denies: {count: 9, window: 1h, action: event}\n"
 			  "require_full_isolation: true\n" },
 	};
 	struct world w = { .files = files, .file_count = 1 };
@@ -105,6 +106,7 @@ static void what_is_set_first_counts(void **state)
 	world_read(&w, "p.yaml",
 		   "extends: [base]\ndns: pinned\nverify: tls\nrepin: 6h\n"
 		   "defaultAction: deny\nlimits: {flows: 10}\n"
+		   "on_denies: {count: 5, window: 90s, action: stop}\n"
 		   "require_full_isolation: false\n");
 	expect_good(&w);
 	assert_int_equal(w.policy.dns, POLICY_DNS_PINNED);
@@ -113,6 +115,9 @@ static void what_is_set_first_counts(void **state)
 	assert_int_equal(w.policy.default_action, POLICY_DENY);
 	assert_int_equal(w.policy.limits[LIMIT_FLOWS], 10);
 	assert_int_equal(w.policy.limits[LIMIT_ADDRESSES], 30);
+	assert_int_equal(w.policy.on_denies.count, 5);
+	assert_int_equal(w.policy.on_denies.window_sec, 90);
+	assert_int_equal(w.policy.on_denies.action, ON_DENIES_STOP);
 	assert_true(w.policy.require_full_isolation); /* nobody takes it away */
 	world_done(&w);
 }
@@ -286,6 +291,30 @@ static const struct {
 	{ "dns", "p.yaml", "dns: cached\n", "dns: 'cached' is not a way to resolve" },
 	{ "repin", "p.yaml", "repin: 6\n", "repin: '6' is not a time" },
 	{ "repin too long", "p.yaml", "repin: 31d\n", "repin: '31d' is not a time" },
+	{ "on_denies of nothing", "p.yaml", "on_denies: {}\n",
+	  "on_denies: count is missing: it needs count, window and action" },
+	{ "on_denies without a window", "p.yaml", "on_denies: {count: 1, action: stop}\n",
+	  "on_denies: window is missing" },
+	{ "on_denies without an action", "p.yaml", "on_denies: {count: 1, window: 1m}\n",
+	  "on_denies: action is missing" },
+	{ "on_denies that is a word", "p.yaml", "on_denies: stop\n",
+	  "on_denies: 'stop' is not a mapping" },
+	{ "a count of 0", "p.yaml", "on_denies: {count: 0, window: 1m, action: stop}\n",
+	  "on_denies.count: '0' is not a number of packets" },
+	{ "a count too high", "p.yaml",
+	  "on_denies: {count: 1000001, window: 1m, action: stop}\n",
+	  "on_denies.count: '1000001' is not" },
+	{ "a window too short", "p.yaml",
+	  "on_denies: {count: 1, window: 500ms, action: stop}\n",
+	  "on_denies.window: '500ms' is not a time" },
+	{ "a window too long", "p.yaml",
+	  "on_denies: {count: 1, window: 2d, action: stop}\n",
+	  "on_denies.window: '2d' is not a time" },
+	{ "another action", "p.yaml", "on_denies: {count: 1, window: 1m, action: kill}\n",
+	  "on_denies.action: 'kill' is not what to do then" },
+	{ "another key", "p.yaml",
+	  "on_denies: {count: 1, window: 1m, action: stop, who: me}\n",
+	  "on_denies: 'who' is not a key" },
 	{ "unknown limit", "p.yaml", "limits: {speed: 1}\n",
 	  "limits.speed: 'speed' is not the name of a limit" },
 	{ "limit of 0", "p.yaml", "limits: {flows: 0}\n",

@@ -126,6 +126,11 @@ void resolver_detach(struct resolver *r, struct sandbox *s)
 	detached++;
 }
 
+struct plan_on_denies plan_on_denies(const struct plan *p)
+{
+	return (struct plan_on_denies){ 0 };
+}
+
 uint32_t plan_limit(const struct plan *p, enum plan_limit which)
 {
 	return which == LIMIT_DNS_TCP_CONNECTIONS ? tcp_limit : 0;

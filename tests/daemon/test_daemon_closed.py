@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One sandbox of a daemon's was denied too much and is closed; the others go on."""
+import json
+
+import pytest
+
+from world.expect import name_refused, tcp_refused
+from world.sidecar import Flow, policy, wait_for
+
+STOP = {"count": 5, "window": "1m", "action": "stop"}
+WHY = "more than 5 denies in 1m"
+
+
+@pytest.fixture
+def both(daemon, pod, other, site):
+    for name, ns in (("one", pod), ("two", other)):
+        daemon.attach(name, ns)
+        reply = daemon.call("POST", f"/sandboxes/{name}/policy", policy(f"allow {site.name}", on_denies=STOP))
+        assert reply.status == 200, reply
+    return daemon
+
+
+def closed(daemon, name="one"):
+    return daemon.status(name)["closed"]
+
+
+def test_it_is_closed_alone_and_stays_so(host, both, pod, other, site, denied):
+    assert pod.probe(["dns", site.name]).addresses == other.probe(["dns", site.name]).addresses == [site.v4]
+    flow, others = Flow(pod, site.v4), Flow(other, site.v4)
+    assert flow.say() == others.say() == "got"
+    pod.probe(*[["dns", f"n{i}.{denied.name}"] for i in range(6)])
+    assert wait_for(lambda: closed(both), 5) == WHY
+    assert flow.say() != "got" and others.say() == "got"
+    name_refused(pod.probe(["dns", site.name]))
+    tcp_refused(pod.probe(["tcp", site.v4, 7007]))
+    assert closed(both, "two") is None and other.probe(["dns", site.name]).addresses == [site.v4]
+    reply = both.call("PATCH", "/sandboxes/one/policy", [{"action": "allow", "target": site.name}])
+    assert reply.status == 409 and WHY in reply.text
+    kept = host.folder / "run" / "sandboxes" / "one" / "policy.json"
+    assert json.loads(kept.read_text())["closed"] == WHY
+    for child in ("control", "engine"):
+        both.kill_child(child)
+        wait_for(lambda: closed(both) == WHY, 5)
+        name_refused(pod.probe(["dns", site.name]))
+    both.kill()
+    again = host.daemon()
+    wait_for(lambda: set(again.names()) == {"one", "two"}, 5)
+    assert closed(again) == WHY and closed(again, "two") is None
+    name_refused(pod.probe(["dns", site.name]))
+    tcp_refused(pod.probe(["tcp", site.v4, 7007]))
+    again.set_policy("one", f"allow {site.name}")
+    assert closed(again) is None
+    assert wait_for(lambda: pod.probe(["dns", site.name]).addresses) == [site.v4]

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "sandbox/denies.h"
+
+static const struct plan_on_denies five = { .count = 5, .window_sec = 64 };
+
+static void without_a_count_nothing_is_told(void **state)
+{
+	const struct plan_on_denies none = { 0 };
+	struct denies d = { 0 };
+
+	for (int i = 0; i < 1000; i++)
+		assert_false(denies_add(&d, &none, 1000, i));
+}
+
+static void one_more_than_the_count_is_told_once_a_window(void **state)
+{
+	struct denies d = { 0 };
+	int64_t now_ms = 1000000;
+	int told = 0;
+
+	for (int i = 0; i < 5; i++)
+		assert_false(denies_add(&d, &five, 1, now_ms + i));
+	assert_true(denies_add(&d, &five, 1, now_ms + 5));
+	for (int i = 6; i < 64000; i += 7)
+		told += denies_add(&d, &five, 1, now_ms + i);
+	assert_int_equal(told, 0);
+	for (int i = 64010; i < 2 * 64000; i += 7)
+		told += denies_add(&d, &five, 1, now_ms + i);
+	assert_int_equal(told, 1);
+}
+
+static void packets_that_were_folded_all_count(void **state)
+{
+	struct denies d = { 0 };
+
+	assert_false(denies_add(&d, &five, 5, 1000000));
+	assert_true(denies_add(&d, &five, 1, 1000001));
+	d = (struct denies){ 0 };
+	assert_true(denies_add(&d, &five, UINT64_MAX, 1000000));
+	assert_false(denies_add(&d, &five, UINT64_MAX, 1000001));
+}
+
+static void what_is_older_than_the_window_counts_no_more(void **state)
+{
+	struct denies d = { 0 };
+	int64_t now_ms = 1000000;
+
+	/* Five in a window and a part of it, for ever. */
+	for (int i = 0; i < 1000; i++, now_ms += 13100)
+		assert_false(denies_add(&d, &five, 1, now_ms));
+	/* A long silence, and a burst. */
+	now_ms += 86400000;
+	for (int i = 0; i < 5; i++)
+		assert_false(denies_add(&d, &five, 1, now_ms + i));
+	assert_true(denies_add(&d, &five, 1, now_ms + 63000));
+}
+
+static void a_stop_is_told_again(void **state)
+{
+	const struct plan_on_denies stop = { 5, 600, ON_DENIES_STOP };
+	struct denies d = { 0 };
+	int told = 0;
+
+	for (int i = 0; i < 10000; i += 10)
+		told += denies_add(&d, &stop, 1, 1000000 + i);
+	assert_int_equal(told, 10);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(without_a_count_nothing_is_told),
+		cmocka_unit_test(one_more_than_the_count_is_told_once_a_window),
+		cmocka_unit_test(packets_that_were_folded_all_count),
+		cmocka_unit_test(what_is_older_than_the_window_counts_no_more),
+		cmocka_unit_test(a_stop_is_told_again),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
