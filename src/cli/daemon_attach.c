@@ -2,17 +2,15 @@
 #include <errno.h>
 #include <jansson.h>
 #include <limits.h>
-#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "cli/attach.h"
-#include "cli/client.h"
-#include "cli/policy.h"
+#include "cli/daemon_ask.h"
 #include "cli/run.h"
 
-enum { LIST_MAX = 256, ID_MAX = 63, HTTP_MULTIPLE = 300, HTTP_BAD_REQUEST = 400 };
+enum { LIST_MAX = 256, HTTP_MULTIPLE = 300, HTTP_BAD_REQUEST = 400 };
 
 struct list {
 	const char *items[LIST_MAX];
@@ -22,7 +20,7 @@ struct list {
 struct spec {
 	const char *id, *netns, *cgroup, *uid, *policy_file, *socket;
 	struct list allow, deny, profiles;
-	bool guard_parent, json;
+	bool guard_parent;
 };
 
 static struct spec *spec_of(void *target)
@@ -97,18 +95,6 @@ static int set_socket(void *target, const char *value, struct err *err)
 	return 0;
 }
 
-static int set_json(void *target, const char *value, struct err *err)
-{
-	spec_of(target)->json = true;
-	return 0;
-}
-
-#define SOCKET_OPTION                                                                    \
-	{                                                                                \
-		"socket", "PATH", "where the daemon's API is (/run/weir/weir.sock)",     \
-			set_socket                                                       \
-	}
-
 static const struct cli_option attach_options[] = {
 	{ "id", "NAME", "what the sandbox is called", set_id },
 	{ "netns", "NAMESPACE", "a network namespace: a path, or a process in it",
@@ -128,69 +114,22 @@ static const struct cli_option attach_options[] = {
 	  "allow a name or address, before the policy (may repeat)", set_allow, ' ' },
 	{ "deny", "TARGET", "deny a name or address, before everything (may repeat)",
 	  set_deny, ' ' },
-	SOCKET_OPTION,
+	{ "socket", "PATH", "where the daemon's API is (/run/weir/weir.sock)",
+	  set_socket },
 };
 const struct cli_options cli_attach_options = { attach_options,
 						ARRAY_SIZE(attach_options) };
 
-static const struct cli_option detach_options[] = { SOCKET_OPTION };
-const struct cli_options cli_detach_options = { detach_options,
-						ARRAY_SIZE(detach_options) };
-
-static const struct cli_option ps_options[] = {
-	{ "json", NULL, "print JSON", set_json },
-	SOCKET_OPTION,
-};
-const struct cli_options cli_ps_options = { ps_options, ARRAY_SIZE(ps_options) };
-
 void cli_attach_usage(FILE *out)
 {
-	fputs("usage: weir attach --id NAME --netns NAMESPACE|--cgroup PATH|--uid USER "
-	      "[OPTION]...\n\n"
+	fputs("usage: weir attach --id NAME --netns|--cgroup|--uid WHAT [OPTION]...\n\n"
 	      "Have the daemon guard a sandbox. When this returns 0, the filter stands, "
 	      "was\nread back and tested from inside; else nothing is weaker than "
-	      "before, "
-	      "and the\nstatus is 125 (failed_safety_setup), or 2 for bad input. Without "
-	      "a policy\neverything is denied.\n\n",
+	      "before, and the\nstatus is 125 (failed_safety_setup), or 2 for bad "
+	      "input. Without a policy\neverything is denied.\n\n",
 	      out);
 	cli_options_print(out, &cli_attach_options);
 }
-
-void cli_detach_usage(FILE *out)
-{
-	fputs("usage: weir detach [--socket PATH] ID\n\n"
-	      "Guard a sandbox no more: its rules are removed, and it is open.\n\n",
-	      out);
-	cli_options_print(out, &cli_detach_options);
-}
-
-void cli_ps_usage(FILE *out)
-{
-	fputs("usage: weir ps [--json] [--socket PATH]\n\n"
-	      "List the sandboxes that the daemon guards.\n\n",
-	      out);
-	cli_options_print(out, &cli_ps_options);
-}
-
-/* Return: 0, or the exit status after a message. */
-static int read_options(const struct cli_options *table, struct spec *spec, int argc,
-			char **argv, int wanted, int *ret_first)
-{
-	struct err err = { 0 };
-	int first = cli_options_parse(table, spec, argc, argv, NULL, &err);
-
-	if (first >= 0 && argc - first != wanted)
-		err_set(&err, -EINVAL,
-			wanted ? "name one sandbox" : "there is one argument too many");
-	if (err.code < 0) {
-		log_error("%s: %s", argv[0], err.text);
-		return RUN_STATUS_BAD_INPUT;
-	}
-	*ret_first = first;
-	return 0;
-}
-
-/* -- attach ------------------------------------------------------------------------- */
 
 /* Whoever starts the sandbox is to look at this, and not go on. */
 static int failed(const char *why)
@@ -199,7 +138,6 @@ static int failed(const char *why)
 	return RUN_STATUS_FAILED;
 }
 
-/* The whole policy as one document, malloc'ed. Return: 0, or the exit status. */
 static int read_policy(const struct spec *s, char **ret)
 {
 	const struct cli_policy_args args = {
@@ -212,27 +150,8 @@ static int read_policy(const struct spec *s, char **ret)
 		.profile_count = s->profiles.count,
 		.verify = POLICY_VERIFY_DNS,
 	};
-	CLEAN(arena) struct arena arena = { 0 };
-	CLEAN(mem) uint8_t *bytes = NULL;
-	struct policy policy;
-	struct plan plan;
-	struct err err = { 0 };
-	size_t size;
-	FILE *out;
-	int r = cli_policy_build(&args, &arena, false, &policy, &bytes, &size);
 
-	if (r < 0)
-		return r == -EINVAL ? RUN_STATUS_BAD_INPUT : RUN_STATUS_FAILED;
-	if (plan_open(bytes, size, &plan, &err) < 0)
-		return failed(err.text);
-	out = open_memstream(ret, &size);
-	if (!out)
-		r = -ENOMEM;
-	else
-		r = cli_policy_show(&policy, &plan, true, out);
-	if (out && fclose(out) != 0)
-		r = -ENOMEM;
-	return r < 0 ? failed("out of memory") : 0;
+	return daemon_policy_text(&args, ret);
 }
 
 /* Relative to where we are, not to where the daemon is. */
@@ -251,23 +170,6 @@ static const char *absolute(const char *where, struct arena *arena)
 static const char *from_root(const char *path, struct arena *arena)
 {
 	return path[0] == '/' ? path : arena_printf(arena, "/%s", path);
-}
-
-/* Users may come from elsewhere than /etc/passwd, which is all that the daemon reads. */
-static int find_user(const char *name, uint32_t *ret)
-{
-	char shown[TEXT_ESCAPED_SIZE];
-	const struct passwd *user;
-
-	if (text_to_u32(text_of(name), UINT32_MAX - 1, ret) && *ret > 0)
-		return 0;
-	user = getpwnam(name);
-	*ret = user ? user->pw_uid : 0;
-	if (*ret > 0)
-		return 0;
-	log_error("attach: '%s' is %s", text_escape(text_of(name), shown, sizeof(shown)),
-		  user ? "root, whom nothing can hold" : "not a user of this host");
-	return RUN_STATUS_BAD_INPUT;
 }
 
 static json_t *body_of(const struct spec *s, uint32_t uid, const char *policy,
@@ -310,23 +212,6 @@ static int attach(const struct spec *s, uint32_t uid, const char *policy)
 	return failed(client_reason(&reply, &arena));
 }
 
-/* It stands in a path. */
-static bool is_id(const char *id)
-{
-	return id[0] != '\0' && id[0] != '.' && strlen(id) <= ID_MAX &&
-	       strspn(id, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-			  "0123456789-_.") == strlen(id);
-}
-
-static int bad_id(const char *id)
-{
-	char shown[TEXT_ESCAPED_SIZE];
-
-	log_error("'%s' is not an id: up to 63 letters, digits, '-', '_' and '.'",
-		  text_escape(text_of(id), shown, sizeof(shown)));
-	return RUN_STATUS_BAD_INPUT;
-}
-
 static int check_spec(const struct spec *s)
 {
 	int kinds = (s->netns != NULL) + (s->cgroup != NULL) + (s->uid != NULL);
@@ -340,7 +225,7 @@ static int check_spec(const struct spec *s)
 		log_error("attach: --guard-parent goes with --cgroup alone");
 		return RUN_STATUS_BAD_INPUT;
 	}
-	return is_id(s->id) ? 0 : bad_id(s->id);
+	return daemon_is_id(s->id) ? 0 : daemon_bad_id(s->id);
 }
 
 int cli_attach(int argc, char **argv)
@@ -348,95 +233,20 @@ int cli_attach(int argc, char **argv)
 	struct spec spec = { 0 };
 	CLEAN(mem) char *policy = NULL;
 	uint32_t uid = 0;
-	int first;
-	int r = read_options(&cli_attach_options, &spec, argc, argv, 0, &first);
+	struct err err = { 0 };
+	int first = cli_options_parse(&cli_attach_options, &spec, argc, argv, NULL, &err);
+	int r;
 
-	if (r == 0)
-		r = check_spec(&spec);
+	if (first >= 0 && first < argc)
+		err_set(&err, -EINVAL, "there is one argument too many");
+	if (err.code < 0) {
+		log_error("attach: %s", err.text);
+		return RUN_STATUS_BAD_INPUT;
+	}
+	r = check_spec(&spec);
 	if (r == 0 && spec.uid)
-		r = find_user(spec.uid, &uid);
+		r = daemon_find_user(spec.uid, &uid);
 	if (r == 0)
 		r = read_policy(&spec, &policy);
 	return r != 0 ? r : attach(&spec, uid, policy);
-}
-
-/* -- detach, ps --------------------------------------------------------------------- */
-
-static int ask(const char *socket, const char *method, const char *path,
-	       struct arena *arena, struct client_reply *ret)
-{
-	struct err err = { 0 };
-
-	if (client_ask(socket, method, path, text_of(""), arena, ret, &err) < 0) {
-		log_error("%s", err.text);
-		return RUN_STATUS_FAILED;
-	}
-	if (ret->status < HTTP_MULTIPLE)
-		return 0;
-	log_error("%s", client_reason(ret, arena));
-	return RUN_STATUS_FAILED;
-}
-
-int cli_detach(int argc, char **argv)
-{
-	CLEAN(arena) struct arena arena = { 0 };
-	struct spec spec = { 0 };
-	struct client_reply reply;
-	int first;
-	int r = read_options(&cli_detach_options, &spec, argc, argv, 1, &first);
-
-	if (r != 0)
-		return r;
-	if (!is_id(argv[first]))
-		return bad_id(argv[first]);
-	return ask(spec.socket, "DELETE",
-		   arena_printf(&arena, "/sandboxes/%s", argv[first]), &arena, &reply);
-}
-
-static void print_row(json_t *one)
-{
-	const char *id = json_string_value(json_object_get(one, "id"));
-	const char *kind = json_string_value(json_object_get(one, "kind"));
-	const json_t *where = json_object_get(one, kind ? kind : "");
-	const char *place = json_string_value(where);
-	const char *mode = json_string_value(json_object_get(one, "policyMode"));
-	char shown[TEXT_ESCAPED_SIZE];
-
-	if (json_is_integer(where))
-		snprintf(shown, sizeof(shown), "%" JSON_INTEGER_FORMAT,
-			 json_integer_value(where));
-	else
-		text_escape(text_of(place ? place : ""), shown, sizeof(shown));
-	printf("%-24s %-7s %5" JSON_INTEGER_FORMAT "  %-9s  %s\n", id ? id : "?",
-	       kind ? kind : "?", json_integer_value(json_object_get(one, "rules")),
-	       mode ? mode : "?", shown);
-}
-
-static void print_table(struct text body)
-{
-	json_t *j = json_loadb(body.ptr, body.len, 0, NULL), *one;
-	size_t i;
-
-	printf("%-24s %-7s %5s  %-9s  %s\n", "ID", "KIND", "RULES", "POLICY", "WHERE");
-	json_array_foreach(json_object_get(j, "sandboxes"), i, one) print_row(one);
-	json_decref(j);
-}
-
-int cli_ps(int argc, char **argv)
-{
-	CLEAN(arena) struct arena arena = { 0 };
-	struct spec spec = { 0 };
-	struct client_reply reply;
-	int first;
-	int r = read_options(&cli_ps_options, &spec, argc, argv, 0, &first);
-
-	if (r == 0)
-		r = ask(spec.socket, "GET", "/sandboxes", &arena, &reply);
-	if (r != 0)
-		return r;
-	if (spec.json)
-		printf("%.*s\n", (int)reply.body.len, reply.body.ptr);
-	else
-		print_table(reply.body);
-	return 0;
 }

@@ -23,7 +23,8 @@ struct list {
 struct spec {
 	struct list allow, deny, profiles;
 	const char *policy_file;
-	const char *questions; /* --file of explain */
+	const char *questions;	 /* --file of explain */
+	const char *id, *socket; /* of a sandbox of the daemon's */
 	bool json;
 	int rest; /* index of the first argument that is no option */
 };
@@ -73,6 +74,18 @@ static int set_questions(void *target, const char *value, struct err *err)
 	return 0;
 }
 
+static int set_id(void *target, const char *value, struct err *err)
+{
+	((struct spec *)target)->id = value;
+	return 0;
+}
+
+static int set_socket(void *target, const char *value, struct err *err)
+{
+	((struct spec *)target)->socket = value;
+	return 0;
+}
+
 static const struct cli_option options[] = {
 	{ "policy", "FILE", "read the policy from FILE, YAML or JSON", set_policy },
 	{ "profile", "NAME", "add a profile's rules behind the policy's (may repeat)",
@@ -83,6 +96,10 @@ static const struct cli_option options[] = {
 	  set_deny, ' ' },
 	{ "file", "FILE", "explain: read what is asked from FILE, one a line",
 	  set_questions },
+	{ "id", "NAME", "show: the policy of a sandbox that the daemon guards", set_id },
+	{ "socket", "PATH",
+	  "set, patch, show: where the daemon's API is (/run/weir/weir.sock)",
+	  set_socket },
 	{ "json", NULL, "print JSON", set_json },
 };
 const struct cli_options cli_policy_options = { options, ARRAY_SIZE(options) };
@@ -170,7 +187,8 @@ static const struct verb {
 	const char *name, *arguments, *help;
 	int (*run)(const struct context *c);
 	enum { ONE_FILE = 0, QUESTIONS, TWO_POLICIES, FOREIGN_FILE, SANDBOX } takes;
-	int (*change)(const char *id, const char *file); /* of SANDBOX */
+	/* of SANDBOX */
+	int (*change)(const char *socket, const char *id, const char *file);
 } verbs[] = {
 	{ "check", "[FILE]",
 	  "report every fault of a policy, and what looks like a mistake", verb_check,
@@ -179,6 +197,7 @@ static const struct verb {
 	  "say what the policy decides, and which rule does", verb_explain, QUESTIONS },
 	{ "show", "[FILE]", "print the policy with everything that it extends", verb_show,
 	  ONE_FILE },
+	{ "show", "--id NAME", "print the policy of a sandbox that the daemon guards" },
 	{ "diff", "A B", "say what two files or profiles decide differently", NULL,
 	  TWO_POLICIES },
 	{ "import", "FILE", "print the lists of another tool's settings as a policy",
@@ -219,6 +238,14 @@ static int check_arguments(const struct verb *v, struct spec *s, int argc, char 
 			   struct err *err)
 {
 	int count = argc - s->rest;
+
+	if (s->id && v->run != verb_show)
+		return err_set(err, -EINVAL, "--id goes with show alone");
+	if (s->socket && v->takes != SANDBOX && !s->id)
+		return err_set(err, -EINVAL, "--socket goes with set, patch, show --id");
+	if (s->id && (count > 0 || s->policy_file || s->profiles.count > 0 ||
+		      s->allow.count > 0 || s->deny.count > 0))
+		return err_set(err, -EINVAL, "--id shows what that sandbox has, alone");
 
 	if (v->takes == TWO_POLICIES)
 		return count == 2 ? 0 : err_set(err, -EINVAL, "name two policies");
@@ -362,6 +389,8 @@ int cli_policy(int argc, char **argv)
 	if (v->takes == FOREIGN_FILE)
 		return run_import(argv[1 + spec.rest]);
 	if (v->takes == SANDBOX)
-		return v->change(argv[1 + spec.rest], argv[2 + spec.rest]);
+		return v->change(spec.socket, argv[1 + spec.rest], argv[2 + spec.rest]);
+	if (spec.id)
+		return cli_daemon_policy_show(spec.socket, spec.id);
 	return run_verb(v, &spec, argc - 1, argv + 1);
 }

@@ -129,6 +129,11 @@ static int verb_ps(int argc, char **argv, const struct cli_hooks *hooks)
 	return cli_ps(argc, argv);
 }
 
+static int verb_status(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	return cli_status(argc, argv);
+}
+
 static int verb_policy(int argc, char **argv, const struct cli_hooks *hooks)
 {
 	return cli_policy(argc, argv);
@@ -233,6 +238,8 @@ static const struct cli_verb verbs[] = {
 	  &cli_detach_options },
 	{ "ps", "list the sandboxes that the daemon guards", verb_ps, cli_ps_usage,
 	  &cli_ps_options },
+	{ "status", "say how the daemon guards its sandboxes, or one", verb_status,
+	  cli_status_usage, &cli_status_options },
 	{ "policy", "check, explain, show, compare, import or change policies",
 	  verb_policy, cli_policy_usage, &cli_policy_options, CLI_POLICY_WORDS },
 	{ "profile", "list the profiles, or print one", verb_profile, cli_profile_usage,

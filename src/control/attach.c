@@ -249,13 +249,24 @@ static json_t *where_of(const struct ipc_ward *spec)
 	return where ? where : json_string(shown(spec->where, buffer));
 }
 
+/* Names, flows and packets that were refused. */
+static json_int_t denies(const struct ipc_stats *stats)
+{
+	return (json_int_t)(stats->counters[COUNT_QUERIES_DENIED] +
+			    stats->counters[COUNT_FLOWS_DENIED] +
+			    stats->counters[COUNT_PACKETS_DENIED]);
+}
+
 json_t *side_ward_json(const struct side_ward *w)
 {
-	json_t *j = json_pack("{s:s, s:i, s:s, s:o, s:s, s:i}", "id", w->spec.name,
-			      "number", (int)w->id, "kind", kind_of(&w->spec),
-			      kind_of(&w->spec), where_of(&w->spec), "policyMode",
-			      document_mode(w->document), "rules",
-			      (int)document_rule_count(w->document));
+	bool names = plan_verify(&w->plan) == POLICY_VERIFY_TLS;
+	enum api_mode mode = names ? API_MODE_DNS_NFT_TLS : API_MODE_DNS_NFT;
+	json_t *j = json_pack(
+		"{s:s, s:i, s:s, s:o, s:s, s:s, s:i, s:I}", "id", w->spec.name, "number",
+		(int)w->id, "kind", kind_of(&w->spec), kind_of(&w->spec),
+		where_of(&w->spec), "mode", api_mode_name(mode), "policyMode",
+		document_mode(w->document), "rules",
+		(int)document_rule_count(w->document), "denies", denies(&w->stats));
 
 	if (j && w->spec.guard_parent)
 		json_object_set_new(j, "guardParent", json_true());

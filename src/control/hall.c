@@ -192,18 +192,26 @@ static char *hall_list(void *data)
 	const struct side *s = data;
 	json_t *all = json_array();
 
-	for (uint32_t id = 1; id <= IPC_WARDS_MAX; id++)
-		if (s->wards[id] && !s->wards[id]->gone[0] &&
-		    json_array_append_new(all, side_ward_json(s->wards[id])))
+	for (uint32_t id = 1; id <= IPC_WARDS_MAX; id++) {
+		struct side_ward *w = s->wards[id];
+
+		if (!w || w->gone[0])
+			continue;
+		side_ward_counters(w);
+		if (json_array_append_new(all, side_ward_json(w)) < 0)
 			break;
+	}
 	return to_text(json_pack("{s:o}", "sandboxes", all));
 }
 
 static char *hall_show(void *data, const char *id)
 {
-	const struct side_ward *w = side_ward_named(data, id);
+	struct side_ward *w = side_ward_named(data, id);
 
-	return w ? to_text(side_ward_json(w)) : NULL;
+	if (!w)
+		return NULL;
+	side_ward_counters(w);
+	return to_text(side_ward_json(w));
 }
 
 static unsigned int hall_attach(void *data, const char *id, struct text body,

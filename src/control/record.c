@@ -22,6 +22,9 @@ void side_row(void *data, const struct event *e, struct event_row *ret)
 
 	if (w)
 		event_row_fill(ret, e, w->spec.name, &w->plan);
+	/* A launch that failed: there is no such sandbox, only its name. */
+	else if (s->many && e->action == EVENT_PANIC)
+		event_row_fill(ret, e, e->name, NULL);
 	else
 		event_row_fill(ret, e, s->spec.sandbox_id,
 			       s->plan_bytes ? &s->plan : NULL);
@@ -55,7 +58,8 @@ void side_on_event(struct side *s, const struct event *given)
 	if (e.action == EVENT_DENY || e.action == EVENT_LIMIT)
 		loglines_denied(s->log, e.ts_ms, &row);
 	else if (e.action == EVENT_PANIC)
-		loglines_say(s->log, e.ts_ms, LOGLINES_ERROR, "%s", e.reason);
+		loglines_say(s->log, e.ts_ms, LOGLINES_ERROR, "%s%s%s", row.sandbox,
+			     row.sandbox[0] ? ": " : "", e.reason);
 }
 
 static const struct endpoint *upstream_of(const struct side *s,

@@ -64,7 +64,7 @@ struct side_ward {
 	char gone[64]; /* why it has ended; it is freed when nobody uses it. "": not yet
 			*/
 	struct ipc_stats stats;
-	int64_t stats_at_ms;
+	int64_t stats_at_ms, look_at_ms;
 	struct ipc_look look;
 	struct api_counter counters[SANDBOX_COUNTER_COUNT];
 };
@@ -206,6 +206,8 @@ int side_ward_close(struct side_ward *w, const char *why, struct err *err) MUST_
 void side_wards_on_engine(struct side *s);
 /* What the warden says without having been asked. */
 void side_wards_on_warden(struct side *s, struct ipc_message *m);
+/* w->stats as it is now, or was a moment ago. */
+void side_ward_counters(struct side_ward *w);
 /* w->stats and w->look as they are now, or were a moment ago. */
 void side_ward_stats(struct side_ward *w);
 /* Where its events are. NULL: out of memory. */

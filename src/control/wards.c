@@ -437,14 +437,29 @@ static struct ipc_look ask_look(struct side_ward *w)
 	return m.look;
 }
 
+static bool is_fresh(int64_t at_ms, int64_t now_ms)
+{
+	return at_ms != 0 && now_ms - at_ms < STATS_FRESH_MS;
+}
+
+void side_ward_counters(struct side_ward *w)
+{
+	int64_t now_ms = loop_now_ms(w->side->loop);
+
+	if (is_fresh(w->stats_at_ms, now_ms))
+		return;
+	w->stats_at_ms = now_ms;
+	(void)!ask_stats(w);
+}
+
 void side_ward_stats(struct side_ward *w)
 {
 	int64_t now_ms = loop_now_ms(w->side->loop);
 
-	if (w->stats_at_ms != 0 && now_ms - w->stats_at_ms < STATS_FRESH_MS)
+	side_ward_counters(w);
+	if (is_fresh(w->look_at_ms, now_ms))
 		return;
-	w->stats_at_ms = now_ms;
-	(void)!ask_stats(w);
+	w->look_at_ms = now_ms;
 	w->look = ask_look(w);
 }
 

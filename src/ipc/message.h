@@ -58,7 +58,9 @@ enum ipc_type {
 	/* -- of the daemon -- */
 	/* warden to engine, with `attach`; the descriptors are the plan (a sealed memfd),
 	 * the image (LEARNED_IMAGE_SIZE), and what `present` says. IPC_STANDS back, or
-	 * IPC_REFUSED with text: rules may stand then, and nothing is served */
+	 * IPC_REFUSED with text: rules may stand then, and nothing is served. Of a
+	 * GUARDED_HOST that the engine has under that id the cgroup was made again: what
+	 * comes takes its place in one transaction */
 	IPC_ATTACH,
 	/* warden to engine, with `host`, before the first sandbox of the host's own
 	 * namespace: the table's netlink socket and what is served there, as `present`
@@ -71,9 +73,7 @@ enum ipc_type {
 	IPC_HOST_LOAD,
 	IPC_HOST_STANDS,
 	/* warden to engine, with `attach.forget`. IPC_DETACHED back; text: why rules may
-	 * still stand, or "". A GUARDED_HOST whose cgroup was made again is told with
-	 * `forget`, and IPC_ATTACH with the same id and another member follows at once:
-	 * that puts the one in the place of the other */
+	 * still stand, or "" */
 	IPC_DETACH,
 	IPC_DETACHED,
 	/* control to warden, with `ward`, plan and text: IPC_WARDED back, or IPC_REFUSED

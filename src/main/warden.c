@@ -113,6 +113,9 @@ void warden_on_engine(struct warden *w, struct ipc_message *m)
 	if (m->type == IPC_READY) {
 		w->engine_ready = true;
 		ward_give_next(w);
+	} else if (m->type == IPC_HOST_STANDS) {
+		host_on_engine(w, m);
+		ward_give_next(w);
 	} else if (m->type == IPC_FAILED) {
 		m->text[sizeof(m->text) - 1] = '\0';
 		log_error("the engine cannot go on: %s", m->text);
@@ -130,6 +133,7 @@ void warden_on_engine_end(struct warden *w)
 {
 	w->engine_ready = false;
 	w->giving = 0;
+	host_on_engine_end(w);
 	for (uint32_t id = 1; id <= WARDS_MAX; id++) {
 		struct ward *d = w->wards[id];
 
@@ -137,7 +141,8 @@ void warden_on_engine_end(struct warden *w)
 			continue;
 		if (d->state == WARD_TESTING)
 			inside_end(d);
-		if (d->state == WARD_ENDING)
+		d->again = false;
+		if (d->state == WARD_ENDING || d->state == WARD_LEFT)
 			ward_free(d);
 		else
 			d->state = WARD_NEW;
@@ -191,15 +196,20 @@ static void on_detach(struct warden *w, uint32_t sandbox)
 	ward_detach(d, false);
 }
 
+static bool is_listed(const struct ward *d)
+{
+	return d && !d->asked && d->state != WARD_ENDING && d->state != WARD_LEFT;
+}
+
 static void on_list(struct warden *w, uint32_t after)
 {
 	struct ipc_message m = { .type = IPC_LISTED };
 	const struct ward *d = NULL;
 
 	/* Those on their way are told of when they stand. */
-	while (after < WARDS_MAX && (!d || d->asked || d->state == WARD_ENDING))
+	while (after < WARDS_MAX && !is_listed(d))
 		d = w->wards[++after];
-	if (!d || d->asked || d->state == WARD_ENDING) {
+	if (!is_listed(d)) {
 		warden_tell_control(w, &m, NULL);
 		return;
 	}
@@ -214,7 +224,7 @@ static void on_look(struct warden *w, uint32_t sandbox)
 	struct ipc_message m = { .type = IPC_LOOKED, .sandbox = sandbox };
 
 	if (d && d->state == WARD_STANDING)
-		m.look = inside_look(d);
+		m.look = d->spec.kind == GUARDED_HOST ? host_look(d) : inside_look(d);
 	warden_tell_control(w, &m, NULL);
 }
 
@@ -367,6 +377,7 @@ int warden_run(struct sidecar_spec *spec)
 		.postgres.name = "weir-postgres",
 	};
 	keeper_held_init(&w->keeper.held);
+	host_init(w);
 	r = start(w, &err);
 	if (r < 0) {
 		log_error("%s", err.text);

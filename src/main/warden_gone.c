@@ -84,13 +84,22 @@ static void on_process_end(struct loop_source *source, uint32_t events)
 	look(d);
 }
 
+static void look_at(struct ward *d)
+{
+	if (d->dir)
+		follow_look(d);
+	else if (d->spec.kind == GUARDED_NETNS && d->process.fd < 0)
+		look(d);
+}
+
 static void on_look(struct loop_timer *t)
 {
 	struct warden *w = CONTAINER_OF(t, struct warden, look);
 
 	for (uint32_t id = 1; id <= WARDS_MAX; id++)
-		if (w->wards[id] && w->wards[id]->process.fd < 0)
-			look(w->wards[id]);
+		if (w->wards[id])
+			look_at(w->wards[id]);
+	host_try_again(w);
 	if (w->lacks && ++w->looks % RESTORE_EVERY == 0)
 		state_restore(w, true);
 	if (gone_start(w) < 0)

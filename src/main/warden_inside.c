@@ -290,7 +290,8 @@ void inside_end(struct ward *d)
 		close(d->from_child.fd);
 	d->from_child.fd = -1;
 	loop_timer_stop(d->warden->keeper.loop, &d->late);
-	/* It ends by itself, for nobody hears it any more. */
+	join_end(d);
+	/* In a namespace it ends by itself, for nobody hears it any more. */
 }
 
 /* ---- who goes round the filter ---- */

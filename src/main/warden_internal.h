@@ -6,6 +6,9 @@
  *   warden_inside.c  the short-lived child that enters its namespace
  *   warden_gone.c    namespaces that are gone
  *   warden_user.c    users by name
+ *   warden_host.c    what those of the host's own namespace share, and who they are
+ *   warden_follow.c  cgroups that go and come again
+ *   warden_join.c    the short-lived child that is a cgroup's or a user's
  *   warden_state.c   what outlives the daemon, in /run/weir */
 #pragma once
 
@@ -24,6 +27,15 @@ enum ward_state {
 	WARD_TESTING,  /* the rules stand; the self-test runs inside */
 	WARD_STANDING, /* guarded */
 	WARD_ENDING,   /* the engine was told to let it go */
+	/* Of the host's own: it was refused, but the table may have it under this id,
+	 * which nobody else gets. It has no name and is no sandbox. */
+	WARD_LEFT,
+};
+
+/* The self-test's process, as one of the cgroup's or the user's. */
+struct join {
+	int process; /* pidfd, -1: none */
+	char *below; /* a cgroup that was made for it, owned; or NULL */
 };
 
 struct ward {
@@ -43,11 +55,38 @@ struct ward {
 	dev_t ns_dev;
 	ino_t ns_ino;
 	struct loop_source process; /* a pidfd, -1: none */
+	/* GUARDED_HOST */
+	struct filter_member member;
+	char *dir;    /* of its cgroup; owned, NULL: a user */
+	int watch;    /* of inotify, on the directory above; -1: none */
+	bool waiting; /* the cgroup is gone; its parent isn't */
+	bool fresh;   /* it is another cgroup now: nothing is taken over */
+	bool again;   /* and yet another one, while the engine was being told */
+	bool left;    /* refused: WARD_LEFT when the engine has let go of it */
+	struct join join;
 	struct loop_deferred freed;
+};
+
+/* What all sandboxes of the host's own namespace share. */
+enum host_state {
+	HOST_NONE = 0, /* there is no such sandbox: nothing is open */
+	HOST_OPEN,     /* the descriptors are there; this engine doesn't have them */
+	HOST_GIVEN,    /* it has them, and no table yet */
+	HOST_LOADING,  /* it has not answered */
+	HOST_FAILED,   /* what stood before stands; it is tried again */
+	HOST_STANDS,
+};
+
+struct host {
+	enum host_state state;
+	struct sandbox_fds fds;
+	int conntrack_fd;
+	struct loop_source inotify; /* fd -1: no cgroup is followed */
 };
 
 struct warden {
 	struct keeper keeper;
+	struct host host;
 	struct ward *wards[WARDS_MAX + 1]; /* by id, from 1 on; owned */
 	size_t count;
 	uint32_t last_id; /* ids are given in turn: what is under way is the old one's */
@@ -83,6 +122,10 @@ int ward_check(const struct ipc_ward *spec, struct err *err) MUST_CHECK;
  * ward is on its way to the engine. */
 int ward_attach(struct warden *w, const struct ward *given, int plan_fd, int text_fd,
 		struct err *err) MUST_CHECK;
+/* Of the host's own: it is another member now; the engine is told. */
+void ward_enter_again(struct ward *d);
+/* Those of the host's own that wait for their table are told why there is none. */
+void ward_refuse_host(struct warden *w, const char *text);
 /* The rules go with @forget false. */
 void ward_detach(struct ward *d, bool forget);
 void ward_free(struct ward *d);
@@ -104,6 +147,44 @@ int inside_begin_test(struct ward *d) MUST_CHECK;
 void inside_end(struct ward *d);
 /* Which sockets that go round the filter are open in there. Takes milliseconds. */
 struct ipc_look inside_look(const struct ward *d);
+
+/* -- warden_host.c ------------------------------------------------------------------ */
+
+void host_init(struct warden *w);
+/* @d->spec says who is meant: find out, and write it there as it is to be shown. For the
+ * first one, open what is served. */
+int host_find(struct ward *d, struct err *err) MUST_CHECK;
+/* Nobody else is that member. One that was left gives its id. */
+int host_check_alone(struct ward *d, struct err *err) MUST_CHECK;
+/* The engine has the descriptors after it; it may have to be given them. */
+int host_give(struct warden *w) MUST_CHECK;
+/* The table is to be installed. */
+int host_load(struct warden *w) MUST_CHECK;
+void host_on_engine(struct warden *w, const struct ipc_message *m);
+void host_on_engine_end(struct warden *w);
+/* The table could not be installed: try again. */
+void host_try_again(struct warden *w);
+/* Sockets that the filter doesn't take for its own. */
+void host_tell_strays(const struct ward *d);
+struct ipc_look host_look(const struct ward *d);
+/* An event of the sandbox's. */
+void host_tell(const struct ward *d, const char *text);
+
+/* -- warden_follow.c ---------------------------------------------------------------- */
+
+/* From now on @d->dir is followed; before its id is read. */
+int follow_start(struct ward *d, struct err *err) MUST_CHECK;
+void follow_stop(struct ward *d);
+/* Is it still that one? */
+void follow_look(struct ward *d);
+
+/* -- warden_join.c ------------------------------------------------------------------ */
+
+/* A process that is one of those that are meant waits at d->from_child for IPC_RUN, and
+ * then tests. What is in the way of that is told. */
+int join_start(struct ward *d, struct err *err) MUST_CHECK;
+/* Nothing is left of it. */
+void join_end(struct ward *d);
 
 /* -- warden_gone.c ------------------------------------------------------------------ */
 

@@ -58,7 +58,7 @@ int state_image(struct ward *d, struct err *err)
 
 	if (dir < 0)
 		return err_sys(err, dir, "cannot make the sandbox's folder");
-	if (!d->restarted)
+	if (!d->restarted || d->fresh)
 		(void)!unlinkat(dir, "image", 0);
 	fd = openat(dir, "image", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, FILE_MODE);
 	if (fd < 0 || fstat(fd, &st) < 0 ||
@@ -124,12 +124,26 @@ int state_keep_text(const struct ward *d, int text_fd, struct err *err)
 		     : 0;
 }
 
+static json_t *pack_spec(const struct ward *d)
+{
+	int id = (int)d->id;
+
+	if (d->spec.kind == GUARDED_NETNS)
+		return json_pack("{s:i, s:s, s:I, s:I}", "id", id, "netns", d->spec.where,
+				 "dev", (json_int_t)d->ns_dev, "ino",
+				 (json_int_t)d->ns_ino);
+	if (d->member.kind == FILTER_MEMBER_CGROUP)
+		return json_pack("{s:i, s:s, s:I, s:i, s:b}", "id", id, "cgroup",
+				 d->spec.where, "cgroup_id", (json_int_t)d->member.cgroup,
+				 "level", (int)d->member.level, "guard_parent",
+				 (int)d->spec.guard_parent);
+	return json_pack("{s:i, s:I}", "id", id, "uid", (json_int_t)d->member.uid);
+}
+
 int state_keep(const struct ward *d, struct err *err)
 {
 	CLEAN(fd) int dir = folder_open(d);
-	json_t *j = json_pack("{s:i, s:s, s:I, s:I}", "id", (int)d->id, "netns",
-			      d->spec.where, "dev", (json_int_t)d->ns_dev, "ino",
-			      (json_int_t)d->ns_ino);
+	json_t *j = pack_spec(d);
 	CLEAN(mem) char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
 	int r = dir < 0 ? dir : text ? 0 : -ENOMEM;
 
@@ -170,35 +184,84 @@ static int read_at(int dir, const char *name, char **ret, size_t *ret_size)
 	return fd < 0 ? -errno : read_whole(fd, ret, ret_size);
 }
 
+static int unpack_netns(json_t *j, struct ward *ret)
+{
+	json_int_t dev, ino;
+	const char *where;
+
+	if (json_unpack(j, "{s:s, s:I, s:I}", "netns", &where, "dev", &dev, "ino", &ino) <
+		    0 ||
+	    strlen(where) > IPC_WARD_WHERE_MAX)
+		return -EBADMSG;
+	ret->ns_dev = (dev_t)dev;
+	ret->ns_ino = (ino_t)ino;
+	ret->spec.kind = GUARDED_NETNS;
+	snprintf(ret->spec.where, sizeof(ret->spec.where), "%s", where);
+	return 0;
+}
+
+static int unpack_cgroup(json_t *j, struct ward *ret)
+{
+	json_int_t id, level;
+	const char *where;
+	int guard_parent;
+
+	if (json_unpack(j, "{s:s, s:I, s:I, s:b}", "cgroup", &where, "cgroup_id", &id,
+			"level", &level, "guard_parent", &guard_parent) < 0 ||
+	    strlen(where) > IPC_WARD_WHERE_MAX || level < 1 ||
+	    level > FILTER_HOST_LEVEL_MAX)
+		return -EBADMSG;
+	ret->spec.kind = GUARDED_HOST;
+	ret->spec.member = FILTER_MEMBER_CGROUP;
+	ret->spec.guard_parent = guard_parent;
+	ret->member = (struct filter_member){
+		.kind = FILTER_MEMBER_CGROUP,
+		.cgroup = (uint64_t)id,
+		.level = (uint8_t)level,
+	};
+	snprintf(ret->spec.where, sizeof(ret->spec.where), "%s", where);
+	return 0;
+}
+
+static int unpack_uid(json_t *j, struct ward *ret)
+{
+	json_int_t uid;
+
+	if (json_unpack(j, "{s:I}", "uid", &uid) < 0 || uid < 1 || uid >= UINT32_MAX)
+		return -EBADMSG;
+	ret->spec.kind = GUARDED_HOST;
+	ret->spec.member = FILTER_MEMBER_UID;
+	snprintf(ret->spec.where, sizeof(ret->spec.where), "%u", (uint32_t)uid);
+	return 0;
+}
+
+static int unpack_spec(json_t *j, struct ward *ret)
+{
+	json_int_t id;
+
+	if (json_unpack(j, "{s:I}", "id", &id) < 0 || id < 1 || id > WARDS_MAX)
+		return -EBADMSG;
+	ret->id = (uint32_t)id;
+	if (json_object_get(j, "cgroup"))
+		return unpack_cgroup(j, ret);
+	return json_object_get(j, "uid") ? unpack_uid(j, ret) : unpack_netns(j, ret);
+}
+
 static int read_spec(int dir, const char *name, struct ward *ret)
 {
 	CLEAN(mem) char *text = NULL;
 	size_t size;
-	const char *where;
-	json_int_t id, dev, ino;
 	json_t *j;
 	int r = read_at(dir, "attach.json", &text, &size);
 
 	if (r < 0)
 		return r;
 	j = json_loadb(text, size, 0, NULL);
-	if (!j ||
-	    json_unpack(j, "{s:I, s:s, s:I, s:I}", "id", &id, "netns", &where, "dev",
-			&dev, "ino", &ino) < 0 ||
-	    id < 1 || id > WARDS_MAX || strlen(where) > IPC_WARD_WHERE_MAX ||
-	    strlen(name) > IPC_WARD_NAME_MAX) {
-		json_decref(j);
-		return -EBADMSG;
-	}
-	ret->id = (uint32_t)id;
-	ret->ns_dev = (dev_t)dev;
-	ret->ns_ino = (ino_t)ino;
-	ret->restarted = true;
-	ret->spec.kind = GUARDED_NETNS;
-	snprintf(ret->spec.name, sizeof(ret->spec.name), "%s", name);
-	snprintf(ret->spec.where, sizeof(ret->spec.where), "%s", where);
+	r = j && strlen(name) <= IPC_WARD_NAME_MAX ? unpack_spec(j, ret) : -EBADMSG;
 	json_decref(j);
-	return 0;
+	ret->restarted = true;
+	snprintf(ret->spec.name, sizeof(ret->spec.name), "%.*s", IPC_WARD_NAME_MAX, name);
+	return r;
 }
 
 static int compile(const char *text, size_t size, int *ret_plan, struct err *err)

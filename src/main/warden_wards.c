@@ -9,7 +9,11 @@
  *
  * One is with the engine at a time. When that ends before STANDING, nothing is weaker
  * than before: rules that stand by then stay, and keep the namespace closed. When the
- * engine dies, its successor gets all of them again, without the test. */
+ * engine dies, its successor gets all of them again, without the test.
+ *
+ * One of the host's own namespace whose cgroup was made again is NEW once more: the
+ * engine gets it under the same id with another member, which takes the place of the old
+ * one. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,6 +51,9 @@ int ward_check(const struct ipc_ward *spec, struct err *err)
 			       "a sandbox's id is up to %d letters, digits, '-', '_' and "
 			       "'.', and doesn't begin with '.'",
 			       IPC_WARD_NAME_MAX);
+	if (spec->kind == GUARDED_HOST &&
+	    (spec->member == FILTER_MEMBER_CGROUP || spec->member == FILTER_MEMBER_UID))
+		return 0; /* host_find() says more */
 	if (spec->kind != GUARDED_NETNS)
 		return err_set(err, -EOPNOTSUPP, "this kind of sandbox is not known");
 	if (strnlen(spec->where, sizeof(spec->where)) > IPC_WARD_WHERE_MAX ||
@@ -78,11 +85,14 @@ void ward_free(struct ward *d)
 	if (w->wards[d->id] == d) {
 		w->wards[d->id] = NULL;
 		w->count--;
+		if (w->giving == d->id)
+			w->giving = 0;
 	}
-	if (w->giving == d->id)
-		w->giving = 0;
 	inside_end(d);
 	gone_unwatch(d);
+	follow_stop(d);
+	free(d->dir);
+	d->dir = NULL;
 	sandbox_fds_done(&d->fds);
 	close_fd(&d->route_fd);
 	close_fd(&d->plan_fd);
@@ -107,6 +117,8 @@ static struct ward *ward_new(struct warden *w, const struct ward *given, int pla
 	d->asked = given->asked;
 	d->ns_dev = given->ns_dev;
 	d->ns_ino = given->ns_ino;
+	d->member = given->member;
+	d->watch = d->join.process = -1;
 	sandbox_fds_init(&d->fds);
 	d->route_fd = d->image_fd = d->from_child.fd = d->process.fd = -1;
 	d->plan_fd = plan_fd;
@@ -167,12 +179,28 @@ static int check_alone(const struct warden *w, const struct ward *d, struct err 
 	for (uint32_t id = 1; id <= WARDS_MAX; id++) {
 		const struct ward *other = w->wards[id];
 
-		if (other && other->ns_dev == d->ns_dev && other->ns_ino == d->ns_ino)
+		if (other && other->spec.kind == GUARDED_NETNS &&
+		    other->ns_dev == d->ns_dev && other->ns_ino == d->ns_ino)
 			return err_set(err, -EEXIST,
 				       "sandbox '%s' is that network namespace already",
 				       other->spec.name);
 	}
 	return 0;
+}
+
+/* In its namespace, or in the host's own. */
+static int open_ward(struct ward *d, struct err *err)
+{
+	bool is_host = d->spec.kind == GUARDED_HOST;
+	int r = is_host ? host_find(d, err) : inside_open(d, err);
+
+	if (r == 0)
+		r = is_host ? host_check_alone(d, err) : check_alone(d->warden, d, err);
+	if (r == 0 && is_host && d->probe.allowed_name[0])
+		r = join_start(d, err);
+	if (r == 0)
+		r = state_image(d, err);
+	return r < 0 || is_host ? r : gone_watch(d, err);
 }
 
 int ward_attach(struct warden *w, const struct ward *given, int plan_fd, int text_fd,
@@ -192,13 +220,7 @@ int ward_attach(struct warden *w, const struct ward *given, int plan_fd, int tex
 	if (r == 0 && !d->restarted)
 		r = choose_probe(d, err);
 	if (r == 0)
-		r = inside_open(d, err);
-	if (r == 0)
-		r = check_alone(w, d, err);
-	if (r == 0)
-		r = state_image(d, err);
-	if (r == 0)
-		r = gone_watch(d, err);
+		r = open_ward(d, err);
 	if (r < 0) {
 		ward_free(d);
 		return r;
@@ -218,7 +240,8 @@ static int give(struct ward *d)
 		.sandbox = d->id,
 		.attach = {
 			.kind = d->spec.kind,
-			.restarted = d->restarted,
+			.restarted = d->restarted && !d->fresh,
+			.member = d->member,
 			.probe_addr = d->probe.allowed.addr,
 			.probe_port = d->probe.allowed.port,
 		},
@@ -234,27 +257,70 @@ static int give(struct ward *d)
 		m.present |= 1u << i;
 		fds[count++] = d->fds.fd[i];
 	}
-	m.present |= 1u << SANDBOX_FD_COUNT;
-	fds[count++] = d->route_fd;
+	if (d->route_fd >= 0) {
+		m.present |= 1u << SANDBOX_FD_COUNT;
+		fds[count++] = d->route_fd;
+	}
 	return ipc_send(d->warden->keeper.engine.source.fd, &m, fds, count);
+}
+
+static bool waits(const struct ward *d, bool restarted, bool fresh)
+{
+	return d && d->state == WARD_NEW && d->restarted == restarted &&
+	       (d->fresh || !fresh);
+}
+
+/* Those whose cgroup was made again have no time to lose; then those that were guarded
+ * before, and last those that are new. */
+static struct ward *next_ward(const struct warden *w, bool restarted)
+{
+	struct ward *found = NULL;
+
+	for (uint32_t id = 1; id <= WARDS_MAX; id++) {
+		if (waits(w->wards[id], restarted, restarted))
+			return w->wards[id];
+		if (!found && waits(w->wards[id], restarted, false))
+			found = w->wards[id];
+	}
+	return found;
+}
+
+static bool has_host(const struct warden *w)
+{
+	for (uint32_t id = 1; id <= WARDS_MAX; id++)
+		if (w->wards[id] && w->wards[id]->spec.kind == GUARDED_HOST &&
+		    w->wards[id]->state != WARD_LEFT)
+			return true;
+	return false;
+}
+
+static void give_or_wait(struct ward *d)
+{
+	struct warden *w = d->warden;
+
+	/* Should the engine be gone, it is given to the next. */
+	if ((d->spec.kind == GUARDED_HOST && host_give(w) < 0) || give(d) < 0)
+		return;
+	d->state = WARD_GIVEN;
+	w->giving = d->id;
 }
 
 void ward_give_next(struct warden *w)
 {
-	for (uint32_t id = 1; id <= WARDS_MAX; id++) {
-		struct ward *d = w->wards[id];
+	struct ward *d;
 
-		if (!w->engine_ready || w->giving != 0)
-			return;
-		if (!d || d->state != WARD_NEW)
-			continue;
-		/* Should it be gone, it is given to the next. */
-		if (give(d) < 0)
-			return;
-		d->state = WARD_GIVEN;
-		w->giving = id;
+	if (!w->engine_ready || w->giving != 0 || w->host.state == HOST_LOADING)
+		return;
+	d = next_ward(w, true);
+	if (!d && w->host.state < HOST_LOADING && has_host(w)) {
+		(void)!host_load(w);
+		return;
 	}
-	if (w->engine_ready && w->giving == 0 && !w->keeper.stands) {
+	if (!d)
+		d = next_ward(w, false);
+	if (d) {
+		give_or_wait(d);
+	} else if (!w->keeper.stands) {
 		w->keeper.stands = true;
 		keeper_introduce(&w->keeper);
 	}
@@ -265,6 +331,7 @@ void ward_give_next(struct warden *w)
 static void fail(struct ward *d, const char *text)
 {
 	refuse(d, text);
+	d->left = true;
 	ward_detach(d, true);
 }
 
@@ -274,24 +341,40 @@ static void stands(struct ward *d)
 	struct err err = { 0 };
 
 	d->state = WARD_STANDING;
-	if (!d->restarted && state_keep(d, &err) < 0) {
-		fail(d, err.text);
-		return;
+	if ((!d->restarted || d->fresh) && state_keep(d, &err) < 0) {
+		if (!d->restarted) {
+			fail(d, err.text);
+			return;
+		}
+		log_warning("sandbox '%s': %s", d->spec.name, err.text);
 	}
 	/* From now on a successor of the engine takes over. */
 	d->restarted = true;
+	d->fresh = false;
 	d->probe.allowed_name[0] = '\0';
 	m.ward = d->spec;
 	if (d->asked || !d->told)
 		warden_tell_control(d->warden, &m, NULL);
+	if (d->dir && (d->asked || !d->told))
+		host_tell_strays(d);
 	d->asked = false;
 	d->told = true;
+	if (d->again) {
+		d->again = false;
+		ward_enter_again(d);
+	}
+}
+
+static void run(const struct ward *d)
+{
+	const struct ipc_message m = { .type = IPC_RUN, .sandbox = d->id };
+
+	(void)!ipc_send(d->warden->keeper.engine.source.fd, &m, NULL, 0);
 }
 
 static void on_tested(struct loop_source *source, uint32_t events)
 {
 	struct ward *d = CONTAINER_OF(source, struct ward, from_child);
-	const struct ipc_message run = { .type = IPC_RUN, .sandbox = d->id };
 	struct err err = { 0 };
 	int r = inside_result(d, &err);
 
@@ -300,7 +383,7 @@ static void on_tested(struct loop_source *source, uint32_t events)
 		fail(d, err.text);
 		return;
 	}
-	(void)!ipc_send(d->warden->keeper.engine.source.fd, &run, NULL, 0);
+	run(d);
 	stands(d);
 }
 
@@ -323,6 +406,19 @@ static void test(struct ward *d)
 		fail(d, "the self-test can't be started");
 }
 
+/* The table of the host may have what is not guarded: its id is kept with it. */
+static void leave(struct ward *d)
+{
+	if (d->spec.kind != GUARDED_HOST || d->restarted || !d->warden->engine_ready) {
+		ward_free(d);
+		return;
+	}
+	inside_end(d);
+	follow_stop(d);
+	d->spec.name[0] = '\0';
+	d->state = WARD_LEFT;
+}
+
 static void on_detached(struct ward *d, const char *text)
 {
 	struct ipc_message m = { .type = IPC_DETACHED, .sandbox = d->id };
@@ -332,7 +428,40 @@ static void on_detached(struct ward *d, const char *text)
 		log_warning("sandbox '%s': %s", d->spec.name, text);
 	if (d->asked)
 		warden_tell_control(d->warden, &m, NULL);
-	ward_free(d);
+	if (d->left)
+		leave(d);
+	else
+		ward_free(d);
+}
+
+void ward_refuse_host(struct warden *w, const char *text)
+{
+	for (uint32_t id = 1; id <= WARDS_MAX; id++) {
+		struct ward *d = w->wards[id];
+
+		if (!d || d->state != WARD_NEW || d->spec.kind != GUARDED_HOST ||
+		    d->restarted)
+			continue;
+		refuse(d, text);
+		ward_free(d);
+	}
+}
+
+void ward_enter_again(struct ward *d)
+{
+	int old = d->image_fd;
+	struct err err = { 0 };
+
+	if (d->state == WARD_GIVEN || d->state == WARD_TESTING) {
+		d->again = true;
+		return;
+	}
+	if (state_image(d, &err) < 0)
+		log_error("sandbox '%s': %s", d->spec.name, err.text);
+	else if (old >= 0)
+		close(old);
+	d->state = WARD_NEW;
+	ward_give_next(d->warden);
 }
 
 void ward_on_engine(struct warden *w, const struct ipc_message *given)
@@ -349,12 +478,15 @@ void ward_on_engine(struct warden *w, const struct ipc_message *given)
 		on_detached(d, m.text);
 	} else if (m.type == IPC_REFUSED && d->state == WARD_GIVEN) {
 		refuse(d, m.text);
-		ward_free(d);
+		leave(d);
 	} else if (m.type == IPC_STANDS && d->state == WARD_GIVEN) {
-		if (d->probe.allowed_name[0])
+		if (d->probe.allowed_name[0]) {
 			test(d);
-		else
+		} else {
+			if (d->fresh)
+				run(d);
 			stands(d);
+		}
 	}
 	ward_give_next(w);
 }

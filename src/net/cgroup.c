@@ -116,6 +116,82 @@ int cgroup_open(const char *where, struct cgroup *ret, struct err *err)
 	return 0;
 }
 
+int cgroup_directory(const char *name, char ret[CGROUP_PATH_MAX], struct err *err)
+{
+	char root[CGROUP_PATH_MAX];
+	int r = find_root(root, err);
+
+	if (r < 0)
+		return r;
+	if (name[0] != '/' || strlen(root) + strlen(name) >= CGROUP_PATH_MAX)
+		return err_set(err, -EINVAL, "'%.200s' is no cgroup", name);
+	memcpy(ret, root, strlen(root));
+	memcpy(ret + strlen(root), name, strlen(name) + 1);
+	return 0;
+}
+
+int cgroup_of_self(struct cgroup *ret, struct err *err)
+{
+	static const char begin[] = "0::";
+	FILE *f = fopen("/proc/self/cgroup", "re");
+	char line[CGROUP_PATH_MAX + 32];
+	bool found = false;
+
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = strncmp(line, begin, strlen(begin)) == 0;
+	if (f)
+		fclose(f);
+	if (!found)
+		return err_set(err, -ENOENT, "cannot see which cgroup this is");
+	line[strcspn(line, "\n")] = '\0';
+	return cgroup_open(line + strlen(begin), ret, err);
+}
+
+const char *cgroup_name(const struct cgroup *c)
+{
+	const char *at = c->path + strlen(c->path);
+
+	for (size_t i = 0; i < c->level; i++)
+		while (*--at != '/')
+			;
+	return at;
+}
+
+bool cgroup_is_in(const struct cgroup *c, const struct cgroup *above)
+{
+	return strcmp(c->path, above->path) == 0 || is_below(c->path, above->path);
+}
+
+/* What @file of @dir says, or "". */
+static void read_file(const char *dir, const char *file, char *ret, size_t size)
+{
+	char path[CGROUP_PATH_MAX + 32];
+	CLEAN(fd) int fd = -1;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, file);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? 0 : read(fd, ret, size - 1);
+	ret[n > 0 ? n : 0] = '\0';
+}
+
+int cgroup_can_be_joined(const char *dir, struct err *err)
+{
+	char text[256];
+
+	read_file(dir, "cgroup.type", text, sizeof(text));
+	if (strcmp(text, "threaded\n") == 0 || strcmp(text, "domain invalid\n") == 0)
+		return err_set(err, -EOPNOTSUPP,
+			       "no process can be in the cgroup: its type is '%.*s'",
+			       (int)strcspn(text, "\n"), text);
+	read_file(dir, "cgroup.events", text, sizeof(text));
+	if (strstr(text, "frozen 1"))
+		return err_set(err, -EBUSY,
+			       "the cgroup is frozen: nothing can be "
+			       "tested in it");
+	return 0;
+}
+
 /* ---- who lives in it ---- */
 
 /* What is to be done with each process and each cgroup of a tree; not 0 ends it. */
@@ -302,6 +378,7 @@ static void numbers_sort(struct numbers *n)
 
 struct looking {
 	struct numbers cgroups, strays; /* ids below it; inodes made outside of them */
+	struct numbers packets, raws;	/* inodes of everybody's */
 	struct cgroup_strays *ret;
 	bool failed;
 };
@@ -395,6 +472,46 @@ static int list_strays(struct looking *l)
 	return 0;
 }
 
+/* Column @column, from 0 on, of each line of @path but the first one; nothing when that
+ * isn't there. */
+static int list_inodes(const char *path, size_t column, struct numbers *ret)
+{
+	FILE *f = fopen(path, "re");
+	char line[512];
+	int r = 0;
+
+	if (f && !fgets(line, sizeof(line), f))
+		r = ferror(f) ? -EIO : 0;
+	while (f && r == 0 && fgets(line, sizeof(line), f)) {
+		const char *at = line;
+		size_t len = 0;
+		uint32_t inode;
+
+		for (size_t i = 0; i <= column; i++) {
+			at += len;
+			at += strspn(at, " ");
+			len = strcspn(at, " \n");
+		}
+		if (text_to_u32((struct text){ at, len }, UINT32_MAX, &inode))
+			r = numbers_add(ret, inode);
+	}
+	if (f)
+		fclose(f);
+	return r;
+}
+
+static int list_raw_sockets(struct looking *l)
+{
+	enum { PACKET_INODE = 8, RAW_INODE = 9 };
+	int r = list_inodes("/proc/net/packet", PACKET_INODE, &l->packets);
+
+	if (r == 0)
+		r = list_inodes("/proc/net/raw", RAW_INODE, &l->raws);
+	if (r == 0)
+		r = list_inodes("/proc/net/raw6", RAW_INODE, &l->raws);
+	return r;
+}
+
 static uint64_t socket_inode(int dir, const char *name)
 {
 	char target[64];
@@ -423,8 +540,13 @@ static int count_process(struct walk *w, pid_t pid)
 		l->failed |= errno != ENOENT && errno != ESRCH;
 		return 0;
 	}
-	while ((e = readdir(all)))
-		found += numbers_have(&l->strays, socket_inode(dirfd(all), e->d_name));
+	while ((e = readdir(all))) {
+		uint64_t inode = socket_inode(dirfd(all), e->d_name);
+
+		found += numbers_have(&l->strays, inode);
+		l->ret->packet += numbers_have(&l->packets, inode);
+		l->ret->raw += numbers_have(&l->raws, inode);
+	}
 	closedir(all);
 	if (found > 0 && l->ret->processes++ == 0)
 		l->ret->first = pid;
@@ -448,7 +570,11 @@ struct cgroup_strays cgroup_strays(const struct cgroup *c)
 	numbers_sort(&l.cgroups);
 	if (r == 0)
 		r = list_strays(&l);
+	if (r == 0)
+		r = list_raw_sockets(&l);
 	numbers_sort(&l.strays);
+	numbers_sort(&l.packets);
+	numbers_sort(&l.raws);
 	w.on_process = count_process;
 	w.on_cgroup = NULL;
 	if (r == 0)
@@ -456,5 +582,7 @@ struct cgroup_strays cgroup_strays(const struct cgroup *c)
 	ret.known = r == 0 && !l.failed;
 	free(l.cgroups.at);
 	free(l.strays.at);
+	free(l.packets.at);
+	free(l.raws.at);
 	return ret;
 }

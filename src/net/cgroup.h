@@ -24,6 +24,18 @@ struct cgroup {
  * ("/system.slice/job"), which counts from the root of the hierarchy. -ENOENT: there is
  * none; -EINVAL: no cgroup of version 2, or the root itself. */
 int cgroup_open(const char *where, struct cgroup *ret, struct err *err) MUST_CHECK;
+/* Where the directory of one would be whose name is @name, as cgroup_name() says it. */
+int cgroup_directory(const char *name, char ret[CGROUP_PATH_MAX],
+		     struct err *err) MUST_CHECK;
+/* The one that this process is in; -EINVAL: the root. */
+int cgroup_of_self(struct cgroup *ret, struct err *err) MUST_CHECK;
+/* Its path from the root of the hierarchy on: "/system.slice/job". */
+const char *cgroup_name(const struct cgroup *c);
+/* It is @above, or below it. */
+bool cgroup_is_in(const struct cgroup *c, const struct cgroup *above);
+/* A process can be moved into the one of directory @dir, and runs there: it is not
+ * frozen, and not one for threads alone. */
+int cgroup_can_be_joined(const char *dir, struct err *err) MUST_CHECK;
 
 /* Refuse what the filter by cgroup wouldn't hold:
  *   -EXDEV  a process lives in another network namespace than @net (a descriptor), so its
@@ -42,5 +54,7 @@ struct cgroup_strays {
 	bool known; /* it could be seen, of all processes */
 	uint32_t sockets, processes;
 	pid_t first; /* one of these processes */
+	/* Packet and raw sockets that processes of @c have, wherever they were made. */
+	uint32_t packet, raw;
 };
 struct cgroup_strays cgroup_strays(const struct cgroup *c);

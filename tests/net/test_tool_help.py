@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 MAN = pathlib.Path(__file__).resolve().parents[2] / "man"
-VERBS = ("run", "sidecar", "daemon", "attach", "detach", "ps", "policy", "profile", "events", "denies",
+VERBS = ("run", "sidecar", "daemon", "attach", "detach", "ps", "status", "policy", "profile", "events", "denies",
          "review", "render", "teardown", "doctor", "inject", "completion", "version", "help")
 
 

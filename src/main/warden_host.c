@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ * Sandboxes of the host's own namespace have one table, and listeners that they share.
+ * They are opened when the first such sandbox comes, so that a host without any has
+ * neither. An engine gets them before its first such sandbox, then all that were guarded
+ * before, and then the word to install the table (IPC_HOST_LOAD): who is in it is never
+ * without rules in between. Sandboxes that are new come after that. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "main/warden_internal.h"
+#include "net/cgroup.h"
+
+void host_init(struct warden *w)
+{
+	struct host *h = &w->host;
+
+	sandbox_fds_init(&h->fds);
+	h->conntrack_fd = h->inotify.fd = -1;
+}
+
+/* -- what is served ----------------------------------------------------------------- */
+
+static int open_host(struct warden *w, struct err *err)
+{
+	const struct sandbox_ports ports = { KEEPER_DNS_PORT, KEEPER_RELAY_PORT };
+	struct host *h = &w->host;
+	int r;
+
+	if (h->state != HOST_NONE)
+		return 0;
+	r = sandbox_netlink_open(&h->conntrack_fd, err);
+	if (r == 0)
+		r = sandbox_fds_open(&h->fds, &ports, keeper_has_ipv6(), err);
+	if (r == 0) {
+		h->state = HOST_OPEN;
+		return 0;
+	}
+	if (h->conntrack_fd >= 0)
+		close(h->conntrack_fd);
+	h->conntrack_fd = -1;
+	return err_context(err, "cannot serve sandboxes of the host");
+}
+
+int host_give(struct warden *w)
+{
+	struct ipc_message m = {
+		.type = IPC_HOST,
+		.host = { .dns_port = KEEPER_DNS_PORT, .relay_port = KEEPER_RELAY_PORT },
+	};
+	struct host *h = &w->host;
+	int fds[SANDBOX_FD_COUNT + 1];
+	size_t count = 0;
+	int r;
+
+	if (h->state != HOST_OPEN)
+		return 0;
+	for (size_t i = 0; i < SANDBOX_FD_COUNT; i++) {
+		if (h->fds.fd[i] < 0)
+			continue;
+		m.present |= 1u << i;
+		fds[count++] = h->fds.fd[i];
+	}
+	fds[count++] = h->conntrack_fd;
+	r = ipc_send(w->keeper.engine.source.fd, &m, fds, count);
+	if (r == 0)
+		h->state = HOST_GIVEN;
+	return r;
+}
+
+int host_load(struct warden *w)
+{
+	const struct ipc_message m = { .type = IPC_HOST_LOAD };
+	int r = host_give(w);
+
+	if (r == 0)
+		r = ipc_send(w->keeper.engine.source.fd, &m, NULL, 0);
+	if (r == 0)
+		w->host.state = HOST_LOADING;
+	return r;
+}
+
+void host_on_engine(struct warden *w, const struct ipc_message *m)
+{
+	struct host *h = &w->host;
+	char text[ERR_TEXT_SIZE];
+
+	if (h->state != HOST_LOADING)
+		return;
+	snprintf(text, sizeof(text), "%.*s", (int)sizeof(text) - 1, m->text);
+	h->state = text[0] ? HOST_FAILED : HOST_STANDS;
+	if (text[0]) {
+		log_error("the filter of the host's sandboxes can't be installed: %s; "
+			  "what stood before stays",
+			  text);
+		ward_refuse_host(w, text);
+	}
+}
+
+void host_on_engine_end(struct warden *w)
+{
+	if (w->host.state > HOST_OPEN)
+		w->host.state = HOST_OPEN;
+}
+
+void host_try_again(struct warden *w)
+{
+	if (w->host.state != HOST_FAILED || !w->engine_ready || w->giving != 0)
+		return;
+	w->host.state = HOST_GIVEN;
+	ward_give_next(w);
+}
+
+/* -- who is meant ------------------------------------------------------------------- */
+
+static int find_user(struct ward *d, struct err *err)
+{
+	uint32_t uid;
+
+	if (!text_to_u32(text_of(d->spec.where), UINT32_MAX - 1, &uid))
+		return err_set(err, -EINVAL, "'%.80s' is no user id", d->spec.where);
+	if (uid == 0)
+		return err_set(err, -EINVAL,
+			       "root can undo every rule: it is not guarded by its user "
+			       "id");
+	if (uid == geteuid())
+		return err_set(err, -EINVAL, "%u is the daemon's own user id", uid);
+	d->member = (struct filter_member){ .kind = FILTER_MEMBER_UID, .uid = uid };
+	return 0;
+}
+
+/* That the daemon, and with it whoever is guarded, would be locked in. */
+static int check_own(const struct cgroup *c, struct err *err)
+{
+	CLEAN(mem) struct cgroup *own = malloc(sizeof(*own));
+	struct err ignored = { 0 };
+
+	if (!own)
+		return err_set(err, -ENOMEM, "out of memory");
+	/* In the root of the hierarchy it is in nobody's way. */
+	if (cgroup_of_self(own, &ignored) < 0 || !cgroup_is_in(own, c))
+		return 0;
+	return err_set(err, -EINVAL, "the daemon itself lives in the cgroup '%.200s'",
+		       cgroup_name(c));
+}
+
+/* What was guarded before is guarded again, whatever is the matter with it. */
+static int check_cgroup(const struct ward *d, const struct cgroup *c, struct err *err)
+{
+	struct err why = { 0 };
+	int r = check_own(c, &why);
+
+	if (r == 0)
+		r = cgroup_check(c, d->warden->home, &why);
+	if (r == 0)
+		return 0;
+	if (!d->restarted)
+		return err_set(err, r, "%s", why.text);
+	log_warning("sandbox '%s': %s", d->spec.name, why.text);
+	return 0;
+}
+
+static int found_cgroup(struct ward *d, const struct cgroup *c, struct err *err)
+{
+	const char *name = cgroup_name(c);
+
+	if (strlen(name) > IPC_WARD_WHERE_MAX)
+		return err_set(err, -EINVAL, "the path of the cgroup is longer than %d",
+			       IPC_WARD_WHERE_MAX);
+	if (c->level > FILTER_HOST_LEVEL_MAX)
+		return err_set(err, -EINVAL, "the cgroup is more than %d levels deep",
+			       FILTER_HOST_LEVEL_MAX);
+	/* It was made again while nobody looked: the rules are the old one's. */
+	d->fresh = d->restarted && d->member.cgroup != c->id;
+	d->member = (struct filter_member){
+		.kind = FILTER_MEMBER_CGROUP,
+		.cgroup = c->id,
+		.level = c->level,
+	};
+	snprintf(d->spec.where, sizeof(d->spec.where), "%s", name);
+	return check_cgroup(d, c, err);
+}
+
+/* One that was guarded before may be gone, as long as what is above it isn't: it is
+ * waited for. */
+static int find_cgroup(struct ward *d, struct err *err)
+{
+	CLEAN(mem) struct cgroup *c = calloc(1, sizeof(*c));
+	int r;
+
+	if (!c)
+		return err_set(err, -ENOMEM, "out of memory");
+	r = d->restarted ? cgroup_directory(d->spec.where, c->path, err)
+			 : cgroup_open(d->spec.where, c, err);
+	if (r < 0)
+		return r;
+	d->dir = strdup(c->path);
+	if (!d->dir)
+		return err_set(err, -ENOMEM, "out of memory");
+	/* Whatever happens to it from now on is noticed. */
+	r = follow_start(d, err);
+	if (r < 0)
+		return r;
+	r = cgroup_open(d->dir, c, err);
+	if (r == -ENOENT && d->restarted) {
+		*err = (struct err){ 0 };
+		d->waiting = true;
+		return 0;
+	}
+	return r < 0 ? r : found_cgroup(d, c, err);
+}
+
+int host_find(struct ward *d, struct err *err)
+{
+	int r = d->spec.member == FILTER_MEMBER_CGROUP ? find_cgroup(d, err)
+						       : find_user(d, err);
+
+	if (r == 0 && !d->restarted && d->warden->host.state == HOST_FAILED)
+		r = err_set(err, -EIO,
+			    "the filter of the host's sandboxes can't be "
+			    "installed");
+	return r < 0 ? r : open_host(d->warden, err);
+}
+
+static bool is_same(const struct filter_member *a, const struct filter_member *b)
+{
+	return a->kind == b->kind && a->cgroup == b->cgroup && a->uid == b->uid;
+}
+
+int host_check_alone(struct ward *d, struct err *err)
+{
+	const struct warden *w = d->warden;
+
+	for (uint32_t id = 1; id <= WARDS_MAX; id++) {
+		struct ward *other = w->wards[id];
+
+		if (!other || !is_same(&other->member, &d->member))
+			continue;
+		if (other->state != WARD_LEFT)
+			return err_set(err, -EEXIST, "sandbox '%s' is that %s already",
+				       other->spec.name, d->dir ? "cgroup" : "user");
+		/* The table may have it under that id. */
+		d->id = other->id;
+		ward_free(other);
+		return 0;
+	}
+	return 0;
+}
+
+/* -- what is told ------------------------------------------------------------------- */
+
+void host_tell(const struct ward *d, const char *text)
+{
+	struct ipc_message m = { .type = IPC_TOLD, .sandbox = d->id };
+
+	log_info("sandbox '%s': %s", d->spec.name, text);
+	snprintf(m.text, sizeof(m.text), "%s", text);
+	warden_tell_control(d->warden, &m, NULL);
+}
+
+static struct cgroup_strays strays_of(const struct ward *d)
+{
+	CLEAN(mem) struct cgroup *c = malloc(sizeof(*c));
+	struct err ignored = { 0 };
+
+	if (!c || !d->dir || cgroup_open(d->dir, c, &ignored) < 0)
+		return (struct cgroup_strays){ 0 };
+	return cgroup_strays(c);
+}
+
+void host_tell_strays(const struct ward *d)
+{
+	struct cgroup_strays s = strays_of(d);
+	struct ipc_message m = { .type = IPC_TOLD, .sandbox = d->id };
+
+	if (s.sockets == 0)
+		return;
+	log_warning("sandbox '%s': %u sockets of %u processes (one is %d) were made "
+		    "outside of the cgroup: the filter doesn't hold them",
+		    d->spec.name, s.sockets, s.processes, (int)s.first);
+	snprintf(m.text, sizeof(m.text), "%u sockets from outside are not held",
+		 s.sockets);
+	warden_tell_control(d->warden, &m, NULL);
+}
+
+struct ipc_look host_look(const struct ward *d)
+{
+	struct cgroup_strays s = strays_of(d);
+
+	return (struct ipc_look){
+		.known = s.known,
+		.waiting = d->waiting,
+		.strays = s.sockets,
+		.stray_of = s.first,
+		.packet = s.packet > 0,
+		.raw = s.raw > 0,
+	};
+}

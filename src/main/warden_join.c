@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ * The self-test of a sandbox of the host's own namespace runs as one of those that are
+ * guarded: in the cgroup, or as the user. A child is made, moved by the daemon, and drops
+ * what it has; told to (IPC_RUN), it tries what must work and what must not, and says how
+ * it went. It is killed after that at the latest: it may be frozen by then, and nothing
+ * of ours is to stay in somebody's cgroup. */
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/close_range.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "launch/init/init.h"
+#include "main/warden_internal.h"
+#include "net/cgroup.h"
+
+enum {
+	CHILD_FD = 3, /* the channel, in the child */
+	NOBODY = 65534,
+	END_MS = 200,
+	REMOVE_TRIES = 50, /* once a millisecond */
+};
+
+/* -- in the child ------------------------------------------------------------------- */
+
+static void say(enum ipc_type type, const char *text)
+{
+	struct ipc_message m = { .type = type };
+
+	snprintf(m.text, sizeof(m.text), "%s", text);
+	(void)!ipc_send(CHILD_FD, &m, NULL, 0);
+}
+
+/* The channel and nothing else of the daemon's. */
+static int keep_only(int channel)
+{
+	int high = fcntl(channel, F_DUPFD_CLOEXEC, CHILD_FD + 1);
+
+	if (high < 0 || dup3(high, CHILD_FD, O_CLOEXEC) < 0 ||
+	    syscall(SYS_close_range, CHILD_FD + 1, ~0u, 0) < 0)
+		return -errno;
+	return 0;
+}
+
+/* With another user id go all capabilities. Whoever has that id can't look into it. */
+static int drop(uid_t uid, pid_t parent)
+{
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || setgroups(0, NULL) < 0 ||
+	    setresgid(NOBODY, NOBODY, NOBODY) < 0 || setresuid(uid, uid, uid) < 0 ||
+	    prctl(PR_SET_DUMPABLE, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+		return -errno;
+	return getppid() == parent ? 0 : -ESRCH;
+}
+
+static void child_run(const struct ward *d, int channel, uid_t uid, pid_t parent)
+{
+	char why[ERR_TEXT_SIZE] = "";
+	struct ipc_message m;
+	size_t count;
+
+	if (keep_only(channel) < 0)
+		return;
+	if (drop(uid, parent) < 0) {
+		say(IPC_FAILED, "the self-test's process can't become another user's");
+		return;
+	}
+	if (ipc_receive(CHILD_FD, &m, NULL, 0, &count) < 0 || m.type != IPC_RUN)
+		return;
+	if (self_test_deny(&d->probe, why, sizeof(why)))
+		say(IPC_RUNNING, "");
+	else
+		say(IPC_FAILED, why);
+}
+
+/* -- in the daemon ------------------------------------------------------------------ */
+
+static int start(struct ward *d, uid_t uid, pid_t *ret, struct err *err)
+{
+	pid_t parent = getpid(), pid;
+	int pair[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return err_sys(err, -errno, "cannot make a socket pair");
+	pid = fork();
+	if (pid == 0) {
+		child_run(d, pair[1], uid, parent);
+		_exit(0);
+	}
+	close(pair[1]);
+	d->from_child.fd = pair[0];
+	if (pid < 0)
+		return err_sys(err, -errno, "cannot start a process");
+	/* Nobody reaps it before the next turn of the loop. */
+	d->join.process = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (d->join.process < 0) {
+		kill(pid, SIGKILL);
+		return err_sys(err, -errno, "cannot watch a process");
+	}
+	*ret = pid;
+	return 0;
+}
+
+static int move(const char *dir, pid_t pid)
+{
+	char path[CGROUP_PATH_MAX + 32], text[16];
+	CLEAN(fd) int fd = -1;
+	int len = snprintf(text, sizeof(text), "%d", (int)pid);
+
+	snprintf(path, sizeof(path), "%s/cgroup.procs", dir);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || write(fd, text, (size_t)len) != len)
+		return -errno;
+	return 0;
+}
+
+/* Processes can't be in one that shares its controllers out to those below it; one below
+ * it is guarded as it is. */
+static int move_below(struct ward *d, pid_t pid)
+{
+	char path[CGROUP_PATH_MAX + 32];
+
+	snprintf(path, sizeof(path), "%s/weir-self-test-%d", d->dir, (int)pid);
+	if (mkdir(path, 0755) < 0)
+		return -errno;
+	d->join.below = strdup(path);
+	if (!d->join.below) {
+		(void)!rmdir(path);
+		return -ENOMEM;
+	}
+	return move(path, pid);
+}
+
+static int join_cgroup(struct ward *d, pid_t pid, struct err *err)
+{
+	int r = cgroup_can_be_joined(d->dir, err);
+
+	if (r < 0)
+		return r;
+	r = move(d->dir, pid);
+	if (r == -EBUSY)
+		r = move_below(d, pid);
+	return r < 0 ? err_sys(err, r, "the self-test cannot join the cgroup '%.200s'",
+			       d->spec.where)
+		     : 0;
+}
+
+int join_start(struct ward *d, struct err *err)
+{
+	bool is_user = d->member.kind == FILTER_MEMBER_UID;
+	pid_t pid = 0;
+	int r = start(d, is_user ? d->member.uid : NOBODY, &pid, err);
+
+	if (r == 0 && !is_user)
+		r = join_cgroup(d, pid, err);
+	if (r < 0)
+		inside_end(d);
+	return r;
+}
+
+/* The kernel may be a moment late in seeing that nobody is in there any more. */
+static void remove_below(struct join *j)
+{
+	for (int i = 0; i < REMOVE_TRIES && rmdir(j->below) < 0 && errno == EBUSY; i++)
+		(void)!poll(NULL, 0, 1);
+	free(j->below);
+	j->below = NULL;
+}
+
+void join_end(struct ward *d)
+{
+	struct join *j = &d->join;
+	struct pollfd ended = { .fd = j->process, .events = POLLIN };
+
+	if (j->process < 0)
+		return;
+	(void)!syscall(SYS_pidfd_send_signal, j->process, SIGKILL, NULL, 0);
+	(void)!poll(&ended, 1, END_MS);
+	close(j->process);
+	j->process = -1;
+	if (j->below)
+		remove_below(j);
+}
