@@ -1,0 +1,392 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""`weir daemon` with many sandboxes: what each costs to attach and to hold, and what all of them cost each other.
+
+    bench_daemon.py [--build DIR] [--kind netns|cgroup] [--steps 100,300,…] [--distinct] [--rate 20000] [--seconds 3] [--json FILE]
+
+Sandboxes are attached one after the other on one kept connection, up to each step in turn. At each step: the time of an
+attach (p50, p99, of those since the step before); memory of each process and of the kernel (slab, percpu and
+vmalloc of the whole machine: others count in) for each sandbox; DNS across all of them, --rate questions a second in all
+for names that are cached and a quarter of that for names that are new, with p50, p99 and the engine's CPU for a question; a
+policy changed; one detached. Then everything is killed and started again. At the end one of them floods questions, UDP packets and connections that are denied, while the others ask.
+With --distinct each has a policy of its own; otherwise one plan serves all. Medians. Needs root.
+"""
+import argparse
+import contextlib
+import ctypes
+import http.client
+import json
+import os
+import pathlib
+import resource
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+UPSTREAM = ("127.0.0.9", "5300")
+ALLOWED, DENIED = "allowed.example.com", "denied.example.com"
+LIMITS = {"queries_per_second": "unlimited", "queries_burst": "unlimited", "new_names_per_minute": "unlimited",
+          "queries_in_flight": 4096}
+STEPS = {"netns": "1,100,300,1000,1500", "cgroup": "1,100,1000,3000,10000"}
+CLIENT_CPU, SERVER_CPU = 1, 0
+CACHED_NAMES = 8       # of each sandbox
+CHANGES = 21
+PROCESSES = ("warden", "engine", "control")
+CLONE_NEWNET, CLONE_NEWNS = 0x40000000, 0x20000
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def own_namespace():
+    """A fresh one for this process and the daemon: the host. /run is a tmpfs there, as it is on hosts."""
+    if LIBC.unshare(CLONE_NEWNET | CLONE_NEWNS) != 0:
+        sys.exit("bench_daemon: needs root")
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755,nr_inodes=200k", "bench", "/run"], check=True)
+    for line in ("link set lo up", "link add w0 type veth peer name w1", "address add 10.9.9.1/24 dev w0",
+                 "link set w0 up", "link set w1 up", "route add default via 10.9.9.2"):
+        subprocess.run(["ip", *line.split()], check=True)
+
+
+class Namespaces:
+    """Network namespaces that live as long as this process."""
+    kind = "netns"
+    server = ("127.0.0.1", "53")
+
+    def __init__(self, _folder):
+        self.home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        self.places = []
+
+    def grow(self, count):
+        while len(self.places) < count:
+            if LIBC.unshare(CLONE_NEWNET) != 0:
+                sys.exit("bench_daemon: no more namespaces can be had")
+            fd = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+            self.places.append(f"/proc/{os.getpid()}/fd/{fd}")
+        LIBC.setns(self.home, CLONE_NEWNET)
+
+    def attach_body(self, i):
+        return {"netns": self.places[i]}
+
+    def line(self, i):
+        return f"netns {self.places[i]}\n"
+
+    def close(self):
+        pass
+
+
+class Cgroups:
+    kind = "cgroup"
+    server = ("8.8.8.8", "53")
+
+    def __init__(self, _folder):
+        mounts = [line.split() for line in pathlib.Path("/proc/mounts").read_text().splitlines()]
+        self.top = pathlib.Path(next(m[1] for m in mounts if m[2] == "cgroup2")) / f"weirbench{os.getpid()}"
+        self.top.mkdir()
+        self.count = 0
+
+    def grow(self, count):
+        for i in range(self.count, count):
+            (self.top / f"s{i}").mkdir()
+        self.count = count
+
+    def attach_body(self, i):
+        return {"cgroup": f"{self.top}/s{i}"}
+
+    def line(self, i):
+        return f"cgroup {self.top}/s{i}\n"
+
+    def close(self):
+        for i in range(self.count):
+            (self.top / f"s{i}").rmdir()
+        self.top.rmdir()
+
+
+FLEETS = {"netns": Namespaces, "cgroup": Cgroups}
+
+
+def policy(i, distinct):
+    rules = [{"action": "allow", "target": f"*.{ALLOWED}"}]
+    if distinct:
+        rules.append({"action": "allow", "target": f"own{i}.example.com"})
+    return {"defaultAction": "deny", "egress": rules, "limits": LIMITS}
+
+
+class Api(http.client.HTTPConnection):
+    """Over the unix socket, kept open."""
+
+    def __init__(self, path):
+        super().__init__("weir")
+        self.path = str(path)
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(self.path)
+
+    def ask(self, method, path, body=None):
+        """Milliseconds from the request to its answer, which has to be good."""
+        text = None if body is None else json.dumps(body)
+        begin = time.perf_counter()
+        self.request(method, path, text)
+        answer = self.getresponse()
+        said = answer.read()
+        if answer.status >= 300:
+            raise OSError(f"{method} {path}: {answer.status} {said.decode()}")
+        return (time.perf_counter() - begin) * 1000
+
+
+class Daemon:
+    def __init__(self, build, folder):
+        self.build, self.folder = build, folder
+        self.socket = folder / "run" / "weir.sock"
+        self.log = folder / "log"
+        self.api = Api(self.socket)
+        self.process = None
+        self.start()
+
+    def start(self):
+        """Return: seconds until it answers, and until it is healthy."""
+        begin = time.perf_counter()
+        with open(self.log, "a", encoding="utf-8") as log:
+            self.process = subprocess.Popen(
+                ["taskset", "-c", str(SERVER_CPU), self.build / "weir", "daemon", "--run-dir", self.folder / "run", "--socket", self.socket,
+                 "--dns-upstream", ":".join(UPSTREAM), "--log-level", "error"], stdout=log, stderr=log)
+        answers = None
+        while True:
+            try:
+                Api(self.socket).ask("GET", "/healthz")
+                break
+            except OSError as e:
+                if answers is None and "/healthz" in str(e):
+                    answers = time.perf_counter() - begin
+            if self.process.poll() is not None:
+                sys.exit(f"bench_daemon: the daemon has ended\n{self.log.read_text()}")
+            time.sleep(0.002)
+        self.api.close()
+        ready = time.perf_counter() - begin
+        return answers or ready, ready
+
+    def pids(self):
+        """{name: pid}"""
+        found = {"warden": self.process.pid}
+        children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        for pid in children.split():
+            with contextlib.suppress(OSError):
+                name = pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+                found[name.removeprefix("weir-")] = int(pid)
+        return found
+
+    def pss_kib(self):
+        found = {}
+        for name in PROCESSES:
+            for line in pathlib.Path(f"/proc/{self.pids()[name]}/smaps_rollup").read_text().splitlines():
+                if line.startswith("Pss:"):
+                    found[name] = int(line.split()[1])
+        return found
+
+    def cpu_us(self, name):
+        tasks = pathlib.Path(f"/proc/{self.pids()[name]}/task").iterdir()
+        return sum(int((t / "schedstat").read_text().split()[0]) for t in tasks) / 1000
+
+    def all_cpu_ms(self):
+        """Of all three, and of the warden's children that have ended."""
+        ended = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[13:15]
+        return sum(map(int, ended)) * 1000 / os.sysconf("SC_CLK_TCK") + sum(self.cpu_us(n) for n in PROCESSES) / 1000
+
+    def kill(self):
+        for pid in self.pids().values():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def kernel_kib():
+    wanted = ("Slab", "Percpu", "VmallocUsed", "KernelStack", "PageTables")
+    lines = pathlib.Path("/proc/meminfo").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.split(":")[0] in wanted)
+
+
+def dnsfleet(bench, lines, *args):
+    """One run of the clients; `ask` or `flood` comes first."""
+    return subprocess.Popen([bench / "dnsfleet", *map(str, args), str(CLIENT_CPU)], stdin=lines, stdout=subprocess.PIPE)
+
+
+class Bench:
+    def __init__(self, args, folder):
+        self.args, self.folder = args, folder
+        self.bench = args.build / "tests/bench"
+        self.fleet = FLEETS[args.kind](folder)
+        self.daemon = Daemon(args.build, folder)
+        self.count = self.asked = 0
+
+    def clients(self, members, *args):
+        path = self.folder / "members"
+        path.write_text("".join(self.fleet.line(i) for i in members))
+        with open(path, encoding="utf-8") as lines:
+            return dnsfleet(self.bench, lines, *args)
+
+    def questions(self, members, names, suffix=ALLOWED):
+        """What the clients say, and the engine's CPU for a question. New names are asked for at a quarter of the rate."""
+        rate = self.args.rate if names else self.args.rate / 4
+        child = self.clients(members, "ask", *self.fleet.server, self.args.seconds, rate, names, suffix)
+        before = self.daemon.cpu_us("engine")
+        said = json.loads(child.communicate()[0])
+        said["cpu_us"] = (self.daemon.cpu_us("engine") - before) / max(said["answered"], 1)
+        return said
+
+    def attach(self, upto):
+        times = []
+        for i in range(self.count, upto):
+            times.append(self.daemon.api.ask("PUT", f"/sandboxes/s{i}",
+                                             {**self.fleet.attach_body(i), "policy": policy(i, self.args.distinct)}))
+        return times
+
+    def changes(self):
+        times = []
+        for i in range(CHANGES):
+            body = policy(0, False)
+            body["egress"].append({"action": "allow", "target": f"change{i}.example"})
+            times.append(self.daemon.api.ask("POST", "/sandboxes/s0/policy", body))
+        return statistics.median(times)
+
+    def detaches(self, count):
+        """The last ones, and back again."""
+        times = [self.daemon.api.ask("DELETE", f"/sandboxes/s{i}") for i in range(self.count - count, self.count)]
+        for i in range(self.count - count, self.count):
+            self.daemon.api.ask("PUT", f"/sandboxes/s{i}",
+                                {**self.fleet.attach_body(i), "policy": policy(i, self.args.distinct)})
+        return statistics.median(times)
+
+    def attach_all(self, count):
+        """Those that are missing, and what each of them takes."""
+        added = count - self.count
+        before, kernel, cpu_ms = self.daemon.pss_kib(), kernel_kib(), self.daemon.all_cpu_ms()
+        times = sorted(self.attach(count))
+        self.count = count
+        row = {f"{name}_kib_each": (kib - before[name]) / added for name, kib in self.daemon.pss_kib().items()}
+        return {**row, "kernel_kib_each": (kernel_kib() - kernel) / added, "attach_p50_ms": statistics.median(times),
+                "attach_p99_ms": times[int(added * 0.99)], "attach_cpu_ms": (self.daemon.all_cpu_ms() - cpu_ms) / added}
+
+    def step(self, count):
+        self.fleet.grow(count)
+        row = {"sandboxes": count, **self.attach_all(count)}
+        members = range(count)
+        self.asked += 1
+        self.questions(members, CACHED_NAMES)
+        for name, figures in (("cached", self.questions(members, CACHED_NAMES)),
+                              ("new", self.questions(members, 0, f"r{self.asked}.{ALLOWED}"))):
+            for key in ("p50_us", "p99_us", "cpu_us", "lost", "servfail"):
+                row[f"{name}_{key}"] = figures[key]
+        row["change_ms"] = self.changes()
+        row["detach_ms"] = self.detaches(min(20, count))
+        row.update({f"{name}_kib": kib for name, kib in self.daemon.pss_kib().items()})
+        return row
+
+    def restart(self):
+        self.daemon.kill()
+        answers, ready = self.daemon.start()
+        return {"restart_answers_s": answers, "restart_ready_s": ready, "restart_ms_each": ready * 1000 / self.count}
+
+    def neighbour(self):
+        """The others' p99 while the first one floods, beside the same without."""
+        members = range(1, self.count)
+        quiet = self.questions(members, CACHED_NAMES)
+        flood = self.clients(range(1), "flood", *self.fleet.server, self.args.seconds + 2, DENIED)
+        time.sleep(1)
+        loud = self.questions(members, CACHED_NAMES)
+        said = json.loads(flood.communicate()[0])
+        return {"quiet_p99_us": quiet["p99_us"], "loud_p99_us": loud["p99_us"], "quiet_p50_us": quiet["p50_us"],
+                "loud_p50_us": loud["p50_us"], "loud_lost": loud["lost"], "flood": said}
+
+    def run(self):
+        rows = []
+        for count in map(int, self.args.steps.split(",")):
+            rows.append(self.step(count))
+            show_row(rows[-1], len(rows) == 1)
+        result = {"kind": self.args.kind, "distinct": self.args.distinct, "steps": rows}
+        if self.count > 1:
+            result["neighbour"] = self.neighbour()
+        result["restart"] = self.restart()
+        return result
+
+    def close(self):
+        self.daemon.kill()
+        self.fleet.close()
+
+
+COLUMNS = [("sandboxes", "sandboxes", 9, 0), ("attach p50", "attach_p50_ms", 10, 2), ("p99 ms", "attach_p99_ms", 7, 2), ("CPU ms", "attach_cpu_ms", 7, 2),
+           ("engine", "engine_kib_each", 7, 1), ("warden", "warden_kib_each", 7, 1),
+           ("control", "control_kib_each", 8, 1), ("kernel KiB", "kernel_kib_each", 10, 1),
+           ("cached µs", "cached_cpu_us", 10, 2), ("p50", "cached_p50_us", 6, 0), ("p99", "cached_p99_us", 7, 0),
+           ("new µs", "new_cpu_us", 7, 2), ("p50", "new_p50_us", 6, 0), ("p99", "new_p99_us", 7, 0),
+           ("change ms", "change_ms", 9, 2), ("detach ms", "detach_ms", 9, 2)]
+
+
+def show_row(row, first):
+    if first:
+        print("".join(f"{title:>{width + 1}}" for title, _, width, _ in COLUMNS))
+    print("".join(f"{row[key]:{width + 1}.{digits}f}" if key in row else " " * (width + 1)
+                  for _, key, width, digits in COLUMNS), flush=True)
+
+
+def ratios(result):
+    """(what, to reach, found): section 11 of the architecture."""
+    first, last = result["steps"][0], result["steps"][-1]
+    rows = [("CPU for a cached question, beside the first step", "<= 1.8", last["cached_cpu_us"] / first["cached_cpu_us"]),
+            ("CPU for a new one, beside the first step", "<= 1.8", last["new_cpu_us"] / first["new_cpu_us"])]
+    if "attach_p50_ms" in last:
+        rows += [("attach, ms", "<= 1.5", last["attach_p50_ms"])]
+    if "engine_kib_each" in last:
+        rows += [("engine for an idle sandbox, KiB", "<= 16", last["engine_kib_each"])]
+    if "neighbour" in result:
+        n = result["neighbour"]
+        rows += [("p99 beside one that floods, beside quiet", "<= 2", n["loud_p99_us"] / n["quiet_p99_us"])]
+    return rows
+
+
+def show(result):
+    print()
+    for what, wanted, found in ratios(result):
+        print(f"{what:50} {wanted:>7} {found:8.2f}  {'reached' if found <= float(wanted.split()[1]) else 'MISSED'}")
+    print(json.dumps({k: result[k] for k in ("neighbour", "restart") if k in result}))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build"))
+    parser.add_argument("--kind", choices=FLEETS, default="netns")
+    parser.add_argument("--steps")
+    parser.add_argument("--distinct", action="store_true")
+    parser.add_argument("--rate", type=int, default=20_000)
+    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--json", type=pathlib.Path)
+    args = parser.parse_args()
+    args.build, args.steps = args.build.resolve(), args.steps or STEPS[args.kind]
+    subprocess.run(["ninja", "-C", args.build, "weir", "weir-control", "tests/bench/dnsfleet", "tests/bench/upstream_fake"],
+                   check=True, stdout=subprocess.DEVNULL)
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    own_namespace()
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="weirdaemon", dir="/run"))
+    upstream = subprocess.Popen(["taskset", "-c", str(SERVER_CPU), args.build / "tests/bench/upstream_fake", *UPSTREAM])
+    bench = None
+    try:
+        bench = Bench(args, folder)
+        result = bench.run()
+        show(result)
+    finally:
+        if bench:
+            bench.close()
+        upstream.kill()
+        upstream.wait()
+        shutil.rmtree(folder)
+    if args.json:
+        args.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
