@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The ring is an array in order of arrival; a hash index of slot numbers beside it finds
  * the event that a new one folds into. The index is chained and has as many heads as the
- * ring has slots, so an event that is pushed out is unlinked in a step or two. */
+ * ring has slots, so an event that is pushed out is unlinked in a step or two. It begins
+ * small and doubles up to its capacity: most sandboxes have few events. */
 #include "store/event.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
 
 #define NONE UINT32_MAX
+
+enum { FIRST_SLOTS = 4 };
 
 struct slot {
 	struct event event;
@@ -19,11 +24,12 @@ struct slot {
 
 struct event_ring {
 	size_t capacity, count;
+	size_t size;   /* slots that there are by now */
 	size_t oldest; /* slot */
 	uint64_t dropped;
 	struct hash_key key;
-	struct slot *slots; /* @capacity of them */
-	uint32_t *heads;    /* @capacity of them */
+	struct slot *slots; /* @size of them */
+	uint32_t *heads;    /* @size of them */
 };
 
 static const char *const action_names[] = {
@@ -87,25 +93,47 @@ static bool folds(const struct event *a, const struct event *b)
 
 /* ---- the ring ---- */
 
+static uint32_t *head_of(const struct event_ring *r, uint64_t hash)
+{
+	return &r->heads[hash % r->size];
+}
+
+static int resize(struct event_ring *r, size_t size)
+{
+	uint32_t *heads = malloc(size * sizeof(*heads));
+	struct slot *slots = heads ? reallocarray(r->slots, size, sizeof(*slots)) : NULL;
+
+	if (!slots) {
+		free(heads);
+		return -ENOMEM;
+	}
+	free(r->heads);
+	r->heads = heads;
+	r->slots = slots;
+	r->size = size;
+	memset(heads, 0xff, size * sizeof(*heads));
+	for (size_t i = 0; i < r->count; i++) {
+		uint32_t *head = head_of(r, slots[i].hash);
+
+		slots[i].next = *head;
+		*head = (uint32_t)i;
+	}
+	return 0;
+}
+
 struct event_ring *event_ring_new(size_t capacity)
 {
 	struct event_ring *r = calloc(1, sizeof(*r));
 
-	if (!r || capacity == 0 || capacity >= NONE) {
+	if (!r || capacity == 0 || capacity >= NONE ||
+	    resize(r, MIN(capacity, (size_t)FIRST_SLOTS)) < 0) {
 		free(r);
 		return NULL;
 	}
 	r->capacity = capacity;
-	r->slots = calloc(capacity, sizeof(*r->slots));
-	r->heads = malloc(capacity * sizeof(*r->heads));
-	if (!r->slots || !r->heads) {
-		event_ring_free(r);
-		return NULL;
-	}
 	/* An address that changes from run to run serves as the key: what folds is no
 	 * secret, only the chains must not be chosen from outside. */
 	r->key = (struct hash_key){ (uintptr_t)r, (uintptr_t)r->slots };
-	memset(r->heads, 0xff, capacity * sizeof(*r->heads));
 	return r;
 }
 
@@ -116,11 +144,6 @@ void event_ring_free(struct event_ring *r)
 	free(r->slots);
 	free(r->heads);
 	free(r);
-}
-
-static uint32_t *head_of(const struct event_ring *r, uint64_t hash)
-{
-	return &r->heads[hash % r->capacity];
 }
 
 static struct slot *find(const struct event_ring *r, uint64_t hash, const struct event *e)
@@ -141,15 +164,26 @@ static void push_out_oldest(struct event_ring *r)
 		at = &r->slots[*at].next;
 	*at = s->next;
 	r->dropped += s->event.packets;
-	r->oldest = (r->oldest + 1) % r->capacity;
+	r->oldest = (r->oldest + 1) % r->size;
 	r->count--;
+}
+
+/* Without memory for more the ring stays as small as it is. */
+static void make_room(struct event_ring *r)
+{
+	if (r->count < r->size)
+		return;
+	if (r->size < r->capacity && resize(r, MIN(r->size * 2, r->capacity)) == 0)
+		return;
+	r->capacity = r->size;
+	push_out_oldest(r);
 }
 
 void event_ring_add(struct event_ring *r, const struct event *e)
 {
 	uint64_t hash = hash_event(r, e);
 	struct slot *s = find(r, hash, e);
-	uint32_t *head = head_of(r, hash);
+	uint32_t *head;
 	size_t i;
 
 	if (s) {
@@ -157,9 +191,9 @@ void event_ring_add(struct event_ring *r, const struct event *e)
 		s->event.bytes += e->bytes;
 		return;
 	}
-	if (r->count == r->capacity)
-		push_out_oldest(r);
-	i = (r->oldest + r->count++) % r->capacity;
+	make_room(r);
+	head = head_of(r, hash);
+	i = (r->oldest + r->count++) % r->size;
 	r->slots[i] = (struct slot){ .event = *e, .hash = hash, .next = *head };
 	*head = (uint32_t)i;
 }
@@ -171,7 +205,7 @@ size_t event_ring_count(const struct event_ring *r)
 
 const struct event *event_ring_at(const struct event_ring *r, size_t i)
 {
-	return i < r->count ? &r->slots[(r->oldest + i) % r->capacity].event : NULL;
+	return i < r->count ? &r->slots[(r->oldest + i) % r->size].event : NULL;
 }
 
 uint64_t event_ring_dropped(const struct event_ring *r)

@@ -64,6 +64,35 @@ static void what_differs_in_any_key_field_does_not_fold(void **state)
 	event_ring_free(r);
 }
 
+/* It is larger than the first piece of memory that it takes, and no power of two. */
+static void a_ring_grows_up_to_its_capacity(void **state)
+{
+	enum { CAPACITY = 100, MORE = 30 };
+	struct event_ring *r = event_ring_new(CAPACITY);
+	struct event e = { .packets = 1 };
+
+	for (int round = 0; round < 2; round++) {
+		for (uint16_t i = 0; i < CAPACITY; i++) {
+			e.port = i;
+			event_ring_add(r, &e);
+		}
+		assert_int_equal(event_ring_count(r), CAPACITY);
+		assert_int_equal(event_ring_dropped(r), 0);
+	}
+	for (uint16_t i = 0; i < MORE; i++) {
+		e.port = (uint16_t)(CAPACITY + i);
+		event_ring_add(r, &e);
+	}
+	assert_int_equal(event_ring_count(r), CAPACITY);
+	assert_int_equal(event_ring_dropped(r), 2 * MORE);
+	for (size_t i = 0; i < CAPACITY; i++) {
+		assert_int_equal(event_ring_at(r, i)->port, MORE + i);
+		assert_int_equal(event_ring_at(r, i)->packets,
+				 i < CAPACITY - MORE ? 2 : 1);
+	}
+	event_ring_free(r);
+}
+
 static void a_full_ring_loses_its_oldest_and_counts_it(void **state)
 {
 	struct event_ring *r = event_ring_new(3);
@@ -119,6 +148,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(equal_events_fold_and_keep_the_first_time),
 		cmocka_unit_test(what_differs_in_any_key_field_does_not_fold),
+		cmocka_unit_test(a_ring_grows_up_to_its_capacity),
 		cmocka_unit_test(a_full_ring_loses_its_oldest_and_counts_it),
 		cmocka_unit_test(a_name_that_fills_its_field_is_read_within_it),
 		cmocka_unit_test(a_ring_of_nothing_is_refused),
