@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
+#include <sys/queue.h>
 #include <sys/random.h>
 
 #include "base/clock.h"
@@ -25,8 +26,9 @@ struct client_side {
 	struct sandbox *sandbox;   /* NULL: whoever asks */
 	struct loop_source udp[2]; /* IPv4, IPv6 */
 	struct dns_tcp_side tcp;
-	struct client_side *next;
+	LIST_ENTRY(client_side) link;
 };
+LIST_HEAD(client_sides, client_side);
 
 /* Replies over UDP, gathered in the turn. Entries of the same socket that follow each
  * other leave in one system call. */
@@ -45,7 +47,7 @@ struct dns_service {
 	struct resolver *resolver;
 	struct upstreams *upstreams;
 	struct dns_tcp *tcp;
-	struct client_side *sides;
+	struct client_sides sides;
 	struct endpoint servers[RESOLVER_UPSTREAMS_MAX];
 	size_t server_count, given_count; /* the others were found behind an inner one */
 	bool inner_told;		  /* UPSTREAM_INNER: nobody was found */
@@ -396,8 +398,10 @@ static int side_open(struct dns_service *d, struct sandbox *s, const int udp[2],
 		unlisten_udp(side);
 		return r;
 	}
-	side->next = d->sides;
-	d->sides = TAKE_PTR(side);
+	LIST_INSERT_HEAD(&d->sides, side, link);
+	if (s)
+		s->side = side;
+	side = NULL;
 	return 0;
 }
 
@@ -417,10 +421,7 @@ static struct dns_tcp_side *who_dials(void *data, int fd)
 	const struct dns_service *d = data;
 	const struct sandbox *s = d->shared.by_socket(d->shared.data, fd);
 
-	for (struct client_side *side = s ? d->sides : NULL; side; side = side->next)
-		if (side->sandbox == s)
-			return &side->tcp;
-	return NULL;
+	return s && s->side ? &s->side->tcp : NULL;
 }
 
 int dns_service_share(struct dns_service *d, const struct dns_shared *shared)
@@ -447,8 +448,11 @@ int dns_service_share(struct dns_service *d, const struct dns_shared *shared)
 /* Replies that wait in the queue leave first: their sockets are about to go. */
 static void side_close(struct dns_service *d, struct client_side *side)
 {
-	if (side->sandbox)
+	LIST_REMOVE(side, link);
+	if (side->sandbox) {
+		side->sandbox->side = NULL;
 		resolver_detach(d->resolver, side->sandbox);
+	}
 	send_replies(&d->out);
 	unlisten_udp(side);
 	dns_tcp_detach(&side->tcp);
@@ -457,15 +461,8 @@ static void side_close(struct dns_service *d, struct client_side *side)
 
 void dns_service_detach(struct dns_service *d, struct sandbox *s)
 {
-	for (struct client_side **slot = &d->sides; *slot; slot = &(*slot)->next) {
-		struct client_side *side = *slot;
-
-		if (side->sandbox != s)
-			continue;
-		*slot = side->next;
-		side_close(d, side);
-		return;
-	}
+	if (s->side)
+		side_close(d, s->side);
 }
 
 static struct upstreams *open_upstreams(struct dns_service *d,
@@ -579,12 +576,8 @@ void dns_service_free(struct dns_service *d)
 {
 	if (!d)
 		return;
-	while (d->sides) {
-		struct client_side *side = d->sides;
-
-		d->sides = side->next;
-		side_close(d, side);
-	}
+	while (!LIST_EMPTY(&d->sides))
+		side_close(d, LIST_FIRST(&d->sides));
 	loop_timer_stop(d->loop, &d->tick);
 	resolver_free(d->resolver);
 	upstreams_free(d->upstreams);

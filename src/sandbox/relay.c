@@ -35,8 +35,8 @@ static void reap(struct relay *r)
 		TAILQ_REMOVE(&r->dead, f, in_queue);
 		relay_flow_free(r, f);
 	}
-	while ((g = SLIST_FIRST(&r->dead_guests))) {
-		SLIST_REMOVE_HEAD(&r->dead_guests, link);
+	while ((g = LIST_FIRST(&r->dead_guests))) {
+		LIST_REMOVE(g, link);
 		free(g);
 	}
 }
@@ -120,22 +120,12 @@ static void answer_probe(int fd)
 		relay_reset_fd(fd);
 }
 
-static struct relay_guest *find_guest(const struct relay *r, const struct sandbox *s)
-{
-	struct relay_guest *g;
-
-	SLIST_FOREACH(g, &r->guests, link)
-	if (g->sandbox == s)
-		return g;
-	return NULL;
-}
-
 /* Whose connection it is that came to listeners which many share. */
 static struct relay_guest *who_dials(const struct relay *r, int fd)
 {
 	const struct sandbox *s = r->shared.by_socket(r->shared.data, fd);
 
-	return s ? find_guest(r, s) : NULL;
+	return s ? s->guest : NULL;
 }
 
 static void take_connection(struct relay_guest *g, int fd)
@@ -310,8 +300,8 @@ struct relay *relay_new(const struct relay_config *config, struct err *err)
 	r->route_fd = config->route_fd;
 	r->work.run = relay_work;
 	r->copy_buffer = malloc(RELAY_COPY_BYTES);
-	SLIST_INIT(&r->guests);
-	SLIST_INIT(&r->dead_guests);
+	LIST_INIT(&r->guests);
+	LIST_INIT(&r->dead_guests);
 	SLIST_INIT(&r->pipes);
 	TAILQ_INIT(&r->ready);
 	TAILQ_INIT(&r->dead);
@@ -326,6 +316,23 @@ undo:
 	return NULL;
 }
 
+/* Its flows are reset. */
+static void guest_end(struct relay_guest *g)
+{
+	struct relay *r = g->relay;
+
+	listen_stop(g);
+	loop_timer_stop(r->loop, &g->pause);
+	while (!LIST_EMPTY(&g->flows))
+		relay_flow_abort(LIST_FIRST(&g->flows));
+	if (g->sandbox)
+		g->sandbox->guest = NULL;
+	g->sandbox = NULL;
+	LIST_REMOVE(g, link);
+	LIST_INSERT_HEAD(&r->dead_guests, g, link);
+	relay_schedule(r);
+}
+
 void relay_free(struct relay *r)
 {
 	struct relay_guest *g;
@@ -333,8 +340,8 @@ void relay_free(struct relay *r)
 
 	if (!r)
 		return;
-	while ((g = SLIST_FIRST(&r->guests)))
-		relay_detach(r, g->sandbox);
+	while ((g = LIST_FIRST(&r->guests)))
+		guest_end(g);
 	reap(r);
 	while ((f = LIST_FIRST(&r->spares))) {
 		LIST_REMOVE(f, in_guest);
@@ -375,7 +382,9 @@ static int guest_start(struct relay *r, struct relay_guest *g)
 		free(g);
 		return e;
 	}
-	SLIST_INSERT_HEAD(&r->guests, g, link);
+	LIST_INSERT_HEAD(&r->guests, g, link);
+	if (g->sandbox)
+		g->sandbox->guest = g;
 	return 0;
 }
 
@@ -395,26 +404,16 @@ int relay_share(struct relay *r, const struct relay_shared *shared)
 
 void relay_detach(struct relay *r, struct sandbox *s)
 {
-	struct relay_guest *g = find_guest(r, s);
-
-	if (!g)
-		return;
-	listen_stop(g);
-	loop_timer_stop(r->loop, &g->pause);
-	while (!LIST_EMPTY(&g->flows))
-		relay_flow_abort(LIST_FIRST(&g->flows));
-	g->sandbox = NULL;
-	SLIST_REMOVE(&r->guests, g, relay_guest, link);
-	SLIST_INSERT_HEAD(&r->dead_guests, g, link);
-	relay_schedule(r);
+	if (s->guest)
+		guest_end(s->guest);
 }
 
 void relay_recheck(struct relay *r, struct sandbox *s)
 {
-	struct relay_guest *g = find_guest(r, s);
 	struct relay_flow *f;
 
-	for (f = g ? LIST_FIRST(&g->flows) : NULL; f; f = LIST_NEXT(f, in_guest)) {
+	for (f = s->guest ? LIST_FIRST(&s->guest->flows) : NULL; f;
+	     f = LIST_NEXT(f, in_guest)) {
 		f->recheck = true;
 		relay_flow_queue(f);
 	}
@@ -422,7 +421,5 @@ void relay_recheck(struct relay *r, struct sandbox *s)
 
 size_t relay_flow_count(const struct relay *r, const struct sandbox *s)
 {
-	const struct relay_guest *g = find_guest(r, s);
-
-	return g ? g->flow_count : 0;
+	return s->guest ? s->guest->flow_count : 0;
 }

@@ -155,9 +155,9 @@ struct relay_guest {
 	LIST_HEAD(, relay_flow) flows;
 	uint32_t flow_count, pipe_count;
 	struct rate new_flows; /* LIMIT_NEW_FLOWS_PER_SECOND */
-	SLIST_ENTRY(relay_guest) link;
+	LIST_ENTRY(relay_guest) link;
 };
-SLIST_HEAD(relay_guest_list, relay_guest);
+LIST_HEAD(relay_guest_list, relay_guest);
 
 struct relay {
 	struct loop *loop;

@@ -16,6 +16,8 @@
 
 struct learned;
 struct resolver_guest;
+struct client_side;
+struct relay_guest;
 
 /* Counters: each refusal and each limit has one. Names for people and for metrics
  * are in sandbox.c's table, in this order. */
@@ -96,6 +98,8 @@ struct sandbox {
 	struct learned *learned;    /* owned */
 	struct resolver_guest *dns; /* the resolver's; NULL before the first query and
 				     * after resolver_detach() */
+	struct client_side *side;   /* the DNS service's; NULL: it isn't served */
+	struct relay_guest *guest;  /* the relay's; NULL: it isn't attached there */
 	bool ipv6;		    /* the sandbox has IPv6 and so has the way out */
 	bool relay;		    /* TCP leaves by the relay */
 	bool direct_udp;	    /* UDP leaves by an uplink program */
