@@ -121,6 +121,8 @@ struct api_ops {
  * sidecar has at the top. */
 struct api_hall {
 	void *data;
+	/* False: there may be others, none is attached yet. */
+	bool (*knows_all)(void *data);
 	/* The one of this id, and its number, which events have. False: there is none. */
 	bool (*find)(void *data, const char *id, struct api_ops *ret,
 		     uint32_t *ret_number);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /* /sandboxes: what a daemon guards, and each of them as a sidecar shows its one. */
+#include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/internal.h"
 
-#define TOP "/sandboxes"
+#define TOP	    "/sandboxes"
+#define TAKING_OVER "the daemon takes over the sandboxes that were there before it"
 
 static const struct api_hall *hall_of(const struct api_request *r)
 {
@@ -34,9 +36,10 @@ static void answer_list(struct api_request *r)
 static void answer_error(struct api_request *r, unsigned int status,
 			 const struct err *err)
 {
-	json_t *j = json_pack("{s:s, s:s}", "error",
-			      status >= 500 ? "failed_safety_setup" : "refused", "reason",
-			      err->text);
+	const char *error = status == MHD_HTTP_SERVICE_UNAVAILABLE ? "not ready"
+			    : status >= 500			   ? "failed_safety_setup"
+								   : "refused";
+	json_t *j = json_pack("{s:s, s:s}", "error", error, "reason", err->text);
 	char *text = json_dumps(j, JSON_COMPACT | JSON_ENSURE_ASCII);
 
 	json_decref(j);
@@ -47,8 +50,12 @@ static void attach(struct api_request *r)
 {
 	const struct text body = { r->body ? r->body : "", r->body_size };
 	struct err err = { 0 };
-	unsigned int status = hall_of(r)->attach(hall_of(r)->data, r->id, body, &err);
+	unsigned int status = MHD_HTTP_SERVICE_UNAVAILABLE;
 
+	if (hall_of(r)->knows_all(hall_of(r)->data))
+		status = hall_of(r)->attach(hall_of(r)->data, r->id, body, &err);
+	else
+		err_set(&err, -EBUSY, TAKING_OVER);
 	if (status >= 400)
 		answer_error(r, status, &err);
 	else
@@ -68,7 +75,10 @@ static void detach(struct api_request *r)
 
 static void answer_no_sandbox(struct api_request *r)
 {
-	reply_error(r, MHD_HTTP_NOT_FOUND, "no such sandbox");
+	if (hall_of(r)->knows_all(hall_of(r)->data))
+		reply_error(r, MHD_HTTP_NOT_FOUND, "no such sandbox");
+	else
+		reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, TAKING_OVER);
 }
 
 static void answer_one(struct api_request *r)

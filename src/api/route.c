@@ -22,9 +22,12 @@ static bool has_token(const struct api *a)
 static void answer_health(struct api_request *r)
 {
 	const struct api_ops *ops = r->ops;
+	const struct api_hall *hall = &r->api->config.hall;
 
 	if (ops->healthy(ops->data))
 		reply_text(r, MHD_HTTP_OK, "ok");
+	else if (hall->knows_all && !hall->knows_all(hall->data))
+		reply_text(r, MHD_HTTP_SERVICE_UNAVAILABLE, "weir is restoring\n");
 	else
 		reply_text(r, MHD_HTTP_SERVICE_UNAVAILABLE, "weir not ready\n");
 }

@@ -118,6 +118,7 @@ void side_hall_status(void *data, struct api_status *ret)
 	const struct side_answer answer = { IPC_STATS, IPC_STATS };
 	const struct ipc_message ask = { .type = IPC_STATS };
 	struct side *s = data;
+	const struct side_ward *w;
 	struct ipc_message m;
 
 	if (s->stands && side_ask_engine(s, &ask, -1, &answer, &m, NULL) == 0)
@@ -129,7 +130,8 @@ void side_hall_status(void *data, struct api_status *ret)
 	if (!s->stands)
 		ret->degradations[ret->degradation_count++] = (struct api_degradation){
 			.what = "engine",
-			.reason = "the engine is being started again; the rules stand",
+			.reason = "the engine is being started, or takes its sandboxes "
+				  "over; the rules stand",
 			.since_ms = s->since_ms,
 		};
 	if (s->lacking[0])
@@ -140,10 +142,8 @@ void side_hall_status(void *data, struct api_status *ret)
 		};
 	ret->full_isolation = ret->degradation_count == 0;
 	ret->engine_restarts = s->standing.restarts;
-	for (uint32_t id = 1; id <= IPC_WARDS_MAX; id++) {
-		const struct side_ward *w = s->wards[id];
-
-		if (!w || w->gone[0])
+	for (uint32_t id = 0; (w = side_ward_after(s, id)); id = w->id) {
+		if (w->gone[0])
 			continue;
 		ret->rule_count += document_rule_count(w->document);
 		ret->policy_updates += w->updates;
@@ -151,6 +151,11 @@ void side_hall_status(void *data, struct api_status *ret)
 	}
 	fill_counters(s->counters, &s->stats, ret);
 	ret->log_dropped = loglines_dropped(s->log);
+}
+
+static bool hall_knows_all(void *data)
+{
+	return side_wards_are_known(data);
 }
 
 static bool hall_find(void *data, const char *id, struct api_ops *ret,
@@ -191,11 +196,10 @@ static char *hall_list(void *data)
 {
 	const struct side *s = data;
 	json_t *all = json_array();
+	struct side_ward *w;
 
-	for (uint32_t id = 1; id <= IPC_WARDS_MAX; id++) {
-		struct side_ward *w = s->wards[id];
-
-		if (!w || w->gone[0])
+	for (uint32_t id = 0; (w = side_ward_after(s, id)); id = w->id) {
+		if (w->gone[0])
 			continue;
 		side_ward_counters(w);
 		if (json_array_append_new(all, side_ward_json(w)) < 0)
@@ -266,6 +270,7 @@ void side_hall(struct side *s, struct api_hall *ret)
 {
 	*ret = (struct api_hall){
 		.data = s,
+		.knows_all = hall_knows_all,
 		.find = hall_find,
 		.list = hall_list,
 		.show = hall_show,

@@ -216,7 +216,7 @@ static int start(struct side *s, struct err *err)
 	if (r == 0)
 		r = side_link_open(s, err);
 	if (r == 0 && s->many)
-		r = side_wards_open(s, err);
+		side_wards_open(s);
 	return r;
 }
 

@@ -23,6 +23,7 @@
 #pragma once
 
 #include "api/api.h"
+#include "base/roster.h"
 #include "cli/sidecar.h"
 #include "ipc/message.h"
 #include "ipc/places.h"
@@ -54,6 +55,7 @@ struct side_ward {
 	struct side *side;
 	uint32_t id; /* in events and messages */
 	struct ipc_ward spec;
+	struct roster_entry named; /* until it is gone */
 	int64_t since_ms;
 	struct document *document; /* in force, owned */
 	uint8_t *plan_bytes;	   /* of it, owned */
@@ -95,6 +97,15 @@ struct side {
 	/* wards.c; in a sidecar there are none */
 	bool many;				    /* the daemon's control */
 	struct side_ward *wards[IPC_WARDS_MAX + 1]; /* by id, from 1 on; owned */
+	uint32_t highest_id;			    /* none is above */
+	struct roster ward_names;
+	/* What is still to be asked about, a few in each turn: the warden's list from the
+	 * one after this on; those that it has told of since; those that the engine may
+	 * enforce something else for. UINT32_MAX: nothing. */
+	uint32_t listed_id, compared_id;
+	uint64_t told[IPC_WARDS_MAX / 64 + 1]; /* a bit each */
+	bool is_told;			       /* of any */
+	bool took_over; /* the warden has said that the engine has all there were */
 	struct loop_timer relist;
 	gid_t group; /* whose members may use the API; 0: root alone */
 
@@ -187,9 +198,13 @@ void side_candidate_done(struct side_candidate *c);
 
 /* -- wards.c ------------------------------------------------------------------------ */
 
-/* The sandboxes that the warden has. */
-int side_wards_open(struct side *s, struct err *err) MUST_CHECK;
+/* Begin to ask for the sandboxes that the warden has. */
+void side_wards_open(struct side *s);
 struct side_ward *side_ward_find(const struct side *s, uint32_t id);
+/* The first one above @id that is there, NULL: none. */
+struct side_ward *side_ward_after(const struct side *s, uint32_t id);
+/* All that there were when we or the daemon started are there, and known here. */
+bool side_wards_are_known(const struct side *s);
 struct side_ward *side_ward_named(const struct side *s, const char *name);
 /* @policy could be one of a sandbox. */
 int side_ward_check(struct side *s, const struct document *policy,

@@ -133,5 +133,5 @@ bool side_healthy(void *data)
 {
 	const struct side *s = data;
 
-	return s->stands;
+	return s->stands && (!s->many || side_wards_are_known(s));
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* HOW IT WORKS
  * The warden has the sandboxes; what is here is a copy for answers: read from it at the
- * start (IPC_LIST), and changed with it. A change goes the way of the sidecar's
- * (change.c), with the sandbox's number in every message: the engine first, then the
- * warden, which keeps the text in its folder, then memory.
+ * start (IPC_LIST), a few in each turn of the loop, and changed with it. A change goes
+ * the way of the sidecar's (change.c), with the sandbox's number in every message: the
+ * engine first, then the warden, which keeps the text in its folder, then memory.
  *
  * When the engine has been replaced, and at the start, each is compared with what the
  * engine enforces: a change that was under way when somebody died is undone then. What
@@ -18,8 +18,11 @@
 #include "control/side.h"
 #include "ipc/plan_file.h"
 
+#define NOTHING UINT32_MAX
+
 enum {
 	STATS_FRESH_MS = 500,
+	ASKED_MAX = 64, /* sandboxes that are asked about in one turn */
 	HTTP_OK = 200,
 	HTTP_CREATED = 201,
 	HTTP_BAD_REQUEST = 400,
@@ -32,13 +35,19 @@ struct side_ward *side_ward_find(const struct side *s, uint32_t id)
 	return id <= IPC_WARDS_MAX ? s->wards[id] : NULL;
 }
 
-struct side_ward *side_ward_named(const struct side *s, const char *name)
+struct side_ward *side_ward_after(const struct side *s, uint32_t id)
 {
-	for (uint32_t id = 1; id <= IPC_WARDS_MAX; id++)
-		if (s->wards[id] && !s->wards[id]->gone[0] &&
-		    strcmp(s->wards[id]->spec.name, name) == 0)
+	while (id < s->highest_id)
+		if (s->wards[++id])
 			return s->wards[id];
 	return NULL;
+}
+
+struct side_ward *side_ward_named(const struct side *s, const char *name)
+{
+	struct roster_entry *e = roster_find(&s->ward_names, name);
+
+	return e ? CONTAINER_OF(e, struct side_ward, named) : NULL;
 }
 
 struct event_ring *side_ward_ring(struct side_ward *w)
@@ -53,6 +62,7 @@ static void ward_free(struct side_ward *w)
 	if (!w)
 		return;
 	side_closing_done(w->side, &w->closing);
+	roster_remove(&w->side->ward_names, &w->named);
 	document_free(w->document);
 	free(w->plan_bytes);
 	event_ring_free(w->ring);
@@ -233,9 +243,14 @@ static int add(struct side *s, uint32_t id, const struct ipc_ward *spec,
 	w->spec.name[IPC_WARD_NAME_MAX] = '\0';
 	w->spec.where[IPC_WARD_WHERE_MAX] = '\0';
 	w->since_ms = clock_wall_ms();
+	if (roster_add(&s->ward_names, &w->named, w->spec.name) < 0) {
+		free(w);
+		return -ENOMEM;
+	}
 	take(w, c);
 	ward_free(s->wards[id]);
 	s->wards[id] = w;
+	s->highest_id = MAX(s->highest_id, id);
 	return 0;
 }
 
@@ -329,6 +344,13 @@ static void look_again(struct side *s)
 		loop_stop(s->loop);
 }
 
+/* Nobody finds it any more. */
+static void end(struct side_ward *w, const char *why)
+{
+	snprintf(w->gone, sizeof(w->gone), "%.60s", why);
+	roster_remove(&w->side->ward_names, &w->named);
+}
+
 void side_wards_on_warden(struct side *s, struct ipc_message *m)
 {
 	struct side_ward *w = side_ward_find(s, m->sandbox);
@@ -337,19 +359,24 @@ void side_wards_on_warden(struct side *s, struct ipc_message *m)
 		return;
 	m->text[sizeof(m->text) - 1] = '\0';
 	if (w && m->type == IPC_GONE)
-		snprintf(w->gone, sizeof(w->gone), "%.60s", m->text);
+		end(w, m->text);
 	/* The control before us had asked for that. */
 	if (w && m->type == IPC_DETACHED && !m->text[0])
-		snprintf(w->gone, sizeof(w->gone), "the sandbox was detached");
+		end(w, "the sandbox was detached");
+	if (m->type == IPC_WARDED && m->sandbox <= IPC_WARDS_MAX) {
+		s->told[m->sandbox / 64] |= UINT64_C(1) << m->sandbox % 64;
+		s->is_told = true;
+	}
 	look_again(s);
 }
 
 static void bury(struct side *s)
 {
-	for (uint32_t id = 1; id <= IPC_WARDS_MAX; id++) {
-		struct side_ward *w = s->wards[id];
+	struct side_ward *w;
 
-		if (!w || !w->gone[0])
+	for (uint32_t id = 0; (w = side_ward_after(s, id));) {
+		id = w->id;
+		if (!w->gone[0])
 			continue;
 		side_tame(w->gone, sizeof(w->gone));
 		record(w, EVENT_CHANGE, w->gone);
@@ -387,27 +414,51 @@ static int list_one(struct side *s, struct ipc_message *m, int fd, struct err *e
 	return r;
 }
 
-/* Each that we don't know yet. */
-static int list(struct side *s, struct err *err)
+/* The first one above *@at, if we don't know it yet; *@at moves on to it. */
+static int list_after(struct side *s, uint32_t *at, struct err *err)
 {
 	const struct side_answer listed = { IPC_LISTED, IPC_LISTED };
-	struct ipc_message ask = { .type = IPC_LIST }, m;
+	const struct ipc_message ask = { .type = IPC_LIST, .sandbox = *at };
+	struct ipc_message m;
+	int fd = -1;
+	int r = side_ask_keeper(s, &ask, NULL, 0, &listed, &m, &fd);
 
-	do {
-		int fd = -1;
-		int r = side_ask_keeper(s, &ask, NULL, 0, &listed, &m, &fd);
+	if (r < 0)
+		return err_sys(err, r, "the warden does not answer");
+	*at = m.sandbox > *at ? m.sandbox : NOTHING;
+	if (m.sandbox != 0 && fd >= 0 && !side_ward_find(s, m.sandbox))
+		r = list_one(s, &m, fd, err);
+	if (fd >= 0)
+		close(fd);
+	return r;
+}
 
-		if (r < 0)
-			return err_sys(err, r, "the warden does not answer");
-		if (m.sandbox != 0 && fd >= 0 && !side_ward_find(s, m.sandbox))
-			r = list_one(s, &m, fd, err);
-		if (fd >= 0)
-			close(fd);
-		if (r < 0)
-			return r;
-		ask.sandbox = m.sandbox;
-	} while (m.sandbox != 0);
-	return 0;
+static void list(struct side *s, uint32_t *at)
+{
+	struct err err = { 0 };
+
+	if (list_after(s, at, &err) < 0)
+		loglines_say(s->log, clock_wall_ms(), LOGLINES_ERROR, "%s", err.text);
+}
+
+static void list_told(struct side *s)
+{
+	s->is_told = false;
+	for (uint32_t id = 1; id <= IPC_WARDS_MAX; id++) {
+		uint64_t bit = UINT64_C(1) << id % 64;
+		uint32_t before = id - 1;
+
+		if (!(s->told[id / 64] & bit))
+			continue;
+		s->told[id / 64] &= ~bit;
+		if (!side_ward_find(s, id))
+			list(s, &before);
+	}
+}
+
+bool side_wards_are_known(const struct side *s)
+{
+	return s->listed_id == NOTHING && s->took_over;
 }
 
 /* -- the engine --------------------------------------------------------------------- */
@@ -480,27 +531,44 @@ static void compare(struct side_ward *w)
 	side_candidate_done(&c);
 }
 
+static void compare_next(struct side *s)
+{
+	struct side_ward *w = side_ward_after(s, s->compared_id);
+
+	if (w) {
+		s->compared_id = w->id;
+		compare(w);
+	} else if (s->listed_id == NOTHING) {
+		s->compared_id = NOTHING;
+	}
+}
+
 static void on_relist(struct loop_timer *t)
 {
 	struct side *s = CONTAINER_OF(t, struct side, relist);
-	struct err err = { 0 };
 
 	bury(s);
-	if (list(s, &err) < 0)
-		loglines_say(s->log, clock_wall_ms(), LOGLINES_ERROR, "%s", err.text);
-	for (uint32_t id = 1; id <= IPC_WARDS_MAX; id++)
-		if (s->wards[id])
-			compare(s->wards[id]);
+	if (s->is_told)
+		list_told(s);
+	for (int i = 0; i < ASKED_MAX && s->listed_id != NOTHING; i++)
+		list(s, &s->listed_id);
+	for (int i = 0; i < ASKED_MAX && s->compared_id != NOTHING; i++)
+		compare_next(s);
+	if (s->listed_id != NOTHING || s->compared_id != NOTHING)
+		look_again(s);
 }
 
 void side_wards_on_engine(struct side *s)
 {
-	s->heard = s->stands = true;
+	/* The warden introduces us when it has given the engine what there was. */
+	s->heard = s->stands = s->took_over = true;
+	s->compared_id = 0;
 	look_again(s);
 }
 
-int side_wards_open(struct side *s, struct err *err)
+void side_wards_open(struct side *s)
 {
 	s->relist.on_fire = on_relist;
-	return list(s, err);
+	s->compared_id = NOTHING;
+	look_again(s);
 }
