@@ -72,6 +72,8 @@ struct api_status {
 	size_t counter_count;
 	uint64_t webhook_sent, webhook_dropped, log_dropped;
 	uint64_t store_lost_rows, store_lost_packets;
+	bool has_postgres; /* events are copied there; of its rows */
+	uint64_t postgres_waiting, postgres_missed, postgres_refused;
 	uint64_t policy_updates, policy_failures;
 };
 

@@ -171,6 +171,13 @@ static void write_counters(struct metrics *m, const struct api_status *s)
 	counter(m, "store_lost_packets_total",
 		"Packets and lookups of events that could not be stored.",
 		s->store_lost_packets);
+	if (s->has_postgres) {
+		counter(m, "postgres_missed_rows_total",
+			"Rows that were let go before they could be copied.",
+			s->postgres_missed);
+		counter(m, "postgres_refused_rows_total",
+			"Rows that PostgreSQL would not take.", s->postgres_refused);
+	}
 }
 
 static void write_modes(struct metrics *m, const struct api_status *s)
@@ -203,6 +210,9 @@ static void write_gauges(struct metrics *m, const struct api_status *s)
 	      s->learned_names);
 	gauge(m, "learned_addresses", "Learned addresses that are open now.",
 	      s->learned_addresses);
+	if (s->has_postgres)
+		gauge(m, "postgres_waiting_rows",
+		      "Rows in the store that are to be copied.", s->postgres_waiting);
 }
 
 static void write_api(struct metrics *m, const struct api *a)

@@ -141,6 +141,7 @@ void side_hall_status(void *data, struct api_status *ret)
 			.since_ms = s->since_ms,
 		};
 	ret->full_isolation = ret->degradation_count == 0;
+	side_store_status(s, ret);
 	ret->engine_restarts = s->standing.restarts;
 	for (uint32_t id = 0; (w = side_ward_after(s, id)); id = w->id) {
 		if (w->gone[0])

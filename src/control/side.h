@@ -298,4 +298,6 @@ void side_webhook_count(const struct side *s, struct api_status *ret);
 /* -- status.c ----------------------------------------------------------------------- */
 
 void side_status(void *data, struct api_status *ret);
+/* What is said of the stores, which let nothing out: degradations and counts. */
+void side_store_status(struct side *s, struct api_status *ret);
 bool side_healthy(void *data);

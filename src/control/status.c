@@ -4,10 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "control/side.h"
 #include "ipc/look.h"
 
-enum { STATS_FRESH_MS = 500 }; /* asked for again after this time */
+enum {
+	STATS_FRESH_MS = 500,		/* asked for again after this time */
+	POSTGRES_SILENT_MS = 60 * 1000, /* it speaks every ten seconds */
+};
 
 static enum api_mode mode_of(const struct side *s)
 {
@@ -45,12 +49,39 @@ static bool add_raw_sockets(const struct side *s, struct api_status *ret)
 	return look.packet || look.raw;
 }
 
+/* It says something every ten seconds, or is dead, or hangs. */
 static void add_postgres(struct side *s, struct api_status *ret)
 {
-	if (s->spec.postgres &&
-	    postgres_state_read(s->spec.state_dir, &s->postgres) == 0 &&
-	    s->postgres.trouble[0])
-		add(s, ret, "postgres", s->postgres.trouble);
+	struct postgres_state *p = &s->postgres;
+	const char *reason = p->trouble;
+	int64_t silent_ms;
+
+	if (!s->spec.postgres)
+		return;
+	if (postgres_state_read(s->spec.state_dir, p) < 0)
+		*p = (struct postgres_state){ .told_ms = s->since_ms ?: clock_wall_ms() };
+	silent_ms = clock_wall_ms() - p->told_ms;
+	if (!reason[0] && silent_ms > POSTGRES_SILENT_MS)
+		reason = "weir-postgres has said nothing for a minute: events wait in "
+			 "the store";
+	if (reason[0])
+		add(s, ret, "postgres", reason);
+	ret->has_postgres = true;
+	ret->postgres_waiting = p->waiting;
+	ret->postgres_missed = p->missed;
+	ret->postgres_refused = p->refused;
+}
+
+void side_store_status(struct side *s, struct api_status *ret)
+{
+	add_postgres(s, ret);
+	if (!s->store)
+		return;
+	sqlite_writer_state(s->store, &s->store_state);
+	if (s->store_state.trouble[0])
+		add(s, ret, "store", s->store_state.trouble);
+	ret->store_lost_rows = s->store_state.lost_rows;
+	ret->store_lost_packets = s->store_state.lost_packets;
 }
 
 static void add_degradations(struct side *s, struct api_status *ret)
@@ -66,12 +97,7 @@ static void add_degradations(struct side *s, struct api_status *ret)
 		add(s, ret, "confinement", s->standing.lacking);
 	if (s->lacking[0])
 		add(s, ret, "confinement", s->lacking);
-	add_postgres(s, ret);
-	if (s->store) {
-		sqlite_writer_state(s->store, &s->store_state);
-		if (s->store_state.trouble[0])
-			add(s, ret, "store", s->store_state.trouble);
-	}
+	side_store_status(s, ret);
 	for (size_t i = 0; i < s->policy_note_count; i++)
 		add(s, ret, "policy", s->policy_notes[i]);
 	if (s->dns_inner)
@@ -121,9 +147,6 @@ void side_status(void *data, struct api_status *ret)
 	ret->counters = s->counters;
 	ret->counter_count = SANDBOX_COUNTER_COUNT;
 	side_webhook_count(s, ret);
-	/* Read with the degradations. */
-	ret->store_lost_rows = s->store_state.lost_rows;
-	ret->store_lost_packets = s->store_state.lost_packets;
 	ret->log_dropped = loglines_dropped(s->log);
 	ret->policy_updates = s->updates;
 	ret->policy_failures = s->failures;

@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "cli/daemon.h"
 #include "postgres/confine.h"
@@ -19,19 +20,50 @@
 enum {
 	LOOK_MS = 250,	    /* while there is nothing new */
 	RETRY_MIN_MS = 500, /* after a failure, doubled each time */
-	RETRY_MAX_MS = 10000,
-	/* A server that hangs in the middle ends this process, and its successor begins
-	 * anew: nothing is lost by that. */
-	STEP_SEC = 60,
+	RETRY_MAX_MS = 5000,
+	REFUSED_EVERY_MS = 60 * 1000,
+	TELL_EVERY_MS = 10 * 1000, /* while nothing changes */
+	/* A step that has no end (a name service that hangs, a call of libpq's) ends this
+	 * process, and its successor begins anew: nothing is lost by that. */
+	STEP_SEC = 600,
 };
 
-/* What /status shows. Not worth a failure. */
-static void tell(const char *directory, const struct sender *s, const char *trouble)
+/* What was said last, so that nothing is said again and again. */
+struct said {
+	char trouble[ERR_TEXT_SIZE];
+	uint64_t refused;
+	int64_t refused_ms;
+};
+
+static void say(struct said *said, const char *trouble)
 {
-	const struct sender_state now = sender_state(s);
-	struct postgres_state state = { .sent = now.sent,
-					.missed = now.missed,
-					.refused = now.refused };
+	if (strcmp(said->trouble, trouble) == 0)
+		return;
+	if (trouble[0])
+		log_warning("%s; what is not copied waits in the store", trouble);
+	else
+		log_warning("events are copied to PostgreSQL again");
+	snprintf(said->trouble, sizeof(said->trouble), "%s", trouble);
+}
+
+static void say_refused(struct said *said, uint64_t refused, const char *why)
+{
+	const int64_t now_ms = clock_now_ms();
+
+	if (said->refused_ms > 0 && now_ms - said->refused_ms < REFUSED_EVERY_MS)
+		return;
+	log_warning("%s; such events are passed over (%" PRIu64 " so far)", why, refused);
+	said->refused_ms = now_ms;
+}
+
+/* What /status shows. Not worth a failure. */
+static void tell(const char *directory, const struct sender_state *now,
+		 const char *trouble)
+{
+	struct postgres_state state = { .sent = now->sent,
+					.missed = now->missed,
+					.refused = now->refused,
+					.waiting = now->waiting };
 
 	snprintf(state.trouble, sizeof(state.trouble), "%s", trouble);
 	(void)!postgres_state_write(directory, &state);
@@ -39,23 +71,29 @@ static void tell(const char *directory, const struct sender *s, const char *trou
 
 static void serve(struct sender *s, const char *directory)
 {
-	char told[ERR_TEXT_SIZE] = "";
+	struct said said = { 0 };
 	int wait_ms = RETRY_MIN_MS;
+	int64_t told_ms = 0;
 
 	for (bool first = true;; first = false) {
 		struct err err = { 0 };
+		struct sender_state now;
+		const char *trouble;
 		int r;
 
 		alarm(STEP_SEC);
 		r = sender_step(s, &err);
 		alarm(0);
-		if (r != 0 || first || told[0])
-			tell(directory, s, err.text);
-		if (strcmp(told, err.text) != 0 && err.text[0])
-			log_warning("%s; events wait in the store", err.text);
-		if (told[0] && r >= 0)
-			log_warning("events are copied to PostgreSQL again");
-		snprintf(told, sizeof(told), "%s", err.text);
+		now = sender_state(s);
+		trouble = r < 0 ? err.text : now.trouble;
+		if (r >= 0 && err.text[0])
+			say_refused(&said, now.refused, err.text);
+		if (r != 0 || first || said.trouble[0] || trouble[0] ||
+		    clock_now_ms() - told_ms > TELL_EVERY_MS) {
+			tell(directory, &now, trouble);
+			told_ms = clock_now_ms();
+		}
+		say(&said, trouble);
 		if (r > 0)
 			continue;
 		poll(NULL, 0, r < 0 ? wait_ms : LOOK_MS);

@@ -3,19 +3,21 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <libpq-fe.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "migrations_postgres.h" /* generated: migrations[] */
+#include "base/clock.h"
 #include "postgres/copy.h"
+#include "postgres/reviews.h"
+#include "postgres/tables.h"
+#include "store/postgres_state.h"
 
 enum {
 	SEARCH_MS = 10000,
 	SQL_SIZE = 1024,
-	LOCK_KEY = 0x77656972, /* of pg_advisory_xact_lock: one brings the tables up */
+	REVIEW_AGAIN_MS = 10000, /* after they could not be copied */
 };
 
 enum { TABLE_EVENT = 0, TABLE_NOTICE, TABLE_COUNT };
@@ -26,19 +28,35 @@ static const char *const tables[TABLE_COUNT] = {
 
 struct sender {
 	const char *directory, *conninfo;
-	PGconn *db; /* NULL: not connected */
+	struct server *server; /* NULL: not connected */
+	bool fresh;	       /* it was connected in this step */
+	int64_t version;       /* of its tables */
 	struct sqlite_reader *store;
+	struct review_store *reviews;
 	struct stat file;		 /* that @store reads */
 	char uuid[SQLITE_STORE_ID_SIZE]; /* its */
 	bool known;			 /* @state is the server's */
 	struct sender_state state;
-	size_t batch;
+	size_t batch, review_batch;
+	int64_t review_again_ms;
 	/* The batch, as lines. */
 	char *lines[TABLE_COUNT];
 	size_t used[TABLE_COUNT];
 	size_t rows;
 	int64_t first, last;
 };
+
+/* What stood when the last sender ended is told until the server says more. */
+static void remember_state(struct sender *s)
+{
+	struct postgres_state last;
+
+	if (postgres_state_read(s->directory, &last) < 0)
+		return;
+	s->state.sent = last.sent;
+	s->state.missed = last.missed;
+	s->state.refused = last.refused;
+}
 
 struct sender *sender_new(const char *directory, const char *conninfo)
 {
@@ -49,6 +67,7 @@ struct sender *sender_new(const char *directory, const char *conninfo)
 	s->directory = directory;
 	s->conninfo = conninfo;
 	s->batch = SENDER_BATCH;
+	s->review_batch = REVIEWS_BATCH;
 	for (size_t i = 0; i < TABLE_COUNT; i++) {
 		s->lines[i] = malloc((size_t)SENDER_BATCH * COPY_ROW_SIZE);
 		if (!s->lines[i]) {
@@ -56,20 +75,23 @@ struct sender *sender_new(const char *directory, const char *conninfo)
 			return NULL;
 		}
 	}
+	remember_state(s);
 	return s;
 }
 
 static void disconnect(struct sender *s)
 {
-	PQfinish(s->db);
-	s->db = NULL;
+	server_close(s->server);
+	s->server = NULL;
 	s->known = false;
 }
 
 static void close_store(struct sender *s)
 {
 	sqlite_reader_close(s->store);
+	review_close(s->reviews);
 	s->store = NULL;
+	s->reviews = NULL;
 	s->known = false;
 }
 
@@ -84,149 +106,16 @@ void sender_free(struct sender *s)
 	free(s);
 }
 
-struct sender_state sender_state(const struct sender *s)
-{
-	return s->state;
-}
-
-/* ---- the server ---- */
-
-/* What it said, on one line. */
-static int complain(struct sender *s, const char *what, struct err *err)
-{
-	char shown[TEXT_ESCAPED_SIZE];
-	struct text said = text_trim(text_of(PQerrorMessage(s->db)));
-	const char *end = memchr(said.ptr, '\n', said.len);
-
-	if (end)
-		said.len = (size_t)(end - said.ptr);
-	return err_set(err, -EIO, "PostgreSQL: cannot %s: %s", what,
-		       text_escape(said, shown, sizeof(shown)));
-}
-
-/* Return: its result, owned by the caller, or NULL with @err. */
-static PGresult *ask(struct sender *s, const char *what, const char *sql,
-		     const char *parameter, struct err *err)
-{
-	PGresult *res =
-		parameter ? PQexecParams(s->db, sql, 1, NULL, &parameter, NULL, NULL, 0)
-			  : PQexec(s->db, sql);
-	ExecStatusType status = PQresultStatus(res);
-
-	if (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK ||
-	    status == PGRES_COPY_IN)
-		return res;
-	PQclear(res);
-	complain(s, what, err);
-	return NULL;
-}
-
-static int order(struct sender *s, const char *what, const char *sql, struct err *err)
-{
-	PGresult *res = ask(s, what, sql, NULL, err);
-
-	PQclear(res);
-	return res ? 0 : -EIO;
-}
-
-static int64_t number_at(const PGresult *res, int row, int column)
-{
-	struct text t = text_of(PQgetvalue(res, row, column));
-	int64_t n = 0;
-
-	/* Of our own making: digits. */
-	for (size_t i = 0; i < t.len && t.ptr[i] >= '0' && t.ptr[i] <= '9'; i++)
-		n = n * 10 + (t.ptr[i] - '0');
-	return n;
-}
-
-/* The version of the tables; 0 when there are none. */
-static int read_version(struct sender *s, int64_t *ret, struct err *err)
-{
-	PGresult *res = ask(s, "look for the tables",
-			    "SELECT to_regclass('sandbox_egress_schema') IS NOT NULL",
-			    NULL, err);
-	bool there = res && strcmp(PQgetvalue(res, 0, 0), "t") == 0;
-
-	PQclear(res);
-	*ret = 0;
-	if (!res || !there)
-		return res ? 0 : -EIO;
-	res = ask(s, "read the tables' version",
-		  "SELECT coalesce(max(version), 0) FROM sandbox_egress_schema", NULL,
-		  err);
-	if (!res)
-		return -EIO;
-	*ret = number_at(res, 0, 0);
-	PQclear(res);
-	return 0;
-}
-
-static int migrate_from(struct sender *s, size_t version, struct err *err)
-{
-	char sql[SQL_SIZE];
-	int r = order(s, "make the tables",
-		      "CREATE TABLE IF NOT EXISTS sandbox_egress_schema"
-		      " (version INT PRIMARY KEY)",
-		      err);
-
-	for (size_t i = version; i < ARRAY_SIZE(migrations) && r == 0; i++) {
-		r = order(s, "make the tables", migrations[i], err);
-		snprintf(sql, sizeof(sql),
-			 "INSERT INTO sandbox_egress_schema VALUES (%zu)", i + 1);
-		if (r == 0)
-			r = order(s, "make the tables", sql, err);
-	}
-	return r;
-}
-
-/* One of many senders makes the tables; a role that may not is fine once they are
- * there. */
-static int bring_up_to_date(struct sender *s, struct err *err)
-{
-	char sql[SQL_SIZE];
-	int64_t version;
-	int r = read_version(s, &version, err);
-
-	if (r < 0 || version >= (int64_t)ARRAY_SIZE(migrations))
-		return r;
-	snprintf(sql, sizeof(sql), "BEGIN; SELECT pg_advisory_xact_lock(%d)", LOCK_KEY);
-	r = order(s, "make the tables", sql, err);
-	if (r == 0)
-		r = read_version(s, &version, err);
-	if (r == 0)
-		r = migrate_from(s, (size_t)version, err);
-	return r < 0 ? r : order(s, "make the tables", "COMMIT", err);
-}
-
 static int connect_to(struct sender *s, struct err *err)
 {
-	/* What stands behind the conninfo counts before it; what is before, after it. */
-	static const char *const keys[] = { "connect_timeout",
-					    "keepalives_idle",
-					    "tcp_user_timeout",
-					    "application_name",
-					    "dbname",
-					    "client_encoding",
-					    NULL };
-	const char *const values[] = { "5",	    "30",   "20000", "weir",
-				       s->conninfo, "UTF8", NULL };
 	int r;
 
-	if (s->db)
+	if (s->server)
 		return 0;
-	s->db = PQconnectdbParams(keys, values, 1);
-	if (!s->db)
-		return err_sys(err, -ENOMEM, "cannot connect");
-	r = PQstatus(s->db) == CONNECTION_OK
-		    ? order(s, "begin",
-			    "SET client_min_messages = error; SET "
-			    "standard_conforming_strings"
-			    " = on; SET statement_timeout = '30s'",
-			    err)
-		    : complain(s, "connect", err);
+	s->fresh = true;
+	r = server_open(s->conninfo, &s->server, err);
 	if (r == 0)
-		r = bring_up_to_date(s, err);
+		r = tables_make(s->server, &s->version, err);
 	if (r < 0)
 		disconnect(s);
 	return r;
@@ -251,6 +140,8 @@ static int open_store(struct sender *s, struct err *err)
 	r = sqlite_reader_open(s->directory, SEARCH_MS, &s->store, err);
 	if (r == 0)
 		r = sqlite_store_id(s->store, s->uuid, err);
+	if (r == 0)
+		r = review_open(s->directory, &s->reviews, err);
 	if (r < 0)
 		close_store(s);
 	return r;
@@ -284,71 +175,81 @@ static int read_batch(struct sender *s, struct err *err)
 	return sqlite_find(s->store, &q, on_row, s, err);
 }
 
+static bool on_first(void *data, int64_t id, const struct event_row *row)
+{
+	*(int64_t *)data = id;
+	return row == NULL; /* one is enough */
+}
+
+/* How many rows wait, and how many were let go meanwhile: numbers have no gaps. */
+struct sender_state sender_state(const struct sender *s)
+{
+	struct sender_state now = s->state;
+	const struct sqlite_query q = { .since_ms = INT64_MIN,
+					.oldest_first = true,
+					.above_id = now.sent,
+					.max = 1 };
+	int64_t first = 0, newest = 0;
+
+	if (!s->store || sqlite_find(s->store, &q, on_first, &first, NULL) < 0 ||
+	    sqlite_id_before(s->store, INT64_MAX, &newest, NULL) < 0 || first == 0)
+		return now;
+	now.waiting = (uint64_t)MAX(newest - first + 1, INT64_C(0));
+	if (now.sent > 0)
+		now.missed += (uint64_t)(first - now.sent - 1);
+	return now;
+}
+
 /* ---- from one to the other ---- */
 
 /* With the row locked, so that two senders of one store take turns. */
 static int lock_state(struct sender *s, struct err *err)
 {
-	PGresult *res =
-		ask(s, "note a store",
-		    "INSERT INTO sandbox_egress_store (store, sent) VALUES ($1, 0)"
-		    " ON CONFLICT DO NOTHING",
-		    s->uuid, err);
+	const char *const uuid[] = { s->uuid };
+	char sql[SQL_SIZE];
+	PGresult *res;
+	int r = server_order(s->server, "note a store",
+			     "INSERT INTO sandbox_egress_store (store, sent) VALUES"
+			     " ($1, 0) ON CONFLICT DO NOTHING",
+			     uuid, 1, err);
 
-	PQclear(res);
+	if (r < 0)
+		return r == -EBADMSG ? -EIO : r;
+	snprintf(sql, sizeof(sql),
+		 "SELECT sent, missed, refused, %s FROM sandbox_egress_store WHERE"
+		 " store = $1 FOR UPDATE",
+		 s->version >= TABLES_REVIEW ? "reviewed" : "0");
+	res = server_ask(s->server, "read how far a store is copied", sql, uuid, 1, err);
 	if (!res)
 		return -EIO;
-	res = ask(
-		s, "read how far a store is copied",
-		"SELECT sent, missed, refused FROM sandbox_egress_store WHERE store = $1"
-		" FOR UPDATE",
-		s->uuid, err);
-	if (!res)
-		return -EIO;
-	s->state = (struct sender_state){ .sent = number_at(res, 0, 0),
-					  .missed = (uint64_t)number_at(res, 0, 1),
-					  .refused = (uint64_t)number_at(res, 0, 2) };
+	s->state.sent = server_number(res, 0, 0);
+	s->state.missed = (uint64_t)server_number(res, 0, 1);
+	s->state.refused = (uint64_t)server_number(res, 0, 2);
+	s->state.reviewed = server_number(res, 0, 3);
 	PQclear(res);
 	s->known = true;
 	return 0;
 }
 
-static int copy_lines(struct sender *s, size_t table, struct err *err)
+/* Numbers only grow. A file that was put back from a copy of it uses some again, and
+ * nobody can tell those events from the ones that were copied. */
+static int check_order(struct sender *s, struct err *err)
 {
-	char sql[SQL_SIZE];
-	PGresult *res;
-	int r = 0;
+	int64_t newest;
+	int r = sqlite_id_before(s->store, INT64_MAX, &newest, err);
 
-	if (s->used[table] == 0)
-		return 0;
-	snprintf(sql, sizeof(sql), "COPY %s (%s) FROM STDIN", tables[table],
-		 copy_columns);
-	r = order(s, "copy events", sql, err);
-	if (r < 0)
+	if (r < 0 || newest >= s->state.sent)
 		return r;
-	if (PQputCopyData(s->db, s->lines[table], (int)s->used[table]) != 1 ||
-	    PQputCopyEnd(s->db, NULL) != 1)
-		return complain(s, "copy events", err);
-	while ((res = PQgetResult(s->db))) {
-		if (PQresultStatus(res) != PGRES_COMMAND_OK && r == 0) {
-			const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
-
-			/* 22: it is no such value; 23: a constraint */
-			r = state && (strncmp(state, "22", 2) == 0 ||
-				      strncmp(state, "23", 2) == 0)
-				    ? -EBADMSG
-				    : -EIO;
-			complain(s, "copy events", err);
-		}
-		PQclear(res);
-	}
-	return r;
+	return err_set(err, -ESTALE,
+		       "PostgreSQL has %" PRId64 " rows of a store that has %" PRId64
+		       ": is it an old copy? move events.db away, and a new one begins",
+		       s->state.sent, newest);
 }
 
 static int finish(struct sender *s, uint64_t refused, struct err *err)
 {
-	/* Numbers have no gaps: what is missing was let go. Of a store that is new here
-	 * it went before anybody asked. */
+	/* What is missing was let go. Of a store that is new here it went before anybody
+	 * asked. */
 	const uint64_t missed =
 		s->state.sent > 0 ? (uint64_t)(s->first - s->state.sent - 1) : 0;
 	char sql[SQL_SIZE];
@@ -359,83 +260,176 @@ static int finish(struct sender *s, uint64_t refused, struct err *err)
 		 ", missed = missed + %" PRIu64 ", refused = refused + %" PRIu64
 		 ", at = now() WHERE store = '%s'",
 		 s->last, missed, refused, s->uuid);
-	r = order(s, "note how far a store is copied", sql, err);
+	r = server_order(s->server, "note how far a store is copied", sql, NULL, 0, err);
 	if (r == 0)
-		r = order(s, "commit", "COMMIT", err);
+		r = server_commit(s->server, err);
 	if (r < 0)
-		return r;
+		return r == -EBADMSG ? -EIO : r;
 	s->state.sent = s->last;
 	s->state.missed += missed;
 	s->state.refused += refused;
 	return 0;
 }
 
-/* Inside a transaction. Return: 0; -EBADMSG: a row is refused; or another -errno. */
-static int copy_batch(struct sender *s, struct err *err)
+static int copy_lines(struct sender *s, struct err *err)
 {
-	int r = lock_state(s, err);
+	char into[SQL_SIZE];
+	int r = 0;
+
+	for (size_t i = 0; i < TABLE_COUNT && r == 0; i++) {
+		snprintf(into, sizeof(into), "%s (%s)", tables[i], copy_columns);
+		if (s->used[i] > 0)
+			r = server_copy(s->server, into, s->lines[i], s->used[i], err);
+	}
+	return r;
+}
+
+/* Return: 0 within a transaction in which the rows behind the last one are at hand. */
+static int begin_batch(struct sender *s, struct err *err)
+{
+	int r = server_begin(s->server, err);
 
 	if (r == 0)
-		r = read_batch(s, err);
-	for (size_t i = 0; i < TABLE_COUNT && r == 0; i++)
-		r = copy_lines(s, i, err);
-	if (r == 0 && s->rows > 0)
-		r = finish(s, 0, err);
-	return r;
+		r = lock_state(s, err);
+	if (r == 0)
+		r = check_order(s, err);
+	return r < 0 ? r : read_batch(s, err);
 }
 
 /* A row that the server takes neither alone is passed over. */
 static int pass_over(struct sender *s, struct err *err)
 {
-	int r = order(s, "begin", "BEGIN", err);
+	int r = begin_batch(s, err);
 
-	if (r == 0)
-		r = lock_state(s, err);
-	if (r == 0)
-		r = read_batch(s, err);
 	if (r == 0 && s->rows == 1)
-		r = finish(s, 1, err);
-	return r < 0 ? r : order(s, "end", "ROLLBACK", err);
+		return finish(s, 1, err);
+	return r < 0 ? r : server_roll_back(s->server, err);
+}
+
+/* Data that is refused: half of it the next time, down to the row that it is. */
+static int on_refused(struct sender *s, struct err *err)
+{
+	int r = server_roll_back(s->server, err);
+
+	if (r == 0 && s->batch == 1)
+		r = pass_over(s, err);
+	else
+		s->batch /= 2;
+	return r < 0 ? r : 1;
 }
 
 static int send_batch(struct sender *s, struct err *err)
 {
-	int r = order(s, "begin", "BEGIN", err);
+	int r = begin_batch(s, err);
+
+	if (r < 0)
+		return r;
+	if (s->rows == 0)
+		return server_roll_back(s->server, err);
+	r = copy_lines(s, err);
+	if (r == 0)
+		r = finish(s, 0, err);
+	if (r == -EBADMSG)
+		return on_refused(s, err);
+	if (r < 0) {
+		s->batch = MAX(s->batch / 2, (size_t)1); /* or it was too much */
+		return r;
+	}
+	s->batch = MIN(s->batch * 2, (size_t)SENDER_BATCH);
+	return (int)s->rows;
+}
+
+/* ---- reviews ---- */
+
+static int copy_reviews(struct sender *s, struct err *err)
+{
+	int r = server_begin(s->server, err);
 
 	if (r == 0)
-		r = copy_batch(s, err);
-	if (r == 0 && s->rows > 0) {
-		s->batch = MIN(s->batch * 2, (size_t)SENDER_BATCH);
-		return (int)s->rows;
-	}
+		r = lock_state(s, err);
 	if (r == 0)
-		return order(s, "end", "ROLLBACK", err);
-	if (r != -EBADMSG || order(s, "end", "ROLLBACK", err) < 0)
-		return r < 0 && r != -EBADMSG ? r : -EIO;
-	if (s->batch > 1) {
-		s->batch /= 2;
-		return 1; /* again, with less */
+		r = reviews_copy(s->server, s->reviews, s->uuid, s->review_batch,
+				 &s->state.reviewed, err);
+	if (r > 0)
+		s->review_batch = MIN(s->review_batch * 2, (size_t)REVIEWS_BATCH);
+	if (r >= 0)
+		return r;
+	if (r == -EBADMSG && s->review_batch > 1 &&
+	    server_roll_back(s->server, err) == 0) {
+		s->review_batch = 1;
+		return 1; /* again, one by one */
 	}
-	r = pass_over(s, err);
-	return r < 0 ? r : 1;
+	return r;
+}
+
+/* Their trouble is not the events': it is told, and tried again after a while. */
+static int send_reviews(struct sender *s)
+{
+	const int64_t now_ms = clock_now_ms();
+	struct err err = { 0 };
+	bool some = false;
+	int r;
+
+	if (now_ms < s->review_again_ms)
+		return 0;
+	s->state.trouble[0] = '\0';
+	r = reviews_wait(s->reviews, s->state.reviewed, &some, &err);
+	if (r == 0 && some && s->version < TABLES_REVIEW)
+		r = err_set(&err, -EPERM,
+			    "PostgreSQL: the role may not make sandbox_egress_review: "
+			    "review tasks are not copied");
+	else if (r == 0 && some)
+		r = copy_reviews(s, &err);
+	if (r >= 0)
+		return r;
+	s->review_again_ms = now_ms + REVIEW_AGAIN_MS;
+	snprintf(s->state.trouble, sizeof(s->state.trouble), "%s", err.text);
+	disconnect(s);
+	return 0;
+}
+
+/* ---- a step ---- */
+
+static int send_once(struct sender *s, struct err *err)
+{
+	int r = connect_to(s, err);
+
+	if (r == 0)
+		r = send_batch(s, err);
+	if (r == 0)
+		r = send_reviews(s);
+	if (r < 0)
+		disconnect(s);
+	return r;
+}
+
+/* Whether there is anything to be sent. */
+static int look(struct sender *s, bool *ret, struct err *err)
+{
+	int r = read_batch(s, err);
+
+	*ret = s->rows > 0;
+	if (r == 0 && !*ret && clock_now_ms() >= s->review_again_ms)
+		r = reviews_wait(s->reviews, s->state.reviewed, ret, err);
+	return r;
 }
 
 int sender_step(struct sender *s, struct err *err)
 {
+	bool some = true;
 	int r = open_store(s, err);
 
-	if (r < 0)
-		return r;
 	/* While nothing is new, nobody is asked. */
-	if (s->db && s->known) {
-		r = read_batch(s, err);
-		if (r < 0 || s->rows == 0)
-			return r;
+	if (r == 0 && s->server && s->known)
+		r = look(s, &some, err);
+	if (r < 0 || !some)
+		return r;
+	s->fresh = false;
+	r = send_once(s, err);
+	/* A connection that lay idle may have been cut meanwhile. */
+	if (r < 0 && !s->fresh) {
+		memset(err, 0, sizeof(*err));
+		r = send_once(s, err);
 	}
-	r = connect_to(s, err);
-	if (r == 0)
-		r = send_batch(s, err);
-	if (r < 0)
-		disconnect(s);
 	return r;
 }

@@ -7,7 +7,8 @@
  * row that changes in the transaction that brings the events. So whoever is killed,
  * wherever, the next start asks and goes on there: nothing is lost and nothing is there
  * twice. What the store lets go (size, age) before the server is back is counted as
- * missed; what the server refuses as data is passed over and counted as refused. */
+ * missed; what the server refuses as data is passed over and counted as refused. Review
+ * tasks follow the events, by the number of their last change. */
 #pragma once
 
 #include "base/err.h"
@@ -16,8 +17,12 @@
 enum { SENDER_BATCH = 500 }; /* rows in a transaction */
 
 struct sender_state {
-	uint64_t missed, refused; /* of this store, ever, as the server has them */
-	int64_t sent;		  /* number of the last row that is there */
+	uint64_t missed, refused;    /* of this store, ever, as the server has them */
+	uint64_t waiting;	     /* rows behind @sent */
+	int64_t sent;		     /* number of the last row that is there */
+	int64_t reviewed;	     /* of the last change of a review task */
+	char trouble[ERR_TEXT_SIZE]; /* what keeps review tasks from being copied, or ""
+				      */
 };
 
 struct sender;
@@ -27,4 +32,5 @@ void sender_free(struct sender *s);
 /* Copy a batch, after connecting and opening what isn't open. Return: how many rows were
  * copied; 0: there are none; or -errno with @err: another time, from the start. */
 int sender_step(struct sender *s, struct err *err) MUST_CHECK;
+/* Rows that went while they waited are counted as missed already. */
 struct sender_state sender_state(const struct sender *s);

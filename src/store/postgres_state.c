@@ -7,12 +7,13 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/text.h"
 
 enum { FILE_SIZE = 1024 };
 
-/* "sent missed refused trouble" */
+/* "sent missed refused waiting trouble" */
 int postgres_state_write(const char *directory, const struct postgres_state *state)
 {
 	char path[PATH_MAX], next[PATH_MAX + 8], line[FILE_SIZE];
@@ -21,8 +22,10 @@ int postgres_state_write(const char *directory, const struct postgres_state *sta
 
 	snprintf(path, sizeof(path), "%s/postgres.state", directory);
 	snprintf(next, sizeof(next), "%s.next", path);
-	len = snprintf(line, sizeof(line), "%" PRId64 " %" PRIu64 " %" PRIu64 " %s\n",
-		       state->sent, state->missed, state->refused, state->trouble);
+	len = snprintf(line, sizeof(line),
+		       "%" PRId64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %s\n",
+		       state->sent, state->missed, state->refused, state->waiting,
+		       state->trouble);
 	fd = open(next, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0 || write(fd, line, (size_t)len) != len || rename(next, path) < 0)
 		return errno ? -errno : -EIO;
@@ -50,18 +53,20 @@ int postgres_state_read(const char *directory, struct postgres_state *ret)
 	CLEAN(fd) int fd = -1;
 	struct postgres_state state = { 0 };
 	struct text rest;
+	struct stat st;
 	uint64_t sent;
 	ssize_t n;
 
 	snprintf(path, sizeof(path), "%s/postgres.state", directory);
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	n = fd < 0 ? -1 : read(fd, line, sizeof(line));
+	n = fd < 0 || fstat(fd, &st) < 0 ? -1 : read(fd, line, sizeof(line));
 	if (n < 0)
 		return -errno;
+	state.told_ms = (int64_t)st.st_mtim.tv_sec * 1000;
 	rest = text_trim((struct text){ line, (size_t)n });
 	if (!take_number(&rest, &sent) || !take_number(&rest, &state.missed))
 		return -EBADMSG;
-	if (!take_number(&rest, &state.refused))
+	if (!take_number(&rest, &state.refused) || !take_number(&rest, &state.waiting))
 		return -EBADMSG;
 	state.sent = (int64_t)sent;
 	if (rest.ptr)

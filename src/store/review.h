@@ -61,6 +61,10 @@ void review_close(struct review_store *r);
 int review_list(struct review_store *r, enum review_state state, const char *sandbox,
 		bool (*on_task)(void *data, const struct review *t), void *data,
 		struct err *err) MUST_CHECK;
+/* At most @max, in the order of their last changes, whose numbers are over @above. */
+int review_changed(struct review_store *r, int64_t above, size_t max,
+		   bool (*on_task)(void *data, int64_t change, const struct review *t),
+		   void *data, struct err *err) MUST_CHECK;
 /* -ENOENT: there is no such task. */
 int review_find(struct review_store *r, int64_t id, struct review *ret,
 		struct err *err) MUST_CHECK;

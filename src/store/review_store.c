@@ -47,7 +47,7 @@ void review_close(struct review_store *r)
 
 #define COLUMNS                                                                          \
 	"SELECT id, sandbox, destination, is_name, port, protocol, packets, rows,"       \
-	" first_ts, last_ts, state, who, decided_ts FROM review"
+	" first_ts, last_ts, state, who, decided_ts, change FROM review"
 
 static void read_text(sqlite3_stmt *s, int column, char *buf, size_t size)
 {
@@ -110,6 +110,31 @@ int review_list(struct review_store *r, enum review_state state, const char *san
 	while (go_on && (rc = sqlite3_step(s)) == SQLITE_ROW) {
 		read_task(s, &t);
 		go_on = on_task(data, &t);
+	}
+	if (go_on && rc != SQLITE_DONE)
+		code = sqlite_fault(r->db, rc, "cannot read the tasks", err);
+	sqlite3_finalize(s);
+	return code;
+}
+
+int review_changed(struct review_store *r, int64_t above, size_t max,
+		   bool (*on_task)(void *data, int64_t change, const struct review *t),
+		   void *data, struct err *err)
+{
+	sqlite3_stmt *s = NULL;
+	struct review t;
+	bool go_on = true;
+	int rc = SQLITE_DONE;
+	int code =
+		prepare(r, COLUMNS " WHERE change > ? ORDER BY change LIMIT ?", &s, err);
+
+	if (code < 0)
+		return code;
+	sqlite3_bind_int64(s, 1, above);
+	sqlite3_bind_int64(s, 2, (sqlite3_int64)max);
+	while (go_on && (rc = sqlite3_step(s)) == SQLITE_ROW) {
+		read_task(s, &t);
+		go_on = on_task(data, sqlite3_column_int64(s, 13), &t);
 	}
 	if (go_on && rc != SQLITE_DONE)
 		code = sqlite_fault(r->db, rc, "cannot read the tasks", err);

@@ -125,6 +125,10 @@ static void on_status(void *data, struct api_status *ret)
 	ret->counter_count = 1;
 	ret->store_lost_rows = 3;
 	ret->store_lost_packets = 70;
+	ret->has_postgres = true;
+	ret->postgres_waiting = 5;
+	ret->postgres_missed = 6;
+	ret->postgres_refused = 7;
 }
 
 static const struct event_ring *on_events(void *data)

@@ -50,6 +50,7 @@ def test_status(api):
     assert (status["mode"], status["fullIsolation"], status["degradations"]) == ("dns+nftables", True, [])
     assert status["since"] == "2025-11-21T10:11:11.500Z"
     assert (status["storeLostRows"], status["storeLostPackets"]) == (3, 70)
+    assert [status[f"postgres{what}Rows"] for what in ("Waiting", "Missed", "Refused")] == [5, 6, 7]
     api.tell("degrade", "land<lock>", 'the "kernel" \\ has none')
     status = api.json("/status")
     holds(status, schema("Status"))
@@ -92,6 +93,8 @@ def test_metrics(api):
     assert text.endswith("\n") and found["weir_queries_denied_total"] == 1
     assert {"weir_mode", "weir_engine_restarts_total", "weir_learned_names"} <= set(found)
     assert (found["weir_store_lost_rows_total"], found["weir_store_lost_packets_total"]) == (3, 70)
+    assert (found["weir_postgres_waiting_rows"], found["weir_postgres_missed_rows_total"],
+            found["weir_postgres_refused_rows_total"]) == (5, 6, 7)
     assert api.metric("mode", 'mode="dns+nftables"') == 1 and api.metric("mode", 'mode="disabled"') == 0
     before = api.metric("api_unauthorized_total")
     api.request("GET", "/policy", headers={})

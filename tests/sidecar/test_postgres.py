@@ -169,13 +169,13 @@ def test_an_outage_is_told_and_outlived(server, store):
     server.stop()
     store("add 0 2000")
     with Sender(store, server.conninfo):
-        wait_for(lambda: "events wait in the store" in (store.folder / "sender.log").read_text(), 20)
+        wait_for(lambda: "waits in the store" in (store.folder / "sender.log").read_text(), 20)
         assert "cannot connect" in (store.folder / "postgres.state").read_text()
         store("add 5000 2000")
         server.start()
         store.drain()
         wait_each_once(server, store)
-        wait_for(lambda: (store.folder / "postgres.state").read_text().split() == ["4000", "0", "0"], 20)
+        wait_for(lambda: (store.folder / "postgres.state").read_text().split() == ["4000", "0", "0", "0"], 20)
 
 
 def test_two_senders_of_one_store_take_turns(server, store):
