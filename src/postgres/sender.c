@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <libpq-fe.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,7 @@ struct sender {
 	const char *directory, *conninfo;
 	struct server *server; /* NULL: not connected */
 	bool fresh;	       /* it was connected in this step */
+	bool cut;	       /* it was cut, which it may have been for long */
 	int64_t version;       /* of its tables */
 	struct sqlite_reader *store;
 	struct review_store *reviews;
@@ -398,6 +400,7 @@ static int send_once(struct sender *s, struct err *err)
 		r = send_batch(s, err);
 	if (r == 0)
 		r = send_reviews(s);
+	s->cut = r < 0 && !s->fresh && s->server && server_is_cut(s->server);
 	if (r < 0)
 		disconnect(s);
 	return r;
@@ -427,7 +430,7 @@ int sender_step(struct sender *s, struct err *err)
 	s->fresh = false;
 	r = send_once(s, err);
 	/* A connection that lay idle may have been cut meanwhile. */
-	if (r < 0 && !s->fresh) {
+	if (r < 0 && s->cut) {
 		memset(err, 0, sizeof(*err));
 		r = send_once(s, err);
 	}

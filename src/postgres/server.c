@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <libpq-fe.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,10 +12,17 @@
 #include "base/clock.h"
 #include "base/text.h"
 
-enum { SQL_SIZE = 1024 };
+enum {
+	SQL_SIZE = 1024,
+	CONNECT_SEC = 5,
+	CONNECT_SEC_MIN = 2, /* libpq's */
+	CONNECT_SEC_MAX = 60,
+	PATIENCE_MS = 300 * 1000,
+};
 
 struct server {
 	PGconn *db;
+	int connect_sec; /* connect_timeout, within reason */
 	int answer_ms;
 	int64_t until_ms; /* of the call that is under way */
 	bool silent;	  /* it didn't answer within that time */
@@ -212,17 +220,19 @@ int64_t server_number(const PGresult *res, int row, int column)
  * not keep its locks. */
 int server_begin(struct server *s, struct err *err)
 {
-	return server_order(
-		s, "begin",
-		"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;"
-		" SET LOCAL client_min_messages = error;"
-		" SET LOCAL standard_conforming_strings = on;"
-		" SET LOCAL statement_timeout = '15s'; SET LOCAL lock_timeout = '10s';"
-		" SET LOCAL idle_in_transaction_session_timeout = '30s';"
-		" SET LOCAL tcp_keepalives_idle = 10;"
-		" SET LOCAL tcp_keepalives_interval = 5;"
-		" SET LOCAL tcp_keepalives_count = 4",
-		NULL, 0, err);
+	char sql[SQL_SIZE];
+
+	snprintf(sql, sizeof(sql),
+		 "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;"
+		 " SET LOCAL client_min_messages = error;"
+		 " SET LOCAL standard_conforming_strings = on;"
+		 " SET LOCAL statement_timeout = '%ds'; SET LOCAL lock_timeout = '%ds';"
+		 " SET LOCAL idle_in_transaction_session_timeout = '%ds';"
+		 " SET LOCAL tcp_keepalives_idle = 10;"
+		 " SET LOCAL tcp_keepalives_interval = 5;"
+		 " SET LOCAL tcp_keepalives_count = 4",
+		 2 * s->connect_sec - 1, s->connect_sec, 3 * s->connect_sec);
+	return server_order(s, "begin", sql, NULL, 0, err);
 }
 
 int server_commit(struct server *s, struct err *err)
@@ -249,6 +259,19 @@ static int check_conninfo(const char *conninfo, struct err *err)
 	return 0;
 }
 
+/* What the connection string says, or the service that it names, or we. */
+static int read_timeout(PGconn *db)
+{
+	PQconninfoOption *options = db ? PQconninfo(db) : NULL;
+	uint32_t seconds = CONNECT_SEC;
+
+	for (const PQconninfoOption *o = options; o && o->keyword; o++)
+		if (strcmp(o->keyword, "connect_timeout") == 0 && o->val)
+			(void)text_to_u32(text_of(o->val), CONNECT_SEC_MAX, &seconds);
+	PQconninfoFree(options);
+	return MAX((int)seconds, (int)CONNECT_SEC_MIN);
+}
+
 int server_open(const char *conninfo, struct server **ret, struct err *err)
 {
 	/* What stands behind the conninfo counts before it; what is before, after it. */
@@ -267,8 +290,9 @@ int server_open(const char *conninfo, struct server **ret, struct err *err)
 		return r;
 	s = calloc(1, sizeof(*s));
 	if (s) {
-		s->answer_ms = SERVER_ANSWER_MS;
 		s->db = PQconnectdbParams(keys, values, 1);
+		s->connect_sec = read_timeout(s->db);
+		server_be_patient(s, false);
 	}
 	if (!s || !s->db)
 		r = err_sys(err, -ENOMEM, "cannot connect");
@@ -290,7 +314,12 @@ void server_close(struct server *s)
 	free(s);
 }
 
-void server_set_patience(struct server *s, int ms)
+bool server_is_cut(const struct server *s)
 {
-	s->answer_ms = ms;
+	return !s->silent && PQstatus(s->db) == CONNECTION_BAD;
+}
+
+void server_be_patient(struct server *s, bool patient)
+{
+	s->answer_ms = patient ? PATIENCE_MS : 2000 * s->connect_sec;
 }

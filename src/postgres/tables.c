@@ -2,6 +2,7 @@
 #include "postgres/tables.h"
 
 #include <errno.h>
+#include <libpq-fe.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +11,6 @@
 enum {
 	SQL_SIZE = 256,
 	LOCK_KEY = 0x77656972, /* of pg_advisory_xact_lock: one brings them up */
-	PATIENCE_MS = 300 * 1000,
 };
 
 static const char make[] = "make the tables";
@@ -81,9 +81,9 @@ int tables_make(struct server *server, int64_t *ret_version, struct err *err)
 	int r = read_version(server, &version, err);
 
 	if (r == 0 && version < (int64_t)ARRAY_SIZE(migrations)) {
-		server_set_patience(server, PATIENCE_MS);
+		server_be_patient(server, true);
 		r = bring_up_to_date(server, err);
-		server_set_patience(server, SERVER_ANSWER_MS);
+		server_be_patient(server, false);
 		if (r == 0)
 			version = ARRAY_SIZE(migrations);
 		else if (r == -EPERM && version >= TABLES_EVENT)

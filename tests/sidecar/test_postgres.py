@@ -1,20 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events in a real PostgreSQL: all of them, each once, whoever is killed, and whatever they are called."""
-import os
 import pathlib
-import signal
 import subprocess
 import time
 
 import pytest
 
+from world.copies import Sender, count, each_once, wait_each_once
 from world.postgres import Postgres, binaries
 from world.run import SET_ASIDE
 from world.sidecar import wait_for
 from world.store import Store
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-PROGRAM = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build")) / "weir-postgres"
 
 pytestmark = pytest.mark.skipif(not binaries(), reason="PostgreSQL is not installed")
 
@@ -31,48 +27,6 @@ def store(tmp_path):
     with Store(tmp_path / "state") as opened:
         (tmp_path / "state").mkdir(mode=0o700, exist_ok=True)
         yield opened
-
-
-class Sender:
-    """weir-postgres by itself, as the keeper starts it."""
-
-    def __init__(self, store, conninfo):
-        self.log = open(store.folder / "sender.log", "ab")
-        self.argv = [PROGRAM, "--state-dir", store.folder, "--resolv-conf", "/dev/null"]
-        self.env = {"WEIR_POSTGRES": conninfo, "PATH": "/usr/bin:/bin", "WEIR_DNS_UPSTREAM": "192.0.2.1"}
-        self.process = None
-        self.start()
-
-    def start(self):
-        self.process = subprocess.Popen(self.argv, env=self.env, stdout=self.log, stderr=self.log)
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.kill()
-        self.log.close()
-
-
-def count(server, table="sandbox_egress_event"):
-    return server.value(f"SELECT count(*) FROM {table}")
-
-
-def each_once(server, store):
-    """The same rows in both, by number, with the same packets."""
-    there = server.rows("SELECT store_row, packets FROM sandbox_egress_event UNION ALL"
-                        " SELECT store_row, packets FROM sandbox_egress_notice ORDER BY 1")
-    here = store.rows("SELECT id, packets FROM event ORDER BY id")
-    return [(int(a), int(b)) for a, b in there] == here and here
-
-
-def wait_each_once(server, store, seconds=60):
-    wait_for(lambda: count(server) == store.rows("SELECT count(*) FROM event WHERE action < 4")[0][0], seconds, 0.1)
-    assert each_once(server, store)
 
 
 def test_rows_are_there_as_dashboards_know_them(server, store):

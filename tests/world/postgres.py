@@ -2,6 +2,7 @@
 """PostgreSQL servers of the test's own: on a unix socket, and over TCP in a namespace where that is wanted; stopped, killed
 and started again."""
 import atexit
+import contextlib
 import os
 import pathlib
 import pwd
@@ -111,8 +112,12 @@ class Postgres:
         return int(done.stdout.decode().strip() or 0) if done.returncode == 0 else None
 
     def signal(self, number):
-        """To every process of the server."""
-        os.killpg(self.process.pid, number)
+        """To every process of the server; each has a session of its own."""
+        pid = self.process.pid
+        children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        for each in (pid, *map(int, children)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, number)
 
     def kill(self):
         """As when the power goes: every process of the server at once."""

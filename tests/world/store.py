@@ -52,6 +52,15 @@ class Store:
         finally:
             db.close()
 
+    def write(self, sql):
+        """As somebody else who has the file open."""
+        db = sqlite3.connect(f"file:{self.folder}/events.db", uri=True, timeout=10)
+        try:
+            with db:
+                db.execute(sql)
+        finally:
+            db.close()
+
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
