@@ -39,6 +39,8 @@ static const struct {
 	{ "policy_changes", "Policies that took effect." },
 	{ "repairs", "Times that the filter was put back after others changed it." },
 	{ "adopted", "Learned addresses taken over from an engine that died." },
+	{ "strangers",
+	  "Queries, connections and packets on the host that are no sandbox's." },
 };
 
 struct metrics {

@@ -95,8 +95,20 @@ bool filter_host_tidy(struct filter_host *h, int64_t now_ms)
 
 /* What stands already. */
 struct standing {
+	uint32_t port_id; /* ours */
 	bool table, guard;
+	bool owned; /* the table, by us */
 };
+
+static bool is_owned(const struct nl_attrs *attrs, uint32_t port_id)
+{
+	const uint32_t flags = NETLINK_TABLE_OWNER | NETLINK_TABLE_PERSIST;
+	uint32_t have, owner;
+
+	return nl_get_u32(attrs->at[NFTA_TABLE_FLAGS], &have) &&
+	       nl_get_u32(attrs->at[NFTA_TABLE_OWNER], &owner) && have == flags &&
+	       owner == port_id;
+}
 
 static int on_table(void *data, uint16_t type, uint8_t family,
 		    const struct nl_attrs *attrs)
@@ -106,14 +118,17 @@ static int on_table(void *data, uint16_t type, uint8_t family,
 
 	if (type != NFT_MSG_NEWTABLE || family != NFPROTO_INET)
 		return 0;
-	s->table |= strcmp(name, HOST_TABLE) == 0;
+	if (strcmp(name, HOST_TABLE) == 0) {
+		s->table = true;
+		s->owned = is_owned(attrs, s->port_id);
+	}
 	s->guard |= strcmp(name, HOST_GUARD_TABLE) == 0;
 	return 0;
 }
 
 static int find_standing(struct filter_host *h, struct standing *ret)
 {
-	*ret = (struct standing){ 0 };
+	*ret = (struct standing){ .port_id = h->conn.port_id };
 	return nl_ask(&h->conn, NFT_MSG_GETTABLE, NLM_F_DUMP, NFPROTO_INET, NULL, NULL,
 		      on_table, ret);
 }
@@ -240,20 +255,6 @@ static void clear_all_litter(struct filter_host *h)
 	}
 }
 
-/* Whom nobody has set. */
-static bool is_known(const struct filter_host *h, const struct filter_member *who)
-{
-	for (size_t i = 0, seen = 0; i < HOST_IDS && seen < h->count; i++) {
-		const struct host_member *m = h->members[i];
-
-		seen += m != NULL;
-		if (m && m->who.kind == who->kind && m->who.cgroup == who->cgroup &&
-		    m->who.uid == who->uid)
-			return true;
-	}
-	return false;
-}
-
 static int keep_closed(struct filter_host *h, const struct filter_member *who,
 		       struct err *err)
 {
@@ -264,8 +265,8 @@ static int keep_closed(struct filter_host *h, const struct filter_member *who,
 	size_t size;
 	int r;
 
-	if (is_known(h, who))
-		return 0;
+	if (host_find_member(h, who))
+		return 0; /* he has been set */
 	r = policy_compile(&nothing, &bytes, &size, err);
 	if (r == 0)
 		r = plan_open(bytes, size, &plan, err);
@@ -281,6 +282,14 @@ static int adopt(struct filter_host *h, struct err *err)
 	if (r < 0 && why.code == 0)
 		return err_sys(err, r, "cannot read what stands on the host");
 	return r < 0 ? err_set(err, r, "%s", why.text) : 0;
+}
+
+int filter_host_is_owned(struct filter_host *h)
+{
+	struct standing s;
+	int r = find_standing(h, &s);
+
+	return r < 0 ? r : h->loaded && s.owned && !s.guard;
 }
 
 size_t filter_host_left_over(const struct filter_host *h)

@@ -69,6 +69,9 @@ int filter_host_set(struct filter_host *h, const struct filter_host_sandbox *s,
 		    int64_t now_ms, struct err *err) MUST_CHECK;
 /* Detach: its processes are as free as everybody else. 0 too when there is none. */
 int filter_host_remove(struct filter_host *h, uint16_t id, struct err *err) MUST_CHECK;
+/* Nobody answers for it any more, but its rules stay: from now on it is left over. When
+ * its id is set once more, for whomever, that takes its place. */
+void filter_host_forget(struct filter_host *h, uint16_t id);
 /* filter_learn() for one of them. -ENOENT: there is none. */
 int filter_host_learn(struct filter_host *h, uint16_t id,
 		      const struct filter_learn *items, size_t count,
@@ -85,6 +88,10 @@ int filter_host_verify(struct filter_host *h, struct err *err) MUST_CHECK;
  * there are. */
 int filter_host_verify_one(struct filter_host *h, uint16_t id,
 			   struct err *err) MUST_CHECK;
+
+/* Is there no need to? 1: it stands, and the kernel lets nobody else change it; 0: that
+ * isn't sure; -EAGAIN: others are just changing tables. */
+int filter_host_is_owned(struct filter_host *h) MUST_CHECK;
 
 /* What a table that was left by an earlier process says: the sandboxes, and what
  * they had learned. -EAGAIN as filter_learned_read(). Nothing when there is none. */

@@ -86,6 +86,50 @@ static void plan_unlink(struct filter_host *h, struct host_plan *gone)
 		h->plans_end = at;
 	host_plan_free(gone);
 }
+/* ---- who the members are ---- */
+
+static size_t bucket_of(const struct filter_host *h, const struct filter_member *who)
+{
+	const uint64_t key[] = { who->kind, who->cgroup, who->uid };
+
+	return (size_t)hash_bytes(&h->key, key, sizeof(key)) & (HOST_BUCKETS - 1);
+}
+
+struct host_member *host_find_member(const struct filter_host *h,
+				     const struct filter_member *who)
+{
+	struct host_member *m = h->by_who[bucket_of(h, who)];
+
+	while (m && (m->who.kind != who->kind || m->who.cgroup != who->cgroup ||
+		     m->who.uid != who->uid))
+		m = m->next;
+	return m;
+}
+
+static void member_link(struct filter_host *h, struct host_member *m)
+{
+	struct host_member **bucket = &h->by_who[bucket_of(h, &m->who)];
+
+	m->next = *bucket;
+	*bucket = m;
+	h->members[m->id] = m;
+	h->count++;
+	h->left_over += m->left_over;
+}
+
+static void member_unlink(struct filter_host *h, struct host_member *m)
+{
+	struct host_member **at = &h->by_who[bucket_of(h, &m->who)];
+
+	while (*at != m)
+		at = &(*at)->next;
+	*at = m->next;
+	if (h->members[m->id] == m)
+		h->members[m->id] = NULL;
+	h->count--;
+	h->left_over -= m->left_over;
+}
+
 /* ---- changes ---- */
 
 /* A member in the place of another one, either of which may be missing. */
@@ -242,8 +286,7 @@ static void settle_new(const struct change *k)
 		h->ways[way].made = ++h->made;
 	if (k->plan->users++ == 0)
 		plan_link(h, k->plan);
-	h->members[k->new->id] = k->new;
-	h->count++;
+	member_link(h, k->new);
 }
 
 static void settle_old(const struct change *k)
@@ -252,12 +295,9 @@ static void settle_old(const struct change *k)
 	size_t way = host_way_of(&k->old->who);
 	uint32_t mark = host_mark(k->old);
 
-	if (!k->new)
-		h->members[k->old->id] = NULL;
+	member_unlink(h, k->old);
 	if (!k->new || host_mark(k->new) != mark)
 		leave_litter(h, k->old, mark);
-	h->count--;
-	h->left_over -= k->old->left_over;
 	if (--h->ways[way].users == 0)
 		h->ways[way].made = 0;
 	if (--k->old->plan->users == 0)
@@ -292,12 +332,18 @@ static bool member_is_valid(const struct filter_member *m)
 static int check(const struct filter_host *h, const struct filter_host_sandbox *s,
 		 struct err *err)
 {
+	const struct host_member *m = host_find_member(h, &s->member);
+
 	if (s->id == 0 || !member_is_valid(&s->member))
 		return err_set(err, -EINVAL,
 			       "cannot attach: not a sandbox's number, "
 			       "cgroup or user id");
 	if (s->relay && h->params.relay_port == 0)
 		return err_set(err, -EINVAL, "cannot attach: there is no relay");
+	if (m && m->id != s->id)
+		return err_set(err, -EEXIST,
+			       "cannot attach: sandbox %u is that cgroup or user id",
+			       m->id);
 	return 0;
 }
 
@@ -368,18 +414,13 @@ static int set(struct filter_host *h, const struct filter_host_sandbox *s, int64
 	return 0;
 }
 
-/* The left-over one that is meant, or NULL. */
-static struct host_member *find_left_over(const struct filter_host *h,
-					  const struct filter_member *who)
+/* Who was left over with that cgroup or user id under another number. NULL: nobody. */
+static struct host_member *find_in_the_way(const struct filter_host *h,
+					   const struct filter_host_sandbox *s)
 {
-	for (size_t i = HOST_IDS; h->left_over > 0 && i-- > 0;) {
-		struct host_member *m = h->members[i];
+	struct host_member *m = host_find_member(h, &s->member);
 
-		if (m && m->left_over && m->who.kind == who->kind &&
-		    m->who.cgroup == who->cgroup && m->who.uid == who->uid)
-			return m;
-	}
-	return NULL;
+	return m && m->left_over && m->id != s->id ? m : NULL;
 }
 
 /* From closed to guarded, by way of all of it anew: see host.c. */
@@ -387,22 +428,31 @@ static int take_over(struct filter_host *h, const struct filter_host_sandbox *s,
 		     struct host_member *m, int64_t now_ms, struct err *err)
 {
 	const struct change forget = { .host = h, .old = m };
+	bool loaded = h->loaded;
 	int r;
 
 	settle(&forget);
 	h->loaded = false; /* should it fail, he is found there again */
 	r = host_write_down(h, s, false, err);
-	return r < 0 ? r : filter_host_load(h, now_ms, err);
+	return r < 0 || !loaded ? r : filter_host_load(h, now_ms, err);
 }
 
 int filter_host_set(struct filter_host *h, const struct filter_host_sandbox *s,
 		    int64_t now_ms, struct err *err)
 {
-	struct host_member *m = find_left_over(h, &s->member);
+	struct host_member *m = find_in_the_way(h, s);
 
-	if (m && h->loaded)
-		return take_over(h, s, m, now_ms, err);
-	return set(h, s, now_ms, err);
+	return m ? take_over(h, s, m, now_ms, err) : set(h, s, now_ms, err);
+}
+
+void filter_host_forget(struct filter_host *h, uint16_t id)
+{
+	struct host_member *m = h->members[id];
+
+	if (!m || m->left_over)
+		return;
+	m->left_over = true;
+	h->left_over++;
 }
 
 static uint16_t last_free_id(const struct filter_host *h)

@@ -13,6 +13,7 @@ enum {
 	HOST_IDS = 1 << 16,
 	HOST_WAYS = FILTER_HOST_LEVEL_MAX + 1, /* 0: user ids; else a level of cgroups */
 	HOST_MARK_SHIFT = FILTER_MEMBER_SHIFT,
+	HOST_BUCKETS = 1 << 12,
 };
 #define HOST_TABLE	 "weir_host"
 #define HOST_GUARD_TABLE "weir_host_guard"
@@ -59,7 +60,8 @@ struct host_member {
 	struct filter_member who;
 	struct host_plan *plan; /* counted */
 	struct host_learned learned;
-	bool left_over; /* of an earlier process; everything is closed to it */
+	bool left_over;		  /* of an earlier process; everything is closed to it */
+	struct host_member *next; /* in its bucket */
 };
 
 /* A way by which members are known. */
@@ -88,6 +90,7 @@ struct filter_host {
 	struct host_litter *litter;
 	size_t count, left_over;
 	struct host_member *members[HOST_IDS]; /* owned */
+	struct host_member *by_who[HOST_BUCKETS];
 };
 
 static inline uint32_t host_mark(const struct host_member *m)
@@ -112,6 +115,10 @@ void host_member_free(struct host_member *m);
 void host_litter_free(struct host_litter *l);
 
 /* ---- host_change.c ---- */
+
+/* Who has that cgroup or user id, or NULL. */
+struct host_member *host_find_member(const struct filter_host *h,
+				     const struct filter_member *who);
 
 /* Write it down without a transaction: it is to be loaded. @s->id 0: any that is free,
  * from the last one down. */

@@ -9,6 +9,7 @@
 #include <sys/random.h>
 #include <sys/syscall.h>
 
+#include "main/engine_host.h"
 #include "net/link.h"
 #include "sandbox/learned.h"
 
@@ -53,6 +54,7 @@ int engine_core_add(struct engine_core *c, struct guarded *g)
 		return -EEXIST;
 	c->guarded[id] = g;
 	c->count++;
+	c->host_count += g->kind == GUARDED_HOST;
 	g->core = c;
 	return 0;
 }
@@ -63,6 +65,7 @@ void engine_core_take_out(struct engine_core *c, struct guarded *g)
 		return;
 	c->guarded[g->sandbox.id] = NULL;
 	c->count--;
+	c->host_count -= g->kind == GUARDED_HOST;
 	g->core = NULL;
 }
 
@@ -124,12 +127,13 @@ static void on_turn_end(void *data)
 
 /* ---- the rules stand ---- */
 
-static void on_watch(struct loop_timer *t)
+/* Those of the host's own namespace are looked after all at once. */
+static void look_at_some(struct engine_core *c)
 {
-	struct engine_core *c = CONTAINER_OF(t, struct engine_core, watch);
+	size_t wanted = MIN(c->count - c->host_count, (size_t)ENGINE_LOOKS_MAX);
 	size_t looks = 0;
 
-	for (size_t i = 0; i < c->slots && looks < ENGINE_LOOKS_MAX; i++) {
+	for (size_t i = 0; i < c->slots && looks < wanted; i++) {
 		struct guarded *g;
 
 		if (c->watch_at >= c->slots)
@@ -138,6 +142,15 @@ static void on_watch(struct loop_timer *t)
 		if (g && guarded_look(g))
 			looks++;
 	}
+}
+
+static void on_watch(struct loop_timer *t)
+{
+	struct engine_core *c = CONTAINER_OF(t, struct engine_core, watch);
+
+	look_at_some(c);
+	if (c->host)
+		engine_host_look(c->host);
 	if (loop_timer_start(c->loop, t, loop_now_ms(c->loop) + WATCH_EVERY_MS) < 0)
 		loop_stop(c->loop);
 }

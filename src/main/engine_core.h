@@ -15,6 +15,8 @@ enum {
 	ENGINE_LOOKS_MAX = 250,
 };
 
+struct engine_host;
+
 struct engine_core {
 	struct loop *loop;
 	struct dns_service *dns;
@@ -24,6 +26,8 @@ struct engine_core {
 	/* By id; NULL: nobody. Borrowed: who adds one frees it. */
 	struct guarded **guarded;
 	size_t slots, count;
+	struct engine_host *host; /* owned; NULL: nobody of the host's own namespace */
+	size_t host_count;	  /* of @count, those that are of it */
 	struct loop_timer expiry;
 	size_t expiry_at;	/* slot that is next in this round */
 	int64_t expiry_next_ms; /* the soonest that this round has seen */

@@ -22,6 +22,7 @@
 
 #include "ipc/plan_file.h"
 #include "main/engine_core.h"
+#include "main/engine_host.h"
 #include "policy/policy.h"
 #include "sandbox/change.h"
 #include "sandbox/learned.h"
@@ -118,7 +119,7 @@ static int shared_enforce(struct guarded *g, struct err *err)
 	if (r == 0)
 		r = sandbox_verify(s, err);
 	if (r == 0)
-		guarded_remember_ruleset(g);
+		guarded_seen_now(&g->seen, &s->filter);
 	return r;
 }
 
@@ -146,6 +147,53 @@ static int shared_remove(struct guarded *g, struct err *err)
 	return filter_remove(&g->sandbox.filter, err);
 }
 
+/* -- in the host's own namespace ---------------------------------------------------- */
+
+static int host_enforce(struct guarded *g, struct err *err)
+{
+	struct engine_host *h = g->core->host;
+	int r;
+
+	if (g->restarted)
+		g->standing.adopted = (uint32_t)engine_host_adopt(h, g);
+	r = sandbox_install(&g->sandbox, &g->plan, err);
+	if (r < 0) {
+		engine_host_doubt(h);
+		return r;
+	}
+	/* Those that were guarded before wait for each other, and so does whatever is not
+	 * tested at once. */
+	if (!h->stands)
+		r = g->restarted || g->sandbox.probe_name.size == 0
+			    ? 0
+			    : engine_host_load(h, err);
+	else
+		r = sandbox_verify(&g->sandbox, err);
+	return r;
+}
+
+static int host_serve(struct guarded *g, struct err *err)
+{
+	g->standing.nflog = g->core->host->sees_refused;
+	return engine_core_serve(g->core, &g->sandbox, err);
+}
+
+static int host_change(struct guarded *g, const struct plan *next, struct err *err)
+{
+	int r = shared_change(g, next, err);
+
+	if (r < 0)
+		engine_host_doubt(g->core->host);
+	return r;
+}
+
+static int host_remove(struct guarded *g, struct err *err)
+{
+	struct sandbox *s = &g->sandbox;
+
+	return filter_host_remove(s->host, (uint16_t)s->id, err);
+}
+
 static const struct guarded_ops {
 	int (*enforce)(struct guarded *g, struct err *err);
 	int (*serve)(struct guarded *g, struct err *err);
@@ -154,6 +202,7 @@ static const struct guarded_ops {
 } kinds[GUARDED_KIND_COUNT] = {
 	[GUARDED_SHARED] = { shared_enforce, shared_serve, shared_change, shared_remove },
 	[GUARDED_NETNS] = { shared_enforce, shared_serve, shared_change, shared_remove },
+	[GUARDED_HOST] = { host_enforce, host_serve, host_change, host_remove },
 };
 
 /* NULL: this engine can't hold that kind. */
@@ -203,6 +252,10 @@ static int prepare(struct guarded *g, struct err *err)
 	struct sandbox *s = &g->sandbox;
 	int r = 0;
 
+	if (g->kind == GUARDED_HOST)
+		r = engine_host_prepare(g->core, s, err);
+	if (r < 0)
+		return r;
 	s->plan = g->plan;
 	s->shared = g->kind == GUARDED_SHARED || g->kind == GUARDED_NETNS;
 	s->shared_params.redirect_only = g->enforce == ENFORCED_REDIRECT;
@@ -288,8 +341,10 @@ int guarded_stand(struct guarded *g, struct engine_core *c, struct err *err)
 	if (r < 0)
 		return err_sys(err, r, "cannot take another sandbox");
 	r = stand(g, ops, err);
-	if (r < 0)
+	if (r < 0) {
 		guarded_leave(g);
+		guarded_forget_rules(g);
+	}
 	return r;
 }
 
@@ -328,6 +383,12 @@ int guarded_remove_rules(struct guarded *g, struct err *err)
 	const struct guarded_ops *ops = ops_of(g);
 
 	return !ops || g->enforce == ENFORCED_NOTHING ? 0 : ops->remove(g, err);
+}
+
+void guarded_forget_rules(struct guarded *g)
+{
+	if (g->sandbox.host)
+		filter_host_forget(g->sandbox.host, (uint16_t)g->sandbox.id);
 }
 
 int guarded_change_at_once(struct guarded *g, const struct plan *next, struct err *err)

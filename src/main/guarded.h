@@ -9,21 +9,13 @@
  * `weir run` has one of the kind OWNED, `weir sidecar` one of the kind SHARED, both with
  * the id 0; `weir daemon` has any number of NETNS and HOST, with ids from 1 on.
  *
- * HOW A SANDBOX OF THE KIND HOST IS ADDED
- * The warden sends IPC_ATTACH with kind GUARDED_HOST, the sandbox's id (which is what
- * stands in the conntrack marks, above the generation), its plan and its image; no
- * socket comes with it (sandbox.fds are all -1: queries and connections come over the
- * host's shared listeners, and who asked is read from the mark and looked up with
- * engine_core_find()). Everything that asks the kernel goes through guarded_ops_of() in
- * guarded.c, one row of functions for each kind:
- *     enforce   the first ruleset, what an engine before has learned included
- *     serve     DNS and relay sockets
- *     change    another plan
- *     look      every 50 ms to 2 s: does it stand? put back what others removed
- *     remove    take the rules away
- * A HOST has no netlink socket of its own (sandbox.filter.fd is -1): the engine's one
- * connection for the host's table has to be reached from these rows, and from op_commit
- * in sandbox/dns_service.c. */
+ * HOW THE KINDS DIFFER
+ * Everything that asks the kernel goes through ops_of() in guarded.c, one row of
+ * functions for each kind. An OWNED, SHARED or NETNS sandbox has a table in a namespace
+ * of its own, and sockets there. A HOST has neither: it is an entry in the one table of
+ * the host's own namespace, which engine_host.c looks after, as it does after the
+ * listeners on which all of them ask. Who asked is read from the mark, with the sandbox's
+ * id above the plan's number, and looked up with engine_core_find(). */
 #pragma once
 
 #include "ipc/message.h"
@@ -34,6 +26,11 @@
 
 struct engine_core;
 struct guarded;
+
+/* The kernel's generation id, and how many transactions of ours there had been then. */
+struct guarded_seen {
+	uint32_t generation_id, commits;
+};
 
 /* What the engine's process wants to know. Data is the struct guarded. */
 struct guarded_told {
@@ -67,7 +64,7 @@ struct guarded {
 	struct guarded_change change;
 	/* guarded_watch.c */
 	struct loop_source nflog;
-	uint32_t generation_id, commits; /* of the kernel; of ours at that time */
+	struct guarded_seen seen;
 	unsigned int looks;
 };
 
@@ -89,6 +86,8 @@ void guarded_begin(struct guarded *g);
 void guarded_leave(struct guarded *g);
 /* Take its rules away, which opens it. */
 int guarded_remove_rules(struct guarded *g, struct err *err) MUST_CHECK;
+/* They stay, and nobody answers for it any more. */
+void guarded_forget_rules(struct guarded *g);
 
 /* Another plan, which stays mapped: all at once. On failure nothing is changed. */
 int guarded_change_at_once(struct guarded *g, const struct plan *next,
@@ -115,7 +114,12 @@ void guarded_change_cancel(struct guarded *g);
 int guarded_watch_refused(struct guarded *g, struct err *err) MUST_CHECK;
 void guarded_drain_refused(struct guarded *g);
 /* The kernel's generation id is what it should be from now on. */
-void guarded_remember_ruleset(struct guarded *g);
+void guarded_seen_now(struct guarded_seen *seen, struct filter_conn *c);
+/* Have others changed something since? 1: they have; 0: they haven't, and @seen is now;
+ * or -errno: it can't be told. */
+int guarded_seen_look(struct guarded_seen *seen, struct filter_conn *c) MUST_CHECK;
+/* An event: others had changed the filter. @r says whether it could be put back. */
+void guarded_tell_repair(struct guarded *g, int r);
 void guarded_look_for_ipv6(struct guarded *g);
 /* One look: nothing without a filter. Return: whether there was anything to look at. */
 bool guarded_look(struct guarded *g);

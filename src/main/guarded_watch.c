@@ -4,6 +4,7 @@
 
 #include "filter/nflog.h"
 #include "main/engine_core.h"
+#include "main/engine_host.h"
 #include "net/link.h"
 #include "sandbox/change.h"
 #include "sandbox/refused.h"
@@ -26,6 +27,10 @@ void guarded_drain_refused(struct guarded *g)
 {
 	struct sandbox *s = &g->sandbox;
 
+	if (g->kind == GUARDED_HOST) {
+		engine_host_drain_refused(g->core->host);
+		return;
+	}
 	for (int i = 0; i < NFLOG_READS_MAX; i++) {
 		int r = nflog_read(s->fds.fd[SANDBOX_FD_NFLOG], on_packet, g);
 
@@ -55,30 +60,44 @@ int guarded_watch_refused(struct guarded *g, struct err *err)
 
 /* ---- others who change the ruleset ---- */
 
-static void remember_generation(struct guarded *g, uint32_t id)
+static void remember(struct guarded_seen *seen, const struct filter_conn *c, uint32_t id)
 {
-	g->generation_id = id;
-	g->commits = g->sandbox.filter.commits;
+	seen->generation_id = id;
+	seen->commits = c->commits;
 }
 
-void guarded_remember_ruleset(struct guarded *g)
+void guarded_seen_now(struct guarded_seen *seen, struct filter_conn *c)
 {
 	uint32_t id;
 
-	if (filter_generation_id(&g->sandbox.filter, &id) == 0)
-		remember_generation(g, id);
+	if (filter_generation_id(c, &id) == 0)
+		remember(seen, c, id);
 }
 
 /* What our own transactions since then have made of it; the kernel never uses 0. */
-static bool is_expected(const struct guarded *g, uint32_t id)
+static bool is_expected(const struct guarded_seen *seen, const struct filter_conn *c,
+			uint32_t id)
 {
-	uint32_t ours = g->sandbox.filter.commits - g->commits;
-	uint32_t expected = g->generation_id + ours;
+	uint32_t ours = c->commits - seen->commits;
+	uint32_t expected = seen->generation_id + ours;
 
-	return id == expected || (expected < g->generation_id && id == expected + 1);
+	return id == expected || (expected < seen->generation_id && id == expected + 1);
 }
 
-static void tell_repair(struct guarded *g, int r)
+int guarded_seen_look(struct guarded_seen *seen, struct filter_conn *c)
+{
+	uint32_t id;
+	int r = filter_generation_id(c, &id);
+
+	if (r < 0)
+		return r;
+	if (!is_expected(seen, c, id))
+		return 1;
+	remember(seen, c, id);
+	return 0;
+}
+
+void guarded_tell_repair(struct guarded *g, int r)
 {
 	struct event event = {
 		.action = EVENT_PANIC,
@@ -97,25 +116,20 @@ static void look_after(struct guarded *g)
 {
 	struct sandbox *s = &g->sandbox;
 	struct err err = { 0 };
-	uint32_t id;
 	int r;
 
-	if (filter_generation_id(&s->filter, &id) < 0)
+	if (guarded_seen_look(&g->seen, &s->filter) <= 0)
 		return;
-	if (is_expected(g, id)) {
-		remember_generation(g, id);
-		return;
-	}
 	s->filter.unsure = true;
 	r = sandbox_verify(s, &err);
 	if (r < 0) {
 		r = sandbox_repair(s, g->core->relay, loop_now_ms(g->core->loop), &err);
-		tell_repair(g, r);
+		guarded_tell_repair(g, r);
 		g->told->on_standing(g);
 	}
 	/* Should it not stand, the next look sees that. */
 	if (r == 0)
-		guarded_remember_ruleset(g);
+		guarded_seen_now(&g->seen, &s->filter);
 }
 
 /* ---- the way out ---- */
@@ -124,7 +138,13 @@ static void look_after(struct guarded *g)
  * the relay carries out of another namespace than ours needs two. */
 void guarded_look_for_ipv6(struct guarded *g)
 {
-	bool out = link_has_default_route(g->core->route_fd, 6) == 1;
+	bool out;
+
+	if (g->kind == GUARDED_HOST) {
+		g->sandbox.ipv6 = g->core->host && g->core->host->ipv6;
+		return;
+	}
+	out = link_has_default_route(g->core->route_fd, 6) == 1;
 
 	if (g->kind == GUARDED_NETNS)
 		out = (out || !g->sandbox.shared_params.relay) &&

@@ -7,27 +7,26 @@
 #include <sys/mman.h>
 
 #include "ipc/plan_file.h"
+#include "main/engine_host.h"
 #include "main/shared_internal.h"
 #include "sandbox/learned.h"
 
 /* In this order before those that `present` lists. */
 enum { ATTACH_PLAN = 0, ATTACH_IMAGE, ATTACH_FIRST };
 
-/* Every descriptor that is taken is -1 in @fds then. */
-static int take_fds(struct guarded *g, const struct ipc_message *m, int *fds,
-		    size_t count)
+/* What `present` lists, from fds[@next] on, the last one to *@last. Every descriptor that
+ * is taken is -1 in @fds then. */
+static int take_fds(struct sandbox_fds *to, int *last, const struct ipc_message *m,
+		    int *fds, size_t next, size_t count)
 {
-	size_t next = ATTACH_FIRST;
-
 	for (size_t i = 0; i <= SANDBOX_FD_COUNT; i++) {
+		int *fd = i == SANDBOX_FD_COUNT ? last : &to->fd[i];
+
 		if (!(m->present & 1u << i))
 			continue;
-		if (next == count)
+		if (next == count || *fd >= 0)
 			return -EBADMSG;
-		if (i == SANDBOX_FD_COUNT)
-			g->route_fd = TAKE_FD(fds[next]);
-		else
-			g->sandbox.fds.fd[i] = TAKE_FD(fds[next]);
+		*fd = TAKE_FD(fds[next]);
 		next++;
 	}
 	return next == count ? 0 : -EBADMSG;
@@ -38,7 +37,7 @@ static bool is_complete(const struct guarded *g)
 {
 	const int *fd = g->sandbox.fds.fd;
 
-	return g->kind != GUARDED_NETNS ||
+	return g->kind == GUARDED_HOST ||
 	       (fd[SANDBOX_FD_NETLINK] >= 0 && fd[SANDBOX_FD_NFLOG] >= 0 &&
 		fd[SANDBOX_FD_DNS_UDP4] >= 0 && fd[SANDBOX_FD_DNS_TCP4] >= 0 &&
 		g->route_fd >= 0);
@@ -61,16 +60,19 @@ static int fill(struct shared *e, struct guarded *g, const struct ipc_message *m
 	void *image;
 	int r;
 
-	if (count < ATTACH_FIRST || m->attach.kind >= GUARDED_KIND_COUNT)
+	if (count < ATTACH_FIRST ||
+	    (m->attach.kind != GUARDED_NETNS && m->attach.kind != GUARDED_HOST))
 		return err_set(err, -EBADMSG, "the attach message is malformed");
 	g->told = &shared_told;
 	g->enforce = ENFORCED_FILTER;
 	g->restarted = m->attach.restarted;
 	g->sandbox.shared_params = e->config.filter;
+	g->sandbox.member = m->attach.member;
 	snprintf(g->standing.lacking, sizeof(g->standing.lacking), "%s", e->core.missing);
 	if (take_probe(&g->sandbox, &m->attach) < 0)
 		return err_set(err, -EBADMSG, "the self-test's name is malformed");
-	if (take_fds(g, m, fds, count) < 0 || !is_complete(g))
+	if (take_fds(&g->sandbox.fds, &g->route_fd, m, fds, ATTACH_FIRST, count) < 0 ||
+	    !is_complete(g))
 		return err_set(err, -EBADMSG, "a descriptor of the sandbox is missing");
 	r = plan_file_map(fds[ATTACH_PLAN], &g->plan, err);
 	if (r < 0)
@@ -103,8 +105,12 @@ void shared_attach(struct shared *e, const struct ipc_message *m, int *fds, size
 		return;
 	}
 	guarded_init(g, (enum ipc_guarded_kind)m->attach.kind, m->sandbox);
-	r = e->only ? err_set(&err, -EPERM, "this engine has its sandbox")
-		    : fill(e, g, m, fds, count, &err);
+	if (e->only)
+		r = err_set(&err, -EPERM, "this engine has its sandbox");
+	else if (m->attach.kind == GUARDED_HOST && !e->core.host && e->no_host[0])
+		r = err_set(&err, -ENOTCONN, "%s", e->no_host);
+	else
+		r = fill(e, g, m, fds, count, &err);
 	if (r == 0)
 		r = guarded_stand(g, &e->core, &err);
 	if (r < 0) {
@@ -126,11 +132,47 @@ void shared_detach(struct shared *e, const struct ipc_message *m)
 		err_set(&err, -ENOENT, "there is no such sandbox");
 	} else {
 		guarded_leave(g);
-		if (!m->attach.forget)
-			(void)!guarded_remove_rules(g, &err);
+		if (m->attach.forget || guarded_remove_rules(g, &err) < 0)
+			guarded_forget_rules(g);
 		guarded_done(g);
 		free(g);
 	}
+	snprintf(answer.text, sizeof(answer.text), "%s", err.text);
+	shared_tell_keeper(e, &answer);
+}
+
+/* -- the host's own network --------------------------------------------------------- */
+
+void shared_host(struct shared *e, const struct ipc_message *m, int *fds, size_t count)
+{
+	struct sandbox_fds all;
+	struct err err = { 0 };
+	int none = -1;
+
+	sandbox_fds_init(&all);
+	/* The last one is for conntrack. */
+	if (e->only || count == 0 || take_fds(&all, &none, m, fds, 0, count - 1) < 0) {
+		sandbox_fds_done(&all);
+		if (none >= 0)
+			close(none);
+		err_set(&err, -EBADMSG, "the message about the host is malformed");
+	} else {
+		(void)!engine_host_open(&e->core, &m->host, &all, TAKE_FD(fds[count - 1]),
+					&err);
+	}
+	snprintf(e->no_host, sizeof(e->no_host), "%s", err.text);
+}
+
+void shared_host_load(struct shared *e)
+{
+	struct ipc_message answer = { .type = IPC_HOST_STANDS };
+	struct err err = { 0 };
+
+	if (e->core.host)
+		(void)!engine_host_load(e->core.host, &err);
+	else
+		err_set(&err, -ENOTCONN, "%s",
+			e->no_host[0] ? e->no_host : "nothing is known of the host");
 	snprintf(answer.text, sizeof(answer.text), "%s", err.text);
 	shared_tell_keeper(e, &answer);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "dns/answer.h"
+#include "main/engine_host.h"
 #include "main/shared_internal.h"
 
 enum {
@@ -240,6 +241,10 @@ static void add_stats(const struct shared *e, struct ipc_stats *ret)
 		ret->names += one.names;
 		ret->addresses += one.addresses;
 	}
+	if (e->core.host) {
+		ret->counters[COUNT_STRANGERS] += e->core.host->strangers;
+		ret->counters[COUNT_PACKETS_LOST] += e->core.host->lost;
+	}
 }
 
 static void on_stats(struct shared *e, uint32_t sandbox)
@@ -327,6 +332,10 @@ static void on_keeper_message(struct shared *e, const struct ipc_message *m, int
 		shared_attach(e, m, fds, count);
 	else if (m->type == IPC_DETACH)
 		shared_detach(e, m);
+	else if (m->type == IPC_HOST)
+		shared_host(e, m, fds, count);
+	else if (m->type == IPC_HOST_LOAD)
+		shared_host_load(e);
 	else if (m->type == IPC_RUN && engine_core_find(&e->core, m->sandbox))
 		guarded_begin(engine_core_find(&e->core, m->sandbox));
 }

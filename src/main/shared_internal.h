@@ -28,12 +28,15 @@ struct shared {
 	 * is there. More than these are not told. */
 	struct upstream_trouble failed[RESOLVER_UPSTREAMS_MAX];
 	size_t failed_count;
+	char no_host[ERR_TEXT_SIZE]; /* why the host's own network can't be guarded */
 	uint64_t untold; /* messages that control did not take, of no sandbox's */
 };
 
 /* shared_attach.c */
 void shared_attach(struct shared *e, const struct ipc_message *m, int *fds, size_t count);
 void shared_detach(struct shared *e, const struct ipc_message *m);
+void shared_host(struct shared *e, const struct ipc_message *m, int *fds, size_t count);
+void shared_host_load(struct shared *e);
 
 /* shared_control.c */
 /* What the engine's sandboxes have to tell goes to control. */

@@ -37,23 +37,23 @@ static int build(const struct sandbox *s, struct next *n, uint16_t generation,
 
 	n->shared_params = s->shared_params;
 	n->owned_params = s->owned_params;
-	if (s->host)
-		return set_relay(s, &n->shared_params, &n->plan, err);
-	if (!s->shared) {
+	if (!s->shared && !s->host) {
 		n->owned_params.generation = generation;
 		return ruleset_build_owned(&n->plan, &n->owned_params, arena, &n->rules,
 					   err);
 	}
 	n->shared_params.generation = generation;
 	r = set_relay(s, &n->shared_params, &n->plan, err);
-	return r < 0 ? r
-		     : ruleset_build_shared(&n->plan, &n->shared_params, arena, &n->rules,
-					    err);
+	/* The host's table has numbers of its own: this one only counts changes. */
+	return r < 0 || s->host ? r
+				: ruleset_build_shared(&n->plan, &n->shared_params, arena,
+						       &n->rules, err);
 }
 
 static uint16_t generation_of(const struct sandbox *s)
 {
-	return s->shared ? s->shared_params.generation : s->owned_params.generation;
+	return s->shared || s->host ? s->shared_params.generation
+				    : s->owned_params.generation;
 }
 
 /* 0 is the mark of a flow that nobody has accepted. */

@@ -19,11 +19,13 @@ static void set_reason(struct event *e, const char *reason)
 /* The policy allows it, and yet there is no way. */
 static const char *no_way_out(const struct sandbox *s, uint8_t protocol, uint16_t port)
 {
-	if (s->shared && protocol != IPPROTO_UDP && protocol != IPPROTO_TCP)
+	bool not_ours = s->shared || s->host; /* it has a way out of its own */
+
+	if (not_ours && protocol != IPPROTO_UDP && protocol != IPPROTO_TCP)
 		return "this protocol has no way out";
-	if (s->shared && port == DNS_PORT)
+	if (not_ours && port == DNS_PORT)
 		return "name servers are asked by Weir alone";
-	if (s->shared)
+	if (not_ours)
 		return "its time was over, or the packet is not of an open connection";
 	if (!s->relay)
 		return "--uplink none carries nothing";

@@ -525,7 +525,7 @@ def test_what_is_no_sandbox_is_refused(world):
         assert "cannot attach" in world.driver.ask(line), line
     cgroup, app = world.member("a")
     world.attach(1, cgroup, WEB)
-    assert "File exists" in world.driver.ask(f"hostset 2 {cgroup.who} -")
+    assert "sandbox 1 is that" in world.driver.ask(f"hostset 2 {cgroup.who} -")
     world.driver.ok("hostverify")
     assert app.tcp(ALLOWED, 443) == "0"
 
