@@ -103,6 +103,8 @@ static void ward_status(void *data, struct api_status *ret)
 		degrade(ret, w, "raw-sockets",
 			"the sandbox has raw sockets open: it has NET_RAW");
 	ret->full_isolation = ret->degradation_count == 0;
+	/* What is read of them is of all sandboxes. */
+	side_store_status(w->side, ret);
 	ret->generation = w->stats.generation;
 	ret->engine_restarts = s->standing.restarts;
 	ret->rule_count = document_rule_count(w->document);
