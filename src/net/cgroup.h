@@ -37,6 +37,9 @@ bool cgroup_is_in(const struct cgroup *c, const struct cgroup *above);
  * frozen, and not one for threads alone. */
 int cgroup_can_be_joined(const char *dir, struct err *err) MUST_CHECK;
 
+/* SIGKILL to everything in and below the one of directory @dir. */
+int cgroup_kill(const char *dir, struct err *err) MUST_CHECK;
+
 /* Refuse what the filter by cgroup wouldn't hold:
  *   -EXDEV  a process lives in another network namespace than @net (a descriptor), so its
  *           packets never come to the host's rules
