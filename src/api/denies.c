@@ -58,7 +58,9 @@ static bool write_denies(const struct api_ops *ops, const struct denies_filter *
 			return true;
 		ops->row(ops->data, e, &row);
 		bytes += event_json(&row, text);
-		fprintf(out, "%s%s", written++ > 0 ? "," : "", text);
+		text[strlen(text) - 1] = '\0'; /* the brace: there is more to say */
+		fprintf(out, "%s%s,\"allowable\":%s}", written++ > 0 ? "," : "", text,
+			e->allowable ? "true" : "false");
 	}
 	return false;
 }

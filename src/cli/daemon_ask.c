@@ -47,6 +47,18 @@ int daemon_ask(const char *socket, const char *method, const char *path, struct 
 	return ret->status == HTTP_BAD_REQUEST ? RUN_STATUS_BAD_INPUT : RUN_STATUS_FAILED;
 }
 
+int daemon_policy_json(const struct policy *policy, const struct plan *plan, char **ret)
+{
+	size_t size;
+	FILE *out = open_memstream(ret, &size);
+	int r;
+
+	if (!out)
+		return -ENOMEM;
+	r = cli_policy_show(policy, plan, true, out);
+	return fclose(out) != 0 ? -ENOMEM : r;
+}
+
 int daemon_policy_text(const struct cli_policy_args *args, char **ret)
 {
 	CLEAN(arena) struct arena arena = { 0 };
@@ -55,19 +67,13 @@ int daemon_policy_text(const struct cli_policy_args *args, char **ret)
 	struct plan plan;
 	struct err err = { 0 };
 	size_t size;
-	FILE *out;
 	int r = cli_policy_build(args, &arena, false, &policy, &bytes, &size);
 
 	if (r < 0)
 		return r == -EINVAL ? RUN_STATUS_BAD_INPUT : RUN_STATUS_FAILED;
 	r = plan_open(bytes, size, &plan, &err);
-	out = r == 0 ? open_memstream(ret, &size) : NULL;
-	if (r == 0 && !out)
-		r = -ENOMEM;
 	if (r == 0)
-		r = cli_policy_show(&policy, &plan, true, out);
-	if (out && fclose(out) != 0)
-		r = -ENOMEM;
+		r = daemon_policy_json(&policy, &plan, ret);
 	if (r == 0)
 		return 0;
 	log_error("%s", err.code < 0 ? err.text : "out of memory");

@@ -20,6 +20,10 @@ int daemon_ask(const char *socket, const char *method, const char *path, struct 
  * the exit status after a message. */
 int daemon_policy_text(const struct cli_policy_args *args, char **ret) MUST_CHECK;
 
+/* The same of one that is built already. Return: 0 or -ENOMEM. */
+int daemon_policy_json(const struct policy *policy, const struct plan *plan,
+		       char **ret) MUST_CHECK;
+
 /* A user of this host, by number or by name, of wherever users come from; not root.
  * Return: 0, or the exit status after a message. */
 int daemon_find_user(const char *name, uint32_t *ret) MUST_CHECK;

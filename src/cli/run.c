@@ -159,6 +159,24 @@ static int set_repin_interval(void *target, const char *value, struct err *err)
 	return 0;
 }
 
+static int set_cgroup(void *target, const char *value, struct err *err)
+{
+	((struct run_spec *)target)->cgroup = value[0] ? value : NULL;
+	return 0;
+}
+
+static int set_uid(void *target, const char *value, struct err *err)
+{
+	((struct run_spec *)target)->uid = value[0] ? value : NULL;
+	return 0;
+}
+
+static int set_socket(void *target, const char *value, struct err *err)
+{
+	((struct run_spec *)target)->socket = value[0] ? value : NULL;
+	return 0;
+}
+
 static int set_fail_on_deny(void *target, const char *value, struct err *err)
 {
 	((struct run_spec *)target)->fail_on_deny = true;
@@ -208,6 +226,15 @@ static const struct cli_option options[] = {
 	  set_deny, ' ' },
 	{ "verify", "dns|tls",
 	  "what a connection must show, whatever the policy says (tls)", set_verify },
+	{ "cgroup", "PATH",
+	  "run in that control group of the host, which `weir daemon` guards",
+	  set_cgroup },
+	{ "uid", "USER",
+	  "run as that user of the host, whom `weir daemon` guards; with --cgroup: run "
+	  "there",
+	  set_uid },
+	{ "socket", "PATH", "where the daemon's API is (/run/weir/weir.sock)",
+	  set_socket },
 	{ "uplink", "relay|none|slirp4netns|pasta",
 	  "how bytes leave the sandbox; the last two carry UDP as well (relay)",
 	  set_uplink },
@@ -242,7 +269,8 @@ void cli_run_usage(FILE *out)
 {
 	fputs("usage: weir run [OPTION]... [--] COMMAND [ARG]...\n\n"
 	      "Run COMMAND in a sandbox that reaches what its policy lists, and nothing "
-	      "else.\n\n",
+	      "else:\nin namespaces of its own, or with --cgroup and --uid on the host, "
+	      "guarded by the\ndaemon.\n\n",
 	      out);
 	cli_options_print(out, &cli_run_options);
 	fputs("\nTARGET is a name (api.github.com), a wildcard (*.pypi.org: below it;\n"
@@ -275,6 +303,29 @@ int cli_run_parse(int argc, char **argv, struct run_spec *ret, struct err *err)
 			err, -EINVAL,
 			"no command given: weir run [OPTION]... -- COMMAND [ARG]...");
 	ret->argv = argv + first;
+	return 0;
+}
+
+int cli_run_check_guarded(const struct run_spec *spec, struct err *err)
+{
+	static const char *const senseless[] = { "uplink",	   "upstream",
+						 "repin-interval", "rw",
+						 "rw-preset",	   "self-test",
+						 "state-dir" };
+
+	if (!spec->cgroup && !spec->uid)
+		return 0;
+	for (size_t i = 0; i < ARRAY_SIZE(senseless); i++) {
+		const struct cli_option *o =
+			cli_option_find(&cli_run_options, text_of(senseless[i]));
+
+		if (spec->given & 1ULL << (o - options))
+			return err_set(
+				err, -EINVAL,
+				"--%s means nothing with --%s: the command runs on "
+				"the host, and the daemon guards it",
+				senseless[i], spec->cgroup ? "cgroup" : "uid");
+	}
 	return 0;
 }
 

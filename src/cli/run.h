@@ -52,6 +52,9 @@ struct run_spec {
 	struct run_list allow, deny, profiles, rw;
 	struct run_list narrow; /* denied by .weir.yaml */
 	const char *policy_file;
+	/* Not in namespaces of its own, but on the host, guarded by the daemon. */
+	const char *cgroup, *uid;
+	const char *socket; /* the daemon's, or NULL */
 	enum run_uplink uplink;
 	enum run_self_test self_test;
 	bool has_verify;	   /* --verify was given */
@@ -79,6 +82,9 @@ int cli_run_parse(int argc, char **argv, struct run_spec *ret,
 /* Options that the command line doesn't have, from WEIR_ variables.
  * Return: 0, -EINVAL or -ENOMEM with @err. */
 int cli_run_environment(struct run_spec *spec, struct err *err) MUST_CHECK;
+/* With --cgroup or --uid: what is set so far means something there.
+ * Return: 0, or -EINVAL with @err. */
+int cli_run_check_guarded(const struct run_spec *spec, struct err *err) MUST_CHECK;
 void cli_run_usage(FILE *out);
 extern const struct cli_options cli_run_options;
 

@@ -26,6 +26,8 @@ static int run_options(int argc, char **argv, struct run_spec *spec, struct err 
 
 	if (r == 0)
 		r = cli_run_environment(spec, err);
+	if (r == 0)
+		r = cli_run_check_guarded(spec, err);
 	return r;
 }
 

@@ -102,9 +102,16 @@ static void ward_status(void *data, struct api_status *ret)
 	if (w->look.raw)
 		degrade(ret, w, "raw-sockets",
 			"the sandbox has raw sockets open: it has NET_RAW");
+	if (w->look.waiting)
+		degrade(ret, w, "cgroup",
+			"the cgroup is gone; it is guarded when it comes again");
+	snprintf(w->strays, sizeof(w->strays),
+		 "%u sockets of its processes are from outside of the cgroup, such as "
+		 "of process %d",
+		 w->look.strays, w->look.stray_of);
+	if (w->look.strays > 0)
+		degrade(ret, w, "outside-sockets", w->strays);
 	ret->full_isolation = ret->degradation_count == 0;
-	/* What is read of them is of all sandboxes. */
-	side_store_status(w->side, ret);
 	ret->generation = w->stats.generation;
 	ret->engine_restarts = s->standing.restarts;
 	ret->rule_count = document_rule_count(w->document);
@@ -204,7 +211,7 @@ static char *hall_list(void *data)
 	for (uint32_t id = 0; (w = side_ward_after(s, id)); id = w->id) {
 		if (w->gone[0])
 			continue;
-		side_ward_counters(w);
+		side_ward_counters(w, SIDE_STATS_AGE_MS);
 		if (json_array_append_new(all, side_ward_json(w)) < 0)
 			break;
 	}
@@ -217,7 +224,7 @@ static char *hall_show(void *data, const char *id)
 
 	if (!w)
 		return NULL;
-	side_ward_counters(w);
+	side_ward_counters(w, 0);
 	return to_text(side_ward_json(w));
 }
 

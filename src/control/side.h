@@ -28,7 +28,6 @@
 #include "ipc/message.h"
 #include "ipc/places.h"
 #include "ipc/sidecar_policy.h"
-#include "store/jsonl_writer.h"
 #include "store/loglines.h"
 #include "store/policy_file.h"
 #include "store/postgres_state.h"
@@ -40,6 +39,7 @@ enum {
 	SIDE_NOTES_MAX = 9,
 	SIDE_ASK_MS = 5000,	/* for the engine's and the keeper's answers */
 	SIDE_ATTACH_MS = 15000, /* for the warden's, about a sandbox that comes or goes */
+	SIDE_STATS_AGE_MS = 500,     /* of what takes long to ask for, or of many */
 	SIDE_WARD_EVENTS_KEPT = 128, /* of each sandbox of the daemon's, in memory */
 };
 
@@ -69,6 +69,7 @@ struct side_ward {
 	struct ipc_stats stats;
 	int64_t stats_at_ms, look_at_ms;
 	struct ipc_look look;
+	char strays[96]; /* look.strays in words, for the status */
 	struct api_counter counters[SANDBOX_COUNTER_COUNT];
 };
 
@@ -80,7 +81,6 @@ struct side {
 	struct event_ring *ring;
 	struct side_webhook *webhook; /* NULL: no URL is told */
 	struct sqlite_writer *store;  /* NULL: events are in memory alone */
-	struct jsonl_writer *jsonl;   /* NULL: none */
 	char lacking[ERR_TEXT_SIZE];  /* what could not be confined here, or "" */
 	struct loop_source signals;
 	struct api_label labels[SIDECAR_ATTRS_MAX];
@@ -134,7 +134,6 @@ struct side {
 
 	/* status.c */
 	struct sqlite_state store_state;
-	struct jsonl_state jsonl_state;
 	struct postgres_state postgres;
 	char policy_notes[SIDE_NOTES_MAX][ERR_TEXT_SIZE]; /* the last is spare */
 	size_t policy_note_count;
@@ -224,9 +223,9 @@ int side_ward_close(struct side_ward *w, const char *why, struct err *err) MUST_
 void side_wards_on_engine(struct side *s);
 /* What the warden says without having been asked. */
 void side_wards_on_warden(struct side *s, struct ipc_message *m);
-/* w->stats as it is now, or was a moment ago. */
-void side_ward_counters(struct side_ward *w);
-/* w->stats and w->look as they are now, or were a moment ago. */
+/* w->stats as it is now, or was @age_ms ago at most. */
+void side_ward_counters(struct side_ward *w, int64_t age_ms);
+/* w->stats as it is now, w->look as it is, or was a moment ago. */
 void side_ward_stats(struct side_ward *w);
 /* Where its events are. NULL: out of memory. */
 struct event_ring *side_ward_ring(struct side_ward *w);

@@ -21,7 +21,6 @@
 #define NOTHING UINT32_MAX
 
 enum {
-	STATS_FRESH_MS = 500,
 	ASKED_MAX = 64, /* sandboxes that are asked about in one turn */
 	HTTP_OK = 200,
 	HTTP_CREATED = 201,
@@ -204,7 +203,6 @@ int side_ward_close(struct side_ward *w, const char *why, struct err *err)
 	struct side_candidate c = { .document = document_close(why),
 				    .plan_fd = -1,
 				    .text_fd = -1 };
-	const struct ipc_message stop = { .type = IPC_STOP, .sandbox = w->id };
 	bool is_news = !document_closed(w->document);
 	char reason[EVENT_REASON_SIZE];
 	int kept = -ENOMEM, r = -ENOMEM;
@@ -217,9 +215,6 @@ int side_ward_close(struct side_ward *w, const char *why, struct err *err)
 	if (r == 0)
 		take(w, &c);
 	side_candidate_done(&c);
-	/* Whoever lives in a cgroup of its own has nothing left to do. */
-	if (r == 0 && is_news && w->spec.kind == GUARDED_HOST)
-		(void)!ipc_send(w->side->from_keeper.fd, &stop, NULL, 0);
 	if (r == 0 && is_news) {
 		w->updates++;
 		snprintf(reason, sizeof(reason), "closed: %.50s", why);
@@ -359,6 +354,10 @@ void side_wards_on_warden(struct side *s, struct ipc_message *m)
 {
 	struct side_ward *w = side_ward_find(s, m->sandbox);
 
+	if (w && m->type == IPC_TOLD) {
+		side_tame(m->text, sizeof(m->text));
+		record(w, EVENT_CHANGE, m->text);
+	}
 	if (m->type != IPC_GONE && m->type != IPC_WARDED && m->type != IPC_DETACHED)
 		return;
 	m->text[sizeof(m->text) - 1] = '\0';
@@ -492,16 +491,11 @@ static struct ipc_look ask_look(struct side_ward *w)
 	return m.look;
 }
 
-static bool is_fresh(int64_t at_ms, int64_t now_ms)
-{
-	return at_ms != 0 && now_ms - at_ms < STATS_FRESH_MS;
-}
-
-void side_ward_counters(struct side_ward *w)
+void side_ward_counters(struct side_ward *w, int64_t age_ms)
 {
 	int64_t now_ms = loop_now_ms(w->side->loop);
 
-	if (is_fresh(w->stats_at_ms, now_ms))
+	if (w->stats_at_ms != 0 && now_ms - w->stats_at_ms < age_ms)
 		return;
 	w->stats_at_ms = now_ms;
 	(void)!ask_stats(w);
@@ -511,8 +505,8 @@ void side_ward_stats(struct side_ward *w)
 {
 	int64_t now_ms = loop_now_ms(w->side->loop);
 
-	side_ward_counters(w);
-	if (is_fresh(w->look_at_ms, now_ms))
+	side_ward_counters(w, 0);
+	if (w->look_at_ms != 0 && now_ms - w->look_at_ms < SIDE_STATS_AGE_MS)
 		return;
 	w->look_at_ms = now_ms;
 	w->look = ask_look(w);

@@ -10,6 +10,7 @@
 #include "main/helper.h"
 #include "main/keeper.h"
 #include "main/pin_names.h"
+#include "main/run_host.h"
 #include "main/warden.h"
 
 /* What is opened later must not end up as standard input, output or error. */
@@ -43,6 +44,11 @@ static enum alias alias_of(const char *path)
 	return ALIAS_NONE;
 }
 
+static int run(struct run_spec *spec)
+{
+	return spec->cgroup || spec->uid ? run_host(spec) : control_run(spec);
+}
+
 enum { ALIAS_ARGS_MAX = 128 };
 
 static int run_alias(enum alias alias, int argc, char **argv,
@@ -62,7 +68,7 @@ static int run_alias(enum alias alias, int argc, char **argv,
 int main(int argc, char **argv)
 {
 	enum alias alias = argc > 0 ? alias_of(argv[0]) : ALIAS_NONE;
-	const struct cli_hooks hooks = { .run = control_run,
+	const struct cli_hooks hooks = { .run = run,
 					 .resolve = pin_names,
 					 .sidecar = keeper_run,
 					 .become = helper_become,

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is said to be guarded: exactly one kind, all faults at once, and nothing when it fails."""
+import os
+import pathlib
+
 import pytest
 
 KINDS = "exactly one of netns, cgroup and uid is given"
@@ -64,3 +67,37 @@ def test_a_user_has_to_be_there(daemon):
     reply = daemon.call("PUT", "/sandboxes/one", {"uid": "root"})
     assert reply.status == 500 and "root is not a user" in reply.json()["reason"], reply
     assert daemon.names() == []
+
+
+@pytest.fixture
+def group():
+    root = next(line.split()[1] for line in pathlib.Path("/proc/self/mounts").read_text().splitlines() if " cgroup2 " in line)
+    path = pathlib.Path(root) / f"weir-attach-{os.getpid()}"
+    path.mkdir()
+    yield path
+    path.rmdir()
+
+
+def test_a_cgroup_is_shown_as_what_it_is(daemon, group):
+    for where in (f"/{group.name}", group.name, str(group)):
+        done = daemon.weir("attach", "--id", "one", "--cgroup", where, "--guard-parent" if where == group.name else "--allow=a.test")
+        assert done.code == 0, f"{done}\n{daemon}"
+        one = daemon.get("/sandboxes/one").json()
+        assert (one["kind"], one["cgroup"]) == ("cgroup", f"/{group.name}") and "uid" not in one
+        assert one.get("guardParent", False) is (where == group.name)
+        row, = daemon.weir("ps").text.splitlines()[1:]
+        assert row.split()[1] == "cgroup" and row.split()[-1] == f"/{group.name}"
+        assert daemon.weir("detach", "one").code == 0
+
+
+def test_a_user_is_shown_by_number(daemon):
+    for who in ("nobody", 65534, "65534"):
+        reply = daemon.call("PUT", "/sandboxes/one", {"uid": who})
+        assert reply.status == 201 and reply.json()["uid"] == 65534, f"{reply}\n{daemon}"
+        one, = daemon.get("/sandboxes").json()["sandboxes"]
+        assert (one["kind"], one["uid"]) == ("uid", 65534) and "cgroup" not in one
+        assert daemon.weir("ps").text.splitlines()[1].split()[-1] == "65534"
+        assert "uid         65534\n" in daemon.weir("status", "one").text
+        assert daemon.weir("detach", "one").code == 0
+    assert daemon.weir("attach", "--id", "one", "--uid", "nobody").code == 0
+    assert daemon.get("/sandboxes/one").json()["uid"] == 65534

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""weir run --cgroup and --uid: a command on the host that the daemon guards, from before its first instruction to after
+its last process."""
+import contextlib
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+
+import pytest
+
+from world.sidecar import wait_for
+
+CGROUPS = next(line.split()[1] for line in pathlib.Path("/proc/self/mounts").read_text().splitlines() if " cgroup2 " in line)
+PYTHON = ("/usr/bin/python3", "-ISc")
+CONNECT = """
+import socket, sys
+for name in sys.argv[1:]:
+    try:
+        socket.create_connection((name, 443), 5).close()
+        print("open")
+    except OSError as e:
+        print(type(e).__name__)
+"""
+
+
+@pytest.fixture
+def user(world):
+    """A number that nobody else has."""
+    return 61000 + world.number()
+
+
+@pytest.fixture
+def group(world):
+    """A path for a cgroup; whoever is in it at the end is killed."""
+    path = pathlib.Path(CGROUPS) / f"weir-cli-{os.getpid()}-{world.number()}"
+    yield path
+    with contextlib.suppress(OSError):
+        (path / "cgroup.kill").write_text("1")
+        wait_for(lambda: "populated 0" in (path / "cgroup.events").read_text())
+        path.rmdir()
+
+
+def run(daemon, *args, **options):
+    return daemon.weir("run", "--no-config", *args, **options)
+
+
+def start(daemon, *args, **options):
+    argv = daemon.host.ns.command(str(daemon.program), "run", "--no-config", *map(str, args))
+    return subprocess.Popen(argv, env=daemon._env, cwd="/", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+def is_dead(pid):
+    """It may wait for the machine's first process to notice."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def kinds(group, user):
+    return [("--uid", user), ("--cgroup", group, "--uid", user)]
+
+
+@pytest.mark.parametrize("kind", [0, 1], ids=["uid", "cgroup"])
+def test_it_reaches_what_its_policy_lists(daemon, group, user, site, denied, kind):
+    done = run(daemon, *kinds(group, user)[kind], "--allow", site.name, "--verify", "dns", "--",
+               *PYTHON, CONNECT, site.name, denied.name, "93.9.9.9")
+    assert done.text.split()[1:] == ["gaierror", "ConnectionRefusedError"], f"{done}\n{daemon}"
+    assert daemon.host.queries(denied.name) == 0
+    assert re.search(rf"weir:   {re.escape(denied.name)} +\d times", done.messages), done
+    assert f"weir:   --allow {denied.name}\n" in done.messages and "--allow 93.9.9.9:443" in done.messages
+    # and nothing is left
+    assert daemon.names() == [] and not group.exists()
+    # who isn't guarded is not touched
+    free = subprocess.run(daemon.host.ns.command(*PYTHON, CONNECT, denied.name), capture_output=True, text=True, check=True)
+    assert "gaierror" not in free.stdout
+
+
+def test_how_the_command_starts(daemon, group, user):
+    inherited = socket.socket()
+    show = ("import os, socket\n"
+            "print(os.getresuid(), os.getresgid(), os.getgroups())\n"
+            "print(sorted(os.listdir('/proc/self/fd')))\n"
+            "print([l.split()[1] for l in open('/proc/self/status') if l[:4] in ('CapE', 'CapP', 'CapB', 'CapA', 'NoNe')])\n"
+            "print(open('/proc/self/cgroup').read().splitlines()[-1])\n"
+            "for family in (socket.AF_VSOCK, socket.AF_PACKET):\n"
+            "    try: socket.socket(family)\n"
+            "    except OSError as e: print('closed')\n")
+    started = start(daemon, "--cgroup", group, "--uid", user, "--", *PYTHON, show, pass_fds=[inherited.fileno()])
+    out, messages = started.communicate(timeout=20)
+    nothing = "0" * 16
+    assert out.splitlines() == [f"({user}, {user}, {user}) (65534, 65534, 65534) []",
+                                "['0', '1', '2', '3']",  # the last is the listing's own
+                                f"['{nothing}', '{nothing}', '{nothing}', '{nothing}', '1']",
+                                f"0::/{group.name}", "closed", "closed"], messages
+
+
+def test_a_socket_as_standard_input_starts_nothing(daemon, user):
+    with socket.socket() as sock:
+        started = start(daemon, "--uid", user, "--", "echo", "started", stdin=sock)
+        out, messages = started.communicate(timeout=20)
+    assert started.returncode == 125 and out == "" and "failed_safety_setup" in messages
+    assert daemon.names() == []
+
+
+def test_what_is_left_in_a_cgroup_of_its_own_is_killed(daemon, group, user):
+    done = run(daemon, "--cgroup", group, "--uid", user, "--", "sh", "-c", "setsid sleep 60 >/dev/null 2>&1 & echo $!; exit 3")
+    assert done.code == 3 and is_dead(int(done.text))
+    assert daemon.names() == [] and not group.exists()
+
+
+@pytest.mark.parametrize("kind", [0, 1], ids=["uid", "cgroup"])
+def test_who_is_left_elsewhere_stays_guarded(daemon, group, user, denied, kind):
+    group.mkdir()
+    script = (f"import os, sys, time, socket\n"
+              "if os.fork(): print('gone', flush=True); os._exit(0)\n"
+              "os.setsid(); os.dup2(os.open('/dev/null', os.O_RDWR), 1); os.dup2(1, 2)\ntime.sleep(60)\n")
+    done = run(daemon, *kinds(group, user)[kind], "--", *PYTHON, script)
+    name, = daemon.names()
+    assert done.code == 0 and f"weir detach {name}" in done.messages, done
+    if kind == 1:
+        (group / "cgroup.kill").write_text("1")
+        wait_for(lambda: "populated 0" in (group / "cgroup.events").read_text())
+    else:
+        subprocess.run(["pkill", "-KILL", "-u", str(user)], check=True)
+    assert daemon.weir("detach", name).code == 0 and group.exists()
+
+
+def test_a_killed_run_sets_nobody_free(daemon, group, user):
+    started = start(daemon, "--cgroup", group, "--uid", user, "--", "sh", "-c", "sleep 60 & echo $! $$; wait")
+    child, command = map(int, started.stdout.readline().split())
+    started.kill()
+    started.wait()
+    wait_for(lambda: is_dead(command))
+    assert not is_dead(child)
+    name, = daemon.names()
+    assert daemon.get(f"/sandboxes/{name}").json()["cgroup"].endswith(group.name)
+    (group / "cgroup.kill").write_text("1")
+    assert daemon.weir("detach", name).code == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_signals_are_the_commands(daemon, user, number):
+    started = start(daemon, "--uid", user, "--", *PYTHON,
+                    f"import signal, sys, time\nsignal.signal({int(number)}, lambda *a: sys.exit(7))\n"
+                    "print('up', flush=True)\ntime.sleep(60)\n", start_new_session=True)
+    assert started.stdout.readline() == "up\n"
+    started.send_signal(number)
+    assert started.wait(timeout=10) == 7 and daemon.names() == []
+
+
+def test_the_status_is_the_commands(daemon, user):
+    assert run(daemon, "--uid", user, "--", "sh", "-c", "exit 9").code == 9
+    assert run(daemon, "--uid", user, "--", "sh", "-c", "kill -KILL $$").code in (137, -9)
+    assert run(daemon, "--uid", user, "--", "no-such-program").code == 127
+    assert run(daemon, "--uid", user, "--", "/etc/passwd").code == 126
+    done = run(daemon, "--uid", user, "--fail-on-deny", "--", *PYTHON, CONNECT, "denied.test")
+    assert done.code == 123, done
+    assert daemon.names() == []
+
+
+def test_nothing_starts_unguarded(daemon, group, user, world):
+    file = world.folder / f"started-{world.number()}"
+    assert daemon.stop() == 0
+    for where in (["--uid", user], ["--cgroup", group, "--uid", user]):
+        done = run(daemon, *where, "--", "touch", file)
+        assert done.code == 125 and "failed_safety_setup" in done.messages, done
+    assert not file.exists() and not group.exists()
+
+
+def test_a_self_test_that_fails_starts_nothing(daemon, group, user, world):
+    # what others have put there swallows what the test asks
+    daemon.host.nft("add table inet other; add chain inet other o { type filter hook output priority 50; }; "
+                    "add rule inet other o udp dport 15353 drop")
+    for where in (["--uid", user], ["--cgroup", group, "--uid", user]):
+        done = run(daemon, *where, "--", "echo", "started")
+        assert done.code == 125 and "failed_safety_setup" in done.messages and done.text == "", done
+    assert daemon.names() == [] and not group.exists()
+
+
+def test_root_and_the_groups_of_the_api_are_refused(daemon, group, world):
+    for where in (["--cgroup", group], ["--cgroup", group, "--uid", "root"], ["--uid", "0"]):
+        done = run(daemon, *where, "--", "echo", "started")
+        assert done.code == 125 and done.text == "", done
+    # the group of nobody's may ask the daemon: nobody is not to be run
+    os.chown(daemon.socket, 0, 65534)
+    done = run(daemon, "--uid", "nobody", "--", "echo", "started")
+    assert done.code == 125 and "of the group that may" in done.messages, done
+    assert daemon.names() == [] and not group.exists()
+
+
+@pytest.mark.parametrize("option", [("--uplink", "relay"), ("--upstream", "192.0.2.1"), ("--repin-interval", "1h"), ("--rw", "/x"),
+                                    ("--self-test", "full"), ("--state-dir", "/x")])
+def test_options_of_a_namespace_are_errors(daemon, user, option):
+    done = run(daemon, "--uid", user, *option, "--", "echo", "started")
+    assert done.code == 2 and f"{option[0]} means nothing with --uid" in done.messages and done.text == ""
+    done = run(daemon, "--cgroup", "/x", *option, "--", "echo", "started")
+    assert done.code == 2 and f"{option[0]} means nothing with --cgroup" in done.messages
+
+
+def test_a_report_is_written(daemon, user, denied, tmp_path):
+    done = run(daemon, "--uid", user, "--report", tmp_path / "r.json", "--", *PYTHON, CONNECT, denied.name)
+    assert done.code == 0
+    report = json.loads((tmp_path / "r.json").read_text())
+    one, = report["refusals"]
+    assert (one["name"], one["allow"], one["times"]) == (denied.name, denied.name, report["counters"]["queries_denied"]), report
