@@ -151,6 +151,7 @@ struct api_config {
 			    * if api_new() fails */
 	const char *token; /* NULL or "": none is asked for, and changes are 403 */
 	bool open;	   /* without a token changes are let through */
+	bool ui;	   /* /ui/ is there */
 	size_t max_rules;  /* of POST and PATCH; 0: no limit */
 	const struct api_label *labels;
 	size_t label_count;

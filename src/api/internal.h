@@ -80,6 +80,7 @@ struct api_route {
 	bool is_open;	   /* without the token */
 	bool is_about_one; /* of a daemon's sandbox, not at the top */
 	bool is_change;	   /* POST, PUT, PATCH and DELETE change the policy */
+	bool is_page;	   /* of /ui/, which can be switched off; at the top alone */
 };
 
 /* Judge a request by its head: sets answer and keeps_body. */
@@ -108,6 +109,7 @@ struct reply_stream {
 };
 bool reply_open(struct api_request *r, struct reply_stream *s) MUST_CHECK;
 void reply_close(struct api_request *r, struct reply_stream *s, const char *type);
+void reply_header(struct MHD_Response *response, const char *name, const char *value);
 
 /* ---- routes ---- */
 
@@ -120,6 +122,8 @@ void answer_denies_count(struct api_request *r);
 void answer_reviews(struct api_request *r);
 void answer_review(struct api_request *r);
 void answer_openapi(struct api_request *r);
+void answer_page(struct api_request *r);
+void answer_page_moved(struct api_request *r);
 
 /* ---- many.c ---- */
 

@@ -6,7 +6,7 @@
 
 #define PLAIN "text/plain; charset=utf-8"
 
-static void add_header(struct MHD_Response *response, const char *name, const char *value)
+void reply_header(struct MHD_Response *response, const char *name, const char *value)
 {
 	/* Fails without memory: the answer then lacks it, which is what can be done. */
 	(void)!MHD_add_response_header(response, name, value);
@@ -18,7 +18,10 @@ void reply_queue(struct api_request *r, unsigned int status, const char *type,
 	if (!response)
 		return;
 	if (type)
-		add_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+		reply_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+	/* Nobody else's page reads it, as whatever. */
+	reply_header(response, "X-Content-Type-Options", "nosniff");
+	reply_header(response, "Cross-Origin-Resource-Policy", "same-origin");
 	if (MHD_queue_response(r->mhd, status, response) == MHD_YES) {
 		r->answered = true;
 		r->api->counts.answers[MIN(status / 100, 5U)]++;
@@ -42,15 +45,6 @@ void reply_text(struct api_request *r, unsigned int status, const char *text)
 	reply_queue(r, status, PLAIN, text_response(text));
 }
 
-static struct MHD_Response *error_response(const char *text)
-{
-	struct MHD_Response *response = text_response(text);
-
-	if (response)
-		add_header(response, "X-Content-Type-Options", "nosniff");
-	return response;
-}
-
 void reply_error(struct api_request *r, unsigned int status, const char *fmt, ...)
 {
 	char text[ERR_TEXT_SIZE + 128];
@@ -64,11 +58,11 @@ void reply_error(struct api_request *r, unsigned int status, const char *fmt, ..
 	n = MIN(MAX(n, 0), (int)sizeof(text) - 2);
 	text[n] = '\n';
 	text[n + 1] = '\0';
-	response = error_response(text);
+	response = text_response(text);
 	if (response && status == MHD_HTTP_UNAUTHORIZED)
-		add_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+		reply_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
 	if (response && status == MHD_HTTP_SERVICE_UNAVAILABLE)
-		add_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "5");
+		reply_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "5");
 	reply_queue(r, status, PLAIN, response);
 }
 
@@ -77,16 +71,16 @@ void reply_last_error(struct api_request *r, unsigned int status, const char *te
 	struct MHD_Response *response = text_response(text);
 
 	if (response)
-		add_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
+		reply_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
 	reply_queue(r, status, PLAIN, response);
 }
 
 void reply_not_allowed(struct api_request *r)
 {
-	struct MHD_Response *response = error_response("method not allowed\n");
+	struct MHD_Response *response = text_response("method not allowed\n");
 
 	if (response)
-		add_header(response, MHD_HTTP_HEADER_ALLOW, r->route->allow);
+		reply_header(response, MHD_HTTP_HEADER_ALLOW, r->route->allow);
 	reply_queue(r, MHD_HTTP_METHOD_NOT_ALLOWED, PLAIN, response);
 }
 
@@ -116,7 +110,7 @@ void reply_moved(struct api_request *r)
 	response = fclose(page.out) == 0 ? text_response(has_body ? page.body : "")
 					 : NULL;
 	if (response)
-		add_header(response, MHD_HTTP_HEADER_LOCATION, location.body);
+		reply_header(response, MHD_HTTP_HEADER_LOCATION, location.body);
 	reply_queue(r, MHD_HTTP_MOVED_PERMANENTLY,
 		    has_body ? "text/html; charset=utf-8" : NULL, response);
 	free(page.body);
@@ -135,6 +129,7 @@ void reply_taken(struct api_request *r, const char *type, char *body, size_t siz
 		reply_error(r, MHD_HTTP_INTERNAL_SERVER_ERROR, "out of memory");
 		return;
 	}
+	reply_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
 	reply_queue(r, MHD_HTTP_OK, type, response);
 }
 

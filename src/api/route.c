@@ -3,6 +3,7 @@
  * The token comes before the method, so that a stranger learns nothing about it. */
 #include <string.h>
 
+#include "api/browser.h"
 #include "api/internal.h"
 
 #define TOKEN_HEADER "OPENSANDBOX-EGRESS-AUTH"
@@ -97,6 +98,10 @@ static const struct api_route routes[] = {
 	{ "/review/", METHODS_READ | METHOD_POST, "GET, HEAD, POST", answer_review,
 	  .is_prefix = true, .is_about_one = true, .is_change = true },
 	{ "/openapi.yaml", METHODS_READ, "GET, HEAD", answer_openapi, .is_open = true },
+	{ "/ui", METHODS_READ, "GET, HEAD", answer_page_moved, .is_open = true,
+	  .is_page = true },
+	{ "/ui/", METHODS_READ, "GET, HEAD", answer_page, .is_prefix = true,
+	  .is_open = true, .is_page = true },
 	{ VAULT, METHOD_GET | METHOD_POST | METHOD_PATCH | METHOD_DELETE,
 	  "GET, POST, PATCH, DELETE", answer_vault },
 	{ VAULT "/_active", METHOD_GET, "GET", answer_forbidden, .is_open = true },
@@ -149,6 +154,49 @@ static bool is_authorized(const struct api_request *r)
 		       token);
 }
 
+static struct text line_of(const struct api_request *r, const char *name)
+{
+	struct text value = { NULL, 0 };
+
+	if (MHD_lookup_connection_value_n(r->mhd, MHD_HEADER_KIND, name, strlen(name),
+					  &value.ptr, &value.len) == MHD_YES &&
+	    !value.ptr)
+		value = (struct text){ "", 0 };
+	return value;
+}
+
+/* A page can leave some of these out or change them, but not all. */
+static bool is_browser(const struct api_request *r)
+{
+	static const char *const lines[] = { "Origin", "Sec-Fetch-Site", "Sec-Fetch-Mode",
+					     "Referer", "Accept-Language" };
+	const struct text agent = request_header(r, MHD_HTTP_HEADER_USER_AGENT);
+
+	for (size_t i = 0; i < ARRAY_SIZE(lines); i++)
+		if (line_of(r, lines[i]).ptr)
+			return true;
+	return agent.len >= 8 && strncmp(agent.ptr, "Mozilla/", 8) == 0;
+}
+
+/* NULL, or why nobody is answered who asks like that. */
+static const char *foreign_fault(const struct api_request *r)
+{
+	const struct browser_head head = {
+		.host = text_trim(request_header(r, MHD_HTTP_HEADER_HOST)),
+		.origin = line_of(r, "Origin"),
+		.site = line_of(r, "Sec-Fetch-Site"),
+		.is_browser = is_browser(r),
+	};
+
+	return has_token(r->api) ? NULL : browser_fault(&head);
+}
+
+static void answer_foreign(struct api_request *r)
+{
+	r->api->counts.forbidden++;
+	reply_error(r, MHD_HTTP_FORBIDDEN, "%s", foreign_fault(r));
+}
+
 static bool is_forbidden_change(const struct api_request *r)
 {
 	return r->route->is_change && (r->method & METHODS_CHANGE) &&
@@ -188,6 +236,23 @@ static bool judge_target(struct api_request *r, const char *method)
 	return false;
 }
 
+/* Policies are of one sandbox, the page is the whole API's. */
+static bool is_here(const struct api_request *r)
+{
+	const bool is_daemon = r->api->config.hall.find != NULL;
+
+	if (r->route->is_page)
+		return r->api->config.ui && !r->id[0];
+	return !r->route->is_about_one || !is_daemon || r->is_about_one;
+}
+
+/* Whoever asks is looked at first. A stranger isn't even told which sandboxes there are.
+ */
+static bool is_guarded(const struct api_request *r)
+{
+	return r->id[0] || (r->route && !r->route->is_open);
+}
+
 void route_judge(struct api_request *r, const char *method)
 {
 	r->method = method_of(method);
@@ -197,11 +262,12 @@ void route_judge(struct api_request *r, const char *method)
 	r->route = r->api->config.hall.find ? many_route(r) : NULL;
 	if (!r->route)
 		r->route = find_route(r->target);
-	if (!r->route ||
-	    (r->route->is_about_one && r->api->config.hall.find && !r->is_about_one))
-		r->answer = answer_no_page;
-	else if (!r->route->is_open && !is_authorized(r))
+	if (is_guarded(r) && !is_authorized(r))
 		r->answer = answer_unauthorized;
+	else if (is_guarded(r) && foreign_fault(r))
+		r->answer = answer_foreign;
+	else if (!r->route || !is_here(r))
+		r->answer = answer_no_page;
 	else if (!takes_method(r))
 		r->answer = reply_not_allowed;
 	else if (is_forbidden_change(r))

@@ -75,7 +75,8 @@ static void postgres_json(const struct api_status *s, json_t *j)
 	json_object_set_new(j, "postgresRefusedRows", number(s->postgres_refused));
 }
 
-static json_t *status_json(const struct api_status *s, const struct document *policy)
+static json_t *status_json(const struct api_status *s, const struct document *policy,
+			   bool read_only)
 {
 	json_t *j = json_object();
 
@@ -87,6 +88,7 @@ static json_t *status_json(const struct api_status *s, const struct document *po
 	json_object_set_new(j, "closed",
 			    document_closed(policy) ? text_json(document_closed(policy))
 						    : json_null());
+	json_object_set_new(j, "readOnly", json_boolean(read_only));
 	json_object_set_new(j, "sandboxId", text_json(s->sandbox_id));
 	json_object_set_new(j, "degradations", degradations_json(s));
 	json_object_set_new(j, "generation", number(s->generation));
@@ -111,6 +113,7 @@ static json_t *status_json(const struct api_status *s, const struct document *po
 
 void answer_status(struct api_request *r)
 {
+	const struct api_config *config = &r->api->config;
 	const struct api_ops *ops = r->ops;
 	struct api_status s = { 0 };
 	struct reply_stream out;
@@ -119,7 +122,8 @@ void answer_status(struct api_request *r)
 	if (!reply_open(r, &out))
 		return;
 	ops->status(ops->data, &s);
-	j = status_json(&s, ops->policy(ops->data));
+	j = status_json(&s, ops->policy(ops->data),
+			!config->open && (!config->token || !config->token[0]));
 	/* A member that is missing for want of memory fails the dump or is left out. */
 	if (json_dumpf(j, out.out, JSON_COMPACT | JSON_ENSURE_ASCII) == 0)
 		fputc('\n', out.out);

@@ -111,6 +111,8 @@ static const struct cli_option options[] = {
 	{ "api-open", NULL,
 	  "without a token, let whoever reaches the API change the policy",
 	  set_api_open },
+	{ "ui", "on|off", "whether the API has a page for browsers, /ui/ (on)",
+	  sidecar_set_ui },
 	{ "dns-upstream", "ADDR[:PORT]",
 	  "name server to ask; may be repeated (resolv.conf)", sidecar_set_upstream,
 	  ',' },
@@ -279,6 +281,7 @@ static void set_defaults(struct sidecar_spec *spec)
 		.upstream_timeout_sec = SIDECAR_TIMEOUT_DEFAULT,
 		.probe_every_sec = SIDECAR_PROBE_EVERY_DEFAULT,
 		.host_network_check = true,
+		.ui = true,
 		.resolv_conf = "/etc/resolv.conf",
 	};
 }

@@ -81,6 +81,7 @@ struct sidecar_spec {
 	const char *state_dir;	 /* NULL: events are in memory alone */
 	const char *postgres;	 /* conninfo of where they are copied; NULL: nowhere */
 	bool host_network_check; /* true unless "off" is spelled */
+	bool ui;		 /* the API has a page; likewise */
 	bool remove;		 /* --remove: take every rule away, and leave */
 	bool healthy; /* --healthy: ask the sidecar at @http whether it is, and leave */
 	const char *resolv_conf; /* for tests; /etc/resolv.conf */

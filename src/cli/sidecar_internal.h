@@ -45,6 +45,7 @@ int sidecar_set_probe_every(void *target, const char *value, struct err *err);
 int sidecar_set_doh(void *target, const char *value, struct err *err);
 int sidecar_set_unenforceable(void *target, const char *value, struct err *err);
 int sidecar_set_host_network_check(void *target, const char *value, struct err *err);
+int sidecar_set_ui(void *target, const char *value, struct err *err);
 
 /* The name servers of spec->resolv_conf, when none was given. */
 int sidecar_resolv_conf(struct sidecar_spec *spec, struct err *err) MUST_CHECK;

@@ -395,12 +395,23 @@ int sidecar_set_unenforceable(void *target, const char *value, struct err *err)
 	return is_not(err, value, "one of fail, dns and open");
 }
 
-int sidecar_set_host_network_check(void *target, const char *value, struct err *err)
+static int set_switch(const char *value, bool *ret, struct err *err)
 {
 	bool off = strcmp(value, "off") == 0;
 
 	if (!off && strcmp(value, "on") != 0)
 		return is_not(err, value, "one of on and off");
-	((struct sidecar_spec *)target)->host_network_check = !off;
+	*ret = !off;
 	return 0;
+}
+
+int sidecar_set_host_network_check(void *target, const char *value, struct err *err)
+{
+	return set_switch(value, &((struct sidecar_spec *)target)->host_network_check,
+			  err);
+}
+
+int sidecar_set_ui(void *target, const char *value, struct err *err)
+{
+	return set_switch(value, &((struct sidecar_spec *)target)->ui, err);
 }

@@ -145,6 +145,7 @@ static int open_api(struct side *s, struct err *err)
 		.listen_fd = PLACE_FIRST + PLACE_HTTP,
 		.token = s->spec.token,
 		.open = s->spec.api_open,
+		.ui = s->spec.ui,
 		.max_rules = s->spec.max_rules,
 		.labels = s->labels,
 		.label_count = s->spec.attr_count,

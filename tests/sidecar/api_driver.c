@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* api_driver - the HTTP API alone, over a policy in memory, for test_api_*.py.
  *
- *     api_driver [token=T] [open=1] [max_rules=N] [idle=SEC] [request=SEC]
+ *     api_driver [token=T] [open=1] [ui=0] [max_rules=N] [idle=SEC] [request=SEC]
  * [heartbeat=SEC] [id=SANDBOX] [label=KEY=VALUE]
  *
  * Prints "port N", then answers each line of its input with one line:
@@ -291,6 +291,8 @@ static void read_option(struct api_config *c, struct api_label *label, struct dr
 		c->token = value;
 	else if (strcmp(key, "open") == 0)
 		c->open = number;
+	else if (strcmp(key, "ui") == 0)
+		c->ui = number;
 	else if (strcmp(key, "max_rules") == 0)
 		c->max_rules = number;
 	else if (strcmp(key, "idle") == 0)
@@ -312,7 +314,7 @@ static void read_option(struct api_config *c, struct api_label *label, struct dr
 int main(int argc, char **argv)
 {
 	static struct driver d;
-	struct api_config c = { .max_rules = 4096 };
+	struct api_config c = { .max_rules = 4096, .ui = true };
 	struct api_label label;
 	struct err err = { 0 };
 

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/browser.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#include "base/addr.h"
+
+/* @t without ":PORT"; of "[ADDR]:PORT" what is between the brackets. */
+static struct text without_port(struct text t)
+{
+	const char *end;
+
+	if (t.len > 0 && t.ptr[0] == '[') {
+		end = memchr(t.ptr, ']', t.len);
+		return end ? (struct text){ t.ptr + 1, (size_t)(end - t.ptr) - 1 }
+			   : (struct text){ "", 0 };
+	}
+	end = t.len > 0 ? memchr(t.ptr, ':', t.len) : NULL;
+	return end ? (struct text){ t.ptr, (size_t)(end - t.ptr) } : t;
+}
+
+static bool is_label(struct text t)
+{
+	for (size_t i = 0; i < t.len; i++)
+		if (!isalnum((unsigned char)t.ptr[i]) && t.ptr[i] != '-' &&
+		    t.ptr[i] != '_')
+			return false;
+	return t.len > 0;
+}
+
+bool browser_host_is_near(struct text host)
+{
+	const struct text t = without_port(host);
+	struct addr addr;
+
+	return is_label(t) || addr_parse(t.ptr, t.len, &addr);
+}
+
+/* "http://HOST" or "https://HOST"; a port that the scheme implies is in neither. */
+static bool is_origin_of(struct text origin, struct text host)
+{
+	static const char *const schemes[] = { "http://", "https://" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(schemes); i++) {
+		const size_t size = strlen(schemes[i]);
+
+		if (origin.len == size + host.len &&
+		    strncmp(origin.ptr, schemes[i], size) == 0 &&
+		    strncasecmp(origin.ptr + size, host.ptr, host.len) == 0)
+			return true;
+	}
+	return false;
+}
+
+const char *browser_fault(const struct browser_head *head)
+{
+	const struct text site = head->site.ptr ? text_trim(head->site) : head->site;
+
+	/* "none": somebody typed the address. */
+	if (site.ptr && !text_equal(site, "same-origin") && !text_equal(site, "none"))
+		return "forbidden: a page of another site asks";
+	if (head->origin.ptr && !is_origin_of(text_trim(head->origin), head->host))
+		return "forbidden: a page of another site asks";
+	if (head->is_browser && !browser_host_is_near(head->host))
+		return "forbidden: without a token a browser has to name this API by its "
+		       "address or as localhost";
+	return NULL;
+}

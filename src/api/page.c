@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+/* /ui/: a page for people, made from ui/ by the build. Anybody who reaches the API gets
+ * these files, for they say nothing of any sandbox: what the page shows it asks the API
+ * for, with the token that its reader types. */
+#include <string.h>
+
+#include "api/internal.h"
+
+#define PREFIX "/ui/"
+/* Nothing but these files runs, nothing is loaded or told elsewhere, nobody frames it,
+ * and no text can become HTML. */
+#define CONTENT_POLICY                                                                   \
+	"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "  \
+	"frame-ancestors 'none'; base-uri 'none'; form-action 'none'; "                  \
+	"require-trusted-types-for 'script'; trusted-types 'none'"
+
+struct ui_asset {
+	const char *name; /* behind the prefix; "" is the page itself */
+	const char *type, *tag;
+	size_t size;
+	const char *bytes;
+};
+
+#include "ui.h" /* made by the build */
+
+static const struct {
+	const char *name, *value;
+} headers[] = {
+	{ "Content-Security-Policy", CONTENT_POLICY },
+	{ "Referrer-Policy", "no-referrer" },
+	{ "X-Frame-Options", "DENY" },
+	/* Asked for anew each time; the tag says that it is the same. */
+	{ MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache" },
+};
+
+static const struct ui_asset *find(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(ui_assets); i++)
+		if (strcmp(ui_assets[i].name, name) == 0)
+			return &ui_assets[i];
+	return NULL;
+}
+
+/* The caller has it: If-None-Match lists its tag. */
+static bool is_known(const struct api_request *r, const struct ui_asset *a)
+{
+	struct text rest = request_header(r, MHD_HTTP_HEADER_IF_NONE_MATCH), part;
+
+	while (text_split(&rest, ',', &part)) {
+		part = text_trim(part);
+		if (part.len > 2 && strncmp(part.ptr, "W/", 2) == 0)
+			part = (struct text){ part.ptr + 2, part.len - 2 };
+		if (text_equal(part, "*") || text_equal(part, a->tag))
+			return true;
+	}
+	return false;
+}
+
+void answer_page(struct api_request *r)
+{
+	const struct ui_asset *a = find(r->target + strlen(PREFIX));
+	union {
+		const char *in;
+		void *out; /* the library only reads it */
+	} bytes;
+	struct MHD_Response *response;
+	bool known;
+
+	if (!a) {
+		reply_error(r, MHD_HTTP_NOT_FOUND, "404 page not found");
+		return;
+	}
+	known = is_known(r, a);
+	bytes.in = a->bytes;
+	response = MHD_create_response_from_buffer(known ? 0 : a->size, bytes.out,
+						   MHD_RESPMEM_PERSISTENT);
+	if (response) {
+		for (size_t i = 0; i < ARRAY_SIZE(headers); i++)
+			reply_header(response, headers[i].name, headers[i].value);
+		reply_header(response, MHD_HTTP_HEADER_ETAG, a->tag);
+	}
+	reply_queue(r, known ? MHD_HTTP_NOT_MODIFIED : MHD_HTTP_OK,
+		    known ? NULL : a->type, response);
+}
+
+/* Relative, so that it is right behind a proxy that adds a prefix. */
+void answer_page_moved(struct api_request *r)
+{
+	struct MHD_Response *response =
+		MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
+
+	if (response)
+		reply_header(response, MHD_HTTP_HEADER_LOCATION, "ui/");
+	reply_queue(r, MHD_HTTP_MOVED_PERMANENTLY, NULL, response);
+}

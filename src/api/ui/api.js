@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// The API that has served this page. The token is in this module's memory and nowhere else.
+
+const TOKEN_HEADER = "OPENSANDBOX-EGRESS-AUTH";
+const LINE_MAX = 1 << 17; // of the stream; a longer one isn't the API's
+const root = new URL("../", location.href);
+let token = "";
+
+export function setToken(text) {
+	token = text;
+}
+
+// An answer that isn't 2xx, with its line of text; status 0: there was none.
+export class Refused extends Error {
+	constructor(status, text) {
+		super(text || `the API answers ${status}`);
+		this.status = status;
+	}
+}
+
+async function call(method, path, { signal, headers = {} } = {}) {
+	let answer;
+
+	if (token)
+		headers[TOKEN_HEADER] = token;
+	try {
+		answer = await fetch(new URL(path, root), {
+			method, headers, signal, cache: "no-store", credentials: "same-origin", mode: "same-origin",
+			redirect: "error", referrerPolicy: "no-referrer",
+		});
+	} catch (e) {
+		if (e.name === "AbortError")
+			throw e;
+		throw new Refused(0, "the API doesn't answer");
+	}
+	if (!answer.ok)
+		throw new Refused(answer.status, (await answer.text()).trim().slice(0, 500));
+	return answer;
+}
+
+export async function get(path, signal) {
+	return (await call("GET", path, { signal })).json();
+}
+
+export async function post(path, signal) {
+	return (await call("POST", path, { signal })).json();
+}
+
+// Server-sent events, a chunk of text at a time: onEvent(id, data).
+export function parser(onEvent) {
+	let rest = "", id = "", data = [];
+
+	function line(text) {
+		if (text === "") {
+			if (data.length)
+				onEvent(id, data.join("\n"));
+			data = [];
+		} else if (text.startsWith("id: ")) {
+			id = text.slice(4);
+		} else if (text.startsWith("data: ")) {
+			data.push(text.slice(6));
+		}
+	}
+	return (chunk) => {
+		const lines = (rest + chunk).split("\n");
+		rest = lines.pop();
+		if (rest.length > LINE_MAX)
+			rest = "";
+		lines.forEach(line);
+	};
+}
+
+function pause(ms, signal) {
+	return new Promise((done) => {
+		const timer = setTimeout(done, ms);
+		signal.addEventListener("abort", () => { clearTimeout(timer); done(); }, { once: true });
+	});
+}
+
+// What happens, as it happens, and first what the API still knows; again and again until @signal.
+// onState(is it live, why not). Rejects when the token isn't taken any more.
+export async function follow(path, signal, onEvent, onState) {
+	let last = "0-0", wait = 500;
+
+	while (!signal.aborted) {
+		try {
+			const answer = await call("GET", path, { signal, headers: { "Last-Event-ID": last } });
+			const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+			const read = parser((id, data) => {
+				last = id;
+				onEvent(JSON.parse(data));
+			});
+
+			onState(true);
+			wait = 500;
+			for (let part = await reader.read(); !part.done; part = await reader.read())
+				read(part.value);
+			onState(false, "the stream has ended");
+		} catch (e) {
+			if (signal.aborted)
+				return;
+			if (e.status === 401)
+				throw e;
+			onState(false, e.message);
+		}
+		await pause(wait, signal);
+		wait = Math.min(wait * 2, 15000);
+	}
+}

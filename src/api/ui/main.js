@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is shown when: the token, a daemon's sandboxes, one sandbox.
+import { follow, get, Refused, setToken } from "./api.js";
+import * as denies from "./denies.js";
+import { $, seldom, show } from "./dom.js";
+import * as events from "./events.js";
+import * as policy from "./policy.js";
+import * as review from "./review.js";
+import * as state from "./state.js";
+import { plain } from "./text.js";
+
+const POLL_MS = 5000, STORE_MS = 1500; // what was denied is in the store a second later
+let isDaemon = false, began = 0;
+let now = new AbortController(); // what is asked for the present view
+let view = { id: "", base: "", isOne: false };
+
+function trouble(e) {
+	$("trouble").textContent = e ? plain(e.message) : "";
+	show("trouble", Boolean(e));
+}
+
+function leave() {
+	now.abort();
+	now = new AbortController();
+	$("link").textContent = "";
+}
+
+// Nothing that was read with a token stays when there is none.
+function forget() {
+	leave();
+	show("all", false);
+	show("back", false);
+	$("state").hidden = true;
+	$("sandbox").textContent = "";
+	document.title = "Weir";
+	review.reset("");
+	events.reset(false);
+	denies.reset();
+	policy.reset();
+	state.resetList();
+	["facts", "degradations"].forEach((id) => $(id).replaceChildren());
+}
+
+function askToken(wrong) {
+	forget();
+	setToken("");
+	$("token").value = "";
+	$("login-fault").textContent = wrong ? "The API does not take this token." : "";
+	show("login", true);
+	$("token").focus();
+}
+
+// Return: false when it was an error that everything ends with.
+function handled(e) {
+	if (e.name === "AbortError")
+		return true;
+	if (e.status === 401)
+		askToken(true);
+	else
+		trouble(e);
+	return false;
+}
+
+function setTitle(open) {
+	const name = view.id || $("sandbox").textContent;
+
+	document.title = `${open ? `(${open}) ` : ""}${name ? `${name} · ` : ""}Weir`;
+}
+
+// ---- what is asked again and again ----
+
+async function loadState(signal) {
+	const s = await get(`${view.base}status`, signal);
+
+	review.setReadOnly(Boolean(s.readOnly));
+	$("sandbox").textContent = plain(view.id || s.sandboxId);
+	state.draw(s, isDaemon && !view.isOne);
+}
+
+async function load() {
+	const signal = now.signal;
+
+	try {
+		await loadState(signal);
+		if (view.isOne) {
+			setTitle(await review.load(signal));
+			await policy.load(view.base, signal);
+			denies.setStored(await get(`${view.base}denies/count?since=24h`, signal).catch(() => null));
+		} else {
+			setTitle(0);
+			await state.loadList(signal);
+		}
+		if (!signal.aborted)
+			trouble(null);
+	} catch (e) {
+		if (!signal.aborted)
+			handled(e);
+	}
+}
+const loadSoon = seldom(load, STORE_MS);
+
+function poll() {
+	if (!document.hidden && !$("all").hidden)
+		loadSoon();
+}
+const pollLater = seldom(() => setTimeout(poll, STORE_MS), 500);
+
+// ---- one view ----
+
+function onEvent(e) {
+	const before = Date.parse(e.ts) < began;
+
+	events.add(e, before);
+	denies.add(e);
+	if (!before)
+		pollLater();
+}
+
+function onState(live, reason) {
+	$("link").className = live ? "link live" : "link";
+	$("link").textContent = live ? "live" : `not live: ${plain(reason)}`;
+}
+
+async function enter() {
+	const id = new URLSearchParams(location.hash.slice(1)).get("s") ?? "";
+
+	leave();
+	const signal = now.signal;
+	view = { id: isDaemon ? id : "", base: "", isOne: !isDaemon || Boolean(id) };
+	if (view.id)
+		view.base = `sandboxes/${encodeURIComponent(view.id)}/`;
+	began = Date.now();
+	review.reset(view.base);
+	events.reset(!view.isOne);
+	denies.reset();
+	policy.reset();
+	["review", "policy"].forEach((name) => show(name, view.isOne));
+	show("sandboxes", !view.isOne);
+	show("back", isDaemon && view.isOne);
+	show("all", true);
+	try {
+		if (view.isOne)
+			(await get(`${view.base}denies?limit=1000`, signal)).denies.forEach(denies.add);
+		load();
+		await follow(`${view.base}events`, signal, onEvent, onState);
+	} catch (e) {
+		handled(e);
+	}
+}
+
+// The first question tells whether a token is needed, and what this is the API of.
+async function begin(tried) {
+	try {
+		await get("status");
+		isDaemon = await get("sandboxes").then(() => true, (e) => {
+			if (e.status === 404)
+				return false;
+			throw e;
+		});
+		show("login", false);
+		trouble(null);
+		enter();
+	} catch (e) {
+		if (e instanceof Refused && e.status === 401)
+			askToken(tried);
+		else
+			trouble(e);
+	}
+}
+
+[events, denies, policy, state].forEach((part) => part.start());
+review.start(loadSoon);
+$("login").addEventListener("submit", (e) => {
+	e.preventDefault();
+	setToken($("token").value.trim());
+	$("token").value = $("login-fault").textContent = "";
+	begin(true);
+});
+window.addEventListener("hashchange", enter);
+document.addEventListener("visibilitychange", poll);
+setInterval(poll, POLL_MS);
+begin(false);

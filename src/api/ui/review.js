@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tasks: what was denied and a rule could allow, with what accepting it changes, before it is accepted.
+import { get, post } from "./api.js";
+import { $, fill, h, row, say, show, table, time } from "./dom.js";
+import { clock, count, literal, plain, remote, some } from "./text.js";
+
+const STEP = 50, DECIDED = [["Time", "t"], ["What", "mono what"], ["Decided", ""], ["By", ""]];
+let base = "", readOnly = false, changed = () => {}, items = new Map(), shown = STEP, tasks = [];
+
+const isAddress = (text) => text.includes(":") || /^[0-9.]+$/.test(text);
+
+function what(t) {
+	if (!t.destination)
+		return "more destinations than are told apart";
+	return isAddress(t.destination) ? remote(t.destination, t.port, t.protocol) : literal(t.destination);
+}
+
+function summary(t) {
+	const first = clock(t.first), last = clock(t.last);
+	const parts = [t.port && t.destination && !isAddress(t.destination) ? `port ${t.port}/${literal(t.protocol)}` : "", some(t.packets ?? 0, "refusal"),
+		first === last ? `at ${last}` : `first ${first}, last ${last}`];
+	return parts.filter(Boolean).join(" · ");
+}
+
+function diffList(diff) {
+	if (!diff)
+		return h("p", { class: "quiet" }, "No rule can allow this: it can only be dismissed.");
+	if (!diff.length)
+		return h("p", { class: "quiet" }, "The policy has this rule already: accepting changes nothing.");
+	return h("ul", { class: "plain diff mono", "aria-label": "What accepting changes" }, diff.map((line) =>
+		h("li", { class: line.startsWith("-") ? "minus" : "plus" }, literal(line))));
+}
+
+// The next one's button, or the heading: where the keyboard is when this one has gone.
+function focusBeside(item) {
+	const next = item.element.nextElementSibling ?? item.element.previousElementSibling;
+
+	(next ? next.querySelector("button") : $("review-h")).focus();
+}
+
+async function decide(item, verb) {
+	const who = $("who").value.trim() || "page";
+	const buttons = item.panel.querySelectorAll("button");
+
+	buttons.forEach((b) => { b.disabled = true; });
+	item.fault.textContent = "";
+	try {
+		const done = await post(`${base}review/${item.task.id}/${verb}?who=${encodeURIComponent(who)}`);
+		focusBeside(item);
+		remove(item.task.id);
+		$("review-n").textContent = count(items.size);
+		say(`${what(item.task)} is ${done.state}.`);
+		changed();
+	} catch (e) {
+		buttons.forEach((b) => { b.disabled = false; });
+		item.fault.textContent = e.status === 403 ? "Not allowed: this API changes nothing for who has no token." : e.message;
+	}
+}
+
+async function open(item) {
+	const opened = item.button.getAttribute("aria-expanded") !== "true";
+
+	item.button.setAttribute("aria-expanded", String(opened));
+	item.panel.hidden = !opened;
+	if (!opened)
+		return;
+	try {
+		const t = await get(`${base}review/${item.task.id}`);
+		item.diff.replaceChildren(diffList(t.diff));
+		item.accept.hidden = !t.diff || readOnly;
+		item.dismiss.hidden = readOnly;
+		item.fault.textContent = readOnly ? "This API is read-only: it has no token, so nobody can decide here." : "";
+	} catch (e) {
+		item.fault.textContent = e.message;
+	}
+}
+
+function make(t) {
+	const item = { task: t }, name = what(t), id = `task-${t.id}`;
+
+	item.line = h("span", { class: "quiet" });
+	item.diff = h("div");
+	item.fault = h("p", { class: "bad", role: "alert" });
+	item.accept = h("button", { type: "button", class: "primary", hidden: true, "aria-label": `Accept ${name}: add this rule`,
+		on: { click: () => decide(item, "accept") } }, "Accept: add this rule");
+	item.dismiss = h("button", { type: "button", hidden: true, "aria-label": `Dismiss ${name}`,
+		on: { click: () => decide(item, "dismiss") } }, "Dismiss");
+	item.panel = h("div", { class: "panel", id, hidden: true }, item.diff, item.fault, h("p", { class: "buttons" }, item.accept, item.dismiss));
+	item.button = h("button", { type: "button", "aria-expanded": "false", "aria-controls": id, "aria-label": `Review ${name}`,
+		on: { click: () => open(item) } }, "Review");
+	item.element = h("li", { "data-key": String(t.id) },
+		h("div", { class: "task" }, h("div", {}, h("span", { class: "mono name" }, name), " ", item.line), item.button), item.panel);
+	return item;
+}
+
+function remove(id) {
+	items.get(id)?.element.remove();
+	items.delete(id);
+}
+
+// What is open on the screen stays as it is while others come and go.
+function drawOpen() {
+	const list = tasks.slice(0, shown), wanted = new Set(list.map((t) => t.id));
+
+	[...items.keys()].filter((id) => !wanted.has(id)).forEach(remove);
+	for (const t of list) {
+		if (!items.has(t.id)) {
+			items.set(t.id, make(t));
+			$("tasks").append(items.get(t.id).element);
+		}
+		items.get(t.id).task = t;
+		items.get(t.id).line.textContent = summary(t);
+	}
+	show("tasks-more", tasks.length > shown);
+}
+
+function drawDecided(list) {
+	show("decided", list.length > 0);
+	$("decided-n").textContent = count(list.length);
+	list.sort((a, b) => (a.decided < b.decided ? 1 : -1));
+	fill("decided-list", table(DECIDED, list.slice(0, 200).map((t) => row(DECIDED,
+		[time(t.decided, clock(t.decided)), h("span", { class: "name" }, what(t)), literal(t.state), plain(t.who)]))));
+}
+
+// Return: how many are open.
+export async function load(signal) {
+	try {
+		const all = (await get(`${base}review?state=all`, signal)).tasks;
+		tasks = all.filter((t) => t.state === "open");
+		drawOpen();
+		drawDecided(all.filter((t) => t.state !== "open"));
+		$("review-n").textContent = count(tasks.length);
+		$("review-note").textContent = tasks.length ? "" : "Nothing waits for anybody.";
+	} catch (e) {
+		if (e.name === "AbortError" || e.status === 401)
+			throw e;
+		$("review-n").textContent = "";
+		$("review-note").textContent = e.status === 404 ? "Nothing can wait here: events are not stored (--state-dir)." : plain(e.message);
+		tasks = [];
+		drawOpen();
+		show("decided", false);
+	}
+	return tasks.length;
+}
+
+export function setReadOnly(yes) {
+	readOnly = yes;
+}
+
+export function reset(path) {
+	base = path;
+	tasks = [];
+	shown = STEP;
+	[...items.keys()].forEach(remove);
+	show("decided", false);
+	fill("decided-list");
+	$("review-n").textContent = $("review-note").textContent = "";
+}
+
+export function start(onChanged) {
+	changed = onChanged;
+	$("tasks-more").addEventListener("click", () => { shown += STEP; drawOpen(); });
+}

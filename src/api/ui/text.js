@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text as it is shown. What a sandbox made up is shown as what it is: bytes that would turn the line
+// round, hide or imitate a letter are spelled out.
+
+const spelled = (c) => `\\u{${c.codePointAt(0).toString(16)}}`;
+
+// Of names, addresses, commands, rules: ASCII as it is, all else spelled.
+export const literal = (text) => String(text ?? "").replace(/[^\x20-\x7e]/gu, spelled);
+
+// Of what an operator wrote: letters of all scripts, but no controls and nothing invisible.
+export const plain = (text) => String(text ?? "").replace(/[\p{C}\p{Zl}\p{Zp}]/gu, spelled);
+
+const two = (n) => String(n).padStart(2, "0");
+
+// "14:03:07" of today, "2026-11-20 14:03:07" of other days.
+export function clock(iso) {
+	const t = new Date(iso ?? NaN);
+	if (Number.isNaN(t.getTime()))
+		return "";
+	const time = [t.getHours(), t.getMinutes(), t.getSeconds()].map(two).join(":");
+	const today = t.toDateString() === new Date().toDateString();
+	return today ? time : `${t.getFullYear()}-${two(t.getMonth() + 1)}-${two(t.getDate())} ${time}`;
+}
+
+export const count = (n) => Number(n ?? 0).toLocaleString("en");
+export const some = (n, one, many = one + "s") => `${count(n)} ${n === 1 ? one : many}`;
+
+// "93.184.216.34:443/tcp", of what is known of it.
+export function remote(ip, port, protocol) {
+	let text = literal(ip);
+	if (port)
+		text = text.includes(":") ? `[${text}]:${port}` : `${text}:${port}`;
+	return protocol ? `${text}/${literal(protocol)}` : text;
+}
+
+// "curl (812)"
+export function process(e) {
+	if (e.command)
+		return literal(e.command) + (e.pid ? ` (${e.pid})` : "");
+	if (e.pid)
+		return `process ${e.pid}`;
+	return Number.isInteger(e.uid) ? `user ${e.uid}` : "";
+}
