@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of a daemon, through socat as the manual says: all sandboxes, one of them, and who may ask."""
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+from world.browser import CHROMIUM, Browser
+from world.sidecar import request, wait_for
+
+PICTURES = os.environ.get("WEIR_PICTURES")
+PORT = 8080
+
+
+@pytest.fixture
+def reached(host, pod, other):
+    """A daemon with two sandboxes, on a port of the host's loopback."""
+    daemon = host.daemon("--state-dir", host.folder / "state")
+    daemon.attach("one", pod)
+    daemon.attach("two", other)
+    socat = subprocess.Popen(host.ns.command("socat", f"TCP-LISTEN:{PORT},bind=127.0.0.1,fork,reuseaddr",
+                                             f"UNIX-CONNECT:{daemon.socket}"), stderr=subprocess.DEVNULL)
+
+    def answers():
+        try:
+            return request(host.ns, ("127.0.0.1", PORT), "GET", "/ui/").status == 200
+        except OSError:
+            return False
+    wait_for(answers)
+    yield daemon
+    socat.kill()
+    socat.wait()
+
+
+def test_pages_of_other_sites_cannot_use_it(reached, host):
+    """Nobody asks for a token there, but a browser on the way says for whom it asks."""
+    where = ("127.0.0.1", PORT)
+    for headers in ({"Origin": "http://evil.test"}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "null"},
+                    {"Host": f"evil.test:{PORT}", "User-Agent": "Mozilla/5.0"}):
+        for method, path in (("DELETE", "/sandboxes/one"), ("PUT", "/sandboxes/new"), ("POST", "/sandboxes/one/policy"),
+                             ("GET", "/sandboxes"), ("GET", "/sandboxes/one/policy"), ("GET", "/sandboxes/one/healthz")):
+            reply = request(host.ns, where, method, path, "{}", headers)
+            assert (reply.status, reply.text[:10]) == (403, "forbidden:"), (method, path)
+    assert reached.names() == ["one", "two"]
+    assert request(host.ns, where, "GET", "/sandboxes/one/ui/").status == 404
+    assert request(host.ns, where, "GET", "/sandboxes", headers={"Sec-Fetch-Site": "same-origin"}).status == 200
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="needs chromium")
+def test_the_page_shows_all_and_each(reached, host, pod, other, denied, tmp_path):
+    with Browser(host.ns, tmp_path) as page:
+        page.look(1280, 900, "light")
+        page.open(f"http://localhost:{PORT}/ui/")
+        page.wait("document.querySelectorAll('#sandboxes-list a').length === 2")
+        page.wait("document.querySelectorAll('#sandboxes-list tbody tr')[1].innerText.includes('guarded in full')")
+        assert page.js("document.getElementById('policy').hidden && document.getElementById('review').hidden")
+        other.probe(["dns", denied.name])
+        page.wait(f"[...document.querySelectorAll('#events-list tbody tr')].some(r => r.cells[1].innerText === 'two' && "
+                  f"r.innerText.includes({denied.name!r}))")
+        page.picture(pathlib.Path(PICTURES) / "daemon.png") if PICTURES else None
+        page.tab_to("e.textContent === 'two'")
+        page.key("Enter")
+        page.wait("document.getElementById('sandbox').textContent === 'two' && !document.getElementById('policy').hidden")
+        page.wait(f"document.getElementById('denies-list').innerText.includes({denied.name!r})")
+        page.wait(f"!!document.querySelector('#tasks button[aria-label=\"Review {denied.name}\"]')")
+        page.click("#tasks button")
+        page.wait("document.querySelector('#tasks .primary')?.checkVisibility()")
+        page.click("#tasks .primary")
+        page.wait(f"document.getElementById('policy-list').innerText.includes({denied.name!r})")
+        assert other.probe(["dns", denied.name]).addresses and not pod.probe(["dns", denied.name]).addresses
+        page.picture(pathlib.Path(PICTURES) / "daemon-two.png") if PICTURES else None
+        page.click("#back")
+        page.wait("!document.getElementById('sandboxes').hidden && document.getElementById('policy').hidden")
+        reached.weir("detach", "one")
+        page.wait("document.querySelectorAll('#sandboxes-list a').length === 1")
+        assert page.all_faults() == []
