@@ -63,6 +63,8 @@ static const struct cli_option options[] = {
 	{ "metrics-extra-attrs", "KEY=VALUE",
 	  "added to metrics and log lines; may be repeated", sidecar_set_attr, ',' },
 	{ "state-dir", "DIR", "where events are kept (in memory alone)", set_state_dir },
+	{ "jsonl", "FILE", "stdout, or a file for events, each a line of JSON",
+	  sidecar_set_jsonl },
 	{ "postgres", "CONNINFO",
 	  "the PostgreSQL that events are copied to; better given as a variable",
 	  set_postgres },

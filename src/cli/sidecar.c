@@ -72,6 +72,16 @@ static int set_state_dir(void *target, const char *value, struct err *err)
 	return sidecar_set_path(target, value, &spec_of(target)->state_dir, err);
 }
 
+int sidecar_set_jsonl(void *target, const char *value, struct err *err)
+{
+	struct sidecar_spec *spec = spec_of(target);
+
+	if (strcmp(value, "stdout") != 0)
+		return sidecar_set_path(spec, value, &spec->jsonl, err);
+	spec->jsonl = value;
+	return 0;
+}
+
 static int set_postgres(void *target, const char *value, struct err *err)
 {
 	spec_of(target)->postgres = value[0] ? value : NULL;
@@ -144,6 +154,8 @@ static const struct cli_option options[] = {
 	{ "metrics-extra-attrs", "KEY=VALUE",
 	  "added to metrics and log lines; may be repeated", sidecar_set_attr, ',' },
 	{ "state-dir", "DIR", "where events are kept (in memory alone)", set_state_dir },
+	{ "jsonl", "FILE", "stdout, or a file for events, each a line of JSON",
+	  sidecar_set_jsonl },
 	{ "postgres", "CONNINFO",
 	  "the PostgreSQL that events are copied to; better given as a variable",
 	  set_postgres },

@@ -79,6 +79,7 @@ struct sidecar_spec {
 	struct prefix doh[SIDECAR_DOH_MAX];
 	size_t doh_count;
 	const char *state_dir;	 /* NULL: events are in memory alone */
+	const char *jsonl;	 /* "stdout" or a file of events; NULL: none */
 	const char *postgres;	 /* conninfo of where they are copied; NULL: nowhere */
 	bool host_network_check; /* true unless "off" is spelled */
 	bool ui;		 /* the API has a page; likewise */

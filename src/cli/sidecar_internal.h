@@ -28,6 +28,8 @@ void sidecar_warn(struct sidecar_spec *spec, const char *fmt, ...) PRINTF_LIKE(2
 int sidecar_set_path(struct sidecar_spec *spec, const char *value, const char **ret,
 		     struct err *err) MUST_CHECK;
 
+/* "stdout" or a path. */
+int sidecar_set_jsonl(void *target, const char *value, struct err *err);
 /* Setters of struct cli_option: they write only on success. */
 int sidecar_set_mode(void *target, const char *value, struct err *err);
 int sidecar_set_http_addr(void *target, const char *value, struct err *err);

@@ -63,6 +63,8 @@ static int cut_files(const struct sidecar_spec *spec, char *ret_missing, struct 
 	add_parent(&p, &arena, spec->policy_file);
 	for (size_t i = 0; i < spec->log_output_count; i++)
 		add_log(&p, &arena, spec->log_outputs[i]);
+	if (spec->jsonl)
+		add_log(&p, &arena, spec->jsonl);
 	add(&p, spec->state_dir, true);
 	add(&p, spec->always_dir, false);
 	add(&p, "/proc/net", false);

@@ -112,6 +112,8 @@ static void ward_status(void *data, struct api_status *ret)
 	if (w->look.strays > 0)
 		degrade(ret, w, "outside-sockets", w->strays);
 	ret->full_isolation = ret->degradation_count == 0;
+	/* What is read of them is of all sandboxes. */
+	side_store_status(w->side, ret);
 	ret->generation = w->stats.generation;
 	ret->engine_restarts = s->standing.restarts;
 	ret->rule_count = document_rule_count(w->document);

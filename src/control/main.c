@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -30,10 +31,19 @@ enum side_status {
 
 /* ---- signals ---- */
 
+/* SIGHUP: the file of events was moved away. All others mean: end. Nobody else's state
+ * hangs on this process. */
 static void on_signal(struct loop_source *source, uint32_t events)
 {
-	/* All of them mean: end. Nobody else's state hangs on this process. */
-	loop_stop(CONTAINER_OF(source, struct side, signals)->loop);
+	struct side *s = CONTAINER_OF(source, struct side, signals);
+	struct signalfd_siginfo info;
+
+	while (read(source->fd, &info, sizeof(info)) == sizeof(info)) {
+		if (info.ssi_signo != SIGHUP)
+			loop_stop(s->loop);
+		else if (s->jsonl)
+			jsonl_writer_reopen(s->jsonl);
+	}
 }
 
 static int open_signals(struct side *s, struct err *err)
@@ -46,6 +56,7 @@ static int open_signals(struct side *s, struct err *err)
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
 	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
 		return err_sys(err, -errno, "cannot block signals");
 	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -113,12 +124,18 @@ static void log_loaded(struct side *s)
 
 /* ---- the store ---- */
 
-/* What is wrong with the database shows in the status; nothing waits for it. */
-static int open_store(struct side *s, struct err *err)
+/* What is wrong with a store shows in the status; nothing waits for it. */
+static int open_stores(struct side *s, struct err *err)
 {
 	const struct sqlite_config config = { .directory = s->spec.state_dir };
+	const struct jsonl_config lines = { .where = s->spec.jsonl };
+	int r = 0;
 
-	return sqlite_writer_new(&config, &s->store, err);
+	if (s->spec.state_dir)
+		r = sqlite_writer_new(&config, &s->store, err);
+	if (r == 0 && s->spec.jsonl)
+		r = jsonl_writer_new(&lines, &s->jsonl, err);
+	return r;
 }
 
 /* ---- the API ---- */
@@ -205,8 +222,8 @@ static int start(struct side *s, struct err *err)
 		r = open_signals(s, err);
 	if (r == 0)
 		r = open_log(s, err);
-	if (r == 0 && s->spec.state_dir)
-		r = open_store(s, err);
+	if (r == 0)
+		r = open_stores(s, err);
 	if (r == 0)
 		r = s->many ? open_nothing(s, err) : side_policy_open(s, err);
 	if (r == 0 && s->spec.webhook_count > 0)
@@ -256,6 +273,7 @@ int main(int argc, char **argv)
 		api_free(s.api);
 	if (s.store)
 		sqlite_writer_free(s.store);
+	jsonl_writer_free(s.jsonl);
 	if (s.log)
 		loglines_free(s.log);
 	return r < 0 ? SIDE_FAILED : SIDE_OK;

@@ -53,6 +53,8 @@ void side_on_event(struct side *s, const struct event *given)
 	api_on_event(s->api, &row);
 	if (s->store)
 		sqlite_writer_add(s->store, &row);
+	if (s->jsonl)
+		jsonl_writer_add(s->jsonl, &row);
 	if (e.action == EVENT_DENY)
 		side_webhook_denied(s, &e);
 	if (e.action == EVENT_DENY || e.action == EVENT_LIMIT)

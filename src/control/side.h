@@ -28,6 +28,7 @@
 #include "ipc/message.h"
 #include "ipc/places.h"
 #include "ipc/sidecar_policy.h"
+#include "store/jsonl_writer.h"
 #include "store/loglines.h"
 #include "store/policy_file.h"
 #include "store/postgres_state.h"
@@ -81,6 +82,7 @@ struct side {
 	struct event_ring *ring;
 	struct side_webhook *webhook; /* NULL: no URL is told */
 	struct sqlite_writer *store;  /* NULL: events are in memory alone */
+	struct jsonl_writer *jsonl;   /* NULL: none */
 	char lacking[ERR_TEXT_SIZE];  /* what could not be confined here, or "" */
 	struct loop_source signals;
 	struct api_label labels[SIDECAR_ATTRS_MAX];
@@ -134,6 +136,7 @@ struct side {
 
 	/* status.c */
 	struct sqlite_state store_state;
+	struct jsonl_state jsonl_state;
 	struct postgres_state postgres;
 	char policy_notes[SIDE_NOTES_MAX][ERR_TEXT_SIZE]; /* the last is spare */
 	size_t policy_note_count;

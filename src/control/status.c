@@ -49,6 +49,15 @@ static bool add_raw_sockets(const struct side *s, struct api_status *ret)
 	return look.packet || look.raw;
 }
 
+static void add_jsonl(struct side *s, struct api_status *ret)
+{
+	jsonl_writer_state(s->jsonl, &s->jsonl_state);
+	if (s->jsonl_state.trouble[0])
+		add(s, ret, "jsonl", s->jsonl_state.trouble);
+	ret->store_lost_rows += s->jsonl_state.lost_rows;
+	ret->store_lost_packets += s->jsonl_state.lost_packets;
+}
+
 /* It says something every ten seconds, or is dead, or hangs. */
 static void add_postgres(struct side *s, struct api_status *ret)
 {
@@ -75,13 +84,15 @@ static void add_postgres(struct side *s, struct api_status *ret)
 void side_store_status(struct side *s, struct api_status *ret)
 {
 	add_postgres(s, ret);
-	if (!s->store)
-		return;
-	sqlite_writer_state(s->store, &s->store_state);
-	if (s->store_state.trouble[0])
-		add(s, ret, "store", s->store_state.trouble);
-	ret->store_lost_rows = s->store_state.lost_rows;
-	ret->store_lost_packets = s->store_state.lost_packets;
+	if (s->store) {
+		sqlite_writer_state(s->store, &s->store_state);
+		if (s->store_state.trouble[0])
+			add(s, ret, "store", s->store_state.trouble);
+		ret->store_lost_rows += s->store_state.lost_rows;
+		ret->store_lost_packets += s->store_state.lost_packets;
+	}
+	if (s->jsonl)
+		add_jsonl(s, ret);
 }
 
 static void add_degradations(struct side *s, struct api_status *ret)

@@ -203,6 +203,7 @@ int side_ward_close(struct side_ward *w, const char *why, struct err *err)
 	struct side_candidate c = { .document = document_close(why),
 				    .plan_fd = -1,
 				    .text_fd = -1 };
+	const struct ipc_message stop = { .type = IPC_STOP, .sandbox = w->id };
 	bool is_news = !document_closed(w->document);
 	char reason[EVENT_REASON_SIZE];
 	int kept = -ENOMEM, r = -ENOMEM;
@@ -215,6 +216,9 @@ int side_ward_close(struct side_ward *w, const char *why, struct err *err)
 	if (r == 0)
 		take(w, &c);
 	side_candidate_done(&c);
+	/* Whoever lives in a cgroup of its own has nothing left to do. */
+	if (r == 0 && is_news && w->spec.kind == GUARDED_HOST)
+		(void)!ipc_send(w->side->from_keeper.fd, &stop, NULL, 0);
 	if (r == 0 && is_news) {
 		w->updates++;
 		snprintf(reason, sizeof(reason), "closed: %.50s", why);

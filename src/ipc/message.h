@@ -92,6 +92,9 @@ enum ipc_type {
 	 * with `look` */
 	IPC_LOOK,
 	IPC_LOOKED,
+	/* control to warden: it was closed for good: kill what lives in its cgroup, if it
+	 * has one. Nothing comes back */
+	IPC_STOP,
 };
 
 /* How a sandbox is recognised. */

@@ -73,6 +73,8 @@ static void on_signal(struct loop_source *source, uint32_t events)
 			keeper_reap(k);
 		else if (info.ssi_signo != SIGHUP)
 			stop(k);
+		else if (k->control.pid > 0) /* its files were moved away */
+			(void)!kill(k->control.pid, SIGHUP);
 	}
 }
 

@@ -362,6 +362,9 @@ void keeper_open_directories(const struct sidecar_spec *spec)
 
 	if (spec->state_dir && make_directories(spec->state_dir, true, 0700, &err) < 0)
 		log_warning("%s", err.text);
+	if (spec->jsonl && spec->jsonl[0] == '/' &&
+	    make_directories(spec->jsonl, false, 0755, &err) < 0)
+		log_warning("%s", err.text);
 	for (size_t i = 0; i < spec->log_output_count; i++)
 		if (spec->log_outputs[i][0] == '/' &&
 		    make_directories(spec->log_outputs[i], false, 0755, &err) < 0)

@@ -27,6 +27,7 @@
 #include "base/log.h"
 #include "main/helper.h"
 #include "main/warden_internal.h"
+#include "net/cgroup.h"
 
 enum warden_status {
 	WARDEN_OK = 0,
@@ -228,6 +229,20 @@ static void on_look(struct warden *w, uint32_t sandbox)
 	warden_tell_control(w, &m, NULL);
 }
 
+static void on_stop(struct warden *w, uint32_t sandbox)
+{
+	const struct ward *d = ward_find(w, sandbox);
+	struct err err = { 0 };
+
+	if (!d || !d->dir)
+		return;
+	if (cgroup_kill(d->dir, &err) < 0)
+		log_error("sandbox '%s' is closed, but %s", d->spec.name, err.text);
+	else
+		log_warning("sandbox '%s' is closed: its processes were killed",
+			    d->spec.name);
+}
+
 static void on_keep(struct warden *w, const struct ipc_message *m, int *fds)
 {
 	const struct ipc_message kept = { .type = IPC_KEPT, .sandbox = m->sandbox };
@@ -257,6 +272,8 @@ void warden_on_control(struct warden *w, const struct ipc_message *m, int *fds,
 		on_list(w, m->sandbox);
 	else if (m->type == IPC_LOOK)
 		on_look(w, m->sandbox);
+	else if (m->type == IPC_STOP)
+		on_stop(w, m->sandbox);
 	for (size_t i = 0; i < count; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);

@@ -175,6 +175,18 @@ static void read_file(const char *dir, const char *file, char *ret, size_t size)
 	ret[n > 0 ? n : 0] = '\0';
 }
 
+int cgroup_kill(const char *dir, struct err *err)
+{
+	CLEAN(fd) int at = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	CLEAN(fd)
+	int fd = at < 0 ? -1
+			: openat(at, "cgroup.kill", O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+
+	return fd >= 0 && write(fd, "1", 1) == 1
+		       ? 0
+		       : err_sys(err, -errno, "cannot kill what is in '%.200s'", dir);
+}
+
 int cgroup_can_be_joined(const char *dir, struct err *err)
 {
 	char text[256];

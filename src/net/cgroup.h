@@ -37,6 +37,9 @@ bool cgroup_is_in(const struct cgroup *c, const struct cgroup *above);
  * frozen, and not one for threads alone. */
 int cgroup_can_be_joined(const char *dir, struct err *err) MUST_CHECK;
 
+/* SIGKILL to everything in and below the one of directory @dir. */
+int cgroup_kill(const char *dir, struct err *err) MUST_CHECK;
+
 /* The same, of one that is made if there is none; its parent has to be there. @ret_made
  * says whether it was. */
 int cgroup_make(const char *where, struct cgroup *ret, bool *ret_made,

@@ -326,6 +326,26 @@ static int turn_over(struct logfile *f, int64_t wall_ms)
 	return r;
 }
 
+bool logfile_is_there(const struct logfile *f)
+{
+	struct stat named, opened;
+
+	return !f->regular ||
+	       (stat(f->path, &named) == 0 && fstat(f->fd, &opened) == 0 &&
+		named.st_dev == opened.st_dev && named.st_ino == opened.st_ino);
+}
+
+/* A full disk has taken a part of a line: without it the next one stands alone. */
+static void take_back(struct logfile *f, size_t size)
+{
+	struct stat st;
+
+	if (!f->regular || f->fd < 0 || fstat(f->fd, &st) < 0)
+		return;
+	if ((uint64_t)st.st_size > f->size && (uint64_t)st.st_size < f->size + size)
+		(void)!ftruncate(f->fd, (off_t)f->size);
+}
+
 int logfile_write(struct logfile *f, const void *bytes, size_t size, int64_t wall_ms)
 {
 	int r = 0;
@@ -338,5 +358,7 @@ int logfile_write(struct logfile *f, const void *bytes, size_t size, int64_t wal
 		r = logfile_write_all(f->fd, bytes, size);
 	if (r == 0)
 		f->size += size;
+	else
+		take_back(f, size);
 	return r;
 }

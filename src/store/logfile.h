@@ -6,6 +6,7 @@
  * in a worker's thread: everything here may take its time. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -21,6 +22,8 @@ struct logfile;
 int logfile_open(const char *path, const struct logfile_limits *limits,
 		 struct logfile **ret, struct err *err) MUST_CHECK;
 void logfile_close(struct logfile *f);
+/* Its name still leads to it: nobody has moved it away. */
+bool logfile_is_there(const struct logfile *f);
 /* Append @bytes, turning the file over first if they would make it too big.
  * Return: 0 or -errno: they are lost, in part perhaps. */
 int logfile_write(struct logfile *f, const void *bytes, size_t size,

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One sandbox of a daemon's was denied too much and is closed; the others go on."""
 import json
+import os
+import pathlib
 
 import pytest
 
@@ -51,3 +53,30 @@ def test_it_is_closed_alone_and_stays_so(host, both, pod, other, site, denied):
     again.set_policy("one", f"allow {site.name}")
     assert closed(again) is None
     assert wait_for(lambda: pod.probe(["dns", site.name]).addresses) == [site.v4]
+
+
+@pytest.fixture
+def group():
+    top = next(p for p in (pathlib.Path("/sys/fs/cgroup/unified"), pathlib.Path("/sys/fs/cgroup")) if (p / "cgroup.procs").exists())
+    path = top / f"weir-test-closed-{os.getpid()}"
+    path.mkdir()
+    yield path
+    (path / "cgroup.kill").write_text("1")
+    wait_for(lambda: not (path / "cgroup.procs").read_text())
+    path.rmdir()
+
+
+def test_what_lives_in_its_cgroup_is_killed(host, daemon, group, site, denied):
+    done = daemon.weir("attach", "--id", "job", "--cgroup", group)
+    assert done.code == 0, f"{done}\n{daemon}"
+    reply = daemon.call("POST", "/sandboxes/job/policy", policy(f"allow {site.name}", on_denies=STOP))
+    assert reply.status == 200, reply
+    member = f"echo $$ > {group}/cgroup.procs; "
+    idle = host.start("sh", "-c", member + "trap '' TERM; echo in; sleep 60", uid=0)
+    assert idle.line() == "in"
+    asks = "".join(f"getent hosts n{i}.{denied.name}; " for i in range(8))
+    host.start("sh", "-c", member + asks + "sleep 60", uid=0)
+    wait_for(lambda: closed(daemon, "job") == WHY, 5)
+    assert wait_for(lambda: idle.process.poll() is not None or None, 5)
+    wait_for(lambda: not (group / "cgroup.procs").read_text())
+    assert any("its processes were killed" in line for line in daemon.errors)

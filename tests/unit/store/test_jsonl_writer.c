@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "store/jsonl_writer.h"
+
+enum { DRAIN_MS = 10000 };
+
+static char folder[64], path[96];
+
+static int set_up(void **state)
+{
+	snprintf(folder, sizeof(folder), "/tmp/weir-jsonl-XXXXXX");
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/events.jsonl", folder);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	DIR *d = opendir(folder);
+	const struct dirent *e;
+
+	while ((e = readdir(d)))
+		(void)!unlinkat(dirfd(d), e->d_name, 0);
+	closedir(d);
+	return rmdir(folder);
+}
+
+static struct jsonl_writer *open_writer(uint64_t file_bytes)
+{
+	const struct jsonl_config config = { .where = path,
+					     .files = { .file_bytes = file_bytes } };
+	struct jsonl_writer *w = NULL;
+	struct err err = { 0 };
+
+	assert_int_equal(jsonl_writer_new(&config, &w, &err), 0);
+	return w;
+}
+
+static void add(struct jsonl_writer *w, const char *name, uint64_t packets)
+{
+	struct event_row row = {
+		.event = { .action = EVENT_DENY, .layer = EVENT_DNS, .packets = packets }
+	};
+
+	snprintf(row.event.name, sizeof(row.event.name), "%s", name);
+	jsonl_writer_add(w, &row);
+}
+
+static size_t count_files(void)
+{
+	DIR *d = opendir(folder);
+	const struct dirent *e;
+	size_t n = 0;
+
+	while ((e = readdir(d)))
+		n += e->d_name[0] != '.';
+	closedir(d);
+	return n;
+}
+
+static void each_event_is_a_line(void **state)
+{
+	struct jsonl_writer *w = open_writer(0);
+	struct jsonl_state st;
+	char text[EVENT_JSON_SIZE * 2] = "";
+	FILE *f;
+
+	add(w, "a.test", 1);
+	add(w, "b\n.test", 2);
+	assert_true(jsonl_writer_drain(w, DRAIN_MS));
+	jsonl_writer_state(w, &st);
+	assert_int_equal(st.rows, 2);
+	assert_int_equal(st.lost_rows, 0);
+	assert_string_equal(st.trouble, "");
+	jsonl_writer_free(w);
+	f = fopen(path, "re");
+	assert_int_equal(fread(text, 1, sizeof(text), f) > 0, 1);
+	fclose(f);
+	assert_non_null(strstr(text, "\"name\":\"b\\u000a.test\""));
+	assert_ptr_equal(strrchr(text, '\n'), text + strlen(text) - 1);
+}
+
+static void a_big_file_is_turned_over(void **state)
+{
+	struct jsonl_writer *w = open_writer(4096);
+
+	for (int i = 0; i < 40; i++)
+		add(w, "a.test", 1);
+	assert_true(jsonl_writer_drain(w, DRAIN_MS));
+	assert_true(count_files() > 1);
+	jsonl_writer_free(w);
+}
+
+static void what_cannot_be_written_is_counted(void **state)
+{
+	struct jsonl_writer *w;
+	struct jsonl_state st;
+
+	assert_int_equal(mkdir(path, 0700), 0);
+	w = open_writer(0);
+	add(w, "a.test", 3);
+	add(w, "b.test", 4);
+	assert_true(jsonl_writer_drain(w, DRAIN_MS));
+	jsonl_writer_state(w, &st);
+	assert_int_equal(st.rows, 0);
+	assert_int_equal(st.lost_rows, 2);
+	assert_int_equal(st.lost_packets, 7);
+	assert_non_null(strstr(st.trouble, "Is a directory"));
+	/* And used again as soon as somebody has made room. */
+	assert_int_equal(rmdir(path), 0);
+	jsonl_writer_reopen(w);
+	add(w, "c.test", 1);
+	assert_true(jsonl_writer_drain(w, DRAIN_MS));
+	jsonl_writer_state(w, &st);
+	assert_int_equal(st.rows, 1);
+	assert_string_equal(st.trouble, "");
+	jsonl_writer_free(w);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(each_event_is_a_line, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_big_file_is_turned_over, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(what_cannot_be_written_is_counted, set_up,
+						tear_down),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
