@@ -3,7 +3,7 @@
  *
  *     warden ──fork──> engine            holds every sandbox
  *        ├──exec──> weir-control daemon  HTTP on the unix socket
- *        └──fork──> for moments: a child in a sandbox's namespace
+ *        └──fork──> porter ──fork──> for moments: a child in a sandbox's namespace
  *
  * The keeper's ways (main/keeper.c) are the warden's: children that end are started
  * again, control is answered after the kernel has what it asked for, no rule is removed
@@ -359,6 +359,9 @@ static int start(struct warden *w, struct err *err)
 		r = helper_check(k->control.name, err);
 	if (r == 0 && k->spec->postgres)
 		r = helper_check(k->postgres.name, err);
+	/* Before there is anything that it would have to close. */
+	if (r == 0)
+		r = porter_start(&w->porter, err);
 	if (r == 0)
 		r = open_all(w, err);
 	if (r < 0)
@@ -394,6 +397,7 @@ int warden_run(struct sidecar_spec *spec)
 		.postgres.name = "weir-postgres",
 	};
 	keeper_held_init(&w->keeper.held);
+	w->porter.channel = -1;
 	host_init(w);
 	r = start(w, &err);
 	if (r < 0) {

@@ -3,18 +3,14 @@
  * there, hands them over, and tests the filter from inside once it stands. */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/close_range.h>
 #include <linux/sockios.h>
 #include <poll.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 
 #include "ipc/look.h"
 #include "launch/init/init.h"
@@ -24,8 +20,8 @@
 enum {
 	OPEN_MS = 5000,
 	LOOK_MS = 1000,
-	CHILD_FD = 3, /* the channel, in the child */
-	NS_FD = 4,
+	CHILD_FD = PORTER_FD_FIRST, /* the channel, in the child */
+	NS_FD = CHILD_FD + 1,
 };
 
 /* ---- in the child ---- */
@@ -112,36 +108,18 @@ static void test_when_told(const struct launch_probe *probe)
 		say(IPC_FAILED, why);
 }
 
-/* The channel and the namespace, and nothing else of the daemon's. */
-static int keep_only(int *channel, int *ns)
-{
-	int high_channel = fcntl(*channel, F_DUPFD_CLOEXEC, NS_FD + 1);
-	int high_ns = fcntl(*ns, F_DUPFD_CLOEXEC, NS_FD + 1);
-
-	if (high_channel < 0 || high_ns < 0 ||
-	    dup3(high_channel, CHILD_FD, O_CLOEXEC) < 0 ||
-	    dup3(high_ns, NS_FD, O_CLOEXEC) < 0 ||
-	    syscall(SYS_close_range, NS_FD + 1, ~0u, 0) < 0)
-		return -errno;
-	return 0;
-}
-
-static void child_run(const struct ward *d, int channel, int ns, pid_t parent)
+void inside_child(const struct porter_order *o)
 {
 	struct sandbox_fds fds;
 	struct err err = { 0 };
-	int route = -1, r;
+	int route = -1;
 
-	if (keep_only(&channel, &ns) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ||
-	    getppid() != parent)
-		return;
-	r = open_sockets(&fds, &route, &err);
-	if (r < 0) {
+	if (open_sockets(&fds, &route, &err) < 0) {
 		say(IPC_FAILED, err.text);
 		return;
 	}
-	if (hand_over(&fds, route) == 0 && d->probe.allowed_name[0])
-		test_when_told(&d->probe);
+	if (hand_over(&fds, route) == 0 && o->probe.allowed_name[0])
+		test_when_told(&o->probe);
 }
 
 /* ---- in the daemon ---- */
@@ -184,23 +162,17 @@ static int wait_for_sockets(struct ward *d, struct err *err)
 
 static int start_child(struct ward *d, int ns, struct err *err)
 {
-	pid_t parent = getpid(), pid;
-	int pair[2];
+	const struct porter_order order = { .task = PORTER_INSIDE, .probe = d->probe };
+	int pair[2], fds[] = { -1, ns };
+	pid_t pid;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return err_sys(err, -errno, "cannot make a socket pair");
-	pid = fork();
-	if (pid == 0) {
-		child_run(d, pair[1], ns, parent);
-		_exit(0);
-	}
-	close(pair[1]);
-	if (pid < 0) {
-		close(pair[0]);
-		return err_sys(err, -errno, "cannot start a process");
-	}
 	d->from_child.fd = pair[0];
-	return 0;
+	fds[0] = pair[1];
+	pid = porter_order(&d->warden->porter, &order, fds, ARRAY_SIZE(fds), err);
+	close(pair[1]);
+	return pid < 0 ? (int)pid : 0;
 }
 
 /* Is it a network namespace, and not the one that everybody shares? */
@@ -296,32 +268,32 @@ void inside_end(struct ward *d)
 
 /* ---- who goes round the filter ---- */
 
-static struct ipc_look look_from_inside(int ns)
+void look_child(const struct porter_order *o)
 {
-	return setns(ns, CLONE_NEWNET) < 0 ? (struct ipc_look){ 0 }
-					   : look_for_raw_sockets();
+	struct ipc_look look = { 0 };
+
+	if (setns(NS_FD, CLONE_NEWNET) == 0)
+		look = look_for_raw_sockets();
+	(void)!write(CHILD_FD, &look, sizeof(look));
 }
 
 struct ipc_look inside_look(const struct ward *d)
 {
+	const struct porter_order order = { .task = PORTER_LOOK };
 	CLEAN(fd) int ns = ioctl(d->route_fd, SIOCGSKNS);
 	CLEAN(fd) int out = -1;
 	struct ipc_look look = { 0 };
 	struct pollfd wait = { .events = POLLIN };
-	int ends[2];
+	struct err ignored = { 0 };
+	int ends[2], fds[] = { -1, ns };
 	pid_t pid;
 
 	if (ns < 0 || pipe2(ends, O_CLOEXEC) < 0)
 		return look;
-	out = ends[0];
-	pid = fork();
-	if (pid == 0) {
-		look = look_from_inside(ns);
-		(void)!write(ends[1], &look, sizeof(look));
-		_exit(0);
-	}
+	wait.fd = out = ends[0];
+	fds[0] = ends[1];
+	pid = porter_order(&d->warden->porter, &order, fds, ARRAY_SIZE(fds), &ignored);
 	close(ends[1]);
-	wait.fd = out;
 	if (pid < 0 || poll(&wait, 1, LOOK_MS) <= 0 ||
 	    read(out, &look, sizeof(look)) != sizeof(look))
 		return (struct ipc_look){ 0 };

@@ -14,6 +14,7 @@
 
 #include "launch/launch.h"
 #include "main/keeper_internal.h"
+#include "main/porter.h"
 #include "main/warden.h"
 
 enum {
@@ -86,6 +87,7 @@ struct host {
 
 struct warden {
 	struct keeper keeper;
+	struct porter porter;
 	struct host host;
 	struct ward *wards[WARDS_MAX + 1]; /* by id, from 1 on; owned */
 	size_t count;

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -25,7 +24,7 @@
 #include "net/cgroup.h"
 
 enum {
-	CHILD_FD = 3, /* the channel, in the child */
+	CHILD_FD = PORTER_FD_FIRST, /* the channel, in the child */
 	NOBODY = 65534,
 	END_MS = 200,
 	REMOVE_TRIES = 50, /* once a millisecond */
@@ -41,17 +40,6 @@ static void say(enum ipc_type type, const char *text)
 	(void)!ipc_send(CHILD_FD, &m, NULL, 0);
 }
 
-/* The channel and nothing else of the daemon's. */
-static int keep_only(int channel)
-{
-	int high = fcntl(channel, F_DUPFD_CLOEXEC, CHILD_FD + 1);
-
-	if (high < 0 || dup3(high, CHILD_FD, O_CLOEXEC) < 0 ||
-	    syscall(SYS_close_range, CHILD_FD + 1, ~0u, 0) < 0)
-		return -errno;
-	return 0;
-}
-
 /* With another user id go all capabilities. Whoever has that id can't look into it. */
 static int drop(uid_t uid, pid_t parent)
 {
@@ -62,21 +50,19 @@ static int drop(uid_t uid, pid_t parent)
 	return getppid() == parent ? 0 : -ESRCH;
 }
 
-static void child_run(const struct ward *d, int channel, uid_t uid, pid_t parent)
+void join_child(const struct porter_order *o)
 {
 	char why[ERR_TEXT_SIZE] = "";
 	struct ipc_message m;
 	size_t count;
 
-	if (keep_only(channel) < 0)
-		return;
-	if (drop(uid, parent) < 0) {
+	if (drop(o->uid, getppid()) < 0) {
 		say(IPC_FAILED, "the self-test's process can't become another user's");
 		return;
 	}
 	if (ipc_receive(CHILD_FD, &m, NULL, 0, &count) < 0 || m.type != IPC_RUN)
 		return;
-	if (self_test_deny(&d->probe, why, sizeof(why)))
+	if (self_test_deny(&o->probe, why, sizeof(why)))
 		say(IPC_RUNNING, "");
 	else
 		say(IPC_FAILED, why);
@@ -86,26 +72,23 @@ static void child_run(const struct ward *d, int channel, uid_t uid, pid_t parent
 
 static int start(struct ward *d, uid_t uid, pid_t *ret, struct err *err)
 {
-	pid_t parent = getpid(), pid;
+	const struct porter_order order = { .task = PORTER_JOIN,
+					    .uid = uid,
+					    .probe = d->probe };
+	pid_t pid;
 	int pair[2];
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return err_sys(err, -errno, "cannot make a socket pair");
-	pid = fork();
-	if (pid == 0) {
-		child_run(d, pair[1], uid, parent);
-		_exit(0);
-	}
-	close(pair[1]);
 	d->from_child.fd = pair[0];
+	pid = porter_order(&d->warden->porter, &order, &pair[1], 1, err);
+	close(pair[1]);
 	if (pid < 0)
-		return err_sys(err, -errno, "cannot start a process");
-	/* Nobody reaps it before the next turn of the loop. */
+		return (int)pid;
+	/* Nobody reaps it before the porter has another order. */
 	d->join.process = (int)syscall(SYS_pidfd_open, pid, 0);
-	if (d->join.process < 0) {
-		kill(pid, SIGKILL);
+	if (d->join.process < 0)
 		return err_sys(err, -errno, "cannot watch a process");
-	}
 	*ret = pid;
 	return 0;
 }

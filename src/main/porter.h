@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+/* main/porter - a process of the daemon's that makes its short-lived children. It is made
+ * before there is anything to copy: a child of the daemon itself would be given, and have
+ * to close, tens of thousands of descriptors. It has the daemon's rights, stays in its
+ * namespaces, and ends with it. */
+#pragma once
+
+#include "launch/launch.h"
+
+enum porter_task {
+	PORTER_NONE = 0,
+	PORTER_INSIDE, /* descriptors: the channel, a network namespace */
+	PORTER_JOIN,   /* the channel */
+	PORTER_LOOK,   /* a pipe's end, a network namespace */
+	PORTER_TASK_COUNT
+};
+
+struct porter_order {
+	uint8_t task;		   /* enum porter_task */
+	uid_t uid;		   /* PORTER_JOIN: whose it becomes */
+	struct launch_probe probe; /* allowed_name "": no self-test */
+};
+
+/* Where a child finds its descriptors; there are no others but 0 to 2. */
+enum { PORTER_FD_FIRST = 3, PORTER_FDS_MAX = 2 };
+
+struct porter {
+	int channel; /* owned; -1: it isn't there */
+};
+
+int porter_start(struct porter *p, struct err *err) MUST_CHECK;
+/* Have a child made. One that has ended keeps its number until the next order. Should the
+ * porter have died, there is another one. Return: its pid, or -errno. */
+pid_t porter_order(struct porter *p, const struct porter_order *o, const int *fds,
+		   size_t count, struct err *err) MUST_CHECK;
+
+/* The tasks, run in the child, which ends after them: warden_inside.c, warden_join.c */
+void inside_child(const struct porter_order *o);
+void join_child(const struct porter_order *o);
+void look_child(const struct porter_order *o);
