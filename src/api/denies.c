@@ -12,6 +12,7 @@ struct denies_filter {
 	int64_t since_ms; /* of the first occurrence */
 	char name[PARAMETER_SIZE];
 	uint32_t limit;
+	const struct api_request *request; /* of one sandbox alone, perhaps */
 };
 
 /* Return: NULL, or which parameter is wrong. */
@@ -20,7 +21,7 @@ static const char *read_filter(const struct api_request *r, struct denies_filter
 	char text[PARAMETER_SIZE];
 	int found = request_query(r->query, "since", text, sizeof(text));
 
-	*f = (struct denies_filter){ .limit = DENIES_DEFAULT };
+	*f = (struct denies_filter){ .limit = DENIES_DEFAULT, .request = r };
 	if (found < 0 ||
 	    (found > 0 && !request_time(text_of(text), clock_wall_ms(), &f->since_ms)))
 		return "since";
@@ -36,7 +37,10 @@ static const char *read_filter(const struct api_request *r, struct denies_filter
 
 static bool is_wanted(const struct denies_filter *f, const struct event *e)
 {
+	const struct api_request *r = f->request;
+
 	return e->action == EVENT_DENY && e->ts_ms >= f->since_ms &&
+	       (!r->is_about_one || e->sandbox == r->sandbox) &&
 	       (!f->name[0] || request_name_matches(f->name, e->name));
 }
 

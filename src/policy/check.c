@@ -17,7 +17,12 @@
 /* A way out through a host that looks harmless. */
 struct way_out {
 	const char *name;
-	bool shared; /* anybody can have a name below it: a pattern opens strangers' */
+	enum {
+		WAY_HOST = 0, /* the host itself */
+		WAY_SHARED,   /* anybody can have a name below it: a pattern opens
+			       * strangers' */
+		WAY_TREE,     /* the host, and each name below it */
+	} scope;
 	const char *why;
 };
 
@@ -25,54 +30,78 @@ static const char storage[] = "anybody can rent a bucket under it, and upload to
 static const char tunnel[] = "anybody can put a server behind it";
 static const char fetcher[] = "it fetches other sites for whoever asks";
 static const char drop[] = "it takes data from anybody";
+static const char telemetry[] = "it takes data with anybody's key";
 static const char writes[] =
 	"whoever holds a token can write there; give the sandbox none";
 
 static const struct way_out ways_out[] = {
-	{ "s3.amazonaws.com", true, storage },
-	{ "amazonaws.com", true, storage },
-	{ "cloudfront.net", true, tunnel },
-	{ "blob.core.windows.net", true, storage },
-	{ "azurewebsites.net", true, tunnel },
-	{ "storage.googleapis.com", true, storage },
-	{ "googleapis.com", true, storage },
-	{ "r2.dev", true, storage },
-	{ "r2.cloudflarestorage.com", true, storage },
-	{ "workers.dev", true, tunnel },
-	{ "pages.dev", true, tunnel },
-	{ "digitaloceanspaces.com", true, storage },
-	{ "backblazeb2.com", true, storage },
-	{ "wasabisys.com", true, storage },
-	{ "ngrok.io", true, tunnel },
-	{ "ngrok.app", true, tunnel },
-	{ "ngrok-free.app", true, tunnel },
-	{ "trycloudflare.com", true, tunnel },
-	{ "storage.googleapis.com", false, storage },
-	{ "s3.amazonaws.com", false, storage },
-	{ "translate.google.com", false, fetcher },
-	{ "web.archive.org", false, fetcher },
-	{ "r.jina.ai", false, fetcher },
-	{ "api.allorigins.win", false, fetcher },
-	{ "cors-anywhere.herokuapp.com", false, fetcher },
-	{ "webhook.site", false, drop },
-	{ "transfer.sh", false, drop },
-	{ "pastebin.com", false, drop },
-	{ "sentry.io", false, drop },
-	{ "hooks.slack.com", false, drop },
-	{ "discord.com", false, drop },
-	{ "api.telegram.org", false, drop },
-	{ "github.com", false, writes },
-	{ "api.github.com", false, writes },
-	{ "gist.github.com", false, writes },
-	{ "gitlab.com", false, writes },
-	{ "huggingface.co", false, writes },
-	{ "registry.npmjs.org", false, writes },
-	{ "upload.pypi.org", false, writes },
-	{ "pypi.org", false, writes },
-	{ "crates.io", false, writes },
-	{ "rubygems.org", false, writes },
-	{ "api.anthropic.com", false, "its file upload takes data with anybody's key" },
-	{ "api.openai.com", false, "its file upload takes data with anybody's key" },
+	{ "s3.amazonaws.com", WAY_SHARED, storage },
+	{ "amazonaws.com", WAY_SHARED, storage },
+	{ "cloudfront.net", WAY_SHARED, tunnel },
+	{ "blob.core.windows.net", WAY_SHARED, storage },
+	{ "azurewebsites.net", WAY_SHARED, tunnel },
+	{ "storage.googleapis.com", WAY_SHARED, storage },
+	{ "googleapis.com", WAY_SHARED, storage },
+	{ "r2.dev", WAY_SHARED, storage },
+	{ "r2.cloudflarestorage.com", WAY_SHARED, storage },
+	{ "workers.dev", WAY_SHARED, tunnel },
+	{ "pages.dev", WAY_SHARED, tunnel },
+	{ "digitaloceanspaces.com", WAY_SHARED, storage },
+	{ "backblazeb2.com", WAY_SHARED, storage },
+	{ "wasabisys.com", WAY_SHARED, storage },
+	{ "ngrok.io", WAY_SHARED, tunnel },
+	{ "ngrok.app", WAY_SHARED, tunnel },
+	{ "ngrok-free.app", WAY_SHARED, tunnel },
+	{ "trycloudflare.com", WAY_SHARED, tunnel },
+	{ "storage.googleapis.com", WAY_HOST, storage },
+	{ "s3.amazonaws.com", WAY_HOST, storage },
+	{ "translate.google.com", WAY_HOST, fetcher },
+	{ "web.archive.org", WAY_HOST, fetcher },
+	{ "r.jina.ai", WAY_HOST, fetcher },
+	{ "api.allorigins.win", WAY_HOST, fetcher },
+	{ "cors-anywhere.herokuapp.com", WAY_HOST, fetcher },
+	{ "webhook.site", WAY_HOST, drop },
+	{ "transfer.sh", WAY_HOST, drop },
+	{ "pastebin.com", WAY_HOST, drop },
+	{ "sentry.io", WAY_TREE, telemetry },
+	{ "statsig.com", WAY_TREE, telemetry },
+	{ "statsigapi.net", WAY_TREE, telemetry },
+	{ "featuregates.org", WAY_TREE, telemetry },
+	{ "datadoghq.com", WAY_TREE, telemetry },
+	{ "segment.io", WAY_TREE, telemetry },
+	{ "posthog.com", WAY_TREE, telemetry },
+	{ "amplitude.com", WAY_TREE, telemetry },
+	{ "mixpanel.com", WAY_TREE, telemetry },
+	{ "bugsnag.com", WAY_TREE, telemetry },
+	{ "google-analytics.com", WAY_TREE, telemetry },
+	{ "hooks.slack.com", WAY_HOST, drop },
+	{ "discord.com", WAY_HOST, drop },
+	{ "api.telegram.org", WAY_HOST, drop },
+	{ "github.com", WAY_HOST, writes },
+	{ "api.github.com", WAY_HOST, writes },
+	{ "gist.github.com", WAY_HOST, writes },
+	{ "gitlab.com", WAY_HOST, writes },
+	{ "huggingface.co", WAY_HOST, writes },
+	{ "registry.npmjs.org", WAY_HOST, writes },
+	{ "raw.githubusercontent.com", WAY_HOST, "anybody can put files there" },
+	{ "objects.githubusercontent.com", WAY_HOST, "anybody can put files there" },
+	{ "bitbucket.org", WAY_HOST, writes },
+	{ "codeberg.org", WAY_HOST, writes },
+	{ "npm.pkg.github.com", WAY_HOST, writes },
+	{ "registry.yarnpkg.com", WAY_HOST, writes },
+	{ "ghcr.io", WAY_HOST, writes },
+	{ "quay.io", WAY_HOST, writes },
+	{ "docker.io", WAY_TREE, writes },
+	{ "api.nuget.org", WAY_HOST, writes },
+	{ "central.sonatype.com", WAY_HOST, writes },
+	{ "test.pypi.org", WAY_HOST, writes },
+	{ "upload.pypi.org", WAY_HOST, writes },
+	{ "pypi.org", WAY_HOST, writes },
+	{ "crates.io", WAY_HOST, writes },
+	{ "rubygems.org", WAY_HOST, writes },
+	{ "api.anthropic.com", WAY_HOST,
+	  "its file upload takes data with anybody's key" },
+	{ "api.openai.com", WAY_HOST, "its file upload takes data with anybody's key" },
 };
 
 struct check {
@@ -184,13 +213,14 @@ static void check_prefix(const struct check *c, uint32_t i)
  * most rules open none, which is told without comparing. */
 struct ways_read {
 	struct dns_name names[ARRAY_SIZE(ways_out)];
-	uint64_t hosts[16];
+	uint64_t hosts[16], trees[16];
 };
 
-static unsigned int sieve_of(const struct dns_name *n)
+/* Of a name in wire form. */
+static unsigned int sieve_of(const uint8_t *bytes, size_t size)
 {
-	return (n->bytes[0] * 7u + n->bytes[1] * 31u + n->bytes[n->size / 2] * 131u +
-		n->size * 17u) %
+	return (bytes[0] * 7u + bytes[1] * 31u + bytes[size / 2] * 131u +
+		(unsigned int)size * 17u) %
 	       1024;
 }
 
@@ -201,27 +231,40 @@ static int read_ways(struct ways_read *w)
 
 		if (dns_name_parse(text_of(ways_out[i].name), &w->names[i]) < 0)
 			return -EINVAL;
-		bit = sieve_of(&w->names[i]);
-		if (!ways_out[i].shared)
+		bit = sieve_of(w->names[i].bytes, w->names[i].size);
+		if (ways_out[i].scope != WAY_SHARED)
 			w->hosts[bit / 64] |= UINT64_C(1) << bit % 64;
+		if (ways_out[i].scope == WAY_TREE)
+			w->trees[bit / 64] |= UINT64_C(1) << bit % 64;
 	}
 	return 0;
 }
 
 static bool may_be_host(const struct ways_read *w, const struct dns_name *n)
 {
-	unsigned int bit = sieve_of(n);
+	const uint8_t *at = n->bytes, *end = n->bytes + n->size;
+	unsigned int bit = sieve_of(at, n->size);
 
-	return w->hosts[bit / 64] >> bit % 64 & 1;
+	if (w->hosts[bit / 64] >> bit % 64 & 1)
+		return true;
+	/* And of each name that it is below of. */
+	for (at += 1 + at[0]; at + 1 < end; at += 1 + at[0]) {
+		bit = sieve_of(at, (size_t)(end - at));
+		if (w->trees[bit / 64] >> bit % 64 & 1)
+			return true;
+	}
+	return false;
 }
 
 /* The rule opens @way: its host, or as a pattern the shared suffix or more. */
 static bool opens_way_out(const struct rule *r, const struct way_out *way,
 			  const struct dns_name *name)
 {
+	if (way->scope == WAY_TREE && dns_name_is_within(&r->name, name))
+		return true;
 	if (r->kind == TARGET_NAME)
-		return !way->shared && dns_name_equal(&r->name, name);
-	if (way->shared)
+		return way->scope == WAY_HOST && dns_name_equal(&r->name, name);
+	if (way->scope == WAY_SHARED)
 		return dns_name_is_within(name, &r->name);
 	return dns_name_is_within(name, &r->name) &&
 	       (r->kind == TARGET_WITHIN || !dns_name_equal(&r->name, name));
