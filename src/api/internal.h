@@ -79,6 +79,8 @@ struct api_route {
 	bool is_prefix;
 	bool is_open;	   /* without the token */
 	bool is_about_one; /* of a daemon's sandbox, not at the top */
+	bool is_below;	   /* there as well as below /sandboxes/ID */
+	bool is_sidecars;  /* not of a daemon */
 	bool is_change;	   /* POST, PUT, PATCH and DELETE change the policy */
 	bool is_page;	   /* of /ui/, which can be switched off; at the top alone */
 };

@@ -104,9 +104,12 @@ static const struct api_route one_route = {
 	METHOD_GET | METHOD_HEAD | METHOD_PUT | METHOD_DELETE,
 	"GET, HEAD, PUT, DELETE",
 	answer_one,
+	.is_below = true,
 	.is_change = true,
 };
-static const struct api_route no_route = { TOP "/", METHOD_ANY, "", answer_no_sandbox };
+static const struct api_route no_route = {
+	TOP "/", METHOD_ANY, "", answer_no_sandbox, .is_below = true,
+};
 
 const struct api_route *many_route(struct api_request *r)
 {

@@ -85,31 +85,37 @@ static void answer_vault_unknown(struct api_request *r)
 #define VAULT "/credential-vault"
 
 static const struct api_route routes[] = {
-	{ "/healthz", METHOD_ANY, "", answer_health, .is_open = true },
+	{ "/healthz", METHOD_ANY, "", answer_health, .is_open = true, .is_below = true },
 	{ "/policy", METHOD_GET | METHODS_CHANGE, "GET, POST, PUT, PATCH, DELETE",
-	  answer_policy, .is_about_one = true, .is_change = true },
-	{ "/status", METHODS_READ, "GET, HEAD", answer_status },
-	{ "/metrics", METHODS_READ, "GET, HEAD", answer_metrics },
-	{ "/events", METHOD_GET, "GET", answer_events },
-	{ "/denies", METHODS_READ, "GET, HEAD", answer_denies, .is_about_one = true },
+	  answer_policy, .is_about_one = true, .is_change = true, .is_below = true },
+	{ "/status", METHODS_READ, "GET, HEAD", answer_status, .is_below = true },
+	{ "/metrics", METHODS_READ, "GET, HEAD", answer_metrics, .is_below = true },
+	{ "/events", METHOD_GET, "GET", answer_events, .is_below = true },
+	{ "/denies", METHODS_READ, "GET, HEAD", answer_denies, .is_about_one = true,
+	  .is_below = true },
 	{ "/denies/count", METHODS_READ, "GET, HEAD", answer_denies_count,
-	  .is_about_one = true },
-	{ "/review", METHODS_READ, "GET, HEAD", answer_reviews, .is_about_one = true },
+	  .is_about_one = true, .is_below = true },
+	{ "/review", METHODS_READ, "GET, HEAD", answer_reviews, .is_about_one = true,
+	  .is_below = true },
 	{ "/review/", METHODS_READ | METHOD_POST, "GET, HEAD, POST", answer_review,
-	  .is_prefix = true, .is_about_one = true, .is_change = true },
+	  .is_prefix = true, .is_about_one = true, .is_change = true, .is_below = true },
 	{ "/openapi.yaml", METHODS_READ, "GET, HEAD", answer_openapi, .is_open = true },
 	{ "/ui", METHODS_READ, "GET, HEAD", answer_page_moved, .is_open = true,
 	  .is_page = true },
 	{ "/ui/", METHODS_READ, "GET, HEAD", answer_page, .is_prefix = true,
 	  .is_open = true, .is_page = true },
 	{ VAULT, METHOD_GET | METHOD_POST | METHOD_PATCH | METHOD_DELETE,
-	  "GET, POST, PATCH, DELETE", answer_vault },
-	{ VAULT "/_active", METHOD_GET, "GET", answer_forbidden, .is_open = true },
-	{ VAULT "/credentials", METHOD_GET, "GET", answer_vault },
-	{ VAULT "/credentials/", METHOD_GET, "GET", answer_vault, .is_prefix = true },
-	{ VAULT "/bindings", METHOD_GET, "GET", answer_vault },
-	{ VAULT "/bindings/", METHOD_GET, "GET", answer_vault, .is_prefix = true },
-	{ VAULT "/", METHOD_ANY, "", answer_vault_unknown, .is_prefix = true },
+	  "GET, POST, PATCH, DELETE", answer_vault, .is_sidecars = true },
+	{ VAULT "/_active", METHOD_GET, "GET", answer_forbidden, .is_open = true,
+	  .is_sidecars = true },
+	{ VAULT "/credentials", METHOD_GET, "GET", answer_vault, .is_sidecars = true },
+	{ VAULT "/credentials/", METHOD_GET, "GET", answer_vault, .is_prefix = true,
+	  .is_sidecars = true },
+	{ VAULT "/bindings", METHOD_GET, "GET", answer_vault, .is_sidecars = true },
+	{ VAULT "/bindings/", METHOD_GET, "GET", answer_vault, .is_prefix = true,
+	  .is_sidecars = true },
+	{ VAULT "/", METHOD_ANY, "", answer_vault_unknown, .is_prefix = true,
+	  .is_sidecars = true },
 };
 
 static const struct api_route *find_route(const char *path)
@@ -243,7 +249,9 @@ static bool is_here(const struct api_request *r)
 
 	if (r->route->is_page)
 		return r->api->config.ui && !r->id[0];
-	return !r->route->is_about_one || !is_daemon || r->is_about_one;
+	if (r->id[0])
+		return r->route->is_below;
+	return !is_daemon || (!r->route->is_about_one && !r->route->is_sidecars);
 }
 
 /* Whoever asks is looked at first. A stranger isn't even told which sandboxes there are.
