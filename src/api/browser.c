@@ -6,18 +6,23 @@
 
 #include "base/addr.h"
 
-/* @t without ":PORT"; of "[ADDR]:PORT" what is between the brackets. */
+/* @t without ":PORT"; of "[ADDR]:PORT" what is between the brackets. Empty when it is
+ * neither. */
 static struct text without_port(struct text t)
 {
-	const char *end;
+	const bool is_v6 = t.len > 0 && t.ptr[0] == '[';
+	const char *end = t.len > 0 ? memchr(t.ptr, is_v6 ? ']' : ':', t.len) : NULL;
+	struct text rest;
+	uint32_t port;
 
-	if (t.len > 0 && t.ptr[0] == '[') {
-		end = memchr(t.ptr, ']', t.len);
-		return end ? (struct text){ t.ptr + 1, (size_t)(end - t.ptr) - 1 }
-			   : (struct text){ "", 0 };
-	}
-	end = t.len > 0 ? memchr(t.ptr, ':', t.len) : NULL;
-	return end ? (struct text){ t.ptr, (size_t)(end - t.ptr) } : t;
+	if (!end)
+		return is_v6 ? (struct text){ "", 0 } : t;
+	rest = (struct text){ end + is_v6, (size_t)(t.ptr + t.len - end) - is_v6 };
+	if (rest.len > 0 && (rest.ptr[0] != ':' ||
+			     !text_to_u32((struct text){ rest.ptr + 1, rest.len - 1 },
+					  UINT16_MAX, &port)))
+		return (struct text){ "", 0 };
+	return (struct text){ t.ptr + is_v6, (size_t)(end - t.ptr) - is_v6 };
 }
 
 static bool is_label(struct text t)

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the HTTP API reads by itself: targets, queries, tokens, times, ids. A clean path
- * stays as it is when it is cleaned again, no Location ends a line, and only the token
- * itself is equal to the token. */
+ * stays as it is when it is cleaned again, no Location ends a line, only the token
+ * itself is equal to the token, and no browser comes by a name that could be anybody's.
+ */
 #include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/browser.h"
 #include "api/request.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -48,6 +50,29 @@ static void try_target(const uint8_t *data, size_t size)
 		assert(strlen(value) < sizeof(value));
 }
 
+static void try_browser(struct text t)
+{
+	const struct browser_head named = { .host = t, .is_browser = true },
+				  own = { .host = text_of("localhost"), .origin = t };
+	struct text host = t, label;
+	size_t digits = 0;
+
+	if (browser_host_is_near(t)) {
+		assert(!browser_fault(&named));
+		/* A name with a dot in it has a letter in some part of it. */
+		while (host.len > 0 && host.ptr[0] != '[' &&
+		       text_split(&host, '.', &label))
+			digits += label.len > 0 && label.ptr[0] >= '0' &&
+				  label.ptr[0] <= '9';
+		assert(digits > 0 || !memchr(t.ptr, '.', t.len) || t.ptr[0] == '[');
+	} else {
+		assert(browser_fault(&named));
+	}
+	assert(browser_fault(&own) ||
+	       text_equal_nocase(text_trim(t), "http://localhost") ||
+	       text_equal_nocase(text_trim(t), "https://localhost"));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct text t = { (const char *)data, size }, bearer;
@@ -56,6 +81,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	int64_t ms;
 
 	try_target(data, size);
+	try_browser(t);
 	if (request_time(t, 1763719871500, &ms))
 		assert(ms > -86400000LL && ms < 253402387200000LL);
 	(void)request_event_id(t, &id);

@@ -46,6 +46,13 @@ def test_settings_that_cannot_be_met_end_the_start(pod, name, value):
     assert side.ended() != 0 and str(side).strip()
 
 
+@pytest.mark.parametrize("said, status", [({}, 200), ({"WEIR_UI": "on"}, 200), ({"WEIR_UI": "off"}, 404)])
+def test_the_page_is_there_unless_it_is_switched_off(pod, said, status):
+    side = pod.sidecar(env=said)
+    assert side.get("/ui/", token=None).status == status
+    assert side.get("/status", token=None).status == 401
+
+
 def test_a_busy_port_ends_the_start(pod, guarded):
     first = guarded()
     second = pod.sidecar(ready=False)

@@ -11,6 +11,7 @@ It looks no name up, so that nothing it does by itself is anybody's event. page.
 each breach of the page's content policy.
 """
 import base64
+import fcntl
 import json
 import os
 import pathlib
@@ -30,11 +31,19 @@ _WATCH = ("self.breaches = []; document.addEventListener('securitypolicyviolatio
           "e => self.breaches.push(e.violatedDirective + ' ' + e.blockedURI + ' ' + e.sample));")
 
 
+def _pipe():
+    """Ends that are neither of the two numbers by which Chromium knows them."""
+    ends = os.pipe()
+    far = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in ends]
+    for fd in ends:
+        os.close(fd)
+    return far
+
+
 class Browser:
     def __init__(self, ns, folder):
         self.faults, self._number, self._buffer, self._events = [], 0, b"", []
-        to_read, self._to = os.pipe()
-        self._from, to_write = os.pipe()
+        (to_read, self._to), (self._from, to_write) = _pipe(), _pipe()
         script = f'exec "$@" 3<&{to_read} 4>&{to_write} {to_read}<&- {to_write}>&-'
         argv = [CHROMIUM, *_OPTIONS, f"--user-data-dir={folder}/profile", "about:blank"]
         self.log = open(pathlib.Path(folder) / "chromium.log", "wb")

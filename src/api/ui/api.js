@@ -46,8 +46,8 @@ export async function post(path, signal) {
 	return (await call("POST", path, { signal })).json();
 }
 
-// Server-sent events, a chunk of text at a time: onEvent(id, data).
-export function parser(onEvent) {
+// Server-sent events, a chunk of text at a time: onEvent(id, data), onComment(text).
+export function parser(onEvent, onComment = () => {}) {
 	let rest = "", id = "", data = [];
 
 	function line(text) {
@@ -59,6 +59,8 @@ export function parser(onEvent) {
 			id = text.slice(4);
 		} else if (text.startsWith("data: ")) {
 			data.push(text.slice(6));
+		} else if (text.startsWith(": ")) {
+			onComment(text.slice(2));
 		}
 	}
 	return (chunk) => {
@@ -78,9 +80,9 @@ function pause(ms, signal) {
 }
 
 // What happens, as it happens, and first what the API still knows; again and again until @signal.
-// onState(is it live, why not). Rejects when the token isn't taken any more.
+// onState(is it live, why not or what of it). Rejects when the token isn't taken any more.
 export async function follow(path, signal, onEvent, onState) {
-	let last = "0-0", wait = 500;
+	let last = "0-0", wait = 500, isFirst = true;
 
 	while (!signal.aborted) {
 		try {
@@ -89,12 +91,16 @@ export async function follow(path, signal, onEvent, onState) {
 			const read = parser((id, data) => {
 				last = id;
 				onEvent(JSON.parse(data));
+			}, (text) => {
+				if (text.includes("missing") && !isFirst)
+					onState(true, "some events were missed");
 			});
 
 			onState(true);
 			wait = 500;
 			for (let part = await reader.read(); !part.done; part = await reader.read())
 				read(part.value);
+			isFirst = false;
 			onState(false, "the stream has ended");
 		} catch (e) {
 			if (signal.aborted)
@@ -103,6 +109,7 @@ export async function follow(path, signal, onEvent, onState) {
 				throw e;
 			onState(false, e.message);
 		}
+		isFirst &&= last === "0-0";
 		await pause(wait, signal);
 		wait = Math.min(wait * 2, 15000);
 	}

@@ -75,16 +75,19 @@ async function loadState(signal) {
 	review.setReadOnly(Boolean(s.readOnly));
 	$("sandbox").textContent = plain(view.id || s.sandboxId);
 	state.draw(s, isDaemon && !view.isOne);
+	return s;
 }
+
+const versionOf = (s) => [view.base, s.since, s.generation, s.policyUpdates, s.policyMode, s.rules, s.closed].join("|");
 
 async function load() {
 	const signal = now.signal;
 
 	try {
-		await loadState(signal);
+		const s = await loadState(signal);
 		if (view.isOne) {
 			setTitle(await review.load(signal));
-			await policy.load(view.base, signal);
+			await policy.load(view.base, versionOf(s), signal);
 			denies.setStored(await get(`${view.base}denies/count?since=24h`, signal).catch(() => null));
 		} else {
 			setTitle(0);
@@ -116,9 +119,19 @@ function onEvent(e) {
 		pollLater();
 }
 
+// What the ring of denials has, whenever the stream begins or comes back.
+function loadDenies() {
+	const signal = now.signal;
+
+	if (view.isOne)
+		get(`${view.base}denies?limit=1000`, signal).then((d) => signal.aborted || d.denies.forEach(denies.add), () => {});
+}
+
 function onState(live, reason) {
 	$("link").className = live ? "link live" : "link";
-	$("link").textContent = live ? "live" : `not live: ${plain(reason)}`;
+	$("link").textContent = live ? ["live", plain(reason)].filter(Boolean).join(", ") : `not live: ${plain(reason)}`;
+	if (live && !reason)
+		loadDenies();
 }
 
 async function enter() {
@@ -139,8 +152,6 @@ async function enter() {
 	show("back", isDaemon && view.isOne);
 	show("all", true);
 	try {
-		if (view.isOne)
-			(await get(`${view.base}denies?limit=1000`, signal)).denies.forEach(denies.add);
 		load();
 		await follow(`${view.base}events`, signal, onEvent, onState);
 	} catch (e) {
@@ -176,7 +187,10 @@ $("login").addEventListener("submit", (e) => {
 	$("token").value = $("login-fault").textContent = "";
 	begin(true);
 });
-window.addEventListener("hashchange", enter);
+window.addEventListener("hashchange", () => {
+	enter();
+	$("status-h").focus(); // what had the keyboard is gone
+});
 document.addEventListener("visibilitychange", poll);
 setInterval(poll, POLL_MS);
 begin(false);

@@ -5,7 +5,7 @@ import { $, fill, h, row, table } from "./dom.js";
 import { count, literal, plain } from "./text.js";
 
 const SHOWN = 300, COLUMNS = [["#", "i"], ["Action", "a"], ["Target", "mono what"], ["Ports", "mono"], ["More", "why"]];
-let rules = [], found = "";
+let rules = [], found = ""; // found: by which state of the API
 
 // What else a rule says: "private: true · comment: …"
 const more = (r) => Object.entries(r).filter(([k]) => !["action", "target", "ports"].includes(k)).map(([k, v]) =>
@@ -24,12 +24,13 @@ function draw() {
 		list.length > SHOWN ? h("p", { class: "quiet" }, `The first ${SHOWN} of ${count(list.length)} are shown.`) : "");
 }
 
-export async function load(base, signal) {
-	const answer = await get(`${base}policy`, signal), text = JSON.stringify(answer);
-
-	if (text === found)
+// @version: it is asked for again when this is another one.
+export async function load(base, version, signal) {
+	if (found === version)
 		return;
-	found = text;
+	const answer = await get(`${base}policy`, signal);
+
+	found = version;
 	const { egress = [], defaultAction = "deny", ...rest } = answer.policy;
 	rules = egress ?? [];
 	$("policy-top").textContent = [`What no rule names is ${defaultAction === "allow" ? "allowed" : "denied"}`,

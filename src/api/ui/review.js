@@ -6,6 +6,7 @@ import { clock, count, literal, plain, remote, some } from "./text.js";
 
 const STEP = 50, DECIDED = [["Time", "t"], ["What", "mono what"], ["Decided", ""], ["By", ""]];
 let base = "", readOnly = false, changed = () => {}, items = new Map(), shown = STEP, tasks = [];
+let stale = true; // some task was decided, here or elsewhere
 
 const isAddress = (text) => text.includes(":") || /^[0-9.]+$/.test(text);
 
@@ -47,6 +48,7 @@ async function decide(item, verb) {
 	try {
 		const done = await post(`${base}review/${item.task.id}/${verb}?who=${encodeURIComponent(who)}`);
 		focusBeside(item);
+		stale = true;
 		remove(item.task.id);
 		$("review-n").textContent = count(items.size);
 		say(`${what(item.task)} is ${done.state}.`);
@@ -122,13 +124,23 @@ function drawDecided(list) {
 		[time(t.decided, clock(t.decided)), h("span", { class: "name" }, what(t)), literal(t.state), plain(t.who)]))));
 }
 
+async function loadDecided(signal) {
+	const states = await Promise.all(["accepted", "dismissed"].map((s) => get(`${base}review?state=${s}`, signal)));
+
+	stale = false;
+	drawDecided(states.flatMap((s) => s.tasks));
+}
+
 // Return: how many are open.
 export async function load(signal) {
 	try {
-		const all = (await get(`${base}review?state=all`, signal)).tasks;
-		tasks = all.filter((t) => t.state === "open");
+		const before = tasks;
+		tasks = (await get(`${base}review`, signal)).tasks;
+		const open = new Set(tasks.map((t) => t.id));
+		stale ||= before.some((t) => !open.has(t.id));
 		drawOpen();
-		drawDecided(all.filter((t) => t.state !== "open"));
+		if (stale)
+			await loadDecided(signal);
 		$("review-n").textContent = count(tasks.length);
 		$("review-note").textContent = tasks.length ? "" : "Nothing waits for anybody.";
 	} catch (e) {
@@ -149,6 +161,7 @@ export function setReadOnly(yes) {
 
 export function reset(path) {
 	base = path;
+	stale = true;
 	tasks = [];
 	shown = STEP;
 	[...items.keys()].forEach(remove);

@@ -6,6 +6,7 @@ import { clock, count, literal, plain, some } from "./text.js";
 
 const SHOWN = 200, ASKED = 40; // whose own state is asked for, one after the other
 const COLUMNS = [["Sandbox", "mono what"], ["Guards", "mono why"], ["Policy", ""], ["State", "why"], ["To review", "n"]];
+const FULL = "guarded in full";
 const MODES = { deny_all: "denies everything", allow_all: "allows everything", enforcing: "enforcing" };
 let list = [], states = new Map(), round = 0;
 
@@ -29,13 +30,22 @@ function facts(s, isDaemon) {
 	return all.filter(Boolean).map(([key, value]) => h("div", {}, h("dt", {}, key), h("dd", {}, value)));
 }
 
+function stateWord(s) {
+	if (s.closed)
+		return "closed";
+	if (s.mode === "disabled")
+		return "not guarded";
+	return s.fullIsolation ? FULL : "guarded in part";
+}
+
 export function draw(s, isDaemon) {
-	const good = s.fullIsolation && s.mode !== "disabled";
+	const word = stateWord(s);
 
 	$("state").hidden = false;
-	$("state").className = `pill ${good ? "good" : "bad"}`;
-	$("state").textContent = good ? "guarded in full" : s.mode === "disabled" ? "not guarded" : "guarded in part";
-	fill("degradations", (s.degradations ?? []).map((d) =>
+	$("state").className = `pill ${word === FULL ? "good" : "bad"}`;
+	$("state").textContent = word;
+	fill("degradations", s.closed ? h("li", { class: "note bad" }, h("strong", {}, "closed"),
+		`: ${plain(s.closed)}. Nothing is let out until somebody sets a policy.`) : "", (s.degradations ?? []).map((d) =>
 		h("li", { class: "note warn" }, h("strong", {}, plain(d.what)), `: ${plain(d.reason)} `,
 			d.since ? h("span", { class: "quiet" }, "since ", time(d.since, clock(d.since))) : "")));
 	fill("facts", facts(s, isDaemon));
@@ -52,8 +62,9 @@ function stateOf(id) {
 		return "";
 	if (s.fault)
 		return plain(s.fault);
-	return s.fullIsolation ? "guarded in full" : h("span", { class: "bad" }, "guarded in part: ",
-		s.degradations.map((d) => plain(d.what)).join(", "));
+	const word = stateWord(s), more = s.closed ? plain(s.closed) : s.degradations.map((d) => plain(d.what)).join(", ");
+
+	return word === FULL ? word : h("span", { class: "bad" }, more ? `${word}: ${more}` : word);
 }
 
 function found() {

@@ -49,6 +49,7 @@ static void test_what_holds_without_options(void **state)
 	assert_null(s.spec.token);
 	assert_false(s.spec.api_open);
 	assert_int_equal(s.spec.exempt_count, 0);
+	assert_true(s.spec.ui);
 	arena_done(&s.spec.arena);
 }
 
@@ -61,7 +62,8 @@ static void test_a_variable_counts_behind_the_command_line(void **state)
 
 	clearenv();
 	assert_int_equal(putenv(socket) | putenv(run) | putenv(open) | putenv(mode), 0);
-	START(&s, "--socket", "/b/sock");
+	START(&s, "--socket", "/b/sock", "--ui", "off");
+	assert_false(s.spec.ui);
 	assert_int_equal(s.r, 0);
 	assert_string_equal(s.spec.socket, "/b/sock");
 	assert_string_equal(s.spec.run_dir, "/a/run");

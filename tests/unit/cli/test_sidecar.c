@@ -111,6 +111,7 @@ static void without_anything_the_defaults_count(void **state)
 	assert_int_equal(s.spec.probe_name.size, 0);
 	assert_false(s.spec.block_doh_443);
 	assert_true(s.spec.host_network_check);
+	assert_true(s.spec.ui);
 	assert_false(s.spec.remove);
 	assert_int_equal(s.spec.warning_count, 0);
 	start_done(&s);
@@ -496,6 +497,7 @@ static void what_would_weaken_is_refused(void **state)
 		{ "OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT=On", "mitmproxy" },
 		{ "WEIR_ON_UNENFORCEABLE=ignore", "one of fail, dns and open" },
 		{ "WEIR_HOST_NETWORK_CHECK=no", "one of on and off" },
+		{ "WEIR_UI=yes", "one of on and off" },
 		{ "WEIR_API_OPEN=yes", "'yes' is not one of 1, 0, true, false" },
 		{ "WEIR_MAX_RULES=-1", "a number of rules" },
 		{ "WEIR_DNS_UPSTREAM_TIMEOUT=121", "from 1 to 120" },
