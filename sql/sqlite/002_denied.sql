@@ -28,6 +28,9 @@ CREATE VIEW denied_event (id, ts, sandbox, packets, kind, key) AS
   FROM event e CROSS JOIN (VALUES (1), (2), (3), (4), (5), (6)) k
   WHERE e.action = 2;
 
-INSERT INTO denied
-  SELECT kind, ts / 3600000, key, sum(packets), count(*), max(ts)
-  FROM denied_event WHERE key IS NOT NULL GROUP BY 1, 2, 3;
+-- Events that are still to be summed, by their numbers: of a file that has many that takes its time, a slice after the other.
+CREATE TABLE unsummed (
+  next INTEGER NOT NULL,
+  last INTEGER NOT NULL
+) STRICT;
+INSERT INTO unsummed SELECT min(id), max(id) FROM event HAVING count(*) > 0;

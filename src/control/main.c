@@ -127,7 +127,8 @@ static void log_loaded(struct side *s)
 /* What is wrong with a store shows in the status; nothing waits for it. */
 static int open_stores(struct side *s, struct err *err)
 {
-	const struct sqlite_config config = { .directory = s->spec.state_dir };
+	const struct sqlite_config config = { .directory = s->spec.state_dir,
+					      .durable = s->spec.postgres != NULL };
 	const struct jsonl_config lines = { .where = s->spec.jsonl };
 	int r = 0;
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -25,9 +26,8 @@ enum {
 struct list {
 	struct show *show;
 	struct sqlite_reader *reader;
-	struct event_row *kept; /* of --limit, the newest first; owned */
+	struct event_row *kept; /* a page of them, or --limit's; owned */
 	size_t kept_count;
-	size_t page;
 	struct stat file; /* which one is read */
 	bool failed;	  /* nobody takes the output any more */
 };
@@ -114,32 +114,6 @@ static void print_row(struct list *l, const struct event_row *row)
 
 /* ---- all of them ---- */
 
-static bool on_row(void *data, int64_t id, const struct event_row *row)
-{
-	struct list *l = data;
-
-	l->show->query.above_id = id;
-	l->page++;
-	print_row(l, row);
-	l->failed = ferror(stdout);
-	return !l->failed;
-}
-
-/* Everything from the row on that is next. */
-static int print_rest(struct list *l, struct err *err)
-{
-	struct sqlite_query *q = &l->show->query;
-	int r;
-
-	q->oldest_first = true;
-	q->max = PAGE_ROWS;
-	do {
-		l->page = 0;
-		r = sqlite_find(l->reader, q, on_row, l, err);
-	} while (r == 0 && l->page == PAGE_ROWS && !l->failed);
-	return r;
-}
-
 static bool keep_row(void *data, int64_t id, const struct event_row *row)
 {
 	struct list *l = data;
@@ -147,6 +121,30 @@ static bool keep_row(void *data, int64_t id, const struct event_row *row)
 	l->show->query.above_id = MAX(l->show->query.above_id, id);
 	l->kept[l->kept_count++] = *row;
 	return true;
+}
+
+/* Everything from the row on that is next. Nothing is printed while the database is
+ * read: who reads the output may stop, and the log would grow until it goes on. */
+static int print_rest(struct list *l, struct err *err)
+{
+	struct sqlite_query *q = &l->show->query;
+	int r;
+
+	if (!l->kept)
+		l->kept = calloc(PAGE_ROWS, sizeof(*l->kept));
+	if (!l->kept)
+		return err_sys(err, -ENOMEM, "cannot hold that many events");
+	q->oldest_first = true;
+	q->max = PAGE_ROWS;
+	do {
+		l->kept_count = 0;
+		r = sqlite_find(l->reader, q, keep_row, l, err);
+		for (size_t i = 0; r == 0 && i < l->kept_count && !l->failed; i++) {
+			print_row(l, &l->kept[i]);
+			l->failed = ferror(stdout);
+		}
+	} while (r == 0 && l->kept_count == PAGE_ROWS && !l->failed);
+	return r;
 }
 
 /* The newest ones alone, the oldest of them first. */
@@ -238,5 +236,6 @@ int show_events(struct show *s)
 	if (r == 0 && s->spec.follow)
 		r = follow(&l, &err);
 	sqlite_reader_close(l.reader);
+	free(l.kept);
 	return r < 0 ? show_failed(&err) : SHOW_OK;
 }

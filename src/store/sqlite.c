@@ -15,6 +15,7 @@
 #include "store/jtext.h"
 #include "store/review.h"
 #include "store/sqlite_file.h"
+#include "store/sqlite_tidy.h"
 #include "store/worker.h"
 
 enum {
@@ -22,27 +23,30 @@ enum {
 	RESERVE_BYTES = 256 * 1024, /* for changes of policy */
 	TICK_MS = 250,
 	TIDY_EVERY_MS = 60 * 1000,
-	TIDY_ON_MS = 1000,	   /* while there is more to tidy */
-	REOPEN_MS = 5000,	   /* between tries */
-	ROOM_EVERY_MS = 5000,	   /* a disk that others fill must not empty the store */
-	CLOCK_STEP_MS = 60 * 1000, /* a wall clock that moved by more was set */
-	CLOCK_TRUST_MS = 10 * 60 * 1000,
+	TIDY_ON_MS = 1000,    /* while there is more to tidy */
+	REOPEN_MS = 5000,     /* between tries */
+	ROOM_EVERY_MS = 5000, /* a disk that others fill must not empty the store */
+	SUM_MS = 100,	      /* at a time, of what is to be summed yet */
 	FREE_TIMEOUT_MS = 2000,
 	DECIDED_MS = 5000,
+	BUSY_MS = 2000,
+	LOG_BYTES_MIN = 8 << 20, /* or an eighth of the file's size */
 	FOLD_HEADS = SQLITE_FOLD_MAX,
 };
 #define DAY_MS INT64_C(86400000)
 
+static const struct sqlite_clock system_clock = { clock_now_ms, clock_wall_ms };
+
 struct sqlite_writer {
 	struct worker *worker;
 	char directory[SQLITE_PATH_SIZE - 64];
-	uint64_t max_bytes;
-	int64_t max_age_ms;
+	struct sqlite_config config; /* without zeros; of that directory */
 	/* The thread's alone. */
 	sqlite3 *db; /* NULL: to be opened from @reopen_ms on */
 	sqlite3_stmt *insert, *count, *sum, *task;
 	int64_t reopen_ms, window_ms, tidy_ms, room_ms;
-	int64_t clock_offset_ms, clock_set_ms; /* wall minus boot time; when it moved */
+	struct sqlite_age age;
+	bool unsummed;		  /* there are rows that an earlier version wrote */
 	struct event_row *folded; /* SQLITE_FOLD_MAX, made with the first row */
 	size_t folded_count;
 	struct hash_key key;
@@ -125,7 +129,8 @@ static int open_once(struct sqlite_writer *w, struct err *err)
 	static const char sum[] =
 		"INSERT INTO denied SELECT kind, ts / 3600000, key, sum(packets), "
 		"count(*),"
-		" max(ts) FROM denied_event WHERE id > ? AND key IS NOT NULL GROUP BY 1, "
+		" max(ts) FROM denied_written WHERE id > ? AND key IS NOT NULL GROUP BY "
+		"1, "
 		"2, 3"
 		" ON CONFLICT DO UPDATE SET packets = packets + excluded.packets,"
 		" rows = rows + excluded.rows, last_ts = max(last_ts, excluded.last_ts)";
@@ -142,14 +147,14 @@ static int open_once(struct sqlite_writer *w, struct err *err)
 		" coalesce(name, remote_ip), '') AS what, max(name IS NOT NULL),"
 		" max(remote_port), max(protocol), sum(packets), count(*), min(ts), "
 		"max(ts)"
-		" FROM event e WHERE id > ?1 AND action = 2 AND allowable = 1"
+		" FROM event e NOT INDEXED WHERE id > ?1 AND action = 2 AND allowable = 1"
 		" AND coalesce(name, remote_ip) IS NOT NULL GROUP BY sandbox, what"
 		" ON CONFLICT DO UPDATE SET packets = packets + excluded.packets,"
 		" rows = rows + excluded.rows, last_ts = max(last_ts, excluded.last_ts),"
 		" port = excluded.port, protocol = excluded.protocol,"
 		" state = iif(state = 2 AND excluded.last_ts > decided_ts + ?3, 1, "
 		"state)";
-	int rc, r = sqlite_file_open(w->directory, w->max_bytes, &w->db, err);
+	int rc, r = sqlite_file_open(&w->config, &w->db, err);
 
 	if (r < 0)
 		return r;
@@ -172,7 +177,7 @@ static int open_once(struct sqlite_writer *w, struct err *err)
 static void move_aside(struct sqlite_writer *w)
 {
 	close_database(w);
-	sqlite_file_move_aside(w->directory, clock_wall_ms());
+	sqlite_file_move_aside(w->directory, w->config.clock->wall_ms());
 	pthread_mutex_lock(&w->lock);
 	w->state.moved_aside++;
 	pthread_mutex_unlock(&w->lock);
@@ -181,7 +186,7 @@ static void move_aside(struct sqlite_writer *w)
 /* Return: 0 with an open database. */
 static int open_database(struct sqlite_writer *w, struct err *err)
 {
-	const int64_t now_ms = clock_now_ms();
+	const int64_t now_ms = w->config.clock->now_ms();
 	int r;
 
 	if (w->db)
@@ -315,7 +320,7 @@ static int write_folded(struct sqlite_writer *w, struct err *err)
 /* Return: whether another try is worth it. */
 static bool mend(struct sqlite_writer *w, int fault)
 {
-	const int64_t now_ms = clock_now_ms();
+	const int64_t now_ms = w->config.clock->now_ms();
 
 	if (fault == -EBUSY)
 		return false; /* somebody else writes */
@@ -335,6 +340,24 @@ static bool mend(struct sqlite_writer *w, int fault)
 	return false;
 }
 
+/* A reader that takes its time keeps the log from being brought back into the file: it
+ * must not grow for ever. */
+static int check_log(struct sqlite_writer *w, struct err *err)
+{
+	const uint64_t max = MAX(w->config.max_bytes / 8, (uint64_t)LOG_BYTES_MIN);
+
+	if (sqlite_file_log_bytes(w->directory) <= max)
+		return 0;
+	sqlite3_busy_timeout(w->db, 0);
+	sqlite_file_checkpoint(w->db);
+	sqlite3_busy_timeout(w->db, BUSY_MS);
+	if (sqlite_file_log_bytes(w->directory) <= max)
+		return 0;
+	return err_set(err, -EBUSY,
+		       "the log of the database is full: somebody reads it and doesn't "
+		       "end");
+}
+
 /* What can't be written waits for the next window, unless there is no room for more or
  * this is the @last call. */
 static void write_out(struct sqlite_writer *w, bool last)
@@ -342,6 +365,8 @@ static void write_out(struct sqlite_writer *w, bool last)
 	struct err err = { 0 };
 	int r = open_database(w, &err);
 
+	if (r == 0)
+		r = check_log(w, &err);
 	if (r == 0) {
 		r = write_folded(w, &err);
 		if (r < 0 && mend(w, r)) {
@@ -351,7 +376,7 @@ static void write_out(struct sqlite_writer *w, bool last)
 	}
 	if (r < 0 && err.text[0])
 		set_trouble(w, err.text);
-	w->window_ms = clock_now_ms();
+	w->window_ms = w->config.clock->now_ms();
 	if (r < 0 && !last && w->folded_count < SQLITE_FOLD_MAX)
 		return;
 	count_rows(w, r == 0);
@@ -427,38 +452,34 @@ static void on_record(void *data, const void *record, size_t size)
 		return;
 	}
 	if (w->folded_count == 0)
-		w->window_ms = clock_now_ms();
+		w->window_ms = w->config.clock->now_ms();
 	fold_row(w, record);
 	if (w->folded_count == SQLITE_FOLD_MAX)
 		write_out(w, false);
 }
 
-/* ---- retention ---- */
+/* ---- between two batches ---- */
 
-/* Rows older than this go. While the wall clock was set a short time ago, none: a clock
- * that is wrong for a moment must not empty the store. */
-static int64_t oldest_kept_ms(struct sqlite_writer *w, int64_t now_ms)
+/* What an earlier version didn't sum, in slices: nobody waits for long. */
+static void sum_some(struct sqlite_writer *w)
 {
-	const int64_t wall_ms = clock_wall_ms(), offset = wall_ms - now_ms;
-	const int64_t moved = offset - w->clock_offset_ms;
+	const int64_t until_ms = w->config.clock->now_ms() + SUM_MS;
 
-	if (moved > CLOCK_STEP_MS || moved < -CLOCK_STEP_MS) {
-		w->clock_set_ms = now_ms;
-		w->clock_offset_ms = offset;
-	}
-	return now_ms - w->clock_set_ms < CLOCK_TRUST_MS ? INT64_MIN
-							 : wall_ms - w->max_age_ms;
+	while (w->db && w->unsummed && w->config.clock->now_ms() < until_ms)
+		w->unsummed = sqlite_sum_slice(w->db);
 }
 
 static void on_pause(void *data)
 {
 	struct sqlite_writer *w = data;
-	const int64_t now_ms = clock_now_ms();
+	const int64_t now_ms = w->config.clock->now_ms();
 	struct err err = { 0 };
+	int64_t wall_ms, oldest_ms;
 	bool more;
 
 	if (w->folded_count > 0 && now_ms - w->window_ms >= SQLITE_WINDOW_MS)
 		write_out(w, false);
+	sum_some(w);
 	if (now_ms < w->tidy_ms)
 		return;
 	w->tidy_ms = now_ms + TIDY_EVERY_MS;
@@ -467,7 +488,11 @@ static void on_pause(void *data)
 			set_trouble(w, err.text);
 		return;
 	}
-	more = sqlite_file_tidy(w->db, w->max_bytes, oldest_kept_ms(w, now_ms));
+	w->unsummed = true; /* unless there is nothing */
+	wall_ms = w->config.clock->wall_ms();
+	oldest_ms = sqlite_age_limit(&w->age, w->db, now_ms, wall_ms,
+				     w->config.max_days * DAY_MS);
+	more = sqlite_tidy(w->db, w->config.max_bytes, oldest_ms, wall_ms);
 	if (more)
 		w->tidy_ms = now_ms + TIDY_ON_MS;
 }
@@ -493,8 +518,11 @@ int sqlite_writer_new(const struct sqlite_config *config, struct sqlite_writer *
 		r = err_sys(err, -ENAMETOOLONG, "cannot store events in '%s'",
 			    config->directory);
 	snprintf(w->directory, sizeof(w->directory), "%s", config->directory);
-	w->max_bytes = config->max_bytes ? config->max_bytes : 256 << 20;
-	w->max_age_ms = (config->max_days ? config->max_days : 30) * DAY_MS;
+	w->config = *config;
+	w->config.directory = w->directory;
+	w->config.max_bytes = config->max_bytes ?: 256 << 20;
+	w->config.max_days = config->max_days ?: 30;
+	w->config.clock = config->clock ?: &system_clock;
 	w->key = (struct hash_key){ (uintptr_t)w, (uintptr_t)&w->key };
 	pthread_mutex_init(&w->lock, NULL);
 	if (r == 0)

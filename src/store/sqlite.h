@@ -16,10 +16,19 @@ enum {
 	SQLITE_FOLD_MAX = 256,	 /* different rows within it; more are written sooner */
 };
 
+/* Both clocks, as base/clock has them. */
+struct sqlite_clock {
+	int64_t (*now_ms)(void), (*wall_ms)(void);
+};
+
 struct sqlite_config {
 	const char *directory; /* holds events.db; made with mode 0700 */
 	uint64_t max_bytes;    /* 0: 256 MiB; the oldest rows go */
 	uint32_t max_days;     /* 0: 30 */
+	/* What was written is on the disk before anybody can read it: no row that was
+	 * copied elsewhere goes with the power. */
+	bool durable;
+	const struct sqlite_clock *clock; /* NULL: the system's; static */
 };
 
 struct sqlite_state {

@@ -51,7 +51,12 @@ static const char of_all[] =
 	" WHERE kind = ?1 AND key IS NOT NULL AND ts >= ?4 AND ts < min(?2 * 3600000, ?5)"
 	" UNION ALL SELECT key, packets, 1, ts FROM denied_event"
 	" WHERE kind = ?1 AND key IS NOT NULL AND ts >= max(?2, ?3) * 3600000"
-	" AND ts < ?5";
+	" AND ts < ?5"
+	/* Of whole hours, what isn't in the sums yet. */
+	" UNION ALL SELECT d.key, d.packets, 1, d.ts FROM unsummed u"
+	" CROSS JOIN denied_event d WHERE d.kind = ?1 AND d.key IS NOT NULL"
+	" AND d.id >= u.next AND d.id <= u.last AND d.ts >= ?2 * 3600000"
+	" AND d.ts < ?3 * 3600000";
 static const char of_one[] =
 	"SELECT key, packets, 1, ts FROM denied_event"
 	" WHERE kind = ?1 AND key IS NOT NULL AND sandbox = ?6 AND ts >= ?4 AND ts < ?5";

@@ -5,24 +5,26 @@
  * by again when there is room. */
 #include "store/sqlite_file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "migrations_sqlite.h" /* generated: migrations[] */
+#include "store/sqlite_tidy.h"
 
 enum {
 	BUSY_MS = 2000,
 	PUT_BY_BYTES = 2 << 20,
 	PAGE_BYTES = 4096,
-	TIDY_ROWS = 500, /* in one transaction */
-	ROOM_ROWS = 128, /* the same while there is hardly room for the log */
+	ROOM_ROWS = 128, /* in one transaction, while there is hardly room for the log */
 	ROOM_ROWS_MIN = 8,
-	TIDY_STEPS = 20, /* at a time */
-	ROOM_PARTS = 4,	 /* one of them goes when the disk is full */
+	ROOM_PARTS = 4, /* one of them goes when the disk is full */
+	BROKEN_MAX = 2, /* files that were moved aside; older ones go */
 };
 
 int sqlite_code(sqlite3 *db, int rc)
@@ -64,7 +66,7 @@ int sqlite_run(sqlite3 *db, const char *sql, struct err *err)
 			       : sqlite_fault(db, rc, "cannot change the database", err);
 }
 
-static int64_t number_of(sqlite3 *db, const char *sql)
+int64_t sqlite_number(sqlite3 *db, const char *sql)
 {
 	sqlite3_stmt *s = NULL;
 	int64_t n = 0;
@@ -80,7 +82,7 @@ static int64_t number_of(sqlite3 *db, const char *sql)
 
 static int bring_up_to_date(sqlite3 *db, struct err *err)
 {
-	const int64_t version = number_of(db, "PRAGMA user_version");
+	const int64_t version = sqlite_number(db, "PRAGMA user_version");
 	char sql[64];
 	int r = 0;
 
@@ -99,7 +101,7 @@ static int bring_up_to_date(sqlite3 *db, struct err *err)
 	return r;
 }
 
-static int set_up(sqlite3 *db, uint64_t max_bytes, struct err *err)
+static int set_up(sqlite3 *db, const struct sqlite_config *config, struct err *err)
 {
 	char sql[512];
 
@@ -110,11 +112,12 @@ static int set_up(sqlite3 *db, uint64_t max_bytes, struct err *err)
 	 * line: tidying keeps well below it. */
 	snprintf(sql, sizeof(sql),
 		 "PRAGMA page_size = %d; PRAGMA auto_vacuum = INCREMENTAL;"
-		 "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
+		 "PRAGMA journal_mode = WAL; PRAGMA synchronous = %s;"
 		 "PRAGMA cache_size = -512; PRAGMA wal_autocheckpoint = 250;"
 		 "PRAGMA journal_size_limit = 1048576; PRAGMA temp_store = MEMORY;"
 		 "PRAGMA max_page_count = %" PRIu64,
-		 PAGE_BYTES, max_bytes / PAGE_BYTES * 5 / 4);
+		 PAGE_BYTES, config->durable ? "FULL" : "NORMAL",
+		 config->max_bytes / PAGE_BYTES * 5 / 4);
 	return sqlite_run(db, sql, err);
 }
 
@@ -130,14 +133,13 @@ static int make_file(const char *directory, char *path, struct err *err)
 	return fd < 0 ? err_sys(err, -errno, "cannot open '%s'", path) : 0;
 }
 
-int sqlite_file_open(const char *directory, uint64_t max_bytes, sqlite3 **ret,
-		     struct err *err)
+int sqlite_file_open(const struct sqlite_config *config, sqlite3 **ret, struct err *err)
 {
 	char path[SQLITE_PATH_SIZE];
 	sqlite3 *db = NULL;
 	int r, rc;
 
-	r = make_file(directory, path, err);
+	r = make_file(config->directory, path, err);
 	if (r < 0)
 		return r;
 	rc = sqlite3_open_v2(
@@ -146,7 +148,7 @@ int sqlite_file_open(const char *directory, uint64_t max_bytes, sqlite3 **ret,
 	if (rc != SQLITE_OK)
 		r = sqlite_fault(db, rc, "cannot open the database", err);
 	if (r == 0)
-		r = set_up(db, max_bytes, err);
+		r = set_up(db, config, err);
 	if (r == 0)
 		r = bring_up_to_date(db, err);
 	if (r < 0) {
@@ -157,9 +159,48 @@ int sqlite_file_open(const char *directory, uint64_t max_bytes, sqlite3 **ret,
 	return 0;
 }
 
+/* Names of one length, whose numbers are times: the smallest is the oldest. */
+static size_t find_broken(const char *directory, char *ret_oldest, size_t size)
+{
+	static const char prefix[] = "events.db.broken-";
+	DIR *dir = opendir(directory);
+	const struct dirent *e;
+	size_t count = 0;
+
+	ret_oldest[0] = '\0';
+	while (dir && (e = readdir(dir))) {
+		if (strncmp(e->d_name, prefix, strlen(prefix)) != 0 ||
+		    strspn(e->d_name + strlen(prefix), "0123456789") !=
+			    strlen(e->d_name + strlen(prefix)))
+			continue;
+		count++;
+		if (!ret_oldest[0] || strcmp(e->d_name, ret_oldest) < 0)
+			snprintf(ret_oldest, size, "%s", e->d_name);
+	}
+	if (dir)
+		closedir(dir);
+	return count;
+}
+
+static const char *const suffixes[] = { "", "-wal", "-shm" };
+
+/* A disk that breaks each file must not be filled by them. */
+static void let_broken_go(const char *directory)
+{
+	char path[SQLITE_PATH_SIZE], oldest[NAME_MAX + 1];
+
+	while (find_broken(directory, oldest, sizeof(oldest)) > BROKEN_MAX) {
+		for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++) {
+			snprintf(path, sizeof(path), "%s/%s%s", directory, oldest,
+				 suffixes[i]);
+			if (unlink(path) < 0 && i == 0)
+				return;
+		}
+	}
+}
+
 void sqlite_file_move_aside(const char *directory, int64_t wall_ms)
 {
-	static const char *const suffixes[] = { "", "-wal", "-shm" };
 	char from[SQLITE_PATH_SIZE], to[SQLITE_PATH_SIZE];
 
 	for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++) {
@@ -168,62 +209,10 @@ void sqlite_file_move_aside(const char *directory, int64_t wall_ms)
 			 wall_ms, suffixes[i]);
 		(void)rename(from, to); /* the next opening says what is wrong */
 	}
+	let_broken_go(directory);
 }
 
-/* ---- size and age ---- */
-
-static uint64_t bytes_used(sqlite3 *db)
-{
-	const int64_t pages = number_of(db, "PRAGMA page_count") -
-			      number_of(db, "PRAGMA freelist_count");
-
-	return (uint64_t)MAX(pages, INT64_C(0)) * PAGE_BYTES;
-}
-
-/* Return: how many went; < 0 when none could. The newest stays: its number is where the
- * next one's begins, and whoever copies rows goes by the numbers. */
-static int let_go(sqlite3 *db, const char *where, int max)
-{
-	char sql[256];
-
-	snprintf(sql, sizeof(sql),
-		 "DELETE FROM event WHERE id IN (SELECT id FROM event WHERE"
-		 " id < (SELECT max(id) FROM event) AND %s LIMIT %d)",
-		 where, max);
-	return sqlite_run(db, sql, NULL) < 0 ? -1 : sqlite3_changes(db);
-}
-
-/* The sums of hours whose events are all gone. */
-static void let_sums_go(sqlite3 *db)
-{
-	(void)!sqlite_run(db,
-			  "DELETE FROM denied WHERE kind IN (1, 2, 3, 4, 5, 6) AND hour <"
-			  " coalesce((SELECT min(ts) FROM event WHERE action = 2),"
-			  " (SELECT max(ts) FROM event)) / 3600000",
-			  NULL);
-}
-
-bool sqlite_file_tidy(sqlite3 *db, uint64_t max_bytes, int64_t oldest_ms)
-{
-	char old[96];
-	int gone = TIDY_ROWS;
-	bool over = true;
-
-	snprintf(old, sizeof(old), "DELETE FROM review WHERE last_ts < %" PRId64,
-		 oldest_ms);
-	(void)!sqlite_run(db, old, NULL);
-	snprintf(old, sizeof(old), "ts < %" PRId64, oldest_ms);
-	for (int i = 0; i < TIDY_STEPS && gone == TIDY_ROWS; i++)
-		gone = let_go(db, old, TIDY_ROWS);
-	for (int i = 0; i < TIDY_STEPS && over; i++) {
-		over = bytes_used(db) > max_bytes;
-		if (over && let_go(db, "1 ORDER BY id", TIDY_ROWS) <= 0)
-			over = false;
-	}
-	let_sums_go(db);
-	sqlite3_exec(db, "PRAGMA incremental_vacuum(1000)", NULL, NULL, NULL);
-	return gone == TIDY_ROWS || over;
-}
+/* ---- room ---- */
 
 static void put_by_path(const char *directory, char *buf)
 {
@@ -241,23 +230,32 @@ void sqlite_file_put_by(const char *directory)
 		unlink(path); /* there is no room: it would be half a promise */
 }
 
-static void checkpoint(sqlite3 *db)
+uint64_t sqlite_file_log_bytes(const char *directory)
+{
+	char path[SQLITE_PATH_SIZE];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/events.db-wal", directory);
+	return stat(path, &st) < 0 ? 0 : (uint64_t)st.st_size;
+}
+
+void sqlite_file_checkpoint(sqlite3 *db)
 {
 	sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
 }
 
 void sqlite_file_make_room(sqlite3 *db, const char *directory)
 {
-	int64_t rows = number_of(db, "SELECT count(*) FROM event") / ROOM_PARTS + 1;
+	int64_t rows = sqlite_number(db, "SELECT count(*) FROM event") / ROOM_PARTS + 1;
 	char path[SQLITE_PATH_SIZE];
 	int gone, max = ROOM_ROWS;
 
 	put_by_path(directory, path);
 	unlink(path);
-	checkpoint(db);
+	sqlite_file_checkpoint(db);
 	while (rows > 0 && max >= ROOM_ROWS_MIN) {
-		gone = let_go(db, "1 ORDER BY id", max);
-		checkpoint(db);
+		gone = sqlite_let_go(db, "1 ORDER BY id", max);
+		sqlite_file_checkpoint(db);
 		if (gone == 0)
 			break;
 		if (gone < 0)
@@ -265,5 +263,5 @@ void sqlite_file_make_room(sqlite3 *db, const char *directory)
 		else
 			rows -= gone;
 	}
-	let_sums_go(db);
+	sqlite_let_sums_go(db);
 }

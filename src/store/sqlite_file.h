@@ -16,21 +16,23 @@ int sqlite_code(sqlite3 *db, int rc);
 /* "…: <what SQLite says>". Return: the code. */
 int sqlite_fault(sqlite3 *db, int rc, const char *what, struct err *err);
 int sqlite_run(sqlite3 *db, const char *sql, struct err *err) MUST_CHECK;
+/* The first number of the answer; 0 when there is none. */
+int64_t sqlite_number(sqlite3 *db, const char *sql);
 
 /* Return: 0 with an open database, whose tables are of this version, or -errno. */
-int sqlite_file_open(const char *directory, uint64_t max_bytes, sqlite3 **ret,
+int sqlite_file_open(const struct sqlite_config *config, sqlite3 **ret,
 		     struct err *err) MUST_CHECK;
-/* Rename it and what belongs to it to events.db.broken-<time>. The database is closed.
- */
+/* Rename it and what belongs to it to events.db.broken-<time>; the last two of those
+ * stay. The database is closed. */
 void sqlite_file_move_aside(const char *directory, int64_t wall_ms);
 
-/* Let rows go that are older than @oldest_ms, and the oldest until the file is within
- * @max_bytes. Some steps at a time; returns true when there is more to do. */
-bool sqlite_file_tidy(sqlite3 *db, uint64_t max_bytes, int64_t oldest_ms);
 /* After a full disk: use what was put by for this, let a quarter of the rows go. */
 void sqlite_file_make_room(sqlite3 *db, const char *directory);
 /* Put by (again) what that needs. */
 void sqlite_file_put_by(const char *directory);
+/* Bring the log (WAL) back into the file and empty it, unless somebody reads. */
+void sqlite_file_checkpoint(sqlite3 *db);
+uint64_t sqlite_file_log_bytes(const char *directory);
 
 /* ---- for the files that search ---- */
 

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 
 #include "store/sqlite_file.h"
+#include "store/sqlite_tidy.h"
 
 #define T0 INT64_C(1763633203424)
 
@@ -49,6 +50,14 @@ static int remove_directory(void **state)
 {
 	remove_like("", true);
 	return rmdir(directory);
+}
+
+static int open_file(uint64_t max_bytes, sqlite3 **ret)
+{
+	const struct sqlite_config config = { .directory = directory,
+					      .max_bytes = max_bytes };
+
+	return sqlite_file_open(&config, ret, NULL);
 }
 
 static struct sqlite_writer *writer(uint64_t max_bytes)
@@ -313,8 +322,8 @@ static void counters_outlive_rows_and_restarts(void **state)
 	w = writer(0);
 	sqlite_writer_add(w, &row);
 	sqlite_writer_free(w);
-	assert_int_equal(sqlite_file_open(directory, 1 << 20, &db, NULL), 0);
-	assert_false(sqlite_file_tidy(db, 1 << 20, T0 + 1));
+	assert_int_equal(open_file(1 << 20, &db), 0);
+	assert_false(sqlite_tidy(db, 1 << 20, T0 + 1, T0 + 1));
 	sqlite3_close(db);
 	/* The newest stays, for its number. */
 	assert_int_equal(count((struct sqlite_query){ 0 }).rows, 1);
@@ -347,9 +356,9 @@ static void the_oldest_go_when_it_is_too_big_or_too_old(void **state)
 	int rounds = 0;
 	char path[128];
 
-	assert_int_equal(sqlite_file_open(directory, MAX_BYTES * 10, &db, NULL), 0);
+	assert_int_equal(open_file(MAX_BYTES * 10, &db), 0);
 	fill(db, 20000, T0);
-	while (sqlite_file_tidy(db, MAX_BYTES, INT64_MIN))
+	while (sqlite_tidy(db, MAX_BYTES, INT64_MIN, INT64_MIN))
 		assert_true(++rounds < 1000);
 	f = find((struct sqlite_query){ .max = 1 });
 	assert_int_equal(f.rows[0].event.ts_ms, T0 + 19999);
@@ -358,12 +367,12 @@ static void the_oldest_go_when_it_is_too_big_or_too_old(void **state)
 	sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
 	snprintf(path, sizeof(path), "%s/events.db", directory);
 	for (int i = 0; i < 20; i++)
-		sqlite_file_tidy(db, MAX_BYTES, INT64_MIN);
+		sqlite_tidy(db, MAX_BYTES, INT64_MIN, INT64_MIN);
 	sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
 	assert_int_equal(stat(path, &st), 0);
 	assert_in_range(st.st_size, 1 << 20, MAX_BYTES + MAX_BYTES / 4);
 	assert_int_equal(st.st_mode & 07777, 0600);
-	while (sqlite_file_tidy(db, MAX_BYTES, T0 + 19990))
+	while (sqlite_tidy(db, MAX_BYTES, T0 + 19990, T0 + 19990))
 		;
 	assert_int_equal(count((struct sqlite_query){ 0 }).rows, 10);
 	sqlite3_close(db);
@@ -420,7 +429,7 @@ static void a_database_of_a_newer_weir_is_left_alone(void **state)
 	struct sqlite_state s;
 	sqlite3 *db = NULL;
 
-	assert_int_equal(sqlite_file_open(directory, 1 << 20, &db, NULL), 0);
+	assert_int_equal(open_file(1 << 20, &db), 0);
 	assert_int_equal(sqlite_run(db, "PRAGMA user_version = 99", NULL), 0);
 	sqlite3_close(db);
 	w = writer(0);
@@ -480,7 +489,7 @@ static void a_locked_database_waits_and_loses_nothing(void **state)
 	struct sqlite_state s = { 0 };
 	sqlite3 *db = NULL;
 
-	assert_int_equal(sqlite_file_open(directory, 1 << 20, &db, NULL), 0);
+	assert_int_equal(open_file(1 << 20, &db), 0);
 	assert_int_equal(sqlite_run(db, "BEGIN IMMEDIATE", NULL), 0);
 	for (int i = 0; i < 10000; i++)
 		sqlite_writer_add(w, &row);
@@ -505,7 +514,7 @@ static void a_search_that_takes_too_long_is_ended(void **state)
 	struct sqlite_sum sum;
 	sqlite3 *db = NULL;
 
-	assert_int_equal(sqlite_file_open(directory, 64 << 20, &db, NULL), 0);
+	assert_int_equal(open_file(64 << 20, &db), 0);
 	fill(db, 20000, T0);
 	assert_int_equal(sqlite_reader_open(directory, 1000, &r, NULL), 0);
 	sqlite_reader_close(r);

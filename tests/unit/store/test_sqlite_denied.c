@@ -9,6 +9,7 @@
 
 #include "store/sqlite_denied.h"
 #include "store/sqlite_file.h"
+#include "store/sqlite_tidy.h"
 
 /* The beginning of an hour. */
 #define HOUR INT64_C(3600000)
@@ -33,6 +34,14 @@ static int remove_directory(void **state)
 		unlink(path);
 	}
 	return rmdir(directory);
+}
+
+static int open_file(uint64_t max_bytes, sqlite3 **ret)
+{
+	const struct sqlite_config config = { .directory = directory,
+					      .max_bytes = max_bytes };
+
+	return sqlite_file_open(&config, ret, NULL);
 }
 
 static struct sqlite_writer *writer(void)
@@ -177,8 +186,8 @@ static void sums_go_with_their_events(void **state)
 	sqlite3 *db = NULL;
 
 	add_all();
-	assert_int_equal(sqlite_file_open(directory, 1 << 20, &db, NULL), 0);
-	assert_false(sqlite_file_tidy(db, 1 << 20, T0 + HOUR));
+	assert_int_equal(open_file(1 << 20, &db), 0);
+	assert_false(sqlite_tidy(db, 1 << 20, T0 + HOUR, T0 + HOUR));
 	sqlite3_close(db);
 	expect(SQLITE_BY_SANDBOX, (struct sqlite_query){ 0 }, "sb-2=32/1 sb-1=16/1 ");
 }

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "store/sqlite_file.h"
+#include "store/sqlite_tidy.h"
+
+#define HOUR INT64_C(3600000)
+#define DAY  (24 * HOUR)
+#define T0   (INT64_C(20000) * DAY)
+
+static char directory[64];
+static sqlite3 *db;
+
+static int make_store(void **state)
+{
+	struct sqlite_config config = { .directory = directory, .max_bytes = 64 << 20 };
+
+	snprintf(directory, sizeof(directory), "/tmp/weir-tidy-XXXXXX");
+	if (!mkdtemp(directory))
+		return -1;
+	return sqlite_file_open(&config, &db, NULL);
+}
+
+static int remove_store(void **state)
+{
+	static const char *const names[] = { "events.db", "events.db-wal",
+					     "events.db-shm", "events.spare" };
+	char path[128];
+
+	sqlite3_close(db);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		snprintf(path, sizeof(path), "%s/%s", directory, names[i]);
+		unlink(path);
+	}
+	return rmdir(directory);
+}
+
+static void run(const char *format, long long number)
+{
+	char sql[512];
+
+	snprintf(sql, sizeof(sql), format, number, number, number);
+	assert_int_equal(sqlite_run(db, sql, NULL), 0);
+}
+
+/* Three denials of one name, at @ms. */
+static void write_three(long long ms)
+{
+	for (int i = 0; i < 3; i++)
+		run("INSERT INTO event (ts, sandbox, action, layer, name, packets, bytes)"
+		    " VALUES (%lld, 's', 2, 1, 'a.test', 1, 1)",
+		    ms + i);
+}
+
+static int64_t rows(void)
+{
+	return sqlite_number(db, "SELECT count(*) FROM event");
+}
+
+/* ---- when the clock is believed ---- */
+
+static void a_clock_that_was_set_is_not_believed_for_an_hour(void **state)
+{
+	static const struct {
+		const char *what;
+		int64_t now_ms, wall_ms;
+		bool believed;
+	} steps[] = {
+		{ "at the start, near the newest row", 1000, T0 + HOUR, true },
+		{ "it goes on", 61000, T0 + HOUR + 60000, true },
+		{ "a second is nothing", 62000, T0 + HOUR + 62000, true },
+		{ "40 days ahead", 63000, T0 + 40 * DAY, false },
+		{ "still", 63000 + HOUR - 1, T0 + 40 * DAY + HOUR - 1, false },
+		{ "back", 64000 + HOUR / 2, T0 + 2 * HOUR, false },
+		{ "an hour after the first step, not the last", 63000 + HOUR,
+		  T0 + 2 * HOUR + HOUR / 2, false },
+		{ "an hour after the last", 64000 + HOUR / 2 + HOUR, T0 + 3 * HOUR,
+		  true },
+		{ "to 1970", 65000 + 2 * HOUR, 5000, false },
+		{ "which it stays", 65000 + 3 * HOUR, 5000 + HOUR, true },
+	};
+	struct sqlite_age age = { 0 };
+
+	write_three(T0);
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+		const int64_t limit = sqlite_age_limit(&age, db, steps[i].now_ms,
+						       steps[i].wall_ms, 30 * DAY);
+
+		if (limit !=
+		    (steps[i].believed ? steps[i].wall_ms - 30 * DAY : INT64_MIN))
+			fail_msg("%s: %lld", steps[i].what, (long long)limit);
+	}
+}
+
+static void at_a_start_the_newest_row_tells_of_a_step(void **state)
+{
+	struct sqlite_age none = { 0 }, near = { 0 }, ahead = { 0 }, behind = { 0 };
+
+	assert_true(sqlite_age_limit(&none, db, 1, T0, DAY) == T0 - DAY);
+	write_three(T0);
+	assert_true(sqlite_age_limit(&near, db, 1, T0 + HOUR, DAY) == T0 + HOUR - DAY);
+	assert_true(sqlite_age_limit(&ahead, db, 1, T0 + 2 * DAY, DAY) == INT64_MIN);
+	assert_true(sqlite_age_limit(&behind, db, 1, T0 - 2 * DAY, DAY) == INT64_MIN);
+}
+
+/* ---- what goes ---- */
+
+static void tidy(int64_t wall_ms)
+{
+	assert_false(sqlite_tidy(db, 64 << 20, wall_ms - 30 * DAY, wall_ms));
+}
+
+static void rows_of_the_future_go_with_those_written_after_them(void **state)
+{
+	write_three(T0 + 1000 * DAY); /* the clock was wrong */
+	write_three(T0);	      /* and was put right */
+	write_three(T0 + DAY);
+	tidy(T0 + DAY);
+	assert_int_equal(rows(), 9);
+	tidy(T0 + 30 * DAY);
+	assert_int_equal(rows(), 9);
+	tidy(T0 + 30 * DAY + HOUR);
+	assert_int_equal(rows(), 3);
+	assert_int_equal(sqlite_number(db, "SELECT min(ts) FROM event"), T0 + DAY);
+}
+
+static void a_clock_that_is_behind_wipes_nothing(void **state)
+{
+	write_three(T0);
+	write_three(T0 + DAY);
+	tidy(5000);
+	assert_int_equal(rows(), 6);
+	write_three(6000); /* it stays so for a while */
+	tidy(7000 + 20 * DAY);
+	assert_int_equal(rows(), 9);
+	write_three(T0 + 2 * DAY); /* it is right again: those of then are old */
+	tidy(T0 + 2 * DAY);
+	assert_int_equal(rows(), 9);
+	assert_int_equal(sqlite_number(db, "SELECT min(ts) FROM event"), T0);
+}
+
+static void sums_of_the_future_go_with_their_rows(void **state)
+{
+	write_three(T0 + 1000 * DAY);
+	write_three(T0);
+	write_three(T0 + DAY);
+	run("INSERT INTO denied SELECT kind, ts / 3600000, key, sum(packets), count(*),"
+	    " max(ts) FROM denied_written WHERE id > %lld AND key IS NOT NULL GROUP BY"
+	    " 1, 2, 3",
+	    0);
+	tidy(T0 + 31 * DAY);
+	assert_int_equal(sqlite_number(db, "SELECT count(DISTINCT hour) FROM denied"), 1);
+	assert_int_equal(sqlite_number(db, "SELECT max(hour) FROM denied"),
+			 (T0 + DAY) / HOUR);
+}
+
+static void tasks_of_the_future_neither_stay_for_ever_nor_go_at_once(void **state)
+{
+	static const char task[] =
+		"INSERT INTO review (sandbox, destination, is_name, packets, rows,"
+		" first_ts, last_ts, decided_ts) VALUES ('s', 'x' || %lld, 1, 1, 1, %lld,"
+		" %lld, NULL)";
+
+	write_three(T0 + 1000 * DAY);
+	run(task, T0 + 1000 * DAY);
+	write_three(T0);
+	run(task, T0);
+	tidy(T0 + DAY);
+	assert_int_equal(sqlite_number(db, "SELECT count(*) FROM review"), 2);
+	write_three(T0 + 31 * DAY);
+	tidy(T0 + 31 * DAY); /* the events of the future go, the task gets its time */
+	tidy(T0 + 31 * DAY);
+	assert_int_equal(sqlite_number(db, "SELECT count(*) FROM review"), 1);
+	assert_int_equal(sqlite_number(db, "SELECT last_ts FROM review"), T0 + 31 * DAY);
+	tidy(T0 + 62 * DAY);
+	assert_int_equal(sqlite_number(db, "SELECT count(*) FROM review"), 0);
+	/* A clock that is behind makes none of it older. */
+	write_three(T0 + 62 * DAY);
+	run(task, T0 + 62 * DAY);
+	tidy(5000);
+	assert_int_equal(sqlite_number(db, "SELECT last_ts FROM review"), T0 + 62 * DAY);
+}
+
+static void slices_come_to_the_same_sums(void **state)
+{
+	int slices = 0;
+
+	run("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i <"
+	    " 3500) INSERT INTO event (ts, sandbox, action, layer, name, packets, bytes)"
+	    " SELECT %lld + i * 60000, 's' || i %% 7, 1 + i %% 2, 1, 'n' || i %% 50, i, 1"
+	    " FROM n",
+	    T0);
+	run("INSERT INTO unsummed SELECT min(id), max(id) FROM event", 0);
+	while (sqlite_sum_slice(db))
+		assert_true(++slices < 100);
+	assert_int_equal(slices, 4);
+	assert_int_equal(sqlite_number(db, "SELECT count(*) FROM unsummed"), 0);
+	assert_int_equal(
+		sqlite_number(
+			db, "SELECT count(*) FROM (SELECT kind, ts / 3600000, key,"
+			    " sum(packets), count(*), max(ts) FROM denied_event WHERE key"
+			    " IS NOT NULL GROUP BY 1, 2, 3 EXCEPT SELECT * FROM denied)"),
+		0);
+	assert_int_equal(sqlite_number(db, "SELECT sum(rows) FROM denied WHERE kind = 4"),
+			 1750);
+}
+
+/* ---- the writer's own clock ---- */
+
+static _Atomic int64_t fake_now_ms, fake_wall_ms;
+
+static int64_t fake_now(void)
+{
+	return fake_now_ms;
+}
+
+static int64_t fake_wall(void)
+{
+	return fake_wall_ms;
+}
+
+/* The writer looks once a minute. */
+static void pass(int64_t now_ms, int64_t wall_ms)
+{
+	fake_now_ms += now_ms;
+	fake_wall_ms += wall_ms;
+	usleep(600 * 1000); /* two ticks of its thread */
+}
+
+static void a_writer_whose_clock_jumps_keeps_its_rows(void **state)
+{
+	static const struct sqlite_clock fake = { fake_now, fake_wall };
+	const struct sqlite_config config = { .directory = directory, .clock = &fake };
+	struct sqlite_writer *w = NULL;
+
+	fake_now_ms = HOUR;
+	fake_wall_ms = T0;
+	write_three(T0);
+	write_three(T0);
+	assert_int_equal(sqlite_writer_new(&config, &w, NULL), 0);
+	pass(0, 0);
+	pass(2 * 60000, 90 * DAY); /* set to some day after */
+	assert_int_equal(rows(), 6);
+	pass(2 * 60000, -180 * DAY); /* and before */
+	assert_int_equal(rows(), 6);
+	pass(2 * 60000, 90 * DAY + 6 * 60000); /* it is right again */
+	pass(2 * HOUR, 2 * HOUR);
+	assert_int_equal(rows(), 6);
+	pass(2 * 60000, 29 * DAY + 18 * HOUR); /* a step once more, within the age */
+	pass(2 * HOUR, 2 * HOUR);
+	assert_int_equal(rows(), 6);
+	pass(5 * HOUR, 5 * HOUR); /* and time that passes: the newest stays */
+	assert_int_equal(rows(), 1);
+	sqlite_writer_free(w);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_store, remove_store)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_clock_that_was_set_is_not_believed_for_an_hour),
+		TEST(at_a_start_the_newest_row_tells_of_a_step),
+		TEST(rows_of_the_future_go_with_those_written_after_them),
+		TEST(a_clock_that_is_behind_wipes_nothing),
+		TEST(sums_of_the_future_go_with_their_rows),
+		TEST(tasks_of_the_future_neither_stay_for_ever_nor_go_at_once),
+		TEST(slices_come_to_the_same_sums),
+		TEST(a_writer_whose_clock_jumps_keeps_its_rows),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
