@@ -4,8 +4,9 @@ import { get } from "./api.js";
 import { $, fill, h, row, table, time } from "./dom.js";
 import { clock, count, literal, plain, some } from "./text.js";
 
-const SHOWN = 200, ASKED = 40; // whose own state is asked for, one after the other
-const COLUMNS = [["Sandbox", "mono what"], ["Guards", "mono why"], ["Policy", ""], ["State", "why"], ["To review", "n"]];
+const SHOWN = 200;
+const ASKED = 40, ASK_MS = 30000; // whose own state is asked for, one after the other, and when again
+const COLUMNS = [["Sandbox", "mono what"], ["Guards", "mono why"], ["Policy", ""], ["State", "why"], ["Denied", "n"], ["To review", "n"]];
 const FULL = "guarded in full";
 const MODES = { deny_all: "denies everything", allow_all: "allows everything", enforcing: "enforcing" };
 let list = [], states = new Map(), round = 0;
@@ -47,7 +48,7 @@ export function draw(s, isDaemon) {
 	fill("degradations", s.closed ? h("li", { class: "note bad" }, h("strong", {}, "closed"),
 		`: ${plain(s.closed)}. Nothing is let out until somebody sets a policy.`) : "", (s.degradations ?? []).map((d) =>
 		h("li", { class: "note warn" }, h("strong", {}, plain(d.what)), `: ${plain(d.reason)} `,
-			d.since ? h("span", { class: "quiet" }, "since ", time(d.since, clock(d.since))) : "")));
+			d.since ? h("span", { class: "quiet" }, "(since ", time(d.since, clock(d.since)), ")") : "")));
 	fill("facts", facts(s, isDaemon));
 }
 
@@ -82,7 +83,7 @@ function drawList() {
 		? table(COLUMNS, rows.slice(0, SHOWN).map((s) => row(COLUMNS, [
 			h("a", { href: `#s=${encodeURIComponent(s.id)}` }, plain(s.id)), where(s),
 			`${policyMode(s.policyMode)}, ${some(s.rules ?? 0, "rule")}`, stateOf(s.id),
-			states.get(s.id)?.tasks ?? ""])))
+			Number.isInteger(s.denies) ? count(s.denies) : "", states.get(s.id)?.tasks ?? ""])))
 		: h("p", { class: "quiet" }, list.length ? "No sandbox is like that." : "Nothing is attached: weir attach adds a sandbox."),
 		rows.length > SHOWN ? h("p", { class: "quiet" }, `The first ${SHOWN} are shown.`) : "");
 	if (focused)
@@ -95,6 +96,7 @@ async function ask(id, signal) {
 
 	if (!s.fault)
 		s.tasks = await get(`${path}review`, signal).then((r) => count(r.tasks.length), () => "");
+	s.asked = Date.now();
 	if (!signal.aborted)
 		states.set(id, s);
 }
@@ -104,8 +106,8 @@ export async function loadList(signal) {
 
 	list = (await get("sandboxes", signal)).sandboxes;
 	drawList();
-	const rows = found().slice(0, ASKED);
-	for (const s of rows) {
+	const due = found().slice(0, ASKED).filter((s) => !(states.get(s.id)?.asked > Date.now() - ASK_MS));
+	for (const s of due) {
 		if (mine !== round || signal.aborted)
 			return;
 		await ask(s.id, signal);
