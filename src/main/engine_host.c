@@ -20,6 +20,7 @@
 
 #include "filter/nflog.h"
 #include "net/link.h"
+#include "policy/policy.h"
 #include "sandbox/learned.h"
 #include "sandbox/refused.h"
 
@@ -30,7 +31,7 @@ enum {
 	RETRY_MS = 1000,
 	READ_TRIES = 8,
 	LEFT_MAX = 1 << 20, /* learned addresses; over it the rest is not taken over */
-	TELL_MAX = 250,	    /* sandboxes that hear of a repair, in one look */
+	TELL_MAX = 50,	    /* sandboxes that hear of a repair, in one look */
 };
 
 /* -- who it is about ---------------------------------------------------------------- */
@@ -46,11 +47,15 @@ static struct guarded *find(struct engine_host *h, uint32_t mark)
 	return NULL;
 }
 
+/* Of whom the filter has sent here; NULL: of somebody else. */
 static struct sandbox *by_mark(void *data, uint32_t mark)
 {
-	struct guarded *g = find(data, mark);
+	struct engine_host *h = data;
+	struct guarded *g = find(h, mark);
 
-	return g ? &g->sandbox : NULL;
+	if (g)
+		return &g->sandbox;
+	return mark >> MARK_SHIFT ? &h->nobody : NULL;
 }
 
 static struct sandbox *by_socket(void *data, int fd)
@@ -104,6 +109,30 @@ static bool watch_refused(struct engine_host *h)
 
 /* -- start and end ------------------------------------------------------------------ */
 
+/* With a plan that allows nothing. */
+static int make_nobody(struct engine_host *h, struct err *err)
+{
+	const struct policy nothing = { 0 };
+	struct sandbox *s = &h->nobody;
+	size_t size;
+	int r = policy_compile(&nothing, &h->nothing, &size, err);
+
+	if (r == 0)
+		r = plan_open(h->nothing, size, &s->plan, err);
+	if (r < 0)
+		return r;
+	s->state = SANDBOX_RUNNING;
+	s->learned = learned_new(&s->plan, &h->core->key);
+	return s->learned ? 0 : err_set(err, -ENOMEM, "out of memory");
+}
+
+static void nobody_done(struct engine_host *h)
+{
+	dns_service_detach(h->core->dns, &h->nobody);
+	learned_free(h->nobody.learned);
+	free(h->nothing);
+}
+
 static void look_for_ipv6(struct engine_host *h)
 {
 	h->ipv6 = link_has_default_route(h->core->route_fd, 6) == 1;
@@ -133,7 +162,7 @@ static int open_all(struct engine_host *h, int conntrack_fd, struct err *err)
 	if (r < 0)
 		return r;
 	h->fds.fd[SANDBOX_FD_NETLINK] = -1;
-	return 0;
+	return make_nobody(h, err);
 }
 
 int engine_host_open(struct engine_core *c, const struct ipc_host *ports,
@@ -150,6 +179,8 @@ int engine_host_open(struct engine_core *c, const struct ipc_host *ports,
 			       : err_set(err, -ENOMEM, "out of memory");
 	}
 	h->core = c;
+	h->nobody.filter.fd = -1;
+	sandbox_fds_init(&h->nobody.fds);
 	h->ports = *ports;
 	h->fds = *fds;
 	h->connections.fd = conntrack_fd;
@@ -173,6 +204,7 @@ void engine_host_free(struct engine_host *h)
 	if (!h)
 		return;
 	loop_remove(h->core->loop, &h->nflog);
+	nobody_done(h);
 	filter_host_free(h->table);
 	ctmark_done(&h->connections);
 	sandbox_fds_done(&h->fds);
@@ -197,8 +229,10 @@ static int share(struct engine_host *h)
 		.by_socket = by_socket,
 		.data = h,
 	};
-	int r = dns_service_share(h->core->dns, &dns);
+	int r = dns_service_attach(h->core->dns, &h->nobody);
 
+	if (r == 0)
+		r = dns_service_share(h->core->dns, &dns);
 	return r < 0 || h->ports.relay_port == 0 ? r
 						 : relay_share(h->core->relay, &relay);
 }
@@ -371,15 +405,30 @@ static int load(struct engine_host *h, struct err *err)
 	return r;
 }
 
+/* Nothing can be learned before the table is there. */
+static void pin_all(struct engine_host *h)
+{
+	for (size_t i = 0; i < h->core->slots; i++) {
+		struct guarded *g = h->core->guarded[i];
+
+		/* Without memory for it names are closed. */
+		if (g && g->kind == GUARDED_HOST)
+			(void)!guarded_pin(g);
+	}
+}
+
 int engine_host_load(struct engine_host *h, struct err *err)
 {
 	struct err why = { 0 };
+	bool first = !h->is_wanted;
 	int r, s;
 
 	r = load(h, err);
 	h->is_wanted = true;
 	left_free(h);
 	s = serve(h, &why);
+	if (first)
+		pin_all(h);
 	if (s < 0 && r == 0)
 		return err_set(err, s, "%s", why.text);
 	return r;

@@ -26,6 +26,10 @@ struct engine_host {
 	struct guarded_seen seen;
 	unsigned int looks;
 	struct loop_source nflog;
+	/* Who asks and is left over has everything refused, at once: by this one, which
+	 * is in no table and nowhere else. */
+	struct sandbox nobody;
+	uint8_t *nothing; /* the plan's bytes, owned */
 	/* What the kernel had when we came, until the table is replaced. */
 	struct engine_host_left *left; /* owned; NULL: not read yet, or not any more */
 	/* A repair is told of, some sandboxes at each look, from slot @tell_at on. */

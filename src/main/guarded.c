@@ -303,10 +303,13 @@ static void on_pinned(void *data, const struct resolver_unpinned *fault)
 int guarded_pin(struct guarded *g)
 {
 	struct sandbox *s = &g->sandbox;
+	const struct engine_host *h = g->core->host;
 	int64_t repin_ms = plan_repin_sec(&s->plan) * INT64_C(1000);
 
 	if (plan_dns(&s->plan) != POLICY_DNS_PINNED)
 		return 0;
+	if (g->kind == GUARDED_HOST && !h->is_wanted)
+		return 0; /* with all others, when their table is there */
 	return dns_service_pin(g->core->dns, s, repin_ms > 0 ? repin_ms : POLICY_REPIN_MS,
 			       on_pinned, g);
 }

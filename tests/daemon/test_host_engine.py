@@ -300,7 +300,9 @@ def test_what_is_forgotten_stays_closed_until_it_comes_again(engine, app, other,
         engine.ask("forget", number)
     for member in (app, other):
         expect.tcp_refused(member.probe(["tcp", STRANGER, 443]))
-        assert member.probe(["dns", site.name]).result == "timeout", "nobody answers for it"
+        for transport in ("udp", "tcp"):
+            expect.name_refused(member.probe(["dns", site.name, {"transport": transport}]))
+    assert engine.stats(0)["strangers"] > 4
     engine.attach(1, app, site.name)     # in its own place
     engine.attach(7, other, site.name)   # under another number
     for member in (app, other):
@@ -385,6 +387,7 @@ def test_whom_nobody_sets_again_stays_closed(engine, host, app, other, site):
     del engine.ids[2]
     engine.restart()
     expect.tcp_refused(other.probe(["tcp", STRANGER, 443]))
+    expect.name_refused(other.probe(["dns", site.name]))
     assert app.probe(["dns", site.name]).addresses == [site.v4]
     engine.attach(2, other, site.name, flags="r")
     assert other.probe(["dns", site.name]).addresses == [site.v4]
@@ -438,6 +441,9 @@ def test_pinned_names(engine, host, app, site, denied):
     assert len(host.world.dns.queries(site.name)) == asked
     assert reaches(app, site)
     expect.name_refused(app.probe(["dns", denied.name]))
+    engine.restart()
+    wait_for(lambda: app.probe(["dns", site.name]).addresses == [site.v4])
+    assert reaches(app, site)
 
 
 def test_without_ipv6_there_are_no_such_addresses(world, tmp_path, tree, site):
