@@ -10,6 +10,8 @@
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
 
+enum { EMPTY_BATCH = 2 /* messages: its begin and its end */ };
+
 /* ---- writing ---- */
 
 struct nl_writer nl_writer(void *bytes, size_t capacity, uint32_t first_seq)
@@ -395,6 +397,9 @@ static int transact(struct filter_conn *c, struct nl_writer *w, uint32_t *ret_se
 	if (w->failed)
 		return w->failed;
 	c->seq = w->seq;
+	/* Of nothing the kernel makes no transaction, and it would be counted as one. */
+	if (w->seq - w->first == EMPTY_BATCH)
+		return 0;
 	r = send_all(c->fd, w);
 	if (r < 0)
 		return r;

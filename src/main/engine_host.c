@@ -27,7 +27,8 @@
 enum {
 	MARK_SHIFT = 16, /* of a mark: the sandbox's id is above */
 	NFLOG_READS_MAX = 64,
-	ROUTES_EVERY = 20, /* looks */
+	SLOW_EVERY = 20, /* looks: at routes, and whether the table is there whatever the
+			  * count of transactions says */
 	RETRY_MS = 1000,
 	READ_TRIES = 8,
 	LEFT_MAX = 1 << 20, /* learned addresses; over it the rest is not taken over */
@@ -521,10 +522,13 @@ static void tell_ipv6(struct engine_host *h)
 
 void engine_host_look(struct engine_host *h)
 {
+	bool slow = ++h->looks % SLOW_EVERY == 0;
+
 	if (h->is_telling)
 		tell_some(h);
+	if (slow)
+		tell_ipv6(h);
+	h->is_in_doubt |= slow && filter_host_conn(h->table)->owner;
 	if (h->is_wanted && look_after(h))
 		(void)!filter_host_tidy(h->table, loop_now_ms(h->core->loop));
-	if (++h->looks % ROUTES_EVERY == 0)
-		tell_ipv6(h);
 }

@@ -87,8 +87,8 @@ class Engine:
         found = [e.split("|") for e in self.ask("events").split("\t") if e]
         return [(int(e[0]), int(e[1]), e[3], int(e[4]), e[5]) for e in found]
 
-    def pid(self):
-        return int(self.ask("engine"))
+    def wait_until_repaired(self):
+        wait_for(lambda: "weir_host\n" in self.host.nft("list", "tables"), 1.0)
 
     def close(self):
         self.process.stdin.close()
@@ -404,7 +404,7 @@ def test_a_table_that_is_gone_is_put_back(engine, host, app, other, site):
     flow = Flow(app, site.v4)
     began = time.monotonic()
     engine.ask("tamper")
-    wait_for(lambda: "weir_host" in host.nft("list", "tables"), 0.5)
+    engine.wait_until_repaired()
     assert time.monotonic() - began < 0.2
     told = []
     wait_for(lambda: told.extend(engine.events()) or {e[0] for e in told if e[1] == PANIC} == {1, 2})

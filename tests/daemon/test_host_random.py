@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sandboxes of the host that come, change, go, while the engine dies and its table is taken away: after each
+step everybody reaches exactly what the policy of that moment allows and what was asked for under it."""
+import json
+import os
+import random
+
+import pytest
+
+from test_host_engine import engine, host, tree  # noqa: F401, pylint: disable=unused-import
+from world.member import Member, cgroup_root
+
+PORT, STEPS = 443, 70
+pytestmark = pytest.mark.skipif(not cgroup_root(), reason="no cgroup v2 here")
+
+# A line of JSON in, names to ask for and addresses to connect to; what came of it out.
+PROGRAM = r"""
+import json, socket, struct, sys
+def ask(name):
+    q = struct.pack("!6H", 77, 256, 1, 0, 0, 0) + b"".join(bytes([len(p)]) + p.encode() for p in name.split(".")) + b"\0\0\1\0\1"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.settimeout(5)
+        s.sendto(q, ("8.8.8.8", 53))
+        return s.recv(2048)[3] & 15
+def dial(address, port):
+    with socket.socket() as s:
+        s.settimeout(5)
+        return s.connect_ex((address, port)) == 0
+for line in sys.stdin:
+    names, addresses, port = json.loads(line)
+    print(json.dumps([[ask(n) for n in names], [dial(a, port) for a in addresses]]), flush=True)
+"""
+
+
+class Model:
+    """A member, and what it may reach."""
+
+    def __init__(self, number, app):
+        self.number, self.app = number, app
+        self.policy, self.learned = None, set()  # None: it is free
+        self.started = app.start("/usr/bin/python3", "-IS", "-c", PROGRAM)
+
+    def do(self, names, addresses):
+        self.started.say(json.dumps([names, addresses, PORT]) + "\n")
+        return json.loads(self.started.line())
+
+    def check(self, sites, history):
+        names = random.sample(sites, random.randrange(len(sites))) if self.policy is not None else []
+        asked, reached = self.do([s.name for s in names], [s.v4 for s in sites])
+        for site, code in zip(names, asked):
+            assert code == (0 if site in self.policy else 3), (self.number, site.name, history)
+            if site in self.policy:
+                self.learned.add(site)
+        for site, ok in zip(sites, reached):
+            assert ok == (self.policy is None or site in self.learned), (self.number, site.name, ok, history)
+
+
+class Play:
+    def __init__(self, engine, models, sites):
+        self.engine, self.models, self.sites = engine, models, sites
+
+    def some(self):
+        return random.sample(self.sites, random.randrange(len(self.sites) + 1))
+
+    def put(self, call, model):
+        wanted = self.some()
+        verify = random.choice(["dns", "tls"])
+        call(model, [s.name for s in wanted], verify)
+        model.policy = wanted
+        model.learned &= set(wanted)
+        return model.number, [s.name for s in wanted], verify
+
+    def attach(self):
+        free = [m for m in self.models if m.policy is None]
+        return free and self.put(lambda m, names, verify: self.engine.attach(m.number, m.app, *names, verify=verify), random.choice(free))
+
+    def change(self):
+        taken = [m for m in self.models if m.policy is not None]
+        return taken and self.put(lambda m, names, verify: self.engine.change(m.number, *names, verify=verify), random.choice(taken))
+
+    def detach(self):
+        taken = [m for m in self.models if m.policy is not None]
+        if taken:
+            model = random.choice(taken)
+            self.engine.detach(model.number)
+            model.policy, model.learned = None, set()
+            return model.number
+
+    def let_go(self):
+        """And it comes again, as it was."""
+        taken = [m for m in self.models if m.policy is not None]
+        if taken:
+            model = random.choice(taken)
+            self.engine.ask("forget", model.number)
+            self.engine.ids.pop(model.number)
+            self.put(lambda m, names, verify: self.engine.attach(m.number, m.app, *names, verify=verify), model)
+            model.learned = set()
+            return model.number
+
+    def die(self):
+        self.engine.restart()
+
+    def take_away(self):
+        self.engine.ask("tamper")
+        self.engine.wait_until_repaired()
+
+
+@pytest.mark.parametrize("seed", [int(os.environ.get("WEIR_SEED", n)) for n in (1, 2, 3)])
+def test_whatever_happens(engine, host, tree, world, seed):
+    random.seed(seed)
+    sites = [world.site(f"r{seed}-{n}.test") for n in range(4)]
+    nested = tree.cgroup("deep").below("deeper")
+    members = [Member(host, tree.cgroup("a")), Member(host, tree.cgroup("b")), Member(host, nested), Member(host, uid=1203),
+               Member(host, uid=1204)]
+    models = [Model(n, m) for n, m in enumerate(members, 1)]
+    play, history = Play(engine, models, sites), []
+    engine.load()
+    steps = [play.attach] * 4 + [play.change] * 4 + [play.detach] * 2 + [play.let_go, play.die, play.take_away]
+    for _ in range(STEPS):
+        step = random.choice(steps)
+        history.append((step.__name__, step()))
+        for model in models:
+            model.check(sites, history)
