@@ -17,8 +17,8 @@ struct events_spec {
 	uint32_t limit;							    /* 0: none */
 	bool follow, json;
 	/* of `weir review` */
-	const char *state, *policy, *who; /* or NULL */
-	bool yes;
+	const char *state, *policy, *who, *socket; /* or NULL */
+	bool yes, live;
 	const char *word; /* list, show, accept, dismiss */
 	uint32_t id;	  /* of a task; 0: none was given */
 };

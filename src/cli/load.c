@@ -260,6 +260,19 @@ int cli_policy_load(const struct cli_policy_args *args, struct arena *arena,
 	return load(args, arena, faults, ret, &plan, &size);
 }
 
+int cli_policy_load_text(const char *path, struct text text, struct arena *arena,
+			 struct faults *faults, struct policy *ret, uint8_t **ret_plan,
+			 size_t *ret_plan_size)
+{
+	const struct policy_reader reader = { .arena = arena,
+					      .faults = faults,
+					      .load = load_document,
+					      .load_data = arena };
+	int r = policy_read(&reader, path, text, POLICY_FORMAT_GUESS, ret);
+
+	return r < 0 ? r : policy_build(&reader, ret, ret_plan, ret_plan_size);
+}
+
 static void print_faults(const struct faults *f, bool quiet_hints)
 {
 	char line[FAULT_TEXT_SIZE];

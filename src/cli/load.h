@@ -36,6 +36,13 @@ int cli_policy_build(const struct cli_policy_args *args, struct arena *arena,
 int cli_policy_load(const struct cli_policy_args *args, struct arena *arena,
 		    struct faults *faults, struct policy *ret) MUST_CHECK;
 
+/* One document as it would be behind --policy, its text given; it is checked and
+ * compiled.
+ * *@ret_plan is malloc'ed, owned by the caller. Return as above. */
+int cli_policy_load_text(const char *path, struct text text, struct arena *arena,
+			 struct faults *faults, struct policy *ret, uint8_t **ret_plan,
+			 size_t *ret_plan_size) MUST_CHECK;
+
 /* One regular file of at most POLICY_TEXT_MAX bytes, into @arena. 0, or -errno with @err.
  */
 int cli_read_file(const char *path, struct arena *arena, struct text *ret,

@@ -29,6 +29,18 @@ static int set_who(void *target, const char *value, struct err *err)
 	return 0;
 }
 
+static int set_live(void *target, const char *value, struct err *err)
+{
+	spec_of(target)->live = true;
+	return 0;
+}
+
+static int set_socket(void *target, const char *value, struct err *err)
+{
+	spec_of(target)->socket = value;
+	return 0;
+}
+
 static int set_yes(void *target, const char *value, struct err *err)
 {
 	spec_of(target)->yes = true;
@@ -40,8 +52,10 @@ static const struct cli_option options[] = {
 	  events_set_state_dir },
 	{ "sandbox", "ID", "of this sandbox alone", events_set_sandbox },
 	{ "state", "open|accepted|dismissed|all", "which are listed (open)", set_state },
-	{ "policy", "FILE", "the policy, in JSON, that an accepted rule is added to",
-	  set_policy },
+	{ "policy", "FILE", "the policy that an accepted rule is added to", set_policy },
+	{ "live", NULL, "add it to the policy of the daemon's sandbox itself", set_live },
+	{ "socket", "PATH", "where the daemon is asked (/run/weir/weir.sock)",
+	  set_socket },
 	{ "who", "NAME", "who decides (the user)", set_who },
 	{ "yes", NULL, "don't ask before the policy is changed", set_yes },
 	{ "json", NULL, "print JSON", events_set_json },
@@ -57,6 +71,15 @@ void cli_review_usage(FILE *out)
 	fputs("\nExit status: 0, 1 when it failed or nothing was decided, 2 for bad "
 	      "usage.\n",
 	      out);
+}
+
+/* One way to add a rule. */
+static int check_ways(const struct events_spec *spec, struct err *err)
+{
+	if (spec->live && spec->policy)
+		return err_set(err, -EINVAL,
+			       "--live and --policy are two ways: use one of them");
+	return 0;
 }
 
 /* "list", or another word and a task's number. */
@@ -108,5 +131,5 @@ int review_parse(int argc, char **argv, struct events_spec *ret, struct err *err
 			return err_set(err, -EINVAL, "review takes a word and a task");
 		words[count++] = argv[0];
 	}
-	return read_words(ret, count, words, err);
+	return check_ways(ret, err) < 0 ? -EINVAL : read_words(ret, count, words, err);
 }

@@ -8,6 +8,7 @@
 #include "api/diff.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "events/amend.h"
 #include "events/show.h"
 #include "store/jtext.h"
 #include "store/policy_file.h"
@@ -99,11 +100,9 @@ static void print_task(const struct show *s, const struct review *t)
 
 /* ---- the policy ---- */
 
-/* On stderr: standard output may be a program's. */
-static void print_diff(const struct document *old, const struct document *next)
+/* On stderr: standard output may be a program's. @diff is taken. */
+void show_diff(json_t *diff)
 {
-	json_t *diff = document_diff(old, next);
-
 	for (size_t i = 0; i < json_array_size(diff); i++)
 		fprintf(stderr, "%s\n", json_string_value(json_array_get(diff, i)));
 	if (diff && json_array_size(diff) == 0)
@@ -111,7 +110,7 @@ static void print_diff(const struct document *old, const struct document *next)
 	json_decref(diff);
 }
 
-static bool is_wanted(const struct show *s)
+bool show_is_wanted(const struct show *s)
 {
 	char answer[16];
 
@@ -126,51 +125,80 @@ static bool is_wanted(const struct show *s)
 	       (strcmp(answer, "y\n") == 0 || strcmp(answer, "yes\n") == 0);
 }
 
-static int write_policy(struct policy_file *file, const struct document *next,
-			struct err *err)
+static int write_policy(struct policy_file *file, struct text text, struct err *err)
 {
-	char *text = document_json(next, true);
-	int r;
+	int r = policy_file_prepare(file, text, err);
 
-	if (!text)
-		return err_sys(err, -ENOMEM, "cannot write the policy");
-	r = policy_file_prepare(file, text_of(text), err);
-	if (r == 0)
-		r = policy_file_commit(file, err);
-	free(text);
-	return r;
+	return r < 0 ? r : policy_file_commit(file, err);
 }
 
-/* Return: 0; -ECANCELED: it wasn't wanted; or another -errno. */
-static int add_rule(struct show *s, const char *rule, struct err *err)
+/* As the API does it: a document of OpenSandbox's form. Return: -EINVAL: it is none. */
+static int add_to_document(struct show *s, struct policy_file *file, struct text text,
+			   const char *rule, struct err *err)
 {
-	struct policy_file file = { .path = s->spec.policy };
 	struct document *old = NULL, *next = NULL;
 	char rules[REVIEW_RULE_SIZE + 2];
-	struct text text;
-	int r = policy_file_read(&file, &s->arena, &text, err);
+	char *json = NULL;
+	int r = document_parse(text, NULL, NULL, &old, err);
 
-	if (r < 0)
-		return r;
 	snprintf(rules, sizeof(rules), "[%s]", rule);
-	r = document_parse(text, NULL, NULL, &old, err);
-	if (r < 0)
-		err_context(err, "%s: only a policy in JSON can be written",
-			    s->spec.policy);
 	if (r == 0)
 		r = document_merge(old, text_of(rules), &next, err);
 	if (r == 0) {
-		print_diff(old, next);
-		r = is_wanted(s) ? write_policy(&file, next, err) : -ECANCELED;
+		show_diff(document_diff(old, next));
+		json = document_json(next, true);
+		r = !json			? err_set(err, -ENOMEM, "out of memory")
+		    : document_equal(old, next) ? 0
+		    : show_is_wanted(s)		? write_policy(file, text_of(json), err)
+						: -ECANCELED;
 	}
+	free(json);
 	document_free(old);
 	document_free(next);
 	return r;
 }
 
+static int add_to_text(struct show *s, struct policy_file *file, struct text text,
+		       const char *rule, struct err *err)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+	struct amended a;
+	int r = amend(s->spec.policy, text, rule, &s->arena, &a, err);
+
+	if (r < 0)
+		return r;
+	if (a.line == 0) {
+		fputs("the policy has this rule already\n", stderr);
+		return 0;
+	}
+	fprintf(stderr, "%s:%u:\n+ - %s\n", show_text(s->spec.policy, shown), a.line,
+		a.rule);
+	return show_is_wanted(s) ? write_policy(file, a.text, err) : -ECANCELED;
+}
+
+/* A document of OpenSandbox's is written as the API writes it; of everything else the
+ * text stays. Return: 0; -ECANCELED: it wasn't wanted; or another -errno. */
+static int add_rule(struct show *s, const char *rule, struct err *err)
+{
+	struct policy_file file = { .path = s->spec.policy };
+	struct document *d = NULL;
+	struct err ignored = { 0 };
+	bool is_document;
+	struct text text;
+	int r = policy_file_read(&file, &s->arena, &text, err);
+
+	if (r < 0)
+		return r;
+	is_document = text_trim(text).len > 0 && text_trim(text).ptr[0] == '{' &&
+		      document_parse(text, NULL, NULL, &d, &ignored) == 0;
+	document_free(d);
+	return is_document ? add_to_document(s, &file, text, rule, err)
+			   : add_to_text(s, &file, text, rule, err);
+}
+
 /* ---- deciding ---- */
 
-static const char *who_of(const struct show *s)
+const char *show_who(const struct show *s)
 {
 	const struct passwd *me = s->spec.who ? NULL : getpwuid(getuid());
 
@@ -185,10 +213,14 @@ static int accept_task(struct show *s, const struct review *t, struct err *err)
 
 	if (!review_rule(t, rule))
 		return err_set(err, -ENOENT, "no rule can allow this");
+	if (s->spec.live)
+		return live_accept(s, t, err);
 	if (s->spec.policy)
 		return add_rule(s, rule, err);
 	if (!s->spec.json)
-		printf("no --policy is given; what it needs is this rule:\n%s\n", rule);
+		printf("neither --policy nor --live is given; what it needs is this "
+		       "rule:\n%s\n",
+		       rule);
 	return 0;
 }
 
@@ -199,10 +231,11 @@ static int decide(struct show *s, struct review_store *store, const struct revie
 	struct review now;
 	int r = accept ? accept_task(s, t, err) : 0;
 
-	if (r == 0)
+	/* The daemon has noted it. */
+	if (r == 0 && !(accept && s->spec.live))
 		r = review_decide(store, t->id,
-				  accept ? REVIEW_ACCEPTED : REVIEW_DISMISSED, who_of(s),
-				  clock_wall_ms(), err);
+				  accept ? REVIEW_ACCEPTED : REVIEW_DISMISSED,
+				  show_who(s), clock_wall_ms(), err);
 	if (r == 0)
 		r = review_find(store, t->id, &now, err);
 	if (r == 0 && s->spec.json)

@@ -5,10 +5,14 @@
  *   list.c    `weir events`
  *   denies.c  `weir denies`
  *   review.c  `weir review`
+ *   live.c    accepting by a daemon, whose policy changes
+ *   amend.c   a rule added to a file
  *
  * Whatever is printed for people is escaped: a name that a sandbox asked for can't move
  * a cursor. */
 #pragma once
+
+#include <jansson.h>
 
 #include "base/arena.h"
 #include "cli/events.h"
@@ -37,5 +41,15 @@ int show_review(struct show *s);
 int show_open(const struct show *s, struct sqlite_reader **ret) MUST_CHECK;
 /* Say @err. Return: SHOW_FAILED. */
 int show_failed(const struct err *err);
+/* Say what changes; @diff is taken. */
+void show_diff(json_t *diff);
+/* Somebody says so: --yes, or an answer. */
+bool show_is_wanted(const struct show *s);
+/* Who decides. */
+const char *show_who(const struct show *s);
+struct review;
+/* Have the daemon accept @t for its sandbox, which shows what that changes and asks.
+ * Return: 0; -ECANCELED: it wasn't wanted; or another -errno. */
+int live_accept(struct show *s, const struct review *t, struct err *err) MUST_CHECK;
 /* @text as people may see it, in @buf of TEXT_ESCAPED_SIZE. */
 const char *show_text(const char *text, char *buf);

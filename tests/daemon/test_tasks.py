@@ -42,3 +42,20 @@ def test_denials_are_counted_for_each(both):
     assert 0 < one["packets"] < two["packets"] and one["events"] < two["events"]
     assert count("two", "?since=1h") == two and count("two", "?since=2100-01-01T00:00:00Z")["packets"] == 0
     assert both.get("/denies/count").status == 404
+
+
+def test_a_task_is_accepted_from_the_command_line(host, both, pod, other, denied):
+    """`--live`: after what it changes was shown, the daemon changes that sandbox's policy."""
+    number = str(tasks(both, "one")[denied.name]["id"])
+    where = ("--state-dir", host.folder / "state", "--live")
+    done = both.weir("review", "accept", number, *where)
+    assert done.code == 1 and f'+ {{"action":"allow","target":"{denied.name}"}}' in done.messages, done
+    assert denied.name in tasks(both, "one") and not pod.probe(["dns", denied.name]).addresses
+    done = both.weir("review", "accept", number, *where, "--yes", "--who", "al ice?")
+    assert done.code == 0, done
+    assert pod.probe(["dns", denied.name]).addresses == [denied.v4]
+    assert not other.probe(["dns", denied.name]).addresses
+    task = both.get(f"/sandboxes/one/review/{number}").json()
+    assert (task["state"], task["who"]) == ("accepted", "al ice?")
+    gone = both.weir("review", "accept", str(tasks(both, "two")[denied.name]["id"]), *where, "--yes", "--socket", "/nowhere")
+    assert gone.code == 1 and denied.name in tasks(both, "two"), gone

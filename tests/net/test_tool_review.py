@@ -138,9 +138,85 @@ def test_what_is_not_there_and_what_cannot_be_written_is_status_1(review, store,
     store.put("a.test")
     number = str(tasks(review)["sb-1", "a.test"]["id"])
     assert review("show", "99").code == 1
-    yaml = tmp_path / "policy.yaml"
-    yaml.write_text("egress:\n  - {action: deny, target: x.test}\n")
-    done = review("accept", number, "--policy", str(yaml), "--yes")
-    assert done.code == 2 and "only a policy in JSON" in done.messages and "x.test" in yaml.read_text()
+    assert review("accept", number, "--policy", "x.yaml", "--live").code == 2
+    assert review("accept", number, "--live", "--socket", str(tmp_path / "none.sock"), "--yes").code == 1
     assert review("accept", number, "--policy", str(tmp_path / "none.json"), "--yes").code == 1
     assert tasks(review)
+
+
+RULE = '{action: allow, target: "b.test"}'
+YAML = {
+    "a block": ("# ours\nverify: dns\negress:   # in order\n  # the first\n  - action: deny\n    target: c.test\n  # more\n"
+                "  - {action: allow, target: d.test, ports: [443]} # why\nlimits: {flows: 12}\n",
+                lambda t: t.replace("in order\n", f"in order\n  - {RULE}\n")),
+    "a block that isn't indented": ("egress:\n- {action: deny, target: c.test}\n",
+                                    lambda t: t.replace("egress:\n", f"egress:\n- {RULE}\n")),
+    "a list in brackets": ('egress: [{action: deny, target: c.test}] # é\n', lambda t: t.replace("[", f"[{RULE}, ", 1)),
+    "no rules": ("egress: []\ndefaultAction: deny\n", lambda t: t.replace("[]", f"[{RULE}]")),
+    "no list": ("# nothing\nverify: tls", lambda t: t + f"\negress:\n  - {RULE}\n"),
+    "nothing at all": ("", lambda t: f"egress:\n  - {RULE}\n"),
+    "a wrapper": ("network_policy:\n    egress:\n      - {action: deny, target: c.test}\n",
+                  lambda t: t.replace("egress:\n", f"egress:\n      - {RULE}\n")),
+    "what it extends": ("extends: [none]\negress:\n  - {action: deny, target: c.test}\n",
+                        lambda t: t.replace("egress:\n", f"egress:\n  - {RULE}\n")),
+    "lines of another system": ("egress:\r\n  - {action: deny, target: c.test}\r\n",
+                                lambda t: t.replace("egress:\r\n", f"egress:\r\n  - {RULE}\r\n")),
+    "a mapping in braces": ("{verify: dns}\n", lambda t: '{"egress": [' + RULE + "], verify: dns}\n"),
+    "JSON that extends": ('{"extends": ["none"],\n "egress": [\n  {"action": "deny", "target": "c.test"}]}\n',
+                          lambda t: t.replace('"egress": [', '"egress": [{"action":"allow","target":"b.test"}, ')),
+}
+
+
+@pytest.mark.parametrize("what", YAML, ids=list(YAML))
+def test_a_rule_is_put_into_the_text_that_is_there(review, store, tmp_path, what):
+    text, expected = YAML[what]
+    path = tmp_path / ("policy.json" if "JSON" in what else "policy.yaml")
+    path.write_bytes(text.encode())
+    path.chmod(0o640)
+    store.put("b.test")
+    number = str(tasks(review)["sb-1", "b.test"]["id"])
+    done = review("accept", number, "--policy", str(path), stdin=None)
+    assert done.code == 1 and path.read_bytes() == text.encode() and tasks(review), done
+    done = review("accept", number, "--policy", str(path), "--yes")
+    assert done.code == 0, done
+    got = path.read_bytes().decode()
+    assert got == expected(text), done
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert any(line.startswith("+ - {") for line in done.messages.splitlines()) and tasks(review) == {}
+    again = review("accept", number, "--policy", str(path), "--yes")
+    assert again.code == 0 and "has this rule already" in again.messages and path.read_bytes().decode() == got
+
+
+def test_an_address_keeps_its_port_and_a_known_way_out_is_told(world, review, store, tmp_path):
+    path = tmp_path / "policy.yaml"
+    path.write_text("egress:\n  - {action: deny, target: c.test}\n")
+    store.put(address="2001:db8::7", port=443)
+    store.put("api.github.com")
+    found = tasks(review)
+    assert review("accept", str(found["sb-1", "2001:db8::7"]["id"]), "--policy", str(path), "--yes").code == 0
+    done = review("accept", str(found["sb-1", "api.github.com"]["id"]), "--policy", str(path), "--yes")
+    assert done.code == 0 and "policy.yaml:2:5: warning: 'api.github.com' is a known way out" in done.messages, done
+    assert path.read_text().splitlines()[1:3] == ['  - {action: allow, target: "api.github.com"}',
+                                                  '  - {action: allow, target: "2001:db8::7", ports: [tcp/443]}']
+    told = world.weir("policy", "explain", "--policy", str(path), "[2001:db8::7]:443", "api.github.com")
+    assert [line.split(": ")[1] for line in told.text.splitlines() if not line.startswith(" ")] == ["allow (tcp only)", "allow"]
+
+
+LEFT = {
+    "a deny of the address": ("egress:\n  - {action: deny, target: 2001:db8::/32}\n", "a deny of this address counts all the same"),
+    "a list at no place that can be told": ("network_policy:\n  verify: dns\n", "there is no place in it"),
+    "a policy that isn't valid": ("egress:\n  - {action: deny, target: a..b}\n", "policy.yaml:2:28: egress[0].target"),
+    "a dash on a line of its own": ("network_policy: {verify: dns,\n  egress: !!seq []}\n", "tags (!name)"),
+}
+
+
+@pytest.mark.parametrize("what", LEFT, ids=list(LEFT))
+def test_what_cannot_be_done_is_refused_with_the_line_to_add(review, store, tmp_path, what):
+    text, why = LEFT[what]
+    path = tmp_path / "policy.yaml"
+    path.write_text(text)
+    store.put(address="2001:db8::7", port=443)
+    done = review("accept", str(tasks(review)["sb-1", "2001:db8::7"]["id"]), "--policy", str(path), "--yes")
+    assert done.code in (1, 2) and why in done.messages and path.read_text() == text and tasks(review), done
+    if "deny" in what or "place" in what:
+        assert '- {action: allow, target: "2001:db8::7", ports: [tcp/443]}' in done.messages
