@@ -228,15 +228,13 @@ static void build_nat_member(struct base *k)
 }
 
 /* With the member as its mark, then @to, for the members of each way: those of the
- * deepest cgroup first. */
+ * deepest cgroup first, users last. */
 static void for_members(struct base *k, struct filter_chain *c,
 			const struct filter_chain *to)
 {
 	struct builder *b = &k->b;
 
-	for (size_t i = HOST_WAYS; i-- > 0;) {
-		size_t way = (i + 1) % HOST_WAYS; /* the first way comes last */
-
+	for (size_t way = HOST_WAYS; way-- > 0;) {
 		if (!k->ways[way].who)
 			continue;
 		stmt_rule(b, c);

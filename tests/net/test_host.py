@@ -212,6 +212,20 @@ def test_a_user_is_a_member(world):
     assert world.app.tcp(OTHER, 443) == "0"
 
 
+@pytest.mark.parametrize("first", ["user", "cgroup"])
+def test_a_users_process_in_a_cgroup_that_is_a_member_is_the_cgroups(world, first):
+    cgroup, app = world.member("a", UID)
+    outside = world.start(UID)
+    members = [(1, cgroup, WEB), (2, f"uid:{UID}", f"allow {OTHER} 443")]
+    for sandbox, who, policy in members if first == "cgroup" else reversed(members):
+        world.attach(sandbox, who, policy)
+    assert app.tcp(ALLOWED, 443) == "0" and app.tcp(OTHER, 443) == REFUSED
+    assert outside.tcp(ALLOWED, 443) == REFUSED and outside.tcp(OTHER, 443) == "0"
+    assert [s for s, _ in world.events()] == [1, 2]
+    world.driver.ok("hostload")
+    assert app.tcp(ALLOWED, 443) == "0" and app.tcp(OTHER, 443) == REFUSED
+
+
 def test_what_one_learned_opens_nothing_to_another(world):
     """With one plan, so one chain: the sets are asked for the sandbox as well."""
     (one, app), (two, other) = world.member("a"), world.member("b")
