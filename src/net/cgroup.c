@@ -76,7 +76,9 @@ static int resolve(const char *where, const char *root, char ret[CGROUP_PATH_MAX
 		 CGROUP_PATH_MAX - 1, where);
 	real = realpath(path, NULL);
 	if (!real)
-		return err_sys(err, -errno, "cannot find the cgroup '%.200s'", where);
+		return err_sys(err, -errno,
+			       "cannot find the cgroup '%.100s' below '%.60s'", where,
+			       root);
 	if (!is_below(real, root) || strlen(real) >= CGROUP_PATH_MAX)
 		return err_set(err, -EINVAL, "'%.200s' is no cgroup below '%.100s'",
 			       where, root);
