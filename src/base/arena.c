@@ -7,7 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { BLOCK_SIZE = 16 * 1024 }; /* a larger request gets a block of its own */
+/* Each block is twice as large as the one before; a larger request gets one of its own.
+ */
+enum { BLOCK_FIRST = 512, BLOCK_SIZE = 16 * 1024 };
 
 struct arena_block {
 	struct arena_block *next;
@@ -28,6 +30,12 @@ static struct arena_block *block_add(struct arena *a, size_t size)
 	return b;
 }
 
+static size_t next_size(const struct arena_block *last)
+{
+	return last ? MIN(MAX(last->size * 2, (size_t)BLOCK_FIRST), (size_t)BLOCK_SIZE)
+		    : (size_t)BLOCK_FIRST;
+}
+
 void *arena_alloc(struct arena *a, size_t size)
 {
 	const size_t align = alignof(max_align_t);
@@ -39,7 +47,7 @@ void *arena_alloc(struct arena *a, size_t size)
 		return NULL;
 	rounded = (size + align - 1) & ~(align - 1);
 	if (!b || b->size - b->used < rounded)
-		b = block_add(a, MAX(rounded, (size_t)BLOCK_SIZE));
+		b = block_add(a, MAX(rounded, next_size(b)));
 	if (!b)
 		return NULL;
 	p = b->bytes + b->used;

@@ -93,10 +93,10 @@ static void adopt(struct guarded *g)
 	}
 	if (r == 0) {
 		qsort(have.items, have.count, sizeof(*have.items), compare_elements);
-		g->standing.adopted = (uint32_t)learned_image_adopt(
-			s->learned, g->image, loop_now_ms(g->core->loop), has_element,
-			&have);
-		s->counters[COUNT_ADOPTED] += g->standing.adopted;
+		g->adopted = (uint32_t)learned_image_adopt(s->learned, g->image,
+							   loop_now_ms(g->core->loop),
+							   has_element, &have);
+		s->counters[COUNT_ADOPTED] += g->adopted;
 	}
 	free(have.items);
 }
@@ -131,8 +131,8 @@ static int shared_serve(struct guarded *g, struct err *err)
 	if (r < 0)
 		return r;
 	/* Without it refusals are not seen, but refused all the same. */
-	g->standing.nflog = g->enforce != ENFORCED_NOTHING &&
-			    guarded_watch_refused(g, &nflog) == 0;
+	g->sees_refused = g->enforce != ENFORCED_NOTHING &&
+			  guarded_watch_refused(g, &nflog) == 0;
 	return 0;
 }
 
@@ -155,7 +155,7 @@ static int host_enforce(struct guarded *g, struct err *err)
 	int r;
 
 	if (g->restarted)
-		g->standing.adopted = (uint32_t)engine_host_adopt(h, g);
+		g->adopted = (uint32_t)engine_host_adopt(h, g);
 	r = sandbox_install(&g->sandbox, &g->plan, err);
 	if (r < 0) {
 		engine_host_doubt(h);
@@ -174,7 +174,7 @@ static int host_enforce(struct guarded *g, struct err *err)
 
 static int host_serve(struct guarded *g, struct err *err)
 {
-	g->standing.nflog = g->core->host->sees_refused;
+	g->sees_refused = g->core->host->sees_refused;
 	return engine_core_serve(g->core, &g->sandbox, err);
 }
 
@@ -265,8 +265,7 @@ static int prepare(struct guarded *g, struct err *err)
 	s->on_event_data = g;
 	s->on_answered = s->probe_name.size > 0 ? NULL : g->told->on_answered;
 	s->on_answered_data = g;
-	g->standing.enforced = (uint8_t)g->enforce;
-	g->standing.plan_id = plan_file_id(&g->plan);
+	g->plan_id = plan_file_id(&g->plan);
 	if (s->fds.fd[SANDBOX_FD_NETLINK] >= 0)
 		r = filter_conn_init(&s->filter, TAKE_FD(s->fds.fd[SANDBOX_FD_NETLINK]),
 				     err);
@@ -323,7 +322,9 @@ static int stand(struct guarded *g, const struct guarded_ops *ops, struct err *e
 	if (r < 0)
 		return r;
 	guarded_look_for_ipv6(g);
-	if (g->image)
+	if (g->image && g->image_is_fresh)
+		learned_image_keep_fresh(g->sandbox.learned, g->image);
+	else if (g->image)
 		learned_image_keep(g->sandbox.learned, g->image);
 	r = ops->serve(g, err);
 	if (r < 0)
@@ -405,9 +406,16 @@ int guarded_change_at_once(struct guarded *g, const struct plan *next, struct er
 
 void guarded_standing(const struct guarded *g, struct ipc_standing *ret)
 {
-	*ret = g->standing;
-	ret->generation =
-		g->enforce == ENFORCED_NOTHING ? 0 : g->sandbox.shared_params.generation;
+	*ret = (struct ipc_standing){
+		.adopted = g->adopted,
+		.plan_id = g->plan_id,
+		.enforced = (uint8_t)g->enforce,
+		.nflog = g->sees_refused,
+	};
+	if (g->enforce != ENFORCED_NOTHING)
+		ret->generation = g->sandbox.shared_params.generation;
+	if (g->core)
+		snprintf(ret->lacking, sizeof(ret->lacking), "%s", g->core->missing);
 }
 
 void guarded_stats(const struct guarded *g, struct ipc_stats *ret)
@@ -419,10 +427,10 @@ void guarded_stats(const struct guarded *g, struct ipc_stats *ret)
 		.names = counts.names,
 		.addresses = counts.addresses,
 		.generation = s->shared_params.generation,
-		.adopted = g->standing.adopted,
-		.plan_id = g->standing.plan_id,
+		.adopted = g->adopted,
+		.plan_id = g->plan_id,
 		.ipv6 = s->ipv6,
-		.nflog = g->standing.nflog,
+		.nflog = g->sees_refused,
 	};
 	memcpy(ret->counters, s->counters, sizeof(ret->counters));
 }

@@ -36,7 +36,7 @@ struct guarded_seen {
 struct guarded_told {
 	sandbox_event_fn *on_event;
 	sandbox_answered_fn *on_answered;      /* may be NULL */
-	void (*on_standing)(struct guarded *); /* it was put back: g->standing is new */
+	void (*on_standing)(struct guarded *); /* it was put back: what stands is new */
 	/* The end of guarded_change(); @err says why not when @r < 0. */
 	void (*on_changed)(struct guarded *, int r, const struct err *err);
 };
@@ -55,12 +55,15 @@ struct guarded {
 	enum ipc_enforced enforce;
 	bool restarted; /* an engine was here before: take over what it has learned */
 	struct sandbox sandbox;
-	struct plan plan; /* mapped, owned; all zero: none */
-	void *image;	  /* LEARNED_IMAGE_SIZE, mapped, owned; NULL: none */
-	int route_fd;	  /* NETNS: a route socket in there, owned */
+	struct plan plan;    /* mapped, owned; all zero: none */
+	void *image;	     /* LEARNED_IMAGE_SIZE, mapped, owned; NULL: none */
+	bool image_is_fresh; /* and was never written to */
+	int route_fd;	     /* NETNS: a route socket in there, owned */
 	const struct guarded_told *told;
 	struct rate answered_rate; /* what is told of answers */
-	struct ipc_standing standing;
+	uint64_t plan_id;	   /* of what it enforces */
+	uint32_t adopted;  /* learned addresses taken over from the engine before */
+	bool sees_refused; /* by NFLOG */
 	struct guarded_change change;
 	/* guarded_watch.c */
 	struct loop_source nflog;

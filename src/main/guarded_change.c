@@ -42,7 +42,7 @@ static void finish(struct guarded *g, int r, const struct err *err)
 		sandbox_staging_done(&c->staging);
 		c->next = g->plan;
 		g->plan = next;
-		g->standing.plan_id = plan_file_id(&g->plan);
+		g->plan_id = plan_file_id(&g->plan);
 		/* Without memory for it names are closed. */
 		(void)!guarded_pin(g);
 	}

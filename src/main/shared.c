@@ -83,11 +83,8 @@ static int stand(struct shared *e, struct err *err)
 {
 	int r = 0;
 
-	if (e->only) {
+	if (e->only)
 		r = guarded_stand(e->only, &e->core, err);
-		snprintf(e->only->standing.lacking, sizeof(e->only->standing.lacking),
-			 "%s", e->core.missing);
-	}
 	if (r < 0)
 		return r;
 	r = engine_core_watch(&e->core);

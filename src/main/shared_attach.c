@@ -68,7 +68,6 @@ static int fill(struct shared *e, struct guarded *g, const struct ipc_message *m
 	g->restarted = m->attach.restarted;
 	g->sandbox.shared_params = e->config.filter;
 	g->sandbox.member = m->attach.member;
-	snprintf(g->standing.lacking, sizeof(g->standing.lacking), "%s", e->core.missing);
 	if (take_probe(&g->sandbox, &m->attach) < 0)
 		return err_set(err, -EBADMSG, "the self-test's name is malformed");
 	if (take_fds(&g->sandbox.fds, &g->route_fd, m, fds, ATTACH_FIRST, count) < 0 ||
@@ -82,6 +81,9 @@ static int fill(struct shared *e, struct guarded *g, const struct ipc_message *m
 	if (image == MAP_FAILED)
 		return err_sys(err, -errno, "cannot map what was learned");
 	g->image = image;
+	/* Of a file that has no page the kernel need make none, nor read ahead. */
+	g->image_is_fresh = lseek(fds[ATTACH_IMAGE], 0, SEEK_DATA) < 0 && errno == ENXIO;
+	(void)!madvise(image, LEARNED_IMAGE_SIZE, MADV_RANDOM);
 	return 0;
 }
 

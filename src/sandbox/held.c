@@ -55,7 +55,9 @@ static int hold(void *data, enum addr_family family, uint8_t protocol, uint16_t 
 		return r < 0 ? r : -EIO;
 	if (h->count >= SANDBOX_HELD_MAX)
 		return -ENOSPC;
-	if (!h->bits)
+	if (!h->stale)
+		h->stale = calloc(SANDBOX_HELD_STALE_MAX, sizeof(*h->stale));
+	if (h->stale && !h->bits)
 		h->bits = calloc((size_t)KINDS * WORDS, sizeof(*h->bits));
 	if (!h->bits)
 		return -ENOMEM;
@@ -99,6 +101,7 @@ void sandbox_own_ports(struct sandbox *s, uint32_t mark)
 void sandbox_held_done(struct sandbox_held *h)
 {
 	free(h->bits);
+	free(h->stale);
 	*h = (struct sandbox_held){ 0 };
 }
 

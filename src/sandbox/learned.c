@@ -188,8 +188,10 @@ static void entry_remove(struct learned *l, uint32_t i, int64_t now_ms)
 	struct name *n = name_at(l, e->name);
 	uint32_t *at = &n->entries;
 
-	learned_past_note(l, e);
-	learned_image_clear(l, i);
+	if (!e->is_passing) {
+		learned_past_note(l, e);
+		learned_image_clear(l, i);
+	}
 	heap_remove(l, e->heap_slot);
 	while (*at != i)
 		at = &entry_at(l, *at)->next_of_name;
@@ -437,6 +439,8 @@ void learned_commit(struct learned *l, const struct learned_item *item, int64_t 
 	e = entry_at(l, i);
 	e->rule = item->verdict.rule;
 	e->flags = item->verdict.flags;
+	/* What an answer teaches as well doesn't pass any more. */
+	e->is_passing = item->is_passing && (e->is_passing || e->serial == 0);
 	e->serial = ++l->serial;
 	learned_image_put(l, i);
 	element_unpin(l, element, now_ms);
@@ -526,10 +530,23 @@ void learned_forget(struct learned *l, const struct dns_name *name, const struct
 		entry_remove(l, i, now_ms);
 }
 
+/* Nothing is learned, nor on its way. */
+static void release(struct learned *l)
+{
+	learned_table_release(&l->names);
+	learned_table_release(&l->entries);
+	learned_table_release(&l->elements);
+	free(l->heap);
+	l->heap = NULL;
+	l->heap_size = 0;
+}
+
 int64_t learned_expire(struct learned *l, int64_t now_ms)
 {
 	while (l->entries.count > 0 && heap_time(l, 0) + LEARNED_SLACK_MS <= now_ms)
 		entry_remove(l, l->heap[0], now_ms);
+	if (l->entries.count == 0 && l->elements.count == 0 && l->entries.size > 0)
+		release(l);
 	return l->entries.count > 0 ? heap_time(l, 0) + LEARNED_SLACK_MS : INT64_MAX;
 }
 

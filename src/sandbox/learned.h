@@ -33,6 +33,7 @@ struct learned_item {
 	struct addr addr;
 	uint32_t ttl_sec;
 	uint32_t lifetime_ms; /* 0: from the TTL and the limits; else exactly this */
+	bool is_passing;      /* the self-test's: no copy is kept of it, and no memory */
 };
 
 /* What has to be sent to the kernel so that @item may be used until its TTL (grace
@@ -131,6 +132,9 @@ enum {
 	LEARNED_IMAGE_RECORDS = 9 * 1024,
 };
 void learned_image_keep(struct learned *l, void *bytes);
+/* The same of @bytes that are all zero, of which none is touched before there is
+ * something to keep: so they take no memory. */
+void learned_image_keep_fresh(struct learned *l, void *bytes);
 /* @to, which takes the place of @from, keeps the copy from now on, if there is one. */
 void learned_image_move(struct learned *from, struct learned *to);
 /* Take over what an engine before us left in @bytes, before anything else is learned:

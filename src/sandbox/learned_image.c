@@ -88,15 +88,25 @@ static void store_pair(struct image_record *r, const struct addr *a, const uint8
 	memcpy(r->name, name, size);
 }
 
-void learned_image_put(const struct learned *l, uint32_t i)
+/* Before the first record of a fresh one. */
+static void begin(struct learned_past *p)
+{
+	if (!p->image_is_fresh)
+		return;
+	p->image->magic = IMAGE_MAGIC;
+	p->image_is_fresh = false;
+}
+
+void learned_image_put(struct learned *l, uint32_t i)
 {
 	const struct entry *e = entry_at(l, i);
 	const struct dns_name *n = &name_at(l, e->name)->name;
 	uint8_t port_list = element_at(l, e->element)->port_list;
 	struct image_record *r;
 
-	if (!l->image || i >= LEARNED_IMAGE_RECORDS)
+	if (!l->image || i >= LEARNED_IMAGE_RECORDS || e->is_passing)
 		return;
+	begin(&l->past);
 	grow_to(l->image->records, &l->image->used, i);
 	r = &l->image->records[i];
 	/* An entry that is there already stays the same name and address. */
@@ -109,13 +119,14 @@ void learned_image_put(const struct learned *l, uint32_t i)
 	set_whole(r);
 }
 
-void learned_image_put_past(const struct learned_past *p, uint32_t i)
+void learned_image_put_past(struct learned_past *p, uint32_t i)
 {
 	const struct past *item = past_at(p, i);
 	struct image_record *r;
 
 	if (!p->image || i >= LEARNED_PAST_MAX)
 		return;
+	begin(p);
 	grow_to(p->image->past, &p->image->past_used, i);
 	r = &p->image->past[i];
 	if (!is_whole(r)) {
@@ -146,11 +157,29 @@ static void clear_all(struct image_record *records, _Atomic uint32_t *used, uint
 		set_absent(&records[i]);
 }
 
+static void put_all(struct learned *l)
+{
+	for (uint32_t i = 0; i < l->entries.used; i++)
+		if (entry_at(l, i)->link.live)
+			learned_image_put(l, i);
+	for (uint32_t i = l->past.oldest; i != NONE; i = past_at(&l->past, i)->newer)
+		learned_image_put_past(&l->past, i);
+}
+
+void learned_image_keep_fresh(struct learned *l, void *bytes)
+{
+	l->image = l->past.image = bytes;
+	l->past.image_is_fresh = bytes != NULL;
+	if (bytes)
+		put_all(l);
+}
+
 void learned_image_keep(struct learned *l, void *bytes)
 {
 	struct learned_image *image = bytes;
 
 	l->image = l->past.image = image;
+	l->past.image_is_fresh = false;
 	if (!image)
 		return;
 	if (image->magic == IMAGE_MAGIC) {
@@ -160,19 +189,18 @@ void learned_image_keep(struct learned *l, void *bytes)
 		image->used = image->past_used = 0;
 		image->magic = IMAGE_MAGIC;
 	}
-	for (uint32_t i = 0; i < l->entries.used; i++)
-		if (entry_at(l, i)->link.live)
-			learned_image_put(l, i);
-	for (uint32_t i = l->past.oldest; i != NONE; i = past_at(&l->past, i)->newer)
-		learned_image_put_past(&l->past, i);
+	put_all(l);
 }
 
 void learned_image_move(struct learned *from, struct learned *to)
 {
 	void *bytes = from->image;
+	bool is_fresh = from->past.image_is_fresh;
 
 	from->image = from->past.image = NULL;
-	if (bytes)
+	if (bytes && is_fresh)
+		learned_image_keep_fresh(to, bytes);
+	else if (bytes)
 		learned_image_keep(to, bytes);
 }
 

@@ -28,6 +28,7 @@ struct entry {
 	uint32_t heap_slot;
 	uint32_t rule;
 	uint8_t flags;
+	bool is_passing; /* no copy of it is kept */
 	uint64_t serial; /* grows with each commit */
 	int64_t expires_ms;
 };
@@ -62,6 +63,7 @@ struct learned_past {
 	uint32_t newest, oldest;
 	uint64_t serial;
 	struct learned_image *image; /* borrowed; NULL: none is kept */
+	bool image_is_fresh;	     /* all zero, and not touched yet */
 };
 
 /* What the kernel's kept sets hold, each once. */
@@ -196,9 +198,9 @@ bool learned_is_allowed(const struct plan *plan, const struct dns_name *n,
 /* -- learned_image.c -- */
 
 /* The entry at @i has been committed. */
-void learned_image_put(const struct learned *l, uint32_t i);
+void learned_image_put(struct learned *l, uint32_t i);
 /* It is about to go. */
 void learned_image_clear(const struct learned *l, uint32_t i);
 /* The same of what has ended. */
-void learned_image_put_past(const struct learned_past *p, uint32_t i);
+void learned_image_put_past(struct learned_past *p, uint32_t i);
 void learned_image_clear_past(const struct learned_past *p, uint32_t i);

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-enum { FIRST_SIZE = 8 }; /* at the first use */
+enum { FIRST_SIZE = 4 }; /* at the first use */
 
 void learned_table_init(struct learned_table *t, size_t item_size)
 {
@@ -16,6 +16,13 @@ void learned_table_done(struct learned_table *t)
 {
 	free(t->items);
 	free(t->heads);
+}
+
+void learned_table_release(struct learned_table *t)
+{
+	assert(t->count == 0);
+	learned_table_done(t);
+	learned_table_init(t, t->item_size);
 }
 
 uint32_t learned_table_first(const struct learned_table *t, uint64_t hash)

@@ -32,6 +32,8 @@ struct learned_table {
 
 void learned_table_init(struct learned_table *t, size_t item_size);
 void learned_table_done(struct learned_table *t);
+/* Of an empty one: give its memory back. */
+void learned_table_release(struct learned_table *t);
 
 static inline void *learned_table_at(const struct learned_table *t, uint32_t i)
 {

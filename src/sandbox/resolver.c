@@ -103,6 +103,7 @@ void resolver_detach(struct resolver *r, struct sandbox *s)
 	resolver_queue_forget(r, s->dns);
 	resolver_pin_free(r, s->dns);
 	free(s->dns->seen);
+	free(s->dns->budgets);
 	free(s->dns);
 	s->dns = NULL;
 }

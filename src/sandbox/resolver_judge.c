@@ -99,7 +99,9 @@ static bool spend_name(struct resolver *r, struct resolver_ask *ask, const char 
 	uint32_t mark = (uint32_t)(hash >> 32) | 1;
 	uint32_t *slot;
 
-	if (!g->seen)
+	if (!g->budgets)
+		g->budgets = calloc(BUDGETS_SIZE, sizeof(*g->budgets));
+	if (g->budgets && !g->seen)
 		g->seen = calloc(SEEN_SIZE, sizeof(*g->seen));
 	if (!g->seen)
 		return false;

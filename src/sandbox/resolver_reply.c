@@ -364,6 +364,7 @@ static size_t items_of(const struct resolver *r, const struct resolver_ask *ask,
 			.addr = a->addr,
 			.ttl_sec = MIN(a->ttl_sec, ttl_max),
 			.lifetime_ms = ask->probe ? PROBE_LIFETIME_MS : 0,
+			.is_passing = ask->probe,
 		};
 	}
 	return ask->addr_count;

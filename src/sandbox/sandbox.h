@@ -74,7 +74,7 @@ struct sandbox_held {
 	uint64_t *bits; /* owned; 65536 for each family and protocol; NULL: none yet */
 	size_t count;
 	/* Let go, but the filter could not be told: nothing is held before it is. */
-	struct filter_held stale[SANDBOX_HELD_STALE_MAX];
+	struct filter_held *stale; /* owned; there as soon as @bits is */
 	size_t stale_count;
 	bool is_unsure; /* more than that: nothing is held before the filter is made anew
 			 */

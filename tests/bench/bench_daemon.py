@@ -36,6 +36,7 @@ STEPS = {"netns": "1,100,300,1000,1500", "cgroup": "1,100,1000,3000,10000"}
 CLIENT_CPU, SERVER_CPU = 1, 0
 CACHED_NAMES = 8       # of each sandbox
 CHANGES = 21
+IDLE_S = 2             # older connections may be closed by the other end
 PROCESSES = ("warden", "engine", "control")
 CLONE_NEWNET, CLONE_NEWNS = 0x40000000, 0x20000
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -121,7 +122,7 @@ class Api(http.client.HTTPConnection):
 
     def __init__(self, path):
         super().__init__("weir")
-        self.path = str(path)
+        self.path, self.used = str(path), 0
 
     def connect(self):
         self.sock = socket.socket(socket.AF_UNIX)
@@ -130,9 +131,12 @@ class Api(http.client.HTTPConnection):
     def ask(self, method, path, body=None):
         """Milliseconds from the request to its answer, which has to be good."""
         text = None if body is None else json.dumps(body)
+        if time.monotonic() - self.used > IDLE_S:
+            self.close()
         begin = time.perf_counter()
         self.request(method, path, text)
         answer = self.getresponse()
+        self.used = time.monotonic()
         said = answer.read()
         if answer.status >= 300:
             raise OSError(f"{method} {path}: {answer.status} {said.decode()}")

@@ -285,6 +285,45 @@ static void another_policy_takes_the_image_along(void **state)
 	free(bytes);
 }
 
+static bool is_untouched(void)
+{
+	for (size_t i = 0; i < LEARNED_IMAGE_SIZE; i++)
+		if (image[i] != 0)
+			return false;
+	return true;
+}
+
+static void a_fresh_one_is_not_touched_before_something_is_learned(void **state)
+{
+	struct learned *l = table(), *next = table(), *found = table();
+	struct dns_name n = name_of("probe.x.test");
+	struct learned_item passing = { .name = &n,
+					.verdict = plan_match_name(&plan, &n),
+					.addr = addr_for("probe.x.test"),
+					.lifetime_ms = 5000,
+					.is_passing = true };
+	struct filter_learn ignored;
+
+	learned_keep_past(l);
+	learned_image_keep_fresh(l, image);
+	assert_int_equal(learned_prepare(l, &passing, NOW, &ignored), 1);
+	learned_commit(l, &passing, NOW);
+	assert_int_equal(learned_expire(l, NOW + DAY_MS), INT64_MAX);
+	learned_image_move(l, next);
+	assert_true(is_untouched());
+
+	/* What an answer has taught as well counts. */
+	assert_int_equal(learned_prepare(next, &passing, NOW, &ignored), 1);
+	learned_commit(next, &passing, NOW);
+	learn(next, "probe.x.test", passing.addr, 300, NOW);
+	assert_false(is_untouched());
+	assert_int_equal(adopt(found, NOW), 1);
+	assert_true(knows(found, "probe.x.test", NOW));
+	learned_free(l);
+	learned_free(next);
+	learned_free(found);
+}
+
 static void an_image_of_something_else_is_nothing(void **state)
 {
 	struct learned *l = table(), *kept;
@@ -470,6 +509,9 @@ int main(void)
 			teardown),
 		cmocka_unit_test_setup_teardown(another_policy_takes_the_image_along,
 						setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			a_fresh_one_is_not_touched_before_something_is_learned, setup,
+			teardown),
 		cmocka_unit_test_setup_teardown(an_image_of_something_else_is_nothing,
 						setup, teardown),
 		cmocka_unit_test_setup_teardown(entries_beyond_the_image_are_not_in_it,
