@@ -150,9 +150,14 @@ struct api_config {
 	int listen_fd;	   /* a listening TCP socket, owned by the API from then on, even
 			    * if api_new() fails */
 	const char *token; /* NULL or "": none is asked for, and changes are 403 */
-	bool open;	   /* without a token changes are let through */
-	bool ui;	   /* /ui/ is there */
-	size_t max_rules;  /* of POST and PATCH; 0: no limit */
+	/* PEM: the API speaks TLS, 1.2 at least. NULL: it doesn't. */
+	const char *tls_cert, *tls_key;
+	/* Of an API that strangers can reach: a network that shows wrong tokens is
+	 * answered 429 for a while, whatever it shows. */
+	bool limits_failures;
+	bool open;	  /* without a token changes are let through */
+	bool ui;	  /* /ui/ is there */
+	size_t max_rules; /* of POST and PATCH; 0: no limit */
 	const struct api_label *labels;
 	size_t label_count;
 	/* 0: as above. Tests shorten them. */

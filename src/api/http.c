@@ -17,6 +17,8 @@
 #include "api/internal.h"
 #include "base/clock.h"
 
+#define TLS_VERSIONS "SECURE128:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
+
 enum {
 	ACCEPTS_PER_TURN = 16,
 	RUNS_PER_TURN = 32, /* of the library, while it has bytes to go on with */
@@ -381,23 +383,38 @@ static void ignore_log(void *data, const char *format, va_list args)
 {
 }
 
+/* The library takes what it only reads without const. */
+static void *pem(const char *text)
+{
+	return (void *)(uintptr_t)text;
+}
+
 static int start_daemon(struct api *a)
 {
+	const bool tls = a->config.tls_cert && a->config.tls_key;
+	struct MHD_OptionItem secure[] = {
+		{ MHD_OPTION_HTTPS_MEM_CERT, 0, pem(a->config.tls_cert) },
+		{ MHD_OPTION_HTTPS_MEM_KEY, 0, pem(a->config.tls_key) },
+		{ MHD_OPTION_HTTPS_PRIORITIES, 0, pem(TLS_VERSIONS) },
+		{ MHD_OPTION_END, 0, NULL },
+	};
 	const union MHD_DaemonInfo *info;
 
 	a->daemon = MHD_start_daemon(
-		MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME, 0,
-		NULL, NULL, on_request, a, MHD_OPTION_EXTERNAL_LOGGER, ignore_log, NULL,
-		MHD_OPTION_CONNECTION_LIMIT, (unsigned int)CONNS_SIZE,
+		MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME |
+			(tls ? MHD_USE_TLS : 0),
+		0, NULL, NULL, on_request, a, MHD_OPTION_EXTERNAL_LOGGER, ignore_log,
+		NULL, MHD_OPTION_CONNECTION_LIMIT, (unsigned int)CONNS_SIZE,
 		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned int)idle_sec(a),
 		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)API_HEAD_SIZE,
 		MHD_OPTION_STRICT_FOR_CLIENT, (int)LIBRARY_STRICT,
 		MHD_OPTION_NOTIFY_COMPLETED, on_completed, a,
 		MHD_OPTION_NOTIFY_CONNECTION, on_connection, a,
 		MHD_OPTION_URI_LOG_CALLBACK, on_target, a, MHD_OPTION_UNESCAPE_CALLBACK,
-		keep_escapes, NULL, MHD_OPTION_END);
+		keep_escapes, NULL, MHD_OPTION_ARRAY, tls ? secure : &secure[3],
+		MHD_OPTION_END);
 	if (!a->daemon)
-		return -ENOMEM;
+		return tls ? -EKEYREJECTED : -ENOMEM;
 	info = MHD_get_daemon_info(a->daemon, MHD_DAEMON_INFO_EPOLL_FD);
 	if (!info || info->epoll_fd < 0)
 		return -ENOSYS;
@@ -410,7 +427,9 @@ static int start(struct api *a)
 	int result;
 
 	a->rows = calloc(API_EVENTS_KEPT, sizeof(*a->rows));
-	if (!a->rows)
+	if (a->config.limits_failures)
+		a->failures = calloc(1, sizeof(*a->failures));
+	if (!a->rows || (a->config.limits_failures && !a->failures))
 		return -ENOMEM;
 	/* Who opened it may have left it blocking; nothing here may wait. */
 	if (fcntl(a->listening.fd, F_SETFL, O_NONBLOCK) < 0)
@@ -463,5 +482,6 @@ void api_free(struct api *a)
 	loop_timer_stop(a->config.loop, &a->tick_timer);
 	close(a->listening.fd);
 	free(a->rows);
+	free(a->failures);
 	free(a);
 }

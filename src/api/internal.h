@@ -6,6 +6,7 @@
 
 #include "api/api.h"
 #include "api/conns.h"
+#include "api/failures.h"
 #include "api/request.h"
 
 struct api_stream;
@@ -29,6 +30,7 @@ struct api {
 	struct loop_timer tick_timer; /* every second while anybody is connected */
 	struct conns conns;
 	struct api_counts counts;
+	struct failures *failures; /* with config.limits_failures; owned */
 	/* The newest events, for streams: number n is in slot n % API_EVENTS_KEPT. */
 	struct event_row *rows;
 	uint64_t row_next; /* the number of the next one */
@@ -94,6 +96,8 @@ void reply_text(struct api_request *r, unsigned int status, const char *text);
 /* "<text>\n" as an error of the reference: with nosniff. */
 void reply_error(struct api_request *r, unsigned int status, const char *fmt, ...)
 	PRINTF_LIKE(3, 4);
+/* 429, and after how many seconds it is worth asking again. */
+void reply_wait(struct api_request *r, uint32_t seconds);
 /* Nothing more is read of the connection. */
 void reply_last_error(struct api_request *r, unsigned int status, const char *text);
 void reply_not_allowed(struct api_request *r);

@@ -66,6 +66,17 @@ void reply_error(struct api_request *r, unsigned int status, const char *fmt, ..
 	reply_queue(r, status, PLAIN, response);
 }
 
+void reply_wait(struct api_request *r, uint32_t seconds)
+{
+	struct MHD_Response *response = text_response("too many wrong tokens\n");
+	char text[16];
+
+	snprintf(text, sizeof(text), "%u", MAX(seconds, 1U));
+	if (response)
+		reply_header(response, MHD_HTTP_HEADER_RETRY_AFTER, text);
+	reply_queue(r, MHD_HTTP_TOO_MANY_REQUESTS, PLAIN, response);
+}
+
 void reply_last_error(struct api_request *r, unsigned int status, const char *text)
 {
 	struct MHD_Response *response = text_response(text);

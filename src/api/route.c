@@ -55,6 +55,13 @@ static void answer_unauthorized(struct api_request *r)
 	reply_error(r, MHD_HTTP_UNAUTHORIZED, "unauthorized");
 }
 
+static void answer_too_often(struct api_request *r)
+{
+	r->api->counts.unauthorized++;
+	reply_wait(r, failures_wait(r->api->failures, &request_conn(r)->network,
+				    loop_now_ms(r->api->config.loop)));
+}
+
 static void answer_forbidden(struct api_request *r)
 {
 	r->api->counts.forbidden++;
@@ -160,6 +167,22 @@ static bool is_authorized(const struct api_request *r)
 		       token);
 }
 
+/* Return: NULL, or what answers somebody who isn't authorized. */
+static void (*stranger(const struct api_request *r))(struct api_request *r)
+{
+	const int64_t now_ms = loop_now_ms(r->api->config.loop);
+	const struct conn *conn = request_conn(r);
+
+	if (!r->api->failures || !conn)
+		return is_authorized(r) ? NULL : answer_unauthorized;
+	if (failures_wait(r->api->failures, &conn->network, now_ms) > 0)
+		return answer_too_often;
+	if (is_authorized(r))
+		return NULL;
+	failures_add(r->api->failures, &conn->network, now_ms);
+	return answer_unauthorized;
+}
+
 static struct text line_of(const struct api_request *r, const char *name)
 {
 	struct text value = { NULL, 0 };
@@ -263,6 +286,8 @@ static bool is_guarded(const struct api_request *r)
 
 void route_judge(struct api_request *r, const char *method)
 {
+	void (*refused)(struct api_request * r);
+
 	r->method = method_of(method);
 	r->ops = &r->api->config.ops;
 	if (!judge_target(r, method))
@@ -270,8 +295,9 @@ void route_judge(struct api_request *r, const char *method)
 	r->route = r->api->config.hall.find ? many_route(r) : NULL;
 	if (!r->route)
 		r->route = find_route(r->target);
-	if (is_guarded(r) && !is_authorized(r))
-		r->answer = answer_unauthorized;
+	refused = is_guarded(r) ? stranger(r) : NULL;
+	if (refused)
+		r->answer = refused;
 	else if (is_guarded(r) && foreign_fault(r))
 		r->answer = answer_foreign;
 	else if (!r->route || !is_here(r))

@@ -34,6 +34,27 @@ static int set_state_dir(void *target, const char *value, struct err *err)
 	return sidecar_set_path(spec, value, &spec->state_dir, err);
 }
 
+static int set_tls_cert(void *target, const char *value, struct err *err)
+{
+	struct sidecar_spec *spec = target;
+
+	return sidecar_set_path(spec, value, &spec->tls_cert, err);
+}
+
+static int set_tls_key(void *target, const char *value, struct err *err)
+{
+	struct sidecar_spec *spec = target;
+
+	return sidecar_set_path(spec, value, &spec->tls_key, err);
+}
+
+static int set_token_file(void *target, const char *value, struct err *err)
+{
+	struct sidecar_spec *spec = target;
+
+	return sidecar_set_path(spec, value, &spec->token_file, err);
+}
+
 static int set_postgres(void *target, const char *value, struct err *err)
 {
 	((struct sidecar_spec *)target)->postgres = value[0] ? value : NULL;
@@ -46,6 +67,13 @@ static const struct cli_option options[] = {
 	  set_run_dir },
 	{ "ui", "on|off", "whether the API has a page for browsers, /ui/ (on)",
 	  sidecar_set_ui },
+	{ "listen", "ADDR:PORT", "serve the API there, too, over TLS, to who has a token",
+	  sidecar_set_http_addr },
+	{ "tls-cert", "FILE", "with --listen: the certificate and its chain, PEM",
+	  set_tls_cert },
+	{ "tls-key", "FILE", "with --listen: its key, PEM", set_tls_key },
+	{ "token-file", "FILE", "with --listen: what callers show, 16 letters at least",
+	  set_token_file },
 	{ "dns-upstream", "ADDR[:PORT]",
 	  "name server to ask; may be repeated (resolv.conf)", sidecar_set_upstream,
 	  ',' },
@@ -101,6 +129,30 @@ static void set_defaults(struct sidecar_spec *spec)
 	};
 }
 
+/* Nobody is served over TCP without both TLS and a token. */
+static int check_listen(const struct sidecar_spec *spec, struct err *err)
+{
+	const struct {
+		const char *option, *file;
+	} all[] = { { "tls-cert", spec->tls_cert },
+		    { "tls-key", spec->tls_key },
+		    { "token-file", spec->token_file } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		if (!all[i].file == !spec->http_addr)
+			continue;
+		return spec->http_addr
+			       ? err_set(err, -EINVAL,
+					 "--listen: --%s is needed: TCP is served with "
+					 "TLS and a token alone",
+					 all[i].option)
+			       : err_set(err, -EINVAL,
+					 "--%s: --listen is needed, which it is for",
+					 all[i].option);
+	}
+	return 0;
+}
+
 int cli_daemon_parse(int argc, char **argv, struct sidecar_spec *ret, struct err *err)
 {
 	uint64_t given = 0;
@@ -122,6 +174,8 @@ int cli_daemon_parse(int argc, char **argv, struct sidecar_spec *ret, struct err
 			err, -EINVAL,
 			"--postgres: --state-dir is needed, which events are copied "
 			"from");
+	if (check_listen(ret, err) < 0)
+		return err->code;
 	if (ret->log_output_count == 0)
 		ret->log_outputs[ret->log_output_count++] = "stdout";
 	return sidecar_resolv_conf(ret, err);

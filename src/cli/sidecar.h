@@ -88,6 +88,8 @@ struct sidecar_spec {
 	const char *resolv_conf; /* for tests; /etc/resolv.conf */
 	/* Of `weir daemon` alone (cli/daemon.h). */
 	const char *socket, *run_dir;
+	/* The API over TCP, at @http: all of them, or none. */
+	const char *tls_cert, *tls_key, *token_file;
 	struct arena arena;
 	uint64_t given;
 	char **argv; /* as they came, argv[0] is "sidecar"; NULL-ended; borrowed */

@@ -10,7 +10,7 @@
 #include "ipc/capabilities.h"
 #include "ipc/landlock.h"
 
-enum { PATHS_MAX = SIDECAR_OUTPUTS_MAX + 8 };
+enum { PATHS_MAX = SIDECAR_OUTPUTS_MAX + 12 };
 
 struct paths {
 	struct landlock_path items[PATHS_MAX];
@@ -24,8 +24,9 @@ static void add(struct paths *p, const char *path, bool write)
 			(struct landlock_path){ .path = path, .write = write };
 }
 
-/* The directory of @path: files are made anew beside the old ones. */
-static void add_parent(struct paths *p, struct arena *arena, const char *path)
+/* The directory of @path. */
+static void add_directory(struct paths *p, struct arena *arena, const char *path,
+			  bool write)
 {
 	const char *slash = path ? strrchr(path, '/') : NULL;
 	char *parent;
@@ -38,7 +39,18 @@ static void add_parent(struct paths *p, struct arena *arena, const char *path)
 		parent = arena_printf(arena, "/");
 	else
 		parent = arena_text(arena, (struct text){ path, (size_t)(slash - path) });
-	add(p, parent, true);
+	add(p, parent, write);
+}
+
+/* Files are made anew beside the old ones. */
+static void add_parent(struct paths *p, struct arena *arena, const char *path)
+{
+	add_directory(p, arena, path, true);
+}
+
+static void add_folder(struct paths *p, struct arena *arena, const char *path)
+{
+	add_directory(p, arena, path, false);
 }
 
 /* A log's. What isn't a file (a device, a pipe) is only written to. */
@@ -65,6 +77,10 @@ static int cut_files(const struct sidecar_spec *spec, char *ret_missing, struct 
 		add_log(&p, &arena, spec->log_outputs[i]);
 	if (spec->jsonl)
 		add_log(&p, &arena, spec->jsonl);
+	/* New ones take the place of the old. */
+	add_folder(&p, &arena, spec->tls_cert);
+	add_folder(&p, &arena, spec->tls_key);
+	add_folder(&p, &arena, spec->token_file);
 	add(&p, spec->state_dir, true);
 	add(&p, spec->always_dir, false);
 	add(&p, "/proc/net", false);

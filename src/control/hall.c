@@ -153,6 +153,13 @@ void side_hall_status(void *data, struct api_status *ret)
 		};
 	ret->full_isolation = ret->degradation_count == 0;
 	side_store_status(s, ret);
+	/* No sandbox is guarded less by it. */
+	if (side_secure_trouble(s)[0] && ret->degradation_count < API_DEGRADATIONS_MAX)
+		ret->degradations[ret->degradation_count++] = (struct api_degradation){
+			.what = "tls",
+			.reason = side_secure_trouble(s),
+			.since_ms = s->since_ms,
+		};
 	ret->engine_restarts = s->standing.restarts;
 	for (uint32_t id = 0; (w = side_ward_after(s, id)); id = w->id) {
 		if (w->gone[0])

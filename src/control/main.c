@@ -31,8 +31,15 @@ enum side_status {
 
 /* ---- signals ---- */
 
-/* SIGHUP: the file of events was moved away. All others mean: end. Nobody else's state
- * hangs on this process. */
+static void on_hangup(struct side *s)
+{
+	if (s->jsonl)
+		jsonl_writer_reopen(s->jsonl);
+	side_secure_reload(s);
+}
+
+/* SIGHUP: the file of events was moved away, files have changed. All others mean: end.
+ * Nobody else's state hangs on this process. */
 static void on_signal(struct loop_source *source, uint32_t events)
 {
 	struct side *s = CONTAINER_OF(source, struct side, signals);
@@ -41,8 +48,8 @@ static void on_signal(struct loop_source *source, uint32_t events)
 	while (read(source->fd, &info, sizeof(info)) == sizeof(info)) {
 		if (info.ssi_signo != SIGHUP)
 			loop_stop(s->loop);
-		else if (s->jsonl)
-			jsonl_writer_reopen(s->jsonl);
+		else
+			on_hangup(s);
 	}
 }
 
@@ -156,9 +163,9 @@ static const struct event_ring *events(void *data)
 	return ((struct side *)data)->ring;
 }
 
-static int open_api(struct side *s, struct err *err)
+void side_api_config(struct side *s, struct api_config *ret)
 {
-	struct api_config config = {
+	*ret = (struct api_config){
 		.loop = s->loop,
 		.listen_fd = PLACE_FIRST + PLACE_HTTP,
 		.token = s->spec.token,
@@ -180,18 +187,27 @@ static int open_api(struct side *s, struct err *err)
 		},
 	};
 
-	side_review_ops(s, &config.ops);
-	side_count_ops(s, &config.ops);
+	side_review_ops(s, &ret->ops);
+	side_count_ops(s, &ret->ops);
 	if (s->many) {
-		config.open = true; /* to who may connect at all */
-		config.ops.status = side_hall_status;
-		side_hall(s, &config.hall);
+		ret->open = true; /* to who may connect at all */
+		ret->ops.status = side_hall_status;
+		side_hall(s, &ret->hall);
 	}
+}
+
+static int open_api(struct side *s, struct err *err)
+{
+	struct api_config config;
+
+	side_api_config(s, &config);
 	for (size_t i = 0; i < s->spec.attr_count; i++)
 		s->labels[i] = (struct api_label){ .key = s->spec.attrs[i].key,
 						   .value = s->spec.attrs[i].value };
 	s->api = api_new(&config, err);
-	return s->api ? 0 : err->code;
+	if (!s->api)
+		return err->code;
+	return s->many && s->spec.http_addr ? side_secure_open(s, err) : 0;
 }
 
 /* ---- start and end ---- */
@@ -270,6 +286,7 @@ int main(int argc, char **argv)
 	}
 	if (r < 0)
 		log_error("%s", err.code < 0 ? err.text : strerror(-r));
+	side_secure_close(&s);
 	if (s.api)
 		api_free(s.api);
 	if (s.store)

@@ -51,6 +51,7 @@ void side_on_event(struct side *s, const struct event *given)
 	event_ring_add(ring_of(s, e.sandbox), &e);
 	side_row(s, &e, &row);
 	api_on_event(s->api, &row);
+	side_secure_event(s, &row);
 	if (s->store)
 		sqlite_writer_add(s->store, &row);
 	if (s->jsonl)

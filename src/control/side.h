@@ -15,6 +15,7 @@
  *   status.c    what /status and /metrics say
  *   wards.c     the daemon's: many sandboxes, each with a policy of its own
  *   hall.c      the daemon's: what its API says of them
+ *   secure.c    the daemon's: its API over TCP, with TLS and a token
  *   attach.c    the daemon's: what is asked to be guarded, from JSON and back
  *
  * It has no capability, and what it reads from callers it can't turn against anything:
@@ -79,6 +80,7 @@ struct side {
 	struct loop *loop;
 	struct loglines *log;
 	struct api *api;
+	struct side_secure *secure; /* the API over TCP; NULL: there is none */
 	struct event_ring *ring;
 	struct side_webhook *webhook; /* NULL: no URL is told */
 	struct sqlite_writer *store;  /* NULL: events are in memory alone */
@@ -261,6 +263,23 @@ bool side_on_denies(struct side *s, const struct event *e);
 /* @d is in force: where no file has the policy, a closed one is kept all the same. */
 int side_closed_keep(const struct side *s, const struct document *d,
 		     struct err *err) MUST_CHECK;
+
+/* -- secure.c ----------------------------------------------------------------------- */
+
+/* Serve what PLACE_TLS listens to. What is wrong with the files is told, and shows in the
+ * status; nobody is served there then. */
+int side_secure_open(struct side *s, struct err *err) MUST_CHECK;
+/* Read the files again, after this turn; those that were good stay until new ones are. */
+void side_secure_reload(struct side *s);
+void side_secure_event(const struct side *s, const struct event_row *row);
+/* Why nobody is served, or "". */
+const char *side_secure_trouble(const struct side *s);
+void side_secure_close(struct side *s);
+
+/* -- main.c ------------------------------------------------------------------------- */
+
+/* What all ways to the API have in common. */
+void side_api_config(struct side *s, struct api_config *ret);
 
 /* -- reload.c ----------------------------------------------------------------------- */
 

@@ -210,13 +210,14 @@ static int fork_control(struct keeper *k)
 		[PLACE_KEEPER] = end,
 		[PLACE_HTTP] = k->held.http_fd,
 		[PLACE_TEXT] = k->held.text_fd,
+		[PLACE_TLS] = k->held.tls_fd,
 	};
 	const struct helper helper = {
 		.program = k->control.name,
 		/* The daemon's begin with "daemon". */
 		.args = k->warden ? k->spec->argv : k->spec->argv + 1,
 		.fds = fds,
-		.fd_count = PLACE_COUNT,
+		.fd_count = k->held.tls_fd < 0 ? PLACE_TLS : PLACE_COUNT,
 	};
 	pid_t pid;
 

@@ -24,7 +24,7 @@ enum { HTTP_BACKLOG = 128 };
 void keeper_held_init(struct keeper_held *h)
 {
 	*h = (struct keeper_held){
-		.http_fd = -1, .image_fd = -1, .plan_fd = -1, .text_fd = -1
+		.http_fd = -1, .tls_fd = -1, .image_fd = -1, .plan_fd = -1, .text_fd = -1
 	};
 	sandbox_fds_init(&h->fds);
 }
@@ -242,7 +242,7 @@ bool keeper_has_ipv6(void)
 	       bind(fd, (const struct sockaddr *)&loopback, sizeof(loopback)) == 0;
 }
 
-static int open_http(const struct sidecar_spec *spec, bool ipv6, int *ret,
+int keeper_open_http(const struct sidecar_spec *spec, bool ipv6, int *ret,
 		     struct err *err)
 {
 	const uint8_t any[16] = { 0 };
@@ -382,7 +382,7 @@ int keeper_open(const struct sidecar_spec *spec, struct keeper_held *ret, struct
 	keeper_open_directories(spec);
 	ret->ipv6 = keeper_has_ipv6();
 	if (r == 0)
-		r = open_http(spec, ret->ipv6, &ret->http_fd, err);
+		r = keeper_open_http(spec, ret->ipv6, &ret->http_fd, err);
 	if (r == 0)
 		r = sandbox_fds_open(&ret->fds, &ports, ret->ipv6, err);
 	if (r == 0)

@@ -15,6 +15,7 @@ enum {
 struct keeper_held {
 	struct sandbox_fds fds;
 	int http_fd, image_fd;
+	int tls_fd;	      /* -1: none */
 	int plan_fd, text_fd; /* sealed memfds: what is in force */
 	bool ipv6;
 	bool image_found;	   /* of a sidecar that was here before, on this boot */
@@ -25,6 +26,9 @@ void keeper_held_init(struct keeper_held *h); /* all -1 */
 /* Nothing is changed in the kernel by it. -EINVAL: what is wrong has been printed. */
 int keeper_open(const struct sidecar_spec *spec, struct keeper_held *ret,
 		struct err *err) MUST_CHECK;
+/* The API's listening TCP socket, as @spec says. */
+int keeper_open_http(const struct sidecar_spec *spec, bool ipv6, int *ret,
+		     struct err *err) MUST_CHECK;
 /* Exchange plan and text for those of a deny-all policy. */
 int keeper_deny_all(struct keeper_held *h, struct err *err) MUST_CHECK;
 /* ::1 can be bound in this namespace: it is switched off in many containers. */

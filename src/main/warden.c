@@ -334,6 +334,8 @@ static int open_all(struct warden *w, struct err *err)
 
 	if (r == 0)
 		r = open_socket(k->spec->socket, &k->held.http_fd, err);
+	if (r == 0 && k->spec->http_addr)
+		r = keeper_open_http(k->spec, keeper_has_ipv6(), &k->held.tls_fd, err);
 	if (r < 0)
 		return r;
 	keeper_open_directories(k->spec);

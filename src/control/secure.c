@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The daemon's API over TCP: the same, to whoever has the token, over TLS. A second one
+ * beside that of the unix socket, on a socket that the warden has opened; when its files
+ * have changed another one takes its place, and streams come back by themselves. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "control/side.h"
+
+enum {
+	FILE_SIZE_MAX = 256 * 1024, /* more is no certificate, key or token */
+	TOKEN_LEN_MIN = 16,
+};
+
+struct files {
+	char *cert, *key, *token; /* owned */
+};
+
+struct side_secure {
+	struct side *side;
+	struct api *api; /* NULL: nobody is served */
+	struct files files;
+	struct loop_source
+		closing; /* while nobody is served: who comes isn't left hanging
+			  */
+	struct loop_deferred again;
+	char trouble[ERR_TEXT_SIZE];
+};
+
+/* ---- files ---- */
+
+static void wipe(char **text)
+{
+	if (*text)
+		explicit_bzero(*text, strlen(*text));
+	free(*text);
+	*text = NULL;
+}
+
+static void files_done(struct files *f)
+{
+	wipe(&f->cert);
+	wipe(&f->key);
+	wipe(&f->token);
+}
+
+static int read_file(const char *path, char **ret, struct err *err)
+{
+	CLEAN(fd) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	char *text = fd < 0 ? NULL : calloc(1, FILE_SIZE_MAX + 1);
+	ssize_t n = text ? read(fd, text, FILE_SIZE_MAX) : -1;
+
+	if (n <= 0 || n == FILE_SIZE_MAX || strlen(text) != (size_t)n) {
+		int r = n < 0 ? -errno : -EINVAL;
+
+		wipe(&text);
+		return err_sys(err, r, "cannot read '%.200s'", path);
+	}
+	*ret = text;
+	return 0;
+}
+
+/* What no header can show would keep everybody out, which is better told. */
+static int check_token(char *token, const char *path, struct err *err)
+{
+	struct text t = text_trim(text_of(token));
+
+	memmove(token, t.ptr, t.len);
+	token[t.len] = '\0';
+	if (t.len < TOKEN_LEN_MIN)
+		return err_set(err, -EINVAL,
+			       "the token in '%.200s' is shorter than %d letters", path,
+			       TOKEN_LEN_MIN);
+	for (size_t i = 0; i < t.len; i++)
+		if (token[i] <= ' ' || token[i] > '~')
+			return err_set(err, -EINVAL,
+				       "the token in '%.200s' is not one word of ASCII",
+				       path);
+	return 0;
+}
+
+static int files_read(const struct sidecar_spec *spec, struct files *ret, struct err *err)
+{
+	int r = read_file(spec->tls_cert, &ret->cert, err);
+
+	if (r == 0)
+		r = read_file(spec->tls_key, &ret->key, err);
+	if (r == 0)
+		r = read_file(spec->token_file, &ret->token, err);
+	if (r == 0)
+		r = check_token(ret->token, spec->token_file, err);
+	return r;
+}
+
+/* ---- the API ---- */
+
+static struct api *make(struct side *s, const struct files *f, struct err *err)
+{
+	struct api_config config;
+
+	side_api_config(s, &config);
+	config.listen_fd = fcntl(PLACE_FIRST + PLACE_TLS, F_DUPFD_CLOEXEC, 0);
+	config.tls_cert = f->cert;
+	config.tls_key = f->key;
+	config.token = f->token;
+	config.limits_failures = true;
+	config.open = false;
+	/* Who comes is not known by the connection. */
+	config.hall.admits = NULL;
+	if (config.listen_fd >= 0)
+		return api_new(&config, err);
+	err_sys(err, -errno, "cannot take the API's socket");
+	return NULL;
+}
+
+/* The library doesn't say what it dislikes about a certificate or a key. */
+static void explain(struct err *err, const struct sidecar_spec *spec)
+{
+	if (err->code == -EKEYREJECTED)
+		err_set(err, -EKEYREJECTED,
+			"'%.150s' and '%.150s' are no certificate and key that go "
+			"together",
+			spec->tls_cert, spec->tls_key);
+}
+
+static void on_refused(struct loop_source *source, uint32_t events)
+{
+	int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	if (fd >= 0)
+		close(fd);
+}
+
+static void serve_nobody(struct side_secure *x)
+{
+	x->closing.on_ready = on_refused;
+	x->closing.fd = PLACE_FIRST + PLACE_TLS;
+	if (!x->closing.added && loop_add(x->side->loop, &x->closing, EPOLLIN) < 0)
+		loop_stop(x->side->loop);
+}
+
+static void start(struct side_secure *x)
+{
+	struct side *s = x->side;
+	struct files files = { 0 };
+	struct err err = { 0 };
+	struct api *api = NULL;
+
+	if (files_read(&s->spec, &files, &err) == 0)
+		api = make(s, &files, &err);
+	if (!api) {
+		explain(&err, &s->spec);
+		files_done(&files);
+		snprintf(x->trouble, sizeof(x->trouble), "%.300s; %s", err.text,
+			 x->api ? "those before serve on" : "nobody is served over TCP");
+		loglines_say(s->log, clock_wall_ms(), LOGLINES_ERROR, "%s", x->trouble);
+		if (!x->api)
+			serve_nobody(x);
+		return;
+	}
+	loop_remove(s->loop, &x->closing);
+	x->trouble[0] = '\0';
+	api_free(x->api);
+	files_done(&x->files);
+	x->api = api;
+	x->files = files;
+}
+
+static void on_again(struct loop_deferred *d)
+{
+	start(CONTAINER_OF(d, struct side_secure, again));
+}
+
+int side_secure_open(struct side *s, struct err *err)
+{
+	struct side_secure *x = calloc(1, sizeof(*x));
+
+	if (!x)
+		return err_set(err, -ENOMEM, "out of memory");
+	x->side = s;
+	x->again.run = on_again;
+	s->secure = x;
+	start(x);
+	return 0;
+}
+
+void side_secure_reload(struct side *s)
+{
+	if (!s->secure)
+		return;
+	loop_defer_cancel(s->loop, &s->secure->again);
+	loop_defer(s->loop, &s->secure->again);
+}
+
+void side_secure_event(const struct side *s, const struct event_row *row)
+{
+	if (s->secure && s->secure->api)
+		api_on_event(s->secure->api, row);
+}
+
+const char *side_secure_trouble(const struct side *s)
+{
+	return s->secure ? s->secure->trouble : "";
+}
+
+void side_secure_close(struct side *s)
+{
+	if (!s->secure)
+		return;
+	api_free(s->secure->api);
+	files_done(&s->secure->files);
+	free(s->secure);
+	s->secure = NULL;
+}
