@@ -7,6 +7,7 @@
  * takes them. A reader that is so slow that its next event has left the ring is closed:
  * it comes back with Last-Event-ID and is told what it missed. So a stream costs the same
  * memory whatever happens. */
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -207,6 +208,29 @@ static struct api_stream *find_crowding(const struct api *a, const struct prefix
 	return found;
 }
 
+/* Its reader has hung up, or says no more; the library learns of it with the next bytes
+ * that it sends, which can take until the next heartbeat. */
+static bool has_left(const struct api_stream *s)
+{
+	char byte;
+	ssize_t n;
+
+	if (s->fd < 0 || s->is_dropped)
+		return false;
+	n = recv(s->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+	return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+static void drop_who_left(struct api *a)
+{
+	for (size_t i = 0; i < API_STREAM_PLACES; i++) {
+		if (!a->streams[i] || !has_left(a->streams[i]))
+			continue;
+		drop(a->streams[i]);
+		return;
+	}
+}
+
 /* Return: false when all are taken, and fairly. */
 static bool find_place(struct api *a, const struct api_request *r, size_t *ret)
 {
@@ -214,6 +238,8 @@ static bool find_place(struct api *a, const struct api_request *r, size_t *ret)
 	struct api_stream *crowding = NULL;
 	size_t place = 0;
 
+	if (streams_count(a) >= API_STREAMS_MAX)
+		drop_who_left(a);
 	if (streams_count(a) >= API_STREAMS_MAX) {
 		crowding = conn ? find_crowding(a, &conn->network) : NULL;
 		if (!crowding)

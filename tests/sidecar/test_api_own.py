@@ -285,6 +285,18 @@ def test_number_of_streams(api):
         s.socket.close()
 
 
+def test_readers_that_have_left_make_room(api):
+    """At once, though nothing happens that would show that they have: a page may be loaded again and again."""
+    for _ in range(30):
+        with Events(api) as stream:
+            assert stream.code == 200
+            stream.block()
+    stay = [Events(api) for _ in range(8)]
+    assert [s.code for s in stay] == [200] * 8 and Events(api).code == 503
+    for s in stay:
+        s.socket.close()
+
+
 def test_streams_are_shared():
     """One network, the sandbox's own among them, doesn't keep the others out."""
     ns = NetNs()

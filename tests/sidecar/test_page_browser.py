@@ -3,10 +3,12 @@
 
 With WEIR_PICTURES=FOLDER it leaves pictures of the page there.
 """
+import http.server
 import json
 import os
 import pathlib
 import socket
+import threading
 
 import pytest
 
@@ -267,4 +269,61 @@ def test_D_bytes_of_any_kind_and_no_token(page, pod):
         page.wait("document.getElementById('link').textContent === 'live, some events were missed'")
         page.wait("document.getElementById('denies-n').textContent.replace(',', '') >= 1000")
         assert page.js("document.querySelectorAll('*').length") < 8000 and page.all_faults() == []
+        page.open("about:blank")
+
+
+class Evil(http.server.BaseHTTPRequestHandler):
+    """Another site: a page that may do whatever pages may."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<!doctype html><title>evil</title><iframe name=f></iframe>")
+
+    def log_message(self, *args):
+        pass
+
+
+def test_E_pages_of_other_sites_get_nothing(page, pod):
+    """In front of an API that is open to whoever reaches it, with a browser that does."""
+    rule = '{"egress":[{"action":"allow","target":"evil.test"}]}'
+    form = """(() => { const f = document.createElement('form'); Object.assign(f, {method: 'POST', enctype: 'text/plain', target: 'f',
+        action: URL_}); f.append(Object.assign(document.createElement('input'), {name: '{"x":"', value: '","egress":[]}'}));
+        document.body.append(f); f.submit(); })()"""
+    ask = "fetch(URL_, {method: METHOD, mode: MODE, body: BODY}).then(r => r.status + ' ' + r.type, e => 'failed')"
+
+    def fill(text, **values):
+        for key, value in values.items():
+            text = text.replace(key, "undefined" if value is None else json.dumps(value))
+        return text
+
+    with pod.ns.entered(), Api("open=1", token=None) as api:
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Evil)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        policy_url = f"{api.url}/policy"
+        # what it can do: the API's own page may
+        page.open(f"{api.url}/ui/")
+        assert page.js(fill(ask, URL_=policy_url, METHOD="POST", MODE="cors", BODY=rule)) == "200 basic"
+        assert api.json("/policy")["policy"]["egress"] and api.log()
+        for site in (f"http://127.0.0.1:{server.server_port}/", f"http://localhost:{server.server_port}/"):
+            page.open(site)
+            page.js(fill(form, URL_=policy_url))
+            assert page.js(fill(ask, URL_=policy_url, METHOD="POST", MODE="no-cors", BODY="")) == "failed"
+            for method in ("GET", "POST", "PATCH", "DELETE"):
+                assert page.js(fill(ask, URL_=policy_url, METHOD=method, MODE="cors", BODY=None if method == "GET" else "[]")) == "failed"
+            assert page.js(f"new Promise(r => {{ const s = new EventSource('{api.url}/events'); s.onerror = () => r('failed'); "
+                           "s.onopen = () => r('open'); })") == "failed"
+            page.js(f"document.querySelector('iframe').src = '{api.url}/ui/'")  # it mustn't be framed
+            page.wait("self.frames[0].length === 0")
+        page.open(f"http://pointed.test:{api.port}/ui/")
+        page.wait("!document.getElementById('trouble').hidden")
+        assert "by its address or as localhost" in page.text() and page.js("document.getElementById('all').hidden")
+        for method in ("GET", "POST", "DELETE"):
+            asked = page.js(fill(ask, URL_="/policy", METHOD=method, MODE="cors", BODY=None if method == "GET" else ""))
+            assert asked == "403 basic", method
+        assert page.js("fetch('/policy').then(r => r.text())").startswith("forbidden")
+        server.shutdown()
+        assert api.json("/policy")["policy"]["egress"] == [{"action": "allow", "target": "evil.test"}] and api.log() == []
+        assert api.metric("api_forbidden_total") >= 19  # they all arrived
         page.open("about:blank")

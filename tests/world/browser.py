@@ -25,7 +25,8 @@ _OPTIONS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",
             "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--disable-extensions",
             "--disable-default-apps", "--no-default-browser-check", "--mute-audio", "--hide-scrollbars",
             "--force-color-profile=srgb", "--remote-debugging-pipe",
-            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"]
+            # a name that was pointed at this machine, as in DNS rebinding
+            "--host-resolver-rules=MAP pointed.test 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"]
 _KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "ArrowRight": 39, "ArrowDown": 40}
 _WATCH = ("self.breaches = []; document.addEventListener('securitypolicyviolation', "
           "e => self.breaches.push(e.violatedDirective + ' ' + e.blockedURI + ' ' + e.sample));")
