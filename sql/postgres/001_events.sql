@@ -1,6 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Events of any number of sidecars. The first eight columns are what dashboards know; the others may be NULL, and a table
 -- that is there already gets them.
+-- Weir runs these files by itself where its role may; else somebody who may runs them in order.
+CREATE TABLE IF NOT EXISTS sandbox_egress_schema (version INT PRIMARY KEY);
+INSERT INTO sandbox_egress_schema VALUES (1) ON CONFLICT DO NOTHING;
 CREATE TABLE IF NOT EXISTS sandbox_egress_event (
   id          BIGSERIAL PRIMARY KEY,
   analysis_id TEXT,             -- the sandbox

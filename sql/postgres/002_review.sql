@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Review tasks as they stand in each store: what was denied and a rule could allow. Weir writes them and reads nothing from
 -- here: tasks are decided by its API and its command line, so that no row of a database opens a way out.
+INSERT INTO sandbox_egress_schema VALUES (2) ON CONFLICT DO NOTHING;
 CREATE TABLE IF NOT EXISTS sandbox_egress_review (
   store       UUID NOT NULL,    -- which file it is in, and its number there
   task        BIGINT NOT NULL,

@@ -18,7 +18,7 @@
 enum {
 	SEARCH_MS = 10000,
 	SQL_SIZE = 1024,
-	REVIEW_AGAIN_MS = 10000, /* after they could not be copied */
+	REVIEW_AGAIN_MS = 5000, /* after they could not be copied */
 };
 
 enum { TABLE_EVENT = 0, TABLE_NOTICE, TABLE_COUNT };

@@ -37,21 +37,13 @@ static int read_version(struct server *server, int64_t *ret, struct err *err)
 	return 0;
 }
 
+/* Each notes its own number. */
 static int migrate_from(struct server *server, size_t version, struct err *err)
 {
-	char sql[SQL_SIZE];
-	int r = server_order(server, make,
-			     "CREATE TABLE IF NOT EXISTS sandbox_egress_schema"
-			     " (version INT PRIMARY KEY)",
-			     NULL, 0, err);
+	int r = 0;
 
-	for (size_t i = version; i < ARRAY_SIZE(migrations) && r == 0; i++) {
+	for (size_t i = version; i < ARRAY_SIZE(migrations) && r == 0; i++)
 		r = server_order(server, make, migrations[i], NULL, 0, err);
-		snprintf(sql, sizeof(sql),
-			 "INSERT INTO sandbox_egress_schema VALUES (%zu)", i + 1);
-		if (r == 0)
-			r = server_order(server, make, sql, NULL, 0, err);
-	}
 	return r;
 }
 
@@ -86,8 +78,10 @@ int tables_make(struct server *server, int64_t *ret_version, struct err *err)
 		server_be_patient(server, false);
 		if (r == 0)
 			version = ARRAY_SIZE(migrations);
-		else if (r == -EPERM && version >= TABLES_EVENT)
+		else if (r == -EPERM && version >= TABLES_EVENT) {
+			*err = (struct err){ 0 };
 			r = server_roll_back(server, err);
+		}
 	}
 	if (r == 0)
 		*ret_version = version;

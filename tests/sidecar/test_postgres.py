@@ -7,7 +7,7 @@ import time
 import pytest
 
 from world.copies import Sender, count, each_once, wait_each_once
-from world.postgres import Postgres, binaries
+from world.postgres import Database, Postgres, binaries
 from world.run import SET_ASIDE
 from world.sidecar import wait_for
 from world.store import Store
@@ -17,9 +17,24 @@ pytestmark = pytest.mark.skipif(not binaries(), reason="PostgreSQL is not instal
 
 @pytest.fixture
 def server():
+    """For tests that kill it."""
     s = Postgres()
     yield s
     s.end()
+
+
+@pytest.fixture(scope="module")
+def shared():
+    s = Postgres()
+    yield s
+    s.end()
+
+
+@pytest.fixture
+def database(shared):
+    made = Database(shared, f"d{time.monotonic_ns()}", ("writer",))
+    yield made
+    made.end()
 
 
 @pytest.fixture
@@ -29,7 +44,7 @@ def store(tmp_path):
         yield opened
 
 
-def test_rows_are_there_as_dashboards_know_them(server, store):
+def test_rows_are_there_as_dashboards_know_them(database, store):
     store.put("a.test", sandbox="sb-7", packets=3, command="curl", rule="deny-a.test")
     store.put(address="2001:db8::7", port=443, packets=2)
     store.put("b.test", action="allow", address="192.0.2.1", port=80)
@@ -37,45 +52,45 @@ def test_rows_are_there_as_dashboards_know_them(server, store):
     store.put(action="change")
     store.put(action="limit", sandbox="sb-7")
     store.drain()
-    with Sender(store, server.conninfo):
-        wait_for(lambda: count(server) == 4 and count(server, "sandbox_egress_notice") == 2, 20)
-    assert server.rows("SELECT analysis_id, action, remote_ip, remote_port, fqdn_pinned, raw_pkts FROM sandbox_egress_event"
+    with Sender(store, database.conninfo):
+        wait_for(lambda: count(database) == 4 and count(database, "sandbox_egress_notice") == 2, 20)
+    assert database.rows("SELECT analysis_id, action, remote_ip, remote_port, fqdn_pinned, raw_pkts FROM sandbox_egress_event"
                        " ORDER BY id") == [
         ("sb-7", "deny", "", "", "a.test", "3"), ("sb-1", "deny", "2001:db8::7", "443", "", "2"),
         ("sb-1", "allow", "192.0.2.1", "80", "b.test", "1"), ("sb-1", "panic", "", "", "", "1")]
-    assert server.rows("SELECT layer, protocol, rule, packets, command FROM sandbox_egress_event ORDER BY id")[:2] == [
+    assert database.rows("SELECT layer, protocol, rule, packets, command FROM sandbox_egress_event ORDER BY id")[:2] == [
         ("dns", "", "deny-a.test", "3", "curl"), ("address", "tcp", "", "2", "")]
-    assert server.rows("SELECT analysis_id, action FROM sandbox_egress_notice ORDER BY id") == [
+    assert database.rows("SELECT analysis_id, action FROM sandbox_egress_notice ORDER BY id") == [
         ("sb-1", "change"), ("sb-7", "limit")]
-    assert server.value("SELECT count(*) FROM sandbox_egress_event WHERE abs(extract(epoch FROM now() - ts)) < 60") == 4
-    types = dict(server.rows("SELECT column_name, data_type FROM information_schema.columns"
+    assert database.value("SELECT count(*) FROM sandbox_egress_event WHERE abs(extract(epoch FROM now() - ts)) < 60") == 4
+    types = dict(database.rows("SELECT column_name, data_type FROM information_schema.columns"
                              " WHERE table_name = 'sandbox_egress_event'"))
     assert (types["id"], types["ts"], types["remote_ip"], types["raw_pkts"]) == (
         "bigint", "timestamp with time zone", "inet", "integer")
-    refused = server.psql("INSERT INTO sandbox_egress_event (action) VALUES ('change')", check=False)
+    refused = database.psql("INSERT INTO sandbox_egress_event (action) VALUES ('change')", check=False)
     assert refused.returncode != 0
-    assert server.psql("INSERT INTO sandbox_egress_event (analysis_id) VALUES ('others write here, too')").returncode == 0
+    assert database.psql("INSERT INTO sandbox_egress_event (analysis_id) VALUES ('others write here, too')").returncode == 0
 
 
-def test_hostile_names_are_text(server, store):
+def test_hostile_names_are_text(database, store):
     names = [b"\x1b[2J\x1b]0;x\x07.test", b"<script>alert(1)</script>", b"'); DROP TABLE sandbox_egress_event; --",
              b"\\N", b"\\.", b"a\\tb\\", b"tab\there", b"line\nbreak\r", b"x" * 253, b"$1 %s {}", "\u202etxt".encode()]
     for name in names + [b"bad\xff\xc0.test"]:
         store.put(name)
     store.put("last.test", sandbox="'quoted'", packets=4294967295)
     store.drain()
-    with Sender(store, server.conninfo):
-        wait_for(lambda: count(server) == len(names) + 2, 20)
-    stored = {name for name, in server.rows("SELECT fqdn_pinned FROM sandbox_egress_event")}
+    with Sender(store, database.conninfo):
+        wait_for(lambda: count(database) == len(names) + 2, 20)
+    stored = {name for name, in database.rows("SELECT fqdn_pinned FROM sandbox_egress_event")}
     assert stored == {name.decode() for name in names} | {"bad\\xff\\xc0.test", "last.test"}
-    assert server.rows("SELECT raw_pkts, packets, analysis_id FROM sandbox_egress_event WHERE fqdn_pinned = 'last.test'") == [
+    assert database.rows("SELECT raw_pkts, packets, analysis_id FROM sandbox_egress_event WHERE fqdn_pinned = 'last.test'") == [
         ("2147483647", "4294967295", "'quoted'")]
-    assert server.value("SELECT sum(refused) FROM sandbox_egress_store") == 0
-    assert each_once(server, store)
+    assert database.value("SELECT sum(refused) FROM sandbox_egress_store") == 0
+    assert each_once(database, store)
 
 
-def test_whoever_is_killed_nothing_is_lost_and_nothing_twice(server, store):
-    with Sender(store, server.conninfo) as sender:
+def test_whoever_is_killed_nothing_is_lost_and_nothing_twice(database, store):
+    with Sender(store, database.conninfo) as sender:
         for turn in range(6):
             store.say(f"add {turn * 10000} 3000")
             time.sleep(0.2 + 0.05 * turn)  # under way
@@ -83,8 +98,8 @@ def test_whoever_is_killed_nothing_is_lost_and_nothing_twice(server, store):
             sender.start()
             store.process.stdout.readline()
         store.drain()
-        wait_each_once(server, store)
-    assert store.state()["rows"] == 18000 and count(server) == 18000
+        wait_each_once(database, store)
+    assert store.state()["rows"] == 18000 and count(database) == 18000
 
 
 def test_a_killed_server_gets_the_rest_later(server, store):
@@ -101,11 +116,11 @@ def test_a_killed_server_gets_the_rest_later(server, store):
     assert count(server) == 10500
 
 
-def test_a_killed_writer_and_a_killed_sender_at_once(server, tmp_path):
+def test_a_killed_writer_and_a_killed_sender_at_once(database, tmp_path):
     folder = tmp_path / "state"
     folder.mkdir(mode=0o700)
     store = Store(folder)
-    with Sender(store, server.conninfo) as sender:
+    with Sender(store, database.conninfo) as sender:
         for turn in range(4):
             store.say(f"add {turn * 10000} 50000")
             time.sleep(0.5)
@@ -115,7 +130,7 @@ def test_a_killed_writer_and_a_killed_sender_at_once(server, tmp_path):
             sender.start()
         store("add 900000 10")
         store.drain()
-        wait_each_once(server, store)
+        wait_each_once(database, store)
     store.end()
 
 
@@ -132,34 +147,34 @@ def test_an_outage_is_told_and_outlived(server, store):
         wait_for(lambda: (store.folder / "postgres.state").read_text().split() == ["4000", "0", "0", "0"], 20)
 
 
-def test_two_senders_of_one_store_take_turns(server, store):
-    with Sender(store, server.conninfo), Sender(store, server.conninfo):
+def test_two_senders_of_one_store_take_turns(database, store):
+    with Sender(store, database.conninfo), Sender(store, database.conninfo):
         store("add 0 5000")
         store.drain()
-        wait_each_once(server, store)
-    assert count(server) == 5000
+        wait_each_once(database, store)
+    assert count(database) == 5000
 
 
-def test_what_the_server_will_not_have_is_passed_over_and_counted(server, store):
+def test_what_the_server_will_not_have_is_passed_over_and_counted(database, store):
     store.put("first.test")
     store.drain()
-    with Sender(store, server.conninfo):
-        wait_for(lambda: count(server) == 1, 20)
-        server.psql("ALTER TABLE sandbox_egress_event ADD CHECK (fqdn_pinned NOT LIKE 'n7%')")
+    with Sender(store, database.conninfo):
+        wait_for(lambda: count(database) == 1, 20)
+        database.psql("ALTER TABLE sandbox_egress_event ADD CHECK (fqdn_pinned NOT LIKE 'n7%')")
         store("add 0 100")
         store.drain()
-        wait_for(lambda: count(server) == 90, 30)
-        assert server.value("SELECT refused FROM sandbox_egress_store") == 11
+        wait_for(lambda: count(database) == 90, 30)
+        assert database.value("SELECT refused FROM sandbox_egress_store") == 11
         store.put("after.test")
         store.drain()
-        wait_for(lambda: count(server) == 91, 20)
+        wait_for(lambda: count(database) == 91, 20)
 
 
-def test_rows_that_went_before_they_could_be_copied_are_counted(server, store):
+def test_rows_that_went_before_they_could_be_copied_are_counted(database, store):
     store.put("first.test")
     store.drain()
-    with Sender(store, server.conninfo) as sender:
-        wait_for(lambda: count(server) == 1, 20)
+    with Sender(store, database.conninfo) as sender:
+        wait_for(lambda: count(database) == 1, 20)
         sender.kill()
         store("add 0 100")
         store.drain()
@@ -167,56 +182,56 @@ def test_rows_that_went_before_they_could_be_copied_are_counted(server, store):
         subprocess.run(["/usr/bin/python3", "-c", "import sqlite3, sys; d = sqlite3.connect(sys.argv[1]); "
                         "d.execute('DELETE FROM event WHERE id <= 41'); d.commit()", store.folder / "events.db"], check=True)
         sender.start()
-        wait_for(lambda: count(server) == 61, 20)
-    assert server.value("SELECT missed FROM sandbox_egress_store") == 40
+        wait_for(lambda: count(database) == 61, 20)
+    assert database.value("SELECT missed FROM sandbox_egress_store") == 40
 
 
-def test_a_store_that_begins_anew_is_another_store(server, tmp_path):
+def test_a_store_that_begins_anew_is_another_store(database, tmp_path):
     folder = tmp_path / "state"
     old = Store(folder)
     old("add 0 50")
     old.drain()
-    with Sender(old, server.conninfo):
-        wait_for(lambda: count(server) == 50, 20)
+    with Sender(old, database.conninfo):
+        wait_for(lambda: count(database) == 50, 20)
         old.end()
         for path in folder.glob("events.db*"):
             path.unlink()
         with Store(folder) as new:
             new("add 0 30")
             new.drain()
-            wait_for(lambda: count(server) == 80, 20)
-    assert server.value("SELECT count(*) FROM sandbox_egress_store") == 2
+            wait_for(lambda: count(database) == 80, 20)
+    assert database.value("SELECT count(*) FROM sandbox_egress_store") == 2
 
 
-def test_a_table_that_is_there_gets_the_other_columns(server, store):
-    server.psql("CREATE TABLE sandbox_egress_event (id BIGSERIAL PRIMARY KEY, analysis_id TEXT, ts TIMESTAMPTZ, action TEXT"
+def test_a_table_that_is_there_gets_the_other_columns(database, store):
+    database.psql("CREATE TABLE sandbox_egress_event (id BIGSERIAL PRIMARY KEY, analysis_id TEXT, ts TIMESTAMPTZ, action TEXT"
                 " CHECK (action IN ('allow','deny','panic')), remote_ip INET, remote_port INT, fqdn_pinned TEXT, raw_pkts INT);"
                 " INSERT INTO sandbox_egress_event (analysis_id) VALUES ('before')")
     store.put("a.test")
     store.drain()
-    with Sender(store, server.conninfo):
-        wait_for(lambda: count(server) == 2, 20)
-    assert server.rows("SELECT analysis_id, layer FROM sandbox_egress_event ORDER BY id") == [("before", ""), ("sb-1", "dns")]
+    with Sender(store, database.conninfo):
+        wait_for(lambda: count(database) == 2, 20)
+    assert database.rows("SELECT analysis_id, layer FROM sandbox_egress_event ORDER BY id") == [("before", ""), ("sb-1", "dns")]
 
 
-def test_a_role_that_may_only_write_is_enough(server, store):
+def test_a_role_that_may_only_write_is_enough(database, store):
     store.put("a.test")
     store.drain()
-    with Sender(store, server.conninfo):
-        wait_for(lambda: count(server) == 1, 20)
-    server.psql("CREATE ROLE writer LOGIN; GRANT SELECT ON sandbox_egress_schema TO writer;"
+    with Sender(store, database.conninfo):
+        wait_for(lambda: count(database) == 1, 20)
+    database.psql("CREATE ROLE writer LOGIN; GRANT SELECT ON sandbox_egress_schema TO writer;"
                 " GRANT INSERT ON sandbox_egress_event, sandbox_egress_notice TO writer;"
                 " GRANT SELECT, INSERT, UPDATE ON sandbox_egress_store TO writer;"
                 " GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO writer")
     store.put("b.test")
     store.drain()
-    with Sender(store, server.conninfo.replace("user=weir", "user=writer")):
-        wait_for(lambda: count(server) == 2, 20)
+    with Sender(store, database.conninfo.replace("user=weir", "user=writer")):
+        wait_for(lambda: count(database) == 2, 20)
 
 
-def test_the_sender_gives_up_what_it_has_no_use_for(server, store):
-    with Sender(store, server.conninfo) as sender:
-        wait_for(lambda: count(server) is not None, 20)
+def test_the_sender_gives_up_what_it_has_no_use_for(database, store):
+    with Sender(store, database.conninfo) as sender:
+        wait_for(lambda: count(database) is not None, 20)
         status = pathlib.Path(f"/proc/{sender.process.pid}/status").read_text()
         fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
         assert fields["CapEff"].strip() == fields["CapPrm"].strip() == "0" * 16

@@ -48,7 +48,43 @@ def _as_postgres(*argv, **options):
                           capture_output=True, text=True, **options)
 
 
-class Postgres:
+class _Asked:
+    """What has a conninfo."""
+
+    def psql(self, sql, check=True, timeout=60, user=None):
+        conninfo = self.conninfo if user is None else f"{self.conninfo} user={user}"
+        return subprocess.run([str(binaries() / "psql"), "-X", "-q", "-A", "-t", "-F", FIELD, "-R", ROW, conninfo,
+                               "-v", "ON_ERROR_STOP=1", "-c", sql], capture_output=True, check=check, timeout=timeout)
+
+    def rows(self, sql):
+        """Each as a tuple of texts; NULL is ''."""
+        out = self.psql(sql).stdout.decode().removesuffix("\n")
+        return [tuple(row.split(FIELD)) for row in out.split(ROW)] if out else []
+
+    def value(self, sql):
+        """One number, or None while there is no such table."""
+        done = self.psql(sql, check=False)
+        return int(done.stdout.decode().strip() or 0) if done.returncode == 0 else None
+
+
+class Database(_Asked):
+    """A database of its own on a server that others use as well; its roles go with it."""
+
+    def __init__(self, server, name, roles=()):
+        self.server, self.name, self.roles = server, name, roles
+        server.psql(f"CREATE DATABASE {name} TEMPLATE template0")
+
+    @property
+    def conninfo(self):
+        return self.server.conninfo.replace("dbname=postgres", f"dbname={self.name}")
+
+    def end(self):
+        self.server.psql(f"DROP DATABASE {self.name} WITH (FORCE)")
+        for role in self.roles:
+            self.server.psql(f"DROP ROLE IF EXISTS {role}")
+
+
+class Postgres(_Asked):
     """@netns: a world.netns.NetNs in which it listens on @listen (a text as listen_addresses has it) as well. @hba: lines of
     pg_hba.conf that stand before those of the unix socket. @settings: more of postgresql.conf."""
 
@@ -96,20 +132,6 @@ class Postgres:
         while wait and self.psql("SELECT 1", check=False).returncode != 0:
             assert time.monotonic() < end and self.process.poll() is None, (self.folder / "log").read_text()
             time.sleep(0.02)
-
-    def psql(self, sql, check=True, timeout=60):
-        return subprocess.run([str(self.bin / "psql"), "-X", "-q", "-A", "-t", "-F", FIELD, "-R", ROW, self.conninfo,
-                               "-v", "ON_ERROR_STOP=1", "-c", sql], capture_output=True, check=check, timeout=timeout)
-
-    def rows(self, sql):
-        """Each as a tuple of texts; NULL is ''."""
-        out = self.psql(sql).stdout.decode().removesuffix("\n")
-        return [tuple(row.split(FIELD)) for row in out.split(ROW)] if out else []
-
-    def value(self, sql):
-        """One number, or None while there is no such table."""
-        done = self.psql(sql, check=False)
-        return int(done.stdout.decode().strip() or 0) if done.returncode == 0 else None
 
     def signal(self, number):
         """To every process of the server; each has a session of its own."""
