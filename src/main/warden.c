@@ -138,15 +138,8 @@ void warden_on_engine_end(struct warden *w)
 	for (uint32_t id = 1; id <= WARDS_MAX; id++) {
 		struct ward *d = w->wards[id];
 
-		if (!d)
-			continue;
-		if (d->state == WARD_TESTING)
-			inside_end(d);
-		d->again = false;
-		if (d->state == WARD_ENDING || d->state == WARD_LEFT)
-			ward_free(d);
-		else
-			d->state = WARD_NEW;
+		if (d)
+			ward_on_engine_end(d);
 	}
 }
 
@@ -401,6 +394,7 @@ int warden_run(struct sidecar_spec *spec)
 	keeper_held_init(&w->keeper.held);
 	w->porter.channel = -1;
 	host_init(w);
+	give_init(w);
 	r = start(w, &err);
 	if (r < 0) {
 		log_error("%s", err.text);

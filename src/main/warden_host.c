@@ -226,31 +226,6 @@ int host_find(struct ward *d, struct err *err)
 	return r < 0 ? r : open_host(d->warden, err);
 }
 
-static bool is_same(const struct filter_member *a, const struct filter_member *b)
-{
-	return a->kind == b->kind && a->cgroup == b->cgroup && a->uid == b->uid;
-}
-
-int host_check_alone(struct ward *d, struct err *err)
-{
-	const struct warden *w = d->warden;
-
-	for (uint32_t id = 1; id <= WARDS_MAX; id++) {
-		struct ward *other = w->wards[id];
-
-		if (!other || !is_same(&other->member, &d->member))
-			continue;
-		if (other->state != WARD_LEFT)
-			return err_set(err, -EEXIST, "sandbox '%s' is that %s already",
-				       other->spec.name, d->dir ? "cgroup" : "user");
-		/* The table may have it under that id. */
-		d->id = other->id;
-		ward_free(other);
-		return 0;
-	}
-	return 0;
-}
-
 /* -- what is told ------------------------------------------------------------------- */
 
 void host_tell(const struct ward *d, const char *text)

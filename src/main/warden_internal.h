@@ -2,7 +2,8 @@
 /* main/warden_internal - what the daemon's files share.
  *
  *   warden.c         start and end; what the engine and control say
- *   warden_wards.c   a sandbox is attached, given to an engine, detached
+ *   warden_wards.c   a sandbox is attached, stands, is detached
+ *   warden_give.c    those that wait for the engine, and the one that it has
  *   warden_inside.c  the short-lived child that enters its namespace
  *   warden_gone.c    namespaces that are gone
  *   warden_user.c    users by name
@@ -12,6 +13,9 @@
  *   warden_state.c   what outlives the daemon, in /run/weir */
 #pragma once
 
+#include <sys/queue.h>
+
+#include "base/roster.h"
 #include "launch/launch.h"
 #include "main/keeper_internal.h"
 #include "main/porter.h"
@@ -31,6 +35,14 @@ enum ward_state {
 	/* Of the host's own: it was refused, but the table may have it under this id,
 	 * which nobody else gets. It has no name and is no sandbox. */
 	WARD_LEFT,
+};
+
+/* The order in which the engine is given what waits. */
+enum ward_queue_of {
+	QUEUE_AGAIN = 0, /* its cgroup was made again: no time to lose */
+	QUEUE_RESTARTED, /* it was guarded before */
+	QUEUE_NEW,
+	WARD_QUEUE_COUNT
 };
 
 /* The self-test's process, as one of the cgroup's or the user's. */
@@ -66,7 +78,14 @@ struct ward {
 	bool left;    /* refused: WARD_LEFT when the engine has let go of it */
 	struct join join;
 	struct loop_deferred freed;
+	/* With all others. */
+	struct roster_entry named; /* while it is one of them, and not WARD_LEFT */
+	struct roster_entry placed;
+	char place[48]; /* what no two can be: a namespace, a cgroup, a user id */
+	TAILQ_ENTRY(ward) in_queue;
+	struct ward_queue *queue; /* that of those that wait as WARD_NEW, or NULL */
 };
+TAILQ_HEAD(ward_queue, ward);
 
 /* What all sandboxes of the host's own namespace share. */
 enum host_state {
@@ -90,6 +109,8 @@ struct warden {
 	struct porter porter;
 	struct host host;
 	struct ward *wards[WARDS_MAX + 1]; /* by id, from 1 on; owned */
+	struct roster names, places;
+	struct ward_queue queues[WARD_QUEUE_COUNT];
 	size_t count;
 	uint32_t last_id; /* ids are given in turn: what is under way is the old one's */
 	uint32_t giving;  /* the ward that the engine has not answered about, or 0 */
@@ -131,12 +152,21 @@ void ward_refuse_host(struct warden *w, const char *text);
 /* The rules go with @forget false. */
 void ward_detach(struct ward *d, bool forget);
 void ward_free(struct ward *d);
-/* Give the engine the next one that waits. */
-void ward_give_next(struct warden *w);
+/* The engine is gone. */
+void ward_on_engine_end(struct ward *d);
 void ward_on_engine(struct warden *w, const struct ipc_message *m);
 /* A new plan and text are in force; they are taken, whatever comes of it. On failure the
  * old ones are kept. */
 int ward_keep(struct ward *d, int plan_fd, int text_fd, struct err *err) MUST_CHECK;
+
+/* -- warden_give.c ------------------------------------------------------------------ */
+
+void give_init(struct warden *w);
+/* It is WARD_NEW from now on. */
+void ward_wait(struct ward *d);
+void ward_leave_queue(struct ward *d);
+/* Give the engine the next one that waits. */
+void ward_give_next(struct warden *w);
 
 /* -- warden_inside.c ---------------------------------------------------------------- */
 
@@ -156,8 +186,6 @@ void host_init(struct warden *w);
 /* @d->spec says who is meant: find out, and write it there as it is to be shown. For the
  * first one, open what is served. */
 int host_find(struct ward *d, struct err *err) MUST_CHECK;
-/* Nobody else is that member. One that was left gives its id. */
-int host_check_alone(struct ward *d, struct err *err) MUST_CHECK;
 /* The engine has the descriptors after it; it may have to be given them. */
 int host_give(struct warden *w) MUST_CHECK;
 /* The table is to be installed. */

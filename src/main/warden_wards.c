@@ -33,10 +33,9 @@ struct ward *ward_find(const struct warden *w, uint32_t id)
 
 struct ward *ward_find_name(const struct warden *w, const char *name)
 {
-	for (uint32_t id = 1; id <= WARDS_MAX; id++)
-		if (w->wards[id] && strcmp(w->wards[id]->spec.name, name) == 0)
-			return w->wards[id];
-	return NULL;
+	struct roster_entry *e = roster_find(&w->names, name);
+
+	return e ? CONTAINER_OF(e, struct ward, named) : NULL;
 }
 
 int ward_check(const struct ipc_ward *spec, struct err *err)
@@ -82,6 +81,9 @@ void ward_free(struct ward *d)
 {
 	struct warden *w = d->warden;
 
+	ward_leave_queue(d);
+	roster_remove(&w->names, &d->named);
+	roster_remove(&w->places, &d->placed);
 	if (w->wards[d->id] == d) {
 		w->wards[d->id] = NULL;
 		w->count--;
@@ -173,18 +175,45 @@ static int check_place(const struct warden *w, const struct ward *d, struct err 
 	return 0;
 }
 
-/* Two in one namespace would fight over it. */
-static int check_alone(const struct warden *w, const struct ward *d, struct err *err)
+/* Of a cgroup that is waited for its last id. */
+static void name_place(struct ward *d)
 {
-	for (uint32_t id = 1; id <= WARDS_MAX; id++) {
-		const struct ward *other = w->wards[id];
+	const struct filter_member *m = &d->member;
 
-		if (other && other->spec.kind == GUARDED_NETNS &&
-		    other->ns_dev == d->ns_dev && other->ns_ino == d->ns_ino)
-			return err_set(err, -EEXIST,
-				       "sandbox '%s' is that network namespace already",
-				       other->spec.name);
-	}
+	if (d->spec.kind == GUARDED_NETNS)
+		snprintf(d->place, sizeof(d->place), "netns %llx %llu",
+			 (unsigned long long)d->ns_dev, (unsigned long long)d->ns_ino);
+	else if (m->kind == FILTER_MEMBER_CGROUP)
+		snprintf(d->place, sizeof(d->place), "cgroup %llu",
+			 (unsigned long long)m->cgroup);
+	else
+		snprintf(d->place, sizeof(d->place), "uid %u", m->uid);
+}
+
+static const char *place_word(const struct ward *d)
+{
+	if (d->spec.kind == GUARDED_NETNS)
+		return "network namespace";
+	return d->dir ? "cgroup" : "user";
+}
+
+/* Two in one place would fight over it. One of the host's own that was left gives its id:
+ * the table may have the member under that. */
+static int check_alone(struct ward *d, struct err *err)
+{
+	struct roster_entry *e;
+	struct ward *other;
+
+	name_place(d);
+	e = roster_find(&d->warden->places, d->place);
+	if (!e)
+		return 0;
+	other = CONTAINER_OF(e, struct ward, placed);
+	if (other->state != WARD_LEFT)
+		return err_set(err, -EEXIST, "sandbox '%s' is that %s already",
+			       other->spec.name, place_word(d));
+	d->id = other->id;
+	ward_free(other);
 	return 0;
 }
 
@@ -195,7 +224,7 @@ static int open_ward(struct ward *d, struct err *err)
 	int r = is_host ? host_find(d, err) : inside_open(d, err);
 
 	if (r == 0)
-		r = is_host ? host_check_alone(d, err) : check_alone(d->warden, d, err);
+		r = check_alone(d, err);
 	if (r == 0 && is_host && d->probe.allowed_name[0])
 		r = join_start(d, err);
 	if (r == 0)
@@ -221,109 +250,18 @@ int ward_attach(struct warden *w, const struct ward *given, int plan_fd, int tex
 		r = choose_probe(d, err);
 	if (r == 0)
 		r = open_ward(d, err);
+	if (r == 0 && (roster_add(&w->names, &d->named, d->spec.name) < 0 ||
+		       roster_add(&w->places, &d->placed, d->place) < 0))
+		r = err_set(err, -ENOMEM, "out of memory");
 	if (r < 0) {
 		ward_free(d);
 		return r;
 	}
 	w->wards[d->id] = d;
 	w->count++;
+	ward_wait(d);
 	ward_give_next(w);
 	return 0;
-}
-
-/* -- the engine --------------------------------------------------------------------- */
-
-static int give(struct ward *d)
-{
-	struct ipc_message m = {
-		.type = IPC_ATTACH,
-		.sandbox = d->id,
-		.attach = {
-			.kind = d->spec.kind,
-			.restarted = d->restarted && !d->fresh,
-			.member = d->member,
-			.probe_addr = d->probe.allowed.addr,
-			.probe_port = d->probe.allowed.port,
-		},
-	};
-	int fds[2 + SANDBOX_FD_COUNT + 1] = { d->plan_fd, d->image_fd };
-	size_t count = 2;
-
-	snprintf(m.attach.probe_name, sizeof(m.attach.probe_name), "%.*s",
-		 (int)sizeof(m.attach.probe_name) - 1, d->probe.allowed_name);
-	for (size_t i = 0; i < SANDBOX_FD_COUNT; i++) {
-		if (d->fds.fd[i] < 0)
-			continue;
-		m.present |= 1u << i;
-		fds[count++] = d->fds.fd[i];
-	}
-	if (d->route_fd >= 0) {
-		m.present |= 1u << SANDBOX_FD_COUNT;
-		fds[count++] = d->route_fd;
-	}
-	return ipc_send(d->warden->keeper.engine.source.fd, &m, fds, count);
-}
-
-static bool waits(const struct ward *d, bool restarted, bool fresh)
-{
-	return d && d->state == WARD_NEW && d->restarted == restarted &&
-	       (d->fresh || !fresh);
-}
-
-/* Those whose cgroup was made again have no time to lose; then those that were guarded
- * before, and last those that are new. */
-static struct ward *next_ward(const struct warden *w, bool restarted)
-{
-	struct ward *found = NULL;
-
-	for (uint32_t id = 1; id <= WARDS_MAX; id++) {
-		if (waits(w->wards[id], restarted, restarted))
-			return w->wards[id];
-		if (!found && waits(w->wards[id], restarted, false))
-			found = w->wards[id];
-	}
-	return found;
-}
-
-static bool has_host(const struct warden *w)
-{
-	for (uint32_t id = 1; id <= WARDS_MAX; id++)
-		if (w->wards[id] && w->wards[id]->spec.kind == GUARDED_HOST &&
-		    w->wards[id]->state != WARD_LEFT)
-			return true;
-	return false;
-}
-
-static void give_or_wait(struct ward *d)
-{
-	struct warden *w = d->warden;
-
-	/* Should the engine be gone, it is given to the next. */
-	if ((d->spec.kind == GUARDED_HOST && host_give(w) < 0) || give(d) < 0)
-		return;
-	d->state = WARD_GIVEN;
-	w->giving = d->id;
-}
-
-void ward_give_next(struct warden *w)
-{
-	struct ward *d;
-
-	if (!w->engine_ready || w->giving != 0 || w->host.state == HOST_LOADING)
-		return;
-	d = next_ward(w, true);
-	if (!d && w->host.state < HOST_LOADING && has_host(w)) {
-		(void)!host_load(w);
-		return;
-	}
-	if (!d)
-		d = next_ward(w, false);
-	if (d) {
-		give_or_wait(d);
-	} else if (!w->keeper.stands) {
-		w->keeper.stands = true;
-		keeper_introduce(&w->keeper);
-	}
 }
 
 /* -- standing ----------------------------------------------------------------------- */
@@ -415,6 +353,8 @@ static void leave(struct ward *d)
 	}
 	inside_end(d);
 	follow_stop(d);
+	ward_leave_queue(d);
+	roster_remove(&d->warden->names, &d->named);
 	d->spec.name[0] = '\0';
 	d->state = WARD_LEFT;
 }
@@ -436,15 +376,35 @@ static void on_detached(struct ward *d, const char *text)
 
 void ward_refuse_host(struct warden *w, const char *text)
 {
-	for (uint32_t id = 1; id <= WARDS_MAX; id++) {
-		struct ward *d = w->wards[id];
+	struct ward *d, *next;
 
-		if (!d || d->state != WARD_NEW || d->spec.kind != GUARDED_HOST ||
-		    d->restarted)
+	for (d = TAILQ_FIRST(&w->queues[QUEUE_NEW]); d; d = next) {
+		next = TAILQ_NEXT(d, in_queue);
+		if (d->spec.kind != GUARDED_HOST)
 			continue;
 		refuse(d, text);
 		ward_free(d);
 	}
+}
+
+/* What a cgroup's new id makes of it. Without memory for it nobody is kept from attaching
+ * the same. */
+static void place_again(struct ward *d)
+{
+	roster_remove(&d->warden->places, &d->placed);
+	name_place(d);
+	(void)!roster_add(&d->warden->places, &d->placed, d->place);
+}
+
+void ward_on_engine_end(struct ward *d)
+{
+	if (d->state == WARD_TESTING)
+		inside_end(d);
+	d->again = false;
+	if (d->state == WARD_ENDING || d->state == WARD_LEFT)
+		ward_free(d);
+	else
+		ward_wait(d);
 }
 
 void ward_enter_again(struct ward *d)
@@ -452,6 +412,7 @@ void ward_enter_again(struct ward *d)
 	int old = d->image_fd;
 	struct err err = { 0 };
 
+	place_again(d);
 	if (d->state == WARD_GIVEN || d->state == WARD_TESTING) {
 		d->again = true;
 		return;
@@ -460,7 +421,7 @@ void ward_enter_again(struct ward *d)
 		log_error("sandbox '%s': %s", d->spec.name, err.text);
 	else if (old >= 0)
 		close(old);
-	d->state = WARD_NEW;
+	ward_wait(d);
 	ward_give_next(d->warden);
 }
 
@@ -501,6 +462,7 @@ void ward_detach(struct ward *d, bool forget)
 
 	inside_end(d);
 	gone_unwatch(d);
+	ward_leave_queue(d);
 	d->state = WARD_ENDING;
 	/* An engine that is gone has nothing of it any more. */
 	if (ipc_send(d->warden->keeper.engine.source.fd, &m, NULL, 0) < 0)
