@@ -7,6 +7,8 @@
 #include "base/clock.h"
 #include "control/side.h"
 
+enum { HEAR_MAX = 4 }; /* times SIDE_MESSAGES_MAX: more than a channel holds */
+
 static void on_engine(struct loop_source *source, uint32_t events);
 
 void side_link_init(struct side *s)
@@ -95,6 +97,12 @@ static void on_engine(struct loop_source *source, uint32_t events)
 	}
 	if (r < 0 && r != -EAGAIN)
 		give_up_engine(s, r);
+}
+
+void side_hear_engine(struct side *s)
+{
+	for (int i = 0; i < HEAR_MAX && s->from_engine.fd >= 0; i++)
+		on_engine(&s->from_engine, EPOLLIN);
 }
 
 /* Wait until @fd can be read, until @until_ms. */

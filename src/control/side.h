@@ -161,6 +161,8 @@ int side_ask_engine(struct side *s, const struct ipc_message *m, int fd,
 bool side_await_engine(struct side *s);
 /* The engine that spoke last is still there; another one may have come, or comes. */
 bool side_engine_is_same(struct side *s);
+/* Deal with what it has said so far: of a sandbox that is to be forgotten. */
+void side_hear_engine(struct side *s);
 /* Send what has no answer. */
 void side_tell_engine(struct side *s, const struct ipc_message *m);
 /* A socket whose packets the filter exempts; @socket has family and protocol, and gets

@@ -334,6 +334,7 @@ unsigned int side_ward_detach(struct side *s, struct side_ward *w, struct err *e
 		err_set(err, -EIO, "%s", m.text);
 		return HTTP_FAILED;
 	}
+	side_hear_engine(s);
 	record(w, EVENT_CHANGE, "the sandbox was detached");
 	s->wards[w->id] = NULL;
 	ward_free(w);
@@ -380,6 +381,8 @@ void side_wards_on_warden(struct side *s, struct ipc_message *m)
 static void bury(struct side *s)
 {
 	struct side_ward *w;
+
+	side_hear_engine(s);
 
 	for (uint32_t id = 0; (w = side_ward_after(s, id));) {
 		id = w->id;

@@ -22,6 +22,7 @@ struct filter_conn {
 	uint32_t commits; /* transactions of ours that changed something; wraps */
 	bool owner;	  /* the kernel takes owner|persist (6.9 and later) */
 	enum filter_naming naming; /* of the table that this one is about */
+	bool counts_stay; /* the kernel can't read counters and reset them in one go */
 	/* What the changing sets hold may not be what was sent: a transaction failed, or
 	 * others have changed something. filter_replace() then makes them anew. */
 	bool unsure;

@@ -333,7 +333,7 @@ void nl_dump_read(const void *bytes, size_t size, struct nl_dump *d)
 	while (!d->done && (h = nl_take(&at, &size))) {
 		if (h->nlmsg_pid != d->port_id || h->nlmsg_seq != d->seq)
 			continue;
-		if (h->nlmsg_flags & NLM_F_DUMP_INTR && !d->error)
+		if (h->nlmsg_flags & NLM_F_DUMP_INTR && !d->error && !d->takes)
 			d->error = -EAGAIN; /* it changed meanwhile */
 		if (h->nlmsg_type == NLMSG_DONE || h->nlmsg_type == NLMSG_ERROR)
 			dump_control(h, d);
@@ -432,9 +432,14 @@ int nl_ask(struct filter_conn *c, uint16_t type, uint16_t flags, uint8_t family,
 	_Alignas(struct nlmsghdr) uint8_t buf[NL_REPLY_SIZE];
 	uint8_t request[256];
 	struct nl_writer w = nl_writer(request, sizeof(request), c->seq);
-	struct nl_dump d = {
-		c->port_id, c->seq, fn, data, false, 0, NFNL_SUBSYS_ID(type)
-	};
+	struct nl_dump d = { c->port_id,
+			     c->seq,
+			     fn,
+			     data,
+			     false,
+			     0,
+			     NFNL_SUBSYS_ID(type),
+			     type == NL_GETSETELEM_RESET };
 	int r;
 
 	nl_message(&w, type, flags, family);

@@ -23,6 +23,9 @@ enum {
 	NL_ATTR_MAX = 32,	   /* attributes of one level that are looked at */
 	NL_REPLY_SIZE = 32 * 1024, /* the kernel's largest dump datagram */
 	NL_BATCH_MAX = 256 << 20,  /* bytes of one batch; more is -E2BIG */
+	/* Elements with their counters, which are 0 then. Of Linux 6.5; headers are older
+	 */
+	NL_GETSETELEM_RESET = 33,
 };
 
 struct nl_writer {
@@ -104,6 +107,9 @@ struct nl_dump {
 	bool done;
 	int error;
 	uint8_t subsystem; /* of the messages that are wanted; 0: nf_tables */
+	/* What is told is gone: all of it counts, though others change things meanwhile
+	 */
+	bool takes;
 };
 void nl_dump_read(const void *bytes, size_t size, struct nl_dump *d);
 /* Ask for @type (NFT_MSG_GET…) with what @fill writes (may be NULL). @flags:

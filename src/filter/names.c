@@ -7,12 +7,12 @@
 
 /* What a name starts with; the family's digit follows, then the port list's number. */
 static const char *const stems[][FILTER_ROLE_COUNT] = {
-	[FILTER_NAMES_OWNED] = { "allow", "learned", "kept", "deny", "seen", "held",
-				 "doh", "exempt" },
+	[FILTER_NAMES_OWNED] = { "allow", "learned", "kept", "deny", "seen", "used",
+				 "held", "doh", "exempt" },
 	[FILTER_NAMES_SHARED] = { "allow_v", "dyn_allow_v", "kept_v", "deny_v", "seen_v",
-				  "held_v", "doh_block_v", "exempt_v" },
-	[FILTER_NAMES_HOST] = { "allow", "learned", "kept", "deny", "seen", "held", "doh",
-				"exempt" },
+				  "used_v", "held_v", "doh_block_v", "exempt_v" },
+	[FILTER_NAMES_HOST] = { "allow", "learned", "kept", "deny", "seen", "used",
+				"held", "doh", "exempt" },
 };
 
 static const char *const tables[] = {

@@ -125,17 +125,33 @@ static void put_flow_new(struct nl_writer *w, const struct filter_stmt *s)
 	look_up(w, s->set, NFT_LOOKUP_F_INV);
 }
 
-/* add @seen4 { ip daddr . meta l4proto . th dport } */
-static void put_flow_add(struct nl_writer *w, const struct filter_stmt *s)
+static void put_counter_terms(struct nl_writer *w)
+{
+	nl_put_be64(w, NFTA_COUNTER_BYTES, 0);
+	nl_put_be64(w, NFTA_COUNTER_PACKETS, 0);
+}
+
+/* add @seen4 { ip daddr . meta l4proto . th dport counter }; an update begins the
+ * element's time anew */
+static void put_flow(struct nl_writer *w, const struct filter_set *set, uint32_t op)
 {
 	struct expression e;
+	size_t each, terms;
 
-	expr_load_key(w, s->set);
+	expr_load_key(w, set);
 	e = expr_begin(w, "dynset");
 	nl_put_be32(w, NFTA_DYNSET_SREG_KEY, NFT_REG_1);
-	nl_put_be32(w, NFTA_DYNSET_OP, NFT_DYNSET_OP_ADD);
-	nl_put_text(w, NFTA_DYNSET_SET_NAME, s->set->name);
-	nl_put_be64(w, NFTA_DYNSET_TIMEOUT, s->set->timeout_sec * UINT64_C(1000));
+	nl_put_be32(w, NFTA_DYNSET_OP, op);
+	nl_put_text(w, NFTA_DYNSET_SET_NAME, set->name);
+	nl_put_be64(w, NFTA_DYNSET_TIMEOUT, set->timeout_sec * UINT64_C(1000));
+	if (set->counts) {
+		each = nl_nest(w, NFTA_DYNSET_EXPR);
+		nl_put_text(w, NFTA_EXPR_NAME, "counter");
+		terms = nl_nest(w, NFTA_EXPR_DATA);
+		put_counter_terms(w);
+		nl_nest_end(w, terms);
+		nl_nest_end(w, each);
+	}
 	nl_put_be32(w, NFTA_DYNSET_FLAGS, 0);
 	expr_end(w, e);
 }
@@ -184,8 +200,7 @@ static void put_counter(struct nl_writer *w)
 {
 	struct expression e = expr_begin(w, "counter");
 
-	nl_put_be64(w, NFTA_COUNTER_BYTES, 0);
-	nl_put_be64(w, NFTA_COUNTER_PACKETS, 0);
+	put_counter_terms(w);
 	expr_end(w, e);
 }
 
@@ -295,7 +310,9 @@ static void put_stmt(struct nl_writer *w, const struct filter_stmt *s)
 	case FILTER_FLOW_NEW:
 		return put_flow_new(w, s);
 	case FILTER_FLOW_ADD:
-		return put_flow_add(w, s);
+		return put_flow(w, s->set, NFT_DYNSET_OP_ADD);
+	case FILTER_FLOW_COUNT:
+		return put_flow(w, s->set, NFT_DYNSET_OP_UPDATE);
 	case FILTER_LIMIT:
 		return put_limit(w, s->value);
 	case FILTER_COUNTER:

@@ -33,8 +33,10 @@
  *             namespace has the routes that it was given)
  *     forward nothing
  *
- * refuse and report are plain chains: report logs a destination when it is first seen,
- * later at a limited rate; refuse then answers, so that nobody waits. */
+ * refuse, report and passed are plain chains: report logs a destination when it is first
+ * seen, and then counts its packets; where that can't be, it logs at a limited rate.
+ * refuse then answers, so that nobody waits. passed counts what leaves by the link, for
+ * each destination, and accepts it. */
 #include "filter/ruleset_build.h"
 
 static void drop(struct builder *b)
@@ -98,7 +100,7 @@ static void build_output(struct builder *b)
 	ruleset_denied(b, c, stmt_refuse);
 	for (size_t p = 0; p < PROTOCOLS; p++)
 		if (ruleset_is_direct(b, ruleset_protocols[p]))
-			ruleset_allowed(b, c, ruleset_protocols[p], stmt_mark_and_accept);
+			ruleset_allowed(b, c, ruleset_protocols[p], stmt_mark_and_pass);
 	stmt_rule(b, c);
 	stmt_refuse(b);
 }
@@ -141,6 +143,7 @@ int ruleset_build_owned(const struct plan *plan, const struct filter_params *par
 		return r;
 	ruleset_build_report(&b);
 	ruleset_build_refuse(&b);
+	ruleset_build_passed(&b);
 	ruleset_build_dns(&b);
 	build_nat(&b);
 	build_output(&b);

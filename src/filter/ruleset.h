@@ -11,6 +11,8 @@
 
 /* What the filter says of a packet that it reports (struct nflog_packet.prefix). */
 #define FILTER_PREFIX_REFUSED "weir out"
+/* Refused as well, but there is no room, or no port, for a counter of its own. */
+#define FILTER_PREFIX_UNCOUNTED "weir out also"
 #define FILTER_PREFIX_IMITATES                                                           \
 	"weir own" /* Weir's mark and uid, but no port of its own */
 

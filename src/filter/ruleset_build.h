@@ -69,9 +69,10 @@ struct builder {
 	/* What rules refer to; NULL: there is none. */
 	size_t list_count;
 	struct list_sets lists[PLAN_PORT_LISTS_MAX];
-	const struct filter_set *deny[FAMILIES], *seen[FAMILIES];
+	const struct filter_set *deny[FAMILIES], *seen[FAMILIES], *used[FAMILIES];
 	const struct filter_set *held[FAMILIES], *doh[FAMILIES], *exempt[FAMILIES];
 	const struct filter_chain *refuse, *report;
+	const struct filter_chain *passed; /* NULL: what passes is not counted */
 	const struct filter_chain *dns_nat,
 		*dns_output; /* NULL: port 53 is open nowhere */
 };
@@ -107,6 +108,8 @@ void stmt_redirect(struct builder *b, uint16_t port);
 typedef void stmt_ending(struct builder *b);
 void stmt_accept(struct builder *b);
 void stmt_mark_and_accept(struct builder *b);
+/* The same, and it is counted. */
+void stmt_mark_and_pass(struct builder *b);
 void stmt_refuse(struct builder *b);
 void stmt_return(struct builder *b);
 void stmt_redirect_dns(struct builder *b);
@@ -124,9 +127,10 @@ void ruleset_build_sets(struct builder *b);
 struct filter_chain *ruleset_plain_chain(struct builder *b, const char *name);
 struct filter_chain *ruleset_base_chain(struct builder *b, const char *name,
 					enum filter_chain_type type, uint32_t hook);
-/* The plain chains: report, refuse, and those of port 53. */
+/* The plain chains: report, refuse, passed, and those of port 53. */
 void ruleset_build_report(struct builder *b);
 void ruleset_build_refuse(struct builder *b);
+void ruleset_build_passed(struct builder *b);
 void ruleset_build_dns(struct builder *b);
 /* What goes to port 53, in the nat chain. */
 void ruleset_nat_dns(struct builder *b, struct filter_chain *c);

@@ -18,7 +18,10 @@ enum {
 	FILTER_KEY_MAX = 28,   /* bytes of a set's key: member, address, protocol, port */
 	FILTER_SEEN_MAX = 1024, /* (address, protocol, port) that the filter remembers to
 				 * have logged; when full only the limited log is left */
-	FILTER_SEEN_SEC = 60,	/* how long */
+	FILTER_SEEN_SEC = 60,	/* how long, after the last packet */
+	FILTER_USED_MAX = 1024, /* destinations whose packets are counted as they pass;
+				 * when full others pass uncounted */
+	FILTER_USED_SEC = 180,	/* how long, after the last packet */
 	FILTER_LOG_PER_SEC = 20,
 	FILTER_LOG_BURST = 40,
 	FILTER_LARGE = 512, /* ranges that take a millisecond to load, or more */
@@ -74,6 +77,7 @@ struct filter_set {
 	bool timeout;	      /* elements have a lifetime: changed while it stands */
 	bool changes;	      /* elements come and go, or stay as the state has them */
 	bool dynamic;	      /* rules add to it */
+	bool counts;	      /* with a counter in each element that they add */
 	uint32_t timeout_sec; /* of what rules add; 0: each element brings its own */
 	uint32_t size;	      /* 0: no limit */
 	/* For sets that never change: sorted, disjoint, not adjacent. */
@@ -91,6 +95,7 @@ enum filter_role {
 	FILTER_ROLE_KEPT,    /* what they taught once: open flows go on */
 	FILTER_ROLE_DENY,
 	FILTER_ROLE_SEEN,   /* what was reported lately */
+	FILTER_ROLE_USED,   /* where what passes goes to */
 	FILTER_ROLE_HELD,   /* ports of Weir's own */
 	FILTER_ROLE_DOH,    /* closed on port 443 */
 	FILTER_ROLE_EXEMPT, /* open on port 53 */
@@ -136,7 +141,8 @@ enum filter_stmt_kind {
 	FILTER_PORT_IN_SET, /* protocol . field, a port, in set */
 	FILTER_FLOW_NEW,    /* address . protocol . port is not in set */
 	FILTER_FLOW_ADD,    /* and put there; a full set ends the rule */
-	FILTER_LIMIT,	    /* so many a second; 0: FILTER_LOG_PER_SEC */
+	FILTER_FLOW_COUNT, /* counted there, as long as it has room; else the rule ends */
+	FILTER_LIMIT,	   /* so many a second; 0: FILTER_LOG_PER_SEC */
 	FILTER_COUNTER,
 	FILTER_LOG,
 	FILTER_SET_CT_MARK,

@@ -82,6 +82,15 @@ struct filter_chain *ruleset_base_chain(struct builder *b, const char *name,
 	return c;
 }
 
+/* Start a rule for packets that have ports. */
+static void flow_rule(struct builder *b, struct filter_chain *c, size_t family,
+		      uint8_t protocol)
+{
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_NFPROTO, ruleset_families[family].nfproto);
+	stmt_equal(b, FILTER_L4PROTO, protocol);
+}
+
 void ruleset_build_report(struct builder *b)
 {
 	struct filter_chain *c = ruleset_plain_chain(b, "report");
@@ -92,12 +101,15 @@ void ruleset_build_report(struct builder *b)
 	for (size_t i = 0; i < FAMILIES * PROTOCOLS; i++) {
 		size_t f = i / PROTOCOLS;
 
-		stmt_rule(b, c);
-		stmt_equal(b, FILTER_NFPROTO, ruleset_families[f].nfproto);
-		stmt_equal(b, FILTER_L4PROTO, ruleset_protocols[i % PROTOCOLS]);
+		flow_rule(b, c, f, ruleset_protocols[i % PROTOCOLS]);
 		stmt_add(b, FILTER_FLOW_NEW)->set = b->seen[f];
 		stmt_add(b, FILTER_FLOW_ADD)->set = b->seen[f];
 		stmt_log(b, FILTER_PREFIX_REFUSED);
+		stmt_return(b);
+		if (!b->seen[f] || !b->seen[f]->counts)
+			continue;
+		flow_rule(b, c, f, ruleset_protocols[i % PROTOCOLS]);
+		stmt_add(b, FILTER_FLOW_COUNT)->set = b->seen[f];
 		stmt_return(b);
 	}
 	stmt_rule(b, c);
@@ -105,7 +117,26 @@ void ruleset_build_report(struct builder *b)
 		stmt_add(b, FILTER_LIMIT_EACH)->set = b->host->rates;
 	else
 		stmt_add(b, FILTER_LIMIT);
-	stmt_log(b, FILTER_PREFIX_REFUSED);
+	stmt_log(b, b->host ? FILTER_PREFIX_REFUSED : FILTER_PREFIX_UNCOUNTED);
+}
+
+void ruleset_build_passed(struct builder *b)
+{
+	struct filter_chain *c = b->used[V4] ? ruleset_plain_chain(b, "passed") : NULL;
+
+	b->passed = c;
+	for (size_t i = 0; c && i < b->family_count * PROTOCOLS; i++) {
+		if (!ruleset_is_direct(b, ruleset_protocols[i % PROTOCOLS]))
+			continue;
+		flow_rule(b, c, i / PROTOCOLS, ruleset_protocols[i % PROTOCOLS]);
+		stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_ORIGINAL);
+		stmt_add(b, FILTER_FLOW_COUNT)->set = b->used[i / PROTOCOLS];
+		stmt_accept(b);
+	}
+	if (!c)
+		return;
+	stmt_rule(b, c);
+	stmt_accept(b);
 }
 
 void ruleset_build_refuse(struct builder *b)
@@ -204,9 +235,8 @@ void ruleset_build_dns(struct builder *b)
 	ruleset_denied(b, output, stmt_refuse);
 	for (size_t p = 0; p < PROTOCOLS; p++)
 		opened_dns(b, output, ruleset_protocols[p],
-			   ruleset_is_direct(b, ruleset_protocols[p])
-				   ? stmt_mark_and_accept
-				   : NULL);
+			   ruleset_is_direct(b, ruleset_protocols[p]) ? stmt_mark_and_pass
+								      : NULL);
 	stmt_rule(b, output);
 	stmt_refuse(b);
 }
@@ -283,7 +313,7 @@ void ruleset_kept(struct builder *b, struct filter_chain *c, uint8_t protocol)
 			stmt_has_bit(b, FILTER_CT_MARK, GENERATION_MASK);
 			if (b->host)
 				stmt_add(b, FILTER_IN_SET)->set = b->host->owns;
-			stmt_mark_and_accept(b);
+			stmt_mark_and_pass(b);
 		}
 	}
 }
@@ -295,7 +325,10 @@ void ruleset_established(struct builder *b, struct filter_chain *c)
 	stmt_rule(b, c);
 	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
 	stmt_masked(b, FILTER_CT_MARK, GENERATION_MASK, b->rs->generation);
-	stmt_accept(b);
+	if (b->passed)
+		stmt_go(b, FILTER_GOTO, b->passed);
+	else
+		stmt_accept(b);
 }
 
 void ruleset_related(struct builder *b, struct filter_chain *c)

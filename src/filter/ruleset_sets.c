@@ -219,18 +219,30 @@ static const struct filter_set *build_kept(struct builder *b, size_t list, size_
 	return s;
 }
 
-static const struct filter_set *build_seen(struct builder *b, size_t family)
+/* Flows that rules put there. Nobody reads the counters of a ruleset that stands by
+ * itself. */
+static const struct filter_set *build_flows(struct builder *b, enum filter_role role,
+					    size_t family)
 {
-	struct filter_set *s = addr_set(b, FILTER_ROLE_SEEN, family, 0);
+	struct filter_set *s = addr_set(b, role, family, 0);
+	bool seen = role == FILTER_ROLE_SEEN;
 
 	if (s) {
 		s->key = ruleset_families[family].flow;
 		s->timeout = true;
 		s->dynamic = true;
-		s->timeout_sec = FILTER_SEEN_SEC;
-		s->size = FILTER_SEEN_MAX;
+		s->counts = !b->fixed;
+		s->timeout_sec = seen ? FILTER_SEEN_SEC : FILTER_USED_SEC;
+		s->size = seen ? FILTER_SEEN_MAX : FILTER_USED_MAX;
 	}
 	return s;
+}
+
+/* Something leaves without the relay, and there is somebody who wants to know. */
+static bool counts_passed(const struct builder *b)
+{
+	return !b->host && !b->fixed && (b->direct_tcp || b->direct_udp) &&
+	       !(b->shared && b->shared->redirect_only);
 }
 
 static const struct filter_set *build_held(struct builder *b, size_t family)
@@ -345,7 +357,9 @@ void ruleset_build_sets(struct builder *b)
 		if (!b->shared || !b->shared->redirect_only)
 			b->deny[f] = build_deny(b, f);
 	for (size_t f = 0; f < FAMILIES && !b->host; f++)
-		b->seen[f] = build_seen(b, f);
+		b->seen[f] = build_flows(b, FILTER_ROLE_SEEN, f);
+	for (size_t f = 0; f < b->family_count && counts_passed(b); f++)
+		b->used[f] = build_flows(b, FILTER_ROLE_USED, f);
 	if (b->shared)
 		build_shared_sets(b);
 }

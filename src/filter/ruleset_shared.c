@@ -290,7 +290,7 @@ static void build_policy(struct builder *b, struct filter_chain *c)
 	for (size_t p = 0; p < PROTOCOLS; p++) {
 		if (!ruleset_is_direct(b, ruleset_protocols[p]))
 			continue;
-		ruleset_allowed(b, c, ruleset_protocols[p], stmt_mark_and_accept);
+		ruleset_allowed(b, c, ruleset_protocols[p], stmt_mark_and_pass);
 		ruleset_kept(b, c, ruleset_protocols[p]);
 	}
 	ruleset_ping(b, c);
@@ -374,6 +374,7 @@ int ruleset_build_shared(const struct plan *plan,
 		return r;
 	ruleset_build_report(&b);
 	ruleset_build_refuse(&b);
+	ruleset_build_passed(&b);
 	if (has_own(&b)) {
 		own = build_own(&b);
 		own_nat = build_own_nat(&b);

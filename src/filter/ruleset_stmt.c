@@ -146,6 +146,16 @@ void stmt_mark_and_accept(struct builder *b)
 	stmt_accept(b);
 }
 
+void stmt_mark_and_pass(struct builder *b)
+{
+	if (!b->passed) {
+		stmt_mark_and_accept(b);
+		return;
+	}
+	stmt_add(b, FILTER_SET_CT_MARK)->value = b->rs->generation;
+	stmt_go(b, FILTER_GOTO, b->passed);
+}
+
 void stmt_refuse(struct builder *b)
 {
 	stmt_go(b, FILTER_GOTO, b->refuse);

@@ -205,9 +205,11 @@ static void put_flow_new(struct text_writer *w, const struct filter_stmt *s)
 
 static void put_flow_add(struct text_writer *w, const struct filter_stmt *s)
 {
-	fprintf(w->out, "add @%s { ", s->set->name);
+	fprintf(w->out, "%s @%s { ", s->kind == FILTER_FLOW_ADD ? "add" : "update",
+		s->set->name);
 	put_flow(w, s->set);
-	fprintf(w->out, " timeout %" PRIu32 "s }", s->set->timeout_sec);
+	fprintf(w->out, " timeout %" PRIu32 "s%s }", s->set->timeout_sec,
+		s->set->counts ? " counter" : "");
 }
 
 static void put_limit(struct text_writer *w, const struct filter_stmt *s)
@@ -291,6 +293,7 @@ static void (*const statements[])(struct text_writer *w, const struct filter_stm
 	[FILTER_PORT_IN_SET] = put_port_in_set,
 	[FILTER_FLOW_NEW] = put_flow_new,
 	[FILTER_FLOW_ADD] = put_flow_add,
+	[FILTER_FLOW_COUNT] = put_flow_add,
 	[FILTER_LIMIT] = put_limit,
 	[FILTER_COUNTER] = put_counter,
 	[FILTER_LOG] = put_log,

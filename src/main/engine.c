@@ -30,15 +30,20 @@ enum {
 };
 
 /* Control is the only one who can be told; when it is gone, so is the sandbox. While it
- * is stopped (Ctrl-Z) the channel fills up: events are then counted only. */
-static void tell_control(struct engine *e, const struct ipc_message *m)
+ * is stopped (Ctrl-Z) the channel fills up: events then wait. */
+static bool give_control(struct engine *e, const struct ipc_message *m)
 {
 	int r = ipc_send(e->config->control_fd, m, NULL, 0);
 
-	if (r == -EAGAIN)
-		e->guarded.sandbox.counters[COUNT_EVENTS_DROPPED]++;
-	else if (r < 0)
+	if (r < 0 && r != -EAGAIN)
 		loop_stop(e->core.loop);
+	return r == 0;
+}
+
+static void tell_control(struct engine *e, const struct ipc_message *m)
+{
+	if (!give_control(e, m))
+		e->guarded.sandbox.counters[COUNT_EVENTS_DROPPED]++;
 }
 
 static int set_blocking(int fd, bool blocking)
@@ -54,11 +59,11 @@ static void tell_text(struct engine *e, enum ipc_type type, const char *text)
 	tell_control(e, &m);
 }
 
-static void on_event(void *data, const struct event *event)
+static bool on_event(void *data, const struct event *event)
 {
-	struct ipc_message m = { .type = IPC_EVENT, .event = *event };
+	const struct ipc_message m = { .type = IPC_EVENT, .event = *event };
 
-	tell_control(data, &m);
+	return give_control(data, &m);
 }
 
 /* -- taking a sandbox over ---------------------------------------------------------- */
@@ -236,7 +241,7 @@ static void finish(struct engine *e)
 	if (set_blocking(e->config->control_fd, true) < 0)
 		loop_stop(e->core.loop);
 	if (e->guarded.sandbox.state != SANDBOX_NONE)
-		guarded_drain_refused(&e->guarded);
+		engine_account_all(&e->guarded);
 	memcpy(m.counters, e->guarded.sandbox.counters, sizeof(m.counters));
 	tell_control(e, &m);
 	loop_stop(e->core.loop);
@@ -266,6 +271,7 @@ static void on_control(struct loop_source *source, uint32_t events)
 	}
 	if (m.type == IPC_RUN && e->guarded.sandbox.state == SANDBOX_TESTING) {
 		guarded_drain_refused(&e->guarded);
+		engine_account_begin(&e->guarded);
 		forget_self_test(&e->guarded.sandbox);
 		e->guarded.sandbox.state = SANDBOX_RUNNING;
 		e->guarded.sandbox.probe_name.size = 0;

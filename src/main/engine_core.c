@@ -56,6 +56,7 @@ int engine_core_add(struct engine_core *c, struct guarded *g)
 	c->count++;
 	c->host_count += g->kind == GUARDED_HOST;
 	g->core = c;
+	engine_account_add(c, g);
 	return 0;
 }
 
@@ -186,6 +187,8 @@ int engine_core_init(struct engine_core *c, const struct dns_service_config *giv
 	c->relay = relay_new(&relay, err);
 	if (!c->relay)
 		return err->code;
+	if (engine_account_init(c) < 0)
+		return err_set(err, -ENOMEM, "cannot start a timer");
 	c->expiry.on_fire = on_expiry;
 	c->expiry_next_ms = INT64_MAX;
 	loop_on_turn_end(c->loop, on_turn_end, c);

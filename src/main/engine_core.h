@@ -4,6 +4,7 @@
 #pragma once
 
 #include "main/guarded.h"
+#include "sandbox/accounts.h"
 #include "sandbox/dns_service.h"
 #include "sandbox/relay.h"
 
@@ -33,6 +34,10 @@ struct engine_core {
 	int64_t expiry_next_ms; /* the soonest that this round has seen */
 	struct loop_timer watch;
 	size_t watch_at;
+	/* engine_account.c */
+	struct tally_pool events; /* that wait, of all sandboxes */
+	struct loop_timer account;
+	size_t account_at;
 	char missing[ERR_TEXT_SIZE]; /* what could not be confined */
 };
 
@@ -48,6 +53,17 @@ int engine_core_serve(struct engine_core *c, struct sandbox *s,
 		      struct err *err) MUST_CHECK;
 /* See to it that the rules stand, from now on. */
 int engine_core_watch(struct engine_core *c) MUST_CHECK;
+
+/* -- engine_account.c: what is told at the end of a window --------------------------- */
+
+int engine_account_init(struct engine_core *c) MUST_CHECK;
+/* @g has come into @c: it adds up from now on. */
+void engine_account_add(struct engine_core *c, struct guarded *g);
+/* What was refused so far was the self-test's. */
+void engine_account_begin(struct guarded *g);
+/* Everything that is known and untold: @g ends, or another plan's rules are counted from
+ * now on. */
+void engine_account_all(struct guarded *g);
 
 /* -- the first steps of an engine's process ----------------------------------------- */
 

@@ -235,6 +235,7 @@ void guarded_done(struct guarded *g)
 {
 	struct sandbox *s = &g->sandbox;
 
+	accounts_free(s->accounts);
 	learned_free(s->learned);
 	sandbox_held_done(&s->held);
 	filter_conn_done(&s->filter);
@@ -360,6 +361,7 @@ void guarded_begin(struct guarded *g)
 	if (s->probe_name.size == 0)
 		return;
 	guarded_drain_refused(g);
+	engine_account_begin(g);
 	/* What the self-test provoked is not the sandbox's. */
 	memset(s->counters, 0, sizeof(s->counters));
 	s->counters[COUNT_SELF_TESTS] = tests;
@@ -379,6 +381,7 @@ void guarded_leave(struct guarded *g)
 	loop_remove(c->loop, &g->nflog);
 	dns_service_detach(c->dns, &g->sandbox);
 	relay_detach(c->relay, &g->sandbox);
+	engine_account_all(g);
 	engine_core_take_out(c, g);
 }
 

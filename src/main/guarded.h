@@ -115,7 +115,8 @@ void guarded_change_cancel(struct guarded *g);
 
 /* Take refused packets as events from now on. */
 int guarded_watch_refused(struct guarded *g, struct err *err) MUST_CHECK;
-void guarded_drain_refused(struct guarded *g);
+/* Return: whether there may be more. */
+bool guarded_drain_refused(struct guarded *g);
 /* The kernel's generation id is what it should be from now on. */
 void guarded_seen_now(struct guarded_seen *seen, struct filter_conn *c);
 /* Have others changed something since? 1: they have; 0: they haven't, and @seen is now;

@@ -43,6 +43,8 @@ static void finish(struct guarded *g, int r, const struct err *err)
 		c->next = g->plan;
 		g->plan = next;
 		g->plan_id = plan_file_id(&g->plan);
+		if (g->sandbox.accounts) /* a window of another length may begin */
+			g->sandbox.accounts->window_ends_ms = 0;
 		/* Without memory for it names are closed. */
 		(void)!guarded_pin(g);
 	}
@@ -74,8 +76,12 @@ static void on_turn(struct loop_deferred *d)
 {
 	struct guarded *g = CONTAINER_OF(d, struct guarded, change.turn);
 	struct err err = { 0 };
-	int r = step(g, &err);
+	int r;
 
+	/* What happened so far is told with the rules that it was judged by. */
+	if (g->change.is_staged)
+		engine_account_all(g);
+	r = step(g, &err);
 	if (r > 0)
 		loop_defer(g->core->loop, d);
 	else

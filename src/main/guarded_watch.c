@@ -23,27 +23,27 @@ static void on_packet(void *data, const struct nflog_packet *p)
 	refused_packet(&g->sandbox, p, loop_now_ms(g->core->loop));
 }
 
-void guarded_drain_refused(struct guarded *g)
+/* What the kernel could not report it has counted: the next look brings it. */
+bool guarded_drain_refused(struct guarded *g)
 {
 	struct sandbox *s = &g->sandbox;
 
 	if (g->kind == GUARDED_HOST) {
 		engine_host_drain_refused(g->core->host);
-		return;
+		return false;
 	}
 	for (int i = 0; i < NFLOG_READS_MAX; i++) {
 		int r = nflog_read(s->fds.fd[SANDBOX_FD_NFLOG], on_packet, g);
 
-		if (r == -ENOBUFS)
-			s->counters[COUNT_PACKETS_LOST]++;
-		else if (r <= 0)
-			return;
+		if (r <= 0 && r != -ENOBUFS)
+			return false;
 	}
+	return true;
 }
 
 static void on_nflog(struct loop_source *source, uint32_t events)
 {
-	guarded_drain_refused(CONTAINER_OF(source, struct guarded, nflog));
+	(void)guarded_drain_refused(CONTAINER_OF(source, struct guarded, nflog));
 }
 
 int guarded_watch_refused(struct guarded *g, struct err *err)

@@ -161,8 +161,9 @@ static void on_pinned(void *data, const struct resolver_unpinned *fault)
 		_exit(0);
 }
 
-static void on_event(void *data, const struct event *e)
+static bool on_event(void *data, const struct event *e)
 {
+	return true;
 }
 
 static int open_all(struct pinner *p, struct err *err)

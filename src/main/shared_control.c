@@ -39,20 +39,21 @@ static void count_untold(struct shared *e, uint32_t sandbox)
 		e->untold++;
 }
 
-/* Control may be slow or gone; nobody waits for it. */
+/* Control may be slow or gone; nobody waits for it. Return: whether it will hear it. */
+static bool give_control(struct shared *e, const struct ipc_message *m, const int *fd)
+{
+	int r = e->from_control.fd < 0 ? -EAGAIN
+				       : ipc_send(e->from_control.fd, m, fd, fd ? 1 : 0);
+
+	if (r < 0 && r != -EAGAIN)
+		lose_control(e);
+	return r == 0;
+}
+
 static void tell_control(struct shared *e, const struct ipc_message *m, const int *fd)
 {
-	int r;
-
-	if (e->from_control.fd < 0) {
+	if (!give_control(e, m, fd))
 		count_untold(e, m->sandbox);
-		return;
-	}
-	r = ipc_send(e->from_control.fd, m, fd, fd ? 1 : 0);
-	if (r == -EAGAIN)
-		count_untold(e, m->sandbox);
-	else if (r < 0)
-		lose_control(e);
 }
 
 void shared_tell_standing(struct shared *e, const struct guarded *g, enum ipc_type type,
@@ -67,7 +68,7 @@ void shared_tell_standing(struct shared *e, const struct guarded *g, enum ipc_ty
 		tell_control(e, &m, NULL);
 }
 
-static void on_event(void *data, const struct event *event)
+static bool on_event(void *data, const struct event *event)
 {
 	const struct guarded *g = data;
 	struct ipc_message m = {
@@ -76,7 +77,7 @@ static void on_event(void *data, const struct event *event)
 		.event = *event,
 	};
 
-	tell_control(engine_of(g), &m, NULL);
+	return give_control(engine_of(g), &m, NULL);
 }
 
 static void on_answered(void *data, const struct dns_name *name,

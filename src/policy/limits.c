@@ -42,6 +42,9 @@ static const struct limit_info limits[] = {
 				     false },
 	[LIMIT_GRACE_SEC] = { "grace", "seconds", "then the address is closed", 30, 1,
 			      3600, false },
+	[LIMIT_EVENT_WINDOW_SEC] = { "event_window", "seconds",
+				     "what passed in it to one destination is one event",
+				     60, 1, 3600, false },
 };
 
 const struct limit_info *limit_info(enum plan_limit which)

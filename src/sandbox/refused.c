@@ -7,6 +7,7 @@
 
 #include "base/special.h"
 #include "filter/ruleset.h"
+#include "sandbox/accounts.h"
 #include "sandbox/learned.h"
 
 enum { DNS_PORT = 53 };
@@ -99,6 +100,46 @@ void refused_packet(struct sandbox *s, const struct nflog_packet *p, int64_t now
 		set_reason(&e, "imitates Weir's own packets");
 	} else {
 		explain(s, &e, now_ms);
+		accounts_logged(s, p, now_ms);
 	}
 	sandbox_event(s, &e, now_ms);
+}
+
+static struct event event_of(const struct filter_count *c, enum event_action action)
+{
+	return (struct event){
+		.action = (uint8_t)action,
+		.layer = EVENT_ADDRESS,
+		.protocol = c->protocol,
+		.remote = c->addr,
+		.port = c->port,
+		.packets = c->packets,
+		.bytes = c->bytes,
+		.uid = UINT32_MAX,
+	};
+}
+
+void refused_count(struct sandbox *s, const struct filter_count *c, uint32_t uid,
+		   int64_t now_ms)
+{
+	struct event e = event_of(c, EVENT_DENY);
+
+	e.uid = uid;
+	s->counters[COUNT_PACKETS_DENIED] += c->packets;
+	explain(s, &e, now_ms);
+	sandbox_event(s, &e, now_ms);
+}
+
+void passed_count(struct sandbox *s, const struct filter_count *c, int64_t now_ms)
+{
+	struct event e = event_of(c, EVENT_ALLOW);
+	char text[DNS_NAME_TEXT_SIZE];
+	struct learned_use use;
+
+	e.rule = plan_match_addr(&s->plan, &e.remote, e.protocol, e.port).rule;
+	if (learned_find(s->learned, &e.remote, now_ms, &use, 1) > 0) {
+		snprintf(e.name, sizeof(e.name), "%s", dns_name_format(&use.name, text));
+		e.rule = e.rule == PLAN_NO_RULE ? use.rule : e.rule;
+	}
+	sandbox_passed(s, &e, now_ms);
 }

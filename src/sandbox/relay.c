@@ -419,6 +419,19 @@ void relay_recheck(struct relay *r, struct sandbox *s)
 	}
 }
 
+void relay_account(struct relay *r, const struct sandbox *s)
+{
+	struct relay_guest *g = s->guest;
+	struct relay_flow *f;
+
+	if (!g)
+		return;
+	LIST_FOREACH(f, &g->flows, in_guest)
+	{
+		relay_flow_account(f);
+	}
+}
+
 size_t relay_flow_count(const struct relay *r, const struct sandbox *s)
 {
 	return s->guest ? s->guest->flow_count : 0;

@@ -59,4 +59,8 @@ void relay_detach(struct relay *r, struct sandbox *s);
  * is judged. */
 void relay_recheck(struct relay *r, struct sandbox *s);
 
+/* What has passed on its connections that are open, into its accounts; what ends is
+ * there by itself. */
+void relay_account(struct relay *r, const struct sandbox *s);
+
 size_t relay_flow_count(const struct relay *r, const struct sandbox *s);

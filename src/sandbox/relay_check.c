@@ -98,8 +98,13 @@ static void accept_shown(struct relay_flow *f, enum relay_shown shown,
 {
 	loop_timer_stop(f->guest->relay->loop, &f->patience);
 	f->out_of_patience = false;
+	if (f->sent > 0 && !dns_name_equal(&f->name, &j->name)) {
+		relay_flow_account(f);
+		f->opened = true;
+	}
 	f->shown = (uint8_t)shown;
 	f->name = j->name;
+	f->opened_rule = j->rule;
 	if (f->state == FLOW_ACCEPTED)
 		relay_flow_dial(f);
 }

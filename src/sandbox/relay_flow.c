@@ -134,6 +134,7 @@ void relay_flow_end(struct relay_flow *f, bool reset)
 	struct relay_guest *g = f->guest;
 	struct relay *r = g->relay;
 
+	relay_flow_account(f);
 	relay_side_close(f, &f->client, reset);
 	relay_side_close(f, &f->server, reset);
 	relay_way_done(g, &f->up);
@@ -380,6 +381,7 @@ static void flow_check_dial(struct relay_flow *f)
 	} else if (r > 0) {
 		loop_timer_stop(f->guest->relay->loop, &f->timer);
 		f->state = FLOW_OPEN;
+		f->opened = true;
 	}
 }
 
@@ -436,6 +438,7 @@ static bool flow_judge(struct relay_flow *f)
 	q = relay_flow_question(f, &f->asked);
 	j = relay_judge(&q);
 	f->name = j.name;
+	f->opened_rule = j.rule;
 	if (!j.allowed)
 		relay_refuse(f->guest, &q, j.rule, j.reason);
 	return j.allowed;
@@ -460,6 +463,7 @@ static void flow_begin(struct relay_flow *f)
 	j = relay_judge_shown(&q, SHOWN_BYTES, &f->name, &f->name);
 	if (j.allowed) {
 		f->name = j.name;
+		f->opened_rule = j.rule;
 		flow_dial(f, f->asked);
 	} else if (loop_timer_start(r->loop, &f->patience,
 				    loop_now_ms(r->loop) + RELAY_LOOK_MS) < 0) {

@@ -130,12 +130,15 @@ struct relay_flow {
 	uint8_t dials;		    /* addresses tried */
 	uint8_t next_other;	    /* index for learned_other_addr() */
 	bool queued, timed_out, out_of_patience, host_local;
-	uint8_t check;	   /* enum relay_check */
-	uint8_t shown;	   /* enum relay_shown, of what was judged last */
-	uint8_t refusal;   /* enum relay_refusal */
-	bool passed;	   /* a request has been let through */
-	bool recheck;	   /* the plan has changed: judged before it moves a byte */
-	bool connect, h2c; /* of the request whose answer is awaited */
+	uint8_t check;	      /* enum relay_check */
+	uint8_t shown;	      /* enum relay_shown, of what was judged last */
+	uint8_t refusal;      /* enum relay_refusal */
+	bool passed;	      /* a request has been let through */
+	bool recheck;	      /* the plan has changed: judged before it moves a byte */
+	bool connect, h2c;    /* of the request whose answer is awaited */
+	bool opened;	      /* the server answered, and nobody was told yet */
+	uint32_t opened_rule; /* that allows it, or PLAN_NO_RULE */
+	uint64_t sent;	      /* client to server, since it was told */
 	struct http_stream http;
 	bool allowable; /* of the refusal, as are the next two */
 	uint32_t rule;
@@ -202,6 +205,9 @@ void relay_side_close(struct relay_flow *f, struct relay_side *side, bool reset)
 void relay_set_options(int fd);
 /* Close with a reset. */
 void relay_reset_fd(int fd);
+
+/* relay_account.c: what has passed since the last time, into the accounts. */
+void relay_flow_account(struct relay_flow *f);
 
 /* relay_check.c: look at what came, and let as much pass as is judged. */
 size_t relay_check(struct relay_flow *f);

@@ -201,6 +201,8 @@ enum relay_moved relay_move(struct relay_flow *f, struct relay_way *way,
 		step = move_once(f, way, from, to, &moved);
 	if (way->waiting == 0)
 		relay_way_done(f->guest, way);
+	if (way == &f->up)
+		f->sent += moved;
 	*cost += moved + steps * RELAY_STEP_COST;
 	switch (step) {
 	case STEP_BLOCKED:

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "policy/on_denies.h"
+#include "sandbox/accounts.h"
 
 static const char *const counter_names[] = {
 	[COUNT_QUERIES] = "queries",
@@ -31,6 +32,7 @@ static const char *const counter_names[] = {
 	[COUNT_PACKETS_DENIED] = "packets_denied",
 	[COUNT_PACKETS_LOST] = "packets_lost",
 	[COUNT_EVENTS_DROPPED] = "events_dropped",
+	[COUNT_PASSED_DROPPED] = "passed_dropped",
 	[COUNT_SELF_TESTS] = "self_tests",
 	[COUNT_POLICY_CHANGES] = "policy_changes",
 	[COUNT_REPAIRS] = "repairs",
@@ -58,13 +60,20 @@ const char *sandbox_state_name(enum sandbox_state s)
 	return (unsigned int)s < SANDBOX_STATE_COUNT ? state_names[s] : "unknown";
 }
 
-static void say(struct sandbox *s, struct event *e)
+static void fill(const struct sandbox *s, struct event *e)
 {
 	e->ts_ms = clock_wall_ms();
 	e->sandbox = s->id;
 	if (e->packets == 0)
 		e->packets = 1;
-	s->on_event(s->on_event_data, e);
+}
+
+static bool tell_directly(struct sandbox *s, const struct event *e, int64_t now_ms)
+{
+	uint32_t per_second = plan_limit(&s->plan, LIMIT_EVENTS_PER_SECOND);
+
+	return rate_take(&s->event_rate, per_second, 1000, per_second, now_ms) &&
+	       s->on_event(s->on_event_data, e);
 }
 
 /* Once a window at most, so no rate has to hold it. */
@@ -85,23 +94,32 @@ static void count_denial(struct sandbox *s, const struct event *e, int64_t now_m
 		return;
 	snprintf(limit.reason, sizeof(limit.reason), "more than %u denies in %s",
 		 on.count, policy_window_text(on.window_sec, window));
-	say(s, &limit);
+	fill(s, &limit);
+	if (!s->on_event(s->on_event_data, &limit) && s->accounts)
+		(void)!accounts_add(s, &limit, now_ms);
 }
 
 void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms)
 {
-	uint32_t per_second;
+	bool folds = s->accounts && e->action != EVENT_PANIC;
 
 	if (s->state == SANDBOX_TESTING || !s->on_event)
 		return;
-	per_second = plan_limit(&s->plan, LIMIT_EVENTS_PER_SECOND);
-	if (!rate_take(&s->event_rate, per_second, 1000, per_second, now_ms)) {
-		s->counters[COUNT_EVENTS_DROPPED]++;
-		count_denial(s, e, now_ms);
-		return;
-	}
-	say(s, e);
+	fill(s, e);
+	if (folds ? !accounts_add(s, e, now_ms) : !tell_directly(s, e, now_ms))
+		s->counters[COUNT_EVENTS_DROPPED] += e->packets;
+	if (folds)
+		accounts_tell(s, now_ms, false);
 	count_denial(s, e, now_ms);
+}
+
+void sandbox_passed(struct sandbox *s, struct event *e, int64_t now_ms)
+{
+	if (!s->accounts || s->state == SANDBOX_TESTING || !s->on_event)
+		return;
+	fill(s, e);
+	if (!accounts_pass(s, e, now_ms))
+		s->counters[COUNT_PASSED_DROPPED] += e->packets;
 }
 
 int sandbox_learn(struct sandbox *s, const struct filter_learn *items, size_t count,

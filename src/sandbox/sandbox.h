@@ -14,6 +14,7 @@
 #include "sandbox/rate.h"
 #include "store/event.h"
 
+struct accounts;
 struct learned;
 struct resolver_guest;
 struct client_side;
@@ -42,9 +43,10 @@ enum sandbox_counter {
 	COUNT_FLOWS_DENIED,
 	COUNT_FLOWS_LIMITED,
 	COUNT_FLOWS_FAILED,   /* upstream did not answer */
-	COUNT_PACKETS_DENIED, /* seen by NFLOG */
-	COUNT_PACKETS_LOST,   /* NFLOG reports that did not arrive */
-	COUNT_EVENTS_DROPPED, /* over events per second */
+	COUNT_PACKETS_DENIED, /* refused by the filter */
+	COUNT_PACKETS_LOST,   /* of those, whose destination nobody could tell */
+	COUNT_EVENTS_DROPPED, /* that found no place to wait */
+	COUNT_PASSED_DROPPED, /* the same of what passed */
 	COUNT_SELF_TESTS,
 	COUNT_POLICY_CHANGES, /* that took effect */
 	COUNT_REPAIRS,	      /* of a filter that others had changed */
@@ -80,8 +82,8 @@ struct sandbox_held {
 			 */
 };
 
-/* Tell control of an event. Copies. */
-typedef void sandbox_event_fn(void *data, const struct event *e);
+/* Tell control of an event. Copies. Return: whether it was told; else it may be again. */
+typedef bool sandbox_event_fn(void *data, const struct event *e);
 /* A reply with addresses leaves, after the kernel has them. Copies. */
 struct dns_answer_addr;
 typedef void sandbox_answered_fn(void *data, const struct dns_name *name,
@@ -116,7 +118,8 @@ struct sandbox {
 	sandbox_answered_fn *on_answered; /* NULL: nobody wants to know */
 	void *on_answered_data;
 	struct rate event_rate;
-	struct denies denies; /* for on_denies of the plan */
+	struct denies denies;	   /* for on_denies of the plan */
+	struct accounts *accounts; /* owned; NULL: each event is told by itself */
 	/* The self-test: the engine itself answers this name with this address. */
 	struct dns_name probe_name; /* size 0: no self-test under way */
 	struct addr probe_addr;
@@ -126,9 +129,12 @@ struct sandbox {
 const char *sandbox_state_name(enum sandbox_state s);
 
 /* Fill in what every event has (time, sandbox) and hand it to control, at most
- * LIMIT_EVENTS_PER_SECOND; nothing while the self-test runs. A denial may be one too
- * many for the plan's on_denies: then an EVENT_LIMIT with EVENT_LIMIT_DENIES follows. */
+ * LIMIT_EVENTS_PER_SECOND; nothing while the self-test runs. See sandbox/accounts.h. A
+ * denial may be one too many for the plan's on_denies: then an EVENT_LIMIT with
+ * EVENT_LIMIT_DENIES follows. */
 void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms);
+/* Something has passed: told at the end of its window. */
+void sandbox_passed(struct sandbox *s, struct event *e, int64_t now_ms);
 
 /* filter_learn() to wherever its rules are. */
 int sandbox_learn(struct sandbox *s, const struct filter_learn *items, size_t count,

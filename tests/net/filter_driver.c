@@ -465,7 +465,9 @@ static void print_event(void *data, const struct nflog_packet *p)
 	char text[ENDPOINT_TEXT_SIZE];
 
 	printf(" %s|%u|%u|%s", endpoint_format(&e, text), p->protocol, p->uid,
-	       strcmp(p->prefix, FILTER_PREFIX_REFUSED) == 0	? "prefix"
+	       strcmp(p->prefix, FILTER_PREFIX_REFUSED) == 0 ||
+			       strcmp(p->prefix, FILTER_PREFIX_UNCOUNTED) == 0
+		       ? "prefix"
 	       : strcmp(p->prefix, FILTER_PREFIX_IMITATES) == 0 ? "imitates"
 								: "none");
 }

@@ -484,10 +484,10 @@ def test_weirs_packets_pass_by_mark_uid_and_held_port_together(world):
     assert world.weir.tcp(DENIED, 443, 40000, MARK) == "0"
     assert [w[3] for w in world.arrived()] == ["own", "own6", ""]
     # Each one missing.
-    assert world.weir.udp(DENIED, 7000, "no mark", 40000) == "EPERM"
-    assert world.root.udp(DENIED, 7000, "no uid", 40000, MARK) == "EPERM"
-    assert world.weir.udp(DENIED, 7000, "no port", 40001, MARK) == "EPERM"
-    assert world.weir.udp(DENIED, 7000, "wrong mark", 40000, MARK + 1) == "EPERM"
+    assert world.weir.udp(DENIED, 7001, "no mark", 40000) == "EPERM"
+    assert world.root.udp(DENIED, 7002, "no uid", 40000, MARK) == "EPERM"
+    assert world.weir.udp(DENIED, 7003, "no port", 40001, MARK) == "EPERM"
+    assert world.weir.udp(DENIED, 7004, "wrong mark", 40000, MARK + 1) == "EPERM"
     assert world.arrived() == []
     assert [e[1] for e in world.driver.events()] == ["prefix", "prefix", "imitates", "prefix"]
 

@@ -203,13 +203,14 @@ static void op_trouble(void *data, const struct upstream_trouble *t)
 	w->trouble_count++;
 }
 
-static void on_event(void *data, const struct event *e)
+static bool on_event(void *data, const struct event *e)
 {
 	struct world *w = data;
 
 	if (w->event_count < WORLD_EVENTS_MAX)
 		w->events[w->event_count] = *e;
 	w->event_count++;
+	return true;
 }
 
 /* ---- policy ---- */

@@ -55,6 +55,9 @@ static void print_stmt(FILE *f, const struct filter_stmt *s)
 	case FILTER_FLOW_ADD:
 		fprintf(f, " add@%s", s->set->name);
 		return;
+	case FILTER_FLOW_COUNT:
+		fprintf(f, " count@%s", s->set->name);
+		return;
 	case FILTER_SET_CT_MARK:
 		fprintf(f, " mark:%u", s->value);
 		return;
@@ -75,7 +78,9 @@ static void print_stmt(FILE *f, const struct filter_stmt *s)
 		return;
 	case FILTER_LOG:
 		fprintf(f, " log%s",
-			strcmp(s->prefix, FILTER_PREFIX_REFUSED) == 0 ? "" : ":own");
+			strcmp(s->prefix, FILTER_PREFIX_REFUSED) == 0	  ? ""
+			: strcmp(s->prefix, FILTER_PREFIX_UNCOUNTED) == 0 ? ":also"
+									  : ":own");
 		return;
 	case FILTER_ACCEPT:
 		fprintf(f, " accept");
@@ -239,11 +244,38 @@ static void refusals_are_logged_before_they_answer(void **state)
 
 	assert_has(&w, "refuse: counter jump:report\nrefuse: l4proto=6 reset\n"
 		       "refuse: prohibited\n");
-	assert_order(&w, "report: nfproto=2 l4proto=6 flow!@seen4 add@seen4 log return\n",
-		     "report: limit log\n");
+	assert_has(&w, "report: nfproto=2 l4proto=6 flow!@seen4 add@seen4 log return\n"
+		       "report: nfproto=2 l4proto=6 count@seen4 return\n");
+	assert_order(&w, "report: nfproto=10 l4proto=17 count@seen6 return\n",
+		     "report: limit log:also\n");
+	assert_true(find_set(&w, "seen4")->counts);
 	assert_int_equal(find_set(&w, "seen4")->size, FILTER_SEEN_MAX);
 	assert_int_equal(find_set(&w, "seen6")->timeout_sec, FILTER_SEEN_SEC);
 	world_done(&w);
+}
+
+static void what_leaves_by_the_link_is_counted_as_long_as_there_is_room(void **state)
+{
+	struct filter_params udp = relay;
+	struct world w = build(&(struct policy){ 0 }, direct), v, none;
+
+	udp.direct_udp = true;
+	v = build(&(struct policy){ 0 }, udp);
+	none = build(&(struct policy){ 0 }, relay);
+	assert_has(&w, "passed: nfproto=2 l4proto=6 direction=0 count@used4 accept\n"
+		       "passed: nfproto=2 l4proto=17 direction=0 count@used4 accept\n"
+		       "passed: nfproto=10 l4proto=6 direction=0 count@used6 accept\n"
+		       "passed: nfproto=10 l4proto=17 direction=0 count@used6 accept\n"
+		       "passed: accept\n");
+	assert_has(&w, "output: l4proto=6 dport@tcp_0 nfproto=2 ip@learned4_0 mark:7 "
+		       "goto:passed\n");
+	assert_int_equal(find_set(&w, "used4")->size, FILTER_USED_MAX);
+	assert_has_not(&v, "passed: nfproto=2 l4proto=6 ");
+	assert_has(&v, "passed: nfproto=2 l4proto=17 direction=0 count@used4 accept\n");
+	assert_has_not(&none, "passed");
+	world_done(&w);
+	world_done(&v);
+	world_done(&none);
 }
 
 static void related_packets_are_never_marked(void **state)
@@ -320,7 +352,7 @@ static void udp_never_leaves_by_the_dead_end(void **state)
 	v = build(&(struct policy){ .default_action = POLICY_ALLOW }, relay);
 	/* Before open flows are: they must not vanish without an error. */
 	assert_order(&w, "output: l4proto=17 oifgroup=2003134834 fib!=2 goto:refuse\n",
-		     "output: state&2!=0 mark&65535=7 accept\n");
+		     "output: state&2!=0 mark&65535=7 goto:passed\n");
 	assert_has_not(&v, "oifgroup");
 	world_done(&w);
 	world_done(&v);
@@ -335,10 +367,9 @@ static void only_an_address_rule_opens_port_53(void **state)
 
 	assert_has(&w, "dns_nat: l4proto=17 dport@udp_1 nfproto=2 ip@allow4_1 return\n"
 		       "dns_nat: redirect:53\n");
-	assert_has(
-		&w,
-		"dns_output: l4proto=17 dport@udp_1 nfproto=2 ip@allow4_1 mark:7 accept\n"
-		"dns_output: goto:refuse\n");
+	assert_has(&w, "dns_output: l4proto=17 dport@udp_1 nfproto=2 ip@allow4_1 mark:7 "
+		       "goto:passed\n"
+		       "dns_output: goto:refuse\n");
 	assert_has(&w, "output: l4proto=17 dport=53 fib!=2 goto:dns_output\n");
 	assert_has_not(&w, "dns_nat: l4proto=6");
 	world_done(&w);
@@ -401,6 +432,8 @@ int main(void)
 		cmocka_unit_test(an_empty_policy_accepts_only_what_is_local_or_a_reply),
 		cmocka_unit_test(every_base_chain_but_nat_drops),
 		cmocka_unit_test(refusals_are_logged_before_they_answer),
+		cmocka_unit_test(
+			what_leaves_by_the_link_is_counted_as_long_as_there_is_room),
 		cmocka_unit_test(related_packets_are_never_marked),
 		cmocka_unit_test(the_relay_takes_only_what_nat_has_sent),
 		cmocka_unit_test(a_deny_stands_before_every_allow),

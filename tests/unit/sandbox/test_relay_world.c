@@ -53,6 +53,12 @@ void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms)
 		the_world->events[the_world->event_count++] = *e;
 }
 
+void sandbox_passed(struct sandbox *s, struct event *e, int64_t now_ms)
+{
+	if (the_world->passed_count < WORLD_EVENTS_MAX)
+		the_world->passed[the_world->passed_count++] = *e;
+}
+
 struct addr world_addr(const char *text)
 {
 	struct addr a;

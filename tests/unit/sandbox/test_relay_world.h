@@ -44,6 +44,8 @@ struct world {
 	size_t learned_count;
 	struct event events[WORLD_EVENTS_MAX];
 	size_t event_count;
+	struct event passed[WORLD_EVENTS_MAX];
+	size_t passed_count;
 };
 
 /* Make the namespaces. False: not possible here, the test is skipped. */

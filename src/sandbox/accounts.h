@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sandbox/accounts - what a sandbox was denied and what it was allowed, added up until it
+ * is told.
+ *
+ * Denials, limits: the first of its kind is told at once, what equals it within a second
+ * at the end of that, and no more than LIMIT_EVENTS_PER_SECOND; the rest waits, in a
+ * bounded table. What finds no place there counts as dropped.
+ * What passes: one event for each name, address, port, protocol and window.
+ *
+ * HOW REFUSED PACKETS ARE COUNTED
+ * The filter logs the first packet to a destination, with its sender, and counts all of
+ * them, that one as well, in the kernel. So a flood costs a counter, and after the log a
+ * look brings the rest. What was logged since the last look is known here and not counted
+ * again. Looks come a second after a log, and rarer when nothing has come any more. */
+#pragma once
+
+#include "filter/counts.h"
+#include "filter/nflog.h"
+#include "sandbox/rate.h"
+#include "store/tally.h"
+
+struct sandbox;
+
+enum {
+	ACCOUNTS_EVENTS_MAX = 1024, /* different ones of a sandbox, of each kind */
+	ACCOUNTS_POOL_MAX = 32768,  /* of all sandboxes of an engine */
+	ACCOUNTS_FOLD_MS = 1000,
+	ACCOUNTS_PASSED_PER_SECOND = 200,
+	ACCOUNTS_LOOK_MS = 1000,
+	ACCOUNTS_LOOK_MAX_MS = 8000, /* elements live longer than that */
+	ACCOUNTS_FLOWS_MAX = 4096,   /* destinations whose logs are remembered */
+};
+
+/* A destination whose packets the filter counts, and was logged. */
+struct accounts_flow {
+	struct addr addr;
+	uint16_t port;
+	uint8_t protocol;
+	bool counted; /* by the last look */
+	uint32_t uid;
+	uint64_t packets, bytes; /* logged, and not yet met in a counter */
+};
+
+struct accounts {
+	struct tally_pool *pool;       /* borrowed */
+	struct tally *denied, *passed; /* NULL: nothing yet */
+	struct rate passed_rate;
+	int64_t window_ends_ms; /* of what passes; 0: at the next tick */
+	/* Refused packets. */
+	int64_t look_at_ms; /* INT64_MAX: there is nothing to look for */
+	uint32_t look_every_ms;
+	uint64_t total, told;	     /* by the kernel's counter; by logs and looks */
+	struct accounts_flow *flows; /* owned; sorted by every look */
+	size_t flow_count, flow_capacity;
+};
+
+/* NULL: no memory; the sandbox goes without. */
+struct accounts *accounts_new(struct tally_pool *pool);
+void accounts_free(struct accounts *a);
+
+/* A denial or limit. False: there was no room. */
+bool accounts_add(struct sandbox *s, const struct event *e, int64_t now_ms);
+/* Something that has passed. False: there was no room. */
+bool accounts_pass(struct sandbox *s, const struct event *e, int64_t now_ms);
+/* What may be told now. @all: everything, the limits don't count. */
+void accounts_tell(struct sandbox *s, int64_t now_ms, bool all);
+/* The window of what passes is over. */
+void accounts_close(struct sandbox *s, int64_t now_ms);
+
+/* The filter has logged @p, which is told. */
+void accounts_logged(struct sandbox *s, const struct nflog_packet *p, int64_t now_ms);
+/* What the filter has counted: all that was refused, and by destination. */
+void accounts_looked(struct sandbox *s, uint64_t total, const struct filter_count *counts,
+		     size_t count, int64_t now_ms);
+/* What was refused so far doesn't count (the self-test). */
+void accounts_begin(struct sandbox *s, uint64_t total);
