@@ -7,8 +7,8 @@
  * takes them. A reader that is so slow that its next event has left the ring is closed:
  * it comes back with Last-Event-ID and is told what it missed. So a stream costs the same
  * memory whatever happens. */
-#include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -212,13 +212,9 @@ static struct api_stream *find_crowding(const struct api *a, const struct prefix
  * that it sends, which can take until the next heartbeat. */
 static bool has_left(const struct api_stream *s)
 {
-	char byte;
-	ssize_t n;
+	struct pollfd p = { .fd = s->fd, .events = POLLRDHUP };
 
-	if (s->fd < 0 || s->is_dropped)
-		return false;
-	n = recv(s->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-	return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+	return s->fd >= 0 && !s->is_dropped && poll(&p, 1, 0) == 1;
 }
 
 static void drop_who_left(struct api *a)

@@ -58,6 +58,8 @@ def test_the_page_shows_all_and_each(reached, host, pod, other, denied, tmp_path
         other.probe(["dns", denied.name])
         page.wait(f"[...document.querySelectorAll('#events-list tbody tr')].some(r => r.cells[1].innerText === 'two' && "
                   f"r.innerText.includes({denied.name!r}))")
+        page.js("(e => { e.value = 'denies'; e.dispatchEvent(new Event('change')); })(document.getElementById('sandboxes-by'))")
+        page.wait("document.querySelector('#sandboxes-list a').textContent === 'two'")
         page.picture(pathlib.Path(PICTURES) / "daemon.png") if PICTURES else None
         page.tab_to("e.textContent === 'two'")
         page.key("Enter")

@@ -9,6 +9,7 @@ import * as review from "./review.js";
 import * as state from "./state.js";
 import { plain } from "./text.js";
 
+const NOT_TAKEN = "The API does not take this token.";
 const POLL_MS = 5000, STORE_MS = 1500; // what was denied is in the store a second later
 let isDaemon = false, began = 0;
 let now = new AbortController(); // what is asked for the present view
@@ -41,11 +42,11 @@ function forget() {
 	["facts", "degradations"].forEach((id) => $(id).replaceChildren());
 }
 
-function askToken(wrong) {
+function askToken(fault) {
 	forget();
 	setToken("");
 	$("token").value = "";
-	$("login-fault").textContent = wrong ? "The API does not take this token." : "";
+	$("login-fault").textContent = fault;
 	show("login", true);
 	$("token").focus();
 }
@@ -55,7 +56,7 @@ function handled(e) {
 	if (e.name === "AbortError")
 		return true;
 	if (e.status === 401)
-		askToken(true);
+		askToken(NOT_TAKEN);
 	else
 		trouble(e);
 	return false;
@@ -172,10 +173,12 @@ async function begin(tried) {
 		trouble(null);
 		enter();
 	} catch (e) {
-		if (e instanceof Refused && e.status === 401)
-			askToken(tried);
-		else
+		if (!(e instanceof Refused) || ![401, 429].includes(e.status))
 			trouble(e);
+		else if (e.status === 429)
+			askToken("Too many wrong tokens were shown. Wait a minute.");
+		else
+			askToken(tried ? NOT_TAKEN : "");
 	}
 }
 

@@ -68,10 +68,17 @@ function stateOf(id) {
 	return word === FULL ? word : h("span", { class: "bad" }, more ? `${word}: ${more}` : word);
 }
 
+const orders = {
+	denies: (a, b) => (b.denies ?? 0) - (a.denies ?? 0),
+	id: (a, b) => (a.id < b.id ? -1 : 1),
+};
+
 function found() {
 	const text = $("sandboxes-q").value.trim().toLowerCase();
 
-	return list.filter((s) => !text || `${s.id} ${where(s)}`.toLowerCase().includes(text));
+	const wanted = list.filter((s) => !text || `${s.id} ${where(s)}`.toLowerCase().includes(text));
+
+	return $("sandboxes-by").value ? wanted.sort(orders[$("sandboxes-by").value]) : wanted;
 }
 
 function drawList() {
@@ -124,4 +131,5 @@ export function resetList() {
 
 export function start() {
 	$("sandboxes-q").addEventListener("input", drawList);
+	$("sandboxes-by").addEventListener("change", drawList);
 }
