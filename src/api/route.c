@@ -167,7 +167,14 @@ static bool is_authorized(const struct api_request *r)
 		       token);
 }
 
-/* Return: NULL, or what answers somebody who isn't authorized. */
+static bool shows_token(const struct api_request *r)
+{
+	return request_header(r, TOKEN_HEADER).len > 0 ||
+	       request_header(r, MHD_HTTP_HEADER_AUTHORIZATION).len > 0;
+}
+
+/* Return: NULL, or what answers somebody who isn't authorized. Who shows no token guesses
+ * none: else any page could have the browser that shows it locked out. */
 static void (*stranger(const struct api_request *r))(struct api_request *r)
 {
 	const int64_t now_ms = loop_now_ms(r->api->config.loop);
@@ -179,7 +186,8 @@ static void (*stranger(const struct api_request *r))(struct api_request *r)
 		return answer_too_often;
 	if (is_authorized(r))
 		return NULL;
-	failures_add(r->api->failures, &conn->network, now_ms);
+	if (shows_token(r))
+		failures_add(r->api->failures, &conn->network, now_ms);
 	return answer_unauthorized;
 }
 

@@ -98,6 +98,12 @@ def test_guessing_is_answered_no_more(host, secure):
     assert curl(host, "/healthz", token=None)[1] == 200 and secure.names() == []
 
 
+def test_who_shows_no_token_locks_nobody_out(host, secure):
+    """A page of another site can have a browser ask, as often as it likes, but not with a token."""
+    assert [curl(host, "/sandboxes", token=None)[1] for _ in range(12)] == [401] * 12
+    assert curl(host, "/sandboxes")[1] == 200
+
+
 @pytest.mark.parametrize("without", ["--tls-cert", "--tls-key", "--token-file", "--listen"])
 def test_there_is_no_tcp_without_all_of_it(host, files, without):
     del files[without]

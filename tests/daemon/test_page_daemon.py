@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from test_cli_tls import TOKEN, make_certificate
 from world.browser import CHROMIUM, Browser
 from world.sidecar import request, wait_for
 
@@ -76,4 +77,33 @@ def test_the_page_shows_all_and_each(reached, host, pod, other, denied, tmp_path
         page.wait("!document.getElementById('sandboxes').hidden && document.getElementById('policy').hidden")
         reached.weir("detach", "one")
         page.wait("document.querySelectorAll('#sandboxes-list a').length === 1")
+        assert page.all_faults() == []
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="needs chromium")
+def test_the_page_over_tls_asks_for_the_token(host, pod, denied, tmp_path):
+    cert, key = make_certificate(host.folder)
+    (host.folder / "token").write_text(TOKEN)
+    daemon = host.daemon("--listen", "127.0.0.1:9443", "--tls-cert", cert, "--tls-key", key, "--token-file", host.folder / "token")
+    daemon.attach("one", pod)
+    with Browser(host.ns, tmp_path, "--ignore-certificate-errors") as page:
+        page.open("https://weir.test:9443/ui/#s=one")
+        page.wait("document.activeElement.id === 'token'")
+        for wrong in range(10):
+            page.type(f"guess-{wrong}")
+            page.key("Enter")
+            page.wait("document.getElementById('login-fault').textContent.includes('not take')")
+        page.type("guess")
+        page.key("Enter")
+        page.wait("document.getElementById('login-fault').textContent.includes('Wait a minute')")
+        assert "one" not in page.js("document.getElementById('all').innerText") and page.js("document.getElementById('all').hidden")
+        daemon.kill_child("control")  # it counts anew
+        page.open("about:blank")
+        page.open("https://weir.test:9443/ui/#s=one")
+        page.wait("document.activeElement.id === 'token'")
+        page.type(TOKEN)
+        page.key("Enter")
+        page.wait("document.getElementById('sandbox').textContent === 'one'")
+        pod.probe(["dns", denied.name])
+        page.wait(f"document.getElementById('events-list').innerText.includes({denied.name!r})")
         assert page.all_faults() == []

@@ -25,8 +25,8 @@ _OPTIONS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",
             "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--disable-extensions",
             "--disable-default-apps", "--no-default-browser-check", "--mute-audio", "--hide-scrollbars",
             "--force-color-profile=srgb", "--remote-debugging-pipe",
-            # a name that was pointed at this machine, as in DNS rebinding
-            "--host-resolver-rules=MAP pointed.test 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"]
+            # the daemon, and a name that was pointed at this machine, as in DNS rebinding
+            "--host-resolver-rules=MAP pointed.test 127.0.0.1, MAP weir.test 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"]
 _KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "ArrowRight": 39, "ArrowDown": 40}
 _WATCH = ("self.breaches = []; document.addEventListener('securitypolicyviolation', "
           "e => self.breaches.push(e.violatedDirective + ' ' + e.blockedURI + ' ' + e.sample));")
@@ -42,11 +42,11 @@ def _pipe():
 
 
 class Browser:
-    def __init__(self, ns, folder):
+    def __init__(self, ns, folder, *options):
         self.faults, self._number, self._buffer, self._events = [], 0, b"", []
         (to_read, self._to), (self._from, to_write) = _pipe(), _pipe()
         script = f'exec "$@" 3<&{to_read} 4>&{to_write} {to_read}<&- {to_write}>&-'
-        argv = [CHROMIUM, *_OPTIONS, f"--user-data-dir={folder}/profile", "about:blank"]
+        argv = [CHROMIUM, *_OPTIONS, *options, f"--user-data-dir={folder}/profile", "about:blank"]
         self.log = open(pathlib.Path(folder) / "chromium.log", "wb")
         self.process = subprocess.Popen(ns.command("bash", "-c", script, "bash", *argv), pass_fds=(to_read, to_write),
                                         stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
