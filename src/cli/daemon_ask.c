@@ -67,7 +67,7 @@ int daemon_policy_text(const struct cli_policy_args *args, char **ret)
 	struct plan plan;
 	struct err err = { 0 };
 	size_t size;
-	int r = cli_policy_build(args, &arena, false, &policy, &bytes, &size);
+	int r = cli_policy_build(args, &arena, true, &policy, &bytes, &size);
 
 	if (r < 0)
 		return r == -EINVAL ? RUN_STATUS_BAD_INPUT : RUN_STATUS_FAILED;

@@ -32,7 +32,8 @@ static const char fetcher[] = "it fetches other sites for whoever asks";
 static const char drop[] = "it takes data from anybody";
 static const char telemetry[] = "it takes data with anybody's key";
 static const char writes[] =
-	"whoever holds a token can write there; give the sandbox none";
+	"meant to be read, but over TLS Weir can't hold it to that: whoever holds a "
+	"token can write there; give the sandbox none";
 
 static const struct way_out ways_out[] = {
 	{ "s3.amazonaws.com", WAY_SHARED, storage },
@@ -102,6 +103,10 @@ static const struct way_out ways_out[] = {
 	{ "api.anthropic.com", WAY_HOST,
 	  "its file upload takes data with anybody's key" },
 	{ "api.openai.com", WAY_HOST, "its file upload takes data with anybody's key" },
+	{ "proxy.golang.org", WAY_HOST, fetcher },
+	{ "api.mistral.ai", WAY_HOST, "its file upload takes data with anybody's key" },
+	{ "generativelanguage.googleapis.com", WAY_HOST,
+	  "its file upload takes data with anybody's key" },
 };
 
 struct check {
@@ -283,8 +288,11 @@ static bool is_private_suffix(const struct dns_name *n)
 static void check_way_out(const struct policy_reader *reader, const struct rule *r,
 			  const struct ways_read *ways)
 {
-	/* Who typed the name a moment ago knows it: a hint is enough then. */
-	enum fault_level level = r->line > 0 ? FAULT_WARNING : FAULT_HINT;
+	/* Who typed the name a moment ago knows it, and what ships with Weir is meant: a
+	 * hint is enough then. */
+	bool is_meant = r->line == 0 ||
+			strncmp(r->file, POLICY_BUILT_IN, strlen(POLICY_BUILT_IN)) == 0;
+	enum fault_level level = is_meant ? FAULT_HINT : FAULT_WARNING;
 	char what[300];
 
 	if (r->kind == TARGET_NAME && !may_be_host(ways, &r->name))
@@ -310,8 +318,7 @@ static int check_ways_out(const struct policy_reader *reader, const struct polic
 	for (size_t i = 0; i < policy->count; i++) {
 		const struct rule *r = &policy->rules[i];
 
-		if (r->action == POLICY_ALLOW && r->kind != TARGET_PREFIX &&
-		    strncmp(r->file, POLICY_BUILT_IN, strlen(POLICY_BUILT_IN)) != 0)
+		if (r->action == POLICY_ALLOW && r->kind != TARGET_PREFIX)
 			check_way_out(reader, r, &ways);
 	}
 	return 0;

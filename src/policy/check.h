@@ -4,8 +4,8 @@
 
 #include "policy/policy.h"
 
-/* Documents whose name starts so ship with Weir: their rules are meant, and get no
- * warning of known ways out. */
+/* Documents whose name starts so ship with Weir: their rules are meant, and known ways
+ * out among them are hints, no warnings. */
 #define POLICY_BUILT_IN "built-in:"
 
 /* `dns: pinned` resolves every name before the start and answers nothing else: an error

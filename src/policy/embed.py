@@ -22,7 +22,7 @@ def main():
     out = pathlib.Path(sys.argv[1])
     rows, body = [], ["/* made by embed.py */"]
     for path in sorted(map(pathlib.Path, sys.argv[2:])):
-        symbol = path.stem + ("_list" if path.suffix == ".txt" else "_profile")
+        symbol = path.stem.replace("-", "_") + ("_list" if path.suffix == ".txt" else "_profile")
         text = path.read_text(encoding="utf-8").rstrip("\n")
         body.append(f"static const char {symbol}[] =\n{literal(text)};\n")
         if path.suffix == ".yaml":
