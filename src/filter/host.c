@@ -146,13 +146,13 @@ static int put_all(struct nl_writer *w, const struct filter_host *h, int64_t now
 	host_put_objects(w, HOST_TABLE, base);
 	for (const struct host_plan *p = h->plans; p && r == 0; p = p->next)
 		r = host_put_plan(w, h, true, p, err);
-	for (size_t i = 0; i < HOST_IDS && r == 0; i++) {
-		if (!h->members[i])
-			continue;
-		host_put_member(w, true, h->members[i], NULL);
-		host_put_learned(w, h->members[i], now_ms);
-	}
-	return r;
+	if (r < 0)
+		return r;
+	host_put_members(w, h);
+	for (size_t i = 0; i < HOST_IDS && r == 0; i++)
+		if (h->members[i])
+			r = host_put_learned(w, h->members[i], now_ms);
+	return r < 0 ? err_sys(err, r, "cannot build the filter") : 0;
 }
 
 /* They were made anew: ways first, then plans. */
@@ -227,9 +227,7 @@ static int put_guard(struct nl_writer *w, const struct filter_host *h, int64_t n
 	if (r < 0)
 		return err_sys(err, r, "cannot build the filter");
 	host_put_objects(w, HOST_GUARD_TABLE, rs);
-	for (size_t i = 0; i < HOST_IDS; i++)
-		if (h->members[i])
-			host_put_guarded(w, h->members[i]);
+	host_put_guarded(w, h);
 	return 0;
 }
 

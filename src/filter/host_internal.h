@@ -143,12 +143,15 @@ int host_put_way_sets(struct nl_writer *w, const struct filter_host *h, bool add
 void host_put_state(struct nl_writer *w, const struct host_member *m,
 		    const struct filter_state *state);
 /* What @m has learned, as far as it lives. */
-void host_put_learned(struct nl_writer *w, const struct host_member *m, int64_t now_ms);
+int host_put_learned(struct nl_writer *w, const struct host_member *m,
+		     int64_t now_ms) MUST_CHECK;
 /* Take one away; it may have ended meanwhile. */
 void host_put_litter(struct nl_writer *w, uint32_t mark,
 		     const struct host_learned_entry *e);
+/* All elements of all members. */
+void host_put_members(struct nl_writer *w, const struct filter_host *h);
 /* Members in the table that stands guard: see host.c. */
-void host_put_guarded(struct nl_writer *w, const struct host_member *m);
+void host_put_guarded(struct nl_writer *w, const struct filter_host *h);
 
 /* ---- host_read.c ---- */
 
@@ -181,16 +184,24 @@ bool host_set_is_of(const struct filter_set *s, size_t way);
 /* The name of way @way's map, or of its pairs. */
 void host_way_name(size_t way, bool pairs, char ret[FILTER_NAME_MAX]);
 
-/* One element: what a set or map has for a member. */
+/* Where a member has an element each. */
+enum host_place {
+	HOST_LIVE = 0, /* its marks */
+	HOST_OWNS,
+	HOST_CURRENT, /* its mark by its id */
+	HOST_KNOWN,   /* its id, as it stands in flows */
+	HOST_WHO,     /* in the map of its way; in the others all have one */
+	HOST_FLOWS,   /* the way's pairs; of user ids, the orphans */
+	HOST_PLACES
+};
+/* One element: what a set or map has for a member. It doesn't move: @set may be @name. */
 struct host_element {
 	const char *set;
+	char name[FILTER_NAME_MAX];
 	uint8_t key[FILTER_KEY_MAX];
 	size_t size;
 	bool maps; /* to @value */
 	uint32_t value;
 };
-enum { HOST_ELEMENTS_MAX = 8 };
-/* All elements of a member but what it has learned. @names has room for the names of two
- * sets. Return: how many. */
-size_t host_elements(const struct host_member *m, char names[2][FILTER_NAME_MAX],
-		     struct host_element ret[HOST_ELEMENTS_MAX]);
+void host_element(const struct host_member *m, enum host_place place,
+		  struct host_element *ret);

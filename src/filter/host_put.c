@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "filter/host_internal.h"
 
+#include <assert.h>
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <linux/netfilter.h>
@@ -14,26 +17,20 @@
 
 void host_way_name(size_t way, bool pairs, char ret[FILTER_NAME_MAX])
 {
-	if (way == 0)
-		snprintf(ret, FILTER_NAME_MAX, "uids");
-	else
-		snprintf(ret, FILTER_NAME_MAX, "%s_%zu", pairs ? "pairs" : "cgroups",
-			 way);
+	char *end = stpcpy(ret, way == 0 ? "uids" : pairs ? "pairs_" : "cgroups_");
+
+	static_assert(HOST_WAYS <= 100, "two digits");
+	if (way >= 10)
+		*end++ = (char)('0' + way / 10);
+	if (way > 0)
+		*end++ = (char)('0' + way % 10);
+	*end = '\0';
 }
 
-static struct host_element *add(struct host_element *e, const char *set, const void *key,
-				size_t size)
+static void append(struct host_element *e, const void *key, size_t size)
 {
-	*e = (struct host_element){ .set = set };
-	memcpy(e->key, key, size);
-	e->size = size;
-	return e;
-}
-
-static void append(struct host_element *e, uint32_t value)
-{
-	memcpy(e->key + e->size, &value, sizeof(value));
-	e->size += sizeof(value);
+	memcpy(e->key + e->size, key, size);
+	e->size += size;
 }
 
 static void map_to(struct host_element *e, uint32_t value)
@@ -42,27 +39,36 @@ static void map_to(struct host_element *e, uint32_t value)
 	e->value = value;
 }
 
-size_t host_elements(const struct host_member *m, char names[2][FILTER_NAME_MAX],
-		     struct host_element ret[HOST_ELEMENTS_MAX])
+void host_element(const struct host_member *m, enum host_place place,
+		  struct host_element *ret)
 {
+	static const char *const names[HOST_PLACES] = { "live", "owns", "current",
+							"ids" };
 	uint32_t mark = host_mark(m), id = host_id_mark(m);
 	size_t way = host_way_of(&m->who);
-	struct host_element *e = ret;
+	bool is_user = way == 0;
 
-	host_way_name(way, false, names[0]);
-	host_way_name(way, true, names[1]);
-	append(add(e++, "live", &mark, sizeof(mark)), mark);
-	append(add(e++, "owns", &mark, sizeof(mark)), id);
-	map_to(add(e++, "current", &id, sizeof(id)), mark);
-	add(e++, "ids", &id, sizeof(id));
-	if (way == 0) {
-		map_to(add(e++, names[0], &m->who.uid, sizeof(m->who.uid)), id);
-		map_to(add(e++, "orphans", &id, sizeof(id)), id);
-	} else {
-		map_to(add(e++, names[0], &m->who.cgroup, sizeof(m->who.cgroup)), id);
-		append(add(e++, names[1], &m->who.cgroup, sizeof(m->who.cgroup)), id);
-	}
-	return (size_t)(e - ret);
+	*ret = (struct host_element){ .set = names[place] };
+	if (place == HOST_LIVE || place == HOST_OWNS)
+		append(ret, &mark, sizeof(mark));
+	if (place == HOST_LIVE)
+		append(ret, &mark, sizeof(mark));
+	if (place == HOST_OWNS || place == HOST_CURRENT || place == HOST_KNOWN)
+		append(ret, &id, sizeof(id));
+	if (place == HOST_CURRENT)
+		map_to(ret, mark);
+	if (place < HOST_WHO)
+		return;
+	host_way_name(way, place == HOST_FLOWS, ret->name);
+	ret->set = place == HOST_FLOWS && is_user ? "orphans" : ret->name;
+	if (!is_user)
+		append(ret, &m->who.cgroup, sizeof(m->who.cgroup));
+	else if (place == HOST_WHO)
+		append(ret, &m->who.uid, sizeof(m->who.uid));
+	if (place == HOST_FLOWS)
+		append(ret, &id, sizeof(id));
+	if (place == HOST_WHO || is_user)
+		map_to(ret, id);
 }
 
 /* ---- elements ---- */
@@ -89,37 +95,52 @@ static void put_value(struct nl_writer *w, const struct value *v)
 	nl_nest_end(w, data);
 }
 
-/* Add an element, with @v one of a map; or delete it. */
-static void put_element(struct nl_writer *w, const char *table, bool add, const char *set,
-			const void *key, size_t size, const struct value *v)
+/* A message about elements of @set. Return: what end_elements() wants. */
+static size_t begin_elements(struct nl_writer *w, const char *table, bool add,
+			     const char *set)
 {
-	size_t list, element, nest;
-
 	nl_message(w, add ? NFT_MSG_NEWSETELEM : NFT_MSG_DELSETELEM,
 		   add ? NLM_F_CREATE : 0, NFPROTO_INET);
 	nl_put_text(w, NFTA_SET_ELEM_LIST_TABLE, table);
 	nl_put_text(w, NFTA_SET_ELEM_LIST_SET, set);
-	list = nl_nest(w, NFTA_SET_ELEM_LIST_ELEMENTS);
-	element = nl_nest(w, NFTA_LIST_ELEM);
-	nest = nl_nest(w, NFTA_SET_ELEM_KEY);
-	nl_put(w, NFTA_DATA_VALUE, key, size);
-	nl_nest_end(w, nest);
-	if (add && v)
-		put_value(w, v);
-	nl_nest_end(w, element);
+	return nl_nest(w, NFTA_SET_ELEM_LIST_ELEMENTS);
+}
+
+static void end_elements(struct nl_writer *w, size_t list)
+{
 	nl_nest_end(w, list);
 	nl_end(w);
 }
 
-static bool has_element(const struct host_element *all, size_t count,
-			const struct host_element *e)
+/* @v: NULL, or what a map gives. */
+static void put_key(struct nl_writer *w, const void *key, size_t size,
+		    const struct value *v)
 {
-	for (size_t i = 0; i < count; i++)
-		if (strcmp(all[i].set, e->set) == 0 && all[i].size == e->size &&
-		    memcmp(all[i].key, e->key, e->size) == 0 && all[i].maps == e->maps &&
-		    all[i].value == e->value)
-			return true;
-	return false;
+	size_t element = nl_nest(w, NFTA_LIST_ELEM);
+	size_t nest = nl_nest(w, NFTA_SET_ELEM_KEY);
+
+	nl_put(w, NFTA_DATA_VALUE, key, size);
+	nl_nest_end(w, nest);
+	if (v)
+		put_value(w, v);
+	nl_nest_end(w, element);
+}
+
+/* Add an element, with @v one of a map; or delete it. */
+static void put_element(struct nl_writer *w, const char *table, bool add, const char *set,
+			const void *key, size_t size, const struct value *v)
+{
+	size_t list = begin_elements(w, table, add, set);
+
+	put_key(w, key, size, add ? v : NULL);
+	end_elements(w, list);
+}
+
+static bool is_same(const struct host_element *a, const struct host_element *b)
+{
+	return strcmp(a->set, b->set) == 0 && a->size == b->size &&
+	       memcmp(a->key, b->key, a->size) == 0 && a->maps == b->maps &&
+	       a->value == b->value;
 }
 
 /* Add or delete the elements of @m but those that @other (may be NULL) has as well: what
@@ -127,34 +148,87 @@ static bool has_element(const struct host_element *all, size_t count,
 void host_put_member(struct nl_writer *w, bool add, const struct host_member *m,
 		     const struct host_member *other)
 {
-	struct host_element all[HOST_ELEMENTS_MAX], others[HOST_ELEMENTS_MAX];
-	char names[2][FILTER_NAME_MAX], other_names[2][FILTER_NAME_MAX];
-	size_t count = host_elements(m, names, all);
-	size_t stay = other ? host_elements(other, other_names, others) : 0;
+	for (int place = 0; place < HOST_PLACES; place++) {
+		struct host_element e, same;
+		const struct value v = { .mark = &e.value };
 
-	for (size_t i = 0; i < count; i++) {
-		const struct value v = { .mark = &all[i].value };
-
-		if (has_element(others, stay, &all[i]))
-			continue;
-		put_element(w, HOST_TABLE, add, all[i].set, all[i].key, all[i].size,
-			    all[i].maps ? &v : NULL);
+		host_element(m, (enum host_place)place, &e);
+		if (other) {
+			host_element(other, (enum host_place)place, &same);
+			if (is_same(&e, &same))
+				continue;
+		}
+		put_element(w, HOST_TABLE, add, e.set, e.key, e.size, e.maps ? &v : NULL);
 	}
 }
 
-void host_put_guarded(struct nl_writer *w, const struct host_member *m)
+/* Elements of one set in as few messages as they fit into: the kernel looks for table and
+ * set once for each message. */
+struct run {
+	struct nl_writer *w;
+	const char *table;
+	char set[FILTER_NAME_MAX];
+	size_t list, count;
+};
+
+static void run_end(struct run *k)
 {
-	struct host_element all[HOST_ELEMENTS_MAX];
-	char names[2][FILTER_NAME_MAX];
-	size_t count = host_elements(m, names, all);
+	if (k->count > 0)
+		end_elements(k->w, k->list);
+	k->count = 0;
+}
 
-	for (size_t i = 0; i < count; i++) {
-		const struct value v = { .mark = &all[i].value };
+static void run_put(struct run *k, const struct host_element *e)
+{
+	const struct value v = { .mark = &e->value };
 
-		if (strcmp(all[i].set, names[0]) == 0)
-			put_element(w, HOST_GUARD_TABLE, true, names[0], all[i].key,
-				    all[i].size, &v);
+	if (k->count == NETLINK_ELEMENTS_MAX || strcmp(k->set, e->set) != 0)
+		run_end(k);
+	if (k->count == 0) {
+		snprintf(k->set, sizeof(k->set), "%s", e->set);
+		k->list = begin_elements(k->w, k->table, true, e->set);
 	}
+	put_key(k->w, e->key, e->size, e->maps ? &v : NULL);
+	k->count++;
+}
+
+/* The element at @place of each member; of one way at a time where the set is a way's. */
+static void put_place(struct nl_writer *w, const struct filter_host *h, const char *table,
+		      enum host_place place, size_t way)
+{
+	struct run k = { .w = w, .table = table };
+
+	for (size_t i = 0; i < HOST_IDS; i++) {
+		const struct host_member *m = h->members[i];
+		struct host_element e;
+
+		if (!m || (place >= HOST_WHO && host_way_of(&m->who) != way))
+			continue;
+		host_element(m, place, &e);
+		run_put(&k, &e);
+	}
+	run_end(&k);
+}
+
+static void put_ways(struct nl_writer *w, const struct filter_host *h, const char *table,
+		     enum host_place place)
+{
+	for (size_t way = 0; way < HOST_WAYS; way++)
+		if (h->ways[way].users > 0)
+			put_place(w, h, table, place, way);
+}
+
+void host_put_members(struct nl_writer *w, const struct filter_host *h)
+{
+	for (int place = 0; place < HOST_WHO; place++)
+		put_place(w, h, HOST_TABLE, (enum host_place)place, 0);
+	put_ways(w, h, HOST_TABLE, HOST_WHO);
+	put_ways(w, h, HOST_TABLE, HOST_FLOWS);
+}
+
+void host_put_guarded(struct nl_writer *w, const struct filter_host *h)
+{
+	put_ways(w, h, HOST_GUARD_TABLE, HOST_WHO);
 }
 
 /* A packet that was on its way when a batch came may find the chain still empty: it comes
@@ -287,26 +361,41 @@ void host_put_litter(struct nl_writer *w, uint32_t mark,
 	put_element(w, HOST_TABLE, false, name, key, sizeof(mark) + size, NULL);
 }
 
-static struct filter_learn item_of(const struct host_learned_entry *e, int64_t now_ms)
+/* What is @kept, or isn't, and lives. Return: how many. */
+static size_t list_learned(const struct host_learned *l, bool kept, int64_t now_ms,
+			   struct filter_learn *ret)
 {
-	return (struct filter_learn){
-		.addr = e->addr,
-		.port_list = e->port_list,
-		.lifetime_ms = e->kept ? 0 : (uint32_t)(e->until_ms - now_ms),
-	};
+	size_t count = 0;
+
+	for (size_t i = 0; i < l->capacity; i++) {
+		const struct host_learned_entry *e = &l->at[i];
+
+		if (e->taken && e->kept == kept && e->until_ms > now_ms)
+			ret[count++] = (struct filter_learn){
+				.addr = e->addr,
+				.port_list = e->port_list,
+				.lifetime_ms = kept ? 0
+						    : (uint32_t)(e->until_ms - now_ms),
+			};
+	}
+	return count;
 }
 
-void host_put_learned(struct nl_writer *w, const struct host_member *m, int64_t now_ms)
+int host_put_learned(struct nl_writer *w, const struct host_member *m, int64_t now_ms)
 {
 	const struct set_owner o = { FILTER_NAMES_HOST, host_mark(m) };
+	const struct host_learned *l = &m->learned;
+	CLEAN(mem) struct filter_learn *items = NULL;
+	size_t count;
 
-	for (size_t i = 0; i < m->learned.capacity; i++) {
-		const struct host_learned_entry *e = &m->learned.at[i];
-		struct filter_learn item = item_of(e, now_ms);
-
-		if (e->taken && e->until_ms > now_ms)
-			set_put_items(w, &o,
-				      e->kept ? FILTER_ROLE_KEPT : FILTER_ROLE_LEARNED,
-				      &item, 1, !e->kept);
-	}
+	if (l->used == 0)
+		return 0;
+	items = calloc(l->used, sizeof(*items));
+	if (!items)
+		return -ENOMEM;
+	count = list_learned(l, false, now_ms, items);
+	set_put_items(w, &o, FILTER_ROLE_LEARNED, items, count, true);
+	count = list_learned(l, true, now_ms, items);
+	set_put_items(w, &o, FILTER_ROLE_KEPT, items, count, false);
+	return 0;
 }

@@ -27,6 +27,7 @@ struct reading {
 	const char *set;
 	const uint8_t *key; /* one element, not all */
 	size_t size;
+	enum host_place place; /* of the elements in it, for on_member() */
 	int (*fn)(struct reading *k, const struct element *e);
 	size_t count; /* for @fn */
 	/* Of filter_host_standing() and filter_host_learned_read(). */
@@ -161,34 +162,13 @@ static bool same(const struct host_element *a, const struct element *b)
 static int on_member(struct reading *k, const struct element *e)
 {
 	const struct host_member *m = member_of(k->host, k->set, e);
-	struct host_element all[HOST_ELEMENTS_MAX];
-	char names[2][FILTER_NAME_MAX];
-	size_t count = m ? host_elements(m, names, all) : 0;
+	struct host_element wanted;
 
-	for (size_t i = 0; i < count; i++) {
-		if (strcmp(all[i].set, k->set) != 0)
-			continue;
-		k->count++;
-		return same(&all[i], e) ? 0 : differs(k);
-	}
-	return differs(k);
-}
-
-/* How many members have an element in @set. */
-static size_t expected_in(const struct filter_host *h, const char *set)
-{
-	size_t expected = 0;
-
-	for (size_t i = 0; i < HOST_IDS; i++) {
-		struct host_element all[HOST_ELEMENTS_MAX];
-		char names[2][FILTER_NAME_MAX];
-		size_t count = h->members[i] ? host_elements(h->members[i], names, all)
-					     : 0;
-
-		for (size_t e = 0; e < count; e++)
-			expected += strcmp(all[e].set, set) == 0;
-	}
-	return expected;
+	if (!m)
+		return differs(k);
+	host_element(m, k->place, &wanted);
+	k->count++;
+	return strcmp(wanted.set, k->set) == 0 && same(&wanted, e) ? 0 : differs(k);
 }
 
 static int on_plan(struct reading *k, const struct element *e)
@@ -218,15 +198,26 @@ static int verify_plans(struct filter_host *h, const char *set, struct err *err)
 	return r == 0 && k.count != expected ? differs(&k) : r;
 }
 
-static bool has_members(const struct filter_set *s)
+/* HOST_PLACES: it has no element for each member. */
+static enum host_place place_of(const struct filter_set *s)
 {
-	static const char *const names[] = { "current", "live", "owns", "ids",
-					     "orphans" };
+	static const char *const names[HOST_PLACES] = { "live", "owns", "current",
+							"ids" };
 
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+	for (int i = 0; i < HOST_WHO; i++)
 		if (strcmp(s->name, names[i]) == 0)
-			return true;
-	return s->key == FILTER_KEY_UID || s->level > 0;
+			return (enum host_place)i;
+	if (s->key == FILTER_KEY_UID || s->key == FILTER_KEY_CGROUP)
+		return HOST_WHO;
+	return s->key == FILTER_KEY_CGROUP_FLOW || strcmp(s->name, "orphans") == 0
+		       ? HOST_FLOWS
+		       : HOST_PLACES;
+}
+
+static size_t expected_in(const struct filter_host *h, const struct filter_set *s,
+			  enum host_place place)
+{
+	return place < HOST_WHO ? h->count : h->ways[s->level].users;
 }
 
 static int verify_members(struct filter_host *h, const struct ruleset *base,
@@ -240,14 +231,15 @@ static int verify_members(struct filter_host *h, const struct ruleset *base,
 		struct reading k = {
 			.host = h,
 			.set = s->name,
+			.place = place_of(s),
 			.fn = on_member,
 			.err = err,
 		};
 
-		if (!has_members(s))
+		if (k.place == HOST_PLACES)
 			continue;
 		r = read_set(&k);
-		if (r == 0 && k.count != expected_in(h, s->name))
+		if (r == 0 && k.count != expected_in(h, s, k.place))
 			r = differs(&k);
 	}
 	return r;
@@ -353,25 +345,24 @@ int filter_host_verify(struct filter_host *h, struct err *err)
 int filter_host_verify_one(struct filter_host *h, uint16_t id, struct err *err)
 {
 	const struct host_member *m = h->members[id];
-	struct host_element all[HOST_ELEMENTS_MAX];
-	char names[2][FILTER_NAME_MAX];
 	struct err why = { 0 };
-	size_t count;
 	int r = 0;
 
 	if (!m)
 		return err_sys(err, -ENOENT, "cannot read the filter back");
-	count = host_elements(m, names, all);
-	for (size_t i = 0; i < count && r == 0; i++) {
+	for (int place = 0; place < HOST_PLACES && r == 0; place++) {
+		struct host_element e;
 		struct reading k = {
 			.host = h,
-			.set = all[i].set,
-			.key = all[i].key,
-			.size = all[i].size,
+			.place = (enum host_place)place,
+			.key = e.key,
 			.fn = on_member,
 			.err = &why,
 		};
 
+		host_element(m, k.place, &e);
+		k.set = e.set;
+		k.size = e.size;
 		r = read_set(&k);
 		if (r == 0 && k.count != 1)
 			r = differs(&k);
