@@ -40,20 +40,61 @@ static void count_untold(struct shared *e, uint32_t sandbox)
 }
 
 /* Control may be slow or gone; nobody waits for it. Return: whether it will hear it. */
-static bool give_control(struct shared *e, const struct ipc_message *m, const int *fd)
+static bool give_control(struct shared *e, const struct ipc_message *m)
 {
-	int r = e->from_control.fd < 0 ? -EAGAIN
-				       : ipc_send(e->from_control.fd, m, fd, fd ? 1 : 0);
+	int r = -EAGAIN;
 
+	if (e->from_control.fd >= 0 && e->owed_count == 0)
+		r = ipc_send(e->from_control.fd, m, NULL, 0);
 	if (r < 0 && r != -EAGAIN)
 		lose_control(e);
 	return r == 0;
 }
 
-static void tell_control(struct shared *e, const struct ipc_message *m, const int *fd)
+static void tell_control(struct shared *e, const struct ipc_message *m)
 {
-	if (!give_control(e, m, fd))
+	if (!give_control(e, m))
 		count_untold(e, m->sandbox);
+}
+
+/* What is owed, as far as there is room. */
+static int pay(struct shared *e)
+{
+	size_t paid = 0;
+	int r = 0;
+
+	while (paid < e->owed_count && r == 0) {
+		const struct owed *o = &e->owed[paid];
+
+		r = ipc_send(e->from_control.fd, &o->message, &o->fd, o->fd < 0 ? 0 : 1);
+		paid += r == 0;
+	}
+	e->owed_count -= paid;
+	memmove(e->owed, e->owed + paid, e->owed_count * sizeof(*e->owed));
+	return r;
+}
+
+static void pay_or_wait(struct shared *e)
+{
+	int r = pay(e);
+
+	if (r == -EAGAIN || r == 0)
+		r = loop_modify(e->core.loop, &e->from_control,
+				EPOLLIN | (e->owed_count > 0 ? EPOLLOUT : 0));
+	if (r < 0)
+		lose_control(e);
+}
+
+/* What control waits for. @fd -1: none; it stays open until then. */
+static void answer_control(struct shared *e, const struct ipc_message *m, int fd)
+{
+	if (e->from_control.fd < 0 || e->owed_count == OWED_MAX) {
+		count_untold(e, m->sandbox);
+		return;
+	}
+	e->owed[e->owed_count++] = (struct owed){ *m, fd };
+	if (e->owed_count == 1)
+		pay_or_wait(e);
 }
 
 void shared_tell_standing(struct shared *e, const struct guarded *g, enum ipc_type type,
@@ -65,7 +106,7 @@ void shared_tell_standing(struct shared *e, const struct guarded *g, enum ipc_ty
 	if (keeper)
 		shared_tell_keeper(e, &m);
 	else
-		tell_control(e, &m, NULL);
+		answer_control(e, &m, -1);
 }
 
 static bool on_event(void *data, const struct event *event)
@@ -77,7 +118,7 @@ static bool on_event(void *data, const struct event *event)
 		.event = *event,
 	};
 
-	return give_control(engine_of(g), &m, NULL);
+	return give_control(engine_of(g), &m);
 }
 
 static void on_answered(void *data, const struct dns_name *name,
@@ -96,7 +137,7 @@ static void on_answered(void *data, const struct dns_name *name,
 	m.answered.count = (uint32_t)MIN(count, (size_t)IPC_ANSWERED_MAX);
 	for (size_t i = 0; i < m.answered.count; i++)
 		m.answered.addrs[i] = addrs[i].addr;
-	tell_control(e, &m, NULL);
+	tell_control(e, &m);
 }
 
 static void on_standing(struct guarded *g)
@@ -108,7 +149,7 @@ static void tell_trouble(struct shared *e, const struct upstream_trouble *t)
 {
 	const struct ipc_message m = { .type = IPC_TROUBLE, .trouble = *t };
 
-	tell_control(e, &m, NULL);
+	tell_control(e, &m);
 }
 
 void shared_on_trouble(void *data, const struct upstream_trouble *t)
@@ -178,7 +219,7 @@ static void on_socket_wanted(struct shared *e, struct ipc_message *m)
 	int fd = lend(e, &m->socket);
 
 	m->socket.error = fd < 0 ? fd : 0;
-	tell_control(e, m, fd < 0 ? NULL : &fd);
+	answer_control(e, m, fd < 0 ? -1 : fd);
 }
 
 /* -- control ------------------------------------------------------------------------ */
@@ -190,6 +231,7 @@ static void lose_control(struct shared *e)
 	loop_remove(e->core.loop, &e->from_control);
 	close(e->from_control.fd);
 	e->from_control.fd = -1;
+	e->owed_count = 0;
 	for (size_t i = 0; i < LENT_MAX; i++)
 		if (e->lent[i].fd >= 0)
 			take_back(e, &e->lent[i]);
@@ -203,7 +245,7 @@ static void tell_unchanged(struct shared *e, uint32_t sandbox, const struct err 
 	struct ipc_message m = { .type = IPC_UNCHANGED, .sandbox = sandbox };
 
 	snprintf(m.text, sizeof(m.text), "%s", err->text);
-	tell_control(e, &m, NULL);
+	answer_control(e, &m, -1);
 }
 
 static void on_changed(struct guarded *g, int r, const struct err *err)
@@ -257,7 +299,7 @@ static void on_stats(struct shared *e, uint32_t sandbox)
 		guarded_stats(g, &m.stats);
 	else if (!e->only && sandbox == 0)
 		add_stats(e, &m.stats);
-	tell_control(e, &m, NULL);
+	answer_control(e, &m, -1);
 }
 
 static void on_control_message(struct shared *e, struct ipc_message *m, const int *fds,
@@ -292,8 +334,13 @@ static void on_control(struct loop_source *source, uint32_t events)
 	struct ipc_message m;
 	size_t count = 0;
 	int fds[1];
-	int r = ipc_receive(source->fd, &m, fds, ARRAY_SIZE(fds), &count);
+	int r;
 
+	if (events & EPOLLOUT)
+		pay_or_wait(e);
+	if (source->fd < 0)
+		return;
+	r = ipc_receive(source->fd, &m, fds, ARRAY_SIZE(fds), &count);
 	if (r == -EAGAIN)
 		return;
 	if (r < 0) {

@@ -9,7 +9,11 @@
 #include "main/engine_core.h"
 #include "main/shared.h"
 
-enum { LENT_MAX = 64 }; /* sockets that control has of us; over it: -EMFILE */
+enum {
+	LENT_MAX = 64, /* sockets that control has of us; over it: -EMFILE */
+	OWED_MAX = 8,  /* answers that control's channel had no room for; over it they are
+			* lost, and control takes us for stuck. It asks one at a time */
+};
 
 /* A socket that control uses: our copy keeps its port from everybody else. */
 struct lent {
@@ -24,6 +28,12 @@ struct shared {
 	struct loop_source from_keeper,
 		from_control; /* control: fd -1 while there is none */
 	struct lent lent[LENT_MAX];
+	/* Events may fill the channel to control: they are counted then. Answers wait. */
+	struct owed {
+		struct ipc_message message;
+		int fd; /* borrowed, -1: none */
+	} owed[OWED_MAX];
+	size_t owed_count;
 	/* Probes that failed while there was no control: the first ones do, before it
 	 * is there. More than these are not told. */
 	struct upstream_trouble failed[RESOLVER_UPSTREAMS_MAX];

@@ -345,25 +345,14 @@ static void on_load(struct driver *d, char **words)
 	answer(ask(d, &m, NULL, 0, IPC_HOST_STANDS, &err), &err);
 }
 
-/* What waits there already is in the way of an answer. */
-static void drain(struct driver *d)
-{
-	struct ipc_message m;
-
-	while (hear(d, d->control, &m, 0) == 0)
-		continue;
-}
-
 static void on_change(struct driver *d, char **words)
 {
 	struct ipc_message m = { .type = IPC_CHANGE,
 				 .sandbox = (uint32_t)atoi(words[1]) };
 	struct err err = { 0 };
 	CLEAN(fd) int plan = load_plan(words[2], &err);
-	int r;
+	int r = plan < 0 ? plan : ipc_send(d->control, &m, &plan, 1);
 
-	drain(d);
-	r = plan < 0 ? plan : ipc_send(d->control, &m, &plan, 1);
 	if (r == 0)
 		r = hear(d, d->control, &m, ANSWER_MS);
 	if (r == 0 && m.type != IPC_CHANGED)
@@ -417,7 +406,10 @@ static void on_stats(struct driver *d, char **words)
 
 static void on_events(struct driver *d, char **words)
 {
-	drain(d);
+	struct ipc_message m;
+
+	while (hear(d, d->control, &m, 0) == 0)
+		continue;
 	printf("ok");
 	for (size_t i = 0; i < d->event_count; i++) {
 		const struct event *e = &d->events[i];
