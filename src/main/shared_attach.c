@@ -95,6 +95,19 @@ static void refuse(struct shared *e, uint32_t sandbox, const struct err *err)
 	shared_tell_keeper(e, &m);
 }
 
+/* A cgroup was made again: what comes takes the place of the old one, in one transaction.
+ */
+static void make_place(struct shared *e, const struct ipc_message *m)
+{
+	struct guarded *old = engine_core_find(&e->core, m->sandbox);
+
+	if (!old || old->kind != GUARDED_HOST || m->attach.kind != GUARDED_HOST)
+		return;
+	guarded_leave(old);
+	guarded_done(old);
+	free(old);
+}
+
 void shared_attach(struct shared *e, const struct ipc_message *m, int *fds, size_t count)
 {
 	struct guarded *g = calloc(1, sizeof(*g));
@@ -107,6 +120,7 @@ void shared_attach(struct shared *e, const struct ipc_message *m, int *fds, size
 		return;
 	}
 	guarded_init(g, (enum ipc_guarded_kind)m->attach.kind, m->sandbox);
+	make_place(e, m);
 	if (e->only)
 		r = err_set(&err, -EPERM, "this engine has its sandbox");
 	else if (m->attach.kind == GUARDED_HOST && !e->core.host && e->no_host[0])

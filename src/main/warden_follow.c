@@ -39,10 +39,14 @@ static void look_at(struct warden *w, int watch, const char *name)
 
 static void on_event(struct warden *w, const struct inotify_event *e)
 {
-	if (e->mask & IN_Q_OVERFLOW)
+	if (e->mask & IN_Q_OVERFLOW) {
 		look_at(w, -1, NULL);
-	else
-		look_at(w, e->wd, e->len > 0 ? e->name : NULL);
+		parents_look_again(w);
+		return;
+	}
+	look_at(w, e->wd, e->len > 0 ? e->name : NULL);
+	if (e->len > 0)
+		parent_on_event(w, e->wd, e->name);
 }
 
 static void on_ready(struct loop_source *source, uint32_t events)
@@ -105,11 +109,17 @@ void follow_stop(struct ward *d)
 	int watch = d->watch;
 
 	d->watch = -1;
-	for (uint32_t id = 1; id <= WARDS_MAX && watch >= 0; id++)
-		if (w->wards[id] && w->wards[id]->watch == watch)
-			return;
-	if (watch >= 0)
-		(void)!inotify_rm_watch(w->host.inotify.fd, watch);
+	if (watch < 0)
+		return;
+	for (uint32_t id = 1; id <= WARDS_MAX; id++) {
+		if (!w->wards[id] || w->wards[id]->watch != watch)
+			continue;
+		/* Its cgroup is anybody's now. */
+		parent_on_event(w, watch, name_of(d));
+		return;
+	}
+	parent_leave(w, watch);
+	(void)!inotify_rm_watch(w->host.inotify.fd, watch);
 }
 
 /* -- what comes of it --------------------------------------------------------------- */
@@ -158,6 +168,7 @@ static void on_another(struct ward *d, uint64_t id)
 {
 	d->waiting = false;
 	d->fresh = true;
+	parent_shut(d, d->member.cgroup);
 	d->member.cgroup = id;
 	ward_enter_again(d);
 	host_tell(d, "its cgroup was made again");

@@ -100,6 +100,7 @@ static void on_look(struct loop_timer *t)
 		if (w->wards[id])
 			look_at(w->wards[id]);
 	host_try_again(w);
+	parents_look(w);
 	if (w->lacks && ++w->looks % RESTORE_EVERY == 0)
 		state_restore(w, true);
 	if (gone_start(w) < 0)

@@ -98,6 +98,8 @@ void host_on_engine(struct warden *w, const struct ipc_message *m)
 			  "what stood before stays",
 			  text);
 		ward_refuse_host(w, text);
+	} else {
+		parents_load(w);
 	}
 }
 
@@ -152,8 +154,10 @@ static int check_own(const struct cgroup *c, struct err *err)
 static int check_cgroup(const struct ward *d, const struct cgroup *c, struct err *err)
 {
 	struct err why = { 0 };
-	int r = check_own(c, &why);
+	int r = d->restarted ? 0 : cgroup_can_be_joined(c->path, &why);
 
+	if (r == 0)
+		r = check_own(c, &why);
 	if (r == 0)
 		r = cgroup_check(c, d->warden->home, &why);
 	if (r == 0)
@@ -174,6 +178,10 @@ static int found_cgroup(struct ward *d, const struct cgroup *c, struct err *err)
 	if (c->level > FILTER_HOST_LEVEL_MAX)
 		return err_set(err, -EINVAL, "the cgroup is more than %d levels deep",
 			       FILTER_HOST_LEVEL_MAX);
+	if (d->spec.guard_parent && c->level < 2)
+		return err_set(err, -EINVAL,
+			       "above the cgroup is the root of all: that can't be "
+			       "guarded");
 	/* It was made again while nobody looked: the rules are the old one's. */
 	d->fresh = d->restarted && d->member.cgroup != c->id;
 	d->member = (struct filter_member){

@@ -9,6 +9,7 @@
  *   warden_user.c    users by name
  *   warden_host.c    what those of the host's own namespace share, and who they are
  *   warden_follow.c  cgroups that go and come again
+ *   warden_parent.c  what is above those cgroups is closed to whom nobody knows
  *   warden_join.c    the short-lived child that is a cgroup's or a user's
  *   warden_state.c   what outlives the daemon, in /run/weir */
 #pragma once
@@ -75,6 +76,7 @@ struct ward {
 	bool waiting; /* the cgroup is gone; its parent isn't */
 	bool fresh;   /* it is another cgroup now: nothing is taken over */
 	bool again;   /* and yet another one, while the engine was being told */
+	bool guards;  /* its parent is guarded */
 	bool left;    /* refused: WARD_LEFT when the engine has let go of it */
 	struct join join;
 	struct loop_deferred freed;
@@ -86,6 +88,9 @@ struct ward {
 	struct ward_queue *queue; /* that of those that wait as WARD_NEW, or NULL */
 };
 TAILQ_HEAD(ward_queue, ward);
+
+struct filter_parents;
+struct parent;
 
 /* What all sandboxes of the host's own namespace share. */
 enum host_state {
@@ -101,7 +106,9 @@ struct host {
 	enum host_state state;
 	struct sandbox_fds fds;
 	int conntrack_fd;
-	struct loop_source inotify; /* fd -1: no cgroup is followed */
+	struct loop_source inotify;   /* fd -1: no cgroup is followed */
+	struct filter_parents *guard; /* owned; NULL: nothing was ever guarded */
+	struct parent *parents;	      /* owned */
 };
 
 struct warden {
@@ -207,6 +214,24 @@ int follow_start(struct ward *d, struct err *err) MUST_CHECK;
 void follow_stop(struct ward *d);
 /* Is it still that one? */
 void follow_look(struct ward *d);
+
+/* -- warden_parent.c ---------------------------------------------------------------- */
+
+/* @d stands: its parent is guarded from now on, if it is to be, and @d let through. */
+int parent_guard(struct ward *d, struct err *err) MUST_CHECK;
+void parent_let_through(const struct ward *d);
+/* The cgroup that @d was is shut out. */
+void parent_shut(const struct ward *d, uint64_t cgroup);
+/* No sandbox is below the directory of @watch any more. */
+void parent_leave(struct warden *w, int watch);
+/* Something has happened to @name below it that is no sandbox's. */
+void parent_on_event(struct warden *w, int watch, const char *name);
+/* Events were lost. */
+void parents_look_again(struct warden *w);
+/* The host's table stands now. */
+void parents_load(struct warden *w);
+/* Put back what others have removed. */
+void parents_look(struct warden *w);
 
 /* -- warden_join.c ------------------------------------------------------------------ */
 

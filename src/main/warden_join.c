@@ -125,11 +125,8 @@ static int move_below(struct ward *d, pid_t pid)
 
 static int join_cgroup(struct ward *d, pid_t pid, struct err *err)
 {
-	int r = cgroup_can_be_joined(d->dir, err);
+	int r = move(d->dir, pid);
 
-	if (r < 0)
-		return r;
-	r = move(d->dir, pid);
 	if (r == -EBUSY)
 		r = move_below(d, pid);
 	return r < 0 ? err_sys(err, r, "the self-test cannot join the cgroup '%.200s'",

@@ -133,10 +133,10 @@ static json_t *pack_spec(const struct ward *d)
 				 "dev", (json_int_t)d->ns_dev, "ino",
 				 (json_int_t)d->ns_ino);
 	if (d->member.kind == FILTER_MEMBER_CGROUP)
-		return json_pack("{s:i, s:s, s:I, s:i, s:b}", "id", id, "cgroup",
+		return json_pack("{s:i, s:s, s:I, s:i, s:b, s:b}", "id", id, "cgroup",
 				 d->spec.where, "cgroup_id", (json_int_t)d->member.cgroup,
 				 "level", (int)d->member.level, "guard_parent",
-				 (int)d->spec.guard_parent);
+				 (int)d->spec.guard_parent, "guards", (int)d->guards);
 	return json_pack("{s:i, s:I}", "id", id, "uid", (json_int_t)d->member.uid);
 }
 
@@ -204,16 +204,18 @@ static int unpack_cgroup(json_t *j, struct ward *ret)
 {
 	json_int_t id, level;
 	const char *where;
-	int guard_parent;
+	int guard_parent, guards;
 
-	if (json_unpack(j, "{s:s, s:I, s:I, s:b}", "cgroup", &where, "cgroup_id", &id,
-			"level", &level, "guard_parent", &guard_parent) < 0 ||
+	if (json_unpack(j, "{s:s, s:I, s:I, s:b, s:b}", "cgroup", &where, "cgroup_id",
+			&id, "level", &level, "guard_parent", &guard_parent, "guards",
+			&guards) < 0 ||
 	    strlen(where) > IPC_WARD_WHERE_MAX || level < 1 ||
 	    level > FILTER_HOST_LEVEL_MAX)
 		return -EBADMSG;
 	ret->spec.kind = GUARDED_HOST;
 	ret->spec.member = FILTER_MEMBER_CGROUP;
 	ret->spec.guard_parent = guard_parent;
+	ret->guards = guards;
 	ret->member = (struct filter_member){
 		.kind = FILTER_MEMBER_CGROUP,
 		.cgroup = (uint64_t)id,

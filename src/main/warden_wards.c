@@ -120,6 +120,7 @@ static struct ward *ward_new(struct warden *w, const struct ward *given, int pla
 	d->ns_dev = given->ns_dev;
 	d->ns_ino = given->ns_ino;
 	d->member = given->member;
+	d->guards = given->guards;
 	d->watch = d->join.process = -1;
 	sandbox_fds_init(&d->fds);
 	d->route_fd = d->image_fd = d->from_child.fd = d->process.fd = -1;
@@ -273,18 +274,53 @@ static void fail(struct ward *d, const char *text)
 	ward_detach(d, true);
 }
 
+/* What was asked for has to be so; of what was guarded before nobody is served by less.
+ */
+static int guard_parent(struct ward *d, struct err *err)
+{
+	struct err why = { 0 };
+	int r = parent_guard(d, &why);
+
+	if (r < 0 && d->spec.guard_parent && !d->restarted)
+		return err_set(err, r, "%s", why.text);
+	if (r < 0)
+		log_warning("sandbox '%s': %s", d->spec.name, why.text);
+	return 0;
+}
+
+static int keep(const struct ward *d, struct err *err)
+{
+	struct err why = { 0 };
+	int r = d->restarted && !d->fresh ? 0 : state_keep(d, &why);
+
+	if (r < 0 && !d->restarted)
+		return err_set(err, r, "%s", why.text);
+	if (r < 0)
+		log_warning("sandbox '%s': %s", d->spec.name, why.text);
+	return 0;
+}
+
+static void enter_the_next(struct ward *d)
+{
+	d->again = false;
+	d->fresh = true;
+	ward_enter_again(d);
+}
+
 static void stands(struct ward *d)
 {
 	struct ipc_message m = { .type = IPC_WARDED, .sandbox = d->id };
 	struct err err = { 0 };
 
 	d->state = WARD_STANDING;
-	if ((!d->restarted || d->fresh) && state_keep(d, &err) < 0) {
-		if (!d->restarted) {
-			fail(d, err.text);
-			return;
-		}
-		log_warning("sandbox '%s': %s", d->spec.name, err.text);
+	/* What stands is the one before. */
+	if (d->again && d->restarted) {
+		enter_the_next(d);
+		return;
+	}
+	if (guard_parent(d, &err) < 0 || keep(d, &err) < 0) {
+		fail(d, err.text);
+		return;
 	}
 	/* From now on a successor of the engine takes over. */
 	d->restarted = true;
@@ -297,10 +333,8 @@ static void stands(struct ward *d)
 		host_tell_strays(d);
 	d->asked = false;
 	d->told = true;
-	if (d->again) {
-		d->again = false;
-		ward_enter_again(d);
-	}
+	if (d->again)
+		enter_the_next(d);
 }
 
 static void run(const struct ward *d)

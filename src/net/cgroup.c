@@ -2,36 +2,24 @@
 /* HOW IT WORKS
  * Whoever may write the cgroup.procs of two cgroups and of the one above both may move
  * processes between them. To leave a cgroup one needs that of a directory above it: if
- * none of those is anybody's but root's, nobody else leaves.
- *
- * A socket keeps the cgroup in which it was made. The kernel lists sockets with their
- * inode and cgroup (sock_diag); a process's descriptors say which inodes it has. */
-#include "net/cgroup.h"
+ * none of those is anybody's but root's, nobody else leaves. */
+#include "net/cgroup_internal.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <libmnl/libmnl.h>
 #include <limits.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
-#include <linux/inet_diag.h>
 #include <linux/magic.h>
-#include <linux/sock_diag.h>
 
 #include "base/text.h"
 
-enum {
-	DEPTH_MAX = 32, /* directories below a cgroup; deeper ones: refused */
-	DUMP_SIZE = 32 * 1024,
-	ALL_STATES = -1,
-};
+enum { DEPTH_MAX = 32 /* directories below a cgroup; deeper ones: refused */ };
 
 /* ---- where it is ---- */
 
@@ -208,15 +196,7 @@ int cgroup_can_be_joined(const char *dir, struct err *err)
 
 /* ---- who lives in it ---- */
 
-/* What is to be done with each process and each cgroup of a tree; not 0 ends it. */
-struct walk {
-	int (*on_process)(struct walk *w, pid_t pid);
-	int (*on_cgroup)(struct walk *w, uint64_t id); /* may be NULL */
-	void *data;
-	struct err *err;
-};
-
-static int walk_processes(struct walk *w, int dir)
+static int walk_processes(struct cgroup_walk *w, int dir)
 {
 	int fd = openat(dir, "cgroup.procs", O_RDONLY | O_CLOEXEC);
 	FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
@@ -236,16 +216,17 @@ static int walk_processes(struct walk *w, int dir)
 		else
 			r = w->on_process(w, (pid_t)pid);
 	}
-	if (r == 0 && ferror(f))
+	/* Of one that is for threads the processes are listed above it. */
+	if (r == 0 && ferror(f) && errno != EOPNOTSUPP)
 		r = err_sys(w->err, -errno, "cannot see who is in the cgroup");
 	fclose(f);
 	return r;
 }
 
-static int walk_tree(struct walk *w, int dir, int depth);
+static int walk_tree(struct cgroup_walk *w, int dir, int depth);
 
 /* One that is gone meanwhile is nobody's. */
-static int walk_below(struct walk *w, int dir, const char *name, int depth)
+static int walk_below(struct cgroup_walk *w, int dir, const char *name, int depth)
 {
 	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
@@ -253,7 +234,7 @@ static int walk_below(struct walk *w, int dir, const char *name, int depth)
 }
 
 /* Takes @dir. */
-static int walk_tree(struct walk *w, int dir, int depth)
+static int walk_tree(struct cgroup_walk *w, int dir, int depth)
 {
 	DIR *all = fdopendir(dir);
 	const struct dirent *e;
@@ -279,7 +260,7 @@ static int walk_tree(struct walk *w, int dir, int depth)
 	return r;
 }
 
-static int walk(struct walk *w, const struct cgroup *c)
+int cgroup_walk(struct cgroup_walk *w, const struct cgroup *c)
 {
 	int dir = open(c->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -289,7 +270,7 @@ static int walk(struct walk *w, const struct cgroup *c)
 
 /* ---- may it be guarded? ---- */
 
-static int check_namespace(struct walk *w, pid_t pid)
+static int check_namespace(struct cgroup_walk *w, pid_t pid)
 {
 	const struct stat *here = w->data;
 	char path[64];
@@ -341,262 +322,12 @@ static int check_above(const struct cgroup *c, struct err *err)
 int cgroup_check(const struct cgroup *c, int net, struct err *err)
 {
 	struct stat here;
-	struct walk w = { .on_process = check_namespace, .data = &here, .err = err };
+	struct cgroup_walk w = { .on_process = check_namespace,
+				 .data = &here,
+				 .err = err };
 	int r = check_above(c, err);
 
 	if (r == 0 && fstat(net, &here) < 0)
 		r = err_sys(err, -errno, "cannot look at the network namespace");
-	return r < 0 ? r : walk(&w, c);
-}
-
-/* ---- sockets that were made elsewhere ---- */
-
-struct numbers {
-	uint64_t *at; /* owned */
-	size_t count, capacity;
-};
-
-static int numbers_add(struct numbers *n, uint64_t number)
-{
-	if (n->count == n->capacity) {
-		size_t capacity = 2 * n->capacity + 64;
-		uint64_t *at = reallocarray(n->at, capacity, sizeof(*at));
-
-		if (!at)
-			return -ENOMEM;
-		n->at = at;
-		n->capacity = capacity;
-	}
-	n->at[n->count++] = number;
-	return 0;
-}
-
-static int compare_numbers(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
-static bool numbers_have(const struct numbers *n, uint64_t number)
-{
-	return n->count > 0 &&
-	       bsearch(&number, n->at, n->count, sizeof(number), compare_numbers) != NULL;
-}
-
-static void numbers_sort(struct numbers *n)
-{
-	if (n->count > 0)
-		qsort(n->at, n->count, sizeof(*n->at), compare_numbers);
-}
-
-struct looking {
-	struct numbers cgroups, strays; /* ids below it; inodes made outside of them */
-	struct numbers packets, raws;	/* inodes of everybody's */
-	struct cgroup_strays *ret;
-	bool failed;
-};
-
-static int keep_cgroup(struct walk *w, uint64_t id)
-{
-	struct looking *l = w->data;
-
-	return numbers_add(&l->cgroups, id);
-}
-
-static int ignore_process(struct walk *w, pid_t pid)
-{
-	return 0;
-}
-
-static int on_attr(const struct nlattr *a, void *data)
-{
-	const struct nlattr **ret = data;
-
-	if (mnl_attr_get_type(a) == INET_DIAG_CGROUP_ID &&
-	    mnl_attr_get_payload_len(a) == sizeof(uint64_t))
-		*ret = a;
-	return MNL_CB_OK;
-}
-
-static int on_socket(const struct nlmsghdr *h, void *data)
-{
-	const struct inet_diag_msg *m = mnl_nlmsg_get_payload(h);
-	const struct nlattr *cgroup = NULL;
-	struct looking *l = data;
-	uint64_t id;
-
-	if (mnl_nlmsg_get_payload_len(h) < sizeof(*m) || m->idiag_inode == 0 ||
-	    mnl_attr_parse(h, sizeof(*m), on_attr, &cgroup) < 0)
-		return MNL_CB_OK;
-	if (!cgroup) {
-		l->failed = true; /* an older kernel doesn't say */
-		return MNL_CB_OK;
-	}
-	memcpy(&id, mnl_attr_get_payload(cgroup), sizeof(id));
-	if (!numbers_have(&l->cgroups, id) && numbers_add(&l->strays, m->idiag_inode) < 0)
-		return MNL_CB_ERROR;
-	return MNL_CB_OK;
-}
-
-static int dump(int fd, uint8_t family, uint8_t protocol, uint32_t seq, struct looking *l)
-{
-	_Alignas(struct nlmsghdr) char buf[DUMP_SIZE];
-	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
-	struct inet_diag_req_v2 *q;
-	int r = MNL_CB_OK;
-
-	h->nlmsg_type = SOCK_DIAG_BY_FAMILY;
-	h->nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
-	h->nlmsg_seq = seq;
-	q = mnl_nlmsg_put_extra_header(h, sizeof(*q));
-	q->sdiag_family = family;
-	q->sdiag_protocol = protocol;
-	q->idiag_states = (uint32_t)ALL_STATES;
-	if (send(fd, h, h->nlmsg_len, 0) < 0)
-		return -errno;
-	while (r > MNL_CB_STOP) {
-		ssize_t n = recv(fd, buf, sizeof(buf), 0);
-
-		if (n < 0)
-			return -errno;
-		r = mnl_cb_run(buf, (size_t)n, seq, 0, on_socket, l);
-	}
-	return r < 0 ? -errno : 0;
-}
-
-/* Raw sockets may be a module that isn't there. */
-static int list_strays(struct looking *l)
-{
-	static const uint8_t families[] = { AF_INET, AF_INET6 };
-	static const uint8_t protocols[] = { IPPROTO_TCP, IPPROTO_UDP, IPPROTO_RAW };
-	CLEAN(fd)
-	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-	uint32_t seq = 0;
-
-	if (fd < 0)
-		return -errno;
-	for (size_t i = 0; i < ARRAY_SIZE(families) * ARRAY_SIZE(protocols); i++) {
-		uint8_t protocol = protocols[i % ARRAY_SIZE(protocols)];
-		int r = dump(fd, families[i / ARRAY_SIZE(protocols)], protocol, ++seq, l);
-
-		if (r < 0 && protocol != IPPROTO_RAW)
-			return r;
-	}
-	return 0;
-}
-
-/* Column @column, from 0 on, of each line of @path but the first one; nothing when that
- * isn't there. */
-static int list_inodes(const char *path, size_t column, struct numbers *ret)
-{
-	FILE *f = fopen(path, "re");
-	char line[512];
-	int r = 0;
-
-	if (f && !fgets(line, sizeof(line), f))
-		r = ferror(f) ? -EIO : 0;
-	while (f && r == 0 && fgets(line, sizeof(line), f)) {
-		const char *at = line;
-		size_t len = 0;
-		uint32_t inode;
-
-		for (size_t i = 0; i <= column; i++) {
-			at += len;
-			at += strspn(at, " ");
-			len = strcspn(at, " \n");
-		}
-		if (text_to_u32((struct text){ at, len }, UINT32_MAX, &inode))
-			r = numbers_add(ret, inode);
-	}
-	if (f)
-		fclose(f);
-	return r;
-}
-
-static int list_raw_sockets(struct looking *l)
-{
-	enum { PACKET_INODE = 8, RAW_INODE = 9 };
-	int r = list_inodes("/proc/net/packet", PACKET_INODE, &l->packets);
-
-	if (r == 0)
-		r = list_inodes("/proc/net/raw", RAW_INODE, &l->raws);
-	if (r == 0)
-		r = list_inodes("/proc/net/raw6", RAW_INODE, &l->raws);
-	return r;
-}
-
-static uint64_t socket_inode(int dir, const char *name)
-{
-	char target[64];
-	ssize_t n = readlinkat(dir, name, target, sizeof(target) - 1);
-	static const char begin[] = "socket:[";
-	struct text number;
-	uint32_t inode;
-
-	if (n < (ssize_t)sizeof(begin) || strncmp(target, begin, strlen(begin)) != 0)
-		return 0;
-	number = (struct text){ target + strlen(begin), (size_t)n - sizeof(begin) };
-	return text_to_u32(number, UINT32_MAX, &inode) ? inode : 0;
-}
-
-static int count_process(struct walk *w, pid_t pid)
-{
-	struct looking *l = w->data;
-	uint32_t found = 0;
-	const struct dirent *e;
-	char path[64];
-	DIR *all;
-
-	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
-	all = opendir(path);
-	if (!all) {
-		l->failed |= errno != ENOENT && errno != ESRCH;
-		return 0;
-	}
-	while ((e = readdir(all))) {
-		uint64_t inode = socket_inode(dirfd(all), e->d_name);
-
-		found += numbers_have(&l->strays, inode);
-		l->ret->packet += numbers_have(&l->packets, inode);
-		l->ret->raw += numbers_have(&l->raws, inode);
-	}
-	closedir(all);
-	if (found > 0 && l->ret->processes++ == 0)
-		l->ret->first = pid;
-	l->ret->sockets += found;
-	return 0;
-}
-
-struct cgroup_strays cgroup_strays(const struct cgroup *c)
-{
-	struct cgroup_strays ret = { 0 };
-	struct looking l = { .ret = &ret };
-	struct err ignored = { 0 };
-	struct walk w = {
-		.on_process = ignore_process,
-		.on_cgroup = keep_cgroup,
-		.data = &l,
-		.err = &ignored,
-	};
-	int r = walk(&w, c);
-
-	numbers_sort(&l.cgroups);
-	if (r == 0)
-		r = list_strays(&l);
-	if (r == 0)
-		r = list_raw_sockets(&l);
-	numbers_sort(&l.strays);
-	numbers_sort(&l.packets);
-	numbers_sort(&l.raws);
-	w.on_process = count_process;
-	w.on_cgroup = NULL;
-	if (r == 0)
-		r = walk(&w, c);
-	ret.known = r == 0 && !l.failed;
-	free(l.cgroups.at);
-	free(l.strays.at);
-	free(l.packets.at);
-	free(l.raws.at);
-	return ret;
+	return r < 0 ? r : cgroup_walk(&w, c);
 }

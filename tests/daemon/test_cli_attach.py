@@ -72,21 +72,23 @@ def test_a_user_has_to_be_there(daemon):
 @pytest.fixture
 def group():
     root = next(line.split()[1] for line in pathlib.Path("/proc/self/mounts").read_text().splitlines() if " cgroup2 " in line)
-    path = pathlib.Path(root) / f"weir-attach-{os.getpid()}"
-    path.mkdir()
+    path = pathlib.Path(root) / f"weir-attach-{os.getpid()}" / "job"
+    path.mkdir(parents=True)
     yield path
     path.rmdir()
+    path.parent.rmdir()
 
 
 def test_a_cgroup_is_shown_as_what_it_is(daemon, group):
-    for where in (f"/{group.name}", group.name, str(group)):
-        done = daemon.weir("attach", "--id", "one", "--cgroup", where, "--guard-parent" if where == group.name else "--allow=a.test")
+    name = f"{group.parent.name}/{group.name}"
+    for where in (f"/{name}", name, str(group)):
+        done = daemon.weir("attach", "--id", "one", "--cgroup", where, "--guard-parent" if where == name else "--allow=a.test")
         assert done.code == 0, f"{done}\n{daemon}"
         one = daemon.get("/sandboxes/one").json()
-        assert (one["kind"], one["cgroup"]) == ("cgroup", f"/{group.name}") and "uid" not in one
-        assert one.get("guardParent", False) is (where == group.name)
+        assert (one["kind"], one["cgroup"]) == ("cgroup", f"/{name}") and "uid" not in one
+        assert one.get("guardParent", False) is (where == name)
         row, = daemon.weir("ps").text.splitlines()[1:]
-        assert row.split()[1] == "cgroup" and row.split()[-1] == f"/{group.name}"
+        assert row.split()[1] == "cgroup" and row.split()[-1] == f"/{name}"
         assert daemon.weir("detach", "one").code == 0
 
 

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ * When a cgroup that is guarded is made again, a process can send from it before anybody
+ * has told the kernel its new id. So what is above it denies everything to those below it
+ * whom nobody knows (filter/parents.h): one that is made again is let through after its
+ * rules stand. Others that are made there are let through as soon as they are seen, which
+ * on a parent that they share with sandboxes refuses what they send in their first
+ * moment. So this is done where all below the parent are sandboxes, and elsewhere only if
+ * it was asked for. It lasts as long as there is a sandbox below that parent. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "filter/parents.h"
+#include "main/warden_internal.h"
+
+/* Somebody else's cgroup below the same parent. */
+struct sibling {
+	uint64_t id;
+	struct sibling *next;
+	char name[];
+};
+
+struct parent {
+	struct warden *warden;
+	int watch;
+	uint64_t id;
+	uint8_t level;
+	char *dir;		  /* owned */
+	struct sibling *siblings; /* owned */
+	struct parent *next;
+};
+
+static struct parent *find(const struct warden *w, int watch)
+{
+	struct parent *p = w->host.parents;
+
+	while (p && p->watch != watch)
+		p = p->next;
+	return p;
+}
+
+/* -- those who are let through ------------------------------------------------------ */
+
+static void know(struct parent *p, uint64_t id)
+{
+	int r = filter_parents_know(p->warden->host.guard, id, (uint8_t)(p->level + 1));
+
+	if (r < 0)
+		log_error("a cgroup below '%s' stays closed: %s", p->dir, strerror(-r));
+}
+
+static void forget(struct parent *p, uint64_t id)
+{
+	/* It is gone: who can't be taken out is in nobody's way. */
+	(void)!filter_parents_forget(p->warden->host.guard, id);
+}
+
+static bool is_ward(const struct parent *p, const char *name)
+{
+	for (uint32_t id = 1; id <= WARDS_MAX; id++) {
+		const struct ward *d = p->warden->wards[id];
+
+		if (d && d->dir && d->watch == p->watch && d->state != WARD_LEFT &&
+		    strcmp(strrchr(d->dir, '/') + 1, name) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void forget_sibling(struct parent *p, const char *name)
+{
+	for (struct sibling **at = &p->siblings; *at; at = &(*at)->next) {
+		struct sibling *s = *at;
+
+		if (strcmp(s->name, name) != 0)
+			continue;
+		*at = s->next;
+		forget(p, s->id);
+		free(s);
+		return;
+	}
+}
+
+static void add_sibling(struct parent *p, const char *name, uint64_t id)
+{
+	struct sibling *s = p->siblings;
+
+	while (s && (s->id != id || strcmp(s->name, name) != 0))
+		s = s->next;
+	if (s)
+		return;
+	forget_sibling(p, name);
+	s = malloc(sizeof(*s) + strlen(name) + 1);
+	if (!s) {
+		log_error("a cgroup below '%s' stays closed: out of memory", p->dir);
+		return;
+	}
+	s->id = id;
+	memcpy(s->name, name, strlen(name) + 1);
+	s->next = p->siblings;
+	p->siblings = s;
+	know(p, id);
+}
+
+/* What is there under @name now? */
+static void look_at(struct parent *p, int dir, const char *name)
+{
+	struct stat st;
+
+	if (is_ward(p, name))
+		return;
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		forget_sibling(p, name);
+	else if (S_ISDIR(st.st_mode))
+		add_sibling(p, name, st.st_ino);
+}
+
+void parent_on_event(struct warden *w, int watch, const char *name)
+{
+	struct parent *p = find(w, watch);
+	CLEAN(fd) int dir = -1;
+
+	if (!p)
+		return;
+	dir = open(p->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (dir >= 0)
+		look_at(p, dir, name);
+}
+
+/* Each that is there. Return: how many are nobody's sandbox. */
+static size_t walk(const char *path, struct parent *p, const struct ward *d)
+{
+	DIR *all = opendir(path);
+	const struct parent as = { .warden = d->warden, .watch = d->watch };
+	const struct dirent *e;
+	size_t count = 0;
+
+	while (all && (e = readdir(all))) {
+		if (e->d_type != DT_DIR || e->d_name[0] == '.' || is_ward(&as, e->d_name))
+			continue;
+		count++;
+		if (p)
+			look_at(p, dirfd(all), e->d_name);
+	}
+	if (all)
+		closedir(all);
+	return count;
+}
+
+void parents_look_again(struct warden *w)
+{
+	for (struct parent *p = w->host.parents; p; p = p->next) {
+		const struct ward as = { .warden = w, .watch = p->watch };
+
+		(void)!walk(p->dir, p, &as);
+	}
+}
+
+/* -- parents ------------------------------------------------------------------------ */
+
+static int open_guard(struct host *h, struct err *err)
+{
+	int fd, r;
+
+	if (h->guard)
+		return 0;
+	r = sandbox_netlink_open(&fd, err);
+	if (r < 0)
+		return r;
+	r = filter_parents_new(fd, &h->guard, err);
+	if (r < 0)
+		close(fd);
+	return r;
+}
+
+static void parent_free(struct parent *p)
+{
+	while (p->siblings) {
+		struct sibling *s = p->siblings;
+
+		p->siblings = s->next;
+		free(s);
+	}
+	free(p->dir);
+	free(p);
+}
+
+/* Takes @dir. */
+static struct parent *parent_new(const struct ward *d, char *dir, struct err *err)
+{
+	struct parent *p = calloc(1, sizeof(*p));
+	struct stat st;
+
+	if (!p || !dir || stat(dir, &st) < 0) {
+		err_sys(err, p && dir ? -errno : -ENOMEM, "cannot look at the parent");
+		free(dir);
+		free(p);
+		return NULL;
+	}
+	*p = (struct parent){
+		.warden = d->warden,
+		.watch = d->watch,
+		.id = st.st_ino,
+		.level = (uint8_t)(d->member.level - 1),
+		.dir = dir,
+		.next = d->warden->host.parents,
+	};
+	d->warden->host.parents = p;
+	return p;
+}
+
+static void unlink_parent(struct parent *gone)
+{
+	struct parent **at = &gone->warden->host.parents;
+
+	while (*at != gone)
+		at = &(*at)->next;
+	*at = gone->next;
+	filter_parents_unguard(gone->warden->host.guard, gone->id);
+	while (gone->siblings)
+		forget_sibling(gone, gone->siblings->name);
+	parent_free(gone);
+}
+
+/* Before the table stands they are only written down: see parents_load(). */
+static int load(struct warden *w, struct err *err)
+{
+	struct err why = { 0 };
+
+	if (w->host.state != HOST_STANDS)
+		return 0;
+	if (filter_parents_load(w->host.guard, &why) == 0)
+		return 0;
+	return err_set(err, why.code, "cannot guard the parent: %s", why.text);
+}
+
+static int guard(struct ward *d, char *dir, struct err *err)
+{
+	struct host *h = &d->warden->host;
+	struct parent *p = parent_new(d, dir, err);
+	int r;
+
+	if (!p)
+		return err->code;
+	r = filter_parents_guard(h->guard, p->id, p->level);
+	if (r < 0) {
+		err_sys(err, r, "cannot guard the parent");
+	} else {
+		(void)!walk(p->dir, p, d);
+		for (uint32_t id = 1; id <= WARDS_MAX; id++)
+			parent_let_through(d->warden->wards[id]);
+		r = load(d->warden, err);
+	}
+	if (r < 0)
+		unlink_parent(p);
+	return r;
+}
+
+int parent_guard(struct ward *d, struct err *err)
+{
+	CLEAN(mem) char *dir = NULL;
+	int r;
+
+	/* The root of the hierarchy has everybody below it. */
+	if (!d->dir || d->member.level < 2)
+		return 0;
+	if (find(d->warden, d->watch)) {
+		d->guards = true;
+		parent_let_through(d);
+		return 0;
+	}
+	dir = strdup(d->dir);
+	if (!dir)
+		return err_set(err, -ENOMEM, "out of memory");
+	*strrchr(dir, '/') = '\0';
+	if (!d->guards && !d->spec.guard_parent && walk(dir, NULL, d) > 0)
+		return 0;
+	r = open_guard(&d->warden->host, err);
+	if (r == 0)
+		r = guard(d, TAKE_PTR(dir), err);
+	d->guards = r == 0;
+	return r;
+}
+
+void parent_let_through(const struct ward *d)
+{
+	struct parent *p = d && d->dir ? find(d->warden, d->watch) : NULL;
+
+	if (p && !d->waiting && !d->again && d->state == WARD_STANDING)
+		know(p, d->member.cgroup);
+}
+
+void parent_shut(const struct ward *d, uint64_t cgroup)
+{
+	struct parent *p = find(d->warden, d->watch);
+
+	if (p)
+		forget(p, cgroup);
+}
+
+void parent_leave(struct warden *w, int watch)
+{
+	struct parent *p = find(w, watch);
+	struct err err = { 0 };
+
+	if (!p)
+		return;
+	unlink_parent(p);
+	if (load(w, &err) < 0)
+		log_error("%s", err.text);
+}
+
+void parents_load(struct warden *w)
+{
+	struct err err = { 0 };
+
+	if (w->host.guard && load(w, &err) < 0)
+		log_error("%s", err.text);
+}
+
+void parents_look(struct warden *w)
+{
+	if (!w->host.guard || filter_parents_stands(w->host.guard))
+		return;
+	log_warning("somebody has removed the guard of the cgroups' parents; it is put "
+		    "back");
+	parents_load(w);
+}

@@ -1,0 +1,500 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The daemon guards cgroups and users of the host that it runs on.
+
+The host is a namespace with a link into the world; cgroups and users are the machine's."""
+import contextlib
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import threading
+
+import pytest
+
+from world import expect
+from world.daemon import Host
+from world.member import Member, Tree, cgroup_root
+from world.sidecar import Flow, policy, wait_for
+
+STRANGER = "93.9.9.9"
+UID, OTHER_UID = 1203, 1204
+pytestmark = pytest.mark.skipif(not cgroup_root(), reason="no cgroup v2 here")
+
+
+@pytest.fixture(name="tree")
+def fixture_tree(host):  # it goes after the host's processes
+    tree = Tree()
+    yield tree
+    host.close()
+    tree.close()
+
+
+@pytest.fixture(name="host")
+def fixture_host(world):
+    host = Host(world)
+    yield host
+    host.close()
+
+
+@pytest.fixture(name="cgroup")
+def fixture_cgroup(tree):
+    """In a slice of its own."""
+    return tree.cgroup("slice").below("job")
+
+
+def put(daemon, name, *rules, **where):
+    return daemon.call("PUT", f"/sandboxes/{name}", {**where, "policy": json.loads(policy(*rules))})
+
+
+def attach(daemon, name, *rules, **where):
+    reply = put(daemon, name, *rules, **where)
+    assert reply.status == 201, f"{reply}\n{daemon}"
+    return reply.json()
+
+
+def where(cgroup):
+    return "/" + str(cgroup.path.relative_to(cgroup.root))
+
+
+def refused_text(reply):
+    assert reply.status == 500, reply
+    return reply.text
+
+
+def is_guarded(app, site):
+    lookup, tcp, stranger, udp = app.probe(["dns", site.name], ["tcp", site.v4, 443], ["tcp", STRANGER, 443],
+                                           ["udp", STRANGER, 9999, "x"])
+    expect.tcp_refused(stranger)
+    expect.udp_refused(udp)
+    return lookup.addresses == [site.v4] and tcp.result == "ok"
+
+
+def is_free(app):
+    return app.probe(["tcp", STRANGER, 443]).result == "ok"
+
+
+def sent_to_strangers(host):
+    return host.packets(dst=STRANGER)
+
+
+def tables(host):
+    return host.nft("list", "tables").split("\n")
+
+
+class Told:
+    """What the stream of events says from now on of changes."""
+
+    def __init__(self, daemon):
+        self.reasons, self._socket = [], socket.socket(socket.AF_UNIX)
+        self._socket.connect(str(daemon.socket))
+        self._socket.sendall(b"GET /events HTTP/1.0\r\n\r\n")
+        self._lines = self._socket.makefile(encoding="utf-8", errors="replace")
+        while self._lines.readline().strip():
+            pass
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        with contextlib.suppress(OSError, ValueError):
+            for line in self._lines:
+                if line.startswith("data: "):
+                    self.reasons.append(json.loads(line[6:]).get("reason"))
+
+    def wait(self, reason):
+        wait_for(lambda: reason in self.reasons)
+
+
+def attached(host, tree, kind):
+    """Whoever is to be guarded, somebody like him who isn't, and where."""
+    if kind == "uid":
+        return Member(host, uid=UID), Member(host, uid=OTHER_UID), {"uid": UID}
+    cgroup = tree.cgroup("slice").below("job")
+    return Member(host, cgroup), Member(host, tree.cgroup("other")), {"cgroup": str(cgroup.path)}
+
+
+# who is guarded
+
+@pytest.mark.parametrize("kind", ["cgroup", "uid"])
+def test_it_reaches_what_its_policy_lists_and_nothing_else(host, tree, kind, site, denied):
+    daemon = host.daemon()
+    app, other, who = attached(host, tree, kind)
+    assert is_free(app)
+    before = len(sent_to_strangers(host))
+    attach(daemon, "one", f"allow {site.name}", **who)
+    assert daemon.names() == ["one"]
+    assert is_guarded(app, site)
+    expect.name_refused(app.probe(["dns", denied.name]))
+    for server in ("8.8.8.8", "127.0.0.1", "10.1.2.3"):
+        expect.name_refused(app.probe(["dns", denied.name, {"server": server}]))
+    assert not host.world.dns.queries(denied.name)
+    assert len(sent_to_strangers(host)) == before
+    # nobody else is
+    assert is_free(other)
+    assert daemon.weir("detach", "one").code == 0
+    assert is_free(app) and daemon.names() == []
+    assert list((daemon.run_dir / "sandboxes").iterdir()) == []
+    attach(daemon, "one", **who)
+    expect.tcp_refused(app.probe(["tcp", STRANGER, 443]))
+
+
+def test_what_is_shown_is_what_was_meant(host, cgroup):
+    daemon = host.daemon()
+    assert attach(daemon, "job", cgroup=str(cgroup.path))["cgroup"] == where(cgroup)
+    assert attach(daemon, "user", uid="daemon")["uid"] == 1
+    shown = {s["id"]: s for s in daemon.get("/sandboxes").json()["sandboxes"]}
+    assert shown["job"]["cgroup"] == where(cgroup) and shown["user"]["uid"] == 1
+
+
+def test_a_host_without_such_sandboxes_has_no_table(host, pod, cgroup):
+    daemon = host.daemon()
+    daemon.attach("one", pod)
+    assert "weir_host" not in host.nft("list", "tables")
+    attach(daemon, "two", cgroup=where(cgroup))
+    assert "table inet weir_host" in tables(host)
+
+
+def test_nothing_is_left_of_the_self_test(host, cgroup):
+    daemon = host.daemon()
+    attach(daemon, "one", cgroup=where(cgroup))
+    assert (cgroup.path / "cgroup.procs").read_text() == ""
+    assert [p for p in cgroup.path.iterdir() if p.is_dir()] == []
+
+
+def test_where_no_process_can_be_the_test_is_below(host, cgroup):
+    """A cgroup that shares controllers out has none itself."""
+    top = [cgroup.root, cgroup.path.parent.parent, cgroup.path.parent, cgroup.path]
+    if "hugetlb" not in (cgroup.root / "cgroup.controllers").read_text().split():
+        pytest.skip("no controller here")
+    before = (cgroup.root / "cgroup.subtree_control").read_text()
+    try:
+        for path in top:
+            (path / "cgroup.subtree_control").write_text("+hugetlb")
+        inner = cgroup.below("inner")
+        daemon = host.daemon()
+        attach(daemon, "one", cgroup=where(cgroup))
+        expect.tcp_refused(Member(host, inner).probe(["tcp", STRANGER, 443]))
+        assert [p.name for p in cgroup.path.iterdir() if p.is_dir()] == ["inner"]
+    finally:
+        for path in reversed(top[1:]):
+            (path / "cgroup.subtree_control").write_text("-hugetlb")
+        if "hugetlb" not in before:
+            (cgroup.root / "cgroup.subtree_control").write_text("-hugetlb")
+
+
+def test_of_nested_ones_the_deeper_counts(host, cgroup, site, denied):
+    daemon = host.daemon()
+    inner = cgroup.below("inner")
+    attach(daemon, "outer", f"allow {site.name}", cgroup=where(cgroup))
+    attach(daemon, "inner", f"allow {denied.name}", cgroup=where(inner))
+    assert is_guarded(Member(host, cgroup), site) and is_guarded(Member(host, inner), denied)
+    expect.name_refused(Member(host, inner).probe(["dns", site.name]))
+    assert daemon.weir("detach", "inner").code == 0
+    assert is_guarded(Member(host, inner), site)
+
+
+# who isn't
+
+@pytest.mark.parametrize("path, said_of_it", [
+    ("/", "is no cgroup below"), ("/no/such/one", "cannot find the cgroup"), ("/cgroup.procs", "is no cgroup of version 2"),
+    ("/../../../../etc", "is no cgroup below")])
+def test_what_is_no_cgroup_is_refused(host, path, said_of_it):
+    daemon = host.daemon()
+    assert said_of_it in refused_text(put(daemon, "one", cgroup=path))
+    assert daemon.names() == [] and "weir_host" not in host.nft("list", "tables")
+
+
+def test_the_daemons_own_cgroup_is_refused(host, tree):
+    own = tree.cgroup("services").below("weir")
+    daemon = host.daemon(way=["sh", "-ec", f"echo $$ > {own.path}/cgroup.procs; " 'exec "$@"', "sh"])
+    for path in (own, own.path.parent, tree):
+        path = getattr(path, "path", path)
+        assert "the daemon itself lives in the cgroup" in refused_text(put(daemon, "one", cgroup=str(path)))
+    beside = tree.cgroup("beside")
+    attach(daemon, "one", cgroup=where(beside))
+
+
+def test_a_member_in_another_network_is_refused(host, cgroup):
+    daemon = host.daemon()
+    with subprocess.Popen(["unshare", "-n", "sh", "-c", f"echo $$ > {cgroup.path}/cgroup.procs; echo; exec sleep 99"],
+                          stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        text = refused_text(put(daemon, "one", cgroup=where(cgroup)))
+        other.kill()
+    assert f"attach it with --netns {other.pid}" in text
+
+
+def test_one_that_could_be_left_is_refused(host, cgroup):
+    daemon = host.daemon()
+    above = cgroup.path.parent / "cgroup.procs"
+    os.chown(above, UID, -1)
+    assert "could leave the cgroup" in refused_text(put(daemon, "one", cgroup=where(cgroup)))
+    os.chown(above, 0, -1)
+    attach(daemon, "one", cgroup=where(cgroup))
+
+
+def test_one_that_is_frozen_or_for_threads_is_refused(host, tree):
+    daemon = host.daemon()
+    frozen, threads = tree.cgroup("frozen"), tree.cgroup("domain").below("threads")
+    (frozen.path / "cgroup.freeze").write_text("1")
+    (threads.path / "cgroup.type").write_text("threaded")
+    assert "is frozen" in refused_text(put(daemon, "one", cgroup=where(frozen)))
+    assert "its type is 'threaded'" in refused_text(put(daemon, "one", cgroup=where(threads)))
+    (frozen.path / "cgroup.freeze").write_text("0")
+    attach(daemon, "one", cgroup=where(frozen))
+
+
+def test_two_sandboxes_for_one_are_refused(host, cgroup):
+    daemon = host.daemon()
+    attach(daemon, "one", cgroup=where(cgroup))
+    attach(daemon, "two", uid=UID)
+    assert "sandbox 'one' is that cgroup already" in refused_text(put(daemon, "three", cgroup=str(cgroup.path)))
+    assert "sandbox 'two' is that user already" in refused_text(put(daemon, "three", uid=UID))
+    assert sorted(daemon.names()) == ["one", "two"]
+
+
+@pytest.mark.parametrize("uid", [0, "root"])
+def test_root_is_refused(host, uid):
+    daemon = host.daemon()
+    assert put(daemon, "one", uid=uid).status in (400, 500) and daemon.names() == []
+
+
+def test_what_was_refused_can_be_attached(host, cgroup, site):
+    """Its id is in the table, perhaps: nobody else gets it."""
+    daemon = host.daemon()
+    (cgroup.path / "cgroup.freeze").write_text("1")
+    for _ in range(3):
+        refused_text(put(daemon, "one", cgroup=where(cgroup)))
+    (cgroup.path / "cgroup.freeze").write_text("0")
+    attach(daemon, "two", f"allow {site.name}", cgroup=where(cgroup))
+    assert is_guarded(Member(host, cgroup), site)
+
+
+# what was there before
+
+def test_connections_from_before_are_judged(host, cgroup, site, denied):
+    app = Member(host, cgroup)
+    kept, cut = Flow(app, site.v4), Flow(app, denied.v4)
+    assert (kept.say(), cut.say()) == ("got", "got")
+    daemon = host.daemon()
+    attach(daemon, "one", f"allow {site.v4}", cgroup=where(cgroup))
+    assert kept.say() == "got" and cut.say() != "got"
+
+
+STRAY = """import socket, sys
+s = socket.socket(); s.connect((sys.argv[1], 7007)); print("open", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_sockets_from_outside_are_told(host, cgroup, site):
+    app = Member(host, uid=UID)
+    started = app.start("/usr/bin/python3", "-c", STRAY, site.v4)
+    assert started.line() == "open"
+    (cgroup.path / "cgroup.procs").write_text(str(started.process.pid))
+    daemon = host.daemon()
+    told = Told(daemon)
+    attach(daemon, "one", cgroup=where(cgroup))
+    told.wait("1 sockets from outside are not held")
+    assert f"one is {started.process.pid}" in "\n".join(daemon.errors)
+
+
+# it is made again
+
+def make_again(cgroup):
+    old = cgroup.number
+    cgroup.path.rmdir()
+    cgroup.path.mkdir()
+    assert cgroup.number != old
+
+
+def test_one_that_is_made_again_is_guarded(host, cgroup, site, denied):
+    daemon = host.daemon()
+    attach(daemon, "one", f"allow {site.name}", cgroup=where(cgroup))
+    app = Member(host, cgroup)
+    assert is_guarded(app, site)
+    told = Told(daemon)
+    make_again(cgroup)
+    told.wait("its cgroup was made again")
+    # nothing that was learned counts
+    expect.tcp_refused(app.probe(["tcp", site.v4, 443]))
+    wait_for(lambda: app.probe(["dns", site.name]).result == "NOERROR")
+    assert is_guarded(app, site)
+    expect.name_refused(app.probe(["dns", denied.name]))
+    daemon.kill_child("engine")
+    assert is_guarded(app, site)
+    assert not [d for d in daemon.denies("one") if d["sandbox"] != "one"]
+
+
+def test_it_is_waited_for_until_its_parent_goes(host, tree, site):
+    daemon = host.daemon()
+    cgroup = tree.cgroup("slice").below("job")
+    attach(daemon, "one", f"allow {site.name}", cgroup=where(cgroup))
+    told = Told(daemon)
+    cgroup.path.rmdir()
+    told.wait("its cgroup is gone: waiting for it")
+    assert daemon.names() == ["one"]
+    daemon.kill_child("engine")
+    cgroup.path.mkdir()
+    app = Member(host, cgroup)
+    wait_for(lambda: app.probe(["dns", site.name]).result == "NOERROR")
+    assert is_guarded(app, site)
+    cgroup.path.rmdir()
+    cgroup.path.parent.rmdir()
+    wait_for(lambda: daemon.names() == [])
+    assert list((daemon.run_dir / "sandboxes").iterdir()) == []
+
+
+# A process that joins the cgroup as soon as it is there, and sends; again and again.
+SENDER = """import os, socket, sys
+path, address, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
+for _ in range(rounds):
+    os.rmdir(path)
+    os.mkdir(path)
+    pid = os.fork()
+    if pid == 0:
+        open(path + "/cgroup.procs", "w").write("0")
+        for port in range(10000, 10040):
+            try:
+                socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", (address, port))
+            except OSError:
+                pass
+        os._exit(0)
+    os.waitpid(pid, 0)
+print("done")
+"""
+
+
+def send_while_made_again(host, cgroup, rounds):
+    """Return: how many datagrams to the stranger left the host."""
+    before = len(sent_to_strangers(host))
+    done = subprocess.run(host.ns.command("python3", "-c", SENDER, str(cgroup.path), STRANGER, str(rounds)),
+                          capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "done\n", done
+    return len(sent_to_strangers(host)) - before
+
+
+def test_not_one_packet_leaves_while_it_is_made_again(host, tree, cgroup, site):
+    daemon = host.daemon()
+    other = tree.cgroup("elsewhere").below("job")
+    assert send_while_made_again(host, other, 2) == 2 * 40
+    attach(daemon, "one", f"allow {site.name}", cgroup=where(cgroup))
+    assert send_while_made_again(host, cgroup, 30) == 0
+    app = Member(host, cgroup)
+    wait_for(lambda: app.probe(["dns", site.name]).result == "NOERROR")
+    assert is_guarded(app, site)
+
+
+def test_a_parent_that_others_share_is_guarded_if_asked(host, tree, cgroup, site):
+    shared = Member(host, cgroup.path.parent and tree.cgroup("slice2").below("other"))
+    parent = tree.path / "slice2"
+    job = type(cgroup)(parent / "job", cgroup.root)
+    daemon = host.daemon()
+    attach(daemon, "one", f"allow {site.name}", cgroup=where(job))
+    assert "weir_parents" not in host.nft("list", "tables")
+    assert daemon.weir("detach", "one").code == 0
+    attach(daemon, "one", f"allow {site.name}", cgroup=where(job), guardParent=True)
+    assert "weir_parents" in host.nft("list", "tables")
+    assert is_free(shared) and is_guarded(Member(host, job), site)
+    # somebody else's is let through as soon as it is seen
+    late = Member(host, type(cgroup)(parent / "late", cgroup.root))
+    wait_for(lambda: is_free(late))
+    assert send_while_made_again(host, job, 10) == 0
+    # detached, it is one of the others
+    assert daemon.weir("detach", "one").code == 0
+    assert is_free(Member(host, job)) and "weir_parents" not in host.nft("list", "tables")
+
+
+def test_the_root_is_no_parent_to_be_guarded(host, tree):
+    daemon = host.daemon()
+    assert "that can't be guarded" in refused_text(put(daemon, "one", cgroup=where(tree), guardParent=True))
+    attach(daemon, "one", cgroup=where(tree))
+
+
+# who dies
+
+@pytest.mark.parametrize("kind", ["cgroup", "uid"])
+def test_a_dead_engine_has_a_successor(host, tree, kind, site):
+    daemon = host.daemon()
+    app, other, who = attached(host, tree, kind)
+    attach(daemon, "one", f"allow {site.name}", **who)
+    assert is_guarded(app, site)
+    flow = Flow(app, site.v4)
+    daemon.kill_child("engine")
+    assert flow.say() == "got" and app.probe(["tcp", site.v4, 443]).result == "ok"
+    assert is_guarded(app, site) and is_free(other)
+
+
+@pytest.mark.parametrize("kind", ["cgroup", "uid"])
+def test_a_dead_daemon_leaves_it_closed_and_the_next_guards_it(host, tree, kind, site, denied):
+    daemon = host.daemon()
+    app, other, who = attached(host, tree, kind)
+    attach(daemon, "one", f"allow {site.name}", **who)
+    assert is_guarded(app, site)
+    flow = Flow(app, site.v4)
+    before = len(sent_to_strangers(host))
+    daemon.kill()
+    known, unknown, lookup = app.probe(["tcp", site.v4, 443], ["tcp", STRANGER, 443], ["dns", denied.name])
+    assert known.result == "ok" and flow.say() == "got"
+    expect.tcp_refused(unknown)
+    assert lookup.result != "NOERROR"
+    again = host.daemon()
+    assert again.names() == ["one"] and again.status("one")["counters"]["adopted"] > 0
+    assert flow.say() == "got" and app.probe(["tcp", site.v4, 443]).result == "ok"
+    assert is_guarded(app, site) and is_free(other)
+    assert len([p for p in sent_to_strangers(host) if p.src == host.ip4]) - before == len(sent_to_strangers(host)) - before
+
+
+def test_one_that_was_made_again_meanwhile(host, cgroup, site, denied):
+    daemon = host.daemon()
+    attach(daemon, "one", f"allow {site.name}", cgroup=where(cgroup))
+    app = Member(host, cgroup)
+    assert is_guarded(app, site)
+    daemon.kill()
+    make_again(cgroup)
+    # the parent is guarded by the kernel alone
+    expect.tcp_refused(app.probe(["tcp", STRANGER, 443]))
+    again = host.daemon()
+    assert again.names() == ["one"]
+    expect.tcp_refused(app.probe(["tcp", site.v4, 443]))
+    assert is_guarded(app, site)
+    expect.name_refused(app.probe(["dns", denied.name]))
+
+
+def test_one_that_went_meanwhile(host, tree, site):
+    daemon = host.daemon()
+    stays, goes = tree.cgroup("a").below("job"), tree.cgroup("b").below("job")
+    attach(daemon, "stays", f"allow {site.name}", cgroup=where(stays))
+    attach(daemon, "goes", cgroup=where(goes))
+    daemon.kill()
+    for path in (stays.path, goes.path, goes.path.parent):
+        path.rmdir()
+    again = host.daemon()
+    assert again.names() == ["stays"]
+    stays.path.mkdir()
+    app = Member(host, stays)
+    wait_for(lambda: app.probe(["dns", site.name]).result == "NOERROR")
+    assert is_guarded(app, site)
+
+
+def test_whoever_flushes_finds_them_again(host, cgroup):
+    daemon = host.daemon()
+    attach(daemon, "one", cgroup=where(cgroup))
+    host.ns.command("nft", "flush", "ruleset")
+    subprocess.run(host.ns.command("nft", "flush", "ruleset"), check=False, capture_output=True)
+    app = Member(host, cgroup)
+    expect.tcp_refused(app.probe(["tcp", STRANGER, 443]))
+    wait_for(lambda: "weir_parents" in host.nft("list", "tables"))
+
+
+def test_what_is_in_its_folder_is_checked(host, cgroup, site):
+    daemon = host.daemon()
+    attach(daemon, "one", f"allow {site.name}", cgroup=where(cgroup))
+    daemon.kill()
+    folder = pathlib.Path(daemon.run_dir) / "sandboxes"
+    for name, spec in (("two", {"id": 2, "cgroup": where(cgroup), "cgroup_id": 1, "level": 99, "guard_parent": False, "guards": False}),
+                       ("three", {"id": 3, "uid": 0}), ("four", {"id": 4, "uid": -1}), ("five", {"id": 5, "cgroup": 7})):
+        (folder / name).mkdir()
+        (folder / name / "attach.json").write_text(json.dumps(spec))
+        (folder / name / "policy.json").write_text("{}")
+    again = host.daemon()
+    assert again.names() == ["one"] and is_guarded(Member(host, cgroup), site)
