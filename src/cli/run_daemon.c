@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -61,6 +62,20 @@ static int make_id(char *id, struct err *err)
 	return 0;
 }
 
+/* What the host's filter doesn't meet it doesn't guard. */
+static int check_network(const json_t *answer, struct err *err)
+{
+	struct stat st;
+
+	if (stat("/proc/self/ns/net", &st) == 0 &&
+	    json_integer_value(json_object_get(answer, "network")) ==
+		    (json_int_t)st.st_ino)
+		return 0;
+	return err_set(err, -EXDEV,
+		       "this is another network namespace than the daemon's, whose "
+		       "filter no packet from here meets");
+}
+
 int run_daemon_attach(struct run_daemon *d, const char *cgroup, uint32_t uid,
 		      const struct policy *policy, const struct plan *plan,
 		      struct err *err)
@@ -80,9 +95,11 @@ int run_daemon_attach(struct run_daemon *d, const char *cgroup, uint32_t uid,
 	if (r == 0)
 		r = body ? ask(d, "PUT", "", text_of(body), &answer, err)
 			 : err_set(err, -ENOMEM, "out of memory");
-	json_decref(answer);
 	if (r < 0)
 		d->id[0] = '\0';
+	else
+		r = check_network(answer, err);
+	json_decref(answer);
 	return r;
 }
 

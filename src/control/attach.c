@@ -268,6 +268,10 @@ json_t *side_ward_json(const struct side_ward *w)
 		document_mode(w->document), "rules",
 		(int)document_rule_count(w->document), "denies", denies(&w->stats));
 
+	/* Of the host's own: who is elsewhere isn't met by its filter. */
+	if (j && w->spec.kind == GUARDED_HOST)
+		json_object_set_new(j, "network",
+				    json_integer((json_int_t)w->side->network));
 	if (j && w->spec.guard_parent)
 		json_object_set_new(j, "guardParent", json_true());
 	return j;

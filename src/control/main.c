@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -221,6 +222,7 @@ static int open_nothing(struct side *s, struct err *err)
 
 static int start(struct side *s, struct err *err)
 {
+	struct stat st;
 	int r;
 
 	s->loop = loop_new();
@@ -229,6 +231,8 @@ static int start(struct side *s, struct err *err)
 		return err_set(err, -ENOMEM, "out of memory");
 	s->since_ms = clock_wall_ms();
 	side_link_init(s);
+	if (s->many && stat("/proc/self/ns/net", &st) == 0)
+		s->network = st.st_ino;
 	if (s->many) {
 		const struct group *g = getgrnam("weir");
 

@@ -113,7 +113,8 @@ struct side {
 	bool is_told;			       /* of any */
 	bool took_over; /* the warden has said that the engine has all there were */
 	struct loop_timer relist;
-	gid_t group; /* whose members may use the API; 0: root alone */
+	uint64_t network; /* the inode of the network namespace that this is in */
+	gid_t group;	  /* whose members may use the API; 0: root alone */
 
 	/* change.c */
 	struct document *document; /* in force */

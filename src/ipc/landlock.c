@@ -102,3 +102,31 @@ int landlock_enter(const struct landlock_path *paths, size_t count)
 	}
 	return syscall(SYS_landlock_restrict_self, fd, 0) < 0 ? -errno : 0;
 }
+
+int landlock_scope(void)
+{
+	const long abi = syscall(SYS_landlock_create_ruleset, NULL, 0,
+				 LANDLOCK_CREATE_RULESET_VERSION);
+	/* Something has to be handled; moving files is refused unless it is, and is
+	 * allowed. */
+	struct landlock_attr attr = { .handled_access_fs = RIGHT_REFER };
+	struct landlock_path_beneath_attr all = { .allowed_access = RIGHT_REFER };
+	size_t size = offsetof(struct landlock_attr, handled_access_net);
+	CLEAN(fd) int fd = -1, root = -1;
+
+	if (abi < 2)
+		return -EOPNOTSUPP;
+	if (abi >= 6) {
+		attr.scoped = SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL;
+		size = sizeof(attr);
+	}
+	fd = (int)syscall(SYS_landlock_create_ruleset, &attr, size, 0);
+	root = open("/", O_PATH | O_CLOEXEC);
+	if (fd < 0 || root < 0)
+		return -errno;
+	all.parent_fd = root;
+	if (syscall(SYS_landlock_add_rule, fd, LANDLOCK_RULE_PATH_BENEATH, &all, 0) < 0 ||
+	    syscall(SYS_landlock_restrict_self, fd, 0) < 0)
+		return -errno;
+	return 0;
+}

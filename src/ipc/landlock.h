@@ -17,3 +17,10 @@ struct landlock_path {
  * sockets of others are out of reach as well. Return: 0; -EOPNOTSUPP: this kernel has no
  * Landlock, and nothing was done; or -errno. */
 int landlock_enter(const struct landlock_path *paths, size_t count) MUST_CHECK;
+
+/* Cut no file, but everything by which a process acts in another's place: neither this
+ * process nor its children can trace, read or write the memory of, take descriptors from
+ * or, where the kernel has that, signal those outside, nor reach abstract unix sockets of
+ * theirs. Return: 0, -EOPNOTSUPP without Landlock (or one that refuses to move files), or
+ * -errno. */
+int landlock_scope(void) MUST_CHECK;

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "ipc/capabilities.h"
+#include "ipc/landlock.h"
 #include "launch/images.h"
 
 enum {
@@ -151,7 +152,7 @@ static void become(const struct run_member *m)
 	unsetenv("WEIR_SOCKET");
 }
 
-static void give_up_rights(void)
+static void give_up_rights(const struct run_member *m)
 {
 	struct sock_fprog program = {
 		.len = (unsigned short)((launch_seccomp_end - launch_seccomp_start) /
@@ -159,11 +160,16 @@ static void give_up_rights(void)
 		.filter = (struct sock_filter *)(uintptr_t)launch_seccomp_start,
 	};
 	struct err err = { 0 };
+	int r;
 
 	if (capabilities_keep(0, &err) < 0)
 		fail("drop capabilities", -err.code);
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		fail("give up new privileges", errno);
+	r = landlock_scope();
+	/* By its user it is guarded whatever process it acts through. */
+	if (r < 0 && (r != -EOPNOTSUPP || m->place->cgroup.path[0]))
+		fail("keep it from acting through processes outside of the cgroup", -r);
 	if (program.len == 0 ||
 	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) < 0)
 		fail("refuse the calls that no sandbox needs",
@@ -222,7 +228,7 @@ _Noreturn static void child(const struct run_member *m, const sigset_t *mask, in
 		fail("close what is inherited", errno);
 	join(m->place);
 	become(m);
-	give_up_rights();
+	give_up_rights(m);
 	die_along(parent);
 	sigaction(SIGXFSZ, &by_default, NULL);
 	sigprocmask(SIG_SETMASK, mask, NULL);

@@ -85,9 +85,7 @@ static void kill_each(const struct run_place *p)
 
 static void kill_all(const struct run_place *p)
 {
-	CLEAN(fd) int fd = open_file(p, "cgroup.kill", O_WRONLY);
-
-	if (fd < 0 || write(fd, "1", 1) != 1)
+	if (cgroup_kill(p->cgroup.path, NULL) < 0)
 		kill_each(p);
 }
 

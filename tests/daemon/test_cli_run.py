@@ -208,3 +208,50 @@ def test_a_report_is_written(daemon, user, denied, tmp_path):
     report = json.loads((tmp_path / "r.json").read_text())
     one, = report["refusals"]
     assert (one["name"], one["allow"], one["times"]) == (denied.name, denied.name, report["counters"]["queries_denied"]), report
+
+
+ACT = """
+import ctypes, os, socket, sys
+pid = int(sys.argv[1])
+def tried(what, call):
+    try:
+        call()
+        print(what, "done")
+    except OSError as e:
+        print(what, type(e).__name__)
+libc = ctypes.CDLL(None, use_errno=True)
+def syscall(*args):
+    if libc.syscall(*args) < 0:
+        raise OSError(ctypes.get_errno(), "")
+tried("memory", lambda: open(f"/proc/{pid}/mem", "r+b"))
+tried("trace", lambda: syscall(101, 16, pid, 0, 0))
+tried("descriptor", lambda: syscall(438, os.pidfd_open(pid), 0, 0))
+tried("namespace", lambda: os.open(f"/proc/{pid}/ns/net", os.O_RDONLY))
+tried("move", lambda: (os.mkdir("/tmp/%s-a" % pid), os.mkdir("/tmp/%s-b" % pid), open("/tmp/%s-a/x" % pid, "w"),
+                       os.rename("/tmp/%s-a/x" % pid, "/tmp/%s-b/x" % pid)))
+"""
+
+
+def test_it_can_not_act_through_another_process_of_its_user(daemon, group, user):
+    """Not even one that the user could do everything to."""
+    other = subprocess.Popen(["setpriv", f"--reuid={user}", "--regid=65534", "--clear-groups", "--", "sleep", "60"])
+    free = subprocess.run(["setpriv", f"--reuid={user}", "--regid=65534", "--clear-groups", "--", *PYTHON, ACT, str(other.pid)],
+                          capture_output=True, text=True, check=True)
+    assert free.stdout.count("done") == 5, free
+    subprocess.run(["rm", "-r", f"/tmp/{other.pid}-a", f"/tmp/{other.pid}-b"], check=True)
+    done = run(daemon, "--cgroup", group, "--uid", user, "--", *PYTHON, ACT, other.pid)
+    subprocess.run(["rm", "-r", f"/tmp/{other.pid}-a", f"/tmp/{other.pid}-b"], check=True)
+    other.kill()
+    other.wait()
+    assert done.text.splitlines() == ["memory PermissionError", "trace PermissionError", "descriptor PermissionError",
+                                      "namespace PermissionError", "move done"], done
+
+
+def test_in_another_network_namespace_nothing_starts(daemon, pod, group, user):
+    """The host's filter would not meet it."""
+    for where in (["--uid", user], ["--cgroup", group, "--uid", user]):
+        done = subprocess.run(pod.ns.command(str(daemon.program), "run", "--no-config", *map(str, where), "--", "echo", "started"),
+                              env=daemon._env, capture_output=True, text=True, check=False)
+        assert done.returncode == 125 and done.stdout == "", done
+        assert "failed_safety_setup: this is another network namespace" in done.stderr
+    assert daemon.names() == [] and not group.exists()
