@@ -70,9 +70,9 @@ void answer_page(struct api_request *r)
 		reply_error(r, MHD_HTTP_NOT_FOUND, "404 page not found");
 		return;
 	}
-	known = is_known(r, a);
+	known = is_known(r, a); /* the library sends its head alone then */
 	bytes.in = a->bytes;
-	response = MHD_create_response_from_buffer(known ? 0 : a->size, bytes.out,
+	response = MHD_create_response_from_buffer(a->size, bytes.out,
 						   MHD_RESPMEM_PERSISTENT);
 	if (response) {
 		for (size_t i = 0; i < ARRAY_SIZE(headers); i++)

@@ -138,7 +138,7 @@ def test_events_are_of_one_or_of_all(daemon, pod, other, site, denied):
 
     found = events(daemon, "/sandboxes/one/events", 2, both)
     assert {e["sandbox"] for e in found} == {"one"} and {e["name"] for e in found} == {denied.name}
-    assert {e["sandbox"] for e in events(daemon, "/events", 6, both)} == {"one", "two"}
+    assert {e["sandbox"] for e in events(daemon, "/events", 3, both)} == {"one", "two"}
 
 
 def test_a_sandbox_in_a_flood_takes_no_event_of_another(daemon, pod, other, denied):

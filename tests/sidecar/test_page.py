@@ -62,6 +62,16 @@ def test_tags(api):
     assert len(set(tags.values())) == len(ASSETS)
 
 
+def test_an_answer_without_a_body_ends(api):
+    """The next answer on the same connection is where it should be."""
+    tag = api.request("GET", "/ui/", headers={})[1]["ETag"]
+    one = f"GET /ui/ HTTP/1.1\r\nHost: x\r\nIf-None-Match: {tag}\r\n\r\n"
+    got = api.raw((one * 3 + "HEAD /ui/ HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.0\r\n\r\n").encode())
+    assert re.findall(rb"HTTP/1\.[01] (\d+)", got) == [b"304"] * 3 + [b"200"] * 2 and got.endswith(b"\r\n\r\nok")
+    lengths = set(re.findall(rb"Content-Length: (\d+)", got))
+    assert lengths <= {b"2", str((FILES / "index.html").stat().st_size).encode()}
+
+
 def test_the_page_is_small_and_loads_nothing_from_elsewhere():
     text = {name: (FILES / name).read_text() for name in ASSETS}
     assert sum(map(len, text.values())) < 60000

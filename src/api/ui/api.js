@@ -80,7 +80,7 @@ function pause(ms, signal) {
 }
 
 // What happens, as it happens, and first what the API still knows; again and again until @signal.
-// onState(is it live, why not or what of it). Rejects when the token isn't taken any more.
+// onState(is it live, why not or what of it, since when by the API's clock). Rejects when the token isn't taken any more.
 export async function follow(path, signal, onEvent, onState) {
 	let last = "0-0", wait = 500, isFirst = true;
 
@@ -96,7 +96,7 @@ export async function follow(path, signal, onEvent, onState) {
 					onState(true, "some events were missed");
 			});
 
-			onState(true);
+			onState(true, "", Date.parse(answer.headers.get("Date")) || Date.now());
 			wait = 500;
 			for (let part = await reader.read(); !part.done; part = await reader.read())
 				read(part.value);

@@ -128,7 +128,8 @@ function loadDenies() {
 		get(`${view.base}denies?limit=1000`, signal).then((d) => signal.aborted || d.denies.forEach(denies.add), () => {});
 }
 
-function onState(live, reason) {
+function onState(live, reason, since) {
+	began = since ?? began;
 	$("link").className = live ? "link live" : "link";
 	$("link").textContent = live ? ["live", plain(reason)].filter(Boolean).join(", ") : `not live: ${plain(reason)}`;
 	if (live && !reason)

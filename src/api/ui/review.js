@@ -100,7 +100,8 @@ function remove(id) {
 	items.delete(id);
 }
 
-// What is open on the screen stays as it is while others come and go.
+// What is open on the screen stays as it is while others come and go. New ones come below: what somebody is about to
+// click doesn't move.
 function drawOpen() {
 	const list = tasks.slice(0, shown), wanted = new Set(list.map((t) => t.id));
 
