@@ -199,6 +199,7 @@ static void on_list(struct warden *w, uint32_t after)
 {
 	struct ipc_message m = { .type = IPC_LISTED };
 	const struct ward *d = NULL;
+	CLEAN(fd) int text = -1;
 
 	/* Those on their way are told of when they stand. */
 	while (after < WARDS_MAX && !is_listed(d))
@@ -209,7 +210,11 @@ static void on_list(struct warden *w, uint32_t after)
 	}
 	m.sandbox = d->id;
 	m.ward = d->spec;
-	warden_tell_control(w, &m, &d->text_fd);
+	text = state_text(d);
+	if (text < 0)
+		log_error("cannot read the policy of '%s': %s", d->spec.name,
+			  strerror(-text));
+	warden_tell_control(w, &m, text < 0 ? NULL : &text);
 }
 
 static void on_look(struct warden *w, uint32_t sandbox)

@@ -4,6 +4,7 @@
  * come those that were guarded before, and last those that are new. The engine has one of
  * them at a time, and the host's table is loaded between the second and the third. */
 #include <stdio.h>
+#include <unistd.h>
 
 #include "main/warden_internal.h"
 
@@ -43,7 +44,7 @@ static int give(struct ward *d)
 			.probe_port = d->probe.allowed.port,
 		},
 	};
-	int fds[2 + SANDBOX_FD_COUNT + 1] = { d->plan_fd, d->image_fd };
+	int fds[2 + SANDBOX_FD_COUNT + 1] = { ward_plan_fd(d->plan), d->image_fd };
 	size_t count = 2;
 
 	snprintf(m.attach.probe_name, sizeof(m.attach.probe_name), "%.*s",
@@ -82,6 +83,18 @@ static bool has_host(const struct warden *w)
 	return false;
 }
 
+/* False: it can't be, and is gone. */
+static bool has_image(struct ward *d)
+{
+	struct err err = { 0 };
+
+	if (d->image_fd >= 0 || state_image(d, &err) == 0)
+		return true;
+	ward_refuse(d, err.text);
+	ward_free(d);
+	return false;
+}
+
 static void give_or_wait(struct ward *d)
 {
 	struct warden *w = d->warden;
@@ -89,6 +102,7 @@ static void give_or_wait(struct ward *d)
 	/* Should the engine be gone, it is given to the next. */
 	if ((d->spec.kind == GUARDED_HOST && host_give(w) < 0) || give(d) < 0)
 		return;
+	close(TAKE_FD(d->image_fd));
 	ward_leave_queue(d);
 	d->state = WARD_GIVEN;
 	w->giving = d->id;
@@ -100,14 +114,16 @@ void ward_give_next(struct warden *w)
 
 	if (!w->engine_ready || w->giving != 0 || w->host.state == HOST_LOADING)
 		return;
-	d = next_ward(w, true);
+	do
+		d = next_ward(w, true);
+	while (d && !has_image(d));
 	if (!d && w->host.state != HOST_NONE && w->host.state < HOST_LOADING &&
 	    has_host(w)) {
 		(void)!host_load(w);
 		return;
 	}
-	if (!d)
-		d = next_ward(w, false);
+	while (!d && (d = next_ward(w, false)) && !has_image(d))
+		d = NULL;
 	if (d) {
 		give_or_wait(d);
 	} else if (!w->keeper.stands) {

@@ -3,6 +3,7 @@
  *
  *   warden.c         start and end; what the engine and control say
  *   warden_wards.c   a sandbox is attached, stands, is detached
+ *   warden_plans.c   plans, which sandboxes share
  *   warden_give.c    those that wait for the engine, and the one that it has
  *   warden_inside.c  the short-lived child that enters its namespace
  *   warden_gone.c    namespaces that are gone
@@ -46,6 +47,9 @@ enum ward_queue_of {
 	WARD_QUEUE_COUNT
 };
 
+/* warden_plans.c */
+struct ward_plan;
+
 /* The self-test's process, as one of the cgroup's or the user's. */
 struct join {
 	int process; /* pidfd, -1: none */
@@ -58,7 +62,10 @@ struct ward {
 	enum ward_state state;
 	struct ipc_ward spec;
 	struct sandbox_fds fds; /* in its namespace */
-	int route_fd, plan_fd, text_fd, image_fd;
+	int route_fd;
+	struct ward_plan *plan;
+	int text_fd;		   /* its policy, until that is in its folder; then -1 */
+	int image_fd;		   /* until the engine has it; then -1 */
 	bool restarted;		   /* it was guarded before: take over what was learned */
 	bool told;		   /* control has heard that it stands */
 	bool asked;		   /* control waits for an answer about it */
@@ -116,7 +123,7 @@ struct warden {
 	struct porter porter;
 	struct host host;
 	struct ward *wards[WARDS_MAX + 1]; /* by id, from 1 on; owned */
-	struct roster names, places;
+	struct roster names, places, plans;
 	struct ward_queue queues[WARD_QUEUE_COUNT];
 	size_t count;
 	uint32_t last_id; /* ids are given in turn: what is under way is the old one's */
@@ -148,8 +155,8 @@ struct ward *ward_find(const struct warden *w, uint32_t id);
 struct ward *ward_find_name(const struct warden *w, const char *name);
 /* What is asked for can be meant: a name of letters, digits, '-', '_', '.'. */
 int ward_check(const struct ipc_ward *spec, struct err *err) MUST_CHECK;
-/* @plan_fd and @text_fd are taken, whatever comes of it. @id 0: any. On success the
- * ward is on its way to the engine. */
+/* @plan_fd and @text_fd are taken, whatever comes of it; @text_fd is -1 when its folder
+ * has it. @id 0: any. On success the ward is on its way to the engine. */
 int ward_attach(struct warden *w, const struct ward *given, int plan_fd, int text_fd,
 		struct err *err) MUST_CHECK;
 /* Of the host's own: it is another member now; the engine is told. */
@@ -174,6 +181,19 @@ void ward_wait(struct ward *d);
 void ward_leave_queue(struct ward *d);
 /* Give the engine the next one that waits. */
 void ward_give_next(struct warden *w);
+
+/* It is not guarded, and whoever asked hears why. Not freed by it. */
+void ward_refuse(struct ward *d, const char *text);
+
+/* -- warden_plans.c ----------------------------------------------------------------- */
+
+/* @fd, a sealed memfd, is taken, whatever comes of it. */
+int ward_plan_take(struct warden *w, int fd, struct ward_plan **ret,
+		   struct err *err) MUST_CHECK;
+/* NULL is none. */
+void ward_plan_drop(struct warden *w, struct ward_plan *p);
+/* Borrowed. */
+int ward_plan_fd(const struct ward_plan *p);
 
 /* -- warden_inside.c ---------------------------------------------------------------- */
 
@@ -261,6 +281,8 @@ int state_open(struct warden *w, const char *run_dir, struct err *err) MUST_CHEC
 /* The image of @d: the one that is there, or a fresh one. */
 int state_image(struct ward *d, struct err *err) MUST_CHECK;
 int state_keep(const struct ward *d, struct err *err) MUST_CHECK;
+/* The policy of @d, to be read. Return: a descriptor, owned by the caller, or -errno. */
+int state_text(const struct ward *d) MUST_CHECK;
 /* The policy alone has changed, to this. */
 int state_keep_text(const struct ward *d, int text_fd, struct err *err) MUST_CHECK;
 void state_forget(const struct ward *d);

@@ -115,6 +115,22 @@ static int keep_text(int dir, int text_fd)
 	return r < 0 ? r : replace(dir, "policy.json", text, size);
 }
 
+int state_text(const struct ward *d)
+{
+	CLEAN(fd) int dir = -1;
+	int fd;
+
+	if (d->text_fd >= 0) {
+		fd = fcntl(d->text_fd, F_DUPFD_CLOEXEC, 0);
+		return fd < 0 ? -errno : fd;
+	}
+	dir = folder_open(d);
+	if (dir < 0)
+		return dir;
+	fd = openat(dir, "policy.json", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	return fd < 0 ? -errno : fd;
+}
+
 int state_keep_text(const struct ward *d, int text_fd, struct err *err)
 {
 	CLEAN(fd) int dir = folder_open(d);
@@ -149,7 +165,7 @@ int state_keep(const struct ward *d, struct err *err)
 
 	json_decref(j);
 	if (r == 0)
-		r = keep_text(dir, d->text_fd);
+		r = d->text_fd < 0 ? 0 : keep_text(dir, d->text_fd);
 	/* Last: who has that is attached again. */
 	if (r == 0)
 		r = replace(dir, "attach.json", text, strlen(text));
@@ -288,24 +304,14 @@ static int compile(const char *text, size_t size, int *ret_plan, struct err *err
 	return 0;
 }
 
-static int read_policy(int dir, int *ret_plan, int *ret_text, struct err *err)
+static int read_policy(int dir, int *ret_plan, struct err *err)
 {
 	CLEAN(mem) char *text = NULL;
 	size_t size;
 	int r = read_at(dir, "policy.json", &text, &size);
 
-	if (r < 0)
-		return err_sys(err, r, "cannot read its policy");
-	r = compile(text, size, ret_plan, err);
-	if (r < 0)
-		return r;
-	r = plan_file_make((const uint8_t *)text, size, err);
-	if (r < 0) {
-		close(*ret_plan);
-		return r;
-	}
-	*ret_text = r;
-	return 0;
+	return r < 0 ? err_sys(err, r, "cannot read its policy")
+		     : compile(text, size, ret_plan, err);
 }
 
 static int restore(struct warden *w, const char *name, struct err *err)
@@ -314,13 +320,13 @@ static int restore(struct warden *w, const char *name, struct err *err)
 	int dir = openat(w->state_dir, name,
 			 O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	struct ward given = { 0 };
-	int plan_fd = -1, text_fd = -1;
+	int plan_fd = -1;
 	int r = dir < 0 ? -errno : read_spec(dir, name, &given);
 
 	if (r < 0)
 		return err_sys(err, r, "cannot read what it is");
-	r = read_policy(dir, &plan_fd, &text_fd, err);
-	return r < 0 ? r : ward_attach(w, &given, plan_fd, text_fd, err);
+	r = read_policy(dir, &plan_fd, err);
+	return r < 0 ? r : ward_attach(w, &given, plan_fd, -1, err);
 }
 
 void state_restore(struct warden *w, bool again)

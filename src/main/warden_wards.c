@@ -97,7 +97,8 @@ void ward_free(struct ward *d)
 	d->dir = NULL;
 	sandbox_fds_done(&d->fds);
 	close_fd(&d->route_fd);
-	close_fd(&d->plan_fd);
+	ward_plan_drop(w, d->plan);
+	d->plan = NULL;
 	close_fd(&d->text_fd);
 	close_fd(&d->image_fd);
 	/* It may be a handler of its own that has come here. */
@@ -105,8 +106,7 @@ void ward_free(struct ward *d)
 	loop_defer(w->keeper.loop, &d->freed);
 }
 
-static struct ward *ward_new(struct warden *w, const struct ward *given, int plan_fd,
-			     int text_fd)
+static struct ward *ward_new(struct warden *w, const struct ward *given, int text_fd)
 {
 	struct ward *d = calloc(1, sizeof(*d));
 
@@ -124,7 +124,6 @@ static struct ward *ward_new(struct warden *w, const struct ward *given, int pla
 	d->watch = d->join.process = -1;
 	sandbox_fds_init(&d->fds);
 	d->route_fd = d->image_fd = d->from_child.fd = d->process.fd = -1;
-	d->plan_fd = plan_fd;
 	d->text_fd = text_fd;
 	for (uint32_t i = 0; d->id == 0 && i < WARDS_MAX; i++) {
 		w->last_id = w->last_id % WARDS_MAX + 1;
@@ -134,7 +133,7 @@ static struct ward *ward_new(struct warden *w, const struct ward *given, int pla
 	return d;
 }
 
-static void refuse(struct ward *d, const char *text)
+void ward_refuse(struct ward *d, const char *text)
 {
 	struct ipc_message m = { .type = IPC_REFUSED, .sandbox = d->id };
 
@@ -156,7 +155,7 @@ static int choose_probe(struct ward *d, struct err *err)
 	const struct policy none = { 0 };
 	struct dns_name ignored;
 	struct plan plan;
-	int r = plan_file_map(d->plan_fd, &plan, err);
+	int r = plan_file_map(ward_plan_fd(d->plan), &plan, err);
 
 	if (r < 0)
 		return r;
@@ -236,15 +235,17 @@ static int open_ward(struct ward *d, struct err *err)
 int ward_attach(struct warden *w, const struct ward *given, int plan_fd, int text_fd,
 		struct err *err)
 {
-	struct ward *d = ward_new(w, given, plan_fd, text_fd);
+	struct ward *d = ward_new(w, given, text_fd);
 	int r;
 
 	if (!d) {
-		close(plan_fd);
-		close(text_fd);
+		close_fd(&plan_fd);
+		close_fd(&text_fd);
 		return err_set(err, -ENOMEM, "out of memory");
 	}
-	r = ward_check(&d->spec, err);
+	r = ward_plan_take(w, plan_fd, &d->plan, err);
+	if (r == 0)
+		r = ward_check(&d->spec, err);
 	if (r == 0)
 		r = check_place(w, d, err);
 	if (r == 0 && !d->restarted)
@@ -269,7 +270,7 @@ int ward_attach(struct warden *w, const struct ward *given, int plan_fd, int tex
 
 static void fail(struct ward *d, const char *text)
 {
-	refuse(d, text);
+	ward_refuse(d, text);
 	d->left = true;
 	ward_detach(d, true);
 }
@@ -322,6 +323,7 @@ static void stands(struct ward *d)
 		fail(d, err.text);
 		return;
 	}
+	close_fd(&d->text_fd);
 	/* From now on a successor of the engine takes over. */
 	d->restarted = true;
 	d->fresh = false;
@@ -416,7 +418,7 @@ void ward_refuse_host(struct warden *w, const char *text)
 		next = TAILQ_NEXT(d, in_queue);
 		if (d->spec.kind != GUARDED_HOST)
 			continue;
-		refuse(d, text);
+		ward_refuse(d, text);
 		ward_free(d);
 	}
 }
@@ -443,18 +445,12 @@ void ward_on_engine_end(struct ward *d)
 
 void ward_enter_again(struct ward *d)
 {
-	int old = d->image_fd;
-	struct err err = { 0 };
-
 	place_again(d);
 	if (d->state == WARD_GIVEN || d->state == WARD_TESTING) {
 		d->again = true;
 		return;
 	}
-	if (state_image(d, &err) < 0)
-		log_error("sandbox '%s': %s", d->spec.name, err.text);
-	else if (old >= 0)
-		close(old);
+	close_fd(&d->image_fd); /* a fresh one is made */
 	ward_wait(d);
 	ward_give_next(d->warden);
 }
@@ -472,7 +468,7 @@ void ward_on_engine(struct warden *w, const struct ipc_message *given)
 	if (m.type == IPC_DETACHED && d->state == WARD_ENDING) {
 		on_detached(d, m.text);
 	} else if (m.type == IPC_REFUSED && d->state == WARD_GIVEN) {
-		refuse(d, m.text);
+		ward_refuse(d, m.text);
 		leave(d);
 	} else if (m.type == IPC_STANDS && d->state == WARD_GIVEN) {
 		if (d->probe.allowed_name[0]) {
@@ -505,17 +501,24 @@ void ward_detach(struct ward *d, bool forget)
 
 int ward_keep(struct ward *d, int plan_fd, int text_fd, struct err *err)
 {
-	/* A restart must not bring back what was in force before. */
-	int r = state_keep_text(d, text_fd, err);
+	CLEAN(fd) int text = text_fd;
+	struct ward_plan *plan;
+	int r = ward_plan_take(d->warden, plan_fd, &plan, err);
 
+	if (r < 0)
+		return r;
+	/* A restart must not bring back what was in force before. */
+	r = state_keep_text(d, text, err);
 	if (r < 0) {
-		close(plan_fd);
-		close(text_fd);
+		ward_plan_drop(d->warden, plan);
 		return r;
 	}
-	close(d->plan_fd);
-	close(d->text_fd);
-	d->plan_fd = plan_fd;
-	d->text_fd = text_fd;
+	ward_plan_drop(d->warden, d->plan);
+	d->plan = plan;
+	/* One that isn't kept yet keeps this. */
+	if (d->text_fd >= 0) {
+		close(d->text_fd);
+		d->text_fd = TAKE_FD(text);
+	}
 	return 0;
 }
