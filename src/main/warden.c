@@ -366,16 +366,16 @@ static int start(struct warden *w, struct err *err)
 		r = open_all(w, err);
 	if (r < 0)
 		return r;
-	/* Their descriptors wait until the engine is there. */
-	state_restore(w, false);
 	r = keeper_fork_engine(k, err);
 	if (r == 0)
 		r = keeper_watch_engine(k);
 	if (r == 0 && (gone_start(w) < 0 || start_watchdog(w) < 0))
 		r = err_set(err, -ENOMEM, "out of memory");
-	if (r == 0)
-		keeper_start_control(k);
-	return r;
+	if (r < 0)
+		return r;
+	keeper_start_control(k);
+	state_restore(w);
+	return 0;
 }
 
 int warden_run(struct sidecar_spec *spec)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* HOW IT WORKS
  * Sandboxes wait in three queues: whose cgroup was made again has no time to lose; then
- * come those that were guarded before, and last those that are new. The engine has one of
- * them at a time, and the host's table is loaded between the second and the third. */
+ * come those that were guarded before, and last, when there are no more of them, those
+ * that are new. The engine has one of them at a time, and the host's table is loaded
+ * between the second and the third. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -117,6 +118,8 @@ void ward_give_next(struct warden *w)
 	do
 		d = next_ward(w, true);
 	while (d && !has_image(d));
+	if (!d && !w->restored)
+		return;
 	if (!d && w->host.state != HOST_NONE && w->host.state < HOST_LOADING &&
 	    has_host(w)) {
 		(void)!host_load(w);

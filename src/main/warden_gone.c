@@ -102,7 +102,7 @@ static void on_look(struct loop_timer *t)
 	host_try_again(w);
 	parents_look(w);
 	if (w->lacks && ++w->looks % RESTORE_EVERY == 0)
-		state_restore(w, true);
+		state_restore(w);
 	if (gone_start(w) < 0)
 		loop_stop(w->keeper.loop);
 }

@@ -15,6 +15,7 @@
  *   warden_state.c   what outlives the daemon, in /run/weir */
 #pragma once
 
+#include <dirent.h>
 #include <sys/queue.h>
 
 #include "base/roster.h"
@@ -133,7 +134,10 @@ struct warden {
 	int state_dir; /* /run/weir/sandboxes */
 	struct loop_timer look, watchdog;
 	unsigned int looks;
-	bool lacks; /* something in state_dir is not guarded: it is tried again */
+	DIR *restoring; /* state_dir, as far as it is read; or NULL */
+	struct loop_deferred restore_turn;
+	bool restored; /* it was read once: the engine is given new ones */
+	bool lacks;    /* something in state_dir is not guarded: it is tried again */
 	int64_t watchdog_ms; /* 0: nobody asks for it */
 	bool told_ready;
 };
@@ -286,6 +290,6 @@ int state_text(const struct ward *d) MUST_CHECK;
 /* The policy alone has changed, to this. */
 int state_keep_text(const struct ward *d, int text_fd, struct err *err) MUST_CHECK;
 void state_forget(const struct ward *d);
-/* Attach again what was there before and isn't now. What can't be is told, but not
- * @again, and forgotten if its namespace is gone. */
-void state_restore(struct warden *w, bool again);
+/* Attach again what was there before and isn't now, one in each turn of the loop. What
+ * can't be is told the first time, and forgotten if its namespace is gone. */
+void state_restore(struct warden *w);

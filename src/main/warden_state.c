@@ -329,28 +329,48 @@ static int restore(struct warden *w, const char *name, struct err *err)
 	return r < 0 ? r : ward_attach(w, &given, plan_fd, -1, err);
 }
 
-void state_restore(struct warden *w, bool again)
+static void restore_one(struct warden *w, const char *name)
 {
-	int fd = openat(w->state_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *all = fd < 0 ? NULL : fdopendir(fd);
-	const struct dirent *e;
+	struct err err = { 0 };
 
-	w->lacks = false;
-	while (all && (e = readdir(all))) {
-		struct err err = { 0 };
+	if (name[0] == '.' || ward_find_name(w, name) || restore(w, name, &err) == 0)
+		return;
+	w->lacks = true;
+	if (!w->restored)
+		log_warning("cannot guard '%s' again: %s; its rules stay as they are",
+			    name, err.text);
+	/* The namespace is gone, or another has its name. */
+	if (err.code == -ENOENT || err.code == -ESTALE)
+		forget(w, name);
+}
 
-		if (e->d_name[0] == '.' || ward_find_name(w, e->d_name) ||
-		    restore(w, e->d_name, &err) == 0)
-			continue;
-		w->lacks = true;
-		if (!again)
-			log_warning(
-				"cannot guard '%s' again: %s; its rules stay as they are",
-				e->d_name, err.text);
-		/* The namespace is gone, or another has its name. */
-		if (err.code == -ENOENT || err.code == -ESTALE)
-			forget(w, e->d_name);
+/* While the engine takes one over, the next one is opened; and control is heard. */
+static void on_restore(struct loop_deferred *l)
+{
+	struct warden *w = CONTAINER_OF(l, struct warden, restore_turn);
+	const struct dirent *e = w->restoring ? readdir(w->restoring) : NULL;
+
+	if (e) {
+		restore_one(w, e->d_name);
+		loop_defer(w->keeper.loop, l);
+		return;
 	}
-	if (all)
-		closedir(all);
+	if (w->restoring)
+		closedir(w->restoring);
+	w->restoring = NULL;
+	w->restored = true;
+	ward_give_next(w);
+}
+
+void state_restore(struct warden *w)
+{
+	int fd;
+
+	if (w->restoring)
+		return;
+	fd = openat(w->state_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	w->restoring = fd < 0 ? NULL : fdopendir(fd);
+	w->lacks = false;
+	w->restore_turn.run = on_restore;
+	loop_defer(w->keeper.loop, &w->restore_turn);
 }

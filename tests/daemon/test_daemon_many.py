@@ -2,6 +2,7 @@
 """Many sandboxes in one daemon: what doesn't grow with them, and where it ends."""
 import os
 import signal
+import time
 
 from world.sidecar import wait_for
 
@@ -16,4 +17,34 @@ def test_children_are_made_by_a_small_process(daemon, pod, other, site):
     daemon.attach("two", other, "--allow", site.name)
     assert daemon.children()["porter"] != porter
     assert site.v4 in other.probe(["dns", site.name]).addresses
+    assert site.v4 in pod.probe(["dns", site.name]).addresses
+
+
+def start_without_an_engine(host):
+    """A daemon whose engine is stopped before it has taken anything over."""
+    for _ in range(20):
+        daemon = host.daemon(ready=False)
+        end = time.monotonic() + 5
+        while "engine" not in daemon.children():
+            assert time.monotonic() < end, str(daemon)
+        os.kill(daemon.children()["engine"], signal.SIGSTOP)
+        wait_for(daemon.answers)
+        if not daemon.healthy():
+            return daemon
+        daemon.kill()
+    raise AssertionError("the engine is always faster")
+
+
+def test_it_answers_while_it_takes_over_what_was_there(host, daemon, pod, other, site):
+    daemon.attach("one", pod, "--allow", site.name)
+    daemon.kill()
+    daemon = start_without_an_engine(host)
+    assert daemon.get("/healthz").text == "weir is restoring\n"
+    assert daemon.get("/healthz").status == 503
+    reply = daemon.call("PUT", "/sandboxes/two", {"netns": other.ns.path, "policy": {}})
+    assert reply.status == 503 and "takes over" in reply.text
+    assert daemon.get("/sandboxes/nobody").status == 503
+    os.kill(daemon.children()["engine"], signal.SIGCONT)
+    daemon.ready()
+    assert daemon.names() == ["one"] and daemon.get("/sandboxes/nobody").status == 404
     assert site.v4 in pod.probe(["dns", site.name]).addresses

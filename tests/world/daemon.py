@@ -110,6 +110,13 @@ class Daemon:
         except OSError:
             return False
 
+    def answers(self):
+        """Whatever it says."""
+        try:
+            return self.get("/healthz", timeout=2).status > 0
+        except OSError:
+            return False
+
     def ready(self, seconds=10.0):
         end = time.monotonic() + seconds
         while not self.healthy():
