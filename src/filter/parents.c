@@ -268,36 +268,49 @@ int filter_parents_load(struct filter_parents *p, struct err *err)
 
 /* ---- changes ---- */
 
-int filter_parents_guard(struct filter_parents *p, uint64_t cgroup, uint8_t level)
-{
-	if (level == 0 || level >= FILTER_HOST_LEVEL_MAX)
-		return -EINVAL;
-	return find(&p->guarded, cgroup) ? 0 : add(&p->guarded, cgroup, level);
-}
-
 static void take_out(struct list *l, struct cgroup_at *c)
 {
 	*c = l->at[--l->count];
 }
 
-void filter_parents_unguard(struct filter_parents *p, uint64_t cgroup)
-{
-	struct cgroup_at *c = find(&p->guarded, cgroup);
-
-	if (c)
-		take_out(&p->guarded, c);
-}
-
-static int tell(struct filter_parents *p, bool add, const struct cgroup_at *c)
+static int tell(struct filter_parents *p, bool add, const char *stem,
+		const struct cgroup_at *c)
 {
 	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, p->conn.seq);
 
-	if (!is_in_kernel(p, c))
-		return 0;
 	nl_batch(&w);
-	put_element(&w, add, "known", c);
+	put_element(&w, add, stem, c);
 	nl_batch_end(&w);
 	return nl_transact(&p->conn, &w, NULL);
+}
+
+int filter_parents_guard(struct filter_parents *p, uint64_t cgroup, uint8_t level)
+{
+	const struct cgroup_at c = { cgroup, level };
+	bool has_rule = p->loaded && has_level(&p->guarded, level);
+	int r;
+
+	if (level == 0 || level >= FILTER_HOST_LEVEL_MAX)
+		return -EINVAL;
+	if (find(&p->guarded, cgroup))
+		return 1;
+	r = add(&p->guarded, cgroup, level);
+	if (r < 0)
+		return r;
+	return has_rule ? tell(p, true, "guarded", &c) : 1;
+}
+
+int filter_parents_unguard(struct filter_parents *p, uint64_t cgroup)
+{
+	struct cgroup_at *found = find(&p->guarded, cgroup), c;
+
+	if (!found)
+		return 0;
+	c = *found;
+	take_out(&p->guarded, found);
+	if (!p->loaded || !has_level(&p->guarded, c.level))
+		return 1;
+	return tell(p, false, "guarded", &c);
 }
 
 int filter_parents_know(struct filter_parents *p, uint64_t cgroup, uint8_t level)
@@ -305,7 +318,7 @@ int filter_parents_know(struct filter_parents *p, uint64_t cgroup, uint8_t level
 	const struct cgroup_at c = { cgroup, level };
 	int r = find(&p->known, cgroup) ? 0 : add(&p->known, cgroup, level);
 
-	return r < 0 ? r : tell(p, true, &c);
+	return r < 0 || !is_in_kernel(p, &c) ? r : tell(p, true, "known", &c);
 }
 
 int filter_parents_forget(struct filter_parents *p, uint64_t cgroup)
@@ -316,7 +329,7 @@ int filter_parents_forget(struct filter_parents *p, uint64_t cgroup)
 		return 0;
 	c = *found;
 	take_out(&p->known, found);
-	return tell(p, false, &c);
+	return is_in_kernel(p, &c) ? tell(p, false, "known", &c) : 0;
 }
 
 /* ---- the whole ---- */

@@ -17,11 +17,12 @@ int filter_parents_new(int fd, struct filter_parents **ret, struct err *err) MUS
 /* The rules stay. */
 void filter_parents_free(struct filter_parents *p);
 
-/* What is to be; the kernel hears of it with the next load. @level: of the guarded
- * cgroup, from 1 on. */
+/* @level: of the guarded cgroup, from 1 on. Those below it that are to pass are known
+ * before. Return: 0; 1, the kernel hears of it with the next load, for it needs other
+ * rules (so it does before the first one); or -errno. */
 int filter_parents_guard(struct filter_parents *p, uint64_t cgroup,
 			 uint8_t level) MUST_CHECK;
-void filter_parents_unguard(struct filter_parents *p, uint64_t cgroup);
+int filter_parents_unguard(struct filter_parents *p, uint64_t cgroup) MUST_CHECK;
 /* Put all of it in the place of whatever stands, in one transaction; no table when there
  * is nothing to guard. */
 int filter_parents_load(struct filter_parents *p, struct err *err) MUST_CHECK;

@@ -148,8 +148,8 @@ static void on_gone(struct ward *d)
 	log_warning("sandbox '%s' is gone: so is what was above its cgroup",
 		    d->spec.name);
 	snprintf(m.text, sizeof(m.text), "its cgroup is gone");
-	warden_tell_control(d->warden, &m, NULL);
 	state_forget(d);
+	warden_tell_control(d->warden, &m, NULL);
 	ward_detach(d, false);
 }
 

@@ -27,6 +27,7 @@
 enum {
 	WARDS_MAX = IPC_WARDS_MAX, /* over it: refused */
 	WARD_TEST_MS = 5000,
+	WARD_PLACE_SIZE = 48,
 };
 
 enum ward_state {
@@ -91,7 +92,8 @@ struct ward {
 	/* With all others. */
 	struct roster_entry named; /* while it is one of them, and not WARD_LEFT */
 	struct roster_entry placed;
-	char place[48]; /* what no two can be: a namespace, a cgroup, a user id */
+	char place[WARD_PLACE_SIZE]; /* what no two can be: a namespace, a cgroup, a user
+					id */
 	TAILQ_ENTRY(ward) in_queue;
 	struct ward_queue *queue; /* that of those that wait as WARD_NEW, or NULL */
 };

@@ -62,8 +62,14 @@ static void forget(struct parent *p, uint64_t id)
 	(void)!filter_parents_forget(p->warden->host.guard, id);
 }
 
-static bool is_ward(const struct parent *p, const char *name)
+static bool is_ward(const struct parent *p, const char *name, uint64_t inode)
 {
+	char place[WARD_PLACE_SIZE];
+
+	snprintf(place, sizeof(place), "cgroup %llu", (unsigned long long)inode);
+	if (roster_find(&p->warden->places, place))
+		return true;
+	/* One that was just made again. */
 	for (uint32_t id = 1; id <= WARDS_MAX; id++) {
 		const struct ward *d = p->warden->wards[id];
 
@@ -114,11 +120,9 @@ static void look_at(struct parent *p, int dir, const char *name)
 {
 	struct stat st;
 
-	if (is_ward(p, name))
-		return;
 	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		forget_sibling(p, name);
-	else if (S_ISDIR(st.st_mode))
+	else if (S_ISDIR(st.st_mode) && !is_ward(p, name, st.st_ino))
 		add_sibling(p, name, st.st_ino);
 }
 
@@ -134,33 +138,39 @@ void parent_on_event(struct warden *w, int watch, const char *name)
 		look_at(p, dir, name);
 }
 
-/* Each that is there. Return: how many are nobody's sandbox. */
-static size_t walk(const char *path, struct parent *p, const struct ward *d)
+/* All that are there. */
+static void look_at_all(struct parent *p)
 {
-	DIR *all = opendir(path);
-	const struct parent as = { .warden = d->warden, .watch = d->watch };
+	DIR *all = opendir(p->dir);
 	const struct dirent *e;
-	size_t count = 0;
 
-	while (all && (e = readdir(all))) {
-		if (e->d_type != DT_DIR || e->d_name[0] == '.' || is_ward(&as, e->d_name))
-			continue;
-		count++;
-		if (p)
+	while (all && (e = readdir(all)))
+		if (e->d_type == DT_DIR && e->d_name[0] != '.')
 			look_at(p, dirfd(all), e->d_name);
-	}
 	if (all)
 		closedir(all);
-	return count;
+}
+
+/* Something below @d's parent, @path, is nobody's sandbox. */
+static bool has_sibling(const char *path, const struct ward *d)
+{
+	const struct parent p = { .warden = d->warden, .watch = d->watch };
+	DIR *all = opendir(path);
+	const struct dirent *e;
+	bool found = !all;
+
+	while (!found && (e = readdir(all)))
+		found = e->d_type == DT_DIR && e->d_name[0] != '.' &&
+			!is_ward(&p, e->d_name, e->d_ino);
+	if (all)
+		closedir(all);
+	return found;
 }
 
 void parents_look_again(struct warden *w)
 {
-	for (struct parent *p = w->host.parents; p; p = p->next) {
-		const struct ward as = { .warden = w, .watch = p->watch };
-
-		(void)!walk(p->dir, p, &as);
-	}
+	for (struct parent *p = w->host.parents; p; p = p->next)
+		look_at_all(p);
 }
 
 /* -- parents ------------------------------------------------------------------------ */
@@ -216,17 +226,19 @@ static struct parent *parent_new(const struct ward *d, char *dir, struct err *er
 	return p;
 }
 
-static void unlink_parent(struct parent *gone)
+/* Return: as filter_parents_unguard(). */
+static int unlink_parent(struct parent *gone)
 {
 	struct parent **at = &gone->warden->host.parents;
+	int r = filter_parents_unguard(gone->warden->host.guard, gone->id);
 
 	while (*at != gone)
 		at = &(*at)->next;
 	*at = gone->next;
-	filter_parents_unguard(gone->warden->host.guard, gone->id);
 	while (gone->siblings)
 		forget_sibling(gone, gone->siblings->name);
 	parent_free(gone);
+	return r;
 }
 
 /* Before the table stands they are only written down: see parents_load(). */
@@ -249,17 +261,17 @@ static int guard(struct ward *d, char *dir, struct err *err)
 
 	if (!p)
 		return err->code;
-	r = filter_parents_guard(h->guard, p->id, p->level);
-	if (r < 0) {
-		err_sys(err, r, "cannot guard the parent");
-	} else {
-		(void)!walk(p->dir, p, d);
-		for (uint32_t id = 1; id <= WARDS_MAX; id++)
+	look_at_all(p);
+	for (uint32_t id = 1; id <= WARDS_MAX; id++)
+		if (d->warden->wards[id] && d->warden->wards[id]->watch == p->watch)
 			parent_let_through(d->warden->wards[id]);
-		r = load(d->warden, err);
-	}
+	r = filter_parents_guard(h->guard, p->id, p->level);
 	if (r < 0)
-		unlink_parent(p);
+		err_sys(err, r, "cannot guard the parent");
+	else if (r > 0)
+		r = load(d->warden, err);
+	if (r < 0)
+		(void)!unlink_parent(p);
 	return r;
 }
 
@@ -280,7 +292,7 @@ int parent_guard(struct ward *d, struct err *err)
 	if (!dir)
 		return err_set(err, -ENOMEM, "out of memory");
 	*strrchr(dir, '/') = '\0';
-	if (!d->guards && !d->spec.guard_parent && walk(dir, NULL, d) > 0)
+	if (!d->guards && !d->spec.guard_parent && has_sibling(dir, d))
 		return 0;
 	r = open_guard(&d->warden->host, err);
 	if (r == 0)
@@ -312,8 +324,7 @@ void parent_leave(struct warden *w, int watch)
 
 	if (!p)
 		return;
-	unlink_parent(p);
-	if (load(w, &err) < 0)
+	if (unlink_parent(p) != 0 && load(w, &err) < 0)
 		log_error("%s", err.text);
 }
 
