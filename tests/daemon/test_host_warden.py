@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import socket
 import subprocess
 import threading
@@ -16,6 +17,7 @@ from world import expect
 from world.daemon import Host
 from world.member import Member, Tree, cgroup_root
 from world.sidecar import Flow, policy, wait_for
+from world.world import ROOT
 
 STRANGER = "93.9.9.9"
 UID, OTHER_UID = 1203, 1204
@@ -474,6 +476,17 @@ def test_one_that_went_meanwhile(host, tree, site):
     app = Member(host, stays)
     wait_for(lambda: app.probe(["dns", site.name]).result == "NOERROR")
     assert is_guarded(app, site)
+
+
+def test_with_its_units_capabilities_alone(host, tree, site):
+    unit = (ROOT / "deploy" / "systemd" / "weir.service").read_text()
+    caps = re.search(r"^CapabilityBoundingSet=(.*)$", unit, re.M).group(1).lower().replace("cap_", "+").replace(" ", ",")
+    daemon = host.daemon(way=["setpriv", f"--bounding-set=-all,{caps}", "--no-new-privs"])
+    for kind in ("cgroup", "uid"):
+        app, _, who = attached(host, tree, kind)
+        attach(daemon, kind, f"allow {site.name}", **who)
+        assert is_guarded(app, site)
+        assert kind == "uid" or (app.cgroup.path / "cgroup.procs").read_text() == ""
 
 
 def test_whoever_flushes_finds_them_again(host, cgroup):
