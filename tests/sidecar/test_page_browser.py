@@ -55,8 +55,12 @@ def names(world):
 
 
 @pytest.fixture(scope="module")
-def side(pod, names, tmp_path_factory):
-    state = tmp_path_factory.mktemp("state", numbered=True)
+def state(tmp_path_factory):
+    return tmp_path_factory.mktemp("state")
+
+
+@pytest.fixture(scope="module")
+def side(pod, names, state):
     rules = policy(f"allow {names[0].name}", {"action": "deny", "target": "*.gist.test", "comment": "пример"})
     return pod.sidecar("--state-dir", state, "--sandbox-id", "agent-7", rules=rules, token=TOKEN)
 
@@ -327,3 +331,22 @@ def test_E_pages_of_other_sites_get_nothing(page, pod):
         assert api.json("/policy")["policy"]["egress"] == [{"action": "allow", "target": "evil.test"}] and api.log() == []
         assert api.metric("api_forbidden_total") >= 19  # they all arrived
         page.open("about:blank")
+        page.faults.clear()  # the other sites'
+
+
+def test_F_what_nobody_may_decide_and_what_was_closed(page, pod, side, names, state):
+    """Another sidecar takes the place of the first: without a token, with a limit to what is refused."""
+    side.stop()
+    rules = policy(f"allow {names[0].name}", on_denies={"count": 3, "window": "1m", "action": "stop"})
+    again = pod.sidecar("--state-dir", state, "--sandbox-id", "agent-7", rules=rules, token=None)
+    page.open("http://127.0.0.1:18080/ui/")
+    page.wait("!!document.querySelector('#tasks button')")
+    page.click("#tasks button")
+    page.wait("document.getElementById('tasks').innerText.includes('This API is read-only')")
+    assert page.js("[...document.querySelectorAll('#tasks .panel button')].every(b => !b.checkVisibility())")
+    assert page.js("document.querySelectorAll('#tasks .diff li').length") == 1
+    pod.probe(*[["dns", f"n{i}.{names[3].name}"] for i in range(6)])
+    page.wait("document.getElementById('state').textContent === 'closed'")
+    page.wait("document.getElementById('degradations').innerText.includes('until somebody sets a policy')")
+    page.picture(pathlib.Path(PICTURES) / "closed.png") if PICTURES else None
+    assert again.get("/status").json()["closed"] and page.all_faults() == []
