@@ -46,6 +46,7 @@ struct sqlite_writer {
 	sqlite3_stmt *insert, *count, *sum, *task;
 	int64_t reopen_ms, window_ms, tidy_ms, room_ms;
 	struct sqlite_age age;
+	bool lacks_spare;	  /* nothing is put by for a full disk */
 	bool unsummed;		  /* there are rows that an earlier version wrote */
 	struct event_row *folded; /* SQLITE_FOLD_MAX, made with the first row */
 	size_t folded_count;
@@ -166,7 +167,7 @@ static int open_once(struct sqlite_writer *w, struct err *err)
 	if (rc == SQLITE_OK)
 		rc = prepare(w->db, task, &w->task);
 	if (rc == SQLITE_OK) {
-		sqlite_file_put_by(w->directory);
+		w->lacks_spare = !sqlite_file_put_by(w->directory);
 		return 0;
 	}
 	r = sqlite_fault(w->db, rc, "cannot use the database", err);
@@ -370,10 +371,12 @@ static void write_out(struct sqlite_writer *w, bool last)
 	if (r == 0) {
 		r = write_folded(w, &err);
 		if (r < 0 && mend(w, r)) {
+			w->lacks_spare = true; /* it may have been used up */
 			r = write_folded(w, &err);
-			sqlite_file_put_by(w->directory);
 		}
 	}
+	if (r == 0 && w->lacks_spare)
+		w->lacks_spare = !sqlite_file_put_by(w->directory);
 	if (r < 0 && err.text[0])
 		set_trouble(w, err.text);
 	w->window_ms = w->config.clock->now_ms();

@@ -219,15 +219,17 @@ static void put_by_path(const char *directory, char *buf)
 	snprintf(buf, SQLITE_PATH_SIZE, "%s/events.spare", directory);
 }
 
-void sqlite_file_put_by(const char *directory)
+bool sqlite_file_put_by(const char *directory)
 {
 	char path[SQLITE_PATH_SIZE];
 	CLEAN(fd) int fd = -1;
 
 	put_by_path(directory, path);
 	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-	if (fd >= 0 && posix_fallocate(fd, 0, PUT_BY_BYTES) != 0)
-		unlink(path); /* there is no room: it would be half a promise */
+	if (fd >= 0 && posix_fallocate(fd, 0, PUT_BY_BYTES) == 0)
+		return true;
+	unlink(path); /* half a promise */
+	return false;
 }
 
 uint64_t sqlite_file_log_bytes(const char *directory)

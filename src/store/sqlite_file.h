@@ -28,8 +28,8 @@ void sqlite_file_move_aside(const char *directory, int64_t wall_ms);
 
 /* After a full disk: use what was put by for this, let a quarter of the rows go. */
 void sqlite_file_make_room(sqlite3 *db, const char *directory);
-/* Put by (again) what that needs. */
-void sqlite_file_put_by(const char *directory);
+/* Put by (again) what that needs. Return: false when there is no room for it. */
+bool sqlite_file_put_by(const char *directory) MUST_CHECK;
 /* Bring the log (WAL) back into the file and empty it, unless somebody reads. */
 void sqlite_file_checkpoint(sqlite3 *db);
 uint64_t sqlite_file_log_bytes(const char *directory);

@@ -184,7 +184,7 @@ def test_a_slow_server_gets_all(netns, store):
         netns.ip("link set lo mtu 1500")
         subprocess.run(netns.command("tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", "256kbit", "burst", "4k",
                                      "latency", "10s"), check=True)
-        store("add 10 1500")
+        store("add 10 900")
         store.drain()
         with Sender(store, at(), netns) as sender:
             wait_each_once(server, store, 60)
@@ -266,7 +266,7 @@ def test_a_table_that_others_change_is_waited_for(netns, store):
         server.psql("ALTER TABLE away RENAME TO sandbox_egress_event; ALTER TABLE sandbox_egress_event ADD extra TEXT")
         wait_each_once(server, store)
         locker = subprocess.Popen([server.bin / "psql", "-X", server.conninfo, "-c",
-                                   "BEGIN; LOCK sandbox_egress_event; SELECT pg_sleep(4)"], stdout=subprocess.DEVNULL)
+                                   "BEGIN; LOCK sandbox_egress_event; SELECT pg_sleep(3)"], stdout=subprocess.DEVNULL)
         wait_for(lambda: server.value("SELECT count(*) FROM pg_locks WHERE mode = 'AccessExclusiveLock'"), 10, 0.02)
         store("add 300 20")
         store.drain()
@@ -297,8 +297,8 @@ def test_a_server_whose_disk_is_full_gets_the_rest_when_there_is_room(netns, sto
         for order in (f"CREATE TABLESPACE small LOCATION '{small_disk}/space'",
                       "ALTER TABLE sandbox_egress_event SET TABLESPACE small"):
             server.psql(order)
-        (small_disk / "big").write_bytes(b"\0" * (4 << 20))
-        store("add 1000 20000")
+        (small_disk / "big").write_bytes(b"\0" * (5 << 20))
+        store("add 1000 10000")
         store.drain()
         sender.wait_trouble("No space left on device", 30)
         (small_disk / "big").unlink()
@@ -349,9 +349,9 @@ def test_an_outage_costs_bounded_memory(netns, store):
             store("add 0 100")
             sender.wait_trouble("Connection refused")
             before = memory_kib(sender.process.pid)
-            store("add 1000 30000")
+            store("add 1000 12000")
             store.drain()
-            wait_for(lambda: sender.told()[3] == 30100, 20, 0.05)
+            wait_for(lambda: sender.told()[3] == 12100, 20, 0.05)
             server.start()
             wait_each_once(server, store)
             assert memory_kib(sender.process.pid) < before + 12 * 1024

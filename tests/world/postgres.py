@@ -48,6 +48,13 @@ def _as_postgres(*argv, **options):
                           capture_output=True, text=True, **options)
 
 
+def is_alive(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 class _Asked:
     """What has a conninfo."""
 
@@ -130,21 +137,27 @@ class Postgres(_Asked):
                                             start_new_session=True)
         end = time.monotonic() + 30
         while wait and self.psql("SELECT 1", check=False).returncode != 0:
-            assert time.monotonic() < end and self.process.poll() is None, (self.folder / "log").read_text()
+            assert time.monotonic() < end and self.process.poll() is None, (self.folder / "log").read_text()[-2000:]
             time.sleep(0.02)
 
     def signal(self, number):
         """To every process of the server; each has a session of its own."""
-        pid = self.process.pid
-        children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        for each in (pid, *map(int, children)):
+        everybody = [self.process.pid, *self.children()]
+        for each in everybody:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(each, number)
+        return everybody
+
+    def children(self):
+        pid = self.process.pid
+        return [int(word) for word in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
     def kill(self):
         """As when the power goes: every process of the server at once."""
-        self.signal(signal.SIGKILL)
+        everybody = self.signal(signal.SIGKILL)
         self.process.wait()
+        while any(is_alive(pid) for pid in everybody):  # they hold its memory, and it starts on nobody else's
+            time.sleep(0.005)
 
     def stop(self):
         if self.process and self.process.poll() is None:

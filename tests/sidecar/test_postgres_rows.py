@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Denials of every kind end up as exactly the right rows in SQLite and in a real PostgreSQL, counted as they were sent."""
+import collections
+import pathlib
+import sqlite3
+import subprocess
+import time
+
+import pytest
+
+from world.postgres import Postgres, binaries
+from world.sidecar import policy, wait_for
+
+pytestmark = pytest.mark.skipif(not binaries(), reason="PostgreSQL is not installed")
+
+ACTIONS = ("", "allow", "deny", "panic", "change", "limit")
+LAYERS = ("", "dns", "address", "name", "launch")
+PROTOCOLS = {6: "tcp", 17: "udp", 1: "icmp", 58: "icmpv6"}
+COLUMNS = ("store_row", "analysis_id", "ts", "action", "layer", "remote_ip", "remote_port", "protocol", "fqdn_pinned", "rule",
+           "rule_file", "rule_line", "packets", "bytes", "reason", "query_type", "limit_id", "uid", "pid", "command")
+HOSTILE = [["\x1b[31mred", "test"], ["<script>alert(1)</script>", "test"], ["'; DROP TABLE event; --", "test"], ["a\0b\n", "test"],
+           ["\xff\xc0", "test"], ["n" * 63] * 3 + ["l" * 57, "com"][:1]]
+
+
+@pytest.fixture
+def server():
+    s = Postgres()
+    yield s
+    s.end()
+
+
+def in_sqlite(state):
+    """Each row as PostgreSQL has to have it."""
+    with sqlite3.connect(f"file:{state}/events.db?mode=ro", uri=True) as db:
+        rows = db.execute("SELECT id, sandbox, ts, action, layer, remote_ip, remote_port, protocol, name, rule, rule_file,"
+                          " rule_line, packets, bytes, reason, query_type, limit_id, uid, pid, command FROM event ORDER BY id").fetchall()
+    found = []
+    for row in rows:
+        row = list(row)
+        row[3], row[4] = ACTIONS[row[3]], LAYERS[row[4]]
+        row[7] = PROTOCOLS.get(row[7], row[7])
+        found.append(tuple("" if v is None else str(v) for v in row))
+    return found
+
+
+def in_postgres(server):
+    columns = ", ".join({"ts": "(extract(epoch FROM ts) * 1000)::bigint", "remote_ip": "host(remote_ip)"}.get(c, c)
+                        for c in COLUMNS)
+    return server.rows(f"SELECT {columns} FROM sandbox_egress_event UNION ALL SELECT {columns} FROM sandbox_egress_notice ORDER BY 1")
+
+
+def is_quiet(state):
+    """A second without another row."""
+    before = in_sqlite(state)
+    time.sleep(1.3)
+    return before and in_sqlite(state) == before
+
+
+def test_each_kind_of_denial_is_the_same_rows_in_both(pod, world, server, tmp_path, site, denied):
+    tmp_path.chmod(0o755)
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    blocked = "blocked-" + denied.name
+    pod.sidecar("--state-dir", str(state), "--sandbox-id", "sb-rows", mode="dns+nft+tls",
+                rules=policy(f"allow {site.name}", f"deny {blocked}", "deny 93.201.0.0/16", "allow 93.202.0.1"),
+                env={"WEIR_POSTGRES": server.conninfo})
+    wait_for(lambda: (state / "events.db").exists(), 10)
+    sent = {
+        ("dns", denied.name, "", "", ""): [["dns", denied.name]] * 3,
+        ("dns", blocked, "", "", ""): [["dns", blocked]] * 2,
+        ("address", "", "93.201.7.7", "443", "tcp"): [["tcp", "93.201.7.7", 443]] * 4,
+        ("address", "", "93.203.7.7", "8443", "tcp"): [["tcp", "93.203.7.7", 8443]] * 3,
+        ("address", "", "2a02:1::7", "443", "tcp"): [["tcp", "2a02:1::7", 443]] * 2,
+        ("address", "", "93.203.7.8", "9999", "udp"): [["udp", "93.203.7.8", 9999]] * 2,
+        ("address", "", "169.254.169.254", "80", "tcp"): [["tcp", "169.254.169.254", 80]] * 2,
+        ("name", "evil.test", site.v4, "443", "tcp"): [["dns", site.name], *[["https", site.v4, 443, "evil.test"]] * 3],
+    }
+    for probes in sent.values():
+        pod.probe(*probes)
+    pod.probe(*[["dns", labels] for labels in HOSTILE])
+    wait_for(lambda: is_quiet(state), 20)
+    here = in_sqlite(state)
+    wait_for(lambda: len(in_postgres(server)) == len(here), 20, 0.1)
+    there = sorted(in_postgres(server), key=lambda row: int(row[0]))
+    assert there == here
+    counted = collections.Counter()
+    for row in here:
+        r = dict(zip(COLUMNS, row))
+        if r["action"] == "deny":
+            counted[r["layer"], r["fqdn_pinned"], r["remote_ip"], r["remote_port"], r["protocol"]] += int(r["packets"])
+            assert r["analysis_id"] == "sb-rows" and abs(int(r["ts"]) / 1000 - time.time()) < 120
+    expected = {key: sum(p[0] != "dns" or key[0] == "dns" for p in probes) for key, probes in sent.items()}
+    assert {key: counted[key] for key in expected} == expected
+    others = set(counted) - set(expected)
+    assert len(others) == len(HOSTILE) and {key[0] for key in others} == {"dns"}
+    assert all(all(0x20 <= ord(c) < 0x7f for c in key[1]) for key in others), "as the DNS writes it"
+    rules = {r["fqdn_pinned"] or r["remote_ip"]: r["rule"] for r in (dict(zip(COLUMNS, row)) for row in here) if r["action"] == "deny"}
+    assert (rules[denied.name], rules[blocked], rules["93.201.7.7"]) == ("", f"deny {blocked}", "deny 93.201.0.0/16")
+    assert server.value("SELECT count(*) - count(DISTINCT (store, store_row)) FROM sandbox_egress_event") == 0
+    assert server.value("SELECT count(*) FROM sandbox_egress_event WHERE raw_pkts <> packets") == 0
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Twelve megabytes: a store of the usual size doesn't fit."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m,mode=755", "tmpfs", folder], check=True)
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def counters(state):
+    with sqlite3.connect(f"file:{state}/events.db?mode=ro", uri=True) as db:
+        return db.execute("SELECT coalesce(sum(rows), 0), coalesce(sum(packets), 0) FROM counter").fetchone()
+
+
+def test_nobody_in_the_sandbox_notices_a_full_disk(pod, site, denied, small_disk):
+    """Old rows go, counters stay, lookups and verdicts are as they were; with room again all is well."""
+    state = small_disk / "state"
+    state.mkdir(mode=0o700)
+    side = pod.sidecar("--state-dir", str(state), rules=policy(f"allow {site.name}"))
+    pod.probe(["dns", "first." + denied.name])
+    wait_for(lambda: (state / "events.db").exists() and counters(state)[0] >= 1, 10, 0.05)
+    with open(small_disk / "big", "wb", buffering=0) as big, pytest.raises(OSError, match="No space"):
+        while True:
+            big.write(b"\0" * 4096)
+    before = counters(state)
+    for turn in range(12):
+        flood, allowed, refused = pod.probe(["dns_flood", 300, f"{turn}.{denied.name}"], ["dns", site.name],
+                                            ["tcp", "93.203.9.9", 443])
+        assert allowed.addresses == [site.v4] and allowed.ms < 500
+        assert refused.result == "refused" and refused.ms < 500
+    status = side.get("/status").json()
+    assert status["fullIsolation"] and status["mode"] == "dns+nftables"
+    assert counters(state)[0] >= before[0], "what is counted stays"
+    (small_disk / "big").unlink()
+    pod.probe(["dns", "last." + denied.name])
+
+    def is_well():
+        pod.probe(["dns", f"after{time.monotonic_ns()}." + denied.name])
+        return "store" not in [d["what"] for d in side.get("/status").json()["degradations"]]
+
+    def is_written():
+        with sqlite3.connect(f"file:{state}/events.db?mode=ro", uri=True) as db:
+            return db.execute("SELECT count(*) FROM event WHERE name LIKE 'after%'").fetchone()[0]
+    spare = pathlib.Path(state / "events.spare")
+    wait_for(lambda: is_well() and is_written() and spare.exists(), 20, 0.3)
+    assert spare.stat().st_size == 2 << 20, "put by again, for the next time"
+    assert counters(state)[0] > before[0]
+    with sqlite3.connect(f"file:{state}/events.db?mode=ro", uri=True) as db:
+        assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
