@@ -96,6 +96,12 @@ static const struct cli_option options[] = {
 	{ "postgres", "CONNINFO",
 	  "the PostgreSQL that events are copied to; better given as a variable",
 	  set_postgres },
+	{ "review-webhook", "URL",
+	  "where review tasks are sent as they open; may be repeated",
+	  sidecar_set_review_webhook, ' ' },
+	{ "review-command", "PATH",
+	  "a program that is run for each, with the task as JSON on its input",
+	  sidecar_set_review_command },
 };
 static_assert(ARRAY_SIZE(options) <= CLI_OPTIONS_MAX, "every option has a bit");
 const struct cli_options cli_daemon_options = { options, ARRAY_SIZE(options) };
@@ -169,12 +175,7 @@ int cli_daemon_parse(int argc, char **argv, struct sidecar_spec *ret, struct err
 	if (cli_options_environment(&cli_daemon_options, ret, &ret->arena, &given, err) <
 	    0)
 		return err->code;
-	if (ret->postgres && !ret->state_dir)
-		return err_set(
-			err, -EINVAL,
-			"--postgres: --state-dir is needed, which events are copied "
-			"from");
-	if (check_listen(ret, err) < 0)
+	if (sidecar_check_stores(ret, err) < 0 || check_listen(ret, err) < 0)
 		return err->code;
 	if (ret->log_output_count == 0)
 		ret->log_outputs[ret->log_output_count++] = "stdout";

@@ -159,6 +159,12 @@ static const struct cli_option options[] = {
 	{ "postgres", "CONNINFO",
 	  "the PostgreSQL that events are copied to; better given as a variable",
 	  set_postgres },
+	{ "review-webhook", "URL",
+	  "where review tasks are sent as they open; may be repeated",
+	  sidecar_set_review_webhook, ' ' },
+	{ "review-command", "PATH",
+	  "a program that is run for each, with the task as JSON on its input",
+	  sidecar_set_review_command },
 	{ "on-unenforceable", "fail|dns|open",
 	  "what happens where the filter can't be installed (fail)",
 	  sidecar_set_unenforceable },
@@ -265,12 +271,8 @@ static void check_whole(struct sidecar_spec *spec, struct sidecar_faults *faults
 	if (spec->doh_count > 0 && !spec->block_doh_443)
 		sidecar_warn(spec, "--doh-blocklist does nothing without "
 				   "--block-doh-443");
-	if (spec->postgres && !spec->state_dir) {
-		err_set(&err, -EINVAL,
-			"--postgres: --state-dir is needed, which events are copied "
-			"from");
+	if (sidecar_check_stores(spec, &err) < 0)
 		sidecar_fault(faults, &err);
-	}
 	if (!spec->remove && !spec->healthy && sidecar_resolv_conf(spec, &err) < 0)
 		sidecar_fault(faults, &err);
 	if (spec->log_output_count == 0)

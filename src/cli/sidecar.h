@@ -65,7 +65,10 @@ struct sidecar_spec {
 	size_t log_output_count;
 	const char *webhooks[SIDECAR_WEBHOOKS_MAX];
 	size_t webhook_count;
-	const char *sandbox_id; /* "" when none */
+	const char *review_webhooks[SIDECAR_WEBHOOKS_MAX];
+	size_t review_webhook_count;
+	const char *review_command; /* a path, or NULL */
+	const char *sandbox_id;	    /* "" when none */
 	struct sidecar_attr attrs[SIDECAR_ATTRS_MAX];
 	size_t attr_count;
 	struct addr exempt[SIDECAR_EXEMPT_MAX];

@@ -38,6 +38,8 @@ int sidecar_set_max_rules(void *target, const char *value, struct err *err);
 int sidecar_set_log_level(void *target, const char *value, struct err *err);
 int sidecar_set_log_output(void *target, const char *value, struct err *err);
 int sidecar_set_webhook(void *target, const char *value, struct err *err);
+int sidecar_set_review_webhook(void *target, const char *value, struct err *err);
+int sidecar_set_review_command(void *target, const char *value, struct err *err);
 int sidecar_set_attr(void *target, const char *value, struct err *err);
 int sidecar_set_exempt(void *target, const char *value, struct err *err);
 int sidecar_set_upstream(void *target, const char *value, struct err *err);
@@ -49,6 +51,8 @@ int sidecar_set_unenforceable(void *target, const char *value, struct err *err);
 int sidecar_set_host_network_check(void *target, const char *value, struct err *err);
 int sidecar_set_ui(void *target, const char *value, struct err *err);
 
+/* What is asked for needs a store: is there one? */
+int sidecar_check_stores(const struct sidecar_spec *spec, struct err *err) MUST_CHECK;
 /* The name servers of spec->resolv_conf, when none was given. */
 int sidecar_resolv_conf(struct sidecar_spec *spec, struct err *err) MUST_CHECK;
 

@@ -157,15 +157,51 @@ static bool begins_with(const char *text, const char *start)
 				 start);
 }
 
+static int add_webhook(const char *value, const char **list, size_t *count,
+		       struct err *err)
+{
+	if (!begins_with(value, "http://") && !begins_with(value, "https://"))
+		return is_not(err, value, "a URL: write http:// or https://");
+	if (*count == SIDECAR_WEBHOOKS_MAX)
+		return too_many(err, SIDECAR_WEBHOOKS_MAX);
+	list[(*count)++] = value;
+	return 0;
+}
+
 int sidecar_set_webhook(void *target, const char *value, struct err *err)
 {
 	struct sidecar_spec *spec = target;
 
-	if (!begins_with(value, "http://") && !begins_with(value, "https://"))
-		return is_not(err, value, "a URL: write http:// or https://");
-	if (spec->webhook_count == SIDECAR_WEBHOOKS_MAX)
-		return too_many(err, SIDECAR_WEBHOOKS_MAX);
-	spec->webhooks[spec->webhook_count++] = value;
+	return add_webhook(value, spec->webhooks, &spec->webhook_count, err);
+}
+
+int sidecar_set_review_webhook(void *target, const char *value, struct err *err)
+{
+	struct sidecar_spec *spec = target;
+
+	return add_webhook(value, spec->review_webhooks, &spec->review_webhook_count,
+			   err);
+}
+
+int sidecar_set_review_command(void *target, const char *value, struct err *err)
+{
+	struct sidecar_spec *spec = target;
+
+	return sidecar_set_path(spec, value, &spec->review_command, err);
+}
+
+int sidecar_check_stores(const struct sidecar_spec *spec, struct err *err)
+{
+	if (spec->state_dir)
+		return 0;
+	if (spec->postgres)
+		return err_set(err, -EINVAL,
+			       "--postgres: --state-dir is needed, which events are "
+			       "copied from");
+	if (spec->review_webhook_count > 0 || spec->review_command)
+		return err_set(err, -EINVAL,
+			       "--review-webhook and --review-command: --state-dir is "
+			       "needed, where tasks are kept");
 	return 0;
 }
 

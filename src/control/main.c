@@ -247,10 +247,11 @@ static int start(struct side *s, struct err *err)
 		r = open_stores(s, err);
 	if (r == 0)
 		r = s->many ? open_nothing(s, err) : side_policy_open(s, err);
-	if (r == 0 && s->spec.webhook_count > 0)
+	if (r == 0 && s->spec.webhook_count + s->spec.review_webhook_count > 0)
 		r = side_webhook_open(s, err);
 	if (r == 0)
 		r = open_api(s, err);
+	side_tell_init(s);
 	/* Last: the engine's first word finds everything there. */
 	if (r == 0)
 		r = side_link_open(s, err);

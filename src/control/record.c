@@ -58,6 +58,8 @@ void side_on_event(struct side *s, const struct event *given)
 		jsonl_writer_add(s->jsonl, &row);
 	if (e.action == EVENT_DENY)
 		side_webhook_denied(s, &e);
+	if (e.action == EVENT_DENY && e.allowable)
+		side_tell_soon(s);
 	if (e.action == EVENT_DENY || e.action == EVENT_LIMIT)
 		loglines_denied(s->log, e.ts_ms, &row);
 	else if (e.action == EVENT_PANIC)

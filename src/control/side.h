@@ -11,6 +11,7 @@
  *   counts.c    how much was denied, for the API
  *   review.c    review tasks, for the API
  *   webhook.c   the deny webhook: its program, and the connections that it asks for
+ *   tell.c      webhooks are told of review tasks
  *   lookup.c    addresses of the webhook's hosts
  *   status.c    what /status and /metrics say
  *   wards.c     the daemon's: many sandboxes, each with a policy of its own
@@ -136,6 +137,12 @@ struct side {
 	struct always_names *skip; /* of log_skip.always; read at the start alone */
 	struct loop_source notify;
 	struct loop_timer poll;
+
+	/* tell.c */
+	struct loop_timer tell;
+	unsigned int tell_tries; /* left: the store is a moment behind */
+	size_t tell_count;	 /* were told since the pause before @tell_again_ms */
+	int64_t tell_again_ms;
 
 	/* status.c */
 	struct sqlite_state store_state;
@@ -320,7 +327,15 @@ int side_webhook_open(struct side *s, struct err *err) MUST_CHECK;
 /* A program was started: @fd, owned from then on, leads to it. */
 void side_webhook_attach(struct side *s, int fd);
 void side_webhook_denied(struct side *s, const struct event *e);
+/* A task has opened. */
+void side_webhook_review(struct side *s, const char *body, size_t size);
 void side_webhook_count(const struct side *s, struct api_status *ret);
+
+/* -- tell.c ------------------------------------------------------------------------- */
+
+void side_tell_init(struct side *s);
+/* Something was denied that a task may open for. */
+void side_tell_soon(struct side *s);
 
 /* -- status.c ----------------------------------------------------------------------- */
 

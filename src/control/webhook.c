@@ -194,21 +194,38 @@ void side_webhook_denied(struct side *s, const struct event *e)
 	/* A name was asked for: one POST. What has no name is in the log. */
 	if (!s->webhook || e->layer != EVENT_DNS || e->name[0] == '\0')
 		return;
-	webhook_denied(s->webhook->webhook, e->name, e->ts_ms);
+	webhook_denied(s->webhook->webhook, (1u << s->spec.webhook_count) - 1, e->name,
+		       e->ts_ms);
+	flush(s->webhook);
+}
+
+void side_webhook_review(struct side *s, const char *body, size_t size)
+{
+	const uint32_t urls = (1u << s->spec.review_webhook_count) - 1;
+
+	if (!s->webhook)
+		return;
+	webhook_post(s->webhook->webhook, urls << s->spec.webhook_count, body, size);
 	flush(s->webhook);
 }
 
 int side_webhook_open(struct side *s, struct err *err)
 {
+	const char *urls[SIDECAR_WEBHOOKS_MAX * 2];
 	struct side_webhook *h = calloc(1, sizeof(*h));
+	size_t count = 0;
 	int r;
 
 	if (!h)
 		return err_set(err, -ENOMEM, "out of memory");
 	h->side = s;
 	h->source = (struct loop_source){ .fd = -1, .on_ready = on_program };
-	r = webhook_new(s->spec.webhooks, s->spec.webhook_count, s->spec.sandbox_id,
-			&h->webhook, err);
+	/* In this order bits stand for them. */
+	for (size_t i = 0; i < s->spec.webhook_count; i++)
+		urls[count++] = s->spec.webhooks[i];
+	for (size_t i = 0; i < s->spec.review_webhook_count; i++)
+		urls[count++] = s->spec.review_webhooks[i];
+	r = webhook_new(urls, count, s->spec.sandbox_id, &h->webhook, err);
 	for (size_t i = 0; r == 0 && i < webhook_url_count(h->webhook); i++) {
 		const struct webhook_url *url = webhook_url_at(h->webhook, i);
 

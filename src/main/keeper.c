@@ -221,10 +221,12 @@ static int start(struct keeper *k, struct err *err)
 	}
 	if (r == 0)
 		r = helper_check(k->control.name, err);
-	if (r == 0 && k->spec->webhook_count > 0)
+	if (r == 0 && k->spec->webhook_count + k->spec->review_webhook_count > 0)
 		r = helper_check(k->webhook.name, err);
 	if (r == 0 && k->spec->postgres)
 		r = helper_check(k->postgres.name, err);
+	if (r == 0 && k->spec->review_command)
+		r = helper_check(k->review.name, err);
 	if (r == 0)
 		r = keeper_open(k->spec, &k->held, err);
 	if (r < 0)
@@ -245,6 +247,7 @@ int keeper_run(struct sidecar_spec *spec)
 		.control.name = "weir-control",
 		.webhook.name = "weir-webhook",
 		.postgres.name = "weir-postgres",
+		.review.name = "weir-review",
 	};
 	struct err err = { 0 };
 	int r;

@@ -280,6 +280,27 @@ static void start_postgres(struct keeper *k)
 	k->postgres.started_ms = clock_now_ms();
 }
 
+/* -- the command for review tasks ---------------------------------------------------
+ */
+
+static void start_review(struct keeper *k)
+{
+	const struct helper helper = { .program = k->review.name,
+				       .args = k->warden ? k->spec->argv
+							 : k->spec->argv + 1 };
+	pid_t pid;
+
+	if (!k->spec->review_command || k->review.pid != 0)
+		return;
+	pid = helper_start(&helper);
+	if (pid < 0) {
+		start_again(k, &k->review);
+		return;
+	}
+	k->review.pid = pid;
+	k->review.started_ms = clock_now_ms();
+}
+
 /* -- children come and go ----------------------------------------------------------- */
 
 static int watch_channel(struct keeper *k, struct child *c)
@@ -319,7 +340,8 @@ static void start_engine(struct keeper *k)
 /* Only with a control that it could speak to. */
 static void start_webhook(struct keeper *k)
 {
-	if (k->spec->webhook_count == 0 || k->webhook.pid != 0 || k->control.pid == 0)
+	if (k->spec->webhook_count + k->spec->review_webhook_count == 0 ||
+	    k->webhook.pid != 0 || k->control.pid == 0)
 		return;
 	if (fork_webhook(k) < 0)
 		start_again(k, &k->webhook);
@@ -338,6 +360,15 @@ void keeper_start_control(struct keeper *k)
 	keeper_introduce(k);
 	start_webhook(k);
 	start_postgres(k);
+	start_review(k);
+}
+
+static void on_review_again(struct loop_timer *t)
+{
+	struct keeper *k = CONTAINER_OF(t, struct keeper, review.again);
+
+	if (!k->stopping)
+		start_review(k);
 }
 
 static void on_postgres_again(struct loop_timer *t)
@@ -420,6 +451,8 @@ void keeper_reap(struct keeper *k)
 			on_end(k, &k->webhook, wait_status);
 		else if (pid == k->postgres.pid)
 			on_end(k, &k->postgres, wait_status);
+		else if (pid == k->review.pid)
+			on_end(k, &k->review, wait_status);
 	}
 }
 
@@ -444,9 +477,10 @@ void keeper_children_init(struct keeper *k)
 {
 	k->engine.source = (struct loop_source){ .fd = -1, .on_ready = on_engine };
 	k->control.source = (struct loop_source){ .fd = -1, .on_ready = on_control };
-	k->webhook.source.fd = k->postgres.source.fd = -1;
+	k->webhook.source.fd = k->postgres.source.fd = k->review.source.fd = -1;
 	k->engine.again.on_fire = on_engine_again;
 	k->control.again.on_fire = on_control_again;
 	k->webhook.again.on_fire = on_webhook_again;
 	k->postgres.again.on_fire = on_postgres_again;
+	k->review.again.on_fire = on_review_again;
 }

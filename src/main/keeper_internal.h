@@ -31,7 +31,8 @@ struct keeper {
 	struct ipc_standing standing;
 	bool stands; /* the engine serves */
 	struct child engine, control;
-	struct child webhook, postgres; /* only when there is something to tell them */
+	struct child webhook, postgres,
+		review; /* only when there is something to tell them */
 	struct loop_source signals;
 	struct loop_timer stop;
 	bool stopping;

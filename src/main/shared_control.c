@@ -181,10 +181,27 @@ static struct lent *find_lent(struct shared *e, const struct ipc_socket *s)
 
 static void take_back(struct shared *e, struct lent *l)
 {
-	own_let_go(&e->only->sandbox.own, l->fd, (enum addr_family)l->socket.family,
-		   l->socket.protocol, l->socket.port);
+	if (e->only)
+		own_let_go(&e->only->sandbox.own, l->fd,
+			   (enum addr_family)l->socket.family, l->socket.protocol,
+			   l->socket.port);
 	close(l->fd);
 	l->fd = -1;
+}
+
+/* A port by which it is known. The daemon's control lives where none has to be held.
+ * Return: it, or -errno. */
+static int bind_any(int fd, enum addr_family family)
+{
+	const struct endpoint any = { .addr = addr_from_bytes(family,
+							      (const uint8_t[16]){ 0 }) };
+	struct sockaddr_storage sa;
+	socklen_t size = endpoint_to_sockaddr(&any, &sa);
+
+	if (bind(fd, (const struct sockaddr *)&sa, size) < 0 ||
+	    getsockname(fd, (struct sockaddr *)&sa, &size) < 0)
+		return -errno;
+	return endpoint_from_sockaddr(&sa).port;
 }
 
 static int lend(struct shared *e, struct ipc_socket *s)
@@ -194,9 +211,6 @@ static int lend(struct shared *e, struct ipc_socket *s)
 	CLEAN(fd) int fd = -1;
 	int r;
 
-	/* The daemon's control lives where no filter is. */
-	if (!e->only)
-		return -EOPNOTSUPP;
 	if ((s->family != ADDR_V4 && s->family != ADDR_V6) ||
 	    (!tcp && s->protocol != IPPROTO_UDP))
 		return -EINVAL;
@@ -206,7 +220,9 @@ static int lend(struct shared *e, struct ipc_socket *s)
 		    (tcp ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
-	r = own_hold(&e->only->sandbox.own, fd, (enum addr_family)s->family, s->protocol);
+	r = e->only ? own_hold(&e->only->sandbox.own, fd, (enum addr_family)s->family,
+			       s->protocol)
+		    : bind_any(fd, (enum addr_family)s->family);
 	if (r < 0)
 		return r;
 	s->port = (uint16_t)r;

@@ -357,8 +357,12 @@ static int start(struct warden *w, struct err *err)
 		r = keeper_check_right(err);
 	if (r == 0)
 		r = helper_check(k->control.name, err);
+	if (r == 0 && k->spec->review_webhook_count > 0)
+		r = helper_check(k->webhook.name, err);
 	if (r == 0 && k->spec->postgres)
 		r = helper_check(k->postgres.name, err);
+	if (r == 0 && k->spec->review_command)
+		r = helper_check(k->review.name, err);
 	/* Before there is anything that it would have to close. */
 	if (r == 0)
 		r = porter_start(&w->porter, err);
@@ -395,6 +399,7 @@ int warden_run(struct sidecar_spec *spec)
 		.control.name = "weir-control",
 		.webhook.name = "weir-webhook",
 		.postgres.name = "weir-postgres",
+		.review.name = "weir-review",
 	};
 	keeper_held_init(&w->keeper.held);
 	w->porter.channel = -1;

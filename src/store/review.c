@@ -69,13 +69,15 @@ bool review_rule(const struct review *t, char *buf)
 	return !j.full;
 }
 
-size_t review_json(const struct review *t, char *buf)
+/* @begin: members, or "". */
+static size_t write_json(const struct review *t, const char *begin, char *buf)
 {
 	char rule[REVIEW_RULE_SIZE], protocol[8];
 	struct jtext j;
 
 	jtext_init(&j, buf, REVIEW_JSON_SIZE - 1);
 	jtext_put(&j, text_of("{"));
+	jtext_put(&j, text_of(begin));
 	jtext_member_number(&j, "id", true, t->id);
 	jtext_member_text(&j, "state", text_of(review_state_name(t->state)), 16);
 	jtext_member_text(&j, "sandbox", text_of(t->sandbox), ROW_SANDBOX_SIZE);
@@ -97,4 +99,14 @@ size_t review_json(const struct review *t, char *buf)
 	jtext_put(&j, text_of("}"));
 	buf[j.used] = '\0';
 	return j.used;
+}
+
+size_t review_json(const struct review *t, char *buf)
+{
+	return write_json(t, "", buf);
+}
+
+size_t review_opened_json(const struct review *t, char *buf)
+{
+	return write_json(t, "\"source\":\"weir\",\"event\":\"review.opened\"", buf);
 }

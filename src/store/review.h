@@ -21,7 +21,7 @@ enum {
 	REVIEW_WHO_SIZE = 128,
 	REVIEW_PER_SANDBOX = 500, /* what is beyond is one task without a destination */
 	REVIEW_RULE_SIZE = 2048,
-	REVIEW_JSON_SIZE = 8192,
+	REVIEW_JSON_SIZE = 8192, /* much more than any has */
 	REVIEW_LIST_MAX = 1000,
 };
 
@@ -51,6 +51,10 @@ bool review_rule(const struct review *t, char *buf);
  * REVIEW_JSON_SIZE. Return: the length. */
 size_t review_json(const struct review *t, char *buf);
 
+/* What webhooks and the command are told: the same behind {"source":"weir",
+ * "event":"review.opened". @buf holds REVIEW_JSON_SIZE. Return: the length. */
+size_t review_opened_json(const struct review *t, char *buf);
+
 struct review_store;
 /* Return: 0; -ENOENT: there is no store; or another -errno. */
 int review_open(const char *directory, struct review_store **ret,
@@ -67,6 +71,14 @@ int review_changed(struct review_store *r, int64_t above, size_t max,
 		   void *data, struct err *err) MUST_CHECK;
 /* -ENOENT: there is no such task. */
 int review_find(struct review_store *r, int64_t id, struct review *ret,
+		struct err *err) MUST_CHECK;
+/* Who is told that a task is open: bits. */
+enum { REVIEW_TOLD_WEBHOOK = 1, REVIEW_TOLD_COMMAND = 2 };
+/* Open tasks that @whom hasn't been told of, the oldest first, noted as told before
+ * @on_task gets them: whoever is killed then has one less, never one twice. @sandbox as
+ * it is there. Return: how many there were, @max at most; or -errno. */
+int review_tell(struct review_store *r, int whom, size_t max,
+		void (*on_task)(void *data, const struct review *t), void *data,
 		struct err *err) MUST_CHECK;
 int review_decide(struct review_store *r, int64_t id, enum review_state state,
 		  const char *who, int64_t wall_ms, struct err *err) MUST_CHECK;

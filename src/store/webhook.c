@@ -15,6 +15,7 @@ struct webhook {
 	/* Jobs that wait for room in the channel. */
 	char *jobs[WEBHOOK_QUEUE_MAX]; /* payloads, owned */
 	size_t sizes[WEBHOOK_QUEUE_MAX];
+	uint32_t masks[WEBHOOK_QUEUE_MAX]; /* of URLs */
 	size_t first, count;
 	uint32_t sockets[WEBHOOK_SOCKETS_MAX]; /* ids in use; 0: free */
 	uint64_t handed;		       /* jobs times URLs, to this program */
@@ -104,25 +105,30 @@ void webhook_attach(struct webhook *w, int fd)
 	w->handed = 0;
 }
 
-void webhook_denied(struct webhook *w, const char *name, int64_t wall_ms)
+void webhook_post(struct webhook *w, uint32_t urls, const char *body, size_t size)
 {
 	const size_t slot = (w->first + w->count) % WEBHOOK_QUEUE_MAX;
-	char payload[WEBHOOK_PAYLOAD_SIZE];
-	size_t size;
 
-	if (w->count == WEBHOOK_QUEUE_MAX) {
-		w->before[WEBHOOK_DROPPED] += w->url_count;
+	urls &= (1u << w->url_count) - 1;
+	if (urls == 0)
+		return;
+	w->jobs[slot] = w->count < WEBHOOK_QUEUE_MAX ? malloc(size) : w->jobs[slot];
+	if (w->count == WEBHOOK_QUEUE_MAX || !w->jobs[slot]) {
+		w->before[WEBHOOK_DROPPED] += (uint64_t)__builtin_popcount(urls);
 		return;
 	}
-	size = webhook_payload(name, wall_ms, w->sandbox_id, payload);
-	w->jobs[slot] = malloc(size);
-	if (!w->jobs[slot]) {
-		w->before[WEBHOOK_DROPPED] += w->url_count;
-		return;
-	}
-	memcpy(w->jobs[slot], payload, size);
+	memcpy(w->jobs[slot], body, size);
 	w->sizes[slot] = size;
+	w->masks[slot] = urls;
 	w->count++;
+}
+
+void webhook_denied(struct webhook *w, uint32_t urls, const char *name, int64_t wall_ms)
+{
+	char payload[WEBHOOK_PAYLOAD_SIZE];
+
+	webhook_post(w, urls, payload,
+		     webhook_payload(name, wall_ms, w->sandbox_id, payload));
 }
 
 static int send_text(struct webhook *w, enum webhook_type type, uint32_t url,
@@ -146,14 +152,14 @@ int webhook_flush(struct webhook *w)
 		r = send_text(w, WEBHOOK_URL, (uint32_t)w->told_urls,
 			      text_of(w->texts[w->told_urls]));
 	while (w->count > 0 && r == 0) {
-		r = send_text(w, WEBHOOK_JOB, 0,
+		r = send_text(w, WEBHOOK_JOB, w->masks[w->first],
 			      (struct text){ w->jobs[w->first], w->sizes[w->first] });
 		if (r < 0)
 			break;
 		free(w->jobs[w->first]);
+		w->handed += (uint64_t)__builtin_popcount(w->masks[w->first]);
 		w->first = (w->first + 1) % WEBHOOK_QUEUE_MAX;
 		w->count--;
-		w->handed += w->url_count;
 	}
 	return r;
 }

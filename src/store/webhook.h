@@ -6,7 +6,7 @@
  *
  *     parent                                    weir-webhook
  *       WEBHOOK_URL, one for each         -->     (before the first job)
- *       WEBHOOK_JOB: a payload            -->     to every URL's queue
+ *       WEBHOOK_JOB: a payload            -->     to the queues of its URLs
  *                                         <--   WEBHOOK_WANT: a connection to that URL
  *       WEBHOOK_SOCKET and a descriptor   -->     waits until it is connected, sends
  *                                         <--   WEBHOOK_CLOSED: it is done with it
@@ -28,7 +28,7 @@
 
 enum {
 	WEBHOOK_FD = 3, /* in the program */
-	WEBHOOK_URLS_MAX = 4,
+	WEBHOOK_URLS_MAX = 8,
 	WEBHOOK_URL_SIZE = 2048,
 	WEBHOOK_HOST_SIZE = 256,
 	WEBHOOK_PAYLOAD_SIZE = 3072, /* holds any */
@@ -40,7 +40,7 @@ enum webhook_type {
 	WEBHOOK_NONE = 0,
 	/* to the program */
 	WEBHOOK_URL,	/* @url: its index; text */
-	WEBHOOK_JOB,	/* text: the body of a POST */
+	WEBHOOK_JOB,	/* @url: bits, to which of them; text: the body of a POST */
 	WEBHOOK_SOCKET, /* @id of the request; @error 0 and a descriptor, or -errno */
 	/* from the program */
 	WEBHOOK_WANT,	/* @id: new; @url; @attempt: which of its addresses, from 0; past
@@ -109,8 +109,11 @@ int webhook_fd(const struct webhook *w);
 const struct webhook_url *webhook_url_at(const struct webhook *w, size_t i);
 size_t webhook_url_count(const struct webhook *w);
 
-/* One POST to each URL. Never waits: the job is dropped when the queue is full. */
-void webhook_denied(struct webhook *w, const char *name, int64_t wall_ms);
+/* One POST to each of these URLs (bits). Never waits: the job is dropped when the queue
+ * is full. @size is at most WEBHOOK_PAYLOAD_SIZE. */
+void webhook_post(struct webhook *w, uint32_t urls, const char *body, size_t size);
+/* The same with what webhook_payload() says of a name. */
+void webhook_denied(struct webhook *w, uint32_t urls, const char *name, int64_t wall_ms);
 /* Send what waits. Return: 0 when nothing waits any more, -EAGAIN when the rest wants
  * EPOLLOUT, another -errno (-EPIPE: the program is gone): start it again. */
 int webhook_flush(struct webhook *w) MUST_CHECK;

@@ -273,6 +273,8 @@ static int add_job(struct hooks *h, const struct webhook_message *m)
 	for (size_t i = 0; i < h->count; i++) {
 		struct hook *k = h->list[i];
 
+		if (!(m->url >> i & 1))
+			continue;
 		if (k->count == WEBHOOK_QUEUE_MAX) {
 			count(h, WEBHOOK_DROPPED);
 			continue;

@@ -282,7 +282,7 @@ class Pod:
         return side
 
 
-PROGRAMS = ("weir", "weir-control", "weir-events", "weir-webhook", "weir-postgres")
+PROGRAMS = ("weir", "weir-control", "weir-events", "weir-review", "weir-webhook", "weir-postgres")
 
 
 def programs(world, file_caps=False):

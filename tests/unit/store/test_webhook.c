@@ -148,7 +148,7 @@ static void urls_come_before_jobs(void **state)
 	struct ends e = opened();
 	struct webhook_message m;
 
-	webhook_denied(e.w, "x.test", T0);
+	webhook_denied(e.w, UINT32_MAX, "x.test", T0);
 	assert_int_equal(webhook_flush(e.w), 0);
 	for (uint32_t i = 0; i < 2; i++) {
 		m = heard(e);
@@ -158,7 +158,27 @@ static void urls_come_before_jobs(void **state)
 	}
 	m = heard(e);
 	assert_int_equal(m.type, WEBHOOK_JOB);
+	assert_int_equal(m.url, 3);
 	assert_non_null(memmem(m.text, m.size, "x.test", 6));
+	closed(e);
+}
+
+static void a_job_is_for_the_urls_that_it_names(void **state)
+{
+	struct ends e = opened();
+	struct webhook_message m;
+
+	webhook_post(e.w, 1u << 1, "hello", 5);
+	webhook_post(e.w, 1u << 2, "nobody", 6);
+	assert_int_equal(webhook_flush(e.w), 0);
+	heard(e);
+	heard(e);
+	m = heard(e);
+	assert_int_equal(m.type, WEBHOOK_JOB);
+	assert_int_equal(m.url, 1u << 1);
+	assert_int_equal(m.size, 5);
+	assert_memory_equal(m.text, "hello", 5);
+	assert_true(recv(e.child, &m, sizeof(m), MSG_DONTWAIT) < 0);
 	closed(e);
 }
 
@@ -170,7 +190,7 @@ static void a_program_that_reads_nothing_costs_a_bounded_queue(void **state)
 	int jobs = 0;
 
 	for (int i = 0; i < 5000; i++) {
-		webhook_denied(e.w, "x.test", T0);
+		webhook_denied(e.w, UINT32_MAX, "x.test", T0);
 		(void)!webhook_flush(e.w);
 	}
 	assert_int_equal(webhook_flush(e.w), -EAGAIN);
@@ -343,7 +363,7 @@ static void a_program_that_is_gone_is_noticed(void **state)
 	close(e.child);
 	e.child = -1;
 	assert_int_equal(webhook_receive(e.w, &m), -EPIPE);
-	webhook_denied(e.w, "x.test", T0);
+	webhook_denied(e.w, UINT32_MAX, "x.test", T0);
 	assert_int_equal(webhook_flush(e.w), -EPIPE);
 	closed(e);
 	webhook_free(NULL);
@@ -352,7 +372,8 @@ static void a_program_that_is_gone_is_noticed(void **state)
 static void too_many_urls_and_bad_ones_are_refused(void **state)
 {
 	static const char *const many[] = { "http://a", "http://b", "http://c",
-					    "http://d", "http://e" };
+					    "http://d", "http://e", "http://f",
+					    "http://g", "http://h", "http://i" };
 	static const char *const bad[] = { "http://a", "nothing" };
 	struct webhook *w = NULL;
 
@@ -368,6 +389,7 @@ int main(void)
 		cmocka_unit_test(what_is_no_url_is_refused),
 		cmocka_unit_test(a_payload_has_four_keys_in_order),
 		cmocka_unit_test(urls_come_before_jobs),
+		cmocka_unit_test(a_job_is_for_the_urls_that_it_names),
 		cmocka_unit_test(a_program_that_reads_nothing_costs_a_bounded_queue),
 		cmocka_unit_test(counters_and_requests_are_told_apart),
 		cmocka_unit_test(sockets_are_bounded_and_come_back),

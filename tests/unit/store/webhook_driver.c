@@ -133,7 +133,7 @@ static void obey(struct driver *d, char *order)
 {
 	order[strcspn(order, "\n")] = '\0';
 	if (strncmp(order, "deny ", 5) == 0)
-		webhook_denied(d->hook, order + 5, clock_wall_ms());
+		webhook_denied(d->hook, UINT32_MAX, order + 5, clock_wall_ms());
 	else if (strcmp(order, "state") == 0)
 		say_state(d);
 	else if (strcmp(order, "restart") == 0)

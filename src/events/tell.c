@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+/* weir-review: for each review task that opens, run the operator's command, with the task
+ * as JSON on its standard input. It takes the options of `weir sidecar` or `weir daemon`,
+ * whose keeper starts it, ends it, and starts it again.
+ *
+ * HOW IT WORKS
+ * The store knows who was told, and is the queue: tasks are taken from it as there is
+ * room for another command, RUNS_MAX of them at a time and STARTS_MAX in a minute.
+ * Nothing that a sandbox chose stands in an argument or in the environment: both are
+ * fixed, and the JSON is plain ASCII. No capability is left, for this process and for
+ * commands. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "cli/daemon.h"
+#include "ipc/capabilities.h"
+#include "store/review.h"
+
+enum {
+	RUNS_MAX = 4,
+	STARTS_MAX = 60, /* in a minute */
+	MINUTE_MS = 60 * 1000,
+	TIME_LIMIT_MS = 30 * 1000, /* then it and its children are killed */
+	LOOK_MS = 500,
+	TRIES = 3,
+	AGAIN_MS = 10 * 1000, /* after the first failure; after the second: */
+	LATER_MS = 60 * 1000,
+	AGAIN_MAX = 64, /* failed ones that wait; more are given up */
+	STATUS_NOT_STARTED = 127,
+};
+
+struct run {
+	struct review task;
+	pid_t pid;	    /* 0: free, or waiting for another try */
+	int64_t at_ms;	    /* when it has to be over; when it is tried again */
+	unsigned int tries; /* that were begun; 0: free */
+};
+
+struct teller {
+	const char *command, *directory;
+	struct run runs[RUNS_MAX], again[AGAIN_MAX];
+	int64_t minute_ms;
+	unsigned int starts; /* since then */
+};
+
+/* ---- one command ---- */
+
+static int write_task(const struct review *t)
+{
+	char json[REVIEW_JSON_SIZE + 1];
+	size_t size = review_opened_json(t, json);
+	CLEAN(fd) int fd = memfd_create("weir-review", MFD_CLOEXEC);
+
+	json[size++] = '\n';
+	if (fd < 0 || write(fd, json, size) != (ssize_t)size ||
+	    lseek(fd, 0, SEEK_SET) < 0)
+		return -errno;
+	return TAKE_FD(fd);
+}
+
+/* In the child. */
+static void become(const char *command, int input, pid_t parent)
+{
+	char path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+	char lang[] = "LANG=C.UTF-8";
+	char *const environment[] = { path, lang, NULL };
+	const char *const argv[] = { command, NULL };
+	const struct sigaction by_default = { .sa_handler = SIG_DFL };
+	const struct rlimit none = { 0, 0 };
+
+	sigaction(SIGPIPE, &by_default, NULL);
+	if (setpgid(0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ||
+	    getppid() != parent || setrlimit(RLIMIT_CORE, &none) < 0 || chdir("/") < 0 ||
+	    dup3(input, STDIN_FILENO, 0) < 0 || dup3(STDERR_FILENO, STDOUT_FILENO, 0) < 0)
+		return;
+	execve(command, (char *const *)(uintptr_t)argv, environment);
+}
+
+static pid_t start(const struct teller *t, const struct review *task)
+{
+	CLEAN(fd) int input = write_task(task);
+	pid_t parent = getpid(), pid = input < 0 ? -1 : fork();
+
+	if (pid == 0) {
+		become(t->command, input, parent);
+		log_error("cannot run the review command: %s", strerror(errno));
+		_exit(STATUS_NOT_STARTED);
+	}
+	if (pid > 0)
+		(void)setpgid(pid, pid);
+	return pid;
+}
+
+/* ---- all of them ---- */
+
+static struct run *find(struct run *list, size_t count, bool used)
+{
+	for (size_t i = 0; i < count; i++)
+		if ((list[i].tries > 0) == used)
+			return &list[i];
+	return NULL;
+}
+
+static void try_later(struct teller *t, const struct run *failed, const char *why)
+{
+	struct run *r = find(t->again, AGAIN_MAX, false);
+
+	if (failed->tries >= TRIES || !r) {
+		log_warning("the review command %s for task %" PRId64 ": given up", why,
+			    failed->task.id);
+		return;
+	}
+	log_warning("the review command %s for task %" PRId64 ", trying again", why,
+		    failed->task.id);
+	*r = *failed;
+	r->pid = 0;
+	r->at_ms = clock_now_ms() + (failed->tries == 1 ? AGAIN_MS : LATER_MS);
+}
+
+static bool may_start(struct teller *t)
+{
+	int64_t now_ms = clock_now_ms();
+
+	if (now_ms - t->minute_ms >= MINUTE_MS) {
+		t->minute_ms = now_ms;
+		t->starts = 0;
+	}
+	return t->starts < STARTS_MAX && find(t->runs, RUNS_MAX, false);
+}
+
+/* There is room for it. */
+static void run(struct teller *t, const struct review *task, unsigned int tries)
+{
+	struct run *r = find(t->runs, RUNS_MAX, false);
+
+	t->starts++;
+	*r = (struct run){ .task = *task,
+			   .tries = tries + 1,
+			   .pid = start(t, task),
+			   .at_ms = clock_now_ms() + TIME_LIMIT_MS };
+	if (r->pid > 0)
+		return;
+	try_later(t, r, "can't be started");
+	r->tries = 0;
+}
+
+static void on_end(struct teller *t, struct run *r, int status)
+{
+	char why[64];
+
+	/* Whatever it has left behind. */
+	(void)!kill(-r->pid, SIGKILL);
+	if (WIFSIGNALED(status))
+		snprintf(why, sizeof(why), "was killed by signal %d", WTERMSIG(status));
+	else
+		snprintf(why, sizeof(why), "ended with status %d", WEXITSTATUS(status));
+	if (status != 0)
+		try_later(t, r, why);
+	r->tries = 0;
+}
+
+static void look_after(struct teller *t)
+{
+	int64_t now_ms = clock_now_ms();
+
+	for (size_t i = 0; i < RUNS_MAX; i++) {
+		struct run *r = &t->runs[i];
+		int status;
+
+		if (r->tries == 0)
+			continue;
+		if (now_ms >= r->at_ms)
+			(void)!kill(-r->pid, SIGKILL);
+		if (waitpid(r->pid, &status, WNOHANG) == r->pid)
+			on_end(t, r, status);
+	}
+	for (size_t i = 0; i < AGAIN_MAX; i++) {
+		struct run *r = &t->again[i];
+
+		if (r->tries == 0 || now_ms < r->at_ms || !may_start(t))
+			continue;
+		run(t, &r->task, r->tries);
+		r->tries = 0;
+	}
+}
+
+/* ---- the store ---- */
+
+static void on_task(void *data, const struct review *task)
+{
+	run(data, task, 0);
+}
+
+static void take_tasks(struct teller *t)
+{
+	struct review_store *store = NULL;
+	struct err ignored = { 0 };
+
+	/* Where there is no store yet, or it is being changed: another time. */
+	if (!may_start(t) || review_open(t->directory, &store, &ignored) < 0)
+		return;
+	while (may_start(t) &&
+	       review_tell(store, REVIEW_TOLD_COMMAND, 1, on_task, t, &ignored) == 1)
+		;
+	review_close(store);
+}
+
+static int read_options(int argc, char **argv, struct sidecar_spec *ret, struct err *err)
+{
+	if (argc > 1 && strcmp(argv[1], "daemon") == 0)
+		return cli_daemon_parse(argc - 1, argv + 1, ret, err);
+	return cli_sidecar_parse(argc, argv, ret, err);
+}
+
+int main(int argc, char **argv)
+{
+	static struct sidecar_spec spec;
+	static struct teller t;
+	struct err err = { 0 };
+
+	if (read_options(argc, argv, &spec, &err) < 0 || !spec.review_command) {
+		log_error("%s", err.text[0] ? err.text
+					    : "weir-review is started by Weir, not by "
+					      "hand");
+		return 2;
+	}
+	prctl(PR_SET_NAME, "weir-review");
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+	    capabilities_keep(0, &err) < 0) {
+		log_error("weir-review: cannot give up capabilities");
+		return 1;
+	}
+	t.command = spec.review_command;
+	t.directory = spec.state_dir;
+	for (;;) {
+		look_after(&t);
+		take_tasks(&t);
+		poll(NULL, 0, LOOK_MS);
+	}
+}
