@@ -318,6 +318,7 @@ int filter_host_load(struct filter_host *h, int64_t now_ms, struct err *err)
 	if (r < 0)
 		return r;
 	h->loaded = true;
+	h->loads++;
 	renumber(h);
 	clear_all_litter(h);
 	return 0;

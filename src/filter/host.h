@@ -67,6 +67,16 @@ struct filter_host_sandbox {
  * filter_host_load() it is only written down. */
 int filter_host_set(struct filter_host *h, const struct filter_host_sandbox *s,
 		    int64_t now_ms, struct err *err) MUST_CHECK;
+/* Load a plan with many address ranges that nobody has yet, about a millisecond's worth
+ * at a time, so that filter_host_set() to it has little to do; packets don't meet it.
+ * *@progress is NULL at first. Return: 1, call again; 0, done, or there is no need to; or
+ * -errno (-ESTALE: the table was made anew): filter_host_set() still works then.
+ * filter_host_stage_end() in any case, after that or when it is given up: what nobody has
+ * by then is taken away. */
+struct filter_host_stage;
+int filter_host_stage(struct filter_host *h, const struct plan *plan, bool relay,
+		      struct filter_host_stage **progress, struct err *err) MUST_CHECK;
+void filter_host_stage_end(struct filter_host *h, struct filter_host_stage *progress);
 /* Detach: its processes are as free as everybody else. 0 too when there is none. */
 int filter_host_remove(struct filter_host *h, uint16_t id, struct err *err) MUST_CHECK;
 /* Nobody answers for it any more, but its rules stay: from now on it is left over. When

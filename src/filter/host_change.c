@@ -57,9 +57,19 @@ static uint16_t plan_number(const struct filter_host *h)
 	return 0;
 }
 
-/* The one that is there already, or NULL. */
-static struct host_plan *plan_find(const struct filter_host *h, const struct plan *plan,
-				   bool relay)
+struct host_plan *host_plan_new(struct filter_host *h, const struct plan *plan,
+				bool relay)
+{
+	uint16_t number = plan_number(h);
+	struct host_plan *p = number ? plan_copy(plan, relay, number) : NULL;
+
+	if (p)
+		h->plan_number = number;
+	return p;
+}
+
+struct host_plan *host_plan_find(const struct filter_host *h, const struct plan *plan,
+				 bool relay)
 {
 	for (struct host_plan *p = h->plans; p; p = p->next)
 		if (plan_is(p, plan, relay))
@@ -67,7 +77,7 @@ static struct host_plan *plan_find(const struct filter_host *h, const struct pla
 	return NULL;
 }
 
-static void plan_link(struct filter_host *h, struct host_plan *p)
+void host_plan_link(struct filter_host *h, struct host_plan *p)
 {
 	p->made = ++h->made;
 	*h->plans_end = p;
@@ -86,6 +96,19 @@ static void plan_unlink(struct filter_host *h, struct host_plan *gone)
 		h->plans_end = at;
 	host_plan_free(gone);
 }
+
+void host_plan_remove(struct filter_host *h, struct host_plan *p, struct err *err)
+{
+	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, h->conn.seq);
+
+	nl_batch(&w);
+	if (h->loaded && host_put_plan(&w, h, false, p, err) == 0) {
+		nl_batch_end(&w);
+		(void)!nl_transact(&h->conn, &w, NULL);
+	}
+	plan_unlink(h, p);
+}
+
 /* ---- who the members are ---- */
 
 static size_t bucket_of(const struct filter_host *h, const struct filter_member *who)
@@ -214,7 +237,7 @@ static int write_change(const struct change *k, const struct filter_state *state
 {
 	int r = put_ways(k, true);
 
-	if (r == 0 && k->new && k->plan->users == 0)
+	if (r == 0 && k->new && k->plan->made == 0)
 		r = host_put_plan(k->w, k->host, true, k->plan, k->err);
 	if (r < 0)
 		return r;
@@ -284,8 +307,9 @@ static void settle_new(const struct change *k)
 	clear_litter(h, host_mark(k->new));
 	if (h->ways[way].users++ == 0)
 		h->ways[way].made = ++h->made;
-	if (k->plan->users++ == 0)
-		plan_link(h, k->plan);
+	k->plan->users++;
+	if (k->plan->made == 0)
+		host_plan_link(h, k->plan);
 	member_link(h, k->new);
 }
 
@@ -394,9 +418,9 @@ static int set(struct filter_host *h, const struct filter_host_sandbox *s, int64
 		return r;
 	k.old = h->members[s->id];
 	k.new = member_new(s);
-	k.plan = plan_find(h, s->plan, s->relay);
+	k.plan = host_plan_find(h, s->plan, s->relay);
 	if (!k.plan)
-		k.plan = plan_copy(s->plan, s->relay, plan_number(h));
+		k.plan = host_plan_new(h, s->plan, s->relay);
 	r = k.new &&k.plan ? note_state(h, k.new, state, now_ms) : -ENOMEM;
 	if (r < 0) {
 		err_sys(err, r, "cannot attach");
@@ -406,7 +430,7 @@ static int set(struct filter_host *h, const struct filter_host_sandbox *s, int64
 	}
 	if (r < 0) {
 		host_member_free(k.new);
-		if (k.plan && k.plan->users == 0)
+		if (k.plan && k.plan->made == 0)
 			host_plan_free(k.plan);
 		return r;
 	}

@@ -49,7 +49,7 @@ void host_learned_note(struct host_learned *l, const struct hash_key *key,
 struct host_plan {
 	uint16_t number; /* not 0 */
 	uint32_t users;
-	uint64_t made; /* the order in which the kernel has it */
+	uint64_t made; /* the order in which the kernel has it; 0: not yet */
 	bool relay;
 	struct plan plan; /* owned bytes */
 	struct host_plan *next;
@@ -83,6 +83,7 @@ struct filter_host {
 	struct filter_host_params params;
 	struct hash_key key;
 	bool loaded;
+	uint64_t loads;	      /* so many */
 	uint64_t made;	      /* of the object that was made last */
 	uint16_t plan_number; /* the last one that was given */
 	struct host_way ways[HOST_WAYS];
@@ -116,6 +117,16 @@ void host_litter_free(struct host_litter *l);
 
 /* ---- host_change.c ---- */
 
+/* Not linked yet; NULL: no memory, or no number. */
+struct host_plan *host_plan_new(struct filter_host *h, const struct plan *plan,
+				bool relay);
+/* The one that is there already, or NULL. */
+struct host_plan *host_plan_find(const struct filter_host *h, const struct plan *plan,
+				 bool relay);
+/* The kernel has it now. */
+void host_plan_link(struct filter_host *h, struct host_plan *p);
+/* Nobody has it: take it away. Without success it goes with the next load. */
+void host_plan_remove(struct filter_host *h, struct host_plan *p, struct err *err);
 /* Who has that cgroup or user id, or NULL. */
 struct host_member *host_find_member(const struct filter_host *h,
 				     const struct filter_member *who);
@@ -135,6 +146,9 @@ void host_put_objects(struct nl_writer *w, const char *table, const struct rules
 /* A plan comes, with its chains, or goes. */
 int host_put_plan(struct nl_writer *w, const struct filter_host *h, bool add,
 		  const struct host_plan *p, struct err *err) MUST_CHECK;
+/* Its chains alone, when its sets are there. */
+void host_put_plan_chains(struct nl_writer *w, const struct host_plan *p,
+			  const struct ruleset *rs);
 /* The rules that ask for each way, as @h has the ways now. */
 int host_put_way_rules(struct nl_writer *w, const struct filter_host *h) MUST_CHECK;
 /* The sets of a way that came or is about to go; @h has it. */

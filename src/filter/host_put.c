@@ -261,14 +261,31 @@ static void put_chain_rules(struct nl_writer *w, const char *table,
 		netlink_rule(w, table, c, r);
 }
 
-void host_put_objects(struct nl_writer *w, const char *table, const struct ruleset *rs)
+static void put_sets(struct nl_writer *w, const char *table, const struct ruleset *rs)
 {
 	for (const struct filter_set *s = rs->sets; s; s = s->next)
 		put_set(w, table, s);
+}
+
+static void put_chains(struct nl_writer *w, const char *table, const struct ruleset *rs)
+{
 	for (const struct filter_chain *c = rs->chains; c; c = c->next)
 		netlink_chain(w, table, c);
 	for (const struct filter_chain *c = rs->chains; c; c = c->next)
 		put_chain_rules(w, table, c);
+}
+
+void host_put_objects(struct nl_writer *w, const char *table, const struct ruleset *rs)
+{
+	put_sets(w, table, rs);
+	put_chains(w, table, rs);
+}
+
+void host_put_plan_chains(struct nl_writer *w, const struct host_plan *p,
+			  const struct ruleset *rs)
+{
+	put_chains(w, HOST_TABLE, rs);
+	put_plan_verdicts(w, true, p);
 }
 
 /* A plan comes, with its chains, or goes. */
@@ -282,8 +299,8 @@ int host_put_plan(struct nl_writer *w, const struct filter_host *h, bool add,
 	if (r < 0)
 		return r;
 	if (add) {
-		host_put_objects(w, HOST_TABLE, rs);
-		put_plan_verdicts(w, true, p);
+		put_sets(w, HOST_TABLE, rs);
+		host_put_plan_chains(w, p, rs);
 		return 0;
 	}
 	put_plan_verdicts(w, false, p);

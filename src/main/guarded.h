@@ -46,6 +46,7 @@ struct guarded_change {
 	bool is_under_way, is_staged;
 	struct plan next; /* mapped, owned */
 	struct sandbox_staging staging;
+	struct filter_host_stage *host_stage; /* HOST: the same, in the host's table */
 	struct loop_deferred turn;
 };
 

@@ -25,8 +25,12 @@ static void unmap(const struct plan *p)
 }
 
 /* What is mapped at @c->next then is not needed any more. */
-static void end(struct guarded_change *c)
+static void end(struct guarded *g)
 {
+	struct guarded_change *c = &g->change;
+
+	if (g->sandbox.host)
+		filter_host_stage_end(g->sandbox.host, c->host_stage);
 	unmap(&c->next);
 	*c = (struct guarded_change){ 0 };
 }
@@ -48,8 +52,24 @@ static void finish(struct guarded *g, int r, const struct err *err)
 		/* Without memory for it names are closed. */
 		(void)!guarded_pin(g);
 	}
-	end(c);
+	end(g);
 	g->told->on_changed(g, r, err);
+}
+
+/* The same in the host's table. */
+static int host_step(struct guarded *g, struct err *err)
+{
+	struct guarded_change *c = &g->change;
+	struct err ignored = { 0 };
+	int r;
+
+	if (c->is_staged)
+		return guarded_change_at_once(g, &c->next, err);
+	r = filter_host_stage(g->sandbox.host, &c->next,
+			      plan_verify(&c->next) == POLICY_VERIFY_TLS, &c->host_stage,
+			      &ignored);
+	c->is_staged = r <= 0;
+	return 1;
 }
 
 /* Return: 1, another turn is needed; 0, it is changed; or -errno. */
@@ -59,6 +79,8 @@ static int step(struct guarded *g, struct err *err)
 	struct err ignored = { 0 };
 	int r;
 
+	if (g->sandbox.host)
+		return host_step(g, err);
 	if (!g->sandbox.shared || g->enforce == ENFORCED_NOTHING)
 		return guarded_change_at_once(g, &c->next, err);
 	if (!c->is_staged) {
@@ -112,5 +134,5 @@ void guarded_change_cancel(struct guarded *g)
 		return;
 	loop_defer_cancel(g->core->loop, &c->turn);
 	sandbox_stage_abandon(&g->sandbox, &c->staging);
-	end(c);
+	end(g);
 }

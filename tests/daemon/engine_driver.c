@@ -10,6 +10,7 @@
  *     run ID                   it has passed
  *     load                     the host's table is to stand
  *     change ID FILE           another policy
+ *     begin ID FILE            the same, and nobody waits for the answer
  *     detach ID, forget ID
  *     stats ID                 NAME=VALUE of the counters that are not zero; 0: of all
  *     events                   ID|ACTION|LAYER|ADDRESS|PORT|REASON, of those since then
@@ -360,6 +361,16 @@ static void on_change(struct driver *d, char **words)
 	answer(r, &err);
 }
 
+static void on_begin(struct driver *d, char **words)
+{
+	const struct ipc_message m = { .type = IPC_CHANGE,
+				       .sandbox = (uint32_t)atoi(words[1]) };
+	struct err err = { 0 };
+	CLEAN(fd) int plan = load_plan(words[2], &err);
+
+	answer(plan < 0 ? plan : ipc_send(d->control, &m, &plan, 1), &err);
+}
+
 static void end(struct driver *d, char **words, bool forget)
 {
 	uint32_t id = (uint32_t)atoi(words[1]) % IDS;
@@ -450,7 +461,7 @@ static const struct command {
 	{ "change", 3, on_change }, { "detach", 2, on_detach },
 	{ "forget", 2, on_forget }, { "stats", 2, on_stats },
 	{ "events", 1, on_events }, { "tamper", 1, on_tamper },
-	{ "bench", 4, on_bench },
+	{ "bench", 4, on_bench },   { "begin", 3, on_begin },
 };
 
 static void obey(struct driver *d, char *line)

@@ -6,6 +6,7 @@ packets are real. The host is a namespace with a link into the world."""
 import json
 import os
 import pathlib
+import re
 import subprocess
 import time
 
@@ -277,6 +278,52 @@ def test_a_relayed_flow_is_cut_by_a_change_as_well(engine, app, site, denied):
     assert (kept.say(), cut.say()) == ("got", "got")
     engine.change(1, rules[0], verify="tls")
     assert kept.say() == "got" and cut.say() != "got"
+
+
+RANGES = [f"11.{n >> 8}.{n & 255}.0/25" for n in range(4096)]
+
+
+def plan_names(host):
+    """The names of what plans have in the kernel, without the plans' numbers."""
+    found = re.findall(r"(?:set|chain) p(\d+)_", host.nft("-t", "list", "table", "inet", "weir_host"))
+    return set(found)
+
+
+def test_a_policy_of_many_ranges_comes_in_steps(engine, host, app, other, site):
+    engine.attach(1, app, site.name)
+    engine.attach(2, other, site.name)
+    engine.load()
+    app.probe(["dns", site.name])
+    flow = Flow(app, site.v4)
+    engine.change(1, site.name, *RANGES)
+    assert flow.say() == "got" and reaches(app, site)
+    inside, outside = app.probe(["tcp", "11.15.255.1", 443], ["tcp", "11.15.255.129", 443])
+    assert inside.result == "ok"
+    expect.tcp_refused(outside)
+    expect.tcp_refused(other.probe(["tcp", "11.15.255.1", 443]))
+    many = plan_names(host)
+    engine.change(1, site.name)
+    expect.tcp_refused(app.probe(["tcp", "11.15.255.1", 443]))
+    assert flow.say() == "got"
+    assert len(many) == 2 and len(plan_names(host) & many) == 1, "the old one is still there"
+
+
+def test_steps_that_lead_nowhere_leave_nothing(engine, host, app, other, site):
+    engine.attach(1, app, site.name)
+    engine.attach(2, other, site.name)
+    engine.load()
+    for end in ("detach", "tamper"):
+        engine.ask("begin", 1, engine.policy("many", policy(*RANGES)))
+        if end == "detach":
+            engine.detach(1)
+            assert len(plan_names(host)) == 1
+            engine.attach(1, app, site.name)
+        else:
+            engine.ask("tamper")
+            engine.wait_until_repaired()
+            wait_for(lambda: app.probe(["tcp", "11.15.255.1", 443]).result == "ok")
+            expect.name_refused(app.probe(["dns", site.name]))
+            assert len(plan_names(host)) == 2
 
 
 def test_detach_frees_it_and_others_stay(engine, host, app, other, site):
