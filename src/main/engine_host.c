@@ -385,11 +385,6 @@ int engine_host_prepare(struct engine_core *c, struct sandbox *s, struct err *er
 	return 0;
 }
 
-void engine_host_doubt(struct engine_host *h)
-{
-	h->is_in_doubt = true;
-}
-
 /* -- the table ---------------------------------------------------------------------- */
 
 static int load(struct engine_host *h, struct err *err)
@@ -505,6 +500,14 @@ static bool look_after(struct engine_host *h)
 		guarded_seen_now(&h->seen, filter_host_conn(h->table));
 	}
 	return false;
+}
+
+bool engine_host_mend(struct engine_host *h)
+{
+	if (!h->is_wanted || does_stand(h) != 0)
+		return false;
+	repair(h);
+	return h->stands;
 }
 
 static void tell_ipv6(struct engine_host *h)

@@ -21,7 +21,7 @@ struct engine_host {
 	/* All that were guarded before have been set, or one that was not. From then on
 	 * the table has to stand; until it does, every RETRY_MS it is tried again. */
 	bool is_wanted, stands;
-	bool is_in_doubt; /* a transaction failed: see what stands */
+	bool is_in_doubt; /* see what stands, whatever the count of transactions says */
 	int64_t retry_ms;
 	struct guarded_seen seen;
 	unsigned int looks;
@@ -58,8 +58,9 @@ int engine_host_prepare(struct engine_core *c, struct sandbox *s,
 			struct err *err) MUST_CHECK;
 /* Take over what it had learned, as far as the kernel bears it out. Return: how many. */
 size_t engine_host_adopt(struct engine_host *h, struct guarded *g);
-/* It isn't sure what stands: to be looked at. */
-void engine_host_doubt(struct engine_host *h);
+/* A transaction has failed: see whether the table stands. Return: it didn't, and was put
+ * back; so it may be worth another try. */
+bool engine_host_mend(struct engine_host *h);
 
 /* -- from time to time -------------------------------------------------------------- */
 

@@ -157,10 +157,10 @@ static int host_enforce(struct guarded *g, struct err *err)
 	if (g->restarted)
 		g->adopted = (uint32_t)engine_host_adopt(h, g);
 	r = sandbox_install(&g->sandbox, &g->plan, err);
-	if (r < 0) {
-		engine_host_doubt(h);
+	if (r < 0 && engine_host_mend(h))
+		r = sandbox_install(&g->sandbox, &g->plan, err);
+	if (r < 0)
 		return r;
-	}
 	/* Those that were guarded before wait for each other, and so does whatever is not
 	 * tested at once. */
 	if (!h->stands)
@@ -182,8 +182,8 @@ static int host_change(struct guarded *g, const struct plan *next, struct err *e
 {
 	int r = shared_change(g, next, err);
 
-	if (r < 0)
-		engine_host_doubt(g->core->host);
+	if (r < 0 && engine_host_mend(g->core->host))
+		r = shared_change(g, next, err);
 	return r;
 }
 

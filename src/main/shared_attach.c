@@ -138,6 +138,18 @@ void shared_attach(struct shared *e, const struct ipc_message *m, int *fds, size
 	shared_tell_standing(e, g, IPC_STANDS, true);
 }
 
+static int remove_rules(struct shared *e, struct guarded *g, struct err *err)
+{
+	int r = guarded_remove_rules(g, err);
+
+	/* Others may just have taken the host's table away. */
+	if (r < 0 && g->sandbox.host && engine_host_mend(e->core.host)) {
+		*err = (struct err){ 0 };
+		r = guarded_remove_rules(g, err);
+	}
+	return r;
+}
+
 void shared_detach(struct shared *e, const struct ipc_message *m)
 {
 	struct ipc_message answer = { .type = IPC_DETACHED, .sandbox = m->sandbox };
@@ -148,7 +160,7 @@ void shared_detach(struct shared *e, const struct ipc_message *m)
 		err_set(&err, -ENOENT, "there is no such sandbox");
 	} else {
 		guarded_leave(g);
-		if (m->attach.forget || guarded_remove_rules(g, &err) < 0)
+		if (m->attach.forget || remove_rules(e, g, &err) < 0)
 			guarded_forget_rules(g);
 		guarded_done(g);
 		free(g);
