@@ -253,3 +253,13 @@ int run_daemon_read(const struct run_daemon *d, const struct plan *plan,
 		ret_counters[COUNT_EVENTS_DROPPED] + ret_counters[COUNT_PACKETS_LOST];
 	return r;
 }
+
+bool run_daemon_is_settled(const struct event_ring *ring, const uint64_t *counters)
+{
+	uint64_t told = 0;
+
+	for (size_t i = 0; i < event_ring_count(ring); i++)
+		told += event_ring_at(ring, i)->packets;
+	return told >= counters[COUNT_QUERIES_DENIED] + counters[COUNT_FLOWS_DENIED] +
+			       counters[COUNT_PACKETS_DENIED];
+}

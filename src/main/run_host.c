@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -27,7 +28,11 @@
 #include "main/run_member.h"
 #include "sandbox/sandbox.h"
 
-enum { EVENTS_KEPT = 512 };
+enum {
+	EVENTS_KEPT = 512,
+	SETTLE_MS = 1500, /* longer than the engine folds what is equal */
+	SETTLE_EVERY_MS = 50,
+};
 
 struct host_run {
 	const struct run_spec *spec;
@@ -204,15 +209,36 @@ static int report_all(struct host_run *h)
 	return report.exit_status;
 }
 
-/* What was denied is asked for while there is somebody to be asked. */
+/* What was denied is asked for while there is somebody to be asked. Where something was,
+ * the last of it may take a moment. */
+static int ask_what_was_denied(struct host_run *h, struct err *err)
+{
+	const struct timespec wait = { .tv_nsec = SETTLE_EVERY_MS * 1000000 };
+	const int64_t end_ms = clock_now_ms() + SETTLE_MS;
+	struct event_ring *next;
+	int r;
+
+	for (;;) {
+		r = run_daemon_read(&h->daemon, &h->plan, h->ring, h->counters,
+				    &h->missed, err);
+		if (r < 0 || run_daemon_is_settled(h->ring, h->counters) ||
+		    clock_now_ms() > end_ms)
+			return r;
+		nanosleep(&wait, NULL);
+		next = event_ring_new(EVENTS_KEPT);
+		if (!next)
+			return 0;
+		event_ring_free(h->ring);
+		h->ring = next;
+	}
+}
+
 static void leave(struct host_run *h)
 {
 	bool clear = run_place_clear(&h->place);
 	struct err err = { 0 };
 
-	if (h->daemon.id[0] && h->failure == 0 &&
-	    run_daemon_read(&h->daemon, &h->plan, h->ring, h->counters, &h->missed,
-			    &err) < 0)
+	if (h->daemon.id[0] && h->failure == 0 && ask_what_was_denied(h, &err) < 0)
 		log_warning("cannot ask what was denied: %s", err.text);
 	err = (struct err){ 0 };
 	if (h->daemon.id[0] && !clear)

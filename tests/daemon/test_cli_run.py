@@ -202,6 +202,12 @@ def test_options_of_a_namespace_are_errors(daemon, user, option):
     assert done.code == 2 and f"{option[0]} means nothing with --cgroup" in done.messages
 
 
+def test_what_is_denied_again_and_again_is_counted_to_the_end(daemon, user, denied):
+    done = run(daemon, "--uid", user, "--", *PYTHON, CONNECT, *[denied.name] * 20, *["93.9.9.9"] * 5)
+    assert re.search(rf"^weir:   {re.escape(denied.name)} +40 times", done.messages, re.M), done
+    assert re.search(r"^weir:   93\.9\.9\.9 tcp/443 +5 times", done.messages, re.M), done
+
+
 def test_a_report_is_written(daemon, user, denied, tmp_path):
     done = run(daemon, "--uid", user, "--report", tmp_path / "r.json", "--", *PYTHON, CONNECT, denied.name)
     assert done.code == 0
