@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <string.h>
 
 #include "cli/sidecar_internal.h"
 
@@ -31,7 +32,10 @@ static int set_state_dir(void *target, const char *value, struct err *err)
 {
 	struct sidecar_spec *spec = target;
 
-	return sidecar_set_path(spec, value, &spec->state_dir, err);
+	if (strcmp(value, "none") != 0)
+		return sidecar_set_path(spec, value, &spec->state_dir, err);
+	spec->state_dir = NULL;
+	return 0;
 }
 
 static int set_tls_cert(void *target, const char *value, struct err *err)
@@ -90,7 +94,8 @@ static const struct cli_option options[] = {
 	  sidecar_set_log_output, ',' },
 	{ "metrics-extra-attrs", "KEY=VALUE",
 	  "added to metrics and log lines; may be repeated", sidecar_set_attr, ',' },
-	{ "state-dir", "DIR", "where events are kept (in memory alone)", set_state_dir },
+	{ "state-dir", "DIR", "where events are kept, or none (/var/lib/weir)",
+	  set_state_dir },
 	{ "jsonl", "FILE", "stdout, or a file for events, each a line of JSON",
 	  sidecar_set_jsonl },
 	{ "postgres", "CONNINFO",
@@ -126,6 +131,7 @@ static void set_defaults(struct sidecar_spec *spec)
 		.mode = SIDECAR_MODE_DNS_NFT_TLS,
 		.socket = CLI_DAEMON_SOCKET,
 		.run_dir = CLI_DAEMON_RUN_DIR,
+		.state_dir = "/var/lib/weir",
 		.max_rules = SIDECAR_RULES_DEFAULT,
 		.ui = true,
 		.log_level = SIDECAR_LOG_INFO,

@@ -157,7 +157,7 @@ class Daemon:
         begin = time.perf_counter()
         with open(self.log, "a", encoding="utf-8") as log:
             self.process = subprocess.Popen(
-                ["taskset", "-c", str(SERVER_CPU), self.build / "weir", "daemon", "--run-dir", self.folder / "run", "--socket", self.socket,
+                ["taskset", "-c", str(SERVER_CPU), self.build / "weir", "daemon", "--run-dir", self.folder / "run", "--state-dir", "none", "--socket", self.socket,
                  "--dns-upstream", ":".join(UPSTREAM), "--log-level", "error"], stdout=log, stderr=log)
         answers = None
         while True:

@@ -2,6 +2,7 @@
 """The API on the unix socket: who may ask, and what of whom."""
 import json
 import os
+import pathlib
 import re
 import socket
 import subprocess
@@ -97,7 +98,7 @@ def test_a_refused_attach_says_why(daemon):
 
 
 def test_a_launch_that_fails_is_an_event(daemon, pod):
-    found = events(daemon, "/events", 1,
+    found = events(daemon, "/events", ["bad"],
                    lambda: daemon.weir("attach", "--id", "bad", "--netns", daemon.pid, "--allow", "a.test"))
     assert (found[0]["action"], found[0]["layer"], found[0]["name"]) == ("panic", "launch", "bad")
     assert found[0]["reason"].startswith("failed_safety_setup")
@@ -112,6 +113,22 @@ def test_events_are_stored(host, pod, denied):
     assert daemon.stop() == 0
     files = list((host.folder / "deep" / "state").iterdir())
     assert any(denied.name.encode() in f.read_bytes() for f in files), files
+
+
+def test_without_a_word_events_are_stored_where_everybody_looks(host, pod, denied):
+    """On a /var/lib/weir of its own."""
+    there = pathlib.Path("/var/lib/weir")
+    mine = not there.exists()
+    own = ("unshare", "--mount", "sh", "-ec", f'mkdir -p {there}; mount -t tmpfs none {there}; exec "$@"', "sh")
+    try:
+        daemon = host.daemon(env={"WEIR_STATE_DIR": ""}, way=own)
+        daemon.attach("one", pod)
+        pod.probe(["dns", denied.name])
+        store = pathlib.Path(f"/proc/{daemon.pid}/root/{there}")
+        wait_for(lambda: any(denied.name.encode() in f.read_bytes() for f in store.glob("*")))
+    finally:
+        if mine:
+            there.rmdir()
 
 
 def events(daemon, path, wanted, then):

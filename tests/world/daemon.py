@@ -71,7 +71,7 @@ class Daemon:
         way = ["unshare", "--mount", "sh", "-ec", f"mount --bind '{group}' /etc/group; " 'exec "$@"', "sh"] if group else list(way)
         argv = host.ns.command(*way, str(self.program), "daemon", "--run-dir", str(self.run_dir), "--dns-upstream", RESOLVER4,
                                *map(str, args))
-        self.process = subprocess.Popen(argv, env=self._env, cwd="/", stdin=subprocess.DEVNULL,
+        self.process = subprocess.Popen(argv, env={"WEIR_STATE_DIR": "none", **self._env}, cwd="/", stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
         self.pid = self.process.pid
         for pair in ((self.process.stdout, self.lines), (self.process.stderr, self.errors)):
