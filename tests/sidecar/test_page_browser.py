@@ -276,6 +276,29 @@ def test_D_bytes_of_any_kind_and_no_token(page, pod):
         page.open("about:blank")
 
 
+def test_G_what_nobody_looks_at_holds_nothing(page, pod):
+    """A browser has six connections to a server for all its tabs, and keeps pages that were left, to go back to them."""
+    with pod.ns.entered(), Api(token=None) as api:
+        for _ in range(8):
+            page.open(f"http://127.0.0.1:{api.port}/ui/")
+            page.wait("document.getElementById('link').textContent.startsWith('live')")
+            page.open("about:blank")
+        page.js("history.back()")
+        page.wait("location.pathname === '/ui/' && document.getElementById('link').textContent.startsWith('live')")
+        # another tab is in front
+        page.js("""import('/ui/api.js').then(() => {
+            self.timeout = setTimeout;
+            self.setTimeout = (f, ms, ...more) => timeout(f, ms === 10000 ? 1 : ms, ...more);
+            Object.defineProperty(document, 'hidden', {value: true, configurable: true});
+            document.dispatchEvent(new Event('visibilitychange')); })""")
+        page.wait("document.getElementById('link').textContent === 'not live: nobody looks'")
+        api.event("meanwhile.test")
+        page.js("delete document.hidden, document.dispatchEvent(new Event('visibilitychange'))")
+        page.wait("[...document.querySelectorAll('#events-list .name')].some(e => e.textContent === 'meanwhile.test')")
+        assert page.all_faults() == []
+        page.open("about:blank")
+
+
 class Evil(http.server.BaseHTTPRequestHandler):
     """Another site: a page that may do whatever pages may."""
 

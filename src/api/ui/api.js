@@ -3,6 +3,7 @@
 
 const TOKEN_HEADER = "OPENSANDBOX-EGRESS-AUTH";
 const LINE_MAX = 1 << 17; // of the stream; a longer one isn't the API's
+const HIDDEN_MS = 10000;
 const root = new URL("../", location.href);
 let token = "";
 
@@ -79,37 +80,79 @@ function pause(ms, signal) {
 	});
 }
 
+// Resolves when somebody looks at the page, or @signal says that nobody will.
+function seen(signal) {
+	return new Promise((done) => {
+		const look = () => {
+			if (document.hidden && !signal.aborted)
+				return;
+			document.removeEventListener("visibilitychange", look);
+			done();
+		};
+		document.addEventListener("visibilitychange", look);
+		signal.addEventListener("abort", look, { once: true });
+		look();
+	});
+}
+
+// A browser has six connections to a server for all of its tabs: one that nobody has looked at for a while gives its
+// own up. Return: what ends with @signal and then, and what undoes it.
+function whileSeen(signal) {
+	const one = new AbortController();
+	let timer = 0;
+	const end = () => one.abort();
+	const look = () => {
+		clearTimeout(timer);
+		timer = document.hidden ? setTimeout(end, HIDDEN_MS) : 0;
+	};
+	signal.addEventListener("abort", end, { once: true });
+	document.addEventListener("visibilitychange", look);
+	look();
+	return [one.signal, () => {
+		clearTimeout(timer);
+		signal.removeEventListener("abort", end);
+		document.removeEventListener("visibilitychange", look);
+	}];
+}
+
 // What happens, as it happens, and first what the API still knows; again and again until @signal.
 // onState(is it live, why not or what of it, since when by the API's clock). Rejects when the token isn't taken any more.
 export async function follow(path, signal, onEvent, onState) {
 	let last = "0-0", wait = 500, isFirst = true;
 
-	while (!signal.aborted) {
-		try {
-			const answer = await call("GET", path, { signal, headers: { "Last-Event-ID": last } });
-			const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-			const read = parser((id, data) => {
-				last = id;
-				onEvent(JSON.parse(data));
-			}, (text) => {
-				if (text.includes("missing") && !isFirst)
-					onState(true, "some events were missed");
-			});
+	async function once(one) {
+		const answer = await call("GET", path, { signal: one, headers: { "Last-Event-ID": last } });
+		const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+		const read = parser((id, data) => {
+			last = id;
+			onEvent(JSON.parse(data));
+		}, (text) => {
+			if (text.includes("missing") && !isFirst)
+				onState(true, "some events were missed");
+		});
 
-			onState(true, "", Date.parse(answer.headers.get("Date")) || Date.now());
-			wait = 500;
-			for (let part = await reader.read(); !part.done; part = await reader.read())
-				read(part.value);
-			isFirst = false;
+		onState(true, "", Date.parse(answer.headers.get("Date")) || Date.now());
+		wait = 500;
+		for (let part = await reader.read(); !part.done; part = await reader.read())
+			read(part.value);
+	}
+
+	while (!signal.aborted) {
+		const [one, undo] = whileSeen(signal);
+		try {
+			await once(one);
 			onState(false, "the stream has ended");
 		} catch (e) {
 			if (signal.aborted)
 				return;
 			if (e.status === 401)
 				throw e;
-			onState(false, e.message);
+			onState(false, one.aborted ? "nobody looks" : e.message);
+		} finally {
+			undo();
 		}
 		isFirst &&= last === "0-0";
+		await seen(signal);
 		await pause(wait, signal);
 		wait = Math.min(wait * 2, 15000);
 	}

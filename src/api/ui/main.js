@@ -196,5 +196,14 @@ window.addEventListener("hashchange", () => {
 	$("status-h").focus(); // what had the keyboard is gone
 });
 document.addEventListener("visibilitychange", poll);
+// Nothing of it waits in the browser's memory for somebody to come back.
+window.addEventListener("pagehide", () => {
+	forget();
+	setToken("");
+});
+window.addEventListener("pageshow", (e) => {
+	if (e.persisted)
+		begin(false);
+});
 setInterval(poll, POLL_MS);
 begin(false);
