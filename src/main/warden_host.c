@@ -222,6 +222,18 @@ static int find_cgroup(struct ward *d, struct err *err)
 	return r < 0 ? r : found_cgroup(d, c, err);
 }
 
+/* Its connections, before it is guarded. */
+static int look_before(struct ward *d, struct err *err)
+{
+	CLEAN(mem) struct cgroup *c = calloc(1, sizeof(*c));
+	const struct before_who who = { d->dir ? c : NULL, d->member.uid };
+	int r = !c	 ? err_set(err, -ENOMEM, "out of memory")
+		: d->dir ? cgroup_open(d->dir, c, err)
+			 : 0;
+
+	return r < 0 ? r : before_look(&who, &d->before, err);
+}
+
 int host_find(struct ward *d, struct err *err)
 {
 	int r = d->spec.member == FILTER_MEMBER_CGROUP ? find_cgroup(d, err)
@@ -231,7 +243,9 @@ int host_find(struct ward *d, struct err *err)
 		r = err_set(err, -EIO,
 			    "the filter of the host's sandboxes can't be "
 			    "installed");
-	return r < 0 ? r : open_host(d->warden, err);
+	if (r == 0)
+		r = open_host(d->warden, err);
+	return r < 0 || d->restarted ? r : look_before(d, err);
 }
 
 /* -- what is told ------------------------------------------------------------------- */
@@ -255,7 +269,7 @@ static struct cgroup_strays strays_of(const struct ward *d)
 	return cgroup_strays(c);
 }
 
-void host_tell_strays(const struct ward *d)
+static void tell_strays(const struct ward *d)
 {
 	struct cgroup_strays s = strays_of(d);
 	struct ipc_message m = { .type = IPC_TOLD, .sandbox = d->id };
@@ -268,6 +282,38 @@ void host_tell_strays(const struct ward *d)
 	snprintf(m.text, sizeof(m.text), "%u sockets from outside are not held",
 		 s.sockets);
 	warden_tell_control(d->warden, &m, NULL);
+}
+
+static int end_before(struct ward *d, size_t *ret, struct err *err)
+{
+	CLEAN(mem) struct cgroup *c = calloc(1, sizeof(*c));
+	const struct before_who who = { d->dir ? c : NULL, d->member.uid };
+	int r = !c	 ? err_set(err, -ENOMEM, "out of memory")
+		: d->dir ? cgroup_open(d->dir, c, err)
+			 : 0;
+
+	return r < 0 ? r : before_end(&who, &d->before, ret, err);
+}
+
+int host_settle(struct ward *d, struct err *err)
+{
+	int r = end_before(d, &d->ended, err);
+
+	before_done(&d->before);
+	return r;
+}
+
+void host_tell_settled(const struct ward *d)
+{
+	char text[64];
+
+	if (d->ended > 0) {
+		snprintf(text, sizeof(text), "%zu connections from before were ended",
+			 d->ended);
+		host_tell(d, text);
+	}
+	if (d->dir)
+		tell_strays(d);
 }
 
 struct ipc_look host_look(const struct ward *d)

@@ -23,6 +23,7 @@
 #include "main/keeper_internal.h"
 #include "main/porter.h"
 #include "main/warden.h"
+#include "net/before.h"
 
 enum {
 	WARDS_MAX = IPC_WARDS_MAX, /* over it: refused */
@@ -80,13 +81,15 @@ struct ward {
 	struct loop_source process; /* a pidfd, -1: none */
 	/* GUARDED_HOST */
 	struct filter_member member;
-	char *dir;    /* of its cgroup; owned, NULL: a user */
-	int watch;    /* of inotify, on the directory above; -1: none */
-	bool waiting; /* the cgroup is gone; its parent isn't */
-	bool fresh;   /* it is another cgroup now: nothing is taken over */
-	bool again;   /* and yet another one, while the engine was being told */
-	bool guards;  /* its parent is guarded */
-	bool left;    /* refused: WARD_LEFT when the engine has let go of it */
+	char *dir;	      /* of its cgroup; owned, NULL: a user */
+	int watch;	      /* of inotify, on the directory above; -1: none */
+	bool waiting;	      /* the cgroup is gone; its parent isn't */
+	bool fresh;	      /* it is another cgroup now: nothing is taken over */
+	bool again;	      /* and yet another one, while the engine was being told */
+	bool guards;	      /* its parent is guarded */
+	bool left;	      /* refused: WARD_LEFT when the engine has let go of it */
+	struct before before; /* connections that peers had begun to it; owned */
+	size_t ended;	      /* connections from before that were ended */
 	struct join join;
 	struct loop_deferred freed;
 	/* With all others. */
@@ -227,8 +230,11 @@ void host_on_engine(struct warden *w, const struct ipc_message *m);
 void host_on_engine_end(struct warden *w);
 /* The table could not be installed: try again. */
 void host_try_again(struct warden *w);
-/* Sockets that the filter doesn't take for its own. */
-void host_tell_strays(const struct ward *d);
+/* It stands for the first time: end what the filter can't judge of the connections that
+ * were there. */
+int host_settle(struct ward *d, struct err *err) MUST_CHECK;
+/* How many those were, and which sockets the filter doesn't take for its own. */
+void host_tell_settled(const struct ward *d);
 struct ipc_look host_look(const struct ward *d);
 /* An event of the sandbox's. */
 void host_tell(const struct ward *d, const char *text);

@@ -95,6 +95,7 @@ void ward_free(struct ward *d)
 	follow_stop(d);
 	free(d->dir);
 	d->dir = NULL;
+	before_done(&d->before);
 	sandbox_fds_done(&d->fds);
 	close_fd(&d->route_fd);
 	ward_plan_drop(w, d->plan);
@@ -275,6 +276,11 @@ static void fail(struct ward *d, const char *text)
 	ward_detach(d, true);
 }
 
+static int settle(struct ward *d, struct err *err)
+{
+	return d->restarted || d->spec.kind != GUARDED_HOST ? 0 : host_settle(d, err);
+}
+
 /* What was asked for has to be so; of what was guarded before nobody is served by less.
  */
 static int guard_parent(struct ward *d, struct err *err)
@@ -319,7 +325,7 @@ static void stands(struct ward *d)
 		enter_the_next(d);
 		return;
 	}
-	if (guard_parent(d, &err) < 0 || keep(d, &err) < 0) {
+	if (settle(d, &err) < 0 || guard_parent(d, &err) < 0 || keep(d, &err) < 0) {
 		fail(d, err.text);
 		return;
 	}
@@ -331,8 +337,8 @@ static void stands(struct ward *d)
 	m.ward = d->spec;
 	if (d->asked || !d->told)
 		warden_tell_control(d->warden, &m, NULL);
-	if (d->dir && (d->asked || !d->told))
-		host_tell_strays(d);
+	if (d->spec.kind == GUARDED_HOST && (d->asked || !d->told))
+		host_tell_settled(d);
 	d->asked = false;
 	d->told = true;
 	if (d->again)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* net/cgroup_internal - a walk through a cgroup and all below it. */
+/* net/cgroup_internal - a walk through a cgroup and all below it, and lists of numbers.
+ */
 #pragma once
 
 #include "net/cgroup.h"
@@ -12,3 +13,16 @@ struct cgroup_walk {
 	struct err *err;
 };
 int cgroup_walk(struct cgroup_walk *w, const struct cgroup *c) MUST_CHECK;
+
+/* All zero: empty. */
+struct cgroup_ids {
+	uint64_t *at; /* owned */
+	size_t count, capacity;
+};
+int cgroup_ids_add(struct cgroup_ids *n, uint64_t number) MUST_CHECK;
+/* Before one is looked for. */
+void cgroup_ids_sort(struct cgroup_ids *n);
+bool cgroup_ids_have(const struct cgroup_ids *n, uint64_t number);
+void cgroup_ids_done(struct cgroup_ids *n);
+/* Those of @c and of all below it, sorted. */
+int cgroup_ids_below(const struct cgroup *c, struct cgroup_ids *ret) MUST_CHECK;

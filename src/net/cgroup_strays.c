@@ -22,12 +22,9 @@ enum { DUMP_SIZE = 32 * 1024, ALL_STATES = -1 };
 
 /* ---- sockets that were made elsewhere ---- */
 
-struct numbers {
-	uint64_t *at; /* owned */
-	size_t count, capacity;
-};
+/* ---- lists of numbers ---- */
 
-static int numbers_add(struct numbers *n, uint64_t number)
+int cgroup_ids_add(struct cgroup_ids *n, uint64_t number)
 {
 	if (n->count == n->capacity) {
 		size_t capacity = 2 * n->capacity + 64;
@@ -49,36 +46,57 @@ static int compare_numbers(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static bool numbers_have(const struct numbers *n, uint64_t number)
+bool cgroup_ids_have(const struct cgroup_ids *n, uint64_t number)
 {
 	return n->count > 0 &&
 	       bsearch(&number, n->at, n->count, sizeof(number), compare_numbers) != NULL;
 }
 
-static void numbers_sort(struct numbers *n)
+void cgroup_ids_sort(struct cgroup_ids *n)
 {
 	if (n->count > 0)
 		qsort(n->at, n->count, sizeof(*n->at), compare_numbers);
 }
 
-struct looking {
-	struct numbers cgroups, strays; /* ids below it; inodes made outside of them */
-	struct numbers packets, raws;	/* inodes of everybody's */
-	struct cgroup_strays *ret;
-	bool failed;
-};
-
-static int keep_cgroup(struct cgroup_walk *w, uint64_t id)
+void cgroup_ids_done(struct cgroup_ids *n)
 {
-	struct looking *l = w->data;
+	free(n->at);
+	*n = (struct cgroup_ids){ 0 };
+}
 
-	return numbers_add(&l->cgroups, id);
+static int keep_id(struct cgroup_walk *w, uint64_t id)
+{
+	return cgroup_ids_add(w->data, id);
 }
 
 static int ignore_process(struct cgroup_walk *w, pid_t pid)
 {
 	return 0;
 }
+
+int cgroup_ids_below(const struct cgroup *c, struct cgroup_ids *ret)
+{
+	struct err ignored = { 0 };
+	struct cgroup_walk w = {
+		.on_process = ignore_process,
+		.on_cgroup = keep_id,
+		.data = ret,
+		.err = &ignored,
+	};
+	int r = cgroup_walk(&w, c);
+
+	cgroup_ids_sort(ret);
+	return r;
+}
+
+/* ---- sockets ---- */
+
+struct looking {
+	struct cgroup_ids cgroups, strays; /* ids below it; inodes made outside of them */
+	struct cgroup_ids packets, raws;   /* inodes of everybody's */
+	struct cgroup_strays *ret;
+	bool failed;
+};
 
 static int on_attr(const struct nlattr *a, void *data)
 {
@@ -105,7 +123,8 @@ static int on_socket(const struct nlmsghdr *h, void *data)
 		return MNL_CB_OK;
 	}
 	memcpy(&id, mnl_attr_get_payload(cgroup), sizeof(id));
-	if (!numbers_have(&l->cgroups, id) && numbers_add(&l->strays, m->idiag_inode) < 0)
+	if (!cgroup_ids_have(&l->cgroups, id) &&
+	    cgroup_ids_add(&l->strays, m->idiag_inode) < 0)
 		return MNL_CB_ERROR;
 	return MNL_CB_OK;
 }
@@ -159,7 +178,7 @@ static int list_strays(struct looking *l)
 
 /* Column @column, from 0 on, of each line of @path but the first one; nothing when that
  * isn't there. */
-static int list_inodes(const char *path, size_t column, struct numbers *ret)
+static int list_inodes(const char *path, size_t column, struct cgroup_ids *ret)
 {
 	FILE *f = fopen(path, "re");
 	char line[512];
@@ -178,7 +197,7 @@ static int list_inodes(const char *path, size_t column, struct numbers *ret)
 			len = strcspn(at, " \n");
 		}
 		if (text_to_u32((struct text){ at, len }, UINT32_MAX, &inode))
-			r = numbers_add(ret, inode);
+			r = cgroup_ids_add(ret, inode);
 	}
 	if (f)
 		fclose(f);
@@ -228,9 +247,9 @@ static int count_process(struct cgroup_walk *w, pid_t pid)
 	while ((e = readdir(all))) {
 		uint64_t inode = socket_inode(dirfd(all), e->d_name);
 
-		found += numbers_have(&l->strays, inode);
-		l->ret->packet += numbers_have(&l->packets, inode);
-		l->ret->raw += numbers_have(&l->raws, inode);
+		found += cgroup_ids_have(&l->strays, inode);
+		l->ret->packet += cgroup_ids_have(&l->packets, inode);
+		l->ret->raw += cgroup_ids_have(&l->raws, inode);
 	}
 	closedir(all);
 	if (found > 0 && l->ret->processes++ == 0)
@@ -244,30 +263,24 @@ struct cgroup_strays cgroup_strays(const struct cgroup *c)
 	struct cgroup_strays ret = { 0 };
 	struct looking l = { .ret = &ret };
 	struct err ignored = { 0 };
-	struct cgroup_walk w = {
-		.on_process = ignore_process,
-		.on_cgroup = keep_cgroup,
-		.data = &l,
-		.err = &ignored,
-	};
-	int r = cgroup_walk(&w, c);
+	struct cgroup_walk w = { .on_process = count_process,
+				 .data = &l,
+				 .err = &ignored };
+	int r = cgroup_ids_below(c, &l.cgroups);
 
-	numbers_sort(&l.cgroups);
 	if (r == 0)
 		r = list_strays(&l);
 	if (r == 0)
 		r = list_raw_sockets(&l);
-	numbers_sort(&l.strays);
-	numbers_sort(&l.packets);
-	numbers_sort(&l.raws);
-	w.on_process = count_process;
-	w.on_cgroup = NULL;
+	cgroup_ids_sort(&l.strays);
+	cgroup_ids_sort(&l.packets);
+	cgroup_ids_sort(&l.raws);
 	if (r == 0)
 		r = cgroup_walk(&w, c);
 	ret.known = r == 0 && !l.failed;
-	free(l.cgroups.at);
-	free(l.strays.at);
-	free(l.packets.at);
-	free(l.raws.at);
+	cgroup_ids_done(&l.cgroups);
+	cgroup_ids_done(&l.strays);
+	cgroup_ids_done(&l.packets);
+	cgroup_ids_done(&l.raws);
 	return ret;
 }

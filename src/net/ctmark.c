@@ -248,3 +248,50 @@ int ctmark_read(const void *bytes, size_t size, uint32_t port_id, uint32_t seq,
 	}
 	return 1;
 }
+
+/* ---- who began ---- */
+
+/* Return: -EAGAIN, it is about another request. */
+static int read_side(const struct nlmsghdr *h, size_t size, const struct ctmark *c,
+		     const struct endpoint *local, const struct endpoint *peer)
+{
+	const size_t headers = NLMSG_HDRLEN + MNL_ALIGN(sizeof(struct nfgenmsg));
+	struct attrs attrs;
+	int r;
+
+	if (size < sizeof(*h) || h->nlmsg_len < sizeof(*h) || h->nlmsg_len > size)
+		return -EBADMSG;
+	if (h->nlmsg_pid != c->port_id || h->nlmsg_seq != c->seq)
+		return -EAGAIN;
+	if (h->nlmsg_type == NLMSG_ERROR) {
+		r = read_error(h);
+		return r == -ENOENT ? CTMARK_NOBODY : r;
+	}
+	if (h->nlmsg_type != (NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_NEW) ||
+	    h->nlmsg_len < headers ||
+	    !read_attrs((const uint8_t *)h + headers, h->nlmsg_len - headers, &attrs))
+		return -EBADMSG;
+	return tuple_is(attrs.at[CTA_TUPLE_ORIG], local, peer) ? CTMARK_LOCAL
+							       : CTMARK_PEER;
+}
+
+int ctmark_begun_by(struct ctmark *c, const struct endpoint *local,
+		    const struct endpoint *peer)
+{
+	_Alignas(struct nlmsghdr) uint8_t buf[REPLY_SIZE];
+	struct sockaddr_nl kernel = { .nl_family = AF_NETLINK };
+	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
+
+	put_request(h, ++c->seq, local, peer);
+	if (sendto(c->fd, h, h->nlmsg_len, MSG_NOSIGNAL, (struct sockaddr *)&kernel,
+		   sizeof(kernel)) < 0)
+		return -errno;
+	for (int i = 0; i < REPLIES_MAX; i++) {
+		ssize_t n = receive(c->fd, buf, sizeof(buf));
+		int r = n < 0 ? (int)n : read_side(h, (size_t)n, c, local, peer);
+
+		if (n < 0 || r != -EAGAIN)
+			return r;
+	}
+	return -EBADMSG;
+}

@@ -22,6 +22,16 @@ void ctmark_done(struct ctmark *c);
  * -ENOENT: there is no such entry; another -errno: who it is can't be told. */
 int ctmark_of_socket(struct ctmark *c, int socket, uint32_t *ret) MUST_CHECK;
 
+/* Who began the TCP connection between @local and @peer, as conntrack has it. Return: one
+ * of these, or -errno. */
+enum ctmark_side {
+	CTMARK_NOBODY = 0, /* there is no such entry */
+	CTMARK_LOCAL,
+	CTMARK_PEER,
+};
+int ctmark_begun_by(struct ctmark *c, const struct endpoint *local,
+		    const struct endpoint *peer) MUST_CHECK;
+
 /* One datagram of replies to request @seq of @port_id; for itself for the fuzzer. Only an
  * entry whose replies go from @local to @peer counts, as TCP. Return: 1, there is more to
  * be read; 0, *@ret is the mark; or -errno, -EBADMSG for what the kernel never says. */

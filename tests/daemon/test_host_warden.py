@@ -273,13 +273,89 @@ def test_what_was_refused_can_be_attached(host, cgroup, site):
 
 # what was there before
 
-def test_connections_from_before_are_judged(host, cgroup, site, denied):
-    app = Member(host, cgroup)
+DIALLER = """
+import socket, sys
+s = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+print("open", flush=True)
+s.settimeout(1)
+for line in sys.stdin:
+    try:
+        if line == "answer\\n":
+            s.recv(99)
+        s.send(b"secret")
+        print("sent", flush=True)
+    except OSError as e:
+        print(type(e).__name__, flush=True)
+"""
+
+
+@pytest.mark.parametrize("first", ["server", "app"])
+@pytest.mark.parametrize("kind", ["cgroup", "uid"])
+def test_what_was_open_before_is_judged_anew(host, tree, kind, first):
+    """Whoever speaks first afterwards: the kernel has not seen the connection's beginning."""
+    app, other, who = attached(host, tree, kind)
+    daemon = host.daemon()
+    with host.world.internet.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((STRANGER, 7999))
+        listener.listen()
+        listener.settimeout(5)
+        started, peers = [], []
+        for member in (app, other):
+            started.append(member.start("/usr/bin/python3", "-c", DIALLER, STRANGER, 7999))
+            assert started[-1].line() == "open"
+            peers.append(listener.accept()[0])
+        told = Told(daemon)
+        attach(daemon, "one", **who)
+        told.wait("1 connections from before were ended")
+        heard = []
+        for caller, peer in zip(started, peers):
+            with peer:
+                peer.settimeout(0.5)
+                if first == "server":
+                    peer.send(b"go on")
+                caller.say("answer\n" if first == "server" else "now\n")
+                caller.line()
+                try:
+                    heard.append(peer.recv(99))
+                except OSError:
+                    heard.append(b"")
+        # the other's goes on
+        assert heard == [b"", b"secret"]
+
+
+def test_connections_that_the_kernel_has_seen_begin_are_judged(host, tree, cgroup, site, denied):
+    app, daemon = Member(host, cgroup), host.daemon()
+    attach(daemon, "first", uid=OTHER_UID)  # from now on connections are tracked
     kept, cut = Flow(app, site.v4), Flow(app, denied.v4)
     assert (kept.say(), cut.say()) == ("got", "got")
-    daemon = host.daemon()
     attach(daemon, "one", f"allow {site.v4}", cgroup=where(cgroup))
     assert kept.say() == "got" and cut.say() != "got"
+
+
+SERVER = """
+import socket
+s = socket.create_server(("0.0.0.0", 7998))
+print("open", flush=True)
+c, _ = s.accept()
+while data := c.recv(99):
+    c.send(data)
+"""
+
+
+def test_whoever_had_dialled_in_goes_on(host, cgroup):
+    app, daemon = Member(host, cgroup), host.daemon()
+    attach(daemon, "first", uid=OTHER_UID)
+    server = app.start("/usr/bin/python3", "-c", SERVER)
+    assert server.line() == "open"
+    with host.world.internet.socket(socket.AF_INET, socket.SOCK_STREAM) as caller:
+        caller.settimeout(5)
+        caller.connect((host.ip4, 7998))
+        caller.send(b"one")
+        assert caller.recv(99) == b"one"
+        attach(daemon, "one", cgroup=where(cgroup))
+        caller.send(b"two")
+        assert caller.recv(99) == b"two"
 
 
 STRAY = """import socket, sys

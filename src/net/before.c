@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/before.h"
+
+#include <errno.h>
+#include <libmnl/libmnl.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include <linux/inet_diag.h>
+#include <linux/sock_diag.h>
+
+#include "net/cgroup_internal.h"
+#include "net/ctmark.h"
+#include "net/sock.h"
+
+enum {
+	DUMP_SIZE = 32 * 1024,
+	TCP_LISTEN_STATE = 10,
+	TCP_TIME_WAIT_STATE = 6,
+	TCP_CLOSE_STATE = 7,
+	MAPPED_AT = 12,	   /* bytes before the IPv4 address in ::ffff:0:0/96 */
+	FLOWS_MAX = 65536, /* over it: -E2BIG, and nobody is attached */
+};
+
+/* A connection of theirs, as sock_diag names it. */
+struct found {
+	uint8_t family;
+	struct inet_diag_sockid id;
+	struct before_flow flow;
+};
+
+struct looking {
+	const struct before_who *who;
+	struct cgroup_ids ids;
+	struct found *found; /* owned */
+	size_t count, capacity;
+	int error;
+};
+
+static void looking_done(struct looking *l)
+{
+	cgroup_ids_done(&l->ids);
+	free(l->found);
+}
+
+/* ---- whose they are ---- */
+
+static int on_attr(const struct nlattr *a, void *data)
+{
+	const struct nlattr **ret = data;
+
+	if (mnl_attr_get_type(a) == INET_DIAG_CGROUP_ID &&
+	    mnl_attr_get_payload_len(a) == sizeof(uint64_t))
+		*ret = a;
+	return MNL_CB_OK;
+}
+
+static bool is_theirs(struct looking *l, const struct nlmsghdr *h,
+		      const struct inet_diag_msg *m)
+{
+	const struct nlattr *cgroup = NULL;
+	uint64_t id;
+
+	if (!l->who->cgroup)
+		return m->idiag_uid == l->who->uid;
+	if (mnl_attr_parse(h, sizeof(*m), on_attr, &cgroup) < 0 || !cgroup)
+		return false; /* of an older kernel: host_tell_strays() says so */
+	memcpy(&id, mnl_attr_get_payload(cgroup), sizeof(id));
+	return cgroup_ids_have(&l->ids, id);
+}
+
+static struct endpoint end_of(uint8_t family, const __be32 addr[4], __be16 port)
+{
+	static const uint8_t mapped[MAPPED_AT] = { [10] = 0xff, [11] = 0xff };
+	const uint8_t *bytes = (const void *)addr;
+	struct endpoint e = { .port = be16toh(port) };
+
+	if (family == AF_INET)
+		e.addr = addr_from_bytes(ADDR_V4, bytes);
+	else if (memcmp(bytes, mapped, sizeof(mapped)) == 0)
+		e.addr = addr_from_bytes(ADDR_V4, bytes + MAPPED_AT);
+	else
+		e.addr = addr_from_bytes(ADDR_V6, bytes);
+	return e;
+}
+
+static int add(struct looking *l, const struct inet_diag_msg *m)
+{
+	struct found *at = l->found;
+
+	if (l->count == FLOWS_MAX)
+		return -E2BIG;
+	if (l->count == l->capacity) {
+		at = reallocarray(at, 2 * l->capacity + 64, sizeof(*at));
+		if (!at)
+			return -ENOMEM;
+		l->found = at;
+		l->capacity = 2 * l->capacity + 64;
+	}
+	at[l->count++] = (struct found){
+		.family = m->idiag_family,
+		.id = m->id,
+		.flow = {
+			end_of(m->idiag_family, m->id.idiag_src, m->id.idiag_sport),
+			end_of(m->idiag_family, m->id.idiag_dst, m->id.idiag_dport),
+		},
+	};
+	return 0;
+}
+
+static int on_socket(const struct nlmsghdr *h, void *data)
+{
+	const struct inet_diag_msg *m = mnl_nlmsg_get_payload(h);
+	struct looking *l = data;
+
+	if (mnl_nlmsg_get_payload_len(h) >= sizeof(*m) && l->error == 0 &&
+	    is_theirs(l, h, m))
+		l->error = add(l, m);
+	return MNL_CB_OK;
+}
+
+static struct nlmsghdr *begin(void *buf, uint16_t type, uint16_t flags, uint32_t seq,
+			      uint8_t family, struct inet_diag_req_v2 **ret)
+{
+	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
+
+	h->nlmsg_type = type;
+	h->nlmsg_flags = flags;
+	h->nlmsg_seq = seq;
+	*ret = mnl_nlmsg_put_extra_header(h, sizeof(**ret));
+	(*ret)->sdiag_family = family;
+	(*ret)->sdiag_protocol = IPPROTO_TCP;
+	(*ret)->idiag_states = ~(1u << TCP_LISTEN_STATE | 1u << TCP_TIME_WAIT_STATE |
+				 1u << TCP_CLOSE_STATE);
+	return h;
+}
+
+static int dump(int fd, uint8_t family, struct looking *l)
+{
+	_Alignas(struct nlmsghdr) char buf[DUMP_SIZE];
+	struct inet_diag_req_v2 *q;
+	struct nlmsghdr *h = begin(buf, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST | NLM_F_DUMP,
+				   family, family, &q);
+	int r = MNL_CB_OK;
+
+	if (send(fd, h, h->nlmsg_len, 0) < 0)
+		return -errno;
+	while (r > MNL_CB_STOP) {
+		ssize_t n = recv(fd, buf, sizeof(buf), 0);
+
+		if (n < 0)
+			return -errno;
+		r = mnl_cb_run(buf, (size_t)n, family, 0, on_socket, l);
+	}
+	return r < 0 ? -errno : l->error;
+}
+
+static int diag_open(int *ret)
+{
+	*ret = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+	return *ret < 0 ? -errno : 0;
+}
+
+static int list(int diag, struct looking *l)
+{
+	int r = l->who->cgroup ? cgroup_ids_below(l->who->cgroup, &l->ids) : 0;
+
+	if (r == 0)
+		r = dump(diag, AF_INET, l);
+	return r < 0 ? r : dump(diag, AF_INET6, l);
+}
+
+/* ---- what becomes of them ---- */
+
+static int connections_open(struct ctmark *ret, struct err *err)
+{
+	int fd, r = sandbox_netlink_open(&fd, err);
+
+	if (r < 0)
+		return r;
+	r = ctmark_init(ret, fd, err);
+	if (r < 0)
+		close(fd);
+	return r;
+}
+
+static int note(struct before *b, const struct before_flow *flow)
+{
+	if (b->count == b->capacity) {
+		size_t capacity = 2 * b->capacity + 16;
+		struct before_flow *at = reallocarray(b->flows, capacity, sizeof(*at));
+
+		if (!at)
+			return -ENOMEM;
+		b->flows = at;
+		b->capacity = capacity;
+	}
+	b->flows[b->count++] = *flow;
+	return 0;
+}
+
+static bool same(const struct endpoint *a, const struct endpoint *b)
+{
+	return a->port == b->port && addr_equal(&a->addr, &b->addr);
+}
+
+static bool is_noted(const struct before *b, const struct before_flow *flow)
+{
+	for (size_t i = 0; i < b->count; i++)
+		if (same(&b->flows[i].local, &flow->local) &&
+		    same(&b->flows[i].peer, &flow->peer))
+			return true;
+	return false;
+}
+
+/* One that has just ended by itself is as good. */
+static int end_one(int diag, uint32_t seq, const struct found *f)
+{
+	_Alignas(struct nlmsghdr) char buf[DUMP_SIZE];
+	struct inet_diag_req_v2 *q;
+	struct nlmsghdr *h =
+		begin(buf, SOCK_DESTROY, NLM_F_REQUEST | NLM_F_ACK, seq, f->family, &q);
+	ssize_t n;
+
+	q->id = f->id;
+	if (send(diag, h, h->nlmsg_len, 0) < 0)
+		return -errno;
+	n = recv(diag, buf, sizeof(buf), 0);
+	if (n < 0)
+		return -errno;
+	return mnl_cb_run(buf, (size_t)n, seq, 0, NULL, NULL) < 0 && errno != ENOENT
+		       ? -errno
+		       : 0;
+}
+
+static int end_unknown(int diag, struct ctmark *c, const struct looking *l,
+		       const struct before *known, size_t *ret)
+{
+	for (size_t i = 0; i < l->count; i++) {
+		const struct before_flow *flow = &l->found[i].flow;
+		int r = ctmark_begun_by(c, &flow->local, &flow->peer);
+
+		if (r == CTMARK_LOCAL || (r == CTMARK_PEER && is_noted(known, flow)))
+			continue;
+		r = end_one(diag, (uint32_t)i + 1, &l->found[i]);
+		if (r < 0)
+			return r;
+		++*ret;
+	}
+	return 0;
+}
+
+static int look(const struct before_who *who, struct ctmark *c, struct before *ret)
+{
+	struct looking l = { .who = who };
+	CLEAN(fd) int diag = -1;
+	int r = diag_open(&diag);
+
+	if (r == 0)
+		r = list(diag, &l);
+	for (size_t i = 0; r == 0 && i < l.count; i++) {
+		const struct before_flow *flow = &l.found[i].flow;
+
+		if (ctmark_begun_by(c, &flow->local, &flow->peer) == CTMARK_PEER)
+			r = note(ret, flow);
+	}
+	looking_done(&l);
+	return r;
+}
+
+int before_look(const struct before_who *who, struct before *ret, struct err *err)
+{
+	struct ctmark c;
+	int r = connections_open(&c, err);
+
+	if (r < 0)
+		return r;
+	r = look(who, &c, ret);
+	ctmark_done(&c);
+	return r < 0 ? err_sys(err, r, "cannot list the connections from before") : 0;
+}
+
+static int end(const struct before_who *who, struct ctmark *c, const struct before *known,
+	       size_t *ret)
+{
+	struct looking l = { .who = who };
+	CLEAN(fd) int diag = -1;
+	int r = diag_open(&diag);
+
+	if (r == 0)
+		r = list(diag, &l);
+	if (r == 0)
+		r = end_unknown(diag, c, &l, known, ret);
+	looking_done(&l);
+	return r;
+}
+
+int before_end(const struct before_who *who, const struct before *known, size_t *ret,
+	       struct err *err)
+{
+	struct ctmark c;
+	int r = connections_open(&c, err);
+
+	*ret = 0;
+	if (r < 0)
+		return r;
+	r = end(who, &c, known, ret);
+	ctmark_done(&c);
+	return r < 0 ? err_sys(err, r, "cannot end connections from before") : 0;
+}
+
+void before_done(struct before *b)
+{
+	free(b->flows);
+	*b = (struct before){ 0 };
+}

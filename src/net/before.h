@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+/* net/before - TCP connections that a cgroup or a user had before they were guarded.
+ * Those whose beginning the kernel's conntrack has seen are judged by the filter like any
+ * other. Of one that it has not seen, the side that sends first counts as who began it:
+ * should that be the peer, everything that the sandbox sends counts as its replies. So
+ * such connections are ended, once the filter stands. */
+#pragma once
+
+#include "base/addr.h"
+#include "net/cgroup.h"
+
+struct before_who {
+	const struct cgroup *cgroup; /* and those below it; NULL: a user. Borrowed */
+	uint32_t uid;
+};
+
+struct before_flow {
+	struct endpoint local, peer;
+};
+
+/* Those that peers have begun, and conntrack knows. */
+struct before {
+	struct before_flow *flows; /* owned */
+	size_t count, capacity;
+};
+
+/* Look before the filter stands. */
+int before_look(const struct before_who *who, struct before *ret,
+		struct err *err) MUST_CHECK;
+/* End all that nobody knows who began, and those that peers have begun since.
+ * -EOPNOTSUPP: this kernel can't end connections. @ret: how many were ended. */
+int before_end(const struct before_who *who, const struct before *known, size_t *ret,
+	       struct err *err) MUST_CHECK;
+void before_done(struct before *b);
