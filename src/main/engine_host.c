@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "filter/nflog.h"
 #include "net/link.h"
 #include "policy/policy.h"
@@ -30,6 +31,7 @@ enum {
 	SLOW_EVERY = 20, /* looks: at routes, and whether the table is there whatever the
 			  * count of transactions says */
 	RETRY_MS = 1000,
+	VERIFY_PAUSE = 4, /* times as long as reading the table back took */
 	READ_TRIES = 8,
 	LEFT_MAX = 1 << 20, /* learned addresses; over it the rest is not taken over */
 	TELL_MAX = 50,	    /* sandboxes that hear of a repair, in one look */
@@ -468,11 +470,18 @@ static void repair(struct engine_host *h)
 static int does_stand(struct engine_host *h)
 {
 	struct err err = { 0 };
+	int64_t began_ms = clock_now_ms(), ended_ms;
 	int r = filter_host_is_owned(h->table);
 
 	if (r != 0)
 		return r;
+	if (began_ms < h->verify_ms)
+		return -EAGAIN;
 	r = filter_host_verify(h->table, &err);
+	ended_ms = clock_now_ms();
+	/* On a kernel without owners, and with many sandboxes, it takes time, while
+	 * nobody is served. */
+	h->verify_ms = ended_ms + (ended_ms - began_ms) * VERIFY_PAUSE;
 	if (r == -EAGAIN)
 		return r;
 	return r == 0 ? 1 : 0;

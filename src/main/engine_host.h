@@ -22,7 +22,7 @@ struct engine_host {
 	 * the table has to stand; until it does, every RETRY_MS it is tried again. */
 	bool is_wanted, stands;
 	bool is_in_doubt; /* see what stands, whatever the count of transactions says */
-	int64_t retry_ms;
+	int64_t retry_ms, verify_ms; /* not before */
 	struct guarded_seen seen;
 	unsigned int looks;
 	struct loop_source nflog;

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import socket
 import subprocess
 import time
 
@@ -250,6 +251,33 @@ def test_the_relay_is_no_way_to_the_host(engine, host, app, other, site):
     for address, port in (("127.0.0.1", 15354), ("127.0.0.1", 7123), (host.ip4, 7123), (host.ip4, 15354), ("127.0.0.2", 7123)):
         expect.tcp_gave_nothing(app.probe(["tcp", address, port]))
     expect.tcp_gave_nothing(other.probe(["https", site.v4, 443, site.name]))
+
+
+def test_root_in_a_cgroup_can_be_nobody_else(engine, host, tree, other, site, denied):
+    """With every capability: marks of another sandbox's, raw packets, pings, a metadata service, a stub resolver."""
+    caps = ("net_raw", "net_admin")
+    root = Member(host, tree.cgroup("root"), uid=0)
+    engine.attach(1, root, site.name)
+    engine.attach(2, other, denied.name)
+    engine.load()
+    assert other.probe(["dns", denied.name]).addresses == [denied.v4]
+    mark = 2 << 16
+    for n in range(4):
+        found = root.probe(["with_option", socket.SOL_SOCKET, socket.SO_MARK, mark + n, denied.v4, 443, "SOCK_STREAM"],
+                           ["with_option", socket.SOL_SOCKET, socket.SO_MARK, mark + n, STRANGER, 443, "SOCK_DGRAM"], caps=caps)
+        assert [f.result for f in found] == ["refused", "EPERM"], found
+    program = ("import socket,sys\ns=socket.socket(2,2); s.settimeout(2)\n"
+               "s.setsockopt(1,36,int(sys.argv[1])); s.sendto(bytes.fromhex(sys.argv[2]),('127.0.0.1',int(sys.argv[3])))\n"
+               "print(s.recv(999)[3]&15)")
+    query = bytes([0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0]) + b"".join(bytes([len(p)]) + p.encode() for p in denied.name.split("."))
+    for port in (53, 15353):
+        done = root.run("/usr/bin/python3", "-c", program, mark + 1, (query + b"\0\0\1\0\1").hex(), port, caps=caps)
+        assert done.text == "3\n", done  # NXDOMAIN
+    for address in ("169.254.169.254", "127.0.0.53", "172.17.0.1", RESOLVER4):
+        expect.tcp_refused(root.probe(["tcp", address, 80]))
+    assert root.run("/bin/ping", "-c1", "-W1", STRANGER, caps=caps).code != 0
+    assert not arrived(host, STRANGER, "169.254.169.254")
+    assert engine.stats(2).get("queries_denied", 0) == 0 and engine.stats(1)["queries_denied"] == 2
 
 
 def test_a_change_cuts_what_it_forbids(engine, app, site, denied):
