@@ -249,6 +249,8 @@ static void print_one(const json_t *one, const json_t *status)
 	       " names\n",
 	       number(learned, "addresses"), number(learned, "names"));
 	printf("denies      %" JSON_INTEGER_FORMAT "\n", number(one, "denies"));
+	if (json_is_string(json_object_get(status, "closed")))
+		printf("closed      %s\n", word(status, "closed", text));
 	print_degradations(status, "degraded    ");
 	puts("counters");
 	print_counters(status);

@@ -64,8 +64,10 @@ static int add_path(int ruleset, const struct landlock_path *p, uint64_t handled
 	CLEAN(fd) int fd = open(p->path, O_PATH | O_CLOEXEC);
 	struct stat st;
 
+	/* What isn't there, or can't be reached, is not granted. */
 	if (fd < 0)
-		return errno == ENOENT ? 0 : -errno;
+		return errno == ENOENT || errno == ENOTDIR || errno == EACCES ? 0
+									      : -errno;
 	if (fstat(fd, &st) < 0)
 		return -errno;
 	attr.parent_fd = fd;

@@ -185,11 +185,25 @@ static void move_aside(struct sqlite_writer *w)
 }
 
 /* Return: 0 with an open database. */
+/* Its name leads elsewhere, or nowhere: what is written there nobody finds again. */
+static bool is_taken_away(sqlite3 *db)
+{
+	int moved = 0;
+
+	return sqlite3_file_control(db, NULL, SQLITE_FCNTL_HAS_MOVED, &moved) ==
+		       SQLITE_OK &&
+	       moved != 0;
+}
+
 static int open_database(struct sqlite_writer *w, struct err *err)
 {
 	const int64_t now_ms = w->config.clock->now_ms();
 	int r;
 
+	if (w->db && is_taken_away(w->db)) {
+		close_database(w);
+		w->reopen_ms = 0;
+	}
 	if (w->db)
 		return 0;
 	if (now_ms < w->reopen_ms)

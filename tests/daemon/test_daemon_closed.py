@@ -38,6 +38,7 @@ def test_it_is_closed_alone_and_stays_so(host, both, pod, other, site, denied):
     assert closed(both, "two") is None and other.probe(["dns", site.name]).addresses == [site.v4]
     reply = both.call("PATCH", "/sandboxes/one/policy", [{"action": "allow", "target": site.name}])
     assert reply.status == 409 and WHY in reply.text
+    assert f"closed      {WHY}" in both.weir("status", "one").text and "closed" not in both.weir("status", "two").text
     kept = host.folder / "run" / "sandboxes" / "one" / "policy.json"
     assert json.loads(kept.read_text())["closed"] == WHY
     for child in ("control", "engine"):
