@@ -62,6 +62,11 @@ def test_the_page_shows_all_and_each(reached, host, pod, other, denied, tmp_path
         page.js("(e => { e.value = 'denies'; e.dispatchEvent(new Event('change')); })(document.getElementById('sandboxes-by'))")
         page.wait("document.querySelector('#sandboxes-list a').textContent === 'two'")
         page.picture(pathlib.Path(PICTURES) / "daemon.png") if PICTURES else None
+        page.wait("document.querySelector('#sandboxes-list tbody tr').innerText.endsWith('1\\t1')")  # denied, to review
+        page.look(360, 900, "dark")
+        assert page.js("document.documentElement.scrollWidth") <= 360
+        page.picture(pathlib.Path(PICTURES) / "daemon-360.png") if PICTURES else None
+        page.look(1280, 900, "light")
         page.tab_to("e.textContent === 'two'")
         page.key("Enter")
         page.wait("document.getElementById('sandbox').textContent === 'two' && !document.getElementById('policy').hidden")

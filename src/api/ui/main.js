@@ -116,8 +116,10 @@ function onEvent(e) {
 
 	events.add(e, before);
 	denies.add(e);
-	if (!before)
-		pollLater();
+	if (before)
+		return;
+	state.touch(e.sandbox);
+	pollLater();
 }
 
 // What the ring of denials has, whenever the stream begins or comes back.

@@ -108,6 +108,12 @@ async function ask(id, signal) {
 		states.set(id, s);
 }
 
+// Something happened to it: it is asked again soon.
+export function touch(id) {
+	if (states.has(id))
+		states.get(id).asked = 0;
+}
+
 export async function loadList(signal) {
 	const mine = ++round;
 
