@@ -78,12 +78,22 @@ void roster_remove(struct roster *r, struct roster_entry *e)
 	r->count--;
 }
 
-struct roster_entry *roster_find(const struct roster *r, const char *text)
+static struct roster_entry *first_of(struct roster_entry *e, uint64_t hash,
+				     const char *text)
 {
-	uint64_t hash = hash_text(text);
-	struct roster_entry *e = r->size > 0 ? *head_of(r, hash) : NULL;
-
 	while (e && (e->hash != hash || strcmp(e->text, text) != 0))
 		e = e->next;
 	return e;
+}
+
+struct roster_entry *roster_find(const struct roster *r, const char *text)
+{
+	uint64_t hash = hash_text(text);
+
+	return r->size > 0 ? first_of(*head_of(r, hash), hash, text) : NULL;
+}
+
+struct roster_entry *roster_next(const struct roster_entry *e)
+{
+	return first_of(e->next, e->hash, e->text);
 }

@@ -31,3 +31,5 @@ int roster_add(struct roster *r, struct roster_entry *e, const char *text) MUST_
 void roster_remove(struct roster *r, struct roster_entry *e);
 /* NULL: there is none. */
 struct roster_entry *roster_find(const struct roster *r, const char *text);
+/* The one with the same text that was added before @e; NULL: there is none. */
+struct roster_entry *roster_next(const struct roster_entry *e);

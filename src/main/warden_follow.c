@@ -26,27 +26,64 @@ static const char *name_of(const struct ward *d)
 
 /* -- what is seen ------------------------------------------------------------------- */
 
-static void look_at(struct warden *w, int watch, const char *name)
+static struct ward *ward_of(struct roster_entry *e)
+{
+	return e ? CONTAINER_OF(e, struct ward, followed) : NULL;
+}
+
+static char *key_of(int watch, const char *name)
+{
+	char *key = NULL;
+
+	return asprintf(&key, "%d/%s", watch, name) < 0 ? NULL : key;
+}
+
+struct ward *follow_find(const struct warden *w, int watch, const char *name)
+{
+	CLEAN(mem) char *key = key_of(watch, name);
+
+	return key ? ward_of(roster_find(&w->followed, key)) : NULL;
+}
+
+struct ward *follow_next(const struct ward *d)
+{
+	return ward_of(roster_next(&d->followed));
+}
+
+/* The directory itself, or nobody knows which: @watch -1. */
+static void look_at_all(struct warden *w, int watch)
 {
 	for (uint32_t id = 1; id <= WARDS_MAX; id++) {
 		struct ward *d = w->wards[id];
 
-		if (d && d->dir && (watch < 0 || d->watch == watch) &&
-		    (!name || strcmp(name_of(d), name) == 0))
+		if (d && d->dir && (watch < 0 || d->watch == watch))
 			follow_look(d);
+	}
+}
+
+static void look_at(struct warden *w, int watch, const char *name)
+{
+	struct ward *d, *next;
+
+	for (d = follow_find(w, watch, name); d; d = next) {
+		next = follow_next(d);
+		follow_look(d);
 	}
 }
 
 static void on_event(struct warden *w, const struct inotify_event *e)
 {
 	if (e->mask & IN_Q_OVERFLOW) {
-		look_at(w, -1, NULL);
+		look_at_all(w, -1);
 		parents_look_again(w);
 		return;
 	}
-	look_at(w, e->wd, e->len > 0 ? e->name : NULL);
-	if (e->len > 0)
-		parent_on_event(w, e->wd, e->name);
+	if (e->len == 0) {
+		look_at_all(w, e->wd);
+		return;
+	}
+	look_at(w, e->wd, e->name);
+	parent_on_event(w, e->wd, e->name);
 }
 
 static void on_ready(struct loop_source *source, uint32_t events)
@@ -86,20 +123,82 @@ static int open_inotify(struct warden *w)
 	return r;
 }
 
-int follow_start(struct ward *d, struct err *err)
+/* A directory that is watched, and how many follow what is below it. */
+struct watched {
+	struct roster_entry entry;
+	char key[12]; /* the watch */
+	size_t users;
+};
+
+static struct watched *find_watched(const struct warden *w, int watch)
+{
+	struct roster_entry *e;
+	char key[12];
+
+	snprintf(key, sizeof(key), "%d", watch);
+	e = roster_find(&w->watches, key);
+	return e ? CONTAINER_OF(e, struct watched, entry) : NULL;
+}
+
+static int use_watch(struct warden *w, int watch)
+{
+	struct watched *used = find_watched(w, watch);
+
+	if (!used) {
+		used = calloc(1, sizeof(*used));
+		if (!used)
+			return -ENOMEM;
+		snprintf(used->key, sizeof(used->key), "%d", watch);
+		if (roster_add(&w->watches, &used->entry, used->key) < 0) {
+			free(used);
+			return -ENOMEM;
+		}
+	}
+	used->users++;
+	return 0;
+}
+
+/* Return: nobody uses it any more. */
+static bool leave_watch(struct warden *w, int watch)
+{
+	struct watched *used = find_watched(w, watch);
+
+	if (!used || --used->users > 0)
+		return !used;
+	roster_remove(&w->watches, &used->entry);
+	free(used);
+	return true;
+}
+
+static int follow(struct ward *d, const char *above)
 {
 	const uint32_t mask = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO |
 			      IN_DELETE_SELF | IN_ONLYDIR;
+	struct warden *w = d->warden;
+	int watch = inotify_add_watch(w->host.inotify.fd, above, mask);
+	int r = watch < 0 ? -errno : use_watch(w, watch);
+
+	if (r < 0)
+		return r;
+	d->watch = watch;
+	d->follow_key = key_of(watch, name_of(d));
+	return d->follow_key ? roster_add(&w->followed, &d->followed, d->follow_key)
+			     : -ENOMEM;
+}
+
+int follow_start(struct ward *d, struct err *err)
+{
 	CLEAN(mem) char *above = strdup(d->dir);
 	int r = above ? open_inotify(d->warden) : -ENOMEM;
 
 	if (r == 0) {
 		*strrchr(above, '/') = '\0';
-		d->watch = inotify_add_watch(d->warden->host.inotify.fd, above, mask);
-		r = d->watch < 0 ? -errno : 0;
+		r = follow(d, above);
 	}
-	return r < 0 ? err_sys(err, r, "cannot watch the cgroup '%.200s'", d->spec.where)
-		     : 0;
+	if (r == 0)
+		return 0;
+	follow_stop(d);
+	return err_sys(err, r, "cannot watch the cgroup '%.200s'", d->spec.where);
 }
 
 /* Several may have the same directory above them. */
@@ -109,11 +208,12 @@ void follow_stop(struct ward *d)
 	int watch = d->watch;
 
 	d->watch = -1;
+	roster_remove(&w->followed, &d->followed);
+	free(d->follow_key);
+	d->follow_key = NULL;
 	if (watch < 0)
 		return;
-	for (uint32_t id = 1; id <= WARDS_MAX; id++) {
-		if (!w->wards[id] || w->wards[id]->watch != watch)
-			continue;
+	if (!leave_watch(w, watch)) {
 		/* Its cgroup is anybody's now. */
 		parent_on_event(w, watch, name_of(d));
 		return;

@@ -97,6 +97,8 @@ struct ward {
 	struct roster_entry placed;
 	char place[WARD_PLACE_SIZE]; /* what no two can be: a namespace, a cgroup, a user
 					id */
+	struct roster_entry followed;
+	char *follow_key; /* watch and name; owned */
 	TAILQ_ENTRY(ward) in_queue;
 	struct ward_queue *queue; /* that of those that wait as WARD_NEW, or NULL */
 };
@@ -129,7 +131,7 @@ struct warden {
 	struct porter porter;
 	struct host host;
 	struct ward *wards[WARDS_MAX + 1]; /* by id, from 1 on; owned */
-	struct roster names, places, plans;
+	struct roster names, places, plans, followed, watches;
 	struct ward_queue queues[WARD_QUEUE_COUNT];
 	size_t count;
 	uint32_t last_id; /* ids are given in turn: what is under way is the old one's */
@@ -244,6 +246,9 @@ void host_tell(const struct ward *d, const char *text);
 /* From now on @d->dir is followed; before its id is read. */
 int follow_start(struct ward *d, struct err *err) MUST_CHECK;
 void follow_stop(struct ward *d);
+/* Whose cgroup has that name below what is watched, and the next one. NULL: nobody's. */
+struct ward *follow_find(const struct warden *w, int watch, const char *name);
+struct ward *follow_next(const struct ward *d);
 /* Is it still that one? */
 void follow_look(struct ward *d);
 

@@ -70,14 +70,7 @@ static bool is_ward(const struct parent *p, const char *name, uint64_t inode)
 	if (roster_find(&p->warden->places, place))
 		return true;
 	/* One that was just made again. */
-	for (uint32_t id = 1; id <= WARDS_MAX; id++) {
-		const struct ward *d = p->warden->wards[id];
-
-		if (d && d->dir && d->watch == p->watch && d->state != WARD_LEFT &&
-		    strcmp(strrchr(d->dir, '/') + 1, name) == 0)
-			return true;
-	}
-	return false;
+	return follow_find(p->warden, p->watch, name) != NULL;
 }
 
 static void forget_sibling(struct parent *p, const char *name)

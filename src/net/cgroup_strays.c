@@ -258,6 +258,24 @@ static int count_process(struct cgroup_walk *w, pid_t pid)
 	return 0;
 }
 
+static int stop_at_process(struct cgroup_walk *w, pid_t pid)
+{
+	*(bool *)w->data = true;
+	return -ECANCELED;
+}
+
+/* Does anybody live there? When that can't be seen: yes. */
+static bool is_inhabited(const struct cgroup *c)
+{
+	struct err ignored = { 0 };
+	bool found = false;
+	struct cgroup_walk w = { .on_process = stop_at_process,
+				 .data = &found,
+				 .err = &ignored };
+
+	return cgroup_walk(&w, c) < 0 || found;
+}
+
 struct cgroup_strays cgroup_strays(const struct cgroup *c)
 {
 	struct cgroup_strays ret = { 0 };
@@ -266,8 +284,12 @@ struct cgroup_strays cgroup_strays(const struct cgroup *c)
 	struct cgroup_walk w = { .on_process = count_process,
 				 .data = &l,
 				 .err = &ignored };
-	int r = cgroup_ids_below(c, &l.cgroups);
+	int r;
 
+	/* The kernel's list of all sockets takes milliseconds. */
+	if (!is_inhabited(c))
+		return (struct cgroup_strays){ .known = true };
+	r = cgroup_ids_below(c, &l.cgroups);
 	if (r == 0)
 		r = list_strays(&l);
 	if (r == 0)

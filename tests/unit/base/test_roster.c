@@ -63,6 +63,8 @@ static void the_later_of_two_is_found_first(void **state)
 	assert_int_equal(roster_add(&r, &a.entry, a.text), 0);
 	assert_int_equal(roster_add(&r, &b.entry, b.text), 0);
 	assert_ptr_equal(find(&r, "same"), &b);
+	assert_ptr_equal(roster_next(&b.entry), &a.entry);
+	assert_null(roster_next(&a.entry));
 	roster_remove(&r, &b.entry);
 	assert_ptr_equal(find(&r, "same"), &a);
 	roster_remove(&r, &a.entry);
