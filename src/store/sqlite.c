@@ -29,8 +29,6 @@ enum {
 	SUM_MS = 100,	      /* at a time, of what is to be summed yet */
 	FREE_TIMEOUT_MS = 2000,
 	DECIDED_MS = 5000,
-	BUSY_MS = 2000,
-	LOG_BYTES_MIN = 8 << 20, /* or an eighth of the file's size */
 	FOLD_HEADS = SQLITE_FOLD_MAX,
 };
 #define DAY_MS INT64_C(86400000)
@@ -42,7 +40,8 @@ struct sqlite_writer {
 	char directory[SQLITE_PATH_SIZE - 64];
 	struct sqlite_config config; /* without zeros; of that directory */
 	/* The thread's alone. */
-	sqlite3 *db; /* NULL: to be opened from @reopen_ms on */
+	sqlite3 *db;		  /* NULL: to be opened from @reopen_ms on */
+	struct sqlite_inode file; /* that is, or was tried */
 	sqlite3_stmt *insert, *count, *sum, *task;
 	int64_t reopen_ms, window_ms, tidy_ms, room_ms;
 	struct sqlite_age age;
@@ -175,44 +174,56 @@ static int open_once(struct sqlite_writer *w, struct err *err)
 	return r;
 }
 
+/* The name still is that of the file that was opened, or tried. */
+static bool is_same_file(const struct sqlite_writer *w)
+{
+	const struct sqlite_inode there = sqlite_file_inode(w->directory);
+
+	return there.number == w->file.number && there.device == w->file.device;
+}
+
+/* Unless another writer of the same store has done it. */
 static void move_aside(struct sqlite_writer *w)
 {
 	close_database(w);
+	if (!is_same_file(w))
+		return;
 	sqlite_file_move_aside(w->directory, w->config.clock->wall_ms());
 	pthread_mutex_lock(&w->lock);
 	w->state.moved_aside++;
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* Return: 0 with an open database. */
-/* Its name leads elsewhere, or nowhere: what is written there nobody finds again. */
-static bool is_taken_away(sqlite3 *db)
+static int open_again(struct sqlite_writer *w, struct err *err)
 {
-	int moved = 0;
+	int r;
 
-	return sqlite3_file_control(db, NULL, SQLITE_FCNTL_HAS_MOVED, &moved) ==
-		       SQLITE_OK &&
-	       moved != 0;
+	w->file = sqlite_file_inode(w->directory);
+	r = open_once(w, err);
+	if (r == 0)
+		w->file = sqlite_file_inode(w->directory);
+	return r;
 }
 
+/* Return: 0 with an open database. A file that was taken away or moved aside by somebody
+ * is written on by nobody. */
 static int open_database(struct sqlite_writer *w, struct err *err)
 {
 	const int64_t now_ms = w->config.clock->now_ms();
 	int r;
 
-	if (w->db && is_taken_away(w->db)) {
-		close_database(w);
-		w->reopen_ms = 0;
-	}
-	if (w->db)
+	if (w->db && is_same_file(w))
 		return 0;
+	if (w->db)
+		w->reopen_ms = now_ms;
+	close_database(w);
 	if (now_ms < w->reopen_ms)
 		return -EAGAIN;
 	w->reopen_ms = now_ms + REOPEN_MS;
-	r = open_once(w, err);
+	r = open_again(w, err);
 	if (r == -EBADMSG) {
 		move_aside(w);
-		r = open_once(w, err);
+		r = open_again(w, err);
 	}
 	if (r == -EBUSY)
 		w->reopen_ms = now_ms;
@@ -348,29 +359,11 @@ static bool mend(struct sqlite_writer *w, int fault)
 	}
 	if (fault == -EBADMSG) {
 		move_aside(w);
-		return open_once(w, NULL) == 0;
+		return open_again(w, NULL) == 0;
 	}
 	/* The file may have been taken away: begin anew. */
 	close_database(w);
 	return false;
-}
-
-/* A reader that takes its time keeps the log from being brought back into the file: it
- * must not grow for ever. */
-static int check_log(struct sqlite_writer *w, struct err *err)
-{
-	const uint64_t max = MAX(w->config.max_bytes / 8, (uint64_t)LOG_BYTES_MIN);
-
-	if (sqlite_file_log_bytes(w->directory) <= max)
-		return 0;
-	sqlite3_busy_timeout(w->db, 0);
-	sqlite_file_checkpoint(w->db);
-	sqlite3_busy_timeout(w->db, BUSY_MS);
-	if (sqlite_file_log_bytes(w->directory) <= max)
-		return 0;
-	return err_set(err, -EBUSY,
-		       "the log of the database is full: somebody reads it and doesn't "
-		       "end");
 }
 
 /* What can't be written waits for the next window, unless there is no room for more or
@@ -381,7 +374,7 @@ static void write_out(struct sqlite_writer *w, bool last)
 	int r = open_database(w, &err);
 
 	if (r == 0)
-		r = check_log(w, &err);
+		r = sqlite_file_check_log(w->db, &w->config, &err);
 	if (r == 0) {
 		r = write_folded(w, &err);
 		if (r < 0 && mend(w, r)) {

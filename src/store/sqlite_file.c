@@ -20,6 +20,7 @@
 enum {
 	BUSY_MS = 2000,
 	PUT_BY_BYTES = 2 << 20,
+	LOG_BYTES_MIN = 8 << 20, /* or an eighth of the file's size */
 	PAGE_BYTES = 4096,
 	ROOM_ROWS = 128, /* in one transaction, while there is hardly room for the log */
 	ROOM_ROWS_MIN = 8,
@@ -80,24 +81,41 @@ int64_t sqlite_number(sqlite3 *db, const char *sql)
 
 /* ---- opening ---- */
 
+/* One version, unless another writer was there first: @ret_version is what there is
+ * then. */
+static int migrate(sqlite3 *db, int64_t *ret_version, struct err *err)
+{
+	char sql[64];
+	int64_t version;
+	int r = sqlite_run(db, "BEGIN IMMEDIATE", err);
+
+	if (r < 0)
+		return r;
+	version = sqlite_number(db, "PRAGMA user_version");
+	if (version < 0)
+		return err_set(err, -EBADMSG, "the database has no version");
+	if (version < (int64_t)ARRAY_SIZE(migrations)) {
+		r = sqlite_run(db, migrations[version], err);
+		version++;
+	}
+	snprintf(sql, sizeof(sql), "PRAGMA user_version = %" PRId64 "; COMMIT", version);
+	if (r == 0)
+		r = sqlite_run(db, sql, err);
+	*ret_version = version;
+	return r;
+}
+
 static int bring_up_to_date(sqlite3 *db, struct err *err)
 {
-	const int64_t version = sqlite_number(db, "PRAGMA user_version");
-	char sql[64];
+	int64_t version = sqlite_number(db, "PRAGMA user_version");
 	int r = 0;
 
-	if (version > (int64_t)ARRAY_SIZE(migrations))
+	while (r == 0 && version < (int64_t)ARRAY_SIZE(migrations))
+		r = migrate(db, &version, err);
+	if (r == 0 && version > (int64_t)ARRAY_SIZE(migrations))
 		return err_set(err, -EPROTO,
 			       "the database is of a newer Weir (version %" PRId64 ")",
 			       version);
-	for (size_t i = (size_t)version; i < ARRAY_SIZE(migrations) && r == 0; i++) {
-		snprintf(sql, sizeof(sql), "PRAGMA user_version = %zu; COMMIT", i + 1);
-		r = sqlite_run(db, "BEGIN IMMEDIATE", err);
-		if (r == 0)
-			r = sqlite_run(db, migrations[i], err);
-		if (r == 0)
-			r = sqlite_run(db, sql, err);
-	}
 	return r;
 }
 
@@ -152,11 +170,22 @@ int sqlite_file_open(const struct sqlite_config *config, sqlite3 **ret, struct e
 	if (r == 0)
 		r = bring_up_to_date(db, err);
 	if (r < 0) {
-		sqlite3_close(db);
+		sqlite3_close(db); /* with the transaction that may be open */
 		return r;
 	}
 	*ret = db;
 	return 0;
+}
+
+struct sqlite_inode sqlite_file_inode(const char *directory)
+{
+	char path[SQLITE_PATH_SIZE];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/events.db", directory);
+	if (stat(path, &st) < 0)
+		return (struct sqlite_inode){ 0 };
+	return (struct sqlite_inode){ st.st_dev, st.st_ino };
 }
 
 /* Names of one length, whose numbers are times: the smallest is the oldest. */
@@ -232,7 +261,7 @@ bool sqlite_file_put_by(const char *directory)
 	return false;
 }
 
-uint64_t sqlite_file_log_bytes(const char *directory)
+static uint64_t log_bytes(const char *directory)
 {
 	char path[SQLITE_PATH_SIZE];
 	struct stat st;
@@ -241,9 +270,26 @@ uint64_t sqlite_file_log_bytes(const char *directory)
 	return stat(path, &st) < 0 ? 0 : (uint64_t)st.st_size;
 }
 
-void sqlite_file_checkpoint(sqlite3 *db)
+static void checkpoint(sqlite3 *db)
 {
 	sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+}
+
+int sqlite_file_check_log(sqlite3 *db, const struct sqlite_config *config,
+			  struct err *err)
+{
+	const uint64_t max = MAX(config->max_bytes / 8, (uint64_t)LOG_BYTES_MIN);
+
+	if (log_bytes(config->directory) <= max)
+		return 0;
+	sqlite3_busy_timeout(db, 0);
+	checkpoint(db);
+	sqlite3_busy_timeout(db, BUSY_MS);
+	if (log_bytes(config->directory) <= max)
+		return 0;
+	return err_set(err, -EBUSY,
+		       "the log of the database is full: somebody reads it and doesn't "
+		       "end");
 }
 
 void sqlite_file_make_room(sqlite3 *db, const char *directory)
@@ -254,10 +300,10 @@ void sqlite_file_make_room(sqlite3 *db, const char *directory)
 
 	put_by_path(directory, path);
 	unlink(path);
-	sqlite_file_checkpoint(db);
+	checkpoint(db);
 	while (rows > 0 && max >= ROOM_ROWS_MIN) {
 		gone = sqlite_let_go(db, "1 ORDER BY id", max);
-		sqlite_file_checkpoint(db);
+		checkpoint(db);
 		if (gone == 0)
 			break;
 		if (gone < 0)

@@ -22,6 +22,11 @@ int64_t sqlite_number(sqlite3 *db, const char *sql);
 /* Return: 0 with an open database, whose tables are of this version, or -errno. */
 int sqlite_file_open(const struct sqlite_config *config, sqlite3 **ret,
 		     struct err *err) MUST_CHECK;
+struct sqlite_inode {
+	uint64_t device, number; /* 0: there is no such file */
+};
+/* Which file has the name now. */
+struct sqlite_inode sqlite_file_inode(const char *directory);
 /* Rename it and what belongs to it to events.db.broken-<time>; the last two of those
  * stay. The database is closed. */
 void sqlite_file_move_aside(const char *directory, int64_t wall_ms);
@@ -30,9 +35,10 @@ void sqlite_file_move_aside(const char *directory, int64_t wall_ms);
 void sqlite_file_make_room(sqlite3 *db, const char *directory);
 /* Put by (again) what that needs. Return: false when there is no room for it. */
 bool sqlite_file_put_by(const char *directory) MUST_CHECK;
-/* Bring the log (WAL) back into the file and empty it, unless somebody reads. */
-void sqlite_file_checkpoint(sqlite3 *db);
-uint64_t sqlite_file_log_bytes(const char *directory);
+/* A reader that takes its time keeps the log (WAL) from being brought back into the file:
+ * it must not grow for ever. Return: 0, or -EBUSY: nothing may be written now. */
+int sqlite_file_check_log(sqlite3 *db, const struct sqlite_config *config,
+			  struct err *err) MUST_CHECK;
 
 /* ---- for the files that search ---- */
 

@@ -60,7 +60,7 @@ def test_a_store_of_each_version_is_brought_up_to_date(tmp_path, version):
 
 def test_a_large_store_is_summed_while_it_is_written(tmp_path):
     """Nobody waits for it: new events are written, and counts are right all the while."""
-    rows = 80000
+    rows = 60000
     store_of(tmp_path / "state", 1, rows)
     with Store(tmp_path / "state") as store:
         began = time.monotonic()
@@ -202,3 +202,72 @@ def test_hostile_names_are_kept_and_shown_as_text(tmp_path):
             assert b"x" * 200 in done.stdout, verb
             if "--json" in verb:
                 assert b"<script>" not in done.stdout
+
+
+# ---- several writers of one file, as runs with one --state-dir are ----
+
+
+def together(folder, count, rows, hold=None):
+    """That many writers that begin at once, @rows rows each. Return: their states. @hold() while they begin."""
+    stores = [Store(folder) for _ in range(count)]
+    for i, store in enumerate(stores):
+        store.say(f"add {i * 1000} {rows}")
+    if hold:
+        hold()
+    for store in stores:
+        store.process.stdout.readline()
+    for store in stores:
+        store.drain()
+    states = [store.state() for store in stores]
+    for store in stores:
+        store.end()
+    return states
+
+
+def kept(folder):
+    with sqlite3.connect(f"file:{folder}/events.db", uri=True) as db:
+        return {name for name, in db.execute("SELECT name FROM event")}
+
+
+def test_writers_that_begin_at_once_lose_nothing(tmp_path):
+    """All of them find a file without tables, and each would make them."""
+    folder = tmp_path / "state"
+    folder.mkdir(mode=0o700)
+    other = sqlite3.connect(folder / "events.db", isolation_level=None)
+    other.executescript("PRAGMA page_size = 4096; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL")
+    other.execute("BEGIN IMMEDIATE")
+
+    def hold():
+        time.sleep(0.7)  # two ticks of their threads
+        other.execute("ROLLBACK")
+        other.close()
+    states = together(folder, 6, 20, hold)
+    assert [(s["lost_rows"], s["moved_aside"], s["trouble"]) for s in states] == [(0, 0, "")] * 6
+    assert kept(folder) == {f"n{i * 1000 + k}.test" for i in range(6) for k in range(20)}
+
+
+def test_writers_of_a_broken_file_move_it_aside_once(tmp_path):
+    folder = tmp_path / "state"
+    folder.mkdir(mode=0o700)
+    (folder / "events.db").write_bytes(b"no database " * 1000)
+    states = together(folder, 6, 20)
+    assert sum(s["moved_aside"] for s in states) == 1 and sum(s["lost_rows"] for s in states) == 0, states
+    assert kept(folder) == {f"n{i * 1000 + k}.test" for i in range(6) for k in range(20)}
+
+
+def test_a_file_that_is_taken_away_begins_anew(tmp_path):
+    """Deleted, or moved aside by another writer: nobody writes on into what has no name."""
+    with Store(tmp_path / "state") as store:
+        store("add 0 10")
+        store.drain()
+        for path in store.folder.glob("events.db*"):
+            path.rename(path.with_name(path.name.replace("events.db", "elsewhere")))
+        store("add 100 10")
+        store.drain()
+        assert kept(store.folder) == {f"n{100 + i}.test" for i in range(10)}
+        for path in store.folder.glob("events.db*"):
+            path.unlink()
+        store("add 200 10")
+        store.drain()
+        assert kept(store.folder) == {f"n{200 + i}.test" for i in range(10)}
+        assert store.state()["lost_rows"] == 0

@@ -349,9 +349,9 @@ def test_an_outage_costs_bounded_memory(netns, store):
             store("add 0 100")
             sender.wait_trouble("Connection refused")
             before = memory_kib(sender.process.pid)
-            store("add 1000 12000")
+            store("add 1000 5000")
             store.drain()
-            wait_for(lambda: sender.told()[3] == 12100, 20, 0.05)
+            wait_for(lambda: sender.told()[3] == 5100, 20, 0.05)
             server.start()
             wait_each_once(server, store)
             assert memory_kib(sender.process.pid) < before + 12 * 1024

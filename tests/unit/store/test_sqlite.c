@@ -481,6 +481,25 @@ static void trouble_is_told_before_anything_happens(void **state)
 	sqlite_writer_free(w);
 }
 
+static void a_version_that_is_none_is_a_broken_file(void **state)
+{
+	struct sqlite_writer *w;
+	struct event_row row = denied("a.test", T0);
+	struct sqlite_state s;
+	sqlite3 *db = NULL;
+
+	assert_int_equal(open_file(1 << 20, &db), 0);
+	assert_int_equal(sqlite_run(db, "PRAGMA user_version = -1", NULL), 0);
+	sqlite3_close(db);
+	w = writer(0);
+	sqlite_writer_add(w, &row);
+	assert_true(sqlite_writer_drain(w, 5000));
+	sqlite_writer_state(w, &s);
+	assert_int_equal(s.moved_aside, 1);
+	assert_int_equal(s.rows, 1);
+	sqlite_writer_free(w);
+}
+
 /* Somebody else holds the write lock: the caller doesn't feel it, and nothing is lost. */
 static void a_locked_database_waits_and_loses_nothing(void **state)
 {
@@ -542,6 +561,7 @@ int main(void)
 		IN_DIRECTORY(the_oldest_go_when_it_is_too_big_or_too_old),
 		IN_DIRECTORY(a_broken_file_is_moved_aside_and_told),
 		IN_DIRECTORY(a_database_of_a_newer_weir_is_left_alone),
+		IN_DIRECTORY(a_version_that_is_none_is_a_broken_file),
 		IN_DIRECTORY(a_directory_that_cannot_be_had_is_trouble_and_no_more),
 		IN_DIRECTORY(trouble_is_told_before_anything_happens),
 		IN_DIRECTORY(a_locked_database_waits_and_loses_nothing),
