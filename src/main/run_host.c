@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "cli/daemon_ask.h"
 #include "cli/report.h"
 #include "cli/run_daemon.h"
 #include "cli/run_policy.h"
@@ -148,15 +149,19 @@ static int attach(struct host_run *h, struct err *err)
 /* Return: 0 when the command runs, or the exit status. */
 static int start(struct host_run *h, struct err *err)
 {
+	uint32_t uid = geteuid();
 	int r = make_policy(h, err);
 	int sig;
 
+	if (r == 0 && h->spec->uid)
+		r = daemon_find_user(h->spec->uid, &uid);
 	if (r != 0)
 		return r;
 	h->ring = event_ring_new(EVENTS_KEPT);
 	if (!h->ring)
 		return err_set(err, -ENOMEM, "out of memory"), RUN_STATUS_FAILED;
-	if (std_fds_check(-1, err) < 0 || run_place_open(h->spec, &h->place, err) < 0 ||
+	if (std_fds_check(-1, err) < 0 ||
+	    run_place_open(h->spec, uid, &h->place, err) < 0 ||
 	    run_member_find(h->spec, &h->place, gid_of_api(h), &h->member, err) < 0 ||
 	    attach(h, err) < 0)
 		return RUN_STATUS_FAILED;

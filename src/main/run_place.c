@@ -13,7 +13,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "cli/daemon_ask.h"
 
 enum {
 	CLEAR_MS = 5000, /* killed processes may be slow to go */
@@ -23,14 +22,13 @@ enum {
 	LOOKS = 3,
 };
 
-int run_place_open(const struct run_spec *spec, struct run_place *ret, struct err *err)
+int run_place_open(const struct run_spec *spec, uint32_t uid, struct run_place *ret,
+		   struct err *err)
 {
 	char path[CGROUP_PATH_MAX];
 
-	*ret = (struct run_place){ .uid = geteuid() };
-	if (spec->uid && daemon_find_user(spec->uid, &ret->uid) != 0)
-		return err_set(err, -EINVAL, "--uid names nobody");
-	if (ret->uid == 0)
+	*ret = (struct run_place){ .uid = uid };
+	if (uid == 0)
 		return err_set(err, -EPERM,
 			       "the command would be root, whom nothing holds on a host: "
 			       "name a user with --uid");

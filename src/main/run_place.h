@@ -12,8 +12,8 @@ struct run_place {
 	uint32_t uid;	      /* whom the command runs as */
 };
 
-/* Find or make it. The user is found, too: the caller, or whom --uid names. */
-int run_place_open(const struct run_spec *spec, struct run_place *ret,
+/* Find or make it, for @uid. */
+int run_place_open(const struct run_spec *spec, uint32_t uid, struct run_place *ret,
 		   struct err *err) MUST_CHECK;
 /* Kill who is left in a cgroup that was made for this; of others nobody is touched.
  * Return: whether nobody is left whom the sandbox would set free. */

@@ -183,9 +183,10 @@ def test_a_self_test_that_fails_starts_nothing(daemon, group, user, world):
 
 
 def test_root_and_the_groups_of_the_api_are_refused(daemon, group, world):
-    for where in (["--cgroup", group], ["--cgroup", group, "--uid", "root"], ["--uid", "0"]):
+    for where, code in ((["--cgroup", group], 125), (["--cgroup", group, "--uid", "root"], 2), (["--uid", "0"], 2),
+                        (["--uid", "nobody-of-that-name"], 2)):
         done = run(daemon, *where, "--", "echo", "started")
-        assert done.code == 125 and done.text == "", done
+        assert done.code == code and done.text == "", done
     # the group of nobody's may ask the daemon: nobody is not to be run
     os.chown(daemon.socket, 0, 65534)
     done = run(daemon, "--uid", "nobody", "--", "echo", "started")

@@ -41,7 +41,7 @@ static void test_what_holds_without_options(void **state)
 	assert_int_equal(s.r, 0);
 	assert_string_equal(s.spec.socket, "/run/weir/weir.sock");
 	assert_string_equal(s.spec.run_dir, "/run/weir");
-	assert_null(s.spec.state_dir);
+	assert_string_equal(s.spec.state_dir, "/var/lib/weir");
 	assert_int_equal(s.spec.max_rules, SIDECAR_RULES_DEFAULT);
 	assert_int_equal(s.spec.log_output_count, 1);
 	assert_int_equal(s.spec.upstream_count, 1);
@@ -125,9 +125,40 @@ static void test_an_attach_says_what_is_attached(void **state)
 	}
 }
 
+static void test_there_is_no_tcp_without_tls_and_a_token(void **state)
+{
+	static const struct {
+		const char *words[WORDS_MAX];
+		const char *want; /* NULL: it is taken */
+	} cases[] = {
+		{ { "--listen", ":8443" }, "--tls-cert is needed" },
+		{ { "--listen", ":8443", "--tls-cert", "c" }, "--tls-key is needed" },
+		{ { "--listen", ":8443", "--tls-cert", "c", "--tls-key", "k" },
+		  "--token-file is needed" },
+		{ { "--token-file", "t" }, "--token-file: --listen is needed" },
+		{ { "--listen", "8443" }, "is not an address to listen on" },
+		{ { "--listen=127.0.0.1:8443", "--tls-cert=c", "--tls-key=k",
+		    "--token-file=t" },
+		  NULL },
+	};
+	struct start s;
+
+	clearenv();
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		start(&s, cases[i].words);
+		assert_int_equal(s.r, cases[i].want ? -EINVAL : 0);
+		if (cases[i].want)
+			assert_non_null(strstr(s.err.text, cases[i].want));
+		else
+			assert_int_equal(s.spec.http.port, 8443);
+		arena_done(&s.spec.arena);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_there_is_no_tcp_without_tls_and_a_token),
 		cmocka_unit_test(test_what_holds_without_options),
 		cmocka_unit_test(test_a_variable_counts_behind_the_command_line),
 		cmocka_unit_test(test_a_path_means_the_same_everywhere),
