@@ -97,6 +97,7 @@ static json_t *on_denies_json(const struct plan_on_denies *d)
 /* Everything but the rules. */
 static json_t *settings_json(const struct policy *p)
 {
+	char window[POLICY_WINDOW_SIZE];
 	json_t *limits = limits_json(p);
 	json_t *o = json_pack("{s:s, s:s, s:s}", "defaultAction",
 			      policy_action_name(p->default_action), "verify",
@@ -105,6 +106,10 @@ static json_t *settings_json(const struct policy *p)
 
 	if (o && p->require_full_isolation)
 		json_object_set_new(o, "require_full_isolation", json_true());
+	if (o && p->repin_ms > 0)
+		json_object_set_new(o, "repin",
+				    json_string(policy_window_text(
+					    (uint32_t)(p->repin_ms / 1000), window)));
 	if (o && p->on_denies.count > 0)
 		json_object_set_new(o, "on_denies", on_denies_json(&p->on_denies));
 	if (o && json_object_size(limits) > 0)

@@ -234,6 +234,18 @@ static int read_denies(const struct run_daemon *d, const struct plan *plan,
 	return 0;
 }
 
+bool run_daemon_is_closed(const struct run_daemon *d)
+{
+	struct err ignored = { 0 };
+	json_t *j = NULL;
+	bool closed = d->id[0] &&
+		      ask(d, "GET", "/status", text_of(""), &j, &ignored) == 0 &&
+		      json_is_string(json_object_get(j, "closed"));
+
+	json_decref(j);
+	return closed;
+}
+
 int run_daemon_read(const struct run_daemon *d, const struct plan *plan,
 		    struct event_ring *ring, uint64_t *ret_counters, uint64_t *ret_missed,
 		    struct err *err)

@@ -23,6 +23,8 @@ int run_daemon_attach(struct run_daemon *d, const char *cgroup, uint32_t uid,
 int run_daemon_read(const struct run_daemon *d, const struct plan *plan,
 		    struct event_ring *ring, uint64_t *ret_counters, uint64_t *ret_missed,
 		    struct err *err) MUST_CHECK;
+/* The daemon has closed it: too much was denied. Who can't be asked hasn't said so. */
+bool run_daemon_is_closed(const struct run_daemon *d);
 /* All that was counted is in @ring: the engine folds what is equal for a second. */
 bool run_daemon_is_settled(const struct event_ring *ring, const uint64_t *counters);
 int run_daemon_detach(struct run_daemon *d, struct err *err) MUST_CHECK;

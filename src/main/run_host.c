@@ -31,6 +31,8 @@
 
 enum {
 	EVENTS_KEPT = 512,
+	STOP_MS = 2000,	  /* for a command that on_denies ends, until SIGKILL */
+	LOOK_MS = 500,	  /* at whether it does */
 	SETTLE_MS = 1500, /* longer than the engine folds what is equal */
 	SETTLE_EVERY_MS = 50,
 };
@@ -50,7 +52,9 @@ struct host_run {
 	sigset_t waited, before;
 	pid_t child;
 	int wait_status;
-	int failure; /* the exit status, if Weir failed; 0: it didn't */
+	int failure;	 /* the exit status, if Weir failed; 0: it didn't */
+	bool is_closed;	 /* by on_denies, and with it the command is over */
+	int64_t kill_ms; /* it had the time to end by itself */
 };
 
 /* ---- signals ---- */
@@ -102,18 +106,40 @@ static bool look_after(struct host_run *h)
 	return false;
 }
 
+/* The daemon kills what is in a cgroup that it has closed, and of a user nothing: the
+ * command is ended as everywhere. */
+static void look_at_closing(struct host_run *h)
+{
+	const int64_t now_ms = clock_now_ms();
+
+	if (!h->is_closed && run_daemon_is_closed(&h->daemon)) {
+		h->is_closed = true;
+		h->kill_ms = now_ms + STOP_MS;
+		kill(h->child, SIGTERM);
+	} else if (h->is_closed && now_ms >= h->kill_ms) {
+		kill(h->child, SIGKILL);
+	}
+}
+
 /* The terminal's the command gets by itself: it is in our process group. */
 static void wait_for_command(struct host_run *h)
 {
+	const struct plan_on_denies on = plan_on_denies(&h->plan);
+	const bool may_close = on.count > 0 && on.action == ON_DENIES_STOP;
+	const struct timespec look = { .tv_nsec = LOOK_MS * 1000000 };
 	siginfo_t info;
 
 	while (!look_after(h)) {
-		int sig = sigwaitinfo(&h->waited, &info);
+		int sig = may_close ? sigtimedwait(&h->waited, &info, &look)
+				    : sigwaitinfo(&h->waited, &info);
 
 		if (sig > 0 && sig != SIGCHLD &&
 		    (info.si_code != SI_KERNEL || sig == SIGHUP))
 			kill(h->child, sig);
+		if (may_close)
+			look_at_closing(h);
 	}
+	h->is_closed = may_close && (h->is_closed || run_daemon_is_closed(&h->daemon));
 	h->child = 0;
 }
 
@@ -180,6 +206,8 @@ static int exit_status(const struct host_run *h)
 {
 	if (h->failure != 0)
 		return h->failure;
+	if (h->is_closed)
+		return RUN_STATUS_STOPPED;
 	if (h->spec->fail_on_deny && report_refusals(h->ring) > 0)
 		return RUN_STATUS_DENIED;
 	if (WIFSIGNALED(h->wait_status))
@@ -200,6 +228,7 @@ static int report_all(struct host_run *h)
 		.ended_ms = clock_wall_ms(),
 		.exit_status = exit_status(h),
 		.signal = WIFSIGNALED(h->wait_status) ? WTERMSIG(h->wait_status) : 0,
+		.stopped = h->is_closed,
 		.failed = h->failure != 0,
 	};
 	struct err err = { 0 };

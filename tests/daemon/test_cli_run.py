@@ -262,3 +262,14 @@ def test_in_another_network_namespace_nothing_starts(daemon, pod, group, user):
         assert done.returncode == 125 and done.stdout == "", done
         assert "failed_safety_setup: this is another network namespace" in done.stderr
     assert daemon.names() == [] and not group.exists()
+
+
+@pytest.mark.parametrize("kind", [0, 1], ids=["uid", "cgroup"])
+def test_too_many_denials_end_it_with_a_status_of_its_own(daemon, group, user, denied, kind, tmp_path):
+    tmp_path.chmod(0o755)
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("on_denies: {count: 3, window: 1m, action: stop}\n")
+    asks = "".join(f"getent hosts n{i}.{denied.name}; " for i in range(8))
+    done = run(daemon, *kinds(group, user)[kind], "--policy", policy, "--", "sh", "-c", asks + "exec sleep 60")
+    assert done.code == 122 and done.seconds < 15, f"{done}\n{daemon}"
+    assert "the command was ended: the policy's on_denies says stop" in done.messages
