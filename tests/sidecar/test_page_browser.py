@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page in a real browser, in front of a real sidecar: one browser for all of it.
+"""The page in a real browser, in front of a real sidecar: one browser for all of it, one step after the other.
 
 With WEIR_PICTURES=FOLDER it leaves pictures of the page there.
 """
@@ -71,6 +71,16 @@ def page(side, pod, tmp_path_factory):
         b.look(1280, 900, "light")
         b.open("http://127.0.0.1:18080/ui/")
         yield b
+
+
+@pytest.fixture(autouse=True)
+def in_order(request):
+    """Steps behind one that failed would only wait."""
+    if getattr(request.module, "broken", False):
+        pytest.skip("a step before has failed")
+    before = request.session.testsfailed
+    yield
+    request.module.broken = request.session.testsfailed > before
 
 
 def lookup(pod, *names):
