@@ -105,7 +105,7 @@ static const struct cli_option attach_options[] = {
 	  set_cgroup },
 	{ "uid", "USER", "a user of this host, by name or number", set_uid },
 	{ "guard-parent", NULL,
-	  "with --cgroup: deny everything to what else is in its parent",
+	  "with --cgroup: close its parent to groups that nobody knows",
 	  set_guard_parent },
 	{ "policy", "FILE", "read the policy from FILE, YAML or JSON", set_policy },
 	{ "profile", "NAME", "add a profile's rules behind the policy's (may repeat)",

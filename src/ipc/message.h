@@ -147,7 +147,7 @@ struct ipc_ward {
 	 * the hierarchy's root; or a user id, a number. Control may ask for a cgroup by
 	 * its directory and for a user by name: the answer says what was meant */
 	uint8_t member;
-	bool guard_parent; /* of a cgroup: what is in its parent is denied everything */
+	bool guard_parent; /* of a cgroup: its parent is closed to whom nobody knows */
 };
 
 /* How much of a sidecar's policy the kernel holds. */
