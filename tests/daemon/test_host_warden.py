@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pathlib
+import random
 import re
 import socket
 import subprocess
@@ -17,7 +18,7 @@ from world import expect
 from world.daemon import Host
 from world.member import Member, Tree, cgroup_root
 from world.sidecar import Flow, policy, wait_for
-from world.world import ROOT
+from world.world import RESOLVER4, ROOT
 
 STRANGER = "93.9.9.9"
 UID, OTHER_UID = 1203, 1204
@@ -587,3 +588,63 @@ def test_what_is_in_its_folder_is_checked(host, cgroup, site):
         (folder / name / "policy.json").write_text("{}")
     again = host.daemon()
     assert again.names() == ["one"] and is_guarded(Member(host, cgroup), site)
+
+
+class Actor:
+    """A member in a random sequence: what it may reach, None when it is not attached."""
+
+    def __init__(self, host, tree, number):
+        self.name, self.allowed = f"s{number}", None
+        if number == 0:
+            self.member, self.where = Member(host, uid=UID), {"uid": UID}
+        else:
+            cgroup = tree.cgroup(f"slice{number}").below("job")
+            self.member, self.where = Member(host, cgroup), {"cgroup": where(cgroup)}
+
+    def reaches(self, sites):
+        """Names that are answered and addresses that are open, as seen from there."""
+        asked = [p for site in sites for p in (["dns", site.name, {"server": RESOLVER4}], ["tcp", site.v4, 443])]
+        answers = self.member.probe(*asked)
+        return {site.name for k, site in enumerate(sites)
+                if answers[2 * k].result == "NOERROR" or answers[2 * k + 1].result == "ok"}
+
+    def make_again(self):
+        if self.member.cgroup:
+            wait_for(lambda: "populated 0" in (self.member.cgroup.path / "cgroup.events").read_text())
+            make_again(self.member.cgroup)
+
+
+def test_a_random_sequence(host, tree, world):
+    """Attach, change, detach, kill, make again: after each step nothing passes that no policy of that moment allows."""
+    rng = random.Random(11)
+    sites = [world.site(f"random-{world.number()}.test") for _ in range(3)]
+    actors = [Actor(host, tree, k) for k in range(3)]
+    daemon = host.daemon()
+    steps = ["attach", "change", "detach", "engine", "control", "all", "again", "again", "again while away"]
+    for _ in range(30):
+        actor, site, step = rng.choice(actors), rng.choice(sites), rng.choice(steps)
+        if step == "attach" and not actor.allowed:
+            attach(daemon, actor.name, f"allow {site.name}", **actor.where)
+            actor.allowed = site
+        elif step == "change" and actor.allowed:
+            daemon.set_policy(actor.name, f"allow {site.name}")
+            actor.allowed = site
+        elif step == "detach" and actor.allowed:
+            assert daemon.weir("detach", actor.name).code == 0
+            actor.allowed = None
+        elif step in ("engine", "control"):
+            daemon.kill_child(step)
+        elif step == "again":
+            actor.make_again()
+        elif step.endswith("all") or step.endswith("away"):
+            daemon.kill()
+            if step.endswith("away"):
+                actor.make_again()
+                assert not actor.allowed or not actor.reaches(sites) - {actor.allowed.name}
+            daemon = host.daemon()
+        for a in actors:
+            want = {a.allowed.name} if a.allowed else {s.name for s in sites}
+            found = a.reaches(sites)
+            assert found <= want, (step, a.name, found)
+            wait_for(lambda a=a, want=want, found=found: found == want or a.reaches(sites) == want, step=0.1)
+        assert sorted(daemon.names()) == sorted(a.name for a in actors if a.allowed)
