@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ways out of a cgroup, or of a user, that the daemon guards on the host that it runs on."""
+import os
+import signal
+import subprocess
+
+import pytest
+
+import test_host_warden as warden
+from test_host_warden import STRANGER, UID, attach, is_guarded, where
+from test_host_warden import fixture_host, fixture_tree  # noqa: F401  # pylint: disable=unused-import
+from world import expect
+from world.member import Member, cgroup_root
+from world.sidecar import wait_for
+
+KINDS = pytest.mark.parametrize("kind", ["cgroup", "uid"])
+pytestmark = pytest.mark.skipif(not cgroup_root(), reason="no cgroup v2 here")
+SOL_SOCKET, SO_MARK, SO_PRIORITY, SO_BINDTODEVICE, IP_TRANSPARENT = 1, 36, 12, 25, 19
+
+
+@pytest.fixture(name="box")
+def fixture_box(host, tree, site):
+    """Who is attached and may reach the site, by kind."""
+    def make(kind):
+        app, _, who = warden.attached(host, tree, kind)
+        attach(host.daemons[0] if host.daemons else host.daemon(), "one", f"allow {site.name}", **who)
+        assert is_guarded(app, site)
+        return app
+    return make
+
+
+def nothing_to_strangers(host, before):
+    return [p for p in host.packets(dst=STRANGER)][before:] == []
+
+
+@KINDS
+def test_other_addresses_near_and_far(host, box, kind):  # C1 C3 C6 C9 C10
+    app = box(kind)
+    before = len(host.capture.packets())
+    targets = ["10.1.2.3", "192.168.1.1", "172.17.0.1", "100.64.0.1", "169.254.169.254", "168.63.129.16", "100.100.100.200",
+               STRANGER, "fd00:ec2::254", "fc00::1", "2a01:93::9:9", "::ffff:93.9.9.9"]
+    for answer in app.probe(*(["tcp", t, 443] for t in targets)):
+        assert answer.result != "ok" and answer.ms < 2000, dict(answer)
+    for answer in app.probe(*(["udp", t, 9999, "x"] for t in targets if t != "::ffff:93.9.9.9"),
+                            ["udp", "255.255.255.255", 9999, "x", {"broadcast": True}], ["udp", "224.0.0.251", 5353, "x"]):
+        assert answer.result not in ("ok", "sent"), dict(answer)
+    assert not [p for p in host.capture.packets()[before:] if p.dst in targets or p.dst.startswith(("255.", "224."))]
+
+
+@KINDS
+def test_other_transports_and_devices(host, box, kind):  # D6 D10
+    app = box(kind)
+    before = len(host.packets(dst=STRANGER))
+    for what, protocol in (("SOCK_DGRAM", 1), ("SOCK_SEQPACKET", 132), ("SOCK_DGRAM", 136), (6, 33)):
+        assert app.probe(["other_transport", STRANGER, 443, what, protocol]).result != "ok"
+    assert "ok" not in app.probe(["by_device", STRANGER, 443]).by_device.values()
+    assert nothing_to_strangers(host, before)
+
+
+@pytest.mark.parametrize("level, number, value", [
+    (SOL_SOCKET, SO_MARK, 1 << 16 | 1), (SOL_SOCKET, SO_MARK, 1 << 16), (SOL_SOCKET, SO_MARK, -1), (SOL_SOCKET, SO_PRIORITY, 7),
+    (SOL_SOCKET, SO_BINDTODEVICE, "up0\0"), (0, IP_TRANSPARENT, 1)])
+def test_marks_that_it_sets_itself(host, box, level, number, value):  # D15
+    """With the capability to set them."""
+    app = box("cgroup")
+    before = len(host.packets(dst=STRANGER))
+    for uid, caps in ((1000, ()), (0, ("net_admin", "net_raw"))):
+        for answer in app.probe(["with_option", level, number, value, STRANGER, 7007, "SOCK_STREAM"],
+                                ["with_option", level, number, value, STRANGER, 7007, "SOCK_DGRAM"], uid=uid, caps=caps):
+            assert answer.result != "ok", dict(answer)
+    assert nothing_to_strangers(host, before)
+
+
+def test_it_cant_leave_its_cgroup(host, tree, box):  # D12
+    app = box("cgroup")
+    free = tree.cgroup("free")
+    for path in (free.path, app.cgroup.path.parent, app.cgroup.root):
+        assert app.probe(["write", str(path / "cgroup.procs"), "0"]).result in ("EACCES", "EPERM")
+    # one who is moved by somebody else is as free as everybody there, and no sooner
+    started = app.start("/bin/sleep", 60)
+    wait_for(lambda: "populated 1" in (app.cgroup.path / "cgroup.events").read_text())
+    (free.path / "cgroup.procs").write_text(str(started.process.pid))
+    assert str(started.process.pid) in (free.path / "cgroup.procs").read_text().split()
+
+
+@KINDS
+def test_the_daemon_is_out_of_reach(host, box, kind):  # G1 G3 G5
+    app = box(kind)
+    daemon = host.daemons[0]
+    api, folder, *kills = app.probe(
+        ["unix", str(daemon.socket)], ["listdir", str(daemon.run_dir / "sandboxes")],
+        *(["kill", pid, signal.SIGKILL] for pid in (daemon.pid, *daemon.children().values())),
+        ["netlink_change", 12], ["netlink_change", 0])
+    assert api.result == folder.result == "EACCES"
+    for answer in kills:
+        expect.call_refused(answer)
+    assert daemon.healthy()
+
+
+def test_root_in_the_cgroup_changes_no_rule(host, box, site):  # G3
+    """Who may change rules at all can't change a table that has an owner."""
+    app = box("cgroup")
+    for command in ("flush ruleset", "delete table inet weir_host", "flush chain inet weir_host output", "flush map inet weir_host current",
+                    "insert rule inet weir_host member accept", "delete table inet weir_parents"):
+        app.run("/usr/sbin/nft", command, uid=0, caps=("net_admin",))
+        expect.tcp_refused(app.probe(["tcp", STRANGER, 443]))
+    assert is_guarded(app, site)
+
+
+LISTENER = """
+import socket, sys
+listeners = []
+for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET, sys.argv[1]), (socket.AF_INET6, "::1")):
+    s = socket.socket(family)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind((address, 7995))
+    s.listen()
+    listeners.append(s)
+print("open", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_sandboxes_of_a_host_dont_meet(host, tree, box):  # C7 C8 F9
+    app = box("cgroup")
+    daemon = host.daemons[0]
+    neighbour = Member(host, tree.cgroup("slice-b").below("job"))
+    attach(daemon, "two", cgroup=where(neighbour.cgroup))
+    user = Member(host, uid=UID)
+    attach(daemon, "three", uid=UID)
+    assert neighbour.start("/usr/bin/python3", "-c", LISTENER, host.ip4).line() == "open"
+    addresses = ["127.0.0.1", "127.9.9.9", host.ip4, "::1"]
+    for other in (app, user):
+        for answer in other.probe(*(["tcp", a, 7995] for a in addresses)):
+            expect.tcp_refused(answer)
+    assert [a.result for a in neighbour.probe(*(["tcp", a, 7995] for a in ("127.0.0.1", host.ip4, "::1")))] == ["ok"] * 3
+    # the daemon's own ports are no way in, either
+    assert app.probe(["tcp", "127.0.0.1", 15354, "GET / HTTP/1.0\r\nHost: x\r\n\r\n"]).result != "ok"
+
+
+def test_another_user_by_setuid_is_another_user(host, box):  # D13
+    """As documented: weir run gives no new privileges."""
+    app = box("uid")
+    before = len(host.packets(dst=STRANGER))
+    assert app.probe(["tcp", STRANGER, 443], nnp=True).result == "refused"
+    sudo = app.run("/bin/sh", "-c", "exec setpriv --reuid=1299 --clear-groups true")
+    assert sudo.code != 0 and nothing_to_strangers(host, before)
+
+
+def test_its_own_namespaces_are_in_the_same_cgroup(host, box, tree):  # D14
+    """What it sends from a network of its own has to leave by a link, for which it needs the host."""
+    app = box("cgroup")
+    done = app.run("/usr/bin/unshare", "--user", "--map-root-user", "--net", "sh", "-c",
+                   "ip link set lo up; ip link add v type veth peer name w netns 1 2>&1; true")
+    assert "not permitted" in done.text or "Invalid" in done.text or done.code != 0, done
+    assert "w@" not in subprocess.run(host.ns.command("ip", "link"), capture_output=True, text=True, check=True).stdout
+
+
+def test_a_stopped_daemon_still_closes(host, box, site):  # G5
+    app = box("cgroup")
+    daemon = host.daemons[0]
+    os.kill(daemon.children()["engine"], signal.SIGSTOP)
+    try:
+        expect.tcp_refused(app.probe(["tcp", STRANGER, 443]))
+        assert app.probe(["dns", "other.test"]).result != "NOERROR"
+    finally:
+        os.kill(daemon.children()["engine"], signal.SIGCONT)
+    wait_for(lambda: is_guarded(app, site))
