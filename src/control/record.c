@@ -48,7 +48,9 @@ void side_on_event(struct side *s, const struct event *given)
 	if (e.action == EVENT_LIMIT && e.limit == EVENT_LIMIT_DENIES &&
 	    !side_on_denies(s, &e))
 		return;
-	event_ring_add(ring_of(s, e.sandbox), &e);
+	/* What is asked of the ring is denials. */
+	if (e.action != EVENT_ALLOW)
+		event_ring_add(ring_of(s, e.sandbox), &e);
 	side_row(s, &e, &row);
 	api_on_event(s->api, &row);
 	side_secure_event(s, &row);

@@ -44,7 +44,7 @@ static bool read_counter(const struct nlattr *expr, uint64_t *packets, uint64_t 
 	       nl_get_u64(terms.at[NFTA_COUNTER_BYTES], bytes);
 }
 
-/* address . protocol . port */
+/* address . protocol . port, of the host's table behind the member */
 static bool read_key(const struct nlattr *a, enum addr_family family,
 		     struct filter_count *ret)
 {
@@ -58,9 +58,16 @@ static bool read_key(const struct nlattr *a, enum addr_family family,
 	if (!nl_attrs_nested(a, &key))
 		return false;
 	value = key.at[NFTA_DATA_VALUE];
-	if (!value || mnl_attr_get_payload_len(value) != size + 2 * KEY_WORD)
+	if (!value)
 		return false;
 	at = mnl_attr_get_payload(value);
+	if (mnl_attr_get_payload_len(value) == size + 3 * KEY_WORD) {
+		memcpy(&ret->member, at, sizeof(ret->member));
+		ret->member >>= FILTER_MEMBER_SHIFT;
+		at += KEY_WORD;
+	} else if (mnl_attr_get_payload_len(value) != size + 2 * KEY_WORD) {
+		return false;
+	}
 	memcpy(ret->addr.bytes, at, size);
 	ret->protocol = at[size];
 	ret->port = (uint16_t)(at[size + KEY_WORD] << 8 | at[size + KEY_WORD + 1]);

@@ -14,6 +14,7 @@ struct filter_count {
 	struct addr addr;
 	uint16_t port;
 	uint8_t protocol;
+	uint32_t member;	 /* of the host's table: the sandbox; else 0 */
 	uint64_t packets, bytes; /* since the last time; may be 0 */
 };
 typedef void filter_counts_fn(void *data, const struct filter_count *count);

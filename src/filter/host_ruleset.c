@@ -48,11 +48,12 @@
 #include "filter/ruleset_build.h"
 
 enum {
-	SEEN_MAX = 16384, /* of all members; when full only the limited log is left */
+	COUNTED_MAX = 16384, /* of all members; when full the rest is not counted */
 	RATES_MAX = HOST_IDS,
 };
 
 static const struct filter_chain refuse_chain = { .name = "refuse" };
+static const struct filter_chain passed_chain = { .name = "passed" };
 
 /* ---- sets ---- */
 
@@ -89,6 +90,25 @@ static const struct filter_set *logged_set(struct builder *b, enum filter_key ke
 		s->dynamic = true;
 		s->timeout_sec = FILTER_SEEN_SEC;
 		s->size = size;
+	}
+	return s;
+}
+
+/* member . address . protocol . port */
+static const struct filter_set *counted_set(struct builder *b, size_t family,
+					    enum filter_role role, uint32_t timeout_sec)
+{
+	struct filter_set *s = ruleset_new_set(b, family == V4 ? FILTER_KEY_MEMBER_FLOW4
+							       : FILTER_KEY_MEMBER_FLOW6);
+
+	if (s) {
+		filter_set_name(FILTER_NAMES_HOST, role, ruleset_families[family].addr, 0,
+				s->name);
+		s->timeout = true;
+		s->dynamic = true;
+		s->counts = true;
+		s->timeout_sec = timeout_sec;
+		s->size = COUNTED_MAX;
 	}
 	return s;
 }
@@ -178,8 +198,10 @@ static void base_sets(struct base *k)
 	k->ids = named_set(b, FILTER_KEY_FLOW_MARK, "ids");
 	k->orphans = named_map(b, FILTER_KEY_FLOW_MEMBER, FILTER_VALUE_MARK, "orphans");
 	k->sets.rates = logged_set(b, FILTER_KEY_MEMBER, "rates", RATES_MAX);
-	b->seen[V4] = logged_set(b, FILTER_KEY_MEMBER_FLOW4, "seen4", SEEN_MAX);
-	b->seen[V6] = logged_set(b, FILTER_KEY_MEMBER_FLOW6, "seen6", SEEN_MAX);
+	b->seen[V4] = counted_set(b, V4, FILTER_ROLE_SEEN, FILTER_SEEN_SEC);
+	b->seen[V6] = counted_set(b, V6, FILTER_ROLE_SEEN, FILTER_SEEN_SEC);
+	b->used[V4] = counted_set(b, V4, FILTER_ROLE_USED, FILTER_USED_SEC);
+	b->used[V6] = counted_set(b, V6, FILTER_ROLE_USED, FILTER_USED_SEC);
 	for (size_t i; (i = next_way(k)) < HOST_WAYS;)
 		k->ways[i] = way_sets(b, i);
 }
@@ -202,7 +224,7 @@ static void build_member(struct base *k)
 	stmt_rule(b, c);
 	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
 	in(b, k->live);
-	stmt_accept(b);
+	stmt_go(b, FILTER_GOTO, b->passed);
 	stmt_rule(b, c);
 	stmt_add(b, FILTER_GO_BY)->set = k->plans;
 	stmt_rule(b, c);
@@ -339,6 +361,7 @@ static int begin(struct base *k, struct arena *arena)
 	b->arena = arena;
 	b->host = &k->sets;
 	b->family_count = FAMILIES;
+	b->direct_tcp = b->direct_udp = true; /* of some member */
 	b->rs = arena_alloc(arena, sizeof(*b->rs));
 	if (!b->rs)
 		return -ENOMEM;
@@ -360,6 +383,7 @@ int host_build_base(const struct filter_host *h, struct arena *arena,
 	base_sets(&k);
 	ruleset_build_report(&k.b);
 	build_refuse(&k.b);
+	ruleset_build_passed(&k.b);
 	build_member(&k);
 	build_nat_member(&k);
 	build_loopback(&k);
@@ -494,7 +518,7 @@ static void build_output(struct builder *b, const struct filter_chain *local)
 	for (size_t p = 0; p < PROTOCOLS; p++) {
 		if (!ruleset_is_direct(b, ruleset_protocols[p]))
 			continue;
-		ruleset_allowed(b, c, ruleset_protocols[p], stmt_mark_and_accept);
+		ruleset_allowed(b, c, ruleset_protocols[p], stmt_mark_and_pass);
 		ruleset_kept(b, c, ruleset_protocols[p]);
 	}
 	ruleset_ping(b, c);
@@ -541,6 +565,7 @@ int host_build_plan(const struct filter_host *h, const struct host_plan *p,
 		.direct_udp = true,
 		.family_count = FAMILIES,
 		.refuse = &refuse_chain,
+		.passed = &passed_chain,
 	};
 	const struct filter_chain *local;
 	int r = ruleset_begin(&b, FILTER_NAMES_HOST, FILTER_GENERATION_FIRST, err);

@@ -117,7 +117,7 @@ void ruleset_build_report(struct builder *b)
 		stmt_add(b, FILTER_LIMIT_EACH)->set = b->host->rates;
 	else
 		stmt_add(b, FILTER_LIMIT);
-	stmt_log(b, b->host ? FILTER_PREFIX_REFUSED : FILTER_PREFIX_UNCOUNTED);
+	stmt_log(b, FILTER_PREFIX_UNCOUNTED);
 }
 
 void ruleset_build_passed(struct builder *b)

@@ -152,7 +152,10 @@ void stmt_mark_and_pass(struct builder *b)
 		stmt_mark_and_accept(b);
 		return;
 	}
-	stmt_add(b, FILTER_SET_CT_MARK)->value = b->rs->generation;
+	if (b->host)
+		stmt_add(b, FILTER_CT_FROM_MARK);
+	else
+		stmt_add(b, FILTER_SET_CT_MARK)->value = b->rs->generation;
 	stmt_go(b, FILTER_GOTO, b->passed);
 }
 

@@ -143,7 +143,8 @@ static void on_event(struct control *c, struct event *e)
 	ipc_tame(e->reason, sizeof(e->reason));
 	/* Once it is on its way to its end nobody needs to be told again. */
 	if (e->limit != EVENT_LIMIT_DENIES || !c->is_ended) {
-		event_ring_add(c->ring, e);
+		if (e->action != EVENT_ALLOW) /* the report is about the others */
+			event_ring_add(c->ring, e);
 		run_store_add(&c->store, e, &c->plan);
 	}
 	if (e->action == EVENT_LIMIT && e->limit == EVENT_LIMIT_DENIES)

@@ -2,13 +2,13 @@
 /* Four times a second: what was added up is told, as far as it is due. Looking at the
  * filter's counters takes a millisecond where there are many, so the sandboxes take
  * turns, and a turn ends after two. */
-#include <errno.h>
+#include "main/engine_account.h"
+
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/special.h"
-#include "filter/counts.h"
-#include "main/engine_core.h"
+#include "main/engine_host.h"
 #include "net/link.h"
 #include "sandbox/refused.h"
 
@@ -18,15 +18,9 @@ enum {
 	DRAINS_MAX = 64, /* of the log's queue: more than it holds */
 };
 
-/* What one look brought. */
-struct counts {
-	struct filter_count *items; /* owned */
-	size_t count, capacity;
-};
-
-static void on_count(void *data, const struct filter_count *c)
+void engine_account_on_count(void *data, const struct filter_count *c)
 {
-	struct counts *k = data;
+	struct account_counts *k = data;
 
 	if (k->count == k->capacity) {
 		size_t capacity = MAX(k->capacity * 2, (size_t)64);
@@ -52,18 +46,18 @@ static bool has_filter(const struct guarded *g)
 static void look_at_refused(struct guarded *g, int64_t now_ms)
 {
 	struct sandbox *s = &g->sandbox;
-	struct counts k = { 0 };
+	struct account_counts k = { 0 };
 	uint64_t total = 0;
 
 	s->accounts->look_at_ms = now_ms + ACCOUNTS_LOOK_MAX_MS;
 	if (filter_refused_total(&s->filter, &total) < 0 ||
-	    filter_counts_read(&s->filter, true, on_count, &k) < 0) {
+	    filter_counts_read(&s->filter, true, engine_account_on_count, &k) < 0) {
 		free(k.items);
 		return;
 	}
 	for (int i = 0; i < DRAINS_MAX && guarded_drain_refused(g); i++)
 		;
-	accounts_looked(s, total, k.items, k.count, now_ms);
+	accounts_looked(s, &total, k.items, k.count, now_ms);
 	free(k.items);
 }
 
@@ -77,16 +71,22 @@ static bool is_inside(const struct guarded *g, const struct addr *a)
 	return link_addr_is_local(route_fd, a) != 0;
 }
 
+void engine_account_passed(struct guarded *g, const struct filter_count *c,
+			   int64_t now_ms)
+{
+	if (c->packets > 0 && !is_inside(g, &c->addr))
+		passed_count(&g->sandbox, c, now_ms);
+}
+
 static void look_at_passed(struct guarded *g, int64_t now_ms)
 {
 	struct sandbox *s = &g->sandbox;
-	struct counts k = { 0 };
+	struct account_counts k = { 0 };
 
-	if (filter_counts_read(&s->filter, false, on_count, &k) < 0)
+	if (filter_counts_read(&s->filter, false, engine_account_on_count, &k) < 0)
 		k.count = 0;
 	for (size_t i = 0; i < k.count; i++)
-		if (k.items[i].packets > 0 && !is_inside(g, &k.items[i].addr))
-			passed_count(s, &k.items[i], now_ms);
+		engine_account_passed(g, &k.items[i], now_ms);
 	/* It was full: others may have passed. */
 	s->counters[COUNT_PASSED_DROPPED] += k.count >= ACCOUNTS_EVENTS_MAX;
 	free(k.items);
@@ -100,14 +100,28 @@ static void close_window(struct guarded *g, int64_t now_ms)
 	accounts_close(&g->sandbox, now_ms);
 }
 
-static void account(struct guarded *g, int64_t now_ms)
-{
-	struct accounts *a = g->sandbox.accounts;
+/* What some sandbox of the host wants looked at: see engine_account_host.c. */
+struct host_wants {
+	bool refused, passed;
+};
 
-	if (a->look_at_ms <= now_ms && has_filter(g))
-		look_at_refused(g, now_ms);
-	if (a->window_ends_ms <= now_ms)
-		close_window(g, now_ms);
+static void account(struct guarded *g, struct host_wants *wants, int64_t now_ms)
+{
+	const struct accounts *a = g->sandbox.accounts;
+	bool refused = a->look_at_ms <= now_ms, passed;
+
+	if (a->window_ends_ms == 0)
+		accounts_open(&g->sandbox, now_ms);
+	passed = a->window_ends_ms <= now_ms;
+	if (g->kind == GUARDED_HOST) {
+		wants->refused |= refused;
+		wants->passed |= passed;
+	} else {
+		if (refused && has_filter(g))
+			look_at_refused(g, now_ms);
+		if (passed)
+			close_window(g, now_ms);
+	}
 	accounts_tell(&g->sandbox, now_ms, false);
 }
 
@@ -115,6 +129,7 @@ static void on_tick(struct loop_timer *t)
 {
 	struct engine_core *c = CONTAINER_OF(t, struct engine_core, account);
 	int64_t now_ms = loop_now_ms(c->loop), begun_ms = clock_now_ms();
+	struct host_wants wants = { 0 };
 
 	for (size_t i = 0; i < c->slots && clock_now_ms() - begun_ms < TURN_MS; i++) {
 		struct guarded *g;
@@ -123,8 +138,10 @@ static void on_tick(struct loop_timer *t)
 			c->account_at = 0;
 		g = c->guarded[c->account_at++];
 		if (g && g->sandbox.accounts && g->sandbox.state == SANDBOX_RUNNING)
-			account(g, now_ms);
+			account(g, &wants, now_ms);
 	}
+	if (c->host && (wants.refused || wants.passed))
+		engine_account_host(c->host, wants.refused, wants.passed, now_ms);
 	if (loop_timer_start(c->loop, t, now_ms + TICK_MS) < 0)
 		loop_stop(c->loop);
 }
@@ -152,7 +169,7 @@ void engine_account_begin(struct guarded *g)
 	uint64_t total = 0;
 
 	if (!s->accounts || !has_filter(g))
-		return;
+		return; /* on the host nobody tests */
 	if (filter_refused_total(&s->filter, &total) < 0)
 		total = 0;
 	/* What can't be read now is told once too often: better than never. */
@@ -168,8 +185,11 @@ void engine_account_all(struct guarded *g)
 
 	if (!s->accounts)
 		return;
-	if (has_filter(g))
+	if (g->kind == GUARDED_HOST && g->core->host)
+		engine_account_host_now(g->core->host, g, now_ms);
+	else if (has_filter(g))
 		look_at_refused(g, now_ms);
-	close_window(g, now_ms);
+	if (g->kind != GUARDED_HOST)
+		close_window(g, now_ms);
 	accounts_tell(s, now_ms, true);
 }

@@ -71,14 +71,17 @@ void accounts_tell(struct sandbox *s, int64_t now_ms, bool all)
 		tell(s, a->passed, &a->passed_rate, now_ms, all);
 }
 
+void accounts_open(struct sandbox *s, int64_t now_ms)
+{
+	s->accounts->window_ends_ms =
+		now_ms + plan_limit(&s->plan, LIMIT_EVENT_WINDOW_SEC) * INT64_C(1000);
+}
+
 void accounts_close(struct sandbox *s, int64_t now_ms)
 {
-	struct accounts *a = s->accounts;
-
-	if (a->passed)
-		tally_close(a->passed);
-	a->window_ends_ms =
-		now_ms + plan_limit(&s->plan, LIMIT_EVENT_WINDOW_SEC) * INT64_C(1000);
+	if (s->accounts->passed)
+		tally_close(s->accounts->passed);
+	accounts_open(s, now_ms);
 }
 
 bool accounts_pass(struct sandbox *s, const struct event *e, int64_t now_ms)

@@ -45,7 +45,7 @@ struct accounts {
 	struct tally_pool *pool;       /* borrowed */
 	struct tally *denied, *passed; /* NULL: nothing yet */
 	struct rate passed_rate;
-	int64_t window_ends_ms; /* of what passes; 0: at the next tick */
+	int64_t window_ends_ms; /* of what passes; 0: none has begun */
 	/* Refused packets. */
 	int64_t look_at_ms; /* INT64_MAX: there is nothing to look for */
 	uint32_t look_every_ms;
@@ -64,13 +64,16 @@ bool accounts_add(struct sandbox *s, const struct event *e, int64_t now_ms);
 bool accounts_pass(struct sandbox *s, const struct event *e, int64_t now_ms);
 /* What may be told now. @all: everything, the limits don't count. */
 void accounts_tell(struct sandbox *s, int64_t now_ms, bool all);
-/* The window of what passes is over. */
+/* A window of what passes begins. */
+void accounts_open(struct sandbox *s, int64_t now_ms);
+/* It is over, and the next one begins. */
 void accounts_close(struct sandbox *s, int64_t now_ms);
 
 /* The filter has logged @p, which is told. */
 void accounts_logged(struct sandbox *s, const struct nflog_packet *p, int64_t now_ms);
-/* What the filter has counted: all that was refused, and by destination. */
-void accounts_looked(struct sandbox *s, uint64_t total, const struct filter_count *counts,
-		     size_t count, int64_t now_ms);
+/* What the filter has counted: all that was refused (NULL: not known, of the host's
+ * table), and by destination. */
+void accounts_looked(struct sandbox *s, const uint64_t *total,
+		     const struct filter_count *counts, size_t count, int64_t now_ms);
 /* What was refused so far doesn't count (the self-test). */
 void accounts_begin(struct sandbox *s, uint64_t total);

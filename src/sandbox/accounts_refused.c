@@ -65,7 +65,7 @@ void accounts_logged(struct sandbox *s, const struct nflog_packet *p, int64_t no
 {
 	struct accounts *a = s->accounts;
 
-	if (!a || s->host)
+	if (!a)
 		return;
 	a->told++;
 	look_soon(a, now_ms);
@@ -149,25 +149,35 @@ static uint64_t take_count(struct sandbox *s, const struct filter_count *given,
 	return c.packets;
 }
 
-void accounts_looked(struct sandbox *s, uint64_t total, const struct filter_count *counts,
-		     size_t count, int64_t now_ms)
+/* Return: packets that were refused and that nobody has told of. What came after the
+ * total was read is told already. */
+static uint64_t take_total(struct sandbox *s, uint64_t total)
 {
 	struct accounts *a = s->accounts;
-	uint64_t found = 0, lost, grown;
+	/* A ruleset that was made anew counts anew. */
+	uint64_t grown = total < a->total ? total : total - a->total;
+	uint64_t lost = grown > a->told ? grown - a->told : 0;
+
+	a->total = total;
+	a->told = a->told > grown ? a->told - grown : 0;
+	s->counters[COUNT_PACKETS_DENIED] += lost;
+	s->counters[COUNT_PACKETS_LOST] += lost;
+	return lost;
+}
+
+void accounts_looked(struct sandbox *s, const uint64_t *total,
+		     const struct filter_count *counts, size_t count, int64_t now_ms)
+{
+	struct accounts *a = s->accounts;
+	uint64_t found = 0, lost = 0;
 
 	sort_flows(a);
 	for (size_t i = 0; i < count; i++)
 		found += take_count(s, &counts[i], now_ms);
 	forget_flows(a);
 	a->told += found;
-	/* A ruleset that was made anew counts anew. */
-	grown = total < a->total ? total : total - a->total;
-	a->total = total;
-	/* What came after the total was read is told already. */
-	lost = grown > a->told ? grown - a->told : 0;
-	a->told = a->told > grown ? a->told - grown : 0;
-	s->counters[COUNT_PACKETS_DENIED] += lost;
-	s->counters[COUNT_PACKETS_LOST] += lost;
+	if (total)
+		lost = take_total(s, *total);
 	a->look_every_ms = found + lost > 0
 				   ? ACCOUNTS_LOOK_MS
 				   : MIN(a->look_every_ms * 2, ACCOUNTS_LOOK_MAX_MS);

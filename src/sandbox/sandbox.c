@@ -66,6 +66,8 @@ static void fill(const struct sandbox *s, struct event *e)
 	e->sandbox = s->id;
 	if (e->packets == 0)
 		e->packets = 1;
+	if (e->uid == UINT32_MAX && s->host && s->member.kind == FILTER_MEMBER_UID)
+		e->uid = s->member.uid;
 }
 
 static bool tell_directly(struct sandbox *s, const struct event *e, int64_t now_ms)

@@ -30,6 +30,18 @@ def test_what_a_run_was_denied_is_in_the_store(world, user):
     assert {"evil.test", "other.test"} <= {t["destination"] for t in tasks}
 
 
+def test_what_a_run_was_allowed_is_in_the_store(world, user, site):
+    """One row for all connections, when it is over; nothing of the self-test."""
+    folder = world.workdir(user) / "state"
+    ask = f"for i in 1 2 3; do curl -sm 5 http://{site.name}/ -o /dev/null; done; getent hosts localhost >/dev/null; true"
+    done = world.run("sh", "-c", ask, options=("--state-dir", str(folder), "--quiet", "--allow", site.name), user=user)
+    assert done.code == 0, done
+    (row,) = [e for e in kept(world, folder, user=user) if e["action"] == "allow"]
+    assert (row["name"], row["remote_port"], row["protocol"], row["layer"]) == (site.name, 80, "tcp", "name")
+    assert row["remote_ip"] in (site.v4, site.v6) and row["packets"] == 3 and row["bytes"] > 100
+    assert row["rule"] == f"allow {site.name}"
+
+
 def test_events_are_there_while_the_command_runs_and_after_a_kill(world):
     folder = world.workdir() / "state"
     with world.run_start("sh", "-c", "getent hosts evil.test; echo asked; sleep 60", options=("--state-dir", str(folder))) as run:
