@@ -135,7 +135,7 @@ struct ipc_look {
 
 /* What an operator says of a sandbox. */
 enum {
-	IPC_WARDS_MAX = 4096, /* of one daemon: what its descriptors suffice for */
+	IPC_WARDS_MAX = 65535, /* of one daemon: ids have 16 bits, and 0 is nobody's */
 	IPC_WARD_NAME_MAX = 63,
 	IPC_WARD_WHERE_MAX = 255,
 };

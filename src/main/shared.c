@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 
 #include "ipc/plan_file.h"
 #include "main/harden.h"
@@ -63,8 +64,11 @@ static int shared_init(struct shared *e, struct err *err)
 		.on_trouble = shared_on_trouble,
 		.on_trouble_data = e,
 	};
+	struct rlimit files = { 0 };
 	int r = harden_limits(err);
 
+	if (r == 0 && getrlimit(RLIMIT_NOFILE, &files) == 0)
+		e->fds_max = (int)(MIN(files.rlim_cur, (rlim_t)INT32_MAX) / 4 * 3);
 	if (r == 0 && !c->many)
 		r = open_only(e, err);
 	if (r < 0)

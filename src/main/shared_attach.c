@@ -63,6 +63,13 @@ static int fill(struct shared *e, struct guarded *g, const struct ipc_message *m
 	if (count < ATTACH_FIRST ||
 	    (m->attach.kind != GUARDED_NETNS && m->attach.kind != GUARDED_HOST))
 		return err_set(err, -EBADMSG, "the attach message is malformed");
+	/* What was guarded before has had its descriptors. New ones get the lowest
+	 * numbers that are free, and those of the plan and the image are free again soon.
+	 */
+	if (fds[count - 1] >= e->fds_max && !m->attach.restarted)
+		return err_set(err, -EMFILE,
+			       "the engine has too few descriptors for another sandbox "
+			       "(RLIMIT_NOFILE)");
 	g->told = &shared_told;
 	g->enforce = ENFORCED_FILTER;
 	g->restarted = m->attach.restarted;

@@ -24,6 +24,7 @@ struct lent {
 struct shared {
 	struct engine_core core;
 	struct shared_config config;
+	int fds_max;	      /* descriptors from this one on are for connections */
 	struct guarded *only; /* the sidecar's; NULL in the daemon's engine */
 	struct loop_source from_keeper,
 		from_control; /* control: fd -1 while there is none */

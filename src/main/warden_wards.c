@@ -19,12 +19,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "base/log.h"
 #include "ipc/plan_file.h"
 #include "main/probe.h"
 #include "main/warden_internal.h"
 #include "policy/policy.h"
+
+/* That stay free: for one more sandbox while it is attached, and for answers. */
+enum { FDS_SPARE = 64 };
 
 struct ward *ward_find(const struct warden *w, uint32_t id)
 {
@@ -165,6 +169,31 @@ static int choose_probe(struct ward *d, struct err *err)
 	return r;
 }
 
+/* New descriptors get the lowest numbers that are free: as many as the highest of these
+ * says are in use, or nearly. */
+static int highest_fd(const struct ward *d)
+{
+	int highest = MAX(ward_plan_fd(d->plan), d->route_fd);
+
+	for (size_t i = 0; i < SANDBOX_FD_COUNT; i++)
+		highest = MAX(highest, d->fds.fd[i]);
+	return highest;
+}
+
+static int check_room(const struct ward *d, struct err *err)
+{
+	struct rlimit files;
+	int used = highest_fd(d) + 1;
+
+	if (d->restarted || getrlimit(RLIMIT_NOFILE, &files) < 0 ||
+	    (rlim_t)used + FDS_SPARE <= files.rlim_cur)
+		return 0;
+	return err_set(err, -EMFILE,
+		       "the daemon has too few descriptors for another sandbox: %d of "
+		       "%llu are in use (RLIMIT_NOFILE)",
+		       used, (unsigned long long)files.rlim_cur);
+}
+
 static int check_place(const struct warden *w, const struct ward *d, struct err *err)
 {
 	if (d->id == 0)
@@ -253,6 +282,8 @@ int ward_attach(struct warden *w, const struct ward *given, int plan_fd, int tex
 		r = choose_probe(d, err);
 	if (r == 0)
 		r = open_ward(d, err);
+	if (r == 0)
+		r = check_room(d, err);
 	if (r == 0 && (roster_add(&w->names, &d->named, d->spec.name) < 0 ||
 		       roster_add(&w->places, &d->placed, d->place) < 0))
 		r = err_set(err, -ENOMEM, "out of memory");

@@ -14,6 +14,7 @@ enum {
 	ACCEPT_BATCH = 64,     /* connections taken from a listener per event */
 	ACCEPT_PAUSE_MS = 100, /* when not even a refusal is possible */
 	TOKEN = 1000,	       /* one new flow */
+	FDS_SPARE_PART = 16,   /* of all descriptors, that connections leave free */
 };
 
 static void relay_work(struct loop_deferred *d);
@@ -90,10 +91,12 @@ static bool take_token(struct relay_guest *g)
 	return rate_take(&g->new_flows, rate, 1000, rate, loop_now_ms(g->relay->loop));
 }
 
-/* May one more flow begin? Otherwise it is counted and told. */
-static bool has_room(struct relay_guest *g)
+/* May one more flow begin, on @fd? Otherwise it is counted and told. */
+static bool has_room(struct relay_guest *g, int fd)
 {
-	if (!take_token(g))
+	if (fd >= g->relay->fds_max)
+		relay_limit(g, LIMIT_FLOWS, "no descriptor is free");
+	else if (!take_token(g))
 		relay_limit(g, LIMIT_NEW_FLOWS_PER_SECOND, "too many new connections");
 	else if (g->flow_count >= plan_limit(&g->sandbox->plan, LIMIT_FLOWS))
 		relay_limit(g, LIMIT_FLOWS, "too many connections");
@@ -141,7 +144,7 @@ static void take_connection(struct relay_guest *g, int fd)
 	/* While the self-test runs a flow ends where its dial does: see relay_flow.c. */
 	if ((g->sandbox->state == SANDBOX_RUNNING ||
 	     g->sandbox->state == SANDBOX_TESTING) &&
-	    has_room(g)) {
+	    has_room(g, fd)) {
 		if (known) {
 			relay_flow_start(g, fd, &to);
 			return;
@@ -279,6 +282,7 @@ static void set_maxima(struct relay *r)
 		files.rlim_cur = 1024;
 	files.rlim_cur = MIN(files.rlim_cur, (rlim_t)1 << 20);
 	r->flows_max = (uint32_t)files.rlim_cur / 4;
+	r->fds_max = (int)(files.rlim_cur - files.rlim_cur / FDS_SPARE_PART);
 	r->pipes_max = MIN((uint32_t)files.rlim_cur / 16, (uint32_t)RELAY_PIPES_MAX);
 }
 

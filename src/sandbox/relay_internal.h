@@ -168,6 +168,7 @@ struct relay {
 	int spare_fd; /* given up to be able to refuse; -1 while it is gone */
 	struct relay_shared shared;	/* by_socket NULL: there is none */
 	uint32_t flow_count, flows_max; /* of all sandboxes, by descriptors */
+	int fds_max; /* from this one on they are for others, who attach */
 	uint32_t pipe_count, pipes_max;
 	uint32_t spare_count;
 	struct relay_guest_list guests, dead_guests;

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many sandboxes in one daemon: what doesn't grow with them, and where it ends."""
+import contextlib
 import os
 import signal
 import time
 
+from world.netns import NetNs
 from world.sidecar import wait_for
 
 
@@ -48,3 +50,51 @@ def test_it_answers_while_it_takes_over_what_was_there(host, daemon, pod, other,
     daemon.ready()
     assert daemon.names() == ["one"] and daemon.get("/sandboxes/nobody").status == 404
     assert site.v4 in pod.probe(["dns", site.name]).addresses
+
+
+def test_it_says_so_when_its_descriptors_run_out(host, pod, site):
+    daemon = host.daemon(way=["prlimit", "--nofile=200:200"])
+    engine = daemon.children()["engine"]
+    daemon.attach("app", pod, "--allow", site.name)
+    with contextlib.ExitStack() as stack:
+        spaces = [stack.enter_context(contextlib.closing(NetNs())) for _ in range(30)]
+
+        def put(i):
+            return daemon.call("PUT", f"/sandboxes/s{i}", {"netns": spaces[i].path, "policy": {}})
+
+        taken = 0
+        while (reply := put(taken)).status == 201:
+            taken += 1
+        assert reply.status == 500 and "too few descriptors" in reply.json()["reason"]
+        assert taken >= 5
+        # nothing of it is left, everybody else is as before, and one that goes makes room
+        assert len(daemon.names()) == taken + 1 and daemon.healthy()
+        assert site.v4 in pod.probe(["dns", site.name]).addresses
+        assert put(taken).status == 500
+        assert daemon.call("DELETE", "/sandboxes/s0").status == 200
+        assert put(taken).status == 201
+        daemon.kill_child("engine")
+        assert len(daemon.names()) == taken + 1 and daemon.children()["engine"] != engine
+        assert site.v4 in pod.probe(["dns", site.name]).addresses
+
+
+def test_what_many_have_alike_is_there_once(host):
+    """Descriptors of the daemon, for users of the host with one policy."""
+    daemon = host.daemon()
+
+    def held():
+        return len(os.listdir(f"/proc/{daemon.pid}/fd"))
+
+    def put(uid):
+        assert daemon.call("PUT", f"/sandboxes/u{uid}", {"uid": uid, "policy": {}}).status == 201
+
+    put(70001)
+    before = held()
+    for uid in range(70002, 70022):
+        put(uid)
+    assert held() <= before + 1
+    daemon.kill_child("engine")
+    assert len(daemon.names()) == 21
+    daemon.kill()
+    daemon = host.daemon()
+    assert len(daemon.names()) == 21 and held() <= before + 1
