@@ -273,3 +273,12 @@ def test_too_many_denials_end_it_with_a_status_of_its_own(daemon, group, user, d
     done = run(daemon, *kinds(group, user)[kind], "--policy", policy, "--", "sh", "-c", asks + "exec sleep 60")
     assert done.code == 122 and done.seconds < 15, f"{done}\n{daemon}"
     assert "the command was ended: the policy's on_denies says stop" in done.messages
+
+
+def test_the_readmes_recipe(daemon, group, user):
+    readme = (pathlib.Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^    weir run (--cgroup .*) -- make$", readme, re.M)
+    args = line.replace("/jobs.slice/1", str(group)).replace("--uid jobs", f"--uid {user}").split()
+    assert str(group) in args and str(user) in args
+    done = run(daemon, *args, "--", "cat", "/proc/self/cgroup")
+    assert done.code == 0 and f"0::/{group.name}\n" in done.text, done
