@@ -389,15 +389,28 @@ int engine_host_prepare(struct engine_core *c, struct sandbox *s, struct err *er
 
 /* -- the table ---------------------------------------------------------------------- */
 
+/* Others who change tables of their own meanwhile are in the way of reading. */
+static int install(struct engine_host *h, struct err *err)
+{
+	int r = -EAGAIN;
+
+	for (int i = 0; i < READ_TRIES && r == -EAGAIN; i++)
+		r = filter_host_load(h->table, clock_now_ms(), err);
+	if (r < 0)
+		return r;
+	r = -EAGAIN;
+	for (int i = 0; i < READ_TRIES && r == -EAGAIN; i++)
+		r = filter_host_verify(h->table, err);
+	return r;
+}
+
 static int load(struct engine_host *h, struct err *err)
 {
-	int r = filter_host_load(h->table, loop_now_ms(h->core->loop), err);
+	int r = install(h, err);
 
-	if (r == 0)
-		r = filter_host_verify(h->table, err);
 	h->stands = r == 0;
 	h->is_in_doubt = false;
-	h->retry_ms = loop_now_ms(h->core->loop) + RETRY_MS;
+	h->retry_ms = clock_now_ms() + RETRY_MS;
 	if (r == 0)
 		guarded_seen_now(&h->seen, filter_host_conn(h->table));
 	return r;
