@@ -259,6 +259,8 @@ void answer_metrics(struct api_request *r)
 	head(&m, "info", "gauge", "Which Weir this is.");
 	sample(&m, "info", "version=\"" WEIR_VERSION "\"", 1);
 	write_modes(&m, &s);
+	head(&m, "closed", "gauge", "1 when on_denies has closed the sandbox.");
+	sample(&m, "closed", NULL, document_closed(r->ops->policy(r->ops->data)) != NULL);
 	write_gauges(&m, &s);
 	write_counters(&m, &s);
 	write_api(&m, r->api);

@@ -22,7 +22,7 @@ int closed_file_write(const char *state_dir, const struct document *d, struct er
 
 	path_of(state_dir, path);
 	if (!document_closed(d))
-		return unlink(path) == 0 || errno == ENOENT
+		return unlink(path) == 0 || errno == ENOENT || errno == ENOTDIR
 			       ? 0
 			       : err_sys(err, -errno, "cannot remove %s", path);
 	text = document_json(d, true);

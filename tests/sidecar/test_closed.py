@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A sidecar whose sandbox was denied too much is closed: everything, until somebody sets a policy."""
 import json
+import re
 import subprocess
 
 import pytest
@@ -51,6 +52,7 @@ def test_too_many_denials_close_it_and_a_policy_opens_it(pod, start, site, denie
     assert closed(side) is None and side.get("/denies/count").json()["packets"] == 5
     provoke(pod, denied, 1)
     assert wait_closed(side) == "more than 5 denies in 1m"
+    assert re.search(r"^weir_closed(\{.*\})? 1$", side.get("/metrics").text, re.M)
     # what was open is cut, what is always allowed as well, and nothing comes anew
     assert flow.say() != "got" and always.say() != "got"
     name_refused(pod.probe(["dns", site.name]))
@@ -118,3 +120,12 @@ def test_what_cannot_be_kept_is_closed_all_the_same(pod, start, site, denied, tm
     in_the_way.rmdir()
     side.wait_log("the sandbox is closed")
     assert "closed" in json.loads((tmp_path / "policy.json").read_text())
+
+
+def test_packets_count_as_lookups_do(pod, start, site, denied):
+    side = start()
+    pod.probe(*[["tcp", f"9.9.{i}.9", 443] for i in range(5)])
+    assert closed(side) is None
+    pod.probe(["udp", "9.9.9.9", 123])
+    wait_closed(side)
+    tcp_refused(pod.probe(["tcp", "7.7.7.7", 7007]))
