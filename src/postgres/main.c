@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -96,7 +97,8 @@ static void serve(struct sender *s, const char *directory)
 		say(&said, trouble);
 		if (r > 0)
 			continue;
-		poll(NULL, 0, r < 0 ? wait_ms : LOOK_MS);
+		/* Not all at once: a server may have thousands of us. */
+		poll(NULL, 0, r < 0 ? wait_ms + wait_ms * (getpid() % 32) / 64 : LOOK_MS);
 		wait_ms = r < 0 ? MIN(wait_ms * 2, (int)RETRY_MAX_MS) : RETRY_MIN_MS;
 	}
 }

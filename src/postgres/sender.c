@@ -81,10 +81,15 @@ struct sender *sender_new(const char *directory, const char *conninfo)
 	return s;
 }
 
-static void disconnect(struct sender *s)
+static void let_server_go(struct sender *s)
 {
 	server_close(s->server);
 	s->server = NULL;
+}
+
+static void disconnect(struct sender *s)
+{
+	let_server_go(s);
 	s->known = false;
 }
 
@@ -422,9 +427,12 @@ int sender_step(struct sender *s, struct err *err)
 	bool some = true;
 	int r = open_store(s, err);
 
-	/* While nothing is new, nobody is asked. */
-	if (r == 0 && s->server && s->known)
+	/* While nothing is new, nobody is asked, and a server of thousands has its
+	 * connection back. */
+	if (r == 0 && s->known)
 		r = look(s, &some, err);
+	if (r == 0 && !some && s->server && server_is_idle(s->server))
+		let_server_go(s);
 	if (r < 0 || !some)
 		return r;
 	s->fresh = false;

@@ -25,6 +25,7 @@ struct server {
 	int connect_sec; /* connect_timeout, within reason */
 	int answer_ms;
 	int64_t until_ms; /* of the call that is under way */
+	int64_t used_ms;  /* when the last one began */
 	bool silent;	  /* it didn't answer within that time */
 };
 
@@ -139,7 +140,8 @@ static int ask(struct server *s, const char *what, const char *sql,
 {
 	int sent;
 
-	s->until_ms = clock_now_ms() + s->answer_ms;
+	s->used_ms = clock_now_ms();
+	s->until_ms = s->used_ms + s->answer_ms;
 	s->silent = false;
 	sent = count > 0 ? PQsendQueryParams(s->db, sql, count, NULL, parameters, NULL,
 					     NULL, 0)
@@ -317,6 +319,11 @@ void server_close(struct server *s)
 bool server_is_cut(const struct server *s)
 {
 	return !s->silent && PQstatus(s->db) == CONNECTION_BAD;
+}
+
+bool server_is_idle(const struct server *s)
+{
+	return clock_now_ms() - s->used_ms > (int64_t)3000 * s->connect_sec;
 }
 
 void server_be_patient(struct server *s, bool patient)

@@ -27,6 +27,8 @@ void server_be_patient(struct server *s, bool patient);
 
 /* It was closed, by whomever, since it was opened. */
 bool server_is_cut(const struct server *s);
+/* Nothing was asked for three times connect_timeout. */
+bool server_is_idle(const struct server *s);
 
 /* @sql, which may be several statements where there is no parameter ($1). Return: the
  * last result, owned by the caller, or NULL with @err, which begins "PostgreSQL: cannot

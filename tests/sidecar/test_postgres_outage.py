@@ -306,6 +306,23 @@ def test_a_server_whose_disk_is_full_gets_the_rest_when_there_is_room(netns, sto
         wait_each_once(server, store)
 
 
+def connections(server):
+    return server.value("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'weir'")
+
+
+def test_a_connection_that_nobody_needs_is_given_back(netns, store):
+    with serving(netns) as server, Sender(store, at(), netns) as sender:
+        store.put("a.test")
+        store.drain()
+        wait_for(lambda: count(server) == 1 and connections(server) == 1, 20, 0.05)
+        wait_for(lambda: connections(server) == 0, 15, 0.1)
+        time.sleep(0.6)  # two looks
+        assert connections(server) == 0 and sender.trouble() == ""
+        store.put("b.test")
+        store.drain()
+        wait_for(lambda: count(server) == 2 and connections(server) == 1, 10, 0.05)
+
+
 def test_a_pooler_that_shares_connections_would_leak_no_settings(netns, store):
     """What a transaction needs is set in it alone."""
     with serving(netns, settings={"log_statement": "all"}) as server, Sender(store, at(), netns):

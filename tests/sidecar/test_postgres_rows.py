@@ -2,6 +2,7 @@
 """Denials of every kind end up as exactly the right rows in SQLite and in a real PostgreSQL, counted as they were sent."""
 import collections
 import pathlib
+import signal
 import sqlite3
 import subprocess
 import time
@@ -100,6 +101,22 @@ def test_each_kind_of_denial_is_the_same_rows_in_both(pod, world, server, tmp_pa
     assert server.value("SELECT count(*) FROM sandbox_egress_event WHERE raw_pkts <> packets") == 0
 
 
+def test_a_task_that_is_accepted_is_accepted_there(pod, server, tmp_path, denied):
+    tmp_path.chmod(0o755)
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    side = pod.sidecar("--state-dir", str(state), "--sandbox-id", "sb-task", rules=policy(), env={"WEIR_POSTGRES": server.conninfo})
+    pod.probe(["dns", denied.name], ["dns", denied.name])
+
+    def there():
+        done = server.psql("SELECT analysis_id, destination, packets, state, who FROM sandbox_egress_review", check=False)
+        return done.stdout.decode().rstrip("\n").split("\x1f")
+    wait_for(lambda: there() == ["sb-task", denied.name, "2", "open", ""], 20, 0.05)
+    assert side.call("POST", "/review/1/accept?who=alice").status == 200
+    wait_for(lambda: there() == ["sb-task", denied.name, "2", "accepted", "alice"], 10, 0.05)
+    assert pod.probe(["dns", denied.name]).addresses == [denied.v4]
+
+
 @pytest.fixture
 def small_disk(tmp_path):
     """Twelve megabytes: a store of the usual size doesn't fit."""
@@ -127,8 +144,8 @@ def test_nobody_in_the_sandbox_notices_a_full_disk(pod, site, denied, small_disk
             big.write(b"\0" * 4096)
     before = counters(state)
     for turn in range(12):
-        flood, allowed, refused = pod.probe(["dns_flood", 300, f"{turn}.{denied.name}"], ["dns", site.name],
-                                            ["tcp", "93.203.9.9", 443])
+        *_, allowed, refused = pod.probe(*[["dns", f"n{turn}-{i}.{denied.name}"] for i in range(6)], ["dns", site.name],
+                                         ["tcp", "93.203.9.9", 443])
         assert allowed.addresses == [site.v4] and allowed.ms < 500
         assert refused.result == "refused" and refused.ms < 500
     status = side.get("/status").json()
@@ -138,15 +155,61 @@ def test_nobody_in_the_sandbox_notices_a_full_disk(pod, site, denied, small_disk
     pod.probe(["dns", "last." + denied.name])
 
     def is_well():
-        pod.probe(["dns", f"after{time.monotonic_ns()}." + denied.name])
+        pod.probe(["dns", "after." + denied.name])
         return "store" not in [d["what"] for d in side.get("/status").json()["degradations"]]
 
     def is_written():
         with sqlite3.connect(f"file:{state}/events.db?mode=ro", uri=True) as db:
             return db.execute("SELECT count(*) FROM event WHERE name LIKE 'after%'").fetchone()[0]
     spare = pathlib.Path(state / "events.spare")
-    wait_for(lambda: is_well() and is_written() and spare.exists(), 20, 0.3)
+    end = time.monotonic() + 20
+    while not (is_well() and is_written() and spare.exists()):
+        assert time.monotonic() < end, (is_well(), is_written(), spare.exists(), side.get("/status").json()["degradations"])
+        time.sleep(0.3)
     assert spare.stat().st_size == 2 << 20, "put by again, for the next time"
     assert counters(state)[0] > before[0]
     with sqlite3.connect(f"file:{state}/events.db?mode=ro", uri=True) as db:
         assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def degraded(status, what="postgres"):
+    return [d["reason"] for d in status["degradations"] if d["what"] == what]
+
+
+def test_a_server_that_hangs_holds_up_nobody_and_is_told(pod, server, tmp_path, site, denied):
+    """The sidecar answers, changes its policy and refuses as before; /status and /metrics say what waits."""
+    tmp_path.chmod(0o755)
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    side = pod.sidecar("--state-dir", str(state), rules=policy(f"allow {site.name}"),
+                       env={"WEIR_POSTGRES": server.conninfo + " connect_timeout=2"})
+    pod.probe(["dns", "first." + denied.name])
+    wait_for(lambda: server.value("SELECT count(*) FROM sandbox_egress_event"), 20, 0.05)
+    server.signal(signal.SIGSTOP)
+    slowest, turn, end = 0.0, 0, time.monotonic() + 30
+    while not degraded(side.get("/status").json()) or turn < 5:
+        assert time.monotonic() < end
+        turn += 1
+        began = time.monotonic()
+        assert side.healthy()
+        side.post(f"allow {site.name}", f"allow turn{turn}.test")
+        slowest = max(slowest, time.monotonic() - began)
+        lookup, refused, late = pod.probe(["dns", site.name], ["tcp", "93.203.9.9", 443], ["dns", f"t{turn}.{denied.name}"])
+        assert lookup.addresses == [site.v4] and refused.result == "refused" and late.ms < 500
+        time.sleep(0.1)
+    assert slowest < 1
+    wait_for(lambda: side.get("/status").json()["postgresWaitingRows"] > 0, 10, 0.1)
+    status = side.get("/status").json()
+    assert "no answer within 4 seconds" in degraded(status)[0] or "timeout expired" in degraded(status)[0]
+    assert status["fullIsolation"] and (status["postgresMissedRows"], status["postgresRefusedRows"]) == (0, 0)
+    metrics = side.get("/metrics").text
+    assert 'weir_degraded{what="postgres"} 1' in metrics and "weir_postgres_waiting_rows " in metrics
+    server.signal(signal.SIGCONT)
+    wait_for(lambda: not degraded(side.get("/status").json()), 20, 0.1)
+    wait_for(lambda: side.get("/status").json()["postgresWaitingRows"] == 0, 20, 0.1)
+    wait_for(lambda: server.value("SELECT count(*) FROM sandbox_egress_event WHERE fqdn_pinned ="
+                                  f" 't{turn}.{denied.name}'") == 1, 10, 0.1)
+    here = in_sqlite(state)
+    wait_for(lambda: len(in_postgres(server)) >= len(here), 20, 0.1)
+    assert {row[0] for row in in_postgres(server)} >= {row[0] for row in here}
+    assert server.value("SELECT count(*) - count(DISTINCT (store, store_row)) FROM sandbox_egress_event") == 0
