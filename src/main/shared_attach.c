@@ -111,8 +111,66 @@ static void make_place(struct shared *e, const struct ipc_message *m)
 	if (!old || old->kind != GUARDED_HOST || m->attach.kind != GUARDED_HOST)
 		return;
 	guarded_leave(old);
+	guarded_forget_rules(old);
 	guarded_done(old);
 	free(old);
+}
+
+/* @g is taken. */
+static void end_attach(struct shared *e, struct guarded *g, int r, const struct err *err)
+{
+	uint32_t id = g->sandbox.id;
+
+	if (r == 0) {
+		shared_tell_standing(e, g, IPC_STANDS, true);
+		return;
+	}
+	guarded_done(g);
+	free(g);
+	refuse(e, id, err);
+}
+
+/* Return: 1, another turn is needed. */
+static int stage(struct shared *e, struct guarded *g)
+{
+	bool relay = plan_verify(&g->plan) == POLICY_VERIFY_TLS;
+	struct err ignored = { 0 };
+
+	if (g->kind != GUARDED_HOST || !e->core.host)
+		return 0;
+	return filter_host_stage(e->core.host->table, &g->plan, relay, &e->coming_stage,
+				 &ignored);
+}
+
+static void stand(struct shared *e, struct guarded *g, struct filter_host_stage *staged)
+{
+	struct err err = { 0 };
+	int r = guarded_stand(g, &e->core, &err);
+
+	end_attach(e, g, r, &err);
+	if (staged)
+		filter_host_stage_end(e->core.host->table, staged);
+}
+
+static void on_coming(struct loop_deferred *d)
+{
+	struct shared *e = CONTAINER_OF(d, struct shared, coming_turn);
+
+	if (stage(e, e->coming) > 0)
+		loop_defer(e->core.loop, d);
+	else
+		stand(e, TAKE_PTR(e->coming), TAKE_PTR(e->coming_stage));
+}
+
+static void begin_attach(struct shared *e, struct guarded *g)
+{
+	if (e->coming || stage(e, g) <= 0) {
+		stand(e, g, e->coming ? NULL : TAKE_PTR(e->coming_stage));
+		return;
+	}
+	e->coming = g;
+	e->coming_turn.run = on_coming;
+	loop_defer(e->core.loop, &e->coming_turn);
 }
 
 void shared_attach(struct shared *e, const struct ipc_message *m, int *fds, size_t count)
@@ -134,15 +192,10 @@ void shared_attach(struct shared *e, const struct ipc_message *m, int *fds, size
 		r = err_set(&err, -ENOTCONN, "%s", e->no_host);
 	else
 		r = fill(e, g, m, fds, count, &err);
-	if (r == 0)
-		r = guarded_stand(g, &e->core, &err);
-	if (r < 0) {
-		guarded_done(g);
-		free(g);
-		refuse(e, m->sandbox, &err);
-		return;
-	}
-	shared_tell_standing(e, g, IPC_STANDS, true);
+	if (r < 0)
+		end_attach(e, g, r, &err);
+	else
+		begin_attach(e, g);
 }
 
 static int remove_rules(struct shared *e, struct guarded *g, struct err *err)

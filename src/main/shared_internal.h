@@ -39,6 +39,11 @@ struct shared {
 	 * is there. More than these are not told. */
 	struct upstream_trouble failed[RESOLVER_UPSTREAMS_MAX];
 	size_t failed_count;
+	/* A sandbox of the host's whose policy is large: that is loaded first, some of it
+	 * in each turn. The warden gives one sandbox at a time. */
+	struct guarded *coming; /* owned, in no engine yet; NULL: none */
+	struct filter_host_stage *coming_stage;
+	struct loop_deferred coming_turn;
 	char no_host[ERR_TEXT_SIZE]; /* why the host's own network can't be guarded */
 	uint64_t untold; /* messages that control did not take, of no sandbox's */
 };

@@ -24,8 +24,9 @@ pytestmark = pytest.mark.skipif(not cgroup_root(), reason="no cgroup v2 here")
 
 
 def driver_path():
-    build = pathlib.Path(os.environ.get("WEIR") or pathlib.Path(__file__).parents[2] / "build" / "weir").parent
-    return build.resolve() / "tests" / "daemon" / "engine_driver"
+    root = pathlib.Path(__file__).resolve().parents[2]
+    beside = pathlib.Path(os.environ.get("WEIR") or root / "build" / "weir").resolve().parent / "tests" / "daemon" / "engine_driver"
+    return beside if beside.exists() else pathlib.Path(os.environ.get("WEIR_BUILD") or root / "build") / "tests" / "daemon" / "engine_driver"
 
 
 class Refused(Exception):
@@ -334,6 +335,21 @@ def test_a_policy_of_many_ranges_comes_in_steps(engine, host, app, other, site):
     expect.tcp_refused(app.probe(["tcp", "11.15.255.1", 443]))
     assert flow.say() == "got"
     assert len(many) == 2 and len(plan_names(host) & many) == 1, "the old one is still there"
+
+
+def test_so_does_one_that_is_attached_with_them(engine, host, app, other, site):
+    engine.attach(2, other, site.name)
+    engine.load()
+    engine.attach(1, app, site.name, *RANGES)
+    assert app.probe(["dns", site.name]).addresses == [site.v4]
+    inside, outside = app.probe(["tcp", "11.15.255.1", 443], ["tcp", "11.15.255.129", 443])
+    assert inside.result == "ok"
+    expect.tcp_refused(outside)
+    with pytest.raises(Refused, match="sandbox 2 is that"):
+        engine.attach(3, other, *RANGES[:2000])
+    assert len(plan_names(host)) == 2, "something is left of the one that was refused"
+    engine.detach(1)
+    assert len(plan_names(host)) == 1 and app.probe(["tcp", "11.15.255.129", 443]).result == "ok"
 
 
 def test_steps_that_lead_nowhere_leave_nothing(engine, host, app, other, site):
