@@ -9,9 +9,8 @@
  *   weir-init:    LAUNCH_EXITED   -> engine: IPC_FINISH
  *   engine:       IPC_COUNTERS    -> the end: report, exit status
  *
- * Whatever else ends one of the two channels is a failure: the sandbox is killed and
- * the status is 125. Should this process be killed, PDEATHSIG and the end of the
- * channels take everything else along.
+ * Whatever else ends one of the two channels is a failure: the sandbox is killed, status
+ * 125. Should this process be killed, PDEATHSIG and the channels' end take all along.
  *
  * Signals: the command is in our process group, so what the terminal sends (si_code
  * SI_KERNEL) it gets by itself; only what was sent to us alone is forwarded, and SIGHUP,
@@ -142,11 +141,11 @@ static void on_event(struct control *c, struct event *e)
 	ipc_tame(e->name, sizeof(e->name));
 	ipc_tame(e->reason, sizeof(e->reason));
 	/* Once it is on its way to its end nobody needs to be told again. */
-	if (e->limit != EVENT_LIMIT_DENIES || !c->is_ended) {
-		if (e->action != EVENT_ALLOW) /* the report is about the others */
-			event_ring_add(c->ring, e);
-		run_store_add(&c->store, e, &c->plan);
-	}
+	if (e->limit == EVENT_LIMIT_DENIES && c->is_ended)
+		return;
+	if (e->action != EVENT_ALLOW) /* the report is about the others */
+		event_ring_add(c->ring, e);
+	run_store_add(&c->store, e, &c->plan);
 	if (e->action == EVENT_LIMIT && e->limit == EVENT_LIMIT_DENIES)
 		on_too_many_denies(c);
 }

@@ -28,13 +28,34 @@ void accounts_free(struct accounts *a)
 
 /* ---- what was denied, and what passed ---- */
 
+struct event accounts_others(enum event_layer layer, uint64_t packets)
+{
+	return (struct event){
+		.action = EVENT_DENY,
+		.layer = (uint8_t)layer,
+		.rule = EVENT_NO_RULE,
+		.uid = UINT32_MAX,
+		.packets = packets,
+		.reason = "more than could be told one by one",
+	};
+}
+
 bool accounts_add(struct sandbox *s, const struct event *e, int64_t now_ms)
 {
 	struct accounts *a = s->accounts;
+	struct event others;
 
 	if (!a->denied)
 		a->denied = tally_new(a->pool, ACCOUNTS_EVENTS_MAX, ACCOUNTS_FOLD_MS);
-	return a->denied && tally_add(a->denied, e, now_ms);
+	if (!a->denied || tally_add(a->denied, e, now_ms))
+		return a->denied;
+	if (e->action == EVENT_DENY) {
+		others = accounts_others((enum event_layer)e->layer, e->packets);
+		others.ts_ms = e->ts_ms;
+		others.sandbox = e->sandbox;
+		(void)!tally_add_always(a->denied, &others, now_ms);
+	}
+	return false;
 }
 
 /* What control does not take now waits for the next time. */

@@ -4,7 +4,8 @@
  *
  * Denials, limits: the first of its kind is told at once, what equals it within a second
  * at the end of that, and no more than LIMIT_EVENTS_PER_SECOND; the rest waits, in a
- * bounded table. What finds no place there counts as dropped.
+ * bounded table. What finds no place there counts as dropped, and is one event without a
+ * destination with all else that could not be told apart.
  * What passes: one event for each name, address, port, protocol and window.
  *
  * HOW REFUSED PACKETS ARE COUNTED
@@ -58,8 +59,10 @@ struct accounts {
 struct accounts *accounts_new(struct tally_pool *pool);
 void accounts_free(struct accounts *a);
 
-/* A denial or limit. False: there was no room. */
+/* A denial or limit. False: there was no room; of a denial the packets count. */
 bool accounts_add(struct sandbox *s, const struct event *e, int64_t now_ms);
+/* @packets that were denied, to whatever destinations. */
+struct event accounts_others(enum event_layer layer, uint64_t packets);
 /* Something that has passed. False: there was no room. */
 bool accounts_pass(struct sandbox *s, const struct event *e, int64_t now_ms);
 /* What may be told now. @all: everything, the limits don't count. */

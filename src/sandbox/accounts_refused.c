@@ -151,17 +151,20 @@ static uint64_t take_count(struct sandbox *s, const struct filter_count *given,
 
 /* Return: packets that were refused and that nobody has told of. What came after the
  * total was read is told already. */
-static uint64_t take_total(struct sandbox *s, uint64_t total)
+static uint64_t take_total(struct sandbox *s, uint64_t total, int64_t now_ms)
 {
 	struct accounts *a = s->accounts;
 	/* A ruleset that was made anew counts anew. */
 	uint64_t grown = total < a->total ? total : total - a->total;
 	uint64_t lost = grown > a->told ? grown - a->told : 0;
+	struct event others = accounts_others(EVENT_ADDRESS, lost);
 
 	a->total = total;
 	a->told = a->told > grown ? a->told - grown : 0;
 	s->counters[COUNT_PACKETS_DENIED] += lost;
 	s->counters[COUNT_PACKETS_LOST] += lost;
+	if (lost > 0)
+		sandbox_event(s, &others, now_ms);
 	return lost;
 }
 
@@ -177,7 +180,7 @@ void accounts_looked(struct sandbox *s, const uint64_t *total,
 	forget_flows(a);
 	a->told += found;
 	if (total)
-		lost = take_total(s, *total);
+		lost = take_total(s, *total, now_ms);
 	a->look_every_ms = found + lost > 0
 				   ? ACCOUNTS_LOOK_MS
 				   : MIN(a->look_every_ms * 2, ACCOUNTS_LOOK_MAX_MS);

@@ -144,7 +144,7 @@ static void wake(struct tally *t, int64_t now_ms)
 	}
 }
 
-bool tally_add(struct tally *t, const struct event *e, int64_t now_ms)
+static bool add(struct tally *t, const struct event *e, int64_t now_ms, bool always)
 {
 	uint64_t hash = hash_of(t, e);
 	struct entry *known = find(t, hash, e);
@@ -154,7 +154,7 @@ bool tally_add(struct tally *t, const struct event *e, int64_t now_ms)
 		return true;
 	}
 	wake(t, now_ms);
-	if (t->count == t->max || t->pool->left == 0)
+	if (!always && (t->count >= t->max || t->pool->left <= 0))
 		return false;
 	known = calloc(1, sizeof(*known));
 	if (!known)
@@ -167,6 +167,16 @@ bool tally_add(struct tally *t, const struct event *e, int64_t now_ms)
 	t->count++;
 	t->pool->left--;
 	return true;
+}
+
+bool tally_add(struct tally *t, const struct event *e, int64_t now_ms)
+{
+	return add(t, e, now_ms, false);
+}
+
+bool tally_add_always(struct tally *t, const struct event *e, int64_t now_ms)
+{
+	return add(t, e, now_ms, true);
 }
 
 const struct event *tally_next(struct tally *t, int64_t now_ms)

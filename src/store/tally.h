@@ -14,7 +14,7 @@
 
 /* Events that all tallies of a process may hold together. */
 struct tally_pool {
-	size_t left;
+	int64_t left; /* below 0: of those that are always taken */
 };
 
 struct tally;
@@ -26,6 +26,9 @@ void tally_free(struct tally *t);
  * same action, layer, destination, name, rule, type and limit; whose process it was says
  * the first one. Return: false when there is no room; nothing is taken then. */
 bool tally_add(struct tally *t, const struct event *e, int64_t now_ms);
+/* The same, and there is room as long as there is memory: for events of which there are
+ * few different ones. */
+bool tally_add_always(struct tally *t, const struct event *e, int64_t now_ms);
 /* What is ready the longest; borrowed. NULL: nothing is. */
 const struct event *tally_next(struct tally *t, int64_t now_ms);
 /* That one has been told. */

@@ -7,8 +7,8 @@
 One sandbox sends datagrams that its policy denies, to one destination (`one`) and then to 50,000 in turn (`many`); another
 one asks for a cached name meanwhile, one question at a time. Its p99 stands beside that of a quiet daemon, and beside that of
 the same storm from a namespace where nft alone refuses: what the two cores give away anyhow. Memory of engine and
-control before, at its highest and after; the store's growth; how many packets are in rows, and how many only in counters:
-together they have to be all that were sent. Then a trickle of different denials: CPU of all of Weir's processes for each,
+control before, at its highest and after; the store's growth; how many packets are in rows, which have
+to be all that were sent, and how many of them without a destination. Then a trickle of different denials: CPU of all of Weir's processes for each,
 from the packet to the row. Sender and asking client share a core, Weir has the other one. Needs root.
 """
 import argparse
@@ -75,12 +75,15 @@ def ask(bench, place, seconds):
 
 
 def rows(folder, sandbox):
+    if not (folder / "events.db").exists():
+        return 0, 0
     with sqlite3.connect(f"file:{folder}/events.db?mode=ro", uri=True) as db:
         return db.execute("SELECT count(*), coalesce(sum(packets), 0) FROM event WHERE sandbox = ? AND action = 2", (sandbox,)).fetchone()
 
 
 def on_disk(folder):
-    return sum(f.stat().st_blocks * 512 for f in folder.iterdir())
+    """Bytes; the writer makes the folder when it has its first row."""
+    return sum(f.stat().st_blocks * 512 for f in folder.glob("*"))
 
 
 def status(daemon, sandbox):
@@ -95,7 +98,7 @@ def known(daemon, folder, sandbox):
     said = status(daemon, sandbox)
     counters = said["counters"]
     count, packets = rows(folder, sandbox)
-    return count, packets, packets + counters["packets_lost"] + counters["events_dropped"] + said["storeLostPackets"], counters
+    return count, packets, packets + said["storeLostPackets"], counters
 
 
 def settle(daemon, folder, sandbox, sent):
@@ -208,8 +211,8 @@ def show(result):
         print("   PSS, KiB: " + "; ".join(
             f"{n} {r['pss_before_kib'][n]} → {r['pss_highest_kib'][n]} → {r['pss_after_kib'][n]}" for n in ("engine", "control")) +
             f"; disk +{r['disk_growth'] // 1024} KiB, {r['rows']} rows")
-        print(f"   {r['sent']['sent']} sent: {r['packets_in_rows']} in rows, {r['packets_lost']} without a destination, "
-              f"{r['events_dropped']} without a place; {r['accounted']} in all after {r['settled_s']:.1f} s")
+        print(f"   {r['sent']['sent']} sent: {r['packets_in_rows']} in rows, of those {r['packets_lost'] + r['events_dropped']} without a destination "
+              f"({r['events_dropped']} found no place); {r['accounted']} in all after {r['settled_s']:.1f} s")
         good &= r["accounted"] == r["sent"]["sent"] and ratio <= REACH["p99_ratio"] and growth <= REACH["growth_kib"]
     t = result["trickle"]
     print(f"an event, from packet to row: {t['us_per_row_all']:.0f} µs of CPU (" +

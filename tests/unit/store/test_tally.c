@@ -87,6 +87,13 @@ static void a_full_one_takes_only_what_it_has(void **state)
 	add(t, "b", 1, 0);
 	assert_false(tally_add(t, &e, 0));
 	add(t, "a", 1, 0);
+	assert_true(tally_add_always(t, &e, 0));
+	assert_false(tally_add(other, &e, 0));
+	assert_int_equal(pool.left, 0);
+	tally_free(t);
+	t = tally_new(&pool, 2, 1000);
+	add(t, "a", 2, 0);
+	add(t, "b", 1, 0);
 	/* What all have together counts as well. */
 	add(other, "a", 1, 0);
 	assert_false(tally_add(other, &e, 0));
