@@ -121,30 +121,21 @@ static int on_socket(const struct nlmsghdr *h, void *data)
 	return MNL_CB_OK;
 }
 
-static struct nlmsghdr *begin(void *buf, uint16_t type, uint16_t flags, uint32_t seq,
-			      uint8_t family, struct inet_diag_req_v2 **ret)
-{
-	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
-
-	h->nlmsg_type = type;
-	h->nlmsg_flags = flags;
-	h->nlmsg_seq = seq;
-	*ret = mnl_nlmsg_put_extra_header(h, sizeof(**ret));
-	(*ret)->sdiag_family = family;
-	(*ret)->sdiag_protocol = IPPROTO_TCP;
-	(*ret)->idiag_states = ~(1u << TCP_LISTEN_STATE | 1u << TCP_TIME_WAIT_STATE |
-				 1u << TCP_CLOSE_STATE);
-	return h;
-}
-
-static int dump(int fd, uint8_t family, struct looking *l)
+/* Of both families at once, by the older of the kernel's two ways: each time all buckets
+ * of a large table are looked at. */
+static int dump(int fd, struct looking *l)
 {
 	_Alignas(struct nlmsghdr) char buf[DUMP_SIZE];
-	struct inet_diag_req_v2 *q;
-	struct nlmsghdr *h = begin(buf, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST | NLM_F_DUMP,
-				   family, family, &q);
+	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
+	struct inet_diag_req *q;
 	int r = MNL_CB_OK;
 
+	h->nlmsg_type = TCPDIAG_GETSOCK;
+	h->nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
+	q = mnl_nlmsg_put_extra_header(h, sizeof(*q));
+	q->idiag_family = AF_INET;
+	q->idiag_states = ~(1u << TCP_LISTEN_STATE | 1u << TCP_TIME_WAIT_STATE |
+			    1u << TCP_CLOSE_STATE);
 	if (send(fd, h, h->nlmsg_len, 0) < 0)
 		return -errno;
 	while (r > MNL_CB_STOP) {
@@ -152,7 +143,7 @@ static int dump(int fd, uint8_t family, struct looking *l)
 
 		if (n < 0)
 			return -errno;
-		r = mnl_cb_run(buf, (size_t)n, family, 0, on_socket, l);
+		r = mnl_cb_run(buf, (size_t)n, 0, 0, on_socket, l);
 	}
 	return r < 0 ? -errno : l->error;
 }
@@ -167,9 +158,7 @@ static int list(int diag, struct looking *l)
 {
 	int r = l->who->cgroup ? cgroup_ids_below(l->who->cgroup, &l->ids) : 0;
 
-	if (r == 0)
-		r = dump(diag, AF_INET, l);
-	return r < 0 ? r : dump(diag, AF_INET6, l);
+	return r < 0 ? r : dump(diag, l);
 }
 
 /* ---- what becomes of them ---- */
@@ -219,11 +208,16 @@ static bool is_noted(const struct before *b, const struct before_flow *flow)
 static int end_one(int diag, uint32_t seq, const struct found *f)
 {
 	_Alignas(struct nlmsghdr) char buf[DUMP_SIZE];
+	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
 	struct inet_diag_req_v2 *q;
-	struct nlmsghdr *h =
-		begin(buf, SOCK_DESTROY, NLM_F_REQUEST | NLM_F_ACK, seq, f->family, &q);
 	ssize_t n;
 
+	h->nlmsg_type = SOCK_DESTROY;
+	h->nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK;
+	h->nlmsg_seq = seq;
+	q = mnl_nlmsg_put_extra_header(h, sizeof(*q));
+	q->sdiag_family = f->family;
+	q->sdiag_protocol = IPPROTO_TCP;
 	q->id = f->id;
 	if (send(diag, h, h->nlmsg_len, 0) < 0)
 		return -errno;

@@ -20,7 +20,7 @@ from world.member import Member, Tree, cgroup_root
 from world.sidecar import Flow, policy, wait_for
 from world.world import RESOLVER4, ROOT
 
-STRANGER = "93.9.9.9"
+STRANGER, STRANGER6 = "93.9.9.9", "2a01:93::9:9"
 UID, OTHER_UID = 1203, 1204
 pytestmark = pytest.mark.skipif(not cgroup_root(), reason="no cgroup v2 here")
 
@@ -290,20 +290,21 @@ for line in sys.stdin:
 """
 
 
-@pytest.mark.parametrize("first", ["server", "app"])
+@pytest.mark.parametrize("first", ["server", "server over IPv6", "app"])
 @pytest.mark.parametrize("kind", ["cgroup", "uid"])
 def test_what_was_open_before_is_judged_anew(host, tree, kind, first):
     """Whoever speaks first afterwards: the kernel has not seen the connection's beginning."""
     app, other, who = attached(host, tree, kind)
     daemon = host.daemon()
-    with host.world.internet.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+    address = STRANGER6 if first.endswith("6") else STRANGER
+    with host.world.internet.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((STRANGER, 7999))
+        listener.bind((address, 7999))
         listener.listen()
         listener.settimeout(5)
         started, peers = [], []
         for member in (app, other):
-            started.append(member.start("/usr/bin/python3", "-c", DIALLER, STRANGER, 7999))
+            started.append(member.start("/usr/bin/python3", "-c", DIALLER, address, 7999))
             assert started[-1].line() == "open"
             peers.append(listener.accept()[0])
         told = Told(daemon)
@@ -313,9 +314,9 @@ def test_what_was_open_before_is_judged_anew(host, tree, kind, first):
         for caller, peer in zip(started, peers):
             with peer:
                 peer.settimeout(0.5)
-                if first == "server":
+                if first != "app":
                     peer.send(b"go on")
-                caller.say("answer\n" if first == "server" else "now\n")
+                caller.say("now\n" if first == "app" else "answer\n")
                 caller.line()
                 try:
                     heard.append(peer.recv(99))
