@@ -318,7 +318,7 @@ void host_tell_settled(const struct ward *d)
 
 struct ipc_look host_look(const struct ward *d)
 {
-	struct cgroup_strays s = strays_of(d);
+	struct cgroup_strays s = d->dir ? strays_of(d) : user_raw_sockets(d->member.uid);
 
 	return (struct ipc_look){
 		.known = s.known,

@@ -66,3 +66,5 @@ struct cgroup_strays {
 	uint32_t packet, raw;
 };
 struct cgroup_strays cgroup_strays(const struct cgroup *c);
+/* Packet and raw sockets that user @uid has made; nothing else is counted. */
+struct cgroup_strays user_raw_sockets(uint32_t uid);

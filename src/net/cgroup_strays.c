@@ -176,9 +176,10 @@ static int list_strays(struct looking *l)
 	return 0;
 }
 
-/* Column @column, from 0 on, of each line of @path but the first one; nothing when that
- * isn't there. */
-static int list_inodes(const char *path, size_t column, struct cgroup_ids *ret)
+/* @fn with the number in column @column, from 0 on, of each line of @path but the first
+ * one; nothing when that isn't there. */
+static int each_number(const char *path, size_t column, int (*fn)(void *data, uint32_t),
+		       void *data)
 {
 	FILE *f = fopen(path, "re");
 	char line[512];
@@ -189,31 +190,62 @@ static int list_inodes(const char *path, size_t column, struct cgroup_ids *ret)
 	while (f && r == 0 && fgets(line, sizeof(line), f)) {
 		const char *at = line;
 		size_t len = 0;
-		uint32_t inode;
+		uint32_t number;
 
 		for (size_t i = 0; i <= column; i++) {
 			at += len;
 			at += strspn(at, " ");
 			len = strcspn(at, " \n");
 		}
-		if (text_to_u32((struct text){ at, len }, UINT32_MAX, &inode))
-			r = cgroup_ids_add(ret, inode);
+		if (text_to_u32((struct text){ at, len }, UINT32_MAX, &number))
+			r = fn(data, number);
 	}
 	if (f)
 		fclose(f);
 	return r;
 }
 
+/* The columns of /proc/net/packet, and of raw and raw6. */
+enum { USER_COLUMN = 7, PACKET_INODE = 8, RAW_INODE = 9 };
+
+static int keep_inode(void *data, uint32_t inode)
+{
+	return cgroup_ids_add(data, inode);
+}
+
 static int list_raw_sockets(struct looking *l)
 {
-	enum { PACKET_INODE = 8, RAW_INODE = 9 };
-	int r = list_inodes("/proc/net/packet", PACKET_INODE, &l->packets);
+	int r = each_number("/proc/net/packet", PACKET_INODE, keep_inode, &l->packets);
 
 	if (r == 0)
-		r = list_inodes("/proc/net/raw", RAW_INODE, &l->raws);
+		r = each_number("/proc/net/raw", RAW_INODE, keep_inode, &l->raws);
 	if (r == 0)
-		r = list_inodes("/proc/net/raw6", RAW_INODE, &l->raws);
+		r = each_number("/proc/net/raw6", RAW_INODE, keep_inode, &l->raws);
 	return r;
+}
+
+struct counting {
+	uint32_t uid, *count;
+};
+
+static int count_user(void *data, uint32_t uid)
+{
+	const struct counting *c = data;
+
+	*c->count += uid == c->uid;
+	return 0;
+}
+
+struct cgroup_strays user_raw_sockets(uint32_t uid)
+{
+	struct cgroup_strays ret = { 0 };
+	struct counting packet = { uid, &ret.packet }, raw = { uid, &ret.raw };
+
+	ret.known = each_number("/proc/net/packet", USER_COLUMN, count_user, &packet) ==
+			    0 &&
+		    each_number("/proc/net/raw", USER_COLUMN, count_user, &raw) == 0 &&
+		    each_number("/proc/net/raw6", USER_COLUMN, count_user, &raw) == 0;
+	return ret;
 }
 
 static uint64_t socket_inode(int dir, const char *name)

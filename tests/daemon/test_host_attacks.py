@@ -138,6 +138,23 @@ def test_sandboxes_of_a_host_dont_meet(host, tree, box):  # C7 C8 F9
     assert app.probe(["tcp", "127.0.0.1", 15354, "GET / HTTP/1.0\r\nHost: x\r\n\r\n"]).result != "ok"
 
 
+@KINDS
+@pytest.mark.parametrize("what, shown", [("socket.AF_PACKET, socket.SOCK_RAW, 3", "packet-sockets"),
+                                         ("socket.AF_INET, socket.SOCK_RAW, 255", "raw-sockets")])
+def test_sockets_that_go_round_the_filter_are_shown(host, box, kind, what, shown):  # D7
+    app = box(kind)
+    daemon = host.daemons[0]
+
+    def is_shown():
+        return shown in str(daemon.status("one")["degradations"])
+    assert not is_shown()
+    program = f"import socket, sys; s = socket.socket({what}); print('open', flush=True); sys.stdin.readline()"
+    started = app.start("/usr/bin/python3", "-c", program, caps=("net_raw",))
+    assert started.line() == "open"
+    wait_for(is_shown)
+    assert not daemon.status("one")["fullIsolation"]
+
+
 def test_another_user_by_setuid_is_another_user(host, box):  # D13
     """As documented: weir run gives no new privileges."""
     app = box("uid")
