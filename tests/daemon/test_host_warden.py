@@ -272,6 +272,44 @@ def test_what_was_refused_can_be_attached(host, cgroup, site):
     assert is_guarded(Member(host, cgroup), site)
 
 
+@pytest.mark.parametrize("kind", ["cgroup", "uid"])
+def test_a_failed_self_test_leaves_it_closed(host, tree, kind, site):
+    """Somebody else's table is in the way. Then the same can be attached, by any name."""
+    daemon = host.daemon()
+    app, other, who = attached(host, tree, kind)
+    attach(daemon, "first", **({"uid": 1} if kind == "cgroup" else {"cgroup": where(tree.cgroup("x").below("y"))}))
+    host.nft("add table inet t; add chain inet t o { type filter hook output priority -300; }; add rule inet t o udp dport 53 drop")
+    for name in ("one", "one", "two"):
+        assert "self-test got no answer" in refused_text(put(daemon, name, f"allow {site.name}", **who))
+        assert daemon.names() == ["first"]
+        expect.tcp_refused(app.probe(["tcp", STRANGER, 443]))
+        assert is_free(other)
+    assert [p.name for p in (daemon.run_dir / "sandboxes").iterdir()] == ["first"]
+    host.nft("delete table inet t")
+    attach(daemon, "three", f"allow {site.name}", **who)
+    assert is_guarded(app, site)
+    daemon.kill_child("engine")
+    assert is_guarded(app, site)
+    assert daemon.weir("detach", "three").code == 0
+    assert is_free(app)
+
+
+def test_what_failed_is_closed_after_all_have_died(host, tree, site):
+    daemon = host.daemon()
+    app, _, who = attached(host, tree, "cgroup")
+    attach(daemon, "first", uid=UID)
+    host.nft("add table inet t; add chain inet t o { type filter hook output priority -300; }; add rule inet t o udp dport 53 drop")
+    refused_text(put(daemon, "one", f"allow {site.name}", **who))
+    daemon.kill_child("engine")
+    expect.tcp_refused(app.probe(["tcp", STRANGER, 443]))
+    daemon.kill()
+    daemon = host.daemon()
+    expect.tcp_refused(app.probe(["tcp", STRANGER, 443]))
+    host.nft("delete table inet t")
+    attach(daemon, "one", f"allow {site.name}", **who)
+    assert is_guarded(app, site)
+
+
 # what was there before
 
 DIALLER = """
