@@ -114,7 +114,7 @@ static void tell_engine(struct control *c, enum ipc_type type)
 		fail(c, RUN_STATUS_FAILED, "the engine has ended unexpectedly");
 }
 
-/* -- on_denies ---------------------------------------------------------------------- */
+/* -- the engine --------------------------------------------------------------------- */
 
 static void on_exited(struct control *c, int wait_status);
 
@@ -133,8 +133,6 @@ static void on_too_many_denies(struct control *c)
 	if (loop_timer_start(c->loop, &c->kill, loop_now_ms(c->loop) + STOP_MS) < 0)
 		on_kill(&c->kill);
 }
-
-/* -- the engine --------------------------------------------------------------------- */
 
 static void on_event(struct control *c, struct event *e)
 {
