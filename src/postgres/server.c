@@ -323,7 +323,7 @@ bool server_is_cut(const struct server *s)
 
 bool server_is_idle(const struct server *s)
 {
-	return clock_now_ms() - s->used_ms > (int64_t)3000 * s->connect_sec;
+	return clock_now_ms() - s->used_ms > (int64_t)2000 * s->connect_sec;
 }
 
 void server_be_patient(struct server *s, bool patient)

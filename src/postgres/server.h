@@ -27,7 +27,7 @@ void server_be_patient(struct server *s, bool patient);
 
 /* It was closed, by whomever, since it was opened. */
 bool server_is_cut(const struct server *s);
-/* Nothing was asked for three times connect_timeout. */
+/* Nothing was asked for twice connect_timeout. */
 bool server_is_idle(const struct server *s);
 
 /* @sql, which may be several statements where there is no parameter ($1). Return: the

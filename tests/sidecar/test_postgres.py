@@ -203,6 +203,32 @@ def test_a_store_that_begins_anew_is_another_store(database, tmp_path):
     assert database.value("SELECT count(*) FROM sandbox_egress_store") == 2
 
 
+def test_a_store_that_was_put_back_from_a_copy_is_told(database, tmp_path):
+    """Its numbers were used already: nobody can tell which of its rows are there."""
+    folder = tmp_path / "state"
+    with Store(folder) as store:
+        store("add 0 10")
+        store.drain()
+    copy = (folder / "events.db").read_bytes()  # its log went with the last writer
+    with Store(folder) as store:
+        store("add 100 10")
+        store.drain()
+        with Sender(store, database.conninfo):
+            wait_each_once(database, store)
+    (folder / "events.db").write_bytes(copy)
+    with Store(folder) as store:
+        store.put("again.test")
+        store.drain()
+        with Sender(store, database.conninfo) as sender:
+            sender.wait_trouble("is it an old copy?")
+            assert count(database) == 20
+            for path in folder.glob("events.db*"):
+                path.unlink()
+            store.put("anew.test")
+            store.drain()
+            wait_for(lambda: count(database) == 21 and sender.trouble() == "", 20, 0.05)
+
+
 def test_a_table_that_is_there_gets_the_other_columns(database, store):
     database.psql("CREATE TABLE sandbox_egress_event (id BIGSERIAL PRIMARY KEY, analysis_id TEXT, ts TIMESTAMPTZ, action TEXT"
                 " CHECK (action IN ('allow','deny','panic')), remote_ip INET, remote_port INT, fqdn_pinned TEXT, raw_pkts INT);"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Denials of every kind end up as exactly the right rows in SQLite and in a real PostgreSQL, counted as they were sent."""
 import collections
+import os
 import pathlib
 import signal
 import sqlite3
@@ -213,3 +214,10 @@ def test_a_server_that_hangs_holds_up_nobody_and_is_told(pod, server, tmp_path, 
     wait_for(lambda: len(in_postgres(server)) >= len(here), 20, 0.1)
     assert {row[0] for row in in_postgres(server)} >= {row[0] for row in here}
     assert server.value("SELECT count(*) - count(DISTINCT (store, store_row)) FROM sandbox_egress_event") == 0
+    # And a copier that hangs itself.
+    os.kill(side.child("weir-postgres"), signal.SIGSTOP)
+    os.utime(state / "postgres.state", (time.time() - 120,) * 2)
+    wait_for(lambda: "has said nothing" in "".join(degraded(side.get("/status").json())), 5, 0.05)
+    os.kill(side.child("weir-postgres"), signal.SIGCONT)
+    pod.probe(["dns", "woken." + denied.name])
+    wait_for(lambda: not degraded(side.get("/status").json()), 15, 0.1)

@@ -481,6 +481,21 @@ static void trouble_is_told_before_anything_happens(void **state)
 	sqlite_writer_free(w);
 }
 
+static void what_others_copy_is_on_the_disk_first(void **state)
+{
+	const struct sqlite_config config = { .directory = directory,
+					      .max_bytes = 1 << 20,
+					      .durable = true };
+	sqlite3 *db = NULL;
+
+	assert_int_equal(sqlite_file_open(&config, &db, NULL), 0);
+	assert_int_equal(sqlite_number(db, "PRAGMA synchronous"), 2); /* FULL */
+	sqlite3_close(db);
+	assert_int_equal(open_file(1 << 20, &db), 0);
+	assert_int_equal(sqlite_number(db, "PRAGMA synchronous"), 1);
+	sqlite3_close(db);
+}
+
 static void a_version_that_is_none_is_a_broken_file(void **state)
 {
 	struct sqlite_writer *w;
@@ -562,6 +577,7 @@ int main(void)
 		IN_DIRECTORY(a_broken_file_is_moved_aside_and_told),
 		IN_DIRECTORY(a_database_of_a_newer_weir_is_left_alone),
 		IN_DIRECTORY(a_version_that_is_none_is_a_broken_file),
+		IN_DIRECTORY(what_others_copy_is_on_the_disk_first),
 		IN_DIRECTORY(a_directory_that_cannot_be_had_is_trouble_and_no_more),
 		IN_DIRECTORY(trouble_is_told_before_anything_happens),
 		IN_DIRECTORY(a_locked_database_waits_and_loses_nothing),
