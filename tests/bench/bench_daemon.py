@@ -144,8 +144,8 @@ class Api(http.client.HTTPConnection):
 
 
 class Daemon:
-    def __init__(self, build, folder):
-        self.build, self.folder = build, folder
+    def __init__(self, build, folder, state="none"):
+        self.build, self.folder, self.state = build, folder, state
         self.socket = folder / "run" / "weir.sock"
         self.log = folder / "log"
         self.api = Api(self.socket)
@@ -157,7 +157,7 @@ class Daemon:
         begin = time.perf_counter()
         with open(self.log, "a", encoding="utf-8") as log:
             self.process = subprocess.Popen(
-                ["taskset", "-c", str(SERVER_CPU), self.build / "weir", "daemon", "--run-dir", self.folder / "run", "--state-dir", "none", "--socket", self.socket,
+                ["taskset", "-c", str(SERVER_CPU), self.build / "weir", "daemon", "--run-dir", self.folder / "run", "--state-dir", self.state, "--socket", self.socket,
                  "--dns-upstream", ":".join(UPSTREAM), "--log-level", "error"], stdout=log, stderr=log)
         answers = None
         while True:

@@ -240,3 +240,16 @@ def test_a_limit_that_was_reached(guarded, rows, pod, site, denied, tmp_path):
     wait_for(lambda: sum(r.packets for r in rows("one", LIMIT)) + sum(r.packets for r in rows("one", DENY)) >=
              counters["queries_denied"] + 1, seconds=10, step=0.1)
     assert {(r.layer, r.name) for r in rows("one", LIMIT)} == {(DNS, denied.name)}
+
+
+@pytest.mark.parametrize("child", ["engine", "control"])
+def test_counting_goes_on_after_a_child_has_died(guarded, rows, pod, tmp_path, child):
+    attach(guarded, pod, tmp_path, "one", "allow 93.9.0.0/16")
+    flood(pod, "94.9.9.9", 5000, times=20)
+    rows.become("one", DENY, {(ADDRESS, "94.9.9.9", 5000, UDP, None, 20)})
+    guarded.kill_child(child)
+    wait_for(lambda: guarded.get("/sandboxes/one/status").status == 200)
+    flood(pod, "94.9.9.9", 6000, times=30)
+    flood(pod, STRANGER4, 5000, times=40)
+    rows.become("one", DENY, {(ADDRESS, "94.9.9.9", 5000, UDP, None, 20), (ADDRESS, "94.9.9.9", 6000, UDP, None, 30)})
+    rows.become("one", ALLOW, {(ADDRESS, STRANGER4, 5000, UDP, None, 40)})
