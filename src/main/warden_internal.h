@@ -124,6 +124,7 @@ struct host {
 	struct loop_source inotify;   /* fd -1: no cgroup is followed */
 	struct filter_parents *guard; /* owned; NULL: nothing was ever guarded */
 	struct parent *parents;	      /* owned */
+	char *sibling; /* a directory that was no sandbox's when last seen; owned */
 };
 
 struct warden {

@@ -144,17 +144,40 @@ static void look_at_all(struct parent *p)
 		closedir(all);
 }
 
-/* Something below @d's parent, @path, is nobody's sandbox. */
+/* The one below @path that was found last is still nobody's sandbox. */
+static bool is_sibling_there(const char *path, const struct parent *p)
+{
+	const char *known = p->warden->host.sibling;
+	const char *name = known ? strrchr(known, '/') : NULL;
+	struct stat st;
+
+	return name && (size_t)(name - known) == strlen(path) &&
+	       strncmp(known, path, strlen(path)) == 0 && stat(known, &st) == 0 &&
+	       S_ISDIR(st.st_mode) && !is_ward(p, name + 1, st.st_ino);
+}
+
+static void remember_sibling(struct host *h, const char *path, const char *name)
+{
+	free(h->sibling);
+	if (asprintf(&h->sibling, "%s/%s", path, name) < 0)
+		h->sibling = NULL;
+}
+
+/* Something below @d's parent, @path, is nobody's sandbox. A look at thousands takes its
+ * time: mostly the one from last time is still there. */
 static bool has_sibling(const char *path, const struct ward *d)
 {
 	const struct parent p = { .warden = d->warden, .watch = d->watch };
-	DIR *all = opendir(path);
+	DIR *all = is_sibling_there(path, &p) ? NULL : opendir(path);
 	const struct dirent *e;
 	bool found = !all;
 
-	while (!found && (e = readdir(all)))
+	while (!found && (e = readdir(all))) {
 		found = e->d_type == DT_DIR && e->d_name[0] != '.' &&
 			!is_ward(&p, e->d_name, e->d_ino);
+		if (found)
+			remember_sibling(&d->warden->host, path, e->d_name);
+	}
 	if (all)
 		closedir(all);
 	return found;
