@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/sidecar_internal.h"
+#include "policy/policy.h"
 
 static int set_socket(void *target, const char *value, struct err *err)
 {
@@ -59,6 +60,13 @@ static int set_token_file(void *target, const char *value, struct err *err)
 	return sidecar_set_path(spec, value, &spec->token_file, err);
 }
 
+static int set_repin_interval(void *target, const char *value, struct err *err)
+{
+	struct sidecar_spec *spec = target;
+
+	return cli_option_repin(value, &spec->repin_ms, err);
+}
+
 static int set_postgres(void *target, const char *value, struct err *err)
 {
 	((struct sidecar_spec *)target)->postgres = value[0] ? value : NULL;
@@ -83,6 +91,10 @@ static const struct cli_option options[] = {
 	  ',' },
 	{ "dns-upstream-timeout", "SECONDS", "how long one of them may take (5)",
 	  sidecar_set_timeout },
+	{ "repin-interval", "TIME",
+	  "how often names are resolved again under dns: pinned, unless the policy says "
+	  "(6h)",
+	  set_repin_interval },
 	{ "resolv-conf", "FILE", "where name servers are taken from (/etc/resolv.conf)",
 	  set_resolv_conf },
 	{ "max-rules", "N", "the most rules that the API takes; 0: no limit (4096)",
@@ -137,6 +149,7 @@ static void set_defaults(struct sidecar_spec *spec)
 		.log_level = SIDECAR_LOG_INFO,
 		.sandbox_id = "",
 		.upstream_timeout_sec = SIDECAR_TIMEOUT_DEFAULT,
+		.repin_ms = POLICY_REPIN_MS,
 		.resolv_conf = "/etc/resolv.conf",
 	};
 }

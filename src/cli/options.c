@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "cli/term.h"
+#include "policy/policy.h"
 
 enum { HELP_COLUMN = 28, VARIABLE_SIZE = 64 };
 
@@ -186,4 +187,17 @@ void cli_options_print(FILE *out, const struct cli_options *table)
 		fprintf(out, "%*s", HELP_COLUMN - used, "");
 		term_wrap(out, o->help, HELP_COLUMN, HELP_COLUMN, width);
 	}
+}
+
+int cli_option_repin(const char *value, int64_t *ret_ms, struct err *err)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+	int64_t ms;
+
+	if (!text_to_duration_ms(text_of(value), &ms) || ms < POLICY_REPIN_MIN_MS ||
+	    ms > POLICY_REPIN_MAX_MS)
+		return err_set(err, -EINVAL, "'%s' is not a time from 1m to 30d, like 6h",
+			       text_escape(text_of(value), shown, sizeof(shown)));
+	*ret_ms = ms;
+	return 0;
 }

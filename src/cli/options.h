@@ -49,3 +49,6 @@ const struct cli_option *cli_option_find(const struct cli_options *table,
 
 /* The "  --name ARG   help" lines. */
 void cli_options_print(FILE *out, const struct cli_options *table);
+
+/* The value of --repin-interval. Return: 0, or -EINVAL with @err. */
+int cli_option_repin(const char *value, int64_t *ret_ms, struct err *err) MUST_CHECK;

@@ -147,16 +147,7 @@ static int set_upstream(void *target, const char *value, struct err *err)
 
 static int set_repin_interval(void *target, const char *value, struct err *err)
 {
-	struct run_spec *spec = target;
-	char shown[TEXT_ESCAPED_SIZE];
-	int64_t ms;
-
-	if (!text_to_duration_ms(text_of(value), &ms) || ms < POLICY_REPIN_MIN_MS ||
-	    ms > POLICY_REPIN_MAX_MS)
-		return err_set(err, -EINVAL, "'%s' is not a time from 1m to 30d, like 6h",
-			       text_escape(text_of(value), shown, sizeof(shown)));
-	spec->repin_ms = ms;
-	return 0;
+	return cli_option_repin(value, &((struct run_spec *)target)->repin_ms, err);
 }
 
 static int set_cgroup(void *target, const char *value, struct err *err)

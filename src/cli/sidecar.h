@@ -91,6 +91,7 @@ struct sidecar_spec {
 	const char *resolv_conf; /* for tests; /etc/resolv.conf */
 	/* Of `weir daemon` alone (cli/daemon.h). */
 	const char *socket, *run_dir;
+	int64_t repin_ms; /* dns: pinned: how often, where a policy doesn't say */
 	/* The API over TCP, at @http: all of them, or none. */
 	const char *tls_cert, *tls_key, *token_file;
 	struct arena arena;

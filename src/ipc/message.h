@@ -62,6 +62,10 @@ enum ipc_type {
 	 * GUARDED_HOST that the engine has under that id the cgroup was made again: what
 	 * comes takes its place in one transaction */
 	IPC_ATTACH,
+	/* engine to warden: the names of its policy (dns: pinned) were resolved for the
+	 * first time, and its self-test was over; text: which one that has to be is not,
+	 * or "" */
+	IPC_PINNED,
 	/* warden to engine, with `host`, before the first sandbox of the host's own
 	 * namespace: the table's netlink socket and what is served there, as `present`
 	 * says (no route socket), then a second netlink socket, for conntrack. Nothing

@@ -282,22 +282,39 @@ static int prepare(struct guarded *g, struct err *err)
 /* -- dns: pinned -------------------------------------------------------------------- */
 
 /* Queries for it fail until an answer comes in a round to come. */
-static void on_pinned(void *data, const struct resolver_unpinned *fault)
+static void tell_unpinned(struct guarded *g, const struct resolver_unpinned *fault)
 {
-	struct guarded *g = data;
 	struct event e = { .action = EVENT_DENY,
 			   .layer = EVENT_DNS,
 			   .rule = EVENT_NO_RULE,
 			   .uid = UINT32_MAX };
 	char name[DNS_NAME_TEXT_SIZE];
 
-	if (!fault || fault->stays)
-		return;
 	dns_name_format(fault->name, name);
+	if (fault->required && g->unpinned.code == 0)
+		err_set(&g->unpinned, -ENOENT,
+			"dns: pinned: cannot resolve %.253s: %s (the rule says required)",
+			name, fault->why);
 	snprintf(e.name, sizeof(e.name), "%.*s", EVENT_NAME_SIZE - 1, name);
 	snprintf(e.reason, sizeof(e.reason), "not pinned: %.*s", EVENT_REASON_SIZE - 16,
 		 fault->why);
 	sandbox_event(&g->sandbox, &e, loop_now_ms(g->core->loop));
+}
+
+static void on_pinned(void *data, const struct resolver_unpinned *fault)
+{
+	struct guarded *g = data;
+
+	if (g->sandbox.probe_name.size > 0)
+		return; /* guarded_begin() has it told again */
+	if (fault && !fault->stays)
+		tell_unpinned(g, fault);
+	if (fault)
+		return;
+	if (!g->is_pinned && g->told->on_pinned)
+		g->told->on_pinned(g, g->unpinned.text);
+	g->is_pinned = true;
+	g->unpinned = (struct err){ 0 };
 }
 
 int guarded_pin(struct guarded *g)
@@ -310,8 +327,8 @@ int guarded_pin(struct guarded *g)
 		return 0;
 	if (g->kind == GUARDED_HOST && !h->is_wanted)
 		return 0; /* with all others, when their table is there */
-	return dns_service_pin(g->core->dns, s, repin_ms > 0 ? repin_ms : POLICY_REPIN_MS,
-			       on_pinned, g);
+	return dns_service_pin(g->core->dns, s,
+			       repin_ms > 0 ? repin_ms : g->core->repin_ms, on_pinned, g);
 }
 
 static int stand(struct guarded *g, const struct guarded_ops *ops, struct err *err)
@@ -368,6 +385,8 @@ void guarded_begin(struct guarded *g)
 	s->probe_name.size = 0;
 	s->on_event = g->told->on_event;
 	s->on_answered = g->told->on_answered;
+	if (plan_dns(&s->plan) == POLICY_DNS_PINNED)
+		dns_service_pin_tell(g->core->dns, s);
 }
 
 void guarded_leave(struct guarded *g)

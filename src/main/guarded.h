@@ -39,6 +39,9 @@ struct guarded_told {
 	void (*on_standing)(struct guarded *); /* it was put back: what stands is new */
 	/* The end of guarded_change(); @err says why not when @r < 0. */
 	void (*on_changed)(struct guarded *, int r, const struct err *err);
+	/* dns: pinned: the first round is over. @why says which name that is required has
+	 * no address, or is "". May be NULL. */
+	void (*on_pinned)(struct guarded *, const char *why);
 };
 
 /* A change that is under way. */
@@ -66,6 +69,10 @@ struct guarded {
 	uint32_t adopted;  /* learned addresses taken over from the engine before */
 	bool sees_refused; /* by NFLOG */
 	struct guarded_change change;
+	/* dns: pinned. How a round ends that the self-test overlaps is told after that.
+	 */
+	bool is_pinned;	     /* the first round was told of */
+	struct err unpinned; /* the first name of a round that is required */
 	/* guarded_watch.c */
 	struct loop_source nflog;
 	struct guarded_seen seen;

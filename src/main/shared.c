@@ -79,6 +79,7 @@ static int shared_init(struct shared *e, struct err *err)
 	r = engine_core_init(&e->core, &dns, err);
 	if (r < 0)
 		return r;
+	e->core.repin_ms = c->repin_ms;
 	return harden_engine(changes ? UINT64_C(1) << CAP_NET_ADMIN : 0, e->core.missing,
 			     err);
 }

@@ -22,6 +22,7 @@ struct shared_config {
 	const struct endpoint *upstreams;   /* borrowed */
 	size_t upstream_count;
 	int64_t try_ms, probe_every_ms;
+	int64_t repin_ms; /* dns: pinned: how often, where a policy doesn't say */
 	struct dns_name probe_name;
 	bool restarted; /* an engine was here before: take over what it has learned */
 };

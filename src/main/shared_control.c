@@ -272,8 +272,16 @@ static void on_changed(struct guarded *g, int r, const struct err *err)
 		shared_tell_standing(engine_of(g), g, IPC_CHANGED, false);
 }
 
-const struct guarded_told shared_told = { on_event, on_answered, on_standing,
-					  on_changed };
+static void on_pinned(struct guarded *g, const char *why)
+{
+	struct ipc_message m = { .type = IPC_PINNED, .sandbox = g->sandbox.id };
+
+	snprintf(m.text, sizeof(m.text), "%s", why);
+	shared_tell_keeper(engine_of(g), &m);
+}
+
+const struct guarded_told shared_told = { on_event, on_answered, on_standing, on_changed,
+					  on_pinned };
 
 static void on_change(struct shared *e, const struct ipc_message *ask, int plan_fd)
 {

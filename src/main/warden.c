@@ -103,6 +103,7 @@ struct shared_config warden_engine_config(const struct warden *w, int channel)
 		.upstreams = s->upstreams,
 		.upstream_count = s->upstream_count,
 		.try_ms = (int64_t)s->upstream_timeout_sec * 1000,
+		.repin_ms = s->repin_ms,
 	};
 
 	sandbox_fds_init(&c.fds);

@@ -24,10 +24,12 @@
 #include "main/porter.h"
 #include "main/warden.h"
 #include "net/before.h"
+#include "sandbox/resolver.h"
 
 enum {
 	WARDS_MAX = IPC_WARDS_MAX, /* over it: refused */
 	WARD_TEST_MS = 5000,
+	WARD_PIN_MS = RESOLVER_PIN_MS + 2000,
 	WARD_PLACE_SIZE = 48,
 };
 
@@ -35,6 +37,7 @@ enum ward_state {
 	WARD_NEW = 0,  /* its descriptors are there; the engine has not got it yet */
 	WARD_GIVEN,    /* the engine has it, and has not answered */
 	WARD_TESTING,  /* the rules stand; the self-test runs inside */
+	WARD_PINNING,  /* dns: pinned: its names are resolved for the first time */
 	WARD_STANDING, /* guarded */
 	WARD_ENDING,   /* the engine was told to let it go */
 	/* Of the host's own: it was refused, but the table may have it under this id,
@@ -72,6 +75,7 @@ struct ward {
 	bool restarted;		   /* it was guarded before: take over what was learned */
 	bool told;		   /* control has heard that it stands */
 	bool asked;		   /* control waits for an answer about it */
+	bool pins;		   /* dns: pinned */
 	struct launch_probe probe; /* allowed_name "": no self-test */
 	struct loop_source from_child; /* it is inside for the self-test; fd -1: none */
 	struct loop_timer late;

@@ -5,7 +5,8 @@
  *   NEW       a child was in its namespace and has opened what is served there
  *   GIVEN     the engine installs the rules, reads them back, serves
  *   TESTING   the child tries from inside what must work and what must not
- *   STANDING
+ *   PINNING   with `dns: pinned`, until its names are resolved: what is required has to
+ * be STANDING
  *
  * One is with the engine at a time. When that ends before STANDING, nothing is weaker
  * than before: rules that stand by then stay, and keep the namespace closed. When the
@@ -164,6 +165,7 @@ static int choose_probe(struct ward *d, struct err *err)
 
 	if (r < 0)
 		return r;
+	d->pins = plan_dns(&plan) == POLICY_DNS_PINNED;
 	r = probe_choose(&plan, &none, false, &ignored, &d->probe, err);
 	munmap((void *)(uintptr_t)plan.bytes, plan.size);
 	return r;
@@ -383,6 +385,30 @@ static void run(const struct ward *d)
 	(void)!ipc_send(d->warden->keeper.engine.source.fd, &m, NULL, 0);
 }
 
+static void on_pins_late(struct loop_timer *t)
+{
+	fail(CONTAINER_OF(t, struct ward, late), "the names can't be pinned in time");
+}
+
+static void wait_for_pins(struct ward *d)
+{
+	struct loop *loop = d->warden->keeper.loop;
+
+	d->state = WARD_PINNING;
+	d->late.on_fire = on_pins_late;
+	if (loop_timer_start(loop, &d->late, loop_now_ms(loop) + WARD_PIN_MS) < 0)
+		fail(d, "out of memory");
+}
+
+static void on_pinned(struct ward *d, const char *why)
+{
+	loop_timer_stop(d->warden->keeper.loop, &d->late);
+	if (why[0])
+		fail(d, why);
+	else
+		stands(d);
+}
+
 static void on_tested(struct loop_source *source, uint32_t events)
 {
 	struct ward *d = CONTAINER_OF(source, struct ward, from_child);
@@ -395,7 +421,10 @@ static void on_tested(struct loop_source *source, uint32_t events)
 		return;
 	}
 	run(d);
-	stands(d);
+	if (d->pins)
+		wait_for_pins(d);
+	else
+		stands(d);
 }
 
 static void on_test_late(struct loop_timer *t)
@@ -471,7 +500,7 @@ static void place_again(struct ward *d)
 
 void ward_on_engine_end(struct ward *d)
 {
-	if (d->state == WARD_TESTING)
+	if (d->state == WARD_TESTING || d->state == WARD_PINNING)
 		inside_end(d);
 	d->again = false;
 	if (d->state == WARD_ENDING || d->state == WARD_LEFT)
@@ -483,7 +512,8 @@ void ward_on_engine_end(struct ward *d)
 void ward_enter_again(struct ward *d)
 {
 	place_again(d);
-	if (d->state == WARD_GIVEN || d->state == WARD_TESTING) {
+	if (d->state == WARD_GIVEN || d->state == WARD_TESTING ||
+	    d->state == WARD_PINNING) {
 		d->again = true;
 		return;
 	}
@@ -507,6 +537,8 @@ void ward_on_engine(struct warden *w, const struct ipc_message *given)
 	} else if (m.type == IPC_REFUSED && d->state == WARD_GIVEN) {
 		ward_refuse(d, m.text);
 		leave(d);
+	} else if (m.type == IPC_PINNED && d->state == WARD_PINNING) {
+		on_pinned(d, m.text);
 	} else if (m.type == IPC_STANDS && d->state == WARD_GIVEN) {
 		if (d->probe.allowed_name[0]) {
 			test(d);

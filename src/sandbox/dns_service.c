@@ -591,3 +591,8 @@ int dns_service_pin(struct dns_service *d, struct sandbox *s, int64_t repin_ms,
 	return resolver_pin(d->resolver, s, repin_ms, on_pinned, data,
 			    loop_now_ms(d->loop));
 }
+
+void dns_service_pin_tell(struct dns_service *d, struct sandbox *s)
+{
+	resolver_pin_tell(d->resolver, s);
+}

@@ -61,6 +61,9 @@ void dns_service_detach(struct dns_service *d, struct sandbox *s);
 int dns_service_pin(struct dns_service *d, struct sandbox *s, int64_t repin_ms,
 		    resolver_pinned_fn *on_pinned, void *data) MUST_CHECK;
 
+/* As resolver_pin_tell(). */
+void dns_service_pin_tell(struct dns_service *d, struct sandbox *s);
+
 /* Turn the loop until it is known how an inner server is to be dealt with, @patience_ms
  * at the most. */
 void dns_service_settle(struct dns_service *d, int64_t patience_ms);

@@ -154,5 +154,10 @@ typedef void resolver_pinned_fn(void *data, const struct resolver_unpinned *faul
 int resolver_pin(struct resolver *r, struct sandbox *s, int64_t repin_ms,
 		 resolver_pinned_fn *on_pinned, void *data, int64_t now_ms) MUST_CHECK;
 
+/* Tell once more how the last round ended; where the first one is under way it tells
+ * then.
+ */
+void resolver_pin_tell(struct resolver *r, struct sandbox *s);
+
 /* The sandbox goes: its waiting queries are forgotten, nothing is sent for them. */
 void resolver_detach(struct resolver *r, struct sandbox *s);

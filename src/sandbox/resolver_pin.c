@@ -455,6 +455,14 @@ void resolver_pin_answer(struct resolver *r, struct resolver_ask *ask, int64_t n
 	resolver_ask_release(r, ask);
 }
 
+void resolver_pin_tell(struct resolver *r, struct sandbox *s)
+{
+	struct pins *p = s->dns ? s->dns->pins : NULL;
+
+	if (p && p->told)
+		tell(p);
+}
+
 int resolver_pin(struct resolver *r, struct sandbox *s, int64_t repin_ms,
 		 resolver_pinned_fn *on_pinned, void *data, int64_t now_ms)
 {

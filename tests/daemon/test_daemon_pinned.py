@@ -11,6 +11,13 @@ def write(folder, *names):
     return file
 
 
+def required(folder, *names):
+    file = folder / "policy.yaml"
+    rules = "".join(f"  - {{action: allow, target: {name}, required: true}}\n" for name in names)
+    file.write_text(f"dns: pinned\nverify: dns\negress:\n{rules}")
+    return file
+
+
 def asked(daemon, name):
     return sorted(q.type for q in daemon.host.world.dns.queries(name))
 
@@ -44,3 +51,27 @@ def test_an_engine_that_comes_anew_pins_again(daemon, pod, site, tmp_path):
     daemon.kill_child("engine")
     wait_for(lambda: pod.probe(["dns", site.name]).result == "NOERROR")
     assert pod.probe(["tcp", site.v4, 7007]).result == "ok"
+
+
+def test_an_attach_waits_for_the_names_and_tells_those_without_an_address(daemon, pod, site, tmp_path):
+    daemon.attach("one", pod, "--policy", write(tmp_path, site.name, "gone.pinned.test"))
+    assert pod.probe(["tcp", site.v4, 7007]).result == "ok"  # at once
+    told = wait_for(lambda: [d for d in daemon.denies("one") if d["name"] == "gone.pinned.test"])
+    assert [d["reason"] for d in told] == ["not pinned: the name does not exist"]
+
+
+def test_a_required_name_without_an_address_fails_the_attach(daemon, pod, site, denied, tmp_path):
+    done = daemon.weir("attach", "--id", "one", "--netns", pod.ns.path, "--policy", required(tmp_path, site.name, "gone.pinned.test"))
+    assert done.code == 125, done
+    assert "failed_safety_setup" in done.messages and "gone.pinned.test" in done.messages, done
+    assert daemon.names() == []
+    expect.tcp_refused(pod.probe(["tcp", denied.v4, 7007]))  # the rules stay
+    daemon.attach("one", pod, "--policy", required(tmp_path, site.name))
+    assert pod.probe(["tcp", site.v4, 7007]).result == "ok"
+
+
+def test_one_that_is_guarded_already_outlives_its_required_name(daemon, pod, site, tmp_path):
+    daemon.attach("one", pod, "--policy", required(tmp_path, site.name))
+    daemon.host.world.dns.on(site.name, lambda query: query.answer(rcode="NXDOMAIN"))
+    daemon.kill_child("engine")
+    assert daemon.names() == ["one"]

@@ -115,6 +115,10 @@ void resolver_flush(struct resolver *r, int64_t now_ms)
 		answer(answered++);
 }
 
+void resolver_pin_tell(struct resolver *r, struct sandbox *s)
+{
+}
+
 int resolver_pin(struct resolver *r, struct sandbox *s, int64_t repin_ms,
 		 resolver_pinned_fn *on_pinned, void *data, int64_t now_ms)
 {
