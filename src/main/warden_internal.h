@@ -261,6 +261,7 @@ void follow_look(struct ward *d);
 
 /* @d stands: its parent is guarded from now on, if it is to be, and @d let through. */
 int parent_guard(struct ward *d, struct err *err) MUST_CHECK;
+/* Its rules stand: it may go on to them, if its parent is guarded. */
 void parent_let_through(const struct ward *d);
 /* The cgroup that @d was is shut out. */
 void parent_shut(const struct ward *d, uint64_t cgroup);

@@ -321,7 +321,8 @@ void parent_let_through(const struct ward *d)
 {
 	struct parent *p = d && d->dir ? find(d->warden, d->watch) : NULL;
 
-	if (p && !d->waiting && !d->again && d->state == WARD_STANDING)
+	if (p && !d->waiting && !d->again &&
+	    (d->state == WARD_STANDING || d->state == WARD_TESTING))
 		know(p, d->member.cgroup);
 }
 

@@ -439,6 +439,7 @@ static void test(struct ward *d)
 	struct loop *loop = d->warden->keeper.loop;
 
 	d->state = WARD_TESTING;
+	parent_let_through(d); /* its rules stand */
 	d->from_child.on_ready = on_tested;
 	d->late.on_fire = on_test_late;
 	if (inside_begin_test(d) < 0 || loop_add(loop, &d->from_child, EPOLLIN) < 0 ||

@@ -522,6 +522,17 @@ def test_a_parent_that_others_share_is_guarded_if_asked(host, tree, cgroup, site
     assert is_free(Member(host, job)) and "weir_parents" not in host.nft("list", "tables")
 
 
+def test_one_that_is_made_below_a_guarded_parent_can_be_attached_at_once(host, tree, site):
+    daemon = host.daemon()
+    slice_ = tree.cgroup("slice")
+    for k in range(10):
+        cgroup = slice_.below(f"job{k}")
+        attach(daemon, f"s{k}", f"allow {site.name}", cgroup=where(cgroup))
+        assert "weir_parents" in host.nft("list", "tables")
+    assert is_guarded(Member(host, cgroup), site)
+    assert send_while_made_again(host, cgroup, 5) == 0
+
+
 def test_the_root_is_no_parent_to_be_guarded(host, tree):
     daemon = host.daemon()
     assert "that can't be guarded" in refused_text(put(daemon, "one", cgroup=where(tree), guardParent=True))
