@@ -270,32 +270,32 @@ def test_a_table_that_others_change_is_waited_for(netns, store):
         assert sender.told()[1:3] == (0, 0), "nothing was passed over"
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """Six megabytes that anybody may write to."""
-    folder = tmp_path / "disk"
+@contextlib.contextmanager
+def small_disk(server):
+    """Six megabytes of the server's own."""
+    folder = server.folder / "disk"
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m,mode=777", "tmpfs", folder], check=True)
-    yield folder
-    subprocess.run(["umount", "--lazy", folder], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-def test_a_server_whose_disk_is_full_gets_the_rest_when_there_is_room(netns, store, small_disk):
-    for folder in (small_disk, *small_disk.parents[:3]):
-        folder.chmod(folder.stat().st_mode | 0o011)
-    with serving(netns) as server, Sender(store, at(), netns) as sender:
+def test_a_server_whose_disk_is_full_gets_the_rest_when_there_is_room(netns, store):
+    with serving(netns) as server, small_disk(server) as disk, Sender(store, at(), netns) as sender:
         store("add 0 10")
         store.drain()
         wait_each_once(server, store)
-        server.run("mkdir", small_disk / "space")
-        for order in (f"CREATE TABLESPACE small LOCATION '{small_disk}/space'",
+        server.run("mkdir", disk / "space")
+        for order in (f"CREATE TABLESPACE small LOCATION '{disk}/space'",
                       "ALTER TABLE sandbox_egress_event SET TABLESPACE small"):
             server.psql(order)
-        (small_disk / "big").write_bytes(b"\0" * (5 << 20))
+        (disk / "big").write_bytes(b"\0" * (5 << 20))
         store("add 1000 10000")
         store.drain()
         sender.wait_trouble("No space left on device", 30)
-        (small_disk / "big").unlink()
+        (disk / "big").unlink()
         wait_for(lambda: sender.trouble() == "", 30)
         wait_each_once(server, store)
 
