@@ -31,6 +31,7 @@
  *     member   established and live; else the plan's chain, pN_output
  *     input    what members send over loopback, and no address rule allows, goes on only
  *              to a listener of the same cgroup: who listens is known there alone
+ *     leaving  what nat has sent to an address of this host leaves by no link
  *
  * pN_output is the policy as in ruleset_shared.c; pN_local what goes to this host itself.
  * Queries to the DNS port keep the mark on the packet, so that the engine sees who asks;
@@ -221,6 +222,7 @@ static void build_member(struct base *k)
 		return;
 	stmt_rule(b, c);
 	stmt_add(b, FILTER_MARK_BY)->set = k->current;
+	ruleset_bound(b, c);
 	stmt_rule(b, c);
 	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
 	in(b, k->live);
@@ -388,6 +390,7 @@ int host_build_base(const struct filter_host *h, struct arena *arena,
 	build_nat_member(&k);
 	build_loopback(&k);
 	build_base_chains(&k);
+	ruleset_build_leaving(&k.b);
 	if (k.b.failed)
 		return -ENOMEM;
 	*ret = k.b.rs;
@@ -439,14 +442,17 @@ static void build_nat(struct builder *b)
 	ruleset_allowed(b, c, IPPROTO_TCP, stmt_redirect_relay);
 }
 
-/* Weir's own listeners: the flow, or over UDP the packet, tells who it is. */
+/* Weir's own listeners: the flow, or over UDP the packet, tells who it is. Nat alone
+ * leads there; at other addresses somebody else may have that port. */
 static void build_own_ports(struct builder *b, struct filter_chain *c)
 {
 	stmt_rule(b, c);
 	stmt_port(b, IPPROTO_UDP, b->dns_port);
+	stmt_has_bit(b, FILTER_CT_STATUS, IPS_DST_NAT);
 	stmt_add(b, FILTER_ACCEPT);
 	stmt_rule(b, c);
 	stmt_port(b, IPPROTO_TCP, b->dns_port);
+	stmt_has_bit(b, FILTER_CT_STATUS, IPS_DST_NAT);
 	stmt_mark_and_accept(b);
 	if (b->relay_port == 0)
 		return;

@@ -92,6 +92,7 @@ static void build_output(struct builder *b)
 	if (b->direct_udp)
 		build_dead_end(b, c);
 	build_stray_dns(b, c);
+	ruleset_bound(b, c);
 	ruleset_established(b, c);
 	ruleset_related(b, c);
 	ruleset_local(b, c);
@@ -148,6 +149,7 @@ int ruleset_build_owned(const struct plan *plan, const struct filter_params *par
 	build_nat(&b);
 	build_output(&b);
 	build_input(&b);
+	ruleset_build_leaving(&b);
 	ruleset_base_chain(&b, "forward", FILTER_CHAIN_FILTER, NF_INET_FORWARD);
 	return ruleset_end(&b, ret, err);
 }

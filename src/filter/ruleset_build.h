@@ -149,6 +149,11 @@ void ruleset_local(struct builder *b, struct filter_chain *c);
 void ruleset_related_kernel(struct builder *b, struct filter_chain *c);
 /* Refuse a source that isn't local, then accept replies to those who dial in. */
 void ruleset_replies(struct builder *b, struct filter_chain *c);
+/* What is for this machine goes over loopback. From a socket that is bound to another
+ * link it would leave by that: refuse it, before any flow is let through. */
+void ruleset_bound(struct builder *b, struct filter_chain *c);
+/* The same of what nat has sent here, whose way is known after it alone. */
+void ruleset_build_leaving(struct builder *b);
 /* Pings, with everything open. */
 void ruleset_ping(struct builder *b, struct filter_chain *c);
 /* What answers a packet that is refused. */

@@ -110,6 +110,7 @@ enum filter_field {
 	FILTER_NFPROTO,
 	FILTER_L4PROTO,
 	FILTER_IIF,
+	FILTER_OIF,
 	FILTER_OIF_GROUP,
 	FILTER_MARK,
 	FILTER_SKUID, /* a packet that no program sent has none: no comparison holds */

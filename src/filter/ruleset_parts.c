@@ -377,6 +377,32 @@ void ruleset_replies(struct builder *b, struct filter_chain *c)
 	stmt_accept(b);
 }
 
+void ruleset_bound(struct builder *b, struct filter_chain *c)
+{
+	stmt_rule(b, c);
+	stmt_not_equal(b, FILTER_OIF, LOOPBACK_INDEX);
+	/* nat, ours or others', comes after the link was chosen first */
+	stmt_masked(b, FILTER_CT_STATUS, IPS_DST_NAT, 0);
+	stmt_local(b);
+	stmt_refuse(b);
+}
+
+void ruleset_build_leaving(struct builder *b)
+{
+	struct filter_chain *c = ruleset_base_chain(b, "leaving", FILTER_CHAIN_FILTER,
+						    NF_INET_POST_ROUTING);
+
+	if (!c)
+		return;
+	c->accept = true;
+	stmt_rule(b, c);
+	stmt_not_equal(b, FILTER_OIF, LOOPBACK_INDEX);
+	stmt_has_bit(b, FILTER_CT_STATUS, IPS_DST_NAT);
+	stmt_local(b);
+	stmt_add(b, FILTER_COUNTER);
+	stmt_add(b, FILTER_DROP);
+}
+
 /* With everything open a ping is expected to work. */
 void ruleset_ping(struct builder *b, struct filter_chain *c)
 {

@@ -21,6 +21,7 @@
  *             2. Docker's resolver, and port 53: closed, before any open flow. What was
  *                redirected goes to another port by now, so port 53 of a local address
  *                is a tuple that was known before
+ *                to local addresses by another link than loopback: closed
  *             3. established flows that carry this policy's generation
  *             4. what the kernel says on the link to neighbours and routers; the same
  *                from a program is refused, it would carry data
@@ -32,6 +33,7 @@
  *             8. resolvers on port 443, deny sets, kept, allow and learned sets, default
  *             9. refuse
  *     input   accepts, but what comes over loopback comes from a local address
+ *     leaving what nat has sent to a local address leaves by no link
  *     forward nothing
  *
  * With redirect_only all that gets past 2 passes. Without a mark nothing of Weir's lives
@@ -316,6 +318,7 @@ static void build_egress(struct builder *b, const struct filter_chain *own)
 		stmt_accept(b);
 		return;
 	}
+	ruleset_bound(b, c);
 	ruleset_established(b, c);
 	build_link(b, c);
 	ruleset_related_kernel(b, c);
@@ -383,6 +386,7 @@ int ruleset_build_shared(const struct plan *plan,
 	build_nat(&b, own_nat);
 	build_egress(&b, own);
 	build_input(&b);
+	ruleset_build_leaving(&b);
 	ruleset_base_chain(&b, "forward", FILTER_CHAIN_FILTER, NF_INET_FORWARD);
 	return ruleset_end(&b, ret, err);
 }

@@ -78,6 +78,7 @@ static const struct word {
 	[FILTER_NFPROTO] = { "meta nfproto", put_family },
 	[FILTER_L4PROTO] = { "meta l4proto", put_number },
 	[FILTER_IIF] = { "iif", put_link },
+	[FILTER_OIF] = { "oif", put_link },
 	[FILTER_OIF_GROUP] = { "oifgroup", put_number },
 	[FILTER_MARK] = { "meta mark", put_mark },
 	[FILTER_SKUID] = { "meta skuid", put_number },
@@ -330,7 +331,8 @@ static void put_chain(struct text_writer *w, const struct filter_chain *c)
 {
 	static const char *const hooks[] = { [NF_INET_LOCAL_IN] = "input",
 					     [NF_INET_FORWARD] = "forward",
-					     [NF_INET_LOCAL_OUT] = "output" };
+					     [NF_INET_LOCAL_OUT] = "output",
+					     [NF_INET_POST_ROUTING] = "postrouting" };
 
 	fprintf(w->out, "\n\tchain %s {\n", c->name);
 	if (c->generation > 0)

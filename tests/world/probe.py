@@ -345,6 +345,16 @@ def by_device(address, port):
     return {"result": "ok", "by_device": results}
 
 
+def to_self_by(device, address, port, kind="SOCK_DGRAM"):
+    """Bound to a link, to an address of this machine: nothing of it may leave there."""
+    with socket.socket(family_of(address), getattr(socket, kind)) as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode() + b"\0")
+        s.settimeout(0.5)
+        s.connect((address, port))
+        s.send(b"leaves")
+        return {"result": "sent"}
+
+
 def bind(port, address="0.0.0.0"):
     with socket.socket(family_of(address), socket.SOCK_STREAM) as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

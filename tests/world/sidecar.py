@@ -124,6 +124,20 @@ class Flow:
         return self._started.line()
 
 
+def to_itself_by(app, link):
+    """@app says things to its own machine, and to name servers, by sockets that are bound to @link: all refused."""
+    calls = [["to_self_by", link, address, port, kind]
+             for address in ("127.0.0.1", "127.9.9.9", "::1", "93.9.9.9", "2a01:93::9:9")
+             for port in ((53,) if "93" in address else (53, 7007, DNS_PORT)) for kind in ("SOCK_DGRAM", "SOCK_STREAM")]
+    for call, answer in zip(calls, app.probe(*calls)):
+        assert answer.result not in ("ok", "sent"), (call, dict(answer))
+
+
+def left(pod):
+    """What has left @pod of that."""
+    return [p for p in pod.capture.packets() if p.dst == "::1" or p.dst.startswith("127.") or b"leaves" in p.payload]
+
+
 class Pod:
     """A network namespace with a link into the world. close() takes it away."""
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <linux/netfilter.h>
 
 #include "filter/ruleset_internal.h"
 #include "policy/policy.h"
@@ -24,10 +25,10 @@ struct world {
 };
 
 static const char *const fields[FILTER_FIELD_COUNT] = {
-	"none",	 "nfproto",   "l4proto", "iif",	      "oifgroup",  "meta",
-	"uid",	 "ipsource",  "ip",	 "ip6",	      "ip6length", "hoplimit",
-	"sport", "dport",     "icmp",	 "tcpflags",  "state",	   "status",
-	"mark",	 "direction", "fib",	 "fibsource", "cgroup",
+	"none",	    "nfproto", "l4proto",   "iif",  "oif",	 "oifgroup",
+	"meta",	    "uid",     "ipsource",  "ip",   "ip6",	 "ip6length",
+	"hoplimit", "sport",   "dport",	    "icmp", "tcpflags",	 "state",
+	"status",   "mark",    "direction", "fib",  "fibsource", "cgroup",
 };
 
 static void print_stmt(FILE *f, const struct filter_stmt *s)
@@ -210,6 +211,7 @@ static void an_empty_policy_accepts_only_what_is_local_or_a_reply(void **state)
 
 	assert_has(&w, "output: l4proto=6 dport=53 fib!=2 goto:refuse\n"
 		       "output: l4proto=17 dport=53 fib!=2 goto:refuse\n"
+		       "output: oif!=1 status&32=0 fib=2 goto:refuse\n"
 		       "output: state&2!=0 mark&65535=1 accept\n"
 		       "output: state&4!=0 l4proto=1 icmp=3 accept\n"
 		       "output: state&4!=0 l4proto=1 icmp=11-12 accept\n"
@@ -224,15 +226,18 @@ static void an_empty_policy_accepts_only_what_is_local_or_a_reply(void **state)
 	world_done(&w);
 }
 
-static void every_base_chain_but_nat_drops(void **state)
+/* What it accepts another one has accepted before. */
+static void every_base_chain_of_a_filter_but_the_last_drops(void **state)
 {
 	struct world w =
 		build(&(struct policy){ .default_action = POLICY_ALLOW }, direct);
 	size_t drops = 0;
 
 	for (const struct filter_chain *c = w.rs->chains; c; c = c->next) {
-		assert_true(c->type != FILTER_CHAIN_FILTER || !c->accept);
-		drops += c->type == FILTER_CHAIN_FILTER;
+		bool last = c->hook == NF_INET_POST_ROUTING;
+
+		assert_true(c->type != FILTER_CHAIN_FILTER || c->accept == last);
+		drops += c->type == FILTER_CHAIN_FILTER && !last;
 	}
 	assert_int_equal(drops, 3);
 	world_done(&w);
@@ -430,7 +435,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_empty_policy_accepts_only_what_is_local_or_a_reply),
-		cmocka_unit_test(every_base_chain_but_nat_drops),
+		cmocka_unit_test(every_base_chain_of_a_filter_but_the_last_drops),
 		cmocka_unit_test(refusals_are_logged_before_they_answer),
 		cmocka_unit_test(
 			what_leaves_by_the_link_is_counted_as_long_as_there_is_room),
