@@ -7,12 +7,12 @@
  * accepted. The mark is read once. Everything else is looked up by it, so a packet is
  * judged by one plan from beginning to end, even while another is being put in its place:
  *
- *     plans      the lower half of a mark to its plan's chain; plans_nat: to its nat
- * chain live       mark . mark of the flow: accepted before, under this very mark owns
- * mark . member of the flow: begun by this member learned4_0 … mark . address; the plan
- * has the ports. kept4_0 … likewise ids        marks of flows over loopback whose
- * listener has to be looked at orphans    of members known by user id: a socket without a
- * process has none
+ *     plans        lower half of a mark to its plan's chain; plans_nat: to its nat chain
+ *     live         mark . mark of the flow: accepted before, under this very mark
+ *     owns         mark . member of the flow: begun by this member
+ *     learned4_0 … mark . address; the plan has the ports. kept4_0 … likewise
+ *     ids          marks of flows over loopback whose listener has to be looked at
+ *     orphans      of members known by user id: a socket without a process has none
  *
  * While a batch is being committed, a look-up can miss an element whose key it deletes
  * and adds. To be no member is to be free, so the first maps never change for whoever
