@@ -78,6 +78,12 @@ static int set_follow(void *target, const char *value, struct err *err)
 	return 0;
 }
 
+static int set_collect(void *target, const char *value, struct err *err)
+{
+	spec_of(target)->collect = true;
+	return 0;
+}
+
 int events_set_json(void *target, const char *value, struct err *err)
 {
 	spec_of(target)->json = true;
@@ -96,6 +102,9 @@ static const struct cli_option events_options[] = {
 	{ "action", "allow|deny|panic|change|limit", "of this action alone", set_action },
 	{ "limit", "N", "the newest N alone", set_limit },
 	{ "follow", NULL, "go on with what comes, until interrupted", set_follow },
+	{ "collect", NULL,
+	  "instead, what rules of `weir render` refuse from now on, without a daemon",
+	  set_collect },
 	{ "json", NULL, "print JSON, one event per line", events_set_json },
 };
 const struct cli_options cli_events_options = { events_options,

@@ -15,7 +15,7 @@ struct events_spec {
 	const char *state_dir; /* NULL: the default */
 	const char *sandbox, *name, *address, *action, *since, *until, *by; /* or NULL */
 	uint32_t limit;							    /* 0: none */
-	bool follow, json;
+	bool follow, json, collect;
 	/* of `weir review` */
 	const char *state, *policy, *who, *socket; /* or NULL */
 	bool yes, live;

@@ -73,12 +73,11 @@ static void put_text(FILE *out, const struct event_row *row)
 		fprintf(out, " [pid %u]", row->pid);
 }
 
-static void print_people(struct list *l, const struct event_row *row)
+static void print_people(const struct show *s, const struct event_row *row)
 {
 	const uint8_t action = row->event.action;
-	const char *colour = l->show->colour && action < EVENT_ACTION_COUNT
-				     ? colours[action] ?: ""
-				     : "";
+	const char *colour =
+		s->colour && action < EVENT_ACTION_COUNT ? colours[action] ?: "" : "";
 	char time[JTEXT_TIME_SIZE], sandbox[TEXT_ESCAPED_SIZE], text[LINE_SIZE] = "";
 	FILE *out = fmemopen(text, sizeof(text), "w");
 	int used;
@@ -94,18 +93,18 @@ static void print_people(struct list *l, const struct event_row *row)
 	used += ACTION_COLUMNS;
 	printf("%s%-*s%s", colour, ACTION_COLUMNS,
 	       event_action_name((enum event_action)action), *colour ? "\x1b[0m" : "");
-	if (l->show->wrap)
-		term_wrap(stdout, text, (unsigned int)used, TEXT_COLUMN, l->show->width);
+	if (s->wrap)
+		term_wrap(stdout, text, (unsigned int)used, TEXT_COLUMN, s->width);
 	else
 		puts(text);
 }
 
-static void print_row(struct list *l, const struct event_row *row)
+void show_row(const struct show *s, const struct event_row *row)
 {
 	char json[EVENT_JSON_SIZE];
 
-	if (!l->show->spec.json) {
-		print_people(l, row);
+	if (!s->spec.json) {
+		print_people(s, row);
 		return;
 	}
 	event_json(row, json);
@@ -140,7 +139,7 @@ static int print_rest(struct list *l, struct err *err)
 		l->kept_count = 0;
 		r = sqlite_find(l->reader, q, keep_row, l, err);
 		for (size_t i = 0; r == 0 && i < l->kept_count && !l->failed; i++) {
-			print_row(l, &l->kept[i]);
+			show_row(l->show, &l->kept[i]);
 			l->failed = ferror(stdout);
 		}
 	} while (r == 0 && l->kept_count == PAGE_ROWS && !l->failed);
@@ -159,7 +158,7 @@ static int print_newest(struct list *l, struct err *err)
 	q->max = l->show->spec.limit;
 	r = sqlite_find(l->reader, q, keep_row, l, err);
 	while (r == 0 && l->kept_count > 0)
-		print_row(l, &l->kept[--l->kept_count]);
+		show_row(l->show, &l->kept[--l->kept_count]);
 	free(l->kept);
 	l->kept = NULL;
 	return r;
@@ -227,8 +226,11 @@ int show_events(struct show *s)
 {
 	struct list l = { .show = s };
 	struct err err = { 0 };
-	int r = show_open(s, &l.reader);
+	int r;
 
+	if (s->spec.collect)
+		return show_collect(s);
+	r = show_open(s, &l.reader);
 	if (r < 0)
 		return SHOW_FAILED;
 	(void)!is_same_file(&l);

@@ -68,10 +68,30 @@ static int read_action(struct show *s, struct err *err)
 		      "one of allow, deny, panic, change, limit");
 }
 
+/* The kernel's log knows no names and no past. */
+static int check_collect(const struct events_spec *spec, struct err *err)
+{
+	const struct {
+		const char *option;
+		bool given;
+	} all[] = { { "state-dir", spec->state_dir }, { "since", spec->since },
+		    { "until", spec->until },	      { "name", spec->name },
+		    { "action", spec->action },	      { "follow", spec->follow } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(all) && spec->collect; i++)
+		if (all[i].given)
+			return err_set(err, -EINVAL, "--%s: not with --collect",
+				       all[i].option);
+	return 0;
+}
+
 static int read_options(struct show *s, struct err *err)
 {
 	const struct events_spec *spec = &s->spec;
-	int r = read_times(s, err);
+	int r = check_collect(spec, err);
+
+	if (r == 0)
+		r = read_times(s, err);
 
 	s->query.sandbox = spec->sandbox;
 	s->by = SQLITE_BY_DESTINATION;
@@ -85,7 +105,7 @@ static int read_options(struct show *s, struct err *err)
 	if (r == 0 && spec->by && !sqlite_by_parse(spec->by, &s->by))
 		r = is_not(err, "by", spec->by,
 			   "one of destination, address, name, sandbox, rule, process");
-	if (r < 0)
+	if (r < 0 || spec->collect)
 		return r;
 	s->directory = cli_state_dir(spec->state_dir, &s->arena, err);
 	return s->directory ? 0 : -EINVAL;

@@ -3,6 +3,7 @@
  *
  *   main.c    which verb it is; what its options mean
  *   list.c    `weir events`
+ *   collect.c `weir events --collect`
  *   denies.c  `weir denies`
  *   review.c  `weir review`
  *   live.c    accepting by a daemon, whose policy changes
@@ -34,9 +35,12 @@ struct show {
 
 /* Return: the exit status. */
 int show_events(struct show *s);
+int show_collect(struct show *s);
 int show_denies(struct show *s);
 int show_review(struct show *s);
 
+/* One event, as the options say. */
+void show_row(const struct show *s, const struct event_row *row);
 /* The store, or why it can't be opened, said. Return: 0 or -errno. */
 int show_open(const struct show *s, struct sqlite_reader **ret) MUST_CHECK;
 /* Say @err. Return: SHOW_FAILED. */

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """weir render, render --install and teardown: rules for a user or a cgroup of the host, kept by nobody."""
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -8,6 +9,7 @@ import shutil
 
 import pytest
 
+from world.sidecar import wait_for
 from world.world import ECHO_PORT, HOST4, RESOLVER4
 
 CGROUPS = pathlib.Path("/sys/fs/cgroup")
@@ -221,3 +223,28 @@ def test_what_is_refused_is_reported(world, uid, etc):
         collector.say("events\n")
         events = collector.line()
     assert f"93.1.2.3:4711|6|{uid}|" in events, events
+
+
+def test_collect_prints_what_is_refused_one_program_at_a_time(world, uid, etc):
+    site = world.site(f"render-{world.number()}.test")
+    done = render(world, "--uid", uid, "--id", "seen", "--allow", f"{site.name}:{ECHO_PORT}", "--install", **etc[0])
+    assert done.code == 0, done
+    with world.start([world.weir_path, "events", "--collect", "--limit", "1", "--json", "--sandbox", "seen"]) as collector:
+        def is_taken():
+            return "root" in world.weir("events", "--collect", "--limit", "1", user=MEMBER).messages and \
+                world.command("cat", "/proc/net/netfilter/nfnetlink_log").text.split()[:1] == ["100"]
+        wait_for(is_taken)
+        second = world.weir("events", "--collect", "--limit", "1")
+        assert second.code == 1 and "log group 100 can't be read" in second.messages, second
+        assert tcp(world, site.v4, ECHO_PORT) == "hi" and tcp(world, site.v4, 443) == ""
+        done = collector.wait()
+    assert done.code == 0, done
+    event = json.loads(done.text)
+    assert (event["sandbox"], event["action"], event["remote_ip"], event["remote_port"], event["uid"]) == \
+        ("seen", "deny", site.v4, 443, uid), done
+
+
+def test_collect_has_no_past_and_no_names(world):
+    for option in (("--since", "1h"), ("--name", "a.test"), ("--follow",)):
+        done = world.weir("events", "--collect", *option)
+        assert done.code == 2 and f"{option[0]}: not with --collect" in done.messages, done
