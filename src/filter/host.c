@@ -18,7 +18,10 @@
 #include "filter/set.h"
 #include "policy/policy.h"
 
-enum { TIDY_MAX = 128 /* elements that filter_host_tidy() takes away at a time */ };
+enum {
+	TIDY_MAX = 128, /* elements that filter_host_tidy() takes away at a time */
+	NUMBERS_AHEAD = 1 << 15,
+};
 
 void host_plan_free(struct host_plan *p)
 {
@@ -352,6 +355,10 @@ int filter_host_new(int fd, const struct filter_host_params *params,
 		filter_host_free(h);
 		return err_sys(err, r, "cannot read what stands on the host");
 	}
+	/* Plans that are gone by now may have had higher ones, and flows still have them.
+	 */
+	if (h->plan_number > 0)
+		h->plan_number += (uint16_t)(h->key.k0 % NUMBERS_AHEAD);
 	*ret = h;
 	return 0;
 }

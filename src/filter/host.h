@@ -58,8 +58,9 @@ size_t filter_host_left_over(const struct filter_host *h);
 struct filter_host_sandbox {
 	uint16_t id; /* not 0 */
 	struct filter_member member;
-	const struct plan *plan; /* copied; sandboxes with the same one share it */
-	bool relay;		 /* TCP that the plan allows goes to the relay */
+	/* Copied. Sandboxes whose plans are the same but for names share its chains. */
+	const struct plan *plan;
+	bool relay;			  /* TCP that the plan allows goes to the relay */
 	const struct filter_state *state; /* learned and kept; NULL: nothing */
 };
 /* Attach, or change what is attached under that id, in one transaction. Flows go on whose
@@ -74,8 +75,9 @@ int filter_host_set(struct filter_host *h, const struct filter_host_sandbox *s,
  * filter_host_stage_end() in any case, after that or when it is given up: what nobody has
  * by then is taken away. */
 struct filter_host_stage;
-int filter_host_stage(struct filter_host *h, const struct plan *plan, bool relay,
-		      struct filter_host_stage **progress, struct err *err) MUST_CHECK;
+int filter_host_stage(struct filter_host *h, uint16_t id, const struct plan *plan,
+		      bool relay, struct filter_host_stage **progress,
+		      struct err *err) MUST_CHECK;
 void filter_host_stage_end(struct filter_host *h, struct filter_host_stage *progress);
 /* Detach: its processes are as free as everybody else. 0 too when there is none. */
 int filter_host_remove(struct filter_host *h, uint16_t id, struct err *err) MUST_CHECK;

@@ -57,24 +57,58 @@ static uint16_t plan_number(const struct filter_host *h)
 	return 0;
 }
 
+static bool same_digest(const struct host_digest *a, const struct host_digest *b)
+{
+	return a->of[0] == b->of[0] && a->of[1] == b->of[1];
+}
+
+int host_plan_digest(struct filter_host *h, const struct plan *plan, bool relay,
+		     struct host_digest *ret, struct err *err)
+{
+	const struct host_plan unnumbered = { .relay = relay, .plan = *plan };
+	const struct hash_key other = { ~h->key.k0, ~h->key.k1 };
+	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, 0);
+	int r;
+
+	for (const struct host_plan *p = h->plans; p; p = p->next)
+		if (plan_is(p, plan, relay)) {
+			*ret = p->digest;
+			return 0;
+		}
+	r = host_put_plan(&w, h, true, &unnumbered, err);
+	if (r == 0)
+		r = w.failed;
+	if (r < 0)
+		return r;
+	ret->of[0] = hash_bytes(&h->key, w.bytes, w.size);
+	ret->of[1] = hash_bytes(&other, w.bytes, w.size);
+	return 0;
+}
+
 struct host_plan *host_plan_new(struct filter_host *h, const struct plan *plan,
-				bool relay)
+				bool relay, const struct host_digest *digest)
 {
 	uint16_t number = plan_number(h);
 	struct host_plan *p = number ? plan_copy(plan, relay, number) : NULL;
 
-	if (p)
-		h->plan_number = number;
+	if (!p)
+		return NULL;
+	p->digest = *digest;
+	p->serial = ++h->serial;
+	h->plan_number = number;
 	return p;
 }
 
-struct host_plan *host_plan_find(const struct filter_host *h, const struct plan *plan,
-				 bool relay)
+struct host_plan *host_plan_find(const struct filter_host *h,
+				 const struct host_digest *digest, uint64_t since)
 {
+	struct host_plan *newest = NULL;
+
+	/* The newest: so those that change one after the other meet again in one. */
 	for (struct host_plan *p = h->plans; p; p = p->next)
-		if (plan_is(p, plan, relay))
-			return p;
-	return NULL;
+		if (p->serial > since && same_digest(&p->digest, digest))
+			newest = p;
+	return newest;
 }
 
 void host_plan_link(struct filter_host *h, struct host_plan *p)
@@ -310,6 +344,7 @@ static void settle_new(const struct change *k)
 	k->plan->users++;
 	if (k->plan->made == 0)
 		host_plan_link(h, k->plan);
+	h->newest[k->new->id] = k->plan->serial;
 	member_link(h, k->new);
 }
 
@@ -405,6 +440,20 @@ static struct host_member *member_new(const struct filter_host_sandbox *s)
 	return m;
 }
 
+static int find_plan(struct filter_host *h, const struct filter_host_sandbox *s,
+		     struct host_plan **ret, struct err *err)
+{
+	struct host_digest digest;
+	int r = host_plan_digest(h, s->plan, s->relay, &digest, err);
+
+	if (r < 0)
+		return r;
+	*ret = host_plan_find(h, &digest, h->newest[s->id]);
+	if (!*ret)
+		*ret = host_plan_new(h, s->plan, s->relay, &digest);
+	return *ret ? 0 : -ENOMEM;
+}
+
 static int set(struct filter_host *h, const struct filter_host_sandbox *s, int64_t now_ms,
 	       struct err *err)
 {
@@ -418,12 +467,12 @@ static int set(struct filter_host *h, const struct filter_host_sandbox *s, int64
 		return r;
 	k.old = h->members[s->id];
 	k.new = member_new(s);
-	k.plan = host_plan_find(h, s->plan, s->relay);
-	if (!k.plan)
-		k.plan = host_plan_new(h, s->plan, s->relay);
-	r = k.new &&k.plan ? note_state(h, k.new, state, now_ms) : -ENOMEM;
+	r = find_plan(h, s, &k.plan, err);
+	if (r == 0)
+		r = k.new ? note_state(h, k.new, state, now_ms) : -ENOMEM;
 	if (r < 0) {
-		err_sys(err, r, "cannot attach");
+		if (err->code == 0)
+			err_sys(err, r, "cannot attach");
 	} else {
 		k.new->plan = k.plan;
 		r = commit_change(&k, state);

@@ -45,9 +45,17 @@ void host_learned_note(struct host_learned *l, const struct hash_key *key,
 
 /* ---- what stands ---- */
 
+/* What tells the chains and sets of one plan from those of another. Names aren't in them:
+ * many policies have the same. */
+struct host_digest {
+	uint64_t of[2];
+};
+
 /* A plan that members have, as chains and sets whose names begin with its number. */
 struct host_plan {
 	uint16_t number; /* not 0 */
+	uint64_t serial; /* grows from plan to plan */
+	struct host_digest digest;
 	uint32_t users;
 	uint64_t made; /* the order in which the kernel has it; 0: not yet */
 	bool relay;
@@ -84,6 +92,7 @@ struct filter_host {
 	struct hash_key key;
 	bool loaded;
 	uint64_t loads;	      /* so many */
+	uint64_t serial;      /* of the plan that was made last */
 	uint64_t made;	      /* of the object that was made last */
 	uint16_t plan_number; /* the last one that was given */
 	struct host_way ways[HOST_WAYS];
@@ -92,6 +101,9 @@ struct filter_host {
 	size_t count, left_over;
 	struct host_member *members[HOST_IDS]; /* owned */
 	struct host_member *by_who[HOST_BUCKETS];
+	/* The newest plan that whoever had an id has had: a mark must not come again, for
+	 * flows that were accepted under another policy may still have it. */
+	uint64_t newest[HOST_IDS];
 };
 
 static inline uint32_t host_mark(const struct host_member *m)
@@ -117,12 +129,15 @@ void host_litter_free(struct host_litter *l);
 
 /* ---- host_change.c ---- */
 
+/* What a plan would be in the kernel. */
+int host_plan_digest(struct filter_host *h, const struct plan *plan, bool relay,
+		     struct host_digest *ret, struct err *err) MUST_CHECK;
 /* Not linked yet; NULL: no memory, or no number. */
 struct host_plan *host_plan_new(struct filter_host *h, const struct plan *plan,
-				bool relay);
-/* The one that is there already, or NULL. */
-struct host_plan *host_plan_find(const struct filter_host *h, const struct plan *plan,
-				 bool relay);
+				bool relay, const struct host_digest *digest);
+/* One that is there already, and newer than @since; or NULL. */
+struct host_plan *host_plan_find(const struct filter_host *h,
+				 const struct host_digest *digest, uint64_t since);
 /* The kernel has it now. */
 void host_plan_link(struct filter_host *h, struct host_plan *p);
 /* Nobody has it: take it away. Without success it goes with the next load. */

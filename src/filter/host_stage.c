@@ -46,18 +46,19 @@ static void stage_free(struct filter_host_stage *st)
 }
 
 /* Return: 1, it is worth it; 0, it isn't; or -errno. */
-static int begin(struct filter_host *h, const struct plan *plan, bool relay,
+static int begin(struct filter_host *h, uint16_t id, const struct plan *plan, bool relay,
 		 struct filter_host_stage **ret, struct err *err)
 {
 	struct filter_host_stage *st;
-	int r;
+	struct host_digest digest;
+	int r = h->loaded ? host_plan_digest(h, plan, relay, &digest, err) : 0;
 
-	if (!h->loaded || host_plan_find(h, plan, relay))
-		return 0;
+	if (r < 0 || !h->loaded || host_plan_find(h, &digest, h->newest[id]))
+		return r;
 	st = calloc(1, sizeof(*st));
 	if (!st)
 		return -ENOMEM;
-	st->plan = host_plan_new(h, plan, relay);
+	st->plan = host_plan_new(h, plan, relay, &digest);
 	r = st->plan ? host_build_plan(h, st->plan, &st->arena, &st->rules, err)
 		     : -ENOMEM;
 	if (r < 0 || !is_large(st->rules)) {
@@ -114,13 +115,13 @@ static int advance(struct filter_host *h, struct filter_host_stage *st, struct e
 	return last ? 0 : 1;
 }
 
-int filter_host_stage(struct filter_host *h, const struct plan *plan, bool relay,
-		      struct filter_host_stage **progress, struct err *err)
+int filter_host_stage(struct filter_host *h, uint16_t id, const struct plan *plan,
+		      bool relay, struct filter_host_stage **progress, struct err *err)
 {
 	struct filter_host_stage *st = *progress;
 
 	if (!st)
-		return begin(h, plan, relay, progress, err);
+		return begin(h, id, plan, relay, progress, err);
 	if (st->stands)
 		return 0;
 	if (st->loads != h->loads || !h->loaded)

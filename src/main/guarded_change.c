@@ -65,7 +65,7 @@ static int host_step(struct guarded *g, struct err *err)
 
 	if (c->is_staged)
 		return guarded_change_at_once(g, &c->next, err);
-	r = filter_host_stage(g->sandbox.host, &c->next,
+	r = filter_host_stage(g->sandbox.host, (uint16_t)g->sandbox.id, &c->next,
 			      plan_verify(&c->next) == POLICY_VERIFY_TLS, &c->host_stage,
 			      &ignored);
 	c->is_staged = r <= 0;

@@ -138,8 +138,8 @@ static int stage(struct shared *e, struct guarded *g)
 
 	if (g->kind != GUARDED_HOST || !e->core.host)
 		return 0;
-	return filter_host_stage(e->core.host->table, &g->plan, relay, &e->coming_stage,
-				 &ignored);
+	return filter_host_stage(e->core.host->table, (uint16_t)g->sandbox.id, &g->plan,
+				 relay, &e->coming_stage, &ignored);
 }
 
 static void stand(struct shared *e, struct guarded *g, struct filter_host_stage *staged)

@@ -26,9 +26,23 @@ def dial(address, port):
     with socket.socket() as s:
         s.settimeout(5)
         return s.connect_ex((address, port)) == 0
+flows = {}
+def alive(address):
+    try:
+        flows[address].sendall(b"x")
+        return flows[address].recv(9) == b"x"
+    except OSError:
+        return False
+def keep(wanted):
+    for address in set(flows) - set(wanted):
+        flows.pop(address).close()
+    for address in set(wanted) - set(flows):
+        flows[address] = socket.create_connection((address, 7007), 2)
 for line in sys.stdin:
-    names, addresses, port = json.loads(line)
-    print(json.dumps([[ask(n) for n in names], [dial(a, port) for a in addresses]]), flush=True)
+    names, addresses, port, wanted = json.loads(line)
+    found = [[ask(n) for n in names], [dial(a, port) for a in addresses], [a for a in flows if alive(a)]]
+    keep(wanted if wanted is not None else flows)
+    print(json.dumps(found), flush=True)
 """
 
 
@@ -40,13 +54,14 @@ class Model:
         self.policy, self.learned = None, set()  # None: it is free
         self.started = app.start("/usr/bin/python3", "-IS", "-c", PROGRAM)
 
-    def do(self, names, addresses):
-        self.started.say(json.dumps([names, addresses, PORT]) + "\n")
+    def do(self, names, addresses, flows=None):
+        """@flows: the addresses to which a connection is to be open in the end; None: those that are."""
+        self.started.say(json.dumps([names, addresses, PORT, flows]) + "\n")
         return json.loads(self.started.line())
 
     def check(self, sites, history):
         names = random.sample(sites, random.randrange(len(sites))) if self.policy is not None else []
-        asked, reached = self.do([s.name for s in names], [s.v4 for s in sites])
+        asked, reached, _ = self.do([s.name for s in names], [s.v4 for s in sites])
         for site, code in zip(names, asked):
             assert code == (0 if site in self.policy else 3), (self.number, site.name, history)
             if site in self.policy:
@@ -56,15 +71,15 @@ class Model:
 
 
 class Play:
-    def __init__(self, engine, models, sites):
-        self.engine, self.models, self.sites = engine, models, sites
+    def __init__(self, engine, models, sites, ways=("dns", "tls")):
+        self.engine, self.models, self.sites, self.ways = engine, models, sites, ways
 
     def some(self):
         return random.sample(self.sites, random.randrange(len(self.sites) + 1))
 
     def put(self, call, model):
         wanted = self.some()
-        verify = random.choice(["dns", "tls"])
+        verify = random.choice(self.ways)
         call(model, [s.name for s in wanted], verify)
         model.policy = wanted
         model.learned &= set(wanted)
@@ -121,3 +136,38 @@ def test_whatever_happens(engine, host, tree, world, seed):
         history.append((step.__name__, step()))
         for model in models:
             model.check(sites, history)
+
+
+def members(host, tree):
+    nested = tree.cgroup("deep").below("deeper")
+    return [Member(host, tree.cgroup("a")), Member(host, tree.cgroup("b")), Member(host, nested), Member(host, uid=1203)]
+
+
+@pytest.mark.parametrize("seed", [int(os.environ.get("WEIR_SEED", n)) for n in (1, 2)])
+def test_open_connections_go_by_the_policy_of_the_moment(engine, host, tree, world, seed):
+    """Policies that differ in names alone have the same rules: a connection of before must not live on for that."""
+    random.seed(seed)
+    sites = [world.site(f"f{seed}-{n}.test") for n in range(3)]
+    models = [Model(n, m) for n, m in enumerate(members(host, tree), 1)]
+    play, history = Play(engine, models, sites, ("dns",)), []
+    engine.load()
+    steps = [play.attach] * 3 + [play.change] * 6 + [play.detach, play.let_go, play.die]
+    open_flows, before = {m: set() for m in models}, {m: None for m in models}
+    for _ in range(STEPS):
+        step = random.choice(steps)
+        history.append((step.__name__, step()))
+        for model in models:
+            by_address = {s.v4: s for s in sites}
+            # only some of them say something: others are silent while policies come and go
+            if random.random() < 0.4:
+                continue
+            alive = {by_address[a] for a in model.do([], [])[2]}
+            for site in open_flows[model]:
+                if model.policy is not None and site not in model.policy:
+                    assert site not in alive, (model.number, site.name, history)
+            names = [s for s in sites if model.policy is not None and s in model.policy]
+            model.learned.update(names)
+            wanted = [s for s in sites if model.policy is None or s in model.policy]
+            model.do([s.name for s in names], [], [])
+            model.do([], [], [s.v4 for s in wanted])
+            open_flows[model] = set(wanted)
