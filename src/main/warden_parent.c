@@ -269,6 +269,24 @@ static int load(struct warden *w, struct err *err)
 	return err_set(err, why.code, "cannot guard the parent: %s", why.text);
 }
 
+/* Whoever stands below @p keeps it guarded, over a restart as well. */
+static void remember(const struct parent *p)
+{
+	struct err err = { 0 };
+
+	for (uint32_t id = 1; id <= WARDS_MAX; id++) {
+		struct ward *d = p->warden->wards[id];
+
+		/* One that is just being attached is kept with that. */
+		if (!d || d->watch != p->watch || d->guards ||
+		    d->state != WARD_STANDING || d->text_fd >= 0)
+			continue;
+		d->guards = true;
+		if (state_keep(d, &err) < 0)
+			log_warning("%s", err.text);
+	}
+}
+
 static int guard(struct ward *d, char *dir, struct err *err)
 {
 	struct host *h = &d->warden->host;
@@ -288,6 +306,8 @@ static int guard(struct ward *d, char *dir, struct err *err)
 		r = load(d->warden, err);
 	if (r < 0)
 		(void)!unlink_parent(p);
+	else
+		remember(p);
 	return r;
 }
 
@@ -345,11 +365,13 @@ void parent_leave(struct warden *w, int watch)
 		log_error("%s", err.text);
 }
 
+/* What a daemon before us has left is replaced, though it be by nothing: those below
+ * such a parent would stay closed. */
 void parents_load(struct warden *w)
 {
 	struct err err = { 0 };
 
-	if (w->host.guard && load(w, &err) < 0)
+	if (open_guard(&w->host, &err) < 0 || load(w, &err) < 0)
 		log_error("%s", err.text);
 }
 

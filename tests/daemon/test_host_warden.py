@@ -533,6 +533,26 @@ def test_one_that_is_made_below_a_guarded_parent_can_be_attached_at_once(host, t
     assert send_while_made_again(host, cgroup, 5) == 0
 
 
+def test_a_parent_is_guarded_after_a_restart_and_those_below_it_are_known(host, tree, site):
+    daemon = host.daemon()
+    slice_ = tree.cgroup("slice")
+    first, second = slice_.below("job1"), slice_.below("job2")
+    attach(daemon, "one", f"allow {site.name}", cgroup=where(first))
+    assert "weir_parents" not in host.nft("list", "tables")
+    attach(daemon, "two", f"allow {site.name}", cgroup=where(second))
+    assert "weir_parents" in host.nft("list", "tables")
+    assert daemon.weir("detach", "two").code == 0
+    daemon.kill()
+    daemon = host.daemon()
+    wait_for(lambda: daemon.names() == ["one"])
+    assert "weir_parents" in host.nft("list", "tables")
+    late = Member(host, slice_.below("late"))
+    wait_for(lambda: is_free(late))
+    third = slice_.below("job3")
+    attach(daemon, "three", f"allow {site.name}", cgroup=where(third))
+    assert is_guarded(Member(host, third), site)
+
+
 def test_the_root_is_no_parent_to_be_guarded(host, tree):
     daemon = host.daemon()
     assert "that can't be guarded" in refused_text(put(daemon, "one", cgroup=where(tree), guardParent=True))
