@@ -379,7 +379,7 @@ static int start(struct warden *w, struct err *err)
 	if (r < 0)
 		return r;
 	keeper_start_control(k);
-	state_restore(w);
+	state_restore_first(w);
 	return 0;
 }
 

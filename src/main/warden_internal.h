@@ -148,6 +148,8 @@ struct warden {
 	unsigned int looks;
 	DIR *restoring; /* state_dir, as far as it is read; or NULL */
 	struct loop_deferred restore_turn;
+	struct loop_timer restore_again;
+	unsigned int patience;
 	bool restored; /* it was read once: the engine is given new ones */
 	bool lacks;    /* something in state_dir is not guarded: it is tried again */
 	int64_t watchdog_ms; /* 0: nobody asks for it */
@@ -312,3 +314,5 @@ void state_forget(const struct ward *d);
 /* Attach again what was there before and isn't now, one in each turn of the loop. What
  * can't be is told the first time, and forgotten if its namespace is gone. */
 void state_restore(struct warden *w);
+/* At the start: again for a second, before something is told and new ones are taken. */
+void state_restore_first(struct warden *w);

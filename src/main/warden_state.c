@@ -22,7 +22,13 @@
 #include "main/warden_internal.h"
 #include "sandbox/learned.h"
 
-enum { FILE_MAX = 1 << 20, DIR_MODE = 0700, FILE_MODE = 0600 };
+enum {
+	FILE_MAX = 1 << 20,
+	DIR_MODE = 0700,
+	FILE_MODE = 0600,
+	AGAIN_MS = 20,
+	PATIENCE = 50, /* times that, at a start, before something counts as lacking */
+};
 
 int state_open(struct warden *w, const char *run_dir, struct err *err)
 {
@@ -336,7 +342,7 @@ static void restore_one(struct warden *w, const char *name)
 	if (name[0] == '.' || ward_find_name(w, name) || restore(w, name, &err) == 0)
 		return;
 	w->lacks = true;
-	if (!w->restored)
+	if (!w->restored && w->patience == 0)
 		log_warning("cannot guard '%s' again: %s; its rules stay as they are",
 			    name, err.text);
 	/* The namespace is gone, or another has its name. */
@@ -358,8 +364,27 @@ static void on_restore(struct loop_deferred *l)
 	if (w->restoring)
 		closedir(w->restoring);
 	w->restoring = NULL;
+	if (w->lacks && !w->restored && w->patience > 0) {
+		w->patience--;
+		if (loop_timer_start(w->keeper.loop, &w->restore_again,
+				     loop_now_ms(w->keeper.loop) + AGAIN_MS) == 0)
+			return;
+	}
 	w->restored = true;
 	ward_give_next(w);
+}
+
+/* An engine that was killed may still hold its sockets, for a moment. */
+static void on_restore_again(struct loop_timer *t)
+{
+	state_restore(CONTAINER_OF(t, struct warden, restore_again));
+}
+
+void state_restore_first(struct warden *w)
+{
+	w->patience = PATIENCE;
+	w->restore_again.on_fire = on_restore_again;
+	state_restore(w);
 }
 
 void state_restore(struct warden *w)

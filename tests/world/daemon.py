@@ -33,6 +33,12 @@ def pid_in(pod, started):
     return started.process.pid
 
 
+def is_alive(pid):
+    with contextlib.suppress(OSError):
+        return pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rsplit(")", 1)[1].split()[0] not in "ZX"
+    return False
+
+
 class Host(Pod):
     """A namespace for the daemon; close() ends what runs there."""
 
@@ -171,10 +177,13 @@ class Daemon:
 
     def kill(self):
         """All of it, at once."""
-        for pid in (self.pid, *self.children().values()):
+        children = self.children()
+        for pid in (self.pid, *children.values()):
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         self.process.wait()
+        # as long as control is not quite dead somebody serves the socket
+        wait_for(lambda: not any(is_alive(pid) for name, pid in children.items() if name != "engine"))
 
     def stop(self):
         """SIGTERM. Return: the exit status."""
