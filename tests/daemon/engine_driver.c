@@ -198,6 +198,7 @@ static void on_start(struct driver *d, char **words)
 				   .filter = { .relay = true,
 					       .dns_port = DNS_PORT,
 					       .relay_port = RELAY_PORT },
+				   .repin_ms = POLICY_REPIN_MS,
 				   .upstreams = &server,
 				   .upstream_count = 1 };
 	struct err err = { 0 };
