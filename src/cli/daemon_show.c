@@ -240,13 +240,13 @@ static void print_one(const json_t *one, const json_t *status)
 	printf("isolation   %s", isolation(status));
 	printf(", %s", word(status, "mode", text));
 	printf(", since %s\n", word(status, "since", text));
-	printf("policy      %s, %" JSON_INTEGER_FORMAT
-	       " rules, generation %" JSON_INTEGER_FORMAT
-	       ", changed %" JSON_INTEGER_FORMAT " times\n",
+	printf("policy      %s, rules: %" JSON_INTEGER_FORMAT
+	       ", generation %" JSON_INTEGER_FORMAT ", changes: %" JSON_INTEGER_FORMAT
+	       "\n",
 	       word(status, "policyMode", text), number(status, "rules"),
 	       number(status, "generation"), number(status, "policyUpdates"));
-	printf("learned     %" JSON_INTEGER_FORMAT " addresses of %" JSON_INTEGER_FORMAT
-	       " names\n",
+	printf("learned     addresses: %" JSON_INTEGER_FORMAT
+	       ", names: %" JSON_INTEGER_FORMAT "\n",
 	       number(learned, "addresses"), number(learned, "names"));
 	printf("denies      %" JSON_INTEGER_FORMAT "\n", number(one, "denies"));
 	if (json_is_string(json_object_get(status, "closed")))

@@ -349,13 +349,22 @@ static int open_all(struct warden *w, struct err *err)
 		       : 0;
 }
 
+static int check_right(struct err *err)
+{
+	struct err ignored = { 0 };
+	int r = keeper_check_right(&ignored);
+
+	return r < 0 ? err_set(err, r, "CAP_NET_ADMIN is missing: this has to be root")
+		     : 0;
+}
+
 static int start(struct warden *w, struct err *err)
 {
 	struct keeper *k = &w->keeper;
 	int r = keeper_prepare(k, err);
 
 	if (r == 0)
-		r = keeper_check_right(err);
+		r = check_right(err);
 	if (r == 0)
 		r = helper_check(k->control.name, err);
 	if (r == 0 && k->spec->review_webhook_count > 0)

@@ -60,7 +60,9 @@ static int resolve(const char *where, const char *root, char ret[CGROUP_PATH_MAX
 	CLEAN(mem) char *real = NULL;
 
 	snprintf(path, sizeof(path), "%s%.*s",
-		 is_below(where, root) || where[0] != '/' ? "" : root,
+		 is_below(where, root) || strcmp(where, root) == 0 || where[0] != '/'
+			 ? ""
+			 : root,
 		 CGROUP_PATH_MAX - 1, where);
 	real = realpath(path, NULL);
 	if (!real)

@@ -199,7 +199,7 @@ def test_of_nested_ones_the_deeper_counts(host, cgroup, site, denied):
 
 @pytest.mark.parametrize("path, said_of_it", [
     ("/", "is no cgroup below"), ("/no/such/one", "cannot find the cgroup"), ("/cgroup.procs", "is no cgroup of version 2"),
-    ("/../../../../etc", "is no cgroup below")])
+    ("/../../../../etc", "is no cgroup below"), (str(cgroup_root()), "is no cgroup below")])
 def test_what_is_no_cgroup_is_refused(host, path, said_of_it):
     daemon = host.daemon()
     assert said_of_it in refused_text(put(daemon, "one", cgroup=path))
