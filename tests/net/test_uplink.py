@@ -160,6 +160,15 @@ def test_all_addresses_are_not_all_that_a_program_can_send_to(over, world, host_
     assert services_heard(host_services) == []
 
 
+@pytest.mark.parametrize("rules", [(), ("0.0.0.0/1", "128.0.0.0/1")], ids=["nothing", "everything"])
+def test_the_hosts_loopback_is_not_reached_by_the_link(over, host_services, rules):
+    """A socket that is bound to it sends there what is for loopback; both programs would take that for the host's own."""
+    calls = [["to_self_by", "weir-up", a, 9009, kind] for a in ("127.0.0.1", "127.9.9.9") for kind in ("SOCK_DGRAM", "SOCK_STREAM")]
+    for answer in over(*calls, allow=list(rules)):
+        assert answer.result != "sent", dict(answer)
+    assert services_heard(host_services) == []
+
+
 def test_another_sandbox_is_not_reached(over, world, tun, uplink, user):
     """Neither by its own addresses, which all sandboxes share, nor by the host's."""
     listener = "import socket; s = socket.socket(2, 2); s.bind(('0.0.0.0', 9010)); s.recv(9)"
