@@ -13,6 +13,7 @@
  *     learned4_0 … mark . address; the plan has the ports. kept4_0 … likewise
  *     ids          marks of flows over loopback whose listener has to be looked at
  *     orphans      of members known by user id: a socket without a process has none
+ *     asks         members that query, and how fast
  *
  * While a batch is being committed, a look-up can miss an element whose key it deletes
  * and adds. To be no member is to be free, so the first maps never change for whoever
@@ -199,6 +200,7 @@ static void base_sets(struct base *k)
 	k->ids = named_set(b, FILTER_KEY_FLOW_MARK, "ids");
 	k->orphans = named_map(b, FILTER_KEY_FLOW_MEMBER, FILTER_VALUE_MARK, "orphans");
 	k->sets.rates = logged_set(b, FILTER_KEY_MEMBER, "rates", RATES_MAX);
+	logged_set(b, FILTER_KEY_MEMBER, "asks", RATES_MAX);
 	b->seen[V4] = counted_set(b, V4, FILTER_ROLE_SEEN, FILTER_SEEN_SEC);
 	b->seen[V6] = counted_set(b, V6, FILTER_ROLE_SEEN, FILTER_SEEN_SEC);
 	b->used[V4] = counted_set(b, V4, FILTER_ROLE_USED, FILTER_USED_SEC);
@@ -446,10 +448,7 @@ static void build_nat(struct builder *b)
  * leads there; at other addresses somebody else may have that port. */
 static void build_own_ports(struct builder *b, struct filter_chain *c)
 {
-	stmt_rule(b, c);
-	stmt_port(b, IPPROTO_UDP, b->dns_port);
-	stmt_has_bit(b, FILTER_CT_STATUS, IPS_DST_NAT);
-	stmt_add(b, FILTER_ACCEPT);
+	ruleset_queries(b, c);
 	stmt_rule(b, c);
 	stmt_port(b, IPPROTO_TCP, b->dns_port);
 	stmt_has_bit(b, FILTER_CT_STATUS, IPS_DST_NAT);
@@ -559,7 +558,10 @@ int host_build_plan(const struct filter_host *h, const struct host_plan *p,
 {
 	static const struct filter_set owns = { .name = "owns",
 						.key = FILTER_KEY_MARK_AND_FLOW };
-	const struct ruleset_host sets = { .owns = &owns };
+	static const struct filter_set asks = { .name = "asks",
+						.key = FILTER_KEY_MEMBER,
+						.timeout_sec = FILTER_SEEN_SEC };
+	const struct ruleset_host sets = { .owns = &owns, .asks = &asks };
 	struct builder b = {
 		.arena = arena,
 		.plan = &p->plan,

@@ -189,7 +189,7 @@ static void put_limit_each(struct nl_writer *w, const struct filter_stmt *s)
 	each = nl_nest(w, NFTA_DYNSET_EXPR);
 	nl_put_text(w, NFTA_EXPR_NAME, "limit");
 	terms = nl_nest(w, NFTA_EXPR_DATA);
-	put_limit_terms(w, 0);
+	put_limit_terms(w, s->value);
 	nl_nest_end(w, terms);
 	nl_nest_end(w, each);
 	nl_put_be32(w, NFTA_DYNSET_FLAGS, 0);

@@ -40,6 +40,7 @@ enum {
 struct ruleset_host {
 	const struct filter_set *owns;	/* mark . member of the flow: they are the same */
 	const struct filter_set *rates; /* of what is logged, for each member */
+	const struct filter_set *asks;	/* of queries, likewise */
 };
 
 /* The sets of one port list; NULL where the plan needs none. */
@@ -154,6 +155,9 @@ void ruleset_replies(struct builder *b, struct filter_chain *c);
 void ruleset_bound(struct builder *b, struct filter_chain *c);
 /* The same of what nat has sent here, whose way is known after it alone. */
 void ruleset_build_leaving(struct builder *b);
+/* On the host all members ask at one socket over UDP: whoever asks more than the engine
+ * would answer, or tell of, must not fill that with it. */
+void ruleset_queries(struct builder *b, struct filter_chain *c);
 /* Pings, with everything open. */
 void ruleset_ping(struct builder *b, struct filter_chain *c);
 /* What answers a packet that is refused. */

@@ -12,6 +12,9 @@ enum {
 	PRIORITY_FILTER = 0,
 	PRIORITY_NAT = -150, /* before Docker's */
 	HOPLIMIT_ON_LINK = 255,
+	ASKS_TIMES = 2,		  /* what the engine answers */
+	ASKS_LEAST = 1000,	  /* the self-test's are not counted there */
+	ASKS_KNOWN_MAX = 1000000, /* over it: unlimited */
 };
 
 enum {
@@ -399,6 +402,30 @@ void ruleset_build_leaving(struct builder *b)
 	stmt_not_equal(b, FILTER_OIF, LOOPBACK_INDEX);
 	stmt_has_bit(b, FILTER_CT_STATUS, IPS_DST_NAT);
 	stmt_local(b);
+	stmt_add(b, FILTER_COUNTER);
+	stmt_add(b, FILTER_DROP);
+}
+
+static void query_rule(struct builder *b, struct filter_chain *c)
+{
+	stmt_rule(b, c);
+	stmt_port(b, IPPROTO_UDP, b->dns_port);
+	stmt_has_bit(b, FILTER_CT_STATUS, IPS_DST_NAT);
+}
+
+void ruleset_queries(struct builder *b, struct filter_chain *c)
+{
+	const uint32_t most = plan_limit(b->plan, LIMIT_QUERIES_PER_SECOND);
+
+	query_rule(b, c);
+	if (most <= ASKS_KNOWN_MAX) {
+		struct filter_stmt *s = stmt_add(b, FILTER_LIMIT_EACH);
+
+		s->set = b->host->asks;
+		s->value = MAX(most * ASKS_TIMES, (uint32_t)ASKS_LEAST);
+	}
+	stmt_add(b, FILTER_ACCEPT);
+	query_rule(b, c);
 	stmt_add(b, FILTER_COUNTER);
 	stmt_add(b, FILTER_DROP);
 }

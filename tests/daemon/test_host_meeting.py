@@ -86,3 +86,31 @@ def test_nor_does_it_leave_a_namespace(host, pod):
     host.daemon().attach("one", pod)
     to_itself_by(pod, "eth0")
     assert left(pod) == []
+
+
+FLOOD = """
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.connect(("127.0.0.1", 53))
+print("begun", flush=True)
+refused = 0
+while True:
+    try: s.send(bytes.fromhex("1234010000010000000000000161046576696c0000010001"))
+    except OSError: refused += 1
+    if refused == 10000: print("refused", flush=True)
+"""
+
+
+def test_a_flood_of_queries_is_nobody_elses(host, tree, box, site):
+    """All ask at one socket of the daemon's."""
+    app = box("cgroup")
+    bad = Member(host, tree.cgroup("slice-b").below("job"))
+    attach(host.daemons[0], "two", cgroup=where(bad.cgroup))
+    floods = [bad.start("/usr/bin/python3", "-c", FLOOD) for _ in range(2)]
+    assert [f.line() for f in floods] == ["begun", "begun"]
+    answers = [app.probe(["dns", site.name]).result for _ in range(8)]
+    assert answers == ["NOERROR"] * 8
+    assert floods[0].line() == "refused"
+    for flood in floods:
+        flood.process.kill()
+    assert host.daemons[0].status("two")["counters"]["queries_limited"] > 0
