@@ -3,8 +3,7 @@
  *
  * Bytes are in network order here and nowhere else; ports are host order everywhere
  * outside a sockaddr. The zero value is "no address" and equals nothing that a
- * packet can carry. An IPv4-mapped IPv6 address stays IPv6 unless addr_unmap() is
- * called. */
+ * packet can carry. An IPv4-mapped IPv6 address stays IPv6. */
 #pragma once
 
 #include <netinet/in.h>

@@ -84,13 +84,6 @@ static inline uint16_t wire_read_u16(struct wire *w)
 	return p ? (uint16_t)(p[0] << 8 | p[1]) : 0;
 }
 
-static inline uint32_t wire_read_u24(struct wire *w)
-{
-	const uint8_t *p = wire_take(w, 3);
-
-	return p ? (uint32_t)p[0] << 16 | (uint32_t)p[1] << 8 | p[2] : 0;
-}
-
 static inline uint32_t wire_read_u32(struct wire *w)
 {
 	const uint8_t *p = wire_take(w, 4);

@@ -110,11 +110,10 @@ int client_ask(const char *socket, const char *method, const char *path, struct 
 		r = receive_all(fd, bytes, &size);
 	if (r == 0)
 		r = read_answer((struct text){ bytes, size }, arena, ret);
-	if (r == -ECONNRESET)
-		return err_set(
-			err, r,
-			"the daemon has closed the connection: its API is for root "
-			"and members of the group weir");
+	if (r < 0 && r != -ETIMEDOUT && size == 0)
+		return err_set(err, r,
+			       "the daemon has closed the connection without a word: its "
+			       "API is for root and members of the group weir");
 	return r < 0 ? err_sys(err, r, "the daemon does not answer as it should") : 0;
 }
 

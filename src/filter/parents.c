@@ -358,13 +358,3 @@ int filter_parents_new(int fd, struct filter_parents **ret, struct err *err)
 	*ret = p;
 	return 0;
 }
-
-void filter_parents_free(struct filter_parents *p)
-{
-	if (!p)
-		return;
-	free(p->guarded.at);
-	free(p->known.at);
-	filter_conn_done(&p->conn);
-	free(p);
-}

@@ -12,10 +12,9 @@
 
 struct filter_parents;
 
-/* Take @fd, a bound netlink socket. Nothing is installed yet. */
+/* Take @fd, a bound netlink socket. Nothing is installed yet. It is never freed: the
+ * daemon has one to its end. */
 int filter_parents_new(int fd, struct filter_parents **ret, struct err *err) MUST_CHECK;
-/* The rules stay. */
-void filter_parents_free(struct filter_parents *p);
 
 /* @level: of the guarded cgroup, from 1 on. Those below it that are to pass are known
  * before. Return: 0; 1, the kernel hears of it with the next load, for it needs other

@@ -3,7 +3,7 @@
  *
  * A ruleset that stands by itself, for one cgroup or one user of the host: no process
  * keeps it, and nothing of it ever changes. So names have become addresses before
- * (cli/render_pin.h), each an address rule, and no flow is remembered: every packet of a
+ * (main/pin_names.h), each an address rule, and no flow is remembered: every packet of a
  * member is held against the sets, and a ruleset that is loaded anew cuts what it does
  * not allow with its next packet.
  *

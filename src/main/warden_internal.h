@@ -126,7 +126,7 @@ struct host {
 	struct sandbox_fds fds;
 	int conntrack_fd;
 	struct loop_source inotify;   /* fd -1: no cgroup is followed */
-	struct filter_parents *guard; /* owned; NULL: nothing was ever guarded */
+	struct filter_parents *guard; /* owned; NULL: there was no table yet */
 	struct parent *parents;	      /* owned */
 	char *sibling; /* a directory that was no sandbox's when last seen; owned */
 };
