@@ -472,6 +472,23 @@ static bool is_directory(const char *path)
 	return lstat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+/* Where the entries of a directory are shown one by one its place is missing. */
+static int make_place(const char *where, bool wanted, struct err *err)
+{
+	const char *path = where + strlen(VIEW_ROOT);
+	struct stat there, host;
+
+	if (lstat(where, &there) == 0)
+		return 0;
+	if (!wanted && lstat(path, &host) < 0)
+		return 0;
+	if (!wanted && S_ISLNK(host.st_mode))
+		return add_link(path, where, err);
+	if ((wanted || S_ISDIR(host.st_mode)) && mkdir(where, 0755) < 0)
+		return err_sys(err, -errno, "cannot create '%s'", where);
+	return 0;
+}
+
 static int make_private_places(struct view *v, struct err *err)
 {
 	static const struct {
@@ -487,11 +504,9 @@ static int make_private_places(struct view *v, struct err *err)
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(places); i++) {
-		if (places[i].wanted && !v->root && mkdir(places[i].where, 0755) < 0 &&
-		    errno != EEXIST)
-			return err_sys(err, -errno, "cannot create '%s'",
-				       places[i].where);
-		if (places[i].wanted || is_directory(places[i].where))
+		if (!v->root)
+			r = make_place(places[i].where, places[i].wanted, err);
+		if (r == 0 && (places[i].wanted || is_directory(places[i].where)))
 			r = view_mount_tmpfs(v, places[i].where, places[i].options, err);
 	}
 	return r < 0 ? r : make_run(v, err);

@@ -302,3 +302,11 @@ def test_a_home_directory_in_tmp_is_seen_read_only(world, user):
             assert not reached(), done
         assert done.text == "seen\n" and "Read-only" in done.messages and "Error" in done.messages, done
         assert not os.path.exists(f"{home}/new")
+
+
+def test_a_mount_below_var_takes_nothing_away(world, user):
+    """/var is then made of its entries."""
+    mounts = ("mount -t tmpfs none /var/opt", "mkdir /var/opt/there")
+    script = 'test -d /var/opt/there && touch /var/tmp/mine && readlink /var/run || ls -ld /var/run'
+    done = world.run("sh", "-c", script, user=user, mounts=mounts)
+    assert done.code == 0 and done.text in ("/run\n", "../run\n"), done
