@@ -9,7 +9,7 @@
 
 enum {
 	REPORT_WHAT_SIZE = EVENT_NAME_SIZE + ENDPOINT_TEXT_SIZE + 32,
-	REPORT_WHY_SIZE = 640,
+	REPORT_WHY_SIZE = 704,
 };
 
 /* A denial or a limit that was reached. */

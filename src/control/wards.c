@@ -270,7 +270,7 @@ static void record_refusal(struct side *s, const struct ipc_ward *spec, const ch
 	};
 
 	snprintf(e.name, sizeof(e.name), "%s", spec->name);
-	snprintf(e.reason, sizeof(e.reason), "failed_safety_setup: %.40s", why);
+	snprintf(e.reason, sizeof(e.reason), "failed_safety_setup: %.100s", why);
 	side_on_event(s, &e);
 }
 

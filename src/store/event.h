@@ -30,7 +30,7 @@ enum event_layer {
 	EVENT_LAYER_COUNT
 };
 
-enum { EVENT_NAME_SIZE = 256, EVENT_REASON_SIZE = 64 };
+enum { EVENT_NAME_SIZE = 256, EVENT_REASON_SIZE = 128 };
 #define EVENT_NO_RULE 0xffffffffu
 enum { EVENT_LIMIT_DENIES = 255 }; /* event.limit: the policy's on_denies */
 

@@ -101,7 +101,8 @@ def test_a_launch_that_fails_is_an_event(daemon, pod):
     found = events(daemon, "/events", ["bad"],
                    lambda: daemon.weir("attach", "--id", "bad", "--netns", daemon.pid, "--allow", "a.test"))
     assert (found[0]["action"], found[0]["layer"], found[0]["name"]) == ("panic", "launch", "bad")
-    assert found[0]["reason"].startswith("failed_safety_setup")
+    assert found[0]["reason"].startswith("failed_safety_setup: ")
+    assert found[0]["reason"].endswith("own network namespace")
 
 
 def test_events_are_stored(host, pod, denied):
