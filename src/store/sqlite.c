@@ -179,7 +179,9 @@ static bool is_same_file(const struct sqlite_writer *w)
 {
 	const struct sqlite_inode there = sqlite_file_inode(w->directory);
 
-	return there.number == w->file.number && there.device == w->file.device;
+	/* It may have been taken away while it was being opened. */
+	return there.number != 0 && there.number == w->file.number &&
+	       there.device == w->file.device;
 }
 
 /* Unless another writer of the same store has done it. */

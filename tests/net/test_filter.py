@@ -337,7 +337,7 @@ def test_nobody_else_changes_the_table(guarded, command):
 
 
 @pytest.mark.parametrize("what,difference", [
-    ("flush", "rule 1 of chain 'input'"), ("policy", "policy of chain 'output'"),
+    ("flush", "rule 1 of 'input'"), ("policy", "policy of chain 'output'"),
     ("rule", "a rule of chain 'output'"), ("chain", "another chain"), ("set", "another set"),
     ("table", "another table")])
 def test_verify_names_what_was_changed(guarded, what, difference):
