@@ -68,8 +68,9 @@ static void settle(struct builder *b, struct filter_set *s)
 	if (!b->shared || s->range_count < FILTER_LARGE)
 		return;
 	s->large = true;
-	if (b->rs->generation % 2 == 0)
-		memcpy(s->name + n, "_b", sizeof("_b"));
+	/* Never a name that stands: a large set of the generation before has the other
+	 * one, and one that isn't large has neither. */
+	memcpy(s->name + n, b->rs->generation % 2 == 0 ? "_b" : "_a", sizeof("_b"));
 	move_to_front(b, s);
 }
 

@@ -85,6 +85,9 @@ static int step(struct guarded *g, struct err *err)
 		return guarded_change_at_once(g, &c->next, err);
 	if (!c->is_staged) {
 		r = sandbox_stage(&g->sandbox, &c->next, &c->staging, &ignored);
+		/* Sets that are not all there are not gone over to. */
+		if (r < 0)
+			sandbox_stage_abandon(&g->sandbox, &c->staging);
 		c->is_staged = r <= 0;
 		return 1;
 	}
