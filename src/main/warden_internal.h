@@ -2,7 +2,8 @@
 /* main/warden_internal - what the daemon's files share.
  *
  *   warden.c         start and end; what the engine and control say
- *   warden_wards.c   a sandbox is attached, stands, is detached
+ *   warden_wards.c   a sandbox is attached and stands
+ *   warden_leave.c   it is refused or detached
  *   warden_plans.c   plans, which sandboxes share
  *   warden_give.c    those that wait for the engine, and the one that it has
  *   warden_inside.c  the short-lived child that enters its namespace
@@ -91,7 +92,7 @@ struct ward {
 	bool fresh;	      /* it is another cgroup now: nothing is taken over */
 	bool again;	      /* and yet another one, while the engine was being told */
 	bool guards;	      /* its parent is guarded */
-	bool left;	      /* refused: WARD_LEFT when the engine has let go of it */
+	char *refused;	      /* why, for when the engine has let go of it; owned */
 	struct before before; /* connections that peers had begun to it; owned */
 	size_t ended;	      /* connections from before that were ended */
 	struct join join;
@@ -179,10 +180,6 @@ int ward_attach(struct warden *w, const struct ward *given, int plan_fd, int tex
 		struct err *err) MUST_CHECK;
 /* Of the host's own: it is another member now; the engine is told. */
 void ward_enter_again(struct ward *d);
-/* Those of the host's own that wait for their table are told why there is none. */
-void ward_refuse_host(struct warden *w, const char *text);
-/* The rules go with @forget false. */
-void ward_detach(struct ward *d, bool forget);
 void ward_free(struct ward *d);
 /* The engine is gone. */
 void ward_on_engine_end(struct ward *d);
@@ -200,8 +197,20 @@ void ward_leave_queue(struct ward *d);
 /* Give the engine the next one that waits. */
 void ward_give_next(struct warden *w);
 
+/* -- warden_leave.c ----------------------------------------------------------------- */
+
 /* It is not guarded, and whoever asked hears why. Not freed by it. */
 void ward_refuse(struct ward *d, const char *text);
+/* Those of the host's own that wait for their table are told why there is none. */
+void ward_refuse_host(struct warden *w, const char *text);
+/* The rules go with @forget false. */
+void ward_detach(struct ward *d, bool forget);
+/* What the engine said to that; @text "": it went well. @d is freed, or WARD_LEFT. */
+void ward_on_detached(struct ward *d, const char *text);
+/* The engine has it, and it won't stand: it is refused when the engine has let go. */
+void ward_fail(struct ward *d, const char *text);
+/* The engine has none of it any more. @d is freed, or WARD_LEFT. */
+void ward_leave(struct ward *d);
 
 /* -- warden_plans.c ----------------------------------------------------------------- */
 

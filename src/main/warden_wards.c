@@ -99,7 +99,8 @@ void ward_free(struct ward *d)
 	gone_unwatch(d);
 	follow_stop(d);
 	free(d->dir);
-	d->dir = NULL;
+	free(d->refused);
+	d->dir = d->refused = NULL;
 	before_done(&d->before);
 	sandbox_fds_done(&d->fds);
 	close_fd(&d->route_fd);
@@ -137,22 +138,6 @@ static struct ward *ward_new(struct warden *w, const struct ward *given, int tex
 			d->id = w->last_id;
 	}
 	return d;
-}
-
-void ward_refuse(struct ward *d, const char *text)
-{
-	struct ipc_message m = { .type = IPC_REFUSED, .sandbox = d->id };
-
-	log_warning("sandbox '%s' is not guarded: %s", d->spec.name, text);
-	snprintf(m.text, sizeof(m.text), "%s", text);
-	if (d->asked)
-		warden_tell_control(d->warden, &m, NULL);
-	d->asked = false;
-	/* What was guarded before is tried again. */
-	if (d->restarted)
-		d->warden->lacks = true;
-	else
-		state_forget(d);
 }
 
 /* The self-test's targets, by the plan. What the engine answers is not dialled. */
@@ -302,13 +287,6 @@ int ward_attach(struct warden *w, const struct ward *given, int plan_fd, int tex
 
 /* -- standing ----------------------------------------------------------------------- */
 
-static void fail(struct ward *d, const char *text)
-{
-	ward_refuse(d, text);
-	d->left = true;
-	ward_detach(d, true);
-}
-
 static int settle(struct ward *d, struct err *err)
 {
 	return d->restarted || d->spec.kind != GUARDED_HOST ? 0 : host_settle(d, err);
@@ -359,7 +337,7 @@ static void stands(struct ward *d)
 		return;
 	}
 	if (settle(d, &err) < 0 || guard_parent(d, &err) < 0 || keep(d, &err) < 0) {
-		fail(d, err.text);
+		ward_fail(d, err.text);
 		return;
 	}
 	close_fd(&d->text_fd);
@@ -387,7 +365,8 @@ static void run(const struct ward *d)
 
 static void on_pins_late(struct loop_timer *t)
 {
-	fail(CONTAINER_OF(t, struct ward, late), "the names can't be pinned in time");
+	ward_fail(CONTAINER_OF(t, struct ward, late),
+		  "the names can't be pinned in time");
 }
 
 static void wait_for_pins(struct ward *d)
@@ -397,14 +376,14 @@ static void wait_for_pins(struct ward *d)
 	d->state = WARD_PINNING;
 	d->late.on_fire = on_pins_late;
 	if (loop_timer_start(loop, &d->late, loop_now_ms(loop) + WARD_PIN_MS) < 0)
-		fail(d, "out of memory");
+		ward_fail(d, "out of memory");
 }
 
 static void on_pinned(struct ward *d, const char *why)
 {
 	loop_timer_stop(d->warden->keeper.loop, &d->late);
 	if (why[0])
-		fail(d, why);
+		ward_fail(d, why);
 	else
 		stands(d);
 }
@@ -417,7 +396,7 @@ static void on_tested(struct loop_source *source, uint32_t events)
 
 	inside_end(d);
 	if (r < 0) {
-		fail(d, err.text);
+		ward_fail(d, err.text);
 		return;
 	}
 	run(d);
@@ -431,7 +410,7 @@ static void on_test_late(struct loop_timer *t)
 {
 	struct ward *d = CONTAINER_OF(t, struct ward, late);
 
-	fail(d, "the self-test has not ended in time");
+	ward_fail(d, "the self-test has not ended in time");
 }
 
 static void test(struct ward *d)
@@ -444,50 +423,7 @@ static void test(struct ward *d)
 	d->late.on_fire = on_test_late;
 	if (inside_begin_test(d) < 0 || loop_add(loop, &d->from_child, EPOLLIN) < 0 ||
 	    loop_timer_start(loop, &d->late, loop_now_ms(loop) + WARD_TEST_MS) < 0)
-		fail(d, "the self-test can't be started");
-}
-
-/* The table of the host may have what is not guarded: its id is kept with it. */
-static void leave(struct ward *d)
-{
-	if (d->spec.kind != GUARDED_HOST || d->restarted || !d->warden->engine_ready) {
-		ward_free(d);
-		return;
-	}
-	inside_end(d);
-	follow_stop(d);
-	ward_leave_queue(d);
-	roster_remove(&d->warden->names, &d->named);
-	d->spec.name[0] = '\0';
-	d->state = WARD_LEFT;
-}
-
-static void on_detached(struct ward *d, const char *text)
-{
-	struct ipc_message m = { .type = IPC_DETACHED, .sandbox = d->id };
-
-	snprintf(m.text, sizeof(m.text), "%s", text);
-	if (text[0])
-		log_warning("sandbox '%s': %s", d->spec.name, text);
-	if (d->asked)
-		warden_tell_control(d->warden, &m, NULL);
-	if (d->left)
-		leave(d);
-	else
-		ward_free(d);
-}
-
-void ward_refuse_host(struct warden *w, const char *text)
-{
-	struct ward *d, *next;
-
-	for (d = TAILQ_FIRST(&w->queues[QUEUE_NEW]); d; d = next) {
-		next = TAILQ_NEXT(d, in_queue);
-		if (d->spec.kind != GUARDED_HOST)
-			continue;
-		ward_refuse(d, text);
-		ward_free(d);
-	}
+		ward_fail(d, "the self-test can't be started");
 }
 
 /* What a cgroup's new id makes of it. Without memory for it nobody is kept from attaching
@@ -504,7 +440,9 @@ void ward_on_engine_end(struct ward *d)
 	if (d->state == WARD_TESTING || d->state == WARD_PINNING)
 		inside_end(d);
 	d->again = false;
-	if (d->state == WARD_ENDING || d->state == WARD_LEFT)
+	if (d->state == WARD_ENDING)
+		ward_on_detached(d, "the engine has ended; rules of it may be left");
+	else if (d->state == WARD_LEFT)
 		ward_free(d);
 	else
 		ward_wait(d);
@@ -534,10 +472,10 @@ void ward_on_engine(struct warden *w, const struct ipc_message *given)
 	if (w->giving == d->id)
 		w->giving = 0;
 	if (m.type == IPC_DETACHED && d->state == WARD_ENDING) {
-		on_detached(d, m.text);
+		ward_on_detached(d, m.text);
 	} else if (m.type == IPC_REFUSED && d->state == WARD_GIVEN) {
 		ward_refuse(d, m.text);
-		leave(d);
+		ward_leave(d);
 	} else if (m.type == IPC_PINNED && d->state == WARD_PINNING) {
 		on_pinned(d, m.text);
 	} else if (m.type == IPC_STANDS && d->state == WARD_GIVEN) {
@@ -550,23 +488,6 @@ void ward_on_engine(struct warden *w, const struct ipc_message *given)
 		}
 	}
 	ward_give_next(w);
-}
-
-void ward_detach(struct ward *d, bool forget)
-{
-	const struct ipc_message m = {
-		.type = IPC_DETACH,
-		.sandbox = d->id,
-		.attach.forget = forget,
-	};
-
-	inside_end(d);
-	gone_unwatch(d);
-	ward_leave_queue(d);
-	d->state = WARD_ENDING;
-	/* An engine that is gone has nothing of it any more. */
-	if (ipc_send(d->warden->keeper.engine.source.fd, &m, NULL, 0) < 0)
-		on_detached(d, forget ? "" : "there is no engine; its rules stay");
 }
 
 int ward_keep(struct ward *d, int plan_fd, int text_fd, struct err *err)

@@ -153,6 +153,16 @@ def test_systemd_is_told(host):
         assert word == b"STOPPING=1"
 
 
+def test_the_watchdog_is_fed_by_one_that_is_ready(host):
+    path = host.folder / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.bind(str(path))
+        sock.settimeout(10)
+        host.daemon(env={"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "4000"})
+        assert sock.recv(100) == b"READY=1"
+        assert sock.recv(100) == b"WATCHDOG=1"
+
+
 def test_the_unit_gives_it_what_it_needs(host, pod, site):
     """No capability but those of deploy/systemd/weir.service."""
     unit = (ROOT / "deploy/systemd/weir.service").read_text()
