@@ -64,7 +64,7 @@ static void on_watchdog(struct loop_timer *t)
 	struct warden *w = CONTAINER_OF(t, struct warden, watchdog);
 
 	/* Whoever is stuck in front of an engine that doesn't come is started anew. */
-	if (w->keeper.stands && w->told_ready)
+	if (w->keeper.stands)
 		notify("WATCHDOG=1");
 	if (loop_timer_start(w->keeper.loop, t,
 			     loop_now_ms(w->keeper.loop) + w->watchdog_ms) < 0)
@@ -124,10 +124,15 @@ void warden_on_engine(struct warden *w, struct ipc_message *m)
 	} else {
 		ward_on_engine(w, m);
 	}
-	if (w->keeper.stands && !w->told_ready) {
+}
+
+void warden_on_all_given(struct warden *w)
+{
+	w->keeper.stands = true;
+	if (!w->told_ready)
 		notify("READY=1");
-		w->told_ready = true;
-	}
+	w->told_ready = true;
+	keeper_introduce(&w->keeper);
 }
 
 /* Its successor gets everything that stood or was on its way. */

@@ -130,7 +130,6 @@ void ward_give_next(struct warden *w)
 	if (d) {
 		give_or_wait(d);
 	} else if (!w->keeper.stands) {
-		w->keeper.stands = true;
-		keeper_introduce(&w->keeper);
+		warden_on_all_given(w);
 	}
 }

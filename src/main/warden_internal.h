@@ -162,6 +162,8 @@ struct warden {
 struct shared_config warden_engine_config(const struct warden *w, int channel);
 void warden_on_engine(struct warden *w, struct ipc_message *m);
 void warden_on_engine_end(struct warden *w);
+/* An engine has everything that was guarded before: from now on it is served. */
+void warden_on_all_given(struct warden *w);
 /* @fds are the callee's. */
 void warden_on_control(struct warden *w, const struct ipc_message *m, int *fds,
 		       size_t count);
