@@ -355,10 +355,9 @@ int filter_host_new(int fd, const struct filter_host_params *params,
 		filter_host_free(h);
 		return err_sys(err, r, "cannot read what stands on the host");
 	}
-	/* Plans that are gone by now may have had higher ones, and flows still have them.
-	 */
-	if (h->plan_number > 0)
-		h->plan_number += (uint16_t)(h->key.k0 % NUMBERS_AHEAD);
+	/* Plans that are gone by now, with their table or without it, may have had higher
+	 * ones, and flows still have them. */
+	h->plan_number += (uint16_t)(h->key.k0 % NUMBERS_AHEAD);
 	*ret = h;
 	return 0;
 }

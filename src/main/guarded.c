@@ -4,7 +4,7 @@
  * that leaves a whole ruleset behind, and all that a successor needs is in the keeper's
  * hands (descriptors, plan) or in the image (what was learned).
  *
- *   first start    the ruleset of the plan, generation one after whatever stood
+ *   first start    the ruleset of the plan, generation one after whatever stood, or any
  *   restart        the image's entries that the kernel still has; then the ruleset anew,
  *                  with them, under the next generation: the ports that the dead engine
  *                  held are not exempt any more
@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 
 #include "ipc/plan_file.h"
 #include "main/engine_core.h"
@@ -103,6 +104,13 @@ static void adopt(struct guarded *g)
 
 /* -- in a network namespace that somebody else made --------------------------------- */
 
+/* Flows have the marks of whoever guarded the namespace before, long after his rules
+ * went. */
+static int first_generation(uint16_t *ret)
+{
+	return getrandom(ret, sizeof(*ret), 0) == sizeof(*ret) ? 0 : -errno;
+}
+
 static int shared_enforce(struct guarded *g, struct err *err)
 {
 	struct sandbox *s = &g->sandbox;
@@ -113,6 +121,9 @@ static int shared_enforce(struct guarded *g, struct err *err)
 		return err_sys(err, r, "cannot ask for the rules that stand");
 	if (g->restarted && standing != 0)
 		adopt(g);
+	r = standing == 0 ? first_generation(&standing) : 0;
+	if (r < 0)
+		return err_sys(err, r, "cannot number the rules");
 	/* Marks of another policy must not pass for this one's. */
 	s->shared_params.generation = standing;
 	r = sandbox_install(s, &g->plan, err);
