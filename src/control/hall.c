@@ -47,10 +47,11 @@ static void ward_log_change(void *data, const char *rules_json, const char *erro
 	int64_t now_ms = clock_wall_ms();
 
 	if (error)
-		loglines_policy_failed(w->side->log, now_ms, error, callers_fault);
+		loglines_policy_failed(w->side->log, now_ms, w->spec.name, error,
+				       callers_fault);
 	else
 		loglines_policy_updated(
-			w->side->log, now_ms,
+			w->side->log, now_ms, w->spec.name,
 			plan_default_action(&w->plan) == POLICY_ALLOW ? "allow" : "deny",
 			rules_json ? rules_json : "[]");
 }

@@ -48,7 +48,7 @@ static void on_engine_message(struct side *s, struct ipc_message *m)
 		side_on_trouble(s, &m->trouble);
 		break;
 	case IPC_ANSWERED:
-		side_on_answered(s, &m->answered);
+		side_on_answered(s, m->sandbox, &m->answered);
 		break;
 	case IPC_STANDS:
 		if (!s->many)

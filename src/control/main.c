@@ -88,6 +88,7 @@ static int open_log(struct side *s, struct err *err)
 		.attrs = attrs,
 		.attr_count = s->spec.attr_count,
 		.sandbox_id = s->spec.sandbox_id,
+		.opensandbox = !s->many,
 	};
 
 	for (size_t i = 0; i < s->spec.attr_count; i++)
@@ -103,9 +104,9 @@ static void log_change(void *data, const char *rules_json, const char *error,
 	int64_t now_ms = clock_wall_ms();
 
 	if (error)
-		loglines_policy_failed(s->log, now_ms, error, callers_fault);
+		loglines_policy_failed(s->log, now_ms, "", error, callers_fault);
 	else
-		loglines_policy_updated(s->log, now_ms, side_default_action(s),
+		loglines_policy_updated(s->log, now_ms, "", side_default_action(s),
 					rules_json ? rules_json : "[]");
 }
 

@@ -142,12 +142,14 @@ void side_on_trouble(struct side *s, const struct upstream_trouble *t)
 		loglines_upstream(s->log, now_ms, LOGLINES_PROBE, upstream, error);
 }
 
-void side_on_answered(struct side *s, const struct ipc_answered *given)
+void side_on_answered(struct side *s, uint32_t sandbox, const struct ipc_answered *given)
 {
+	const struct side_ward *w = s->many ? side_ward_find(s, sandbox) : NULL;
 	struct ipc_answered a = *given;
 
 	side_tame(a.name, sizeof(a.name));
 	if (!side_skips_log(s, a.name))
-		loglines_outbound(s->log, clock_wall_ms(), a.name, a.addrs,
-				  MIN(a.count, (uint32_t)IPC_ANSWERED_MAX), NULL);
+		loglines_outbound(s->log, clock_wall_ms(), w ? w->spec.name : "", a.name,
+				  a.addrs, MIN(a.count, (uint32_t)IPC_ANSWERED_MAX),
+				  NULL);
 }

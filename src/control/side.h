@@ -302,7 +302,7 @@ bool side_skips_log(const struct side *s, const char *name);
 
 void side_on_event(struct side *s, const struct event *e);
 void side_on_trouble(struct side *s, const struct upstream_trouble *t);
-void side_on_answered(struct side *s, const struct ipc_answered *a);
+void side_on_answered(struct side *s, uint32_t sandbox, const struct ipc_answered *a);
 /* An event with the rule that decided it. */
 void side_row(void *data, const struct event *e, struct event_row *ret);
 /* Everything that the engine may have written is held to what can be printed, and ends.

@@ -40,6 +40,8 @@ struct sample {
 
 struct loglines {
 	enum loglines_level level;
+	const char *logger, *event_key;
+	bool is_of_one;		/* the sandbox is among the attributes */
 	struct output *outputs; /* apart, for a thread that hangs may still use it */
 	size_t output_count;
 	struct hash_key key;
@@ -101,34 +103,19 @@ static int open_output(struct output *o, const char *where,
 
 /* ---- attributes ---- */
 
-static bool is_own_key(struct text key)
+static bool is_own_key(const struct loglines *l, struct text key)
 {
 	static const char *const keys[] = {
-		"level",
-		"ts",
-		"logger",
-		"msg",
-		"rules",
-		"error",
-		"sandbox_id",
-		"dropped",
-		"target.host",
-		"target.ips",
-		"target.ip",
-		"target.port",
-		"protocol",
-		"layer",
-		"reason",
-		"rule",
-		"packets",
-		"egress.default",
-		"opensandbox.event",
+		"level",     "ts",	    "logger",	      "msg",	     "rules",
+		"error",     "sandbox_id",  "dropped",	      "target.host", "target.ips",
+		"target.ip", "target.port", "protocol",	      "layer",	     "reason",
+		"rule",	     "packets",	    "egress.default",
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
 		if (text_equal(key, keys[i]))
 			return true;
-	return key.len == 0;
+	return key.len == 0 || text_equal(key, l->event_key);
 }
 
 static bool is_given_before(const struct loglines_config *c, size_t i)
@@ -156,10 +143,11 @@ static void add_attr(struct loglines *l, struct text key, struct text value)
 
 static void make_attrs(struct loglines *l, const struct loglines_config *c)
 {
-	if (c->sandbox_id && c->sandbox_id[0])
+	l->is_of_one = c->sandbox_id && c->sandbox_id[0];
+	if (l->is_of_one)
 		add_attr(l, text_of("sandbox_id"), text_of(c->sandbox_id));
 	for (size_t i = 0; i < c->attr_count; i++)
-		if (!is_own_key(c->attrs[i].key) && !is_given_before(c, i))
+		if (!is_own_key(l, c->attrs[i].key) && !is_given_before(c, i))
 			add_attr(l, c->attrs[i].key, c->attrs[i].value);
 }
 
@@ -181,6 +169,8 @@ int loglines_new(const struct loglines_config *config, struct loglines **ret,
 		return err_sys(err, r, "cannot open the log");
 	}
 	l->level = config->level;
+	l->logger = config->opensandbox ? "opensandbox.egress" : "weir";
+	l->event_key = config->opensandbox ? "opensandbox.event" : "event";
 	/* Messages are mostly Weir's own; the key only has to differ. */
 	l->key = (struct hash_key){ (uintptr_t)l, (uintptr_t)l->outputs };
 	make_attrs(l, config);
@@ -276,7 +266,7 @@ static bool line_begin(struct line *line, struct loglines *l, int64_t wall_ms,
 	jtext_put(&line->j, text_of("{"));
 	jtext_member_text(&line->j, "level", text_of(level_names[level]), TEXT_MAX);
 	jtext_member_time(&line->j, "ts", wall_ms);
-	jtext_member_text(&line->j, "logger", text_of("opensandbox.egress"), TEXT_MAX);
+	jtext_member_text(&line->j, "logger", text_of(l->logger), TEXT_MAX);
 	jtext_member_text(&line->j, "msg", text_of(msg), MESSAGE_SIZE);
 	line->whole = line->j.used;
 	return true;
@@ -334,6 +324,17 @@ static void put_text(struct line *line, const char *key, struct text t)
 	jtext_string(&line->j, t, TEXT_MAX);
 }
 
+static void put_event(struct line *line, const char *name)
+{
+	put_text(line, line->log->event_key, text_of(name));
+}
+
+static void put_sandbox(struct line *line, const char *id)
+{
+	if (!line->log->is_of_one && id[0])
+		put_text(line, "sandbox_id", text_of(id));
+}
+
 /* ---- changes of policy ---- */
 
 /* Every byte may become an escape of six. */
@@ -344,8 +345,8 @@ static size_t rules_room(const char *rules_json)
 	return n <= RULES_MAX / JTEXT_ESCAPE_MAX ? n * JTEXT_ESCAPE_MAX : 0;
 }
 
-static void policy_line(struct loglines *l, int64_t wall_ms, const char *msg,
-			const char *event, const char *default_action,
+static void policy_line(struct loglines *l, int64_t wall_ms, const char *sandbox,
+			const char *msg, const char *event, const char *default_action,
 			const char *rules_json)
 {
 	const size_t room = rules_room(rules_json);
@@ -353,7 +354,8 @@ static void policy_line(struct loglines *l, int64_t wall_ms, const char *msg,
 
 	if (!line_begin(&line, l, wall_ms, LOGLINES_INFO, msg, true, room))
 		return;
-	put_text(&line, "opensandbox.event", text_of(event));
+	put_event(&line, event);
+	put_sandbox(&line, sandbox);
 	put_text(&line, "egress.default", text_of(default_action));
 	jtext_key(&line.j, "rules");
 	if (room > 0)
@@ -366,26 +368,27 @@ static void policy_line(struct loglines *l, int64_t wall_ms, const char *msg,
 void loglines_policy_loaded(struct loglines *l, int64_t wall_ms,
 			    const char *default_action, const char *rules_json)
 {
-	policy_line(l, wall_ms, "egress policy loaded", "egress.loaded", default_action,
-		    rules_json);
+	policy_line(l, wall_ms, "", "egress policy loaded", "egress.loaded",
+		    default_action, rules_json);
 }
 
-void loglines_policy_updated(struct loglines *l, int64_t wall_ms,
+void loglines_policy_updated(struct loglines *l, int64_t wall_ms, const char *sandbox,
 			     const char *default_action, const char *rules_json)
 {
-	policy_line(l, wall_ms, "egress policy updated", "egress.updated", default_action,
-		    rules_json);
+	policy_line(l, wall_ms, sandbox, "egress policy updated", "egress.updated",
+		    default_action, rules_json);
 }
 
-void loglines_policy_failed(struct loglines *l, int64_t wall_ms, const char *error,
-			    bool callers_fault)
+void loglines_policy_failed(struct loglines *l, int64_t wall_ms, const char *sandbox,
+			    const char *error, bool callers_fault)
 {
 	struct line line;
 
 	if (!line_begin(&line, l, wall_ms, callers_fault ? LOGLINES_WARN : LOGLINES_ERROR,
 			"egress policy update failed", true, 0))
 		return;
-	put_text(&line, "opensandbox.event", text_of("egress.update_failed"));
+	put_event(&line, "egress.update_failed");
+	put_sandbox(&line, sandbox);
 	put_text(&line, "error", text_of(error));
 	line_end(&line);
 }
@@ -419,14 +422,16 @@ static void put_ips(struct line *line, const struct addr *ips, size_t count)
 	jtext_put(&line->j, text_of("]"));
 }
 
-void loglines_outbound(struct loglines *l, int64_t wall_ms, const char *host,
-		       const struct addr *ips, size_t count, const char *error)
+void loglines_outbound(struct loglines *l, int64_t wall_ms, const char *sandbox,
+		       const char *host, const struct addr *ips, size_t count,
+		       const char *error)
 {
 	struct line line;
 
 	if (!line_begin(&line, l, wall_ms, LOGLINES_INFO, "egress outbound", false, 0))
 		return;
-	put_text(&line, "opensandbox.event", text_of("egress.outbound"));
+	put_event(&line, "egress.outbound");
+	put_sandbox(&line, sandbox);
 	put_host(&line, host);
 	if (count > 0)
 		put_ips(&line, ips, count);
@@ -454,7 +459,8 @@ void loglines_denied(struct loglines *l, int64_t wall_ms, const struct event_row
 
 	if (!line_begin(&line, l, wall_ms, LOGLINES_INFO, "egress denied", false, 0))
 		return;
-	put_text(&line, "opensandbox.event", text_of("egress.denied"));
+	put_event(&line, "egress.denied");
+	put_sandbox(&line, row->sandbox);
 	if (e->name[0])
 		put_host(&line, e->name);
 	put_remote(&line, e);

@@ -5,6 +5,8 @@
  * {"level":"info","ts":"2026-11-20T10:06:43.424Z","logger":"opensandbox.egress",
  *  "msg":"egress outbound","opensandbox.event":"egress.outbound",…,"sandbox_id":"sb-1"}
  *
+ * Weir's own (the daemon's) say "logger":"weir" and "event" there.
+ *
  * Each output has a thread and a bounded queue: one that is blocked (a full pipe, a slow
  * disk) delays neither the caller nor the others; what doesn't fit is dropped and
  * counted, and a line says so as soon as there is room. Of equal lines (level and msg)
@@ -44,6 +46,7 @@ struct loglines_config {
 	const struct loglines_attr *attrs;
 	size_t attr_count;
 	const char *sandbox_id; /* "" or NULL: none */
+	bool opensandbox;	/* the logger and the events' key are named as there */
 	struct logfile_limits files;
 };
 
@@ -59,19 +62,22 @@ uint64_t loglines_dropped(struct loglines *l);
 /* Wait until all outputs have written what they got. For tests and the last line. */
 bool loglines_drain(struct loglines *l, int timeout_ms);
 
+/* @sandbox: whom it is about ("sandbox_id"), where the config names none; "": nobody. */
+
 /* @rules_json is JSON already ("[]"); bytes that JSON doesn't need stay escaped. */
 void loglines_policy_loaded(struct loglines *l, int64_t wall_ms,
 			    const char *default_action, const char *rules_json);
-void loglines_policy_updated(struct loglines *l, int64_t wall_ms,
+void loglines_policy_updated(struct loglines *l, int64_t wall_ms, const char *sandbox,
 			     const char *default_action, const char *rules_json);
 /* A warning when it was the caller's fault, else an error. */
-void loglines_policy_failed(struct loglines *l, int64_t wall_ms, const char *error,
-			    bool callers_fault);
+void loglines_policy_failed(struct loglines *l, int64_t wall_ms, const char *sandbox,
+			    const char *error, bool callers_fault);
 /* A lookup that was allowed: its addresses, or why there are none (@error, else
  * NULL). */
-void loglines_outbound(struct loglines *l, int64_t wall_ms, const char *host,
-		       const struct addr *ips, size_t count, const char *error);
-/* What was refused. */
+void loglines_outbound(struct loglines *l, int64_t wall_ms, const char *sandbox,
+		       const char *host, const struct addr *ips, size_t count,
+		       const char *error);
+/* What was refused, of @row's sandbox. */
 void loglines_denied(struct loglines *l, int64_t wall_ms, const struct event_row *row);
 
 enum loglines_upstream {

@@ -292,3 +292,24 @@ def test_who_is_root_over_the_namespace_changes_no_rule(daemon, site, denied):
         finally:
             app.kill()
     wait_for(lambda: daemon.names() == [])
+
+
+def test_its_log_says_whom_it_is_about(daemon, pod, other, site, denied):
+    """`weir daemon` has many of them, and is no other program's stand-in."""
+    daemon.attach("one", pod, "--allow", site.name)
+    daemon.attach("two", other, "--allow", denied.name)
+    pod.probe(["dns", site.name], ["dns", denied.name])
+    other.probe(["dns", site.name])
+    daemon.set_policy("two")
+
+    def lines():
+        return [json.loads(line) for line in list(daemon.lines)]
+
+    def said(**fields):
+        return any(all(line.get(key) == value for key, value in fields.items()) for line in lines())
+    for event, sandbox, name in (("egress.outbound", "one", site.name), ("egress.denied", "one", denied.name),
+                                 ("egress.denied", "two", site.name), ("egress.updated", "two", None)):
+        wanted = {"event": event, "sandbox_id": sandbox, **({"target.host": name} if name else {})}
+        wait_for(lambda wanted=wanted: said(**wanted))
+    assert {line["logger"] for line in lines()} == {"weir"}
+    assert not any("opensandbox" in key for line in lines() for key in line)

@@ -79,12 +79,16 @@ static void a_line_has_the_fields_that_are_looked_for(void **state)
 {
 	const struct loglines_attr attrs[] = { { text_of("team"), text_of("blue") } };
 	struct loglines *l = opened((struct loglines_config){
-		.attrs = attrs, .attr_count = 1, .sandbox_id = "sb-1" });
+		.attrs = attrs,
+		.attr_count = 1,
+		.sandbox_id = "sb-1",
+		.opensandbox = true,
+	});
 	const struct addr ips[] = { addr_v4(198, 51, 100, 7), addr_v4(198, 51, 100, 8) };
 	char got[1024] = "";
 	FILE *f;
 
-	loglines_outbound(l, T0, "PyPI.org.", ips, 2, NULL);
+	loglines_outbound(l, T0, "", "PyPI.org.", ips, 2, NULL);
 	loglines_free(l);
 	f = fopen(path, "re");
 	assert_non_null(f);
@@ -108,15 +112,15 @@ static void each_event_has_its_name_and_its_level(void **state)
 		{ "egress.update_failed", "error", "egress policy update failed" },
 		{ "egress.outbound", "info", "egress outbound" },
 	};
-	struct loglines *l = opened((struct loglines_config){ 0 });
+	struct loglines *l = opened((struct loglines_config){ .opensandbox = true });
 	json_t *lines, *rule;
 
 	loglines_policy_loaded(l, T0, "deny",
 			       "[{\"action\":\"allow\",\"target\":\"a\"}]");
-	loglines_policy_updated(l, T0, "allow", "[]");
-	loglines_policy_failed(l, T0, "invalid policy: x", true);
-	loglines_policy_failed(l, T0, "failed to persist policy: y", false);
-	loglines_outbound(l, T0, "a.test", NULL, 0, "timed out");
+	loglines_policy_updated(l, T0, "", "allow", "[]");
+	loglines_policy_failed(l, T0, "", "invalid policy: x", true);
+	loglines_policy_failed(l, T0, "", "failed to persist policy: y", false);
+	loglines_outbound(l, T0, "", "a.test", NULL, 0, "timed out");
 	lines = lines_of(l);
 	assert_int_equal(json_array_size(lines), ARRAY_SIZE(events));
 	for (size_t i = 0; i < ARRAY_SIZE(events); i++) {
@@ -177,7 +181,9 @@ static void denials_say_what_and_why(void **state)
 	loglines_denied(l, T0, &row);
 	lines = lines_of(l);
 	first = json_array_get(lines, 0);
-	assert_string_equal(text_at(lines, 0, "opensandbox.event"), "egress.denied");
+	assert_string_equal(text_at(lines, 0, "logger"), "weir");
+	assert_string_equal(text_at(lines, 0, "event"), "egress.denied");
+	assert_string_equal(text_at(lines, 0, "sandbox_id"), "s");
 	assert_string_equal(text_at(lines, 0, "target.ip"), "192.0.2.9");
 	assert_int_equal(json_integer_value(json_object_get(first, "target.port")), 443);
 	assert_string_equal(text_at(lines, 0, "reason"), "no rule allows it");
@@ -185,6 +191,38 @@ static void denials_say_what_and_why(void **state)
 	assert_string_equal(text_at(lines, 1, "target.host"), "evil\x1b[2j<b>.test");
 	assert_null(text_at(lines, 1, "target.ip"));
 	json_decref(lines);
+}
+
+static void whom_it_is_about_is_said_once(void **state)
+{
+	static const struct {
+		const char *what, *config, *given, *wanted;
+	} cases[] = {
+		{ "one of many", NULL, "a", "a" },
+		{ "nobody", NULL, "", NULL },
+		{ "the only one", "b", "b", "b" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct loglines *l = opened((struct loglines_config){
+			.sandbox_id = cases[i].config, .opensandbox = i % 2 });
+		const char *got;
+		json_t *lines;
+
+		assert_int_equal(truncate(path, 0), 0);
+		loglines_outbound(l, T0, cases[i].given, "a.test", NULL, 0, NULL);
+		loglines_policy_updated(l, T0, cases[i].given, "deny", "[]");
+		loglines_policy_failed(l, T0, cases[i].given, "no", true);
+		lines = lines_of(l);
+		assert_int_equal(json_array_size(lines), 3);
+		for (size_t k = 0; k < 3; k++) {
+			got = text_at(lines, k, "sandbox_id");
+			assert_int_equal(!got, !cases[i].wanted);
+			if (got)
+				assert_string_equal(got, cases[i].wanted);
+		}
+		json_decref(lines);
+	}
 }
 
 static void lines_below_the_level_are_not_made(void **state)
@@ -210,12 +248,12 @@ static void equal_lines_are_sampled_but_never_a_change_of_policy(void **state)
 	size_t outbound = 0, updated = 0, other = 0;
 
 	for (int i = 0; i < 1000; i++) {
-		loglines_outbound(l, T0, "a.test", NULL, 0, NULL);
-		loglines_policy_updated(l, T0, "deny", "[]");
+		loglines_outbound(l, T0, "", "a.test", NULL, 0, NULL);
+		loglines_policy_updated(l, T0, "", "deny", "[]");
 	}
 	loglines_say(l, T0, LOGLINES_INFO, "another");
 	for (int i = 0; i < 5; i++)
-		loglines_outbound(l, T0 + 1000, "a.test", NULL, 0, NULL);
+		loglines_outbound(l, T0 + 1000, "", "a.test", NULL, 0, NULL);
 	lines = lines_of(l);
 	for (size_t i = 0; i < json_array_size(lines); i++) {
 		const char *msg = text_at(lines, i, "msg");
@@ -273,8 +311,8 @@ static void a_list_of_rules_of_any_size_stays_json(void **state)
 	memset(rules, '\xe9', SIZE); /* no UTF-8: each becomes six bytes */
 	memcpy(rules, "[\"", 2);
 	memcpy(rules + SIZE - 2, "\"]", 3);
-	loglines_policy_updated(l, T0, "deny", rules);
-	loglines_policy_updated(l, T0, "deny", "[\"<\xc3\xa9>\\n\",\n1]");
+	loglines_policy_updated(l, T0, "", "deny", rules);
+	loglines_policy_updated(l, T0, "", "deny", "[\"<\xc3\xa9>\\n\",\n1]");
 	lines = lines_of(l);
 	free(rules);
 	list = json_object_get(json_array_get(lines, 0), "rules");
@@ -349,7 +387,7 @@ static void a_full_disk_is_counted(void **state)
 
 	assert_int_equal(loglines_new(&config, &l, NULL), 0);
 	for (int i = 0; i < 10; i++)
-		loglines_policy_updated(l, T0, "deny", "[]");
+		loglines_policy_updated(l, T0, "", "deny", "[]");
 	assert_true(loglines_drain(l, 5000));
 	assert_in_range(loglines_dropped(l), 10, 11);
 	loglines_free(l);
@@ -364,6 +402,7 @@ int main(void)
 		WITH_FILE(each_event_has_its_name_and_its_level),
 		WITH_FILE(upstream_trouble_reads_as_tests_look_for_it),
 		WITH_FILE(denials_say_what_and_why),
+		WITH_FILE(whom_it_is_about_is_said_once),
 		WITH_FILE(lines_below_the_level_are_not_made),
 		WITH_FILE(equal_lines_are_sampled_but_never_a_change_of_policy),
 		WITH_FILE(attributes_break_no_line),
