@@ -54,3 +54,16 @@ int err_context(struct err *err, const char *fmt, ...)
 	snprintf(err->text + used, sizeof(err->text) - used, ": %s", rest);
 	return err->code;
 }
+
+int err_also(struct err *err, const struct err *more)
+{
+	size_t used = err->code < 0 ? strlen(err->text) : 0;
+
+	if (more->code == 0)
+		return err->code;
+	snprintf(err->text + used, sizeof(err->text) - used, "%s%s", used > 0 ? "; " : "",
+		 more->text);
+	if (err->code == 0)
+		err->code = more->code;
+	return err->code;
+}

@@ -180,20 +180,21 @@ static int check_listen(const struct sidecar_spec *spec, struct err *err)
 
 int cli_daemon_parse(int argc, char **argv, struct sidecar_spec *ret, struct err *err)
 {
+	struct err all = { 0 }, one = { 0 };
+	char shown[TEXT_ESCAPED_SIZE];
 	uint64_t given = 0;
 	int first;
 
 	set_defaults(ret);
 	ret->argv = argv;
-	first = cli_options_parse(&cli_daemon_options, ret, argc, argv, &given, err);
-	if (first < 0)
-		return first;
-	if (first < argc)
-		return err_set(err, -EINVAL, "'%.200s' is one argument too many",
-			       argv[first]);
-	if (cli_options_environment(&cli_daemon_options, ret, &ret->arena, &given, err) <
-	    0)
-		return err->code;
+	first = cli_options_parse(&cli_daemon_options, ret, argc, argv, &given, &all);
+	if (first >= 0 && first < argc)
+		err_set(&all, -EINVAL, "'%s' is one argument too many",
+			text_escape(text_of(argv[first]), shown, sizeof(shown)));
+	(void)!cli_options_environment(&cli_daemon_options, ret, &ret->arena, &given,
+				       &one);
+	if (err_also(&all, &one) < 0)
+		return err_set(err, all.code, "%s", all.text);
 	if (sidecar_check_stores(ret, err) < 0 || check_listen(ret, err) < 0)
 		return err->code;
 	if (ret->log_output_count == 0)

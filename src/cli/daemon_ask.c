@@ -23,7 +23,8 @@ int daemon_bad_id(const char *id)
 {
 	char shown[TEXT_ESCAPED_SIZE];
 
-	log_error("'%s' is not an id: up to %d letters, digits, '-', '_' and '.'",
+	log_error("'%s' is not an id: up to %d letters, digits, '-', '_' and '.', and "
+		  "no '.' at the front",
 		  text_escape(text_of(id), shown, sizeof(shown)), DAEMON_ID_MAX);
 	return RUN_STATUS_BAD_INPUT;
 }
@@ -85,13 +86,15 @@ int daemon_find_user(const char *name, uint32_t *ret)
 	char shown[TEXT_ESCAPED_SIZE];
 	const struct passwd *user;
 
-	if (text_to_u32(text_of(name), UINT32_MAX - 1, ret) && *ret > 0)
+	bool known = text_to_u32(text_of(name), UINT32_MAX - 1, ret);
+
+	user = known ? NULL : getpwnam(name);
+	if (user)
+		*ret = user->pw_uid;
+	if ((known || user) && *ret > 0)
 		return 0;
-	user = getpwnam(name);
-	*ret = user ? user->pw_uid : 0;
-	if (*ret > 0)
-		return 0;
-	log_error("'%s' is %s", text_escape(text_of(name), shown, sizeof(shown)),
-		  user ? "root, whom nothing can hold" : "not a user of this host");
+	log_error("--uid: '%s' is %s", text_escape(text_of(name), shown, sizeof(shown)),
+		  known || user ? "root, whom nothing can hold"
+				: "not a user of this host");
 	return RUN_STATUS_BAD_INPUT;
 }

@@ -36,28 +36,33 @@ static int list_add(struct list *l, const char *value, struct err *err)
 	return 0;
 }
 
+/* Of two, one would go unguarded. */
+static int set_once(const char **place, const char *value, struct err *err)
+{
+	if (*place)
+		return err_set(err, -EINVAL, "once: one sandbox is attached at a time");
+	*place = value;
+	return 0;
+}
+
 static int set_id(void *target, const char *value, struct err *err)
 {
-	spec_of(target)->id = value;
-	return 0;
+	return set_once(&spec_of(target)->id, value, err);
 }
 
 static int set_netns(void *target, const char *value, struct err *err)
 {
-	spec_of(target)->netns = value;
-	return 0;
+	return set_once(&spec_of(target)->netns, value, err);
 }
 
 static int set_cgroup(void *target, const char *value, struct err *err)
 {
-	spec_of(target)->cgroup = value;
-	return 0;
+	return set_once(&spec_of(target)->cgroup, value, err);
 }
 
 static int set_uid(void *target, const char *value, struct err *err)
 {
-	spec_of(target)->uid = value;
-	return 0;
+	return set_once(&spec_of(target)->uid, value, err);
 }
 
 static int set_guard_parent(void *target, const char *value, struct err *err)
@@ -212,41 +217,46 @@ static int attach(const struct spec *s, uint32_t uid, const char *policy)
 	return failed(client_reason(&reply, &arena));
 }
 
-static int check_spec(const struct spec *s)
+/* All that is wrong with it is told, the policy too. */
+static int check_spec(const struct spec *s, uint32_t *ret_uid, char **ret_policy)
 {
 	int kinds = (s->netns != NULL) + (s->cgroup != NULL) + (s->uid != NULL);
+	int r = 0, policy;
 
 	if (!s->id || kinds != 1) {
 		log_error("attach: --id and exactly one of --netns, --cgroup and --uid "
 			  "say what is attached");
-		return RUN_STATUS_BAD_INPUT;
+		r = RUN_STATUS_BAD_INPUT;
 	}
 	if (s->guard_parent && !s->cgroup) {
 		log_error("attach: --guard-parent goes with --cgroup alone");
-		return RUN_STATUS_BAD_INPUT;
+		r = RUN_STATUS_BAD_INPUT;
 	}
-	return daemon_is_id(s->id) ? 0 : daemon_bad_id(s->id);
+	if (s->id && !daemon_is_id(s->id))
+		r = daemon_bad_id(s->id);
+	if (s->uid && daemon_find_user(s->uid, ret_uid) != 0)
+		r = RUN_STATUS_BAD_INPUT;
+	policy = read_policy(s, ret_policy);
+	return r != 0 ? r : policy;
 }
 
 int cli_attach(int argc, char **argv)
 {
 	struct spec spec = { 0 };
 	CLEAN(mem) char *policy = NULL;
+	char shown[TEXT_ESCAPED_SIZE];
 	uint32_t uid = 0;
 	struct err err = { 0 };
 	int first = cli_options_parse(&cli_attach_options, &spec, argc, argv, NULL, &err);
 	int r;
 
 	if (first >= 0 && first < argc)
-		err_set(&err, -EINVAL, "there is one argument too many");
+		err_set(&err, -EINVAL, "'%s' is one argument too many",
+			text_escape(text_of(argv[first]), shown, sizeof(shown)));
 	if (err.code < 0) {
 		log_error("attach: %s", err.text);
 		return RUN_STATUS_BAD_INPUT;
 	}
-	r = check_spec(&spec);
-	if (r == 0 && spec.uid)
-		r = daemon_find_user(spec.uid, &uid);
-	if (r == 0)
-		r = read_policy(&spec, &policy);
+	r = check_spec(&spec, &uid, &policy);
 	return r != 0 ? r : attach(&spec, uid, policy);
 }

@@ -72,13 +72,16 @@ void cli_status_usage(FILE *out)
 static int read_options(const struct cli_options *table, struct spec *spec, int argc,
 			char **argv, int at_least, int at_most, int *ret_first)
 {
+	char shown[TEXT_ESCAPED_SIZE];
 	struct err err = { 0 };
 	int first = cli_options_parse(table, spec, argc, argv, NULL, &err);
 
 	if (first >= 0 && argc - first < at_least)
 		err_set(&err, -EINVAL, "name one sandbox");
 	if (first >= 0 && argc - first > at_most)
-		err_set(&err, -EINVAL, "there is one argument too many");
+		err_set(&err, -EINVAL, "'%s' is one argument too many",
+			text_escape(text_of(argv[first + at_most]), shown,
+				    sizeof(shown)));
 	if (err.code < 0) {
 		log_error("%s: %s", argv[0], err.text);
 		return RUN_STATUS_BAD_INPUT;

@@ -169,7 +169,7 @@ static int read_options(const struct policy_reader *r, const char *option,
 	return result;
 }
 
-/* @name is a path for --policy, and a name or a path for --profile. */
+/* @name is a path for the policy, and a name or a path for --profile. */
 static int read_named(const struct policy_reader *r, const char *option, const char *name,
 		      bool is_file, struct policy *policy)
 {
@@ -226,7 +226,7 @@ static int load(const struct cli_policy_args *args, struct arena *arena,
 	r = worse(r, read_options(&reader, "--allow", POLICY_ALLOW, args->allow,
 				  args->allow_count, &policy));
 	if (args->policy_file)
-		r = worse(r, read_named(&reader, "--policy", args->policy_file, true,
+		r = worse(r, read_named(&reader, "policy", args->policy_file, true,
 					&policy));
 	for (size_t i = 0; i < args->profile_count; i++)
 		r = worse(r, read_named(&reader, "--profile", args->profiles[i], false,

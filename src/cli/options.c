@@ -57,24 +57,24 @@ int cli_options_parse(const struct cli_options *table, void *target, int argc,
 		      char **argv, uint64_t *given, struct err *err)
 {
 	char shown[TEXT_ESCAPED_SIZE];
+	struct err all = { 0 };
 	int i;
 
-	for (i = 1; i < argc; i++) {
-		int r;
+	for (i = 1; i < argc && argv[i][0] == '-' && argv[i][1] != '\0'; i++) {
+		struct err one = { 0 };
 
-		if (strcmp(argv[i], "--") == 0)
-			return i + 1;
-		if (argv[i][0] != '-' || argv[i][1] == '\0')
-			return i;
+		if (strcmp(argv[i], "--") == 0) {
+			i++;
+			break;
+		}
 		if (argv[i][1] != '-')
-			return err_set(
-				err, -EINVAL, "'%s' is not an option here",
+			err_set(&one, -EINVAL, "'%s' is not an option here",
 				text_escape(text_of(argv[i]), shown, sizeof(shown)));
-		r = option_take(table, target, argc, argv, &i, given, err);
-		if (r < 0)
-			return r;
+		else
+			(void)!option_take(table, target, argc, argv, &i, given, &one);
+		err_also(&all, &one);
 	}
-	return i;
+	return all.code < 0 ? err_set(err, all.code, "%s", all.text) : i;
 }
 
 /* --- the environment --- */
@@ -129,25 +129,31 @@ static int list_from(const struct cli_option *o, void *target, const char *value
 int cli_options_environment(const struct cli_options *table, void *target,
 			    struct arena *arena, uint64_t *given, struct err *err)
 {
+	struct err all = { 0 };
+
 	for (size_t i = 0; i < table->count; i++) {
 		const struct cli_option *o = &table->items[i];
 		char name[VARIABLE_SIZE];
 		const char *value = getenv(variable_name(o, name));
+		struct err one = { 0 };
 		int r;
 
 		if ((*given >> i & 1) != 0 || !value || value[0] == '\0')
 			continue;
 		if (!o->arg)
-			r = flag_from(o, target, value, err);
+			r = flag_from(o, target, value, &one);
 		else if (o->separator)
-			r = list_from(o, target, value, arena, err);
+			r = list_from(o, target, value, arena, &one);
 		else
-			r = o->set(target, value, err);
-		if (r < 0)
-			return err_context(err, "%s", name);
-		mark(table, o, given);
+			r = o->set(target, value, &one);
+		if (r < 0) {
+			err_context(&one, "%s", name);
+			err_also(&all, &one);
+		} else {
+			mark(table, o, given);
+		}
 	}
-	return 0;
+	return all.code < 0 ? err_set(err, all.code, "%s", all.text) : 0;
 }
 
 static bool has_variable(const struct cli_options *table, struct text name)

@@ -29,14 +29,15 @@ struct cli_options {
 
 /* Read options from @argv[1] on: "--name value", "--name=value", never abbreviated;
  * ends behind "--" or before the first argument that is no option. Each option that
- * was there has its bit set in *@given, which may be NULL.
+ * was there has its bit set in *@given, which may be NULL. All faults are told at once.
  * Return: the index of the first argument that is left, or -EINVAL with @err. */
 int cli_options_parse(const struct cli_options *table, void *target, int argc,
 		      char **argv, uint64_t *given, struct err *err) MUST_CHECK;
 
 /* Take the options that aren't in *@given from variables WEIR_NAME (--fail-on-deny:
  * WEIR_FAIL_ON_DENY) and set their bits. A flag's value is 1, 0, true or false; an
- * empty variable counts as not set. What is kept of the values lives in @arena.
+ * empty variable counts as not set. What is kept of the values lives in @arena. All
+ * faults are told at once.
  * Return: 0, -EINVAL or -ENOMEM with @err. */
 int cli_options_environment(const struct cli_options *table, void *target,
 			    struct arena *arena, uint64_t *given,

@@ -227,10 +227,29 @@ static const struct verb *verb_find(const char *name)
 	return NULL;
 }
 
+static int bad_verb(const char *name)
+{
+	static const char there[] = "check, explain, show, diff, import, set or patch";
+	char shown[TEXT_ESCAPED_SIZE];
+
+	if (name)
+		log_error("policy: '%s' is not one of %s",
+			  text_escape(text_of(name), shown, sizeof(shown)), there);
+	else
+		log_error("policy needs one of %s", there);
+	return STATUS_BAD_INPUT;
+}
+
 static int bad_usage(const char *why)
 {
 	log_error("%s; `weir help policy` lists what there is", why);
 	return STATUS_BAD_INPUT;
+}
+
+static bool has_policy(const struct spec *s)
+{
+	return s->policy_file || s->profiles.count > 0 || s->allow.count > 0 ||
+	       s->deny.count > 0;
 }
 
 /* Arguments behind the options: one file, or the questions. */
@@ -243,8 +262,7 @@ static int check_arguments(const struct verb *v, struct spec *s, int argc, char 
 		return err_set(err, -EINVAL, "--id goes with show alone");
 	if (s->socket && v->takes != SANDBOX && !s->id)
 		return err_set(err, -EINVAL, "--socket goes with set, patch, show --id");
-	if (s->id && (count > 0 || s->policy_file || s->profiles.count > 0 ||
-		      s->allow.count > 0 || s->deny.count > 0))
+	if (s->id && (count > 0 || has_policy(s)))
 		return err_set(err, -EINVAL, "--id shows what that sandbox has, alone");
 
 	if (v->takes == TWO_POLICIES)
@@ -259,6 +277,9 @@ static int check_arguments(const struct verb *v, struct spec *s, int argc, char 
 			       ? 0
 			       : err_set(err, -EINVAL,
 					 "name what is to be explained, or --file");
+	/* An empty variable in somebody's script is no valid policy. */
+	if (count == 0 && v->run == verb_check && !has_policy(s))
+		return err_set(err, -EINVAL, "name the file that is to be checked");
 	if (count == 0)
 		return 0;
 	if (count > 1)
@@ -375,9 +396,7 @@ int cli_policy(int argc, char **argv)
 		return 0;
 	}
 	if (!v)
-		return bad_usage(
-			"policy needs a verb: check, explain, show, diff, import, set "
-			"or patch");
+		return bad_verb(argc > 1 ? argv[1] : NULL);
 	spec.rest = cli_options_parse(&cli_policy_options, &spec, argc - 1, argv + 1,
 				      NULL, &err);
 	if (spec.rest < 0)

@@ -52,12 +52,24 @@ def test_an_id_is_a_word(daemon):
     (["--id", "one", "--uid", "1000", "--guard-parent"], "--guard-parent goes with --cgroup"),
     (["--id", "one", "--uid", "nobody-of-that-name"], "'nobody-of-that-name' is not a user of this host"),
     (["--id", "one", "--uid", "root"], "'root' is root"),
-    (["--id", "one", "--uid", "0"], "'0' is not a user of this host"),
+    (["--id", "one", "--uid", "0"], "--uid: '0' is root"),
+    (["--id", ".one", "--uid", "1000"], "'.one' is not an id"),
+    (["--id", "one", "--cgroup", "/a", "--cgroup", "/b"], "--cgroup: once"),
+    (["--id", "one", "--cgroup", "/a", "/b"], "'/b' is one argument too many"),
 ])
 def test_the_command_line_is_held_to_the_same(daemon, args, said):
     done = daemon.weir("attach", *args)
     assert done.code == 2 and said in done.messages, done
     assert daemon.names() == []
+
+
+def test_the_command_line_is_told_all_at_once(daemon, tmp_path):
+    done = daemon.weir("attach", "--id", "a b", "--uid", "nobody-of-that-name", "--guard-parent", "--allow", "a..b",
+                       "--policy", tmp_path / "none.yaml")
+    for said in ("'a b' is not an id", "--uid: 'nobody-of-that-name'", "--guard-parent goes with", "--allow: 'a..b'",
+                 f"policy: cannot open {tmp_path}/none.yaml"):
+        assert said in done.messages, done
+    assert done.code == 2 and daemon.names() == []
 
 
 def test_a_user_has_to_be_there(daemon):

@@ -92,6 +92,16 @@ def test_check_counts_a_valid_policy_and_keeps_its_hints(world):
     assert {f["level"] for f in found["faults"]} <= {"warning", "hint"}
 
 
+@pytest.mark.parametrize("words, said", [
+    (("check",), "name the file that is to be checked"), (("check", "a", "b"), "one file, not 2"),
+    (("check", "none.yaml"), "policy: cannot open none.yaml"), ((), "policy needs one of check,"),
+    (("chekc",), "policy: 'chekc' is not one of check,"), (("check", "--bad", "--id"), "'--bad' is not an option here; --id needs a value")])
+def test_what_is_asked_wrongly_is_named(world, words, said):
+    """An empty "$FILE" in a script is no valid policy either."""
+    done = world.weir("policy", *words, cwd=world.workdir())
+    assert done.code == 2 and said in done.messages and not done.text, done
+
+
 QUESTIONS = [("https://api.test/x?y#z", "allow"), ("http://api.test/", "deny"), ("https://user:pw@api.test", "allow"),
              ("https://api.test:8443/", "deny"), ("ssh://git@api.test/x", "deny"), ("HTTPS://api.test", "allow"),
              ("https://api.test@evil.test/", "deny"), ("https://9.9.9.9/", "allow"), ("https://[2600::1]/", "allow"),

@@ -107,6 +107,29 @@ static void bad_variables_are_named(void **state)
 	}
 }
 
+static void all_faults_are_told_at_once(void **state)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	const char *argv[] = { "verb",	   "--one",    "bad", "-x",
+			       "--flag=1", "--one=ok", "rest" };
+	struct target t = { 0 };
+	struct err err = { 0 };
+	uint64_t given = 0;
+
+	assert_int_equal(cli_options_parse(&table, &t, 7, (char **)argv, &given, &err),
+			 -EINVAL);
+	assert_string_equal(err.text, "--one: is bad; '-x' is not an option here; "
+				      "--flag takes no value");
+	setenv("WEIR_FLAG", "yes", 1);
+	setenv("WEIR_PATHS", "bad", 1);
+	err = (struct err){ 0 };
+	given = 0;
+	assert_int_equal(cli_options_environment(&table, &t, &arena, &given, &err),
+			 -EINVAL);
+	assert_non_null(strstr(err.text, "WEIR_PATHS: is bad"));
+	assert_non_null(strstr(err.text, "; WEIR_FLAG: 'yes' is not"));
+}
+
 static void empty_and_false_variables_set_nothing(void **state)
 {
 	CLEAN(arena) struct arena arena = { 0 };
@@ -136,6 +159,7 @@ int main(void)
 		cmocka_unit_test_setup(a_variable_counts_where_the_option_is_not_given,
 				       clear_environment),
 		cmocka_unit_test_setup(bad_variables_are_named, clear_environment),
+		cmocka_unit_test_setup(all_faults_are_told_at_once, clear_environment),
 		cmocka_unit_test_setup(empty_and_false_variables_set_nothing,
 				       clear_environment),
 		cmocka_unit_test_setup(a_variable_of_no_option_is_found,
