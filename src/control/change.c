@@ -56,7 +56,7 @@ static int compile(struct side *s, const struct document *d, struct side_candida
 	int r;
 
 	s->policy.filters = s->spec.mode != SIDECAR_MODE_DNS &&
-			    (s->standing.enforced == ENFORCED_FILTER || !s->stands);
+			    (s->standing.enforced == ENFORCED_FILTER || !s->link->stands);
 	r = sidecar_policy_build(&s->policy, d, note_fault, s, &c->bytes, &size, err);
 	return r < 0 ? r : plan_open(c->bytes, size, &c->plan, err);
 }
@@ -86,7 +86,7 @@ static void note_standing(struct side *s, const struct ipc_standing *standing)
 	memcpy(weaker, s->standing.weaker, sizeof(weaker));
 	if (standing->enforced != s->standing.enforced)
 		s->since_ms = clock_wall_ms();
-	s->heard = true;
+	s->link->heard = true;
 	s->standing = *standing;
 	s->standing.restarts = restarts;
 	memcpy(s->standing.weaker, weaker, sizeof(weaker));
@@ -97,9 +97,11 @@ static void note_standing(struct side *s, const struct ipc_standing *standing)
  * be enforced everything is denied, whatever the policy. */
 static void compare_standing(struct side *s)
 {
-	s->stands = s->heard && (s->standing.enforced == ENFORCED_NOTHING ||
+	struct side_link *l = s->link;
+
+	l->stands = l->heard && (s->standing.enforced == ENFORCED_NOTHING ||
 				 s->standing.plan_id == plan_file_id(&s->plan));
-	if (!s->stands && s->heard &&
+	if (!l->stands && l->heard &&
 	    loop_timer_start(s->loop, &s->resync, loop_now_ms(s->loop)) < 0)
 		loop_stop(s->loop);
 }
@@ -109,8 +111,8 @@ static int give_engine(struct side *s, int plan_fd, struct err *err)
 	const struct side_answer answer = { IPC_CHANGED, IPC_UNCHANGED };
 	const struct ipc_message ask = { .type = IPC_CHANGE };
 	struct ipc_message m;
-	int r = side_await_engine(s)
-			? side_ask_engine(s, &ask, plan_fd, &answer, &m, NULL)
+	int r = side_await_engine(s->link)
+			? side_ask_engine(s->link, &ask, plan_fd, &answer, &m, NULL)
 			: -ETIMEDOUT;
 
 	if (r < 0)
@@ -148,7 +150,7 @@ static int put_in_force(struct side *s, const struct side_candidate *c, struct e
 		err_sys(err, r, "the keeper does not answer");
 	/* An engine that died in between may have a successor with the old plan, which
 	 * must not be in force when the caller is told that the new one is. */
-	else if (!side_engine_is_same(s))
+	else if (!side_engine_is_same(s->link))
 		r = give_engine(s, c->plan_fd, err);
 	if (r < 0)
 		take_back(s);
@@ -328,7 +330,7 @@ static void on_resync(struct loop_timer *t)
 	struct side *s = CONTAINER_OF(t, struct side, resync);
 	struct err err = { 0 };
 
-	if (s->stands || !s->heard)
+	if (s->link->stands || !s->link->heard)
 		return;
 	if (side_apply_again(s, &err) != API_FAILED_NOT)
 		loglines_say(s->log, clock_wall_ms(), LOGLINES_ERROR,

@@ -24,7 +24,7 @@ static enum api_failure ward_change(void *data, struct document *next, struct er
 
 static bool ward_healthy(void *data)
 {
-	return ((struct side_ward *)data)->side->stands;
+	return ((struct side_ward *)data)->link->stands;
 }
 
 static const struct event_ring *ward_events(void *data)
@@ -90,7 +90,7 @@ static void ward_status(void *data, struct api_status *ret)
 	ret->enforcement_mode = "dns+nft+tls";
 	ret->sandbox_id = w->spec.name;
 	ret->since_ms = w->since_ms;
-	if (!s->stands)
+	if (!w->link->stands)
 		degrade(ret, w, "engine",
 			"the engine is being started again; the rules stand");
 	else if (!w->stats.nflog)
@@ -116,7 +116,7 @@ static void ward_status(void *data, struct api_status *ret)
 	/* What is read of them is of all sandboxes. */
 	side_store_status(w->side, ret);
 	ret->generation = w->stats.generation;
-	ret->engine_restarts = s->standing.restarts;
+	ret->engine_restarts = w->link->restarts;
 	ret->rule_count = document_rule_count(w->document);
 	fill_counters(w->counters, &w->stats, ret);
 	ret->log_dropped = loglines_dropped(s->log);
@@ -124,22 +124,41 @@ static void ward_status(void *data, struct api_status *ret)
 	ret->policy_failures = w->failures;
 }
 
-/* Whether each of them is guarded in full is said of each. */
-void side_hall_status(void *data, struct api_status *ret)
+/* Of all engines, as it was when all of them were there. */
+static void add_stats(struct side *s)
 {
 	const struct side_answer answer = { IPC_STATS, IPC_STATS };
 	const struct ipc_message ask = { .type = IPC_STATS };
+	struct ipc_stats all = { 0 };
+	struct ipc_message m;
+	size_t heard = 0;
+
+	for (size_t i = 0; i < s->link_count; i++) {
+		if (!s->links[i].stands ||
+		    side_ask_engine(&s->links[i], &ask, -1, &answer, &m, NULL) < 0)
+			continue;
+		for (size_t c = 0; c < SANDBOX_COUNTER_COUNT; c++)
+			all.counters[c] += m.stats.counters[c];
+		all.names += m.stats.names;
+		all.addresses += m.stats.addresses;
+		heard++;
+	}
+	if (heard == s->link_count)
+		s->stats = all;
+}
+
+/* Whether each of them is guarded in full is said of each. */
+void side_hall_status(void *data, struct api_status *ret)
+{
 	struct side *s = data;
 	const struct side_ward *w;
-	struct ipc_message m;
 
-	if (s->stands && side_ask_engine(s, &ask, -1, &answer, &m, NULL) == 0)
-		s->stats = m.stats;
+	add_stats(s);
 	ret->mode = API_MODE_DNS_NFT_TLS;
 	ret->enforcement_mode = "dns+nft+tls";
 	ret->sandbox_id = "";
 	ret->since_ms = s->since_ms;
-	if (!s->stands)
+	if (!side_engines_stand(s))
 		ret->degradations[ret->degradation_count++] = (struct api_degradation){
 			.what = "engine",
 			.reason = "the engine is being started, or takes its sandboxes "
@@ -161,7 +180,8 @@ void side_hall_status(void *data, struct api_status *ret)
 			.reason = side_secure_trouble(s),
 			.since_ms = s->since_ms,
 		};
-	ret->engine_restarts = s->standing.restarts;
+	for (size_t i = 0; i < s->link_count; i++)
+		ret->engine_restarts += s->links[i].restarts;
 	for (uint32_t id = 0; (w = side_ward_after(s, id)); id = w->id) {
 		if (w->gone[0])
 			continue;

@@ -10,11 +10,21 @@
 enum { HEAR_MAX = 4 }; /* times SIDE_MESSAGES_MAX: more than a channel holds */
 
 static void on_engine(struct loop_source *source, uint32_t events);
+static void on_keeper(struct loop_source *source, uint32_t events);
+
+static void init(struct side_link *l, struct side *s)
+{
+	*l = (struct side_link){ .side = s, .engine = (uint32_t)(l - s->links) };
+	l->from_engine = (struct loop_source){ .fd = -1, .on_ready = on_engine };
+	l->from_keeper = (struct loop_source){ .fd = -1, .on_ready = on_keeper };
+}
 
 void side_link_init(struct side *s)
 {
-	s->from_engine = (struct loop_source){ .fd = -1, .on_ready = on_engine };
-	s->from_keeper = (struct loop_source){ .fd = -1 };
+	for (size_t i = 0; i < IPC_ENGINES_MAX; i++)
+		init(&s->links[i], s);
+	s->link = &s->links[0];
+	s->link_count = 1;
 }
 
 static int set_nonblocking(int fd)
@@ -24,17 +34,49 @@ static int set_nonblocking(int fd)
 	return flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ? -errno : 0;
 }
 
+/* ---- messages ---- */
+
+/* The number here of the sandbox that has @id in the engine of @l. */
+static uint32_t id_here(const struct side_link *l, uint32_t id)
+{
+	id &= IPC_WARDS_MAX;
+	return id == 0 ? 0 : id | l->engine << IPC_ENGINE_SHIFT;
+}
+
+static int receive(const struct side_link *l, int sock, struct ipc_message *ret,
+		   int *ret_fd)
+{
+	size_t count = 0;
+	int fd = -1, r = ipc_receive(sock, ret, &fd, 1, &count);
+
+	*ret_fd = r == 0 && count == 1 ? fd : -1;
+	if (r < 0)
+		return r;
+	ret->sandbox = id_here(l, ret->sandbox);
+	if (ret->type == IPC_EVENT)
+		ret->event.sandbox = id_here(l, ret->event.sandbox);
+	return 0;
+}
+
+static int send_to(int sock, const struct ipc_message *m, const int *fds, size_t count)
+{
+	struct ipc_message there = *m;
+
+	there.sandbox &= IPC_WARDS_MAX;
+	return ipc_send(sock, &there, fds, count);
+}
+
 /* ---- the engine ---- */
 
-static void lose_engine(struct side *s)
+static void lose_engine(struct side_link *l)
 {
-	if (s->from_engine.fd < 0)
+	if (l->from_engine.fd < 0)
 		return;
-	loop_remove(s->loop, &s->from_engine);
-	close(s->from_engine.fd);
-	s->from_engine.fd = -1;
-	s->heard = false;
-	s->stands = false;
+	loop_remove(l->side->loop, &l->from_engine);
+	close(l->from_engine.fd);
+	l->from_engine.fd = -1;
+	l->heard = false;
+	l->stands = false;
 }
 
 /* What comes without having been asked for. */
@@ -61,48 +103,39 @@ static void on_engine_message(struct side *s, struct ipc_message *m)
 
 /* One that is still there may do later what it was asked to, and nobody would know; and
  * only a new one brings a new channel. */
-static void give_up_engine(struct side *s, int error)
+static void give_up_engine(struct side_link *l, int error)
 {
 	const struct ipc_message stuck = { .type = IPC_STUCK };
 
-	lose_engine(s);
+	lose_engine(l);
 	if (error != -EPIPE)
-		(void)!ipc_send(s->from_keeper.fd, &stuck, NULL, 0);
-}
-
-static int receive(int sock, struct ipc_message *ret, int *ret_fd)
-{
-	size_t count = 0;
-	int fd = -1, r = ipc_receive(sock, ret, &fd, 1, &count);
-
-	*ret_fd = r == 0 && count == 1 ? fd : -1;
-	return r;
+		side_tell_warden(l, &stuck);
 }
 
 static void on_engine(struct loop_source *source, uint32_t events)
 {
-	struct side *s = CONTAINER_OF(source, struct side, from_engine);
+	struct side_link *l = CONTAINER_OF(source, struct side_link, from_engine);
 	struct ipc_message m;
 	int fd, r;
 
 	for (int i = 0; i < SIDE_MESSAGES_MAX; i++) {
-		r = receive(source->fd, &m, &fd);
+		r = receive(l, source->fd, &m, &fd);
 		if (r < 0)
 			break;
 		if (fd >= 0)
 			close(fd);
-		on_engine_message(s, &m);
+		on_engine_message(l->side, &m);
 		if (source->fd < 0)
 			return;
 	}
 	if (r < 0 && r != -EAGAIN)
-		give_up_engine(s, r);
+		give_up_engine(l, r);
 }
 
-void side_hear_engine(struct side *s)
+void side_hear_engine(struct side_link *l)
 {
-	for (int i = 0; i < HEAR_MAX && s->from_engine.fd >= 0; i++)
-		on_engine(&s->from_engine, EPOLLIN);
+	for (int i = 0; i < HEAR_MAX && l->from_engine.fd >= 0; i++)
+		on_engine(&l->from_engine, EPOLLIN);
 }
 
 /* Wait until @fd can be read, until @until_ms. */
@@ -117,22 +150,22 @@ static int wait_for(int fd, int64_t until_ms)
 	return n == 0 ? -ETIMEDOUT : 0;
 }
 
-int side_ask_engine(struct side *s, const struct ipc_message *m, int fd,
+int side_ask_engine(struct side_link *l, const struct ipc_message *m, int fd,
 		    const struct side_answer *wanted, struct ipc_message *ret,
 		    int *ret_fd)
 {
 	int64_t until_ms = clock_now_ms() + SIDE_ASK_MS;
 	int came = -1, r;
 
-	if (s->from_engine.fd < 0)
+	if (l->from_engine.fd < 0)
 		return -EPIPE;
-	r = ipc_send(s->from_engine.fd, m, &fd, fd >= 0 ? 1 : 0);
+	r = send_to(l->from_engine.fd, m, &fd, fd >= 0 ? 1 : 0);
 	while (r == 0) {
 		/* Dealing with what came in between may have found that it is gone. */
-		r = s->from_engine.fd < 0 ? -EPIPE
-					  : wait_for(s->from_engine.fd, until_ms);
+		r = l->from_engine.fd < 0 ? -EPIPE
+					  : wait_for(l->from_engine.fd, until_ms);
 		if (r == 0)
-			r = receive(s->from_engine.fd, ret, &came);
+			r = receive(l, l->from_engine.fd, ret, &came);
 		if (r == -EAGAIN)
 			r = 0;
 		else if (r == 0 && (ret->type == wanted->yes || ret->type == wanted->no))
@@ -140,11 +173,11 @@ int side_ask_engine(struct side *s, const struct ipc_message *m, int fd,
 		else if (r == 0) {
 			if (came >= 0)
 				close(came);
-			on_engine_message(s, ret);
+			on_engine_message(l->side, ret);
 		}
 	}
 	if (r < 0) {
-		give_up_engine(s, r);
+		give_up_engine(l, r);
 		return r;
 	}
 	if (ret_fd)
@@ -154,21 +187,27 @@ int side_ask_engine(struct side *s, const struct ipc_message *m, int fd,
 	return 0;
 }
 
-bool side_engine_is_same(struct side *s)
+bool side_engine_is_same(struct side_link *l)
 {
-	struct pollfd p = { .fd = s->from_engine.fd, .events = POLLRDHUP };
+	struct pollfd p = { .fd = l->from_engine.fd, .events = POLLRDHUP };
 
-	if (s->from_engine.fd >= 0 && poll(&p, 1, 0) > 0)
-		lose_engine(s);
-	return s->heard;
+	if (l->from_engine.fd >= 0 && poll(&p, 1, 0) > 0)
+		lose_engine(l);
+	return l->heard;
 }
 
-void side_tell_engine(struct side *s, const struct ipc_message *m)
+void side_tell_engine(struct side_link *l, const struct ipc_message *m)
 {
-	int r = s->from_engine.fd < 0 ? 0 : ipc_send(s->from_engine.fd, m, NULL, 0);
+	int r = l->from_engine.fd < 0 ? 0 : send_to(l->from_engine.fd, m, NULL, 0);
 
 	if (r < 0 && r != -EAGAIN)
-		lose_engine(s);
+		lose_engine(l);
+}
+
+void side_tell_warden(struct side_link *l, const struct ipc_message *m)
+{
+	if (l->from_keeper.fd >= 0)
+		(void)!send_to(l->from_keeper.fd, m, NULL, 0);
 }
 
 int side_borrow_socket(struct side *s, struct ipc_socket *socket)
@@ -177,7 +216,7 @@ int side_borrow_socket(struct side *s, struct ipc_socket *socket)
 	const struct ipc_message ask = { .type = IPC_SOCKET, .socket = *socket };
 	struct ipc_message m;
 	int fd = -1;
-	int r = side_ask_engine(s, &ask, -1, &answer, &m, &fd);
+	int r = side_ask_engine(s->link, &ask, -1, &answer, &m, &fd);
 
 	if (r < 0)
 		return r;
@@ -187,71 +226,78 @@ int side_borrow_socket(struct side *s, struct ipc_socket *socket)
 	return fd;
 }
 
-static void take_engine(struct side *s, int fd)
+static void take_engine(struct side_link *l, int fd)
 {
-	lose_engine(s);
-	s->from_engine.fd = fd;
-	if (set_nonblocking(fd) < 0 || loop_add(s->loop, &s->from_engine, EPOLLIN) < 0) {
+	lose_engine(l);
+	l->from_engine.fd = fd;
+	if (set_nonblocking(fd) < 0 ||
+	    loop_add(l->side->loop, &l->from_engine, EPOLLIN) < 0) {
 		close(fd);
-		s->from_engine.fd = -1;
+		l->from_engine.fd = -1;
 		return;
 	}
-	if (s->many)
-		side_wards_on_engine(s);
+	if (l->side->many)
+		side_wards_on_engine(l);
 }
 
-/* ---- the keeper ---- */
+/* ---- the keeper, or a warden ---- */
 
-static void on_keeper_message(struct side *s, struct ipc_message *m, int fd)
+static void on_standing(struct side_link *l, struct ipc_standing *standing)
+{
+	struct side *s = l->side;
+
+	l->restarts = standing->restarts;
+	s->standing.restarts = standing->restarts;
+	side_tame(standing->weaker, sizeof(standing->weaker));
+	memcpy(s->standing.weaker, standing->weaker, sizeof(s->standing.weaker));
+}
+
+static void on_keeper_message(struct side_link *l, struct ipc_message *m, int fd)
 {
 	if (m->type == IPC_PEER && fd >= 0) {
-		take_engine(s, fd);
+		take_engine(l, fd);
 		return;
 	}
-	if (s->many)
-		side_wards_on_warden(s, m);
+	if (l->side->many)
+		side_wards_on_warden(l, m);
 	if (m->type == IPC_WEBHOOK && fd >= 0) {
-		side_webhook_attach(s, fd);
+		side_webhook_attach(l->side, fd);
 		return;
 	}
-	if (m->type == IPC_STANDS) {
-		s->standing.restarts = m->standing.restarts;
-		side_tame(m->standing.weaker, sizeof(m->standing.weaker));
-		memcpy(s->standing.weaker, m->standing.weaker,
-		       sizeof(s->standing.weaker));
-	}
+	if (m->type == IPC_STANDS)
+		on_standing(l, &m->standing);
 	if (fd >= 0)
 		close(fd);
 }
 
 static void on_keeper(struct loop_source *source, uint32_t events)
 {
-	struct side *s = CONTAINER_OF(source, struct side, from_keeper);
+	struct side_link *l = CONTAINER_OF(source, struct side_link, from_keeper);
 	struct ipc_message m;
-	int fd, r = receive(source->fd, &m, &fd);
+	int fd, r = receive(l, source->fd, &m, &fd);
 
 	if (r == 0)
-		on_keeper_message(s, &m, fd);
+		on_keeper_message(l, &m, fd);
 	else if (r != -EAGAIN)
-		loop_stop(s->loop);
+		loop_stop(l->side->loop);
 }
 
-int side_ask_keeper(struct side *s, const struct ipc_message *m, const int *fds,
+int side_ask_keeper(struct side_link *l, const struct ipc_message *m, const int *fds,
 		    size_t count, const struct side_answer *wanted,
 		    struct ipc_message *ret, int *ret_fd)
 {
 	bool is_slow = m->type == IPC_WARD || m->type == IPC_DETACH;
 	int64_t until_ms = clock_now_ms() + (is_slow ? SIDE_ATTACH_MS : SIDE_ASK_MS);
-	int r = ipc_send(s->from_keeper.fd, m, fds, count), fd = -1;
+	int r = send_to(l->from_keeper.fd, m, fds, count), fd = -1;
 
 	while (r == 0) {
-		r = wait_for(s->from_keeper.fd, until_ms);
+		r = wait_for(l->from_keeper.fd, until_ms);
 		if (r == 0)
-			r = receive(s->from_keeper.fd, ret, &fd);
+			r = receive(l, l->from_keeper.fd, ret, &fd);
 		if (r == 0 && (ret->type == wanted->yes || ret->type == wanted->no))
 			break;
 		if (r == 0)
-			on_keeper_message(s, ret, fd);
+			on_keeper_message(l, ret, fd);
 		else if (r == -EAGAIN)
 			r = 0;
 	}
@@ -271,33 +317,33 @@ int side_tell_keeper(struct side *s, int plan_fd, int text_fd)
 	const int fds[] = { plan_fd, text_fd };
 	struct ipc_message m;
 
-	return side_ask_keeper(s, &keep, fds, ARRAY_SIZE(fds), &kept, &m, NULL);
+	return side_ask_keeper(s->link, &keep, fds, ARRAY_SIZE(fds), &kept, &m, NULL);
 }
 
-bool side_await_engine(struct side *s)
+bool side_await_engine(struct side_link *l)
 {
 	int64_t until_ms = clock_now_ms() + SIDE_ASK_MS;
 	struct ipc_message m;
 	int r = 0, fd;
 
-	while (r == 0 && s->from_engine.fd < 0) {
-		r = wait_for(s->from_keeper.fd, until_ms);
+	while (r == 0 && l->from_engine.fd < 0) {
+		r = wait_for(l->from_keeper.fd, until_ms);
 		if (r == 0)
-			r = receive(s->from_keeper.fd, &m, &fd);
+			r = receive(l, l->from_keeper.fd, &m, &fd);
 		if (r == 0)
-			on_keeper_message(s, &m, fd);
+			on_keeper_message(l, &m, fd);
 		else if (r == -EAGAIN)
 			r = 0;
 	}
-	return s->from_engine.fd >= 0;
+	return l->from_engine.fd >= 0;
 }
 
 int side_link_open(struct side *s, struct err *err)
 {
 	int keeper = PLACE_FIRST + PLACE_KEEPER, r = set_nonblocking(keeper);
 
-	s->from_keeper = (struct loop_source){ .fd = keeper, .on_ready = on_keeper };
+	s->link->from_keeper.fd = keeper;
 	if (r == 0)
-		r = loop_add(s->loop, &s->from_keeper, EPOLLIN);
+		r = loop_add(s->loop, &s->link->from_keeper, EPOLLIN);
 	return r < 0 ? err_sys(err, r, "cannot hear the keeper") : 0;
 }

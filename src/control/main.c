@@ -256,9 +256,7 @@ static int start(struct side *s, struct err *err)
 	/* Last: the engine's first word finds everything there. */
 	if (r == 0)
 		r = side_link_open(s, err);
-	if (r == 0 && s->many)
-		side_wards_open(s);
-	return r;
+	return r == 0 && s->many ? side_wards_open(s, err) : r;
 }
 
 /* Read once more what the keeper or the warden has found to be right. */

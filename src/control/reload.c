@@ -73,7 +73,7 @@ static void on_poll(struct loop_timer *t)
 	struct side *s = CONTAINER_OF(t, struct side, poll);
 
 	/* Without an engine there is nobody who could take them: next time. */
-	if (s->stands && always_changed(&s->always))
+	if (s->link->stands && always_changed(&s->always))
 		reload(s);
 	start_poll(s);
 }

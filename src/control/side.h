@@ -15,6 +15,7 @@
  *   lookup.c    addresses of the webhook's hosts
  *   status.c    what /status and /metrics say
  *   wards.c     the daemon's: many sandboxes, each with a policy of its own
+ *   wards_list.c  the same: those that are there already
  *   hall.c      the daemon's: what its API says of them
  *   secure.c    the daemon's: its API over TCP, with TLS and a token
  *   attach.c    the daemon's: what is asked to be guarded, from JSON and back
@@ -57,7 +58,8 @@ struct side_closing {
 /* One sandbox of the daemon's. */
 struct side_ward {
 	struct side *side;
-	uint32_t id; /* in events and messages */
+	struct side_link *link; /* to the engine that has it */
+	uint32_t id;		/* in events; as side_ward_find() has it */
 	struct ipc_ward spec;
 	struct roster_entry named; /* until it is gone */
 	int64_t since_ms;
@@ -76,6 +78,27 @@ struct side_ward {
 	struct api_counter counters[SANDBOX_COUNTER_COUNT];
 };
 
+/* The channels to an engine and to whoever started it: the keeper, or a warden. */
+struct side_link {
+	struct side *side;
+	uint32_t engine; /* its number: its place among the links */
+	struct loop_source from_keeper, from_engine; /* fd -1 while it is away */
+	bool heard;	   /* from the engine that is there now */
+	bool stands;	   /* the engine serves; a sidecar's: the plan in force */
+	uint32_t restarts; /* of the engine */
+	/* wards.c; in a sidecar there are none */
+	struct side_ward **wards; /* by id, from 1 to IPC_WARDS_MAX; owned */
+	size_t ward_count;
+	uint32_t highest_id; /* none is above */
+	/* What is still to be asked about, a few in each turn: the warden's list from the
+	 * one after this on; those that it has told of since; those that the engine may
+	 * enforce something else for. UINT32_MAX: nothing. */
+	uint32_t listed_id, compared_id;
+	uint64_t told[IPC_WARDS_MAX / 64 + 1]; /* a bit each */
+	bool is_told;			       /* of any */
+	bool took_over; /* the warden has said that the engine has all there were */
+};
+
 struct side {
 	struct sidecar_spec spec;
 	struct loop *loop;
@@ -91,28 +114,20 @@ struct side {
 	struct api_label labels[SIDECAR_ATTRS_MAX];
 
 	/* link.c */
-	struct loop_source from_keeper, from_engine; /* engine: fd -1 while it is away */
+	struct side_link links[IPC_ENGINES_MAX];
+	size_t link_count;	/* a sidecar has one */
+	struct side_link *link; /* the first, to the keeper or the first warden */
 	struct ipc_standing standing;
-	bool heard;  /* from the engine that is there now */
-	bool stands; /* the engine serves, and its plan is the one in force */
-	struct loop_timer resync; /* it is not: give it the one that is */
+	struct loop_timer resync; /* the sidecar's engine enforces another plan: give it
+				   * the one in force */
 	int64_t since_ms;	  /* wall clock: of this mode */
 	struct ipc_stats stats;
 	int64_t stats_at_ms;
 	struct api_counter counters[SANDBOX_COUNTER_COUNT];
 
 	/* wards.c; in a sidecar there are none */
-	bool many;				    /* the daemon's control */
-	struct side_ward *wards[IPC_WARDS_MAX + 1]; /* by id, from 1 on; owned */
-	uint32_t highest_id;			    /* none is above */
+	bool many; /* the daemon's control */
 	struct roster ward_names;
-	/* What is still to be asked about, a few in each turn: the warden's list from the
-	 * one after this on; those that it has told of since; those that the engine may
-	 * enforce something else for. UINT32_MAX: nothing. */
-	uint32_t listed_id, compared_id;
-	uint64_t told[IPC_WARDS_MAX / 64 + 1]; /* a bit each */
-	bool is_told;			       /* of any */
-	bool took_over; /* the warden has said that the engine has all there were */
 	struct loop_timer relist;
 	uint64_t network; /* the inode of the network namespace that this is in */
 	gid_t group;	  /* whose members may use the API; 0: root alone */
@@ -156,28 +171,31 @@ struct side {
 
 void side_link_init(struct side *s); /* there is no engine yet */
 int side_link_open(struct side *s, struct err *err) MUST_CHECK;
-/* Send @m with @fd (-1: none) to the engine and wait for one of two answers (both may be
+/* Messages have the sandbox's number in @l's engine; here it is that in all of them.
+ *
+ * Send @m with @fd (-1: none) to the engine and wait for one of two answers (both may be
  * the same). What comes in between is dealt with. @ret_fd may be NULL. Return: 0;
  * -EPIPE: the engine went, and whatever it did is undone when it is back; or -errno. */
 struct side_answer {
 	enum ipc_type yes, no;
 };
-int side_ask_engine(struct side *s, const struct ipc_message *m, int fd,
+int side_ask_engine(struct side_link *l, const struct ipc_message *m, int fd,
 		    const struct side_answer *wanted, struct ipc_message *ret,
 		    int *ret_fd) MUST_CHECK;
 /* The engine is there, or comes within SIDE_ASK_MS: it is being started. */
-bool side_await_engine(struct side *s);
+bool side_await_engine(struct side_link *l);
 /* The engine that spoke last is still there; another one may have come, or comes. */
-bool side_engine_is_same(struct side *s);
+bool side_engine_is_same(struct side_link *l);
 /* Deal with what it has said so far: of a sandbox that is to be forgotten. */
-void side_hear_engine(struct side *s);
+void side_hear_engine(struct side_link *l);
 /* Send what has no answer. */
-void side_tell_engine(struct side *s, const struct ipc_message *m);
+void side_tell_engine(struct side_link *l, const struct ipc_message *m);
+void side_tell_warden(struct side_link *l, const struct ipc_message *m);
 /* A socket whose packets the filter exempts; @socket has family and protocol, and gets
  * the port. IPC_SOCKET_DONE gives it back. Return: it, owned by the caller, or -errno. */
 int side_borrow_socket(struct side *s, struct ipc_socket *socket) MUST_CHECK;
 /* Ask the keeper and wait for one of two answers, as above. */
-int side_ask_keeper(struct side *s, const struct ipc_message *m, const int *fds,
+int side_ask_keeper(struct side_link *l, const struct ipc_message *m, const int *fds,
 		    size_t count, const struct side_answer *wanted,
 		    struct ipc_message *ret, int *ret_fd) MUST_CHECK;
 /* This is in force: plan and text. Return: 0 when the keeper has them, or -errno. */
@@ -213,13 +231,16 @@ int side_candidate_files(struct side_candidate *c, const struct document *d,
 			 struct err *err) MUST_CHECK;
 void side_candidate_done(struct side_candidate *c);
 
-/* -- wards.c ------------------------------------------------------------------------ */
+/* -- wards.c, wards_list.c ----------------------------------------------------------- */
 
-/* Begin to ask for the sandboxes that the warden has. */
-void side_wards_open(struct side *s);
+/* Begin to ask for the sandboxes that the wardens have. */
+int side_wards_open(struct side *s, struct err *err) MUST_CHECK;
+/* By the number in its engine, and that of the engine IPC_ENGINE_SHIFT above it. */
 struct side_ward *side_ward_find(const struct side *s, uint32_t id);
 /* The first one above @id that is there, NULL: none. */
 struct side_ward *side_ward_after(const struct side *s, uint32_t id);
+/* Every engine serves. */
+bool side_engines_stand(const struct side *s);
 /* All that there were when we or the daemon started are there, and known here. */
 bool side_wards_are_known(const struct side *s);
 struct side_ward *side_ward_named(const struct side *s, const char *name);
@@ -235,9 +256,9 @@ enum api_failure side_ward_change(struct side_ward *w, struct document *next,
 /* As side_close(). */
 int side_ward_close(struct side_ward *w, const char *why, struct err *err) MUST_CHECK;
 /* The engine is another one, or came back. */
-void side_wards_on_engine(struct side *s);
+void side_wards_on_engine(struct side_link *l);
 /* What the warden says without having been asked. */
-void side_wards_on_warden(struct side *s, struct ipc_message *m);
+void side_wards_on_warden(struct side_link *l, struct ipc_message *m);
 /* w->stats as it is now, or was @age_ms ago at most. */
 void side_ward_counters(struct side_ward *w, int64_t age_ms);
 /* w->stats as it is now, w->look as it is, or was a moment ago. */

@@ -99,7 +99,7 @@ static void add_degradations(struct side *s, struct api_status *ret)
 {
 	if (s->standing.weaker[0])
 		add(s, ret, "filter", s->standing.weaker);
-	if (!s->stands)
+	if (!s->link->stands)
 		add(s, ret, "engine",
 		    "the engine is being started again; the rules stand");
 	else if (!s->standing.nflog && s->standing.enforced == ENFORCED_FILTER)
@@ -127,8 +127,8 @@ static void refresh_stats(struct side *s)
 	if (s->stats_at_ms != 0 && now_ms - s->stats_at_ms < STATS_FRESH_MS)
 		return;
 	s->stats_at_ms = now_ms;
-	if (s->from_engine.fd >= 0 &&
-	    side_ask_engine(s, &ask, -1, &answer, &m, NULL) == 0)
+	if (s->link->from_engine.fd >= 0 &&
+	    side_ask_engine(s->link, &ask, -1, &answer, &m, NULL) == 0)
 		s->stats = m.stats;
 }
 
@@ -143,7 +143,7 @@ void side_status(void *data, struct api_status *ret)
 	ret->since_ms = s->since_ms;
 	add_degradations(s, ret);
 	/* What else is degraded (a store, a log) lets nothing out. */
-	ret->full_isolation = !add_raw_sockets(s, ret) && s->stands &&
+	ret->full_isolation = !add_raw_sockets(s, ret) && s->link->stands &&
 			      s->standing.enforced == ENFORCED_FILTER;
 	ret->generation = s->standing.generation;
 	ret->engine_restarts = s->standing.restarts;
@@ -167,5 +167,6 @@ bool side_healthy(void *data)
 {
 	const struct side *s = data;
 
-	return s->stands && (!s->many || side_wards_are_known(s));
+	return s->many ? side_engines_stand(s) && side_wards_are_known(s)
+		       : s->link->stands;
 }

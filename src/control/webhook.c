@@ -36,7 +36,7 @@ static void end_connection(struct side_webhook *h, struct hook_connection *c)
 
 	if (c->state == HOOK_OPEN) {
 		close(c->fd);
-		side_tell_engine(h->side, &done);
+		side_tell_engine(h->side->link, &done);
 	}
 	c->state = HOOK_FREE;
 }

@@ -4,8 +4,9 @@
  *
  * `weir run`: control, the launch child, the engine. `weir sidecar`: the keeper, the
  * engine and control, each pair of them with a channel; when one of the two is replaced,
- * the keeper hands the other a fresh one (IPC_PEER). `weir daemon` is the same with the
- * warden as the keeper, and with many sandboxes: messages say which one they are about.
+ * the keeper hands the other a fresh one (IPC_PEER). `weir daemon` is the same with a
+ * warden as the keeper, and with many sandboxes: messages say which one they are about,
+ * by its number in that engine. Control has such a pair of channels for each engine.
  */
 #pragma once
 
@@ -139,7 +140,9 @@ struct ipc_look {
 
 /* What an operator says of a sandbox. */
 enum {
-	IPC_WARDS_MAX = 65535, /* of one daemon: ids have 16 bits, and 0 is nobody's */
+	IPC_WARDS_MAX = 65535, /* of one engine: ids have 16 bits, and 0 is nobody's */
+	IPC_ENGINES_MAX = 64,  /* of one daemon */
+	IPC_ENGINE_SHIFT = 16, /* control's ids have the engine's number above that */
 	IPC_WARD_NAME_MAX = 63,
 	IPC_WARD_WHERE_MAX = 255,
 };
