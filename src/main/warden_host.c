@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "main/warden_internal.h"
+#include "net/before.h"
 #include "net/cgroup.h"
 
 void host_init(struct warden *w)
@@ -138,13 +139,7 @@ static int find_user(struct ward *d, struct err *err)
 /* That the daemon, and with it whoever is guarded, would be locked in. */
 static int check_own(const struct cgroup *c, struct err *err)
 {
-	CLEAN(mem) struct cgroup *own = malloc(sizeof(*own));
-	struct err ignored = { 0 };
-
-	if (!own)
-		return err_set(err, -ENOMEM, "out of memory");
-	/* In the root of the hierarchy it is in nobody's way. */
-	if (cgroup_of_self(own, &ignored) < 0 || !cgroup_is_in(own, c))
+	if (!cgroup_has_self(c))
 		return 0;
 	return err_set(err, -EINVAL, "the daemon itself lives in the cgroup '%.200s'",
 		       cgroup_name(c));
@@ -213,25 +208,13 @@ static int find_cgroup(struct ward *d, struct err *err)
 	r = follow_start(d, err);
 	if (r < 0)
 		return r;
-	r = cgroup_open(d->dir, c, err);
+	r = d->restarted ? cgroup_open(d->dir, c, err) : cgroup_look_again(c, err);
 	if (r == -ENOENT && d->restarted) {
 		*err = (struct err){ 0 };
 		d->waiting = true;
 		return 0;
 	}
 	return r < 0 ? r : found_cgroup(d, c, err);
-}
-
-/* Its connections, before it is guarded. */
-static int look_before(struct ward *d, struct err *err)
-{
-	CLEAN(mem) struct cgroup *c = calloc(1, sizeof(*c));
-	const struct before_who who = { d->dir ? c : NULL, d->member.uid };
-	int r = !c	 ? err_set(err, -ENOMEM, "out of memory")
-		: d->dir ? cgroup_open(d->dir, c, err)
-			 : 0;
-
-	return r < 0 ? r : before_look(&who, &d->before, err);
 }
 
 int host_find(struct ward *d, struct err *err)
@@ -243,9 +226,7 @@ int host_find(struct ward *d, struct err *err)
 		r = err_set(err, -EIO,
 			    "the filter of the host's sandboxes can't be "
 			    "installed");
-	if (r == 0)
-		r = open_host(d->warden, err);
-	return r < 0 || d->restarted ? r : look_before(d, err);
+	return r < 0 ? r : open_host(d->warden, err);
 }
 
 /* -- what is told ------------------------------------------------------------------- */
@@ -259,14 +240,26 @@ void host_tell(const struct ward *d, const char *text)
 	warden_tell_control(d->warden, &m, NULL);
 }
 
+/* As it is now. NULL: it is gone, or there is no memory. */
+static struct cgroup *cgroup_of(const struct ward *d, struct err *err)
+{
+	CLEAN(mem) struct cgroup *c = calloc(1, sizeof(*c));
+
+	if (!c) {
+		err_set(err, -ENOMEM, "out of memory");
+		return NULL;
+	}
+	c->level = d->member.level;
+	snprintf(c->path, sizeof(c->path), "%s", d->dir);
+	return cgroup_look_again(c, err) < 0 ? NULL : TAKE_PTR(c);
+}
+
 static struct cgroup_strays strays_of(const struct ward *d)
 {
-	CLEAN(mem) struct cgroup *c = malloc(sizeof(*c));
 	struct err ignored = { 0 };
+	CLEAN(mem) struct cgroup *c = d->dir ? cgroup_of(d, &ignored) : NULL;
 
-	if (!c || !d->dir || cgroup_open(d->dir, c, &ignored) < 0)
-		return (struct cgroup_strays){ 0 };
-	return cgroup_strays(c);
+	return c ? cgroup_strays(c) : (struct cgroup_strays){ 0 };
 }
 
 static void tell_strays(const struct ward *d)
@@ -284,23 +277,12 @@ static void tell_strays(const struct ward *d)
 	warden_tell_control(d->warden, &m, NULL);
 }
 
-static int end_before(struct ward *d, size_t *ret, struct err *err)
-{
-	CLEAN(mem) struct cgroup *c = calloc(1, sizeof(*c));
-	const struct before_who who = { d->dir ? c : NULL, d->member.uid };
-	int r = !c	 ? err_set(err, -ENOMEM, "out of memory")
-		: d->dir ? cgroup_open(d->dir, c, err)
-			 : 0;
-
-	return r < 0 ? r : before_end(&who, &d->before, ret, err);
-}
-
 int host_settle(struct ward *d, struct err *err)
 {
-	int r = end_before(d, &d->ended, err);
+	CLEAN(mem) struct cgroup *c = d->dir ? cgroup_of(d, err) : NULL;
+	const struct before_who who = { c, d->member.uid };
 
-	before_done(&d->before);
-	return r;
+	return d->dir && !c ? err->code : before_end(&who, &d->ended, err);
 }
 
 void host_tell_settled(const struct ward *d)

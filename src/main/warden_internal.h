@@ -24,7 +24,6 @@
 #include "main/keeper_internal.h"
 #include "main/porter.h"
 #include "main/warden.h"
-#include "net/before.h"
 #include "sandbox/resolver.h"
 
 enum {
@@ -86,15 +85,14 @@ struct ward {
 	struct loop_source process; /* a pidfd, -1: none */
 	/* GUARDED_HOST */
 	struct filter_member member;
-	char *dir;	      /* of its cgroup; owned, NULL: a user */
-	int watch;	      /* of inotify, on the directory above; -1: none */
-	bool waiting;	      /* the cgroup is gone; its parent isn't */
-	bool fresh;	      /* it is another cgroup now: nothing is taken over */
-	bool again;	      /* and yet another one, while the engine was being told */
-	bool guards;	      /* its parent is guarded */
-	char *refused;	      /* why, for when the engine has let go of it; owned */
-	struct before before; /* connections that peers had begun to it; owned */
-	size_t ended;	      /* connections from before that were ended */
+	char *dir;     /* of its cgroup; owned, NULL: a user */
+	int watch;     /* of inotify, on the directory above; -1: none */
+	bool waiting;  /* the cgroup is gone; its parent isn't */
+	bool fresh;    /* it is another cgroup now: nothing is taken over */
+	bool again;    /* and yet another one, while the engine was being told */
+	bool guards;   /* its parent is guarded */
+	char *refused; /* why, for when the engine has let go of it; owned */
+	size_t ended;  /* connections from before that were ended */
 	struct join join;
 	struct loop_deferred freed;
 	/* With all others. */

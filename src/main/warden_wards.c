@@ -101,7 +101,6 @@ void ward_free(struct ward *d)
 	free(d->dir);
 	free(d->refused);
 	d->dir = d->refused = NULL;
-	before_done(&d->before);
 	sandbox_fds_done(&d->fds);
 	close_fd(&d->route_fd);
 	ward_plan_drop(w, d->plan);

@@ -28,7 +28,7 @@ enum {
 struct found {
 	uint8_t family;
 	struct inet_diag_sockid id;
-	struct before_flow flow;
+	struct endpoint local, peer;
 };
 
 struct looking {
@@ -102,10 +102,8 @@ static int add(struct looking *l, const struct inet_diag_msg *m)
 	at[l->count++] = (struct found){
 		.family = m->idiag_family,
 		.id = m->id,
-		.flow = {
-			end_of(m->idiag_family, m->id.idiag_src, m->id.idiag_sport),
-			end_of(m->idiag_family, m->id.idiag_dst, m->id.idiag_dport),
-		},
+		.local = end_of(m->idiag_family, m->id.idiag_src, m->id.idiag_sport),
+		.peer = end_of(m->idiag_family, m->id.idiag_dst, m->id.idiag_dport),
 	};
 	return 0;
 }
@@ -175,35 +173,6 @@ static int connections_open(struct ctmark *ret, struct err *err)
 	return r;
 }
 
-static int note(struct before *b, const struct before_flow *flow)
-{
-	if (b->count == b->capacity) {
-		size_t capacity = 2 * b->capacity + 16;
-		struct before_flow *at = reallocarray(b->flows, capacity, sizeof(*at));
-
-		if (!at)
-			return -ENOMEM;
-		b->flows = at;
-		b->capacity = capacity;
-	}
-	b->flows[b->count++] = *flow;
-	return 0;
-}
-
-static bool same(const struct endpoint *a, const struct endpoint *b)
-{
-	return a->port == b->port && addr_equal(&a->addr, &b->addr);
-}
-
-static bool is_noted(const struct before *b, const struct before_flow *flow)
-{
-	for (size_t i = 0; i < b->count; i++)
-		if (same(&b->flows[i].local, &flow->local) &&
-		    same(&b->flows[i].peer, &flow->peer))
-			return true;
-	return false;
-}
-
 /* One that has just ended by itself is as good. */
 static int end_one(int diag, uint32_t seq, const struct found *f)
 {
@@ -229,14 +198,13 @@ static int end_one(int diag, uint32_t seq, const struct found *f)
 		       : 0;
 }
 
-static int end_unknown(int diag, struct ctmark *c, const struct looking *l,
-		       const struct before *known, size_t *ret)
+static int end_unknown(int diag, struct ctmark *c, const struct looking *l, size_t *ret)
 {
 	for (size_t i = 0; i < l->count; i++) {
-		const struct before_flow *flow = &l->found[i].flow;
-		int r = ctmark_begun_by(c, &flow->local, &flow->peer);
+		const struct found *f = &l->found[i];
+		int r = ctmark_begun_by(c, &f->local, &f->peer);
 
-		if (r == CTMARK_LOCAL || (r == CTMARK_PEER && is_noted(known, flow)))
+		if (r == CTMARK_LOCAL || r == CTMARK_PEER)
 			continue;
 		r = end_one(diag, (uint32_t)i + 1, &l->found[i]);
 		if (r < 0)
@@ -246,67 +214,31 @@ static int end_unknown(int diag, struct ctmark *c, const struct looking *l,
 	return 0;
 }
 
-static int look(const struct before_who *who, struct ctmark *c, struct before *ret)
-{
-	struct looking l = { .who = who };
-	CLEAN(fd) int diag = -1;
-	int r = diag_open(&diag);
-
-	if (r == 0)
-		r = list(diag, &l);
-	for (size_t i = 0; r == 0 && i < l.count; i++) {
-		const struct before_flow *flow = &l.found[i].flow;
-
-		if (ctmark_begun_by(c, &flow->local, &flow->peer) == CTMARK_PEER)
-			r = note(ret, flow);
-	}
-	looking_done(&l);
-	return r;
-}
-
-int before_look(const struct before_who *who, struct before *ret, struct err *err)
+static int end(int diag, const struct looking *l, size_t *ret, struct err *err)
 {
 	struct ctmark c;
 	int r = connections_open(&c, err);
 
 	if (r < 0)
 		return r;
-	r = look(who, &c, ret);
-	ctmark_done(&c);
-	return r < 0 ? err_sys(err, r, "cannot list the connections from before") : 0;
-}
-
-static int end(const struct before_who *who, struct ctmark *c, const struct before *known,
-	       size_t *ret)
-{
-	struct looking l = { .who = who };
-	CLEAN(fd) int diag = -1;
-	int r = diag_open(&diag);
-
-	if (r == 0)
-		r = list(diag, &l);
-	if (r == 0)
-		r = end_unknown(diag, c, &l, known, ret);
-	looking_done(&l);
-	return r;
-}
-
-int before_end(const struct before_who *who, const struct before *known, size_t *ret,
-	       struct err *err)
-{
-	struct ctmark c;
-	int r = connections_open(&c, err);
-
-	*ret = 0;
-	if (r < 0)
-		return r;
-	r = end(who, &c, known, ret);
+	r = end_unknown(diag, &c, l, ret);
 	ctmark_done(&c);
 	return r < 0 ? err_sys(err, r, "cannot end connections from before") : 0;
 }
 
-void before_done(struct before *b)
+int before_end(const struct before_who *who, size_t *ret, struct err *err)
 {
-	free(b->flows);
-	*b = (struct before){ 0 };
+	struct looking l = { .who = who };
+	CLEAN(fd) int diag = -1;
+	int r = diag_open(&diag);
+
+	*ret = 0;
+	if (r == 0)
+		r = list(diag, &l);
+	if (r < 0)
+		err_sys(err, r, "cannot list the connections from before");
+	else if (l.count > 0)
+		r = end(diag, &l, ret, err);
+	looking_done(&l);
+	return r;
 }

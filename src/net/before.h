@@ -14,21 +14,6 @@ struct before_who {
 	uint32_t uid;
 };
 
-struct before_flow {
-	struct endpoint local, peer;
-};
-
-/* Those that peers have begun, and conntrack knows. */
-struct before {
-	struct before_flow *flows; /* owned */
-	size_t count, capacity;
-};
-
-/* Look before the filter stands. */
-int before_look(const struct before_who *who, struct before *ret,
-		struct err *err) MUST_CHECK;
-/* End all that nobody knows who began, and those that peers have begun since.
- * -EOPNOTSUPP: this kernel can't end connections. @ret: how many were ended. */
-int before_end(const struct before_who *who, const struct before *known, size_t *ret,
-	       struct err *err) MUST_CHECK;
-void before_done(struct before *b);
+/* To be called once the filter stands: end all that nobody knows who began. -EOPNOTSUPP:
+ * this kernel can't end connections. @ret: how many were ended. */
+int before_end(const struct before_who *who, size_t *ret, struct err *err) MUST_CHECK;

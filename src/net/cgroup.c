@@ -122,11 +122,12 @@ int cgroup_directory(const char *name, char ret[CGROUP_PATH_MAX], struct err *er
 	return 0;
 }
 
-int cgroup_of_self(struct cgroup *ret, struct err *err)
+bool cgroup_has_self(const struct cgroup *c)
 {
 	static const char begin[] = "0::";
 	FILE *f = fopen("/proc/self/cgroup", "re");
 	char line[CGROUP_PATH_MAX + 32];
+	const char *own = line + strlen(begin), *name = cgroup_name(c);
 	bool found = false;
 
 	while (f && !found && fgets(line, sizeof(line), f))
@@ -134,9 +135,20 @@ int cgroup_of_self(struct cgroup *ret, struct err *err)
 	if (f)
 		fclose(f);
 	if (!found)
-		return err_set(err, -ENOENT, "cannot see which cgroup this is");
+		return false;
 	line[strcspn(line, "\n")] = '\0';
-	return cgroup_open(line + strlen(begin), ret, err);
+	return strcmp(own, name) == 0 || is_below(own, name);
+}
+
+int cgroup_look_again(struct cgroup *c, struct err *err)
+{
+	struct stat st;
+
+	if (stat(c->path, &st) < 0)
+		return err_sys(err, -errno, "cannot look at the cgroup '%.200s'",
+			       cgroup_name(c));
+	c->id = st.st_ino;
+	return S_ISDIR(st.st_mode) ? 0 : err_set(err, -ENOENT, "the cgroup is gone");
 }
 
 const char *cgroup_name(const struct cgroup *c)
@@ -147,11 +159,6 @@ const char *cgroup_name(const struct cgroup *c)
 		while (*--at != '/')
 			;
 	return at;
-}
-
-bool cgroup_is_in(const struct cgroup *c, const struct cgroup *above)
-{
-	return strcmp(c->path, above->path) == 0 || is_below(c->path, above->path);
 }
 
 /* ---- who lives in it ---- */

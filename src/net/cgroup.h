@@ -27,12 +27,12 @@ int cgroup_open(const char *where, struct cgroup *ret, struct err *err) MUST_CHE
 /* Where the directory of one would be whose name is @name, as cgroup_name() says it. */
 int cgroup_directory(const char *name, char ret[CGROUP_PATH_MAX],
 		     struct err *err) MUST_CHECK;
-/* The one that this process is in; -EINVAL: the root. */
-int cgroup_of_self(struct cgroup *ret, struct err *err) MUST_CHECK;
+/* Is this process in it, or below it? In the root it is in nobody's. */
+bool cgroup_has_self(const struct cgroup *c);
+/* One that was opened before: which is it now? -ENOENT: it is gone. */
+int cgroup_look_again(struct cgroup *c, struct err *err) MUST_CHECK;
 /* Its path from the root of the hierarchy on: "/system.slice/job". */
 const char *cgroup_name(const struct cgroup *c);
-/* It is @above, or below it. */
-bool cgroup_is_in(const struct cgroup *c, const struct cgroup *above);
 /* A process can be moved into the one of directory @dir, and runs there: it is not
  * frozen, and not one for threads alone. */
 int cgroup_can_be_joined(const char *dir, struct err *err) MUST_CHECK;

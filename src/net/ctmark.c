@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <linux/netfilter/nf_conntrack_tcp.h>
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/netfilter/nfnetlink_conntrack.h>
 
@@ -251,6 +252,23 @@ int ctmark_read(const void *bytes, size_t size, uint32_t port_id, uint32_t seq,
 
 /* ---- who began ---- */
 
+/* One that the kernel took up in the middle, with windows that it doesn't know, is marked
+ * as that. What can't be read is none that was seen to begin. */
+static bool was_seen_to_begin(const struct nlattr *protoinfo)
+{
+	struct nf_ct_tcp_flags flags;
+	struct attrs info, tcp;
+	const struct nlattr *a;
+
+	if (!read_nest(protoinfo, &info) || !read_nest(info.at[CTA_PROTOINFO_TCP], &tcp))
+		return false;
+	a = tcp.at[CTA_PROTOINFO_TCP_FLAGS_ORIGINAL];
+	if (!a || mnl_attr_get_payload_len(a) != sizeof(flags))
+		return false;
+	memcpy(&flags, mnl_attr_get_payload(a), sizeof(flags));
+	return !(flags.flags & IP_CT_TCP_FLAG_BE_LIBERAL);
+}
+
 /* Return: -EAGAIN, it is about another request. */
 static int read_side(const struct nlmsghdr *h, size_t size, const struct ctmark *c,
 		     const struct endpoint *local, const struct endpoint *peer)
@@ -271,8 +289,9 @@ static int read_side(const struct nlmsghdr *h, size_t size, const struct ctmark 
 	    h->nlmsg_len < headers ||
 	    !read_attrs((const uint8_t *)h + headers, h->nlmsg_len - headers, &attrs))
 		return -EBADMSG;
-	return tuple_is(attrs.at[CTA_TUPLE_ORIG], local, peer) ? CTMARK_LOCAL
-							       : CTMARK_PEER;
+	if (tuple_is(attrs.at[CTA_TUPLE_ORIG], local, peer))
+		return CTMARK_LOCAL;
+	return was_seen_to_begin(attrs.at[CTA_PROTOINFO]) ? CTMARK_PEER : CTMARK_NOBODY;
 }
 
 int ctmark_begun_by(struct ctmark *c, const struct endpoint *local,

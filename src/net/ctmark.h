@@ -25,8 +25,8 @@ int ctmark_of_socket(struct ctmark *c, int socket, uint32_t *ret) MUST_CHECK;
 /* Who began the TCP connection between @local and @peer, as conntrack has it. Return: one
  * of these, or -errno. */
 enum ctmark_side {
-	CTMARK_NOBODY = 0, /* there is no such entry */
-	CTMARK_LOCAL,
+	CTMARK_NOBODY = 0, /* there is no such entry, or not from its beginning on */
+	CTMARK_LOCAL,	   /* or it has sent first, of what was seen */
 	CTMARK_PEER,
 };
 int ctmark_begun_by(struct ctmark *c, const struct endpoint *local,

@@ -373,6 +373,37 @@ def test_connections_that_the_kernel_has_seen_begin_are_judged(host, tree, cgrou
     assert kept.say() == "got" and cut.say() != "got"
 
 
+@pytest.mark.parametrize("kind", ["cgroup", "uid"])
+def test_what_the_kernel_took_up_in_the_middle_is_ended(host, tree, kind):
+    """The peer has spoken first since connections are tracked: it would count as who began."""
+    app, _, who = attached(host, tree, kind)
+    daemon = host.daemon()
+    with host.world.internet.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((STRANGER, 7999))
+        listener.listen()
+        listener.settimeout(5)
+        caller = app.start("/usr/bin/python3", "-c", DIALLER, STRANGER, 7999)
+        assert caller.line() == "open"
+        attach(daemon, "first", uid=OTHER_UID)
+        with listener.accept()[0] as peer:
+            peer.settimeout(0.5)
+            peer.send(b"first")
+            caller.say("answer\n")
+            assert caller.line() == "sent" and peer.recv(99) == b"secret"
+            told = Told(daemon)
+            attach(daemon, "one", **who)
+            told.wait("1 connections from before were ended")
+            with contextlib.suppress(OSError):
+                peer.send(b"go on")
+            caller.say("answer\n")
+            caller.line()
+            try:
+                assert peer.recv(99) == b""
+            except OSError:
+                pass
+
+
 SERVER = """
 import socket
 s = socket.create_server(("0.0.0.0", 7998))
