@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <linux/sched.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -54,19 +55,45 @@ static void run_child(const struct porter_order *o, const int *fds, size_t count
 		tasks[o->task](o);
 }
 
-static int32_t carry_out(const struct porter_order *o, const int *fds, size_t count)
+/* Moved there later, it would wait for all processors to have seen it. Return: as fork();
+ * -ENOSYS: the kernel, or what it is asked through, can't. */
+static pid_t fork_into(int cgroup)
 {
-	pid_t parent = getpid(), pid;
+	struct clone_args args = {
+		.flags = CLONE_INTO_CGROUP,
+		.exit_signal = SIGCHLD,
+		.cgroup = (uint64_t)cgroup,
+	};
+	long pid = syscall(SYS_clone3, &args, sizeof(args));
+
+	if (pid >= 0)
+		return (pid_t)pid;
+	return errno == EINVAL || errno == E2BIG || errno == EPERM ? -ENOSYS : -errno;
+}
+
+static struct porter_child carry_out(const struct porter_order *o, const int *fds,
+				     size_t count)
+{
+	size_t passed = o->into && count > 0 ? count - 1 : count;
+	struct porter_child made = { .pid = -ENOSYS };
+	pid_t parent = getpid();
 
 	/* Until now they have kept their numbers. */
 	while (waitpid(-1, NULL, WNOHANG) > 0)
 		continue;
-	pid = fork();
-	if (pid == 0) {
-		run_child(o, fds, count, parent);
+	if (passed < count)
+		made.pid = fork_into(fds[passed]);
+	made.joined = made.pid >= 0;
+	if (made.pid == -ENOSYS) {
+		made.pid = fork();
+		if (made.pid < 0)
+			made.pid = -errno;
+	}
+	if (made.pid == 0) {
+		run_child(o, fds, passed, parent);
 		_exit(0);
 	}
-	return pid < 0 ? -errno : pid;
+	return made;
 }
 
 static void serve(void)
@@ -77,11 +104,11 @@ static void serve(void)
 
 	while (fds_receive(CHANNEL_FD, &o, sizeof(o), fds, ARRAY_SIZE(fds), &count) ==
 	       sizeof(o)) {
-		int32_t pid = carry_out(&o, fds, count);
+		struct porter_child made = carry_out(&o, fds, count);
 
 		for (size_t i = 0; i < count; i++)
 			close(fds[i]);
-		if (fds_send(CHANNEL_FD, &pid, sizeof(pid), NULL, 0) < 0)
+		if (fds_send(CHANNEL_FD, &made, sizeof(made), NULL, 0) < 0)
 			return;
 	}
 }
@@ -111,37 +138,85 @@ int porter_start(struct porter *p, struct err *err)
 	return 0;
 }
 
-static pid_t ask(const struct porter *p, const struct porter_order *o, const int *fds,
-		 size_t count)
+static void give_up(struct porter *p)
+{
+	if (p->channel >= 0)
+		close(p->channel);
+	p->channel = -1;
+}
+
+static int give(const struct porter *p, const struct porter_order *o, const int *fds,
+		size_t count)
+{
+	ssize_t n = p->channel < 0 ? -EPIPE
+				   : fds_send(p->channel, o, sizeof(*o), fds, count);
+
+	return n < 0 ? (int)n : 0;
+}
+
+static int take(const struct porter *p, struct porter_child *ret)
 {
 	struct pollfd answer = { .fd = p->channel, .events = POLLIN };
-	int32_t pid;
-	ssize_t n;
+	size_t count;
+	ssize_t n = p->channel < 0 ? -EPIPE : -ETIMEDOUT;
 
-	if (p->channel < 0)
-		return -EPIPE;
-	n = fds_send(p->channel, o, sizeof(*o), fds, count);
-	if (n >= 0)
-		n = poll(&answer, 1, ANSWER_MS) == 1
-			    ? fds_receive(p->channel, &pid, sizeof(pid), NULL, 0, &count)
-			    : -ETIMEDOUT;
+	if (p->channel >= 0 && poll(&answer, 1, ANSWER_MS) == 1)
+		n = fds_receive(p->channel, ret, sizeof(*ret), NULL, 0, &count);
 	if (n < 0)
-		return (pid_t)n;
-	return n == sizeof(pid) ? pid : -EPIPE;
+		return (int)n;
+	return n == sizeof(*ret) ? 0 : -EPIPE;
+}
+
+/* It is gone, or can't be relied on any more: what comes is of another order. */
+static bool is_lost(int r)
+{
+	return r == -EPIPE || r == -ECONNRESET || r == -ETIMEDOUT;
+}
+
+static int start_again(struct porter *p, struct err *err)
+{
+	give_up(p);
+	return porter_start(p, err);
+}
+
+int porter_give(struct porter *p, const struct porter_order *o, const int *fds,
+		size_t count, struct err *err)
+{
+	int r = give(p, o, fds, count);
+
+	if (is_lost(r)) {
+		if (start_again(p, err) < 0)
+			return err->code;
+		r = give(p, o, fds, count);
+	}
+	return r < 0 ? err_sys(err, r, "cannot start a process") : 0;
+}
+
+int porter_take(struct porter *p, struct porter_child *ret, struct err *err)
+{
+	int r = take(p, ret);
+
+	if (is_lost(r))
+		give_up(p);
+	if (r == 0 && ret->pid < 0)
+		r = ret->pid;
+	return r < 0 ? err_sys(err, r, "cannot start a process") : 0;
 }
 
 pid_t porter_order(struct porter *p, const struct porter_order *o, const int *fds,
 		   size_t count, struct err *err)
 {
-	pid_t pid = ask(p, o, fds, count);
+	struct porter_child made;
+	int r = porter_give(p, o, fds, count, err);
 
-	if (pid == -EPIPE || pid == -ECONNRESET || pid == -ETIMEDOUT) {
-		if (p->channel >= 0)
-			close(p->channel);
-		p->channel = -1;
-		if (porter_start(p, err) < 0)
-			return err->code;
-		pid = ask(p, o, fds, count);
+	if (r < 0)
+		return r;
+	r = porter_take(p, &made, err);
+	if (is_lost(r)) {
+		*err = (struct err){ 0 };
+		r = porter_give(p, o, fds, count, err);
+		if (r == 0)
+			r = porter_take(p, &made, err);
 	}
-	return pid < 0 ? err_sys(err, pid, "cannot start a process") : pid;
+	return r < 0 ? r : made.pid;
 }

@@ -10,15 +10,22 @@
 enum porter_task {
 	PORTER_NONE = 0,
 	PORTER_INSIDE, /* descriptors: the channel, a network namespace */
-	PORTER_JOIN,   /* the channel */
+	PORTER_JOIN,   /* the channel, and with @into the directory of a cgroup */
 	PORTER_LOOK,   /* a pipe's end, a network namespace */
 	PORTER_TASK_COUNT
 };
 
 struct porter_order {
-	uint8_t task;		   /* enum porter_task */
-	uid_t uid;		   /* PORTER_JOIN: whose it becomes */
+	uint8_t task; /* enum porter_task */
+	uid_t uid;    /* PORTER_JOIN: whose it becomes */
+	bool into; /* it begins its life in that cgroup, where the kernel can do that */
 	struct launch_probe probe; /* allowed_name "": no self-test */
+};
+
+/* A child that was made. One that has ended keeps its number until the next order. */
+struct porter_child {
+	pid_t pid;
+	bool joined; /* it is in the cgroup */
 };
 
 /* Where a child finds its descriptors; there are no others but 0 to 2. */
@@ -29,10 +36,15 @@ struct porter {
 };
 
 int porter_start(struct porter *p, struct err *err) MUST_CHECK;
-/* Have a child made. One that has ended keeps its number until the next order. Should the
- * porter have died, there is another one. Return: its pid, or -errno. */
+/* Have a child made. Should the porter have died, there is another one. Return: its pid,
+ * or -errno. */
 pid_t porter_order(struct porter *p, const struct porter_order *o, const int *fds,
 		   size_t count, struct err *err) MUST_CHECK;
+/* The same in two steps: the order is given, and the caller goes on; what came of it is
+ * taken before the next order. -EBUSY: no process may be in that cgroup. */
+int porter_give(struct porter *p, const struct porter_order *o, const int *fds,
+		size_t count, struct err *err) MUST_CHECK;
+int porter_take(struct porter *p, struct porter_child *ret, struct err *err) MUST_CHECK;
 
 /* The tasks, run in the child, which ends after them: warden_inside.c, warden_join.c */
 void inside_child(const struct porter_order *o);

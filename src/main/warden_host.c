@@ -280,7 +280,7 @@ static void tell_strays(const struct ward *d)
 int host_settle(struct ward *d, struct err *err)
 {
 	CLEAN(mem) struct cgroup *c = d->dir ? cgroup_of(d, err) : NULL;
-	const struct before_who who = { c, d->member.uid };
+	const struct before_who who = { c, d->member.uid, d->join.pid };
 
 	return d->dir && !c ? err->code : before_end(&who, &d->ended, err);
 }

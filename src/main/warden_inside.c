@@ -254,7 +254,7 @@ int inside_result(struct ward *d, struct err *err)
 	return err_set(err, -EPERM, "%s", m.text);
 }
 
-void inside_end(struct ward *d)
+void inside_hear_no_more(struct ward *d)
 {
 	if (d->from_child.added)
 		loop_remove(d->warden->keeper.loop, &d->from_child);
@@ -262,6 +262,11 @@ void inside_end(struct ward *d)
 		close(d->from_child.fd);
 	d->from_child.fd = -1;
 	loop_timer_stop(d->warden->keeper.loop, &d->late);
+}
+
+void inside_end(struct ward *d)
+{
+	inside_hear_no_more(d);
 	join_end(d);
 	/* In a namespace it ends by itself, for nobody hears it any more. */
 }

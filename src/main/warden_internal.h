@@ -58,8 +58,10 @@ struct ward_plan;
 
 /* The self-test's process, as one of the cgroup's or the user's. */
 struct join {
-	int process; /* pidfd, -1: none */
-	char *below; /* a cgroup that was made for it, owned; or NULL */
+	bool is_ordered; /* and the porter's answer not taken yet */
+	pid_t pid;	 /* 0: none */
+	int process;	 /* pidfd, -1: none */
+	char *below;	 /* a cgroup that was made for it, owned; or NULL */
 };
 
 struct ward {
@@ -85,14 +87,15 @@ struct ward {
 	struct loop_source process; /* a pidfd, -1: none */
 	/* GUARDED_HOST */
 	struct filter_member member;
-	char *dir;     /* of its cgroup; owned, NULL: a user */
-	int watch;     /* of inotify, on the directory above; -1: none */
-	bool waiting;  /* the cgroup is gone; its parent isn't */
-	bool fresh;    /* it is another cgroup now: nothing is taken over */
-	bool again;    /* and yet another one, while the engine was being told */
-	bool guards;   /* its parent is guarded */
-	char *refused; /* why, for when the engine has let go of it; owned */
-	size_t ended;  /* connections from before that were ended */
+	char *dir;	 /* of its cgroup; owned, NULL: a user */
+	int watch;	 /* of inotify, on the directory above; -1: none */
+	bool waiting;	 /* the cgroup is gone; its parent isn't */
+	bool fresh;	 /* it is another cgroup now: nothing is taken over */
+	bool again;	 /* and yet another one, while the engine was being told */
+	bool guards;	 /* its parent is guarded */
+	char *refused;	 /* why, for when the engine has let go of it; owned */
+	size_t ended;	 /* connections from before that were ended */
+	bool is_settled; /* what is done once its rules stand was done */
 	struct join join;
 	struct loop_deferred freed;
 	/* With all others. */
@@ -230,6 +233,8 @@ int inside_open(struct ward *d, struct err *err) MUST_CHECK;
 /* What the child says: 0, the self-test has passed; or -errno with @err. */
 int inside_result(struct ward *d, struct err *err) MUST_CHECK;
 int inside_begin_test(struct ward *d) MUST_CHECK;
+/* It has said what it had to. */
+void inside_hear_no_more(struct ward *d);
 void inside_end(struct ward *d);
 /* Which sockets that go round the filter are open in there. Takes milliseconds. */
 struct ipc_look inside_look(const struct ward *d);
@@ -289,9 +294,11 @@ void parents_look(struct warden *w);
 
 /* -- warden_join.c ------------------------------------------------------------------ */
 
-/* A process that is one of those that are meant waits at d->from_child for IPC_RUN, and
- * then tests. What is in the way of that is told. */
+/* A process that is one of those that are meant is ordered; */
 int join_start(struct ward *d, struct err *err) MUST_CHECK;
+/* and is there, if it was: it waits at d->from_child for IPC_RUN, and then tests. What is
+ * in the way of that is told. Before anybody else orders one. */
+int join_wait(struct ward *d, struct err *err) MUST_CHECK;
 /* Nothing is left of it. */
 void join_end(struct ward *d);
 

@@ -70,27 +70,28 @@ void join_child(const struct porter_order *o)
 
 /* -- in the daemon ------------------------------------------------------------------ */
 
-static int start(struct ward *d, uid_t uid, pid_t *ret, struct err *err)
+/* @dir: of the cgroup, NULL: none. */
+static int give(struct ward *d, uid_t uid, const char *dir, struct err *err)
 {
-	const struct porter_order order = { .task = PORTER_JOIN,
-					    .uid = uid,
-					    .probe = d->probe };
-	pid_t pid;
-	int pair[2];
+	const struct porter_order order = {
+		.task = PORTER_JOIN, .uid = uid, .into = dir, .probe = d->probe
+	};
+	CLEAN(fd)
+	int cgroup = dir ? open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+	int pair[2], fds[] = { -1, cgroup }, r;
 
+	if (dir && cgroup < 0)
+		return err_sys(err, -errno,
+			       "the self-test cannot join the cgroup '%.200s'",
+			       d->spec.where);
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return err_sys(err, -errno, "cannot make a socket pair");
 	d->from_child.fd = pair[0];
-	pid = porter_order(&d->warden->porter, &order, &pair[1], 1, err);
+	fds[0] = pair[1];
+	r = porter_give(&d->warden->porter, &order, fds, dir ? 2 : 1, err);
 	close(pair[1]);
-	if (pid < 0)
-		return (int)pid;
-	/* Nobody reaps it before the porter has another order. */
-	d->join.process = (int)syscall(SYS_pidfd_open, pid, 0);
-	if (d->join.process < 0)
-		return err_sys(err, -errno, "cannot watch a process");
-	*ret = pid;
-	return 0;
+	d->join.is_ordered = r == 0;
+	return r;
 }
 
 static int move(const char *dir, pid_t pid)
@@ -108,43 +109,80 @@ static int move(const char *dir, pid_t pid)
 
 /* Processes can't be in one that shares its controllers out to those below it; one below
  * it is guarded as it is. */
-static int move_below(struct ward *d, pid_t pid)
+static int make_below(struct ward *d)
 {
 	char path[CGROUP_PATH_MAX + 32];
 
-	snprintf(path, sizeof(path), "%s/weir-self-test-%d", d->dir, (int)pid);
-	if (mkdir(path, 0755) < 0)
+	snprintf(path, sizeof(path), "%s/weir-self-test-%u", d->dir, d->id);
+	if (mkdir(path, 0755) < 0 && errno != EEXIST)
 		return -errno;
 	d->join.below = strdup(path);
-	if (!d->join.below) {
-		(void)!rmdir(path);
-		return -ENOMEM;
-	}
-	return move(path, pid);
+	if (d->join.below)
+		return 0;
+	(void)!rmdir(path);
+	return -ENOMEM;
 }
 
-static int join_cgroup(struct ward *d, pid_t pid, struct err *err)
+/* An older kernel has made it where the porter is. */
+static int join_cgroup(struct ward *d, const struct porter_child *made, struct err *err)
 {
-	int r = move(d->dir, pid);
+	int r = made->joined ? 0 : move(d->dir, made->pid);
 
-	if (r == -EBUSY)
-		r = move_below(d, pid);
+	if (r == -EBUSY) {
+		r = make_below(d);
+		if (r == 0)
+			r = move(d->join.below, made->pid);
+	}
 	return r < 0 ? err_sys(err, r, "the self-test cannot join the cgroup '%.200s'",
 			       d->spec.where)
 		     : 0;
 }
 
+static int take(struct ward *d, struct porter_child *ret, struct err *err)
+{
+	d->join.is_ordered = false;
+	return porter_take(&d->warden->porter, ret, err);
+}
+
+static int take_below(struct ward *d, struct porter_child *ret, struct err *err)
+{
+	int r = make_below(d);
+
+	if (r < 0)
+		return err_sys(err, r, "the self-test cannot join the cgroup '%.200s'",
+			       d->spec.where);
+	close(d->from_child.fd);
+	d->from_child.fd = -1;
+	*err = (struct err){ 0 };
+	r = give(d, NOBODY, d->join.below, err);
+	return r < 0 ? r : take(d, ret, err);
+}
+
 int join_start(struct ward *d, struct err *err)
 {
 	bool is_user = d->member.kind == FILTER_MEMBER_UID;
-	pid_t pid = 0;
-	int r = start(d, is_user ? d->member.uid : NOBODY, &pid, err);
 
-	if (r == 0 && !is_user)
-		r = join_cgroup(d, pid, err);
+	return give(d, is_user ? d->member.uid : NOBODY, d->dir, err);
+}
+
+int join_wait(struct ward *d, struct err *err)
+{
+	struct porter_child made;
+	int r;
+
+	if (!d->join.is_ordered)
+		return 0;
+	r = take(d, &made, err);
+	if (r == -EBUSY && d->dir)
+		r = take_below(d, &made, err);
 	if (r < 0)
-		inside_end(d);
-	return r;
+		return r;
+	d->join.pid = made.pid;
+	/* Nobody reaps it before the porter has another order. */
+	d->join.process = (int)syscall(SYS_pidfd_open, made.pid, 0);
+	if (d->join.process < 0)
+		return err_sys(err, -errno, "cannot watch a process");
+	return d->dir && !d->join.below ? join_cgroup(d, &made, err) : 0;
 }
 
 /* The kernel may be a moment late in seeing that nobody is in there any more. */
@@ -159,14 +197,19 @@ static void remove_below(struct join *j)
 void join_end(struct ward *d)
 {
 	struct join *j = &d->join;
-	struct pollfd ended = { .fd = j->process, .events = POLLIN };
+	struct err ignored = { 0 };
+	struct pollfd ended = { .events = POLLIN };
 
+	if (j->is_ordered)
+		(void)!join_wait(d, &ignored);
 	if (j->process < 0)
 		return;
+	ended.fd = j->process;
 	(void)!syscall(SYS_pidfd_send_signal, j->process, SIGKILL, NULL, 0);
 	(void)!poll(&ended, 1, END_MS);
 	close(j->process);
 	j->process = -1;
+	j->pid = 0;
 	if (j->below)
 		remove_below(j);
 }

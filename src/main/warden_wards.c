@@ -252,6 +252,7 @@ int ward_attach(struct warden *w, const struct ward *given, int plan_fd, int tex
 		struct err *err)
 {
 	struct ward *d = ward_new(w, given, text_fd);
+	struct err why = { 0 };
 	int r;
 
 	if (!d) {
@@ -281,6 +282,15 @@ int ward_attach(struct warden *w, const struct ward *given, int plan_fd, int tex
 	w->count++;
 	ward_wait(d);
 	ward_give_next(w);
+	/* While the engine is at it. */
+	if (join_wait(d, &why) == 0)
+		return 0;
+	if (d->state == WARD_NEW) {
+		ward_refuse(d, why.text);
+		ward_free(d);
+	} else {
+		ward_fail(d, why.text);
+	}
 	return 0;
 }
 
@@ -324,6 +334,19 @@ static void enter_the_next(struct ward *d)
 	ward_enter_again(d);
 }
 
+/* What is left to do when its rules stand. */
+static int settle_all(struct ward *d, struct err *err)
+{
+	int r = settle(d, err);
+
+	if (r == 0)
+		r = guard_parent(d, err);
+	if (r == 0)
+		r = keep(d, err);
+	d->is_settled = r == 0;
+	return r;
+}
+
 static void stands(struct ward *d)
 {
 	struct ipc_message m = { .type = IPC_WARDED, .sandbox = d->id };
@@ -335,10 +358,13 @@ static void stands(struct ward *d)
 		enter_the_next(d);
 		return;
 	}
-	if (settle(d, &err) < 0 || guard_parent(d, &err) < 0 || keep(d, &err) < 0) {
+	if (!d->is_settled && settle_all(d, &err) < 0) {
 		ward_fail(d, err.text);
 		return;
 	}
+	d->is_settled = false;
+	/* Whoever asked for it finds nobody there who wasn't before. */
+	join_end(d);
 	close_fd(&d->text_fd);
 	/* From now on a successor of the engine takes over. */
 	d->restarted = true;
@@ -393,16 +419,18 @@ static void on_tested(struct loop_source *source, uint32_t events)
 	struct err err = { 0 };
 	int r = inside_result(d, &err);
 
-	inside_end(d);
+	inside_hear_no_more(d);
 	if (r < 0) {
 		ward_fail(d, err.text);
 		return;
 	}
 	run(d);
-	if (d->pins)
+	if (d->pins) {
+		join_end(d);
 		wait_for_pins(d);
-	else
+	} else {
 		stands(d);
+	}
 }
 
 static void on_test_late(struct loop_timer *t)
@@ -415,6 +443,7 @@ static void on_test_late(struct loop_timer *t)
 static void test(struct ward *d)
 {
 	struct loop *loop = d->warden->keeper.loop;
+	struct err err = { 0 };
 
 	d->state = WARD_TESTING;
 	parent_let_through(d); /* its rules stand */
@@ -423,6 +452,8 @@ static void test(struct ward *d)
 	if (inside_begin_test(d) < 0 || loop_add(loop, &d->from_child, EPOLLIN) < 0 ||
 	    loop_timer_start(loop, &d->late, loop_now_ms(loop) + WARD_TEST_MS) < 0)
 		ward_fail(d, "the self-test can't be started");
+	else if (settle_all(d, &err) < 0) /* meanwhile */
+		ward_fail(d, err.text);
 }
 
 /* What a cgroup's new id makes of it. Without memory for it nobody is kept from attaching
@@ -438,7 +469,7 @@ void ward_on_engine_end(struct ward *d)
 {
 	if (d->state == WARD_TESTING || d->state == WARD_PINNING)
 		inside_end(d);
-	d->again = false;
+	d->again = d->is_settled = false;
 	if (d->state == WARD_ENDING)
 		ward_on_detached(d, "the engine has ended; rules of it may be left");
 	else if (d->state == WARD_LEFT)

@@ -36,6 +36,7 @@ struct looking {
 	struct cgroup_ids ids;
 	struct found *found; /* owned */
 	size_t count, capacity;
+	bool inhabited; /* somebody is in the cgroup */
 	int error;
 };
 
@@ -152,11 +153,40 @@ static int diag_open(int *ret)
 	return *ret < 0 ? -errno : 0;
 }
 
-static int list(int diag, struct looking *l)
+static int on_process(struct cgroup_walk *w, pid_t pid)
 {
-	int r = l->who->cgroup ? cgroup_ids_below(l->who->cgroup, &l->ids) : 0;
+	struct looking *l = w->data;
 
-	return r < 0 ? r : dump(diag, l);
+	l->inhabited |= pid != l->who->except;
+	return 0;
+}
+
+static int on_cgroup(struct cgroup_walk *w, uint64_t id)
+{
+	struct looking *l = w->data;
+
+	return cgroup_ids_add(&l->ids, id);
+}
+
+/* A connection that was made in a cgroup where nobody is any more is at best a process's
+ * outside of it: no sandbox's. So the dump, which takes as long as the kernel's table is
+ * large, is for cgroups with somebody in them. */
+static int list(struct looking *l, int *ret_diag)
+{
+	struct err ignored = { 0 };
+	struct cgroup_walk w = {
+		.on_process = on_process,
+		.on_cgroup = on_cgroup,
+		.data = l,
+		.err = &ignored,
+	};
+	int r = l->who->cgroup ? cgroup_walk(&w, l->who->cgroup) : 0;
+
+	if (r < 0 || (l->who->cgroup && !l->inhabited))
+		return r;
+	cgroup_ids_sort(&l->ids);
+	r = diag_open(ret_diag);
+	return r < 0 ? r : dump(*ret_diag, l);
 }
 
 /* ---- what becomes of them ---- */
@@ -230,11 +260,9 @@ int before_end(const struct before_who *who, size_t *ret, struct err *err)
 {
 	struct looking l = { .who = who };
 	CLEAN(fd) int diag = -1;
-	int r = diag_open(&diag);
+	int r = list(&l, &diag);
 
 	*ret = 0;
-	if (r == 0)
-		r = list(diag, &l);
 	if (r < 0)
 		err_sys(err, r, "cannot list the connections from before");
 	else if (l.count > 0)

@@ -12,6 +12,7 @@
 struct before_who {
 	const struct cgroup *cgroup; /* and those below it; NULL: a user. Borrowed */
 	uint32_t uid;
+	pid_t except; /* of the cgroup's processes, is one of ours and has none; or 0 */
 };
 
 /* To be called once the filter stands: end all that nobody knows who began. -EOPNOTSUPP:
