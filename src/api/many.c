@@ -75,10 +75,14 @@ static void detach(struct api_request *r)
 
 static void answer_no_sandbox(struct api_request *r)
 {
-	if (hall_of(r)->knows_all(hall_of(r)->data))
-		reply_error(r, MHD_HTTP_NOT_FOUND, "no such sandbox");
-	else
+	char shown[TEXT_ESCAPED_SIZE];
+
+	if (!hall_of(r)->knows_all(hall_of(r)->data)) {
 		reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, TAKING_OVER);
+		return;
+	}
+	reply_error(r, MHD_HTTP_NOT_FOUND, "no such sandbox: '%s'",
+		    text_escape(text_of(r->id), shown, sizeof(shown)));
 }
 
 static void answer_one(struct api_request *r)

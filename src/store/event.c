@@ -57,6 +57,13 @@ const char *event_layer_name(enum event_layer l)
 
 /* ---- what folds ---- */
 
+bool event_same_reason(const struct event *a, const struct event *b)
+{
+	bool says_what = a->action == EVENT_CHANGE || a->action == EVENT_PANIC;
+
+	return !says_what || strncmp(a->reason, b->reason, EVENT_REASON_SIZE) == 0;
+}
+
 static uint64_t hash_event(const struct event_ring *r, const struct event *e)
 {
 	uint8_t bytes[64 + EVENT_NAME_SIZE];
@@ -87,7 +94,7 @@ static bool folds(const struct event *a, const struct event *b)
 	return a->sandbox == b->sandbox && a->rule == b->rule && a->port == b->port &&
 	       a->action == b->action && a->layer == b->layer &&
 	       a->protocol == b->protocol && a->limit == b->limit &&
-	       addr_equal(&a->remote, &b->remote) &&
+	       addr_equal(&a->remote, &b->remote) && event_same_reason(a, b) &&
 	       strncmp(a->name, b->name, EVENT_NAME_SIZE) == 0;
 }
 

@@ -55,11 +55,16 @@ struct event {
 					 */
 };
 
+/* Do they say the same as far as the reason goes? Of what was denied or passed it follows
+ * from the rest; what was changed, or went wrong, stands nowhere else. */
+bool event_same_reason(const struct event *a, const struct event *b);
+
 const char *event_action_name(enum event_action a);
 const char *event_layer_name(enum event_layer l);
 
 /* The newest @capacity distinct events. Equal (sandbox, action, layer, name, remote,
- * port, protocol, rule, limit) fold: packets and bytes add up, the first time stays.
+ * port, protocol, rule, limit, event_same_reason()) fold: packets and bytes add up, the
+ * first time stays.
  * When it is full the oldest goes and is counted. */
 struct event_ring;
 struct event_ring *event_ring_new(size_t capacity);

@@ -417,7 +417,7 @@ static bool folds(const struct event_row *a, const struct event_row *b)
 	       x->protocol == y->protocol && x->limit == y->limit &&
 	       x->query_type == y->query_type && x->allowable == y->allowable &&
 	       a->pid == b->pid && x->uid == y->uid && a->rule_line == b->rule_line &&
-	       addr_equal(&x->remote, &y->remote) &&
+	       addr_equal(&x->remote, &y->remote) && event_same_reason(x, y) &&
 	       strncmp(x->name, y->name, sizeof(x->name)) == 0 &&
 	       strncmp(a->command, b->command, sizeof(a->command)) == 0 &&
 	       strncmp(a->sandbox, b->sandbox, sizeof(a->sandbox)) == 0 &&

@@ -79,7 +79,7 @@ def test_what_is_not_there_is_said(daemon, pod):
     daemon.attach("one", pod)
     for verb in (["status", "two"], ["policy", "show", "--id", "two"], ["detach", "two"]):
         done = daemon.weir(*verb)
-        assert done.code == 125 and "no such sandbox" in done.messages, done
+        assert done.code == 125 and "no such sandbox: 'two'" in done.messages, done
     for verb in (["status", "../x"], ["policy", "show", "--id", "a b"], ["status", "one", "two"], ["detach"],
                  ["policy", "show", "--id", "one", "x.yaml"], ["policy", "check", "--id", "one"],
                  ["policy", "check", "--socket", "/x"]):

@@ -64,6 +64,31 @@ static void what_differs_in_any_key_field_does_not_fold(void **state)
 	event_ring_free(r);
 }
 
+static void changes_fold_only_when_they_say_the_same(void **state)
+{
+	static const struct {
+		enum event_action action;
+		size_t rows;
+	} cases[] = {
+		{ EVENT_ALLOW, 1 }, { EVENT_DENY, 1 },	 { EVENT_LIMIT, 1 },
+		{ EVENT_PANIC, 2 }, { EVENT_CHANGE, 2 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct event_ring *r = event_ring_new(4);
+		struct event e = { .packets = 1, .action = (uint8_t)cases[i].action };
+
+		for (int k = 0; k < 4; k++) {
+			snprintf(e.reason, sizeof(e.reason), "was %s",
+				 k % 2 ? "detached" : "attached");
+			event_ring_add(r, &e);
+		}
+		assert_int_equal(event_ring_count(r), cases[i].rows);
+		assert_int_equal(event_ring_at(r, 0)->packets, 4 / cases[i].rows);
+		event_ring_free(r);
+	}
+}
+
 /* It is larger than the first piece of memory that it takes, and no power of two. */
 static void a_ring_grows_up_to_its_capacity(void **state)
 {
@@ -148,6 +173,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(equal_events_fold_and_keep_the_first_time),
 		cmocka_unit_test(what_differs_in_any_key_field_does_not_fold),
+		cmocka_unit_test(changes_fold_only_when_they_say_the_same),
 		cmocka_unit_test(a_ring_grows_up_to_its_capacity),
 		cmocka_unit_test(a_full_ring_loses_its_oldest_and_counts_it),
 		cmocka_unit_test(a_name_that_fills_its_field_is_read_within_it),

@@ -202,6 +202,31 @@ static void equal_events_become_one_row_and_others_do_not(void **state)
 	sqlite_writer_free(w);
 }
 
+static void what_was_changed_is_all_there(void **state)
+{
+	static const char *const said[] = { "the sandbox was attached",
+					    "the policy was changed",
+					    "the policy was changed",
+					    "the sandbox was detached" };
+	struct sqlite_writer *w = writer(0);
+	struct event_row row = { .sandbox = "sb-1", .event.packets = 1 };
+	struct sqlite_state s;
+
+	row.event.action = EVENT_CHANGE;
+	row.event.layer = EVENT_LAUNCH;
+	row.event.ts_ms = T0;
+	row.event.rule = EVENT_NO_RULE;
+	for (size_t i = 0; i < ARRAY_SIZE(said); i++) {
+		snprintf(row.event.reason, sizeof(row.event.reason), "%s", said[i]);
+		sqlite_writer_add(w, &row);
+	}
+	assert_true(sqlite_writer_drain(w, 5000));
+	sqlite_writer_state(w, &s);
+	assert_int_equal(s.rows, 3);
+	assert_int_equal(s.packets, 4);
+	sqlite_writer_free(w);
+}
+
 static void more_than_the_window_holds_is_all_there(void **state)
 {
 	struct sqlite_writer *w = writer(0);
@@ -568,6 +593,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		IN_DIRECTORY(what_was_added_is_found_as_it_was),
 		IN_DIRECTORY(equal_events_become_one_row_and_others_do_not),
+		IN_DIRECTORY(what_was_changed_is_all_there),
 		IN_DIRECTORY(more_than_the_window_holds_is_all_there),
 		IN_DIRECTORY(a_window_is_written_without_being_asked),
 		IN_DIRECTORY(each_question_finds_its_own),
