@@ -219,13 +219,20 @@ static int open_namespace(const struct ward *d, struct err *err)
 		       "cannot open the network namespace '%.200s'", d->spec.where);
 }
 
-int inside_open(struct ward *d, struct err *err)
+int inside_find(struct ward *d, int *ret_ns, struct err *err)
 {
 	CLEAN(fd) int ns = open_namespace(d, err);
 	int r = ns < 0 ? ns : check_namespace(d, ns, err);
 
 	if (r == 0)
-		r = start_child(d, ns, err);
+		*ret_ns = TAKE_FD(ns);
+	return r;
+}
+
+int inside_open(struct ward *d, int ns, struct err *err)
+{
+	int r = start_child(d, ns, err);
+
 	if (r == 0)
 		r = wait_for_sockets(d, err);
 	if (r < 0 || !d->probe.allowed_name[0])

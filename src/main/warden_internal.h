@@ -227,9 +227,11 @@ int ward_plan_fd(const struct ward_plan *p);
 
 /* -- warden_inside.c ---------------------------------------------------------------- */
 
-/* Enter the namespace and open what the engine serves there. With d->probe a child
- * stays inside, at d->from_child. Sets ns_dev and ns_ino. */
-int inside_open(struct ward *d, struct err *err) MUST_CHECK;
+/* Which namespace is meant: sets ns_dev and ns_ino. *@ret_ns is the caller's. */
+int inside_find(struct ward *d, int *ret_ns, struct err *err) MUST_CHECK;
+/* Enter it, @ns, and open what the engine serves there. With d->probe a child stays
+ * inside, at d->from_child. */
+int inside_open(struct ward *d, int ns, struct err *err) MUST_CHECK;
 /* What the child says: 0, the self-test has passed; or -errno with @err. */
 int inside_result(struct ward *d, struct err *err) MUST_CHECK;
 int inside_begin_test(struct ward *d) MUST_CHECK;

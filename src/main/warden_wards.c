@@ -237,10 +237,13 @@ static int check_alone(struct ward *d, struct err *err)
 static int open_ward(struct ward *d, struct err *err)
 {
 	bool is_host = d->spec.kind == GUARDED_HOST;
-	int r = is_host ? host_find(d, err) : inside_open(d, err);
+	CLEAN(fd) int ns = -1;
+	int r = is_host ? host_find(d, err) : inside_find(d, &ns, err);
 
 	if (r == 0)
 		r = check_alone(d, err);
+	if (r == 0 && !is_host)
+		r = inside_open(d, ns, err);
 	if (r == 0 && is_host && d->probe.allowed_name[0])
 		r = join_start(d, err);
 	if (r == 0)

@@ -294,6 +294,13 @@ def test_who_is_root_over_the_namespace_changes_no_rule(daemon, site, denied):
     wait_for(lambda: daemon.names() == [])
 
 
+def test_two_of_one_namespace_are_refused(daemon, pod, site):
+    daemon.attach("one", pod, "--allow", site.name)
+    done = daemon.weir("attach", "--id", "two", "--netns", pod.ns.path)
+    assert done.code == 125 and "sandbox 'one' is that network namespace already" in done.messages, done
+    assert daemon.names() == ["one"] and pod.probe(["dns", site.name]).addresses == [site.v4]
+
+
 def test_its_log_says_whom_it_is_about(daemon, pod, other, site, denied):
     """`weir daemon` has many of them, and is no other program's stand-in."""
     daemon.attach("one", pod, "--allow", site.name)
