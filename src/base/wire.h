@@ -97,7 +97,7 @@ static inline void wire_write_u8(struct wire *w, uint8_t v)
 {
 	uint8_t *p = wire_take(w, 1);
 
-	if (p)
+	if (wire_ok(w))
 		p[0] = v;
 }
 
@@ -105,7 +105,7 @@ static inline void wire_write_u16(struct wire *w, uint16_t v)
 {
 	uint8_t *p = wire_take(w, 2);
 
-	if (p) {
+	if (wire_ok(w)) {
 		p[0] = (uint8_t)(v >> 8);
 		p[1] = (uint8_t)v;
 	}
@@ -115,7 +115,7 @@ static inline void wire_write_u32(struct wire *w, uint32_t v)
 {
 	uint8_t *p = wire_take(w, 4);
 
-	if (p) {
+	if (wire_ok(w)) {
 		p[0] = (uint8_t)(v >> 24);
 		p[1] = (uint8_t)(v >> 16);
 		p[2] = (uint8_t)(v >> 8);
