@@ -2,15 +2,24 @@
 #include <errno.h>
 #include <jansson.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "cli/attach.h"
 #include "cli/daemon_ask.h"
 #include "cli/run.h"
 
-enum { LIST_MAX = 256, HTTP_MULTIPLE = 300, HTTP_BAD_REQUEST = 400 };
+enum {
+	LIST_MAX = 256,
+	HTTP_MULTIPLE = 300,
+	HTTP_BAD_REQUEST = 400,
+	HTTP_UNAVAILABLE = 503,
+	RESTART_MS = 10000,
+	LOOK_MS = 50,
+};
 
 struct list {
 	const char *items[LIST_MAX];
@@ -20,7 +29,7 @@ struct list {
 struct spec {
 	const char *id, *netns, *cgroup, *uid, *policy_file, *socket;
 	struct list allow, deny, profiles;
-	bool guard_parent;
+	bool guard_parent, again;
 };
 
 static struct spec *spec_of(void *target)
@@ -71,6 +80,12 @@ static int set_guard_parent(void *target, const char *value, struct err *err)
 	return 0;
 }
 
+static int set_again(void *target, const char *value, struct err *err)
+{
+	spec_of(target)->again = true;
+	return 0;
+}
+
 static int set_policy(void *target, const char *value, struct err *err)
 {
 	if (spec_of(target)->policy_file)
@@ -112,6 +127,9 @@ static const struct cli_option attach_options[] = {
 	{ "guard-parent", NULL,
 	  "with --cgroup: close its parent to groups that nobody knows",
 	  set_guard_parent },
+	{ "again", NULL,
+	  "it may be attached already: it gets this policy (not with --netns)",
+	  set_again },
 	{ "policy", "FILE", "read the policy from FILE, YAML or JSON", set_policy },
 	{ "profile", "NAME", "add a profile's rules behind the policy's (may repeat)",
 	  set_profile, ' ' },
@@ -191,7 +209,25 @@ static json_t *body_of(const struct spec *s, uint32_t uid, const char *policy,
 		json_object_set_new(j, "uid", json_integer(uid));
 	if (j && s->guard_parent)
 		json_object_set_new(j, "guardParent", json_true());
+	if (j && s->again)
+		json_object_set_new(j, "again", json_true());
 	return j;
+}
+
+/* A daemon that was just started takes over what was there before. */
+static int ask(const struct spec *s, const char *path, const char *body,
+	       struct arena *arena, struct client_reply *ret, struct err *err)
+{
+	int64_t until_ms = clock_now_ms() + RESTART_MS;
+	int r;
+
+	do {
+		r = client_ask(s->socket, "PUT", path, text_of(body), arena, ret, err);
+		if (r < 0 || ret->status != HTTP_UNAVAILABLE)
+			return r;
+		(void)!poll(NULL, 0, LOOK_MS);
+	} while (clock_now_ms() < until_ms);
+	return r;
 }
 
 static int attach(const struct spec *s, uint32_t uid, const char *policy)
@@ -206,7 +242,7 @@ static int attach(const struct spec *s, uint32_t uid, const char *policy)
 	json_decref(j);
 	if (!body || !path)
 		return failed("out of memory");
-	if (client_ask(s->socket, "PUT", path, text_of(body), &arena, &reply, &err) < 0)
+	if (ask(s, path, body, &arena, &reply, &err) < 0)
 		return failed(err.text);
 	if (reply.status < HTTP_MULTIPLE)
 		return 0;
@@ -230,6 +266,10 @@ static int check_spec(const struct spec *s, uint32_t *ret_uid, char **ret_policy
 	}
 	if (s->guard_parent && !s->cgroup) {
 		log_error("attach: --guard-parent goes with --cgroup alone");
+		r = RUN_STATUS_BAD_INPUT;
+	}
+	if (s->again && s->netns) {
+		log_error("attach: --again goes with --cgroup and --uid alone");
 		r = RUN_STATUS_BAD_INPUT;
 	}
 	if (s->id && !daemon_is_id(s->id))

@@ -164,6 +164,13 @@ static int print_json(const json_t *j)
 	return RUN_STATUS_FAILED;
 }
 
+/* To whom the list may look as if that were all. */
+static void warn_of_more(const json_t *list)
+{
+	if (json_is_true(json_object_get(list, "takingOver")))
+		log_warning("the daemon is being started: there may be more");
+}
+
 /* -- ps ----------------------------------------------------------------------------- */
 
 static void print_row(const json_t *one)
@@ -198,6 +205,7 @@ int cli_ps(int argc, char **argv)
 		       "POLICY", "RULES", "DENIES", "WHERE");
 		json_array_foreach(json_object_get(j, "sandboxes"), i, one)
 			print_row(one);
+		warn_of_more(j);
 	}
 	json_decref(j);
 	return r;
@@ -336,6 +344,8 @@ static int show_all(const struct spec *s)
 	}
 	if (all)
 		r = show_each(s, list);
+	if (all && !s->json)
+		warn_of_more(all);
 	if (r == 0 && s->json) {
 		json_object_set(all, "status", daemon);
 		r = print_json(all);

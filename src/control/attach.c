@@ -18,6 +18,7 @@ enum {
 struct wanted {
 	struct ipc_ward spec;
 	size_t kinds; /* of them there has to be one */
+	bool again;
 	json_t *policy;
 	struct err *err;
 };
@@ -133,6 +134,13 @@ static void read_guard_parent(struct wanted *w, json_t *value)
 		fault(w, "guardParent: this is neither true nor false");
 }
 
+static void read_again(struct wanted *w, json_t *value)
+{
+	w->again = json_is_true(value);
+	if (!json_is_boolean(value))
+		fault(w, "again: this is neither true nor false");
+}
+
 static void read_policy(struct wanted *w, json_t *value)
 {
 	w->policy = value;
@@ -147,6 +155,7 @@ static const struct {
 	{ "uid", read_uid },
 	{ "policy", read_policy },
 	{ "guardParent", read_guard_parent },
+	{ "again", read_again },
 };
 
 static void read_key(struct wanted *w, const char *key, json_t *value)
@@ -196,7 +205,7 @@ static void parse_policy(struct wanted *w, struct side *s, struct document **ret
 }
 
 int side_attach_read(struct side *s, const char *id, struct text body,
-		     struct ipc_ward *ret, struct document **ret_policy, struct err *err)
+		     struct side_wish *ret, struct err *err)
 {
 	struct document *policy = NULL;
 	struct wanted w = { .err = err };
@@ -215,14 +224,15 @@ int side_attach_read(struct side *s, const char *id, struct text body,
 		fault(&w, "exactly one of netns, cgroup and uid is given");
 	if (w.spec.guard_parent && w.spec.member != FILTER_MEMBER_CGROUP)
 		fault(&w, "guardParent: this goes with a cgroup alone");
+	if (w.again && w.spec.kind == GUARDED_NETNS)
+		fault(&w, "again: this goes with a cgroup or a user alone");
 	parse_policy(&w, s, &policy);
 	json_decref(j);
 	if (err->code < 0) {
 		document_free(policy);
 		return err->code;
 	}
-	*ret = w.spec;
-	*ret_policy = policy;
+	*ret = (struct side_wish){ w.spec, policy, w.again };
 	return 0;
 }
 

@@ -8,7 +8,14 @@
 #include "base/clock.h"
 #include "control/side.h"
 
-enum { GROUPS_MAX = 256, HTTP_BAD_REQUEST = 400, HTTP_NOT_FOUND = 404 };
+enum {
+	GROUPS_MAX = 256,
+	HTTP_OK = 200,
+	HTTP_BAD_REQUEST = 400,
+	HTTP_NOT_FOUND = 404,
+	HTTP_CONFLICT = 409,
+	HTTP_FAILED = 500
+};
 
 /* -- one sandbox, as a sidecar shows it --------------------------------------------- */
 
@@ -245,7 +252,10 @@ static char *hall_list(void *data)
 		if (json_array_append_new(all, side_ward_json(w)) < 0)
 			break;
 	}
-	return to_text(json_pack("{s:o}", "sandboxes", all));
+	/* Who reads this must not take some for all. */
+	return to_text(side_wards_are_known(s) ? json_pack("{s:o}", "sandboxes", all)
+					       : json_pack("{s:o, s:b}", "sandboxes", all,
+							   "takingOver", true));
 }
 
 static char *hall_show(void *data, const char *id)
@@ -258,15 +268,55 @@ static char *hall_show(void *data, const char *id)
 	return to_text(side_ward_json(w));
 }
 
+static unsigned int change(struct side_ward *w, struct document *policy, struct err *err)
+{
+	switch (side_ward_change(w, policy, err)) {
+	case API_FAILED_NOT:
+		return HTTP_OK;
+	case API_FAILED_POLICY:
+		return HTTP_BAD_REQUEST;
+	default:
+		return HTTP_FAILED;
+	}
+}
+
+/* What was closed for what it did is not opened by being started once more. */
+static unsigned int attach_again(struct side_ward *w, struct side_wish *wish,
+				 struct err *err)
+{
+	const struct ipc_message ask = { .type = IPC_AGAIN,
+					 .sandbox = w->id,
+					 .ward = wish->spec };
+	const struct side_answer answer = { IPC_WARDED, IPC_REFUSED };
+	struct ipc_message m = { 0 };
+
+	if (document_closed(w->document))
+		err_set(err, -EPERM, "it is closed: %s", document_closed(w->document));
+	else if (side_ask_keeper(w->link, &ask, NULL, 0, &answer, &m, NULL) < 0)
+		err_set(err, -EPIPE, "the warden does not answer");
+	else if (m.type == IPC_WARDED)
+		return change(w, TAKE_PTR(wish->policy), err);
+	else
+		side_tame(m.text, sizeof(m.text));
+	if (err->code == 0)
+		err_set(err, -EEXIST, "%s", m.text);
+	return HTTP_CONFLICT;
+}
+
 static unsigned int hall_attach(void *data, const char *id, struct text body,
 				struct err *err)
 {
-	struct document *policy = NULL;
-	struct ipc_ward spec;
+	struct side_wish wish = { 0 };
+	struct side_ward *there = side_ward_named(data, id);
+	unsigned int status;
 
-	if (side_attach_read(data, id, body, &spec, &policy, err) < 0)
+	if (side_attach_read(data, id, body, &wish, err) < 0)
 		return HTTP_BAD_REQUEST;
-	return side_ward_attach(data, &spec, policy, err);
+	if (!there || !wish.again)
+		return side_ward_attach(data, &wish.spec, wish.policy, err);
+	status = attach_again(there, &wish, err);
+	document_free(wish.policy);
+	return status;
 }
 
 static unsigned int hall_detach(void *data, const char *id, struct err *err)

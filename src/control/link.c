@@ -286,7 +286,8 @@ int side_ask_keeper(struct side_link *l, const struct ipc_message *m, const int 
 		    size_t count, const struct side_answer *wanted,
 		    struct ipc_message *ret, int *ret_fd)
 {
-	bool is_slow = m->type == IPC_WARD || m->type == IPC_DETACH;
+	bool is_slow = m->type == IPC_WARD || m->type == IPC_AGAIN ||
+		       m->type == IPC_DETACH;
 	int64_t until_ms = clock_now_ms() + (is_slow ? SIDE_ATTACH_MS : SIDE_ASK_MS);
 	int r = send_to(l->from_keeper.fd, m, fds, count), fd = -1;
 

@@ -67,6 +67,10 @@ void side_on_event(struct side *s, const struct event *given)
 	else if (e.action == EVENT_PANIC)
 		loglines_say(s->log, e.ts_ms, LOGLINES_ERROR, "%s%s%s", row.sandbox,
 			     row.sandbox[0] ? ": " : "", e.reason);
+	/* A sidecar's one neither comes nor goes. */
+	else if (e.action == EVENT_CHANGE && s->many)
+		loglines_say(s->log, e.ts_ms, LOGLINES_INFO, "%s: %s", row.sandbox,
+			     e.reason);
 }
 
 static const struct endpoint *upstream_of(const struct side *s,

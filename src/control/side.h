@@ -275,11 +275,16 @@ void side_hall(struct side *s, struct api_hall *ret);
 
 /* -- attach.c ----------------------------------------------------------------------- */
 
+struct side_wish {
+	struct ipc_ward spec;
+	struct document *policy; /* owned */
+	bool again;		 /* it may be there: with this policy from now on */
+};
+
 /* The body of PUT /sandboxes/@id. Return: 0, or -errno with every fault in @err. */
 struct json_t;
 int side_attach_read(struct side *s, const char *id, struct text body,
-		     struct ipc_ward *ret, struct document **ret_policy,
-		     struct err *err) MUST_CHECK;
+		     struct side_wish *ret, struct err *err) MUST_CHECK;
 /* What GET says of @w; NULL: out of memory. */
 struct json_t *side_ward_json(const struct side_ward *w);
 

@@ -85,6 +85,9 @@ enum ipc_type {
 	 * with text. IPC_DETACH and IPC_KEEP, with the sandbox, are as above */
 	IPC_WARD,
 	IPC_WARDED,
+	/* control to warden, with `sandbox` and `ward`: is it that one, and guarded?
+	 * IPC_WARDED back, as soon as it stands, or IPC_REFUSED with text */
+	IPC_AGAIN,
 	/* control to warden: the first one with an id above `sandbox`. IPC_LISTED back,
 	 * with `ward` and a descriptor, its text; sandbox 0: there is none */
 	IPC_LIST,

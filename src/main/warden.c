@@ -181,6 +181,22 @@ static void on_attach(struct warden *w, const struct ipc_message *m, int *fds)
 		refuse(w, IPC_REFUSED, 0, err.text);
 }
 
+static void on_again(struct warden *w, const struct ipc_message *m)
+{
+	struct ward *d = ward_find(w, m->sandbox);
+	struct ipc_ward spec = m->ward;
+	struct err err = { 0 };
+
+	spec.name[IPC_WARD_NAME_MAX] = '\0';
+	spec.where[IPC_WARD_WHERE_MAX] = '\0';
+	if (!d)
+		err_set(&err, -ENOENT, "there is no such sandbox");
+	else if (ward_user(&spec, &err) == 0)
+		(void)!host_again(d, &spec, &err);
+	if (err.code < 0)
+		refuse(w, IPC_REFUSED, m->sandbox, err.text);
+}
+
 static void on_detach(struct warden *w, uint32_t sandbox)
 {
 	struct ward *d = ward_find(w, sandbox);
@@ -268,6 +284,8 @@ void warden_on_control(struct warden *w, const struct ipc_message *m, int *fds,
 {
 	if (m->type == IPC_WARD && count == 2)
 		on_attach(w, m, fds);
+	else if (m->type == IPC_AGAIN)
+		on_again(w, m);
 	else if (m->type == IPC_KEEP && count == 2)
 		on_keep(w, m, fds);
 	else if (m->type == IPC_DETACH)

@@ -229,6 +229,51 @@ int host_find(struct ward *d, struct err *err)
 	return r < 0 ? r : open_host(d->warden, err);
 }
 
+/* -- asked for again ---------------------------------------------------------------- */
+
+static bool is_same_cgroup(const struct ward *d, const struct ipc_ward *asked)
+{
+	CLEAN(mem) struct cgroup *c = calloc(1, sizeof(*c));
+	struct err ignored = { 0 };
+
+	return c && cgroup_open(asked->where, c, &ignored) == 0 &&
+	       strcmp(cgroup_name(c), d->spec.where) == 0;
+}
+
+/* A namespace is told from others by being opened there, so none is ever the same. */
+static bool is_same(const struct ward *d, const struct ipc_ward *asked)
+{
+	if (d->spec.kind != GUARDED_HOST || asked->kind != GUARDED_HOST ||
+	    d->spec.member != asked->member)
+		return false;
+	return asked->member == FILTER_MEMBER_CGROUP
+		       ? is_same_cgroup(d, asked)
+		       : strcmp(asked->where, d->spec.where) == 0;
+}
+
+int host_again(struct ward *d, const struct ipc_ward *asked, struct err *err)
+{
+	struct ipc_message m = { .type = IPC_WARDED, .sandbox = d->id, .ward = d->spec };
+
+	if (!is_same(d, asked))
+		return err_set(err, -EEXIST, "sandbox '%s' is something else",
+			       d->spec.name);
+	if (asked->guard_parent && !d->spec.guard_parent)
+		return err_set(err, -EEXIST,
+			       "sandbox '%s' was attached without its parent's guard",
+			       d->spec.name);
+	/* It may be another one since a moment ago. */
+	if (d->dir)
+		follow_look(d);
+	if (d->waiting || d->state == WARD_ENDING || d->state == WARD_LEFT)
+		return err_set(err, -ENOENT, "sandbox '%s' is gone", d->spec.name);
+	if (d->state == WARD_STANDING)
+		warden_tell_control(d->warden, &m, NULL);
+	else
+		d->asked = true;
+	return 0;
+}
+
 /* -- what is told ------------------------------------------------------------------- */
 
 void host_tell(const struct ward *d, const char *text)

@@ -247,6 +247,9 @@ void host_init(struct warden *w);
 /* @d->spec says who is meant: find out, and write it there as it is to be shown. For the
  * first one, open what is served. */
 int host_find(struct ward *d, struct err *err) MUST_CHECK;
+/* Is @asked, which is to be guarded again, what @d guards? Control is answered when @d
+ * stands. */
+int host_again(struct ward *d, const struct ipc_ward *asked, struct err *err) MUST_CHECK;
 /* The engine has the descriptors after it; it may have to be given them. */
 int host_give(struct warden *w) MUST_CHECK;
 /* The table is to be installed. */

@@ -25,6 +25,8 @@ KINDS = "exactly one of netns, cgroup and uid is given"
     ({"uid": "4294967295"}, ["uid: '4294967295' is not a user name"]),
     ({"uid": "a b\n"}, ["uid: 'a b\\x0a' is not a user name"]),
     ({"uid": 7, "guardParent": True}, ["guardParent: this goes with a cgroup alone"]),
+    ({"netns": "/a", "again": True}, ["again: this goes with a cgroup or a user alone"]),
+    ({"uid": 7, "again": 1}, ["again: this is neither true nor false"]),
     ({"cgroup": "/a", "guardParent": 1}, ["guardParent: this is neither true nor false"]),
     # each of them, not the first
     ({"cgroup": "a", "uid": 0, "more": 1, "guardParent": "yes", "policy": {"egress": [{"action": "open", "target": "a.test"}]}},
@@ -50,6 +52,7 @@ def test_an_id_is_a_word(daemon):
     (["--id", "one", "--cgroup", "/a", "--uid", "1000"], "exactly one of --netns, --cgroup and --uid"),
     (["--cgroup", "/a"], "--id and exactly one"),
     (["--id", "one", "--uid", "1000", "--guard-parent"], "--guard-parent goes with --cgroup"),
+    (["--id", "one", "--netns", "/a", "--again"], "--again goes with --cgroup and --uid"),
     (["--id", "one", "--uid", "nobody-of-that-name"], "'nobody-of-that-name' is not a user of this host"),
     (["--id", "one", "--uid", "root"], "'root' is root"),
     (["--id", "one", "--uid", "0"], "--uid: '0' is root"),
