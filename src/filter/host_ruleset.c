@@ -224,6 +224,7 @@ static void build_member(struct base *k)
 		return;
 	stmt_rule(b, c);
 	stmt_add(b, FILTER_MARK_BY)->set = k->current;
+	ruleset_straight(b, c);
 	ruleset_bound(b, c);
 	stmt_rule(b, c);
 	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);

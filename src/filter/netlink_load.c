@@ -64,11 +64,12 @@ static const struct field {
 	[FILTER_OIF_GROUP] = { SOURCE_META, NFT_META_OIFGROUP, 0, 4, true },
 	[FILTER_MARK] = { SOURCE_META, NFT_META_MARK, 0, 4, true },
 	[FILTER_SKUID] = { SOURCE_META, NFT_META_SKUID, 0, 4, true },
-	/* ip saddr, ip daddr, ip6 daddr, ip6 length, ip6 hoplimit */
+	/* ip saddr, ip daddr, ip6 daddr, ip6 length, ip6 nexthdr, ip6 hoplimit */
 	[FILTER_SADDR4] = { SOURCE_PAYLOAD, NFT_PAYLOAD_NETWORK_HEADER, 12, 4, false },
 	[FILTER_DADDR4] = { SOURCE_PAYLOAD, NFT_PAYLOAD_NETWORK_HEADER, 16, 4, false },
 	[FILTER_DADDR6] = { SOURCE_PAYLOAD, NFT_PAYLOAD_NETWORK_HEADER, 24, 16, false },
 	[FILTER_LENGTH6] = { SOURCE_PAYLOAD, NFT_PAYLOAD_NETWORK_HEADER, 4, 2, false },
+	[FILTER_NEXT6] = { SOURCE_PAYLOAD, NFT_PAYLOAD_NETWORK_HEADER, 6, 1, false },
 	[FILTER_HOPLIMIT] = { SOURCE_PAYLOAD, NFT_PAYLOAD_NETWORK_HEADER, 7, 1, false },
 	/* th sport, th dport, icmp type and icmpv6 type, tcp flags */
 	[FILTER_SPORT] = { SOURCE_PAYLOAD, NFT_PAYLOAD_TRANSPORT_HEADER, 0, 2, false },

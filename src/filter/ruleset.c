@@ -92,6 +92,7 @@ static void build_output(struct builder *b)
 	if (b->direct_udp)
 		build_dead_end(b, c);
 	build_stray_dns(b, c);
+	ruleset_straight(b, c);
 	ruleset_bound(b, c);
 	ruleset_established(b, c);
 	ruleset_related(b, c);

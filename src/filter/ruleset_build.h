@@ -150,6 +150,9 @@ void ruleset_local(struct builder *b, struct filter_chain *c);
 void ruleset_related_kernel(struct builder *b, struct filter_chain *c);
 /* Refuse a source that isn't local, then accept replies to those who dial in. */
 void ruleset_replies(struct builder *b, struct filter_chain *c);
+/* By an IPv6 routing header, which takes no capability, a packet goes from where it may
+ * to somewhere else: refuse it, before any flow is let through. */
+void ruleset_straight(struct builder *b, struct filter_chain *c);
 /* What is for this machine goes over loopback. From a socket that is bound to another
  * link it would leave by that: refuse it, before any flow is let through. */
 void ruleset_bound(struct builder *b, struct filter_chain *c);

@@ -118,6 +118,7 @@ enum filter_field {
 	FILTER_DADDR4,
 	FILTER_DADDR6,
 	FILTER_LENGTH6,
+	FILTER_NEXT6, /* what follows an IPv6 header */
 	FILTER_HOPLIMIT,
 	FILTER_SPORT,
 	FILTER_DPORT,

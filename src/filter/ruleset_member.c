@@ -102,6 +102,7 @@ static const struct filter_chain *member(struct builder *b,
 
 	if (!c)
 		return NULL;
+	ruleset_straight(b, c);
 	ruleset_bound(b, c);
 	answers(b, c);
 	ruleset_denied(b, c, stmt_refuse);

@@ -2,6 +2,7 @@
 #include "filter/ruleset_build.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 
 #include <linux/netfilter/nf_conntrack_common.h>
@@ -378,6 +379,14 @@ void ruleset_replies(struct builder *b, struct filter_chain *c)
 	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
 	stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_REPLY);
 	stmt_accept(b);
+}
+
+void ruleset_straight(struct builder *b, struct filter_chain *c)
+{
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_NFPROTO, NFPROTO_IPV6);
+	stmt_equal(b, FILTER_NEXT6, IPPROTO_ROUTING);
+	stmt_refuse(b);
 }
 
 void ruleset_bound(struct builder *b, struct filter_chain *c)

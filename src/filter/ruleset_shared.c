@@ -318,6 +318,7 @@ static void build_egress(struct builder *b, const struct filter_chain *own)
 		stmt_accept(b);
 		return;
 	}
+	ruleset_straight(b, c);
 	ruleset_bound(b, c);
 	ruleset_established(b, c);
 	build_link(b, c);

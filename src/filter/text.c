@@ -86,6 +86,7 @@ static const struct word {
 	[FILTER_DADDR4] = { "ip daddr", put_addr4 },
 	[FILTER_DADDR6] = { "ip6 daddr", NULL }, /* in sets only */
 	[FILTER_LENGTH6] = { "ip6 length", put_number },
+	[FILTER_NEXT6] = { "ip6 nexthdr", put_number },
 	[FILTER_HOPLIMIT] = { "ip6 hoplimit", put_number },
 	[FILTER_SPORT] = { "th sport", put_number },
 	[FILTER_DPORT] = { "th dport", put_number },

@@ -25,10 +25,11 @@ struct world {
 };
 
 static const char *const fields[FILTER_FIELD_COUNT] = {
-	"none",	    "nfproto", "l4proto",   "iif",  "oif",	 "oifgroup",
-	"meta",	    "uid",     "ipsource",  "ip",   "ip6",	 "ip6length",
-	"hoplimit", "sport",   "dport",	    "icmp", "tcpflags",	 "state",
-	"status",   "mark",    "direction", "fib",  "fibsource", "cgroup",
+	"none",	    "nfproto",	 "l4proto",  "iif",	  "oif",
+	"oifgroup", "meta",	 "uid",	     "ipsource",  "ip",
+	"ip6",	    "ip6length", "next6",    "hoplimit",  "sport",
+	"dport",    "icmp",	 "tcpflags", "state",	  "status",
+	"mark",	    "direction", "fib",	     "fibsource", "cgroup",
 };
 
 static void print_stmt(FILE *f, const struct filter_stmt *s)
@@ -211,6 +212,7 @@ static void an_empty_policy_accepts_only_what_is_local_or_a_reply(void **state)
 
 	assert_has(&w, "output: l4proto=6 dport=53 fib!=2 goto:refuse\n"
 		       "output: l4proto=17 dport=53 fib!=2 goto:refuse\n"
+		       "output: nfproto=10 next6=43 goto:refuse\n"
 		       "output: oif!=1 status&32=0 fib=2 goto:refuse\n"
 		       "output: state&2!=0 mark&65535=1 accept\n"
 		       "output: state&4!=0 l4proto=1 icmp=3 accept\n"
