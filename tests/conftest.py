@@ -8,6 +8,20 @@ import pytest
 
 from world import World
 
+# The files that take longest, the longest first: workers that take whole files end together then.
+LONGEST = ("test_dns_service", "test_host_warden", "test_image", "test_filter_shared", "test_events_rows", "test_g_control",
+           "test_daemon_life", "test_change", "test_host_engine", "test_webhook", "test_c_addresses", "test_b_dns", "test_host",
+           "test_half", "test_life", "test_uplink", "test_postgres_outage", "test_netns", "test_d_sockets", "test_daemon_docker",
+           "test_verify_programs", "test_deploy", "test_dns_clients", "test_pinned", "test_page_browser", "test_copies",
+           "test_page_daemon", "test_cli_tls", "test_postgres", "test_postgres_rows", "test_api", "test_host_meeting",
+           "test_run_signals", "test_adversary", "test_verify", "test_filter_text", "test_filter", "test_api_hostile",
+           "test_host_random", "test_host_attacks", "test_cli_run", "test_daemon_host", "test_dns", "test_run_programs")
+
+
+def pytest_collection_modifyitems(items):
+    order = {f"{name}.py": number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
+
 
 @pytest.fixture(scope="session")
 def world():

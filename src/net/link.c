@@ -169,11 +169,54 @@ static int addr_add(int fd, int index, const struct addr *a, uint8_t bits)
 	body->ifa_family = a->family == ADDR_V4 ? AF_INET : AF_INET6;
 	body->ifa_prefixlen = bits;
 	body->ifa_index = (uint32_t)index;
-	/* Without duplicate address detection it can be used at once. */
+	/* Without duplicate address detection it can be used as soon as it is local. */
 	body->ifa_flags = a->family == ADDR_V6 ? IFA_F_NODAD : 0;
 	mnl_attr_put(q.header, IFA_LOCAL, addr_size(a), a->bytes);
 	mnl_attr_put(q.header, IFA_ADDRESS, addr_size(a), a->bytes);
 	return request_ack(fd, &q);
+}
+
+/* A socket that hears what the kernel says to @groups from now on. */
+static int news_open(uint32_t groups)
+{
+	const struct sockaddr_nl address = { .nl_family = AF_NETLINK,
+					     .nl_groups = groups };
+	CLEAN(fd) int fd = link_route_open();
+
+	if (fd < 0)
+		return fd;
+	if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
+		return -errno;
+	return TAKE_FD(fd);
+}
+
+/* Wait for something to be said. What, doesn't matter; cut or lost, it says: look again.
+ */
+static int news_wait(int fd, int most_ms)
+{
+	struct pollfd wait = { .fd = fd, .events = POLLIN };
+	char news[BUFFER_SIZE];
+	int n = poll(&wait, 1, most_ms);
+
+	if (n == 0)
+		return -ETIMEDOUT;
+	if (n < 0 || (recv(fd, news, sizeof(news), 0) < 0 && errno != ENOBUFS))
+		return -errno;
+	return 0;
+}
+
+/* The kernel puts in the route to an IPv6 address of our own a moment after it has said
+ * that the address is there, by a worker that waits for its turn where much is to do.
+ * What comes for the address until then is lost: the first connection's answer or its
+ * refusal, and that connection hangs for a second. */
+static int addr_add_local(int fd, int index, const struct addr *a, uint8_t bits)
+{
+	CLEAN(fd) int news = news_open(RTMGRP_IPV6_ROUTE);
+	int r = news < 0 ? news : addr_add(fd, index, a, bits);
+
+	while (r == 0 && (r = link_addr_is_local(fd, a)) == 0)
+		r = news_wait(news, LINK_LOCAL_WAIT_MS);
+	return r < 0 ? r : 0;
 }
 
 /* A default route; the gateway need not be in a network of the link's. */
@@ -212,7 +255,7 @@ static int neighbour_add(int fd, int index, const struct addr *a)
 static int stub_family(int fd, int index, const struct addr *own, uint8_t bits,
 		       const struct addr *gateway)
 {
-	int r = addr_add(fd, index, own, bits);
+	int r = addr_add_local(fd, index, own, bits);
 
 	if (r == 0)
 		r = neighbour_add(fd, index, gateway);
@@ -296,7 +339,7 @@ static int uplink_up(int fd, int index)
 static int uplink_family(int fd, int index, const struct addr *own,
 			 const struct addr *gateway, bool silent)
 {
-	int r = addr_add(fd, index, own, (uint8_t)(addr_size(own) * 8));
+	int r = addr_add_local(fd, index, own, (uint8_t)(addr_size(own) * 8));
 
 	if (r == 0 && silent)
 		r = neighbour_add(fd, index, gateway);
@@ -308,24 +351,15 @@ static int uplink_family(int fd, int index, const struct addr *own,
 /* Return: the index of the link @name, once the kernel has told of it. */
 static int uplink_wait(const char *name)
 {
-	const struct sockaddr_nl group = { .nl_family = AF_NETLINK,
-					   .nl_groups = RTMGRP_LINK };
-	CLEAN(fd) int fd = link_route_open();
-	struct pollfd wait = { .fd = fd, .events = POLLIN };
-	char news[BUFFER_SIZE];
-	int index, n;
+	CLEAN(fd) int news = news_open(RTMGRP_LINK);
+	int index, r;
 
-	if (fd < 0)
-		return fd;
-	if (bind(fd, (const struct sockaddr *)&group, sizeof(group)) < 0)
-		return -errno;
+	if (news < 0)
+		return news;
 	while ((index = (int)if_nametoindex(name)) == 0) {
-		n = poll(&wait, 1, LINK_UPLINK_WAIT_MS);
-		if (n == 0)
-			return -ETIMEDOUT;
-		/* What it says doesn't matter; cut or lost, it says: look again. */
-		if (n < 0 || (recv(fd, news, sizeof(news), 0) < 0 && errno != ENOBUFS))
-			return -errno;
+		r = news_wait(news, LINK_UPLINK_WAIT_MS);
+		if (r < 0)
+			return r;
 	}
 	return index;
 }

@@ -53,7 +53,7 @@ struct policy_place {
 
 enum {
 	POLICY_REPIN_MS = 6 * 3600 * 1000, /* when nobody says */
-	POLICY_REPIN_MIN_MS = 60 * 1000,
+	POLICY_REPIN_MIN_MS = 10 * 1000,
 	POLICY_REPIN_MAX_MS = 30 * 24 * 3600 * 1000u, /* 30 days */
 };
 

@@ -112,7 +112,7 @@ static void on_repin(struct walk *w, const struct node *n, void *data)
 
 	if (n->kind != NODE_TEXT || !text_to_duration_ms(n->text, &ms) ||
 	    ms < POLICY_REPIN_MIN_MS || ms > POLICY_REPIN_MAX_MS) {
-		walk_is_not(w, n, "a time from 1m to 30d, like 6h");
+		walk_is_not(w, n, "a time from 10s to 30d, like 6h");
 	} else if (p->repin_ms == 0) {
 		p->repin_ms = ms;
 		p->repin_at = place_of(w, n);

@@ -80,4 +80,4 @@ def test_what_lives_in_its_cgroup_is_killed(host, daemon, group, site, denied):
     wait_for(lambda: closed(daemon, "job") == WHY, 5)
     assert wait_for(lambda: idle.process.poll() is not None or None, 5)
     wait_for(lambda: not (group / "cgroup.procs").read_text())
-    assert any("its processes were killed" in line for line in daemon.errors)
+    wait_for(lambda: any("its processes were killed" in line for line in daemon.errors))

@@ -32,7 +32,7 @@ ip neigh add 10.77.0.2 lladdr 02:00:00:00:00:01 dev weir0 nud permanent
 ip -6 neigh add 2001:db8:77::2 lladdr 02:00:00:00:00:01 dev weir0 nud permanent
 ip route add default via 10.77.0.2
 ip -6 route add default via 2001:db8:77::2
-while ip -6 addr show dev weir0 scope global tentative | grep -q .; do sleep 0.01; done
+until ip -6 route show table local | grep -q 2001:db8:77::1; do sleep 0.01; done
 exec "$0"
 """
 

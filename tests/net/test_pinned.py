@@ -142,11 +142,11 @@ def test_names_are_pinned_again_without_cutting_flows(world):
     name, before, after = f"pin-{world.number()}.test", world.address(), world.address()
     world.dns.add(name, before)
     where = policy_in(world, rules(f"target: {name}, ports: [{ECHO_PORT}]", more="verify: dns\n"))
-    where["env"] = {"WEIR_REPIN_INTERVAL": "1m"}
+    where["env"] = {"WEIR_REPIN_INTERVAL": "10s"}
     with world.run_start(*PROBE, "-c", HOLD, name, **where) as command:
         assert command.line() == "open"
         world.dns.add(name, after)
-        until = time.monotonic() + 75
+        until = time.monotonic() + 25
         while world.dns.count(name, "A") < 2:
             assert time.monotonic() < until, "it was not asked for again"
             time.sleep(0.2)

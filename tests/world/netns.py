@@ -8,10 +8,13 @@ thread, and a socket stays in the namespace in which it was made.
 """
 import contextlib
 import ctypes
+import ipaddress
 import os
+import pathlib
 import socket
 import subprocess
 import threading
+import time
 
 CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -64,12 +67,25 @@ class NetNs:
             return socket.socket(family, kind, protocol)
 
     def ip(self, *lines, family=4):
-        """Lines for `ip -batch`, all of which have to succeed."""
+        """Lines for `ip -batch`, all of which have to succeed. Addresses are local when this returns."""
         done = subprocess.run(self.command("ip", f"-{family}", "-batch", "-"),
                               input="\n".join(lines) + "\n", text=True, check=False,
                               capture_output=True)
         if done.returncode:
             raise OSError(f"ip -batch: {done.stderr}")
+        for line in lines:
+            if line.startswith("address add ") and line.endswith(" nodad"):
+                self._wait_local(line.split()[2].split("/")[0])
+
+    def _wait_local(self, address, seconds=5.0):
+        """The kernel puts in an IPv6 address's route a moment after the address: until then answers to it are lost."""
+        wanted = ipaddress.ip_address(address).packed.hex() + " 80 "
+        end = time.monotonic() + seconds
+        with self.entered():
+            while wanted not in pathlib.Path("/proc/thread-self/net/ipv6_route").read_text(encoding="ascii"):
+                if time.monotonic() > end:
+                    raise OSError(f"{address} is not local after {seconds} s")
+                time.sleep(0.001)
 
     def sysctl(self, **settings):
         """net settings, dots in a name written as double underscores."""

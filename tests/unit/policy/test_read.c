@@ -290,6 +290,7 @@ static const struct {
 	{ "verify", "p.yaml", "verify: no\n", "verify: 'no' is not a way to verify" },
 	{ "dns", "p.yaml", "dns: cached\n", "dns: 'cached' is not a way to resolve" },
 	{ "repin", "p.yaml", "repin: 6\n", "repin: '6' is not a time" },
+	{ "repin too short", "p.yaml", "repin: 9s\n", "repin: '9s' is not a time" },
 	{ "repin too long", "p.yaml", "repin: 31d\n", "repin: '31d' is not a time" },
 	{ "on_denies of nothing", "p.yaml", "on_denies: {}\n",
 	  "on_denies: count is missing: it needs count, window and action" },

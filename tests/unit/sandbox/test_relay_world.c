@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "net/link.h"
 #include "sandbox/learned.h"
 
@@ -325,9 +326,14 @@ void world_turn(struct world *w)
 	assert_int_equal(loop_turn(w->loop, 1), 0);
 }
 
+int64_t world_deadline(void)
+{
+	return clock_now_ms() + PATIENCE_MS;
+}
+
 int world_accept(struct world *w, int listener)
 {
-	for (int i = 0; i < PATIENCE_MS; i++) {
+	for (int64_t until = world_deadline(); clock_now_ms() < until;) {
 		int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 		if (fd >= 0)
@@ -340,7 +346,7 @@ int world_accept(struct world *w, int listener)
 
 ssize_t world_read(struct world *w, int fd, void *bytes, size_t size)
 {
-	for (int i = 0; i < PATIENCE_MS; i++) {
+	for (int64_t until = world_deadline(); clock_now_ms() < until;) {
 		ssize_t n = read(fd, bytes, size);
 
 		if (n >= 0)
@@ -356,13 +362,15 @@ ssize_t world_read(struct world *w, int fd, void *bytes, size_t size)
 void world_write_all(struct world *w, int fd, const void *bytes, size_t size)
 {
 	const char *p = bytes;
+	int64_t until = world_deadline();
 
-	for (int i = 0; size > 0 && i < PATIENCE_MS; i++) {
+	while (size > 0 && clock_now_ms() < until) {
 		ssize_t n = send(fd, p, size, MSG_NOSIGNAL);
 
 		if (n > 0) {
 			p += n;
 			size -= (size_t)n;
+			until = world_deadline();
 		} else {
 			assert_true(errno == EAGAIN || errno == ENOTCONN);
 		}
@@ -373,7 +381,7 @@ void world_write_all(struct world *w, int fd, const void *bytes, size_t size)
 
 bool world_drained(struct world *w)
 {
-	for (int i = 0; i < 2000; i++) {
+	for (int64_t until = world_deadline(); clock_now_ms() < until;) {
 		if (relay_flow_count(w->relay, &w->sandbox) == 0)
 			return true;
 		world_turn(w);

@@ -63,12 +63,15 @@ void world_enter(struct world *w, enum world_place p);
 int world_listen(struct world *w, enum world_place p, const char *addr, uint16_t port);
 int world_connect(struct world *w, enum world_place p, const char *addr, uint16_t port);
 void world_turn(struct world *w);
+/* Until then is waited for what has to come: time counts, not turns, which are short
+ * where much happens. */
+int64_t world_deadline(void);
 /* Turn until accept() succeeds. */
 int world_accept(struct world *w, int listener);
 /* Turn until bytes, an end or an error come. Return: like read(), or -errno. */
 ssize_t world_read(struct world *w, int fd, void *bytes, size_t size);
 void world_write_all(struct world *w, int fd, const void *bytes, size_t size);
-/* Turn until there are no flows. False after two seconds. */
+/* Turn until there are no flows. False at the deadline. */
 bool world_drained(struct world *w);
 const struct event *world_last_event(const struct world *w);
 
