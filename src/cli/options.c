@@ -202,7 +202,8 @@ int cli_option_repin(const char *value, int64_t *ret_ms, struct err *err)
 
 	if (!text_to_duration_ms(text_of(value), &ms) || ms < POLICY_REPIN_MIN_MS ||
 	    ms > POLICY_REPIN_MAX_MS)
-		return err_set(err, -EINVAL, "'%s' is not a time from 10s to 30d, like 6h",
+		return err_set(err, -EINVAL,
+			       "'%s' is not a time from 10s to 30d, like 6h",
 			       text_escape(text_of(value), shown, sizeof(shown)));
 	*ret_ms = ms;
 	return 0;
