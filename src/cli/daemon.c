@@ -67,12 +67,6 @@ static int set_repin_interval(void *target, const char *value, struct err *err)
 	return cli_option_repin(value, &spec->repin_ms, err);
 }
 
-static int set_postgres(void *target, const char *value, struct err *err)
-{
-	((struct sidecar_spec *)target)->postgres = value[0] ? value : NULL;
-	return 0;
-}
-
 static const struct cli_option options[] = {
 	{ "socket", "PATH", "where the API listens (/run/weir/weir.sock)", set_socket },
 	{ "run-dir", "DIR", "what a restart needs is kept there (/run/weir)",
@@ -112,7 +106,7 @@ static const struct cli_option options[] = {
 	  sidecar_set_jsonl },
 	{ "postgres", "CONNINFO",
 	  "the PostgreSQL that events are copied to; better given as a variable",
-	  set_postgres },
+	  sidecar_set_postgres },
 	{ "review-webhook", "URL",
 	  "where review tasks are sent as they open; may be repeated",
 	  sidecar_set_review_webhook, ' ' },
@@ -200,4 +194,12 @@ int cli_daemon_parse(int argc, char **argv, struct sidecar_spec *ret, struct err
 	if (ret->log_output_count == 0)
 		ret->log_outputs[ret->log_output_count++] = "stdout";
 	return sidecar_resolv_conf(ret, err);
+}
+
+int cli_helper_parse(int argc, char **argv, bool *ret_daemon, struct sidecar_spec *ret,
+		     struct err *err)
+{
+	*ret_daemon = argc > 1 && strcmp(argv[1], "daemon") == 0;
+	return *ret_daemon ? cli_daemon_parse(argc - 1, argv + 1, ret, err)
+			   : cli_sidecar_parse(argc, argv, ret, err);
 }

@@ -12,5 +12,9 @@
  * printed before. */
 int cli_daemon_parse(int argc, char **argv, struct sidecar_spec *ret,
 		     struct err *err) MUST_CHECK;
+/* The same for weir-control and its like, which are started with the words of the one or
+ * the other: a daemon's begin with "daemon". */
+int cli_helper_parse(int argc, char **argv, bool *ret_daemon, struct sidecar_spec *ret,
+		     struct err *err) MUST_CHECK;
 void cli_daemon_usage(FILE *out);
 extern const struct cli_options cli_daemon_options;

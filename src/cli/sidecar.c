@@ -82,7 +82,7 @@ int sidecar_set_jsonl(void *target, const char *value, struct err *err)
 	return 0;
 }
 
-static int set_postgres(void *target, const char *value, struct err *err)
+int sidecar_set_postgres(void *target, const char *value, struct err *err)
 {
 	spec_of(target)->postgres = value[0] ? value : NULL;
 	return 0;
@@ -158,7 +158,7 @@ static const struct cli_option options[] = {
 	  sidecar_set_jsonl },
 	{ "postgres", "CONNINFO",
 	  "the PostgreSQL that events are copied to; better given as a variable",
-	  set_postgres },
+	  sidecar_set_postgres },
 	{ "review-webhook", "URL",
 	  "where review tasks are sent as they open; may be repeated",
 	  sidecar_set_review_webhook, ' ' },

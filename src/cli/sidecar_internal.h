@@ -50,6 +50,7 @@ int sidecar_set_doh(void *target, const char *value, struct err *err);
 int sidecar_set_unenforceable(void *target, const char *value, struct err *err);
 int sidecar_set_host_network_check(void *target, const char *value, struct err *err);
 int sidecar_set_ui(void *target, const char *value, struct err *err);
+int sidecar_set_postgres(void *target, const char *value, struct err *err);
 
 /* What is asked for needs a store: is there one? */
 int sidecar_check_stores(const struct sidecar_spec *spec, struct err *err) MUST_CHECK;

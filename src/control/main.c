@@ -259,14 +259,6 @@ static int start(struct side *s, struct err *err)
 	return r == 0 && s->many ? side_wards_open(s, err) : r;
 }
 
-/* Read once more what the keeper or the warden has found to be right. */
-static int read_options(struct side *s, int argc, char **argv, struct err *err)
-{
-	s->many = argc > 1 && strcmp(argv[1], "daemon") == 0;
-	return s->many ? cli_daemon_parse(argc - 1, argv + 1, &s->spec, err)
-		       : cli_sidecar_parse(argc, argv, &s->spec, err);
-}
-
 int main(int argc, char **argv)
 {
 	static struct side s;
@@ -276,7 +268,8 @@ int main(int argc, char **argv)
 	prctl(PR_SET_NAME, "weir-control");
 	/* Rings get pages of their own, which are no memory until they are used. */
 	mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK);
-	if (read_options(&s, argc, argv, &err) < 0) {
+	/* Once more what the keeper or the warden has found to be right. */
+	if (cli_helper_parse(argc, argv, &s.many, &s.spec, &err) < 0) {
 		log_error("%s", err.text);
 		return SIDE_BAD_INPUT;
 	}

@@ -216,20 +216,15 @@ static void take_tasks(struct teller *t)
 	review_close(store);
 }
 
-static int read_options(int argc, char **argv, struct sidecar_spec *ret, struct err *err)
-{
-	if (argc > 1 && strcmp(argv[1], "daemon") == 0)
-		return cli_daemon_parse(argc - 1, argv + 1, ret, err);
-	return cli_sidecar_parse(argc, argv, ret, err);
-}
-
 int main(int argc, char **argv)
 {
 	static struct sidecar_spec spec;
+	bool is_daemon;
 	static struct teller t;
 	struct err err = { 0 };
 
-	if (read_options(argc, argv, &spec, &err) < 0 || !spec.review_command) {
+	if (cli_helper_parse(argc, argv, &is_daemon, &spec, &err) < 0 ||
+	    !spec.review_command) {
 		log_error("%s", err.text[0] ? err.text
 					    : "weir-review is started by Weir, not by "
 					      "hand");

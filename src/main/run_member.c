@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <limits.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -25,13 +24,12 @@
 #include "ipc/capabilities.h"
 #include "ipc/landlock.h"
 #include "launch/images.h"
+#include "launch/init/init.h"
 
 enum {
 	GROUPS_MAX = 256,
 	NOBODY = 65534,
 	TELL_FD = 3, /* the pipe, in the child */
-	EXIT_NOT_EXECUTABLE = 126,
-	EXIT_NOT_FOUND = 127,
 };
 
 /* ---- who it is ---- */
@@ -185,38 +183,6 @@ static void die_along(pid_t parent)
 		_exit(RUN_STATUS_FAILED);
 }
 
-static bool is_in_path(const char *name)
-{
-	const char *path = getenv("PATH");
-	char file[PATH_MAX];
-
-	while (path && *path) {
-		size_t len = strcspn(path, ":");
-
-		if (snprintf(file, sizeof(file), "%.*s/%s", (int)len, path, name) <
-			    (int)sizeof(file) &&
-		    access(file, F_OK) == 0)
-			return true;
-		path += len + (path[len] == ':');
-	}
-	return false;
-}
-
-/* As a shell says it. */
-_Noreturn static void execute(char *const *argv)
-{
-	bool is_path = strchr(argv[0], '/');
-	int error;
-
-	execvp(argv[0], argv);
-	error = errno;
-	if (error == EACCES && !is_path && !is_in_path(argv[0]))
-		error = ENOENT;
-	fprintf(stderr, "weir: %.200s: %s\n", argv[0],
-		error == ENOENT && !is_path ? "command not found" : strerror(error));
-	_exit(error == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
-}
-
 _Noreturn static void child(const struct run_member *m, const sigset_t *mask, int tell,
 			    pid_t parent)
 {
@@ -232,7 +198,7 @@ _Noreturn static void child(const struct run_member *m, const sigset_t *mask, in
 	die_along(parent);
 	sigaction(SIGXFSZ, &by_default, NULL);
 	sigprocmask(SIG_SETMASK, mask, NULL);
-	execute(m->argv);
+	command_become(m->argv);
 }
 
 /* ---- the parent ---- */

@@ -103,22 +103,15 @@ static void serve(struct sender *s, const char *directory)
 	}
 }
 
-/* As control reads them: the daemon's begin with "daemon". */
-static int read_options(int argc, char **argv, struct sidecar_spec *ret, struct err *err)
-{
-	if (argc > 1 && strcmp(argv[1], "daemon") == 0)
-		return cli_daemon_parse(argc - 1, argv + 1, ret, err);
-	return cli_sidecar_parse(argc, argv, ret, err);
-}
-
 int main(int argc, char **argv)
 {
 	static struct sidecar_spec spec;
+	bool is_daemon;
 	struct err err = { 0 };
 	struct sender *s;
 
 	prctl(PR_SET_NAME, "weir-postgres");
-	if (read_options(argc, argv, &spec, &err) < 0 || !spec.postgres) {
+	if (cli_helper_parse(argc, argv, &is_daemon, &spec, &err) < 0 || !spec.postgres) {
 		log_error("%s", err.text[0] ? err.text : "no PostgreSQL is named");
 		return 2;
 	}

@@ -30,3 +30,6 @@ bool self_test_first(const struct launch_probe *probe, char *why, size_t size);
 
 /* Turn into the command: never returns. */
 _Noreturn void command_exec(char **argv, uint64_t ignored_signals);
+/* The last step of it, as this process is: exec, or say why not, as a shell does, and end
+ * with 126 or 127. */
+_Noreturn void command_become(char *const *argv);

@@ -105,6 +105,27 @@ static void test_what_is_no_option_ends_the_start(void **state)
 	}
 }
 
+/* What both take means the same, and is said in the same words. */
+static void test_options_are_those_of_the_sidecar(void **state)
+{
+	size_t shared = 0;
+
+	for (size_t i = 0; i < cli_daemon_options.count; i++) {
+		const struct cli_option *o = &cli_daemon_options.items[i];
+		const struct cli_option *other =
+			cli_option_find(&cli_sidecar_options, text_of(o->name));
+
+		/* Which has another default. */
+		if (!other || strcmp(o->name, "state-dir") == 0)
+			continue;
+		shared++;
+		assert_string_equal(o->arg, other->arg);
+		assert_string_equal(o->help, other->help);
+		assert_int_equal(o->separator, other->separator);
+	}
+	assert_in_range(shared, 10, 20);
+}
+
 static void test_an_attach_says_what_is_attached(void **state)
 {
 	static const char *const bad[][6] = {
@@ -163,6 +184,7 @@ int main(void)
 		cmocka_unit_test(test_a_variable_counts_behind_the_command_line),
 		cmocka_unit_test(test_a_path_means_the_same_everywhere),
 		cmocka_unit_test(test_what_is_no_option_ends_the_start),
+		cmocka_unit_test(test_options_are_those_of_the_sidecar),
 		cmocka_unit_test(test_an_attach_says_what_is_attached),
 	};
 
