@@ -30,9 +30,23 @@ enum {
 	PATIENCE = 50, /* times that, at a start, before something counts as lacking */
 };
 
+/* Whoever else can write there says what is guarded, and takes the socket's place. */
+static int check_owner(int dir, const char *path, const char *below, struct err *err)
+{
+	struct stat st;
+
+	if (fstat(dir, &st) < 0)
+		return err_sys(err, -errno, "cannot look at '%s%s'", path, below);
+	if (st.st_uid == geteuid() && !(st.st_mode & (S_IWGRP | S_IWOTH)))
+		return 0;
+	return err_set(err, -EPERM, "'%s%s' has to be root's alone to write to", path,
+		       below);
+}
+
 int state_open(struct warden *w, const char *run_dir, struct err *err)
 {
 	CLEAN(fd) int run = -1;
+	int r;
 
 	if (mkdir(run_dir, 0755) < 0 && errno != EEXIST)
 		return err_sys(err, -errno, "cannot make '%s'", run_dir);
@@ -41,9 +55,23 @@ int state_open(struct warden *w, const char *run_dir, struct err *err)
 		return err_sys(err, -errno, "cannot make '%s/sandboxes'", run_dir);
 	w->state_dir =
 		openat(run, "sandboxes", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	return w->state_dir < 0
-		       ? err_sys(err, -errno, "cannot open '%s/sandboxes'", run_dir)
-		       : 0;
+	if (w->state_dir < 0)
+		return err_sys(err, -errno, "cannot open '%s/sandboxes'", run_dir);
+	r = check_owner(run, run_dir, "", err);
+	return r < 0 ? r : check_owner(w->state_dir, run_dir, "/sandboxes", err);
+}
+
+/* What is there may be anything: a pipe keeps nobody waiting. */
+static int open_file(int dir, const char *name, int flags)
+{
+	CLEAN(fd)
+	int fd = openat(dir, name, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY,
+			FILE_MODE);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	return S_ISREG(st.st_mode) ? TAKE_FD(fd) : -EBADMSG;
 }
 
 static int folder_open(const struct ward *d)
@@ -66,8 +94,10 @@ int state_image(struct ward *d, struct err *err)
 		return err_sys(err, dir, "cannot make the sandbox's folder");
 	if (!d->restarted || d->fresh)
 		(void)!unlinkat(dir, "image", 0);
-	fd = openat(dir, "image", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, FILE_MODE);
-	if (fd < 0 || fstat(fd, &st) < 0 ||
+	fd = open_file(dir, "image", O_RDWR | O_CREAT);
+	if (fd < 0)
+		return err_sys(err, fd, "cannot make the sandbox's image");
+	if (fstat(fd, &st) < 0 ||
 	    (st.st_size != LEARNED_IMAGE_SIZE && ftruncate(fd, 0) < 0) ||
 	    ftruncate(fd, LEARNED_IMAGE_SIZE) < 0)
 		return err_sys(err, -errno, "cannot make the sandbox's image");
@@ -78,12 +108,10 @@ int state_image(struct ward *d, struct err *err)
 /* Beside the old one, then in its place. */
 static int replace(int dir, const char *name, const char *bytes, size_t size)
 {
-	CLEAN(fd)
-	int fd = openat(dir, ".new",
-			O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, FILE_MODE);
+	CLEAN(fd) int fd = open_file(dir, ".new", O_WRONLY | O_CREAT | O_TRUNC);
 
 	if (fd < 0)
-		return -errno;
+		return fd;
 	while (size > 0) {
 		ssize_t n = write(fd, bytes, size);
 
@@ -124,17 +152,17 @@ static int keep_text(int dir, int text_fd)
 int state_text(const struct ward *d)
 {
 	CLEAN(fd) int dir = -1;
-	int fd;
 
 	if (d->text_fd >= 0) {
+		int fd;
+
 		fd = fcntl(d->text_fd, F_DUPFD_CLOEXEC, 0);
 		return fd < 0 ? -errno : fd;
 	}
 	dir = folder_open(d);
 	if (dir < 0)
 		return dir;
-	fd = openat(dir, "policy.json", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	return fd < 0 ? -errno : fd;
+	return open_file(dir, "policy.json", O_RDONLY);
 }
 
 int state_keep_text(const struct ward *d, int text_fd, struct err *err)
@@ -201,9 +229,9 @@ void state_forget(const struct ward *d)
 
 static int read_at(int dir, const char *name, char **ret, size_t *ret_size)
 {
-	CLEAN(fd) int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	CLEAN(fd) int fd = open_file(dir, name, O_RDONLY);
 
-	return fd < 0 ? -errno : read_whole(fd, ret, ret_size);
+	return fd < 0 ? fd : read_whole(fd, ret, ret_size);
 }
 
 static int unpack_netns(json_t *j, struct ward *ret)

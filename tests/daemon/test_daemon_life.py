@@ -100,6 +100,43 @@ def test_what_is_in_its_folder_is_checked(host, pod, site):
     assert is_guarded(pod, site)
 
 
+def test_no_pipe_in_its_folder_keeps_it_waiting(host, pod, site):
+    daemon = host.daemon()
+    daemon.attach("one", pod, "--allow", site.name)
+    folder = daemon.run_dir / "sandboxes"
+    os.mkfifo(folder / "one" / ".new")
+    reply = daemon.call("POST", "/sandboxes/one/policy", policy("allow other.test"), timeout=5)
+    assert reply.status == 500 and reply.text.startswith("failed to persist policy"), reply
+    daemon.kill()
+    for name, pipe in (("two", "attach.json"), ("three", "policy.json"), ("four", "image")):
+        (folder / name).mkdir()
+        (folder / name / "attach.json").write_bytes((folder / "one" / "attach.json").read_bytes())
+        (folder / name / "policy.json").write_text("{}")
+        (folder / name / pipe).unlink(missing_ok=True)
+        os.mkfifo(folder / name / pipe)
+    again = host.daemon()
+    assert again.names() == ["one"] and is_guarded(pod, site)
+
+
+@pytest.mark.parametrize("whose", ["a user's", "everybody's", "a group's", "a user's below", "a link"])
+def test_a_folder_that_others_can_change_is_not_used(host, whose):
+    """Whoever can change it can say what is guarded, and stand in for the socket."""
+    run = host.folder / "run"
+    run.mkdir(0o755)
+    (run / "sandboxes").mkdir(0o700)
+    if whose.startswith("a user's"):
+        os.chown(run / "sandboxes" if whose.endswith("below") else run, 1000, 0)
+    elif whose == "a link":
+        run.rename(host.folder / "elsewhere")
+        os.chown(host.folder / "elsewhere", 1000, 0)
+        run.symlink_to("elsewhere")
+    else:
+        run.chmod(0o777 if whose == "everybody's" else 0o775)
+    daemon = host.daemon(ready=False)
+    assert daemon.process.wait(timeout=10) == 1
+    wait_for(lambda: any("root's alone" in line for line in daemon.errors))
+
+
 def test_a_change_that_cant_be_kept_is_none(host, pod, site, denied):
     """A restart would bring the old policy back: so the new one is not in force before, either."""
     daemon = host.daemon()
