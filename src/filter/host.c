@@ -3,7 +3,10 @@
  *
  * A table that stands is replaced by another one in one transaction, but a packet that is
  * on its way through the old one just then may miss what it looks up there, and who is no
- * member is free. So a second table drops what members send meanwhile. */
+ * member is free. So a second table drops what members send meanwhile.
+ *
+ * One that somebody has taken away is put back the same way: that second table is a tenth
+ * of the work, and from then on nothing is open. */
 #include "filter/host_internal.h"
 
 #include <errno.h>
@@ -304,6 +307,7 @@ int filter_host_load(struct filter_host *h, int64_t now_ms, struct err *err)
 	struct replacement guard = { HOST_GUARD_TABLE, false, put_guard };
 	struct standing old;
 	int r = find_standing(h, &old);
+	bool is_lost = h->loaded && !old.table && h->count > 0;
 
 	if (r < 0)
 		return err_sys(err, r, "cannot list the tables of the host");
@@ -311,12 +315,12 @@ int filter_host_load(struct filter_host *h, int64_t now_ms, struct err *err)
 	guard.replaces = old.guard;
 	if (old.table && !h->loaded)
 		r = adopt(h, err);
-	if (old.table && r == 0)
+	if ((old.table || is_lost) && r == 0)
 		r = replace(h, &guard, now_ms, err);
 	if (r == 0)
 		r = replace(h, &table, now_ms, err);
 	/* If it stays, because the table failed, members are shut. */
-	if (r == 0 && (old.table || old.guard))
+	if (r == 0 && (old.table || old.guard || is_lost))
 		r = remove_guard(h, err);
 	if (r < 0)
 		return r;

@@ -131,17 +131,22 @@ static void on_turn_end(void *data)
 /* Those of the host's own namespace are looked after all at once. */
 static void look_at_some(struct engine_core *c)
 {
-	size_t wanted = MIN(c->count - c->host_count, (size_t)ENGINE_LOOKS_MAX);
-	size_t looks = 0;
+	size_t wanted = c->count - c->host_count;
+	size_t looks = 0, others = 0;
 
 	for (size_t i = 0; i < c->slots && looks < wanted; i++) {
 		struct guarded *g;
 
+		if (looks >= ENGINE_LOOKS_MAX ||
+		    (looks >= ENGINE_LOOKS_OWNED_MAX && others == 0))
+			return;
 		if (c->watch_at >= c->slots)
 			c->watch_at = 0;
 		g = c->guarded[c->watch_at++];
-		if (g && guarded_look(g))
-			looks++;
+		if (!g || !guarded_look(g))
+			continue;
+		looks++;
+		others += !g->sandbox.filter.owner;
 	}
 }
 

@@ -12,8 +12,10 @@ enum {
 	ENGINE_SANDBOXES_MAX = 65536, /* ids have 16 bits; over it: -ENOSPC */
 	/* Tamper watch: all sandboxes each turn of 50 ms, but at most this many. So with
 	 * up to 500 each is looked at within 100 ms, with more in turn, at 5,000 looks a
-	 * second. */
+	 * second. Where the kernel lets nobody else change a table that has an owner, a
+	 * look finds nothing but a kernel that has lost it: a tenth of them will do. */
 	ENGINE_LOOKS_MAX = 250,
+	ENGINE_LOOKS_OWNED_MAX = 25,
 };
 
 struct engine_host;

@@ -76,7 +76,7 @@ struct guarded {
 	/* guarded_watch.c */
 	struct loop_source nflog;
 	struct guarded_seen seen;
-	unsigned int looks;
+	int64_t routes_ms; /* not before */
 };
 
 /* No plan, no descriptors. */

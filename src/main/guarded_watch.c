@@ -11,7 +11,7 @@
 
 enum {
 	NFLOG_READS_MAX = 32, /* datagrams a turn; the rest waits for the next */
-	ROUTES_EVERY = 20,    /* looks */
+	ROUTES_MS = 1000,     /* between looks at them */
 };
 
 /* ---- what the filter refused ---- */
@@ -161,7 +161,9 @@ bool guarded_look(struct guarded *g)
 	/* What is staged is in no ruleset yet. */
 	if (g->enforce != ENFORCED_NOTHING && !g->change.is_under_way)
 		look_after(g);
-	if (++g->looks % ROUTES_EVERY == 0)
+	if (g->routes_ms <= loop_now_ms(g->core->loop)) {
+		g->routes_ms = loop_now_ms(g->core->loop) + ROUTES_MS;
 		guarded_look_for_ipv6(g);
+	}
 	return true;
 }
