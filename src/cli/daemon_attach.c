@@ -214,7 +214,16 @@ static json_t *body_of(const struct spec *s, uint32_t uid, const char *policy,
 	return j;
 }
 
-/* A daemon that was just started takes over what was there before. */
+/* It is being stopped, started, or takes over what was there before. What may be asked
+ * again is, after whatever became of it. */
+static bool is_starting(const struct spec *s, int r, const struct client_reply *reply)
+{
+	if (r == 0)
+		return reply->status == HTTP_UNAVAILABLE;
+	return s->again && (r == -ENOENT || r == -ECONNREFUSED || r == -ECONNRESET ||
+			    r == -EPIPE || r == -EBADMSG);
+}
+
 static int ask(const struct spec *s, const char *path, const char *body,
 	       struct arena *arena, struct client_reply *ret, struct err *err)
 {
@@ -222,8 +231,9 @@ static int ask(const struct spec *s, const char *path, const char *body,
 	int r;
 
 	do {
+		*err = (struct err){ 0 };
 		r = client_ask(s->socket, "PUT", path, text_of(body), arena, ret, err);
-		if (r < 0 || ret->status != HTTP_UNAVAILABLE)
+		if (!is_starting(s, r, ret))
 			return r;
 		(void)!poll(NULL, 0, LOOK_MS);
 	} while (clock_now_ms() < until_ms);
