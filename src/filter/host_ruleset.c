@@ -203,6 +203,8 @@ static void base_sets(struct base *k)
 	logged_set(b, FILTER_KEY_MEMBER, "asks", RATES_MAX);
 	b->seen[V4] = counted_set(b, V4, FILTER_ROLE_SEEN, FILTER_SEEN_SEC);
 	b->seen[V6] = counted_set(b, V6, FILTER_ROLE_SEEN, FILTER_SEEN_SEC);
+	b->met[V4] = logged_set(b, FILTER_KEY_MARK_ADDR4, "met4", COUNTED_MAX);
+	b->met[V6] = logged_set(b, FILTER_KEY_MARK_ADDR6, "met6", COUNTED_MAX);
 	b->used[V4] = counted_set(b, V4, FILTER_ROLE_USED, FILTER_USED_SEC);
 	b->used[V6] = counted_set(b, V6, FILTER_ROLE_USED, FILTER_USED_SEC);
 	for (size_t i; (i = next_way(k)) < HOST_WAYS;)

@@ -8,11 +8,12 @@
 /* What a name starts with; the family's digit follows, then the port list's number. */
 static const char *const stems[][FILTER_ROLE_COUNT] = {
 	[FILTER_NAMES_OWNED] = { "allow", "learned", "kept", "deny", "seen", "used",
-				 "held", "doh", "exempt" },
+				 "held", "doh", "exempt", "met" },
 	[FILTER_NAMES_SHARED] = { "allow_v", "dyn_allow_v", "kept_v", "deny_v", "seen_v",
-				  "used_v", "held_v", "doh_block_v", "exempt_v" },
+				  "used_v", "held_v", "doh_block_v", "exempt_v",
+				  "met_v" },
 	[FILTER_NAMES_HOST] = { "allow", "learned", "kept", "deny", "seen", "used",
-				"held", "doh", "exempt" },
+				"held", "doh", "exempt", "met" },
 };
 
 static const char *const tables[] = {

@@ -22,6 +22,8 @@ static const struct key_part {
 	[FILTER_KEY_FLOW6] = { { FILTER_DADDR6, 0 },
 			       { FILTER_L4PROTO, 0 },
 			       { FILTER_DPORT, 0 } },
+	[FILTER_KEY_ADDR4] = { { FILTER_DADDR4, 0 } },
+	[FILTER_KEY_ADDR6] = { { FILTER_DADDR6, 0 } },
 	[FILTER_KEY_MARK] = { { FILTER_MARK, 0 } },
 	[FILTER_KEY_MEMBER] = { { FILTER_MARK, MEMBER_MASK } },
 	[FILTER_KEY_PLAN] = { { FILTER_MARK, (uint32_t)~MEMBER_MASK } },

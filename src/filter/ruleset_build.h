@@ -71,6 +71,7 @@ struct builder {
 	size_t list_count;
 	struct list_sets lists[PLAN_PORT_LISTS_MAX];
 	const struct filter_set *deny[FAMILIES], *seen[FAMILIES], *used[FAMILIES];
+	const struct filter_set *met[FAMILIES];
 	const struct filter_set *held[FAMILIES], *doh[FAMILIES], *exempt[FAMILIES];
 	const struct filter_chain *refuse, *report;
 	const struct filter_chain *passed; /* NULL: what passes is not counted */

@@ -17,7 +17,8 @@ enum {
 	FILTER_STMTS_MAX = 12, /* statements of one rule */
 	FILTER_KEY_MAX = 28,   /* bytes of a set's key: member, address, protocol, port */
 	FILTER_SEEN_MAX = 1024, /* (address, protocol, port) that the filter remembers to
-				 * have logged; when full only the limited log is left */
+				 * have logged; when full, addresses are */
+	FILTER_MET_MAX = 1024,	/* addresses; when full only the limited log is left */
 	FILTER_SEEN_SEC = 60,	/* how long, after the last packet */
 	FILTER_USED_MAX = 1024, /* destinations whose packets are counted as they pass;
 				 * when full others pass uncounted */
@@ -99,6 +100,7 @@ enum filter_role {
 	FILTER_ROLE_HELD,   /* ports of Weir's own */
 	FILTER_ROLE_DOH,    /* closed on port 443 */
 	FILTER_ROLE_EXEMPT, /* open on port 53 */
+	FILTER_ROLE_MET,    /* addresses that were reported lately, whatever the port */
 	FILTER_ROLE_COUNT
 };
 void filter_set_name(enum filter_naming naming, enum filter_role role,

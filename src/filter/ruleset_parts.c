@@ -116,6 +116,15 @@ void ruleset_build_report(struct builder *b)
 		stmt_add(b, FILTER_FLOW_COUNT)->set = b->seen[f];
 		stmt_return(b);
 	}
+	/* Who tries all ports of one address must not hide another one. */
+	for (size_t f = 0; f < FAMILIES; f++) {
+		stmt_rule(b, c);
+		stmt_equal(b, FILTER_NFPROTO, ruleset_families[f].nfproto);
+		stmt_add(b, FILTER_FLOW_NEW)->set = b->met[f];
+		stmt_add(b, FILTER_FLOW_ADD)->set = b->met[f];
+		stmt_log(b, FILTER_PREFIX_UNCOUNTED);
+		stmt_return(b);
+	}
 	stmt_rule(b, c);
 	if (b->host)
 		stmt_add(b, FILTER_LIMIT_EACH)->set = b->host->rates;

@@ -239,6 +239,19 @@ static const struct filter_set *build_flows(struct builder *b, enum filter_role 
 	return s;
 }
 
+static const struct filter_set *build_met(struct builder *b, size_t family)
+{
+	struct filter_set *s = addr_set(b, FILTER_ROLE_MET, family, 0);
+
+	if (s) {
+		s->timeout = true;
+		s->dynamic = true;
+		s->timeout_sec = FILTER_SEEN_SEC;
+		s->size = FILTER_MET_MAX;
+	}
+	return s;
+}
+
 /* Something leaves without the relay, and there is somebody who wants to know. */
 static bool counts_passed(const struct builder *b)
 {
@@ -359,6 +372,8 @@ void ruleset_build_sets(struct builder *b)
 			b->deny[f] = build_deny(b, f);
 	for (size_t f = 0; f < FAMILIES && !b->host; f++)
 		b->seen[f] = build_flows(b, FILTER_ROLE_SEEN, f);
+	for (size_t f = 0; f < FAMILIES && !b->host && !b->fixed; f++)
+		b->met[f] = build_met(b, f);
 	for (size_t f = 0; f < b->family_count && counts_passed(b); f++)
 		b->used[f] = build_flows(b, FILTER_ROLE_USED, f);
 	if (b->shared)

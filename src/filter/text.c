@@ -180,10 +180,13 @@ static void put_range(struct text_writer *w, const struct filter_stmt *s)
 
 static void put_flow(struct text_writer *w, const struct filter_set *set)
 {
-	if (set->key != FILTER_KEY_FLOW4 && set->key != FILTER_KEY_FLOW6)
+	bool flow = set->key == FILTER_KEY_FLOW4 || set->key == FILTER_KEY_FLOW6;
+	bool v4 = set->key == FILTER_KEY_FLOW4 || set->key == FILTER_KEY_ADDR4;
+
+	if (!flow && set->key != FILTER_KEY_ADDR4 && set->key != FILTER_KEY_ADDR6)
 		w->failed = true;
-	fprintf(w->out, "%s . meta l4proto . th dport",
-		set->key == FILTER_KEY_FLOW4 ? "ip daddr" : "ip6 daddr");
+	fprintf(w->out, "%s%s", v4 ? "ip daddr" : "ip6 daddr",
+		flow ? " . meta l4proto . th dport" : "");
 }
 
 static void put_in_set(struct text_writer *w, const struct filter_stmt *s)

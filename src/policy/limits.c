@@ -33,7 +33,7 @@ static const struct limit_info limits[] = {
 					 "new connections are reset", 1000, 1, 1000000,
 					 true },
 	[LIMIT_EVENTS_PER_SECOND] = { "events_per_second", "events per second",
-				      "the rest waits, or is counted", 20, 1, 100000,
+				      "the rest is counted, in one event", 20, 1, 100000,
 				      true },
 	[LIMIT_MIN_LIFETIME_SEC] = { "min_lifetime", "seconds",
 				     "a shorter TTL is raised to it", 60, 1, 3600,

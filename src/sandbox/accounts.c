@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sandbox/accounts.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "sandbox/sandbox.h"
@@ -12,6 +13,8 @@ struct accounts *accounts_new(struct tally_pool *pool)
 	if (!a)
 		return NULL;
 	a->pool = pool;
+	/* As in tally.c: it must not be chosen from outside. */
+	a->crowd.key = (struct hash_key){ (uintptr_t)a, (uintptr_t)pool };
 	a->look_at_ms = INT64_MAX;
 	return a;
 }
@@ -40,44 +43,130 @@ struct event accounts_others(enum event_layer layer, uint64_t packets)
 	};
 }
 
-bool accounts_add(struct sandbox *s, const struct event *e, int64_t now_ms)
+/* @e is not told by itself. */
+static void tell_with_others(struct sandbox *s, const struct event *e, int64_t now_ms)
+{
+	struct tally *t = s->accounts->denied;
+	struct event others = accounts_others((enum event_layer)e->layer, e->packets);
+
+	s->counters[COUNT_EVENTS_DROPPED] += e->packets;
+	others.ts_ms = e->ts_ms;
+	others.sandbox = e->sandbox;
+	others.action = e->action;
+	others.limit = e->limit;
+	others.bytes = e->bytes;
+	if (!t || tally_fold(t, &others))
+		return;
+	(void)!tally_hold(t, &others, TALLY_ALWAYS, now_ms);
+}
+
+static_assert(TALLY_NEW + CROWD_LEVELS == TALLY_NEW_LAST, "a line for each rank");
+
+static unsigned int line_of(struct accounts *a, const struct event *e, int64_t now_ms)
+{
+	if (e->action != EVENT_DENY)
+		return e->limit == EVENT_LIMIT_DENIES ? TALLY_ALWAYS : TALLY_NEW_LAST;
+	return e->remote.family == ADDR_NONE && e->name[0] == '\0'
+		       ? TALLY_ALWAYS /* what is told without a destination */
+		       : TALLY_NEW + crowd_rank(&a->crowd, e, now_ms);
+}
+
+void accounts_add(struct sandbox *s, const struct event *e, int64_t now_ms)
 {
 	struct accounts *a = s->accounts;
-	struct event others;
+	struct event gone;
+	unsigned int line;
+	int r = 0;
 
 	if (!a->denied)
 		a->denied = tally_new(a->pool, ACCOUNTS_EVENTS_MAX, ACCOUNTS_FOLD_MS);
-	if (!a->denied || tally_add(a->denied, e, now_ms))
-		return a->denied;
-	if (e->action == EVENT_DENY) {
-		others = accounts_others((enum event_layer)e->layer, e->packets);
-		others.ts_ms = e->ts_ms;
-		others.sandbox = e->sandbox;
-		(void)!tally_add_always(a->denied, &others, now_ms);
+	if (!a->denied || tally_fold(a->denied, e)) {
+		s->counters[COUNT_EVENTS_DROPPED] += a->denied ? 0 : e->packets;
+		return;
 	}
-	return false;
+	line = line_of(a, e, now_ms);
+	while (r >= 0 && !tally_hold(a->denied, e, line, now_ms)) {
+		r = tally_make_room(a->denied, line, &gone);
+		if (r > 0)
+			tell_with_others(s, &gone, now_ms);
+	}
+	if (r < 0)
+		tell_with_others(s, e, now_ms);
 }
 
-/* What control does not take now waits for the next time. */
+/* Part of the budget is kept for each line before @line. */
+static bool may_tell(const struct sandbox *s, unsigned int line, struct rate *rate,
+		     int64_t now_ms)
+{
+	const bool denied = rate == &s->event_rate;
+	const uint32_t per_second =
+		!denied ? (uint32_t)ACCOUNTS_PASSED_PER_SECOND
+			: plan_limit(&s->plan, LIMIT_EVENTS_PER_SECOND);
+	uint64_t burst = per_second;
+
+	if (denied)
+		burst = burst * ACCOUNTS_BURST_SEC *
+			(TALLY_LINES - 1 - MIN(line, (unsigned int)TALLY_NEW_LAST)) /
+			(TALLY_LINES - 2);
+	return rate_take(rate, per_second, 1000,
+			 (uint32_t)MIN(burst, (uint64_t)INT32_MAX), now_ms);
+}
+
+/* While there are places for all, the oldest; behind a flood, the newest: what comes
+ * after it need not wait for the rest of it. */
+static const struct event *next_of(struct tally *t, unsigned int line, int64_t now_ms)
+{
+	const struct event *oldest = tally_oldest(t, line, now_ms);
+
+	return oldest && line >= TALLY_NEW && line <= TALLY_NEW_LAST &&
+			       tally_waited_ms(oldest, now_ms) > ACCOUNTS_WAIT_MS / 2
+		       ? tally_newest(t, line, now_ms)
+		       : oldest;
+}
+
+/* What is new and has waited for too long. */
+static void let_go(struct sandbox *s, struct tally *t, unsigned int line, int64_t now_ms)
+{
+	const struct event *e;
+
+	if (line < TALLY_NEW || line > TALLY_NEW_LAST || t == s->accounts->passed)
+		return;
+	while ((e = tally_oldest(t, line, now_ms)) &&
+	       tally_waited_ms(e, now_ms) >= ACCOUNTS_WAIT_MS) {
+		tell_with_others(s, e, now_ms);
+		tally_let_go(t, e);
+	}
+}
+
+/* What control does not take now waits for the next time. Return: whether it takes more.
+ */
+static bool tell_line(struct sandbox *s, struct tally *t, unsigned int line,
+		      struct rate *rate, int64_t now_ms, bool all)
+{
+	const struct event *e;
+
+	while ((e = next_of(t, line, now_ms))) {
+		struct rate before = *rate;
+
+		if (!all && line != TALLY_ALWAYS && !may_tell(s, line, rate, now_ms)) {
+			let_go(s, t, line, now_ms);
+			return true;
+		}
+		if (!s->on_event(s->on_event_data, e)) {
+			*rate = before;
+			return false;
+		}
+		tally_told(t, e, now_ms);
+	}
+	return true;
+}
+
 static void tell(struct sandbox *s, struct tally *t, struct rate *rate, int64_t now_ms,
 		 bool all)
 {
-	uint32_t per_second = t == s->accounts->passed
-				      ? (uint32_t)ACCOUNTS_PASSED_PER_SECOND
-				      : plan_limit(&s->plan, LIMIT_EVENTS_PER_SECOND);
-	const struct event *e;
-
-	while ((e = tally_next(t, now_ms)) && s->on_event) {
-		struct rate before = *rate;
-
-		if (!all && !rate_take(rate, per_second, 1000, per_second, now_ms))
+	for (unsigned int line = 0; line < TALLY_LINES && s->on_event; line++)
+		if (!tell_line(s, t, line, rate, now_ms, all))
 			return;
-		if (!s->on_event(s->on_event_data, e)) {
-			*rate = before;
-			return;
-		}
-		tally_told(t, now_ms);
-	}
 }
 
 void accounts_tell(struct sandbox *s, int64_t now_ms, bool all)
@@ -111,5 +200,6 @@ bool accounts_pass(struct sandbox *s, const struct event *e, int64_t now_ms)
 
 	if (!a->passed)
 		a->passed = tally_new(a->pool, ACCOUNTS_EVENTS_MAX, 0);
-	return a->passed && tally_add(a->passed, e, now_ms);
+	return a->passed &&
+	       (tally_fold(a->passed, e) || tally_hold(a->passed, e, TALLY_NEW, now_ms));
 }

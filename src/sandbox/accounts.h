@@ -3,9 +3,11 @@
  * is told.
  *
  * Denials, limits: the first of its kind is told at once, what equals it within a second
- * at the end of that, and no more than LIMIT_EVENTS_PER_SECOND; the rest waits, in a
- * bounded table. What finds no place there counts as dropped, and is one event without a
- * destination with all else that could not be told apart.
+ * at the end of that, and no more than LIMIT_EVENTS_PER_SECOND, but that a sandbox that
+ * was quiet has ten seconds' worth. What is new and could not be told within a second is
+ * one event without a destination with all else that could not be told apart. Nothing
+ * waits behind a flood: see sandbox/crowd.h for what is told first, and keeps part of the
+ * budget for itself.
  * What passes: one event for each name, address, port, protocol and window.
  *
  * HOW REFUSED PACKETS ARE COUNTED
@@ -17,6 +19,7 @@
 
 #include "filter/counts.h"
 #include "filter/nflog.h"
+#include "sandbox/crowd.h"
 #include "sandbox/rate.h"
 #include "store/tally.h"
 
@@ -26,6 +29,8 @@ enum {
 	ACCOUNTS_EVENTS_MAX = 1024, /* different ones of a sandbox, of each kind */
 	ACCOUNTS_POOL_MAX = 32768,  /* of all sandboxes of an engine */
 	ACCOUNTS_FOLD_MS = 1000,
+	ACCOUNTS_WAIT_MS = 1000, /* for a place among those of a second */
+	ACCOUNTS_BURST_SEC = 10, /* of LIMIT_EVENTS_PER_SECOND, at once */
 	ACCOUNTS_PASSED_PER_SECOND = 200,
 	ACCOUNTS_LOOK_MS = 1000,
 	ACCOUNTS_LOOK_MAX_MS = 8000, /* elements live longer than that */
@@ -45,6 +50,7 @@ struct accounts_flow {
 struct accounts {
 	struct tally_pool *pool;       /* borrowed */
 	struct tally *denied, *passed; /* NULL: nothing yet */
+	struct crowd crowd;	       /* of what was denied */
 	struct rate passed_rate;
 	int64_t window_ends_ms; /* of what passes; 0: none has begun */
 	/* Refused packets. */
@@ -59,8 +65,8 @@ struct accounts {
 struct accounts *accounts_new(struct tally_pool *pool);
 void accounts_free(struct accounts *a);
 
-/* A denial or limit. False: there was no room; of a denial the packets count. */
-bool accounts_add(struct sandbox *s, const struct event *e, int64_t now_ms);
+/* A denial or limit. */
+void accounts_add(struct sandbox *s, const struct event *e, int64_t now_ms);
 /* @packets that were denied, to whatever destinations. */
 struct event accounts_others(enum event_layer layer, uint64_t packets);
 /* Something that has passed. False: there was no room. */

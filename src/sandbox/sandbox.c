@@ -98,7 +98,7 @@ static void count_denial(struct sandbox *s, const struct event *e, int64_t now_m
 		 on.count, policy_window_text(on.window_sec, window));
 	fill(s, &limit);
 	if (!s->on_event(s->on_event_data, &limit) && s->accounts)
-		(void)!accounts_add(s, &limit, now_ms);
+		accounts_add(s, &limit, now_ms);
 }
 
 void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms)
@@ -108,10 +108,12 @@ void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms)
 	if (s->state == SANDBOX_TESTING || !s->on_event)
 		return;
 	fill(s, e);
-	if (folds ? !accounts_add(s, e, now_ms) : !tell_directly(s, e, now_ms))
-		s->counters[COUNT_EVENTS_DROPPED] += e->packets;
-	if (folds)
+	if (folds) {
+		accounts_add(s, e, now_ms);
 		accounts_tell(s, now_ms, false);
+	} else if (!tell_directly(s, e, now_ms)) {
+		s->counters[COUNT_EVENTS_DROPPED] += e->packets;
+	}
 	count_denial(s, e, now_ms);
 }
 

@@ -13,8 +13,8 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "store/jtext.h"
-#include "store/review.h"
 #include "store/sqlite_file.h"
+#include "store/sqlite_tasks.h"
 #include "store/sqlite_tidy.h"
 #include "store/worker.h"
 
@@ -28,7 +28,6 @@ enum {
 	ROOM_EVERY_MS = 5000, /* a disk that others fill must not empty the store */
 	SUM_MS = 100,	      /* at a time, of what is to be summed yet */
 	FREE_TIMEOUT_MS = 2000,
-	DECIDED_MS = 5000,
 	FOLD_HEADS = SQLITE_FOLD_MAX,
 };
 #define DAY_MS INT64_C(86400000)
@@ -42,7 +41,8 @@ struct sqlite_writer {
 	/* The thread's alone. */
 	sqlite3 *db;		  /* NULL: to be opened from @reopen_ms on */
 	struct sqlite_inode file; /* that is, or was tried */
-	sqlite3_stmt *insert, *count, *sum, *task;
+	sqlite3_stmt *insert, *count, *sum;
+	struct sqlite_tasks tasks;
 	int64_t reopen_ms, window_ms, tidy_ms, room_ms;
 	struct sqlite_age age;
 	bool lacks_spare;	  /* nothing is put by for a full disk */
@@ -104,9 +104,9 @@ static void close_database(struct sqlite_writer *w)
 	sqlite3_finalize(w->insert);
 	sqlite3_finalize(w->count);
 	sqlite3_finalize(w->sum);
-	sqlite3_finalize(w->task);
+	sqlite_tasks_done(&w->tasks);
 	sqlite3_close(w->db);
-	w->insert = w->count = w->sum = w->task = NULL;
+	w->insert = w->count = w->sum = NULL;
 	w->db = NULL;
 }
 
@@ -134,26 +134,6 @@ static int open_once(struct sqlite_writer *w, struct err *err)
 		"2, 3"
 		" ON CONFLICT DO UPDATE SET packets = packets + excluded.packets,"
 		" rows = rows + excluded.rows, last_ts = max(last_ts, excluded.last_ts)";
-	/* A sandbox that was denied more destinations than it may have tasks for has one
-	 * task more, without a destination. What comes within seconds of a decision is
-	 * from before it. */
-	static const char task[] =
-		"INSERT INTO review (sandbox, destination, is_name, port, protocol, "
-		"packets,"
-		" rows, first_ts, last_ts)"
-		" SELECT sandbox, iif(EXISTS (SELECT 1 FROM review r WHERE r.sandbox ="
-		" e.sandbox AND r.destination = coalesce(e.name, e.remote_ip)) OR (SELECT"
-		" count(*) FROM review r WHERE r.sandbox = e.sandbox) < ?2,"
-		" coalesce(name, remote_ip), '') AS what, max(name IS NOT NULL),"
-		" max(remote_port), max(protocol), sum(packets), count(*), min(ts), "
-		"max(ts)"
-		" FROM event e NOT INDEXED WHERE id > ?1 AND action = 2 AND allowable = 1"
-		" AND coalesce(name, remote_ip) IS NOT NULL GROUP BY sandbox, what"
-		" ON CONFLICT DO UPDATE SET packets = packets + excluded.packets,"
-		" rows = rows + excluded.rows, last_ts = max(last_ts, excluded.last_ts),"
-		" port = excluded.port, protocol = excluded.protocol,"
-		" state = iif(state = 2 AND excluded.last_ts > decided_ts + ?3, 1, "
-		"state)";
 	int rc, r = sqlite_file_open(&w->config, &w->db, err);
 
 	if (r < 0)
@@ -164,7 +144,7 @@ static int open_once(struct sqlite_writer *w, struct err *err)
 	if (rc == SQLITE_OK)
 		rc = prepare(w->db, sum, &w->sum);
 	if (rc == SQLITE_OK)
-		rc = prepare(w->db, task, &w->task);
+		rc = sqlite_tasks_prepare(&w->tasks, w->db);
 	if (rc == SQLITE_OK) {
 		w->lacks_spare = !sqlite_file_put_by(w->directory);
 		return 0;
@@ -309,13 +289,7 @@ static int write_derived(struct sqlite_writer *w, int64_t first)
 	sqlite3_bind_int64(w->sum, 1, first - 1);
 	sqlite3_step(w->sum);
 	rc = sqlite3_reset(w->sum);
-	if (rc != SQLITE_OK)
-		return rc;
-	sqlite3_bind_int64(w->task, 1, first - 1);
-	sqlite3_bind_int(w->task, 2, REVIEW_PER_SANDBOX);
-	sqlite3_bind_int(w->task, 3, DECIDED_MS);
-	sqlite3_step(w->task);
-	return sqlite3_reset(w->task);
+	return rc == SQLITE_OK ? sqlite_tasks_write(&w->tasks, first) : rc;
 }
 
 /* All or nothing. */

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/tally.h"
 
+#include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
@@ -12,10 +14,11 @@ enum { HEADS = 256 };
 struct entry {
 	struct event event; /* packets 0: all of it was told */
 	uint64_t hash;
-	int64_t until_ms; /* of the rest */
+	int64_t ready_ms, until_ms; /* since when; the end of its rest */
+	uint8_t line;		    /* in which it is, or will be when its rest is over */
 	bool ready;
 	LIST_ENTRY(entry) in_chain;
-	TAILQ_ENTRY(entry) in_queue; /* ready, or resting: both in order of time */
+	TAILQ_ENTRY(entry) in_queue;
 };
 TAILQ_HEAD(entry_queue, entry);
 
@@ -25,7 +28,7 @@ struct tally {
 	int64_t window_ms;
 	struct hash_key key;
 	LIST_HEAD(, entry) heads[HEADS];
-	struct entry_queue ready, resting;
+	struct entry_queue ready[TALLY_LINES], resting; /* in order of time */
 };
 
 struct tally *tally_new(struct tally_pool *pool, size_t max, int64_t window_ms)
@@ -39,14 +42,15 @@ struct tally *tally_new(struct tally_pool *pool, size_t max, int64_t window_ms)
 	t->window_ms = window_ms;
 	/* As in event.c: only the chains must not be chosen from outside. */
 	t->key = (struct hash_key){ (uintptr_t)t, (uintptr_t)t->heads };
-	TAILQ_INIT(&t->ready);
+	for (size_t i = 0; i < TALLY_LINES; i++)
+		TAILQ_INIT(&t->ready[i]);
 	TAILQ_INIT(&t->resting);
 	return t;
 }
 
 static struct entry_queue *queue_of(struct tally *t, const struct entry *e)
 {
-	return e->ready ? &t->ready : &t->resting;
+	return e->ready ? &t->ready[e->line] : &t->resting;
 }
 
 static void drop(struct tally *t, struct entry *e)
@@ -64,17 +68,29 @@ void tally_free(struct tally *t)
 
 	if (!t)
 		return;
-	while ((e = TAILQ_FIRST(&t->ready)))
-		drop(t, e);
+	for (size_t i = 0; i < TALLY_LINES; i++)
+		while ((e = TAILQ_FIRST(&t->ready[i])))
+			drop(t, e);
 	while ((e = TAILQ_FIRST(&t->resting)))
 		drop(t, e);
 	free(t);
 }
 
-static void move(struct tally *t, struct entry *e, bool ready)
+static void rest(struct tally *t, struct entry *e, int64_t until_ms)
 {
 	TAILQ_REMOVE(queue_of(t, e), e, in_queue);
-	e->ready = ready;
+	e->ready = false;
+	e->until_ms = until_ms;
+	if (e->line != TALLY_ALWAYS)
+		e->line = TALLY_AGAIN;
+	TAILQ_INSERT_TAIL(queue_of(t, e), e, in_queue);
+}
+
+static void make_ready(struct tally *t, struct entry *e, int64_t now_ms)
+{
+	TAILQ_REMOVE(queue_of(t, e), e, in_queue);
+	e->ready = true;
+	e->ready_ms = now_ms;
 	TAILQ_INSERT_TAIL(queue_of(t, e), e, in_queue);
 }
 
@@ -138,66 +154,112 @@ static void wake(struct tally *t, int64_t now_ms)
 	while (t->window_ms > 0 && (e = TAILQ_FIRST(&t->resting)) &&
 	       e->until_ms <= now_ms) {
 		if (e->event.packets > 0)
-			move(t, e, true);
+			make_ready(t, e, now_ms);
 		else
 			drop(t, e);
 	}
 }
 
-static bool add(struct tally *t, const struct event *e, int64_t now_ms, bool always)
+bool tally_fold(struct tally *t, const struct event *e)
 {
-	uint64_t hash = hash_of(t, e);
-	struct entry *known = find(t, hash, e);
+	struct entry *known = find(t, hash_of(t, e), e);
 
-	if (known) {
+	if (known)
 		fold(&known->event, e);
-		return true;
-	}
+	return known;
+}
+
+static bool has_room(const struct tally *t)
+{
+	return t->count < t->max && (t->pool->left > 0 || t->count < TALLY_OWN);
+}
+
+bool tally_hold(struct tally *t, const struct event *e, unsigned int line, int64_t now_ms)
+{
+	struct entry *held;
+
+	assert(line < TALLY_LINES);
 	wake(t, now_ms);
-	if (!always && (t->count >= t->max || t->pool->left <= 0))
+	if (line != TALLY_ALWAYS && !has_room(t))
 		return false;
-	known = calloc(1, sizeof(*known));
-	if (!known)
+	held = calloc(1, sizeof(*held));
+	if (!held)
 		return false;
-	known->event = *e;
-	known->hash = hash;
-	known->ready = t->window_ms > 0;
-	LIST_INSERT_HEAD(&t->heads[hash % HEADS], known, in_chain);
-	TAILQ_INSERT_TAIL(queue_of(t, known), known, in_queue);
+	held->event = *e;
+	held->hash = hash_of(t, e);
+	held->line = (uint8_t)line;
+	held->ready = t->window_ms > 0;
+	held->ready_ms = now_ms;
+	LIST_INSERT_HEAD(&t->heads[held->hash % HEADS], held, in_chain);
+	TAILQ_INSERT_TAIL(queue_of(t, held), held, in_queue);
 	t->count++;
 	t->pool->left--;
 	return true;
 }
 
-bool tally_add(struct tally *t, const struct event *e, int64_t now_ms)
+const struct event *tally_oldest(struct tally *t, unsigned int line, int64_t now_ms)
 {
-	return add(t, e, now_ms, false);
-}
+	const struct entry *e;
 
-bool tally_add_always(struct tally *t, const struct event *e, int64_t now_ms)
-{
-	return add(t, e, now_ms, true);
-}
-
-const struct event *tally_next(struct tally *t, int64_t now_ms)
-{
 	wake(t, now_ms);
-	return TAILQ_EMPTY(&t->ready) ? NULL : &TAILQ_FIRST(&t->ready)->event;
+	e = TAILQ_FIRST(&t->ready[line]);
+	return e ? &e->event : NULL;
 }
 
-void tally_told(struct tally *t, int64_t now_ms)
+const struct event *tally_newest(struct tally *t, unsigned int line, int64_t now_ms)
 {
-	struct entry *e = TAILQ_FIRST(&t->ready);
+	const struct entry *e;
 
-	if (!e)
-		return;
+	wake(t, now_ms);
+	e = TAILQ_LAST(&t->ready[line], entry_queue);
+	return e ? &e->event : NULL;
+}
+
+/* As tally_oldest() gave it. */
+static struct entry *entry_of(const struct event *e)
+{
+	return CONTAINER_OF((struct event *)(uintptr_t)e, struct entry, event);
+}
+
+int64_t tally_waited_ms(const struct event *e, int64_t now_ms)
+{
+	return now_ms - entry_of(e)->ready_ms;
+}
+
+void tally_told(struct tally *t, const struct event *told, int64_t now_ms)
+{
+	struct entry *e = entry_of(told);
+
 	e->event.packets = 0;
 	e->event.bytes = 0;
-	e->until_ms = now_ms + t->window_ms;
 	if (t->window_ms > 0)
-		move(t, e, false);
+		rest(t, e, now_ms + t->window_ms);
 	else
 		drop(t, e);
+}
+
+void tally_let_go(struct tally *t, const struct event *e)
+{
+	drop(t, entry_of(e));
+}
+
+int tally_make_room(struct tally *t, unsigned int line, struct event *ret)
+{
+	struct entry *e = TAILQ_FIRST(&t->resting);
+
+	if (e && e->event.packets == 0) {
+		drop(t, e);
+		return 0;
+	}
+	for (unsigned int i = TALLY_LINES - 1; i > line; i--) {
+		e = TAILQ_FIRST(&t->ready[i]);
+		if (!e)
+			continue;
+		*ret = e->event;
+		drop(t, e);
+		return 1;
+	}
+	return -ENOSPC;
 }
 
 void tally_close(struct tally *t)
@@ -207,7 +269,7 @@ void tally_close(struct tally *t)
 	for (e = TAILQ_FIRST(&t->resting); e; e = next) {
 		next = TAILQ_NEXT(e, in_queue);
 		if (e->event.packets > 0)
-			move(t, e, true);
+			make_ready(t, e, e->until_ms);
 		else
 			drop(t, e);
 	}

@@ -69,6 +69,8 @@ static int fill(sqlite3 *db, uint32_t events, struct err *err)
 
 static int make(const char *directory, uint32_t events, struct err *err)
 {
+	const struct sqlite_config config = { .directory = directory,
+					      .max_bytes = MAX_BYTES };
 	char path[SQLITE_PATH_SIZE];
 	sqlite3 *db = NULL;
 	int r;
@@ -76,7 +78,7 @@ static int make(const char *directory, uint32_t events, struct err *err)
 	snprintf(path, sizeof(path), "%s/events.db", directory);
 	if (access(path, F_OK) == 0)
 		return 0;
-	r = sqlite_file_open(directory, MAX_BYTES, &db, err);
+	r = sqlite_file_open(&config, &db, err);
 	if (r == 0)
 		r = fill(db, events, err);
 	sqlite3_close(db);

@@ -116,6 +116,40 @@ def test_a_sandbox_that_asks_for_everything_has_so_many_tasks_and_hides_nobodys(
     assert review("accept", str(loud["loud", None]["id"])).code == 1
 
 
+def test_what_matters_has_its_task_however_many_there_are(review, store):
+    """Before, amid and after a flood: of names below one domain, of domains, of addresses."""
+    store.put("early.evil.example")
+    store.drain()
+    floods = (lambda i: {"name": f"n{i}.flood.test"}, lambda i: {"name": f"n{i}.example"},
+              lambda i: {"address": f"93.9.{i % 7}.{i // 7}", "port": 443})
+    for n, denied in enumerate(floods):
+        for i in range(700):
+            store.put(**denied(i))
+            if i == 600:
+                store.put(f"api.evil{n}.other")
+        store.drain()
+        store.put(f"after{n}.test")
+        store.drain()
+    found = {name for _, name in tasks(review)}
+    wanted = {"early.evil.example", *(f"api.evil{n}.other" for n in range(3)), *(f"after{n}.test" for n in range(3))}
+    assert wanted <= found, wanted - found
+    assert len(found) <= 501 and sum(t["packets"] for t in tasks(review).values()) == 2100 + 7
+
+
+def test_the_number_of_a_task_that_went_is_never_anothers(review, store):
+    for i in range(520):
+        store.put(f"n{i}.flood.test")
+    store.drain()
+    before = {t["id"]: name for (_, name), t in tasks(review).items()}
+    for i in range(10):
+        store.put(f"api.evil{i}.example")
+        store.drain()
+    after = {t["id"]: name for (_, name), t in tasks(review).items()}
+    assert {"api.evil%d.example" % i for i in range(10)} <= set(after.values())
+    assert all(before.get(number, name) == name for number, name in after.items())
+    assert min(number for number, name in after.items() if name and "evil" in name) > max(before)
+
+
 @pytest.mark.parametrize("name", [b"\x1b[2J.test", b"a b", b"*.test", b'"}],"x":["', b"1.2.3.4", b"<b>.test", b"bad\xff"])
 def test_a_hostile_name_is_no_rule(review, store, name):
     store.put(name)

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "sandbox/accounts.h"
+#include "sandbox/sandbox.h"
+#include "test_plan.h"
+
+enum { PER_SECOND = 20, TICK_MS = 250 };
+
+/* What was told. */
+struct told {
+	uint64_t rows, packets; /* with a destination */
+	uint64_t others_rows, others_packets;
+	bool shut; /* control takes nothing */
+	char wanted[EVENT_NAME_SIZE];
+	int64_t wanted_ms; /* 0: not yet */
+	int64_t now_ms;
+};
+
+struct world {
+	struct sandbox sandbox;
+	struct tally_pool pool;
+	struct told told;
+	uint8_t *plan;
+	int64_t now_ms;
+};
+
+static bool on_event(void *data, const struct event *e)
+{
+	struct told *t = data;
+	bool is_others = e->name[0] == '\0';
+
+	if (t->shut)
+		return false;
+	*(is_others ? &t->others_rows : &t->rows) += 1;
+	*(is_others ? &t->others_packets : &t->packets) += e->packets;
+	if (t->wanted[0] && strcmp(e->name, t->wanted) == 0 && t->wanted_ms == 0)
+		t->wanted_ms = t->now_ms;
+	return true;
+}
+
+static struct world *open_world(const char *policy)
+{
+	struct world *w = calloc(1, sizeof(*w));
+
+	assert_non_null(w);
+	w->pool.left = ACCOUNTS_POOL_MAX;
+	w->plan = plan_from(policy, &w->sandbox.plan);
+	w->sandbox.state = SANDBOX_RUNNING;
+	w->sandbox.on_event = on_event;
+	w->sandbox.on_event_data = &w->told;
+	w->sandbox.accounts = accounts_new(&w->pool);
+	assert_non_null(w->sandbox.accounts);
+	w->now_ms = 100000;
+	return w;
+}
+
+static void close_world(struct world *w)
+{
+	accounts_free(w->sandbox.accounts);
+	assert_int_equal(w->pool.left, ACCOUNTS_POOL_MAX);
+	free(w->plan);
+	free(w);
+}
+
+static void deny(struct world *w, const char *name)
+{
+	struct event e = { .action = EVENT_DENY,
+			   .layer = EVENT_DNS,
+			   .rule = EVENT_NO_RULE,
+			   .uid = UINT32_MAX };
+
+	snprintf(e.name, sizeof(e.name), "%s", name);
+	w->told.now_ms = w->now_ms;
+	sandbox_event(&w->sandbox, &e, w->now_ms);
+}
+
+static void pass_ms(struct world *w, int64_t ms)
+{
+	for (int64_t end = w->now_ms + ms; w->now_ms < end;) {
+		w->now_ms++;
+		w->told.now_ms = w->now_ms;
+		if (w->now_ms % TICK_MS == 0)
+			accounts_tell(&w->sandbox, w->now_ms, false);
+	}
+}
+
+/* One each millisecond, of @first and on. */
+static void flood(struct world *w, const char *format, unsigned int first, int64_t ms)
+{
+	char name[64];
+
+	for (int64_t i = 0; i < ms; i++) {
+		snprintf(name, sizeof(name), format, first + (unsigned int)i);
+		deny(w, name);
+		pass_ms(w, 1);
+	}
+}
+
+/* Deny it now. Return: after how long it was told. */
+static int64_t look_for(struct world *w, const char *name)
+{
+	const int64_t begin_ms = w->now_ms;
+
+	snprintf(w->told.wanted, sizeof(w->told.wanted), "%s", name);
+	w->told.wanted_ms = 0;
+	deny(w, name);
+	for (int i = 0; i < 5000 && w->told.wanted_ms == 0; i++)
+		pass_ms(w, 1);
+	return w->told.wanted_ms > 0 ? w->told.wanted_ms - begin_ms : INT64_MAX;
+}
+
+static void assert_all_told(struct world *w, uint64_t packets)
+{
+	pass_ms(w, 3000);
+	assert_int_equal(w->told.packets + w->told.others_packets, packets);
+	assert_int_equal(w->told.others_packets,
+			 w->sandbox.counters[COUNT_EVENTS_DROPPED]);
+	assert_true(tally_is_empty(w->sandbox.accounts->denied));
+}
+
+static void what_is_quiet_is_told_at_once(void **state)
+{
+	struct world *w = open_world("egress: []\n");
+
+	/* Of one domain, hundreds at a time: a build that asks for what it may not. */
+	flood(w, "n%u.mirror.example", 0, 100);
+	assert_int_equal(w->told.rows, 100);
+	assert_int_equal(w->told.others_rows, 0);
+	assert_all_told(w, 100);
+	close_world(w);
+}
+
+static void a_flood_has_its_share_and_no_more(void **state)
+{
+	struct world *w = open_world("egress: []\n");
+
+	flood(w, "n%u.flood.example", 0, 20000);
+	assert_all_told(w, 20000);
+	assert_in_range(w->told.rows, PER_SECOND * 20,
+			PER_SECOND * (20 + ACCOUNTS_BURST_SEC + 2));
+	/* One a second for what is left. */
+	assert_in_range(w->told.others_rows, 15, 24);
+	close_world(w);
+}
+
+static void what_differs_from_a_flood_is_told_at_once(void **state)
+{
+	static const char *const others[] = { "api.evil.example", "evil.test",
+					      "n1.other.example" };
+	struct world *w = open_world("egress: []\n");
+
+	flood(w, "n%u.flood.example", 0, 10000);
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		assert_in_range(look_for(w, others[i]), 0, TICK_MS);
+	assert_all_told(w, 10003);
+	close_world(w);
+}
+
+static void a_flood_that_is_over_holds_nothing_up(void **state)
+{
+	struct world *w = open_world("egress: []\n");
+
+	flood(w, "n%u.flood.example", 0, 10000);
+	/* Even where it looks like one more of them. */
+	assert_in_range(look_for(w, "after.flood.example"), 0, 2 * TICK_MS);
+	assert_all_told(w, 10001);
+	close_world(w);
+}
+
+static void what_comes_again_and_again_is_one_row_a_second(void **state)
+{
+	struct world *w = open_world("egress: []\n");
+
+	for (int i = 0; i < 5000; i++) {
+		deny(w, "api.test");
+		pass_ms(w, 1);
+	}
+	assert_all_told(w, 5000);
+	assert_in_range(w->told.rows, 5, 7);
+	assert_int_equal(w->told.others_rows, 0);
+	close_world(w);
+}
+
+static void what_control_does_not_take_waits(void **state)
+{
+	struct world *w = open_world("egress: []\n");
+
+	w->told.shut = true;
+	flood(w, "n%u.test", 0, 500);
+	pass_ms(w, 3000);
+	assert_int_equal(w->told.rows + w->told.others_rows, 0);
+	w->told.shut = false;
+	assert_all_told(w, 500);
+	assert_in_range(w->told.rows, 100, 500);
+	close_world(w);
+}
+
+static void a_flood_of_another_sandbox_takes_no_place(void **state)
+{
+	struct world *w = open_world("egress: []\n");
+
+	w->pool.left = 0; /* the others have it all */
+	assert_in_range(look_for(w, "api.test"), 0, 0);
+	flood(w, "n%u.flood.example", 0, 3000);
+	assert_in_range(look_for(w, "api.evil.example"), 0, TICK_MS);
+	assert_all_told(w, 3002);
+	w->pool.left = ACCOUNTS_POOL_MAX;
+	close_world(w);
+}
+
+static void without_a_limit_all_is_told(void **state)
+{
+	struct world *w = open_world("egress: []\n"
+				     "limits: {events_per_second: unlimited}\n");
+
+	flood(w, "n%u.flood.example", 0, 5000);
+	assert_all_told(w, 5000);
+	assert_int_equal(w->told.rows, 5000);
+	close_world(w);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_is_quiet_is_told_at_once),
+		cmocka_unit_test(a_flood_has_its_share_and_no_more),
+		cmocka_unit_test(what_differs_from_a_flood_is_told_at_once),
+		cmocka_unit_test(a_flood_that_is_over_holds_nothing_up),
+		cmocka_unit_test(what_comes_again_and_again_is_one_row_a_second),
+		cmocka_unit_test(what_control_does_not_take_waits),
+		cmocka_unit_test(a_flood_of_another_sandbox_takes_no_place),
+		cmocka_unit_test(without_a_limit_all_is_told),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
