@@ -59,7 +59,7 @@ def test_it_is_closed_alone_and_stays_so(host, both, pod, other, site, denied):
 @pytest.fixture
 def group():
     top = next(p for p in (pathlib.Path("/sys/fs/cgroup/unified"), pathlib.Path("/sys/fs/cgroup")) if (p / "cgroup.procs").exists())
-    path = top / f"weir-test-closed-{os.getpid()}"
+    path = top / f"weir-test-{os.getpid()}-closed"
     path.mkdir()
     yield path
     (path / "cgroup.kill").write_text("1")

@@ -86,7 +86,7 @@ def test_private_places_can_be_written(world, user, place):
 
 
 def test_a_working_directory_below_a_private_place_is_there(world, user):
-    folder = tempfile.mkdtemp(prefix="weir-cwd-", dir="/tmp")
+    folder = tempfile.mkdtemp(prefix=f"weir-cwd-{os.getpid()}-", dir="/tmp")
     try:
         shutil.chown(folder, user, user)
         done = world.run("sh", "-c", "pwd; touch new; ls -A /tmp", user=user, cwd=folder)

@@ -138,7 +138,7 @@ def staged(world):
     """A root with everything, from the programs that are there."""
     root = world.folder / "rootfs-test"
     programs = pathlib.Path(os.environ.get("WEIR") or ROOT / "build/weir").parent
-    done = subprocess.run([DEPLOY / "docker/rootfs", "--variant", "opensandbox", "--debug", "--compressed", programs,
+    done = subprocess.run([DEPLOY / "docker/rootfs", "--variant", "opensandbox", "--debug", programs,
                            root], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return root, done.stdout

@@ -58,7 +58,7 @@ class Engine:
                    "--pidfile", self.folder / "pid", "--host", f"unix://{self.socket}",
                    "--storage-driver", "overlay2", "--dns", RESOLVER4, "--bip", "172.30.0.1/24",
                    "--default-address-pool", "base=172.31.0.0/16,size=24", "--shutdown-timeout", "1",
-                   "--cgroup-parent", f"/weir-test-{os.getpid()}"]
+                   "--cgroup-parent", f"/weir-test-{os.getpid()}-docker"]
         argv = self.host.ns.command("dockerd", *map(str, options))
         with open(self.log, "wb") as log:
             self._process = subprocess.Popen(argv, env=self._env, stdin=subprocess.DEVNULL, stdout=log,
@@ -202,7 +202,7 @@ class Engine:
         mounts = [line.split()[1] for line in pathlib.Path("/proc/mounts").read_text().splitlines()]
         for mount in sorted((m for m in mounts if m.startswith(f"{self.folder}/")), reverse=True):
             subprocess.run(["umount", "-l", mount], check=False, capture_output=True)
-        remove_groups(f"weir-test-{os.getpid()}")
+        remove_groups(f"weir-test-{os.getpid()}-docker")
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self):

@@ -24,7 +24,7 @@ def binaries():
 
 def _folder():
     who = pwd.getpwnam("postgres")
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="weir-pg-"))  # a socket's path has to be short
+    folder = pathlib.Path(tempfile.mkdtemp(prefix=f"weir-pg-{os.getpid()}-"))  # a socket's path has to be short
     os.chown(folder, who.pw_uid, who.pw_gid)
     folder.chmod(0o755)
     return folder

@@ -35,6 +35,7 @@ if __name__ == "__main__":
     __package__ = "world"
     importlib.import_module("world")  # for the relative imports below
 
+from . import remains
 from .capture import Capture
 from .dnsd import DnsServer
 from .listen import TcpService, UdpService
@@ -100,7 +101,7 @@ class World:
         self._numbers = itertools.count(1)
         self._program = pathlib.Path(program or os.environ.get("WEIR") or ROOT / "build" / "weir")
         # Not below /tmp, /var/tmp, /run or /dev: a sandbox has its own of those.
-        _sweep()
+        remains.sweep()
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"{FOLDERS}{os.getpid()}-", dir="/var/lib"))
         self._exit.callback(shutil.rmtree, self.folder, ignore_errors=True)
         self.folder.chmod(0o755)
@@ -341,13 +342,6 @@ class World:
     @staticmethod
     def kill(pid):
         os.kill(pid, signal.SIGKILL)
-
-
-def _sweep():
-    """Folders are all that a killed test process leaves: remove those of the dead."""
-    for folder in pathlib.Path("/var/lib").glob(f"{FOLDERS}[0-9]*-*"):
-        if not os.path.exists(f"/proc/{folder.name[len(FOLDERS):].split('-')[0]}"):
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _command_line(pid):

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a killed test process leaves is taken away by the next, and nothing else."""
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+from world import remains
+from world.member import cgroup_root
+from world.sidecar import wait_for
+
+
+def dead_number():
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    return process.pid
+
+
+def alive(process):
+    return process.poll() is None
+
+
+class Left:
+    """As by the test process @number: a folder with a mount in it, a program that was told of it, a namespace, and a
+    control group with a program inside."""
+
+    def __init__(self, number):
+        name = f"weir-test-{number}-remains"
+        self.folder = pathlib.Path(f"/var/lib/weir-world-{number}-remains")
+        (self.folder / "disk").mkdir(parents=True)
+        subprocess.run(["mount", "-t", "tmpfs", "none", self.folder / "disk"], check=True)
+        (self.folder / "disk" / "file").touch()
+        self.told = subprocess.Popen(["sleep", "60"], env={"WHERE": f"{self.folder}/tools"})
+        subprocess.run(["ip", "netns", "add", name], check=True)
+        self.netns = pathlib.Path("/run/netns", name)
+        self.member = subprocess.Popen(["sleep", "60"])
+        root = cgroup_root()
+        self.cgroup = root / name if root else None
+        if root:
+            (self.cgroup / "below").mkdir(parents=True)
+            (self.cgroup / "below" / "cgroup.procs").write_text(str(self.member.pid))
+
+    @property
+    def paths(self):
+        return [p for p in (self.folder, self.netns, self.cgroup) if p]
+
+    def close(self):
+        for process in (self.told, self.member):
+            process.kill()
+            process.wait()
+        subprocess.run(["umount", self.folder / "disk"], check=False, capture_output=True)
+        subprocess.run(["rm", "-rf", "--one-file-system", self.folder], check=True)
+        subprocess.run(["ip", "netns", "del", self.netns.name], check=False, capture_output=True)
+        for path in (self.cgroup / "below", self.cgroup) if self.cgroup else ():
+            if path.exists():
+                wait_for(lambda path=path: not (path / "cgroup.procs").read_text())
+                path.rmdir()
+
+
+@pytest.fixture
+def left():
+    made = []
+
+    def make(number):
+        made.append(Left(number))
+        return made[-1]
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_what_the_dead_have_left_goes(left):
+    one = left(dead_number())
+    remains.sweep()
+    wait_for(lambda: not alive(one.told))
+    assert not [p for p in one.paths if p.exists()]
+    assert str(one.folder) not in pathlib.Path("/proc/self/mounts").read_text(encoding="utf-8")
+    if one.cgroup:
+        wait_for(lambda: not alive(one.member))
+
+
+def test_what_the_living_have_stays(left, tmp_path):
+    one = left(os.getpid())
+    bystander = tmp_path / f"weir-world-{dead_number()}-x"
+    bystander.mkdir()
+    remains.sweep()
+    assert all(p.exists() for p in one.paths) and (one.folder / "disk" / "file").exists()
+    assert alive(one.told) and alive(one.member) and bystander.exists()
