@@ -4,7 +4,7 @@ import pytest
 
 from world import expect
 from world.member import Member, Tree, cgroup_root
-from world.sidecar import Flow, wait_for
+from world.sidecar import Flow
 
 STRANGER = "93.9.9.9"
 pytestmark = pytest.mark.skipif(not cgroup_root(), reason="no cgroup v2 here")
@@ -44,23 +44,6 @@ def is_guarded(app, site):
     return lookup.addresses == [site.v4] and tcp.result == "ok"
 
 
-@pytest.mark.parametrize("kind", ["cgroup", "uid"])
-def test_it_is_guarded_from_attach_to_detach(daemon, host, tree, site, denied, kind):
-    app = Member(host, tree.cgroup("a")) if kind == "cgroup" else Member(host, uid=1203)
-    attach(daemon, "one", app, "--allow", site.name)
-    assert is_guarded(app, site)
-    expect.name_refused(app.probe(["dns", denied.name]))
-    assert not [p for p in host.packets() if p.dst == STRANGER]
-    assert not host.world.dns.queries(denied.name)
-    wait_for(lambda: daemon.status("one")["counters"]["queries_denied"] == 1)
-    assert daemon.status("one")["fullIsolation"] is True
-    assert denied.name in {d["name"] for d in daemon.denies("one")}
-    done = daemon.weir("detach", "one")
-    assert done.code == 0, done
-    assert app.probe(["tcp", STRANGER, 443]).result == "ok"
-    assert daemon.names() == []
-
-
 def test_two_know_nothing_of_each_other(daemon, app, other, site, denied):
     attach(daemon, "one", app, "--allow", site.name)
     attach(daemon, "two", other, "--allow", denied.name)
@@ -70,8 +53,9 @@ def test_two_know_nothing_of_each_other(daemon, app, other, site, denied):
     expect.name_refused(other.probe(["dns", site.name]))
 
 
-@pytest.mark.parametrize("child", ["engine", "control"])
-def test_a_child_that_dies(daemon, app, other, site, denied, child):
+@pytest.mark.parametrize("child, kind", [("engine", "cgroup"), ("engine", "uid"), ("control", "cgroup")])
+def test_a_child_that_dies(daemon, host, app, other, site, denied, child, kind):
+    app = Member(host, uid=1203) if kind == "uid" else app
     attach(daemon, "one", app, "--allow", site.name)
     attach(daemon, "two", other, "--allow", denied.name)
     assert is_guarded(app, site) and is_guarded(other, denied)
@@ -84,26 +68,6 @@ def test_a_child_that_dies(daemon, app, other, site, denied, child):
     assert flow.say() != "got"
     expect.name_refused(app.probe(["dns", site.name]))
     assert is_guarded(other, denied)
-
-
-def test_a_dead_daemon_leaves_it_closed_and_the_next_guards_it(host, app, other, site, denied):
-    daemon = host.daemon()
-    attach(daemon, "one", app, "--allow", site.name)
-    attach(daemon, "two", other, "--allow", denied.name)
-    assert is_guarded(app, site)
-    flow = Flow(app, site.v4)
-    daemon.kill()
-    known, unknown = app.probe(["tcp", site.v4, 443], ["tcp", STRANGER, 443])
-    assert known.result == "ok" and flow.say() == "got"
-    expect.tcp_refused(unknown)
-    expect.tcp_refused(other.probe(["tcp", STRANGER, 443]))
-    again = host.daemon()
-    assert again.names() == ["one", "two"]
-    assert again.status("one")["counters"]["adopted"] > 0
-    assert flow.say() == "got"
-    assert app.probe(["tcp", site.v4, 443]).result == "ok"
-    assert is_guarded(app, site) and is_guarded(other, denied)
-    assert not [p for p in host.packets() if p.dst == STRANGER]
 
 
 def test_beside_a_namespace(daemon, app, pod, site, denied):

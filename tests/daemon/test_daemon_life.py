@@ -2,7 +2,6 @@
 """Whoever dies, and whenever: nothing opens, and the same sandboxes are guarded afterwards."""
 import json
 import os
-import random
 import re
 import socket
 
@@ -214,44 +213,6 @@ def test_the_unit_gives_it_what_it_needs(host, pod, site):
     assert daemon.weir("detach", "one").code == 0
     daemon.attach("two", None, where=pid_in(pod, app))
     expect.tcp_refused(pod.probe(["tcp", STRANGER, 443]))
-
-
-def test_a_random_sequence(host, world):
-    """Attach, change, detach, kill: after each step nothing passes that no policy of that moment allows."""
-    rng = random.Random(7)
-    sites = [world.site(f"random-{world.number()}.test") for _ in range(3)]
-    pods = [Pod(world) for _ in range(3)]
-    allowed = [None] * len(pods)        # what each may reach; None: it is not attached
-    daemon = host.daemon()
-    try:
-        for _ in range(30):
-            i = rng.randrange(len(pods))
-            step = rng.choice(["attach", "change", "change", "detach", "engine", "control", "all"])
-            if step == "attach" and allowed[i] is None:
-                allowed[i] = rng.choice(sites)
-                daemon.attach(f"s{i}", pods[i], "--allow", allowed[i].name)
-            elif step == "change" and allowed[i] is not None:
-                allowed[i] = rng.choice(sites)
-                daemon.set_policy(f"s{i}", f"allow {allowed[i].name}")
-            elif step == "detach" and allowed[i] is not None:
-                assert daemon.weir("detach", f"s{i}").code == 0
-                allowed[i] = None
-            elif step in ("engine", "control"):
-                daemon.kill_child(step)
-            elif step == "all":
-                daemon.kill()
-                daemon = host.daemon()
-            for k, pod in enumerate(pods):
-                for site in sites:
-                    lookup, tcp = pod.probe(["dns", site.name, {"server": RESOLVER4}], ["tcp", site.v4, 443])
-                    open_ = allowed[k] is None or site is allowed[k]
-                    assert (lookup.result == "NOERROR") == open_, (step, i, k, dict(lookup))
-                    assert (tcp.result == "ok") == open_, (step, k, dict(tcp))
-            want = [f"s{k}" for k in range(len(pods)) if allowed[k] is not None]
-            assert sorted(daemon.names()) == want
-    finally:
-        for pod in pods:
-            pod.close()
 
 
 def test_a_crash_between_engine_and_control(host, pod, site):

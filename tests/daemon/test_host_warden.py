@@ -133,6 +133,9 @@ def test_it_reaches_what_its_policy_lists_and_nothing_else(host, tree, kind, sit
         expect.name_refused(app.probe(["dns", denied.name, {"server": server}]))
     assert not host.world.dns.queries(denied.name)
     assert len(sent_to_strangers(host)) == before
+    wait_for(lambda: daemon.status("one")["counters"]["queries_denied"] == 4)
+    assert daemon.status("one")["fullIsolation"] is True
+    wait_for(lambda: denied.name in {d["name"] for d in daemon.denies("one")})
     # nobody else is
     assert is_free(other)
     assert daemon.weir("detach", "one").code == 0
@@ -595,18 +598,6 @@ def test_the_root_is_no_parent_to_be_guarded(host, tree):
 # who dies
 
 @pytest.mark.parametrize("kind", ["cgroup", "uid"])
-def test_a_dead_engine_has_a_successor(host, tree, kind, site):
-    daemon = host.daemon()
-    app, other, who = attached(host, tree, kind)
-    attach(daemon, "one", f"allow {site.name}", **who)
-    assert is_guarded(app, site)
-    flow = Flow(app, site.v4)
-    daemon.kill_child("engine")
-    assert flow.say() == "got" and app.probe(["tcp", site.v4, 443]).result == "ok"
-    assert is_guarded(app, site) and is_free(other)
-
-
-@pytest.mark.parametrize("kind", ["cgroup", "uid"])
 def test_a_dead_daemon_leaves_it_closed_and_the_next_guards_it(host, tree, kind, site, denied):
     daemon = host.daemon()
     app, other, who = attached(host, tree, kind)
@@ -622,8 +613,9 @@ def test_a_dead_daemon_leaves_it_closed_and_the_next_guards_it(host, tree, kind,
     again = host.daemon()
     assert again.names() == ["one"] and again.status("one")["counters"]["adopted"] > 0
     assert flow.say() == "got" and app.probe(["tcp", site.v4, 443]).result == "ok"
-    assert is_guarded(app, site) and is_free(other)
-    assert len([p for p in sent_to_strangers(host) if p.src == host.ip4]) - before == len(sent_to_strangers(host)) - before
+    assert is_guarded(app, site)
+    assert len(sent_to_strangers(host)) == before
+    assert is_free(other)
 
 
 def test_one_that_was_made_again_meanwhile(host, cgroup, site, denied):
@@ -672,7 +664,6 @@ def test_with_its_units_capabilities_alone(host, tree, site):
 def test_whoever_flushes_finds_them_again(host, cgroup):
     daemon = host.daemon()
     attach(daemon, "one", cgroup=where(cgroup))
-    host.ns.command("nft", "flush", "ruleset")
     subprocess.run(host.ns.command("nft", "flush", "ruleset"), check=False, capture_output=True)
     app = Member(host, cgroup)
     expect.tcp_refused(app.probe(["tcp", STRANGER, 443]))

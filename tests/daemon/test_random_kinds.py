@@ -143,8 +143,9 @@ def test_whatever_happens_to_each_kind(host, world):
     sites = [world.site(f"kinds-{world.number()}.test") for _ in range(3)]
     group = tree.cgroup("a")
     try:
-        with Pod(world) as pod:
-            players = [Player("space", pod, {"netns": pod.ns.path}, 5000), Player("group", Member(host, group), {"cgroup": str(group.path)}, 10000),
+        with Pod(world) as pod, Pod(world) as second:
+            players = [Player("space", pod, {"netns": pod.ns.path}, 5000),
+                       Player("second", second, {"netns": second.ns.path}, 20000), Player("group", Member(host, group), {"cgroup": str(group.path)}, 10000),
                        Player("user", Member(host, uid=1205), {"uid": 1205}, 15000)]
             history = Play(host, players, sites, rng).run(STEPS)
             assert {name for name, done in history if done} >= {"attach", "change", "detach"}
