@@ -10,7 +10,7 @@ import pytest
 from world import expect
 from world.daemon import pid_in
 from world.sidecar import Flow, Pod, policy, wait_for
-from world.world import RESOLVER4, ROOT
+from world.world import ROOT
 
 STRANGER = "93.9.9.9"
 
