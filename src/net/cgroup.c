@@ -163,16 +163,25 @@ const char *cgroup_name(const struct cgroup *c)
 
 /* ---- who lives in it ---- */
 
-static int walk_processes(struct cgroup_walk *w, int dir)
+/* What is below may go while it is looked at: nobody lives there then. */
+static int cannot_see(struct cgroup_walk *w, int depth, int error)
 {
-	int fd = openat(dir, "cgroup.procs", O_RDONLY | O_CLOEXEC);
+	if (depth > 0 && (error == ENOENT || error == ENODEV))
+		return 0;
+	return err_sys(w->err, -error, "cannot see who is in the cgroup");
+}
+
+static int walk_processes(struct cgroup_walk *w, int dir, int depth)
+{
+	CLEAN(fd) int fd = openat(dir, "cgroup.procs", O_RDONLY | O_CLOEXEC);
 	FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
 	char line[32];
 	uint32_t pid;
 	int r = 0;
 
 	if (!f)
-		return err_sys(w->err, -errno, "cannot see who is in the cgroup");
+		return cannot_see(w, depth, errno);
+	(void)TAKE_FD(fd);
 	while (r == 0 && fgets(line, sizeof(line), f)) {
 		size_t len = strcspn(line, "\n");
 
@@ -185,19 +194,18 @@ static int walk_processes(struct cgroup_walk *w, int dir)
 	}
 	/* Of one that is for threads the processes are listed above it. */
 	if (r == 0 && ferror(f) && errno != EOPNOTSUPP)
-		r = err_sys(w->err, -errno, "cannot see who is in the cgroup");
+		r = cannot_see(w, depth, errno);
 	fclose(f);
 	return r;
 }
 
 static int walk_tree(struct cgroup_walk *w, int dir, int depth);
 
-/* One that is gone meanwhile is nobody's. */
 static int walk_below(struct cgroup_walk *w, int dir, const char *name, int depth)
 {
 	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
-	return fd < 0 ? 0 : walk_tree(w, fd, depth);
+	return fd < 0 ? cannot_see(w, depth, errno) : walk_tree(w, fd, depth);
 }
 
 /* Takes @dir. */
@@ -219,7 +227,7 @@ static int walk_tree(struct cgroup_walk *w, int dir, int depth)
 	if (w->on_cgroup)
 		r = w->on_cgroup(w, st.st_ino);
 	if (r == 0)
-		r = walk_processes(w, dir);
+		r = walk_processes(w, dir, depth);
 	while (r == 0 && (e = readdir(all)))
 		if (e->d_type == DT_DIR && e->d_name[0] != '.')
 			r = walk_below(w, dir, e->d_name, depth + 1);

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+/* In real cgroups, where this user may make some. */
+#include "net/cgroup_internal.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { CHILDREN = 3 };
+
+/* A cgroup, and some below it. */
+struct tree {
+	struct cgroup top;
+	char below[CHILDREN][CGROUP_PATH_MAX + 8];
+};
+
+static struct tree tree;
+
+static int make_tree(void **state)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), "/weir-unit-%d", (int)getpid());
+	if (cgroup_directory(name, tree.top.path, NULL) < 0 ||
+	    mkdir(tree.top.path, 0755) < 0)
+		return 0; /* see is_there() */
+	for (size_t i = 0; i < CHILDREN; i++) {
+		snprintf(tree.below[i], sizeof(tree.below[i]), "%s/%zu", tree.top.path,
+			 i);
+		assert_int_equal(mkdir(tree.below[i], 0755), 0);
+	}
+	return cgroup_open(name, &tree.top, NULL);
+}
+
+static int remove_tree(void **state)
+{
+	for (size_t i = 0; i < CHILDREN; i++)
+		(void)!rmdir(tree.below[i]);
+	(void)!rmdir(tree.top.path);
+	tree = (struct tree){ 0 };
+	return 0;
+}
+
+static bool is_there(void)
+{
+	return tree.top.id != 0;
+}
+
+static int no_process(struct cgroup_walk *w, pid_t pid)
+{
+	return -EEXIST;
+}
+
+/* All below go as soon as the first of them is looked at. */
+static int remove_all(struct cgroup_walk *w, uint64_t id)
+{
+	if (id == tree.top.id)
+		return 0;
+	++*(int *)w->data;
+	for (size_t i = 0; i < CHILDREN; i++)
+		(void)!rmdir(tree.below[i]);
+	return 0;
+}
+
+static void who_goes_meanwhile_is_nobody(void **state)
+{
+	struct err err = { 0 };
+	int seen = 0;
+	struct cgroup_walk w = { .on_process = no_process,
+				 .on_cgroup = remove_all,
+				 .data = &seen,
+				 .err = &err };
+
+	if (!is_there())
+		skip();
+	assert_int_equal(cgroup_walk(&w, &tree.top), 0);
+	assert_string_equal(err.text, "");
+	assert_int_equal(seen, 1);
+}
+
+static int remove_top(struct cgroup_walk *w, uint64_t id)
+{
+	remove_all(w, 0);
+	return rmdir(tree.top.path) < 0 ? -errno : 0;
+}
+
+static void a_cgroup_that_goes_itself_is_an_error(void **state)
+{
+	struct err err = { 0 };
+	int seen = 0;
+	struct cgroup_walk w = { .on_process = no_process,
+				 .on_cgroup = remove_top,
+				 .data = &seen,
+				 .err = &err };
+
+	if (!is_there())
+		skip();
+	assert_true(cgroup_walk(&w, &tree.top) < 0);
+	assert_non_null(strstr(err.text, "cannot see who is in the cgroup"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(who_goes_meanwhile_is_nobody, make_tree,
+						remove_tree),
+		cmocka_unit_test_setup_teardown(a_cgroup_that_goes_itself_is_an_error,
+						make_tree, remove_tree),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
