@@ -177,12 +177,12 @@ static int start(struct host_run *h, struct err *err)
 {
 	uint32_t uid = geteuid();
 	int r = make_policy(h, err);
+	/* Whatever the policy is: all faults are told at once. */
+	int user = h->spec->uid ? daemon_find_user(h->spec->uid, &uid) : 0;
 	int sig;
 
-	if (r == 0 && h->spec->uid)
-		r = daemon_find_user(h->spec->uid, &uid);
-	if (r != 0)
-		return r;
+	if (r != 0 || user != 0)
+		return r != 0 ? r : user;
 	h->ring = event_ring_new(EVENTS_KEPT);
 	if (!h->ring)
 		return err_set(err, -ENOMEM, "out of memory"), RUN_STATUS_FAILED;

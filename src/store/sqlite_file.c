@@ -53,10 +53,19 @@ int sqlite_code(sqlite3 *db, int rc)
 	}
 }
 
+/* SQLite says "unable to open database file", whatever is the matter with it. */
+static const char *reason_of(sqlite3 *db, int rc)
+{
+	int error = db && (rc & 0xff) == SQLITE_CANTOPEN ? sqlite3_system_errno(db) : 0;
+
+	if (error != 0)
+		return strerror(error);
+	return db ? sqlite3_errmsg(db) : sqlite3_errstr(rc);
+}
+
 int sqlite_fault(sqlite3 *db, int rc, const char *what, struct err *err)
 {
-	return err_set(err, sqlite_code(db, rc), "%s: %s", what,
-		       db ? sqlite3_errmsg(db) : sqlite3_errstr(rc));
+	return err_set(err, sqlite_code(db, rc), "%s: %s", what, reason_of(db, rc));
 }
 
 int sqlite_run(sqlite3 *db, const char *sql, struct err *err)
