@@ -67,6 +67,7 @@ struct api_status {
 	size_t degradation_count;
 	uint32_t generation;
 	uint32_t engine_restarts;
+	size_t engine_count; /* of a daemon; 0: a sidecar or a sandbox */
 	size_t learned_names, learned_addresses, rule_count;
 	const struct api_counter *counters; /* borrowed until the next turn */
 	size_t counter_count;

@@ -93,6 +93,8 @@ static json_t *status_json(const struct api_status *s, const struct document *po
 	json_object_set_new(j, "degradations", degradations_json(s));
 	json_object_set_new(j, "generation", number(s->generation));
 	json_object_set_new(j, "engineRestarts", number(s->engine_restarts));
+	if (s->engine_count > 0)
+		json_object_set_new(j, "engines", number(s->engine_count));
 	json_object_set_new(j, "rules", number(s->rule_count));
 	json_object_set_new(j, "learned",
 			    json_pack("{s:o, s:o}", "names", number(s->learned_names),

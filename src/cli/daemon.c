@@ -22,6 +22,22 @@ static int set_run_dir(void *target, const char *value, struct err *err)
 	return sidecar_set_path(spec, value, &spec->run_dir, err);
 }
 
+/* "auto": as many as there is need for. */
+static int set_engines(void *target, const char *value, struct err *err)
+{
+	struct sidecar_spec *spec = target;
+	uint32_t engines = 0;
+
+	if (strcmp(value, "auto") != 0 &&
+	    (!text_to_u32(text_of(value), CLI_DAEMON_ENGINES_MAX, &engines) ||
+	     engines == 0))
+		return err_set(err, -EINVAL,
+			       "'%.80s' is not auto or a number from 1 to %d", value,
+			       CLI_DAEMON_ENGINES_MAX);
+	spec->engines = engines;
+	return 0;
+}
+
 static int set_resolv_conf(void *target, const char *value, struct err *err)
 {
 	struct sidecar_spec *spec = target;
@@ -71,6 +87,9 @@ static const struct cli_option options[] = {
 	{ "socket", "PATH", "where the API listens (/run/weir/weir.sock)", set_socket },
 	{ "run-dir", "DIR", "what a restart needs is kept there (/run/weir)",
 	  set_run_dir },
+	{ "engines", "N|auto",
+	  "processes that share the namespaces out among them; auto: as they come (auto)",
+	  set_engines },
 	{ "ui", "on|off", "whether the API has a page for browsers, /ui/ (on)",
 	  sidecar_set_ui },
 	{ "listen", "ADDR:PORT", "serve the API there, too, over TLS, to who has a token",

@@ -8,6 +8,8 @@
 #define CLI_DAEMON_SOCKET  "/run/weir/weir.sock"
 #define CLI_DAEMON_RUN_DIR "/run/weir"
 
+enum { CLI_DAEMON_ENGINES_MAX = 64 };
+
 /* @argv[0] is "daemon". Return: 0, or -EINVAL with @err; what else is wrong has been
  * printed before. */
 int cli_daemon_parse(int argc, char **argv, struct sidecar_spec *ret,

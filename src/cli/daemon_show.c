@@ -336,10 +336,10 @@ static int show_all(const struct spec *s)
 	char version[TEXT_ESCAPED_SIZE];
 
 	if (all && !s->json) {
-		printf("weir daemon %s, sandboxes: %zu, engine restarts: "
-		       "%" JSON_INTEGER_FORMAT "\n",
+		printf("weir daemon %s, sandboxes: %zu, engines: %" JSON_INTEGER_FORMAT
+		       ", engine restarts: %" JSON_INTEGER_FORMAT "\n",
 		       word(daemon, "version", version), json_array_size(list),
-		       number(daemon, "engineRestarts"));
+		       number(daemon, "engines"), number(daemon, "engineRestarts"));
 		print_degradations(daemon, "    ");
 	}
 	if (all)

@@ -92,6 +92,7 @@ struct sidecar_spec {
 	/* Of `weir daemon` alone (cli/daemon.h). */
 	const char *socket, *run_dir;
 	int64_t repin_ms; /* dns: pinned: how often, where a policy doesn't say */
+	uint32_t engines; /* of the daemon; 0: as many as there is need for */
 	/* The API over TCP, at @http: all of them, or none. */
 	const char *tls_cert, *tls_key, *token_file;
 	struct arena arena;

@@ -282,6 +282,8 @@ json_t *side_ward_json(const struct side_ward *w)
 	if (j && w->spec.kind == GUARDED_HOST)
 		json_object_set_new(j, "network",
 				    json_integer((json_int_t)w->side->network));
+	if (j)
+		json_object_set_new(j, "engine", json_integer(w->link->engine));
 	if (j && w->spec.guard_parent)
 		json_object_set_new(j, "guardParent", json_true());
 	return j;

@@ -123,7 +123,7 @@ static void ward_status(void *data, struct api_status *ret)
 	/* What is read of them is of all sandboxes. */
 	side_store_status(w->side, ret);
 	ret->generation = w->stats.generation;
-	ret->engine_restarts = w->link->restarts;
+	ret->engine_restarts = w->link->restarts + w->link->warden_restarts;
 	ret->rule_count = document_rule_count(w->document);
 	fill_counters(w->counters, &w->stats, ret);
 	ret->log_dropped = loglines_dropped(s->log);
@@ -188,7 +188,9 @@ void side_hall_status(void *data, struct api_status *ret)
 			.since_ms = s->since_ms,
 		};
 	for (size_t i = 0; i < s->link_count; i++)
-		ret->engine_restarts += s->links[i].restarts;
+		ret->engine_restarts +=
+			s->links[i].restarts + s->links[i].warden_restarts;
+	ret->engine_count = s->link_count;
 	for (uint32_t id = 0; (w = side_ward_after(s, id)); id = w->id) {
 		if (w->gone[0])
 			continue;

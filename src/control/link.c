@@ -66,6 +66,12 @@ static int send_to(int sock, const struct ipc_message *m, const int *fds, size_t
 	return ipc_send(sock, &there, fds, count);
 }
 
+static bool is_wanted(const struct side_answer *a, uint32_t type)
+{
+	return type != IPC_NONE &&
+	       (type == a->yes || type == a->no || type == a->neither);
+}
+
 /* ---- the engine ---- */
 
 static void lose_engine(struct side_link *l)
@@ -168,7 +174,7 @@ int side_ask_engine(struct side_link *l, const struct ipc_message *m, int fd,
 			r = receive(l, l->from_engine.fd, ret, &came);
 		if (r == -EAGAIN)
 			r = 0;
-		else if (r == 0 && (ret->type == wanted->yes || ret->type == wanted->no))
+		else if (r == 0 && is_wanted(wanted, ret->type))
 			break;
 		else if (r == 0) {
 			if (came >= 0)
@@ -202,6 +208,17 @@ void side_tell_engine(struct side_link *l, const struct ipc_message *m)
 
 	if (r < 0 && r != -EAGAIN)
 		lose_engine(l);
+}
+
+/* Its warden is gone, and the engine with it; the first one has another started. */
+static void lose_keeper(struct side_link *l)
+{
+	if (l->from_keeper.fd < 0)
+		return;
+	loop_remove(l->side->loop, &l->from_keeper);
+	close(l->from_keeper.fd);
+	l->from_keeper.fd = -1;
+	lose_engine(l);
 }
 
 void side_tell_warden(struct side_link *l, const struct ipc_message *m)
@@ -242,6 +259,26 @@ static void take_engine(struct side_link *l, int fd)
 
 /* ---- the keeper, or a warden ---- */
 
+static void take_warden(struct side *s, const struct ipc_message *m, int fd)
+{
+	struct side_link *l = &s->links[m->sandbox % IPC_ENGINES_MAX];
+
+	/* They come in turn. */
+	if (l == s->link || l->engine > s->link_count) {
+		close(fd);
+		return;
+	}
+	lose_keeper(l);
+	l->warden_restarts = m->standing.restarts;
+	l->from_keeper.fd = fd;
+	if (set_nonblocking(fd) < 0 || loop_add(s->loop, &l->from_keeper, EPOLLIN) < 0 ||
+	    side_wards_on_link(l) < 0) {
+		loop_stop(s->loop);
+		return;
+	}
+	s->link_count = MAX(s->link_count, (size_t)l->engine + 1);
+}
+
 static void on_standing(struct side_link *l, struct ipc_standing *standing)
 {
 	struct side *s = l->side;
@@ -256,6 +293,10 @@ static void on_keeper_message(struct side_link *l, struct ipc_message *m, int fd
 {
 	if (m->type == IPC_PEER && fd >= 0) {
 		take_engine(l, fd);
+		return;
+	}
+	if (m->type == IPC_ENGINE && fd >= 0 && l->side->many) {
+		take_warden(l->side, m, fd);
 		return;
 	}
 	if (l->side->many)
@@ -278,8 +319,42 @@ static void on_keeper(struct loop_source *source, uint32_t events)
 
 	if (r == 0)
 		on_keeper_message(l, &m, fd);
-	else if (r != -EAGAIN)
+	else if (r != -EAGAIN && l == l->side->link)
 		loop_stop(l->side->loop);
+	else if (r != -EAGAIN)
+		lose_keeper(l);
+}
+
+/* What @l's warden says, or, while that is away, what the first one does. */
+static int hear_keeper(struct side_link *l, int64_t until_ms)
+{
+	struct side_link *from = l->from_keeper.fd >= 0 ? l : l->side->link;
+	struct ipc_message m;
+	int fd, r = wait_for(from->from_keeper.fd, until_ms);
+
+	if (r < 0)
+		return r;
+	r = receive(from, from->from_keeper.fd, &m, &fd);
+	if (r == 0)
+		on_keeper_message(from, &m, fd);
+	else if (r != -EAGAIN && from != from->side->link)
+		lose_keeper(from);
+	else if (r != -EAGAIN)
+		return r;
+	return 0;
+}
+
+/* One that does not answer gets a successor. The first one's silence is for whoever asked
+ * it: without it there is no control. */
+static void give_up_keeper(struct side_link *l, int error)
+{
+	const struct ipc_message stuck = { .type = IPC_STUCK, .sandbox = l->engine };
+
+	if (l == l->side->link)
+		return;
+	lose_keeper(l);
+	if (error == -ETIMEDOUT)
+		side_tell_warden(l->side->link, &stuck);
 }
 
 int side_ask_keeper(struct side_link *l, const struct ipc_message *m, const int *fds,
@@ -289,21 +364,30 @@ int side_ask_keeper(struct side_link *l, const struct ipc_message *m, const int 
 	bool is_slow = m->type == IPC_WARD || m->type == IPC_AGAIN ||
 		       m->type == IPC_DETACH;
 	int64_t until_ms = clock_now_ms() + (is_slow ? SIDE_ATTACH_MS : SIDE_ASK_MS);
-	int r = send_to(l->from_keeper.fd, m, fds, count), fd = -1;
+	int r = 0, fd = -1;
 
+	while (r == 0 && l->from_keeper.fd < 0)
+		r = hear_keeper(l, until_ms);
+	if (r < 0)
+		return r;
+	r = send_to(l->from_keeper.fd, m, fds, count);
 	while (r == 0) {
-		r = wait_for(l->from_keeper.fd, until_ms);
+		/* What was heard meanwhile may have been its end. */
+		r = l->from_keeper.fd < 0 ? -EPIPE
+					  : wait_for(l->from_keeper.fd, until_ms);
 		if (r == 0)
 			r = receive(l, l->from_keeper.fd, ret, &fd);
-		if (r == 0 && (ret->type == wanted->yes || ret->type == wanted->no))
+		if (r == 0 && is_wanted(wanted, ret->type))
 			break;
 		if (r == 0)
 			on_keeper_message(l, ret, fd);
 		else if (r == -EAGAIN)
 			r = 0;
 	}
-	if (r < 0)
+	if (r < 0) {
+		give_up_keeper(l, r);
 		return r;
+	}
 	if (ret_fd)
 		*ret_fd = fd;
 	else if (fd >= 0)
@@ -324,18 +408,10 @@ int side_tell_keeper(struct side *s, int plan_fd, int text_fd)
 bool side_await_engine(struct side_link *l)
 {
 	int64_t until_ms = clock_now_ms() + SIDE_ASK_MS;
-	struct ipc_message m;
-	int r = 0, fd;
+	int r = 0;
 
-	while (r == 0 && l->from_engine.fd < 0) {
-		r = wait_for(l->from_keeper.fd, until_ms);
-		if (r == 0)
-			r = receive(l, l->from_keeper.fd, &m, &fd);
-		if (r == 0)
-			on_keeper_message(l, &m, fd);
-		else if (r == -EAGAIN)
-			r = 0;
-	}
+	while (r == 0 && l->from_engine.fd < 0)
+		r = hear_keeper(l, until_ms);
 	return l->from_engine.fd >= 0;
 }
 

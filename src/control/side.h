@@ -16,6 +16,7 @@
  *   status.c    what /status and /metrics say
  *   wards.c     the daemon's: many sandboxes, each with a policy of its own
  *   wards_list.c  the same: those that are there already
+ *   engines.c   the daemon's: which engine gets which sandbox
  *   hall.c      the daemon's: what its API says of them
  *   secure.c    the daemon's: its API over TCP, with TLS and a token
  *   attach.c    the daemon's: what is asked to be guarded, from JSON and back
@@ -43,7 +44,8 @@ enum {
 	SIDE_NOTES_MAX = 9,
 	SIDE_ASK_MS = 5000,	/* for the engine's and the keeper's answers */
 	SIDE_ATTACH_MS = 15000, /* for the warden's, about a sandbox that comes or goes */
-	SIDE_STATS_AGE_MS = 500,     /* of what takes long to ask for, or of many */
+	SIDE_STATS_AGE_MS = 500, /* of what takes long to ask for, or of many */
+	SIDE_PLACE_SIZE = 40,
 	SIDE_WARD_EVENTS_KEPT = 128, /* of each sandbox of the daemon's, in memory */
 };
 
@@ -62,6 +64,9 @@ struct side_ward {
 	uint32_t id;		/* in events; as side_ward_find() has it */
 	struct ipc_ward spec;
 	struct roster_entry named; /* until it is gone */
+	struct roster_entry placed;
+	char place[SIDE_PLACE_SIZE]; /* a network namespace; "": none */
+	bool stale; /* another warden has it now, and has not yet said what it is */
 	int64_t since_ms;
 	struct document *document; /* in force, owned */
 	uint8_t *plan_bytes;	   /* of it, owned */
@@ -83,9 +88,10 @@ struct side_link {
 	struct side *side;
 	uint32_t engine; /* its number: its place among the links */
 	struct loop_source from_keeper, from_engine; /* fd -1 while it is away */
-	bool heard;	   /* from the engine that is there now */
-	bool stands;	   /* the engine serves; a sidecar's: the plan in force */
-	uint32_t restarts; /* of the engine */
+	bool heard;		  /* from the engine that is there now */
+	bool stands;		  /* the engine serves; a sidecar's: the plan in force */
+	uint32_t restarts;	  /* of the engine, and */
+	uint32_t warden_restarts; /* of its warden */
 	/* wards.c; in a sidecar there are none */
 	struct side_ward **wards; /* by id, from 1 to IPC_WARDS_MAX; owned */
 	size_t ward_count;
@@ -97,6 +103,9 @@ struct side_link {
 	uint64_t told[IPC_WARDS_MAX / 64 + 1]; /* a bit each */
 	bool is_told;			       /* of any */
 	bool took_over; /* the warden has said that the engine has all there were */
+	bool known;	/* those that there were are here, too; it stays so */
+	bool checked;	/* what its warden has was compared with what is here */
+	bool full;	/* it had no room for another one; none has gone since */
 };
 
 struct side {
@@ -127,7 +136,7 @@ struct side {
 
 	/* wards.c; in a sidecar there are none */
 	bool many; /* the daemon's control */
-	struct roster ward_names;
+	struct roster ward_names, ward_places;
 	struct loop_timer relist;
 	uint64_t network; /* the inode of the network namespace that this is in */
 	gid_t group;	  /* whose members may use the API; 0: root alone */
@@ -173,11 +182,11 @@ void side_link_init(struct side *s); /* there is no engine yet */
 int side_link_open(struct side *s, struct err *err) MUST_CHECK;
 /* Messages have the sandbox's number in @l's engine; here it is that in all of them.
  *
- * Send @m with @fd (-1: none) to the engine and wait for one of two answers (both may be
+ * Send @m with @fd (-1: none) to the engine and wait for one of the answers (two may be
  * the same). What comes in between is dealt with. @ret_fd may be NULL. Return: 0;
  * -EPIPE: the engine went, and whatever it did is undone when it is back; or -errno. */
 struct side_answer {
-	enum ipc_type yes, no;
+	enum ipc_type yes, no, neither; /* neither: IPC_NONE, there are two */
 };
 int side_ask_engine(struct side_link *l, const struct ipc_message *m, int fd,
 		    const struct side_answer *wanted, struct ipc_message *ret,
@@ -257,6 +266,8 @@ enum api_failure side_ward_change(struct side_ward *w, struct document *next,
 int side_ward_close(struct side_ward *w, const char *why, struct err *err) MUST_CHECK;
 /* The engine is another one, or came back. */
 void side_wards_on_engine(struct side_link *l);
+/* @l has a warden now, the first one or another one. */
+int side_wards_on_link(struct side_link *l) MUST_CHECK;
 /* What the warden says without having been asked. */
 void side_wards_on_warden(struct side_link *l, struct ipc_message *m);
 /* w->stats as it is now, or was @age_ms ago at most. */
@@ -265,6 +276,15 @@ void side_ward_counters(struct side_ward *w, int64_t age_ms);
 void side_ward_stats(struct side_ward *w);
 /* Where its events are. NULL: out of memory. */
 struct event_ring *side_ward_ring(struct side_ward *w);
+
+/* -- engines.c ---------------------------------------------------------------------- */
+
+/* What no two sandboxes can be: the namespace of @spec, or "". */
+void side_place(const struct ipc_ward *spec, char ret[SIDE_PLACE_SIZE]);
+/* The engine for @spec, which knows then what it is: that with the fewest, if need be one
+ * that is started for it. -EMFILE: all are full; -EEXIST: it is guarded already. */
+int side_engine_choose(struct side *s, struct ipc_ward *spec, struct side_link **ret,
+		       struct err *err) MUST_CHECK;
 
 /* -- hall.c ------------------------------------------------------------------------- */
 

@@ -70,6 +70,7 @@ static void ward_free(struct side_ward *w)
 		return;
 	side_closing_done(w->side, &w->closing);
 	roster_remove(&w->side->ward_names, &w->named);
+	roster_remove(&w->side->ward_places, &w->placed);
 	document_free(w->document);
 	free(w->plan_bytes);
 	event_ring_free(w->ring);
@@ -99,7 +100,7 @@ int side_ward_check(struct side *s, const struct document *policy, struct err *e
 	return r;
 }
 
-static void take(struct side_ward *w, struct side_candidate *c)
+void ward_take(struct side_ward *w, struct side_candidate *c)
 {
 	if (c->document) {
 		document_free(w->document);
@@ -136,9 +137,11 @@ static int give_warden(struct side_ward *w, const struct side_candidate *c,
 	struct ipc_message m;
 	int r = side_ask_keeper(w->link, &keep, fds, ARRAY_SIZE(fds), &kept, &m, NULL);
 
-	/* Our successor starts with what the warden has, and mends the engine. */
+	/* Our successor starts with what the warden has, and mends the engine; another
+	 * warden has brought another engine, and says what it has. */
 	if (r < 0) {
-		loop_stop(w->side->loop);
+		if (w->link == w->side->link)
+			loop_stop(w->side->loop);
 		return err_sys(err, r, "the warden does not answer");
 	}
 	if (m.type == IPC_KEPT)
@@ -192,7 +195,7 @@ enum api_failure side_ward_change(struct side_ward *w, struct document *next,
 		failure = API_FAILED_PERSIST;
 	}
 	if (failure == API_FAILED_NOT) {
-		take(w, &c);
+		ward_take(w, &c);
 		if (!document_closed(w->document))
 			side_closing_done(w->side, &w->closing);
 		w->updates++;
@@ -222,7 +225,7 @@ int side_ward_close(struct side_ward *w, const char *why, struct err *err)
 		r = ward_give_engine(w, c.plan_fd, err);
 	}
 	if (r == 0)
-		take(w, &c);
+		ward_take(w, &c);
 	side_candidate_done(&c);
 	/* Whoever lives in a cgroup of its own has nothing left to do. */
 	if (r == 0 && is_news && w->spec.kind == GUARDED_HOST)
@@ -256,11 +259,14 @@ int ward_add(struct side_link *l, uint32_t id, const struct ipc_ward *spec,
 	w->spec.name[IPC_WARD_NAME_MAX] = '\0';
 	w->spec.where[IPC_WARD_WHERE_MAX] = '\0';
 	w->since_ms = clock_wall_ms();
-	if (roster_add(&s->ward_names, &w->named, w->spec.name) < 0) {
+	side_place(&w->spec, w->place);
+	if (roster_add(&s->ward_names, &w->named, w->spec.name) < 0 ||
+	    (w->place[0] && roster_add(&s->ward_places, &w->placed, w->place) < 0)) {
+		roster_remove(&s->ward_names, &w->named);
 		free(w);
 		return -ENOMEM;
 	}
-	take(w, c);
+	ward_take(w, c);
 	l->ward_count += !l->wards[place];
 	ward_free(l->wards[place]);
 	l->wards[place] = w;
@@ -274,6 +280,7 @@ static void take_out(struct side_ward *w)
 
 	l->wards[w->id & IPC_WARDS_MAX] = NULL;
 	l->ward_count--;
+	l->full = false;
 	ward_free(w);
 }
 
@@ -300,7 +307,7 @@ static int ask_attach(struct side_link *l, const struct ipc_ward *spec,
 		      struct err *err)
 {
 	const struct ipc_message ask = { .type = IPC_WARD, .ward = *spec };
-	const struct side_answer answer = { IPC_WARDED, IPC_REFUSED };
+	const struct side_answer answer = { IPC_WARDED, IPC_REFUSED, IPC_FULL };
 	const int fds[] = { c->plan_fd, c->text_fd };
 	int r = side_ask_keeper(l, &ask, fds, ARRAY_SIZE(fds), &answer, ret, NULL);
 
@@ -309,7 +316,36 @@ static int ask_attach(struct side_link *l, const struct ipc_ward *spec,
 	if (ret->type == IPC_WARDED)
 		return 0;
 	side_tame(ret->text, sizeof(ret->text));
-	return err_set(err, -EPERM, "%s", ret->text);
+	return err_set(err, ret->type == IPC_FULL ? -EMFILE : -EPERM, "%s", ret->text);
+}
+
+/* In the engine that is chosen for it; if that is full, in another one. */
+static int attach_somewhere(struct side *s, const struct ipc_ward *given,
+			    struct side_candidate *c, struct side_ward **ret,
+			    struct err *err)
+{
+	struct ipc_ward spec = *given;
+	struct err full = { 0 };
+	struct side_link *l;
+	struct ipc_message m;
+	int r;
+
+	while ((r = side_engine_choose(s, &spec, &l, err)) == 0) {
+		r = ask_attach(l, &spec, c, &m, err);
+		if (r != -EMFILE || spec.kind != GUARDED_NETNS)
+			break;
+		l->full = true;
+		full = *err;
+		*err = (struct err){ 0 };
+	}
+	/* Why the last one is says more. */
+	if (r == -EMFILE && full.code < 0)
+		*err = full;
+	if (r == 0)
+		r = ward_add(l, m.sandbox, &m.ward, c);
+	if (r == 0)
+		*ret = side_ward_find(s, m.sandbox);
+	return r;
 }
 
 unsigned int side_ward_attach(struct side *s, const struct ipc_ward *spec,
@@ -317,7 +353,7 @@ unsigned int side_ward_attach(struct side *s, const struct ipc_ward *spec,
 {
 	struct side_candidate c = { .document = policy, .plan_fd = -1, .text_fd = -1 };
 	unsigned int status = HTTP_CREATED;
-	struct ipc_message m;
+	struct side_ward *w = NULL;
 
 	if (side_ward_named(s, spec->name)) {
 		err_set(err, -EEXIST, "there is a sandbox '%s' already", spec->name);
@@ -325,15 +361,13 @@ unsigned int side_ward_attach(struct side *s, const struct ipc_ward *spec,
 	} else if (ward_compile(s, policy, &c, err) < 0) {
 		status = HTTP_BAD_REQUEST;
 	} else if (side_candidate_files(&c, policy, err) < 0 ||
-		   ask_attach(s->link, spec, &c, &m, err) < 0 ||
-		   ward_add(s->link, m.sandbox, &m.ward, &c) < 0) {
+		   attach_somewhere(s, spec, &c, &w, err) < 0) {
 		if (err->code == 0)
 			err_set(err, -ENOMEM, "out of memory");
 		status = HTTP_FAILED;
 		record_refusal(s, spec, err->text);
 	} else {
-		record(side_ward_find(s, m.sandbox), EVENT_CHANGE,
-		       "the sandbox was attached");
+		record(w, EVENT_CHANGE, "the sandbox was attached");
 	}
 	side_candidate_done(&c);
 	return status;
@@ -369,10 +403,11 @@ void wards_look_again(struct side *s)
 }
 
 /* Nobody finds it any more. */
-static void end(struct side_ward *w, const char *why)
+void ward_end(struct side_ward *w, const char *why)
 {
 	snprintf(w->gone, sizeof(w->gone), "%.60s", why);
 	roster_remove(&w->side->ward_names, &w->named);
+	roster_remove(&w->side->ward_places, &w->placed);
 }
 
 void side_wards_on_warden(struct side_link *l, struct ipc_message *m)
@@ -389,10 +424,10 @@ void side_wards_on_warden(struct side_link *l, struct ipc_message *m)
 		return;
 	m->text[sizeof(m->text) - 1] = '\0';
 	if (w && m->type == IPC_GONE)
-		end(w, m->text);
+		ward_end(w, m->text);
 	/* The control before us had asked for that. */
 	if (w && m->type == IPC_DETACHED && !m->text[0])
-		end(w, "the sandbox was detached");
+		ward_end(w, "the sandbox was detached");
 	if (m->type == IPC_WARDED) {
 		l->told[place / 64] |= UINT64_C(1) << place % 64;
 		l->is_told = true;

@@ -6,6 +6,7 @@
  * then. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -33,15 +34,28 @@ static int read_text(int fd, struct document **ret, struct err *err)
 	return r;
 }
 
+/* What is in force may be another policy than the one here: of a change that its warden
+ * has died of. */
+static int take_again(struct side_ward *w, struct side_candidate *c)
+{
+	ward_take(w, c);
+	w->stale = false;
+	return 0;
+}
+
 static int list_one(struct side_link *l, struct ipc_message *m, int fd, struct err *err)
 {
 	struct side_candidate c = { .plan_fd = -1, .text_fd = -1 };
+	struct side_ward *known = side_ward_find(l->side, m->sandbox);
 	int r = read_text(fd, &c.document, err);
 
+	m->ward.name[IPC_WARD_NAME_MAX] = '\0';
 	if (r == 0)
 		r = ward_compile(l->side, c.document, &c, err);
 	if (r == 0)
-		r = ward_add(l, m->sandbox, &m->ward, &c);
+		r = known && strcmp(known->spec.name, m->ward.name) == 0
+			    ? take_again(known, &c)
+			    : ward_add(l, m->sandbox, &m->ward, &c);
 	side_candidate_done(&c);
 	return r;
 }
@@ -60,7 +74,7 @@ static int list_after(struct side_link *l, uint32_t *at, struct err *err)
 		return err_sys(err, r, "the warden does not answer");
 	place = m.sandbox & IPC_WARDS_MAX;
 	*at = place > *at ? place : NOTHING;
-	if (place != 0 && fd >= 0 && !l->wards[place])
+	if (place != 0 && fd >= 0 && (!l->wards[place] || l->wards[place]->stale))
 		r = list_one(l, &m, fd, err);
 	if (fd >= 0)
 		close(fd);
@@ -86,7 +100,7 @@ static void list_told(struct side_link *l)
 		if (!(l->told[id / 64] & bit))
 			continue;
 		l->told[id / 64] &= ~bit;
-		if (!l->wards[id])
+		if (!l->wards[id] || l->wards[id]->stale)
 			list(l, &before);
 	}
 }
@@ -102,7 +116,7 @@ bool side_engines_stand(const struct side *s)
 bool side_wards_are_known(const struct side *s)
 {
 	for (size_t i = 0; i < s->link_count; i++)
-		if (s->links[i].listed_id != NOTHING || !s->links[i].took_over)
+		if (!s->links[i].known)
 			return false;
 	return true;
 }
@@ -129,7 +143,8 @@ static struct ipc_look ask_look(struct side_ward *w)
 	const struct ipc_message ask = { .type = IPC_LOOK, .sandbox = w->id };
 	struct ipc_message m;
 
-	if (side_ask_keeper(w->link, &ask, NULL, 0, &answer, &m, NULL) < 0)
+	if (w->link->from_keeper.fd < 0 ||
+	    side_ask_keeper(w->link, &ask, NULL, 0, &answer, &m, NULL) < 0)
 		return (struct ipc_look){ 0 };
 	return m.look;
 }
@@ -184,15 +199,33 @@ static void compare_next(struct side_link *l)
 	}
 }
 
+/* All that were there are here. What another warden had, and this one doesn't, is not
+ * guarded: its rules stay. */
+static void know(struct side_link *l)
+{
+	struct side_ward *w;
+
+	l->known = l->checked = true;
+	for (uint32_t id = 0; (w = ward_next(l, id)); id = w->id & IPC_WARDS_MAX)
+		if (w->stale && !w->gone[0])
+			ward_end(w, "it can't be guarded again now: its rules stay");
+	wards_look_again(l->side);
+}
+
 /* Return: there is more to ask about. */
 static bool ask_some(struct side_link *l)
 {
+	/* Its successor is asked for everything. */
+	if (l->from_keeper.fd < 0)
+		return false;
 	if (l->is_told)
 		list_told(l);
 	for (int i = 0; i < ASKED_MAX && l->listed_id != NOTHING; i++)
 		list(l, &l->listed_id);
 	for (int i = 0; i < ASKED_MAX && l->compared_id != NOTHING; i++)
 		compare_next(l);
+	if (l->took_over && l->listed_id == NOTHING && !l->checked)
+		know(l);
 	return l->listed_id != NOTHING || l->compared_id != NOTHING;
 }
 
@@ -211,24 +244,34 @@ static void on_relist(struct loop_timer *t)
 void side_wards_on_engine(struct side_link *l)
 {
 	/* The warden introduces us when it has given the engine what there was. */
+	if (!l->took_over && l != l->side->link)
+		l->listed_id = 0;
 	l->heard = l->stands = l->took_over = true;
 	l->compared_id = 0;
 	wards_look_again(l->side);
 }
 
-static int open_link(struct side_link *l)
+int side_wards_on_link(struct side_link *l)
 {
-	l->wards = calloc(IPC_WARDS_MAX + 1, sizeof(struct side_ward *));
+	struct side_ward *w;
+
+	if (!l->wards)
+		l->wards = calloc(IPC_WARDS_MAX + 1, sizeof(struct side_ward *));
 	if (!l->wards)
 		return -ENOMEM;
+	for (uint32_t id = 0; (w = ward_next(l, id)); id = w->id & IPC_WARDS_MAX)
+		w->stale = true;
+	/* Until its engine has everything, less is there than there was. */
+	l->listed_id = l == l->side->link ? 0 : NOTHING;
 	l->compared_id = NOTHING;
+	l->took_over = l->checked = false;
 	return 0;
 }
 
 int side_wards_open(struct side *s, struct err *err)
 {
 	s->relist.on_fire = on_relist;
-	if (open_link(s->link) < 0)
+	if (side_wards_on_link(s->link) < 0)
 		return err_set(err, -ENOMEM, "out of memory");
 	wards_look_again(s);
 	return 0;

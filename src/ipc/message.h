@@ -103,6 +103,21 @@ enum ipc_type {
 	/* control to warden: it was closed for good: kill what lives in its cgroup, if it
 	 * has one. Nothing comes back */
 	IPC_STOP,
+	/* warden to control, in the place of IPC_REFUSED: this engine has no room; text:
+	 * why */
+	IPC_FULL,
+	/* control to any warden, with `ward`: which namespace is meant? IPC_WHO back,
+	 * with `ward`, or IPC_REFUSED with text */
+	IPC_WHO,
+	/* first warden to control: a descriptor, the channel to the warden of another
+	 * engine, whose number is `sandbox`; standing.restarts: of that warden */
+	IPC_ENGINE,
+	/* control to first warden: another engine is wanted. IPC_MORE back, after
+	 * IPC_ENGINE; or IPC_REFUSED with text. IPC_STUCK with an engine's number: its
+	 * warden does not answer */
+	IPC_MORE,
+	/* first warden to another one: IPC_ALIVE back, if its engine serves */
+	IPC_ALIVE,
 };
 
 /* How a sandbox is recognised. */
@@ -158,6 +173,11 @@ struct ipc_ward {
 	 * its directory and for a user by name: the answer says what was meant */
 	uint8_t member;
 	bool guard_parent; /* of a cgroup: its parent is closed to whom nobody knows */
+	/* GUARDED_NETNS: which one it is. IPC_WARD with 0: any that is there */
+	uint64_t ns_dev, ns_ino;
+	/* IPC_WARD: in all engines below this one nobody else has the name, not even from
+	 * before */
+	uint32_t engines;
 };
 
 /* How much of a sidecar's policy the kernel holds. */

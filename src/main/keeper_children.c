@@ -22,11 +22,9 @@ enum {
 	RESTART_MAX_MS = 2000,
 };
 
-static void start_again(struct keeper *k, struct child *c);
-
 /* -- channels ----------------------------------------------------------------------- */
 
-static void close_channel(struct keeper *k, struct child *c)
+void keeper_close_channel(struct keeper *k, struct child *c)
 {
 	if (c->source.fd < 0)
 		return;
@@ -36,8 +34,7 @@ static void close_channel(struct keeper *k, struct child *c)
 	c->source.fd = -1;
 }
 
-/* Return: the child's end. */
-static int open_channel(struct child *c)
+int keeper_open_channel(struct child *c)
 {
 	int fds[2];
 
@@ -60,7 +57,7 @@ void keeper_introduce(struct keeper *k)
 	struct ipc_message m = { .type = IPC_STANDS, .standing = k->standing };
 	int fds[2];
 
-	if (!k->stands || k->control.pid == 0)
+	if (!k->stands || k->control.source.fd < 0)
 		return;
 	m.standing.restarts = k->engine.restarts;
 	snprintf(m.standing.weaker, sizeof(m.standing.weaker), "%s", k->reason);
@@ -112,7 +109,7 @@ static struct shared_config shared_config_of(const struct keeper *k, int channel
 /* Return: 0 with the engine's process started, or -errno. */
 int keeper_fork_engine(struct keeper *k, struct err *err)
 {
-	int end = open_channel(&k->engine);
+	int end = keeper_open_channel(&k->engine);
 	struct shared_config config;
 	pid_t pid;
 
@@ -126,7 +123,7 @@ int keeper_fork_engine(struct keeper *k, struct err *err)
 	pid = shared_start(&config, err);
 	close(end);
 	if (pid < 0) {
-		close_channel(k, &k->engine);
+		keeper_close_channel(k, &k->engine);
 		return (int)pid;
 	}
 	k->engine.pid = pid;
@@ -158,7 +155,7 @@ static void on_engine(struct loop_source *source, uint32_t events)
 	else if (r == 0)
 		on_engine_message(k, &m);
 	else if (r != -EAGAIN)
-		close_channel(k, &k->engine);
+		keeper_close_channel(k, &k->engine);
 }
 
 /* -- control ------------------------------------------------------------------------ */
@@ -184,10 +181,10 @@ static void on_control(struct loop_source *source, uint32_t events)
 	if (r == -EAGAIN)
 		return;
 	if (r < 0) {
-		close_channel(k, &k->control);
+		keeper_close_channel(k, &k->control);
 		return;
 	}
-	if (k->warden && m.type != IPC_STUCK) {
+	if (k->warden && (m.type != IPC_STUCK || m.sandbox != 0)) {
 		warden_on_control(k->warden, &m, fds, count);
 		return;
 	}
@@ -205,7 +202,7 @@ static void on_control(struct loop_source *source, uint32_t events)
 
 static int fork_control(struct keeper *k)
 {
-	int end = open_channel(&k->control);
+	int end = keeper_open_channel(&k->control);
 	const int fds[PLACE_COUNT] = {
 		[PLACE_KEEPER] = end,
 		[PLACE_HTTP] = k->held.http_fd,
@@ -226,7 +223,7 @@ static int fork_control(struct keeper *k)
 	pid = helper_start(&helper);
 	close(end);
 	if (pid < 0) {
-		close_channel(k, &k->control);
+		keeper_close_channel(k, &k->control);
 		return (int)pid;
 	}
 	k->control.pid = pid;
@@ -273,7 +270,7 @@ static void start_postgres(struct keeper *k)
 		return;
 	pid = helper_start(&helper);
 	if (pid < 0) {
-		start_again(k, &k->postgres);
+		keeper_start_again(k, &k->postgres);
 		return;
 	}
 	k->postgres.pid = pid;
@@ -294,7 +291,7 @@ static void start_review(struct keeper *k)
 		return;
 	pid = helper_start(&helper);
 	if (pid < 0) {
-		start_again(k, &k->review);
+		keeper_start_again(k, &k->review);
 		return;
 	}
 	k->review.pid = pid;
@@ -303,14 +300,14 @@ static void start_review(struct keeper *k)
 
 /* -- children come and go ----------------------------------------------------------- */
 
-static int watch_channel(struct keeper *k, struct child *c)
+int keeper_watch_channel(struct keeper *k, struct child *c)
 {
 	if (fcntl(c->source.fd, F_SETFL, O_NONBLOCK) < 0)
 		return -errno;
 	return loop_add(k->loop, &c->source, EPOLLIN);
 }
 
-static void start_again(struct keeper *k, struct child *c)
+void keeper_start_again(struct keeper *k, struct child *c)
 {
 	int64_t now_ms = loop_now_ms(k->loop);
 	bool settled = now_ms - c->started_ms >= SETTLED_MS;
@@ -330,10 +327,10 @@ static void start_engine(struct keeper *k)
 	int r = keeper_fork_engine(k, &err);
 
 	if (r == 0)
-		r = watch_channel(k, &k->engine);
+		r = keeper_watch_channel(k, &k->engine);
 	if (r < 0) {
 		log_error("%s", err.code < 0 ? err.text : "cannot start the engine");
-		start_again(k, &k->engine);
+		keeper_start_again(k, &k->engine);
 	}
 }
 
@@ -344,7 +341,7 @@ static void start_webhook(struct keeper *k)
 	    k->webhook.pid != 0 || k->control.pid == 0)
 		return;
 	if (fork_webhook(k) < 0)
-		start_again(k, &k->webhook);
+		keeper_start_again(k, &k->webhook);
 }
 
 void keeper_start_control(struct keeper *k)
@@ -352,11 +349,14 @@ void keeper_start_control(struct keeper *k)
 	int r = fork_control(k);
 
 	if (r == 0)
-		r = watch_channel(k, &k->control);
+		r = keeper_watch_channel(k, &k->control);
 	if (r < 0) {
-		start_again(k, &k->control);
+		keeper_start_again(k, &k->control);
 		return;
 	}
+	/* Before that: it is not to take the first engine for all there are. */
+	if (k->warden)
+		engines_introduce(k->warden);
 	keeper_introduce(k);
 	start_webhook(k);
 	start_postgres(k);
@@ -403,10 +403,22 @@ static void on_control_again(struct loop_timer *t)
 		keeper_start_control(k);
 }
 
+void keeper_count_end(struct child *c, int wait_status)
+{
+	c->restarts++;
+	if (WIFSIGNALED(wait_status))
+		log_warning(
+			"%s was killed by signal %d; the rules stand, starting it again",
+			c->name, WTERMSIG(wait_status));
+	else
+		log_warning("%s ended with status %d; the rules stand, starting it again",
+			    c->name, WEXITSTATUS(wait_status));
+}
+
 static void on_end(struct keeper *k, struct child *c, int wait_status)
 {
 	c->pid = 0;
-	close_channel(k, c);
+	keeper_close_channel(k, c);
 	if (c == &k->engine) {
 		k->stands = false;
 		if (k->warden)
@@ -425,15 +437,8 @@ static void on_end(struct keeper *k, struct child *c, int wait_status)
 		loop_stop(k->loop);
 		return;
 	}
-	c->restarts++;
-	if (WIFSIGNALED(wait_status))
-		log_warning(
-			"%s was killed by signal %d; the rules stand, starting it again",
-			c->name, WTERMSIG(wait_status));
-	else
-		log_warning("%s ended with status %d; the rules stand, starting it again",
-			    c->name, WEXITSTATUS(wait_status));
-	start_again(k, c);
+	keeper_count_end(c, wait_status);
+	keeper_start_again(k, c);
 }
 
 /* Ours, and in a container everybody's orphans. */
@@ -453,12 +458,14 @@ void keeper_reap(struct keeper *k)
 			on_end(k, &k->postgres, wait_status);
 		else if (pid == k->review.pid)
 			on_end(k, &k->review, wait_status);
+		else if (k->warden)
+			engines_on_end(k->warden, pid, wait_status);
 	}
 }
 
 void keeper_end_engine(struct keeper *k)
 {
-	close_channel(k, &k->engine);
+	keeper_close_channel(k, &k->engine);
 	if (k->engine.pid > 0) {
 		kill(k->engine.pid, SIGKILL);
 		while (waitpid(k->engine.pid, NULL, 0) < 0 && errno == EINTR)
@@ -470,7 +477,17 @@ void keeper_end_engine(struct keeper *k)
 
 int keeper_watch_engine(struct keeper *k)
 {
-	return watch_channel(k, &k->engine);
+	return keeper_watch_channel(k, &k->engine);
+}
+
+void keeper_take_control(struct keeper *k, int fd)
+{
+	keeper_close_channel(k, &k->control);
+	k->control.source.fd = fd;
+	if (keeper_watch_channel(k, &k->control) < 0)
+		keeper_close_channel(k, &k->control);
+	else
+		keeper_introduce(k);
 }
 
 void keeper_children_init(struct keeper *k)

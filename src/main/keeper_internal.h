@@ -54,5 +54,18 @@ int keeper_watch_engine(struct keeper *k) MUST_CHECK;
 void keeper_start_control(struct keeper *k);
 /* A fresh channel between the two, when both are there. */
 void keeper_introduce(struct keeper *k);
+/* Control is another warden's child: @fd, owned from now on, leads to it. */
+void keeper_take_control(struct keeper *k, int fd);
 /* Ours, and in a container everybody's orphans. */
 void keeper_reap(struct keeper *k);
+
+/* -- of any child ------------------------------------------------------------------- */
+
+/* Return: its end of the channel, owned by the caller, or -errno. */
+int keeper_open_channel(struct child *c) MUST_CHECK;
+int keeper_watch_channel(struct keeper *k, struct child *c) MUST_CHECK;
+void keeper_close_channel(struct keeper *k, struct child *c);
+/* It has ended, and will be started again: told and counted. */
+void keeper_count_end(struct child *c, int wait_status);
+/* Now, or after a pause: c->again fires. */
+void keeper_start_again(struct keeper *k, struct child *c);

@@ -8,9 +8,10 @@
  * The keeper's ways (main/keeper.c) are the warden's: children that end are started
  * again, control is answered after the kernel has what it asked for, no rule is removed
  * but by a detach that was asked for. What the keeper holds once, the warden holds for
- * each sandbox. */
+ * each sandbox. More engines have a warden each: see warden_engines.c. */
 #include "main/warden.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -25,6 +26,7 @@
 #include <sys/un.h>
 
 #include "base/log.h"
+#include "cli/daemon.h"
 #include "main/helper.h"
 #include "main/warden_internal.h"
 #include "net/cgroup.h"
@@ -36,6 +38,8 @@ enum warden_status {
 };
 
 enum { SOCKET_BACKLOG = 128, SOCKET_MODE = 0660 };
+static_assert((int)CLI_DAEMON_ENGINES_MAX == (int)IPC_ENGINES_MAX,
+	      "what can be asked for");
 
 /* -- systemd ------------------------------------------------------------------------ */
 
@@ -64,7 +68,7 @@ static void on_watchdog(struct loop_timer *t)
 	struct warden *w = CONTAINER_OF(t, struct warden, watchdog);
 
 	/* Whoever is stuck in front of an engine that doesn't come is started anew. */
-	if (w->keeper.stands)
+	if (engines_alive(w) && w->keeper.stands)
 		notify("WATCHDOG=1");
 	if (loop_timer_start(w->keeper.loop, t,
 			     loop_now_ms(w->keeper.loop) + w->watchdog_ms) < 0)
@@ -129,10 +133,19 @@ void warden_on_engine(struct warden *w, struct ipc_message *m)
 void warden_on_all_given(struct warden *w)
 {
 	w->keeper.stands = true;
-	if (!w->told_ready)
-		notify("READY=1");
-	w->told_ready = true;
+	if (w->engine == 0)
+		warden_tell_ready(w);
+	else
+		engines_tell_first(w);
 	keeper_introduce(&w->keeper);
+}
+
+void warden_tell_ready(struct warden *w)
+{
+	if (w->told_ready || !w->keeper.stands || !engines_stand(w))
+		return;
+	notify("READY=1");
+	w->told_ready = true;
 }
 
 /* Its successor gets everything that stood or was on its way. */
@@ -171,14 +184,50 @@ static void refuse(struct warden *w, enum ipc_type type, uint32_t sandbox,
 
 static void on_attach(struct warden *w, const struct ipc_message *m, int *fds)
 {
-	struct ward given = { .spec = m->ward, .asked = true };
+	struct ward given = {
+		.spec = m->ward,
+		.asked = true,
+		.ns_dev = m->ward.ns_dev,
+		.ns_ino = m->ward.ns_ino,
+	};
 	struct err err = { 0 };
+	int r;
 
 	given.spec.name[IPC_WARD_NAME_MAX] = '\0';
 	given.spec.where[IPC_WARD_WHERE_MAX] = '\0';
-	if (ward_user(&given.spec, &err) < 0 ||
-	    ward_attach(w, &given, TAKE_FD(fds[0]), TAKE_FD(fds[1]), &err) < 0)
+	r = ward_user(&given.spec, &err);
+	if (r == 0)
+		r = ward_attach(w, &given, TAKE_FD(fds[0]), TAKE_FD(fds[1]), &err);
+	if (r < 0)
+		refuse(w, r == -EMFILE ? IPC_FULL : IPC_REFUSED, 0, err.text);
+}
+
+static void on_who(struct warden *w, const struct ipc_message *m)
+{
+	struct ipc_message found = { .type = IPC_WHO };
+	struct ward d = { .warden = w, .spec = m->ward };
+	struct err err = { 0 };
+	CLEAN(fd) int ns = -1;
+
+	d.spec.name[IPC_WARD_NAME_MAX] = '\0';
+	d.spec.where[IPC_WARD_WHERE_MAX] = '\0';
+	if (ward_check(&d.spec, &err) < 0 || inside_find(&d, &ns, &err) < 0) {
 		refuse(w, IPC_REFUSED, 0, err.text);
+		return;
+	}
+	found.ward = ward_as_told(&d);
+	warden_tell_control(w, &found, NULL);
+}
+
+static void on_more(struct warden *w)
+{
+	const struct ipc_message more = { .type = IPC_MORE };
+	struct err err = { 0 };
+
+	if (engines_more(w, &err) < 0)
+		refuse(w, IPC_REFUSED, 0, err.text);
+	else
+		warden_tell_control(w, &more, NULL);
 }
 
 static void on_again(struct warden *w, const struct ipc_message *m)
@@ -231,7 +280,7 @@ static void on_list(struct warden *w, uint32_t after)
 		return;
 	}
 	m.sandbox = d->id;
-	m.ward = d->spec;
+	m.ward = ward_as_told(d);
 	text = state_text(d);
 	if (text < 0)
 		log_error("cannot read the policy of '%s': %s", d->spec.name,
@@ -296,6 +345,12 @@ void warden_on_control(struct warden *w, const struct ipc_message *m, int *fds,
 		on_look(w, m->sandbox);
 	else if (m->type == IPC_STOP)
 		on_stop(w, m->sandbox);
+	else if (m->type == IPC_WHO)
+		on_who(w, m);
+	else if (m->type == IPC_MORE)
+		on_more(w);
+	else if (m->type == IPC_STUCK)
+		engines_kill(w, m->sandbox);
 	for (size_t i = 0; i < count; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
@@ -348,19 +403,12 @@ static int open_socket(const char *path, int *ret, struct err *err)
 	return 0;
 }
 
-static int open_all(struct warden *w, struct err *err)
+/* What every warden has. */
+static int open_own(struct warden *w, struct err *err)
 {
 	struct keeper *k = &w->keeper;
 	struct rlimit files;
-	int r = state_open(w, k->spec->run_dir, err);
 
-	if (r == 0)
-		r = open_socket(k->spec->socket, &k->held.http_fd, err);
-	if (r == 0 && k->spec->http_addr)
-		r = keeper_open_http(k->spec, keeper_has_ipv6(), &k->held.tls_fd, err);
-	if (r < 0)
-		return r;
-	keeper_open_directories(k->spec);
 	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
 		files.rlim_cur = files.rlim_max;
 		(void)!setrlimit(RLIMIT_NOFILE, &files);
@@ -370,6 +418,21 @@ static int open_all(struct warden *w, struct err *err)
 	return w->home < 0 || k->held.text_fd < 0
 		       ? err_sys(err, -errno, "cannot open the daemon's own namespace")
 		       : 0;
+}
+
+static int open_all(struct warden *w, struct err *err)
+{
+	struct keeper *k = &w->keeper;
+	int r = state_open(w, k->spec->run_dir, err);
+
+	if (r == 0)
+		r = open_socket(k->spec->socket, &k->held.http_fd, err);
+	if (r == 0 && k->spec->http_addr)
+		r = keeper_open_http(k->spec, keeper_has_ipv6(), &k->held.tls_fd, err);
+	if (r < 0)
+		return r;
+	keeper_open_directories(k->spec);
+	return open_own(w, err);
 }
 
 static int check_right(struct err *err)
@@ -403,7 +466,9 @@ static int start(struct warden *w, struct err *err)
 		r = open_all(w, err);
 	if (r < 0)
 		return r;
-	r = keeper_fork_engine(k, err);
+	r = engines_start(w, state_deal(w, k->spec->engines), err);
+	if (r == 0)
+		r = keeper_fork_engine(k, err);
 	if (r == 0)
 		r = keeper_watch_engine(k);
 	if (r == 0 && (gone_start(w) < 0 || start_watchdog(w) < 0))
@@ -415,16 +480,36 @@ static int start(struct warden *w, struct err *err)
 	return 0;
 }
 
-int warden_run(struct sidecar_spec *spec)
+static int start_further(struct warden *w, int channel, struct err *err)
+{
+	struct keeper *k = &w->keeper;
+	int r = keeper_prepare(k, err);
+
+	if (r == 0)
+		r = porter_start(&w->porter, err);
+	if (r == 0)
+		r = state_open(w, k->spec->run_dir, err);
+	if (r == 0)
+		r = open_own(w, err);
+	if (r == 0)
+		r = engines_hear_first(w, channel, err);
+	if (r == 0)
+		r = keeper_fork_engine(k, err);
+	if (r == 0)
+		r = keeper_watch_engine(k);
+	if (r == 0 && gone_start(w) < 0)
+		r = err_set(err, -ENOMEM, "out of memory");
+	if (r == 0)
+		state_restore_first(w);
+	return r;
+}
+
+static struct warden *warden_new(struct sidecar_spec *spec, uint32_t engine)
 {
 	struct warden *w = calloc(1, sizeof(*w));
-	struct err err = { 0 };
-	int r;
 
-	if (!w) {
-		log_error("out of memory");
-		return WARDEN_FAILED;
-	}
+	if (!w)
+		return NULL;
 	w->keeper = (struct keeper){
 		.spec = spec,
 		.warden = w,
@@ -435,9 +520,38 @@ int warden_run(struct sidecar_spec *spec)
 		.review.name = "weir-review",
 	};
 	keeper_held_init(&w->keeper.held);
-	w->porter.channel = -1;
+	w->engine = engine;
+	w->engine_count = 1;
+	w->porter.channel = w->parent.fd = -1;
 	host_init(w);
 	give_init(w);
+	return w;
+}
+
+int warden_run_further(struct sidecar_spec *spec, uint32_t number, int channel)
+{
+	struct warden *w = warden_new(spec, number);
+	struct err err = { 0 };
+	int r = w ? start_further(w, channel, &err)
+		  : err_set(&err, -ENOMEM, "out of memory");
+
+	if (r == 0)
+		r = loop_run(w->keeper.loop);
+	if (err.code < 0)
+		log_error("%s", err.text);
+	return r < 0 ? WARDEN_FAILED : WARDEN_OK;
+}
+
+int warden_run(struct sidecar_spec *spec)
+{
+	struct warden *w = warden_new(spec, 0);
+	struct err err = { 0 };
+	int r;
+
+	if (!w) {
+		log_error("out of memory");
+		return WARDEN_FAILED;
+	}
 	r = start(w, &err);
 	if (r < 0) {
 		log_error("%s", err.text);

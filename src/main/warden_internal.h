@@ -5,6 +5,7 @@
  *   warden_wards.c   a sandbox is attached and stands
  *   warden_leave.c   it is refused or detached
  *   warden_plans.c   plans, which sandboxes share
+ *   warden_room.c    descriptors for another one
  *   warden_give.c    those that wait for the engine, and the one that it has
  *   warden_inside.c  the short-lived child that enters its namespace
  *   warden_gone.c    namespaces that are gone
@@ -13,7 +14,8 @@
  *   warden_follow.c  cgroups that go and come again
  *   warden_parent.c  what is above those cgroups is closed to whom nobody knows
  *   warden_join.c    the short-lived child that is a cgroup's or a user's
- *   warden_state.c   what outlives the daemon, in /run/weir */
+ *   warden_state.c   what outlives the daemon, in /run/weir
+ *   warden_engines.c more engines, each with a warden of its own */
 #pragma once
 
 #include <dirent.h>
@@ -70,6 +72,7 @@ struct ward {
 	enum ward_state state;
 	struct ipc_ward spec;
 	struct sandbox_fds fds; /* in its namespace */
+	size_t fds_held;	/* as room_fds_of() had it */
 	int route_fd;
 	struct ward_plan *plan;
 	int text_fd;		   /* its policy, until that is in its folder; then -1 */
@@ -133,19 +136,29 @@ struct host {
 	char *sibling; /* a directory that was no sandbox's when last seen; owned */
 };
 
+struct further;
+
 struct warden {
 	struct keeper keeper;
+	/* warden_engines.c */
+	uint32_t engine;     /* its number; the first warden has 0 and all of these: */
+	size_t engine_count; /* with its own */
+	struct further *engines[IPC_ENGINES_MAX]; /* from 1 on; owned */
+	struct loop_source parent; /* of the others: to the first; else fd -1 */
 	struct porter porter;
 	struct host host;
 	struct ward *wards[WARDS_MAX + 1]; /* by id, from 1 on; owned */
 	struct roster names, places, plans, followed, watches;
 	struct ward_queue queues[WARD_QUEUE_COUNT];
 	size_t count;
-	uint32_t last_id; /* ids are given in turn: what is under way is the old one's */
-	uint32_t giving;  /* the ward that the engine has not answered about, or 0 */
+	size_t fds_held;   /* descriptors of all sandboxes, but for */
+	size_t plan_count; /* of their plans */
+	uint32_t last_id;  /* ids are given in turn: what is under way is the old one's */
+	uint32_t giving;   /* the ward that the engine has not answered about, or 0 */
 	bool engine_ready;
-	int home;      /* network namespace of the daemon */
-	int state_dir; /* /run/weir/sandboxes */
+	int home;	/* network namespace of the daemon */
+	int state_dir;	/* /run/weir/sandboxes, or in it that of this engine */
+	int state_root; /* /run/weir/sandboxes */
 	struct loop_timer look, watchdog;
 	unsigned int looks;
 	DIR *restoring; /* state_dir, as far as it is read; or NULL */
@@ -160,6 +173,10 @@ struct warden {
 
 /* -- warden.c ----------------------------------------------------------------------- */
 
+/* The warden of engine @number, the first one's child: until @channel to that ends. */
+int warden_run_further(struct sidecar_spec *spec, uint32_t number, int channel);
+/* Tell systemd that all engines serve, if they do and it hasn't heard. */
+void warden_tell_ready(struct warden *w);
 struct shared_config warden_engine_config(const struct warden *w, int channel);
 void warden_on_engine(struct warden *w, struct ipc_message *m);
 void warden_on_engine_end(struct warden *w);
@@ -175,6 +192,8 @@ void warden_tell_control(struct warden *w, const struct ipc_message *m, const in
 
 struct ward *ward_find(const struct warden *w, uint32_t id);
 struct ward *ward_find_name(const struct warden *w, const char *name);
+/* Control may ask which namespace it is. */
+struct ipc_ward ward_as_told(const struct ward *d);
 /* What is asked for can be meant: a name of letters, digits, '-', '_', '.'. */
 int ward_check(const struct ipc_ward *spec, struct err *err) MUST_CHECK;
 /* @plan_fd and @text_fd are taken, whatever comes of it; @text_fd is -1 when its folder
@@ -190,6 +209,15 @@ void ward_on_engine(struct warden *w, const struct ipc_message *m);
 /* A new plan and text are in force; they are taken, whatever comes of it. On failure the
  * old ones are kept. */
 int ward_keep(struct ward *d, int plan_fd, int text_fd, struct err *err) MUST_CHECK;
+
+/* -- warden_room.c ------------------------------------------------------------------ */
+
+/* -EMFILE: the daemon has no descriptors for @d, which is new. Nothing was opened. */
+int room_check(const struct ward *d, struct err *err) MUST_CHECK;
+/* The same, with all there is to be opened. */
+int room_check_opened(const struct ward *d, struct err *err) MUST_CHECK;
+/* That it has, but for its plan. */
+size_t room_fds_of(const struct ward *d);
 
 /* -- warden_give.c ------------------------------------------------------------------ */
 
@@ -324,6 +352,12 @@ int ward_user(struct ipc_ward *spec, struct err *err) MUST_CHECK;
 /* -- warden_state.c ----------------------------------------------------------------- */
 
 int state_open(struct warden *w, const char *run_dir, struct err *err) MUST_CHECK;
+/* Which engines there have to be, @wanted or as many as had sandboxes (0); what others
+ * had is theirs from now on. Of the first warden, before there are others. Return: how
+ * many. */
+size_t state_deal(struct warden *w, size_t wanted);
+/* No other engine below @engines has something under the name of @d. */
+void state_claim(const struct ward *d, uint32_t engines);
 /* The image of @d: the one that is there, or a fresh one. */
 int state_image(struct ward *d, struct err *err) MUST_CHECK;
 int state_keep(const struct ward *d, struct err *err) MUST_CHECK;
@@ -337,3 +371,23 @@ void state_forget(const struct ward *d);
 void state_restore(struct warden *w);
 /* At the start: again for a second, before something is told and new ones are taken. */
 void state_restore_first(struct warden *w);
+
+/* -- warden_engines.c --------------------------------------------------------------- */
+
+/* Start those that are missing, up to @count with the first. */
+int engines_start(struct warden *w, size_t count, struct err *err) MUST_CHECK;
+/* One more; control is told. */
+int engines_more(struct warden *w, struct err *err) MUST_CHECK;
+/* Control is another one: it gets a channel to each warden. */
+void engines_introduce(struct warden *w);
+/* A child that may be one of them has ended. */
+void engines_on_end(struct warden *w, pid_t pid, int wait_status);
+/* Its warden does not answer: another one takes its place. */
+void engines_kill(struct warden *w, uint32_t number);
+/* All of them had everything, once. */
+bool engines_stand(const struct warden *w);
+/* All of them have said that they serve since this was asked last; ask again. */
+bool engines_alive(struct warden *w);
+/* In another warden: hear the first one, and tell it that this one stands. */
+int engines_hear_first(struct warden *w, int channel, struct err *err) MUST_CHECK;
+void engines_tell_first(struct warden *w);

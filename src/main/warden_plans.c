@@ -51,6 +51,7 @@ static struct ward_plan *plan_new(struct warden *w, int fd, const char *key)
 		return NULL;
 	}
 	p->fd = fd;
+	w->plan_count++;
 	return p;
 }
 
@@ -91,6 +92,7 @@ void ward_plan_drop(struct warden *w, struct ward_plan *p)
 	if (!p || --p->users > 0)
 		return;
 	roster_remove(&w->plans, &p->entry);
+	w->plan_count--;
 	close(p->fd);
 	free(p);
 }

@@ -20,16 +20,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 
 #include "base/log.h"
 #include "ipc/plan_file.h"
 #include "main/probe.h"
 #include "main/warden_internal.h"
 #include "policy/policy.h"
-
-/* That stay free: for one more sandbox while it is attached, and for answers. */
-enum { FDS_SPARE = 64 };
 
 struct ward *ward_find(const struct warden *w, uint32_t id)
 {
@@ -41,6 +37,15 @@ struct ward *ward_find_name(const struct warden *w, const char *name)
 	struct roster_entry *e = roster_find(&w->names, name);
 
 	return e ? CONTAINER_OF(e, struct ward, named) : NULL;
+}
+
+struct ipc_ward ward_as_told(const struct ward *d)
+{
+	struct ipc_ward spec = d->spec;
+
+	spec.ns_dev = d->ns_dev;
+	spec.ns_ino = d->ns_ino;
+	return spec;
 }
 
 int ward_check(const struct ipc_ward *spec, struct err *err)
@@ -92,6 +97,7 @@ void ward_free(struct ward *d)
 	if (w->wards[d->id] == d) {
 		w->wards[d->id] = NULL;
 		w->count--;
+		w->fds_held -= d->fds_held;
 		if (w->giving == d->id)
 			w->giving = 0;
 	}
@@ -131,6 +137,9 @@ static struct ward *ward_new(struct warden *w, const struct ward *given, int tex
 	sandbox_fds_init(&d->fds);
 	d->route_fd = d->image_fd = d->from_child.fd = d->process.fd = -1;
 	d->text_fd = text_fd;
+	/* It comes from another engine, where it had that. */
+	if (d->restarted && d->spec.kind == GUARDED_NETNS && ward_find(w, d->id))
+		d->id = 0;
 	for (uint32_t i = 0; d->id == 0 && i < WARDS_MAX; i++) {
 		w->last_id = w->last_id % WARDS_MAX + 1;
 		if (!w->wards[w->last_id])
@@ -155,35 +164,12 @@ static int choose_probe(struct ward *d, struct err *err)
 	return r;
 }
 
-/* New descriptors get the lowest numbers that are free: as many as the highest of these
- * says are in use, or nearly. */
-static int highest_fd(const struct ward *d)
-{
-	int highest = MAX(ward_plan_fd(d->plan), d->route_fd);
-
-	for (size_t i = 0; i < SANDBOX_FD_COUNT; i++)
-		highest = MAX(highest, d->fds.fd[i]);
-	return highest;
-}
-
-static int check_room(const struct ward *d, struct err *err)
-{
-	struct rlimit files;
-	int used = highest_fd(d) + 1;
-
-	if (d->restarted || getrlimit(RLIMIT_NOFILE, &files) < 0 ||
-	    (rlim_t)used + FDS_SPARE <= files.rlim_cur)
-		return 0;
-	return err_set(err, -EMFILE,
-		       "the daemon has too few descriptors for another sandbox: %d of "
-		       "%llu are in use (RLIMIT_NOFILE)",
-		       used, (unsigned long long)files.rlim_cur);
-}
-
 static int check_place(const struct warden *w, const struct ward *d, struct err *err)
 {
+	if (w->engine != 0 && d->spec.kind == GUARDED_HOST)
+		return err_set(err, -EINVAL, "that is the first engine's to guard");
 	if (d->id == 0)
-		return err_set(err, -ENOSPC, "%d sandboxes are guarded already",
+		return err_set(err, -EMFILE, "%d sandboxes are guarded already",
 			       WARDS_MAX);
 	if (w->wards[d->id] || ward_find_name(w, d->spec.name))
 		return err_set(err, -EEXIST, "there is a sandbox '%s' already",
@@ -246,6 +232,8 @@ static int open_ward(struct ward *d, struct err *err)
 		r = inside_open(d, ns, err);
 	if (r == 0 && is_host && d->probe.allowed_name[0])
 		r = join_start(d, err);
+	if (r == 0 && !d->restarted)
+		state_claim(d, d->spec.engines);
 	if (r == 0)
 		r = state_image(d, err);
 	return r < 0 || is_host ? r : gone_watch(d, err);
@@ -271,9 +259,11 @@ int ward_attach(struct warden *w, const struct ward *given, int plan_fd, int tex
 	if (r == 0 && !d->restarted)
 		r = choose_probe(d, err);
 	if (r == 0)
+		r = room_check(d, err);
+	if (r == 0)
 		r = open_ward(d, err);
 	if (r == 0)
-		r = check_room(d, err);
+		r = room_check_opened(d, err);
 	if (r == 0 && (roster_add(&w->names, &d->named, d->spec.name) < 0 ||
 		       roster_add(&w->places, &d->placed, d->place) < 0))
 		r = err_set(err, -ENOMEM, "out of memory");
@@ -283,6 +273,8 @@ int ward_attach(struct warden *w, const struct ward *given, int plan_fd, int tex
 	}
 	w->wards[d->id] = d;
 	w->count++;
+	d->fds_held = room_fds_of(d);
+	w->fds_held += d->fds_held;
 	ward_wait(d);
 	ward_give_next(w);
 	/* While the engine is at it. */
@@ -373,7 +365,7 @@ static void stands(struct ward *d)
 	d->restarted = true;
 	d->fresh = false;
 	d->probe.allowed_name[0] = '\0';
-	m.ward = d->spec;
+	m.ward = ward_as_told(d);
 	if (d->asked || !d->told)
 		warden_tell_control(d->warden, &m, NULL);
 	if (d->spec.kind == GUARDED_HOST && (d->asked || !d->told))

@@ -51,7 +51,7 @@ def test_status_of_all_has_a_line_each_and_what_is_degraded(daemon, pod, other):
     raw = other.start("/usr/bin/python3", "-c", RAW, uid=0, caps=("net_raw",))
     assert raw.line() == "open"
     lines = daemon.weir("status").text.splitlines()
-    assert lines[0].startswith("weir daemon ") and lines[0].endswith("sandboxes: 2, engine restarts: 0")
+    assert lines[0].startswith("weir daemon ") and lines[0].endswith("sandboxes: 2, engines: 1, engine restarts: 0")
     assert lines[1].split() == ["one", "full", "dns+nftables"]
     assert lines[2].split() == ["two", "degraded", "dns+nftables"]
     assert lines[3].startswith("    raw-sockets: ")

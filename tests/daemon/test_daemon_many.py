@@ -53,7 +53,7 @@ def test_it_answers_while_it_takes_over_what_was_there(host, daemon, pod, other,
 
 
 def test_it_says_so_when_its_descriptors_run_out(host, pod, site):
-    daemon = host.daemon(way=["prlimit", "--nofile=200:200"])
+    daemon = host.daemon("--engines", 1, way=["prlimit", "--nofile=200:200"])
     engine = daemon.children()["engine"]
     daemon.attach("app", pod, "--allow", site.name)
     with contextlib.ExitStack() as stack:

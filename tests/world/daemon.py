@@ -159,20 +159,21 @@ class Daemon:
 
     # its processes
 
-    def children(self):
-        found = {}
+    def children(self, engine=0):
+        """{name: pid} of its children; of those of the warden of another @engine."""
+        found, pid = {}, self.pid if engine == 0 else self.children().get(f"warden-{engine}")
         with contextlib.suppress(OSError):
-            for pid in pathlib.Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split():
+            for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
                 with contextlib.suppress(OSError):
-                    comm = pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
-                    found[comm.removeprefix("weir-")] = int(pid)
+                    comm = pathlib.Path(f"/proc/{child}/comm").read_text().strip()
+                    found[comm.removeprefix("weir-")] = int(child)
         return found
 
-    def kill_child(self, name):
+    def kill_child(self, name, engine=0):
         """SIGKILL, and wait until another one has taken its place and the daemon answers."""
-        old = wait_for(lambda: self.children().get(name))
+        old = wait_for(lambda: self.children(engine).get(name))
         os.kill(old, signal.SIGKILL)
-        wait_for(lambda: self.children().get(name, old) != old)
+        wait_for(lambda: self.children(engine).get(name, old) != old)
         wait_for(self.healthy)
 
     def kill(self):
