@@ -2,6 +2,7 @@
 #include "ipc/message.h"
 
 #include <errno.h>
+#include <string.h>
 
 int ipc_send(int sock, const struct ipc_message *m, const int *fds, size_t count)
 {
@@ -10,6 +11,52 @@ int ipc_send(int sock, const struct ipc_message *m, const int *fds, size_t count
 	if (n < 0)
 		return (int)n;
 	return n == sizeof(*m) ? 0 : -EIO;
+}
+
+/* Whatever byte it came as, it is true or false. */
+static void tame_flag(bool *flag)
+{
+	uint8_t byte;
+
+	memcpy(&byte, flag, sizeof(byte));
+	*flag = byte != 0;
+}
+
+static void tame_flags(struct ipc_message *m)
+{
+	tame_flag(&m->ipv6);
+	tame_flag(&m->owner);
+	switch (m->type) {
+	case IPC_EVENT:
+		tame_flag(&m->event.allowable);
+		break;
+	case IPC_STANDS:
+	case IPC_CHANGED:
+		tame_flag(&m->standing.nflog);
+		break;
+	case IPC_STATS:
+		tame_flag(&m->stats.ipv6);
+		tame_flag(&m->stats.nflog);
+		break;
+	case IPC_ATTACH:
+	case IPC_DETACH:
+		tame_flag(&m->attach.restarted);
+		tame_flag(&m->attach.forget);
+		break;
+	case IPC_WARD:
+	case IPC_WARDED:
+	case IPC_LISTED:
+		tame_flag(&m->ward.guard_parent);
+		break;
+	case IPC_LOOKED:
+		tame_flag(&m->look.known);
+		tame_flag(&m->look.packet);
+		tame_flag(&m->look.raw);
+		tame_flag(&m->look.waiting);
+		break;
+	default:
+		break;
+	}
 }
 
 int ipc_receive(int sock, struct ipc_message *ret, int *ret_fds, size_t max,
@@ -28,6 +75,7 @@ int ipc_receive(int sock, struct ipc_message *ret, int *ret_fds, size_t max,
 			close(ret_fds[i]);
 		return n == 0 ? -EPIPE : -EBADMSG;
 	}
+	tame_flags(&m);
 	*ret = m;
 	*ret_count = count;
 	return 0;

@@ -116,7 +116,7 @@ static int first_engine(struct keeper *k, struct err *err)
 		k->stands = true;
 		return 0;
 	}
-	m.text[sizeof(m.text) - 1] = '\0';
+	ipc_tame(m.text, sizeof(m.text));
 	return err_set(err, -EPERM, "%s",
 		       m.type == IPC_FAILED ? m.text
 					    : "the engine said what is no answer");

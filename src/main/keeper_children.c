@@ -138,7 +138,7 @@ static void on_engine_message(struct keeper *k, struct ipc_message *m)
 		k->stands = true;
 		keeper_introduce(k);
 	} else if (m->type == IPC_FAILED) {
-		m->text[sizeof(m->text) - 1] = '\0';
+		ipc_tame(m->text, sizeof(m->text));
 		log_error("the engine cannot go on: %s", m->text);
 	}
 }

@@ -123,7 +123,7 @@ void warden_on_engine(struct warden *w, struct ipc_message *m)
 		host_on_engine(w, m);
 		ward_give_next(w);
 	} else if (m->type == IPC_FAILED) {
-		m->text[sizeof(m->text) - 1] = '\0';
+		ipc_tame(m->text, sizeof(m->text));
 		log_error("the engine cannot go on: %s", m->text);
 	} else {
 		ward_on_engine(w, m);

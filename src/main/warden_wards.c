@@ -493,7 +493,7 @@ void ward_on_engine(struct warden *w, const struct ipc_message *given)
 
 	if (!d)
 		return;
-	m.text[sizeof(m.text) - 1] = '\0';
+	ipc_tame(m.text, sizeof(m.text));
 	if (w->giving == d->id)
 		w->giving = 0;
 	if (m.type == IPC_DETACHED && d->state == WARD_ENDING) {

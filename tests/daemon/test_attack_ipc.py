@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whoever has taken over the engine or control says what he likes to the other processes, on their channels."""
+import ctypes
+import os
+import random
+import signal
+import socket
+import struct
+
+import pytest
+
+from world import expect
+from world.sidecar import wait_for
+
+PIDFD_GETFD, TYPES, HEAD = 438, 60, 16
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def channels(pid):
+    """Copies of what @pid talks to the others by."""
+    process, found = os.pidfd_open(pid), []
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        copy = libc.syscall(PIDFD_GETFD, process, int(fd), 0)
+        if copy < 0 or not os.readlink(f"/proc/self/fd/{copy}").startswith("socket:"):
+            if copy >= 0:
+                os.close(copy)
+            continue
+        s = socket.socket(fileno=copy)
+        if (s.family, s.type) == (socket.AF_UNIX, socket.SOCK_SEQPACKET):
+            found.append(s)
+        else:
+            s.close()
+    os.close(process)
+    return found
+
+
+def message_size(daemon, pod):
+    """Of one: what the engine tells control of a denial."""
+    control = daemon.children()["control"]
+    os.kill(control, signal.SIGSTOP)
+    try:
+        pod.probe(["dns", "size.test"])
+        sizes = []
+        for s in channels(control):
+            with s:
+                try:
+                    sizes.append(len(s.recv(65536, socket.MSG_PEEK | socket.MSG_DONTWAIT)))
+                except BlockingIOError:
+                    pass
+        return max(sizes)
+    finally:
+        os.kill(control, signal.SIGCONT)
+
+
+def hostile(rng, size):
+    body = rng.choice([rng.randbytes(size), b"\xff" * size, b"A" * size, bytes(size)])
+    head = struct.pack("=IIIBB", rng.randrange(TYPES), rng.choice([0, 1, 1, 65535, 65536, 2**32 - 1]), rng.choice([0, 2**32 - 1]),
+                       rng.randrange(256), rng.randrange(256))
+    return head.ljust(HEAD, b"\1") + body[HEAD:]
+
+
+def say(channel, messages):
+    channel.settimeout(0.5)
+    for message, fds in messages:
+        try:
+            socket.send_fds(channel, [message], fds)
+        except OSError:  # the other end has had enough, or is busy
+            return
+
+
+@pytest.mark.parametrize("shape", ["whole", "of any size", "with descriptors"])
+def test_an_engine_that_lies(daemon, pod, site, shape):
+    daemon.attach("one", pod, "--allow", site.name)
+    size, rng, null = message_size(daemon, pod), random.Random(shape), os.open("/dev/null", os.O_RDONLY)
+    held = len(os.listdir(f"/proc/{daemon.pid}/fd"))
+    for channel in channels(daemon.children()["engine"]):
+        with channel:
+            if shape == "whole":
+                messages = [(hostile(rng, size), []) for _ in range(300)]
+            elif shape == "of any size":
+                messages = [(hostile(rng, size)[:rng.randrange(1, size)] + rng.randbytes(rng.randrange(3)), [])]
+            else:
+                messages = [(hostile(rng, size), [null] * rng.choice([1, 2, 30, 250])) for _ in range(3)]
+            say(channel, messages)
+    os.close(null)
+    wait_for(daemon.healthy)
+    wait_for(lambda: len(os.listdir(f"/proc/{daemon.pid}/fd")) <= held)
+    assert daemon.names() == ["one"]
+    wait_for(lambda: pod.probe(["dns", site.name]).get("addresses") == [site.v4])
+    expect.tcp_refused(pod.probe(["tcp", "93.9.9.9", 443]))
+    said = [line for line in daemon.lines + daemon.errors if not line.isascii() or not line.isprintable()]
+    assert not said, said
+
+
+def test_a_control_that_lies(daemon, pod, site):
+    """It may attach and detach, as it is asked to; not more."""
+    daemon.attach("one", pod, "--allow", site.name)
+    size, rng, null = message_size(daemon, pod), random.Random(5), os.open("/dev/null", os.O_RDONLY)
+    for round in range(3):
+        for channel in channels(wait_for(lambda: daemon.children().get("control"))):
+            with channel:
+                say(channel, [(hostile(rng, size), [null] * rng.choice([0, 0, 0, 1, 2])) for _ in range(200)])
+        wait_for(daemon.healthy)
+        expect.tcp_refused(pod.probe(["tcp", "93.9.9.9", 443]))
+    os.close(null)
+    assert daemon.process.poll() is None
