@@ -18,9 +18,31 @@ struct reading {
 	enum filter_naming naming;
 	enum filter_role role;
 	enum addr_family family;
+	const struct filter_count *key; /* one element; NULL: all */
 	filter_counts_fn *fn;
 	void *data;
 };
+
+/* As read_key() reads it, of the host's table. */
+static void put_key(struct nl_writer *w, const struct filter_count *c)
+{
+	const uint32_t member = c->member << FILTER_MEMBER_SHIFT;
+	uint8_t bytes[KEY_WORD * 3 + sizeof(c->addr.bytes)] = { 0 };
+	size_t size = addr_size(&c->addr), list, element, key;
+
+	memcpy(bytes, &member, sizeof(member));
+	memcpy(bytes + KEY_WORD, c->addr.bytes, size);
+	bytes[KEY_WORD + size] = c->protocol;
+	bytes[2 * KEY_WORD + size] = (uint8_t)(c->port >> 8);
+	bytes[2 * KEY_WORD + size + 1] = (uint8_t)c->port;
+	list = nl_nest(w, NFTA_SET_ELEM_LIST_ELEMENTS);
+	element = nl_nest(w, NFTA_LIST_ELEM);
+	key = nl_nest(w, NFTA_SET_ELEM_KEY);
+	nl_put(w, NFTA_DATA_VALUE, bytes, 3 * KEY_WORD + size);
+	nl_nest_end(w, key);
+	nl_nest_end(w, element);
+	nl_nest_end(w, list);
+}
 
 static void name_set(struct nl_writer *w, const void *what)
 {
@@ -30,6 +52,8 @@ static void name_set(struct nl_writer *w, const void *what)
 	filter_set_name(s->naming, s->role, s->family, 0, name);
 	nl_put_text(w, NFTA_SET_ELEM_LIST_TABLE, filter_table(s->naming));
 	nl_put_text(w, NFTA_SET_ELEM_LIST_SET, name);
+	if (s->key)
+		put_key(w, s->key);
 }
 
 /* @expr is a counter, or nothing that counts. */
@@ -141,6 +165,53 @@ int filter_counts_read(struct filter_conn *c, bool refused, filter_counts_fn *fn
 			return r;
 	}
 	return 0;
+}
+
+/* ---- one destination ---- */
+
+int filter_counts_read_one(struct filter_conn *c, bool refused,
+			   const struct filter_count *key, filter_counts_fn *fn,
+			   void *data)
+{
+	struct reading s = {
+		.naming = c->naming,
+		.role = refused ? FILTER_ROLE_SEEN : FILTER_ROLE_USED,
+		.family = key->addr.family,
+		.key = key,
+		.fn = fn,
+		.data = data,
+	};
+	int r;
+
+	if (c->counts_stay)
+		return -EOPNOTSUPP;
+	r = nl_ask(c, NL_GETSETELEM_RESET, NLM_F_ACK, NFPROTO_INET, name_set, &s,
+		   on_elements, &s);
+	if (r == -EINVAL)
+		r = -EOPNOTSUPP;
+	return r == -ENOENT ? 0 : r;
+}
+
+/* Add before delete: it may have ended meanwhile. */
+int filter_counts_forget(struct filter_conn *c, const struct filter_count *key)
+{
+	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, c->seq);
+	const struct reading s = {
+		.naming = c->naming,
+		.role = FILTER_ROLE_SEEN,
+		.family = key->addr.family,
+		.key = key,
+	};
+
+	nl_batch(&w);
+	nl_message(&w, NFT_MSG_NEWSETELEM, NLM_F_CREATE, NFPROTO_INET);
+	name_set(&w, &s);
+	nl_end(&w);
+	nl_message(&w, NFT_MSG_DELSETELEM, 0, NFPROTO_INET);
+	name_set(&w, &s);
+	nl_end(&w);
+	nl_batch_end(&w);
+	return nl_transact(c, &w, NULL);
 }
 
 /* ---- all that was refused ---- */

@@ -23,5 +23,13 @@ typedef void filter_counts_fn(void *data, const struct filter_count *count);
  * ruleset has no such set. Return: 0 or -errno. */
 int filter_counts_read(struct filter_conn *c, bool refused, filter_counts_fn *fn,
 		       void *data) MUST_CHECK;
+/* The same of one destination of the host's table, @key's, and no other; nothing when it
+ * is not in the set. -EOPNOTSUPP: an older kernel, where it can't be done. */
+int filter_counts_read_one(struct filter_conn *c, bool refused,
+			   const struct filter_count *key, filter_counts_fn *fn,
+			   void *data) MUST_CHECK;
+/* What was refused to @key's destination is forgotten. */
+int filter_counts_forget(struct filter_conn *c,
+			 const struct filter_count *key) MUST_CHECK;
 /* Packets that were refused since the ruleset that stands was installed. */
 int filter_refused_total(struct filter_conn *c, uint64_t *ret) MUST_CHECK;

@@ -168,8 +168,10 @@ void engine_account_begin(struct guarded *g)
 	struct sandbox *s = &g->sandbox;
 	uint64_t total = 0;
 
+	if (s->accounts && g->kind == GUARDED_HOST && g->core->host)
+		engine_account_host_begin(g->core->host, g);
 	if (!s->accounts || !has_filter(g))
-		return; /* on the host nobody tests */
+		return;
 	if (filter_refused_total(&s->filter, &total) < 0)
 		total = 0;
 	/* What can't be read now is told once too often: better than never. */

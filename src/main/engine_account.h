@@ -23,5 +23,8 @@ void engine_account_passed(struct guarded *g, const struct filter_count *c,
 /* One look for all sandboxes of the host, if it is not too soon. */
 void engine_account_host(struct engine_host *h, bool refused, bool passed,
 			 int64_t now_ms);
-/* One at once, and the window of @g ends. */
+/* What was refused to @g so far doesn't count. */
+void engine_account_host_begin(struct engine_host *h, struct guarded *g);
+/* One at once at what @g was refused and at what has passed, and the window of @g ends.
+ */
 void engine_account_host_now(struct engine_host *h, struct guarded *g, int64_t now_ms);

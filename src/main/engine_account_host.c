@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The host's table counts for all its sandboxes in the same sets, so one look is for all
  * of them. A look takes as long as there are destinations in use: the next one waits for
- * two hundred times that. */
+ * two hundred times that. What one sandbox was refused can be looked at alone: each first
+ * packet to a destination was logged, so all of them are known here, unless a log was
+ * lost. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -13,6 +15,7 @@ enum {
 	LOOK_MS = 250,
 	SHARE = 200, /* of the time between looks, one is spent looking */
 	DRAINS_MAX = 16,
+	ALONE_MAX = 64, /* destinations of one sandbox; with more of them, all are read */
 };
 
 static int compare_members(const void *a, const void *b)
@@ -68,14 +71,57 @@ static struct guarded *host_at(const struct engine_core *c, size_t slot)
 	return g && g->kind == GUARDED_HOST && g->sandbox.accounts ? g : NULL;
 }
 
+static void drain(struct engine_host *h)
+{
+	for (int i = 0; i < DRAINS_MAX; i++)
+		engine_host_drain_refused(h);
+}
+
+static struct filter_count key_of(const struct guarded *g, const struct accounts_flow *f)
+{
+	return (struct filter_count){
+		.addr = f->addr,
+		.port = f->port,
+		.protocol = f->protocol,
+		.member = g->sandbox.id,
+	};
+}
+
+/* False: all have to be looked at, after what was found here. */
+static bool look_at_refused_of(struct engine_host *h, struct guarded *g, int64_t now_ms)
+{
+	struct filter_conn *c = filter_host_conn(h->table);
+	struct accounts *a = g->sandbox.accounts;
+	struct filter_count keys[ALONE_MAX];
+	struct account_counts k = { 0 };
+	size_t count;
+	int r = 0;
+
+	drain(h);
+	count = a->flow_count;
+	if (!h->stands || h->lost != h->lost_seen || !accounts_know_flows(a) ||
+	    count > ALONE_MAX)
+		return false;
+	for (size_t i = 0; i < count; i++)
+		keys[i] = key_of(g, &a->flows[i]);
+	for (size_t i = 0; i < count && r == 0; i++)
+		r = filter_counts_read_one(c, true, &keys[i], engine_account_on_count,
+					   &k);
+	drain(h);
+	accounts_looked(&g->sandbox, NULL, k.items, k.count, now_ms);
+	free(k.items);
+	return r == 0;
+}
+
 static void look_at_refused(struct engine_host *h, int64_t now_ms)
 {
 	struct account_counts k;
+	uint64_t lost = h->lost;
 
 	if (!read_counts(h, true, &k))
 		return;
-	for (int i = 0; i < DRAINS_MAX; i++)
-		engine_host_drain_refused(h);
+	h->lost_seen = lost;
+	drain(h);
 	for (size_t i = 0; i < h->core->slots; i++) {
 		struct guarded *g = host_at(h->core, i);
 		const struct filter_count *first;
@@ -128,7 +174,21 @@ void engine_account_host(struct engine_host *h, bool refused, bool passed, int64
 
 void engine_account_host_now(struct engine_host *h, struct guarded *g, int64_t now_ms)
 {
-	h->counts_from_ms = 0;
 	g->sandbox.accounts->window_ends_ms = now_ms;
-	engine_account_host(h, true, true, now_ms);
+	if (!look_at_refused_of(h, g, now_ms))
+		look_at_refused(h, now_ms);
+	look_at_passed(h, now_ms);
+}
+
+void engine_account_host_begin(struct engine_host *h, struct guarded *g)
+{
+	const struct accounts *a = g->sandbox.accounts;
+
+	/* One that stays is told of when it counts something. */
+	for (size_t i = 0; h->stands && i < MIN(a->flow_count, (size_t)ALONE_MAX); i++) {
+		const struct filter_count key = key_of(g, &a->flows[i]);
+
+		(void)!filter_counts_forget(filter_host_conn(h->table), &key);
+	}
+	accounts_begin(&g->sandbox, 0);
 }

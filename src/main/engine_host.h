@@ -39,6 +39,7 @@ struct engine_host {
 	/* Packets, queries and connections of no sandbox, or of one that nobody answers
 	 * for any more; reports of packets that did not arrive. */
 	uint64_t strangers, lost;
+	uint64_t lost_seen; /* of these, before the last look at all that was refused */
 	int64_t counts_from_ms; /* engine_account_host.c: no look at them before */
 };
 

@@ -59,6 +59,7 @@ struct accounts {
 	uint64_t total, told;	     /* by the kernel's counter; by logs and looks */
 	struct accounts_flow *flows; /* owned; sorted by every look */
 	size_t flow_count, flow_capacity;
+	bool is_short; /* the filter counts one that is not among them */
 };
 
 /* NULL: no memory; the sandbox goes without. */
@@ -84,5 +85,7 @@ void accounts_logged(struct sandbox *s, const struct nflog_packet *p, int64_t no
  * table), and by destination. */
 void accounts_looked(struct sandbox *s, const uint64_t *total,
 		     const struct filter_count *counts, size_t count, int64_t now_ms);
+/* All destinations that the filter counts refused packets for: those of @flows. */
+bool accounts_know_flows(const struct accounts *a);
 /* What was refused so far doesn't count (the self-test). */
 void accounts_begin(struct sandbox *s, uint64_t total);

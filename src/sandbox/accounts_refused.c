@@ -69,8 +69,12 @@ void accounts_logged(struct sandbox *s, const struct nflog_packet *p, int64_t no
 		return;
 	a->told++;
 	look_soon(a, now_ms);
-	if (strcmp(p->prefix, FILTER_PREFIX_REFUSED) != 0 || !make_room(a))
+	if (strcmp(p->prefix, FILTER_PREFIX_REFUSED) != 0)
 		return;
+	if (!make_room(a)) {
+		a->is_short = true;
+		return;
+	}
 	a->flows[a->flow_count++] = (struct accounts_flow){
 		.addr = p->destination,
 		.port = p->destination_port,
@@ -144,6 +148,7 @@ static uint64_t take_count(struct sandbox *s, const struct filter_count *given,
 		c.bytes = left_of(c.bytes, &f->bytes);
 		f->counted = true;
 	}
+	a->is_short |= !f;
 	if (c.packets > 0)
 		refused_count(s, &c, f ? f->uid : UINT32_MAX, now_ms);
 	return c.packets;
@@ -175,6 +180,7 @@ void accounts_looked(struct sandbox *s, const uint64_t *total,
 	uint64_t found = 0, lost = 0;
 
 	sort_flows(a);
+	a->is_short = false;
 	for (size_t i = 0; i < count; i++)
 		found += take_count(s, &counts[i], now_ms);
 	forget_flows(a);
@@ -189,6 +195,11 @@ void accounts_looked(struct sandbox *s, const uint64_t *total,
 				: INT64_MAX;
 }
 
+bool accounts_know_flows(const struct accounts *a)
+{
+	return !a->is_short;
+}
+
 void accounts_begin(struct sandbox *s, uint64_t total)
 {
 	struct accounts *a = s->accounts;
@@ -196,5 +207,6 @@ void accounts_begin(struct sandbox *s, uint64_t total)
 	a->total = total;
 	a->told = 0;
 	a->flow_count = 0;
+	a->is_short = false;
 	a->look_at_ms = INT64_MAX;
 }

@@ -91,7 +91,11 @@ class Engine:
         return [(int(e[0]), int(e[1]), e[3], int(e[4]), e[5]) for e in found]
 
     def wait_until_repaired(self):
-        wait_for(lambda: "weir_host\n" in self.host.nft("list", "tables"), 1.0)
+        """All of it: members are shut out by a table of its own until then."""
+        def is_there():
+            tables = self.host.nft("list", "tables")
+            return "weir_host\n" in tables and "weir_host_guard" not in tables
+        wait_for(is_there, 1.0)
 
     def close(self):
         self.process.stdin.close()
@@ -569,3 +573,40 @@ def test_two_hundred(engine, host, tree, site):
     assert members[0].probe(["tcp", STRANGER, 443]).result == "ok"
     rules = host.nft("list", "table", "inet", "weir_host")
     assert not re.search(r"\bp[0-9]+_", rules), rules
+
+
+SENDER = """
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for line in sys.stdin:
+    address, port, count = line.split()
+    for _ in range(int(count)):
+        try:
+            s.sendto(b"x", (address, int(port)))
+        except OSError:
+            pass
+    print("sent", flush=True)
+"""
+
+
+def test_a_change_counts_what_was_refused_so_far_once(engine, host, app, other, site):
+    engine.attach(1, app, site.name)
+    engine.attach(2, other, site.name)
+    engine.load()
+    mine, others = (member.start("/usr/bin/python3", "-c", SENDER) for member in (app, other))
+
+    def send(started, *what):
+        started.say(" ".join(map(str, what)) + "\n")
+        assert started.line() == "sent"
+    total = 0
+    for turn in range(3):
+        for port in (7001, 7002, 7001 + 10 * turn):
+            send(mine, STRANGER, port, 40)
+            send(others, STRANGER, port, 7)
+            total += 40
+        engine.change(1, site.name, f"turn{turn}.test")
+        assert engine.stats(1)["packets_denied"] == total
+    engine.change(2, site.name, "more.test")
+    assert engine.stats(2)["packets_denied"] == total * 7 // 40
+    time.sleep(1.3)  # a look at everybody
+    assert engine.stats(1)["packets_denied"] == total and engine.stats(2)["packets_denied"] == total * 7 // 40
