@@ -5,19 +5,23 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/attach.h"
 #include "cli/daemon_ask.h"
+#include "cli/oci_state.h"
 #include "cli/run.h"
 
 enum {
 	LIST_MAX = 256,
 	HTTP_MULTIPLE = 300,
 	HTTP_BAD_REQUEST = 400,
+	HTTP_CONFLICT = 409,
 	HTTP_UNAVAILABLE = 503,
 	RESTART_MS = 10000,
+	AWAY_MS = 3000,
 	LOOK_MS = 50,
 };
 
@@ -29,7 +33,7 @@ struct list {
 struct spec {
 	const char *id, *netns, *cgroup, *uid, *policy_file, *socket;
 	struct list allow, deny, profiles;
-	bool guard_parent, again;
+	bool guard_parent, again, oci_state;
 };
 
 static struct spec *spec_of(void *target)
@@ -86,6 +90,12 @@ static int set_again(void *target, const char *value, struct err *err)
 	return 0;
 }
 
+static int set_oci_state(void *target, const char *value, struct err *err)
+{
+	spec_of(target)->oci_state = true;
+	return 0;
+}
+
 static int set_policy(void *target, const char *value, struct err *err)
 {
 	if (spec_of(target)->policy_file)
@@ -119,6 +129,10 @@ static const struct cli_option attach_options[] = {
 	{ "id", "NAME", "what the sandbox is called", set_id },
 	{ "netns", "NAMESPACE", "a network namespace: a path, or a process in it",
 	  set_netns },
+	{ "oci-state", NULL,
+	  "a container: the state that an OCI runtime gives its hooks says --id and "
+	  "--netns",
+	  set_oci_state },
 	{ "cgroup", "PATH",
 	  "a control group of this host: its directory, or a path as in "
 	  "/proc/PID/cgroup",
@@ -145,7 +159,8 @@ const struct cli_options cli_attach_options = { attach_options,
 
 void cli_attach_usage(FILE *out)
 {
-	fputs("usage: weir attach --id NAME --netns|--cgroup|--uid WHAT [OPTION]...\n\n"
+	fputs("usage: weir attach --id NAME --netns|--cgroup|--uid WHAT [OPTION]...\n"
+	      "       weir attach --oci-state [OPTION]...\n\n"
 	      "Have the daemon guard a sandbox. When this returns 0, the filter stands, "
 	      "was\nread back and tested from inside; else nothing is weaker than "
 	      "before, and the\nstatus is 125 (failed_safety_setup), or 2 for bad "
@@ -215,19 +230,22 @@ static json_t *body_of(const struct spec *s, uint32_t uid, const char *policy,
 }
 
 /* It is being stopped, started, or takes over what was there before. What may be asked
- * again is, after whatever became of it. */
+ * again is, after whatever became of it. And the namespace that a container had before it
+ * was started again may not be quite gone. */
 static bool is_starting(const struct spec *s, int r, const struct client_reply *reply)
 {
 	if (r == 0)
-		return reply->status == HTTP_UNAVAILABLE;
-	return s->again && (r == -ENOENT || r == -ECONNREFUSED || r == -ECONNRESET ||
-			    r == -EPIPE || r == -EBADMSG);
+		return reply->status == HTTP_UNAVAILABLE ||
+		       (s->oci_state && reply->status == HTTP_CONFLICT);
+	return (s->again || s->oci_state) &&
+	       (r == -ENOENT || r == -ECONNREFUSED || r == -ECONNRESET || r == -EPIPE ||
+		r == -EBADMSG);
 }
 
 static int ask(const struct spec *s, const char *path, const char *body,
 	       struct arena *arena, struct client_reply *ret, struct err *err)
 {
-	int64_t until_ms = clock_now_ms() + RESTART_MS;
+	const int64_t now_ms = clock_now_ms();
 	int r;
 
 	do {
@@ -236,8 +254,19 @@ static int ask(const struct spec *s, const char *path, const char *body,
 		if (!is_starting(s, r, ret))
 			return r;
 		(void)!poll(NULL, 0, LOOK_MS);
-	} while (clock_now_ms() < until_ms);
+	} while (clock_now_ms() < now_ms + (r < 0 ? AWAY_MS : RESTART_MS));
 	return r;
+}
+
+/* A container in the network of another one, as all of a pod are: it is guarded as that
+ * one is. */
+static bool is_guarded_already(const struct spec *s, const char *why)
+{
+	static const char end[] = " is that network namespace already";
+	size_t len = strlen(why);
+
+	return s->oci_state && len >= strlen(end) &&
+	       strcmp(why + len - strlen(end), end) == 0;
 }
 
 static int attach(const struct spec *s, uint32_t uid, const char *policy)
@@ -260,6 +289,8 @@ static int attach(const struct spec *s, uint32_t uid, const char *policy)
 		log_error("%s", client_reason(&reply, &arena));
 		return RUN_STATUS_BAD_INPUT;
 	}
+	if (is_guarded_already(s, client_reason(&reply, &arena)))
+		return 0;
 	return failed(client_reason(&reply, &arena));
 }
 
@@ -290,8 +321,23 @@ static int check_spec(const struct spec *s, uint32_t *ret_uid, char **ret_policy
 	return r != 0 ? r : policy;
 }
 
+/* A hook gets nothing but the state. */
+static int take_state(struct spec *s, struct oci_state *state, struct err *err)
+{
+	if (!s->oci_state)
+		return 0;
+	if (s->id || s->netns || s->cgroup || s->uid)
+		return err_set(err, -EINVAL,
+			       "--oci-state says --id and --netns: none of --id, "
+			       "--netns, --cgroup and --uid goes with it");
+	s->id = state->id;
+	s->netns = state->pid;
+	return oci_state_read(STDIN_FILENO, state, err);
+}
+
 int cli_attach(int argc, char **argv)
 {
+	struct oci_state state = { 0 };
 	struct spec spec = { 0 };
 	CLEAN(mem) char *policy = NULL;
 	char shown[TEXT_ESCAPED_SIZE];
@@ -303,6 +349,8 @@ int cli_attach(int argc, char **argv)
 	if (first >= 0 && first < argc)
 		err_set(&err, -EINVAL, "'%s' is one argument too many",
 			text_escape(text_of(argv[first]), shown, sizeof(shown)));
+	if (err.code == 0)
+		(void)!take_state(&spec, &state, &err);
 	if (err.code < 0) {
 		log_error("attach: %s", err.text);
 		return RUN_STATUS_BAD_INPUT;

@@ -118,3 +118,29 @@ def test_a_user_is_shown_by_number(daemon):
         assert daemon.weir("detach", "one").code == 0
     assert daemon.weir("attach", "--id", "one", "--uid", "nobody").code == 0
     assert daemon.get("/sandboxes/one").json()["uid"] == 65534
+
+
+@pytest.mark.parametrize("state, said", [
+    (b"", "not the state of a container"),
+    (b"{", "not the state of a container"),
+    (b"[1]", "not the state of a container"),
+    (b'{"id": "a", "status": "stopped"}', "it has no id, or no pid"),
+    (b'{"id": "", "pid": 7}', "it has no id, or no pid"),
+    (b'{"id": "a", "pid": 0}', "it has no id, or no pid"),
+    (b'{"id": "a", "pid": 99999999999}', "it has no id, or no pid"),
+    (b'{"id": "a", "pid": "7"}', "it has no id, or no pid"),
+    (b'{"id": "%s", "pid": 7}' % (b"x" * 64), "the container's id is longer than 63"),
+    (b'{"id": "a/../b", "pid": 7}', "'a/../b' is not an id"),
+    (b'{"id": "a", "pid": 7, "x": "%s"}' % (b"x" * (1 << 20)), "cannot read a container's state"),
+], ids=range(11))
+def test_a_containers_state_is_held_to_its_form(daemon, state, said):
+    done = daemon.weir("attach", "--oci-state", input=state)
+    assert done.code == 2 and said in done.messages, done
+    assert daemon.names() == []
+
+
+def test_a_containers_state_says_who_it_is(daemon):
+    for more in (["--id", "a"], ["--netns", "1"], ["--cgroup", "/a"], ["--uid", "1000"], ["--again"]):
+        done = daemon.weir("attach", "--oci-state", *more, input=b'{"id": "a", "pid": 1}')
+        assert done.code == 2, done
+    assert daemon.names() == []

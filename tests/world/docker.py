@@ -36,8 +36,9 @@ def client_programs():
 class Engine:
     """dockerd. close() or the end of the block takes all of it away."""
 
-    def __init__(self, world):
-        self.world = world
+    def __init__(self, world, runtimes=()):
+        """@runtimes: scripts in its folder, by name and text."""
+        self.world, self._runtimes = world, dict(runtimes)
         self.host = Pod(world, link="up0")
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="docker-", dir=world.folder))
         self.log = self.folder / "log"
@@ -59,6 +60,11 @@ class Engine:
                    "--storage-driver", "overlay2", "--dns", RESOLVER4, "--bip", "172.30.0.1/24",
                    "--default-address-pool", "base=172.31.0.0/16,size=24", "--shutdown-timeout", "1",
                    "--cgroup-parent", f"/weir-test-{os.getpid()}-docker"]
+        for name, text in self._runtimes.items():
+            script = self.folder / f"runtime-{name}"
+            script.write_text(text)
+            script.chmod(0o755)
+            options += ["--add-runtime", f"{name}={script}"]
         argv = self.host.ns.command("dockerd", *map(str, options))
         with open(self.log, "wb") as log:
             self._process = subprocess.Popen(argv, env=self._env, stdin=subprocess.DEVNULL, stdout=log,
