@@ -312,7 +312,7 @@ void api_on_event(struct api *a, const struct event_row *row)
 	}
 }
 
-void streams_tick(struct api *a, int64_t now_ms)
+void streams_tick(struct api *a)
 {
 	for (size_t i = 0; i < API_STREAM_PLACES; i++)
 		if (a->streams[i] && is_silent(a->streams[i]))

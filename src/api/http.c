@@ -87,7 +87,7 @@ static void on_tick(struct loop_timer *t)
 	const int64_t now_ms = loop_now_ms(a->config.loop);
 
 	conns_expire(&a->conns, now_ms, (int64_t)request_sec(a) * 1000);
-	streams_tick(a, now_ms);
+	streams_tick(a);
 	if (!a->listening.added)
 		(void)!loop_add(a->config.loop, &a->listening, EPOLLIN);
 	run(a);

@@ -144,7 +144,7 @@ void many_refresh(struct api_request *r);
 /* The library doesn't notice by itself that a connection was resumed. */
 void api_run_soon(struct api *a);
 /* Those that have been silent for long say so. */
-void streams_tick(struct api *a, int64_t now_ms);
+void streams_tick(struct api *a);
 /* So that the library can close them. */
 void streams_wake(struct api *a);
 /* Those that weren't dropped. */

@@ -145,7 +145,8 @@ void cli_daemon_usage(FILE *out)
 	      out);
 	cli_options_print(out, &cli_daemon_options);
 	fputs("\nEach option has a variable: WEIR_SOCKET, WEIR_RUN_DIR; lists are parted "
-	      "by\ncommas there. Root and members of the group weir may use the API.\n\n"
+	      "by\ncommas there, URLs by blanks. Root and members of the group weir may "
+	      "use the\nAPI.\n\n"
 	      "Exit status: 0 after SIGTERM; 1 the daemon can't start; 2 bad input.\n",
 	      out);
 }

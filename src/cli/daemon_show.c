@@ -49,6 +49,7 @@ void cli_detach_usage(FILE *out)
 	      "Guard a sandbox no more: its rules are removed, and it is open.\n\n",
 	      out);
 	cli_options_print(out, &cli_detach_options);
+	fputs("\nExit status: 0; 2 bad input; 125 its rules are not gone.\n", out);
 }
 
 void cli_ps_usage(FILE *out)
@@ -57,6 +58,7 @@ void cli_ps_usage(FILE *out)
 	      "List the sandboxes that the daemon guards.\n\n",
 	      out);
 	cli_options_print(out, &cli_ps_options);
+	fputs("\nExit status: 0; 2 bad input; 125 the daemon can't be asked.\n", out);
 }
 
 void cli_status_usage(FILE *out)
@@ -66,6 +68,9 @@ void cli_status_usage(FILE *out)
 	      "is\nweaker than asked for.\n\n",
 	      out);
 	cli_options_print(out, &cli_status_options);
+	fputs("\nExit status: 0, also of what is degraded; 2 bad input; 125 the daemon "
+	      "can't be\nasked, or has no such sandbox.\n",
+	      out);
 }
 
 /* Return: 0, or the exit status after a message. */

@@ -187,9 +187,10 @@ void cli_sidecar_usage(FILE *out)
 	cli_options_print(out, &cli_sidecar_options);
 	fputs("\nEach option has a variable: WEIR_MODE, WEIR_API_OPEN=1; lists are "
 	      "parted "
-	      "by\ncommas there. OPENSANDBOX_EGRESS_… count behind both. Rules stay when "
-	      "the\nsidecar ends, however it ends: only --remove, on the command line, "
-	      "takes them\naway.\n\n"
+	      "by\ncommas there, URLs by blanks. OPENSANDBOX_EGRESS_… count behind "
+	      "both.\n"
+	      "Rules stay when the sidecar ends, however it ends: only --remove, on the\n"
+	      "command line, takes them away.\n\n"
 	      "Exit status: 0 after SIGTERM and after --remove; 1 not --healthy; 2 bad "
 	      "input;\n125 Weir could not do what was asked.\n",
 	      out);

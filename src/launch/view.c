@@ -453,7 +453,7 @@ static int make_stage(struct view *v, struct err *err)
 	return write_resolv_conf(STAGE_TOP "/etc", err);
 }
 
-static int make_run(const struct view *v, struct err *err)
+static int make_run(struct err *err)
 {
 	char user[sizeof(VIEW_ROOT "/run/user/") + 12];
 
@@ -509,7 +509,7 @@ static int make_private_places(struct view *v, struct err *err)
 		if (r == 0 && (places[i].wanted || is_directory(places[i].where)))
 			r = view_mount_tmpfs(v, places[i].where, places[i].options, err);
 	}
-	return r < 0 ? r : make_run(v, err);
+	return r < 0 ? r : make_run(err);
 }
 
 static int make_sys(struct view *v, struct err *err)
