@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/syscall.h>
 
 #include "launch/view.h"
@@ -100,6 +101,16 @@ static void ignore_signals(void)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+/* bwrap looks at its child, which is 2 in our namespace, in /proc, which shows the
+ * caller's: mostly there is some 2 as well. In a container there may be none, and
+ * hidepid= hides it. If it can't be mounted bwrap says what is wrong. */
+static void show_processes(void)
+{
+	if (access("/proc/2/ns", F_OK) < 0)
+		(void)!mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC,
+			     NULL);
+}
+
 int bwrap_exec(const struct launch_spec *spec, const struct bwrap_fds *fds,
 	       struct err *err)
 {
@@ -120,6 +131,7 @@ int bwrap_exec(const struct launch_spec *spec, const struct bwrap_fds *fds,
 		argv[n] = replace(fixed_args[n], uid, gid, spec->cwd);
 	for (size_t i = 0; i < extra; i++)
 		argv[n++] = spec->argv[i];
+	show_processes();
 	r = move_descriptors(&moved, err);
 	if (r == 0) {
 		ignore_signals();

@@ -2,6 +2,7 @@
 """The words of `weir run`: exit statuses, messages, the report."""
 import re
 import signal
+import subprocess
 
 import pytest
 
@@ -252,3 +253,14 @@ def test_a_file_size_limit_is_an_error_in_words(world):
     """Weir's own memory files count: it says so, and starts nothing."""
     done = world.command("sh", "-c", "ulimit -f 0; exec \"$0\" run -- echo ran", world.weir_path)
     assert done.code == 125 and b"File too large" in done.err and done.out == b"", done
+
+
+@pytest.mark.parametrize("prepare", ["sh -c : ", "mount -o remount,hidepid=2 /proc"])
+def test_where_bwrap_cant_see_its_child_in_the_hosts_proc(world, user, prepare):
+    """In a container's process id namespace, whose second process is long gone; and where /proc hides those of others."""
+    who = world.user(user).become()
+    line = ["unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", prepare + '; "$@"; exit $?', "sh", *who,
+            world.weir_path, "run", "--upstream", "5.100.53.53", "--", "sh", "-c", "cat /proc/1/comm; ls -d /proc/2"]
+    done = subprocess.run(world.host.command(*map(str, line)), capture_output=True, text=True, timeout=20, cwd=world.workdir(user),
+                          env={"PATH": "/usr/bin:/bin:/usr/sbin", "LANG": "C.UTF-8"})
+    assert done.returncode == 0 and done.stdout.startswith("weir-init"), done

@@ -78,8 +78,8 @@ class Machine:
         self.process = subprocess.Popen(host.ns.command(*map(str, argv)), stdin=subprocess.DEVNULL, start_new_session=True,
                                         env={"PATH": PATH})
         try:
-            self.pid = wait_for(self._first, 10)
-            wait_for(lambda: self.call("systemctl", "is-system-running").text.strip() in ("running", "degraded"), 30, 0.05)
+            self.pid = wait_for(self._first, 30)
+            wait_for(lambda: self.call("systemctl", "is-system-running").text.strip() in ("running", "degraded"), 60, 0.05)
         except BaseException:
             self.close()
             raise
