@@ -107,7 +107,7 @@ def test_datagrams_to_resolvers_of_any_kind_are_refused(attack, case, address, p
 @pytest.mark.parametrize("kind", ["TXT", "NULL", "ANY", "AXFR", "SRV", "MX", "PTR", "HTTPS", "SVCB", "NS",
                                   "SOA", 65280])
 @pytest.mark.parametrize("transport", ["udp", "tcp"])
-def test_B11_other_types_of_an_allowed_name_are_no_data(attack, kind, transport):
+def test_B11_other_types_of_an_allowed_name_are_no_data(attack, kind, transport):  # B31
     expect.no_data(attack.probe(["dns", "api.ok.test", kind, {"transport": transport}]))
     attack.assert_silent()
 
@@ -350,7 +350,7 @@ def test_B25_a_ttl_of_zero_is_usable_and_a_huge_one_is_cut(attack, world):
     assert two.answers[0][2] <= 86400, dict(two)
 
 
-def test_C17_a_learned_address_expires_and_open_connections_stay(attack, world):
+def test_C17_H7_a_learned_address_expires_and_open_connections_stay(attack, world):
     """A TTL of 1 is raised to the cache's 5 seconds; the grace is added to that."""
     name, address = f"expire-{world.number()}.test", world.address()
     world.dns.add(name, address, ttl=1)

@@ -163,7 +163,7 @@ def test_C7_names_of_the_host_are_refused(attack, name):
     attack.assert_silent()
 
 
-def test_C8_another_sandbox_is_out_of_reach(attack, world, user):
+def test_C8_F9_another_sandbox_is_out_of_reach(attack, world, user):
     """Its addresses are those of this sandbox too: they lead to oneself."""
     serve = ("import socket; s = socket.socket(); s.bind(('0.0.0.0', 4180)); s.listen(); "
              "print('up', flush=True); s.settimeout(20); s.accept(); print('reached', flush=True)")

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ways out of a cgroup, or of a user, that the daemon guards on the host that it runs on."""
+"""Ways out of a cgroup, or of a user, that the daemon guards on the host that it runs on; and out of a namespace.
+
+The table of tests/bypass/README.md says which of the catalogue's ways are tried where."""
 import os
 import signal
 import subprocess
@@ -14,61 +16,72 @@ from world.member import Member, cgroup_root
 from world.sidecar import wait_for
 
 KINDS = pytest.mark.parametrize("kind", ["cgroup", "uid"])
+ALL_KINDS = pytest.mark.parametrize("kind", ["cgroup", "uid", "netns"])
 pytestmark = pytest.mark.skipif(not cgroup_root(), reason="no cgroup v2 here")
 SOL_SOCKET, SO_MARK, SO_PRIORITY, SO_BINDTODEVICE, IP_TRANSPARENT = 1, 36, 12, 25, 19
 
 
 @pytest.fixture(name="box")
-def fixture_box(host, tree, site):
+def fixture_box(host, tree, pod, site):
     """Who is attached and may reach the site, by kind."""
     def make(kind):
-        app, _, who = warden.attached(host, tree, kind)
+        if kind == "netns":
+            app, who = pod, {"netns": pod.ns.path}
+        else:
+            app, _, who = warden.attached(host, tree, kind)
         attach(host.daemons[0] if host.daemons else host.daemon(), "one", f"allow {site.name}", **who)
         assert is_guarded(app, site)
         return app
     return make
 
 
-def nothing_to_strangers(host, before):
-    return [p for p in host.packets(dst=STRANGER)][before:] == []
+def outside(app):
+    """The namespace whose link it sends by."""
+    return getattr(app, "host", app)
 
 
-@KINDS
-def test_other_addresses_near_and_far(host, box, kind):  # C1 C3 C6 C9 C10
+def nothing_to_strangers(app, before):
+    return outside(app).packets(dst=STRANGER)[before:] == []
+
+
+@ALL_KINDS
+def test_other_addresses_near_and_far(box, other, kind):  # C1 C3 C6 C8 C9 C10
     app = box(kind)
-    before = len(host.capture.packets())
-    targets = ["10.1.2.3", "192.168.1.1", "172.17.0.1", "100.64.0.1", "169.254.169.254", "168.63.129.16", "100.100.100.200",
+    link = outside(app)
+    before = len(link.capture.packets())
+    targets = [other.ip4, other.ip6, "fec0::1", "10.1.2.3", "192.168.1.1", "172.17.0.1", "100.64.0.1", "169.254.169.254", "168.63.129.16", "100.100.100.200",
                STRANGER, "fd00:ec2::254", "fc00::1", "2a01:93::9:9", "::ffff:93.9.9.9"]
     for answer in app.probe(*(["tcp", t, 443] for t in targets)):
         assert answer.result != "ok" and answer.ms < 2000, dict(answer)
     for answer in app.probe(*(["udp", t, 9999, "x"] for t in targets if t != "::ffff:93.9.9.9"),
                             ["udp", "255.255.255.255", 9999, "x", {"broadcast": True}], ["udp", "224.0.0.251", 5353, "x"]):
         assert answer.result not in ("ok", "sent"), dict(answer)
-    assert not [p for p in host.capture.packets()[before:] if p.dst in targets or p.dst.startswith(("255.", "224."))]
+    assert not [p for p in link.capture.packets()[before:] if p.dst in targets or p.dst.startswith(("255.", "224."))]
 
 
-@KINDS
-def test_other_transports_and_devices(host, box, kind):  # D6 D10
+@ALL_KINDS
+def test_other_transports_and_devices(box, kind):  # D6 D10
     app = box(kind)
-    before = len(host.packets(dst=STRANGER))
+    before = len(outside(app).packets(dst=STRANGER))
     for what, protocol in (("SOCK_DGRAM", 1), ("SOCK_SEQPACKET", 132), ("SOCK_DGRAM", 136), (6, 33)):
         assert app.probe(["other_transport", STRANGER, 443, what, protocol]).result != "ok"
     assert "ok" not in app.probe(["by_device", STRANGER, 443]).by_device.values()
-    assert nothing_to_strangers(host, before)
+    assert nothing_to_strangers(app, before)
 
 
 @pytest.mark.parametrize("level, number, value", [
     (SOL_SOCKET, SO_MARK, 1 << 16 | 1), (SOL_SOCKET, SO_MARK, 1 << 16), (SOL_SOCKET, SO_MARK, -1), (SOL_SOCKET, SO_PRIORITY, 7),
     (SOL_SOCKET, SO_BINDTODEVICE, "up0\0"), (0, IP_TRANSPARENT, 1)])
-def test_marks_that_it_sets_itself(host, box, level, number, value):  # D15
+@ALL_KINDS
+def test_marks_that_it_sets_itself(box, kind, level, number, value):  # D15
     """With the capability to set them."""
-    app = box("cgroup")
-    before = len(host.packets(dst=STRANGER))
+    app = box(kind)
+    before = len(outside(app).packets(dst=STRANGER))
     for uid, caps in ((1000, ()), (0, ("net_admin", "net_raw"))):
         for answer in app.probe(["with_option", level, number, value, STRANGER, 7007, "SOCK_STREAM"],
                                 ["with_option", level, number, value, STRANGER, 7007, "SOCK_DGRAM"], uid=uid, caps=caps):
             assert answer.result != "ok", dict(answer)
-    assert nothing_to_strangers(host, before)
+    assert nothing_to_strangers(app, before)
 
 
 def test_it_cant_leave_its_cgroup(host, tree, box):  # D12
@@ -83,7 +96,7 @@ def test_it_cant_leave_its_cgroup(host, tree, box):  # D12
     assert str(started.process.pid) in (free.path / "cgroup.procs").read_text().split()
 
 
-@KINDS
+@ALL_KINDS
 def test_the_daemon_is_out_of_reach(host, box, kind):  # G1 G3 G5
     app = box(kind)
     daemon = host.daemons[0]
@@ -158,19 +171,42 @@ def test_sockets_that_go_round_the_filter_are_shown(host, box, kind, what, shown
 def test_another_user_by_setuid_is_another_user(host, box):  # D13
     """As documented: weir run gives no new privileges."""
     app = box("uid")
-    before = len(host.packets(dst=STRANGER))
+    before = len(outside(app).packets(dst=STRANGER))
     assert app.probe(["tcp", STRANGER, 443], nnp=True).result == "refused"
     sudo = app.run("/bin/sh", "-c", "exec setpriv --reuid=1299 --clear-groups true")
-    assert sudo.code != 0 and nothing_to_strangers(host, before)
+    assert sudo.code != 0 and nothing_to_strangers(app, before)
 
 
-def test_its_own_namespaces_are_in_the_same_cgroup(host, box, tree):  # D14
+@pytest.mark.parametrize("kind", ["cgroup", "netns"])
+@pytest.mark.parametrize("uid", [0, 1299, 65534])
+def test_another_user_in_there_is_guarded_as_well(host, box, kind, uid):  # D13
+    app = box(kind)
+    before = len(outside(app).packets(dst=STRANGER))
+    who = {"uid": uid} if kind == "netns" else {}
+    app = app if who else Member(host, app.cgroup, uid=uid)
+    tcp, udp = app.probe(["tcp", STRANGER, 443], ["udp", STRANGER, 9999, "x"], **who)
+    expect.tcp_refused(tcp)
+    expect.udp_refused(udp)
+    assert nothing_to_strangers(app, before)
+
+
+def test_the_hosts_namespace_cant_be_entered(host, box):  # D16
+    app = box("netns")
+    for pid in (1, host.daemons[0].pid):
+        assert app.probe(["setns", f"/proc/{pid}/ns/net", 0]).result in ("EACCES", "EPERM")
+    before = len(host.packets(dst=STRANGER))
+    done = app.run("/usr/bin/nsenter", "-t", str(host.daemons[0].pid), "--net", "true", uid=0, caps=("net_admin", "net_raw"))
+    assert done.code != 0 and len(host.packets(dst=STRANGER)) == before, done
+
+
+@ALL_KINDS
+def test_its_own_namespaces_lead_nowhere(host, box, kind):  # D14
     """What it sends from a network of its own has to leave by a link, for which it needs the host."""
-    app = box("cgroup")
+    app = box(kind)
     done = app.run("/usr/bin/unshare", "--user", "--map-root-user", "--net", "sh", "-c",
                    "ip link set lo up; ip link add v type veth peer name w netns 1 2>&1; true")
     assert "not permitted" in done.text or "Invalid" in done.text or done.code != 0, done
-    assert "w@" not in subprocess.run(host.ns.command("ip", "link"), capture_output=True, text=True, check=True).stdout
+    assert "w@" not in subprocess.run(outside(app).ns.command("ip", "link"), capture_output=True, text=True, check=True).stdout
 
 
 def test_a_stopped_daemon_still_closes(host, box, site):  # G5

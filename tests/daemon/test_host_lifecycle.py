@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""H: what changes, ends and begins again under those whom a real daemon guards, of each kind."""
+import pytest
+
+import test_host_warden as warden
+from test_host_warden import STRANGER, UID, attach
+from test_host_warden import fixture_host, fixture_tree  # noqa: F401  # pylint: disable=unused-import
+from world import expect
+from world.member import Member, cgroup_root
+from world.sidecar import Flow, wait_for
+
+KINDS = pytest.mark.parametrize("kind", ["cgroup", "uid", "netns"])
+pytestmark = pytest.mark.skipif(not cgroup_root(), reason="no cgroup v2 here")
+
+
+def someone(kind, host, tree, pod):
+    """Who is of that kind, where that is for the daemon, and the namespace whose link it sends by."""
+    if kind == "netns":
+        return pod, {"netns": pod.ns.path}, pod
+    app, _, who = warden.attached(host, tree, kind)
+    return app, who, host
+
+
+@KINDS
+def test_H6_a_flow_that_a_change_forbids_is_cut(host, tree, pod, site, denied, kind):
+    app, who, _ = someone(kind, host, tree, pod)
+    daemon = host.daemon()
+    attach(daemon, "one", f"allow {site.name}", f"allow {denied.name}", **who)
+    app.probe(["dns", site.name], ["dns", denied.name])
+    kept, cut = Flow(app, site.v4), Flow(app, denied.v4)
+    assert (kept.say(), cut.say()) == ("got", "got")
+    daemon.set_policy("one", f"allow {site.name}")
+    assert kept.say() == "got" and cut.say() != "got"
+    expect.tcp_refused(app.probe(["tcp", denied.v4, 443]))
+
+
+def test_H7_C17_an_address_that_expires_begins_nothing_and_goes_on(host, tree, pod, world):
+    name, address = f"brief-{world.number()}.test", world.address()
+    world.dns.add(name, address, ttl=1)
+    daemon = host.daemon()
+    group = Member(host, tree.cgroup("slice").below("job"))
+    members = {"space": (pod, {"netns": pod.ns.path}), "user": (Member(host, uid=UID), {"uid": UID}),
+               "group": (group, {"cgroup": str(group.cgroup.path)})}
+    for which, (_, who) in members.items():
+        body = {**who, "policy": {"egress": [{"action": "allow", "target": name}], "limits": {"min_lifetime": "1s", "grace": "1s"}}}
+        reply = daemon.call("PUT", f"/sandboxes/{which}", body)
+        assert reply.status == 201, f"{reply}\n{daemon}"
+    flows = {}
+    for which, (app, _) in members.items():
+        assert app.probe(["dns", name]).addresses == [address]
+        flows[which] = Flow(app, address)
+        assert flows[which].say() == "got"
+    for which, (app, _) in members.items():
+        wait_for(lambda app=app: app.probe(["tcp", address, 7007]).result == "refused", 20, 0.2)
+        assert flows[which].say() == "got"
+
+
+# Says "leak" to a stranger as often as it can; a line of input ends it, and it says how often that was.
+SENDER = """
+import select, socket, sys
+address, said = (sys.argv[1], 9999), 0
+print("sends", flush=True)
+while not select.select([sys.stdin], [], [], 0.002)[0]:
+    said += 1
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        try:
+            s.sendto(b"leak", address)
+        except OSError:
+            pass
+    with socket.socket() as s:
+        s.setblocking(False)
+        s.connect_ex(address)
+print(said, flush=True)
+"""
+
+
+@KINDS
+def test_H8_H11_rules_that_take_the_place_of_live_ones_have_no_gap(host, tree, pod, site, denied, kind):
+    """Changes, the same attach again, another engine, another daemon: not one packet passes meanwhile."""
+    app, who, link = someone(kind, host, tree, pod)
+    daemon = host.daemon()
+    assert app.probe(["udp", STRANGER, 9999, "free"]).result and link.packets(dst=STRANGER, payload=b"free")
+    attach(daemon, "one", f"allow {site.name}", **who)
+    app.probe(["dns", site.name])
+    flow = Flow(app, site.v4)
+    before = len(link.packets(dst=STRANGER))
+    sender = app.start("/usr/bin/python3", "-IS", "-c", SENDER, STRANGER)
+    assert sender.line() == "sends"
+    for turn in range(12):
+        daemon.set_policy("one", f"allow {site.name}", *([f"allow {denied.name}"] if turn % 2 else []))
+        assert flow.say() == "got"
+    daemon.kill_child("engine")
+    daemon.set_policy("one", f"allow {site.name}", "allow 10.0.0.0/8")
+    assert flow.say() == "got"
+    daemon.kill()
+    daemon = host.daemon()
+    assert daemon.names() == ["one"] and flow.say() == "got"
+    assert daemon.stop() == 0
+    daemon = host.daemon()
+    assert flow.say() == "got"
+    sender.say("\n")
+    assert int(sender.line()) > 50
+    assert link.packets(dst=STRANGER)[before:] == []
+    assert app.probe(["dns", site.name]).addresses == [site.v4]
