@@ -125,6 +125,10 @@ void answer_denies_count(struct api_request *r)
 		reply_error(r, MHD_HTTP_BAD_REQUEST, "invalid since");
 		return;
 	}
+	if (!r->ops->count_denies && r->api->config.hall.find && !r->is_about_one) {
+		reply_error(r, MHD_HTTP_NOT_FOUND, "events are not stored here");
+		return;
+	}
 	if (!r->ops->count_denies) {
 		count_in_memory(r, since_ms, &events, &packets);
 		from = "memory";

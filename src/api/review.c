@@ -4,7 +4,9 @@
  *     GET  /review[?state=open|accepted|dismissed|all]   the tasks
  *     GET  /review/7                  one, and what accepting it would change
  *     POST /review/7/accept[?who=…]   add its rule to the policy
- *     POST /review/7/dismiss[?who=…]  leave the policy as it is */
+ *     POST /review/7/dismiss[?who=…]  leave the policy as it is
+ *
+ * Of a daemon they are those of all its sandboxes, and each is decided for its own. */
 #include <errno.h>
 #include <string.h>
 
@@ -50,6 +52,24 @@ static int merge_rule(struct api_request *r, const struct review *t, char *ret_r
 	snprintf(ret_rules, REVIEW_RULE_SIZE + 2, "[%s]", rule);
 	return document_merge(ops_of(r)->policy(ops_of(r)->data), text_of(ret_rules), ret,
 			      err);
+}
+
+/* Of a daemon, what is about no sandbox has no policy. */
+static bool has_policy(const struct api_request *r)
+{
+	return r->is_about_one || !r->api->config.hall.find;
+}
+
+/* A daemon's task is that of the sandbox of its name, if that is still there. */
+static void go_to_sandbox(struct api_request *r, const struct review *t)
+{
+	const struct api_hall *hall = &r->api->config.hall;
+
+	if (r->is_about_one || !hall->find)
+		return;
+	r->is_about_one = hall->find(hall->data, t->sandbox, &r->own_ops, &r->sandbox);
+	if (r->is_about_one)
+		r->ops = &r->own_ops;
 }
 
 /* ---- reading ---- */
@@ -111,7 +131,7 @@ static void answer_task(struct api_request *r, const struct review *t)
 	if (!reply_open(r, &s))
 		return;
 	fwrite(json, 1, size - 1, s.out); /* and more behind */
-	if (merge_rule(r, t, rules, &next, &err) == 0)
+	if (has_policy(r) && merge_rule(r, t, rules, &next, &err) == 0)
 		put_diff(s.out, document_diff(ops_of(r)->policy(ops_of(r)->data), next));
 	else
 		put_diff(s.out, NULL);
@@ -194,6 +214,10 @@ static void accept_task(struct api_request *r, const struct review *t, const cha
 	unsigned int status;
 	json_t *diff;
 
+	if (!has_policy(r)) {
+		reply_error(r, MHD_HTTP_CONFLICT, "no such sandbox");
+		return;
+	}
 	if (merge_rule(r, t, rules, &next, &err) < 0) {
 		reply_error(r, MHD_HTTP_CONFLICT, "%s", err.text);
 		return;
@@ -261,6 +285,8 @@ void answer_review(struct api_request *r)
 	if (!has_store(r))
 		return;
 	code = ops_of(r)->review(ops_of(r)->data, id, &t, &err);
+	if (code == 0)
+		go_to_sandbox(r, &t);
 	if (code < 0)
 		refuse(r, code, &err);
 	else if (verb.len == 0)

@@ -55,7 +55,7 @@ def test_the_page_shows_all_and_each(reached, host, pod, other, denied, tmp_path
         page.open(f"http://localhost:{PORT}/ui/")
         page.wait("document.querySelectorAll('#sandboxes-list a').length === 2")
         page.wait("document.querySelectorAll('#sandboxes-list tbody tr')[1].innerText.includes('guarded in full')")
-        assert page.js("document.getElementById('policy').hidden && document.getElementById('review').hidden")
+        assert page.js("document.getElementById('policy').hidden")
         other.probe(["dns", denied.name])
         page.wait(f"[...document.querySelectorAll('#events-list tbody tr')].some(r => r.cells[1].innerText === 'two' && "
                   f"r.innerText.includes({denied.name!r}))")
@@ -63,6 +63,9 @@ def test_the_page_shows_all_and_each(reached, host, pod, other, denied, tmp_path
         page.wait("document.querySelector('#sandboxes-list a').textContent === 'two'")
         page.picture(pathlib.Path(PICTURES) / "daemon.png") if PICTURES else None
         page.wait("document.querySelector('#sandboxes-list tbody tr').innerText.endsWith('1\\t1')")  # denied, to review
+        # what waits of all of them, and whose it is
+        page.wait(f"document.querySelector('#tasks .task').innerText.includes({denied.name!r}) && "
+                  "document.querySelector('#tasks .task').innerText.includes('of two')")
         page.look(360, 900, "dark")
         assert page.js("document.documentElement.scrollWidth") <= 360
         page.picture(pathlib.Path(PICTURES) / "daemon-360.png") if PICTURES else None

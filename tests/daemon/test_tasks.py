@@ -26,12 +26,36 @@ def test_a_task_is_decided_by_its_own_sandbox_alone(both, pod, other, denied):
     for verb in ("accept", "dismiss"):
         assert both.call("POST", f"/sandboxes/two/review/{task['id']}/{verb}").status == 404
     assert both.get(f"/sandboxes/two/review/{task['id']}").status == 404
-    assert both.get("/review").status == both.get(f"/review/{task['id']}").status == 404
-    assert both.call("POST", f"/review/{task['id']}/accept").status == 404
     assert both.call("POST", f"/sandboxes/one/review/{task['id']}/accept").status == 200
     assert pod.probe(["dns", denied.name]).addresses == [denied.v4]
     assert not other.probe(["dns", denied.name]).addresses
     assert not tasks(both, "one") and denied.name in tasks(both, "two")
+
+
+def test_the_daemon_has_the_tasks_of_all(both, pod, other, denied):
+    """Each is decided for its own sandbox."""
+    found = {(t["sandbox"], t["destination"]): t for t in both.get("/review").json()["tasks"]}
+    assert set(found) == {("one", denied.name), ("two", denied.name), ("two", "more." + denied.name)}
+    number = found["two", denied.name]["id"]
+    shown = both.get(f"/review/{number}").json()
+    assert (shown["sandbox"], shown["diff"]) == ("two", [f'+ {{"action":"allow","target":"{denied.name}"}}'])
+    done = both.call("POST", f"/review/{number}/accept?who=alice")
+    assert (done.status, done.json()["who"]) == (200, "alice")
+    assert other.probe(["dns", denied.name]).addresses == [denied.v4]
+    assert not pod.probe(["dns", denied.name]).addresses
+    assert both.call("POST", f"/review/{found['two', 'more.' + denied.name]['id']}/dismiss").status == 200
+    assert {t["sandbox"] for t in both.get("/review").json()["tasks"]} == {"one"}
+    assert {t["state"] for t in both.get("/review?state=all").json()["tasks"]} == {"open", "accepted", "dismissed"}
+    assert both.get("/review/999").status == 404
+
+
+def test_the_task_of_a_sandbox_that_is_gone_can_only_be_dismissed(both, denied):
+    number = tasks(both, "one")[denied.name]["id"]
+    assert both.weir("detach", "one").code == 0
+    assert both.get(f"/review/{number}").json()["diff"] is None
+    assert both.call("POST", f"/review/{number}/accept").status == 409
+    assert both.call("POST", f"/review/{number}/dismiss").status == 200
+    assert {t["sandbox"] for t in both.get("/review").json()["tasks"]} == {"two"}
 
 
 def test_denials_are_counted_for_each(both):
@@ -41,7 +65,8 @@ def test_denials_are_counted_for_each(both):
     assert one["from"] == two["from"] == "store"
     assert 0 < one["packets"] < two["packets"] and one["events"] < two["events"]
     assert count("two", "?since=1h") == two and count("two", "?since=2100-01-01T00:00:00Z")["packets"] == 0
-    assert both.get("/denies/count").status == 404
+    every = both.get("/denies/count").json()
+    assert every == {"events": one["events"] + two["events"], "packets": one["packets"] + two["packets"], "from": "store"}
 
 
 def test_a_task_is_accepted_from_the_command_line(host, both, pod, other, denied):

@@ -91,7 +91,7 @@ async function load() {
 			await policy.load(view.base, versionOf(s), signal);
 			denies.setStored(await get(`${view.base}denies/count?since=24h`, signal).catch(() => null));
 		} else {
-			setTitle(0);
+			setTitle(await review.load(signal));
 			await state.loadList(signal);
 		}
 		if (!signal.aborted)
@@ -147,11 +147,11 @@ async function enter() {
 	if (view.id)
 		view.base = `sandboxes/${encodeURIComponent(view.id)}/`;
 	began = Date.now();
-	review.reset(view.base);
+	review.reset(view.base, !view.isOne);
 	events.reset(!view.isOne);
 	denies.reset();
 	policy.reset();
-	["review", "policy"].forEach((name) => show(name, view.isOne));
+	show("policy", view.isOne);
 	show("sandboxes", !view.isOne);
 	show("back", isDaemon && view.isOne);
 	show("all", true);

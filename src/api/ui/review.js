@@ -5,7 +5,7 @@ import { $, fill, h, row, say, show, table, time } from "./dom.js";
 import { clock, count, literal, plain, remote, some } from "./text.js";
 
 const STEP = 50, DECIDED = [["Time", "t"], ["What", "mono what"], ["Decided", ""], ["By", ""]];
-let base = "", readOnly = false, changed = () => {}, items = new Map(), shown = STEP, tasks = [];
+let base = "", ofMany = false, readOnly = false, changed = () => {}, items = new Map(), shown = STEP, tasks = [];
 let stale = true; // some task was decided, here or elsewhere
 
 const isAddress = (text) => text.includes(":") || /^[0-9.]+$/.test(text);
@@ -18,14 +18,15 @@ function what(t) {
 
 function summary(t) {
 	const first = clock(t.first), last = clock(t.last);
-	const parts = [t.port && t.destination && !isAddress(t.destination) ? `port ${t.port}/${literal(t.protocol)}` : "", some(t.packets ?? 0, "refusal"),
+	const parts = [ofMany ? `of ${literal(t.sandbox)}` : "", t.port && t.destination && !isAddress(t.destination) ? `port ${t.port}/${literal(t.protocol)}` : "", some(t.packets ?? 0, "refusal"),
 		first === last ? `at ${last}` : `first ${first}, last ${last}`];
 	return parts.filter(Boolean).join(" · ");
 }
 
 function diffList(diff) {
 	if (!diff)
-		return h("p", { class: "quiet" }, "No rule can allow this: it can only be dismissed.");
+		return h("p", { class: "quiet" }, ofMany ? "No rule can allow this, or its sandbox is gone: it can only be dismissed."
+			: "No rule can allow this: it can only be dismissed.");
 	if (!diff.length)
 		return h("p", { class: "quiet" }, "The policy has this rule already: accepting changes nothing.");
 	return h("ul", { class: "plain diff mono", "aria-label": "What accepting changes" }, diff.map((line) =>
@@ -122,7 +123,7 @@ function drawDecided(list) {
 	$("decided-n").textContent = count(list.length);
 	list.sort((a, b) => (a.decided < b.decided ? 1 : -1));
 	fill("decided-list", table(DECIDED, list.slice(0, 200).map((t) => row(DECIDED,
-		[time(t.decided, clock(t.decided)), h("span", { class: "name" }, what(t)), literal(t.state), plain(t.who)]))));
+		[time(t.decided, clock(t.decided)), h("span", { class: "name" }, ofMany ? `${what(t)} of ${literal(t.sandbox)}` : what(t)), literal(t.state), plain(t.who)]))));
 }
 
 async function loadDecided(signal) {
@@ -160,8 +161,9 @@ export function setReadOnly(yes) {
 	readOnly = yes;
 }
 
-export function reset(path) {
+export function reset(path, many) {
 	base = path;
+	ofMany = many;
 	stale = true;
 	tasks = [];
 	shown = STEP;
