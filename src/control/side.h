@@ -165,8 +165,12 @@ struct side {
 	/* tell.c */
 	struct loop_timer tell;
 	unsigned int tell_tries; /* left: the store is a moment behind */
-	size_t tell_count;	 /* were told since the pause before @tell_again_ms */
-	int64_t tell_again_ms;
+	struct side_tell {
+		size_t count;	  /* were told since the pause before @again_ms */
+		size_t under_way; /* weir-webhook has them */
+		int64_t again_ms;
+		uint32_t pause_ms; /* 0, or it failed lately: one at a time */
+	} tells[SIDECAR_WEBHOOKS_MAX];
 
 	/* status.c */
 	struct sqlite_state store_state;
@@ -373,8 +377,10 @@ int side_webhook_open(struct side *s, struct err *err) MUST_CHECK;
 /* A program was started: @fd, owned from then on, leads to it. */
 void side_webhook_attach(struct side *s, int fd);
 void side_webhook_denied(struct side *s, const struct event *e);
-/* A task has opened. */
-void side_webhook_review(struct side *s, const char *body, size_t size);
+/* Of task @id, to review webhook @url. side_tell_done() says what came of it, or
+ * side_tell_anew() that nothing does. Return: false: there is no room. */
+bool side_webhook_review(struct side *s, uint32_t id, size_t url, const char *body,
+			 size_t size);
 void side_webhook_count(const struct side *s, struct api_status *ret);
 
 /* -- tell.c ------------------------------------------------------------------------- */
@@ -382,6 +388,10 @@ void side_webhook_count(const struct side *s, struct api_status *ret);
 void side_tell_init(struct side *s);
 /* Something was denied that a task may open for. */
 void side_tell_soon(struct side *s);
+/* @error as WEBHOOK_DONE has it. */
+void side_tell_done(struct side *s, uint32_t id, size_t url, int error);
+/* What weir-webhook had is lost with it. */
+void side_tell_anew(struct side *s);
 
 /* -- status.c ----------------------------------------------------------------------- */
 

@@ -4,64 +4,101 @@
  * open one has the store looked at some times, for tasks that the webhooks don't know
  * of: the store keeps who was told, and is the queue. TELL_MAX of them at a time, and
  * then a pause: a sandbox that is denied hundreds of destinations keeps nobody awake.
- * What is handed to weir-webhook is its affair: see its queue and its tries. */
+ *
+ * weir-webhook says what came of each; only what was taken counts as told. A URL that
+ * failed gets one task at a time, after a pause that doubles, until it takes one. An
+ * outage may be as long as it likes, and a restart loses nothing: what was under way then
+ * is told again. */
 #include <errno.h>
 
 #include "base/clock.h"
 #include "control/side.h"
+#include "store/review_tell.h"
 #include "store/webhook.h"
 
 enum {
 	TELL_MAX = 20,
 	PAUSE_MS = 20 * 1000, /* so it is TELL_MAX * 3 in a minute */
 	SOON_MS = 1500,
-	TRIES = 4, /* so often, SOON_MS apart, after the last denial */
+	LATER_MS = 30 * 1000,	   /* without any reason */
+	TRIES = 4,		   /* so often, SOON_MS apart, after the last denial */
+	UNDER_WAY_MS = 600 * 1000, /* weir-webhook's tries, behind TELL_MAX others */
+	TROUBLE_MS = 5 * 1000,	   /* after the first failure; doubles */
+	TROUBLE_MAX_MS = 160 * 1000,
+};
+
+struct telling {
+	struct side *side;
+	struct review_store *store;
+	size_t url;
+	struct err err;
 };
 
 static void on_task(void *data, const struct review *t)
 {
+	struct telling *c = data;
 	char json[REVIEW_JSON_SIZE];
 	size_t size = review_opened_json(t, json);
 
-	if (size <= WEBHOOK_PAYLOAD_SIZE)
-		side_webhook_review(data, json, size);
+	if (t->id > 0 && t->id <= UINT32_MAX && size <= WEBHOOK_PAYLOAD_SIZE &&
+	    side_webhook_review(c->side, (uint32_t)t->id, c->url, json, size))
+		c->side->tells[c->url].under_way++;
+	else
+		(void)!review_not_told(c->store, t->id, REVIEW_WEBHOOK + (int)c->url,
+				       clock_wall_ms(), &c->err);
+}
+
+/* How many may be told now. */
+static size_t room(struct side_tell *u, int64_t now_ms)
+{
+	const size_t most = u->pause_ms > 0 ? 1 : TELL_MAX;
+	size_t used;
+
+	if (now_ms >= u->again_ms) {
+		u->again_ms = now_ms + (u->pause_ms ?: PAUSE_MS);
+		u->count = 0;
+	}
+	used = MAX(u->count, u->under_way);
+	return most > used ? most - used : 0;
+}
+
+/* Return: after how long there may be more for it. */
+static int64_t tell_one(struct telling *c, int64_t now_ms)
+{
+	struct side_tell *u = &c->side->tells[c->url];
+	const size_t most = room(u, now_ms);
+	int r = 0;
+
+	if (most > 0)
+		r = review_tell(c->store, REVIEW_WEBHOOK + (int)c->url, most,
+				UNDER_WAY_MS, clock_wall_ms(), on_task, c, &c->err);
+	u->count += r > 0 ? (size_t)r : 0;
+	return r == (int)most ? MAX(u->again_ms - now_ms, INT64_C(1)) : LATER_MS;
 }
 
 static void start(struct side *s, int64_t after_ms)
 {
-	if (loop_timer_start(s->loop, &s->tell, loop_now_ms(s->loop) + after_ms) < 0)
-		s->tell_tries = 0;
-}
+	const int64_t at_ms = loop_now_ms(s->loop) + after_ms;
 
-/* How many may be told now. */
-static size_t room(struct side *s, int64_t now_ms)
-{
-	if (now_ms >= s->tell_again_ms) {
-		s->tell_again_ms = now_ms + PAUSE_MS;
-		s->tell_count = 0;
-	}
-	return TELL_MAX - s->tell_count;
+	if (s->tell.slot > 0 && s->tell.at_ms <= at_ms)
+		return;
+	if (loop_timer_start(s->loop, &s->tell, at_ms) < 0)
+		s->tell_tries = 0;
 }
 
 static void on_tell(struct loop_timer *t)
 {
 	struct side *s = CONTAINER_OF(t, struct side, tell);
-	const int64_t now_ms = loop_now_ms(s->loop);
-	const size_t most = room(s, now_ms);
-	struct review_store *store = NULL;
-	struct err err = { 0 };
-	int r = most > 0 ? review_open(s->spec.state_dir, &store, &err) : 0;
+	struct telling c = { .side = s };
+	int64_t after_ms = LATER_MS;
 
-	if (r == 0 && most > 0)
-		r = review_tell(store, REVIEW_TOLD_WEBHOOK, most, on_task, s, &err);
-	review_close(store);
-	s->tell_count += r > 0 ? (size_t)r : 0;
-	if (s->tell_tries > 0)
-		s->tell_tries--;
-	if (s->tell_count == TELL_MAX)
-		start(s, s->tell_again_ms - now_ms);
-	else if (s->tell_tries > 0)
-		start(s, SOON_MS);
+	if (s->tell_tries > 0 && --s->tell_tries > 0)
+		after_ms = SOON_MS;
+	if (review_open(s->spec.state_dir, &c.store, &c.err) == 0)
+		for (c.url = 0; c.url < s->spec.review_webhook_count; c.url++)
+			after_ms = MIN(after_ms, tell_one(&c, loop_now_ms(s->loop)));
+	review_close(c.store);
+	start(s, after_ms);
 }
 
 void side_tell_soon(struct side *s)
@@ -69,8 +106,52 @@ void side_tell_soon(struct side *s)
 	if (!s->store || s->spec.review_webhook_count == 0)
 		return;
 	s->tell_tries = TRIES;
-	if (s->tell.slot == 0)
-		start(s, SOON_MS);
+	start(s, SOON_MS);
+}
+
+void side_tell_done(struct side *s, uint32_t id, size_t url, int error)
+{
+	struct side_tell *u = &s->tells[url];
+	struct review_store *store = NULL;
+	struct err err = { 0 };
+	int r;
+
+	if (url >= s->spec.review_webhook_count)
+		return;
+	u->under_way -= u->under_way > 0;
+	if (error != -EAGAIN && u->pause_ms > 0) {
+		u->pause_ms = 0;
+		u->again_ms = 0;
+	} else if (error == -EAGAIN) {
+		u->pause_ms = u->pause_ms ? MIN(u->pause_ms * 2, (uint32_t)TROUBLE_MAX_MS)
+					  : TROUBLE_MS;
+		u->again_ms = loop_now_ms(s->loop) + u->pause_ms;
+	}
+	/* What can't be noted now is told again. */
+	r = review_open(s->spec.state_dir, &store, &err);
+	if (r == 0 && error != -EAGAIN)
+		r = review_told(store, id, REVIEW_WEBHOOK + (int)url,
+				s->spec.review_webhook_count, &err);
+	else if (r == 0)
+		r = review_not_told(store, id, REVIEW_WEBHOOK + (int)url, clock_wall_ms(),
+				    &err);
+	review_close(store);
+	start(s, u->pause_ms ?: SOON_MS);
+}
+
+void side_tell_anew(struct side *s)
+{
+	struct review_store *store = NULL;
+	struct err err = { 0 };
+
+	if (!s->store || s->spec.review_webhook_count == 0)
+		return;
+	for (size_t i = 0; i < s->spec.review_webhook_count; i++)
+		s->tells[i].under_way = 0;
+	if (review_open(s->spec.state_dir, &store, &err) == 0)
+		(void)!review_tell_anew(store, REVIEW_WEBHOOK, &err);
+	review_close(store);
+	side_tell_soon(s);
 }
 
 void side_tell_init(struct side *s)

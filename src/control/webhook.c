@@ -146,6 +146,14 @@ static void flush(struct side_webhook *h)
 		lose_program(h);
 }
 
+static void on_done(struct side_webhook *h, const struct webhook_message *m)
+{
+	const size_t first = h->side->spec.webhook_count;
+
+	if (m->url >= first)
+		side_tell_done(h->side, m->id, m->url - first, m->error);
+}
+
 static void on_program(struct loop_source *source, uint32_t events)
 {
 	struct side_webhook *h = CONTAINER_OF(source, struct side_webhook, source);
@@ -156,6 +164,10 @@ static void on_program(struct loop_source *source, uint32_t events)
 	while ((r = webhook_receive(h->webhook, &m)) > 0) {
 		if (m.type == WEBHOOK_WANT) {
 			on_wanted(h, &m);
+			continue;
+		}
+		if (m.type == WEBHOOK_DONE) {
+			on_done(h, &m);
 			continue;
 		}
 		c = find(h, true, m.id);
@@ -187,6 +199,7 @@ void side_webhook_attach(struct side *s, int fd)
 		h->source.fd = -1;
 	else
 		flush(h);
+	side_tell_anew(s);
 }
 
 void side_webhook_denied(struct side *s, const struct event *e)
@@ -199,14 +212,16 @@ void side_webhook_denied(struct side *s, const struct event *e)
 	flush(s->webhook);
 }
 
-void side_webhook_review(struct side *s, const char *body, size_t size)
+bool side_webhook_review(struct side *s, uint32_t id, size_t url, const char *body,
+			 size_t size)
 {
-	const uint32_t urls = (1u << s->spec.review_webhook_count) - 1;
+	bool posted = s->webhook && s->webhook->source.fd >= 0 &&
+		      webhook_post(s->webhook->webhook, id,
+				   1u << (s->spec.webhook_count + url), body, size);
 
-	if (!s->webhook)
-		return;
-	webhook_post(s->webhook->webhook, urls << s->spec.webhook_count, body, size);
-	flush(s->webhook);
+	if (posted)
+		flush(s->webhook);
+	return posted;
 }
 
 int side_webhook_open(struct side *s, struct err *err)

@@ -5,10 +5,11 @@
  *
  * HOW IT WORKS
  * The store knows who was told, and is the queue: tasks are taken from it as there is
- * room for another command, RUNS_MAX of them at a time and STARTS_MAX in a minute.
- * Nothing that a sandbox chose stands in an argument or in the environment: both are
- * fixed, and the JSON is plain ASCII. No capability is left, for this process and for
- * commands. */
+ * room for another command, RUNS_MAX of them at a time and STARTS_MAX in a minute. A
+ * command that fails is run again, later each time, until it succeeds or the task is
+ * decided. What ran when this process was killed is run again. Nothing that a sandbox
+ * chose stands in an argument or in the environment: both are fixed, and the JSON is
+ * plain ASCII. No capability is left, for this process and for commands. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -25,7 +26,7 @@
 #include "base/log.h"
 #include "cli/daemon.h"
 #include "ipc/capabilities.h"
-#include "store/review.h"
+#include "store/review_tell.h"
 
 enum {
 	RUNS_MAX = 4,
@@ -33,23 +34,19 @@ enum {
 	MINUTE_MS = 60 * 1000,
 	TIME_LIMIT_MS = 30 * 1000, /* then it and its children are killed */
 	LOOK_MS = 500,
-	TRIES = 3,
-	AGAIN_MS = 10 * 1000, /* after the first failure; after the second: */
-	LATER_MS = 60 * 1000,
-	AGAIN_MAX = 64, /* failed ones that wait; more are given up */
+	NOTED_MS = 10 * 1000, /* after that, in which what came of it is noted */
 	STATUS_NOT_STARTED = 127,
 };
 
 struct run {
-	struct review task;
-	pid_t pid;	    /* 0: free, or waiting for another try */
-	int64_t at_ms;	    /* when it has to be over; when it is tried again */
-	unsigned int tries; /* that were begun; 0: free */
+	int64_t task;  /* its number */
+	pid_t pid;     /* 0: free */
+	int64_t at_ms; /* when it has to be over */
 };
 
 struct teller {
 	const char *command, *directory;
-	struct run runs[RUNS_MAX], again[AGAIN_MAX];
+	struct run runs[RUNS_MAX];
 	int64_t minute_ms;
 	unsigned int starts; /* since then */
 };
@@ -104,28 +101,32 @@ static pid_t start(const struct teller *t, const struct review *task)
 
 /* ---- all of them ---- */
 
-static struct run *find(struct run *list, size_t count, bool used)
+static struct run *find_free(struct teller *t)
 {
-	for (size_t i = 0; i < count; i++)
-		if ((list[i].tries > 0) == used)
-			return &list[i];
+	for (size_t i = 0; i < RUNS_MAX; i++)
+		if (t->runs[i].pid == 0)
+			return &t->runs[i];
 	return NULL;
 }
 
-static void try_later(struct teller *t, const struct run *failed, const char *why)
+/* What can't be noted is tried again when its time is over. */
+static void note(const struct teller *t, int64_t task, const char *fault)
 {
-	struct run *r = find(t->again, AGAIN_MAX, false);
+	struct review_store *store = NULL;
+	struct err err = { 0 };
+	int r = review_open(t->directory, &store, &err);
 
-	if (failed->tries >= TRIES || !r) {
-		log_warning("the review command %s for task %" PRId64 ": given up", why,
-			    failed->task.id);
-		return;
-	}
-	log_warning("the review command %s for task %" PRId64 ", trying again", why,
-		    failed->task.id);
-	*r = *failed;
-	r->pid = 0;
-	r->at_ms = clock_now_ms() + (failed->tries == 1 ? AGAIN_MS : LATER_MS);
+	if (fault)
+		log_warning("the review command %s for task %" PRId64 ", trying again",
+			    fault, task);
+	if (r == 0 && fault)
+		r = review_not_told(store, task, REVIEW_COMMAND, clock_wall_ms(), &err);
+	else if (r == 0)
+		r = review_told(store, task, REVIEW_COMMAND, 0, &err);
+	review_close(store);
+	if (r < 0)
+		log_warning("the review command ran for task %" PRId64 ": %s", task,
+			    err.text);
 }
 
 static bool may_start(struct teller *t)
@@ -136,23 +137,7 @@ static bool may_start(struct teller *t)
 		t->minute_ms = now_ms;
 		t->starts = 0;
 	}
-	return t->starts < STARTS_MAX && find(t->runs, RUNS_MAX, false);
-}
-
-/* There is room for it. */
-static void run(struct teller *t, const struct review *task, unsigned int tries)
-{
-	struct run *r = find(t->runs, RUNS_MAX, false);
-
-	t->starts++;
-	*r = (struct run){ .task = *task,
-			   .tries = tries + 1,
-			   .pid = start(t, task),
-			   .at_ms = clock_now_ms() + TIME_LIMIT_MS };
-	if (r->pid > 0)
-		return;
-	try_later(t, r, "can't be started");
-	r->tries = 0;
+	return t->starts < STARTS_MAX && find_free(t);
 }
 
 static void on_end(struct teller *t, struct run *r, int status)
@@ -165,9 +150,8 @@ static void on_end(struct teller *t, struct run *r, int status)
 		snprintf(why, sizeof(why), "was killed by signal %d", WTERMSIG(status));
 	else
 		snprintf(why, sizeof(why), "ended with status %d", WEXITSTATUS(status));
-	if (status != 0)
-		try_later(t, r, why);
-	r->tries = 0;
+	note(t, r->task, status != 0 ? why : NULL);
+	r->pid = 0;
 }
 
 static void look_after(struct teller *t)
@@ -178,28 +162,31 @@ static void look_after(struct teller *t)
 		struct run *r = &t->runs[i];
 		int status;
 
-		if (r->tries == 0)
+		if (r->pid == 0)
 			continue;
 		if (now_ms >= r->at_ms)
 			(void)!kill(-r->pid, SIGKILL);
 		if (waitpid(r->pid, &status, WNOHANG) == r->pid)
 			on_end(t, r, status);
 	}
-	for (size_t i = 0; i < AGAIN_MAX; i++) {
-		struct run *r = &t->again[i];
-
-		if (r->tries == 0 || now_ms < r->at_ms || !may_start(t))
-			continue;
-		run(t, &r->task, r->tries);
-		r->tries = 0;
-	}
 }
 
 /* ---- the store ---- */
 
+/* There is room for it. */
 static void on_task(void *data, const struct review *task)
 {
-	run(data, task, 0);
+	struct teller *t = data;
+	struct run *r = find_free(t);
+
+	t->starts++;
+	*r = (struct run){ .task = task->id,
+			   .pid = start(t, task),
+			   .at_ms = clock_now_ms() + TIME_LIMIT_MS };
+	if (r->pid > 0)
+		return;
+	r->pid = 0;
+	note(t, task->id, "can't be started");
 }
 
 static void take_tasks(struct teller *t)
@@ -211,8 +198,20 @@ static void take_tasks(struct teller *t)
 	if (!may_start(t) || review_open(t->directory, &store, &ignored) < 0)
 		return;
 	while (may_start(t) &&
-	       review_tell(store, REVIEW_TOLD_COMMAND, 1, on_task, t, &ignored) == 1)
+	       review_tell(store, REVIEW_COMMAND, 1, TIME_LIMIT_MS + NOTED_MS,
+			   clock_wall_ms(), on_task, t, &ignored) == 1)
 		;
+	review_close(store);
+}
+
+/* What ran for the process before this one. */
+static void begin_anew(const struct teller *t)
+{
+	struct review_store *store = NULL;
+	struct err ignored = { 0 };
+
+	if (review_open(t->directory, &store, &ignored) == 0)
+		(void)!review_tell_anew(store, REVIEW_COMMAND, &ignored);
 	review_close(store);
 }
 
@@ -238,6 +237,7 @@ int main(int argc, char **argv)
 	}
 	t.command = spec.review_command;
 	t.directory = spec.state_dir;
+	begin_anew(&t);
 	for (;;) {
 		look_after(&t);
 		take_tasks(&t);

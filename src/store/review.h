@@ -72,13 +72,5 @@ int review_changed(struct review_store *r, int64_t above, size_t max,
 /* -ENOENT: there is no such task. */
 int review_find(struct review_store *r, int64_t id, struct review *ret,
 		struct err *err) MUST_CHECK;
-/* Who is told that a task is open: bits. */
-enum { REVIEW_TOLD_WEBHOOK = 1, REVIEW_TOLD_COMMAND = 2 };
-/* Open tasks that @whom hasn't been told of, the oldest first, noted as told before
- * @on_task gets them: whoever is killed then has one less, never one twice. @sandbox as
- * it is there. Return: how many there were, @max at most; or -errno. */
-int review_tell(struct review_store *r, int whom, size_t max,
-		void (*on_task)(void *data, const struct review *t), void *data,
-		struct err *err) MUST_CHECK;
 int review_decide(struct review_store *r, int64_t id, enum review_state state,
 		  const char *who, int64_t wall_ms, struct err *err) MUST_CHECK;

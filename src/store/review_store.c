@@ -4,14 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/review.h"
+#include "store/review_tell.h"
 #include "store/sqlite_file.h"
 
-enum { BUSY_MS = 1000, TELL_MAX = 64 };
-
-struct review_store {
-	sqlite3 *db;
-};
+enum { BUSY_MS = 1000 };
 
 int review_open(const char *directory, struct review_store **ret, struct err *err)
 {
@@ -78,8 +74,8 @@ static void read_task(sqlite3_stmt *s, struct review *t)
 	t->decided_ms = sqlite3_column_int64(s, 12);
 }
 
-static int prepare(struct review_store *r, const char *sql, sqlite3_stmt **ret,
-		   struct err *err)
+int review_ask(struct review_store *r, const char *sql, sqlite3_stmt **ret,
+	       struct err *err)
 {
 	int rc = sqlite3_prepare_v2(r->db, sql, -1, ret, NULL);
 
@@ -95,11 +91,11 @@ int review_list(struct review_store *r, enum review_state state, const char *san
 	struct review t;
 	bool go_on = true;
 	int rc = SQLITE_DONE;
-	int code = prepare(r,
-			   COLUMNS
-			   " WHERE (?1 = 0 OR state = ?1) AND (?2 IS NULL OR"
-			   " sandbox = ?2) ORDER BY last_ts DESC, id DESC LIMIT ?3",
-			   &s, err);
+	int code = review_ask(r,
+			      COLUMNS
+			      " WHERE (?1 = 0 OR state = ?1) AND (?2 IS NULL OR"
+			      " sandbox = ?2) ORDER BY last_ts DESC, id DESC LIMIT ?3",
+			      &s, err);
 
 	if (code < 0)
 		return code;
@@ -125,8 +121,8 @@ int review_changed(struct review_store *r, int64_t above, size_t max,
 	struct review t;
 	bool go_on = true;
 	int rc = SQLITE_DONE;
-	int code =
-		prepare(r, COLUMNS " WHERE change > ? ORDER BY change LIMIT ?", &s, err);
+	int code = review_ask(r, COLUMNS " WHERE change > ? ORDER BY change LIMIT ?", &s,
+			      err);
 
 	if (code < 0)
 		return code;
@@ -145,7 +141,7 @@ int review_changed(struct review_store *r, int64_t above, size_t max,
 int review_find(struct review_store *r, int64_t id, struct review *ret, struct err *err)
 {
 	sqlite3_stmt *s = NULL;
-	int rc, code = prepare(r, COLUMNS " WHERE id = ?", &s, err);
+	int rc, code = review_ask(r, COLUMNS " WHERE id = ?", &s, err);
 
 	if (code < 0)
 		return code;
@@ -161,74 +157,15 @@ int review_find(struct review_store *r, int64_t id, struct review *ret, struct e
 	return code;
 }
 
-static int note_told(struct review_store *r, int64_t id, int whom, struct err *err)
-{
-	sqlite3_stmt *s = NULL;
-	int rc, code = prepare(r, "UPDATE review SET told = told | ? WHERE id = ?", &s,
-			       err);
-
-	if (code < 0)
-		return code;
-	sqlite3_bind_int(s, 1, whom);
-	sqlite3_bind_int64(s, 2, id);
-	rc = sqlite3_step(s);
-	if (rc != SQLITE_DONE)
-		code = sqlite_fault(r->db, rc, "cannot note who was told", err);
-	sqlite3_finalize(s);
-	return code;
-}
-
-/* The numbers of them, in @ids, and how many. */
-static int find_untold(struct review_store *r, int whom, size_t max, int64_t *ids,
-		       struct err *err)
-{
-	sqlite3_stmt *s = NULL;
-	int rc = SQLITE_DONE, count = 0;
-	int code = prepare(r,
-			   "SELECT id FROM review WHERE state = 1 AND told < 3"
-			   " AND told & ?1 = 0 ORDER BY id LIMIT ?2",
-			   &s, err);
-
-	if (code < 0)
-		return code;
-	sqlite3_bind_int(s, 1, whom);
-	sqlite3_bind_int64(s, 2, (sqlite3_int64)max);
-	while ((rc = sqlite3_step(s)) == SQLITE_ROW)
-		ids[count++] = sqlite3_column_int64(s, 0);
-	if (rc != SQLITE_DONE)
-		code = sqlite_fault(r->db, rc, "cannot read the tasks", err);
-	sqlite3_finalize(s);
-	return code < 0 ? code : count;
-}
-
-int review_tell(struct review_store *r, int whom, size_t max,
-		void (*on_task)(void *data, const struct review *t), void *data,
-		struct err *err)
-{
-	int64_t ids[TELL_MAX];
-	int count = find_untold(r, whom, MIN(max, (size_t)TELL_MAX), ids, err);
-
-	for (int i = 0; i < count; i++) {
-		struct review t;
-		int code = review_find(r, ids[i], &t, err);
-
-		if (code == 0)
-			code = note_told(r, ids[i], whom, err);
-		if (code < 0)
-			return code;
-		on_task(data, &t);
-	}
-	return count;
-}
-
 int review_decide(struct review_store *r, int64_t id, enum review_state state,
 		  const char *who, int64_t wall_ms, struct err *err)
 {
 	sqlite3_stmt *s = NULL;
-	int rc, code = prepare(r,
-			       "UPDATE review SET state = ?1, who = ?2, decided_ts = ?3"
-			       " WHERE id = ?4",
-			       &s, err);
+	int rc, code = review_ask(
+			r,
+			"UPDATE review SET state = ?1, who = ?2, decided_ts = ?3"
+			" WHERE id = ?4",
+			&s, err);
 
 	if (code < 0)
 		return code;

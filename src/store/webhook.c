@@ -16,6 +16,7 @@ struct webhook {
 	char *jobs[WEBHOOK_QUEUE_MAX]; /* payloads, owned */
 	size_t sizes[WEBHOOK_QUEUE_MAX];
 	uint32_t masks[WEBHOOK_QUEUE_MAX]; /* of URLs */
+	uint32_t ids[WEBHOOK_QUEUE_MAX];
 	size_t first, count;
 	uint32_t sockets[WEBHOOK_SOCKETS_MAX]; /* ids in use; 0: free */
 	uint64_t handed;		       /* jobs times URLs, to this program */
@@ -91,8 +92,31 @@ static uint64_t unsaid(const struct webhook *w)
 	return w->handed > said ? w->handed - said : 0;
 }
 
+/* Whoever asks what comes of them asks again. */
+static void drop_asked(struct webhook *w)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < w->count; i++) {
+		const size_t from = (w->first + i) % WEBHOOK_QUEUE_MAX;
+		const size_t to = (w->first + kept) % WEBHOOK_QUEUE_MAX;
+
+		if (w->ids[from] != 0) {
+			free(w->jobs[from]);
+			continue;
+		}
+		w->jobs[to] = w->jobs[from];
+		w->sizes[to] = w->sizes[from];
+		w->masks[to] = w->masks[from];
+		w->ids[to] = 0;
+		kept++;
+	}
+	w->count = kept;
+}
+
 void webhook_attach(struct webhook *w, int fd)
 {
+	drop_asked(w);
 	if (w->fd >= 0)
 		close(w->fd);
 	w->fd = fd;
@@ -105,38 +129,41 @@ void webhook_attach(struct webhook *w, int fd)
 	w->handed = 0;
 }
 
-void webhook_post(struct webhook *w, uint32_t urls, const char *body, size_t size)
+bool webhook_post(struct webhook *w, uint32_t id, uint32_t urls, const char *body,
+		  size_t size)
 {
 	const size_t slot = (w->first + w->count) % WEBHOOK_QUEUE_MAX;
 
 	urls &= (1u << w->url_count) - 1;
 	if (urls == 0)
-		return;
+		return false;
 	w->jobs[slot] = w->count < WEBHOOK_QUEUE_MAX ? malloc(size) : w->jobs[slot];
 	if (w->count == WEBHOOK_QUEUE_MAX || !w->jobs[slot]) {
 		w->before[WEBHOOK_DROPPED] += (uint64_t)__builtin_popcount(urls);
-		return;
+		return false;
 	}
 	memcpy(w->jobs[slot], body, size);
 	w->sizes[slot] = size;
 	w->masks[slot] = urls;
+	w->ids[slot] = id;
 	w->count++;
+	return true;
 }
 
 void webhook_denied(struct webhook *w, uint32_t urls, const char *name, int64_t wall_ms)
 {
 	char payload[WEBHOOK_PAYLOAD_SIZE];
 
-	webhook_post(w, urls, payload,
-		     webhook_payload(name, wall_ms, w->sandbox_id, payload));
+	(void)webhook_post(w, 0, urls, payload,
+			   webhook_payload(name, wall_ms, w->sandbox_id, payload));
 }
 
-static int send_text(struct webhook *w, enum webhook_type type, uint32_t url,
+static int send_text(struct webhook *w, enum webhook_type type, uint32_t id, uint32_t url,
 		     struct text text)
 {
-	struct webhook_message m = { .type = type,
-				     .url = url,
-				     .size = (uint32_t)text.len };
+	struct webhook_message m = {
+		.type = type, .id = id, .url = url, .size = (uint32_t)text.len
+	};
 
 	memcpy(m.text, text.ptr, text.len);
 	return webhook_message_send(w->fd, &m, -1);
@@ -149,10 +176,10 @@ int webhook_flush(struct webhook *w)
 	if (w->fd < 0)
 		return 0;
 	for (; w->told_urls < w->url_count && r == 0; w->told_urls += r == 0)
-		r = send_text(w, WEBHOOK_URL, (uint32_t)w->told_urls,
+		r = send_text(w, WEBHOOK_URL, 0, (uint32_t)w->told_urls,
 			      text_of(w->texts[w->told_urls]));
 	while (w->count > 0 && r == 0) {
-		r = send_text(w, WEBHOOK_JOB, w->masks[w->first],
+		r = send_text(w, WEBHOOK_JOB, w->ids[w->first], w->masks[w->first],
 			      (struct text){ w->jobs[w->first], w->sizes[w->first] });
 		if (r < 0)
 			break;
@@ -191,6 +218,11 @@ static int take_message(struct webhook *w, const struct webhook_message *m)
 			return r == -EPIPE ? r : 0; /* unheard it times out */
 		}
 		*slot = m->id;
+		return 1;
+	case WEBHOOK_DONE:
+		if (m->id == 0 || m->url >= w->url_count)
+			return -EBADMSG;
+		w->handed -= m->error == -EAGAIN && w->handed > 0;
 		return 1;
 	case WEBHOOK_CLOSED:
 		slot = m->id > 0 ? socket_slot(w, m->id) : NULL;

@@ -11,6 +11,7 @@
  *       WEBHOOK_SOCKET and a descriptor   -->     waits until it is connected, sends
  *                                         <--   WEBHOOK_CLOSED: it is done with it
  *                                         <--   WEBHOOK_STATE: counters
+ *                                         <--   WEBHOOK_DONE: what came of a job
  *
  * The parent resolves the URL's host by Weir's own resolver, makes a socket whose packets
  * are exempt (net/own), starts connect() without waiting, and keeps a duplicate until
@@ -40,13 +41,16 @@ enum webhook_type {
 	WEBHOOK_NONE = 0,
 	/* to the program */
 	WEBHOOK_URL,	/* @url: its index; text */
-	WEBHOOK_JOB,	/* @url: bits, to which of them; text: the body of a POST */
+	WEBHOOK_JOB,	/* @url: bits, to which of them; text: the body of a POST; @id 0:
+			 * nobody asks what came of it */
 	WEBHOOK_SOCKET, /* @id of the request; @error 0 and a descriptor, or -errno */
 	/* from the program */
 	WEBHOOK_WANT,	/* @id: new; @url; @attempt: which of its addresses, from 0; past
 			 * the   last the answer is -EHOSTUNREACH */
 	WEBHOOK_CLOSED, /* @id */
 	WEBHOOK_STATE,
+	WEBHOOK_DONE, /* @id of a job that had one, @url; @error: 0: it was taken;
+		       * -EREMOTEIO: it will never be; -EAGAIN: not now */
 };
 
 enum webhook_counter {
@@ -102,7 +106,8 @@ int webhook_new(const char *const *urls, size_t count, const char *sandbox_id,
 void webhook_free(struct webhook *w);
 
 /* A program was started (again): @fd, owned from then on and non-blocking, leads to it.
- * What the one before had not sent is counted as dropped; what waits here goes on. */
+ * What the one before had not sent is counted as dropped; what waits here goes on, but
+ * for jobs with an id: no WEBHOOK_DONE comes for any that were posted before. */
 void webhook_attach(struct webhook *w, int fd);
 /* -1 while there is none. */
 int webhook_fd(const struct webhook *w);
@@ -110,18 +115,21 @@ const struct webhook_url *webhook_url_at(const struct webhook *w, size_t i);
 size_t webhook_url_count(const struct webhook *w);
 
 /* One POST to each of these URLs (bits). Never waits: the job is dropped when the queue
- * is full. @size is at most WEBHOOK_PAYLOAD_SIZE. */
-void webhook_post(struct webhook *w, uint32_t urls, const char *body, size_t size);
+ * is full, and false then. @size is at most WEBHOOK_PAYLOAD_SIZE. @id: what comes of it
+ * is told by a WEBHOOK_DONE for each URL, unless the program dies before; 0: by nothing.
+ */
+bool webhook_post(struct webhook *w, uint32_t id, uint32_t urls, const char *body,
+		  size_t size);
 /* The same with what webhook_payload() says of a name. */
 void webhook_denied(struct webhook *w, uint32_t urls, const char *name, int64_t wall_ms);
 /* Send what waits. Return: 0 when nothing waits any more, -EAGAIN when the rest wants
  * EPOLLOUT, another -errno (-EPIPE: the program is gone): start it again. */
 int webhook_flush(struct webhook *w) MUST_CHECK;
 
-/* Jobs and counters are taken care of; WEBHOOK_WANT and WEBHOOK_CLOSED are for the
- * caller, their @url and @id checked: the id of a WANT isn't in use, that of a CLOSED
- * is. Return: 1 with one of those, 0 when nothing (more) is there, or -errno: -EPIPE
- * when the program is gone, -EBADMSG when it says what it may not: end it. */
+/* Jobs and counters are taken care of; WEBHOOK_WANT, WEBHOOK_CLOSED and WEBHOOK_DONE are
+ * for the caller, their @url and @id checked: the id of a WANT isn't in use, that of a
+ * CLOSED is. Return: 1 with one of those, 0 when nothing (more) is there, or -errno:
+ * -EPIPE when the program is gone, -EBADMSG when it says what it may not: end it. */
 int webhook_receive(struct webhook *w, struct webhook_message *ret) MUST_CHECK;
 /* The answer to a WEBHOOK_WANT: @fd >= 0, borrowed, or -errno. The caller closes its
  * own duplicate at WEBHOOK_CLOSED, when this fails, or when the program is gone. */

@@ -17,7 +17,7 @@ static bool is_sound(const struct webhook_message *m)
 			      : m->type == WEBHOOK_JOB ? WEBHOOK_PAYLOAD_SIZE
 						       : 0;
 
-	return m->type > WEBHOOK_NONE && m->type <= WEBHOOK_STATE && m->size <= most &&
+	return m->type > WEBHOOK_NONE && m->type <= WEBHOOK_DONE && m->size <= most &&
 	       (m->type != WEBHOOK_STATE || m->size == most);
 }
 

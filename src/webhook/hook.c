@@ -15,10 +15,12 @@ enum {
 	WAIT_MAX_MS = 60000,
 	ADDRESSES_TRIED = 4,	 /* in one attempt */
 	ANSWER_MAX = 256 * 1024, /* bytes of a body that nobody reads */
+	DONE_MAX = 64,		 /* then no POST begins until the parent reads */
 };
 
 struct job {
 	unsigned int holders;
+	uint32_t id; /* 0: nobody asks what came of it */
 	size_t size;
 	char body[];
 };
@@ -54,6 +56,11 @@ struct open_socket {
 	uint32_t id;
 };
 
+struct done {
+	uint32_t id, url;
+	int32_t error;
+};
+
 struct hooks {
 	int channel;
 	struct text ca;
@@ -64,6 +71,8 @@ struct hooks {
 	struct open_socket sockets[WEBHOOK_SOCKETS_MAX];
 	uint32_t closed[WEBHOOK_SOCKETS_MAX * 2]; /* ids that the parent is to be told */
 	size_t closed_count;
+	struct done done[DONE_MAX]; /* likewise */
+	size_t done_count;
 	uint64_t counters[WEBHOOK_COUNTER_COUNT];
 	bool changed; /* the counters */
 	int64_t told_ms;
@@ -261,6 +270,15 @@ static void let_go(struct job *j)
 		free(j);
 }
 
+/* What finds no room is not told: whoever waits for it asks again. */
+static void tell_done(const struct hook *k, const struct job *j, int error)
+{
+	struct hooks *h = k->hooks;
+
+	if (j->id != 0 && h->done_count < DONE_MAX)
+		h->done[h->done_count++] = (struct done){ j->id, k->index, error };
+}
+
 static int add_job(struct hooks *h, const struct webhook_message *m)
 {
 	struct job *j = malloc(sizeof(*j) + m->size);
@@ -268,6 +286,7 @@ static int add_job(struct hooks *h, const struct webhook_message *m)
 	if (!j)
 		return -ENOMEM;
 	j->holders = 1;
+	j->id = m->id;
 	j->size = m->size;
 	memcpy(j->body, m->text, m->size);
 	for (size_t i = 0; i < h->count; i++) {
@@ -277,6 +296,7 @@ static int add_job(struct hooks *h, const struct webhook_message *m)
 			continue;
 		if (k->count == WEBHOOK_QUEUE_MAX) {
 			count(h, WEBHOOK_DROPPED);
+			tell_done(k, j, -EAGAIN);
 			continue;
 		}
 		k->queue[(k->first + k->count++) % WEBHOOK_QUEUE_MAX] = j;
@@ -286,9 +306,10 @@ static int add_job(struct hooks *h, const struct webhook_message *m)
 	return 0;
 }
 
-static void finish_job(struct hook *k, enum webhook_counter how)
+static void finish_job(struct hook *k, enum webhook_counter how, int error)
 {
 	count(k->hooks, how);
+	tell_done(k, k->queue[k->first], error);
 	let_go(k->queue[k->first]);
 	k->first = (k->first + 1) % WEBHOOK_QUEUE_MAX;
 	k->count--;
@@ -299,7 +320,9 @@ static void finish_job(struct hook *k, enum webhook_counter how)
 static void attempt_failed(struct hook *k, int64_t now_ms)
 {
 	if (k->tries == HOOK_RETRIES) {
-		finish_job(k, WEBHOOK_FAILED);
+		/* Who asked is asked again: it is neither lost nor sent. */
+		finish_job(k, k->queue[k->first]->id ? WEBHOOK_RETRIED : WEBHOOK_FAILED,
+			   -EAGAIN);
 		return;
 	}
 	count(k->hooks, WEBHOOK_RETRIED);
@@ -398,6 +421,13 @@ static int look_at_connection(struct hook *k, int64_t now_ms)
 	return want_socket(k, now_ms);
 }
 
+/* Request timeout, too early, too many requests: of what must not be lost. */
+static bool is_for_now(const struct hook *k, long status)
+{
+	return k->queue[k->first]->id != 0 &&
+	       (status == 408 || status == 425 || status == 429);
+}
+
 static int judge(struct hook *k, CURLcode code, int64_t now_ms)
 {
 	long status = 0;
@@ -409,9 +439,9 @@ static int judge(struct hook *k, CURLcode code, int64_t now_ms)
 	if (code != CURLE_OK && code != CURLE_WRITE_ERROR)
 		status = 0;
 	if (status >= 200 && status < 300)
-		finish_job(k, WEBHOOK_SENT);
-	else if (status >= 300 && status < 500)
-		finish_job(k, WEBHOOK_FAILED);
+		finish_job(k, WEBHOOK_SENT, 0);
+	else if (status >= 300 && status < 500 && !is_for_now(k, status))
+		finish_job(k, WEBHOOK_FAILED, -EREMOTEIO);
 	else
 		attempt_failed(k, now_ms);
 	/* A connection that was made for this attempt and not used. */
@@ -421,6 +451,12 @@ static int judge(struct hook *k, CURLcode code, int64_t now_ms)
 }
 
 /* ---- a turn ---- */
+
+/* The parent reads what it is told. */
+static bool may_begin(const struct hooks *h)
+{
+	return h->done_count < DONE_MAX / 2;
+}
 
 static int work_on(struct hook *k, int64_t now_ms)
 {
@@ -434,8 +470,8 @@ static int work_on(struct hook *k, int64_t now_ms)
 			close_socket(k->hooks, TAKE_FD(k->fd), k->want);
 		attempt_failed(k, now_ms);
 	}
-	if ((k->state == HOOK_IDLE && k->count > 0) ||
-	    (k->state == HOOK_PAUSED && now_ms >= k->until_ms))
+	if (may_begin(k->hooks) && ((k->state == HOOK_IDLE && k->count > 0) ||
+				    (k->state == HOOK_PAUSED && now_ms >= k->until_ms)))
 		begin_attempt(k, now_ms);
 	return r;
 }
@@ -467,6 +503,16 @@ static int tell(struct hooks *h, int64_t now_ms)
 		m.id = h->closed[h->closed_count - 1];
 		r = webhook_message_send(h->channel, &m, -1);
 		h->closed_count -= r == 0;
+	}
+	while (h->done_count > 0 && r == 0) {
+		const struct done *d = &h->done[h->done_count - 1];
+
+		m = (struct webhook_message){ .type = WEBHOOK_DONE,
+					      .id = d->id,
+					      .url = d->url,
+					      .error = d->error };
+		r = webhook_message_send(h->channel, &m, -1);
+		h->done_count -= r == 0;
 	}
 	if (r == 0 && h->changed && now_ms - h->told_ms >= STATE_EVERY_MS) {
 		m = (struct webhook_message){ .type = WEBHOOK_STATE,
@@ -521,12 +567,14 @@ static int64_t next_ms(const struct hooks *h)
 	for (size_t i = 0; i < h->count; i++) {
 		const struct hook *k = h->list[i];
 
+		if (!may_begin(h) && (k->state == HOOK_IDLE || k->state == HOOK_PAUSED))
+			continue;
 		if (k->state == HOOK_IDLE && k->count > 0)
 			return 0;
 		if (k->state != HOOK_IDLE && k->state != HOOK_POSTING)
 			next = MIN(next, k->until_ms);
 	}
-	if (h->changed || h->closed_count > 0)
+	if (h->changed || h->closed_count > 0 || h->done_count > 0)
 		next = MIN(next, h->told_ms + STATE_EVERY_MS);
 	return next;
 }

@@ -4,9 +4,9 @@
  * A URL has one POST at a time. Its life: libcurl tries with a connection that it still
  * has; without one the parent is asked for a socket, which is waited for until it is
  * connected, and libcurl tries again. A status under 300 is done; 5xx and a failed
- * connection are tried three times more, after 1, 2 and 4 seconds; any other status is
- * final, and so is a redirect: it would lead to where the operator didn't point. An
- * attempt takes five seconds at most. */
+ * connection (of a job with an id also 408, 425 and 429) are tried three times more,
+ * after 1, 2 and 4 seconds; any other status is final, and so is a redirect: it would
+ * lead to where the operator didn't point. An attempt takes five seconds at most. */
 #pragma once
 
 #include <curl/curl.h>

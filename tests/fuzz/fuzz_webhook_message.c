@@ -79,7 +79,12 @@ static bool take_all(struct webhook *w, uint32_t *open_count)
 	int r;
 
 	while ((r = webhook_receive(w, &m)) == 1) {
-		require(m.type == WEBHOOK_WANT || m.type == WEBHOOK_CLOSED);
+		require(m.type == WEBHOOK_WANT || m.type == WEBHOOK_CLOSED ||
+			m.type == WEBHOOK_DONE);
+		if (m.type == WEBHOOK_DONE) {
+			require(m.url < webhook_url_count(w) && m.id != 0);
+			continue;
+		}
 		if (m.type == WEBHOOK_CLOSED) {
 			require(*open_count > 0);
 			--*open_count;

@@ -25,11 +25,12 @@ def guarded(pod):
 
 @pytest.fixture
 def hook(world):
-    """An HTTP server of the internet. hook.calls: what was posted; hook.delay, hook.status: how it answers."""
+    """An HTTP server of the internet. hook.calls: what was posted; hook.delay, hook.status: how it answers;
+    hook.statuses: some paths otherwise."""
     class Hook:
-        calls, delay, status = [], 0.0, 200
+        calls, delay, status, statuses = [], 0.0, 200, {}
     site = world.site(f"hook{world.number()}.test")
-    Hook.calls, Hook.site = [], site
+    Hook.calls, Hook.site, Hook.statuses = [], site, {}
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -41,7 +42,7 @@ def hook(world):
             body = self.rfile.read(int(self.headers["Content-Length"]))
             Hook.calls.append((self.path, self.headers["Content-Type"], json.loads(body)))
             time.sleep(Hook.delay)
-            self.send_response(Hook.status)
+            self.send_response(Hook.statuses.get(self.path, Hook.status))
             self.send_header("Content-Length", "0")
             self.end_headers()
 

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import sqlite3
 import time
 
 import pytest
@@ -73,6 +74,49 @@ def test_a_flood_of_destinations_is_told_in_small_doses(pod, guarded, hook, stat
     name_refused(pod.probe(["dns", denied.name]))
     assert len(told(hook)) == 20 and len({t["destination"] for t in told(hook)}) == 20
     assert len(side.get("/review").json()["tasks"]) > 40
+
+
+def test_an_outage_loses_nothing_however_it_ends(pod, guarded, hook, state, denied):
+    """One URL answers 503, through deaths of the program, of control, and a restart; the other one is told once."""
+    down = hook.url.replace("/deny?x=1", "/down")
+    hook.statuses["/down"] = 503
+    args = ("--state-dir", str(state), "--review-webhook", hook.url, "--review-webhook", down)
+    names = [f"n{i}.{denied.name}" for i in range(3)]
+
+    def said(path):
+        return [t["destination"] for at, _, t in list(hook.calls) if at == path]
+    side = guarded(args=args)
+    pod.probe(*[["dns", name] for name in names])
+    wait_for(lambda: set(said("/deny?x=1")) == set(names) and said("/down"), 15)
+    tried = len(said("/down"))
+    side.wait_replaced("weir-webhook", side.kill_child("weir-webhook"))
+    wait_for(lambda: len(said("/down")) > tried, 15)
+    tried = len(said("/down"))
+    side.wait_replaced("control", side.kill_child("control"))
+    wait_for(lambda: len(said("/down")) > tried, 15)
+    assert side.stop() == 0
+    hook.statuses.clear()
+    before = len(said("/down"))
+    guarded(args=args)
+    wait_for(lambda: set(said("/down")[before:]) == set(names), 15)
+    time.sleep(2.5)
+    assert sorted(said("/down")[before:]) == sorted(said("/deny?x=1")) == sorted(names)
+
+
+def test_a_task_that_was_decided_is_told_no_more(pod, guarded, hook, state, denied):
+    hook.status = 503
+    args = ("--state-dir", str(state), "--review-webhook", hook.url)
+    side = guarded(args=args)
+    pod.probe(["dns", denied.name], ["dns", "other." + denied.name])
+    wait_for(lambda: hook.calls and len(side.get("/review").json()["tasks"]) == 2, 15)
+    number = {t["destination"]: t["id"] for t in side.get("/review").json()["tasks"]}[denied.name]
+    assert side.call("POST", f"/review/{number}/dismiss").status == 200
+    side.kill_child("weir-webhook")  # what it had is told anew, as far as it is open
+    hook.status = 200
+    del hook.calls[:]
+    wait_for(lambda: told(hook), 15)
+    time.sleep(2.5)
+    assert [t["destination"] for t in told(hook)] == ["other." + denied.name]
 
 
 def test_a_daemon_tells_of_each_of_its_sandboxes(world, pod, hook, denied):
@@ -152,6 +196,31 @@ def test_commands_that_hang_or_fail_are_bounded(pod, guarded, state, command, si
     wait_for(lambda: any("ended with status 3 for task" in line for line in side.errors), 15)
     assert any("was killed by signal 9 for task" in line and "trying again" in line for line in side.errors)
     assert side.stop() == 0
+
+
+def test_a_command_is_run_until_it_succeeds(pod, guarded, state, command, tmp_path, denied):
+    """Whoever is killed in between runs it again; once it has succeeded nobody does."""
+    path = command(f"test -e {tmp_path}/works || {{ sleep 1; exit 3; }}")
+    args = ("--state-dir", str(state), "--review-command", str(path))
+    side = guarded(args=args)
+    pod.probe(["dns", denied.name])
+    wait_for(lambda: any("ended with status 3 for task" in line for line in side.errors), 15)
+    side.wait_replaced("weir-review", side.kill_child("weir-review"))
+    wait_for(lambda: len(command.runs()) == 2, 15)
+    side.wait_replaced("weir-review", side.kill_child("weir-review"))
+    wait_for(lambda: len(command.runs()) == 3, 15)
+    (tmp_path / "works").touch()
+    side.wait_replaced("weir-review", side.kill_child("weir-review"))
+    wait_for(lambda: len(command.runs()) == 4, 15)
+
+    def is_noted():
+        with sqlite3.connect(f"file:{state}/events.db?mode=ro", uri=True) as db:
+            return db.execute("SELECT told FROM review").fetchall() == [(2,)]
+    wait_for(is_noted, 15)
+    assert side.stop() == 0
+    guarded(args=args)
+    time.sleep(2)
+    assert len(command.runs()) == 4
 
 
 def test_a_command_that_is_not_there_is_said(pod, guarded, state, site, denied):

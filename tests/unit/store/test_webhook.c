@@ -168,8 +168,8 @@ static void a_job_is_for_the_urls_that_it_names(void **state)
 	struct ends e = opened();
 	struct webhook_message m;
 
-	webhook_post(e.w, 1u << 1, "hello", 5);
-	webhook_post(e.w, 1u << 2, "nobody", 6);
+	(void)webhook_post(e.w, 0, 1u << 1, "hello", 5);
+	(void)webhook_post(e.w, 0, 1u << 2, "nobody", 6);
 	assert_int_equal(webhook_flush(e.w), 0);
 	heard(e);
 	heard(e);
