@@ -243,14 +243,14 @@ static char *to_text(json_t *j)
 
 static char *hall_list(void *data)
 {
-	const struct side *s = data;
+	struct side *s = data;
 	json_t *all = json_array();
 	struct side_ward *w;
 
+	side_wards_denies(s);
 	for (uint32_t id = 0; (w = side_ward_after(s, id)); id = w->id) {
 		if (w->gone[0])
 			continue;
-		side_ward_counters(w, SIDE_STATS_AGE_MS);
 		if (json_array_append_new(all, side_ward_json(w)) < 0)
 			break;
 	}
@@ -266,7 +266,7 @@ static char *hall_show(void *data, const char *id)
 
 	if (!w)
 		return NULL;
-	side_ward_counters(w, 0);
+	side_ward_counters(w);
 	return to_text(side_ward_json(w));
 }
 

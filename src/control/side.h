@@ -77,7 +77,8 @@ struct side_ward {
 	char gone[64]; /* why it has ended; it is freed when nobody uses it. "": not yet
 			*/
 	struct ipc_stats stats;
-	int64_t stats_at_ms, look_at_ms;
+	uint64_t denies; /* names, flows and packets that were refused */
+	int64_t look_at_ms;
 	struct ipc_look look;
 	char strays[96]; /* look.strays in words, for the status */
 	struct api_counter counters[SANDBOX_COUNTER_COUNT];
@@ -138,8 +139,9 @@ struct side {
 	bool many; /* the daemon's control */
 	struct roster ward_names, ward_places;
 	struct loop_timer relist;
-	uint64_t network; /* the inode of the network namespace that this is in */
-	gid_t group;	  /* whose members may use the API; 0: root alone */
+	int64_t denies_at_ms; /* of all of them */
+	uint64_t network;     /* the inode of the network namespace that this is in */
+	gid_t group;	      /* whose members may use the API; 0: root alone */
 
 	/* change.c */
 	struct document *document; /* in force */
@@ -274,8 +276,10 @@ void side_wards_on_engine(struct side_link *l);
 int side_wards_on_link(struct side_link *l) MUST_CHECK;
 /* What the warden says without having been asked. */
 void side_wards_on_warden(struct side_link *l, struct ipc_message *m);
-/* w->stats as it is now, or was @age_ms ago at most. */
-void side_ward_counters(struct side_ward *w, int64_t age_ms);
+/* w->denies of all of them, as it was a moment ago at most: one question for many. */
+void side_wards_denies(struct side *s);
+/* w->stats as it is now. */
+void side_ward_counters(struct side_ward *w);
 /* w->stats as it is now, w->look as it is, or was a moment ago. */
 void side_ward_stats(struct side_ward *w);
 /* Where its events are. NULL: out of memory. */

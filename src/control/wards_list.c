@@ -132,9 +132,53 @@ static int ask_stats(struct side_ward *w)
 			? -EPIPE
 			: side_ask_engine(w->link, &ask, -1, &answer, &m, NULL);
 
-	if (r == 0)
-		w->stats = m.stats;
-	return r;
+	if (r < 0)
+		return r;
+	w->stats = m.stats;
+	w->denies = m.stats.counters[COUNT_QUERIES_DENIED] +
+		    m.stats.counters[COUNT_FLOWS_DENIED] +
+		    m.stats.counters[COUNT_PACKETS_DENIED];
+	return 0;
+}
+
+/* What comes is the engine's word. Return: above which number to go on; 0: that was all.
+ */
+static uint32_t take_denies(const struct side_link *l, const struct ipc_message *m,
+			    uint32_t after)
+{
+	for (size_t i = 0; i < MIN(m->denies.count, (size_t)IPC_DENIES_MAX); i++) {
+		uint32_t id = m->denies.of[i].sandbox;
+		struct side_ward *w = l->wards && id <= IPC_WARDS_MAX ? l->wards[id]
+								      : NULL;
+
+		if (w)
+			w->denies = m->denies.of[i].denies;
+	}
+	return m->sandbox > after ? m->sandbox : 0;
+}
+
+static void ask_denies(struct side_link *l)
+{
+	const struct side_answer answer = { IPC_DENIES, IPC_DENIES };
+	struct ipc_message ask = { .type = IPC_DENIES }, m;
+
+	do {
+		if (l->from_engine.fd < 0 ||
+		    side_ask_engine(l, &ask, -1, &answer, &m, NULL) < 0)
+			return;
+		ask.sandbox = take_denies(l, &m, ask.sandbox);
+	} while (ask.sandbox != 0);
+}
+
+void side_wards_denies(struct side *s)
+{
+	int64_t now_ms = loop_now_ms(s->loop);
+
+	if (s->denies_at_ms != 0 && now_ms - s->denies_at_ms < SIDE_STATS_AGE_MS)
+		return;
+	s->denies_at_ms = now_ms;
+	for (size_t i = 0; i < s->link_count; i++)
+		ask_denies(&s->links[i]);
 }
 
 static struct ipc_look ask_look(struct side_ward *w)
@@ -149,13 +193,8 @@ static struct ipc_look ask_look(struct side_ward *w)
 	return m.look;
 }
 
-void side_ward_counters(struct side_ward *w, int64_t age_ms)
+void side_ward_counters(struct side_ward *w)
 {
-	int64_t now_ms = loop_now_ms(w->side->loop);
-
-	if (w->stats_at_ms != 0 && now_ms - w->stats_at_ms < age_ms)
-		return;
-	w->stats_at_ms = now_ms;
 	(void)!ask_stats(w);
 }
 
@@ -163,7 +202,7 @@ void side_ward_stats(struct side_ward *w)
 {
 	int64_t now_ms = loop_now_ms(w->side->loop);
 
-	side_ward_counters(w, 0);
+	side_ward_counters(w);
 	if (w->look_at_ms != 0 && now_ms - w->look_at_ms < SIDE_STATS_AGE_MS)
 		return;
 	w->look_at_ms = now_ms;

@@ -118,6 +118,10 @@ enum ipc_type {
 	IPC_MORE,
 	/* first warden to another one: IPC_ALIVE back, if its engine serves */
 	IPC_ALIVE,
+	/* control to engine: what was refused to the sandboxes above `sandbox`? The same
+	 * back, with `denies` of the first ones and `sandbox`, the last of them; 0: there
+	 * are no more */
+	IPC_DENIES,
 };
 
 /* How a sandbox is recognised. */
@@ -211,6 +215,15 @@ struct ipc_stats {
 	bool nflog; /* refused packets are seen */
 };
 
+enum { IPC_DENIES_MAX = 48 };
+struct ipc_denies {
+	uint32_t count;
+	struct {
+		uint32_t sandbox;
+		uint64_t denies; /* queries, flows and packets */
+	} of[IPC_DENIES_MAX];
+};
+
 struct ipc_socket {
 	uint8_t family;	  /* enum addr_family */
 	uint8_t protocol; /* IPPROTO_TCP or IPPROTO_UDP */
@@ -239,6 +252,7 @@ struct ipc_message {
 		char text[ERR_TEXT_SIZE];
 		struct ipc_standing standing;
 		struct ipc_stats stats;
+		struct ipc_denies denies;
 		struct ipc_socket socket;
 		struct ipc_attach attach;
 		struct ipc_ward ward;

@@ -326,6 +326,29 @@ static void on_stats(struct shared *e, uint32_t sandbox)
 	answer_control(e, &m, -1);
 }
 
+static void on_denies(struct shared *e, uint32_t sandbox)
+{
+	struct ipc_message m = { .type = IPC_DENIES };
+	struct ipc_denies *d = &m.denies;
+
+	for (size_t i = (size_t)sandbox + 1; i < e->core.slots; i++) {
+		const struct guarded *g = e->core.guarded[i];
+		const uint64_t *counted = g ? g->sandbox.counters : NULL;
+
+		if (!g)
+			continue;
+		if (d->count == IPC_DENIES_MAX) {
+			m.sandbox = d->of[d->count - 1].sandbox;
+			break;
+		}
+		d->of[d->count].sandbox = (uint32_t)i;
+		d->of[d->count++].denies = counted[COUNT_QUERIES_DENIED] +
+					   counted[COUNT_FLOWS_DENIED] +
+					   counted[COUNT_PACKETS_DENIED];
+	}
+	answer_control(e, &m, -1);
+}
+
 static void on_control_message(struct shared *e, struct ipc_message *m, const int *fds,
 			       size_t count)
 {
@@ -338,6 +361,9 @@ static void on_control_message(struct shared *e, struct ipc_message *m, const in
 		break;
 	case IPC_STATS:
 		on_stats(e, m->sandbox);
+		break;
+	case IPC_DENIES:
+		on_denies(e, m->sandbox);
 		break;
 	case IPC_SOCKET:
 		on_socket_wanted(e, m);

@@ -24,6 +24,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "policy/policy.h"
 #include "sandbox/guard.h"
 #include "sandbox/pins.h"
 #include "sandbox/resolver_internal.h"
@@ -472,7 +473,8 @@ int resolver_pin(struct resolver *r, struct sandbox *s, int64_t repin_ms,
 
 	if (error < 0)
 		return error;
-	p->repin_ms = repin_ms;
+	/* Never at once again. */
+	p->repin_ms = repin_ms > 0 ? repin_ms : POLICY_REPIN_MS;
 	p->on_pinned = on_pinned;
 	p->data = data;
 	p->leave_ms = INT64_MAX;

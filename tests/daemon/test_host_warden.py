@@ -742,3 +742,15 @@ def test_a_random_sequence(host, tree, world):
             assert found <= want, (step, a.name, found)
             wait_for(lambda a=a, want=want, found=found: found == want or a.reaches(sites) == want, step=0.1)
         assert sorted(daemon.names()) == sorted(a.name for a in actors if a.allowed)
+
+
+def test_the_list_says_of_each_what_it_was_denied(host, site):
+    """More of them than one answer of the engine holds."""
+    daemon = host.daemon()
+    wanted = {f"u{n}": 0 for n in range(60)}
+    for n in range(60):
+        attach(daemon, f"u{n}", f"allow {site.name}", uid=21000 + n)
+    for n, times in ((0, 1), (47, 2), (48, 3), (59, 4)):
+        Member(host, uid=21000 + n).probe(*(["dns", "other.test"] for _ in range(times)))
+        wanted[f"u{n}"] = times
+    wait_for(lambda: {s["id"]: s["denies"] for s in daemon.get("/sandboxes").json()["sandboxes"]} == wanted)
