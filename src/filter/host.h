@@ -84,6 +84,8 @@ int filter_host_remove(struct filter_host *h, uint16_t id, struct err *err) MUST
 /* Nobody answers for it any more, but its rules stay: from now on it is left over. When
  * its id is set once more, for whomever, that takes its place. */
 void filter_host_forget(struct filter_host *h, uint16_t id);
+/* It was forgotten, and has not been set since. */
+bool filter_host_is_forgotten(const struct filter_host *h, uint16_t id);
 /* filter_learn() for one of them. -ENOENT: there is none. */
 int filter_host_learn(struct filter_host *h, uint16_t id,
 		      const struct filter_learn *items, size_t count,

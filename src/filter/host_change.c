@@ -528,6 +528,11 @@ void filter_host_forget(struct filter_host *h, uint16_t id)
 	h->left_over++;
 }
 
+bool filter_host_is_forgotten(const struct filter_host *h, uint16_t id)
+{
+	return h->members[id] && h->members[id]->left_over;
+}
+
 static uint16_t last_free_id(const struct filter_host *h)
 {
 	size_t i = HOST_IDS - 1;

@@ -210,13 +210,23 @@ static int remove_rules(struct shared *e, struct guarded *g, struct err *err)
 	return r;
 }
 
+/* Whom only the host's table still has: nobody is that any more. */
+static bool is_left(const struct shared *e, const struct ipc_message *m)
+{
+	return e->core.host && !m->attach.forget && m->sandbox <= IPC_WARDS_MAX &&
+	       filter_host_is_forgotten(e->core.host->table, (uint16_t)m->sandbox);
+}
+
 void shared_detach(struct shared *e, const struct ipc_message *m)
 {
 	struct ipc_message answer = { .type = IPC_DETACHED, .sandbox = m->sandbox };
 	struct guarded *g = engine_core_find(&e->core, m->sandbox);
 	struct err err = { 0 };
 
-	if (!g || g == e->only) {
+	if (!g && is_left(e, m)) {
+		(void)!filter_host_remove(e->core.host->table, (uint16_t)m->sandbox,
+					  &err);
+	} else if (!g || g == e->only) {
 		err_set(&err, -ENOENT, "there is no such sandbox");
 	} else {
 		guarded_leave(g);

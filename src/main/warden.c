@@ -133,10 +133,12 @@ void warden_on_engine(struct warden *w, struct ipc_message *m)
 void warden_on_all_given(struct warden *w)
 {
 	w->keeper.stands = true;
-	if (w->engine == 0)
+	if (w->engine == 0) {
+		parents_leave_behind(w);
 		warden_tell_ready(w);
-	else
+	} else {
 		engines_tell_first(w);
+	}
 	keeper_introduce(&w->keeper);
 }
 

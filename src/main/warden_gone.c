@@ -84,9 +84,20 @@ static void on_process_end(struct loop_source *source, uint32_t events)
 	look(d);
 }
 
+/* Its cgroup was left closed, and is gone: no other one gets that id. */
+static bool is_over(const struct ward *d)
+{
+	struct stat st;
+
+	return d->state == WARD_LEFT && d->dir && d->warden->engine_ready &&
+	       (stat(d->dir, &st) < 0 ? errno == ENOENT : st.st_ino != d->member.cgroup);
+}
+
 static void look_at(struct ward *d)
 {
-	if (d->dir)
+	if (is_over(d))
+		ward_detach(d, false);
+	else if (d->dir)
 		follow_look(d);
 	else if (d->spec.kind == GUARDED_NETNS && d->process.fd < 0)
 		look(d);

@@ -322,6 +322,8 @@ void parent_on_event(struct warden *w, int watch, const char *name);
 void parents_look_again(struct warden *w);
 /* The host's table stands now. */
 void parents_load(struct warden *w);
+/* All that were guarded before are back, and none is of the host's own: the same. */
+void parents_leave_behind(struct warden *w);
 /* Put back what others have removed. */
 void parents_look(struct warden *w);
 

@@ -49,6 +49,8 @@ void ward_leave(struct ward *d)
 	ward_leave_queue(d);
 	roster_remove(&d->warden->names, &d->named);
 	d->spec.name[0] = '\0';
+	free(d->refused);
+	d->refused = NULL;
 	d->state = WARD_LEFT;
 }
 

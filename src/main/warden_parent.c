@@ -375,6 +375,17 @@ void parents_load(struct warden *w)
 		log_error("%s", err.text);
 }
 
+void parents_leave_behind(struct warden *w)
+{
+	struct err err = { 0 };
+
+	if (w->host.state != HOST_NONE || w->lacks)
+		return;
+	if (open_guard(&w->host, &err) < 0 ||
+	    filter_parents_load(w->host.guard, &err) < 0)
+		log_error("%s", err.text);
+}
+
 void parents_look(struct warden *w)
 {
 	if (!w->host.guard || filter_parents_stands(w->host.guard))

@@ -754,3 +754,34 @@ def test_the_list_says_of_each_what_it_was_denied(host, site):
         Member(host, uid=21000 + n).probe(*(["dns", "other.test"] for _ in range(times)))
         wanted[f"u{n}"] = times
     wait_for(lambda: {s["id"]: s["denies"] for s in daemon.get("/sandboxes").json()["sandboxes"]} == wanted)
+
+
+def test_a_cgroup_that_was_left_closed_and_is_gone_leaves_nothing(host, tree, site):
+    daemon = host.daemon()
+    attach(daemon, "first", cgroup=where(tree.cgroup("x").below("y")))
+    cgroup = tree.cgroup("a").below("b")
+
+    def ids():
+        return host.nft("list", "map", "inet", "weir_host", f"cgroups_{len(cgroup.path.relative_to(cgroup_root()).parts)}").count(" : 0x")
+    before = ids()
+    host.nft("add table inet t; add chain inet t o { type filter hook output priority -300; }; add rule inet t o udp dport 53 drop")
+    assert "self-test got no answer" in refused_text(put(daemon, "one", f"allow {site.name}", cgroup=where(cgroup)))
+    host.nft("delete table inet t")
+    assert ids() == before + 1
+    cgroup.path.rmdir()
+    wait_for(lambda: ids() == before)
+    assert daemon.names() == ["first"]
+
+
+def test_no_parent_stays_guarded_for_nobody(host, tree, site):
+    daemon = host.daemon()
+    above = tree.cgroup("slice")
+    job = above.below("job")
+    attach(daemon, "one", f"allow {site.name}", cgroup=where(job), guardParent=True)
+    assert "weir_parents" in host.nft("list", "tables")
+    daemon.kill()
+    job.path.rmdir()
+    above.path.rmdir()
+    daemon = host.daemon()
+    wait_for(lambda: "weir_parents" not in host.nft("list", "tables"))
+    assert daemon.names() == []
