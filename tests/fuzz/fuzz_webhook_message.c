@@ -59,7 +59,7 @@ static void check_message(struct text bytes, size_t fd_count)
 	require(r == 0 || r == -EBADMSG);
 	if (r == 0) {
 		require(bytes.len == HEAD + m.size);
-		require(m.type > WEBHOOK_NONE && m.type <= WEBHOOK_STATE);
+		require(m.type > WEBHOOK_NONE && m.type <= WEBHOOK_DONE);
 		require(m.size <= WEBHOOK_PAYLOAD_SIZE);
 		require((fd >= 0) == (fd_count == 1));
 		require(fd_count <= 1 && (fd < 0 || m.type == WEBHOOK_SOCKET));
