@@ -9,14 +9,6 @@
 
 /* ---- the target ---- */
 
-static int hex_value(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* In place; @end is where to stop. Return: 0 or -EBADMSG. */
 static int unescape(char *s, const char *end)
 {
@@ -31,8 +23,8 @@ static int unescape(char *s, const char *end)
 		}
 		if (end - from < 3)
 			return -EBADMSG;
-		high = hex_value(from[1]);
-		low = hex_value(from[2]);
+		high = text_hex_value(from[1]);
+		low = text_hex_value(from[2]);
 		if (high < 0 || low < 0 || high + low == 0)
 			return -EBADMSG;
 		*to++ = (char)(high << 4 | low);
@@ -293,7 +285,7 @@ static bool to_u64(struct text t, unsigned int base, uint64_t *ret)
 	if (t.len == 0 || t.len > 20)
 		return false;
 	for (size_t i = 0; i < t.len; i++) {
-		int digit = hex_value(t.ptr[i]);
+		int digit = text_hex_value(t.ptr[i]);
 
 		if (digit < 0 || (unsigned int)digit >= base ||
 		    __builtin_mul_overflow(value, (uint64_t)base, &value) ||

@@ -19,6 +19,8 @@ bool text_equal(struct text a, const char *b);
 bool text_equal_nocase(struct text a, const char *b);
 /* Without spaces, tabs and line ends at both ends. */
 struct text text_trim(struct text t);
+/* Of a hexadecimal digit; -1: it is none. */
+int text_hex_value(char c);
 /* Cut @t at the first @separator: the part before it, and @t moves behind it (to
  * an empty text with ptr NULL after the last part). Return: false when t->ptr is
  * NULL. */

@@ -23,10 +23,13 @@ enum { ASKED_MAX = 64 }; /* sandboxes that are asked about in one turn */
 static int read_text(int fd, struct document **ret, struct err *err)
 {
 	off_t size = lseek(fd, 0, SEEK_END);
-	void *bytes = size > 0 ? mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, fd, 0)
-			       : MAP_FAILED;
+	void *bytes;
 	int r;
 
+	if (size == 0)
+		return err_set(err, -EBADMSG, "cannot read a policy: it is empty");
+	bytes = size > 0 ? mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, fd, 0)
+			 : MAP_FAILED;
 	if (bytes == MAP_FAILED)
 		return err_sys(err, -errno, "cannot read a policy");
 	r = document_parse((struct text){ bytes, (size_t)size }, NULL, NULL, ret, err);

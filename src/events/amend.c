@@ -215,20 +215,9 @@ static bool find_place(struct text t, const struct node *root, const char *rule,
 
 /* ---- the text ---- */
 
-static bool ends_with(const char *text, const char *end)
-{
-	size_t a = strlen(text), b = strlen(end);
-
-	return a >= b && strcmp(text + a - b, end) == 0;
-}
-
-/* As policy_read() guesses. */
 static bool is_json(const char *path, struct text t)
 {
-	t = text_trim(t);
-	return ends_with(path, ".json") ||
-	       (!ends_with(path, ".yaml") && !ends_with(path, ".yml") && t.len > 0 &&
-		t.ptr[0] == '{');
+	return policy_format_guess(path, t) == POLICY_FORMAT_JSON;
 }
 
 /* As a person writes it in YAML: {action: allow, target: "a.test"}. */

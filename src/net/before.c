@@ -48,28 +48,15 @@ static void looking_done(struct looking *l)
 
 /* ---- whose they are ---- */
 
-static int on_attr(const struct nlattr *a, void *data)
-{
-	const struct nlattr **ret = data;
-
-	if (mnl_attr_get_type(a) == INET_DIAG_CGROUP_ID &&
-	    mnl_attr_get_payload_len(a) == sizeof(uint64_t))
-		*ret = a;
-	return MNL_CB_OK;
-}
-
 static bool is_theirs(struct looking *l, const struct nlmsghdr *h,
 		      const struct inet_diag_msg *m)
 {
-	const struct nlattr *cgroup = NULL;
 	uint64_t id;
 
 	if (!l->who->cgroup)
 		return m->idiag_uid == l->who->uid;
-	if (mnl_attr_parse(h, sizeof(*m), on_attr, &cgroup) < 0 || !cgroup)
-		return false; /* of an older kernel: host_tell_strays() says so */
-	memcpy(&id, mnl_attr_get_payload(cgroup), sizeof(id));
-	return cgroup_ids_have(&l->ids, id);
+	/* An older kernel doesn't say: see tell_strays(). */
+	return cgroup_of_socket(h, &id) && cgroup_ids_have(&l->ids, id);
 }
 
 static struct endpoint end_of(uint8_t family, const __be32 addr[4], __be16 port)

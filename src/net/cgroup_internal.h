@@ -14,6 +14,11 @@ struct cgroup_walk {
 };
 int cgroup_walk(struct cgroup_walk *w, const struct cgroup *c) MUST_CHECK;
 
+struct nlmsghdr;
+/* In which one a socket was made: of an answer of sock_diag's, which has room for a whole
+ * struct inet_diag_msg. False: it doesn't say. */
+bool cgroup_of_socket(const struct nlmsghdr *h, uint64_t *ret_id);
+
 /* All zero: empty. */
 struct cgroup_ids {
 	uint64_t *at; /* owned */

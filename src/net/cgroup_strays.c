@@ -108,21 +108,29 @@ static int on_attr(const struct nlattr *a, void *data)
 	return MNL_CB_OK;
 }
 
+bool cgroup_of_socket(const struct nlmsghdr *h, uint64_t *ret_id)
+{
+	const struct nlattr *cgroup = NULL;
+
+	if (mnl_attr_parse(h, sizeof(struct inet_diag_msg), on_attr, &cgroup) < 0 ||
+	    !cgroup)
+		return false;
+	memcpy(ret_id, mnl_attr_get_payload(cgroup), sizeof(*ret_id));
+	return true;
+}
+
 static int on_socket(const struct nlmsghdr *h, void *data)
 {
 	const struct inet_diag_msg *m = mnl_nlmsg_get_payload(h);
-	const struct nlattr *cgroup = NULL;
 	struct looking *l = data;
 	uint64_t id;
 
-	if (mnl_nlmsg_get_payload_len(h) < sizeof(*m) || m->idiag_inode == 0 ||
-	    mnl_attr_parse(h, sizeof(*m), on_attr, &cgroup) < 0)
+	if (mnl_nlmsg_get_payload_len(h) < sizeof(*m) || m->idiag_inode == 0)
 		return MNL_CB_OK;
-	if (!cgroup) {
+	if (!cgroup_of_socket(h, &id)) {
 		l->failed = true; /* an older kernel doesn't say */
 		return MNL_CB_OK;
 	}
-	memcpy(&id, mnl_attr_get_payload(cgroup), sizeof(id));
 	if (!cgroup_ids_have(&l->cgroups, id) &&
 	    cgroup_ids_add(&l->strays, m->idiag_inode) < 0)
 		return MNL_CB_ERROR;

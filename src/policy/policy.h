@@ -89,6 +89,8 @@ struct policy_reader {
 	void *load_data;
 };
 
+/* What POLICY_FORMAT_GUESS comes to: by the name, or by the first byte. */
+enum policy_format policy_format_guess(const char *file, struct text text);
 /* Read one document and what it extends; append its rules to @policy and set what is
  * not set yet. Return: 0, -EINVAL when faults were added, -ENOMEM. */
 int policy_read(const struct policy_reader *r, const char *file, struct text text,

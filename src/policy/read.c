@@ -25,7 +25,7 @@ static bool ends_with(const char *text, const char *end)
 	return a >= b && strcmp(text + a - b, end) == 0;
 }
 
-static enum policy_format guess_format(const char *file, struct text text)
+enum policy_format policy_format_guess(const char *file, struct text text)
 {
 	struct text t = text_trim(text);
 
@@ -199,7 +199,7 @@ static int read_document(const struct policy_reader *r, const struct reading *re
 	if (!node_check_text(&source))
 		return -EINVAL;
 	if (format == POLICY_FORMAT_GUESS)
-		format = guess_format(reading->file, text);
+		format = policy_format_guess(reading->file, text);
 	e = format == POLICY_FORMAT_JSON ? node_read_json(&source, &root)
 					 : node_read_yaml(&source, &root);
 	if (e < 0 || !root)

@@ -306,14 +306,6 @@ static enum http_read read_head(const uint8_t *bytes, size_t size, struct http_p
 
 /* --- bodies --- */
 
-static int hex_value(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static bool read_chunk_size(struct text line, uint64_t *ret)
 {
 	uint64_t value = 0;
@@ -321,7 +313,7 @@ static bool read_chunk_size(struct text line, uint64_t *ret)
 	if (line.len == 0 || line.len > HTTP_CHUNK_DIGITS_MAX)
 		return false;
 	for (size_t i = 0; i < line.len; i++) {
-		int digit = hex_value(line.ptr[i]);
+		int digit = text_hex_value(line.ptr[i]);
 
 		if (digit < 0)
 			return false;

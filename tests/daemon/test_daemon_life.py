@@ -227,3 +227,15 @@ def test_a_crash_between_engine_and_control(host, pod, site):
     daemon.kill_child("control")
     wait_for(lambda: daemon.get("/sandboxes/one/policy").json()["policy"] == kept)
     expect.name_refused(pod.probe(["dns", site.name]))
+
+
+def test_a_policy_that_somebody_has_emptied(daemon, pod, other, site):
+    """The next control can't show that sandbox, says so, and serves the others."""
+    daemon.attach("one", pod, "--allow", site.name)
+    daemon.attach("two", other, "--allow", site.name)
+    (daemon.run_dir / "sandboxes" / "one" / "policy.json").write_text("")
+    daemon.kill_child("control")
+    wait_for(daemon.healthy)
+    assert daemon.names() == ["two"]
+    wait_for(lambda: any("cannot read a policy: it is empty" in line for line in daemon.lines))
+    assert is_guarded(pod, site) and is_guarded(other, site)
