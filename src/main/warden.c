@@ -16,6 +16,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +38,12 @@ enum warden_status {
 	WARDEN_BAD_INPUT = 2,
 };
 
-enum { SOCKET_BACKLOG = 128, SOCKET_MODE = 0660 };
+enum {
+	SOCKET_BACKLOG = 128,
+	SOCKET_MODE = 0660,
+	SERVED_TRIES = 50,
+	SERVED_MS = 20,
+};
 static_assert((int)CLI_DAEMON_ENGINES_MAX == (int)IPC_ENGINES_MAX,
 	      "what can be asked for");
 
@@ -368,6 +374,17 @@ static bool is_served(const struct sockaddr_un *sa)
 	return fd >= 0 && connect(fd, (const struct sockaddr *)sa, sizeof(*sa)) == 0;
 }
 
+/* One that was killed may hold it for a moment longer. */
+static bool stays_served(const struct sockaddr_un *sa)
+{
+	for (int i = 0; i < SERVED_TRIES; i++) {
+		if (!is_served(sa))
+			return false;
+		(void)!poll(NULL, 0, SERVED_MS);
+	}
+	return true;
+}
+
 /* Root's, and the group's where there is one. */
 static int share_with_group(const char *path)
 {
@@ -388,7 +405,7 @@ static int open_socket(const char *path, int *ret, struct err *err)
 	if (strlen(path) >= sizeof(sa.sun_path))
 		return err_set(err, -EINVAL, "'%.100s' is too long for a socket", path);
 	memcpy(sa.sun_path, path, strlen(path));
-	if (is_served(&sa))
+	if (stays_served(&sa))
 		return err_set(err, -EADDRINUSE, "another daemon serves '%s'", path);
 	(void)!unlink(path);
 	old = umask(0177);
@@ -468,7 +485,7 @@ static int start(struct warden *w, struct err *err)
 		r = open_all(w, err);
 	if (r < 0)
 		return r;
-	r = engines_start(w, state_deal(w, k->spec->engines), err);
+	r = engines_start(w, deal_out(w, k->spec->engines), err);
 	if (r == 0)
 		r = keeper_fork_engine(k, err);
 	if (r == 0)

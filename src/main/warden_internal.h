@@ -15,6 +15,7 @@
  *   warden_parent.c  what is above those cgroups is closed to whom nobody knows
  *   warden_join.c    the short-lived child that is a cgroup's or a user's
  *   warden_state.c   what outlives the daemon, in /run/weir
+ *   warden_deal.c    which engine has which of them, at a start
  *   warden_engines.c more engines, each with a warden of its own */
 #pragma once
 
@@ -212,10 +213,12 @@ int ward_keep(struct ward *d, int plan_fd, int text_fd, struct err *err) MUST_CH
 
 /* -- warden_room.c ------------------------------------------------------------------ */
 
-/* -EMFILE: the daemon has no descriptors for @d, which is new. Nothing was opened. */
+/* -EMFILE: the daemon has no descriptors for @d. Nothing was opened. */
 int room_check(const struct ward *d, struct err *err) MUST_CHECK;
 /* The same, with all there is to be opened. */
 int room_check_opened(const struct ward *d, struct err *err) MUST_CHECK;
+/* How many namespaces there is room for, according to what they are. */
+void room_namespaces(size_t *ret_least, size_t *ret_most);
 /* That it has, but for its plan. */
 size_t room_fds_of(const struct ward *d);
 
@@ -354,10 +357,14 @@ int ward_user(struct ipc_ward *spec, struct err *err) MUST_CHECK;
 /* -- warden_state.c ----------------------------------------------------------------- */
 
 int state_open(struct warden *w, const char *run_dir, struct err *err) MUST_CHECK;
-/* Which engines there have to be, @wanted or as many as had sandboxes (0); what others
- * had is theirs from now on. Of the first warden, before there are others. Return: how
- * many. */
-size_t state_deal(struct warden *w, size_t wanted);
+/* Of the sandboxes of @engine, below state_root. Those of the first are beside the
+ * others' folders: no sandbox has a name with a dot in front. */
+enum { STATE_FOLDER_SIZE = 16 };
+void state_folder_name(uint32_t engine, char ret[STATE_FOLDER_SIZE]);
+/* Return: a descriptor, or -errno. */
+int state_folder_open(int dir, const char *path) MUST_CHECK;
+/* What sandbox @name is, whose folder @dir is. */
+int state_read(int dir, const char *name, struct ward *ret) MUST_CHECK;
 /* No other engine below @engines has something under the name of @d. */
 void state_claim(const struct ward *d, uint32_t engines);
 /* The image of @d: the one that is there, or a fresh one. */
@@ -373,6 +380,13 @@ void state_forget(const struct ward *d);
 void state_restore(struct warden *w);
 /* At the start: again for a second, before something is told and new ones are taken. */
 void state_restore_first(struct warden *w);
+
+/* -- warden_deal.c ------------------------------------------------------------------ */
+
+/* Which engines there have to be, @wanted or as many as had sandboxes (0); what others
+ * had is theirs from now on, and so is what one of them has no room for. Of the first
+ * warden, before there are others. Return: how many. */
+size_t deal_out(struct warden *w, size_t wanted);
 
 /* -- warden_engines.c --------------------------------------------------------------- */
 

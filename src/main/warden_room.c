@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* HOW IT WORKS
  * Each network namespace takes descriptors of the warden's and of its engine's. What both
- * may have (RLIMIT_NOFILE) is never used up by them: connections need some, too. So a
+ * may have (RLIMIT_NOFILE) is never used up by them: a quarter is for connections. So a
  * namespace is told that there is no room before anything of it is opened, and may go to
  * another engine; sandboxes of the host's own, which have none, may use what is left. */
 #include <errno.h>
@@ -10,8 +10,9 @@
 #include "main/warden_internal.h"
 
 enum {
+	FDS_NAMESPACE = SANDBOX_FD_COUNT + 1, /* its own */
 	/* For another namespace at most: its own, a plan, the process that names it. */
-	FDS_NEXT = SANDBOX_FD_COUNT + 3,
+	FDS_NEXT = FDS_NAMESPACE + 2,
 	/* That stay free: for one more sandbox while it is attached, and for answers. */
 	FDS_SPARE = 64,
 };
@@ -24,17 +25,33 @@ static int refuse(size_t used, const struct rlimit *files, struct err *err)
 		       used, (unsigned long long)files->rlim_cur);
 }
 
+/* What was guarded before has had its descriptors, but maybe elsewhere. */
+static rlim_t room(bool restarted, const struct rlimit *files)
+{
+	return restarted ? files->rlim_cur / 5 * 4 : files->rlim_cur / 4 * 3;
+}
+
 int room_check(const struct ward *d, struct err *err)
 {
 	const struct warden *w = d->warden;
 	size_t used = w->fds_held + w->plan_count;
 	struct rlimit files;
 
-	if (d->restarted || d->spec.kind != GUARDED_NETNS ||
-	    getrlimit(RLIMIT_NOFILE, &files) < 0 ||
-	    used + FDS_NEXT <= files.rlim_cur / 5 * 4)
+	if (d->spec.kind != GUARDED_NETNS || getrlimit(RLIMIT_NOFILE, &files) < 0 ||
+	    used + FDS_NEXT <= room(d->restarted, &files))
 		return 0;
 	return refuse(used, &files, err);
+}
+
+void room_namespaces(size_t *ret_least, size_t *ret_most)
+{
+	struct rlimit files;
+	size_t fds = SIZE_MAX;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0)
+		fds = (size_t)room(false, &files);
+	*ret_least = MAX(fds / FDS_NEXT, (size_t)1);
+	*ret_most = MAX(fds / FDS_NAMESPACE, (size_t)1);
 }
 
 size_t room_fds_of(const struct ward *d)

@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +29,6 @@ enum {
 	FILE_MODE = 0600,
 	AGAIN_MS = 20,
 	PATIENCE = 50, /* times that, at a start, before something counts as lacking */
-	FOLDER_SIZE = 16,
 };
 
 /* Whoever else can write there says what is guarded, and takes the socket's place. */
@@ -46,17 +44,15 @@ static int check_owner(int dir, const char *path, const char *below, struct err 
 		       below);
 }
 
-/* Engine 0 has its sandboxes beside those folders: no sandbox has a name with a dot in
- * front. */
-static void name_folder(uint32_t engine, char ret[FOLDER_SIZE])
+void state_folder_name(uint32_t engine, char ret[STATE_FOLDER_SIZE])
 {
 	if (engine == 0)
-		snprintf(ret, FOLDER_SIZE, ".");
+		snprintf(ret, STATE_FOLDER_SIZE, ".");
 	else
-		snprintf(ret, FOLDER_SIZE, ".%u", engine);
+		snprintf(ret, STATE_FOLDER_SIZE, ".%u", engine);
 }
 
-static int open_folder(int dir, const char *name)
+int state_folder_open(int dir, const char *name)
 {
 	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 
@@ -73,7 +69,7 @@ static int open_root(struct warden *w, const char *run_dir, struct err *err)
 	run = open(run_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (run < 0 || (mkdirat(run, "sandboxes", DIR_MODE) < 0 && errno != EEXIST))
 		return err_sys(err, -errno, "cannot make '%s/sandboxes'", run_dir);
-	w->state_root = open_folder(run, "sandboxes");
+	w->state_root = state_folder_open(run, "sandboxes");
 	if (w->state_root < 0)
 		return err_sys(err, w->state_root, "cannot open '%s/sandboxes'", run_dir);
 	r = check_owner(run, run_dir, "", err);
@@ -82,16 +78,16 @@ static int open_root(struct warden *w, const char *run_dir, struct err *err)
 
 int state_open(struct warden *w, const char *run_dir, struct err *err)
 {
-	char own[FOLDER_SIZE];
+	char own[STATE_FOLDER_SIZE];
 	int r = open_root(w, run_dir, err);
 
 	if (r < 0)
 		return r;
-	name_folder(w->engine, own);
+	state_folder_name(w->engine, own);
 	if (w->engine > 0 && mkdirat(w->state_root, own, DIR_MODE) < 0 && errno != EEXIST)
 		return err_sys(err, -errno, "cannot make '%s/sandboxes/%s'", run_dir,
 			       own);
-	w->state_dir = open_folder(w->state_root, own);
+	w->state_dir = state_folder_open(w->state_root, own);
 	return w->state_dir < 0 ? err_sys(err, w->state_dir,
 					  "cannot open '%s/sandboxes/%s'", run_dir, own)
 				: 0;
@@ -248,7 +244,7 @@ static void forget_at(int where, const char *name)
 	static const char *const files[] = { "attach.json", "policy.json", "image",
 					     ".new" };
 	CLEAN(fd)
-	int dir = open_folder(where, name);
+	int dir = state_folder_open(where, name);
 
 	for (size_t i = 0; dir >= 0 && i < ARRAY_SIZE(files); i++)
 		(void)!unlinkat(dir, files[i], 0);
@@ -268,10 +264,10 @@ void state_forget(const struct ward *d)
 /* It may be in an engine that could not attach it again. */
 void state_claim(const struct ward *d, uint32_t engines)
 {
-	char path[FOLDER_SIZE + IPC_WARD_NAME_MAX + 2], folder[FOLDER_SIZE];
+	char path[STATE_FOLDER_SIZE + IPC_WARD_NAME_MAX + 2], folder[STATE_FOLDER_SIZE];
 
 	for (uint32_t i = 0; i < engines && i < IPC_ENGINES_MAX; i++) {
-		name_folder(i, folder);
+		state_folder_name(i, folder);
 		snprintf(path, sizeof(path), "%s/%s", folder, d->spec.name);
 		if (i != d->warden->engine &&
 		    faccessat(d->warden->state_root, path, F_OK, 0) == 0)
@@ -279,81 +275,7 @@ void state_claim(const struct ward *d, uint32_t engines)
 	}
 }
 
-/* ---- which engine has which ---- */
-
-struct deal {
-	int root;
-	size_t engines;
-	size_t counts[IPC_ENGINES_MAX];
-};
-
-static void count_one(struct deal *d, uint32_t engine, const char *name)
-{
-	d->counts[engine]++;
-}
-
-/* To the engine that has the fewest. */
-static void move_one(struct deal *d, uint32_t engine, const char *name)
-{
-	char from[FOLDER_SIZE + NAME_MAX + 2], to[FOLDER_SIZE + NAME_MAX + 2];
-	char folder[FOLDER_SIZE];
-	uint32_t least = 0;
-
-	for (uint32_t i = 1; i < d->engines; i++)
-		if (d->counts[i] < d->counts[least])
-			least = i;
-	name_folder(engine, folder);
-	snprintf(from, sizeof(from), "%s/%s", folder, name);
-	name_folder(least, folder);
-	if (least > 0)
-		(void)!mkdirat(d->root, folder, DIR_MODE);
-	snprintf(to, sizeof(to), "%s/%s", folder, name);
-	if (renameat(d->root, from, d->root, to) < 0)
-		log_warning("cannot give '%s' to another engine: %s; its rules stay as "
-			    "they are",
-			    name, strerror(errno));
-	else
-		d->counts[least]++;
-}
-
-static void each_of(struct deal *d, uint32_t engine,
-		    void (*fn)(struct deal *d, uint32_t engine, const char *name))
-{
-	char folder[FOLDER_SIZE];
-	const struct dirent *e;
-	DIR *dir;
-	int fd;
-
-	name_folder(engine, folder);
-	fd = open_folder(d->root, folder);
-	dir = fd < 0 ? NULL : fdopendir(fd);
-	while (dir && (e = readdir(dir)))
-		if (e->d_name[0] != '.')
-			fn(d, engine, e->d_name);
-	if (dir)
-		closedir(dir);
-}
-
-size_t state_deal(struct warden *w, size_t wanted)
-{
-	struct deal d = { .root = w->state_root, .engines = MAX(wanted, (size_t)1) };
-	char folder[FOLDER_SIZE];
-
-	for (uint32_t i = 0; i < IPC_ENGINES_MAX; i++) {
-		each_of(&d, i, count_one);
-		if (wanted == 0 && d.counts[i] > 0)
-			d.engines = i + 1;
-	}
-	for (uint32_t i = (uint32_t)d.engines; i < IPC_ENGINES_MAX; i++) {
-		if (d.counts[i] > 0)
-			each_of(&d, i, move_one);
-		name_folder(i, folder);
-		(void)!unlinkat(d.root, folder, AT_REMOVEDIR);
-	}
-	return d.engines;
-}
-
-/* ---- after a restart ---- */
+/* ---- what there was before ---- */
 
 static int read_at(int dir, const char *name, char **ret, size_t *ret_size)
 {
@@ -427,7 +349,7 @@ static int unpack_spec(json_t *j, struct ward *ret)
 	return json_object_get(j, "uid") ? unpack_uid(j, ret) : unpack_netns(j, ret);
 }
 
-static int read_spec(int dir, const char *name, struct ward *ret)
+int state_read(int dir, const char *name, struct ward *ret)
 {
 	CLEAN(mem) char *text = NULL;
 	size_t size;
@@ -443,6 +365,8 @@ static int read_spec(int dir, const char *name, struct ward *ret)
 	snprintf(ret->spec.name, sizeof(ret->spec.name), "%.*s", IPC_WARD_NAME_MAX, name);
 	return r;
 }
+
+/* ---- attached again ---- */
 
 static int compile(const char *text, size_t size, int *ret_plan, struct err *err)
 {
@@ -483,7 +407,7 @@ static int restore(struct warden *w, const char *name, struct err *err)
 			 O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	struct ward given = { 0 };
 	int plan_fd = -1;
-	int r = dir < 0 ? -errno : read_spec(dir, name, &given);
+	int r = dir < 0 ? -errno : state_read(dir, name, &given);
 
 	if (r < 0)
 		return err_sys(err, r, "cannot read what it is");

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """`weir daemon` with many sandboxes: what each costs to attach and to hold, and what all of them cost each other.
 
-    bench_daemon.py [--build DIR] [--kind netns|cgroup] [--steps 100,300,…] [--distinct] [--rate 20000] [--seconds 3] [--json FILE]
+    bench_daemon.py [--build DIR] [--kind netns|cgroup] [--steps 100,300,…] [--distinct] [--engines N] [--recycle N] [--rate 20000] [--seconds 3] [--json FILE]
 
 Sandboxes are attached one after the other on one kept connection, up to each step in turn. At each step: the time of an
 attach (p50, p99, of those since the step before); memory of each process and of the kernel (slab, percpu and
-vmalloc of the whole machine: others count in) for each sandbox; DNS across all of them, --rate questions a second in all
+vmalloc of the whole machine: others count in) for each sandbox, and how many engines there are; DNS across all of them, --rate questions a second in all
 for names that are cached and a quarter of that for names that are new, with p50, p99 and the engine's CPU for a question; a
-policy changed; one detached. Then everything is killed and started again. At the end one of them floods questions, UDP packets and connections that are denied, while the others ask.
+policy changed; one detached; with --recycle the namespace or cgroup of some is taken from them and given to another sandbox. Then everything is killed and started again. At the end one of them floods questions, UDP packets and connections that are denied, while the others ask.
 With --distinct each has a policy of its own; otherwise one plan serves all. Medians. Needs root.
 """
 import argparse
@@ -32,7 +32,7 @@ UPSTREAM = ("127.0.0.9", "5300")
 ALLOWED, DENIED = "allowed.example.com", "denied.example.com"
 LIMITS = {"queries_per_second": "unlimited", "queries_burst": "unlimited", "new_names_per_minute": "unlimited",
           "queries_in_flight": 4096}
-STEPS = {"netns": "1,100,300,1000,1500", "cgroup": "1,100,1000,3000,10000"}
+STEPS = {"netns": "1,100,1000,3000,10000", "cgroup": "1,100,1000,3000,10000"}
 CLIENT_CPU, SERVER_CPU = 1, 0
 CACHED_NAMES = 8       # of each sandbox
 CHANGES = 21
@@ -54,7 +54,7 @@ def own_namespace():
 
 
 class Namespaces:
-    """Network namespaces that live as long as this process."""
+    """Network namespaces that live as long as this process: a pool, made once."""
     kind = "netns"
     server = ("127.0.0.1", "53")
 
@@ -144,8 +144,8 @@ class Api(http.client.HTTPConnection):
 
 
 class Daemon:
-    def __init__(self, build, folder, state="none"):
-        self.build, self.folder, self.state = build, folder, state
+    def __init__(self, build, folder, state="none", engines="auto"):
+        self.build, self.folder, self.state, self.engines = build, folder, state, engines
         self.socket = folder / "run" / "weir.sock"
         self.log = folder / "log"
         self.api = Api(self.socket)
@@ -158,7 +158,7 @@ class Daemon:
         with open(self.log, "a", encoding="utf-8") as log:
             self.process = subprocess.Popen(
                 ["taskset", "-c", str(SERVER_CPU), self.build / "weir", "daemon", "--run-dir", self.folder / "run", "--state-dir", self.state, "--socket", self.socket,
-                 "--dns-upstream", ":".join(UPSTREAM), "--log-level", "error"], stdout=log, stderr=log)
+                 "--dns-upstream", ":".join(UPSTREAM), "--log-level", "error", "--engines", self.engines], stdout=log, stderr=log)
         answers = None
         while True:
             try:
@@ -174,35 +174,42 @@ class Daemon:
         ready = time.perf_counter() - begin
         return answers or ready, ready
 
+    @staticmethod
+    def children(pid):
+        with contextlib.suppress(OSError):
+            for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+                with contextlib.suppress(OSError):
+                    yield int(child), pathlib.Path(f"/proc/{child}/comm").read_text().strip().removeprefix("weir-")
+
     def pids(self):
-        """{name: pid}"""
-        found = {"warden": self.process.pid}
-        children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
-        for pid in children.split():
-            with contextlib.suppress(OSError):
-                name = pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
-                found[name.removeprefix("weir-")] = int(pid)
+        """{name: pids}: a warden for each engine."""
+        found = {"warden": [self.process.pid]}
+        for pid, name in [*self.children(self.process.pid)]:
+            found.setdefault(name.split("-")[0], []).append(pid)
+        for warden in found["warden"][1:]:
+            for pid, name in self.children(warden):
+                found.setdefault(name, []).append(pid)
         return found
 
     def pss_kib(self):
-        found = {}
-        for name in PROCESSES:
-            for line in pathlib.Path(f"/proc/{self.pids()[name]}/smaps_rollup").read_text().splitlines():
-                if line.startswith("Pss:"):
-                    found[name] = int(line.split()[1])
-        return found
+        pids = self.pids()
+        return {name: sum(int(line.split()[1]) for pid in pids[name]
+                          for line in pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines() if line.startswith("Pss:"))
+                for name in PROCESSES}
 
     def cpu_us(self, name):
-        tasks = pathlib.Path(f"/proc/{self.pids()[name]}/task").iterdir()
+        tasks = [t for pid in self.pids()[name] for t in pathlib.Path(f"/proc/{pid}/task").iterdir()]
         return sum(int((t / "schedstat").read_text().split()[0]) for t in tasks) / 1000
 
     def all_cpu_ms(self):
-        """Of all three, and of the warden's children that have ended."""
-        ended = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[13:15]
-        return sum(map(int, ended)) * 1000 / os.sysconf("SC_CLK_TCK") + sum(self.cpu_us(n) for n in PROCESSES) / 1000
+        """Of all of them, and of the wardens' children that have ended."""
+        ended = [int(n) for pid in self.pids()["warden"]
+                 for n in pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[13:15]]
+        return sum(ended) * 1000 / os.sysconf("SC_CLK_TCK") + sum(self.cpu_us(n) for n in PROCESSES) / 1000
 
     def kill(self):
-        for pid in self.pids().values():
+        pids = [pid for some in self.pids().values() for pid in some]
+        for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.process.wait()
@@ -224,8 +231,9 @@ class Bench:
         self.args, self.folder = args, folder
         self.bench = args.build / "tests/bench"
         self.fleet = FLEETS[args.kind](folder)
-        self.daemon = Daemon(args.build, folder)
+        self.daemon = Daemon(args.build, folder, engines=args.engines)
         self.count = self.asked = 0
+        self.ids = []           # of the sandboxes: the place of each has its number
 
     def clients(self, members, *args):
         path = self.folder / "members"
@@ -245,25 +253,38 @@ class Bench:
     def attach(self, upto):
         times = []
         for i in range(self.count, upto):
-            times.append(self.daemon.api.ask("PUT", f"/sandboxes/s{i}",
-                                             {**self.fleet.attach_body(i), "policy": policy(i, self.args.distinct)}))
+            self.ids.append(f"s{i}")
+            times.append(self.attach_one(i))
         return times
+
+    def attach_one(self, i):
+        body = {**self.fleet.attach_body(i), "policy": policy(i, self.args.distinct)}
+        return self.daemon.api.ask("PUT", f"/sandboxes/{self.ids[i]}", body)
 
     def changes(self):
         times = []
         for i in range(CHANGES):
             body = policy(0, False)
             body["egress"].append({"action": "allow", "target": f"change{i}.example"})
-            times.append(self.daemon.api.ask("POST", "/sandboxes/s0/policy", body))
+            times.append(self.daemon.api.ask("POST", f"/sandboxes/{self.ids[0]}/policy", body))
         return statistics.median(times)
 
     def detaches(self, count):
         """The last ones, and back again."""
-        times = [self.daemon.api.ask("DELETE", f"/sandboxes/s{i}") for i in range(self.count - count, self.count)]
-        for i in range(self.count - count, self.count):
-            self.daemon.api.ask("PUT", f"/sandboxes/s{i}",
-                                {**self.fleet.attach_body(i), "policy": policy(i, self.args.distinct)})
+        members = range(self.count - count, self.count)
+        times = [self.daemon.api.ask("DELETE", f"/sandboxes/{self.ids[i]}") for i in members]
+        for i in members:
+            self.attach_one(i)
         return statistics.median(times)
+
+    def recycle(self, count):
+        """Places out of the pool change hands: their sandboxes end, and others are attached there."""
+        times = []
+        for i in range(0, self.count, max(self.count // count, 1)):
+            spent = self.daemon.api.ask("DELETE", f"/sandboxes/{self.ids[i]}")
+            self.ids[i] = f"r{len(times)}-{self.ids[i]}"
+            times.append(spent + self.attach_one(i))
+        return times
 
     def attach_all(self, count):
         """Those that are missing, and what each of them takes."""
@@ -287,6 +308,10 @@ class Bench:
                 row[f"{name}_{key}"] = figures[key]
         row["change_ms"] = self.changes()
         row["detach_ms"] = self.detaches(min(20, count))
+        if self.args.recycle:
+            times = sorted(self.recycle(self.args.recycle))
+            row.update(recycle_p50_ms=statistics.median(times), recycle_p99_ms=times[int(len(times) * 0.99)])
+        row["engines"] = len(self.daemon.pids()["engine"])
         row.update({f"{name}_kib": kib for name, kib in self.daemon.pss_kib().items()})
         return row
 
@@ -322,12 +347,12 @@ class Bench:
         self.fleet.close()
 
 
-COLUMNS = [("sandboxes", "sandboxes", 9, 0), ("attach p50", "attach_p50_ms", 10, 2), ("p99 ms", "attach_p99_ms", 7, 2), ("CPU ms", "attach_cpu_ms", 7, 2),
+COLUMNS = [("sandboxes", "sandboxes", 9, 0), ("engines", "engines", 7, 0), ("attach p50", "attach_p50_ms", 10, 2), ("p99 ms", "attach_p99_ms", 7, 2), ("CPU ms", "attach_cpu_ms", 7, 2),
            ("engine", "engine_kib_each", 7, 1), ("warden", "warden_kib_each", 7, 1),
            ("control", "control_kib_each", 8, 1), ("kernel KiB", "kernel_kib_each", 10, 1),
            ("cached µs", "cached_cpu_us", 10, 2), ("p50", "cached_p50_us", 6, 0), ("p99", "cached_p99_us", 7, 0),
            ("new µs", "new_cpu_us", 7, 2), ("p50", "new_p50_us", 6, 0), ("p99", "new_p99_us", 7, 0),
-           ("change ms", "change_ms", 9, 2), ("detach ms", "detach_ms", 9, 2)]
+           ("change ms", "change_ms", 9, 2), ("detach ms", "detach_ms", 9, 2), ("recycled", "recycle_p50_ms", 8, 2)]
 
 
 def show_row(row, first):
@@ -365,6 +390,8 @@ def main():
     parser.add_argument("--kind", choices=FLEETS, default="netns")
     parser.add_argument("--steps")
     parser.add_argument("--distinct", action="store_true")
+    parser.add_argument("--engines", default="auto")
+    parser.add_argument("--recycle", type=int, default=200, help="so many places at each step; 0: none")
     parser.add_argument("--rate", type=int, default=20_000)
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--json", type=pathlib.Path)

@@ -2,6 +2,7 @@
 """Several engines: who is in which, and that one knows nothing of another's end."""
 import contextlib
 import os
+import random
 import signal
 import socket
 import time
@@ -152,6 +153,62 @@ def test_all_of_it_dies_and_comes_again_with_other_numbers(host, pods, sites):
     assert all(pod.probe(["tcp", STRANGER, 443]).result == "ok" for pod in pods)
 
 
+def everyone(daemon, count):
+    """The pids of all its processes."""
+    return [daemon.pid, *(pid for engine in range(count) for pid in daemon.children(engine).values())]
+
+
+def test_all_end_with_the_first_warden(host, pods, sites):
+    daemon = host.daemon("--engines", 3)
+    attach_all(daemon, pods, sites)
+    pids = everyone(daemon, 3)
+    assert len(pids) == 1 + 5 + 2 + 2       # control, and the wardens, engines and porters of all three
+    os.kill(daemon.pid, signal.SIGKILL)
+    daemon.process.wait()
+    wait_for(lambda: not any(is_alive(pid) for pid in pids))
+    host.daemon("--engines", 3)
+    all_guarded(pods, sites)
+
+
+def test_random_ends(host, pods, sites):
+    """Attach, change, detach, kill: after each step nothing passes that no policy of that moment allows."""
+    rng = random.Random(11)
+    daemon = host.daemon("--engines", 2)
+    allowed = [None] * 3        # the site of each; None: it is not attached
+    for step in range(20):
+        i, site = rng.randrange(3), rng.choice(sites)
+        what = rng.choice(["attach", "change", "change", "detach", "engine", "warden", "control", "all"])
+        if what in ("attach", "change") and allowed[i] is None:
+            daemon.attach(NAMES[i], pods[i], "--allow", site.name)
+            allowed[i] = site
+        elif what in ("attach", "change"):
+            daemon.set_policy(NAMES[i], f"allow {site.name}")
+            allowed[i] = site
+        elif what == "detach" and allowed[i]:
+            assert daemon.weir("detach", NAMES[i]).code == 0
+            allowed[i] = None
+        elif what == "engine":
+            daemon.kill_child("engine", rng.randrange(2))
+        elif what == "warden":
+            daemon.kill_child("warden-1")
+        elif what == "control":
+            daemon.kill_child("control")
+        elif what == "all":
+            daemon.kill()
+            daemon = host.daemon("--engines", rng.choice([1, 3]))
+            daemon.kill()
+            daemon = host.daemon("--engines", 2)
+        assert sorted(daemon.names()) == sorted(n for n, a in zip(NAMES, allowed) if a), (step, what)
+        for pod, mine in zip(pods, allowed):
+            if mine is None:
+                continue
+            other = next(s for s in sites if s is not mine)
+            good, bad, stranger = pod.probe(["dns", mine.name], ["dns", other.name], ["tcp", STRANGER, 443])
+            assert good.addresses == [mine.v4], (step, what)
+            expect.name_refused(bad)
+            expect.tcp_refused(stranger)
+
+
 def test_names_and_namespaces_are_unique(host, pods, sites):
     daemon = host.daemon("--engines", 3)
     attach_all(daemon, pods, sites)
@@ -217,6 +274,28 @@ def test_more_are_started_as_they_are_needed(host, pod, site):
         assert engines(daemon) == before
         assert pod.probe(["dns", site.name]).addresses == [site.v4]
         expect.tcp_refused(pod.probe(["tcp", STRANGER, 443]))
+
+
+def test_what_is_too_much_for_one_waits_closed_for_others(host, pod, site):
+    """Restarted with fewer engines than there have to be, and then with enough."""
+    way = ["prlimit", "--nofile=150:150"]
+    daemon = host.daemon(way=way)
+    with contextlib.ExitStack() as stack:
+        spaces = [stack.enter_context(contextlib.closing(NetNs())) for _ in range(25)]
+        for i, space in enumerate(spaces):
+            assert daemon.call("PUT", f"/sandboxes/s{i}", {"netns": space.path, "policy": {}}).status == 201
+        daemon.attach("app", pod, "--allow", site.name)
+        daemon.kill()
+        daemon = host.daemon("--engines", 1, way=way)
+        assert 5 < len(daemon.names()) < 20 and any("too few descriptors" in line for line in daemon.errors)
+        daemon.kill_child("engine")
+        expect.tcp_refused(pod.probe(["tcp", STRANGER, 443]))
+        for args in ((), ("--engines", 4)):
+            daemon.kill()
+            daemon = host.daemon(*args, way=way)
+            assert len(daemon.names()) == 26, daemon
+            assert site.v4 in pod.probe(["dns", site.name]).addresses
+            expect.tcp_refused(pod.probe(["tcp", STRANGER, 443]))
 
 
 def test_a_change_that_its_warden_dies_of(host, pod, site, denied):

@@ -183,7 +183,6 @@ class Daemon:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         self.process.wait()
-        # as long as control is not quite dead somebody serves the socket
         wait_for(lambda: not any(is_alive(pid) for name, pid in children.items() if name != "engine"))
 
     def stop(self):
