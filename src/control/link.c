@@ -305,6 +305,10 @@ static void on_keeper_message(struct side_link *l, struct ipc_message *m, int fd
 		side_webhook_attach(l->side, fd);
 		return;
 	}
+	if (m->type == IPC_WITNESS && fd >= 0) {
+		side_witness_attach(l->side, fd);
+		return;
+	}
 	if (m->type == IPC_STANDS)
 		on_standing(l, &m->standing);
 	if (fd >= 0)

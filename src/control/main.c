@@ -256,6 +256,8 @@ static int start(struct side *s, struct err *err)
 	/* Last: the engine's first word finds everything there. */
 	if (r == 0)
 		r = side_link_open(s, err);
+	if (r == 0)
+		side_witness_open(s);
 	return r == 0 && s->many ? side_wards_open(s, err) : r;
 }
 
@@ -283,6 +285,8 @@ int main(int argc, char **argv)
 	}
 	if (r < 0)
 		log_error("%s", err.code < 0 ? err.text : strerror(-r));
+	if (r == 0)
+		side_witness_close(&s);
 	side_secure_close(&s);
 	if (s.api)
 		api_free(s.api);

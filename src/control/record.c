@@ -38,6 +38,21 @@ static struct event_ring *ring_of(struct side *s, uint32_t sandbox)
 	return ring ? ring : s->ring;
 }
 
+void side_on_row(struct side *s, const struct event_row *row)
+{
+	api_on_event(s->api, row);
+	side_secure_event(s, row);
+	if (s->store)
+		sqlite_writer_add(s->store, row);
+	if (s->jsonl)
+		jsonl_writer_add(s->jsonl, row);
+}
+
+void side_on_process(struct side *s, const struct event *e)
+{
+	event_ring_name(ring_of(s, e->sandbox), e);
+}
+
 void side_on_event(struct side *s, const struct event *given)
 {
 	struct event e = *given;
@@ -45,6 +60,9 @@ void side_on_event(struct side *s, const struct event *given)
 
 	side_tame(e.name, sizeof(e.name));
 	side_tame(e.reason, sizeof(e.reason));
+	/* That is not the engine's to say. */
+	e.pid = 0;
+	memset(e.command, 0, sizeof(e.command));
 	if (e.action == EVENT_LIMIT && e.limit == EVENT_LIMIT_DENIES &&
 	    !side_on_denies(s, &e))
 		return;
@@ -52,12 +70,8 @@ void side_on_event(struct side *s, const struct event *given)
 	if (e.action != EVENT_ALLOW)
 		event_ring_add(ring_of(s, e.sandbox), &e);
 	side_row(s, &e, &row);
-	api_on_event(s->api, &row);
-	side_secure_event(s, &row);
-	if (s->store)
-		sqlite_writer_add(s->store, &row);
-	if (s->jsonl)
-		jsonl_writer_add(s->jsonl, &row);
+	if (!side_witness_ask(s, &row))
+		side_on_row(s, &row);
 	if (e.action == EVENT_DENY)
 		side_webhook_denied(s, &e);
 	if (e.action == EVENT_DENY && e.allowable)

@@ -10,6 +10,7 @@
  *   record.c    events and lookups: ring, log, streams, store, webhook
  *   counts.c    how much was denied, for the API
  *   review.c    review tasks, for the API
+ *   witness.c   whose process a denial was
  *   webhook.c   the deny webhook: its program, and the connections that it asks for
  *   tell.c      webhooks are told of review tasks
  *   lookup.c    addresses of the webhook's hosts
@@ -72,6 +73,7 @@ struct side_ward {
 	uint8_t *plan_bytes;	   /* of it, owned */
 	struct plan plan;
 	struct event_ring *ring; /* NULL before the first event */
+	struct rate witnessed;	 /* questions about its processes */
 	struct side_closing closing;
 	uint64_t updates, failures;
 	char gone[64]; /* why it has ended; it is freed when nobody uses it. "": not yet
@@ -163,6 +165,8 @@ struct side {
 	struct always_names *skip; /* of log_skip.always; read at the start alone */
 	struct loop_source notify;
 	struct loop_timer poll;
+
+	struct side_witness *witness; /* NULL: it can't be asked */
 
 	/* tell.c */
 	struct loop_timer tell;
@@ -355,6 +359,10 @@ bool side_skips_log(const struct side *s, const char *name);
 /* -- record.c ----------------------------------------------------------------------- */
 
 void side_on_event(struct side *s, const struct event *e);
+/* It goes to whoever keeps or streams it. */
+void side_on_row(struct side *s, const struct event_row *row);
+/* The process of an event that came is known now. */
+void side_on_process(struct side *s, const struct event *e);
 void side_on_trouble(struct side *s, const struct upstream_trouble *t);
 void side_on_answered(struct side *s, uint32_t sandbox, const struct ipc_answered *a);
 /* An event with the rule that decided it. */
@@ -386,6 +394,18 @@ void side_webhook_denied(struct side *s, const struct event *e);
 bool side_webhook_review(struct side *s, uint32_t id, size_t url, const char *body,
 			 size_t size);
 void side_webhook_count(const struct side *s, struct api_status *ret);
+
+/* -- witness.c ---------------------------------------------------------------------- */
+
+/* Have one started. */
+void side_witness_open(struct side *s);
+/* It was: @fd, owned from then on, leads to it. */
+void side_witness_attach(struct side *s, int fd);
+/* Ask whose process @row's denial was. Return: it will come to side_on_row(), whatever is
+ * answered; false: nothing is asked. */
+bool side_witness_ask(struct side *s, const struct event_row *row);
+/* Nothing is waited for any more. */
+void side_witness_close(struct side *s);
 
 /* -- tell.c ------------------------------------------------------------------------- */
 

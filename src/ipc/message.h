@@ -51,6 +51,9 @@ enum ipc_type {
 	IPC_ANSWERED,  /* a name was answered with addresses */
 	/* keeper to control: a descriptor, the channel to weir-webhook */
 	IPC_WEBHOOK,
+	/* control to keeper: have a witness started (ipc/witness.h). Back, if there is
+	 * one: a descriptor, the channel to it */
+	IPC_WITNESS,
 	/* control to keeper, with the plan and the text that made it */
 	IPC_KEEP, /* this is in force now. IPC_KEPT back */
 	IPC_KEPT,

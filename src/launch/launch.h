@@ -71,6 +71,8 @@ enum launch_report_type {
 	LAUNCH_STOPPED, /* value: the signal that stopped it */
 	LAUNCH_CONTINUED,
 	LAUNCH_EXITED, /* value: wait status of the command */
+	/* With a descriptor: to ask the kernel about sockets in the new namespace */
+	LAUNCH_DIAG,
 	/* control to weir-init */
 	LAUNCH_GO,
 	LAUNCH_SIGNAL, /* value: forward this signal to the command */

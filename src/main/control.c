@@ -18,7 +18,6 @@
 #include "main/control.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -288,11 +287,17 @@ static void on_launch(struct loop_source *source, uint32_t events)
 {
 	struct control *c = CONTAINER_OF(source, struct control, from_launch);
 	struct launch_report m;
+	size_t count;
 	ssize_t n;
+	int fd;
 
-	while ((n = recv(source->fd, &m, sizeof(m), MSG_DONTWAIT)) == sizeof(m))
+	while ((n = fds_receive(source->fd, &m, sizeof(m), &fd, 1, &count)) ==
+	       sizeof(m)) {
+		if (count > 0)
+			run_store_see(&c->store, fd, c->launch);
 		on_launch_message(c, &m);
-	if (n < 0 && errno == EAGAIN) {
+	}
+	if (n == -EAGAIN) {
 		stop_along(c);
 		return;
 	}
@@ -401,6 +406,7 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 		.plan = &c->plan,
 		.engine_fd = c->hand_fd,
 		.far_ends = { c->engine_end, c->hand_end },
+		.report_fd = c->store.pid > 0 ? c->launch_end : -1,
 		.filter = c->way.filter,
 		.uplink = c->way.program.kind,
 		.uplink_ipv6 = c->way.ipv6_out,
@@ -463,11 +469,10 @@ static int start_children(struct control *c, struct err *err)
 
 static int watch(struct control *c, int signal_fd, struct err *err)
 {
-	int flags = fcntl(c->engine_fd, F_GETFL);
-	int r = 0;
+	int r = process_dont_wait(c->engine_fd);
 
-	if (flags < 0 || fcntl(c->engine_fd, F_SETFL, flags | O_NONBLOCK) < 0)
-		r = -errno;
+	if (r == 0)
+		r = process_dont_wait(c->launch_fd);
 	c->signals = (struct loop_source){ .fd = signal_fd, .on_ready = on_signal };
 	c->from_engine =
 		(struct loop_source){ .fd = c->engine_fd, .on_ready = on_engine };
@@ -491,12 +496,6 @@ static int watch(struct control *c, int signal_fd, struct err *err)
 
 /* -- ending ------------------------------------------------------------------------- */
 
-/* Events that the engine could not send, by its own count. */
-static uint64_t missed_events(const struct control *c)
-{
-	return c->counters[COUNT_EVENTS_DROPPED] + c->counters[COUNT_PACKETS_LOST];
-}
-
 static int exit_status(const struct control *c)
 {
 	if (c->failure != 0)
@@ -519,7 +518,9 @@ static int report_all(const struct control *c)
 		.policy = &c->policy,
 		.plan = &c->plan,
 		.ring = c->ring,
-		.missed = missed_events(c),
+		/* Events that the engine could not send, by its own count. */
+		.missed = c->counters[COUNT_EVENTS_DROPPED] +
+			  c->counters[COUNT_PACKETS_LOST],
 		.counters = c->counters,
 		.started_ms = c->started_ms,
 		.ended_ms = clock_wall_ms(),

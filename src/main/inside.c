@@ -6,8 +6,10 @@
 
 #include "filter/filter.h"
 #include "ipc/message.h"
+#include "launch/launch.h"
 #include "launch/uplink.h"
 #include "net/link.h"
+#include "net/owner.h"
 
 static_assert((int)LINK_STUB_GROUP == (int)FILTER_DEAD_END_GROUP,
 	      "what the filter takes for a dead end is the stub");
@@ -45,6 +47,16 @@ static int hand_over(const struct inside *in, const struct sandbox_fds *s, bool 
 	return r < 0 ? err_sys(err, r, "cannot hand the sandbox to the engine") : 0;
 }
 
+/* It is missed only by whoever wants to know whose a denial was. */
+static void hand_diag_over(const struct inside *in)
+{
+	const struct launch_report report = { .type = LAUNCH_DIAG };
+	CLEAN(fd) int diag = in->report_fd < 0 ? -1 : owner_diag_open();
+
+	if (diag >= 0)
+		(void)!fds_send(in->report_fd, &report, sizeof(report), &diag, 1);
+}
+
 int inside_prepare(void *data, struct err *err)
 {
 	const struct inside *in = data;
@@ -70,6 +82,8 @@ int inside_prepare(void *data, struct err *err)
 		r = install(in, &conn, ipv6, err);
 	if (r == 0)
 		r = hand_over(in, &s, ipv6, conn.owner, err);
+	if (r == 0)
+		hand_diag_over(in);
 	/* The engine holds its own copies; conn's descriptor is one of @s. */
 	sandbox_fds_done(&s);
 	return r;

@@ -13,6 +13,7 @@ struct inside {
 	/* The engine's ends of its channels, inherited: held open here they would hide
 	 * its death. */
 	int far_ends[2];
+	int report_fd; /* to control: it hears about the sockets here; -1: nobody asks */
 	struct filter_params filter; /* but ipv6 */
 	enum uplink_kind uplink;     /* serves a link, or none does */
 	bool uplink_ipv6;

@@ -14,6 +14,7 @@
 #include "main/helper.h"
 #include "main/keeper_internal.h"
 #include "main/warden_internal.h"
+#include "main/witness.h"
 #include "sandbox/learned.h"
 
 enum {
@@ -169,6 +170,22 @@ static void keep(struct keeper *k, const int *fds)
 	k->held.text_fd = fds[1];
 }
 
+/* It ends with control's end of the channel, and control asks for the next one. */
+static void start_witness(struct keeper *k)
+{
+	const struct ipc_message m = { .type = IPC_WITNESS };
+	int fds[2];
+
+	/* Whoever is first in a container sees nobody else's processes. */
+	if (getpid() == 1 ||
+	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
+		return;
+	if (witness_start(fds[1]) > 0)
+		tell(&k->control, &m, &fds[0]);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 static void on_control(struct loop_source *source, uint32_t events)
 {
 	struct keeper *k = CONTAINER_OF(source, struct keeper, control.source);
@@ -193,6 +210,8 @@ static void on_control(struct loop_source *source, uint32_t events)
 		tell(&k->control, &kept, NULL);
 		return;
 	}
+	if (m.type == IPC_WITNESS)
+		start_witness(k);
 	/* Its successor starts with what is in force. */
 	if (m.type == IPC_STUCK && k->engine.pid > 0)
 		(void)!kill(k->engine.pid, SIGKILL);

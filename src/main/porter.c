@@ -21,6 +21,7 @@ static void (*const tasks[PORTER_TASK_COUNT])(const struct porter_order *o) = {
 	[PORTER_INSIDE] = inside_child,
 	[PORTER_JOIN] = join_child,
 	[PORTER_LOOK] = look_child,
+	[PORTER_WITNESS] = witness_child,
 };
 
 /* -- in the porter and its children ------------------------------------------------- */

@@ -9,9 +9,10 @@
 
 enum porter_task {
 	PORTER_NONE = 0,
-	PORTER_INSIDE, /* descriptors: the channel, a network namespace */
-	PORTER_JOIN,   /* the channel, and with @into the directory of a cgroup */
-	PORTER_LOOK,   /* a pipe's end, a network namespace */
+	PORTER_INSIDE,	/* descriptors: the channel, a network namespace */
+	PORTER_JOIN,	/* the channel, and with @into the directory of a cgroup */
+	PORTER_LOOK,	/* a pipe's end, a network namespace */
+	PORTER_WITNESS, /* the channel; lives as long as that */
 	PORTER_TASK_COUNT
 };
 
@@ -46,7 +47,9 @@ int porter_give(struct porter *p, const struct porter_order *o, const int *fds,
 		size_t count, struct err *err) MUST_CHECK;
 int porter_take(struct porter *p, struct porter_child *ret, struct err *err) MUST_CHECK;
 
-/* The tasks, run in the child, which ends after them: warden_inside.c, warden_join.c */
+/* The tasks, run in the child, which ends after them: warden_inside.c, warden_join.c,
+ * warden.c */
 void inside_child(const struct porter_order *o);
 void join_child(const struct porter_order *o);
 void look_child(const struct porter_order *o);
+void witness_child(const struct porter_order *o);

@@ -2,6 +2,7 @@
 #include "main/process.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stddef.h>
 #include <sys/resource.h>
@@ -63,4 +64,9 @@ int process_pair(int *ret_ours, int *ret_theirs, struct err *err)
 	*ret_ours = fds[0];
 	*ret_theirs = fds[1];
 	return 0;
+}
+
+int process_dont_wait(int fd)
+{
+	return fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
 }

@@ -19,3 +19,5 @@ int process_pair(int *ret_ours, int *ret_theirs, struct err *err) MUST_CHECK;
 
 /* Die by the signal that the command died by, as a shell or make looks for. */
 void process_die_by(int sig);
+/* Calls on @fd, a socket, return at once from now on. Return: 0 or -errno. */
+int process_dont_wait(int fd) MUST_CHECK;

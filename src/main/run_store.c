@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "main/helper.h"
+#include "net/owner.h"
 #include "store/jsonl.h"
 
 enum { CLOSE_MS = 3000, LOOK_MS = 5 };
@@ -57,13 +58,52 @@ void run_store_open(struct run_store *s, const char *directory)
 	snprintf(s->sandbox, sizeof(s->sandbox), "run-%d", (int)getpid());
 }
 
+void run_store_see(struct run_store *s, int diag, pid_t in)
+{
+	if (s->pid == 0 || s->diag > 0) {
+		close(diag);
+		return;
+	}
+	s->diag = diag;
+	s->in = in;
+}
+
+/* Whose it was, as far as that can be seen. */
+static void look(struct run_store *s, struct event *e)
+{
+	const int64_t begun_ms = clock_now_ms();
+	struct witness_question w;
+	struct owner_question q = { .among = OWNER_NETWORK,
+				    .until_ms = begun_ms + WITNESS_LOOK_MS };
+	char network[OWNER_NETWORK_SIZE], process[16];
+	struct owner o;
+
+	e->pid = 0;
+	e->command[0] = '\0';
+	if (s->diag <= 0 || !witness_question_of(e, begun_ms, clock_wall_ms(), &w) ||
+	    !witness_may(&s->pace, begun_ms))
+		return;
+	q.protocol = w.protocol;
+	q.from = w.from;
+	q.to = w.to;
+	q.age_ms = begun_ms - w.at_ms;
+	q.network = network;
+	witness_look(&s->pace);
+	snprintf(process, sizeof(process), "%d", (int)s->in);
+	if (owner_network(process, network) && owner_find(s->diag, &q, &o) == 0)
+		witness_take(e, &o);
+	witness_looked(&s->pace, clock_now_ms());
+}
+
 void run_store_add(struct run_store *s, const struct event *e, const struct plan *plan)
 {
+	struct event seen = *e;
 	struct event_row row;
 
 	if (s->pid == 0)
 		return;
-	event_row_fill(&row, e, s->sandbox, plan);
+	look(s, &seen);
+	event_row_fill(&row, &seen, s->sandbox, plan);
 	if (send(s->fd, &row, sizeof(row), MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof(row))
 		s->lost += e->packets;
 }
@@ -74,6 +114,8 @@ void run_store_close(struct run_store *s)
 
 	if (s->pid == 0)
 		return;
+	if (s->diag > 0)
+		close(s->diag);
 	close(s->fd); /* it writes what it has, and ends */
 	while (waitpid(s->pid, NULL, WNOHANG) == 0) {
 		if (clock_now_ms() > until_ms)

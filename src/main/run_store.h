@@ -6,20 +6,26 @@
 
 #include <sys/types.h>
 
+#include "ipc/witness.h"
 #include "policy/plan.h"
-#include "store/event.h"
 
 struct run_store {
 	pid_t pid; /* 0: nothing is kept */
 	int fd;
 	char sandbox[32]; /* how the run is named there */
 	uint64_t lost;	  /* events that nobody took */
+	/* To find out whose a denial was. */
+	int diag; /* owned; 0: it can't be asked */
+	pid_t in; /* a process of the sandbox's network namespace */
+	struct witness_pace pace;
 };
 
 /* In @directory; NULL: nothing. What keeps it from starting is a warning: the run goes
  * on. */
 void run_store_open(struct run_store *s, const char *directory);
-/* Never waits. */
+/* @diag, owned from then on, knows the sockets in the namespace of process @in. */
+void run_store_see(struct run_store *s, int diag, pid_t in);
+/* Takes WITNESS_LOOK_MS at most, and mostly nothing. */
 void run_store_add(struct run_store *s, const struct event *e, const struct plan *plan);
 /* Until everything is written, for at most three seconds; says what was lost. */
 void run_store_close(struct run_store *s);

@@ -7,7 +7,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
+/* After netinet/in.h, which has the same names as the kernel's. */
 #include "base/addr.h"
+#include <linux/netfilter_ipv4.h>
+#include <linux/netfilter_ipv6/ip6_tables.h>
 
 enum {
 	LISTEN_BACKLOG = 512,
@@ -120,6 +123,29 @@ int sandbox_fds_open(struct sandbox_fds *ret, const struct sandbox_ports *ports,
 }
 
 enum { FDS_MAX = 32 }; /* in one message */
+
+int sock_ends(int fd, struct endpoint *ret_from, struct endpoint *ret_to)
+{
+	struct sockaddr_storage peer = { 0 }, here = { 0 }, asked = { 0 };
+	socklen_t peer_size = sizeof(peer), here_size = sizeof(here);
+	socklen_t asked_size = sizeof(asked);
+	int r;
+
+	if (getpeername(fd, (struct sockaddr *)&peer, &peer_size) < 0 ||
+	    getsockname(fd, (struct sockaddr *)&here, &here_size) < 0)
+		return -errno;
+	if (here.ss_family == AF_INET)
+		r = getsockopt(fd, IPPROTO_IP, SO_ORIGINAL_DST, &asked, &asked_size);
+	else
+		r = getsockopt(fd, IPPROTO_IPV6, IP6T_SO_ORIGINAL_DST, &asked,
+			       &asked_size);
+	/* It was not redirected. */
+	if (r < 0 || asked.ss_family != here.ss_family)
+		asked = here;
+	*ret_from = endpoint_from_sockaddr(&peer);
+	*ret_to = endpoint_from_sockaddr(&asked);
+	return 0;
+}
 
 ssize_t fds_send(int sock, const void *bytes, size_t size, const int *fds, size_t count)
 {

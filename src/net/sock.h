@@ -44,6 +44,11 @@ int sandbox_netlink_open(int *ret, struct err *err) MUST_CHECK;
 int sandbox_fds_open(struct sandbox_fds *ret, const struct sandbox_ports *ports,
 		     bool ipv6, struct err *err) MUST_CHECK;
 
+/* Of a connection that came in: who it is from, and where it was going before a
+ * redirect. Return: 0, or -errno with nothing written. */
+struct endpoint;
+int sock_ends(int fd, struct endpoint *ret_from, struct endpoint *ret_to) MUST_CHECK;
+
 /* Send @count descriptors and @size bytes as one message over a SOCK_SEQPACKET or
  * SOCK_STREAM unix socket; receive the same. Received descriptors are close-on-exec.
  * Return: bytes, 0 at end of file, or -errno; -EBADMSG when the kernel cut the

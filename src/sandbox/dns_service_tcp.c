@@ -8,6 +8,7 @@
 #include <sys/eventfd.h>
 
 #include "dns/framing.h"
+#include "net/sock.h"
 
 enum {
 	INDEX_BITS = 10,	   /* of a handle; the rest is the generation */
@@ -24,6 +25,7 @@ struct dns_tcp_connection {
 	struct dns_tcp_connection *prev, *next; /* of the same side */
 	struct dns_tcp_connection *next_free;
 	uint32_t handle;
+	struct endpoint peer, asked; /* no address: not known */
 	uint32_t unanswered;
 	bool at_end;		 /* the client sends no more; it still gets its replies */
 	int64_t active_ms;	 /* the last message or reply */
@@ -172,6 +174,8 @@ static void hand_over(struct dns_tcp_connection *c, const uint8_t *message, size
 		.sandbox = c->side->sandbox,
 		.connection = c->handle,
 		.tcp = true,
+		.peer = c->peer,
+		.asked = c->asked,
 	};
 
 	c->active_ms = c->message_from_ms = loop_now_ms(t->loop);
@@ -393,6 +397,8 @@ static bool connection_open(struct dns_tcp_side *side, int fd)
 	c->unanswered = 0;
 	c->at_end = false;
 	c->out_size = c->out_sent = 0;
+	if (sock_ends(fd, &c->peer, &c->asked) < 0)
+		c->peer = c->asked = (struct endpoint){ .port = 0 };
 	dns_framing_init(&c->framing, c->in, sizeof(c->in));
 	c->active_ms = loop_now_ms(t->loop);
 	side_link(c, side);

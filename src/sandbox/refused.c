@@ -92,6 +92,8 @@ void refused_packet(struct sandbox *s, const struct nflog_packet *p, int64_t now
 		.packets = 1,
 		.bytes = p->length,
 		.uid = p->uid,
+		.from = { p->source, p->source_port },
+		.to = { p->destination, p->destination_port },
 	};
 
 	s->counters[COUNT_PACKETS_DENIED]++;

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 
 #include "base/special.h"
+#include "net/sock.h"
 #include "policy/explain.h"
 #include "sandbox/relay_internal.h"
 #include "wire/tls.h"
@@ -91,6 +92,7 @@ static void report(struct relay_flow *f)
 	if (f->name.size > 0)
 		snprintf(e.name, sizeof(e.name), "%s", dns_name_format(&f->name, text));
 	set_reason(&e, f->reason);
+	(void)!sock_ends(f->client.source.fd, &e.from, &e.to);
 	sandbox_event(g->sandbox, &e, loop_now_ms(g->relay->loop));
 }
 

@@ -51,7 +51,8 @@ struct resolver_client {
 	struct sandbox *sandbox;
 	uint32_t connection; /* of the transport: a TCP connection's handle */
 	bool tcp;
-	struct endpoint peer; /* UDP: the sender */
+	struct endpoint peer;  /* the sender, as far as it is known */
+	struct endpoint asked; /* TCP: whom it has dialled, likewise */
 };
 
 /* What became of an upstream server, for the log: told when it happens, at most once a

@@ -85,6 +85,8 @@ static void tell_denied(const struct resolver_ask *ask, uint32_t rule,
 			   .allowable = rule == PLAN_NO_RULE && !remote &&
 					dns_name_is_host(&ask->query.name),
 			   .uid = UINT32_MAX,
+			   .from = ask->client.peer,
+			   .to = ask->client.asked,
 			   .query_type = ask->query.type };
 
 	if (remote)

@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,6 +97,24 @@ static bool folds(const struct event *a, const struct event *b)
 	       a->protocol == b->protocol && a->limit == b->limit &&
 	       addr_equal(&a->remote, &b->remote) && event_same_reason(a, b) &&
 	       strncmp(a->name, b->name, EVENT_NAME_SIZE) == 0;
+}
+
+/* Of several none is named, and the command as long as it is the same. */
+static void fold_process(struct event *into, const struct event *e)
+{
+	if (e->pid == 0)
+		return;
+	if (into->uid == UINT32_MAX)
+		into->uid = e->uid;
+	if (into->pid == 0 && !into->command[0]) {
+		into->pid = e->pid;
+		memcpy(into->command, e->command, sizeof(into->command));
+		return;
+	}
+	if (into->pid != e->pid)
+		into->pid = 0;
+	if (strncmp(into->command, e->command, EVENT_COMMAND_SIZE) != 0)
+		snprintf(into->command, sizeof(into->command), "several");
 }
 
 /* ---- the ring ---- */
@@ -196,6 +215,7 @@ void event_ring_add(struct event_ring *r, const struct event *e)
 	if (s) {
 		s->event.packets += e->packets;
 		s->event.bytes += e->bytes;
+		fold_process(&s->event, e);
 		return;
 	}
 	make_room(r);
@@ -203,6 +223,14 @@ void event_ring_add(struct event_ring *r, const struct event *e)
 	i = (r->oldest + r->count++) % r->size;
 	r->slots[i] = (struct slot){ .event = *e, .hash = hash, .next = *head };
 	*head = (uint32_t)i;
+}
+
+void event_ring_name(struct event_ring *r, const struct event *e)
+{
+	struct slot *s = find(r, hash_event(r, e), e);
+
+	if (s)
+		fold_process(&s->event, e);
 }
 
 size_t event_ring_count(const struct event_ring *r)

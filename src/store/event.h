@@ -30,7 +30,7 @@ enum event_layer {
 	EVENT_LAYER_COUNT
 };
 
-enum { EVENT_NAME_SIZE = 256, EVENT_REASON_SIZE = 128 };
+enum { EVENT_NAME_SIZE = 256, EVENT_REASON_SIZE = 128, EVENT_COMMAND_SIZE = 48 };
 #define EVENT_NO_RULE 0xffffffffu
 enum { EVENT_LIMIT_DENIES = 255 }; /* event.limit: the policy's on_denies */
 
@@ -49,8 +49,13 @@ struct event {
 	uint8_t limit;	/* enum plan_limit + 1 of an EVENT_LIMIT, or EVENT_LIMIT_DENIES,
 			   else 0 */
 	bool allowable; /* an allow rule for just this would have let it through */
+	uint32_t pid;	/* of the sender, where it was found; else 0 */
 	struct addr remote;
-	char name[EVENT_NAME_SIZE];	/* presentation form, "" when none */
+	/* The sender's socket as it knows itself, and where it sends to, by which the
+	 * sender may be found; no address: not known. Not kept. */
+	struct endpoint from, to;
+	char command[EVENT_COMMAND_SIZE]; /* of the sender, printable; "": not known */
+	char name[EVENT_NAME_SIZE];	  /* presentation form, "" when none */
 	char reason[EVENT_REASON_SIZE]; /* "no rule allows it", "cloud metadata address" …
 					 */
 };
@@ -64,12 +69,14 @@ const char *event_layer_name(enum event_layer l);
 
 /* The newest @capacity distinct events. Equal (sandbox, action, layer, name, remote,
  * port, protocol, rule, limit, event_same_reason()) fold: packets and bytes add up, the
- * first time stays.
+ * first time stays, and the process as long as no other one is known of.
  * When it is full the oldest goes and is counted. */
 struct event_ring;
 struct event_ring *event_ring_new(size_t capacity);
 void event_ring_free(struct event_ring *r);
 void event_ring_add(struct event_ring *r, const struct event *e);
+/* The process of @e is known by now; it, or one like it, was added before. */
+void event_ring_name(struct event_ring *r, const struct event *e);
 size_t event_ring_count(const struct event_ring *r);
 /* From the oldest, 0, to the newest. */
 const struct event *event_ring_at(const struct event_ring *r, size_t i);

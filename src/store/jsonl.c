@@ -41,6 +41,9 @@ void event_row_fill(struct event_row *ret, const struct event *e, const char *sa
 	ret->event.name[EVENT_NAME_SIZE - 1] = '\0';
 	ret->event.reason[EVENT_REASON_SIZE - 1] = '\0';
 	snprintf(ret->sandbox, sizeof(ret->sandbox), "%s", sandbox ? sandbox : "");
+	ret->pid = e->pid;
+	snprintf(ret->command, sizeof(ret->command), "%.*s", EVENT_COMMAND_SIZE - 1,
+		 e->command);
 	fill_rule(ret, plan);
 }
 

@@ -21,12 +21,11 @@ struct event_row {
 	char rule[ROW_RULE_SIZE]; /* "deny gist.github.com"; "": the default action */
 	char rule_file[ROW_FILE_SIZE];	/* "" when there is none */
 	uint32_t rule_line;		/* 0 when there is none */
-	uint32_t pid;			/* of the sender; 0: not known */
-	char command[ROW_COMMAND_SIZE]; /* its name; "": not known */
+	uint32_t pid;			/* the event's */
+	char command[ROW_COMMAND_SIZE]; /* the same */
 };
 
-/* @e of @sandbox; the rule's text is @plan's, which may be NULL. The process stays
- * unknown. */
+/* @e of @sandbox; the rule's text is @plan's, which may be NULL. */
 void event_row_fill(struct event_row *ret, const struct event *e, const char *sandbox,
 		    const struct plan *plan);
 

@@ -139,6 +139,8 @@ static void fold(struct event *into, const struct event *e)
 {
 	if (into->packets == 0) {
 		into->ts_ms = e->ts_ms;
+		into->from = e->from;
+		into->to = e->to;
 		if (e->uid != UINT32_MAX)
 			into->uid = e->uid;
 	}

@@ -443,7 +443,11 @@ class Sidecar:
             for child in pathlib.Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split():
                 with contextlib.suppress(OSError):
                     program = os.path.basename(os.readlink(f"/proc/{child}/exe"))
-                    found[{"weir": "engine", "weir-control": "control"}.get(program, program)] = int(child)
+                    if program == "weir":  # its engine or its witness, once it has said so
+                        program = pathlib.Path(f"/proc/{child}/comm").read_text().strip()
+                    if program != "weir":
+                        found[{"weir-engine": "engine", "weir-control": "control",
+                               "weir-witness": "witness"}.get(program, program)] = int(child)
         return found
 
     def child(self, name):

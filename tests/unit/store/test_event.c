@@ -41,6 +41,50 @@ static void equal_events_fold_and_keep_the_first_time(void **state)
 	event_ring_free(r);
 }
 
+static void tell_process(struct event_ring *r, uint32_t pid, const char *command)
+{
+	struct event e = sample("a.test");
+
+	e.pid = pid;
+	e.uid = 7;
+	snprintf(e.command, sizeof(e.command), "%s", command);
+	event_ring_name(r, &e);
+}
+
+static void of_several_processes_none_is_named(void **state)
+{
+	static const struct {
+		uint32_t pid;
+		const char *command;
+		uint32_t then_pid;
+		const char *then_command;
+	} steps[] = {
+		{ 0, "", 0, "" },
+		{ 11, "curl", 11, "curl" },
+		{ 0, "", 11, "curl" },
+		{ 11, "curl", 11, "curl" },
+		{ 12, "curl", 0, "curl" },
+		{ 12, "curl", 0, "curl" },
+		{ 13, "wget", 0, "several" },
+		{ 13, "wget", 0, "several" },
+	};
+	struct event_ring *r = event_ring_new(4);
+	struct event e = sample("a.test");
+
+	e.uid = UINT32_MAX;
+	tell_process(r, 9, "nobody"); /* of what isn't there */
+	assert_int_equal(event_ring_count(r), 0);
+	event_ring_add(r, &e);
+	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
+		tell_process(r, steps[i].pid, steps[i].command);
+		assert_int_equal(event_ring_at(r, 0)->pid, steps[i].then_pid);
+		assert_string_equal(event_ring_at(r, 0)->command, steps[i].then_command);
+	}
+	assert_int_equal(event_ring_at(r, 0)->packets, 1);
+	assert_int_equal(event_ring_at(r, 0)->uid, 7);
+	event_ring_free(r);
+}
+
 static void what_differs_in_any_key_field_does_not_fold(void **state)
 {
 	struct event base = sample("a.test"), rows[9];
@@ -172,6 +216,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(equal_events_fold_and_keep_the_first_time),
+		cmocka_unit_test(of_several_processes_none_is_named),
 		cmocka_unit_test(what_differs_in_any_key_field_does_not_fold),
 		cmocka_unit_test(changes_fold_only_when_they_say_the_same),
 		cmocka_unit_test(a_ring_grows_up_to_its_capacity),

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ * A denial that is told at once is asked about at once, and what else is to be done with
+ * it goes on meanwhile. Its row waits for the answer, WITNESS_WAIT_MS at most, and then
+ * goes to whoever keeps or streams it, with a process or without. The witness answers in
+ * the order of the questions. Where more is denied than may be asked about, rows go on at
+ * once: what isn't known is not waited for. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "control/side.h"
+#include "ipc/witness.h"
+
+enum {
+	HELD_MAX = 32, /* rows that wait; over it: nothing is asked */
+	AGAIN_MS = 5000,
+	WARD_PER_SECOND = 10, /* of one sandbox: others are asked about as well */
+};
+
+struct held {
+	struct event_row row;
+	uint32_t number; /* of its question */
+	int64_t until_ms;
+};
+
+struct side_witness {
+	struct side *side;
+	struct loop_source source; /* fd -1: there is none */
+	struct loop_timer late;	   /* the oldest is not waited for any more */
+	struct loop_timer again;   /* another one is asked for */
+	struct witness_pace pace;
+	uint32_t number; /* of the last question */
+	struct held held[HELD_MAX];
+	size_t first, count; /* of those that wait */
+};
+
+/* ---- rows that wait ---- */
+
+static struct held *oldest(struct side_witness *w)
+{
+	return &w->held[w->first];
+}
+
+/* It waits no more. */
+static void let_go(struct side_witness *w)
+{
+	struct held *h = oldest(w);
+
+	w->first = (w->first + 1) % HELD_MAX;
+	w->count--;
+	side_on_row(w->side, &h->row);
+}
+
+static void watch_oldest(struct side_witness *w)
+{
+	loop_timer_stop(w->side->loop, &w->late);
+	while (w->count > 0 &&
+	       loop_timer_start(w->side->loop, &w->late, oldest(w)->until_ms) < 0)
+		let_go(w);
+}
+
+static void on_late(struct loop_timer *t)
+{
+	struct side_witness *w = CONTAINER_OF(t, struct side_witness, late);
+	const int64_t now_ms = loop_now_ms(w->side->loop);
+
+	while (w->count > 0 && oldest(w)->until_ms <= now_ms)
+		let_go(w);
+	watch_oldest(w);
+}
+
+static void on_answer(struct side_witness *w, const struct witness_answer *a)
+{
+	struct event_row *row;
+
+	/* Those before it have no answer any more. */
+	while (w->count > 0 && (int32_t)(oldest(w)->number - a->number) < 0)
+		let_go(w);
+	if (w->count == 0 || oldest(w)->number != a->number)
+		return;
+	row = &oldest(w)->row;
+	witness_take(&row->event, &a->owner);
+	if (row->event.pid > 0) {
+		row->pid = row->event.pid;
+		memcpy(row->command, row->event.command, EVENT_COMMAND_SIZE);
+		side_on_process(w->side, &row->event);
+	}
+	let_go(w);
+}
+
+/* ---- the channel ---- */
+
+static void lose(struct side_witness *w)
+{
+	if (w->source.fd < 0)
+		return;
+	loop_remove(w->side->loop, &w->source);
+	close(w->source.fd);
+	w->source.fd = -1;
+	while (w->count > 0)
+		let_go(w);
+	loop_timer_stop(w->side->loop, &w->late);
+	/* Without the memory for a timer there is none any more. */
+	(void)!loop_timer_start(w->side->loop, &w->again,
+				loop_now_ms(w->side->loop) + AGAIN_MS);
+}
+
+static void on_ready(struct loop_source *source, uint32_t events)
+{
+	struct side_witness *w = CONTAINER_OF(source, struct side_witness, source);
+	struct witness_answer a;
+	ssize_t n;
+
+	while ((n = recv(source->fd, &a, sizeof(a), MSG_DONTWAIT)) == sizeof(a))
+		on_answer(w, &a);
+	if (n < 0 && errno == EAGAIN)
+		watch_oldest(w);
+	else
+		lose(w);
+}
+
+static void ask_for_one(struct side *s)
+{
+	const struct ipc_message start = { .type = IPC_WITNESS };
+
+	(void)!ipc_send(s->link->from_keeper.fd, &start, NULL, 0);
+}
+
+static void on_again(struct loop_timer *t)
+{
+	ask_for_one(CONTAINER_OF(t, struct side_witness, again)->side);
+}
+
+void side_witness_open(struct side *s)
+{
+	struct side_witness *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return; /* no process is ever known */
+	w->side = s;
+	w->source = (struct loop_source){ .fd = -1, .on_ready = on_ready };
+	w->late.on_fire = on_late;
+	w->again.on_fire = on_again;
+	s->witness = w;
+	ask_for_one(s);
+}
+
+void side_witness_attach(struct side *s, int fd)
+{
+	struct side_witness *w = s->witness;
+
+	if (!w || w->source.fd >= 0) {
+		close(fd);
+		return;
+	}
+	w->source.fd = fd;
+	if (loop_add(s->loop, &w->source, EPOLLIN) == 0)
+		return;
+	close(fd);
+	w->source.fd = -1;
+}
+
+void side_witness_close(struct side *s)
+{
+	struct side_witness *w = s->witness;
+
+	while (w && w->count > 0)
+		let_go(w);
+}
+
+/* ---- questions ---- */
+
+static bool about_whom(const struct side *s, const struct event_row *row,
+		       struct witness_question *q, int64_t now_ms)
+{
+	struct side_ward *w;
+
+	if (!s->many) {
+		q->kind = GUARDED_SHARED;
+		return true;
+	}
+	w = side_ward_find(s, row->event.sandbox);
+	if (!w ||
+	    !rate_take(&w->witnessed, WARD_PER_SECOND, 1000, WARD_PER_SECOND, now_ms))
+		return false;
+	q->kind = w->spec.kind;
+	q->member = w->spec.member;
+	memcpy(q->where, w->spec.where, sizeof(q->where));
+	return true;
+}
+
+bool side_witness_ask(struct side *s, const struct event_row *row)
+{
+	struct side_witness *w = s->witness;
+	const int64_t now_ms = clock_now_ms();
+	struct witness_question q;
+	struct held *h;
+
+	if (!w || w->source.fd < 0 || w->count == HELD_MAX ||
+	    !witness_question_of(&row->event, now_ms, clock_wall_ms(), &q) ||
+	    !about_whom(s, row, &q, now_ms) || !witness_may(&w->pace, now_ms))
+		return false;
+	q.number = ++w->number;
+	if (send(w->source.fd, &q, sizeof(q), MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof(q))
+		return false;
+	h = &w->held[(w->first + w->count++) % HELD_MAX];
+	*h = (struct held){ .row = *row,
+			    .number = q.number,
+			    .until_ms = now_ms + WITNESS_WAIT_MS };
+	watch_oldest(w);
+	return true;
+}
