@@ -93,6 +93,16 @@ struct prefix prefix_of(const struct addr *a, unsigned int bits)
 	return p;
 }
 
+struct prefix prefix_translated(const struct prefix *p)
+{
+	uint8_t bytes[16] = { 0x00, 0x64, 0xff, 0x9b };
+	struct addr a;
+
+	memcpy(bytes + 12, p->addr.bytes, 4);
+	a = addr_from_bytes(ADDR_V6, bytes);
+	return prefix_of(&a, 96u + p->bits);
+}
+
 static bool bits_parse(const char *text, size_t len, unsigned int max, unsigned int *ret)
 {
 	unsigned int bits = 0;

@@ -24,7 +24,7 @@ struct builder {
 	const struct rule **rules; /* written, then implicit */
 	size_t count;
 	size_t name_count;   /* rules that name a name */
-	size_t prefix_count; /* rules that name an address */
+	size_t prefix_count; /* of rules that name an address */
 	struct layout_port_list lists[PLAN_PORT_LISTS_MAX];
 	size_t list_count;
 	struct plan_port_range ports[PORTS_MAX];
@@ -112,6 +112,13 @@ static int intern_lists(struct builder *b, struct err *err)
 	return 0;
 }
 
+/* What is denied is denied by way of a translator as well. */
+static bool is_denied_v4(const struct rule *r)
+{
+	return r->kind == TARGET_PREFIX && r->action == POLICY_DENY &&
+	       r->prefix.addr.family == ADDR_V4;
+}
+
 static int number_rules(struct builder *b)
 {
 	struct rule *implicit;
@@ -134,7 +141,7 @@ static int number_rules(struct builder *b)
 		if (i == 0 || rule->file != b->rules[i - 1]->file)
 			b->text_size += strlen(rule->file) + 1;
 		if (rule->kind == TARGET_PREFIX)
-			b->prefix_count++;
+			b->prefix_count += is_denied_v4(rule) ? 2 : 1;
 		else
 			b->name_count++;
 		b->name_size += (uint64_t)rule->name.size + 1;
@@ -229,6 +236,10 @@ static int build_prefixes(struct builder *b)
 			.flags = r->flags,
 			.rule = (uint32_t)i,
 		};
+		if (!is_denied_v4(r))
+			continue;
+		b->prefixes[n] = b->prefixes[n - 1];
+		b->prefixes[n++].prefix = prefix_translated(&r->prefix);
 	}
 	qsort(b->prefixes, n, sizeof(*b->prefixes), prefix_order);
 	fold_prefixes(b);

@@ -35,16 +35,22 @@ static bool is_named(const struct policy *p, const struct addr *a)
 	return false;
 }
 
-/* Something would open this address: the default, or an allow around it. */
+/* Something would open this address: the default, or an allow around it, or around where
+ * it stands behind a translator. */
 static bool is_open(const struct policy *p, const struct addr *a)
 {
+	const struct prefix self = prefix_of(a, (unsigned int)bits_of(a));
+	const struct addr other = a->family == ADDR_V4 ? prefix_translated(&self).addr
+						       : *a;
+
 	if (p->default_action == POLICY_ALLOW)
 		return true;
 	for (size_t i = 0; i < p->count; i++) {
 		const struct rule *r = &p->rules[i];
 
 		if (r->kind == TARGET_PREFIX && r->action == POLICY_ALLOW &&
-		    prefix_contains(&r->prefix, a))
+		    (prefix_contains(&r->prefix, a) ||
+		     prefix_contains(&r->prefix, &other)))
 			return true;
 	}
 	return false;

@@ -112,3 +112,22 @@ def test_odd_packets(host, tree, pod, site, kind):
     assert {p.proto for p in left} <= {"tcp", "udp"} and {p.dst for p in left} <= {site.v4, site.v6}, left
     said = {p.payload for p in left if p.payload}
     assert b"first" in said and said <= {b"first", b"may pass"}, said
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "netns"])
+def test_a_denied_address_behind_a_translator(host, tree, pod, kind):
+    """Where a network has NAT64, each IPv4 address stands behind 64:ff9b::/96."""
+    app, source, who = pod, pod, {"netns": pod.ns.path}
+    if kind != "netns":
+        app, _, who = attached(host, tree, kind)
+        source = host
+    document = {"verify": "dns", "defaultAction": "allow",
+                "egress": [{"action": "deny", "target": t} for t in (STRANGER, "10.0.0.0/8")]}
+    reply = host.daemon().call("PUT", "/sandboxes/one", {**who, "policy": document})
+    assert reply.status == 201, reply
+    # the metadata server and known resolvers are denied unasked
+    denied = [f"64:ff9b::{a}" for a in ("5d09:909", "a01:203", "a9fe:a9fe", "808:808")]
+    answers = app.probe(*(["udp", a, 443, "x"] for a in (*denied, "64:ff9b::5d09:90a")))
+    assert not [a for a in answers[:-1] if a.result in ("ok", "sent")], answers
+    left = source.capture.packets(0.2)
+    assert {p.dst for p in left if p.dst.startswith("64:ff9b:")} == {"64:ff9b::5d09:90a"}, (left, answers)

@@ -344,7 +344,7 @@ static void what_the_parameters_close_is_denied_like_by_a_rule(void **state)
 	w = build(&policy, p);
 	assert_int_equal(find_set(&w, "deny4")->range_count, 2);
 	assert_int_equal(find_set(&w, "deny4")->ranges[0].to[3], 255);
-	assert_int_equal(find_set(&w, "deny6")->range_count, 1);
+	assert_int_equal(find_set(&w, "deny6")->range_count, 2);
 	assert_has(&w, "output: nfproto=10 ip6@deny6 goto:refuse\n");
 	world_done(&w);
 }

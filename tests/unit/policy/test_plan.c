@@ -202,6 +202,34 @@ static void a_deny_of_an_address_is_absolute(void **state)
 	world_done(&w);
 }
 
+static void what_is_denied_is_so_behind_a_translator(void **state)
+{
+	static const struct {
+		const char *addr;
+		enum policy_action action;
+	} rows[] = {
+		{ "64:ff9b::a02:304", POLICY_DENY },
+		{ "64:ff9b::a03:304", POLICY_ALLOW },
+		{ "64:ff9b::9090:1", POLICY_DENY },
+		{ "64:ff9b::9090:2", POLICY_ALLOW },
+		{ "64:ff9b::a9fe:a9fe", POLICY_DENY },
+		{ "64:ff9b:1::a02:304", POLICY_ALLOW },
+	};
+	struct rule rules[] = { addr_rule(POLICY_DENY, "10.2.0.0/16"),
+				addr_rule(POLICY_DENY, "144.144.0.1"),
+				addr_rule(POLICY_ALLOW, "64:ff9b::/32") };
+	struct policy policy = { .rules = rules, .count = ARRAY_SIZE(rules) };
+	struct world w = compile(&policy);
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct addr a = addr_of(rows[i].addr);
+
+		assert_int_equal(plan_match_addr(&w.plan, &a, IPPROTO_TCP, 80).action,
+				 rows[i].action);
+	}
+	world_done(&w);
+}
+
 static void the_default_list_leaves_out_dns_and_quic_under_tls(void **state)
 {
 	for (int verify = POLICY_VERIFY_DNS; verify <= POLICY_VERIFY_TLS; verify++) {
@@ -330,8 +358,8 @@ static void what_the_kernel_gets_is_disjoint_and_says_the_same(void **state)
 		addr_rule(POLICY_ALLOW, "2001:db8::/32"),
 	};
 	struct policy policy = { .rules = rules, .count = ARRAY_SIZE(rules) };
-	static const char *const want[] = { "10.2.0.0/16", "10.0.0.0/8",
-					    "2001:db8::/32" };
+	static const char *const want[] = { "10.2.0.0/16", "64:ff9b::a02:0/112",
+					    "10.0.0.0/8", "2001:db8::/32" };
 	struct world w = compile(&policy);
 
 	assert_int_equal(plan_prefix_count(&w.plan), ARRAY_SIZE(want));
@@ -547,6 +575,7 @@ int main(void)
 		cmocka_unit_test(names_match_as_their_kind_says),
 		cmocka_unit_test(a_name_that_is_a_number_is_denied_under_allow_too),
 		cmocka_unit_test(a_deny_of_an_address_is_absolute),
+		cmocka_unit_test(what_is_denied_is_so_behind_a_translator),
 		cmocka_unit_test(the_default_list_leaves_out_dns_and_quic_under_tls),
 		cmocka_unit_test(metadata_has_to_be_named),
 		cmocka_unit_test(allow_by_default_still_refuses_metadata_and_doh),
