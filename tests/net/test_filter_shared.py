@@ -491,7 +491,7 @@ def test_weirs_packets_pass_by_mark_uid_and_held_port_together(world):
     assert world.weir.udp(DENIED, 53, "own", 40000, MARK) == "0"
     assert world.weir.udp(OTHER6, 53, "own6", 40000, MARK) == "0"
     assert world.weir.tcp(DENIED, 443, 40000, MARK) == "0"
-    assert [w[3] for w in world.arrived()] == ["own", "own6", ""]
+    assert sorted(w[3] for w in world.arrived()) == ["", "own", "own6"]  # the sink looks at one socket after the other
     # Each one missing.
     assert world.weir.udp(DENIED, 7001, "no mark", 40000) == "EPERM"
     assert world.root.udp(DENIED, 7002, "no uid", 40000, MARK) == "EPERM"
