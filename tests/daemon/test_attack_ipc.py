@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whoever has taken over the engine or control says what he likes to the other processes, on their channels."""
+import contextlib
 import ctypes
 import os
 import random
@@ -52,9 +53,9 @@ def message_size(daemon, pod):
         os.kill(control, signal.SIGCONT)
 
 
-def hostile(rng, size):
+def hostile(rng, size, about=(0, 1, 1, 65535, 65536, 2**32 - 1)):
     body = rng.choice([rng.randbytes(size), b"\xff" * size, b"A" * size, bytes(size)])
-    head = struct.pack("=IIIBB", rng.randrange(TYPES), rng.choice([0, 1, 1, 65535, 65536, 2**32 - 1]), rng.choice([0, 2**32 - 1]),
+    head = struct.pack("=IIIBB", rng.randrange(TYPES), rng.choice(about), rng.choice([0, 2**32 - 1]),
                        rng.randrange(256), rng.randrange(256))
     return head.ljust(HEAD, b"\1") + body[HEAD:]
 
@@ -93,14 +94,20 @@ def test_an_engine_that_lies(daemon, pod, site, shape):
 
 
 def test_a_control_that_lies(daemon, pod, site):
-    """It may attach and detach, as it is asked to; not more."""
+    """It may attach and detach, as it is asked to; not more. Its successor finds everything in order."""
     daemon.attach("one", pod, "--allow", site.name)
     size, rng, null = message_size(daemon, pod), random.Random(5), os.open("/dev/null", os.O_RDONLY)
-    for round in range(3):
-        for channel in channels(wait_for(lambda: daemon.children().get("control"))):
+    for _ in range(3):
+        control = wait_for(lambda: daemon.children().get("control"))
+        for channel in channels(control):
             with channel:
-                say(channel, [(hostile(rng, size), [null] * rng.choice([0, 0, 0, 1, 2])) for _ in range(200)])
-        wait_for(daemon.healthy)
+                # not of the one that there is, which it may detach
+                say(channel, [(hostile(rng, size, (0, 2, 65535, 65536, 2**32 - 1)), [null] * rng.choice([0, 0, 0, 1, 2]))
+                              for _ in range(200)])
         expect.tcp_refused(pod.probe(["tcp", "93.9.9.9", 443]))
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(control, signal.SIGKILL)
+        wait_for(lambda: daemon.children().get("control", control) != control)
+        wait_for(daemon.healthy)
     os.close(null)
     assert daemon.process.poll() is None
