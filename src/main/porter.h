@@ -48,7 +48,7 @@ int porter_give(struct porter *p, const struct porter_order *o, const int *fds,
 int porter_take(struct porter *p, struct porter_child *ret, struct err *err) MUST_CHECK;
 
 /* The tasks, run in the child, which ends after them: warden_inside.c, warden_join.c,
- * warden.c */
+ * warden_witness.c */
 void inside_child(const struct porter_order *o);
 void join_child(const struct porter_order *o);
 void look_child(const struct porter_order *o);

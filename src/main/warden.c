@@ -30,7 +30,6 @@
 #include "cli/daemon.h"
 #include "main/helper.h"
 #include "main/warden_internal.h"
-#include "main/witness.h"
 #include "net/cgroup.h"
 
 enum warden_status {
@@ -337,28 +336,6 @@ static void on_keep(struct warden *w, const struct ipc_message *m, int *fds)
 		warden_tell_control(w, &kept, NULL);
 }
 
-/* It ends with control's end of the channel, and control asks for the next one. */
-static void on_witness(struct warden *w)
-{
-	const struct porter_order order = { .task = PORTER_WITNESS };
-	const struct ipc_message m = { .type = IPC_WITNESS };
-	struct err ignored = { 0 };
-	int fds[2];
-
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
-		return;
-	if (porter_order(&w->porter, &order, &fds[1], 1, &ignored) > 0)
-		warden_tell_control(w, &m, &fds[0]);
-	close(fds[0]);
-	close(fds[1]);
-}
-
-/* In the porter's child. */
-void witness_child(const struct porter_order *o)
-{
-	witness_serve(PORTER_FD_FIRST, true);
-}
-
 void warden_on_control(struct warden *w, const struct ipc_message *m, int *fds,
 		       size_t count)
 {
@@ -375,7 +352,7 @@ void warden_on_control(struct warden *w, const struct ipc_message *m, int *fds,
 	else if (m->type == IPC_LOOK)
 		on_look(w, m->sandbox);
 	else if (m->type == IPC_WITNESS)
-		on_witness(w);
+		warden_start_witness(w);
 	else if (m->type == IPC_STOP)
 		on_stop(w, m->sandbox);
 	else if (m->type == IPC_WHO)

@@ -10,6 +10,7 @@
  *   warden_inside.c  the short-lived child that enters its namespace
  *   warden_gone.c    namespaces that are gone
  *   warden_user.c    users by name
+ *   warden_witness.c the process that finds out whose a denial was
  *   warden_host.c    what those of the host's own namespace share, and who they are
  *   warden_follow.c  cgroups that go and come again
  *   warden_parent.c  what is above those cgroups is closed to whom nobody knows
@@ -348,6 +349,12 @@ void gone_unwatch(struct ward *d);
 int gone_start(struct warden *w) MUST_CHECK;
 /* The number, if that is what @where is; 0: a path. */
 pid_t gone_pid_of(const char *where);
+
+/* -- warden_witness.c --------------------------------------------------------------- */
+
+/* Control gets a channel to a new one, which ends with that; then control asks for the
+ * next one. */
+void warden_start_witness(struct warden *w);
 
 /* -- warden_user.c ------------------------------------------------------------------ */
 
