@@ -25,6 +25,8 @@ void side_row(void *data, const struct event *e, struct event_row *ret)
 	/* A launch that failed: there is no such sandbox, only its name. */
 	else if (s->many && e->action == EVENT_PANIC)
 		event_row_fill(ret, e, e->name, NULL);
+	else if (s->many && e->sandbox != 0 && e->sandbox == s->refused.id)
+		event_row_fill(ret, e, s->refused.name, NULL);
 	else
 		event_row_fill(ret, e, s->spec.sandbox_id,
 			       s->plan_bytes ? &s->plan : NULL);

@@ -139,6 +139,10 @@ struct side {
 
 	/* wards.c; in a sidecar there are none */
 	bool many; /* the daemon's control */
+	struct {
+		uint32_t id;
+		char name[IPC_WARD_NAME_MAX + 1];
+	} refused; /* the last attach that failed: its events come behind */
 	struct roster ward_names, ward_places;
 	struct loop_timer relist;
 	int64_t denies_at_ms; /* of all of them */

@@ -327,7 +327,7 @@ static int attach_somewhere(struct side *s, const struct ipc_ward *given,
 	struct ipc_ward spec = *given;
 	struct err full = { 0 };
 	struct side_link *l;
-	struct ipc_message m;
+	struct ipc_message m = { 0 };
 	int r;
 
 	while ((r = side_engine_choose(s, &spec, &l, err)) == 0) {
@@ -337,6 +337,10 @@ static int attach_somewhere(struct side *s, const struct ipc_ward *given,
 		l->full = true;
 		full = *err;
 		*err = (struct err){ 0 };
+	}
+	if (r < 0 && m.type == IPC_REFUSED) {
+		s->refused.id = m.sandbox;
+		snprintf(s->refused.name, sizeof(s->refused.name), "%s", spec.name);
 	}
 	/* Why the last one is says more. */
 	if (r == -EMFILE && full.code < 0)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """dns: pinned of a sandbox that a daemon guards: its names are resolved when it is attached, and when its policy changes."""
+import sqlite3
+
 from world import expect
 from world.sidecar import policy, wait_for
 
@@ -68,6 +70,23 @@ def test_a_required_name_without_an_address_fails_the_attach(daemon, pod, site, 
     expect.tcp_refused(pod.probe(["tcp", denied.v4, 7007]))  # the rules stay
     daemon.attach("one", pod, "--policy", required(tmp_path, site.name))
     assert pod.probe(["tcp", site.v4, 7007]).result == "ok"
+
+
+def test_an_attach_that_fails_leaves_events_of_its_own_name(host, pod, site, tmp_path):
+    daemon = host.daemon("--state-dir", host.folder / "state")
+    done = daemon.weir("attach", "--id", "one", "--netns", pod.ns.path, "--policy",
+                       required(tmp_path, site.name, "gone.pinned.test", "other.pinned.test"))
+    assert done.code == 125, done
+
+    def rows():
+        try:
+            with sqlite3.connect(f"file:{host.folder}/state/events.db?mode=ro", uri=True) as db:
+                return {(sandbox, name) for sandbox, name in db.execute("SELECT sandbox, name FROM event")}
+        except sqlite3.OperationalError:  # it is being made
+            return set()
+    names = {"gone.pinned.test", "other.pinned.test"}
+    wait_for(lambda: names <= {name for _, name in rows()}, seconds=10)
+    assert {sandbox for sandbox, _ in rows()} == {"one"}
 
 
 def test_one_that_is_guarded_already_outlives_its_required_name(daemon, pod, site, tmp_path):
