@@ -270,5 +270,6 @@ int keeper_run(struct sidecar_spec *spec)
 	r = loop_run(k.loop);
 	/* Whoever waits for our end may start another one, or remove the rules. */
 	keeper_end_engine(&k);
+	loop_free(k.loop);
 	return r < 0 ? KEEPER_FAILED : k.status;
 }
