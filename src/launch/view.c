@@ -296,6 +296,14 @@ static int write_resolv_conf(const char *dir, struct err *err)
 static int add_path(struct view *v, const char *path, const char *where,
 		    const struct stat *st, struct err *err);
 
+/* It was there a moment ago, and there is nothing to show: files come and go. */
+static bool is_gone(const char *path, int error)
+{
+	struct stat st;
+
+	return error == ENOENT && lstat(path, &st) < 0 && errno == ENOENT;
+}
+
 static int add_entry(struct view *v, int dir_fd, const char *name, const char *path,
 		     const char *where, struct err *err)
 {
@@ -319,8 +327,9 @@ static int add_split(struct view *v, const char *path, const char *where, struct
 	int r = 0;
 
 	if (!dir)
-		return errno == EACCES ? 0
-				       : err_sys(err, -errno, "cannot read '%s'", path);
+		return errno == EACCES || is_gone(path, errno)
+			       ? 0
+			       : err_sys(err, -errno, "cannot read '%s'", path);
 	while (r == 0 && (entry = readdir(dir))) {
 		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
 			r = add_entry(v, dirfd(dir), entry->d_name, path, where, err);
@@ -351,7 +360,9 @@ static int add_link(const char *path, const char *where, struct err *err)
 	ssize_t n = readlink(path, target, sizeof(target) - 1);
 
 	if (n < 0)
-		return err_sys(err, -errno, "cannot read the link '%s'", path);
+		return is_gone(path, errno)
+			       ? 0
+			       : err_sys(err, -errno, "cannot read the link '%s'", path);
 	target[n] = '\0';
 	if (symlink(target, where) < 0)
 		return err_sys(err, -errno, "cannot create '%s'", where);
@@ -363,6 +374,7 @@ static int add_path(struct view *v, const char *path, const char *where,
 		    const struct stat *st, struct err *err)
 {
 	CLEAN(fd) int fd = -1;
+	int r;
 
 	if (S_ISDIR(st->st_mode))
 		return add_directory(v, path, where, st->st_mode, err);
@@ -373,7 +385,12 @@ static int add_path(struct view *v, const char *path, const char *where,
 	fd = open(where, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return err_sys(err, -errno, "cannot create '%s'", where);
-	return bind_readonly(v, path, where, err);
+	r = bind_readonly(v, path, where, err);
+	if (r == -ENOENT && is_gone(path, ENOENT))
+		return unlink(where) < 0
+			       ? err_sys(err, -errno, "cannot remove '%s'", where)
+			       : 0;
+	return r;
 }
 
 /* Root: the copy @t of one mount becomes the lower layer of its place in the view. */
@@ -391,9 +408,15 @@ static int add_layer(struct view *v, const struct tree *t, size_t n, struct err 
 	if (!S_ISDIR(st.st_mode))
 		return S_ISREG(st.st_mode) ? attach_readonly(v, t->fd, where, err) : 0;
 	snprintf(layer, sizeof(layer), STAGE_LAYER "/%zu", n);
-	if (mkdir(layer, 0700) < 0 ||
-	    move_mount(t->fd, "", AT_FDCWD, layer, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+	if (mkdir(layer, 0700) < 0)
+		return err_sys(err, -errno, "cannot create '%s'", layer);
+	if (move_mount(t->fd, "", AT_FDCWD, layer, MOVE_MOUNT_F_EMPTY_PATH) < 0) {
+		/* What was opened is the directory below a mount that had gone by then,
+		 * as a container's does, and the directory has been removed as well. */
+		if (errno == ENOENT && strcmp(t->path, "/") != 0)
+			return 0;
 		return err_sys(err, -errno, "cannot attach the mount '%s'", t->path);
+	}
 	return show_directory(v, t->path, layer, where, err);
 }
 

@@ -310,3 +310,25 @@ def test_a_mount_below_var_takes_nothing_away(world, user):
     script = 'test -d /var/opt/there && touch /var/tmp/mine && readlink /var/run || ls -ld /var/run'
     done = world.run("sh", "-c", script, user=user, mounts=mounts)
     assert done.code == 0 and done.text in ("/run\n", "../run\n"), done
+
+
+CHURN = """
+echo churns
+while [ ! -e "$0/stop" ]; do
+    mkdir "$0/place"; mount -t tmpfs -o size=1m none "$0/place"; umount -l "$0/place"; rmdir "$0/place"
+    for i in 1 2 3; do echo x > "$0/file$i"; ln -s x "$0/link$i"; mkdir "$0/folder$i"; done; rm -rf "$0"/[fl]*[123]
+done
+"""
+
+
+def test_mounts_and_files_that_come_and_go_stop_no_start(world, user):
+    """As those of containers do, on a host that has some."""
+    folder = world.workdir(user)
+    churn = subprocess.Popen(["sh", "-c", CHURN, str(folder)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        assert churn.stdout.readline() == b"churns\n"
+        ended = [world.run("true", user=user) for _ in range(40 if user == "root" else 10)]
+    finally:
+        (folder / "stop").touch()
+        churn.wait(20)
+    assert [str(done) for done in ended if done.code != 0] == []

@@ -8,6 +8,7 @@ Protocols whose first bytes show no name (ssh, PostgreSQL, SMTP) follow the port
 import asyncio
 import glob
 import json
+import os
 import pathlib
 import shutil
 import socket
@@ -23,8 +24,8 @@ import websockets
 CLIENTS = pathlib.Path(__file__).parent / "clients"
 PYTHON = "/usr/bin/python3"
 USER = "weir-test"
-# Programs have to start, and the slowest of them takes a second or two for that.
-AT_ONCE_S = 4
+# Programs have to start, and the slowest of them takes a second or two for that, of a core that it has for itself.
+AT_ONCE_S = 4 * max(1, min(4, os.getloadavg()[0] / os.cpu_count() / 2))
 
 
 class Pair:

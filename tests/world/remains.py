@@ -36,8 +36,17 @@ def _dead(top, pattern):
                 yield path
 
 
+def _is_among_us(pid):
+    """Its tests' numbers are of our process namespace: those of a container say nothing here."""
+    with contextlib.suppress(OSError):
+        return os.readlink(f"/proc/{pid}/ns/pid") == os.readlink("/proc/self/ns/pid")
+    return False
+
+
 def _belongs_to_the_dead(pid):
     """It runs out of a test's folder, or was told of one, and that test is dead."""
+    if not _is_among_us(pid):
+        return False
     for what in ("environ", "cmdline"):
         with contextlib.suppress(OSError):
             numbers = OURS.findall(pathlib.Path("/proc", pid, what).read_bytes())
@@ -57,10 +66,15 @@ def _kill_programs():
 def _remove_cgroup(top):
     """With who is in there."""
     groups = [*(p for p in top.rglob("*") if p.is_dir()), top]
+    members = []
     for path in groups:
         with contextlib.suppress(OSError):
-            for pid in (path / "cgroup.procs").read_text(encoding="ascii").split():
-                os.kill(int(pid), signal.SIGKILL)
+            members += (path / "cgroup.procs").read_text(encoding="ascii").split()
+    if not all(_is_among_us(pid) for pid in members):
+        return
+    for pid in members:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
     for path in sorted(groups, reverse=True):
         end = time.monotonic() + 2
         while path.is_dir() and time.monotonic() < end:
