@@ -22,7 +22,7 @@
 #include "ipc/capabilities.h"
 #include "ipc/witness.h"
 
-enum { CHANNEL_FD = 3, PLACES_KEPT = 16 };
+enum { CHANNEL_FD = 3 };
 
 /* BPF that the build made of witness_calls.c. */
 extern const uint8_t witness_calls_start[], witness_calls_end[];
@@ -36,8 +36,9 @@ struct network {
 struct witness {
 	struct network home;
 	int home_fd;
-	struct network others[PLACES_KEPT];
-	size_t next; /* that gives its place to another one */
+	/* During one question: a socket keeps its namespace, and the links in it, from
+	 * going. */
+	struct network there;
 	struct witness_pace pace;
 };
 
@@ -113,28 +114,26 @@ static int diag_in(const struct witness *w, int network)
 	return diag;
 }
 
-static const struct network *find_network(struct witness *w, const char *where)
+static const struct network *enter_network(struct witness *w, const char *where)
 {
 	CLEAN(fd) int fd = open_network(where);
-	char name[OWNER_NETWORK_SIZE];
-	struct network *n;
+	struct network *n = &w->there;
 	struct stat st;
 
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return NULL;
-	snprintf(name, sizeof(name), "net:[%llu]", (unsigned long long)st.st_ino);
-	for (size_t i = 0; i < PLACES_KEPT; i++)
-		if (strcmp(w->others[i].name, name) == 0)
-			return &w->others[i];
-	n = &w->others[w->next++ % PLACES_KEPT];
-	if (n->name[0])
-		close(n->diag);
-	n->name[0] = '\0';
 	n->diag = diag_in(w, fd);
 	if (n->diag < 0)
 		return NULL;
-	memcpy(n->name, name, sizeof(n->name));
+	snprintf(n->name, sizeof(n->name), "net:[%llu]", (unsigned long long)st.st_ino);
 	return n;
+}
+
+static void leave_network(struct witness *w)
+{
+	if (w->there.name[0])
+		close(w->there.diag);
+	w->there.name[0] = '\0';
 }
 
 /* ---- questions ---- */
@@ -150,7 +149,7 @@ static bool understand(struct witness *w, const struct witness_question *q,
 					.age_ms = clock_now_ms() - q->at_ms,
 					.until_ms = clock_now_ms() + WITNESS_LOOK_MS };
 	if (q->kind == GUARDED_NETNS)
-		n = find_network(w, q->where);
+		n = enter_network(w, q->where);
 	if (!n || ret->age_ms < 0 || ret->age_ms > WITNESS_AGE_MAX_MS)
 		return false;
 	*ret_diag = n->diag;
@@ -178,6 +177,7 @@ static struct owner answer(struct witness *w, const struct witness_question *q)
 	witness_look(&w->pace);
 	if (!understand(w, q, &question, &diag) || owner_find(diag, &question, &o) < 0)
 		o = (struct owner){ 0 };
+	leave_network(w);
 	witness_looked(&w->pace, clock_now_ms());
 	return o;
 }

@@ -10,7 +10,7 @@ import pytest
 
 from world import expect
 from world.daemon import pid_in
-from world.sidecar import Flow, policy, wait_for
+from world.sidecar import Flow, Pod, policy, wait_for
 
 STRANGER = "93.9.9.9"
 
@@ -329,3 +329,17 @@ def test_its_log_says_whom_it_is_about(daemon, pod, other, site, denied):
         wait_for(lambda wanted=wanted: said(**wanted))
     assert {line["logger"] for line in lines()} == {"weir"}
     assert not any("opensandbox" in key for line in lines() for key in line)
+
+
+def test_nothing_holds_a_namespace_that_has_ended(daemon, world):
+    """Whoever looked into it for the process behind a denial has left: else its links would stay."""
+    with Pod(world) as pod:
+        daemon.attach("one", pod)
+        pod.probe(["dns", "evil.test"], ["udp", STRANGER, 9999, "x"])
+        wait_for(lambda: daemon.denies("one"))
+        assert daemon.weir("detach", "one").code == 0
+        # the end of its link that is outside goes with it
+        outside = world.internet.command("ip", "link", "show", pod.net)
+        assert subprocess.run(outside, capture_output=True, check=False).returncode == 0
+        pod.ns.close()
+        wait_for(lambda: subprocess.run(outside, capture_output=True, check=False).returncode != 0)
