@@ -118,7 +118,8 @@ static void explain_refusal(struct doctor *d, struct doctor_row *row)
 		doctor_mend(row, mend_limits);
 	} else {
 		row->follows = "no sandbox can be started; in a container, its seccomp "
-			       "or AppArmor profile forbids them (see `container`)";
+			       "or AppArmor profile forbids them (see `container`); in a "
+			       "chroot there are none";
 	}
 }
 

@@ -200,8 +200,8 @@ static int explain_clone(int code, struct err *err)
 			"cannot create a user namespace: this system forbids it; see the "
 			"sysctls kernel.unprivileged_userns_clone and "
 			"kernel.apparmor_restrict_unprivileged_userns, or the "
-			"container's "
-			"seccomp profile");
+			"container's seccomp profile; in a chroot there are "
+			"none");
 	case -ENOSPC:
 	case -EUSERS:
 		return err_set(

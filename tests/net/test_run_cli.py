@@ -264,3 +264,10 @@ def test_where_bwrap_cant_see_its_child_in_the_hosts_proc(world, user, prepare):
     done = subprocess.run(world.host.command(*map(str, line)), capture_output=True, text=True, timeout=20, cwd=world.workdir(user),
                           env={"PATH": "/usr/bin:/bin:/usr/sbin", "LANG": "C.UTF-8"})
     assert done.returncode == 0 and done.stdout.startswith("weir-init"), done
+
+
+def test_a_chroot_is_named_where_it_may_be_the_reason(world):
+    line = ["unshare", "--mount", "sh", "-ec", 'mount --rbind / "$0"; exec chroot "$0" "$@"', world.workdir(), world.weir_path,
+            "run", "--upstream", RESOLVER4, "--", "true"]
+    done = world.command(*line)
+    assert done.code == 125 and "in a chroot there are none" in done.messages, done
