@@ -155,6 +155,7 @@ static void set_defaults(struct sidecar_spec *spec)
 {
 	*spec = (struct sidecar_spec){
 		.mode = SIDECAR_MODE_DNS_NFT_TLS,
+		.is_daemon = true,
 		.socket = CLI_DAEMON_SOCKET,
 		.run_dir = CLI_DAEMON_RUN_DIR,
 		.state_dir = "/var/lib/weir",

@@ -73,8 +73,9 @@ struct sidecar_spec {
 	size_t attr_count;
 	struct addr exempt[SIDECAR_EXEMPT_MAX];
 	size_t exempt_count;
-	struct endpoint upstreams[SIDECAR_UPSTREAMS_MAX]; /* resolv.conf's when none
-							   * was given */
+	/* resolv.conf's when none was given; where that has none either, the sidecar has
+	 * 8.8.8.8, as OpenSandbox's, and the daemon none. */
+	struct endpoint upstreams[SIDECAR_UPSTREAMS_MAX];
 	size_t upstream_count;
 	uint32_t upstream_timeout_sec, probe_every_sec;
 	struct dns_name probe_name; /* size 0: NS of the root */
@@ -90,6 +91,7 @@ struct sidecar_spec {
 	bool healthy; /* --healthy: ask the sidecar at @http whether it is, and leave */
 	const char *resolv_conf; /* for tests; /etc/resolv.conf */
 	/* Of `weir daemon` alone (cli/daemon.h). */
+	bool is_daemon; /* loopback is the host's, and no app's */
 	const char *socket, *run_dir;
 	int64_t repin_ms; /* dns: pinned: how often, where a policy doesn't say */
 	uint32_t engines; /* of the daemon; 0: as many as there is need for */

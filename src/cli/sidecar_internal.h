@@ -54,7 +54,7 @@ int sidecar_set_postgres(void *target, const char *value, struct err *err);
 
 /* What is asked for needs a store: is there one? */
 int sidecar_check_stores(const struct sidecar_spec *spec, struct err *err) MUST_CHECK;
-/* The name servers of spec->resolv_conf, when none was given. */
+/* The name servers of spec->resolv_conf, when none was given: see spec->upstreams. */
 int sidecar_resolv_conf(struct sidecar_spec *spec, struct err *err) MUST_CHECK;
 
 /* What neither the command line nor WEIR_ variables set; what can't be served; what

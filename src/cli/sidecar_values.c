@@ -300,6 +300,13 @@ static bool read_upstream(struct text t, struct endpoint *ret)
 	return endpoint_parse(t.ptr, t.len, 53, ret);
 }
 
+/* A server on a loopback address would be the app's to play; Docker's own isn't, nor is a
+ * host's. */
+static bool is_the_apps(const struct sidecar_spec *spec, const struct addr *a)
+{
+	return !spec->is_daemon && addr_special(a) == SPECIAL_LOOPBACK && !is_docker(a);
+}
+
 int sidecar_set_upstream(void *target, const char *value, struct err *err)
 {
 	struct sidecar_spec *spec = target;
@@ -313,7 +320,7 @@ int sidecar_set_upstream(void *target, const char *value, struct err *err)
 		return 0;
 	if (spec->upstream_count == SIDECAR_UPSTREAMS_MAX)
 		return too_many(err, SIDECAR_UPSTREAMS_MAX);
-	if (addr_special(&e.addr) == SPECIAL_LOOPBACK && !is_docker(&e.addr))
+	if (is_the_apps(spec, &e.addr))
 		sidecar_warn(spec,
 			     "'%s' is in the app's own namespace: whatever listens there "
 			     "decides what allowed names mean",
@@ -322,7 +329,6 @@ int sidecar_set_upstream(void *target, const char *value, struct err *err)
 	return 0;
 }
 
-/* A server on a loopback address would be the app's to play; Docker's own isn't. */
 static void resolv_conf_line(struct sidecar_spec *spec, struct text line)
 {
 	static const char keyword[] = "nameserver";
@@ -335,7 +341,7 @@ static void resolv_conf_line(struct sidecar_spec *spec, struct text line)
 		return;
 	line = text_trim((struct text){ line.ptr + len, line.len - len });
 	if (!addr_parse(line.ptr, line.len, &e.addr) || !is_usable(&e) ||
-	    (addr_special(&e.addr) == SPECIAL_LOOPBACK && !is_docker(&e.addr)))
+	    is_the_apps(spec, &e.addr))
 		return;
 	if (!has_upstream(spec, &e) && spec->upstream_count < SIDECAR_RESOLV_CONF_MAX)
 		spec->upstreams[spec->upstream_count++] = e;
@@ -354,7 +360,8 @@ int sidecar_resolv_conf(struct sidecar_spec *spec, struct err *err)
 		resolv_conf_line(spec, text_of(line));
 	if (f)
 		fclose(f);
-	if (spec->upstream_count > 0)
+	/* Nobody on the Internet is asked for a host that names nobody. */
+	if (spec->upstream_count > 0 || spec->is_daemon)
 		return 0;
 	sidecar_warn(spec,
 		     "%s names no usable name server: asking 8.8.8.8; --dns-upstream "

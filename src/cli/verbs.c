@@ -18,6 +18,8 @@
 #include "cli/render.h"
 #include "cli/report.h"
 
+enum { DAEMON_NO_START = 1 };
+
 /* The command line first, then the environment, then the files: what comes first counts.
  * Return: 0, or -errno with @err. */
 static int run_options(int argc, char **argv, struct run_spec *spec, struct err *err)
@@ -108,6 +110,12 @@ static int verb_daemon(int argc, char **argv, const struct cli_hooks *hooks)
 	if (cli_daemon_parse(argc, argv, spec, &err) < 0) {
 		log_error("%s", err.text);
 		return RUN_STATUS_BAD_INPUT;
+	}
+	/* Nobody is asked who was not named. */
+	if (spec->upstream_count == 0) {
+		log_error("%s names no usable name server: name one with --dns-upstream",
+			  spec->resolv_conf);
+		return DAEMON_NO_START;
 	}
 	if (!hooks->daemon) {
 		log_error("this build has no daemon");

@@ -3,8 +3,9 @@
 import pytest
 
 from world import expect
+from world.dnsd import DnsServer
 from world.member import Member, Tree, cgroup_root
-from world.sidecar import Flow
+from world.sidecar import Flow, wait_for
 
 STRANGER = "93.9.9.9"
 pytestmark = pytest.mark.skipif(not cgroup_root(), reason="no cgroup v2 here")
@@ -89,3 +90,35 @@ def test_names_that_connections_show(daemon, app, site, tmp_path):
     good, bad = app.probe(["https", site.v4, 443, site.name], ["https", site.v4, 443, "evil.test"])
     assert good.result == "ok", dict(good)
     expect.tcp_gave_nothing(bad)
+
+
+@pytest.fixture
+def own(host, site):
+    """A resolver of the host's own, on its loopback, and the file that names it."""
+    server = DnsServer(host.ns)
+    server.add(site.name, site.v4)
+    server.conf = host.folder / "resolv.conf"
+    server.conf.write_text("nameserver 127.0.0.53\noptions edns0\n")
+    yield server
+    server.close()
+
+
+def test_a_name_server_on_the_hosts_loopback(host, app, pod, site, own):
+    """systemd-resolved's: asked by the daemon, and by no sandbox; and nobody else is."""
+    daemon = host.daemon("--resolv-conf", own.conf, upstream=None)
+    attach(daemon, "one", app, "--allow", site.name)
+    daemon.attach("two", pod, "--allow", site.name)
+    assert is_guarded(app, site) and is_guarded(pod, site)
+    assert own.queries(site.name) and not host.world.dns.queries(site.name)
+    expect.name_refused(app.probe(["dns", "other.test", {"server": "127.0.0.53"}]))
+    assert not own.queries("other.test")
+
+
+def test_without_a_name_server_there_is_no_start(host):
+    """Nobody who was not named is asked."""
+    conf = host.folder / "resolv.conf"
+    conf.write_text("search a.test\n")
+    daemon = host.daemon("--resolv-conf", conf, upstream=None, ready=False)
+    assert daemon.process.wait(10) == 1
+    wait_for(lambda: any("resolv.conf names no usable name server: name one with --dns-upstream" in line for line in daemon.errors))
+    assert not daemon.socket.exists()

@@ -65,9 +65,9 @@ class Host(Pod):
 
 class Daemon:
     """On @host, a Pod; @folder is for what it keeps, @group a file in the place of /etc/group,
-    @way what it is started by."""
+    @way what it is started by, @upstream whom it asks (None: resolv.conf says)."""
 
-    def __init__(self, host, args=(), env=None, folder=None, group=None, way=()):
+    def __init__(self, host, args=(), env=None, folder=None, group=None, way=(), upstream=RESOLVER4):
         self.host, self.lines, self.errors = host, [], []
         self.run_dir = (folder or host.folder) / "run"
         self.socket = self.run_dir / "weir.sock"
@@ -75,8 +75,8 @@ class Daemon:
         # the leak checker needs what this program forbids others
         self._env = {"PATH": _PATH, "ASAN_OPTIONS": "detect_leaks=0", "LANG": "C.UTF-8", "WEIR_SOCKET": str(self.socket), **(env or {})}
         way = ["unshare", "--mount", "sh", "-ec", f"mount --bind '{group}' /etc/group; " 'exec "$@"', "sh"] if group else list(way)
-        argv = host.ns.command(*way, str(self.program), "daemon", "--run-dir", str(self.run_dir), "--dns-upstream", RESOLVER4,
-                               *map(str, args))
+        argv = host.ns.command(*way, str(self.program), "daemon", "--run-dir", str(self.run_dir),
+                               *(["--dns-upstream", upstream] if upstream else []), *map(str, args))
         self.process = subprocess.Popen(argv, env={"WEIR_STATE_DIR": "none", **self._env}, cwd="/", stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
         self.pid = self.process.pid

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -105,6 +108,42 @@ static void test_what_is_no_option_ends_the_start(void **state)
 	}
 }
 
+static void test_name_servers_are_the_hosts(void **state)
+{
+	static const struct {
+		const char *text, *first;
+		size_t count;
+	} cases[] = {
+		{ "nameserver 127.0.0.53\noptions edns0\n", "127.0.0.53:53", 1 },
+		{ "nameserver ::1\nnameserver 192.0.2.1\n", "[::1]:53", 2 },
+		{ "", NULL, 0 }, /* and nobody else */
+		{ "nameserver 0.0.0.0\nsearch a.test\n", NULL, 0 },
+	};
+	char path[] = "/tmp/test-daemon-XXXXXX", got[ENDPOINT_TEXT_SIZE];
+	const char *argv[] = { "daemon", "--resolv-conf", path, NULL };
+	int fd = mkostemp(path, O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	clearenv();
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct start s = { 0 };
+
+		assert_int_equal(ftruncate(fd, 0), 0);
+		assert_int_equal(pwrite(fd, cases[i].text, strlen(cases[i].text), 0),
+				 strlen(cases[i].text));
+		s.r = cli_daemon_parse(3, (char **)argv, &s.spec, &s.err);
+		assert_int_equal(s.r, 0);
+		assert_int_equal(s.spec.upstream_count, cases[i].count);
+		assert_int_equal(s.spec.warning_count, 0);
+		if (cases[i].first)
+			assert_string_equal(endpoint_format(&s.spec.upstreams[0], got),
+					    cases[i].first);
+		arena_done(&s.spec.arena);
+	}
+	close(fd);
+	unlink(path);
+}
+
 /* What both take means the same, and is said in the same words. */
 static void test_options_are_those_of_the_sidecar(void **state)
 {
@@ -184,6 +223,7 @@ int main(void)
 		cmocka_unit_test(test_a_variable_counts_behind_the_command_line),
 		cmocka_unit_test(test_a_path_means_the_same_everywhere),
 		cmocka_unit_test(test_what_is_no_option_ends_the_start),
+		cmocka_unit_test(test_name_servers_are_the_hosts),
 		cmocka_unit_test(test_options_are_those_of_the_sidecar),
 		cmocka_unit_test(test_an_attach_says_what_is_attached),
 	};
