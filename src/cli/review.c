@@ -13,8 +13,17 @@ static struct events_spec *spec_of(void *target)
 
 static int set_state(void *target, const char *value, struct err *err)
 {
-	spec_of(target)->state = value;
-	return 0;
+	static const char *const words[] = { "open", "accepted", "dismissed", "all" };
+	char shown[TEXT_ESCAPED_SIZE];
+
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+		if (strcmp(value, words[i]) == 0) {
+			spec_of(target)->state = words[i];
+			return 0;
+		}
+	}
+	return err_set(err, -EINVAL, "'%s' is not one of open, accepted, dismissed, all",
+		       text_escape(text_of(value), shown, sizeof(shown)));
 }
 
 static int set_policy(void *target, const char *value, struct err *err)
@@ -111,6 +120,19 @@ static int read_words(struct events_spec *spec, int count, char **given, struct 
 		       text_escape(text_of(given[1]), shown, sizeof(shown)));
 }
 
+/* What would be passed over in silence is a mistake. */
+static int check_word(const struct events_spec *spec, struct err *err)
+{
+	bool accepts = strcmp(spec->word, "accept") == 0;
+
+	if ((spec->live || spec->policy) && !accepts)
+		return err_set(err, -EINVAL, "--%s goes with accept alone",
+			       spec->live ? "live" : "policy");
+	if (spec->state && strcmp(spec->word, "list") != 0)
+		return err_set(err, -EINVAL, "--state goes with list alone");
+	return 0;
+}
+
 /* Words and options may stand in any order. */
 int review_parse(int argc, char **argv, struct events_spec *ret, struct err *err)
 {
@@ -131,5 +153,7 @@ int review_parse(int argc, char **argv, struct events_spec *ret, struct err *err
 			return err_set(err, -EINVAL, "review takes a word and a task");
 		words[count++] = argv[0];
 	}
-	return check_ways(ret, err) < 0 ? -EINVAL : read_words(ret, count, words, err);
+	if (check_ways(ret, err) < 0 || read_words(ret, count, words, err) < 0)
+		return -EINVAL;
+	return check_word(ret, err);
 }

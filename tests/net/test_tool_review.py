@@ -254,3 +254,12 @@ def test_what_cannot_be_done_is_refused_with_the_line_to_add(review, store, tmp_
     assert done.code in (1, 2) and why in done.messages and path.read_text() == text and tasks(review), done
     if "deny" in what or "place" in what:
         assert '- {action: allow, target: "2001:db8::7", ports: [tcp/443]}' in done.messages
+
+
+@pytest.mark.parametrize("words, said", [
+    (("list", "--state", "nope"), "--state: 'nope' is not one of open, accepted, dismissed, all"),
+    (("dismiss", "1", "--policy", "x"), "--policy goes with accept alone"), (("show", "1", "--live"), "--live goes with accept alone"),
+    (("show", "1", "--state", "all"), "--state goes with list alone")])
+def test_what_would_be_passed_over_is_bad_usage(world, words, said):
+    done = world.weir("review", *words, "--state-dir", "/nonexistent")
+    assert done.code == 2 and said in done.messages, done
