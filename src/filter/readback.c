@@ -24,16 +24,16 @@
 
 #include "filter/netlink.h"
 
-enum { SETS_MAX = 512 }; /* over it a ruleset is taken for another one */
-
 /* One dump, walked beside our list. */
 struct walk {
 	const struct filter_conn *conn;
 	const struct ruleset *rs;
 	const char *table;
 	const struct filter_set *set;	  /* whose elements are read */
-	bool seen[SETS_MAX];		  /* by their places in our list */
+	bool *seen;			  /* by their places in our list; owned */
 	size_t sets_left;		  /* not seen yet */
+	const struct filter_set *next;	  /* behind the set that came last */
+	size_t next_at;			  /* its place */
 	const struct filter_chain *chain; /* the next one, or the one whose rules come */
 	const struct filter_rule *rule;	  /* the next one */
 	size_t index;			  /* of that rule in its chain, from 1 */
@@ -151,17 +151,30 @@ static uint32_t set_size(const struct nlattr *a)
 	return size;
 }
 
+/* Mostly it is the next one. NULL: it is none of ours. */
+static const struct filter_set *find_set(const struct walk *k, const struct nlattr *name,
+					 size_t *ret_at)
+{
+	const struct filter_set *s = k->next;
+
+	*ret_at = k->next_at;
+	if (s && text_is(name, s->name))
+		return s;
+	*ret_at = 0;
+	for (s = k->rs->sets; s && !text_is(name, s->name); s = s->next)
+		++*ret_at;
+	return s;
+}
+
 static int on_set(void *data, uint16_t type, uint8_t family, const struct nl_attrs *attrs)
 {
 	struct walk *k = data;
-	const struct filter_set *s = k->rs->sets;
-	size_t i = 0;
+	size_t i;
+	const struct filter_set *s = find_set(k, attrs->at[NFTA_SET_NAME], &i);
 
-	for (; s && !text_is(attrs->at[NFTA_SET_NAME], s->name); s = s->next)
-		i++;
 	if (k->sets_left == 0)
 		return differs(k, "there is another set");
-	if (!s || i >= SETS_MAX || !text_is(attrs->at[NFTA_SET_TABLE], k->table))
+	if (!s || k->seen[i] || !text_is(attrs->at[NFTA_SET_TABLE], k->table))
 		return differs(k, "set '%s' is not in its place",
 			       nl_get_text(attrs->at[NFTA_SET_NAME]));
 	if (type != NFT_MSG_NEWSET ||
@@ -174,6 +187,8 @@ static int on_set(void *data, uint16_t type, uint8_t family, const struct nl_att
 		return differs(k, "flags or type of set '%s'", s->name);
 	k->seen[i] = true;
 	k->sets_left--;
+	k->next = s->next;
+	k->next_at = i + 1;
 	return 0;
 }
 
@@ -440,7 +455,7 @@ static const char *first_missing(const struct walk *k)
 {
 	const struct filter_set *s = k->rs->sets;
 
-	for (size_t i = 0; i < SETS_MAX && k->seen[i]; i++)
+	for (size_t i = 0; s->next && k->seen[i]; i++)
 		s = s->next;
 	return s->name;
 }
@@ -448,16 +463,21 @@ static const char *first_missing(const struct walk *k)
 static int verify_objects(struct filter_conn *c, const struct ruleset *rs,
 			  struct err *err)
 {
+	size_t sets = count_sets(rs);
+	CLEAN(mem) bool *seen = calloc(MAX(sets, (size_t)1), sizeof(*seen));
 	struct walk k = {
 		.conn = c,
 		.rs = rs,
 		.table = filter_table(rs->naming),
-		.sets_left = count_sets(rs),
+		.seen = seen,
+		.sets_left = sets,
+		.next = rs->sets,
 		.chain = rs->chains,
 		.err = err,
 	};
-	int r = nl_ask(c, NFT_MSG_GETTABLE, NLM_F_DUMP, NFPROTO_UNSPEC, NULL, NULL,
-		       on_table, &k);
+	int r = seen ? nl_ask(c, NFT_MSG_GETTABLE, NLM_F_DUMP, NFPROTO_UNSPEC, NULL, NULL,
+			      on_table, &k)
+		     : -ENOMEM;
 
 	if (r == 0 && !k.found)
 		r = differs(&k, "the table is missing");

@@ -90,12 +90,12 @@ class Engine:
         found = [e.split("|") for e in self.ask("events").split("\t") if e]
         return [(int(e[0]), int(e[1]), e[3], int(e[4]), e[5]) for e in found]
 
-    def wait_until_repaired(self):
+    def wait_until_repaired(self, seconds=1.0):
         """All of it: members are shut out by a table of its own until then."""
         def is_there():
             tables = self.host.nft("list", "tables")
             return "weir_host\n" in tables and "weir_host_guard" not in tables
-        wait_for(is_there, 1.0)
+        wait_for(is_there, seconds)
 
     def close(self):
         self.process.stdin.close()
@@ -610,3 +610,18 @@ def test_a_change_counts_what_was_refused_so_far_once(engine, host, app, other, 
     assert engine.stats(2)["packets_denied"] == total * 7 // 40
     time.sleep(1.3)  # a look at everybody
     assert engine.stats(1)["packets_denied"] == total and engine.stats(2)["packets_denied"] == total * 7 // 40
+
+
+def test_many_address_rules_are_put_back(engine, host, app, site):
+    """Each of these plans has sets of its own: more than 500 in all."""
+    engine.attach(1, app, site.v4)
+    engine.load()
+    for n in range(2, 60):
+        engine.attach(n, f"uid:{30000 + n}", *({"action": "allow", "target": t, "ports": [p]} for p in range(440, 445)
+                                               for t in (f"11.{p & 7}.{n}.0/24", f"2a01:{p}:{n}::/64")))
+    assert len(re.findall(r"set p[0-9]+_", host.nft("list", "sets"))) > 512
+    engine.ask("tamper")
+    engine.wait_until_repaired(10)
+    wait_for(lambda: engine.stats(1).get("repairs") == 1)
+    assert app.probe(["tcp", site.v4, 443]).result == "ok"
+    expect.tcp_refused(app.probe(["tcp", STRANGER, 443]))
