@@ -2,14 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """`weir daemon` with many sandboxes: what each costs to attach and to hold, and what all of them cost each other.
 
-    bench_daemon.py [--build DIR] [--kind netns|cgroup] [--steps 100,300,…] [--distinct] [--engines N] [--recycle N] [--rate 20000] [--seconds 3] [--json FILE]
+    bench_daemon.py [--build DIR] [--kind netns|cgroup] [--steps 100,300,…] [--distinct names|addresses] [--engines N] [--recycle N] [--rate 20000] [--seconds 3] [--json FILE]
 
-Sandboxes are attached one after the other on one kept connection, up to each step in turn. At each step: the time of an
-attach (p50, p99, of those since the step before); memory of each process and of the kernel (slab, percpu and
+Sandboxes are attached one after the other on one kept connection, up to each step in turn, with the daemon on both
+processors, the client idle while it waits; later it has one of them. At each step: the time of an
+attach (p50, p99, of those since the step before; of the last one's command line); memory of each process and of the kernel (slab, percpu and
 vmalloc of the whole machine: others count in) for each sandbox, and how many engines there are; DNS across all of them, --rate questions a second in all
 for names that are cached and a quarter of that for names that are new, with p50, p99 and the engine's CPU for a question; a
-policy changed; one detached; with --recycle the namespace or cgroup of some is taken from them and given to another sandbox. Then everything is killed and started again. At the end one of them floods questions, UDP packets and connections that are denied, while the others ask.
-With --distinct each has a policy of its own; otherwise one plan serves all. Medians. Needs root.
+policy changed; one detached; all of them listed; with --recycle the namespace or cgroup of some is taken from them and given to another
+sandbox. Then one of them, with the default limits, floods questions, UDP packets and
+connections that are denied, while the others ask. The table of cgroups is taken away through the socket that owns it: until when
+something passes that is denied, and when names are answered again. In the end everything is killed and started again.
+With --distinct each has a policy of its own: another name, or other addresses; otherwise one plan serves all. Medians. Needs root.
 """
 import argparse
 import contextlib
@@ -23,6 +27,7 @@ import shutil
 import signal
 import socket
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -36,6 +41,9 @@ STEPS = {"netns": "1,100,1000,3000,10000", "cgroup": "1,100,1000,3000,10000"}
 CLIENT_CPU, SERVER_CPU = 1, 0
 CACHED_NAMES = 8       # of each sandbox
 CHANGES = 21
+CALM_RATE = 4000       # questions a second, while one floods
+REPAIRS, REPAIR_S = 3, 3
+NETLINK_NETFILTER, SYS_PIDFD_GETFD = 12, 438
 IDLE_S = 2             # older connections may be closed by the other end
 PROCESSES = ("warden", "engine", "control")
 CLONE_NEWNET, CLONE_NEWNS = 0x40000000, 0x20000
@@ -80,6 +88,60 @@ class Namespaces:
         pass
 
 
+# In the cgroup: when a packet that is denied could leave, and when a name was answered. All of them read one clock.
+PROBER = """
+import json, socket, sys, time
+open(sys.argv[1] + "/cgroup.procs", "w").write("0")
+denied, names = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
+names.setblocking(False)
+query = bytes.fromhex("123401000001000000000000") + bytes([6]) + b"denied" + bytes([7]) + b"example" + bytes([3]) + b"com" + bytes([0, 0, 1, 0, 1])
+passed, answered, asked, end = [], [], 0, time.monotonic() + float(sys.argv[2])
+while time.monotonic() < end:
+    now = time.monotonic()
+    try:
+        denied.sendto(b"x", ("10.9.9.2", 9999))
+        passed.append(now)
+    except OSError:
+        pass
+    try:
+        if now - asked > 0.004:
+            asked = now
+            names.sendto(query, ("8.8.8.8", 53))
+        names.recv(999)
+        answered.append(time.monotonic())
+    except OSError:
+        pass
+    time.sleep(0.0005)
+print(json.dumps([passed, answered]))
+"""
+
+
+def message(kind, flags, seq, body):
+    return struct.pack("IHHII", 16 + len(body), kind, flags, seq, 0) + body
+
+
+def delete_table(engine):
+    """inet weir_host, through the engine's own sockets: nobody else may. Return: when that began."""
+    name = b"weir_host\0\0\0"
+    batch = (message(0x10, 1, 1, struct.pack(">BBH", 0, 0, 10)) +
+             message(10 << 8 | 2, 1, 2, struct.pack(">BBH", 1, 0, 0) + struct.pack("HH", 14, 1) + name) +
+             message(0x11, 1, 3, struct.pack(">BBH", 0, 0, 10)))
+    pidfd, begin = os.pidfd_open(engine), time.monotonic()
+    for fd in os.listdir(f"/proc/{engine}/fd"):
+        copy = LIBC.syscall(SYS_PIDFD_GETFD, pidfd, int(fd), 0)
+        if copy < 0:
+            continue
+        try:
+            if os.readlink(f"/proc/self/fd/{copy}").startswith("socket:"):
+                with socket.socket(fileno=os.dup(copy)) as s:
+                    if s.family == socket.AF_NETLINK and s.proto == NETLINK_NETFILTER:
+                        s.sendto(batch, (0, 0))
+        finally:
+            os.close(copy)
+    os.close(pidfd)
+    return begin
+
+
 class Cgroups:
     kind = "cgroup"
     server = ("8.8.8.8", "53")
@@ -101,6 +163,9 @@ class Cgroups:
     def line(self, i):
         return f"cgroup {self.top}/s{i}\n"
 
+    def place(self, i):
+        return f"{self.top}/s{i}"
+
     def close(self):
         for i in range(self.count):
             (self.top / f"s{i}").rmdir()
@@ -112,8 +177,10 @@ FLEETS = {"netns": Namespaces, "cgroup": Cgroups}
 
 def policy(i, distinct):
     rules = [{"action": "allow", "target": f"*.{ALLOWED}"}]
-    if distinct:
+    if distinct == "names":
         rules.append({"action": "allow", "target": f"own{i}.example.com"})
+    elif distinct == "addresses":
+        rules.append({"action": "allow", "target": f"10.{i >> 8}.{i & 255}.0/24", "ports": [443]})
     return {"defaultAction": "deny", "egress": rules, "limits": LIMITS}
 
 
@@ -201,6 +268,11 @@ class Daemon:
         tasks = [t for pid in self.pids()[name] for t in pathlib.Path(f"/proc/{pid}/task").iterdir()]
         return sum(int((t / "schedstat").read_text().split()[0]) for t in tasks) / 1000
 
+    def run_on(self, *cpus):
+        for pid in [pid for some in self.pids().values() for pid in some]:
+            for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+                os.sched_setaffinity(int(task.name), cpus)
+
     def all_cpu_ms(self):
         """Of all of them, and of the wardens' children that have ended."""
         ended = [int(n) for pid in self.pids()["warden"]
@@ -241,9 +313,9 @@ class Bench:
         with open(path, encoding="utf-8") as lines:
             return dnsfleet(self.bench, lines, *args)
 
-    def questions(self, members, names, suffix=ALLOWED):
+    def questions(self, members, names, suffix=ALLOWED, rate=None):
         """What the clients say, and the engine's CPU for a question. New names are asked for at a quarter of the rate."""
-        rate = self.args.rate if names else self.args.rate / 4
+        rate = rate or (self.args.rate if names else self.args.rate / 4)
         child = self.clients(members, "ask", *self.fleet.server, self.args.seconds, rate, names, suffix)
         before = self.daemon.cpu_us("engine")
         said = json.loads(child.communicate()[0])
@@ -286,11 +358,26 @@ class Bench:
             times.append(spent + self.attach_one(i))
         return times
 
+    def by_shell(self, i):
+        """`weir attach`, with its exec and all."""
+        times, weir, where = [], self.args.build / "weir", self.fleet.attach_body(i)[self.fleet.kind]
+        text = self.folder / "policy.json"
+        text.write_text(json.dumps(policy(i, self.args.distinct)))
+        for _ in range(CHANGES):
+            self.daemon.api.ask("DELETE", f"/sandboxes/{self.ids[i]}")
+            begin = time.perf_counter()
+            subprocess.run([weir, "attach", "--socket", self.daemon.socket, "--id", self.ids[i], f"--{self.fleet.kind}", where, "--policy", text],
+                           check=True, stdout=subprocess.DEVNULL)
+            times.append((time.perf_counter() - begin) * 1000)
+        return statistics.median(times)
+
     def attach_all(self, count):
         """Those that are missing, and what each of them takes."""
         added = count - self.count
         before, kernel, cpu_ms = self.daemon.pss_kib(), kernel_kib(), self.daemon.all_cpu_ms()
+        self.daemon.run_on(CLIENT_CPU, SERVER_CPU)
         times = sorted(self.attach(count))
+        self.daemon.run_on(SERVER_CPU)
         self.count = count
         row = {f"{name}_kib_each": (kib - before[name]) / added for name, kib in self.daemon.pss_kib().items()}
         return {**row, "kernel_kib_each": (kernel_kib() - kernel) / added, "attach_p50_ms": statistics.median(times),
@@ -312,6 +399,8 @@ class Bench:
             times = sorted(self.recycle(self.args.recycle))
             row.update(recycle_p50_ms=statistics.median(times), recycle_p99_ms=times[int(len(times) * 0.99)])
         row["engines"] = len(self.daemon.pids()["engine"])
+        row["shell_ms"] = self.by_shell(count - 1)
+        row["list_ms"] = self.daemon.api.ask("GET", "/sandboxes")
         row.update({f"{name}_kib": kib for name, kib in self.daemon.pss_kib().items()})
         return row
 
@@ -321,15 +410,30 @@ class Bench:
         return {"restart_answers_s": answers, "restart_ready_s": ready, "restart_ms_each": ready * 1000 / self.count}
 
     def neighbour(self):
-        """The others' p99 while the first one floods, beside the same without."""
+        """The others' p99 while the first one floods, beside the same without. Flood and clients share a processor: the clients
+        come first, and leave time in between."""
         members = range(1, self.count)
-        quiet = self.questions(members, CACHED_NAMES)
+        self.daemon.api.ask("POST", f"/sandboxes/{self.ids[0]}/policy", {**policy(0, False), "limits": {}})
+        self.questions(members, CACHED_NAMES)
+        quiet = self.questions(members, CACHED_NAMES, rate=CALM_RATE)
         flood = self.clients(range(1), "flood", *self.fleet.server, self.args.seconds + 2, DENIED)
         time.sleep(1)
-        loud = self.questions(members, CACHED_NAMES)
+        loud = self.questions(members, CACHED_NAMES, rate=CALM_RATE)
         said = json.loads(flood.communicate()[0])
         return {"quiet_p99_us": quiet["p99_us"], "loud_p99_us": loud["p99_us"], "quiet_p50_us": quiet["p50_us"],
                 "loud_p50_us": loud["p50_us"], "loud_lost": loud["lost"], "flood": said}
+
+    def repair(self):
+        """Milliseconds after the table has gone."""
+        prober = subprocess.Popen([sys.executable, "-c", PROBER, self.fleet.place(1), str(REPAIR_S)], stdout=subprocess.PIPE, text=True)
+        time.sleep(REPAIR_S / 4)
+        gone = delete_table(self.daemon.pids()["engine"][0])
+        passed, answered = json.loads(prober.communicate()[0])
+        before = [t for t in answered if t < gone]
+        back = [t for t in answered if t > gone + 0.01]
+        if not before or not back:
+            sys.exit("bench_daemon: the prober got no answers")
+        return {"closed_ms": (max([t for t in passed if t >= gone] or [gone]) - gone) * 1000, "back_ms": (back[0] - gone) * 1000}
 
     def run(self):
         rows = []
@@ -339,6 +443,9 @@ class Bench:
         result = {"kind": self.args.kind, "distinct": self.args.distinct, "steps": rows}
         if self.count > 1:
             result["neighbour"] = self.neighbour()
+        if self.count > 1 and self.fleet.kind == "cgroup":
+            rounds = [self.repair() for _ in range(REPAIRS)]
+            result["repair"] = {key: statistics.median(r[key] for r in rounds) for key in rounds[0]}
         result["restart"] = self.restart()
         return result
 
@@ -352,7 +459,8 @@ COLUMNS = [("sandboxes", "sandboxes", 9, 0), ("engines", "engines", 7, 0), ("att
            ("control", "control_kib_each", 8, 1), ("kernel KiB", "kernel_kib_each", 10, 1),
            ("cached µs", "cached_cpu_us", 10, 2), ("p50", "cached_p50_us", 6, 0), ("p99", "cached_p99_us", 7, 0),
            ("new µs", "new_cpu_us", 7, 2), ("p50", "new_p50_us", 6, 0), ("p99", "new_p99_us", 7, 0),
-           ("change ms", "change_ms", 9, 2), ("detach ms", "detach_ms", 9, 2), ("recycled", "recycle_p50_ms", 8, 2)]
+           ("change ms", "change_ms", 9, 2), ("detach ms", "detach_ms", 9, 2), ("recycled", "recycle_p50_ms", 8, 2), ("shell ms", "shell_ms", 8, 2),
+           ("list ms", "list_ms", 7, 1)]
 
 
 def show_row(row, first):
@@ -374,6 +482,8 @@ def ratios(result):
     if "neighbour" in result:
         n = result["neighbour"]
         rows += [("p99 beside one that floods, beside quiet", "<= 2", n["loud_p99_us"] / n["quiet_p99_us"])]
+    if "repair" in result:
+        rows += [("closed again after the table has gone, ms", "<= 100", result["repair"]["closed_ms"])]
     return rows
 
 
@@ -381,7 +491,7 @@ def show(result):
     print()
     for what, wanted, found in ratios(result):
         print(f"{what:50} {wanted:>7} {found:8.2f}  {'reached' if found <= float(wanted.split()[1]) else 'MISSED'}")
-    print(json.dumps({k: result[k] for k in ("neighbour", "restart") if k in result}))
+    print(json.dumps({k: result[k] for k in ("neighbour", "repair", "restart") if k in result}))
 
 
 def main():
@@ -389,7 +499,7 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build"))
     parser.add_argument("--kind", choices=FLEETS, default="netns")
     parser.add_argument("--steps")
-    parser.add_argument("--distinct", action="store_true")
+    parser.add_argument("--distinct", choices=["names", "addresses"])
     parser.add_argument("--engines", default="auto")
     parser.add_argument("--recycle", type=int, default=200, help="so many places at each step; 0: none")
     parser.add_argument("--rate", type=int, default=20_000)
