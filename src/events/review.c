@@ -95,6 +95,7 @@ static void print_task(const struct show *s, const struct review *t)
 	if (t->decided_ms > 0)
 		printf("decided      %s by %s\n", jtext_time(t->decided_ms, false, time),
 		       show_text(t->who, shown));
+	show_whose(s, t);
 	printf("rule         %s\n", review_rule(t, buf) ? buf : "no rule can allow this");
 }
 

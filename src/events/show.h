@@ -6,6 +6,7 @@
  *   collect.c `weir events --collect`
  *   denies.c  `weir denies`
  *   review.c  `weir review`
+ *   whose.c   the processes of a review task
  *   live.c    accepting by a daemon, whose policy changes
  *   amend.c   a rule added to a file
  *
@@ -49,9 +50,11 @@ int show_failed(const struct err *err);
 void show_diff(json_t *diff);
 /* Somebody says so: --yes, or an answer. */
 bool show_is_wanted(const struct show *s);
+struct review;
+/* A line, if any process is known. */
+void show_whose(const struct show *s, const struct review *t);
 /* Who decides. */
 const char *show_who(const struct show *s);
-struct review;
 /* Have the daemon accept @t for its sandbox, which shows what that changes and asks.
  * Return: 0; -ECANCELED: it wasn't wanted; or another -errno. */
 int live_accept(struct show *s, const struct review *t, struct err *err) MUST_CHECK;

@@ -92,6 +92,22 @@ def test_lookups_packets_and_names_have_their_process(guarded, app, folder, site
         caller.close()
 
 
+def test_a_review_task_says_whose_its_denials_were(guarded, pod, folder, tmp_path):
+    attach(guarded, pod, "one", folder=tmp_path)
+    caller = Caller(pod.start)
+
+    def ask(number):
+        for _ in range(2):
+            caller("dns", f"r{number}.task.test")
+        return f"r{number}.task.test", None
+    command = until_known(folder, caller, ask)
+    (name,) = {where for (where, _), got in rows(folder).items() if any(p for p, _ in got)}
+    (task,) = [t for t in guarded.weir("review", "list", "--json", "--state-dir", str(folder)).json() if t["destination"] == name]
+    shown_task = guarded.weir("review", "show", task["id"], "--state-dir", str(folder)).text
+    assert f"process      {command}\n" in shown_task
+    caller.close()
+
+
 def test_two_at_once_are_told_apart_and_who_has_ended_is_nobody(guarded, app, folder, tmp_path):
     attach(guarded, app, "one", folder=tmp_path)
     callers = [Caller(app.start) for _ in range(3)]
