@@ -295,7 +295,7 @@ static void on_keeper_message(struct side_link *l, struct ipc_message *m, int fd
 		take_engine(l, fd);
 		return;
 	}
-	if (m->type == IPC_ENGINE && fd >= 0 && l->side->many) {
+	if (m->type == IPC_ENGINE && fd >= 0 && l->side->many && l == l->side->link) {
 		take_warden(l->side, m, fd);
 		return;
 	}

@@ -276,6 +276,21 @@ def test_more_are_started_as_they_are_needed(host, pod, site):
         expect.tcp_refused(pod.probe(["tcp", STRANGER, 443]))
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="has one processor")
+def test_where_it_is_crowded_another_is_started(host, pod, other, site):
+    """500 in one engine, users of the host here, and a processor that has none."""
+    daemon = host.daemon()
+    for uid in range(71000, 71500):
+        assert daemon.call("PUT", f"/sandboxes/u{uid}", {"uid": uid, "policy": {}}).status == 201
+    assert daemon.get("/status").json()["engines"] == 1
+    daemon.attach("app", pod, "--allow", site.name)
+    assert daemon.get("/status").json()["engines"] == 2 and engines(daemon)["app"] == 1
+    daemon.attach("two", other, "--allow", site.name)
+    assert engines(daemon)["two"] == 1 and daemon.get("/status").json()["engines"] == 2
+    assert site.v4 in pod.probe(["dns", site.name]).addresses
+    expect.tcp_refused(other.probe(["tcp", STRANGER, 443]))
+
+
 def test_what_is_too_much_for_one_waits_closed_for_others(host, pod, site):
     """Restarted with fewer engines than there have to be, and then with enough."""
     way = ["prlimit", "--nofile=150:150"]
