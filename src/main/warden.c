@@ -14,9 +14,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <linux/capability.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,12 +36,6 @@ enum warden_status {
 	WARDEN_BAD_INPUT = 2,
 };
 
-enum {
-	SOCKET_BACKLOG = 128,
-	SOCKET_MODE = 0660,
-	SERVED_TRIES = 50,
-	SERVED_MS = 20,
-};
 static_assert((int)CLI_DAEMON_ENGINES_MAX == (int)IPC_ENGINES_MAX,
 	      "what can be asked for");
 
@@ -368,62 +360,6 @@ void warden_on_control(struct warden *w, const struct ipc_message *m, int *fds,
 
 /* -- start -------------------------------------------------------------------------- */
 
-/* Somebody answers there: another daemon. */
-static bool is_served(const struct sockaddr_un *sa)
-{
-	CLEAN(fd) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	return fd >= 0 && connect(fd, (const struct sockaddr *)sa, sizeof(*sa)) == 0;
-}
-
-/* One that was killed may hold it for a moment longer. */
-static bool stays_served(const struct sockaddr_un *sa)
-{
-	for (int i = 0; i < SERVED_TRIES; i++) {
-		if (!is_served(sa))
-			return false;
-		(void)!poll(NULL, 0, SERVED_MS);
-	}
-	return true;
-}
-
-/* Root's, and the group's where there is one. */
-static int share_with_group(const char *path)
-{
-	const struct group *g = getgrnam("weir");
-
-	if (g && chown(path, 0, g->gr_gid) < 0)
-		return -errno;
-	return chmod(path, SOCKET_MODE) < 0 ? -errno : 0;
-}
-
-static int open_socket(const char *path, int *ret, struct err *err)
-{
-	struct sockaddr_un sa = { .sun_family = AF_UNIX };
-	CLEAN(fd) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	mode_t old;
-	int r;
-
-	if (strlen(path) >= sizeof(sa.sun_path))
-		return err_set(err, -EINVAL, "'%.100s' is too long for a socket", path);
-	memcpy(sa.sun_path, path, strlen(path));
-	if (stays_served(&sa))
-		return err_set(err, -EADDRINUSE, "another daemon serves '%s'", path);
-	(void)!unlink(path);
-	old = umask(0177);
-	r = fd < 0 || bind(fd, (const struct sockaddr *)&sa, sizeof(sa)) < 0 ||
-			    listen(fd, SOCKET_BACKLOG) < 0
-		    ? -errno
-		    : 0;
-	umask(old);
-	if (r == 0)
-		r = share_with_group(path);
-	if (r < 0)
-		return err_sys(err, r, "cannot serve the API at '%s'", path);
-	*ret = TAKE_FD(fd);
-	return 0;
-}
-
 /* What every warden has. */
 static int open_own(struct warden *w, struct err *err)
 {
@@ -447,7 +383,7 @@ static int open_all(struct warden *w, struct err *err)
 	int r = state_open(w, k->spec->run_dir, err);
 
 	if (r == 0)
-		r = open_socket(k->spec->socket, &k->held.http_fd, err);
+		r = warden_open_socket(k->spec->socket, &k->held.http_fd, err);
 	if (r == 0 && k->spec->http_addr)
 		r = keeper_open_http(k->spec, keeper_has_ipv6(), &k->held.tls_fd, err);
 	if (r < 0)

@@ -112,13 +112,17 @@ void inside_child(const struct porter_order *o)
 {
 	struct sandbox_fds fds;
 	struct err err = { 0 };
-	int route = -1;
+	int route = -1, r;
 
 	if (open_sockets(&fds, &route, &err) < 0) {
 		say(IPC_FAILED, err.text);
 		return;
 	}
-	if (hand_over(&fds, route) == 0 && o->probe.allowed_name[0])
+	r = hand_over(&fds, route);
+	/* They are the daemon's to close. */
+	sandbox_fds_done(&fds);
+	close(route);
+	if (r == 0 && o->probe.allowed_name[0])
 		test_when_told(&o->probe);
 }
 

@@ -2,6 +2,7 @@
 /* main/warden_internal - what the daemon's files share.
  *
  *   warden.c         start and end; what the engine and control say
+ *   warden_socket.c  where the API listens
  *   warden_wards.c   a sandbox is attached and stands
  *   warden_leave.c   it is refused or detached
  *   warden_plans.c   plans, which sandboxes share
@@ -189,6 +190,11 @@ void warden_on_control(struct warden *w, const struct ipc_message *m, int *fds,
 		       size_t count);
 /* Control may be away: then nobody is told. */
 void warden_tell_control(struct warden *w, const struct ipc_message *m, const int *fd);
+
+/* -- warden_socket.c ---------------------------------------------------------------- */
+
+/* The API's, at @path. -EADDRINUSE: another daemon has it. */
+int warden_open_socket(const char *path, int *ret, struct err *err) MUST_CHECK;
 
 /* -- warden_wards.c ----------------------------------------------------------------- */
 

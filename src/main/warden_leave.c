@@ -2,14 +2,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "main/warden_internal.h"
+
+/* Whoever hears of it may ask for the same namespace at once, and another warden may be
+ * the one who gets it. */
+static void close_sockets(struct ward *d)
+{
+	sandbox_fds_done(&d->fds);
+	if (d->route_fd >= 0)
+		close(d->route_fd);
+	d->route_fd = -1;
+}
 
 void ward_refuse(struct ward *d, const char *text)
 {
 	struct ipc_message m = { .type = IPC_REFUSED, .sandbox = d->id };
 
+	close_sockets(d);
 	log_warning("sandbox '%s' is not guarded: %s", d->spec.name, text);
 	snprintf(m.text, sizeof(m.text), "%s", text);
 	if (d->asked)
@@ -66,6 +78,7 @@ void ward_on_detached(struct ward *d, const char *text)
 		ward_leave(d);
 		return;
 	}
+	close_sockets(d);
 	if (d->asked)
 		warden_tell_control(d->warden, &m, NULL);
 	/* Nobody has to ask for that again. */

@@ -229,6 +229,23 @@ def test_names_and_namespaces_are_unique(host, pods, sites):
     all_guarded(pods, sites)
 
 
+def test_a_namespace_goes_from_one_to_another(host, pod, site):
+    """At once: who has let go of it holds nothing of it."""
+    daemon = host.daemon("--engines", 2)
+    for i in range(15):
+        daemon.attach("app", pod, "--allow", site.name)
+        assert engines(daemon) == {"app": 0}
+        for uid in (71001, 71002):
+            assert daemon.call("PUT", f"/sandboxes/u{uid}", {"uid": uid, "policy": {}}).status == 201
+        assert daemon.call("DELETE", "/sandboxes/app").status == 200
+        reply = daemon.call("PUT", f"/sandboxes/app{i}", {"netns": pod.ns.path, "policy": {}})
+        assert reply.status == 201, reply
+        assert engines(daemon)[f"app{i}"] == 1
+        expect.name_refused(pod.probe(["dns", site.name]))
+        for name in daemon.names():
+            assert daemon.call("DELETE", f"/sandboxes/{name}").status == 200
+
+
 def test_a_full_one_is_passed_over(host, pod, site):
     daemon = host.daemon("--engines", 2, way=["prlimit", "--nofile=150:150"])
     with contextlib.ExitStack() as stack:
