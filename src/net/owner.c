@@ -30,6 +30,7 @@
 
 enum {
 	DUMP_SIZE = 32 * 1024,
+	DNS_PORT = 53,
 	ALL_STATES = -1,
 	TCP_LISTEN_STATE = 10,
 	MAPPED_AT = 12,	      /* bytes before the IPv4 address in ::ffff:0:0/96 */
@@ -83,8 +84,11 @@ static bool may_have_sent(const struct owner_question *q, const struct inet_diag
 		return false;
 	if (!is_unspecified(&from.addr) && !addr_equal(&from.addr, &q->from.addr))
 		return false;
-	if (to.port == 0 || q->to.addr.family == ADDR_NONE)
+	if (to.port == 0)
 		return true;
+	/* Translated on its way, a lookup may have got a port that is another's here. */
+	if (q->to.addr.family == ADDR_NONE)
+		return to.port == DNS_PORT;
 	return to.port == q->to.port && addr_equal(&to.addr, &q->to.addr);
 }
 

@@ -34,7 +34,7 @@ struct owner_question {
 	uint8_t among;	  /* enum owner_among */
 	uint8_t protocol; /* IPPROTO_TCP or IPPROTO_UDP */
 	uint32_t user;	  /* OWNER_USER */
-	/* As the socket knows them; @to may have no address, if UDP. */
+	/* As the socket knows them; @to may have no address, if UDP: of a lookup. */
 	struct endpoint from, to;
 	int64_t age_ms;	     /* so long ago it was: who is younger can't have been it */
 	int64_t until_ms;    /* of clock_now_ms(): then it takes too long */

@@ -25,6 +25,12 @@ def told(hook):
     return [body for _, _, body in list(hook.calls)]
 
 
+def noted(state):
+    """Who has been told of the tasks: 1 the webhooks, 2 the command."""
+    with sqlite3.connect(f"file:{state}/events.db?mode=ro", uri=True) as db:
+        return {told for told, in db.execute("SELECT told FROM review")}
+
+
 def test_each_task_is_told_once(pod, guarded, hook, state, denied):
     args = ("--state-dir", str(state), "--sandbox-id", "sb-4", "--review-webhook", hook.url)
     side = guarded(f"deny ruled.{denied.name}", args=args)
@@ -42,7 +48,8 @@ def test_each_task_is_told_once(pod, guarded, hook, state, denied):
     assert found["9.8.7.6"]["rule"]["ports"] == ["tcp/4443"]
     assert side.get(f"/review/{task['id']}").json()["destination"] == denied.name
     assert all(path == "/deny?x=1" and kind == "application/json" for path, kind, _ in hook.calls)
-    # and not again after a restart, nor by control's successor
+    # and not again after a restart, nor by control's successor, once it is noted that it has arrived
+    wait_for(lambda: noted(state) == {1}, 15)
     side.wait_replaced("control", side.kill_child("control"))
     wait_for(side.healthy)
     assert side.stop() == 0
@@ -212,11 +219,7 @@ def test_a_command_is_run_until_it_succeeds(pod, guarded, state, command, tmp_pa
     (tmp_path / "works").touch()
     side.wait_replaced("weir-review", side.kill_child("weir-review"))
     wait_for(lambda: len(command.runs()) == 4, 15)
-
-    def is_noted():
-        with sqlite3.connect(f"file:{state}/events.db?mode=ro", uri=True) as db:
-            return db.execute("SELECT told FROM review").fetchall() == [(2,)]
-    wait_for(is_noted, 15)
+    wait_for(lambda: noted(state) == {2}, 15)
     assert side.stop() == 0
     guarded(args=args)
     time.sleep(2)

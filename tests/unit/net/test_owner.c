@@ -169,6 +169,24 @@ static void a_socket_of_ipv6_sends_over_ipv4(void **state)
 	close(fd);
 }
 
+/* Where a lookup went at first is not known, but what a lookup is. */
+static void a_socket_that_speaks_elsewhere_asked_nothing(void **state)
+{
+	struct sockaddr_in sa, to = { .sin_family = AF_INET,
+				      .sin_addr.s_addr = htobe32(INADDR_LOOPBACK),
+				      .sin_port = htobe16(9) };
+	int fd = udp_open(&sa);
+	struct owner o = { 0 };
+
+	assert_return_code(connect(fd, (struct sockaddr *)&to, sizeof(to)), errno);
+	assert_int_equal(find(be16toh(sa.sin_port), 0, &o), -ENOENT);
+	to.sin_port = htobe16(53);
+	assert_return_code(connect(fd, (struct sockaddr *)&to, sizeof(to)), errno);
+	assert_int_equal(find(be16toh(sa.sin_port), 0, &o), 0);
+	assert_int_equal(o.pid, getpid());
+	close(fd);
+}
+
 static void what_cannot_be_meant_is_refused(void **state)
 {
 	struct owner_question q = { .among = OWNER_NETWORK,
@@ -194,6 +212,7 @@ int main(void)
 		cmocka_unit_test(of_several_that_have_it_none_is_named),
 		cmocka_unit_test(hostile_names_are_tame),
 		cmocka_unit_test(a_socket_of_ipv6_sends_over_ipv4),
+		cmocka_unit_test(a_socket_that_speaks_elsewhere_asked_nothing),
 		cmocka_unit_test(what_cannot_be_meant_is_refused),
 	};
 
