@@ -7,6 +7,8 @@ import subprocess
 
 import pytest
 
+from world.sidecar import wait_for
+
 
 @pytest.fixture(params=["slirp4netns", "pasta"])
 def uplink(request):
@@ -46,10 +48,11 @@ def ssh_server(world):
     script = "mount -t tmpfs none /run && mkdir -p /run/sshd && exec /usr/sbin/sshd -D -f $0 -E $1"
     server = subprocess.Popen(world.internet.command("unshare", "--mount", "sh", "-c", script,
                                                      str(folder / "config"), str(folder / "log")))
-    for _ in range(200):
-        with world.internet.socket(socket.AF_INET, socket.SOCK_STREAM) as s:
-            if s.connect_ex(("93.1.1.1", 22)) == 0:
-                break
+    for family, address in (socket.AF_INET, "93.1.1.1"), (socket.AF_INET6, "2a01:93::1"):
+        def is_served(family=family, address=address):
+            with world.internet.socket(family, socket.SOCK_STREAM) as s:
+                return s.connect_ex((address, 22)) == 0
+        wait_for(is_served, 10)
     yield folder / "client"
     server.terminate()
     server.wait(5)
