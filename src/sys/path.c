@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sys/path.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+enum { FD_LINK_SIZE = 32 }; /* "/proc/self/fd/N" */
+
+/* A look-up under way. */
+struct walk {
+	struct path path; /* fd: where it stands */
+	char rest[PATH_MAX];
+	bool make;
+};
+
+/* --- names of descriptors --- */
+
+static int name_of(int fd, char ret[PATH_MAX])
+{
+	char link[FD_LINK_SIZE];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, ret, PATH_MAX - 1);
+	if (n < 0)
+		return -errno;
+	ret[n] = '\0';
+	return ret[0] == '/' ? 0 : -ENOENT;
+}
+
+int path_reopen(int fd, const char *name, int *ret_fd)
+{
+	struct open_how how = { .flags = O_PATH | O_CLOEXEC | O_NOFOLLOW,
+				.resolve = RESOLVE_NO_SYMLINKS };
+	struct stat expected, st;
+	/* The last component may be a link: then the link itself is meant. */
+	CLEAN(fd) int again = -1;
+
+	if (fstat(fd, &expected) < 0)
+		return -errno;
+	again = (int)syscall(SYS_openat2, AT_FDCWD, name, &how, sizeof(how));
+	if (again < 0 || fstat(again, &st) < 0)
+		return -errno;
+	if (st.st_dev != expected.st_dev || st.st_ino != expected.st_ino)
+		return -ESTALE;
+	*ret_fd = TAKE_FD(again);
+	return 0;
+}
+
+/* --- links --- */
+
+static bool is_place_of_links(const char *directory)
+{
+	static const char *const places[] = { "/", "/usr", "/var", "/etc" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		if (strcmp(directory, places[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
+static int remember_link(struct path *p, const char *component, uid_t owner)
+{
+	char directory[PATH_MAX];
+	char *link = NULL;
+	int r = name_of(p->fd, directory);
+
+	if (r < 0)
+		return r;
+	if (p->link_count == PATH_LINKS_MAX)
+		return -ELOOP;
+	if (asprintf(&link, "%s/%s", directory[1] ? directory : "", component) < 0)
+		return -ENOMEM;
+	p->links[p->link_count++] = link;
+	if (!p->untrusted &&
+	    (owner != 0 || (geteuid() == 0 && !is_place_of_links(directory))))
+		p->untrusted = link;
+	return 0;
+}
+
+/* Put the target of the link @fd in front of what is left. */
+static int follow(struct walk *w, int fd, const char *component, uid_t owner)
+{
+	char target[PATH_MAX], rest[PATH_MAX];
+	int r = remember_link(&w->path, component, owner);
+	ssize_t n;
+
+	if (r < 0)
+		return r;
+	n = readlinkat(fd, "", target, sizeof(target) - 1);
+	if (n < 0)
+		return -errno;
+	target[n] = '\0';
+	if (snprintf(rest, sizeof(rest), "%s/%s", target, w->rest) >= (int)sizeof(rest))
+		return -ENAMETOOLONG;
+	memcpy(w->rest, rest, sizeof(rest));
+	if (target[0] != '/')
+		return 0;
+	close(w->path.fd);
+	w->path.fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return w->path.fd < 0 ? -errno : 0;
+}
+
+/* --- the walk --- */
+
+static bool next_component(struct walk *w, char ret[NAME_MAX + 1], int *ret_error)
+{
+	size_t skip = strspn(w->rest, "/"), len = strcspn(w->rest + skip, "/");
+
+	*ret_error = len > NAME_MAX ? -ENAMETOOLONG : 0;
+	if (len == 0 || len > NAME_MAX)
+		return false;
+	memcpy(ret, w->rest + skip, len);
+	ret[len] = '\0';
+	memmove(w->rest, w->rest + skip + len, strlen(w->rest + skip + len) + 1);
+	return true;
+}
+
+static int open_component(const struct walk *w, const char *component)
+{
+	const int flags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
+	int fd = openat(w->path.fd, component, flags);
+
+	if (fd >= 0 || errno != ENOENT || !w->make)
+		return fd < 0 ? -errno : fd;
+	if (w->path.untrusted)
+		return -ELOOP;
+	if (mkdirat(w->path.fd, component,
+		    strspn(w->rest, "/") == strlen(w->rest) ? 0700 : 0755) < 0 &&
+	    errno != EEXIST)
+		return -errno;
+	fd = openat(w->path.fd, component, flags);
+	return fd < 0 ? -errno : fd;
+}
+
+static int step(struct walk *w, const char *component)
+{
+	CLEAN(fd) int fd = open_component(w, component);
+	struct stat st;
+
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (S_ISLNK(st.st_mode))
+		return follow(w, fd, component, st.st_uid);
+	close(w->path.fd);
+	w->path.fd = TAKE_FD(fd);
+	return 0;
+}
+
+static int walk_all(struct walk *w)
+{
+	char component[NAME_MAX + 1];
+	int r = 0;
+
+	while (r == 0 && next_component(w, component, &r))
+		r = step(w, component);
+	return r;
+}
+
+static int describe(struct path *p)
+{
+	char name[PATH_MAX];
+	struct statx x;
+	int r = name_of(p->fd, name);
+
+	if (r < 0)
+		return r;
+	if (fstat(p->fd, &p->st) < 0 ||
+	    statx(p->fd, "", AT_EMPTY_PATH | AT_NO_AUTOMOUNT, STATX_MNT_ID, &x) < 0)
+		return -errno;
+	if (x.stx_mask & STATX_MNT_ID)
+		p->mount_id = x.stx_mnt_id;
+	p->name = strdup(name);
+	return p->name ? 0 : -ENOMEM;
+}
+
+static int look_up(const char *name, bool make, struct path *ret, struct err *err)
+{
+	struct walk w = { .make = make };
+	int r = 0;
+
+	if (strlen(name) >= sizeof(w.rest))
+		return err_sys(err, -ENAMETOOLONG, "cannot find '%.64s...'", name);
+	if (name[0] == '\0')
+		return err_set(err, -ENOENT, "an empty path names nothing");
+	memcpy(w.rest, name, strlen(name) + 1);
+	w.path.fd = open(name[0] == '/' ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (w.path.fd < 0)
+		r = -errno;
+	if (r == 0)
+		r = walk_all(&w);
+	if (r == 0)
+		r = describe(&w.path);
+	if (r == -ELOOP && w.path.untrusted && make)
+		err_set(err, r, "cannot make '%s' behind the link '%s'", name,
+			w.path.untrusted);
+	else if (r < 0)
+		err_sys(err, r, "cannot find '%s'", name);
+	if (r < 0)
+		path_done(&w.path);
+	else
+		*ret = w.path;
+	return r;
+}
+
+int path_open(const char *name, struct path *ret, struct err *err)
+{
+	return look_up(name, false, ret, err);
+}
+
+int path_open_made(const char *name, struct path *ret, struct err *err)
+{
+	return look_up(name, true, ret, err);
+}
+
+int path_open_parent(const char *name, struct path *ret, const char **ret_last,
+		     struct err *err)
+{
+	const char *slash = strrchr(name, '/');
+	const char *last = slash ? slash + 1 : name;
+	char directory[PATH_MAX] = ".";
+
+	if (last[0] == '\0' || strcmp(last, ".") == 0 || strcmp(last, "..") == 0)
+		return err_set(err, -EISDIR, "'%s' is not the name of a file", name);
+	if (slash && snprintf(directory, sizeof(directory), "%.*s",
+			      (int)MAX(slash - name, (ptrdiff_t)1),
+			      name) >= (int)sizeof(directory))
+		return err_sys(err, -ENAMETOOLONG, "cannot find '%.64s...'", name);
+	*ret_last = last;
+	return path_open(directory, ret, err);
+}
+
+void path_done(struct path *p)
+{
+	if (p->fd >= 0)
+		close(p->fd);
+	free(p->name);
+	for (size_t i = 0; i < p->link_count; i++)
+		free(p->links[i]);
+	*p = (struct path){ .fd = -1 };
+}

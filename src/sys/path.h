@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sys/path - a path that was named from outside, looked up once.
+ *
+ * HOW IT WORKS
+ *   Somebody who may write to a directory on the way to a path can exchange what the path
+ *   leads to between two look-ups. So the path is walked component by component, each
+ *   opened without following a link, and what is found at the end is held as a
+ *   descriptor: it is judged by the descriptor and mounted from it. The name is kept for
+ *   messages, for comparisons, and to show the file at its place.
+ *
+ *   Links on the way are followed here, and remembered. A link may have been left by an
+ *   earlier command in a sandbox, for a later run to follow. Only links that no such
+ *   command can have made are trusted: root's own, and for root, whose sandboxes make
+ *   root's links, only those in "/", "/usr", "/var" and "/etc". */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include "base/err.h"
+
+enum { PATH_LINKS_MAX = 40 }; /* on the way to one path: the kernel's own limit */
+
+struct path {
+	int fd;	    /* O_PATH; owned */
+	char *name; /* canonical; owned */
+	struct stat st;
+	uint64_t mount_id; /* as in /proc/self/mountinfo; 0: the kernel doesn't say */
+	char *links[PATH_LINKS_MAX]; /* that were followed, by canonical name; owned */
+	size_t link_count;
+	const char *untrusted; /* the first of them that isn't trusted, or NULL */
+};
+
+/* Look up @name, which counts from the working directory unless it begins with '/'.
+ * Return: 0, -ENOENT, another -errno. */
+int path_open(const char *name, struct path *ret, struct err *err) MUST_CHECK;
+/* The same; directories that are missing are made, the last one for the user alone, but
+ * none behind a link that isn't trusted: -ELOOP. */
+int path_open_made(const char *name, struct path *ret, struct err *err) MUST_CHECK;
+/* The directory that holds @name, which needn't exist. *@ret_last: its last component,
+ * points into @name. */
+int path_open_parent(const char *name, struct path *ret, const char **ret_last,
+		     struct err *err) MUST_CHECK;
+void path_done(struct path *p);
+
+/* The file of @fd, which may be of another mount namespace, opened by its @name in this
+ * one. No link is followed, and another file is refused.
+ * Return: 0 with an O_PATH descriptor, -ESTALE, another -errno. */
+int path_reopen(int fd, const char *name, int *ret_fd) MUST_CHECK;
