@@ -120,6 +120,9 @@ static void ward_status(void *data, struct api_status *ret)
 	if (w->look.strays > 0)
 		degrade(ret, w, "outside-sockets", w->strays);
 	ret->full_isolation = ret->degradation_count == 0;
+	/* That lets nothing out. */
+	if (w->stats.snapshot_full)
+		degrade(ret, w, "snapshot", SIDE_SNAPSHOT_FULL);
 	/* What is read of them is of all sandboxes. */
 	side_store_status(w->side, ret);
 	ret->generation = w->stats.generation;

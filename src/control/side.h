@@ -424,6 +424,8 @@ void side_tell_anew(struct side *s);
 /* -- status.c ----------------------------------------------------------------------- */
 
 void side_status(void *data, struct api_status *ret);
+#define SIDE_SNAPSHOT_FULL                                                               \
+	"not all that was learned can be kept for a restart: there is no room for it"
 /* What is said of the stores, which let nothing out: degradations and counts. */
 void side_store_status(struct side *s, struct api_status *ret);
 bool side_healthy(void *data);

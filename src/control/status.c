@@ -104,6 +104,8 @@ static void add_degradations(struct side *s, struct api_status *ret)
 		    "the engine is being started again; the rules stand");
 	else if (!s->standing.nflog && s->standing.enforced == ENFORCED_FILTER)
 		add(s, ret, "nflog", "refused packets are not reported");
+	if (s->stats.snapshot_full)
+		add(s, ret, "snapshot", SIDE_SNAPSHOT_FULL);
 	if (s->standing.lacking[0])
 		add(s, ret, "confinement", s->standing.lacking);
 	if (s->lacking[0])

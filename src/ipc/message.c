@@ -37,6 +37,7 @@ static void tame_flags(struct ipc_message *m)
 	case IPC_STATS:
 		tame_flag(&m->stats.ipv6);
 		tame_flag(&m->stats.nflog);
+		tame_flag(&m->stats.snapshot_full);
 		break;
 	case IPC_ATTACH:
 	case IPC_DETACH:

@@ -215,7 +215,8 @@ struct ipc_stats {
 	uint32_t adopted; /* learned addresses taken over from the engine before */
 	uint64_t plan_id; /* plan_file_id() of what is enforced */
 	bool ipv6;
-	bool nflog; /* refused packets are seen */
+	bool nflog;	    /* refused packets are seen */
+	bool snapshot_full; /* of what was learned not all outlives the engine */
 };
 
 enum { IPC_DENIES_MAX = 48 };

@@ -33,6 +33,7 @@ struct engine_core {
 	size_t host_count;	  /* of @count, those that are of it */
 	int64_t repin_ms;	  /* dns: pinned: how often, where a policy doesn't say */
 	struct loop_timer expiry;
+	size_t snapshot_bytes;	/* guarded_snapshot.c: that all share */
 	size_t expiry_at;	/* slot that is next in this round */
 	int64_t expiry_next_ms; /* the soonest that this round has seen */
 	struct loop_timer watch;

@@ -363,7 +363,7 @@ size_t engine_host_adopt(struct engine_host *h, struct guarded *g)
 
 	if (of.left && of.left->error < 0)
 		of.left = NULL;
-	count = learned_image_adopt(s->learned, g->image, loop_now_ms(h->core->loop),
+	count = learned_image_adopt(s->learned, &g->snapshot, loop_now_ms(h->core->loop),
 				    has_element, &of);
 	s->counters[COUNT_ADOPTED] += count;
 	return count;

@@ -2,14 +2,13 @@
 /* HOW IT WORKS
  * The engine is never trusted to stand: whatever it does to the kernel is one transaction
  * that leaves a whole ruleset behind, and all that a successor needs is in the keeper's
- * hands (descriptors, plan) or in the image (what was learned).
+ * hands (descriptors, plan) or in the snapshot (what was learned).
  *
  *   first start    the ruleset of the plan, generation one after whatever stood, or any
- *   restart        the image's entries that the kernel still has; then the ruleset anew,
- *                  with them, under the next generation: the ports that the dead engine
- *                  held are not exempt any more
- *   change         sandbox_change(): plan, learned addresses and flows in one step
- *   every look     the kernel's generation id is held against our own count of
+ *   restart        the snapshot's entries that the kernel still has; then the ruleset
+ * anew, with them, under the next generation: the ports that the dead engine held are not
+ * exempt any more change         sandbox_change(): plan, learned addresses and flows in
+ * one step every look     the kernel's generation id is held against our own count of
  *                  transactions; when others have changed something, our ruleset is read
  *                  back, and put back if it is not as it was */
 #include "main/guarded.h"
@@ -94,7 +93,7 @@ static void adopt(struct guarded *g)
 	}
 	if (r == 0) {
 		qsort(have.items, have.count, sizeof(*have.items), compare_elements);
-		g->adopted = (uint32_t)learned_image_adopt(s->learned, g->image,
+		g->adopted = (uint32_t)learned_image_adopt(s->learned, &g->snapshot,
 							   loop_now_ms(g->core->loop),
 							   has_element, &have);
 		s->counters[COUNT_ADOPTED] += g->adopted;
@@ -253,8 +252,7 @@ void guarded_done(struct guarded *g)
 	sandbox_fds_done(&s->fds);
 	if (g->route_fd >= 0)
 		close(g->route_fd);
-	if (g->image)
-		munmap(g->image, LEARNED_IMAGE_SIZE);
+	guarded_snapshot_done(g);
 	unmap(&g->plan);
 	guarded_init(g, GUARDED_NONE, s->id);
 }
@@ -351,10 +349,7 @@ static int stand(struct guarded *g, const struct guarded_ops *ops, struct err *e
 	if (r < 0)
 		return r;
 	guarded_look_for_ipv6(g);
-	if (g->image && g->image_is_fresh)
-		learned_image_keep_fresh(g->sandbox.learned, g->image);
-	else if (g->image)
-		learned_image_keep(g->sandbox.learned, g->image);
+	learned_image_keep(g->sandbox.learned, &g->snapshot);
 	r = ops->serve(g, err);
 	if (r < 0)
 		return r;
@@ -412,6 +407,7 @@ void guarded_leave(struct guarded *g)
 	dns_service_detach(c->dns, &g->sandbox);
 	relay_detach(c->relay, &g->sandbox);
 	engine_account_all(g);
+	guarded_snapshot_leave(g);
 	engine_core_take_out(c, g);
 }
 
@@ -464,6 +460,7 @@ void guarded_stats(const struct guarded *g, struct ipc_stats *ret)
 		.plan_id = g->plan_id,
 		.ipv6 = s->ipv6,
 		.nflog = g->sees_refused,
+		.snapshot_full = g->snapshot.is_full,
 	};
 	memcpy(ret->counters, s->counters, sizeof(ret->counters));
 }

@@ -21,6 +21,7 @@
 #include "ipc/message.h"
 #include "net/loop.h"
 #include "sandbox/change.h"
+#include "sandbox/learned.h"
 #include "sandbox/rate.h"
 #include "sandbox/sandbox.h"
 
@@ -59,10 +60,10 @@ struct guarded {
 	enum ipc_enforced enforce;
 	bool restarted; /* an engine was here before: take over what it has learned */
 	struct sandbox sandbox;
-	struct plan plan;    /* mapped, owned; all zero: none */
-	void *image;	     /* LEARNED_IMAGE_SIZE, mapped, owned; NULL: none */
-	bool image_is_fresh; /* and was never written to */
-	int route_fd;	     /* NETNS: a route socket in there, owned */
+	struct plan plan;		  /* mapped, owned; all zero: none */
+	struct learned_snapshot snapshot; /* mapped, owned */
+	size_t snapshot_bytes;		  /* reserved of it */
+	int route_fd;			  /* NETNS: a route socket in there, owned */
 	const struct guarded_told *told;
 	struct rate answered_rate; /* what is told of answers */
 	uint64_t plan_id;	   /* of what it enforces */
@@ -86,7 +87,7 @@ void guarded_done(struct guarded *g);
 
 /* -- into an engine ----------------------------------------------------------------- */
 
-/* @g has plan, descriptors (in sandbox.fds, but filter.fd still -1), image, enforce,
+/* @g has plan, descriptors (in sandbox.fds, but filter.fd still -1), snapshot, enforce,
  * told, and the parameters of its ruleset in sandbox.shared_params: install the ruleset,
  * over whatever stands; read it back; serve. On failure rules may stand, and @g is in no
  * engine. */
@@ -118,6 +119,17 @@ void guarded_stats(const struct guarded *g, struct ipc_stats *ret);
 int guarded_change(struct guarded *g, int plan_fd, struct err *err) MUST_CHECK;
 /* Give up what is under way, if anything is: nobody waits for it. */
 void guarded_change_cancel(struct guarded *g);
+
+/* -- guarded_snapshot.c ------------------------------------------------------------- */
+
+/* Map the file @fd of LEARNED_IMAGE_SIZE, which the caller closes. Return: 0, or -errno:
+ * @g goes on without a snapshot, and its status says so. */
+int guarded_snapshot_map(struct guarded *g, int fd);
+/* The kernel can say that a page of it can't be had: nobody need reserve it ahead. */
+bool guarded_snapshot_may_be_sparse(void);
+void guarded_snapshot_done(struct guarded *g);
+/* @g leaves its engine: others may have what it took of what all share. */
+void guarded_snapshot_leave(struct guarded *g);
 
 /* -- guarded_watch.c ---------------------------------------------------------------- */
 

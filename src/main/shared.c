@@ -38,15 +38,9 @@ static int open_only(struct shared *e, struct err *err)
 	if (c->enforce != ENFORCED_NOTHING)
 		sandbox_own_ports(&g->sandbox, c->filter.mark);
 	r = plan_file_map(c->plan_fd, &g->plan, err);
-	if (r < 0)
-		return r;
-	g->image = mmap(NULL, LEARNED_IMAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED,
-			c->image_fd, 0);
-	if (g->image == MAP_FAILED) {
-		g->image = NULL;
-		return err_sys(err, -errno, "cannot map what was learned");
-	}
-	return 0;
+	if (r == 0)
+		(void)!guarded_snapshot_map(g, c->image_fd);
+	return r;
 }
 
 /* -- the process -------------------------------------------------------------------- */

@@ -57,7 +57,6 @@ static int take_probe(struct sandbox *s, const struct ipc_attach *a)
 static int fill(struct shared *e, struct guarded *g, const struct ipc_message *m,
 		int *fds, size_t count, struct err *err)
 {
-	void *image;
 	int r;
 
 	if (count < ATTACH_FIRST ||
@@ -81,17 +80,9 @@ static int fill(struct shared *e, struct guarded *g, const struct ipc_message *m
 	    !is_complete(g))
 		return err_set(err, -EBADMSG, "a descriptor of the sandbox is missing");
 	r = plan_file_map(fds[ATTACH_PLAN], &g->plan, err);
-	if (r < 0)
-		return r;
-	image = mmap(NULL, LEARNED_IMAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED,
-		     fds[ATTACH_IMAGE], 0);
-	if (image == MAP_FAILED)
-		return err_sys(err, -errno, "cannot map what was learned");
-	g->image = image;
-	/* Of a file that has no page the kernel need make none, nor read ahead. */
-	g->image_is_fresh = lseek(fds[ATTACH_IMAGE], 0, SEEK_DATA) < 0 && errno == ENXIO;
-	(void)!madvise(image, LEARNED_IMAGE_SIZE, MADV_RANDOM);
-	return 0;
+	if (r == 0)
+		(void)!guarded_snapshot_map(g, fds[ATTACH_IMAGE]);
+	return r;
 }
 
 static void refuse(struct shared *e, uint32_t sandbox, const struct err *err)

@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "ipc/plan_file.h"
 #include "ipc/sidecar_policy.h"
+#include "main/guarded.h"
 #include "main/warden_internal.h"
 #include "sandbox/learned.h"
 
@@ -116,24 +117,44 @@ static int folder_open(const struct ward *d)
 	return fd < 0 ? -errno : fd;
 }
 
-int state_image(struct ward *d, struct err *err)
+/* Return: the snapshot's file, or -errno. */
+static int open_image(const struct ward *d)
 {
 	CLEAN(fd) int dir = folder_open(d);
 	CLEAN(fd) int fd = -1;
 	struct stat st;
 
 	if (dir < 0)
-		return err_sys(err, dir, "cannot make the sandbox's folder");
+		return dir;
 	if (!d->restarted || d->fresh)
 		(void)!unlinkat(dir, "image", 0);
 	fd = open_file(dir, "image", O_RDWR | O_CREAT);
 	if (fd < 0)
-		return err_sys(err, fd, "cannot make the sandbox's image");
+		return fd;
 	if (fstat(fd, &st) < 0 ||
 	    (st.st_size != LEARNED_IMAGE_SIZE && ftruncate(fd, 0) < 0) ||
 	    ftruncate(fd, LEARNED_IMAGE_SIZE) < 0)
-		return err_sys(err, -errno, "cannot make the sandbox's image");
-	d->image_fd = TAKE_FD(fd);
+		return -errno;
+	if (!guarded_snapshot_may_be_sparse() &&
+	    posix_fallocate(fd, 0, LEARNED_IMAGE_SIZE) != 0)
+		return -ENOSPC;
+	return TAKE_FD(fd);
+}
+
+/* Where it can't be had, a file of no size: the engine goes on without a snapshot. */
+int state_image(struct ward *d, struct err *err)
+{
+	int fd = open_image(d);
+
+	if (fd < 0) {
+		log_warning("sandbox '%s': cannot keep what is learned: %s; a restart of "
+			    "the engine forgets it",
+			    d->spec.name, strerror(-fd));
+		fd = memfd_create("weir-nothing", MFD_CLOEXEC);
+	}
+	if (fd < 0)
+		return err_sys(err, -errno, "cannot make the sandbox's snapshot");
+	d->image_fd = fd;
 	return 0;
 }
 

@@ -122,28 +122,44 @@ void learned_set_plan(struct learned *l, const struct plan *plan);
 
 /* -- outliving the engine ----------------------------------------------------------- */
 
-/* Keep a copy of all entries, and of what has ended, in @bytes (shared memory,
- * LEARNED_IMAGE_SIZE, zeroed at first, aligned to 8) from now on: what is committed is
- * written through, what ends is taken out. A crash at any moment leaves each record whole
- * or absent. Entries beyond LEARNED_IMAGE_RECORDS, which only a policy with higher limits
- * than the default has, are not in it. */
 enum {
 	LEARNED_IMAGE_SIZE = 4 * 1024 * 1024,
 	LEARNED_IMAGE_RECORDS = 9 * 1024,
+	/* What is reserved is a multiple of it, and begins at one. */
+	LEARNED_IMAGE_STEP = 4096,
 };
-void learned_image_keep(struct learned *l, void *bytes);
-/* The same of @bytes that are all zero, of which none is touched before there is
- * something to keep: so they take no memory. */
-void learned_image_keep_fresh(struct learned *l, void *bytes);
+
+/* Where a copy of all entries, and of what has ended, outlives the engine. */
+struct learned_snapshot {
+	/* Shared memory of LEARNED_IMAGE_SIZE, aligned to LEARNED_IMAGE_STEP; NULL: none.
+	 */
+	void *bytes;
+	/* All of it is zero, and none of it is touched before there is something to keep:
+	 * so it takes no memory. */
+	bool is_fresh;
+	/* There was no room for the entry that was learned last: it is not in the copy.
+	 */
+	bool is_full;
+	/* See to it that bytes from @from up to @to can be read and written, or return
+	 * false. A page of a sparse file on a full file system is SIGBUS. NULL: all can.
+	 */
+	bool (*reserve)(struct learned_snapshot *s, size_t from, size_t to);
+};
+
+/* Keep the copy in @s (borrowed) from now on: what is committed is written through, what
+ * ends is taken out. A crash at any moment leaves each record whole or absent. Not in it
+ * are entries for which nothing can be reserved, and those beyond LEARNED_IMAGE_RECORDS,
+ * which only a policy with higher limits than the default has. */
+void learned_image_keep(struct learned *l, struct learned_snapshot *s);
 /* @to, which takes the place of @from, keeps the copy from now on, if there is one. */
 void learned_image_move(struct learned *from, struct learned *to);
-/* Take over what an engine before us left in @bytes, before anything else is learned:
+/* Take over what an engine before us left in @s, before anything else is learned:
  * entries whose bytes are sound, whose name @l's plan allows under the same port list,
  * whose time (CLOCK_BOOTTIME) has not come, and whose element the kernel has (@has says
  * for how long yet, in ms; 0: not). What has ended is taken over, too, as far as its name
  * is allowed. Return: how many entries. */
 typedef uint32_t learned_has_fn(void *data, const struct addr *a, uint8_t port_list);
-size_t learned_image_adopt(struct learned *l, const void *bytes, int64_t now_ms,
+size_t learned_image_adopt(struct learned *l, struct learned_snapshot *s, int64_t now_ms,
 			   learned_has_fn *has, void *data);
 
 struct learned_counts {

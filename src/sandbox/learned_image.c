@@ -60,17 +60,69 @@ static void set_absent(struct image_record *r)
 	atomic_thread_fence(memory_order_seq_cst);
 }
 
-/* @i counts from now on. What lies there may be anything but half of ours. */
-static void grow_to(struct image_record *records, _Atomic uint32_t *used, uint32_t i)
+/* Of @records[@i], as bytes of the image. */
+static size_t offset_of(const struct learned_image *image,
+			const struct image_record *records, uint32_t i)
 {
-	uint32_t count = atomic_load_explicit(used, memory_order_relaxed);
+	return (size_t)((const uint8_t *)&records[i] - (const uint8_t *)image);
+}
 
+/* @to - @from is less than what one step has, or more. */
+static bool reserve(struct learned_snapshot *s, size_t from, size_t to)
+{
+	from = from / LEARNED_IMAGE_STEP * LEARNED_IMAGE_STEP;
+	to = (to + LEARNED_IMAGE_STEP - 1) / LEARNED_IMAGE_STEP * LEARNED_IMAGE_STEP;
+	s->is_full = s->reserve && !s->reserve(s, from, to);
+	return !s->is_full;
+}
+
+/* Room for @records[@i], when there is room for @count of them. */
+static bool reserve_record(struct learned_snapshot *s, const struct image_record *records,
+			   uint32_t count, uint32_t i)
+{
+	size_t from = offset_of(s->bytes, records, count);
+	size_t to = offset_of(s->bytes, records, i + 1);
+
+	/* The step that has the end of the last one is there. */
+	if (count > 0)
+		from = (from + LEARNED_IMAGE_STEP - 1) / LEARNED_IMAGE_STEP *
+		       LEARNED_IMAGE_STEP;
+	return (count > 0 && to <= from) || reserve(s, from, to);
+}
+
+/* Before the first record of a fresh one. */
+static bool begin(struct learned_snapshot *s)
+{
+	struct learned_image *image = s->bytes;
+
+	if (!s->is_fresh)
+		return true;
+	if (!reserve(s, 0, offsetof(struct learned_image, records)))
+		return false;
+	image->magic = IMAGE_MAGIC;
+	s->is_fresh = false;
+	return true;
+}
+
+/* @i counts from now on. What lies there may be anything but half of ours. False: there
+ * is no room for it. */
+static bool grow_to(struct learned_snapshot *s, struct image_record *records,
+		    _Atomic uint32_t *used, uint32_t i)
+{
+	uint32_t count;
+
+	if (!begin(s))
+		return false;
+	count = atomic_load_explicit(used, memory_order_relaxed);
 	if (i < count)
-		return;
+		return true;
+	if (!reserve_record(s, records, count, i))
+		return false;
 	for (; count <= i; count++)
 		set_absent(&records[count]);
 	atomic_store_explicit(used, i + 1, memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst);
+	return true;
 }
 
 static void set_whole(struct image_record *r)
@@ -88,13 +140,9 @@ static void store_pair(struct image_record *r, const struct addr *a, const uint8
 	memcpy(r->name, name, size);
 }
 
-/* Before the first record of a fresh one. */
-static void begin(struct learned_past *p)
+static struct learned_image *image_of(const struct learned_past *p)
 {
-	if (!p->image_is_fresh)
-		return;
-	p->image->magic = IMAGE_MAGIC;
-	p->image_is_fresh = false;
+	return p->snapshot ? p->snapshot->bytes : NULL;
 }
 
 void learned_image_put(struct learned *l, uint32_t i)
@@ -102,13 +150,13 @@ void learned_image_put(struct learned *l, uint32_t i)
 	const struct entry *e = entry_at(l, i);
 	const struct dns_name *n = &name_at(l, e->name)->name;
 	uint8_t port_list = element_at(l, e->element)->port_list;
+	struct learned_image *image = image_of(&l->past);
 	struct image_record *r;
 
-	if (!l->image || i >= LEARNED_IMAGE_RECORDS || e->is_passing)
+	if (!image || i >= LEARNED_IMAGE_RECORDS || e->is_passing ||
+	    !grow_to(l->past.snapshot, image->records, &image->used, i))
 		return;
-	begin(&l->past);
-	grow_to(l->image->records, &l->image->used, i);
-	r = &l->image->records[i];
+	r = &image->records[i];
 	/* An entry that is there already stays the same name and address. */
 	if (!is_whole(r) || r->port_list != port_list) {
 		set_absent(r);
@@ -122,13 +170,13 @@ void learned_image_put(struct learned *l, uint32_t i)
 void learned_image_put_past(struct learned_past *p, uint32_t i)
 {
 	const struct past *item = past_at(p, i);
+	struct learned_image *image = image_of(p);
 	struct image_record *r;
 
-	if (!p->image || i >= LEARNED_PAST_MAX)
+	if (!image || i >= LEARNED_PAST_MAX ||
+	    !grow_to(p->snapshot, image->past, &image->past_used, i))
 		return;
-	begin(p);
-	grow_to(p->image->past, &p->image->past_used, i);
-	r = &p->image->past[i];
+	r = &image->past[i];
 	if (!is_whole(r)) {
 		store_pair(r, &item->addr, item->bytes, item->size, item->labels);
 		r->port_list = 0;
@@ -137,22 +185,61 @@ void learned_image_put_past(struct learned_past *p, uint32_t i)
 	set_whole(r);
 }
 
+/* What is fresh, or beyond what is used, holds nothing and may not be there. */
+static void clear(const struct learned_past *p, struct image_record *records,
+		  const _Atomic uint32_t *used, uint32_t i)
+{
+	if (!p->snapshot->is_fresh &&
+	    i < atomic_load_explicit(used, memory_order_relaxed))
+		set_absent(&records[i]);
+}
+
 void learned_image_clear(const struct learned *l, uint32_t i)
 {
-	if (l->image && i < LEARNED_IMAGE_RECORDS)
-		set_absent(&l->image->records[i]);
+	struct learned_image *image = image_of(&l->past);
+
+	if (image && i < LEARNED_IMAGE_RECORDS)
+		clear(&l->past, image->records, &image->used, i);
 }
 
 void learned_image_clear_past(const struct learned_past *p, uint32_t i)
 {
-	if (p->image && i < LEARNED_PAST_MAX)
-		set_absent(&p->image->past[i]);
+	struct learned_image *image = image_of(p);
+
+	if (image && i < LEARNED_PAST_MAX)
+		clear(p, image->past, &image->past_used, i);
 }
 
-static void clear_all(struct image_record *records, _Atomic uint32_t *used, uint32_t max)
+/* How many records are said to be used; what says more than can be is held to that. */
+static uint32_t used_of(const struct learned_image *image)
 {
-	uint32_t count = MIN((uint32_t)*used, max);
+	return MIN((uint32_t)image->used, (uint32_t)LEARNED_IMAGE_RECORDS);
+}
 
+static uint32_t past_used_of(const struct learned_image *image)
+{
+	return MIN((uint32_t)image->past_used, (uint32_t)LEARNED_PAST_MAX);
+}
+
+/* The header can be read and written; of what is fresh nothing has to be. */
+static bool open_header(struct learned_snapshot *s)
+{
+	return s->bytes &&
+	       (s->is_fresh || reserve(s, 0, offsetof(struct learned_image, records)));
+}
+
+/* So can everything that is said to be used. */
+static bool open_records(struct learned_snapshot *s)
+{
+	const struct learned_image *image = s->bytes;
+	uint32_t used = used_of(image), past_used = past_used_of(image);
+
+	return (used == 0 || reserve_record(s, image->records, 0, used - 1)) &&
+	       (past_used == 0 || reserve_record(s, image->past, 0, past_used - 1));
+}
+
+static void clear_all(struct image_record *records, uint32_t count)
+{
 	for (uint32_t i = 0; i < count; i++)
 		set_absent(&records[i]);
 }
@@ -166,42 +253,37 @@ static void put_all(struct learned *l)
 		learned_image_put_past(&l->past, i);
 }
 
-void learned_image_keep_fresh(struct learned *l, void *bytes)
+/* An image of ours, empty. Return: whether it can be. */
+static bool empty(struct learned_snapshot *s)
 {
-	l->image = l->past.image = bytes;
-	l->past.image_is_fresh = bytes != NULL;
-	if (bytes)
-		put_all(l);
-}
+	struct learned_image *image = s->bytes;
 
-void learned_image_keep(struct learned *l, void *bytes)
-{
-	struct learned_image *image = bytes;
-
-	l->image = l->past.image = image;
-	l->past.image_is_fresh = false;
-	if (!image)
-		return;
-	if (image->magic == IMAGE_MAGIC) {
-		clear_all(image->records, &image->used, LEARNED_IMAGE_RECORDS);
-		clear_all(image->past, &image->past_used, LEARNED_PAST_MAX);
-	} else {
+	if (s->is_fresh)
+		return true;
+	if (image->magic != IMAGE_MAGIC) {
 		image->used = image->past_used = 0;
 		image->magic = IMAGE_MAGIC;
 	}
-	put_all(l);
+	if (!open_records(s))
+		return false;
+	clear_all(image->records, used_of(image));
+	clear_all(image->past, past_used_of(image));
+	return true;
+}
+
+void learned_image_keep(struct learned *l, struct learned_snapshot *s)
+{
+	l->past.snapshot = s && open_header(s) && empty(s) ? s : NULL;
+	if (l->past.snapshot)
+		put_all(l);
 }
 
 void learned_image_move(struct learned *from, struct learned *to)
 {
-	void *bytes = from->image;
-	bool is_fresh = from->past.image_is_fresh;
+	struct learned_snapshot *s = from->past.snapshot;
 
-	from->image = from->past.image = NULL;
-	if (bytes && is_fresh)
-		learned_image_keep_fresh(to, bytes);
-	else if (bytes)
-		learned_image_keep(to, bytes);
+	from->past.snapshot = NULL;
+	learned_image_keep(to, s);
 }
 
 /* ---- reading ---- */
@@ -320,15 +402,13 @@ static bool adopt_entry(struct learned *l, const struct found *f, uint32_t left_
 	       learned_insert(l, &item, now_ms) == 0;
 }
 
-size_t learned_image_adopt(struct learned *l, const void *bytes, int64_t now_ms,
+size_t learned_image_adopt(struct learned *l, struct learned_snapshot *s, int64_t now_ms,
 			   learned_has_fn *has, void *data)
 {
-	const struct learned_image *image = bytes;
-	uint32_t used = MIN((uint32_t)image->used, (uint32_t)LEARNED_IMAGE_RECORDS);
-	uint32_t past_used = MIN((uint32_t)image->past_used, (uint32_t)LEARNED_PAST_MAX);
-	CLEAN(mem)
-	struct place *places = calloc((size_t)used + past_used + 1, sizeof(*places));
+	const struct learned_image *image = s->bytes;
+	CLEAN(mem) struct place *places = NULL;
 	size_t past, count, adopted = 0;
+	uint32_t used, past_used;
 	struct found f;
 
 	/* Of what the kernel has and nobody remembers nothing is known: until it must
@@ -336,7 +416,13 @@ size_t learned_image_adopt(struct learned *l, const void *bytes, int64_t now_ms,
 	l->doubt_until_ms =
 		now_ms + LEARNED_SLACK_MS +
 		(LEARNED_LIFETIME_MAX_SEC + LEARNED_GRACE_MAX_SEC) * INT64_C(1000);
-	if (!places || image->magic != IMAGE_MAGIC)
+	if (!open_header(s) || s->is_fresh || image->magic != IMAGE_MAGIC ||
+	    !open_records(s))
+		return 0;
+	used = used_of(image);
+	past_used = past_used_of(image);
+	places = calloc((size_t)used + past_used + 1, sizeof(*places));
+	if (!places)
 		return 0;
 	past = find_places(image->past, past_used, places);
 	for (size_t i = 0; i < past; i++)

@@ -62,8 +62,7 @@ struct learned_past {
 	struct learned_table items;
 	uint32_t newest, oldest;
 	uint64_t serial;
-	struct learned_image *image; /* borrowed; NULL: none is kept */
-	bool image_is_fresh;	     /* all zero, and not touched yet */
+	struct learned_snapshot *snapshot; /* borrowed; NULL: none is kept */
 };
 
 /* What the kernel's kept sets hold, each once. */
@@ -87,8 +86,7 @@ struct learned {
 	bool keeps_past;
 	bool stands; /* the kernel's sets are this table's: learned_stands() */
 	struct learned_kept kept;
-	struct learned_past past;
-	struct learned_image *image; /* borrowed; NULL: none is kept */
+	struct learned_past past; /* with the snapshot of all */
 };
 
 static inline struct name *name_at(const struct learned *l, uint32_t i)

@@ -109,6 +109,7 @@ static void give(const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	struct learned_snapshot was = { .bytes = given }, is = { .bytes = again };
 	struct asked first = { .count = 0 }, second = { .count = 0 };
 	size_t n;
 
@@ -119,16 +120,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	first.l = learned_new(&plan, &key);
 	second.l = learned_new(&plan, &key);
 	assert(first.l && second.l);
-	(void)learned_image_adopt(first.l, given, NOW, has, &first);
+	(void)learned_image_adopt(first.l, &was, NOW, has, &first);
 	check(&first);
-	learned_image_keep(first.l, again);
-	n = learned_image_adopt(second.l, again, NOW, has, &second);
+	learned_image_keep(first.l, &is);
+	n = learned_image_adopt(second.l, &is, NOW, has, &second);
 	assert(n == learned_counts(first.l).addresses);
 	assert(n == learned_counts(second.l).addresses);
 	assert(count_kept(first.l) == count_kept(second.l));
 	learned_free(first.l);
 	learned_free(second.l);
-	memset(given, 0, size);
+	memset(given, 0, MAX(size, (size_t)HEADER));
 	memset(given + PAST_AT, 0, MIN(size, (size_t)PAST_SIZE));
 	return 0;
 }

@@ -21,6 +21,7 @@ static const struct hash_key key = { 7, 8 };
 
 static struct plan plan;
 static uint8_t *plan_bytes, *image;
+static struct learned_snapshot snapshot; /* of @image */
 
 static int setup(void **state)
 {
@@ -32,6 +33,7 @@ static int setup(void **state)
 			       &plan);
 	image = mmap(NULL, LEARNED_IMAGE_SIZE, PROT_READ | PROT_WRITE,
 		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	snapshot = (struct learned_snapshot){ .bytes = image };
 	return image == MAP_FAILED ? -1 : 0;
 }
 
@@ -53,7 +55,7 @@ static struct learned *table_with_image(void)
 {
 	struct learned *l = table();
 
-	learned_image_keep(l, image);
+	learned_image_keep(l, &snapshot);
 	return l;
 }
 
@@ -105,7 +107,7 @@ static uint32_t has_for_a_second(void *data, const struct addr *a, uint8_t port_
 
 static size_t adopt(struct learned *l, int64_t now_ms)
 {
-	return learned_image_adopt(l, image, now_ms, has_all, NULL);
+	return learned_image_adopt(l, &snapshot, now_ms, has_all, NULL);
 }
 
 static bool knows(const struct learned *l, const char *name, int64_t now_ms)
@@ -173,8 +175,9 @@ static void what_the_kernel_lacks_is_not_adopted(void **state)
 	struct learned *old = table_with_image(), *l = table();
 
 	learn(old, "a.x.test", addr_for("a.x.test"), 300, NOW);
-	assert_int_equal(learned_image_adopt(l, image, NOW, has_none, NULL), 0);
-	assert_int_equal(learned_image_adopt(l, image, NOW, has_for_a_second, NULL), 1);
+	assert_int_equal(learned_image_adopt(l, &snapshot, NOW, has_none, NULL), 0);
+	assert_int_equal(learned_image_adopt(l, &snapshot, NOW, has_for_a_second, NULL),
+			 1);
 	assert_true(knows(l, "a.x.test", NOW + 999));
 	assert_false(knows(l, "a.x.test", NOW + 1000));
 	learned_free(l);
@@ -245,19 +248,20 @@ static void open_flows_outlive_what_opened_them_and_the_engine(void **state)
 	learned_keep_past(old);
 	learn(old, "before.x.test", addr_for("before.x.test"), 60, NOW);
 	learned_expire(old, NOW + 100000);
-	learned_image_keep(old, image);
+	learned_image_keep(old, &snapshot);
 	learn(old, "after.x.test", addr_for("after.x.test"), 60, NOW);
 	learned_expire(old, NOW + 100000);
 	learn(old, "meanwhile.x.test", addr_for("meanwhile.x.test"), 60, NOW + 100000);
 	learn(old, "gone.x.test", addr_for("gone.x.test"), 6000, NOW + 100000);
 	learned_free(old);
-	assert_int_equal(learned_image_adopt(l, image, NOW + 200000, has_none, NULL), 0);
+	assert_int_equal(learned_image_adopt(l, &snapshot, NOW + 200000, has_none, NULL),
+			 0);
 	assert_int_equal(kept_after(l, "egress: [{action: allow, target: '*.x.test'}]"),
 			 4);
 	assert_int_equal(kept_after(l, "egress: [{action: allow, target: after.x.test}]"),
 			 1);
 	/* And the engine after that one. */
-	learned_image_keep(l, image);
+	learned_image_keep(l, &snapshot);
 	learned_free(l);
 	assert_int_equal(adopt(third, NOW + 200000), 0);
 	assert_int_equal(
@@ -305,7 +309,8 @@ static void a_fresh_one_is_not_touched_before_something_is_learned(void **state)
 	struct filter_learn ignored;
 
 	learned_keep_past(l);
-	learned_image_keep_fresh(l, image);
+	snapshot.is_fresh = true;
+	learned_image_keep(l, &snapshot);
 	assert_int_equal(learned_prepare(l, &passing, NOW, &ignored), 1);
 	learned_commit(l, &passing, NOW);
 	assert_int_equal(learned_expire(l, NOW + DAY_MS), INT64_MAX);
@@ -352,6 +357,70 @@ static void entries_beyond_the_image_are_not_in_it(void **state)
 	assert_int_equal(adopt(l, NOW), LEARNED_IMAGE_RECORDS);
 	learned_free(l);
 	learned_free(old);
+}
+
+static size_t room;
+
+static bool reserve(struct learned_snapshot *s, size_t from, size_t to)
+{
+	assert_true(from % LEARNED_IMAGE_STEP == 0 && to % LEARNED_IMAGE_STEP == 0);
+	assert_true(from < to && to <= LEARNED_IMAGE_SIZE);
+	assert_ptr_equal(s->bytes, image);
+	return to <= room &&
+	       mprotect(image + from, to - from, PROT_READ | PROT_WRITE) == 0;
+}
+
+static void learn_many(struct learned *l, uint32_t first, uint32_t count)
+{
+	char name[32];
+
+	for (uint32_t i = first; i < first + count; i++) {
+		snprintf(name, sizeof(name), "n%u.x.test", i);
+		learn(l, name, addr_for(name), 300, NOW);
+	}
+}
+
+/* What wasn't reserved can't be touched here: that would end the test. */
+static void what_has_no_room_is_not_in_it(void **state)
+{
+	struct learned *l = table(), *found = table();
+	size_t adopted;
+
+	assert_int_equal(mprotect(image, LEARNED_IMAGE_SIZE, PROT_NONE), 0);
+	snapshot.reserve = reserve;
+	snapshot.is_fresh = true;
+	room = 0;
+	learned_keep_past(l);
+	learned_image_keep(l, &snapshot);
+	assert_false(snapshot.is_full);
+	learn_many(l, 0, 10);
+	assert_true(snapshot.is_full && snapshot.is_fresh);
+	room = 3 * LEARNED_IMAGE_STEP;
+	learn_many(l, 10, 2);
+	assert_false(snapshot.is_full);
+	learn_many(l, 12, 100);
+	assert_true(snapshot.is_full);
+	learned_expire(l, NOW + 400000);
+	learned_free(l);
+
+	l = table();
+	learned_image_keep(l, &snapshot);
+	learn_many(l, 0, 100);
+	adopted = adopt(found, NOW);
+	assert_in_range(adopted, 3 * LEARNED_IMAGE_STEP / 320,
+			3 * LEARNED_IMAGE_STEP / 280);
+	learned_free(found);
+	/* Not even the header can be had: it is as if there were none. */
+	assert_int_equal(mprotect(image, LEARNED_IMAGE_SIZE, PROT_NONE), 0);
+	room = 0;
+	found = table();
+	assert_int_equal(adopt(found, NOW), 0);
+	learned_image_keep(found, &snapshot);
+	learn_many(found, 0, 10);
+	assert_true(snapshot.is_full);
+	assert_int_equal(mprotect(image, LEARNED_IMAGE_SIZE, PROT_READ | PROT_WRITE), 0);
+	learned_free(found);
+	learned_free(l);
 }
 
 /* Each byte of one record becomes each of these. Whatever it says then, nothing is
@@ -516,6 +585,8 @@ int main(void)
 						setup, teardown),
 		cmocka_unit_test_setup_teardown(entries_beyond_the_image_are_not_in_it,
 						setup, teardown),
+		cmocka_unit_test_setup_teardown(what_has_no_room_is_not_in_it, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(no_damaged_byte_does_harm, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(
