@@ -10,11 +10,11 @@
 
 #include "base/err.h"
 #include "base/text.h"
-#include "net/loop.h"
+#include "event/event.h"
+#include "events/jsonl.h"
+#include "events/review.h"
 #include "policy/document.h"
-#include "store/event.h"
-#include "store/jsonl.h"
-#include "store/review.h"
+#include "sys/loop.h"
 
 enum {
 	API_BODY_MAX = 1 << 20,	  /* bytes; more is 413 */

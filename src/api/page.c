@@ -21,7 +21,7 @@ struct ui_asset {
 	const char *bytes;
 };
 
-#include "ui.h" /* made by the build */
+#include "api/ui.h" /* made by the build */
 
 static const struct {
 	const char *name, *value;

@@ -3,8 +3,8 @@
 #include <jansson.h>
 
 #include "api/internal.h"
-#include "openapi.h" /* made by the build */
-#include "store/jtext.h"
+#include "api/openapi.h" /* made by the build */
+#include "event/json.h"
 
 static const char *const mode_names[] = {
 	[API_MODE_DISABLED] = "disabled",

@@ -22,7 +22,7 @@
 
 #include "base/clock.h"
 #include "control/side.h"
-#include "ipc/plan_file.h"
+#include "proto/plan_file.h"
 
 const char *side_default_action(const struct side *s)
 {

@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "control/side.h"
-#include "ipc/closed_file.h"
+#include "proto/closed_file.h"
 
 enum { AGAIN_MS = 1000 };
 

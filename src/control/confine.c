@@ -7,8 +7,8 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
-#include "ipc/capabilities.h"
-#include "ipc/landlock.h"
+#include "sys/capabilities.h"
+#include "sys/landlock.h"
 
 enum { PATHS_MAX = SIDECAR_OUTPUTS_MAX + 12 };
 

@@ -4,7 +4,7 @@
  * call that it doesn't need, among them all that make sockets and processes. */
 #pragma once
 
-#include "cli/sidecar.h"
+#include "proto/settings.h"
 
 /* Before the first thread. @ret_missing, ERR_TEXT_SIZE bytes, says what this kernel could
  * not do ("" when all of it stands). Return: 0, or -errno: do not go on. */

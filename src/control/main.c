@@ -12,9 +12,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "cli/daemon.h"
 #include "control/confine.h"
 #include "control/side.h"
+#include "proto/settings_daemon.h"
 
 enum {
 	LARGE_BLOCK = 32 * 1024,

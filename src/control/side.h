@@ -28,16 +28,16 @@
 #pragma once
 
 #include "api/api.h"
-#include "base/roster.h"
-#include "cli/sidecar.h"
-#include "ipc/message.h"
-#include "ipc/places.h"
-#include "ipc/sidecar_policy.h"
-#include "store/jsonl_writer.h"
-#include "store/loglines.h"
-#include "store/policy_file.h"
-#include "store/postgres_state.h"
-#include "store/sqlite.h"
+#include "base/index.h"
+#include "events/jsonl_writer.h"
+#include "events/postgres_state.h"
+#include "events/sqlite.h"
+#include "opensandbox/log.h"
+#include "opensandbox/policy.h"
+#include "opensandbox/policy_file.h"
+#include "proto/message.h"
+#include "proto/settings.h"
+#include "sys/inherited_fds.h"
 
 enum {
 	SIDE_EVENTS_KEPT = 2048, /* distinct ones, in memory */

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "control/side.h"
-#include "ipc/look.h"
+#include "proto/audit.h"
 
 enum {
 	STATS_FRESH_MS = 500,		/* asked for again after this time */

@@ -13,8 +13,8 @@
 
 #include "base/clock.h"
 #include "control/side.h"
-#include "store/review_tell.h"
-#include "store/webhook.h"
+#include "events/review_tell.h"
+#include "outputs/webhook.h"
 
 enum {
 	TELL_MAX = 20,

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "control/wards.h"
-#include "ipc/plan_file.h"
+#include "proto/plan_file.h"
 
 #define NOTHING UINT32_MAX
 

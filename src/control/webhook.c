@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "control/lookup.h"
-#include "store/webhook.h"
+#include "outputs/webhook.h"
 
 /* A connection that the program has, or waits for. */
 struct hook_connection {

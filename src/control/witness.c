@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "control/side.h"
-#include "ipc/witness.h"
+#include "proto/witness.h"
 
 enum {
 	HELD_MAX = 32, /* rows that wait; over it: nothing is asked */

@@ -28,7 +28,7 @@ struct filter_conn {
 	bool unsure;
 };
 
-/* Take a netlink socket that is already bound (see net/sock.h), perhaps from a process
+/* Take a netlink socket that is already bound (see sys/sock.h), perhaps from a process
  * that is gone: what it has not read is dropped. */
 int filter_conn_init(struct filter_conn *c, int fd, struct err *err) MUST_CHECK;
 void filter_conn_done(struct filter_conn *c);

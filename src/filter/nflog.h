@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* filter/nflog - the packets that the filter refused, as the kernel reports them.
  *
- * The socket is opened and bound inside the namespace (net/sock.h opens it,
+ * The socket is opened and bound inside the namespace (sys/sock.h opens it,
  * nflog_bind() configures group, copy range and threshold 1) and read by the engine.
  * Packet bytes are hostile: read with bounds, only headers. */
 #pragma once

@@ -3,8 +3,8 @@
  *
  * A ruleset that stands by itself, for one cgroup or one user of the host: no process
  * keeps it, and nothing of it ever changes. So names have become addresses before
- * (main/pin_names.h), each an address rule, and no flow is remembered: every packet of a
- * member is held against the sets, and a ruleset that is loaded anew cuts what it does
+ * (engine/pin_names.h), each an address rule, and no flow is remembered: every packet of
+ * a member is held against the sets, and a ruleset that is loaded anew cuts what it does
  * not allow with its next packet.
  *
  *     output  accepts; but a member's packets go to the chain `member`, and only they

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "policy/embedded.h"
 
-#include "embedded_files.h" /* generated: profiles[], doh_list[] */
+#include "policy/embedded_files.h" /* generated: profiles[], doh_list[] */
 
 const struct policy_embedded *policy_embedded_at(size_t i)
 {

@@ -2,6 +2,9 @@
 #include "policy/limits.h"
 
 #include <assert.h>
+#include <errno.h>
+
+#include "policy/policy.h"
 
 /* Tables have a ceiling, because their memory is taken from one pool; rates may be
  * switched off. */
@@ -73,4 +76,18 @@ bool limit_is_valid(enum plan_limit which, uint32_t value)
 	if (value == LIMIT_UNLIMITED)
 		return l->unlimited;
 	return value >= l->minimum && value <= l->ceiling;
+}
+
+int cli_option_repin(const char *value, int64_t *ret_ms, struct err *err)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+	int64_t ms;
+
+	if (!text_to_duration_ms(text_of(value), &ms) || ms < POLICY_REPIN_MIN_MS ||
+	    ms > POLICY_REPIN_MAX_MS)
+		return err_set(err, -EINVAL,
+			       "'%s' is not a time from 10s to 30d, like 6h",
+			       text_escape(text_of(value), shown, sizeof(shown)));
+	*ret_ms = ms;
+	return 0;
 }

@@ -26,3 +26,6 @@ const struct limit_info *limit_info(enum plan_limit which);
 bool limit_find(struct text name, enum plan_limit *ret);
 /* @value is one that a policy may set. */
 bool limit_is_valid(enum plan_limit which, uint32_t value);
+
+/* The value of --repin-interval. Return: 0, or -EINVAL with @err. */
+int cli_option_repin(const char *value, int64_t *ret_ms, struct err *err) MUST_CHECK;

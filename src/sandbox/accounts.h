@@ -6,9 +6,9 @@
  * at the end of that, and no more than LIMIT_EVENTS_PER_SECOND, but that a sandbox that
  * was quiet has ten seconds' worth. What is new and could not be told within a second is
  * one event without a destination with all else that could not be told apart. Nothing
- * waits behind a flood: see sandbox/crowd.h for what is told first, and keeps part of the
- * budget for itself.
- * What passes: one event for each name, address, port, protocol and window.
+ * waits behind a flood: see sandbox/novelty.h for what is told first, and keeps part of
+ * the budget for itself. What passes: one event for each name, address, port, protocol
+ * and window.
  *
  * HOW REFUSED PACKETS ARE COUNTED
  * The filter logs the first packet to a destination, with its sender, and counts all of
@@ -17,11 +17,11 @@
  * again. Looks come a second after a log, and rarer when nothing has come any more. */
 #pragma once
 
+#include "event/aggregation.h"
 #include "filter/counts.h"
 #include "filter/nflog.h"
-#include "sandbox/crowd.h"
+#include "sandbox/novelty.h"
 #include "sandbox/rate.h"
-#include "store/tally.h"
 
 struct sandbox;
 

@@ -13,8 +13,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "sandbox/guard.h"
 #include "sandbox/learned_internal.h"
+#include "sandbox/rebinding_check.h"
 
 bool learned_is_allowed(const struct plan *plan, const struct dns_name *n,
 			const struct addr *a, struct plan_verdict *ret)

@@ -4,15 +4,15 @@
  * borrow it. */
 #pragma once
 
+#include "event/event.h"
 #include "filter/filter.h"
 #include "filter/host.h"
-#include "net/loop.h"
-#include "net/own.h"
-#include "net/sock.h"
 #include "policy/plan.h"
 #include "sandbox/denies.h"
 #include "sandbox/rate.h"
-#include "store/event.h"
+#include "sys/loop.h"
+#include "sys/self_ports.h"
+#include "sys/sock.h"
 
 struct accounts;
 struct learned;
@@ -107,7 +107,8 @@ struct sandbox {
 	bool ipv6;		    /* the sandbox has IPv6 and so has the way out */
 	bool relay;		    /* TCP leaves by the relay */
 	bool direct_udp;	    /* UDP leaves by an uplink program */
-	bool shared; /* Weir's own packets cross this sandbox's filter: see net/own.h */
+	bool shared;		    /* Weir's own packets cross this sandbox's filter: see
+				       sys/self_ports.h */
 	struct filter_shared_params shared_params; /* of the ruleset that stands */
 	struct filter_params owned_params;	   /* the same when not @shared */
 	struct own_ports own;	  /* how they are told apart: sandbox_own_ports() */

@@ -26,10 +26,10 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "net/link.h"
 #include "policy/policy.h"
+#include "relay/relay.h"
 #include "sandbox/learned.h"
-#include "sandbox/relay.h"
+#include "sys/link.h"
 
 enum { RELAY_PORT = 1021 };
 #define NAME "bench.test"

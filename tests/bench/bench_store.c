@@ -10,8 +10,8 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "store/sqlite_denied.h"
-#include "store/sqlite_file.h"
+#include "events/sqlite_denied.h"
+#include "events/sqlite_file.h"
 
 #define DAY_MS	  INT64_C(86400000)
 #define MAX_BYTES (UINT64_C(64) << 30)

@@ -15,7 +15,7 @@
 #include <sys/signalfd.h>
 
 #include "policy/policy.h"
-#include "sandbox/dns_service.h"
+#include "resolver/dns_service.h"
 #include "sandbox/learned.h"
 
 static struct sandbox sandbox = { .id = 1, .state = SANDBOX_RUNNING };

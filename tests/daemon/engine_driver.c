@@ -28,11 +28,11 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "engine/shared.h"
 #include "filter/message.h"
 #include "filter/netlink.h"
-#include "ipc/plan_file.h"
-#include "main/shared.h"
 #include "policy/policy.h"
+#include "proto/plan_file.h"
 #include "sandbox/learned.h"
 
 enum {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "net/ctmark.h"
+#include "sys/ctmark.h"
 
 enum { UNTOUCHED = 0x12345678 };
 

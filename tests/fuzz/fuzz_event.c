@@ -5,8 +5,8 @@
 #include <jansson.h>
 #include <string.h>
 
-#include "ipc/message.h"
-#include "store/jsonl.h"
+#include "events/jsonl.h"
+#include "proto/message.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

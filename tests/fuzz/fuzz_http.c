@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "wire/first.h"
-#include "wire/http.h"
+#include "relay/first.h"
+#include "relay/http.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

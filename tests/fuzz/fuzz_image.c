@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "policy/policy.h"
-#include "sandbox/guard.h"
 #include "sandbox/learned.h"
+#include "sandbox/rebinding_check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,7 +3,7 @@
  * it has the name exactly when one of its lines does, judged one by one. */
 #include <string.h>
 
-#include "store/always.h"
+#include "opensandbox/static_rules.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "launch/init/lookup.h"
+#include "supervisor/lookup.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "base/wire.h"
-#include "net/sock.h"
-#include "store/webhook.h"
+#include "outputs/webhook.h"
+#include "sys/sock.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -26,7 +26,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "main/harden.h"
+#include "engine/harden.h"
 
 /* What there is before the confinement. */
 struct victim {

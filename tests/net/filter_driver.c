@@ -48,7 +48,7 @@
 #include "filter/nflog.h"
 #include "filter/ruleset_internal.h"
 #include "filter/text.h"
-#include "net/link.h"
+#include "sys/link.h"
 
 enum { WORDS_MAX = 8, LINE_MAX_SIZE = 4096, BENCH_MAX = 100000 };
 

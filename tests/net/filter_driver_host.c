@@ -26,9 +26,9 @@
 #include "base/clock.h"
 #include "filter/host.h"
 #include "filter/nflog.h"
-#include "net/cgroup.h"
-#include "net/ctmark.h"
-#include "net/sock.h"
+#include "sys/cgroup.h"
+#include "sys/ctmark.h"
+#include "sys/sock.h"
 
 enum { ITEMS_MAX = 64, TIMES_MAX = 20000 };
 

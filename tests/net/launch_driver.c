@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "launch/launch.h"
+#include "run/launch.h"
 
 enum { RELAY_PORT = 4443, DENIED_PORT = 4444, PATHS_MAX = 600, FAILED = 125 };
 

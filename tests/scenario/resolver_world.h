@@ -11,8 +11,8 @@
 
 #include "dns/answer.h"
 #include "policy/policy.h"
+#include "resolver/resolver.h"
 #include "sandbox/learned.h"
-#include "sandbox/resolver.h"
 
 enum {
 	WORLD_SANDBOXES = 3,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/roster.h"
+#include "base/index.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/config.h"
+#include "run/config.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "cli/attach.h"
-#include "cli/daemon.h"
+#include "proto/settings_daemon.h"
+#include "tools/attach.h"
 
 enum { WORDS_MAX = 8 };
 

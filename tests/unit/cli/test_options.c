@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/options.h"
+#include "sys/options.h"
 
 #include <errno.h>
 #include <setjmp.h>

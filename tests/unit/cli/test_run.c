@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/run.h"
+#include "run/options.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/term.h"
+#include "sys/term.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

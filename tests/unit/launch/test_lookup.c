@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/init/lookup.h"
+#include "supervisor/lookup.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

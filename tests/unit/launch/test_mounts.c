@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/mounts.h"
+#include "run/mounts.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* In real cgroups, where this user may make some. */
-#include "net/cgroup_internal.h"
+#include "sys/cgroup_internal.h"
 
 #include <errno.h>
 #include <setjmp.h>

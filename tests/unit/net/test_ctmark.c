@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "net/ctmark.h"
+#include "sys/ctmark.h"
 
 #include <errno.h>
 #include <libmnl/libmnl.h>

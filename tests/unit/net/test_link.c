@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "net/link.h"
+#include "sys/link.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "net/loop.h"
+#include "sys/loop.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

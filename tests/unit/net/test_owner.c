@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Real processes with real sockets, in the network namespace that the test is in. */
-#include "net/owner.h"
+#include "sys/socket_owner.h"
 
 #include <errno.h>
 #include <fcntl.h>

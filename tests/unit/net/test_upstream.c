@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Real sockets on the loopback of a network namespace of the program's own; the
  * servers are played by the test itself. */
-#include "net/upstream.h"
+#include "resolver/upstream.h"
 
 #include <errno.h>
 #include <net/if.h>

@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "cli/policy.h"
 #include "policy/check.h"
 #include "policy/explain.h"
+#include "tools/policy.h"
 
 /* A directory of its own, with XDG_CONFIG_HOME in it. */
 struct world {

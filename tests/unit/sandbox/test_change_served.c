@@ -12,9 +12,9 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "net/link.h"
+#include "resolver/resolver.h"
 #include "sandbox/learned.h"
-#include "sandbox/resolver.h"
+#include "sys/link.h"
 #include "test_change_world.h"
 
 enum { RELAY_PORT = 15354 };

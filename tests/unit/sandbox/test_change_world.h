@@ -3,7 +3,7 @@
  * with an app, and a far one with the servers, behind a veth pair. */
 #pragma once
 
-#include "sandbox/change.h"
+#include "engine/change.h"
 
 enum { PORT = 9000, MARK = 0x77, PATIENCE_MS = 5000, LONG_MS = 600 * 1000, SERVERS = 3 };
 

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/macros.h"
-#include "sandbox/crowd.h"
+#include "sandbox/novelty.h"
 
 static struct event name_event(const char *name)
 {

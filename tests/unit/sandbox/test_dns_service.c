@@ -2,8 +2,8 @@
 /* The transports alone: real sockets on the loopback of a network namespace of the
  * program's own, and behind them a resolver that is played here, so that each test says
  * when a reply comes. */
-#include "sandbox/dns_service.h"
-#include "sandbox/dns_service_tcp.h"
+#include "resolver/dns_service.h"
+#include "resolver/tcp.h"
 
 #include <errno.h>
 #include <net/if.h>

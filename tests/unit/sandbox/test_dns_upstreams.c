@@ -18,7 +18,7 @@
 
 #include "../../scenario/resolver_world.h"
 #include "base/clock.h"
-#include "sandbox/dns_service.h"
+#include "resolver/dns_service.h"
 
 enum { SERVERS = 3, TROUBLES_MAX = 64, WAIT_MS = 5000, MESSAGE_MAX = 512 };
 

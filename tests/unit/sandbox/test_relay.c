@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "sandbox/relay_internal.h"
+#include "relay/relay_internal.h"
 #include "test_relay_world.h"
 
 enum { PORT = 8000 };

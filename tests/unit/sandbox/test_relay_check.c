@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/wire.h"
-#include "sandbox/relay_internal.h"
+#include "relay/relay_internal.h"
 #include "test_relay_world.h"
 
 enum { TEXT_SIZE = 4096, RAW_PORT = 7000, OTHER_PORT = 7001 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sandbox/relay_judge.h"
+#include "sandbox/verdict.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "net/link.h"
 #include "sandbox/learned.h"
+#include "sys/link.h"
 
 enum { PATIENCE_MS = 5000 };
 

@@ -11,7 +11,7 @@
 #pragma once
 
 #include "policy/policy.h"
-#include "sandbox/relay.h"
+#include "relay/relay.h"
 
 enum world_place { INSIDE = 0, OUTSIDE, FAR, PLACES };
 

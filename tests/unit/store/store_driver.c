@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "store/sqlite.h"
+#include "events/sqlite.h"
 
 static struct event_row lookup(const char *name)
 {

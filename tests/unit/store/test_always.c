@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "store/always.h"
+#include "opensandbox/static_rules.h"
 
 static char dir[] = "/tmp/test-always-XXXXXX";
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "store/event.h"
+#include "event/event.h"
 
 static struct event sample(const char *name)
 {

@@ -8,8 +8,8 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "store/jsonl.h"
-#include "store/jtext.h"
+#include "event/json.h"
+#include "events/jsonl.h"
 
 static struct event denied(void)
 {

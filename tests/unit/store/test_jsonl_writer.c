@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "store/jsonl_writer.h"
+#include "events/jsonl_writer.h"
 
 enum { DRAIN_MS = 10000 };
 

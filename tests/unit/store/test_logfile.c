@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <zlib.h>
 
-#include "store/logfile.h"
+#include "events/logfile.h"
 
 enum { DAY_MS = 86400 * 1000 };
 #define T0 INT64_C(1763633203424) /* 2025-11-20T10:06:43.424Z */

@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
-#include "store/loglines.h"
+#include "opensandbox/log.h"
 
 #define T0 INT64_C(1763633203424) /* 2025-11-20T10:06:43.424Z */
 

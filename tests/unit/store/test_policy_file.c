@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "store/policy_file.h"
+#include "opensandbox/policy_file.h"
 
 static char dir[] = "/tmp/test-policy-file-XXXXXX";
 

@@ -9,7 +9,7 @@
 
 #include <jansson.h>
 
-#include "store/review.h"
+#include "events/review.h"
 
 static struct review task(const char *destination, bool is_name, uint16_t port,
 			  uint8_t protocol)

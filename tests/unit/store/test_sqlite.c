@@ -13,8 +13,8 @@
 #include <limits.h>
 #include <sys/stat.h>
 
-#include "store/sqlite_file.h"
-#include "store/sqlite_tidy.h"
+#include "events/sqlite_file.h"
+#include "events/sqlite_tidy.h"
 
 #define T0 INT64_C(1763633203424)
 

@@ -7,9 +7,9 @@
 
 #include <cmocka.h>
 
-#include "store/sqlite_denied.h"
-#include "store/sqlite_file.h"
-#include "store/sqlite_tidy.h"
+#include "events/sqlite_denied.h"
+#include "events/sqlite_file.h"
+#include "events/sqlite_tidy.h"
 
 /* The beginning of an hour. */
 #define HOUR INT64_C(3600000)

@@ -10,8 +10,8 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#include "store/sqlite_file.h"
-#include "store/sqlite_tidy.h"
+#include "events/sqlite_file.h"
+#include "events/sqlite_tidy.h"
 
 #define HOUR INT64_C(3600000)
 #define DAY  (24 * HOUR)

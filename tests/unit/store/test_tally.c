@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "store/tally.h"
+#include "event/aggregation.h"
 
 static struct event sample(const char *name, uint64_t packets)
 {

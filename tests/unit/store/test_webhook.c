@@ -11,8 +11,8 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
-#include "net/sock.h"
-#include "store/webhook.h"
+#include "outputs/webhook.h"
+#include "sys/sock.h"
 
 #define T0 INT64_C(1763633456000) /* 2025-11-20T10:10:56Z */
 

@@ -9,7 +9,7 @@
 #include <fcntl.h>
 #include <signal.h>
 
-#include "store/worker.h"
+#include "sys/worker.h"
 
 /* A thread that waits in read() until the test lets it go on. */
 struct seen {

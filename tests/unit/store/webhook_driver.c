@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 
 #include "base/clock.h"
-#include "store/webhook.h"
+#include "outputs/webhook.h"
 
 struct driver {
 	struct webhook *hook;

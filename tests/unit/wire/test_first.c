@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "base/macros.h"
-#include "wire/first.h"
+#include "relay/first.h"
 
 /* Each row is read whole; its prefixes may only ask for more, or say the same. */
 static void first_bytes_tell_what_a_connection_is(void **state)

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "wire/http.h"
+#include "relay/http.h"
 
 #define H    "GET / HTTP/1.1\r\n"
 #define HOST "Host: a.test\r\n"

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/wire.h"
-#include "wire/tls.h"
+#include "relay/tls.h"
 
 enum { HELLO_MAX = TLS_FIRST_MAX + 4096 };
 

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/index.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+
+enum { FIRST_SIZE = 16 };
+
+void roster_done(struct roster *r)
+{
+	free(r->heads);
+	*r = (struct roster){ 0 };
+}
+
+/* Those who name sandboxes are trusted: the key needn't be secret. */
+static uint64_t hash_text(const char *text)
+{
+	const struct hash_key key = { 0 };
+
+	return hash_bytes(&key, text, strlen(text));
+}
+
+static struct roster_entry **head_of(const struct roster *r, uint64_t hash)
+{
+	return &r->heads[hash & (r->size - 1)];
+}
+
+static void push(struct roster *r, struct roster_entry *e)
+{
+	struct roster_entry **head = head_of(r, e->hash);
+
+	e->next = *head;
+	*head = e;
+}
+
+static int grow(struct roster *r)
+{
+	struct roster next = { .size = r->size > 0 ? r->size * 2 : FIRST_SIZE,
+			       .count = r->count };
+
+	next.heads = calloc(next.size, sizeof(struct roster_entry *));
+	if (!next.heads)
+		return -ENOMEM;
+	for (size_t i = 0; i < r->size; i++)
+		for (struct roster_entry *e = r->heads[i], *after; e; e = after) {
+			after = e->next;
+			push(&next, e);
+		}
+	free(r->heads);
+	*r = next;
+	return 0;
+}
+
+int roster_add(struct roster *r, struct roster_entry *e, const char *text)
+{
+	if (r->count == r->size && grow(r) < 0)
+		return -ENOMEM;
+	e->text = text;
+	e->hash = hash_text(text);
+	push(r, e);
+	r->count++;
+	return 0;
+}
+
+void roster_remove(struct roster *r, struct roster_entry *e)
+{
+	struct roster_entry **at;
+
+	if (!e->text)
+		return;
+	for (at = head_of(r, e->hash); *at != e; at = &(*at)->next)
+		continue;
+	*at = e->next;
+	*e = (struct roster_entry){ 0 };
+	r->count--;
+}
+
+static struct roster_entry *first_of(struct roster_entry *e, uint64_t hash,
+				     const char *text)
+{
+	while (e && (e->hash != hash || strcmp(e->text, text) != 0))
+		e = e->next;
+	return e;
+}
+
+struct roster_entry *roster_find(const struct roster *r, const char *text)
+{
+	uint64_t hash = hash_text(text);
+
+	return r->size > 0 ? first_of(*head_of(r, hash), hash, text) : NULL;
+}
+
+struct roster_entry *roster_next(const struct roster_entry *e)
+{
+	return first_of(e->next, e->hash, e->text);
+}

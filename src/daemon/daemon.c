@@ -1,0 +1,521 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ *
+ *     warden ──fork──> engine            holds every sandbox
+ *        ├──exec──> weir-control daemon  HTTP on the unix socket
+ *        └──fork──> porter ──fork──> for moments: a child in a sandbox's namespace
+ *
+ * The keeper's ways (sidecar/sidecar.c) are the warden's: children that end are started
+ * again, control is answered after the kernel has what it asked for, no rule is removed
+ * but by a detach that was asked for. What the keeper holds once, the warden holds for
+ * each sandbox. More engines have a warden each: see warden_engines.c. */
+#include "daemon/daemon.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "base/log.h"
+#include "daemon/internal.h"
+#include "proto/settings_daemon.h"
+#include "supervisor/program.h"
+#include "sys/cgroup.h"
+
+enum warden_status {
+	WARDEN_OK = 0,
+	WARDEN_FAILED = 1,
+	WARDEN_BAD_INPUT = 2,
+};
+
+static_assert((int)CLI_DAEMON_ENGINES_MAX == (int)IPC_ENGINES_MAX,
+	      "what can be asked for");
+
+/* -- systemd ------------------------------------------------------------------------ */
+
+/* One datagram to the socket that systemd waits at, if it started us. */
+static void notify(const char *text)
+{
+	const char *path = getenv("NOTIFY_SOCKET");
+	struct sockaddr_un to = { .sun_family = AF_UNIX };
+	CLEAN(fd) int fd = -1;
+	size_t len = path ? strlen(path) : 0;
+
+	if (len == 0 || len >= sizeof(to.sun_path) || (path[0] != '/' && path[0] != '@'))
+		return;
+	memcpy(to.sun_path, path, len);
+	if (path[0] == '@')
+		to.sun_path[0] = '\0';
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd >= 0)
+		(void)!sendto(fd, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT,
+			      (const struct sockaddr *)&to,
+			      (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len));
+}
+
+static void on_watchdog(struct loop_timer *t)
+{
+	struct warden *w = CONTAINER_OF(t, struct warden, watchdog);
+
+	/* Whoever is stuck in front of an engine that doesn't come is started anew. */
+	if (engines_alive(w) && w->keeper.stands)
+		notify("WATCHDOG=1");
+	if (loop_timer_start(w->keeper.loop, t,
+			     loop_now_ms(w->keeper.loop) + w->watchdog_ms) < 0)
+		loop_stop(w->keeper.loop);
+}
+
+static int start_watchdog(struct warden *w)
+{
+	const char *text = getenv("WATCHDOG_USEC");
+	uint32_t usec;
+
+	if (!text || !text_to_u32(text_of(text), UINT32_MAX, &usec) || usec < 2000)
+		return 0;
+	w->watchdog_ms = usec / 2000;
+	w->watchdog.on_fire = on_watchdog;
+	return loop_timer_start(w->keeper.loop, &w->watchdog,
+				loop_now_ms(w->keeper.loop) + w->watchdog_ms);
+}
+
+/* -- the engine --------------------------------------------------------------------- */
+
+struct shared_config warden_engine_config(const struct warden *w, int channel)
+{
+	const struct sidecar_spec *s = w->keeper.spec;
+	struct shared_config c = {
+		.keeper_fd = channel,
+		.many = true,
+		.plan_fd = -1,
+		.image_fd = -1,
+		.enforce = ENFORCED_FILTER,
+		.filter = {
+			.relay = true,
+			.dns_port = KEEPER_DNS_PORT,
+			.relay_port = KEEPER_RELAY_PORT,
+		},
+		.upstreams = s->upstreams,
+		.upstream_count = s->upstream_count,
+		.try_ms = (int64_t)s->upstream_timeout_sec * 1000,
+		.repin_ms = s->repin_ms,
+	};
+
+	sandbox_fds_init(&c.fds);
+	return c;
+}
+
+void warden_on_engine(struct warden *w, struct ipc_message *m)
+{
+	if (m->type == IPC_READY) {
+		w->engine_ready = true;
+		ward_give_next(w);
+	} else if (m->type == IPC_HOST_STANDS) {
+		host_on_engine(w, m);
+		ward_give_next(w);
+	} else if (m->type == IPC_FAILED) {
+		ipc_tame(m->text, sizeof(m->text));
+		log_error("the engine cannot go on: %s", m->text);
+	} else {
+		ward_on_engine(w, m);
+	}
+}
+
+void warden_on_all_given(struct warden *w)
+{
+	w->keeper.stands = true;
+	if (w->engine == 0) {
+		parents_leave_behind(w);
+		warden_tell_ready(w);
+	} else {
+		engines_tell_first(w);
+	}
+	keeper_introduce(&w->keeper);
+}
+
+void warden_tell_ready(struct warden *w)
+{
+	if (w->told_ready || !w->keeper.stands || !engines_stand(w))
+		return;
+	notify("READY=1");
+	w->told_ready = true;
+}
+
+/* Its successor gets everything that stood or was on its way. */
+void warden_on_engine_end(struct warden *w)
+{
+	w->engine_ready = false;
+	w->giving = 0;
+	host_on_engine_end(w);
+	for (uint32_t id = 1; id <= WARDS_MAX; id++) {
+		struct ward *d = w->wards[id];
+
+		if (d)
+			ward_on_engine_end(d);
+	}
+}
+
+/* -- control ------------------------------------------------------------------------ */
+
+void warden_tell_control(struct warden *w, const struct ipc_message *m, const int *fd)
+{
+	int channel = w->keeper.control.source.fd;
+
+	/* Whoever doesn't read is about to be replaced. */
+	if (channel >= 0)
+		(void)!ipc_send(channel, m, fd, fd ? 1 : 0);
+}
+
+static void refuse(struct warden *w, enum ipc_type type, uint32_t sandbox,
+		   const char *text)
+{
+	struct ipc_message m = { .type = type, .sandbox = sandbox };
+
+	snprintf(m.text, sizeof(m.text), "%s", text);
+	warden_tell_control(w, &m, NULL);
+}
+
+static void on_attach(struct warden *w, const struct ipc_message *m, int *fds)
+{
+	struct ward given = {
+		.spec = m->ward,
+		.asked = true,
+		.ns_dev = m->ward.ns_dev,
+		.ns_ino = m->ward.ns_ino,
+	};
+	struct err err = { 0 };
+	int r;
+
+	given.spec.name[IPC_WARD_NAME_MAX] = '\0';
+	given.spec.where[IPC_WARD_WHERE_MAX] = '\0';
+	r = ward_user(&given.spec, &err);
+	if (r == 0)
+		r = ward_attach(w, &given, TAKE_FD(fds[0]), TAKE_FD(fds[1]), &err);
+	if (r < 0)
+		refuse(w, r == -EMFILE ? IPC_FULL : IPC_REFUSED, 0, err.text);
+}
+
+static void on_who(struct warden *w, const struct ipc_message *m)
+{
+	struct ipc_message found = { .type = IPC_WHO };
+	struct ward d = { .warden = w, .spec = m->ward };
+	struct err err = { 0 };
+	CLEAN(fd) int ns = -1;
+
+	d.spec.name[IPC_WARD_NAME_MAX] = '\0';
+	d.spec.where[IPC_WARD_WHERE_MAX] = '\0';
+	if (ward_check(&d.spec, &err) < 0 || inside_find(&d, &ns, &err) < 0) {
+		refuse(w, IPC_REFUSED, 0, err.text);
+		return;
+	}
+	found.ward = ward_as_told(&d);
+	warden_tell_control(w, &found, NULL);
+}
+
+static void on_more(struct warden *w)
+{
+	const struct ipc_message more = { .type = IPC_MORE };
+	struct err err = { 0 };
+
+	if (engines_more(w, &err) < 0)
+		refuse(w, IPC_REFUSED, 0, err.text);
+	else
+		warden_tell_control(w, &more, NULL);
+}
+
+static void on_again(struct warden *w, const struct ipc_message *m)
+{
+	struct ward *d = ward_find(w, m->sandbox);
+	struct ipc_ward spec = m->ward;
+	struct err err = { 0 };
+
+	spec.name[IPC_WARD_NAME_MAX] = '\0';
+	spec.where[IPC_WARD_WHERE_MAX] = '\0';
+	if (!d)
+		err_set(&err, -ENOENT, "there is no such sandbox");
+	else if (ward_user(&spec, &err) == 0)
+		(void)!host_again(d, &spec, &err);
+	if (err.code < 0)
+		refuse(w, IPC_REFUSED, m->sandbox, err.text);
+}
+
+static void on_detach(struct warden *w, uint32_t sandbox)
+{
+	struct ward *d = ward_find(w, sandbox);
+
+	if (!d || d->state != WARD_STANDING || !w->engine_ready) {
+		refuse(w, IPC_DETACHED, sandbox,
+		       d ? "it is just being changed, or the engine is being started"
+			 : "there is no such sandbox");
+		return;
+	}
+	state_forget(d);
+	d->asked = true;
+	ward_detach(d, false);
+}
+
+static bool is_listed(const struct ward *d)
+{
+	return d && !d->asked && d->state != WARD_ENDING && d->state != WARD_LEFT;
+}
+
+static void on_list(struct warden *w, uint32_t after)
+{
+	struct ipc_message m = { .type = IPC_LISTED };
+	const struct ward *d = NULL;
+	CLEAN(fd) int text = -1;
+
+	/* Those on their way are told of when they stand. */
+	while (after < WARDS_MAX && !is_listed(d))
+		d = w->wards[++after];
+	if (!is_listed(d)) {
+		warden_tell_control(w, &m, NULL);
+		return;
+	}
+	m.sandbox = d->id;
+	m.ward = ward_as_told(d);
+	text = state_text(d);
+	if (text < 0)
+		log_error("cannot read the policy of '%s': %s", d->spec.name,
+			  strerror(-text));
+	warden_tell_control(w, &m, text < 0 ? NULL : &text);
+}
+
+static void on_look(struct warden *w, uint32_t sandbox)
+{
+	const struct ward *d = ward_find(w, sandbox);
+	struct ipc_message m = { .type = IPC_LOOKED, .sandbox = sandbox };
+
+	if (d && d->state == WARD_STANDING)
+		m.look = d->spec.kind == GUARDED_HOST ? host_look(d) : inside_look(d);
+	warden_tell_control(w, &m, NULL);
+}
+
+static void on_stop(struct warden *w, uint32_t sandbox)
+{
+	const struct ward *d = ward_find(w, sandbox);
+	struct err err = { 0 };
+
+	if (!d || !d->dir)
+		return;
+	if (cgroup_kill(d->dir, &err) < 0)
+		log_error("sandbox '%s' is closed, but %s", d->spec.name, err.text);
+	else
+		log_warning("sandbox '%s' is closed: its processes were killed",
+			    d->spec.name);
+}
+
+static void on_keep(struct warden *w, const struct ipc_message *m, int *fds)
+{
+	const struct ipc_message kept = { .type = IPC_KEPT, .sandbox = m->sandbox };
+	struct ward *d = ward_find(w, m->sandbox);
+	struct err err = { 0 };
+
+	if (!d)
+		err_set(&err, -ENOENT, "there is no such sandbox");
+	else
+		(void)!ward_keep(d, TAKE_FD(fds[0]), TAKE_FD(fds[1]), &err);
+	if (err.code < 0)
+		refuse(w, IPC_REFUSED, m->sandbox, err.text);
+	else
+		warden_tell_control(w, &kept, NULL);
+}
+
+void warden_on_control(struct warden *w, const struct ipc_message *m, int *fds,
+		       size_t count)
+{
+	if (m->type == IPC_WARD && count == 2)
+		on_attach(w, m, fds);
+	else if (m->type == IPC_AGAIN)
+		on_again(w, m);
+	else if (m->type == IPC_KEEP && count == 2)
+		on_keep(w, m, fds);
+	else if (m->type == IPC_DETACH)
+		on_detach(w, m->sandbox);
+	else if (m->type == IPC_LIST)
+		on_list(w, m->sandbox);
+	else if (m->type == IPC_LOOK)
+		on_look(w, m->sandbox);
+	else if (m->type == IPC_WITNESS)
+		warden_start_witness(w);
+	else if (m->type == IPC_STOP)
+		on_stop(w, m->sandbox);
+	else if (m->type == IPC_WHO)
+		on_who(w, m);
+	else if (m->type == IPC_MORE)
+		on_more(w);
+	else if (m->type == IPC_STUCK)
+		engines_kill(w, m->sandbox);
+	for (size_t i = 0; i < count; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+}
+
+/* -- start -------------------------------------------------------------------------- */
+
+/* What every warden has. */
+static int open_own(struct warden *w, struct err *err)
+{
+	struct keeper *k = &w->keeper;
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+		files.rlim_cur = files.rlim_max;
+		(void)!setrlimit(RLIMIT_NOFILE, &files);
+	}
+	w->home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	k->held.text_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	return w->home < 0 || k->held.text_fd < 0
+		       ? err_sys(err, -errno, "cannot open the daemon's own namespace")
+		       : 0;
+}
+
+static int open_all(struct warden *w, struct err *err)
+{
+	struct keeper *k = &w->keeper;
+	int r = state_open(w, k->spec->run_dir, err);
+
+	if (r == 0)
+		r = warden_open_socket(k->spec->socket, &k->held.http_fd, err);
+	if (r == 0 && k->spec->http_addr)
+		r = keeper_open_http(k->spec, keeper_has_ipv6(), &k->held.tls_fd, err);
+	if (r < 0)
+		return r;
+	keeper_open_directories(k->spec);
+	return open_own(w, err);
+}
+
+static int check_right(struct err *err)
+{
+	struct err ignored = { 0 };
+	int r = keeper_check_right(&ignored);
+
+	return r < 0 ? err_set(err, r, "CAP_NET_ADMIN is missing: this has to be root")
+		     : 0;
+}
+
+static int start(struct warden *w, struct err *err)
+{
+	struct keeper *k = &w->keeper;
+	int r = keeper_prepare(k, err);
+
+	if (r == 0)
+		r = check_right(err);
+	if (r == 0)
+		r = helper_check(k->control.name, err);
+	if (r == 0 && k->spec->review_webhook_count > 0)
+		r = helper_check(k->webhook.name, err);
+	if (r == 0 && k->spec->postgres)
+		r = helper_check(k->postgres.name, err);
+	if (r == 0 && k->spec->review_command)
+		r = helper_check(k->review.name, err);
+	/* Before there is anything that it would have to close. */
+	if (r == 0)
+		r = porter_start(&w->porter, err);
+	if (r == 0)
+		r = open_all(w, err);
+	if (r < 0)
+		return r;
+	r = engines_start(w, deal_out(w, k->spec->engines), err);
+	if (r == 0)
+		r = keeper_fork_engine(k, err);
+	if (r == 0)
+		r = keeper_watch_engine(k);
+	if (r == 0 && (gone_start(w) < 0 || start_watchdog(w) < 0))
+		r = err_set(err, -ENOMEM, "out of memory");
+	if (r < 0)
+		return r;
+	keeper_start_control(k);
+	state_restore_first(w);
+	return 0;
+}
+
+static int start_further(struct warden *w, int channel, struct err *err)
+{
+	struct keeper *k = &w->keeper;
+	int r = keeper_prepare(k, err);
+
+	if (r == 0)
+		r = porter_start(&w->porter, err);
+	if (r == 0)
+		r = state_open(w, k->spec->run_dir, err);
+	if (r == 0)
+		r = open_own(w, err);
+	if (r == 0)
+		r = engines_hear_first(w, channel, err);
+	if (r == 0)
+		r = keeper_fork_engine(k, err);
+	if (r == 0)
+		r = keeper_watch_engine(k);
+	if (r == 0 && gone_start(w) < 0)
+		r = err_set(err, -ENOMEM, "out of memory");
+	if (r == 0)
+		state_restore_first(w);
+	return r;
+}
+
+static struct warden *warden_new(struct sidecar_spec *spec, uint32_t engine)
+{
+	struct warden *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return NULL;
+	w->keeper = (struct keeper){
+		.spec = spec,
+		.warden = w,
+		.engine.name = "the engine",
+		.control.name = "weir-control",
+		.webhook.name = "weir-webhook",
+		.postgres.name = "weir-postgres",
+		.review.name = "weir-review",
+	};
+	keeper_held_init(&w->keeper.held);
+	w->engine = engine;
+	w->engine_count = 1;
+	w->porter.channel = w->parent.fd = -1;
+	host_init(w);
+	give_init(w);
+	return w;
+}
+
+int warden_run_further(struct sidecar_spec *spec, uint32_t number, int channel)
+{
+	struct warden *w = warden_new(spec, number);
+	struct err err = { 0 };
+	int r = w ? start_further(w, channel, &err)
+		  : err_set(&err, -ENOMEM, "out of memory");
+
+	if (r == 0)
+		r = loop_run(w->keeper.loop);
+	if (err.code < 0)
+		log_error("%s", err.text);
+	return r < 0 ? WARDEN_FAILED : WARDEN_OK;
+}
+
+int warden_run(struct sidecar_spec *spec)
+{
+	struct warden *w = warden_new(spec, 0);
+	struct err err = { 0 };
+	int r;
+
+	if (!w) {
+		log_error("out of memory");
+		return WARDEN_FAILED;
+	}
+	r = start(w, &err);
+	if (r < 0) {
+		log_error("%s", err.text);
+		return r == -EINVAL ? WARDEN_BAD_INPUT : WARDEN_FAILED;
+	}
+	r = loop_run(w->keeper.loop);
+	notify("STOPPING=1");
+	(void)!unlink(spec->socket);
+	return r < 0 ? WARDEN_FAILED : w->keeper.status;
+}

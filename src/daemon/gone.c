@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ * The sockets that the engine has in a namespace keep it alive, so nobody is told when
+ * all others have left it. What is looked at instead is how it was named: a process ends,
+ * or a path leads elsewhere. Then every process of this machine is asked where it lives,
+ * and if none lives there, the sandbox is gone: what the engine has of it is closed, and
+ * with that the kernel takes the namespace and its rules away. Its rules are not removed
+ * before: should anybody hold the namespace after all, it stays closed. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include "base/log.h"
+#include "daemon/internal.h"
+
+enum {
+	LOOK_EVERY_MS = 1000,
+	RESTORE_EVERY = 5, /* looks */
+};
+
+pid_t gone_pid_of(const char *where)
+{
+	uint32_t pid;
+
+	return text_to_u32(text_of(where), INT32_MAX, &pid) ? (pid_t)pid : 0;
+}
+
+static bool is_in(const struct ward *d, int dir, const char *path)
+{
+	struct stat st;
+
+	return fstatat(dir, path, &st, 0) == 0 && st.st_dev == d->ns_dev &&
+	       st.st_ino == d->ns_ino;
+}
+
+/* Does any process live in there? When that can't be seen: yes. */
+static bool is_inhabited(const struct ward *d)
+{
+	DIR *proc = opendir("/proc");
+	const struct dirent *e;
+	bool found = false;
+	char path[300];
+
+	if (!proc)
+		return true;
+	while (!found && (e = readdir(proc))) {
+		if (e->d_name[0] < '0' || e->d_name[0] > '9')
+			continue;
+		snprintf(path, sizeof(path), "%s/ns/net", e->d_name);
+		found = is_in(d, dirfd(proc), path);
+	}
+	closedir(proc);
+	return found;
+}
+
+static void look(struct ward *d)
+{
+	struct ipc_message m = { .type = IPC_GONE, .sandbox = d->id };
+	pid_t pid = gone_pid_of(d->spec.where);
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)pid);
+	if (d->state != WARD_STANDING ||
+	    is_in(d, AT_FDCWD, pid > 0 ? path : d->spec.where) || is_inhabited(d))
+		return;
+	log_warning("sandbox '%s' is gone: nobody lives in its network namespace",
+		    d->spec.name);
+	snprintf(m.text, sizeof(m.text), "its network namespace is gone");
+	warden_tell_control(d->warden, &m, NULL);
+	state_forget(d);
+	ward_detach(d, true);
+}
+
+static void on_process_end(struct loop_source *source, uint32_t events)
+{
+	struct ward *d = CONTAINER_OF(source, struct ward, process);
+
+	/* From now on the timer looks whether others live there. */
+	gone_unwatch(d);
+	look(d);
+}
+
+/* Its cgroup was left closed, and is gone: no other one gets that id. */
+static bool is_over(const struct ward *d)
+{
+	struct stat st;
+
+	return d->state == WARD_LEFT && d->dir && d->warden->engine_ready &&
+	       (stat(d->dir, &st) < 0 ? errno == ENOENT : st.st_ino != d->member.cgroup);
+}
+
+static void look_at(struct ward *d)
+{
+	if (is_over(d))
+		ward_detach(d, false);
+	else if (d->dir)
+		follow_look(d);
+	else if (d->spec.kind == GUARDED_NETNS && d->process.fd < 0)
+		look(d);
+}
+
+static void on_look(struct loop_timer *t)
+{
+	struct warden *w = CONTAINER_OF(t, struct warden, look);
+
+	for (uint32_t id = 1; id <= WARDS_MAX; id++)
+		if (w->wards[id])
+			look_at(w->wards[id]);
+	host_try_again(w);
+	parents_look(w);
+	if (w->lacks && ++w->looks % RESTORE_EVERY == 0)
+		state_restore(w);
+	if (gone_start(w) < 0)
+		loop_stop(w->keeper.loop);
+}
+
+int gone_start(struct warden *w)
+{
+	w->look.on_fire = on_look;
+	return loop_timer_start(w->keeper.loop, &w->look,
+				loop_now_ms(w->keeper.loop) + LOOK_EVERY_MS);
+}
+
+int gone_watch(struct ward *d, struct err *err)
+{
+	pid_t pid = gone_pid_of(d->spec.where);
+	int r;
+
+	if (pid == 0)
+		return 0;
+	d->process = (struct loop_source){ .fd = -1, .on_ready = on_process_end };
+	d->process.fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (d->process.fd < 0)
+		return err_sys(err, -errno, "cannot watch process %d", (int)pid);
+	r = loop_add(d->warden->keeper.loop, &d->process, EPOLLIN);
+	return r < 0 ? err_sys(err, r, "cannot watch process %d", (int)pid) : 0;
+}
+
+void gone_unwatch(struct ward *d)
+{
+	if (d->process.fd < 0)
+		return;
+	loop_remove(d->warden->keeper.loop, &d->process);
+	close(d->process.fd);
+	d->process.fd = -1;
+}

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ * Sandboxes of the host's own namespace have one table, and listeners that they share.
+ * They are opened when the first such sandbox comes, so that a host without any has
+ * neither. An engine gets them before its first such sandbox, then all that were guarded
+ * before, and then the word to install the table (IPC_HOST_LOAD): who is in it is never
+ * without rules in between. Sandboxes that are new come after that. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "daemon/internal.h"
+#include "sys/before.h"
+#include "sys/cgroup.h"
+
+void host_init(struct warden *w)
+{
+	struct host *h = &w->host;
+
+	sandbox_fds_init(&h->fds);
+	h->conntrack_fd = h->inotify.fd = -1;
+}
+
+/* -- what is served ----------------------------------------------------------------- */
+
+static int open_host(struct warden *w, struct err *err)
+{
+	const struct sandbox_ports ports = { KEEPER_DNS_PORT, KEEPER_RELAY_PORT };
+	struct host *h = &w->host;
+	int r;
+
+	if (h->state != HOST_NONE)
+		return 0;
+	r = sandbox_netlink_open(&h->conntrack_fd, err);
+	if (r == 0)
+		r = sandbox_fds_open(&h->fds, &ports, keeper_has_ipv6(), err);
+	if (r == 0) {
+		h->state = HOST_OPEN;
+		return 0;
+	}
+	if (h->conntrack_fd >= 0)
+		close(h->conntrack_fd);
+	h->conntrack_fd = -1;
+	return err_context(err, "cannot serve sandboxes of the host");
+}
+
+int host_give(struct warden *w)
+{
+	struct ipc_message m = {
+		.type = IPC_HOST,
+		.host = { .dns_port = KEEPER_DNS_PORT, .relay_port = KEEPER_RELAY_PORT },
+	};
+	struct host *h = &w->host;
+	int fds[SANDBOX_FD_COUNT + 1];
+	size_t count = 0;
+	int r;
+
+	if (h->state != HOST_OPEN)
+		return 0;
+	for (size_t i = 0; i < SANDBOX_FD_COUNT; i++) {
+		if (h->fds.fd[i] < 0)
+			continue;
+		m.present |= 1u << i;
+		fds[count++] = h->fds.fd[i];
+	}
+	fds[count++] = h->conntrack_fd;
+	r = ipc_send(w->keeper.engine.source.fd, &m, fds, count);
+	if (r == 0)
+		h->state = HOST_GIVEN;
+	return r;
+}
+
+int host_load(struct warden *w)
+{
+	const struct ipc_message m = { .type = IPC_HOST_LOAD };
+	int r = host_give(w);
+
+	if (r == 0)
+		r = ipc_send(w->keeper.engine.source.fd, &m, NULL, 0);
+	if (r == 0)
+		w->host.state = HOST_LOADING;
+	return r;
+}
+
+void host_on_engine(struct warden *w, const struct ipc_message *m)
+{
+	struct host *h = &w->host;
+	char text[ERR_TEXT_SIZE];
+
+	if (h->state != HOST_LOADING)
+		return;
+	snprintf(text, sizeof(text), "%.*s", (int)sizeof(text) - 1, m->text);
+	h->state = text[0] ? HOST_FAILED : HOST_STANDS;
+	if (text[0]) {
+		log_error("the filter of the host's sandboxes can't be installed: %s; "
+			  "what stood before stays",
+			  text);
+		ward_refuse_host(w, text);
+	} else {
+		parents_load(w);
+	}
+}
+
+void host_on_engine_end(struct warden *w)
+{
+	if (w->host.state > HOST_OPEN)
+		w->host.state = HOST_OPEN;
+}
+
+void host_try_again(struct warden *w)
+{
+	if (w->host.state != HOST_FAILED || !w->engine_ready || w->giving != 0)
+		return;
+	w->host.state = HOST_GIVEN;
+	ward_give_next(w);
+}
+
+/* -- who is meant ------------------------------------------------------------------- */
+
+static int find_user(struct ward *d, struct err *err)
+{
+	uint32_t uid;
+
+	if (!text_to_u32(text_of(d->spec.where), UINT32_MAX - 1, &uid))
+		return err_set(err, -EINVAL, "'%.80s' is no user id", d->spec.where);
+	if (uid == 0)
+		return err_set(err, -EINVAL,
+			       "root can undo every rule: it is not guarded by its user "
+			       "id");
+	if (uid == geteuid())
+		return err_set(err, -EINVAL, "%u is the daemon's own user id", uid);
+	d->member = (struct filter_member){ .kind = FILTER_MEMBER_UID, .uid = uid };
+	return 0;
+}
+
+/* That the daemon, and with it whoever is guarded, would be locked in. */
+static int check_own(const struct cgroup *c, struct err *err)
+{
+	if (!cgroup_has_self(c))
+		return 0;
+	return err_set(err, -EINVAL, "the daemon itself lives in the cgroup '%.200s'",
+		       cgroup_name(c));
+}
+
+/* What was guarded before is guarded again, whatever is the matter with it. */
+static int check_cgroup(const struct ward *d, const struct cgroup *c, struct err *err)
+{
+	struct err why = { 0 };
+	int r = d->restarted ? 0 : cgroup_can_be_joined(c->path, &why);
+
+	if (r == 0)
+		r = check_own(c, &why);
+	if (r == 0)
+		r = cgroup_check(c, d->warden->home, &why);
+	if (r == 0)
+		return 0;
+	if (!d->restarted)
+		return err_set(err, r, "%s", why.text);
+	log_warning("sandbox '%s': %s", d->spec.name, why.text);
+	return 0;
+}
+
+static int found_cgroup(struct ward *d, const struct cgroup *c, struct err *err)
+{
+	const char *name = cgroup_name(c);
+
+	if (strlen(name) > IPC_WARD_WHERE_MAX)
+		return err_set(err, -EINVAL, "the path of the cgroup is longer than %d",
+			       IPC_WARD_WHERE_MAX);
+	if (c->level > FILTER_HOST_LEVEL_MAX)
+		return err_set(err, -EINVAL, "the cgroup is more than %d levels deep",
+			       FILTER_HOST_LEVEL_MAX);
+	if (d->spec.guard_parent && c->level < 2)
+		return err_set(err, -EINVAL,
+			       "above the cgroup is the root of all: that can't be "
+			       "guarded");
+	/* It was made again while nobody looked: the rules are the old one's. */
+	d->fresh = d->restarted && d->member.cgroup != c->id;
+	d->member = (struct filter_member){
+		.kind = FILTER_MEMBER_CGROUP,
+		.cgroup = c->id,
+		.level = c->level,
+	};
+	snprintf(d->spec.where, sizeof(d->spec.where), "%s", name);
+	return check_cgroup(d, c, err);
+}
+
+/* One that was guarded before may be gone, as long as what is above it isn't: it is
+ * waited for. */
+static int find_cgroup(struct ward *d, struct err *err)
+{
+	CLEAN(mem) struct cgroup *c = calloc(1, sizeof(*c));
+	int r;
+
+	if (!c)
+		return err_set(err, -ENOMEM, "out of memory");
+	r = d->restarted ? cgroup_directory(d->spec.where, c->path, err)
+			 : cgroup_open(d->spec.where, c, err);
+	if (r < 0)
+		return r;
+	d->dir = strdup(c->path);
+	if (!d->dir)
+		return err_set(err, -ENOMEM, "out of memory");
+	/* Whatever happens to it from now on is noticed. */
+	r = follow_start(d, err);
+	if (r < 0)
+		return r;
+	r = d->restarted ? cgroup_open(d->dir, c, err) : cgroup_look_again(c, err);
+	if (r == -ENOENT && d->restarted) {
+		*err = (struct err){ 0 };
+		d->waiting = true;
+		return 0;
+	}
+	return r < 0 ? r : found_cgroup(d, c, err);
+}
+
+int host_find(struct ward *d, struct err *err)
+{
+	int r = d->spec.member == FILTER_MEMBER_CGROUP ? find_cgroup(d, err)
+						       : find_user(d, err);
+
+	if (r == 0 && !d->restarted && d->warden->host.state == HOST_FAILED)
+		r = err_set(err, -EIO,
+			    "the filter of the host's sandboxes can't be "
+			    "installed");
+	return r < 0 ? r : open_host(d->warden, err);
+}
+
+/* -- asked for again ---------------------------------------------------------------- */
+
+static bool is_same_cgroup(const struct ward *d, const struct ipc_ward *asked)
+{
+	CLEAN(mem) struct cgroup *c = calloc(1, sizeof(*c));
+	struct err ignored = { 0 };
+
+	return c && cgroup_open(asked->where, c, &ignored) == 0 &&
+	       strcmp(cgroup_name(c), d->spec.where) == 0;
+}
+
+/* A namespace is told from others by being opened there, so none is ever the same. */
+static bool is_same(const struct ward *d, const struct ipc_ward *asked)
+{
+	if (d->spec.kind != GUARDED_HOST || asked->kind != GUARDED_HOST ||
+	    d->spec.member != asked->member)
+		return false;
+	return asked->member == FILTER_MEMBER_CGROUP
+		       ? is_same_cgroup(d, asked)
+		       : strcmp(asked->where, d->spec.where) == 0;
+}
+
+int host_again(struct ward *d, const struct ipc_ward *asked, struct err *err)
+{
+	struct ipc_message m = { .type = IPC_WARDED, .sandbox = d->id, .ward = d->spec };
+
+	if (!is_same(d, asked))
+		return err_set(err, -EEXIST, "sandbox '%s' is something else",
+			       d->spec.name);
+	if (asked->guard_parent && !d->spec.guard_parent)
+		return err_set(err, -EEXIST,
+			       "sandbox '%s' was attached without its parent's guard",
+			       d->spec.name);
+	/* It may be another one since a moment ago. */
+	if (d->dir)
+		follow_look(d);
+	if (d->waiting || d->state == WARD_ENDING || d->state == WARD_LEFT)
+		return err_set(err, -ENOENT, "sandbox '%s' is gone", d->spec.name);
+	if (d->state == WARD_STANDING)
+		warden_tell_control(d->warden, &m, NULL);
+	else
+		d->asked = true;
+	return 0;
+}
+
+/* -- what is told ------------------------------------------------------------------- */
+
+void host_tell(const struct ward *d, const char *text)
+{
+	struct ipc_message m = { .type = IPC_TOLD, .sandbox = d->id };
+
+	log_info("sandbox '%s': %s", d->spec.name, text);
+	snprintf(m.text, sizeof(m.text), "%s", text);
+	warden_tell_control(d->warden, &m, NULL);
+}
+
+/* As it is now. NULL: it is gone, or there is no memory. */
+static struct cgroup *cgroup_of(const struct ward *d, struct err *err)
+{
+	CLEAN(mem) struct cgroup *c = calloc(1, sizeof(*c));
+
+	if (!c) {
+		err_set(err, -ENOMEM, "out of memory");
+		return NULL;
+	}
+	c->level = d->member.level;
+	snprintf(c->path, sizeof(c->path), "%s", d->dir);
+	return cgroup_look_again(c, err) < 0 ? NULL : TAKE_PTR(c);
+}
+
+static struct cgroup_strays strays_of(const struct ward *d)
+{
+	struct err ignored = { 0 };
+	CLEAN(mem) struct cgroup *c = d->dir ? cgroup_of(d, &ignored) : NULL;
+
+	return c ? cgroup_strays(c) : (struct cgroup_strays){ 0 };
+}
+
+static void tell_strays(const struct ward *d)
+{
+	struct cgroup_strays s = strays_of(d);
+	struct ipc_message m = { .type = IPC_TOLD, .sandbox = d->id };
+
+	if (s.sockets == 0)
+		return;
+	log_warning("sandbox '%s': %u sockets of %u processes (one is %d) were made "
+		    "outside of the cgroup: the filter doesn't hold them",
+		    d->spec.name, s.sockets, s.processes, (int)s.first);
+	snprintf(m.text, sizeof(m.text), "%u sockets from outside are not held",
+		 s.sockets);
+	warden_tell_control(d->warden, &m, NULL);
+}
+
+int host_settle(struct ward *d, struct err *err)
+{
+	CLEAN(mem) struct cgroup *c = d->dir ? cgroup_of(d, err) : NULL;
+	const struct before_who who = { c, d->member.uid, d->join.pid };
+
+	return d->dir && !c ? err->code : before_end(&who, &d->ended, err);
+}
+
+void host_tell_settled(const struct ward *d)
+{
+	char text[64];
+
+	if (d->ended > 0) {
+		snprintf(text, sizeof(text), "%zu connections from before were ended",
+			 d->ended);
+		host_tell(d, text);
+	}
+	if (d->dir)
+		tell_strays(d);
+}
+
+struct ipc_look host_look(const struct ward *d)
+{
+	struct cgroup_strays s = d->dir ? strays_of(d) : user_raw_sockets(d->member.uid);
+
+	return (struct ipc_look){
+		.known = s.known,
+		.waiting = d->waiting,
+		.strays = s.sockets,
+		.stray_of = s.first,
+		.packet = s.packet > 0,
+		.raw = s.raw > 0,
+	};
+}

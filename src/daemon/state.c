@@ -1,0 +1,502 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What outlives the daemon, a folder for each sandbox below RUN_DIR/sandboxes:
+ *
+ *     NAME/attach.json   id, and how it is recognised
+ *     NAME/policy.json   the policy in force
+ *     NAME/image         what was learned (sandbox/learned.h)
+ *
+ * Those of further engines are below RUN_DIR/sandboxes/.1 and so on.
+ * Root alone can write there, and what is read back is checked all the same. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "base/log.h"
+#include "daemon/internal.h"
+#include "engine/guarded.h"
+#include "opensandbox/policy.h"
+#include "proto/plan_file.h"
+#include "sandbox/learned.h"
+
+enum {
+	FILE_MAX = 1 << 20,
+	DIR_MODE = 0700,
+	FILE_MODE = 0600,
+	AGAIN_MS = 20,
+	PATIENCE = 50, /* times that, at a start, before something counts as lacking */
+};
+
+/* Whoever else can write there says what is guarded, and takes the socket's place. */
+static int check_owner(int dir, const char *path, const char *below, struct err *err)
+{
+	struct stat st;
+
+	if (fstat(dir, &st) < 0)
+		return err_sys(err, -errno, "cannot look at '%s%s'", path, below);
+	if (st.st_uid == geteuid() && !(st.st_mode & (S_IWGRP | S_IWOTH)))
+		return 0;
+	return err_set(err, -EPERM, "'%s%s' has to be root's alone to write to", path,
+		       below);
+}
+
+void state_folder_name(uint32_t engine, char ret[STATE_FOLDER_SIZE])
+{
+	if (engine == 0)
+		snprintf(ret, STATE_FOLDER_SIZE, ".");
+	else
+		snprintf(ret, STATE_FOLDER_SIZE, ".%u", engine);
+}
+
+int state_folder_open(int dir, const char *name)
+{
+	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+	return fd < 0 ? -errno : fd;
+}
+
+static int open_root(struct warden *w, const char *run_dir, struct err *err)
+{
+	CLEAN(fd) int run = -1;
+	int r;
+
+	if (mkdir(run_dir, 0755) < 0 && errno != EEXIST)
+		return err_sys(err, -errno, "cannot make '%s'", run_dir);
+	run = open(run_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (run < 0 || (mkdirat(run, "sandboxes", DIR_MODE) < 0 && errno != EEXIST))
+		return err_sys(err, -errno, "cannot make '%s/sandboxes'", run_dir);
+	w->state_root = state_folder_open(run, "sandboxes");
+	if (w->state_root < 0)
+		return err_sys(err, w->state_root, "cannot open '%s/sandboxes'", run_dir);
+	r = check_owner(run, run_dir, "", err);
+	return r < 0 ? r : check_owner(w->state_root, run_dir, "/sandboxes", err);
+}
+
+int state_open(struct warden *w, const char *run_dir, struct err *err)
+{
+	char own[STATE_FOLDER_SIZE];
+	int r = open_root(w, run_dir, err);
+
+	if (r < 0)
+		return r;
+	state_folder_name(w->engine, own);
+	if (w->engine > 0 && mkdirat(w->state_root, own, DIR_MODE) < 0 && errno != EEXIST)
+		return err_sys(err, -errno, "cannot make '%s/sandboxes/%s'", run_dir,
+			       own);
+	w->state_dir = state_folder_open(w->state_root, own);
+	return w->state_dir < 0 ? err_sys(err, w->state_dir,
+					  "cannot open '%s/sandboxes/%s'", run_dir, own)
+				: 0;
+}
+
+/* What is there may be anything: a pipe keeps nobody waiting. */
+static int open_file(int dir, const char *name, int flags)
+{
+	CLEAN(fd)
+	int fd = openat(dir, name, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY,
+			FILE_MODE);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	return S_ISREG(st.st_mode) ? TAKE_FD(fd) : -EBADMSG;
+}
+
+static int folder_open(const struct ward *d)
+{
+	int dir = d->warden->state_dir, fd;
+
+	if (mkdirat(dir, d->spec.name, DIR_MODE) < 0 && errno != EEXIST)
+		return -errno;
+	fd = openat(dir, d->spec.name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	return fd < 0 ? -errno : fd;
+}
+
+/* Return: the snapshot's file, or -errno. */
+static int open_image(const struct ward *d)
+{
+	CLEAN(fd) int dir = folder_open(d);
+	CLEAN(fd) int fd = -1;
+	struct stat st;
+
+	if (dir < 0)
+		return dir;
+	if (!d->restarted || d->fresh)
+		(void)!unlinkat(dir, "image", 0);
+	fd = open_file(dir, "image", O_RDWR | O_CREAT);
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) < 0 ||
+	    (st.st_size != LEARNED_IMAGE_SIZE && ftruncate(fd, 0) < 0) ||
+	    ftruncate(fd, LEARNED_IMAGE_SIZE) < 0)
+		return -errno;
+	if (!guarded_snapshot_may_be_sparse() &&
+	    posix_fallocate(fd, 0, LEARNED_IMAGE_SIZE) != 0)
+		return -ENOSPC;
+	return TAKE_FD(fd);
+}
+
+/* Where it can't be had, a file of no size: the engine goes on without a snapshot. */
+int state_image(struct ward *d, struct err *err)
+{
+	int fd = open_image(d);
+
+	if (fd < 0) {
+		log_warning("sandbox '%s': cannot keep what is learned: %s; a restart of "
+			    "the engine forgets it",
+			    d->spec.name, strerror(-fd));
+		fd = memfd_create("weir-nothing", MFD_CLOEXEC);
+	}
+	if (fd < 0)
+		return err_sys(err, -errno, "cannot make the sandbox's snapshot");
+	d->image_fd = fd;
+	return 0;
+}
+
+/* Beside the old one, then in its place. */
+static int replace(int dir, const char *name, const char *bytes, size_t size)
+{
+	CLEAN(fd) int fd = open_file(dir, ".new", O_WRONLY | O_CREAT | O_TRUNC);
+
+	if (fd < 0)
+		return fd;
+	while (size > 0) {
+		ssize_t n = write(fd, bytes, size);
+
+		if (n < 0)
+			return -errno;
+		bytes += n;
+		size -= (size_t)n;
+	}
+	return renameat(dir, ".new", dir, name) < 0 ? -errno : 0;
+}
+
+static int read_whole(int fd, char **ret, size_t *ret_size)
+{
+	CLEAN(mem) char *bytes = malloc(FILE_MAX);
+	size_t size = 0;
+	ssize_t n;
+
+	if (!bytes)
+		return -ENOMEM;
+	while ((n = pread(fd, bytes + size, FILE_MAX - size, (off_t)size)) > 0)
+		size += (size_t)n;
+	if (n < 0 || size == FILE_MAX)
+		return n < 0 ? -errno : -E2BIG;
+	*ret = TAKE_PTR(bytes);
+	*ret_size = size;
+	return 0;
+}
+
+static int keep_text(int dir, int text_fd)
+{
+	CLEAN(mem) char *text = NULL;
+	size_t size;
+	int r = read_whole(text_fd, &text, &size);
+
+	return r < 0 ? r : replace(dir, "policy.json", text, size);
+}
+
+int state_text(const struct ward *d)
+{
+	CLEAN(fd) int dir = -1;
+
+	if (d->text_fd >= 0) {
+		int fd;
+
+		fd = fcntl(d->text_fd, F_DUPFD_CLOEXEC, 0);
+		return fd < 0 ? -errno : fd;
+	}
+	dir = folder_open(d);
+	if (dir < 0)
+		return dir;
+	return open_file(dir, "policy.json", O_RDONLY);
+}
+
+int state_keep_text(const struct ward *d, int text_fd, struct err *err)
+{
+	CLEAN(fd) int dir = folder_open(d);
+	int r = dir < 0 ? dir : keep_text(dir, text_fd);
+
+	return r < 0 ? err_sys(err, r, "cannot keep the policy of '%s'", d->spec.name)
+		     : 0;
+}
+
+static json_t *pack_spec(const struct ward *d)
+{
+	int id = (int)d->id;
+
+	if (d->spec.kind == GUARDED_NETNS)
+		return json_pack("{s:i, s:s, s:I, s:I}", "id", id, "netns", d->spec.where,
+				 "dev", (json_int_t)d->ns_dev, "ino",
+				 (json_int_t)d->ns_ino);
+	if (d->member.kind == FILTER_MEMBER_CGROUP)
+		return json_pack("{s:i, s:s, s:I, s:i, s:b, s:b}", "id", id, "cgroup",
+				 d->spec.where, "cgroup_id", (json_int_t)d->member.cgroup,
+				 "level", (int)d->member.level, "guard_parent",
+				 (int)d->spec.guard_parent, "guards", (int)d->guards);
+	return json_pack("{s:i, s:I}", "id", id, "uid", (json_int_t)d->member.uid);
+}
+
+int state_keep(const struct ward *d, struct err *err)
+{
+	CLEAN(fd) int dir = folder_open(d);
+	json_t *j = pack_spec(d);
+	CLEAN(mem) char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+	int r = dir < 0 ? dir : text ? 0 : -ENOMEM;
+
+	json_decref(j);
+	if (r == 0)
+		r = d->text_fd < 0 ? 0 : keep_text(dir, d->text_fd);
+	/* Last: who has that is attached again. */
+	if (r == 0)
+		r = replace(dir, "attach.json", text, strlen(text));
+	return r < 0 ? err_sys(err, r, "cannot keep what sandbox '%s' is", d->spec.name)
+		     : 0;
+}
+
+static void forget_at(int where, const char *name)
+{
+	static const char *const files[] = { "attach.json", "policy.json", "image",
+					     ".new" };
+	CLEAN(fd)
+	int dir = state_folder_open(where, name);
+
+	for (size_t i = 0; dir >= 0 && i < ARRAY_SIZE(files); i++)
+		(void)!unlinkat(dir, files[i], 0);
+	(void)!unlinkat(where, name, AT_REMOVEDIR);
+}
+
+static void forget(const struct warden *w, const char *name)
+{
+	forget_at(w->state_dir, name);
+}
+
+void state_forget(const struct ward *d)
+{
+	forget(d->warden, d->spec.name);
+}
+
+/* It may be in an engine that could not attach it again. */
+void state_claim(const struct ward *d, uint32_t engines)
+{
+	char path[STATE_FOLDER_SIZE + IPC_WARD_NAME_MAX + 2], folder[STATE_FOLDER_SIZE];
+
+	for (uint32_t i = 0; i < engines && i < IPC_ENGINES_MAX; i++) {
+		state_folder_name(i, folder);
+		snprintf(path, sizeof(path), "%s/%s", folder, d->spec.name);
+		if (i != d->warden->engine &&
+		    faccessat(d->warden->state_root, path, F_OK, 0) == 0)
+			forget_at(d->warden->state_root, path);
+	}
+}
+
+/* ---- what there was before ---- */
+
+static int read_at(int dir, const char *name, char **ret, size_t *ret_size)
+{
+	CLEAN(fd) int fd = open_file(dir, name, O_RDONLY);
+
+	return fd < 0 ? fd : read_whole(fd, ret, ret_size);
+}
+
+static int unpack_netns(json_t *j, struct ward *ret)
+{
+	json_int_t dev, ino;
+	const char *where;
+
+	if (json_unpack(j, "{s:s, s:I, s:I}", "netns", &where, "dev", &dev, "ino", &ino) <
+		    0 ||
+	    strlen(where) > IPC_WARD_WHERE_MAX)
+		return -EBADMSG;
+	ret->ns_dev = (dev_t)dev;
+	ret->ns_ino = (ino_t)ino;
+	ret->spec.kind = GUARDED_NETNS;
+	snprintf(ret->spec.where, sizeof(ret->spec.where), "%s", where);
+	return 0;
+}
+
+static int unpack_cgroup(json_t *j, struct ward *ret)
+{
+	json_int_t id, level;
+	const char *where;
+	int guard_parent, guards;
+
+	if (json_unpack(j, "{s:s, s:I, s:I, s:b, s:b}", "cgroup", &where, "cgroup_id",
+			&id, "level", &level, "guard_parent", &guard_parent, "guards",
+			&guards) < 0 ||
+	    strlen(where) > IPC_WARD_WHERE_MAX || level < 1 ||
+	    level > FILTER_HOST_LEVEL_MAX)
+		return -EBADMSG;
+	ret->spec.kind = GUARDED_HOST;
+	ret->spec.member = FILTER_MEMBER_CGROUP;
+	ret->spec.guard_parent = guard_parent;
+	ret->guards = guards;
+	ret->member = (struct filter_member){
+		.kind = FILTER_MEMBER_CGROUP,
+		.cgroup = (uint64_t)id,
+		.level = (uint8_t)level,
+	};
+	snprintf(ret->spec.where, sizeof(ret->spec.where), "%s", where);
+	return 0;
+}
+
+static int unpack_uid(json_t *j, struct ward *ret)
+{
+	json_int_t uid;
+
+	if (json_unpack(j, "{s:I}", "uid", &uid) < 0 || uid < 1 || uid >= UINT32_MAX)
+		return -EBADMSG;
+	ret->spec.kind = GUARDED_HOST;
+	ret->spec.member = FILTER_MEMBER_UID;
+	snprintf(ret->spec.where, sizeof(ret->spec.where), "%u", (uint32_t)uid);
+	return 0;
+}
+
+static int unpack_spec(json_t *j, struct ward *ret)
+{
+	json_int_t id;
+
+	if (json_unpack(j, "{s:I}", "id", &id) < 0 || id < 1 || id > WARDS_MAX)
+		return -EBADMSG;
+	ret->id = (uint32_t)id;
+	if (json_object_get(j, "cgroup"))
+		return unpack_cgroup(j, ret);
+	return json_object_get(j, "uid") ? unpack_uid(j, ret) : unpack_netns(j, ret);
+}
+
+int state_read(int dir, const char *name, struct ward *ret)
+{
+	CLEAN(mem) char *text = NULL;
+	size_t size;
+	json_t *j;
+	int r = read_at(dir, "attach.json", &text, &size);
+
+	if (r < 0)
+		return r;
+	j = json_loadb(text, size, 0, NULL);
+	r = j && strlen(name) <= IPC_WARD_NAME_MAX ? unpack_spec(j, ret) : -EBADMSG;
+	json_decref(j);
+	ret->restarted = true;
+	snprintf(ret->spec.name, sizeof(ret->spec.name), "%.*s", IPC_WARD_NAME_MAX, name);
+	return r;
+}
+
+/* ---- attached again ---- */
+
+static int compile(const char *text, size_t size, int *ret_plan, struct err *err)
+{
+	const struct sidecar_policy_context c = {
+		.filters = true, .names = true, .daemon = true, .file = "policy.json"
+	};
+	CLEAN(mem) uint8_t *plan = NULL;
+	struct document *d = NULL;
+	size_t plan_size;
+	int r = document_parse((struct text){ text, size }, NULL, NULL, &d, err);
+
+	if (r == 0)
+		r = sidecar_policy_build(&c, d, NULL, NULL, &plan, &plan_size, err);
+	document_free(d);
+	if (r < 0)
+		return r;
+	r = plan_file_make(plan, plan_size, err);
+	if (r < 0)
+		return r;
+	*ret_plan = r;
+	return 0;
+}
+
+static int read_policy(int dir, int *ret_plan, struct err *err)
+{
+	CLEAN(mem) char *text = NULL;
+	size_t size;
+	int r = read_at(dir, "policy.json", &text, &size);
+
+	return r < 0 ? err_sys(err, r, "cannot read its policy")
+		     : compile(text, size, ret_plan, err);
+}
+
+static int restore(struct warden *w, const char *name, struct err *err)
+{
+	CLEAN(fd)
+	int dir = openat(w->state_dir, name,
+			 O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	struct ward given = { 0 };
+	int plan_fd = -1;
+	int r = dir < 0 ? -errno : state_read(dir, name, &given);
+
+	if (r < 0)
+		return err_sys(err, r, "cannot read what it is");
+	r = read_policy(dir, &plan_fd, err);
+	return r < 0 ? r : ward_attach(w, &given, plan_fd, -1, err);
+}
+
+static void restore_one(struct warden *w, const char *name)
+{
+	struct err err = { 0 };
+
+	if (name[0] == '.' || ward_find_name(w, name) || restore(w, name, &err) == 0)
+		return;
+	w->lacks = true;
+	if (!w->restored && w->patience == 0)
+		log_warning("cannot guard '%s' again: %s; its rules stay as they are",
+			    name, err.text);
+	/* The namespace is gone, or another has its name. */
+	if (err.code == -ENOENT || err.code == -ESTALE)
+		forget(w, name);
+}
+
+/* While the engine takes one over, the next one is opened; and control is heard. */
+static void on_restore(struct loop_deferred *l)
+{
+	struct warden *w = CONTAINER_OF(l, struct warden, restore_turn);
+	const struct dirent *e = w->restoring ? readdir(w->restoring) : NULL;
+
+	if (e) {
+		restore_one(w, e->d_name);
+		loop_defer(w->keeper.loop, l);
+		return;
+	}
+	if (w->restoring)
+		closedir(w->restoring);
+	w->restoring = NULL;
+	if (w->lacks && !w->restored && w->patience > 0) {
+		w->patience--;
+		if (loop_timer_start(w->keeper.loop, &w->restore_again,
+				     loop_now_ms(w->keeper.loop) + AGAIN_MS) == 0)
+			return;
+	}
+	w->restored = true;
+	ward_give_next(w);
+}
+
+/* An engine that was killed may still hold its sockets, for a moment. */
+static void on_restore_again(struct loop_timer *t)
+{
+	state_restore(CONTAINER_OF(t, struct warden, restore_again));
+}
+
+void state_restore_first(struct warden *w)
+{
+	w->patience = PATIENCE;
+	w->restore_again.on_fire = on_restore_again;
+	state_restore(w);
+}
+
+void state_restore(struct warden *w)
+{
+	int fd;
+
+	if (w->restoring)
+		return;
+	fd = openat(w->state_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	w->restoring = fd < 0 ? NULL : fdopendir(fd);
+	w->lacks = false;
+	w->restore_turn.run = on_restore;
+	loop_defer(w->keeper.loop, &w->restore_turn);
+}

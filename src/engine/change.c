@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/change.h"
+
+#include <errno.h>
+
+#include "base/clock.h"
+#include "sandbox/learned.h"
+
+/* Everything that takes the place of something at once. */
+struct next {
+	struct plan plan;
+	struct filter_shared_params shared_params;
+	struct filter_params owned_params;
+	const struct ruleset *rules;
+	struct learned_rebased learned; /* its table is NULL where there is none */
+	bool staged;
+	bool anew; /* it isn't known what the kernel's sets hold */
+};
+
+/* TCP goes through the relay where the names that connections show are to be looked at,
+ * and nowhere else: a namespace that isn't ours has a way out of its own. */
+static int set_relay(const struct sandbox *s, struct filter_shared_params *p,
+		     const struct plan *plan, struct err *err)
+{
+	p->relay = plan_verify(plan) == POLICY_VERIFY_TLS && !p->redirect_only;
+	if (p->relay && (!s->relay || p->relay_port == 0))
+		return err_set(err, -EOPNOTSUPP,
+			       "verify: tls needs the relay, which isn't there");
+	return 0;
+}
+
+/* The ruleset of n->plan under @generation. */
+static int build(const struct sandbox *s, struct next *n, uint16_t generation,
+		 struct arena *arena, struct err *err)
+{
+	int r;
+
+	n->shared_params = s->shared_params;
+	n->owned_params = s->owned_params;
+	if (!s->shared && !s->host) {
+		n->owned_params.generation = generation;
+		return ruleset_build_owned(&n->plan, &n->owned_params, arena, &n->rules,
+					   err);
+	}
+	n->shared_params.generation = generation;
+	r = set_relay(s, &n->shared_params, &n->plan, err);
+	/* The host's table has numbers of its own: this one only counts changes. */
+	return r < 0 || s->host ? r
+				: ruleset_build_shared(&n->plan, &n->shared_params, arena,
+						       &n->rules, err);
+}
+
+static uint16_t generation_of(const struct sandbox *s)
+{
+	return s->shared || s->host ? s->shared_params.generation
+				    : s->owned_params.generation;
+}
+
+/* 0 is the mark of a flow that nobody has accepted. */
+static uint16_t generation_after(uint16_t generation)
+{
+	return generation == UINT16_MAX ? FILTER_GENERATION_FIRST
+					: (uint16_t)(generation + 1);
+}
+
+static int list_held(const struct sandbox *s, struct arena *arena,
+		     struct filter_state *state)
+{
+	struct filter_held *held;
+
+	if (s->held.count == 0)
+		return 0;
+	held = arena_array(arena, s->held.count, sizeof(*held));
+	if (!held)
+		return -ENOMEM;
+	sandbox_held_list(&s->held, held);
+	state->held = held;
+	state->held_count = s->held.count;
+	return 0;
+}
+
+static int put(struct sandbox *s, const struct next *n, const struct filter_state *state,
+	       int64_t now_ms, struct err *err)
+{
+	const struct filter_host_sandbox guest = {
+		.id = (uint16_t)s->id,
+		.member = s->member,
+		.plan = &n->plan,
+		.relay = n->shared_params.relay,
+		.state = state,
+	};
+
+	return s->host ? filter_host_set(s->host, &guest, now_ms, err)
+		       : filter_replace(&s->filter, n->rules, state, err);
+}
+
+/* Into the kernel with it: all of it or nothing. */
+static int load(struct sandbox *s, struct next *n, int64_t now_ms, struct arena *arena,
+		struct err *err)
+{
+	struct filter_state state = { .staged = n->staged };
+	int r = list_held(s, arena, &state);
+
+	if (r == 0 && s->learned)
+		r = learned_rebase(s->learned, &n->plan, now_ms, arena, &n->learned);
+	if (r < 0)
+		return err_set(err, r, "out of memory");
+	state.learned = n->learned.learned;
+	state.learned_count = n->learned.learned_count;
+	state.kept = n->learned.kept;
+	state.kept_count = n->learned.kept_count;
+	if (!n->anew)
+		state.difference = n->learned.difference;
+	r = put(s, n, &state, now_ms, err);
+	/* The kernel's sets weren't as we thought. */
+	if (r < 0 && state.difference) {
+		state.difference = NULL;
+		r = put(s, n, &state, now_ms, err);
+	}
+	/* Rather the policy without those flows than no policy. */
+	if (r == -EMSGSIZE && state.kept_count > 0) {
+		state.kept_count = 0;
+		r = put(s, n, &state, now_ms, err);
+		if (r == 0)
+			learned_keep_none(n->learned.table);
+	}
+	if (r < 0)
+		learned_free(n->learned.table);
+	return r;
+}
+
+/* Nothing here can fail. */
+static void take_place(struct sandbox *s, const struct next *n)
+{
+	s->plan = n->plan;
+	s->shared_params = n->shared_params;
+	s->owned_params = n->owned_params;
+	/* What the filter could not be told is not in the new ruleset. */
+	s->held.stale_count = 0;
+	s->held.is_unsure = false;
+	if (!n->learned.table)
+		return;
+	learned_set_plan(n->learned.table, &s->plan);
+	learned_stands(n->learned.table);
+	learned_image_move(s->learned, n->learned.table);
+	learned_free(s->learned);
+	s->learned = n->learned.table;
+}
+
+static uint16_t next_generation(const struct sandbox *s)
+{
+	return generation_after(generation_of(s));
+}
+
+static int replace(struct sandbox *s, const struct plan *plan, bool anew, int64_t now_ms,
+		   struct err *err)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	struct next n = { .plan = *plan, .anew = anew || !s->shared };
+	int r = build(s, &n, next_generation(s), &arena, err);
+
+	if (r == 0)
+		r = load(s, &n, now_ms, &arena, err);
+	if (r < 0)
+		return r;
+	take_place(s, &n);
+	return 0;
+}
+
+static bool is_stale(const struct sandbox *s, const struct sandbox_staging *st)
+{
+	return !st->rules || st->params.generation != next_generation(s);
+}
+
+static int replace_staged(struct sandbox *s, const struct sandbox_staging *st,
+			  int64_t now_ms, struct err *err)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	struct next n = { .plan = st->plan,
+			  .shared_params = st->params,
+			  .owned_params = s->owned_params,
+			  .rules = st->rules,
+			  .staged = true };
+	int r = load(s, &n, now_ms, &arena, err);
+
+	if (r == 0)
+		take_place(s, &n);
+	return r;
+}
+
+int sandbox_install(struct sandbox *s, const struct plan *plan, struct err *err)
+{
+	if ((s->shared || s->host) && s->learned)
+		learned_keep_past(s->learned);
+	return replace(s, plan, true, clock_now_ms(), err);
+}
+
+static void count_change(struct sandbox *s, struct relay *relay)
+{
+	s->counters[COUNT_POLICY_CHANGES]++;
+	s->denies = (struct denies){ 0 };
+	if (relay)
+		relay_recheck(relay, s);
+}
+
+int sandbox_change(struct sandbox *s, const struct plan *plan, struct relay *relay,
+		   int64_t now_ms, struct err *err)
+{
+	int r = replace(s, plan, false, now_ms, err);
+
+	if (r == 0)
+		count_change(s, relay);
+	return r;
+}
+
+int sandbox_stage(struct sandbox *s, const struct plan *plan, struct sandbox_staging *st,
+		  struct err *err)
+{
+	struct next n = { .plan = *plan };
+	int r;
+
+	if (!s->shared)
+		return err_set(err, -EOPNOTSUPP,
+			       "not in steps: the namespace is our own");
+	if (!st->rules) {
+		r = build(s, &n, next_generation(s), &st->arena, err);
+		if (r < 0)
+			return r;
+		st->plan = n.plan;
+		st->params = n.shared_params;
+		st->rules = n.rules;
+		return ruleset_is_large(st->rules) ? 1 : 0;
+	}
+	if (is_stale(s, st))
+		return err_set(err, -ESTALE, "another ruleset stands now");
+	r = filter_stage(&s->filter, st->rules, &st->progress);
+	return r < 0 ? err_sys(err, r, "cannot load the filter's large sets") : r;
+}
+
+int sandbox_change_staged(struct sandbox *s, const struct sandbox_staging *st,
+			  struct relay *relay, int64_t now_ms, struct err *err)
+{
+	int r;
+
+	if (is_stale(s, st))
+		return sandbox_change(s, &st->plan, relay, now_ms, err);
+	r = replace_staged(s, st, now_ms, err);
+	/* What stood or was staged is not as it should be: all of it anew. */
+	if (r < 0)
+		return sandbox_change(s, &st->plan, relay, now_ms, err);
+	count_change(s, relay);
+	return 0;
+}
+
+void sandbox_stage_abandon(struct sandbox *s, struct sandbox_staging *st)
+{
+	if (!is_stale(s, st))
+		filter_unstage(&s->filter, st->rules, &st->progress);
+	sandbox_staging_done(st);
+}
+
+void sandbox_staging_done(struct sandbox_staging *st)
+{
+	arena_done(&st->arena);
+	*st = (struct sandbox_staging){ 0 };
+}
+
+int sandbox_verify(struct sandbox *s, struct err *err)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	struct next n = { .plan = s->plan };
+	int r;
+
+	if (s->host)
+		return filter_host_verify_one(s->host, (uint16_t)s->id, err);
+	r = build(s, &n, generation_of(s), &arena, err);
+	return r < 0 ? r : filter_verify(&s->filter, n.rules, err);
+}
+
+/* Under the next generation: what slipped through while the filter was not as it should
+ * be doesn't go on. */
+int sandbox_repair(struct sandbox *s, struct relay *relay, int64_t now_ms,
+		   struct err *err)
+{
+	int r = replace(s, &s->plan, true, now_ms, err);
+
+	if (r < 0)
+		return r;
+	s->counters[COUNT_REPAIRS]++;
+	if (relay)
+		relay_recheck(relay, s);
+	return 0;
+}

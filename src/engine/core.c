@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/core.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+
+#include "engine/host.h"
+#include "sandbox/learned.h"
+#include "sys/link.h"
+
+enum {
+	EXPIRY_EVERY_MS = 1000,
+	EXPIRIES_MAX = 1024, /* sandboxes a turn; the rest has the next one */
+	WATCH_EVERY_MS = 50,
+	SLOTS_FIRST = 16,
+};
+
+/* ---- the sandboxes ---- */
+
+static int make_room(struct engine_core *c, size_t wanted)
+{
+	size_t slots = MAX(c->slots, c->count > 0 ? (size_t)SLOTS_FIRST : 1);
+	struct guarded **grown;
+
+	while (slots < wanted)
+		slots *= 2;
+	if (slots == c->slots)
+		return 0;
+	grown = reallocarray(c->guarded, slots, sizeof(struct guarded *));
+	if (!grown)
+		return -ENOMEM;
+	memset(grown + c->slots, 0, (slots - c->slots) * sizeof(struct guarded *));
+	c->guarded = grown;
+	c->slots = slots;
+	return 0;
+}
+
+int engine_core_add(struct engine_core *c, struct guarded *g)
+{
+	uint32_t id = g->sandbox.id;
+	int r;
+
+	if (id >= ENGINE_SANDBOXES_MAX)
+		return -ENOSPC;
+	r = make_room(c, (size_t)id + 1);
+	if (r < 0)
+		return r;
+	if (c->guarded[id])
+		return -EEXIST;
+	c->guarded[id] = g;
+	c->count++;
+	c->host_count += g->kind == GUARDED_HOST;
+	g->core = c;
+	engine_account_add(c, g);
+	return 0;
+}
+
+void engine_core_take_out(struct engine_core *c, struct guarded *g)
+{
+	if (engine_core_find(c, g->sandbox.id) != g)
+		return;
+	c->guarded[g->sandbox.id] = NULL;
+	c->count--;
+	c->host_count -= g->kind == GUARDED_HOST;
+	g->core = NULL;
+}
+
+struct guarded *engine_core_find(const struct engine_core *c, uint32_t id)
+{
+	return id < c->slots ? c->guarded[id] : NULL;
+}
+
+/* ---- what was learned ends ---- */
+
+/* Some of the sandboxes. Return: when to go on (ms), INT64_MAX: nothing is learned. */
+static int64_t expire(struct engine_core *c, int64_t now_ms)
+{
+	size_t last = MIN(c->slots, c->expiry_at + EXPIRIES_MAX);
+	int64_t next_ms;
+
+	for (; c->expiry_at < last; c->expiry_at++) {
+		struct guarded *g = c->guarded[c->expiry_at];
+
+		if (g && g->sandbox.learned)
+			c->expiry_next_ms =
+				MIN(c->expiry_next_ms,
+				    learned_expire(g->sandbox.learned, now_ms));
+	}
+	if (c->expiry_at < c->slots)
+		return now_ms;
+	next_ms = c->expiry_next_ms;
+	c->expiry_at = 0;
+	c->expiry_next_ms = INT64_MAX;
+	/* At most once a second: the kernel's own timeouts do the refusing. With many,
+	 * nobody goes through all of them to see whether one has learned something. */
+	if (next_ms == INT64_MAX && c->slots == 1)
+		return INT64_MAX;
+	return c->slots == 1 ? MAX(next_ms, now_ms + EXPIRY_EVERY_MS)
+			     : now_ms + EXPIRY_EVERY_MS;
+}
+
+static void start_expiry(struct engine_core *c)
+{
+	int64_t at_ms = expire(c, loop_now_ms(c->loop));
+
+	if (at_ms < INT64_MAX && loop_timer_start(c->loop, &c->expiry, at_ms) < 0)
+		loop_stop(c->loop);
+}
+
+static void on_expiry(struct loop_timer *t)
+{
+	start_expiry(CONTAINER_OF(t, struct engine_core, expiry));
+}
+
+static void on_turn_end(void *data)
+{
+	struct engine_core *c = data;
+
+	dns_service_flush(c->dns);
+	if (c->count > 0 && c->expiry.slot == 0)
+		start_expiry(c);
+}
+
+/* ---- the rules stand ---- */
+
+/* Those of the host's own namespace are looked after all at once. */
+static void look_at_some(struct engine_core *c)
+{
+	size_t wanted = c->count - c->host_count;
+	size_t looks = 0, others = 0;
+
+	for (size_t i = 0; i < c->slots && looks < wanted; i++) {
+		struct guarded *g;
+
+		if (looks >= ENGINE_LOOKS_MAX ||
+		    (looks >= ENGINE_LOOKS_OWNED_MAX && others == 0))
+			return;
+		if (c->watch_at >= c->slots)
+			c->watch_at = 0;
+		g = c->guarded[c->watch_at++];
+		if (!g || !guarded_look(g))
+			continue;
+		looks++;
+		others += !g->sandbox.filter.owner;
+	}
+}
+
+static void on_watch(struct loop_timer *t)
+{
+	struct engine_core *c = CONTAINER_OF(t, struct engine_core, watch);
+
+	look_at_some(c);
+	if (c->host)
+		engine_host_look(c->host);
+	if (loop_timer_start(c->loop, t, loop_now_ms(c->loop) + WATCH_EVERY_MS) < 0)
+		loop_stop(c->loop);
+}
+
+int engine_core_watch(struct engine_core *c)
+{
+	c->watch.on_fire = on_watch;
+	return loop_timer_start(c->loop, &c->watch,
+				loop_now_ms(c->loop) + WATCH_EVERY_MS);
+}
+
+/* ---- the parts ---- */
+
+int engine_core_init(struct engine_core *c, const struct dns_service_config *given,
+		     struct err *err)
+{
+	struct dns_service_config dns = *given;
+	struct relay_config relay = { 0 };
+
+	if (getrandom(&c->key, sizeof(c->key), 0) != sizeof(c->key))
+		return err_sys(err, -errno, "cannot get random bytes");
+	c->loop = loop_new();
+	c->route_fd = link_route_open();
+	if (!c->loop || c->route_fd < 0)
+		return err_set(err, -ENOMEM, "cannot make the event loop");
+	dns.loop = c->loop;
+	dns.key = c->key;
+	c->dns = dns_service_new(&dns, err);
+	if (!c->dns)
+		return err->code;
+	relay.loop = c->loop;
+	relay.route_fd = c->route_fd;
+	c->relay = relay_new(&relay, err);
+	if (!c->relay)
+		return err->code;
+	if (engine_account_init(c) < 0)
+		return err_set(err, -ENOMEM, "cannot start a timer");
+	c->expiry.on_fire = on_expiry;
+	c->expiry_next_ms = INT64_MAX;
+	loop_on_turn_end(c->loop, on_turn_end, c);
+	return 0;
+}
+
+int engine_core_serve(struct engine_core *c, struct sandbox *s, struct err *err)
+{
+	int r = dns_service_attach(c->dns, s);
+
+	if (r == 0 && s->relay) {
+		r = relay_attach(c->relay, s);
+		if (r < 0)
+			dns_service_detach(c->dns, s);
+	}
+	return r < 0 ? err_sys(err, r, "cannot serve the sandbox's sockets") : 0;
+}
+
+/* ---- the process ---- */
+
+void engine_reset_signals(void)
+{
+	const struct sigaction ignore = { .sa_handler = SIG_IGN };
+	sigset_t none;
+
+	sigemptyset(&none);
+	sigaction(SIGPIPE, &ignore, NULL);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* First above all the places that are wanted, then down to them: no two get in each
+ * other's way. */
+int engine_keep_only(int *const keep[], size_t count)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (null < 0 || setsid() < 0)
+		return -errno;
+	for (size_t i = 0; i < count; i++) {
+		int high = *keep[i] < 0
+				   ? -1
+				   : fcntl(*keep[i], F_DUPFD_CLOEXEC, 3 + (int)count);
+
+		if (*keep[i] >= 0 && high < 0)
+			return -errno;
+		*keep[i] = high;
+	}
+	for (int fd = 0; fd < 3; fd++)
+		if (dup3(null, fd, O_CLOEXEC) < 0 && null != fd)
+			return -errno;
+	for (size_t i = 0; i < count; i++) {
+		int place = 3 + (int)i;
+
+		if (*keep[i] < 0) {
+			close(place);
+			continue;
+		}
+		if (dup3(*keep[i], place, O_CLOEXEC) < 0)
+			return -errno;
+		*keep[i] = place;
+	}
+	if (syscall(SYS_close_range, 3 + count, ~0u, 0) < 0)
+		return -errno;
+	return 0;
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+/* engine/core - what every engine does, whoever started it: DNS, learned addresses,
+ * relay and refused packets of its sandboxes on one event loop. */
+#pragma once
+
+#include "engine/guarded.h"
+#include "relay/relay.h"
+#include "resolver/dns_service.h"
+#include "sandbox/accounts.h"
+
+enum {
+	ENGINE_SANDBOXES_MAX = 65536, /* ids have 16 bits; over it: -ENOSPC */
+	/* Tamper watch: all sandboxes each turn of 50 ms, but at most this many. So with
+	 * up to 500 each is looked at within 100 ms, with more in turn, at 5,000 looks a
+	 * second. Where the kernel lets nobody else change a table that has an owner, a
+	 * look finds nothing but a kernel that has lost it: a tenth of them will do. */
+	ENGINE_LOOKS_MAX = 250,
+	ENGINE_LOOKS_OWNED_MAX = 25,
+};
+
+struct engine_host;
+
+struct engine_core {
+	struct loop *loop;
+	struct dns_service *dns;
+	struct relay *relay;
+	struct hash_key key;
+	int route_fd;
+	/* By id; NULL: nobody. Borrowed: who adds one frees it. */
+	struct guarded **guarded;
+	size_t slots, count;
+	struct engine_host *host; /* owned; NULL: nobody of the host's own namespace */
+	size_t host_count;	  /* of @count, those that are of it */
+	int64_t repin_ms;	  /* dns: pinned: how often, where a policy doesn't say */
+	struct loop_timer expiry;
+	size_t snapshot_bytes;	/* guarded_snapshot.c: that all share */
+	size_t expiry_at;	/* slot that is next in this round */
+	int64_t expiry_next_ms; /* the soonest that this round has seen */
+	struct loop_timer watch;
+	size_t watch_at;
+	/* engine_account.c */
+	struct tally_pool events; /* that wait, of all sandboxes */
+	struct loop_timer account;
+	size_t account_at;
+	char missing[ERR_TEXT_SIZE]; /* what could not be confined */
+};
+
+/* Loop, DNS, relay; nothing is served yet. @dns has everything but loop and key. */
+int engine_core_init(struct engine_core *c, const struct dns_service_config *dns,
+		     struct err *err) MUST_CHECK;
+/* @g takes the place of its id. -EEXIST: it is taken; -ENOSPC; -ENOMEM. */
+int engine_core_add(struct engine_core *c, struct guarded *g) MUST_CHECK;
+void engine_core_take_out(struct engine_core *c, struct guarded *g);
+struct guarded *engine_core_find(const struct engine_core *c, uint32_t id);
+/* Serve the DNS and relay sockets of @s. */
+int engine_core_serve(struct engine_core *c, struct sandbox *s,
+		      struct err *err) MUST_CHECK;
+/* See to it that the rules stand, from now on. */
+int engine_core_watch(struct engine_core *c) MUST_CHECK;
+
+/* -- engine_account.c: what is told at the end of a window --------------------------- */
+
+int engine_account_init(struct engine_core *c) MUST_CHECK;
+/* @g has come into @c: it adds up from now on. */
+void engine_account_add(struct engine_core *c, struct guarded *g);
+/* What was refused so far was the self-test's. */
+void engine_account_begin(struct guarded *g);
+/* Everything that is known and untold: @g ends, or another plan's rules are counted from
+ * now on. */
+void engine_account_all(struct guarded *g);
+
+/* -- the first steps of an engine's process ----------------------------------------- */
+
+/* Only SIGKILL counts here, and the end of the channels. */
+void engine_reset_signals(void);
+/* A session of its own, /dev/null on 0 to 2, the descriptors *@keep[i] on 3 + i (and
+ * *@keep[i] says so; -1 stays -1 and its place empty), everything else closed. */
+int engine_keep_only(int *const keep[], size_t count) MUST_CHECK;

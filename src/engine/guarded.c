@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ * The engine is never trusted to stand: whatever it does to the kernel is one transaction
+ * that leaves a whole ruleset behind, and all that a successor needs is in the keeper's
+ * hands (descriptors, plan) or in the snapshot (what was learned).
+ *
+ *   first start    the ruleset of the plan, generation one after whatever stood, or any
+ *   restart        the snapshot's entries that the kernel still has; then the ruleset
+ * anew, with them, under the next generation: the ports that the dead engine held are not
+ * exempt any more change         sandbox_change(): plan, learned addresses and flows in
+ * one step every look     the kernel's generation id is held against our own count of
+ *                  transactions; when others have changed something, our ruleset is read
+ *                  back, and put back if it is not as it was */
+#include "engine/guarded.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+
+#include "engine/change.h"
+#include "engine/core.h"
+#include "engine/host.h"
+#include "policy/policy.h"
+#include "proto/plan_file.h"
+#include "sandbox/learned.h"
+
+enum {
+	ELEMENTS_MAX = 16384, /* that the kernel still has, when adopting */
+	READ_TRIES = 8,
+};
+
+/* -- taking over what an engine before us has learned ------------------------------- */
+
+/* What the kernel's learned sets hold, sorted. */
+struct standing_element {
+	struct addr addr;
+	uint8_t port_list;
+	uint32_t left_ms; /* not compared */
+};
+
+struct standing_elements {
+	struct standing_element *items;
+	size_t count, capacity;
+};
+
+static int compare_elements(const void *a, const void *b)
+{
+	const struct standing_element *x = a, *y = b;
+	int r = memcmp(&x->addr, &y->addr, sizeof(x->addr));
+
+	return r ? r : x->port_list - y->port_list;
+}
+
+static void on_element(void *data, const struct addr *a, uint8_t port_list,
+		       uint32_t left_ms)
+{
+	struct standing_elements *e = data;
+
+	if (e->count < e->capacity)
+		e->items[e->count++] = (struct standing_element){ .addr = *a,
+								  .port_list = port_list,
+								  .left_ms = left_ms };
+}
+
+static uint32_t has_element(void *data, const struct addr *a, uint8_t port_list)
+{
+	const struct standing_elements *e = data;
+	const struct standing_element key = { .addr = *a, .port_list = port_list };
+	const struct standing_element *found =
+		bsearch(&key, e->items, e->count, sizeof(key), compare_elements);
+
+	return found ? found->left_ms : 0;
+}
+
+/* As far as the kernel bears it out. */
+static void adopt(struct guarded *g)
+{
+	struct sandbox *s = &g->sandbox;
+	struct standing_elements have = { .capacity = ELEMENTS_MAX };
+	size_t lists = plan_port_list_count(&s->plan);
+	int r = -EAGAIN;
+
+	have.items = calloc(have.capacity, sizeof(*have.items));
+	if (!have.items)
+		return;
+	/* Others may change tables of their own meanwhile. */
+	for (int i = 0; i < READ_TRIES && r == -EAGAIN; i++) {
+		have.count = 0;
+		r = filter_learned_read(&s->filter, lists, on_element, &have);
+	}
+	if (r == 0) {
+		qsort(have.items, have.count, sizeof(*have.items), compare_elements);
+		g->adopted = (uint32_t)learned_image_adopt(s->learned, &g->snapshot,
+							   loop_now_ms(g->core->loop),
+							   has_element, &have);
+		s->counters[COUNT_ADOPTED] += g->adopted;
+	}
+	free(have.items);
+}
+
+/* -- in a network namespace that somebody else made --------------------------------- */
+
+/* Flows have the marks of whoever guarded the namespace before, long after his rules
+ * went. */
+static int first_generation(uint16_t *ret)
+{
+	return getrandom(ret, sizeof(*ret), 0) == sizeof(*ret) ? 0 : -errno;
+}
+
+static int shared_enforce(struct guarded *g, struct err *err)
+{
+	struct sandbox *s = &g->sandbox;
+	uint16_t standing = 0;
+	int r = filter_standing(&s->filter, &standing);
+
+	if (r < 0)
+		return err_sys(err, r, "cannot ask for the rules that stand");
+	if (g->restarted && standing != 0)
+		adopt(g);
+	r = standing == 0 ? first_generation(&standing) : 0;
+	if (r < 0)
+		return err_sys(err, r, "cannot number the rules");
+	/* Marks of another policy must not pass for this one's. */
+	s->shared_params.generation = standing;
+	r = sandbox_install(s, &g->plan, err);
+	if (r == 0)
+		r = sandbox_verify(s, err);
+	if (r == 0)
+		guarded_seen_now(&g->seen, &s->filter);
+	return r;
+}
+
+static int shared_serve(struct guarded *g, struct err *err)
+{
+	struct err nflog = { 0 };
+	int r = engine_core_serve(g->core, &g->sandbox, err);
+
+	if (r < 0)
+		return r;
+	/* Without it refusals are not seen, but refused all the same. */
+	g->sees_refused = g->enforce != ENFORCED_NOTHING &&
+			  guarded_watch_refused(g, &nflog) == 0;
+	return 0;
+}
+
+static int shared_change(struct guarded *g, const struct plan *next, struct err *err)
+{
+	return sandbox_change(&g->sandbox, next, g->core->relay,
+			      loop_now_ms(g->core->loop), err);
+}
+
+static int shared_remove(struct guarded *g, struct err *err)
+{
+	return filter_remove(&g->sandbox.filter, err);
+}
+
+/* -- in the host's own namespace ---------------------------------------------------- */
+
+static int host_enforce(struct guarded *g, struct err *err)
+{
+	struct engine_host *h = g->core->host;
+	int r;
+
+	if (g->restarted)
+		g->adopted = (uint32_t)engine_host_adopt(h, g);
+	r = sandbox_install(&g->sandbox, &g->plan, err);
+	if (r < 0 && engine_host_mend(h))
+		r = sandbox_install(&g->sandbox, &g->plan, err);
+	if (r < 0)
+		return r;
+	/* Those that were guarded before wait for each other, and so does whatever is not
+	 * tested at once. */
+	if (!h->stands)
+		r = g->restarted || g->sandbox.probe_name.size == 0
+			    ? 0
+			    : engine_host_load(h, err);
+	else
+		r = sandbox_verify(&g->sandbox, err);
+	return r;
+}
+
+static int host_serve(struct guarded *g, struct err *err)
+{
+	g->sees_refused = g->core->host->sees_refused;
+	return engine_core_serve(g->core, &g->sandbox, err);
+}
+
+static int host_change(struct guarded *g, const struct plan *next, struct err *err)
+{
+	int r = shared_change(g, next, err);
+
+	if (r < 0 && engine_host_mend(g->core->host))
+		r = shared_change(g, next, err);
+	return r;
+}
+
+static int host_remove(struct guarded *g, struct err *err)
+{
+	struct sandbox *s = &g->sandbox;
+
+	return filter_host_remove(s->host, (uint16_t)s->id, err);
+}
+
+static const struct guarded_ops {
+	int (*enforce)(struct guarded *g, struct err *err);
+	int (*serve)(struct guarded *g, struct err *err);
+	int (*change)(struct guarded *g, const struct plan *next, struct err *err);
+	int (*remove)(struct guarded *g, struct err *err);
+} kinds[GUARDED_KIND_COUNT] = {
+	[GUARDED_SHARED] = { shared_enforce, shared_serve, shared_change, shared_remove },
+	[GUARDED_NETNS] = { shared_enforce, shared_serve, shared_change, shared_remove },
+	[GUARDED_HOST] = { host_enforce, host_serve, host_change, host_remove },
+};
+
+/* NULL: this engine can't hold that kind. */
+static const struct guarded_ops *ops_of(const struct guarded *g)
+{
+	const struct guarded_ops *o =
+		(unsigned int)g->kind < GUARDED_KIND_COUNT ? &kinds[g->kind] : NULL;
+
+	return o && o->enforce ? o : NULL;
+}
+
+/* -- life --------------------------------------------------------------------------- */
+
+void guarded_init(struct guarded *g, enum ipc_guarded_kind kind, uint32_t id)
+{
+	*g = (struct guarded){ .kind = kind, .route_fd = -1, .nflog.fd = -1 };
+	g->sandbox.id = id;
+	g->sandbox.filter.fd = -1;
+	sandbox_fds_init(&g->sandbox.fds);
+}
+
+static void unmap(struct plan *p)
+{
+	if (p->bytes)
+		munmap((void *)(uintptr_t)p->bytes, p->size);
+	*p = (struct plan){ 0 };
+}
+
+void guarded_done(struct guarded *g)
+{
+	struct sandbox *s = &g->sandbox;
+
+	accounts_free(s->accounts);
+	learned_free(s->learned);
+	sandbox_held_done(&s->held);
+	filter_conn_done(&s->filter);
+	sandbox_fds_done(&s->fds);
+	if (g->route_fd >= 0)
+		close(g->route_fd);
+	guarded_snapshot_done(g);
+	unmap(&g->plan);
+	guarded_init(g, GUARDED_NONE, s->id);
+}
+
+static int prepare(struct guarded *g, struct err *err)
+{
+	struct sandbox *s = &g->sandbox;
+	int r = 0;
+
+	if (g->kind == GUARDED_HOST)
+		r = engine_host_prepare(g->core, s, err);
+	if (r < 0)
+		return r;
+	s->plan = g->plan;
+	s->shared = g->kind == GUARDED_SHARED || g->kind == GUARDED_NETNS;
+	s->shared_params.redirect_only = g->enforce == ENFORCED_REDIRECT;
+	s->relay = s->shared_params.relay;
+	s->direct_udp = true;
+	s->on_event = s->probe_name.size > 0 ? NULL : g->told->on_event;
+	s->on_event_data = g;
+	s->on_answered = s->probe_name.size > 0 ? NULL : g->told->on_answered;
+	s->on_answered_data = g;
+	g->plan_id = plan_file_id(&g->plan);
+	if (s->fds.fd[SANDBOX_FD_NETLINK] >= 0)
+		r = filter_conn_init(&s->filter, TAKE_FD(s->fds.fd[SANDBOX_FD_NETLINK]),
+				     err);
+	if (r < 0)
+		return r;
+	s->filter.naming = FILTER_NAMES_SHARED;
+	s->learned = learned_new(&s->plan, &g->core->key);
+	if (!s->learned)
+		return err_set(err, -ENOMEM, "out of memory");
+	return 0;
+}
+
+/* -- dns: pinned -------------------------------------------------------------------- */
+
+/* Queries for it fail until an answer comes in a round to come. */
+static void tell_unpinned(struct guarded *g, const struct resolver_unpinned *fault)
+{
+	struct event e = { .action = EVENT_DENY,
+			   .layer = EVENT_DNS,
+			   .rule = EVENT_NO_RULE,
+			   .uid = UINT32_MAX };
+	char name[DNS_NAME_TEXT_SIZE];
+
+	dns_name_format(fault->name, name);
+	if (fault->required && g->unpinned.code == 0)
+		err_set(&g->unpinned, -ENOENT,
+			"dns: pinned: cannot resolve %.253s: %s (the rule says required)",
+			name, fault->why);
+	snprintf(e.name, sizeof(e.name), "%.*s", EVENT_NAME_SIZE - 1, name);
+	snprintf(e.reason, sizeof(e.reason), "not pinned: %.*s", EVENT_REASON_SIZE - 16,
+		 fault->why);
+	sandbox_event(&g->sandbox, &e, loop_now_ms(g->core->loop));
+}
+
+static void on_pinned(void *data, const struct resolver_unpinned *fault)
+{
+	struct guarded *g = data;
+
+	if (g->sandbox.probe_name.size > 0)
+		return; /* guarded_begin() has it told again */
+	if (fault && !fault->stays)
+		tell_unpinned(g, fault);
+	if (fault)
+		return;
+	if (!g->is_pinned && g->told->on_pinned)
+		g->told->on_pinned(g, g->unpinned.text);
+	g->is_pinned = true;
+	g->unpinned = (struct err){ 0 };
+}
+
+int guarded_pin(struct guarded *g)
+{
+	struct sandbox *s = &g->sandbox;
+	const struct engine_host *h = g->core->host;
+	int64_t repin_ms = plan_repin_sec(&s->plan) * INT64_C(1000);
+
+	if (plan_dns(&s->plan) != POLICY_DNS_PINNED)
+		return 0;
+	if (g->kind == GUARDED_HOST && !h->is_wanted)
+		return 0; /* with all others, when their table is there */
+	return dns_service_pin(g->core->dns, s,
+			       repin_ms > 0 ? repin_ms : g->core->repin_ms, on_pinned, g);
+}
+
+static int stand(struct guarded *g, const struct guarded_ops *ops, struct err *err)
+{
+	int r = prepare(g, err);
+
+	if (r == 0 && g->enforce != ENFORCED_NOTHING)
+		r = ops->enforce(g, err);
+	if (r < 0)
+		return r;
+	guarded_look_for_ipv6(g);
+	learned_image_keep(g->sandbox.learned, &g->snapshot);
+	r = ops->serve(g, err);
+	if (r < 0)
+		return r;
+	g->sandbox.state = SANDBOX_RUNNING;
+	r = guarded_pin(g);
+	return r < 0 ? err_sys(err, r, "cannot pin the policy's names") : 0;
+}
+
+int guarded_stand(struct guarded *g, struct engine_core *c, struct err *err)
+{
+	const struct guarded_ops *ops = ops_of(g);
+	int r;
+
+	if (!ops)
+		return err_set(err, -EOPNOTSUPP, "this kind of sandbox is not known");
+	r = engine_core_add(c, g);
+	if (r < 0)
+		return err_sys(err, r, "cannot take another sandbox");
+	r = stand(g, ops, err);
+	if (r < 0) {
+		guarded_leave(g);
+		guarded_forget_rules(g);
+	}
+	return r;
+}
+
+void guarded_begin(struct guarded *g)
+{
+	struct sandbox *s = &g->sandbox;
+	uint64_t tests = s->counters[COUNT_SELF_TESTS];
+
+	if (s->probe_name.size == 0)
+		return;
+	guarded_drain_refused(g);
+	engine_account_begin(g);
+	/* What the self-test provoked is not the sandbox's. */
+	memset(s->counters, 0, sizeof(s->counters));
+	s->counters[COUNT_SELF_TESTS] = tests;
+	s->probe_name.size = 0;
+	s->on_event = g->told->on_event;
+	s->on_answered = g->told->on_answered;
+	if (plan_dns(&s->plan) == POLICY_DNS_PINNED)
+		dns_service_pin_tell(g->core->dns, s);
+}
+
+void guarded_leave(struct guarded *g)
+{
+	struct engine_core *c = g->core;
+
+	if (!c)
+		return;
+	g->sandbox.state = SANDBOX_CLOSED;
+	guarded_change_cancel(g);
+	loop_remove(c->loop, &g->nflog);
+	dns_service_detach(c->dns, &g->sandbox);
+	relay_detach(c->relay, &g->sandbox);
+	engine_account_all(g);
+	guarded_snapshot_leave(g);
+	engine_core_take_out(c, g);
+}
+
+int guarded_remove_rules(struct guarded *g, struct err *err)
+{
+	const struct guarded_ops *ops = ops_of(g);
+
+	return !ops || g->enforce == ENFORCED_NOTHING ? 0 : ops->remove(g, err);
+}
+
+void guarded_forget_rules(struct guarded *g)
+{
+	if (g->sandbox.host)
+		filter_host_forget(g->sandbox.host, (uint16_t)g->sandbox.id);
+}
+
+int guarded_change_at_once(struct guarded *g, const struct plan *next, struct err *err)
+{
+	const struct guarded_ops *ops = ops_of(g);
+
+	if (!ops || g->enforce == ENFORCED_NOTHING)
+		return err_set(err, -EPERM, "nothing can be enforced here");
+	return ops->change(g, next, err);
+}
+
+void guarded_standing(const struct guarded *g, struct ipc_standing *ret)
+{
+	*ret = (struct ipc_standing){
+		.adopted = g->adopted,
+		.plan_id = g->plan_id,
+		.enforced = (uint8_t)g->enforce,
+		.nflog = g->sees_refused,
+	};
+	if (g->enforce != ENFORCED_NOTHING)
+		ret->generation = g->sandbox.shared_params.generation;
+	if (g->core)
+		snprintf(ret->lacking, sizeof(ret->lacking), "%s", g->core->missing);
+}
+
+void guarded_stats(const struct guarded *g, struct ipc_stats *ret)
+{
+	const struct sandbox *s = &g->sandbox;
+	struct learned_counts counts = learned_counts(s->learned);
+
+	*ret = (struct ipc_stats){
+		.names = counts.names,
+		.addresses = counts.addresses,
+		.generation = s->shared_params.generation,
+		.adopted = g->adopted,
+		.plan_id = g->plan_id,
+		.ipv6 = s->ipv6,
+		.nflog = g->sees_refused,
+		.snapshot_full = g->snapshot.is_full,
+	};
+	memcpy(ret->counters, s->counters, sizeof(ret->counters));
+}

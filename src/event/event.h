@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+/* event/event - what happened, in one fixed-size struct, and the ring that keeps the
+ * newest of them folded.
+ *
+ * The engine makes events, control keeps and shows them; later stores (SQLite,
+ * PostgreSQL, JSON lines, webhooks) take the same struct. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/addr.h"
+
+enum event_action {
+	EVENT_NONE = 0,
+	EVENT_ALLOW,
+	EVENT_DENY,
+	EVENT_PANIC,  /* a launch or a sandbox was ended for safety */
+	EVENT_CHANGE, /* of the policy */
+	EVENT_LIMIT,  /* a limit was reached */
+	EVENT_ACTION_COUNT
+};
+
+enum event_layer {
+	EVENT_LAYER_NONE = 0,
+	EVENT_DNS,     /* a lookup; no remote address */
+	EVENT_ADDRESS, /* a packet or a connection */
+	EVENT_NAME,    /* the name that a connection showed */
+	EVENT_LAUNCH,
+	EVENT_LAYER_COUNT
+};
+
+enum { EVENT_NAME_SIZE = 256, EVENT_REASON_SIZE = 128, EVENT_COMMAND_SIZE = 48 };
+#define EVENT_NO_RULE 0xffffffffu
+enum { EVENT_LIMIT_DENIES = 255 }; /* event.limit: the policy's on_denies */
+
+struct event {
+	int64_t ts_ms;	  /* wall clock, of the first occurrence */
+	uint64_t packets; /* occurrences folded into this one */
+	uint64_t bytes;
+	uint32_t sandbox;    /* id; 0 for `weir run` */
+	uint32_t rule;	     /* of the plan, or EVENT_NO_RULE: the default action */
+	uint32_t uid;	     /* of the sender, where the kernel said; else UINT32_MAX */
+	uint16_t port;	     /* remote; 0 when there is none */
+	uint16_t query_type; /* of a lookup */
+	uint8_t action;	     /* enum event_action */
+	uint8_t layer;	     /* enum event_layer */
+	uint8_t protocol;    /* IPPROTO_…, 0 when there is none */
+	uint8_t limit;	/* enum plan_limit + 1 of an EVENT_LIMIT, or EVENT_LIMIT_DENIES,
+			   else 0 */
+	bool allowable; /* an allow rule for just this would have let it through */
+	uint32_t pid;	/* of the sender, where it was found; else 0 */
+	struct addr remote;
+	/* The sender's socket as it knows itself, and where it sends to, by which the
+	 * sender may be found; no address: not known. Not kept. */
+	struct endpoint from, to;
+	char command[EVENT_COMMAND_SIZE]; /* of the sender, printable; "": not known */
+	char name[EVENT_NAME_SIZE];	  /* presentation form, "" when none */
+	char reason[EVENT_REASON_SIZE]; /* "no rule allows it", "cloud metadata address" …
+					 */
+};
+
+/* Do they say the same as far as the reason goes? Of what was denied or passed it follows
+ * from the rest; what was changed, or went wrong, stands nowhere else. */
+bool event_same_reason(const struct event *a, const struct event *b);
+
+const char *event_action_name(enum event_action a);
+const char *event_layer_name(enum event_layer l);
+
+/* The newest @capacity distinct events. Equal (sandbox, action, layer, name, remote,
+ * port, protocol, rule, limit, event_same_reason()) fold: packets and bytes add up, the
+ * first time stays, and the process as long as no other one is known of.
+ * When it is full the oldest goes and is counted. */
+struct event_ring;
+struct event_ring *event_ring_new(size_t capacity);
+void event_ring_free(struct event_ring *r);
+void event_ring_add(struct event_ring *r, const struct event *e);
+/* The process of @e is known by now; it, or one like it, was added before. */
+void event_ring_name(struct event_ring *r, const struct event *e);
+size_t event_ring_count(const struct event_ring *r);
+/* From the oldest, 0, to the newest. */
+const struct event *event_ring_at(const struct event_ring *r, size_t i);
+/* Occurrences that went with events that were pushed out. */
+uint64_t event_ring_dropped(const struct event_ring *r);

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "events/jsonl.h"
+
+#include <assert.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "event/json.h"
+#include "policy/explain.h"
+#include "policy/limits.h"
+
+enum { PROTOCOL_TEXT_SIZE = 8 };
+
+static_assert((EVENT_NAME_SIZE + EVENT_REASON_SIZE + ROW_SANDBOX_SIZE + ROW_RULE_SIZE +
+	       ROW_FILE_SIZE + ROW_COMMAND_SIZE) *
+				      JTEXT_ESCAPE_MAX +
+			      768 <=
+		      EVENT_JSON_SIZE,
+	      "any row fits");
+
+static void fill_rule(struct event_row *row, const struct plan *plan)
+{
+	struct plan_rule rule;
+
+	if (!plan || row->event.rule == EVENT_NO_RULE ||
+	    row->event.rule >= plan_rule_count(plan))
+		return;
+	rule = plan_rule(plan, row->event.rule);
+	snprintf(row->rule, sizeof(row->rule), "%s %s", policy_action_name(rule.action),
+		 rule.target);
+	snprintf(row->rule_file, sizeof(row->rule_file), "%s", rule.file);
+	row->rule_line = rule.line;
+}
+
+void event_row_fill(struct event_row *ret, const struct event *e, const char *sandbox,
+		    const struct plan *plan)
+{
+	memset(ret, 0, sizeof(*ret));
+	ret->event = *e;
+	ret->event.name[EVENT_NAME_SIZE - 1] = '\0';
+	ret->event.reason[EVENT_REASON_SIZE - 1] = '\0';
+	snprintf(ret->sandbox, sizeof(ret->sandbox), "%s", sandbox ? sandbox : "");
+	ret->pid = e->pid;
+	snprintf(ret->command, sizeof(ret->command), "%.*s", EVENT_COMMAND_SIZE - 1,
+		 e->command);
+	fill_rule(ret, plan);
+}
+
+const char *event_protocol_name(uint8_t protocol, char *buf)
+{
+	switch (protocol) {
+	case 0:
+		return "";
+	case IPPROTO_TCP:
+		return "tcp";
+	case IPPROTO_UDP:
+		return "udp";
+	case IPPROTO_ICMP:
+		return "icmp";
+	case IPPROTO_ICMPV6:
+		return "icmpv6";
+	default:
+		snprintf(buf, PROTOCOL_TEXT_SIZE, "%u", protocol);
+		return buf;
+	}
+}
+
+static void member(struct jtext *j, const char *key, const char *text, size_t size)
+{
+	jtext_member_text(j, key, (struct text){ text, strnlen(text, size) }, size);
+}
+
+static void put_remote(struct jtext *j, const struct event *e)
+{
+	char addr[ADDR_TEXT_SIZE] = "", protocol[PROTOCOL_TEXT_SIZE];
+
+	if (e->remote.family != ADDR_NONE)
+		addr_format(&e->remote, addr);
+	member(j, "remote_ip", addr, sizeof(addr));
+	jtext_member_number(j, "remote_port", e->port > 0, e->port);
+	member(j, "protocol", event_protocol_name(e->protocol, protocol),
+	       PROTOCOL_TEXT_SIZE);
+}
+
+static void put_rule(struct jtext *j, const struct event_row *row)
+{
+	member(j, "rule", row->rule, sizeof(row->rule));
+	member(j, "rule_file", row->rule_file, sizeof(row->rule_file));
+	jtext_member_number(j, "rule_line", row->rule_line > 0, row->rule_line);
+}
+
+static void put_process(struct jtext *j, const struct event_row *row)
+{
+	jtext_member_number(j, "uid", row->event.uid != UINT32_MAX, row->event.uid);
+	jtext_member_number(j, "pid", row->pid > 0, row->pid);
+	member(j, "command", row->command, sizeof(row->command));
+}
+
+static const char *limit_name(const struct event *e)
+{
+	if (e->limit == EVENT_LIMIT_DENIES)
+		return "on_denies";
+	if (e->limit == 0 || e->limit > LIMIT_COUNT)
+		return "";
+	return limit_info((enum plan_limit)(e->limit - 1))->name;
+}
+
+size_t event_json(const struct event_row *row, char *buf)
+{
+	const struct event *e = &row->event;
+	struct jtext j;
+
+	jtext_init(&j, buf, EVENT_JSON_SIZE - 1);
+	jtext_put(&j, text_of("{"));
+	jtext_member_time(&j, "ts", e->ts_ms);
+	member(&j, "sandbox", row->sandbox, sizeof(row->sandbox));
+	member(&j, "action", event_action_name((enum event_action)e->action), 32);
+	member(&j, "layer", event_layer_name((enum event_layer)e->layer), 32);
+	put_remote(&j, e);
+	member(&j, "name", e->name, sizeof(e->name));
+	put_rule(&j, row);
+	jtext_member_number(&j, "packets", true, (int64_t)e->packets);
+	jtext_member_number(&j, "bytes", true, (int64_t)e->bytes);
+	member(&j, "reason", e->reason, sizeof(e->reason));
+	jtext_member_number(&j, "query_type", e->query_type > 0, e->query_type);
+	member(&j, "limit", limit_name(e), 64);
+	put_process(&j, row);
+	jtext_put(&j, text_of("}"));
+	assert(!j.full);
+	buf[j.used] = '\0';
+	return j.used;
+}

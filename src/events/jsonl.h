@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+/* events/jsonl - an event with everything that is known of it, as every store takes it,
+ * and as one JSON object: what /events, the log and the JSON lines say. */
+#pragma once
+
+#include "event/event.h"
+#include "policy/plan.h"
+
+enum {
+	ROW_SANDBOX_SIZE = 128, /* longer ids are cut */
+	ROW_RULE_SIZE = 280,
+	ROW_FILE_SIZE = 256,
+	ROW_COMMAND_SIZE = 64,
+	EVENT_JSON_SIZE = 8192, /* holds any row */
+};
+
+/* No pointers: it can be copied to another thread. */
+struct event_row {
+	struct event event;
+	char sandbox[ROW_SANDBOX_SIZE]; /* "" when it has no name */
+	char rule[ROW_RULE_SIZE]; /* "deny gist.github.com"; "": the default action */
+	char rule_file[ROW_FILE_SIZE];	/* "" when there is none */
+	uint32_t rule_line;		/* 0 when there is none */
+	uint32_t pid;			/* the event's */
+	char command[ROW_COMMAND_SIZE]; /* the same */
+};
+
+/* @e of @sandbox; the rule's text is @plan's, which may be NULL. */
+void event_row_fill(struct event_row *ret, const struct event *e, const char *sandbox,
+		    const struct plan *plan);
+
+/* "tcp", "udp", "icmp", "icmpv6", or the number; "" for 0. @buf holds 8. */
+const char *event_protocol_name(uint8_t protocol, char *buf);
+
+/* {"ts":"2026-11-20T10:06:43.424Z","sandbox":…,"action":"deny","layer":"dns",
+ * "remote_ip":…,"remote_port":…,"protocol":"tcp","name":…,"rule":…,"rule_file":…,
+ * "rule_line":…,"packets":1,"bytes":60,"reason":…,"query_type":…,"limit":…,"uid":…,
+ * "pid":…,"command":…}: every key is there, null where nothing is known. No line end;
+ * NUL behind it. @buf holds EVENT_JSON_SIZE. Return: the length. */
+size_t event_json(const struct event_row *row, char *buf);

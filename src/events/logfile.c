@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "events/logfile.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <zlib.h>
+
+#include "base/text.h"
+
+enum {
+	STAMP_SIZE = 24,     /* "2026-11-20T10-06-43.424", NUL */
+	BACKUPS_SEEN = 1024, /* more are looked at the next time */
+	COPY_SIZE = 16 * 1024,
+	SAME_STAMP_TRIES = 1000,
+};
+
+struct logfile {
+	char *path;
+	char *directory, *stem, *extension; /* of backups: stem-STAMP.extension */
+	struct logfile_limits limits;
+	uint64_t size;
+	int fd;	      /* -1: it could not be opened again */
+	bool regular; /* else it is never turned over */
+};
+
+struct backup {
+	char stamp[STAMP_SIZE];
+	bool compressed;
+};
+
+int logfile_write_all(int fd, const void *bytes, size_t size)
+{
+	const char *p = bytes;
+
+	while (size > 0) {
+		ssize_t n = write(fd, p, size);
+
+		if (n < 0 && errno == EAGAIN) {
+			struct pollfd ready = { .fd = fd, .events = POLLOUT };
+
+			(void)poll(&ready, 1, 1000);
+			continue;
+		}
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		p += n;
+		size -= (size_t)n;
+	}
+	return 0;
+}
+
+/* ---- opening ---- */
+
+static int make_directories(const char *path)
+{
+	char part[PATH_MAX];
+	const size_t n = strlen(path);
+
+	if (n >= sizeof(part))
+		return -ENAMETOOLONG;
+	for (size_t i = 1; i <= n; i++) {
+		if (path[i] != '/' && path[i] != '\0')
+			continue;
+		memcpy(part, path, i);
+		part[i] = '\0';
+		if (mkdir(part, 0755) < 0 && errno != EEXIST)
+			return -errno;
+	}
+	return 0;
+}
+
+/* A fifo without a reader is ENXIO, not a wait. */
+static int open_file(struct logfile *f)
+{
+	struct stat st;
+
+	f->fd = open(f->path,
+		     O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
+		     0600);
+	if (f->fd < 0)
+		return -errno;
+	if (fstat(f->fd, &st) < 0) {
+		close(f->fd);
+		f->fd = -1;
+		return -EIO;
+	}
+	f->regular = S_ISREG(st.st_mode);
+	f->size = f->regular ? (uint64_t)st.st_size : 0;
+	return 0;
+}
+
+static int split_path(struct logfile *f)
+{
+	const char *slash = strrchr(f->path, '/');
+	const char *name = slash ? slash + 1 : f->path;
+	const char *dot = strrchr(name, '.');
+
+	if (*name == '\0')
+		return -EISDIR;
+	if (!dot || dot == name)
+		dot = name + strlen(name);
+	f->directory = !slash		  ? strdup(".")
+		       : slash == f->path ? strdup("/")
+					  : strndup(f->path, (size_t)(slash - f->path));
+	f->stem = strndup(name, (size_t)(dot - name));
+	f->extension = strdup(dot);
+	return f->directory && f->stem && f->extension ? 0 : -ENOMEM;
+}
+
+int logfile_open(const char *path, const struct logfile_limits *limits,
+		 struct logfile **ret, struct err *err)
+{
+	struct logfile *f = calloc(1, sizeof(*f));
+	int r = -ENOMEM;
+
+	if (!f)
+		return err_sys(err, r, "cannot open '%s'", path);
+	f->fd = -1;
+	f->limits = *limits;
+	if (f->limits.file_bytes == 0)
+		f->limits.file_bytes = 100 << 20;
+	if (f->limits.backups == 0)
+		f->limits.backups = 10;
+	if (f->limits.days == 0)
+		f->limits.days = 30;
+	f->path = strdup(path);
+	if (f->path)
+		r = split_path(f);
+	if (r == 0)
+		r = make_directories(f->directory);
+	if (r == 0)
+		r = open_file(f);
+	if (r < 0) {
+		logfile_close(f);
+		return err_sys(err, r, "cannot open '%s'", path);
+	}
+	*ret = f;
+	return 0;
+}
+
+void logfile_close(struct logfile *f)
+{
+	if (!f)
+		return;
+	if (f->fd >= 0)
+		close(f->fd);
+	free(f->path);
+	free(f->directory);
+	free(f->stem);
+	free(f->extension);
+	free(f);
+}
+
+/* ---- older parts ---- */
+
+static void format_stamp(int64_t wall_ms, char *buf)
+{
+	const time_t seconds = (time_t)(wall_ms / 1000);
+	char day[STAMP_SIZE] = "";
+	struct tm tm;
+
+	if (gmtime_r(&seconds, &tm))
+		strftime(day, sizeof(day), "%Y-%m-%dT%H-%M-%S", &tm);
+	snprintf(buf, STAMP_SIZE, "%.19s.%03u", day, (unsigned int)(wall_ms % 1000));
+}
+
+static bool is_stamp(const char *s)
+{
+	static const char form[] = "0000-00-00T00-00-00.000";
+
+	for (size_t i = 0; i < sizeof(form) - 1; i++)
+		if (form[i] == '0' ? s[i] < '0' || s[i] > '9' : s[i] != form[i])
+			return false;
+	return true;
+}
+
+/* The name of a part of @f's. */
+static bool read_backup(const struct logfile *f, const char *name, struct backup *ret)
+{
+	const size_t stem = strlen(f->stem);
+	const char *rest;
+
+	if (strncmp(name, f->stem, stem) != 0 || name[stem] != '-' ||
+	    strlen(name) < stem + STAMP_SIZE || !is_stamp(name + stem + 1))
+		return false;
+	rest = name + stem + STAMP_SIZE;
+	if (strncmp(rest, f->extension, strlen(f->extension)) != 0)
+		return false;
+	rest += strlen(f->extension);
+	if (*rest != '\0' && strcmp(rest, ".gz") != 0)
+		return false;
+	ret->compressed = *rest != '\0';
+	memcpy(ret->stamp, name + stem + 1, STAMP_SIZE - 1);
+	ret->stamp[STAMP_SIZE - 1] = '\0';
+	return true;
+}
+
+static void backup_path(const struct logfile *f, const char *stamp, const char *suffix,
+			char *buf)
+{
+	snprintf(buf, PATH_MAX, "%s/%s-%s%s%s", f->directory, f->stem, stamp,
+		 f->extension, suffix);
+}
+
+static int newest_first(const void *a, const void *b)
+{
+	return strcmp(((const struct backup *)b)->stamp,
+		      ((const struct backup *)a)->stamp);
+}
+
+static size_t list_backups(const struct logfile *f, struct backup *list)
+{
+	DIR *dir = opendir(f->directory);
+	const struct dirent *entry;
+	size_t n = 0;
+
+	if (!dir)
+		return 0;
+	while (n < BACKUPS_SEEN && (entry = readdir(dir)))
+		n += read_backup(f, entry->d_name, &list[n]);
+	closedir(dir);
+	qsort(list, n, sizeof(*list), newest_first);
+	return n;
+}
+
+static int copy_compressed(int from, gzFile to)
+{
+	char buf[COPY_SIZE];
+	ssize_t n;
+
+	while ((n = read(from, buf, sizeof(buf))) > 0)
+		if (gzwrite(to, buf, (unsigned int)n) != n)
+			return -EIO;
+	return n < 0 ? -errno : 0;
+}
+
+/* A part that can't be compressed stays as it is. */
+static void compress_backup(const struct logfile *f, const char *stamp)
+{
+	char plain[PATH_MAX], packed[PATH_MAX];
+	CLEAN(fd) int from = -1;
+	CLEAN(fd) int to = -1;
+	gzFile gz;
+	int r;
+
+	backup_path(f, stamp, "", plain);
+	backup_path(f, stamp, ".gz", packed);
+	from = open(plain, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	to = open(packed, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (from < 0 || to < 0)
+		return;
+	gz = gzdopen(to, "wb6");
+	if (!gz)
+		return;
+	TAKE_FD(to);
+	r = copy_compressed(from, gz);
+	if (gzclose(gz) != Z_OK)
+		r = -EIO;
+	unlink(r == 0 ? plain : packed);
+}
+
+static void tidy(const struct logfile *f, int64_t wall_ms)
+{
+	struct backup *list = calloc(BACKUPS_SEEN, sizeof(*list));
+	char oldest[STAMP_SIZE], path[PATH_MAX];
+	size_t n;
+
+	if (!list)
+		return;
+	format_stamp(MAX(wall_ms - (int64_t)f->limits.days * 86400 * 1000, 0), oldest);
+	n = list_backups(f, list);
+	for (size_t i = 0; i < n; i++) {
+		if (i >= f->limits.backups || strcmp(list[i].stamp, oldest) < 0) {
+			backup_path(f, list[i].stamp, list[i].compressed ? ".gz" : "",
+				    path);
+			unlink(path);
+		} else if (!list[i].compressed) {
+			compress_backup(f, list[i].stamp);
+		}
+	}
+	free(list);
+}
+
+/* ---- turning over ---- */
+
+/* A clock that was set back may give the same name twice. */
+static int move_away(const struct logfile *f, int64_t wall_ms)
+{
+	char stamp[STAMP_SIZE], path[PATH_MAX];
+
+	for (int i = 0; i < SAME_STAMP_TRIES; i++) {
+		format_stamp(wall_ms + i, stamp);
+		backup_path(f, stamp, ".gz", path);
+		if (access(path, F_OK) == 0)
+			continue;
+		backup_path(f, stamp, "", path);
+		if (renameat2(AT_FDCWD, f->path, AT_FDCWD, path, RENAME_NOREPLACE) == 0)
+			return 0;
+		if (errno != EEXIST)
+			return -errno;
+	}
+	return -EEXIST;
+}
+
+static int turn_over(struct logfile *f, int64_t wall_ms)
+{
+	int r = move_away(f, wall_ms);
+
+	/* Where it can't be moved (a mount) it goes on growing, rather than
+	 * losing lines. */
+	if (r < 0 && r != -ENOENT)
+		return 0;
+	close(f->fd);
+	r = open_file(f);
+	tidy(f, wall_ms);
+	return r;
+}
+
+bool logfile_is_there(const struct logfile *f)
+{
+	struct stat named, opened;
+
+	return !f->regular ||
+	       (stat(f->path, &named) == 0 && fstat(f->fd, &opened) == 0 &&
+		named.st_dev == opened.st_dev && named.st_ino == opened.st_ino);
+}
+
+/* A full disk has taken a part of a line: without it the next one stands alone. */
+static void take_back(struct logfile *f, size_t size)
+{
+	struct stat st;
+
+	if (!f->regular || f->fd < 0 || fstat(f->fd, &st) < 0)
+		return;
+	if ((uint64_t)st.st_size > f->size && (uint64_t)st.st_size < f->size + size)
+		(void)!ftruncate(f->fd, (off_t)f->size);
+}
+
+int logfile_write(struct logfile *f, const void *bytes, size_t size, int64_t wall_ms)
+{
+	int r = 0;
+
+	if (f->fd < 0)
+		r = open_file(f);
+	else if (f->regular && f->size > 0 && f->size + size > f->limits.file_bytes)
+		r = turn_over(f, wall_ms);
+	if (r == 0)
+		r = logfile_write_all(f->fd, bytes, size);
+	if (r == 0)
+		f->size += size;
+	else
+		take_back(f, size);
+	return r;
+}

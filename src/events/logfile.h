@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+/* events/logfile - a file that lines are appended to, turned over when it is big, its
+ * older parts compressed, counted and let go.
+ *
+ * egress.log becomes egress-2026-11-20T10-06-43.424.log, then the same with .gz. Called
+ * in a worker's thread: everything here may take its time. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct logfile_limits {
+	uint64_t file_bytes; /* 0: 100 MiB */
+	uint32_t backups;    /* 0: 10 */
+	uint32_t days;	     /* 0: 30 */
+};
+
+struct logfile;
+/* Opens @path, made with mode 0600 in directories that are made with 0755. */
+int logfile_open(const char *path, const struct logfile_limits *limits,
+		 struct logfile **ret, struct err *err) MUST_CHECK;
+void logfile_close(struct logfile *f);
+/* Its name still leads to it: nobody has moved it away. */
+bool logfile_is_there(const struct logfile *f);
+/* Append @bytes, turning the file over first if they would make it too big.
+ * Return: 0 or -errno: they are lost, in part perhaps. */
+int logfile_write(struct logfile *f, const void *bytes, size_t size,
+		  int64_t wall_ms) MUST_CHECK;
+/* Everything into @fd, however long it takes. Return: 0 or -errno. */
+int logfile_write_all(int fd, const void *bytes, size_t size) MUST_CHECK;

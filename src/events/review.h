@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+/* events/review - what a sandbox was denied and a rule could allow, waiting for somebody
+ * who decides. The writer of the store (events/sqlite) opens the tasks: one for each
+ * sandbox and destination, folded as more denials come. A denial after it was accepted
+ * opens a task again: the rule didn't do. */
+#pragma once
+
+#include "base/err.h"
+#include "event/event.h"
+#include "events/jsonl.h"
+
+enum review_state {
+	REVIEW_NONE = 0, /* any, in a question */
+	REVIEW_OPEN,
+	REVIEW_ACCEPTED,
+	REVIEW_DISMISSED,
+	REVIEW_STATE_COUNT
+};
+
+enum {
+	REVIEW_WHO_SIZE = 128,
+	REVIEW_PER_SANDBOX = 500, /* what is beyond is one task without a destination */
+	REVIEW_RULE_SIZE = 2048,
+	REVIEW_JSON_SIZE = 8192, /* much more than any has */
+	REVIEW_LIST_MAX = 1000,
+};
+
+struct review {
+	int64_t id;
+	char sandbox[ROW_SANDBOX_SIZE];
+	char destination[EVENT_NAME_SIZE]; /* "": more than REVIEW_PER_SANDBOX */
+	bool is_name;
+	uint16_t port; /* 0: none */
+	uint8_t protocol;
+	uint64_t packets, rows;
+	int64_t first_ms, last_ms;
+	enum review_state state;
+	char who[REVIEW_WHO_SIZE]; /* "" while it is open */
+	int64_t decided_ms;
+};
+
+/* "open", "accepted", "dismissed" */
+const char *review_state_name(enum review_state s);
+bool review_state_parse(const char *text, enum review_state *ret);
+
+/* The rule that accepting adds: {"action":"allow","target":"api.test"}; of an address
+ * with its port. @buf holds REVIEW_RULE_SIZE. Return: false where no rule could, or
+ * the destination is no name or address. */
+bool review_rule(const struct review *t, char *buf);
+/* All of it as a JSON object, the rule included. NUL behind it. @buf holds
+ * REVIEW_JSON_SIZE. Return: the length. */
+size_t review_json(const struct review *t, char *buf);
+
+/* What webhooks and the command are told: the same behind {"source":"weir",
+ * "event":"review.opened". @buf holds REVIEW_JSON_SIZE. Return: the length. */
+size_t review_opened_json(const struct review *t, char *buf);
+
+struct review_store;
+/* Return: 0; -ENOENT: there is no store; or another -errno. */
+int review_open(const char *directory, struct review_store **ret,
+		struct err *err) MUST_CHECK;
+void review_close(struct review_store *r);
+/* The one that was denied last first. @sandbox NULL: any. @on_task says whether to go
+ * on. */
+int review_list(struct review_store *r, enum review_state state, const char *sandbox,
+		bool (*on_task)(void *data, const struct review *t), void *data,
+		struct err *err) MUST_CHECK;
+/* At most @max, in the order of their last changes, whose numbers are over @above. */
+int review_changed(struct review_store *r, int64_t above, size_t max,
+		   bool (*on_task)(void *data, int64_t change, const struct review *t),
+		   void *data, struct err *err) MUST_CHECK;
+/* -ENOENT: there is no such task. */
+int review_find(struct review_store *r, int64_t id, struct review *ret,
+		struct err *err) MUST_CHECK;
+int review_decide(struct review_store *r, int64_t id, enum review_state state,
+		  const char *who, int64_t wall_ms, struct err *err) MUST_CHECK;

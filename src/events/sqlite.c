@@ -1,0 +1,558 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The thread folds rows into a small table and writes it out when it is full or a
+ * window old. What can't be written is tried once more after making room (full) or
+ * after moving the file aside (broken), and else is lost and counted. */
+#include "events/sqlite.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "event/json.h"
+#include "events/sqlite_file.h"
+#include "events/sqlite_tasks.h"
+#include "events/sqlite_tidy.h"
+#include "sys/worker.h"
+
+enum {
+	QUEUE_BYTES = 1 << 20,
+	RESERVE_BYTES = 256 * 1024, /* for changes of policy */
+	TICK_MS = 250,
+	TIDY_EVERY_MS = 60 * 1000,
+	TIDY_ON_MS = 1000,    /* while there is more to tidy */
+	REOPEN_MS = 5000,     /* between tries */
+	ROOM_EVERY_MS = 5000, /* a disk that others fill must not empty the store */
+	SUM_MS = 100,	      /* at a time, of what is to be summed yet */
+	FREE_TIMEOUT_MS = 2000,
+	FOLD_HEADS = SQLITE_FOLD_MAX,
+};
+#define DAY_MS INT64_C(86400000)
+
+static const struct sqlite_clock system_clock = { clock_now_ms, clock_wall_ms };
+
+struct sqlite_writer {
+	struct worker *worker;
+	char directory[SQLITE_PATH_SIZE - 64];
+	struct sqlite_config config; /* without zeros; of that directory */
+	/* The thread's alone. */
+	sqlite3 *db;		  /* NULL: to be opened from @reopen_ms on */
+	struct sqlite_inode file; /* that is, or was tried */
+	sqlite3_stmt *insert, *count, *sum;
+	struct sqlite_tasks tasks;
+	int64_t reopen_ms, window_ms, tidy_ms, room_ms;
+	struct sqlite_age age;
+	bool lacks_spare;	  /* nothing is put by for a full disk */
+	bool unsummed;		  /* there are rows that an earlier version wrote */
+	struct event_row *folded; /* SQLITE_FOLD_MAX, made with the first row */
+	size_t folded_count;
+	struct hash_key key;
+	uint16_t heads[FOLD_HEADS], next[SQLITE_FOLD_MAX]; /* index + 1 */
+	/* Both sides'. */
+	pthread_mutex_t lock;
+	struct sqlite_state state;
+};
+
+/* ---- the state ---- */
+
+static void set_trouble(struct sqlite_writer *w, const char *text)
+{
+	pthread_mutex_lock(&w->lock);
+	snprintf(w->state.trouble, sizeof(w->state.trouble), "%s", text);
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* All is well again, but what was stored before isn't there: that stays to be told. With
+ * the lock held. */
+static void tell_moved_aside(struct sqlite_writer *w)
+{
+	struct sqlite_state *s = &w->state;
+
+	s->trouble[0] = '\0';
+	if (s->moved_aside > 0)
+		snprintf(s->trouble, sizeof(s->trouble),
+			 "a broken database was moved aside (%" PRIu32
+			 " since the start); events begin anew",
+			 s->moved_aside);
+}
+
+static void count_rows(struct sqlite_writer *w, bool kept)
+{
+	uint64_t packets = 0;
+
+	for (size_t i = 0; i < w->folded_count; i++)
+		packets += w->folded[i].event.packets;
+	pthread_mutex_lock(&w->lock);
+	if (kept) {
+		w->state.rows += w->folded_count;
+		w->state.packets += packets;
+		tell_moved_aside(w);
+	} else {
+		w->state.lost_rows += w->folded_count;
+		w->state.lost_packets += packets;
+	}
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* ---- the database ---- */
+
+static void close_database(struct sqlite_writer *w)
+{
+	sqlite3_finalize(w->insert);
+	sqlite3_finalize(w->count);
+	sqlite3_finalize(w->sum);
+	sqlite_tasks_done(&w->tasks);
+	sqlite3_close(w->db);
+	w->insert = w->count = w->sum = NULL;
+	w->db = NULL;
+}
+
+static int prepare(sqlite3 *db, const char *sql, sqlite3_stmt **ret)
+{
+	return sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, ret, NULL);
+}
+
+static int open_once(struct sqlite_writer *w, struct err *err)
+{
+	static const char insert[] =
+		"INSERT INTO event (ts, sandbox, action, layer, remote_ip, remote_port,"
+		" protocol, name, rule, rule_file, rule_line, packets, bytes, reason,"
+		" query_type, limit_id, uid, pid, command, allowable)"
+		" VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+	static const char count[] =
+		"INSERT INTO counter (action, layer, packets, rows) VALUES (?,?,?,1)"
+		" ON CONFLICT DO UPDATE SET packets = packets + excluded.packets,"
+		" rows = rows + 1";
+	static const char sum[] =
+		"INSERT INTO denied SELECT kind, ts / 3600000, key, sum(packets), "
+		"count(*),"
+		" max(ts) FROM denied_written WHERE id > ? AND key IS NOT NULL GROUP BY "
+		"1, "
+		"2, 3"
+		" ON CONFLICT DO UPDATE SET packets = packets + excluded.packets,"
+		" rows = rows + excluded.rows, last_ts = max(last_ts, excluded.last_ts)";
+	int rc, r = sqlite_file_open(&w->config, &w->db, err);
+
+	if (r < 0)
+		return r;
+	rc = prepare(w->db, insert, &w->insert);
+	if (rc == SQLITE_OK)
+		rc = prepare(w->db, count, &w->count);
+	if (rc == SQLITE_OK)
+		rc = prepare(w->db, sum, &w->sum);
+	if (rc == SQLITE_OK)
+		rc = sqlite_tasks_prepare(&w->tasks, w->db);
+	if (rc == SQLITE_OK) {
+		w->lacks_spare = !sqlite_file_put_by(w->directory);
+		return 0;
+	}
+	r = sqlite_fault(w->db, rc, "cannot use the database", err);
+	close_database(w);
+	return r;
+}
+
+/* The name still is that of the file that was opened, or tried. */
+static bool is_same_file(const struct sqlite_writer *w)
+{
+	const struct sqlite_inode there = sqlite_file_inode(w->directory);
+
+	/* It may have been taken away while it was being opened. */
+	return there.number != 0 && there.number == w->file.number &&
+	       there.device == w->file.device;
+}
+
+/* Unless another writer of the same store has done it. */
+static void move_aside(struct sqlite_writer *w)
+{
+	close_database(w);
+	if (!is_same_file(w))
+		return;
+	sqlite_file_move_aside(w->directory, w->config.clock->wall_ms());
+	pthread_mutex_lock(&w->lock);
+	w->state.moved_aside++;
+	pthread_mutex_unlock(&w->lock);
+}
+
+static int open_again(struct sqlite_writer *w, struct err *err)
+{
+	int r;
+
+	w->file = sqlite_file_inode(w->directory);
+	r = open_once(w, err);
+	if (r == 0)
+		w->file = sqlite_file_inode(w->directory);
+	return r;
+}
+
+/* Return: 0 with an open database. A file that was taken away or moved aside by somebody
+ * is written on by nobody. */
+static int open_database(struct sqlite_writer *w, struct err *err)
+{
+	const int64_t now_ms = w->config.clock->now_ms();
+	int r;
+
+	if (w->db && is_same_file(w))
+		return 0;
+	if (w->db)
+		w->reopen_ms = now_ms;
+	close_database(w);
+	if (now_ms < w->reopen_ms)
+		return -EAGAIN;
+	w->reopen_ms = now_ms + REOPEN_MS;
+	r = open_again(w, err);
+	if (r == -EBADMSG) {
+		move_aside(w);
+		r = open_again(w, err);
+	}
+	if (r == -EBUSY)
+		w->reopen_ms = now_ms;
+	return r;
+}
+
+/* ---- writing ---- */
+
+/* Text that isn't UTF-8 would stop whoever reads the file. */
+static void bind_text(sqlite3_stmt *s, int i, const char *text, size_t size, bool empty)
+{
+	const struct text t = { text, strnlen(text, size) };
+	char shown[4 * EVENT_NAME_SIZE + 8];
+
+	if (t.len == 0 && !empty)
+		sqlite3_bind_null(s, i);
+	else if (jtext_is_utf8(t))
+		sqlite3_bind_text(s, i, t.ptr, (int)t.len, SQLITE_TRANSIENT);
+	else
+		sqlite3_bind_text(s, i, text_escape(t, shown, sizeof(shown)), -1,
+				  SQLITE_TRANSIENT);
+}
+
+static void bind_number(sqlite3_stmt *s, int i, bool known, int64_t n)
+{
+	if (known)
+		sqlite3_bind_int64(s, i, n);
+	else
+		sqlite3_bind_null(s, i);
+}
+
+static int write_row(struct sqlite_writer *w, const struct event_row *row)
+{
+	const struct event *e = &row->event;
+	char addr[ADDR_TEXT_SIZE] = "";
+	sqlite3_stmt *s = w->insert;
+	int i = 0;
+
+	if (e->remote.family != ADDR_NONE)
+		addr_format(&e->remote, addr);
+	bind_number(s, ++i, true, e->ts_ms);
+	bind_text(s, ++i, row->sandbox, sizeof(row->sandbox), true);
+	bind_number(s, ++i, true, e->action);
+	bind_number(s, ++i, true, e->layer);
+	bind_text(s, ++i, addr, sizeof(addr), false);
+	bind_number(s, ++i, e->port > 0, e->port);
+	bind_number(s, ++i, e->protocol > 0, e->protocol);
+	bind_text(s, ++i, e->name, sizeof(e->name), false);
+	bind_text(s, ++i, row->rule, sizeof(row->rule), false);
+	bind_text(s, ++i, row->rule_file, sizeof(row->rule_file), false);
+	bind_number(s, ++i, row->rule_line > 0, row->rule_line);
+	bind_number(s, ++i, true, (int64_t)e->packets);
+	bind_number(s, ++i, true, (int64_t)e->bytes);
+	bind_text(s, ++i, e->reason, sizeof(e->reason), false);
+	bind_number(s, ++i, e->query_type > 0, e->query_type);
+	bind_number(s, ++i, e->limit > 0, e->limit);
+	bind_number(s, ++i, e->uid != UINT32_MAX, e->uid);
+	bind_number(s, ++i, row->pid > 0, row->pid);
+	bind_text(s, ++i, row->command, sizeof(row->command), false);
+	bind_number(s, ++i, e->allowable, 1);
+	sqlite3_step(s);
+	return sqlite3_reset(s);
+}
+
+static int write_counter(struct sqlite_writer *w, const struct event *e)
+{
+	sqlite3_stmt *s = w->count;
+
+	bind_number(s, 1, true, e->action);
+	bind_number(s, 2, true, e->layer);
+	bind_number(s, 3, true, (int64_t)e->packets);
+	sqlite3_step(s);
+	return sqlite3_reset(s);
+}
+
+/* What was denied in the rows from @first on, into the sums and the review tasks. */
+static int write_derived(struct sqlite_writer *w, int64_t first)
+{
+	int rc;
+
+	sqlite3_bind_int64(w->sum, 1, first - 1);
+	sqlite3_step(w->sum);
+	rc = sqlite3_reset(w->sum);
+	return rc == SQLITE_OK ? sqlite_tasks_write(&w->tasks, first) : rc;
+}
+
+/* All or nothing. */
+static int write_folded(struct sqlite_writer *w, struct err *err)
+{
+	int64_t first = 0;
+	int rc = SQLITE_OK, r;
+
+	r = sqlite_run(w->db, "BEGIN IMMEDIATE", err);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < w->folded_count && rc == SQLITE_OK; i++) {
+		rc = write_row(w, &w->folded[i]);
+		if (rc == SQLITE_OK)
+			rc = write_counter(w, &w->folded[i].event);
+		if (i == 0)
+			first = sqlite3_last_insert_rowid(w->db);
+	}
+	if (rc == SQLITE_OK)
+		rc = write_derived(w, first);
+	if (rc != SQLITE_OK)
+		r = sqlite_fault(w->db, rc, "cannot write to the database", err);
+	else
+		r = sqlite_run(w->db, "COMMIT", err);
+	if (r < 0)
+		sqlite3_exec(w->db, "ROLLBACK", NULL, NULL, NULL);
+	return r;
+}
+
+/* Return: whether another try is worth it. */
+static bool mend(struct sqlite_writer *w, int fault)
+{
+	const int64_t now_ms = w->config.clock->now_ms();
+
+	if (fault == -EBUSY)
+		return false; /* somebody else writes */
+	if (fault == -ENOSPC && now_ms < w->room_ms)
+		return false;
+	if (fault == -ENOSPC) {
+		w->room_ms = now_ms + ROOM_EVERY_MS;
+		sqlite_file_make_room(w->db, w->directory);
+		return true;
+	}
+	if (fault == -EBADMSG) {
+		move_aside(w);
+		return open_again(w, NULL) == 0;
+	}
+	/* The file may have been taken away: begin anew. */
+	close_database(w);
+	return false;
+}
+
+/* What can't be written waits for the next window, unless there is no room for more or
+ * this is the @last call. */
+static void write_out(struct sqlite_writer *w, bool last)
+{
+	struct err err = { 0 };
+	int r = open_database(w, &err);
+
+	if (r == 0)
+		r = sqlite_file_check_log(w->db, &w->config, &err);
+	if (r == 0) {
+		r = write_folded(w, &err);
+		if (r < 0 && mend(w, r)) {
+			w->lacks_spare = true; /* it may have been used up */
+			r = write_folded(w, &err);
+		}
+	}
+	if (r == 0 && w->lacks_spare)
+		w->lacks_spare = !sqlite_file_put_by(w->directory);
+	if (r < 0 && err.text[0])
+		set_trouble(w, err.text);
+	w->window_ms = w->config.clock->now_ms();
+	if (r < 0 && !last && w->folded_count < SQLITE_FOLD_MAX)
+		return;
+	count_rows(w, r == 0);
+	w->folded_count = 0;
+	memset(w->heads, 0, sizeof(w->heads));
+}
+
+/* ---- folding ---- */
+
+static uint64_t hash_row(const struct sqlite_writer *w, const struct event_row *row)
+{
+	const struct event *e = &row->event;
+	uint64_t h[3];
+
+	h[0] = hash_bytes(&w->key, e->name, strnlen(e->name, sizeof(e->name)));
+	h[1] = hash_bytes(&w->key, e->remote.bytes, sizeof(e->remote.bytes)) ^ e->port;
+	h[2] = hash_bytes(&w->key, row->sandbox, strnlen(row->sandbox, ROW_SANDBOX_SIZE));
+	return hash_bytes(&w->key, h, sizeof(h));
+}
+
+static bool folds(const struct event_row *a, const struct event_row *b)
+{
+	const struct event *x = &a->event, *y = &b->event;
+
+	return x->action == y->action && x->layer == y->layer && x->port == y->port &&
+	       x->protocol == y->protocol && x->limit == y->limit &&
+	       x->query_type == y->query_type && x->allowable == y->allowable &&
+	       a->pid == b->pid && x->uid == y->uid && a->rule_line == b->rule_line &&
+	       addr_equal(&x->remote, &y->remote) && event_same_reason(x, y) &&
+	       strncmp(x->name, y->name, sizeof(x->name)) == 0 &&
+	       strncmp(a->command, b->command, sizeof(a->command)) == 0 &&
+	       strncmp(a->sandbox, b->sandbox, sizeof(a->sandbox)) == 0 &&
+	       strncmp(a->rule, b->rule, sizeof(a->rule)) == 0 &&
+	       strncmp(a->rule_file, b->rule_file, sizeof(a->rule_file)) == 0;
+}
+
+static void fold_row(struct sqlite_writer *w, const struct event_row *row)
+{
+	uint16_t *head = &w->heads[hash_row(w, row) % FOLD_HEADS];
+	struct event *known;
+	uint16_t i = *head;
+
+	while (i > 0 && !folds(&w->folded[i - 1], row))
+		i = w->next[i - 1];
+	if (i > 0) {
+		known = &w->folded[i - 1].event;
+		known->packets += row->event.packets;
+		known->bytes += row->event.bytes;
+		known->ts_ms = MIN(known->ts_ms, row->event.ts_ms);
+		return;
+	}
+	w->folded[w->folded_count] = *row;
+	w->next[w->folded_count] = *head;
+	*head = (uint16_t)++w->folded_count;
+}
+
+/* In the thread. */
+static void on_record(void *data, const void *record, size_t size)
+{
+	struct sqlite_writer *w = data;
+
+	if (size == 0) { /* sqlite_writer_drain() asks */
+		if (w->folded_count > 0)
+			write_out(w, true);
+		return;
+	}
+	if (!w->folded)
+		w->folded = calloc(SQLITE_FOLD_MAX, sizeof(*w->folded));
+	if (!w->folded) {
+		pthread_mutex_lock(&w->lock);
+		w->state.lost_rows++;
+		pthread_mutex_unlock(&w->lock);
+		return;
+	}
+	if (w->folded_count == 0)
+		w->window_ms = w->config.clock->now_ms();
+	fold_row(w, record);
+	if (w->folded_count == SQLITE_FOLD_MAX)
+		write_out(w, false);
+}
+
+/* ---- between two batches ---- */
+
+/* What an earlier version didn't sum, in slices: nobody waits for long. */
+static void sum_some(struct sqlite_writer *w)
+{
+	const int64_t until_ms = w->config.clock->now_ms() + SUM_MS;
+
+	while (w->db && w->unsummed && w->config.clock->now_ms() < until_ms)
+		w->unsummed = sqlite_sum_slice(w->db);
+}
+
+static void on_pause(void *data)
+{
+	struct sqlite_writer *w = data;
+	const int64_t now_ms = w->config.clock->now_ms();
+	struct err err = { 0 };
+	int64_t wall_ms, oldest_ms;
+	bool more;
+
+	if (w->folded_count > 0 && now_ms - w->window_ms >= SQLITE_WINDOW_MS)
+		write_out(w, false);
+	sum_some(w);
+	if (now_ms < w->tidy_ms)
+		return;
+	w->tidy_ms = now_ms + TIDY_EVERY_MS;
+	if (open_database(w, &err) < 0) {
+		if (err.text[0])
+			set_trouble(w, err.text);
+		return;
+	}
+	w->unsummed = true; /* unless there is nothing */
+	wall_ms = w->config.clock->wall_ms();
+	oldest_ms = sqlite_age_limit(&w->age, w->db, now_ms, wall_ms,
+				     w->config.max_days * DAY_MS);
+	more = sqlite_tidy(w->db, w->config.max_bytes, oldest_ms, wall_ms);
+	if (more)
+		w->tidy_ms = now_ms + TIDY_ON_MS;
+}
+
+/* ---- the other side ---- */
+
+int sqlite_writer_new(const struct sqlite_config *config, struct sqlite_writer **ret,
+		      struct err *err)
+{
+	struct sqlite_writer *w = calloc(1, sizeof(*w));
+	const struct worker_config worker = { .name = "weir-sqlite",
+					      .queue_bytes = QUEUE_BYTES,
+					      .reserve_bytes = RESERVE_BYTES,
+					      .tick_ms = TICK_MS,
+					      .data = w,
+					      .on_record = on_record,
+					      .on_pause = on_pause };
+	int r = 0;
+
+	if (!w)
+		return err_sys(err, -ENOMEM, "cannot store events");
+	if (strlen(config->directory) >= sizeof(w->directory))
+		r = err_sys(err, -ENAMETOOLONG, "cannot store events in '%s'",
+			    config->directory);
+	snprintf(w->directory, sizeof(w->directory), "%s", config->directory);
+	w->config = *config;
+	w->config.directory = w->directory;
+	w->config.max_bytes = config->max_bytes ?: 256 << 20;
+	w->config.max_days = config->max_days ?: 30;
+	w->config.clock = config->clock ?: &system_clock;
+	w->key = (struct hash_key){ (uintptr_t)w, (uintptr_t)&w->key };
+	pthread_mutex_init(&w->lock, NULL);
+	if (r == 0)
+		r = worker_new(&worker, &w->worker, err);
+	if (r < 0) {
+		free(w);
+		return r;
+	}
+	*ret = w;
+	return 0;
+}
+
+/* An empty record asks the thread to write now, whatever the window says. */
+bool sqlite_writer_drain(struct sqlite_writer *w, int timeout_ms)
+{
+	return worker_push(w->worker, "", 0, true) && worker_drain(w->worker, timeout_ms);
+}
+
+void sqlite_writer_free(struct sqlite_writer *w)
+{
+	if (!w)
+		return;
+	(void)sqlite_writer_drain(w, FREE_TIMEOUT_MS);
+	if (!worker_free(w->worker, FREE_TIMEOUT_MS))
+		return; /* the disk hangs: the thread still uses it */
+	close_database(w);
+	pthread_mutex_destroy(&w->lock);
+	free(w->folded);
+	free(w);
+}
+
+void sqlite_writer_add(struct sqlite_writer *w, const struct event_row *row)
+{
+	if (worker_push(w->worker, row, sizeof(*row), row->event.action == EVENT_CHANGE))
+		return;
+	pthread_mutex_lock(&w->lock);
+	w->state.lost_rows++;
+	w->state.lost_packets += row->event.packets;
+	pthread_mutex_unlock(&w->lock);
+}
+
+void sqlite_writer_state(struct sqlite_writer *w, struct sqlite_state *ret)
+{
+	pthread_mutex_lock(&w->lock);
+	*ret = w->state;
+	pthread_mutex_unlock(&w->lock);
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+/* events/sqlite - events in a SQLite database: written by a thread of its own, found
+ * again by anybody.
+ *
+ * Writing never waits and never fails for the caller: events go into a bounded queue,
+ * are folded over a second by all that tells them apart, and are written in one
+ * transaction. A disk that is full makes room by letting old rows go; a file that is
+ * broken is moved aside and a new one begun; what still can't be written is counted,
+ * and the reason stands in the state. A kill loses the last second. */
+#pragma once
+
+#include "events/jsonl.h"
+
+enum {
+	SQLITE_WINDOW_MS = 1000, /* what is equal within it becomes one row */
+	SQLITE_FOLD_MAX = 256,	 /* different rows within it; more are written sooner */
+};
+
+/* Both clocks, as base/clock has them. */
+struct sqlite_clock {
+	int64_t (*now_ms)(void), (*wall_ms)(void);
+};
+
+struct sqlite_config {
+	const char *directory; /* holds events.db; made with mode 0700 */
+	uint64_t max_bytes;    /* 0: 256 MiB; the oldest rows go */
+	uint32_t max_days;     /* 0: 30 */
+	/* What was written is on the disk before anybody can read it: no row that was
+	 * copied elsewhere goes with the power. */
+	bool durable;
+	const struct sqlite_clock *clock; /* NULL: the system's; static */
+};
+
+struct sqlite_state {
+	uint64_t rows, packets;		  /* written by this process */
+	uint64_t lost_rows, lost_packets; /* that could not be kept */
+	uint32_t moved_aside;		  /* broken files */
+	char trouble[ERR_TEXT_SIZE];	  /* "" while all is well; that a file was moved
+					   * aside stays there */
+};
+
+struct sqlite_writer;
+/* The database is opened by the thread: what is wrong with it shows in the state.
+ * Return: 0 or -errno when there is no thread to be had. */
+int sqlite_writer_new(const struct sqlite_config *config, struct sqlite_writer **ret,
+		      struct err *err) MUST_CHECK;
+/* Writes what it has, for at most two seconds. */
+void sqlite_writer_free(struct sqlite_writer *w);
+void sqlite_writer_add(struct sqlite_writer *w, const struct event_row *row);
+void sqlite_writer_state(struct sqlite_writer *w, struct sqlite_state *ret);
+/* Wait until all that was added is in the file, or counted as lost. For tests. */
+bool sqlite_writer_drain(struct sqlite_writer *w, int timeout_ms);
+
+/* ---- finding ---- */
+
+struct sqlite_query {
+	enum event_action action; /* EVENT_NONE: any */
+	const char *sandbox;	  /* NULL: any */
+	const char *name;	  /* NULL: any; lower case, no dot at the end */
+	struct addr remote;	  /* ADDR_NONE: any */
+	int64_t since_ms;	  /* wall clock, included */
+	int64_t until_ms;	  /* excluded; 0: no end */
+	int64_t below_id;	  /* for the next page: only rows before it; 0: all */
+	bool oldest_first;	  /* in the order in which they were written */
+	int64_t above_id;	  /* with oldest_first: only rows behind it; 0: all */
+	size_t max;		  /* rows; 0: 1000 */
+};
+
+struct sqlite_sum {
+	uint64_t rows, packets;
+};
+
+struct sqlite_reader;
+/* @timeout_ms: a search that takes longer is ended with -ETIMEDOUT. Return: 0,
+ * -ENOENT when there is no database, or another -errno. */
+int sqlite_reader_open(const char *directory, int timeout_ms, struct sqlite_reader **ret,
+		       struct err *err) MUST_CHECK;
+void sqlite_reader_close(struct sqlite_reader *r);
+/* Newest first, unless @query says otherwise. @on_row says whether to go on. */
+int sqlite_find(struct sqlite_reader *r, const struct sqlite_query *query,
+		bool (*on_row)(void *data, int64_t id, const struct event_row *row),
+		void *data, struct err *err) MUST_CHECK;
+enum { SQLITE_STORE_ID_SIZE = 33 };
+/* 32 hexadecimal digits that no other file has. */
+int sqlite_store_id(struct sqlite_reader *r, char *ret, struct err *err) MUST_CHECK;
+/* The number that is the last before the rows since @since_ms begin; of the newest row
+ * when there are none. For a query that begins there and goes on. */
+int sqlite_id_before(struct sqlite_reader *r, int64_t since_ms, int64_t *ret,
+		     struct err *err) MUST_CHECK;
+/* How many, however many there are. */
+int sqlite_count(struct sqlite_reader *r, const struct sqlite_query *query,
+		 struct sqlite_sum *ret, struct err *err) MUST_CHECK;
+/* What ever happened, old rows that are gone included. */
+int sqlite_total(struct sqlite_reader *r, enum event_action action,
+		 struct sqlite_sum *ret, struct err *err) MUST_CHECK;

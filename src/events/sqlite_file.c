@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A full disk: letting rows go writes to the log (WAL) first, and what is in the log
+ * already has to find room in the database. So a file of two megabytes, more than the
+ * log brings between two checkpoints, is put by; it is given up to let rows go, and put
+ * by again when there is room. */
+#include "events/sqlite_file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "events/migrations_sqlite.h" /* generated: migrations[] */
+#include "events/sqlite_tidy.h"
+
+enum {
+	BUSY_MS = 2000,
+	PUT_BY_BYTES = 2 << 20,
+	LOG_BYTES_MIN = 8 << 20, /* or an eighth of the file's size */
+	PAGE_BYTES = 4096,
+	ROOM_ROWS = 128, /* in one transaction, while there is hardly room for the log */
+	ROOM_ROWS_MIN = 8,
+	ROOM_PARTS = 4, /* one of them goes when the disk is full */
+	BROKEN_MAX = 2, /* files that were moved aside; older ones go */
+};
+
+int sqlite_code(sqlite3 *db, int rc)
+{
+	switch (rc & 0xff) {
+	case SQLITE_OK:
+	case SQLITE_ROW:
+	case SQLITE_DONE:
+		return 0;
+	case SQLITE_FULL:
+		return -ENOSPC;
+	case SQLITE_CORRUPT:
+	case SQLITE_NOTADB:
+		return -EBADMSG;
+	case SQLITE_NOMEM:
+		return -ENOMEM;
+	case SQLITE_INTERRUPT:
+		return -ETIMEDOUT;
+	case SQLITE_CANTOPEN:
+		return -ENOENT;
+	case SQLITE_BUSY:
+		return -EBUSY;
+	default:
+		return db && sqlite3_system_errno(db) == ENOSPC ? -ENOSPC : -EIO;
+	}
+}
+
+/* SQLite says "unable to open database file", whatever is the matter with it. */
+static const char *reason_of(sqlite3 *db, int rc)
+{
+	int error = db && (rc & 0xff) == SQLITE_CANTOPEN ? sqlite3_system_errno(db) : 0;
+
+	if (error != 0)
+		return strerror(error);
+	return db ? sqlite3_errmsg(db) : sqlite3_errstr(rc);
+}
+
+int sqlite_fault(sqlite3 *db, int rc, const char *what, struct err *err)
+{
+	return err_set(err, sqlite_code(db, rc), "%s: %s", what, reason_of(db, rc));
+}
+
+int sqlite_run(sqlite3 *db, const char *sql, struct err *err)
+{
+	int rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
+
+	return rc == SQLITE_OK ? 0
+			       : sqlite_fault(db, rc, "cannot change the database", err);
+}
+
+int64_t sqlite_number(sqlite3 *db, const char *sql)
+{
+	sqlite3_stmt *s = NULL;
+	int64_t n = 0;
+
+	if (sqlite3_prepare_v2(db, sql, -1, &s, NULL) == SQLITE_OK &&
+	    sqlite3_step(s) == SQLITE_ROW)
+		n = sqlite3_column_int64(s, 0);
+	sqlite3_finalize(s);
+	return n;
+}
+
+/* ---- opening ---- */
+
+/* One version, unless another writer was there first: @ret_version is what there is
+ * then. */
+static int migrate(sqlite3 *db, int64_t *ret_version, struct err *err)
+{
+	char sql[64];
+	int64_t version;
+	int r = sqlite_run(db, "BEGIN IMMEDIATE", err);
+
+	if (r < 0)
+		return r;
+	version = sqlite_number(db, "PRAGMA user_version");
+	if (version < 0)
+		return err_set(err, -EBADMSG, "the database has no version");
+	if (version < (int64_t)ARRAY_SIZE(migrations)) {
+		r = sqlite_run(db, migrations[version], err);
+		version++;
+	}
+	snprintf(sql, sizeof(sql), "PRAGMA user_version = %" PRId64 "; COMMIT", version);
+	if (r == 0)
+		r = sqlite_run(db, sql, err);
+	*ret_version = version;
+	return r;
+}
+
+static int bring_up_to_date(sqlite3 *db, struct err *err)
+{
+	int64_t version = sqlite_number(db, "PRAGMA user_version");
+	int r = 0;
+
+	while (r == 0 && version < (int64_t)ARRAY_SIZE(migrations))
+		r = migrate(db, &version, err);
+	if (r == 0 && version > (int64_t)ARRAY_SIZE(migrations))
+		return err_set(err, -EPROTO,
+			       "the database is of a newer Weir (version %" PRId64 ")",
+			       version);
+	return r;
+}
+
+static int set_up(sqlite3 *db, const struct sqlite_config *config, struct err *err)
+{
+	char sql[512];
+
+	sqlite3_busy_timeout(db, BUSY_MS);
+	sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+	sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+	/* page_size and auto_vacuum count for a new file only. The size is a second
+	 * line: tidying keeps well below it. */
+	snprintf(sql, sizeof(sql),
+		 "PRAGMA page_size = %d; PRAGMA auto_vacuum = INCREMENTAL;"
+		 "PRAGMA journal_mode = WAL; PRAGMA synchronous = %s;"
+		 "PRAGMA cache_size = -512; PRAGMA wal_autocheckpoint = 250;"
+		 "PRAGMA journal_size_limit = 1048576; PRAGMA temp_store = MEMORY;"
+		 "PRAGMA max_page_count = %" PRIu64,
+		 PAGE_BYTES, config->durable ? "FULL" : "NORMAL",
+		 config->max_bytes / PAGE_BYTES * 5 / 4);
+	return sqlite_run(db, sql, err);
+}
+
+static int make_file(const char *directory, char *path, struct err *err)
+{
+	CLEAN(fd) int fd = -1;
+
+	if (mkdir(directory, 0700) < 0 && errno != EEXIST)
+		return err_sys(err, -errno, "cannot make '%s'", directory);
+	snprintf(path, SQLITE_PATH_SIZE, "%s/events.db", directory);
+	/* With a mode that SQLite doesn't choose. */
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+	return fd < 0 ? err_sys(err, -errno, "cannot open '%s'", path) : 0;
+}
+
+int sqlite_file_open(const struct sqlite_config *config, sqlite3 **ret, struct err *err)
+{
+	char path[SQLITE_PATH_SIZE];
+	sqlite3 *db = NULL;
+	int r, rc;
+
+	r = make_file(config->directory, path, err);
+	if (r < 0)
+		return r;
+	rc = sqlite3_open_v2(
+		path, &db,
+		SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW, NULL);
+	if (rc != SQLITE_OK)
+		r = sqlite_fault(db, rc, "cannot open the database", err);
+	if (r == 0)
+		r = set_up(db, config, err);
+	if (r == 0)
+		r = bring_up_to_date(db, err);
+	if (r < 0) {
+		sqlite3_close(db); /* with the transaction that may be open */
+		return r;
+	}
+	*ret = db;
+	return 0;
+}
+
+struct sqlite_inode sqlite_file_inode(const char *directory)
+{
+	char path[SQLITE_PATH_SIZE];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/events.db", directory);
+	if (stat(path, &st) < 0)
+		return (struct sqlite_inode){ 0 };
+	return (struct sqlite_inode){ st.st_dev, st.st_ino };
+}
+
+/* Names of one length, whose numbers are times: the smallest is the oldest. */
+static size_t find_broken(const char *directory, char *ret_oldest, size_t size)
+{
+	static const char prefix[] = "events.db.broken-";
+	DIR *dir = opendir(directory);
+	const struct dirent *e;
+	size_t count = 0;
+
+	ret_oldest[0] = '\0';
+	while (dir && (e = readdir(dir))) {
+		if (strncmp(e->d_name, prefix, strlen(prefix)) != 0 ||
+		    strspn(e->d_name + strlen(prefix), "0123456789") !=
+			    strlen(e->d_name + strlen(prefix)))
+			continue;
+		count++;
+		if (!ret_oldest[0] || strcmp(e->d_name, ret_oldest) < 0)
+			snprintf(ret_oldest, size, "%s", e->d_name);
+	}
+	if (dir)
+		closedir(dir);
+	return count;
+}
+
+static const char *const suffixes[] = { "", "-wal", "-shm" };
+
+/* A disk that breaks each file must not be filled by them. */
+static void let_broken_go(const char *directory)
+{
+	char path[SQLITE_PATH_SIZE], oldest[NAME_MAX + 1];
+
+	while (find_broken(directory, oldest, sizeof(oldest)) > BROKEN_MAX) {
+		for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++) {
+			snprintf(path, sizeof(path), "%s/%s%s", directory, oldest,
+				 suffixes[i]);
+			if (unlink(path) < 0 && i == 0)
+				return;
+		}
+	}
+}
+
+void sqlite_file_move_aside(const char *directory, int64_t wall_ms)
+{
+	char from[SQLITE_PATH_SIZE], to[SQLITE_PATH_SIZE];
+
+	for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++) {
+		snprintf(from, sizeof(from), "%s/events.db%s", directory, suffixes[i]);
+		snprintf(to, sizeof(to), "%s/events.db.broken-%" PRId64 "%s", directory,
+			 wall_ms, suffixes[i]);
+		(void)rename(from, to); /* the next opening says what is wrong */
+	}
+	let_broken_go(directory);
+}
+
+/* ---- room ---- */
+
+static void put_by_path(const char *directory, char *buf)
+{
+	snprintf(buf, SQLITE_PATH_SIZE, "%s/events.spare", directory);
+}
+
+bool sqlite_file_put_by(const char *directory)
+{
+	char path[SQLITE_PATH_SIZE];
+	CLEAN(fd) int fd = -1;
+
+	put_by_path(directory, path);
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+	if (fd >= 0 && posix_fallocate(fd, 0, PUT_BY_BYTES) == 0)
+		return true;
+	unlink(path); /* half a promise */
+	return false;
+}
+
+static uint64_t log_bytes(const char *directory)
+{
+	char path[SQLITE_PATH_SIZE];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/events.db-wal", directory);
+	return stat(path, &st) < 0 ? 0 : (uint64_t)st.st_size;
+}
+
+static void checkpoint(sqlite3 *db)
+{
+	sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+}
+
+int sqlite_file_check_log(sqlite3 *db, const struct sqlite_config *config,
+			  struct err *err)
+{
+	const uint64_t max = MAX(config->max_bytes / 8, (uint64_t)LOG_BYTES_MIN);
+
+	if (log_bytes(config->directory) <= max)
+		return 0;
+	sqlite3_busy_timeout(db, 0);
+	checkpoint(db);
+	sqlite3_busy_timeout(db, BUSY_MS);
+	if (log_bytes(config->directory) <= max)
+		return 0;
+	return err_set(err, -EBUSY,
+		       "the log of the database is full: somebody reads it and doesn't "
+		       "end");
+}
+
+void sqlite_file_make_room(sqlite3 *db, const char *directory)
+{
+	int64_t rows = sqlite_number(db, "SELECT count(*) FROM event") / ROOM_PARTS + 1;
+	char path[SQLITE_PATH_SIZE];
+	int gone, max = ROOM_ROWS;
+
+	put_by_path(directory, path);
+	unlink(path);
+	checkpoint(db);
+	while (rows > 0 && max >= ROOM_ROWS_MIN) {
+		gone = sqlite_let_go(db, "1 ORDER BY id", max);
+		checkpoint(db);
+		if (gone == 0)
+			break;
+		if (gone < 0)
+			max /= 2;
+		else
+			rows -= gone;
+	}
+	sqlite_let_sums_go(db);
+}

@@ -1,9 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-/* ipc/look - which sockets are open in the network namespace that this process is in
- * whose packets go round the filter. Weir opens none of these: they are the app's, and
- * its right to have them (NET_RAW) is a way round. */
-#pragma once
-
-#include "ipc/message.h"
-
-struct ipc_look look_for_raw_sockets(void);

@@ -1,7 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-/* launch/device - the sandbox's /dev: harmless nodes, terminals of its own, /dev/shm. */
-#pragma once
-
-#include "launch/view.h"
-
-int device_build(struct view *v, struct err *err) MUST_CHECK;

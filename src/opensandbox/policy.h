@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+/* opensandbox/policy - how a sidecar's policy becomes a plan: the same for the keeper,
+ * who needs one to start with, and for control, who changes it. */
+#pragma once
+
+#include "opensandbox/static_rules.h"
+#include "policy/document.h"
+
+/* What a policy is built for. */
+struct sidecar_policy_context {
+	bool filters; /* address rules count: mode dns+nft and above */
+	bool names;   /* the relay looks for names: mode dns+nft+tls */
+	bool daemon; /* of `weir daemon`: it does so where the policy says, and public DoH
+		      * resolvers are closed as in `weir run` */
+	struct text always[ALWAYS_COUNT];
+	const char *paths[ALWAYS_COUNT]; /* for messages */
+	const char *file;		 /* where the document came from, for messages */
+};
+
+/* Compile @d. *@ret_plan is malloc'ed, owned by the caller. Return: 0; -EINVAL with the
+ * first error in @err (@on_fault, which may be NULL, is told all faults); -ENOMEM. */
+typedef void sidecar_fault_fn(void *data, const char *text, enum fault_level level);
+int sidecar_policy_build(const struct sidecar_policy_context *c, const struct document *d,
+			 sidecar_fault_fn *on_fault, void *data, uint8_t **ret_plan,
+			 size_t *ret_size, struct err *err) MUST_CHECK;

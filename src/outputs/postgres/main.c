@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+/* weir-postgres: events of a store, copied into PostgreSQL. It takes the options of `weir
+ * sidecar` or `weir daemon`, whose keeper starts it, ends it, and starts it again. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "events/postgres_state.h"
+#include "outputs/postgres/confine.h"
+#include "outputs/postgres/sender.h"
+#include "proto/settings_daemon.h"
+
+enum {
+	LOOK_MS = 250,	    /* while there is nothing new */
+	RETRY_MIN_MS = 500, /* after a failure, doubled each time */
+	RETRY_MAX_MS = 5000,
+	REFUSED_EVERY_MS = 60 * 1000,
+	TELL_EVERY_MS = 10 * 1000, /* while nothing changes */
+	/* A step that has no end (a name service that hangs, a call of libpq's) ends this
+	 * process, and its successor begins anew: nothing is lost by that. */
+	STEP_SEC = 600,
+};
+
+/* What was said last, so that nothing is said again and again. */
+struct said {
+	char trouble[ERR_TEXT_SIZE];
+	uint64_t refused;
+	int64_t refused_ms;
+};
+
+static void say(struct said *said, const char *trouble)
+{
+	if (strcmp(said->trouble, trouble) == 0)
+		return;
+	if (trouble[0])
+		log_warning("%s; what is not copied waits in the store", trouble);
+	else
+		log_warning("events are copied to PostgreSQL again");
+	snprintf(said->trouble, sizeof(said->trouble), "%s", trouble);
+}
+
+static void say_refused(struct said *said, uint64_t refused, const char *why)
+{
+	const int64_t now_ms = clock_now_ms();
+
+	if (said->refused_ms > 0 && now_ms - said->refused_ms < REFUSED_EVERY_MS)
+		return;
+	log_warning("%s; such events are passed over (%" PRIu64 " so far)", why, refused);
+	said->refused_ms = now_ms;
+}
+
+/* What /status shows. Not worth a failure. */
+static void tell(const char *directory, const struct sender_state *now,
+		 const char *trouble)
+{
+	struct postgres_state state = { .sent = now->sent,
+					.missed = now->missed,
+					.refused = now->refused,
+					.waiting = now->waiting };
+
+	snprintf(state.trouble, sizeof(state.trouble), "%s", trouble);
+	(void)!postgres_state_write(directory, &state);
+}
+
+static void serve(struct sender *s, const char *directory)
+{
+	struct said said = { 0 };
+	int wait_ms = RETRY_MIN_MS;
+	int64_t told_ms = 0;
+
+	for (bool first = true;; first = false) {
+		struct err err = { 0 };
+		struct sender_state now;
+		const char *trouble;
+		int r;
+
+		alarm(STEP_SEC);
+		r = sender_step(s, &err);
+		alarm(0);
+		now = sender_state(s);
+		trouble = r < 0 ? err.text : now.trouble;
+		if (r >= 0 && err.text[0])
+			say_refused(&said, now.refused, err.text);
+		if (r != 0 || first || said.trouble[0] || trouble[0] ||
+		    clock_now_ms() - told_ms > TELL_EVERY_MS) {
+			tell(directory, &now, trouble);
+			told_ms = clock_now_ms();
+		}
+		say(&said, trouble);
+		if (r > 0)
+			continue;
+		/* Not all at once: a server may have thousands of us. */
+		poll(NULL, 0, r < 0 ? wait_ms + wait_ms * (getpid() % 32) / 64 : LOOK_MS);
+		wait_ms = r < 0 ? MIN(wait_ms * 2, (int)RETRY_MAX_MS) : RETRY_MIN_MS;
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static struct sidecar_spec spec;
+	bool is_daemon;
+	struct err err = { 0 };
+	struct sender *s;
+
+	prctl(PR_SET_NAME, "weir-postgres");
+	if (cli_helper_parse(argc, argv, &is_daemon, &spec, &err) < 0 || !spec.postgres) {
+		log_error("%s", err.text[0] ? err.text : "no PostgreSQL is named");
+		return 2;
+	}
+	/* Control makes the store in it; what isn't there yet could not be kept in reach.
+	 */
+	(void)!mkdir(spec.state_dir, 0700);
+	if (confine(spec.state_dir, &err) < 0) {
+		log_error("weir-postgres: %s", err.text);
+		return 1;
+	}
+	s = sender_new(spec.state_dir, spec.postgres);
+	if (!s) {
+		log_error("weir-postgres: out of memory");
+		return 1;
+	}
+	serve(s, spec.state_dir);
+	return 1;
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+/* weir-review: for each review task that opens, run the operator's command, with the task
+ * as JSON on its standard input. It takes the options of `weir sidecar` or `weir daemon`,
+ * whose keeper starts it, ends it, and starts it again.
+ *
+ * HOW IT WORKS
+ * The store knows who was told, and is the queue: tasks are taken from it as there is
+ * room for another command, RUNS_MAX of them at a time and STARTS_MAX in a minute. A
+ * command that fails is run again, later each time, until it succeeds or the task is
+ * decided. What ran when this process was killed is run again. Nothing that a sandbox
+ * chose stands in an argument or in the environment: both are fixed, and the JSON is
+ * plain ASCII. No capability is left, for this process and for commands. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "events/review_tell.h"
+#include "proto/settings_daemon.h"
+#include "sys/capabilities.h"
+
+enum {
+	RUNS_MAX = 4,
+	STARTS_MAX = 60, /* in a minute */
+	MINUTE_MS = 60 * 1000,
+	TIME_LIMIT_MS = 30 * 1000, /* then it and its children are killed */
+	LOOK_MS = 500,
+	NOTED_MS = 10 * 1000, /* after that, in which what came of it is noted */
+	STATUS_NOT_STARTED = 127,
+};
+
+struct run {
+	int64_t task;  /* its number */
+	pid_t pid;     /* 0: free */
+	int64_t at_ms; /* when it has to be over */
+};
+
+struct teller {
+	const char *command, *directory;
+	struct run runs[RUNS_MAX];
+	int64_t minute_ms;
+	unsigned int starts; /* since then */
+};
+
+/* ---- one command ---- */
+
+static int write_task(const struct review *t)
+{
+	char json[REVIEW_JSON_SIZE + 1];
+	size_t size = review_opened_json(t, json);
+	CLEAN(fd) int fd = memfd_create("weir-review", MFD_CLOEXEC);
+
+	json[size++] = '\n';
+	if (fd < 0 || write(fd, json, size) != (ssize_t)size ||
+	    lseek(fd, 0, SEEK_SET) < 0)
+		return -errno;
+	return TAKE_FD(fd);
+}
+
+/* In the child. */
+static void become(const char *command, int input, pid_t parent)
+{
+	char path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+	char lang[] = "LANG=C.UTF-8";
+	char *const environment[] = { path, lang, NULL };
+	const char *const argv[] = { command, NULL };
+	const struct sigaction by_default = { .sa_handler = SIG_DFL };
+	const struct rlimit none = { 0, 0 };
+
+	sigaction(SIGPIPE, &by_default, NULL);
+	if (setpgid(0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ||
+	    getppid() != parent || setrlimit(RLIMIT_CORE, &none) < 0 || chdir("/") < 0 ||
+	    dup3(input, STDIN_FILENO, 0) < 0 || dup3(STDERR_FILENO, STDOUT_FILENO, 0) < 0)
+		return;
+	execve(command, (char *const *)(uintptr_t)argv, environment);
+}
+
+static pid_t start(const struct teller *t, const struct review *task)
+{
+	CLEAN(fd) int input = write_task(task);
+	pid_t parent = getpid(), pid = input < 0 ? -1 : fork();
+
+	if (pid == 0) {
+		become(t->command, input, parent);
+		log_error("cannot run the review command: %s", strerror(errno));
+		_exit(STATUS_NOT_STARTED);
+	}
+	if (pid > 0)
+		(void)setpgid(pid, pid);
+	return pid;
+}
+
+/* ---- all of them ---- */
+
+static struct run *find_free(struct teller *t)
+{
+	for (size_t i = 0; i < RUNS_MAX; i++)
+		if (t->runs[i].pid == 0)
+			return &t->runs[i];
+	return NULL;
+}
+
+/* What can't be noted is tried again when its time is over. */
+static void note(const struct teller *t, int64_t task, const char *fault)
+{
+	struct review_store *store = NULL;
+	struct err err = { 0 };
+	int r = review_open(t->directory, &store, &err);
+
+	if (fault)
+		log_warning("the review command %s for task %" PRId64 ", trying again",
+			    fault, task);
+	if (r == 0 && fault)
+		r = review_not_told(store, task, REVIEW_COMMAND, clock_wall_ms(), &err);
+	else if (r == 0)
+		r = review_told(store, task, REVIEW_COMMAND, 0, &err);
+	review_close(store);
+	if (r < 0)
+		log_warning("the review command ran for task %" PRId64 ": %s", task,
+			    err.text);
+}
+
+static bool may_start(struct teller *t)
+{
+	int64_t now_ms = clock_now_ms();
+
+	if (now_ms - t->minute_ms >= MINUTE_MS) {
+		t->minute_ms = now_ms;
+		t->starts = 0;
+	}
+	return t->starts < STARTS_MAX && find_free(t);
+}
+
+static void on_end(struct teller *t, struct run *r, int status)
+{
+	char why[64];
+
+	/* Whatever it has left behind. */
+	(void)!kill(-r->pid, SIGKILL);
+	if (WIFSIGNALED(status))
+		snprintf(why, sizeof(why), "was killed by signal %d", WTERMSIG(status));
+	else
+		snprintf(why, sizeof(why), "ended with status %d", WEXITSTATUS(status));
+	note(t, r->task, status != 0 ? why : NULL);
+	r->pid = 0;
+}
+
+static void look_after(struct teller *t)
+{
+	int64_t now_ms = clock_now_ms();
+
+	for (size_t i = 0; i < RUNS_MAX; i++) {
+		struct run *r = &t->runs[i];
+		int status;
+
+		if (r->pid == 0)
+			continue;
+		if (now_ms >= r->at_ms)
+			(void)!kill(-r->pid, SIGKILL);
+		if (waitpid(r->pid, &status, WNOHANG) == r->pid)
+			on_end(t, r, status);
+	}
+}
+
+/* ---- the store ---- */
+
+/* There is room for it. */
+static void on_task(void *data, const struct review *task)
+{
+	struct teller *t = data;
+	struct run *r = find_free(t);
+
+	t->starts++;
+	*r = (struct run){ .task = task->id,
+			   .pid = start(t, task),
+			   .at_ms = clock_now_ms() + TIME_LIMIT_MS };
+	if (r->pid > 0)
+		return;
+	r->pid = 0;
+	note(t, task->id, "can't be started");
+}
+
+static void take_tasks(struct teller *t)
+{
+	struct review_store *store = NULL;
+	struct err ignored = { 0 };
+
+	/* Where there is no store yet, or it is being changed: another time. */
+	if (!may_start(t) || review_open(t->directory, &store, &ignored) < 0)
+		return;
+	while (may_start(t) &&
+	       review_tell(store, REVIEW_COMMAND, 1, TIME_LIMIT_MS + NOTED_MS,
+			   clock_wall_ms(), on_task, t, &ignored) == 1)
+		;
+	review_close(store);
+}
+
+/* What ran for the process before this one. */
+static void begin_anew(const struct teller *t)
+{
+	struct review_store *store = NULL;
+	struct err ignored = { 0 };
+
+	if (review_open(t->directory, &store, &ignored) == 0)
+		(void)!review_tell_anew(store, REVIEW_COMMAND, &ignored);
+	review_close(store);
+}
+
+int main(int argc, char **argv)
+{
+	static struct sidecar_spec spec;
+	bool is_daemon;
+	static struct teller t;
+	struct err err = { 0 };
+
+	if (cli_helper_parse(argc, argv, &is_daemon, &spec, &err) < 0 ||
+	    !spec.review_command) {
+		log_error("%s", err.text[0] ? err.text
+					    : "weir-review is started by Weir, not by "
+					      "hand");
+		return 2;
+	}
+	prctl(PR_SET_NAME, "weir-review");
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+	    capabilities_keep(0, &err) < 0) {
+		log_error("weir-review: cannot give up capabilities");
+		return 1;
+	}
+	t.command = spec.review_command;
+	t.directory = spec.state_dir;
+	begin_anew(&t);
+	for (;;) {
+		look_after(&t);
+		take_tasks(&t);
+		poll(NULL, 0, LOOK_MS);
+	}
+}

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "outputs/webhook.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+struct webhook {
+	size_t url_count;
+	char *texts[WEBHOOK_URLS_MAX];
+	struct webhook_url urls[WEBHOOK_URLS_MAX];
+	char *sandbox_id;
+	int fd; /* -1: no program */
+	size_t told_urls;
+	/* Jobs that wait for room in the channel. */
+	char *jobs[WEBHOOK_QUEUE_MAX]; /* payloads, owned */
+	size_t sizes[WEBHOOK_QUEUE_MAX];
+	uint32_t masks[WEBHOOK_QUEUE_MAX]; /* of URLs */
+	uint32_t ids[WEBHOOK_QUEUE_MAX];
+	size_t first, count;
+	uint32_t sockets[WEBHOOK_SOCKETS_MAX]; /* ids in use; 0: free */
+	uint64_t handed;		       /* jobs times URLs, to this program */
+	uint64_t
+		before[WEBHOOK_COUNTER_COUNT]; /* of earlier programs, and dropped here */
+	uint64_t now[WEBHOOK_COUNTER_COUNT];   /* what this program said */
+};
+
+int webhook_new(const char *const *urls, size_t count, const char *sandbox_id,
+		struct webhook **ret, struct err *err)
+{
+	struct webhook *w = calloc(1, sizeof(*w));
+	int r = 0;
+
+	if (!w)
+		return err_sys(err, -ENOMEM, "cannot make the webhook's queue");
+	w->fd = -1;
+	w->sandbox_id = strdup(sandbox_id ? sandbox_id : "");
+	if (count > WEBHOOK_URLS_MAX)
+		r = err_set(err, -EINVAL, "more than %d webhook URLs", WEBHOOK_URLS_MAX);
+	for (size_t i = 0; i < count && r == 0; i++) {
+		r = webhook_url_parse(text_of(urls[i]), &w->urls[i], err);
+		w->texts[i] = r == 0 ? strdup(urls[i]) : NULL;
+		if (r == 0 && !w->texts[i])
+			r = err_sys(err, -ENOMEM, "cannot make the webhook's queue");
+		w->url_count = i + 1;
+	}
+	if (r == 0 && !w->sandbox_id)
+		r = err_sys(err, -ENOMEM, "cannot make the webhook's queue");
+	if (r < 0) {
+		webhook_free(w);
+		return r;
+	}
+	*ret = w;
+	return 0;
+}
+
+void webhook_free(struct webhook *w)
+{
+	if (!w)
+		return;
+	for (size_t i = 0; i < w->url_count; i++)
+		free(w->texts[i]);
+	for (; w->count > 0; w->count--, w->first = (w->first + 1) % WEBHOOK_QUEUE_MAX)
+		free(w->jobs[w->first]);
+	if (w->fd >= 0)
+		close(w->fd);
+	free(w->sandbox_id);
+	free(w);
+}
+
+int webhook_fd(const struct webhook *w)
+{
+	return w->fd;
+}
+
+size_t webhook_url_count(const struct webhook *w)
+{
+	return w->url_count;
+}
+
+const struct webhook_url *webhook_url_at(const struct webhook *w, size_t i)
+{
+	return i < w->url_count ? &w->urls[i] : NULL;
+}
+
+/* Jobs that the program had and said nothing of. */
+static uint64_t unsaid(const struct webhook *w)
+{
+	const uint64_t said =
+		w->now[WEBHOOK_SENT] + w->now[WEBHOOK_FAILED] + w->now[WEBHOOK_DROPPED];
+
+	return w->handed > said ? w->handed - said : 0;
+}
+
+/* Whoever asks what comes of them asks again. */
+static void drop_asked(struct webhook *w)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < w->count; i++) {
+		const size_t from = (w->first + i) % WEBHOOK_QUEUE_MAX;
+		const size_t to = (w->first + kept) % WEBHOOK_QUEUE_MAX;
+
+		if (w->ids[from] != 0) {
+			free(w->jobs[from]);
+			continue;
+		}
+		w->jobs[to] = w->jobs[from];
+		w->sizes[to] = w->sizes[from];
+		w->masks[to] = w->masks[from];
+		w->ids[to] = 0;
+		kept++;
+	}
+	w->count = kept;
+}
+
+void webhook_attach(struct webhook *w, int fd)
+{
+	drop_asked(w);
+	if (w->fd >= 0)
+		close(w->fd);
+	w->fd = fd;
+	w->told_urls = 0;
+	w->before[WEBHOOK_DROPPED] += unsaid(w);
+	for (size_t i = 0; i < WEBHOOK_COUNTER_COUNT; i++)
+		w->before[i] += w->now[i];
+	memset(w->now, 0, sizeof(w->now));
+	memset(w->sockets, 0, sizeof(w->sockets));
+	w->handed = 0;
+}
+
+bool webhook_post(struct webhook *w, uint32_t id, uint32_t urls, const char *body,
+		  size_t size)
+{
+	const size_t slot = (w->first + w->count) % WEBHOOK_QUEUE_MAX;
+
+	urls &= (1u << w->url_count) - 1;
+	if (urls == 0)
+		return false;
+	w->jobs[slot] = w->count < WEBHOOK_QUEUE_MAX ? malloc(size) : w->jobs[slot];
+	if (w->count == WEBHOOK_QUEUE_MAX || !w->jobs[slot]) {
+		w->before[WEBHOOK_DROPPED] += (uint64_t)__builtin_popcount(urls);
+		return false;
+	}
+	memcpy(w->jobs[slot], body, size);
+	w->sizes[slot] = size;
+	w->masks[slot] = urls;
+	w->ids[slot] = id;
+	w->count++;
+	return true;
+}
+
+void webhook_denied(struct webhook *w, uint32_t urls, const char *name, int64_t wall_ms)
+{
+	char payload[WEBHOOK_PAYLOAD_SIZE];
+
+	(void)webhook_post(w, 0, urls, payload,
+			   webhook_payload(name, wall_ms, w->sandbox_id, payload));
+}
+
+static int send_text(struct webhook *w, enum webhook_type type, uint32_t id, uint32_t url,
+		     struct text text)
+{
+	struct webhook_message m = {
+		.type = type, .id = id, .url = url, .size = (uint32_t)text.len
+	};
+
+	memcpy(m.text, text.ptr, text.len);
+	return webhook_message_send(w->fd, &m, -1);
+}
+
+int webhook_flush(struct webhook *w)
+{
+	int r = 0;
+
+	if (w->fd < 0)
+		return 0;
+	for (; w->told_urls < w->url_count && r == 0; w->told_urls += r == 0)
+		r = send_text(w, WEBHOOK_URL, 0, (uint32_t)w->told_urls,
+			      text_of(w->texts[w->told_urls]));
+	while (w->count > 0 && r == 0) {
+		r = send_text(w, WEBHOOK_JOB, w->ids[w->first], w->masks[w->first],
+			      (struct text){ w->jobs[w->first], w->sizes[w->first] });
+		if (r < 0)
+			break;
+		free(w->jobs[w->first]);
+		w->handed += (uint64_t)__builtin_popcount(w->masks[w->first]);
+		w->first = (w->first + 1) % WEBHOOK_QUEUE_MAX;
+		w->count--;
+	}
+	return r;
+}
+
+static uint32_t *socket_slot(struct webhook *w, uint32_t id)
+{
+	for (size_t i = 0; i < WEBHOOK_SOCKETS_MAX; i++)
+		if (w->sockets[i] == id)
+			return &w->sockets[i];
+	return NULL;
+}
+
+/* Return: 1 when it is for the caller, 0 when it was taken care of. */
+static int take_message(struct webhook *w, const struct webhook_message *m)
+{
+	uint32_t *slot;
+	int r;
+
+	switch (m->type) {
+	case WEBHOOK_STATE:
+		memcpy(w->now, m->counters, sizeof(w->now));
+		return 0;
+	case WEBHOOK_WANT:
+		if (m->id == 0 || m->url >= w->url_count || socket_slot(w, m->id))
+			return -EBADMSG;
+		slot = socket_slot(w, 0);
+		if (!slot) {
+			r = webhook_answer(w, m->id, -EMFILE);
+			return r == -EPIPE ? r : 0; /* unheard it times out */
+		}
+		*slot = m->id;
+		return 1;
+	case WEBHOOK_DONE:
+		if (m->id == 0 || m->url >= w->url_count)
+			return -EBADMSG;
+		w->handed -= m->error == -EAGAIN && w->handed > 0;
+		return 1;
+	case WEBHOOK_CLOSED:
+		slot = m->id > 0 ? socket_slot(w, m->id) : NULL;
+		if (!slot)
+			return -EBADMSG;
+		*slot = 0;
+		return 1;
+	default:
+		return -EBADMSG;
+	}
+}
+
+int webhook_receive(struct webhook *w, struct webhook_message *ret)
+{
+	int fd = -1, r;
+
+	if (w->fd < 0)
+		return 0;
+	do {
+		r = webhook_message_receive(w->fd, ret, &fd);
+		if (fd >= 0)
+			close(fd); /* none is ever sent in this direction */
+		fd = -1;
+		if (r == 0)
+			r = take_message(w, ret);
+		else if (r == -EAGAIN)
+			return 0;
+	} while (r == 0);
+	return r;
+}
+
+int webhook_answer(struct webhook *w, uint32_t id, int fd)
+{
+	const struct webhook_message m = { .type = WEBHOOK_SOCKET,
+					   .id = id,
+					   .error = fd < 0 ? fd : 0 };
+	uint32_t *slot = socket_slot(w, id);
+	const int r = webhook_message_send(w->fd, &m, fd >= 0 ? fd : -1);
+
+	/* What the program didn't get it won't close. */
+	if ((fd < 0 || r < 0) && slot)
+		*slot = 0;
+	return r;
+}
+
+struct webhook_state webhook_state(const struct webhook *w)
+{
+	struct webhook_state s = { 0 };
+
+	for (size_t i = 0; i < WEBHOOK_COUNTER_COUNT; i++)
+		s.counters[i] = w->before[i] + w->now[i];
+	return s;
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+/* weir-webhook: tells URLs of denied names. Weir starts it, with descriptor 3 leading to
+ * itself (outputs/webhook.h); it ends when that does. Nobody else has a use for it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "outputs/webhook/confine.h"
+#include "outputs/webhook/hook.h"
+
+enum { CA_MAX = 8 << 20 };
+
+static struct text read_file(const char *path)
+{
+	CLEAN(fd) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	struct stat st;
+	char *bytes;
+	ssize_t n;
+
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > CA_MAX)
+		return (struct text){ 0 };
+	bytes = malloc((size_t)st.st_size + 1);
+	n = bytes ? read(fd, bytes, (size_t)st.st_size) : -1;
+	return (struct text){ bytes, n > 0 ? (size_t)n : 0 };
+}
+
+/* Read before the program is confined: afterwards it can open no file. */
+static struct text read_certificates(void)
+{
+	const char *const paths[] = {
+		getenv("SSL_CERT_FILE"),
+		curl_version_info(CURLVERSION_NOW)->cainfo,
+		"/etc/ssl/certs/ca-certificates.crt",
+		"/etc/pki/tls/certs/ca-bundle.crt",
+		"/etc/ssl/cert.pem",
+	};
+	struct text ca = { 0 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(paths) && ca.len == 0; i++)
+		if (paths[i] && paths[i][0])
+			ca = read_file(paths[i]);
+	return ca;
+}
+
+static bool is_channel(int fd)
+{
+	socklen_t size = sizeof(int);
+	int type = 0;
+
+	return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 &&
+	       type == SOCK_SEQPACKET;
+}
+
+static int serve(struct hooks *h)
+{
+	int r;
+
+	do {
+		r = hooks_wait(h, clock_now_ms());
+		if (r == 0)
+			r = hooks_receive(h);
+		if (r == 0)
+			r = hooks_work(h, clock_now_ms());
+	} while (r == 0);
+	return r;
+}
+
+int main(void)
+{
+	struct err err = { 0 };
+	struct hooks *h;
+	int r;
+
+	if (!is_channel(WEBHOOK_FD)) {
+		log_error("weir-webhook is started by Weir, not by hand");
+		return 2;
+	}
+	prctl(PR_SET_NAME, "weir-webhook", 0, 0, 0);
+	if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
+		log_error("cannot start libcurl");
+		return 1;
+	}
+	h = hooks_new(WEBHOOK_FD, read_certificates());
+	if (!h || confine(&err) < 0) {
+		log_error("weir-webhook: %s", h ? err.text : "out of memory");
+		return 1;
+	}
+	r = serve(h);
+	if (r != -EPIPE)
+		log_error("weir-webhook: %s", strerror(-r));
+	return r == -EPIPE ? 0 : 1;
+}

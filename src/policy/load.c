@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "policy/load.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "policy/check.h"
+#include "policy/embedded.h"
+#include "sys/bytes.h"
+
+int cli_read_file(const char *path, struct arena *arena, struct text *ret,
+		  struct err *err)
+{
+	/* Not blocking, so that a pipe in the file's place is refused, not waited for. */
+	CLEAN(fd) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	char shown[TEXT_ESCAPED_SIZE];
+	struct stat st;
+	size_t used = 0;
+	char *buf;
+	int r;
+
+	text_escape(text_of(path), shown, sizeof(shown));
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return err_sys(err, -errno, "cannot open %s", shown);
+	if (!S_ISREG(st.st_mode))
+		return err_set(err, -EINVAL, "cannot read %s: it is not a regular file",
+			       shown);
+	if (st.st_size > POLICY_TEXT_MAX)
+		return err_set(err, -E2BIG, "cannot read %s: it is larger than %d MiB",
+			       shown, POLICY_TEXT_MAX >> 20);
+	/* One more byte shows a file that grows while it is read. */
+	buf = arena_alloc(arena, (size_t)st.st_size + 1);
+	if (!buf)
+		return err_set(err, -ENOMEM, "out of memory");
+	r = bytes_read(fd, buf, (size_t)st.st_size + 1, &used);
+	if (r < 0)
+		return err_sys(err, r, "cannot read %s", shown);
+	if (used > (size_t)st.st_size)
+		return err_set(err, -EAGAIN,
+			       "cannot read %s: it changes while it is read", shown);
+	*ret = (struct text){ buf, used };
+	return 0;
+}
+
+/* --- profiles and extended files --- */
+
+/* A word is a profile; what has a dot or a slash is a file. */
+static bool is_profile_name(const char *name)
+{
+	return name[0] != '\0' && !strchr(name, '/') && !strchr(name, '.');
+}
+
+static int out_of_memory(struct err *err)
+{
+	return err_set(err, -ENOMEM, "out of memory");
+}
+
+/* "<dir>/<name>.yaml", if there is such a file. Return: 0, -ENOENT, or another -errno. */
+static int profile_from(struct arena *arena, const char *dir, const char *name,
+			struct text *ret_text, const char **ret_path, struct err *err)
+{
+	const char *path = arena_printf(arena, "%s/%s.yaml", dir, name);
+	int r;
+
+	if (!path)
+		return out_of_memory(err);
+	r = cli_read_file(path, arena, ret_text, err);
+	if (r == 0)
+		*ret_path = path;
+	return r == -ENOTDIR ? -ENOENT : r;
+}
+
+const char *cli_user_profiles(struct arena *arena)
+{
+	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+
+	if (config && config[0] == '/')
+		return arena_printf(arena, "%s/weir/profiles", config);
+	if (home && home[0] == '/')
+		return arena_printf(arena, "%s/.config/weir/profiles", home);
+	return NULL;
+}
+
+int cli_profile_load(struct arena *arena, const char *name, struct text *ret_text,
+		     const char **ret_path, struct err *err)
+{
+	const struct policy_embedded *shipped = policy_embedded_profile(text_of(name));
+	const char *user = cli_user_profiles(arena);
+	int r;
+
+	if (!is_profile_name(name))
+		return err_set(err, -ENOENT, "is not the name of a profile");
+	r = user ? profile_from(arena, user, name, ret_text, ret_path, err) : -ENOENT;
+
+	if (r == -ENOENT)
+		r = profile_from(arena, CLI_ETC_PROFILES, name, ret_text, ret_path, err);
+	if (r != -ENOENT)
+		return r;
+	if (!shipped)
+		return err_set(err, -ENOENT, "there is no profile of this name");
+	*ret_path = arena_printf(arena, POLICY_BUILT_IN "%s", shipped->name);
+	if (!*ret_path)
+		return out_of_memory(err);
+	*ret_text = shipped->text;
+	return 0;
+}
+
+/* A file that is named by @from stands beside it, unless its path is absolute. */
+static const char *file_path(struct arena *arena, const char *name, const char *from)
+{
+	const char *slash = from ? strrchr(from, '/') : NULL;
+
+	while (strncmp(name, "./", 2) == 0)
+		name += 2;
+	if (name[0] == '/' || !slash)
+		return arena_text(arena, text_of(name));
+	return arena_printf(arena, "%.*s/%s", (int)(slash - from), from, name);
+}
+
+static int load_document(void *data, const char *name, const char *from,
+			 struct text *ret_text, const char **ret_path, struct err *err)
+{
+	struct arena *arena = data;
+	const char *path;
+	int r;
+
+	if (is_profile_name(name))
+		return cli_profile_load(arena, name, ret_text, ret_path, err);
+	path = file_path(arena, name, from);
+	if (!path)
+		return out_of_memory(err);
+	r = cli_read_file(path, arena, ret_text, err);
+	if (r == 0)
+		*ret_path = path;
+	return r;
+}
+
+/* --- the whole --- */
+
+static void load_fault(struct faults *f, const char *file, const char *text)
+{
+	struct fault fault = { .level = FAULT_ERROR, .path = "" };
+
+	f->errors++;
+	fault.file = arena_text(&f->arena, text_of(file));
+	fault.text = arena_text(&f->arena, text_of(text));
+	if (f->count < POLICY_FAULTS_MAX && fault.file && fault.text)
+		f->items[f->count++] = fault;
+	else
+		f->dropped++;
+}
+
+static int read_options(const struct policy_reader *r, const char *option,
+			enum policy_action action, const char *const *values,
+			size_t count, struct policy *policy)
+{
+	int result = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		int e = policy_read_option(r, option, action, text_of(values[i]), policy);
+
+		if (e == -ENOMEM)
+			return e;
+		result = e < 0 ? e : result;
+	}
+	return result;
+}
+
+/* @name is a path for the policy, and a name or a path for --profile. */
+static int read_named(const struct policy_reader *r, const char *option, const char *name,
+		      bool is_file, struct policy *policy)
+{
+	struct err err = { 0 };
+	const char *path = name;
+	struct text text;
+	int e = is_file ? cli_read_file(name, r->arena, &text, &err)
+			: load_document(r->arena, name, NULL, &text, &path, &err);
+
+	if (e == -ENOMEM)
+		return e;
+	if (e < 0) {
+		char shown[TEXT_ESCAPED_SIZE], why[ERR_TEXT_SIZE + TEXT_ESCAPED_SIZE];
+
+		snprintf(why, sizeof(why), "'%s': %s",
+			 text_escape(text_of(name), shown, sizeof(shown)), err.text);
+		load_fault(r->faults, option, is_file ? err.text : why);
+		return -EINVAL;
+	}
+	return policy_read(r, path, text, POLICY_FORMAT_GUESS, policy);
+}
+
+static int worse(int a, int b)
+{
+	if (a == -ENOMEM || b == -ENOMEM)
+		return -ENOMEM;
+	return a < 0 ? a : b;
+}
+
+/* The option asks for less than the policy, which forbids just that. */
+static bool weakens(const struct cli_policy_args *args, const struct policy *p)
+{
+	return p->require_full_isolation && args->has_verify && !args->verify_tls &&
+	       args->verify == POLICY_VERIFY_DNS &&
+	       (!p->has_verify || p->verify == POLICY_VERIFY_TLS);
+}
+
+/* Read everything, check and compile it: cli_policy_load() with the plan. */
+static int load(const struct cli_policy_args *args, struct arena *arena,
+		struct faults *faults, struct policy *ret, uint8_t **ret_plan,
+		size_t *ret_plan_size)
+{
+	const struct policy_reader reader = { .arena = arena,
+					      .faults = faults,
+					      .load = load_document,
+					      .load_data = arena };
+	CLEAN(mem) uint8_t *plan = NULL;
+	struct policy policy = { 0 };
+	int r = read_options(&reader, args->narrow_file, POLICY_DENY, args->narrow,
+			     args->narrow_count, &policy);
+
+	r = worse(r, read_options(&reader, "--deny", POLICY_DENY, args->deny,
+				  args->deny_count, &policy));
+	r = worse(r, read_options(&reader, "--allow", POLICY_ALLOW, args->allow,
+				  args->allow_count, &policy));
+	if (args->policy_file)
+		r = worse(r, read_named(&reader, "policy", args->policy_file, true,
+					&policy));
+	for (size_t i = 0; i < args->profile_count; i++)
+		r = worse(r, read_named(&reader, "--profile", args->profiles[i], false,
+					&policy));
+	if (weakens(args, &policy)) {
+		load_fault(faults, "--verify",
+			   "'dns' is weaker than tls, and the policy has "
+			   "require_full_isolation: true");
+		r = worse(r, -EINVAL);
+	}
+	if (args->has_verify || !policy.has_verify)
+		policy.verify = args->verify;
+	if (args->verify_tls)
+		policy.verify = POLICY_VERIFY_TLS;
+	/* Over half a policy the checks would mislead. */
+	if (r == 0)
+		r = policy_build(&reader, &policy, &plan, ret_plan_size);
+	if (r < 0)
+		return r;
+	*ret = policy;
+	*ret_plan = TAKE_PTR(plan);
+	return 0;
+}
+
+int cli_policy_load(const struct cli_policy_args *args, struct arena *arena,
+		    struct faults *faults, struct policy *ret)
+{
+	CLEAN(mem) uint8_t *plan = NULL;
+	size_t size;
+
+	return load(args, arena, faults, ret, &plan, &size);
+}
+
+int cli_policy_load_text(const char *path, struct text text, struct arena *arena,
+			 struct faults *faults, struct policy *ret, uint8_t **ret_plan,
+			 size_t *ret_plan_size)
+{
+	const struct policy_reader reader = { .arena = arena,
+					      .faults = faults,
+					      .load = load_document,
+					      .load_data = arena };
+	int r = policy_read(&reader, path, text, POLICY_FORMAT_GUESS, ret);
+
+	return r < 0 ? r : policy_build(&reader, ret, ret_plan, ret_plan_size);
+}
+
+static void print_faults(const struct faults *f, bool quiet_hints)
+{
+	char line[FAULT_TEXT_SIZE];
+
+	for (size_t i = 0; i < f->count; i++) {
+		if (f->items[i].level == FAULT_HINT && quiet_hints)
+			continue;
+		fprintf(stderr, "%s\n", fault_format(&f->items[i], line, sizeof(line)));
+	}
+	if (f->dropped > 0)
+		fprintf(stderr, "… and %zu more\n", f->dropped);
+}
+
+int cli_policy_build(const struct cli_policy_args *args, struct arena *arena,
+		     bool quiet_hints, struct policy *ret, uint8_t **ret_plan,
+		     size_t *ret_plan_size)
+{
+	struct faults faults = { 0 };
+	int r = load(args, arena, &faults, ret, ret_plan, ret_plan_size);
+
+	print_faults(&faults, quiet_hints);
+	faults_done(&faults);
+	if (r == -ENOMEM)
+		fputs("cannot read the policy: out of memory\n", stderr);
+	return r == 0 || r == -ENOMEM ? r : -EINVAL;
+}

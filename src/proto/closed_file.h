@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+/* proto/closed_file - STATE_DIR/closed.json: the policy of a sidecar that has closed its
+ * sandbox and has no file for its policy. Control writes it; the keeper starts with it.
+ */
+#pragma once
+
+#include "policy/document.h"
+
+/* @d in the file; one that isn't closed takes the file away. Return: 0 or -errno. */
+int closed_file_write(const char *state_dir, const struct document *d,
+		      struct err *err) MUST_CHECK;
+/* Return: 1 with *@ret; 0: there is none; -errno: it can't be read, and whatever it says
+ * may not be opened. */
+int closed_file_read(const char *state_dir, struct document **ret,
+		     struct err *err) MUST_CHECK;

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+/* OpenSandbox's variables, read as its sidecar reads them: of most, what means nothing is
+ * as good as not set. Here that is said, and what would weaken is refused. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "proto/settings_internal.h"
+
+void sidecar_fault(struct sidecar_faults *f, const struct err *err)
+{
+	if (f->count++ > 0)
+		log_error("%s", f->last.text);
+	f->last = *err;
+}
+
+void sidecar_warn(struct sidecar_spec *spec, const char *fmt, ...)
+{
+	char text[ERR_TEXT_SIZE];
+	char *copy;
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	copy = arena_text(&spec->arena, text_of(text));
+	if (copy && spec->warning_count < ARRAY_SIZE(spec->warnings))
+		spec->warnings[spec->warning_count++] = copy;
+}
+
+static bool is_truthy(struct text t)
+{
+	static const char *const words[] = { "1", "true", "yes", "y", "on" };
+
+	t = text_trim(t);
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+		if (text_equal_nocase(t, words[i]))
+			return true;
+	}
+	return false;
+}
+
+/* What is over the most counts as the most. */
+static int set_clamped(void *target, const char *value, uint32_t most,
+		       int (*set)(void *target, const char *value, struct err *err),
+		       struct err *err)
+{
+	char number[16];
+	struct text t = text_trim(text_of(value));
+	uint32_t n;
+
+	if (text_to_u32(t, UINT32_MAX, &n) && n > most)
+		snprintf(number, sizeof(number), "%u", most);
+	else
+		snprintf(number, sizeof(number), "%.*s", (int)MIN(t.len, (size_t)15),
+			 t.len > 0 ? t.ptr : "");
+	return set(target, number, err);
+}
+
+static int set_timeout(void *target, const char *value, struct err *err)
+{
+	return set_clamped(target, value, SIDECAR_TIMEOUT_MAX, sidecar_set_timeout, err);
+}
+
+static int set_probe_every(void *target, const char *value, struct err *err)
+{
+	return set_clamped(target, value, SIDECAR_PROBE_EVERY_MAX,
+			   sidecar_set_probe_every, err);
+}
+
+struct variable {
+	const char *name, *option;
+	/* In place of the option's own setter. */
+	int (*set)(void *target, const char *value, struct err *err);
+	bool is_list;	/* parted by commas; empty parts are nothing */
+	bool is_strict; /* what can't be read ends the start */
+};
+
+static const struct variable variables[] = {
+	{ "OPENSANDBOX_EGRESS_MODE", "mode", .is_strict = true },
+	{ "OPENSANDBOX_EGRESS_RULES", "rules", .is_strict = true },
+	{ "OPENSANDBOX_EGRESS_POLICY_FILE", "policy-file", .is_strict = true },
+	{ "OPENSANDBOX_EGRESS_HTTP_ADDR", "http-addr", .is_strict = true },
+	{ "OPENSANDBOX_EGRESS_TOKEN", "token", .is_strict = true },
+	{ "OPENSANDBOX_EGRESS_MAX_RULES", "max-rules" },
+	{ "OPENSANDBOX_EGRESS_LOG_LEVEL", "log-level" },
+	{ "OPENSANDBOX_LOG_OUTPUT", "log-output", .is_list = true, .is_strict = true },
+	{ "OPENSANDBOX_EGRESS_DENY_WEBHOOK", "deny-webhook" },
+	{ "OPENSANDBOX_EGRESS_SANDBOX_ID", "sandbox-id", .is_strict = true },
+	{ "OPENSANDBOX_EGRESS_METRICS_EXTRA_ATTRS", "metrics-extra-attrs",
+	  .is_list = true },
+	{ "OPENSANDBOX_EGRESS_NAMESERVER_EXEMPT", "nameserver-exempt", .is_list = true },
+	{ "OPENSANDBOX_EGRESS_DNS_UPSTREAM", "dns-upstream", .is_list = true,
+	  .is_strict = true },
+	{ "OPENSANDBOX_EGRESS_DNS_UPSTREAM_TIMEOUT", "dns-upstream-timeout",
+	  set_timeout },
+	{ "OPENSANDBOX_EGRESS_DNS_UPSTREAM_PROBE", "dns-upstream-probe" },
+	{ "OPENSANDBOX_EGRESS_DNS_UPSTREAM_PROBE_INTERVAL_SEC",
+	  "dns-upstream-probe-interval", set_probe_every },
+	{ "OPENSANDBOX_EGRESS_BLOCK_DOH_443", "block-doh-443" },
+	{ "OPENSANDBOX_EGRESS_DOH_BLOCKLIST", "doh-blocklist", .is_list = true },
+};
+
+static void set_one(struct sidecar_spec *spec, struct sidecar_faults *faults,
+		    const struct variable *v, const struct cli_option *o,
+		    const char *value)
+{
+	struct err err = { 0 };
+
+	if ((v->set ?: o->set)(spec, value, &err) == 0)
+		return;
+	err_context(&err, "%s", v->name);
+	if (v->is_strict)
+		sidecar_fault(faults, &err);
+	else
+		sidecar_warn(spec, "%s, ignoring", err.text);
+}
+
+static void set_list(struct sidecar_spec *spec, struct sidecar_faults *faults,
+		     const struct variable *v, const struct cli_option *o,
+		     const char *value)
+{
+	struct text rest = text_of(value), part;
+	struct err err = { 0 };
+	size_t count = 0;
+
+	while (text_split(&rest, ',', &part)) {
+		const char *copy;
+
+		part = text_trim(part);
+		if (part.len == 0)
+			continue;
+		copy = arena_text(&spec->arena, part);
+		if (!copy) {
+			err_set(&err, -ENOMEM, "out of memory");
+			sidecar_fault(faults, &err);
+			return;
+		}
+		set_one(spec, faults, v, o, copy);
+		count++;
+	}
+	if (count == 0 && v->is_strict) {
+		err_set(&err, -EINVAL, "%s: the list is empty", v->name);
+		sidecar_fault(faults, &err);
+	}
+}
+
+static void read_variable(struct sidecar_spec *spec, struct sidecar_faults *faults,
+			  const struct variable *v)
+{
+	const struct cli_option *o =
+		cli_option_find(&cli_sidecar_options, text_of(v->option));
+	uint64_t bit = 1ULL << (o - cli_sidecar_options.items);
+	const char *value = getenv(v->name);
+
+	if (!value || value[0] == '\0' || (spec->given & bit) != 0)
+		return;
+	if (!o->arg && is_truthy(text_of(value)))
+		set_one(spec, faults, v, o, NULL);
+	else if (o->arg && v->is_list)
+		set_list(spec, faults, v, o, value);
+	else if (o->arg)
+		set_one(spec, faults, v, o, value);
+	spec->given |= bit;
+}
+
+/* --- what Weir has no use for --- */
+
+static const struct {
+	const char *name, *why;
+} unused[] = {
+	{ "OPENSANDBOX_NETWORK_POLICY", "is read by no version: the policy stands in "
+					"OPENSANDBOX_EGRESS_RULES" },
+	{ "OPENSANDBOX_EGRESS_MITMPROXY_PORT", "means nothing without mitmproxy" },
+	{ "OPENSANDBOX_EGRESS_MITMPROXY_SCRIPT", "means nothing without mitmproxy" },
+	{ "OPENSANDBOX_EGRESS_MITMPROXY_UPSTREAM_TRUST_DIR",
+	  "means nothing without mitmproxy" },
+	{ "OPENSANDBOX_EGRESS_MITMPROXY_SSL_INSECURE",
+	  "means nothing without mitmproxy" },
+	{ "OPENSANDBOX_EGRESS_MITMPROXY_EXTRA_PORTS", "means nothing without mitmproxy" },
+	{ "OPENSANDBOX_CREDENTIAL_PROXY_SOCKET",
+	  "means nothing without a credential vault" },
+	{ "OPENSANDBOX_EGRESS_REDIRECT_BACKEND", "chooses nothing: there is nft alone" },
+	{ "OPENSANDBOX_EGRESS_CREDENTIAL_VAULT_REQUIRE_TLS",
+	  "means nothing without a credential vault" },
+	{ "OPENSANDBOX_EGRESS_CREDENTIAL_VAULT_TRUSTED_PROXY_CIDRS",
+	  "means nothing without a credential vault" },
+	{ "OPENSANDBOX_EGRESS_UPSTREAM_PROXY", "is not supported: traffic leaves "
+					       "directly" },
+	{ "OPENSANDBOX_EGRESS_UPSTREAM_PROXY_AUTH", "is not supported: traffic leaves "
+						    "directly" },
+	{ "OPENSANDBOX_EGRESS_PROFILE", "is not supported" },
+};
+
+static bool is_set(const char *name)
+{
+	const char *value = getenv(name);
+
+	return value && value[0] != '\0';
+}
+
+static bool is_known(struct text name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(variables); i++) {
+		if (text_equal(name, variables[i].name))
+			return true;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(unused); i++) {
+		if (text_equal(name, unused[i].name))
+			return true;
+	}
+	return text_equal(name, "OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT");
+}
+
+static void warn_of_strays(struct sidecar_spec *spec)
+{
+	static const char prefix[] = "OPENSANDBOX_EGRESS_";
+
+	for (char **e = environ; e && *e; e++) {
+		struct text name = { *e, strcspn(*e, "=") };
+		char shown[TEXT_ESCAPED_SIZE];
+
+		if (strncmp(*e, prefix, sizeof(prefix) - 1) == 0 && !is_known(name))
+			sidecar_warn(spec, "%s is not known, ignoring",
+				     text_escape(name, shown, sizeof(shown)));
+	}
+}
+
+static void warn_of_otel(struct sidecar_spec *spec)
+{
+	for (char **e = environ; e && *e; e++) {
+		struct text name = { *e, strcspn(*e, "=") };
+		char shown[TEXT_ESCAPED_SIZE];
+
+		if (strncmp(*e, "OTEL_", 5) != 0 || (*e)[name.len] == '\0')
+			continue;
+		sidecar_warn(spec,
+			     "%s: OpenTelemetry is not spoken here, ignoring; /metrics "
+			     "has the numbers for Prometheus",
+			     text_escape(name, shown, sizeof(shown)));
+		return;
+	}
+}
+
+void sidecar_read_opensandbox(struct sidecar_spec *spec, struct sidecar_faults *faults)
+{
+	const char *mitm = getenv("OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT");
+	struct err err = { 0 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(variables); i++)
+		read_variable(spec, faults, &variables[i]);
+	if (mitm && is_truthy(text_of(mitm))) {
+		err_set(&err, -EINVAL,
+			"OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT: Weir opens no TLS, so "
+			"it can't stand in for mitmproxy; unset it");
+		sidecar_fault(faults, &err);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(unused); i++) {
+		if (is_set(unused[i].name))
+			sidecar_warn(spec, "%s %s, ignoring", unused[i].name,
+				     unused[i].why);
+	}
+	warn_of_strays(spec);
+	warn_of_otel(spec);
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "relay/first.h"
+
+#include <string.h>
+
+#include "base/text.h"
+#include "relay/tls.h"
+
+static const char *const methods[] = {
+	"GET",	   "HEAD",    "POST",  "PUT",	"DELETE",
+	"CONNECT", "OPTIONS", "TRACE", "PATCH", "PRI",
+};
+
+static const char hidden[] = "white space before TLS or HTTP";
+static const char proxy_header[] = "a PROXY header";
+
+static bool is_space(char c)
+{
+	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+static bool is_upper(char c)
+{
+	return c >= 'A' && c <= 'Z';
+}
+
+static char upper(char c)
+{
+	return c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
+}
+
+/* @word, in whatever case, is a known method or, when it may still grow, begins one. */
+static bool is_known(struct text word, bool may_grow)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
+		size_t size = strlen(methods[i]), n = 0;
+
+		while (n < word.len && n < size && upper(word.ptr[n]) == methods[i][n])
+			n++;
+		if (n == word.len && (n == size || may_grow))
+			return true;
+	}
+	return false;
+}
+
+static bool is_known_exactly(struct text word)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
+		if (text_equal(word, methods[i]))
+			return true;
+	}
+	return false;
+}
+
+/* A word that only a request would begin with: upper case, as methods are; '-' and '_'
+ * stand in a few. */
+static bool looks_like_method(struct text word)
+{
+	if (word.len == 0 || word.len > FIRST_METHOD_MAX || !is_upper(word.ptr[0]))
+		return false;
+	for (size_t i = 0; i < word.len; i++) {
+		if (!is_upper(word.ptr[i]) && word.ptr[i] != '-' && word.ptr[i] != '_')
+			return false;
+	}
+	return true;
+}
+
+/* "… HTTP/" in whatever case: no reader of HTTP takes a line without it, but for
+ * HTTP/0.9. */
+static bool names_http(struct text line)
+{
+	static const char mark[] = "HTTP/";
+	const size_t size = sizeof(mark) - 1;
+
+	for (size_t i = 1; i + size <= line.len; i++) {
+		size_t n = 0;
+
+		while (n < size && upper(line.ptr[i + n]) == mark[n])
+			n++;
+		if (n == size && is_space(line.ptr[i - 1]))
+			return true;
+	}
+	return false;
+}
+
+/* The first line is whole. */
+static enum first_kind line_kind(struct text word, struct text line)
+{
+	return names_http(line) || is_known_exactly(word) ? FIRST_HTTP : FIRST_NEITHER;
+}
+
+static enum first_kind text_kind(struct text t, const char **ret_reason)
+{
+	const char *end = t.len > 0 ? memchr(t.ptr, '\n', t.len) : NULL;
+	struct text word = { t.ptr, 0 };
+
+	while (word.len < t.len && !is_space(t.ptr[word.len]))
+		word.len++;
+	if (word.len == t.len)
+		return looks_like_method(word) || is_known(word, true) ? FIRST_NEED_MORE
+								       : FIRST_NEITHER;
+	if (text_equal(word, "PROXY")) {
+		*ret_reason = proxy_header;
+		return FIRST_BAD;
+	}
+	if (is_known_exactly(word))
+		return FIRST_HTTP;
+	if (end)
+		return line_kind(word, (struct text){ t.ptr, (size_t)(end - t.ptr) });
+	if (t.ptr[word.len] == '\r' ||
+	    (!looks_like_method(word) && !is_known(word, false)))
+		return names_http(t) ? FIRST_HTTP : FIRST_NEITHER;
+	return FIRST_NEED_MORE;
+}
+
+static enum first_kind plain_kind(struct text t, const char **ret_reason)
+{
+	struct tls_hello hello;
+	const uint8_t *bytes = (const uint8_t *)t.ptr;
+
+	/* Only the kind counts here: more than a few bytes needn't be read. */
+	switch (tls_hello_read(bytes, MIN(t.len, (size_t)8), &hello)) {
+	case TLS_NOT:
+		return text_kind(t, ret_reason);
+	case TLS_NEED_MORE:
+		return bytes[0] & 0x80 || t.len < 2 ? FIRST_NEED_MORE : FIRST_TLS;
+	default:
+		return FIRST_TLS;
+	}
+}
+
+/* Version 2 of the PROXY header begins with line ends and goes on like nothing else. */
+static bool is_proxy_v2(struct text t)
+{
+	static const char mark[] = { '\r', '\n', '\r', '\n', '\0' };
+
+	return t.len >= sizeof(mark) && memcmp(t.ptr, mark, sizeof(mark)) == 0;
+}
+
+static enum first_kind more_or_bad(size_t size, const char **ret_reason)
+{
+	if (size < FIRST_LINE_MAX)
+		return FIRST_NEED_MORE;
+	*ret_reason = "a first line over 16 KiB";
+	return FIRST_BAD;
+}
+
+enum first_kind first_kind(const uint8_t *bytes, size_t size, const char **ret_reason)
+{
+	struct text t = { (const char *)bytes, size };
+	enum first_kind kind;
+
+	while (t.len > 0 && is_space(t.ptr[0])) {
+		t.ptr++;
+		t.len--;
+	}
+	if (t.len == 0)
+		return more_or_bad(size, ret_reason);
+	if (is_proxy_v2((struct text){ (const char *)bytes, size })) {
+		*ret_reason = proxy_header;
+		return FIRST_BAD;
+	}
+	kind = plain_kind(t, ret_reason);
+	if (kind == FIRST_NEED_MORE)
+		return more_or_bad(size, ret_reason);
+	if (t.len == size || (kind != FIRST_TLS && kind != FIRST_HTTP))
+		return kind;
+	*ret_reason = hidden;
+	return FIRST_BAD;
+}

@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "relay/http.h"
+
+#include <string.h>
+
+/* A head while it is read. */
+struct head {
+	struct http_request request;
+	struct wire_host target; /* from an absolute or authority form */
+	uint16_t target_port;
+	uint16_t default_port; /* of the target's scheme; 0: none */
+	bool version_1_0;
+	uint8_t hosts, lengths, encodings; /* headers seen, at most 2 */
+};
+
+static bool is_token_char(char c)
+{
+	static const char others[] = "!#$%&'*+-.^_`|~";
+
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+	       (c >= '0' && c <= '9') || (c != '\0' && strchr(others, c));
+}
+
+static bool is_token(struct text t)
+{
+	for (size_t i = 0; i < t.len; i++) {
+		if (!is_token_char(t.ptr[i]))
+			return false;
+	}
+	return t.len > 0;
+}
+
+static bool is_visible(char c)
+{
+	return c > 0x20 && c < 0x7f;
+}
+
+/* Text of a header's value: anything but control bytes. */
+static bool is_value_char(char c)
+{
+	return (unsigned char)c >= 0x20 ? c != 0x7f : c == '\t';
+}
+
+/* --- lines --- */
+
+enum line { LINE_NEED_MORE = 0, LINE_OK, LINE_BAD };
+
+/* The line at the start of @t, without its CR LF. Only CR LF ends one; no other control
+ * byte but a tab stands in it. */
+static enum line read_line(struct text t, struct text *ret)
+{
+	for (size_t i = 0; i < t.len; i++) {
+		if (t.ptr[i] == '\r') {
+			if (i + 1 == t.len)
+				return LINE_NEED_MORE;
+			*ret = (struct text){ t.ptr, i };
+			return t.ptr[i + 1] == '\n' ? LINE_OK : LINE_BAD;
+		}
+		if (!is_value_char(t.ptr[i]))
+			return LINE_BAD;
+	}
+	return LINE_NEED_MORE;
+}
+
+static void skip_line(struct text *t, struct text line)
+{
+	t->ptr += line.len + 2;
+	t->len -= line.len + 2;
+}
+
+/* Cut the part before the first @separator off @t. False: there is none. */
+static bool cut(struct text *t, char separator, struct text *ret)
+{
+	const char *p = t->len > 0 ? memchr(t->ptr, separator, t->len) : NULL;
+
+	if (!p)
+		return false;
+	*ret = (struct text){ t->ptr, (size_t)(p - t->ptr) };
+	t->len -= ret->len + 1;
+	t->ptr = p + 1;
+	return true;
+}
+
+/* --- the request line --- */
+
+/* "http://host:port/…": only the host counts here. */
+static enum http_fault read_absolute(struct text t, struct head *h)
+{
+	struct text scheme, authority;
+	size_t n = 0;
+
+	if (!cut(&t, ':', &scheme) || t.len < 2 || memcmp(t.ptr, "//", 2) != 0)
+		return HTTP_BAD_TARGET;
+	if (text_equal_nocase(scheme, "http"))
+		h->default_port = 80;
+	else if (text_equal_nocase(scheme, "https"))
+		h->default_port = 443;
+	else
+		return HTTP_BAD_TARGET;
+	authority = (struct text){ t.ptr + 2, t.len - 2 };
+	while (n < authority.len && authority.ptr[n] != '/' && authority.ptr[n] != '?')
+		n++;
+	authority.len = n;
+	if (wire_host_port_read(authority, &h->target, &h->target_port) == WIRE_HOST_BAD)
+		return HTTP_BAD_TARGET;
+	return HTTP_FAULT_NONE;
+}
+
+static enum http_fault read_target(struct text method, struct text t, struct head *h)
+{
+	for (size_t i = 0; i < t.len; i++) {
+		if (!is_visible(t.ptr[i]) || t.ptr[i] == '#')
+			return HTTP_BAD_TARGET;
+	}
+	if (t.len == 0)
+		return HTTP_BAD_REQUEST_LINE;
+	h->request.connect = text_equal(method, "CONNECT");
+	if (h->request.connect) {
+		if (wire_host_port_read(t, &h->target, &h->target_port) ==
+			    WIRE_HOST_BAD ||
+		    h->target_port == 0)
+			return HTTP_BAD_TARGET;
+		return HTTP_FAULT_NONE;
+	}
+	if (t.ptr[0] == '/')
+		return HTTP_FAULT_NONE;
+	if (text_equal(t, "*"))
+		return text_equal(method, "OPTIONS") ? HTTP_FAULT_NONE : HTTP_BAD_TARGET;
+	return read_absolute(t, h);
+}
+
+static enum http_fault read_request_line(struct text line, struct head *h)
+{
+	struct text method, target;
+
+	if (!cut(&line, ' ', &method) || !is_token(method))
+		return HTTP_BAD_REQUEST_LINE;
+	if (!cut(&line, ' ', &target))
+		return HTTP_BAD_VERSION;
+	h->version_1_0 = text_equal(line, "HTTP/1.0");
+	if (!h->version_1_0 && !text_equal(line, "HTTP/1.1"))
+		return HTTP_BAD_VERSION;
+	return read_target(method, target, h);
+}
+
+/* --- headers --- */
+
+static enum http_fault read_host(struct head *h, struct text value)
+{
+	if (h->hosts++ > 0)
+		return HTTP_SEVERAL_HOSTS;
+	if (wire_host_port_read(value, &h->request.host, &h->request.port) ==
+	    WIRE_HOST_BAD)
+		return HTTP_BAD_HOST;
+	return HTTP_FAULT_NONE;
+}
+
+static bool read_length(struct text t, uint64_t *ret)
+{
+	uint64_t value = 0;
+
+	if (t.len == 0 || (t.len > 1 && t.ptr[0] == '0'))
+		return false;
+	for (size_t i = 0; i < t.len; i++) {
+		if (t.ptr[i] < '0' || t.ptr[i] > '9' ||
+		    __builtin_mul_overflow(value, 10, &value) ||
+		    __builtin_add_overflow(value, (uint64_t)(t.ptr[i] - '0'), &value))
+			return false;
+	}
+	*ret = value;
+	return value <= INT64_MAX;
+}
+
+static enum http_fault read_content_length(struct head *h, struct text value)
+{
+	h->request.body = HTTP_BODY_LENGTH;
+	if (h->lengths++ > 0 || !read_length(value, &h->request.length))
+		return HTTP_BAD_FRAMING;
+	return HTTP_FAULT_NONE;
+}
+
+static enum http_fault read_encoding(struct head *h, struct text value)
+{
+	h->request.body = HTTP_BODY_CHUNKED;
+	if (h->encodings++ > 0 || h->version_1_0 || !text_equal_nocase(value, "chunked"))
+		return HTTP_BAD_FRAMING;
+	return HTTP_FAULT_NONE;
+}
+
+static enum http_fault read_upgrade(struct head *h, struct text value)
+{
+	struct text part;
+
+	h->request.upgrade = true;
+	while (text_split(&value, ',', &part))
+		h->request.h2c = h->request.h2c ||
+				 text_equal_nocase(text_trim(part), "h2c");
+	return HTTP_FAULT_NONE;
+}
+
+static const struct {
+	const char *name;
+	enum http_fault (*read)(struct head *h, struct text value);
+} headers[] = {
+	{ "host", read_host },
+	{ "content-length", read_content_length },
+	{ "transfer-encoding", read_encoding },
+	{ "upgrade", read_upgrade },
+};
+
+/* @h NULL: a trailer, in which none of them may stand. */
+static enum http_fault read_header(struct text line, struct head *h)
+{
+	struct text name;
+
+	if (!cut(&line, ':', &name) || !is_token(name))
+		return HTTP_BAD_LINE;
+	for (size_t i = 0; i < ARRAY_SIZE(headers); i++) {
+		if (text_equal_nocase(name, headers[i].name))
+			return h ? headers[i].read(h, text_trim(line)) : HTTP_BAD_LINE;
+	}
+	return HTTP_FAULT_NONE;
+}
+
+/* --- a head --- */
+
+static uint16_t port_or(uint16_t port, uint16_t otherwise)
+{
+	return port ? port : otherwise;
+}
+
+/* What the target and the Host say together. */
+static enum http_fault settle_host(struct head *h)
+{
+	struct http_request *r = &h->request;
+
+	if (h->hosts == 0 && !h->version_1_0)
+		return HTTP_NO_HOST;
+	if (h->target.kind == WIRE_HOST_BAD)
+		return HTTP_FAULT_NONE;
+	if (h->hosts > 0 && !wire_host_equal(&h->target, &r->host))
+		return HTTP_HOST_DIFFERS;
+	/* CONNECT: a Host without a port can only mean the target's. */
+	if (h->hosts > 0 &&
+	    port_or(h->target_port, h->default_port) !=
+		    port_or(r->port, r->connect ? h->target_port : h->default_port))
+		return HTTP_HOST_DIFFERS;
+	r->host = h->target;
+	r->port = h->target_port;
+	return HTTP_FAULT_NONE;
+}
+
+static enum http_fault settle(struct head *h)
+{
+	const struct http_request *r = &h->request;
+
+	if ((h->lengths > 0 && h->encodings > 0) ||
+	    (r->connect && r->body != HTTP_BODY_NONE) || (r->connect && r->upgrade))
+		return HTTP_BAD_FRAMING;
+	return settle_host(h);
+}
+
+static enum http_read bad(struct http_piece *ret, enum http_fault fault)
+{
+	ret->fault = (uint8_t)fault;
+	return HTTP_BAD;
+}
+
+static enum http_read need_more(const struct text *rest, const uint8_t *bytes,
+				struct http_piece *ret)
+{
+	size_t seen = (size_t)((const uint8_t *)rest->ptr - bytes) + rest->len;
+
+	return seen >= HTTP_HEAD_MAX ? bad(ret, HTTP_TOO_LONG) : HTTP_NEED_MORE;
+}
+
+static enum http_read read_head(const uint8_t *bytes, size_t size, struct http_piece *ret)
+{
+	struct text rest = { (const char *)bytes, MIN(size, (size_t)HTTP_HEAD_MAX) };
+	struct text line;
+	struct head h = { 0 };
+	bool first = true;
+	enum http_fault fault;
+	enum line l;
+
+	while ((l = read_line(rest, &line)) == LINE_OK) {
+		skip_line(&rest, line);
+		if (!first && line.len == 0) {
+			fault = settle(&h);
+			if (fault != HTTP_FAULT_NONE)
+				return bad(ret, fault);
+			h.request.size = (size_t)((const uint8_t *)rest.ptr - bytes);
+			ret->request = h.request;
+			ret->pass = h.request.size;
+			return HTTP_REQUEST;
+		}
+		fault = first ? read_request_line(line, &h) : read_header(line, &h);
+		if (fault != HTTP_FAULT_NONE)
+			return bad(ret, fault);
+		first = false;
+	}
+	if (l == LINE_BAD)
+		return bad(ret, first ? HTTP_BAD_REQUEST_LINE : HTTP_BAD_LINE);
+	return need_more(&rest, bytes, ret);
+}
+
+/* --- bodies --- */
+
+static bool read_chunk_size(struct text line, uint64_t *ret)
+{
+	uint64_t value = 0;
+
+	if (line.len == 0 || line.len > HTTP_CHUNK_DIGITS_MAX)
+		return false;
+	for (size_t i = 0; i < line.len; i++) {
+		int digit = text_hex_value(line.ptr[i]);
+
+		if (digit < 0)
+			return false;
+		value = value << 4 | (uint64_t)digit;
+	}
+	*ret = value;
+	return true;
+}
+
+/* Its line and its data. */
+static enum http_read read_chunk(struct http_stream *s, struct text rest,
+				 struct http_piece *ret)
+{
+	struct text line;
+	uint64_t size;
+
+	rest.len = MIN(rest.len, (size_t)HTTP_CHUNK_LINE_MAX);
+	switch (read_line(rest, &line)) {
+	case LINE_OK:
+		break;
+	case LINE_NEED_MORE:
+		return rest.len == HTTP_CHUNK_LINE_MAX ? bad(ret, HTTP_BAD_FRAMING)
+						       : HTTP_NEED_MORE;
+	default:
+		return bad(ret, HTTP_BAD_FRAMING);
+	}
+	if (!read_chunk_size(line, &size))
+		return bad(ret, HTTP_BAD_FRAMING);
+	s->phase = size > 0 ? HTTP_PHASE_CHUNK_END : HTTP_PHASE_TRAILER;
+	ret->pass = line.len + 2 + size;
+	return HTTP_PASS;
+}
+
+static enum http_read read_chunk_end(struct http_stream *s, struct text rest,
+				     struct http_piece *ret)
+{
+	if (memcmp(rest.ptr, "\r\n", MIN(rest.len, (size_t)2)) != 0)
+		return bad(ret, HTTP_BAD_FRAMING);
+	if (rest.len < 2)
+		return HTTP_NEED_MORE;
+	s->phase = HTTP_PHASE_CHUNK;
+	ret->pass = 2;
+	return HTTP_PASS;
+}
+
+/* All of it at once, so that none passes before it was seen to be sound. */
+static enum http_read read_trailer(struct http_stream *s, const uint8_t *bytes,
+				   size_t size, struct http_piece *ret)
+{
+	struct text rest = { (const char *)bytes, MIN(size, (size_t)HTTP_HEAD_MAX) };
+	struct text line;
+	enum line l;
+
+	while ((l = read_line(rest, &line)) == LINE_OK) {
+		skip_line(&rest, line);
+		if (line.len == 0) {
+			s->phase = HTTP_PHASE_HEAD;
+			ret->pass = (uint64_t)((const uint8_t *)rest.ptr - bytes);
+			return HTTP_PASS;
+		}
+		if (read_header(line, NULL) != HTTP_FAULT_NONE)
+			return bad(ret, HTTP_BAD_LINE);
+	}
+	return l == LINE_BAD ? bad(ret, HTTP_BAD_LINE) : need_more(&rest, bytes, ret);
+}
+
+enum http_read http_next(struct http_stream *s, const uint8_t *bytes, size_t size,
+			 struct http_piece *ret)
+{
+	struct text rest = { (const char *)bytes, size };
+	enum http_read r;
+
+	if (size == 0)
+		return HTTP_NEED_MORE;
+	switch (s->phase) {
+	case HTTP_PHASE_HEAD:
+		r = read_head(bytes, size, ret);
+		if (r == HTTP_REQUEST && ret->request.body == HTTP_BODY_LENGTH)
+			ret->pass += ret->request.length;
+		if (r == HTTP_REQUEST && ret->request.body == HTTP_BODY_CHUNKED)
+			s->phase = HTTP_PHASE_CHUNK;
+		return r;
+	case HTTP_PHASE_CHUNK:
+		return read_chunk(s, rest, ret);
+	case HTTP_PHASE_CHUNK_END:
+		return read_chunk_end(s, rest, ret);
+	case HTTP_PHASE_TRAILER:
+		return read_trailer(s, bytes, size, ret);
+	default:
+		return bad(ret, HTTP_BAD_FRAMING);
+	}
+}
+
+const char *http_fault_text(enum http_fault f)
+{
+	static const char *const texts[HTTP_FAULT_COUNT] = {
+		[HTTP_FAULT_NONE] = "none",
+		[HTTP_BAD_REQUEST_LINE] = "a malformed HTTP request line",
+		[HTTP_BAD_TARGET] = "a malformed HTTP request target",
+		[HTTP_BAD_VERSION] = "HTTP of another version than 1.0 and 1.1",
+		[HTTP_BAD_LINE] = "a malformed HTTP header",
+		[HTTP_BAD_HOST] = "HTTP with a malformed Host",
+		[HTTP_SEVERAL_HOSTS] = "HTTP with several Hosts",
+		[HTTP_NO_HOST] = "HTTP/1.1 without a Host",
+		[HTTP_HOST_DIFFERS] = "HTTP whose Host and target differ",
+		[HTTP_BAD_FRAMING] = "HTTP with doubtful framing",
+		[HTTP_TOO_LONG] = "an HTTP head over 16 KiB",
+	};
+
+	return f < HTTP_FAULT_COUNT ? texts[f] : "none";
+}
+
+/* --- responses --- */
+
+/* "HTTP/1.1 101 Switching Protocols" */
+static bool read_status_line(struct text line, uint16_t *ret)
+{
+	struct text version, code;
+	uint32_t value;
+
+	if (!cut(&line, ' ', &version))
+		return false;
+	if (!text_equal(version, "HTTP/1.1") && !text_equal(version, "HTTP/1.0"))
+		return false;
+	if (!cut(&line, ' ', &code))
+		code = line;
+	if (code.len != 3 || !text_to_u32(code, 999, &value) || value < 100)
+		return false;
+	*ret = (uint16_t)value;
+	return true;
+}
+
+enum http_read http_status_read(const uint8_t *bytes, size_t size,
+				struct http_status *ret)
+{
+	struct text rest = { (const char *)bytes, MIN(size, (size_t)HTTP_HEAD_MAX) };
+	struct http_status status = { 0 };
+	struct text line;
+	enum line l;
+
+	while ((l = read_line(rest, &line)) == LINE_OK) {
+		skip_line(&rest, line);
+		if (status.code == 0) {
+			if (!read_status_line(line, &status.code))
+				return HTTP_BAD;
+		} else if (line.len == 0) {
+			status.size = (size_t)((const uint8_t *)rest.ptr - bytes);
+			*ret = status;
+			return HTTP_PASS;
+		}
+	}
+	return l == LINE_BAD || size >= HTTP_HEAD_MAX ? HTTP_BAD : HTTP_NEED_MORE;
+}

@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "relay/relay.h"
+
+#include <errno.h>
+#include <linux/netfilter_ipv4.h>
+#include <linux/netfilter_ipv6/ip6_tables.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "relay/relay_internal.h"
+
+enum {
+	ACCEPT_BATCH = 64,     /* connections taken from a listener per event */
+	ACCEPT_PAUSE_MS = 100, /* when not even a refusal is possible */
+	TOKEN = 1000,	       /* one new flow */
+	FDS_SPARE_PART = 16,   /* of all descriptors, that connections leave free */
+};
+
+static void relay_work(struct loop_deferred *d);
+
+void relay_schedule(struct relay *r)
+{
+	if (r->work_queued)
+		return;
+	r->work_queued = true;
+	loop_defer(r->loop, &r->work);
+}
+
+static void reap(struct relay *r)
+{
+	struct relay_flow *f;
+	struct relay_guest *g;
+
+	while ((f = TAILQ_FIRST(&r->dead))) {
+		TAILQ_REMOVE(&r->dead, f, in_queue);
+		relay_flow_free(r, f);
+	}
+	while ((g = LIST_FIRST(&r->dead_guests))) {
+		LIST_REMOVE(g, link);
+		free(g);
+	}
+}
+
+static void relay_work(struct loop_deferred *d)
+{
+	struct relay *r = CONTAINER_OF(d, struct relay, work);
+	struct relay_flow *f;
+	size_t spent = 0;
+
+	while (spent < RELAY_TURN_BUDGET && (f = TAILQ_FIRST(&r->ready))) {
+		TAILQ_REMOVE(&r->ready, f, in_queue);
+		f->queued = false;
+		spent += relay_flow_run(f);
+	}
+	reap(r);
+	r->work_queued = false;
+	if (!TAILQ_EMPTY(&r->ready))
+		relay_schedule(r);
+}
+
+/* Where the client wanted to go before the redirect. False: it can't be told, or the
+ * listener itself was dialled. */
+static bool original_destination(int fd, struct endpoint *ret)
+{
+	struct sockaddr_storage here = { 0 }, asked = { 0 };
+	socklen_t here_size = sizeof(here), asked_size = sizeof(asked);
+	struct endpoint local;
+	int r;
+
+	if (getsockname(fd, (struct sockaddr *)&here, &here_size) < 0)
+		return false;
+	if (here.ss_family == AF_INET)
+		r = getsockopt(fd, IPPROTO_IP, SO_ORIGINAL_DST, &asked, &asked_size);
+	else
+		r = getsockopt(fd, IPPROTO_IPV6, IP6T_SO_ORIGINAL_DST, &asked,
+			       &asked_size);
+	if (r < 0 || asked.ss_family != here.ss_family)
+		return false;
+	*ret = endpoint_from_sockaddr(&asked);
+	local = endpoint_from_sockaddr(&here);
+	return ret->addr.family != ADDR_NONE && ret->port != 0 &&
+	       !(ret->port == local.port && addr_equal(&ret->addr, &local.addr));
+}
+
+/* At most LIMIT_NEW_FLOWS_PER_SECOND, in bursts of at most a second's worth. */
+static bool take_token(struct relay_guest *g)
+{
+	uint32_t rate = plan_limit(&g->sandbox->plan, LIMIT_NEW_FLOWS_PER_SECOND);
+
+	return rate_take(&g->new_flows, rate, 1000, rate, loop_now_ms(g->relay->loop));
+}
+
+/* May one more flow begin, on @fd? Otherwise it is counted and told. */
+static bool has_room(struct relay_guest *g, int fd)
+{
+	if (fd >= g->relay->fds_max)
+		relay_limit(g, LIMIT_FLOWS, "no descriptor is free");
+	else if (!take_token(g))
+		relay_limit(g, LIMIT_NEW_FLOWS_PER_SECOND, "too many new connections");
+	else if (g->flow_count >= plan_limit(&g->sandbox->plan, LIMIT_FLOWS))
+		relay_limit(g, LIMIT_FLOWS, "too many connections");
+	else if (g->relay->flow_count >= g->relay->flows_max)
+		relay_limit(g, LIMIT_FLOWS, "the engine has too many connections");
+	else
+		return true;
+	return false;
+}
+
+static bool is_probe(const struct sandbox *s, const struct endpoint *to)
+{
+	return s->probe_name.size > 0 && to->port == s->probe_port &&
+	       addr_equal(&to->addr, &s->probe_addr);
+}
+
+/* The self-test: its connection has come through the redirect, and that is all it
+ * wants to know. */
+static void answer_probe(int fd)
+{
+	if (send(fd, "W", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1)
+		close(fd);
+	else
+		relay_reset_fd(fd);
+}
+
+/* Whose connection it is that came to listeners which many share. */
+static struct relay_guest *who_dials(const struct relay *r, int fd)
+{
+	const struct sandbox *s = r->shared.by_socket(r->shared.data, fd);
+
+	return s ? s->guest : NULL;
+}
+
+static void take_connection(struct relay_guest *g, int fd)
+{
+	const struct relay_question unknown = { 0 };
+	struct endpoint to;
+	bool known = original_destination(fd, &to);
+
+	if (g->sandbox->state == SANDBOX_TESTING && known && is_probe(g->sandbox, &to)) {
+		answer_probe(fd);
+		return;
+	}
+	/* While the self-test runs a flow ends where its dial does: see relay_flow.c. */
+	if ((g->sandbox->state == SANDBOX_RUNNING ||
+	     g->sandbox->state == SANDBOX_TESTING) &&
+	    has_room(g, fd)) {
+		if (known) {
+			relay_flow_start(g, fd, &to);
+			return;
+		}
+		relay_refuse(g, &unknown, PLAN_NO_RULE, "it dialled the relay itself");
+	}
+	relay_reset_fd(fd);
+}
+
+static void take_from(struct relay_guest *listening, int fd)
+{
+	struct relay_guest *g = listening;
+
+	if (!g->sandbox)
+		g = who_dials(g->relay, fd);
+	if (g)
+		take_connection(g, fd);
+	else
+		relay_reset_fd(fd);
+}
+
+/* A descriptor that is held only to be given up: with it a connection can be taken and
+ * reset when no other is left. */
+static int spare_open(void)
+{
+	return socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+}
+
+/* Return: a connection was there and is refused. */
+static bool refuse_one(struct relay_guest *g, int listener)
+{
+	struct relay *r = g->relay;
+	int fd;
+
+	if (r->spare_fd < 0)
+		return false;
+	close(TAKE_FD(r->spare_fd));
+	fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	if (fd >= 0)
+		relay_reset_fd(fd);
+	r->spare_fd = spare_open();
+	if (fd < 0)
+		return false;
+	if (g->sandbox)
+		relay_limit(g, LIMIT_FLOWS, "no descriptor is free");
+	return true;
+}
+
+static int listen_start(struct relay_guest *g)
+{
+	int e = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(g->listen) && e == 0; i++) {
+		if (g->listen[i].fd < 0 || g->listen[i].added)
+			continue;
+		relay_set_options(g->listen[i].fd);
+		e = loop_add(g->relay->loop, &g->listen[i], EPOLLIN);
+	}
+	return e;
+}
+
+static void listen_stop(struct relay_guest *g)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(g->listen); i++)
+		loop_remove(g->relay->loop, &g->listen[i]);
+}
+
+static void listen_pause(struct relay_guest *g);
+
+static void on_pause_over(struct loop_timer *t)
+{
+	struct relay_guest *g = CONTAINER_OF(t, struct relay_guest, pause);
+
+	if (g->relay->spare_fd < 0)
+		g->relay->spare_fd = spare_open();
+	if (listen_start(g) < 0)
+		listen_pause(g);
+}
+
+static void listen_pause(struct relay_guest *g)
+{
+	struct loop *loop = g->relay->loop;
+
+	if (loop_timer_start(loop, &g->pause, loop_now_ms(loop) + ACCEPT_PAUSE_MS) == 0)
+		listen_stop(g);
+}
+
+/* The connection that was to be taken is gone; the listener is as it was. */
+static bool is_of_one_connection(int error)
+{
+	return error == ECONNABORTED || error == EINTR || error == EPROTO ||
+	       error == EPERM;
+}
+
+static bool is_out_of_resources(int error)
+{
+	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+static void accept_some(struct relay_guest *g, int listener)
+{
+	for (int i = 0; i < ACCEPT_BATCH; i++) {
+		int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		int e = fd < 0 ? errno : 0;
+
+		if (e == 0) {
+			take_from(g, fd);
+		} else if (e == EAGAIN) {
+			return;
+		} else if (!is_of_one_connection(e) &&
+			   !(is_out_of_resources(e) && refuse_one(g, listener))) {
+			listen_pause(g);
+			return;
+		}
+	}
+}
+
+static void on_listen4(struct loop_source *s, uint32_t events)
+{
+	accept_some(CONTAINER_OF(s, struct relay_guest, listen[0]), s->fd);
+}
+
+static void on_listen6(struct loop_source *s, uint32_t events)
+{
+	accept_some(CONTAINER_OF(s, struct relay_guest, listen[1]), s->fd);
+}
+
+/* Half of the descriptors for flows, at two each, and an eighth for pipes: the rest
+ * is for DNS, so that no number of connections can take names away. */
+static void set_maxima(struct relay *r)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+		files.rlim_cur = 1024;
+	files.rlim_cur = MIN(files.rlim_cur, (rlim_t)1 << 20);
+	r->flows_max = (uint32_t)files.rlim_cur / 4;
+	r->fds_max = (int)(files.rlim_cur - files.rlim_cur / FDS_SPARE_PART);
+	r->pipes_max = MIN((uint32_t)files.rlim_cur / 16, (uint32_t)RELAY_PIPES_MAX);
+}
+
+/* splice() has no MSG_NOSIGNAL. */
+static int ignore_broken_pipes(void)
+{
+	const struct sigaction ignore = { .sa_handler = SIG_IGN };
+
+	return sigaction(SIGPIPE, &ignore, NULL);
+}
+
+struct relay *relay_new(const struct relay_config *config, struct err *err)
+{
+	struct relay *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		goto undo;
+	r->loop = config->loop;
+	r->route_fd = config->route_fd;
+	r->work.run = relay_work;
+	r->copy_buffer = malloc(RELAY_COPY_BYTES);
+	LIST_INIT(&r->guests);
+	LIST_INIT(&r->dead_guests);
+	SLIST_INIT(&r->pipes);
+	TAILQ_INIT(&r->ready);
+	TAILQ_INIT(&r->dead);
+	LIST_INIT(&r->spares);
+	set_maxima(r);
+	r->spare_fd = spare_open();
+	if (r->copy_buffer && r->spare_fd >= 0 && ignore_broken_pipes() == 0)
+		return r;
+undo:
+	err_sys(err, r && r->copy_buffer ? -errno : -ENOMEM, "start the relay");
+	relay_free(r);
+	return NULL;
+}
+
+/* Its flows are reset. */
+static void guest_end(struct relay_guest *g)
+{
+	struct relay *r = g->relay;
+
+	listen_stop(g);
+	loop_timer_stop(r->loop, &g->pause);
+	while (!LIST_EMPTY(&g->flows))
+		relay_flow_abort(LIST_FIRST(&g->flows));
+	if (g->sandbox)
+		g->sandbox->guest = NULL;
+	g->sandbox = NULL;
+	LIST_REMOVE(g, link);
+	LIST_INSERT_HEAD(&r->dead_guests, g, link);
+	relay_schedule(r);
+}
+
+void relay_free(struct relay *r)
+{
+	struct relay_guest *g;
+	struct relay_flow *f;
+
+	if (!r)
+		return;
+	while ((g = LIST_FIRST(&r->guests)))
+		guest_end(g);
+	reap(r);
+	while ((f = LIST_FIRST(&r->spares))) {
+		LIST_REMOVE(f, in_guest);
+		free(f);
+	}
+	relay_pipes_free(r);
+	if (r->spare_fd >= 0)
+		close(r->spare_fd);
+	free(r->copy_buffer);
+	free(r);
+}
+
+static struct relay_guest *guest_new(struct relay *r, struct sandbox *s, int listen4,
+				     int listen6)
+{
+	struct relay_guest *g = calloc(1, sizeof(*g));
+
+	if (!g)
+		return NULL;
+	g->relay = r;
+	g->sandbox = s;
+	g->listen[0] = (struct loop_source){ .fd = listen4, .on_ready = on_listen4 };
+	g->listen[1] = (struct loop_source){ .fd = listen6, .on_ready = on_listen6 };
+	g->pause.on_fire = on_pause_over;
+	LIST_INIT(&g->flows);
+	return g;
+}
+
+static int guest_start(struct relay *r, struct relay_guest *g)
+{
+	int e;
+
+	if (!g)
+		return -ENOMEM;
+	e = listen_start(g);
+	if (e < 0) {
+		listen_stop(g);
+		free(g);
+		return e;
+	}
+	LIST_INSERT_HEAD(&r->guests, g, link);
+	if (g->sandbox)
+		g->sandbox->guest = g;
+	return 0;
+}
+
+int relay_attach(struct relay *r, struct sandbox *s)
+{
+	const int *fds = s->fds.fd;
+
+	return guest_start(
+		r, guest_new(r, s, fds[SANDBOX_FD_RELAY4], fds[SANDBOX_FD_RELAY6]));
+}
+
+int relay_share(struct relay *r, const struct relay_shared *shared)
+{
+	r->shared = *shared;
+	return guest_start(r, guest_new(r, NULL, shared->listen[0], shared->listen[1]));
+}
+
+void relay_detach(struct relay *r, struct sandbox *s)
+{
+	if (s->guest)
+		guest_end(s->guest);
+}
+
+void relay_recheck(struct relay *r, struct sandbox *s)
+{
+	struct relay_flow *f;
+
+	for (f = s->guest ? LIST_FIRST(&s->guest->flows) : NULL; f;
+	     f = LIST_NEXT(f, in_guest)) {
+		f->recheck = true;
+		relay_flow_queue(f);
+	}
+}
+
+void relay_account(struct relay *r, const struct sandbox *s)
+{
+	struct relay_guest *g = s->guest;
+	struct relay_flow *f;
+
+	if (!g)
+		return;
+	LIST_FOREACH(f, &g->flows, in_guest)
+	{
+		relay_flow_account(f);
+	}
+}
+
+size_t relay_flow_count(const struct relay *r, const struct sandbox *s)
+{
+	return s->guest ? s->guest->flow_count : 0;
+}

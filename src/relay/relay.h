@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+/* relay/relay - the way out for TCP: connections that the filter redirected are
+ * accepted inside, judged, dialled, and spliced. Out of an owned namespace they are
+ * dialled from outside; in a shared one from there, on ports that the filter knows as
+ * Weir's own (sys/self_ports.h).
+ *
+ * A connection is dialled only if its original destination is, at this moment, allowed
+ * for this sandbox: an address rule with that port allows it, or a name that is still
+ * valid taught it and that name's rule has the port; no address rule denies it; it is
+ * not the listener itself, not loopback, not unspecified, and no address of the host,
+ * unless an address rule names that very address (a /32 or /128). In a namespace that
+ * Weir lives in itself the host's addresses are the sandbox's own and never redirected:
+ * none is dialled.
+ *
+ * A refused connection gets a reset at once. If the dial fails before a byte flowed, the
+ * other learned addresses of the same name are tried; if all fail, the error is
+ * passed on as a reset. Half-closes, resets and back-pressure pass through in both
+ * directions. Bytes are moved with splice(); pipes come from a pool and are borrowed
+ * only while bytes wait. */
+#pragma once
+
+#include "sandbox/sandbox.h"
+#include "sys/loop.h"
+
+enum {
+	RELAY_PIPES_MAX = 256, /* of the engine's pool; without one: plain copies */
+	RELAY_CONNECT_MS = 30 * 1000, /* dial timeout, per address */
+	RELAY_ADDRESSES_MAX = 8,      /* tried for one connection */
+};
+
+struct relay;
+
+struct relay_config {
+	struct loop *loop; /* borrowed */
+	int route_fd;	   /* link_route_open(), owned by the caller */
+};
+
+/* Ignores SIGPIPE for the whole process: splice() into a socket that is gone raises it.
+ */
+struct relay *relay_new(const struct relay_config *config, struct err *err) MUST_CHECK;
+/* Resets what is open. The loop makes no turn after it. */
+void relay_free(struct relay *r);
+
+/* Listeners that many sandboxes are redirected to: whose connection it is. NULL:
+ * nobody's, it is reset. The sandboxes are attached as well; their own listeners are -1.
+ */
+struct relay_shared {
+	int listen[2]; /* IPv4, IPv6; borrowed; -1: none */
+	struct sandbox *(*by_socket)(void *data, int fd);
+	void *data;
+};
+/* Once, until the relay ends. Return: 0 or -errno. */
+int relay_share(struct relay *r, const struct relay_shared *shared) MUST_CHECK;
+int relay_attach(struct relay *r, struct sandbox *s) MUST_CHECK;
+/* All its connections are reset. */
+void relay_detach(struct relay *r, struct sandbox *s);
+/* The sandbox's plan has changed: flows that it no longer allows are reset, in the order
+ * of the ready queue, a bounded number in each turn; none moves another byte before it
+ * is judged. */
+void relay_recheck(struct relay *r, struct sandbox *s);
+
+/* What has passed on its connections that are open, into its accounts; what ends is
+ * there by itself. */
+void relay_account(struct relay *r, const struct sandbox *s);
+
+size_t relay_flow_count(const struct relay *r, const struct sandbox *s);

@@ -1,0 +1,508 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "relay/relay_internal.h"
+#include "sandbox/learned.h"
+#include "sandbox/verdict.h"
+#include "sys/link.h"
+#include "sys/self_ports.h"
+
+enum {
+	KEEPALIVE_IDLE_SEC = 300,
+	KEEPALIVE_INTERVAL_SEC = 30,
+	KEEPALIVE_PROBES = 6,
+};
+
+static const uint32_t side_events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI | EPOLLET;
+
+void relay_reset_fd(int fd)
+{
+	const struct linger linger = { .l_onoff = 1, .l_linger = 0 };
+
+	(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+	close(fd);
+}
+
+static void set_option(int fd, int level, int option, int value)
+{
+	/* None of them decides what may pass: a socket without one still works. */
+	(void)setsockopt(fd, level, option, &value, sizeof(value));
+}
+
+void relay_set_options(int fd)
+{
+	set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+	set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_SEC);
+	set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_INTERVAL_SEC);
+	set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES);
+	/* Urgent bytes are bytes like others. */
+	set_option(fd, SOL_SOCKET, SO_OOBINLINE, 1);
+}
+
+void relay_flow_queue(struct relay_flow *f)
+{
+	struct relay *r = f->guest->relay;
+
+	if (f->queued || f->state == FLOW_DEAD)
+		return;
+	f->queued = true;
+	TAILQ_INSERT_TAIL(&r->ready, f, in_queue);
+	relay_schedule(r);
+}
+
+static void note(struct relay_side *side, uint32_t events)
+{
+	if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+		side->readable = true;
+	if (events & (EPOLLOUT | EPOLLHUP | EPOLLERR))
+		side->writable = true;
+	if (events & EPOLLERR)
+		side->failed = true;
+	if (events & (EPOLLRDHUP | EPOLLHUP))
+		side->hung_up = true;
+	if (events & EPOLLPRI)
+		side->urgent = true;
+}
+
+static void on_client(struct loop_source *s, uint32_t events)
+{
+	struct relay_flow *f = CONTAINER_OF(s, struct relay_flow, client.source);
+
+	note(&f->client, events);
+	relay_flow_queue(f);
+}
+
+static void on_server(struct loop_source *s, uint32_t events)
+{
+	struct relay_flow *f = CONTAINER_OF(s, struct relay_flow, server.source);
+
+	note(&f->server, events);
+	relay_flow_queue(f);
+}
+
+static void on_dial_timeout(struct loop_timer *t)
+{
+	struct relay_flow *f = CONTAINER_OF(t, struct relay_flow, timer);
+
+	f->timed_out = true;
+	relay_flow_queue(f);
+}
+
+static void on_patience_over(struct loop_timer *t)
+{
+	struct relay_flow *f = CONTAINER_OF(t, struct relay_flow, patience);
+
+	f->out_of_patience = true;
+	relay_flow_queue(f);
+}
+
+/* Its last packet leaves while the port is still known as Weir's. */
+static void let_port_go(struct relay_flow *f, struct relay_side *side, bool reset)
+{
+	const struct sockaddr nowhere = { .sa_family = AF_UNSPEC };
+
+	if (side->own_port == 0)
+		return;
+	if (reset)
+		(void)connect(side->source.fd, &nowhere, sizeof(nowhere));
+	own_let_go(&f->guest->sandbox->own, side->source.fd,
+		   (enum addr_family)f->dialled.addr.family, IPPROTO_TCP, side->own_port);
+	side->own_port = 0;
+}
+
+void relay_side_close(struct relay_flow *f, struct relay_side *side, bool reset)
+{
+	int fd = side->source.fd;
+
+	if (fd < 0)
+		return;
+	loop_remove(f->guest->relay->loop, &side->source);
+	let_port_go(f, side, reset);
+	side->source.fd = -1;
+	if (reset)
+		relay_reset_fd(fd);
+	else
+		close(fd);
+}
+
+void relay_flow_end(struct relay_flow *f, bool reset)
+{
+	struct relay_guest *g = f->guest;
+	struct relay *r = g->relay;
+
+	relay_flow_account(f);
+	relay_side_close(f, &f->client, reset);
+	relay_side_close(f, &f->server, reset);
+	relay_way_done(g, &f->up);
+	relay_way_done(g, &f->down);
+	loop_timer_stop(r->loop, &f->timer);
+	loop_timer_stop(r->loop, &f->patience);
+	if (f->queued)
+		TAILQ_REMOVE(&r->ready, f, in_queue);
+	f->queued = false;
+	f->state = FLOW_DEAD;
+	LIST_REMOVE(f, in_guest);
+	g->flow_count--;
+	r->flow_count--;
+	TAILQ_INSERT_TAIL(&r->dead, f, in_queue);
+	relay_schedule(r);
+}
+
+void relay_flow_abort(struct relay_flow *f)
+{
+	relay_flow_end(f, true);
+}
+
+/* Whatever can't be looked up counts as the host's own. */
+static bool is_host_local(const struct relay *r, const struct addr *a)
+{
+	return link_addr_is_local(r->route_fd, a) != 0;
+}
+
+struct relay_question relay_flow_question(const struct relay_flow *f,
+					  const struct endpoint *to)
+{
+	const struct sandbox *s = f->guest->sandbox;
+	bool host_local = addr_equal(&to->addr, &f->asked.addr)
+				  ? f->host_local
+				  : is_host_local(f->guest->relay, &to->addr);
+
+	return (struct relay_question){
+		.plan = &s->plan,
+		.learned = s->learned,
+		.to = *to,
+		.host_local = host_local,
+		.shared = s->shared && s->own.mark != 0,
+		.now_ms = loop_now_ms(f->guest->relay->loop),
+	};
+}
+
+/* A flow of the time before `verify: tls` has shown bytes of some kind, and no name. */
+static enum relay_shown shown_so_far(const struct relay_flow *f)
+{
+	if (f->shown == SHOWN_NOTHING && f->check == CHECK_DONE)
+		return SHOWN_BYTES;
+	return (enum relay_shown)f->shown;
+}
+
+void relay_flow_recheck(struct relay_flow *f)
+{
+	enum relay_shown shown = shown_so_far(f);
+	struct relay_question q = relay_flow_question(f, &f->asked);
+	struct relay_judgement j = relay_judge_again(&q, shown, &f->name);
+
+	f->recheck = false;
+	if (f->state == FLOW_CLOSING || f->state == FLOW_REFUSED)
+		return;
+	if (j.allowed && f->dials > 0 && !addr_equal(&f->dialled.addr, &f->asked.addr)) {
+		q = relay_flow_question(f, &f->dialled);
+		j = relay_judge_again(&q, shown, &f->name);
+	}
+	if (j.allowed)
+		return;
+	relay_refuse(f->guest, &q, j.rule, j.reason);
+	relay_flow_abort(f);
+}
+
+/* Return: 0 (under way), or -errno. */
+static int dial(struct relay_flow *f, const struct endpoint *to)
+{
+	int family = to->addr.family == ADDR_V6 ? AF_INET6 : AF_INET;
+	struct relay *r = f->guest->relay;
+	struct relay_side *side = &f->server;
+	struct sockaddr_storage sa;
+	socklen_t size = endpoint_to_sockaddr(to, &sa);
+	int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP);
+	int e;
+
+	if (fd < 0)
+		return -errno;
+	*side = (struct relay_side){ .source = { .fd = fd, .on_ready = on_server } };
+	if (family == AF_INET6)
+		set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+	e = own_hold(&f->guest->sandbox->own, fd, (enum addr_family)to->addr.family,
+		     IPPROTO_TCP);
+	if (e < 0) {
+		e = -e;
+		goto undo;
+	}
+	side->own_port = (uint16_t)e;
+	if (connect(fd, (const struct sockaddr *)&sa, size) < 0 && errno != EINPROGRESS) {
+		e = errno;
+		goto undo;
+	}
+	/* While the SYN is on its way. */
+	relay_set_options(fd);
+	e = -loop_add(r->loop, &side->source, side_events);
+	if (e == 0)
+		e = -loop_timer_start(r->loop, &f->timer,
+				      loop_now_ms(r->loop) + RELAY_CONNECT_MS);
+	if (e == 0)
+		return 0;
+undo:
+	relay_side_close(f, side, false);
+	return -e;
+}
+
+/* The next address to try: one of those that the same name taught, judged like the
+ * first. False when there is none left. */
+static bool next_address(struct relay_flow *f, struct endpoint *ret)
+{
+	const struct sandbox *s = f->guest->sandbox;
+	int64_t now_ms = loop_now_ms(f->guest->relay->loop);
+	struct endpoint to = { .port = f->asked.port };
+
+	while (f->name.size > 0 && f->next_other < RELAY_ADDRESSES_MAX &&
+	       learned_other_addr(s->learned, &f->name, &f->asked.addr, now_ms,
+				  f->next_other, &to.addr)) {
+		struct relay_question q = relay_flow_question(f, &to);
+
+		f->next_other++;
+		if ((to.addr.family == ADDR_V4 || s->ipv6) && relay_judge(&q).allowed) {
+			*ret = to;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Dial @to, or what comes after it; when nothing is left the client is reset. Its
+ * connect() has succeeded long ago: a reset is all that can still be said. */
+static void flow_dial(struct relay_flow *f, struct endpoint to)
+{
+	int r;
+
+	f->state = FLOW_DIALLING;
+	do {
+		f->dials++;
+		f->dialled = to;
+		r = dial(f, &to);
+		if (r == 0)
+			return;
+		if (r == -EMFILE || r == -ENFILE || r == -ENOSPC || r == -EADDRINUSE) {
+			relay_limit(f->guest, LIMIT_FLOWS,
+				    "no descriptor or port is free");
+			relay_flow_abort(f);
+			return;
+		}
+	} while (f->dials < RELAY_ADDRESSES_MAX && next_address(f, &to));
+	f->guest->sandbox->counters[COUNT_FLOWS_FAILED]++;
+	relay_flow_abort(f);
+}
+
+void relay_flow_dial(struct relay_flow *f)
+{
+	flow_dial(f, f->asked);
+}
+
+static void dial_failed(struct relay_flow *f)
+{
+	struct endpoint to;
+
+	relay_side_close(f, &f->server, false);
+	loop_timer_stop(f->guest->relay->loop, &f->timer);
+	f->timed_out = false;
+	if (f->dials < RELAY_ADDRESSES_MAX && next_address(f, &to)) {
+		flow_dial(f, to);
+		return;
+	}
+	f->guest->sandbox->counters[COUNT_FLOWS_FAILED]++;
+	relay_flow_abort(f);
+}
+
+/* Return: 1 connected, 0 not yet, -errno. */
+static int dial_result(const struct relay_flow *f)
+{
+	socklen_t size = sizeof(int);
+	int e = 0;
+
+	if (f->timed_out)
+		return -ETIMEDOUT;
+	if (!f->server.writable)
+		return 0;
+	if (getsockopt(f->server.source.fd, SOL_SOCKET, SO_ERROR, &e, &size) < 0)
+		return -errno;
+	return e == 0 ? 1 : -e;
+}
+
+/* What was judged has gone, and more may be there. */
+static bool is_to_be_checked(const struct relay_flow *f)
+{
+	return (f->check == CHECK_HTTP && f->up.allowed == 0 && f->client.readable) ||
+	       (f->check == CHECK_ANSWER && f->down.allowed == 0 && f->server.readable);
+}
+
+/* Move bytes both ways; end the flow when both have ended or a side is broken. A side
+ * that has failed is read to its last byte first, as far as the other one takes it. */
+static size_t flow_move(struct relay_flow *f)
+{
+	size_t cost = 0;
+	enum relay_moved up = relay_move(f, &f->up, &f->client, &f->server, &cost);
+	enum relay_moved down = relay_move(f, &f->down, &f->server, &f->client, &cost);
+
+	if (up == MOVE_FAILED || down == MOVE_FAILED ||
+	    (f->client.failed && up != MOVE_MORE) ||
+	    (f->server.failed && down != MOVE_MORE))
+		relay_flow_abort(f);
+	else if (up == MOVE_END && down == MOVE_END)
+		relay_flow_end(f, false);
+	else if (up == MOVE_MORE || down == MOVE_MORE || is_to_be_checked(f))
+		relay_flow_queue(f);
+	return cost;
+}
+
+/* The self-test wants to know whether the first allowed host can be reached, not to talk
+ * to it: it is told so, and no byte passes in either direction. */
+static void flow_answer_probe(struct relay_flow *f)
+{
+	if (send(f->client.source.fd, "W", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1)
+		relay_flow_end(f, false);
+	else
+		relay_flow_abort(f);
+}
+
+static void flow_check_dial(struct relay_flow *f)
+{
+	int r;
+
+	if (f->client.failed) {
+		relay_flow_abort(f);
+		return;
+	}
+	r = dial_result(f);
+	if (r < 0) {
+		dial_failed(f);
+	} else if (r > 0 && f->guest->sandbox->state == SANDBOX_TESTING) {
+		flow_answer_probe(f);
+	} else if (r > 0) {
+		loop_timer_stop(f->guest->relay->loop, &f->timer);
+		f->state = FLOW_OPEN;
+		f->opened = true;
+	}
+}
+
+size_t relay_flow_run(struct relay_flow *f)
+{
+	size_t cost = RELAY_STEP_COST;
+
+	if (f->recheck) {
+		cost += RELAY_RECHECK_COST;
+		relay_flow_recheck(f);
+		if (f->state == FLOW_DEAD)
+			return cost + RELAY_RECHECK_RESET_COST;
+	}
+	if (f->state == FLOW_CLOSING || f->state == FLOW_REFUSED)
+		return relay_goodbye(f);
+	if (f->state == FLOW_DIALLING)
+		flow_check_dial(f);
+	if (f->check != CHECK_DONE && f->state != FLOW_DEAD)
+		cost += relay_check(f);
+	if (f->state == FLOW_OPEN)
+		cost += flow_move(f);
+	return cost;
+}
+
+static struct relay_flow *flow_new(struct relay *r)
+{
+	struct relay_flow *f = LIST_FIRST(&r->spares);
+
+	if (!f)
+		return calloc(1, sizeof(*f));
+	LIST_REMOVE(f, in_guest);
+	r->spare_count--;
+	*f = (struct relay_flow){ 0 };
+	return f;
+}
+
+void relay_flow_free(struct relay *r, struct relay_flow *f)
+{
+	if (r->spare_count >= RELAY_SPARE_FLOWS) {
+		free(f);
+		return;
+	}
+	LIST_INSERT_HEAD(&r->spares, f, in_guest);
+	r->spare_count++;
+}
+
+/* The destination is judged. False: refused. */
+static bool flow_judge(struct relay_flow *f)
+{
+	struct relay_question q;
+	struct relay_judgement j;
+
+	f->host_local = is_host_local(f->guest->relay, &f->asked.addr);
+	q = relay_flow_question(f, &f->asked);
+	j = relay_judge(&q);
+	f->name = j.name;
+	f->opened_rule = j.rule;
+	if (!j.allowed)
+		relay_refuse(f->guest, &q, j.rule, j.reason);
+	return j.allowed;
+}
+
+/* Dial now, or when a name was shown. */
+static void flow_begin(struct relay_flow *f)
+{
+	struct relay *r = f->guest->relay;
+	struct relay_question q = relay_flow_question(f, &f->asked);
+	struct relay_judgement j;
+
+	if (plan_verify(q.plan) == POLICY_VERIFY_DNS) {
+		f->check = CHECK_DONE;
+		f->up.allowed = RELAY_ALL;
+	}
+	/* The self-test shows nothing, and no byte of it passes. */
+	if (f->check == CHECK_DONE || f->guest->sandbox->state == SANDBOX_TESTING) {
+		flow_dial(f, f->asked);
+		return;
+	}
+	j = relay_judge_shown(&q, SHOWN_BYTES, &f->name, &f->name);
+	if (j.allowed) {
+		f->name = j.name;
+		f->opened_rule = j.rule;
+		flow_dial(f, f->asked);
+	} else if (loop_timer_start(r->loop, &f->patience,
+				    loop_now_ms(r->loop) + RELAY_LOOK_MS) < 0) {
+		relay_limit(f->guest, LIMIT_FLOWS, "no memory is free");
+		relay_flow_abort(f);
+	}
+}
+
+static void flow_init(struct relay_flow *f, struct relay_guest *g, int client_fd,
+		      const struct endpoint *asked)
+{
+	f->guest = g;
+	f->asked = *asked;
+	f->state = FLOW_ACCEPTED;
+	f->client.source = (struct loop_source){ .fd = client_fd, .on_ready = on_client };
+	f->server.source.fd = -1;
+	f->timer.on_fire = on_dial_timeout;
+	f->patience.on_fire = on_patience_over;
+	f->down.allowed = RELAY_ALL;
+	LIST_INSERT_HEAD(&g->flows, f, in_guest);
+	g->flow_count++;
+	g->relay->flow_count++;
+}
+
+void relay_flow_start(struct relay_guest *g, int client_fd, const struct endpoint *asked)
+{
+	struct relay *r = g->relay;
+	struct relay_flow *f = flow_new(r);
+
+	if (!f) {
+		relay_limit(g, LIMIT_FLOWS, "no memory is free");
+		relay_reset_fd(client_fd);
+		return;
+	}
+	flow_init(f, g, client_fd, asked);
+	if (!flow_judge(f) || loop_add(r->loop, &f->client.source, side_events) < 0) {
+		relay_flow_abort(f);
+		return;
+	}
+	g->sandbox->counters[COUNT_FLOWS]++;
+	flow_begin(f);
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+/* relay/relay_internal - what the relay's files share: relay.c (entry points,
+ * listeners), relay_flow.c (one connection's life), relay_move.c (its bytes),
+ * relay_check.c (what they show), relay_refuse.c (what a refused client is told).
+ *
+ * HOW IT WORKS
+ * Each flow has two sockets: the client's, accepted inside the sandbox's namespace, and
+ * the server's, dialled outside. Both are registered once, edge-triggered, for
+ * everything; so a flow costs no epoll_ctl() while it runs. A handler only notes what
+ * its socket has become (readable, writable, failed) and puts the flow into the ready
+ * queue. relay_work(), which runs after the batch of events, takes flows from the queue
+ * in order, gives each a quantum of bytes
+ * and of system calls, and stops at a budget per turn; a flow that
+ * has more to do goes to the end of the queue. So no flow starves another, the loop's
+ * turns stay short, and the DNS side is served between them.
+ *
+ * No wake-up is lost: `readable` and `writable` are cleared only by an EAGAIN of that
+ * very socket, and after an EAGAIN the kernel reports the next change. No busy loop: a
+ * flow is queued only by an event, a timer, or bytes that were moved.
+ *
+ * A pipe is filled only when it is empty, so an EAGAIN while filling can only come from
+ * the socket; and it is filled only when the other side can be written, so a slow
+ * reader stops the sender (its own socket buffer fills, and TCP tells it). A pipe goes
+ * back to the pool when it is empty. One that isn't, because its flow died, is closed:
+ * bytes never cross from one flow to another.
+ *
+ * What a connection shows (`verify: tls`) is read where it lies: the client's bytes stay
+ * in its socket, MSG_PEEK looks at them, and `up.allowed` says how many of them may be
+ * moved. A TLS hello, or bytes that are neither TLS nor HTTP, are judged once and then
+ * all may pass. Of HTTP each request's head is judged, so `up.allowed` grows by
+ * one request, or one piece of a body, at a time. Nothing is copied, held back in a
+ * buffer of ours, or sent in another order, and a flow that waits costs no memory. Where
+ * bytes without a name may pass, the server is dialled at once and its bytes pass at
+ * once, because it may have to speak first; everywhere else nothing leaves before the
+ * name is judged. */
+#pragma once
+
+#include <assert.h>
+#include <sys/queue.h>
+
+#include "relay/http.h"
+#include "relay/relay.h"
+#include "sandbox/verdict.h"
+
+#define RELAY_ALL UINT64_MAX
+
+enum {
+	RELAY_SPLICE_BYTES = 256 * 1024, /* asked of one splice(); larger pipes than the
+					  * kernel's default measured no faster */
+	RELAY_PIPES_PER_SANDBOX = 64,	 /* at once; beyond it: plain copies */
+	RELAY_COPY_BYTES = 64 * 1024,
+	RELAY_FLOW_QUANTUM =
+		256 * 1024, /* bytes per flow and direction, then the next one */
+	RELAY_TURN_BUDGET = 1024 * 1024, /* bytes per turn of the loop */
+	RELAY_FLOW_STEPS = 32, /* system calls per flow and direction: tiny segments */
+	RELAY_STEP_COST = 2 * 1024,   /* what one of them costs of the budget, in bytes */
+	RELAY_SPARE_FLOWS = 128,      /* freed flows kept for the next connections */
+	RELAY_LOOK_BYTES = 16 * 1024, /* looked at to find a name */
+	RELAY_LOOK_MS = 5 * 1000,     /* in which it has to be there */
+	/* Of a flow under a new policy, of the turn's budget: judged, and reset. */
+	RELAY_RECHECK_COST = 2 * 1024,
+	RELAY_RECHECK_RESET_COST = 16 * 1024,
+	RELAY_GOODBYE_MS =
+		1000, /* for a refused client, and the answers still due to it */
+};
+
+struct relay_pipe {
+	int fd[2]; /* owned */
+	SLIST_ENTRY(relay_pipe) link;
+};
+SLIST_HEAD(relay_pipe_list, relay_pipe);
+
+enum relay_state {
+	FLOW_NONE = 0,
+	FLOW_ACCEPTED, /* allowed by its destination; nothing dialled: what the first
+			* bytes show is judged before the flow goes on */
+	FLOW_DIALLING, /* connect() is under way; the client's bytes stay in its socket */
+	FLOW_OPEN,     /* bytes pass, as far as they are judged */
+	FLOW_CLOSING,  /* refused, but answers to what passed before are still due */
+	FLOW_REFUSED,  /* told so; what the client still sends is thrown away */
+	FLOW_DEAD,     /* sockets closed; waits to be reaped */
+};
+
+enum relay_check {
+	CHECK_FIRST = 0, /* the first bytes are awaited; none has passed */
+	CHECK_HTTP,	 /* each request is judged */
+	CHECK_ANSWER,	 /* an Upgrade or CONNECT has passed: its answer decides */
+	CHECK_DONE,	 /* judged for good */
+};
+
+enum relay_refusal {
+	REFUSAL_RESET = 0,
+	REFUSAL_ALERT_NAME,   /* TLS: unrecognized_name */
+	REFUSAL_ALERT_ACCESS, /* TLS: access_denied */
+	REFUSAL_HTTP_400,
+	REFUSAL_HTTP_403,
+	REFUSAL_CLOSE, /* nothing is said: the client may ask again on a new connection */
+};
+
+struct relay_side {
+	struct loop_source
+		source; /* its fd is owned by the flow; -1 when there is none */
+	bool readable, writable;
+	bool failed;  /* EPOLLERR or EPOLLHUP was seen */
+	bool hung_up; /* the peer has finished; what it sent before may be unread */
+	bool urgent; /* urgent data was seen: splice() stops at it, so copy from now on */
+	uint16_t own_port; /* that the filter knows as Weir's; 0: none (sys/self_ports.h)
+			    */
+};
+
+/* One direction of a flow. */
+struct relay_way {
+	struct relay_pipe *pipe; /* borrowed while @waiting > 0 */
+	uint64_t allowed; /* bytes that may be taken from the socket, or RELAY_ALL */
+	uint32_t waiting; /* bytes in the pipe */
+	bool ended;	  /* end of file was read and passed on */
+	bool keep_open;	  /* don't pass the end on: more is to be said */
+};
+
+struct relay_flow {
+	LIST_ENTRY(relay_flow) in_guest;
+	TAILQ_ENTRY(relay_flow) in_queue; /* ready queue; later the list of the dead */
+	struct relay_guest *guest;
+	struct relay_side client, server;
+	struct relay_way up, down;  /* client to server, server to client */
+	struct loop_timer timer;    /* of the dial */
+	struct loop_timer patience; /* of the check, then of the goodbye */
+	struct endpoint asked;	    /* original destination */
+	struct endpoint dialled;    /* the same, or another address of its name */
+	uint8_t state;		    /* enum relay_state */
+	uint8_t dials;		    /* addresses tried */
+	uint8_t next_other;	    /* index for learned_other_addr() */
+	bool queued, timed_out, out_of_patience, host_local;
+	uint8_t check;	      /* enum relay_check */
+	uint8_t shown;	      /* enum relay_shown, of what was judged last */
+	uint8_t refusal;      /* enum relay_refusal */
+	bool passed;	      /* a request has been let through */
+	bool recheck;	      /* the plan has changed: judged before it moves a byte */
+	bool connect, h2c;    /* of the request whose answer is awaited */
+	bool opened;	      /* the server answered, and nobody was told yet */
+	uint32_t opened_rule; /* that allows it, or PLAN_NO_RULE */
+	uint64_t sent;	      /* client to server, since it was told */
+	struct http_stream http;
+	bool allowable; /* of the refusal, as are the next two */
+	uint32_t rule;
+	const char *reason;
+	struct dns_name name; /* that opened it, or that it showed; size 0: none */
+};
+TAILQ_HEAD(relay_flow_queue, relay_flow);
+static_assert(sizeof(struct relay_flow) <= 640, "a flow that is idle costs little");
+
+/* A sandbox that is served. */
+struct relay_guest {
+	struct relay *relay;
+	struct sandbox *sandbox; /* borrowed; NULL once detached, and for listeners that
+				  * many share */
+	struct loop_source listen[2];
+	struct loop_timer pause; /* the listeners rest: no descriptor was to be had */
+	LIST_HEAD(, relay_flow) flows;
+	uint32_t flow_count, pipe_count;
+	struct rate new_flows; /* LIMIT_NEW_FLOWS_PER_SECOND */
+	LIST_ENTRY(relay_guest) link;
+};
+LIST_HEAD(relay_guest_list, relay_guest);
+
+struct relay {
+	struct loop *loop;
+	int route_fd;
+	int spare_fd; /* given up to be able to refuse; -1 while it is gone */
+	struct relay_shared shared;	/* by_socket NULL: there is none */
+	uint32_t flow_count, flows_max; /* of all sandboxes, by descriptors */
+	int fds_max; /* from this one on they are for others, who attach */
+	uint32_t pipe_count, pipes_max;
+	uint32_t spare_count;
+	struct relay_guest_list guests, dead_guests;
+	struct relay_pipe_list pipes;
+	struct relay_flow_queue ready, dead;
+	LIST_HEAD(, relay_flow) spares;
+	struct loop_deferred work;
+	bool work_queued;
+	uint8_t *copy_buffer; /* RELAY_COPY_BYTES, owned */
+};
+
+/* relay.c */
+void relay_schedule(struct relay *r);
+
+/* relay_flow.c: takes @client_fd. NULL, and it is reset, when there is no memory. */
+void relay_flow_start(struct relay_guest *g, int client_fd, const struct endpoint *asked);
+/* Do what its events call for. Return: what it costs of the turn's budget. */
+size_t relay_flow_run(struct relay_flow *f);
+/* Run it after the others that wait. */
+void relay_flow_queue(struct relay_flow *f);
+/* Its name is judged: dial. */
+void relay_flow_dial(struct relay_flow *f);
+/* Both sides are closed; @reset: with a reset. */
+void relay_flow_end(struct relay_flow *f, bool reset);
+void relay_flow_abort(struct relay_flow *f);
+/* Reset it if the plan, as it is now, doesn't allow it. */
+void relay_flow_recheck(struct relay_flow *f);
+void relay_flow_free(struct relay *r, struct relay_flow *f);
+/* What there is to judge about @to, which is the flow's own destination unless the
+ * dial went elsewhere. */
+struct relay_question relay_flow_question(const struct relay_flow *f,
+					  const struct endpoint *to);
+void relay_side_close(struct relay_flow *f, struct relay_side *side, bool reset);
+/* Of a listener, whose connections inherit them, or of one connection. */
+void relay_set_options(int fd);
+/* Close with a reset. */
+void relay_reset_fd(int fd);
+
+/* relay_account.c: what has passed since the last time, into the accounts. */
+void relay_flow_account(struct relay_flow *f);
+
+/* relay_check.c: look at what came, and let as much pass as is judged. */
+size_t relay_check(struct relay_flow *f);
+
+/* relay_refuse.c */
+/* Count a refusal and tell control. */
+void relay_refuse(struct relay_guest *g, const struct relay_question *q, uint32_t rule,
+		  const char *reason);
+void relay_limit(struct relay_guest *g, enum plan_limit limit, const char *reason);
+/* Refuse @f for what it showed: @name (NULL: none). The client is told. */
+void relay_refuse_shown(struct relay_flow *f, enum relay_refusal how,
+			const struct relay_judgement *j, const struct dns_name *name);
+/* Close a connection on which requests have passed, as a server closes one that is idle:
+ * answers that are due come first, and what the client asks now it asks again elsewhere.
+ * Not a refusal. */
+void relay_hang_up(struct relay_flow *f);
+/* FLOW_CLOSING and FLOW_REFUSED. */
+size_t relay_goodbye(struct relay_flow *f);
+
+/* relay_move.c */
+enum relay_moved {
+	MOVE_WAIT = 0, /* nothing more until an event */
+	MOVE_MORE,     /* the quantum is used up */
+	MOVE_END,      /* end of file passed on */
+	MOVE_FAILED,   /* a side is broken */
+};
+enum relay_moved relay_move(struct relay_flow *f, struct relay_way *way,
+			    struct relay_side *from, struct relay_side *to, size_t *cost);
+/* Give back, or close, the pipe of @way. */
+void relay_way_done(struct relay_guest *g, struct relay_way *way);
+void relay_pipes_free(struct relay *r);

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "relay/tls.h"
+
+#include <string.h>
+
+#include "base/wire.h"
+
+enum {
+	RECORD_CHANGE_CIPHER_SPEC = 20,
+	RECORD_ALERT = 21,
+	RECORD_HANDSHAKE = 22,
+	RECORD_HEARTBEAT = 24,
+	RECORD_HEADER = 5,
+	RECORD_MAX = 16 * 1024,
+
+	HANDSHAKE_CLIENT_HELLO = 1,
+	HANDSHAKE_HEADER = 4,
+
+	SSL2_CLIENT_HELLO = 1,
+	SSL2_LOOK = 5, /* bytes that tell */
+
+	MAJOR = 3, /* of every version from SSL 3.0 to TLS 1.3 */
+	RANDOM_SIZE = 32,
+	SESSION_ID_MAX = 32,
+
+	EXTENSION_SERVER_NAME = 0,
+	EXTENSION_ALPN = 16,
+	EXTENSION_ECH = 0xfe0d,
+	NAME_TYPE_HOST = 0,
+
+	ALERT_FATAL = 2,
+};
+
+/* The handshake message, taken out of its records. */
+struct message {
+	uint8_t bytes[TLS_FIRST_MAX];
+	size_t have, size; /* @size: with the header, 0 while it isn't known */
+};
+
+static enum tls_read bad(struct tls_hello *ret, enum tls_fault f)
+{
+	ret->fault = (uint8_t)f;
+	return TLS_BAD;
+}
+
+/* --- records --- */
+
+/* A two-byte header, then CLIENT-HELLO and a version: a server that still takes it
+ * would go on with any TLS version. */
+static enum tls_read read_ssl2(const uint8_t *b, size_t size, struct tls_hello *ret)
+{
+	bool like[SSL2_LOOK] = {
+		true,
+		true,
+		size > 2 && b[2] == SSL2_CLIENT_HELLO,
+		size > 3 && (b[3] == 0 || b[3] == MAJOR),
+		size > 4 && (b[3] == 0 ? b[4] == 2 : b[4] <= 4),
+	};
+
+	for (size_t i = 0; i < SSL2_LOOK; i++) {
+		if (i >= size)
+			return TLS_NEED_MORE;
+		if (!like[i])
+			return TLS_NOT;
+	}
+	return bad(ret, TLS_OLD_HELLO);
+}
+
+static enum tls_read read_kind(const uint8_t *b, size_t size, struct tls_hello *ret)
+{
+	if (size == 0)
+		return TLS_NEED_MORE;
+	if (b[0] & 0x80)
+		return read_ssl2(b, size, ret);
+	if (b[0] < RECORD_CHANGE_CIPHER_SPEC || b[0] > RECORD_HEARTBEAT)
+		return TLS_NOT;
+	if (size == 1)
+		return TLS_NEED_MORE;
+	if (b[1] != MAJOR)
+		return TLS_NOT;
+	return b[0] == RECORD_HANDSHAKE ? TLS_OK : bad(ret, TLS_NOT_A_HELLO);
+}
+
+/* The message's own header, as soon as it is there. */
+static enum tls_read look_at_header(struct message *m, struct tls_hello *ret)
+{
+	if (m->have > 0 && m->bytes[0] != HANDSHAKE_CLIENT_HELLO)
+		return bad(ret, TLS_NOT_A_HELLO);
+	if (m->have < HANDSHAKE_HEADER)
+		return TLS_OK;
+	m->size = HANDSHAKE_HEADER +
+		  ((size_t)m->bytes[1] << 16 | (size_t)m->bytes[2] << 8 | m->bytes[3]);
+	return m->size > sizeof(m->bytes) ? bad(ret, TLS_TOO_LONG) : TLS_OK;
+}
+
+/* Take one record, or as much as there is of it. TLS_OK: the message is whole. */
+static enum tls_read take_record(struct wire *w, struct message *m, struct tls_hello *ret)
+{
+	size_t left = wire_left(w), length, part;
+	const uint8_t *b = w->pos;
+
+	if (left > 0 && b[0] != RECORD_HANDSHAKE)
+		return bad(ret, TLS_NOT_A_HELLO);
+	if (left > 1 && b[1] != MAJOR)
+		return bad(ret, TLS_MALFORMED);
+	if (left < RECORD_HEADER)
+		return TLS_NEED_MORE;
+	length = (size_t)b[3] << 8 | b[4];
+	if (length == 0 || length > RECORD_MAX)
+		return bad(ret, TLS_MALFORMED);
+	part = MIN(length, left - RECORD_HEADER);
+	memcpy(m->bytes + m->have, b + RECORD_HEADER, part);
+	m->have += part;
+	if (look_at_header(m, ret) == TLS_BAD)
+		return TLS_BAD;
+	if (m->size > 0 && m->have > m->size)
+		return bad(ret, TLS_MALFORMED); /* more than the hello */
+	if (part < length || !wire_take(w, RECORD_HEADER + length))
+		return m->size > 0 && m->have == m->size ? bad(ret, TLS_MALFORMED)
+							 : TLS_NEED_MORE;
+	return m->size > 0 && m->have == m->size ? TLS_OK : TLS_NEED_MORE;
+}
+
+static enum tls_read gather(const uint8_t *bytes, size_t size, struct message *m,
+			    struct tls_hello *ret)
+{
+	struct wire w = wire_reader(bytes, MIN(size, (size_t)TLS_FIRST_MAX));
+	enum tls_read r = TLS_NEED_MORE;
+	const uint8_t *before;
+
+	m->have = m->size = 0;
+	do {
+		before = w.pos;
+		r = take_record(&w, m, ret);
+	} while (r == TLS_NEED_MORE && w.pos > before);
+	if (r == TLS_NEED_MORE && size >= TLS_FIRST_MAX)
+		return bad(ret, TLS_TOO_LONG);
+	return r;
+}
+
+/* --- the hello --- */
+
+/* A vector with a length of @width bytes, as a reader of its own. */
+static struct wire read_vector(struct wire *w, int width)
+{
+	size_t size = width == 1 ? wire_read_u8(w) : wire_read_u16(w);
+	const uint8_t *p = wire_take(w, size);
+
+	return p ? wire_reader(p, size) : (struct wire){ .failed = true };
+}
+
+static bool is_at_end(const struct wire *w)
+{
+	return wire_ok(w) && wire_left(w) == 0;
+}
+
+static enum tls_fault read_host(struct wire *host, struct tls_hello *ret)
+{
+	struct text t = { (const char *)host->pos, wire_left(host) };
+	struct addr address;
+
+	if (addr_parse(t.ptr, t.len, &address))
+		return TLS_NAME_IS_ADDRESS;
+	switch (wire_host_read(t, &ret->name)) {
+	case WIRE_HOST_NAME:
+		return TLS_FAULT_NONE;
+	case WIRE_HOST_ADDRESS:
+		return TLS_NAME_IS_ADDRESS;
+	default:
+		return TLS_NAME_MALFORMED;
+	}
+}
+
+static enum tls_fault read_server_name(struct wire *body, struct tls_hello *ret)
+{
+	struct wire list = read_vector(body, 2), host;
+	uint8_t type;
+
+	if (!is_at_end(body))
+		return TLS_MALFORMED;
+	if (ret->name.kind != WIRE_HOST_BAD)
+		return TLS_SEVERAL_NAMES;
+	type = wire_read_u8(&list);
+	host = read_vector(&list, 2);
+	if (!wire_ok(&host) || type != NAME_TYPE_HOST)
+		return TLS_MALFORMED;
+	if (wire_left(&list) > 0)
+		return TLS_SEVERAL_NAMES;
+	return read_host(&host, ret);
+}
+
+static enum tls_fault read_extensions(struct wire *list, struct tls_hello *ret)
+{
+	while (wire_ok(list) && wire_left(list) > 0) {
+		uint16_t type = wire_read_u16(list);
+		struct wire body = read_vector(list, 2);
+		enum tls_fault f;
+
+		if (!wire_ok(&body))
+			return TLS_MALFORMED;
+		if (type == EXTENSION_SERVER_NAME) {
+			f = read_server_name(&body, ret);
+			if (f != TLS_FAULT_NONE)
+				return f;
+		}
+		ret->ech = ret->ech || type == EXTENSION_ECH;
+		ret->alpn = ret->alpn || type == EXTENSION_ALPN;
+	}
+	return wire_ok(list) ? TLS_FAULT_NONE : TLS_MALFORMED;
+}
+
+static enum tls_fault read_body(struct wire *w, struct tls_hello *ret)
+{
+	struct wire session, suites, methods, extensions;
+	enum tls_fault f;
+
+	if (wire_read_u16(w) >> 8 != MAJOR)
+		return TLS_MALFORMED;
+	wire_take(w, RANDOM_SIZE);
+	session = read_vector(w, 1);
+	suites = read_vector(w, 2);
+	methods = read_vector(w, 1);
+	if (!wire_ok(w) || wire_left(&session) > SESSION_ID_MAX ||
+	    wire_left(&suites) < 2 || wire_left(&suites) % 2 != 0 ||
+	    wire_left(&methods) == 0)
+		return TLS_MALFORMED;
+	if (is_at_end(w))
+		return TLS_NO_NAME;
+	extensions = read_vector(w, 2);
+	if (!is_at_end(w))
+		return TLS_MALFORMED;
+	f = read_extensions(&extensions, ret);
+	if (f == TLS_FAULT_NONE && ret->name.kind == WIRE_HOST_BAD)
+		return TLS_NO_NAME;
+	return f;
+}
+
+enum tls_read tls_hello_read(const uint8_t *bytes, size_t size, struct tls_hello *ret)
+{
+	struct tls_hello hello = { .fault = TLS_FAULT_NONE };
+	struct message m;
+	enum tls_read r = read_kind(bytes, size, &hello);
+
+	if (r == TLS_OK)
+		r = gather(bytes, size, &m, &hello);
+	if (r == TLS_OK) {
+		struct wire w = wire_reader(m.bytes, m.size);
+
+		wire_take(&w, HANDSHAKE_HEADER);
+		hello.fault = (uint8_t)read_body(&w, &hello);
+		if (hello.fault != TLS_FAULT_NONE)
+			r = TLS_BAD;
+	}
+	if (r == TLS_OK || r == TLS_BAD)
+		*ret = hello;
+	return r;
+}
+
+const char *tls_fault_text(enum tls_fault f)
+{
+	static const char *const texts[TLS_FAULT_COUNT] = {
+		[TLS_FAULT_NONE] = "none",
+		[TLS_NO_NAME] = "TLS without a server name",
+		[TLS_SEVERAL_NAMES] = "TLS with several server names",
+		[TLS_NAME_IS_ADDRESS] = "TLS with an address as server name",
+		[TLS_NAME_MALFORMED] = "TLS with a malformed server name",
+		[TLS_MALFORMED] = "a malformed TLS ClientHello",
+		[TLS_NOT_A_HELLO] = "TLS that doesn't begin with a ClientHello",
+		[TLS_OLD_HELLO] = "a ClientHello in the form of SSL 2",
+		[TLS_TOO_LONG] = "a TLS ClientHello over 16 KiB",
+	};
+
+	return f < TLS_FAULT_COUNT ? texts[f] : "none";
+}
+
+void tls_alert_write(enum tls_alert which, uint8_t ret[TLS_ALERT_SIZE])
+{
+	const uint8_t alert[TLS_ALERT_SIZE] = { RECORD_ALERT, MAJOR,	     3, 0, 2,
+						ALERT_FATAL,  (uint8_t)which };
+
+	memcpy(ret, alert, sizeof(alert));
+}

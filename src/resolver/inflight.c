@@ -1,0 +1,540 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ *
+ * A flight is one question that is under way to the upstream servers, for everybody who
+ * asked it. It is found by its question (to join it), by its token (when a response
+ * comes) and by its deadline. All tries last equally long, so the list of deadlines is
+ * a queue: a try that starts goes to its end.
+ *
+ * Each try has a token, an id and a case of its own. A try that timed out stays open
+ * while the next one runs: an upstream that has to ask others first may take two seconds,
+ * and its answer is as good then. A try that failed is cancelled. Tokens are the flight's
+ * index with a serial number above it.
+ *
+ *   a response that answers       the end
+ *   mismatch                      waiting goes on: somebody may be guessing
+ *   truncated                     the same server over TCP
+ *   SERVFAIL, REFUSED, our question with an answer that can't be used (a CNAME loop), or
+ *   it could not leave            a server that was not tried, at once
+ *   nothing for as long as a      a server that was not tried, or, when all were, the
+ *   try lasts                     best one again, until there were RESOLVER_TRIES; then
+ *                                 only those that were not tried, as long as somebody
+ *                                 has asked lately; then SERVFAIL
+ *   the inner server sent it      a server that was not tried, at once
+ *   back
+ *
+ * Who asks again what is under way joins the flight. If that is later than NUDGE_MS after
+ * the question left, it leaves once more, to the same server: a try may last minutes,
+ * and the first datagram may have been lost. */
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "resolver/resolver_internal.h"
+
+enum {
+	INDEX_BITS = 12,
+	NUDGE_MS = 1000,
+};
+static_assert(RESOLVER_IN_FLIGHT_MAX == 1 << INDEX_BITS, "a token holds an index");
+static_assert(RESOLVER_UPSTREAMS_MAX <= 16, "flight.tried has a bit for each");
+
+/* ---- the table of flights ---- */
+
+static struct flight *flight_at(const struct resolver *r, uint32_t index)
+{
+	struct flight *chunk = r->flight_chunks[index / CHUNK];
+
+	return chunk ? &chunk[index % CHUNK] : NULL;
+}
+
+static struct flight *flight_of_token(const struct resolver *r, uint32_t token)
+{
+	struct flight *f = flight_at(r, token & (RESOLVER_IN_FLIGHT_MAX - 1));
+
+	return f && token != 0 && (f->token == token || f->late.token == token) ? f
+										: NULL;
+}
+
+static bool add_flights(struct resolver *r)
+{
+	struct flight *chunk;
+
+	if (r->flight_total == RESOLVER_IN_FLIGHT_MAX)
+		return false;
+	chunk = calloc(CHUNK, sizeof(*chunk));
+	if (!chunk)
+		return false;
+	r->flight_chunks[r->flight_total / CHUNK] = chunk;
+	for (size_t i = 0; i < CHUNK; i++) {
+		chunk[i].index = r->flight_total++;
+		chunk[i].next = r->free_flights;
+		r->free_flights = &chunk[i];
+	}
+	return true;
+}
+
+static uint64_t hash_question(const struct resolver *r, const struct dns_query *q)
+{
+	uint64_t h = hash_bytes(&r->key, q->name.bytes, q->name.size);
+
+	return h ^ (q->type * 2u + q->dnssec_ok) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static struct flight **chain_of(struct resolver *r, uint64_t hash)
+{
+	return &r->by_question[hash % RESOLVER_IN_FLIGHT_MAX];
+}
+
+static struct flight *flight_find(struct resolver *r, const struct dns_query *q,
+				  uint64_t hash)
+{
+	struct flight *f = *chain_of(r, hash);
+
+	while (f && (f->hash != hash || f->asked.type != q->type ||
+		     f->dnssec_ok != q->dnssec_ok ||
+		     !dns_name_equal(&f->asked.name, &q->name)))
+		f = f->next;
+	return f;
+}
+
+static struct flight *flight_new(struct resolver *r, const struct dns_query *q,
+				 uint64_t hash)
+{
+	struct flight *f;
+
+	if (!r->free_flights && !add_flights(r))
+		return NULL;
+	f = r->free_flights;
+	r->free_flights = f->next;
+	f->hash = hash;
+	f->next = *chain_of(r, f->hash);
+	*chain_of(r, f->hash) = f;
+	f->asks = (struct ask_list){ 0 };
+	f->tried = 0;
+	f->timeouts = 0;
+	f->trouble = TROUBLE_NONE;
+	f->late.token = 0;
+	f->dnssec_ok = q->dnssec_ok;
+	f->asked.type = q->type;
+	f->asked.name = q->name;
+	return f;
+}
+
+static void late_end(struct resolver *r, struct flight *f)
+{
+	if (f->late.token != 0)
+		r->ops.cancel(r->ops.data, f->late.token);
+	f->late.token = 0;
+}
+
+static void flight_free(struct resolver *r, struct flight *f)
+{
+	struct flight **at = chain_of(r, f->hash);
+
+	late_end(r, f);
+	while (*at != f)
+		at = &(*at)->next;
+	*at = f->next;
+	f->next = r->free_flights;
+	r->free_flights = f;
+}
+
+/* ---- deadlines ---- */
+
+static void deadline_add(struct resolver *r, struct flight *f, int64_t now_ms)
+{
+	f->deadline_ms = now_ms + r->try_ms;
+	f->sooner = r->latest;
+	f->later = NULL;
+	if (r->latest)
+		r->latest->later = f;
+	else
+		r->soonest = f;
+	r->latest = f;
+}
+
+static void deadline_remove(struct resolver *r, struct flight *f)
+{
+	if (f->sooner)
+		f->sooner->later = f->later;
+	else
+		r->soonest = f->later;
+	if (f->later)
+		f->later->sooner = f->sooner;
+	else
+		r->latest = f->sooner;
+}
+
+/* ---- tries ---- */
+
+/* The present try is over. */
+static void try_end(struct resolver *r, struct flight *f)
+{
+	if (f->token == 0)
+		return;
+	r->ops.cancel(r->ops.data, f->token);
+	f->token = 0;
+	deadline_remove(r, f);
+}
+
+static void copy_try(struct flight_late *to, const struct flight *f)
+{
+	to->token = f->token;
+	to->server = f->server;
+	to->id = f->asked.id;
+	to->sent_ms = f->sent_ms;
+	memcpy(to->case_name, f->asked.case_name, f->asked.name.size);
+}
+
+/* The present try has timed out: it takes the place of the one before. */
+static void try_set_aside(struct resolver *r, struct flight *f)
+{
+	late_end(r, f);
+	copy_try(&f->late, f);
+	f->token = 0;
+	deadline_remove(r, f);
+}
+
+uint32_t resolver_token(struct resolver *r, uint32_t index)
+{
+	if ((++r->serial << INDEX_BITS) == 0)
+		r->serial = 1;
+	return r->serial << INDEX_BITS | index;
+}
+
+/* Send the question to f->server. Return: 0 or -errno; f->token is then of no use. */
+static int send_question(struct resolver *r, struct flight *f, bool tcp, int64_t now_ms)
+{
+	/* Of the id, and a bit for each octet of the name. */
+	uint8_t message[512], random[2 + (DNS_NAME_MAX + 7) / 8];
+	int size;
+
+	r->ops.random(r->ops.data, random, 2 + (f->asked.name.size + 7u) / 8);
+	memcpy(&f->asked.id, random, 2);
+	size = dns_query_write(message, sizeof(message), f->asked.id, &f->asked.name,
+			       f->asked.type, f->dnssec_ok, random + 2,
+			       f->asked.case_name);
+	if (size < 0)
+		return size;
+	f->token = resolver_token(r, f->index);
+	f->tcp = tcp;
+	f->sent_ms = now_ms;
+	return r->ops.send(r->ops.data, f->token, f->server, tcp, message, (size_t)size);
+}
+
+static int try_start(struct resolver *r, struct flight *f, bool tcp, int64_t now_ms)
+{
+	int error = send_question(r, f, tcp, now_ms);
+
+	if (error < 0) {
+		r->ops.cancel(r->ops.data, f->token);
+		f->token = 0;
+		return error;
+	}
+	deadline_add(r, f, now_ms);
+	return 0;
+}
+
+/* The present try goes on as another, until the same deadline; its answer may still
+ * come. */
+static void nudge(struct resolver *r, struct flight *f, int64_t now_ms)
+{
+	struct flight_late before;
+
+	if (f->tcp || now_ms - f->sent_ms < NUDGE_MS)
+		return;
+	resolver_server_doubt(r, f->server);
+	copy_try(&before, f);
+	if (send_question(r, f, false, now_ms) == 0) {
+		late_end(r, f);
+		f->late = before;
+		return;
+	}
+	f->token = before.token;
+	f->asked.id = before.id;
+	memcpy(f->asked.case_name, before.case_name, f->asked.name.size);
+}
+
+static void note_trouble(struct flight *f, enum flight_trouble trouble)
+{
+	f->trouble = MAX(f->trouble, (uint8_t)trouble);
+}
+
+/* The flight is free before anybody is told: who is may begin another one. */
+static void give_up(struct resolver *r, struct flight *f, int64_t now_ms)
+{
+	static const struct {
+		enum dns_ede ede;
+		const char *text;
+	} words[] = {
+		[TROUBLE_NONE] = { DNS_EDE_NETWORK_ERROR, "there is no upstream server" },
+		[TROUBLE_NETWORK] = { DNS_EDE_NETWORK_ERROR,
+				      "no upstream server can be reached" },
+		[TROUBLE_SILENCE] = { DNS_EDE_NO_REACHABLE_AUTHORITY,
+				      "no upstream server answered" },
+		[TROUBLE_INNER] = { DNS_EDE_NETWORK_ERROR,
+				    "the upstream server asks through this sandbox: name "
+				    "the servers behind it" },
+		[TROUBLE_ANSWER] = { DNS_EDE_NO_REACHABLE_AUTHORITY,
+				     "the upstream server failed" },
+	};
+	uint8_t trouble = f->trouble;
+	const char *text = words[trouble].text;
+	struct ask_list asks = f->asks;
+	struct resolver_ask *ask;
+
+	static_assert(ARRAY_SIZE(words) == TROUBLE_COUNT, "words for every trouble");
+
+	flight_free(r, f);
+	while ((ask = ask_list_pop(&asks))) {
+		ask->client.sandbox->dns->in_flight--;
+		if (ask->pin) {
+			resolver_pin_lost(r, ask, text, now_ms);
+			continue;
+		}
+		resolver_fail(r, ask, words[trouble].ede, text);
+		resolver_ask_release(r, ask);
+	}
+}
+
+/* Ask a server that was not asked yet; @again: or the best one once more. */
+static void try_next(struct resolver *r, struct flight *f, bool again, int64_t now_ms)
+{
+	int error;
+
+	try_end(r, f);
+	for (;;) {
+		if (!resolver_server_choose(r, f->tried, now_ms, &f->server)) {
+			if (!again)
+				break;
+			again = false;
+			f->tried = 0;
+			continue;
+		}
+		f->tried |= (uint16_t)(1u << f->server);
+		error = try_start(r, f, false, now_ms);
+		if (error == 0)
+			return;
+		note_trouble(f, TROUBLE_NETWORK);
+		resolver_server_failed(r, f->server, error, now_ms);
+	}
+	give_up(r, f, now_ms);
+}
+
+static void wait_for(struct flight *f, struct resolver_ask *ask, int64_t now_ms)
+{
+	ask->client.sandbox->dns->in_flight++;
+	ask_list_push(&f->asks, ask);
+	f->joined_ms = now_ms;
+}
+
+void resolver_flight_join(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
+{
+	uint64_t hash = hash_question(r, &ask->query);
+	struct flight *f = flight_find(r, &ask->query, hash);
+	bool is_new = !f;
+
+	if (is_new)
+		f = flight_new(r, &ask->query, hash);
+	if (!f && ask->pin) {
+		resolver_pin_lost(r, ask, "too many queries are under way", now_ms);
+		return;
+	}
+	if (!f) {
+		resolver_limit(r, ask, LIMIT_QUERIES_IN_FLIGHT, now_ms);
+		resolver_ask_release(r, ask);
+		return;
+	}
+	wait_for(f, ask, now_ms);
+	if (is_new)
+		try_next(r, f, false, now_ms);
+	else
+		nudge(r, f, now_ms);
+}
+
+bool resolver_flight_sent_back(struct resolver *r, struct resolver_ask *ask,
+			       int64_t now_ms)
+{
+	struct flight *f;
+
+	if (r->inner.server == RESOLVER_UPSTREAMS_MAX || ask->query.class != DNS_CLASS_IN)
+		return false;
+	f = flight_find(r, &ask->query, hash_question(r, &ask->query));
+	if (!f || !resolver_inner_sent_back(r, f, ask, now_ms))
+		return false;
+	wait_for(f, ask, now_ms);
+	note_trouble(f, TROUBLE_INNER);
+	try_next(r, f, false, now_ms);
+	return true;
+}
+
+/* ---- the end of a flight ---- */
+
+/* The plan may have changed, and the sandbox's state, since the question was asked. */
+static void land_one(struct resolver *r, struct resolver_ask *ask,
+		     const struct dns_answer *a, int64_t now_ms)
+{
+	struct sandbox *s = ask->client.sandbox;
+
+	s->dns->in_flight--;
+	if (ask->pin)
+		resolver_pin_landed(r, ask, a, now_ms);
+	else if (s->state == SANDBOX_CLOSED ||
+		 resolver_judge_again(r, ask, now_ms) != JUDGE_LOOK_UP)
+		resolver_ask_release(r, ask);
+	else
+		resolver_deliver(r, ask, a, now_ms);
+}
+
+static void land(struct resolver *r, struct flight *f, const struct dns_answer *a,
+		 int64_t now_ms)
+{
+	struct ask_list asks = f->asks;
+	struct resolver_ask *ask;
+
+	try_end(r, f);
+	flight_free(r, f);
+	while ((ask = ask_list_pop(&asks)))
+		land_one(r, ask, a, now_ms);
+}
+
+static void raise_ttls(struct dns_answer *a)
+{
+	uint32_t floor = RESOLVER_TTL_FLOOR_SEC;
+
+	a->ttl_sec = MAX(a->ttl_sec, floor);
+	for (size_t i = 0; i < a->addr_count; i++)
+		a->addrs[i].ttl_sec = MAX(a->addrs[i].ttl_sec, floor);
+	for (size_t i = 0; i < a->record_count; i++)
+		a->records[i].ttl_sec = MAX(a->records[i].ttl_sec, floor);
+	for (size_t i = 0; i < a->chain_count; i++)
+		a->chain_ttl_sec[i] = MAX(a->chain_ttl_sec[i], floor);
+}
+
+static void arrive(struct resolver *r, struct flight *f, int64_t now_ms)
+{
+	struct dns_cache_key key = { .name = &f->asked.name,
+				     .type = f->asked.type,
+				     .dnssec_ok = f->dnssec_ok };
+
+	raise_ttls(&r->answer);
+	dns_cache_put(r->cache, &key, &r->answer, now_ms);
+	land(r, f, &r->answer, now_ms);
+}
+
+/* The present try was of no use. */
+static void try_after(struct resolver *r, struct flight *f, enum flight_trouble trouble,
+		      int64_t now_ms)
+{
+	note_trouble(f, trouble);
+	try_next(r, f, false, now_ms);
+}
+
+static void ask_over_tcp(struct resolver *r, struct flight *f, int64_t now_ms)
+{
+	bool was_tcp = f->tcp;
+
+	try_end(r, f);
+	if (was_tcp || try_start(r, f, true, now_ms) < 0)
+		try_after(r, f, was_tcp ? TROUBLE_ANSWER : TROUBLE_NETWORK, now_ms);
+}
+
+/* An answer to a try that had timed out ends the flight if it is of use. */
+static void late_response(struct resolver *r, struct flight *f, const void *message,
+			  size_t size, int64_t now_ms)
+{
+	struct dns_asked asked = f->asked;
+
+	asked.id = f->late.id;
+	memcpy(asked.case_name, f->late.case_name, asked.name.size);
+	dns_answer_read(message, size, &asked, &r->answer);
+	if (r->answer.kind == DNS_ANSWER_MISMATCH)
+		return;
+	resolver_server_answered(r, f->late.server, now_ms - f->late.sent_ms, now_ms);
+	if (r->answer.kind >= DNS_ANSWER_NXDOMAIN)
+		arrive(r, f, now_ms);
+	else
+		late_end(r, f);
+}
+
+void resolver_response(struct resolver *r, uint32_t token, const void *message,
+		       size_t size, int64_t now_ms)
+{
+	struct flight *f = flight_of_token(r, token);
+
+	if (!f) {
+		resolver_probe_response(r, token, now_ms);
+		return;
+	}
+	if (f->token != token) {
+		late_response(r, f, message, size, now_ms);
+		return;
+	}
+	dns_answer_read(message, size, &f->asked, &r->answer);
+	if (r->answer.kind == DNS_ANSWER_MISMATCH)
+		return;
+	resolver_server_answered(r, f->server, now_ms - f->sent_ms, now_ms);
+	if (r->answer.kind == DNS_ANSWER_TRUNCATED)
+		ask_over_tcp(r, f, now_ms);
+	else if (r->answer.kind == DNS_ANSWER_FAILED || r->answer.kind == DNS_ANSWER_BAD)
+		try_after(r, f, TROUBLE_ANSWER, now_ms);
+	else
+		arrive(r, f, now_ms);
+}
+
+void resolver_send_failed(struct resolver *r, uint32_t token, int error, int64_t now_ms)
+{
+	struct flight *f = flight_of_token(r, token);
+
+	if (!f) {
+		resolver_probe_failed(r, token, error, now_ms);
+		return;
+	}
+	if (f->token != token) {
+		late_end(r, f);
+		return;
+	}
+	resolver_server_failed(r, f->server, error, now_ms);
+	try_after(r, f, TROUBLE_NETWORK, now_ms);
+}
+
+void resolver_flight_tick(struct resolver *r, int64_t now_ms)
+{
+	struct flight *f;
+
+	while ((f = r->soonest) && f->deadline_ms <= now_ms) {
+		resolver_server_failed(r, f->server, -ETIMEDOUT, now_ms);
+		try_set_aside(r, f);
+		note_trouble(f, TROUBLE_SILENCE);
+		f->timeouts++;
+		if (f->timeouts < RESOLVER_TRIES ||
+		    now_ms - f->joined_ms < RESOLVER_PATIENCE_MS)
+			try_next(r, f, f->timeouts < RESOLVER_TRIES, now_ms);
+		else
+			give_up(r, f, now_ms);
+	}
+}
+
+void resolver_flight_forget(struct resolver *r, const struct sandbox *s)
+{
+	for (uint32_t i = 0; i < r->flight_total; i++) {
+		struct flight *f = flight_at(r, i);
+		struct ask_list asks = f->asks;
+		struct resolver_ask *ask;
+
+		if (f->token == 0)
+			continue;
+		f->asks = (struct ask_list){ 0 };
+		while ((ask = ask_list_pop(&asks))) {
+			if (ask->client.sandbox == s)
+				resolver_ask_release(r, ask);
+			else
+				ask_list_push(&f->asks, ask);
+		}
+		if (!f->asks.first) {
+			try_end(r, f);
+			flight_free(r, f);
+		}
+	}
+}

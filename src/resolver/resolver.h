@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+/* resolver/resolver - from a query to its reply: policy, cache, upstream, guard, commit.
+ *
+ * HOW IT WORKS
+ * The resolver is a state machine without a socket and without a clock: queries,
+ * responses and time come in by calls, and what has to leave goes out through struct
+ * resolver_ops. So scenario tests drive it on a fake clock with scripted upstreams.
+ *
+ *   resolver_query()     judge the name first; denied, unserved and limited queries get
+ *                        their reply queued at once. Allowed: cache, or one upstream
+ *                        request shared by all who ask the same.
+ *   resolver_response()  hold the response against what was asked; re-check the name
+ *                        against the plan as it is *now*; guard; queue reply and
+ *                        commit for every waiting client.
+ *   resolver_tick()      timeouts: next upstream, or SERVFAIL with EDE 22; probes.
+ *   resolver_flush()     once a turn of the loop: per sandbox one transaction for all
+ *                        that was gathered; the kernel's acknowledgement; then the
+ *                        replies. A failed commit turns its replies into SERVFAIL.
+ *
+ * No reply that carries an address leaves outside resolver_flush(). One engine has
+ * one resolver; the cache is shared by all sandboxes for bytes, never for verdicts. */
+#pragma once
+
+#include "base/hash.h"
+#include "dns/message.h"
+#include "sandbox/sandbox.h"
+
+enum {
+	RESOLVER_UPSTREAMS_MAX = 16,   /* of one group */
+	RESOLVER_TRIES = 2,	       /* upstream requests for one question, at least */
+	RESOLVER_TRY_MS = 1500,	       /* each, unless the configuration says otherwise */
+	RESOLVER_PATIENCE_MS = 10000,  /* beyond them a server that was not asked yet is
+					* tried only for who asked less than this ago:
+					* others have given up */
+	RESOLVER_IN_FLIGHT_MAX = 4096, /* of the engine; over it: SERVFAIL */
+	RESOLVER_CACHE_ENTRIES = 16384, /* the least recently used goes */
+	RESOLVER_CACHE_BYTES = 2 * 1024 * 1024,
+	RESOLVER_CLIENTS_MAX = 16384, /* queries that wait, of the engine; over it:
+				       * SERVFAIL */
+	RESOLVER_PIN_MS = 5000,	      /* what is not resolved by then is not pinned at the
+				       * start */
+	RESOLVER_PIN_TTL_SEC = 60,    /* of all answers from pins */
+	RESOLVER_TTL_FLOOR_SEC = 5,   /* lower TTLs count as this: a name costs one
+				       * upstream request in this time, however often it
+				       * is asked for */
+};
+
+/* Where a query came from and where its reply goes; copied, and given back as it
+ * was. */
+struct resolver_client {
+	struct sandbox *sandbox;
+	uint32_t connection; /* of the transport: a TCP connection's handle */
+	bool tcp;
+	struct endpoint peer;  /* the sender, as far as it is known */
+	struct endpoint asked; /* TCP: whom it has dialled, likewise */
+};
+
+/* What became of an upstream server, for the log: told when it happens, at most once a
+ * second for each server and kind. */
+enum upstream_trouble_kind {
+	UPSTREAM_NONE = 0,
+	UPSTREAM_ERROR,	  /* timeout, refused, reset, an answer of no use: `error` says */
+	UPSTREAM_RCODE,	  /* it failed by its own word: `rcode` says */
+	UPSTREAM_PROBE,	  /* it did not answer a probe: `error` says */
+	UPSTREAM_HEALTHY, /* it answers probes again */
+	UPSTREAM_BEHIND,  /* a server that was found behind the inner one: `at` */
+	UPSTREAM_INNER,	  /* the inner one sends questions back, and nobody was found
+			   * behind it */
+	UPSTREAM_KIND_COUNT
+};
+struct upstream_trouble {
+	uint8_t kind;	/* enum upstream_trouble_kind */
+	uint8_t server; /* of the group */
+	uint8_t rcode;
+	int32_t error; /* -errno */
+	struct endpoint at;
+};
+
+struct resolver_ops {
+	void *data;
+	/* Send a query to server @server of the upstream group. @token comes back with
+	 * the response; @tcp after a truncated one. Return: 0, or -errno when it can't
+	 * leave (the resolver then goes to the next server). */
+	int (*send)(void *data, uint32_t token, size_t server, bool tcp,
+		    const void *message, size_t size);
+	/* @token is not wanted any more: drop its socket. */
+	void (*cancel)(void *data, uint32_t token);
+	/* One transaction for one sandbox, acknowledged: 0, or -errno and nothing was
+	 * changed. */
+	int (*commit)(void *data, struct sandbox *s, const struct filter_learn *items,
+		      size_t count);
+	/* The reply for one query. The bytes live until the call returns. */
+	void (*reply)(void *data, const struct resolver_client *client,
+		      const void *message, size_t size);
+	/* Unpredictable bytes. */
+	void (*random)(void *data, void *bytes, size_t size);
+	void (*trouble)(void *data, const struct upstream_trouble *t); /* may be NULL */
+	/* With an inner server only. @client's query was redirected to us: one more
+	 * server of the group is where it was going. Return: that server's number, behind
+	 * all others unless it is one of them, or -errno. */
+	int (*add_behind)(void *data, const struct resolver_client *client);
+};
+
+struct resolver_config {
+	struct hash_key key;
+	size_t upstream_count;
+	int64_t try_ms; /* of one upstream request; 0: RESOLVER_TRY_MS */
+	/* Ask each server for @probe_name (size 0 or the root: NS of the root, else A)
+	 * this often, for the first time at the first tick; 0: never. */
+	int64_t probe_every_ms;
+	struct dns_name probe_name;
+	/* The number of the server, plus one, that may ask others from inside the
+	 * sandbox: resolver_inner.c. 0: there is none. */
+	size_t inner;
+};
+
+struct resolver;
+
+struct resolver *resolver_new(const struct resolver_ops *ops,
+			      const struct resolver_config *config) MUST_CHECK;
+void resolver_free(struct resolver *r);
+
+void resolver_query(struct resolver *r, const struct resolver_client *client,
+		    const void *message, size_t size, int64_t now_ms);
+/* A datagram or TCP message that came for @token from that server. */
+void resolver_response(struct resolver *r, uint32_t token, const void *message,
+		       size_t size, int64_t now_ms);
+/* The transport of @token failed (ICMP error, TCP reset), as -errno. */
+void resolver_send_failed(struct resolver *r, uint32_t token, int error, int64_t now_ms);
+/* When resolver_tick() wants to be called; INT64_MAX: not at all. */
+int64_t resolver_next_ms(const struct resolver *r);
+void resolver_tick(struct resolver *r, int64_t now_ms);
+void resolver_flush(struct resolver *r, int64_t now_ms);
+/* It is known whether the inner server sends questions back. */
+bool resolver_is_settled(const struct resolver *r);
+
+/* -- dns: pinned -- */
+
+/* A name that has no address after a round, or whose answer did not come. */
+struct resolver_unpinned {
+	const struct dns_name *name;
+	const char *why;
+	bool required; /* its rule says so */
+	bool stays;    /* it keeps what was pinned before */
+};
+/* @fault is NULL when the round is over: the first one RESOLVER_PIN_MS after its begin at
+ * the latest. Called from any of the calls above and below. */
+typedef void resolver_pinned_fn(void *data, const struct resolver_unpinned *fault);
+
+/* Resolve every name that @s's plan allows, all at once, A and AAAA (where @s has IPv6),
+ * and have the addresses committed; again every @repin_ms. With `dns: pinned` all answers
+ * come from what is pinned so, and without this call all fail. To be called again after a
+ * change of the plan: what is pinned of its names stays meanwhile.
+ * Return: 0, -ENOMEM, or -E2BIG (more names than may be learned). */
+int resolver_pin(struct resolver *r, struct sandbox *s, int64_t repin_ms,
+		 resolver_pinned_fn *on_pinned, void *data, int64_t now_ms) MUST_CHECK;
+
+/* Tell once more how the last round ended; where the first one is under way it tells
+ * then.
+ */
+void resolver_pin_tell(struct resolver *r, struct sandbox *s);
+
+/* The sandbox goes: its waiting queries are forgotten, nothing is sent for them. */
+void resolver_detach(struct resolver *r, struct sandbox *s);

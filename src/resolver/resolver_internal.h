@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+/* resolver/resolver_internal - what the resolver's files share.
+ *
+ *   resolver.c         entry points: queries, responses, ticks, detach; the pools
+ *   resolver_judge.c   what the policy and the limits say of a query
+ *   resolver_flight.c  upstream requests: when again, when no more
+ *   resolver_server.c  the servers: which one next, probes, what is told of them
+ *   resolver_inner.c   a server that sends questions back
+ *   resolver_reply.c   guard, write, queue, commit, send
+ *   resolver_pin.c     names that are resolved ahead (dns: pinned) */
+#pragma once
+
+#include "dns/answer.h"
+#include "dns/cache.h"
+#include "resolver/resolver.h"
+#include "sandbox/learned.h"
+#include "sandbox/rate.h"
+
+enum {
+	QUEUE_BYTES = 128 * 1024, /* replies that wait for a flush; full: flush at once */
+	QUEUE_ADDRS = 4096,	  /* addresses in them */
+	BATCH_ADDS = FILTER_LEARN_MAX / 2, /* of one transaction; the rest is for
+					    * deletions, so that they keep up */
+	CHUNK = 32, /* asks or flights that are allocated together */
+	PROBE_LIFETIME_MS = 5000,
+	LOCAL_TTL_SEC = 60, /* of refusals, and of localhost */
+	SEEN_SIZE = 1024,   /* pairs of names that a sandbox has asked for lately */
+	BUDGETS_SIZE = 64,  /* wildcard rules whose budget is not full */
+	REASON_SIZE = 160,
+};
+
+/* One query, from its arrival until its reply has left. */
+struct resolver_ask {
+	struct resolver_ask *next; /* in a flight, in a guest's queue, or free */
+	struct resolver_client client;
+	struct dns_query query;
+	struct plan_verdict verdict;
+	bool probe;
+	bool pin;	     /* nobody's: its answer is pinned */
+	uint8_t addr_count;  /* addresses that its reply carries */
+	uint32_t addr_at;    /* in resolver.addrs */
+	uint32_t message_at; /* in resolver.bytes */
+	uint32_t message_size;
+	uint32_t ttl_cap_sec; /* no TTL in it is longer */
+};
+
+struct ask_list {
+	struct resolver_ask *first, *last;
+};
+
+/* Why a flight hasn't landed yet; what comes later in this list is told rather than what
+ * comes before. */
+enum flight_trouble {
+	TROUBLE_NONE = 0,
+	TROUBLE_NETWORK, /* nothing could leave, or it was refused */
+	TROUBLE_SILENCE, /* no answer came in time */
+	TROUBLE_INNER,	 /* the inner server sent the question back */
+	TROUBLE_ANSWER,	 /* a server failed, or said what can't be used */
+	TROUBLE_COUNT,
+};
+
+/* A try that has timed out, but may still be answered. */
+struct flight_late {
+	uint32_t token; /* 0: there is none */
+	uint8_t server;
+	uint16_t id;
+	int64_t sent_ms;
+	uint8_t case_name[DNS_NAME_MAX];
+};
+
+/* One upstream request, and everybody who waits for it. */
+struct flight {
+	struct flight *next;	       /* in the hash chain, or free */
+	struct flight *sooner, *later; /* by deadline */
+	struct ask_list asks;
+	uint64_t hash;
+	int64_t sent_ms, deadline_ms;
+	int64_t joined_ms; /* when somebody last asked */
+	uint32_t index;	   /* of all flights; the low bits of its tokens */
+	uint32_t token;	   /* of the present try; 0 when idle */
+	uint16_t tried;	   /* bit per server */
+	uint8_t server;
+	uint8_t timeouts;
+	uint8_t trouble; /* enum flight_trouble, the worst so far */
+	bool tcp;
+	bool dnssec_ok;
+	struct dns_asked asked;
+	struct flight_late late;
+};
+
+struct server {
+	/* Without probes. */
+	uint32_t smoothed_ms; /* time to an answer; a failure counts as a whole try */
+	bool failing;
+	bool behind; /* found by resolver_inner.c: comes after those that were given */
+	int64_t news_ms;
+	/* With probes. */
+	bool unhealthy;
+	uint32_t probe_token; /* 0: none is under way */
+	int64_t probe_at_ms;  /* when it has failed, or the next one begins */
+	int64_t probed_ms;
+	/* What is told, no sooner than: */
+	int64_t tell_ms[UPSTREAM_KIND_COUNT];
+};
+
+/* What is left of the names that a wildcard rule may ask for. A rule is known by a hash
+ * of its target: its number is another one after a change of the policy. */
+struct budget {
+	uint32_t rule;
+	struct rate rate;
+};
+
+/* The resolver's part of a sandbox. */
+struct resolver_guest {
+	struct sandbox *sandbox;
+	struct resolver_guest *next_dirty;
+	bool dirty; /* in resolver.dirty: its queue is not empty */
+	struct ask_list queue;
+	uint32_t in_flight;
+	struct rate queries;
+	int64_t limit_told_ms[LIMIT_COUNT]; /* when an event last said so */
+	uint32_t limit_hits[LIMIT_COUNT];   /* since then */
+	struct pins *pins;		    /* owned; NULL: nothing was ever pinned */
+	struct budget *budgets;		    /* BUDGETS_SIZE; NULL as long as @seen is */
+	uint32_t (*seen)[2]; /* SEEN_SIZE fingerprints of (rule, name), two each; NULL
+			      * before the first name of a wildcard */
+};
+
+/* The server that may ask on from inside the sandbox. */
+struct inner {
+	uint8_t server; /* RESOLVER_UPSTREAMS_MAX: there is none */
+	bool settled;	/* it is known whether questions come back */
+	bool sends_back;
+	uint32_t token; /* of the test; 0: none is under way */
+	int64_t at_ms;	/* when that has failed, or the next begins; INT64_MAX: never */
+	struct dns_name name; /* that it asks for */
+};
+
+struct chunk {
+	struct chunk *next;
+};
+
+struct resolver {
+	struct resolver_ops ops;
+	struct hash_key key;
+	struct dns_cache *cache;
+	/* asks */
+	struct resolver_ask *free_asks;
+	struct chunk *ask_chunks;
+	uint32_t ask_total;
+	/* flights */
+	struct flight *free_flights;
+	struct flight *flight_chunks[RESOLVER_IN_FLIGHT_MAX / CHUNK];
+	uint32_t flight_total;
+	struct flight *by_question[RESOLVER_IN_FLIGHT_MAX];
+	struct flight *soonest, *latest;
+	uint32_t serial; /* the high bits of tokens */
+	int64_t try_ms;
+	/* servers */
+	struct server servers[RESOLVER_UPSTREAMS_MAX];
+	size_t server_count;
+	int64_t probe_every_ms; /* 0: never */
+	int64_t probe_next_ms;	/* the soonest of their probe_at_ms */
+	struct dns_name probe_name;
+	uint16_t probe_type;
+	struct inner inner;
+	/* pins */
+	struct pins *pinned; /* of all sandboxes */
+	int64_t pin_next_ms; /* when the first of them wants to be woken */
+	/* replies that wait for a flush */
+	struct resolver_guest *dirty;
+	uint32_t bytes_used, addrs_used;
+	uint8_t *bytes;		       /* QUEUE_BYTES */
+	struct dns_answer_addr *addrs; /* QUEUE_ADDRS */
+	/* one at a time */
+	struct dns_answer answer;
+};
+
+static inline void ask_list_push(struct ask_list *l, struct resolver_ask *a)
+{
+	a->next = NULL;
+	if (l->last)
+		l->last->next = a;
+	else
+		l->first = a;
+	l->last = a;
+}
+
+static inline struct resolver_ask *ask_list_pop(struct ask_list *l)
+{
+	struct resolver_ask *a = l->first;
+
+	if (a) {
+		l->first = a->next;
+		if (!l->first)
+			l->last = NULL;
+	}
+	return a;
+}
+
+/* resolver.c */
+/* NULL: there is no room. Nothing of it is set. */
+struct resolver_ask *resolver_ask_new(struct resolver *r);
+void resolver_ask_release(struct resolver *r, struct resolver_ask *ask);
+/* s->dns, made where there is none yet; NULL: no memory. */
+struct resolver_guest *resolver_guest_of(struct sandbox *s);
+
+/* resolver_judge.c */
+enum judgement {
+	JUDGE_ANSWERED = 0, /* a reply was made, or none is due */
+	JUDGE_LOOK_UP,	    /* allowed: cache or upstream */
+};
+/* For a query that has just come; spends its budgets. */
+enum judgement resolver_judge(struct resolver *r, struct resolver_ask *ask,
+			      int64_t now_ms);
+/* For one that has waited: the plan may be another one. Spends nothing. */
+enum judgement resolver_judge_again(struct resolver *r, struct resolver_ask *ask,
+				    int64_t now_ms);
+/* Queries per second. False: over the limit, and a reply has been made. */
+bool resolver_admit(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
+/* SERVFAIL, counter and event. */
+void resolver_limit(struct resolver *r, struct resolver_ask *ask, enum plan_limit which,
+		    int64_t now_ms);
+
+/* resolver_server.c */
+void resolver_servers_init(struct resolver *r, const struct resolver_config *config);
+/* The best server that @tried has no bit for. False: all were tried. */
+bool resolver_server_choose(struct resolver *r, uint16_t tried, int64_t now_ms,
+			    uint8_t *ret);
+/* @server has answered @f's present try, with r->answer; of use or not. */
+void resolver_server_answered(struct resolver *r, uint8_t server, int64_t took_ms,
+			      int64_t now_ms);
+/* It could not be asked, or has not answered. */
+void resolver_server_failed(struct resolver *r, uint8_t server, int error,
+			    int64_t now_ms);
+/* It may be silent: its next probe comes soon. */
+void resolver_server_doubt(struct resolver *r, uint8_t server);
+/* Nothing is done when @token isn't a probe's. */
+void resolver_probe_response(struct resolver *r, uint32_t token, int64_t now_ms);
+void resolver_probe_failed(struct resolver *r, uint32_t token, int error, int64_t now_ms);
+void resolver_probe_tick(struct resolver *r, int64_t now_ms);
+
+/* resolver_inner.c */
+void resolver_inner_init(struct resolver *r, const struct resolver_config *config);
+void resolver_inner_tick(struct resolver *r, int64_t now_ms);
+/* Return: @token was the test's. @error: it failed by that, or 0. */
+bool resolver_inner_response(struct resolver *r, uint32_t token, int error,
+			     int64_t now_ms);
+/* Return: @ask is the test's question, sent back. It is answered, and stays the
+ * caller's. */
+bool resolver_inner_query(struct resolver *r, const struct resolver_ask *ask,
+			  int64_t now_ms);
+/* @ask is the question that @f itself asks, sent back. */
+bool resolver_inner_sent_back(struct resolver *r, const struct flight *f,
+			      const struct resolver_ask *ask, int64_t now_ms);
+
+/* resolver_flight.c */
+/* A token that was not in use lately; @index is in its low bits. */
+uint32_t resolver_token(struct resolver *r, uint32_t index);
+/* Let @ask wait for an upstream request, a new one or one that is under way. Takes the
+ * ask. */
+void resolver_flight_join(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
+/* Return: @ask is the question of a flight of ours, sent back by the inner server. It is
+ * taken, and waits for that flight, which goes on: the policy is asked when it lands. */
+bool resolver_flight_sent_back(struct resolver *r, struct resolver_ask *ask,
+			       int64_t now_ms);
+/* End the tries that have lasted too long. */
+void resolver_flight_tick(struct resolver *r, int64_t now_ms);
+/* Take all asks of @s out of all flights. */
+void resolver_flight_forget(struct resolver *r, const struct sandbox *s);
+
+/* resolver_reply.c */
+/* Reply from @a. Takes the ask; the reply leaves with the next flush. */
+void resolver_deliver(struct resolver *r, struct resolver_ask *ask,
+		      const struct dns_answer *a, int64_t now_ms);
+/* A reply without records, at once. The ask stays the caller's. */
+void resolver_refuse(struct resolver *r, const struct resolver_ask *ask,
+		     const struct dns_refusal *refusal);
+void resolver_fail(struct resolver *r, const struct resolver_ask *ask, enum dns_ede ede,
+		   const char *text);
+void resolver_nodata(struct resolver *r, const struct resolver_ask *ask);
+/* One address that needs no commit (loopback), at once. */
+void resolver_answer_local(struct resolver *r, const struct resolver_ask *ask,
+			   const struct addr *a);
+/* The self-test's answer, through the same commit as all others. Takes the ask. */
+void resolver_deliver_probe(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
+/* There is no room to hold the query: SERVFAIL. */
+void resolver_overloaded(struct resolver *r, const struct resolver_client *client,
+			 const void *message, size_t size);
+/* Drop the replies of @g that wait for a flush. */
+void resolver_queue_forget(struct resolver *r, struct resolver_guest *g);
+/* For events: the name as text. */
+void resolver_event_name(struct event *e, const struct dns_name *n);
+/* NXDOMAIN, EDE 15, counter and event. @remote is the address that was the reason, or
+ * NULL. */
+void resolver_deny(struct resolver *r, const struct resolver_ask *ask, uint32_t rule,
+		   const struct addr *remote, const char *reason, int64_t now_ms);
+/* What the guard says of @a for @ask: a bit for each address that may be told, and the
+ * others' fault as an event. *@ret_fault: that of the first of those, or NULL. */
+uint32_t resolver_guard(const struct resolver_ask *ask, const struct dns_answer *a,
+			int64_t now_ms, const char **ret_fault);
+/* One transaction for @items, at most BATCH_ADDS. Return: 0, or -errno and none of
+ * them is learned. */
+int resolver_learn(struct resolver *r, struct sandbox *s,
+		   const struct learned_item *items, size_t count, int64_t now_ms);
+/* Have the kernel forget what no name teaches any more. */
+void resolver_sweep(struct resolver *r, struct sandbox *s, int64_t now_ms);
+
+/* resolver_pin.c */
+/* Answer from the pins, and from nothing else. Takes the ask. */
+void resolver_pin_answer(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
+/* The answer to a question of our own; and the end of one without. Both take the ask. */
+void resolver_pin_landed(struct resolver *r, struct resolver_ask *ask,
+			 const struct dns_answer *a, int64_t now_ms);
+void resolver_pin_lost(struct resolver *r, struct resolver_ask *ask, const char *why,
+		       int64_t now_ms);
+void resolver_pin_tick(struct resolver *r, int64_t now_ms);
+/* Its asks are forgotten already. */
+void resolver_pin_free(struct resolver *r, struct resolver_guest *g);

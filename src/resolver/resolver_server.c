@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ *
+ * Without probes, which server comes next is learned from the queries themselves: the
+ * smoothed time to an answer decides, in steps, so that equals are asked in the order in
+ * which they were given. What is known halves with every SERVER_FORGET_MS without news,
+ * so a server that failed is asked again after a while, by one live query.
+ *
+ * With probes the order is the one given, and only probes change it: a server whose probe
+ * was not answered in PROBE_MS comes after all that answer theirs, until it answers one.
+ * A server may be slow because one name is, and the names that an operator's own server
+ * knows must not be asked elsewhere for that. So a query that gets no answer, or is asked
+ * again before it has one, only hastens the next probe. Whatever comes back is an answer:
+ * an upstream that refuses the probe's name is well.
+ *
+ * Servers that were found behind an inner one come after the others, as long as those
+ * answer: the inner one knows names that they don't.
+ *
+ * A probe is a try without a flight: a token, an id and a deadline of its own. */
+#include <errno.h>
+#include <string.h>
+
+#include "resolver/resolver_internal.h"
+
+enum {
+	SERVER_FORGET_MS = 4000, /* half-life of what we know of a server */
+	SERVER_STEP_MS = 64,	 /* smaller differences don't change the order */
+	SERVER_BEHIND = 8,	 /* steps */
+	PROBE_MS = 2000,	 /* or a try, where that is shorter */
+	PROBE_PAUSE_MS = 1000,	 /* between two probes of one server, at least */
+	TELL_EVERY_MS = 1000,
+};
+
+static void tell(struct resolver *r, struct upstream_trouble t, int64_t now_ms)
+{
+	int64_t *tell_ms = &r->servers[t.server].tell_ms[t.kind];
+
+	if (!r->ops.trouble || now_ms < *tell_ms)
+		return;
+	*tell_ms = now_ms + TELL_EVERY_MS;
+	r->ops.trouble(r->ops.data, &t);
+}
+
+/* ---- what the queries say ---- */
+
+static uint32_t badness_of(const struct resolver *r, const struct server *s,
+			   int64_t now_ms)
+{
+	int64_t halvings = (now_ms - s->news_ms) / SERVER_FORGET_MS;
+	uint32_t badness = s->behind ? SERVER_BEHIND : 0;
+
+	if (r->probe_every_ms > 0)
+		return s->unhealthy;
+	if (halvings < 32)
+		badness += (s->smoothed_ms >> halvings) / SERVER_STEP_MS;
+	return badness;
+}
+
+static void server_news(struct resolver *r, struct server *s, int64_t took_ms,
+			bool failed, int64_t now_ms)
+{
+	int64_t took = MIN(MAX(took_ms, (int64_t)0), r->try_ms);
+	int64_t smoothed = s->smoothed_ms;
+
+	if (s->failing && !failed)
+		smoothed = took;
+	else
+		smoothed += (took - smoothed) / (failed ? 2 : 8);
+	s->smoothed_ms = (uint32_t)smoothed;
+	s->failing = failed;
+	s->news_ms = now_ms;
+}
+
+bool resolver_server_choose(struct resolver *r, uint16_t tried, int64_t now_ms,
+			    uint8_t *ret)
+{
+	uint32_t best = UINT32_MAX;
+	struct server *s;
+
+	for (size_t i = 0; i < r->server_count; i++) {
+		uint32_t badness = badness_of(r, &r->servers[i], now_ms);
+
+		if (tried & 1u << i || badness >= best)
+			continue;
+		best = badness;
+		*ret = (uint8_t)i;
+	}
+	if (best == UINT32_MAX)
+		return false;
+	s = &r->servers[*ret];
+	if (s->failing) { /* this query finds out; the others go elsewhere meanwhile */
+		s->smoothed_ms = (uint32_t)r->try_ms;
+		s->news_ms = now_ms;
+	}
+	return true;
+}
+
+void resolver_server_answered(struct resolver *r, uint8_t server, int64_t took_ms,
+			      int64_t now_ms)
+{
+	struct upstream_trouble t = { .server = server };
+
+	server_news(r, &r->servers[server], took_ms, false, now_ms);
+	if (r->answer.kind == DNS_ANSWER_FAILED && r->answer.rcode != DNS_NOERROR) {
+		t.kind = UPSTREAM_RCODE;
+		t.rcode = (uint8_t)r->answer.rcode;
+		tell(r, t, now_ms);
+	} else if (r->answer.kind == DNS_ANSWER_FAILED ||
+		   r->answer.kind == DNS_ANSWER_BAD) {
+		t.kind = UPSTREAM_ERROR;
+		t.error = -EBADMSG;
+		tell(r, t, now_ms);
+	}
+}
+
+void resolver_server_failed(struct resolver *r, uint8_t server, int error, int64_t now_ms)
+{
+	struct server *s = &r->servers[server];
+
+	server_news(r, s, r->try_ms, true, now_ms);
+	tell(r,
+	     (struct upstream_trouble){
+		     .kind = UPSTREAM_ERROR, .server = server, .error = error },
+	     now_ms);
+	resolver_server_doubt(r, server);
+}
+
+void resolver_server_doubt(struct resolver *r, uint8_t server)
+{
+	struct server *s = &r->servers[server];
+
+	if (r->probe_every_ms == 0 || s->probe_token != 0)
+		return;
+	s->probe_at_ms = MIN(s->probe_at_ms, s->probed_ms + PROBE_PAUSE_MS);
+	r->probe_next_ms = MIN(r->probe_next_ms, s->probe_at_ms);
+}
+
+/* ---- probes ---- */
+
+static void probe_end(struct resolver *r, struct server *s)
+{
+	r->ops.cancel(r->ops.data, s->probe_token);
+	s->probe_token = 0;
+	s->probe_at_ms = s->probed_ms + r->probe_every_ms;
+}
+
+static void probe_lost(struct resolver *r, struct server *s, int error, int64_t now_ms)
+{
+	probe_end(r, s);
+	s->unhealthy = true;
+	tell(r,
+	     (struct upstream_trouble){ .kind = UPSTREAM_PROBE,
+					.server = (uint8_t)(s - r->servers),
+					.error = error },
+	     now_ms);
+}
+
+static int probe_send(struct resolver *r, struct server *s)
+{
+	uint8_t message[512], random[2 + (DNS_NAME_MAX + 7) / 8], sent[DNS_NAME_MAX];
+	size_t index = (size_t)(s - r->servers);
+	int size;
+
+	r->ops.random(r->ops.data, random, sizeof(random));
+	size = dns_query_write(message, sizeof(message),
+			       (uint16_t)(random[0] << 8 | random[1]), &r->probe_name,
+			       r->probe_type, false, random + 2, sent);
+	if (size < 0)
+		return size;
+	s->probe_token = resolver_token(r, (uint32_t)index);
+	return r->ops.send(r->ops.data, s->probe_token, index, false, message,
+			   (size_t)size);
+}
+
+static void probe_start(struct resolver *r, struct server *s, int64_t now_ms)
+{
+	int error;
+
+	s->probed_ms = now_ms;
+	s->probe_at_ms = now_ms + MIN(r->try_ms, (int64_t)PROBE_MS);
+	error = probe_send(r, s);
+	if (error < 0)
+		probe_lost(r, s, error, now_ms);
+}
+
+static void find_next(struct resolver *r)
+{
+	r->probe_next_ms = INT64_MAX;
+	for (size_t i = 0; i < r->server_count; i++)
+		r->probe_next_ms = MIN(r->probe_next_ms, r->servers[i].probe_at_ms);
+}
+
+void resolver_probe_tick(struct resolver *r, int64_t now_ms)
+{
+	for (size_t i = 0; i < r->server_count; i++) {
+		struct server *s = &r->servers[i];
+
+		if (s->probe_token != 0 && s->probe_at_ms <= now_ms)
+			probe_lost(r, s, -ETIMEDOUT, now_ms);
+		if (s->probe_token == 0 && s->probe_at_ms <= now_ms)
+			probe_start(r, s, now_ms);
+	}
+	find_next(r);
+}
+
+static struct server *server_of_probe(struct resolver *r, uint32_t token)
+{
+	for (size_t i = 0; i < r->server_count && token != 0; i++)
+		if (r->servers[i].probe_token == token)
+			return &r->servers[i];
+	return NULL;
+}
+
+void resolver_probe_response(struct resolver *r, uint32_t token, int64_t now_ms)
+{
+	struct server *s = server_of_probe(r, token);
+	bool recovered = s && s->unhealthy;
+
+	if (!s) {
+		resolver_inner_response(r, token, 0, now_ms);
+		return;
+	}
+	probe_end(r, s);
+	find_next(r);
+	s->unhealthy = false;
+	if (recovered)
+		tell(r,
+		     (struct upstream_trouble){ .kind = UPSTREAM_HEALTHY,
+						.server = (uint8_t)(s - r->servers) },
+		     now_ms);
+}
+
+void resolver_probe_failed(struct resolver *r, uint32_t token, int error, int64_t now_ms)
+{
+	struct server *s = server_of_probe(r, token);
+
+	if (!s) {
+		resolver_inner_response(r, token, error, now_ms);
+		return;
+	}
+	probe_lost(r, s, error, now_ms);
+	find_next(r);
+}
+
+void resolver_servers_init(struct resolver *r, const struct resolver_config *config)
+{
+	static const struct dns_name root = { .size = 1 };
+	bool named = config->probe_name.size > 1;
+
+	r->server_count = MIN(config->upstream_count, (size_t)RESOLVER_UPSTREAMS_MAX);
+	r->try_ms = config->try_ms > 0 ? config->try_ms : RESOLVER_TRY_MS;
+	r->probe_every_ms = config->probe_every_ms;
+	r->probe_name = named ? config->probe_name : root;
+	r->probe_type = named ? DNS_TYPE_A : DNS_TYPE_NS;
+	r->probe_next_ms = INT64_MAX;
+	if (r->probe_every_ms > 0 && r->server_count > 0)
+		r->probe_next_ms = 0;
+}

@@ -1,0 +1,535 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolver/tcp.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+#include "dns/framing.h"
+#include "sys/sock.h"
+
+enum {
+	INDEX_BITS = 10,	   /* of a handle; the rest is the generation */
+	KERNEL_BUFFER = 64 * 1024, /* of replies, in the kernel */
+};
+static_assert(DNS_TCP_OUT_MAX >= DNS_FRAME_PREFIX + DNS_MESSAGE_MAX, "one always fits");
+static_assert(DNS_TCP_CONNECTIONS_MAX == 1 << INDEX_BITS, "handles hold the index");
+
+struct dns_tcp_connection {
+	struct loop_source source; /* fd -1: the slot is free */
+	struct loop_timer timer;   /* fires no later than the deadline below */
+	struct dns_tcp *owner;
+	struct dns_tcp_side *side;
+	struct dns_tcp_connection *prev, *next; /* of the same side */
+	struct dns_tcp_connection *next_free;
+	uint32_t handle;
+	struct endpoint peer, asked; /* no address: not known */
+	uint32_t unanswered;
+	bool at_end;		 /* the client sends no more; it still gets its replies */
+	int64_t active_ms;	 /* the last message or reply */
+	int64_t message_from_ms; /* the first byte of the one that isn't whole yet */
+	int64_t written_ms;	 /* the last progress of `out` */
+	struct dns_framing framing; /* over `in` */
+	uint8_t in[DNS_FRAME_PREFIX + DNS_TCP_MESSAGE_MAX];
+	uint8_t *out; /* owned; NULL while the kernel takes everything */
+	size_t out_size, out_sent;
+};
+
+struct dns_tcp {
+	struct loop *loop;
+	dns_tcp_query_fn *on_query;
+	void *data;
+	int spare_fd; /* given up for a moment when descriptors run out */
+	struct dns_tcp_connection *slots[DNS_TCP_CONNECTIONS_MAX]; /* owned */
+	uint32_t slot_count;
+	struct dns_tcp_connection *free_slots;
+};
+
+static void side_unlink(struct dns_tcp_connection *c)
+{
+	if (c->prev)
+		c->prev->next = c->next;
+	else
+		c->side->first = c->next;
+	if (c->next)
+		c->next->prev = c->prev;
+	c->side->connections--;
+}
+
+static void side_link(struct dns_tcp_connection *c, struct dns_tcp_side *side)
+{
+	c->side = side;
+	c->prev = NULL;
+	c->next = side->first;
+	if (side->first)
+		side->first->prev = c;
+	side->first = c;
+	side->connections++;
+}
+
+static bool is_open(const struct dns_tcp_connection *c)
+{
+	return c->source.fd >= 0;
+}
+
+/* The slot stays allocated: a handler that is still running may look at it. */
+static void connection_close(struct dns_tcp_connection *c)
+{
+	struct dns_tcp *t = c->owner;
+
+	loop_remove(t->loop, &c->source);
+	loop_timer_stop(t->loop, &c->timer);
+	close(c->source.fd);
+	c->source.fd = -1;
+	free(TAKE_PTR(c->out));
+	side_unlink(c);
+	c->handle += DNS_TCP_CONNECTIONS_MAX;
+	c->next_free = t->free_slots;
+	t->free_slots = c;
+}
+
+static void make_reset(int fd)
+{
+	struct linger at_once = { .l_onoff = 1, .l_linger = 0 };
+
+	if (setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)) < 0)
+		return; /* an ordinary close, then */
+}
+
+static void connection_reset(struct dns_tcp_connection *c)
+{
+	make_reset(c->source.fd);
+	connection_close(c);
+}
+
+static size_t out_left(const struct dns_tcp_connection *c)
+{
+	return c->out ? c->out_size - c->out_sent : 0;
+}
+
+/* Read while the client may ask more, write while replies wait. Closes the connection
+ * when neither will ever be. */
+static void update_interest(struct dns_tcp_connection *c)
+{
+	uint32_t events = 0;
+
+	if (c->at_end && c->unanswered == 0 && out_left(c) == 0) {
+		connection_close(c);
+		return;
+	}
+	if (!c->at_end && out_left(c) == 0 && c->unanswered < DNS_TCP_UNANSWERED_MAX)
+		events |= EPOLLIN;
+	if (out_left(c) > 0)
+		events |= EPOLLOUT;
+	if (loop_modify(c->owner->loop, &c->source, events) < 0)
+		connection_reset(c);
+}
+
+/* When the connection is to be ended if nothing happens until then. */
+static int64_t deadline(const struct dns_tcp_connection *c)
+{
+	int64_t at_ms = c->active_ms + DNS_TCP_IDLE_MS;
+
+	if (dns_framing_is_within(&c->framing))
+		at_ms = MIN(at_ms, c->message_from_ms + DNS_TCP_MESSAGE_MS);
+	if (out_left(c) > 0)
+		at_ms = MIN(at_ms, c->written_ms + DNS_TCP_WRITE_MS);
+	return at_ms;
+}
+
+/* Every deadline lies at least this far ahead, so one timer that looks again is
+ * enough: moving it for each message would cost more. */
+static void on_timer(struct loop_timer *timer)
+{
+	struct dns_tcp_connection *c =
+		CONTAINER_OF(timer, struct dns_tcp_connection, timer);
+	struct loop *loop = c->owner->loop;
+	int64_t at_ms = deadline(c);
+	bool clean = !dns_framing_is_within(&c->framing) && out_left(c) == 0;
+
+	if (at_ms > loop_now_ms(loop) && loop_timer_start(loop, timer, at_ms) == 0)
+		return;
+	if (clean)
+		connection_close(c);
+	else
+		connection_reset(c);
+}
+
+/* A deadline has come nearer than the timer may know. */
+static void hasten_timer(struct dns_tcp_connection *c)
+{
+	int64_t at_ms = deadline(c);
+
+	if (at_ms < c->timer.at_ms &&
+	    loop_timer_start(c->owner->loop, &c->timer, at_ms) < 0)
+		connection_reset(c);
+}
+
+static void hand_over(struct dns_tcp_connection *c, const uint8_t *message, size_t size)
+{
+	struct dns_tcp *t = c->owner;
+	struct resolver_client client = {
+		.sandbox = c->side->sandbox,
+		.connection = c->handle,
+		.tcp = true,
+		.peer = c->peer,
+		.asked = c->asked,
+	};
+
+	c->active_ms = c->message_from_ms = loop_now_ms(t->loop);
+	c->unanswered++;
+	t->on_query(t->data, &client, message, size);
+}
+
+static bool may_ask(const struct dns_tcp_connection *c)
+{
+	return is_open(c) && c->unanswered < DNS_TCP_UNANSWERED_MAX;
+}
+
+/* What the resolver wouldn't answer must not come to it: a reply would be due for ever.
+ */
+static bool can_be_query(const uint8_t *message, size_t size)
+{
+	enum { FLAGS_AT = 2, RESPONSE = 0x80 };
+
+	return size >= DNS_HEADER_SIZE && !(message[FLAGS_AT] & RESPONSE);
+}
+
+/* Hand over what is whole, until too many replies are due. */
+static void hand_over_all(struct dns_tcp_connection *c)
+{
+	const uint8_t *message;
+	size_t size;
+
+	while (may_ask(c)) {
+		int r = dns_framing_next(&c->framing, &message, &size);
+
+		if (r == 0)
+			return;
+		if (r < 0 || !can_be_query(message, size)) {
+			connection_reset(c);
+			return;
+		}
+		hand_over(c, message, size);
+	}
+}
+
+/* Look first, then take from the socket what was used: what isn't, because replies are
+ * due, waits in the kernel. One look a turn keeps a busy client from starving others. */
+static void read_some(struct dns_tcp_connection *c)
+{
+	uint8_t *to;
+	size_t room = dns_framing_room(&c->framing, &to);
+	int fd = c->source.fd;
+	ssize_t n = recv(fd, to, room, MSG_PEEK | MSG_DONTWAIT);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n == 0) {
+		c->at_end = true;
+		dns_framing_put_back(&c->framing);
+		return;
+	}
+	if (n < 0) {
+		connection_reset(c);
+		return;
+	}
+	if (!dns_framing_is_within(&c->framing))
+		c->message_from_ms = loop_now_ms(c->owner->loop);
+	dns_framing_received(&c->framing, (size_t)n);
+	hand_over_all(c);
+	if (is_open(c) && !may_ask(c))
+		n -= (ssize_t)dns_framing_put_back(&c->framing);
+	if (is_open(c) && recv(fd, NULL, (size_t)n, MSG_TRUNC | MSG_DONTWAIT) != n)
+		connection_reset(c);
+}
+
+static void write_some(struct dns_tcp_connection *c)
+{
+	ssize_t n = send(c->source.fd, c->out + c->out_sent, out_left(c),
+			 MSG_DONTWAIT | MSG_NOSIGNAL);
+
+	if (n < 0 && errno != EAGAIN && errno != EINTR) {
+		connection_reset(c);
+		return;
+	}
+	if (n <= 0)
+		return;
+	c->out_sent += (size_t)n;
+	c->written_ms = loop_now_ms(c->owner->loop);
+	if (out_left(c) == 0)
+		free(TAKE_PTR(c->out));
+}
+
+static void on_ready(struct loop_source *source, uint32_t events)
+{
+	struct dns_tcp_connection *c =
+		CONTAINER_OF(source, struct dns_tcp_connection, source);
+
+	if (events & (EPOLLERR | EPOLLHUP)) {
+		connection_reset(c);
+		return;
+	}
+	if (events & EPOLLOUT)
+		write_some(c);
+	if (is_open(c) && (events & EPOLLIN))
+		read_some(c);
+	if (is_open(c))
+		update_interest(c);
+	if (is_open(c))
+		hasten_timer(c);
+}
+
+/* Keep what the kernel didn't take. Return: false when it is too much. */
+static bool keep(struct dns_tcp_connection *c, const struct iovec *parts, size_t skip)
+{
+	if (!c->out) {
+		c->out = malloc(DNS_TCP_OUT_MAX);
+		if (!c->out)
+			return false;
+		c->out_size = c->out_sent = 0;
+		c->written_ms = loop_now_ms(c->owner->loop);
+	}
+	for (size_t i = 0; i < 2; i++) {
+		size_t from = MIN(skip, parts[i].iov_len);
+		size_t size = parts[i].iov_len - from;
+
+		skip -= from;
+		if (size > DNS_TCP_OUT_MAX - c->out_size)
+			return false;
+		memcpy(c->out + c->out_size, (const uint8_t *)parts[i].iov_base + from,
+		       size);
+		c->out_size += size;
+	}
+	return true;
+}
+
+/* Return: bytes the kernel took, or -errno when the connection is broken. */
+static ssize_t send_now(struct dns_tcp_connection *c, struct iovec parts[2])
+{
+	struct msghdr header = { .msg_iov = parts, .msg_iovlen = 2 };
+	ssize_t n;
+
+	if (c->out)
+		return 0;
+	n = sendmsg(c->source.fd, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+	return n;
+}
+
+static struct dns_tcp_connection *find(struct dns_tcp *t, uint32_t handle)
+{
+	uint32_t index = handle & (DNS_TCP_CONNECTIONS_MAX - 1);
+	struct dns_tcp_connection *c = index < t->slot_count ? t->slots[index] : NULL;
+
+	return c && is_open(c) && c->handle == handle ? c : NULL;
+}
+
+void dns_tcp_reply(struct dns_tcp *t, uint32_t handle, const void *message, size_t size)
+{
+	struct dns_tcp_connection *c = find(t, handle);
+	uint8_t length[DNS_FRAME_PREFIX];
+	struct iovec parts[2] = {
+		{ length, sizeof(length) },
+		{ (void *)(uintptr_t)message, size },
+	};
+	ssize_t n;
+
+	if (!c)
+		return;
+	dns_framing_write_prefix(length, size);
+	c->active_ms = loop_now_ms(t->loop);
+	c->unanswered -= c->unanswered > 0;
+	n = send_now(c, parts);
+	if (n < 0 || ((size_t)n < sizeof(length) + size && !keep(c, parts, (size_t)n))) {
+		connection_reset(c);
+		return;
+	}
+	update_interest(c);
+	if (is_open(c))
+		hasten_timer(c);
+}
+
+static struct dns_tcp_connection *slot_new(struct dns_tcp *t)
+{
+	struct dns_tcp_connection *c = t->free_slots;
+
+	if (c) {
+		t->free_slots = c->next_free;
+		return c;
+	}
+	if (t->slot_count == DNS_TCP_CONNECTIONS_MAX)
+		return NULL;
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return NULL;
+	c->owner = t;
+	c->handle = t->slot_count;
+	c->source.fd = -1;
+	c->source.on_ready = on_ready;
+	c->timer.on_fire = on_timer;
+	t->slots[t->slot_count++] = c;
+	return c;
+}
+
+static void set_options(int fd)
+{
+	int one = 1, size = KERNEL_BUFFER;
+
+	/* Without them a connection is slower or takes more memory: no failure. */
+	(void)!setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	(void)!setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+}
+
+/* Serve @fd, which is then owned by the connection. Return: false: not possible. */
+static bool connection_open(struct dns_tcp_side *side, int fd)
+{
+	struct dns_tcp *t = side->tcp;
+	struct dns_tcp_connection *c = slot_new(t);
+
+	if (!c)
+		return false;
+	set_options(fd);
+	c->source.fd = fd;
+	c->unanswered = 0;
+	c->at_end = false;
+	c->out_size = c->out_sent = 0;
+	if (sock_ends(fd, &c->peer, &c->asked) < 0)
+		c->peer = c->asked = (struct endpoint){ .port = 0 };
+	dns_framing_init(&c->framing, c->in, sizeof(c->in));
+	c->active_ms = loop_now_ms(t->loop);
+	side_link(c, side);
+	if (loop_add(t->loop, &c->source, EPOLLIN) < 0 ||
+	    loop_timer_start(t->loop, &c->timer, deadline(c)) < 0)
+		connection_reset(c);
+	return true;
+}
+
+/* No descriptor is left: give up the spare one to take the client and reset it. */
+static int accept_with_spare(struct dns_tcp *t, int listener)
+{
+	int fd;
+
+	close(t->spare_fd);
+	fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	if (fd >= 0) {
+		make_reset(fd);
+		close(fd);
+	}
+	t->spare_fd = eventfd(0, EFD_CLOEXEC);
+	return fd >= 0 ? 0 : -EMFILE;
+}
+
+static bool may_open(const struct dns_tcp_side *side)
+{
+	const struct sandbox *s = side->sandbox;
+
+	return dns_service_serves(s) &&
+	       side->connections < plan_limit(&s->plan, LIMIT_DNS_TCP_CONNECTIONS);
+}
+
+static void count_limited(const struct dns_tcp_side *side)
+{
+	if (side && side->sandbox)
+		side->sandbox->counters[COUNT_DNS_TCP_LIMITED]++;
+}
+
+/* Return: 0 when there may be more. */
+static int accept_one(struct dns_tcp_side *side, int listener)
+{
+	int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+	if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+		count_limited(side);
+		return accept_with_spare(side->tcp, listener);
+	}
+	if (fd < 0)
+		return -errno;
+	if (side->from.who)
+		side = side->from.who(side->from.data, fd);
+	if (side && may_open(side) && connection_open(side, fd))
+		return 0;
+	count_limited(side);
+	make_reset(fd);
+	close(fd);
+	return 0;
+}
+
+static void accept_some(struct dns_tcp_side *side, int listener)
+{
+	for (int i = 0; i < DNS_TCP_ACCEPTS_PER_TURN; i++)
+		if (accept_one(side, listener) < 0)
+			return;
+}
+
+static void on_accept4(struct loop_source *source, uint32_t events)
+{
+	accept_some(CONTAINER_OF(source, struct dns_tcp_side, listeners[0]), source->fd);
+}
+
+static void on_accept6(struct loop_source *source, uint32_t events)
+{
+	accept_some(CONTAINER_OF(source, struct dns_tcp_side, listeners[1]), source->fd);
+}
+
+int dns_tcp_attach(struct dns_tcp *t, struct dns_tcp_side *side, struct sandbox *s,
+		   const struct dns_tcp_listeners *from)
+{
+	*side = (struct dns_tcp_side){
+		.tcp = t,
+		.sandbox = s,
+		.from = *from,
+		.listeners = {
+			{ .fd = from->fd[0], .on_ready = on_accept4 },
+			{ .fd = from->fd[1], .on_ready = on_accept6 },
+		},
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(side->listeners); i++) {
+		struct loop_source *listener = &side->listeners[i];
+		int r = listener->fd < 0 ? 0 : loop_add(t->loop, listener, EPOLLIN);
+
+		if (r < 0) {
+			dns_tcp_detach(side);
+			return r;
+		}
+	}
+	return 0;
+}
+
+void dns_tcp_detach(struct dns_tcp_side *side)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(side->listeners); i++)
+		loop_remove(side->tcp->loop, &side->listeners[i]);
+	while (side->first)
+		connection_reset(side->first);
+}
+
+struct dns_tcp *dns_tcp_new(struct loop *loop, dns_tcp_query_fn *on_query, void *data)
+{
+	struct dns_tcp *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return NULL;
+	t->loop = loop;
+	t->on_query = on_query;
+	t->data = data;
+	t->spare_fd = eventfd(0, EFD_CLOEXEC);
+	return t;
+}
+
+void dns_tcp_free(struct dns_tcp *t)
+{
+	if (!t)
+		return;
+	for (uint32_t i = 0; i < t->slot_count; i++) {
+		if (is_open(t->slots[i]))
+			connection_reset(t->slots[i]);
+		free(t->slots[i]);
+	}
+	if (t->spare_fd >= 0)
+		close(t->spare_fd);
+	free(t);
+}

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ *
+ * A query is held against the policy before anything else is done with it, in this order;
+ * the first line that applies decides:
+ *
+ *   class other than IN                NOTIMP: nothing is served there
+ *   the self-test's name, while it runs   the probe's address
+ *   localhost and below                loopback addresses, answered here (RFC 6761)
+ *   reverse name of an address         asks for PTR, and an address rule that has PTR in
+ *                                      its types allows that address: allowed
+ *   not a host name                    NXDOMAIN: no rule can name it
+ *   the name's verdict is deny         NXDOMAIN
+ *   a type that the rule doesn't serve, AAAA without IPv6   NODATA
+ *   a new name over the wildcard's budget   SERVFAIL
+ *   else                               look it up
+ *
+ * New names: what stands in the labels below a wildcard travels to the zone's server, so
+ * a name below a wildcard that this sandbox has not asked for lately costs one of the
+ * rule's LIMIT_NEW_NAMES_PER_MINUTE, unless the rule says `unmetered`. "Lately" is a
+ * table of fingerprints, two to a slot, where the newer pushes out the older; a name that
+ * was pushed out costs again. A budget that is full again needs no record. When all eight
+ * places that a rule may use are taken by others, it shares the first: strict rather than
+ * endless. */
+#include <stdio.h>
+#include <string.h>
+
+#include "resolver/resolver_internal.h"
+
+enum { BUDGET_PLACES = 8 };
+
+void resolver_limit(struct resolver *r, struct resolver_ask *ask, enum plan_limit which,
+		    int64_t now_ms)
+{
+	struct sandbox *s = ask->client.sandbox;
+	struct resolver_guest *g = s->dns;
+	struct event e = { .action = EVENT_LIMIT,
+			   .layer = EVENT_DNS,
+			   .limit = (uint8_t)(which + 1),
+			   .rule = ask->verdict.rule,
+			   .uid = UINT32_MAX,
+			   .query_type = ask->query.type };
+
+	s->counters[which == LIMIT_NEW_NAMES_PER_MINUTE ? COUNT_NEW_NAMES_LIMITED
+							: COUNT_QUERIES_LIMITED]++;
+	g->limit_hits[which]++;
+	resolver_fail(r, ask, DNS_EDE_OTHER, "limit reached");
+	if (g->limit_told_ms[which] > now_ms)
+		return;
+	e.packets = g->limit_hits[which];
+	g->limit_hits[which] = 0;
+	g->limit_told_ms[which] = now_ms + 1000;
+	resolver_event_name(&e, &ask->query.name);
+	snprintf(e.reason, sizeof(e.reason), "limit reached");
+	sandbox_event(s, &e, now_ms);
+}
+
+bool resolver_admit(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
+{
+	struct sandbox *s = ask->client.sandbox;
+
+	/* The self-test's queries, before the command's first, are not the command's. */
+	if (s->state == SANDBOX_TESTING ||
+	    rate_take(&s->dns->queries, plan_limit(&s->plan, LIMIT_QUERIES_PER_SECOND),
+		      1000, plan_limit(&s->plan, LIMIT_QUERIES_BURST), now_ms))
+		return true;
+	resolver_limit(r, ask, LIMIT_QUERIES_PER_SECOND, now_ms);
+	return false;
+}
+
+/* ---- budgets of new names ---- */
+
+static struct rate *budget_of(struct resolver_guest *g, uint32_t rule, int64_t now_ms)
+{
+	struct budget *home = &g->budgets[rule % (BUDGETS_SIZE - BUDGET_PLACES)];
+	struct budget *unused = NULL;
+
+	for (struct budget *b = home; b < home + BUDGET_PLACES; b++) {
+		if (rate_is_full(&b->rate, now_ms))
+			unused = unused ? unused : b;
+		else if (b->rule == rule)
+			return &b->rate;
+	}
+	if (!unused)
+		return &home->rate;
+	unused->rule = rule;
+	return &unused->rate;
+}
+
+/* Return: whether the name may be looked up; it then counts as seen. */
+static bool spend_name(struct resolver *r, struct resolver_ask *ask, const char *target,
+		       uint32_t limit, int64_t now_ms)
+{
+	struct resolver_guest *g = ask->client.sandbox->dns;
+	const struct dns_name *n = &ask->query.name;
+	uint32_t rule = (uint32_t)hash_bytes(&r->key, target, strlen(target));
+	uint64_t hash = hash_bytes(&r->key, n->bytes, n->size) ^
+			(rule + UINT64_C(1)) * UINT64_C(0x9e3779b97f4a7c15);
+	uint32_t mark = (uint32_t)(hash >> 32) | 1;
+	uint32_t *slot;
+
+	if (!g->budgets)
+		g->budgets = calloc(BUDGETS_SIZE, sizeof(*g->budgets));
+	if (g->budgets && !g->seen)
+		g->seen = calloc(SEEN_SIZE, sizeof(*g->seen));
+	if (!g->seen)
+		return false;
+	slot = g->seen[hash % SEEN_SIZE];
+	if (slot[0] == mark || slot[1] == mark)
+		return true;
+	if (!rate_take(budget_of(g, rule, now_ms), limit, 60 * 1000, limit, now_ms))
+		return false;
+	slot[1] = slot[0];
+	slot[0] = mark;
+	return true;
+}
+
+/* Covers names without number: those below one, or, for PTR, those of a range of
+ * addresses. */
+static bool is_wide(const char *target)
+{
+	return target[0] == '*' || strchr(target, '/');
+}
+
+static bool within_budget(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
+{
+	const struct plan *p = &ask->client.sandbox->plan;
+	uint32_t limit = plan_limit(p, LIMIT_NEW_NAMES_PER_MINUTE);
+	uint32_t rule = ask->verdict.rule;
+	const char *target = rule == PLAN_NO_RULE ? "" : plan_rule(p, rule).target;
+
+	if (limit == UINT32_MAX || ask->verdict.flags & PLAN_UNMETERED ||
+	    !is_wide(target) || spend_name(r, ask, target, limit, now_ms))
+		return true;
+	resolver_limit(r, ask, LIMIT_NEW_NAMES_PER_MINUTE, now_ms);
+	return false;
+}
+
+/* ---- what is answered here ---- */
+
+static enum judgement answer_localhost(struct resolver *r, struct resolver_ask *ask)
+{
+	static const uint8_t loopback6[16] = { [15] = 1 };
+	struct addr a;
+
+	if (ask->query.type == DNS_TYPE_A)
+		a = addr_v4(127, 0, 0, 1);
+	else if (ask->query.type == DNS_TYPE_AAAA && ask->client.sandbox->ipv6)
+		a = addr_from_bytes(ADDR_V6, loopback6);
+	else
+		a = (struct addr){ 0 };
+	if (a.family == ADDR_NONE)
+		resolver_nodata(r, ask);
+	else
+		resolver_answer_local(r, ask, &a);
+	return JUDGE_ANSWERED;
+}
+
+/* ---- the policy ---- */
+
+static bool is_probe(const struct sandbox *s, const struct dns_query *q)
+{
+	return s->probe_name.size > 0 && q->type == DNS_TYPE_A &&
+	       dns_name_equal(&q->name, &s->probe_name);
+}
+
+static bool allows_reverse(const struct plan *p, const struct dns_query *q,
+			   struct plan_verdict *ret)
+{
+	struct plan_verdict v;
+	struct addr a;
+
+	if (q->type != DNS_TYPE_PTR || !dns_name_to_reverse_addr(&q->name, &a))
+		return false;
+	v = plan_match_addr(p, &a, IPPROTO_TCP, 0);
+	if (v.action != POLICY_ALLOW || v.rule == PLAN_NO_RULE)
+		return false;
+	v.types = plan_rule(p, v.rule).types;
+	if (!(v.types & PLAN_TYPE_PTR))
+		return false;
+	*ret = v;
+	return true;
+}
+
+static bool serves_type(const struct sandbox *s, uint16_t type, uint8_t types)
+{
+	switch (type) {
+	case DNS_TYPE_A:
+		return true;
+	case DNS_TYPE_AAAA:
+		return s->ipv6;
+	case DNS_TYPE_PTR:
+		return types & PLAN_TYPE_PTR;
+	case DNS_TYPE_SRV:
+		return types & PLAN_TYPE_SRV;
+	case DNS_TYPE_TXT:
+		return types & PLAN_TYPE_TXT;
+	case DNS_TYPE_MX:
+		return types & PLAN_TYPE_MX;
+	default:
+		return false;
+	}
+}
+
+/* "deny *.x.test (policy.yaml:4)" */
+static void describe_rule(const struct plan *p, uint32_t rule, char *buf, size_t size)
+{
+	struct plan_rule pr;
+
+	if (rule == PLAN_NO_RULE) {
+		snprintf(buf, size, "no rule allows it");
+		return;
+	}
+	pr = plan_rule(p, rule);
+	if (pr.line > 0)
+		snprintf(buf, size, "deny %s (%s:%u)", pr.target, pr.file, pr.line);
+	else
+		snprintf(buf, size, "deny %s (%s)", pr.target, pr.file);
+}
+
+static enum judgement judge_name(struct resolver *r, struct resolver_ask *ask,
+				 int64_t now_ms)
+{
+	struct sandbox *s = ask->client.sandbox;
+	const struct dns_query *q = &ask->query;
+	char reason[REASON_SIZE];
+
+	if (allows_reverse(&s->plan, q, &ask->verdict))
+		return JUDGE_LOOK_UP;
+	ask->verdict = (struct plan_verdict){ .rule = PLAN_NO_RULE };
+	if (dns_name_is_host(&q->name))
+		ask->verdict = plan_match_name(&s->plan, &q->name);
+	if (ask->verdict.action != POLICY_ALLOW) {
+		describe_rule(&s->plan, ask->verdict.rule, reason, sizeof(reason));
+		resolver_deny(r, ask, ask->verdict.rule, NULL, reason, now_ms);
+		return JUDGE_ANSWERED;
+	}
+	if (!serves_type(s, q->type, ask->verdict.types)) {
+		s->counters[COUNT_QUERIES_UNSERVED]++;
+		resolver_nodata(r, ask);
+		return JUDGE_ANSWERED;
+	}
+	return JUDGE_LOOK_UP;
+}
+
+enum judgement resolver_judge_again(struct resolver *r, struct resolver_ask *ask,
+				    int64_t now_ms)
+{
+	return judge_name(r, ask, now_ms);
+}
+
+enum judgement resolver_judge(struct resolver *r, struct resolver_ask *ask,
+			      int64_t now_ms)
+{
+	struct sandbox *s = ask->client.sandbox;
+	const struct dns_query *q = &ask->query;
+	enum judgement j;
+
+	if (q->class != DNS_CLASS_IN) {
+		s->counters[COUNT_QUERIES_UNSERVED]++;
+		resolver_refuse(r, ask,
+				&(struct dns_refusal){ .rcode = DNS_NOTIMP,
+						       .ede = DNS_EDE_NONE });
+		return JUDGE_ANSWERED;
+	}
+	ask->probe = is_probe(s, q);
+	if (ask->probe)
+		return JUDGE_LOOK_UP;
+	if (dns_name_is_localhost(&q->name))
+		return answer_localhost(r, ask);
+	j = judge_name(r, ask, now_ms);
+	if (j == JUDGE_LOOK_UP && !within_budget(r, ask, now_ms))
+		return JUDGE_ANSWERED;
+	return j;
+}

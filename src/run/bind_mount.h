@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+/* run/bind_mount - the writable paths in the view, and the read-only files in them. */
+#pragma once
+
+#include "run/rootfs.h"
+
+/* Add the working directory, spec->rw and spec->ro to the trees. A path that does not
+ * exist or may not be shared is an error; a working directory like "/" or the
+ * home directory stays read-only. */
+int place_plan(struct view *v, struct err *err) MUST_CHECK;
+/* Attach them. */
+int place_build(struct view *v, struct err *err) MUST_CHECK;

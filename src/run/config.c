@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/config.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "policy/faults.h"
+#include "policy/node.h"
+
+static const char etc_config[] = "/etc/weir/config.yaml";
+
+/* One file while it is read. */
+struct config {
+	struct run_spec *spec;
+	struct faults *faults;
+	const char *file;
+	uint64_t given; /* what this file sets counts once it is read to its end */
+};
+
+/* A key of the defaults and the option that it stands for. */
+static const struct key {
+	const char *name, *option;
+	bool is_path;
+} keys[] = {
+	{ "policy", "policy", true }, { "profile", "profile" },
+	{ "uplink", "uplink" },	      { "upstream", "upstream" },
+	{ "rw", "rw", true },	      { "self_test", "self-test" },
+	{ "verify", "verify" },	      { "fail_on_deny", "fail-on-deny" },
+	{ "rw_preset", "rw-preset" },
+};
+
+static void fault_at(struct config *c, const struct node *n, const char *text)
+{
+	char key[TEXT_ESCAPED_SIZE];
+
+	faults_add(c->faults, FAULT_ERROR, c->file, n->line, n->column,
+		   text_escape(n->key, key, sizeof(key)), "%s", text);
+}
+
+static bool is_scalar(const struct node *n)
+{
+	return n->kind == NODE_TEXT || n->kind == NODE_NUMBER || n->kind == NODE_REAL ||
+	       n->kind == NODE_BOOL;
+}
+
+/* --- defaults --- */
+
+/* "~/x" and absolute paths; others stand beside the file. */
+static const char *path_of(struct config *c, const char *value)
+{
+	const char *home = getenv("HOME"), *slash = strrchr(c->file, '/');
+	struct arena *arena = &c->spec->arena;
+
+	if (value[0] == '/')
+		return value;
+	if (value[0] == '~' && value[1] == '/' && home && home[0] == '/')
+		return arena_printf(arena, "%s%s", home, value + 1);
+	return arena_printf(arena, "%.*s/%s", slash ? (int)(slash - c->file) : 1,
+			    slash ? c->file : ".", value);
+}
+
+static int set_value(struct config *c, const struct key *key, const struct cli_option *o,
+		     const struct node *n)
+{
+	const char *value = arena_text(&c->spec->arena, n->text);
+	struct err err = { 0 };
+	int r;
+
+	if (value && key->is_path)
+		value = path_of(c, value);
+	if (!value)
+		return -ENOMEM;
+	r = o->set(c->spec, value, &err);
+	if (r < 0)
+		fault_at(c, n, err.text);
+	return 0;
+}
+
+static int set_flag(struct config *c, const struct cli_option *o, const struct node *n)
+{
+	char shown[TEXT_ESCAPED_SIZE], why[TEXT_ESCAPED_SIZE + 32];
+
+	snprintf(why, sizeof(why), "'%s' is not true or false",
+		 text_escape(n->text, shown, sizeof(shown)));
+	if (n->kind != NODE_BOOL)
+		fault_at(c, n, is_scalar(n) ? why : "is not true or false");
+	else if (text_equal(n->text, "true"))
+		return o->set(c->spec, NULL, NULL);
+	return 0;
+}
+
+static int set_list(struct config *c, const struct key *key, const struct cli_option *o,
+		    const struct node *list)
+{
+	int r = 0;
+
+	for (struct node *n = list->first; r == 0 && n; n = n->next) {
+		n->key = list->key;
+		if (is_scalar(n))
+			r = set_value(c, key, o, n);
+		else
+			fault_at(c, n, "is not a text");
+	}
+	return r;
+}
+
+/* A default is for policies that don't say it; the option is for all. */
+static int set_verify(struct config *c, const struct node *n)
+{
+	if (text_equal(n->text, "tls"))
+		c->spec->verify = POLICY_VERIFY_TLS;
+	else if (text_equal(n->text, "dns"))
+		c->spec->verify = POLICY_VERIFY_DNS;
+	else
+		fault_at(c, n, "is not one of dns, tls");
+	return 0;
+}
+
+static int read_default(struct config *c, const struct key *key, const struct node *n)
+{
+	const struct cli_option *o =
+		cli_option_find(&cli_run_options, text_of(key->option));
+	uint64_t bit = 1ULL << (o - cli_run_options.items);
+
+	if (c->spec->given & bit)
+		return 0;
+	c->given |= bit;
+	if (strcmp(key->option, "verify") == 0)
+		return set_verify(c, n);
+	if (!o->arg)
+		return set_flag(c, o, n);
+	if (is_scalar(n))
+		return set_value(c, key, o, n);
+	if (n->kind == NODE_LIST && o->separator)
+		return set_list(c, key, o, n);
+	fault_at(c, n,
+		 o->separator ? "is not a text or a list of texts" : "is not a text");
+	return 0;
+}
+
+static const struct key *key_find(struct text name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+		if (text_equal(name, keys[i].name))
+			return &keys[i];
+	return NULL;
+}
+
+static int read_defaults(struct config *c, const struct node *n)
+{
+	const struct key *key = key_find(n->key);
+
+	if (key)
+		return read_default(c, key, n);
+	faults_add(
+		c->faults, FAULT_ERROR, c->file, n->key_line, n->key_column, "",
+		"'%.*s' is not one of policy, profile, uplink, upstream, rw, rw_preset, "
+		"self_test, verify, fail_on_deny",
+		(int)MIN(n->key.len, 64), n->key.ptr);
+	return 0;
+}
+
+/* --- the file that narrows --- */
+
+static int add_deny(struct config *c, const struct node *n)
+{
+	struct run_list *list = &c->spec->narrow;
+	struct rule rule;
+	struct err err = { 0 };
+
+	if (n->kind != NODE_TEXT && n->kind != NODE_NUMBER && n->kind != NODE_REAL)
+		fault_at(c, n, "is not a text");
+	else if (rule_target_parse(n->text, &rule, &err) < 0)
+		fault_at(c, n, err.text);
+	else if (list->count == RUN_LIST_MAX)
+		fault_at(c, n, "is one too many; use a policy file");
+	else if (!(list->items[list->count] = arena_text(&c->spec->arena, n->text)))
+		return -ENOMEM;
+	else
+		list->count++;
+	return 0;
+}
+
+static int read_narrowing(struct config *c, const struct node *n)
+{
+	int r = 0;
+
+	if (text_equal(n->key, "verify")) {
+		if (text_equal(n->text, "tls"))
+			c->spec->verify_tls = true;
+		else
+			fault_at(c, n, "can only be tls here: this file can't widen");
+		return 0;
+	}
+	if (!text_equal(n->key, "deny")) {
+		faults_add(c->faults, FAULT_ERROR, c->file, n->key_line, n->key_column,
+			   "", "'%.*s' is not one of deny, verify: this file can't widen",
+			   (int)MIN(n->key.len, 64), n->key.ptr);
+		return 0;
+	}
+	if (n->kind != NODE_LIST) {
+		fault_at(c, n, "is not a list of targets");
+		return 0;
+	}
+	for (struct node *item = n->first; r == 0 && item; item = item->next) {
+		item->key = n->key;
+		r = add_deny(c, item);
+	}
+	return r;
+}
+
+/* --- one file --- */
+
+static int read_root(struct config *c, enum config_kind kind, struct node *root)
+{
+	int r = 0;
+
+	if (!root || root->kind == NODE_NULL)
+		return 0;
+	if (root->kind != NODE_MAP) {
+		fault_at(c, root, "the file is not a mapping");
+		return -EINVAL;
+	}
+	for (struct node *n = root->first; r == 0 && n; n = n->next)
+		r = kind == CONFIG_DEFAULTS ? read_defaults(c, n) : read_narrowing(c, n);
+	return r;
+}
+
+/* A link could show what another file has in the messages about its faults. */
+static bool is_link(const char *path)
+{
+	struct stat st;
+
+	return lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
+}
+
+static int load(struct config *c, enum config_kind kind, struct text *ret)
+{
+	struct err err = { 0 };
+	int r;
+
+	if (kind == CONFIG_NARROWING && is_link(c->file))
+		r = err_set(&err, -ELOOP, "is a link; this file is read only by itself");
+	else
+		r = cli_read_file(c->file, &c->spec->arena, ret, &err);
+	if (r == -ENOENT || r == -ENOTDIR || r == -ENOMEM)
+		return r == -ENOTDIR ? -ENOENT : r;
+	if (r < 0) {
+		faults_add(c->faults, FAULT_ERROR, c->file, 0, 0, "", "%s", err.text);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+int config_read_file(struct run_spec *spec, const char *path, enum config_kind kind,
+		     struct faults *faults)
+{
+	struct config c = { .spec = spec, .faults = faults, .file = path };
+	struct node_source source = { &spec->arena, faults, path, { 0 } };
+	size_t before = faults->errors;
+	struct node *root = NULL;
+	int r = load(&c, kind, &source.text);
+
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	if (spec->kept_count < RUN_KEPT_MAX)
+		spec->kept[spec->kept_count++] = path;
+	if (!node_check_text(&source))
+		return -EINVAL;
+	r = node_read_yaml(&source, &root);
+	if (r == 0)
+		r = read_root(&c, kind, root);
+	spec->given |= c.given;
+	if (r == 0 && faults->errors > before)
+		r = -EINVAL;
+	return r;
+}
+
+/* --- all of them --- */
+
+static const char *user_config(struct arena *arena)
+{
+	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+
+	if (config && config[0] == '/')
+		return arena_printf(arena, "%s/weir/config.yaml", config);
+	if (home && home[0] == '/')
+		return arena_printf(arena, "%s/.config/weir/config.yaml", home);
+	return NULL;
+}
+
+static void print_faults(const struct faults *f)
+{
+	char line[FAULT_TEXT_SIZE];
+
+	for (size_t i = 0; i < f->count; i++)
+		fprintf(stderr, "%s\n", fault_format(&f->items[i], line, sizeof(line)));
+	if (f->dropped > 0)
+		fprintf(stderr, "… and %zu more\n", f->dropped);
+}
+
+static int worse(int a, int b)
+{
+	if (a == -ENOMEM || b == -ENOMEM)
+		return -ENOMEM;
+	return a < 0 ? a : b;
+}
+
+/* The folder of @file stays read-only in the sandbox, whatever is writable: a command
+ * that could add a profile there would choose the next run's policy. */
+static int keep_folder(struct run_spec *spec, const char *file)
+{
+	size_t len = file ? (size_t)(strrchr(file, '/') - file) : 0;
+	char *folder;
+
+	if (len == 0 || spec->kept_count == RUN_KEPT_MAX)
+		return 0;
+	folder = arena_text(&spec->arena, (struct text){ file, len });
+	if (!folder)
+		return -ENOMEM;
+	spec->kept[spec->kept_count++] = folder;
+	return 0;
+}
+
+int config_read(struct run_spec *spec)
+{
+	const char *user = user_config(&spec->arena);
+	struct faults faults = { 0 };
+	int r = keep_folder(spec, user);
+
+	if (spec->no_config || r < 0)
+		return r;
+	if (user)
+		r = config_read_file(spec, user, CONFIG_DEFAULTS, &faults);
+	r = worse(r, config_read_file(spec, etc_config, CONFIG_DEFAULTS, &faults));
+	r = worse(r, config_read_file(spec, CONFIG_NARROW, CONFIG_NARROWING, &faults));
+	print_faults(&faults);
+	faults_done(&faults);
+	return r;
+}

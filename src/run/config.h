@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+/* run/config - defaults for `weir run` from files, and a file in the working directory
+ * that can only narrow.
+ *
+ * /etc/weir/config.yaml and ~/.config/weir/config.yaml: policy, profile, uplink,
+ * upstream, rw, self_test, verify, fail_on_deny. The user's comes first; what the
+ * command line or the environment has counts before both. A list replaces a list.
+ *
+ * .weir.yaml: `deny`, added to every other deny, and `verify: tls`. It may come from
+ * anywhere (a cloned repository, an earlier sandbox), so nothing in it can widen what a
+ * sandbox reaches. */
+#pragma once
+
+#include "policy/policy.h"
+#include "run/options.h"
+
+#define CONFIG_NARROW ".weir.yaml"
+
+enum config_kind {
+	CONFIG_NARROWING = 0, /* .weir.yaml */
+	CONFIG_DEFAULTS,
+};
+
+/* Read all three, unless spec->no_config. Faults go to stderr, each with its place.
+ * Return: 0, -EINVAL or -ENOMEM. */
+int config_read(struct run_spec *spec) MUST_CHECK;
+
+/* One of them; one that doesn't exist is empty. @path lives as long as @spec.
+ * Return: 0, -EINVAL when faults were added, -ENOMEM. */
+int config_read_file(struct run_spec *spec, const char *path, enum config_kind kind,
+		     struct faults *faults) MUST_CHECK;

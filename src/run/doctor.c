@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/doctor.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <jansson.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "run/doctor_probe.h"
+#include "sys/options.h"
+#include "sys/term.h"
+
+enum { NAME_COLUMN = 8, TEXT_COLUMN = 26, STATUS_CANNOT_WORK = 1 };
+
+/* In this order: what a probe stands on comes before it. */
+static const struct {
+	const char *name;
+	doctor_probe_fn *probe;
+} probes[] = {
+	{ "bwrap", doctor_bwrap },
+	{ "user namespaces", doctor_user_namespaces },
+	{ "limits", doctor_limits },
+	{ "container", doctor_container },
+	{ "link", doctor_link },
+	{ "nf_tables", doctor_filter },
+	{ "owner flag", doctor_owner },
+	{ "NFLOG", doctor_nflog },
+	{ "overlay", doctor_overlay },
+	{ "id-mapped mounts", doctor_id_maps },
+	{ "Landlock", doctor_landlock },
+	{ "seccomp", doctor_seccomp },
+	{ "name servers", doctor_resolvers },
+	{ "slirp4netns", doctor_slirp4netns },
+	{ "pasta", doctor_pasta },
+	{ "container engine", doctor_docker },
+	{ "sudo", doctor_sudo },
+	{ "a sandbox", doctor_sandbox },
+};
+static_assert(ARRAY_SIZE(probes) <= DOCTOR_ROWS_MAX, "every probe has a row");
+
+static const struct {
+	const char *word; /* in JSON */
+	const char *mark; /* for people */
+	const char *colour;
+} states[] = {
+	[DOCTOR_FAILED] = { "failed", "FAIL", "\x1b[1;31m" },
+	[DOCTOR_WARNING] = { "warning", "warn", "\x1b[1;33m" },
+	[DOCTOR_UNTRIED] = { "untried", "?", "" },
+	[DOCTOR_ABSENT] = { "absent", "-", "" },
+	[DOCTOR_OK] = { "ok", "ok", "\x1b[32m" },
+};
+static_assert(ARRAY_SIZE(states) == DOCTOR_STATE_COUNT, "every state has its words");
+
+static const char *const systems[] = {
+	[DOCTOR_DEBIAN] = "Debian",
+	[DOCTOR_UBUNTU] = "Ubuntu",
+	[DOCTOR_FEDORA] = "Fedora",
+};
+static_assert(ARRAY_SIZE(systems) == DOCTOR_SYSTEM_COUNT, "every system has a name");
+
+static void examine(struct doctor *d)
+{
+	struct err err = { 0 };
+
+	d->has_machine = launch_machine_probe(&d->machine, &err) == 0;
+	memcpy(d->machine_text, err.text, sizeof(d->machine_text));
+	for (size_t i = 0; i < ARRAY_SIZE(probes); i++) {
+		struct doctor_row *row = &d->rows[d->count++];
+
+		row->name = probes[i].name;
+		probes[i].probe(d, row);
+	}
+}
+
+static size_t count_state(const struct doctor *d, enum doctor_state state)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < d->count; i++)
+		n += d->rows[i].state == state;
+	return n;
+}
+
+/* --- for people --- */
+
+/* "Debian, Ubuntu: command": systems with the same command share a line. The command
+ * is not wrapped: it is there to be copied. */
+static void print_mends(const struct doctor_row *row)
+{
+	bool done[DOCTOR_SYSTEM_COUNT] = { false };
+
+	for (size_t i = 0; i < DOCTOR_SYSTEM_COUNT; i++) {
+		if (!row->mend[i] || done[i])
+			continue;
+		printf("%*smend (%s", TEXT_COLUMN, "", systems[i]);
+		for (size_t j = i + 1; j < DOCTOR_SYSTEM_COUNT; j++) {
+			if (!row->mend[j] || strcmp(row->mend[i], row->mend[j]) != 0)
+				continue;
+			printf(", %s", systems[j]);
+			done[j] = true;
+		}
+		printf("):\n%*s%s\n", TEXT_COLUMN + 2, "", row->mend[i]);
+	}
+}
+
+static void print_row(const struct doctor_row *row, bool colour, unsigned int width)
+{
+	const char *on = colour ? states[row->state].colour : "";
+
+	printf("  %s%-4s%s  %-*s", on, states[row->state].mark, *on ? "\x1b[0m" : "",
+	       TEXT_COLUMN - NAME_COLUMN, row->name);
+	term_wrap(stdout, row->found, TEXT_COLUMN, TEXT_COLUMN, width);
+	if (row->follows) {
+		printf("%*s", TEXT_COLUMN, "");
+		term_wrap(stdout, row->follows, TEXT_COLUMN, TEXT_COLUMN, width);
+	}
+	print_mends(row);
+}
+
+static void print_text(const struct doctor *d)
+{
+	bool colour = term_has_colour(stdout);
+	unsigned int width = term_width(stdout);
+	size_t failed = count_state(d, DOCTOR_FAILED);
+	size_t warnings = count_state(d, DOCTOR_WARNING);
+
+	for (size_t i = 0; i < d->count; i++)
+		print_row(&d->rows[i], colour, width);
+	if (failed > 0)
+		printf("\nweir run can't work here: see the line%s marked FAIL\n",
+		       failed == 1 ? "" : "s");
+	else if (warnings > 0)
+		printf("\nweir run works here; see the line%s marked warn\n",
+		       warnings == 1 ? "" : "s");
+	else
+		puts("\nweir run works here");
+}
+
+/* --- for programs --- */
+
+static json_t *row_json(const struct doctor_row *row)
+{
+	json_t *o = json_pack("{s:s, s:s, s:s, s:s?}", "name", row->name, "state",
+			      states[row->state].word, "found", row->found, "follows",
+			      row->follows);
+	json_t *mend = json_object();
+
+	for (size_t i = 0; i < DOCTOR_SYSTEM_COUNT; i++)
+		if (row->mend[i])
+			json_object_set_new(mend, systems[i], json_string(row->mend[i]));
+	json_object_set_new(o, "mend", mend);
+	return o;
+}
+
+static int print_json(const struct doctor *d)
+{
+	json_t *rows = json_array(), *all;
+	int r;
+
+	for (size_t i = 0; i < d->count; i++)
+		json_array_append_new(rows, row_json(&d->rows[i]));
+	all = json_pack("{s:s, s:b, s:o}", "version", WEIR_VERSION, "works",
+			count_state(d, DOCTOR_FAILED) == 0, "rows", rows);
+	r = all ? json_dumpf(all, stdout, JSON_INDENT(2)) : -1;
+	json_decref(all);
+	putchar('\n');
+	return r;
+}
+
+/* --- the verb --- */
+
+static int set_json(void *target, const char *value, struct err *err)
+{
+	*(bool *)target = true;
+	return 0;
+}
+
+static const struct cli_option options[] = {
+	{ "json", NULL, "print JSON", set_json },
+};
+const struct cli_options cli_doctor_options = { options, ARRAY_SIZE(options) };
+
+void cli_doctor_usage(FILE *out)
+{
+	fputs("usage: weir doctor [OPTION]...\n\n"
+	      "Try what `weir run` needs of this machine, one by one: what was found,\n"
+	      "what follows, and the command that mends it.\n\n",
+	      out);
+	cli_options_print(out, &cli_doctor_options);
+	fputs("\nExit status: 0 when `weir run` works here, 1 when it can't.\n", out);
+}
+
+int cli_doctor(int argc, char **argv, int (*run)(struct run_spec *spec))
+{
+	struct doctor d = { .run = run };
+	struct err err = { 0 };
+	bool json = false;
+	int r = cli_options_parse(&cli_doctor_options, &json, argc, argv, NULL, &err);
+
+	if (r >= 0 && r < argc)
+		r = err_set(&err, -EINVAL, "doctor takes no argument");
+	if (r < 0) {
+		log_error("%s", err.text);
+		return RUN_STATUS_BAD_INPUT;
+	}
+	examine(&d);
+	r = 0;
+	if (json)
+		r = print_json(&d);
+	else
+		print_text(&d);
+	if (r < 0 || fflush(stdout) != 0)
+		log_error("cannot write the output");
+	r = r < 0 || count_state(&d, DOCTOR_FAILED) > 0 ? STATUS_CANNOT_WORK : 0;
+	arena_done(&d.arena);
+	return r;
+}

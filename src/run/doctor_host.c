@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <grp.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "run/doctor.h"
+#include "run/doctor_probe.h"
+
+enum {
+	OUTPUT_SIZE = 8192,  /* of a program; the rest is not looked at */
+	ANSWER_MS = 1500,    /* as long as a sandbox would wait for a name server */
+	EXIT_NOT_FOUND = 127 /* of a program that could not be executed */
+};
+
+static bool exists(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0;
+}
+
+/* The first line of what a program printed. */
+static struct text first_line(const char *output)
+{
+	return (struct text){ output, strcspn(output, "\n") };
+}
+
+/* The last line of a message, which says why, without who says so. */
+static const char *last_line(const char *output, char *buf, size_t size)
+{
+	struct text rest = text_trim(text_of(output)), line = rest, part;
+	static const char prefix[] = "weir: ";
+
+	while (text_split(&rest, '\n', &part))
+		line = part;
+	if (line.len > strlen(prefix) && memcmp(line.ptr, prefix, strlen(prefix)) == 0)
+		line = (struct text){ line.ptr + strlen(prefix),
+				      line.len - strlen(prefix) };
+	return text_escape(line, buf, size);
+}
+
+/* --- where we are --- */
+
+static const char *container_kind(void)
+{
+	if (exists("/.dockerenv"))
+		return "Docker";
+	if (exists("/run/.containerenv"))
+		return "podman";
+	if (getenv("KUBERNETES_SERVICE_HOST"))
+		return "Kubernetes";
+	return NULL;
+}
+
+void doctor_container(struct doctor *d, struct doctor_row *row)
+{
+	static const char options[] =
+		"docker run --security-opt seccomp=unconfined --security-opt "
+		"apparmor=unconfined --security-opt systempaths=unconfined …";
+	const char *kind = container_kind();
+
+	if (!kind) {
+		doctor_found(d, row, DOCTOR_OK, "none is seen");
+		return;
+	}
+	doctor_found(d, row, d->namespaces ? DOCTOR_OK : DOCTOR_WARNING,
+		     "this is a container of %s", kind);
+	if (d->namespaces)
+		return;
+	row->follows = "its default profiles forbid user namespaces and a new /proc; the "
+		       "container has to be started without them";
+	doctor_mend(row, options);
+}
+
+/* --- programs --- */
+
+static const char apt_bwrap[] = "sudo apt install bubblewrap";
+static const char dnf_bwrap[] = "sudo dnf install bubblewrap";
+
+void doctor_bwrap(struct doctor *d, struct doctor_row *row)
+{
+	const char *const version[] = { d->machine.bwrap, "--version", NULL };
+	const char *const nested[] = { d->machine.bwrap,
+				       "--unshare-user",
+				       "--unshare-pid",
+				       "--disable-userns",
+				       "--ro-bind",
+				       "/",
+				       "/",
+				       "true",
+				       NULL };
+	char output[OUTPUT_SIZE], shown[TEXT_ESCAPED_SIZE];
+	int r;
+
+	if (!d->has_machine) {
+		doctor_found(d, row, DOCTOR_FAILED, "%s", d->machine_text);
+		row->follows = "no sandbox can be started";
+		doctor_mend_each(row, apt_bwrap, apt_bwrap, dnf_bwrap);
+		return;
+	}
+	r = doctor_run_program(nested, output, sizeof(output));
+	if (r != 0) {
+		doctor_found(d, row, DOCTOR_WARNING, "%s alone does not work: %s",
+			     d->machine.bwrap, last_line(output, shown, sizeof(shown)));
+		row->follows = "whether it works for weir is seen below, at `a sandbox`";
+		return;
+	}
+	r = doctor_run_program(version, output, sizeof(output));
+	doctor_found(d, row, DOCTOR_OK, "%s, %s", d->machine.bwrap,
+		     r == 0 ? text_escape(first_line(output), shown, sizeof(shown))
+			    : "of an unknown version");
+}
+
+/* A program that only a named uplink uses. */
+static void optional_program(struct doctor *d, struct doctor_row *row,
+			     const char *program, const char *apt, const char *dnf)
+{
+	const char *const argv[] = { program, "--version", NULL };
+	char output[OUTPUT_SIZE], shown[TEXT_ESCAPED_SIZE];
+	int r = doctor_run_program(argv, output, sizeof(output));
+
+	if (r == 0) {
+		doctor_found(d, row, DOCTOR_OK, "%s",
+			     text_escape(first_line(output), shown, sizeof(shown)));
+		return;
+	}
+	if (r == EXIT_NOT_FOUND)
+		doctor_found(d, row, DOCTOR_ABSENT, "not installed");
+	else
+		doctor_found(d, row, DOCTOR_ABSENT, "installed, but it does not start");
+	row->follows =
+		"only `--uplink` of its name can't be used; the built-in relay is the "
+		"default";
+	doctor_mend_each(row, apt, apt, dnf);
+}
+
+void doctor_slirp4netns(struct doctor *d, struct doctor_row *row)
+{
+	optional_program(d, row, "slirp4netns", "sudo apt install slirp4netns",
+			 "sudo dnf install slirp4netns");
+}
+
+void doctor_pasta(struct doctor *d, struct doctor_row *row)
+{
+	optional_program(d, row, "pasta", "sudo apt install passt",
+			 "sudo dnf install passt");
+}
+
+/* --- name servers --- */
+
+/* One question, for the root's name servers; any answer shows that somebody serves. */
+static int ask(const struct endpoint *server)
+{
+	uint8_t query[] = { 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1 };
+	struct sockaddr_storage to;
+	socklen_t size = endpoint_to_sockaddr(server, &to);
+	int fd = socket(to.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0)
+		return -1;
+	if (getrandom(query, 2, 0) != 2 ||
+	    connect(fd, (struct sockaddr *)&to, size) < 0 ||
+	    send(fd, query, sizeof(query), 0) != sizeof(query)) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/* Ask all at once. Return: how many answered in time. */
+static size_t count_answers(const struct run_spec *spec)
+{
+	const int64_t until = clock_now_ms() + ANSWER_MS;
+	struct pollfd fds[RUN_UPSTREAMS_MAX];
+	size_t open = 0, answered = 0;
+	int64_t left;
+
+	for (size_t i = 0; i < spec->upstream_count; i++) {
+		fds[i] = (struct pollfd){ ask(&spec->upstreams[i]), POLLIN, 0 };
+		open += fds[i].fd >= 0;
+	}
+	while (open > 0 && (left = until - clock_now_ms()) > 0) {
+		if (poll(fds, spec->upstream_count, (int)left) < 0 && errno != EINTR)
+			break;
+		for (size_t i = 0; i < spec->upstream_count; i++) {
+			uint8_t answer[512];
+
+			if (fds[i].fd < 0 || fds[i].revents == 0)
+				continue;
+			/* A refusal by ICMP is an error here, and no answer. */
+			answered += recv(fds[i].fd, answer, sizeof(answer), 0) > 0;
+			close(fds[i].fd);
+			fds[i].fd = -1;
+			open--;
+		}
+	}
+	for (size_t i = 0; i < spec->upstream_count; i++)
+		if (fds[i].fd >= 0)
+			close(fds[i].fd);
+	return answered;
+}
+
+void doctor_resolvers(struct doctor *d, struct doctor_row *row)
+{
+	struct run_spec spec = { 0 };
+	struct err err = { 0 };
+	size_t answered;
+
+	if (cli_run_upstreams(&spec, &err) < 0) {
+		doctor_found(d, row, DOCTOR_FAILED, "%s", err.text);
+		row->follows = "a policy that allows a name can't run without --upstream";
+		doctor_mend(row, "echo nameserver ADDRESS | sudo tee -a "
+				 "/etc/resolv.conf");
+		return;
+	}
+	answered = count_answers(&spec);
+	doctor_found(d, row, answered > 0 ? DOCTOR_OK : DOCTOR_WARNING,
+		     "%zu in /etc/resolv.conf, %zu of them answered", spec.upstream_count,
+		     answered);
+	if (answered == 0)
+		row->follows = "allowed names can't be looked up now: the machine is "
+			       "offline, or a firewall is in between; name another "
+			       "server with --upstream";
+}
+
+/* --- ways around Weir --- */
+
+static bool may_write(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISSOCK(st.st_mode) && access(path, W_OK) == 0;
+}
+
+static bool is_in_group(const char *name)
+{
+	const struct group *g = getgrnam(name);
+	gid_t groups[256];
+	int n = g ? getgroups(ARRAY_SIZE(groups), groups) : 0;
+
+	for (int i = 0; i < n; i++)
+		if (groups[i] == g->gr_gid)
+			return true;
+	return false;
+}
+
+void doctor_docker(struct doctor *d, struct doctor_row *row)
+{
+	static const char *const sockets[] = { "/var/run/docker.sock",
+					       "/run/containerd/containerd.sock",
+					       "/run/podman/podman.sock" };
+	const char *open = NULL;
+
+	for (size_t i = 0; !open && i < ARRAY_SIZE(sockets); i++)
+		open = may_write(sockets[i]) ? sockets[i] : NULL;
+	if (!open && geteuid() != 0 && is_in_group("docker"))
+		open = "the group docker";
+	if (!open) {
+		doctor_found(d, row, DOCTOR_OK, "no container engine can be reached");
+		return;
+	}
+	doctor_found(d, row, DOCTOR_WARNING, "this user may use %s", open);
+	row->follows = "who talks to a container engine is root of this machine. In a "
+		       "sandbox its socket is closed; what this user runs outside of "
+		       "one can start a container that Weir doesn't guard";
+	if (geteuid() != 0)
+		doctor_mend(row, "sudo gpasswd -d \"$USER\" docker");
+}
+
+void doctor_sudo(struct doctor *d, struct doctor_row *row)
+{
+	static const char *const list[] = { "sudo", "-n", "-l", NULL };
+	char output[OUTPUT_SIZE];
+
+	if (geteuid() == 0) {
+		doctor_found(d, row, DOCTOR_OK, "this is root already");
+		return;
+	}
+	if (doctor_run_program(list, output, sizeof(output)) != 0 ||
+	    !strstr(output, "NOPASSWD")) {
+		doctor_found(d, row, DOCTOR_OK, "not without a password");
+		return;
+	}
+	doctor_found(d, row, DOCTOR_WARNING,
+		     "this user may run programs as root without a password");
+	row->follows = "in a sandbox sudo has no effect; what this user runs outside of "
+		       "one can change anything, Weir included";
+	doctor_mend(row, "sudo visudo   # and take NOPASSWD out");
+}
+
+/* --- the whole --- */
+
+/* What counts in the end: a sandbox with an empty policy, probed from inside. */
+static int run_sandbox(int (*run)(struct run_spec *spec), char *output)
+{
+	static char program[] = "true";
+	char *argv[] = { program, NULL };
+	struct run_spec spec = { .quiet = true, .argv = argv };
+
+	return doctor_run_sandbox(run, &spec, output, OUTPUT_SIZE);
+}
+
+void doctor_sandbox(struct doctor *d, struct doctor_row *row)
+{
+	char output[OUTPUT_SIZE], shown[TEXT_ESCAPED_SIZE];
+	int64_t began = clock_now_ms();
+
+	if (run_sandbox(d->run, output) == 0) {
+		doctor_found(d, row, DOCTOR_OK,
+			     "started, probed from inside and ended in %lld ms",
+			     (long long)(clock_now_ms() - began));
+		return;
+	}
+	doctor_found(d, row, DOCTOR_FAILED, "%s",
+		     output[0] ? last_line(output, shown, sizeof(shown))
+			       : "it ended without a word");
+	row->follows = "`weir run` can't work; a line above may say why";
+}
+
+bool cli_doctor_blames(int (*run)(struct run_spec *spec))
+{
+	char output[OUTPUT_SIZE];
+
+	return run_sandbox(run, output) != 0;
+}

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ * The place is found or made, the daemon attaches it and answers when its filter was
+ * tested, and only then is there a child. It joins, and becomes the command. Whatever
+ * fails before that ends with failed_safety_setup, and takes back what was done.
+ *
+ * Nobody is set free: the daemon lets go of the place when nobody is left in it. A cgroup
+ * that was made here is emptied for that; elsewhere who is left stays guarded, and is
+ * told. If this process is killed the command dies with it, and its children stay guarded
+ * where they are. */
+#include "run/host.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "outputs/ask.h"
+#include "run/host_attach.h"
+#include "run/host_child.h"
+#include "run/policy.h"
+#include "run/report.h"
+#include "run/std_fds.h"
+#include "sandbox/sandbox.h"
+#include "sys/process.h"
+
+enum {
+	EVENTS_KEPT = 512,
+	STOP_MS = 2000,	  /* for a command that on_denies ends, until SIGKILL */
+	LOOK_MS = 500,	  /* at whether it does */
+	SETTLE_MS = 1500, /* longer than the engine folds what is equal */
+	SETTLE_EVERY_MS = 50,
+};
+
+struct host_run {
+	const struct run_spec *spec;
+	struct run_place place;
+	struct run_daemon daemon;
+	struct run_member member;
+	struct policy policy;
+	struct plan plan;
+	uint8_t *plan_bytes;
+	struct arena arena;
+	struct event_ring *ring;
+	uint64_t counters[SANDBOX_COUNTER_COUNT], missed;
+	int64_t started_ms;
+	sigset_t waited, before;
+	pid_t child;
+	int wait_status;
+	int failure;	 /* the exit status, if Weir failed; 0: it didn't */
+	bool is_closed;	 /* by on_denies, and with it the command is over */
+	int64_t kill_ms; /* it had the time to end by itself */
+};
+
+/* ---- signals ---- */
+
+/* What our caller ignores (nohup) stays ignored. */
+static void block_signals(struct host_run *h)
+{
+	static const int forwarded[] = { SIGTERM, SIGINT,  SIGHUP,  SIGQUIT,
+					 SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH };
+	const struct sigaction by_default = { .sa_handler = SIG_DFL };
+	struct sigaction old;
+
+	sigaction(SIGCHLD, &by_default, NULL);
+	sigemptyset(&h->waited);
+	sigaddset(&h->waited, SIGCHLD);
+	sigaddset(&h->waited, SIGCONT);
+	for (size_t i = 0; i < ARRAY_SIZE(forwarded); i++)
+		if (sigaction(forwarded[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+			sigaddset(&h->waited, forwarded[i]);
+	sigprocmask(SIG_BLOCK, &h->waited, &h->before);
+}
+
+/* A signal that came before there was a command is for us. */
+static int early_signal(const struct host_run *h)
+{
+	sigset_t pending;
+
+	sigpending(&pending);
+	for (int sig = 1; sig < SIGRTMIN; sig++)
+		if (sig != SIGCHLD && sig != SIGCONT && sig != SIGWINCH &&
+		    sigismember(&h->waited, sig) && sigismember(&pending, sig))
+			return sig;
+	return 0;
+}
+
+/* Return: whether the command has ended. One that was stopped takes us along, so that
+ * the shell sees a stopped job. */
+static bool look_after(struct host_run *h)
+{
+	int status;
+
+	while (waitpid(h->child, &status, WNOHANG | WUNTRACED) > 0) {
+		if (!WIFSTOPPED(status)) {
+			h->wait_status = status;
+			return true;
+		}
+		kill(getpid(), SIGTSTP);
+	}
+	return false;
+}
+
+/* The daemon kills what is in a cgroup that it has closed, and of a user nothing: the
+ * command is ended as everywhere. */
+static void look_at_closing(struct host_run *h)
+{
+	const int64_t now_ms = clock_now_ms();
+
+	if (!h->is_closed && run_daemon_is_closed(&h->daemon)) {
+		h->is_closed = true;
+		h->kill_ms = now_ms + STOP_MS;
+		kill(h->child, SIGTERM);
+	} else if (h->is_closed && now_ms >= h->kill_ms) {
+		kill(h->child, SIGKILL);
+	}
+}
+
+/* The terminal's the command gets by itself: it is in our process group. */
+static void wait_for_command(struct host_run *h)
+{
+	const struct plan_on_denies on = plan_on_denies(&h->plan);
+	const bool may_close = on.count > 0 && on.action == ON_DENIES_STOP;
+	const struct timespec look = { .tv_nsec = LOOK_MS * 1000000 };
+	siginfo_t info;
+
+	while (!look_after(h)) {
+		int sig = may_close ? sigtimedwait(&h->waited, &info, &look)
+				    : sigwaitinfo(&h->waited, &info);
+
+		if (sig > 0 && sig != SIGCHLD &&
+		    (info.si_code != SI_KERNEL || sig == SIGHUP))
+			kill(h->child, sig);
+		if (may_close)
+			look_at_closing(h);
+	}
+	h->is_closed = may_close && (h->is_closed || run_daemon_is_closed(&h->daemon));
+	h->child = 0;
+}
+
+/* ---- the start ---- */
+
+static gid_t gid_of_api(const struct host_run *h)
+{
+	struct stat st;
+
+	return stat(run_daemon_socket(&h->daemon), &st) == 0 ? st.st_gid : 0;
+}
+
+static int make_policy(struct host_run *h, struct err *err)
+{
+	size_t size;
+
+	/* It prints what is wrong by itself. */
+	if (run_policy_build(h->spec, &h->arena, &h->policy, &h->plan_bytes, &size) < 0)
+		return RUN_STATUS_BAD_INPUT;
+	if (plan_open(h->plan_bytes, size, &h->plan, err) < 0)
+		return RUN_STATUS_FAILED;
+	return 0;
+}
+
+static int attach(struct host_run *h, struct err *err)
+{
+	const char *cgroup = h->place.cgroup.path;
+
+	return run_daemon_attach(&h->daemon, cgroup[0] ? cgroup : NULL, h->place.uid,
+				 &h->policy, &h->plan, err);
+}
+
+/* Return: 0 when the command runs, or the exit status. */
+static int start(struct host_run *h, struct err *err)
+{
+	uint32_t uid = geteuid();
+	int r = make_policy(h, err);
+	/* Whatever the policy is: all faults are told at once. */
+	int user = h->spec->uid ? daemon_find_user(h->spec->uid, &uid) : 0;
+	int sig;
+
+	if (r != 0 || user != 0)
+		return r != 0 ? r : user;
+	h->ring = event_ring_new(EVENTS_KEPT);
+	if (!h->ring)
+		return err_set(err, -ENOMEM, "out of memory"), RUN_STATUS_FAILED;
+	if (std_fds_check(-1, err) < 0 ||
+	    run_place_open(h->spec, uid, &h->place, err) < 0 ||
+	    run_member_find(h->spec, &h->place, gid_of_api(h), &h->member, err) < 0 ||
+	    attach(h, err) < 0)
+		return RUN_STATUS_FAILED;
+	sig = early_signal(h);
+	if (sig != 0) {
+		h->wait_status = W_EXITCODE(0, sig);
+		return 0;
+	}
+	h->child = run_member_start(&h->member, &h->before, err);
+	return h->child < 0 ? RUN_STATUS_FAILED : 0;
+}
+
+/* ---- the end ---- */
+
+static int exit_status(const struct host_run *h)
+{
+	if (h->failure != 0)
+		return h->failure;
+	if (h->is_closed)
+		return RUN_STATUS_STOPPED;
+	if (h->spec->fail_on_deny && report_refusals(h->ring) > 0)
+		return RUN_STATUS_DENIED;
+	if (WIFSIGNALED(h->wait_status))
+		return 128 + WTERMSIG(h->wait_status);
+	return WEXITSTATUS(h->wait_status);
+}
+
+static int report_all(struct host_run *h)
+{
+	const struct report report = {
+		.spec = h->spec,
+		.policy = &h->policy,
+		.plan = &h->plan,
+		.ring = h->ring,
+		.missed = h->missed,
+		.counters = h->counters,
+		.started_ms = h->started_ms,
+		.ended_ms = clock_wall_ms(),
+		.exit_status = exit_status(h),
+		.signal = WIFSIGNALED(h->wait_status) ? WTERMSIG(h->wait_status) : 0,
+		.stopped = h->is_closed,
+		.failed = h->failure != 0,
+	};
+	struct err err = { 0 };
+
+	if (h->failure == 0 && !h->spec->quiet)
+		report_print(stderr, &report);
+	/* It takes a spec that it closes the file of. */
+	if (h->ring && report_write(&report, &err) < 0) {
+		log_error("%s", err.text);
+		return RUN_STATUS_FAILED;
+	}
+	return report.exit_status;
+}
+
+/* What was denied is asked for while there is somebody to be asked. Where something was,
+ * the last of it may take a moment. */
+static int ask_what_was_denied(struct host_run *h, struct err *err)
+{
+	const struct timespec wait = { .tv_nsec = SETTLE_EVERY_MS * 1000000 };
+	const int64_t end_ms = clock_now_ms() + SETTLE_MS;
+	struct event_ring *next;
+	int r;
+
+	for (;;) {
+		r = run_daemon_read(&h->daemon, &h->plan, h->ring, h->counters,
+				    &h->missed, err);
+		if (r < 0 || run_daemon_is_settled(h->ring, h->counters) ||
+		    clock_now_ms() > end_ms)
+			return r;
+		nanosleep(&wait, NULL);
+		next = event_ring_new(EVENTS_KEPT);
+		if (!next)
+			return 0;
+		event_ring_free(h->ring);
+		h->ring = next;
+	}
+}
+
+static void leave(struct host_run *h)
+{
+	bool clear = run_place_clear(&h->place);
+	struct err err = { 0 };
+
+	if (h->daemon.id[0] && h->failure == 0 && ask_what_was_denied(h, &err) < 0)
+		log_warning("cannot ask what was denied: %s", err.text);
+	err = (struct err){ 0 };
+	if (h->daemon.id[0] && !clear)
+		log_warning("processes are left: they stay guarded, until `weir detach "
+			    "%s`",
+			    h->daemon.id);
+	else if (run_daemon_detach(&h->daemon, &err) < 0)
+		log_warning("cannot detach '%s': %s", h->daemon.id, err.text);
+	if (clear)
+		run_place_close(&h->place);
+}
+
+static void done(struct host_run *h)
+{
+	run_member_done(&h->member);
+	event_ring_free(h->ring);
+	free(h->plan_bytes);
+	arena_done(&h->arena);
+}
+
+int run_host(struct run_spec *spec)
+{
+	struct host_run h = { .spec = spec,
+			      .daemon.socket = spec->socket,
+			      .started_ms = clock_wall_ms() };
+	struct err err = { 0 };
+	int status;
+
+	block_signals(&h);
+	h.failure = start(&h, &err);
+	if (h.failure == RUN_STATUS_FAILED)
+		log_error("failed_safety_setup: %s", err.text);
+	else if (h.child > 0)
+		wait_for_command(&h);
+	leave(&h);
+	status = report_all(&h);
+	if (WIFSIGNALED(h.wait_status) && status == 128 + WTERMSIG(h.wait_status))
+		process_die_by(WTERMSIG(h.wait_status));
+	done(&h);
+	return status;
+}

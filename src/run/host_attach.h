@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+/* run/host_attach - a `weir run` on the host as the daemon sees it: attached before the
+ * command starts, asked at the end what was denied, and detached. */
+#pragma once
+
+#include "event/event.h"
+#include "run/options.h"
+
+enum { RUN_DAEMON_ID_SIZE = 64 };
+
+struct run_daemon {
+	const char *socket;	     /* NULL: as client_ask() has it */
+	char id[RUN_DAEMON_ID_SIZE]; /* "": nothing is attached */
+};
+
+/* What is guarded: @cgroup, a directory, or, where that is NULL, @uid. On success the
+ * daemon has read its filter back and tested it. */
+int run_daemon_attach(struct run_daemon *d, const char *cgroup, uint32_t uid,
+		      const struct policy *policy, const struct plan *plan,
+		      struct err *err) MUST_CHECK;
+/* What was denied so far, into @ring, with the rules of @plan, and the counters; and how
+ * many denials are only counted. */
+int run_daemon_read(const struct run_daemon *d, const struct plan *plan,
+		    struct event_ring *ring, uint64_t *ret_counters, uint64_t *ret_missed,
+		    struct err *err) MUST_CHECK;
+/* The daemon has closed it: too much was denied. Who can't be asked hasn't said so. */
+bool run_daemon_is_closed(const struct run_daemon *d);
+/* All that was counted is in @ring: the engine folds what is equal for a second. */
+bool run_daemon_is_settled(const struct event_ring *ring, const uint64_t *counters);
+int run_daemon_detach(struct run_daemon *d, struct err *err) MUST_CHECK;
+/* The file that is asked, whoever may open it. */
+const char *run_daemon_socket(const struct run_daemon *d);

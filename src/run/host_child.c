@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ * The child tells what failed through a pipe that the exec closes: when its end is read
+ * without a word before it, the command runs. There is one thread, so the child may do
+ * what any process may. What is closed first is closed for good: a socket of before the
+ * cgroup would not be matched by it. */
+#include "run/host_child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "run/images.h"
+#include "supervisor/init.h"
+#include "sys/capabilities.h"
+#include "sys/landlock.h"
+
+enum {
+	GROUPS_MAX = 256,
+	NOBODY = 65534,
+	TELL_FD = 3, /* the pipe, in the child */
+};
+
+/* ---- who it is ---- */
+
+static bool has_group(const struct run_member *m, gid_t gid)
+{
+	bool has = m->gid == gid;
+
+	for (size_t i = 0; i < m->group_count; i++)
+		has = has || m->groups[i] == gid;
+	return has;
+}
+
+static int take_own(struct run_member *m, struct err *err)
+{
+	int n = getgroups(GROUPS_MAX, m->groups);
+
+	if (n < 0)
+		return err_sys(err, -errno, "cannot read the groups");
+	m->group_count = (size_t)n;
+	m->gid = getegid();
+	return 0;
+}
+
+/* Who has no entry has no group that anybody else has. */
+static void take_users(struct run_member *m, const struct passwd *user, gid_t closed_gid)
+{
+	gid_t found[GROUPS_MAX];
+	int n = GROUPS_MAX;
+
+	m->becomes = true;
+	m->gid = user ? user->pw_gid : NOBODY;
+	if (!user || getgrouplist(user->pw_name, user->pw_gid, found, &n) < 0)
+		return;
+	for (int i = 0; i < n; i++)
+		if (found[i] != closed_gid || closed_gid == 0)
+			m->groups[m->group_count++] = found[i];
+	m->name = strdup(user->pw_name);
+	m->home = strdup(user->pw_dir);
+	m->shell = strdup(user->pw_shell);
+}
+
+int run_member_find(const struct run_spec *spec, const struct run_place *place,
+		    gid_t closed_gid, struct run_member *ret, struct err *err)
+{
+	*ret = (struct run_member){ .place = place, .argv = spec->argv };
+	ret->groups = calloc(GROUPS_MAX, sizeof(*ret->groups));
+	if (!ret->groups)
+		return err_set(err, -ENOMEM, "out of memory");
+	if (!spec->uid || place->uid == geteuid()) {
+		if (take_own(ret, err) < 0)
+			return err->code;
+	} else {
+		take_users(ret, getpwuid(place->uid), closed_gid);
+	}
+	if (closed_gid != 0 && has_group(ret, closed_gid))
+		return err_set(err, -EPERM,
+			       "the command could ask the daemon to guard it no more: it "
+			       "would be of the group that may");
+	return 0;
+}
+
+void run_member_done(struct run_member *m)
+{
+	free(m->groups);
+	free((void *)(uintptr_t)m->name);
+	free((void *)(uintptr_t)m->home);
+	free((void *)(uintptr_t)m->shell);
+	*m = (struct run_member){ 0 };
+}
+
+/* ---- the child ---- */
+
+_Noreturn static void fail(const char *what, int error)
+{
+	char text[ERR_TEXT_SIZE];
+	int n = snprintf(text, sizeof(text), "cannot %s: %s", what, strerror(error));
+
+	(void)!write(TELL_FD, text, MIN((size_t)n, sizeof(text) - 1));
+	_exit(RUN_STATUS_FAILED);
+}
+
+static void join(const struct run_place *p)
+{
+	char path[CGROUP_PATH_MAX + 32];
+	int fd;
+
+	if (!p->cgroup.path[0])
+		return;
+	snprintf(path, sizeof(path), "%s/cgroup.procs", p->cgroup.path);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || write(fd, "0", 1) != 1)
+		fail("join the cgroup", errno);
+	close(fd);
+}
+
+static void become(const struct run_member *m)
+{
+	const uint64_t change = 1ULL << CAP_SETUID | 1ULL << CAP_SETGID;
+	const uint32_t uid = m->place->uid;
+	struct err err = { 0 };
+
+	/* Nothing but this: the bounding set can be emptied with rights alone. */
+	if (m->becomes && capabilities_keep(change, &err) < 0)
+		fail("drop capabilities", -err.code);
+	if (m->becomes &&
+	    (setgroups(m->group_count, m->groups) < 0 ||
+	     setresgid(m->gid, m->gid, m->gid) < 0 || setresuid(uid, uid, uid) < 0))
+		fail("become the user", errno);
+	if (geteuid() != uid || getuid() != uid)
+		fail("become the user", EPERM);
+	if (m->name) {
+		setenv("USER", m->name, 1);
+		setenv("LOGNAME", m->name, 1);
+		setenv("HOME", m->home, 1);
+		setenv("SHELL", m->shell, 1);
+	}
+	unsetenv("WEIR_SOCKET");
+}
+
+static void give_up_rights(const struct run_member *m)
+{
+	struct sock_fprog program = {
+		.len = (unsigned short)((launch_seccomp_end - launch_seccomp_start) /
+					sizeof(struct sock_filter)),
+		.filter = (struct sock_filter *)(uintptr_t)launch_seccomp_start,
+	};
+	struct err err = { 0 };
+	int r;
+
+	if (capabilities_keep(0, &err) < 0)
+		fail("drop capabilities", -err.code);
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		fail("give up new privileges", errno);
+	r = landlock_scope();
+	/* By its user it is guarded whatever process it acts through. */
+	if (r < 0 && (r != -EOPNOTSUPP || m->place->cgroup.path[0]))
+		fail("keep it from acting through processes outside of the cgroup", -r);
+	if (program.len == 0 ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) < 0)
+		fail("refuse the calls that no sandbox needs",
+		     program.len == 0 ? EBADMSG : errno);
+}
+
+/* Changing ids forgets it, so it is the last. */
+static void die_along(pid_t parent)
+{
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+		fail("end along with weir", errno);
+	if (getppid() != parent)
+		_exit(RUN_STATUS_FAILED);
+}
+
+_Noreturn static void child(const struct run_member *m, const sigset_t *mask, int tell,
+			    pid_t parent)
+{
+	const struct sigaction by_default = { .sa_handler = SIG_DFL };
+
+	if (dup3(tell, TELL_FD, O_CLOEXEC) < 0 && tell != TELL_FD)
+		_exit(RUN_STATUS_FAILED);
+	if (syscall(SYS_close_range, TELL_FD + 1, ~0u, 0) < 0)
+		fail("close what is inherited", errno);
+	join(m->place);
+	become(m);
+	give_up_rights(m);
+	die_along(parent);
+	sigaction(SIGXFSZ, &by_default, NULL);
+	sigprocmask(SIG_SETMASK, mask, NULL);
+	command_become(m->argv);
+}
+
+/* ---- the parent ---- */
+
+pid_t run_member_start(const struct run_member *m, const sigset_t *mask, struct err *err)
+{
+	char text[ERR_TEXT_SIZE];
+	pid_t parent = getpid(), pid;
+	int ends[2];
+	ssize_t n;
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return err_sys(err, -errno, "cannot make a pipe");
+	pid = fork();
+	if (pid == 0)
+		child(m, mask, ends[1], parent);
+	close(ends[1]);
+	if (pid < 0) {
+		close(ends[0]);
+		return err_sys(err, -errno, "cannot start a process");
+	}
+	while ((n = read(ends[0], text, sizeof(text) - 1)) < 0 && errno == EINTR)
+		;
+	close(ends[0]);
+	if (n == 0)
+		return pid;
+	text[MAX(n, (ssize_t)0)] = '\0';
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	return err_set(err, -EPERM, "%s", n > 0 ? text : "the child says nothing");
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+/* run/host_child - the child that becomes a command on the host, in the one safe order:
+ * nothing open but 0 to 2, in the cgroup, the user's ids, no capability, no new
+ * privileges, the calls of `weir run` alone, then the command. */
+#pragma once
+
+#include <signal.h>
+
+#include "run/host_target.h"
+
+/* Who the command is: found before the fork, as much as can be. */
+struct run_member {
+	const struct run_place *place;
+	char *const *argv;
+	const char *name, *home, *shell; /* of whom --uid names; NULL: the caller's */
+	uint32_t gid;
+	gid_t *groups; /* owned */
+	size_t group_count;
+	bool becomes; /* ids are to be changed */
+};
+
+/* @closed_gid: of the daemon's API, 0 when there is none: whoever had it could have the
+ * daemon guard the command no more. */
+int run_member_find(const struct run_spec *spec, const struct run_place *place,
+		    gid_t closed_gid, struct run_member *ret, struct err *err) MUST_CHECK;
+void run_member_done(struct run_member *m);
+
+/* Start it; signals are as in @mask for it. Return: its pid when everything before the
+ * command itself has been done (that there is no such command is its exit status), or
+ * -errno: nothing runs. */
+pid_t run_member_start(const struct run_member *m, const sigset_t *mask,
+		       struct err *err) MUST_CHECK;

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "supervisor/init.h"
+
+#include <linux/close_range.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* What the caller of weir had ignored stays ignored (nohup), all else is as new. By the
+ * system call: the C library keeps two signals to itself, which a caller may have had
+ * ignored as well. An action of zeros is SIG_DFL on every architecture. */
+static void reset_signals(uint64_t ignored)
+{
+	const unsigned long by_default[8] = { 0 };
+	const struct sigaction ignore = { .sa_handler = SIG_IGN };
+	sigset_t none;
+
+	for (int n = 1; n <= 64; n++) {
+		if (ignored >> (n - 1) & 1)
+			sigaction(n, &ignore, NULL);
+		else
+			syscall(SYS_rt_sigaction, n, by_default, NULL, 8);
+	}
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* The command shares its caller's process group, for the terminal's sake, and a process
+ * group knows no namespaces: kill(0, sig) would reach who started us. Landlock ends that
+ * (ABI 6, Linux 6.12; its headers are younger than Debian 12). Older kernels can't: the
+ * threat model says so. no_new_privs, which it asks for, is set by bwrap. */
+static void keep_signals_inside(void)
+{
+	const struct {
+		uint64_t handled_access_fs, handled_access_net, scoped;
+	} attr = { .scoped = 1 << 1 /* LANDLOCK_SCOPE_SIGNAL */ };
+	int fd = (int)syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr), 0);
+
+	if (fd >= 0)
+		syscall(SYS_landlock_restrict_self, fd, 0);
+}
+
+_Noreturn void command_exec(char **argv, uint64_t ignored_signals)
+{
+	keep_signals_inside();
+	close_range(STDERR_FILENO + 1, ~0U, 0);
+	reset_signals(ignored_signals);
+	command_become(argv);
+}

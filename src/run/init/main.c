@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "supervisor/init.h"
+
+#include <errno.h>
+#include <linux/close_range.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* --- the channel --- */
+
+void init_report(enum launch_report_type type, int value, const char *text)
+{
+	struct launch_report report = { .type = type, .value = value };
+	size_t len = strlen(text);
+
+	if (len >= sizeof(report.text))
+		len = sizeof(report.text) - 1;
+	memcpy(report.text, text, len);
+	if (send(INIT_FD_CHANNEL, &report, sizeof(report), MSG_NOSIGNAL) < 0)
+		_exit(EXIT_REFUSED);
+}
+
+bool init_receive(struct launch_report *ret)
+{
+	ssize_t n;
+
+	do
+		n = recv(INIT_FD_CHANNEL, ret, sizeof(*ret), 0);
+	while (n < 0 && errno == EINTR);
+	return n == (ssize_t)sizeof(*ret);
+}
+
+static _Noreturn void refuse(const char *why)
+{
+	init_report(LAUNCH_FAILED, EXIT_REFUSED, why);
+	_exit(EXIT_REFUSED);
+}
+
+/* --- before the command --- */
+
+static void read_orders(struct init_orders *ret)
+{
+	ssize_t n = pread(INIT_FD_ORDERS, ret, sizeof(*ret), 0);
+
+	if (n != (ssize_t)sizeof(*ret))
+		refuse("weir-init got no orders");
+	close_range(INIT_FD_ORDERS, ~0U, 0);
+}
+
+/* Every signal waits for signalfd; the command gets its own mask. */
+static int open_signals(void)
+{
+	sigset_t all;
+	int fd;
+
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, NULL);
+	sigemptyset(&all);
+	sigaddset(&all, SIGCHLD);
+	fd = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (fd < 0)
+		refuse("weir-init cannot wait for signals");
+	return fd;
+}
+
+static void wait_for_go(void)
+{
+	struct launch_report report;
+
+	do {
+		if (!init_receive(&report))
+			_exit(EXIT_REFUSED);
+	} while (report.type != LAUNCH_GO);
+}
+
+static pid_t start_command(char **argv, uint64_t ignored)
+{
+	pid_t child = fork();
+
+	if (child == 0)
+		command_exec(argv, ignored);
+	if (child < 0)
+		refuse("cannot start the command: the process limit is reached");
+	init_report(LAUNCH_STARTED, 0, "");
+	return child;
+}
+
+/* --- beside the command --- */
+
+static void report_change(int status)
+{
+	if (WIFSTOPPED(status))
+		init_report(LAUNCH_STOPPED, WSTOPSIG(status), "");
+	else if (WIFCONTINUED(status))
+		init_report(LAUNCH_CONTINUED, 0, "");
+}
+
+/* Reap whatever changed state. Leaves when the command ended. */
+static void reap(pid_t command)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0) {
+		if (pid != command)
+			continue;
+		if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
+			report_change(status);
+			continue;
+		}
+		init_report(LAUNCH_EXITED, status, "");
+		_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+	}
+}
+
+static void obey(pid_t command)
+{
+	struct launch_report report;
+
+	if (!init_receive(&report))
+		_exit(EXIT_REFUSED);
+	if (report.type == LAUNCH_SIGNAL && report.value > 0 && report.value <= SIGRTMAX)
+		kill(command, report.value);
+}
+
+static _Noreturn void guard(pid_t command, int signals)
+{
+	struct pollfd polled[] = {
+		{ .fd = signals, .events = POLLIN },
+		{ .fd = INIT_FD_CHANNEL, .events = POLLIN },
+	};
+	struct signalfd_siginfo info;
+
+	for (;;) {
+		if (poll(polled, ARRAY_SIZE(polled), -1) < 0)
+			continue;
+		if (polled[0].revents) {
+			(void)!read(signals, &info, sizeof(info));
+			reap(command);
+		}
+		if (polled[1].revents)
+			obey(command);
+	}
+}
+
+/* Return: true when the command may start; else @why says why it may not. */
+static bool self_test(const struct init_orders *orders, char *why, size_t size)
+{
+	if (orders->self_test == SELF_TEST_NONE)
+		return true;
+	if (!self_test_deny(&orders->probe, why, size))
+		return false;
+	if (orders->self_test == SELF_TEST_DENY ||
+	    self_test_first(&orders->probe, why, size))
+		return true;
+	if (orders->self_test == SELF_TEST_STRICT)
+		return false;
+	init_report(LAUNCH_WARNING, 0, why);
+	return true;
+}
+
+int main(int argc, char **argv)
+{
+	struct init_orders orders;
+	char why[ERR_TEXT_SIZE];
+	int signals;
+
+	prctl(PR_SET_DUMPABLE, 0);
+	prctl(PR_SET_NAME, "weir-init");
+	if (argc < 2)
+		return EXIT_REFUSED;
+	read_orders(&orders);
+	signals = open_signals();
+	if (!self_test(&orders, why, sizeof(why)))
+		refuse(why);
+	init_report(LAUNCH_TESTED, 0, "");
+	wait_for_go();
+	guard(start_command(argv + 1, orders.ignored_signals), signals);
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+/* run/launch - from a fork to a command behind a filter.
+ *
+ * HOW IT WORKS
+ *   control ──fork──> launch child: new user, network and mount namespace
+ *                       maps (written by control when it is root)
+ *                       spec->prepare(): stub link, ruleset, sockets, hand-over to the
+ *                         engine (run/netns.c; not this folder's)
+ *                       file system view, while the engine reads the ruleset back
+ *                       spec->confirm(): the engine's "it stands"
+ *                       becomes bwrap: nested user namespace, pid namespace, seccomp
+ *                         └─ weir-init, PID 1: self-test, "go" from control, then the
+ *                            command; forwards signals, reports stops, reaps
+ *
+ * Every process in that line dies with its parent (PDEATHSIG), and weir-init besides
+ * leaves as soon as its channel to control is closed, whoever closed it. */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/addr.h"
+#include "base/err.h"
+#include "proto/launch.h"
+#include "run/program.h"
+
+struct launch_spec {
+	char *const *argv;     /* the command; NULL-ended */
+	const char *cwd;       /* writable inside */
+	const char *const *rw; /* more writable paths */
+	size_t rw_count;
+	const char *const *ro; /* files that stay read-only though below a writable
+				* path: the policy and what it extends */
+	size_t ro_count;
+	enum launch_self_test self_test;
+	struct launch_probe probe;
+	/* Run in the new namespaces, with every capability over them, before anything
+	 * of the command's exists. Not 0: nothing is started, @err is reported. */
+	int (*prepare)(void *data, struct err *err);
+	/* Run when the view stands, before bwrap does. Not 0: nothing is started, @err is
+	 * reported. */
+	int (*confirm)(void *data, struct err *err);
+	void *prepare_data; /* for both */
+	int control_fd;	    /* SOCK_SEQPACKET: weir-init's end of its channel */
+};
+
+/* The facts that decide how to launch, gathered once before anything is started.
+ * -ENOENT etc. with a line that says what to do: no bwrap, no user namespaces … */
+struct launch_machine {
+	char bwrap[PROGRAM_PATH_SIZE];
+	bool root;	   /* started with kernel uid 0 */
+	uint32_t base_uid; /* root: the unused kernel uid range that is mapped */
+};
+int launch_machine_probe(struct launch_machine *ret, struct err *err) MUST_CHECK;
+
+/* Fork the launch child; for root, write its id maps and hand it the mounts with that
+ * map. Control keeps its ends of the sockets and answers LAUNCH_TESTED with LAUNCH_GO.
+ * Descriptors 0 to 2 must be open, and none of control's own.
+ * Return: the child's pid, or -errno. */
+pid_t launch_start(const struct launch_machine *m, const struct launch_spec *spec,
+		   struct err *err) MUST_CHECK;
+int launch_write_maps(const struct launch_machine *m, pid_t child,
+		      struct err *err) MUST_CHECK;

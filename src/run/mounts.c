@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/mounts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/text.h"
+
+bool path_is_within(const char *path, const char *top)
+{
+	size_t len = strlen(top);
+
+	if (len == 1)
+		return true;
+	return strncmp(path, top, len) == 0 && (path[len] == '\0' || path[len] == '/');
+}
+
+bool mounts_has_below(const struct mounts *m, const char *path)
+{
+	for (size_t i = 0; i < m->count; i++) {
+		if (path_is_within(m->list[i].path, path) &&
+		    strcmp(m->list[i].path, path) != 0)
+			return true;
+	}
+	return false;
+}
+
+const struct mount *mounts_find(const struct mounts *m, const char *path)
+{
+	for (size_t i = 0; i < m->count; i++) {
+		if (strcmp(m->list[i].path, path) == 0)
+			return &m->list[i];
+	}
+	return NULL;
+}
+
+const struct mount *mounts_holding(const struct mounts *m, const char *path)
+{
+	const struct mount *found = NULL;
+
+	/* Sorted: of those that hold it, the longest comes last. */
+	for (size_t i = 0; i < m->count; i++) {
+		if (path_is_within(path, m->list[i].path))
+			found = &m->list[i];
+	}
+	return found;
+}
+
+const struct mount *mounts_containing(const struct mounts *m, const char *path)
+{
+	struct statx st;
+
+	if (statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, STATX_MNT_ID,
+		  &st) < 0 ||
+	    !(st.stx_mask & STATX_MNT_ID))
+		return NULL;
+	for (size_t i = 0; i < m->count; i++) {
+		if (m->list[i].id == st.stx_mnt_id)
+			return &m->list[i];
+	}
+	return NULL;
+}
+
+bool mount_is_of_kernel(const struct mount *m)
+{
+	static const char *const types[] = {
+		"proc",	      "sysfs",	    "cgroup",	"cgroup2",     "devpts",
+		"devtmpfs",   "mqueue",	    "autofs",	"nsfs",	       "debugfs",
+		"tracefs",    "securityfs", "configfs", "binfmt_misc", "efivarfs",
+		"rpc_pipefs", "bpf",	    "pstore",	"fusectl",     "selinuxfs",
+		"resctrl",    "binder",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+		if (strcmp(m->type, types[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
+static int compare_mounts(const void *a, const void *b)
+{
+	const struct mount *x = a, *y = b;
+	int r = strcmp(x->path, y->path);
+
+	if (r != 0)
+		return r;
+	/* Mounted on one another: the later line is the one on top. */
+	return x->path < y->path ? -1 : 1;
+}
+
+/* "\040" and the like, as the kernel writes space, tab, newline and backslash. */
+static void unescape(char *s)
+{
+	char *out = s;
+
+	while (*s) {
+		if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] >= '0' &&
+		    s[2] <= '7' && s[3] >= '0' && s[3] <= '7') {
+			*out++ = (char)((s[1] - '0') << 6 | (s[2] - '0') << 3 |
+					(s[3] - '0'));
+			s += 4;
+		} else {
+			*out++ = *s++;
+		}
+	}
+	*out = '\0';
+}
+
+/* "254:0" */
+static bool parse_device(const char *text, uint32_t *ret)
+{
+	const char *end = text + strlen(text);
+	uint32_t major, minor;
+
+	if (!parse_u32(&text, end, 0xfff, &major) || text == end || *text++ != ':' ||
+	    !parse_u32(&text, end, 0xfffff, &minor) || text != end)
+		return false;
+	*ret = major << 20 | minor;
+	return true;
+}
+
+static bool parse_id(const char *text, uint32_t *ret)
+{
+	const char *end = text + strlen(text);
+
+	return parse_u32(&text, end, UINT32_MAX, ret) && text == end;
+}
+
+/* One line: "36 35 98:0 /root /mnt/point opts [tags...] - type source opts". */
+static bool parse_line(char *line, struct mount *ret)
+{
+	enum { ID, PARENT, DEVICE, ROOT, POINT, FIELDS };
+	char *rest = strstr(line, " - "), *fields[FIELDS];
+	struct mount m;
+
+	if (!rest)
+		return false;
+	*rest = '\0';
+	rest += strlen(" - ");
+	m.type = strsep(&rest, " ");
+	for (size_t i = 0; i < FIELDS; i++) {
+		fields[i] = strsep(&line, " ");
+		if (!fields[i])
+			return false;
+	}
+	if (fields[POINT][0] != '/' || !parse_device(fields[DEVICE], &m.device) ||
+	    !parse_id(fields[ID], &m.id))
+		return false;
+	unescape(fields[POINT]);
+	unescape(fields[ROOT]);
+	m.path = fields[POINT];
+	m.root = fields[ROOT];
+	*ret = m;
+	return true;
+}
+
+static void remove_duplicates(struct mounts *m)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < m->count; i++) {
+		if (kept > 0 && strcmp(m->list[kept - 1].path, m->list[i].path) == 0)
+			m->list[kept - 1] = m->list[i];
+		else
+			m->list[kept++] = m->list[i];
+	}
+	m->count = kept;
+}
+
+int mounts_parse(char *text, struct mounts *ret, struct err *err)
+{
+	struct mounts m = { 0 };
+	char *line;
+
+	m.list = calloc(MOUNTS_MAX, sizeof(*m.list));
+	if (!m.list)
+		return err_sys(err, -ENOMEM, "cannot read the mount table");
+	while ((line = strsep(&text, "\n"))) {
+		if (line[0] == '\0')
+			continue;
+		if (m.count == MOUNTS_MAX) {
+			free(m.list);
+			return err_set(
+				err, -E2BIG,
+				"more than %d file systems are mounted here; unmount "
+				"some, or start weir in a smaller container",
+				MOUNTS_MAX);
+		}
+		if (!parse_line(line, &m.list[m.count])) {
+			free(m.list);
+			return err_set(err, -EBADMSG,
+				       "cannot understand the mount table");
+		}
+		m.count++;
+	}
+	qsort(m.list, m.count, sizeof(*m.list), compare_mounts);
+	remove_duplicates(&m);
+	*ret = m;
+	return 0;
+}
+
+static ssize_t read_whole(const char *path, char *buf, size_t size)
+{
+	CLEAN(fd) int fd = open(path, O_RDONLY | O_CLOEXEC);
+	size_t used = 0;
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	while ((n = read(fd, buf + used, size - used)) > 0)
+		used += (size_t)n;
+	if (n < 0)
+		return -errno;
+	return used == size ? -E2BIG : (ssize_t)used;
+}
+
+int mounts_read(struct mounts *ret, struct err *err)
+{
+	CLEAN(mem) char *text = malloc(MOUNTS_TEXT_MAX);
+	ssize_t n;
+	int r;
+
+	if (!text)
+		return err_sys(err, -ENOMEM, "cannot read the mount table");
+	n = read_whole("/proc/self/mountinfo", text, MOUNTS_TEXT_MAX);
+	if (n < 0)
+		return err_sys(err, (int)n, "cannot read /proc/self/mountinfo");
+	text[n] = '\0';
+	r = mounts_parse(text, ret, err);
+	if (r < 0)
+		return r;
+	ret->text = TAKE_PTR(text);
+	return 0;
+}
+
+void mounts_done(struct mounts *m)
+{
+	free(m->list);
+	free(m->text);
+	*m = (struct mounts){ 0 };
+}

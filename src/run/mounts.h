@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+/* run/mounts - what is mounted where: /proc/self/mountinfo as a sorted table. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+enum {
+	MOUNTS_MAX = 1024,	       /* more: the launch is refused */
+	MOUNTS_TEXT_MAX = 1024 * 1024, /* bytes of mountinfo; more: refused */
+};
+
+struct mount {
+	const char *path; /* absolute, unescaped */
+	const char *type; /* "ext4" */
+	uint32_t device;  /* the kernel's own number: major << 20 | minor */
+	const char *root; /* what of the file system it shows: a path from its root */
+	uint32_t id;	  /* as statx() gives it */
+};
+
+/* Sorted by path, a parent before what is below it; each path once. */
+struct mounts {
+	struct mount *list; /* owned */
+	size_t count;
+	char *text; /* owned; the strings point into it */
+};
+
+int mounts_read(struct mounts *ret, struct err *err) MUST_CHECK;
+void mounts_done(struct mounts *m);
+
+/* Read a table out of @text, which is changed and must outlive @ret. */
+int mounts_parse(char *text, struct mounts *ret, struct err *err) MUST_CHECK;
+
+/* Is something mounted strictly below @path? */
+bool mounts_has_below(const struct mounts *m, const char *path);
+/* The mount at @path, or NULL. */
+const struct mount *mounts_find(const struct mounts *m, const char *path);
+/* The mount that @path, which exists, lies on by its name. */
+const struct mount *mounts_holding(const struct mounts *m, const char *path);
+/* The mount that it lies on by what the kernel says, or NULL: it isn't in the table, or
+ * has been mounted over there. */
+const struct mount *mounts_containing(const struct mounts *m, const char *path);
+
+/* Does it show the kernel, its processes and devices, and not files? */
+bool mount_is_of_kernel(const struct mount *m);
+
+/* @path is @top or below it. Both absolute, without a slash at the end ("/" has
+ * everything below it). */
+bool path_is_within(const char *path, const char *top);

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/options.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/special.h"
+#include "policy/limits.h"
+#include "run/rw_preset.h"
+#include "sys/options.h"
+
+static const char resolv_conf[] = "/etc/resolv.conf";
+
+static int list_add(struct run_list *list, const char *value, struct err *err)
+{
+	if (list->count == RUN_LIST_MAX)
+		return err_set(err, -EINVAL,
+			       "given more than %d times; use a policy file",
+			       RUN_LIST_MAX);
+	list->items[list->count++] = value;
+	return 0;
+}
+
+static int set_allow(void *target, const char *value, struct err *err)
+{
+	return list_add(&((struct run_spec *)target)->allow, value, err);
+}
+
+static int set_deny(void *target, const char *value, struct err *err)
+{
+	return list_add(&((struct run_spec *)target)->deny, value, err);
+}
+
+static int set_profile(void *target, const char *value, struct err *err)
+{
+	return list_add(&((struct run_spec *)target)->profiles, value, err);
+}
+
+static int set_rw(void *target, const char *value, struct err *err)
+{
+	return list_add(&((struct run_spec *)target)->rw, value, err);
+}
+
+static int set_rw_preset(void *target, const char *value, struct err *err)
+{
+	return rw_preset_add(target, value, err);
+}
+
+static int set_policy(void *target, const char *value, struct err *err)
+{
+	struct run_spec *spec = target;
+
+	if (spec->policy_file)
+		return err_set(err, -EINVAL,
+			       "given twice; a policy takes others in with `extends`");
+	spec->policy_file = value;
+	return 0;
+}
+
+/* @value is one of @words. Return: its index, or -EINVAL. */
+static int one_of(const char *value, const char *const *words, size_t count,
+		  struct err *err)
+{
+	char shown[TEXT_ESCAPED_SIZE], list[128] = "";
+	size_t used = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		if (strcmp(value, words[i]) == 0)
+			return (int)i;
+		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s",
+					 i > 0 ? ", " : "", words[i]);
+	}
+	return err_set(err, -EINVAL, "'%s' is not one of %s",
+		       text_escape(text_of(value), shown, sizeof(shown)), list);
+}
+
+static int set_uplink(void *target, const char *value, struct err *err)
+{
+	static const char *const words[RUN_UPLINK_COUNT] = { "relay", "none",
+							     "slirp4netns", "pasta" };
+	int r = one_of(value, words, ARRAY_SIZE(words), err);
+
+	if (r >= 0)
+		((struct run_spec *)target)->uplink = (enum run_uplink)r;
+	return MIN(r, 0);
+}
+
+static int set_self_test(void *target, const char *value, struct err *err)
+{
+	static const char *const words[RUN_SELF_TEST_COUNT] = { "deny", "full",
+								"strict" };
+	int r = one_of(value, words, ARRAY_SIZE(words), err);
+
+	if (r >= 0)
+		((struct run_spec *)target)->self_test = (enum run_self_test)r;
+	return MIN(r, 0);
+}
+
+static bool upstream_is_usable(const struct endpoint *e)
+{
+	switch (addr_special(&e->addr)) {
+	case SPECIAL_INVALID:
+	case SPECIAL_UNSPECIFIED:
+	case SPECIAL_MULTICAST:
+	case SPECIAL_BROADCAST:
+		return false;
+	case SPECIAL_LINK_LOCAL: /* needs a zone, which is not taken */
+		return e->addr.family == ADDR_V4;
+	default:
+		return true;
+	}
+}
+
+static int set_verify(void *target, const char *value, struct err *err)
+{
+	static const char *const words[] = {
+		[POLICY_VERIFY_DNS] = "dns", [POLICY_VERIFY_TLS] = "tls"
+	};
+	struct run_spec *spec = target;
+	int r = one_of(value, words, ARRAY_SIZE(words), err);
+
+	if (r >= 0) {
+		spec->has_verify = true;
+		spec->verify = (enum policy_verify)r;
+	}
+	return MIN(r, 0);
+}
+
+static int set_upstream(void *target, const char *value, struct err *err)
+{
+	struct run_spec *spec = target;
+	char shown[TEXT_ESCAPED_SIZE];
+	struct endpoint e;
+
+	if (!endpoint_parse(value, strlen(value), 53, &e) || !upstream_is_usable(&e))
+		return err_set(err, -EINVAL,
+			       "'%s' is not a name server's address: ADDR, ADDR:PORT or "
+			       "[IPV6]:PORT",
+			       text_escape(text_of(value), shown, sizeof(shown)));
+	if (spec->upstream_count == RUN_UPSTREAMS_MAX)
+		return err_set(err, -EINVAL, "given more than %d times",
+			       RUN_UPSTREAMS_MAX);
+	spec->upstreams[spec->upstream_count++] = e;
+	return 0;
+}
+
+static int set_repin_interval(void *target, const char *value, struct err *err)
+{
+	return cli_option_repin(value, &((struct run_spec *)target)->repin_ms, err);
+}
+
+static int set_cgroup(void *target, const char *value, struct err *err)
+{
+	((struct run_spec *)target)->cgroup = value[0] ? value : NULL;
+	return 0;
+}
+
+static int set_uid(void *target, const char *value, struct err *err)
+{
+	((struct run_spec *)target)->uid = value[0] ? value : NULL;
+	return 0;
+}
+
+static int set_socket(void *target, const char *value, struct err *err)
+{
+	((struct run_spec *)target)->socket = value[0] ? value : NULL;
+	return 0;
+}
+
+static int set_fail_on_deny(void *target, const char *value, struct err *err)
+{
+	((struct run_spec *)target)->fail_on_deny = true;
+	return 0;
+}
+
+static int set_quiet(void *target, const char *value, struct err *err)
+{
+	((struct run_spec *)target)->quiet = true;
+	return 0;
+}
+
+static int set_no_config(void *target, const char *value, struct err *err)
+{
+	((struct run_spec *)target)->no_config = true;
+	return 0;
+}
+
+static int set_report(void *target, const char *value, struct err *err)
+{
+	((struct run_spec *)target)->report_file = value;
+	return 0;
+}
+
+static int set_state_dir(void *target, const char *value, struct err *err)
+{
+	((struct run_spec *)target)->state_dir = value[0] ? value : NULL;
+	return 0;
+}
+
+static int set_report_format(void *target, const char *value, struct err *err)
+{
+	static const char *const words[RUN_REPORT_FORMAT_COUNT] = { "json", "markdown" };
+	int r = one_of(value, words, ARRAY_SIZE(words), err);
+
+	if (r >= 0)
+		((struct run_spec *)target)->report_format = (enum run_report_format)r;
+	return MIN(r, 0);
+}
+
+static const struct cli_option options[] = {
+	{ "policy", "FILE", "read the policy from FILE (YAML or JSON)", set_policy },
+	{ "profile", "NAME", "add a profile's rules; may be repeated", set_profile, ' ' },
+	{ "allow", "TARGET[:PORTS]", "allow one target; may be repeated", set_allow,
+	  ' ' },
+	{ "deny", "TARGET", "deny one target, before every allow; may be repeated",
+	  set_deny, ' ' },
+	{ "verify", "dns|tls",
+	  "what a connection must show, whatever the policy says (tls)", set_verify },
+	{ "cgroup", "PATH",
+	  "run in that control group of the host, which `weir daemon` guards",
+	  set_cgroup },
+	{ "uid", "USER",
+	  "run as that user of the host, whom `weir daemon` guards; with --cgroup: run "
+	  "there",
+	  set_uid },
+	{ "socket", "PATH", "where the daemon's API is (/run/weir/weir.sock)",
+	  set_socket },
+	{ "uplink", "relay|none|slirp4netns|pasta",
+	  "how bytes leave the sandbox; the last two carry UDP as well (relay)",
+	  set_uplink },
+	{ "upstream", "ADDR[:PORT]", "name server to ask; may be repeated (resolv.conf)",
+	  set_upstream, ' ' },
+	{ "repin-interval", "TIME",
+	  "how often names are resolved again under dns: pinned, unless the policy says "
+	  "(6h)",
+	  set_repin_interval },
+	{ "rw", "PATH", "a writable path besides the current directory; may be repeated",
+	  set_rw, ':' },
+	{ "rw-preset", RW_PRESET_WORDS,
+	  "the writable paths that a program needs; may be repeated", set_rw_preset,
+	  ' ' },
+	{ "self-test", "deny|full|strict",
+	  "what must hold before the command starts (deny)", set_self_test },
+	{ "fail-on-deny", NULL, "exit with 123 when something was refused",
+	  set_fail_on_deny },
+	{ "report", "FILE", "write what happened to FILE", set_report },
+	{ "report-format", "json|markdown", "the form of that file (json)",
+	  set_report_format },
+	{ "state-dir", "DIR", "keep the events in the store that is there, too",
+	  set_state_dir },
+	{ "quiet", NULL, "say nothing unless Weir failed", set_quiet },
+	{ "no-config", NULL, "read no configuration file and no .weir.yaml",
+	  set_no_config },
+};
+static_assert(ARRAY_SIZE(options) <= CLI_OPTIONS_MAX, "every option has a bit");
+const struct cli_options cli_run_options = { options, ARRAY_SIZE(options) };
+
+void cli_run_usage(FILE *out)
+{
+	fputs("usage: weir run [OPTION]... [--] COMMAND [ARG]...\n\n"
+	      "Run COMMAND in a sandbox that reaches what its policy lists, and nothing "
+	      "else:\nin namespaces of its own, or with --cgroup and --uid on the host, "
+	      "guarded by the\ndaemon.\n\n",
+	      out);
+	cli_options_print(out, &cli_run_options);
+	fputs("\nTARGET is a name (api.github.com), a wildcard (*.pypi.org: below it;\n"
+	      "**.pypi.org: it and below it), an address or a CIDR. PORTS: 443, 80,443,\n"
+	      "8000-8100, tcp/22. Without PORTS: all but 53 and 853.\n\n"
+	      "Exit status: the command's; 2 bad input; 122 ended by the policy's "
+	      "on_denies;\n123 with --fail-on-deny when something was refused; 125 Weir "
+	      "could not do what\nwas asked; 126 and 127 the command could not be "
+	      "started "
+	      "or found.\n\n"
+	      "Each option has a variable: WEIR_PROFILE, WEIR_FAIL_ON_DENY=1; defaults "
+	      "are "
+	      "in\n~/.config/weir/config.yaml and /etc/weir/config.yaml.\n",
+	      out);
+}
+
+int cli_run_parse(int argc, char **argv, struct run_spec *ret, struct err *err)
+{
+	int first;
+
+	memset(ret, 0, sizeof(*ret));
+	ret->verify = POLICY_VERIFY_TLS;
+	ret->repin_ms = POLICY_REPIN_MS;
+	ret->report_fd = -1;
+	first = cli_options_parse(&cli_run_options, ret, argc, argv, &ret->given, err);
+	if (first < 0)
+		return first;
+	if (first >= argc)
+		return err_set(
+			err, -EINVAL,
+			"no command given: weir run [OPTION]... -- COMMAND [ARG]...");
+	ret->argv = argv + first;
+	return 0;
+}
+
+int cli_run_check_guarded(const struct run_spec *spec, struct err *err)
+{
+	static const char *const senseless[] = { "uplink",	   "upstream",
+						 "repin-interval", "rw",
+						 "rw-preset",	   "self-test",
+						 "state-dir" };
+
+	if (!spec->cgroup && !spec->uid)
+		return 0;
+	for (size_t i = 0; i < ARRAY_SIZE(senseless); i++) {
+		const struct cli_option *o =
+			cli_option_find(&cli_run_options, text_of(senseless[i]));
+
+		if (spec->given & 1ULL << (o - options))
+			return err_set(
+				err, -EINVAL,
+				"--%s means nothing with --%s: the command runs on "
+				"the host, and the daemon guards it",
+				senseless[i], spec->cgroup ? "cgroup" : "uid");
+	}
+	return 0;
+}
+
+int cli_run_environment(struct run_spec *spec, struct err *err)
+{
+	return cli_options_environment(&cli_run_options, spec, &spec->arena, &spec->given,
+				       err);
+}
+
+static void resolv_conf_line(struct run_spec *spec, struct text line)
+{
+	static const char keyword[] = "nameserver";
+	const size_t len = sizeof(keyword) - 1;
+	struct endpoint e = { .port = 53 };
+
+	line = text_trim(line);
+	if (line.len <= len || memcmp(line.ptr, keyword, len) != 0 ||
+	    (line.ptr[len] != ' ' && line.ptr[len] != '\t'))
+		return;
+	line = text_trim((struct text){ line.ptr + len, line.len - len });
+	/* A link-local server with a zone can't be told apart from outside: left out. */
+	if (addr_parse(line.ptr, line.len, &e.addr) && upstream_is_usable(&e) &&
+	    spec->upstream_count < RUN_UPSTREAMS_MAX)
+		spec->upstreams[spec->upstream_count++] = e;
+}
+
+int cli_run_upstreams(struct run_spec *spec, struct err *err)
+{
+	char line[1024];
+	FILE *f;
+
+	if (spec->upstream_count > 0)
+		return 0;
+	f = fopen(resolv_conf, "re");
+	if (!f)
+		return err_sys(
+			err, -errno,
+			"no name server to ask: name one with --upstream; cannot read %s",
+			resolv_conf);
+	while (fgets(line, sizeof(line), f))
+		resolv_conf_line(spec, text_of(line));
+	fclose(f);
+	if (spec->upstream_count == 0)
+		return err_set(err, -ENOENT,
+			       "%s names no usable name server: name one with --upstream",
+			       resolv_conf);
+	return 0;
+}

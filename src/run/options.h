@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+/* run/options - the options of `weir run`, read and checked. */
+#pragma once
+
+#include <stdio.h>
+
+#include "base/addr.h"
+#include "base/exit_status.h"
+#include "policy/load.h"
+#include "sys/options.h"
+
+enum {
+	RUN_LIST_MAX = 256, /* of each repeatable option; one more is an error */
+	RUN_UPSTREAMS_MAX = 16,
+	RUN_KEPT_MAX = 5, /* the files and the folder of run/config, and the report */
+};
+
+enum run_uplink {
+	RUN_UPLINK_RELAY = 0,
+	RUN_UPLINK_NONE,
+	RUN_UPLINK_SLIRP4NETNS, /* TCP by the relay all the same */
+	RUN_UPLINK_PASTA,
+	RUN_UPLINK_COUNT
+};
+
+enum run_self_test {
+	RUN_SELF_TEST_DENY = 0,
+	RUN_SELF_TEST_FULL,
+	RUN_SELF_TEST_STRICT,
+	RUN_SELF_TEST_COUNT
+};
+
+enum run_report_format {
+	RUN_REPORT_JSON = 0,
+	RUN_REPORT_MARKDOWN,
+	RUN_REPORT_FORMAT_COUNT
+};
+
+struct run_list {
+	const char *items[RUN_LIST_MAX];
+	size_t count;
+};
+
+struct run_spec {
+	struct run_list allow, deny, profiles, rw;
+	struct run_list narrow; /* denied by .weir.yaml */
+	const char *policy_file;
+	/* Not in namespaces of its own, but on the host, guarded by the daemon. */
+	const char *cgroup, *uid;
+	const char *socket; /* the daemon's, or NULL */
+	enum run_uplink uplink;
+	enum run_self_test self_test;
+	bool has_verify;	   /* --verify was given */
+	enum policy_verify verify; /* tls unless it says otherwise */
+	int64_t repin_ms; /* dns: pinned: how often, where the policy doesn't say */
+	bool fail_on_deny, quiet, no_config;
+	bool verify_tls; /* whatever the policy says: asked for by a file that narrows */
+	const char *report_file; /* NULL: none */
+	const char *state_dir;	 /* of a store that keeps the events; NULL: none */
+	enum run_report_format report_format;
+	int report_fd; /* owned, while report_file is set; -1 until report_open() */
+	struct endpoint upstreams[RUN_UPSTREAMS_MAX];
+	size_t upstream_count; /* 0: the host's resolv.conf */
+	/* Files that stay read-only inside, besides the policy's. */
+	const char *kept[RUN_KEPT_MAX];
+	size_t kept_count;
+	char *const *argv;  /* the command, NULL-ended */
+	struct arena arena; /* of the values that come from elsewhere than argv */
+	uint64_t given;	    /* bits of the options that are set */
+};
+
+/* @argv[0] is "run". Return: 0, or -EINVAL with @err. */
+int cli_run_parse(int argc, char **argv, struct run_spec *ret,
+		  struct err *err) MUST_CHECK;
+/* Options that the command line doesn't have, from WEIR_ variables.
+ * Return: 0, -EINVAL or -ENOMEM with @err. */
+int cli_run_environment(struct run_spec *spec, struct err *err) MUST_CHECK;
+/* With --cgroup or --uid: what is set so far means something there.
+ * Return: 0, or -EINVAL with @err. */
+int cli_run_check_guarded(const struct run_spec *spec, struct err *err) MUST_CHECK;
+void cli_run_usage(FILE *out);
+extern const struct cli_options cli_run_options;
+
+/* The name servers of the host's /etc/resolv.conf, when --upstream named none.
+ * Return: 0, or -ENOENT when it has none that is usable. */
+int cli_run_upstreams(struct run_spec *spec, struct err *err) MUST_CHECK;

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+/* run/rootfs - the file system as the command sees it.
+ *
+ * HOW IT WORKS
+ *   A read-only bind of a directory doesn't stop connect() to the unix sockets in it,
+ *   and every daemon of the host that listens on one is a way out. A socket seen
+ *   through a lower layer of an overlay refuses: its inode is another. So the view
+ *   is made of read-only overlays, one per file system that is mounted:
+ *
+ *     /tmp              our staging tmpfs, in the child's own mount namespace
+ *     /tmp/view         what bwrap makes the root
+ *     /tmp/top          upper layer of "/": our /etc/resolv.conf, hiding whatever is
+ *                       there (a file, a symlink into /run, nothing)
+ *     /tmp/layer/N      root: the id-mapped mounts that are the lower layers
+ *
+ *   The kernel doesn't let an ordinary user make a layer of a directory that has
+ *   mounts below it, for what they hide would show. For them such a directory is
+ *   a directory of the staging tmpfs, its entries one by one: "/" has /proc and /dev
+ *   below it, so it is always that.
+ *
+ *   Nothing of the host's /proc, /run, /tmp, /var/tmp is there, and of its /dev only
+ *   null, zero, full, random, urandom and tty; bwrap would make the same /dev, but reads
+ *   the whole mount table for every node. /sys is a read-only bind. On top come the
+ * working directory and the paths that were asked to be writable, and on these the
+ * read-only files. */
+#pragma once
+
+#include "run/launch.h"
+#include "run/mounts.h"
+#include "run/sockets.h"
+#include "run/tree.h"
+
+enum { VIEW_MOUNTS_MAX = 1024 }; /* made for one view; more: the launch is refused */
+
+#define VIEW_STAGE "/tmp"
+#define VIEW_ROOT  VIEW_STAGE "/view"
+/* An empty file and an empty directory, mounted over what must not be seen. */
+#define VIEW_NOTHING VIEW_STAGE "/nothing"
+#define VIEW_EMPTY   VIEW_STAGE "/empty"
+
+struct view {
+	const struct launch_spec *spec; /* borrowed */
+	bool root;
+	struct mounts mounts;
+	struct tree *trees; /* owned; the layers first (root only), then the paths */
+	size_t layer_count, tree_count;
+	unsigned int made; /* mounts so far */
+	int root_fd;	   /* VIEW_ROOT, once it stands */
+	char **paths;	   /* owned: what the trees of spec's paths borrow */
+	size_t path_count;
+	struct sockets sockets; /* of the host, in writable paths: to be masked */
+};
+
+/* In control, before the fork: what to mount. */
+int view_plan(struct view *ret, const struct launch_machine *m,
+	      const struct launch_spec *spec, struct err *err) MUST_CHECK;
+/* Open every tree: in control with the child's user namespace, or in the child. */
+int view_open_trees(struct view *v, int userns_fd, struct err *err) MUST_CHECK;
+/* In the child, in its namespaces, the trees open: make the view. */
+int view_build(struct view *v, struct err *err) MUST_CHECK;
+void view_done(struct view *v);
+
+/* For the parts of the view (place.c, device.c). One more mount: refused at the limit. */
+int view_count_mount(struct view *v, struct err *err) MUST_CHECK;
+/* Mount a tmpfs at the real path @where. Counts it. */
+int view_mount_tmpfs(struct view *v, const char *where, const char *options,
+		     struct err *err) MUST_CHECK;
+/* @path is absolute; it is
+ * looked up inside the view, whatever its symlinks say. Return: an O_PATH
+ * descriptor, or -errno. */
+int view_lookup(const struct view *v, const char *path) MUST_CHECK;
+/* Attach the mount @fd there. Counts it. */
+int view_attach(struct view *v, int fd, const char *path, struct err *err) MUST_CHECK;

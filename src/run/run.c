@@ -1,0 +1,599 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ * One loop over three descriptors: the channel to the engine, the channel to the launch
+ * child (which weir-init inherits), and a signalfd.
+ *
+ *   weir-init:    LAUNCH_TESTED   -> engine: IPC_RUN
+ *   engine:       IPC_RUNNING     -> weir-init: LAUNCH_GO
+ *   engine:       IPC_EVENT       -> the ring
+ *   weir-init:    LAUNCH_EXITED   -> engine: IPC_FINISH
+ *   engine:       IPC_COUNTERS    -> the end: report, exit status
+ *
+ * Whatever else ends one of the two channels is a failure: the sandbox is killed, status
+ * 125. Should this process be killed, PDEATHSIG and the channels' end take all along.
+ *
+ * Signals: the command is in our process group, so what the terminal sends (si_code
+ * SI_KERNEL) it gets by itself; only what was sent to us alone is forwarded, and SIGHUP,
+ * which a terminal that closes sends to the session's leader alone. */
+#include "run/run.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "engine/engine.h"
+#include "proto/plan_file.h"
+#include "run/launch.h"
+#include "run/netns.h"
+#include "run/policy.h"
+#include "run/report.h"
+#include "run/store.h"
+#include "run/uplink_rules.h"
+#include "supervisor/probe.h"
+#include "sys/process.h"
+
+enum {
+	EVENTS_KEPT = 512, /* distinct ones; older ones are only counted */
+	/* The engine has nothing left to do but to send its counters. */
+	FINISH_MS = 2000,
+	/* For a command that on_denies ends, between SIGTERM and SIGKILL. */
+	STOP_MS = 2000,
+	/* Longer than a self-test can take by its own limits. */
+	LAUNCH_MS = 60 * 1000,
+};
+
+enum control_state {
+	CONTROL_STARTING = 0, /* a signal is for us, and ends the start */
+	CONTROL_TESTED, /* the self-test has passed; uplink and engine have not said so */
+	CONTROL_RUNNING, /* the command runs; a signal is for it */
+	CONTROL_EXITED,	 /* wait_status is set; the engine gives its counters */
+	CONTROL_COUNTED, /* it has: its end is no failure any more */
+};
+
+struct control {
+	struct run_spec *spec; /* borrowed */
+	struct loop *loop;
+	struct arena arena;
+	struct policy policy;
+	struct plan plan;
+	uint8_t *plan_bytes; /* owned */
+	int plan_fd;
+	struct event_ring *ring;
+	struct run_store store;
+	uint64_t counters[SANDBOX_COUNTER_COUNT];
+	pid_t engine, launch;
+	int engine_fd, engine_end; /* SOCK_SEQPACKET: ours, the engine's */
+	int launch_fd, launch_end; /* ours, weir-init's */
+	int hand_fd, hand_end;	   /* the launch child's to the engine, the engine's */
+	struct launch_machine machine;
+	struct way way;
+	struct dns_name probe_name;
+	struct loop_source from_engine, from_launch, signals;
+	struct loop_timer patience, finish, kill;
+	enum control_state state;
+	bool is_ended;	/* on_denies says so */
+	bool stopped;	/* the command is, by the last report of this turn */
+	bool continued; /* SIGCONT came in this turn */
+	int wait_status;
+	int64_t started_ms; /* wall clock */
+	int failure;	    /* exit status when Weir failed, 0: it did not */
+};
+
+/* Weir failed: say why, end everything. The first reason counts. */
+static void fail(struct control *c, int status, const char *text)
+{
+	if (c->failure == 0) {
+		c->failure = status;
+		if (text[0])
+			log_error("%s", text);
+	}
+	loop_stop(c->loop);
+}
+
+static void tell_launch(struct control *c, enum launch_report_type type, int value)
+{
+	struct launch_report m = { .type = type, .value = value };
+
+	/* When nobody is there any more, the end of the channel says so. */
+	(void)!send(c->launch_fd, &m, sizeof(m), MSG_NOSIGNAL);
+}
+
+static void tell_engine(struct control *c, enum ipc_type type)
+{
+	struct ipc_message m = { .type = type };
+
+	if (ipc_send(c->engine_fd, &m, NULL, 0) < 0)
+		fail(c, RUN_STATUS_FAILED, "the engine has ended unexpectedly");
+}
+
+/* -- the engine --------------------------------------------------------------------- */
+
+static void on_exited(struct control *c, int wait_status);
+
+static void on_kill(struct loop_timer *t)
+{
+	on_exited(CONTAINER_OF(t, struct control, kill), W_EXITCODE(0, SIGKILL));
+}
+
+static void on_too_many_denies(struct control *c)
+{
+	if (c->is_ended || plan_on_denies(&c->plan).action != ON_DENIES_STOP ||
+	    c->state >= CONTROL_EXITED)
+		return;
+	c->is_ended = true;
+	tell_launch(c, LAUNCH_SIGNAL, SIGTERM);
+	if (loop_timer_start(c->loop, &c->kill, loop_now_ms(c->loop) + STOP_MS) < 0)
+		on_kill(&c->kill);
+}
+
+static void on_event(struct control *c, struct event *e)
+{
+	ipc_tame(e->name, sizeof(e->name));
+	ipc_tame(e->reason, sizeof(e->reason));
+	/* Once it is on its way to its end nobody needs to be told again. */
+	if (e->limit == EVENT_LIMIT_DENIES && c->is_ended)
+		return;
+	if (e->action != EVENT_ALLOW) /* the report is about the others */
+		event_ring_add(c->ring, e);
+	run_store_add(&c->store, e, &c->plan);
+	if (e->action == EVENT_LIMIT && e->limit == EVENT_LIMIT_DENIES)
+		on_too_many_denies(c);
+}
+
+static void on_engine_message(struct control *c, struct ipc_message *m)
+{
+	switch (m->type) {
+	case IPC_READY:
+	case IPC_WARNING:
+		ipc_tame(m->text, sizeof(m->text));
+		if (m->text[0] && !c->spec->quiet)
+			log_warning("%s", m->text);
+		break;
+	case IPC_RUNNING:
+		tell_launch(c, LAUNCH_GO, 0);
+		break;
+	case IPC_EVENT:
+		on_event(c, &m->event);
+		break;
+	case IPC_COUNTERS:
+		memcpy(c->counters, m->counters, sizeof(c->counters));
+		c->state = CONTROL_COUNTED;
+		loop_stop(c->loop);
+		break;
+	case IPC_FAILED:
+		ipc_tame(m->text, sizeof(m->text));
+		fail(c, RUN_STATUS_FAILED, m->text);
+		break;
+	default:
+		fail(c, RUN_STATUS_FAILED, "the engine sent what is no message");
+	}
+}
+
+static void on_engine(struct loop_source *source, uint32_t events)
+{
+	struct control *c = CONTAINER_OF(source, struct control, from_engine);
+	struct ipc_message m;
+	size_t count;
+	int r;
+
+	while ((r = ipc_receive(source->fd, &m, NULL, 0, &count)) == 0)
+		on_engine_message(c, &m);
+	if (r == -EAGAIN)
+		return;
+	loop_remove(c->loop, source);
+	if (c->state != CONTROL_COUNTED)
+		fail(c, RUN_STATUS_FAILED,
+		     "the engine has ended unexpectedly; the sandbox is closed");
+}
+
+/* -- the launch child and weir-init ------------------------------------------------- */
+
+static void read_signals(struct control *c);
+
+/* Of all that was reported the last word counts. A command that was stopped by the
+ * terminal was so together with us, and the SIGCONT that woke us is for it as well; one
+ * that was stopped alone takes us along, so that the shell sees a stopped job. */
+static void stop_along(struct control *c)
+{
+	if (!c->stopped)
+		return;
+	c->stopped = false;
+	read_signals(c);
+	/* Not SIGSTOP: where no shell is left that could continue us, SIGTSTP does
+	 * nothing. */
+	if (!c->continued)
+		kill(getpid(), SIGTSTP);
+}
+
+static void on_exited(struct control *c, int wait_status)
+{
+	if (c->state >= CONTROL_EXITED)
+		return;
+	loop_timer_stop(c->loop, &c->kill);
+	c->state = CONTROL_EXITED;
+	c->wait_status = wait_status;
+	/* It takes all that is left in its namespaces along, while the engine counts. */
+	kill(c->launch, SIGKILL);
+	tell_engine(c, IPC_FINISH);
+	if (loop_timer_start(c->loop, &c->finish, loop_now_ms(c->loop) + FINISH_MS) < 0)
+		loop_stop(c->loop);
+}
+
+/* When both the self-test has passed and the uplink is ready, whichever comes last. */
+static void start_command(struct control *c)
+{
+	if (c->state != CONTROL_TESTED || !c->way.ready)
+		return;
+	tell_engine(c, IPC_RUN);
+}
+
+static void on_uplink_ready(void *data)
+{
+	start_command(data);
+}
+
+/* The filter refuses what the uplink carried, so the command may go on without. */
+static void on_uplink_end(void *data, const char *why)
+{
+	struct control *c = data;
+
+	if (c->state < CONTROL_RUNNING)
+		fail(c, RUN_STATUS_FAILED, why);
+	else if (c->state == CONTROL_RUNNING)
+		log_warning("%s; UDP has no way out any more", why);
+}
+
+static void on_launch_message(struct control *c, struct launch_report *m)
+{
+	m->text[sizeof(m->text) - 1] = '\0';
+	switch (m->type) {
+	case LAUNCH_FAILED:
+		fail(c, m->value, m->text);
+		break;
+	case LAUNCH_WARNING:
+		if (!c->spec->quiet)
+			log_warning("%s", m->text);
+		break;
+	case LAUNCH_TESTED:
+		c->state = CONTROL_TESTED;
+		start_command(c);
+		break;
+	case LAUNCH_STOPPED:
+		c->stopped = true;
+		break;
+	case LAUNCH_CONTINUED:
+		c->stopped = false;
+		break;
+	case LAUNCH_EXITED:
+		on_exited(c, m->value);
+		break;
+	case LAUNCH_STARTED:
+		c->state = CONTROL_RUNNING;
+		loop_timer_stop(c->loop, &c->patience);
+		break;
+	default:
+		break;
+	}
+}
+
+static void on_launch(struct loop_source *source, uint32_t events)
+{
+	struct control *c = CONTAINER_OF(source, struct control, from_launch);
+	struct launch_report m;
+	size_t count;
+	ssize_t n;
+	int fd;
+
+	while ((n = fds_receive(source->fd, &m, sizeof(m), &fd, 1, &count)) ==
+	       sizeof(m)) {
+		if (count > 0)
+			run_store_see(&c->store, fd, c->launch);
+		on_launch_message(c, &m);
+	}
+	if (n == -EAGAIN) {
+		stop_along(c);
+		return;
+	}
+	loop_remove(c->loop, source);
+	if (c->state < CONTROL_EXITED)
+		fail(c, RUN_STATUS_FAILED, "the sandbox has ended unexpectedly");
+}
+
+static void on_launch_late(struct loop_timer *t)
+{
+	fail(CONTAINER_OF(t, struct control, patience), RUN_STATUS_FAILED,
+	     "the sandbox did not come up in time");
+}
+
+static void on_finish_late(struct loop_timer *t)
+{
+	loop_stop(CONTAINER_OF(t, struct control, finish)->loop);
+}
+
+/* -- signals ------------------------------------------------------------------------ */
+
+/* No command is there yet that it could be for: it is for us. */
+static void end_early(struct control *c, int sig)
+{
+	if (sig == SIGWINCH)
+		return;
+	c->wait_status = W_EXITCODE(0, sig);
+	loop_stop(c->loop);
+}
+
+static void read_signals(struct control *c)
+{
+	struct signalfd_siginfo info;
+
+	while (read(c->signals.fd, &info, sizeof(info)) == sizeof(info)) {
+		if (info.ssi_signo == SIGCONT)
+			c->continued = true;
+		else if (c->state < CONTROL_RUNNING)
+			end_early(c, (int)info.ssi_signo);
+		else if (info.ssi_code != SI_KERNEL || info.ssi_signo == SIGHUP)
+			tell_launch(c, LAUNCH_SIGNAL, (int)info.ssi_signo);
+	}
+}
+
+static void on_signal(struct loop_source *source, uint32_t events)
+{
+	read_signals(CONTAINER_OF(source, struct control, signals));
+}
+
+static void on_turn_end(void *data)
+{
+	((struct control *)data)->continued = false;
+}
+
+/* -- starting ----------------------------------------------------------------------- */
+
+static int make_plan(struct control *c, struct err *err)
+{
+	size_t size;
+
+	/* It prints what is wrong by itself. */
+	if (run_policy_build(c->spec, &c->arena, &c->policy, &c->plan_bytes, &size) < 0)
+		return RUN_STATUS_BAD_INPUT;
+	if (plan_open(c->plan_bytes, size, &c->plan, err) < 0)
+		return RUN_STATUS_FAILED;
+	c->plan_fd = plan_file_make(c->plan_bytes, size, err);
+	return c->plan_fd < 0 ? RUN_STATUS_FAILED : 0;
+}
+
+static int open_channels(struct control *c, struct err *err)
+{
+	int r = process_pair(&c->engine_fd, &c->engine_end, err);
+
+	if (r == 0)
+		r = process_pair(&c->launch_fd, &c->launch_end, err);
+	if (r == 0)
+		r = process_pair(&c->hand_fd, &c->hand_end, err);
+	return r;
+}
+
+static int start_engine(struct control *c, const struct endpoint *probe, struct err *err)
+{
+	const struct engine_config config = {
+		.control_fd = c->engine_end,
+		.launch_fd = c->hand_end,
+		.plan_fd = c->plan_fd,
+		.upstreams = c->spec->upstreams,
+		.upstream_count = c->spec->upstream_count,
+		.filter = c->way.filter,
+		.repin_ms = c->spec->repin_ms,
+		.ipv6_out = c->way.ipv6_out,
+		.probe_name = c->probe_name,
+		.probe = *probe,
+	};
+
+	c->engine = engine_start(&config, err);
+	return c->engine < 0 ? (int)c->engine : 0;
+}
+
+static int start_launch(struct control *c, const struct launch_probe *probe, char *cwd,
+			struct err *err)
+{
+	size_t file_count = 0;
+	const char **files = run_policy_kept(c->spec, &c->policy, &c->arena, &file_count);
+	struct inside inside = {
+		.plan = &c->plan,
+		.engine_fd = c->hand_fd,
+		.far_ends = { c->engine_end, c->hand_end },
+		.report_fd = c->store.pid > 0 ? c->launch_end : -1,
+		.filter = c->way.filter,
+		.uplink = c->way.program.kind,
+		.uplink_ipv6 = c->way.ipv6_out,
+	};
+	const struct launch_spec spec = {
+		.argv = c->spec->argv,
+		.cwd = cwd,
+		.rw = c->spec->rw.items,
+		.rw_count = c->spec->rw.count,
+		.ro = files,
+		.ro_count = file_count,
+		.self_test =
+			(enum launch_self_test)(SELF_TEST_DENY + (int)c->spec->self_test),
+		.probe = *probe,
+		.prepare = inside_prepare,
+		.confirm = inside_confirm,
+		.prepare_data = &inside,
+		.control_fd = c->launch_end,
+	};
+
+	if (!files)
+		return err_set(err, -ENOMEM, "out of memory");
+	c->launch = launch_start(&c->machine, &spec, err);
+	return c->launch < 0 ? (int)c->launch : 0;
+}
+
+/* What the children hold we let go, so that the end of a channel can be seen. */
+static void close_far_ends(struct control *c)
+{
+	int *const ends[] = { &c->engine_end, &c->launch_end, &c->hand_fd, &c->hand_end };
+
+	for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
+		close(*ends[i]);
+		*ends[i] = -1;
+	}
+}
+
+static int start_children(struct control *c, struct err *err)
+{
+	struct launch_probe probe;
+	char cwd[PATH_MAX];
+	int r;
+
+	if (!getcwd(cwd, sizeof(cwd)))
+		return err_sys(err, -errno, "cannot find the current directory");
+	r = probe_choose(&c->plan, &c->policy, c->way.filter.relay, &c->probe_name,
+			 &probe, err);
+	if (r == 0)
+		r = open_channels(c, err);
+	/* Making the namespaces takes longer than starting the engine. */
+	if (r == 0)
+		r = start_launch(c, &probe, cwd, err);
+	if (r == 0)
+		r = start_engine(c, &probe.allowed, err);
+	if (r == 0)
+		r = way_open(&c->way, c->loop, c->launch, err);
+	close_far_ends(c);
+	return r;
+}
+
+static int watch(struct control *c, int signal_fd, struct err *err)
+{
+	int r = process_dont_wait(c->engine_fd);
+
+	if (r == 0)
+		r = process_dont_wait(c->launch_fd);
+	c->signals = (struct loop_source){ .fd = signal_fd, .on_ready = on_signal };
+	c->from_engine =
+		(struct loop_source){ .fd = c->engine_fd, .on_ready = on_engine };
+	c->from_launch =
+		(struct loop_source){ .fd = c->launch_fd, .on_ready = on_launch };
+	c->finish.on_fire = on_finish_late;
+	c->patience.on_fire = on_launch_late;
+	c->kill.on_fire = on_kill;
+	loop_on_turn_end(c->loop, on_turn_end, c);
+	if (r == 0)
+		r = loop_add(c->loop, &c->signals, EPOLLIN);
+	if (r == 0)
+		r = loop_add(c->loop, &c->from_engine, EPOLLIN);
+	if (r == 0)
+		r = loop_add(c->loop, &c->from_launch, EPOLLIN);
+	if (r == 0)
+		r = loop_timer_start(c->loop, &c->patience,
+				     loop_now_ms(c->loop) + LAUNCH_MS);
+	return r < 0 ? err_sys(err, r, "cannot watch the sandbox") : 0;
+}
+
+/* -- ending ------------------------------------------------------------------------- */
+
+static int exit_status(const struct control *c)
+{
+	if (c->failure != 0)
+		return c->failure;
+	if (c->is_ended)
+		return RUN_STATUS_STOPPED;
+	if (c->spec->fail_on_deny && report_refusals(c->ring) > 0)
+		return RUN_STATUS_DENIED;
+	if (WIFSIGNALED(c->wait_status))
+		return 128 + WTERMSIG(c->wait_status);
+	return WEXITSTATUS(c->wait_status);
+}
+
+/* What the run leaves: words on stderr, a file. Return: the exit status, which becomes
+ * a failure when the file can't be written. */
+static int report_all(const struct control *c)
+{
+	const struct report report = {
+		.spec = c->spec,
+		.policy = &c->policy,
+		.plan = &c->plan,
+		.ring = c->ring,
+		/* Events that the engine could not send, by its own count. */
+		.missed = c->counters[COUNT_EVENTS_DROPPED] +
+			  c->counters[COUNT_PACKETS_LOST],
+		.counters = c->counters,
+		.started_ms = c->started_ms,
+		.ended_ms = clock_wall_ms(),
+		.exit_status = exit_status(c),
+		.signal = WIFSIGNALED(c->wait_status) ? WTERMSIG(c->wait_status) : 0,
+		.stopped = c->is_ended,
+		.failed = c->failure != 0,
+	};
+	struct err err = { 0 };
+
+	if (c->failure == 0 && !c->spec->quiet)
+		report_print(stderr, &report);
+	if (c->ring && report_write(&report, &err) < 0) {
+		log_error("%s", err.text);
+		return RUN_STATUS_FAILED;
+	}
+	return report.exit_status;
+}
+
+static int control_start(struct control *c, struct err *err)
+{
+	int signal_fd, status;
+
+	c->loop = loop_new();
+	c->ring = event_ring_new(EVENTS_KEPT);
+	if (!c->loop || !c->ring) {
+		err_set(err, -ENOMEM, "out of memory");
+		return RUN_STATUS_FAILED;
+	}
+	status = make_plan(c, err);
+	if (status != 0)
+		return status;
+	if (run_policy_asks_names(&c->policy) && cli_run_upstreams(c->spec, err) < 0)
+		return RUN_STATUS_FAILED;
+	if (launch_machine_probe(&c->machine, err) < 0 ||
+	    way_choose(&c->way, c->spec->uplink, &c->plan, c->machine.root, err) < 0)
+		return RUN_STATUS_FAILED;
+	run_store_open(&c->store, c->spec->state_dir);
+	signal_fd = process_open_signals(err);
+	if (signal_fd < 0 || start_children(c, err) < 0 || watch(c, signal_fd, err) < 0)
+		return RUN_STATUS_FAILED;
+	return 0;
+}
+
+int control_run(struct run_spec *spec)
+{
+	struct control c = { .spec = spec,
+			     .plan_fd = -1,
+			     .started_ms = clock_wall_ms(),
+			     .way = { .on_ready = on_uplink_ready,
+				      .on_end = on_uplink_end,
+				      .data = &c } };
+	struct err err = { 0 };
+	int status = control_start(&c, &err);
+
+	if (status == 0) {
+		int r = loop_run(c.loop);
+
+		if (r < 0)
+			fail(&c, RUN_STATUS_FAILED, strerror(-r));
+	} else {
+		c.failure = status;
+		if (err.text[0])
+			log_error("%s", err.text);
+	}
+	/* First the sandbox, then who guards it. Where the command has ended bwrap leaves
+	 * by itself, and takes weir-init's remains along. */
+	way_close(&c.way);
+	process_reap(c.launch, c.state < CONTROL_EXITED);
+	process_reap(c.engine, true);
+	run_store_close(&c.store);
+	status = report_all(&c);
+	if (WIFSIGNALED(c.wait_status) && status == 128 + WTERMSIG(c.wait_status))
+		process_die_by(WTERMSIG(c.wait_status));
+	return status;
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/rw_preset.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { PATHS_MAX = 3 };
+
+/* @variable names the folder, @below is added to it; without the variable it is @path,
+ * below the home directory unless it is absolute. */
+struct place {
+	const char *variable, *below, *path;
+};
+
+/* cargo: not all of ~/.cargo, which has programs and configuration. go: neither, of ~/go.
+ * apt: lists and downloads; installing takes rights that no sandbox has. */
+static const struct {
+	const char *name;
+	struct place places[PATHS_MAX];
+} presets[] = {
+	{ "pip", { { "PIP_CACHE_DIR", "", ".cache/pip" } } },
+	{ "npm", { { "npm_config_cache", "", ".npm" } } },
+	{ "cargo",
+	  { { "CARGO_HOME", "/registry", ".cargo/registry" },
+	    { "CARGO_HOME", "/git", ".cargo/git" } } },
+	{ "go",
+	  { { "GOMODCACHE", "", "go/pkg/mod" },
+	    { "GOPATH", "/pkg/sumdb", "go/pkg/sumdb" },
+	    { "GOCACHE", "", ".cache/go-build" } } },
+	{ "apt",
+	  { { NULL, "", "/var/lib/apt" },
+	    { NULL, "", "/var/cache/apt" },
+	    { NULL, "", "/var/log/apt" } } },
+};
+
+static const char *resolve(struct run_spec *spec, const struct place *p, struct err *err)
+{
+	const char *home = getenv("HOME");
+	const char *named = p->variable ? getenv(p->variable) : NULL;
+	const char *path;
+
+	if (named && named[0] == '/')
+		path = arena_printf(&spec->arena, "%s%s", named, p->below);
+	else if (p->path[0] == '/')
+		path = p->path;
+	else if (home && home[0] == '/')
+		path = arena_printf(&spec->arena, "%s/%s", home, p->path);
+	else {
+		err_set(err, -EINVAL, "HOME is not set");
+		return NULL;
+	}
+	if (!path)
+		err_set(err, -ENOMEM, "out of memory");
+	return path;
+}
+
+/* mkdir -p */
+static int make_folder(struct arena *arena, const char *path, struct err *err)
+{
+	char *copy = arena_text(arena, text_of(path));
+
+	if (!copy)
+		return err_set(err, -ENOMEM, "out of memory");
+	for (char *slash = copy + 1; *slash; slash++) {
+		if (*slash != '/')
+			continue;
+		*slash = '\0';
+		if (mkdir(copy, 0755) < 0 && errno != EEXIST)
+			return err_sys(err, -errno, "cannot make %s", copy);
+		*slash = '/';
+	}
+	if (mkdir(copy, 0700) < 0 && errno != EEXIST)
+		return err_sys(err, -errno, "cannot make %s", copy);
+	return 0;
+}
+
+static int add_place(struct run_spec *spec, const struct place *p, struct err *err)
+{
+	const char *path = resolve(spec, p, err);
+	int r;
+
+	if (!path)
+		return err ? err->code : -EINVAL;
+	if (spec->rw.count == RUN_LIST_MAX)
+		return err_set(err, -EINVAL, "more than %d writable paths", RUN_LIST_MAX);
+	r = make_folder(&spec->arena, path, err);
+	if (r == 0)
+		spec->rw.items[spec->rw.count++] = path;
+	return r;
+}
+
+int rw_preset_add(struct run_spec *spec, const char *name, struct err *err)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+
+	for (size_t i = 0; i < ARRAY_SIZE(presets); i++) {
+		if (strcmp(presets[i].name, name) != 0)
+			continue;
+		for (size_t j = 0; j < PATHS_MAX && presets[i].places[j].path; j++) {
+			int r = add_place(spec, &presets[i].places[j], err);
+
+			if (r < 0)
+				return r;
+		}
+		return 0;
+	}
+	return err_set(err, -EINVAL, "'%s' is not one of pip, npm, cargo, go, apt",
+		       text_escape(text_of(name), shown, sizeof(shown)));
+}

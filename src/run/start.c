@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/sched.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "run/bwrap.h"
+#include "run/channel.h"
+#include "run/images.h"
+#include "run/rootfs.h"
+#include "run/std_fds.h"
+#include "supervisor/orders.h"
+
+enum { EXIT_LAUNCH_FAILED = 125, ID_RANGE = 65536 };
+
+/* What control made ready before the fork, and the child works through. */
+struct start {
+	const struct launch_machine *machine;
+	const struct launch_spec *spec;
+	struct view view;
+	int parent_fd; /* pidfd of control */
+	/* From control [0] to the child [1]: for root the trees, then in any case that
+	 * weir-init is there. */
+	int sync[2];
+	int init_fd; /* empty at the fork: filled while the child makes its namespaces */
+	uid_t uid;
+	gid_t gid;
+	uint64_t ignored_signals;
+};
+
+/* --- ids --- */
+
+static int write_file(const char *path, const char *text, struct err *err)
+{
+	CLEAN(fd) int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, text, strlen(text)) < 0)
+		return err_sys(err, -errno, "cannot write %s", path);
+	return 0;
+}
+
+int launch_write_maps(const struct launch_machine *m, pid_t child, struct err *err)
+{
+	static const char *const files[] = { "uid_map", "gid_map" };
+	char path[64], map[64];
+	int r = 0;
+
+	snprintf(map, sizeof(map), "0 %u %d", m->base_uid, ID_RANGE);
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(files); i++) {
+		snprintf(path, sizeof(path), "/proc/%d/%s", (int)child, files[i]);
+		r = write_file(path, map, err);
+	}
+	return r;
+}
+
+/* An ordinary user may map itself only, and has to give up setgroups() first. */
+static int map_self(const struct start *s, struct err *err)
+{
+	char map[64];
+	int r = write_file("/proc/self/setgroups", "deny", err);
+
+	snprintf(map, sizeof(map), "%u %u 1", s->uid, s->uid);
+	if (r == 0)
+		r = write_file("/proc/self/uid_map", map, err);
+	snprintf(map, sizeof(map), "%u %u 1", s->gid, s->gid);
+	if (r == 0)
+		r = write_file("/proc/self/gid_map", map, err);
+	return r;
+}
+
+/* Die with control. The kernel forgets this whenever credentials change. */
+static int follow_parent(const struct start *s, struct err *err)
+{
+	struct pollfd parent = { .fd = s->parent_fd, .events = POLLIN };
+
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+		return err_sys(err, -errno, "cannot bind the launch to its parent");
+	/* It may have died before. From inside a process id namespace getppid() can't
+	 * tell. */
+	if (poll(&parent, 1, 0) != 0)
+		_exit(EXIT_LAUNCH_FAILED);
+	return 0;
+}
+
+/* Root's child waits for its maps and the id-mapped trees, which come as one, and
+ * becomes the namespace's uid 0: a kernel uid that owns nothing. */
+static int become_mapped_root(struct start *s, struct err *err)
+{
+	int r = trees_receive(s->sync[1], s->view.trees, s->view.tree_count);
+
+	if (r < 0)
+		return err_sys(err, r, "cannot receive the mounts");
+	if (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
+		return err_sys(err, -errno, "cannot become the sandbox's user");
+	/* The change of user closed /proc/PID/ns to those without CAP_SYS_PTRACE, among
+	 * them uplink programs, which find the namespaces there. bwrap's start would
+	 * open it as well; whoever isn't root of the outer namespace stays out. */
+	if (prctl(PR_SET_DUMPABLE, 1) < 0)
+		return err_sys(err, -errno, "cannot show the sandbox's namespaces");
+	return follow_parent(s, err);
+}
+
+static int take_ids(struct start *s, struct err *err)
+{
+	int r = follow_parent(s, err);
+
+	if (r < 0)
+		return r;
+	if (s->machine->root)
+		return become_mapped_root(s, err);
+	r = map_self(s, err);
+	if (r == 0)
+		r = view_open_trees(&s->view, -1, err);
+	return r;
+}
+
+/* --- the child --- */
+
+static int open_orders(const struct start *s, struct err *err)
+{
+	struct init_orders orders = { .self_test = s->spec->self_test,
+				      .probe = s->spec->probe,
+				      .ignored_signals = s->ignored_signals };
+
+	return image_open("weir-orders", &orders, sizeof(orders), err);
+}
+
+static int wait_for_init(const struct start *s, struct err *err)
+{
+	char byte;
+	ssize_t n = recv(s->sync[1], &byte, 1, 0);
+
+	return n == 1 ? 0 : err_sys(err, n < 0 ? -errno : -EPIPE, "cannot get weir-init");
+}
+
+static int run_child(struct start *s, struct err *err)
+{
+	struct bwrap_fds fds = { .channel = s->spec->control_fd, .init = s->init_fd };
+	int r = std_fds_protect(s->machine->root, err);
+
+	if (r == 0)
+		r = take_ids(s, err);
+	if (r < 0)
+		return r;
+	fds.bwrap = open(s->machine->bwrap, O_PATH | O_CLOEXEC);
+	if (fds.bwrap < 0)
+		return err_sys(err, -errno, "cannot open '%s'", s->machine->bwrap);
+	r = s->spec->prepare(s->spec->prepare_data, err);
+	if (r != 0)
+		return r;
+	r = view_build(&s->view, err);
+	if (r < 0)
+		return r;
+	fds.probe = open_orders(s, err);
+	if (fds.probe < 0)
+		return fds.probe;
+	fds.seccomp = image_open("weir-seccomp", launch_seccomp_start,
+				 (size_t)(launch_seccomp_end - launch_seccomp_start),
+				 err);
+	if (fds.seccomp < 0)
+		return fds.seccomp;
+	r = wait_for_init(s, err);
+	if (r < 0)
+		return r;
+	r = s->spec->confirm(s->spec->prepare_data, err);
+	if (r != 0)
+		return r;
+	return bwrap_exec(s->spec, &fds, err);
+}
+
+static _Noreturn void child_main(struct start *s)
+{
+	struct err err = { 0 };
+
+	run_child(s, &err);
+	channel_report(s->spec->control_fd, LAUNCH_FAILED, EXIT_LAUNCH_FAILED, "%s",
+		       err.text);
+	_exit(EXIT_LAUNCH_FAILED);
+}
+
+/* --- control --- */
+
+static int explain_clone(int code, struct err *err)
+{
+	switch (code) {
+	case -EPERM:
+		return err_set(
+			err, code,
+			"cannot create a user namespace: this system forbids it; see the "
+			"sysctls kernel.unprivileged_userns_clone and "
+			"kernel.apparmor_restrict_unprivileged_userns, or the "
+			"container's seccomp profile; in a chroot there are "
+			"none");
+	case -ENOSPC:
+	case -EUSERS:
+		return err_set(
+			err, code,
+			"cannot create namespaces: too many exist already; raise the "
+			"sysctls user.max_user_namespaces and user.max_net_namespaces");
+	case -EAGAIN:
+		return err_set(err, code,
+			       "cannot start a process: this user's limit is reached "
+			       "(ulimit -u)");
+	case -EINVAL:
+	case -ENOSYS:
+		return err_set(
+			err, code,
+			"cannot create namespaces: this kernel has no user namespaces");
+	default:
+		return err_sys(err, code, "cannot create namespaces");
+	}
+}
+
+static uint64_t ignored_signals(void)
+{
+	static const int kept[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM };
+	struct sigaction old;
+	uint64_t bits = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(kept); i++) {
+		if (sigaction(kept[i], NULL, &old) == 0 && old.sa_handler == SIG_IGN)
+			bits |= 1ULL << (kept[i] - 1);
+	}
+	return bits;
+}
+
+/* Control's signal handlers must not run in the child, so none arrives there. The child
+ * is PID 1 of a namespace of its own: whatever of its line dies when, its end is the
+ * end of all of them. */
+static pid_t clone_child(void)
+{
+	unsigned long flags = CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWPID |
+			      SIGCHLD;
+	sigset_t all, old;
+	long pid;
+
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, &old);
+	pid = syscall(SYS_clone, flags, NULL, NULL, NULL, 0);
+	if (pid == 0)
+		return 0;
+	if (pid < 0)
+		pid = -errno;
+	sigprocmask(SIG_SETMASK, &old, NULL);
+	return (pid_t)pid;
+}
+
+/* Root: write the maps, copy the mounts with them, hand them over. */
+static int serve_child(struct start *s, pid_t child, struct err *err)
+{
+	char path[64];
+	CLEAN(fd) int userns = -1;
+	int r = launch_write_maps(s->machine, child, err);
+
+	if (r < 0)
+		return r;
+	snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)child);
+	userns = open(path, O_RDONLY | O_CLOEXEC);
+	if (userns < 0)
+		return err_sys(err, -errno, "cannot open %s", path);
+	r = view_open_trees(&s->view, userns, err);
+	if (r < 0)
+		return r;
+	r = trees_send(s->sync[0], s->view.trees, s->view.tree_count);
+	return r < 0 ? err_sys(err, r, "cannot hand over the mounts") : 0;
+}
+
+/* Copying it takes as long as ten mounts. */
+static int serve_init(const struct start *s, struct err *err)
+{
+	int r = image_fill(s->init_fd, launch_init_start,
+			   (size_t)(launch_init_end - launch_init_start), err);
+
+	if (r < 0)
+		return err_context(err, "weir-init");
+	if (send(s->sync[0], "", 1, MSG_NOSIGNAL) < 0)
+		return err_sys(err, -errno, "cannot hand over weir-init");
+	return 0;
+}
+
+static pid_t start_child(struct start *s, struct err *err)
+{
+	pid_t child = clone_child();
+	int r = 0;
+
+	if (child == 0)
+		child_main(s);
+	if (child < 0)
+		return explain_clone(child, err);
+	if (s->machine->root)
+		r = serve_child(s, child, err);
+	if (r == 0)
+		r = serve_init(s, err);
+	if (r < 0) {
+		kill(child, SIGKILL);
+		waitpid(child, NULL, 0);
+		return r;
+	}
+	return child;
+}
+
+pid_t launch_start(const struct launch_machine *m, const struct launch_spec *spec,
+		   struct err *err)
+{
+	struct start s = { .machine = m,
+			   .spec = spec,
+			   .parent_fd = -1,
+			   .uid = geteuid(),
+			   .gid = getegid(),
+			   .ignored_signals = ignored_signals() };
+	CLEAN(fd) int parent_fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+	CLEAN(fd) int init_fd = -1;
+	pid_t r = std_fds_check(spec->control_fd, err);
+
+	if (r < 0)
+		return r;
+	s.parent_fd = parent_fd;
+	init_fd = image_create("weir-init", err);
+	if (init_fd < 0)
+		return init_fd;
+	s.init_fd = init_fd;
+	r = view_plan(&s.view, m, spec, err);
+	if (r < 0)
+		return r;
+	if (parent_fd < 0 ||
+	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s.sync) < 0) {
+		view_done(&s.view);
+		return err_sys(err, -errno, "cannot make what the launch needs");
+	}
+	r = start_child(&s, err);
+	close(s.sync[0]);
+	close(s.sync[1]);
+	view_done(&s.view);
+	return r;
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+/* run/std_fds - are descriptors 0 to 2 harmless in a sandbox?
+ *
+ * They are the only ones that come in from outside, and each is a handle on the host:
+ * whatever it can do, the command can, and through /proc/self/fd it can open
+ * the same file again with other rights. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/err.h"
+
+/* Only terminals, files, pipes, null devices and connected unix sockets are. A network
+ * socket, or a unix socket that isn't connected, can be connected again, to anywhere
+ * outside of the sandbox; a directory opens the host's file system; a namespace, another
+ * device (memory, a TUN, a modem) has ways out of its own.
+ * @control_fd: must not be one of the three.
+ * Return: 0, or -EPERM with a line that names the descriptor. */
+int std_fds_check(int control_fd, struct err *err) MUST_CHECK;
+
+/* In the child, in a mount namespace of its own: replace a file that was opened for
+ * reading, and that the command could change, by the same file on a read-only mount. It
+ * keeps its place, but no longer shares it with the caller. What was opened for
+ * writing, be it at the end only, may be written anywhere.
+ * @root: the command gets a kernel uid that owns nothing.
+ * Return: 0, or -errno with a line that names the descriptor: nothing may start. */
+int std_fds_protect(bool root, struct err *err) MUST_CHECK;

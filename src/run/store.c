@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/store.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "events/jsonl.h"
+#include "supervisor/program.h"
+#include "sys/socket_owner.h"
+
+enum { CLOSE_MS = 3000, LOOK_MS = 5 };
+
+static pid_t start(const char *directory, int end)
+{
+	char *copy = strdup(directory);
+	char *args[] = { copy, NULL };
+	const struct helper h = {
+		.program = "weir-store", .args = args, .fds = &end, .fd_count = 1
+	};
+	pid_t pid = copy ? helper_start(&h) : -ENOMEM;
+
+	free(copy);
+	return pid;
+}
+
+void run_store_open(struct run_store *s, const char *directory)
+{
+	struct err err = { 0 };
+	int fds[2];
+	pid_t pid;
+
+	if (!directory)
+		return;
+	if (helper_check("weir-store", &err) < 0) {
+		log_warning("events are not kept: %s", err.text);
+		return;
+	}
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0) {
+		log_warning("events are not kept: %s", strerror(errno));
+		return;
+	}
+	pid = start(directory, fds[1]);
+	close(fds[1]);
+	if (pid < 0) {
+		log_warning("events are not kept: %s", strerror(-pid));
+		close(fds[0]);
+		return;
+	}
+	*s = (struct run_store){ .pid = pid, .fd = fds[0] };
+	snprintf(s->sandbox, sizeof(s->sandbox), "run-%d", (int)getpid());
+}
+
+void run_store_see(struct run_store *s, int diag, pid_t in)
+{
+	if (s->pid == 0 || s->diag > 0) {
+		close(diag);
+		return;
+	}
+	s->diag = diag;
+	s->in = in;
+}
+
+/* Whose it was, as far as that can be seen. */
+static void look(struct run_store *s, struct event *e)
+{
+	const int64_t begun_ms = clock_now_ms();
+	struct witness_question w;
+	struct owner_question q = { .among = OWNER_NETWORK,
+				    .until_ms = begun_ms + WITNESS_LOOK_MS };
+	char network[OWNER_NETWORK_SIZE], process[16];
+	struct owner o;
+
+	e->pid = 0;
+	e->command[0] = '\0';
+	if (s->diag <= 0 || !witness_question_of(e, begun_ms, clock_wall_ms(), &w) ||
+	    !witness_may(&s->pace, begun_ms))
+		return;
+	q.protocol = w.protocol;
+	q.from = w.from;
+	q.to = w.to;
+	q.age_ms = begun_ms - w.at_ms;
+	q.network = network;
+	witness_look(&s->pace);
+	snprintf(process, sizeof(process), "%d", (int)s->in);
+	if (owner_network(process, network) && owner_find(s->diag, &q, &o) == 0)
+		witness_take(e, &o);
+	witness_looked(&s->pace, clock_now_ms());
+}
+
+void run_store_add(struct run_store *s, const struct event *e, const struct plan *plan)
+{
+	struct event seen = *e;
+	struct event_row row;
+
+	if (s->pid == 0)
+		return;
+	look(s, &seen);
+	event_row_fill(&row, &seen, s->sandbox, plan);
+	if (send(s->fd, &row, sizeof(row), MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof(row))
+		s->lost += e->packets;
+}
+
+void run_store_close(struct run_store *s)
+{
+	const int64_t until_ms = clock_now_ms() + CLOSE_MS;
+
+	if (s->pid == 0)
+		return;
+	if (s->diag > 0)
+		close(s->diag);
+	close(s->fd); /* it writes what it has, and ends */
+	while (waitpid(s->pid, NULL, WNOHANG) == 0) {
+		if (clock_now_ms() > until_ms)
+			kill(s->pid, SIGKILL);
+		poll(NULL, 0, LOOK_MS);
+	}
+	if (s->lost > 0)
+		log_warning("%" PRIu64 " events could not be kept in the store", s->lost);
+	s->pid = 0;
+}

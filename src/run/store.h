@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+/* run/store - the events of a run, kept in a store as a sidecar's are. Only when it
+ * is asked for: a program of its own, weir-store, has SQLite and writes, so that no other
+ * run waits for that library. */
+#pragma once
+
+#include <sys/types.h>
+
+#include "policy/plan.h"
+#include "proto/witness.h"
+
+struct run_store {
+	pid_t pid; /* 0: nothing is kept */
+	int fd;
+	char sandbox[32]; /* how the run is named there */
+	uint64_t lost;	  /* events that nobody took */
+	/* To find out whose a denial was. */
+	int diag; /* owned; 0: it can't be asked */
+	pid_t in; /* a process of the sandbox's network namespace */
+	struct witness_pace pace;
+};
+
+/* In @directory; NULL: nothing. What keeps it from starting is a warning: the run goes
+ * on. */
+void run_store_open(struct run_store *s, const char *directory);
+/* @diag, owned from then on, knows the sockets in the namespace of process @in. */
+void run_store_see(struct run_store *s, int diag, pid_t in);
+/* Takes WITNESS_LOOK_MS at most, and mostly nothing. */
+void run_store_add(struct run_store *s, const struct event *e, const struct plan *plan);
+/* Until everything is written, for at most three seconds; says what was lost. */
+void run_store_close(struct run_store *s);

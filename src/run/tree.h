@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+/* run/tree - detached copies of mounts, and how control hands them to the launch
+ * child.
+ *
+ * When weir is started by root, the command runs under kernel user ids that own
+ * nothing. So that root's files stay root's to read and write, each mount is copied
+ * with an id map of the child's user namespace. Only control, which stays in the
+ * namespace that owns the file systems, may do that; the child gets the copies as
+ * descriptors and attaches them. An ordinary user's child makes its own, unmapped. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/err.h"
+
+enum tree_kind {
+	TREE_NONE = 0,
+	TREE_LAYER,    /* one mount, without those below it: lower layer of the view */
+	TREE_WRITABLE, /* a directory with all below it, writable in the view */
+	TREE_SHOWN,    /* the same, but read-only */
+	TREE_READONLY, /* a file that is read-only though below a writable directory */
+};
+
+struct tree {
+	const char *path; /* borrowed */
+	enum tree_kind kind;
+	int fd; /* owned; -1: could not be copied, which only a TREE_LAYER may */
+};
+
+enum { TREES_MAX = 1200 }; /* mounts, writable and read-only paths together */
+
+/* Copy @t->path. @userns_fd: the user namespace whose id map the copy gets, or -1. */
+int tree_open(struct tree *t, int userns_fd, struct err *err) MUST_CHECK;
+void tree_close(struct tree *t);
+
+/* Hand @count open trees over, and receive them into the same list there. */
+int trees_send(int sock, const struct tree *trees, size_t count) MUST_CHECK;
+int trees_receive(int sock, struct tree *trees, size_t count) MUST_CHECK;

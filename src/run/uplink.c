@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/uplink.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "base/text.h"
+
+enum {
+	ARGS_MAX = 48,
+	FD_READY = 3, /* the numbers in the arguments */
+	FD_LEASH = 4,
+	FD_END = 5,
+	OUTPUT_SHOWN = 160, /* of the last thing that it said */
+};
+
+static const char tun_path[] = "/dev/net/tun";
+
+enum when { ALWAYS = 0, AS_ROOT, WITH_IPV6, WITHOUT_IPV6 };
+
+/* One argument; "@userns" and "@netns" are replaced. */
+struct argument {
+	const char *text;
+	enum when when;
+};
+
+/* The network is one that nobody routes (RFC 6890), so that no real one is hidden by
+ * it; of IPv6, slirp4netns has its own and no choice. */
+#define NET4	 "192.0.0.128/25"
+#define OWN4	 "192.0.0.228"
+#define GATEWAY4 "192.0.0.130"
+#define NET6	 "fd00::/64"
+#define OWN6	 "fd00::e4"
+#define GATEWAY6 "fd00::2"
+
+static const struct argument slirp4netns_args[] = {
+	{ "slirp4netns" },
+	{ "--mtu=65520" },
+	{ "--cidr=" NET4 },
+	{ "--enable-ipv6", WITH_IPV6 },
+	/* Its gateway would otherwise be the host's loopback, and its name server the
+	 * host's resolver. */
+	{ "--disable-host-loopback" },
+	{ "--disable-dns" },
+	/* A root of its own. An ordinary user's would need uid 0 in the sandbox. */
+	{ "--enable-sandbox", AS_ROOT },
+	{ "--enable-seccomp" },
+	{ "--ready-fd=3" },
+	{ "--exit-fd=4" },
+	{ "--userns-path=@userns" },
+	{ "--netns-type=path" },
+	{ "@netns" },
+	{ UPLINK_LINK },
+};
+
+static const struct argument pasta_args[] = {
+	{ "pasta" },
+	{ "--foreground" },
+	{ "--quiet" },
+	/* As nobody, which is its default, it could not enter the namespaces. */
+	{ "--runas", AS_ROOT },
+	{ "0", AS_ROOT },
+	/* TCP is the relay's, and nothing here asks for addresses. */
+	{ "--no-tcp" },
+	{ "--no-icmp" },
+	{ "--no-dhcp" },
+	{ "--no-dhcpv6" },
+	{ "--no-ra" },
+	/* By default the gateway is the host, and open ports appear on either side. */
+	{ "--no-map-gw" },
+	{ "--tcp-ports" },
+	{ "none" },
+	{ "--udp-ports" },
+	{ "none" },
+	{ "--tcp-ns" },
+	{ "none" },
+	{ "--udp-ns" },
+	{ "none" },
+	{ "--ns-ifname" },
+	{ UPLINK_LINK },
+	{ "--ipv4-only", WITHOUT_IPV6 },
+	{ "--address" },
+	{ OWN4 },
+	{ "--netmask" },
+	{ "25" },
+	{ "--gateway" },
+	{ GATEWAY4 },
+	{ "--address", WITH_IPV6 },
+	{ OWN6, WITH_IPV6 },
+	{ "--gateway", WITH_IPV6 },
+	{ GATEWAY6, WITH_IPV6 },
+	{ "--userns" },
+	{ "@userns" },
+	{ "--netns" },
+	{ "@netns" },
+};
+
+static_assert(ARRAY_SIZE(slirp4netns_args) < ARGS_MAX &&
+		      ARRAY_SIZE(pasta_args) < ARGS_MAX,
+	      "room for all");
+
+static const struct {
+	struct program program;
+	const struct argument *args;
+	size_t arg_count;
+	bool says_ready;
+} kinds[UPLINK_KIND_COUNT] = {
+	[UPLINK_SLIRP4NETNS] = {
+		.program = { .name = "slirp4netns",
+			     .package = "Debian, Ubuntu: apt install slirp4netns; Fedora: "
+					"dnf install slirp4netns",
+			     .option = "disable-dns",
+			     .version = "slirp4netns 1.1" },
+		.args = slirp4netns_args,
+		.arg_count = ARRAY_SIZE(slirp4netns_args),
+		.says_ready = true,
+	},
+	[UPLINK_PASTA] = {
+		.program = { .name = "pasta",
+			     .package = "Debian, Ubuntu: apt install passt; Fedora: dnf "
+					"install passt",
+			     .option = "no-map-gw",
+			     .version = "passt 2022" },
+		.args = pasta_args,
+		.arg_count = ARRAY_SIZE(pasta_args),
+	},
+};
+
+/* --- what is there --- */
+
+static struct addr address(const char *text)
+{
+	struct addr a = { 0 };
+
+	(void)!addr_parse(text, strlen(text), &a);
+	return a;
+}
+
+static struct prefix prefix(const char *text)
+{
+	struct prefix p = { 0 };
+
+	(void)!prefix_parse(text, strlen(text), false, &p);
+	return p;
+}
+
+struct uplink_network uplink_network(enum uplink_kind kind)
+{
+	return (struct uplink_network){
+		.own = { address(OWN4), address(OWN6) },
+		.gateway = { address(GATEWAY4), address(GATEWAY6) },
+		.silent = { false, kind == UPLINK_PASTA },
+		.all = { prefix(NET4), prefix(NET6) },
+	};
+}
+
+/* The program opens it as the same user, so what fails here would fail there. */
+static int check_tun(const char *name, struct err *err)
+{
+	CLEAN(fd) int fd = open(tun_path, O_RDWR | O_CLOEXEC);
+
+	if (fd >= 0)
+		return 0;
+	switch (errno) {
+	case EACCES:
+	case EPERM:
+		return err_set(err, -EACCES,
+			       "%s needs %s, which this user may not open; as root: "
+			       "chmod 666 %s (in a container: give it the device)",
+			       name, tun_path, tun_path);
+	case ENOENT:
+	case ENODEV:
+	case ENXIO:
+		return err_set(err, -ENOENT,
+			       "%s needs %s, which is not there; as root: modprobe tun "
+			       "(in a container: give it the device)",
+			       name, tun_path);
+	default:
+		return err_sys(err, -errno, "%s needs %s: cannot open it", name,
+			       tun_path);
+	}
+}
+
+int uplink_find(struct uplink_program *ret, struct err *err)
+{
+	const struct program *p = &kinds[ret->kind].program;
+	int r = program_find(p, ret->path, err);
+
+	return r < 0 ? r : check_tun(p->name, err);
+}
+
+/* --- the child --- */
+
+static bool applies(const struct uplink_program *p, enum when when)
+{
+	switch (when) {
+	case AS_ROOT:
+		return p->root;
+	case WITH_IPV6:
+		return p->ipv6;
+	case WITHOUT_IPV6:
+		return !p->ipv6;
+	default:
+		return true;
+	}
+}
+
+/* The text behind "--x=" stays; what "@…" stands for comes from outside. */
+static int expand(const char *text, pid_t sandbox, char **ret)
+{
+	const char *at = strchr(text, '@');
+
+	if (!at) {
+		*ret = strdup(text);
+		return *ret ? 0 : -ENOMEM;
+	}
+	return asprintf(ret, "%.*s/proc/%d/ns/%s", (int)(at - text), text, (int)sandbox,
+			strcmp(at, "@userns") == 0 ? "user" : "net") < 0
+		       ? -ENOMEM
+		       : 0;
+}
+
+static int make_args(const struct uplink_program *p, pid_t sandbox, char **ret)
+{
+	size_t n = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < kinds[p->kind].arg_count && r == 0; i++)
+		if (applies(p, kinds[p->kind].args[i].when))
+			r = expand(kinds[p->kind].args[i].text, sandbox, &ret[n++]);
+	ret[n] = NULL;
+	return r;
+}
+
+/* Nothing of the caller's stays open but what its own messages, ready and leash need. */
+static int take_descriptors(int output, int ready, int leash)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	const int from[] = { null, null, output, ready, leash };
+	int high[FD_END];
+
+	if (null < 0)
+		return -errno;
+	for (int i = 0; i < FD_END; i++) {
+		high[i] = fcntl(from[i], F_DUPFD_CLOEXEC, FD_END);
+		if (high[i] < 0)
+			return -errno;
+	}
+	for (int i = 0; i < FD_END; i++)
+		if (dup2(high[i], i) < 0)
+			return -errno;
+	return close_range(FD_END, ~0U, 0) < 0 ? -errno : 0;
+}
+
+static void reset_signals(void)
+{
+	const struct sigaction normal = { .sa_handler = SIG_DFL };
+	sigset_t none;
+
+	for (int sig = 1; sig < NSIG; sig++)
+		sigaction(sig, &normal, NULL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* Every descriptor that a program might want to close on its own is one of ours; what it
+ * finds in the environment is nothing. */
+static _Noreturn void become(const struct uplink_program *p, char *const *args,
+			     const int *fds, pid_t parent)
+{
+	static char *const no_environment[] = { NULL };
+	int r = 0;
+
+	/* Out of the terminal's reach: its end is ours to decide. */
+	if (setsid() < 0 || chdir("/") < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+		r = -errno;
+	if (getppid() != parent)
+		_exit(1);
+	reset_signals();
+	if (r == 0)
+		r = take_descriptors(fds[0], fds[1], fds[2]);
+	if (r == 0) {
+		execve(p->path, args, no_environment);
+		r = -errno;
+	}
+	dprintf(STDERR_FILENO, "cannot execute '%s': %s\n", p->path, strerror(-r));
+	_exit(127);
+}
+
+/* --- control --- */
+
+/* Our ends of the three pipes, and the program's. */
+struct pipes {
+	int output[2], ready[2], leash[2];
+};
+
+static void pipes_close(struct pipes *p)
+{
+	int *const all[] = { p->output, p->ready, p->leash };
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		clean_fd(&all[i][0]);
+		clean_fd(&all[i][1]);
+	}
+}
+
+/* What the program says is read when it has ended; until then a full pipe must not stop
+ * it. */
+static int pipes_open(struct pipes *p)
+{
+	*p = (struct pipes){ { -1, -1 }, { -1, -1 }, { -1, -1 } };
+	if (pipe2(p->output, O_CLOEXEC | O_NONBLOCK) < 0 ||
+	    pipe2(p->ready, O_CLOEXEC) < 0 || pipe2(p->leash, O_CLOEXEC) < 0)
+		return -errno;
+	return 0;
+}
+
+static int fork_program(const struct uplink_program *p, char *const *args,
+			struct pipes *pipes, struct uplink *u)
+{
+	const int theirs[] = { pipes->output[1], pipes->ready[1], pipes->leash[0] };
+	pid_t parent = getpid(), pid = fork();
+
+	if (pid < 0)
+		return -errno;
+	if (pid == 0)
+		become(p, args, theirs, parent);
+	u->pid = pid;
+	u->pid_fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (u->pid_fd < 0) {
+		int r = -errno;
+
+		kill(pid, SIGKILL);
+		return r;
+	}
+	u->output_fd = TAKE_FD(pipes->output[0]);
+	u->leash_fd = TAKE_FD(pipes->leash[1]);
+	u->ready_fd = kinds[p->kind].says_ready ? TAKE_FD(pipes->ready[0]) : -1;
+	return 0;
+}
+
+int uplink_start(const struct uplink_program *p, pid_t sandbox, struct uplink *ret,
+		 struct err *err)
+{
+	const char *name = kinds[p->kind].program.name;
+	struct uplink u = { .name = name };
+	char *args[ARGS_MAX] = { NULL };
+	struct pipes pipes;
+	int r = pipes_open(&pipes);
+
+	if (r == 0)
+		r = make_args(p, sandbox, args);
+	if (r == 0)
+		r = fork_program(p, args, &pipes, &u);
+	pipes_close(&pipes);
+	for (size_t i = 0; i < ARGS_MAX; i++)
+		free(args[i]);
+	if (r < 0)
+		return err_sys(err, r, "cannot start %s", name);
+	*ret = u;
+	return 0;
+}
+
+/* Its last line, escaped; "" when it said nothing. */
+static void last_words(const struct uplink *u, char *ret, size_t size)
+{
+	char buf[64 * 1024];
+	ssize_t n = read(u->output_fd, buf, sizeof(buf));
+	struct text all = text_trim((struct text){ buf, n > 0 ? (size_t)n : 0 });
+	const char *line = all.len > 0 ? memrchr(all.ptr, '\n', all.len) : NULL;
+
+	if (line)
+		all = (struct text){ line + 1, all.len - (size_t)(line + 1 - all.ptr) };
+	text_escape(all, ret, size);
+}
+
+char *uplink_explain(const struct uplink *u, char *ret, size_t size)
+{
+	char words[OUTPUT_SHOWN];
+	int status;
+
+	if (waitpid(u->pid, &status, WNOHANG) != u->pid) {
+		snprintf(ret, size, "%s has ended unexpectedly", u->name);
+	} else if (WIFSIGNALED(status)) {
+		snprintf(ret, size, "%s has ended unexpectedly (killed by signal %d)",
+			 u->name, WTERMSIG(status));
+	} else {
+		last_words(u, words, sizeof(words));
+		snprintf(ret, size, "%s has ended unexpectedly (exit status %d)%s%s",
+			 u->name, WEXITSTATUS(status), words[0] ? ": " : "", words);
+	}
+	return ret;
+}
+
+void uplink_kill(const struct uplink *u)
+{
+	if (u->pid > 0)
+		syscall(SYS_pidfd_send_signal, u->pid_fd, SIGKILL, NULL, 0);
+}

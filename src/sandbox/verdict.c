@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sandbox/verdict.h"
+
+#include <string.h>
+
+#include "base/special.h"
+#include "sandbox/learned.h"
+
+static struct relay_judgement deny(uint32_t rule, const char *reason)
+{
+	return (struct relay_judgement){ .rule = rule, .reason = reason };
+}
+
+/* @allowable: unless there were an allow rule for just this name and port. */
+static struct relay_judgement deny_unless(bool allowable, uint32_t rule,
+					  const char *reason)
+{
+	return (struct relay_judgement){ .rule = rule,
+					 .reason = reason,
+					 .allowable = allowable };
+}
+
+static struct relay_judgement allow(uint32_t rule, const struct dns_name *name)
+{
+	struct relay_judgement j = { .allowed = true, .rule = rule };
+
+	if (name)
+		j.name = *name;
+	return j;
+}
+
+/* An address rule that is this one address, with this port: "127.0.0.1", "::1/128". The
+ * plan's prefixes are merged, so only the rules as they were written can tell. */
+static bool is_named_exactly(const struct relay_question *q)
+{
+	size_t count = plan_rule_count(q->plan);
+
+	for (size_t i = 0; i < count; i++) {
+		struct plan_rule rule = plan_rule(q->plan, i);
+		struct prefix p;
+
+		if (rule.action == POLICY_ALLOW &&
+		    prefix_parse(rule.target, strlen(rule.target), false, &p) &&
+		    p.bits == addr_size(&p.addr) * 8 &&
+		    addr_equal(&p.addr, &q->to.addr) &&
+		    plan_port_list_has(q->plan, rule.port_list, IPPROTO_TCP, q->to.port))
+			return true;
+	}
+	return false;
+}
+
+/* What no name and no range opens: the machine itself, and what isn't one peer. */
+static const char *forbidden_kind(const struct relay_question *q)
+{
+	struct addr v4;
+
+	/* Dialling a mapped address would leave as IPv4, past the IPv4 rules. */
+	if (q->to.addr.family == ADDR_V6 && addr_embedded_v4(&q->to.addr, &v4) &&
+	    memcmp(q->to.addr.bytes, (const uint8_t[10]){ 0 }, 10) == 0)
+		return "an IPv4 address in IPv6 form";
+	switch (addr_special(&q->to.addr)) {
+	case SPECIAL_INVALID:
+	case SPECIAL_LOOPBACK:
+	case SPECIAL_UNSPECIFIED:
+	case SPECIAL_MULTICAST:
+	case SPECIAL_BROADCAST:
+		return addr_special_name(addr_special(&q->to.addr));
+	default:
+		return q->host_local ? "an address of the host" : NULL;
+	}
+}
+
+/* The same, unless a rule opens it all the same. */
+static const char *forbidding(const struct relay_question *q)
+{
+	const char *kind = forbidden_kind(q);
+
+	return kind && !q->shared && is_named_exactly(q) ? NULL : kind;
+}
+
+/* May a name whose rule has @flags lead to this address at all? */
+static bool name_may_lead_to(const struct relay_question *q, uint8_t flags)
+{
+	switch (addr_special(&q->to.addr)) {
+	case SPECIAL_NOT:
+		return true;
+	case SPECIAL_METADATA:
+		return plan_names_addr(q->plan, &q->to.addr);
+	default:
+		return flags & PLAN_PRIVATE || plan_names_addr(q->plan, &q->to.addr);
+	}
+}
+
+static bool name_allows(const struct relay_question *q, const struct dns_name *name,
+			uint32_t *ret_rule)
+{
+	struct plan_verdict v = plan_match_name(q->plan, name);
+
+	if (v.action != POLICY_ALLOW || !name_may_lead_to(q, v.flags) ||
+	    !plan_port_list_has(q->plan, v.port_list, IPPROTO_TCP, q->to.port))
+		return false;
+	*ret_rule = v.rule;
+	return true;
+}
+
+static struct relay_judgement judge_names(const struct relay_question *q)
+{
+	struct learned_use uses[RELAY_JUDGE_NAMES_MAX];
+	size_t n =
+		learned_find(q->learned, &q->to.addr, q->now_ms, uses, ARRAY_SIZE(uses));
+	uint32_t rule;
+
+	for (size_t i = 0; i < n; i++)
+		if (name_allows(q, &uses[i].name, &rule))
+			return allow(rule, &uses[i].name);
+	if (n > 0)
+		return deny(plan_match_name(q->plan, &uses[0].name).rule,
+			    "not on this port, or its name is no longer allowed");
+	return deny(PLAN_NO_RULE, "no rule allows it");
+}
+
+/* Address rules first: a deny is absolute. Then names, then the default. */
+static struct relay_judgement judge_rules(const struct relay_question *q)
+{
+	struct plan_verdict v =
+		plan_match_addr(q->plan, &q->to.addr, IPPROTO_TCP, q->to.port);
+	struct relay_judgement j;
+
+	if (v.rule != PLAN_NO_RULE)
+		return v.action == POLICY_ALLOW
+			       ? allow(v.rule, NULL)
+			       : deny(v.rule, "an address rule denies it");
+	j = judge_names(q);
+	if (j.allowed || v.action != POLICY_ALLOW)
+		return j;
+	if (!plan_port_list_has(q->plan, v.port_list, IPPROTO_TCP, q->to.port))
+		return deny(PLAN_NO_RULE, "a port that a rule has to name");
+	return allow(PLAN_NO_RULE, NULL);
+}
+
+struct relay_judgement relay_judge(const struct relay_question *q)
+{
+	struct relay_judgement j = judge_rules(q);
+	const char *kind = j.allowed ? forbidding(q) : NULL;
+
+	if (kind)
+		return deny(j.rule, kind);
+	return j;
+}
+
+static bool is_web_port(uint16_t port)
+{
+	static const uint16_t ports[] = { 80, 443, 8000, 8080, 8443, 8888 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(ports); i++)
+		if (ports[i] == port)
+			return true;
+	return false;
+}
+
+static bool has_taught(const struct relay_question *q, const struct dns_name *name)
+{
+	struct learned_use uses[RELAY_JUDGE_NAMES_MAX];
+	size_t n =
+		learned_find(q->learned, &q->to.addr, q->now_ms, uses, ARRAY_SIZE(uses));
+
+	for (size_t i = 0; i < n; i++)
+		if (dns_name_equal(&uses[i].name, name))
+			return true;
+	return false;
+}
+
+/* @trusted: the address may be this name's, whether or not it is learned just now. */
+static struct relay_judgement judge_name(const struct relay_question *q,
+					 const struct plan_verdict *address,
+					 const struct dns_name *name, bool trusted)
+{
+	struct plan_verdict v = plan_match_name(q->plan, name);
+
+	if (v.action != POLICY_ALLOW)
+		return deny_unless(v.rule == PLAN_NO_RULE, v.rule,
+				   "the name is not allowed");
+	if (!plan_port_list_has(q->plan, v.port_list, IPPROTO_TCP, q->to.port))
+		return deny_unless(true, v.rule, "the rule does not list this port");
+	if (address->action == POLICY_ALLOW)
+		return allow(v.rule, name);
+	if (!name_may_lead_to(q, v.flags))
+		return deny(v.rule, addr_special_name(addr_special(&q->to.addr)));
+	if (!trusted && !has_taught(q, name))
+		return deny(v.rule, "this address was not looked up for the name");
+	return allow(v.rule, name);
+}
+
+static struct relay_judgement judge_no_name(const struct plan_verdict *address)
+{
+	if (address->action == POLICY_ALLOW && address->rule != PLAN_NO_RULE)
+		return allow(address->rule, NULL);
+	return deny(PLAN_NO_RULE, "no name is shown");
+}
+
+/* May bytes that show nothing pass because @name's rule says so? */
+static bool name_allows_bytes(const struct relay_question *q, const struct dns_name *name,
+			      uint32_t *ret_rule)
+{
+	struct plan_verdict v = plan_match_name(q->plan, name);
+
+	return name_allows(q, name, ret_rule) && v.flags & PLAN_PORTS_LISTED &&
+	       (v.flags & PLAN_RAW || !is_web_port(q->to.port));
+}
+
+static struct relay_judgement judge_bytes(const struct relay_question *q,
+					  const struct plan_verdict *address,
+					  const struct dns_name *name)
+{
+	struct learned_use uses[RELAY_JUDGE_NAMES_MAX];
+	uint32_t rule;
+	size_t n;
+
+	if (address->action == POLICY_ALLOW &&
+	    (address->flags & PLAN_RAW || !is_web_port(q->to.port)))
+		return allow(address->rule, NULL);
+	if (name->size > 0 && name_allows_bytes(q, name, &rule))
+		return allow(rule, name);
+	n = learned_find(q->learned, &q->to.addr, q->now_ms, uses, ARRAY_SIZE(uses));
+	for (size_t i = 0; i < n; i++)
+		if (name_allows_bytes(q, &uses[i].name, &rule))
+			return allow(rule, &uses[i].name);
+	if (is_web_port(q->to.port))
+		return deny(PLAN_NO_RULE, "no name is shown; the rule needs raw: true");
+	return deny_unless(true, PLAN_NO_RULE,
+			   "no name is shown; the rule needs the port");
+}
+
+static struct relay_judgement judge_shown(const struct relay_question *q,
+					  enum relay_shown shown,
+					  const struct dns_name *name, bool trusted)
+{
+	struct plan_verdict address =
+		plan_match_addr(q->plan, &q->to.addr, IPPROTO_TCP, q->to.port);
+	const char *kind = forbidding(q);
+
+	if (address.action == POLICY_DENY && address.rule != PLAN_NO_RULE)
+		return deny(address.rule, "an address rule denies it");
+	if (kind)
+		return deny(address.rule, kind);
+	switch (shown) {
+	case SHOWN_NAME:
+		return judge_name(q, &address, name, trusted);
+	case SHOWN_NO_NAME:
+		return judge_no_name(&address);
+	case SHOWN_BYTES:
+		return judge_bytes(q, &address, name);
+	default:
+		return deny(PLAN_NO_RULE, "nothing is shown");
+	}
+}
+
+struct relay_judgement relay_judge_shown(const struct relay_question *q,
+					 enum relay_shown shown,
+					 const struct dns_name *name,
+					 const struct dns_name *opened_by)
+{
+	bool is_opener = opened_by->size > 0 && dns_name_equal(name, opened_by);
+
+	if (shown == SHOWN_BYTES)
+		return judge_shown(q, shown, opened_by, true);
+	return judge_shown(q, shown, name, is_opener);
+}
+
+struct relay_judgement relay_judge_again(const struct relay_question *q,
+					 enum relay_shown shown,
+					 const struct dns_name *name)
+{
+	struct plan_verdict v =
+		plan_match_addr(q->plan, &q->to.addr, IPPROTO_TCP, q->to.port);
+	struct relay_judgement j;
+	uint32_t rule;
+
+	if (plan_verify(q->plan) == POLICY_VERIFY_TLS && shown != SHOWN_NOTHING)
+		return judge_shown(q, shown, name, true);
+	j = relay_judge(q);
+	if (j.allowed || name->size == 0 || v.rule != PLAN_NO_RULE || forbidden_kind(q))
+		return j;
+	/* What the name taught has expired: only the name speaks for it now. */
+	return name_allows(q, name, &rule) ? allow(rule, name) : j;
+}

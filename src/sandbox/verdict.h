@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sandbox/verdict - may this sandbox connect to this address and port now?
+ *
+ * Pure: the plan, the learned addresses, two facts about the address and the time go
+ * in, a judgement comes out. The zero judgement denies.
+ *
+ * Names are always held against the plan as it is now, never against the verdict
+ * that stood when the address was learned. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "policy/plan.h"
+
+struct learned;
+
+enum {
+	/* Names looked at for one address. Those beyond it, the oldest, don't count:
+	 * the connection is denied. */
+	RELAY_JUDGE_NAMES_MAX = 32,
+};
+
+struct relay_question {
+	const struct plan *plan;
+	const struct learned *learned;
+	struct endpoint to;
+	bool host_local; /* the address is one of the host's own */
+	bool shared; /* those are the sandbox's, and don't come here: no rule opens them
+		      */
+	int64_t now_ms;
+};
+
+struct relay_judgement {
+	bool allowed;
+	uint32_t rule;	      /* the deciding one, or PLAN_NO_RULE */
+	const char *reason;   /* why not; a constant text, NULL when allowed */
+	bool allowable;	      /* an allow rule for just this name and port would help */
+	struct dns_name name; /* that opened it; size 0: an address rule or the default */
+};
+
+struct relay_judgement relay_judge(const struct relay_question *q);
+
+/* What a connection has shown, under `verify: tls`. */
+enum relay_shown {
+	SHOWN_NOTHING = 0, /* yet */
+	SHOWN_NAME,	   /* a host name, in TLS or HTTP */
+	SHOWN_NO_NAME,	   /* TLS or HTTP that names nobody, or the address itself */
+	SHOWN_BYTES,	   /* neither TLS nor HTTP */
+};
+
+/* May what was @shown, with @name, go to that address and port? On top of
+ * relay_judge():
+ *  - a name has to be allowed on this port, and to have taught this very address, unless
+ *    an address rule, or the default action, allows it;
+ *  - TLS and HTTP without a name pass only where an address rule allows the address;
+ *  - other bytes pass only where an address rule or the default action allows it, or a
+ *    name's rule lists the port; and on web ports only if that rule says raw.
+ * @name counts for SHOWN_NAME only. @opened_by, which may be of size 0, opened the flow:
+ * that it taught the address counts on, after what it taught has expired. */
+struct relay_judgement relay_judge_shown(const struct relay_question *q,
+					 enum relay_shown shown,
+					 const struct dns_name *name,
+					 const struct dns_name *opened_by);
+
+/* For a flow that is open already, after a change of the plan: @name (may be of size 0)
+ * opened it or was shown, whether or not what it taught has expired since. Under
+ * `verify: tls`, SHOWN_NOTHING is a flow that is still to be judged. */
+struct relay_judgement relay_judge_again(const struct relay_question *q,
+					 enum relay_shown shown,
+					 const struct dns_name *name);

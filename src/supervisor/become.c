@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+/* For weir-init and for what starts a command on the host: one message for both. */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "supervisor/init.h"
+
+static void complain(const char *command, const char *why)
+{
+	const char *const parts[] = { "weir: ", command, ": ", why, "\n" };
+	struct iovec iov[ARRAY_SIZE(parts)];
+
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
+		iov[i] = (struct iovec){ (void *)(uintptr_t)parts[i], strlen(parts[i]) };
+	(void)!writev(STDERR_FILENO, iov, ARRAY_SIZE(iov));
+}
+
+/* execvp() gives EACCES also for a directory of PATH that it may not enter. Is there such
+ * a file in one that it may? */
+static bool is_in_path(const char *name)
+{
+	const char *path = getenv("PATH");
+	char file[PATH_MAX];
+
+	while (path && *path) {
+		size_t len = strcspn(path, ":");
+
+		if (snprintf(file, sizeof(file), "%.*s/%s", (int)len, path, name) <
+			    (int)sizeof(file) &&
+		    access(file, F_OK) == 0)
+			return true;
+		path += len + (path[len] == ':');
+	}
+	return false;
+}
+
+_Noreturn void command_become(char *const *argv)
+{
+	bool is_path = strchr(argv[0], '/');
+	int error;
+
+	execvp(argv[0], argv);
+	error = errno;
+	if (error == EACCES && !is_path && !is_in_path(argv[0]))
+		error = ENOENT;
+	if (error == ENOENT)
+		complain(argv[0],
+			 is_path ? "no such file or directory" : "command not found");
+	else
+		complain(argv[0],
+			 error == EACCES ? "permission denied" : strerror(error));
+	_exit(error == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
+}

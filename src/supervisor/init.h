@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+/* supervisor/init - the parts of weir-init, PID 1 of the sandbox.
+ *
+ * HOW IT WORKS
+ *   bwrap starts it with everything in place: namespaces, view, seccomp, no
+ *   capabilities. It tests the filter from where the command will be, reports, waits
+ *   for control's go, starts the command and stays as its parent. It handles two
+ *   things: children that change state, and what control sends. It leaves when the
+ *   command does, or as soon as its channel is closed, and the kernel then kills
+ *   all that is left in the PID namespace.
+ *
+ * Linked statically with libc alone, for the sandbox may have another libc or none. After
+ * its start it allocates nothing and opens no file. */
+#pragma once
+
+#include "supervisor/orders.h"
+
+enum { EXIT_REFUSED = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
+
+/* Send a report; the text is cut to fit. */
+void init_report(enum launch_report_type type, int value, const char *text);
+/* Wait for a report from control. Return: false when the channel is closed. */
+bool init_receive(struct launch_report *ret);
+
+/* What the engine answers by itself, and what nobody may reach. Return: true when all is
+ * as it should be; else @why (of ERR_TEXT_SIZE) says what is not. */
+bool self_test_deny(const struct launch_probe *probe, char *why, size_t size);
+/* The first host that the policy allows, where it names one, can be reached. */
+bool self_test_first(const struct launch_probe *probe, char *why, size_t size);
+
+/* Turn into the command: never returns. */
+_Noreturn void command_exec(char **argv, uint64_t ignored_signals);
+/* The last step of it, as this process is: exec, or say why not, as a shell does, and end
+ * with 126 or 127. */
+_Noreturn void command_become(char *const *argv);

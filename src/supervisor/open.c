@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "supervisor/open.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "base/log.h"
+#include "opensandbox/policy.h"
+#include "opensandbox/policy_file.h"
+#include "proto/closed_file.h"
+#include "proto/plan_file.h"
+#include "sandbox/learned.h"
+
+enum { HTTP_BACKLOG = 128 };
+
+void keeper_held_init(struct keeper_held *h)
+{
+	*h = (struct keeper_held){
+		.http_fd = -1, .tls_fd = -1, .image_fd = -1, .plan_fd = -1, .text_fd = -1
+	};
+	sandbox_fds_init(&h->fds);
+}
+
+/* -- the policy at the start -------------------------------------------------------- */
+
+static void print_fault(void *data, const char *text, enum fault_level level)
+{
+	if (level == FAULT_ERROR)
+		log_error("%s", text);
+	else if (level == FAULT_WARNING)
+		log_warning("%s", text);
+}
+
+/* Where a policy comes from, and the first key of it that means nothing. */
+struct origin {
+	const char *name;
+	bool strict; /* such a key is a fault: of a file, which a person has written */
+	char unknown[64];
+};
+
+static void on_unknown(void *data, const char *key)
+{
+	struct origin *o = data;
+
+	if (!o->strict)
+		log_warning("%s: unknown key '%s', ignoring", o->name, key);
+	else if (!o->unknown[0])
+		snprintf(o->unknown, sizeof(o->unknown), "%s", key);
+}
+
+static int parse(struct text text, struct origin *o, struct document **ret,
+		 struct err *err)
+{
+	struct err why = { 0 };
+	int r = document_parse(text, on_unknown, o, ret, &why);
+
+	if (r == 0 && o->unknown[0]) {
+		document_free(*ret);
+		*ret = NULL;
+		r = err_set(&why, -EINVAL, "unknown key '%s'", o->unknown);
+	}
+	return r < 0 ? err_set(err, r, "%s: invalid policy: %s", o->name, why.text) : 0;
+}
+
+/* A sandbox that was closed stays so. Return: whether *@ret is its policy. */
+static bool was_closed(const struct sidecar_spec *spec, struct document **ret)
+{
+	struct err why = { 0 };
+	int r = spec->policy_file || !spec->state_dir
+			? 0
+			: closed_file_read(spec->state_dir, ret, &why);
+
+	if (r < 0) {
+		log_warning("%s; nothing is let out", why.text);
+		*ret = document_close("closed.json can't be read");
+	}
+	return r != 0;
+}
+
+/* The file, if it has a policy that can be read; else the rules of the environment; else
+ * nothing is allowed. A file that is there and can't be opened is an error: it might
+ * have been stricter. */
+static int first_document(const struct sidecar_spec *spec, struct arena *arena,
+			  struct document **ret, const char **ret_from, struct err *err)
+{
+	const struct policy_file file = { .path = spec->policy_file,
+					  .spare_dir = spec->state_dir };
+	struct origin from_file = { .name = spec->policy_file, .strict = true };
+	struct origin from_rules = { .name = "OPENSANDBOX_EGRESS_RULES" };
+	struct err why = { 0 };
+	struct text text;
+	int r = -ENOENT;
+
+	if (was_closed(spec, ret)) {
+		*ret_from = "closed.json";
+		return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
+	}
+	if (spec->policy_file)
+		r = policy_file_read(&file, arena, &text, &why);
+	if (r < 0 && r != -ENOENT)
+		return err_set(err, r, "%s", why.text);
+	if (r == 0 && text_trim(text).len > 0) {
+		*ret_from = spec->policy_file;
+		r = parse(text, &from_file, ret, &why);
+		if (r == 0)
+			return 0;
+		log_warning("%s; going on with the rules of the environment", why.text);
+	}
+	*ret_from = from_rules.name;
+	if (spec->rules)
+		return parse(text_of(spec->rules), &from_rules, ret, err);
+	*ret = document_deny_all();
+	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
+}
+
+/* Control uses them; here it is only seen to that it can. */
+static int check_names(const struct sidecar_policy_context *c, struct err *err)
+{
+	struct always_names *names = NULL;
+	int r = always_names_parse(c->always[ALWAYS_LOG_SKIP], c->paths[ALWAYS_LOG_SKIP],
+				   &names, err);
+
+	always_names_free(names);
+	return r;
+}
+
+static int read_always(const struct sidecar_spec *spec, struct arena *arena,
+		       struct sidecar_policy_context *c, struct err *err)
+{
+	struct always always;
+	int r = always_open(&always, spec->always_dir);
+
+	if (r == 0)
+		r = always_read(&always, arena, c->always, err);
+	for (size_t i = 0; r == 0 && i < ALWAYS_COUNT; i++)
+		c->paths[i] = arena_text(arena, text_of(always.paths[i]));
+	always_done(&always);
+	return r < 0 ? r : check_names(c, err);
+}
+
+/* Plan and text into memfds. */
+static int seal(struct keeper_held *h, const struct document *d, const uint8_t *plan,
+		size_t size, struct err *err)
+{
+	char *json = document_json(d, false);
+	int plan_fd, text_fd;
+
+	if (!json)
+		return err_set(err, -ENOMEM, "out of memory");
+	plan_fd = plan_file_make(plan, size, err);
+	text_fd = plan_fd < 0 ? -1
+			      : plan_file_make((const uint8_t *)json, strlen(json), err);
+	free(json);
+	if (text_fd < 0) {
+		if (plan_fd >= 0)
+			close(plan_fd);
+		return err->code;
+	}
+	if (h->plan_fd >= 0)
+		close(h->plan_fd);
+	if (h->text_fd >= 0)
+		close(h->text_fd);
+	h->plan_fd = plan_fd;
+	h->text_fd = text_fd;
+	return 0;
+}
+
+static bool needs_full_isolation(const uint8_t *bytes, size_t size)
+{
+	struct err ignored = { 0 };
+	struct plan plan;
+
+	return plan_open(bytes, size, &plan, &ignored) < 0 ||
+	       plan_requires_full_isolation(&plan);
+}
+
+static int open_policy(const struct sidecar_spec *spec, struct keeper_held *h,
+		       struct err *err)
+{
+	struct sidecar_policy_context c = {
+		.filters = spec->mode != SIDECAR_MODE_DNS,
+		.names = spec->mode == SIDECAR_MODE_DNS_NFT_TLS,
+	};
+	CLEAN(arena) struct arena arena = { 0 };
+	struct document *d = NULL;
+	struct err told = { 0 };
+	uint8_t *plan = NULL;
+	size_t size;
+	int r = first_document(spec, &arena, &d, &c.file, err);
+
+	if (r == 0)
+		r = read_always(spec, &arena, &c, err);
+	if (r == 0) {
+		r = sidecar_policy_build(&c, d, print_fault, NULL, &plan, &size, &told);
+		if (r < 0)
+			err_set(err, r, "%s", told.text);
+	}
+	if (r < 0)
+		err_context(err, "failed to load initial egress policy");
+	if (r == 0)
+		r = seal(h, d, plan, size, err);
+	if (r == 0)
+		h->needs_full_isolation = needs_full_isolation(plan, size);
+	free(plan);
+	document_free(d);
+	return r;
+}
+
+int keeper_deny_all(struct keeper_held *h, struct err *err)
+{
+	const struct sidecar_policy_context c = { .filters = true, .file = "" };
+	struct document *d = document_deny_all();
+	uint8_t *plan = NULL;
+	size_t size;
+	int r = d ? sidecar_policy_build(&c, d, NULL, NULL, &plan, &size, err)
+		  : err_set(err, -ENOMEM, "out of memory");
+
+	if (r == 0)
+		r = seal(h, d, plan, size, err);
+	free(plan);
+	document_free(d);
+	return r;
+}
+
+/* -- sockets ------------------------------------------------------------------------ */
+
+bool keeper_has_ipv6(void)
+{
+	const struct sockaddr_in6 loopback = { .sin6_family = AF_INET6,
+					       .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+	CLEAN(fd) int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	return fd >= 0 &&
+	       bind(fd, (const struct sockaddr *)&loopback, sizeof(loopback)) == 0;
+}
+
+int keeper_open_http(const struct sidecar_spec *spec, bool ipv6, int *ret,
+		     struct err *err)
+{
+	const uint8_t any[16] = { 0 };
+	struct endpoint e = spec->http;
+	struct sockaddr_storage sa;
+	CLEAN(fd) int fd = -1;
+	socklen_t size;
+	int on = 1, off = 0;
+
+	if (e.addr.family == ADDR_NONE)
+		e.addr = ipv6 ? addr_from_bytes(ADDR_V6, any) : addr_v4(0, 0, 0, 0);
+	size = endpoint_to_sockaddr(&e, &sa);
+	fd = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return err_sys(err, -errno, "cannot open the API's socket");
+	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
+	    (sa.ss_family == AF_INET6 && spec->http.addr.family == ADDR_NONE &&
+	     setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) < 0))
+		return err_sys(err, -errno, "cannot set up the API's socket");
+	if (bind(fd, (const struct sockaddr *)&sa, size) < 0 ||
+	    listen(fd, HTTP_BACKLOG) < 0)
+		return err_sys(err, -errno, "cannot serve the API at %s",
+			       spec->http_addr);
+	*ret = TAKE_FD(fd);
+	return 0;
+}
+
+enum { BOOT_ID_SIZE = 36 };
+
+/* What was learned has times of this boot's clock. */
+static int read_boot_id(char ret[BOOT_ID_SIZE + 1])
+{
+	CLEAN(fd) int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0 || read(fd, ret, BOOT_ID_SIZE) != BOOT_ID_SIZE)
+		return -EIO;
+	ret[BOOT_ID_SIZE] = '\0';
+	return 0;
+}
+
+/* A file that the next sidecar finds: one that comes back in a pod goes on with what this
+ * one has learned. Only the keeper may have it. Return: it, or -errno. */
+static int open_image_file(const char *state_dir, bool *ret_found)
+{
+	const int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+	CLEAN(arena) struct arena arena = { 0 };
+	char boot_id[BOOT_ID_SIZE + 1];
+	CLEAN(fd) int fd = -1;
+	struct stat st;
+	char *path;
+
+	if (read_boot_id(boot_id) < 0)
+		return -EIO;
+	path = arena_printf(&arena, "%s/learned.%s", state_dir, boot_id);
+	if (!path)
+		return -ENOMEM;
+	fd = open(path, flags, 0600);
+	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid())
+		return -EPERM;
+	*ret_found = st.st_size == LEARNED_IMAGE_SIZE;
+	/* Another size is another version's: begin anew. */
+	if (!*ret_found &&
+	    (ftruncate(fd, 0) < 0 || posix_fallocate(fd, 0, LEARNED_IMAGE_SIZE) != 0))
+		return -ENOSPC;
+	return TAKE_FD(fd);
+}
+
+static int open_image(const struct sidecar_spec *spec, struct keeper_held *h,
+		      struct err *err)
+{
+	CLEAN(fd) int fd = -1;
+	int r = spec->state_dir ? open_image_file(spec->state_dir, &h->image_found)
+				: -ENOENT;
+
+	if (r >= 0) {
+		h->image_fd = r;
+		return 0;
+	}
+	if (spec->state_dir)
+		log_warning("cannot keep in %s what is learned: %s; a restart of the "
+			    "container forgets it",
+			    spec->state_dir, strerror(-r));
+	fd = memfd_create("weir-learned", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0 || ftruncate(fd, LEARNED_IMAGE_SIZE) < 0)
+		return err_sys(err, -errno, "cannot make shared memory");
+	h->image_fd = TAKE_FD(fd);
+	return 0;
+}
+
+/* -- directories -------------------------------------------------------------------- */
+
+/* Those on the way to @path, and @path itself with @whole. */
+static int make_directories(const char *path, bool whole, mode_t mode, struct err *err)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	char *at = arena_text(&arena, text_of(path)), *slash;
+
+	if (!at)
+		return err_set(err, -ENOMEM, "out of memory");
+	slash = at;
+	while ((slash = strchr(slash + 1, '/'))) {
+		*slash = '\0';
+		if (mkdir(at, 0755) < 0 && errno != EEXIST)
+			return err_sys(err, -errno, "cannot make %s", at);
+		*slash = '/';
+	}
+	if (whole && mkdir(at, mode) < 0 && errno != EEXIST)
+		return err_sys(err, -errno, "cannot make %s", at);
+	return 0;
+}
+
+void keeper_open_directories(const struct sidecar_spec *spec)
+{
+	struct err err = { 0 };
+
+	if (spec->state_dir && make_directories(spec->state_dir, true, 0700, &err) < 0)
+		log_warning("%s", err.text);
+	if (spec->jsonl && spec->jsonl[0] == '/' &&
+	    make_directories(spec->jsonl, false, 0755, &err) < 0)
+		log_warning("%s", err.text);
+	for (size_t i = 0; i < spec->log_output_count; i++)
+		if (spec->log_outputs[i][0] == '/' &&
+		    make_directories(spec->log_outputs[i], false, 0755, &err) < 0)
+			log_warning("%s", err.text);
+}
+
+int keeper_open(const struct sidecar_spec *spec, struct keeper_held *ret, struct err *err)
+{
+	const struct sandbox_ports ports = {
+		.dns = KEEPER_DNS_PORT,
+		.relay = spec->mode == SIDECAR_MODE_DNS_NFT_TLS ? KEEPER_RELAY_PORT : 0,
+	};
+	int r = open_policy(spec, ret, err);
+
+	keeper_open_directories(spec);
+	ret->ipv6 = keeper_has_ipv6();
+	if (r == 0)
+		r = keeper_open_http(spec, ret->ipv6, &ret->http_fd, err);
+	if (r == 0)
+		r = sandbox_fds_open(&ret->fds, &ports, ret->ipv6, err);
+	if (r == 0)
+		r = open_image(spec, ret, err);
+	return r;
+}

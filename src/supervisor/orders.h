@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+/* supervisor/orders - what the launch child tells weir-init, in a sealed memfd: the
+ * command's environment stays as it is, and can't change what is tested. */
+#pragma once
+
+#include "base/err.h"
+#include "proto/launch.h"
+
+enum {
+	INIT_FD_CHANNEL = 3,
+	INIT_FD_ORDERS = 4,
+};
+
+struct init_orders {
+	enum launch_self_test self_test;
+	struct launch_probe probe;
+	uint64_t ignored_signals; /* bit n-1: the caller ignored signal n, so the
+				   * command does */
+};

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "supervisor/init.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "supervisor/lookup.h"
+
+enum {
+	DNS_PORT = 53,
+	DNS_TIMEOUT_MS = 500,	 /* the engine answers these itself */
+	FIRST_TIMEOUT_MS = 5000, /* a real name, from a real server */
+	REFUSAL_TIMEOUT_MS = 500,
+	RCODE_NOERROR = 0,
+	RCODE_SERVFAIL = 2,
+	RCODE_NXDOMAIN = 3,
+};
+
+static const char relay_greeting = 'W';
+
+static bool wait_readable(int fd, short events, int timeout_ms)
+{
+	struct pollfd p = { .fd = fd, .events = events };
+
+	return poll(&p, 1, timeout_ms) == 1;
+}
+
+/* Ask the sandbox's own server. Return: 0, or -errno; -ETIMEDOUT without an answer. */
+static int look_up(const char *name, int timeout_ms, struct lookup_answer *ret)
+{
+	struct sockaddr_in server = { .sin_family = AF_INET,
+				      .sin_port = htons(DNS_PORT),
+				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	uint8_t query[LOOKUP_QUERY_MAX], answer[LOOKUP_ANSWER_MAX];
+	CLEAN(fd) int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	uint16_t id;
+	size_t size;
+	ssize_t n;
+
+	if (s < 0 || getrandom(&id, sizeof(id), 0) != sizeof(id))
+		return -errno;
+	size = lookup_write(name, id, query, sizeof(query));
+	if (size == 0)
+		return -EINVAL;
+	if (connect(s, (struct sockaddr *)&server, sizeof(server)) < 0 ||
+	    send(s, query, size, 0) < 0)
+		return -errno;
+	if (!wait_readable(s, POLLIN, timeout_ms))
+		return -ETIMEDOUT;
+	n = recv(s, answer, sizeof(answer), 0);
+	if (n < 0)
+		return -errno;
+	return lookup_read(query, size, answer, (size_t)n, ret) ? 0 : -EBADMSG;
+}
+
+static socklen_t to_sockaddr(const struct endpoint *e, struct sockaddr_storage *ret)
+{
+	struct sockaddr_in *v4 = (void *)ret;
+	struct sockaddr_in6 *v6 = (void *)ret;
+
+	*ret = (struct sockaddr_storage){ 0 };
+	if (e->addr.family == ADDR_V4) {
+		v4->sin_family = AF_INET;
+		v4->sin_port = htons(e->port);
+		memcpy(&v4->sin_addr, e->addr.bytes, sizeof(v4->sin_addr));
+		return sizeof(*v4);
+	}
+	v6->sin6_family = AF_INET6;
+	v6->sin6_port = htons(e->port);
+	memcpy(&v6->sin6_addr, e->addr.bytes, sizeof(v6->sin6_addr));
+	return sizeof(*v6);
+}
+
+/* Open a TCP connection. Return: the socket, or -errno; -ETIMEDOUT after the time. */
+static int dial(const struct endpoint *to, int timeout_ms)
+{
+	struct sockaddr_storage sa;
+	socklen_t size = to_sockaddr(to, &sa), len = sizeof(int);
+	int error = 0,
+	    s = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (s < 0)
+		return -errno;
+	if (connect(s, (struct sockaddr *)&sa, size) == 0)
+		return s;
+	error = errno;
+	if (error == EINPROGRESS) {
+		error = ETIMEDOUT;
+		if (wait_readable(s, POLLOUT, timeout_ms) &&
+		    getsockopt(s, SOL_SOCKET, SO_ERROR, &error, &len) < 0)
+			error = errno;
+	}
+	if (error == 0)
+		return s;
+	close(s);
+	return -error;
+}
+
+/* --- the tests --- */
+
+/* The relay greets what the self-test opens once it is where it wants to go. */
+static bool is_greeted(int s, int timeout_ms)
+{
+	char byte = 0;
+
+	return wait_readable(s, POLLIN, timeout_ms) && recv(s, &byte, 1, 0) == 1 &&
+	       byte == relay_greeting;
+}
+
+static bool test_relay(const struct endpoint *to, char *why, size_t size)
+{
+	CLEAN(fd) int s = dial(to, DNS_TIMEOUT_MS);
+
+	if (s < 0) {
+		snprintf(why, size, "the self-test cannot reach the relay: %s",
+			 strerror(-s));
+		return false;
+	}
+	if (!is_greeted(s, DNS_TIMEOUT_MS)) {
+		snprintf(why, size,
+			 "the self-test reached something that is not the relay");
+		return false;
+	}
+	return true;
+}
+
+static bool test_allowed(const struct launch_probe *probe, char *why, size_t size)
+{
+	struct lookup_answer answer = { 0 };
+	struct endpoint to = { .port = probe->allowed.port };
+	int r = look_up(probe->allowed_name, DNS_TIMEOUT_MS, &answer);
+
+	if (r < 0) {
+		snprintf(why, size,
+			 "the self-test got no answer from the name server: %s",
+			 strerror(-r));
+		return false;
+	}
+	if (answer.rcode != RCODE_NOERROR || !answer.has_address) {
+		snprintf(why, size, "the self-test's own name was answered with code %u",
+			 answer.rcode);
+		return false;
+	}
+	if (!probe->relay)
+		return true;
+	to.addr.family = ADDR_V4;
+	memcpy(to.addr.bytes, answer.address, sizeof(answer.address));
+	return test_relay(&to, why, size);
+}
+
+static bool test_denied_name(const struct launch_probe *probe, char *why, size_t size)
+{
+	struct lookup_answer answer = { 0 };
+	int r;
+
+	if (!probe->denied_name[0])
+		return true;
+	r = look_up(probe->denied_name, DNS_TIMEOUT_MS, &answer);
+	if (r == 0 && answer.rcode == RCODE_NXDOMAIN)
+		return true;
+	if (r < 0)
+		snprintf(why, size, "the self-test got no answer for a denied name: %s",
+			 strerror(-r));
+	else
+		snprintf(why, size,
+			 "the self-test's denied name '%s' was answered with code %u "
+			 "instead of "
+			 "NXDOMAIN",
+			 probe->denied_name, answer.rcode);
+	return false;
+}
+
+static bool is_refusal(int code)
+{
+	return code == -ECONNREFUSED || code == -EPERM || code == -EACCES ||
+	       code == -EHOSTUNREACH || code == -ENETUNREACH;
+}
+
+static const char *endpoint_text(const struct endpoint *e, char *buf, size_t size)
+{
+	char addr[INET6_ADDRSTRLEN];
+	bool v6 = e->addr.family == ADDR_V6;
+
+	inet_ntop(v6 ? AF_INET6 : AF_INET, e->addr.bytes, addr, sizeof(addr));
+	snprintf(buf, size, v6 ? "[%s]:%u" : "%s:%u", addr, e->port);
+	return buf;
+}
+
+static bool test_denied_address(const struct launch_probe *probe, char *why, size_t size)
+{
+	char text[ENDPOINT_TEXT_SIZE];
+	int s;
+
+	if (probe->denied.addr.family == ADDR_NONE)
+		return true;
+	s = dial(&probe->denied, REFUSAL_TIMEOUT_MS);
+	if (is_refusal(s))
+		return true;
+	endpoint_text(&probe->denied, text, sizeof(text));
+	if (s >= 0) {
+		close(s);
+		snprintf(why, size, "the self-test reached %s, which the policy denies",
+			 text);
+	} else {
+		snprintf(why, size,
+			 "the self-test's connection to %s was not refused at once: %s",
+			 text, strerror(-s));
+	}
+	return false;
+}
+
+static const char *why_no_address(int r, const struct lookup_answer *answer)
+{
+	if (r < 0)
+		return strerror(-r);
+	if (answer->rcode == RCODE_SERVFAIL)
+		return "no name server has answered";
+	return "the name server knows none";
+}
+
+static bool find_first(const struct launch_probe *probe, struct endpoint *ret, char *why,
+		       size_t size)
+{
+	struct lookup_answer answer = { 0 };
+	int r;
+
+	*ret = probe->first;
+	if (ret->addr.family != ADDR_NONE)
+		return true;
+	r = look_up(probe->first_name, FIRST_TIMEOUT_MS, &answer);
+	if (r < 0 || answer.rcode != RCODE_NOERROR || !answer.has_address) {
+		snprintf(why, size, "the allowed host '%s' has no address: %s",
+			 probe->first_name, why_no_address(r, &answer));
+		return false;
+	}
+	ret->addr.family = ADDR_V4;
+	memcpy(ret->addr.bytes, answer.address, sizeof(answer.address));
+	return true;
+}
+
+bool self_test_first(const struct launch_probe *probe, char *why, size_t size)
+{
+	char text[ENDPOINT_TEXT_SIZE];
+	struct endpoint to;
+	CLEAN(fd) int s = -1;
+
+	if (!probe->first_name[0] && probe->first.addr.family == ADDR_NONE)
+		return true;
+	if (!find_first(probe, &to, why, size))
+		return false;
+	s = dial(&to, FIRST_TIMEOUT_MS);
+	if (s >= 0 && (!probe->relay || is_greeted(s, FIRST_TIMEOUT_MS)))
+		return true;
+	/* That the relay accepted says nothing: what became of its dial does. */
+	snprintf(why, size, "the allowed host '%s' cannot be reached at %s%s%s",
+		 probe->first_name, endpoint_text(&to, text, sizeof(text)),
+		 s < 0 ? ": " : "", s < 0 ? strerror(-s) : "");
+	return false;
+}
+
+bool self_test_deny(const struct launch_probe *probe, char *why, size_t size)
+{
+	return test_allowed(probe, why, size) && test_denied_name(probe, why, size) &&
+	       test_denied_address(probe, why, size);
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "supervisor/socket_owner.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/close_range.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "proto/witness.h"
+#include "sys/capabilities.h"
+
+enum { CHANNEL_FD = 3 };
+
+/* BPF that the build made of witness_calls.c. */
+extern const uint8_t witness_calls_start[], witness_calls_end[];
+
+/* A network namespace that was asked about. */
+struct network {
+	char name[OWNER_NETWORK_SIZE]; /* "": none */
+	int diag;		       /* owned */
+};
+
+struct witness {
+	struct network home;
+	int home_fd;
+	/* During one question: a socket keeps its namespace, and the links in it, from
+	 * going. */
+	struct network there;
+	struct witness_pace pace;
+};
+
+/* ---- confinement ---- */
+
+/* What sees other users' processes, and what enters their network namespace; as far as
+ * it is there. */
+static uint64_t capabilities(bool enters)
+{
+	const int reads = capabilities_raise(CAP_DAC_READ_SEARCH) ? CAP_DAC_READ_SEARCH
+								  : CAP_DAC_OVERRIDE;
+	const int wanted[] = { CAP_SYS_PTRACE, reads, CAP_SYS_ADMIN };
+	uint64_t keep = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(wanted) - !enters; i++)
+		if (capabilities_raise(wanted[i]))
+			keep |= UINT64_C(1) << wanted[i];
+	return keep;
+}
+
+static int enter_seccomp(void)
+{
+	struct sock_fprog program = {
+		.len = (unsigned short)((witness_calls_end - witness_calls_start) /
+					sizeof(struct sock_filter)),
+		.filter = (struct sock_filter *)(uintptr_t)witness_calls_start,
+	};
+
+#ifdef __SANITIZE_ADDRESS__
+	return 0; /* the sanitizers' own calls are not the witness's */
+#endif
+	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) < 0 ? -errno
+									      : 0;
+}
+
+static int confine(bool enters)
+{
+	const struct rlimit none = { 0, 0 };
+	struct err ignored = { 0 };
+
+	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ||
+	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+	    setrlimit(RLIMIT_CORE, &none) < 0)
+		return -errno;
+	if (capabilities_keep(capabilities(enters), &ignored) < 0)
+		return ignored.code;
+	return enter_seccomp();
+}
+
+/* ---- where ---- */
+
+static int open_network(const char *where)
+{
+	uint32_t pid;
+	char path[64];
+
+	if (!text_to_u32(text_of(where), INT32_MAX, &pid))
+		return open(where, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	snprintf(path, sizeof(path), "/proc/%u/ns/net", pid);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+/* The socket stays in the namespace in which it was made. */
+static int diag_in(const struct witness *w, int network)
+{
+	int diag;
+
+	if (setns(network, CLONE_NEWNET) < 0)
+		return -errno;
+	diag = owner_diag_open();
+	if (setns(w->home_fd, CLONE_NEWNET) < 0)
+		_exit(0); /* it would take one network for another */
+	return diag;
+}
+
+static const struct network *enter_network(struct witness *w, const char *where)
+{
+	CLEAN(fd) int fd = open_network(where);
+	struct network *n = &w->there;
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return NULL;
+	n->diag = diag_in(w, fd);
+	if (n->diag < 0)
+		return NULL;
+	snprintf(n->name, sizeof(n->name), "net:[%llu]", (unsigned long long)st.st_ino);
+	return n;
+}
+
+static void leave_network(struct witness *w)
+{
+	if (w->there.name[0])
+		close(w->there.diag);
+	w->there.name[0] = '\0';
+}
+
+/* ---- questions ---- */
+
+static bool understand(struct witness *w, const struct witness_question *q,
+		       struct owner_question *ret, int *ret_diag)
+{
+	const struct network *n = &w->home;
+
+	*ret = (struct owner_question){ .protocol = q->protocol,
+					.from = q->from,
+					.to = q->to,
+					.age_ms = clock_now_ms() - q->at_ms,
+					.until_ms = clock_now_ms() + WITNESS_LOOK_MS };
+	if (q->kind == GUARDED_NETNS)
+		n = enter_network(w, q->where);
+	if (!n || ret->age_ms < 0 || ret->age_ms > WITNESS_AGE_MAX_MS)
+		return false;
+	*ret_diag = n->diag;
+	if (q->kind == GUARDED_SHARED || q->kind == GUARDED_NETNS) {
+		ret->among = OWNER_NETWORK;
+		ret->network = n->name;
+	} else if (q->member == FILTER_MEMBER_CGROUP) {
+		ret->among = OWNER_CGROUP;
+		ret->cgroup = q->where;
+	} else {
+		ret->among = OWNER_USER;
+		return text_to_u32(text_of(q->where), UINT32_MAX, &ret->user);
+	}
+	return true;
+}
+
+static struct owner answer(struct witness *w, const struct witness_question *q)
+{
+	struct owner_question question;
+	struct owner o = { 0 };
+	int diag;
+
+	if (!witness_may(&w->pace, clock_now_ms()))
+		return o;
+	witness_look(&w->pace);
+	if (!understand(w, q, &question, &diag) || owner_find(diag, &question, &o) < 0)
+		o = (struct owner){ 0 };
+	leave_network(w);
+	witness_looked(&w->pace, clock_now_ms());
+	return o;
+}
+
+static bool open_home(struct witness *w)
+{
+	w->home_fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	w->home.diag = owner_diag_open();
+	return w->home_fd >= 0 && w->home.diag >= 0 && owner_network(NULL, w->home.name);
+}
+
+void witness_serve(int channel, bool enters)
+{
+	struct witness w = { .home_fd = -1 };
+	struct witness_question q;
+
+	prctl(PR_SET_NAME, "weir-witness");
+	if (!open_home(&w) || confine(enters) < 0)
+		return;
+	while (recv(channel, &q, sizeof(q), 0) == sizeof(q)) {
+		struct witness_answer a = { .number = q.number };
+
+		q.where[IPC_WARD_WHERE_MAX] = '\0';
+		a.owner = answer(&w, &q);
+		if (send(channel, &a, sizeof(a), MSG_NOSIGNAL) != sizeof(a))
+			return;
+	}
+}
+
+pid_t witness_start(int channel)
+{
+	pid_t parent = getpid(), pid = fork();
+	sigset_t none;
+
+	if (pid != 0)
+		return pid < 0 ? -errno : pid;
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent &&
+	    (channel == CHANNEL_FD || dup3(channel, CHANNEL_FD, O_CLOEXEC) >= 0) &&
+	    syscall(SYS_close_range, CHANNEL_FD + 1, ~0u, 0) == 0)
+		witness_serve(CHANNEL_FD, false);
+	_exit(0);
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "supervisor/spawner.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <linux/sched.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sys/sock.h"
+
+enum { ANSWER_MS = 5000, CHANNEL_FD = 3 };
+
+static void (*const tasks[PORTER_TASK_COUNT])(const struct porter_order *o) = {
+	[PORTER_INSIDE] = inside_child,
+	[PORTER_JOIN] = join_child,
+	[PORTER_LOOK] = look_child,
+	[PORTER_WITNESS] = witness_child,
+};
+
+/* -- in the porter and its children ------------------------------------------------- */
+
+/* @fds on @first and the next ones, and nothing above them. */
+static int keep_only(const int *fds, size_t count, int first)
+{
+	int high[PORTER_FDS_MAX];
+
+	for (size_t i = 0; i < count; i++) {
+		high[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, first + (int)count);
+		if (high[i] < 0)
+			return -errno;
+	}
+	for (size_t i = 0; i < count; i++)
+		if (dup3(high[i], first + (int)i, O_CLOEXEC) < 0)
+			return -errno;
+	return syscall(SYS_close_range, first + (int)count, ~0u, 0) < 0 ? -errno : 0;
+}
+
+/* Should the parent have ended meanwhile, so does this one. */
+static bool end_with(pid_t parent)
+{
+	return prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent;
+}
+
+static void run_child(const struct porter_order *o, const int *fds, size_t count,
+		      pid_t parent)
+{
+	if (o->task < PORTER_TASK_COUNT && tasks[o->task] && end_with(parent) &&
+	    keep_only(fds, count, PORTER_FD_FIRST) == 0)
+		tasks[o->task](o);
+}
+
+/* Moved there later, it would wait for all processors to have seen it. Return: as fork();
+ * -ENOSYS: the kernel, or what it is asked through, can't. */
+static pid_t fork_into(int cgroup)
+{
+	struct clone_args args = {
+		.flags = CLONE_INTO_CGROUP,
+		.exit_signal = SIGCHLD,
+		.cgroup = (uint64_t)cgroup,
+	};
+	long pid = syscall(SYS_clone3, &args, sizeof(args));
+
+	if (pid >= 0)
+		return (pid_t)pid;
+	return errno == EINVAL || errno == E2BIG || errno == EPERM ? -ENOSYS : -errno;
+}
+
+static struct porter_child carry_out(const struct porter_order *o, const int *fds,
+				     size_t count)
+{
+	size_t passed = o->into && count > 0 ? count - 1 : count;
+	struct porter_child made = { .pid = -ENOSYS };
+	pid_t parent = getpid();
+
+	/* Until now they have kept their numbers. */
+	while (waitpid(-1, NULL, WNOHANG) > 0)
+		continue;
+	if (passed < count)
+		made.pid = fork_into(fds[passed]);
+	made.joined = made.pid >= 0;
+	if (made.pid == -ENOSYS) {
+		made.pid = fork();
+		if (made.pid < 0)
+			made.pid = -errno;
+	}
+	if (made.pid == 0) {
+		run_child(o, fds, passed, parent);
+		_exit(0);
+	}
+	return made;
+}
+
+static void serve(void)
+{
+	struct porter_order o;
+	int fds[PORTER_FDS_MAX];
+	size_t count = 0;
+
+	while (fds_receive(CHANNEL_FD, &o, sizeof(o), fds, ARRAY_SIZE(fds), &count) ==
+	       sizeof(o)) {
+		struct porter_child made = carry_out(&o, fds, count);
+
+		for (size_t i = 0; i < count; i++)
+			close(fds[i]);
+		if (fds_send(CHANNEL_FD, &made, sizeof(made), NULL, 0) < 0)
+			return;
+	}
+}
+
+/* -- in the daemon ------------------------------------------------------------------ */
+
+int porter_start(struct porter *p, struct err *err)
+{
+	pid_t parent = getpid(), pid;
+	int pair[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return err_sys(err, -errno, "cannot make a socket pair");
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_NAME, "weir-porter");
+		if (end_with(parent) && keep_only(&pair[1], 1, CHANNEL_FD) == 0)
+			serve();
+		_exit(0);
+	}
+	close(pair[1]);
+	if (pid < 0) {
+		close(pair[0]);
+		return err_sys(err, -errno, "cannot start a process");
+	}
+	p->channel = pair[0];
+	return 0;
+}
+
+static void give_up(struct porter *p)
+{
+	if (p->channel >= 0)
+		close(p->channel);
+	p->channel = -1;
+}
+
+static int give(const struct porter *p, const struct porter_order *o, const int *fds,
+		size_t count)
+{
+	ssize_t n = p->channel < 0 ? -EPIPE
+				   : fds_send(p->channel, o, sizeof(*o), fds, count);
+
+	return n < 0 ? (int)n : 0;
+}
+
+static int take(const struct porter *p, struct porter_child *ret)
+{
+	struct pollfd answer = { .fd = p->channel, .events = POLLIN };
+	size_t count;
+	ssize_t n = p->channel < 0 ? -EPIPE : -ETIMEDOUT;
+
+	if (p->channel >= 0 && poll(&answer, 1, ANSWER_MS) == 1)
+		n = fds_receive(p->channel, ret, sizeof(*ret), NULL, 0, &count);
+	if (n < 0)
+		return (int)n;
+	return n == sizeof(*ret) ? 0 : -EPIPE;
+}
+
+/* It is gone, or can't be relied on any more: what comes is of another order. */
+static bool is_lost(int r)
+{
+	return r == -EPIPE || r == -ECONNRESET || r == -ETIMEDOUT;
+}
+
+static int start_again(struct porter *p, struct err *err)
+{
+	give_up(p);
+	return porter_start(p, err);
+}
+
+int porter_give(struct porter *p, const struct porter_order *o, const int *fds,
+		size_t count, struct err *err)
+{
+	int r = give(p, o, fds, count);
+
+	if (is_lost(r)) {
+		if (start_again(p, err) < 0)
+			return err->code;
+		r = give(p, o, fds, count);
+	}
+	return r < 0 ? err_sys(err, r, "cannot start a process") : 0;
+}
+
+int porter_take(struct porter *p, struct porter_child *ret, struct err *err)
+{
+	int r = take(p, ret);
+
+	if (is_lost(r))
+		give_up(p);
+	if (r == 0 && ret->pid < 0)
+		r = ret->pid;
+	return r < 0 ? err_sys(err, r, "cannot start a process") : 0;
+}
+
+pid_t porter_order(struct porter *p, const struct porter_order *o, const int *fds,
+		   size_t count, struct err *err)
+{
+	struct porter_child made;
+	int r = porter_give(p, o, fds, count, err);
+
+	if (r < 0)
+		return r;
+	r = porter_take(p, &made, err);
+	if (is_lost(r)) {
+		*err = (struct err){ 0 };
+		r = porter_give(p, o, fds, count, err);
+		if (r == 0)
+			r = porter_take(p, &made, err);
+	}
+	return r < 0 ? r : made.pid;
+}

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ * Whoever may write the cgroup.procs of two cgroups and of the one above both may move
+ * processes between them. To leave a cgroup one needs that of a directory above it: if
+ * none of those is anybody's but root's, nobody else leaves. */
+#include "sys/cgroup_internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include <linux/magic.h>
+
+#include "base/text.h"
+
+enum { DEPTH_MAX = 32 /* directories below a cgroup; deeper ones: refused */ };
+
+/* ---- where it is ---- */
+
+/* Where version 2 is mounted; the first place. */
+static int find_root(char ret[CGROUP_PATH_MAX], struct err *err)
+{
+	FILE *f = fopen("/proc/self/mounts", "re");
+	char line[2 * CGROUP_PATH_MAX];
+	bool found = false;
+
+	while (f && !found && fgets(line, sizeof(line), f)) {
+		struct text left = text_of(line), from, path, kind;
+
+		found = text_split(&left, ' ', &from) && text_split(&left, ' ', &path) &&
+			text_split(&left, ' ', &kind) && text_equal(kind, "cgroup2") &&
+			path.len < CGROUP_PATH_MAX;
+		if (found)
+			snprintf(ret, CGROUP_PATH_MAX, "%.*s", (int)path.len, path.ptr);
+	}
+	if (f)
+		fclose(f);
+	return found ? 0
+		     : err_set(err, -ENOENT, "cgroups of version 2 are not mounted here");
+}
+
+static bool is_below(const char *path, const char *root)
+{
+	size_t len = strlen(root);
+
+	return strncmp(path, root, len) == 0 && path[len] == '/' && path[len + 1] != '\0';
+}
+
+/* Without symbolic links, and below @root. */
+static int resolve(const char *where, const char *root, char ret[CGROUP_PATH_MAX],
+		   struct err *err)
+{
+	char path[2 * CGROUP_PATH_MAX];
+	CLEAN(mem) char *real = NULL;
+
+	snprintf(path, sizeof(path), "%s%.*s",
+		 is_below(where, root) || strcmp(where, root) == 0 || where[0] != '/'
+			 ? ""
+			 : root,
+		 CGROUP_PATH_MAX - 1, where);
+	real = realpath(path, NULL);
+	if (!real)
+		return err_sys(err, -errno,
+			       "cannot find the cgroup '%.100s' below '%.60s'", where,
+			       root);
+	if (!is_below(real, root) || strlen(real) >= CGROUP_PATH_MAX)
+		return err_set(err, -EINVAL, "'%.200s' is no cgroup below '%.100s'",
+			       where, root);
+	snprintf(ret, CGROUP_PATH_MAX, "%s", real);
+	return 0;
+}
+
+static size_t level_of(const char *path, const char *root)
+{
+	size_t level = 0;
+
+	for (path += strlen(root); *path; path++)
+		level += *path == '/';
+	return level;
+}
+
+int cgroup_open(const char *where, struct cgroup *ret, struct err *err)
+{
+	char root[CGROUP_PATH_MAX], path[CGROUP_PATH_MAX];
+	struct statfs fs;
+	struct stat st;
+	size_t level;
+	int r = find_root(root, err);
+
+	if (r == 0)
+		r = resolve(where, root, path, err);
+	if (r < 0)
+		return r;
+	if (stat(path, &st) < 0 || statfs(path, &fs) < 0)
+		return err_sys(err, -errno, "cannot look at the cgroup '%.200s'", where);
+	level = level_of(path, root);
+	if (!S_ISDIR(st.st_mode) || fs.f_type != CGROUP2_SUPER_MAGIC || level > UINT8_MAX)
+		return err_set(err, -EINVAL, "'%.200s' is no cgroup of version 2", where);
+	ret->id = st.st_ino;
+	ret->level = (uint8_t)level;
+	memcpy(ret->path, path, sizeof(path));
+	return 0;
+}
+
+int cgroup_directory(const char *name, char ret[CGROUP_PATH_MAX], struct err *err)
+{
+	char root[CGROUP_PATH_MAX];
+	int r = find_root(root, err);
+
+	if (r < 0)
+		return r;
+	if (name[0] != '/' || strlen(root) + strlen(name) >= CGROUP_PATH_MAX)
+		return err_set(err, -EINVAL, "'%.200s' is no cgroup", name);
+	memcpy(ret, root, strlen(root));
+	memcpy(ret + strlen(root), name, strlen(name) + 1);
+	return 0;
+}
+
+bool cgroup_has_self(const struct cgroup *c)
+{
+	static const char begin[] = "0::";
+	FILE *f = fopen("/proc/self/cgroup", "re");
+	char line[CGROUP_PATH_MAX + 32];
+	const char *own = line + strlen(begin), *name = cgroup_name(c);
+	bool found = false;
+
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = strncmp(line, begin, strlen(begin)) == 0;
+	if (f)
+		fclose(f);
+	if (!found)
+		return false;
+	line[strcspn(line, "\n")] = '\0';
+	return strcmp(own, name) == 0 || is_below(own, name);
+}
+
+int cgroup_look_again(struct cgroup *c, struct err *err)
+{
+	struct stat st;
+
+	if (stat(c->path, &st) < 0)
+		return err_sys(err, -errno, "cannot look at the cgroup '%.200s'",
+			       cgroup_name(c));
+	c->id = st.st_ino;
+	return S_ISDIR(st.st_mode) ? 0 : err_set(err, -ENOENT, "the cgroup is gone");
+}
+
+const char *cgroup_name(const struct cgroup *c)
+{
+	const char *at = c->path + strlen(c->path);
+
+	for (size_t i = 0; i < c->level; i++)
+		while (*--at != '/')
+			;
+	return at;
+}
+
+/* ---- who lives in it ---- */
+
+/* What is below may go while it is looked at: nobody lives there then. */
+static int cannot_see(struct cgroup_walk *w, int depth, int error)
+{
+	if (depth > 0 && (error == ENOENT || error == ENODEV))
+		return 0;
+	return err_sys(w->err, -error, "cannot see who is in the cgroup");
+}
+
+static int walk_processes(struct cgroup_walk *w, int dir, int depth)
+{
+	CLEAN(fd) int fd = openat(dir, "cgroup.procs", O_RDONLY | O_CLOEXEC);
+	FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
+	char line[32];
+	uint32_t pid;
+	int r = 0;
+
+	if (!f)
+		return cannot_see(w, depth, errno);
+	(void)TAKE_FD(fd);
+	while (r == 0 && fgets(line, sizeof(line), f)) {
+		size_t len = strcspn(line, "\n");
+
+		/* 0: of a pid namespace that isn't below ours. */
+		if (!text_to_u32((struct text){ line, len }, INT_MAX, &pid) || pid == 0)
+			r = err_set(w->err, -EXDEV,
+				    "a process of the cgroup can't be seen from here");
+		else
+			r = w->on_process(w, (pid_t)pid);
+	}
+	/* Of one that is for threads the processes are listed above it. */
+	if (r == 0 && ferror(f) && errno != EOPNOTSUPP)
+		r = cannot_see(w, depth, errno);
+	fclose(f);
+	return r;
+}
+
+static int walk_tree(struct cgroup_walk *w, int dir, int depth);
+
+static int walk_below(struct cgroup_walk *w, int dir, const char *name, int depth)
+{
+	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	return fd < 0 ? cannot_see(w, depth, errno) : walk_tree(w, fd, depth);
+}
+
+/* Takes @dir. */
+static int walk_tree(struct cgroup_walk *w, int dir, int depth)
+{
+	DIR *all = fdopendir(dir);
+	const struct dirent *e;
+	struct stat st;
+	int r = 0;
+
+	if (!all || depth == DEPTH_MAX || fstat(dir, &st) < 0) {
+		r = err_set(w->err, -ELOOP, "the cgroup has too many below it");
+		if (all)
+			closedir(all);
+		else
+			close(dir);
+		return r;
+	}
+	if (w->on_cgroup)
+		r = w->on_cgroup(w, st.st_ino);
+	if (r == 0)
+		r = walk_processes(w, dir, depth);
+	while (r == 0 && (e = readdir(all)))
+		if (e->d_type == DT_DIR && e->d_name[0] != '.')
+			r = walk_below(w, dir, e->d_name, depth + 1);
+	closedir(all);
+	return r;
+}
+
+int cgroup_walk(struct cgroup_walk *w, const struct cgroup *c)
+{
+	int dir = open(c->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return dir < 0 ? err_sys(w->err, -errno, "cannot open the cgroup")
+		       : walk_tree(w, dir, 0);
+}
+
+/* ---- may it be guarded? ---- */
+
+static int check_namespace(struct cgroup_walk *w, pid_t pid)
+{
+	const struct stat *here = w->data;
+	char path[64];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)pid);
+	if (stat(path, &st) < 0) {
+		if (errno == ENOENT || errno == ESRCH)
+			return 0; /* it has ended */
+		return err_sys(w->err, -errno,
+			       "cannot see in which network process %d is", (int)pid);
+	}
+	if (st.st_dev == here->st_dev && st.st_ino == here->st_ino)
+		return 0;
+	return err_set(w->err, -EXDEV,
+		       "process %d of the cgroup is in another network namespace, where "
+		       "no rule of this one counts: attach it with --netns %d",
+		       (int)pid, (int)pid);
+}
+
+static bool is_roots_alone(const struct stat *st)
+{
+	return (st->st_uid == 0 || !(st->st_mode & S_IWUSR)) &&
+	       (st->st_gid == 0 || !(st->st_mode & S_IWGRP)) && !(st->st_mode & S_IWOTH);
+}
+
+/* All directories above it, from its parent to the root of the hierarchy. */
+static int check_above(const struct cgroup *c, struct err *err)
+{
+	char path[CGROUP_PATH_MAX], file[CGROUP_PATH_MAX + 32];
+	struct stat st;
+
+	memcpy(path, c->path, sizeof(path));
+	for (size_t i = 0; i < c->level; i++) {
+		*strrchr(path, '/') = '\0';
+		snprintf(file, sizeof(file), "%s/cgroup.procs", path);
+		if (stat(file, &st) < 0)
+			return err_sys(err, -errno, "cannot look at '%.200s'", file);
+		if (!is_roots_alone(&st))
+			return err_set(
+				err, -EPERM,
+				"its processes could leave the cgroup: '%.200s' is "
+				"not root's alone",
+				file);
+	}
+	return 0;
+}
+
+int cgroup_check(const struct cgroup *c, int net, struct err *err)
+{
+	struct stat here;
+	struct cgroup_walk w = { .on_process = check_namespace,
+				 .data = &here,
+				 .err = err };
+	int r = check_above(c, err);
+
+	if (r == 0 && fstat(net, &here) < 0)
+		r = err_sys(err, -errno, "cannot look at the network namespace");
+	return r < 0 ? r : cgroup_walk(&w, c);
+}

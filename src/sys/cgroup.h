@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sys/cgroup - what has to be known of a cgroup before its processes are guarded by it:
+ * its id, where it is, who lives in it, and whether they could leave it.
+ *
+ * Files below /proc and /sys are read; nothing is changed. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+enum { CGROUP_PATH_MAX = 4096 };
+
+struct cgroup {
+	uint64_t id;   /* as the kernel compares it; another one when it is made again */
+	uint8_t level; /* directories below the root: 1 is just below it */
+	char path[CGROUP_PATH_MAX]; /* of the directory, no symbolic link in it */
+};
+
+/* @where is a directory below where cgroup v2 is mounted, or a path as in
+ * /proc/PID/cgroup
+ * ("/system.slice/job"), which counts from the root of the hierarchy. -ENOENT: there is
+ * none; -EINVAL: no cgroup of version 2, or the root itself. */
+int cgroup_open(const char *where, struct cgroup *ret, struct err *err) MUST_CHECK;
+/* Where the directory of one would be whose name is @name, as cgroup_name() says it. */
+int cgroup_directory(const char *name, char ret[CGROUP_PATH_MAX],
+		     struct err *err) MUST_CHECK;
+/* Is this process in it, or below it? In the root it is in nobody's. */
+bool cgroup_has_self(const struct cgroup *c);
+/* One that was opened before: which is it now? -ENOENT: it is gone. */
+int cgroup_look_again(struct cgroup *c, struct err *err) MUST_CHECK;
+/* Its path from the root of the hierarchy on: "/system.slice/job". */
+const char *cgroup_name(const struct cgroup *c);
+/* A process can be moved into the one of directory @dir, and runs there: it is not
+ * frozen, and not one for threads alone. */
+int cgroup_can_be_joined(const char *dir, struct err *err) MUST_CHECK;
+
+/* SIGKILL to everything in and below the one of directory @dir. */
+int cgroup_kill(const char *dir, struct err *err) MUST_CHECK;
+
+/* The same, of one that is made if there is none; its parent has to be there. @ret_made
+ * says whether it was. */
+int cgroup_make(const char *where, struct cgroup *ret, bool *ret_made,
+		struct err *err) MUST_CHECK;
+
+/* Refuse what the filter by cgroup wouldn't hold:
+ *   -EXDEV  a process lives in another network namespace than @net (a descriptor), so its
+ *           packets never come to the host's rules
+ *   -EPERM  a process that is not root's could move into a cgroup that is not below this
+ *           one: it may write the cgroup.procs there, and those of the parent that both
+ *           share
+ * A cgroup with nobody in it passes the first of the two; whoever comes later has come
+ * from outside. */
+int cgroup_check(const struct cgroup *c, int net, struct err *err) MUST_CHECK;
+
+/* Internet sockets that processes of @c have open, and that were made in another cgroup:
+ * the filter takes them for somebody else's. The kernel lists a socket when it is bound
+ * or connected: one that is neither is found when it is used, so look again later. */
+struct cgroup_strays {
+	bool known; /* it could be seen, of all processes */
+	uint32_t sockets, processes;
+	pid_t first; /* one of these processes */
+	/* Packet and raw sockets that processes of @c have, wherever they were made. */
+	uint32_t packet, raw;
+};
+struct cgroup_strays cgroup_strays(const struct cgroup *c);
+/* Packet and raw sockets that user @uid has made; nothing else is counted. */
+struct cgroup_strays user_raw_sockets(uint32_t uid);

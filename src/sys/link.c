@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sys/link.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <libmnl/libmnl.h>
+#include <linux/fib_rules.h>
+#include <linux/if_link.h>
+#include <linux/neighbour.h>
+#include <linux/rtnetlink.h>
+#include <linux/veth.h>
+#include <net/if.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/addr.h"
+
+/* The stub link's two ends and what they are called. */
+#define STUB_NAME "weir0"
+#define STUB_PEER "weir1"
+
+enum {
+	BUFFER_SIZE = 1024, /* the largest message here is below 300 bytes */
+	LO_INDEX = 1,	    /* loopback is the first device of every namespace */
+	STUB_V4_BITS = 29,
+	STUB_V6_BITS = 64,
+	/* Below the least that IPv6 takes (1280): the kernel then sets none up on the far
+	 * end, which only swallows what comes, whatever its size. */
+	STUB_PEER_MTU = 1000,
+	UPLINK_MTU = 65520, /* what slirp4netns and pasta take */
+	UPLINK_TABLE = 77,
+	UPLINK_RULE = 100, /* before the main table's rule */
+};
+
+/* IPv4: the range that RFC 7335 sets aside for a host's own ends of a transition link,
+ * which no network routes. IPv6: from the documentation prefix (RFC 3849), which is
+ * never routed either and, unlike a unique local address, does not make resolvers
+ * sort IPv6 behind IPv4 (RFC 6724, section 10.3). */
+static const uint8_t stub_v4[4] = { 192, 0, 0, 2 };
+static const uint8_t gateway_v4[4] = { 192, 0, 0, 1 };
+static const uint8_t stub_v6[16] = { 0x20, 0x01, 0x0d, 0xb8, 0x77, 0x65, 0x69, 0x72,
+				     0,	   0,	 0,    0,    0,	   0,	 0,    2 };
+static const uint8_t gateway_v6[16] = { 0x20, 0x01, 0x0d, 0xb8, 0x77, 0x65, 0x69, 0x72,
+					0,    0,    0,	  0,	0,    0,    0,	  1 };
+
+/* A request under construction, in a buffer on the caller's stack. */
+struct request {
+	char buf[BUFFER_SIZE];
+	struct nlmsghdr *header;
+};
+
+static void *request_begin(struct request *q, uint16_t type, uint16_t flags,
+			   size_t body_size)
+{
+	memset(q->buf, 0, sizeof(q->buf));
+	q->header = mnl_nlmsg_put_header(q->buf);
+	q->header->nlmsg_type = type;
+	q->header->nlmsg_flags = NLM_F_REQUEST | flags;
+	return mnl_nlmsg_put_extra_header(q->header, body_size);
+}
+
+/* Send and read one answer into the same buffer. Return: its size, or -errno. */
+static ssize_t request_exchange(int fd, struct request *q)
+{
+	ssize_t n = send(fd, q->header, q->header->nlmsg_len, 0);
+
+	if (n < 0)
+		return -errno;
+	n = recv(fd, q->buf, sizeof(q->buf), MSG_TRUNC);
+	if (n < 0)
+		return -errno;
+	if ((size_t)n > sizeof(q->buf) || !mnl_nlmsg_ok(q->header, (int)n))
+		return -EBADMSG;
+	return n;
+}
+
+/* The error number in an answer, 0 for an acknowledgement or another message. */
+static int answer_errno(const struct request *q)
+{
+	const struct nlmsgerr *e = mnl_nlmsg_get_payload(q->header);
+
+	if (q->header->nlmsg_type != NLMSG_ERROR)
+		return 0;
+	if (mnl_nlmsg_get_payload_len(q->header) < sizeof(*e))
+		return -EBADMSG;
+	return e->error;
+}
+
+static int request_ack(int fd, struct request *q)
+{
+	ssize_t n;
+
+	q->header->nlmsg_flags |= NLM_F_ACK;
+	n = request_exchange(fd, q);
+	return n < 0 ? (int)n : answer_errno(q);
+}
+
+static int link_up(int fd, int index)
+{
+	struct request q;
+	struct ifinfomsg *body = request_begin(&q, RTM_NEWLINK, 0, sizeof(*body));
+
+	body->ifi_index = index;
+	body->ifi_flags = IFF_UP;
+	body->ifi_change = IFF_UP;
+	return request_ack(fd, &q);
+}
+
+/* Every queue has its place in sysfs, and by default there is one for each processor. */
+static void put_one_queue(struct nlmsghdr *header)
+{
+	mnl_attr_put_u32(header, IFLA_NUM_TX_QUEUES, 1);
+	mnl_attr_put_u32(header, IFLA_NUM_RX_QUEUES, 1);
+}
+
+/* Both ends, still down: the kernel can't bring one up before it has the other. */
+static int stub_create(int fd)
+{
+	struct request q;
+	struct ifinfomsg *body =
+		request_begin(&q, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, sizeof(*body));
+	struct nlattr *info, *data, *peer;
+
+	body->ifi_flags = IFF_NOARP;
+	body->ifi_change = IFF_NOARP;
+	mnl_attr_put_strz(q.header, IFLA_IFNAME, STUB_NAME);
+	put_one_queue(q.header);
+	mnl_attr_put_u32(q.header, IFLA_GROUP, LINK_STUB_GROUP);
+	info = mnl_attr_nest_start(q.header, IFLA_LINKINFO);
+	mnl_attr_put_strz(q.header, IFLA_INFO_KIND, "veth");
+	data = mnl_attr_nest_start(q.header, IFLA_INFO_DATA);
+	peer = mnl_attr_nest_start(q.header, VETH_INFO_PEER);
+	body = mnl_nlmsg_put_extra_header(q.header, sizeof(*body));
+	body->ifi_flags = IFF_NOARP;
+	body->ifi_change = IFF_NOARP;
+	mnl_attr_put_strz(q.header, IFLA_IFNAME, STUB_PEER);
+	mnl_attr_put_u32(q.header, IFLA_MTU, STUB_PEER_MTU);
+	put_one_queue(q.header);
+	mnl_attr_put_u32(q.header, IFLA_GROUP, LINK_STUB_GROUP);
+	mnl_attr_nest_end(q.header, peer);
+	mnl_attr_nest_end(q.header, data);
+	mnl_attr_nest_end(q.header, info);
+	return request_ack(fd, &q);
+}
+
+/* Return: the index of our end, or -errno. */
+static int stub_make(int fd)
+{
+	int index, r = stub_create(fd);
+
+	if (r < 0)
+		return r;
+	index = (int)if_nametoindex(STUB_NAME);
+	if (index == 0)
+		return -errno;
+	r = link_up(fd, (int)if_nametoindex(STUB_PEER));
+	if (r == 0)
+		r = link_up(fd, index);
+	return r < 0 ? r : index;
+}
+
+static int addr_add(int fd, int index, const struct addr *a, uint8_t bits)
+{
+	struct request q;
+	struct ifaddrmsg *body =
+		request_begin(&q, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, sizeof(*body));
+
+	body->ifa_family = a->family == ADDR_V4 ? AF_INET : AF_INET6;
+	body->ifa_prefixlen = bits;
+	body->ifa_index = (uint32_t)index;
+	/* Without duplicate address detection it can be used as soon as it is local. */
+	body->ifa_flags = a->family == ADDR_V6 ? IFA_F_NODAD : 0;
+	mnl_attr_put(q.header, IFA_LOCAL, addr_size(a), a->bytes);
+	mnl_attr_put(q.header, IFA_ADDRESS, addr_size(a), a->bytes);
+	return request_ack(fd, &q);
+}
+
+/* A socket that hears what the kernel says to @groups from now on. */
+static int news_open(uint32_t groups)
+{
+	const struct sockaddr_nl address = { .nl_family = AF_NETLINK,
+					     .nl_groups = groups };
+	CLEAN(fd) int fd = link_route_open();
+
+	if (fd < 0)
+		return fd;
+	if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
+		return -errno;
+	return TAKE_FD(fd);
+}
+
+/* Wait for something to be said. What, doesn't matter; cut or lost, it says: look again.
+ */
+static int news_wait(int fd, int most_ms)
+{
+	struct pollfd wait = { .fd = fd, .events = POLLIN };
+	char news[BUFFER_SIZE];
+	int n = poll(&wait, 1, most_ms);
+
+	if (n == 0)
+		return -ETIMEDOUT;
+	if (n < 0 || (recv(fd, news, sizeof(news), 0) < 0 && errno != ENOBUFS))
+		return -errno;
+	return 0;
+}
+
+/* The kernel puts in the route to an IPv6 address of our own a moment after it has said
+ * that the address is there, by a worker that waits for its turn where much is to do.
+ * What comes for the address until then is lost: the first connection's answer or its
+ * refusal, and that connection hangs for a second. */
+static int addr_add_local(int fd, int index, const struct addr *a, uint8_t bits)
+{
+	CLEAN(fd) int news = news_open(RTMGRP_IPV6_ROUTE);
+	int r = news < 0 ? news : addr_add(fd, index, a, bits);
+
+	while (r == 0 && (r = link_addr_is_local(fd, a)) == 0)
+		r = news_wait(news, LINK_LOCAL_WAIT_MS);
+	return r < 0 ? r : 0;
+}
+
+/* A default route; the gateway need not be in a network of the link's. */
+static int route_add(int fd, int index, uint8_t table, const struct addr *gateway)
+{
+	struct request q;
+	struct rtmsg *body =
+		request_begin(&q, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, sizeof(*body));
+
+	body->rtm_family = gateway->family == ADDR_V4 ? AF_INET : AF_INET6;
+	body->rtm_table = table;
+	body->rtm_flags = RTNH_F_ONLINK;
+	body->rtm_protocol = RTPROT_STATIC;
+	body->rtm_scope = RT_SCOPE_UNIVERSE;
+	body->rtm_type = RTN_UNICAST;
+	mnl_attr_put(q.header, RTA_GATEWAY, addr_size(gateway), gateway->bytes);
+	mnl_attr_put_u32(q.header, RTA_OIF, (uint32_t)index);
+	return request_ack(fd, &q);
+}
+
+static int neighbour_add(int fd, int index, const struct addr *a)
+{
+	static const uint8_t mac[6] = { 0x02, 0x77, 0x65, 0x69, 0x72, 0x01 };
+	struct request q;
+	struct ndmsg *body = request_begin(&q, RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE,
+					   sizeof(*body));
+
+	body->ndm_family = a->family == ADDR_V4 ? AF_INET : AF_INET6;
+	body->ndm_ifindex = index;
+	body->ndm_state = NUD_PERMANENT;
+	mnl_attr_put(q.header, NDA_DST, addr_size(a), a->bytes);
+	mnl_attr_put(q.header, NDA_LLADDR, sizeof(mac), mac);
+	return request_ack(fd, &q);
+}
+
+static int stub_family(int fd, int index, const struct addr *own, uint8_t bits,
+		       const struct addr *gateway)
+{
+	int r = addr_add_local(fd, index, own, bits);
+
+	if (r == 0)
+		r = neighbour_add(fd, index, gateway);
+	if (r == 0)
+		r = route_add(fd, index, RT_TABLE_MAIN, gateway);
+	return r;
+}
+
+static bool kernel_has_ipv6(void)
+{
+	CLEAN(fd) int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	return fd >= 0;
+}
+
+int link_loopback_up(int route_fd)
+{
+	return link_up(route_fd, LO_INDEX);
+}
+
+int link_setup_owned(bool *ret_ipv6, struct err *err)
+{
+	struct addr own = addr_from_bytes(ADDR_V4, stub_v4);
+	struct addr gateway = addr_from_bytes(ADDR_V4, gateway_v4);
+	CLEAN(fd) int fd = link_route_open();
+	bool ipv6 = kernel_has_ipv6();
+	int index, r;
+
+	if (fd < 0)
+		return err_sys(err, fd, "cannot open a route socket");
+	r = link_loopback_up(fd);
+	if (r < 0)
+		return err_sys(err, r, "cannot bring the loopback device up");
+	index = stub_make(fd);
+	if (index < 0)
+		return err_sys(err, index, "cannot make a veth pair");
+	r = stub_family(fd, index, &own, STUB_V4_BITS, &gateway);
+	if (r < 0)
+		return err_sys(err, r, "cannot set up IPv4 on the stub link");
+	own = addr_from_bytes(ADDR_V6, stub_v6);
+	gateway = addr_from_bytes(ADDR_V6, gateway_v6);
+	if (ipv6) {
+		r = stub_family(fd, index, &own, STUB_V6_BITS, &gateway);
+		/* Switched off by sysctl: then it is off inside as well. */
+		if (r == -EACCES || r == -EPERM || r == -EOPNOTSUPP)
+			ipv6 = false;
+		else if (r < 0)
+			return err_sys(err, r, "cannot set up IPv6 on the stub link");
+	}
+	*ret_ipv6 = ipv6;
+	return 0;
+}
+
+/* UDP asks UPLINK_TABLE first; once the link is gone, that table is empty. */
+static int udp_rule_add(int fd, uint8_t family)
+{
+	struct request q;
+	struct fib_rule_hdr *body =
+		request_begin(&q, RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL, sizeof(*body));
+
+	body->family = family == ADDR_V4 ? AF_INET : AF_INET6;
+	body->action = FR_ACT_TO_TBL;
+	body->table = UPLINK_TABLE;
+	mnl_attr_put_u32(q.header, FRA_PRIORITY, UPLINK_RULE);
+	mnl_attr_put_u8(q.header, FRA_IP_PROTO, IPPROTO_UDP);
+	return request_ack(fd, &q);
+}
+
+static int uplink_up(int fd, int index)
+{
+	struct request q;
+	struct ifinfomsg *body = request_begin(&q, RTM_NEWLINK, 0, sizeof(*body));
+
+	body->ifi_index = index;
+	body->ifi_flags = IFF_UP;
+	body->ifi_change = IFF_UP;
+	mnl_attr_put_u32(q.header, IFLA_MTU, UPLINK_MTU);
+	return request_ack(fd, &q);
+}
+
+static int uplink_family(int fd, int index, const struct addr *own,
+			 const struct addr *gateway, bool silent)
+{
+	int r = addr_add_local(fd, index, own, (uint8_t)(addr_size(own) * 8));
+
+	if (r == 0 && silent)
+		r = neighbour_add(fd, index, gateway);
+	if (r == 0)
+		r = route_add(fd, index, UPLINK_TABLE, gateway);
+	return r == 0 ? udp_rule_add(fd, own->family) : r;
+}
+
+/* Return: the index of the link @name, once the kernel has told of it. */
+static int uplink_wait(const char *name)
+{
+	CLEAN(fd) int news = news_open(RTMGRP_LINK);
+	int index, r;
+
+	if (news < 0)
+		return news;
+	while ((index = (int)if_nametoindex(name)) == 0) {
+		r = news_wait(news, LINK_UPLINK_WAIT_MS);
+		if (r < 0)
+			return r;
+	}
+	return index;
+}
+
+int link_setup_uplink(const struct link_uplink *u, struct err *err)
+{
+	CLEAN(fd) int fd = link_route_open();
+	int index = fd < 0 ? fd : uplink_wait(u->name), r;
+
+	if (index < 0)
+		return err_sys(err, index, "cannot find the uplink's link %s", u->name);
+	r = uplink_up(fd, index);
+	for (size_t i = 0; i < ARRAY_SIZE(u->own) && r == 0; i++)
+		if (u->own[i].family != ADDR_NONE)
+			r = uplink_family(fd, index, &u->own[i], &u->gateway[i],
+					  u->silent[i]);
+	return r < 0 ? err_sys(err, r, "cannot set up the uplink's link %s", u->name) : 0;
+}
+
+int link_route_open(void)
+{
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+
+	return fd < 0 ? -errno : fd;
+}
+
+/* Ask for the route to @a. Return: its type (RTN_…), or -errno. */
+static int route_type(int fd, const struct addr *a)
+{
+	struct request q;
+	struct rtmsg *body = request_begin(&q, RTM_GETROUTE, 0, sizeof(*body));
+	ssize_t n;
+	int r;
+
+	body->rtm_family = a->family == ADDR_V4 ? AF_INET : AF_INET6;
+	body->rtm_dst_len = (uint8_t)(addr_size(a) * 8);
+	mnl_attr_put(q.header, RTA_DST, addr_size(a), a->bytes);
+	n = request_exchange(fd, &q);
+	if (n < 0)
+		return (int)n;
+	r = answer_errno(&q);
+	if (r < 0)
+		return r;
+	if (q.header->nlmsg_type != RTM_NEWROUTE ||
+	    mnl_nlmsg_get_payload_len(q.header) < sizeof(*body))
+		return -EBADMSG;
+	body = mnl_nlmsg_get_payload(q.header);
+	return body->rtm_type;
+}
+
+int link_addr_is_local(int route_fd, const struct addr *a)
+{
+	int type = route_type(route_fd, a);
+
+	/* No route is no way out, but not an address of ours either. */
+	if (type == -ENETUNREACH || type == -EHOSTUNREACH || type == -EACCES ||
+	    type == -EINVAL)
+		return 0;
+	if (type < 0)
+		return type;
+	return type == RTN_LOCAL || type == RTN_ANYCAST || type == RTN_BROADCAST;
+}
+
+int link_has_default_route(int route_fd, int family)
+{
+	/* Any global address serves: one of the root name servers' (l.root). */
+	static const uint8_t four[4] = { 199, 7, 83, 42 };
+	static const uint8_t six[16] = { 0x20, 0x01, 0x05, 0x00, 0x00, 0x9f, 0, 0,
+					 0,    0,    0,	   0,	 0,    0,    0, 0x42 };
+	struct addr a = family == 4 ? addr_from_bytes(ADDR_V4, four)
+				    : addr_from_bytes(ADDR_V6, six);
+	int type = route_type(route_fd, &a);
+
+	if (type == -ENETUNREACH || type == -EHOSTUNREACH || type == -EACCES ||
+	    type == -EINVAL || type == -EAFNOSUPPORT)
+		return 0;
+	if (type < 0)
+		return type;
+	return type == RTN_UNICAST;
+}

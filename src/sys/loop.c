@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sys/loop.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+
+enum {
+	BATCH_MAX = 64,	   /* events taken by one epoll_wait */
+	TIMERS_FIRST = 64, /* heap slots at first; doubled as needed */
+	WAIT_MAX_MS = 60 * 1000,
+};
+
+struct loop {
+	int epoll_fd;
+	bool stopping;
+	int64_t now_ms;
+	bool firing;
+	struct epoll_event batch[BATCH_MAX];
+	int batch_at, batch_count;
+	struct loop_timer **heap; /* owned; the earliest first */
+	uint32_t timer_count, timer_capacity;
+	struct loop_deferred *deferred, *running; /* the latter in this turn */
+	void (*turn_end)(void *data);
+	void *turn_end_data;
+};
+
+struct loop *loop_new(void)
+{
+	struct loop *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return NULL;
+	l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (l->epoll_fd < 0) {
+		free(l);
+		return NULL;
+	}
+	l->now_ms = clock_now_ms();
+	return l;
+}
+
+void loop_free(struct loop *l)
+{
+	if (!l)
+		return;
+	close(l->epoll_fd);
+	free(l->heap);
+	free(l);
+}
+
+int64_t loop_now_ms(const struct loop *l)
+{
+	return l->now_ms;
+}
+
+static int control(struct loop *l, int op, struct loop_source *s, uint32_t events)
+{
+	struct epoll_event ev = { .events = events, .data.ptr = s };
+
+	if (epoll_ctl(l->epoll_fd, op, s->fd, &ev) < 0)
+		return -errno;
+	s->events = events;
+	s->added = true;
+	return 0;
+}
+
+int loop_add(struct loop *l, struct loop_source *s, uint32_t events)
+{
+	return control(l, EPOLL_CTL_ADD, s, events);
+}
+
+int loop_modify(struct loop *l, struct loop_source *s, uint32_t events)
+{
+	if (s->added && s->events == events)
+		return 0;
+	return control(l, EPOLL_CTL_MOD, s, events);
+}
+
+void loop_remove(struct loop *l, struct loop_source *s)
+{
+	if (!s->added)
+		return;
+	epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, s->fd, NULL);
+	s->added = false;
+	for (int i = l->batch_at; i < l->batch_count; i++)
+		if (l->batch[i].data.ptr == s)
+			l->batch[i].data.ptr = NULL;
+}
+
+static void heap_put(struct loop *l, uint32_t i, struct loop_timer *t)
+{
+	l->heap[i] = t;
+	t->slot = i + 1;
+}
+
+static void heap_up(struct loop *l, uint32_t i)
+{
+	struct loop_timer *t = l->heap[i];
+
+	while (i > 0) {
+		uint32_t parent = (i - 1) / 2;
+
+		if (l->heap[parent]->at_ms <= t->at_ms)
+			break;
+		heap_put(l, i, l->heap[parent]);
+		i = parent;
+	}
+	heap_put(l, i, t);
+}
+
+static void heap_down(struct loop *l, uint32_t i)
+{
+	struct loop_timer *t = l->heap[i];
+
+	for (;;) {
+		uint32_t child = 2 * i + 1;
+
+		if (child >= l->timer_count)
+			break;
+		if (child + 1 < l->timer_count &&
+		    l->heap[child + 1]->at_ms < l->heap[child]->at_ms)
+			child++;
+		if (t->at_ms <= l->heap[child]->at_ms)
+			break;
+		heap_put(l, i, l->heap[child]);
+		i = child;
+	}
+	heap_put(l, i, t);
+}
+
+static int heap_reserve(struct loop *l)
+{
+	uint32_t capacity = MAX(l->timer_capacity * 2, (uint32_t)TIMERS_FIRST);
+	struct loop_timer **heap;
+
+	if (l->timer_count < l->timer_capacity)
+		return 0;
+	heap = reallocarray(l->heap, capacity, sizeof(*heap));
+	if (!heap)
+		return -ENOMEM;
+	l->heap = heap;
+	l->timer_capacity = capacity;
+	return 0;
+}
+
+/* A timer that another timer starts fires in a later turn at the soonest, so one that
+ * restarts itself at once starves neither sockets nor other timers. */
+int loop_timer_start(struct loop *l, struct loop_timer *t, int64_t at_ms)
+{
+	int r;
+
+	if (l->firing)
+		at_ms = MAX(at_ms, l->now_ms + 1);
+	if (t->slot > 0) {
+		t->at_ms = at_ms;
+		heap_up(l, t->slot - 1);
+		heap_down(l, t->slot - 1);
+		return 0;
+	}
+	r = heap_reserve(l);
+	if (r < 0)
+		return r;
+	t->at_ms = at_ms;
+	heap_put(l, l->timer_count++, t);
+	heap_up(l, t->slot - 1);
+	return 0;
+}
+
+void loop_timer_stop(struct loop *l, struct loop_timer *t)
+{
+	struct loop_timer *last;
+	uint32_t i;
+
+	if (t->slot == 0)
+		return;
+	i = t->slot - 1;
+	t->slot = 0;
+	last = l->heap[--l->timer_count];
+	if (last == t)
+		return;
+	heap_put(l, i, last);
+	heap_up(l, i);
+	heap_down(l, last->slot - 1);
+}
+
+void loop_defer(struct loop *l, struct loop_deferred *d)
+{
+	d->next = l->deferred;
+	l->deferred = d;
+}
+
+static void take_out(struct loop_deferred **at, const struct loop_deferred *d)
+{
+	while (*at && *at != d)
+		at = &(*at)->next;
+	if (*at)
+		*at = d->next;
+}
+
+void loop_defer_cancel(struct loop *l, struct loop_deferred *d)
+{
+	take_out(&l->deferred, d);
+	take_out(&l->running, d);
+}
+
+void loop_on_turn_end(struct loop *l, void (*fn)(void *data), void *data)
+{
+	l->turn_end = fn;
+	l->turn_end_data = data;
+}
+
+static int wait_ms(const struct loop *l, int max_wait_ms)
+{
+	int64_t wait = WAIT_MAX_MS;
+
+	if (l->deferred)
+		return 0;
+	if (l->timer_count > 0)
+		wait = MIN(wait, l->heap[0]->at_ms - clock_now_ms());
+	if (max_wait_ms >= 0)
+		wait = MIN(wait, (int64_t)max_wait_ms);
+	return wait < 0 ? 0 : (int)wait;
+}
+
+static void fire_timers(struct loop *l)
+{
+	l->firing = true;
+	while (l->timer_count > 0 && l->heap[0]->at_ms <= l->now_ms) {
+		struct loop_timer *t = l->heap[0];
+
+		loop_timer_stop(l, t);
+		t->on_fire(t);
+	}
+	l->firing = false;
+}
+
+static void run_deferred(struct loop *l)
+{
+	l->running = l->deferred;
+	l->deferred = NULL;
+	while (l->running) {
+		struct loop_deferred *d = l->running;
+
+		l->running = d->next;
+		d->run(d);
+	}
+}
+
+int loop_turn(struct loop *l, int max_wait_ms)
+{
+	int n = epoll_wait(l->epoll_fd, l->batch, BATCH_MAX, wait_ms(l, max_wait_ms));
+
+	if (n < 0 && errno != EINTR)
+		return -errno;
+	l->now_ms = clock_now_ms();
+	l->batch_count = n < 0 ? 0 : n;
+	for (l->batch_at = 0; l->batch_at < l->batch_count;) {
+		struct epoll_event *ev = &l->batch[l->batch_at++];
+		struct loop_source *s = ev->data.ptr;
+
+		if (s)
+			s->on_ready(s, ev->events);
+	}
+	fire_timers(l);
+	if (l->turn_end)
+		l->turn_end(l->turn_end_data);
+	run_deferred(l);
+	return 0;
+}
+
+int loop_run(struct loop *l)
+{
+	int r = 0;
+
+	while (!l->stopping && r == 0)
+		r = loop_turn(l, -1);
+	return r;
+}
+
+void loop_stop(struct loop *l)
+{
+	l->stopping = true;
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sys/options.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "sys/term.h"
+
+enum { HELP_COLUMN = 28, VARIABLE_SIZE = 64 };
+
+const struct cli_option *cli_option_find(const struct cli_options *table,
+					 struct text name)
+{
+	for (size_t i = 0; i < table->count; i++)
+		if (text_equal(name, table->items[i].name))
+			return &table->items[i];
+	return NULL;
+}
+
+static void mark(const struct cli_options *table, const struct cli_option *o,
+		 uint64_t *given)
+{
+	if (given)
+		*given |= 1ULL << (o - table->items);
+}
+
+static int option_take(const struct cli_options *table, void *target, int argc,
+		       char **argv, int *i, uint64_t *given, struct err *err)
+{
+	const char *text = argv[*i] + 2;
+	const char *equals = strchr(text, '=');
+	struct text name = { text, equals ? (size_t)(equals - text) : strlen(text) };
+	const struct cli_option *o = cli_option_find(table, name);
+	const char *value = equals ? equals + 1 : NULL;
+	char shown[TEXT_ESCAPED_SIZE];
+
+	if (!o)
+		return err_set(err, -EINVAL, "'--%s' is not an option here",
+			       text_escape(name, shown, sizeof(shown)));
+	if (!o->arg && value)
+		return err_set(err, -EINVAL, "--%s takes no value", o->name);
+	if (o->arg && !value) {
+		if (*i + 1 >= argc || strcmp(argv[*i + 1], "--") == 0)
+			return err_set(err, -EINVAL, "--%s needs a value: %s", o->name,
+				       o->arg);
+		value = argv[++*i];
+	}
+	if (o->set(target, value, err) < 0)
+		return err_context(err, "--%s", o->name);
+	mark(table, o, given);
+	return 0;
+}
+
+int cli_options_parse(const struct cli_options *table, void *target, int argc,
+		      char **argv, uint64_t *given, struct err *err)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+	struct err all = { 0 };
+	int i;
+
+	for (i = 1; i < argc && argv[i][0] == '-' && argv[i][1] != '\0'; i++) {
+		struct err one = { 0 };
+
+		if (strcmp(argv[i], "--") == 0) {
+			i++;
+			break;
+		}
+		if (argv[i][1] != '-')
+			err_set(&one, -EINVAL, "'%s' is not an option here",
+				text_escape(text_of(argv[i]), shown, sizeof(shown)));
+		else
+			(void)!option_take(table, target, argc, argv, &i, given, &one);
+		err_also(&all, &one);
+	}
+	return all.code < 0 ? err_set(err, all.code, "%s", all.text) : i;
+}
+
+/* --- the environment --- */
+
+static const char variable_prefix[] = "WEIR_";
+
+static char *variable_name(const struct cli_option *o, char *buf)
+{
+	size_t used = strlen(variable_prefix);
+
+	memcpy(buf, variable_prefix, used);
+	for (const char *p = o->name; *p && used < VARIABLE_SIZE - 1; p++)
+		buf[used++] = (char)(*p == '-'		      ? '_'
+				     : *p >= 'a' && *p <= 'z' ? *p - 'a' + 'A'
+							      : *p);
+	buf[used] = '\0';
+	return buf;
+}
+
+static int flag_from(const struct cli_option *o, void *target, const char *value,
+		     struct err *err)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+
+	if (strcmp(value, "0") == 0 || strcmp(value, "false") == 0)
+		return 0;
+	if (strcmp(value, "1") == 0 || strcmp(value, "true") == 0)
+		return o->set(target, NULL, err);
+	return err_set(err, -EINVAL, "'%s' is not one of 1, 0, true, false",
+		       text_escape(text_of(value), shown, sizeof(shown)));
+}
+
+static int list_from(const struct cli_option *o, void *target, const char *value,
+		     struct arena *arena, struct err *err)
+{
+	struct text rest = text_of(value), part;
+	int r = 0;
+
+	while (r == 0 && text_split(&rest, o->separator, &part)) {
+		const char *copy;
+
+		part = text_trim(part);
+		if (part.len == 0)
+			continue;
+		copy = arena_text(arena, part);
+		r = copy ? o->set(target, copy, err)
+			 : err_set(err, -ENOMEM, "out of memory");
+	}
+	return r;
+}
+
+int cli_options_environment(const struct cli_options *table, void *target,
+			    struct arena *arena, uint64_t *given, struct err *err)
+{
+	struct err all = { 0 };
+
+	for (size_t i = 0; i < table->count; i++) {
+		const struct cli_option *o = &table->items[i];
+		char name[VARIABLE_SIZE];
+		const char *value = getenv(variable_name(o, name));
+		struct err one = { 0 };
+		int r;
+
+		if ((*given >> i & 1) != 0 || !value || value[0] == '\0')
+			continue;
+		if (!o->arg)
+			r = flag_from(o, target, value, &one);
+		else if (o->separator)
+			r = list_from(o, target, value, arena, &one);
+		else
+			r = o->set(target, value, &one);
+		if (r < 0) {
+			err_context(&one, "%s", name);
+			err_also(&all, &one);
+		} else {
+			mark(table, o, given);
+		}
+	}
+	return all.code < 0 ? err_set(err, all.code, "%s", all.text) : 0;
+}
+
+static bool has_variable(const struct cli_options *table, struct text name)
+{
+	char buf[VARIABLE_SIZE];
+
+	for (size_t i = 0; i < table->count; i++)
+		if (text_equal(name, variable_name(&table->items[i], buf)))
+			return true;
+	return false;
+}
+
+const char *cli_options_stray_variable(const struct cli_options *table)
+{
+	for (char **e = environ; e && *e; e++) {
+		struct text name = { *e, strcspn(*e, "=") };
+
+		if (strncmp(*e, variable_prefix, strlen(variable_prefix)) == 0 &&
+		    !has_variable(table, name))
+			return *e;
+	}
+	return NULL;
+}
+
+void cli_options_print(FILE *out, const struct cli_options *table)
+{
+	unsigned int width = term_width(out);
+
+	for (size_t i = 0; i < table->count; i++) {
+		const struct cli_option *o = &table->items[i];
+		const char *arg = o->arg ? o->arg : "";
+		int used = fprintf(out, "  --%s%s%s", o->name, *arg ? " " : "", arg);
+
+		/* What is too long for its column has the help below it. */
+		if (used >= HELP_COLUMN)
+			used = fprintf(out, "\n") - 1;
+		fprintf(out, "%*s", HELP_COLUMN - used, "");
+		term_wrap(out, o->help, HELP_COLUMN, HELP_COLUMN, width);
+	}
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sys/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stddef.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+void process_reap(pid_t pid, bool kill_it)
+{
+	if (pid <= 0)
+		return;
+	if (kill_it)
+		kill(pid, SIGKILL);
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
+void process_die_by(int sig)
+{
+	const struct sigaction by_default = { .sa_handler = SIG_DFL };
+	const struct rlimit none = { 0, 0 };
+	sigset_t set;
+
+	setrlimit(RLIMIT_CORE, &none);
+	sigaction(sig, &by_default, NULL);
+	sigemptyset(&set);
+	sigaddset(&set, sig);
+	kill(getpid(), sig);
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
+static const int forwarded[] = { SIGTERM, SIGINT,  SIGHUP,  SIGQUIT,
+				 SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH };
+
+int process_open_signals(struct err *err)
+{
+	struct sigaction old;
+	sigset_t set;
+	int fd;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGCONT);
+	/* What our caller ignores (nohup) stays ignored, here and by the command. */
+	for (size_t i = 0; i < ARRAY_SIZE(forwarded); i++)
+		if (sigaction(forwarded[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+			sigaddset(&set, forwarded[i]);
+	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+		return err_sys(err, -errno, "cannot block signals");
+	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return fd < 0 ? err_sys(err, -errno, "cannot open a signalfd") : fd;
+}
+
+int process_pair(int *ret_ours, int *ret_theirs, struct err *err)
+{
+	int fds[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
+		return err_sys(err, -errno, "cannot make a socket pair");
+	*ret_ours = fds[0];
+	*ret_theirs = fds[1];
+	return 0;
+}
+
+int process_dont_wait(int fd)
+{
+	return fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
+}

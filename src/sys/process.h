@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sys/process - how control's children end, and how it does itself. */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+/* Wait for the end of @pid; 0 or less: there is none. @kill_it: don't wait for its own
+ * end. */
+void process_reap(pid_t pid, bool kill_it);
+
+/* A signalfd of what is forwarded to the command, and SIGCONT. Return: it, or -errno. */
+int process_open_signals(struct err *err) MUST_CHECK;
+
+/* A SOCK_SEQPACKET pair. Return: 0 or -errno. */
+int process_pair(int *ret_ours, int *ret_theirs, struct err *err) MUST_CHECK;
+
+/* Die by the signal that the command died by, as a shell or make looks for. */
+void process_die_by(int sig);
+/* Calls on @fd, a socket, return at once from now on. Return: 0 or -errno. */
+int process_dont_wait(int fd) MUST_CHECK;

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sys/sock.h"
+
+#include <errno.h>
+#include <linux/netlink.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* After netinet/in.h, which has the same names as the kernel's. */
+#include "base/addr.h"
+#include <linux/netfilter_ipv4.h>
+#include <linux/netfilter_ipv6/ip6_tables.h>
+
+enum {
+	LISTEN_BACKLOG = 512,
+	/* A burst of queries waits here while a commit is under way. */
+	DNS_RECEIVE_BYTES = 1024 * 1024,
+};
+
+void sandbox_fds_init(struct sandbox_fds *s)
+{
+	for (size_t i = 0; i < SANDBOX_FD_COUNT; i++)
+		s->fd[i] = -1;
+}
+
+void sandbox_fds_done(struct sandbox_fds *s)
+{
+	for (size_t i = 0; i < SANDBOX_FD_COUNT; i++)
+		if (s->fd[i] >= 0)
+			close(s->fd[i]);
+	sandbox_fds_init(s);
+}
+
+int sandbox_netlink_open(int *ret, struct err *err)
+{
+	struct sockaddr_nl sa = { .nl_family = AF_NETLINK };
+	CLEAN(fd)
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK,
+			NETLINK_NETFILTER);
+
+	if (fd < 0)
+		return err_sys(err, -errno, "cannot open a netfilter socket");
+	if (bind(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0)
+		return err_sys(err, -errno, "cannot bind a netfilter socket");
+	*ret = TAKE_FD(fd);
+	return 0;
+}
+
+/* 127.0.0.1 or ::1, and no other: a wildcard would answer from the wrong source. */
+static int loopback_open(int family, int type, uint16_t port, int *ret, struct err *err)
+{
+	const uint8_t six[16] = { [15] = 1 };
+	struct endpoint e = { .port = port };
+	CLEAN(fd) int fd = -1;
+	struct sockaddr_storage sa;
+	socklen_t size;
+	int on = 1;
+
+	e.addr = family == AF_INET ? addr_v4(127, 0, 0, 1)
+				   : addr_from_bytes(ADDR_V6, six);
+	size = endpoint_to_sockaddr(&e, &sa);
+	fd = socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return err_sys(err, -errno, "cannot open a loopback socket");
+	if (family == AF_INET6 &&
+	    setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on)) < 0)
+		return err_sys(err, -errno, "cannot set IPV6_V6ONLY");
+	if (bind(fd, (struct sockaddr *)&sa, size) < 0)
+		return err_sys(err, -errno, "cannot bind loopback port %u", port);
+	if (type == SOCK_STREAM && listen(fd, LISTEN_BACKLOG) < 0)
+		return err_sys(err, -errno, "cannot listen on loopback port %u", port);
+	*ret = TAKE_FD(fd);
+	return 0;
+}
+
+static int dns_udp_open(int family, uint16_t port, int *ret, struct err *err)
+{
+	int bytes = DNS_RECEIVE_BYTES;
+	int r = loopback_open(family, SOCK_DGRAM, port, ret, err);
+
+	/* Capped at net.core.rmem_max where we may not go over it: less is fine. */
+	if (r == 0 &&
+	    setsockopt(*ret, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)) < 0)
+		r = setsockopt(*ret, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes)) < 0
+			    ? -errno
+			    : 0;
+	return r;
+}
+
+int sandbox_fds_open(struct sandbox_fds *ret, const struct sandbox_ports *ports,
+		     bool ipv6, struct err *err)
+{
+	struct sandbox_fds s;
+	int r;
+
+	sandbox_fds_init(&s);
+	r = sandbox_netlink_open(&s.fd[SANDBOX_FD_NETLINK], err);
+	if (r == 0)
+		r = sandbox_netlink_open(&s.fd[SANDBOX_FD_NFLOG], err);
+	if (r == 0)
+		r = dns_udp_open(AF_INET, ports->dns, &s.fd[SANDBOX_FD_DNS_UDP4], err);
+	if (r == 0)
+		r = loopback_open(AF_INET, SOCK_STREAM, ports->dns,
+				  &s.fd[SANDBOX_FD_DNS_TCP4], err);
+	if (r == 0 && ports->relay > 0)
+		r = loopback_open(AF_INET, SOCK_STREAM, ports->relay,
+				  &s.fd[SANDBOX_FD_RELAY4], err);
+	if (r == 0 && ipv6)
+		r = dns_udp_open(AF_INET6, ports->dns, &s.fd[SANDBOX_FD_DNS_UDP6], err);
+	if (r == 0 && ipv6)
+		r = loopback_open(AF_INET6, SOCK_STREAM, ports->dns,
+				  &s.fd[SANDBOX_FD_DNS_TCP6], err);
+	if (r == 0 && ipv6 && ports->relay > 0)
+		r = loopback_open(AF_INET6, SOCK_STREAM, ports->relay,
+				  &s.fd[SANDBOX_FD_RELAY6], err);
+	if (r < 0) {
+		sandbox_fds_done(&s);
+		return r;
+	}
+	*ret = s;
+	return 0;
+}
+
+enum { FDS_MAX = 32 }; /* in one message */
+
+int sock_ends(int fd, struct endpoint *ret_from, struct endpoint *ret_to)
+{
+	struct sockaddr_storage peer = { 0 }, here = { 0 }, asked = { 0 };
+	socklen_t peer_size = sizeof(peer), here_size = sizeof(here);
+	socklen_t asked_size = sizeof(asked);
+	int r;
+
+	if (getpeername(fd, (struct sockaddr *)&peer, &peer_size) < 0 ||
+	    getsockname(fd, (struct sockaddr *)&here, &here_size) < 0)
+		return -errno;
+	if (here.ss_family == AF_INET)
+		r = getsockopt(fd, IPPROTO_IP, SO_ORIGINAL_DST, &asked, &asked_size);
+	else
+		r = getsockopt(fd, IPPROTO_IPV6, IP6T_SO_ORIGINAL_DST, &asked,
+			       &asked_size);
+	/* It was not redirected. */
+	if (r < 0 || asked.ss_family != here.ss_family)
+		asked = here;
+	*ret_from = endpoint_from_sockaddr(&peer);
+	*ret_to = endpoint_from_sockaddr(&asked);
+	return 0;
+}
+
+ssize_t fds_send(int sock, const void *bytes, size_t size, const int *fds, size_t count)
+{
+	union {
+		char room[CMSG_SPACE(FDS_MAX * sizeof(int))];
+		struct cmsghdr align;
+	} control = { 0 };
+	struct iovec iov = { .iov_base = (void *)(uintptr_t)bytes, .iov_len = size };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	ssize_t n;
+
+	if (count > FDS_MAX)
+		return -E2BIG;
+	if (count > 0) {
+		struct cmsghdr *c;
+
+		msg.msg_control = control.room;
+		msg.msg_controllen = CMSG_SPACE(count * sizeof(int));
+		c = CMSG_FIRSTHDR(&msg);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(count * sizeof(int));
+		memcpy(CMSG_DATA(c), fds, count * sizeof(int));
+	}
+	do
+		n = sendmsg(sock, &msg, MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : n;
+}
+
+/* Every descriptor that came, so that none is lost when the message is refused. */
+static size_t rights_take(struct msghdr *msg, int *ret, size_t max)
+{
+	size_t count = 0;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+		size_t n;
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		for (size_t i = 0; i < n; i++) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
+			if (count < max)
+				ret[count++] = fd;
+			else
+				close(fd);
+		}
+	}
+	return count;
+}
+
+ssize_t fds_receive(int sock, void *bytes, size_t size, int *ret_fds, size_t max,
+		    size_t *ret_count)
+{
+	union {
+		char room[CMSG_SPACE(FDS_MAX * sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	struct iovec iov = { .iov_base = bytes, .iov_len = size };
+	struct msghdr msg = { .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = control.room,
+			      .msg_controllen = sizeof(control.room) };
+	int fds[FDS_MAX];
+	size_t count;
+	ssize_t n;
+
+	do
+		n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return -errno;
+	count = rights_take(&msg, fds, FDS_MAX);
+	/* Descriptors beside no bytes at all would be lost as an end of file. */
+	if ((msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || count > max ||
+	    (n == 0 && count > 0)) {
+		for (size_t i = 0; i < count; i++)
+			close(fds[i]);
+		return -EBADMSG;
+	}
+	if (count > 0)
+		memcpy(ret_fds, fds, count * sizeof(int));
+	*ret_count = count;
+	return n;
+}

@@ -1,0 +1,541 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ * First the socket, by its addresses; it may be gone in a moment. Then its descriptor, in
+ * the youngest process first, for what lives longest has most likely done nothing. Then
+ * all others: whoever else has the socket could have been it as well.
+ *
+ * All that is read of a process is read below one directory, which stays that process's:
+ * when it has ended nothing is found there, whoever has its number by then. */
+#include "sys/socket_owner.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <libmnl/libmnl.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <linux/inet_diag.h>
+#include <linux/sock_diag.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "sys/cgroup_internal.h"
+
+enum {
+	DUMP_SIZE = 32 * 1024,
+	DNS_PORT = 53,
+	ALL_STATES = -1,
+	TCP_LISTEN_STATE = 10,
+	MAPPED_AT = 12,	      /* bytes before the IPv4 address in ::ffff:0:0/96 */
+	COMM_SIZE = 16,	      /* the kernel's */
+	STATUS_SIZE = 4096,   /* of /proc/PID/status, and of stat */
+	START_FIELD = 22 - 3, /* of /proc/PID/stat, behind the one after the name */
+	SLACK_MS = 2,	      /* two clocks that are read one after the other */
+};
+
+/* ---- the socket ---- */
+
+struct socket_search {
+	const struct owner_question *q;
+	uint32_t inode; /* 0: none yet */
+	size_t seen;
+	bool several;
+};
+
+static struct endpoint end_of(uint8_t family, const __be32 addr[4], __be16 port)
+{
+	static const uint8_t mapped[MAPPED_AT] = { [10] = 0xff, [11] = 0xff };
+	const uint8_t *bytes = (const void *)addr;
+	struct endpoint e = { .port = be16toh(port) };
+
+	if (family == AF_INET)
+		e.addr = addr_from_bytes(ADDR_V4, bytes);
+	else if (memcmp(bytes, mapped, sizeof(mapped)) == 0)
+		e.addr = addr_from_bytes(ADDR_V4, bytes + MAPPED_AT);
+	else
+		e.addr = addr_from_bytes(ADDR_V6, bytes);
+	return e;
+}
+
+static bool is_unspecified(const struct addr *a)
+{
+	static const uint8_t zero[16];
+
+	return memcmp(a->bytes, zero, sizeof(zero)) == 0;
+}
+
+/* It is not bound to another address, and not connected to another one. */
+static bool may_have_sent(const struct owner_question *q, const struct inet_diag_msg *m)
+{
+	struct endpoint from =
+		end_of(m->idiag_family, m->id.idiag_src, m->id.idiag_sport);
+	struct endpoint to = end_of(m->idiag_family, m->id.idiag_dst, m->id.idiag_dport);
+
+	if (from.port != q->from.port)
+		return false;
+	if (m->idiag_family == AF_INET && q->from.addr.family != ADDR_V4)
+		return false;
+	if (!is_unspecified(&from.addr) && !addr_equal(&from.addr, &q->from.addr))
+		return false;
+	if (to.port == 0)
+		return true;
+	/* Translated on its way, a lookup may have got a port that is another's here. */
+	if (q->to.addr.family == ADDR_NONE)
+		return to.port == DNS_PORT;
+	return to.port == q->to.port && addr_equal(&to.addr, &q->to.addr);
+}
+
+static int on_socket(const struct nlmsghdr *h, void *data)
+{
+	const struct inet_diag_msg *m = mnl_nlmsg_get_payload(h);
+	struct socket_search *s = data;
+
+	if (++s->seen > OWNER_SOCKETS_MAX)
+		return MNL_CB_ERROR;
+	if (mnl_nlmsg_get_payload_len(h) < sizeof(*m) || m->idiag_inode == 0 ||
+	    (s->q->protocol == IPPROTO_TCP && m->idiag_state == TCP_LISTEN_STATE) ||
+	    !may_have_sent(s->q, m))
+		return MNL_CB_OK;
+	s->several |= s->inode != 0 && s->inode != m->idiag_inode;
+	s->inode = s->inode ?: m->idiag_inode;
+	return MNL_CB_OK;
+}
+
+static void put_addr(__be32 ret[4], const struct addr *a)
+{
+	memcpy(ret, a->bytes, addr_size(a));
+}
+
+/* For UDP the kernel takes the two ends the other way round. */
+static void put_ends(struct inet_diag_sockid *ret, const struct owner_question *q,
+		     const struct endpoint *to)
+{
+	const bool swapped = q->protocol == IPPROTO_UDP;
+	const struct endpoint *a = swapped ? to : &q->from, *b = swapped ? &q->from : to;
+
+	put_addr(ret->idiag_src, &a->addr);
+	put_addr(ret->idiag_dst, &b->addr);
+	ret->idiag_sport = htobe16(a->port);
+	ret->idiag_dport = htobe16(b->port);
+}
+
+/* The one between @q->from and @to; @to NULL: all that there are. */
+static int ask(int diag, uint8_t family, const struct endpoint *to,
+	       struct socket_search *s)
+{
+	_Alignas(struct nlmsghdr) char buf[DUMP_SIZE];
+	static uint32_t seq;
+	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
+	const uint32_t mine = ++seq;
+	struct inet_diag_req_v2 *q;
+	int r = MNL_CB_OK;
+
+	h->nlmsg_type = SOCK_DIAG_BY_FAMILY;
+	h->nlmsg_flags = (uint16_t)(NLM_F_REQUEST | (to ? 0 : NLM_F_DUMP));
+	h->nlmsg_seq = mine;
+	q = mnl_nlmsg_put_extra_header(h, sizeof(*q));
+	q->sdiag_family = family;
+	q->sdiag_protocol = s->q->protocol;
+	q->idiag_states = (uint32_t)ALL_STATES;
+	q->id.idiag_cookie[0] = q->id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
+	if (to)
+		put_ends(&q->id, s->q, to);
+	if (send(diag, h, h->nlmsg_len, 0) < 0)
+		return -errno;
+	while (r > MNL_CB_STOP) {
+		ssize_t n = recv(diag, buf, sizeof(buf), 0);
+
+		if (n < 0)
+			return -errno;
+		r = mnl_cb_run(buf, (size_t)n, mine, 0, on_socket, s);
+		if (to)
+			break;
+	}
+	if (s->seen > OWNER_SOCKETS_MAX)
+		return -E2BIG;
+	return r < 0 ? -errno : 0;
+}
+
+/* A socket of IPv6 may send over IPv4 as well. */
+static int list_all_sockets(int diag, struct socket_search *s)
+{
+	int r = s->q->from.addr.family == ADDR_V4 ? ask(diag, AF_INET, NULL, s) : 0;
+
+	return r < 0 ? r : ask(diag, AF_INET6, NULL, s);
+}
+
+/* The quick way, which takes no list of all: most have asked the name server that they
+ * were given. */
+static int find_exactly(int diag, struct socket_search *s)
+{
+	const struct owner_question *q = s->q;
+	const struct endpoint inner = { addr_v4(127, 0, 0, 1), 53 };
+	const bool v4 = q->from.addr.family == ADDR_V4;
+	const struct endpoint *to = q->to.addr.family != ADDR_NONE ? &q->to : &inner;
+
+	if (to->addr.family != q->from.addr.family)
+		return -ENOENT;
+	return ask(diag, v4 ? AF_INET : AF_INET6, to, s);
+}
+
+static int find_socket(int diag, struct socket_search *s)
+{
+	int r = find_exactly(diag, s);
+
+	if (s->inode == 0 && s->q->protocol == IPPROTO_UDP)
+		r = list_all_sockets(diag, s);
+	if (s->inode == 0)
+		return r < 0 ? r : -ENOENT;
+	return s->several ? -ENOTUNIQ : 0;
+}
+
+/* Is there another one, now that there is time? */
+static int check_socket(int diag, struct socket_search *s)
+{
+	int r = s->q->protocol == IPPROTO_UDP ? list_all_sockets(diag, s) : 0;
+
+	return r == 0 && s->several ? -ENOTUNIQ : r;
+}
+
+int owner_diag_open(void)
+{
+	const struct timeval patience = { .tv_usec = 100 * 1000 };
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+
+	if (fd < 0)
+		return -errno;
+	(void)!setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	return fd;
+}
+
+/* ---- a process ---- */
+
+static ssize_t read_at(int dir, const char *name, char *buf, size_t size)
+{
+	CLEAN(fd) int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	ssize_t n = fd < 0 ? -1 : read(fd, buf, size - 1);
+
+	if (n < 0)
+		return -ENOENT;
+	buf[n] = '\0';
+	return n;
+}
+
+bool owner_network(const char *process, char ret[OWNER_NETWORK_SIZE])
+{
+	char path[64];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%s/ns/net", process ? process : "self");
+	n = readlink(path, ret, OWNER_NETWORK_SIZE - 1);
+	if (n <= 0 || n == OWNER_NETWORK_SIZE - 1)
+		return false;
+	ret[n] = '\0';
+	return true;
+}
+
+static bool is_in_network(int dir, const char *link, const char *network)
+{
+	char text[OWNER_NETWORK_SIZE];
+	ssize_t n = readlinkat(dir, link, text, sizeof(text));
+
+	return n > 0 && (size_t)n == strlen(network) &&
+	       memcmp(text, network, (size_t)n) == 0;
+}
+
+static bool has_descriptor(int dir, const char *wanted)
+{
+	int fd = openat(dir, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *all = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *e;
+	char target[64];
+	bool found = false;
+
+	if (!all) {
+		if (fd >= 0)
+			close(fd);
+		return false;
+	}
+	while (!found && (e = readdir(all))) {
+		ssize_t n = e->d_name[0] == '.'
+				    ? 0
+				    : readlinkat(fd, e->d_name, target, sizeof(target));
+
+		found = n > 0 && (size_t)n == strlen(wanted) &&
+			memcmp(target, wanted, (size_t)n) == 0;
+	}
+	closedir(all);
+	return found;
+}
+
+/* The name of a process is in its hands, and so is what it looks like. */
+static void copy_tame(const char *from, size_t size, char *ret, size_t ret_size)
+{
+	size_t i;
+
+	for (i = 0; i < MIN(size, ret_size - 1); i++)
+		ret[i] = from[i] >= 0x20 && from[i] <= 0x7e ? from[i] : '?';
+	ret[i] = '\0';
+}
+
+/* What follows the last slash, without what the kernel adds when the file is gone. */
+static struct text file_name(const char *path, size_t size)
+{
+	static const char gone[] = " (deleted)";
+	const size_t end = sizeof(gone) - 1;
+	const char *slash;
+
+	if (size > end && memcmp(path + size - end, gone, end) == 0)
+		size -= end;
+	slash = memrchr(path, '/', size);
+	return slash ? (struct text){ slash + 1, (size_t)(path + size - slash - 1) }
+		     : (struct text){ path, 0 };
+}
+
+static int read_command(int dir, char ret[OWNER_COMMAND_SIZE])
+{
+	char raw[COMM_SIZE + 2], comm[COMM_SIZE + 1], path[PATH_MAX],
+		file[OWNER_COMMAND_SIZE];
+	ssize_t n = read_at(dir, "comm", raw, sizeof(raw)), linked;
+	struct text name = { 0 };
+
+	if (n < 0)
+		return (int)n;
+	if (n > 0 && raw[n - 1] == '\n')
+		n--;
+	copy_tame(raw, (size_t)n, comm, sizeof(comm));
+	linked = readlinkat(dir, "exe", path, sizeof(path));
+	if (linked > 0)
+		name = file_name(path, (size_t)linked);
+	copy_tame(name.ptr ? name.ptr : "", name.len, file, sizeof(file));
+	/* The kernel takes the first 15 bytes of the file's name. */
+	if (file[0] == '\0' || (comm[0] && strncmp(file, comm, COMM_SIZE - 1) == 0))
+		snprintf(ret, OWNER_COMMAND_SIZE, "%s", file[0] ? file : comm);
+	else
+		snprintf(ret, OWNER_COMMAND_SIZE, "%s (%.*s)", comm,
+			 OWNER_COMMAND_SIZE - COMM_SIZE - 4, file);
+	return 0;
+}
+
+/* The kernel escapes line ends in the name, which stands in a line above. */
+static uint32_t read_user(int dir)
+{
+	static const char key[] = "\nUid:\t";
+	char text[STATUS_SIZE];
+	const char *at =
+		read_at(dir, "status", text, sizeof(text)) < 0 ? NULL : strstr(text, key);
+	uint32_t uid;
+
+	at = at ? strchr(at + sizeof(key) - 1, '\t') : NULL;
+	if (!at || !text_to_u32((struct text){ at + 1, strcspn(at + 1, "\t\n") },
+				UINT32_MAX, &uid))
+		return UINT32_MAX;
+	return uid;
+}
+
+/* When it was started, on the clock of clock_now_ms(). -1: it has ended. */
+static int64_t read_start_ms(int dir)
+{
+	char text[STATUS_SIZE];
+	const char *at =
+		read_at(dir, "stat", text, sizeof(text)) < 0 ? NULL : strrchr(text, ')');
+	long per_second = sysconf(_SC_CLK_TCK);
+	int64_t ticks = 0;
+
+	for (int i = 0; at && i <= START_FIELD; i++)
+		at = strchr(at + 1, ' ');
+	if (!at || per_second <= 0)
+		return -1;
+	for (at++; *at >= '0' && *at <= '9' && ticks < INT64_MAX / 100000; at++)
+		ticks = ticks * 10 + (*at - '0');
+	return ticks * 1000 / per_second;
+}
+
+/* ---- all of them ---- */
+
+struct process_search {
+	const struct owner_question *q;
+	char wanted[32]; /* "socket:[123]" */
+	int64_t before_ms;
+	int proc;    /* the directory, owned */
+	pid_t *pids; /* owned */
+	size_t count, capacity;
+	struct owner found; /* pid 0: nobody yet */
+};
+
+static int note(struct process_search *s, pid_t pid)
+{
+	pid_t *at = s->pids;
+
+	if (s->count == OWNER_PROCESSES_MAX)
+		return -E2BIG;
+	if (s->count == s->capacity) {
+		at = reallocarray(at, 2 * s->capacity + 64, sizeof(*at));
+		if (!at)
+			return -ENOMEM;
+		s->pids = at;
+		s->capacity = 2 * s->capacity + 64;
+	}
+	s->pids[s->count++] = pid;
+	return 0;
+}
+
+static int on_process(struct cgroup_walk *w, pid_t pid)
+{
+	return note(w->data, pid);
+}
+
+static int list_cgroup(struct process_search *s)
+{
+	struct err ignored = { 0 };
+	struct cgroup_walk w = { .on_process = on_process, .data = s, .err = &ignored };
+	struct cgroup *c = malloc(sizeof(*c));
+	int r = c ? cgroup_open(s->q->cgroup, c, &ignored) : -ENOMEM;
+
+	if (r == 0)
+		r = cgroup_walk(&w, c);
+	free(c);
+	return r;
+}
+
+static int list_all(struct process_search *s)
+{
+	DIR *all = opendir("/proc");
+	const struct dirent *e;
+	uint32_t pid;
+	int r = all ? 0 : -errno;
+
+	while (r == 0 && (e = readdir(all)))
+		if (text_to_u32(text_of(e->d_name), INT_MAX, &pid))
+			r = note(s, (pid_t)pid);
+	if (all)
+		closedir(all);
+	return r;
+}
+
+/* Numbers are given in turn: those above the last one are from the round before. */
+static int compare_youngest_first(const void *a, const void *b, void *data)
+{
+	const pid_t *x = a, *y = b, last = *(const pid_t *)data;
+
+	if ((*x <= last) != (*y <= last))
+		return *x <= last ? -1 : 1;
+	return (*x < *y) - (*x > *y);
+}
+
+static pid_t last_pid(void)
+{
+	char text[STATUS_SIZE];
+	const char *at = read_at(AT_FDCWD, "/proc/loadavg", text, sizeof(text)) < 0
+				 ? NULL
+				 : strrchr(text, ' ');
+	uint32_t pid;
+
+	return at && text_to_u32((struct text){ at + 1, strcspn(at + 1, "\n") }, INT_MAX,
+				 &pid)
+		       ? (pid_t)pid
+		       : INT_MAX;
+}
+
+/* Without opening anything: most are not. */
+static bool may_be_among(const struct process_search *s, pid_t pid)
+{
+	char path[32];
+	struct stat st;
+
+	if (s->q->among == OWNER_NETWORK) {
+		snprintf(path, sizeof(path), "%d/ns/net", (int)pid);
+		return is_in_network(s->proc, path, s->q->network);
+	}
+	snprintf(path, sizeof(path), "%d", (int)pid);
+	return s->q->among != OWNER_USER ||
+	       (fstatat(s->proc, path, &st, 0) == 0 && st.st_uid == s->q->user);
+}
+
+static bool is_among(const struct owner_question *q, int dir)
+{
+	struct stat st;
+
+	switch (q->among) {
+	case OWNER_CGROUP:
+		return true; /* it was listed there */
+	case OWNER_NETWORK:
+		return is_in_network(dir, "ns/net", q->network);
+	case OWNER_USER:
+		return fstat(dir, &st) == 0 && st.st_uid == q->user;
+	default:
+		return false;
+	}
+}
+
+/* Return: 0, also when it isn't it; -ENOTUNIQ. */
+static int look_at(struct process_search *s, pid_t pid)
+{
+	char path[32];
+	CLEAN(fd) int dir = -1;
+	int64_t start_ms;
+
+	if (!may_be_among(s, pid))
+		return 0;
+	snprintf(path, sizeof(path), "%d", (int)pid);
+	dir = openat(s->proc, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir < 0 || !is_among(s->q, dir) || !has_descriptor(dir, s->wanted))
+		return 0;
+	if (s->found.pid != 0)
+		return -ENOTUNIQ;
+	start_ms = read_start_ms(dir);
+	if (start_ms < 0 || read_command(dir, s->found.command) < 0)
+		return -ENOENT; /* it has just ended: there may have been others */
+	if (start_ms > s->before_ms)
+		return -ENOTUNIQ; /* it has it from somebody */
+	s->found.uid = read_user(dir);
+	s->found.pid = pid;
+	return 0;
+}
+
+static int look_at_all(struct process_search *s)
+{
+	int r = s->q->among == OWNER_CGROUP ? list_cgroup(s) : list_all(s);
+	pid_t last = last_pid();
+
+	if (r == 0 && s->count > 0)
+		qsort_r(s->pids, s->count, sizeof(*s->pids), compare_youngest_first,
+			&last);
+	for (size_t i = 0; i < s->count && r == 0; i++)
+		r = clock_now_ms() > s->q->until_ms ? -ETIME : look_at(s, s->pids[i]);
+	return r == 0 && s->found.pid == 0 ? -ENOENT : r;
+}
+
+int owner_find(int diag, const struct owner_question *q, struct owner *ret)
+{
+	struct process_search s = { .q = q,
+				    .before_ms = clock_now_ms() - q->age_ms + SLACK_MS };
+	struct socket_search sockets = { .q = q };
+	int r;
+
+	if (q->from.port == 0 || q->from.addr.family == ADDR_NONE ||
+	    (q->protocol == IPPROTO_TCP && q->to.addr.family != q->from.addr.family) ||
+	    (q->protocol != IPPROTO_TCP && q->protocol != IPPROTO_UDP))
+		return -EINVAL;
+	r = find_socket(diag, &sockets);
+	if (r < 0)
+		return r;
+	snprintf(s.wanted, sizeof(s.wanted), "socket:[%u]", sockets.inode);
+	s.proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	r = s.proc < 0 ? -errno : look_at_all(&s);
+	if (r == 0)
+		r = check_socket(diag, &sockets);
+	if (s.proc >= 0)
+		close(s.proc);
+	if (r == 0)
+		*ret = s.found;
+	free(s.pids);
+	return r;
+}

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <jansson.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/exit_status.h"
+#include "base/log.h"
+#include "outputs/ask.h"
+#include "tools/attach.h"
+#include "tools/oci_state.h"
+
+enum {
+	LIST_MAX = 256,
+	HTTP_MULTIPLE = 300,
+	HTTP_BAD_REQUEST = 400,
+	HTTP_CONFLICT = 409,
+	HTTP_UNAVAILABLE = 503,
+	RESTART_MS = 10000,
+	AWAY_MS = 3000,
+	LOOK_MS = 50,
+};
+
+struct list {
+	const char *items[LIST_MAX];
+	size_t count;
+};
+
+struct spec {
+	const char *id, *netns, *cgroup, *uid, *policy_file, *socket;
+	struct list allow, deny, profiles;
+	bool guard_parent, again, oci_state;
+};
+
+static struct spec *spec_of(void *target)
+{
+	return target;
+}
+
+static int list_add(struct list *l, const char *value, struct err *err)
+{
+	if (l->count == LIST_MAX)
+		return err_set(err, -EINVAL, "at most %d times", LIST_MAX);
+	l->items[l->count++] = value;
+	return 0;
+}
+
+/* Of two, one would go unguarded. */
+static int set_once(const char **place, const char *value, struct err *err)
+{
+	if (*place)
+		return err_set(err, -EINVAL, "once: one sandbox is attached at a time");
+	*place = value;
+	return 0;
+}
+
+static int set_id(void *target, const char *value, struct err *err)
+{
+	return set_once(&spec_of(target)->id, value, err);
+}
+
+static int set_netns(void *target, const char *value, struct err *err)
+{
+	return set_once(&spec_of(target)->netns, value, err);
+}
+
+static int set_cgroup(void *target, const char *value, struct err *err)
+{
+	return set_once(&spec_of(target)->cgroup, value, err);
+}
+
+static int set_uid(void *target, const char *value, struct err *err)
+{
+	return set_once(&spec_of(target)->uid, value, err);
+}
+
+static int set_guard_parent(void *target, const char *value, struct err *err)
+{
+	spec_of(target)->guard_parent = true;
+	return 0;
+}
+
+static int set_again(void *target, const char *value, struct err *err)
+{
+	spec_of(target)->again = true;
+	return 0;
+}
+
+static int set_oci_state(void *target, const char *value, struct err *err)
+{
+	spec_of(target)->oci_state = true;
+	return 0;
+}
+
+static int set_policy(void *target, const char *value, struct err *err)
+{
+	if (spec_of(target)->policy_file)
+		return err_set(err, -EINVAL, "a second file; let one extend the other");
+	spec_of(target)->policy_file = value;
+	return 0;
+}
+
+static int set_profile(void *target, const char *value, struct err *err)
+{
+	return list_add(&spec_of(target)->profiles, value, err);
+}
+
+static int set_allow(void *target, const char *value, struct err *err)
+{
+	return list_add(&spec_of(target)->allow, value, err);
+}
+
+static int set_deny(void *target, const char *value, struct err *err)
+{
+	return list_add(&spec_of(target)->deny, value, err);
+}
+
+static int set_socket(void *target, const char *value, struct err *err)
+{
+	spec_of(target)->socket = value;
+	return 0;
+}
+
+static const struct cli_option attach_options[] = {
+	{ "id", "NAME", "what the sandbox is called", set_id },
+	{ "netns", "NAMESPACE", "a network namespace: a path, or a process in it",
+	  set_netns },
+	{ "oci-state", NULL,
+	  "a container: the state that an OCI runtime gives its hooks says --id and "
+	  "--netns",
+	  set_oci_state },
+	{ "cgroup", "PATH",
+	  "a control group of this host: its directory, or a path as in "
+	  "/proc/PID/cgroup",
+	  set_cgroup },
+	{ "uid", "USER", "a user of this host, by name or number", set_uid },
+	{ "guard-parent", NULL,
+	  "with --cgroup: close its parent to groups that nobody knows",
+	  set_guard_parent },
+	{ "again", NULL,
+	  "it may be attached already: it gets this policy (not with --netns)",
+	  set_again },
+	{ "policy", "FILE", "read the policy from FILE, YAML or JSON", set_policy },
+	{ "profile", "NAME", "add a profile's rules behind the policy's (may repeat)",
+	  set_profile, ' ' },
+	{ "allow", "TARGET[:PORTS]",
+	  "allow a name or address, before the policy (may repeat)", set_allow, ' ' },
+	{ "deny", "TARGET", "deny a name or address, before everything (may repeat)",
+	  set_deny, ' ' },
+	{ "socket", "PATH", "where the daemon's API is (/run/weir/weir.sock)",
+	  set_socket },
+};
+const struct cli_options cli_attach_options = { attach_options,
+						ARRAY_SIZE(attach_options) };
+
+void cli_attach_usage(FILE *out)
+{
+	fputs("usage: weir attach --id NAME --netns|--cgroup|--uid WHAT [OPTION]...\n"
+	      "       weir attach --oci-state [OPTION]...\n\n"
+	      "Have the daemon guard a sandbox. When this returns 0, the filter stands, "
+	      "was\nread back and tested from inside; else nothing is weaker than "
+	      "before, and the\nstatus is 125 (failed_safety_setup), or 2 for bad "
+	      "input. Without a policy\neverything is denied.\n\n",
+	      out);
+	cli_options_print(out, &cli_attach_options);
+}
+
+/* Whoever starts the sandbox is to look at this, and not go on. */
+static int failed(const char *why)
+{
+	log_error("failed_safety_setup: %s", why);
+	return RUN_STATUS_FAILED;
+}
+
+static int read_policy(const struct spec *s, char **ret)
+{
+	const struct cli_policy_args args = {
+		.deny = s->deny.items,
+		.deny_count = s->deny.count,
+		.allow = s->allow.items,
+		.allow_count = s->allow.count,
+		.policy_file = s->policy_file,
+		.profiles = s->profiles.items,
+		.profile_count = s->profiles.count,
+		.verify = POLICY_VERIFY_DNS,
+	};
+
+	return daemon_policy_text(&args, ret);
+}
+
+/* Relative to where we are, not to where the daemon is. */
+static const char *absolute(const char *where, struct arena *arena)
+{
+	CLEAN(mem) char *here = NULL;
+	uint32_t pid;
+
+	if (where[0] == '/' || text_to_u32(text_of(where), INT32_MAX, &pid))
+		return where;
+	here = get_current_dir_name();
+	return here ? arena_printf(arena, "%s/%s", here, where) : NULL;
+}
+
+/* A cgroup's path counts from the root of the hierarchy. */
+static const char *from_root(const char *path, struct arena *arena)
+{
+	return path[0] == '/' ? path : arena_printf(arena, "/%s", path);
+}
+
+static json_t *body_of(const struct spec *s, uint32_t uid, const char *policy,
+		       struct arena *arena)
+{
+	json_t *j = json_pack("{s:o?}", "policy", json_loads(policy, 0, NULL));
+
+	if (j && s->netns)
+		json_object_set_new(j, "netns", json_string(absolute(s->netns, arena)));
+	if (j && s->cgroup)
+		json_object_set_new(j, "cgroup",
+				    json_string(from_root(s->cgroup, arena)));
+	if (j && uid > 0)
+		json_object_set_new(j, "uid", json_integer(uid));
+	if (j && s->guard_parent)
+		json_object_set_new(j, "guardParent", json_true());
+	if (j && s->again)
+		json_object_set_new(j, "again", json_true());
+	return j;
+}
+
+/* It is being stopped, started, or takes over what was there before. What may be asked
+ * again is, after whatever became of it. And the namespace that a container had before it
+ * was started again may not be quite gone. */
+static bool is_starting(const struct spec *s, int r, const struct client_reply *reply)
+{
+	if (r == 0)
+		return reply->status == HTTP_UNAVAILABLE ||
+		       (s->oci_state && reply->status == HTTP_CONFLICT);
+	return (s->again || s->oci_state) &&
+	       (r == -ENOENT || r == -ECONNREFUSED || r == -ECONNRESET || r == -EPIPE ||
+		r == -EBADMSG);
+}
+
+static int ask(const struct spec *s, const char *path, const char *body,
+	       struct arena *arena, struct client_reply *ret, struct err *err)
+{
+	const int64_t now_ms = clock_now_ms();
+	int r;
+
+	do {
+		*err = (struct err){ 0 };
+		r = client_ask(s->socket, "PUT", path, text_of(body), arena, ret, err);
+		if (!is_starting(s, r, ret))
+			return r;
+		(void)!poll(NULL, 0, LOOK_MS);
+	} while (clock_now_ms() < now_ms + (r < 0 ? AWAY_MS : RESTART_MS));
+	return r;
+}
+
+/* A container in the network of another one, as all of a pod are: it is guarded as that
+ * one is. */
+static bool is_guarded_already(const struct spec *s, const char *why)
+{
+	static const char end[] = " is that network namespace already";
+	size_t len = strlen(why);
+
+	return s->oci_state && len >= strlen(end) &&
+	       strcmp(why + len - strlen(end), end) == 0;
+}
+
+static int attach(const struct spec *s, uint32_t uid, const char *policy)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	const char *path = arena_printf(&arena, "/sandboxes/%s", s->id);
+	json_t *j = body_of(s, uid, policy, &arena);
+	CLEAN(mem) char *body = j ? json_dumps(j, JSON_COMPACT) : NULL;
+	struct client_reply reply;
+	struct err err = { 0 };
+
+	json_decref(j);
+	if (!body || !path)
+		return failed("out of memory");
+	if (ask(s, path, body, &arena, &reply, &err) < 0)
+		return failed(err.text);
+	if (reply.status < HTTP_MULTIPLE)
+		return 0;
+	if (reply.status == HTTP_BAD_REQUEST) {
+		log_error("%s", client_reason(&reply, &arena));
+		return RUN_STATUS_BAD_INPUT;
+	}
+	if (is_guarded_already(s, client_reason(&reply, &arena)))
+		return 0;
+	return failed(client_reason(&reply, &arena));
+}
+
+/* All that is wrong with it is told, the policy too. */
+static int check_spec(const struct spec *s, uint32_t *ret_uid, char **ret_policy)
+{
+	int kinds = (s->netns != NULL) + (s->cgroup != NULL) + (s->uid != NULL);
+	int r = 0, policy;
+
+	if (!s->id || kinds != 1) {
+		log_error("attach: --id and exactly one of --netns, --cgroup and --uid "
+			  "say what is attached");
+		r = RUN_STATUS_BAD_INPUT;
+	}
+	if (s->guard_parent && !s->cgroup) {
+		log_error("attach: --guard-parent goes with --cgroup alone");
+		r = RUN_STATUS_BAD_INPUT;
+	}
+	if (s->again && s->netns) {
+		log_error("attach: --again goes with --cgroup and --uid alone");
+		r = RUN_STATUS_BAD_INPUT;
+	}
+	if (s->id && !daemon_is_id(s->id))
+		r = daemon_bad_id(s->id);
+	if (s->uid && daemon_find_user(s->uid, ret_uid) != 0)
+		r = RUN_STATUS_BAD_INPUT;
+	policy = read_policy(s, ret_policy);
+	return r != 0 ? r : policy;
+}
+
+/* A hook gets nothing but the state. */
+static int take_state(struct spec *s, struct oci_state *state, struct err *err)
+{
+	if (!s->oci_state)
+		return 0;
+	if (s->id || s->netns || s->cgroup || s->uid)
+		return err_set(err, -EINVAL,
+			       "--oci-state says --id and --netns: none of --id, "
+			       "--netns, --cgroup and --uid goes with it");
+	s->id = state->id;
+	s->netns = state->pid;
+	return oci_state_read(STDIN_FILENO, state, err);
+}
+
+int cli_attach(int argc, char **argv)
+{
+	struct oci_state state = { 0 };
+	struct spec spec = { 0 };
+	CLEAN(mem) char *policy = NULL;
+	char shown[TEXT_ESCAPED_SIZE];
+	uint32_t uid = 0;
+	struct err err = { 0 };
+	int first = cli_options_parse(&cli_attach_options, &spec, argc, argv, NULL, &err);
+	int r;
+
+	if (first >= 0 && first < argc)
+		err_set(&err, -EINVAL, "'%s' is one argument too many",
+			text_escape(text_of(argv[first]), shown, sizeof(shown)));
+	if (err.code == 0)
+		(void)!take_state(&spec, &state, &err);
+	if (err.code < 0) {
+		log_error("attach: %s", err.text);
+		return RUN_STATUS_BAD_INPUT;
+	}
+	r = check_spec(&spec, &uid, &policy);
+	return r != 0 ? r : attach(&spec, uid, policy);
+}

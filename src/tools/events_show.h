@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+/* tools/events_show - weir-events: what a store has, printed for people or programs.
+ *
+ *   main.c    which verb it is; what its options mean
+ *   list.c    `weir events`
+ *   collect.c `weir events --collect`
+ *   denies.c  `weir denies`
+ *   review.c  `weir review`
+ *   whose.c   the processes of a review task
+ *   live.c    accepting by a daemon, whose policy changes
+ *   amend.c   a rule added to a file
+ *
+ * Whatever is printed for people is escaped: a name that a sandbox asked for can't move
+ * a cursor. */
+#pragma once
+
+#include <jansson.h>
+
+#include "base/arena.h"
+#include "events/sqlite_denied.h"
+#include "tools/events.h"
+
+enum show_status { SHOW_OK = 0, SHOW_FAILED = 1, SHOW_BAD_INPUT = 2 };
+
+enum { SHOW_TIMEOUT_MS = 60000 }; /* for one search */
+
+struct show {
+	struct events_spec spec;
+	const char *directory;
+	struct sqlite_query query;
+	enum sqlite_by by;
+	bool colour, wrap; /* of standard output */
+	unsigned int width;
+	struct arena arena;
+};
+
+/* Return: the exit status. */
+int show_events(struct show *s);
+int show_collect(struct show *s);
+int show_denies(struct show *s);
+int show_review(struct show *s);
+
+/* One event, as the options say. */
+void show_row(const struct show *s, const struct event_row *row);
+/* The store, or why it can't be opened, said. Return: 0 or -errno. */
+int show_open(const struct show *s, struct sqlite_reader **ret) MUST_CHECK;
+/* Say @err. Return: SHOW_FAILED. */
+int show_failed(const struct err *err);
+/* Say what changes; @diff is taken. */
+void show_diff(json_t *diff);
+/* Somebody says so: --yes, or an answer. */
+bool show_is_wanted(const struct show *s);
+struct review;
+/* A line, if any process is known. */
+void show_whose(const struct show *s, const struct review *t);
+/* Who decides. */
+const char *show_who(const struct show *s);
+/* Have the daemon accept @t for its sandbox, which shows what that changes and asks.
+ * Return: 0; -ECANCELED: it wasn't wanted; or another -errno. */
+int live_accept(struct show *s, const struct review *t, struct err *err) MUST_CHECK;
+/* @text as people may see it, in @buf of TEXT_ESCAPED_SIZE. */
+const char *show_text(const char *text, char *buf);

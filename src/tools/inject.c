@@ -1,0 +1,588 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ * All documents are read, then judged and changed, then written: nothing is printed
+ * unless every workload could be guarded. The sidecar is the first init container, with
+ * `restartPolicy: Always`: the kubelet starts nothing else of the pod before its startup
+ * probe has seen it healthy, init containers included. What would let a container take
+ * the rules away again is refused. Other documents pass as they are. */
+#include "tools/inject.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <string.h>
+
+#include "base/exit_status.h"
+#include "base/log.h"
+#include "policy/load.h"
+#include "tools/manifest.h"
+
+enum {
+	DOCUMENTS_MAX = 4096, /* of one file; more are refused */
+	TEXT_MAX = 16 << 20,  /* bytes of standard input; more are refused */
+	STATUS_FAILED = 1,
+};
+
+#define CONTAINER   "weir"
+#define LEVEL_LABEL "pod-security.kubernetes.io/enforce"
+
+struct spec {
+	const char *file, *image, *mode, *rules, *token_secret;
+	bool quiet;
+};
+
+/* deploy/kubernetes/base/sidecar.yaml says the same; a test compares them. */
+static const char container[] =
+	"name: " CONTAINER "\n"
+	"image: $image\n"
+	"restartPolicy: Always\n"
+	"env:\n"
+	"- {name: OPENSANDBOX_EGRESS_MODE, value: $mode}\n"
+	"- {name: OPENSANDBOX_EGRESS_RULES, value: $rules}\n"
+	"- name: OPENSANDBOX_EGRESS_TOKEN\n"
+	"  valueFrom: {secretKeyRef: {name: $secret, key: token}}\n"
+	"ports:\n"
+	"- {name: egress-api, containerPort: 18080}\n"
+	"startupProbe:\n"
+	"  httpGet: {path: /healthz, port: egress-api}\n"
+	"  periodSeconds: 1\n"
+	"  failureThreshold: 30\n"
+	"resources:\n"
+	"  requests: {cpu: 10m, memory: 16Mi}\n"
+	"  limits: {memory: 128Mi}\n"
+	"securityContext:\n"
+	"  runAsUser: 65532\n"
+	"  runAsGroup: 65532\n"
+	"  runAsNonRoot: true\n"
+	"  readOnlyRootFilesystem: true\n"
+	/* The program's file capability counts for nothing without this. */
+	"  allowPrivilegeEscalation: true\n"
+	"  capabilities: {drop: [ALL], add: [NET_ADMIN]}\n"
+	"  seccompProfile: {type: RuntimeDefault}\n";
+
+struct inject {
+	const struct spec *spec;
+	yaml_document_t docs[DOCUMENTS_MAX];
+	size_t count, faults, workloads;
+	bool out_of_memory;
+};
+
+/* --- one pod --- */
+
+/* Capabilities with which a container changes its own network, or takes others'. */
+static bool is_too_much(struct text capability)
+{
+	static const char *const names[] = { "ALL",	   "NET_ADMIN",	 "SYS_ADMIN",
+					     "SYS_PTRACE", "SYS_MODULE", "BPF",
+					     "SYS_RAWIO" };
+	static const char prefix[] = "CAP_";
+	const size_t skip = sizeof(prefix) - 1;
+
+	if (capability.len > skip &&
+	    text_equal_nocase((struct text){ capability.ptr, skip }, prefix)) {
+		capability.ptr += skip;
+		capability.len -= skip;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (text_equal_nocase(capability, names[i]))
+			return true;
+	return false;
+}
+
+static bool is_named(struct manifest *m, int item)
+{
+	return text_equal(manifest_text(m, manifest_find(m, item, "name")), CONTAINER);
+}
+
+static void judge_container(struct manifest *m, int item)
+{
+	int context = manifest_find(m, item, "securityContext");
+	int privileged = manifest_find(m, context, "privileged");
+	int add = manifest_find(m, manifest_find(m, context, "capabilities"), "add");
+
+	if (manifest_is_yes(m, privileged))
+		manifest_fault(m, privileged,
+			       "a privileged container can take the rules away");
+	for (size_t i = 0, n = manifest_count(m, add); i < n; i++) {
+		int name = manifest_item(m, add, i);
+		char shown[TEXT_ESCAPED_SIZE];
+
+		if (is_too_much(manifest_text(m, name)))
+			manifest_fault(m, name,
+				       "with %s a container can take the rules away",
+				       text_escape(manifest_text(m, name), shown,
+						   sizeof(shown)));
+	}
+}
+
+/* Return: where the sidecar is among the init containers, or their count. */
+static size_t judge_init_containers(struct manifest *m, int list)
+{
+	size_t count = manifest_count(m, list), at = count;
+
+	for (size_t i = 0; i < count; i++) {
+		int item = manifest_item(m, list, i);
+		int restart;
+
+		if (!is_named(m, item)) {
+			judge_container(m, item);
+			continue;
+		}
+		restart = manifest_find(m, item, "restartPolicy");
+		if (at < count || !text_equal(manifest_text(m, restart), "Always"))
+			manifest_fault(m, item,
+				       "an init container has the name '" CONTAINER "'");
+		at = i;
+	}
+	return at;
+}
+
+static void judge_containers(struct manifest *m, int spec, int list)
+{
+	size_t count = manifest_count(m, list);
+
+	if (count == 0)
+		manifest_fault(m, list ? list : spec, "no containers");
+	for (size_t i = 0; i < count; i++) {
+		int item = manifest_item(m, list, i);
+
+		judge_container(m, item);
+		if (is_named(m, item))
+			manifest_fault(m, item,
+				       "a container has the name '" CONTAINER "'");
+	}
+}
+
+static void place(struct inject *x, struct manifest *m, int spec, int list, size_t at)
+{
+	const struct manifest_word words[] = {
+		{ "$image", x->spec->image },
+		{ "$mode", x->spec->mode },
+		{ "$rules", x->spec->rules },
+		{ "$secret", x->spec->token_secret },
+	};
+	int item = manifest_copy(m, container, words, ARRAY_SIZE(words));
+
+	if (!list) {
+		list = manifest_list(m);
+		if (list)
+			manifest_put(m, spec, "initContainers", list, "containers");
+	}
+	if (m->out_of_memory)
+		return;
+	/* What stood before it moves one place on: it ends up first in any case. */
+	if (at < manifest_count(m, list)) {
+		for (; at > 0; at--)
+			manifest_replace(m, list, at, manifest_item(m, list, at - 1));
+		manifest_replace(m, list, 0, item);
+	} else {
+		manifest_put_first(m, list, item);
+	}
+}
+
+static void inject_pod(struct inject *x, struct manifest *m, int at, int spec)
+{
+	int list = manifest_find(m, spec, "initContainers");
+	int host = manifest_find(m, spec, "hostNetwork");
+	size_t mine;
+
+	x->workloads++;
+	if (!spec) {
+		manifest_fault(m, at, "no pod in it");
+		return;
+	}
+	if (manifest_is_yes(m, host))
+		manifest_fault(m, host, "a pod in the host's network can't be guarded");
+	judge_containers(m, spec, manifest_find(m, spec, "containers"));
+	mine = judge_init_containers(m, list);
+	/* `initContainers: null` is no list to put anything into. */
+	if (list && manifest_count(m, list) == 0 &&
+	    yaml_document_get_node(m->doc, list)->type != YAML_SEQUENCE_NODE)
+		manifest_fault(m, list, "an empty 'initContainers': leave it out");
+	if (m->faults == 0)
+		place(x, m, spec, list, mine);
+}
+
+/* --- one document --- */
+
+/* Where a kind has its pod: keys from the top, until one is NULL. */
+static const struct {
+	const char *kind;
+	const char *path[5];
+} kinds[] = {
+	{ "Pod", { "spec" } },
+	{ "CronJob", { "spec", "jobTemplate", "spec", "template", "spec" } },
+	{ "PodTemplate", { "template", "spec" } },
+	{ "Deployment", { "spec", "template", "spec" } },
+	{ "StatefulSet", { "spec", "template", "spec" } },
+	{ "DaemonSet", { "spec", "template", "spec" } },
+	{ "ReplicaSet", { "spec", "template", "spec" } },
+	{ "ReplicationController", { "spec", "template", "spec" } },
+	{ "Job", { "spec", "template", "spec" } },
+	/* Others' kinds keep to this. */
+	{ NULL, { "spec", "template", "spec" } },
+};
+
+static size_t kind_of(struct text kind)
+{
+	size_t i = 0;
+
+	while (kinds[i].kind && !text_equal(kind, kinds[i].kind))
+		i++;
+	return i;
+}
+
+/* The pod of the object @at; 0: none. What isn't there is no fault yet. */
+static int pod_of(struct manifest *m, int at, size_t kind)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(kinds[kind].path) && kinds[kind].path[i]; i++) {
+		const yaml_node_t *n = yaml_document_get_node(m->doc, at);
+
+		if (!n || n->type != YAML_MAPPING_NODE)
+			return 0;
+		at = manifest_find(m, at, kinds[kind].path[i]);
+	}
+	return at;
+}
+
+/* An object of a kind that isn't known has pods if what is where they would be has
+ * containers. */
+static bool has_containers(struct manifest *m, int pod)
+{
+	const yaml_node_t *n = yaml_document_get_node(m->doc, pod);
+
+	return n && n->type == YAML_MAPPING_NODE && manifest_find(m, pod, "containers");
+}
+
+/* @doc is the namespace of that name, with a label that keeps the sidecar out. */
+static bool refuses(struct inject *x, yaml_document_t *doc, struct text name)
+{
+	struct manifest m = { .doc = doc, .file = x->spec->file, .what = "namespace" };
+	struct text its_name;
+	int metadata, level;
+
+	if (!text_equal(manifest_text(&m, manifest_find(&m, 1, "kind")), "Namespace"))
+		return false;
+	metadata = manifest_find(&m, 1, "metadata");
+	its_name = manifest_text(&m, manifest_find(&m, metadata, "name"));
+	level = manifest_find(&m, manifest_find(&m, metadata, "labels"), LEVEL_LABEL);
+	x->faults += m.faults;
+	return text_equal(name, its_name.ptr) && level &&
+	       !text_equal(manifest_text(&m, level), "privileged");
+}
+
+static bool is_refused_there(struct inject *x, struct text namespace)
+{
+	for (size_t i = 0; i < x->count; i++)
+		if (refuses(x, &x->docs[i], namespace))
+			return true;
+	return false;
+}
+
+static void inject_object(struct inject *x, yaml_document_t *doc, int at)
+{
+	struct manifest m = { .doc = doc, .file = x->spec->file, .what = "manifest" };
+	struct text kind = manifest_text(&m, manifest_find(&m, at, "kind"));
+	int metadata = manifest_find(&m, at, "metadata");
+	struct text name = manifest_text(&m, manifest_find(&m, metadata, "name"));
+	struct text space = manifest_text(&m, manifest_find(&m, metadata, "namespace"));
+	char shown_kind[64], shown_name[TEXT_ESCAPED_SIZE], what[400];
+	size_t row;
+	int pod;
+
+	snprintf(what, sizeof(what), "%s '%s'",
+		 text_escape(kind, shown_kind, sizeof(shown_kind)),
+		 text_escape(name, shown_name, sizeof(shown_name)));
+	m.what = what;
+	row = kind_of(kind);
+	pod = pod_of(&m, at, row);
+	if (kinds[row].kind || has_containers(&m, pod)) {
+		if (space.len > 0 && is_refused_there(x, space))
+			manifest_fault(&m, metadata,
+				       "its namespace enforces a level that refuses the "
+				       "sidecar: `weir help inject` says what to do");
+		inject_pod(x, &m, at, pod);
+	}
+	x->faults += m.faults;
+	x->out_of_memory |= m.out_of_memory;
+}
+
+static void inject_document(struct inject *x, yaml_document_t *doc)
+{
+	struct manifest m = { .doc = doc, .file = x->spec->file, .what = "manifest" };
+	const yaml_node_t *root = yaml_document_get_root_node(doc);
+	struct text kind;
+	int items;
+
+	/* Nothing between two lines of dashes. */
+	if (!root || (root->type == YAML_SCALAR_NODE && root->data.scalar.length == 0))
+		return;
+	kind = manifest_text(&m, manifest_find(&m, 1, "kind"));
+	if (kind.len < 4 ||
+	    !text_equal((struct text){ kind.ptr + kind.len - 4, 4 }, "List")) {
+		x->faults += m.faults;
+		inject_object(x, doc, 1);
+		return;
+	}
+	items = manifest_find(&m, 1, "items");
+	for (size_t i = 0, n = manifest_count(&m, items); i < n; i++)
+		inject_object(x, doc, manifest_item(&m, items, i));
+	x->faults += m.faults;
+}
+
+/* --- reading and writing --- */
+
+static int read_stdin(struct arena *arena, struct text *ret, struct err *err)
+{
+	char *buf = arena_alloc(arena, TEXT_MAX + 1);
+	size_t size = buf ? fread(buf, 1, TEXT_MAX + 1, stdin) : 0;
+
+	if (!buf)
+		return err_set(err, -ENOMEM, "out of memory");
+	if (ferror(stdin))
+		return err_set(err, -EIO, "cannot read standard input");
+	if (size > TEXT_MAX)
+		return err_set(err, -E2BIG, "standard input is larger than %d MiB",
+			       TEXT_MAX >> 20);
+	*ret = (struct text){ buf, size };
+	return 0;
+}
+
+static int load_all(struct inject *x, yaml_parser_t *parser)
+{
+	for (;; x->count++) {
+		yaml_document_t doc;
+
+		if (!yaml_parser_load(parser, &doc)) {
+			log_error("%s:%zu:%zu: this is not YAML: %s", x->spec->file,
+				  parser->problem_mark.line + 1,
+				  parser->problem_mark.column + 1,
+				  parser->problem ? parser->problem : "it can't be read");
+			return -EINVAL;
+		}
+		if (!yaml_document_get_root_node(&doc)) {
+			yaml_document_delete(&doc);
+			return 0;
+		}
+		if (x->count == DOCUMENTS_MAX) {
+			yaml_document_delete(&doc);
+			log_error("%s: more than %d documents", x->spec->file,
+				  DOCUMENTS_MAX);
+			return -E2BIG;
+		}
+		x->docs[x->count] = doc;
+	}
+}
+
+static int load(struct inject *x, struct text text)
+{
+	yaml_parser_t parser;
+	int r;
+
+	if (!yaml_parser_initialize(&parser))
+		return -ENOMEM;
+	yaml_parser_set_input_string(&parser, (const unsigned char *)text.ptr, text.len);
+	r = load_all(x, &parser);
+	yaml_parser_delete(&parser);
+	return r;
+}
+
+/* The emitter takes each document that it is given, and leaves it empty. */
+static int write_all(struct inject *x, FILE *out)
+{
+	yaml_emitter_t emitter;
+	bool ok = yaml_emitter_initialize(&emitter);
+
+	if (!ok)
+		return -ENOMEM;
+	yaml_emitter_set_output_file(&emitter, out);
+	yaml_emitter_set_unicode(&emitter, 1);
+	yaml_emitter_set_width(&emitter, -1);
+	ok = yaml_emitter_open(&emitter) != 0;
+	for (size_t i = 0; ok && i < x->count; i++) {
+		struct manifest m = { .doc = &x->docs[i] };
+
+		manifest_spell_nulls(&m);
+		ok = !m.out_of_memory && yaml_emitter_dump(&emitter, &x->docs[i]);
+		/* Its directives are the emitter's now as well. */
+		if (!m.out_of_memory)
+			memset(&x->docs[i], 0, sizeof(x->docs[i]));
+	}
+	ok = ok && yaml_emitter_close(&emitter);
+	yaml_emitter_delete(&emitter);
+	return ok && !ferror(out) ? 0 : -ENOMEM;
+}
+
+static int print_all(struct inject *x)
+{
+	CLEAN(mem) char *text = NULL;
+	size_t size = 0;
+	FILE *memory = open_memstream(&text, &size);
+	int r = memory ? write_all(x, memory) : -ENOMEM;
+
+	if (memory && fclose(memory) != 0 && r == 0)
+		r = -ENOMEM;
+	if (r < 0)
+		return r;
+	return fwrite(text, 1, size, stdout) == size && fflush(stdout) == 0 ? 0 : -EIO;
+}
+
+static int inject_text(struct inject *x, struct text text)
+{
+	int r = load(x, text);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < x->count; i++)
+		inject_document(x, &x->docs[i]);
+	if (x->out_of_memory)
+		return -ENOMEM;
+	if (x->faults == 0 && x->workloads == 0) {
+		log_error("%s: no workload in it: Pod, Deployment, StatefulSet, "
+			  "DaemonSet, Job, CronJob",
+			  x->spec->file);
+		return -EINVAL;
+	}
+	return x->faults > 0 ? -EINVAL : print_all(x);
+}
+
+static int inject(const struct spec *spec)
+{
+	struct inject *x = calloc(1, sizeof(*x));
+	CLEAN(arena) struct arena arena = { 0 };
+	struct text text = { 0 };
+	struct err err = { 0 };
+	int r = -ENOMEM;
+
+	if (x) {
+		x->spec = spec;
+		r = strcmp(spec->file, "-") == 0
+			    ? read_stdin(&arena, &text, &err)
+			    : cli_read_file(spec->file, &arena, &text, &err);
+		if (r < 0)
+			log_error("%s", err.text);
+		else
+			r = inject_text(x, text);
+		for (size_t i = 0; i < x->count; i++)
+			yaml_document_delete(&x->docs[i]);
+	}
+	free(x);
+	if (r == -ENOMEM && !err.text[0])
+		log_error("out of memory");
+	if (r == 0 && !spec->quiet)
+		log_warning("the sidecar needs NET_ADMIN, which namespaces of the levels "
+			    "baseline and restricted refuse; `weir help inject` says "
+			    "what to do");
+	return r < 0 ? STATUS_FAILED : 0;
+}
+
+/* --- the verb --- */
+
+static int set_file(void *target, const char *value, struct err *err)
+{
+	((struct spec *)target)->file = value;
+	return 0;
+}
+
+static int set_image(void *target, const char *value, struct err *err)
+{
+	if (!value[0] || strpbrk(value, " \t\r\n"))
+		return err_set(err, -EINVAL, "an image has a name without spaces");
+	((struct spec *)target)->image = value;
+	return 0;
+}
+
+static int set_mode(void *target, const char *value, struct err *err)
+{
+	static const char *const modes[] = { "dns", "dns+nft", "dns+nft+tls" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(modes); i++)
+		if (strcmp(value, modes[i]) == 0) {
+			((struct spec *)target)->mode = modes[i];
+			return 0;
+		}
+	return err_set(err, -EINVAL, "a mode is dns, dns+nft or dns+nft+tls");
+}
+
+static int set_rules(void *target, const char *value, struct err *err)
+{
+	json_error_t where;
+	json_t *rules = json_loads(value, JSON_REJECT_DUPLICATES, &where);
+	bool is_object = json_is_object(rules);
+
+	json_decref(rules);
+	if (!is_object)
+		return err_set(err, -EINVAL, "rules are a JSON object: %s",
+			       rules ? "this is something else" : where.text);
+	((struct spec *)target)->rules = value;
+	return 0;
+}
+
+static int set_token_secret(void *target, const char *value, struct err *err)
+{
+	((struct spec *)target)->token_secret = value;
+	return 0;
+}
+
+static int set_quiet(void *target, const char *value, struct err *err)
+{
+	((struct spec *)target)->quiet = true;
+	return 0;
+}
+
+static const struct cli_option options[] = {
+	{ "file", "FILE", "the manifest, or - for standard input (-f)", set_file },
+	{ "image", "IMAGE", "the sidecar's image; weir:" WEIR_VERSION " if not said",
+	  set_image },
+	{ "mode", "dns|dns+nft|dns+nft+tls", "what is enforced; dns+nft if not said",
+	  set_mode },
+	{ "rules", "JSON", "the policy; none denies everything", set_rules },
+	{ "token-secret", "NAME", "the Secret whose key `token` the API asks for",
+	  set_token_secret },
+	{ "quiet", NULL, "no word about namespaces", set_quiet },
+};
+const struct cli_options cli_inject_options = { options, ARRAY_SIZE(options) };
+
+void cli_inject_usage(FILE *out)
+{
+	fputs("usage: weir inject -f FILE [OPTION]...\n\n"
+	      "Print Kubernetes manifests with the sidecar in every workload: Pod,\n"
+	      "Deployment, StatefulSet, DaemonSet, Job, CronJob. Comments are lost.\n\n"
+	      "The sidecar has NET_ADMIN. A namespace that enforces the Pod Security "
+	      "level\n"
+	      "baseline or restricted refuses such pods. Give them a namespace of their "
+	      "own,\n"
+	      "labelled " LEVEL_LABEL "=privileged, and keep the\n"
+	      "label .../warn=restricted: the app's containers need nothing, and their "
+	      "own\n"
+	      "securityContext can be as strict as before.\n\n",
+	      out);
+	cli_options_print(out, &cli_inject_options);
+}
+
+/* -f is what kubectl's users type. */
+static void spell_out(int argc, char **argv)
+{
+	static char file[] = "--file";
+
+	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+		if (strcmp(argv[i], "-f") == 0)
+			argv[i] = file;
+}
+
+int cli_inject(int argc, char **argv)
+{
+	struct spec spec = { .image = "weir:" WEIR_VERSION, .mode = "dns+nft" };
+	struct err err = { 0 };
+	int first;
+
+	spell_out(argc, argv);
+	first = cli_options_parse(&cli_inject_options, &spec, argc, argv, NULL, &err);
+	if (first >= 0 && (first < argc || !spec.file))
+		first = err_set(&err, -EINVAL,
+				"inject takes one manifest: -f FILE, and nothing else");
+	if (first < 0) {
+		log_error("%s; `weir help inject` lists what there is", err.text);
+		return RUN_STATUS_BAD_INPUT;
+	}
+	return inject(&spec);
+}

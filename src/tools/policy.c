@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/policy.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "sys/options.h"
+#include "tools/attach.h"
+#include "tools/policy_import.h"
+
+enum {
+	OPTION_LIST_MAX = 1024, /* of each repeatable option; one more is an error */
+	STATUS_FAILED = 1,
+	STATUS_BAD_INPUT = 2,
+};
+
+struct list {
+	const char *items[OPTION_LIST_MAX];
+	size_t count;
+};
+
+struct spec {
+	struct list allow, deny, profiles;
+	const char *policy_file;
+	const char *questions;	 /* --file of explain */
+	const char *id, *socket; /* of a sandbox of the daemon's */
+	bool json;
+	int rest; /* index of the first argument that is no option */
+};
+
+static int list_add(struct list *l, const char *value, struct err *err)
+{
+	if (l->count == OPTION_LIST_MAX)
+		return err_set(err, -EINVAL, "at most %d times", OPTION_LIST_MAX);
+	l->items[l->count++] = value;
+	return 0;
+}
+
+static int set_policy(void *target, const char *value, struct err *err)
+{
+	struct spec *s = target;
+
+	if (s->policy_file)
+		return err_set(err, -EINVAL, "a second file; let one extend the other");
+	s->policy_file = value;
+	return 0;
+}
+
+static int set_profile(void *target, const char *value, struct err *err)
+{
+	return list_add(&((struct spec *)target)->profiles, value, err);
+}
+
+static int set_allow(void *target, const char *value, struct err *err)
+{
+	return list_add(&((struct spec *)target)->allow, value, err);
+}
+
+static int set_deny(void *target, const char *value, struct err *err)
+{
+	return list_add(&((struct spec *)target)->deny, value, err);
+}
+
+static int set_json(void *target, const char *value, struct err *err)
+{
+	((struct spec *)target)->json = true;
+	return 0;
+}
+
+static int set_questions(void *target, const char *value, struct err *err)
+{
+	((struct spec *)target)->questions = value;
+	return 0;
+}
+
+static int set_id(void *target, const char *value, struct err *err)
+{
+	((struct spec *)target)->id = value;
+	return 0;
+}
+
+static int set_socket(void *target, const char *value, struct err *err)
+{
+	((struct spec *)target)->socket = value;
+	return 0;
+}
+
+static const struct cli_option options[] = {
+	{ "policy", "FILE", "read the policy from FILE, YAML or JSON", set_policy },
+	{ "profile", "NAME", "add a profile's rules behind the policy's (may repeat)",
+	  set_profile, ' ' },
+	{ "allow", "TARGET[:PORTS]",
+	  "allow a name or address, before the policy (may repeat)", set_allow, ' ' },
+	{ "deny", "TARGET", "deny a name or address, before everything (may repeat)",
+	  set_deny, ' ' },
+	{ "file", "FILE", "explain: read what is asked from FILE, one a line",
+	  set_questions },
+	{ "id", "NAME", "show: the policy of a sandbox that the daemon guards", set_id },
+	{ "socket", "PATH",
+	  "set, patch, show: where the daemon's API is (/run/weir/weir.sock)",
+	  set_socket },
+	{ "json", NULL, "print JSON", set_json },
+};
+const struct cli_options cli_policy_options = { options, ARRAY_SIZE(options) };
+
+/* What every verb works on. */
+struct context {
+	const struct spec *spec;
+	struct policy policy;
+	struct plan plan;
+	char *const *arguments; /* behind the options */
+	size_t argument_count;
+};
+
+static int verb_check(const struct context *c)
+{
+	size_t names, addresses;
+
+	cli_policy_count(&c->policy, &names, &addresses);
+	printf("the policy is valid; rules for names: %zu, for addresses: %zu\n", names,
+	       addresses);
+	return 0;
+}
+
+/* The lines of a file, without comments. Everything lives in @arena. */
+static int read_questions(const char *path, struct arena *arena, char ***ret,
+			  size_t *ret_count, struct err *err)
+{
+	struct text text, line;
+	char **lines;
+	size_t n = 0;
+	int r = cli_read_file(path, arena, &text, err);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < text.len; i++)
+		n += text.ptr[i] == '\n';
+	lines = arena_array(arena, n + 1, sizeof(*lines));
+	n = 0;
+	while (lines && text_split(&text, '\n', &line)) {
+		const char *comment = memchr(line.ptr, '#', line.len);
+
+		if (comment)
+			line.len = (size_t)(comment - line.ptr);
+		line = text_trim(line);
+		if (line.len > 0 && !(lines[n++] = arena_text(arena, line)))
+			return err_set(err, -ENOMEM, "out of memory");
+	}
+	if (!lines)
+		return err_set(err, -ENOMEM, "out of memory");
+	*ret = lines;
+	*ret_count = n;
+	return 0;
+}
+
+static int verb_explain(const struct context *c)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	char **questions = NULL;
+	size_t count = 0;
+	struct err err = { 0 };
+	int r = 0;
+
+	if (c->spec->questions)
+		r = read_questions(c->spec->questions, &arena, &questions, &count, &err);
+	else
+		count = c->argument_count;
+	if (r == 0)
+		r = cli_policy_explain(&c->plan, questions ? questions : c->arguments,
+				       count, c->spec->json, stdout, &err);
+	if (r == 0)
+		return 0;
+	log_error("%s", err.text);
+	return r == -ENOMEM || r == -EIO ? STATUS_FAILED : STATUS_BAD_INPUT;
+}
+
+static int verb_show(const struct context *c)
+{
+	if (cli_policy_show(&c->policy, &c->plan, c->spec->json, stdout) == 0)
+		return 0;
+	log_error("cannot show the policy: out of memory");
+	return STATUS_FAILED;
+}
+
+static const struct verb {
+	const char *name, *arguments, *help;
+	int (*run)(const struct context *c);
+	enum { ONE_FILE = 0, QUESTIONS, TWO_POLICIES, FOREIGN_FILE, SANDBOX } takes;
+	/* of SANDBOX */
+	int (*change)(const char *socket, const char *id, const char *file);
+} verbs[] = {
+	{ "check", "[FILE]",
+	  "report every fault of a policy, and what looks like a mistake", verb_check,
+	  ONE_FILE },
+	{ "explain", "NAME|ADDRESS[:PORT]|URL...",
+	  "say what the policy decides, and which rule does", verb_explain, QUESTIONS },
+	{ "show", "[FILE]", "print the policy with everything that it extends", verb_show,
+	  ONE_FILE },
+	{ "show", "--id NAME", "print the policy of a sandbox that the daemon guards" },
+	{ "diff", "A B", "say what two files or profiles decide differently", NULL,
+	  TWO_POLICIES },
+	{ "import", "FILE", "print the lists of another tool's settings as a policy",
+	  NULL, FOREIGN_FILE },
+	{ "set", "ID FILE", "replace the policy of a sandbox that the daemon guards",
+	  NULL, SANDBOX, cli_daemon_policy_set },
+	{ "patch", "ID FILE", "put the file's rules in front of that sandbox's", NULL,
+	  SANDBOX, cli_daemon_policy_patch },
+};
+
+void cli_policy_usage(FILE *out)
+{
+	fputs("usage: weir policy VERB [OPTION]... [ARGUMENT]...\n\n", out);
+	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
+		fprintf(out, "  %s %s\n%*s%s\n", verbs[i].name, verbs[i].arguments, 10,
+			"", verbs[i].help);
+	fputs("\n", out);
+	cli_options_print(out, &cli_policy_options);
+}
+
+static const struct verb *verb_find(const char *name)
+{
+	for (size_t i = 0; name && i < ARRAY_SIZE(verbs); i++) {
+		if (strcmp(verbs[i].name, name) == 0)
+			return &verbs[i];
+	}
+	return NULL;
+}
+
+static int bad_verb(const char *name)
+{
+	static const char there[] = "check, explain, show, diff, import, set or patch";
+	char shown[TEXT_ESCAPED_SIZE];
+
+	if (name)
+		log_error("policy: '%s' is not one of %s",
+			  text_escape(text_of(name), shown, sizeof(shown)), there);
+	else
+		log_error("policy needs one of %s", there);
+	return STATUS_BAD_INPUT;
+}
+
+static int bad_usage(const char *why)
+{
+	log_error("%s; `weir help policy` lists what there is", why);
+	return STATUS_BAD_INPUT;
+}
+
+static bool has_policy(const struct spec *s)
+{
+	return s->policy_file || s->profiles.count > 0 || s->allow.count > 0 ||
+	       s->deny.count > 0;
+}
+
+/* Arguments behind the options: one file, or the questions. */
+static int check_arguments(const struct verb *v, struct spec *s, int argc, char **argv,
+			   struct err *err)
+{
+	int count = argc - s->rest;
+
+	if (s->id && v->run != verb_show)
+		return err_set(err, -EINVAL, "--id goes with show alone");
+	if (s->socket && v->takes != SANDBOX && !s->id)
+		return err_set(err, -EINVAL, "--socket goes with set, patch, show --id");
+	if (s->id && (count > 0 || has_policy(s)))
+		return err_set(err, -EINVAL, "--id shows what that sandbox has, alone");
+
+	if (v->takes == TWO_POLICIES)
+		return count == 2 ? 0 : err_set(err, -EINVAL, "name two policies");
+	if (v->takes == FOREIGN_FILE)
+		return count == 1 ? 0 : err_set(err, -EINVAL, "name one file");
+	if (v->takes == SANDBOX)
+		return count == 2 ? 0
+				  : err_set(err, -EINVAL, "name a sandbox and a file");
+	if (v->takes == QUESTIONS)
+		return (count > 0) != (s->questions != NULL)
+			       ? 0
+			       : err_set(err, -EINVAL,
+					 "name what is to be explained, or --file");
+	/* An empty variable in somebody's script is no valid policy. */
+	if (count == 0 && v->run == verb_check && !has_policy(s))
+		return err_set(err, -EINVAL, "name the file that is to be checked");
+	if (count == 0)
+		return 0;
+	if (count > 1)
+		return err_set(err, -EINVAL, "one file, not %d", count);
+	return set_policy(s, argv[s->rest], err);
+}
+
+/* A file or a profile, as `extends` names them. */
+static int build_side(const char *name, struct arena *arena, struct cli_policy_side *ret,
+		      uint8_t **ret_bytes)
+{
+	const struct cli_policy_args args = { .profiles = &name,
+					      .profile_count = 1,
+					      .verify = POLICY_VERIFY_TLS };
+	struct err err = { 0 };
+	size_t size;
+	int r = cli_policy_build(&args, arena, true, &ret->policy, ret_bytes, &size);
+
+	if (r == 0) {
+		r = plan_open(*ret_bytes, size, &ret->plan, &err);
+		if (r < 0)
+			log_error("%s", err.text);
+	}
+	return r;
+}
+
+static int run_diff(const struct spec *s, char *const *names)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	CLEAN(mem) uint8_t *bytes_a = NULL, *bytes_b = NULL;
+	struct cli_policy_side a = { 0 }, b = { 0 };
+	int r = build_side(names[0], &arena, &a, &bytes_a);
+
+	if (r == 0)
+		r = build_side(names[1], &arena, &b, &bytes_b);
+	if (r < 0)
+		return STATUS_BAD_INPUT;
+	r = cli_policy_diff(&a, &b, s->json, stdout);
+	if (r < 0 || fflush(stdout) != 0) {
+		log_error("cannot compare the policies: %s",
+			  strerror(r < 0 ? -r : errno));
+		return STATUS_BAD_INPUT;
+	}
+	return r > 0 ? STATUS_FAILED : 0;
+}
+
+static int run_import(const char *file)
+{
+	int r = cli_policy_import(file, stdout);
+
+	if (r == 0)
+		return 0;
+	return r == -ENOMEM || r == -EIO ? STATUS_FAILED : STATUS_BAD_INPUT;
+}
+
+static int check_json(const struct cli_policy_args *args)
+{
+	int r = cli_policy_check_json(args, stdout);
+
+	if (r == -ENOMEM || r == -EIO || fflush(stdout) != 0) {
+		log_error("cannot print the faults as JSON");
+		return STATUS_FAILED;
+	}
+	return r < 0 ? STATUS_BAD_INPUT : 0;
+}
+
+static int run_verb(const struct verb *v, const struct spec *s, int argc, char **argv)
+{
+	const struct cli_policy_args args = {
+		.deny = s->deny.items,
+		.deny_count = s->deny.count,
+		.allow = s->allow.items,
+		.allow_count = s->allow.count,
+		.policy_file = s->policy_file,
+		.profiles = s->profiles.items,
+		.profile_count = s->profiles.count,
+		.verify = POLICY_VERIFY_TLS, /* as weir run takes it */
+	};
+	struct context c = { .spec = s,
+			     .arguments = argv + s->rest,
+			     .argument_count = (size_t)(argc - s->rest) };
+	CLEAN(arena) struct arena arena = { 0 };
+	CLEAN(mem) uint8_t *bytes = NULL;
+	struct err err = { 0 };
+	size_t size;
+	int r;
+
+	if (v->run == verb_check && s->json)
+		return check_json(&args);
+	r = cli_policy_build(&args, &arena, v->run != verb_check, &c.policy, &bytes,
+			     &size);
+	if (r < 0)
+		return r == -EINVAL ? STATUS_BAD_INPUT : STATUS_FAILED;
+	if (plan_open(bytes, size, &c.plan, &err) < 0) {
+		log_error("%s", err.text);
+		return STATUS_FAILED;
+	}
+	r = v->run(&c);
+	if (fflush(stdout) != 0 || ferror(stdout)) {
+		log_error("cannot write the output");
+		return STATUS_FAILED;
+	}
+	return r;
+}
+
+int cli_policy(int argc, char **argv)
+{
+	const struct verb *v = verb_find(argc > 1 ? argv[1] : NULL);
+	struct spec spec = { 0 };
+	struct err err = { 0 };
+
+	if (argc > 1 && strcmp(argv[1], "--help") == 0) {
+		cli_policy_usage(stdout);
+		return 0;
+	}
+	if (!v)
+		return bad_verb(argc > 1 ? argv[1] : NULL);
+	spec.rest = cli_options_parse(&cli_policy_options, &spec, argc - 1, argv + 1,
+				      NULL, &err);
+	if (spec.rest < 0)
+		return bad_usage(err.text);
+	if (check_arguments(v, &spec, argc - 1, argv + 1, &err) < 0)
+		return bad_usage(err.text);
+	if (v->takes == TWO_POLICIES)
+		return run_diff(&spec, argv + 1 + spec.rest);
+	if (v->takes == FOREIGN_FILE)
+		return run_import(argv[1 + spec.rest]);
+	if (v->takes == SANDBOX)
+		return v->change(spec.socket, argv[1 + spec.rest], argv[2 + spec.rest]);
+	if (spec.id)
+		return cli_daemon_policy_show(spec.socket, spec.id);
+	return run_verb(v, &spec, argc - 1, argv + 1);
+}

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <jansson.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/special.h"
+#include "policy/explain.h"
+#include "policy/on_denies.h"
+#include "policy/rule.h"
+#include "tools/policy.h"
+
+enum { PROTOCOL_COUNT = 2 };
+
+static const struct {
+	uint8_t number;
+	const char *name;
+} protocols[PROTOCOL_COUNT] = { { IPPROTO_TCP, "tcp" }, { IPPROTO_UDP, "udp" } };
+
+struct query {
+	const char *text; /* as asked */
+	bool is_addr;
+	struct addr addr;
+	struct dns_name name;
+	struct text name_text; /* the part of @text that names it */
+	uint16_t port;	       /* 0: not asked */
+};
+
+struct answer {
+	struct plan_verdict verdict;
+	bool open[PROTOCOL_COUNT]; /* the port; with no port: the rule */
+};
+
+static int bad_query(const char *text, struct err *err)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+
+	return err_set(
+		err, -EINVAL,
+		"'%s' is not a name or an address, with or without a port, or a URL",
+		text_escape(text_of(text), shown, sizeof(shown)));
+}
+
+/* A name goes the way of a rule's target, so that IDN names can be asked as written. */
+static int query_name(struct text t, struct query *ret, struct err *err)
+{
+	struct rule rule = { 0 };
+	int r = rule_target_parse(t, &rule, err);
+
+	if (r < 0)
+		return r;
+	if (rule.kind != TARGET_NAME)
+		return bad_query(ret->text, err);
+	ret->name = rule.name;
+	ret->name_text = t;
+	return 0;
+}
+
+static int host_and_port(struct text t, struct query *ret, struct err *err)
+{
+	struct text host = t, port;
+	const char *colon = memrchr(t.ptr, ':', t.len);
+	struct endpoint e;
+	uint32_t number;
+
+	if (endpoint_parse(t.ptr, t.len, ret->port, &e)) {
+		ret->is_addr = true;
+		ret->addr = e.addr;
+		ret->port = e.port;
+		return 0;
+	}
+	if (colon) {
+		host.len = (size_t)(colon - t.ptr);
+		port = (struct text){ colon + 1, t.len - host.len - 1 };
+		if (!text_to_u32(port, UINT16_MAX, &number) || number == 0)
+			return bad_query(ret->text, err);
+		ret->port = (uint16_t)number;
+	}
+	return query_name(host, ret, err);
+}
+
+static const struct {
+	const char *name;
+	uint16_t port;
+} schemes[] = { { "https", 443 }, { "http", 80 },  { "wss", 443 }, { "ws", 80 },
+		{ "ssh", 22 },	  { "git", 9418 }, { "ftp", 21 } };
+
+/* "scheme://user@host:port/path": the host and the port, which the scheme gives when
+ * the URL doesn't. */
+static int url_parse(struct text scheme, struct text rest, struct query *ret,
+		     struct err *err)
+{
+	const char *at;
+	size_t len = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(schemes); i++)
+		if (text_equal_nocase(scheme, schemes[i].name))
+			ret->port = schemes[i].port;
+	if (ret->port == 0)
+		return err_set(err, -EINVAL, "'%.*s' is not a scheme with a known port",
+			       (int)MIN(scheme.len, 16), scheme.ptr);
+	while (len < rest.len && !strchr("/?#", rest.ptr[len]))
+		len++;
+	rest.len = len;
+	at = memrchr(rest.ptr, '@', rest.len);
+	if (at)
+		rest = (struct text){ at + 1, rest.len - (size_t)(at + 1 - rest.ptr) };
+	/* An address of IPv6 stands in brackets, with or without a port behind. */
+	if (rest.len > 2 && rest.ptr[0] == '[' && rest.ptr[rest.len - 1] == ']')
+		rest = (struct text){ rest.ptr + 1, rest.len - 2 };
+	return host_and_port(rest, ret, err);
+}
+
+static int query_parse(const char *text, struct query *ret, struct err *err)
+{
+	const char *separator = strstr(text, "://");
+	const char *rest = separator ? separator + 3 : text;
+
+	*ret = (struct query){ .text = text };
+	if (separator)
+		return url_parse((struct text){ text, (size_t)(separator - text) },
+				 text_of(rest), ret, err);
+	return host_and_port(text_of(text), ret, err);
+}
+
+static struct answer ask(const struct plan *p, const struct query *q)
+{
+	struct answer a = { 0 };
+
+	a.verdict = q->is_addr ? plan_match_addr(p, &q->addr, 0, 0)
+			       : plan_match_name(p, &q->name);
+	for (size_t i = 0; i < PROTOCOL_COUNT; i++) {
+		struct plan_verdict v = a.verdict;
+
+		if (q->is_addr && q->port != 0)
+			v = plan_match_addr(p, &q->addr, protocols[i].number, q->port);
+		a.open[i] = v.action == POLICY_ALLOW &&
+			    (q->port == 0 || q->is_addr ||
+			     plan_port_list_has(p, v.port_list, protocols[i].number,
+						q->port));
+		if (q->is_addr && q->port != 0 && (i == 0 || a.open[i] > a.open[0]))
+			a.verdict = v; /* the rule that decides this port */
+	}
+	return a;
+}
+
+static const char *action_of(const struct answer *a)
+{
+	return a->open[0] || a->open[1] ? "allow" : "deny";
+}
+
+static const char *types_text(uint8_t types, char *buf, size_t size)
+{
+	static const char *const names[] = { "PTR", "SRV", "TXT", "MX" };
+
+	snprintf(buf, size, "A, AAAA");
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		size_t used = strlen(buf);
+
+		if (types & 1 << i)
+			snprintf(buf + used, size - used, ", %s", names[i]);
+	}
+	return buf;
+}
+
+static const char *special_text(const struct plan_verdict *v)
+{
+	if (v->flags & PLAN_PRIVATE)
+		return "ordinary and special ones; cloud metadata only if a rule names "
+		       "it";
+	return "ordinary ones; private, loopback and other special ones only if an "
+	       "address "
+	       "rule allows them";
+}
+
+/* What a connection has to show so that it may use the ports. */
+static const char *wire_text(const struct plan *p, const struct plan_verdict *v)
+{
+	if (plan_verify(p) == POLICY_VERIFY_DNS)
+		return "connections need not show the name (verify: dns)";
+	if (v->flags & PLAN_RAW)
+		return "connections show the name in TLS or HTTP, or are neither (raw)";
+	if (v->flags & PLAN_PORTS_LISTED)
+		return "connections show the name in TLS or HTTP, or are neither, but "
+		       "for "
+		       "web ports";
+	return "connections show the name in TLS or HTTP";
+}
+
+static void print_name(const struct plan *p, const struct query *q,
+		       const struct answer *a, FILE *out)
+{
+	char ports[256], types[64], name[DNS_NAME_TEXT_SIZE];
+
+	if (!text_equal(q->name_text, dns_name_format(&q->name, name)))
+		fprintf(out, "  name: %s\n", name);
+	if (a->verdict.action == POLICY_DENY) {
+		fputs("  answer: NXDOMAIN, and nobody is asked\n", out);
+		return;
+	}
+	fprintf(out, "  ports: %s%s\n",
+		policy_explain_ports(p, a->verdict.port_list, ports, sizeof(ports)),
+		a->open[0] || a->open[1] ? "" : "; this one is not among them");
+	fprintf(out, "  wire: %s\n", wire_text(p, &a->verdict));
+	fprintf(out, "  types: %s\n", types_text(a->verdict.types, types, sizeof(types)));
+	fprintf(out, "  addresses: %s\n", special_text(&a->verdict));
+}
+
+/* What guard_fault() lets a name teach. */
+static const char *names_text(enum addr_special kind)
+{
+	if (kind == SPECIAL_NOT)
+		return "it is open while an allowed name resolves to it";
+	if (kind == SPECIAL_INVALID || kind == SPECIAL_METADATA)
+		return "none opens it; a rule has to name this very address";
+	return "it is open while a name whose rule says private: true resolves to it";
+}
+
+static void print_addr(const struct plan *p, const struct query *q,
+		       const struct answer *a, FILE *out)
+{
+	enum addr_special kind = addr_special(&q->addr);
+	char ports[256];
+
+	if (kind != SPECIAL_NOT)
+		fprintf(out, "  address: %s\n", addr_special_name(kind));
+	if (a->verdict.action == POLICY_ALLOW)
+		fprintf(out, "  ports: %s\n",
+			policy_explain_ports(p, a->verdict.port_list, ports,
+					     sizeof(ports)));
+	else if (a->verdict.rule == PLAN_NO_RULE)
+		fprintf(out, "  names: %s\n", names_text(kind));
+}
+
+static void print_text(const struct plan *p, const struct query *q,
+		       const struct answer *a, FILE *out)
+{
+	const struct plan_on_denies denies = plan_on_denies(p);
+	char rule[POLICY_EXPLAIN_SIZE], shown[TEXT_ESCAPED_SIZE];
+	char counted[POLICY_ON_DENIES_SIZE];
+
+	fprintf(out, "%s: %s", text_escape(text_of(q->text), shown, sizeof(shown)),
+		action_of(a));
+	if (q->port != 0 && a->open[0] != a->open[1])
+		fprintf(out, " (%s only)", protocols[a->open[0] ? 0 : 1].name);
+	fputc('\n', out);
+	if (a->verdict.rule == PLAN_NO_RULE)
+		fprintf(out, "  rule: no rule matches; the default is %s\n",
+			policy_action_name(plan_default_action(p)));
+	else
+		fprintf(out, "  rule: %s\n",
+			policy_explain_rule(p, a->verdict.rule, rule, sizeof(rule)));
+	if (q->is_addr)
+		print_addr(p, q, a, out);
+	else
+		print_name(p, q, a, out);
+	if (denies.count > 0 && !a->open[0] && !a->open[1])
+		fprintf(out, "  on_denies: it counts: %s\n",
+			policy_on_denies_text(&denies, counted));
+}
+
+static json_t *rule_json(const struct plan *p, uint32_t rule)
+{
+	struct plan_rule r;
+
+	if (rule == PLAN_NO_RULE)
+		return json_null();
+	r = plan_rule(p, rule);
+	return json_pack("{s:s, s:s, s:s, s:i, s:i, s:s}", "action",
+			 policy_action_name(r.action), "target", r.target, "file", r.file,
+			 "line", (int)r.line, "column", (int)r.column, "comment",
+			 r.comment);
+}
+
+static json_t *answer_json(const struct plan *p, const struct query *q,
+			   const struct answer *a)
+{
+	char ports[256];
+	json_t *open = json_array();
+
+	for (size_t i = 0; open && i < PROTOCOL_COUNT; i++) {
+		if (a->open[i])
+			json_array_append_new(open, json_string(protocols[i].name));
+	}
+	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:s}", "query", q->text, "kind",
+			 q->is_addr ? "address" : "name", "action", action_of(a),
+			 "protocols", open, "rule", rule_json(p, a->verdict.rule),
+			 "ports",
+			 a->verdict.action == POLICY_ALLOW
+				 ? policy_explain_ports(p, a->verdict.port_list, ports,
+							sizeof(ports))
+				 : "");
+}
+
+static int explain_json(const struct plan *p, const struct query *queries, size_t count,
+			FILE *out)
+{
+	json_t *all = json_array();
+	int r = all ? 0 : -ENOMEM;
+
+	for (size_t i = 0; r == 0 && i < count; i++) {
+		struct answer a = ask(p, &queries[i]);
+
+		r = json_array_append_new(all, answer_json(p, &queries[i], &a)) < 0
+			    ? -ENOMEM
+			    : 0;
+	}
+	if (r == 0)
+		r = json_dumpf(all, out, JSON_INDENT(2)) < 0 ? -EIO : 0;
+	if (r == 0)
+		fputc('\n', out);
+	json_decref(all);
+	return r;
+}
+
+/* Every fault is told: the last one by the caller. */
+static int parse_queries(char *const *texts, size_t count, struct query *queries,
+			 struct err *err)
+{
+	int bad = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		struct err fault = { 0 };
+
+		if (query_parse(texts[i], &queries[i], &fault) == 0)
+			continue;
+		if (bad < 0)
+			log_error("%s", err->text);
+		*err = fault;
+		bad = -EINVAL;
+	}
+	return bad;
+}
+
+int cli_policy_explain(const struct plan *plan, char *const *texts, size_t count,
+		       bool json, FILE *out, struct err *err)
+{
+	CLEAN(mem) struct query *queries = calloc(count, sizeof(*queries));
+
+	if (!queries)
+		return err_set(err, -ENOMEM, "out of memory");
+	if (parse_queries(texts, count, queries, err) < 0)
+		return -EINVAL;
+	if (json && explain_json(plan, queries, count, out) < 0)
+		return err_set(err, -EIO, "cannot print the answer as JSON");
+	for (size_t i = 0; !json && i < count; i++) {
+		struct answer a = ask(plan, &queries[i]);
+
+		print_text(plan, &queries[i], &a, out);
+	}
+	return 0;
+}

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/render.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "filter/text.h"
+#include "policy/faults.h"
+#include "run/policy.h"
+#include "tools/render_internal.h"
+
+/* ---- options ---- */
+
+static int run_option(void *target, const char *name, const char *value, struct err *err)
+{
+	const struct cli_option *o = cli_option_find(&cli_run_options, text_of(name));
+
+	assert(o);
+	return o->set(&((struct render_spec *)target)->run, value, err);
+}
+
+static int set_policy(void *target, const char *value, struct err *err)
+{
+	return run_option(target, "policy", value, err);
+}
+
+static int set_profile(void *target, const char *value, struct err *err)
+{
+	return run_option(target, "profile", value, err);
+}
+
+static int set_allow(void *target, const char *value, struct err *err)
+{
+	return run_option(target, "allow", value, err);
+}
+
+static int set_deny(void *target, const char *value, struct err *err)
+{
+	return run_option(target, "deny", value, err);
+}
+
+static int set_verify(void *target, const char *value, struct err *err)
+{
+	return run_option(target, "verify", value, err);
+}
+
+static int set_upstream(void *target, const char *value, struct err *err)
+{
+	return run_option(target, "upstream", value, err);
+}
+
+static int set_cgroup(void *target, const char *value, struct err *err)
+{
+	((struct render_spec *)target)->cgroup = value;
+	return 0;
+}
+
+static int set_uid(void *target, const char *value, struct err *err)
+{
+	((struct render_spec *)target)->uid = value;
+	return 0;
+}
+
+static int set_id(void *target, const char *value, struct err *err)
+{
+	((struct render_spec *)target)->id = value;
+	return 0;
+}
+
+static int set_resolver(void *target, const char *value, struct err *err)
+{
+	struct render_spec *spec = target;
+	char shown[TEXT_ESCAPED_SIZE];
+	struct addr a;
+
+	if (strcmp(value, "none") == 0) {
+		spec->no_resolver = true;
+		return 0;
+	}
+	if (!addr_parse(value, strlen(value), &a))
+		return err_set(err, -EINVAL, "'%s' is not an address, nor none",
+			       text_escape(text_of(value), shown, sizeof(shown)));
+	if (spec->resolver_count == RENDER_RESOLVERS_MAX)
+		return err_set(err, -EINVAL, "given more than %d times",
+			       RENDER_RESOLVERS_MAX);
+	spec->resolvers[spec->resolver_count++] = a;
+	return 0;
+}
+
+static int set_install(void *target, const char *value, struct err *err)
+{
+	((struct render_spec *)target)->install = true;
+	return 0;
+}
+
+static const struct cli_option options[] = {
+	{ "cgroup", "PATH", "for the processes of this control group and below it",
+	  set_cgroup },
+	{ "uid", "UID", "for the processes of this user", set_uid },
+	{ "id", "NAME", "what table and file are called (from the group or the user)",
+	  set_id },
+	{ "policy", "FILE", "read the policy from FILE (YAML or JSON)", set_policy },
+	{ "profile", "NAME", "add a profile's rules; may be repeated", set_profile, ' ' },
+	{ "allow", "TARGET[:PORTS]", "allow one target; may be repeated", set_allow,
+	  ' ' },
+	{ "deny", "TARGET", "deny one target, before every allow; may be repeated",
+	  set_deny, ' ' },
+	{ "verify", "dns|tls", "dns: render a policy that asks for tls all the same",
+	  set_verify },
+	{ "resolver", "ADDR",
+	  "a name server that may be asked, or none; may be repeated (resolv.conf's)",
+	  set_resolver, ' ' },
+	{ "upstream", "ADDR[:PORT]",
+	  "name server to resolve with, now; may be repeated (resolv.conf)", set_upstream,
+	  ' ' },
+	{ "install", NULL, "write the rules to /etc/nftables.d and load them",
+	  set_install },
+};
+const struct cli_options cli_render_options = { options, ARRAY_SIZE(options) };
+
+void cli_render_usage(FILE *out)
+{
+	fputs("usage: weir render (--cgroup PATH|--uid UID) [OPTION]...\n\n"
+	      "Print a policy as nft rules for a control group or a user of this host,\n"
+	      "for hosts that load their rules by themselves. Names are resolved "
+	      "once.\n\n",
+	      out);
+	cli_options_print(out, &cli_render_options);
+	fputs("\nExit status: 2 bad input; 125 Weir could not do what was asked.\n", out);
+}
+
+/* ---- reading ---- */
+
+static int load(struct render_spec *spec, struct arena *arena, struct faults *f,
+		struct policy *ret)
+{
+	const struct run_spec *run = &spec->run;
+	const struct cli_policy_args args = {
+		.deny = run->deny.items,
+		.deny_count = run->deny.count,
+		.allow = run->allow.items,
+		.allow_count = run->allow.count,
+		.policy_file = run->policy_file,
+		.profiles = run->profiles.items,
+		.profile_count = run->profiles.count,
+		.has_verify = run->has_verify,
+		.verify = run->has_verify ? run->verify : POLICY_VERIFY_DNS,
+	};
+	const struct policy_reader reader = { .arena = arena, .faults = f };
+	int r = cli_policy_load(&args, arena, f, ret);
+
+	if (r == 0)
+		render_policy_check(&reader, ret);
+	return r == -ENOMEM ? r : 0;
+}
+
+static void print_faults(const struct faults *f)
+{
+	char line[FAULT_TEXT_SIZE];
+
+	for (size_t i = 0; i < f->count; i++)
+		if (f->items[i].level != FAULT_HINT)
+			fprintf(stderr, "%s\n",
+				fault_format(&f->items[i], line, sizeof(line)));
+	if (f->dropped > 0)
+		fprintf(stderr, "… and %zu more\n", f->dropped);
+}
+
+/* The name servers that the host itself asks, unless others are named. */
+static void find_resolvers(struct render_spec *spec)
+{
+	struct run_spec host = { 0 };
+	struct err err = { 0 };
+
+	if (spec->no_resolver || spec->resolver_count > 0 ||
+	    cli_run_upstreams(&host, &err) < 0)
+		return;
+	for (size_t i = 0; i < host.upstream_count; i++)
+		spec->resolvers[spec->resolver_count++] = host.upstreams[i].addr;
+}
+
+static_assert((int)RENDER_RESOLVERS_MAX >= (int)RUN_UPSTREAMS_MAX,
+	      "those of resolv.conf fit");
+
+/* ---- writing ---- */
+
+/* Everything that is rendered, until it is printed. */
+struct rendering {
+	struct arena arena;
+	struct faults faults;
+	struct policy policy;
+	struct render_member member;
+	struct render_pins pins;
+	uint8_t *names_plan, *plan_bytes; /* owned */
+	struct plan plan;
+	char *text; /* owned */
+	size_t size;
+};
+
+static void rendering_done(struct rendering *r)
+{
+	free(r->names_plan);
+	free(r->plan_bytes);
+	free(r->text);
+	faults_done(&r->faults);
+	arena_done(&r->arena);
+}
+
+static void write_pins(const struct rendering *r, FILE *out)
+{
+	char name[DNS_NAME_TEXT_SIZE], text[ADDR_TEXT_SIZE];
+
+	for (size_t i = 0; i < r->pins.count; i++)
+		fprintf(out, "#   %s %s\n", addr_format(&r->pins.items[i].addr, text),
+			dns_name_format(&r->pins.items[i].name, name));
+}
+
+static void write_sources(const struct rendering *r, FILE *out)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+
+	fputs("# Policy:", out);
+	for (size_t i = 0; i < r->policy.source_count; i++)
+		fprintf(out, " %s",
+			text_escape(text_of(r->policy.sources[i]), shown, sizeof(shown)));
+	fputs(r->policy.source_count > 0 ? "\n" : " the command line\n", out);
+}
+
+static void write_head(const struct rendering *r, const struct render_spec *spec,
+		       FILE *out)
+{
+	time_t now = (time_t)(clock_wall_ms() / 1000);
+	char text[ADDR_TEXT_SIZE], when[32] = "";
+	struct tm tm;
+
+	if (gmtime_r(&now, &tm))
+		strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &tm);
+	fprintf(out, RENDER_FIRST_LINE "%s by weir " WEIR_VERSION " on %s.\n",
+		r->member.id, when);
+	if (r->member.by_cgroup)
+		fprintf(out, "# For the processes of the control group %s.\n",
+			r->member.cgroup.path);
+	else
+		fprintf(out, "# For the processes of the user %u.\n", r->member.uid);
+	write_sources(r, out);
+	fputs("# Name servers:", out);
+	for (size_t i = 0; i < spec->resolver_count; i++)
+		fprintf(out, " %s", addr_format(&spec->resolvers[i], text));
+	fprintf(out, "%s\n# Names, as they were resolved then:\n",
+		spec->resolver_count > 0 ? "" : " none");
+	write_pins(r, out);
+	fprintf(out,
+		"# `weir render --install` puts another one in its place, `weir teardown "
+		"%s`\n# takes it away. What is refused goes to log group %d.\n\n",
+		r->member.id, FILTER_NFLOG_GROUP);
+}
+
+static int write_text(struct rendering *r, const struct render_spec *spec,
+		      struct err *err)
+{
+	const struct filter_member_params params = {
+		.cgroup = r->member.by_cgroup ? &r->member.cgroup : NULL,
+		.uid = r->member.uid,
+		.prefix = r->member.prefix,
+		.mark = r->member.mark,
+	};
+	const struct ruleset *rs;
+	FILE *out;
+	int error = ruleset_build_member(&r->plan, &params, &r->arena, &rs, err);
+
+	if (error < 0)
+		return error;
+	out = open_memstream(&r->text, &r->size);
+	if (!out)
+		return err_set(err, -ENOMEM, "out of memory");
+	write_head(r, spec, out);
+	error = filter_text(rs, r->member.table, out);
+	if (fclose(out) != 0 && error == 0)
+		error = -ENOMEM;
+	return error < 0 ? err_sys(err, error, "cannot write the rules") : 0;
+}
+
+/* ---- all of it ---- */
+
+/* Everything that is wrong with what was asked for. Return: 0 or the exit status. */
+static int prepare(struct rendering *r, struct render_spec *spec)
+{
+	render_member_find(spec, &r->arena, &r->faults, &r->member);
+	if (load(spec, &r->arena, &r->faults, &r->policy) < 0) {
+		log_error("out of memory");
+		return RUN_STATUS_FAILED;
+	}
+	if (spec->no_resolver && spec->resolver_count > 0)
+		render_fault(&r->faults, "--resolver", "none and an address");
+	print_faults(&r->faults);
+	return r->faults.errors > 0 ? RUN_STATUS_BAD_INPUT : 0;
+}
+
+static int resolve_names(struct rendering *r, struct render_spec *spec,
+			 render_resolve_fn *resolve, struct err *err)
+{
+	struct plan names;
+	size_t size;
+	int error = policy_compile(&r->policy, &r->names_plan, &size, err);
+
+	if (error == 0)
+		error = plan_open(r->names_plan, size, &names, err);
+	if (error == 0 && run_policy_asks_names(&r->policy))
+		error = cli_run_upstreams(&spec->run, err);
+	if (error == 0)
+		error = render_policy_resolve(spec, &names, resolve, &r->arena, &r->pins,
+					      err);
+	if (error == 0 && r->pins.missing > 0)
+		error = err_set(err, -ENOENT, "a name that is required has no address");
+	return error;
+}
+
+static int make(struct rendering *r, struct render_spec *spec, render_resolve_fn *resolve,
+		struct err *err)
+{
+	int error = resolve_names(r, spec, resolve, err);
+
+	if (error < 0)
+		return error;
+	find_resolvers(spec);
+	error = render_policy_fix(&r->policy, &r->pins, spec, &r->arena, &r->plan_bytes,
+				  &r->plan, err);
+	return error < 0 ? error : write_text(r, spec, err);
+}
+
+static int render(struct render_spec *spec, render_resolve_fn *resolve)
+{
+	struct rendering r = { 0 };
+	struct err err = { 0 };
+	int status = prepare(&r, spec);
+
+	if (status == 0 && make(&r, spec, resolve, &err) < 0) {
+		log_error("%s", err.text[0] ? err.text : strerror(-err.code));
+		status = RUN_STATUS_FAILED;
+	}
+	if (status == 0 && spec->install)
+		status = render_install(r.member.id, r.text, r.size);
+	else if (status == 0 && fwrite(r.text, 1, r.size, stdout) != r.size)
+		status = RUN_STATUS_FAILED;
+	rendering_done(&r);
+	return status;
+}
+
+int cli_render(int argc, char **argv, render_resolve_fn *resolve)
+{
+	CLEAN(mem) struct render_spec *spec = calloc(1, sizeof(*spec));
+	struct err err = { 0 };
+	int first;
+
+	if (!spec) {
+		log_error("out of memory");
+		return RUN_STATUS_FAILED;
+	}
+	first = cli_options_parse(&cli_render_options, spec, argc, argv, NULL, &err);
+	if (first >= 0 && first < argc)
+		first = err_set(&err, -EINVAL, "render takes no argument");
+	if (first < 0) {
+		log_error("%s", err.text);
+		return RUN_STATUS_BAD_INPUT;
+	}
+	return render(spec, resolve);
+}
+
+void cli_teardown_usage(FILE *out)
+{
+	fputs("usage: weir teardown ID\n\n"
+	      "Take away what `weir render --install` has put there: the table and the "
+	      "file.\nThis opens.\n",
+	      out);
+}
+
+int cli_teardown(int argc, char **argv)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+
+	if (argc != 2) {
+		log_error("teardown takes one id");
+		return RUN_STATUS_BAD_INPUT;
+	}
+	if (!render_id_is_valid(argv[1])) {
+		log_error("'%s' is not an id",
+			  text_escape(text_of(argv[1]), shown, sizeof(shown)));
+		return RUN_STATUS_BAD_INPUT;
+	}
+	return render_teardown(argv[1]);
+}

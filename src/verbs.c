@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verbs.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "complete.h"
+#include "proto/settings_daemon.h"
+#include "run/config.h"
+#include "run/doctor.h"
+#include "run/report.h"
+#include "tools/attach.h"
+#include "tools/events.h"
+#include "tools/inject.h"
+#include "tools/policy.h"
+#include "tools/profile.h"
+#include "tools/render.h"
+
+enum { DAEMON_NO_START = 1 };
+
+/* The command line first, then the environment, then the files: what comes first counts.
+ * Return: 0, or -errno with @err. */
+static int run_options(int argc, char **argv, struct run_spec *spec, struct err *err)
+{
+	int r = cli_run_parse(argc, argv, spec, err);
+
+	if (r == 0)
+		r = cli_run_environment(spec, err);
+	if (r == 0)
+		r = cli_run_check_guarded(spec, err);
+	return r;
+}
+
+static void warn_of_stray_variable(const struct run_spec *spec)
+{
+	const char *stray = cli_options_stray_variable(&cli_run_options);
+	char shown[TEXT_ESCAPED_SIZE];
+
+	if (stray && !spec->quiet)
+		log_warning("%s is a variable of no option, ignoring",
+			    text_escape((struct text){ stray, strcspn(stray, "=") },
+					shown, sizeof(shown)));
+}
+
+static int verb_run(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	struct run_spec spec;
+	struct err err = { 0 };
+	int status;
+
+	if (run_options(argc, argv, &spec, &err) < 0) {
+		log_error("%s", err.text);
+		return RUN_STATUS_BAD_INPUT;
+	}
+	/* It says what is wrong by itself. */
+	if (config_read(&spec) < 0)
+		return RUN_STATUS_BAD_INPUT;
+	if (report_open(&spec, &err) < 0) {
+		log_error("%s", err.text);
+		return RUN_STATUS_BAD_INPUT;
+	}
+	warn_of_stray_variable(&spec);
+	status = hooks->run(&spec);
+	if (status == RUN_STATUS_FAILED && cli_doctor_blames(hooks->run))
+		log_error("`weir doctor` says more");
+	return status;
+}
+
+static int verb_sidecar(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	CLEAN(mem) struct sidecar_spec *spec = calloc(1, sizeof(*spec));
+	struct err err = { 0 };
+
+	if (!spec) {
+		log_error("out of memory");
+		return RUN_STATUS_FAILED;
+	}
+	if (cli_sidecar_parse(argc, argv, spec, &err) < 0) {
+		log_error("%s", err.text);
+		return RUN_STATUS_BAD_INPUT;
+	}
+	if (!hooks->sidecar) {
+		log_error("this build has no sidecar");
+		return RUN_STATUS_FAILED;
+	}
+	return hooks->sidecar(spec);
+}
+
+/* All three are one program's, which reads the options itself. */
+static int verb_events(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	struct err err = { 0 };
+
+	if (hooks->become(CLI_EVENTS_PROGRAM, argv, &err) < 0)
+		log_error("%s", err.text);
+	return RUN_STATUS_FAILED;
+}
+
+static int verb_daemon(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	CLEAN(mem) struct sidecar_spec *spec = calloc(1, sizeof(*spec));
+	struct err err = { 0 };
+
+	if (!spec) {
+		log_error("out of memory");
+		return RUN_STATUS_FAILED;
+	}
+	if (cli_daemon_parse(argc, argv, spec, &err) < 0) {
+		log_error("%s", err.text);
+		return RUN_STATUS_BAD_INPUT;
+	}
+	/* Nobody is asked who was not named. */
+	if (spec->upstream_count == 0) {
+		log_error("%s names no usable name server: name one with --dns-upstream",
+			  spec->resolv_conf);
+		return DAEMON_NO_START;
+	}
+	if (!hooks->daemon) {
+		log_error("this build has no daemon");
+		return RUN_STATUS_FAILED;
+	}
+	return hooks->daemon(spec);
+}
+
+static int verb_attach(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	return cli_attach(argc, argv);
+}
+
+static int verb_detach(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	return cli_detach(argc, argv);
+}
+
+static int verb_ps(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	return cli_ps(argc, argv);
+}
+
+static int verb_status(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	return cli_status(argc, argv);
+}
+
+static int verb_policy(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	return cli_policy(argc, argv);
+}
+
+static int verb_doctor(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	return cli_doctor(argc, argv, hooks->run);
+}
+
+static int verb_inject(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	return cli_inject(argc, argv);
+}
+
+static int verb_render(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	return cli_render(argc, argv, hooks->resolve);
+}
+
+static int verb_teardown(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	return cli_teardown(argc, argv);
+}
+
+static int verb_profile(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	return cli_profile(argc, argv);
+}
+
+static int verb_completion(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	return cli_completion(argc, argv);
+}
+
+/* --- the verbs of this file --- */
+
+static int set_json(void *target, const char *value, struct err *err)
+{
+	*(bool *)target = true;
+	return 0;
+}
+
+static const struct cli_option json_only[] = {
+	{ "json", NULL, "print JSON", set_json },
+};
+static const struct cli_options json_options = { json_only, ARRAY_SIZE(json_only) };
+
+/* Return: the index of the first argument, or -EINVAL after a message. */
+static int parse_json(int argc, char **argv, int arguments_max, bool *ret_json)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+	struct err err = { 0 };
+	int first = cli_options_parse(&json_options, ret_json, argc, argv, NULL, &err);
+
+	if (first >= 0 && argc - first > arguments_max)
+		first = err_set(&err, -EINVAL, "%s: '%s' is one argument too many",
+				argv[0],
+				text_escape(text_of(argv[first + arguments_max]), shown,
+					    sizeof(shown)));
+	if (first < 0)
+		log_error("%s", err.text);
+	return first;
+}
+
+static int verb_version(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	bool json = false;
+
+	if (parse_json(argc, argv, 0, &json) < 0)
+		return RUN_STATUS_BAD_INPUT;
+	puts(json ? "{\"version\": \"" WEIR_VERSION "\"}" : "weir " WEIR_VERSION);
+	return 0;
+}
+
+static void version_usage(FILE *out)
+{
+	fputs("usage: weir version [--json]\n\nPrint the version.\n\n", out);
+	cli_options_print(out, &json_options);
+}
+
+static int verb_help(int argc, char **argv, const struct cli_hooks *hooks);
+
+static void help_usage(FILE *out)
+{
+	fputs("usage: weir help [--json] [VERB]\n\n"
+	      "List the verbs, or explain one.\n\n",
+	      out);
+	cli_options_print(out, &json_options);
+}
+
+static const struct cli_verb verbs[] = {
+	{ "run", "run one command in a sandbox that reaches what its policy lists",
+	  verb_run, cli_run_usage, &cli_run_options },
+	{ "sidecar", "guard the network namespace that this container shares with an app",
+	  verb_sidecar, cli_sidecar_usage, &cli_sidecar_options },
+	{ "daemon", "guard any number of sandboxes of this host", verb_daemon,
+	  cli_daemon_usage, &cli_daemon_options },
+	{ "attach", "have the daemon guard a sandbox", verb_attach, cli_attach_usage,
+	  &cli_attach_options },
+	{ "detach", "guard a sandbox no more", verb_detach, cli_detach_usage,
+	  &cli_detach_options },
+	{ "ps", "list the sandboxes that the daemon guards", verb_ps, cli_ps_usage,
+	  &cli_ps_options },
+	{ "status", "say how the daemon guards its sandboxes, or one", verb_status,
+	  cli_status_usage, &cli_status_options },
+	{ "policy", "check, explain, show, compare, import or change policies",
+	  verb_policy, cli_policy_usage, &cli_policy_options, CLI_POLICY_WORDS },
+	{ "profile", "list the profiles, or print one", verb_profile, cli_profile_usage,
+	  &cli_profile_options, CLI_PROFILE_WORDS },
+	{ "events", "print what happened in guarded sandboxes", verb_events,
+	  cli_events_usage, &cli_events_options },
+	{ "denies", "count what was denied, by destination, name, rule and so on",
+	  verb_events, cli_denies_usage, &cli_denies_options },
+	{ "review", "decide what was denied and a rule could allow", verb_events,
+	  cli_review_usage, &cli_review_options, CLI_REVIEW_WORDS },
+	{ "render", "print or install a policy as nft rules for a cgroup or a user",
+	  verb_render, cli_render_usage, &cli_render_options },
+	{ "teardown", "take away what `weir render --install` has installed",
+	  verb_teardown, cli_teardown_usage, NULL },
+	{ "doctor", "try what `weir run` needs of this machine", verb_doctor,
+	  cli_doctor_usage, &cli_doctor_options },
+	{ "inject", "print Kubernetes workloads with the sidecar in them", verb_inject,
+	  cli_inject_usage, &cli_inject_options },
+	{ "completion", "print a shell's completion of this command line",
+	  verb_completion, cli_completion_usage, NULL, CLI_COMPLETION_WORDS },
+	{ "version", "print the version", verb_version, version_usage, &json_options },
+	{ "help", "list the verbs, or explain one", verb_help, help_usage,
+	  &json_options },
+};
+
+const struct cli_verb *cli_verb_at(size_t i)
+{
+	return i < ARRAY_SIZE(verbs) ? &verbs[i] : NULL;
+}
+
+static const struct cli_verb *verb_find(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
+		if (strcmp(verbs[i].name, name) == 0)
+			return &verbs[i];
+	return NULL;
+}
+
+static void overview(FILE *out)
+{
+	fputs("usage: weir VERB [OPTION]...\n\n"
+	      "Weir decides which names and addresses a sandbox may reach.\n\n",
+	      out);
+	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
+		fprintf(out, "  %-12s%s\n", verbs[i].name, verbs[i].help);
+	fputs("\n`weir help VERB` explains one.\n", out);
+}
+
+static int unknown_verb(const char *name)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+
+	log_error("'%s' is not a verb; `weir help` lists them",
+		  text_escape(text_of(name), shown, sizeof(shown)));
+	return RUN_STATUS_BAD_INPUT;
+}
+
+static json_t *verb_json(const struct cli_verb *v)
+{
+	json_t *options = json_array();
+
+	for (size_t i = 0; v->options && i < v->options->count; i++) {
+		const struct cli_option *o = &v->options->items[i];
+
+		json_array_append_new(options,
+				      json_pack("{s:s, s:s?, s:s, s:b}", "name", o->name,
+						"argument", o->arg, "help", o->help,
+						"repeats", o->separator != '\0'));
+	}
+	return json_pack("{s:s, s:s, s:s?, s:o}", "name", v->name, "help", v->help,
+			 "words", v->words, "options", options);
+}
+
+/* The table of verbs, or the row of one, for programs. */
+static int help_json(const struct cli_verb *only)
+{
+	json_t *all = json_array();
+	int r;
+
+	for (size_t i = 0; !only && i < ARRAY_SIZE(verbs); i++)
+		json_array_append_new(all, verb_json(&verbs[i]));
+	if (only) {
+		json_decref(all);
+		all = verb_json(only);
+	}
+	r = json_dumpf(all, stdout, JSON_INDENT(2));
+	json_decref(all);
+	putchar('\n');
+	return r < 0 ? RUN_STATUS_FAILED : 0;
+}
+
+static int verb_help(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	const struct cli_verb *v = NULL;
+	bool json = false;
+	int first = parse_json(argc, argv, 1, &json);
+
+	if (first < 0)
+		return RUN_STATUS_BAD_INPUT;
+	if (first < argc) {
+		v = verb_find(argv[first]);
+		if (!v)
+			return unknown_verb(argv[first]);
+	}
+	if (json)
+		return help_json(v);
+	if (v)
+		v->usage(stdout);
+	else
+		overview(stdout);
+	return 0;
+}
+
+int cli_main(int argc, char **argv, const struct cli_hooks *hooks)
+{
+	const char *name = argc > 1 ? argv[1] : NULL;
+	const struct cli_verb *v;
+
+	if (!name) {
+		overview(stderr);
+		return RUN_STATUS_BAD_INPUT;
+	}
+	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+		name = "help";
+	if (strcmp(name, "--version") == 0)
+		name = "version";
+	v = verb_find(name);
+	if (!v)
+		return unknown_verb(name);
+	if (argc > 2 && strcmp(argv[2], "--help") == 0) {
+		v->usage(stdout);
+		return 0;
+	}
+	return v->main(argc - 1, argv + 1, hooks);
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the snapshots of all sandboxes take of memory. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "engine/core.h"
+
+enum {
+	MANY = 100,
+	OWN_BYTES = 64 * 1024,
+	SHARED_BYTES = 64 * 1024 * 1024,
+};
+
+static struct engine_core core;
+
+static void open_one(struct guarded *g)
+{
+	int fd = memfd_create("snapshot", MFD_CLOEXEC);
+
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, LEARNED_IMAGE_SIZE), 0);
+	*g = (struct guarded){ .core = &core };
+	assert_int_equal(guarded_snapshot_map(g, fd), 0);
+	assert_true(g->snapshot.is_fresh && !g->snapshot.is_full);
+	close(fd);
+}
+
+static void close_one(struct guarded *g)
+{
+	guarded_snapshot_leave(g);
+	guarded_snapshot_done(g);
+}
+
+/* As much as can be had. Return: how much. */
+static size_t take_all(struct guarded *g)
+{
+	size_t at = 0;
+
+	while (at < LEARNED_IMAGE_SIZE &&
+	       g->snapshot.reserve(&g->snapshot, at, at + LEARNED_IMAGE_STEP))
+		at += LEARNED_IMAGE_STEP;
+	return at;
+}
+
+static void all_together_are_bounded(void **state)
+{
+	struct guarded *all = calloc(MANY, sizeof(*all));
+	size_t sum = 0, taken = 0;
+
+	assert_non_null(all);
+	for (size_t i = 0; i < MANY; i++) {
+		open_one(&all[i]);
+		taken = take_all(&all[i]);
+		assert_true(i > 0 || taken == LEARNED_IMAGE_SIZE);
+		assert_true(taken >= OWN_BYTES);
+		sum += taken;
+	}
+	assert_true(taken < 2 * OWN_BYTES);
+	assert_in_range(sum, SHARED_BYTES / 2, SHARED_BYTES + MANY * OWN_BYTES);
+	for (size_t i = 0; i < MANY; i++)
+		close_one(&all[i]);
+	assert_int_equal(core.snapshot_bytes, 0);
+	open_one(&all[0]);
+	assert_int_equal(take_all(&all[0]), LEARNED_IMAGE_SIZE);
+	close_one(&all[0]);
+	free(all);
+}
+
+static void a_file_that_is_too_short_is_none(void **state)
+{
+	int fd = memfd_create("snapshot", MFD_CLOEXEC);
+	struct guarded g = { .core = &core };
+
+	assert_int_equal(ftruncate(fd, LEARNED_IMAGE_SIZE - 1), 0);
+	assert_int_equal(guarded_snapshot_map(&g, fd), -ENOSPC);
+	assert_true(g.snapshot.is_full && !g.snapshot.bytes);
+	guarded_snapshot_done(&g);
+	close(fd);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(all_together_are_bounded),
+		cmocka_unit_test(a_file_that_is_too_short_is_none),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
