@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "control/side.h"
+#include "sys/files.h"
 
 enum {
 	FILE_SIZE_MAX = 256 * 1024, /* more is no certificate, key or token */
@@ -52,17 +53,18 @@ static void files_done(struct files *f)
 
 static int read_file(const char *path, char **ret, struct err *err)
 {
-	CLEAN(fd) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	char *text = fd < 0 ? NULL : calloc(1, FILE_SIZE_MAX + 1);
-	ssize_t n = text ? read(fd, text, FILE_SIZE_MAX) : -1;
+	const struct file_how how = { .max_bytes = FILE_SIZE_MAX,
+				      .follow = true,
+				      .anybodys = true };
+	struct file_bytes file = { 0 };
+	int r = file_read(AT_FDCWD, path, &how, &file, err);
 
-	if (n <= 0 || n == FILE_SIZE_MAX || strlen(text) != (size_t)n) {
-		int r = n < 0 ? -errno : -EINVAL;
-
-		wipe(&text);
-		return err_sys(err, r, "cannot read '%.200s'", path);
-	}
-	*ret = text;
+	if (r < 0)
+		return r;
+	*ret = file.bytes;
+	if (file.size == 0 || strlen(file.bytes) != file.size)
+		return err_set(err, -EINVAL, "cannot read '%.200s': it is %s", path,
+			       file.size == 0 ? "empty" : "no text");
 	return 0;
 }
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "sys/bytes.h"
+#include "sys/files.h"
 
 static const char suffix_new[] = ".weir-new", suffix_commit[] = ".weir-commit";
 
@@ -59,54 +59,18 @@ static void shown_path(const struct policy_file *f, char *buf)
 
 /* --- bytes --- */
 
-static int write_all(int fd, const char *bytes, size_t size)
+static int open_at(int dir, const char *name, int flags)
 {
-	size_t done = 0;
+	const struct file_how how = { .flags = flags, .anybodys = true };
 
-	while (done < size) {
-		ssize_t n = pwrite(fd, bytes + done, size - done, (off_t)done);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : -EIO;
-		done += (size_t)n;
-	}
-	return 0;
+	return file_open(dir, name, &how, NULL);
 }
 
-/* The whole of an open regular file, malloc'ed. */
-static int read_open(int fd, char **ret, size_t *ret_size)
+static int read_at(int dir, const char *name, struct file_bytes *ret)
 {
-	CLEAN(mem) char *buf = NULL;
-	struct stat st;
-	int r;
+	CLEAN(fd) int fd = open_at(dir, name, O_RDONLY);
 
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	if (!S_ISREG(st.st_mode))
-		return -EINVAL;
-	if (st.st_size > POLICY_FILE_MAX)
-		return -E2BIG;
-	buf = malloc(POLICY_FILE_MAX + 1);
-	if (!buf)
-		return -ENOMEM;
-	r = bytes_read(fd, buf, POLICY_FILE_MAX + 1, ret_size);
-	if (r < 0)
-		return r;
-	if (*ret_size > POLICY_FILE_MAX)
-		return -E2BIG;
-	*ret = TAKE_PTR(buf);
-	return 0;
-}
-
-/* Not blocking, so that a pipe in the file's place is refused, not waited for. */
-static int read_at(int dir, const char *name, int flags, char **ret, size_t *ret_size)
-{
-	CLEAN(fd)
-	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags);
-
-	return fd < 0 ? -errno : read_open(fd, ret, ret_size);
+	return fd < 0 ? fd : file_read_fd(fd, POLICY_FILE_MAX, ret);
 }
 
 /* --- a copy in place --- */
@@ -131,7 +95,9 @@ static int overwrite(int fd, const char *text, size_t size)
 	/* A full disk is found here, before a byte is changed. */
 	if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)room) < 0 && errno == ENOSPC)
 		return -ENOSPC;
-	r = write_all(fd, padded, room);
+	if (lseek(fd, 0, SEEK_SET) < 0)
+		return -errno;
+	r = file_write_all(fd, padded, room);
 	if (r == 0 && (ftruncate(fd, (off_t)size) < 0 || fsync(fd) < 0))
 		r = -errno;
 	return r;
@@ -140,31 +106,23 @@ static int overwrite(int fd, const char *text, size_t size)
 /* On failure the old text is put back. */
 static int copy_in_place(int dir, const char *name, const char *text, size_t size)
 {
-	CLEAN(fd)
-	int fd = openat(dir, name,
-			O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
-	CLEAN(mem) char *old = NULL;
-	size_t old_size = 0;
-	int r, back;
+	CLEAN(fd) int fd = open_at(dir, name, O_RDWR);
+	CLEAN(file_bytes) struct file_bytes old = { 0 };
+	int r = fd < 0 ? fd : file_read_fd(fd, POLICY_FILE_MAX, &old);
 
-	if (fd < 0)
-		return -errno;
-	r = read_open(fd, &old, &old_size);
 	if (r < 0)
 		return r;
 	r = overwrite(fd, text, size);
-	if (r < 0) {
-		back = overwrite(fd, old, old_size);
-		r = back < 0 ? -EIO : r;
-	}
+	if (r < 0 && overwrite(fd, old.bytes, old.size) < 0)
+		return -EIO;
 	return r;
 }
 
 /* --- reading --- */
 
 /* The text of a copy in place that was decided, and cut short or not told to be whole. */
-static int read_decided(const struct policy_file *f, const char *dir, char **ret,
-			size_t *ret_size)
+static int read_decided(const struct policy_file *f, const char *dir,
+			struct file_bytes *ret)
 {
 	CLEAN(place) struct place beside = { .dir = -1 };
 	CLEAN(place) struct place own = { .dir = -1 };
@@ -173,50 +131,37 @@ static int read_decided(const struct policy_file *f, const char *dir, char **ret
 	if (r < 0)
 		return -ENOENT;
 	unlinkat(beside.dir, beside.fresh, 0);
-	r = read_at(beside.dir, beside.decided, O_NOFOLLOW, ret, ret_size);
+	r = read_at(beside.dir, beside.decided, ret);
 	if (r < 0)
 		return r;
 	if (place_open(f->path, NULL, &own) == 0 &&
-	    copy_in_place(own.dir, own.name, *ret, *ret_size) == 0)
+	    copy_in_place(own.dir, own.name, ret->bytes, ret->size) == 0)
 		unlinkat(beside.dir, beside.decided, 0);
 	return 0;
-}
-
-static int read_own(const struct policy_file *f, char **ret, size_t *ret_size)
-{
-	return read_at(AT_FDCWD, f->path, 0, ret, ret_size);
 }
 
 int policy_file_read(const struct policy_file *f, struct arena *arena, struct text *ret,
 		     struct err *err)
 {
-	CLEAN(mem) char *text = NULL;
-	char shown[TEXT_ESCAPED_SIZE];
-	size_t size = 0;
-	char *copy;
+	const struct file_how how = { .max_bytes = POLICY_FILE_MAX,
+				      .follow = true,
+				      .anybodys = true };
+	CLEAN(file_bytes) struct file_bytes file = { 0 };
 	int r;
 
 	*ret = (struct text){ "", 0 };
 	if (!f->path)
 		return 0;
-	r = read_decided(f, NULL, &text, &size);
+	r = read_decided(f, NULL, &file);
 	if (r < 0 && f->spare_dir)
-		r = read_decided(f, f->spare_dir, &text, &size);
+		r = read_decided(f, f->spare_dir, &file);
 	if (r < 0)
-		r = read_own(f, &text, &size);
-	shown_path(f, shown);
-	if (r == -EINVAL)
-		return err_set(err, r, "cannot read %s: it is not a regular file", shown);
-	if (r == -E2BIG)
-		return err_set(err, r, "cannot read %s: it is larger than %d MiB", shown,
-			       POLICY_FILE_MAX >> 20);
+		r = file_read(AT_FDCWD, f->path, &how, &file, err);
 	if (r < 0)
-		return err_sys(err, r, "cannot read %s", shown);
-	copy = arena_text(arena, (struct text){ text, size });
-	if (!copy)
-		return err_set(err, -ENOMEM, "out of memory");
-	*ret = (struct text){ copy, size };
-	return 0;
+		return r;
+	*ret = (struct text){ file.bytes, file.size };
+	ret->ptr = arena_text(arena, *ret);
+	return ret->ptr ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
 /* --- writing --- */
@@ -228,16 +173,14 @@ static int write_fresh(const struct place *p, const struct policy_file *f,
 	CLEAN(fd) int fd = -1;
 	int r;
 
-	unlinkat(p->dir, p->fresh, 0);
-	fd = openat(p->dir, p->fresh,
-		    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	fd = file_create(p->dir, p->fresh, 0600);
 	if (fd < 0)
-		return -errno;
+		return fd;
 	*ret_same_owner = true;
 	if (like)
 		*ret_same_owner = fchown(fd, like->st_uid, like->st_gid) == 0 &&
 				  fchmod(fd, like->st_mode & 07777) == 0;
-	r = write_all(fd, f->text, f->size);
+	r = file_write_all(fd, f->text, f->size);
 	if (r == 0 && fsync(fd) < 0)
 		r = -errno;
 	if (r < 0)
@@ -253,11 +196,9 @@ static bool is_closed_dir(int r)
 
 static int try_to_open(const struct place *p)
 {
-	CLEAN(fd)
-	int fd = openat(p->dir, p->name,
-			O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
+	CLEAN(fd) int fd = open_at(p->dir, p->name, O_RDWR);
 
-	return fd < 0 ? -errno : 0;
+	return fd < 0 ? fd : 0;
 }
 
 static int write_somewhere(struct policy_file *f, const struct place *own,
@@ -284,10 +225,9 @@ static int write_somewhere(struct policy_file *f, const struct place *own,
 /* A copy in place that another process left unfinished must not come back later. */
 static void finish_decided(const struct policy_file *f, const char *dir)
 {
-	CLEAN(mem) char *text = NULL;
-	size_t size;
+	CLEAN(file_bytes) struct file_bytes ignored = { 0 };
 
-	(void)!read_decided(f, dir, &text, &size);
+	(void)!read_decided(f, dir, &ignored);
 }
 
 static int prepare(struct policy_file *f)
@@ -432,12 +372,11 @@ void policy_file_abort(struct policy_file *f)
 static bool was_prepared(const struct policy_file *f, const char *dir, struct text text)
 {
 	CLEAN(place) struct place p = { .dir = -1 };
-	CLEAN(mem) char *fresh = NULL;
-	size_t size = 0;
+	CLEAN(file_bytes) struct file_bytes fresh = { 0 };
 
 	return place_open(f->path, dir, &p) == 0 &&
-	       read_at(p.dir, p.fresh, O_NOFOLLOW, &fresh, &size) == 0 &&
-	       size == text.len && memcmp(fresh, text.ptr, size) == 0;
+	       read_at(p.dir, p.fresh, &fresh) == 0 && fresh.size == text.len &&
+	       memcmp(fresh.bytes, text.ptr, text.len) == 0;
 }
 
 int policy_file_resume(struct policy_file *f, struct text text, struct err *err)

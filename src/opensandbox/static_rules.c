@@ -2,14 +2,13 @@
 #include "opensandbox/static_rules.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
 
-#include "sys/bytes.h"
+#include "sys/files.h"
 
 static const char *const names[ALWAYS_COUNT] = {
 	[ALWAYS_DENY] = "deny.always",
@@ -105,57 +104,25 @@ bool always_changed(struct always *a)
 	return has_changed(a, ALWAYS_DENY) || has_changed(a, ALWAYS_ALLOW);
 }
 
-static int read_text(int fd, size_t size, struct arena *arena, struct text *ret)
-{
-	char *buf = arena_alloc(arena, size + 1);
-	size_t used;
-	int r = buf ? bytes_read(fd, buf, size + 1, &used) : -ENOMEM;
-
-	if (r == 0)
-		*ret = (struct text){ buf, used };
-	return r;
-}
-
 /* What changes while it is read is not taken: half a list denies too little. */
-static int read_open(int fd, const char *path, struct arena *arena, struct text *ret,
-		     struct always_seen *ret_seen, struct err *err)
-{
-	struct stat st, after;
-	struct always_seen then;
-	int r;
-
-	if (fstat(fd, &st) < 0)
-		return err_sys(err, -errno, "cannot read %s", path);
-	if (!S_ISREG(st.st_mode))
-		return err_set(err, -EINVAL, "cannot read %s: it is not a regular file",
-			       path);
-	if (st.st_size > ALWAYS_FILE_MAX)
-		return err_set(err, -E2BIG, "cannot read %s: it is larger than %d MiB",
-			       path, ALWAYS_FILE_MAX >> 20);
-	r = read_text(fd, (size_t)st.st_size, arena, ret);
-	if (r < 0 || fstat(fd, &after) < 0)
-		return err_sys(err, r < 0 ? r : -errno, "cannot read %s", path);
-	*ret_seen = seen_of(&st);
-	then = seen_of(&after);
-	if (!same_seen(ret_seen, &then) || ret->len != (size_t)st.st_size)
-		return err_set(err, -EAGAIN,
-			       "cannot read %s: it changes while it is read", path);
-	return 0;
-}
-
 static int read_one(const char *path, struct arena *arena, struct text *ret,
 		    struct always_seen *ret_seen, struct err *err)
 {
-	CLEAN(fd) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	char shown[TEXT_ESCAPED_SIZE];
+	const struct file_how how = { .max_bytes = ALWAYS_FILE_MAX,
+				      .follow = true,
+				      .anybodys = true };
+	CLEAN(file_bytes) struct file_bytes file = { 0 };
+	struct err why = { 0 };
+	int r = file_read(AT_FDCWD, path, &how, &file, &why);
 
-	text_escape(text_of(path), shown, sizeof(shown));
 	*ret = (struct text){ "", 0 };
 	*ret_seen = (struct always_seen){ 0 };
-	if (fd < 0)
-		return is_absent(errno) ? 0
-					: err_sys(err, -errno, "cannot read %s", shown);
-	return read_open(fd, shown, arena, ret, ret_seen, err);
+	if (r < 0)
+		return is_absent(-r) ? 0 : err_set(err, r, "%s", why.text);
+	*ret = (struct text){ file.bytes, file.size };
+	ret->ptr = arena_text(arena, *ret);
+	*ret_seen = seen_of(&file.stat);
+	return ret->ptr ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
 int always_read(struct always *a, struct arena *arena, struct text ret[ALWAYS_COUNT],

@@ -2,47 +2,27 @@
 #include "policy/load.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "policy/check.h"
 #include "policy/embedded.h"
-#include "sys/bytes.h"
+#include "sys/files.h"
 
 int cli_read_file(const char *path, struct arena *arena, struct text *ret,
 		  struct err *err)
 {
-	/* Not blocking, so that a pipe in the file's place is refused, not waited for. */
-	CLEAN(fd) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	char shown[TEXT_ESCAPED_SIZE];
-	struct stat st;
-	size_t used = 0;
-	char *buf;
-	int r;
+	const struct file_how how = { .max_bytes = POLICY_TEXT_MAX,
+				      .follow = true,
+				      .anybodys = true };
+	CLEAN(file_bytes) struct file_bytes file = { 0 };
+	int r = file_read(AT_FDCWD, path, &how, &file, err);
 
-	text_escape(text_of(path), shown, sizeof(shown));
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return err_sys(err, -errno, "cannot open %s", shown);
-	if (!S_ISREG(st.st_mode))
-		return err_set(err, -EINVAL, "cannot read %s: it is not a regular file",
-			       shown);
-	if (st.st_size > POLICY_TEXT_MAX)
-		return err_set(err, -E2BIG, "cannot read %s: it is larger than %d MiB",
-			       shown, POLICY_TEXT_MAX >> 20);
-	/* One more byte shows a file that grows while it is read. */
-	buf = arena_alloc(arena, (size_t)st.st_size + 1);
-	if (!buf)
-		return err_set(err, -ENOMEM, "out of memory");
-	r = bytes_read(fd, buf, (size_t)st.st_size + 1, &used);
 	if (r < 0)
-		return err_sys(err, r, "cannot read %s", shown);
-	if (used > (size_t)st.st_size)
-		return err_set(err, -EAGAIN,
-			       "cannot read %s: it changes while it is read", shown);
-	*ret = (struct text){ buf, used };
-	return 0;
+		return r;
+	*ret = (struct text){ file.bytes, file.size };
+	ret->ptr = arena_text(arena, *ret);
+	return ret->ptr ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
 /* --- profiles and extended files --- */

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "sys/bytes.h"
+#include "sys/files.h"
 
 #define FOLDER "/etc/nftables.d"
 
@@ -87,16 +87,16 @@ static void path_of(const char *id, char ret[PATH_SIZE])
 static int look(const char *id, const char *path)
 {
 	char head[HEAD_SIZE + 1] = "", first[HEAD_SIZE];
-	CLEAN(fd) int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-	struct stat st;
+	const struct file_how how = { 0 };
+	CLEAN(fd) int fd = file_open(AT_FDCWD, path, &how, NULL);
 	size_t size = 0;
 	int r;
 
-	if (fd < 0)
-		return errno == ENOENT ? 0 : -errno;
-	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+	if (fd == -EINVAL || fd == -ELOOP)
 		return -EEXIST;
-	r = bytes_read(fd, head, HEAD_SIZE, &size);
+	if (fd < 0)
+		return fd == -ENOENT ? 0 : fd;
+	r = file_read_at(fd, 0, head, HEAD_SIZE, &size);
 	if (r < 0)
 		return r;
 	snprintf(first, sizeof(first), RENDER_FIRST_LINE "%s by weir ", id);
@@ -115,34 +115,14 @@ static int make_folder(void)
 	return errno == EEXIST ? 0 : failed("make", FOLDER, -errno);
 }
 
-static int write_all(int fd, const char *text, size_t size)
-{
-	while (size > 0) {
-		ssize_t n = write(fd, text, size);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		text += n;
-		size -= (size_t)n;
-	}
-	return fsync(fd) < 0 ? -errno : 0;
-}
-
 static int write_file(const char *path, const char *text, size_t size)
 {
-	CLEAN(fd) int fd = -1;
-	int r;
+	CLEAN(fd) int fd = file_create(AT_FDCWD, path, 0644);
+	int r = fd < 0 ? fd : file_write_all(fd, text, size);
 
-	/* What an earlier one left when it was killed. */
-	if (unlink(path) < 0 && errno != ENOENT)
-		return -errno;
-	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-	if (fd < 0)
-		return -errno;
-	r = write_all(fd, text, size);
-	if (r < 0)
+	if (r == 0 && fsync(fd) < 0)
+		r = -errno;
+	if (fd >= 0 && r < 0)
 		(void)!unlink(path);
 	return r;
 }

@@ -2,7 +2,6 @@
 /* weir-webhook: tells URLs of denied names. Weir starts it, with descriptor 3 leading to
  * itself (outputs/webhook.h); it ends when that does. Nobody else has a use for it. */
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -12,21 +11,20 @@
 #include "base/log.h"
 #include "outputs/webhook/confine.h"
 #include "outputs/webhook/hook.h"
+#include "sys/files.h"
 
 enum { CA_MAX = 8 << 20 };
 
 static struct text read_file(const char *path)
 {
-	CLEAN(fd) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-	struct stat st;
-	char *bytes;
-	ssize_t n;
+	const struct file_how how = { .max_bytes = CA_MAX,
+				      .follow = true,
+				      .anybodys = true };
+	struct file_bytes file = { 0 };
 
-	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > CA_MAX)
+	if (file_read(AT_FDCWD, path, &how, &file, NULL) < 0)
 		return (struct text){ 0 };
-	bytes = malloc((size_t)st.st_size + 1);
-	n = bytes ? read(fd, bytes, (size_t)st.st_size) : -1;
-	return (struct text){ bytes, n > 0 ? (size_t)n : 0 };
+	return (struct text){ file.bytes, file.size };
 }
 
 /* Read before the program is confined: afterwards it can open no file. */
