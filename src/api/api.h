@@ -148,8 +148,8 @@ struct api_label {
 
 struct api_config {
 	struct loop *loop;
-	int listen_fd;	   /* a listening TCP socket, owned by the API from then on, even
-			    * if api_new() fails */
+	int listen_fd;	   /* bound; owned by the API from then on, even if api_new()
+			    * fails. If it doesn't listen yet, api_listen() */
 	const char *token; /* NULL or "": none is asked for, and changes are 403 */
 	/* PEM: the API speaks TLS, 1.2 at least. NULL: it doesn't. */
 	const char *tls_cert, *tls_key;
@@ -171,5 +171,7 @@ struct api;
 /* What @config points to is borrowed as long as the API lives. NULL with @err. */
 struct api *api_new(const struct api_config *config, struct err *err) MUST_CHECK;
 void api_free(struct api *a);
+/* Its socket may listen now: serve who comes there. */
+int api_listen(struct api *a) MUST_CHECK;
 /* An event happened: the streams of /events get it. */
 void api_on_event(struct api *a, const struct event_row *row);

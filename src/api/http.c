@@ -16,6 +16,7 @@
 
 #include "api/internal.h"
 #include "base/clock.h"
+#include "sys/sock.h"
 
 #define TLS_VERSIONS "SECURE128:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
 
@@ -88,8 +89,7 @@ static void on_tick(struct loop_timer *t)
 
 	conns_expire(&a->conns, now_ms, (int64_t)request_sec(a) * 1000);
 	streams_tick(a);
-	if (!a->listening.added)
-		(void)!loop_add(a->config.loop, &a->listening, EPOLLIN);
+	(void)!api_listen(a);
 	run(a);
 	if (!a->listening.added)
 		start_timer(a, &a->tick_timer, TICK_MS);
@@ -437,7 +437,15 @@ static int start(struct api *a)
 	result = start_daemon(a);
 	if (result < 0)
 		return result;
-	return loop_add(a->config.loop, &a->listening, EPOLLIN);
+	return api_listen(a);
+}
+
+/* One that doesn't listen would be ready all the time. */
+int api_listen(struct api *a)
+{
+	return a->listening.added || !sock_listens(a->listening.fd)
+		       ? 0
+		       : loop_add(a->config.loop, &a->listening, EPOLLIN);
 }
 
 struct api *api_new(const struct api_config *config, struct err *err)

@@ -283,10 +283,16 @@ static void on_standing(struct side_link *l, struct ipc_standing *standing)
 {
 	struct side *s = l->side;
 
+	char *weaker = s->many ? l->lacking : s->standing.weaker;
+
 	l->restarts = standing->restarts;
 	s->standing.restarts = standing->restarts;
 	side_tame(standing->weaker, sizeof(standing->weaker));
-	memcpy(s->standing.weaker, standing->weaker, sizeof(s->standing.weaker));
+	memcpy(weaker, standing->weaker, sizeof(standing->weaker));
+	/* The first rules stand, and the API's sockets listen. */
+	side_secure_listen(s);
+	if (api_listen(s->api) < 0)
+		loop_stop(s->loop);
 }
 
 static void on_keeper_message(struct side_link *l, struct ipc_message *m, int fd)

@@ -175,6 +175,12 @@ void side_hall_status(void *data, struct api_status *ret)
 				  "over; the rules stand",
 			.since_ms = s->since_ms,
 		};
+	if (side_lacking(s)[0])
+		ret->degradations[ret->degradation_count++] = (struct api_degradation){
+			.what = "sandboxes",
+			.reason = side_lacking(s),
+			.since_ms = s->since_ms,
+		};
 	if (s->lacking[0])
 		ret->degradations[ret->degradation_count++] = (struct api_degradation){
 			.what = "confinement",

@@ -154,6 +154,8 @@ static void start(struct side_secure *x)
 	struct err err = { 0 };
 	struct api *api = NULL;
 
+	if (!sock_listens(PLACE_FIRST + PLACE_TLS))
+		return;
 	if (files_read(&s->spec, &files, &err) == 0)
 		api = make(s, &files, &err);
 	if (!api) {
@@ -190,6 +192,12 @@ int side_secure_open(struct side *s, struct err *err)
 	s->secure = x;
 	start(x);
 	return 0;
+}
+
+void side_secure_listen(struct side *s)
+{
+	if (s->secure && !s->secure->api && !s->secure->closing.added)
+		start(s->secure);
 }
 
 void side_secure_reload(struct side *s)

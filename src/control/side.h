@@ -95,6 +95,7 @@ struct side_link {
 	bool stands;		  /* the engine serves; a sidecar's: the plan in force */
 	uint32_t restarts;	  /* of the engine, and */
 	uint32_t warden_restarts; /* of its warden */
+	char lacking[ERR_TEXT_SIZE]; /* a daemon's: what it doesn't serve, or "" */
 	/* wards.c; in a sidecar there are none */
 	struct side_ward **wards; /* by id, from 1 to IPC_WARDS_MAX; owned */
 	size_t ward_count;
@@ -264,6 +265,8 @@ struct side_ward *side_ward_find(const struct side *s, uint32_t id);
 struct side_ward *side_ward_after(const struct side *s, uint32_t id);
 /* Every engine serves. */
 bool side_engines_stand(const struct side *s);
+/* The first thing that an engine should serve and doesn't, or "". */
+const char *side_lacking(const struct side *s);
 /* All that there were when we or the daemon started are there, and known here. */
 bool side_wards_are_known(const struct side *s);
 struct side_ward *side_ward_named(const struct side *s, const char *name);
@@ -341,6 +344,8 @@ int side_closed_keep(const struct side *s, const struct document *d,
 /* Serve what PLACE_TLS listens to. What is wrong with the files is told, and shows in the
  * status; nobody is served there then. */
 int side_secure_open(struct side *s, struct err *err) MUST_CHECK;
+/* The socket may listen now. */
+void side_secure_listen(struct side *s);
 /* Read the files again, after this turn; those that were good stay until new ones are. */
 void side_secure_reload(struct side *s);
 void side_secure_event(const struct side *s, const struct event_row *row);

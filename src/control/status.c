@@ -169,6 +169,7 @@ bool side_healthy(void *data)
 {
 	const struct side *s = data;
 
-	return s->many ? side_engines_stand(s) && side_wards_are_known(s)
+	return s->many ? side_engines_stand(s) && side_wards_are_known(s) &&
+				 !side_lacking(s)[0]
 		       : s->link->stands;
 }

@@ -116,6 +116,14 @@ bool side_engines_stand(const struct side *s)
 	return true;
 }
 
+const char *side_lacking(const struct side *s)
+{
+	for (size_t i = 0; i < s->link_count; i++)
+		if (s->links[i].lacking[0])
+			return s->links[i].lacking;
+	return "";
+}
+
 bool side_wards_are_known(const struct side *s)
 {
 	for (size_t i = 0; i < s->link_count; i++)
@@ -307,6 +315,7 @@ int side_wards_on_link(struct side_link *l)
 	l->listed_id = l == l->side->link ? 0 : NOTHING;
 	l->compared_id = NOTHING;
 	l->took_over = l->checked = false;
+	l->lacking[0] = '\0';
 	return 0;
 }
 

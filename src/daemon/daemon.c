@@ -128,9 +128,39 @@ void warden_on_engine(struct warden *w, struct ipc_message *m)
 	}
 }
 
+void warden_lacks(struct warden *w, const char *name, const char *why)
+{
+	w->lacks = true;
+	snprintf(w->lacking, sizeof(w->lacking),
+		 "sandbox '%s' can't be guarded again, its rules stay: %.300s", name,
+		 why);
+}
+
+void warden_tell_lacking(struct warden *w)
+{
+	const char *text = w->host.state == HOST_FAILED
+				   ? "the filter of the host's sandboxes can't be "
+				     "installed; what stood before stays"
+			   : w->lacks ? w->lacking
+				      : "";
+
+	if (strcmp(w->keeper.reason, text) == 0)
+		return;
+	snprintf(w->keeper.reason, sizeof(w->keeper.reason), "%s", text);
+	keeper_tell_standing(&w->keeper);
+}
+
 void warden_on_all_given(struct warden *w)
 {
+	struct err err = { 0 };
+
 	w->keeper.stands = true;
+	if (w->engine == 0 && keeper_listen(&w->keeper.held, &err) < 0) {
+		log_error("%s", err.text);
+		w->keeper.status = WARDEN_FAILED;
+		loop_stop(w->keeper.loop);
+		return;
+	}
 	if (w->engine == 0) {
 		parents_leave_behind(w);
 		warden_tell_ready(w);

@@ -102,6 +102,7 @@ void host_on_engine(struct warden *w, const struct ipc_message *m)
 	} else {
 		parents_load(w);
 	}
+	warden_tell_lacking(w);
 }
 
 void host_on_engine_end(struct warden *w)

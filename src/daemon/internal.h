@@ -170,7 +170,8 @@ struct warden {
 	unsigned int patience;
 	bool restored; /* it was read once: the engine is given new ones */
 	bool lacks;    /* something in state_dir is not guarded: it is tried again */
-	int64_t watchdog_ms; /* 0: nobody asks for it */
+	char lacking[ERR_TEXT_SIZE]; /* which one, and why */
+	int64_t watchdog_ms;	     /* 0: nobody asks for it */
 	bool told_ready;
 };
 
@@ -183,6 +184,10 @@ void warden_tell_ready(struct warden *w);
 struct shared_config warden_engine_config(const struct warden *w, int channel);
 void warden_on_engine(struct warden *w, struct ipc_message *m);
 void warden_on_engine_end(struct warden *w);
+/* @name was guarded before, and can't be now: it is tried again. */
+void warden_lacks(struct warden *w, const char *name, const char *why);
+/* Tell control what isn't served, if that has changed. */
+void warden_tell_lacking(struct warden *w);
 /* An engine has everything that was guarded before: from now on it is served. */
 void warden_on_all_given(struct warden *w);
 /* @fds are the callee's. */
@@ -193,7 +198,8 @@ void warden_tell_control(struct warden *w, const struct ipc_message *m, const in
 
 /* -- warden_socket.c ---------------------------------------------------------------- */
 
-/* The API's, at @path. -EADDRINUSE: another daemon has it. */
+/* The API's, at @path, bound as keeper_open_http() does. -EADDRINUSE: another daemon has
+ * it. */
 int warden_open_socket(const char *path, int *ret, struct err *err) MUST_CHECK;
 
 /* -- warden_wards.c ----------------------------------------------------------------- */

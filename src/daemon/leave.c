@@ -28,10 +28,12 @@ void ward_refuse(struct ward *d, const char *text)
 		warden_tell_control(d->warden, &m, NULL);
 	d->asked = false;
 	/* What was guarded before is tried again. */
-	if (d->restarted)
-		d->warden->lacks = true;
-	else
+	if (d->restarted) {
+		warden_lacks(d->warden, d->spec.name, text);
+		warden_tell_lacking(d->warden);
+	} else {
 		state_forget(d);
+	}
 }
 
 void ward_refuse_host(struct warden *w, const char *text)

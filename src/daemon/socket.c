@@ -11,7 +11,6 @@
 #include "daemon/internal.h"
 
 enum {
-	SOCKET_BACKLOG = 128,
 	SOCKET_MODE = 0660,
 	SERVED_TRIES = 50,
 	SERVED_MS = 20,
@@ -60,10 +59,7 @@ int warden_open_socket(const char *path, int *ret, struct err *err)
 		return err_set(err, -EADDRINUSE, "another daemon serves '%s'", path);
 	(void)!unlink(path);
 	old = umask(0177);
-	r = fd < 0 || bind(fd, (const struct sockaddr *)&sa, sizeof(sa)) < 0 ||
-			    listen(fd, SOCKET_BACKLOG) < 0
-		    ? -errno
-		    : 0;
+	r = fd < 0 || bind(fd, (const struct sockaddr *)&sa, sizeof(sa)) < 0 ? -errno : 0;
 	umask(old);
 	if (r == 0)
 		r = share_with_group(path);

@@ -442,13 +442,14 @@ static void restore_one(struct warden *w, const char *name)
 
 	if (name[0] == '.' || ward_find_name(w, name) || restore(w, name, &err) == 0)
 		return;
-	w->lacks = true;
 	if (!w->restored && w->patience == 0)
 		log_warning("cannot guard '%s' again: %s; its rules stay as they are",
 			    name, err.text);
 	/* The namespace is gone, or another has its name. */
 	if (err.code == -ENOENT || err.code == -ESTALE)
 		forget(w, name);
+	else
+		warden_lacks(w, name, err.text);
 }
 
 /* While the engine takes one over, the next one is opened; and control is heard. */
@@ -472,6 +473,7 @@ static void on_restore(struct loop_deferred *l)
 			return;
 	}
 	w->restored = true;
+	warden_tell_lacking(w);
 	ward_give_next(w);
 }
 

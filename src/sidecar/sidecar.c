@@ -236,6 +236,8 @@ static int start(struct keeper *k, struct err *err)
 	keeper_start_control(k);
 	r = enforce(k, err);
 	if (r == 0)
+		r = keeper_listen(&k->held, err);
+	if (r == 0)
 		r = keeper_watch_engine(k);
 	return r;
 }

@@ -52,17 +52,25 @@ static void tell(struct child *c, const struct ipc_message *m, const int *fd)
 		(void)!ipc_send(c->source.fd, m, fd, fd ? 1 : 0);
 }
 
+void keeper_tell_standing(struct keeper *k)
+{
+	struct ipc_message m = { .type = IPC_STANDS, .standing = k->standing };
+
+	m.standing.restarts = k->engine.restarts;
+	snprintf(m.standing.weaker, sizeof(m.standing.weaker), "%s", k->reason);
+	if (k->stands)
+		tell(&k->control, &m, NULL);
+}
+
 /* A fresh channel between the two, when both are there. */
 void keeper_introduce(struct keeper *k)
 {
-	struct ipc_message m = { .type = IPC_STANDS, .standing = k->standing };
+	struct ipc_message m;
 	int fds[2];
 
 	if (!k->stands || k->control.source.fd < 0)
 		return;
-	m.standing.restarts = k->engine.restarts;
-	snprintf(m.standing.weaker, sizeof(m.standing.weaker), "%s", k->reason);
-	tell(&k->control, &m, NULL);
+	keeper_tell_standing(k);
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
 		return;
 	m = (struct ipc_message){ .type = IPC_PEER };

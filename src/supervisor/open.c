@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "opensandbox/policy.h"
 #include "opensandbox/policy_file.h"
@@ -19,7 +20,10 @@
 #include "proto/plan_file.h"
 #include "sandbox/learned.h"
 
-enum { HTTP_BACKLOG = 128 };
+enum {
+	HTTP_BACKLOG = 128,
+	PORT_WAIT_MS = 3000, /* for a sidecar that was killed to let go of its ports */
+};
 
 void keeper_held_init(struct keeper_held *h)
 {
@@ -250,7 +254,7 @@ int keeper_open_http(const struct sidecar_spec *spec, bool ipv6, int *ret,
 	struct sockaddr_storage sa;
 	CLEAN(fd) int fd = -1;
 	socklen_t size;
-	int on = 1, off = 0;
+	int on = 1, off = 0, r;
 
 	if (e.addr.family == ADDR_NONE)
 		e.addr = ipv6 ? addr_from_bytes(ADDR_V6, any) : addr_v4(0, 0, 0, 0);
@@ -262,12 +266,20 @@ int keeper_open_http(const struct sidecar_spec *spec, bool ipv6, int *ret,
 	    (sa.ss_family == AF_INET6 && spec->http.addr.family == ADDR_NONE &&
 	     setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) < 0))
 		return err_sys(err, -errno, "cannot set up the API's socket");
-	if (bind(fd, (const struct sockaddr *)&sa, size) < 0 ||
-	    listen(fd, HTTP_BACKLOG) < 0)
-		return err_sys(err, -errno, "cannot serve the API at %s",
-			       spec->http_addr);
+	r = sock_serve(fd, (const struct sockaddr *)&sa, size, 0,
+		       clock_now_ms() + PORT_WAIT_MS);
+	if (r < 0)
+		return err_sys(err, r, "cannot serve the API at %s", spec->http_addr);
 	*ret = TAKE_FD(fd);
 	return 0;
+}
+
+int keeper_listen(const struct keeper_held *h, struct err *err)
+{
+	if (listen(h->http_fd, HTTP_BACKLOG) == 0 &&
+	    (h->tls_fd < 0 || listen(h->tls_fd, HTTP_BACKLOG) == 0))
+		return 0;
+	return err_sys(err, -errno, "cannot serve the API");
 }
 
 enum { BOOT_ID_SIZE = 36 };
@@ -376,6 +388,7 @@ int keeper_open(const struct sidecar_spec *spec, struct keeper_held *ret, struct
 	const struct sandbox_ports ports = {
 		.dns = KEEPER_DNS_PORT,
 		.relay = spec->mode == SIDECAR_MODE_DNS_NFT_TLS ? KEEPER_RELAY_PORT : 0,
+		.until_ms = clock_now_ms() + PORT_WAIT_MS,
 	};
 	int r = open_policy(spec, ret, err);
 

@@ -26,9 +26,13 @@ void keeper_held_init(struct keeper_held *h); /* all -1 */
 /* Nothing is changed in the kernel by it. -EINVAL: what is wrong has been printed. */
 int keeper_open(const struct sidecar_spec *spec, struct keeper_held *ret,
 		struct err *err) MUST_CHECK;
-/* The API's listening TCP socket, as @spec says. */
+/* The API's TCP socket, as @spec says. It is bound, so that nobody else gets it, and
+ * listens when keeper_listen() says so. */
 int keeper_open_http(const struct sidecar_spec *spec, bool ipv6, int *ret,
 		     struct err *err) MUST_CHECK;
+/* The rules stand: the API's sockets listen. A connection that the kernel took before
+ * would be taken for one of the sandbox's, and its answers refused. */
+int keeper_listen(const struct keeper_held *h, struct err *err) MUST_CHECK;
 /* Exchange plan and text for those of a deny-all policy. */
 int keeper_deny_all(struct keeper_held *h, struct err *err) MUST_CHECK;
 /* ::1 can be bound in this namespace: it is switched off in many containers. */

@@ -27,7 +27,7 @@ struct keeper {
 	struct loop *loop;
 	struct keeper_held held;
 	enum ipc_enforced enforce;
-	char reason[ERR_TEXT_SIZE]; /* why it is less than was asked for */
+	char reason[ERR_TEXT_SIZE]; /* why less is enforced or served than should be */
 	struct ipc_standing standing;
 	bool stands; /* the engine serves */
 	struct child engine, control;
@@ -52,6 +52,8 @@ void keeper_end_engine(struct keeper *k);
 int keeper_watch_engine(struct keeper *k) MUST_CHECK;
 /* And the webhook's program, when there is a URL. */
 void keeper_start_control(struct keeper *k);
+/* Tell control what stands, and why it is less than it should be. */
+void keeper_tell_standing(struct keeper *k);
 /* A fresh channel between the two, when both are there. */
 void keeper_introduce(struct keeper *k);
 /* Control is another warden's child: @fd, owned from now on, leads to it. */

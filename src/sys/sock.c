@@ -4,11 +4,13 @@
 #include <errno.h>
 #include <linux/netlink.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 
 /* After netinet/in.h, which has the same names as the kernel's. */
 #include "base/addr.h"
+#include "base/clock.h"
 #include <linux/netfilter_ipv4.h>
 #include <linux/netfilter_ipv6/ip6_tables.h>
 
@@ -16,6 +18,7 @@ enum {
 	LISTEN_BACKLOG = 512,
 	/* A burst of queries waits here while a commit is under way. */
 	DNS_RECEIVE_BYTES = 1024 * 1024,
+	AGAIN_MS = 20, /* a port that is in use is tried again */
 };
 
 void sandbox_fds_init(struct sandbox_fds *s)
@@ -47,15 +50,41 @@ int sandbox_netlink_open(int *ret, struct err *err)
 	return 0;
 }
 
-/* 127.0.0.1 or ::1, and no other: a wildcard would answer from the wrong source. */
-static int loopback_open(int family, int type, uint16_t port, int *ret, struct err *err)
+int sock_serve(int fd, const struct sockaddr *sa, socklen_t size, int backlog,
+	       int64_t until_ms)
 {
+	bool is_bound = false;
+
+	/* Two that share an address only meet when both of them listen. */
+	for (;;) {
+		is_bound = is_bound || bind(fd, sa, size) == 0;
+		if (is_bound && (backlog == 0 || listen(fd, backlog) == 0))
+			return 0;
+		if (errno != EADDRINUSE || clock_now_ms() >= until_ms)
+			return -errno;
+		(void)!poll(NULL, 0, AGAIN_MS);
+	}
+}
+
+bool sock_listens(int fd)
+{
+	socklen_t size = sizeof(int);
+	int listens = 0;
+
+	return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens;
+}
+
+/* 127.0.0.1 or ::1, and no other: a wildcard would answer from the wrong source. */
+static int loopback_open(int family, int type, const struct sandbox_ports *ports,
+			 uint16_t port, int *ret, struct err *err)
+{
+	int backlog = type == SOCK_STREAM ? LISTEN_BACKLOG : 0;
 	const uint8_t six[16] = { [15] = 1 };
 	struct endpoint e = { .port = port };
 	CLEAN(fd) int fd = -1;
 	struct sockaddr_storage sa;
 	socklen_t size;
-	int on = 1;
+	int on = 1, r;
 
 	e.addr = family == AF_INET ? addr_v4(127, 0, 0, 1)
 				   : addr_from_bytes(ADDR_V6, six);
@@ -66,18 +95,24 @@ static int loopback_open(int family, int type, uint16_t port, int *ret, struct e
 	if (family == AF_INET6 &&
 	    setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on)) < 0)
 		return err_sys(err, -errno, "cannot set IPV6_V6ONLY");
-	if (bind(fd, (struct sockaddr *)&sa, size) < 0)
-		return err_sys(err, -errno, "cannot bind loopback port %u", port);
-	if (type == SOCK_STREAM && listen(fd, LISTEN_BACKLOG) < 0)
-		return err_sys(err, -errno, "cannot listen on loopback port %u", port);
+	/* Connections of the process before, which the kernel keeps for a minute, keep
+	 * nobody out; whoever listens does. UDP has no such connections, and would share
+	 * the port with everybody. */
+	if (type == SOCK_STREAM &&
+	    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0)
+		return err_sys(err, -errno, "cannot set SO_REUSEADDR");
+	r = sock_serve(fd, (struct sockaddr *)&sa, size, backlog, ports->until_ms);
+	if (r < 0)
+		return err_sys(err, r, "cannot bind loopback port %u", port);
 	*ret = TAKE_FD(fd);
 	return 0;
 }
 
-static int dns_udp_open(int family, uint16_t port, int *ret, struct err *err)
+static int dns_udp_open(int family, const struct sandbox_ports *ports, int *ret,
+			struct err *err)
 {
 	int bytes = DNS_RECEIVE_BYTES;
-	int r = loopback_open(family, SOCK_DGRAM, port, ret, err);
+	int r = loopback_open(family, SOCK_DGRAM, ports, ports->dns, ret, err);
 
 	/* Capped at net.core.rmem_max where we may not go over it: less is fine. */
 	if (r == 0 &&
@@ -99,20 +134,20 @@ int sandbox_fds_open(struct sandbox_fds *ret, const struct sandbox_ports *ports,
 	if (r == 0)
 		r = sandbox_netlink_open(&s.fd[SANDBOX_FD_NFLOG], err);
 	if (r == 0)
-		r = dns_udp_open(AF_INET, ports->dns, &s.fd[SANDBOX_FD_DNS_UDP4], err);
+		r = dns_udp_open(AF_INET, ports, &s.fd[SANDBOX_FD_DNS_UDP4], err);
 	if (r == 0)
-		r = loopback_open(AF_INET, SOCK_STREAM, ports->dns,
+		r = loopback_open(AF_INET, SOCK_STREAM, ports, ports->dns,
 				  &s.fd[SANDBOX_FD_DNS_TCP4], err);
 	if (r == 0 && ports->relay > 0)
-		r = loopback_open(AF_INET, SOCK_STREAM, ports->relay,
+		r = loopback_open(AF_INET, SOCK_STREAM, ports, ports->relay,
 				  &s.fd[SANDBOX_FD_RELAY4], err);
 	if (r == 0 && ipv6)
-		r = dns_udp_open(AF_INET6, ports->dns, &s.fd[SANDBOX_FD_DNS_UDP6], err);
+		r = dns_udp_open(AF_INET6, ports, &s.fd[SANDBOX_FD_DNS_UDP6], err);
 	if (r == 0 && ipv6)
-		r = loopback_open(AF_INET6, SOCK_STREAM, ports->dns,
+		r = loopback_open(AF_INET6, SOCK_STREAM, ports, ports->dns,
 				  &s.fd[SANDBOX_FD_DNS_TCP6], err);
 	if (r == 0 && ipv6 && ports->relay > 0)
-		r = loopback_open(AF_INET6, SOCK_STREAM, ports->relay,
+		r = loopback_open(AF_INET6, SOCK_STREAM, ports, ports->relay,
 				  &s.fd[SANDBOX_FD_RELAY6], err);
 	if (r < 0) {
 		sandbox_fds_done(&s);

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -34,6 +35,8 @@ void sandbox_fds_done(struct sandbox_fds *s); /* closes what is open */
 struct sandbox_ports {
 	uint16_t dns;	/* UDP and TCP */
 	uint16_t relay; /* 0: none */
+	/* clock_now_ms(): until then a port that is in use is tried again; 0: once */
+	int64_t until_ms;
 };
 
 /* A bound NETLINK_NETFILTER socket in the caller's namespace; non-blocking. */
@@ -43,6 +46,14 @@ int sandbox_netlink_open(int *ret, struct err *err) MUST_CHECK;
  * Ports below 1024 need CAP_NET_BIND_SERVICE over it. */
 int sandbox_fds_open(struct sandbox_fds *ret, const struct sandbox_ports *ports,
 		     bool ipv6, struct err *err) MUST_CHECK;
+
+/* Bind @fd to @sa, and listen with @backlog; 0: not yet, or never. What is in use may be
+ * a process that is just ending: it is tried again until @until_ms.
+ * Return: 0, or -errno. */
+int sock_serve(int fd, const struct sockaddr *sa, socklen_t size, int backlog,
+	       int64_t until_ms) MUST_CHECK;
+/* Is @fd a socket that listens? */
+bool sock_listens(int fd);
 
 /* Of a connection that came in: who it is from, and where it was going before a
  * redirect. Return: 0, or -errno with nothing written. */

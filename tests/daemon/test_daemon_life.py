@@ -7,12 +7,15 @@ import socket
 
 import pytest
 
+from test_cli_tls import make_certificate
 from world import expect
 from world.daemon import pid_in
+from world.member import Member
 from world.sidecar import Flow, Pod, policy, wait_for
 from world.world import ROOT
 
 STRANGER = "93.9.9.9"
+UID = 1203
 
 
 def is_guarded(pod, site):
@@ -94,9 +97,22 @@ def test_what_is_in_its_folder_is_checked(host, pod, site):
         (folder / name / "attach.json").write_text(text)
         (folder / name / "policy.json").write_text("{}")
     (folder / "one" / "image").write_bytes(os.urandom(1000))
-    again = host.daemon()
+    again = unwell(host)
     assert again.names() == ["one"]
     assert is_guarded(pod, site)
+
+
+def unwell(host):
+    """A daemon that doesn't serve everything that was guarded before, and says so."""
+    daemon = host.daemon(ready=False)
+    wait_for(daemon.answers, seconds=15)
+    return unwell_of(daemon)
+
+
+def unwell_of(daemon):
+    wait_for(lambda: [d for d in daemon.get("/status").json()["degradations"] if d["what"] == "sandboxes"])
+    assert daemon.get("/healthz").status == 503 and not daemon.get("/status").json()["fullIsolation"]
+    return daemon
 
 
 def test_no_pipe_in_its_folder_keeps_it_waiting(host, pod, site):
@@ -113,7 +129,7 @@ def test_no_pipe_in_its_folder_keeps_it_waiting(host, pod, site):
         (folder / name / "policy.json").write_text("{}")
         (folder / name / pipe).unlink(missing_ok=True)
         os.mkfifo(folder / name / pipe)
-    again = host.daemon()
+    again = unwell(host)
     assert again.names() == ["one"] and is_guarded(pod, site)
 
 
@@ -161,12 +177,74 @@ def test_what_stands_in_the_way_of_a_restart(host, pod, site):
     thief = pod.start("/usr/bin/python3", "-c", "import socket\ns=socket.socket(2,2); s.bind(('127.0.0.1',15353))\n"
                       "print('mine',flush=True); input()")
     assert thief.line() == "mine"
-    again = host.daemon()
-    assert again.names() == []
+    again = host.daemon("--listen", "127.0.0.1:9443", *tls_files(host), ready=False)
+    where = (socket.AF_UNIX, str(again.socket)), (socket.AF_INET, ("127.0.0.1", 9443))
+    # while it tries, who asks is refused at once; then all that can be served is, and the rest is told
+    said = "cannot guard 'one' again"
+    while not [line for line in again.errors if said in line]:
+        for family, address in where:
+            assert not connects(host, family, address) or wait_for(lambda: said in str(again), seconds=0.3), address
+    wait_for(lambda: all(connects(host, *each) for each in where))
+    assert unwell_of(again) and again.names() == []
     expect.tcp_refused(pod.probe(["tcp", STRANGER, 443]))
     thief.kill()
     wait_for(lambda: again.names() == ["one"], seconds=15)
+    wait_for(again.healthy)
+    assert again.get("/status").json()["degradations"] == []
     assert is_guarded(pod, site)
+
+
+def connects(host, family, address):
+    with host.ns.socket(family, socket.SOCK_STREAM) as sock:
+        sock.settimeout(2)
+        return sock.connect_ex(address) == 0
+
+
+def tls_files(host):
+    cert, key = make_certificate(host.folder)
+    token = host.folder / "token"
+    token.write_text("a-token-of-many-letters\n")
+    return ["--tls-cert", cert, "--tls-key", key, "--token-file", token]
+
+
+@pytest.mark.parametrize("how", ["kill", "stop"])
+def test_a_connection_that_is_held_delays_no_restart(host, pod, other, site, how):
+    """Each asks over TCP and goes on holding it: the next daemon serves the namespace and the user at once."""
+    app = Member(host, uid=UID)
+    daemon = host.daemon()
+    daemon.attach("one", pod, "--allow", site.name)
+    assert daemon.weir("attach", "--id", "u", "--uid", UID, "--allow", site.name).code == 0
+    program = "import socket\ns=socket.create_connection(('%s',53)); s.send(b'\\0'); print('held',flush=True); input()"
+    held = [who.start("/usr/bin/python3", "-c", program % address) for who, address in ((pod, "127.0.0.1"), (app, "8.8.8.8"))]
+    assert [each.line() for each in held] == ["held"] * 2
+    for _ in range(2):
+        getattr(daemon, how)()
+        daemon = host.daemon()
+        for who in (pod, app):
+            assert who.probe(["dns", site.name]).addresses == [site.v4]
+            assert who.probe(["dns", site.name, {"transport": "tcp"}]).addresses == [site.v4]
+            expect.tcp_refused(who.probe(["tcp", STRANGER, 443]))
+
+
+def test_nobody_shares_its_ports(host, pod, site):
+    """A stranger who allows it, with a port of the host's or of the namespace's; and another daemon."""
+    program = ("import socket,sys\ns=socket.socket(socket.AF_INET,int(sys.argv[1])); s.setsockopt(1,2,1); s.setsockopt(1,15,1)\n"
+               "s.bind(('127.0.0.1',int(sys.argv[2])))\nif sys.argv[1]=='1': s.listen()\nprint('mine',flush=True); input()")
+    daemon = host.daemon()
+    for kind, port in ((1, 15353), (2, 15353), (1, 15354)):
+        thieves = [who.start("/usr/bin/python3", "-c", program, kind, port) for who in (host, pod)]
+        assert [thief.line() for thief in thieves] == ["mine"] * 2
+        for where in (["--uid", UID], ["--netns", pod.ns.path]):
+            done = daemon.weir("attach", "--id", "one", *where, "--allow", site.name)
+            assert done.code == 125 and f"port {port}: Address already in use" in done.messages, str(done)
+        for thief in thieves:
+            thief.kill()
+    assert daemon.weir("attach", "--id", "one", "--uid", UID, "--allow", site.name).code == 0
+    (host.folder / "second").mkdir()
+    second = host.daemon(folder=host.folder / "second")
+    done = second.weir("attach", "--id", "two", "--uid", UID + 1, "--allow", site.name)
+    assert done.code == 125 and "Address already in use" in done.messages, str(done)
+    assert Member(host, uid=UID).probe(["dns", site.name]).addresses == [site.v4]
 
 
 def test_only_one_daemon(host, daemon):

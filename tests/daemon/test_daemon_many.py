@@ -23,13 +23,13 @@ def test_children_are_made_by_a_small_process(daemon, pod, other, site):
 
 
 def start_without_an_engine(host):
-    """A daemon whose engine is stopped before it has taken anything over."""
+    """A daemon whose second engine is stopped before it has taken anything over."""
     for _ in range(20):
-        daemon = host.daemon(ready=False)
+        daemon = host.daemon("--engines", 2, ready=False)
         end = time.monotonic() + 5
-        while "engine" not in daemon.children():
+        while "engine" not in daemon.children(1):
             assert time.monotonic() < end, str(daemon)
-        os.kill(daemon.children()["engine"], signal.SIGSTOP)
+        os.kill(daemon.children(1)["engine"], signal.SIGSTOP)
         wait_for(daemon.answers)
         if not daemon.healthy():
             return daemon
@@ -37,19 +37,23 @@ def start_without_an_engine(host):
     raise AssertionError("the engine is always faster")
 
 
-def test_it_answers_while_it_takes_over_what_was_there(host, daemon, pod, other, site):
+def test_it_answers_while_it_takes_over_what_was_there(host, pod, other, site):
+    """As soon as the first engine has."""
+    daemon = host.daemon("--engines", 2)
     daemon.attach("one", pod, "--allow", site.name)
+    daemon.attach("two", other, "--allow", site.name)
     daemon.kill()
     daemon = start_without_an_engine(host)
     assert daemon.get("/healthz").text == "weir is restoring\n"
     assert daemon.get("/healthz").status == 503
-    reply = daemon.call("PUT", "/sandboxes/two", {"netns": other.ns.path, "policy": {}})
+    reply = daemon.call("PUT", "/sandboxes/three", {"uid": 71234, "policy": {}})
     assert reply.status == 503 and "takes over" in reply.text
     assert daemon.get("/sandboxes/nobody").status == 503
-    os.kill(daemon.children()["engine"], signal.SIGCONT)
+    os.kill(daemon.children(1)["engine"], signal.SIGCONT)
     daemon.ready()
-    assert daemon.names() == ["one"] and daemon.get("/sandboxes/nobody").status == 404
-    assert site.v4 in pod.probe(["dns", site.name]).addresses
+    assert sorted(daemon.names()) == ["one", "two"] and daemon.get("/sandboxes/nobody").status == 404
+    for who in (pod, other):
+        assert site.v4 in who.probe(["dns", site.name]).addresses
 
 
 def test_it_says_so_when_its_descriptors_run_out(host, pod, site):

@@ -318,9 +318,11 @@ def test_what_is_too_much_for_one_waits_closed_for_others(host, pod, site):
             assert daemon.call("PUT", f"/sandboxes/s{i}", {"netns": space.path, "policy": {}}).status == 201
         daemon.attach("app", pod, "--allow", site.name)
         daemon.kill()
-        daemon = host.daemon("--engines", 1, way=way)
-        assert 5 < len(daemon.names()) < 20 and any("too few descriptors" in line for line in daemon.errors)
-        daemon.kill_child("engine")
+        daemon = host.daemon("--engines", 1, way=way, ready=False)
+        wait_for(daemon.answers)
+        wait_for(lambda: "too few descriptors" in str(daemon.get("/status").json()["degradations"]))
+        assert 5 < len(daemon.names()) < 20 and daemon.get("/healthz").status == 503
+        os.kill(daemon.children()["engine"], signal.SIGKILL)
         expect.tcp_refused(pod.probe(["tcp", STRANGER, 443]))
         for args in ((), ("--engines", 4)):
             daemon.kill()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs as the app: asks for names and connects to addresses, over and over, until its stdin ends.
+"""Runs as the app: asks for names and connects to addresses, over and over, until its stdin ends and one was reached,
+or 10 s later.
 
 argv: the DNS server, then NAME=ADDRESS or ADDRESS each. Prints {"target": [successes, failures]}.
 For every target there is a look-up, a new connection, one that is kept, and a datagram.
@@ -75,7 +76,8 @@ def main():
     counts = {address: [0, 0] for _, _, address in targets}
     connections = {}
     print("up", flush=True)
-    while not select.select([0], [], [], 0)[0]:
+    end = None
+    while end is None or (time.monotonic() < end and not any(good for good, _ in counts.values())):
         for name, _, address in targets:
             for step in (fresh, kept, datagram):
                 try:
@@ -85,6 +87,8 @@ def main():
                 except OSError:
                     counts[address][1] += 1
         time.sleep(0.0005)
+        if end is None and select.select([0], [], [], 0)[0]:
+            end = time.monotonic() + 10
     print(json.dumps(counts), flush=True)
 
 

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from world import expect
+from world.run import Started
 from world.sidecar import SIDE_UID, Flow, Pod, end_input, policy, programs, wait_for
 
 GAP_MS = 500   # 100 on a machine that has nothing else to do
@@ -278,6 +279,72 @@ def test_H11_a_restart_over_live_rules_has_no_gap(pod, guarded, site):
     assert counts["93.254.1.1"][0] == counts["2a01:93:254::1"][0] == 0
     assert not [p for p in pod.packets() if p.dst in ("93.254.1.1", "2a01:93:254::1", "8.8.8.8")]
     assert pod.queries("leak.test") == 0
+
+
+# who holds its ports
+
+HELD = "import socket\ns=socket.create_connection(('127.0.0.1',53)); s.send(b'\\0'); print('held',flush=True); input()"
+TAKEN = ("import socket,sys\nlevel,kinds=sys.argv[1],sys.argv[2:]\nheld=[]\n"
+         "for kind,port in ((int(k.split(':')[0]),int(k.split(':')[1])) for k in kinds):\n"
+         " s=socket.socket(socket.AF_INET,kind)\n s.setsockopt(1,2,1)\n s.setsockopt(1,15,1)\n"
+         " try:\n  s.bind(('127.0.0.1',port))\n  if kind==1 and level=='listen': s.listen()\n  print('mine',flush=True)\n"
+         " except OSError as e: print(e.strerror,flush=True)\n held.append(s)\ninput()")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_connection_that_is_held_delays_no_restart(pod, guarded, site, number):
+    """The kernel keeps it for a minute, and with it the port."""
+    side = guarded(f"allow {site.name}")
+    held = pod.start("/usr/bin/python3", "-c", HELD)
+    assert held.line() == "held"
+    for _ in range(2):
+        side.stop(number)
+        side = guarded(f"allow {site.name}")
+        assert pod.probe(["dns", site.name]).addresses == [site.v4]
+        assert pod.probe(["dns", site.name, {"transport": "tcp"}]).addresses == [site.v4]
+
+
+@pytest.mark.parametrize("kind", ["1:15353", "2:15353", "1:15354"])
+def test_nobody_shares_its_ports(pod, guarded, site, kind):
+    """Neither a stranger who allows it, before and after, nor another sidecar."""
+    thief = pod.start("/usr/bin/python3", "-c", TAKEN, "listen", kind)
+    assert thief.line() == "mine"
+    side = guarded(f"allow {site.name}", mode="dns+nft+tls", ready=False)
+    assert side.ended(timeout=20) == 1 and f"port {kind[2:]}: Address already in use" in str(side)
+    thief.kill()
+    guarded(f"allow {site.name}", mode="dns+nft+tls")
+    late = pod.start("/usr/bin/python3", "-c", TAKEN, "listen", "1:15353", "2:15353", "1:15354")
+    assert [late.line() for _ in range(3)] == ["Address already in use"] * 3
+    second = guarded(f"allow {site.name}", ready=False, env={"OPENSANDBOX_EGRESS_HTTP_ADDR": ":18081"}, api_port=18081)
+    assert second.ended(timeout=20) == 1 and "Address already in use" in str(second)
+    assert pod.probe(["dns", site.name]).addresses == [site.v4]
+
+
+POLLED = ("import json,select,socket,sys\nrefused=answered=left=0\nprint('up',flush=True)\n"
+          "while not select.select([0],[],[],0.001)[0]:\n"
+          " s=socket.socket(); s.settimeout(4)\n"
+          " try: s.connect((sys.argv[1],18080))\n"
+          " except ConnectionRefusedError: refused+=1; continue\n"
+          " try:\n  s.send(b'GET /healthz HTTP/1.1\\r\\nHost: 127.0.0.1\\r\\nConnection: close\\r\\n\\r\\n'); got=s.recv(99)\n"
+          " except TimeoutError: got=b''; left+=1\n"
+          " except OSError: got=b''\n"
+          " s.close()\n"
+          " answered+=got.startswith(b'HTTP/1.1 ')\n"
+          "print(json.dumps([refused,answered,left]),flush=True)\n")
+
+
+def test_who_asks_before_the_rules_stand_is_refused_at_once(pod, guarded):
+    """A connection that the kernel takes before is answered by nobody: the filter takes it for the sandbox's own."""
+    polls = Started(pod.world.internet.command("/usr/bin/python3", "-c", POLLED, pod.ip4), env={}, cwd="/")
+    assert polls.line() == "up"
+    for _ in range(8):
+        side = guarded("allow a.test")
+        assert side.get("/healthz", outside=True).status == 200
+        side.stop()
+        assert pod.sidecar("--remove", ready=False).ended() == 0
+    end_input(polls)
+    refused, answered, hanging = json.loads(polls.line())
+    assert refused > 0 and answered > 0 and hanging == 0, (refused, answered, hanging)
 
 
 def test_remove_is_what_opens(pod, guarded):
