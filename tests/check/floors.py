@@ -60,4 +60,4 @@ def main(root):
     return 1 if faults or not files else 0
 
 
-sys.exit(main(sys.argv[1]))
+sys.exit(main(sys.argv[-1]))

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 FUNCTION_MAX = 100
-FILE_MAX = 600
+FILE_MAX = 1000
 BANNED = re.compile(r"\b(strcpy|strcat|strncpy|sprintf|strtok|atoi|atol|strto[a-z]+|sscanf|gets|alloca|"
                     r"strdupa|system|popen|signal|sleep|usleep|dup|getaddrinfo|gethostbyname|inet_addr|"
                     r"inet_ntoa|rand|random|exit|abort|mktemp)\s*\(")
@@ -108,4 +108,4 @@ def main(root):
     return 1 if faults or not lengths else 0
 
 
-sys.exit(main(sys.argv[1]))
+sys.exit(main(sys.argv[-1]))
