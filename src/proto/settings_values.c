@@ -6,6 +6,7 @@
 
 #include "base/special.h"
 #include "proto/settings_internal.h"
+#include "sys/resolv_conf.h"
 
 enum { OWN_DNS_PORT = 15353 };
 
@@ -329,37 +330,28 @@ int sidecar_set_upstream(void *target, const char *value, struct err *err)
 	return 0;
 }
 
-static void resolv_conf_line(struct sidecar_spec *spec, struct text line)
+static void on_server(void *data, const struct endpoint *server)
 {
-	static const char keyword[] = "nameserver";
-	const size_t len = sizeof(keyword) - 1;
-	struct endpoint e = { .port = 53 };
+	struct sidecar_spec *spec = data;
 
-	line = text_trim(line);
-	if (line.len <= len || memcmp(line.ptr, keyword, len) != 0 ||
-	    (line.ptr[len] != ' ' && line.ptr[len] != '\t'))
-		return;
-	line = text_trim((struct text){ line.ptr + len, line.len - len });
-	if (!addr_parse(line.ptr, line.len, &e.addr) || !is_usable(&e) ||
-	    is_the_apps(spec, &e.addr))
-		return;
-	if (!has_upstream(spec, &e) && spec->upstream_count < SIDECAR_RESOLV_CONF_MAX)
-		spec->upstreams[spec->upstream_count++] = e;
+	if (is_usable(server) && !is_the_apps(spec, &server->addr) &&
+	    !has_upstream(spec, server) && spec->upstream_count < SIDECAR_RESOLV_CONF_MAX)
+		spec->upstreams[spec->upstream_count++] = *server;
 }
 
 int sidecar_resolv_conf(struct sidecar_spec *spec, struct err *err)
 {
 	const char *path = spec->resolv_conf;
-	char line[1024], shown[TEXT_ESCAPED_SIZE];
-	FILE *f;
+	char shown[TEXT_ESCAPED_SIZE];
+	struct err why = { 0 };
+	int r;
 
 	if (spec->upstream_count > 0)
 		return 0;
-	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f))
-		resolv_conf_line(spec, text_of(line));
-	if (f)
-		fclose(f);
+	r = resolv_conf_read(path, on_server, spec, &why);
+	if (r < 0 && r != -ENOENT)
+		return err_set(err, r, "%s; --dns-upstream names a name server",
+			       why.text);
 	/* Nobody on the Internet is asked for a host that names nobody. */
 	if (spec->upstream_count > 0 || spec->is_daemon)
 		return 0;

@@ -10,6 +10,7 @@
 #include "policy/limits.h"
 #include "run/rw_preset.h"
 #include "sys/options.h"
+#include "sys/resolv_conf.h"
 
 static const char resolv_conf[] = "/etc/resolv.conf";
 
@@ -327,39 +328,21 @@ int cli_run_environment(struct run_spec *spec, struct err *err)
 				       err);
 }
 
-static void resolv_conf_line(struct run_spec *spec, struct text line)
+static void on_server(void *data, const struct endpoint *server)
 {
-	static const char keyword[] = "nameserver";
-	const size_t len = sizeof(keyword) - 1;
-	struct endpoint e = { .port = 53 };
+	struct run_spec *spec = data;
 
-	line = text_trim(line);
-	if (line.len <= len || memcmp(line.ptr, keyword, len) != 0 ||
-	    (line.ptr[len] != ' ' && line.ptr[len] != '\t'))
-		return;
-	line = text_trim((struct text){ line.ptr + len, line.len - len });
-	/* A link-local server with a zone can't be told apart from outside: left out. */
-	if (addr_parse(line.ptr, line.len, &e.addr) && upstream_is_usable(&e) &&
-	    spec->upstream_count < RUN_UPSTREAMS_MAX)
-		spec->upstreams[spec->upstream_count++] = e;
+	if (upstream_is_usable(server) && spec->upstream_count < RUN_UPSTREAMS_MAX)
+		spec->upstreams[spec->upstream_count++] = *server;
 }
 
 int cli_run_upstreams(struct run_spec *spec, struct err *err)
 {
-	char line[1024];
-	FILE *f;
-
 	if (spec->upstream_count > 0)
 		return 0;
-	f = fopen(resolv_conf, "re");
-	if (!f)
-		return err_sys(
-			err, -errno,
-			"no name server to ask: name one with --upstream; cannot read %s",
-			resolv_conf);
-	while (fgets(line, sizeof(line), f))
-		resolv_conf_line(spec, text_of(line));
-	fclose(f);
+	if (resolv_conf_read(resolv_conf, on_server, spec, err) < 0)
+		return err_context(err,
+				   "no name server to ask: name one with --upstream");
 	if (spec->upstream_count == 0)
 		return err_set(err, -ENOENT,
 			       "%s names no usable name server: name one with --upstream",

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "base/text.h"
-#include "sys/owned.h"
+#include "sys/path.h"
 
 enum {
 	CREATE_TRIES = 8, /* while others make and remove the file */
@@ -30,10 +30,13 @@ static int refuse(int r, const char *path, struct err *err)
 /* Look up, without opening what is there. */
 static int find(int dir, const char *path, const struct file_how *how, struct err *err)
 {
+	CLEAN(path) struct path found = { .fd = -1 };
 	int fd;
 
-	if (!how->anybodys)
-		return owned_find(dir, path, how->follow, err);
+	if (!how->anybodys) {
+		fd = path_open_owned(path, &found, err);
+		return fd < 0 ? fd : TAKE_FD(found.fd);
+	}
 	fd = openat(dir, path, O_PATH | O_CLOEXEC | (how->follow ? 0 : O_NOFOLLOW));
 	return fd < 0 ? refuse(-errno, path, err) : fd;
 }

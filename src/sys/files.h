@@ -19,16 +19,16 @@
 
 #include "base/err.h"
 
-/* The zero value opens nothing but a file that only root and this user can change, reads
- * nothing of it, and follows no link. */
+/* The zero value opens nothing but a file that only root and this user can change, and
+ * reads nothing of it. */
 struct file_how {
 	int flags;	  /* O_RDONLY, O_WRONLY, O_RDWR, with O_CREAT and O_APPEND */
 	mode_t mode;	  /* of a file that is made */
 	size_t max_bytes; /* file_read(): a larger file is -E2BIG */
-	bool follow;	  /* the last part of the name may be a symbolic link */
 	bool anybodys;	  /* the file may be any user's, and anybody's to write to; else
-			   * sys/owned.h decides, for the file, for each directory on
-			   * the way to it, and for each link */
+			   * path_open_owned() decides: @dir is AT_FDCWD then, and links
+			   * that are root's or the user's are followed */
+	bool follow;	  /* anybodys: the last part of the name may be a symbolic link */
 };
 
 /* Open the regular file @path, relative to the directory @dir or AT_FDCWD. @err says

@@ -6,8 +6,10 @@
  * and the effective user may change the file, nor put another one in its place: they own
  * it and every directory on the way to it, and no group and nobody else may write there.
  * A group that has only this user in it counts as the user. In a sticky directory (/tmp)
- * what belongs to root or the user can't be replaced by others. A symbolic link on the
- * way is followed, and the way to where it leads is looked at in the same manner. */
+ * what belongs to root or the user can't be replaced by others. For a symbolic link on
+ * the way, and for the way to where it leads, the same holds.
+ *
+ * path_open_owned() walks; the judgement is here. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,11 +17,15 @@
 
 #include "base/err.h"
 
-/* Find @path, relative to @dir or AT_FDCWD, without opening what is there.
- * @follow: its last part may be a link; otherwise the link itself is found.
- * Return: a descriptor (O_PATH), or -errno: -EPERM when somebody else could have put it
- * there, with whose it is in @err. */
-int owned_find(int dir, const char *path, bool follow, struct err *err) MUST_CHECK;
+/* The judgement of one walk; { 0 } to begin with. */
+struct owned {
+	struct err refused; /* the first reason not to trust the path, or code 0 */
+};
+
+/* The walk found @entry in the directory @dir. */
+void owned_step(struct owned *o, const struct stat *dir, const struct stat *entry);
+/* The walk ends at @st, no link. */
+void owned_end(struct owned *o, const struct stat *st);
 
 /* Only root and the effective user may write to it. */
 bool owned_is(const struct stat *st);

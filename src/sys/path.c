@@ -9,13 +9,18 @@
 #include <string.h>
 #include <sys/syscall.h>
 
+#include "sys/owned.h"
+
 enum { FD_LINK_SIZE = 32 }; /* "/proc/self/fd/N" */
+
+enum look { LOOK_ANY = 0, LOOK_MAKE, LOOK_OWNED };
 
 /* A look-up under way. */
 struct walk {
 	struct path path; /* fd: where it stands */
 	char rest[PATH_MAX];
-	bool make;
+	enum look look;
+	struct owned owned;
 };
 
 /* --- names of descriptors --- */
@@ -127,7 +132,7 @@ static int open_component(const struct walk *w, const char *component)
 	const int flags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
 	int fd = openat(w->path.fd, component, flags);
 
-	if (fd >= 0 || errno != ENOENT || !w->make)
+	if (fd >= 0 || errno != ENOENT || w->look != LOOK_MAKE)
 		return fd < 0 ? -errno : fd;
 	if (w->path.untrusted)
 		return -ELOOP;
@@ -142,12 +147,14 @@ static int open_component(const struct walk *w, const char *component)
 static int step(struct walk *w, const char *component)
 {
 	CLEAN(fd) int fd = open_component(w, component);
-	struct stat st;
+	struct stat dir, st;
 
 	if (fd < 0)
 		return fd;
-	if (fstat(fd, &st) < 0)
+	if (fstat(w->path.fd, &dir) < 0 || fstat(fd, &st) < 0)
 		return -errno;
+	if (w->look == LOOK_OWNED && strcmp(component, "..") != 0)
+		owned_step(&w->owned, &dir, &st);
 	if (S_ISLNK(st.st_mode))
 		return follow(w, fd, component, st.st_uid);
 	close(w->path.fd);
@@ -182,9 +189,9 @@ static int describe(struct path *p)
 	return p->name ? 0 : -ENOMEM;
 }
 
-static int look_up(const char *name, bool make, struct path *ret, struct err *err)
+static int look_up(const char *name, enum look look, struct path *ret, struct err *err)
 {
-	struct walk w = { .make = make };
+	struct walk w = { .look = look };
 	int r = 0;
 
 	if (strlen(name) >= sizeof(w.rest))
@@ -199,7 +206,12 @@ static int look_up(const char *name, bool make, struct path *ret, struct err *er
 		r = walk_all(&w);
 	if (r == 0)
 		r = describe(&w.path);
-	if (r == -ELOOP && w.path.untrusted && make)
+	if (r == 0 && look == LOOK_OWNED)
+		owned_end(&w.owned, &w.path.st);
+	if (r == 0 && w.owned.refused.code < 0)
+		r = err_set(err, w.owned.refused.code, "cannot trust '%s': %s", name,
+			    w.owned.refused.text);
+	else if (r == -ELOOP && w.path.untrusted && look == LOOK_MAKE)
 		err_set(err, r, "cannot make '%s' behind the link '%s'", name,
 			w.path.untrusted);
 	else if (r < 0)
@@ -213,12 +225,17 @@ static int look_up(const char *name, bool make, struct path *ret, struct err *er
 
 int path_open(const char *name, struct path *ret, struct err *err)
 {
-	return look_up(name, false, ret, err);
+	return look_up(name, LOOK_ANY, ret, err);
 }
 
 int path_open_made(const char *name, struct path *ret, struct err *err)
 {
-	return look_up(name, true, ret, err);
+	return look_up(name, LOOK_MAKE, ret, err);
+}
+
+int path_open_owned(const char *name, struct path *ret, struct err *err)
+{
+	return look_up(name, LOOK_OWNED, ret, err);
 }
 
 int path_open_parent(const char *name, struct path *ret, const char **ret_last,

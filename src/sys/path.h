@@ -42,7 +42,14 @@ int path_open_made(const char *name, struct path *ret, struct err *err) MUST_CHE
  * points into @name. */
 int path_open_parent(const char *name, struct path *ret, const char **ret_last,
 		     struct err *err) MUST_CHECK;
+/* As path_open(), of what nobody but root and the effective user can have put there
+ * (sys/owned.h): -EPERM otherwise. What isn't there is -ENOENT whoever owns the way. */
+int path_open_owned(const char *name, struct path *ret, struct err *err) MUST_CHECK;
 void path_done(struct path *p);
+static inline void clean_path(struct path *p)
+{
+	path_done(p);
+}
 
 /* The file of @fd, which may be of another mount namespace, opened by its @name in this
  * one. No link is followed, and another file is refused.

@@ -87,7 +87,7 @@ static void path_of(const char *id, char ret[PATH_SIZE])
 static int look(const char *id, const char *path)
 {
 	char head[HEAD_SIZE + 1] = "", first[HEAD_SIZE];
-	const struct file_how how = { 0 };
+	const struct file_how how = { .anybodys = true };
 	CLEAN(fd) int fd = file_open(AT_FDCWD, path, &how, NULL);
 	size_t size = 0;
 	int r;

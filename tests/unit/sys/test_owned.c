@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "sys/owned.h"
+#include "sys/path.h"
 
 enum { OTHER = 4242 };
 
@@ -49,18 +49,18 @@ static void make(const char *path, uid_t owner, mode_t mode)
 static void expect_ours(const char *path)
 {
 	struct err err = { 0 };
-	int fd = owned_find(AT_FDCWD, path, true, &err);
+	CLEAN(path) struct path found = { .fd = -1 };
 
-	if (fd < 0)
+	if (path_open_owned(path, &found, &err) < 0)
 		fail_msg("%s", err.text);
-	close(fd);
 }
 
 static void expect_refused(const char *path, const char *why)
 {
+	CLEAN(path) struct path found = { .fd = -1 };
 	struct err err = { 0 };
 
-	assert_int_equal(owned_find(AT_FDCWD, path, true, &err), -EPERM);
+	assert_int_equal(path_open_owned(path, &found, &err), -EPERM);
 	if (!strstr(err.text, why))
 		fail_msg("'%s' doesn't say '%s'", err.text, why);
 }
@@ -116,14 +116,15 @@ static void the_way_of_a_link_is_looked_at_as_well(void **state)
 
 static void what_is_not_there_is_not_there_whoever_owns_the_way(void **state)
 {
+	CLEAN(path) struct path found = { .fd = -1 };
 	char longer[512];
 
 	make(in_folder("e"), OTHER, 0755);
-	assert_int_equal(owned_find(AT_FDCWD, in_folder("e/none"), true, NULL), -ENOENT);
+	assert_int_equal(path_open_owned(in_folder("e/none"), &found, NULL), -ENOENT);
 	assert_int_equal(symlink("loop", in_folder("loop")), 0);
-	assert_int_equal(owned_find(AT_FDCWD, in_folder("loop"), true, NULL), -ELOOP);
+	assert_int_equal(path_open_owned(in_folder("loop"), &found, NULL), -ELOOP);
 	snprintf(longer, sizeof(longer), "%s/%0300d", folder, 0);
-	assert_int_equal(owned_find(AT_FDCWD, longer, true, NULL), -ENAMETOOLONG);
+	assert_int_equal(path_open_owned(longer, &found, NULL), -ENAMETOOLONG);
 }
 
 static int set_up(void **state)
