@@ -207,7 +207,7 @@ void side_tell_engine(struct side_link *l, const struct ipc_message *m)
 	int r = l->from_engine.fd < 0 ? 0 : send_to(l->from_engine.fd, m, NULL, 0);
 
 	if (r < 0 && r != -EAGAIN)
-		lose_engine(l);
+		give_up_engine(l, r);
 }
 
 /* Its warden is gone, and the engine with it; the first one has another started. */
@@ -249,8 +249,7 @@ static void take_engine(struct side_link *l, int fd)
 	l->from_engine.fd = fd;
 	if (set_nonblocking(fd) < 0 ||
 	    loop_add(l->side->loop, &l->from_engine, EPOLLIN) < 0) {
-		close(fd);
-		l->from_engine.fd = -1;
+		give_up_engine(l, -ENOMEM);
 		return;
 	}
 	if (l->side->many)

@@ -66,7 +66,7 @@ static void on_watchdog(struct loop_timer *t)
 	struct warden *w = CONTAINER_OF(t, struct warden, watchdog);
 
 	/* Whoever is stuck in front of an engine that doesn't come is started anew. */
-	if (engines_alive(w) && w->keeper.stands)
+	if (engines_alive(w) && w->keeper.stands && keeper_engine_is_alive(&w->keeper))
 		notify("WATCHDOG=1");
 	if (loop_timer_start(w->keeper.loop, t,
 			     loop_now_ms(w->keeper.loop) + w->watchdog_ms) < 0)

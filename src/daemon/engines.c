@@ -57,7 +57,8 @@ static void on_first(struct loop_source *source, uint32_t events)
 	}
 	if (r == 0 && count == 1)
 		close(fd);
-	if (r == 0 && m.type == IPC_ALIVE && w->keeper.stands)
+	if (r == 0 && m.type == IPC_ALIVE && w->keeper.stands &&
+	    keeper_engine_is_alive(&w->keeper))
 		r = ipc_send(source->fd, &alive, NULL, 0);
 	if (r < 0 && r != -EAGAIN)
 		loop_stop(w->keeper.loop);

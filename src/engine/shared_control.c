@@ -27,7 +27,7 @@ void shared_tell_keeper(struct shared *e, const struct ipc_message *m)
 		loop_stop(e->core.loop);
 }
 
-static void lose_control(struct shared *e);
+static void break_control(struct shared *e, int error);
 
 static void count_untold(struct shared *e, uint32_t sandbox)
 {
@@ -47,7 +47,7 @@ static bool give_control(struct shared *e, const struct ipc_message *m)
 	if (e->from_control.fd >= 0 && e->owed_count == 0)
 		r = ipc_send(e->from_control.fd, m, NULL, 0);
 	if (r < 0 && r != -EAGAIN)
-		lose_control(e);
+		break_control(e, r);
 	return r == 0;
 }
 
@@ -82,7 +82,7 @@ static void pay_or_wait(struct shared *e)
 		r = loop_modify(e->core.loop, &e->from_control,
 				EPOLLIN | (e->owed_count > 0 ? EPOLLOUT : 0));
 	if (r < 0)
-		lose_control(e);
+		break_control(e, r);
 }
 
 /* What control waits for. @fd -1: none; it stays open until then. */
@@ -256,6 +256,16 @@ static void lose_control(struct shared *e)
 			guarded_change_cancel(e->core.guarded[i]);
 }
 
+/* A control that has ended gets a successor, and that a channel. One that is still there
+ * gets none, and could change no policy any more: then this engine ends, and its
+ * successor has a new one. */
+static void break_control(struct shared *e, int error)
+{
+	lose_control(e);
+	if (error != -EPIPE && error != -ECONNRESET)
+		loop_stop(e->core.loop);
+}
+
 static void tell_unchanged(struct shared *e, uint32_t sandbox, const struct err *err)
 {
 	struct ipc_message m = { .type = IPC_UNCHANGED, .sandbox = sandbox };
@@ -394,7 +404,7 @@ static void on_control(struct loop_source *source, uint32_t events)
 	if (r == -EAGAIN)
 		return;
 	if (r < 0) {
-		lose_control(e);
+		break_control(e, r);
 		return;
 	}
 	on_control_message(e, &m, fds, count);
@@ -410,6 +420,7 @@ static void take_control(struct shared *e, int fd)
 	    loop_add(e->core.loop, &e->from_control, EPOLLIN) < 0) {
 		close(fd);
 		e->from_control.fd = -1;
+		loop_stop(e->core.loop);
 		return;
 	}
 	if (e->only)
@@ -434,6 +445,8 @@ static void on_keeper_message(struct shared *e, const struct ipc_message *m, int
 		shared_host(e, m, fds, count);
 	else if (m->type == IPC_HOST_LOAD)
 		shared_host_load(e);
+	else if (m->type == IPC_ALIVE)
+		shared_tell_keeper(e, m);
 	else if (m->type == IPC_RUN && engine_core_find(&e->core, m->sandbox))
 		guarded_begin(engine_core_find(&e->core, m->sandbox));
 }

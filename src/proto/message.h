@@ -119,7 +119,8 @@ enum ipc_type {
 	 * IPC_ENGINE; or IPC_REFUSED with text. IPC_STUCK with an engine's number: its
 	 * warden does not answer */
 	IPC_MORE,
-	/* first warden to another one: IPC_ALIVE back, if its engine serves */
+	/* first warden to another one: IPC_ALIVE back, if its engine serves; keeper or
+	 * warden to its engine: IPC_ALIVE back */
 	IPC_ALIVE,
 	/* control to engine: what was refused to the sandboxes above `sandbox`? The same
 	 * back, with `denies` of the first ones and `sandbox`, the last of them; 0: there

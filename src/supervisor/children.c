@@ -21,6 +21,11 @@ enum {
 	SETTLED_MS = 1000, /* a child that lives this long has started well */
 	RESTART_MIN_MS = 20,
 	RESTART_MAX_MS = 2000,
+	/* An engine that doesn't answer is killed: after four looks one that is stopped
+	 * or waits for something, after twenty one that is still at work. */
+	ASK_EVERY_MS = 500,
+	HUNG_LOOKS = 4,
+	BUSY_LOOKS = 20,
 };
 
 /* -- channels ----------------------------------------------------------------------- */
@@ -68,11 +73,14 @@ void keeper_introduce(struct keeper *k)
 	struct ipc_message m;
 	int fds[2];
 
-	if (!k->stands || k->control.source.fd < 0)
+	k->introduced = !k->stands || k->control.source.fd < 0;
+	if (k->introduced)
 		return;
 	keeper_tell_standing(k);
+	/* Without descriptors: it is tried again. */
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
 		return;
+	k->introduced = true;
 	m = (struct ipc_message){ .type = IPC_PEER };
 	tell(&k->control, &m, &fds[0]);
 	tell(&k->engine, &m, &fds[1]);
@@ -81,6 +89,59 @@ void keeper_introduce(struct keeper *k)
 }
 
 /* -- the engine --------------------------------------------------------------------- */
+
+/* It runs, or the kernel works for it. */
+static bool is_at_work(pid_t pid)
+{
+	char path[32], text[256] = "";
+	const char *state;
+	CLEAN(fd) int fd = -1;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
+		return false;
+	state = strrchr(text, ')');
+	return state && (strncmp(state, ") R", 3) == 0 || strncmp(state, ") D", 3) == 0);
+}
+
+bool keeper_engine_is_alive(const struct keeper *k)
+{
+	return !k->engine.is_asked || k->engine.missed < HUNG_LOOKS / 2;
+}
+
+/* Looks are counted, not time: who was stopped together with its engine finds its answer
+ * before it has looked often enough. */
+static void ask_engine(struct keeper *k)
+{
+	const struct ipc_message alive = { .type = IPC_ALIVE };
+	struct child *c = &k->engine;
+
+	if (c->pid == 0 || c->source.fd < 0)
+		return;
+	if (!c->is_asked) {
+		c->is_asked = true;
+		c->missed = 0;
+		tell(c, &alive, NULL);
+		return;
+	}
+	c->missed++;
+	if (c->missed < HUNG_LOOKS || (c->missed < BUSY_LOOKS && is_at_work(c->pid)))
+		return;
+	log_error("%s does not answer", c->name);
+	(void)!kill(c->pid, SIGKILL);
+}
+
+static void on_ask(struct loop_timer *t)
+{
+	struct keeper *k = CONTAINER_OF(t, struct keeper, ask);
+
+	ask_engine(k);
+	if (!k->introduced)
+		keeper_introduce(k);
+	if (loop_timer_start(k->loop, t, loop_now_ms(k->loop) + ASK_EVERY_MS) < 0)
+		loop_stop(k->loop);
+}
 
 static struct shared_config shared_config_of(const struct keeper *k, int channel)
 {
@@ -137,6 +198,7 @@ int keeper_fork_engine(struct keeper *k, struct err *err)
 	}
 	k->engine.pid = pid;
 	k->engine.started_ms = clock_now_ms();
+	k->engine.is_asked = false;
 	return 0;
 }
 
@@ -159,7 +221,9 @@ static void on_engine(struct loop_source *source, uint32_t events)
 	size_t count = 0;
 	int r = ipc_receive(source->fd, &m, NULL, 0, &count);
 
-	if (r == 0 && k->warden)
+	if (r == 0 && m.type == IPC_ALIVE)
+		k->engine.is_asked = false;
+	else if (r == 0 && k->warden)
 		warden_on_engine(k->warden, &m);
 	else if (r == 0)
 		on_engine_message(k, &m);
@@ -504,7 +568,12 @@ void keeper_end_engine(struct keeper *k)
 
 int keeper_watch_engine(struct keeper *k)
 {
-	return keeper_watch_channel(k, &k->engine);
+	int r = keeper_watch_channel(k, &k->engine);
+
+	k->ask.on_fire = on_ask;
+	return r < 0 ? r
+		     : loop_timer_start(k->loop, &k->ask,
+					loop_now_ms(k->loop) + ASK_EVERY_MS);
 }
 
 void keeper_take_control(struct keeper *k, int fd)

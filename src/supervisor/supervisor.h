@@ -17,6 +17,8 @@ struct child {
 	struct loop_source source; /* our end of its channel; fd -1 when there is none */
 	struct loop_timer again;
 	uint32_t restarts;
+	bool is_asked;	     /* whether it is alive, and has not answered */
+	unsigned int missed; /* times that it was looked for an answer since */
 };
 
 struct warden;
@@ -34,7 +36,8 @@ struct keeper {
 	struct child webhook, postgres,
 		review; /* only when there is something to tell them */
 	struct loop_source signals;
-	struct loop_timer stop;
+	struct loop_timer stop, ask;
+	bool introduced; /* engine and control have a channel to each other */
 	bool stopping;
 	int status;
 };
@@ -48,7 +51,9 @@ void keeper_children_init(struct keeper *k);
 int keeper_fork_engine(struct keeper *k, struct err *err) MUST_CHECK;
 /* The engine and its channel are gone for good. */
 void keeper_end_engine(struct keeper *k);
-/* From now on what the engine says is heard. */
+/* The engine has answered in time, as far as is known. */
+bool keeper_engine_is_alive(const struct keeper *k);
+/* From now on what the engine says is heard, and it has to answer. */
 int keeper_watch_engine(struct keeper *k) MUST_CHECK;
 /* And the webhook's program, when there is a URL. */
 void keeper_start_control(struct keeper *k);

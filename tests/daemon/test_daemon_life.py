@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whoever dies, and whenever: nothing opens, and the same sandboxes are guarded afterwards."""
+import contextlib
 import json
 import os
 import re
+import signal
 import socket
+import subprocess
+import threading
+import time
 
 import pytest
 
@@ -275,6 +280,73 @@ def test_the_watchdog_is_fed_by_one_that_is_ready(host):
         host.daemon(env={"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "4000"})
         assert sock.recv(100) == b"READY=1"
         assert sock.recv(100) == b"WATCHDOG=1"
+
+
+class Hanging:
+    """Each engine of that number hangs, from its start on; seen: their process ids."""
+
+    def __init__(self, daemon, engine):
+        self.seen, self._over = [], threading.Event()
+        self._thread = threading.Thread(target=self._hold, args=(daemon, engine), daemon=True)
+        self._thread.start()
+
+    def _hold(self, daemon, engine):
+        while not self._over.is_set():
+            pid = daemon.children(engine).get("engine")
+            if pid and pid not in self.seen:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
+                    self.seen.append(pid)
+            time.sleep(0.002)
+
+    def end(self):
+        self._over.set()
+        self._thread.join()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.seen[-1], signal.SIGCONT)
+
+
+def is_quiet(sock):
+    try:
+        return not sock.recv(100)
+    except TimeoutError:
+        return True
+
+
+@pytest.mark.parametrize("engine", [0, 1])
+def test_a_hung_engine_is_replaced(host, pod, other, site, engine):
+    """While each that comes hangs, systemd hears that something is wrong."""
+    path = host.folder / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.bind(str(path))
+        sock.settimeout(1)
+        daemon = host.daemon("--engines", 2, env={"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "200000"})
+        daemon.attach("one", pod, "--allow", site.name)
+        daemon.attach("two", other, "--allow", site.name)
+        assert sock.recv(100) == b"READY=1" and sock.recv(100) == b"WATCHDOG=1"
+        hanging = Hanging(daemon, engine)
+        wait_for(lambda: len(hanging.seen) >= 3, seconds=30)
+        wait_for(lambda: is_quiet(sock), seconds=20)
+        assert not daemon.healthy() and "does not answer" in str(daemon)
+        expect.tcp_refused((pod, other)[engine].probe(["tcp", STRANGER, 443]))
+        assert is_guarded(*((other, pod)[engine], site))
+        hanging.end()
+        wait_for(daemon.healthy, seconds=15)
+        assert is_guarded(pod, site) and is_guarded(other, site)
+        wait_for(lambda: not is_quiet(sock), seconds=15)
+
+
+def test_an_engine_without_descriptors_loses_no_policy(daemon, pod, site, denied):
+    """The plan of a change is one more: its channel to control breaks, and the next engine can be told again."""
+    daemon.attach("one", pod, "--allow", denied.name)
+    pid = daemon.children()["engine"]
+    used = {int(fd) for fd in os.listdir(f"/proc/{pid}/fd")}
+    free = min(set(range(len(used) + 1)) - used)
+    subprocess.run(["prlimit", f"--pid={pid}", f"--nofile={free}:{free}"], check=True)
+    wait_for(lambda: daemon.call("POST", "/sandboxes/one/policy", policy(f"allow {site.name}")).status == 200, seconds=15)
+    assert daemon.children()["engine"] != pid
+    expect.name_refused(pod.probe(["dns", denied.name]))
+    assert is_guarded(pod, site)
 
 
 def test_the_unit_gives_it_what_it_needs(host, pod, site):

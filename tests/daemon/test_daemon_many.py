@@ -29,7 +29,8 @@ def start_without_an_engine(host):
         end = time.monotonic() + 5
         while "engine" not in daemon.children(1):
             assert time.monotonic() < end, str(daemon)
-        os.kill(daemon.children(1)["engine"], signal.SIGSTOP)
+        for pid in (daemon.children(1)["engine"], daemon.children()["warden-1"]):  # who would replace it
+            os.kill(pid, signal.SIGSTOP)
         wait_for(daemon.answers)
         if not daemon.healthy():
             return daemon
@@ -49,7 +50,8 @@ def test_it_answers_while_it_takes_over_what_was_there(host, pod, other, site):
     reply = daemon.call("PUT", "/sandboxes/three", {"uid": 71234, "policy": {}})
     assert reply.status == 503 and "takes over" in reply.text
     assert daemon.get("/sandboxes/nobody").status == 503
-    os.kill(daemon.children(1)["engine"], signal.SIGCONT)
+    for pid in (daemon.children(1)["engine"], daemon.children()["warden-1"]):
+        os.kill(pid, signal.SIGCONT)
     daemon.ready()
     assert sorted(daemon.names()) == ["one", "two"] and daemon.get("/sandboxes/nobody").status == 404
     for who in (pod, other):

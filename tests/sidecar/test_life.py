@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts, ends, crashes and what can't be enforced: nothing opens but by `weir sidecar --remove` (catalogue H4 to H12)."""
+import contextlib
 import json
 import os
 import signal
+import subprocess
 import time
 
 import pytest
@@ -258,8 +260,39 @@ def test_a_stopped_process_opens_nothing(pod, guarded, site, name):
         closed(pod)
         assert pod.probe(["tcp", site.v4, 7007]).result == "ok"
     finally:
-        os.kill(pid, signal.SIGCONT)
+        with contextlib.suppress(ProcessLookupError):   # an engine that doesn't answer is replaced
+            os.kill(pid, signal.SIGCONT)
+    wait_for(lambda: pod.probe(["dns", site.name]).result == "NOERROR")
+
+
+def test_a_hung_engine_is_replaced(pod, guarded, site):
+    """One that is stopped, never to go on; and the next one, too."""
+    side = guarded(f"allow {site.name}")
     assert pod.probe(["dns", site.name]).addresses == [site.v4]
+    for n in range(1, 3):
+        pid = side.kill_child("engine", signal.SIGSTOP)
+        side.wait_replaced("engine", pid, seconds=15)
+        wait_for(side.healthy)
+        assert side.get("/status").json()["engineRestarts"] == n and "does not answer" in str(side)
+        assert pod.probe(["tcp", site.v4, 7007], ["dns", site.name])[0].result == "ok"
+        closed(pod)
+    side.post()
+    expect.name_refused(pod.probe(["dns", site.name]))
+
+
+def test_an_engine_without_descriptors_loses_no_policy(pod, guarded, site, denied):
+    """The plan of a change is one more: its channel to control breaks, and the next engine can be told again."""
+    side = guarded(f"allow {site.name}", f"allow {denied.name}")
+    for n in range(1, 3):
+        pid = side.child("engine")
+        used = {int(fd) for fd in os.listdir(f"/proc/{pid}/fd")}
+        free = min(set(range(len(used) + 1)) - used)
+        subprocess.run(["prlimit", f"--pid={pid}", f"--nofile={free}:{free}"], check=True)
+        wait_for(lambda: side.call("POST", "/policy", policy(f"allow {site.name}")).status == 200, seconds=15)
+        assert side.child("engine") != pid and side.get("/status").json()["engineRestarts"] == n
+        expect.name_refused(pod.probe(["dns", denied.name]))
+        assert pod.probe(["dns", site.name]).addresses == [site.v4]
+        closed(pod)
 
 
 def test_H11_a_restart_over_live_rules_has_no_gap(pod, guarded, site):
