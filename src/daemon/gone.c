@@ -6,9 +6,7 @@
  * and if none lives there, the sandbox is gone: what the engine has of it is closed, and
  * with that the kernel takes the namespace and its rules away. Its rules are not removed
  * before: should anybody hold the namespace after all, it stays closed. */
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,6 +14,7 @@
 
 #include "base/log.h"
 #include "daemon/internal.h"
+#include "sys/tasks.h"
 
 enum {
 	LOOK_EVERY_MS = 1000,
@@ -29,43 +28,64 @@ pid_t gone_pid_of(const char *where)
 	return text_to_u32(text_of(where), INT32_MAX, &pid) ? (pid_t)pid : 0;
 }
 
-static bool is_in(const struct ward *d, int dir, const char *path)
+static bool is_where_it_was(const struct ward *d)
 {
 	struct stat st;
 
-	return fstatat(dir, path, &st, 0) == 0 && st.st_dev == d->ns_dev &&
+	return stat(d->spec.where, &st) == 0 && st.st_dev == d->ns_dev &&
 	       st.st_ino == d->ns_ino;
 }
 
-/* Does any process live in there? When that can't be seen: yes. */
-static bool is_inhabited(const struct ward *d)
-{
-	DIR *proc = opendir("/proc");
-	const struct dirent *e;
-	bool found = false;
-	char path[300];
+struct search {
+	struct tasks_network net;
+	int error; /* of a process that can't be seen */
+};
 
-	if (!proc)
-		return true;
-	while (!found && (e = readdir(proc))) {
-		if (e->d_name[0] < '0' || e->d_name[0] > '9')
-			continue;
-		snprintf(path, sizeof(path), "%s/ns/net", e->d_name);
-		found = is_in(d, dirfd(proc), path);
+static int is_inhabitant(void *data, int proc, pid_t pid)
+{
+	struct search *s = data;
+	int r = tasks_in_network(proc, pid, &s->net);
+
+	if (r < 0)
+		s->error = r;
+	return r > 0;
+}
+
+/* Return: 1; 0: nobody does; -errno: nobody that can be seen. */
+static int find_inhabitant(struct search *s)
+{
+	int r;
+
+	s->error = 0;
+	r = tasks_each_process(is_inhabitant, s);
+	return r != 0 ? r : s->error;
+}
+
+/* Does any thread live in there? When that can't be seen: yes. A child in there says what
+ * tells its namespace from others without any right over the processes in it. */
+static bool is_inhabited(struct ward *d)
+{
+	struct search s = { .net = { .dev = d->ns_dev, .ino = d->ns_ino } };
+	int r = find_inhabitant(&s);
+
+	if (r < 0) {
+		s.net.proc_ino = inside_look(d).network;
+		r = find_inhabitant(&s);
 	}
-	closedir(proc);
-	return found;
+	if (r < 0 && !d->unseen)
+		log_warning("sandbox '%s' stays: cannot see whether its network "
+			    "namespace is gone: %s",
+			    d->spec.name, strerror(-r));
+	d->unseen = r < 0;
+	return r != 0;
 }
 
 static void look(struct ward *d)
 {
 	struct ipc_message m = { .type = IPC_GONE, .sandbox = d->id };
-	pid_t pid = gone_pid_of(d->spec.where);
-	char path[64];
 
-	snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)pid);
 	if (d->state != WARD_STANDING ||
-	    is_in(d, AT_FDCWD, pid > 0 ? path : d->spec.where) || is_inhabited(d))
+	    (gone_pid_of(d->spec.where) == 0 && is_where_it_was(d)) || is_inhabited(d))
 		return;
 	log_warning("sandbox '%s' is gone: nobody lives in its network namespace",
 		    d->spec.name);

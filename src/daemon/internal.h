@@ -96,6 +96,7 @@ struct ward {
 	char *dir;	 /* of its cgroup; owned, NULL: a user */
 	int watch;	 /* of inotify, on the directory above; -1: none */
 	bool waiting;	 /* the cgroup is gone; its parent isn't */
+	bool unseen;	 /* whether it is gone could not be seen, and that was said */
 	bool fresh;	 /* it is another cgroup now: nothing is taken over */
 	bool again;	 /* and yet another one, while the engine was being told */
 	bool guards;	 /* its parent is guarded */

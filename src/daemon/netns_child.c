@@ -16,6 +16,7 @@
 #include "proto/audit.h"
 #include "supervisor/init.h"
 #include "sys/link.h"
+#include "sys/tasks.h"
 
 enum {
 	OPEN_MS = 5000,
@@ -211,15 +212,17 @@ static bool is_gone(int code)
 static int open_namespace(const struct ward *d, struct err *err)
 {
 	pid_t pid = gone_pid_of(d->spec.where);
-	char path[64];
 	int fd;
 
-	snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)pid);
-	fd = open(pid > 0 ? path : d->spec.where,
-		  O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	if (pid > 0) {
+		fd = tasks_open_network(pid);
+	} else {
+		fd = open(d->spec.where, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+		fd = fd < 0 ? -errno : fd;
+	}
 	if (fd >= 0)
 		return fd;
-	return err_sys(err, d->ns_ino != 0 && is_gone(errno) ? -ESTALE : -errno,
+	return err_sys(err, d->ns_ino != 0 && is_gone(-fd) ? -ESTALE : fd,
 		       "cannot open the network namespace '%.200s'", d->spec.where);
 }
 
@@ -288,8 +291,10 @@ void look_child(const struct porter_order *o)
 {
 	struct ipc_look look = { 0 };
 
-	if (setns(NS_FD, CLONE_NEWNET) == 0)
+	if (setns(NS_FD, CLONE_NEWNET) == 0) {
 		look = look_for_raw_sockets();
+		look.network = tasks_own_network();
+	}
 	(void)!write(CHILD_FD, &look, sizeof(look));
 }
 

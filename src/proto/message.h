@@ -158,6 +158,8 @@ struct ipc_host {
 struct ipc_look {
 	bool known;	  /* it could be seen */
 	bool packet, raw; /* AF_PACKET, SOCK_RAW */
+	bool unseen;	  /* whether what is guarded is gone can't be seen */
+	uint64_t network; /* for the daemon: see tasks_own_network() */
 	/* Of a GUARDED_HOST */
 	bool waiting;	  /* its cgroup is gone, and guarded when it comes again */
 	uint32_t strays;  /* sockets that its processes have from outside: not guarded */

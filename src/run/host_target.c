@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/host_target.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -13,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "sys/tasks.h"
 
 enum {
 	CLEAR_MS = 5000, /* killed processes may be slow to go */
@@ -69,7 +69,7 @@ static bool is_populated(const struct run_place *p)
 /* One by one, where the kernel has no cgroup.kill. */
 static void kill_each(const struct run_place *p)
 {
-	CLEAN(fd) int fd = open_file(p, "cgroup.procs", O_RDONLY);
+	CLEAN(fd) int fd = open_file(p, "cgroup.threads", O_RDONLY);
 	FILE *f = fd < 0 ? NULL : fdopen(TAKE_FD(fd), "r");
 	char line[32];
 	uint32_t pid;
@@ -89,46 +89,45 @@ static void kill_all(const struct run_place *p)
 
 /* ---- a user ---- */
 
-/* Dead ones send nothing. */
-static bool is_of(int proc, const char *name, uint32_t uid)
+/* One of its four ids is @data's. A dead thread sends nothing. */
+static int is_of(void *data, const struct task *t)
 {
-	char path[64], text[1024];
-	CLEAN(fd) int fd = -1;
+	const uint32_t *uid = data;
+	CLEAN(fd) int fd = openat(t->dir, "status", O_RDONLY | O_CLOEXEC);
+	char text[1024];
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
 	const char *state, *ids;
 	struct text left, word;
 	uint32_t number;
-	ssize_t n;
 
-	snprintf(path, sizeof(path), "%.32s/status", name);
-	fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-	if (n <= 0)
-		return false;
+	if (n < 0)
+		return -errno;
 	text[n] = '\0';
 	state = strstr(text, "\nState:\t");
 	ids = strstr(text, "\nUid:\t");
-	if (!ids || (state && state[8] == 'Z'))
-		return false;
+	if (!state || !ids)
+		return -EBADMSG;
+	if (state[8] == 'Z' || state[8] == 'X')
+		return 0;
 	ids += 6;
 	left = (struct text){ ids, strcspn(ids, "\n") };
 	while (text_split(&left, '\t', &word))
-		if (text_to_u32(word, UINT32_MAX, &number) && number == uid)
-			return true;
-	return false;
+		if (text_to_u32(word, UINT32_MAX, &number) && number == *uid)
+			return 1;
+	return 0;
 }
 
+static int is_process_of(void *data, int proc, pid_t pid)
+{
+	int r = tasks_each(proc, pid, is_of, data);
+
+	return r == -ESRCH ? 0 : r;
+}
+
+/* When that can't be seen: yes. */
 static bool has_processes(uint32_t uid)
 {
-	DIR *dir = opendir("/proc");
-	const struct dirent *e;
-	bool found = !dir;
-
-	while (dir && !found && (e = readdir(dir)))
-		found = e->d_name[0] >= '1' && e->d_name[0] <= '9' &&
-			is_of(dirfd(dir), e->d_name, uid);
-	if (dir)
-		closedir(dir);
-	return found;
+	return tasks_each_process(is_process_of, &uid) != 0;
 }
 
 static bool is_user_gone(uint32_t uid)

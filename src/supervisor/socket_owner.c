@@ -21,6 +21,7 @@
 #include "base/text.h"
 #include "proto/witness.h"
 #include "sys/capabilities.h"
+#include "sys/tasks.h"
 
 enum { CHANNEL_FD = 3 };
 
@@ -93,12 +94,10 @@ static int confine(bool enters)
 static int open_network(const char *where)
 {
 	uint32_t pid;
-	char path[64];
 
 	if (!text_to_u32(text_of(where), INT32_MAX, &pid))
 		return open(where, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-	snprintf(path, sizeof(path), "/proc/%u/ns/net", pid);
-	return open(path, O_RDONLY | O_CLOEXEC);
+	return tasks_open_network((pid_t)pid);
 }
 
 /* The socket stays in the namespace in which it was made. */

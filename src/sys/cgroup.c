@@ -18,6 +18,7 @@
 #include <linux/magic.h>
 
 #include "base/text.h"
+#include "sys/tasks.h"
 
 enum { DEPTH_MAX = 32 /* directories below a cgroup; deeper ones: refused */ };
 
@@ -171,12 +172,14 @@ static int cannot_see(struct cgroup_walk *w, int depth, int error)
 	return err_sys(w->err, -error, "cannot see who is in the cgroup");
 }
 
-static int walk_processes(struct cgroup_walk *w, int dir, int depth)
+/* cgroup.procs lists a process by its main thread, so that one whose main thread had
+ * ended when it was moved is in no list. */
+static int list_threads(struct cgroup_walk *w, int dir, int depth)
 {
-	CLEAN(fd) int fd = openat(dir, "cgroup.procs", O_RDONLY | O_CLOEXEC);
+	CLEAN(fd) int fd = openat(dir, "cgroup.threads", O_RDONLY | O_CLOEXEC);
 	FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
 	char line[32];
-	uint32_t pid;
+	uint32_t tid;
 	int r = 0;
 
 	if (!f)
@@ -186,14 +189,13 @@ static int walk_processes(struct cgroup_walk *w, int dir, int depth)
 		size_t len = strcspn(line, "\n");
 
 		/* 0: of a pid namespace that isn't below ours. */
-		if (!text_to_u32((struct text){ line, len }, INT_MAX, &pid) || pid == 0)
+		if (!text_to_u32((struct text){ line, len }, INT_MAX, &tid) || tid == 0)
 			r = err_set(w->err, -EXDEV,
 				    "a process of the cgroup can't be seen from here");
-		else
-			r = w->on_process(w, (pid_t)pid);
+		else if (cgroup_ids_add(&w->threads, tid) < 0)
+			r = err_set(w->err, -ENOMEM, "out of memory");
 	}
-	/* Of one that is for threads the processes are listed above it. */
-	if (r == 0 && ferror(f) && errno != EOPNOTSUPP)
+	if (r == 0 && ferror(f))
 		r = cannot_see(w, depth, errno);
 	fclose(f);
 	return r;
@@ -227,7 +229,7 @@ static int walk_tree(struct cgroup_walk *w, int dir, int depth)
 	if (w->on_cgroup)
 		r = w->on_cgroup(w, st.st_ino);
 	if (r == 0)
-		r = walk_processes(w, dir, depth);
+		r = list_threads(w, dir, depth);
 	while (r == 0 && (e = readdir(all)))
 		if (e->d_type == DT_DIR && e->d_name[0] != '.')
 			r = walk_below(w, dir, e->d_name, depth + 1);
@@ -235,31 +237,69 @@ static int walk_tree(struct cgroup_walk *w, int dir, int depth)
 	return r;
 }
 
+/* The processes of the threads that were listed. */
+static int list_processes(struct cgroup_walk *w, struct cgroup_ids *ret)
+{
+	CLEAN(fd) int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int r = proc < 0 ? -errno : 0;
+
+	for (size_t i = 0; i < w->threads.count && r == 0; i++) {
+		pid_t pid = tasks_process_of(proc, (pid_t)w->threads.at[i]);
+
+		if (pid != -ESRCH)
+			r = pid < 0 ? pid : cgroup_ids_add(ret, (uint64_t)pid);
+	}
+	cgroup_ids_sort(ret);
+	return r < 0 ? err_sys(w->err, r, "cannot see who is in the cgroup") : 0;
+}
+
 int cgroup_walk(struct cgroup_walk *w, const struct cgroup *c)
 {
 	int dir = open(c->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct cgroup_ids pids = { 0 };
+	int r;
 
-	return dir < 0 ? err_sys(w->err, -errno, "cannot open the cgroup")
-		       : walk_tree(w, dir, 0);
+	if (dir < 0)
+		return err_sys(w->err, -errno, "cannot open the cgroup");
+	r = walk_tree(w, dir, 0);
+	if (r == 0)
+		r = list_processes(w, &pids);
+	for (size_t i = 0; i < pids.count && r == 0; i++)
+		if (i == 0 || pids.at[i] != pids.at[i - 1])
+			r = w->on_process(w, (pid_t)pids.at[i]);
+	cgroup_ids_done(&pids);
+	cgroup_ids_done(&w->threads);
+	return r;
 }
 
 /* ---- may it be guarded? ---- */
 
-static int check_namespace(struct cgroup_walk *w, pid_t pid)
+struct here {
+	int proc; /* a descriptor of /proc */
+	struct stat net;
+};
+
+/* One thread is enough. */
+static int is_elsewhere(void *data, const struct task *t)
 {
-	const struct stat *here = w->data;
-	char path[64];
+	const struct here *here = data;
 	struct stat st;
 
-	snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)pid);
-	if (stat(path, &st) < 0) {
-		if (errno == ENOENT || errno == ESRCH)
-			return 0; /* it has ended */
-		return err_sys(w->err, -errno,
-			       "cannot see in which network process %d is", (int)pid);
-	}
-	if (st.st_dev == here->st_dev && st.st_ino == here->st_ino)
+	if (fstatat(t->dir, "ns/net", &st, 0) < 0)
+		return -errno;
+	return st.st_dev != here->net.st_dev || st.st_ino != here->net.st_ino;
+}
+
+static int check_namespace(struct cgroup_walk *w, pid_t pid)
+{
+	const struct here *here = w->data;
+	int r = tasks_each(here->proc, pid, is_elsewhere, w->data);
+
+	if (r == 0 || r == -ESRCH)
 		return 0;
+	if (r < 0)
+		return err_sys(w->err, r, "cannot see in which network process %d is",
+			       (int)pid);
 	return err_set(w->err, -EXDEV,
 		       "process %d of the cgroup is in another network namespace, where "
 		       "no rule of this one counts: attach it with --netns %d",
@@ -296,13 +336,14 @@ static int check_above(const struct cgroup *c, struct err *err)
 
 int cgroup_check(const struct cgroup *c, int net, struct err *err)
 {
-	struct stat here;
+	CLEAN(fd) int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct here here = { .proc = proc };
 	struct cgroup_walk w = { .on_process = check_namespace,
 				 .data = &here,
 				 .err = err };
 	int r = check_above(c, err);
 
-	if (r == 0 && fstat(net, &here) < 0)
+	if (r == 0 && (proc < 0 || fstat(net, &here.net) < 0))
 		r = err_sys(err, -errno, "cannot look at the network namespace");
 	return r < 0 ? r : cgroup_walk(&w, c);
 }

@@ -17,6 +17,7 @@
 
 #include "base/text.h"
 #include "sys/cgroup_internal.h"
+#include "sys/tasks.h"
 
 enum { DUMP_SIZE = 32 * 1024, ALL_STATES = -1 };
 
@@ -95,6 +96,7 @@ struct looking {
 	struct cgroup_ids cgroups, strays; /* ids below it; inodes made outside of them */
 	struct cgroup_ids packets, raws;   /* inodes of everybody's */
 	struct cgroup_strays *ret;
+	int proc; /* a descriptor of /proc */
 	bool failed;
 };
 
@@ -270,28 +272,59 @@ static uint64_t socket_inode(int dir, const char *name)
 	return text_to_u32(number, UINT32_MAX, &inode) ? inode : 0;
 }
 
+/* The sockets of one process. */
+struct open_sockets {
+	struct cgroup_ids inodes;
+	pid_t table; /* a thread whose descriptor table was read; 0: none yet */
+};
+
+static int list_sockets(void *data, const struct task *t)
+{
+	struct open_sockets *s = data;
+	const struct dirent *e;
+	int fd, r = 0;
+	DIR *all;
+
+	/* A table is mostly all threads'. */
+	if (s->table != 0 && tasks_share_fds(s->table, t->tid))
+		return 0;
+	fd = openat(t->dir, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	all = fd < 0 ? NULL : fdopendir(fd);
+	if (!all) {
+		r = -errno;
+		if (fd >= 0)
+			close(fd);
+		return r;
+	}
+	while (r == 0 && (e = readdir(all))) {
+		uint64_t inode = socket_inode(fd, e->d_name);
+
+		r = inode != 0 ? cgroup_ids_add(&s->inodes, inode) : 0;
+	}
+	closedir(all);
+	s->table = t->tid;
+	return r;
+}
+
 static int count_process(struct cgroup_walk *w, pid_t pid)
 {
 	struct looking *l = w->data;
+	struct open_sockets s = { 0 };
 	uint32_t found = 0;
-	const struct dirent *e;
-	char path[64];
-	DIR *all;
+	int r = tasks_each(l->proc, pid, list_sockets, &s);
 
-	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
-	all = opendir(path);
-	if (!all) {
-		l->failed |= errno != ENOENT && errno != ESRCH;
-		return 0;
-	}
-	while ((e = readdir(all))) {
-		uint64_t inode = socket_inode(dirfd(all), e->d_name);
+	l->failed |= r < 0 && r != -ESRCH;
+	cgroup_ids_sort(&s.inodes);
+	for (size_t i = 0; i < s.inodes.count; i++) {
+		uint64_t inode = s.inodes.at[i];
 
+		if (i > 0 && inode == s.inodes.at[i - 1])
+			continue;
 		found += cgroup_ids_have(&l->strays, inode);
 		l->ret->packet += cgroup_ids_have(&l->packets, inode);
 		l->ret->raw += cgroup_ids_have(&l->raws, inode);
 	}
-	closedir(all);
+	cgroup_ids_done(&s.inodes);
 	if (found > 0 && l->ret->processes++ == 0)
 		l->ret->first = pid;
 	l->ret->sockets += found;
@@ -318,8 +351,9 @@ static bool is_inhabited(const struct cgroup *c)
 
 struct cgroup_strays cgroup_strays(const struct cgroup *c)
 {
+	CLEAN(fd) int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct cgroup_strays ret = { 0 };
-	struct looking l = { .ret = &ret };
+	struct looking l = { .ret = &ret, .proc = proc, .failed = proc < 0 };
 	struct err ignored = { 0 };
 	struct cgroup_walk w = { .on_process = count_process,
 				 .data = &l,

@@ -27,6 +27,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "sys/cgroup_internal.h"
+#include "sys/tasks.h"
 
 enum {
 	DUMP_SIZE = 32 * 1024,
@@ -299,7 +300,8 @@ static struct text file_name(const char *path, size_t size)
 		     : (struct text){ path, 0 };
 }
 
-static int read_command(int dir, char ret[OWNER_COMMAND_SIZE])
+/* @thread: one that lives, so that the program is there to be seen. */
+static int read_command(int dir, int thread, char ret[OWNER_COMMAND_SIZE])
 {
 	char raw[COMM_SIZE + 2], comm[COMM_SIZE + 1], path[PATH_MAX],
 		file[OWNER_COMMAND_SIZE];
@@ -311,7 +313,7 @@ static int read_command(int dir, char ret[OWNER_COMMAND_SIZE])
 	if (n > 0 && raw[n - 1] == '\n')
 		n--;
 	copy_tame(raw, (size_t)n, comm, sizeof(comm));
-	linked = readlinkat(dir, "exe", path, sizeof(path));
+	linked = readlinkat(thread, "exe", path, sizeof(path));
 	if (linked > 0)
 		name = file_name(path, (size_t)linked);
 	copy_tame(name.ptr ? name.ptr : "", name.len, file, sizeof(file));
@@ -368,6 +370,7 @@ struct process_search {
 	pid_t *pids; /* owned */
 	size_t count, capacity;
 	struct owner found; /* pid 0: nobody yet */
+	pid_t table; /* of the process at hand, a thread whose descriptors were read */
 };
 
 static int note(struct process_search *s, pid_t pid)
@@ -447,16 +450,18 @@ static pid_t last_pid(void)
 /* Without opening anything: most are not. */
 static bool may_be_among(const struct process_search *s, pid_t pid)
 {
+	struct stat st = { 0 };
 	char path[32];
-	struct stat st;
 
+	/* One link for each thread, beside the two of a directory. */
+	snprintf(path, sizeof(path), "%d/task", (int)pid);
+	if (fstatat(s->proc, path, &st, 0) == 0 && st.st_nlink > 3)
+		return true;
 	if (s->q->among == OWNER_NETWORK) {
 		snprintf(path, sizeof(path), "%d/ns/net", (int)pid);
 		return is_in_network(s->proc, path, s->q->network);
 	}
-	snprintf(path, sizeof(path), "%d", (int)pid);
-	return s->q->among != OWNER_USER ||
-	       (fstatat(s->proc, path, &st, 0) == 0 && st.st_uid == s->q->user);
+	return s->q->among != OWNER_USER || st.st_uid == s->q->user;
 }
 
 static bool is_among(const struct owner_question *q, int dir)
@@ -475,29 +480,48 @@ static bool is_among(const struct owner_question *q, int dir)
 	}
 }
 
-/* Return: 0, also when it isn't it; -ENOTUNIQ. */
-static int look_at(struct process_search *s, pid_t pid)
+/* Not the number of an error that is returned below. */
+enum { FOUND = 1 };
+
+/* A thread of those that are asked for has the socket. Return: FOUND, 0, or the number of
+ * the error that the whole search ends with. */
+static int has_socket(void *data, const struct task *t)
 {
+	struct process_search *s = data;
 	char path[32];
 	CLEAN(fd) int dir = -1;
 	int64_t start_ms;
 
-	if (!may_be_among(s, pid))
+	if (!is_among(s->q, t->dir) ||
+	    (s->table != 0 && tasks_share_fds(s->table, t->tid)))
 		return 0;
-	snprintf(path, sizeof(path), "%d", (int)pid);
-	dir = openat(s->proc, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (dir < 0 || !is_among(s->q, dir) || !has_descriptor(dir, s->wanted))
+	s->table = t->tid;
+	if (!has_descriptor(t->dir, s->wanted))
 		return 0;
 	if (s->found.pid != 0)
-		return -ENOTUNIQ;
-	start_ms = read_start_ms(dir);
-	if (start_ms < 0 || read_command(dir, s->found.command) < 0)
-		return -ENOENT; /* it has just ended: there may have been others */
+		return ENOTUNIQ;
+	snprintf(path, sizeof(path), "%d", (int)t->pid);
+	dir = openat(s->proc, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	start_ms = dir < 0 ? -1 : read_start_ms(dir);
+	if (start_ms < 0 || read_command(dir, t->dir, s->found.command) < 0)
+		return ENOENT; /* it has just ended: there may have been others */
 	if (start_ms > s->before_ms)
-		return -ENOTUNIQ; /* it has it from somebody */
-	s->found.uid = read_user(dir);
-	s->found.pid = pid;
-	return 0;
+		return ENOTUNIQ; /* it has it from somebody */
+	s->found.uid = read_user(t->dir);
+	s->found.pid = t->pid;
+	return FOUND;
+}
+
+/* Return: 0, also when it isn't it; -ENOTUNIQ; -ENOENT. */
+static int look_at(struct process_search *s, pid_t pid)
+{
+	int r;
+
+	if (!may_be_among(s, pid))
+		return 0;
+	s->table = 0;
+	r = tasks_each(s->proc, pid, has_socket, s);
+	return r > FOUND ? -r : 0;
 }
 
 static int look_at_all(struct process_search *s)

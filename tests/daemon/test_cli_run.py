@@ -13,6 +13,7 @@ import subprocess
 import pytest
 
 from world.sidecar import wait_for
+from world.threads import LEADERLESS, has_no_leader
 
 CGROUPS = next(line.split()[1] for line in pathlib.Path("/proc/self/mounts").read_text().splitlines() if " cgroup2 " in line)
 PYTHON = ("/usr/bin/python3", "-ISc")
@@ -128,6 +129,40 @@ def test_who_is_left_elsewhere_stays_guarded(daemon, group, user, denied, kind):
     else:
         subprocess.run(["pkill", "-KILL", "-u", str(user)], check=True)
     assert daemon.weir("detach", name).code == 0 and group.exists()
+
+
+def test_who_is_left_without_a_main_thread_stays_guarded(daemon, user, site):
+    """/proc/PID/status calls it a zombie; it sends what it likes as fast as it likes."""
+    send = """
+import os, socket, sys, time
+if child := os.fork():
+    while open(f'/proc/{child}/stat').read().rsplit(')', 1)[1].split()[0] != 'Z':
+        time.sleep(0.01)
+    os._exit(0)
+os.setsid(); os.dup2(os.open('/dev/null', os.O_RDWR), 1); os.dup2(1, 2)
+def send():
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    while True:
+        for address in sys.argv[1:]:
+            try: sock.sendto(b'x', (address, 9999))
+            except OSError: pass
+        time.sleep(0.01)
+goes_on(send)
+"""
+    stranger = "93.9.9.9"
+    try:
+        done = run(daemon, "--uid", user, "--allow", f"{site.v4}:udp/9999", "--verify", "dns", "--",
+                   "/usr/bin/python3", "-ISc", LEADERLESS + send, site.v4, stranger)
+        wait_for(lambda: any(map(has_no_leader, subprocess.check_output(["pgrep", "-u", str(user)], text=True).split())))
+        # what it may send arrives, after the run as well
+        before = len(daemon.host.packets(dst=site.v4))
+        wait_for(lambda: len(daemon.host.packets(dst=site.v4)) > before + 20)
+        assert not daemon.host.packets(dst=stranger)
+        name, = daemon.names()
+        assert done.code == 0 and f"weir detach {name}" in done.messages, done
+    finally:
+        subprocess.run(["pkill", "-KILL", "-u", str(user)], check=True)
+    assert daemon.weir("detach", name).code == 0
 
 
 def test_a_killed_run_sets_nobody_free(daemon, group, user):

@@ -5,12 +5,14 @@ import json
 import os
 import socket
 import subprocess
+import time
 
 import pytest
 
 from world import expect
 from world.daemon import pid_in
 from world.sidecar import Flow, Pod, policy, wait_for
+from world.threads import LEADERLESS, has_no_leader
 
 STRANGER = "93.9.9.9"
 
@@ -116,6 +118,24 @@ def test_by_process_until_nobody_lives_there(daemon, pod, site):
     assert list((daemon.run_dir / "sandboxes").iterdir()) == []
     # whoever holds the namespace all the same finds it closed
     expect.tcp_refused(pod.probe(["tcp", STRANGER, 443]))
+
+
+def test_a_process_without_a_main_thread_lives_there(daemon, pod, site):
+    """It can be named, and keeps what it is named for."""
+    lives = pod.start("/usr/bin/python3", "-ISc", LEADERLESS + "import time\ngoes_on(lambda: time.sleep(600))")
+    pid = lives.process.pid
+    wait_for(lambda: has_no_leader(pid))
+    daemon.attach("one", None, "--allow", site.name, where=pid)
+    named = pod.start("/bin/sleep", 600)
+    assert daemon.weir("detach", "one").code == 0
+    daemon.attach("one", None, "--allow", site.name, where=pid_in(pod, named))
+    named.kill()
+    # whoever lives there is looked for, more than once
+    time.sleep(2.5)
+    assert daemon.names() == ["one"]
+    assert pod.probe(["dns", site.name]).addresses == [site.v4]
+    lives.kill()
+    wait_for(lambda: daemon.names() == [])
 
 
 def test_by_path_until_that_leads_elsewhere(daemon, pod, site, tmp_path):

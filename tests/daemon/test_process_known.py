@@ -10,6 +10,7 @@ import pytest
 from world.caller import Caller, rows, until_known
 from world.member import Member, Tree, cgroup_root
 from world.sidecar import APP_UID, policy, wait_for
+from world.threads import has_no_leader
 
 STRANGER = "93.9.9.9"
 
@@ -90,6 +91,18 @@ def test_lookups_packets_and_names_have_their_process(guarded, app, folder, site
     assert all(any(shown(process or "", caller) for process in by) for caller in (first, second)), by
     for caller in (first, second):
         caller.close()
+
+
+def test_a_process_whose_main_thread_has_ended_is_known(guarded, app, folder, tmp_path):
+    attach(guarded, app, "one", folder=tmp_path)
+    caller = Caller(app.start, leaderless=True)
+    wait_for(lambda: has_no_leader(caller.pid))
+
+    def ask(number):
+        caller("dns", f"l{number}.{caller.name}.test")
+        return f"l{number}.{caller.name}.test", None
+    assert shown(until_known(folder, caller, ask), caller)
+    caller.close()
 
 
 def test_a_review_task_says_whose_its_denials_were(guarded, pod, folder, tmp_path):

@@ -6,6 +6,8 @@ import subprocess
 import pytest
 
 import test_filter_shared as shared
+from world.sidecar import wait_for
+from world.threads import LEADERLESS, has_no_leader
 from test_host import ALLOWED, REFUSED, WEB, HostWorld, STEPS
 
 
@@ -49,6 +51,65 @@ def test_a_process_in_another_network_is_found(world):
         answer = world.driver.ask(f"cgroupcheck {cgroup.path}")
         other.kill()
     assert f"process {other.pid} " in answer and f"--netns {other.pid}" in answer
+
+
+# Who lives in another network: all of it but a main thread that has ended; one thread of several.
+HIDDEN = {"main thread has ended": "unshare(); goes_on(stay)",
+          "one thread": "threading.Thread(target=lambda: (unshare(), stay())).start(); stay()"}
+
+
+@pytest.mark.parametrize("way", HIDDEN)
+def test_a_thread_in_another_network_is_found(world, way):
+    cgroup, _ = world.member("a")
+    world.driver.ok(f"cgroupcheck {cgroup.path}")
+    program = LEADERLESS + f"""
+import os, sys, time
+def unshare():
+    assert libc.unshare(0x40000000) == 0
+    print(flush=True)
+def stay():
+    time.sleep(99)
+open(sys.argv[1] + "/cgroup.procs", "w").write("0")
+{HIDDEN[way]}
+"""
+    with subprocess.Popen(["python3", "-ISc", program, cgroup.path], stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        if way != "one thread":
+            wait_for(lambda: has_no_leader(other.pid))
+        answer = str(world.driver.ask(f"cgroupcheck {cgroup.path}"))
+        other.kill()
+    assert f"process {other.pid} " in answer and "another network namespace" in answer
+
+
+# The socket is everybody's, of one thread that has descriptors of its own, or of who goes on after the main thread.
+HOLDERS = {"main thread has ended": "hold(); goes_on(stay)",
+           "descriptors of its own": "threading.Thread(target=lambda: (libc.unshare(0x400), hold(), stay())).start(); stay()"}
+
+
+@pytest.mark.parametrize("way", HOLDERS)
+def test_sockets_of_every_thread_are_found(world, way):
+    cgroup = world.cgroup("a")
+    program = LEADERLESS + f"""
+import socket, sys, time
+kept = []
+def hold():
+    for family in (socket.AF_INET, socket.AF_INET6):
+        kept.append(socket.socket(family, socket.SOCK_DGRAM))
+        kept[-1].connect(("127.0.0.1" if family == socket.AF_INET else "::1", 9))
+    kept.append(socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0x300))
+    print(flush=True)
+def stay():
+    time.sleep(99)
+{HOLDERS[way]}
+"""
+    with subprocess.Popen([*world.enter(), "python3", "-ISc", program], stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        if way.startswith("main"):
+            wait_for(lambda: has_no_leader(other.pid))
+        (cgroup.path / "cgroup.procs").write_text(str(other.pid), encoding="ascii")
+        answer = world.driver.ok(f"cgroupstrays {cgroup.path}")
+        other.kill()
+    assert answer[:4] == ["known", "2", "1", str(other.pid)]
 
 
 @pytest.mark.parametrize("uid,gid,mode", [(1000, 0, 0o644), (0, 1000, 0o664), (0, 0, 0o666)])

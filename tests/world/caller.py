@@ -13,6 +13,7 @@ import sqlite3
 import time
 
 from .sidecar import wait_for
+from .threads import LEADERLESS
 
 CODE = r"""
 import ctypes, json, socket, ssl, struct, sys
@@ -60,19 +61,21 @@ def tls(address, port, name):
         pass
     s.sendall(o.read())
     s.recv(100)
-for line in sys.stdin:
-    what, *arguments = json.loads(line)
-    globals()[what](*arguments)
-    print("done", flush=True)
+def serve():
+    for line in sys.stdin:
+        what, *arguments = json.loads(line)
+        globals()[what](*arguments)
+        print("done", flush=True)
 """
 _numbers = itertools.count(1)
 
 
 class Caller:
-    def __init__(self, start, name=None, **options):
+    def __init__(self, start, name=None, leaderless=False, **options):
         name = f"c{os.getpid() % 10000}-{next(_numbers)}" if name is None else name
         self.name = name if isinstance(name, str) else name.decode("utf-8", "surrogateescape")
-        self.started = start("/usr/bin/python3", "-c", CODE, self.name, **options)
+        code = LEADERLESS + CODE + ("goes_on(serve)" if leaderless else "serve()")
+        self.started = start("/usr/bin/python3", "-c", code, self.name, **options)
 
     def __call__(self, *what):
         self.started.say(json.dumps(what) + "\n")

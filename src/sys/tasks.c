@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sys/tasks.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/kcmp.h>
+#include <linux/magic.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/text.h"
+
+enum {
+	STAT_SIZE = 2048,
+	FLAGS_FIELD = 9 - 3, /* of /proc/PID/stat, behind the one after the name */
+	FLAG_EXITING = 0x4,  /* PF_EXITING */
+};
+
+static int open_directory(int at, const char *name)
+{
+	int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+static bool is_gone(int r)
+{
+	return r == -ENOENT || r == -ESRCH;
+}
+
+/* The state and the flags of /proc/PID/stat; the name in front of them may hold any byte
+ * but its last bracket. */
+static bool read_stat(int dir, char text[STAT_SIZE], char *ret_state, uint32_t *ret_flags)
+{
+	CLEAN(fd) int fd = openat(dir, "stat", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, STAT_SIZE - 1);
+	const char *at;
+
+	if (n < 0 && is_gone(-errno)) {
+		*ret_state = 'X';
+		return true;
+	}
+	text[MAX(n, (ssize_t)0)] = '\0';
+	at = strrchr(text, ')');
+	if (!at || at[1] != ' ')
+		return false;
+	*ret_state = at[2];
+	for (int i = 0; at && i <= FLAGS_FIELD; i++)
+		at = strchr(at + 1, ' ');
+	return at && text_to_u32((struct text){ at + 1, strcspn(at + 1, " ") },
+				 UINT32_MAX, ret_flags);
+}
+
+/* A thread that ends gives up its descriptors, then its namespaces, and then is dead. */
+static bool has_ended(int dir, int error)
+{
+	char text[STAT_SIZE], state;
+	uint32_t flags = 0;
+
+	if (!read_stat(dir, text, &state, &flags))
+		return false;
+	return state == 'Z' || state == 'X' ||
+	       (error == -ENOENT && (flags & FLAG_EXITING));
+}
+
+static int look_at(struct task *t, int tasks, const char *name, task_fn *fn, void *data)
+{
+	CLEAN(fd) int dir = open_directory(tasks, name);
+	int r;
+
+	if (dir < 0)
+		return is_gone(dir) ? 0 : dir;
+	t->dir = dir;
+	r = fn(data, t);
+	return r < 0 && has_ended(dir, r) ? 0 : r;
+}
+
+/* The number in @name; 0: there is none. */
+static pid_t number_of(const char *name)
+{
+	uint32_t number;
+
+	return text_to_u32(text_of(name), INT_MAX, &number) ? (pid_t)number : 0;
+}
+
+/* The next entry that is a number. Return: NULL at the end, *@ret_r is -errno if that is
+ * not where the list ends. */
+static const struct dirent *next_number(DIR *all, pid_t *ret, int *ret_r)
+{
+	const struct dirent *e;
+
+	do {
+		errno = 0;
+		e = readdir(all);
+		*ret = e ? number_of(e->d_name) : 0;
+	} while (e && *ret == 0);
+	if (!e && errno != 0 && !is_gone(-errno))
+		*ret_r = -errno;
+	return e;
+}
+
+/* /proc may hide what it has. */
+static int why_not(pid_t pid, int error)
+{
+	if (!is_gone(error))
+		return error;
+	return kill(pid, 0) < 0 && errno == ESRCH ? -ESRCH : -EACCES;
+}
+
+pid_t tasks_process_of(int proc, pid_t tid)
+{
+	static const char key[] = "\nTgid:\t";
+	char path[32], text[STAT_SIZE];
+	CLEAN(fd) int fd = -1;
+	uint32_t pid;
+	const char *at;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "%d/status", (int)tid);
+	fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	if (n < 0)
+		return why_not(tid, -errno);
+	text[n] = '\0';
+	at = strstr(text, key);
+	at = at ? at + sizeof(key) - 1 : "";
+	return text_to_u32((struct text){ at, strcspn(at, "\n") }, INT_MAX, &pid)
+		       ? (pid_t)pid
+		       : -EBADMSG;
+}
+
+int tasks_each(int proc, pid_t pid, task_fn *fn, void *data)
+{
+	struct task t = { .pid = pid };
+	const struct dirent *e;
+	char path[32];
+	int fd, r = 0;
+	DIR *all;
+
+	snprintf(path, sizeof(path), "%d/task", (int)pid);
+	fd = open_directory(proc, path);
+	if (fd < 0)
+		return why_not(pid, fd);
+	all = fdopendir(fd);
+	if (!all) {
+		close(fd);
+		return -ENOMEM;
+	}
+	while (r == 0 && (e = next_number(all, &t.tid, &r)))
+		r = look_at(&t, fd, e->d_name, fn, data);
+	closedir(all);
+	return r;
+}
+
+/* What is mounted there is /proc, and knows this process by its own number. */
+static bool is_own_proc(int proc)
+{
+	struct statfs fs;
+	char self[16];
+	ssize_t n = readlinkat(proc, "self", self, sizeof(self) - 1);
+
+	if (n <= 0 || fstatfs(proc, &fs) < 0 || fs.f_type != PROC_SUPER_MAGIC)
+		return false;
+	self[n] = '\0';
+	return number_of(self) == getpid();
+}
+
+int tasks_each_process(process_fn *fn, void *data)
+{
+	const pid_t self = getpid();
+	DIR *all = opendir("/proc");
+	bool has_self = false;
+	pid_t pid;
+	int r = all ? 0 : -errno;
+
+	if (all && !is_own_proc(dirfd(all)))
+		r = -EXDEV;
+	while (r == 0 && next_number(all, &pid, &r)) {
+		has_self |= pid == self;
+		r = fn(data, dirfd(all), pid);
+	}
+	if (all)
+		closedir(all);
+	return r == 0 && !has_self ? -EXDEV : r;
+}
+
+static const char net_file[] = "net/dev";
+
+static int is_in(void *data, const struct task *t)
+{
+	const struct tasks_network *net = data;
+	struct stat st;
+	int r;
+
+	if (fstatat(t->dir, "ns/net", &st, 0) == 0)
+		return st.st_dev == net->dev && st.st_ino == net->ino;
+	r = -errno;
+	if (net->proc_ino == 0 || fstatat(t->dir, net_file, &st, 0) < 0)
+		return r;
+	return st.st_ino == net->proc_ino;
+}
+
+int tasks_in_network(int proc, pid_t pid, const struct tasks_network *net)
+{
+	int r = tasks_each(proc, pid, is_in, (void *)(uintptr_t)net);
+
+	return r == -ESRCH ? 0 : r;
+}
+
+ino_t tasks_own_network(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/net/dev", &st) < 0 ? 0 : st.st_ino;
+}
+
+static int open_network(void *data, const struct task *t)
+{
+	int *ret = data;
+
+	*ret = openat(t->dir, "ns/net", O_RDONLY | O_CLOEXEC);
+	return *ret < 0 ? -errno : 1;
+}
+
+int tasks_open_network(pid_t pid)
+{
+	CLEAN(fd) int proc = open_directory(AT_FDCWD, "/proc");
+	int fd = -1, r = proc < 0 ? proc : tasks_each(proc, pid, open_network, &fd);
+
+	if (r == 0)
+		return -ESRCH;
+	return r < 0 ? r : fd;
+}
+
+bool tasks_share_fds(pid_t a, pid_t b)
+{
+	return syscall(SYS_kcmp, a, b, KCMP_FILES, 0, 0) == 0;
+}

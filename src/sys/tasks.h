@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sys/tasks - look at processes, thread by thread.
+ *
+ * /proc/PID/{ns,fd,status} show the main thread. When the main thread has ended they show
+ * nothing, and the other threads run on. Each thread may also have a network namespace, a
+ * descriptor table and a user id of its own. Whoever asks what a process has or is asks
+ * all of its threads, here. Only what has ended counts as gone. */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+struct task {
+	pid_t pid, tid;
+	int dir; /* /proc/PID/task/TID, borrowed */
+};
+
+/* Return: 0: go on; above 0: found, look no further; -errno: it can't be seen. */
+typedef int task_fn(void *data, const struct task *t);
+typedef int process_fn(void *data, int proc, pid_t pid);
+
+/* @fn with each thread of @pid; @proc is a descriptor of /proc. What @fn can't see of a
+ * thread that has ended meanwhile is no error.
+ * Return: 0; what @fn has found; -ESRCH: there is no such process; -errno: a thread can't
+ * be seen. */
+int tasks_each(int proc, pid_t pid, task_fn *fn, void *data) MUST_CHECK;
+
+/* @fn with each process that /proc lists. Return: 0; what @fn returned that is not 0;
+ * -EXDEV: /proc does not show the processes that this one lives among; -errno. */
+int tasks_each_process(process_fn *fn, void *data) MUST_CHECK;
+
+/* The process that thread @tid is of; -ESRCH: there is no such thread; -errno. */
+pid_t tasks_process_of(int proc, pid_t tid) MUST_CHECK;
+
+/* A network namespace. The second number is the inode of /proc/PID/net/dev, which can be
+ * seen of every process, whatever its rights are; 0: not known. */
+struct tasks_network {
+	dev_t dev;
+	ino_t ino, proc_ino;
+};
+
+/* Is a thread of @pid in there? Return: 1, 0 (also: there is no such process), -errno. */
+int tasks_in_network(int proc, pid_t pid, const struct tasks_network *net) MUST_CHECK;
+/* The second number of this process's own; 0: it can't be seen. */
+ino_t tasks_own_network(void);
+
+/* The network namespace of the first thread of @pid that lives. Return: a descriptor;
+ * -ESRCH: there is no such process, or it has ended; -errno. */
+int tasks_open_network(pid_t pid) MUST_CHECK;
+
+/* Two threads have one descriptor table. False if that can't be seen. */
+bool tasks_share_fds(pid_t a, pid_t b);
