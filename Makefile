@@ -2,7 +2,7 @@
 # A thin front of meson. `make` alone builds; `make run` and `make test` install what is missing first.
 BUILD ?= build
 
-.PHONY: all setup run test confined valgrind fuzz bench coverage format install clean
+.PHONY: all setup run test confined valgrind shared fuzz bench coverage format install clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) programs
@@ -21,8 +21,8 @@ run:
 test: setup
 	@tests/run
 
-# Again: each confinement of the engine alone, then sanitizers; under valgrind.
-confined valgrind: setup
+# Again: each confinement of the engine alone, then sanitizers; under valgrind; below shared mounts.
+confined valgrind shared: setup
 	@tests/run $@
 
 fuzz: setup

@@ -5,9 +5,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -271,6 +273,16 @@ static void reset_signals(void)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+/* slirp4netns detaches its old root, and where mounts are shared it would take along what
+ * the whole machine has mounted. In mounts of its own that only hear from the machine's,
+ * a program unmounts nothing for others. Who may not have such mounts may not unmount. */
+static int take_mounts(void)
+{
+	if (unshare(CLONE_NEWNS) < 0)
+		return errno == EPERM ? 0 : -errno;
+	return mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0 ? -errno : 0;
+}
+
 /* Every descriptor that a program might want to close on its own is one of ours; what it
  * finds in the environment is nothing. */
 static _Noreturn void become(const struct uplink_program *p, char *const *args,
@@ -287,6 +299,8 @@ static _Noreturn void become(const struct uplink_program *p, char *const *args,
 	reset_signals();
 	if (r == 0)
 		r = take_descriptors(fds[0], fds[1], fds[2]);
+	if (r == 0)
+		r = take_mounts();
 	if (r == 0) {
 		execve(p->path, args, no_environment);
 		r = -errno;

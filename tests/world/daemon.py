@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 
+from .mounts import own_mounts
 from .run import Result
 from .sidecar import Pod, Reply, policy, programs, wait_for
 from .world import RESOLVER4
@@ -74,7 +75,7 @@ class Daemon:
         self.program = programs(host.world)
         # the leak checker needs what this program forbids others
         self._env = {"PATH": _PATH, "ASAN_OPTIONS": "detect_leaks=0", "LANG": "C.UTF-8", "WEIR_SOCKET": str(self.socket), **(env or {})}
-        way = ["unshare", "--mount", "sh", "-ec", f"mount --bind '{group}' /etc/group; " 'exec "$@"', "sh"] if group else list(way)
+        way = [*own_mounts(f"mount --bind '{group}' /etc/group" if group else ""), *way]
         argv = host.ns.command(*way, str(self.program), "daemon", "--run-dir", str(self.run_dir),
                                *(["--dns-upstream", upstream] if upstream else []), *map(str, args))
         self.process = subprocess.Popen(argv, env={"WEIR_STATE_DIR": "none", **self._env}, cwd="/", stdin=subprocess.DEVNULL,

@@ -24,6 +24,7 @@ import threading
 import time
 
 from .capture import Capture
+from .mounts import own_mounts
 from .netns import NetNs
 from .run import Started, finish, read_answers
 from .world import RESOLVER4, RESOLVER6
@@ -221,8 +222,8 @@ class Pod:
             who.append(f"--ambient-caps=-all{keep}")
         if nnp:
             who.append("--no-new-privs")
-        mount = f"mount --bind '{self.resolv_conf}' /etc/resolv.conf; " 'exec "$@"'
-        return self.ns.command("unshare", "--mount", "sh", "-ec", mount, "sh", *who, "--", *map(str, argv))
+        mount = f"mount --bind '{self.resolv_conf}' /etc/resolv.conf"
+        return self.ns.command(*own_mounts(mount, *who, "--", *map(str, argv)))
 
     def start(self, *argv, uid=APP_UID, caps=(), nnp=False, env=None, **options):
         """Start @argv as the app. Return: run.Started."""

@@ -39,6 +39,7 @@ from . import remains
 from .capture import Capture
 from .dnsd import DnsServer
 from .listen import TcpService, UdpService
+from .mounts import own_mounts
 from .netns import NetNs
 from .run import finish, read_answers, start
 from .web import Authority, WebServer
@@ -250,17 +251,14 @@ class World:
         if resolv_conf:
             source = self.resolv_conf if resolv_conf is True else resolv_conf
             mounts = (f"mount --bind '{source}' /etc/resolv.conf", *mounts)
-        prefix = []
-        if mounts:
-            script = "set -e; " + "; ".join(mounts) + '; exec "$@"'
-            prefix = ["unshare", "--mount", "sh", "-c", script, "sh"]
+        cwd = cwd or self.workdir(who.name)
         surroundings = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LANG": "C.UTF-8",
                         "HOME": who.home, "USER": who.name, "TERM": "xterm",
                         "SSL_CERT_FILE": str(self.ca.cert), "CURL_CA_BUNDLE": str(self.ca.cert),
                         "GIT_SSL_CAINFO": str(self.ca.cert),
                         "NODE_EXTRA_CA_CERTS": str(self.ca.cert), **SANITIZERS, **(env or {})}
-        whole = self.host.command(*prefix, *who.become(), *map(str, argv))
-        return start(whole, cwd=cwd or self.workdir(who.name), env=surroundings, **options)
+        whole = self.host.command(*own_mounts("; ".join(mounts), *who.become(), *map(str, argv), cwd=cwd))
+        return start(whole, cwd=cwd, env=surroundings, **options)
 
     def weir(self, *args, input=None, timeout=20, **options):
         """Run the program to its end. Return: run.Result."""
