@@ -71,7 +71,7 @@ static int set_value(struct config *c, const struct key *key, const struct cli_o
 		value = path_of(c, value);
 	if (!value)
 		return -ENOMEM;
-	r = o->set(c->spec, value, &err);
+	r = cli_option_set(o, c->spec, value, &err);
 	if (r < 0)
 		fault_at(c, n, err.text);
 	return 0;
@@ -86,7 +86,7 @@ static int set_flag(struct config *c, const struct cli_option *o, const struct n
 	if (n->kind != NODE_BOOL)
 		fault_at(c, n, is_scalar(n) ? why : "is not true or false");
 	else if (text_equal(n->text, "true"))
-		return o->set(c->spec, NULL, NULL);
+		return cli_option_set(o, c->spec, NULL, NULL);
 	return 0;
 }
 

@@ -18,6 +18,91 @@ const struct cli_option *cli_option_find(const struct cli_options *table,
 	return NULL;
 }
 
+/* --- values --- */
+
+/* Return: the place of @value among @words ("a|b|c"), or -EINVAL. */
+static int word_find(const char *words, const char *value, struct err *err)
+{
+	char shown[TEXT_ESCAPED_SIZE], list[256];
+	struct text rest = text_of(words), word;
+	size_t used = 0;
+
+	for (int i = 0; text_split(&rest, '|', &word); i++) {
+		if (text_equal(word, value))
+			return i;
+		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%.*s",
+					 i > 0 ? ", " : "", (int)word.len, word.ptr);
+		used = MIN(used, sizeof(list) - 1);
+	}
+	return err_set(err, -EINVAL, "'%s' is not one of %s",
+		       text_escape(text_of(value), shown, sizeof(shown)), list);
+}
+
+static int list_add(struct option_list *list, const char *value, struct err *err)
+{
+	if (list->count == OPTION_LIST_MAX)
+		return err_set(err, -EINVAL,
+			       "given more than %d times; use a policy file",
+			       OPTION_LIST_MAX);
+	list->items[list->count++] = value;
+	return 0;
+}
+
+static int number_read(const struct cli_option *o, const char *value, uint32_t *ret,
+		       struct err *err)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+	uint32_t number;
+
+	if (!text_to_u32(text_of(value), o->most, &number) || number < o->least)
+		return err_set(err, -EINVAL, "'%s' is not a number from %u to %u",
+			       text_escape(text_of(value), shown, sizeof(shown)),
+			       o->least, o->most);
+	*ret = number;
+	return 0;
+}
+
+int cli_option_set(const struct cli_option *o, void *target, const char *value,
+		   struct err *err)
+{
+	void *field = (char *)target + o->offset;
+	int r = 0;
+
+	switch (o->kind) {
+	case OPTION_CUSTOM:
+		return o->set(target, value, err);
+	case OPTION_FLAG:
+		*(bool *)field = true;
+		return 0;
+	case OPTION_TEXT_ONCE:
+		if (*(const char **)field)
+			return err_set(err, -EINVAL, "given twice");
+		/* fall through */
+	case OPTION_TEXT:
+		if (!value[0])
+			return err_set(err, -EINVAL, "is empty; %s is needed", o->arg);
+		*(const char **)field = value;
+		return 0;
+	case OPTION_LIST:
+		return list_add(field, value, err);
+	case OPTION_WORD:
+		r = word_find(o->arg, value, err);
+		if (r >= 0)
+			*(int *)field = r;
+		return MIN(r, 0);
+	case OPTION_WORD_TEXT:
+		r = word_find(o->arg, value, err);
+		if (r >= 0)
+			*(const char **)field = value;
+		return MIN(r, 0);
+	case OPTION_NUMBER:
+		return number_read(o, value, field, err);
+	}
+	return err_set(err, -EINVAL, "no such kind of option");
+}
+
+/* --- the command line --- */
+
 static void mark(const struct cli_options *table, const struct cli_option *o,
 		 uint64_t *given)
 {
@@ -46,7 +131,7 @@ static int option_take(const struct cli_options *table, void *target, int argc,
 				       o->arg);
 		value = argv[++*i];
 	}
-	if (o->set(target, value, err) < 0)
+	if (cli_option_set(o, target, value, err) < 0)
 		return err_context(err, "--%s", o->name);
 	mark(table, o, given);
 	return 0;
@@ -101,7 +186,7 @@ static int flag_from(const struct cli_option *o, void *target, const char *value
 	if (strcmp(value, "0") == 0 || strcmp(value, "false") == 0)
 		return 0;
 	if (strcmp(value, "1") == 0 || strcmp(value, "true") == 0)
-		return o->set(target, NULL, err);
+		return cli_option_set(o, target, NULL, err);
 	return err_set(err, -EINVAL, "'%s' is not one of 1, 0, true, false",
 		       text_escape(text_of(value), shown, sizeof(shown)));
 }
@@ -119,7 +204,7 @@ static int list_from(const struct cli_option *o, void *target, const char *value
 		if (part.len == 0)
 			continue;
 		copy = arena_text(arena, part);
-		r = copy ? o->set(target, copy, err)
+		r = copy ? cli_option_set(o, target, copy, err)
 			 : err_set(err, -ENOMEM, "out of memory");
 	}
 	return r;
@@ -144,7 +229,7 @@ int cli_options_environment(const struct cli_options *table, void *target,
 		else if (o->separator)
 			r = list_from(o, target, value, arena, &one);
 		else
-			r = o->set(target, value, &one);
+			r = cli_option_set(o, target, value, &one);
 		if (r < 0) {
 			err_context(&one, "%s", name);
 			err_also(&all, &one);

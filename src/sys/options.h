@@ -3,22 +3,51 @@
  * so that parsing, usage and completion can't differ. */
 #pragma once
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
 #include "base/arena.h"
 #include "base/err.h"
 
+/* What a value is, and what it is kept in: the field at `offset` of the target. */
+enum option_kind {
+	OPTION_CUSTOM = 0, /* `set` reads it */
+	OPTION_FLAG,	   /* bool; there is no value */
+	OPTION_TEXT,	   /* const char *, not empty; the last one counts */
+	OPTION_TEXT_ONCE,  /* the same; a second one is an error */
+	OPTION_LIST,	   /* struct option_list */
+	OPTION_WORD,	   /* enum: the place of the word in `arg`, "a|b|c" */
+	OPTION_WORD_TEXT,  /* const char *: the word itself */
+	OPTION_NUMBER,	   /* uint32_t, from `least` to `most` */
+};
+
+enum { OPTION_LIST_MAX = 1024 }; /* one more is an error */
+
+struct option_list {
+	const char *items[OPTION_LIST_MAX];
+	size_t count;
+};
+
 struct cli_option {
 	const char *name; /* without the dashes */
 	const char *arg; /* "FILE", or the words that there are: "a|b"; NULL for a flag */
 	const char *help; /* one line */
-	/* @value is NULL for a flag. Return: 0, or -EINVAL with @err. */
+	/* Of OPTION_CUSTOM. @value is NULL for a flag. Return: 0, or -EINVAL with @err.
+	 */
 	int (*set)(void *target, const char *value, struct err *err);
 	/* May be repeated; what stands between the values in an environment variable.
 	 * 0: once. */
 	char separator;
+	enum option_kind kind;
+	size_t offset;
+	uint32_t least, most;
 };
+
+/* The end of a row: OPTION_IN(TEXT, struct spec, policy_file). */
+#define OPTION_IN(KIND, type, field)                                                     \
+	.kind = OPTION_##KIND, .offset = offsetof(type, field)
 
 enum { CLI_OPTIONS_MAX = 64 }; /* in one table; asserted where the tables are */
 
@@ -47,6 +76,11 @@ const char *cli_options_stray_variable(const struct cli_options *table);
 
 const struct cli_option *cli_option_find(const struct cli_options *table,
 					 struct text name);
+
+/* Keep @value, NULL for a flag, in @target. It is borrowed. Return: 0, or -EINVAL with
+ * @err and nothing changed. */
+int cli_option_set(const struct cli_option *o, void *target, const char *value,
+		   struct err *err) MUST_CHECK;
 
 /* The "  --name ARG   help" lines. */
 void cli_options_print(FILE *out, const struct cli_options *table);

@@ -15,7 +15,6 @@
 #include "tools/oci_state.h"
 
 enum {
-	LIST_MAX = 256,
 	HTTP_MULTIPLE = 300,
 	HTTP_BAD_REQUEST = 400,
 	HTTP_CONFLICT = 409,
@@ -25,134 +24,44 @@ enum {
 	LOOK_MS = 50,
 };
 
-struct list {
-	const char *items[LIST_MAX];
-	size_t count;
-};
-
 struct spec {
 	const char *id, *netns, *cgroup, *uid, *policy_file, *socket;
-	struct list allow, deny, profiles;
+	struct option_list allow, deny, profiles;
 	bool guard_parent, again, oci_state;
 };
 
-static struct spec *spec_of(void *target)
-{
-	return target;
-}
-
-static int list_add(struct list *l, const char *value, struct err *err)
-{
-	if (l->count == LIST_MAX)
-		return err_set(err, -EINVAL, "at most %d times", LIST_MAX);
-	l->items[l->count++] = value;
-	return 0;
-}
-
-/* Of two, one would go unguarded. */
-static int set_once(const char **place, const char *value, struct err *err)
-{
-	if (*place)
-		return err_set(err, -EINVAL, "once: one sandbox is attached at a time");
-	*place = value;
-	return 0;
-}
-
-static int set_id(void *target, const char *value, struct err *err)
-{
-	return set_once(&spec_of(target)->id, value, err);
-}
-
-static int set_netns(void *target, const char *value, struct err *err)
-{
-	return set_once(&spec_of(target)->netns, value, err);
-}
-
-static int set_cgroup(void *target, const char *value, struct err *err)
-{
-	return set_once(&spec_of(target)->cgroup, value, err);
-}
-
-static int set_uid(void *target, const char *value, struct err *err)
-{
-	return set_once(&spec_of(target)->uid, value, err);
-}
-
-static int set_guard_parent(void *target, const char *value, struct err *err)
-{
-	spec_of(target)->guard_parent = true;
-	return 0;
-}
-
-static int set_again(void *target, const char *value, struct err *err)
-{
-	spec_of(target)->again = true;
-	return 0;
-}
-
-static int set_oci_state(void *target, const char *value, struct err *err)
-{
-	spec_of(target)->oci_state = true;
-	return 0;
-}
-
-static int set_policy(void *target, const char *value, struct err *err)
-{
-	if (spec_of(target)->policy_file)
-		return err_set(err, -EINVAL, "a second file; let one extend the other");
-	spec_of(target)->policy_file = value;
-	return 0;
-}
-
-static int set_profile(void *target, const char *value, struct err *err)
-{
-	return list_add(&spec_of(target)->profiles, value, err);
-}
-
-static int set_allow(void *target, const char *value, struct err *err)
-{
-	return list_add(&spec_of(target)->allow, value, err);
-}
-
-static int set_deny(void *target, const char *value, struct err *err)
-{
-	return list_add(&spec_of(target)->deny, value, err);
-}
-
-static int set_socket(void *target, const char *value, struct err *err)
-{
-	spec_of(target)->socket = value;
-	return 0;
-}
-
 static const struct cli_option attach_options[] = {
-	{ "id", "NAME", "what the sandbox is called", set_id },
+	{ "id", "NAME", "what the sandbox is called",
+	  OPTION_IN(TEXT_ONCE, struct spec, id) },
 	{ "netns", "NAMESPACE", "a network namespace: a path, or a process in it",
-	  set_netns },
+	  OPTION_IN(TEXT_ONCE, struct spec, netns) },
 	{ "oci-state", NULL,
 	  "a container: the state that an OCI runtime gives its hooks says --id and "
 	  "--netns",
-	  set_oci_state },
+	  OPTION_IN(FLAG, struct spec, oci_state) },
 	{ "cgroup", "PATH",
 	  "a control group of this host: its directory, or a path as in "
 	  "/proc/PID/cgroup",
-	  set_cgroup },
-	{ "uid", "USER", "a user of this host, by name or number", set_uid },
+	  OPTION_IN(TEXT_ONCE, struct spec, cgroup) },
+	{ "uid", "USER", "a user of this host, by name or number",
+	  OPTION_IN(TEXT_ONCE, struct spec, uid) },
 	{ "guard-parent", NULL,
 	  "with --cgroup: close its parent to groups that nobody knows",
-	  set_guard_parent },
+	  OPTION_IN(FLAG, struct spec, guard_parent) },
 	{ "again", NULL,
 	  "it may be attached already: it gets this policy (not with --netns)",
-	  set_again },
-	{ "policy", "FILE", "read the policy from FILE, YAML or JSON", set_policy },
+	  OPTION_IN(FLAG, struct spec, again) },
+	{ "policy", "FILE", "read the policy from FILE, YAML or JSON",
+	  OPTION_IN(TEXT_ONCE, struct spec, policy_file) },
 	{ "profile", "NAME", "add a profile's rules behind the policy's (may repeat)",
-	  set_profile, ' ' },
+	  .separator = ' ', OPTION_IN(LIST, struct spec, profiles) },
 	{ "allow", "TARGET[:PORTS]",
-	  "allow a name or address, before the policy (may repeat)", set_allow, ' ' },
+	  "allow a name or address, before the policy (may repeat)", .separator = ' ',
+	  OPTION_IN(LIST, struct spec, allow) },
 	{ "deny", "TARGET", "deny a name or address, before everything (may repeat)",
-	  set_deny, ' ' },
+	  .separator = ' ', OPTION_IN(LIST, struct spec, deny) },
 	{ "socket", "PATH", "where the daemon's API is (/run/weir/weir.sock)",
-	  set_socket },
+	  OPTION_IN(TEXT, struct spec, socket) },
 };
 const struct cli_options cli_attach_options = { attach_options,
 						ARRAY_SIZE(attach_options) };

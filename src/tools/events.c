@@ -8,119 +8,49 @@
 
 enum { LIMIT_MAX = 1000000 };
 
-static struct events_spec *spec_of(void *target)
-{
-	return target;
-}
-
-int events_set_state_dir(void *target, const char *value, struct err *err)
-{
-	spec_of(target)->state_dir = value;
-	return value[0] ? 0 : err_set(err, -EINVAL, "a path is needed");
-}
-
-int events_set_sandbox(void *target, const char *value, struct err *err)
-{
-	spec_of(target)->sandbox = value;
-	return 0;
-}
-
-static int set_name(void *target, const char *value, struct err *err)
-{
-	spec_of(target)->name = value;
-	return 0;
-}
-
-static int set_address(void *target, const char *value, struct err *err)
-{
-	spec_of(target)->address = value;
-	return 0;
-}
-
-static int set_action(void *target, const char *value, struct err *err)
-{
-	spec_of(target)->action = value;
-	return 0;
-}
-
-static int set_since(void *target, const char *value, struct err *err)
-{
-	spec_of(target)->since = value;
-	return 0;
-}
-
-static int set_until(void *target, const char *value, struct err *err)
-{
-	spec_of(target)->until = value;
-	return 0;
-}
-
-static int set_by(void *target, const char *value, struct err *err)
-{
-	spec_of(target)->by = value;
-	return 0;
-}
-
-static int set_limit(void *target, const char *value, struct err *err)
-{
-	uint32_t *limit = &spec_of(target)->limit;
-	char shown[TEXT_ESCAPED_SIZE];
-
-	if (text_to_u32(text_of(value), LIMIT_MAX, limit) && *limit > 0)
-		return 0;
-	return err_set(err, -EINVAL, "'%s' is not a number from 1 to %d",
-		       text_escape(text_of(value), shown, sizeof(shown)), LIMIT_MAX);
-}
-
-static int set_follow(void *target, const char *value, struct err *err)
-{
-	spec_of(target)->follow = true;
-	return 0;
-}
-
-static int set_collect(void *target, const char *value, struct err *err)
-{
-	spec_of(target)->collect = true;
-	return 0;
-}
-
-int events_set_json(void *target, const char *value, struct err *err)
-{
-	spec_of(target)->json = true;
-	return 0;
-}
-
 static const struct cli_option events_options[] = {
 	{ "state-dir", "DIR", "where the store is (WEIR_STATE_DIR)",
-	  events_set_state_dir },
-	{ "sandbox", "ID", "of this sandbox alone", events_set_sandbox },
+	  OPTION_IN(TEXT, struct events_spec, state_dir) },
+	{ "sandbox", "ID", "of this sandbox alone",
+	  OPTION_IN(TEXT, struct events_spec, sandbox) },
 	{ "since", "TIME", "from then on: 90s, 2h, 3d ago, or RFC 3339 (24h)",
-	  set_since },
-	{ "until", "TIME", "only before then, in the same forms", set_until },
-	{ "name", "NAME", "of this name alone", set_name },
-	{ "address", "ADDR", "of this remote address alone", set_address },
-	{ "action", "allow|deny|panic|change|limit", "of this action alone", set_action },
-	{ "limit", "N", "the newest N alone", set_limit },
-	{ "follow", NULL, "go on with what comes, until interrupted", set_follow },
+	  OPTION_IN(TEXT, struct events_spec, since) },
+	{ "until", "TIME", "only before then, in the same forms",
+	  OPTION_IN(TEXT, struct events_spec, until) },
+	{ "name", "NAME", "of this name alone",
+	  OPTION_IN(TEXT, struct events_spec, name) },
+	{ "address", "ADDR", "of this remote address alone",
+	  OPTION_IN(TEXT, struct events_spec, address) },
+	{ "action", "allow|deny|panic|change|limit", "of this action alone",
+	  OPTION_IN(TEXT, struct events_spec, action) },
+	{ "limit", "N", "the newest N alone",
+	  OPTION_IN(NUMBER, struct events_spec, limit), .least = 1, .most = LIMIT_MAX },
+	{ "follow", NULL, "go on with what comes, until interrupted",
+	  OPTION_IN(FLAG, struct events_spec, follow) },
 	{ "collect", NULL,
 	  "instead, what rules of `weir render` refuse from now on, without a daemon",
-	  set_collect },
-	{ "json", NULL, "print JSON, one event per line", events_set_json },
+	  OPTION_IN(FLAG, struct events_spec, collect) },
+	{ "json", NULL, "print JSON, one event per line",
+	  OPTION_IN(FLAG, struct events_spec, json) },
 };
 const struct cli_options cli_events_options = { events_options,
 						ARRAY_SIZE(events_options) };
 
 static const struct cli_option denies_options[] = {
 	{ "state-dir", "DIR", "where the store is (WEIR_STATE_DIR)",
-	  events_set_state_dir },
-	{ "sandbox", "ID", "of this sandbox alone", events_set_sandbox },
+	  OPTION_IN(TEXT, struct events_spec, state_dir) },
+	{ "sandbox", "ID", "of this sandbox alone",
+	  OPTION_IN(TEXT, struct events_spec, sandbox) },
 	{ "since", "TIME", "from then on: 90s, 2h, 3d ago, or RFC 3339 (24h)",
-	  set_since },
-	{ "until", "TIME", "only before then, in the same forms", set_until },
+	  OPTION_IN(TEXT, struct events_spec, since) },
+	{ "until", "TIME", "only before then, in the same forms",
+	  OPTION_IN(TEXT, struct events_spec, until) },
 	{ "by", "destination|address|name|sandbox|rule|process",
-	  "what is counted (destination: the name, or the address)", set_by },
-	{ "limit", "N", "the N most denied alone (50)", set_limit },
-	{ "json", NULL, "print JSON", events_set_json },
+	  "what is counted (destination: the name, or the address)",
+	  OPTION_IN(TEXT, struct events_spec, by) },
+	{ "limit", "N", "the N most denied alone (50)",
+	  OPTION_IN(NUMBER, struct events_spec, limit), .least = 1, .most = LIMIT_MAX },
+	{ "json", NULL, "print JSON", OPTION_IN(FLAG, struct events_spec, json) },
 };
 const struct cli_options cli_denies_options = { denies_options,
 						ARRAY_SIZE(denies_options) };

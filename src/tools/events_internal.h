@@ -4,9 +4,5 @@
 
 #include "tools/events.h"
 
-int events_set_state_dir(void *target, const char *value, struct err *err);
-int events_set_sandbox(void *target, const char *value, struct err *err);
-int events_set_json(void *target, const char *value, struct err *err);
-
 int review_parse(int argc, char **argv, struct events_spec *ret,
 		 struct err *err) MUST_CHECK;

@@ -477,30 +477,12 @@ static int inject(const struct spec *spec)
 
 /* --- the verb --- */
 
-static int set_file(void *target, const char *value, struct err *err)
-{
-	((struct spec *)target)->file = value;
-	return 0;
-}
-
 static int set_image(void *target, const char *value, struct err *err)
 {
 	if (!value[0] || strpbrk(value, " \t\r\n"))
 		return err_set(err, -EINVAL, "an image has a name without spaces");
 	((struct spec *)target)->image = value;
 	return 0;
-}
-
-static int set_mode(void *target, const char *value, struct err *err)
-{
-	static const char *const modes[] = { "dns", "dns+nft", "dns+nft+tls" };
-
-	for (size_t i = 0; i < ARRAY_SIZE(modes); i++)
-		if (strcmp(value, modes[i]) == 0) {
-			((struct spec *)target)->mode = modes[i];
-			return 0;
-		}
-	return err_set(err, -EINVAL, "a mode is dns, dns+nft or dns+nft+tls");
 }
 
 static int set_rules(void *target, const char *value, struct err *err)
@@ -517,28 +499,18 @@ static int set_rules(void *target, const char *value, struct err *err)
 	return 0;
 }
 
-static int set_token_secret(void *target, const char *value, struct err *err)
-{
-	((struct spec *)target)->token_secret = value;
-	return 0;
-}
-
-static int set_quiet(void *target, const char *value, struct err *err)
-{
-	((struct spec *)target)->quiet = true;
-	return 0;
-}
-
 static const struct cli_option options[] = {
-	{ "file", "FILE", "the manifest, or - for standard input (-f)", set_file },
+	{ "file", "FILE", "the manifest, or - for standard input (-f)",
+	  OPTION_IN(TEXT, struct spec, file) },
 	{ "image", "IMAGE", "the sidecar's image; weir:" WEIR_VERSION " if not said",
 	  set_image },
 	{ "mode", "dns|dns+nft|dns+nft+tls", "what is enforced; dns+nft if not said",
-	  set_mode },
+	  OPTION_IN(WORD_TEXT, struct spec, mode) },
 	{ "rules", "JSON", "the policy; none denies everything", set_rules },
 	{ "token-secret", "NAME", "the Secret whose key `token` the API asks for",
-	  set_token_secret },
-	{ "quiet", NULL, "no word about namespaces", set_quiet },
+	  OPTION_IN(TEXT, struct spec, token_secret) },
+	{ "quiet", NULL, "no word about namespaces",
+	  OPTION_IN(FLAG, struct spec, quiet) },
 };
 const struct cli_options cli_inject_options = { options, ARRAY_SIZE(options) };
 

@@ -10,18 +10,12 @@
 #include "tools/policy_import.h"
 
 enum {
-	OPTION_LIST_MAX = 1024, /* of each repeatable option; one more is an error */
 	STATUS_FAILED = 1,
 	STATUS_BAD_INPUT = 2,
 };
 
-struct list {
-	const char *items[OPTION_LIST_MAX];
-	size_t count;
-};
-
 struct spec {
-	struct list allow, deny, profiles;
+	struct option_list allow, deny, profiles;
 	const char *policy_file;
 	const char *questions;	 /* --file of explain */
 	const char *id, *socket; /* of a sandbox of the daemon's */
@@ -29,78 +23,24 @@ struct spec {
 	int rest; /* index of the first argument that is no option */
 };
 
-static int list_add(struct list *l, const char *value, struct err *err)
-{
-	if (l->count == OPTION_LIST_MAX)
-		return err_set(err, -EINVAL, "at most %d times", OPTION_LIST_MAX);
-	l->items[l->count++] = value;
-	return 0;
-}
-
-static int set_policy(void *target, const char *value, struct err *err)
-{
-	struct spec *s = target;
-
-	if (s->policy_file)
-		return err_set(err, -EINVAL, "a second file; let one extend the other");
-	s->policy_file = value;
-	return 0;
-}
-
-static int set_profile(void *target, const char *value, struct err *err)
-{
-	return list_add(&((struct spec *)target)->profiles, value, err);
-}
-
-static int set_allow(void *target, const char *value, struct err *err)
-{
-	return list_add(&((struct spec *)target)->allow, value, err);
-}
-
-static int set_deny(void *target, const char *value, struct err *err)
-{
-	return list_add(&((struct spec *)target)->deny, value, err);
-}
-
-static int set_json(void *target, const char *value, struct err *err)
-{
-	((struct spec *)target)->json = true;
-	return 0;
-}
-
-static int set_questions(void *target, const char *value, struct err *err)
-{
-	((struct spec *)target)->questions = value;
-	return 0;
-}
-
-static int set_id(void *target, const char *value, struct err *err)
-{
-	((struct spec *)target)->id = value;
-	return 0;
-}
-
-static int set_socket(void *target, const char *value, struct err *err)
-{
-	((struct spec *)target)->socket = value;
-	return 0;
-}
-
 static const struct cli_option options[] = {
-	{ "policy", "FILE", "read the policy from FILE, YAML or JSON", set_policy },
+	{ "policy", "FILE", "read the policy from FILE, YAML or JSON",
+	  OPTION_IN(TEXT_ONCE, struct spec, policy_file) },
 	{ "profile", "NAME", "add a profile's rules behind the policy's (may repeat)",
-	  set_profile, ' ' },
+	  .separator = ' ', OPTION_IN(LIST, struct spec, profiles) },
 	{ "allow", "TARGET[:PORTS]",
-	  "allow a name or address, before the policy (may repeat)", set_allow, ' ' },
+	  "allow a name or address, before the policy (may repeat)", .separator = ' ',
+	  OPTION_IN(LIST, struct spec, allow) },
 	{ "deny", "TARGET", "deny a name or address, before everything (may repeat)",
-	  set_deny, ' ' },
+	  .separator = ' ', OPTION_IN(LIST, struct spec, deny) },
 	{ "file", "FILE", "explain: read what is asked from FILE, one a line",
-	  set_questions },
-	{ "id", "NAME", "show: the policy of a sandbox that the daemon guards", set_id },
+	  OPTION_IN(TEXT, struct spec, questions) },
+	{ "id", "NAME", "show: the policy of a sandbox that the daemon guards",
+	  OPTION_IN(TEXT, struct spec, id) },
 	{ "socket", "PATH",
 	  "set, patch, show: where the daemon's API is (/run/weir/weir.sock)",
-	  set_socket },
-	{ "json", NULL, "print JSON", set_json },
+	  OPTION_IN(TEXT, struct spec, socket) },
+	{ "json", NULL, "print JSON", OPTION_IN(FLAG, struct spec, json) },
 };
 const struct cli_options cli_policy_options = { options, ARRAY_SIZE(options) };
 
@@ -284,7 +224,10 @@ static int check_arguments(const struct verb *v, struct spec *s, int argc, char 
 		return 0;
 	if (count > 1)
 		return err_set(err, -EINVAL, "one file, not %d", count);
-	return set_policy(s, argv[s->rest], err);
+	if (s->policy_file)
+		return err_set(err, -EINVAL, "a second file; let one extend the other");
+	s->policy_file = argv[s->rest];
+	return 0;
 }
 
 /* A file or a profile, as `extends` names them. */

@@ -21,7 +21,7 @@ static int run_option(void *target, const char *name, const char *value, struct 
 	const struct cli_option *o = cli_option_find(&cli_run_options, text_of(name));
 
 	assert(o);
-	return o->set(&((struct render_spec *)target)->run, value, err);
+	return cli_option_set(o, &((struct render_spec *)target)->run, value, err);
 }
 
 static int set_policy(void *target, const char *value, struct err *err)
@@ -54,24 +54,6 @@ static int set_upstream(void *target, const char *value, struct err *err)
 	return run_option(target, "upstream", value, err);
 }
 
-static int set_cgroup(void *target, const char *value, struct err *err)
-{
-	((struct render_spec *)target)->cgroup = value;
-	return 0;
-}
-
-static int set_uid(void *target, const char *value, struct err *err)
-{
-	((struct render_spec *)target)->uid = value;
-	return 0;
-}
-
-static int set_id(void *target, const char *value, struct err *err)
-{
-	((struct render_spec *)target)->id = value;
-	return 0;
-}
-
 static int set_resolver(void *target, const char *value, struct err *err)
 {
 	struct render_spec *spec = target;
@@ -92,18 +74,13 @@ static int set_resolver(void *target, const char *value, struct err *err)
 	return 0;
 }
 
-static int set_install(void *target, const char *value, struct err *err)
-{
-	((struct render_spec *)target)->install = true;
-	return 0;
-}
-
 static const struct cli_option options[] = {
 	{ "cgroup", "PATH", "for the processes of this control group and below it",
-	  set_cgroup },
-	{ "uid", "UID", "for the processes of this user", set_uid },
+	  OPTION_IN(TEXT, struct render_spec, cgroup) },
+	{ "uid", "UID", "for the processes of this user",
+	  OPTION_IN(TEXT, struct render_spec, uid) },
 	{ "id", "NAME", "what table and file are called (from the group or the user)",
-	  set_id },
+	  OPTION_IN(TEXT, struct render_spec, id) },
 	{ "policy", "FILE", "read the policy from FILE (YAML or JSON)", set_policy },
 	{ "profile", "NAME", "add a profile's rules; may be repeated", set_profile, ' ' },
 	{ "allow", "TARGET[:PORTS]", "allow one target; may be repeated", set_allow,
@@ -119,7 +96,7 @@ static const struct cli_option options[] = {
 	  "name server to resolve with, now; may be repeated (resolv.conf)", set_upstream,
 	  ' ' },
 	{ "install", NULL, "write the rules to /etc/nftables.d and load them",
-	  set_install },
+	  OPTION_IN(FLAG, struct render_spec, install) },
 };
 const struct cli_options cli_render_options = { options, ARRAY_SIZE(options) };
 

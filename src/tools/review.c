@@ -6,68 +6,24 @@
 #include "base/text.h"
 #include "tools/events_internal.h"
 
-static struct events_spec *spec_of(void *target)
-{
-	return target;
-}
-
-static int set_state(void *target, const char *value, struct err *err)
-{
-	static const char *const words[] = { "open", "accepted", "dismissed", "all" };
-	char shown[TEXT_ESCAPED_SIZE];
-
-	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
-		if (strcmp(value, words[i]) == 0) {
-			spec_of(target)->state = words[i];
-			return 0;
-		}
-	}
-	return err_set(err, -EINVAL, "'%s' is not one of open, accepted, dismissed, all",
-		       text_escape(text_of(value), shown, sizeof(shown)));
-}
-
-static int set_policy(void *target, const char *value, struct err *err)
-{
-	spec_of(target)->policy = value;
-	return 0;
-}
-
-static int set_who(void *target, const char *value, struct err *err)
-{
-	spec_of(target)->who = value;
-	return 0;
-}
-
-static int set_live(void *target, const char *value, struct err *err)
-{
-	spec_of(target)->live = true;
-	return 0;
-}
-
-static int set_socket(void *target, const char *value, struct err *err)
-{
-	spec_of(target)->socket = value;
-	return 0;
-}
-
-static int set_yes(void *target, const char *value, struct err *err)
-{
-	spec_of(target)->yes = true;
-	return 0;
-}
-
 static const struct cli_option options[] = {
 	{ "state-dir", "DIR", "where the store is (WEIR_STATE_DIR)",
-	  events_set_state_dir },
-	{ "sandbox", "ID", "of this sandbox alone", events_set_sandbox },
-	{ "state", "open|accepted|dismissed|all", "which are listed (open)", set_state },
-	{ "policy", "FILE", "the policy that an accepted rule is added to", set_policy },
-	{ "live", NULL, "add it to the policy of the daemon's sandbox itself", set_live },
+	  OPTION_IN(TEXT, struct events_spec, state_dir) },
+	{ "sandbox", "ID", "of this sandbox alone",
+	  OPTION_IN(TEXT, struct events_spec, sandbox) },
+	{ "state", "open|accepted|dismissed|all", "which are listed (open)",
+	  OPTION_IN(WORD_TEXT, struct events_spec, state) },
+	{ "policy", "FILE", "the policy that an accepted rule is added to",
+	  OPTION_IN(TEXT, struct events_spec, policy) },
+	{ "live", NULL, "add it to the policy of the daemon's sandbox itself",
+	  OPTION_IN(FLAG, struct events_spec, live) },
 	{ "socket", "PATH", "where the daemon is asked (/run/weir/weir.sock)",
-	  set_socket },
-	{ "who", "NAME", "who decides (the user)", set_who },
-	{ "yes", NULL, "don't ask before the policy is changed", set_yes },
-	{ "json", NULL, "print JSON", events_set_json },
+	  OPTION_IN(TEXT, struct events_spec, socket) },
+	{ "who", "NAME", "who decides (the user)",
+	  OPTION_IN(TEXT, struct events_spec, who) },
+	{ "yes", NULL, "don't ask before the policy is changed",
+	  OPTION_IN(FLAG, struct events_spec, yes) },
+	{ "json", NULL, "print JSON", OPTION_IN(FLAG, struct events_spec, json) },
 };
 const struct cli_options cli_review_options = { options, ARRAY_SIZE(options) };
 

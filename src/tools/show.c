@@ -14,22 +14,10 @@ struct spec {
 	bool json;
 };
 
-static int set_socket(void *target, const char *value, struct err *err)
-{
-	((struct spec *)target)->socket = value;
-	return 0;
-}
-
-static int set_json(void *target, const char *value, struct err *err)
-{
-	((struct spec *)target)->json = true;
-	return 0;
-}
-
 #define SOCKET_OPTION                                                                    \
 	{                                                                                \
 		"socket", "PATH", "where the daemon's API is (/run/weir/weir.sock)",     \
-			set_socket                                                       \
+			OPTION_IN(TEXT, struct spec, socket)                             \
 	}
 
 static const struct cli_option detach_options[] = { SOCKET_OPTION };
@@ -37,7 +25,7 @@ const struct cli_options cli_detach_options = { detach_options,
 						ARRAY_SIZE(detach_options) };
 
 static const struct cli_option show_options[] = {
-	{ "json", NULL, "print JSON", set_json },
+	{ "json", NULL, "print JSON", OPTION_IN(FLAG, struct spec, json) },
 	SOCKET_OPTION,
 };
 const struct cli_options cli_ps_options = { show_options, ARRAY_SIZE(show_options) };

@@ -57,7 +57,7 @@ def test_an_id_is_a_word(daemon):
     (["--id", "one", "--uid", "root"], "'root' is root"),
     (["--id", "one", "--uid", "0"], "--uid: '0' is root"),
     (["--id", ".one", "--uid", "1000"], "'.one' is not an id"),
-    (["--id", "one", "--cgroup", "/a", "--cgroup", "/b"], "--cgroup: once"),
+    (["--id", "one", "--cgroup", "/a", "--cgroup", "/b"], "--cgroup: given twice"),
     (["--id", "one", "--cgroup", "/a", "/b"], "'/b' is one argument too many"),
 ])
 def test_the_command_line_is_held_to_the_same(daemon, args, said):
