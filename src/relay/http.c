@@ -192,9 +192,12 @@ static enum http_fault read_upgrade(struct head *h, struct text value)
 	struct text part;
 
 	h->request.upgrade = true;
-	while (text_split(&value, ',', &part))
-		h->request.h2c = h->request.h2c ||
-				 text_equal_nocase(text_trim(part), "h2c");
+	while (text_split(&value, ',', &part)) {
+		part = text_trim(part);
+		h->request.h2c = h->request.h2c || text_equal_nocase(part, "h2c");
+		part.len = MIN(part.len, (size_t)3); /* TLS/1.0, TLS/1.2, … */
+		h->request.tls = h->request.tls || text_equal_nocase(part, "tls");
+	}
 	return HTTP_FAULT_NONE;
 }
 

@@ -45,7 +45,8 @@ struct http_request {
 	struct wire_host host; /* kind WIRE_HOST_BAD: HTTP/1.0 that names none */
 	uint16_t port;	       /* beside the host, 0 when there is none */
 	uint8_t body;	       /* enum http_body */
-	bool connect, upgrade, h2c;
+	bool connect, upgrade;
+	bool h2c, tls;	 /* what it offers to switch to */
 	uint64_t length; /* of HTTP_BODY_LENGTH */
 	size_t size;	 /* of the head, the empty line included */
 };

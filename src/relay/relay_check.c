@@ -27,7 +27,8 @@ struct sight {
 };
 
 /* False: nothing is there, or the socket is broken (the flow is then ended). */
-static bool look(struct relay_flow *f, struct relay_side *side, struct sight *ret)
+static bool look(struct relay_flow *f, struct relay_side *side, size_t most,
+		 struct sight *ret)
 {
 	struct relay *r = f->guest->relay;
 	ssize_t n;
@@ -37,7 +38,7 @@ static bool look(struct relay_flow *f, struct relay_side *side, struct sight *re
 	/* A peer that was seen to have finished has nothing under way. */
 	ret->at_end = side->hung_up;
 	do {
-		n = recv(side->source.fd, r->copy_buffer, RELAY_LOOK_BYTES, MSG_PEEK);
+		n = recv(side->source.fd, r->copy_buffer, most, MSG_PEEK);
 	} while (n < 0 && errno == EINTR);
 	if (n < 0 && errno == EAGAIN) {
 		side->readable = false;
@@ -93,11 +94,16 @@ static struct relay_judgement judge(const struct relay_flow *f, enum relay_shown
 	return relay_judge_shown(&q, shown, name, &f->name);
 }
 
-static void accept_shown(struct relay_flow *f, enum relay_shown shown,
-			 const struct relay_judgement *j)
+static void stop_waiting(struct relay_flow *f)
 {
 	loop_timer_stop(f->guest->relay->loop, &f->patience);
 	f->out_of_patience = false;
+}
+
+static void accept_shown(struct relay_flow *f, enum relay_shown shown,
+			 const struct relay_judgement *j)
+{
+	stop_waiting(f);
 	if (f->sent > 0 && !dns_name_equal(&f->name, &j->name)) {
 		relay_flow_account(f);
 		f->opened = true;
@@ -130,7 +136,25 @@ static void check_bytes(struct relay_flow *f)
 				   f->name.size > 0 ? &f->name : NULL);
 }
 
+static void pass_all(struct relay_flow *f)
+{
+	stop_waiting(f);
+	f->check = CHECK_DONE;
+	f->up.allowed = f->down.allowed = RELAY_ALL;
+}
+
 /* --- TLS --- */
+
+/* The hello passes, and nothing behind it. */
+static void accept_hello(struct relay_flow *f, const struct tls_hello *hello,
+			 enum relay_shown shown, const struct relay_judgement *j)
+{
+	f->check = CHECK_HELLO;
+	f->up.allowed = hello->size;
+	f->down.allowed = 0;
+	f->early_data = hello->early_data;
+	accept_shown(f, shown, j);
+}
 
 static void check_tls_name(struct relay_flow *f, const struct tls_hello *hello)
 {
@@ -145,7 +169,7 @@ static void check_tls_name(struct relay_flow *f, const struct tls_hello *hello)
 	}
 	j = judge(f, SHOWN_NAME, &name);
 	if (j.allowed)
-		accept_all(f, SHOWN_NAME, &j);
+		accept_hello(f, hello, SHOWN_NAME, &j);
 	else
 		relay_refuse_shown(f, REFUSAL_ALERT_ACCESS, &j, &name);
 }
@@ -170,9 +194,101 @@ static void check_tls(struct relay_flow *f, const struct sight *sight)
 	}
 	j = judge(f, SHOWN_NO_NAME, &nobody);
 	if (hello.fault == TLS_NO_NAME && j.allowed)
-		accept_all(f, SHOWN_NO_NAME, &j);
+		accept_hello(f, &hello, SHOWN_NO_NAME, &j);
 	else
 		refuse(f, REFUSAL_ALERT_NAME, j.rule, tls_fault_text(hello.fault));
+}
+
+/* --- behind a ClientHello --- */
+
+/* A server goes by the last hello: it has to show what the first one did, a name or none.
+ */
+static bool shows_the_same(const struct relay_flow *f, const struct tls_hello *hello,
+			   enum tls_read r, struct dns_name *ret)
+{
+	struct text t = { hello->name.text, hello->name.size };
+
+	if (r == TLS_BAD)
+		return hello->fault == TLS_NO_NAME && f->shown == SHOWN_NO_NAME;
+	return dns_name_parse(t, ret) == 0 && f->shown == SHOWN_NAME &&
+	       dns_name_equal(ret, &f->name);
+}
+
+static void check_another_hello(struct relay_flow *f, const struct sight *sight)
+{
+	const struct relay_judgement differs = {
+		.rule = PLAN_NO_RULE,
+		.reason = "the second ClientHello shows another name",
+	};
+	struct dns_name name = { .size = 0 };
+	struct tls_hello hello;
+	enum tls_read r = tls_hello_read(sight->bytes, sight->size, &hello);
+
+	if (r == TLS_NEED_MORE) {
+		await_more(f, sight);
+	} else if (r == TLS_BAD && hello.fault != TLS_NO_NAME) {
+		refuse(f, REFUSAL_ALERT_NAME, PLAN_NO_RULE, tls_fault_text(hello.fault));
+	} else if (!shows_the_same(f, &hello, r, &name)) {
+		relay_refuse_shown(f, REFUSAL_ALERT_ACCESS, &differs,
+				   name.size > 0 ? &name : NULL);
+	} else {
+		stop_waiting(f);
+		f->up.allowed = hello.size;
+		f->early_data = hello.early_data;
+	}
+}
+
+static void check_behind_hello(struct relay_flow *f, const struct sight *sight)
+{
+	size_t size = 0;
+
+	if (sight->size == 0) {
+		f->up.allowed = RELAY_ALL; /* only the end is left to pass */
+		return;
+	}
+	switch (tls_next_read(sight->bytes, sight->size, f->early_data, &size)) {
+	case TLS_NEXT_MORE:
+		await_more(f, sight);
+		return;
+	case TLS_NEXT_PASS:
+		stop_waiting(f);
+		f->up.allowed = size;
+		return;
+	case TLS_NEXT_HELLO:
+		check_another_hello(f, sight);
+		return;
+	case TLS_NEXT_END:
+		pass_all(f);
+		return;
+	case TLS_NEXT_UNKNOWN:
+		refuse(f, REFUSAL_ALERT_NAME, PLAN_NO_RULE,
+		       tls_fault_text(TLS_BAD_ORDER));
+		return;
+	}
+}
+
+/* The server's records, until its ServerHello: it answers the hello that counts. Where
+ * the server says something else only the client's own records can end the reading. */
+static void read_tls_answer(struct relay_flow *f, const struct sight *sight)
+{
+	size_t size = 0;
+
+	switch (tls_answer_read(sight->bytes, sight->size, &size)) {
+	case TLS_NEXT_MORE:
+		if (sight->at_end)
+			f->down.allowed = RELAY_ALL;
+		else
+			f->server.readable = false;
+		return;
+	case TLS_NEXT_PASS:
+		f->down.allowed = size;
+		return;
+	case TLS_NEXT_END:
+		pass_all(f);
+		return;
+	default:
+		f->down.allowed = RELAY_ALL;
+	}
 }
 
 /* --- HTTP --- */
@@ -192,6 +308,7 @@ static void let_request_pass(struct relay_flow *f, const struct http_piece *piec
 		f->check = CHECK_ANSWER;
 		f->connect = r->connect;
 		f->h2c = r->h2c;
+		f->tls = r->tls;
 		f->down.allowed = 0;
 	}
 	f->passed = true;
@@ -260,10 +377,16 @@ static void check_http(struct relay_flow *f, const struct sight *sight)
 
 /* --- the answer to an Upgrade or a CONNECT --- */
 
-static void become_tunnel(struct relay_flow *f)
+/* A connection begins anew inside of this one: what TLS or HTTP shows in there counts
+ * too.
+ */
+static void expect_first_bytes(struct relay_flow *f)
 {
-	f->check = CHECK_DONE;
-	f->up.allowed = f->down.allowed = RELAY_ALL;
+	f->check = CHECK_FIRST;
+	f->tunnel = true;
+	f->passed = false;
+	f->http = (struct http_stream){ 0 };
+	f->down.allowed = RELAY_ALL;
 }
 
 static void go_on_judging(struct relay_flow *f)
@@ -279,8 +402,10 @@ static void settle_answer(struct relay_flow *f, const struct http_status *status
 
 	if (switched && f->h2c)
 		refuse(f, REFUSAL_RESET, PLAN_NO_RULE, "HTTP/2 without TLS");
-	else if (switched || connected)
-		become_tunnel(f);
+	else if (connected || (switched && f->tls))
+		expect_first_bytes(f);
+	else if (switched)
+		pass_all(f);
 	else if (status->code / 100 == 1 && status->code != 101)
 		f->down.allowed = status->size; /* the real answer comes behind it */
 	else
@@ -313,16 +438,28 @@ static void read_answer(struct relay_flow *f, const struct sight *sight)
 
 static size_t check_answer(struct relay_flow *f)
 {
+	size_t most = f->check == CHECK_HELLO ? TLS_ANSWER_LOOK : RELAY_LOOK_BYTES;
 	struct sight sight;
 
-	if (f->down.allowed > 0 || f->server.source.fd < 0 ||
-	    !look(f, &f->server, &sight))
+	if (f->down.allowed > 0 || f->state != FLOW_OPEN ||
+	    !look(f, &f->server, most, &sight))
 		return 0;
-	read_answer(f, &sight);
+	if (f->check == CHECK_HELLO)
+		read_tls_answer(f, &sight);
+	else
+		read_answer(f, &sight);
 	return cost_of(&sight);
 }
 
 /* --- in order --- */
+
+static void check_nameless(struct relay_flow *f)
+{
+	if (f->tunnel)
+		pass_all(f); /* the request for the tunnel was judged */
+	else
+		check_bytes(f);
+}
 
 static void check_first(struct relay_flow *f, const struct sight *sight)
 {
@@ -332,7 +469,7 @@ static void check_first(struct relay_flow *f, const struct sight *sight)
 		if (f->state == FLOW_ACCEPTED)
 			relay_flow_end(f, false);
 		else
-			check_bytes(f);
+			check_nameless(f);
 		return;
 	}
 	switch (first_kind(sight->bytes, sight->size, &reason)) {
@@ -347,7 +484,7 @@ static void check_first(struct relay_flow *f, const struct sight *sight)
 		check_http(f, sight);
 		return;
 	case FIRST_NEITHER:
-		check_bytes(f);
+		check_nameless(f);
 		return;
 	case FIRST_BAD:
 		refuse(f, REFUSAL_HTTP_400, PLAN_NO_RULE, reason);
@@ -359,10 +496,12 @@ static size_t check_client(struct relay_flow *f)
 {
 	struct sight sight;
 
-	if (f->up.allowed > 0 || !look(f, &f->client, &sight))
+	if (f->up.allowed > 0 || !look(f, &f->client, RELAY_LOOK_BYTES, &sight))
 		return 0;
 	if (f->check == CHECK_FIRST)
 		check_first(f, &sight);
+	else if (f->check == CHECK_HELLO)
+		check_behind_hello(f, &sight);
 	else
 		check_http(f, &sight);
 	return cost_of(&sight);
@@ -389,7 +528,8 @@ static void run_out_of_patience(struct relay_flow *f)
 
 static bool is_waiting(const struct relay_flow *f)
 {
-	return f->check == CHECK_FIRST || f->check == CHECK_HTTP;
+	return f->check == CHECK_FIRST || f->check == CHECK_HELLO ||
+	       f->check == CHECK_HTTP;
 }
 
 size_t relay_check(struct relay_flow *f)
@@ -400,7 +540,7 @@ size_t relay_check(struct relay_flow *f)
 		relay_flow_abort(f);
 		return cost;
 	}
-	if (f->check == CHECK_ANSWER)
+	if (f->check == CHECK_ANSWER || f->check == CHECK_HELLO)
 		cost += check_answer(f);
 	if (f->state < FLOW_CLOSING && is_waiting(f))
 		cost += check_client(f);

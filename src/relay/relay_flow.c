@@ -332,8 +332,11 @@ static int dial_result(const struct relay_flow *f)
 /* What was judged has gone, and more may be there. */
 static bool is_to_be_checked(const struct relay_flow *f)
 {
-	return (f->check == CHECK_HTTP && f->up.allowed == 0 && f->client.readable) ||
-	       (f->check == CHECK_ANSWER && f->down.allowed == 0 && f->server.readable);
+	bool up = f->check == CHECK_HTTP || f->check == CHECK_HELLO;
+	bool down = f->check == CHECK_ANSWER || f->check == CHECK_HELLO;
+
+	return (up && f->up.allowed == 0 && f->client.readable) ||
+	       (down && f->down.allowed == 0 && f->server.readable);
 }
 
 /* Move bytes both ways; end the flow when both have ended or a side is broken. A side

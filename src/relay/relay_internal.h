@@ -26,9 +26,12 @@
  *
  * What a connection shows (`verify: tls`) is read where it lies: the client's bytes stay
  * in its socket, MSG_PEEK looks at them, and `up.allowed` says how many of them may be
- * moved. A TLS hello, or bytes that are neither TLS nor HTTP, are judged once and then
- * all may pass. Of HTTP each request's head is judged, so `up.allowed` grows by
- * one request, or one piece of a body, at a time. Nothing is copied, held back in a
+ * moved. Bytes that are neither TLS nor HTTP are judged once and then all may pass. Of
+ * TLS each hello is judged, and only its own bytes may pass, until the server's answer or
+ * the client's next message shows that no other hello can follow (relay/tls.h). Of HTTP
+ * each request's head is judged, so `up.allowed` grows by one request, or one piece of a
+ * body, at a time. Where the server has switched to TLS, or has opened a tunnel for a
+ * CONNECT, what comes next are first bytes again. Nothing is copied, held back in a
  * buffer of ours, or sent in another order, and a flow that waits costs no memory. Where
  * bytes without a name may pass, the server is dialled at once and its bytes pass at
  * once, because it may have to speak first; everywhere else nothing leaves before the
@@ -83,6 +86,7 @@ enum relay_state {
 
 enum relay_check {
 	CHECK_FIRST = 0, /* the first bytes are awaited; none has passed */
+	CHECK_HELLO,	 /* a hello has passed, and another may follow */
 	CHECK_HTTP,	 /* each request is judged */
 	CHECK_ANSWER,	 /* an Upgrade or CONNECT has passed: its answer decides */
 	CHECK_DONE,	 /* judged for good */
@@ -131,15 +135,17 @@ struct relay_flow {
 	uint8_t dials;		    /* addresses tried */
 	uint8_t next_other;	    /* index for learned_other_addr() */
 	bool queued, timed_out, out_of_patience, host_local;
-	uint8_t check;	      /* enum relay_check */
-	uint8_t shown;	      /* enum relay_shown, of what was judged last */
-	uint8_t refusal;      /* enum relay_refusal */
-	bool passed;	      /* a request has been let through */
-	bool recheck;	      /* the plan has changed: judged before it moves a byte */
-	bool connect, h2c;    /* of the request whose answer is awaited */
-	bool opened;	      /* the server answered, and nobody was told yet */
-	uint32_t opened_rule; /* that allows it, or PLAN_NO_RULE */
-	uint64_t sent;	      /* client to server, since it was told */
+	uint8_t check;		/* enum relay_check */
+	uint8_t shown;		/* enum relay_shown, of what was judged last */
+	uint8_t refusal;	/* enum relay_refusal */
+	bool passed;		/* a request has been let through */
+	bool recheck;		/* the plan has changed: judged before it moves a byte */
+	bool connect, h2c, tls; /* of the request whose answer is awaited */
+	bool tunnel;		/* first bytes come behind a switch of the protocol */
+	bool early_data;	/* announced by the last hello */
+	bool opened;		/* the server answered, and nobody was told yet */
+	uint32_t opened_rule;	/* that allows it, or PLAN_NO_RULE */
+	uint64_t sent;		/* client to server, since it was told */
 	struct http_stream http;
 	bool allowable; /* of the refusal, as are the next two */
 	uint32_t rule;

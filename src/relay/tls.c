@@ -9,11 +9,16 @@ enum {
 	RECORD_CHANGE_CIPHER_SPEC = 20,
 	RECORD_ALERT = 21,
 	RECORD_HANDSHAKE = 22,
+	RECORD_APPLICATION_DATA = 23,
 	RECORD_HEARTBEAT = 24,
 	RECORD_HEADER = 5,
 	RECORD_MAX = 16 * 1024,
+	RECORD_ENCRYPTED_MAX = RECORD_MAX + 2048,
 
 	HANDSHAKE_CLIENT_HELLO = 1,
+	HANDSHAKE_SERVER_HELLO = 2,
+	HANDSHAKE_CERTIFICATE = 11,
+	HANDSHAKE_CLIENT_KEY_EXCHANGE = 16,
 	HANDSHAKE_HEADER = 4,
 
 	SSL2_CLIENT_HELLO = 1,
@@ -25,6 +30,7 @@ enum {
 
 	EXTENSION_SERVER_NAME = 0,
 	EXTENSION_ALPN = 16,
+	EXTENSION_EARLY_DATA = 42,
 	EXTENSION_ECH = 0xfe0d,
 	NAME_TYPE_HOST = 0,
 
@@ -135,6 +141,7 @@ static enum tls_read gather(const uint8_t *bytes, size_t size, struct message *m
 	} while (r == TLS_NEED_MORE && w.pos > before);
 	if (r == TLS_NEED_MORE && size >= TLS_FIRST_MAX)
 		return bad(ret, TLS_TOO_LONG);
+	ret->size = wire_offset(&w);
 	return r;
 }
 
@@ -205,6 +212,7 @@ static enum tls_fault read_extensions(struct wire *list, struct tls_hello *ret)
 		}
 		ret->ech = ret->ech || type == EXTENSION_ECH;
 		ret->alpn = ret->alpn || type == EXTENSION_ALPN;
+		ret->early_data = ret->early_data || type == EXTENSION_EARLY_DATA;
 	}
 	return wire_ok(list) ? TLS_FAULT_NONE : TLS_MALFORMED;
 }
@@ -256,6 +264,95 @@ enum tls_read tls_hello_read(const uint8_t *bytes, size_t size, struct tls_hello
 	return r;
 }
 
+/* --- what follows a hello --- */
+
+/* The header of a record of TLS. TLS_NEXT_PASS: it is whole, and sound. */
+static enum tls_next read_header(const uint8_t *b, size_t size, size_t *ret_size)
+{
+	if ((size > 0 &&
+	     (b[0] < RECORD_CHANGE_CIPHER_SPEC || b[0] > RECORD_APPLICATION_DATA)) ||
+	    (size > 1 && b[1] != MAJOR))
+		return TLS_NEXT_UNKNOWN;
+	if (size < RECORD_HEADER)
+		return TLS_NEXT_MORE;
+	*ret_size = RECORD_HEADER + ((size_t)b[3] << 8 | b[4]);
+	return *ret_size > RECORD_HEADER + RECORD_ENCRYPTED_MAX ? TLS_NEXT_UNKNOWN
+								: TLS_NEXT_PASS;
+}
+
+static enum tls_next read_client_message(uint8_t type)
+{
+	switch (type) {
+	case HANDSHAKE_CLIENT_HELLO:
+		return TLS_NEXT_HELLO;
+	case HANDSHAKE_CERTIFICATE:
+	case HANDSHAKE_CLIENT_KEY_EXCHANGE:
+		return TLS_NEXT_END;
+	default:
+		return TLS_NEXT_UNKNOWN;
+	}
+}
+
+enum tls_next tls_next_read(const uint8_t *bytes, size_t size, bool early_data,
+			    size_t *ret_size)
+{
+	enum tls_next r = read_header(bytes, size, ret_size);
+
+	if (r != TLS_NEXT_PASS)
+		return r;
+	if (bytes[0] == RECORD_APPLICATION_DATA)
+		return early_data ? TLS_NEXT_PASS : TLS_NEXT_END;
+	if (bytes[0] != RECORD_HANDSHAKE)
+		return TLS_NEXT_PASS;
+	if (*ret_size == RECORD_HEADER)
+		return TLS_NEXT_UNKNOWN;
+	return size > RECORD_HEADER ? read_client_message(bytes[RECORD_HEADER])
+				    : TLS_NEXT_MORE;
+}
+
+/* RFC 8446 4.1.3: the random bytes by which a ServerHello is a HelloRetryRequest. */
+static const uint8_t retry_random[RANDOM_SIZE] = {
+	0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c,
+	0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2, 0xa2, 0x11, 0x16, 0x7a, 0xbb,
+	0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
+};
+
+/* The first message of a handshake record of @record bytes. A HelloRetryRequest has to
+ * fill its record: what else were in it is not read. */
+static enum tls_next read_server_message(const uint8_t *b, size_t size, size_t record)
+{
+	struct wire w = wire_reader(b, size);
+	const uint8_t *random;
+	size_t length;
+
+	if (wire_read_u8(&w) != HANDSHAKE_SERVER_HELLO)
+		return size > 0 || record == 0 ? TLS_NEXT_UNKNOWN : TLS_NEXT_MORE;
+	length = (size_t)wire_read_u8(&w) << 16;
+	length |= wire_read_u16(&w);
+	wire_read_u16(&w);
+	random = wire_take(&w, RANDOM_SIZE);
+	if (!random)
+		return size < record ? TLS_NEXT_MORE : TLS_NEXT_UNKNOWN;
+	if (memcmp(random, retry_random, RANDOM_SIZE) != 0)
+		return TLS_NEXT_END;
+	return length + HANDSHAKE_HEADER == record ? TLS_NEXT_PASS : TLS_NEXT_UNKNOWN;
+}
+
+enum tls_next tls_answer_read(const uint8_t *bytes, size_t size, size_t *ret_size)
+{
+	enum tls_next r = read_header(bytes, size, ret_size);
+
+	if (r != TLS_NEXT_PASS)
+		return r;
+	if (bytes[0] == RECORD_APPLICATION_DATA)
+		return TLS_NEXT_UNKNOWN;
+	if (bytes[0] != RECORD_HANDSHAKE)
+		return TLS_NEXT_PASS;
+	return read_server_message(bytes + RECORD_HEADER,
+				   MIN(size, *ret_size) - RECORD_HEADER,
+				   *ret_size - RECORD_HEADER);
+}
+
 const char *tls_fault_text(enum tls_fault f)
 {
 	static const char *const texts[TLS_FAULT_COUNT] = {
@@ -268,6 +365,7 @@ const char *tls_fault_text(enum tls_fault f)
 		[TLS_NOT_A_HELLO] = "TLS that doesn't begin with a ClientHello",
 		[TLS_OLD_HELLO] = "a ClientHello in the form of SSL 2",
 		[TLS_TOO_LONG] = "a TLS ClientHello over 16 KiB",
+		[TLS_BAD_ORDER] = "TLS records that no client sends behind a hello",
 	};
 
 	return f < TLS_FAULT_COUNT ? texts[f] : "none";

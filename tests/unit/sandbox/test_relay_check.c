@@ -233,6 +233,200 @@ static void test_a_hello_byte_by_byte_arrives(void **state)
 	hang_up(&p);
 }
 
+/* --- a second hello --- */
+
+static void expect_bytes(int fd, const uint8_t *want, size_t size)
+{
+	uint8_t got[TEXT_SIZE];
+	size_t n = 0;
+
+	while (n < size) {
+		ssize_t r = world_read(&w, fd, got + n, size - n);
+
+		assert_true(r > 0);
+		n += (size_t)r;
+	}
+	assert_memory_equal(got, want, size);
+}
+
+static const uint8_t change_cipher_spec[] = { 20, 3, 3, 0, 1, 1 };
+static const uint8_t data[] = { 23, 3, 3, 0, 4, 9, 9, 9, 9 };
+
+/* A ServerHello in a record of its own; @retry: a HelloRetryRequest. */
+static size_t answer(bool retry, uint8_t *ret)
+{
+	static const uint8_t random[] = {
+		0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c,
+		0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2, 0xa2, 0x11, 0x16, 0x7a, 0xbb,
+		0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
+	};
+	static const uint8_t head[] = { 22, 3, 3, 0, 84, 2, 0, 0, 80, 3, 3 };
+
+	memset(ret, 0, 89);
+	memcpy(ret, head, sizeof(head));
+	if (retry)
+		memcpy(ret + sizeof(head), random, sizeof(random));
+	return 89;
+}
+
+/* A flow whose first hello, for GOOD, has arrived. */
+static struct way greet(uint8_t *bytes, size_t size)
+{
+	struct way p = dial(FAR_A, 443);
+
+	world_write_all(&w, p.client, bytes, size);
+	p.server = world_accept(&w, p.listener);
+	expect_bytes(p.server, bytes, size);
+	return p;
+}
+
+static void pass_on(int from, int to, const uint8_t *bytes, size_t size)
+{
+	world_write_all(&w, from, bytes, size);
+	expect_bytes(to, bytes, size);
+}
+
+static void test_a_second_hello_with_the_same_name_passes(void **state)
+{
+	for (size_t step = 16384; step > 2; step /= 70) {
+		uint8_t bytes[TEXT_SIZE], said[100];
+		size_t size = hello(GOOD, 16384, bytes);
+		struct way p = greet(bytes, size);
+
+		pass_on(p.server, p.client, said, answer(true, said));
+		pass_on(p.client, p.server, change_cipher_spec, 6);
+		size = hello(GOOD, step, bytes);
+		pass_on(p.client, p.server, bytes, size);
+		pass_on(p.server, p.client, said, answer(false, said));
+		pass_on(p.client, p.server, data, sizeof(data));
+		say(p.client, "anything");
+		expect_text(p.server, "anything");
+		say(p.server, "anything");
+		expect_text(p.client, "anything");
+		hang_up(&p);
+	}
+	assert_int_equal(w.event_count, 0);
+}
+
+/* With the first hello, or once the server has asked for it. */
+static void check_another_name_is_refused(const char *name, bool early, bool at_once)
+{
+	uint8_t bytes[TEXT_SIZE], said[100], got[8];
+	size_t size = hello(GOOD, 16384, bytes), first = size;
+	struct way p;
+
+	if (early) {
+		/* Of the last extension, the padding, an early_data of the same size. */
+		bytes[first - 200] = 0;
+		bytes[first - 199] = 42;
+	}
+	if (at_once) {
+		if (early)
+			memcpy(bytes + size, data, sizeof(data));
+		size += early ? sizeof(data) : 0;
+		memcpy(bytes + size, change_cipher_spec, 6);
+		size += 6;
+		size += hello(name, 16384, bytes + size);
+		p = dial(FAR_A, 443);
+		world_write_all(&w, p.client, bytes, size);
+		p.server = world_accept(&w, p.listener);
+		expect_bytes(p.server, bytes, first);
+	} else {
+		p = greet(bytes, size);
+		if (early)
+			pass_on(p.client, p.server, data, sizeof(data));
+		pass_on(p.server, p.client, said, answer(true, said));
+		pass_on(p.client, p.server, change_cipher_spec, 6);
+		size = hello(name, 3, bytes);
+		world_write_all(&w, p.client, bytes, size);
+	}
+	assert_int_equal(world_read(&w, p.client, got, sizeof(got)), 7);
+	assert_int_equal(got[0], 21);
+	/* Nothing of it has arrived: what came are the records in between, and the reset.
+	 */
+	for (;;) {
+		ssize_t r = world_read(&w, p.server, bytes, sizeof(bytes));
+
+		if (r <= 0) {
+			assert_int_equal(r, -ECONNRESET);
+			break;
+		}
+		assert_true(bytes[0] == 20 || bytes[0] == 23);
+		assert_true((size_t)r <= sizeof(data) + 6);
+	}
+	hang_up(&p);
+}
+
+static void test_a_second_hello_with_another_name_goes_nowhere(void **state)
+{
+	static const char *const names[] = { EVIL, "", "third.example.com",
+					     "93.184.216.10" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		for (int n = 0; n < 4; n++) {
+			check_another_name_is_refused(names[i], n & 1, n & 2);
+			assert_int_equal(w.event_count, 4 * i + (size_t)n + 1);
+		}
+		if (i == 0)
+			expect_event(EVIL, "the second ClientHello shows another name");
+	}
+}
+
+static void test_a_hello_after_the_one_that_counts_is_the_servers_to_refuse(void **state)
+{
+	uint8_t bytes[TEXT_SIZE], said[100];
+	size_t size = hello(GOOD, 16384, bytes);
+	struct way p = greet(bytes, size);
+
+	pass_on(p.server, p.client, said, answer(false, said));
+	/* TLS 1.2 that goes on from before: its Finished is encrypted, and may begin with
+	 * any byte. */
+	pass_on(p.client, p.server, change_cipher_spec, 6);
+	pass_on(p.client, p.server, (const uint8_t[]){ 22, 3, 3, 0, 6, 1, 9, 9, 9, 9, 9 },
+		11);
+	hang_up(&p);
+	assert_int_equal(w.event_count, 0);
+}
+
+static void test_a_server_that_answers_otherwise_ends_no_reading(void **state)
+{
+	uint8_t bytes[TEXT_SIZE], got[8];
+	size_t size = hello(GOOD, 16384, bytes);
+	struct way p = greet(bytes, size);
+
+	say(p.server, "550 no\r\n");
+	expect_text(p.client, "550 no\r\n");
+	size = hello(EVIL, 16384, bytes);
+	world_write_all(&w, p.client, bytes, size);
+	assert_int_equal(world_read(&w, p.client, got, sizeof(got)), 7);
+	expect_event(EVIL, "the second ClientHello shows another name");
+	expect_reset(p.server);
+	hang_up(&p);
+	size = hello(GOOD, 16384, bytes);
+	p = greet(bytes, size);
+	say(p.server, "550 no\r\n");
+	expect_text(p.client, "550 no\r\n");
+	pass_on(p.client, p.server, (const uint8_t[]){ 22, 3, 3, 0, 4, 16, 0, 0, 0 }, 9);
+	say(p.client, "more");
+	expect_text(p.server, "more");
+	hang_up(&p);
+}
+
+static void test_an_end_passes_behind_a_hello(void **state)
+{
+	uint8_t bytes[TEXT_SIZE];
+	struct way p = greet(bytes, hello(GOOD, 16384, bytes));
+
+	shutdown(p.client, SHUT_WR);
+	assert_string_equal(all_of(p.server), "");
+	say(p.server, "last");
+	close(p.server);
+	p.server = -1;
+	assert_string_equal(all_of(p.client), "last");
+	hang_up(&p);
+	assert_int_equal(w.event_count, 0);
+}
+
 static void test_a_refused_hello_gets_an_alert_and_nobody_is_dialled(void **state)
 {
 	static const struct {
@@ -671,6 +865,10 @@ static void test_connect_becomes_a_tunnel_only_on_success(void **state)
 
 	say(p.server, "HTTP/1.1 200 Connected\r\n\r\n");
 	expect_text(p.client, "HTTP/1.1 200 Connected\r\n\r\n");
+	say(p.server, "SSH-2.0-x\r\n");
+	expect_text(p.client, "SSH-2.0-x\r\n");
+	say(p.client, "SSH-2.0-y\r\n");
+	expect_text(p.server, "SSH-2.0-y\r\n");
 	say(p.client, GET(EVIL));
 	expect_text(p.server, GET(EVIL));
 	hang_up(&p);
@@ -683,6 +881,62 @@ static void test_connect_becomes_a_tunnel_only_on_success(void **state)
 	p = dial(FAR_A, 80);
 	say(p.client, "CONNECT " EVIL ":443 HTTP/1.1\r\nHost: " EVIL ":443\r\n\r\n");
 	assert_memory_equal(all_of(p.client), "HTTP/1.1 403", 12);
+	hang_up(&p);
+}
+
+/* What the server reads as a connection of its own, in a tunnel or after a switch to TLS.
+ */
+static void test_a_name_inside_of_a_connection_counts_too(void **state)
+{
+	static const struct {
+		const char *ask, *answer;
+	} rows[] = {
+		{ CONNECT, "HTTP/1.1 200 Connected\r\n\r\n" },
+		{ UPGRADE("TLS/1.2, HTTP/1.1"), SWITCHED },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		for (int evil = 0; evil < 2; evil++) {
+			struct way p = upgrade(rows[i].ask);
+			uint8_t bytes[TEXT_SIZE], got[8];
+			size_t size = hello(evil ? EVIL : GOOD, 16384, bytes);
+
+			say(p.server, rows[i].answer);
+			expect_text(p.client, rows[i].answer);
+			world_write_all(&w, p.client, bytes, size);
+			if (evil) {
+				assert_int_equal(world_read(&w, p.client, got, 8), 7);
+				expect_event(EVIL, "not allowed");
+				expect_reset(p.server);
+			} else {
+				expect_bytes(p.server, bytes, size);
+			}
+			hang_up(&p);
+		}
+		assert_int_equal(w.event_count, i + 1);
+	}
+}
+
+static void test_requests_in_a_tunnel_are_judged(void **state)
+{
+	struct way p = upgrade(CONNECT);
+
+	say(p.server, "HTTP/1.1 200 Connected\r\n\r\n");
+	expect_text(p.client, "HTTP/1.1 200 Connected\r\n\r\n");
+	say(p.client, UPGRADE("websocket"));
+	expect_text(p.server, UPGRADE("websocket"));
+	say(p.server, SWITCHED);
+	expect_text(p.client, SWITCHED);
+	say(p.client, "frame");
+	expect_text(p.server, "frame");
+	hang_up(&p);
+	p = upgrade(CONNECT);
+	say(p.server, "HTTP/1.1 200 Connected\r\n\r\n");
+	expect_text(p.client, "HTTP/1.1 200 Connected\r\n\r\n");
+	say(p.client, GET(EVIL));
+	assert_memory_equal(all_of(p.client), "HTTP/1.1 403", 12);
+	expect_event(EVIL, "not allowed");
+	expect_reset(p.server);
 	hang_up(&p);
 }
 
@@ -733,6 +987,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(an_allowed_hello_arrives_as_it_was_at_every_split),
 		T(a_hello_byte_by_byte_arrives),
+		T(a_second_hello_with_the_same_name_passes),
+		T(a_second_hello_with_another_name_goes_nowhere),
+		T(a_hello_after_the_one_that_counts_is_the_servers_to_refuse),
+		T(a_server_that_answers_otherwise_ends_no_reading),
+		T(an_end_passes_behind_a_hello),
 		T(a_refused_hello_gets_an_alert_and_nobody_is_dialled),
 		T(an_alert_is_not_eaten_by_unread_bytes),
 		T(a_hello_that_stays_incomplete_is_reset),
@@ -754,6 +1013,8 @@ int main(void)
 		T(http2_without_tls_is_cut),
 		T(an_upgrade_after_other_requests_needs_a_new_connection),
 		T(connect_becomes_a_tunnel_only_on_success),
+		T(a_name_inside_of_a_connection_counts_too),
+		T(requests_in_a_tunnel_are_judged),
 		T(a_new_policy_cuts_by_the_name_that_was_shown),
 		T(a_client_that_says_nothing_and_leaves_is_no_event),
 	};

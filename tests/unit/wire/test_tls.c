@@ -340,6 +340,158 @@ static void ech_and_alpn_are_seen(void **state)
 	assert_string_equal(h.name.text, "outer.test");
 }
 
+static void early_data_and_the_size_are_told(void **state)
+{
+	uint8_t ext[600];
+	size_t n = put_name(ext, "early.test", 10);
+	struct tls_hello h = { 0 };
+	struct bytes b;
+
+	put_hello(&b, ext, n);
+	assert_int_equal(tls_hello_read(b.at, b.size + 7, &h), TLS_OK);
+	assert_false(h.early_data);
+	assert_int_equal(h.size, b.size);
+	n += put_extension(ext + n, 42, "", 0);
+	put_hello(&b, ext, n);
+	assert_int_equal(tls_hello_read(b.at, b.size, &h), TLS_OK);
+	assert_true(h.early_data);
+	put_hello(&b, ext, 0);
+	assert_int_equal(tls_hello_read(b.at, b.size, &h), TLS_BAD);
+	assert_int_equal(h.fault, TLS_NO_NAME);
+	assert_int_equal(h.size, b.size);
+}
+
+struct next_row {
+	const char *what;
+	uint8_t bytes[16];
+	size_t size;
+	enum tls_next want;
+	size_t pass;
+};
+
+/* Each prefix asks for more, or says the same. */
+static void check_next(const struct next_row *row, const uint8_t *bytes, bool server,
+		       bool early_data)
+{
+	for (size_t n = 0; n <= row->size; n++) {
+		size_t pass = 0;
+		enum tls_next r = server ? tls_answer_read(bytes, n, &pass)
+					 : tls_next_read(bytes, n, early_data, &pass);
+
+		if (n == row->size ? r != row->want
+				   : r != row->want && r != TLS_NEXT_MORE)
+			fail_msg("%s, %zu bytes: %d", row->what, n, r);
+		if (r == TLS_NEXT_PASS)
+			assert_int_equal(pass, row->pass);
+	}
+}
+
+static void a_record_of_the_client_tells_whether_a_hello_can_follow(void **state)
+{
+	static const struct next_row rows[] = {
+		{ "ChangeCipherSpec", { 20, 3, 3, 0, 1, 1 }, 6, TLS_NEXT_PASS, 6 },
+		{ "an alert", { 21, 3, 3, 0, 2, 2, 40 }, 7, TLS_NEXT_PASS, 7 },
+		{ "another hello", { 22, 3, 3, 2, 0, 1 }, 6, TLS_NEXT_HELLO, 0 },
+		{ "a part of it", { 22, 3, 3, 0, 1, 1 }, 6, TLS_NEXT_HELLO, 0 },
+		{ "a certificate", { 22, 3, 3, 2, 0, 11 }, 6, TLS_NEXT_END, 0 },
+		{ "a key exchange", { 22, 3, 3, 2, 0, 16 }, 6, TLS_NEXT_END, 0 },
+		{ "no message of a client",
+		  { 22, 3, 3, 2, 0, 0 },
+		  6,
+		  TLS_NEXT_UNKNOWN,
+		  0 },
+		{ "an empty record", { 22, 3, 3, 0, 0, 1 }, 6, TLS_NEXT_UNKNOWN, 0 },
+		{ "a heartbeat", { 24, 3, 3, 0, 3, 1 }, 6, TLS_NEXT_UNKNOWN, 0 },
+		{ "SSL 2", { 0x80, 46, 1, 3, 1 }, 5, TLS_NEXT_UNKNOWN, 0 },
+		{ "another version", { 22, 2, 3, 2, 0, 1 }, 6, TLS_NEXT_UNKNOWN, 0 },
+		{ "too long", { 23, 3, 3, 0x48, 1 }, 5, TLS_NEXT_UNKNOWN, 0 },
+		{ "text", { 'G', 'E', 'T' }, 3, TLS_NEXT_UNKNOWN, 0 },
+	};
+	static const struct next_row data = {
+		"data", { 23, 3, 3, 1, 0 }, 5, TLS_NEXT_END, 0
+	};
+	static const struct next_row early = {
+		"early", { 23, 3, 3, 1, 0 }, 5, TLS_NEXT_PASS, 261
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		check_next(&rows[i], rows[i].bytes, false, false);
+		check_next(&rows[i], rows[i].bytes, false, true);
+	}
+	check_next(&data, data.bytes, false, false);
+	check_next(&early, early.bytes, false, true);
+}
+
+/* A record with a ServerHello of @length bytes, of @size bytes in all. */
+static size_t put_answer(uint8_t *to, uint8_t type, size_t record, size_t length,
+			 bool retry)
+{
+	static const uint8_t random[32] = {
+		0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c,
+		0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2, 0xa2, 0x11, 0x16, 0x7a, 0xbb,
+		0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
+	};
+	struct wire w = wire_writer(to, 600);
+
+	memset(to, 0, 600);
+	wire_write_u8(&w, 22);
+	wire_write_u16(&w, 0x0303);
+	wire_write_u16(&w, (uint16_t)record);
+	wire_write_u8(&w, type);
+	wire_write_u8(&w, 0);
+	wire_write_u16(&w, (uint16_t)length);
+	wire_write_u16(&w, 0x0303);
+	wire_write_bytes(&w, random, sizeof(random));
+	if (!retry)
+		to[42] ^= 1;
+	return 5 + record;
+}
+
+static void a_record_of_the_server_tells_which_hello_counts(void **state)
+{
+	static const struct next_row rows[] = {
+		{ "ChangeCipherSpec", { 20, 3, 3, 0, 1, 1 }, 6, TLS_NEXT_PASS, 6 },
+		{ "a warning", { 21, 3, 3, 0, 2, 1, 112 }, 7, TLS_NEXT_PASS, 7 },
+		{ "a HelloRequest", { 22, 3, 3, 0, 4, 0 }, 6, TLS_NEXT_UNKNOWN, 0 },
+		{ "a part of a hello",
+		  { 22, 3, 3, 0, 4, 2, 0, 0, 80 },
+		  9,
+		  TLS_NEXT_UNKNOWN,
+		  0 },
+		{ "an empty record", { 22, 3, 3, 0, 0 }, 5, TLS_NEXT_UNKNOWN, 0 },
+		{ "data", { 23, 3, 3, 0, 4, 0 }, 6, TLS_NEXT_UNKNOWN, 0 },
+		{ "text", { '2', '2', '0' }, 3, TLS_NEXT_UNKNOWN, 0 },
+	};
+	static const struct {
+		const char *what;
+		uint8_t type;
+		size_t record, length;
+		bool retry;
+		enum tls_next want;
+	} hellos[] = {
+		{ "a ServerHello", 2, 84, 80, false, TLS_NEXT_END },
+		{ "and more in its record", 2, 500, 80, false, TLS_NEXT_END },
+		{ "and the rest of it later", 2, 60, 80, false, TLS_NEXT_END },
+		{ "a HelloRetryRequest", 2, 84, 80, true, TLS_NEXT_PASS },
+		{ "and more in its record", 2, 85, 80, true, TLS_NEXT_UNKNOWN },
+		{ "and the rest of it later", 2, 60, 80, true, TLS_NEXT_UNKNOWN },
+		{ "that of a draft", 6, 84, 80, false, TLS_NEXT_UNKNOWN },
+	};
+	uint8_t bytes[600];
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		check_next(&rows[i], rows[i].bytes, true, false);
+	for (size_t i = 0; i < ARRAY_SIZE(hellos); i++) {
+		struct next_row row = { .what = hellos[i].what, .want = hellos[i].want };
+
+		row.size = row.pass = put_answer(bytes, hellos[i].type, hellos[i].record,
+						 hellos[i].length, hellos[i].retry);
+		check_next(&row, bytes, true, false);
+		row.size = TLS_ANSWER_LOOK;
+		check_next(&row, bytes, true, false);
+	}
+}
+
 static void alerts_are_fatal_and_complete(void **state)
 {
 	static const uint8_t want[] = { 21, 3, 3, 0, 2, 2, 112 };
@@ -388,6 +540,9 @@ int main(void)
 		cmocka_unit_test(lengths_that_do_not_fit_are_malformed),
 		cmocka_unit_test(a_hello_over_16_kib_is_refused),
 		cmocka_unit_test(ech_and_alpn_are_seen),
+		cmocka_unit_test(early_data_and_the_size_are_told),
+		cmocka_unit_test(a_record_of_the_client_tells_whether_a_hello_can_follow),
+		cmocka_unit_test(a_record_of_the_server_tells_which_hello_counts),
 		cmocka_unit_test(alerts_are_fatal_and_complete),
 		cmocka_unit_test(real_programs_are_read_at_every_split),
 	};
