@@ -8,6 +8,20 @@
 #include "policy/check.h"
 #include "policy/embedded.h"
 #include "sys/files.h"
+#include "sys/home.h"
+
+static int read_text(const char *path, const struct file_how *how, struct arena *arena,
+		     struct text *ret, struct err *err)
+{
+	CLEAN(file_bytes) struct file_bytes file = { 0 };
+	int r = file_read(AT_FDCWD, path, how, &file, err);
+
+	if (r < 0)
+		return r;
+	*ret = (struct text){ file.bytes, file.size };
+	ret->ptr = arena_text(arena, *ret);
+	return ret->ptr ? 0 : err_set(err, -ENOMEM, "out of memory");
+}
 
 int cli_read_file(const char *path, struct arena *arena, struct text *ret,
 		  struct err *err)
@@ -15,14 +29,16 @@ int cli_read_file(const char *path, struct arena *arena, struct text *ret,
 	const struct file_how how = { .max_bytes = POLICY_TEXT_MAX,
 				      .follow = true,
 				      .anybodys = true };
-	CLEAN(file_bytes) struct file_bytes file = { 0 };
-	int r = file_read(AT_FDCWD, path, &how, &file, err);
 
-	if (r < 0)
-		return r;
-	*ret = (struct text){ file.bytes, file.size };
-	ret->ptr = arena_text(arena, *ret);
-	return ret->ptr ? 0 : err_set(err, -ENOMEM, "out of memory");
+	return read_text(path, &how, arena, ret, err);
+}
+
+int cli_read_owned(const char *path, struct arena *arena, struct text *ret,
+		   struct err *err)
+{
+	const struct file_how how = { .max_bytes = POLICY_TEXT_MAX };
+
+	return read_text(path, &how, arena, ret, err);
 }
 
 /* --- profiles and extended files --- */
@@ -47,7 +63,7 @@ static int profile_from(struct arena *arena, const char *dir, const char *name,
 
 	if (!path)
 		return out_of_memory(err);
-	r = cli_read_file(path, arena, ret_text, err);
+	r = cli_read_owned(path, arena, ret_text, err);
 	if (r == 0)
 		*ret_path = path;
 	return r == -ENOTDIR ? -ENOENT : r;
@@ -55,13 +71,7 @@ static int profile_from(struct arena *arena, const char *dir, const char *name,
 
 const char *cli_user_profiles(struct arena *arena)
 {
-	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-
-	if (config && config[0] == '/')
-		return arena_printf(arena, "%s/weir/profiles", config);
-	if (home && home[0] == '/')
-		return arena_printf(arena, "%s/.config/weir/profiles", home);
-	return NULL;
+	return home_config(arena, "profiles");
 }
 
 int cli_profile_load(struct arena *arena, const char *name, struct text *ret_text,

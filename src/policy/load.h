@@ -48,6 +48,11 @@ int cli_policy_load_text(const char *path, struct text text, struct arena *arena
 int cli_read_file(const char *path, struct arena *arena, struct text *ret,
 		  struct err *err) MUST_CHECK;
 
+/* The same, of a file that tells Weir what to do without being named: one that only root
+ * and the user can have put there (sys/owned.h), or -EPERM. */
+int cli_read_owned(const char *path, struct arena *arena, struct text *ret,
+		   struct err *err) MUST_CHECK;
+
 /* A profile's text: the user's own, the machine's or a built-in one, in this order, and
  * where it stands. Return: 0, -ENOENT when there is none, or -errno, with @err. */
 int cli_profile_load(struct arena *arena, const char *name, struct text *ret_text,

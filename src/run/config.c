@@ -3,10 +3,11 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "policy/faults.h"
 #include "policy/node.h"
+#include "sys/files.h"
+#include "sys/home.h"
 
 static const char etc_config[] = "/etc/weir/config.yaml";
 
@@ -49,12 +50,12 @@ static bool is_scalar(const struct node *n)
 /* "~/x" and absolute paths; others stand beside the file. */
 static const char *path_of(struct config *c, const char *value)
 {
-	const char *home = getenv("HOME"), *slash = strrchr(c->file, '/');
+	const char *home = home_directory(), *slash = strrchr(c->file, '/');
 	struct arena *arena = &c->spec->arena;
 
 	if (value[0] == '/')
 		return value;
-	if (value[0] == '~' && value[1] == '/' && home && home[0] == '/')
+	if (value[0] == '~' && value[1] == '/' && home)
 		return arena_printf(arena, "%s%s", home, value + 1);
 	return arena_printf(arena, "%.*s/%s", slash ? (int)(slash - c->file) : 1,
 			    slash ? c->file : ".", value);
@@ -227,23 +228,30 @@ static int read_root(struct config *c, enum config_kind kind, struct node *root)
 	return r;
 }
 
-/* A link could show what another file has in the messages about its faults. */
-static bool is_link(const char *path)
+/* .weir.yaml may be anybody's, since it can't widen; but a link could show what another
+ * file has in the messages about its faults. */
+static int read_narrowing_file(struct config *c, struct text *ret, struct err *err)
 {
-	struct stat st;
+	const struct file_how how = { .max_bytes = POLICY_TEXT_MAX, .anybodys = true };
+	CLEAN(file_bytes) struct file_bytes file = { 0 };
+	int r = file_read(AT_FDCWD, c->file, &how, &file, err);
 
-	return lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
+	if (r == -ELOOP)
+		return err_set(err, r, "is a link; this file is read only by itself");
+	if (r < 0)
+		return r;
+	*ret = (struct text){ file.bytes, file.size };
+	ret->ptr = arena_text(&c->spec->arena, *ret);
+	return ret->ptr ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
 static int load(struct config *c, enum config_kind kind, struct text *ret)
 {
 	struct err err = { 0 };
-	int r;
+	int r = kind == CONFIG_NARROWING
+			? read_narrowing_file(c, ret, &err)
+			: cli_read_owned(c->file, &c->spec->arena, ret, &err);
 
-	if (kind == CONFIG_NARROWING && is_link(c->file))
-		r = err_set(&err, -ELOOP, "is a link; this file is read only by itself");
-	else
-		r = cli_read_file(c->file, &c->spec->arena, ret, &err);
 	if (r == -ENOENT || r == -ENOTDIR || r == -ENOMEM)
 		return r == -ENOTDIR ? -ENOENT : r;
 	if (r < 0) {
@@ -278,17 +286,6 @@ int config_read_file(struct run_spec *spec, const char *path, enum config_kind k
 }
 
 /* --- all of them --- */
-
-static const char *user_config(struct arena *arena)
-{
-	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-
-	if (config && config[0] == '/')
-		return arena_printf(arena, "%s/weir/config.yaml", config);
-	if (home && home[0] == '/')
-		return arena_printf(arena, "%s/.config/weir/config.yaml", home);
-	return NULL;
-}
 
 static void print_faults(const struct faults *f)
 {
@@ -325,7 +322,7 @@ static int keep_folder(struct run_spec *spec, const char *file)
 
 int config_read(struct run_spec *spec)
 {
-	const char *user = user_config(&spec->arena);
+	const char *user = home_config(&spec->arena, "config.yaml");
 	struct faults faults = { 0 };
 	int r = keep_folder(spec, user);
 

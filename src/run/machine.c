@@ -2,12 +2,13 @@
 #include "run/launch.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/text.h"
 #include "run/program.h"
+#include "sys/files.h"
+#include "sys/id_map.h"
 
 enum {
 	RANGE_SIZE = 65536,
@@ -28,66 +29,25 @@ static const struct program bwrap = {
 
 /* --- root's id range --- */
 
-struct id_range {
-	uint32_t inside, outside, count;
-};
-
-/* The line of this process's own id map that holds id 0. */
-static int read_own_map(const char *path, struct id_range *ret, struct err *err)
+/* One that doesn't exist is empty. */
+static int read_accounts(const char *path, struct file_bytes *ret, struct text *ret_text)
 {
-	CLEAN(fd) int fd = open(path, O_RDONLY | O_CLOEXEC);
-	char buf[4096];
-	ssize_t n = fd < 0 ? -1 : read(fd, buf, sizeof(buf));
-	struct text rest, line;
+	const struct file_how how = { .max_bytes = ACCOUNTS_MAX,
+				      .anybodys = true,
+				      .follow = true };
+	int r = file_read(AT_FDCWD, path, &how, ret, NULL);
 
-	if (n < 0)
-		return err_sys(err, -errno, "cannot read %s", path);
-	rest = (struct text){ buf, (size_t)n };
-	while (text_split(&rest, '\n', &line)) {
-		struct id_range range;
-		const char *p = line.ptr, *end = line.ptr + line.len;
-		uint32_t *const fields[] = { &range.inside, &range.outside,
-					     &range.count };
-		size_t i = 0;
-
-		for (; i < ARRAY_SIZE(fields); i++) {
-			while (p < end && *p == ' ')
-				p++;
-			if (!parse_u32(&p, end, UINT32_MAX, fields[i]))
-				break;
-		}
-		if (i == ARRAY_SIZE(fields) && range.inside == 0) {
-			*ret = range;
-			return 0;
-		}
-	}
-	return err_set(err, -EBADMSG, "cannot understand %s", path);
-}
-
-/* Read a whole file of up to ACCOUNTS_MAX bytes; one that doesn't exist is empty. */
-static int read_small(const char *path, char **ret_buf, struct text *ret)
-{
-	CLEAN(fd) int fd = open(path, O_RDONLY | O_CLOEXEC);
-	CLEAN(mem) char *buf = malloc(ACCOUNTS_MAX);
-	ssize_t n;
-
-	if (!buf)
-		return -ENOMEM;
-	n = fd < 0 ? 0 : read(fd, buf, ACCOUNTS_MAX);
-	if (n < 0 || n == ACCOUNTS_MAX)
-		return -E2BIG;
-	*ret_buf = TAKE_PTR(buf);
-	*ret = (struct text){ *ret_buf, (size_t)n };
-	return 0;
+	*ret_text = (struct text){ ret->bytes ?: "", ret->size };
+	return r == -ENOENT ? 0 : r;
 }
 
 /* /etc/subuid and /etc/subgid: "user:first:count". */
 static bool is_delegated(const char *path, uint32_t base)
 {
-	CLEAN(mem) char *buf = NULL;
+	CLEAN(file_bytes) struct file_bytes buf = { 0 };
 	struct text rest, line, user, first;
 
-	if (read_small(path, &buf, &rest) < 0)
+	if (read_accounts(path, &buf, &rest) < 0)
 		return true;
 	while (text_split(&rest, '\n', &line)) {
 		uint32_t from, count;
@@ -106,11 +66,11 @@ static bool is_delegated(const char *path, uint32_t base)
  * asking it for one id would load its libraries for every launch. */
 static bool has_account(const char *path, uint32_t base)
 {
-	CLEAN(mem) char *buf = NULL;
+	CLEAN(file_bytes) struct file_bytes buf = { 0 };
 	struct text rest, line, field = { 0 };
 	uint32_t id;
 
-	if (read_small(path, &buf, &rest) < 0)
+	if (read_accounts(path, &buf, &rest) < 0)
 		return true;
 	while (text_split(&rest, '\n', &line)) {
 		for (unsigned int i = 0; i < 3; i++) {
@@ -134,10 +94,10 @@ static int choose_range(uint32_t *ret, struct err *err)
 {
 	struct id_range uids, gids;
 	uint32_t end, base = RANGE_FIRST;
-	int r = read_own_map("/proc/self/uid_map", &uids, err);
+	int r = id_map_find("/proc/self/uid_map", 0, &uids, err);
 
 	if (r == 0)
-		r = read_own_map("/proc/self/gid_map", &gids, err);
+		r = id_map_find("/proc/self/gid_map", 0, &gids, err);
 	if (r < 0)
 		return r;
 	end = MIN(uids.count, gids.count);
@@ -158,27 +118,12 @@ static int choose_range(uint32_t *ret, struct err *err)
 		RANGE_SIZE);
 }
 
-/* In a user namespace uid 0 is an ordinary user of the kernel. */
-static int is_kernel_root(bool *ret, struct err *err)
-{
-	struct id_range uids;
-	int r;
-
-	*ret = false;
-	if (geteuid() != 0)
-		return 0;
-	r = read_own_map("/proc/self/uid_map", &uids, err);
-	*ret = r == 0 && uids.outside == 0;
-	return r;
-}
-
 int launch_machine_probe(struct launch_machine *ret, struct err *err)
 {
 	struct launch_machine m = { 0 };
 	int r = program_find(&bwrap, m.bwrap, err);
 
-	if (r == 0)
-		r = is_kernel_root(&m.root, err);
+	m.root = id_map_is_root();
 	if (r == 0 && m.root)
 		r = choose_range(&m.base_uid, err);
 	if (r < 0)

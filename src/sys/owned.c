@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "sys/files.h"
+#include "sys/id_map.h"
 
 enum { TABLE_MAX = 1 << 20 };
 
@@ -32,35 +33,15 @@ static bool read_table(const char *path, struct file_bytes *ret, struct text *re
 	return true;
 }
 
-/* A line of uid_map: the first id here, the first id outside, how many. */
-static bool maps(struct text line, uid_t uid)
-{
-	const char *p = line.ptr, *end = line.ptr + line.len;
-	uint32_t numbers[3];
-
-	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
-		while (p < end && *p == ' ')
-			p++;
-		if (!parse_u32(&p, end, UINT32_MAX, &numbers[i]))
-			return false;
-	}
-	return uid >= numbers[0] && uid - numbers[0] < numbers[2];
-}
-
 /* In a user namespace the kernel shows everybody who has no id there as one user. The
  * host's root is one of them, so all of them count as root. */
 static bool is_unmapped(uid_t uid)
 {
 	enum { OVERFLOW_UID = 65534 };
-	CLEAN(file_bytes) struct file_bytes buf = { 0 };
-	struct text map, line;
+	struct id_range range;
 
-	if (uid != OVERFLOW_UID || !read_table("/proc/self/uid_map", &buf, &map))
-		return false;
-	while (text_split(&map, '\n', &line))
-		if (maps(line, uid))
-			return false;
-	return true;
+	return uid == OVERFLOW_UID &&
+	       id_map_find("/proc/self/uid_map", uid, &range, NULL) == -ENOENT;
 }
 
 static bool is_ours(uid_t uid)

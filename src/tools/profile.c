@@ -105,13 +105,16 @@ static void add_folder(struct profiles *p, const char *folder)
 	while (dir && (entry = readdir(dir))) {
 		const size_t len = strlen(entry->d_name);
 		struct text text = { "", 0 };
+		struct err err = { 0 };
 		const char *path;
 
 		if (len <= suffix_len || entry->d_name[0] == '.' ||
 		    strcmp(entry->d_name + len - suffix_len, suffix) != 0)
 			continue;
 		path = arena_printf(&p->arena, "%s/%s", folder, entry->d_name);
-		if (path && cli_read_file(path, &p->arena, &text, NULL) == 0)
+		if (path && cli_read_owned(path, &p->arena, &text, &err) < 0)
+			log_warning("%s", err.text);
+		else if (path)
 			add(p, (struct text){ entry->d_name, len - suffix_len }, path,
 			    text);
 	}

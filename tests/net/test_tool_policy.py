@@ -149,16 +149,22 @@ def test_profiles_are_listed_with_what_they_are_for(world):
 
 
 def test_the_users_profile_hides_the_built_in_one(world):
-    home = world.workdir()
+    home = world.workdir("weir-test")
     folder = home / ".config" / "weir" / "profiles"
     folder.mkdir(parents=True)
     (folder / "default.yaml").write_text("# default: mine\negress: []\n")
-    env = {"HOME": str(home)}
-    listed = {p["name"]: p for p in world.weir("profile", "list", "--json", env=env).json()}
+    (folder / "others.yaml").write_text("egress: []\n")
+    (folder / "others.yaml").chmod(0o666)
+    mine = {"env": {"HOME": str(home)}, "user": "weir-test"}
+    done = world.weir("profile", "list", "--json", **mine)
+    listed = {p["name"]: p for p in done.json()}
     assert listed["default"]["title"] == "mine" and listed["default"]["path"] == str(folder / "default.yaml")
-    assert world.weir("profile", "show", "default", env=env).text == "# default: mine\negress: []\n"
-    shown = world.weir("profile", "show", "--json", "default", env=env).json()
+    assert "others" not in listed and "others than its owner may write to it" in done.messages, done
+    assert world.weir("profile", "show", "default", **mine).text == "# default: mine\negress: []\n"
+    shown = world.weir("profile", "show", "--json", "default", **mine).json()
     assert shown["text"].startswith("# default: mine"), shown
+    done = world.weir("profile", "show", "others", **mine)
+    assert done.code == 2 and "others than its owner may write to it" in done.messages, done
 
 
 @pytest.mark.parametrize("words", [(), ("shew",), ("show",), ("show", "no-such"), ("show", "../x"), ("show", "a", "b"),

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sys/id_map.h"
+
+#include <errno.h>
+
+#include "base/text.h"
+#include "sys/files.h"
+
+enum { MAP_MAX = 64 * 1024 }; /* 340 lines at most, says user_namespaces(7) */
+
+static bool read_line(struct text line, struct id_range *ret)
+{
+	const char *p = line.ptr, *end = line.ptr + line.len;
+	uint32_t *const fields[] = { &ret->inside, &ret->outside, &ret->count };
+
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+		while (p < end && *p == ' ')
+			p++;
+		if (!parse_u32(&p, end, UINT32_MAX, fields[i]))
+			return false;
+	}
+	return true;
+}
+
+int id_map_find(const char *path, uint32_t inside, struct id_range *ret, struct err *err)
+{
+	const struct file_how how = { .max_bytes = MAP_MAX, .anybodys = true };
+	CLEAN(file_bytes) struct file_bytes file = { 0 };
+	struct text rest, line;
+	int r = file_read(AT_FDCWD, path, &how, &file, err);
+
+	if (r < 0)
+		return r;
+	rest = (struct text){ file.bytes, file.size };
+	while (text_split(&rest, '\n', &line)) {
+		struct id_range range;
+
+		if (line.len == 0)
+			continue;
+		if (!read_line(line, &range))
+			return err_set(err, -EBADMSG, "cannot understand %s", path);
+		if (inside >= range.inside && inside - range.inside < range.count) {
+			*ret = range;
+			return 0;
+		}
+	}
+	return err_set(err, -ENOENT, "%s doesn't have the id %u", path, inside);
+}
+
+/* What can't be read counts as root: root's own files are all that it then gets. */
+bool id_map_is_root(void)
+{
+	struct id_range range;
+
+	return geteuid() == 0 &&
+	       (id_map_find("/proc/self/uid_map", 0, &range, NULL) < 0 ||
+		range.outside == 0);
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sys/id_map - which ids of this process's user namespace stand for which outside. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct id_range {
+	uint32_t inside, outside, count;
+};
+
+/* The line of @path, /proc/self/uid_map or gid_map, that has the id @inside.
+ * Return: 0, -ENOENT when no line has it, or another -errno. */
+int id_map_find(const char *path, uint32_t inside, struct id_range *ret,
+		struct err *err) MUST_CHECK;
+
+/* The effective user is uid 0, and the machine's: in a user namespace uid 0 may be an
+ * ordinary user of the kernel. */
+bool id_map_is_root(void);
