@@ -486,6 +486,10 @@ static int try_seccomp(void *data, int *ret_value, struct err *err)
 		return err_sys(err, -errno, "cannot install a seccomp filter");
 	if (socket(AF_VSOCK, SOCK_STREAM, 0) >= 0 || errno != EAFNOSUPPORT)
 		return err_set(err, -EBADMSG, "an installed seccomp filter is ignored");
+	if (socket(AF_INET, SOCK_STREAM, IPPROTO_MPTCP) >= 0 || errno != EPROTONOSUPPORT)
+		return err_set(
+			err, -EBADMSG,
+			"an installed seccomp filter lets unknown protocols through");
 	return 0;
 }
 
@@ -495,7 +499,10 @@ void doctor_seccomp(struct doctor *d, struct doctor_row *row)
 
 	doctor_try(try_seccomp, NULL, &a);
 	if (a.code == 0)
-		doctor_found(d, row, DOCTOR_OK, "the command's filter was installed");
+		doctor_found(
+			d, row, DOCTOR_OK,
+			"the command's filter was installed; of protocols only ICMP, TCP "
+			"and UDP are left");
 	else
 		found_failed(d, row, &a);
 }

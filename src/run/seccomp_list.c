@@ -2,36 +2,73 @@
 /* The build runs this program once and embeds what it prints: compiling the list with
  * libseccomp takes longer (2 ms) than all of a launch's mounts.
  *
- * The namespaces, not this list, keep the command in. The list closes what namespaces
- * don't cover: address families that know no network namespace (vsock), kernel
- * machinery that makes calls without a filter seeing them (io_uring), terminal
- * input that the caller's shell would read, and parts of the kernel that are no use
- * without capabilities but wide open to attack. */
+ * HOW IT WORKS
+ * What isn't listed is allowed. Each line says which call, with which arguments, is
+ * answered with which error, and why. An argument that the kernel reads as an int is
+ * compared by its low 32 bits.
+ *
+ * Under `weir run` the namespaces, not this list, keep the command in. The list closes
+ * what namespaces don't cover; on the host, where the command has none, it is what stands
+ * beside the filter: the filter sees a packet's control group and user, so whatever has
+ * the kernel send by itself is closed. */
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
 #include <linux/netlink.h>
+#include <linux/seccomp.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sched.h>
 #include <seccomp.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "base/macros.h"
 
 #define LOW32 0xffffffffULL
+/* The kernel's own names are younger than the headers of Debian 12. */
+#ifndef SO_BINDTOIFINDEX
+#define SO_BINDTOIFINDEX 62
+#endif
 
-enum { SOCK_TYPE_BITS = 0xf, TIOCLINUX_CALL = 0x541C };
+/* One condition: argument @n is @value; has all of @bits. */
+#define IS(n, value) SCMP_CMP(n, SCMP_CMP_MASKED_EQ, LOW32, value)
+#define HAS(n, bits) SCMP_CMP(n, SCMP_CMP_MASKED_EQ, bits, bits)
 
-/* Calls that are refused whatever their arguments, and how: ENOSYS where programs know
- * what to do without the call, EPERM where they should say so. */
-static const struct {
-	const char *name;
+enum {
+	SOCK_TYPE_BITS = 0xf,
+	TIOCLINUX_CALL = 0x541C,
+	CONDITIONS_MAX = 3,
+	PRETEND = 0, /* the error of a call that is not made, and says that it was */
+};
+
+struct refusal {
+	const char *call;
 	int error;
-} refused_calls[] = {
+	unsigned int count; /* conditions in use; 0: refused whatever its arguments */
+	struct scmp_arg_cmp when[CONDITIONS_MAX];
+};
+
+/* ENOSYS where programs know what to do without the call, EPERM where they should say
+ * so. */
+static const struct refusal refusals[] = {
+	/* Makes calls that no filter sees; sockets in a way that can't be judged. */
 	{ "io_uring_setup", ENOSYS },
 	{ "io_uring_enter", ENOSYS },
 	{ "io_uring_register", ENOSYS },
 	{ "socketcall", ENOSYS },
+	/* The same as older calls, with arguments that can't be judged. */
+	{ "openat2", ENOSYS },
+	{ "clone3", ENOSYS },
+	/* Has the kernel start programs of root's. */
 	{ "add_key", EPERM },
 	{ "request_key", EPERM },
 	{ "keyctl", EPERM },
+	/* Of no use without capabilities, and wide open to attack. */
 	{ "bpf", EPERM },
 	{ "perf_event_open", EPERM },
 	{ "userfaultfd", EPERM },
@@ -59,90 +96,205 @@ static const struct {
 	{ "lookup_dcookie", EPERM },
 	{ "iopl", EPERM },
 	{ "ioperm", EPERM },
+	/* A user namespace gives capabilities, and with them the parts of the kernel
+	 * that need some. */
+	{ "setns", EPERM },
+	{ "unshare", EPERM, 1, { HAS(0, CLONE_NEWUSER) } },
+	{ "clone", EPERM, 1, { HAS(0, CLONE_NEWUSER) } },
+	/* Put characters into the terminal as if they had been typed. */
+	{ "ioctl", EPERM, 1, { IS(1, TIOCSTI) } },
+	{ "ioctl", EPERM, 1, { IS(1, TIOCLINUX_CALL) } },
+	/* Leaves the terminal with another driver between it and who types. */
+	{ "ioctl", EPERM, 1, { IS(1, TIOCSETD) } },
+	/* The limit is 1, which alone keeps the kernel from starting the machine's
+	 * handler of crashes. Programs that set it want no core, and get none. */
+	{ "setrlimit", PRETEND, 1, { IS(0, RLIMIT_CORE) } },
+	{ "prlimit64", PRETEND, 2, { IS(1, RLIMIT_CORE), SCMP_CMP(2, SCMP_CMP_NE, 0) } },
+	/* Send past the routes: to a neighbour on a link who says that an allowed
+	 * address is his. */
+	{ "setsockopt", EPERM, 2, { IS(1, SOL_SOCKET), IS(2, SO_BINDTODEVICE) } },
+	{ "setsockopt", EPERM, 2, { IS(1, SOL_SOCKET), IS(2, SO_BINDTOIFINDEX) } },
+	{ "setsockopt", EPERM, 2, { IS(1, SOL_SOCKET), IS(2, SO_DONTROUTE) } },
+	{ "send", EPERM, 1, { HAS(2, MSG_DONTROUTE) } },
+	{ "sendto", EPERM, 1, { HAS(3, MSG_DONTROUTE) } },
+	{ "sendmsg", EPERM, 1, { HAS(2, MSG_DONTROUTE) } },
+	{ "sendmmsg", EPERM, 1, { HAS(3, MSG_DONTROUTE) } },
+	/* Makes a TCP socket one of SMC, which sends from a socket of the kernel's own.
+	 * ENOENT is what a kernel says that lacks what is asked for (TLS, mostly). */
+	{ "setsockopt", ENOENT, 2, { IS(1, IPPROTO_TCP), IS(2, TCP_ULP) } },
+	/* No kernel makes any but these. */
+	{ "socketpair", EOPNOTSUPP, 1, { SCMP_CMP(0, SCMP_CMP_NE, AF_UNIX) } },
+	/* Of netlink what getaddrinfo() and getifaddrs() ask. */
+	{ "socket",
+	  EPROTONOSUPPORT,
+	  2,
+	  { IS(0, AF_NETLINK), SCMP_CMP(2, SCMP_CMP_NE, NETLINK_ROUTE) } },
 };
 
-static int refuse_calls(scmp_filter_ctx ctx)
+static int refuse(scmp_filter_ctx ctx, const struct refusal *row)
+{
+	int nr = seccomp_syscall_resolve_name(row->call);
+	int r;
+
+	/* A call that this libseccomp doesn't know is refused by refuse_new_calls(); one
+	 * that this architecture lacks is skipped by the library. */
+	if (nr == __NR_SCMP_ERROR)
+		return 0;
+	r = seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO(row->error), nr, row->count,
+				   row->when);
+	return r == -EDOM ? 0 : r;
+}
+
+static int refuse_listed(scmp_filter_ctx ctx)
 {
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(refused_calls); i++) {
-		int nr = seccomp_syscall_resolve_name(refused_calls[i].name);
-
-		/* A call that this libseccomp doesn't know can't be named; one that this
-		 * architecture lacks is skipped by the library. */
-		if (nr == __NR_SCMP_ERROR)
-			continue;
-		r = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(refused_calls[i].error), nr, 0);
-		if (r == -EDOM)
-			r = 0;
-	}
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(refusals); i++)
+		r = refuse(ctx, &refusals[i]);
 	return r;
 }
 
-/* Only AF_UNIX, AF_INET, AF_INET6 and AF_NETLINK. The kernel reads 32 bits of the
- * family; whatever is in the upper half makes the number large, and is refused. */
-static int refuse_families(scmp_filter_ctx ctx, int call)
-{
-	int r = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EAFNOSUPPORT), call, 1,
-				 SCMP_A0(SCMP_CMP_GT, AF_NETLINK));
+/* ---- sockets ---- */
 
-	for (unsigned int family = 0; r == 0 && family < AF_NETLINK; family++) {
-		if (family == AF_UNIX || family == AF_INET || family == AF_INET6)
-			continue;
-		r = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EAFNOSUPPORT), call, 1,
-				     SCMP_A0(SCMP_CMP_EQ, family));
-	}
-	return r;
+/* The numbers that one argument of socket() may have, in ascending order. */
+struct choice {
+	unsigned int family; /* 0: whatever it is */
+	unsigned int arg;
+	uint32_t bits; /* the part of the argument that counts */
+	int error;
+	size_t count;
+	unsigned int allowed[4];
+};
+
+/* The other protocols send from sockets that the kernel makes by itself, and that have no
+ * user: SMC its TCP connections, MPTCP further ones, wherever the server says, SCTP its
+ * first answers. L2TP and UDP-Lite are tunnels and leftovers. Each is as on a kernel that
+ * lacks it, and programs go on with TCP. ICMP is that of ping, where the machine lets
+ * ordinary users send it. */
+static const struct choice choices[] = {
+	{ .arg = 0,
+	  .bits = UINT32_MAX,
+	  .error = EAFNOSUPPORT,
+	  .count = 4,
+	  .allowed = { AF_UNIX, AF_INET, AF_INET6, AF_NETLINK } },
+	{ .family = AF_INET,
+	  .arg = 1,
+	  .bits = SOCK_TYPE_BITS,
+	  .error = EPERM,
+	  .count = 2,
+	  .allowed = { SOCK_STREAM, SOCK_DGRAM } },
+	{ .family = AF_INET6,
+	  .arg = 1,
+	  .bits = SOCK_TYPE_BITS,
+	  .error = EPERM,
+	  .count = 2,
+	  .allowed = { SOCK_STREAM, SOCK_DGRAM } },
+	{ .family = AF_INET,
+	  .arg = 2,
+	  .bits = UINT32_MAX,
+	  .error = EPROTONOSUPPORT,
+	  .count = 4,
+	  .allowed = { IPPROTO_IP, IPPROTO_ICMP, IPPROTO_TCP, IPPROTO_UDP } },
+	{ .family = AF_INET6,
+	  .arg = 2,
+	  .bits = UINT32_MAX,
+	  .error = EPROTONOSUPPORT,
+	  .count = 4,
+	  .allowed = { IPPROTO_IP, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_ICMPV6 } },
+};
+
+static int refuse_block(scmp_filter_ctx ctx, const struct choice *c, uint64_t first,
+			uint64_t size)
+{
+	struct refusal row = { .call = "socket", .error = c->error, .count = 1 };
+
+	row.when[0] = SCMP_CMP(c->arg, SCMP_CMP_MASKED_EQ, c->bits & ~(size - 1), first);
+	if (c->family != 0)
+		row.when[row.count++] = IS(0, c->family);
+	return refuse(ctx, &row);
 }
 
-/* Netlink for routes and addresses, which getaddrinfo and getifaddrs ask for; nothing
- * else. SOCK_RAW is what netlink sockets are; for INET it takes a capability that the
- * command doesn't have, and is refused here as well. */
-static int refuse_types(scmp_filter_ctx ctx, int call)
+/* Refuse @first to @last. libseccomp takes one condition for each argument, so it is done
+ * in blocks whose numbers have the same upper bits, as networks are. */
+static int refuse_range(scmp_filter_ctx ctx, const struct choice *c, uint64_t first,
+			uint64_t last)
 {
-	static const unsigned int families[] = { AF_INET, AF_INET6 };
-	int r = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPROTONOSUPPORT), call, 2,
-				 SCMP_A0(SCMP_CMP_EQ, AF_NETLINK),
-				 SCMP_A2(SCMP_CMP_NE, NETLINK_ROUTE));
+	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(families); i++)
-		r = seccomp_rule_add(
-			ctx, SCMP_ACT_ERRNO(EPERM), call, 2,
-			SCMP_A0(SCMP_CMP_EQ, families[i]),
-			SCMP_A1(SCMP_CMP_MASKED_EQ, SOCK_TYPE_BITS, SOCK_RAW));
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(families); i++)
-		r = seccomp_rule_add(
-			ctx, SCMP_ACT_ERRNO(EPERM), call, 2,
-			SCMP_A0(SCMP_CMP_EQ, families[i]),
-			SCMP_A1(SCMP_CMP_MASKED_EQ, SOCK_TYPE_BITS, SOCK_PACKET));
+	while (r == 0 && first <= last) {
+		uint64_t size = 1;
+
+		while ((first & size) == 0 && first + 2 * size - 1 <= last)
+			size *= 2;
+		r = refuse_block(ctx, c, first, size);
+		first += size;
+	}
 	return r;
 }
 
 static int refuse_sockets(scmp_filter_ctx ctx)
 {
-	static const int calls[] = { SCMP_SYS(socket), SCMP_SYS(socketpair) };
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(calls); i++) {
-		r = refuse_families(ctx, calls[i]);
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(choices); i++) {
+		const struct choice *c = &choices[i];
+		uint64_t first = 0;
+
+		for (size_t k = 0; r == 0 && k < c->count; k++) {
+			if (c->allowed[k] > first)
+				r = refuse_range(ctx, c, first, c->allowed[k] - 1);
+			first = c->allowed[k] + 1;
+		}
 		if (r == 0)
-			r = refuse_types(ctx, calls[i]);
+			r = refuse_range(ctx, c, first, c->bits);
 	}
 	return r;
 }
 
-/* Both put characters into the terminal as if they had been typed. The kernel reads 32
- * bits of the request. */
-static int refuse_typing(scmp_filter_ctx ctx)
+/* ---- set-uid files ---- */
+
+/* The kernel user that the command has owns what it makes in a writable directory, and
+ * outside of the sandbox whoever starts such a file gets that user's rights. A directory
+ * gets neither bit by mkdir(), but for what its parent hands on. */
+static const struct {
+	const char *call;
+	unsigned int mode; /* which argument; its flags, if any, come before it */
+	bool has_flags;	   /* the mode counts when they say that a file is made */
+} mode_calls[] = {
+	{ "chmod", 1 },	  { "fchmod", 1 }, { "fchmodat", 2 },	{ "mknod", 1 },
+	{ "mknodat", 2 }, { "creat", 1 },  { "open", 2, true }, { "openat", 3, true },
+};
+
+static int refuse_mode(scmp_filter_ctx ctx, size_t n, unsigned int bit)
 {
-	static const unsigned int requests[] = { TIOCSTI, TIOCLINUX_CALL };
+	static const unsigned int makes[] = { O_CREAT, O_TMPFILE & ~O_DIRECTORY };
+	const unsigned int mode = mode_calls[n].mode;
+	struct refusal row = { mode_calls[n].call, EPERM, 1, { HAS(mode, bit) } };
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(requests); i++)
-		r = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(ioctl), 1,
-				     SCMP_A1(SCMP_CMP_MASKED_EQ, LOW32, requests[i]));
+	if (!mode_calls[n].has_flags)
+		return refuse(ctx, &row);
+	row.count = 2;
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(makes); i++) {
+		row.when[1] = HAS(mode - 1, makes[i]);
+		r = refuse(ctx, &row);
+	}
 	return r;
 }
+
+static int refuse_modes(scmp_filter_ctx ctx)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(mode_calls); i++) {
+		r = refuse_mode(ctx, i, S_ISUID);
+		if (r == 0)
+			r = refuse_mode(ctx, i, S_ISGID);
+	}
+	return r;
+}
+
+/* ---- the whole ---- */
 
 /* The machine runs programs of these too. x32 is not among them: a call with its bit
  * set is of no known architecture, and refused. */
@@ -158,13 +310,31 @@ static int add_architectures(scmp_filter_ctx ctx)
 	return r;
 }
 
+/* What is younger than this list doesn't exist: nobody has looked at what it can do.
+ * These numbers are the same on all architectures, and libseccomp may know none of them,
+ * so that they come before what it makes. fchmodat2() is fchmodat(), which is judged;
+ * 32-bit ARM has calls of its own from 0xf0000 on. */
+static int refuse_new_calls(int fd)
+{
+	enum { FCHMODAT2 = 452, FIRST_UNKNOWN = 463, FIRST_OF_ARM = 0xf0000 };
+	static const struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, FCHMODAT2, 2, 0),
+		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, FIRST_UNKNOWN, 0, 2),
+		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, FIRST_OF_ARM, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+	};
+
+	return write(fd, code, sizeof(code)) == (ssize_t)sizeof(code) ? 0 : -EIO;
+}
+
 static int build(scmp_filter_ctx ctx)
 {
 	static int (*const parts[])(scmp_filter_ctx) = {
 		add_architectures,
-		refuse_calls,
+		refuse_listed,
 		refuse_sockets,
-		refuse_typing,
+		refuse_modes,
 	};
 	int r = 0;
 
@@ -185,6 +355,8 @@ int main(void)
 	r = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
 	if (r == 0)
 		r = build(ctx);
+	if (r == 0)
+		r = refuse_new_calls(STDOUT_FILENO);
 	if (r == 0)
 		r = seccomp_export_bpf(ctx, STDOUT_FILENO);
 	seccomp_release(ctx);

@@ -3,8 +3,13 @@
 
 Unless a test says otherwise the policy is: api.ok.test on 443, *.pkg.test on 443.
 """
+import os
+import subprocess
+
 import pytest
 
+from world.daemon import Host
+from world.run import Result
 from world.world import RESOLVER4, RESOLVER6
 
 STANDARD = ("api.ok.test:443", "*.pkg.test:443")
@@ -52,3 +57,38 @@ def names(world):
 @pytest.fixture
 def attack(world, names):
     return Attack(world)
+
+
+class Inside:
+    """Runs commands in each kind of sandbox that `weir run` makes: of root, of an ordinary user, of a user of the host."""
+
+    def __init__(self, kind, world, daemon=None):
+        self.kind, self.world, self.daemon = kind, world, daemon
+        self.uid = 61000 + world.number() if daemon else world.user(kind).uid
+
+    def folder(self):
+        path = self.world.workdir()
+        os.chown(path, self.uid, self.uid)
+        return path
+
+    def __call__(self, *argv, cwd=None):
+        if not self.daemon:
+            return self.world.run(*argv, cwd=cwd, user=self.kind)
+        where = self.daemon.host.ns.command("env", "-C", str(cwd or "/"), str(self.daemon.program))
+        done = subprocess.run([*where, "run", "--no-config", "--uid", str(self.uid), "--", *map(str, argv)],
+                              env=self.daemon._env, capture_output=True, timeout=30, check=False)
+        return Result(done.returncode, done.stdout, done.stderr, 0)
+
+    def free(self, *argv, cwd=None):
+        """The same user, and no sandbox."""
+        return subprocess.run(["setpriv", f"--reuid={self.uid}", f"--regid={self.uid}", "--clear-groups", "--", *map(str, argv)],
+                              cwd=cwd, capture_output=True, text=True, timeout=30, check=True).stdout
+
+
+@pytest.fixture(params=["root", "weir-test", "host"])
+def inside(request, world):
+    if request.param != "host":
+        yield Inside(request.param, world)
+        return
+    with Host(world) as host:
+        yield Inside(request.param, world, host.daemon())

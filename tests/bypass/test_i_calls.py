@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""I: what the command may ask of the kernel: protocols, options of sockets, modes of files, limits, terminals."""
+import contextlib
+import json
+import os
+import pathlib
+import platform
+import stat
+import subprocess
+import tempfile
+
+import pytest
+
+PYTHON = ("/usr/bin/python3", "-ISc")
+X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of x86_64")
+
+PROTOCOLS = """
+import json, socket
+made = []
+for family in (socket.AF_INET, socket.AF_INET6):
+    for kind in range(1, 11):
+        for protocol in (*range(0, 300), 512, 65535, 65536 + 6, 2 ** 31 - 1):
+            try:
+                socket.socket(family, kind, protocol).close()
+                made.append((family, kind, protocol))
+            except OSError:
+                pass
+print(json.dumps(made))
+"""
+KNOWN = {(family, kind, protocol) for family, icmp in ((2, 1), (10, 58))
+         for kind, protocols in ((1, (0, 6)), (2, (0, 17, icmp))) for protocol in protocols}
+
+
+def test_I1_only_the_known_protocols_can_be_had(inside):
+    """Others send from sockets of the kernel's own: SMC, further connections of MPTCP, SCTP."""
+    outside = {tuple(row) for row in json.loads(subprocess.run([*PYTHON, PROTOCOLS], capture_output=True, check=True).stdout)}
+    done = inside(*PYTHON, PROTOCOLS)
+    inside = {tuple(row) for row in json.loads(done.text)}
+    assert inside <= KNOWN and {(2, 1, 6), (2, 2, 17), (10, 1, 0), (10, 2, 0)} <= inside, inside
+    if not outside - KNOWN:
+        pytest.skip("this kernel has no other")
+
+
+@X86
+@pytest.mark.parametrize("protocol", [262, 136, 256])
+@pytest.mark.parametrize("upper", [0, 1 << 32, 0xffffffff << 32], ids=["plain", "one bit", "all bits"])
+def test_I1_the_upper_half_of_an_argument_opens_nothing(attack, attack_program, user, upper, protocol):
+    """The kernel reads 32 bits."""
+    kind = 2 if protocol == 136 else 1
+    for numbers in ((41, 2, kind, upper | protocol), (41, 2, upper | kind, protocol), (41, upper | 2, kind, protocol)):
+        done = attack.run(attack_program, "syscall", *map(_signed, numbers), user=user)
+        assert done.text.strip() in {"EPROTONOSUPPORT", "EAFNOSUPPORT"}, done
+    assert attack.run(attack_program, "syscall", 41, 2, 1, 6, user=user).text.strip() == "ok"
+
+
+@X86
+@pytest.mark.parametrize("protocol", [262, 256])
+def test_I1_nor_does_the_32_bit_entry(attack, attack_program, user, protocol):
+    assert attack.run(attack_program, "int80", 359, 2, 1, protocol, user=user).text.strip() == "EPROTONOSUPPORT"
+
+
+def _signed(number):
+    return number - (1 << 64) if number >> 63 else number
+
+
+OPTIONS = """
+import errno, json, socket, struct
+said = {}
+def tried(what, call):
+    try:
+        call()
+        said[what] = "ok"
+    except OSError as e:
+        said[what] = errno.errorcode[e.errno]
+tcp, udp = socket.socket(), socket.socket(type=socket.SOCK_DGRAM)
+for name, option, value in (("device", 25, b"lo"), ("index", 62, struct.pack("i", 1)), ("dontroute", 5, struct.pack("i", 1)),
+                            ("keepalive", socket.SO_KEEPALIVE, struct.pack("i", 1))):
+    tried(name, lambda: tcp.setsockopt(1, option, value))
+    tried(name + " udp", lambda: udp.setsockopt(1, option, value))
+tried("smc", lambda: tcp.setsockopt(6, 31, b"smc"))
+one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)  # where no filter of packets has a say
+for flag, name in ((4, "dontroute"), (0, "plain")):
+    tried(name + " sendmsg", lambda: one.sendmsg([b"x"], [], flag))
+    tried(name + " send", lambda: one.send(b"x", flag))
+print(json.dumps(said))
+"""
+
+
+def test_I2_no_socket_chooses_its_link(inside):
+    done = inside(*PYTHON, OPTIONS)
+    said = json.loads(done.text)
+    refused = {name for name, result in said.items() if result == "EPERM"}
+    assert refused == {"device", "device udp", "index", "index udp", "dontroute", "dontroute udp", "dontroute sendmsg",
+                       "dontroute send"}, said
+    assert said.pop("smc") == "ENOENT" and {said[name] for name in said.keys() - refused} == {"ok"}, said
+
+
+MODES = """
+import ctypes, json, os, stat
+libc = ctypes.CDLL(None, use_errno=True)
+def syscall(*args):
+    if libc.syscall(*args) < 0:
+        raise OSError(ctypes.get_errno(), "")
+def opened(flags):
+    os.close(os.open("opened", flags, mode))
+def unnamed():
+    fd = os.open(".", os.O_TMPFILE | os.O_RDWR, mode)
+    syscall(265, -100, b"/proc/self/fd/%d" % fd, -100, b"unnamed", 0x400)
+def descriptor():
+    fd = os.open("descriptor", os.O_CREAT | os.O_RDWR, 0o755)
+    os.fchmod(fd, mode)
+def again(number, *args):
+    os.close(os.open("again", os.O_CREAT | os.O_RDWR, 0o755))
+    syscall(number, *args)
+def how():
+    syscall(437, -100, b"how", (ctypes.c_ulonglong * 3)(os.O_CREAT | os.O_RDWR, mode, 0), 24)
+old = lambda: syscall(85, b"old", mode)
+said = {}
+for mode in (0o4755, 0o2755, 0o6755, 0o755):
+    for name, call in (("create", lambda: opened(os.O_CREAT | os.O_RDWR)), ("unnamed", unnamed), ("descriptor", descriptor),
+                       ("node", lambda: os.mknod("node", stat.S_IFREG | mode)), ("chmod", lambda: again(90, b"again", mode)),
+                       ("fchmodat", lambda: again(268, -100, b"again", mode)),
+                       ("fchmodat2", lambda: again(452, -100, b"again", mode, 0)), ("openat2", how), ("creat", old)):
+        os.umask(0)
+        try:
+            call()
+            said[f"{name} {mode:o}"] = "ok"
+        except OSError as e:
+            said[f"{name} {mode:o}"] = e.errno
+        for left in os.listdir("."):
+            if left.startswith("set-"):
+                continue
+            if os.stat(left).st_mode & 0o6000:
+                os.rename(left, f"set-{name}-{mode:o}")
+            else:
+                os.unlink(left)
+print(json.dumps(said))
+"""
+
+
+@X86
+def test_I3_no_file_is_left_that_gives_its_owners_rights(inside):
+    folder = inside.folder()
+    done = inside(*PYTHON, MODES, cwd=folder)
+    said = json.loads(done.text)
+    left = [path.name for path in folder.rglob("*") if path.stat().st_mode & (stat.S_ISUID | stat.S_ISGID)]
+    assert left == [] and len(said) == 36, (left, said)
+    works = {name.split()[0] for name, result in said.items() if result == "ok"}
+    assert works == {"create", "unnamed", "descriptor", "node", "chmod", "fchmodat", "creat"}, said
+    assert {name.split()[1] for name, result in said.items() if result == "ok"} == {"755"}, said
+
+
+def test_I3_that_is_how_such_files_are_made(tmp_path):
+    """Without a sandbox each of these ways works, so that the test before it means something."""
+    done = subprocess.run([*PYTHON, MODES], cwd=tmp_path, capture_output=True, text=True, check=True)
+    made = {path.name.split("-")[1] for path in tmp_path.iterdir() if path.name.startswith("set-")}
+    assert {"create", "unnamed", "descriptor", "node", "chmod", "fchmodat", "openat2", "creat"} <= made, done
+
+
+def test_I3_programs_that_keep_modes_work(attack, world, user):
+    """In a directory that hands its group on, as teams have them."""
+    folder = world.workdir(user)
+    os.chmod(folder, 0o2775)
+    script = ("set -e; mkdir -p a/b; echo x > a/b/f; chmod 755 a/b/f; tar cf t.tar a; mkdir x; tar xpf t.tar -C x --no-same-owner || test $? = 2; "
+              "test -x x/a/b/f; git init -q g; cd g; git -c user.name=x -c user.email=x@x commit -q --allow-empty -m x; cd ..; "
+              "git clone -q g h; python3 -m venv --without-pip v; cp -R a y; install -m 755 a/b/f z; "
+              "python3 -c 'import shutil; shutil.copytree(\"y\", \"w\", copy_function=shutil.copyfile)' || :; echo done")
+    done = attack.run("sh", "-c", script, cwd=folder, user=user)
+    assert done.text.splitlines()[-1] == "done", done
+
+
+NAMESPACES = """
+import ctypes, errno, functools, os, signal
+print = functools.partial(print, flush=True)
+libc = ctypes.CDLL(None, use_errno=True)
+def said(r):
+    return "ok" if r >= 0 else errno.errorcode[ctypes.get_errno()]
+if os.fork() == 0:
+    print("unshare", said(libc.unshare(0x10000000)))
+    os._exit(0)
+os.wait()
+r = libc.syscall(56, 0x10000000 | signal.SIGCHLD, 0, 0, 0, 0)
+if r == 0:
+    os._exit(0)
+print("clone", said(r))
+args = (ctypes.c_ulonglong * 8)(0x10000000, 0, 0, 0, signal.SIGCHLD, 0, 0, 0)
+r = libc.syscall(435, args, 64)
+if r == 0:
+    os._exit(0)
+print("clone3", said(r))
+print("setns", said(libc.setns(os.open("/proc/self/ns/uts", os.O_RDONLY), 0)))
+import threading, subprocess
+t = threading.Thread(target=lambda: print("thread"))
+t.start(); t.join()
+subprocess.run(["echo", "child"], check=True)
+"""
+
+
+@X86
+def test_I4_no_user_namespace(inside):
+    done = inside(*PYTHON, NAMESPACES)
+    assert done.text.splitlines() == ["unshare EPERM", "clone EPERM", "clone3 ENOSYS", "setns EPERM", "thread", "child"], done
+    assert inside.free(*PYTHON, NAMESPACES).splitlines()[:3] == ["unshare ok", "clone ok", "clone3 ok"]
+
+
+@X86
+def test_I5_calls_that_nobody_has_looked_at_do_not_exist(attack, attack_program, user):
+    for number in (463, 470, 500, 5000):
+        assert attack.run(attack_program, "syscall", number, -1, 0, 0, user=user).text.strip() == "ENOSYS"
+    # one that has been looked at: cachestat() of no descriptor
+    assert attack.run(attack_program, "syscall", 451, -1, 0, 0, user=user).text.strip() != "ENOSYS"
+
+
+CRASH = """
+import os, resource, signal, sys
+if sys.argv[1:]:
+    open("/proc/self/comm", "w").write(sys.argv[1])
+for limit in ((0, 0), (resource.RLIM_INFINITY, resource.RLIM_INFINITY)):
+    try:
+        resource.setrlimit(resource.RLIMIT_CORE, limit)
+    except (OSError, ValueError):
+        pass
+    if os.fork() == 0:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    os.wait()
+print(resource.getrlimit(resource.RLIMIT_CORE))
+"""
+
+
+@contextlib.contextmanager
+def _handler():
+    """A handler of crashes for the machine, which writes down whose they were. What it is told of others is lost."""
+    pattern = pathlib.Path("/proc/sys/kernel/core_pattern")
+    with tempfile.TemporaryDirectory(prefix="weir-core-", dir="/tmp") as folder:
+        program = pathlib.Path(folder) / "h"
+        program.write_text(f"#!/bin/sh\ncat >/dev/null\necho \"$1\" >> {folder}/seen\n")
+        program.chmod(0o755)
+        before = pattern.read_text()
+        try:
+            pattern.write_text(f"|{program} %e")
+        except OSError:
+            pytest.skip("the machine's handler can't be set here")
+        try:
+            yield lambda: (pathlib.Path(folder) / "seen").read_text().split() if (pathlib.Path(folder) / "seen").exists() else []
+        finally:
+            pattern.write_text(before)
+
+
+def test_I6_a_crash_starts_nothing_outside(inside):
+    with _handler() as seen:
+        done = inside(*PYTHON, CRASH, "weir-in")
+        subprocess.run([*PYTHON, CRASH, "weir-out"], check=True, capture_output=True)
+        names = seen()
+    assert "weir-out" in names and "weir-in" not in names, (names, done)
+    assert done.text == "(1, 1)\n", done
