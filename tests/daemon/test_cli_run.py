@@ -182,7 +182,8 @@ def test_a_killed_run_sets_nobody_free(daemon, group, user):
 def test_signals_are_the_commands(daemon, user, number):
     started = start(daemon, "--uid", user, "--", *PYTHON,
                     f"import signal, sys, time\nsignal.signal({int(number)}, lambda *a: sys.exit(7))\n"
-                    "print('up', flush=True)\ntime.sleep(60)\n", start_new_session=True)
+                    # a signal that comes just before a sleep is seen after it
+                    "print('up', flush=True)\nfor i in range(600): time.sleep(0.1)\n", start_new_session=True)
     assert started.stdout.readline() == "up\n"
     started.send_signal(number)
     assert started.wait(timeout=10) == 7 and daemon.names() == []

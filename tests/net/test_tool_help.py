@@ -91,7 +91,8 @@ def test_bad_usage_is_status_2(world, words):
 
 BASH = 'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _weir; printf "%s\\n" "${COMPREPLY[@]}"'
 FISH = "weir completion fish | source; complete -C $argv[1]"
-# An interactive zsh in a terminal, where Tab is pressed; what it is about to offer is printed on the way.
+# An interactive zsh in a terminal, where Tab is pressed; what it is about to offer is printed on the way. It is
+# ready when its line editor reads: what is typed before that may be taken by the terminal.
 ZSH = """
 zmodload zsh/zpty
 zpty inner zsh -f -i
@@ -103,7 +104,8 @@ zpty -w inner 'compadd() {
 }
 ended() { print -r -- "<end>"; exit }
 comppostfuncs=(ended)
-bindkey "^I" complete-word; print "<ready>"'
+zle-line-init() { print -r -- "<ready>" }; zle -N zle-line-init
+bindkey "^I" complete-word'
 zpty -r inner line '*<ready>*'
 zpty -w -n inner "$1"$'\\t'
 zpty -r inner line '*<end>*'

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import time
 
+YOUNG_SECONDS = 600
 LOCK = "/run/weir-tests.lock"
 # Where tests make what: each name has the number of the test process in it.
 FOLDERS = [(pathlib.Path(top), re.compile(rf"{name}(\d+)(-.*)?$"))
@@ -64,14 +65,17 @@ def _kill_programs():
 
 
 def _remove_cgroup(top):
-    """With who is in there."""
+    """With who is in there. Return: whether it was a dead test's."""
     groups = [*(p for p in top.rglob("*") if p.is_dir()), top]
     members = []
     for path in groups:
         with contextlib.suppress(OSError):
             members += (path / "cgroup.procs").read_text(encoding="ascii").split()
     if not all(_is_among_us(pid) for pid in members):
-        return
+        return False
+    # Nobody says whose an empty one is: it may be of a test in a container, where numbers are others.
+    if not members and time.time() - top.stat().st_mtime < YOUNG_SECONDS:
+        return False
     for pid in members:
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(pid), signal.SIGKILL)
@@ -82,6 +86,7 @@ def _remove_cgroup(top):
                 path.rmdir()
             except OSError:  # who was killed is still there
                 time.sleep(0.01)
+    return True
 
 
 def _mounts_below(folder):
@@ -111,8 +116,8 @@ def sweep():
         taken += [f"process {pid}" for pid in _kill_programs()]
         for root in (pathlib.Path("/sys/fs/cgroup"), *pathlib.Path("/sys/fs/cgroup").glob("*/")):
             for path in _dead(root, CGROUP):
-                _remove_cgroup(path)
-                taken.append(str(path))
+                if _remove_cgroup(path):
+                    taken.append(str(path))
         for path in _dead(pathlib.Path("/run/netns"), CGROUP):
             subprocess.run(["ip", "netns", "del", path.name], check=False, capture_output=True)
             taken.append(str(path))

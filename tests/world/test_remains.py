@@ -3,6 +3,7 @@
 import os
 import pathlib
 import subprocess
+import sys
 
 import pytest
 
@@ -87,3 +88,22 @@ def test_what_the_living_have_stays(left, tmp_path):
     remains.sweep()
     assert all(p.exists() for p in one.paths) and (one.folder / "disk" / "file").exists()
     assert alive(one.told) and alive(one.member) and bystander.exists()
+
+
+def test_what_is_empty_stays_when_a_container_sweeps():
+    """There the numbers of processes are others, and all of ours look dead."""
+    root = cgroup_root()
+    if not root:
+        pytest.skip("no cgroup v2 here")
+    group = root / f"weir-test-{os.getpid()}-empty"
+    (group / "below").mkdir(parents=True)
+    try:
+        done = subprocess.run(["unshare", "--pid", "--mount-proc", "--fork", sys.executable, "-c",
+                               "import pathlib, sys, world.remains as r\n"
+                               "print(r._is_dead(sys.argv[1]), r._remove_cgroup(pathlib.Path(sys.argv[2])))",
+                               str(os.getpid()), group], cwd=pathlib.Path(__file__).parents[1],
+                              capture_output=True, text=True, check=True)
+        assert done.stdout == "True False\n" and (group / "below").is_dir(), done
+    finally:
+        (group / "below").rmdir()
+        group.rmdir()
