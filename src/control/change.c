@@ -22,6 +22,7 @@
 
 #include "base/clock.h"
 #include "control/side.h"
+#include "proto/closed_file.h"
 #include "proto/plan_file.h"
 
 const char *side_default_action(const struct side *s)
@@ -210,6 +211,18 @@ static int keep_file(struct side *s, const struct document *d, struct err *err)
 	return r;
 }
 
+/* Should the file be lost, a restart knows that it was there. */
+static int commit_file(struct side *s, struct err *err)
+{
+	struct err ours = { 0 };
+	int r = policy_file_commit(&s->file, err);
+
+	if (r == 0 && s->file.path && s->spec.state_dir &&
+	    closed_file_note_policy(s->spec.state_dir, &ours) < 0)
+		loglines_say(s->log, clock_wall_ms(), LOGLINES_ERROR, "%s", ours.text);
+	return r;
+}
+
 /* @c->document is the next one. */
 static enum api_failure change(struct side *s, struct side_candidate *c, struct err *err)
 {
@@ -223,7 +236,7 @@ static enum api_failure change(struct side *s, struct side_candidate *c, struct 
 		policy_file_abort(&s->file);
 		return API_FAILED_APPLY;
 	}
-	if (policy_file_commit(&s->file, err) < 0) {
+	if (commit_file(s, err) < 0) {
 		take_back(s);
 		return API_FAILED_PERSIST;
 	}
@@ -231,7 +244,7 @@ static enum api_failure change(struct side *s, struct side_candidate *c, struct 
 	return API_FAILED_NOT;
 }
 
-static void record_change(struct side *s)
+void side_record_change(struct side *s)
 {
 	const char *closed = document_closed(s->document);
 	struct event e = {
@@ -269,7 +282,7 @@ enum api_failure side_change(struct side *s, struct document *next, struct err *
 	side_candidate_done(&c);
 	if (failure == API_FAILED_NOT) {
 		s->updates++;
-		record_change(s);
+		side_record_change(s);
 		note_open(s);
 	} else {
 		s->failures++;
@@ -303,7 +316,7 @@ int side_close(struct side *s, const char *why, struct err *err)
 		return err->code < 0 ? err->code : -EIO;
 	r = keep_file(s, s->document, err);
 	if (r == 0)
-		r = policy_file_commit(&s->file, err);
+		r = commit_file(s, err);
 	return r < 0 ? r : side_closed_keep(s, s->document, err);
 }
 

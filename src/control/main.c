@@ -253,6 +253,8 @@ static int start(struct side *s, struct err *err)
 	if (r == 0)
 		r = open_api(s, err);
 	side_tell_init(s);
+	if (r == 0 && !s->many && document_closed(s->document))
+		side_record_change(s);
 	/* Last: the engine's first word finds everything there. */
 	if (r == 0)
 		r = side_link_open(s, err);

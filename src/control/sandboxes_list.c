@@ -121,6 +121,7 @@ static void ward_status(void *data, struct api_status *ret)
 		degrade(ret, w, "outside-sockets", w->strays);
 	ret->full_isolation = ret->degradation_count == 0;
 	/* That lets nothing out. */
+	side_closed_status(w->document, &w->closing, w->since_ms, ret);
 	if (w->stats.snapshot_full)
 		degrade(ret, w, "snapshot", SIDE_SNAPSHOT_FULL);
 	/* What is read of them is of all sandboxes. */

@@ -56,6 +56,7 @@ struct side_closing {
 	bool due;    /* it isn't yet, or isn't kept */
 	bool failed; /* once, and that was said */
 	char why[EVENT_REASON_SIZE];
+	char shown[112]; /* in words, for the status */
 };
 
 /* One sandbox of the daemon's. */
@@ -241,6 +242,8 @@ int side_close(struct side *s, const char *why, struct err *err) MUST_CHECK;
 /* "allow" or "deny" */
 const char *side_default_action(const struct side *s);
 /* The engine says what is in force. */
+/* An event of the policy in force: it was changed, or is one of a closed sandbox. */
+void side_record_change(struct side *s);
 void side_on_standing(struct side *s, const struct ipc_standing *standing);
 
 /* A policy on its way into force. */
@@ -431,6 +434,9 @@ void side_tell_anew(struct side *s);
 void side_status(void *data, struct api_status *ret);
 #define SIDE_SNAPSHOT_FULL                                                               \
 	"not all that was learned can be kept for a restart: there is no room for it"
+/* A degradation, if @d is the policy of a sandbox that is closed. */
+void side_closed_status(const struct document *d, struct side_closing *c,
+			int64_t since_ms, struct api_status *ret);
 /* What is said of the stores, which let nothing out: degradations and counts. */
 void side_store_status(struct side *s, struct api_status *ret);
 bool side_healthy(void *data);

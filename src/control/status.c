@@ -81,6 +81,18 @@ static void add_postgres(struct side *s, struct api_status *ret)
 	ret->postgres_refused = p->refused;
 }
 
+void side_closed_status(const struct document *d, struct side_closing *c,
+			int64_t since_ms, struct api_status *ret)
+{
+	if (!document_closed(d) || ret->degradation_count == API_DEGRADATIONS_MAX)
+		return;
+	snprintf(c->shown, sizeof(c->shown), "the sandbox is closed: %.80s",
+		 document_closed(d));
+	ret->degradations[ret->degradation_count++] = (struct api_degradation){
+		.what = "policy", .reason = c->shown, .since_ms = since_ms
+	};
+}
+
 void side_store_status(struct side *s, struct api_status *ret)
 {
 	add_postgres(s, ret);
@@ -110,6 +122,7 @@ static void add_degradations(struct side *s, struct api_status *ret)
 		add(s, ret, "confinement", s->standing.lacking);
 	if (s->lacking[0])
 		add(s, ret, "confinement", s->lacking);
+	side_closed_status(s->document, &s->closing, s->since_ms, ret);
 	side_store_status(s, ret);
 	for (size_t i = 0; i < s->policy_note_count; i++)
 		add(s, ret, "policy", s->policy_notes[i]);

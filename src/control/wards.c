@@ -179,6 +179,14 @@ static void record(struct side_ward *w, enum event_action action, const char *re
 	side_on_event(w->side, &e);
 }
 
+static void record_closed(struct side_ward *w)
+{
+	char reason[EVENT_REASON_SIZE];
+
+	snprintf(reason, sizeof(reason), "closed: %.50s", document_closed(w->document));
+	record(w, EVENT_CHANGE, reason);
+}
+
 enum api_failure side_ward_change(struct side_ward *w, struct document *next,
 				  struct err *err)
 {
@@ -216,7 +224,6 @@ int side_ward_close(struct side_ward *w, const char *why, struct err *err)
 				    .text_fd = -1 };
 	const struct ipc_message stop = { .type = IPC_STOP, .sandbox = w->id };
 	bool is_news = !document_closed(w->document);
-	char reason[EVENT_REASON_SIZE];
 	int kept = -ENOMEM, r = -ENOMEM;
 
 	if (c.document && ward_compile(w->side, c.document, &c, err) == 0 &&
@@ -232,8 +239,7 @@ int side_ward_close(struct side_ward *w, const char *why, struct err *err)
 		side_tell_warden(w->link, &stop);
 	if (r == 0 && is_news) {
 		w->updates++;
-		snprintf(reason, sizeof(reason), "closed: %.50s", why);
-		record(w, EVENT_CHANGE, reason);
+		record_closed(w);
 	}
 	if (r < 0 && err->code == 0)
 		err_set(err, r, "out of memory");
@@ -271,6 +277,8 @@ int ward_add(struct side_link *l, uint32_t id, const struct ipc_ward *spec,
 	ward_free(l->wards[place]);
 	l->wards[place] = w;
 	l->highest_id = MAX(l->highest_id, place);
+	if (document_closed(w->document))
+		record_closed(w);
 	return 0;
 }
 

@@ -262,8 +262,8 @@ int state_keep(const struct ward *d, struct err *err)
 
 static void forget_at(int where, const char *name)
 {
-	static const char *const files[] = { "attach.json", "policy.json", "image",
-					     ".new" };
+	static const char *const files[] = { "attach.json", "policy.json",
+					     "policy.json.broken", "image", ".new" };
 	CLEAN(fd)
 	int dir = state_folder_open(where, name);
 
@@ -417,8 +417,48 @@ static int read_policy(int dir, int *ret_plan, struct err *err)
 	size_t size;
 	int r = read_at(dir, "policy.json", &text, &size);
 
+	/* One that allows nothing says so. */
+	if (r == 0 && size == 0)
+		r = -EBADMSG;
 	return r < 0 ? err_sys(err, r, "cannot read its policy")
 		     : compile(text, size, ret_plan, err);
+}
+
+/* A policy that the machine could not read just now may be read later. */
+static bool is_lost(int r)
+{
+	return r != -ENOMEM && r != -EMFILE && r != -ENFILE;
+}
+
+/* In the place of a policy that can't be read any more one that denies everything: what
+ * it can't be is wider. What was there is kept beside it, for people. */
+static int close_lost(int dir, int *ret_plan, struct err *err)
+{
+	struct document *d = document_close("its policy can't be read");
+	CLEAN(mem) char *text = d ? document_json(d, false) : NULL;
+	int r = text ? 0 : -ENOMEM;
+
+	document_free(d);
+	if (r == 0)
+		(void)renameat(dir, "policy.json", dir, "policy.json.broken");
+	if (r == 0)
+		r = replace(dir, "policy.json", text, strlen(text));
+	return r < 0 ? err_sys(err, r, "cannot close it")
+		     : compile(text, strlen(text), ret_plan, err);
+}
+
+static int read_or_close(int dir, const char *name, int *ret_plan, struct err *err)
+{
+	struct err why = { 0 };
+	int r = read_policy(dir, ret_plan, &why);
+
+	if (r == 0)
+		return 0;
+	if (!is_lost(r))
+		return err_set(err, r, "%s", why.text);
+	log_error("sandbox '%s': %s; nothing is let out until a policy is set", name,
+		  why.text);
+	return close_lost(dir, ret_plan, err);
 }
 
 static int restore(struct warden *w, const char *name, struct err *err)
@@ -432,7 +472,7 @@ static int restore(struct warden *w, const char *name, struct err *err)
 
 	if (r < 0)
 		return err_sys(err, r, "cannot read what it is");
-	r = read_policy(dir, &plan_fd, err);
+	r = read_or_close(dir, name, &plan_fd, err);
 	return r < 0 ? r : ward_attach(w, &given, plan_fd, -1, err);
 }
 

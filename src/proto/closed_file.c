@@ -2,6 +2,7 @@
 #include "proto/closed_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -11,6 +12,30 @@
 static void path_of(const char *state_dir, char *buf)
 {
 	snprintf(buf, PATH_MAX, "%s/closed.json", state_dir);
+}
+
+static void note_of(const char *state_dir, char *buf)
+{
+	snprintf(buf, PATH_MAX, "%s/policy.set", state_dir);
+}
+
+int closed_file_note_policy(const char *state_dir, struct err *err)
+{
+	char path[PATH_MAX];
+	CLEAN(fd) int fd = -1;
+
+	note_of(state_dir, path);
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+	return fd < 0 ? err_sys(err, -errno, "cannot make %s", path) : 0;
+}
+
+bool closed_file_had_policy(const char *state_dir)
+{
+	char path[PATH_MAX];
+
+	note_of(state_dir, path);
+	return faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
+	       (errno != ENOENT && errno != ENOTDIR);
 }
 
 int closed_file_write(const char *state_dir, const struct document *d, struct err *err)

@@ -13,3 +13,9 @@ int closed_file_write(const char *state_dir, const struct document *d,
  * may not be opened. */
 int closed_file_read(const char *state_dir, struct document **ret,
 		     struct err *err) MUST_CHECK;
+
+/* STATE_DIR/policy.set, an empty file: the file for its policy had one. Should that be
+ * gone at a restart, or empty, nobody may take other rules in its place. */
+int closed_file_note_policy(const char *state_dir, struct err *err) MUST_CHECK;
+/* Whatever can't be looked at counts as noted. */
+bool closed_file_had_policy(const char *state_dir);

@@ -89,35 +89,69 @@ static bool was_closed(const struct sidecar_spec *spec, struct document **ret)
 	return r != 0;
 }
 
-/* The file, if it has a policy that can be read; else the rules of the environment; else
- * nothing is allowed. A file that is there and can't be opened is an error: it might
- * have been stricter. */
-static int first_document(const struct sidecar_spec *spec, struct arena *arena,
-			  struct document **ret, const char **ret_from, struct err *err)
+static void note_policy(const struct sidecar_spec *spec)
+{
+	struct err err = { 0 };
+
+	if (spec->state_dir && closed_file_note_policy(spec->state_dir, &err) < 0)
+		log_warning("%s", err.text);
+}
+
+/* Whatever it was, other rules might be wider. */
+static int close_for(const char *why, struct document **ret, struct err *err)
+{
+	log_error("%s; nothing is let out until a policy is set", why);
+	*ret = document_close(why);
+	return *ret ? 1 : err_set(err, -ENOMEM, "out of memory");
+}
+
+/* Return: 1 with the policy of the file, or one that denies everything where the file had
+ * one that can't be read any more; 0: it never had one; -errno: it is there and can't be
+ * opened. */
+static int document_of_file(const struct sidecar_spec *spec, struct arena *arena,
+			    struct document **ret, struct err *err)
 {
 	const struct policy_file file = { .path = spec->policy_file,
 					  .spare_dir = spec->state_dir };
-	struct origin from_file = { .name = spec->policy_file, .strict = true };
-	struct origin from_rules = { .name = "OPENSANDBOX_EGRESS_RULES" };
+	struct origin from = { .name = spec->policy_file, .strict = true };
 	struct err why = { 0 };
 	struct text text;
-	int r = -ENOENT;
+	int r = policy_file_read(&file, arena, &text, &why);
+
+	if (r < 0 && r != -ENOENT)
+		return err_set(err, r, "%s", why.text);
+	if (r < 0 || text_trim(text).len == 0) {
+		if (!spec->state_dir || !closed_file_had_policy(spec->state_dir))
+			return 0;
+		return close_for(r < 0 ? "its policy file is gone"
+				       : "its policy file is empty",
+				 ret, err);
+	}
+	note_policy(spec);
+	r = parse(text, &from, ret, &why);
+	if (r == 0)
+		return 1;
+	log_error("%s", why.text);
+	return close_for("its policy file can't be read", ret, err);
+}
+
+/* The file, if it has a policy or had one; else the rules of the environment; else
+ * nothing is allowed. */
+static int first_document(const struct sidecar_spec *spec, struct arena *arena,
+			  struct document **ret, const char **ret_from, struct err *err)
+{
+	struct origin from_rules = { .name = "OPENSANDBOX_EGRESS_RULES" };
+	int r = 0;
 
 	if (was_closed(spec, ret)) {
 		*ret_from = "closed.json";
 		return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
 	}
+	*ret_from = spec->policy_file;
 	if (spec->policy_file)
-		r = policy_file_read(&file, arena, &text, &why);
-	if (r < 0 && r != -ENOENT)
-		return err_set(err, r, "%s", why.text);
-	if (r == 0 && text_trim(text).len > 0) {
-		*ret_from = spec->policy_file;
-		r = parse(text, &from_file, ret, &why);
-		if (r == 0)
-			return 0;
-		log_warning("%s; going on with the rules of the environment", why.text);
-	}
+		r = document_of_file(spec, arena, ret, err);
+	if (r != 0)
+		return MIN(r, 0);
 	*ret_from = from_rules.name;
 	if (spec->rules)
 		return parse(text_of(spec->rules), &from_rules, ret, err);
@@ -390,9 +424,10 @@ int keeper_open(const struct sidecar_spec *spec, struct keeper_held *ret, struct
 		.relay = spec->mode == SIDECAR_MODE_DNS_NFT_TLS ? KEEPER_RELAY_PORT : 0,
 		.until_ms = clock_now_ms() + PORT_WAIT_MS,
 	};
-	int r = open_policy(spec, ret, err);
+	int r;
 
 	keeper_open_directories(spec);
+	r = open_policy(spec, ret, err);
 	ret->ipv6 = keeper_has_ipv6();
 	if (r == 0)
 		r = keeper_open_http(spec, ret->ipv6, &ret->http_fd, err);

@@ -81,3 +81,34 @@ def test_what_lives_in_its_cgroup_is_killed(host, daemon, group, site, denied):
     assert wait_for(lambda: idle.process.poll() is not None or None, 5)
     wait_for(lambda: not (group / "cgroup.procs").read_text())
     wait_for(lambda: any("its processes were killed" in line for line in daemon.errors))
+
+
+@pytest.mark.parametrize("harm", ["broken", "empty", "gone"])
+def test_a_policy_that_is_lost_opens_nothing(host, both, pod, other, site, denied, harm):
+    """The other sandbox goes on; a policy that somebody sets opens it."""
+    state = host.folder / "run" / "sandboxes" / "one"
+    both.kill()
+    file = state / "policy.json"
+    if harm == "gone":
+        file.unlink()
+    else:
+        file.write_text(file.read_text()[:20] if harm == "broken" else "")
+    events = host.folder / "events"
+    again = host.daemon("--state-dir", events)
+    wait_for(lambda: set(again.names()) == {"one", "two"}, 10)
+    why = closed(again)
+    assert why == "its policy can't be read" and closed(again, "two") is None
+    assert {d["what"]: d["reason"] for d in again.status("one")["degradations"]}["policy"] == f"the sandbox is closed: {why}"
+    assert "policy" not in {d["what"] for d in again.status("two")["degradations"]}
+    for one in (site, denied):
+        name_refused(pod.probe(["dns", one.name]))
+        tcp_refused(pod.probe(["tcp", one.v4, 7007]))
+    assert other.probe(["dns", site.name]).addresses == [site.v4]
+    assert wait_for(lambda: f"closed: {why}" in again.weir("events", "--state-dir", events, "--json").text, 10)
+    again.kill()
+    again = host.daemon()
+    wait_for(lambda: set(again.names()) == {"one", "two"}, 10)
+    assert closed(again) == why
+    again.set_policy("one", f"allow {site.name}")
+    assert closed(again) is None
+    assert wait_for(lambda: pod.probe(["dns", site.name]).addresses) == [site.v4]

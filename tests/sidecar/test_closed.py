@@ -129,3 +129,70 @@ def test_packets_count_as_lookups_do(pod, start, site, denied):
     pod.probe(["udp", "9.9.9.9", 123])
     wait_closed(side)
     tcp_refused(pod.probe(["tcp", "7.7.7.7", 7007]))
+
+
+def broken(file):
+    file.write_text(file.read_text()[:20])
+
+
+def emptied(file):
+    file.write_text("")
+
+
+def gone(file):
+    file.unlink()
+
+
+@pytest.fixture
+def kept(pod, tmp_path):
+    """A sidecar's file for its policy, and a way to start it with much wider rules in the environment."""
+    tmp_path.chmod(0o755)
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    file = tmp_path / "policy.json"
+
+    def run():
+        return pod.sidecar("--policy-file", str(file), "--state-dir", str(state), rules=policy(default="allow"))
+    run.file, run.state = file, state
+    return run
+
+
+def whats(side):
+    return {d["what"]: d["reason"] for d in side.get("/status").json()["degradations"]}
+
+
+@pytest.mark.parametrize("harm, why", [(broken, "its policy file can't be read"), (emptied, "its policy file is empty"),
+                                       (gone, "its policy file is gone")])
+def test_a_policy_file_that_is_lost_opens_nothing(pod, kept, site, denied, harm, why):
+    side = kept()
+    assert pod.probe(["dns", denied.name]).addresses == [denied.v4], "the environment's rules, as long as none was set"
+    side.post(f"allow {site.name}")
+    name_refused(pod.probe(["dns", denied.name]))
+    assert side.stop() == 0
+    harm(kept.file)
+    side = kept()
+    assert closed(side) == why and why in whats(side)["policy"]
+    for one in (site, denied):
+        name_refused(pod.probe(["dns", one.name]))
+        tcp_refused(pod.probe(["tcp", one.v4, 7007]))
+    assert pod.queries(denied.name) == 1, "one from before"
+    assert wait_for(lambda: [e for e in events(side, kept.state) if e["reason"] == f"closed: {why}"], 10)
+    side.post(f"allow {site.name}")
+    assert side.stop() == 0
+    side = kept()
+    assert closed(side) is None and pod.probe(["dns", site.name]).addresses == [site.v4]
+    name_refused(pod.probe(["dns", denied.name]))
+
+
+def test_a_file_that_was_closed_and_is_lost_opens_nothing(pod, kept, site, denied):
+    side = kept()
+    assert side.call("POST", "/policy", policy(f"allow {site.name}", on_denies=STOP)).status == 200
+    provoke(pod, denied)
+    wait_closed(side)
+    wait_for(lambda: "closed" in json.loads(kept.file.read_text()))
+    assert side.stop() == 0
+    broken(kept.file)
+    side = kept()
+    assert closed(side) == "its policy file can't be read"
+    name_refused(pod.probe(["dns", site.name]))
+    tcp_refused(pod.probe(["tcp", site.v4, 7007]))
