@@ -156,7 +156,10 @@ struct api_config {
 	/* Of an API that strangers can reach: a network that shows wrong tokens is
 	 * answered 429 for a while, whatever it shows. */
 	bool limits_failures;
-	bool open;	  /* without a token changes are let through */
+	bool open; /* without a token changes are let through */
+	/* Names by which a browser may call it without a token, besides localhost. */
+	const char *const *hosts;
+	size_t host_count;
 	bool ui;	  /* /ui/ is there */
 	size_t max_rules; /* of POST and PATCH; 0: no limit */
 	const struct api_label *labels;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/browser.h"
 
-#include <ctype.h>
 #include <string.h>
 
 #include "base/addr.h"
@@ -25,21 +24,15 @@ static struct text without_port(struct text t)
 	return (struct text){ t.ptr + is_v6, (size_t)(end - t.ptr) - is_v6 };
 }
 
-static bool is_label(struct text t)
-{
-	for (size_t i = 0; i < t.len; i++)
-		if (!isalnum((unsigned char)t.ptr[i]) && t.ptr[i] != '-' &&
-		    t.ptr[i] != '_')
-			return false;
-	return t.len > 0;
-}
-
-bool browser_host_is_near(struct text host)
+bool browser_host_is_near(struct text host, const struct browser_names *names)
 {
 	const struct text t = without_port(host);
 	struct addr addr;
 
-	return is_label(t) || addr_parse(t.ptr, t.len, &addr);
+	for (size_t i = 0; i < names->count; i++)
+		if (text_equal_nocase(t, names->name[i]))
+			return true;
+	return text_equal_nocase(t, "localhost") || addr_parse(t.ptr, t.len, &addr);
 }
 
 /* "http://HOST" or "https://HOST"; a port that the scheme implies is in neither. */
@@ -67,8 +60,9 @@ const char *browser_fault(const struct browser_head *head)
 		return "forbidden: a page of another site asks";
 	if (head->origin.ptr && !is_origin_of(text_trim(head->origin), head->host))
 		return "forbidden: a page of another site asks";
-	if (head->is_browser && !browser_host_is_near(head->host))
+	if (head->is_browser && !browser_host_is_near(head->host, &head->names))
 		return "forbidden: without a token a browser has to name this API by its "
-		       "address or as localhost";
+		       "address, as localhost, by the host's name or by one of "
+		       "--api-host";
 	return NULL;
 }

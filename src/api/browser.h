@@ -10,15 +10,22 @@
 
 #include "base/text.h"
 
+/* What the operator and the host call this API; borrowed. */
+struct browser_names {
+	const char *const *name;
+	size_t count;
+};
+
 /* What matters of a request's head; .ptr NULL: there is no such line. */
 struct browser_head {
 	struct text host, origin, site; /* Host, Origin, Sec-Fetch-Site */
 	bool is_browser;		/* by these or other lines of it */
+	struct browser_names names;
 };
 
 /* Return: NULL, or why it is refused. */
 const char *browser_fault(const struct browser_head *head);
 
-/* A Host that no stranger can own: an address, "localhost", or a name without dots; with
- * or without a port. */
-bool browser_host_is_near(struct text host);
+/* A Host that no stranger can own: an address, "localhost" or one of @names; with or
+ * without a port. Another name without dots may be somebody's in the local network. */
+bool browser_host_is_near(struct text host, const struct browser_names *names);

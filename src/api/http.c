@@ -262,7 +262,8 @@ static uint64_t announced_size(const struct api_request *r)
 /* The lines that say where a request ends, and whom it is for. */
 struct framing {
 	unsigned int lengths, encodings, hosts;
-	bool is_odd; /* an encoding that isn't "chunked" */
+	bool is_odd;	 /* an encoding that isn't "chunked" */
+	bool is_unclear; /* a name that isn't one: "Content-Length " */
 };
 
 static enum MHD_Result count_line(void *data, enum MHD_ValueKind kind, const char *name,
@@ -271,6 +272,7 @@ static enum MHD_Result count_line(void *data, enum MHD_ValueKind kind, const cha
 	const struct text n = { name, name_size }, v = { value, value_size };
 	struct framing *f = data;
 
+	f->is_unclear |= !text_is_token(n);
 	if (text_equal_nocase(n, MHD_HTTP_HEADER_CONTENT_LENGTH)) {
 		f->lengths++;
 	} else if (text_equal_nocase(n, MHD_HTTP_HEADER_HOST)) {
@@ -293,6 +295,8 @@ static const char *framing_fault(const struct api_request *r, const char *versio
 	if (f.hosts != 1 && !(is_old && f.hosts == 0))
 		return f.hosts ? "400 Bad Request: too many Host headers"
 			       : "400 Bad Request: missing required Host header";
+	if (f.is_unclear)
+		return "400 Bad Request: a header's name has other letters than a name";
 	if (f.is_odd || f.lengths + f.encodings > 1)
 		return "400 Bad Request: unclear length of the body";
 	return NULL;

@@ -222,6 +222,7 @@ static const char *foreign_fault(const struct api_request *r)
 		.origin = line_of(r, "Origin"),
 		.site = line_of(r, "Sec-Fetch-Site"),
 		.is_browser = is_browser(r),
+		.names = { r->api->config.hosts, r->api->config.host_count },
 	};
 
 	return has_token(r->api) ? NULL : browser_fault(&head);

@@ -17,6 +17,8 @@ struct text {
 struct text text_of(const char *s);
 bool text_equal(struct text a, const char *b);
 bool text_equal_nocase(struct text a, const char *b);
+/* A method's or header's name, as RFC 9110 has it. */
+bool text_is_token(struct text t);
 /* Without spaces, tabs and line ends at both ends. */
 struct text text_trim(struct text t);
 /* Of a hexadecimal digit; -1: it is none. */

@@ -173,6 +173,8 @@ void side_api_config(struct side *s, struct api_config *ret)
 		.token = s->spec.token,
 		.open = s->spec.api_open,
 		.ui = s->spec.ui,
+		.hosts = s->hosts,
+		.host_count = 1 + s->spec.api_host_count,
 		.max_rules = s->spec.max_rules,
 		.labels = s->labels,
 		.label_count = s->spec.attr_count,
@@ -202,6 +204,8 @@ static int open_api(struct side *s, struct err *err)
 {
 	struct api_config config;
 
+	s->hosts[0] = uname(&s->host) == 0 ? s->host.nodename : "localhost";
+	memcpy(s->hosts + 1, s->spec.api_hosts, sizeof(s->spec.api_hosts));
 	side_api_config(s, &config);
 	for (size_t i = 0; i < s->spec.attr_count; i++)
 		s->labels[i] = (struct api_label){ .key = s->spec.attrs[i].key,

@@ -27,6 +27,8 @@
  * in force. */
 #pragma once
 
+#include <sys/utsname.h>
+
 #include "api/api.h"
 #include "base/index.h"
 #include "events/jsonl_writer.h"
@@ -126,6 +128,10 @@ struct side {
 	char lacking[ERR_TEXT_SIZE];  /* what could not be confined here, or "" */
 	struct loop_source signals;
 	struct api_label labels[SIDECAR_ATTRS_MAX];
+	/* What a browser may call the API: the host's own name, and what was asked for.
+	 */
+	struct utsname host;
+	const char *hosts[1 + SIDECAR_HOSTS_MAX];
 
 	/* link.c */
 	struct side_link links[IPC_ENGINES_MAX];

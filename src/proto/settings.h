@@ -12,6 +12,7 @@
 enum {
 	SIDECAR_UPSTREAMS_MAX = 16,
 	SIDECAR_EXEMPT_MAX = 64,
+	SIDECAR_HOSTS_MAX = 16,
 	SIDECAR_DOH_MAX = 1024,
 	SIDECAR_ATTRS_MAX = 32,
 	SIDECAR_OUTPUTS_MAX = 8,
@@ -60,6 +61,8 @@ struct sidecar_spec {
 	struct endpoint http;	 /* family ADDR_NONE: all addresses of both families */
 	const char *token;	 /* NULL or "": none */
 	bool api_open;
+	const char *api_hosts[SIDECAR_HOSTS_MAX]; /* names of it that browsers may use */
+	size_t api_host_count;
 	uint32_t max_rules; /* 0: no limit */
 	enum sidecar_log_level log_level;
 	const char *log_outputs[SIDECAR_OUTPUTS_MAX]; /* "stdout", "stderr", paths */

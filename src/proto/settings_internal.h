@@ -49,6 +49,7 @@ int sidecar_set_probe_every(void *target, const char *value, struct err *err);
 int sidecar_set_doh(void *target, const char *value, struct err *err);
 int sidecar_set_unenforceable(void *target, const char *value, struct err *err);
 int sidecar_set_host_network_check(void *target, const char *value, struct err *err);
+int sidecar_set_api_host(void *target, const char *value, struct err *err);
 int sidecar_set_ui(void *target, const char *value, struct err *err);
 int sidecar_set_postgres(void *target, const char *value, struct err *err);
 

@@ -8,7 +8,7 @@
 #include "proto/settings_internal.h"
 #include "sys/resolv_conf.h"
 
-enum { OWN_DNS_PORT = 15353 };
+enum { OWN_DNS_PORT = 15353, HOST_NAME_SIZE_MAX = 253 };
 
 static int is_not(struct err *err, const char *value, const char *what)
 {
@@ -248,6 +248,21 @@ int sidecar_set_exempt(void *target, const char *value, struct err *err)
 	if (spec->exempt_count == SIDECAR_EXEMPT_MAX)
 		return too_many(err, SIDECAR_EXEMPT_MAX);
 	spec->exempt[spec->exempt_count++] = a;
+	return 0;
+}
+
+int sidecar_set_api_host(void *target, const char *value, struct err *err)
+{
+	static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				      "abcdefghijklmnopqrstuvwxyz0123456789-_.";
+	struct sidecar_spec *spec = target;
+	size_t size = strlen(value);
+
+	if (size == 0 || size > HOST_NAME_SIZE_MAX || strspn(value, letters) != size)
+		return is_not(err, value, "a host name without a port");
+	if (spec->api_host_count == SIDECAR_HOSTS_MAX)
+		return too_many(err, SIDECAR_HOSTS_MAX);
+	spec->api_hosts[spec->api_host_count++] = value;
 	return 0;
 }
 

@@ -13,23 +13,6 @@ struct head {
 	uint8_t hosts, lengths, encodings; /* headers seen, at most 2 */
 };
 
-static bool is_token_char(char c)
-{
-	static const char others[] = "!#$%&'*+-.^_`|~";
-
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-	       (c >= '0' && c <= '9') || (c != '\0' && strchr(others, c));
-}
-
-static bool is_token(struct text t)
-{
-	for (size_t i = 0; i < t.len; i++) {
-		if (!is_token_char(t.ptr[i]))
-			return false;
-	}
-	return t.len > 0;
-}
-
 static bool is_visible(char c)
 {
 	return c > 0x20 && c < 0x7f;
@@ -133,7 +116,7 @@ static enum http_fault read_request_line(struct text line, struct head *h)
 {
 	struct text method, target;
 
-	if (!cut(&line, ' ', &method) || !is_token(method))
+	if (!cut(&line, ' ', &method) || !text_is_token(method))
 		return HTTP_BAD_REQUEST_LINE;
 	if (!cut(&line, ' ', &target))
 		return HTTP_BAD_VERSION;
@@ -216,7 +199,7 @@ static enum http_fault read_header(struct text line, struct head *h)
 {
 	struct text name;
 
-	if (!cut(&line, ':', &name) || !is_token(name))
+	if (!cut(&line, ':', &name) || !text_is_token(name))
 		return HTTP_BAD_LINE;
 	for (size_t i = 0; i < ARRAY_SIZE(headers); i++) {
 		if (text_equal_nocase(name, headers[i].name))

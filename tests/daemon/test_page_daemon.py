@@ -38,7 +38,7 @@ def test_pages_of_other_sites_cannot_use_it(reached, host):
     """Nobody asks for a token there, but a browser on the way says for whom it asks."""
     where = ("127.0.0.1", PORT)
     for headers in ({"Origin": "http://evil.test"}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "null"},
-                    {"Host": f"evil.test:{PORT}", "User-Agent": "Mozilla/5.0"}):
+                    {"Host": f"evil.test:{PORT}", "User-Agent": "Mozilla/5.0"}, {"Host": "wpad", "User-Agent": "Mozilla/5.0"}):
         for method, path in (("DELETE", "/sandboxes/one"), ("PUT", "/sandboxes/new"), ("POST", "/sandboxes/one/policy"),
                              ("GET", "/sandboxes"), ("GET", "/sandboxes/one/policy"), ("GET", "/sandboxes/one/healthz")):
             reply = request(host.ns, where, method, path, "{}", headers)

@@ -57,7 +57,7 @@ static void try_browser(struct text t)
 	struct text host = t, label;
 	size_t digits = 0;
 
-	if (browser_host_is_near(t)) {
+	if (browser_host_is_near(t, &named.names)) {
 		assert(!browser_fault(&named));
 		/* A name with a dot in it has a letter in some part of it. */
 		while (host.len > 0 && host.ptr[0] != '[' &&

@@ -197,6 +197,11 @@ MALFORMED = {
     "two lengths": (head("POST", "/policy", "Content-Length: 2", "Content-Length: 3", AUTH.strip()) + b"{} ", {400}),
     "length and chunks": (head("POST", "/policy", "Content-Length: 3", "Transfer-Encoding: chunked", AUTH.strip()) +
                           b"2\r\n{}\r\n0\r\n\r\n", {400}),
+    "a blank before the colon": (head("POST", "/policy", "Content-Length : 2", AUTH.strip()) + b"{}", {400}),
+    "a tab before it": (head("POST", "/policy", "Transfer-Encoding\t: chunked", AUTH.strip()) + b"2\r\n{}\r\n0\r\n\r\n", {400}),
+    "a blank and another length": (head("POST", "/policy", "Content-Length : 0", "Content-Length: 2", AUTH.strip()) + b"{}", {400}),
+    "a blank in a name": (head("GET", "/healthz", "Content Length: 2"), {400}),
+    "a bracket in a name": (head("GET", "/healthz", "Content-Length[]: 2"), {400}),
     "another encoding": (head("POST", "/policy", "Transfer-Encoding: gzip", AUTH.strip()), {400}),
     "two encodings": (head("POST", "/policy", "Transfer-Encoding: gzip, chunked", AUTH.strip()), {400}),
     "length is text": (head("POST", "/policy", "Content-Length: abc", AUTH.strip()), {400}),
@@ -223,6 +228,15 @@ def test_malformed(api, name):
     status, headers, _ = split(answer)
     assert status in statuses
     assert b"Date" in headers
+    assert api.json("/policy")["policy"]["egress"] == []
+
+
+def test_what_is_behind_a_broken_head_is_no_request(api):
+    """Another reader may take it for a body."""
+    behind = head("POST", "/policy", "Content-Length: 53", AUTH.strip()) + b'{"egress":[{"action":"allow","target":"smuggled.test"}]}'
+    for line in (f"Content-Length : {len(behind)}", "Transfer-Encoding : chunked"):
+        answer = api.raw(head("POST", "/policy", line, AUTH.strip()) + behind, close_writing=False)
+        assert re.findall(rb"HTTP/1\.1 (\d+)", answer) == [b"400"], line
     assert api.json("/policy")["policy"]["egress"] == []
 
 

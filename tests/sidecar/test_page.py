@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """/ui/: the page's files and their headers, and which requests of browsers the API answers."""
 import json
+import os
 import pathlib
 import re
 
@@ -133,6 +134,8 @@ FOREIGN = {
     "an image of another site": {"Host": NEAR, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"},
     "a sandboxed frame": {"Host": NEAR, "Origin": "null"},
     "a name that was pointed here": {"Host": "evil.test:18080", "User-Agent": AGENT},
+    "a name without dots": {"Host": "wpad", "User-Agent": AGENT},
+    "one with a port": {"Host": "wpad:18080", "Origin": "http://wpad:18080", "Sec-Fetch-Site": "same-origin"},
     "one that hides its browser": {"Host": "evil.test:18080", "User-Agent": "curl/8", "Accept-Language": "en"},
     "one that says it is its own": {"Host": "evil.test:18080", "Origin": "http://evil.test:18080",
                                     "Sec-Fetch-Site": "same-origin"},
@@ -170,12 +173,26 @@ def test_refusals_are_counted(free):
     {"Host": NEAR, "User-Agent": AGENT, "Origin": f"http://{NEAR}", "Sec-Fetch-Site": "same-origin"},
     {"Host": "localhost:8080", "Origin": "http://localhost:8080", "Referer": "http://localhost:8080/ui/"},
     {"Host": "[::1]:8080", "Origin": "http://[::1]:8080", "Accept-Language": "en"},
-    {"Host": "side", "Origin": "https://side", "Sec-Fetch-Site": "same-origin"},
+    {"Host": "side", "User-Agent": "python-requests/2.31"},
 ])
 def test_programs_and_its_own_page_are_answered(free, headers):
     assert from_page(free, "POST", "/policy", POLICY, headers)[0] == 200
     assert from_page(free, "GET", "/policy", "", headers)[0] == 200
     assert free.status("POST", "/policy", "") == 200
+
+
+def test_names_that_the_operator_has_spelled_are_its_own(pod):
+    """And the host's: a browser may call it so, and by no other name."""
+    own = os.uname().nodename
+    side = pod.sidecar(token=None, env={"WEIR_API_HOST": "weir,web.default.svc"})
+    for name, status in (("weir", 200), ("Weir:18080", 200), ("web.default.svc:18080", 200), (own, 200), ("localhost", 200),
+                         ("wpad", 403), ("default.svc", 403), ("x.weir", 403), (f"x.{own}", 403), ("weir.evil.test", 403)):
+        assert side.get("/policy", headers={"Host": name, "User-Agent": AGENT}).status == status, name
+        # who is no browser may use any, as OpenSandbox's clients do by the names of services
+        assert side.get("/policy", headers={"Host": name}).status == 200, name
+    done = pod.sidecar("--api-host", "a b", "--api-host", "x:80", "--api-host", "*", ready=False)
+    assert done.ended() == 2
+    assert all(f"--api-host: '{text}' is not a host name without a port" in str(done) for text in ("a b", "x:80", "*")), str(done)
 
 
 @pytest.mark.parametrize("what", FOREIGN)

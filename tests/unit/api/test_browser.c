@@ -25,8 +25,16 @@ static void near_hosts(void **state)
 		{ "10.1.2.3", true },
 		{ "[::1]:18080", true },
 		{ "[2a01:5110::2]", true },
-		{ "side", true },
-		{ "my-side_1:8080", true },
+		{ "my-host:8080", true },
+		{ "My-Host", true },
+		{ "weir.svc.local:8080", true },
+		{ "side", false },
+		{ "wpad", false },
+		{ "my-side_1:8080", false },
+		{ "x.my-host", false },
+		{ "my-host.", false },
+		{ "my-host.evil.test", false },
+		{ "svc.local", false },
 		{ "side:evil.test", false },
 		{ "[::1]evil.test", false },
 		{ "localhost:", false },
@@ -46,8 +54,12 @@ static void near_hosts(void **state)
 		{ "\xd0\xb0", false },
 	};
 
+	static const char *const mine[] = { "my-host", "weir.svc.local" };
+	static const struct browser_names names = { mine, ARRAY_SIZE(mine) };
+
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
-		if (browser_host_is_near(text_of(rows[i].host)) != rows[i].is_near)
+		if (browser_host_is_near(text_of(rows[i].host), &names) !=
+		    rows[i].is_near)
 			fail_msg("%s", rows[i].host);
 }
 
