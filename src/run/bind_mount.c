@@ -7,56 +7,93 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include "run/channel.h"
+#include "run/mask.h"
+#include "run/startup_files.h"
 #include "run/writable.h"
 
-static int add_tree(struct view *v, const char *path, enum tree_kind kind,
+static int add_tree(struct view *v, const struct path *p, enum tree_kind kind,
 		    struct err *err)
 {
 	if (v->tree_count == TREES_MAX)
 		return err_set(err, -E2BIG, "more than %d mounts and paths", TREES_MAX);
-	v->trees[v->tree_count++] = (struct tree){ .path = path, .kind = kind, .fd = -1 };
+	v->trees[v->tree_count++] =
+		(struct tree){ .path = p->name, .source = p, .kind = kind, .fd = -1 };
 	return 0;
 }
 
-/* The canonical form of @path, kept in the view. */
-static int resolve(struct view *v, const char *path, const char **ret, struct err *err)
+/* Look @name up, and keep what it leads to in the view. */
+static int resolve(struct view *v, const char *name, const struct path **ret,
+		   struct err *err)
 {
-	char *real = realpath(path, NULL);
+	struct path *p = &v->paths[v->path_count];
+	int r = path_open(name, p, err);
 
-	if (!real)
-		return err_sys(err, -errno, "cannot share '%s'", path);
-	v->paths[v->path_count++] = real;
-	*ret = real;
+	if (r < 0)
+		return err_context(err, "cannot share '%s'", name);
+	v->path_count++;
+	*ret = p;
 	return 0;
 }
 
-static bool is_of_kernel(const struct view *v, const char *path)
+static bool is_of_kernel(const struct view *v, const struct path *p)
 {
-	const struct mount *m = mounts_containing(&v->mounts, path);
+	const struct mount *m = mounts_numbered(&v->mounts, p->mount_id);
 
 	return !m || mount_is_of_kernel(m);
 }
 
-static int plan_writable(struct view *v, const char *given, struct err *err)
+static int check_writable(const struct view *v, const struct path *p, struct err *err)
 {
-	const char *path = NULL;
-	struct stat st;
-	int r = resolve(v, given, &path, err);
-
-	if (r < 0)
-		return r;
-	if (stat(path, &st) < 0)
-		return err_sys(err, -errno, "cannot share '%s'", path);
 	/* A pipe or a socket leads to whoever is at its other end. */
-	if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode))
+	if (!S_ISDIR(p->st.st_mode) && !S_ISREG(p->st.st_mode))
 		return err_set(err, -EPERM, "'%s' is neither a directory nor a file",
-			       path);
-	if (!writable_when_named(path) || is_of_kernel(v, path))
-		return err_set(err, -EPERM, "'%s' can't be writable in a sandbox", path);
-	return add_tree(v, path, TREE_WRITABLE, err);
+			       p->name);
+	if (!writable_when_named(p) || is_of_kernel(v, p))
+		return err_set(err, -EPERM, "'%s' can't be writable in a sandbox",
+			       p->name);
+	return 0;
+}
+
+/* Of the paths that --rw names, which come first: one that leads to @p without a link. */
+static bool is_named(const struct view *v, const struct path *p)
+{
+	for (size_t i = 0; i < v->spec->rw_count; i++) {
+		if (!v->paths[i].untrusted && strcmp(v->paths[i].name, p->name) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* An earlier command may have left the link for this run to follow. */
+static int check_untrusted(const struct view *v, const struct path *p, struct err *err)
+{
+	if (!p->untrusted || is_named(v, p))
+		return 0;
+	return err_set(err, -EPERM,
+		       "'%s' is a link, which an earlier command may have left; if it "
+		       "should lead to '%s', name that too",
+		       p->untrusted, p->name);
+}
+
+static int plan_writable(struct view *v, struct err *err)
+{
+	const struct path *p = NULL;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < v->spec->rw_count; i++)
+		r = resolve(v, v->spec->rw[i], &p, err);
+	for (size_t i = 0; r == 0 && i < v->spec->rw_count; i++) {
+		p = &v->paths[i];
+		r = check_untrusted(v, p, err);
+		if (r == 0)
+			r = check_writable(v, p, err);
+		if (r == 0)
+			r = add_tree(v, p, TREE_WRITABLE, err);
+	}
+	return r;
 }
 
 static bool is_below_writable(const struct view *v, const char *path)
@@ -80,137 +117,150 @@ static bool is_in_private_place(const char *path)
 	return false;
 }
 
+/* Did the caller come to the working directory by a link that isn't to be trusted? Only
+ * the shell knows, and says so in $PWD. */
+static bool came_by_link(const struct path *cwd)
+{
+	const char *pwd = getenv("PWD");
+	struct path logical;
+	bool by_link;
+
+	if (!pwd || pwd[0] != '/' || path_open(pwd, &logical, NULL) < 0)
+		return false;
+	by_link = logical.untrusted && logical.st.st_dev == cwd->st.st_dev &&
+		  logical.st.st_ino == cwd->st.st_ino;
+	path_done(&logical);
+	return by_link;
+}
+
 /* After the paths that were named: one of them may be it, or hold it. */
 static int plan_cwd(struct view *v, struct err *err)
 {
-	const char *path = NULL;
-	int r = resolve(v, v->spec->cwd, &path, err);
+	const struct path *p = NULL;
+	bool by_link;
+	int r = resolve(v, ".", &p, err);
 
-	if (r < 0 || is_below_writable(v, path))
+	if (r < 0 || is_below_writable(v, p->name))
 		return r;
-	if (writable_unasked(path) && !is_of_kernel(v, path))
-		return add_tree(v, path, TREE_WRITABLE, err);
-	channel_report(
-		v->spec->control_fd, LAUNCH_WARNING, 0,
-		"the working directory '%s' stays read-only in the sandbox%s", path,
-		writable_when_named(path) ? "; name what is to be written with --rw"
-					  : "");
-	return is_in_private_place(path) ? add_tree(v, path, TREE_SHOWN, err) : 0;
+	by_link = came_by_link(p);
+	if (!by_link && writable_unasked(p) && !is_of_kernel(v, p))
+		return add_tree(v, p, TREE_WRITABLE, err);
+	channel_report(v->spec->control_fd, LAUNCH_WARNING, 0,
+		       "the working directory '%s'%s stays read-only in the sandbox%s",
+		       p->name, by_link ? ", which a link leads to," : "",
+		       writable_when_named(p) ? "; name what is to be written with --rw"
+					      : "");
+	return is_in_private_place(p->name) ? add_tree(v, p, TREE_SHOWN, err) : 0;
 }
 
 /* Another name of the same file may lie in a writable directory too. */
-static void warn_of_links(const struct view *v, const char *path)
+static void warn_of_links(const struct view *v, const struct path *p)
 {
-	struct stat st;
-
-	if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink > 1)
+	if (S_ISREG(p->st.st_mode) && p->st.st_nlink > 1)
 		channel_report(
 			v->spec->control_fd, LAUNCH_WARNING, 0,
 			"'%s' has other names (hard links), under which the command may "
 			"be able to change it",
-			path);
+			p->name);
+}
+
+/* A link that the command can change would lead the next run to another file. */
+static int check_links(const struct view *v, const struct path *p, struct err *err)
+{
+	for (size_t i = 0; i < p->link_count; i++) {
+		if (is_below_writable(v, p->links[i]))
+			return err_set(err, -EPERM,
+				       "'%s' is a link in a directory that the command "
+				       "may write to; name the file that it leads to",
+				       p->links[i]);
+	}
+	return 0;
 }
 
 static int plan_readonly(struct view *v, const char *given, struct err *err)
 {
-	const char *path = NULL;
-	int r = resolve(v, given, &path, err);
+	const struct path *p = NULL;
+	int r = resolve(v, given, &p, err);
 
-	if (r < 0 || !is_below_writable(v, path))
+	if (r == 0)
+		r = check_links(v, p, err);
+	if (r < 0 || !is_below_writable(v, p->name))
 		return r;
-	warn_of_links(v, path);
-	return add_tree(v, path, TREE_READONLY, err);
+	warn_of_links(v, p);
+	return add_tree(v, p, TREE_READONLY, err);
 }
 
-static int check_links(const struct view *v, const char *path, unsigned int depth,
-		       struct err *err);
+/* --- files that run outside later --- */
 
-/* @path up to @len is a link: may the command change it, or one that it leads to? */
-static int check_link(const struct view *v, const char *path, size_t len,
-		      unsigned int depth, struct err *err)
+static int find_startup_files(struct view *v, struct err *err)
 {
-	char link[PATH_MAX], parent[PATH_MAX], target[PATH_MAX], next[2 * PATH_MAX];
-	ssize_t n;
-
-	snprintf(link, sizeof(link), "%.*s", (int)len, path);
-	n = readlink(link, target, sizeof(target) - 1);
-	if (n < 0)
-		return errno == EINVAL ? 0
-				       : err_sys(err, -errno, "cannot share '%s'", path);
-	target[n] = '\0';
-	*strrchr(link, '/') = '\0';
-	if (!realpath(link[0] ? link : "/", parent))
-		return err_sys(err, -errno, "cannot share '%s'", path);
-	if (is_below_writable(v, parent))
-		return err_set(
-			err, -EPERM,
-			"'%.*s' is a link in a directory that the command may write to; "
-			"name the file that it leads to",
-			(int)len, path);
-	if (target[0] == '/')
-		snprintf(next, sizeof(next), "%s", target);
-	else
-		snprintf(next, sizeof(next), "%s/%s", parent, target);
-	return check_links(v, next, depth + 1, err);
-}
-
-/* A link that the command can change would lead the next run to share something else, or
- * to read another policy. */
-static int check_links(const struct view *v, const char *path, unsigned int depth,
-		       struct err *err)
-{
-	enum { DEPTH_MAX = 40 }; /* the kernel's own limit */
-	size_t len = strlen(path);
+	const size_t tree_count = v->tree_count;
 	int r = 0;
 
-	if (depth == DEPTH_MAX || len >= PATH_MAX)
-		return err_set(err, -ELOOP, "cannot share '%s': too many links", path);
-	for (size_t i = 1; r == 0 && i <= len; i++) {
-		if ((path[i] == '/' || path[i] == '\0') && path[i - 1] != '/')
-			r = check_link(v, path, i, depth, err);
+	for (size_t i = v->layer_count; r == 0 && i < tree_count; i++) {
+		const struct tree *t = &v->trees[i];
+
+		if (t->kind == TREE_WRITABLE && S_ISDIR(t->source->st.st_mode))
+			r = startup_files_find(v->spec->startup, t->source, err);
 	}
 	return r;
 }
 
-static int check_given(const struct view *v, const char *path, struct err *err)
+static int plan_startup_files(struct view *v, struct err *err)
 {
-	char absolute[2 * PATH_MAX];
+	struct startup_files *s = v->spec->startup;
+	int r = find_startup_files(v, err);
 
-	if (path[0] == '/')
-		return check_links(v, path, 0, err);
-	if (snprintf(absolute, sizeof(absolute), "%s/%s", v->spec->cwd, path) >=
-	    (int)sizeof(absolute))
-		return err_set(err, -ENAMETOOLONG, "the path '%s' is too long", path);
-	return check_links(v, absolute, 0, err);
+	for (size_t i = 0; r == 0 && i < s->count; i++) {
+		if (!is_named(v, &s->found[i]))
+			r = add_tree(v, &s->found[i], TREE_READONLY, err);
+	}
+	if (s->cut)
+		channel_report(
+			v->spec->control_fd, LAUNCH_WARNING, 0,
+			"the writable directories are too large to be searched for all "
+			"files that run outside later, such as git's hooks: some may be "
+			"writable");
+	return r;
 }
 
-/* A directory of the host's, as it is: not seen through an overlay. */
-static bool is_bare(const struct tree *t)
+/* --- order --- */
+
+bool tree_is_bare(const struct tree *t)
 {
 	return t->kind == TREE_WRITABLE || t->kind == TREE_SHOWN;
 }
 
-static bool is_below_bare(const struct view *v, const char *path)
+bool place_is_bare(const struct view *v, const char *path)
 {
 	for (size_t i = v->layer_count; i < v->tree_count; i++) {
-		if (is_bare(&v->trees[i]) && path_is_within(path, v->trees[i].path))
+		if (tree_is_bare(&v->trees[i]) && path_is_within(path, v->trees[i].path))
 			return true;
 	}
 	return false;
 }
 
+/* A directory before what lies in it, and what is read-only last. */
+static int compare_trees(const void *a, const void *b)
+{
+	const struct tree *x = a, *y = b;
+	int r = strcmp(x->path, y->path);
+
+	return r != 0 ? r : (int)x->kind - (int)y->kind;
+}
+
 /* The host's sockets in what is bare. */
 static int plan_masks(struct view *v, struct err *err)
 {
-	const char **tops = calloc(v->tree_count + 1, sizeof(*tops));
+	const struct path **tops = calloc(v->tree_count + 1, sizeof(*tops));
 	size_t count = 0;
 	int r;
 
 	if (!tops)
 		return err_sys(err, -ENOMEM, "cannot list unix sockets");
 	for (size_t i = v->layer_count; i < v->tree_count; i++) {
-		if (is_bare(&v->trees[i]))
-			tops[count++] = v->trees[i].path;
+		if (tree_is_bare(&v->trees[i]))
+			tops[count++] = v->trees[i].source;
 	}
 	r = sockets_find(&v->mounts, tops, count, &v->sockets, err);
 	free(tops);
@@ -219,23 +269,24 @@ static int plan_masks(struct view *v, struct err *err)
 
 int place_plan(struct view *v, struct err *err)
 {
-	int r = 0;
+	int r;
 
 	v->paths = calloc(v->spec->rw_count + v->spec->ro_count + 1, sizeof(*v->paths));
 	if (!v->paths)
 		return err_sys(err, -ENOMEM, "cannot plan the file system view");
-	for (size_t i = 0; r == 0 && i < v->spec->rw_count; i++)
-		r = plan_writable(v, v->spec->rw[i], err);
+	r = plan_writable(v, err);
 	if (r < 0)
 		return err_context(err, "--rw");
 	r = plan_cwd(v, err);
 	for (size_t i = 0; r == 0 && i < v->spec->ro_count; i++)
 		r = plan_readonly(v, v->spec->ro[i], err);
-	for (size_t i = 0; r == 0 && i < v->spec->rw_count; i++)
-		r = check_given(v, v->spec->rw[i], err);
-	for (size_t i = 0; r == 0 && i < v->spec->ro_count; i++)
-		r = check_given(v, v->spec->ro[i], err);
-	return r < 0 ? r : plan_masks(v, err);
+	if (r == 0)
+		r = plan_startup_files(v, err);
+	if (r < 0)
+		return r;
+	qsort(v->trees + v->layer_count, v->tree_count - v->layer_count,
+	      sizeof(*v->trees), compare_trees);
+	return plan_masks(v, err);
 }
 
 /* --- in the child --- */
@@ -289,33 +340,19 @@ static int pin_directory(struct view *v, const char *path, struct err *err)
 {
 	CLEAN(fd) int at = view_lookup(v, path);
 	CLEAN(fd) int copy = -1;
+	struct statx x;
 
 	if (at < 0)
 		return err_sys(err, at, "cannot find '%s' in the sandbox", path);
+	if (statx(at, "", AT_EMPTY_PATH, STATX_MNT_ID, &x) == 0 &&
+	    (x.stx_attributes & STATX_ATTR_MOUNT_ROOT))
+		return 0;
 	copy = open_tree(at, "",
 			 OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH |
 				 AT_RECURSIVE);
 	if (copy < 0)
 		return err_sys(err, -errno, "cannot protect '%s'", path);
 	return view_attach(v, copy, path, err);
-}
-
-/* Were a directory on the way to a read-only file renamed, another file could be put
- * in its place for the next run to find. */
-static int pin_way(struct view *v, const char *path, const char *top, struct err *err)
-{
-	char way[PATH_MAX];
-	size_t len = strlen(path);
-	int r = 0;
-
-	for (size_t i = strlen(top) + 1; r == 0 && i < len && len < sizeof(way); i++) {
-		if (path[i] != '/')
-			continue;
-		memcpy(way, path, i);
-		way[i] = '\0';
-		r = pin_directory(v, way, err);
-	}
-	return r;
 }
 
 /* The outermost writable tree that holds @path. */
@@ -333,53 +370,68 @@ static const char *writable_top(const struct view *v, const char *path)
 	return top;
 }
 
+/* Were a directory on the way to what is mounted there renamed, another could be put
+ * in its place. */
+int place_pin(struct view *v, const char *path, struct err *err)
+{
+	const char *top = writable_top(v, path);
+	char way[PATH_MAX];
+	size_t len = strlen(path);
+	int r = 0;
+
+	if (!top)
+		return 0;
+	for (size_t i = strlen(top) + 1; r == 0 && i < len && len < sizeof(way); i++) {
+		if (path[i] != '/')
+			continue;
+		memcpy(way, path, i);
+		way[i] = '\0';
+		r = pin_directory(v, way, err);
+	}
+	return r;
+}
+
+/* Is what the view has at the place of @t, below another writable path, that very file?
+ */
+static int check_place(const struct view *v, const struct tree *t, struct err *err)
+{
+	CLEAN(fd) int at = view_lookup(v, t->path);
+	struct stat st;
+
+	if (at < 0 || fstat(at, &st) < 0)
+		return err_sys(err, at < 0 ? at : -errno,
+			       "cannot find '%s' in the sandbox", t->path);
+	if (st.st_dev != t->source->st.st_dev || st.st_ino != t->source->st.st_ino)
+		return err_set(err, -ESTALE, "'%s' was exchanged during the start",
+			       t->path);
+	return 0;
+}
+
 static int attach_tree(struct view *v, const struct tree *t, struct err *err)
 {
-	struct stat st;
-	int r;
+	int r = make_way(v, t->path, S_ISDIR(t->source->st.st_mode), err);
 
-	if (fstat(t->fd, &st) < 0)
-		return err_sys(err, -errno, "cannot look at '%s'", t->path);
-	r = make_way(v, t->path, S_ISDIR(st.st_mode), err);
 	if (r == 0 && t->kind == TREE_READONLY)
-		r = pin_way(v, t->path, writable_top(v, t->path), err);
+		r = place_pin(v, t->path, err);
+	if (r == 0 && t->kind == TREE_READONLY)
+		r = check_place(v, t, err);
 	return r < 0 ? r : view_attach(v, t->fd, t->path, err);
 }
 
-/* Mount nothing over @path. What has gone since it was found needs no mask. */
-static int mask(struct view *v, const char *path, struct err *err)
+/* While the mounts were made, somebody who may write there too may have put another file
+ * in the place of one that is read-only. */
+static int check_readonly(const struct view *v, const struct tree *t, struct err *err)
 {
-	struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY };
-	CLEAN(fd) int at = view_lookup(v, path);
-	CLEAN(fd) int copy = -1;
-	struct stat st;
+	CLEAN(fd) int at = view_lookup(v, t->path);
+	struct statvfs fs;
+	int r = check_place(v, t, err);
 
-	if (at == -ENOENT)
-		return 0;
-	if (at < 0 || fstat(at, &st) < 0)
-		return err_sys(err, at < 0 ? at : -errno, "cannot find '%s' to mask it",
-			       path);
-	copy = open_tree(AT_FDCWD, S_ISDIR(st.st_mode) ? VIEW_EMPTY : VIEW_NOTHING,
-			 OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-	if (copy < 0 || mount_setattr(copy, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
-		return err_sys(err, -errno, "cannot mask '%s'", path);
-	return view_attach(v, copy, path, err);
-}
-
-/* A directory is shared with all that is mounted below it. Should that be the host's
- * /proc (somebody's chroot), the processes outside, and through their "root" everything,
- * would be within reach. */
-static int mask_kernel(struct view *v, struct err *err)
-{
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < v->mounts.count; i++) {
-		const struct mount *m = &v->mounts.list[i];
-
-		if (mount_is_of_kernel(m) && is_below_bare(v, m->path))
-			r = mask(v, m->path, err);
-	}
-	return r;
+	if (r < 0)
+		return r;
+	if (at < 0 || fstatvfs(at, &fs) < 0 || !(fs.f_flag & ST_RDONLY))
+		return err_set(err, -ESTALE, "'%s' was exchanged during the start",
+			       t->path);
+	return 0;
 }
 
 int place_build(struct view *v, struct err *err)
@@ -388,7 +440,11 @@ int place_build(struct view *v, struct err *err)
 
 	for (size_t i = v->layer_count; r == 0 && i < v->tree_count; i++)
 		r = attach_tree(v, &v->trees[i], err);
-	for (size_t i = 0; r == 0 && i < v->sockets.count; i++)
-		r = mask(v, v->sockets.paths[i], err);
-	return r < 0 ? r : mask_kernel(v, err);
+	if (r == 0)
+		r = mask_build(v, err);
+	for (size_t i = v->layer_count; r == 0 && i < v->tree_count; i++) {
+		if (v->trees[i].kind == TREE_READONLY)
+			r = check_readonly(v, &v->trees[i], err);
+	}
+	return r;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* run/bind_mount - the writable paths in the view, and the read-only files in them. */
+/* run/bind_mount - the writable paths in the view, and what is read-only in them. */
 #pragma once
 
 #include "run/rootfs.h"
@@ -10,3 +10,10 @@
 int place_plan(struct view *v, struct err *err) MUST_CHECK;
 /* Attach them. */
 int place_build(struct view *v, struct err *err) MUST_CHECK;
+
+/* A directory of the host's, as it is: not seen through an overlay. */
+bool tree_is_bare(const struct tree *t);
+bool place_is_bare(const struct view *v, const char *path);
+/* Keep the command from renaming the directories on the way to @path, which is below a
+ * writable one. */
+int place_pin(struct view *v, const char *path, struct err *err) MUST_CHECK;

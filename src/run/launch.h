@@ -24,14 +24,18 @@
 #include "proto/launch.h"
 #include "run/program.h"
 
+struct startup_files;
+
 struct launch_spec {
 	char *const *argv;     /* the command; NULL-ended */
-	const char *cwd;       /* writable inside */
+	const char *cwd;       /* its name; writable inside */
 	const char *const *rw; /* more writable paths */
 	size_t rw_count;
 	const char *const *ro; /* files that stay read-only though below a writable
 				* path: the policy and what it extends */
 	size_t ro_count;
+	/* Filled: what else is read-only in writable paths. The caller's to end. */
+	struct startup_files *startup;
 	enum launch_self_test self_test;
 	struct launch_probe probe;
 	/* Run in the new namespaces, with every capability over them, before anything

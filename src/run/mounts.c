@@ -48,6 +48,15 @@ const struct mount *mounts_holding(const struct mounts *m, const char *path)
 	return found;
 }
 
+const struct mount *mounts_numbered(const struct mounts *m, uint64_t id)
+{
+	for (size_t i = 0; i < m->count; i++) {
+		if (m->list[i].id == id)
+			return &m->list[i];
+	}
+	return NULL;
+}
+
 const struct mount *mounts_containing(const struct mounts *m, const char *path)
 {
 	struct statx st;
@@ -56,11 +65,33 @@ const struct mount *mounts_containing(const struct mounts *m, const char *path)
 		  &st) < 0 ||
 	    !(st.stx_mask & STATX_MNT_ID))
 		return NULL;
+	return mounts_numbered(m, st.stx_mnt_id);
+}
+
+static bool is_covered(const struct mounts *m, const struct mount *x)
+{
 	for (size_t i = 0; i < m->count; i++) {
-		if (m->list[i].id == st.stx_mnt_id)
-			return &m->list[i];
+		const struct mount *y = &m->list[i];
+
+		/* On top of it, or at a directory that it was mounted below of before. */
+		if ((y->parent == x->id && strcmp(y->path, x->path) == 0) ||
+		    (y != x && y->parent == x->parent &&
+		     path_is_within(x->path, y->path)))
+			return true;
 	}
-	return NULL;
+	return false;
+}
+
+bool mounts_is_hidden(const struct mounts *m, const struct mount *x)
+{
+	for (size_t depth = 0; x && depth < MOUNTS_MAX; depth++) {
+		const struct mount *parent = mounts_numbered(m, x->parent);
+
+		if (is_covered(m, x))
+			return true;
+		x = parent == x ? NULL : parent;
+	}
+	return false;
 }
 
 bool mount_is_of_kernel(const struct mount *m)
@@ -147,7 +178,7 @@ static bool parse_line(char *line, struct mount *ret)
 			return false;
 	}
 	if (fields[POINT][0] != '/' || !parse_device(fields[DEVICE], &m.device) ||
-	    !parse_id(fields[ID], &m.id))
+	    !parse_id(fields[ID], &m.id) || !parse_id(fields[PARENT], &m.parent))
 		return false;
 	unescape(fields[POINT]);
 	unescape(fields[ROOT]);
@@ -157,20 +188,36 @@ static bool parse_line(char *line, struct mount *ret)
 	return true;
 }
 
+static bool is_below_another(const struct mounts *m, size_t first, size_t end, size_t n)
+{
+	for (size_t i = first; i < end; i++) {
+		if (i != n && m->list[i].parent == m->list[n].id)
+			return true;
+	}
+	return false;
+}
+
+/* Of the mounts on one another at one place the top is kept. */
 static void remove_duplicates(struct mounts *m)
 {
-	size_t kept = 0;
+	size_t kept = 0, end;
 
-	for (size_t i = 0; i < m->count; i++) {
-		if (kept > 0 && strcmp(m->list[kept - 1].path, m->list[i].path) == 0)
-			m->list[kept - 1] = m->list[i];
-		else
-			m->list[kept++] = m->list[i];
+	for (size_t first = 0; first < m->count; first = end) {
+		size_t top = first;
+
+		for (end = first; end < m->count &&
+				  strcmp(m->list[end].path, m->list[first].path) == 0;)
+			end++;
+		for (size_t i = first; i < end; i++) {
+			if (!is_below_another(m, first, end, i))
+				top = i;
+		}
+		m->list[kept++] = m->list[top];
 	}
 	m->count = kept;
 }
 
-int mounts_parse(char *text, struct mounts *ret, struct err *err)
+static int parse_all(char *text, struct mounts *ret, struct err *err)
 {
 	struct mounts m = { 0 };
 	char *line;
@@ -197,9 +244,17 @@ int mounts_parse(char *text, struct mounts *ret, struct err *err)
 		m.count++;
 	}
 	qsort(m.list, m.count, sizeof(*m.list), compare_mounts);
-	remove_duplicates(&m);
 	*ret = m;
 	return 0;
+}
+
+int mounts_parse(char *text, struct mounts *ret, struct err *err)
+{
+	int r = parse_all(text, ret, err);
+
+	if (r == 0)
+		remove_duplicates(ret);
+	return r;
 }
 
 static ssize_t read_whole(const char *path, char *buf, size_t size)
@@ -217,7 +272,7 @@ static ssize_t read_whole(const char *path, char *buf, size_t size)
 	return used == size ? -E2BIG : (ssize_t)used;
 }
 
-int mounts_read(struct mounts *ret, struct err *err)
+int mounts_read_all(struct mounts *ret, struct err *err)
 {
 	CLEAN(mem) char *text = malloc(MOUNTS_TEXT_MAX);
 	ssize_t n;
@@ -229,11 +284,20 @@ int mounts_read(struct mounts *ret, struct err *err)
 	if (n < 0)
 		return err_sys(err, (int)n, "cannot read /proc/self/mountinfo");
 	text[n] = '\0';
-	r = mounts_parse(text, ret, err);
+	r = parse_all(text, ret, err);
 	if (r < 0)
 		return r;
 	ret->text = TAKE_PTR(text);
 	return 0;
+}
+
+int mounts_read(struct mounts *ret, struct err *err)
+{
+	int r = mounts_read_all(ret, err);
+
+	if (r == 0)
+		remove_duplicates(ret);
+	return r;
 }
 
 void mounts_done(struct mounts *m)

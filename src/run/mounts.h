@@ -13,11 +13,11 @@ enum {
 };
 
 struct mount {
-	const char *path; /* absolute, unescaped */
-	const char *type; /* "ext4" */
-	uint32_t device;  /* the kernel's own number: major << 20 | minor */
-	const char *root; /* what of the file system it shows: a path from its root */
-	uint32_t id;	  /* as statx() gives it */
+	const char *path;    /* absolute, unescaped */
+	const char *type;    /* "ext4" */
+	uint32_t device;     /* the kernel's own number: major << 20 | minor */
+	const char *root;    /* what of the file system it shows: a path from its root */
+	uint32_t id, parent; /* as statx() gives them */
 };
 
 /* Sorted by path, a parent before what is below it; each path once. */
@@ -28,6 +28,8 @@ struct mounts {
 };
 
 int mounts_read(struct mounts *ret, struct err *err) MUST_CHECK;
+/* The same with those that others cover. */
+int mounts_read_all(struct mounts *ret, struct err *err) MUST_CHECK;
 void mounts_done(struct mounts *m);
 
 /* Read a table out of @text, which is changed and must outlive @ret. */
@@ -39,9 +41,14 @@ bool mounts_has_below(const struct mounts *m, const char *path);
 const struct mount *mounts_find(const struct mounts *m, const char *path);
 /* The mount that @path, which exists, lies on by its name. */
 const struct mount *mounts_holding(const struct mounts *m, const char *path);
-/* The mount that it lies on by what the kernel says, or NULL: it isn't in the table, or
- * has been mounted over there. */
+/* The mount with that number, or NULL. */
+const struct mount *mounts_numbered(const struct mounts *m, uint64_t id);
+/* The mount that @path lies on by what the kernel says, or NULL: it isn't in the table,
+ * or has been mounted over there. */
 const struct mount *mounts_containing(const struct mounts *m, const char *path);
+
+/* Is @x covered by another mount, at its place or on the way to it? @m has them all. */
+bool mounts_is_hidden(const struct mounts *m, const struct mount *x);
 
 /* Does it show the kernel, its processes and devices, and not files? */
 bool mount_is_of_kernel(const struct mount *m);

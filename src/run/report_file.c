@@ -3,10 +3,39 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/stat.h>
 
-/* A link is not followed: an earlier sandbox may have left it there. Not blocking, so
+#include "sys/path.h"
+
+/* No link is followed that an earlier sandbox may have left there. Not blocking, so
  * that a pipe is refused, not waited for. */
+static int open_file(const char *name, int mode, struct err *err)
+{
+	struct path directory;
+	const char *last;
+	int fd, r = path_open_parent(name, &directory, &last, err);
+
+	if (r < 0)
+		return r;
+	if (directory.untrusted) {
+		err_set(err, -ELOOP,
+			"'%s' is a link; name the directory that it leads to",
+			directory.untrusted);
+		path_done(&directory);
+		return -ELOOP;
+	}
+	fd = openat(directory.fd, last,
+		    O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY |
+			    mode,
+		    0666);
+	r = fd < 0 ? -errno : 0;
+	path_done(&directory);
+	if (r == -ELOOP)
+		return err_set(err, r, "it is a link");
+	return r < 0 ? err_set(err, r, "%s", strerror(-r)) : fd;
+}
+
 int report_open(struct run_spec *spec, struct err *err)
 {
 	const int mode = spec->report_format == RUN_REPORT_MARKDOWN ? O_APPEND : 0;
@@ -17,14 +46,10 @@ int report_open(struct run_spec *spec, struct err *err)
 	if (!spec->report_file)
 		return 0;
 	text_escape(text_of(spec->report_file), shown, sizeof(shown));
-	fd = open(spec->report_file,
-		  O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY |
-			  mode,
-		  0666);
-	if (fd < 0 && errno == ELOOP)
-		return err_set(err, -ELOOP, "cannot write the report: %s is a link",
-			       shown);
-	if (fd < 0 || fstat(fd, &st) < 0)
+	fd = open_file(spec->report_file, mode, err);
+	if (fd < 0)
+		return err_context(err, "cannot write the report %s", shown);
+	if (fstat(fd, &st) < 0)
 		return err_sys(err, -errno, "cannot write the report %s", shown);
 	if (!S_ISREG(st.st_mode))
 		return err_set(err, -EINVAL,

@@ -37,10 +37,9 @@ static const char *const left_out[] = {
 /* On these no unix socket can lie, so that a plain bind is as good as an overlay where
  * they can't be a layer of one. */
 static const char *const socketless[] = {
-	"vfat",	   "exfat",   "iso9660",    "udf",	 "squashfs",
-	"erofs",   "ntfs3",   "cgroup",	    "cgroup2",	 "sysfs",
-	"debugfs", "tracefs", "securityfs", "configfs",	 "efivarfs",
-	"bpf",	   "pstore",  "fusectl",    "selinuxfs", "hugetlbfs",
+	"vfat",	      "exfat",	  "iso9660",  "squashfs", "erofs",     "cgroup",
+	"cgroup2",    "sysfs",	  "debugfs",  "tracefs",  "bpf",       "pstore",
+	"securityfs", "configfs", "efivarfs", "fusectl",  "selinuxfs",
 };
 
 static bool is_replaced(const char *path)
@@ -83,7 +82,9 @@ static void plan_layers(struct view *v)
 int view_plan(struct view *ret, const struct launch_machine *m,
 	      const struct launch_spec *spec, struct err *err)
 {
-	struct view v = { .spec = spec, .root = m->root, .root_fd = -1 };
+	struct view v = {
+		.spec = spec, .root = m->root, .root_fd = -1, .sockets.diag_fd = -1
+	};
 	int r = mounts_read(&v.mounts, err);
 
 	if (r < 0)
@@ -136,11 +137,11 @@ void view_done(struct view *v)
 	mounts_done(&v->mounts);
 	sockets_done(&v->sockets);
 	for (size_t i = 0; i < v->path_count; i++)
-		free(v->paths[i]);
+		path_done(&v->paths[i]);
 	free(v->paths);
 	if (v->root_fd >= 0)
 		close(v->root_fd);
-	*v = (struct view){ .root_fd = -1 };
+	*v = (struct view){ .root_fd = -1, .sockets.diag_fd = -1 };
 }
 
 /* --- attaching --- */
@@ -159,7 +160,8 @@ int view_count_mount(struct view *v, struct err *err)
 
 int view_lookup(const struct view *v, const char *path)
 {
-	struct open_how how = { .flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT };
+	struct open_how how = { .flags = O_PATH | O_CLOEXEC | O_NOFOLLOW,
+				.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS };
 	long fd = syscall(SYS_openat2, v->root_fd, path, &how, sizeof(how));
 
 	return fd < 0 ? -errno : (int)fd;

@@ -44,9 +44,9 @@ struct view {
 	struct mounts mounts;
 	struct tree *trees; /* owned; the layers first (root only), then the paths */
 	size_t layer_count, tree_count;
-	unsigned int made; /* mounts so far */
-	int root_fd;	   /* VIEW_ROOT, once it stands */
-	char **paths;	   /* owned: what the trees of spec's paths borrow */
+	unsigned int made;  /* mounts so far */
+	int root_fd;	    /* VIEW_ROOT, once it stands */
+	struct path *paths; /* owned: what the trees borrow; those of spec->rw first */
 	size_t path_count;
 	struct sockets sockets; /* of the host, in writable paths: to be masked */
 };
@@ -65,9 +65,8 @@ int view_count_mount(struct view *v, struct err *err) MUST_CHECK;
 /* Mount a tmpfs at the real path @where. Counts it. */
 int view_mount_tmpfs(struct view *v, const char *where, const char *options,
 		     struct err *err) MUST_CHECK;
-/* @path is absolute; it is
- * looked up inside the view, whatever its symlinks say. Return: an O_PATH
- * descriptor, or -errno. */
+/* @path is absolute and canonical: a link on the way is an error. Return: an O_PATH
+ * descriptor of the view, or -errno. */
 int view_lookup(const struct view *v, const char *path) MUST_CHECK;
 /* Attach the mount @fd there. Counts it. */
 int view_attach(struct view *v, int fd, const char *path, struct err *err) MUST_CHECK;

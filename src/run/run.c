@@ -34,6 +34,7 @@
 #include "run/netns.h"
 #include "run/policy.h"
 #include "run/report.h"
+#include "run/startup_files.h"
 #include "run/store.h"
 #include "run/uplink_rules.h"
 #include "supervisor/probe.h"
@@ -73,6 +74,7 @@ struct control {
 	int launch_fd, launch_end; /* ours, weir-init's */
 	int hand_fd, hand_end;	   /* the launch child's to the engine, the engine's */
 	struct launch_machine machine;
+	struct startup_files *startup; /* owned */
 	struct way way;
 	struct dns_name probe_name;
 	struct loop_source from_engine, from_launch, signals;
@@ -418,6 +420,7 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 		.rw_count = c->spec->rw.count,
 		.ro = files,
 		.ro_count = file_count,
+		.startup = c->startup,
 		.self_test =
 			(enum launch_self_test)(SELF_TEST_DENY + (int)c->spec->self_test),
 		.probe = *probe,
@@ -546,7 +549,8 @@ static int control_start(struct control *c, struct err *err)
 
 	c->loop = loop_new();
 	c->ring = event_ring_new(EVENTS_KEPT);
-	if (!c->loop || !c->ring) {
+	c->startup = calloc(1, sizeof(*c->startup));
+	if (!c->loop || !c->ring || !c->startup) {
 		err_set(err, -ENOMEM, "out of memory");
 		return RUN_STATUS_FAILED;
 	}
@@ -563,6 +567,46 @@ static int control_start(struct control *c, struct err *err)
 	if (signal_fd < 0 || start_children(c, err) < 0 || watch(c, signal_fd, err) < 0)
 		return RUN_STATUS_FAILED;
 	return 0;
+}
+
+enum { STARTUP_TOLD_MAX = 16 }; /* the others are only counted */
+
+struct startup_report {
+	size_t count;
+	bool quiet, moved;
+};
+
+static void on_new_startup_file(void *data, const char *name, const char *why,
+				const char *aside)
+{
+	struct startup_report *r = data;
+
+	r->count++;
+	if (aside) {
+		r->moved = true;
+		log_error("the command made '%s' (%s); it is called '%s' now", name, why,
+			  aside);
+	} else if (!r->quiet && r->count <= STARTUP_TOLD_MAX) {
+		log_warning("the command made '%s': %s; look at it first", name, why);
+	}
+}
+
+/* What the command made that runs outside later, without anybody asking for it. */
+static void look_for_startup_files(struct control *c)
+{
+	struct startup_report r = { .quiet = c->spec->quiet };
+
+	if (!c->startup)
+		return;
+	if (!startup_files_find_new(c->startup, on_new_startup_file, &r) && !r.quiet)
+		log_warning("the writable directories have become too large to be "
+			    "searched for all files that run outside later");
+	if (!r.quiet && r.count > STARTUP_TOLD_MAX)
+		log_warning("the command made %zu such files in all", r.count);
+	if (r.moved && c->failure == 0)
+		c->failure = RUN_STATUS_FAILED;
+	startup_files_done(c->startup);
+	free(c->startup);
 }
 
 int control_run(struct run_spec *spec)
@@ -591,6 +635,7 @@ int control_run(struct run_spec *spec)
 	way_close(&c.way);
 	process_reap(c.launch, c.state < CONTROL_EXITED);
 	process_reap(c.engine, true);
+	look_for_startup_files(&c);
 	run_store_close(&c.store);
 	status = report_all(&c);
 	if (WIFSIGNALED(c.wait_status) && status == 128 + WTERMSIG(c.wait_status))

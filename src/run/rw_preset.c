@@ -3,7 +3,8 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/stat.h>
+
+#include "sys/path.h"
 
 enum { PATHS_MAX = 3 };
 
@@ -55,39 +56,22 @@ static const char *resolve(struct run_spec *spec, const struct place *p, struct 
 	return path;
 }
 
-/* mkdir -p */
-static int make_folder(struct arena *arena, const char *path, struct err *err)
-{
-	char *copy = arena_text(arena, text_of(path));
-
-	if (!copy)
-		return err_set(err, -ENOMEM, "out of memory");
-	for (char *slash = copy + 1; *slash; slash++) {
-		if (*slash != '/')
-			continue;
-		*slash = '\0';
-		if (mkdir(copy, 0755) < 0 && errno != EEXIST)
-			return err_sys(err, -errno, "cannot make %s", copy);
-		*slash = '/';
-	}
-	if (mkdir(copy, 0700) < 0 && errno != EEXIST)
-		return err_sys(err, -errno, "cannot make %s", copy);
-	return 0;
-}
-
 static int add_place(struct run_spec *spec, const struct place *p, struct err *err)
 {
 	const char *path = resolve(spec, p, err);
+	struct path made;
 	int r;
 
 	if (!path)
 		return err ? err->code : -EINVAL;
 	if (spec->rw.count == RUN_LIST_MAX)
 		return err_set(err, -EINVAL, "more than %d writable paths", RUN_LIST_MAX);
-	r = make_folder(&spec->arena, path, err);
-	if (r == 0)
-		spec->rw.items[spec->rw.count++] = path;
-	return r;
+	r = path_open_made(path, &made, err);
+	if (r < 0)
+		return r;
+	path_done(&made);
+	spec->rw.items[spec->rw.count++] = path;
+	return 0;
 }
 
 int rw_preset_add(struct run_spec *spec, const char *name, struct err *err)

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/sockets.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
@@ -16,63 +14,86 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-enum { DEPTH_MAX = 128 };
-
+/* One question to the kernel, and what is done with each socket that it tells of. */
 struct finder {
+	const struct sockets *known;
+	int (*on_socket)(struct finder *f, const char *name, struct socket_file file,
+			 struct err *err);
+	/* sockets_find() */
 	const struct mounts *mounts;
-	const char *const *tops;
+	const struct path *const *tops;
 	size_t top_count;
-	uint32_t devices[MOUNTS_MAX]; /* of the file systems in the tops */
-	size_t device_count;
-	uint32_t lost[SOCKETS_MAX]; /* inodes to search for */
-	size_t lost_count;
-	size_t searched;
 	struct sockets *found;
+	/* sockets_ask() */
+	struct socket_list *list;
 };
 
 static bool is_within_tops(const struct finder *f, const char *path)
 {
 	for (size_t i = 0; i < f->top_count; i++) {
-		if (path_is_within(path, f->tops[i]))
+		if (path_is_within(path, f->tops[i]->name))
 			return true;
 	}
 	return false;
 }
 
-static bool has_device(const struct finder *f, uint32_t device)
+static bool has_device(const struct sockets *s, uint32_t device)
 {
-	for (size_t i = 0; i < f->device_count; i++) {
-		if (f->devices[i] == device)
+	for (size_t i = 0; i < s->device_count; i++) {
+		if (s->devices[i] == device)
 			return true;
 	}
 	return false;
 }
 
-static void add_device(struct finder *f, const struct mount *m)
+static void add_device(struct sockets *s, const struct mount *m)
 {
-	if (!has_device(f, m->device) && f->device_count < MOUNTS_MAX)
-		f->devices[f->device_count++] = m->device;
+	if (!has_device(s, m->device) && s->device_count < MOUNTS_MAX)
+		s->devices[s->device_count++] = m->device;
 }
 
 static int collect_devices(struct finder *f, struct err *err)
 {
 	for (size_t i = 0; i < f->top_count; i++) {
-		const struct mount *m = mounts_containing(f->mounts, f->tops[i]);
+		const struct mount *m = mounts_numbered(f->mounts, f->tops[i]->mount_id);
 
 		if (!m)
 			return err_set(err, -ENOENT,
 				       "cannot tell on which file system '%s' lies",
-				       f->tops[i]);
-		add_device(f, m);
+				       f->tops[i]->name);
+		add_device(f->found, m);
 	}
 	for (size_t i = 0; i < f->mounts->count; i++) {
 		if (is_within_tops(f, f->mounts->list[i].path))
-			add_device(f, &f->mounts->list[i]);
+			add_device(f->found, &f->mounts->list[i]);
 	}
 	return 0;
 }
 
-static int add_found(struct sockets *s, const char *path, struct err *err)
+static bool is_same(struct socket_file a, struct socket_file b)
+{
+	return a.device == b.device && a.inode == b.inode;
+}
+
+static bool is_accounted(const struct sockets *s, struct socket_file file)
+{
+	for (size_t i = 0; i < s->accounted_count; i++) {
+		if (is_same(s->accounted[i], file))
+			return true;
+	}
+	return false;
+}
+
+void sockets_account(struct sockets *s, struct socket_file file)
+{
+	if (s->accounted_count < SOCKETS_ACCOUNTED_MAX)
+		s->accounted[s->accounted_count++] = file;
+}
+
+/* --- by name --- */
+
+static int add_found(struct sockets *s, const char *path, struct socket_file file,
+		     struct err *err)
 {
 	if (s->count == SOCKETS_MAX)
 		return err_set(
@@ -83,19 +104,7 @@ static int add_found(struct sockets *s, const char *path, struct err *err)
 	s->paths[s->count] = strdup(path);
 	if (!s->paths[s->count])
 		return err_sys(err, -ENOMEM, "cannot list unix sockets");
-	s->count++;
-	return 0;
-}
-
-static int add_lost(struct finder *f, uint32_t inode, struct err *err)
-{
-	if (f->lost_count == SOCKETS_MAX)
-		return err_set(
-			err, -E2BIG,
-			"cannot tell whether unix sockets lie in the writable paths: "
-			"more than %d have no path",
-			SOCKETS_MAX);
-	f->lost[f->lost_count++] = inode;
+	s->files[s->count++] = file;
 	return 0;
 }
 
@@ -121,31 +130,34 @@ static const char *below(const char *path, const char *top)
 }
 
 /* The socket lies at @inside in its file system: it shows in every mount of that, also
- * in those that its name says nothing of (bind mounts, a socket mounted by itself). */
-static int add_everywhere(struct finder *f, const char *inside, uint32_t device,
-			  uint32_t inode, struct err *err)
+ * in those that its name says nothing of (bind mounts). */
+static int add_everywhere(struct finder *f, const char *inside, struct socket_file file,
+			  struct err *err)
 {
+	const size_t before = f->found->count;
 	char path[PATH_MAX];
 
 	for (size_t i = 0; i < f->mounts->count; i++) {
 		const struct mount *m = &f->mounts->list[i];
 		int r;
 
-		if (m->device != device || !path_is_within(inside, m->root))
+		if (m->device != file.device || !path_is_within(inside, m->root))
 			continue;
 		if (!join(path, m->path, below(inside, m->root)))
-			return add_lost(f, inode, err);
-		if (!is_within_tops(f, path) || !has_inode(path, inode))
+			return 0;
+		if (!is_within_tops(f, path) || !has_inode(path, file.inode))
 			continue;
-		r = add_found(f->found, path, err);
+		r = add_found(f->found, path, file, err);
 		if (r < 0)
 			return r;
 	}
+	if (f->found->count == before)
+		sockets_account(f->found, file);
 	return 0;
 }
 
-/* A socket on a file system that is writable: its name leads to it, or it is lost. */
-static int judge(struct finder *f, const char *name, uint32_t device, uint32_t inode,
+/* A socket whose name doesn't lead to it, or that has several, is left to the search. */
+static int judge(struct finder *f, const char *name, struct socket_file file,
 		 struct err *err)
 {
 	char real[PATH_MAX], inside[PATH_MAX];
@@ -153,30 +165,28 @@ static int judge(struct finder *f, const char *name, uint32_t device, uint32_t i
 	struct stat st;
 
 	if (name[0] != '/' || !realpath(name, real) || lstat(real, &st) < 0 ||
-	    (uint32_t)st.st_ino != inode || st.st_nlink > 1)
-		return add_lost(f, inode, err);
+	    (uint32_t)st.st_ino != file.inode || st.st_nlink > 1)
+		return 0;
 	m = mounts_containing(f->mounts, real);
-	if (!m || m->device != device || !path_is_within(real, m->path) ||
+	if (!m || m->device != file.device || !path_is_within(real, m->path) ||
 	    !join(inside, m->root, below(real, m->path)))
-		return add_lost(f, inode, err);
-	return add_everywhere(f, inside, device, inode, err);
+		return 0;
+	return add_everywhere(f, inside, file, err);
 }
 
-/* A socket that is mounted by itself may be that of another network namespace, which
- * the kernel doesn't list here (a container's docker.sock). */
-static int add_mounted(struct finder *f, struct err *err)
+static int list_unaccounted(struct finder *f, const char *name, struct socket_file file,
+			    struct err *err)
 {
-	struct stat st;
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < f->mounts->count; i++) {
-		const char *path = f->mounts->list[i].path;
-
-		if (is_within_tops(f, path) && lstat(path, &st) == 0 &&
-		    S_ISSOCK(st.st_mode))
-			r = add_found(f->found, path, err);
-	}
-	return r;
+	if (is_accounted(f->known, file))
+		return 0;
+	if (f->list->count == SOCKETS_MAX)
+		return err_set(
+			err, -E2BIG,
+			"cannot tell whether unix sockets lie in the writable paths: "
+			"more than %d have no path",
+			SOCKETS_MAX);
+	f->list->files[f->list->count++] = file;
+	return 0;
 }
 
 /* --- asking the kernel --- */
@@ -206,9 +216,11 @@ static int read_socket(struct finder *f, struct nlmsghdr *h, struct err *err)
 			has_file = true;
 		}
 	}
-	if (!has_file || !can_be_reached(m) || !has_device(f, vfs.udiag_vfs_dev))
+	if (!has_file || !can_be_reached(m) || !has_device(f->known, vfs.udiag_vfs_dev))
 		return 0;
-	return judge(f, name, vfs.udiag_vfs_dev, vfs.udiag_vfs_ino, err);
+	return f->on_socket(f, name,
+			    (struct socket_file){ vfs.udiag_vfs_dev, vfs.udiag_vfs_ino },
+			    err);
 }
 
 /* Return: 1 at the end of the dump, 0 to go on, or -errno. */
@@ -244,10 +256,10 @@ static int ask_kernel(struct finder *f, struct err *err)
 			  .udiag_show = UDIAG_SHOW_NAME | UDIAG_SHOW_VFS },
 	};
 	_Alignas(struct nlmsghdr) char buf[32768];
-	CLEAN(fd) int s = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+	const int s = f->known->diag_fd;
 	int r = 0;
 
-	if (s < 0 || send(s, &request, sizeof(request), 0) < 0)
+	if (send(s, &request, sizeof(request), 0) < 0)
 		return err_sys(err, -errno, "cannot list unix sockets");
 	while (r == 0) {
 		ssize_t n = recv(s, buf, sizeof(buf), 0);
@@ -260,96 +272,32 @@ static int ask_kernel(struct finder *f, struct err *err)
 	return r < 0 ? r : 0;
 }
 
-/* --- searching by inode --- */
-
-static bool is_lost(const struct finder *f, uint32_t inode)
-{
-	for (size_t i = 0; i < f->lost_count; i++) {
-		if (f->lost[i] == inode)
-			return true;
-	}
-	return false;
-}
-
-static int search(struct finder *f, int at, const char *path, unsigned int depth,
-		  struct err *err);
-
-static int search_entry(struct finder *f, int dir, const char *path,
-			const struct dirent *entry, unsigned int depth, struct err *err)
-{
-	char child[PATH_MAX];
-
-	if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-		return 0;
-	if (++f->searched > SOCKETS_SEARCH_MAX || depth == DEPTH_MAX ||
-	    snprintf(child, sizeof(child), "%s/%s", path, entry->d_name) >=
-		    (int)sizeof(child))
-		return err_set(
-			err, -E2BIG,
-			"cannot tell whether a unix socket lies in the writable paths: "
-			"there is too much in '%s' to search; use a smaller directory",
-			path);
-	if ((entry->d_type == DT_SOCK || entry->d_type == DT_UNKNOWN) &&
-	    is_lost(f, (uint32_t)entry->d_ino))
-		return add_found(f->found, child, err);
-	if (entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN)
-		return search(f, dir, child, depth + 1, err);
-	return 0;
-}
-
-/* A directory that can't be read can't be entered by the command either, except one that
- * may be searched but not listed: that is refused. */
-static int search(struct finder *f, int at, const char *path, unsigned int depth,
-		  struct err *err)
-{
-	const char *name = depth == 0 ? path : strrchr(path, '/') + 1;
-	int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	const struct dirent *entry;
-	DIR *dir;
-	int r = 0;
-
-	if (fd < 0 && errno == EACCES && faccessat(at, name, X_OK, 0) == 0)
-		return err_set(err, -EACCES,
-			       "cannot tell whether a unix socket lies in '%s': it can't "
-			       "be read",
-			       path);
-	if (fd < 0)
-		return 0;
-	dir = fdopendir(fd);
-	if (!dir) {
-		close(fd);
-		return err_sys(err, -ENOMEM, "cannot search '%s'", path);
-	}
-	while (r == 0 && (entry = readdir(dir)))
-		r = search_entry(f, fd, path, entry, depth, err);
-	closedir(dir);
-	return r;
-}
-
-int sockets_find(const struct mounts *m, const char *const *tops, size_t count,
+int sockets_find(const struct mounts *m, const struct path *const *tops, size_t count,
 		 struct sockets *ret, struct err *err)
 {
-	struct finder *f = calloc(1, sizeof(*f));
+	struct finder f = { .known = ret,
+			    .found = ret,
+			    .on_socket = judge,
+			    .mounts = m,
+			    .tops = tops,
+			    .top_count = count };
 	int r;
 
-	*ret = (struct sockets){ 0 };
-	if (!f)
-		return err_sys(err, -ENOMEM, "cannot list unix sockets");
-	f->mounts = m;
-	f->tops = tops;
-	f->top_count = count;
-	f->found = ret;
-	r = collect_devices(f, err);
-	if (r == 0)
-		r = add_mounted(f, err);
-	if (r == 0 && f->device_count > 0)
-		r = ask_kernel(f, err);
-	for (size_t i = 0; r == 0 && f->lost_count > 0 && i < count; i++)
-		r = search(f, AT_FDCWD, tops[i], 0, err);
-	free(f);
-	if (r < 0)
-		sockets_done(ret);
+	ret->diag_fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+	if (ret->diag_fd < 0)
+		return err_sys(err, -errno, "cannot list unix sockets");
+	r = collect_devices(&f, err);
+	if (r == 0 && ret->device_count > 0)
+		r = ask_kernel(&f, err);
 	return r;
+}
+
+int sockets_ask(const struct sockets *s, struct socket_list *ret, struct err *err)
+{
+	struct finder f = { .known = s, .on_socket = list_unaccounted, .list = ret };
+
+	ret->count = 0;
+	return s->device_count > 0 ? ask_kernel(&f, err) : 0;
 }
 
 void sockets_done(struct sockets *s)
@@ -357,4 +305,7 @@ void sockets_done(struct sockets *s)
 	for (size_t i = 0; i < s->count; i++)
 		free(s->paths[i]);
 	s->count = 0;
+	if (s->diag_fd >= 0)
+		close(s->diag_fd);
+	s->diag_fd = -1;
 }

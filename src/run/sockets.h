@@ -6,10 +6,14 @@
  *   host's own directory. Before the launch the kernel is asked for every socket
  *   that is bound to a file, with the file's device and inode. The mount table says under
  *   which paths that file shows; where one is in a writable path, an empty file is
- *   mounted over it. A socket on the same file
- *   system whose name no longer leads to its inode (bound by a relative name, renamed,
- *   linked twice, deleted) is searched for by inode; when there is too much
- *   to search, the launch is refused.
+ *   mounted over it (run/mask).
+ *
+ *   Whoever may write there can rename a socket or its directory between the look and the
+ *   mask. So when all is mounted the kernel is asked again. A socket is accounted for
+ * when its only name is masked, or was seen outside of the writable paths. Every other
+ * one on the same file systems (bound by a relative name, renamed, linked twice, deleted)
+ * is searched for by inode in what the sandbox is shown, until a search finds none and
+ *   nothing was moved while it went on; else the launch is refused.
  *
  *   What can't be seen: sockets of other network namespaces (containers) whose
  *   files are shared with this one, and those that are bound later. */
@@ -17,18 +21,39 @@
 
 #include "base/err.h"
 #include "run/mounts.h"
+#include "sys/path.h"
 
 enum {
-	SOCKETS_MAX = 1024,	     /* to mask, and to search for; more: refused */
-	SOCKETS_SEARCH_MAX = 200000, /* directory entries looked at; more: refused */
+	SOCKETS_MAX = 1024,	      /* to mask, and to search for; more: refused */
+	SOCKETS_ACCOUNTED_MAX = 4096, /* more of them are searched for */
+};
+
+struct socket_file {
+	uint32_t device; /* as in struct mount */
+	uint32_t inode;	 /* its lower half: more isn't told by the kernel */
 };
 
 struct sockets {
-	char *paths[SOCKETS_MAX]; /* canonical, owned: to be masked */
+	int diag_fd; /* to ask about the network namespace of control; owned */
+	uint32_t devices[MOUNTS_MAX]; /* of the file systems in the writable paths */
+	size_t device_count;
+	char *paths[SOCKETS_MAX];	       /* canonical, owned: to be masked */
+	struct socket_file files[SOCKETS_MAX]; /* what is there */
+	size_t count;
+	struct socket_file accounted[SOCKETS_ACCOUNTED_MAX];
+	size_t accounted_count;
+};
+
+struct socket_list {
+	struct socket_file files[SOCKETS_MAX];
 	size_t count;
 };
 
 /* Find the sockets in the @count directories @tops. */
-int sockets_find(const struct mounts *m, const char *const *tops, size_t count,
+int sockets_find(const struct mounts *m, const struct path *const *tops, size_t count,
 		 struct sockets *ret, struct err *err) MUST_CHECK;
+/* Ask the kernel again: those in the same file systems that aren't accounted for. */
+int sockets_ask(const struct sockets *s, struct socket_list *ret,
+		struct err *err) MUST_CHECK;
+void sockets_account(struct sockets *s, struct socket_file file);
 void sockets_done(struct sockets *s);

@@ -13,6 +13,8 @@
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 
+#include "sys/path.h"
+
 #ifndef PID_FS_MAGIC
 #define PID_FS_MAGIC 0x50494446 /* since Linux 6.9 */
 #endif
@@ -132,24 +134,24 @@ static bool can_be_changed(const char *link, const struct stat *st, bool root)
 /* The descriptor's own mount is one of the caller's namespace, which can't be copied
  * here: its path leads to that of this namespace.
  * Return: the file, open for reading on a mount that is read-only, or -errno. */
-static int open_readonly(const char *link, const struct stat *st)
+static int open_readonly(int of, const char *link)
 {
 	struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY };
 	char path[PATH_MAX], tree_link[FD_LINK_MAX];
 	ssize_t n = readlink(link, path, sizeof(path) - 1);
+	CLEAN(fd) int again = -1;
 	CLEAN(fd) int tree = -1;
-	struct stat found;
-	int fd;
+	int fd, r;
 
 	if (n < 0)
 		return -errno;
 	path[n] = '\0';
-	tree = open_tree(AT_FDCWD, path,
-			 OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW);
-	if (tree < 0 || fstat(tree, &found) < 0)
+	r = path_reopen(of, path, &again);
+	if (r < 0)
+		return r;
+	tree = open_tree(again, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+	if (tree < 0)
 		return -errno;
-	if (found.st_dev != st->st_dev || found.st_ino != st->st_ino)
-		return -ESTALE;
 	if (mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
 		return -errno;
 	snprintf(tree_link, sizeof(tree_link), "/proc/self/fd/%d", tree);
@@ -157,10 +159,10 @@ static int open_readonly(const char *link, const struct stat *st)
 	return fd < 0 ? -errno : fd;
 }
 
-static int replace(int fd, const char *link, const struct stat *st)
+static int replace(int fd, const char *link)
 {
 	off_t place = lseek(fd, 0, SEEK_CUR);
-	CLEAN(fd) int file = open_readonly(link, st);
+	CLEAN(fd) int file = open_readonly(fd, link);
 
 	if (file < 0)
 		return file;
@@ -184,7 +186,7 @@ int std_fds_protect(bool root, struct err *err)
 		snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
 		if ((flags & O_ACCMODE) != O_RDONLY || !can_be_changed(link, &st, root))
 			continue;
-		r = replace(fd, link, &st);
+		r = replace(fd, link);
 		if (r < 0)
 			return err_sys(err, r,
 				       "cannot keep the command from changing the file "

@@ -30,18 +30,37 @@ static int set_attributes(int fd, const struct tree *t, int userns_fd)
 	return mount_setattr(fd, "", flags, &attr, sizeof(attr)) < 0 ? -errno : 0;
 }
 
+static int copy_tree(const struct tree *t, bool own_namespace)
+{
+	const unsigned int flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_NO_AUTOMOUNT;
+	CLEAN(fd) int again = -1;
+	int from, fd, r;
+
+	if (!t->source) {
+		fd = open_tree(AT_FDCWD, t->path, flags);
+		return fd < 0 ? -errno : fd;
+	}
+	from = t->source->fd;
+	if (!own_namespace) {
+		r = path_reopen(from, t->path, &again);
+		if (r < 0)
+			return r;
+		from = again;
+	}
+	fd = open_tree(from, "", flags | AT_EMPTY_PATH | AT_RECURSIVE);
+	return fd < 0 ? -errno : fd;
+}
+
 int tree_open(struct tree *t, int userns_fd, struct err *err)
 {
-	unsigned int flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_NO_AUTOMOUNT;
-	CLEAN(fd) int fd = -1;
+	CLEAN(fd) int fd = copy_tree(t, userns_fd >= 0);
 	int r;
 
 	t->fd = -1;
-	if (t->kind != TREE_LAYER)
-		flags |= AT_RECURSIVE;
-	fd = open_tree(AT_FDCWD, t->path, flags);
+	if (fd == -ESTALE)
+		return err_set(err, fd, "'%s' was exchanged during the start", t->path);
 	if (fd < 0)
-		return err_sys(err, -errno, "cannot open '%s'", t->path);
+		return err_sys(err, fd, "cannot open '%s'", t->path);
 	r = set_attributes(fd, t, userns_fd);
 	if (r < 0 && userns_fd >= 0)
 		return err_sys(

@@ -70,6 +70,17 @@ static bool is_place_of_links(const char *directory)
 	return false;
 }
 
+/* @directory is the name of @at, which holds the link. */
+static bool is_trusted(int at, const char *directory, uid_t owner)
+{
+	struct stat st;
+
+	if (owner != 0 || fstat(at, &st) < 0 || st.st_uid != 0 ||
+	    (st.st_mode & (S_IWGRP | S_IWOTH)))
+		return false;
+	return geteuid() != 0 || is_place_of_links(directory);
+}
+
 static int remember_link(struct path *p, const char *component, uid_t owner)
 {
 	char directory[PATH_MAX];
@@ -83,8 +94,7 @@ static int remember_link(struct path *p, const char *component, uid_t owner)
 	if (asprintf(&link, "%s/%s", directory[1] ? directory : "", component) < 0)
 		return -ENOMEM;
 	p->links[p->link_count++] = link;
-	if (!p->untrusted &&
-	    (owner != 0 || (geteuid() == 0 && !is_place_of_links(directory))))
+	if (!p->untrusted && !is_trusted(p->fd, directory, owner))
 		p->untrusted = link;
 	return 0;
 }

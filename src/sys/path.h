@@ -10,8 +10,9 @@
  *
  *   Links on the way are followed here, and remembered. A link may have been left by an
  *   earlier command in a sandbox, for a later run to follow. Only links that no such
- *   command can have made are trusted: root's own, and for root, whose sandboxes make
- *   root's links, only those in "/", "/usr", "/var" and "/etc". */
+ *   command can have made are trusted: root's own, in directories that root alone may
+ *   write to; and for root, whose sandboxes make root's links, only those in "/", "/usr",
+ *   "/var" and "/etc". */
 #pragma once
 
 #include <stdbool.h>

@@ -154,9 +154,9 @@ def test_a_socket_of_the_host_that_is_mounted_by_itself_is_masked(world, user, a
 def home(world, user):
     """A home directory with a project."""
     path = world.workdir(user)
-    for folder in (path / "project", path / ".ssh", path / ".config/systemd/user", path / ".local/share"):
-        folder.mkdir(parents=True)
-        os.chown(folder, world.user(user).uid, world.user(user).gid)
+    for folder in ("project", ".ssh", ".config/systemd/user", ".local/share", ".cargo/bin", ".docker", "go/bin", "go/src"):
+        (path / folder).mkdir(parents=True)
+        os.chown(path / folder, world.user(user).uid, world.user(user).gid)
     return path
 
 
@@ -164,7 +164,8 @@ def _write(world, user, home, cwd, *options):
     return world.run("touch", "new", user=user, cwd=cwd, env={"HOME": str(home)}, options=options)
 
 
-@pytest.mark.parametrize("below", [".", "..", ".ssh", ".config", ".config/systemd/user", ".local"])
+@pytest.mark.parametrize("below", [".", "..", ".ssh", ".config", ".config/systemd/user", ".local", ".local/share",
+                                   ".cargo/bin", ".docker", "go", "go/bin"])
 def test_what_a_home_starts_by_itself_is_not_writable_unasked(world, user, home, below):
     cwd = (home / below).resolve()
     done = _write(world, user, home, cwd)
@@ -172,7 +173,7 @@ def test_what_a_home_starts_by_itself_is_not_writable_unasked(world, user, home,
     assert b"stays read-only in the sandbox; name what is to be written with --rw" in done.err, done
 
 
-@pytest.mark.parametrize("below", ["project", ".local/share"])
+@pytest.mark.parametrize("below", ["project", "go/src"])
 def test_a_directory_below_the_home_is_writable(world, user, home, below):
     done = _write(world, user, home, home / below)
     assert done.code == 0 and done.err == b"" and (home / below / "new").exists(), done
@@ -197,12 +198,32 @@ def test_the_home_of_the_directorys_owner_counts_for_root(world):
             os.rmdir(who.home)
 
 
-@pytest.mark.parametrize("path", ["/etc/cron.d", "/usr/lib", "/usr", "/var", "/boot", "/usr/bin"])
+@pytest.mark.parametrize("below, writable", [("tools/bin", False), ("tools/bin/sub", False), ("tools", False),
+                                             ("tools/lib", True)])
+def test_what_is_holds_or_lies_in_a_directory_of_programs_is_not_writable_unasked(world, user, below, writable):
+    top = world.workdir(user)
+    for folder in ("tools/bin/sub", "tools/lib"):
+        (top / folder).mkdir(parents=True)
+    world.command("chown", "-R", f"{user}:", top)
+    done = world.run("touch", "new", cwd=top / below, user=user, env={"PATH": f"/usr/bin:/bin:{top}/tools/bin"})
+    assert (done.code == 0) == writable == (top / below / "new").exists(), done
+    assert writable or b"stays read-only" in done.err, done
+
+
+@pytest.mark.parametrize("path", ["/etc/cron.d", "/usr/lib", "/usr", "/var", "/boot", "/usr/bin", "/usr/share", "/var/lib",
+                                  "/var/lib/dpkg"])
 def test_what_the_system_starts_by_itself_is_not_writable_unasked(world, path):
     if not os.path.isdir(path):
         pytest.skip("there is none here")
     done = world.run("touch", "weir-test-new", cwd=path)
     assert done.code == 1 and b"stays read-only" in done.err and not os.path.exists(path + "/weir-test-new"), done
+
+
+@pytest.mark.parametrize("path", ["/tmp", "/var/tmp", "/dev/shm"])
+def test_what_all_users_share_is_not_writable_unasked(world, user, path):
+    """The sandbox has its own."""
+    done = world.run("touch", f"weir-test-{os.getpid()}", cwd=path, user=user)
+    assert b"stays read-only" in done.err and not os.path.exists(f"{path}/weir-test-{os.getpid()}"), done
 
 
 @pytest.mark.parametrize("kind", ["proc", "sysfs", "cgroup2", "mqueue"])

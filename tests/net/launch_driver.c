@@ -23,6 +23,7 @@
 #include <time.h>
 
 #include "run/launch.h"
+#include "run/startup_files.h"
 
 enum { RELAY_PORT = 4443, DENIED_PORT = 4444, PATHS_MAX = 600, FAILED = 125 };
 
@@ -296,6 +297,7 @@ int main(int argc, char **argv)
 			    .denied_rcode = 3,
 			    .dns = -1,
 			    .relay = -1 };
+	static struct startup_files startup;
 	struct launch_machine machine;
 	struct err err = { 0 };
 	int pair[2], status, signals;
@@ -308,6 +310,7 @@ int main(int argc, char **argv)
 	d.spec.cwd = cwd;
 	d.spec.rw = d.rw;
 	d.spec.ro = d.ro;
+	d.spec.startup = &startup;
 	d.spec.prepare_data = &d;
 	fill_probe(&d.spec.probe);
 	socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair);

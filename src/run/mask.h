@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+/* run/mask - what lies in the writable paths of the view and leads out of the sandbox:
+ * unix sockets of the host, and the kernel's own file systems. Nothing is mounted over
+ * it.
+ *
+ * All of it is looked for in what the sandbox is shown, when everything else is mounted,
+ * and masked by descriptor. What isn't found where it was seen has been moved, and is
+ * looked for again. */
+#pragma once
+
+#include "run/rootfs.h"
+
+int mask_build(struct view *v, struct err *err) MUST_CHECK;

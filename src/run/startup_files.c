@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/startup_files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "run/mounts.h"
+
+/* What runs outside later, and why: weir-run(1) has the same table. */
+static const struct startup_name {
+	const char *name, *why;
+} names[] = {
+	{ ".git", "a file of that name leads git to another directory" },
+	{ ".gitmodules", "git takes submodules' addresses and branches from it" },
+	{ ".gitconfig", "git runs the programs that it names" },
+	{ ".husky", "git's hooks run what is in it" },
+	{ ".envrc", "direnv runs it in the shell" },
+	{ ".vscode", "the editor runs its tasks and the programs that it names" },
+	{ ".idea", "the editor runs the configurations in it" },
+	{ ".zed", "the editor runs its tasks and the programs that it names" },
+	{ ".devcontainer", "editors start the containers and commands in it" },
+	{ ".devcontainer.json", "editors start the containers and commands in it" },
+	{ ".mcp.json", "agents start the servers in it" },
+	{ ".claude", "the agent runs the hooks in it and takes its rights from it" },
+	{ ".cursor", "the agent starts the servers in it and takes rules from it" },
+	{ ".codex", "the agent takes its configuration and rights from it" },
+	{ ".gemini", "the agent starts the servers in it and takes its rights from it" },
+	{ ".bashrc", "a shell runs it at its start" },
+	{ ".bash_profile", "a shell runs it at its start" },
+	{ ".bash_login", "a shell runs it at its start" },
+	{ ".bash_logout", "a shell runs it at its end" },
+	{ ".bash_aliases", "a shell runs it at its start" },
+	{ ".profile", "a shell runs it at its start" },
+	{ ".zshenv", "a shell runs it at its start" },
+	{ ".zshrc", "a shell runs it at its start" },
+	{ ".zprofile", "a shell runs it at its start" },
+	{ ".zlogin", "a shell runs it at its start" },
+	{ ".zlogout", "a shell runs it at its end" },
+	{ ".kshrc", "a shell runs it at its start" },
+	{ ".cshrc", "a shell runs it at its start" },
+	{ ".tcshrc", "a shell runs it at its start" },
+	{ ".login", "a shell runs it at its start" },
+};
+
+/* In a git directory, wherever that is: the .git of a checkout, of a submodule, of
+ * another working tree, a bare repository. */
+static const struct startup_name git_names[] = {
+	{ "hooks", "git runs what is in it" },
+	{ "config", "git runs the programs that it names" },
+	{ "config.worktree", "git runs the programs that it names" },
+	{ "commondir", "it leads git to another directory's config and hooks" },
+	{ "gitdir", "it leads git to another working tree" },
+};
+
+/* Not walked: the first is full of what others wrote, the others of what nobody runs. */
+static const char *const left_out[] = { "node_modules" };
+static const char *const git_left_out[] = { "objects", "refs", "logs", "lfs" };
+
+struct scan {
+	struct startup_files *files;
+	const struct path *top;
+	char **queue; /* owned, with what is left in it: relative to the top */
+	size_t first, last;
+	size_t entries;
+	bool after; /* the end: nothing is made */
+};
+
+/* What one directory has of a git directory's. */
+struct git_marks {
+	bool head, objects, refs, commondir;
+};
+
+static const struct startup_name *find_name(const struct startup_name *list, size_t count,
+					    const char *name)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (strcmp(list[i].name, name) == 0)
+			return &list[i];
+	}
+	return NULL;
+}
+
+static bool is_one_of(const char *name, const char *const *list, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (strcmp(list[i], name) == 0)
+			return true;
+	}
+	return false;
+}
+
+static int open_below(const struct path *top, const char *rest, uint64_t flags)
+{
+	struct open_how how = { .flags = flags | O_CLOEXEC | O_NOFOLLOW,
+				.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS };
+	long fd = syscall(SYS_openat2, top->fd, rest[0] ? rest : ".", &how, sizeof(how));
+
+	return fd < 0 ? -errno : (int)fd;
+}
+
+static char *join(const char *directory, const char *name)
+{
+	char *joined;
+
+	if (asprintf(&joined, "%s%s%s", directory, directory[0] ? "/" : "", name) < 0)
+		return NULL;
+	return joined;
+}
+
+static const struct path *find_known(const struct startup_files *s, const char *name)
+{
+	for (size_t i = 0; i < s->count; i++) {
+		if (strcmp(s->found[i].name, name) == 0)
+			return &s->found[i];
+	}
+	return NULL;
+}
+
+/* --- the walk --- */
+
+static int add_found(struct scan *scan, const char *directory, const char *name,
+		     struct err *err)
+{
+	struct startup_files *s = scan->files;
+	CLEAN(mem) char *rest = join(directory, name);
+	struct path p = { .fd = -1 };
+
+	if (s->count == STARTUP_MAX) {
+		s->cut = true;
+		return 0;
+	}
+	if (rest)
+		p.name = join(scan->top->name[1] ? scan->top->name : "", rest);
+	if (!p.name)
+		return err_sys(err, -ENOMEM, "cannot list the project's files");
+	p.fd = open_below(scan->top, rest, O_PATH);
+	if (p.fd < 0 || fstat(p.fd, &p.st) < 0 || find_known(s, p.name)) {
+		path_done(&p); /* it has gone, or lies below two writable directories */
+		return 0;
+	}
+	s->found[s->count++] = p;
+	return 0;
+}
+
+static int push(struct scan *scan, const char *directory, const char *name,
+		struct err *err)
+{
+	char *rest = join(directory, name);
+
+	if (!rest)
+		return err_sys(err, -ENOMEM, "cannot walk '%s'", scan->top->name);
+	scan->queue[scan->last++] = rest;
+	return 0;
+}
+
+static bool is_directory(int dir, const struct dirent *entry)
+{
+	struct stat st;
+
+	if (entry->d_type != DT_UNKNOWN)
+		return entry->d_type == DT_DIR;
+	return fstatat(dir, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       S_ISDIR(st.st_mode);
+}
+
+static void mark(struct git_marks *marks, const char *name)
+{
+	marks->head |= strcmp(name, "HEAD") == 0;
+	marks->objects |= strcmp(name, "objects") == 0;
+	marks->refs |= strcmp(name, "refs") == 0;
+	marks->commondir |= strcmp(name, "commondir") == 0;
+}
+
+static int scan_entry(struct scan *scan, int dir, const char *directory,
+		      const struct dirent *entry, struct err *err)
+{
+	const char *name = entry->d_name;
+	bool walked = is_directory(dir, entry);
+
+	/* The directory .git is walked, and what is found in it is protected. */
+	if (find_name(names, ARRAY_SIZE(names), name) &&
+	    !(walked && strcmp(name, ".git") == 0))
+		return add_found(scan, directory, name, err);
+	if (!walked || is_one_of(name, left_out, ARRAY_SIZE(left_out)))
+		return 0;
+	return push(scan, directory, name, err);
+}
+
+static void drop_from_queue(struct scan *scan, size_t from)
+{
+	size_t kept = from;
+
+	for (size_t i = from; i < scan->last; i++) {
+		const char *slash = strrchr(scan->queue[i], '/');
+
+		if (is_one_of(slash ? slash + 1 : scan->queue[i], git_left_out,
+			      ARRAY_SIZE(git_left_out)))
+			free(scan->queue[i]);
+		else
+			scan->queue[kept++] = scan->queue[i];
+	}
+	scan->last = kept;
+}
+
+/* git makes it itself in each new repository; without it, the command could. */
+static void make_hooks(int dir)
+{
+	struct stat st;
+
+	if (mkdirat(dir, "hooks", 0755) == 0 && fstat(dir, &st) == 0)
+		(void)!fchownat(dir, "hooks", st.st_uid, st.st_gid, AT_SYMLINK_NOFOLLOW);
+}
+
+static int add_git_directory(struct scan *scan, int dir, const char *directory,
+			     const struct git_marks *marks, size_t queued,
+			     struct err *err)
+{
+	int r = 0;
+
+	if (!marks->head || !((marks->objects && marks->refs) || marks->commondir))
+		return 0;
+	if (!marks->commondir && !scan->after)
+		make_hooks(dir);
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(git_names); i++)
+		r = add_found(scan, directory, git_names[i].name, err);
+	drop_from_queue(scan, queued);
+	return r;
+}
+
+/* A directory that can't be read isn't walked. */
+static int scan_directory(struct scan *scan, const char *directory, struct err *err)
+{
+	int fd = open_below(scan->top, directory, O_RDONLY | O_DIRECTORY | O_NONBLOCK);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	const size_t queued = scan->last;
+	struct git_marks marks = { 0 };
+	const struct dirent *entry;
+	int r = 0;
+
+	if (!dir) {
+		if (fd >= 0)
+			close(fd);
+		return 0;
+	}
+	while (r == 0 && (entry = readdir(dir))) {
+		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+			continue;
+		if (++scan->entries > STARTUP_ENTRIES_MAX) {
+			scan->files->cut = true;
+			break;
+		}
+		mark(&marks, entry->d_name);
+		r = scan_entry(scan, fd, directory, entry, err);
+	}
+	if (r == 0)
+		r = add_git_directory(scan, fd, directory, &marks, queued, err);
+	closedir(dir);
+	return r;
+}
+
+/* Those of the writable directory itself are found however full it is. */
+static int scan_first(struct scan *scan, struct err *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(names); i++) {
+		CLEAN(fd) int fd = open_below(scan->top, names[i].name, O_PATH);
+		struct stat st;
+
+		if (fd < 0 || fstat(fd, &st) < 0)
+			continue;
+		if (S_ISDIR(st.st_mode) && strcmp(names[i].name, ".git") == 0)
+			r = push(scan, "", names[i].name, err);
+		else
+			r = add_found(scan, "", names[i].name, err);
+	}
+	return r < 0 ? r : push(scan, "", "", err);
+}
+
+static int scan_top(struct startup_files *s, const struct path *top, bool after,
+		    struct err *err)
+{
+	struct scan scan = { .files = s, .top = top, .after = after };
+	int r = 0;
+
+	scan.queue = calloc(STARTUP_ENTRIES_MAX + 2, sizeof(*scan.queue));
+	if (!scan.queue)
+		return err_sys(err, -ENOMEM, "cannot walk '%s'", top->name);
+	r = scan_first(&scan, err);
+	while (r == 0 && scan.first < scan.last && scan.entries <= STARTUP_ENTRIES_MAX) {
+		CLEAN(mem) char *directory = scan.queue[scan.first++];
+
+		r = scan_directory(&scan, directory, err);
+	}
+	while (scan.first < scan.last)
+		free(scan.queue[scan.first++]);
+	free(scan.queue);
+	return r;
+}
+
+int startup_files_find(struct startup_files *s, const struct path *top, struct err *err)
+{
+	struct path *kept = &s->tops[s->top_count];
+
+	if (s->top_count == STARTUP_TOPS_MAX)
+		return err_set(err, -E2BIG, "more than %d writable paths",
+			       STARTUP_TOPS_MAX);
+	*kept = (struct path){ .fd = fcntl(top->fd, F_DUPFD_CLOEXEC, 0),
+			       .name = strdup(top->name) };
+	s->top_count++;
+	if (kept->fd < 0 || !kept->name)
+		return err_sys(err, kept->fd < 0 ? -errno : -ENOMEM, "cannot walk '%s'",
+			       top->name);
+	return scan_top(s, kept, false, err);
+}
+
+/* --- after the end --- */
+
+/* Git obeys these in a directory that it knows already, and has no reason to make them
+ * there. Return: the new name, owned, or NULL. */
+static char *move_aside(const struct startup_files *before, const char *name)
+{
+	const char *last = strrchr(name, '/') + 1;
+	CLEAN(mem) char *config = NULL;
+	char *aside = NULL, *new_last;
+	struct path directory;
+	int r;
+
+	if (!find_name(git_names, ARRAY_SIZE(git_names), last) ||
+	    asprintf(&config, "%.*sconfig", (int)(last - name), name) < 0)
+		return NULL;
+	if (!find_known(before, config) || asprintf(&aside, "%s.weir", name) < 0 ||
+	    path_open_parent(name, &directory, &last, NULL) < 0) {
+		free(aside);
+		return NULL;
+	}
+	new_last = strrchr(aside, '/') + 1;
+	r = directory.untrusted ? -1
+				: renameat(directory.fd, last, directory.fd, new_last);
+	path_done(&directory);
+	if (r == 0)
+		return aside;
+	free(aside);
+	return NULL;
+}
+
+static const char *why(const char *name)
+{
+	const char *last = strrchr(name, '/') + 1;
+	const struct startup_name *n = find_name(names, ARRAY_SIZE(names), last);
+
+	if (!n)
+		n = find_name(git_names, ARRAY_SIZE(git_names), last);
+	return n ? n->why : "";
+}
+
+bool startup_files_find_new(const struct startup_files *s,
+			    void (*on_new)(void *data, const char *name, const char *why,
+					   const char *aside),
+			    void *data)
+{
+	struct startup_files *now = calloc(1, sizeof(*now));
+	int r = now ? 0 : -ENOMEM;
+	bool all;
+
+	for (size_t i = 0; r == 0 && i < s->top_count; i++)
+		r = scan_top(now, &s->tops[i], true, NULL);
+	for (size_t i = 0; now && i < now->count; i++) {
+		const char *name = now->found[i].name;
+		CLEAN(mem) char *aside = NULL;
+
+		if (find_known(s, name))
+			continue;
+		aside = move_aside(s, name);
+		on_new(data, name, why(name), aside);
+	}
+	all = r == 0 && (s->cut || !now->cut);
+	if (now)
+		startup_files_done(now);
+	free(now);
+	return all;
+}
+
+/* --- names --- */
+
+static bool is_git_directory(const char *path)
+{
+	static const char *const marks[] = { "HEAD", "objects", "refs" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(marks); i++) {
+		CLEAN(mem) char *mark_path = join(path, marks[i]);
+
+		if (!mark_path || access(mark_path, F_OK) < 0)
+			return false;
+	}
+	return true;
+}
+
+bool startup_files_has(const char *path)
+{
+	char way[PATH_MAX];
+	size_t len = strlen(path), start = 1;
+
+	if (len >= sizeof(way))
+		return true;
+	for (size_t i = 1; i <= len; i++) {
+		if (path[i] != '/' && path[i] != '\0')
+			continue;
+		memcpy(way, path, i);
+		way[i] = '\0';
+		if (find_name(names, ARRAY_SIZE(names), way + start) ||
+		    (i < len && is_git_directory(way)))
+			return true;
+		start = i + 1;
+	}
+	return false;
+}
+
+void startup_files_done(struct startup_files *s)
+{
+	for (size_t i = 0; i < s->top_count; i++)
+		path_done(&s->tops[i]);
+	for (size_t i = 0; i < s->count; i++)
+		path_done(&s->found[i]);
+	s->top_count = s->count = 0;
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+/* run/startup_files - files of a project that a program outside of the sandbox runs or
+ * obeys later, without anybody asking it to: git's hooks, an editor's tasks.
+ *
+ * HOW IT WORKS
+ *   Before the start each writable directory is walked, breadth first, as far as
+ *   STARTUP_ENTRIES_MAX goes; node_modules and what git keeps objects in are left out.
+ *   What is found of the table in startup_files.c becomes read-only in the sandbox,
+ * unless
+ *   --rw names it. Each directory on the way to it is mounted on itself, so that it can't
+ *   be renamed and made anew.
+ *
+ *   What doesn't exist can't be mounted over, and a made-up file in its place would be
+ * seen by everybody. So it can be made by the command. When the command has ended the
+ *   directories are walked again, and what is new is told. Only in git directories that
+ *   were there at the start nothing is left to be made: an empty `hooks` is put there
+ *   before, and what git obeys there is moved aside after. */
+#pragma once
+
+#include "base/err.h"
+#include "sys/path.h"
+
+enum {
+	STARTUP_MAX =
+		128, /* of one run; more are neither protected nor told: a warning */
+	STARTUP_ENTRIES_MAX = 10000, /* of one writable directory; more: the same */
+	STARTUP_TOPS_MAX = 300,	     /* writable directories */
+};
+
+struct startup_files {
+	struct path tops[STARTUP_TOPS_MAX]; /* owned */
+	size_t top_count;
+	struct path found[STARTUP_MAX]; /* owned */
+	size_t count;
+	bool cut; /* there was more than was looked at */
+};
+
+/* Find those below the writable directory @top, and remember it. */
+int startup_files_find(struct startup_files *s, const struct path *top,
+		       struct err *err) MUST_CHECK;
+/* After the end: call @on_new for each that wasn't there. @aside: what it is called now,
+ * or NULL: it is where it was made. Return: false when there is more now than is looked
+ * at. */
+bool startup_files_find_new(const struct startup_files *s,
+			    void (*on_new)(void *data, const char *name, const char *why,
+					   const char *aside),
+			    void *data);
+/* Is a component of the canonical @path one of the table, or does it lie in a git
+ * directory? */
+bool startup_files_has(const char *path);
+void startup_files_done(struct startup_files *s);

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Z: paths that the caller names, while somebody else may write on the way to them.
+
+G10: the path is exchanged between the look and the mount. G11: an earlier run left a link. G12: a socket of the host is
+moved between the look and the mask.
+"""
+import os
+import pathlib
+import socket
+import subprocess
+
+import pytest
+
+PYTHON = "/usr/bin/python3"
+
+# Exchanges two names as fast as it can, until a file "stop" is there; then says how often.
+EXCHANGE = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+one, other, stop = (os.fsencode(a) for a in sys.argv[1:])
+print('runs', flush=True)
+count = 0
+while count % 256 or not os.path.exists(stop):
+    count += libc.renameat2(-100, one, -100, other, 2) == 0 or sys.exit(os.strerror(ctypes.get_errno()))
+print(count, flush=True)
+"""
+
+
+class Exchange:
+    """Another process, a sandbox that shares the directory for example, which exchanges two names."""
+
+    def __init__(self, world, user, one, other):
+        self._stop = world.workdir() / "stop"
+        self._started = world.start([PYTHON, "-c", EXCHANGE, one, other, self._stop], user=user, stderr=None)
+        self.count = 0
+
+    def __enter__(self):
+        assert self._started.line() == "runs"
+        return self
+
+    def __exit__(self, *exc):
+        self._stop.touch()
+        self.count = int(self._started.line() or 0)
+        self._started.kill()
+
+
+@pytest.fixture
+def own(world):
+    def give(path, user):
+        os.chown(path, world.user(user).uid, world.user(user).gid, follow_symlinks=False)
+        return path
+    return give
+
+
+@pytest.fixture
+def checkout(world, own, user):
+    """A directory of an ordinary user's, who races against @user; and one of @user's that is not to be written."""
+    class Checkout:
+        folder = world.workdir("weir-test")
+        victim = world.workdir(user)
+
+        def folder_in(self, name):
+            path = self.folder
+            for part in name.split("/"):
+                path = path / part
+                path.mkdir(exist_ok=True)
+                own(path, "weir-test").chmod(0o777)
+            return path
+
+        def link(self, name, target):
+            (self.folder / name).symlink_to(target)
+            return own(self.folder / name, "weir-test")
+    made = Checkout()
+    made.victim.chmod(0o777)
+    return made
+
+
+ROUNDS = 15
+
+
+def test_G10_a_path_that_is_exchanged_for_a_link_makes_nothing_else_writable(world, user, checkout):
+    build, link = checkout.folder_in("build"), checkout.link("link", checkout.victim)
+    with Exchange(world, "weir-test", build, link) as race:
+        ended = [world.run("touch", checkout.victim / "mark", "build/mark", cwd=checkout.folder, options=("--rw", "build"),
+                           user=user) for _ in range(ROUNDS)]
+    assert race.count > 1000
+    assert os.listdir(checkout.victim) == [], [str(done) for done in ended]
+    assert all(done.code in (0, 1, 125) for done in ended)
+    if not build.is_symlink():
+        assert world.run("touch", "build/after", cwd=checkout.folder, options=("--rw", "build"), user=user).code == 0
+
+
+def test_G10_a_working_directory_whose_parent_is_exchanged_makes_nothing_else_writable(world, user, checkout, own):
+    below = checkout.folder_in("a/b")
+    link = checkout.link("link", checkout.victim)
+    (checkout.victim / "b").mkdir()
+    own(checkout.victim / "b", user)
+    cwd = os.open(below, os.O_PATH)
+    try:
+        with Exchange(world, "weir-test", checkout.folder / "a", link) as race:
+            ended = [world.run("touch", checkout.victim / "b/mark", "mark", cwd=f"/proc/{os.getpid()}/fd/{cwd}", user=user)
+                     for _ in range(ROUNDS)]
+    finally:
+        os.close(cwd)
+    assert race.count > 1000
+    assert os.listdir(checkout.victim / "b") == [], [str(done) for done in ended]
+    assert all(done.code in (0, 1, 125) for done in ended)
+
+
+def test_G11_a_link_that_an_earlier_run_left_is_not_followed(world, user, own):
+    folder, victim = world.workdir(user), world.workdir(user)
+    assert world.run("ln", "-s", victim, "cache", cwd=folder, user=user).code == 0
+    options = ("--rw", "cache")
+    done = world.run("touch", "cache/mark", cwd=folder, options=options, user=user)
+    assert done.code == 125 and b"cache' is a link" in done.err and os.listdir(victim) == [], done
+    done = world.run("touch", "cache/mark", cwd=folder, options=(*options, "--rw", victim), user=user)
+    assert done.code == 0 and os.listdir(victim) == ["mark"], done
+
+
+def test_G11_links_of_the_systems_own_are_followed(world, user):
+    folder = world.workdir(user)
+    link = pathlib.Path("/var") / f"weir-test-{os.getpid()}"
+    link.symlink_to(folder)
+    try:
+        done = world.run("touch", f"{link}/mark", cwd=world.workdir(user), options=("--rw", link), user=user)
+    finally:
+        link.unlink()
+    assert done.code == 0 and (folder / "mark").exists(), done
+
+
+def test_G11_a_working_directory_behind_a_link_is_read_only(world, user):
+    folder, real = world.workdir(user), world.workdir(user)
+    assert world.run("ln", "-s", real, "link", cwd=folder, user=user).code == 0
+    script = f"cd '{folder}/link' && exec \"$@\""
+
+    def run(*options):
+        argv = world.run_args(["touch", "mark"], (), (), options, "5.100.53.53")
+        return world.command("sh", "-c", script, "sh", world.weir_path, *argv, user=user, env={"PWD": str(folder)})
+    done = run()
+    assert done.code == 1 and b"which a link leads to, stays read-only" in done.err and os.listdir(real) == [], done
+    done = run("--rw", real)
+    assert done.code == 0 and os.listdir(real) == ["mark"], done
+
+
+def test_G11_a_report_is_not_written_through_a_link(world, user):
+    folder, victim = world.workdir(user), world.workdir(user)
+    assert world.run("ln", "-s", victim, "out", cwd=folder, user=user).code == 0
+    done = world.run("true", cwd=folder, options=("--report", "out/report.json"), user=user)
+    assert done.code == 2 and b"out' is a link" in done.err and os.listdir(victim) == [], done
+    done = world.run("true", cwd=folder, options=("--report", victim / "report.json"), user=user)
+    assert done.code == 0 and os.listdir(victim) == ["report.json"], done
+
+
+def test_G11_a_preset_makes_and_opens_nothing_behind_a_link(world, user):
+    home, victim = world.workdir(user), world.workdir(user)
+    assert world.run("ln", "-s", victim, ".cache", cwd=home, user=user, env={"HOME": "/nonexistent"}).code == 0
+    done = world.run("touch", f"{home}/.cache/pip/mark", options=("--rw-preset", "pip"), env={"HOME": str(home)}, user=user)
+    assert done.code == 2 and b".cache" in done.err and os.listdir(victim) == [], done
+
+
+SERVICE = """
+import os, socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.bind(sys.argv[1])
+os.chmod(sys.argv[1], 0o777)
+s.listen(64)
+print('up', flush=True)
+while True:
+    c = s.accept()[0]
+    c.send(b'host service')
+    c.close()
+"""
+
+CONNECT = """
+import socket, sys
+for _ in range(20):
+    for path in sys.argv[1:]:
+        s = socket.socket(socket.AF_UNIX)
+        try:
+            s.connect(path)
+            print(s.recv(100))
+        except OSError:
+            pass
+"""
+
+
+def test_G12_a_socket_whose_directory_is_moved_during_the_start_is_masked(world, user, checkout):
+    one, other = checkout.folder_in("one"), checkout.folder_in("deep/er/other")
+    for n in range(200):    # so that a search takes its time
+        (checkout.folder / f"n{n}").mkdir()
+    paths = (one / "s", other / "s")
+    with world.start([PYTHON, "-c", SERVICE, one / "s"], user="weir-test") as service:
+        assert service.line() == "up"
+        control = world.command(PYTHON, "-c", CONNECT, *paths)
+        assert b"host service" in control.out, control
+        with Exchange(world, "weir-test", one, other) as race:
+            ended = [world.run(PYTHON, "-c", CONNECT, *paths, cwd=checkout.folder, user=user) for _ in range(6)]
+        assert race.count > 1000
+        assert [str(done) for done in ended if b"host service" in done.out] == []
+        assert all(done.code in (0, 125) for done in ended)
+        done = world.run(PYTHON, "-c", CONNECT, *paths, cwd=checkout.folder, user=user)
+        assert done.code == 0 and done.out == b"", done
+
+
+@pytest.mark.parametrize("kind", ["hugetlbfs"])
+def test_G12_a_file_system_that_takes_sockets_shows_none(world, user, kind):
+    """As an ordinary user's view has it, one that can't be a layer of an overlay."""
+    folder = world.folder / "huge" / str(world.number())
+    (folder / "in").mkdir(parents=True)
+    if subprocess.run(["unshare", "-m", "mount", "-t", kind, "none", folder / "in"], check=False).returncode:
+        pytest.skip(f"no {kind} here")
+    script = f"""
+import os, socket, subprocess, sys
+s = socket.socket(socket.AF_UNIX)
+s.bind('{folder}/in/s')
+os.chmod('{folder}/in/s', 0o777)
+s.listen(64)
+c = socket.socket(socket.AF_UNIX)
+c.connect('{folder}/in/s')
+print('outside it connects', flush=True)
+sys.exit(subprocess.run(sys.argv[1:]).returncode)
+"""
+    inside = "import socket; socket.socket(socket.AF_UNIX).connect('%s/in/s'); print('and inside')" % folder
+    argv = world.run_args([PYTHON, "-c", inside], (), (), (), "5.100.53.53")
+    done = world.command(PYTHON, "-c", script, *world.user(user).become(), world.weir_path, *argv,
+                         mounts=(f"mount -t {kind} -o mode=0777 none {folder}/in",))
+    assert done.text == "outside it connects\n", done
