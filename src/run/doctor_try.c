@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "run/doctor_probe.h"
+#include "sys/program_path.h"
 
 enum { INSIDE = CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWIPC };
 
@@ -183,8 +184,12 @@ typedef int output_fn(const void *what);
 static int exec_program(const void *what)
 {
 	const char *const *argv = what;
+	char path[PROGRAM_PATH_SIZE];
 
-	execvp(argv[0], (char *const *)(uintptr_t)argv);
+	if (argv[0][0] == '/')
+		execv(argv[0], (char *const *)(uintptr_t)argv);
+	else if (program_path(argv[0], path, NULL) == 0)
+		execv(path, (char *const *)(uintptr_t)argv);
 	return 127;
 }
 

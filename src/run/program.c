@@ -10,36 +10,12 @@
 
 #include "base/text.h"
 
-static bool is_program(const char *path)
-{
-	struct stat st;
-
-	return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
-}
-
-/* @ret is written whether it is there or not. */
-static bool is_in(const char *dir, size_t dir_len, const char *name, char *ret)
-{
-	int n = snprintf(ret, PROGRAM_PATH_SIZE, "%.*s/%s", (int)dir_len, dir, name);
-
-	return n < PROGRAM_PATH_SIZE && is_program(ret);
-}
-
 static int search(const struct program *p, char *ret, struct err *err)
 {
-	static const char usual[] = "/usr/bin";
-	const char *env = getenv("PATH");
-	struct text rest = text_of(env ? env : ""), dir;
+	struct err why = { 0 };
+	int r = program_path(p->name, ret, &why);
 
-	while (text_split(&rest, ':', &dir)) {
-		if (dir.len > 0 && dir.ptr[0] == '/' &&
-		    is_in(dir.ptr, dir.len, p->name, ret))
-			return 0;
-	}
-	if (is_in(usual, sizeof(usual) - 1, p->name, ret))
-		return 0;
-	return err_set(err, -ENOENT, "cannot find %s; install it (%s)", p->name,
-		       p->package);
+	return r < 0 ? err_set(err, r, "%s; install it (%s)", why.text, p->package) : 0;
 }
 
 /* Asking a program for its version would cost a process; the option that was last to

@@ -5,8 +5,7 @@
 #include <stdbool.h>
 
 #include "base/err.h"
-
-enum { PROGRAM_PATH_SIZE = 256 };
+#include "sys/program_path.h"
 
 /* A program that the sandbox needs. */
 struct program {
@@ -17,6 +16,6 @@ struct program {
 	const char *version; /* that has it: "bubblewrap 0.8" */
 };
 
-/* Find @p in PATH, then in /usr/bin. -ENOENT, with what to install; -ENOSYS: it is too
- * old. @ret holds PROGRAM_PATH_SIZE. */
+/* Find @p, as program_path() does: -ENOENT and -EPERM, with what to install; -ENOSYS: it
+ * is too old. @ret holds PROGRAM_PATH_SIZE. */
 int program_find(const struct program *p, char *ret, struct err *err) MUST_CHECK;

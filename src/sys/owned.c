@@ -44,9 +44,9 @@ static bool is_unmapped(uid_t uid)
 	       id_map_find("/proc/self/uid_map", uid, &range, NULL) == -ENOENT;
 }
 
-static bool is_ours(uid_t uid)
+static bool is_ours(const struct owned *o, uid_t uid)
 {
-	return uid == 0 || uid == geteuid() || is_unmapped(uid);
+	return uid == 0 || (!o->roots && uid == geteuid()) || is_unmapped(uid);
 }
 
 /* Does @uid alone have the primary group @gid, and what is the user's name? */
@@ -111,16 +111,16 @@ static bool others_may_write(const struct stat *st)
 	return (st->st_mode & S_IWGRP) && !is_private_group(st->st_gid, st->st_uid);
 }
 
-bool owned_is(const struct stat *st)
+static bool is_owned(const struct owned *o, const struct stat *st)
 {
-	return is_ours(st->st_uid) && !others_may_write(st);
+	return is_ours(o, st->st_uid) && !others_may_write(st);
 }
 
 static void refuse(struct owned *o, const struct stat *st, const char *what)
 {
 	if (o->refused.code < 0)
 		return;
-	if (is_ours(st->st_uid))
+	if (is_ours(o, st->st_uid))
 		err_set(&o->refused, -EPERM, "others than its owner may write to %s",
 			what);
 	else
@@ -132,14 +132,15 @@ void owned_step(struct owned *o, const struct stat *dir, const struct stat *entr
 {
 	const bool sticky = dir->st_mode & S_ISVTX;
 
-	if (!owned_is(dir) && !(is_ours(dir->st_uid) && sticky && is_ours(entry->st_uid)))
+	if (!is_owned(o, dir) &&
+	    !(is_ours(o, dir->st_uid) && sticky && is_ours(o, entry->st_uid)))
 		refuse(o, dir, "a directory on the way to it");
-	if (S_ISLNK(entry->st_mode) && !is_ours(entry->st_uid))
+	if (S_ISLNK(entry->st_mode) && !is_ours(o, entry->st_uid))
 		refuse(o, entry, "a link on the way to it");
 }
 
 void owned_end(struct owned *o, const struct stat *st)
 {
-	if (!owned_is(st))
+	if (!is_owned(o, st))
 		refuse(o, st, "it");
 }

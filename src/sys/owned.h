@@ -19,6 +19,7 @@
 
 /* The judgement of one walk; { 0 } to begin with. */
 struct owned {
+	bool roots;	    /* root's alone: the effective user counts as another */
 	struct err refused; /* the first reason not to trust the path, or code 0 */
 };
 
@@ -26,6 +27,3 @@ struct owned {
 void owned_step(struct owned *o, const struct stat *dir, const struct stat *entry);
 /* The walk ends at @st, no link. */
 void owned_end(struct owned *o, const struct stat *st);
-
-/* Only root and the effective user may write to it. */
-bool owned_is(const struct stat *st);

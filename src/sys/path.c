@@ -13,7 +13,7 @@
 
 enum { FD_LINK_SIZE = 32 }; /* "/proc/self/fd/N" */
 
-enum look { LOOK_ANY = 0, LOOK_MAKE, LOOK_OWNED };
+enum look { LOOK_ANY = 0, LOOK_MAKE, LOOK_OWNED, LOOK_ROOTS };
 
 /* A look-up under way. */
 struct walk {
@@ -163,7 +163,7 @@ static int step(struct walk *w, const char *component)
 		return fd;
 	if (fstat(w->path.fd, &dir) < 0 || fstat(fd, &st) < 0)
 		return -errno;
-	if (w->look == LOOK_OWNED && strcmp(component, "..") != 0)
+	if (w->look >= LOOK_OWNED && strcmp(component, "..") != 0)
 		owned_step(&w->owned, &dir, &st);
 	if (S_ISLNK(st.st_mode))
 		return follow(w, fd, component, st.st_uid);
@@ -201,7 +201,7 @@ static int describe(struct path *p)
 
 static int look_up(const char *name, enum look look, struct path *ret, struct err *err)
 {
-	struct walk w = { .look = look };
+	struct walk w = { .look = look, .owned.roots = look == LOOK_ROOTS };
 	int r = 0;
 
 	if (strlen(name) >= sizeof(w.rest))
@@ -216,7 +216,7 @@ static int look_up(const char *name, enum look look, struct path *ret, struct er
 		r = walk_all(&w);
 	if (r == 0)
 		r = describe(&w.path);
-	if (r == 0 && look == LOOK_OWNED)
+	if (r == 0 && look >= LOOK_OWNED)
 		owned_end(&w.owned, &w.path.st);
 	if (r == 0 && w.owned.refused.code < 0)
 		r = err_set(err, w.owned.refused.code, "cannot trust '%s': %s", name,
@@ -246,6 +246,11 @@ int path_open_made(const char *name, struct path *ret, struct err *err)
 int path_open_owned(const char *name, struct path *ret, struct err *err)
 {
 	return look_up(name, LOOK_OWNED, ret, err);
+}
+
+int path_open_roots(const char *name, struct path *ret, struct err *err)
+{
+	return look_up(name, LOOK_ROOTS, ret, err);
 }
 
 int path_open_parent(const char *name, struct path *ret, const char **ret_last,

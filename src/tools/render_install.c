@@ -17,6 +17,7 @@
 
 #include "base/log.h"
 #include "sys/files.h"
+#include "sys/program_path.h"
 
 #define FOLDER "/etc/nftables.d"
 
@@ -33,18 +34,19 @@ static int failed(const char *what, const char *path, int error)
 /* Return: its exit status, or -errno. */
 static int nft(const char *const *args, bool quiet)
 {
-	static const char *const places[] = { "/usr/sbin/nft", "/sbin/nft",
-					      "/usr/bin/nft" };
 	char *const environment[] = { NULL };
-	int status = 0, null;
-	pid_t pid = fork();
+	char path[PROGRAM_PATH_SIZE];
+	int status = 0, null, r = program_path("nft", path, NULL);
+	pid_t pid;
 
+	if (r < 0)
+		return -ENOENT;
+	pid = fork();
 	if (pid == 0) {
 		null = quiet ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
 		if (null >= 0 && (dup2(null, 1) < 0 || dup2(null, 2) < 0))
 			_exit(127);
-		for (size_t i = 0; i < ARRAY_SIZE(places); i++)
-			execve(places[i], (char *const *)(uintptr_t)args, environment);
+		execve(path, (char *const *)(uintptr_t)args, environment);
 		_exit(127);
 	}
 	if (pid < 0)

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sys/program_path.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/text.h"
+#include "sys/path.h"
+
+/* @ret is written whether the program is there or not. */
+static bool is_in(struct text dir, const char *name, char *ret)
+{
+	int n = snprintf(ret, PROGRAM_PATH_SIZE, "%.*s/%s", (int)dir.len, dir.ptr, name);
+	struct stat st;
+
+	return n < PROGRAM_PATH_SIZE && stat(ret, &st) == 0 && S_ISREG(st.st_mode) &&
+	       access(ret, X_OK) == 0;
+}
+
+static bool is_roots(const char *path, struct err *err)
+{
+	CLEAN(path) struct path found = { .fd = -1 };
+
+	return path_open_roots(path, &found, err) == 0;
+}
+
+int program_path(const char *name, char *ret, struct err *err)
+{
+	static const char *const places[] = { "/usr/bin",  "/bin",  "/usr/local/bin",
+					      "/usr/sbin", "/sbin", "/usr/local/sbin" };
+	struct text rest = text_of(getenv("PATH") ?: ""), dir;
+	struct err refused = { 0 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++)
+		if (is_in(text_of(places[i]), name, ret))
+			return 0;
+	while (text_split(&rest, ':', &dir))
+		if (dir.len > 0 && dir.ptr[0] == '/' && is_in(dir, name, ret) &&
+		    is_roots(ret, refused.code < 0 ? NULL : &refused))
+			return 0;
+	if (refused.code < 0)
+		return err_set(err, -EPERM, "%s", refused.text);
+	return err_set(err, -ENOENT, "cannot find %s", name);
+}
