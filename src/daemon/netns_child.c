@@ -205,23 +205,19 @@ static int check_namespace(struct ward *d, int ns, struct err *err)
 /* What is there now is no namespace, or nothing. */
 static bool is_gone(int code)
 {
-	return code == ENOENT || code == ENXIO || code == ENOTDIR || code == ESRCH ||
+	return code == ENOENT || code == EINVAL || code == ENOTDIR || code == ESRCH ||
 	       code == ELOOP;
 }
 
 static int open_namespace(const struct ward *d, struct err *err)
 {
-	pid_t pid = gone_pid_of(d->spec.where);
-	int fd;
+	int fd = tasks_open_named_network(d->spec.where);
 
-	if (pid > 0) {
-		fd = tasks_open_network(pid);
-	} else {
-		fd = open(d->spec.where, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-		fd = fd < 0 ? -errno : fd;
-	}
 	if (fd >= 0)
 		return fd;
+	if (fd == -EINVAL && d->ns_ino == 0)
+		return err_set(err, fd, "'%.200s' is no network namespace",
+			       d->spec.where);
 	return err_sys(err, d->ns_ino != 0 && is_gone(-fd) ? -ESTALE : fd,
 		       "cannot open the network namespace '%.200s'", d->spec.where);
 }

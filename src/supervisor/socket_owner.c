@@ -91,15 +91,6 @@ static int confine(bool enters)
 
 /* ---- where ---- */
 
-static int open_network(const char *where)
-{
-	uint32_t pid;
-
-	if (!text_to_u32(text_of(where), INT32_MAX, &pid))
-		return open(where, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-	return tasks_open_network((pid_t)pid);
-}
-
 /* The socket stays in the namespace in which it was made. */
 static int diag_in(const struct witness *w, int network)
 {
@@ -115,7 +106,7 @@ static int diag_in(const struct witness *w, int network)
 
 static const struct network *enter_network(struct witness *w, const char *where)
 {
-	CLEAN(fd) int fd = open_network(where);
+	CLEAN(fd) int fd = tasks_open_named_network(where);
 	struct network *n = &w->there;
 	struct stat st;
 

@@ -238,6 +238,32 @@ int tasks_open_network(pid_t pid)
 	return r < 0 ? r : fd;
 }
 
+static int reopen_network(int found)
+{
+	char link[32];
+	struct statfs fs;
+	int fd;
+
+	if (fstatfs(found, &fs) < 0)
+		return -errno;
+	if (fs.f_type != NSFS_MAGIC)
+		return -EINVAL;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", found);
+	fd = open(link, O_RDONLY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+int tasks_open_named_network(const char *where)
+{
+	CLEAN(fd) int found = -1;
+	uint32_t pid;
+
+	if (text_to_u32(text_of(where), INT32_MAX, &pid) && pid > 0)
+		return tasks_open_network((pid_t)pid);
+	found = open(where, O_PATH | O_CLOEXEC);
+	return found < 0 ? -errno : reopen_network(found);
+}
+
 bool tasks_share_fds(pid_t a, pid_t b)
 {
 	return syscall(SYS_kcmp, a, b, KCMP_FILES, 0, 0) == 0;

@@ -50,6 +50,9 @@ ino_t tasks_own_network(void);
 /* The network namespace of the first thread of @pid that lives. Return: a descriptor;
  * -ESRCH: there is no such process, or it has ended; -errno. */
 int tasks_open_network(pid_t pid) MUST_CHECK;
+/* The same for a namespace that is named from outside, by a process's number or a path.
+ * Anything else at that path is not opened: -EINVAL. */
+int tasks_open_named_network(const char *where) MUST_CHECK;
 
 /* Two threads have one descriptor table. False if that can't be seen. */
 bool tasks_share_fds(pid_t a, pid_t b);

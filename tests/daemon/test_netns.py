@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A namespace that somebody else made, guarded from outside."""
 import contextlib
+import ctypes
 import json
 import os
 import socket
@@ -155,6 +156,23 @@ def test_what_is_no_namespace_is_refused(daemon, where):
     done = daemon.weir("attach", "--id", "one", "--netns", where)
     assert done.code in (2, 125) and done.err, done
     assert daemon.names() == [] and daemon.healthy()
+
+
+def test_what_is_no_namespace_is_not_even_opened(daemon, tmp_path):
+    """The daemon is root: to open a device can do something (a watchdog reboots the machine)."""
+    libc, file, pipe = ctypes.CDLL(None, use_errno=True), tmp_path / "file", tmp_path / "pipe"
+    file.touch()
+    os.mkfifo(pipe)
+    watch = libc.inotify_init1(os.O_NONBLOCK)
+    assert libc.inotify_add_watch(watch, bytes(tmp_path), 0x20) > 0  # IN_OPEN
+    for path in (file, pipe):
+        done = daemon.weir("attach", "--id", "x", "--netns", path)
+        assert done.code == 125 and f"'{path}' is no network namespace" in done.messages, done
+    with pytest.raises(BlockingIOError):
+        print(os.read(watch, 4096))
+    file.read_text()
+    assert os.read(watch, 4096)
+    os.close(watch)
 
 
 def test_the_hosts_own_namespace_is_refused(daemon):
