@@ -4,10 +4,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 
-#include "sys/capabilities.h"
+#include "sys/confine.h"
 #include "sys/landlock.h"
 
 enum { PATHS_MAX = SIDECAR_OUTPUTS_MAX + 12 };
@@ -96,12 +95,9 @@ static int cut_files(const struct sidecar_spec *spec, char *ret_missing, struct 
 int confine_control(const struct sidecar_spec *spec, char *ret_missing, struct err *err)
 {
 	ret_missing[0] = '\0';
-	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ||
-	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-		return err_sys(err, -errno, "cannot confine control");
-	if (capabilities_keep(0, err) < 0)
+	if (confine_rights(0, err) < 0)
 		return err->code;
 	if (cut_files(spec, ret_missing, err) < 0)
 		return err->code;
-	return confine_calls(err);
+	return confine_calls(CONFINE_CONTROL, err);
 }

@@ -10,6 +10,3 @@
  * not do ("" when all of it stands). Return: 0, or -errno: do not go on. */
 int confine_control(const struct sidecar_spec *spec, char *ret_missing,
 		    struct err *err) MUST_CHECK;
-
-/* calls.c: its part by seccomp. */
-int confine_calls(struct err *err) MUST_CHECK;

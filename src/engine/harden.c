@@ -2,19 +2,12 @@
 #include "engine/harden.h"
 
 #include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 
-#include "sys/capabilities.h"
+#include "sys/confine.h"
 #include "sys/landlock.h"
-
-/* The engine's filter: BPF that the build made of engine_calls.c (engine_calls.S). */
-extern const uint8_t engine_calls_start[], engine_calls_end[];
 
 /* The three confinements. All stand; only programs of tests/confined are built with a
  * HARDEN_BY that leaves some out, to prove what each holds by itself. */
@@ -42,28 +35,6 @@ static int enter_landlock(char *ret_missing)
 	return 0;
 }
 
-/* engine_calls.c says what is in the filter, and why. */
-static int enter_seccomp(char *ret_missing, struct err *err)
-{
-	struct sock_fprog program = {
-		.len = (unsigned short)((engine_calls_end - engine_calls_start) /
-					sizeof(struct sock_filter)),
-		.filter = (struct sock_filter *)(uintptr_t)engine_calls_start,
-	};
-
-#ifdef __SANITIZE_ADDRESS__
-	/* The sanitizers' own calls (reading /proc/self/maps, executing a symbolizer)
-	 * are not the engine's; their builds are for tests only. */
-	snprintf(ret_missing, ERR_TEXT_SIZE, "built with a sanitizer: no seccomp");
-	return 0;
-#endif
-	if (program.len == 0 ||
-	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) < 0)
-		return err_sys(err, program.len == 0 ? -EBADMSG : -errno,
-			       "cannot confine the engine by seccomp");
-	return 0;
-}
-
 int harden_limits(struct err *err)
 {
 	const struct rlimit none = { 0, 0 };
@@ -84,18 +55,20 @@ int harden_engine(uint64_t keep, char *ret_missing, struct err *err)
 	int r;
 
 	ret_missing[0] = '\0';
-	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ||
-	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-		return err_sys(err, -errno, "cannot confine the engine");
-	r = HARDEN_BY & BY_CAPABILITIES ? capabilities_keep(keep, err) : 0;
-	if (r < 0)
-		return r;
-	r = HARDEN_BY & BY_LANDLOCK ? enter_landlock(ret_missing) : 0;
-	if (r < 0)
-		return err_sys(err, r, "cannot confine the engine by Landlock");
-	r = HARDEN_BY & BY_SECCOMP ? enter_seccomp(ret_missing, err) : 0;
+	r = HARDEN_BY & BY_CAPABILITIES ? confine_rights(keep, err) : confine_self(err);
+	if (r == 0 && HARDEN_BY & BY_LANDLOCK) {
+		r = enter_landlock(ret_missing);
+		if (r < 0)
+			err_sys(err, r, "cannot confine by Landlock");
+	}
+	if (r == 0 && HARDEN_BY & BY_SECCOMP) {
+		r = confine_calls(CONFINE_ENGINE, err);
+		if (!confine_has_calls())
+			snprintf(ret_missing, ERR_TEXT_SIZE,
+				 "built with a sanitizer: no seccomp");
+	}
 	if (r == 0 && HARDEN_BY != BY_ALL)
 		snprintf(ret_missing, ERR_TEXT_SIZE,
 			 "a build for tests: the engine is only partly confined");
-	return r;
+	return r < 0 ? err_context(err, "the engine") : 0;
 }

@@ -2,7 +2,8 @@
 /* engine/harden - the engine's confinement, before it reads the first hostile byte.
  *
  * After harden_engine() the process can open no file, execute nothing, gain nothing,
- * and make no socket but TCP and UDP. What is kept, and why, stands in engine_calls.c. */
+ * and make no socket but TCP and UDP. What is kept, and why, stands in
+ * sys/confine_table.c. */
 #pragma once
 
 #include <stdint.h>

@@ -21,12 +21,10 @@
 #include "base/text.h"
 #include "proto/witness.h"
 #include "sys/capabilities.h"
+#include "sys/confine.h"
 #include "sys/tasks.h"
 
 enum { CHANNEL_FD = 3 };
-
-/* BPF that the build made of witness_calls.c. */
-extern const uint8_t witness_calls_start[], witness_calls_end[];
 
 /* A network namespace that was asked about. */
 struct network {
@@ -60,33 +58,12 @@ static uint64_t capabilities(bool enters)
 	return keep;
 }
 
-static int enter_seccomp(void)
-{
-	struct sock_fprog program = {
-		.len = (unsigned short)((witness_calls_end - witness_calls_start) /
-					sizeof(struct sock_filter)),
-		.filter = (struct sock_filter *)(uintptr_t)witness_calls_start,
-	};
-
-#ifdef __SANITIZE_ADDRESS__
-	return 0; /* the sanitizers' own calls are not the witness's */
-#endif
-	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) < 0 ? -errno
-									      : 0;
-}
-
 static int confine(bool enters)
 {
-	const struct rlimit none = { 0, 0 };
 	struct err ignored = { 0 };
+	int r = confine_rights(capabilities(enters), &ignored);
 
-	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ||
-	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-	    setrlimit(RLIMIT_CORE, &none) < 0)
-		return -errno;
-	if (capabilities_keep(capabilities(enters), &ignored) < 0)
-		return ignored.code;
-	return enter_seccomp();
+	return r < 0 ? r : confine_calls(CONFINE_SOCKET_OWNER, &ignored);
 }
 
 /* ---- where ---- */
