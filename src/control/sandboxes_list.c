@@ -113,6 +113,9 @@ static void ward_status(void *data, struct api_status *ret)
 	if (w->look.waiting)
 		degrade(ret, w, "cgroup",
 			"the cgroup is gone; it is guarded when it comes again");
+	if (w->look.unseen)
+		degrade(ret, w, "unseen",
+			"whether what is guarded is gone can't be seen; its rules stay");
 	snprintf(w->strays, sizeof(w->strays),
 		 "%u sockets of its processes are from outside of the cgroup, such as "
 		 "of process %d",

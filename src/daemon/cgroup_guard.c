@@ -317,7 +317,7 @@ int parent_guard(struct ward *d, struct err *err)
 	int r;
 
 	/* The root of the hierarchy has everybody below it. */
-	if (!d->dir || d->member.level < 2)
+	if (!d->dir || d->member.level < 2 || d->unseen)
 		return 0;
 	if (find(d->warden, d->watch)) {
 		d->guards = true;
@@ -366,11 +366,14 @@ void parent_leave(struct warden *w, int watch)
 }
 
 /* What a daemon before us has left is replaced, though it be by nothing: those below
- * such a parent would stay closed. */
+ * such a parent would stay closed. Not before all parents can be seen. */
 void parents_load(struct warden *w)
 {
 	struct err err = { 0 };
 
+	for (uint32_t id = 1; id <= WARDS_MAX; id++)
+		if (w->wards[id] && w->wards[id]->guards && w->wards[id]->unseen)
+			return;
 	if (open_guard(&w->host, &err) < 0 || load(w, &err) < 0)
 		log_error("%s", err.text);
 }

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -224,17 +223,6 @@ void follow_stop(struct ward *d)
 
 /* -- what comes of it --------------------------------------------------------------- */
 
-static bool is_parent_there(const struct ward *d)
-{
-	CLEAN(mem) char *above = strdup(d->dir);
-	struct stat st;
-
-	if (!above)
-		return true;
-	*strrchr(above, '/') = '\0';
-	return stat(above, &st) == 0;
-}
-
 static void on_gone(struct ward *d)
 {
 	struct ipc_message m = { .type = IPC_GONE, .sandbox = d->id };
@@ -243,7 +231,7 @@ static void on_gone(struct ward *d)
 		d->waiting = true;
 		host_tell(d, "its cgroup is gone: waiting for it");
 	}
-	if (is_parent_there(d) || d->state != WARD_STANDING)
+	if (!host_is_parent_gone(d) || d->state != WARD_STANDING)
 		return;
 	log_warning("sandbox '%s' is gone: so is what was above its cgroup",
 		    d->spec.name);
@@ -259,7 +247,7 @@ static void check_again(const struct ward *d)
 	CLEAN(mem) struct cgroup *c = malloc(sizeof(*c));
 	struct err err = { 0 };
 
-	if (c && cgroup_open(d->dir, c, &err) == 0 &&
+	if (c && cgroup_find(d->warden->host.hierarchy, d->spec.where, c, &err) == 0 &&
 	    cgroup_check(c, d->warden->home, &err) < 0)
 		log_warning("sandbox '%s': %s", d->spec.name, err.text);
 }
@@ -275,16 +263,48 @@ static void on_another(struct ward *d, uint64_t id)
 	check_again(d);
 }
 
+/* What isn't seen isn't gone: its rules stay, for the id that it had. */
+static void on_unseen(struct ward *d)
+{
+	if (!d->unseen)
+		host_tell(d, "whether its cgroup is gone can't be seen");
+	d->unseen = true;
+}
+
+static void on_seen(struct ward *d)
+{
+	struct err err = { 0 };
+
+	if (!d->unseen)
+		return;
+	d->unseen = false;
+	host_tell(d, "its cgroup is seen again");
+	if (d->guards && d->state == WARD_STANDING && parent_guard(d, &err) < 0)
+		log_warning("sandbox '%s': %s", d->spec.name, err.text);
+	parents_load(d->warden);
+}
+
 void follow_look(struct ward *d)
 {
-	struct stat st;
+	struct err ignored = { 0 };
+	uint64_t id;
+	int r = 0;
 
 	if (d->state == WARD_ENDING || d->state == WARD_LEFT)
 		return;
-	if (stat(d->dir, &st) < 0 || !S_ISDIR(st.st_mode))
+	if (d->watch < 0)
+		r = host_follow(d, &ignored);
+	if (r == 0)
+		r = host_cgroup_id(d, &id);
+	if (r < 0 && r != -ENOENT) {
+		on_unseen(d);
+		return;
+	}
+	on_seen(d);
+	if (r < 0)
 		on_gone(d);
-	else if (st.st_ino != d->member.cgroup)
-		on_another(d, st.st_ino);
+	else if (id != d->member.cgroup)
+		on_another(d, id);
 	else
 		d->waiting = false;
 }

@@ -325,6 +325,8 @@ static void on_look(struct warden *w, uint32_t sandbox)
 
 	if (d && d->state == WARD_STANDING)
 		m.look = d->spec.kind == GUARDED_HOST ? host_look(d) : inside_look(d);
+	if (d)
+		m.look.unseen = d->unseen;
 	warden_tell_control(w, &m, NULL);
 }
 

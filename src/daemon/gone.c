@@ -28,12 +28,14 @@ pid_t gone_pid_of(const char *where)
 	return text_to_u32(text_of(where), INT32_MAX, &pid) ? (pid_t)pid : 0;
 }
 
+/* Also if that can't be seen. */
 static bool is_where_it_was(const struct ward *d)
 {
 	struct stat st;
 
-	return stat(d->spec.where, &st) == 0 && st.st_dev == d->ns_dev &&
-	       st.st_ino == d->ns_ino;
+	if (stat(d->spec.where, &st) < 0)
+		return errno != ENOENT && errno != ENOTDIR;
+	return st.st_dev == d->ns_dev && st.st_ino == d->ns_ino;
 }
 
 struct search {
@@ -107,10 +109,11 @@ static void on_process_end(struct loop_source *source, uint32_t events)
 /* Its cgroup was left closed, and is gone: no other one gets that id. */
 static bool is_over(const struct ward *d)
 {
-	struct stat st;
+	uint64_t id = d->member.cgroup;
 
-	return d->state == WARD_LEFT && d->dir && d->warden->engine_ready &&
-	       (stat(d->dir, &st) < 0 ? errno == ENOENT : st.st_ino != d->member.cgroup);
+	if (d->state != WARD_LEFT || !d->dir || !d->warden->engine_ready)
+		return false;
+	return host_cgroup_id(d, &id) == -ENOENT || id != d->member.cgroup;
 }
 
 static void look_at(struct ward *d)

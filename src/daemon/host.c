@@ -6,9 +6,11 @@
  * before, and then the word to install the table (IPC_HOST_LOAD): who is in it is never
  * without rules in between. Sandboxes that are new come after that. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -21,7 +23,7 @@ void host_init(struct warden *w)
 	struct host *h = &w->host;
 
 	sandbox_fds_init(&h->fds);
-	h->conntrack_fd = h->inotify.fd = -1;
+	h->conntrack_fd = h->inotify.fd = h->hierarchy = -1;
 }
 
 /* -- what is served ----------------------------------------------------------------- */
@@ -166,11 +168,6 @@ static int check_cgroup(const struct ward *d, const struct cgroup *c, struct err
 
 static int found_cgroup(struct ward *d, const struct cgroup *c, struct err *err)
 {
-	const char *name = cgroup_name(c);
-
-	if (strlen(name) > IPC_WARD_WHERE_MAX)
-		return err_set(err, -EINVAL, "the path of the cgroup is longer than %d",
-			       IPC_WARD_WHERE_MAX);
 	if (c->level > FILTER_HOST_LEVEL_MAX)
 		return err_set(err, -EINVAL, "the cgroup is more than %d levels deep",
 			       FILTER_HOST_LEVEL_MAX);
@@ -185,37 +182,139 @@ static int found_cgroup(struct ward *d, const struct cgroup *c, struct err *err)
 		.cgroup = c->id,
 		.level = c->level,
 	};
-	snprintf(d->spec.where, sizeof(d->spec.where), "%s", name);
 	return check_cgroup(d, c, err);
 }
 
+/* What is there in the place of a hierarchy has nothing below it. */
+static int hold_hierarchy(struct host *h, struct err *err)
+{
+	CLEAN(fd) int fd = -1;
+
+	if (h->has_hierarchy)
+		return 0;
+	if (h->hierarchy < 0)
+		h->hierarchy = open("/dev/null", O_PATH | O_CLOEXEC);
+	if (h->hierarchy < 0)
+		return err_sys(err, -errno, "cannot open /dev/null");
+	fd = cgroup_hierarchy_open(err);
+	if (fd < 0)
+		return fd;
+	if (dup3(fd, h->hierarchy, O_CLOEXEC) < 0)
+		return err_sys(err, -errno, "cannot hold the cgroups");
+	h->has_hierarchy = true;
+	return 0;
+}
+
+int host_cgroup_id(const struct ward *d, uint64_t *ret)
+{
+	const struct host *h = &d->warden->host;
+	struct stat st;
+
+	if (!h->has_hierarchy)
+		return -ENODEV;
+	/* Mostly it is as it was. */
+	if (fstatat(h->hierarchy, d->spec.where + 1, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    st.st_ino == d->member.cgroup)
+		*ret = st.st_ino;
+	else
+		return cgroup_find_id(h->hierarchy, d->spec.where, ret);
+	return 0;
+}
+
+bool host_is_parent_gone(const struct ward *d)
+{
+	const struct host *h = &d->warden->host;
+	CLEAN(mem) char *above = strdup(d->spec.where);
+	uint64_t id;
+
+	if (!h->has_hierarchy || !above)
+		return false;
+	*strrchr(above, '/') = '\0';
+	return above[0] && cgroup_find_id(h->hierarchy, above, &id) == -ENOENT;
+}
+
+/* Its rules know it by its id. */
+static int wait_unseen(struct ward *d, const struct err *why)
+{
+	log_warning("sandbox '%s': %s; its rules stay as they are", d->spec.name,
+		    why->text);
+	d->unseen = true;
+	return 0;
+}
+
+int host_follow(struct ward *d, struct err *err)
+{
+	int r = hold_hierarchy(&d->warden->host, err);
+
+	return r < 0 ? r : follow_start(d, err);
+}
+
 /* One that was guarded before may be gone, as long as what is above it isn't: it is
- * waited for. */
+ * waited for. If that can't be seen, it is guarded as it was. */
+static int find_again(struct ward *d, struct cgroup *c, struct err *err)
+{
+	struct err why = { 0 };
+	int r = host_follow(d, &why);
+
+	if (host_is_parent_gone(d))
+		return err_set(err, -ENOENT, "its cgroup is gone");
+	if (r == 0)
+		r = cgroup_find(d->warden->host.hierarchy, d->spec.where, c, &why);
+	if (r == -ENOENT) {
+		d->waiting = true;
+		return 0;
+	}
+	return r < 0 ? wait_unseen(d, &why) : found_cgroup(d, c, err);
+}
+
+/* @c was found where it is mounted; from now on by its name. */
+static int find_first(struct ward *d, struct cgroup *c, struct err *err)
+{
+	const uint64_t id = c->id;
+	int r;
+
+	/* Whatever happens to it from now on is noticed. */
+	r = follow_start(d, err);
+	if (r == 0)
+		r = cgroup_find(d->warden->host.hierarchy, d->spec.where, c, err);
+	if (r == 0 && c->id != id)
+		r = err_set(err, -ESTALE, "'%.200s' is another cgroup by now",
+			    d->spec.where);
+	return r < 0 ? r : found_cgroup(d, c, err);
+}
+
+/* Its name, from where it was asked for. */
+static int find_name(struct ward *d, struct cgroup *c, struct err *err)
+{
+	int r = cgroup_open(d->spec.where, c, err);
+
+	if (r == 0 && strlen(cgroup_name(c)) > IPC_WARD_WHERE_MAX)
+		r = err_set(err, -EINVAL, "the path of the cgroup is longer than %d",
+			    IPC_WARD_WHERE_MAX);
+	if (r == 0)
+		snprintf(d->spec.where, sizeof(d->spec.where), "%s", cgroup_name(c));
+	return r;
+}
+
 static int find_cgroup(struct ward *d, struct err *err)
 {
 	CLEAN(mem) struct cgroup *c = calloc(1, sizeof(*c));
+	struct err why = { 0 };
 	int r;
 
 	if (!c)
 		return err_set(err, -ENOMEM, "out of memory");
-	r = d->restarted ? cgroup_directory(d->spec.where, c->path, err)
-			 : cgroup_open(d->spec.where, c, err);
-	if (r < 0)
+	r = hold_hierarchy(&d->warden->host, &why);
+	if (!d->restarted)
+		r = r < 0 ? err_set(err, r, "%s", why.text) : find_name(d, c, err);
+	if (r < 0 && !d->restarted)
 		return r;
-	d->dir = strdup(c->path);
-	if (!d->dir)
+	if (asprintf(&d->dir, "/proc/self/fd/%d%s", d->warden->host.hierarchy,
+		     d->spec.where) < 0) {
+		d->dir = NULL;
 		return err_set(err, -ENOMEM, "out of memory");
-	/* Whatever happens to it from now on is noticed. */
-	r = follow_start(d, err);
-	if (r < 0)
-		return r;
-	r = d->restarted ? cgroup_open(d->dir, c, err) : cgroup_look_again(c, err);
-	if (r == -ENOENT && d->restarted) {
-		*err = (struct err){ 0 };
-		d->waiting = true;
-		return 0;
 	}
-	return r < 0 ? r : found_cgroup(d, c, err);
+	return d->restarted ? find_again(d, c, err) : find_first(d, c, err);
 }
 
 int host_find(struct ward *d, struct err *err)
@@ -295,9 +394,9 @@ static struct cgroup *cgroup_of(const struct ward *d, struct err *err)
 		err_set(err, -ENOMEM, "out of memory");
 		return NULL;
 	}
-	c->level = d->member.level;
-	snprintf(c->path, sizeof(c->path), "%s", d->dir);
-	return cgroup_look_again(c, err) < 0 ? NULL : TAKE_PTR(c);
+	return cgroup_find(d->warden->host.hierarchy, d->spec.where, c, err) < 0
+		       ? NULL
+		       : TAKE_PTR(c);
 }
 
 static struct cgroup_strays strays_of(const struct ward *d)

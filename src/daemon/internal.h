@@ -93,7 +93,7 @@ struct ward {
 	struct loop_source process; /* a pidfd, -1: none */
 	/* GUARDED_HOST */
 	struct filter_member member;
-	char *dir;	 /* of its cgroup; owned, NULL: a user */
+	char *dir;	 /* of its cgroup, through host.hierarchy; owned, NULL: a user */
 	int watch;	 /* of inotify, on the directory above; -1: none */
 	bool waiting;	 /* the cgroup is gone; its parent isn't */
 	bool unseen;	 /* whether it is gone could not be seen, and that was said */
@@ -134,6 +134,10 @@ struct host {
 	enum host_state state;
 	struct sandbox_fds fds;
 	int conntrack_fd;
+	/* Of cgroups; its number stays the same, as paths lead through it. -1: none was
+	 * asked for. While there is no hierarchy here it is something else. */
+	int hierarchy;
+	bool has_hierarchy;
 	struct loop_source inotify;   /* fd -1: no cgroup is followed */
 	struct filter_parents *guard; /* owned; NULL: there was no table yet */
 	struct parent *parents;	      /* owned */
@@ -309,6 +313,13 @@ int host_settle(struct ward *d, struct err *err) MUST_CHECK;
 /* How many those were, and which sockets the filter doesn't take for its own. */
 void host_tell_settled(const struct ward *d);
 struct ipc_look host_look(const struct ward *d);
+/* Which is its cgroup now? Return: 0; -ENOENT: it is gone; every other error: that can't
+ * be known. */
+int host_cgroup_id(const struct ward *d, uint64_t *ret) MUST_CHECK;
+/* What is above its cgroup is gone. False as well if that can't be known. */
+bool host_is_parent_gone(const struct ward *d);
+/* follow_start(), once there is a hierarchy. */
+int host_follow(struct ward *d, struct err *err) MUST_CHECK;
 /* An event of the sandbox's. */
 void host_tell(const struct ward *d, const char *text);
 

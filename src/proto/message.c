@@ -54,6 +54,7 @@ static void tame_flags(struct ipc_message *m)
 		tame_flag(&m->look.packet);
 		tame_flag(&m->look.raw);
 		tame_flag(&m->look.waiting);
+		tame_flag(&m->look.unseen);
 		break;
 	default:
 		break;

@@ -27,7 +27,7 @@ int run_place_open(const struct run_spec *spec, uint32_t uid, struct run_place *
 {
 	char path[CGROUP_PATH_MAX];
 
-	*ret = (struct run_place){ .uid = uid };
+	*ret = (struct run_place){ .uid = uid, .dir = -1 };
 	if (uid == 0)
 		return err_set(err, -EPERM,
 			       "the command would be root, whom nothing holds on a host: "
@@ -37,17 +37,17 @@ int run_place_open(const struct run_spec *spec, uint32_t uid, struct run_place *
 	/* As `weir attach` has it: from the root of the hierarchy. */
 	snprintf(path, sizeof(path), "%s%s", spec->cgroup[0] == '/' ? "" : "/",
 		 spec->cgroup);
-	return cgroup_make(path, &ret->cgroup, &ret->made, err);
+	if (cgroup_make(path, &ret->cgroup, &ret->made, err) < 0)
+		return err->code;
+	ret->dir = open(ret->cgroup.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return ret->dir < 0 ? err_sys(err, -errno, "cannot open the cgroup") : 0;
 }
 
 /* ---- a cgroup ---- */
 
 static int open_file(const struct run_place *p, const char *name, int flags)
 {
-	char path[CGROUP_PATH_MAX + 32];
-
-	snprintf(path, sizeof(path), "%s/%s", p->cgroup.path, name);
-	return open(path, flags | O_CLOEXEC);
+	return openat(p->dir, name, flags | O_CLOEXEC);
 }
 
 /* With those below it. What can't be read counts as populated, what is gone does not. */
@@ -167,4 +167,6 @@ void run_place_close(const struct run_place *p)
 	if (p->made && rmdir(p->cgroup.path) < 0 && errno != ENOENT)
 		log_warning("cannot remove the cgroup '%s': %s", p->cgroup.path,
 			    strerror(errno));
+	if (p->cgroup.path[0])
+		close(p->dir);
 }

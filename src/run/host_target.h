@@ -8,8 +8,9 @@
 
 struct run_place {
 	struct cgroup cgroup; /* path "": by user id */
-	bool made;	      /* the cgroup is ours to remove */
-	uint32_t uid;	      /* whom the command runs as */
+	int dir;      /* its directory, whatever becomes of the path; owned, -1: none */
+	bool made;    /* the cgroup is ours to remove */
+	uint32_t uid; /* whom the command runs as */
 };
 
 /* Find or make it, for @uid. */

@@ -123,6 +123,83 @@ int cgroup_directory(const char *name, char ret[CGROUP_PATH_MAX], struct err *er
 	return 0;
 }
 
+int cgroup_hierarchy_open(struct err *err)
+{
+	char root[CGROUP_PATH_MAX];
+	CLEAN(fd) int fd = -1;
+	struct statfs fs;
+
+	if (find_root(root, err) < 0)
+		return err->code = -ENODEV;
+	fd = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || fstatfs(fd, &fs) < 0)
+		return err_sys(err, -errno, "cannot open '%.200s'", root);
+	if (fs.f_type != CGROUP2_SUPER_MAGIC)
+		return err_set(err, -ENODEV, "'%.200s' is hidden by another mount", root);
+	return TAKE_FD(fd);
+}
+
+static int look_at_directory(int fd, struct statx *ret)
+{
+	return statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_MNT_ID, ret) < 0 ? -errno
+									       : 0;
+}
+
+/* What is mounted over a cgroup hides it. */
+static bool is_same_mount(const struct statx *a, const struct statx *b)
+{
+	return a->stx_dev_major == b->stx_dev_major &&
+	       a->stx_dev_minor == b->stx_dev_minor && a->stx_mnt_id == b->stx_mnt_id;
+}
+
+/* Renaming is not done there, so that what isn't found by its name is nowhere. One by
+ * one, because a service manager may have forbidden openat2(). */
+int cgroup_find_id(int hierarchy, const char *name, uint64_t *ret)
+{
+	struct text left = text_of(name), word;
+	CLEAN(fd) int at = fcntl(hierarchy, F_DUPFD_CLOEXEC, 0);
+	struct statx root, st;
+	char part[NAME_MAX + 1];
+	int r = at < 0 ? -errno : look_at_directory(at, &root);
+
+	if (r < 0 || !text_split(&left, '/', &word) || word.len > 0 || left.len == 0)
+		return r < 0 ? r : -EINVAL;
+	while (text_split(&left, '/', &word)) {
+		int next;
+
+		if (word.len == 0 || word.len >= sizeof(part))
+			return -EINVAL;
+		snprintf(part, sizeof(part), "%.*s", (int)word.len, word.ptr);
+		next = openat(at, part, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (next < 0)
+			return -errno;
+		close(at);
+		at = next;
+		r = look_at_directory(at, &st);
+		if (r < 0 || !is_same_mount(&root, &st))
+			return r < 0 ? r : -EXDEV;
+	}
+	*ret = st.stx_ino;
+	return 0;
+}
+
+int cgroup_find(int hierarchy, const char *name, struct cgroup *ret, struct err *err)
+{
+	uint64_t id;
+	int len, r = cgroup_find_id(hierarchy, name, &id);
+	size_t level = level_of(name, "");
+
+	if (r < 0)
+		return err_sys(err, r, "cannot look at the cgroup '%.200s'", name);
+	len = snprintf(ret->path, sizeof(ret->path), "/proc/self/fd/%d%s", hierarchy,
+		       name);
+	if (len >= CGROUP_PATH_MAX || level > UINT8_MAX)
+		return err_set(err, -EINVAL, "'%.200s' is too deep", name);
+	ret->id = id;
+	ret->level = (uint8_t)level;
+	return 0;
+}
+
 bool cgroup_has_self(const struct cgroup *c)
 {
 	static const char begin[] = "0::";
@@ -139,17 +216,6 @@ bool cgroup_has_self(const struct cgroup *c)
 		return false;
 	line[strcspn(line, "\n")] = '\0';
 	return strcmp(own, name) == 0 || is_below(own, name);
-}
-
-int cgroup_look_again(struct cgroup *c, struct err *err)
-{
-	struct stat st;
-
-	if (stat(c->path, &st) < 0)
-		return err_sys(err, -errno, "cannot look at the cgroup '%.200s'",
-			       cgroup_name(c));
-	c->id = st.st_ino;
-	return S_ISDIR(st.st_mode) ? 0 : err_set(err, -ENOENT, "the cgroup is gone");
 }
 
 const char *cgroup_name(const struct cgroup *c)
@@ -316,6 +382,7 @@ static bool is_roots_alone(const struct stat *st)
 static int check_above(const struct cgroup *c, struct err *err)
 {
 	char path[CGROUP_PATH_MAX], file[CGROUP_PATH_MAX + 32];
+	const size_t root = (size_t)(cgroup_name(c) - c->path);
 	struct stat st;
 
 	memcpy(path, c->path, sizeof(path));
@@ -323,13 +390,14 @@ static int check_above(const struct cgroup *c, struct err *err)
 		*strrchr(path, '/') = '\0';
 		snprintf(file, sizeof(file), "%s/cgroup.procs", path);
 		if (stat(file, &st) < 0)
-			return err_sys(err, -errno, "cannot look at '%.200s'", file);
+			return err_sys(err, -errno, "cannot look at '%.200s'",
+				       file + root);
 		if (!is_roots_alone(&st))
 			return err_set(
 				err, -EPERM,
 				"its processes could leave the cgroup: '%.200s' is "
 				"not root's alone",
-				file);
+				file + root);
 	}
 	return 0;
 }

@@ -27,10 +27,19 @@ int cgroup_open(const char *where, struct cgroup *ret, struct err *err) MUST_CHE
 /* Where the directory of one would be whose name is @name, as cgroup_name() says it. */
 int cgroup_directory(const char *name, char ret[CGROUP_PATH_MAX],
 		     struct err *err) MUST_CHECK;
+
+/* The hierarchy itself. Whoever holds it finds a cgroup by its name wherever the
+ * hierarchy is mounted by then, or nowhere. Return: a descriptor of its root; -ENODEV: it
+ * is not mounted here; -errno. */
+int cgroup_hierarchy_open(struct err *err) MUST_CHECK;
+/* The id of the one whose name is @name. Return: 0; -ENOENT: there is none any more;
+ * every other error: that can't be known. */
+int cgroup_find_id(int hierarchy, const char *name, uint64_t *ret) MUST_CHECK;
+/* As cgroup_open(), by name, with a path that leads through @hierarchy. */
+int cgroup_find(int hierarchy, const char *name, struct cgroup *ret,
+		struct err *err) MUST_CHECK;
 /* Is this process in it, or below it? In the root it is in nobody's. */
 bool cgroup_has_self(const struct cgroup *c);
-/* One that was opened before: which is it now? -ENOENT: it is gone. */
-int cgroup_look_again(struct cgroup *c, struct err *err) MUST_CHECK;
 /* Its path from the root of the hierarchy on: "/system.slice/job". */
 const char *cgroup_name(const struct cgroup *c);
 /* A process can be moved into the one of directory @dir, and runs there: it is not

@@ -131,6 +131,21 @@ def test_who_is_left_elsewhere_stays_guarded(daemon, group, user, denied, kind):
     assert daemon.weir("detach", name).code == 0 and group.exists()
 
 
+def test_who_is_left_where_nothing_is_mounted_any_more_stays_guarded(daemon, group, user):
+    group.mkdir()
+    argv = daemon.host.ns.command("unshare", "--mount", str(daemon.program), "run", "--no-config", "--cgroup", str(group),
+                                  "--uid", str(user), "--", "sh", "-c", "setsid sleep 60 >/dev/null 2>&1 & echo; read line")
+    with subprocess.Popen(argv, env=daemon._env, cwd="/", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as started:
+        started.stdout.readline()
+        subprocess.run(["nsenter", f"--mount=/proc/{started.pid}/ns/mnt", "umount", "-l", CGROUPS], check=True)
+        messages = started.communicate(b"\n", timeout=20)[1].decode()
+    name, = daemon.names()
+    assert f"weir detach {name}" in messages
+    (group / "cgroup.kill").write_text("1")
+    wait_for(lambda: "populated 0" in (group / "cgroup.events").read_text())
+    assert daemon.weir("detach", name).code == 0 and group.exists()
+
+
 def test_who_is_left_without_a_main_thread_stays_guarded(daemon, user, site):
     """/proc/PID/status calls it a zombie; it sends what it likes as fast as it likes."""
     send = """

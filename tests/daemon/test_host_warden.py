@@ -11,6 +11,7 @@ import re
 import socket
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -593,6 +594,80 @@ def test_the_root_is_no_parent_to_be_guarded(host, tree):
     daemon = host.daemon()
     assert "that can't be guarded" in refused_text(put(daemon, "one", cgroup=where(tree), guardParent=True))
     attach(daemon, "one", cgroup=where(tree))
+
+
+# it can't be seen
+
+def in_mounts_of(daemon, *argv):
+    subprocess.run(["nsenter", f"--mount=/proc/{daemon.pid}/ns/mnt", *map(str, argv)], check=True)
+
+
+def looks():
+    """So long that whoever looks every second has looked."""
+    time.sleep(2.5)
+
+
+def test_what_is_not_mounted_any_more_is_not_gone(host, tree, site, denied):
+    """The directory isn't there, and the processes are."""
+    cgroup = tree.cgroup("slice").below("job")
+    daemon = host.daemon(way=["unshare", "--mount"])
+    attach(daemon, "one", f"allow {site.name}", cgroup=where(cgroup))
+    app = Member(host, cgroup)
+    assert is_guarded(app, site)
+    sender = Flow(app, site.v4)
+    before = len(sent_to_strangers(host))
+    in_mounts_of(daemon, "umount", "-l", cgroup.root)
+    looks()
+    assert daemon.names() == ["one"] and is_guarded(app, site) and sender.say() == "got"
+    expect.name_refused(app.probe(["dns", denied.name]))
+    assert len(sent_to_strangers(host)) == before
+    # nor is it lost when it is made again, and it is known to be gone when it is
+    told = Told(daemon)
+    sender.close()
+    wait_for(lambda: "populated 0" in (cgroup.path / "cgroup.events").read_text())
+    make_again(cgroup)
+    told.wait("its cgroup was made again")
+    wait_for(lambda: app.probe(["dns", site.name]).result == "NOERROR")
+    assert is_guarded(app, site)
+    cgroup.path.rmdir()
+    cgroup.path.parent.rmdir()
+    wait_for(lambda: daemon.names() == [])
+
+
+def test_what_something_is_mounted_over_is_not_gone(host, tree, site):
+    cgroup = tree.cgroup("slice").below("job")
+    daemon = host.daemon(way=["unshare", "--mount"])
+    attach(daemon, "one", f"allow {site.name}", cgroup=where(cgroup))
+    app = Member(host, cgroup)
+    before = len(sent_to_strangers(host))
+    for hidden in (cgroup.path.parent, cgroup.root):
+        in_mounts_of(daemon, "mount", "-t", "tmpfs", "none", hidden)
+        looks()
+        assert daemon.names() == ["one"] and is_guarded(app, site)
+    assert len(sent_to_strangers(host)) == before
+
+
+def test_a_daemon_that_starts_before_cgroups_are_mounted_keeps_them_guarded(host, tree, site, denied):
+    cgroup = tree.cgroup("slice").below("job")
+    daemon = host.daemon()
+    attach(daemon, "one", f"allow {site.name}", cgroup=where(cgroup))
+    attach(daemon, "user", uid=OTHER_UID)
+    app = Member(host, cgroup)
+    assert is_guarded(app, site)
+    before = len(sent_to_strangers(host))
+    daemon.kill()
+    daemon = host.daemon(way=["unshare", "--mount", "sh", "-ec", f'umount -l {cgroup.root}; exec "$@"', "sh"])
+    assert sorted(daemon.names()) == ["one", "user"]
+    assert is_guarded(app, site)
+    expect.name_refused(app.probe(["dns", denied.name]))
+    assert "can't be seen" in str(daemon.status("one")["degradations"])
+    looks()
+    assert sorted(daemon.names()) == ["one", "user"] and is_guarded(app, site)
+    assert len(sent_to_strangers(host)) == before
+    told = Told(daemon)
+    in_mounts_of(daemon, "mount", "-t", "cgroup2", "none", cgroup.root)
+    told.wait("its cgroup is seen again")
+    assert not daemon.status("one")["degradations"] and is_guarded(app, site)
 
 
 # who dies

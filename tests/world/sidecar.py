@@ -124,6 +124,9 @@ class Flow:
         self._started.say(word + "\n")
         return self._started.line()
 
+    def close(self):
+        self._started.kill()
+
 
 def to_itself_by(app, link):
     """@app says things to its own machine, and to name servers, by sockets that are bound to @link: all refused."""
