@@ -206,14 +206,34 @@ static int find_startup_files(struct view *v, struct err *err)
 	return r;
 }
 
+/* A link is held, and where it leads to as well. */
+static int plan_startup_file(struct view *v, const struct path *p, struct err *err)
+{
+	int r = add_tree(v, p, TREE_READONLY, err);
+	struct path *target;
+
+	if (r < 0 || !S_ISLNK(p->st.st_mode)) {
+		warn_of_links(v, p);
+		return r;
+	}
+	target = &v->paths[v->path_count];
+	if (path_open(p->name, target, NULL) < 0)
+		return 0; /* it leads nowhere */
+	v->path_count++;
+	if (!is_below_writable(v, target->name) || is_named(v, target))
+		return 0;
+	return add_tree(v, target, TREE_READONLY, err);
+}
+
 static int plan_startup_files(struct view *v, struct err *err)
 {
 	struct startup_files *s = v->spec->startup;
 	int r = find_startup_files(v, err);
 
 	for (size_t i = 0; r == 0 && i < s->count; i++) {
-		if (!is_named(v, &s->found[i]))
-			r = add_tree(v, &s->found[i], TREE_READONLY, err);
+		s->is_named[i] = is_named(v, &s->found[i]);
+		if (!s->is_named[i])
+			r = plan_startup_file(v, &s->found[i], err);
 	}
 	if (s->cut)
 		channel_report(
@@ -271,7 +291,8 @@ int place_plan(struct view *v, struct err *err)
 {
 	int r;
 
-	v->paths = calloc(v->spec->rw_count + v->spec->ro_count + 1, sizeof(*v->paths));
+	v->paths = calloc(v->spec->rw_count + v->spec->ro_count + STARTUP_MAX + 1,
+			  sizeof(*v->paths));
 	if (!v->paths)
 		return err_sys(err, -ENOMEM, "cannot plan the file system view");
 	r = plan_writable(v, err);

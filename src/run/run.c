@@ -562,7 +562,8 @@ static int control_start(struct control *c, struct err *err)
 	if (launch_machine_probe(&c->machine, err) < 0 ||
 	    way_choose(&c->way, c->spec->uplink, &c->plan, c->machine.root, err) < 0)
 		return RUN_STATUS_FAILED;
-	run_store_open(&c->store, c->spec->state_dir);
+	if (run_store_open(&c->store, c->spec->state_dir, err) < 0)
+		return RUN_STATUS_FAILED;
 	signal_fd = process_open_signals(err);
 	if (signal_fd < 0 || start_children(c, err) < 0 || watch(c, signal_fd, err) < 0)
 		return RUN_STATUS_FAILED;
@@ -587,7 +588,8 @@ static void on_new_startup_file(void *data, const char *name, const char *why,
 		log_error("the command made '%s' (%s); it is called '%s' now", name, why,
 			  aside);
 	} else if (!r->quiet && r->count <= STARTUP_TOLD_MAX) {
-		log_warning("the command made '%s': %s; look at it first", name, why);
+		log_warning("'%s' is new or has changed: %s; look at it first", name,
+			    why);
 	}
 }
 
@@ -602,7 +604,7 @@ static void look_for_startup_files(struct control *c)
 		log_warning("the writable directories have become too large to be "
 			    "searched for all files that run outside later");
 	if (!r.quiet && r.count > STARTUP_TOLD_MAX)
-		log_warning("the command made %zu such files in all", r.count);
+		log_warning("%zu such files are new or have changed", r.count);
 	if (r.moved && c->failure == 0)
 		c->failure = RUN_STATUS_FAILED;
 	startup_files_done(c->startup);

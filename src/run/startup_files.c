@@ -20,6 +20,7 @@ static const struct startup_name {
 	{ ".gitmodules", "git takes submodules' addresses and branches from it" },
 	{ ".gitconfig", "git runs the programs that it names" },
 	{ ".husky", "git's hooks run what is in it" },
+	{ ".githooks", "git runs what is in it where core.hooksPath says so" },
 	{ ".envrc", "direnv runs it in the shell" },
 	{ ".vscode", "the editor runs its tasks and the programs that it names" },
 	{ ".idea", "the editor runs the configurations in it" },
@@ -184,7 +185,7 @@ static int scan_entry(struct scan *scan, int dir, const char *directory,
 	bool walked = is_directory(dir, entry);
 
 	/* The directory .git is walked, and what is found in it is protected. */
-	if (find_name(names, ARRAY_SIZE(names), name) &&
+	if (name[0] == '.' && find_name(names, ARRAY_SIZE(names), name) &&
 	    !(walked && strcmp(name, ".git") == 0))
 		return add_found(scan, directory, name, err);
 	if (!walked || is_one_of(name, left_out, ARRAY_SIZE(left_out)))
@@ -360,6 +361,16 @@ static const char *why(const char *name)
 	return n ? n->why : "";
 }
 
+/* Somebody outside who replaces a file takes the mount away that held it. */
+static bool was_changed(const struct path *p)
+{
+	struct stat st;
+
+	return lstat(p->name, &st) < 0 || st.st_dev != p->st.st_dev ||
+	       st.st_ino != p->st.st_ino || st.st_ctim.tv_sec != p->st.st_ctim.tv_sec ||
+	       st.st_ctim.tv_nsec != p->st.st_ctim.tv_nsec;
+}
+
 bool startup_files_find_new(const struct startup_files *s,
 			    void (*on_new)(void *data, const char *name, const char *why,
 					   const char *aside),
@@ -369,6 +380,10 @@ bool startup_files_find_new(const struct startup_files *s,
 	int r = now ? 0 : -ENOMEM;
 	bool all;
 
+	for (size_t i = 0; i < s->count; i++) {
+		if (!s->is_named[i] && was_changed(&s->found[i]))
+			on_new(data, s->found[i].name, why(s->found[i].name), NULL);
+	}
 	for (size_t i = 0; r == 0 && i < s->top_count; i++)
 		r = scan_top(now, &s->tops[i], true, NULL);
 	for (size_t i = 0; now && i < now->count; i++) {

@@ -31,6 +31,7 @@ struct startup_files {
 	struct path tops[STARTUP_TOPS_MAX]; /* owned */
 	size_t top_count;
 	struct path found[STARTUP_MAX]; /* owned */
+	bool is_named[STARTUP_MAX];	/* by --rw: may be changed; the caller sets it */
 	size_t count;
 	bool cut; /* there was more than was looked at */
 };
@@ -38,9 +39,9 @@ struct startup_files {
 /* Find those below the writable directory @top, and remember it. */
 int startup_files_find(struct startup_files *s, const struct path *top,
 		       struct err *err) MUST_CHECK;
-/* After the end: call @on_new for each that wasn't there. @aside: what it is called now,
- * or NULL: it is where it was made. Return: false when there is more now than is looked
- * at. */
+/* After the end: call @on_new for each that wasn't there, or that was changed. @aside:
+ * what it is called now, or NULL: it is where it was made. Return: false when there is
+ * more now than is looked at. */
 bool startup_files_find_new(const struct startup_files *s,
 			    void (*on_new)(void *data, const char *name, const char *why,
 					   const char *aside),

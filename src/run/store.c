@@ -2,6 +2,7 @@
 #include "run/store.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
@@ -14,6 +15,7 @@
 #include "base/log.h"
 #include "events/jsonl.h"
 #include "supervisor/program.h"
+#include "sys/path.h"
 #include "sys/socket_owner.h"
 
 enum { CLOSE_MS = 3000, LOOK_MS = 5 };
@@ -31,31 +33,59 @@ static pid_t start(const char *directory, int end)
 	return pid;
 }
 
-void run_store_open(struct run_store *s, const char *directory)
+/* By its canonical name: SQLite opens files by name, and follows no link. */
+static int find_directory(const char *name, struct path *ret, struct err *err)
 {
-	struct err err = { 0 };
-	int fds[2];
+	int r = path_open_made(name, ret, err);
+
+	if (r < 0)
+		return r;
+	if (ret->untrusted)
+		r = err_set(err, -ELOOP,
+			    "'%s' is a link; name the directory that it leads to",
+			    ret->untrusted);
+	else if (!S_ISDIR(ret->st.st_mode))
+		r = err_set(err, -ENOTDIR, "'%s' is not a directory", ret->name);
+	else if (faccessat(ret->fd, ".", W_OK | X_OK, AT_EACCESS) < 0)
+		r = err_sys(err, -errno, "cannot write to '%s'", ret->name);
+	if (r < 0)
+		path_done(ret);
+	return r;
+}
+
+static int open_store(struct run_store *s, const char *directory, struct err *err)
+{
+	int fds[2], r = helper_check("weir-store", err);
 	pid_t pid;
 
-	if (!directory)
-		return;
-	if (helper_check("weir-store", &err) < 0) {
-		log_warning("events are not kept: %s", err.text);
-		return;
-	}
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0) {
-		log_warning("events are not kept: %s", strerror(errno));
-		return;
-	}
+	if (r < 0)
+		return r;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
+		return err_sys(err, -errno, "cannot make a socket");
 	pid = start(directory, fds[1]);
 	close(fds[1]);
 	if (pid < 0) {
-		log_warning("events are not kept: %s", strerror(-pid));
 		close(fds[0]);
-		return;
+		return err_sys(err, pid, "cannot start weir-store");
 	}
 	*s = (struct run_store){ .pid = pid, .fd = fds[0] };
 	snprintf(s->sandbox, sizeof(s->sandbox), "run-%d", (int)getpid());
+	return 0;
+}
+
+int run_store_open(struct run_store *s, const char *directory, struct err *err)
+{
+	struct path found;
+	int r;
+
+	if (!directory)
+		return 0;
+	r = find_directory(directory, &found, err);
+	if (r == 0) {
+		r = open_store(s, found.name, err);
+		path_done(&found);
+	}
+	return r < 0 ? err_context(err, "cannot keep events") : 0;
 }
 
 void run_store_see(struct run_store *s, int diag, pid_t in)

@@ -20,9 +20,10 @@ struct run_store {
 	struct witness_pace pace;
 };
 
-/* In @directory; NULL: nothing. What keeps it from starting is a warning: the run goes
- * on. */
-void run_store_open(struct run_store *s, const char *directory);
+/* In @directory, which is made; NULL: nothing. A link on the way that an earlier
+ * command may have left is an error. Return: 0 or -errno: nothing would be kept. */
+int run_store_open(struct run_store *s, const char *directory,
+		   struct err *err) MUST_CHECK;
 /* @diag, owned from then on, knows the sockets in the namespace of process @in. */
 void run_store_see(struct run_store *s, int diag, pid_t in);
 /* Takes WITNESS_LOOK_MS at most, and mostly nothing. */

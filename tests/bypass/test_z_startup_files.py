@@ -166,7 +166,7 @@ def test_G13_every_git_directory_is_held(project, kind):
 
 def test_G13_what_is_made_is_told(project):
     done = project.run("mkdir -p a/b; touch .envrc a/b/.mcp.json; git init -q new; mkdir node_modules; touch node_modules/.envrc")
-    told = re.findall(r"the command made '([^']+)'", done.messages)
+    told = re.findall(r"'([^']+)' is new or has changed", done.messages)
     assert sorted(told) == [f"{project.path}/{n}" for n in (".envrc", "a/b/.mcp.json", "new/.git/config", "new/.git/hooks")], done
     assert done.code == 0
     done = project.run("touch made")
@@ -189,6 +189,17 @@ def test_G13_a_link_can_not_be_led_elsewhere(project):
     project.own()
     done = project.run("rm -f .vscode; ln -sfn x .vscode; mv .vscode y; true")
     assert os.readlink(project.path / ".vscode") == "other", done
+    done = project.run("echo x > other/in; echo x > .vscode/in; mv other y; true")
+    assert (project.path / "other/in").read_text() == "as it was\n", done
+
+
+def test_G13_what_is_replaced_outside_is_told(project):
+    """The mount that held it is gone then."""
+    with project.world.run_start("sh", "-c", "echo there; cat; echo x >> .git/config", cwd=project.path, user=project.user) as run:
+        assert run.line() == "there"
+        project.git("config", "core.bare", "false")
+        done = run.wait()
+    assert f"'{project.path}/.git/config' is new or has changed" in done.messages, done
 
 
 @pytest.mark.parametrize("cwd", [".git/hooks", ".vscode", ".vscode/below", "bare.git/hooks"])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`weir run --state-dir`: the events of a run are in the store as well, and only when that is asked for."""
 import json
+import os
 import subprocess
 import time
 
@@ -56,11 +57,23 @@ def test_events_are_there_while_the_command_runs_and_after_a_kill(world):
     assert "evil.test" in {e["name"] for e in kept(world, folder)}
 
 
-def test_a_store_that_cannot_be_had_is_a_warning(world):
+def test_a_store_that_cannot_be_had_is_an_error(world):
     folder = world.workdir() / "state"
     folder.write_text("no directory")
-    done = world.run("sh", "-c", ASK + "; echo done", options=("--state-dir", str(folder)))
-    assert done.code == 0 and done.text.endswith("done\n") and "the store: " in done.messages, done
+    done = world.run("echo", "ran", options=("--state-dir", str(folder)))
+    assert done.code == 125 and done.out == b"" and "cannot keep events: " in done.messages, done
+
+
+def test_G11_a_store_behind_a_link_is_not_written_to(world, user):
+    """An earlier command may have left it."""
+    folder, victim = world.workdir(user), world.workdir(user)
+    assert world.run("ln", "-s", victim, "state", cwd=folder, user=user).code == 0
+    for state in ("state", "state/below"):
+        done = world.run("echo", "ran", cwd=folder, options=("--state-dir", state), user=user)
+        assert done.code == 125 and done.out == b"" and "state'" in done.messages, done
+        assert os.listdir(victim) == []
+    done = world.run("echo", "ran", cwd=folder, options=("--state-dir", victim / "below"), user=user)
+    assert done.text == "ran\n" and os.listdir(victim) == ["below"], done
 
 
 def test_nothing_is_started_or_loaded_without_being_asked(world):
