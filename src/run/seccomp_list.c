@@ -34,6 +34,9 @@
 #ifndef SO_BINDTOIFINDEX
 #define SO_BINDTOIFINDEX 62
 #endif
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
 
 /* One condition: argument @n is @value; has all of @bits. */
 #define IS(n, value) SCMP_CMP(n, SCMP_CMP_MASKED_EQ, LOW32, value)
@@ -122,6 +125,9 @@ static const struct refusal refusals[] = {
 	/* Makes a TCP socket one of SMC, which sends from a socket of the kernel's own.
 	 * ENOENT is what a kernel says that lacks what is asked for (TLS, mostly). */
 	{ "setsockopt", ENOENT, 2, { IS(1, IPPROTO_TCP), IS(2, TCP_ULP) } },
+	/* Standard streams that are unix sockets take no descriptors: see std_fds.c.
+	 * ENOPROTOOPT is what kernels before 6.16 say. */
+	{ "setsockopt", ENOPROTOOPT, 2, { IS(1, SOL_SOCKET), IS(2, SO_PASSRIGHTS) } },
 	/* No kernel makes any but these. */
 	{ "socketpair", EOPNOTSUPP, 1, { SCMP_CMP(0, SCMP_CMP_NE, AF_UNIX) } },
 	/* Of netlink what getaddrinfo() and getifaddrs() ask. */

@@ -7,6 +7,7 @@
 #include <linux/magic.h>
 #include <linux/major.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -19,7 +20,14 @@
 #define PID_FS_MAGIC 0x50494446 /* since Linux 6.9 */
 #endif
 
-enum { FD_LINK_MAX = 32 }; /* "/proc/self/fd/N" */
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83 /* since Linux 6.16 */
+#endif
+
+enum {
+	FD_LINK_MAX = 32,     /* "/proc/self/fd/N" */
+	SCM_RIGHTS_MAX = 253, /* in one message: the kernel's limit */
+};
 
 static const char *const names[] = { "input", "output", "error" };
 
@@ -94,6 +102,63 @@ static bool is_harmless(int fd, const struct stat *st)
 	}
 }
 
+static bool message_has_fds(struct msghdr *m)
+{
+	bool has = m->msg_flags & MSG_CTRUNC;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+		int fd;
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		has = true;
+		for (size_t at = 0; CMSG_LEN(at + sizeof(fd)) <= c->cmsg_len;
+		     at += sizeof(fd)) {
+			memcpy(&fd, CMSG_DATA(c) + at, sizeof(fd));
+			close(fd);
+		}
+	}
+	return has;
+}
+
+/* Look through what nobody has read yet, and leave it there. */
+static bool has_waiting_fds(int fd)
+{
+	const int start = 0, off = -1;
+	char bytes[4096], control[CMSG_SPACE(sizeof(int) * SCM_RIGHTS_MAX)];
+	bool has = false;
+
+	if (setsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &start, sizeof(start)) < 0)
+		return true;
+	while (!has) {
+		struct iovec iov = { bytes, sizeof(bytes) };
+		struct msghdr m = { .msg_iov = &iov,
+				    .msg_iovlen = 1,
+				    .msg_control = control,
+				    .msg_controllen = sizeof(control) };
+
+		if (recvmsg(fd, &m, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC) <= 0)
+			break;
+		has = message_has_fds(&m);
+	}
+	return setsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &off, sizeof(off)) < 0 || has;
+}
+
+/* Who holds the other end could pass in a socket that is connected to anywhere. Nobody
+ * can from now on, where the kernel has that (Linux 6.16); what waits already is looked
+ * for. An older kernel says ENOPROTOOPT. The seccomp list keeps it so. */
+static bool lets_fds_in(int fd, const struct stat *st)
+{
+	const int no = 0;
+
+	if (!S_ISSOCK(st->st_mode))
+		return false;
+	if (setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof(no)) < 0 &&
+	    errno != ENOPROTOOPT)
+		return true;
+	return has_waiting_fds(fd);
+}
+
 int std_fds_check(int control_fd, struct err *err)
 {
 	struct stat st;
@@ -112,6 +177,13 @@ int std_fds_check(int control_fd, struct err *err)
 				"socket without a peer, a directory or a device, which "
 				"would lead out of the sandbox; connect it through a "
 				"pipe (| cat)",
+				names[fd], fd);
+		if (lets_fds_in(fd, &st))
+			return err_set(
+				err, -EPERM,
+				"standard %s (descriptor %d) is a unix socket in which "
+				"descriptors wait, which would lead out of the sandbox; "
+				"connect it through a pipe (| cat)",
 				names[fd], fd);
 	}
 	return 0;

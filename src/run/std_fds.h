@@ -14,6 +14,8 @@
  * socket, or a unix socket that isn't connected, can be connected again, to anywhere
  * outside of the sandbox; a directory opens the host's file system; a namespace, another
  * device (memory, a TUN, a modem) has ways out of its own.
+ * A unix socket takes no descriptors from then on, where the kernel knows how, also for
+ * others who hold it; one in which descriptors wait is refused.
  * @control_fd: must not be one of the three.
  * Return: 0, or -EPERM with a line that names the descriptor. */
 int std_fds_check(int control_fd, struct err *err) MUST_CHECK;

@@ -71,12 +71,12 @@ class Inside:
         os.chown(path, self.uid, self.uid)
         return path
 
-    def __call__(self, *argv, cwd=None):
+    def __call__(self, *argv, cwd=None, stdin=subprocess.DEVNULL):
         if not self.daemon:
-            return self.world.run(*argv, cwd=cwd, user=self.kind)
+            return self.world.run(*argv, cwd=cwd, user=self.kind, stdin=stdin)
         where = self.daemon.host.ns.command("env", "-C", str(cwd or "/"), str(self.daemon.program))
         done = subprocess.run([*where, "run", "--no-config", "--uid", str(self.uid), "--", *map(str, argv)],
-                              env=self.daemon._env, capture_output=True, timeout=30, check=False)
+                              env=self.daemon._env, stdin=stdin, capture_output=True, timeout=30, check=False)
         return Result(done.returncode, done.stdout, done.stderr, 0)
 
     def free(self, *argv, cwd=None):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """I: what the command may ask of the kernel: protocols, options of sockets, modes of files, limits, terminals."""
 import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -231,9 +232,10 @@ print(resource.getrlimit(resource.RLIMIT_CORE))
 def _handler():
     """A handler of crashes for the machine, which writes down whose they were. What it is told of others is lost."""
     pattern = pathlib.Path("/proc/sys/kernel/core_pattern")
-    with tempfile.TemporaryDirectory(prefix="weir-core-", dir="/tmp") as folder:
+    with tempfile.TemporaryDirectory(prefix="weir-core-", dir="/tmp") as folder, open("/tmp/weir-core.lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         program = pathlib.Path(folder) / "h"
-        program.write_text(f"#!/bin/sh\ncat >/dev/null\necho \"$1\" >> {folder}/seen\n")
+        program.write_text(f"#!/bin/sh\necho \"$1\" >> {folder}/seen\nexec cat >/dev/null\n")
         program.chmod(0o755)
         before = pattern.read_text()
         try:

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Y: what the caller hands in: descriptors 0 to 2, and paths."""
 import ctypes
+import errno
 import os
 import re
 import signal
 import socket
 import stat
+import subprocess
+import threading
 
 import pytest
 
+PYTHON = ("/usr/bin/python3", "-ISc")
 LIBC = ctypes.CDLL(None, use_errno=True)
 CREATE = {"epoll": (291, 0), "eventfd": (290, 0, 0), "pidfd": (434, 1, 0), "userfaultfd": (323, 1),
           "io_uring": (425, 1, (ctypes.c_char * 200)()), "timerfd": (283, 1, 0), "inotify": (294, 0)}
@@ -71,6 +75,84 @@ def test_only_a_connected_unix_socket_is_a_standard_stream(world, user, kind, co
     if ours:
         ours.close()
     assert done.text == "ran\n" if works else _refused(done), done
+
+RECEIVE = """
+import os, socket
+s = socket.socket(fileno=0)
+s.send(b"ready")
+data, fds, *_ = socket.recv_fds(s, 100, 4)
+os.write(2, b"%d descriptors, %s" % (len(fds), data))
+"""
+
+
+def _pass_in(ours, passed, said):
+    """What a colluding process does: a descriptor if that can be, else plain bytes."""
+    if ours.recv(5) != b"ready":
+        return
+    try:
+        socket.send_fds(ours, [b"with"], [passed.fileno()])
+        said.append("passed")
+    except OSError as e:
+        said.append(errno.errorcode[e.errno])
+        ours.send(b"plain")
+
+
+def _with_standard_input(run, kind):
+    """Return: what @run gave, and what who passes in was told."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
+    said = []
+    with ours, theirs, socket.socket() as passed:
+        thread = threading.Thread(target=_pass_in, args=(ours, passed, said))
+        thread.start()
+        done = run(*PYTHON, RECEIVE, stdin=theirs)
+        theirs.close()
+        thread.join()
+    return done, said
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_SEQPACKET])
+def test_nobody_passes_a_descriptor_in(inside, kind):
+    with socket.socket(socket.AF_UNIX) as s:
+        try:
+            s.getsockopt(socket.SOL_SOCKET, 83)
+        except OSError:
+            pytest.skip("this kernel can't keep descriptors out: docs/threat-model.md")
+    done, said = _with_standard_input(lambda *argv, stdin: subprocess.run(argv, stdin=stdin, capture_output=True, check=True), kind)
+    assert done.stderr == b"1 descriptors, with" and said == ["passed"]
+    done, said = _with_standard_input(inside, kind)
+    assert done.err == b"0 descriptors, plain" and said == ["EPERM"], done
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_SEQPACKET])
+def test_a_descriptor_that_waits_starts_nothing(inside, kind):
+    """Behind other bytes, too, which alone are no reason."""
+    for waits in (False, True):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
+        ours.send(b"first")
+        if not waits:
+            assert inside("head", "-c5", stdin=theirs).out == b"first"
+            ours.close(), theirs.close()
+    with ours, theirs:
+        socket.send_fds(ours, [b"with"], [0])
+        done = inside("echo", "ran", stdin=theirs)
+        assert done.code == 125 and done.out == b"" and b"descriptor 0" in done.err, done
+
+
+LET_IN = """
+import socket
+s = socket.socket(fileno=0)
+try:
+    s.setsockopt(socket.SOL_SOCKET, 83, 1)
+    print("ok")
+except OSError as e:
+    print(e.errno)
+"""
+
+
+def test_the_command_lets_no_descriptor_in(inside):
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert inside(*PYTHON, LET_IN, stdin=theirs).text == f"{errno.ENOPROTOOPT}\n"
 
 
 @pytest.mark.parametrize("path", ["/dev/null", "/dev/zero", "/dev/full", "/dev/urandom"])
