@@ -7,7 +7,13 @@
 #include "base/clock.h"
 #include "control/side.h"
 
-enum { HEAR_MAX = 4 }; /* times SIDE_MESSAGES_MAX: more than a channel holds */
+enum {
+	HEAR_MAX = 4, /* times SIDE_MESSAGES_MAX: more than a channel holds */
+	/* Everybody else waits as long as an engine or a warden that is away is waited
+	 * for: at most so long at once, and a tenth of the time in the long run. */
+	PATIENCE_MS = 1000,
+	PATIENCE_SHARE = 10,
+};
 
 static void on_engine(struct loop_source *source, uint32_t events);
 static void on_keeper(struct loop_source *source, uint32_t events);
@@ -353,6 +359,34 @@ static int hear_keeper(struct side_link *l, int64_t until_ms)
 	return 0;
 }
 
+/* Until when @l may be waited for. */
+static int64_t wait_until(struct side_link *l)
+{
+	int64_t now_ms = clock_now_ms();
+	int64_t earned_ms = (now_ms - l->waited_at_ms) / PATIENCE_SHARE;
+
+	l->patience_ms = MIN(l->patience_ms + earned_ms, (int64_t)PATIENCE_MS);
+	l->waited_at_ms = now_ms;
+	return now_ms + l->patience_ms;
+}
+
+/* Wait for @awaited, the channel to @l's engine or warden, which is away. */
+static int wait_for_link(struct side_link *l, const struct loop_source *awaited)
+{
+	int64_t until_ms, now_ms;
+	int r = 0;
+
+	if (awaited->fd >= 0)
+		return 0;
+	until_ms = wait_until(l);
+	while (r == 0 && awaited->fd < 0)
+		r = hear_keeper(l, until_ms);
+	now_ms = clock_now_ms();
+	l->patience_ms = MAX(l->patience_ms - (now_ms - l->waited_at_ms), (int64_t)0);
+	l->waited_at_ms = now_ms;
+	return r;
+}
+
 /* One that does not answer gets a successor. The first one's silence is for whoever asked
  * it: without it there is no control. */
 static void give_up_keeper(struct side_link *l, int error)
@@ -372,13 +406,12 @@ int side_ask_keeper(struct side_link *l, const struct ipc_message *m, const int 
 {
 	bool is_slow = m->type == IPC_WARD || m->type == IPC_AGAIN ||
 		       m->type == IPC_DETACH;
-	int64_t until_ms = clock_now_ms() + (is_slow ? SIDE_ATTACH_MS : SIDE_ASK_MS);
-	int r = 0, fd = -1;
+	int r = wait_for_link(l, &l->from_keeper), fd = -1;
+	int64_t until_ms;
 
-	while (r == 0 && l->from_keeper.fd < 0)
-		r = hear_keeper(l, until_ms);
 	if (r < 0)
 		return r;
+	until_ms = clock_now_ms() + (is_slow ? SIDE_ATTACH_MS : SIDE_ASK_MS);
 	r = send_to(l->from_keeper.fd, m, fds, count);
 	while (r == 0) {
 		/* What was heard meanwhile may have been its end. */
@@ -416,12 +449,7 @@ int side_tell_keeper(struct side *s, int plan_fd, int text_fd)
 
 bool side_await_engine(struct side_link *l)
 {
-	int64_t until_ms = clock_now_ms() + SIDE_ASK_MS;
-	int r = 0;
-
-	while (r == 0 && l->from_engine.fd < 0)
-		r = hear_keeper(l, until_ms);
-	return l->from_engine.fd >= 0;
+	return wait_for_link(l, &l->from_engine) == 0;
 }
 
 int side_link_open(struct side *s, struct err *err)

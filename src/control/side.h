@@ -98,6 +98,8 @@ struct side_link {
 	bool stands;		  /* the engine serves; a sidecar's: the plan in force */
 	uint32_t restarts;	  /* of the engine, and */
 	uint32_t warden_restarts; /* of its warden */
+	int64_t patience_ms;  /* for how long it may be waited for while it is away, as */
+	int64_t waited_at_ms; /* of this time (clock_now_ms) */
 	char lacking[ERR_TEXT_SIZE]; /* a daemon's: what it doesn't serve, or "" */
 	/* wards.c; in a sidecar there are none */
 	struct side_ward **wards; /* by id, from 1 to IPC_WARDS_MAX; owned */

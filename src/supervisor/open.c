@@ -21,7 +21,9 @@
 #include "sandbox/learned.h"
 
 enum {
-	HTTP_BACKLOG = 128,
+	/* As many as the kernel takes: a connection that finds no room is tried again
+	 * after a second, and a burst of silent ones must cost no other caller that. */
+	HTTP_BACKLOG = 4096,
 	PORT_WAIT_MS = 3000, /* for a sidecar that was killed to let go of its ports */
 };
 

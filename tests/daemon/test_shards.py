@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import socket
+import threading
 import time
 
 import pytest
@@ -330,6 +331,44 @@ def test_what_is_too_much_for_one_waits_closed_for_others(host, pod, site):
             assert len(daemon.names()) == 26, daemon
             assert site.v4 in pod.probe(["dns", site.name]).addresses
             expect.tcp_refused(pod.probe(["tcp", STRANGER, 443]))
+
+
+def test_one_that_keeps_dying_delays_nobody(host, pods, sites):
+    """Its sandbox's policy is changed all the time; the others' callers wait for no warden that isn't there."""
+    daemon = host.daemon("--engines", 2)
+    attach_all(daemon, pods, sites)
+    theirs = next(name for name in NAMES if engines(daemon)[name] == 1)
+    other = next(i for i, name in enumerate(NAMES) if engines(daemon)[name] == 0)
+    over, tried = threading.Event(), []
+
+    def kill():
+        while not over.is_set():
+            if pid := daemon.children().get("warden-1"):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.002)
+
+    def change():
+        while not over.is_set():
+            tried.append(daemon.call("POST", f"/sandboxes/{theirs}/policy", policy(f"allow {sites[other].name}"), timeout=60).status)
+
+    threads = [threading.Thread(target=target, daemon=True) for target in (kill, change)]
+    for thread in threads:
+        thread.start()
+    try:
+        for n in range(12):
+            rules = policy(f"allow {sites[other].name}", f"allow more-{n}.test")
+            assert daemon.call("POST", f"/sandboxes/{NAMES[other]}/policy", rules, timeout=4).status == 200
+            assert daemon.get(f"/sandboxes/{NAMES[other]}/policy", timeout=4).status == 200
+            time.sleep(0.3)
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join(60)
+    assert len(tried) > 3 and set(tried) - {200}, tried
+    wait_for(daemon.healthy, seconds=15)
+    daemon.set_policy(theirs, f"allow {sites[other].name}")
+    assert pods[NAMES.index(theirs)].probe(["dns", sites[other].name]).addresses == [sites[other].v4]
 
 
 def test_a_change_that_its_warden_dies_of(host, pod, site, denied):

@@ -271,7 +271,7 @@ static int listen_anywhere(void)
 	int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0); /* blocks */
 
 	setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-	if (bind(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 || listen(fd, 128) < 0 ||
+	if (bind(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 || listen(fd, 4096) < 0 ||
 	    getsockname(fd, (struct sockaddr *)&sa, &size) < 0) {
 		perror("listen");
 		exit(1);

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 
@@ -378,6 +379,35 @@ def test_who_asks_before_the_rules_stand_is_refused_at_once(pod, guarded):
     end_input(polls)
     refused, answered, hanging = json.loads(polls.line())
     assert refused > 0 and answered > 0 and hanging == 0, (refused, answered, hanging)
+
+
+CROWD = ("import socket\nheld=[]\nfor _ in range(1500):\n"
+         " s=socket.socket(); s.setblocking(False); s.connect_ex(('127.0.0.1',18080)); held.append(s)\n"
+         "print('there',flush=True); input()")
+
+
+def refused_for_want_of_room(pod):
+    """How many connections found a full backlog, in this namespace."""
+    with pod.ns.entered(), open("/proc/thread-self/net/netstat", encoding="ascii") as f:
+        rows = [line.split() for line in f if line.startswith("TcpExt:")]
+    return int(dict(zip(*rows))["ListenOverflows"])
+
+
+def test_a_crowd_that_says_nothing_takes_nobodys_place(pod, guarded):
+    """1,500 connections at once, while nobody accepts: there is room for the operator's, and later for his question."""
+    side = guarded("allow a.test")
+    control = side.kill_child("control", signal.SIGSTOP)
+    crowd = pod.start("/usr/bin/python3", "-c", CROWD)
+    assert crowd.line() == "there"
+    with pod.world.internet.socket(socket.AF_INET, socket.SOCK_STREAM) as caller:
+        caller.settimeout(20)
+        caller.connect((pod.ip4, 18080))
+        os.kill(control, signal.SIGCONT)
+        caller.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert caller.recv(99).startswith(b"HTTP/1.1 200")
+    assert refused_for_want_of_room(pod) == 0
+    # they are silent, each for ten seconds and no longer than there is somebody else
+    assert side.get("/healthz").status == 200 and side.child("control") == control
 
 
 def test_remove_is_what_opens(pod, guarded):
