@@ -153,17 +153,6 @@ static int plan_cwd(struct view *v, struct err *err)
 	return is_in_private_place(p->name) ? add_tree(v, p, TREE_SHOWN, err) : 0;
 }
 
-/* Another name of the same file may lie in a writable directory too. */
-static void warn_of_links(const struct view *v, const struct path *p)
-{
-	if (S_ISREG(p->st.st_mode) && p->st.st_nlink > 1)
-		channel_report(
-			v->spec->control_fd, LAUNCH_WARNING, 0,
-			"'%s' has other names (hard links), under which the command may "
-			"be able to change it",
-			p->name);
-}
-
 /* A link that the command can change would lead the next run to another file. */
 static int check_links(const struct view *v, const struct path *p, struct err *err)
 {
@@ -177,6 +166,24 @@ static int check_links(const struct view *v, const struct path *p, struct err *e
 	return 0;
 }
 
+/* Another name of the file may lie where the command writes: on the same file system. */
+static int check_hard_links(const struct view *v, const struct path *p, struct err *err)
+{
+	if (!S_ISREG(p->st.st_mode) || p->st.st_nlink < 2)
+		return 0;
+	for (size_t i = v->layer_count; i < v->tree_count; i++) {
+		const struct tree *t = &v->trees[i];
+
+		if (t->kind == TREE_WRITABLE && t->source->st.st_dev == p->st.st_dev)
+			return err_set(
+				err, -EPERM,
+				"'%s' has other names (hard links), under which the "
+				"command may be able to change it; name a copy of it",
+				p->name);
+	}
+	return 0;
+}
+
 static int plan_readonly(struct view *v, const char *given, struct err *err)
 {
 	const struct path *p = NULL;
@@ -184,9 +191,10 @@ static int plan_readonly(struct view *v, const char *given, struct err *err)
 
 	if (r == 0)
 		r = check_links(v, p, err);
+	if (r == 0)
+		r = check_hard_links(v, p, err);
 	if (r < 0 || !is_below_writable(v, p->name))
 		return r;
-	warn_of_links(v, p);
 	return add_tree(v, p, TREE_READONLY, err);
 }
 
@@ -204,6 +212,17 @@ static int find_startup_files(struct view *v, struct err *err)
 			r = startup_files_find(v->spec->startup, t->source, err);
 	}
 	return r;
+}
+
+/* Another name of the same file may lie in a writable directory too. */
+static void warn_of_links(const struct view *v, const struct path *p)
+{
+	if (S_ISREG(p->st.st_mode) && p->st.st_nlink > 1)
+		channel_report(
+			v->spec->control_fd, LAUNCH_WARNING, 0,
+			"'%s' has other names (hard links), under which the command may "
+			"be able to change it",
+			p->name);
 }
 
 /* A link is held, and where it leads to as well. */

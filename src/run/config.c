@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/config.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "policy/faults.h"
 #include "policy/node.h"
@@ -261,6 +263,12 @@ static int load(struct config *c, enum config_kind kind, struct text *ret)
 	return 0;
 }
 
+static void keep(struct run_spec *spec, const char *path)
+{
+	assert(spec->kept_count < RUN_KEPT_MAX);
+	spec->kept[spec->kept_count++] = path;
+}
+
 int config_read_file(struct run_spec *spec, const char *path, enum config_kind kind,
 		     struct faults *faults)
 {
@@ -272,8 +280,8 @@ int config_read_file(struct run_spec *spec, const char *path, enum config_kind k
 
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	if (spec->kept_count < RUN_KEPT_MAX)
-		spec->kept[spec->kept_count++] = path;
+	if (kind == CONFIG_DEFAULTS)
+		keep(spec, path);
 	if (!node_check_text(&source))
 		return -EINVAL;
 	r = node_read_yaml(&source, &root);
@@ -311,13 +319,20 @@ static int keep_folder(struct run_spec *spec, const char *file)
 	size_t len = file ? (size_t)(strrchr(file, '/') - file) : 0;
 	char *folder;
 
-	if (len == 0 || spec->kept_count == RUN_KEPT_MAX)
+	if (len == 0)
 		return 0;
 	folder = arena_text(&spec->arena, (struct text){ file, len });
 	if (!folder)
 		return -ENOMEM;
-	spec->kept[spec->kept_count++] = folder;
+	keep(spec, folder);
 	return 0;
+}
+
+static bool is_file(const char *path)
+{
+	struct stat st;
+
+	return lstat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
 int config_read(struct run_spec *spec)
@@ -326,6 +341,9 @@ int config_read(struct run_spec *spec)
 	struct faults faults = { 0 };
 	int r = keep_folder(spec, user);
 
+	/* Also where this run doesn't read it: another run does. A link is never read. */
+	if (is_file(CONFIG_NARROW))
+		keep(spec, CONFIG_NARROW);
 	if (spec->no_config || r < 0)
 		return r;
 	if (user)

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/policy.h"
 
-#include <limits.h>
+#include <errno.h>
+#include <string.h>
 
+#include "policy/check.h"
 #include "run/config.h"
 
 int run_policy_build(const struct run_spec *spec, struct arena *arena, struct policy *ret,
@@ -38,24 +40,32 @@ bool run_policy_asks_names(const struct policy *p)
 	return false;
 }
 
-const char **run_policy_kept(const struct run_spec *spec, const struct policy *policy,
-			     struct arena *arena, size_t *ret_count)
+/* A file that was read and has gone since is not left out: it may come back, written by
+ * the command. */
+static bool is_kept(const char *name, bool is_source)
+{
+	if (is_source)
+		return strncmp(name, POLICY_BUILT_IN, strlen(POLICY_BUILT_IN)) != 0;
+	return access(name, F_OK) == 0;
+}
+
+int run_policy_kept(const struct run_spec *spec, const struct policy *policy,
+		    struct arena *arena, const char ***ret, size_t *ret_count)
 {
 	const size_t sources = policy->source_count, all = sources + spec->kept_count;
 	const char **files = arena_array(arena, all + 1, sizeof(*files));
 	size_t count = 0;
 
-	for (size_t i = 0; files && i < all; i++) {
+	if (!files)
+		return -ENOMEM;
+	for (size_t i = 0; i < all; i++) {
 		const char *file = i < sources ? policy->sources[i]
 					       : spec->kept[i - sources];
-		char path[PATH_MAX];
 
-		if (!realpath(file, path))
-			continue;
-		files[count] = arena_text(arena, text_of(path));
-		if (!files[count++])
-			return NULL;
+		if (is_kept(file, i < sources))
+			files[count++] = file;
 	}
+	*ret = files;
 	*ret_count = count;
-	return files;
+	return 0;
 }

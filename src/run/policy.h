@@ -12,8 +12,8 @@ int run_policy_build(const struct run_spec *spec, struct arena *arena, struct po
 /* Some name can be allowed, so somebody has to be asked. */
 bool run_policy_asks_names(const struct policy *p);
 
-/* The files that stay read-only inside: the policy's and those that the options name,
- * wherever symlinks put them; built-in profiles are none.
- * Return: an array in @arena, @ret_count long, or NULL when memory is out. */
-const char **run_policy_kept(const struct run_spec *spec, const struct policy *policy,
-			     struct arena *arena, size_t *ret_count) MUST_CHECK;
+/* The files that stay read-only inside, by the names that were given: the policy's and
+ * those that the options name. Built-in profiles are none, and what isn't there needs no
+ * protection. *@ret is an array in @arena, @ret_count long. Return: 0 or -ENOMEM. */
+int run_policy_kept(const struct run_spec *spec, const struct policy *policy,
+		    struct arena *arena, const char ***ret, size_t *ret_count) MUST_CHECK;

@@ -403,7 +403,8 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 			struct err *err)
 {
 	size_t file_count = 0;
-	const char **files = run_policy_kept(c->spec, &c->policy, &c->arena, &file_count);
+	const char **files = NULL;
+	int r = run_policy_kept(c->spec, &c->policy, &c->arena, &files, &file_count);
 	struct inside inside = {
 		.plan = &c->plan,
 		.engine_fd = c->hand_fd,
@@ -430,8 +431,8 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 		.control_fd = c->launch_end,
 	};
 
-	if (!files)
-		return err_set(err, -ENOMEM, "out of memory");
+	if (r < 0)
+		return err_set(err, r, "out of memory");
 	c->launch = launch_start(&c->machine, &spec, err);
 	return c->launch < 0 ? (int)c->launch : 0;
 }

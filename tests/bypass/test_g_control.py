@@ -86,6 +86,89 @@ def test_G2_what_a_policy_extends_stays_as_it_is(attack, world, user):
     assert (cwd / "base.yaml").read_text() == POLICY
 
 
+class Named:
+    """A file of a run's, the run that reads it, and where it may stand."""
+
+    def __init__(self, world, user, what):
+        self.world, self.user, self.what = world, user, what
+        self.cwd, self.home, self.outside = (world.workdir(user) for _ in range(3))
+        self.mounts, self.options, text = (), (), POLICY
+        if what == "policy":
+            self.path, self.options = self.cwd / "p.yaml", ("--policy", "p.yaml")
+        elif what == "extends":
+            self.path, self.options = self.cwd / "p.yaml", ("--policy", self.cwd / "top.yaml")
+            (self.cwd / "top.yaml").write_text("extends: [p.yaml]\n")
+        else:
+            folder = self.home / ".config" / "weir"
+            (folder / "profiles").mkdir(parents=True)
+            self.path = folder / ("profiles/p.yaml" if what == "profile" else "config.yaml")
+            self.options = ("--rw", self.home / ".config", *(("--profile", "p") if what == "profile" else ()))
+            text = POLICY if what == "profile" else "verify: tls\n"
+            if user == "root":
+                self.mounts = (f"mount --bind {self.home} /root",)
+                self.options = ("--rw", "/root/.config", *self.options[2:])
+        self.path.write_text(text)
+        self.own(self.cwd, self.home)
+
+    def own(self, *paths):
+        self.world.command("chown", "-hR", self.user, *paths)
+
+    def run(self, attack, *script):
+        return attack.run("sh", "-c", *script, allow=(), user=self.user, cwd=self.cwd, env={"HOME": str(self.home)},
+                          options=self.options, mounts=self.mounts)
+
+
+NAMED = ["policy", "extends", "profile", "config"]
+
+
+@pytest.mark.parametrize("what", NAMED)
+def test_G2_a_file_that_is_named_through_a_link_that_the_command_could_change_is_refused(attack, world, user, what):
+    """The control: the same name is the file itself, or the link stands where the command can't write."""
+    named = Named(world, user, what)
+    assert named.run(attack, "touch worked").code == 0
+    real = named.path.with_name("real.yaml")
+    named.path.rename(real)
+    named.path.symlink_to(real.name)
+    named.own(named.cwd, named.home)
+    (named.cwd / "worked").unlink()
+    done = named.run(attack, "rm -f p.yaml; echo 'egress: [{action: allow, target: evil.test}]' > p.yaml; touch worked")
+    assert done.code == 125 and "is a link in a directory that the command may write to" in done.messages, done
+    assert not (named.cwd / "worked").exists() and named.path.is_symlink() and real.exists()
+
+
+def test_G2_a_link_where_the_command_cannot_write_is_followed_and_its_file_protected(attack, world, user):
+    named = Named(world, user, "policy")
+    link = named.outside / "link.yaml"
+    link.symlink_to(named.path)
+    named.own(named.outside)
+    named.options = ("--policy", link)
+    done = named.run(attack, "echo x > p.yaml; rm -f p.yaml; mv p.yaml q.yaml; touch worked")
+    assert done.code == 0 and (named.cwd / "worked").exists() and named.path.read_text() == POLICY, done
+
+
+@pytest.mark.parametrize("what", NAMED)
+def test_G2_a_file_with_another_name_in_a_writable_directory_is_refused(attack, world, user, what):
+    named = Named(world, user, what)
+    os.link(named.path, named.cwd / "other.yaml")
+    done = named.run(attack, "echo x > other.yaml; touch worked")
+    assert done.code == 125 and "has other names (hard links)" in done.messages, done
+    assert not (named.cwd / "worked").exists()
+    (named.cwd / "other.yaml").unlink()
+    assert named.run(attack, "touch worked").code == 0
+
+
+@pytest.mark.parametrize("option", [(), ("--no-config",)])
+def test_G2_what_narrows_stays_as_it_is_whether_this_run_reads_it_or_not(attack, world, user, option):
+    cwd = world.workdir(user)
+    narrow = cwd / ".weir.yaml"
+    narrow.write_text("deny: [evil.test]\n")
+    os.chown(narrow, cwd.stat().st_uid, cwd.stat().st_gid)
+    script = "echo x > .weir.yaml; rm -f .weir.yaml; mv .weir.yaml x; ln .weir.yaml y && echo x > y; touch worked; true"
+    done = attack.run("sh", "-c", script, allow=(), options=option, user=user, cwd=cwd)
+    assert done.code == 0 and (cwd / "worked").exists() and narrow.read_text() == "deny: [evil.test]\n", done
+    assert narrow.stat().st_nlink == 1
+
+
 TAMPERING = ["nft flush ruleset", "nft list ruleset", "nft delete table inet weir", "iptables -t nat -F",
              "ip link set lo down", "sysctl -w net.ipv4.ip_forward=1", "sysctl -w net.ipv4.conf.all.route_localnet=1",
              "sysctl -w kernel.core_pattern=|/tmp/x", "conntrack -F", "ipset flush"]
