@@ -11,9 +11,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -29,6 +31,8 @@ enum {
 	DIR_MODE = 0700,
 	FILE_MODE = 0600,
 	AGAIN_MS = 20,
+	LOCK_TRIES = 50,
+	LOCK_MS = 20,
 	PATIENCE = 50, /* times that, at a start, before something counts as lacking */
 };
 
@@ -60,6 +64,24 @@ int state_folder_open(int dir, const char *name)
 	return fd < 0 ? -errno : fd;
 }
 
+/* Two daemons would take each other's sandboxes for their own. One that was killed may
+ * hold it for a moment longer. */
+static int lock_root(const struct warden *w, const char *run_dir, struct err *err)
+{
+	int r = -1;
+
+	for (int i = 0; i < LOCK_TRIES && r < 0; i++) {
+		r = flock(w->state_root, LOCK_EX | LOCK_NB);
+		if (r < 0 && errno != EWOULDBLOCK)
+			return err_sys(err, -errno, "cannot lock '%s'", run_dir);
+		if (r < 0)
+			(void)!poll(NULL, 0, LOCK_MS);
+	}
+	return r < 0 ? err_set(err, -EBUSY, "another daemon keeps its state in '%s'",
+			       run_dir)
+		     : 0;
+}
+
 static int open_root(struct warden *w, const char *run_dir, struct err *err)
 {
 	CLEAN(fd) int run = -1;
@@ -74,7 +96,10 @@ static int open_root(struct warden *w, const char *run_dir, struct err *err)
 	if (w->state_root < 0)
 		return err_sys(err, w->state_root, "cannot open '%s/sandboxes'", run_dir);
 	r = check_owner(run, run_dir, "", err);
-	return r < 0 ? r : check_owner(w->state_root, run_dir, "/sandboxes", err);
+	if (r == 0)
+		r = check_owner(w->state_root, run_dir, "/sandboxes", err);
+	/* What further wardens have is the first one's. */
+	return r == 0 && w->engine == 0 ? lock_root(w, run_dir, err) : r;
 }
 
 int state_open(struct warden *w, const char *run_dir, struct err *err)

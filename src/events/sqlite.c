@@ -194,10 +194,13 @@ static int open_database(struct sqlite_writer *w, struct err *err)
 	const int64_t now_ms = w->config.clock->now_ms();
 	int r;
 
-	if (w->db && is_same_file(w))
+	if (w->db && is_same_file(w) && !sqlite_file_is_cut(w->directory))
 		return 0;
 	if (w->db)
 		w->reopen_ms = now_ms;
+	/* It could be written on, and nobody could read it. */
+	if (w->db && sqlite_file_is_cut(w->directory))
+		move_aside(w);
 	close_database(w);
 	if (now_ms < w->reopen_ms)
 		return -EAGAIN;

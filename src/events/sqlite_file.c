@@ -186,6 +186,15 @@ int sqlite_file_open(const struct sqlite_config *config, sqlite3 **ret, struct e
 	return 0;
 }
 
+bool sqlite_file_is_cut(const char *directory)
+{
+	char path[SQLITE_PATH_SIZE];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/events.db", directory);
+	return stat(path, &st) == 0 && st.st_size < PAGE_BYTES;
+}
+
 struct sqlite_inode sqlite_file_inode(const char *directory)
 {
 	char path[SQLITE_PATH_SIZE];

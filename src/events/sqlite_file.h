@@ -26,6 +26,8 @@ struct sqlite_inode {
 	uint64_t device, number; /* 0: there is no such file */
 };
 /* Which file has the name now. */
+/* The file is shorter than what its first opening writes: somebody has cut it. */
+bool sqlite_file_is_cut(const char *directory);
 struct sqlite_inode sqlite_file_inode(const char *directory);
 /* Rename it and what belongs to it to events.db.broken-<time>; the last two of those
  * stay. The database is closed. */

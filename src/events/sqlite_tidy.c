@@ -12,31 +12,71 @@ enum {
 	TIDY_STEPS = 20, /* at a time */
 	SLICE_ROWS = 1000,
 	PAGE_BYTES = 4096,
-	STEP_MS = 60 * 1000, /* a wall clock that moved by more was set */
-	TRUST_MS = 60 * 60 * 1000,
+	KEEP_MS = 60 * 60 * 1000,
 };
 #define DAY_MS INT64_C(86400000)
 
 /* ---- age ---- */
 
-static int64_t distance(int64_t a, int64_t b)
+static void read_age(struct sqlite_age *a, sqlite3 *db, int64_t wall_ms)
 {
-	return a > b ? a - b : b - a;
+	int64_t newest_ms = sqlite_number(db, "SELECT ts FROM event ORDER BY id DESC");
+
+	a->trusted_ms = a->kept_trusted_ms =
+		sqlite_number(db, "SELECT trusted_ms FROM age");
+	a->doubted_ms = a->kept_doubted_ms =
+		sqlite_number(db, "SELECT doubted_ms FROM age");
+	if (a->trusted_ms == 0)
+		a->trusted_ms = newest_ms != 0 ? MIN(newest_ms, wall_ms) : wall_ms;
+	a->known = true;
+}
+
+/* What can't be kept now is kept another time. */
+static void keep_age(struct sqlite_age *a, sqlite3 *db)
+{
+	char sql[SQL_SIZE];
+
+	if (a->trusted_ms - a->kept_trusted_ms < KEEP_MS &&
+	    a->doubted_ms == a->kept_doubted_ms)
+		return;
+	snprintf(sql, sizeof(sql),
+		 "BEGIN IMMEDIATE; DELETE FROM age; INSERT INTO age VALUES (%" PRId64
+		 ", %" PRId64 "); COMMIT",
+		 a->trusted_ms, a->doubted_ms);
+	if (sqlite_run(db, sql, NULL) < 0) {
+		sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+		return;
+	}
+	a->kept_trusted_ms = a->trusted_ms;
+	a->kept_doubted_ms = a->doubted_ms;
 }
 
 int64_t sqlite_age_limit(struct sqlite_age *a, sqlite3 *db, int64_t now_ms,
 			 int64_t wall_ms, int64_t max_age_ms)
 {
-	const int64_t offset_ms = wall_ms - now_ms;
-	const int64_t newest_ms =
-		a->known ? 0 : sqlite_number(db, "SELECT ts FROM event ORDER BY id DESC");
+	int64_t passed_ms = a->known ? now_ms - a->now_ms : 0;
 
-	if (a->known ? distance(offset_ms, a->offset_ms) > STEP_MS
-		     : newest_ms != 0 && distance(wall_ms, newest_ms) > DAY_MS)
-		a->trust_ms = now_ms + TRUST_MS;
-	a->offset_ms = offset_ms;
-	a->known = true;
-	return now_ms < a->trust_ms ? INT64_MIN : wall_ms - max_age_ms;
+	if (a->known && wall_ms - a->wall_ms > passed_ms + DAY_MS)
+		a->doubted_ms = 0; /* it jumps once more */
+	if (!a->known)
+		read_age(a, db, wall_ms);
+	if (wall_ms - a->trusted_ms <= passed_ms + DAY_MS) {
+		a->trusted_ms = MAX(a->trusted_ms, wall_ms);
+		a->doubted_ms = 0;
+	} else if (a->doubted_ms == 0 || wall_ms < a->doubted_ms) {
+		a->doubted_ms = wall_ms;
+	}
+	if (a->doubted_ms != 0 && wall_ms - a->doubted_ms >= max_age_ms) {
+		a->trusted_ms = wall_ms;
+		a->doubted_ms = 0;
+	} else if (a->doubted_ms != 0) {
+		a->trusted_ms += passed_ms;
+	}
+	a->now_ms = now_ms;
+	a->wall_ms = wall_ms;
+	keep_age(a, db);
+	/* A clock that is behind makes nothing older. */
+	return MIN(a->trusted_ms, wall_ms) - max_age_ms;
 }
 
 /* The newest stays: its number is where the next one's begins, and whoever copies rows
@@ -118,7 +158,7 @@ static uint64_t bytes_used(sqlite3 *db)
 bool sqlite_tidy(sqlite3 *db, uint64_t max_bytes, int64_t oldest_ms, int64_t wall_ms)
 {
 	bool over = true;
-	bool more = oldest_ms != INT64_MIN && tidy_age(db, oldest_ms, wall_ms);
+	bool more = tidy_age(db, oldest_ms, wall_ms);
 
 	for (int i = 0; i < TIDY_STEPS && over; i++) {
 		over = bytes_used(db) > max_bytes;

@@ -3,9 +3,13 @@
  * what an earlier version didn't sum is summed. Used in the writer's thread alone.
  *
  * HOW AGE IS TOLD
- * Rows carry the wall clock, which is set now and then, wrongly at times. So
- * - after it was set by more than a minute, and at a start when it is more than a day
- * away from the newest row, nothing goes by age for an hour;
+ * Rows carry the wall clock, which is set now and then, wrongly at times, and may be
+ * wrong over any number of restarts. So
+ * - age is counted from a time that has surely come, which the store keeps (table `age`).
+ *   It follows the wall clock by no more than the time that passed meanwhile and a day.
+ *   When the clock is further ahead, the machine was away for long or the clock is wrong:
+ *   the time that has surely come goes on with the time that passes, and jumps to the
+ *   clock only when that has gone on for as long as rows are kept, without another jump;
  * - a row of the future has no age. Numbers grow with time whatever the clock says: it
  *   goes when a row that was written after it is too old;
  * - a clock that is behind makes all rows ones of the future, and none goes. */
@@ -17,12 +21,12 @@
 
 struct sqlite_age {
 	bool known;
-	int64_t offset_ms; /* wall minus boot time */
-	int64_t trust_ms;  /* from then on (boot time) */
+	int64_t now_ms, wall_ms; /* at the last look */
+	int64_t trusted_ms, doubted_ms;
+	int64_t kept_trusted_ms, kept_doubted_ms; /* in the store */
 };
 
-/* Return: the time before which rows are too old; INT64_MIN while the clock isn't
- * believed. */
+/* Return: the time before which rows are too old. */
 int64_t sqlite_age_limit(struct sqlite_age *a, sqlite3 *db, int64_t now_ms,
 			 int64_t wall_ms, int64_t max_age_ms);
 

@@ -389,3 +389,18 @@ def test_a_policy_that_somebody_has_emptied(daemon, pod, other, site):
     assert daemon.names() == ["two"]
     wait_for(lambda: any("cannot read a policy: it is empty" in line for line in daemon.lines))
     assert is_guarded(pod, site) and is_guarded(other, site)
+
+
+def test_a_second_daemon_with_the_same_run_directory_does_not_start(host, daemon, pod, site):
+    """Though it has a socket of its own: they would take each other's sandboxes."""
+    daemon.attach("one", pod)
+    daemon.set_policy("one", f"allow {site.name}")
+    second = host.daemon("--socket", host.folder / "other.sock", ready=False)
+    assert second.process.wait(20) == 1
+    wait_for(lambda: any("another daemon keeps its state in" in line for line in second.errors))
+    assert daemon.healthy() and pod.probe(["dns", site.name]).addresses == [site.v4]
+    # and when the first is killed another one has the directory at once
+    daemon.kill()
+    again = host.daemon()
+    wait_for(lambda: again.names() == ["one"], 10)
+    assert pod.probe(["dns", site.name]).addresses == [site.v4]

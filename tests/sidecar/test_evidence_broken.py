@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A store or NFLOG that can't start, breaks or is taken away: a degradation and a count, and everything else goes on."""
+import contextlib
+import json
+import os
 import shutil
 import socket
+import sqlite3
 import struct
 import subprocess
 
@@ -45,6 +49,13 @@ def start(request, world, host, pod, site, tmp_path):
 
 def whats(status):
     return {d["what"]: d["reason"] for d in status()["degradations"]}
+
+
+def stored(pod, state):
+    """The names that `weir events` prints."""
+    done = subprocess.run([pod.world.weir_path, "events", "--state-dir", state, "--since", "800d", "--json"],
+                          capture_output=True, check=False)
+    return {json.loads(line)["name"] for line in done.stdout.splitlines()}
 
 
 def goes_on(pod, site, denied):
@@ -135,3 +146,41 @@ def test_files_that_are_taken_away_are_begun_anew(tmp_path):
         store.drain()
         assert store.rows("SELECT name FROM event") == [("two.test",)]
         assert store.state()["rows"] == 2
+
+
+def test_a_clock_that_is_a_year_ahead_deletes_nothing(world, host, pod, site, denied, tmp_path):
+    """Over restarts, with rows that were written by that clock. Here the past is a year ago, and the clock is right."""
+    state = tmp_path / "state"
+    side, _ = sidecar(world, host, pod, site, state)
+    ask(pod, denied, 30)
+    wait_for(lambda: len(stored(pod, state)) >= 20, 10)
+    assert side.stop() == 0
+    year = 365 * 86400 * 1000
+    with contextlib.closing(sqlite3.connect(state / "events.db")) as db, db:
+        db.execute("UPDATE event SET ts = ts - ?", (year,))
+        if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'age'").fetchone():
+            db.execute("UPDATE age SET trusted_ms = trusted_ms - ?", (year,))
+    before = stored(pod, state)
+    assert len(before) >= 20
+    for i in range(3):
+        side, _ = sidecar(world, host, pod, site, state)
+        pod.probe(["dns", f"again{i}.{denied.name}"])
+        wait_for(lambda i=i: f"again{i}.{denied.name}" in stored(pod, state), 10)
+        assert side.stop() == 0
+    assert before <= stored(pod, state)
+
+
+def test_a_store_that_is_cut_to_nothing(pod, start, site, denied, tmp_path):
+    """While it is written: what comes is stored anew, in a file that can be read, and that is said."""
+    state = tmp_path / "state"
+    _, status = start(state)
+    ask(pod, denied, 30)
+    wait_for(lambda: len(stored(pod, state)) >= 20, 10)
+    os.truncate(state / "events.db", 0)
+    pod.probe(["dns", f"after.{denied.name}"])
+    wait_for(lambda: "store" in whats(status), 20)
+    assert "moved aside" in whats(status)["store"]
+    pod.probe(["dns", f"later.{denied.name}"])
+    wait_for(lambda: f"later.{denied.name}" in stored(pod, state), 20)
+    goes_on(pod, site, denied)
+    assert status()["fullIsolation"]

@@ -68,48 +68,89 @@ static int64_t rows(void)
 
 /* ---- when the clock is believed ---- */
 
-static void a_clock_that_was_set_is_not_believed_for_an_hour(void **state)
+/* The time that has surely come, by days behind T0. */
+struct look {
+	const char *what;
+	int64_t now_ms, wall_ms, trusted_ms;
+	bool is_start; /* another process looks */
+};
+
+static void look_at(const struct look *looks, size_t count)
 {
-	static const struct {
-		const char *what;
-		int64_t now_ms, wall_ms;
-		bool believed;
-	} steps[] = {
-		{ "at the start, near the newest row", 1000, T0 + HOUR, true },
-		{ "it goes on", 61000, T0 + HOUR + 60000, true },
-		{ "a second is nothing", 62000, T0 + HOUR + 62000, true },
-		{ "40 days ahead", 63000, T0 + 40 * DAY, false },
-		{ "still", 63000 + HOUR - 1, T0 + 40 * DAY + HOUR - 1, false },
-		{ "back", 64000 + HOUR / 2, T0 + 2 * HOUR, false },
-		{ "an hour after the first step, not the last", 63000 + HOUR,
-		  T0 + 2 * HOUR + HOUR / 2, false },
-		{ "an hour after the last", 64000 + HOUR / 2 + HOUR, T0 + 3 * HOUR,
-		  true },
-		{ "to 1970", 65000 + 2 * HOUR, 5000, false },
-		{ "which it stays", 65000 + 3 * HOUR, 5000 + HOUR, true },
-	};
 	struct sqlite_age age = { 0 };
 
-	write_three(T0);
-	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
-		const int64_t limit = sqlite_age_limit(&age, db, steps[i].now_ms,
-						       steps[i].wall_ms, 30 * DAY);
+	for (size_t i = 0; i < count; i++) {
+		const struct look *l = &looks[i];
+		int64_t limit;
 
-		if (limit !=
-		    (steps[i].believed ? steps[i].wall_ms - 30 * DAY : INT64_MIN))
-			fail_msg("%s: %lld", steps[i].what, (long long)limit);
+		if (l->is_start)
+			age = (struct sqlite_age){ 0 };
+		limit = sqlite_age_limit(&age, db, l->now_ms, l->wall_ms, 30 * DAY);
+		if (limit != l->trusted_ms - 30 * DAY)
+			fail_msg("%s: %lld h", l->what,
+				 (long long)((limit + 30 * DAY - T0) / HOUR));
 	}
 }
 
-static void at_a_start_the_newest_row_tells_of_a_step(void **state)
+static void a_clock_that_is_ahead_makes_nothing_old(void **state)
 {
-	struct sqlite_age none = { 0 }, near = { 0 }, ahead = { 0 }, behind = { 0 };
+	static const struct look looks[] = {
+		{ "at the start, near the newest row", 1000, T0 + HOUR, T0 + HOUR, true },
+		{ "it goes on", 1000 + HOUR, T0 + 2 * HOUR, T0 + 2 * HOUR, false },
+		{ "a day is nothing", 1000 + HOUR, T0 + 26 * HOUR, T0 + 26 * HOUR,
+		  false },
+		{ "a year ahead", 1000 + HOUR, T0 + 365 * DAY, T0 + 26 * HOUR, false },
+		{ "an hour passes", 1000 + 2 * HOUR, T0 + 365 * DAY + HOUR,
+		  T0 + 27 * HOUR, false },
+		{ "a restart", 5000, T0 + 365 * DAY + HOUR, T0 + 27 * HOUR, true },
+		{ "and another", 5000, T0 + 365 * DAY + 2 * HOUR, T0 + 27 * HOUR, true },
+		{ "of which one has some time", 5000 + HOUR, T0 + 365 * DAY + 3 * HOUR,
+		  T0 + 28 * HOUR, false },
+		{ "two years", 5000 + HOUR, T0 + 730 * DAY, T0 + 28 * HOUR, false },
+		{ "right again", 5000 + HOUR, T0 + 30 * HOUR, T0 + 30 * HOUR, false },
+		{ "1970", 5000 + 2 * HOUR, 5000, 5000, false },
+		{ "right again", 5000 + 3 * HOUR, T0 + 32 * HOUR, T0 + 32 * HOUR, false },
+	};
 
-	assert_true(sqlite_age_limit(&none, db, 1, T0, DAY) == T0 - DAY);
 	write_three(T0);
-	assert_true(sqlite_age_limit(&near, db, 1, T0 + HOUR, DAY) == T0 + HOUR - DAY);
-	assert_true(sqlite_age_limit(&ahead, db, 1, T0 + 2 * DAY, DAY) == INT64_MIN);
-	assert_true(sqlite_age_limit(&behind, db, 1, T0 - 2 * DAY, DAY) == INT64_MIN);
+	look_at(looks, ARRAY_SIZE(looks));
+}
+
+static void rows_that_were_written_by_it_prove_nothing(void **state)
+{
+	static const struct look looks[] = {
+		{ "right", 1000, T0, T0, true },
+		{ "a year ahead", 1000, T0 + 365 * DAY, T0, true },
+		{ "with rows of then", 2000, T0 + 365 * DAY + HOUR, T0, true },
+	};
+
+	write_three(T0);
+	look_at(looks, 1);
+	write_three(T0 + 365 * DAY);
+	look_at(looks + 1, 2);
+}
+
+static void a_machine_that_was_away_is_believed_in_the_end(void **state)
+{
+	struct sqlite_age age = { 0 };
+	int64_t limit = 0;
+
+	write_three(T0);
+	assert_true(sqlite_age_limit(&age, db, 0, T0, 30 * DAY) == T0 - 30 * DAY);
+	/* A run of a minute, each third day. */
+	for (int64_t day = 40; day <= 70; day += 3) {
+		assert_true(limit < T0);
+		age = (struct sqlite_age){ 0 };
+		limit = sqlite_age_limit(&age, db, 0, T0 + day * DAY, 30 * DAY);
+	}
+	assert_true(limit == T0 + 40 * DAY);
+}
+
+static void without_rows_the_clock_is_believed(void **state)
+{
+	struct sqlite_age age = { 0 };
+
+	assert_true(sqlite_age_limit(&age, db, 1, T0, DAY) == T0 - DAY);
 }
 
 /* ---- what goes ---- */
@@ -257,8 +298,9 @@ static void a_writer_whose_clock_jumps_keeps_its_rows(void **state)
 	assert_int_equal(rows(), 6);
 	pass(2 * 60000, 29 * DAY + 18 * HOUR); /* a step once more, within the age */
 	pass(2 * HOUR, 2 * HOUR);
+	pass(5 * HOUR, 5 * HOUR);
 	assert_int_equal(rows(), 6);
-	pass(5 * HOUR, 5 * HOUR); /* and time that passes: the newest stays */
+	pass(30 * DAY, 30 * DAY); /* and time that passes: the newest stays */
 	assert_int_equal(rows(), 1);
 	sqlite_writer_free(w);
 }
@@ -268,8 +310,10 @@ static void a_writer_whose_clock_jumps_keeps_its_rows(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(a_clock_that_was_set_is_not_believed_for_an_hour),
-		TEST(at_a_start_the_newest_row_tells_of_a_step),
+		TEST(a_clock_that_is_ahead_makes_nothing_old),
+		TEST(rows_that_were_written_by_it_prove_nothing),
+		TEST(a_machine_that_was_away_is_believed_in_the_end),
+		TEST(without_rows_the_clock_is_believed),
 		TEST(rows_of_the_future_go_with_those_written_after_them),
 		TEST(a_clock_that_is_behind_wipes_nothing),
 		TEST(sums_of_the_future_go_with_their_rows),
