@@ -17,20 +17,21 @@
 #include "sys/loop.h"
 
 enum {
-	API_BODY_MAX = 1 << 20,	  /* bytes; more is 413 */
-	API_DRAIN_MAX = 8 << 20,  /* bytes of a body that is read to be able to refuse it;
-				   * then the connection is closed */
-	API_CONNECTIONS_MAX = 64, /* one more closes the one that was silent longest */
-	API_STREAMS_MAX = 8,	  /* of /events; one more is 503, unless another network
-				   * has more than its share of them */
-	API_HEAD_SIZE = 32768,	  /* request line and header lines, with what it takes to
-				   * keep them apart; more is 414 or 431 */
-	API_TARGET_MAX = 4096,	  /* path and query; more is 404 */
-	API_IDLE_SEC = 10,	  /* no byte either way: closed */
-	API_REQUEST_SEC = 30,	  /* from request to request, so a slow one as well */
-	API_HEARTBEAT_SEC = 15,	  /* of a stream without events */
-	API_EVENTS_KEPT = 256,	  /* for streams that come back; the oldest go */
-	API_DENIES_MAX = 1000,	  /* of one answer of /denies */
+	API_BODY_MAX = 1 << 20,	 /* bytes; more is 413 */
+	API_DRAIN_MAX = 8 << 20, /* bytes of a body that is read to be able to refuse it;
+				  * then the connection is closed */
+	/* Streams apart; one more closes the one that was silent longest. */
+	API_CONNECTIONS_MAX = 64,
+	API_STREAMS_MAX = 256,	/* of /events; one more is 503, unless another network
+				 * has more than its share of them */
+	API_HEAD_SIZE = 32768,	/* request line and header lines, with what it takes to
+				 * keep them apart; more is 414 or 431 */
+	API_TARGET_MAX = 4096,	/* path and query; more is 404 */
+	API_IDLE_SEC = 10,	/* no byte either way: closed */
+	API_REQUEST_SEC = 30,	/* from request to request, so a slow one as well */
+	API_HEARTBEAT_SEC = 15, /* of a stream without events */
+	API_EVENTS_KEPT = 256,	/* for streams that come back; the oldest go */
+	API_DENIES_MAX = 1000,	/* of one answer of /denies */
 };
 
 /* How strong the enforcement is; the zero value is the weakest that can be. */

@@ -91,9 +91,11 @@ struct conn *conns_take(struct conns *c, int fd, const struct prefix *network,
 {
 	struct conn *conn;
 
-	if (c->count - c->dying >= API_CONNECTIONS_MAX)
+	if (c->count - c->streams - c->dying >= API_CONNECTIONS_MAX)
 		make_room(c);
-	conn = conns_find(c, -1);
+	conn = c->count - c->streams < API_CONNECTIONS_MAX + CONNS_DYING_MAX
+		       ? conns_find(c, -1)
+		       : NULL;
 	if (!conn)
 		return NULL;
 	*conn = (struct conn){ .fd = fd, .network = *network, .since_ms = now_ms };
@@ -112,8 +114,15 @@ struct conn *conns_find(struct conns *c, int fd)
 void conns_release(struct conns *c, struct conn *conn)
 {
 	c->dying -= conn->is_dying;
+	c->streams -= conn->is_stream;
 	c->count--;
 	*conn = (struct conn){ .fd = -1 };
+}
+
+void conns_keep(struct conns *c, struct conn *conn)
+{
+	c->streams += !conn->is_stream;
+	conn->is_stream = true;
 }
 
 void conns_expire(struct conns *c, int64_t now_ms, int64_t limit_ms)

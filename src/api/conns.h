@@ -16,7 +16,10 @@
 
 /* The library closes a connection that was shut down in its next turn; until then it
  * stands beside the one that came for it. */
-enum { CONNS_DYING_MAX = 16, CONNS_SIZE = API_CONNECTIONS_MAX + CONNS_DYING_MAX };
+enum {
+	CONNS_DYING_MAX = 16,
+	CONNS_SIZE = API_CONNECTIONS_MAX + API_STREAMS_MAX + CONNS_DYING_MAX,
+};
 
 struct conn {
 	int fd; /* libmicrohttpd's; -1: a free place */
@@ -27,7 +30,7 @@ struct conn {
 
 struct conns {
 	struct conn conn[CONNS_SIZE];
-	size_t count, dying;
+	size_t count, dying, streams; /* @dying: of those that are no streams */
 	uint64_t evicted, timed_out;
 };
 
@@ -41,5 +44,8 @@ struct conn *conns_take(struct conns *c, int fd, const struct prefix *network,
 			int64_t now_ms);
 struct conn *conns_find(struct conns *c, int fd);
 void conns_release(struct conns *c, struct conn *conn);
+/* @conn is a stream's from now on: it makes room for nobody, and takes no place of the
+ * others. */
+void conns_keep(struct conns *c, struct conn *conn);
 /* End those whose request takes longer than @limit_ms. */
 void conns_expire(struct conns *c, int64_t now_ms, int64_t limit_ms);

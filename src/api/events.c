@@ -259,7 +259,7 @@ static void keep_place(const struct api_request *r, struct api_stream *s)
 
 	if (!conn)
 		return;
-	conn->is_stream = true;
+	conns_keep(&r->api->conns, conn);
 	s->fd = conn->fd;
 	s->network = conn->network;
 	setsockopt(conn->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));

@@ -146,9 +146,7 @@ static int ask_stats(struct side_ward *w)
 	if (r < 0)
 		return r;
 	w->stats = m.stats;
-	w->denies = m.stats.counters[COUNT_QUERIES_DENIED] +
-		    m.stats.counters[COUNT_FLOWS_DENIED] +
-		    m.stats.counters[COUNT_PACKETS_DENIED];
+	w->denies = sandbox_denied(m.stats.counters);
 	return 0;
 }
 

@@ -352,9 +352,7 @@ static void on_denies(struct shared *e, uint32_t sandbox)
 			break;
 		}
 		d->of[d->count].sandbox = (uint32_t)i;
-		d->of[d->count++].denies = counted[COUNT_QUERIES_DENIED] +
-					   counted[COUNT_FLOWS_DENIED] +
-					   counted[COUNT_PACKETS_DENIED];
+		d->of[d->count++].denies = sandbox_denied(counted);
 	}
 	answer_control(e, &m, -1);
 }

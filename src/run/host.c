@@ -47,7 +47,7 @@ struct host_run {
 	uint8_t *plan_bytes;
 	struct arena arena;
 	struct event_ring *ring;
-	uint64_t counters[SANDBOX_COUNTER_COUNT], missed;
+	uint64_t counters[SANDBOX_COUNTER_COUNT];
 	int64_t started_ms;
 	sigset_t waited, before;
 	pid_t child;
@@ -222,7 +222,6 @@ static int report_all(struct host_run *h)
 		.policy = &h->policy,
 		.plan = &h->plan,
 		.ring = h->ring,
-		.missed = h->missed,
 		.counters = h->counters,
 		.started_ms = h->started_ms,
 		.ended_ms = clock_wall_ms(),
@@ -253,8 +252,7 @@ static int ask_what_was_denied(struct host_run *h, struct err *err)
 	int r;
 
 	for (;;) {
-		r = run_daemon_read(&h->daemon, &h->plan, h->ring, h->counters,
-				    &h->missed, err);
+		r = run_daemon_read(&h->daemon, &h->plan, h->ring, h->counters, err);
 		if (r < 0 || run_daemon_is_settled(h->ring, h->counters) ||
 		    clock_now_ms() > end_ms)
 			return r;

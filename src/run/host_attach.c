@@ -215,8 +215,7 @@ static void add_denial(const json_t *j, const struct plan *plan, int64_t now_ms,
 
 /* The newest are first there. */
 static int read_denies(const struct run_daemon *d, const struct plan *plan,
-		       int64_t now_ms, struct event_ring *ring, uint64_t *ret_missed,
-		       struct err *err)
+		       int64_t now_ms, struct event_ring *ring, struct err *err)
 {
 	char below[64];
 	json_t *j = NULL, *list;
@@ -229,7 +228,6 @@ static int read_denies(const struct run_daemon *d, const struct plan *plan,
 	list = json_object_get(j, "denies");
 	for (size_t i = json_array_size(list); i-- > 0;)
 		add_denial(json_array_get(list, i), plan, now_ms, ring);
-	*ret_missed = number_at(j, "forgotten");
 	json_decref(j);
 	return 0;
 }
@@ -247,8 +245,7 @@ bool run_daemon_is_closed(const struct run_daemon *d)
 }
 
 int run_daemon_read(const struct run_daemon *d, const struct plan *plan,
-		    struct event_ring *ring, uint64_t *ret_counters, uint64_t *ret_missed,
-		    struct err *err)
+		    struct event_ring *ring, uint64_t *ret_counters, struct err *err)
 {
 	json_t *j = NULL;
 	int r = ask(d, "GET", "/status", text_of(""), &j, err);
@@ -260,10 +257,7 @@ int run_daemon_read(const struct run_daemon *d, const struct plan *plan,
 			number_at(json_object_get(j, "counters"),
 				  sandbox_counter_name((enum sandbox_counter)i));
 	json_decref(j);
-	r = read_denies(d, plan, clock_wall_ms(), ring, ret_missed, err);
-	*ret_missed +=
-		ret_counters[COUNT_EVENTS_DROPPED] + ret_counters[COUNT_PACKETS_LOST];
-	return r;
+	return read_denies(d, plan, clock_wall_ms(), ring, err);
 }
 
 bool run_daemon_is_settled(const struct event_ring *ring, const uint64_t *counters)
@@ -272,6 +266,5 @@ bool run_daemon_is_settled(const struct event_ring *ring, const uint64_t *counte
 
 	for (size_t i = 0; i < event_ring_count(ring); i++)
 		told += event_ring_at(ring, i)->packets;
-	return told >= counters[COUNT_QUERIES_DENIED] + counters[COUNT_FLOWS_DENIED] +
-			       counters[COUNT_PACKETS_DENIED];
+	return told >= sandbox_denied(counters);
 }

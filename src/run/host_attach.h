@@ -18,10 +18,9 @@ struct run_daemon {
 int run_daemon_attach(struct run_daemon *d, const char *cgroup, uint32_t uid,
 		      const struct policy *policy, const struct plan *plan,
 		      struct err *err) MUST_CHECK;
-/* What was denied so far, into @ring, with the rules of @plan, and the counters; and how
- * many denials are only counted. */
+/* What was denied so far, into @ring, with the rules of @plan, and the counters. */
 int run_daemon_read(const struct run_daemon *d, const struct plan *plan,
-		    struct event_ring *ring, uint64_t *ret_counters, uint64_t *ret_missed,
+		    struct event_ring *ring, uint64_t *ret_counters,
 		    struct err *err) MUST_CHECK;
 /* The daemon has closed it: too much was denied. Who can't be asked hasn't said so. */
 bool run_daemon_is_closed(const struct run_daemon *d);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "events/report_event.h"
+#include "sandbox/sandbox.h"
 
 enum {
 	WHAT_COLUMNS_MAX = 48,
@@ -19,6 +20,16 @@ size_t report_refusals(const struct event_ring *ring)
 	for (size_t i = 0; i < event_ring_count(ring); i++)
 		n += report_is_refusal(event_ring_at(ring, i));
 	return n;
+}
+
+uint64_t report_missed(const struct report *r)
+{
+	uint64_t all = sandbox_denied(r->counters), told = 0;
+
+	for (size_t i = 0; i < event_ring_count(r->ring); i++)
+		if (event_ring_at(r->ring, i)->action == EVENT_DENY)
+			told += event_ring_at(r->ring, i)->packets;
+	return all > told ? all - told : 0;
 }
 
 /* As wide as the longest, up to a limit that leaves room for the reasons. */
@@ -90,10 +101,10 @@ static void print_suggestions(FILE *out, const struct event_ring *ring)
 
 void report_print(FILE *out, const struct report *r)
 {
-	uint64_t missed = r->missed + event_ring_dropped(r->ring);
+	uint64_t missed = report_missed(r);
 	int columns = what_columns(r->ring);
 
-	if (report_refusals(r->ring) == 0 && r->missed == 0)
+	if (report_refusals(r->ring) == 0 && missed == 0)
 		return;
 	fputs("weir: refused:\n", out);
 	for (size_t i = 0; i < event_ring_count(r->ring); i++)

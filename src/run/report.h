@@ -15,7 +15,6 @@ struct report {
 	const struct policy *policy;
 	const struct plan *plan; /* bytes NULL: it did not get so far */
 	const struct event_ring *ring;
-	uint64_t missed; /* refusals that were counted only: rate limit, lost packets */
 	const uint64_t *counters;     /* SANDBOX_COUNTER_COUNT of them */
 	int64_t started_ms, ended_ms; /* wall clock */
 	int exit_status;	      /* what weir exits with */
@@ -26,6 +25,8 @@ struct report {
 
 /* Occurrences that were refused: denials and limits. */
 size_t report_refusals(const struct event_ring *ring);
+/* What was refused, by the counters, and is in no row of the report. */
+uint64_t report_missed(const struct report *r);
 
 /* Print them, a line each; nothing at all when there are none. */
 void report_print(FILE *out, const struct report *r);

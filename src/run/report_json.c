@@ -136,7 +136,7 @@ static json_t *counters_json(const uint64_t *counters)
 
 int report_json(const struct report *r, FILE *out)
 {
-	uint64_t missed = r->missed + event_ring_dropped(r->ring);
+	uint64_t missed = report_missed(r);
 	json_t *j = json_object();
 	int result;
 

@@ -95,7 +95,7 @@ static void print_refusal(FILE *out, const struct report *r, const struct event 
 
 int report_markdown(const struct report *r, FILE *out)
 {
-	uint64_t missed = r->missed + event_ring_dropped(r->ring);
+	uint64_t missed = report_missed(r);
 
 	fputs("### Weir: ", out);
 	print_command(out, r->spec->argv);

@@ -522,9 +522,6 @@ static int report_all(const struct control *c)
 		.policy = &c->policy,
 		.plan = &c->plan,
 		.ring = c->ring,
-		/* Events that the engine could not send, by its own count. */
-		.missed = c->counters[COUNT_EVENTS_DROPPED] +
-			  c->counters[COUNT_PACKETS_LOST],
 		.counters = c->counters,
 		.started_ms = c->started_ms,
 		.ended_ms = clock_wall_ms(),

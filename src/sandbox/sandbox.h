@@ -55,6 +55,12 @@ enum sandbox_counter {
 			       * log, and is no sandbox's */
 	SANDBOX_COUNTER_COUNT
 };
+/* Names, flows and packets that were refused, by @counters. */
+static inline uint64_t sandbox_denied(const uint64_t *counters)
+{
+	return counters[COUNT_QUERIES_DENIED] + counters[COUNT_FLOWS_DENIED] +
+	       counters[COUNT_PACKETS_DENIED];
+}
 const char *sandbox_counter_name(enum sandbox_counter c);
 
 enum sandbox_state {

@@ -66,3 +66,28 @@ def test_the_tools_say_what_it_means(world):
     assert "on_denies: more than 50 packets in 1m: stop, was nothing" in changed.text, changed
     rendered = world.weir("render", "--policy", "policy.yaml", "--uid", "1234", cwd=cwd)
     assert rendered.code == 0 and "policy.yaml:1:12: warning: on_denies: rules alone count nothing" in rendered.messages, rendered
+
+
+SCAN = """
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+refused = 0
+for i in range(2000):
+    try:
+        s.sendto(b"x", (f"198.{18 + i // 1000}.{i // 250 % 4}.{i % 250 + 1}", 9999))
+    except OSError:
+        refused += 1
+print(refused)
+"""
+
+
+def test_a_scan_is_counted_right(world):
+    """What is in the rows, and what isn't: together it is what was refused, once."""
+    cwd = world.workdir()
+    done = world.run("/usr/bin/python3", "-IS", "-c", SCAN, cwd=cwd, options=["--report", "report.json"], timeout=60)
+    assert done.code == 0 and done.text == "2000\n", done
+    report = json.loads((cwd / "report.json").read_text())
+    rows = sum(r["times"] for r in report["refusals"])
+    assert rows + report["refusals_not_recorded"] == report["counters"]["packets_denied"] == 2000, report["counters"]
+    if more := report["refusals_not_recorded"]:
+        assert f"weir: {more} more were counted only" in done.messages

@@ -76,12 +76,15 @@ static void streams_keep_their_place(void **state)
 
 	conns_init(&c);
 	stream = take(&c, 0, "127.0.0.1", 0);
-	stream->is_stream = true;
-	for (int i = 1; i < API_CONNECTIONS_MAX + CONNS_DYING_MAX; i++)
+	conns_keep(&c, stream);
+	for (int i = 1; i <= API_CONNECTIONS_MAX + CONNS_DYING_MAX; i++)
 		assert_non_null(take(&c, i, "127.0.0.1", i));
 	assert_false(stream->is_dying);
 	assert_int_equal(c.dying, CONNS_DYING_MAX);
 	/* Nobody of those that were shut down has gone: no place. */
+	assert_null(take(&c, 200, "127.0.0.1", 200));
+	conns_release(&c, stream);
+	assert_int_equal(c.streams, 0);
 	assert_null(take(&c, 200, "127.0.0.1", 200));
 }
 
@@ -93,7 +96,7 @@ static void slow_requests_end(void **state)
 	conns_init(&c);
 	slow = take(&c, 0, "127.0.0.1", 0);
 	stream = take(&c, 1, "127.0.0.1", 0);
-	stream->is_stream = true;
+	conns_keep(&c, stream);
 	fresh = take(&c, 2, "127.0.0.1", 5000);
 	conns_expire(&c, 10000, 10000);
 	assert_int_equal(c.timed_out, 0);
