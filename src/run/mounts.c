@@ -217,24 +217,24 @@ static void remove_duplicates(struct mounts *m)
 	m->count = kept;
 }
 
-static int parse_all(char *text, struct mounts *ret, struct err *err)
+static int parse_all(char *text, size_t max, struct mounts *ret, struct err *err)
 {
 	struct mounts m = { 0 };
 	char *line;
 
-	m.list = calloc(MOUNTS_MAX, sizeof(*m.list));
+	m.list = calloc(max, sizeof(*m.list));
 	if (!m.list)
 		return err_sys(err, -ENOMEM, "cannot read the mount table");
 	while ((line = strsep(&text, "\n"))) {
 		if (line[0] == '\0')
 			continue;
-		if (m.count == MOUNTS_MAX) {
+		if (m.count == max) {
 			free(m.list);
 			return err_set(
 				err, -E2BIG,
-				"more than %d file systems are mounted here; unmount "
+				"more than %zu file systems are mounted here; unmount "
 				"some, or start weir in a smaller container",
-				MOUNTS_MAX);
+				max);
 		}
 		if (!parse_line(line, &m.list[m.count])) {
 			free(m.list);
@@ -250,7 +250,7 @@ static int parse_all(char *text, struct mounts *ret, struct err *err)
 
 int mounts_parse(char *text, struct mounts *ret, struct err *err)
 {
-	int r = parse_all(text, ret, err);
+	int r = parse_all(text, MOUNTS_MAX, ret, err);
 
 	if (r == 0)
 		remove_duplicates(ret);
@@ -272,7 +272,7 @@ static ssize_t read_whole(const char *path, char *buf, size_t size)
 	return used == size ? -E2BIG : (ssize_t)used;
 }
 
-int mounts_read_all(struct mounts *ret, struct err *err)
+static int read_mounts(size_t max, struct mounts *ret, struct err *err)
 {
 	CLEAN(mem) char *text = malloc(MOUNTS_TEXT_MAX);
 	ssize_t n;
@@ -284,16 +284,21 @@ int mounts_read_all(struct mounts *ret, struct err *err)
 	if (n < 0)
 		return err_sys(err, (int)n, "cannot read /proc/self/mountinfo");
 	text[n] = '\0';
-	r = parse_all(text, ret, err);
+	r = parse_all(text, max, ret, err);
 	if (r < 0)
 		return r;
 	ret->text = TAKE_PTR(text);
 	return 0;
 }
 
+int mounts_read_all(struct mounts *ret, struct err *err)
+{
+	return read_mounts(MOUNTS_ALL_MAX, ret, err);
+}
+
 int mounts_read(struct mounts *ret, struct err *err)
 {
-	int r = mounts_read_all(ret, err);
+	int r = read_mounts(MOUNTS_MAX, ret, err);
 
 	if (r == 0)
 		remove_duplicates(ret);

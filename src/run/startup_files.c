@@ -8,6 +8,7 @@
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/fsuid.h>
 #include <sys/syscall.h>
 
 #include "run/mounts.h"
@@ -209,13 +210,20 @@ static void drop_from_queue(struct scan *scan, size_t from)
 	scan->last = kept;
 }
 
-/* git makes it itself in each new repository; without it, the command could. */
+/* git makes it itself in each new repository; without it, the command could. Root makes
+ * it as the directory's owner: what that user puts in its place meanwhile isn't chowned.
+ */
 static void make_hooks(int dir)
 {
 	struct stat st;
 
-	if (mkdirat(dir, "hooks", 0755) == 0 && fstat(dir, &st) == 0)
-		(void)!fchownat(dir, "hooks", st.st_uid, st.st_gid, AT_SYMLINK_NOFOLLOW);
+	if (fstat(dir, &st) < 0)
+		return;
+	setfsgid(st.st_gid);
+	setfsuid(st.st_uid);
+	(void)!mkdirat(dir, "hooks", 0755);
+	setfsuid(geteuid());
+	setfsgid(getegid());
 }
 
 static int add_git_directory(struct scan *scan, int dir, const char *directory,

@@ -108,6 +108,7 @@ def test_G13_git_outside_runs_nothing_of_the_sandboxs(project, what, script, hoo
     if not hooks:
         shutil.rmtree(project.path / ".git/hooks")
     done = project.run(f"{script}; true")
+    assert (project.path / ".git/hooks").stat().st_uid == (project.path / ".git").stat().st_uid
     project.outside(*GIT, "status")
     project.outside(*GIT, "commit", "--allow-empty", "-qm", "two")
     assert not (project.path / "ran").exists() and not (project.path.parent / "ran").exists(), done
@@ -125,6 +126,13 @@ def test_G13_what_git_would_obey_in_a_known_directory_is_moved_aside(project, sc
     name = script.split("/")[-1]
     assert done.code == 125 and f"it is called '{project.path}/.git/{name}.weir' now" in done.messages, done
     assert not (project.path / ".git" / name).exists() and (project.path / ".git" / f"{name}.weir").exists()
+
+
+def test_G13_roots_hooks_directory_in_a_users_checkout_is_the_users(world):
+    project = Project(world, "weir-test")
+    shutil.rmtree(project.path / ".git/hooks")
+    done = world.run("true", cwd=project.path)
+    assert done.code == 0 and (project.path / ".git/hooks").stat().st_uid == world.user("weir-test").uid, done
 
 
 def test_G13_git_works(project):

@@ -304,6 +304,14 @@ def test_a_home_directory_in_tmp_is_seen_read_only(world, user):
         assert not os.path.exists(f"{home}/new")
 
 
+def test_a_machine_with_many_mounts_is_no_problem(world):
+    folder = world.folder / "many"
+    folder.mkdir()
+    mounts = (f"for i in $(seq 400); do mkdir -p {folder}/$i; mount --bind /usr {folder}/$i; done",)
+    done = world.run("ls", f"{folder}/400/bin", mounts=mounts)
+    assert done.code == 0, done
+
+
 def test_a_mount_below_var_takes_nothing_away(world, user):
     """/var is then made of its entries."""
     mounts = ("mount -t tmpfs none /var/opt", "mkdir /var/opt/there")
