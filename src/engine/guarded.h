@@ -48,6 +48,7 @@ struct guarded_told {
 /* A change that is under way. */
 struct guarded_change {
 	bool is_under_way, is_staged;
+	bool is_in_force; /* and the relay still cuts what it forbids */
 	struct plan next; /* mapped, owned */
 	struct sandbox_staging staging;
 	struct filter_host_stage *host_stage; /* HOST: the same, in the host's table */

@@ -6,6 +6,7 @@
  *   first      the plan is mapped and its ruleset built
  *   then       large sets are loaded beside what stands (sandbox_stage())
  *   last       one transaction, and everything goes by the new plan
+ *   then       the relay cuts what that forbids: nothing of it leaves after the answer
  *
  * When control goes away nobody would hear how it ended: the change is given up, and the
  * next control finds the plan in force that the keeper has. A repair in between makes
@@ -35,25 +36,48 @@ static void end(struct guarded *g)
 	*c = (struct guarded_change){ 0 };
 }
 
-static void finish(struct guarded *g, int r, const struct err *err)
+static void give_up(struct guarded *g, int r, const struct err *err)
+{
+	sandbox_stage_abandon(&g->sandbox, &g->change.staging);
+	end(g);
+	g->told->on_changed(g, r, err);
+}
+
+static void take_over(struct guarded *g)
 {
 	struct guarded_change *c = &g->change;
 	struct plan next = c->next;
 
-	if (r < 0) {
-		sandbox_stage_abandon(&g->sandbox, &c->staging);
-	} else {
-		sandbox_staging_done(&c->staging);
-		c->next = g->plan;
-		g->plan = next;
-		g->plan_id = plan_file_id(&g->plan);
-		if (g->sandbox.accounts) /* a window of another length may begin */
-			g->sandbox.accounts->window_ends_ms = 0;
-		/* Without memory for it names are closed. */
-		(void)!guarded_pin(g);
-	}
+	sandbox_staging_done(&c->staging);
+	c->next = g->plan;
+	g->plan = next;
+	g->plan_id = plan_file_id(&g->plan);
+	if (g->sandbox.accounts) /* a window of another length may begin */
+		g->sandbox.accounts->window_ends_ms = 0;
+	/* Without memory for it names are closed. */
+	(void)!guarded_pin(g);
 	end(g);
-	g->told->on_changed(g, r, err);
+	g->change = (struct guarded_change){ .is_under_way = true, .is_in_force = true };
+}
+
+static void on_turn(struct loop_deferred *d);
+
+static void next_turn(struct guarded *g)
+{
+	g->change.turn.run = on_turn;
+	loop_defer(g->core->loop, &g->change.turn);
+}
+
+static void wait_for_relay(struct guarded *g)
+{
+	const struct err none = { 0 };
+
+	if (relay_is_rechecking(&g->sandbox)) {
+		next_turn(g);
+		return;
+	}
+	g->change = (struct guarded_change){ 0 };
+	g->told->on_changed(g, 0, &none);
 }
 
 /* The same in the host's table. */
@@ -103,14 +127,22 @@ static void on_turn(struct loop_deferred *d)
 	struct err err = { 0 };
 	int r;
 
+	if (g->change.is_in_force) {
+		wait_for_relay(g);
+		return;
+	}
 	/* What happened so far is told with the rules that it was judged by. */
 	if (g->change.is_staged)
 		engine_account_all(g);
 	r = step(g, &err);
-	if (r > 0)
-		loop_defer(g->core->loop, d);
-	else
-		finish(g, r, &err);
+	if (r > 0) {
+		next_turn(g);
+	} else if (r < 0) {
+		give_up(g, r, &err);
+	} else {
+		take_over(g);
+		wait_for_relay(g);
+	}
 }
 
 int guarded_change(struct guarded *g, int plan_fd, struct err *err)
@@ -124,8 +156,7 @@ int guarded_change(struct guarded *g, int plan_fd, struct err *err)
 	if (r < 0)
 		return r;
 	c->is_under_way = true;
-	c->turn.run = on_turn;
-	loop_defer(g->core->loop, &c->turn);
+	next_turn(g);
 	return 0;
 }
 
@@ -136,6 +167,10 @@ void guarded_change_cancel(struct guarded *g)
 	if (!c->is_under_way)
 		return;
 	loop_defer_cancel(g->core->loop, &c->turn);
+	if (c->is_in_force) {
+		*c = (struct guarded_change){ 0 };
+		return;
+	}
 	sandbox_stage_abandon(&g->sandbox, &c->staging);
 	end(g);
 }

@@ -42,11 +42,38 @@ static void reap(struct relay *r)
 	}
 }
 
+static void forget_change(struct relay_guest *g)
+{
+	if (g->has_changed)
+		TAILQ_REMOVE(&g->relay->changed, g, in_changed);
+	g->has_changed = false;
+	g->unchecked = NULL;
+}
+
+/* Flows of sandboxes whose plan has changed, before others move on. Return: the cost. */
+static size_t recheck_some(struct relay *r)
+{
+	struct relay_guest *g;
+	size_t spent = 0;
+
+	while (spent < RELAY_RECHECK_BUDGET && (g = TAILQ_FIRST(&r->changed))) {
+		struct relay_flow *f = g->unchecked;
+
+		if (f) {
+			g->unchecked = LIST_NEXT(f, in_guest);
+			spent += relay_flow_recheck(f);
+		} else {
+			forget_change(g);
+		}
+	}
+	return spent;
+}
+
 static void relay_work(struct loop_deferred *d)
 {
 	struct relay *r = CONTAINER_OF(d, struct relay, work);
 	struct relay_flow *f;
-	size_t spent = 0;
+	size_t spent = recheck_some(r);
 
 	while (spent < RELAY_TURN_BUDGET && (f = TAILQ_FIRST(&r->ready))) {
 		TAILQ_REMOVE(&r->ready, f, in_queue);
@@ -55,7 +82,7 @@ static void relay_work(struct loop_deferred *d)
 	}
 	reap(r);
 	r->work_queued = false;
-	if (!TAILQ_EMPTY(&r->ready))
+	if (!TAILQ_EMPTY(&r->ready) || !TAILQ_EMPTY(&r->changed))
 		relay_schedule(r);
 }
 
@@ -308,6 +335,7 @@ struct relay *relay_new(const struct relay_config *config, struct err *err)
 	LIST_INIT(&r->dead_guests);
 	SLIST_INIT(&r->pipes);
 	TAILQ_INIT(&r->ready);
+	TAILQ_INIT(&r->changed);
 	TAILQ_INIT(&r->dead);
 	LIST_INIT(&r->spares);
 	set_maxima(r);
@@ -326,6 +354,7 @@ static void guest_end(struct relay_guest *g)
 	struct relay *r = g->relay;
 
 	listen_stop(g);
+	forget_change(g);
 	loop_timer_stop(r->loop, &g->pause);
 	while (!LIST_EMPTY(&g->flows))
 		relay_flow_abort(LIST_FIRST(&g->flows));
@@ -414,13 +443,25 @@ void relay_detach(struct relay *r, struct sandbox *s)
 
 void relay_recheck(struct relay *r, struct sandbox *s)
 {
+	struct relay_guest *g = s->guest;
 	struct relay_flow *f;
 
-	for (f = s->guest ? LIST_FIRST(&s->guest->flows) : NULL; f;
-	     f = LIST_NEXT(f, in_guest)) {
+	if (!g || LIST_EMPTY(&g->flows))
+		return;
+	LIST_FOREACH(f, &g->flows, in_guest)
+	{
 		f->recheck = true;
-		relay_flow_queue(f);
 	}
+	g->unchecked = LIST_FIRST(&g->flows);
+	if (!g->has_changed)
+		TAILQ_INSERT_TAIL(&r->changed, g, in_changed);
+	g->has_changed = true;
+	relay_schedule(r);
+}
+
+bool relay_is_rechecking(const struct sandbox *s)
+{
+	return s->guest && s->guest->unchecked;
 }
 
 void relay_account(struct relay *r, const struct sandbox *s)

@@ -91,7 +91,7 @@ static struct relay_judgement judge(const struct relay_flow *f, enum relay_shown
 {
 	struct relay_question q = relay_flow_question(f, destination(f));
 
-	return relay_judge_shown(&q, shown, name, &f->name);
+	return relay_judge_shown(&q, shown, name, f->taught ? &f->name : &nobody);
 }
 
 static void stop_waiting(struct relay_flow *f)
@@ -110,6 +110,7 @@ static void accept_shown(struct relay_flow *f, enum relay_shown shown,
 	}
 	f->shown = (uint8_t)shown;
 	f->name = j->name;
+	f->taught = j->taught;
 	f->opened_rule = j->rule;
 	if (f->state == FLOW_ACCEPTED)
 		relay_flow_dial(f);

@@ -145,6 +145,8 @@ void relay_flow_end(struct relay_flow *f, bool reset)
 		TAILQ_REMOVE(&r->ready, f, in_queue);
 	f->queued = false;
 	f->state = FLOW_DEAD;
+	if (g->unchecked == f)
+		g->unchecked = LIST_NEXT(f, in_guest);
 	LIST_REMOVE(f, in_guest);
 	g->flow_count--;
 	r->flow_count--;
@@ -189,23 +191,41 @@ static enum relay_shown shown_so_far(const struct relay_flow *f)
 	return (enum relay_shown)f->shown;
 }
 
-void relay_flow_recheck(struct relay_flow *f)
+static struct relay_judgement judge_again(const struct relay_flow *f,
+					  struct relay_question *q)
 {
 	enum relay_shown shown = shown_so_far(f);
-	struct relay_question q = relay_flow_question(f, &f->asked);
-	struct relay_judgement j = relay_judge_again(&q, shown, &f->name);
+	struct relay_judgement j;
 
-	f->recheck = false;
-	if (f->state == FLOW_CLOSING || f->state == FLOW_REFUSED)
-		return;
+	*q = relay_flow_question(f, &f->asked);
+	j = relay_judge_again(q, shown, &f->name, f->taught);
 	if (j.allowed && f->dials > 0 && !addr_equal(&f->dialled.addr, &f->asked.addr)) {
-		q = relay_flow_question(f, &f->dialled);
-		j = relay_judge_again(&q, shown, &f->name);
+		*q = relay_flow_question(f, &f->dialled);
+		j = relay_judge_again(q, shown, &f->name, f->taught);
 	}
+	return j;
+}
+
+size_t relay_flow_recheck(struct relay_flow *f)
+{
+	struct relay_question q;
+	struct relay_judgement j;
+
+	if (!f->recheck)
+		return 0;
+	f->recheck = false;
+	if (f->state == FLOW_REFUSED || f->state == FLOW_DEAD)
+		return 0;
+	j = judge_again(f, &q);
 	if (j.allowed)
-		return;
-	relay_refuse(f->guest, &q, j.rule, j.reason);
-	relay_flow_abort(f);
+		return RELAY_RECHECK_COST;
+	if (f->state == FLOW_CLOSING) {
+		relay_goodbye_now(f);
+	} else {
+		relay_refuse(f->guest, &q, j.rule, j.reason);
+		relay_flow_abort(f);
+	}
+	return RELAY_RECHECK_RESET_COST;
 }
 
 /* Return: 0 (under way), or -errno. */
@@ -248,15 +268,15 @@ undo:
 	return -e;
 }
 
-/* The next address to try: one of those that the same name taught, judged like the
- * first. False when there is none left. */
+/* The next address to try: another one of the name that taught the first, judged like
+ * that. False when there is none left, or no name had taught the first. */
 static bool next_address(struct relay_flow *f, struct endpoint *ret)
 {
 	const struct sandbox *s = f->guest->sandbox;
 	int64_t now_ms = loop_now_ms(f->guest->relay->loop);
 	struct endpoint to = { .port = f->asked.port };
 
-	while (f->name.size > 0 && f->next_other < RELAY_ADDRESSES_MAX &&
+	while (f->taught && f->next_other < RELAY_ADDRESSES_MAX &&
 	       learned_other_addr(s->learned, &f->name, &f->asked.addr, now_ms,
 				  f->next_other, &to.addr)) {
 		struct relay_question q = relay_flow_question(f, &to);
@@ -392,12 +412,9 @@ size_t relay_flow_run(struct relay_flow *f)
 {
 	size_t cost = RELAY_STEP_COST;
 
-	if (f->recheck) {
-		cost += RELAY_RECHECK_COST;
-		relay_flow_recheck(f);
-		if (f->state == FLOW_DEAD)
-			return cost + RELAY_RECHECK_RESET_COST;
-	}
+	cost += relay_flow_recheck(f);
+	if (f->state == FLOW_DEAD)
+		return cost;
 	if (f->state == FLOW_CLOSING || f->state == FLOW_REFUSED)
 		return relay_goodbye(f);
 	if (f->state == FLOW_DIALLING)
@@ -441,6 +458,7 @@ static bool flow_judge(struct relay_flow *f)
 	q = relay_flow_question(f, &f->asked);
 	j = relay_judge(&q);
 	f->name = j.name;
+	f->taught = j.taught;
 	f->opened_rule = j.rule;
 	if (!j.allowed)
 		relay_refuse(f->guest, &q, j.rule, j.reason);
@@ -466,6 +484,7 @@ static void flow_begin(struct relay_flow *f)
 	j = relay_judge_shown(&q, SHOWN_BYTES, &f->name, &f->name);
 	if (j.allowed) {
 		f->name = j.name;
+		f->taught = j.taught;
 		f->opened_rule = j.rule;
 		flow_dial(f, f->asked);
 	} else if (loop_timer_start(r->loop, &f->patience,

@@ -60,7 +60,9 @@ enum {
 	RELAY_SPARE_FLOWS = 128,      /* freed flows kept for the next connections */
 	RELAY_LOOK_BYTES = 16 * 1024, /* looked at to find a name */
 	RELAY_LOOK_MS = 5 * 1000,     /* in which it has to be there */
-	/* Of a flow under a new policy, of the turn's budget: judged, and reset. */
+	/* Flows under a new policy: their part of the turn's budget, and what one that is
+	 * judged, and one that is reset besides, takes of it. */
+	RELAY_RECHECK_BUDGET = RELAY_TURN_BUDGET / 2,
 	RELAY_RECHECK_COST = 2 * 1024,
 	RELAY_RECHECK_RESET_COST = 16 * 1024,
 	RELAY_GOODBYE_MS =
@@ -151,6 +153,7 @@ struct relay_flow {
 	uint32_t rule;
 	const char *reason;
 	struct dns_name name; /* that opened it, or that it showed; size 0: none */
+	bool taught;	      /* a look-up of @name had given the address */
 };
 TAILQ_HEAD(relay_flow_queue, relay_flow);
 static_assert(sizeof(struct relay_flow) <= 640, "a flow that is idle costs little");
@@ -166,8 +169,12 @@ struct relay_guest {
 	uint32_t flow_count, pipe_count;
 	struct rate new_flows; /* LIMIT_NEW_FLOWS_PER_SECOND */
 	LIST_ENTRY(relay_guest) link;
+	bool has_changed;	      /* its plan; it is in the relay's list of those */
+	struct relay_flow *unchecked; /* the next one to judge, and all behind it */
+	TAILQ_ENTRY(relay_guest) in_changed;
 };
 LIST_HEAD(relay_guest_list, relay_guest);
+TAILQ_HEAD(relay_guest_queue, relay_guest);
 
 struct relay {
 	struct loop *loop;
@@ -179,6 +186,7 @@ struct relay {
 	uint32_t pipe_count, pipes_max;
 	uint32_t spare_count;
 	struct relay_guest_list guests, dead_guests;
+	struct relay_guest_queue changed; /* whose flows are to be judged again */
 	struct relay_pipe_list pipes;
 	struct relay_flow_queue ready, dead;
 	LIST_HEAD(, relay_flow) spares;
@@ -201,8 +209,9 @@ void relay_flow_dial(struct relay_flow *f);
 /* Both sides are closed; @reset: with a reset. */
 void relay_flow_end(struct relay_flow *f, bool reset);
 void relay_flow_abort(struct relay_flow *f);
-/* Reset it if the plan, as it is now, doesn't allow it. */
-void relay_flow_recheck(struct relay_flow *f);
+/* If the plan has changed: reset it where the plan, as it is now, doesn't allow it.
+ * Return: what it costs of the turn's budget. */
+size_t relay_flow_recheck(struct relay_flow *f);
 void relay_flow_free(struct relay *r, struct relay_flow *f);
 /* What there is to judge about @to, which is the flow's own destination unless the
  * dial went elsewhere. */
@@ -232,6 +241,8 @@ void relay_refuse_shown(struct relay_flow *f, enum relay_refusal how,
  * answers that are due come first, and what the client asks now it asks again elsewhere.
  * Not a refusal. */
 void relay_hang_up(struct relay_flow *f);
+/* FLOW_CLOSING: the server gets and says no more, and the client is told. */
+void relay_goodbye_now(struct relay_flow *f);
 /* FLOW_CLOSING and FLOW_REFUSED. */
 size_t relay_goodbye(struct relay_flow *f);
 

@@ -250,6 +250,14 @@ void relay_hang_up(struct relay_flow *f)
 
 /* --- the goodbye --- */
 
+void relay_goodbye_now(struct relay_flow *f)
+{
+	relay_side_close(f, &f->server, true);
+	relay_way_done(f->guest, &f->up);
+	relay_way_done(f->guest, &f->down);
+	say(f);
+}
+
 /* What was let through goes to the server, then the end; its answers come back. */
 static size_t finish(struct relay_flow *f)
 {
@@ -266,10 +274,7 @@ static size_t finish(struct relay_flow *f)
 	if (f->client.failed) {
 		relay_flow_abort(f);
 	} else if (down == MOVE_END || down == MOVE_FAILED || f->out_of_patience) {
-		relay_side_close(f, &f->server, true);
-		relay_way_done(f->guest, &f->up);
-		relay_way_done(f->guest, &f->down);
-		say(f);
+		relay_goodbye_now(f);
 	} else if (down == MOVE_MORE || up == MOVE_MORE) {
 		relay_flow_queue(f);
 	}

@@ -20,13 +20,17 @@ static struct relay_judgement deny_unless(bool allowable, uint32_t rule,
 					 .allowable = allowable };
 }
 
-static struct relay_judgement allow(uint32_t rule, const struct dns_name *name)
+static struct relay_judgement allow(uint32_t rule)
 {
-	struct relay_judgement j = { .allowed = true, .rule = rule };
+	return (struct relay_judgement){ .allowed = true, .rule = rule };
+}
 
-	if (name)
-		j.name = *name;
-	return j;
+static struct relay_judgement allow_name(uint32_t rule, const struct dns_name *name,
+					 bool taught)
+{
+	return (struct relay_judgement){
+		.allowed = true, .rule = rule, .name = *name, .taught = taught
+	};
 }
 
 /* An address rule that is this one address, with this port: "127.0.0.1", "::1/128". The
@@ -112,7 +116,7 @@ static struct relay_judgement judge_names(const struct relay_question *q)
 
 	for (size_t i = 0; i < n; i++)
 		if (name_allows(q, &uses[i].name, &rule))
-			return allow(rule, &uses[i].name);
+			return allow_name(rule, &uses[i].name, true);
 	if (n > 0)
 		return deny(plan_match_name(q->plan, &uses[0].name).rule,
 			    "not on this port, or its name is no longer allowed");
@@ -128,14 +132,14 @@ static struct relay_judgement judge_rules(const struct relay_question *q)
 
 	if (v.rule != PLAN_NO_RULE)
 		return v.action == POLICY_ALLOW
-			       ? allow(v.rule, NULL)
+			       ? allow(v.rule)
 			       : deny(v.rule, "an address rule denies it");
 	j = judge_names(q);
 	if (j.allowed || v.action != POLICY_ALLOW)
 		return j;
 	if (!plan_port_list_has(q->plan, v.port_list, IPPROTO_TCP, q->to.port))
 		return deny(PLAN_NO_RULE, "a port that a rule has to name");
-	return allow(PLAN_NO_RULE, NULL);
+	return allow(PLAN_NO_RULE);
 }
 
 struct relay_judgement relay_judge(const struct relay_question *q)
@@ -170,10 +174,10 @@ static bool has_taught(const struct relay_question *q, const struct dns_name *na
 	return false;
 }
 
-/* @trusted: the address may be this name's, whether or not it is learned just now. */
+/* @taught: the name had taught the address, whether or not it is learned just now. */
 static struct relay_judgement judge_name(const struct relay_question *q,
 					 const struct plan_verdict *address,
-					 const struct dns_name *name, bool trusted)
+					 const struct dns_name *name, bool taught)
 {
 	struct plan_verdict v = plan_match_name(q->plan, name);
 
@@ -182,19 +186,20 @@ static struct relay_judgement judge_name(const struct relay_question *q,
 				   "the name is not allowed");
 	if (!plan_port_list_has(q->plan, v.port_list, IPPROTO_TCP, q->to.port))
 		return deny_unless(true, v.rule, "the rule does not list this port");
+	taught = taught || has_taught(q, name);
 	if (address->action == POLICY_ALLOW)
-		return allow(v.rule, name);
+		return allow_name(v.rule, name, taught);
 	if (!name_may_lead_to(q, v.flags))
 		return deny(v.rule, addr_special_name(addr_special(&q->to.addr)));
-	if (!trusted && !has_taught(q, name))
+	if (!taught)
 		return deny(v.rule, "this address was not looked up for the name");
-	return allow(v.rule, name);
+	return allow_name(v.rule, name, true);
 }
 
 static struct relay_judgement judge_no_name(const struct plan_verdict *address)
 {
 	if (address->action == POLICY_ALLOW && address->rule != PLAN_NO_RULE)
-		return allow(address->rule, NULL);
+		return allow(address->rule);
 	return deny(PLAN_NO_RULE, "no name is shown");
 }
 
@@ -210,7 +215,7 @@ static bool name_allows_bytes(const struct relay_question *q, const struct dns_n
 
 static struct relay_judgement judge_bytes(const struct relay_question *q,
 					  const struct plan_verdict *address,
-					  const struct dns_name *name)
+					  const struct dns_name *name, bool taught)
 {
 	struct learned_use uses[RELAY_JUDGE_NAMES_MAX];
 	uint32_t rule;
@@ -218,13 +223,13 @@ static struct relay_judgement judge_bytes(const struct relay_question *q,
 
 	if (address->action == POLICY_ALLOW &&
 	    (address->flags & PLAN_RAW || !is_web_port(q->to.port)))
-		return allow(address->rule, NULL);
-	if (name->size > 0 && name_allows_bytes(q, name, &rule))
-		return allow(rule, name);
+		return allow(address->rule);
+	if (taught && name_allows_bytes(q, name, &rule))
+		return allow_name(rule, name, true);
 	n = learned_find(q->learned, &q->to.addr, q->now_ms, uses, ARRAY_SIZE(uses));
 	for (size_t i = 0; i < n; i++)
 		if (name_allows_bytes(q, &uses[i].name, &rule))
-			return allow(rule, &uses[i].name);
+			return allow_name(rule, &uses[i].name, true);
 	if (is_web_port(q->to.port))
 		return deny(PLAN_NO_RULE, "no name is shown; the rule needs raw: true");
 	return deny_unless(true, PLAN_NO_RULE,
@@ -233,7 +238,7 @@ static struct relay_judgement judge_bytes(const struct relay_question *q,
 
 static struct relay_judgement judge_shown(const struct relay_question *q,
 					  enum relay_shown shown,
-					  const struct dns_name *name, bool trusted)
+					  const struct dns_name *name, bool taught)
 {
 	struct plan_verdict address =
 		plan_match_addr(q->plan, &q->to.addr, IPPROTO_TCP, q->to.port);
@@ -245,11 +250,11 @@ static struct relay_judgement judge_shown(const struct relay_question *q,
 		return deny(address.rule, kind);
 	switch (shown) {
 	case SHOWN_NAME:
-		return judge_name(q, &address, name, trusted);
+		return judge_name(q, &address, name, taught);
 	case SHOWN_NO_NAME:
 		return judge_no_name(&address);
 	case SHOWN_BYTES:
-		return judge_bytes(q, &address, name);
+		return judge_bytes(q, &address, name, taught);
 	default:
 		return deny(PLAN_NO_RULE, "nothing is shown");
 	}
@@ -263,13 +268,13 @@ struct relay_judgement relay_judge_shown(const struct relay_question *q,
 	bool is_opener = opened_by->size > 0 && dns_name_equal(name, opened_by);
 
 	if (shown == SHOWN_BYTES)
-		return judge_shown(q, shown, opened_by, true);
+		return judge_shown(q, shown, opened_by, opened_by->size > 0);
 	return judge_shown(q, shown, name, is_opener);
 }
 
 struct relay_judgement relay_judge_again(const struct relay_question *q,
 					 enum relay_shown shown,
-					 const struct dns_name *name)
+					 const struct dns_name *name, bool taught)
 {
 	struct plan_verdict v =
 		plan_match_addr(q->plan, &q->to.addr, IPPROTO_TCP, q->to.port);
@@ -277,10 +282,10 @@ struct relay_judgement relay_judge_again(const struct relay_question *q,
 	uint32_t rule;
 
 	if (plan_verify(q->plan) == POLICY_VERIFY_TLS && shown != SHOWN_NOTHING)
-		return judge_shown(q, shown, name, true);
+		return judge_shown(q, shown, name, taught);
 	j = relay_judge(q);
-	if (j.allowed || name->size == 0 || v.rule != PLAN_NO_RULE || forbidden_kind(q))
+	if (j.allowed || !taught || v.rule != PLAN_NO_RULE || forbidden_kind(q))
 		return j;
 	/* What the name taught has expired: only the name speaks for it now. */
-	return name_allows(q, name, &rule) ? allow(rule, name) : j;
+	return name_allows(q, name, &rule) ? allow_name(rule, name, true) : j;
 }

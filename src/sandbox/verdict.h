@@ -36,6 +36,7 @@ struct relay_judgement {
 	const char *reason;   /* why not; a constant text, NULL when allowed */
 	bool allowable;	      /* an allow rule for just this name and port would help */
 	struct dns_name name; /* that opened it; size 0: an address rule or the default */
+	bool taught;	      /* a look-up of @name gave the address */
 };
 
 struct relay_judgement relay_judge(const struct relay_question *q);
@@ -55,16 +56,18 @@ enum relay_shown {
  *  - TLS and HTTP without a name pass only where an address rule allows the address;
  *  - other bytes pass only where an address rule or the default action allows it, or a
  *    name's rule lists the port; and on web ports only if that rule says raw.
- * @name counts for SHOWN_NAME only. @opened_by, which may be of size 0, opened the flow:
- * that it taught the address counts on, after what it taught has expired. */
+ * @name counts for SHOWN_NAME only. @opened_by, which may be of size 0, opened the flow
+ * and had taught the address: that counts on, after what it taught has expired. */
 struct relay_judgement relay_judge_shown(const struct relay_question *q,
 					 enum relay_shown shown,
 					 const struct dns_name *name,
 					 const struct dns_name *opened_by);
 
 /* For a flow that is open already, after a change of the plan: @name (may be of size 0)
- * opened it or was shown, whether or not what it taught has expired since. Under
- * `verify: tls`, SHOWN_NOTHING is a flow that is still to be judged. */
+ * opened it or was shown. @taught: it had taught the address then, which counts on after
+ * that has expired; a name that was only claimed, where something else let the address
+ * through, has to teach it now. Under `verify: tls`, SHOWN_NOTHING is a flow that is
+ * still to be judged. */
 struct relay_judgement relay_judge_again(const struct relay_question *q,
 					 enum relay_shown shown,
-					 const struct dns_name *name);
+					 const struct dns_name *name, bool taught);

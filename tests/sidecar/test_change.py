@@ -3,16 +3,21 @@
 import json
 import random
 import socket
+import struct
+import subprocess
 import threading
 import time
 
 import pytest
 
 from world import expect
+from world.capture import parse
 from world.sidecar import Flow, end_input, wait_for
 
-RST = 4
+FIN, ACK = 1, 16
 HAMMER = f"{__file__.rpartition('/')[0]}/app_hammer.py"
+UPLOAD = f"{__file__.rpartition('/')[0]}/app_upload.py"
+SINK = f"{__file__.rpartition('/')[0]}/../world/sink.py"
 
 
 def test_H6_a_revoked_flow_is_reset_with_its_next_packet(pod, guarded, world, site):
@@ -182,15 +187,17 @@ class Watch:
     def __init__(self, pod, names):
         self.pod, self.names, self.leaks = pod, names, []
 
-    @staticmethod
-    def is_the_kernels(p):
-        """No byte of the app's: the reset of what the relay carried to a place that is forbidden now, and the error
-        that answers a late datagram of the other side's."""
-        return (p.flags & RST and not p.payload) or (p.proto, p.sport) in (("icmp", 3), ("icmp6", 1))
+    def is_the_kernels(self, p):
+        """No byte of the app's, and no word of Weir's: the acknowledgement of the other side's FIN, which comes after our
+        own, and the error that answers a late datagram of the other side's."""
+        if p.proto == "tcp" and p.flags == ACK and not p.payload:
+            return any(q.flags & FIN and (q.sport, q.dport, q.dst) == (p.sport, p.dport, p.dst)
+                       for q in self.pod.capture._seen)
+        return (p.proto, p.sport) in (("icmp", 3), ("icmp6", 1))
 
     def window(self, forbidden, seconds):
         """For @seconds nothing may leave for @forbidden addresses, nor a question for their names."""
-        self.pod.packets(settle=0.003)   # what was under way when the change was answered
+        self.pod.packets(settle=0)
         start = len(self.pod.capture._seen)
         time.sleep(seconds)
         self.pod.capture._drain()
@@ -238,6 +245,91 @@ def test_H6_200_random_changes_under_load_leak_nothing(pod, guarded, world, mode
     assert watch.leaks == [], f"seed {seed}: {watch.leaks[:5]} of {len(watch.leaks)}"
     assert all(min(c) > 0 for c in counts.values()), counts
     assert side.get("/status").json()["mode"].startswith("dns+nftables")
+
+
+class Stamped:
+    """What leaves a pod from now on, each packet with the kernel's time of it."""
+
+    def __init__(self, pod):
+        self._pod = pod
+        self._sock = pod.world.internet.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+        self._sock.setsockopt(socket.SOL_SOCKET, 33, 256 << 20)  # SO_RCVBUFFORCE
+        self._sock.setsockopt(socket.SOL_SOCKET, 35, 1)  # SO_TIMESTAMPNS
+        self._sock.bind((pod.net, 3))
+        self._sock.setblocking(False)
+
+    def packets(self, address):
+        """[(time in ns, Packet)] for @address."""
+        found = []
+        while True:
+            try:
+                frame, control, _, _ = self._sock.recvmsg(65600, 64)
+            except BlockingIOError:
+                break
+            p = parse(frame)
+            if p.src == self._pod.ip4 and p.dst == address:
+                seconds, ns = struct.unpack("qq", control[0][2])
+                found.append((seconds * 10**9 + ns, p))
+        assert struct.unpack("II", self._sock.getsockopt(263, 6, 8))[1] == 0  # SOL_PACKET, PACKET_STATISTICS
+        self._sock.close()
+        return found
+
+
+@pytest.mark.parametrize("default", ["deny", "allow"])
+@pytest.mark.parametrize("count", [1, 1000])
+def test_H6_nothing_of_a_revoked_upload_leaves_after_the_answer(pod, guarded, count, default):
+    """The relay's sockets hold what the app has sent long ago: they are cut before the caller hears that all is done."""
+    address, port = "93.254.1.1", 7100
+    side = guarded(f"allow {address}", "allow 93.254.2.2", mode="dns+nft+tls", default=default)
+    sink = subprocess.Popen(pod.world.internet.command("/usr/bin/python3", SINK, str(port)), stdout=subprocess.PIPE)
+    assert sink.stdout.readline() == b"up\n"
+    try:
+        stays = Flow(pod, "93.254.2.2")
+        upload = pod.start("/usr/bin/python3", "-IS", UPLOAD, address, port, count)
+        assert upload.line() == "up"
+        seen = Stamped(pod)
+        time.sleep(0.3)
+        side.post("allow 93.254.2.2", f"deny {address}", default=default)
+        answered = time.time_ns()
+        assert upload.line() == "all cut"
+        packets = seen.packets(address)
+        assert sum(len(p.payload) for t, p in packets if t <= answered) > 10_000
+        late = [p for t, p in packets if t > answered]
+        assert late == [], [(t - answered, p.sport, p.flags, len(p.payload)) for t, p in packets if p.sport in {q.sport for q in late}][-12:]
+        assert stays.say() == "got"
+    finally:
+        sink.kill()
+        sink.communicate()
+
+
+LIAR = """import socket, sys
+s = socket.create_connection((sys.argv[1], 7007), 3)
+s.sendall(f"POST / HTTP/1.1\\r\\nHost: {sys.argv[2]}\\r\\nContent-Length: 100000\\r\\n\\r\\n".encode())
+print('open' if s.recv(999) else 'closed', flush=True)
+for line in sys.stdin:
+    try:
+        s.sendall(line.encode())
+        print('got' if s.recv(999) else 'closed', flush=True)
+    except OSError as e:
+        print(type(e).__name__, flush=True)
+"""
+
+
+@pytest.mark.parametrize("before", [("allow 93.254.3.0/24",), ("default",)], ids=["a range", "everything"])
+def test_a_claimed_name_does_not_outlive_what_let_it_through(pod, guarded, site, before):
+    """E18: a connection to any address may claim a name that is allowed; only one that the name had taught stays open."""
+    allowed = f"allow {site.name}"
+    side = guarded(allowed, *[r for r in before if r != "default"], mode="dns+nft+tls",
+                   default="allow" if "default" in before else "deny")
+    pod.probe(["dns", site.name])
+    honest, liar = [pod.start("/usr/bin/python3", "-IS", "-c", LIAR, a, site.name) for a in (site.v4, "93.254.3.3")]
+    assert honest.line() == liar.line() == "open"
+    side.post(allowed)
+    start = len(pod.packets())
+    for flow in honest, liar:
+        flow.say("secret\n")
+    assert honest.line() == "got" and liar.line() == "ConnectionResetError"
+    assert not [p for p in pod.packets()[start:] if p.dst == "93.254.3.3" and p.payload]
 
 
 def test_changes_from_many_callers_are_one_after_the_other(pod, guarded):

@@ -970,6 +970,34 @@ static void test_a_new_policy_cuts_by_the_name_that_was_shown(void **state)
 	hang_up(&evil);
 }
 
+/* Where a rule for addresses lets a connection through it may claim any allowed name. */
+static void test_a_claimed_name_carries_no_flow_over_a_change(void **state)
+{
+	static const char *const open[] = { "verify tls", "allow " GOOD, "allow " EVIL,
+					    "allow 93.184.216.0/24", NULL };
+	struct way honest, liar;
+
+	world_set_plan(&w, open);
+	honest = dial(FAR_A, 80);
+	liar = dial(FAR_B, 80);
+	say(honest.client, GET(GOOD));
+	say(liar.client, GET(GOOD));
+	honest.server = world_accept(&w, honest.listener);
+	liar.server = world_accept(&w, liar.listener);
+	expect_text(honest.server, GET(GOOD));
+	expect_text(liar.server, GET(GOOD));
+	world_set_plan(&w, (const char *const[]){ "verify tls", "allow " GOOD, NULL });
+	relay_recheck(w.relay, &w.sandbox);
+	expect_reset(liar.client);
+	expect_reset(liar.server);
+	say(honest.client, GET(GOOD));
+	expect_text(honest.server, GET(GOOD));
+	close(honest.client);
+	close(honest.server);
+	close(honest.listener);
+	hang_up(&liar);
+}
+
 static void test_a_client_that_says_nothing_and_leaves_is_no_event(void **state)
 {
 	struct way p = dial(FAR_A, 443);
@@ -1016,6 +1044,7 @@ int main(void)
 		T(a_name_inside_of_a_connection_counts_too),
 		T(requests_in_a_tunnel_are_judged),
 		T(a_new_policy_cuts_by_the_name_that_was_shown),
+		T(a_claimed_name_carries_no_flow_over_a_change),
 		T(a_client_that_says_nothing_and_leaves_is_no_event),
 	};
 

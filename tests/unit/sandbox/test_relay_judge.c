@@ -309,9 +309,53 @@ static void test_an_open_flow_is_judged_by_its_name(void **state)
 
 		memcpy(row.rules, again[i].rules, sizeof(row.rules));
 		q = question_of(&row);
-		if (relay_judge_again(&q, SHOWN_NOTHING, &name).allowed !=
+		if (relay_judge_again(&q, SHOWN_NOTHING, &name, true).allowed !=
 		    again[i].allowed)
 			fail_msg("%s", again[i].what);
+	}
+}
+
+/* A name that was only claimed, where a rule for the address let it through. */
+static void test_a_claimed_name_carries_no_flow_over_a_change(void **state)
+{
+	static const struct {
+		const char *rules[RULES_MAX + 1];
+		const char *taught_now;
+		bool allowed;
+	} again[] = {
+		{ { "allow a.example.com" }, NULL, false },
+		{ { "allow a.example.com" }, "b.example.com", false },
+		{ { "allow a.example.com" }, "a.example.com", true },
+		{ { "allow a.example.com", "allow 93.184.216.10" }, NULL, true },
+		{ { "allow b.example.com", "default allow" }, NULL, true },
+		{ { "deny a.example.com", "default allow" }, NULL, false },
+	};
+	struct dns_name name;
+
+	assert_int_equal(dns_name_parse(text_of("a.example.com"), &name), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(again); i++) {
+		struct row row = { .to = "93.184.216.10",
+				   .port = 443,
+				   .taught = {
+					   { again[i].taught_now, "93.184.216.10" } } };
+		struct relay_question q;
+		struct relay_judgement j;
+
+		memcpy(row.rules, again[i].rules, sizeof(row.rules));
+		row.rules[2] = "verify tls";
+		if (!row.rules[1])
+			row.rules[1] = "allow unused.example.com";
+		q = question_of(&row);
+		j = relay_judge_again(&q, SHOWN_NAME, &name, false);
+		if (j.allowed != again[i].allowed)
+			fail_msg("row %zu: %s", i, j.allowed ? "allowed" : j.reason);
+		assert_int_equal(j.taught, again[i].taught_now && j.allowed);
+		/* Nor does it under verify: dns. */
+		row.rules[2] = NULL;
+		q = question_of(&row);
+		if (!again[i].allowed && again[i].rules[0][0] == 'a')
+			assert_false(
+				relay_judge_again(&q, SHOWN_NAME, &name, false).allowed);
 	}
 }
 
@@ -492,6 +536,7 @@ int main(void)
 		cmocka_unit_test(test_destinations_are_judged),
 		cmocka_unit_test(test_the_zero_judgement_denies),
 		cmocka_unit_test(test_an_open_flow_is_judged_by_its_name),
+		cmocka_unit_test(test_a_claimed_name_carries_no_flow_over_a_change),
 		cmocka_unit_test(test_what_is_shown_is_judged),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
