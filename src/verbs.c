@@ -11,6 +11,7 @@
 #include "run/config.h"
 #include "run/doctor.h"
 #include "run/report.h"
+#include "supervisor/program.h"
 #include "tools/attach.h"
 #include "tools/events.h"
 #include "tools/inject.h"
@@ -93,7 +94,7 @@ static int verb_events(int argc, char **argv, const struct cli_hooks *hooks)
 {
 	struct err err = { 0 };
 
-	if (hooks->become(CLI_EVENTS_PROGRAM, argv, &err) < 0)
+	if (hooks->become(PROGRAM_EVENTS, argv, &err) < 0)
 		log_error("%s", err.text);
 	return RUN_STATUS_FAILED;
 }

@@ -447,7 +447,7 @@ static int start(struct warden *w, struct err *err)
 	if (r == 0 && k->spec->postgres)
 		r = helper_check(k->postgres.name, err);
 	if (r == 0 && k->spec->review_command)
-		r = helper_check(k->review.name, err);
+		r = helper_check(PROGRAM_EVENTS, err);
 	/* Before there is anything that it would have to close. */
 	if (r == 0)
 		r = porter_start(&w->porter, err);

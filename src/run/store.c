@@ -24,9 +24,11 @@ static pid_t start(const char *directory, int end)
 {
 	char *copy = strdup(directory);
 	char *args[] = { copy, NULL };
-	const struct helper h = {
-		.program = "weir-store", .args = args, .fds = &end, .fd_count = 1
-	};
+	const struct helper h = { .program = PROGRAM_EVENTS,
+				  .service = "store",
+				  .args = args,
+				  .fds = &end,
+				  .fd_count = 1 };
 	pid_t pid = copy ? helper_start(&h) : -ENOMEM;
 
 	free(copy);
@@ -55,7 +57,7 @@ static int find_directory(const char *name, struct path *ret, struct err *err)
 
 static int open_store(struct run_store *s, const char *directory, struct err *err)
 {
-	int fds[2], r = helper_check("weir-store", err);
+	int fds[2], r = helper_check(PROGRAM_EVENTS, err);
 	pid_t pid;
 
 	if (r < 0)
@@ -66,7 +68,7 @@ static int open_store(struct run_store *s, const char *directory, struct err *er
 	close(fds[1]);
 	if (pid < 0) {
 		close(fds[0]);
-		return err_sys(err, pid, "cannot start weir-store");
+		return err_sys(err, pid, "cannot start " PROGRAM_EVENTS);
 	}
 	*s = (struct run_store){ .pid = pid, .fd = fds[0] };
 	snprintf(s->sandbox, sizeof(s->sandbox), "run-%d", (int)getpid());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* run/store - the events of a run, kept in a store as a sidecar's are. Only when it
- * is asked for: a program of its own, weir-store, has SQLite and writes, so that no other
- * run waits for that library. */
+ * is asked for: a program of its own, weir-events, has SQLite and writes, so that no
+ * other run waits for that library. */
 #pragma once
 
 #include <sys/types.h>

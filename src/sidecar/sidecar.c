@@ -227,7 +227,7 @@ static int start(struct keeper *k, struct err *err)
 	if (r == 0 && k->spec->postgres)
 		r = helper_check(k->postgres.name, err);
 	if (r == 0 && k->spec->review_command)
-		r = helper_check(k->review.name, err);
+		r = helper_check(PROGRAM_EVENTS, err);
 	if (r == 0)
 		r = keeper_open(k->spec, &k->held, err);
 	if (r < 0)

@@ -373,7 +373,8 @@ static void start_postgres(struct keeper *k)
 
 static void start_review(struct keeper *k)
 {
-	const struct helper helper = { .program = k->review.name,
+	const struct helper helper = { .program = PROGRAM_EVENTS,
+				       .service = "review-command",
 				       .args = k->warden ? k->spec->argv
 							 : k->spec->argv + 1 };
 	pid_t pid;

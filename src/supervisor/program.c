@@ -44,10 +44,12 @@ int helper_check(const char *program, struct err *err)
 	return r < 0 ? err_sys(err, r, "cannot find %s", program) : 0;
 }
 
-/* @ret holds HELPER_ARGS_MAX + 2. */
-static int arguments(char *name, char *const *args, char **ret)
+/* @service may be NULL. @ret holds HELPER_ARGS_MAX + 3. */
+static int arguments(char *name, char *service, char *const *args, char **ret)
 {
 	*ret++ = name;
+	if (service)
+		*ret++ = service;
 	for (size_t i = 0; args && args[i]; i++) {
 		if (i == HELPER_ARGS_MAX)
 			return -E2BIG;
@@ -60,13 +62,13 @@ static int arguments(char *name, char *const *args, char **ret)
 int helper_become(const char *program, char *const *args, struct err *err)
 {
 	char path[PATH_MAX], name[NAME_SIZE];
-	char *argv[HELPER_ARGS_MAX + 2];
+	char *argv[HELPER_ARGS_MAX + 3];
 	int r = find(program, path);
 
 	if (r < 0)
 		return err_sys(err, r, "cannot find %s", program);
 	snprintf(name, sizeof(name), "%s", program);
-	r = arguments(name, args, argv);
+	r = arguments(name, NULL, args, argv);
 	if (r == 0) {
 		execv(path, argv);
 		r = -errno;
@@ -77,13 +79,14 @@ int helper_become(const char *program, char *const *args, struct err *err)
 /* In the child. Return: -errno, it could not be started. */
 static int become(const struct helper *h, pid_t parent)
 {
-	char path[PATH_MAX], name[NAME_SIZE];
-	char *argv[HELPER_ARGS_MAX + 2];
+	char path[PATH_MAX], name[NAME_SIZE], service[NAME_SIZE];
+	char *argv[HELPER_ARGS_MAX + 3];
 	sigset_t none;
 	int r;
 
 	snprintf(name, sizeof(name), "%s", h->program);
-	r = arguments(name, h->args, argv);
+	snprintf(service, sizeof(service), "%s", h->service ? h->service : "");
+	r = arguments(name, h->service ? service : NULL, h->args, argv);
 	if (r == 0)
 		r = find(h->program, path);
 	if (r == 0)

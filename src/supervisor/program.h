@@ -7,8 +7,13 @@
 
 #include "base/err.h"
 
+/* It has the store's library: it shows, keeps and decides, and runs the review command.
+ */
+#define PROGRAM_EVENTS "weir-events"
+
 struct helper {
 	const char *program; /* "weir-control" */
+	const char *service; /* the first argument, or NULL */
 	char *const *args;   /* behind the program's name; NULL-ended */
 	const int *fds;	     /* from PLACE_FIRST up; all else is closed but 0 to 2 */
 	size_t fd_count;

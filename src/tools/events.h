@@ -8,8 +8,7 @@
 
 #include "sys/options.h"
 
-#define CLI_EVENTS_PROGRAM "weir-events"
-#define CLI_REVIEW_WORDS   "list|show|accept|dismiss"
+#define CLI_REVIEW_WORDS "list|show|accept|dismiss"
 
 struct events_spec {
 	const char *state_dir; /* NULL: the default */

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "dns/name.h"
+#include "supervisor/program.h"
 #include "sys/term.h"
 #include "tools/events_show.h"
 
@@ -169,6 +170,13 @@ static int run(struct show *s, int argc, char **argv)
 	return status;
 }
 
+/* What other processes of Weir's start this program for: it alone has the store's library
+ * and may write to it. */
+static const struct {
+	const char *name;
+	int (*main)(int argc, char **argv);
+} services[] = { { "store", events_store }, { "review-command", review_command } };
+
 int main(int argc, char **argv)
 {
 	struct show s = { .colour = term_has_colour(stdout),
@@ -176,7 +184,10 @@ int main(int argc, char **argv)
 			  .width = term_width(stdout) };
 	int status;
 
-	prctl(PR_SET_NAME, CLI_EVENTS_PROGRAM);
+	for (size_t i = 0; i < ARRAY_SIZE(services); i++)
+		if (argc > 1 && strcmp(argv[1], services[i].name) == 0)
+			return services[i].main(argc - 1, argv + 1);
+	prctl(PR_SET_NAME, PROGRAM_EVENTS);
 	status = run(&s, argc - 1, argv + 1);
 	arena_done(&s.arena);
 	return status;

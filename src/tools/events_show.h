@@ -60,3 +60,8 @@ const char *show_who(const struct show *s);
 int live_accept(struct show *s, const struct review *t, struct err *err) MUST_CHECK;
 /* @text as people may see it, in @buf of TEXT_ESCAPED_SIZE. */
 const char *show_text(const char *text, char *buf);
+
+/* events_store.c and review_command.c: services that other processes of Weir's start.
+ * @argv[0] is the service. Return: the exit status. */
+int events_store(int argc, char **argv);
+int review_command(int argc, char **argv);

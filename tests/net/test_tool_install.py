@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).resolve().parents[2]
-PROGRAMS = {"weir-control", "weir-events", "weir-postgres", "weir-review", "weir-store", "weir-webhook"}
+PROGRAMS = {"weir-control", "weir-events", "weir-postgres", "weir-webhook"}
 ZSH = """
 fpath=("$1" $fpath)
 autoload -U compinit && compinit -D -u

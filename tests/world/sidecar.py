@@ -300,7 +300,7 @@ class Pod:
         return side
 
 
-PROGRAMS = ("weir", "weir-control", "weir-events", "weir-review", "weir-webhook", "weir-postgres")
+PROGRAMS = ("weir", "weir-control", "weir-events", "weir-webhook", "weir-postgres")
 
 
 def programs(world, file_caps=False):
@@ -447,9 +447,9 @@ class Sidecar:
             for child in pathlib.Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split():
                 with contextlib.suppress(OSError):
                     program = os.path.basename(os.readlink(f"/proc/{child}/exe"))
-                    if program == "weir":  # its engine or its witness, once it has said so
+                    if program in ("weir", "weir-events"):  # engine, witness, review command, once it has said so
                         program = pathlib.Path(f"/proc/{child}/comm").read_text().strip()
-                    if program != "weir":
+                    if program not in ("weir", "weir-events"):
                         found[{"weir-engine": "engine", "weir-control": "control",
                                "weir-witness": "witness"}.get(program, program)] = int(child)
         return found

@@ -217,7 +217,7 @@ class World:
             if not self._program.exists():
                 raise AssertionError(f"{self._program} does not exist: build it, or set WEIR")
             copy.parent.mkdir(exist_ok=True)
-            for name in ("weir-events", "weir-store", "weir"):
+            for name in ("weir-events", "weir"):
                 beside = self._program.resolve().parent / name
                 source = self._program if name == "weir" else beside
                 if source.exists():

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* weir-review: for each review task that opens, run the operator's command, with the task
- * as JSON on its standard input. It takes the options of `weir sidecar` or `weir daemon`,
- * whose keeper starts it, ends it, and starts it again.
+/* weir-events review-command: for each review task that opens, run the operator's
+ * command, with the task as JSON on its standard input. It takes the options of `weir
+ * sidecar` or `weir daemon`, whose supervisor starts it, ends it, and starts it again.
  *
  * HOW IT WORKS
  * The store knows who was told, and is the queue: tasks are taken from it as there is
@@ -10,6 +10,8 @@
  * decided. What ran when this process was killed is run again. Nothing that a sandbox
  * chose stands in an argument or in the environment: both are fixed, and the JSON is
  * plain ASCII. No capability is left, for this process and for commands. */
+#include "tools/events_show.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -215,7 +217,7 @@ static void begin_anew(const struct teller *t)
 	review_close(store);
 }
 
-int main(int argc, char **argv)
+int review_command(int argc, char **argv)
 {
 	static struct sidecar_spec spec;
 	bool is_daemon;
@@ -225,14 +227,13 @@ int main(int argc, char **argv)
 	if (cli_helper_parse(argc, argv, &is_daemon, &spec, &err) < 0 ||
 	    !spec.review_command) {
 		log_error("%s", err.text[0] ? err.text
-					    : "weir-review is started by Weir, not by "
-					      "hand");
+					    : "this is started by Weir, not by hand");
 		return 2;
 	}
 	prctl(PR_SET_NAME, "weir-review");
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
 	    capabilities_keep(0, &err) < 0) {
-		log_error("weir-review: cannot give up capabilities");
+		log_error("the review command: cannot give up capabilities");
 		return 1;
 	}
 	t.command = spec.review_command;

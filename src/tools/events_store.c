@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* weir-store DIRECTORY: rows come over descriptor 3, a socket, and go into the store.
- * Started by `weir run --state-dir`, and ends when that closes the socket. */
+/* weir-events store DIRECTORY: rows come over descriptor 3, a socket, and go into the
+ * store. Started by `weir run --state-dir`, and ends when that closes the socket. */
+#include "tools/events_show.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -60,7 +62,7 @@ static void keep_all(struct sqlite_writer *w)
 	}
 }
 
-int main(int argc, char **argv)
+int events_store(int argc, char **argv)
 {
 	struct sqlite_config config = { .directory = argc == 2 ? argv[1] : NULL };
 	struct sqlite_writer *w = NULL;
@@ -68,7 +70,7 @@ int main(int argc, char **argv)
 	struct err err = { 0 };
 
 	if (!config.directory || !is_channel(CHANNEL)) {
-		log_error("weir-store is started by Weir, not by hand");
+		log_error("this is started by `weir run`, not by hand");
 		return 2;
 	}
 	prctl(PR_SET_NAME, "weir-store");
