@@ -18,6 +18,8 @@
 
 #define STAGE_TOP   VIEW_STAGE "/top"
 #define STAGE_LAYER VIEW_STAGE "/layer"
+#define SYS_CGROUP  "/sys/fs/cgroup"
+#define SYS_LINKS   "/sys/class/net"
 
 static const char resolv_conf[] = "nameserver 127.0.0.1\noptions edns0\n";
 
@@ -537,13 +539,33 @@ static int make_private_places(struct view *v, struct err *err)
 	return r < 0 ? r : make_run(err);
 }
 
+/* One of the sandbox's own network namespace, and of what is mounted in the host's the
+ * control groups alone: programs look there for their limits. Where the host's is partly
+ * hidden, as in containers, the kernel allows no other: then the host's without the list
+ * of its links. */
+static int show_sys(struct view *v, struct err *err)
+{
+	unsigned long flags = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
+	const char *path = SYS_CGROUP, *where = VIEW_ROOT SYS_CGROUP;
+	int r = view_count_mount(v, err);
+
+	if (r < 0)
+		return r;
+	if (mount("sysfs", VIEW_ROOT "/sys", "sysfs", flags, NULL) < 0) {
+		r = bind_readonly(v, "/sys", VIEW_ROOT "/sys", err);
+		path = VIEW_EMPTY;
+		where = VIEW_ROOT SYS_LINKS;
+	}
+	return r == 0 && is_directory(where) ? bind_readonly(v, path, where, err) : r;
+}
+
 static int make_sys(struct view *v, struct err *err)
 {
 	if (!v->root &&
 	    (mkdir(VIEW_ROOT "/proc", 0755) < 0 || mkdir(VIEW_ROOT "/dev", 0755) < 0 ||
 	     mkdir(VIEW_ROOT "/sys", 0755) < 0))
 		return err_sys(err, -errno, "cannot create the sandbox's /proc");
-	return is_directory("/sys") ? bind_readonly(v, "/sys", VIEW_ROOT "/sys", err) : 0;
+	return is_directory("/sys") ? show_sys(v, err) : 0;
 }
 
 static int open_root(struct view *v, struct err *err)

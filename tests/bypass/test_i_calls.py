@@ -255,3 +255,30 @@ def test_I6_a_crash_starts_nothing_outside(inside):
         names = seen()
     assert "weir-out" in names and "weir-in" not in names, (names, done)
     assert done.text == "(1, 1)\n", done
+
+
+SYS = """
+import json, os, socket
+print(json.dumps([sorted(os.listdir("/sys/class/net")), sorted(name for _, name in socket.if_nameindex()),
+                  sorted(os.listdir("/sys/fs/cgroup")), os.path.exists("/sys/devices/virtual/net/" + os.listdir("/sys/class/net")[0])]))
+"""
+
+
+def test_I8_sys_shows_the_sandboxs_own_links(attack, world, user):
+    """The machine's control groups are there, for programs that look for their limits."""
+    outside = json.loads(subprocess.run([*PYTHON, SYS], capture_output=True, check=True).stdout)
+    links, own, groups, _ = json.loads(attack.run(*PYTHON, SYS, user=user).text)
+    assert links == own and own != outside[1] and groups == outside[2], (links, own, outside)
+
+
+def test_I8_sys_is_read_only(attack, user):
+    done = attack.run("sh", "-c", "cat /proc/mounts; touch /sys/x /sys/fs/cgroup/x", user=user)
+    mounts = [line.split() for line in done.text.splitlines() if line.split()[1].startswith("/sys")]
+    assert mounts and all("ro" in fields[3].split(",") for fields in mounts) and done.err.count(b"Read-only") == 2, done
+
+
+def test_I8_where_sys_is_partly_hidden_no_links_are_listed(world, user):
+    """As in containers, where the kernel allows no other."""
+    done = world.run(*PYTHON, "import os; print(os.listdir('/sys/class/net'), os.listdir('/sys/kernel/mm'))", user=user,
+                     mounts=("mount -t tmpfs none /sys/kernel/mm",))
+    assert done.text == "[] []\n", done
