@@ -43,6 +43,14 @@ static bool is_known(struct text word, bool may_grow)
 	return false;
 }
 
+/* @word is, or may become, the first of a PROXY header. */
+static bool begins_proxy(struct text word)
+{
+	static const char proxy[] = "PROXY";
+
+	return word.len < sizeof(proxy) && memcmp(word.ptr, proxy, word.len) == 0;
+}
+
 static bool is_known_exactly(struct text word)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
@@ -96,9 +104,11 @@ static enum first_kind text_kind(struct text t, const char **ret_reason)
 
 	while (word.len < t.len && !is_space(t.ptr[word.len]))
 		word.len++;
-	if (word.len == t.len)
-		return looks_like_method(word) || is_known(word, true) ? FIRST_NEED_MORE
-								       : FIRST_NEITHER;
+	if (word.len == t.len) {
+		if (is_known(word, true) || begins_proxy(word))
+			return FIRST_NEED_MORE;
+		return looks_like_method(word) ? FIRST_WORD : FIRST_NEITHER;
+	}
 	if (text_equal(word, "PROXY")) {
 		*ret_reason = proxy_header;
 		return FIRST_BAD;
@@ -110,7 +120,7 @@ static enum first_kind text_kind(struct text t, const char **ret_reason)
 	if (t.ptr[word.len] == '\r' ||
 	    (!looks_like_method(word) && !is_known(word, false)))
 		return names_http(t) ? FIRST_HTTP : FIRST_NEITHER;
-	return FIRST_NEED_MORE;
+	return is_known(word, false) ? FIRST_NEED_MORE : FIRST_WORD;
 }
 
 static enum first_kind plain_kind(struct text t, const char **ret_reason)
@@ -137,10 +147,11 @@ static bool is_proxy_v2(struct text t)
 	return t.len >= sizeof(mark) && memcmp(t.ptr, mark, sizeof(mark)) == 0;
 }
 
-static enum first_kind more_or_bad(size_t size, const char **ret_reason)
+static enum first_kind more_or_bad(enum first_kind kind, size_t size,
+				   const char **ret_reason)
 {
 	if (size < FIRST_LINE_MAX)
-		return FIRST_NEED_MORE;
+		return kind;
 	*ret_reason = "a first line over 16 KiB";
 	return FIRST_BAD;
 }
@@ -155,14 +166,16 @@ enum first_kind first_kind(const uint8_t *bytes, size_t size, const char **ret_r
 		t.len--;
 	}
 	if (t.len == 0)
-		return more_or_bad(size, ret_reason);
+		return more_or_bad(FIRST_NEED_MORE, size, ret_reason);
 	if (is_proxy_v2((struct text){ (const char *)bytes, size })) {
 		*ret_reason = proxy_header;
 		return FIRST_BAD;
 	}
 	kind = plain_kind(t, ret_reason);
-	if (kind == FIRST_NEED_MORE)
-		return more_or_bad(size, ret_reason);
+	if (kind == FIRST_WORD && t.len < size)
+		kind = FIRST_NEED_MORE;
+	if (kind == FIRST_NEED_MORE || kind == FIRST_WORD)
+		return more_or_bad(kind, size, ret_reason);
 	if (t.len == size || (kind != FIRST_TLS && kind != FIRST_HTTP))
 		return kind;
 	*ret_reason = hidden;

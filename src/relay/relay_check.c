@@ -52,12 +52,12 @@ static bool look(struct relay_flow *f, struct relay_side *side, size_t most,
 	return true;
 }
 
-static void be_patient(struct relay_flow *f)
+static void be_patient(struct relay_flow *f, int64_t ms)
 {
 	struct loop *loop = f->guest->relay->loop;
 
 	if (f->patience.slot == 0 &&
-	    loop_timer_start(loop, &f->patience, loop_now_ms(loop) + RELAY_LOOK_MS) < 0)
+	    loop_timer_start(loop, &f->patience, loop_now_ms(loop) + ms) < 0)
 		f->out_of_patience = true;
 }
 
@@ -78,7 +78,7 @@ static void await_more(struct relay_flow *f, const struct sight *sight)
 	}
 	f->client.readable = false;
 	if (f->http.phase == HTTP_PHASE_HEAD) /* a body may take its time */
-		be_patient(f);
+		be_patient(f, RELAY_LOOK_MS);
 }
 
 static const struct endpoint *destination(const struct relay_flow *f)
@@ -462,9 +462,31 @@ static void check_nameless(struct relay_flow *f)
 		check_bytes(f);
 }
 
+/* A word that may be a method's or another protocol's, without the end of its line. Where
+ * bytes may pass, a server that speaks first, or a client that says no more, tells: they
+ * are bytes. */
+static void check_word(struct relay_flow *f, const struct sight *sight)
+{
+	bool may_pass = f->tunnel || f->dials > 0;
+
+	if (!f->word)
+		stop_waiting(f);
+	f->word = true;
+	if (!may_pass) {
+		await_more(f, sight);
+	} else if (f->answered || f->out_of_patience || sight->at_end) {
+		f->out_of_patience = false;
+		check_nameless(f);
+	} else {
+		f->client.readable = false;
+		be_patient(f, RELAY_WORD_MS);
+	}
+}
+
 static void check_first(struct relay_flow *f, const struct sight *sight)
 {
 	const char *reason = "";
+	enum first_kind kind;
 
 	if (sight->size == 0) {
 		if (f->state == FLOW_ACCEPTED)
@@ -473,9 +495,17 @@ static void check_first(struct relay_flow *f, const struct sight *sight)
 			check_nameless(f);
 		return;
 	}
-	switch (first_kind(sight->bytes, sight->size, &reason)) {
+	kind = first_kind(sight->bytes, sight->size, &reason);
+	if (f->word && kind != FIRST_WORD) {
+		f->word = false;
+		stop_waiting(f);
+	}
+	switch (kind) {
 	case FIRST_NEED_MORE:
 		await_more(f, sight);
+		return;
+	case FIRST_WORD:
+		check_word(f, sight);
 		return;
 	case FIRST_TLS:
 		check_tls(f, sight);
@@ -533,6 +563,12 @@ static bool is_waiting(const struct relay_flow *f)
 	       f->check == CHECK_HTTP;
 }
 
+/* What was a word is looked at again, though nothing came behind it. */
+static bool is_word_to_be_settled(const struct relay_flow *f)
+{
+	return f->check == CHECK_FIRST && f->word && (f->out_of_patience || f->answered);
+}
+
 size_t relay_check(struct relay_flow *f)
 {
 	size_t cost = RELAY_STEP_COST;
@@ -543,6 +579,8 @@ size_t relay_check(struct relay_flow *f)
 	}
 	if (f->check == CHECK_ANSWER || f->check == CHECK_HELLO)
 		cost += check_answer(f);
+	if (is_word_to_be_settled(f))
+		f->client.readable = true;
 	if (f->state < FLOW_CLOSING && is_waiting(f))
 		cost += check_client(f);
 	if (f->out_of_patience && is_waiting(f) && f->state < FLOW_CLOSING)

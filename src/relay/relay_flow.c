@@ -355,7 +355,8 @@ static bool is_to_be_checked(const struct relay_flow *f)
 	bool up = f->check == CHECK_HTTP || f->check == CHECK_HELLO;
 	bool down = f->check == CHECK_ANSWER || f->check == CHECK_HELLO;
 
-	return (up && f->up.allowed == 0 && f->client.readable) ||
+	return (f->check == CHECK_FIRST && f->word && f->answered) ||
+	       (up && f->up.allowed == 0 && f->client.readable) ||
 	       (down && f->down.allowed == 0 && f->server.readable);
 }
 

@@ -60,6 +60,7 @@ enum {
 	RELAY_SPARE_FLOWS = 128,      /* freed flows kept for the next connections */
 	RELAY_LOOK_BYTES = 16 * 1024, /* looked at to find a name */
 	RELAY_LOOK_MS = 5 * 1000,     /* in which it has to be there */
+	RELAY_WORD_MS = 250, /* in which a word has to become a request, or is none */
 	/* Flows under a new policy: their part of the turn's budget, and what one that is
 	 * judged, and one that is reset besides, takes of it. */
 	RELAY_RECHECK_BUDGET = RELAY_TURN_BUDGET / 2,
@@ -144,6 +145,8 @@ struct relay_flow {
 	bool recheck;		/* the plan has changed: judged before it moves a byte */
 	bool connect, h2c, tls; /* of the request whose answer is awaited */
 	bool tunnel;		/* first bytes come behind a switch of the protocol */
+	bool word;		/* they are a word, and may be a request's */
+	bool answered;		/* the server has said something */
 	bool early_data;	/* announced by the last hello */
 	bool opened;		/* the server answered, and nobody was told yet */
 	uint32_t opened_rule;	/* that allows it, or PLAN_NO_RULE */

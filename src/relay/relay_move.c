@@ -203,6 +203,8 @@ enum relay_moved relay_move(struct relay_flow *f, struct relay_way *way,
 		relay_way_done(f->guest, way);
 	if (way == &f->up)
 		f->sent += moved;
+	else
+		f->answered = f->answered || moved > 0;
 	*cost += moved + steps * RELAY_STEP_COST;
 	switch (step) {
 	case STEP_BLOCKED:

@@ -552,6 +552,61 @@ static void test_a_server_may_speak_first_on_a_listed_port(void **state)
 	assert_int_equal(w.event_count, 0);
 }
 
+/* "WORD rest" without the end of a line could be a request; where bytes may pass it
+ * passes when the client says no more, or the server has spoken. */
+static void test_a_word_on_a_listed_port_is_not_held_for_long(void **state)
+{
+	static const char *const words[] = { "LOGIN me", "LOGIN", "X-Y z" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+		struct way p = dial(FAR_A, RAW_PORT);
+
+		say(p.client, words[i]);
+		p.server = world_accept(&w, p.listener);
+		expect_text(p.server, words[i]);
+		say(p.server, "ok");
+		expect_text(p.client, "ok");
+		say(p.client, " more");
+		expect_text(p.server, " more");
+		hang_up(&p);
+		p = dial(FAR_A, RAW_PORT);
+		p.server = world_accept(&w, p.listener);
+		say(p.client, words[i]);
+		say(p.server, "hello");
+		expect_text(p.client, "hello");
+		expect_text(p.server, words[i]);
+		hang_up(&p);
+		p = dial(FAR_A, RAW_PORT);
+		say(p.client, words[i]);
+		shutdown(p.client, SHUT_WR);
+		p.server = world_accept(&w, p.listener);
+		assert_string_equal(all_of(p.server), words[i]);
+		hang_up(&p);
+	}
+	assert_int_equal(w.event_count, 0);
+}
+
+static void test_a_word_that_becomes_a_request_is_judged(void **state)
+{
+	static const char *const requests[] = { "BREW / HTTP/1.1\r\nHost: " EVIL
+						"\r\n\r\n",
+						"GET / HTTP/1.1\r\nHost: " EVIL
+						"\r\n\r\n" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(requests); i++) {
+		struct way p = dial(FAR_A, RAW_PORT);
+
+		world_write_all(&w, p.client, requests[i], 3);
+		world_turn(&w);
+		say(p.client, requests[i] + 3);
+		assert_memory_equal(all_of(p.client), "HTTP/1.1 403", 12);
+		expect_event(EVIL, "not allowed");
+		p.server = world_accept(&w, p.listener);
+		expect_reset(p.server);
+		hang_up(&p);
+	}
+}
+
 static void test_what_looks_like_tls_or_http_is_judged_on_every_port(void **state)
 {
 	static const char *const texts[] = { GET(EVIL), "\r\n" GET(GOOD),
@@ -1026,6 +1081,8 @@ int main(void)
 		T(who_waits_for_the_server_is_told_what_to_allow),
 		T(urgent_bytes_hide_no_name),
 		T(a_server_may_speak_first_on_a_listed_port),
+		T(a_word_on_a_listed_port_is_not_held_for_long),
+		T(a_word_that_becomes_a_request_is_judged),
 		T(what_looks_like_tls_or_http_is_judged_on_every_port),
 		T(bytes_without_a_name_need_the_port_in_the_rule),
 		T(without_ports_a_rule_opens_no_nameless_bytes),
