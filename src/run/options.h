@@ -12,7 +12,7 @@
 enum {
 	RUN_LIST_MAX = 256, /* of each repeatable option; one more is an error */
 	RUN_UPSTREAMS_MAX = 16,
-	RUN_KEPT_MAX = 5, /* the files and the folder of run/config, and the report */
+	RUN_KEPT_MAX = 6, /* the files and the folder of run/config, report, store */
 };
 
 enum run_uplink {

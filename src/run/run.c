@@ -562,8 +562,13 @@ static int control_start(struct control *c, struct err *err)
 		return RUN_STATUS_FAILED;
 	if (run_store_open(&c->store, c->spec->state_dir, err) < 0)
 		return RUN_STATUS_FAILED;
+	if (c->spec->state_dir)
+		c->spec->kept[c->spec->kept_count++] = c->spec->state_dir;
 	signal_fd = process_open_signals(err);
 	if (signal_fd < 0 || start_children(c, err) < 0 || watch(c, signal_fd, err) < 0)
+		return RUN_STATUS_FAILED;
+	/* Opened while the children start. */
+	if (run_store_wait(&c->store, err) < 0)
 		return RUN_STATUS_FAILED;
 	return 0;
 }

@@ -18,7 +18,7 @@
 #include "sys/path.h"
 #include "sys/socket_owner.h"
 
-enum { CLOSE_MS = 3000, LOOK_MS = 5 };
+enum { OPEN_MS = 10000, CLOSE_MS = 3000, LOOK_MS = 5 };
 
 static pid_t start(const char *directory, int end)
 {
@@ -88,6 +88,23 @@ int run_store_open(struct run_store *s, const char *directory, struct err *err)
 		path_done(&found);
 	}
 	return r < 0 ? err_context(err, "cannot keep events") : 0;
+}
+
+int run_store_wait(const struct run_store *s, struct err *err)
+{
+	struct pollfd answered = { .fd = s->fd, .events = POLLIN };
+	char text[ERR_TEXT_SIZE];
+	ssize_t n;
+
+	if (s->pid == 0)
+		return 0;
+	if (poll(&answered, 1, OPEN_MS) != 1)
+		return err_set(err, -ETIMEDOUT, "cannot keep events: no answer");
+	n = recv(s->fd, text, sizeof(text) - 1, 0);
+	if (n <= 0)
+		return err_set(err, -EIO, "cannot keep events: who keeps them has ended");
+	text[n] = '\0';
+	return text[0] ? err_set(err, -EIO, "cannot keep events: %s", text) : 0;
 }
 
 void run_store_see(struct run_store *s, int diag, pid_t in)

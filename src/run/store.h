@@ -24,6 +24,9 @@ struct run_store {
  * command may have left is an error. Return: 0 or -errno: nothing would be kept. */
 int run_store_open(struct run_store *s, const char *directory,
 		   struct err *err) MUST_CHECK;
+/* Until the store has been opened: the command starts behind that. Return: 0, also where
+ * nothing is kept; -errno: nothing would be. */
+int run_store_wait(const struct run_store *s, struct err *err) MUST_CHECK;
 /* @diag, owned from then on, knows the sockets in the namespace of process @in. */
 void run_store_see(struct run_store *s, int diag, pid_t in);
 /* Takes WITNESS_LOOK_MS at most, and mostly nothing. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* weir-events store DIRECTORY: rows come over descriptor 3, a socket, and go into the
- * store. Started by `weir run --state-dir`, and ends when that closes the socket. */
+ * store. Started by `weir run --state-dir`, which it tells first whether there is a
+ * store, and ends when that closes the socket. */
 #include "tools/events_show.h"
 
 #include <errno.h>
@@ -12,8 +13,9 @@
 
 #include "base/log.h"
 #include "events/sqlite.h"
+#include "events/sqlite_file.h"
 
-enum { CHANNEL = 3 };
+enum { CHANNEL = 3, STORE_BYTES = 256 << 20 };
 
 /* What ends or stops the command is not for us: its last events are still to be written.
  */
@@ -62,9 +64,29 @@ static void keep_all(struct sqlite_writer *w)
 	}
 }
 
+/* The run starts its command only once there is a store. One that is broken is moved
+ * aside by the writer, and one that another writer has is waited for. */
+static int try_store(const struct sqlite_config *config, struct err *err)
+{
+	sqlite3 *db = NULL;
+	int r = sqlite_file_open(config, &db, err);
+
+	if (r == -EBADMSG || r == -EBUSY)
+		return 0;
+	sqlite3_close(db);
+	return r;
+}
+
+/* "" when all is well, or why not. */
+static void answer(const char *text)
+{
+	(void)!send(CHANNEL, text, strlen(text) + 1, MSG_NOSIGNAL);
+}
+
 int events_store(int argc, char **argv)
 {
-	struct sqlite_config config = { .directory = argc == 2 ? argv[1] : NULL };
+	struct sqlite_config config = { .directory = argc == 2 ? argv[1] : NULL,
+					.max_bytes = STORE_BYTES };
 	struct sqlite_writer *w = NULL;
 	struct sqlite_state state;
 	struct err err = { 0 };
@@ -76,10 +98,11 @@ int events_store(int argc, char **argv)
 	prctl(PR_SET_NAME, "weir-store");
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	ignore_signals();
-	if (sqlite_writer_new(&config, &w, &err) < 0) {
-		log_warning("events are not kept: %s", err.text);
+	if (try_store(&config, &err) < 0 || sqlite_writer_new(&config, &w, &err) < 0) {
+		answer(err.text);
 		return 1;
 	}
+	answer("");
 	keep_all(w);
 	(void)sqlite_writer_drain(w, 2000);
 	sqlite_writer_state(w, &state);

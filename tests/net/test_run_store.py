@@ -2,8 +2,11 @@
 """`weir run --state-dir`: the events of a run are in the store as well, and only when that is asked for."""
 import json
 import os
+import sqlite3
 import subprocess
 import time
+
+import pytest
 
 ASK = "getent hosts evil.test; curl -sm 5 http://203.0.113.9/ -o /dev/null; true"
 
@@ -62,6 +65,45 @@ def test_a_store_that_cannot_be_had_is_an_error(world):
     folder.write_text("no directory")
     done = world.run("echo", "ran", options=("--state-dir", str(folder)))
     assert done.code == 125 and done.out == b"" and "cannot keep events: " in done.messages, done
+
+
+@pytest.mark.parametrize("what", ["a folder", "a link", "a pipe", "a newer version", "another user's"])
+def test_a_store_that_cannot_be_opened_is_an_error(world, user, what):
+    """The command isn't started. The control is the same folder without what is in the way."""
+    folder = world.workdir(user)
+    database = folder / "events.db"
+    options = {"options": ("--state-dir", folder), "user": user}
+    if what == "a folder":
+        database.mkdir()
+    elif what == "a link":
+        (folder / "other.db").touch()
+        database.symlink_to("other.db")
+    elif what == "a pipe":
+        os.mkfifo(database)
+    elif what == "a newer version":
+        with sqlite3.connect(database) as db:
+            db.execute("PRAGMA user_version = 999")
+        os.chown(database, folder.stat().st_uid, folder.stat().st_gid)
+    else:
+        if user == "root":
+            pytest.skip("root may write to every file")
+        database.touch()
+        database.chmod(0o600)
+    done = world.run("echo", "ran", **options)
+    assert done.code == 125 and done.out == b"" and "cannot keep events: " in done.messages, done
+    (database.rmdir if what == "a folder" else database.unlink)()
+    assert world.run("echo", "ran", **options).text == "ran\n" and database.exists()
+
+
+def test_the_command_cannot_write_to_the_store(world, user):
+    """Also where it lies in the working directory, in which the command may write."""
+    cwd = world.workdir(user)
+    script = "touch here; echo x >> state/events.db; rm -f state/events.db; touch state/new; mv state gone; getent hosts evil.test; true"
+    assert world.run("getent", "hosts", "evil.test", options=("--state-dir", "state"), user=user, cwd=cwd).code == 2
+    done = world.run("sh", "-c", script, options=("--state-dir", "state"), user=user, cwd=cwd)
+    assert done.code == 0 and (cwd / "here").exists(), done
+    assert not (cwd / "gone").exists() and not (cwd / "state" / "new").exists()
+    assert "evil.test" in {e["name"] for e in kept(world, cwd / "state", user=user)}
 
 
 def test_G11_a_store_behind_a_link_is_not_written_to(world, user):
