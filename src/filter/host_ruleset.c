@@ -168,7 +168,7 @@ struct base {
 	const struct filter_host *host;
 	struct builder b;
 	struct ruleset_host sets;
-	const struct filter_set *current, *plans, *plans_nat, *live, *ids, *orphans;
+	const struct filter_set *current, *plans, *plans_nat, *ids, *orphans;
 	struct way_sets ways[HOST_WAYS];
 	const struct filter_chain *member, *nat_member, *loopback;
 };
@@ -195,7 +195,7 @@ static void base_sets(struct base *k)
 	k->current = named_map(b, FILTER_KEY_MARK, FILTER_VALUE_MARK, "current");
 	k->plans = named_map(b, FILTER_KEY_PLAN, FILTER_VALUE_VERDICT, "plans");
 	k->plans_nat = named_map(b, FILTER_KEY_PLAN, FILTER_VALUE_VERDICT, "plans_nat");
-	k->live = named_set(b, FILTER_KEY_MARKS, "live");
+	k->sets.live = named_set(b, FILTER_KEY_MARKS, "live");
 	k->sets.owns = named_set(b, FILTER_KEY_MARK_AND_FLOW, "owns");
 	k->ids = named_set(b, FILTER_KEY_FLOW_MARK, "ids");
 	k->orphans = named_map(b, FILTER_KEY_FLOW_MEMBER, FILTER_VALUE_MARK, "orphans");
@@ -216,6 +216,22 @@ static void in(struct builder *b, const struct filter_set *set)
 	stmt_add(b, FILTER_IN_SET)->set = set;
 }
 
+/* On to the plan of the packet's mark. */
+static void build_to_plan(struct base *k)
+{
+	struct builder *b = &k->b;
+	struct filter_chain *c = ruleset_plain_chain(b, "to_plan");
+
+	b->dns_output = c;
+	if (!c)
+		return;
+	stmt_rule(b, c);
+	stmt_add(b, FILTER_GO_BY)->set = k->plans;
+	stmt_rule(b, c);
+	stmt_add(b, FILTER_COUNTER);
+	stmt_add(b, FILTER_DROP);
+}
+
 static void build_member(struct base *k)
 {
 	struct builder *b = &k->b;
@@ -226,17 +242,9 @@ static void build_member(struct base *k)
 		return;
 	stmt_rule(b, c);
 	stmt_add(b, FILTER_MARK_BY)->set = k->current;
-	ruleset_straight(b, c);
-	ruleset_bound(b, c);
+	ruleset_rules(b, c, RULESET_FIRST);
 	stmt_rule(b, c);
-	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
-	in(b, k->live);
-	stmt_go(b, FILTER_GOTO, b->passed);
-	stmt_rule(b, c);
-	stmt_add(b, FILTER_GO_BY)->set = k->plans;
-	stmt_rule(b, c);
-	stmt_add(b, FILTER_COUNTER);
-	stmt_add(b, FILTER_DROP);
+	stmt_go(b, FILTER_GOTO, b->dns_output);
 }
 
 /* Other chains see the packet before `output` does: it leaves here as it came. */
@@ -285,8 +293,7 @@ static void build_loopback(struct base *k)
 	stmt_accept(b);
 	/* Its first segment was looked at. Half-open sockets tell no cgroup. */
 	stmt_rule(b, c);
-	stmt_equal(b, FILTER_L4PROTO, IPPROTO_TCP);
-	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
+	stmt_tcp_established(b);
 	stmt_accept(b);
 	for (size_t i = 0; i < HOST_WAYS; i++) {
 		if (!k->ways[i].pairs)
@@ -327,6 +334,7 @@ static void build_base_chains(struct base *k)
 		stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
 		stmt_add(b, FILTER_MARK_BY)->set = k->orphans;
 		stmt_go(b, FILTER_GOTO, k->member);
+		ruleset_orphans(b, c);
 	}
 	c = open_chain(b, "input", FILTER_CHAIN_FILTER, NF_INET_LOCAL_IN);
 	if (!c)
@@ -335,15 +343,6 @@ static void build_base_chains(struct base *k)
 	stmt_equal(b, FILTER_IIF, LOOPBACK_INDEX);
 	in(b, k->ids);
 	stmt_go(b, FILTER_GOTO, k->loopback);
-}
-
-static void build_refuse(struct builder *b)
-{
-	struct filter_chain *c = ruleset_plain_chain(b, refuse_chain.name);
-
-	b->refuse = c;
-	if (c)
-		ruleset_answer(b, c, false);
 }
 
 bool host_chain_has_ways(const struct filter_chain *c)
@@ -367,6 +366,7 @@ static int begin(struct base *k, struct arena *arena)
 
 	b->arena = arena;
 	b->host = &k->sets;
+	b->kind = RULESET_HOST;
 	b->family_count = FAMILIES;
 	b->direct_tcp = b->direct_udp = true; /* of some member */
 	b->rs = arena_alloc(arena, sizeof(*b->rs));
@@ -389,8 +389,12 @@ int host_build_base(const struct filter_host *h, struct arena *arena,
 		return r;
 	base_sets(&k);
 	ruleset_build_report(&k.b);
-	build_refuse(&k.b);
+	ruleset_build_refuse(&k.b);
 	ruleset_build_passed(&k.b);
+	build_to_plan(&k);
+	ruleset_build_port53(&k.b);
+	ruleset_build_link(&k.b);
+	ruleset_build_orphans(&k.b);
 	build_member(&k);
 	build_nat_member(&k);
 	build_loopback(&k);
@@ -471,67 +475,35 @@ static void build_own_ports(struct builder *b, struct filter_chain *c)
 
 /* An address rule may name a listener of the host; the others are looked at when the
  * packet comes in. The flow has the member then, but no plan. */
+static void owned_by_member(struct builder *b)
+{
+	in(b, b->host->owns_as_it_is);
+}
+
 static const struct filter_chain *build_local(struct builder *b)
 {
-	struct filter_set *owns = arena_alloc(b->arena, sizeof(*owns));
 	struct filter_chain *c = ruleset_plain_chain(b, "local");
 
-	if (!c || !owns) {
-		b->failed = true;
+	if (!c)
 		return NULL;
-	}
-	*owns = *b->host->owns;
-	owns->key = FILTER_KEY_MARKS; /* the flow's mark as it is */
 	build_own_ports(b, c);
-	ruleset_denied(b, c, stmt_refuse);
-	for (size_t p = 0; p < PROTOCOLS; p++)
-		ruleset_allowed_addrs(b, c, ruleset_protocols[p], stmt_mark_and_accept);
+	ruleset_local_listeners(b, c);
 	stmt_rule(b, c);
 	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_NEW);
 	stmt_add(b, FILTER_CT_FROM_MARK)->mask = HOST_MEMBER_MASK;
 	stmt_accept(b);
-	stmt_rule(b, c);
-	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
-	in(b, owns);
-	stmt_accept(b);
+	ruleset_established(b, c, owned_by_member, stmt_accept);
 	stmt_rule(b, c);
 	stmt_refuse(b);
 	return c;
 }
 
-/* Port 53 is the engine's; a flow whose tuple was known before skips the nat chain. */
-static void build_stray_dns(struct builder *b, struct filter_chain *c)
-{
-	for (size_t p = 0; p < PROTOCOLS; p++) {
-		stmt_rule(b, c);
-		stmt_port(b, ruleset_protocols[p], FILTER_DNS_PORT);
-		stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_ORIGINAL);
-		stmt_go(b, FILTER_GOTO, b->dns_output ? b->dns_output : b->refuse);
-	}
-}
-
-static void build_output(struct builder *b, const struct filter_chain *local)
+static void build_output(struct builder *b)
 {
 	struct filter_chain *c = ruleset_plain_chain(b, "output");
 
-	if (!c)
-		return;
-	build_stray_dns(b, c);
-	ruleset_related_kernel(b, c);
-	ruleset_replies(b, c);
-	stmt_rule(b, c);
-	stmt_local(b);
-	stmt_go(b, FILTER_GOTO, local);
-	ruleset_denied(b, c, stmt_refuse);
-	for (size_t p = 0; p < PROTOCOLS; p++) {
-		if (!ruleset_is_direct(b, ruleset_protocols[p]))
-			continue;
-		ruleset_allowed(b, c, ruleset_protocols[p], stmt_mark_and_pass);
-		ruleset_kept(b, c, ruleset_protocols[p]);
-	}
-	ruleset_ping(b, c);
-	stmt_rule(b, c);
-	stmt_refuse(b);
+	if (c)
+		ruleset_rules(b, c, RULESET_THEN);
 }
 
 /* Sets that change are the table's, and there already; all else gets the plan's number.
@@ -564,11 +536,16 @@ int host_build_plan(const struct filter_host *h, const struct host_plan *p,
 	static const struct filter_set asks = { .name = "asks",
 						.key = FILTER_KEY_MEMBER,
 						.timeout_sec = FILTER_SEEN_SEC };
-	const struct ruleset_host sets = { .owns = &owns, .asks = &asks };
+	static const struct filter_set as_it_is = { .name = "owns",
+						    .key = FILTER_KEY_MARKS };
+	const struct ruleset_host sets = { .owns = &owns,
+					   .owns_as_it_is = &as_it_is,
+					   .asks = &asks };
 	struct builder b = {
 		.arena = arena,
 		.plan = &p->plan,
 		.host = &sets,
+		.kind = RULESET_HOST,
 		.dns_port = h->params.dns_port,
 		.relay_port = h->params.relay_port,
 		.relay = p->relay,
@@ -578,15 +555,15 @@ int host_build_plan(const struct filter_host *h, const struct host_plan *p,
 		.refuse = &refuse_chain,
 		.passed = &passed_chain,
 	};
-	const struct filter_chain *local;
 	int r = ruleset_begin(&b, FILTER_NAMES_HOST, FILTER_GENERATION_FIRST, err);
 
 	if (r < 0)
 		return r;
 	ruleset_build_dns(&b);
+	ruleset_build_port53(&b);
 	build_nat(&b);
-	local = build_local(&b);
-	build_output(&b, local);
+	b.local = build_local(&b);
+	build_output(&b);
 	make_own(&b, p->number);
 	return ruleset_end(&b, ret, err);
 }

@@ -2,6 +2,7 @@
 #include "filter/netlink_load.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <string.h>
 
 #include <linux/netfilter/nf_tables.h>
@@ -49,14 +50,22 @@ static const struct key_part {
 
 /* How a field is loaded: by which expression, from where, how many bytes, and whether
  * its value is compared in network order. */
-enum source { SOURCE_META, SOURCE_PAYLOAD, SOURCE_CT, SOURCE_FIB, SOURCE_SOCKET };
+enum source {
+	SOURCE_META,
+	SOURCE_PAYLOAD,
+	SOURCE_CT,
+	SOURCE_FIB,
+	SOURCE_SOCKET,
+	SOURCE_EXTENSION,
+};
 
 static const struct field {
 	enum source source;
-	uint32_t key;	 /* of meta and ct; base of payload; result of fib */
+	uint32_t key;	 /* of meta, ct and IPv6; base of payload; result of fib */
 	uint32_t offset; /* of payload; flags of fib */
 	uint32_t size;
 	bool host_order;
+	uint32_t mask; /* 0: all of its bits */
 } fields[FILTER_FIELD_COUNT] = {
 	/* meta nfproto, meta l4proto, iif, meta oifgroup, meta mark, meta skuid */
 	[FILTER_NFPROTO] = { SOURCE_META, NFT_META_NFPROTO, 0, 1, false },
@@ -66,12 +75,13 @@ static const struct field {
 	[FILTER_OIF_GROUP] = { SOURCE_META, NFT_META_OIFGROUP, 0, 4, true },
 	[FILTER_MARK] = { SOURCE_META, NFT_META_MARK, 0, 4, true },
 	[FILTER_SKUID] = { SOURCE_META, NFT_META_SKUID, 0, 4, true },
-	/* ip saddr, ip daddr, ip6 daddr, ip6 length, ip6 nexthdr, ip6 hoplimit */
+	/* ip hdrlength, ip saddr, ip daddr, ip6 daddr, ip6 length, ip6 hoplimit */
+	[FILTER_HEADER_WORDS4] = { SOURCE_PAYLOAD, NFT_PAYLOAD_NETWORK_HEADER, 0, 1,
+				   false, 0x0f },
 	[FILTER_SADDR4] = { SOURCE_PAYLOAD, NFT_PAYLOAD_NETWORK_HEADER, 12, 4, false },
 	[FILTER_DADDR4] = { SOURCE_PAYLOAD, NFT_PAYLOAD_NETWORK_HEADER, 16, 4, false },
 	[FILTER_DADDR6] = { SOURCE_PAYLOAD, NFT_PAYLOAD_NETWORK_HEADER, 24, 16, false },
 	[FILTER_LENGTH6] = { SOURCE_PAYLOAD, NFT_PAYLOAD_NETWORK_HEADER, 4, 2, false },
-	[FILTER_NEXT6] = { SOURCE_PAYLOAD, NFT_PAYLOAD_NETWORK_HEADER, 6, 1, false },
 	[FILTER_HOPLIMIT] = { SOURCE_PAYLOAD, NFT_PAYLOAD_NETWORK_HEADER, 7, 1, false },
 	/* th sport, th dport, icmp type and icmpv6 type, tcp flags */
 	[FILTER_SPORT] = { SOURCE_PAYLOAD, NFT_PAYLOAD_TRANSPORT_HEADER, 0, 2, false },
@@ -90,6 +100,8 @@ static const struct field {
 				    4, true },
 	[FILTER_FIB_SADDR_TYPE] = { SOURCE_FIB, NFT_FIB_RESULT_ADDRTYPE, NFTA_FIB_F_SADDR,
 				    4, true },
+	/* exthdr rt exists */
+	[FILTER_HAS_ROUTING6] = { SOURCE_EXTENSION, IPPROTO_ROUTING, 0, 1, false },
 	/* socket cgroupv2 level 2 */
 	[FILTER_CGROUP] = { SOURCE_SOCKET, NFT_SOCKET_CGROUPV2, 0, 8, true },
 };
@@ -157,6 +169,20 @@ static void load_fib(struct nl_writer *w, const struct field *f, uint32_t reg)
 	expr_end(w, e);
 }
 
+/* Whether there is a header of the type @type. */
+static void load_extension(struct nl_writer *w, uint32_t type, uint32_t reg)
+{
+	struct expression e = expr_begin(w, "exthdr");
+
+	nl_put_be32(w, NFTA_EXTHDR_DREG, reg);
+	nl_put_u8(w, NFTA_EXTHDR_TYPE, (uint8_t)type);
+	nl_put_be32(w, NFTA_EXTHDR_OFFSET, 0);
+	nl_put_be32(w, NFTA_EXTHDR_LEN, 1);
+	nl_put_be32(w, NFTA_EXTHDR_FLAGS, NFT_EXTHDR_F_PRESENT);
+	nl_put_be32(w, NFTA_EXTHDR_OP, NFT_EXTHDR_OP_IPV6);
+	expr_end(w, e);
+}
+
 static void load_socket(struct nl_writer *w, uint32_t key, uint8_t level, uint32_t reg)
 {
 	struct expression e = expr_begin(w, "socket");
@@ -192,10 +218,15 @@ void expr_load(struct nl_writer *w, enum filter_field field, uint32_t reg)
 	case SOURCE_FIB:
 		load_fib(w, f, reg);
 		break;
+	case SOURCE_EXTENSION:
+		load_extension(w, f->key, reg);
+		break;
 	case SOURCE_SOCKET: /* has a level as well: expr_load_key() */
 		w->failed = -EINVAL;
 		break;
 	}
+	if (f->mask)
+		expr_mask(w, field, f->mask, reg);
 }
 
 /* @value as the bytes of @field in a register. */

@@ -98,13 +98,7 @@ static void build_stranger(struct builder *b, struct filter_chain *c)
 	ruleset_related(b, c);
 	stmt_rule(b, c);
 	stmt_add(b, FILTER_COUNTER);
-	stmt_source_not_local(b);
-	stmt_add(b, FILTER_DROP);
-	stmt_rule(b, c);
-	stmt_equal(b, FILTER_L4PROTO, IPPROTO_TCP);
-	stmt_add(b, FILTER_REJECT_RESET);
-	stmt_rule(b, c);
-	stmt_add(b, FILTER_REJECT_ADMIN);
+	ruleset_answer(b, c);
 }
 
 static void build_output(const struct filter_parents *p, struct builder *b,

@@ -13,22 +13,11 @@
  * A deny is absolute: deny4 and deny6 hold all of them, on every port and protocol, and
  * are asked first everywhere.
  *
- * Four base chains, all of them default drop (but nat, which decides nothing), and
- * the order of their rules is the policy:
+ * Four base chains, all of them default drop (but nat, which decides nothing):
  *
  *     nat     port 53 goes to the engine, whatever its destination; TCP that a set
  *             allows goes to the relay. Runs for the first packet of a flow only.
- *     output  1. port 53 that still isn't local. A flow whose tuple collides with a
- *                known one skips the nat chain, so this stands before `established`;
- *                and UDP to the link that leads nowhere, that of open flows too
- *             2. established flows that carry this policy's generation
- *             3. ICMP errors and resets that belong to a flow. They are accepted
- *                without a mark: the kernel attaches the refusal of a revoked flow to
- *                that very flow, and marking it would allow what was just refused.
- *             4. local addresses, among them everything that nat has redirected
- *             5. neighbour discovery; the kernel's own chatter is dropped silently
- *             6. deny sets, then allow and learned sets, then the default
- *             7. refuse
+ *     output  the steps of rules.c, whose order is the policy
  *     input   loopback, replies, ICMP errors, neighbour discovery (not routers: the
  *             namespace has the routes that it was given)
  *     forward nothing
@@ -38,11 +27,6 @@
  * refuse then answers, so that nobody waits. passed counts what leaves by the link, for
  * each destination, and accepts it. */
 #include "filter/ruleset_build.h"
-
-static void drop(struct builder *b)
-{
-	stmt_add(b, FILTER_DROP);
-}
 
 static void build_nat(struct builder *b)
 {
@@ -61,26 +45,6 @@ static void build_nat(struct builder *b)
 	ruleset_allowed(b, c, IPPROTO_TCP, stmt_redirect_relay);
 }
 
-static void build_stray_dns(struct builder *b, struct filter_chain *c)
-{
-	for (size_t p = 0; p < PROTOCOLS; p++) {
-		stmt_rule(b, c);
-		stmt_port(b, ruleset_protocols[p], FILTER_DNS_PORT);
-		stmt_not_local(b);
-		stmt_go(b, FILTER_GOTO, b->dns_output ? b->dns_output : b->refuse);
-	}
-}
-
-/* Only where some other link carries UDP; otherwise none of it gets this far. */
-static void build_dead_end(struct builder *b, struct filter_chain *c)
-{
-	stmt_rule(b, c);
-	stmt_equal(b, FILTER_L4PROTO, IPPROTO_UDP);
-	stmt_equal(b, FILTER_OIF_GROUP, FILTER_DEAD_END_GROUP);
-	stmt_not_local(b);
-	stmt_refuse(b);
-}
-
 static void build_output(struct builder *b)
 {
 	struct filter_chain *c =
@@ -89,22 +53,7 @@ static void build_output(struct builder *b)
 	if (!c)
 		return;
 	c->generation = b->rs->generation;
-	if (b->direct_udp)
-		build_dead_end(b, c);
-	build_stray_dns(b, c);
-	ruleset_straight(b, c);
-	ruleset_bound(b, c);
-	ruleset_established(b, c);
-	ruleset_related(b, c);
-	ruleset_local(b, c);
-	ruleset_neighbours(b, c);
-	ruleset_chatter(b, c, drop);
-	ruleset_denied(b, c, stmt_refuse);
-	for (size_t p = 0; p < PROTOCOLS; p++)
-		if (ruleset_is_direct(b, ruleset_protocols[p]))
-			ruleset_allowed(b, c, ruleset_protocols[p], stmt_mark_and_pass);
-	stmt_rule(b, c);
-	stmt_refuse(b);
+	ruleset_rules(b, c, RULESET_WHOLE);
 }
 
 static void build_input(struct builder *b)
@@ -117,9 +66,7 @@ static void build_input(struct builder *b)
 	stmt_rule(b, c);
 	stmt_equal(b, FILTER_IIF, LOOPBACK_INDEX);
 	stmt_accept(b);
-	stmt_rule(b, c);
-	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
-	stmt_accept(b);
+	ruleset_established(b, c, NULL, stmt_accept);
 	ruleset_related(b, c);
 	ruleset_neighbours(b, c);
 }
@@ -130,6 +77,7 @@ int ruleset_build_owned(const struct plan *plan, const struct filter_params *par
 	struct builder b = {
 		.arena = arena,
 		.plan = plan,
+		.kind = RULESET_OWNED,
 		.dns_port = FILTER_DNS_PORT,
 		.relay_port = FILTER_RELAY_PORT,
 		.relay = params->relay,
@@ -147,6 +95,8 @@ int ruleset_build_owned(const struct plan *plan, const struct filter_params *par
 	ruleset_build_refuse(&b);
 	ruleset_build_passed(&b);
 	ruleset_build_dns(&b);
+	ruleset_build_port53(&b);
+	ruleset_build_link(&b);
 	build_nat(&b);
 	build_output(&b);
 	build_input(&b);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* filter/ruleset_build - what the builders share. ruleset.c and ruleset_shared.c write
- * the base chains, each for its kind of namespace; ruleset_parts.c the chains and rules
- * that both have; ruleset_sets.c the sets that rules name; ruleset_stmt.c single
- * statements. */
+ * the base chains, each for its kind of namespace; rules.c what decides on each packet
+ * that leaves, in one order for all; ruleset_parts.c the other chains that several have;
+ * ruleset_sets.c the sets that rules name; ruleset_stmt.c single statements. */
 #pragma once
 
 #include <netinet/in.h>
@@ -33,14 +33,28 @@ enum {
 	CT_STATE_ESTABLISHED = 1 << 1, /* NF_CT_STATE_BIT(IP_CT_ESTABLISHED) */
 	CT_STATE_RELATED = 1 << 2,
 	LOOPBACK_INDEX = 1, /* of every network namespace's lo */
+	RULESET_OWN_FLOW =
+		1 << 16, /* of Weir, in the conntrack mark above the generation */
+};
+
+/* What the rules of each differ in stands in one table of rules.c. */
+enum ruleset_kind {
+	RULESET_OWNED = 0, /* a namespace of the sandbox's own */
+	RULESET_SHARED,
+	RULESET_REDIRECT, /* shared, with redirect_only */
+	RULESET_HOST,
+	RULESET_MEMBER, /* of the host, without a daemon */
+	RULESET_KIND_COUNT
 };
 
 /* On the host many sandboxes share one table (host_ruleset.c). A packet that comes to
  * a plan's chain has its sandbox's mark. */
 struct ruleset_host {
-	const struct filter_set *owns;	/* mark . member of the flow: they are the same */
-	const struct filter_set *rates; /* of what is logged, for each member */
-	const struct filter_set *asks;	/* of queries, likewise */
+	const struct filter_set *live; /* mark . mark of the flow: accepted before */
+	const struct filter_set *owns; /* mark . member of the flow: they are the same */
+	const struct filter_set *owns_as_it_is; /* mark . mark of the flow, whole */
+	const struct filter_set *rates;		/* of what is logged, for each member */
+	const struct filter_set *asks;		/* of queries, likewise */
 };
 
 /* The sets of one port list; NULL where the plan needs none. */
@@ -53,6 +67,7 @@ struct builder {
 	struct arena *arena;
 	const struct plan *plan;
 	struct ruleset *rs;
+	enum ruleset_kind kind;
 	/* What the parameters of either kind come to. */
 	const struct filter_shared_params *shared; /* NULL: an owned namespace */
 	const struct ruleset_host *host;	   /* NULL: not the host's */
@@ -73,8 +88,11 @@ struct builder {
 	const struct filter_set *deny[FAMILIES], *seen[FAMILIES], *used[FAMILIES];
 	const struct filter_set *met[FAMILIES];
 	const struct filter_set *held[FAMILIES], *doh[FAMILIES], *exempt[FAMILIES];
-	const struct filter_chain *refuse, *report;
-	const struct filter_chain *passed; /* NULL: what passes is not counted */
+	const struct filter_chain *refuse, *report, *link, *port53;
+	const struct filter_chain *orphans; /* of the host */
+	const struct filter_chain *own;	    /* NULL: nothing is Weir's own */
+	const struct filter_chain *local;   /* NULL: local addresses are open */
+	const struct filter_chain *passed;  /* NULL: what passes is not counted */
 	const struct filter_chain *dns_nat,
 		*dns_output; /* NULL: port 53 is open nowhere */
 };
@@ -101,6 +119,8 @@ void stmt_not_local(struct builder *b);
 /* What the kernel sends by itself has no uid at all. */
 void stmt_by_a_program(struct builder *b);
 void stmt_source_not_local(struct builder *b);
+/* @port, source or destination, is one that Weir holds. */
+void stmt_held(struct builder *b, size_t family, enum filter_field port);
 void stmt_go(struct builder *b, enum filter_stmt_kind kind,
 	     const struct filter_chain *chain);
 void stmt_log(struct builder *b, const char *prefix);
@@ -144,34 +164,60 @@ void ruleset_allowed(struct builder *b, struct filter_chain *c, uint8_t protocol
 /* Open flows of an earlier generation go on to addresses that are kept. */
 void ruleset_kept(struct builder *b, struct filter_chain *c, uint8_t protocol);
 bool ruleset_is_direct(const struct builder *b, uint8_t protocol);
-void ruleset_established(struct builder *b, struct filter_chain *c);
-void ruleset_related(struct builder *b, struct filter_chain *c);
-void ruleset_local(struct builder *b, struct filter_chain *c);
-/* ICMP errors and resets of the kernel; from a program they are refused. */
-void ruleset_related_kernel(struct builder *b, struct filter_chain *c);
-/* Refuse a source that isn't local, then accept replies to those who dial in. */
-void ruleset_replies(struct builder *b, struct filter_chain *c);
-/* By an IPv6 routing header, which takes no capability, a packet goes from where it may
- * to somewhere else: refuse it, before any flow is let through. */
-void ruleset_straight(struct builder *b, struct filter_chain *c);
-/* What is for this machine goes over loopback. From a socket that is bound to another
- * link it would leave by that: refuse it, before any flow is let through. */
-void ruleset_bound(struct builder *b, struct filter_chain *c);
-/* The same of what nat has sent here, whose way is known after it alone. */
+/* What nat has sent to this machine leaves by no link: its way is known after nat alone.
+ */
 void ruleset_build_leaving(struct builder *b);
 /* On the host all members ask at one socket over UDP: whoever asks more than the engine
  * would answer, or tell of, must not fill that with it. */
 void ruleset_queries(struct builder *b, struct filter_chain *c);
-/* Pings, with everything open. */
-void ruleset_ping(struct builder *b, struct filter_chain *c);
-/* What answers a packet that is refused. */
-void ruleset_answer(struct builder *b, struct filter_chain *c, bool any_source);
+/* What answers a packet that is refused, where its source is local. */
+void ruleset_answer(struct builder *b, struct filter_chain *c);
 /* @end for what address rules allow over @protocol. */
 void ruleset_allowed_addrs(struct builder *b, struct filter_chain *c, uint8_t protocol,
 			   stmt_ending *end);
+
+/* ---- rules.c ---- */
+
+/* The rules of one chain, or of the two that follow each other on the host. */
+enum ruleset_part {
+	RULESET_FIRST = 1 << 0, /* up to open flows */
+	RULESET_THEN = 1 << 1,	/* what new ones are held against */
+	RULESET_WHOLE = RULESET_FIRST | RULESET_THEN,
+};
+/* Everything that decides on a packet that leaves, in the one order. */
+void ruleset_rules(struct builder *b, struct filter_chain *c, enum ruleset_part part);
+/* The plain chains that those rules go to. */
+void ruleset_build_link(struct builder *b);
+void ruleset_build_port53(struct builder *b);
+/* A TCP socket that was closed sends the rest without a user; with IP options or a
+ * routing header that goes elsewhere, as no flow that is known: drop it. Behind what
+ * users send. */
+void ruleset_build_orphans(struct builder *b);
+void ruleset_orphans(struct builder *b, struct filter_chain *c);
+/* @end for established flows; over TCP a segment that begins none. @match: more that a
+ * flow has to be, or NULL. */
+void ruleset_established(struct builder *b, struct filter_chain *c, stmt_ending *match,
+			 stmt_ending *end);
+void stmt_tcp_established(struct builder *b);
+/* A segment that begins no connection. */
+void stmt_tcp_goes_on(struct builder *b);
+/* ICMP errors and resets that belong to a flow. */
+void ruleset_related(struct builder *b, struct filter_chain *c);
 void ruleset_neighbours(struct builder *b, struct filter_chain *c);
-/* The kernel's reports of multicast groups, and its search for routers. */
-void ruleset_chatter(struct builder *b, struct filter_chain *c, stmt_ending *end);
+/* Listeners of the host that address rules deny or allow. */
+void ruleset_local_listeners(struct builder *b, struct filter_chain *c);
+/* Port 443 that is closed whatever the policy says. */
+void ruleset_https(struct builder *b, struct filter_chain *c, stmt_ending *end);
+/* Weir's processes live in the namespace. Without them there is nobody to exempt: the
+ * mark alone, which would be 0, means nothing. */
+bool ruleset_has_own(const struct builder *b);
+
+/* ---- ruleset_shared.c ---- */
+
+void ruleset_jump_if_own(struct builder *b, struct filter_chain *c,
+			 const struct filter_chain *own);
+
+/* ---- ruleset_parts.c ---- */
 
 /* Check what both kinds share, make the empty ruleset, and its sets. */
 int ruleset_begin(struct builder *b, enum filter_naming naming, uint16_t generation,

@@ -120,7 +120,8 @@ enum filter_field {
 	FILTER_DADDR4,
 	FILTER_DADDR6,
 	FILTER_LENGTH6,
-	FILTER_NEXT6, /* what follows an IPv6 header */
+	FILTER_HEADER_WORDS4, /* of four bytes: five without options */
+	FILTER_HAS_ROUTING6,  /* 1: a routing header is in the chain of IPv6 headers */
 	FILTER_HOPLIMIT,
 	FILTER_SPORT,
 	FILTER_DPORT,

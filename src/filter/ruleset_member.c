@@ -8,13 +8,9 @@
  * not allow with its next packet.
  *
  *     output  accepts; but a member's packets go to the chain `member`, and only they
- *     member  1. only from an address of the host; answers of a service to those who
- *                dial in
- *             2. deny sets, then what address rules allow; an address of the host itself
- *                is one like any other
- *             3. by cgroup: other addresses of the host, with a mark on the flow
- *             4. the kernel's own search for neighbours, in a member's name
- *             5. refuse
+ *     member  the steps of rules.c
+ *     local   what goes to the host itself: deny sets, then what address rules allow,
+ *             then, by cgroup, all other addresses of the host, with a mark on the flow
  *     input   by cgroup: a flow with that mark ends at a socket of the same cgroup or is
  *             refused. So processes of one sandbox reach each other, and no other
  *             listener of the host. A listener's user can't be told: by uid the
@@ -28,7 +24,6 @@
 
 #include <linux/netfilter/nf_conntrack_common.h>
 #include <linux/netfilter/nf_conntrack_tuple_common.h>
-#include <linux/rtnetlink.h>
 
 static void report(struct builder *b, const char *prefix)
 {
@@ -53,27 +48,6 @@ static void report(struct builder *b, const char *prefix)
 	stmt_log(b, prefix);
 }
 
-/* Who may send raw packets may make a source up: an answer would leave for it. */
-static void refuse(struct builder *b)
-{
-	struct filter_chain *c = ruleset_plain_chain(b, "refuse");
-
-	b->refuse = c;
-	if (!c)
-		return;
-	stmt_rule(b, c);
-	stmt_add(b, FILTER_COUNTER);
-	stmt_go(b, FILTER_JUMP, b->report);
-	stmt_rule(b, c);
-	stmt_not_equal(b, FILTER_FIB_SADDR_TYPE, RTN_LOCAL);
-	stmt_add(b, FILTER_DROP);
-	stmt_rule(b, c);
-	stmt_equal(b, FILTER_L4PROTO, IPPROTO_TCP);
-	stmt_add(b, FILTER_REJECT_RESET);
-	stmt_rule(b, c);
-	stmt_add(b, FILTER_REJECT_ADMIN);
-}
-
 static void member_is(struct builder *b, const struct filter_member_params *p)
 {
 	if (p->cgroup)
@@ -82,42 +56,30 @@ static void member_is(struct builder *b, const struct filter_member_params *p)
 		stmt_equal(b, FILTER_SKUID, p->uid);
 }
 
-/* A source that is made up would open a flow in somebody else's name, whose answers then
- * leave. */
-static void answers(struct builder *b, struct filter_chain *c)
+/* Other listeners of the host are looked at when the packet comes in. */
+static void local(struct builder *b, const struct filter_member_params *p)
 {
-	stmt_rule(b, c);
-	stmt_not_equal(b, FILTER_FIB_SADDR_TYPE, RTN_LOCAL);
-	stmt_refuse(b);
-	stmt_rule(b, c);
-	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
-	stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_REPLY);
-	stmt_accept(b);
-}
+	struct filter_chain *c = ruleset_plain_chain(b, "local");
 
-static const struct filter_chain *member(struct builder *b,
-					 const struct filter_member_params *p)
-{
-	struct filter_chain *c = ruleset_plain_chain(b, "member");
-
+	b->local = c;
 	if (!c)
-		return NULL;
-	ruleset_straight(b, c);
-	ruleset_bound(b, c);
-	answers(b, c);
-	ruleset_denied(b, c, stmt_refuse);
-	for (size_t i = 0; i < PROTOCOLS; i++)
-		ruleset_allowed(b, c, ruleset_protocols[i], stmt_accept);
+		return;
+	ruleset_local_listeners(b, c);
 	if (p->cgroup) {
 		stmt_rule(b, c);
-		stmt_local(b);
 		stmt_add(b, FILTER_SET_CT_MARK)->value = p->mark;
 		stmt_accept(b);
 	}
-	ruleset_neighbours(b, c);
-	ruleset_chatter(b, c, stmt_accept);
 	stmt_rule(b, c);
 	stmt_refuse(b);
+}
+
+static const struct filter_chain *member(struct builder *b)
+{
+	struct filter_chain *c = ruleset_plain_chain(b, "member");
+
+	if (c)
+		ruleset_rules(b, c, RULESET_WHOLE);
 	return c;
 }
 
@@ -133,6 +95,8 @@ static void output(struct builder *b, const struct filter_member_params *p,
 	stmt_rule(b, c);
 	member_is(b, p);
 	stmt_go(b, FILTER_GOTO, member);
+	if (!p->cgroup)
+		ruleset_orphans(b, c);
 }
 
 static void begin_marked(struct builder *b, struct filter_chain *c, uint32_t mark)
@@ -152,8 +116,7 @@ static void input(struct builder *b, const struct filter_member_params *p)
 	c->accept = true;
 	/* Between SYN and ACK there is no socket to look at; the first packet was. */
 	begin_marked(b, c, p->mark);
-	stmt_equal(b, FILTER_L4PROTO, IPPROTO_TCP);
-	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
+	stmt_tcp_established(b);
 	stmt_accept(b);
 	begin_marked(b, c, p->mark);
 	member_is(b, p);
@@ -169,6 +132,7 @@ int ruleset_build_member(const struct plan *plan,
 	struct builder b = {
 		.arena = arena,
 		.plan = plan,
+		.kind = RULESET_MEMBER,
 		.direct_tcp = true,
 		.direct_udp = true,
 		.fixed = true,
@@ -182,8 +146,14 @@ int ruleset_build_member(const struct plan *plan,
 	if (r < 0)
 		return r;
 	report(&b, params->prefix);
-	refuse(&b);
-	output(&b, params, member(&b, params));
+	ruleset_build_refuse(&b);
+	ruleset_build_dns(&b);
+	ruleset_build_port53(&b);
+	ruleset_build_link(&b);
+	local(&b, params);
+	if (!params->cgroup)
+		ruleset_build_orphans(&b);
+	output(&b, params, member(&b));
 	if (params->cgroup)
 		input(&b, params);
 	return ruleset_end(&b, ret, err);

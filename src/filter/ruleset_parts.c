@@ -3,34 +3,16 @@
 
 #include <errno.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 
 #include <linux/netfilter/nf_conntrack_common.h>
 #include <linux/netfilter/nf_conntrack_tuple_common.h>
-#include <linux/rtnetlink.h>
 
 enum {
 	PRIORITY_FILTER = 0,
-	PRIORITY_NAT = -150, /* before Docker's */
-	HOPLIMIT_ON_LINK = 255,
+	PRIORITY_NAT = -150,	  /* before Docker's */
 	ASKS_TIMES = 2,		  /* what the engine answers */
 	ASKS_LEAST = 1000,	  /* the self-test's are not counted there */
 	ASKS_KNOWN_MAX = 1000000, /* over it: unlimited */
-};
-
-enum {
-	ICMP_UNREACHABLE = 3,
-	ICMP_ECHO_REQUEST = 8,
-	ICMP_TIME_EXCEEDED_TYPE = 11,
-	ICMP_PARAMETER = 12,
-	ICMPV6_ERROR_FIRST = 1, /* unreachable, too big, time exceeded, parameter */
-	ICMPV6_ERROR_LAST = 4,
-	ICMPV6_ECHO_REQUEST = 128,
-	ICMPV6_MLD_FIRST = 130, /* query, report, done; router solicitation follows */
-	ICMPV6_ROUTER_SOLICITATION = 133, /* advertisements are 134: no use for them */
-	ICMPV6_NEIGHBOUR_SOLICITATION = 135,
-	ICMPV6_NEIGHBOUR_ADVERTISEMENT = 136,
-	ICMPV6_MLD2_REPORT = 143,
 };
 
 const uint8_t ruleset_protocols[PROTOCOLS] = { IPPROTO_TCP, IPPROTO_UDP };
@@ -159,21 +141,19 @@ void ruleset_build_refuse(struct builder *b)
 	b->refuse = c;
 	if (!c)
 		return;
-	ruleset_answer(b, c, !b->shared);
-}
-
-void ruleset_answer(struct builder *b, struct filter_chain *c, bool any_source)
-{
 	stmt_rule(b, c);
 	stmt_add(b, FILTER_COUNTER);
 	stmt_go(b, FILTER_JUMP, b->report);
-	/* Who may send raw packets may make a source up: an answer would leave for it,
-	 * and carry what it quotes. */
-	if (!any_source) {
-		stmt_rule(b, c);
-		stmt_source_not_local(b);
-		stmt_add(b, FILTER_DROP);
-	}
+	ruleset_answer(b, c);
+}
+
+void ruleset_answer(struct builder *b, struct filter_chain *c)
+{
+	/* To a source that was made up an answer would leave, and carry what it quotes.
+	 */
+	stmt_rule(b, c);
+	stmt_source_not_local(b);
+	stmt_add(b, FILTER_DROP);
 	stmt_rule(b, c);
 	stmt_equal(b, FILTER_L4PROTO, IPPROTO_TCP);
 	stmt_add(b, FILTER_REJECT_RESET);
@@ -224,18 +204,13 @@ static void exempt_dns(struct builder *b, struct filter_chain *c, stmt_ending *e
 	}
 }
 
-/* Reached for port 53 only. */
-void ruleset_build_dns(struct builder *b)
+/* Both are reached for port 53 only. */
+static void build_dns_nat(struct builder *b)
 {
-	struct filter_chain *nat, *output;
+	struct filter_chain *nat = ruleset_plain_chain(b, "dns_nat");
 
-	if (!any_opens_dns(b))
-		return;
-	nat = ruleset_plain_chain(b, "dns_nat");
-	output = ruleset_plain_chain(b, "dns_output");
 	b->dns_nat = nat;
-	b->dns_output = output;
-	if (!nat || !output)
+	if (!nat)
 		return;
 	exempt_dns(b, nat, stmt_return);
 	ruleset_denied(b, nat, stmt_redirect_dns);
@@ -243,7 +218,20 @@ void ruleset_build_dns(struct builder *b)
 	opened_dns(b, nat, IPPROTO_UDP, stmt_return);
 	stmt_rule(b, nat);
 	stmt_redirect_dns(b);
+}
 
+void ruleset_build_dns(struct builder *b)
+{
+	struct filter_chain *output;
+
+	if (!any_opens_dns(b))
+		return;
+	if (!b->fixed)
+		build_dns_nat(b);
+	output = ruleset_plain_chain(b, "dns_output");
+	b->dns_output = output;
+	if (!output)
+		return;
 	exempt_dns(b, output, stmt_mark_and_accept);
 	ruleset_denied(b, output, stmt_refuse);
 	for (size_t p = 0; p < PROTOCOLS; p++)
@@ -323,6 +311,8 @@ void ruleset_kept(struct builder *b, struct filter_chain *c, uint8_t protocol)
 			if (!rule_for(b, c, protocol, i, f, b->lists[i].kept[f]))
 				continue;
 			stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
+			if (protocol == IPPROTO_TCP)
+				stmt_tcp_goes_on(b);
 			stmt_has_bit(b, FILTER_CT_MARK, GENERATION_MASK);
 			if (b->host)
 				stmt_add(b, FILTER_IN_SET)->set = b->host->owns;
@@ -331,82 +321,7 @@ void ruleset_kept(struct builder *b, struct filter_chain *c, uint8_t protocol)
 	}
 }
 
-/* ---- what doesn't depend on it ---- */
-
-void ruleset_established(struct builder *b, struct filter_chain *c)
-{
-	stmt_rule(b, c);
-	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
-	stmt_masked(b, FILTER_CT_MARK, GENERATION_MASK, b->rs->generation);
-	if (b->passed)
-		stmt_go(b, FILTER_GOTO, b->passed);
-	else
-		stmt_accept(b);
-}
-
-void ruleset_related(struct builder *b, struct filter_chain *c)
-{
-	static const struct {
-		uint8_t protocol, from, to;
-	} errors[] = {
-		{ IPPROTO_ICMP, ICMP_UNREACHABLE, ICMP_UNREACHABLE },
-		{ IPPROTO_ICMP, ICMP_TIME_EXCEEDED_TYPE, ICMP_PARAMETER },
-		{ IPPROTO_ICMPV6, ICMPV6_ERROR_FIRST, ICMPV6_ERROR_LAST },
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(errors); i++) {
-		stmt_rule(b, c);
-		stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_RELATED);
-		stmt_equal(b, FILTER_L4PROTO, errors[i].protocol);
-		stmt_between(b, FILTER_ICMP_TYPE, errors[i].from, errors[i].to);
-		stmt_accept(b);
-	}
-	stmt_rule(b, c);
-	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_RELATED);
-	stmt_equal(b, FILTER_L4PROTO, IPPROTO_TCP);
-	stmt_has_bit(b, FILTER_TCP_FLAGS, TH_RST);
-	stmt_accept(b);
-}
-
-/* A refusal's reset comes from the address that was refused, so these stand before the
- * sources are looked at. */
-void ruleset_related_kernel(struct builder *b, struct filter_chain *c)
-{
-	stmt_rule(b, c);
-	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_RELATED);
-	stmt_by_a_program(b);
-	stmt_refuse(b);
-	ruleset_related(b, c);
-}
-
-void ruleset_replies(struct builder *b, struct filter_chain *c)
-{
-	stmt_rule(b, c);
-	stmt_source_not_local(b);
-	stmt_refuse(b);
-	stmt_rule(b, c);
-	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
-	stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_REPLY);
-	stmt_accept(b);
-}
-
-void ruleset_straight(struct builder *b, struct filter_chain *c)
-{
-	stmt_rule(b, c);
-	stmt_equal(b, FILTER_NFPROTO, NFPROTO_IPV6);
-	stmt_equal(b, FILTER_NEXT6, IPPROTO_ROUTING);
-	stmt_refuse(b);
-}
-
-void ruleset_bound(struct builder *b, struct filter_chain *c)
-{
-	stmt_rule(b, c);
-	stmt_not_equal(b, FILTER_OIF, LOOPBACK_INDEX);
-	/* nat, ours or others', comes after the link was chosen first */
-	stmt_masked(b, FILTER_CT_STATUS, IPS_DST_NAT, 0);
-	stmt_local(b);
-	stmt_refuse(b);
-}
+/* ---- what nat has sent here ---- */
 
 void ruleset_build_leaving(struct builder *b)
 {
@@ -446,64 +361,6 @@ void ruleset_queries(struct builder *b, struct filter_chain *c)
 	query_rule(b, c);
 	stmt_add(b, FILTER_COUNTER);
 	stmt_add(b, FILTER_DROP);
-}
-
-/* With everything open a ping is expected to work. */
-void ruleset_ping(struct builder *b, struct filter_chain *c)
-{
-	if (plan_default_action(b->plan) != POLICY_ALLOW)
-		return;
-	stmt_rule(b, c);
-	stmt_equal(b, FILTER_L4PROTO, IPPROTO_ICMP);
-	stmt_equal(b, FILTER_ICMP_TYPE, ICMP_ECHO_REQUEST);
-	stmt_mark_and_accept(b);
-	stmt_rule(b, c);
-	stmt_equal(b, FILTER_L4PROTO, IPPROTO_ICMPV6);
-	stmt_equal(b, FILTER_ICMP_TYPE, ICMPV6_ECHO_REQUEST);
-	stmt_mark_and_accept(b);
-}
-
-/* The relay's listener takes what nat has sent there; dialled directly it would not
- * know where to. */
-void ruleset_local(struct builder *b, struct filter_chain *c)
-{
-	if (b->relay) {
-		stmt_rule(b, c);
-		stmt_port(b, IPPROTO_TCP, b->relay_port);
-		stmt_local(b);
-		stmt_has_bit(b, FILTER_CT_STATUS, IPS_DST_NAT);
-		stmt_mark_and_accept(b);
-		stmt_rule(b, c);
-		stmt_port(b, IPPROTO_TCP, b->relay_port);
-		stmt_local(b);
-		stmt_refuse(b);
-	}
-	stmt_rule(b, c);
-	stmt_local(b);
-	stmt_mark_and_accept(b);
-}
-
-void ruleset_neighbours(struct builder *b, struct filter_chain *c)
-{
-	stmt_rule(b, c);
-	stmt_equal(b, FILTER_NFPROTO, NFPROTO_IPV6);
-	stmt_equal(b, FILTER_L4PROTO, IPPROTO_ICMPV6);
-	stmt_equal(b, FILTER_HOPLIMIT, HOPLIMIT_ON_LINK);
-	stmt_between(b, FILTER_ICMP_TYPE, ICMPV6_NEIGHBOUR_SOLICITATION,
-		     ICMPV6_NEIGHBOUR_ADVERTISEMENT);
-	stmt_accept(b);
-}
-
-void ruleset_chatter(struct builder *b, struct filter_chain *c, stmt_ending *end)
-{
-	stmt_rule(b, c);
-	stmt_equal(b, FILTER_L4PROTO, IPPROTO_ICMPV6);
-	stmt_between(b, FILTER_ICMP_TYPE, ICMPV6_MLD_FIRST, ICMPV6_ROUTER_SOLICITATION);
-	end(b);
-	stmt_rule(b, c);
-	stmt_equal(b, FILTER_L4PROTO, IPPROTO_ICMPV6);
-	stmt_equal(b, FILTER_ICMP_TYPE, ICMPV6_MLD2_REPORT);
-	end(b);
 }
 
 /* ---- begin and end ---- */

@@ -113,6 +113,14 @@ void stmt_source_not_local(struct builder *b)
 	stmt_not_equal(b, FILTER_FIB_SADDR_TYPE, RTN_LOCAL);
 }
 
+void stmt_held(struct builder *b, size_t family, enum filter_field port)
+{
+	struct filter_stmt *s = stmt_add(b, FILTER_PORT_IN_SET);
+
+	s->field = port;
+	s->set = b->held[family];
+}
+
 void stmt_go(struct builder *b, enum filter_stmt_kind kind,
 	     const struct filter_chain *chain)
 {
@@ -139,7 +147,9 @@ void stmt_accept(struct builder *b)
 
 void stmt_mark_and_accept(struct builder *b)
 {
-	if (b->host)
+	if (b->fixed)
+		; /* no flow is remembered */
+	else if (b->host)
 		stmt_add(b, FILTER_CT_FROM_MARK);
 	else
 		stmt_add(b, FILTER_SET_CT_MARK)->value = b->rs->generation;

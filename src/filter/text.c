@@ -71,6 +71,11 @@ static void put_direction(FILE *out, uint32_t value)
 	fputs(value == 0 ? "original" : "reply", out);
 }
 
+static void put_presence(FILE *out, uint32_t value)
+{
+	fputs(value ? "exists" : "missing", out);
+}
+
 static const struct word {
 	const char *word;
 	void (*put)(FILE *out, uint32_t value);
@@ -86,7 +91,8 @@ static const struct word {
 	[FILTER_DADDR4] = { "ip daddr", put_addr4 },
 	[FILTER_DADDR6] = { "ip6 daddr", NULL }, /* in sets only */
 	[FILTER_LENGTH6] = { "ip6 length", put_number },
-	[FILTER_NEXT6] = { "ip6 nexthdr", put_number },
+	[FILTER_HEADER_WORDS4] = { "ip hdrlength", put_number },
+	[FILTER_HAS_ROUTING6] = { "exthdr rt", put_presence },
 	[FILTER_HOPLIMIT] = { "ip6 hoplimit", put_number },
 	[FILTER_SPORT] = { "th sport", put_number },
 	[FILTER_DPORT] = { "th dport", put_number },
@@ -111,6 +117,7 @@ static const struct bit {
 	{ FILTER_CT_STATE, NF_CT_STATE_BIT(IP_CT_NEW), "new" },
 	{ FILTER_CT_STATUS, IPS_DST_NAT, "dnat" },
 	{ FILTER_TCP_FLAGS, 4, "rst" },
+	{ FILTER_TCP_FLAGS, 4 | 16, "rst,ack" },
 };
 
 static void put_field(struct text_writer *w, enum filter_field field)

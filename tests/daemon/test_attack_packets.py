@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What programs without a capability may ask of their sockets, and of no library: nothing of it leaves but for where the policy
 lets it."""
+import json
+
 import pytest
 
 from test_host_warden import STRANGER, STRANGER6, attached
 from test_host_warden import fixture_host, fixture_tree  # noqa: F401  # pylint: disable=unused-import
+from world.lies import DEAF, DETOURS, LIES, OVER
 from world.member import cgroup_root
 
 ODD = r"""
@@ -112,6 +115,50 @@ def test_odd_packets(host, tree, pod, site, kind):
     assert {p.proto for p in left} <= {"tcp", "udp"} and {p.dst for p in left} <= {site.v4, site.v6}, left
     said = {p.payload for p in left if p.payload}
     assert b"first" in said and said <= {b"first", b"may pass"}, said
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "netns"])
+@pytest.mark.parametrize("port53", [False, True], ids=["", "port 53"])
+def test_lies_and_detours(host, tree, pod, site, kind, port53):
+    """Sources that are made up, answers to them, IP options and routing headers."""
+    app, source, who = pod, pod, {"netns": pod.ns.path}
+    if kind != "netns":
+        app, _, who = attached(host, tree, kind)
+        source = host
+    ports = [7007] + [53] * port53
+    rules = [{"action": "allow", "target": a, "ports": ports} for a in (site.v4, site.v6)]
+    reply = host.daemon().call("PUT", "/sandboxes/one", {**who, "policy": {"verify": "dns", "egress": rules}})
+    assert reply.status == 201, reply
+    assert app.probe(["udp", site.v6, 7007, "first"]).data == "first"
+    far, near = [STRANGER, STRANGER6], [["127.0.0.1", source.ip4], ["::1", source.ip6]]
+    for program, args in ((LIES, (far, near, [site.v4, site.v6], [site.v4, site.v6], 0)), (DETOURS, ([site.v4, site.v6], far, [site.v4, site.v6]))):
+        done = app.run("/usr/bin/python3", "-IS", "-c", program, *map(json.dumps, args), timeout=120)
+        assert done.code == 0 and "ANSWER" not in done.text, done
+    left = [p for p in source.capture.packets(0.2) if not p.is_noise()]
+    assert any(p.payload == b"first" for p in left)
+    assert [p for p in left if {p.src, p.dst} & set(far) or p.proto in ("43", "icmp", "icmp6") or p.payload.endswith((b"LIE", b"OPTION"))] == []
+
+
+LISTENER = """
+import socket, sys
+s = socket.create_server(("127.0.0.1", 7411))
+print("listens", flush=True)
+c, _ = s.accept()
+print("reached", flush=True)
+"""
+
+
+@KINDS[0].marks[0]
+def test_a_listener_of_the_host_over_an_old_flow(host, tree):
+    """The flow is one that the control group has made, to a port that was its own then."""
+    app, other, who = attached(host, tree, "cgroup")
+    reply = host.daemon().call("PUT", "/sandboxes/one", {**who, "policy": {"verify": "dns", "egress": []}})
+    assert reply.status == 201, reply
+    port = app.run("/usr/bin/python3", "-IS", "-c", DEAF, 7411, timeout=60).text.strip()
+    server = other.start("/usr/bin/python3", "-IS", "-c", LISTENER)
+    assert server.line() == "listens"
+    assert app.run("/usr/bin/python3", "-IS", "-c", OVER, 7411, port, timeout=60).text.strip() == '"ECONNREFUSED"'
+    assert other.run("/usr/bin/python3", "-IS", "-c", OVER, 7411, 0, timeout=60).code == 0 and server.line() == "reached"
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "netns"])

@@ -82,6 +82,9 @@ class HostWorld(shared.World):
         self.tree = Cgroup(root / f"weir-test-{os.getpid()}", root)
         super().__init__()
         self.cgroups = {}
+        self.load()
+
+    def load(self):
         self.driver.ok(f"hostopen {DNS} {RELAY}")
         self.driver.ok("hostload")
 

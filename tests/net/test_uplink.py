@@ -4,6 +4,7 @@
 Real programs in the test world. /dev/net/tun is a node of the test's own, that every user
 may open, in a mount namespace of each command's own.
 """
+import json
 import os
 import pathlib
 import signal
@@ -12,6 +13,7 @@ import time
 import pytest
 
 from world import expect
+from world.lies import LIES
 from world.listen import TcpService, UdpService
 from world.run import finish
 from world.world import DOCKER4, ECHO_PORT, HOST4, RESOLVER4
@@ -167,6 +169,35 @@ def test_the_hosts_loopback_is_not_reached_by_the_link(over, host_services, rule
     for answer in over(*calls, allow=list(rules)):
         assert answer.result != "sent", dict(answer)
     assert services_heard(host_services) == []
+
+
+# An answer before anything else is tried: the uplink's program is slow to get ready for IPv6.
+WARM = """
+import socket, sys
+with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as s:
+    s.settimeout(0.5)
+    for _ in range(40):
+        s.sendto(b"warm", (sys.argv[6], int(sys.argv[7])))
+        try: s.recv(9); break
+        except OSError: pass
+    else: sys.exit("no answer")
+"""
+
+
+@pytest.mark.parametrize("ports", ["udp/{}", "udp/{},udp/53"], ids=["", "port 53"])
+def test_a_source_that_is_made_up_opens_nothing(world, tun, uplink, user, site, ports):
+    """The far side's answers would come back by the flow that its "packet" has begun."""
+    far, allowed = [OTHER, world.site(f"far{world.number()}.test").v6], [site.v4, site.v6]
+    argv = ["/usr/bin/python3", "-IS", "-c", WARM + LIES, *map(json.dumps, (far, [["127.0.0.1"], ["::1"]], allowed, allowed, 0)),
+            site.v6, ECHO_PORT]
+    world.host.ip("address replace fe80::2/64 dev up0 nodad", family=6)  # pasta wants one
+    with world.capture() as capture:
+        done = world.run(*argv, user=user, mounts=tun, options=("--uplink", uplink, "--verify", "dns"),
+                         allow=[f"{a}:{ports.format(ECHO_PORT)}" for a in (site.v4, f"[{site.v6}]")], timeout=120)
+        assert done.code == 0 and "ANSWER" not in done.text, done
+        left = [p for p in capture.packets(0.3) if p.proto != "tcp"]
+    assert {p.payload for p in left if p.dport == ECHO_PORT} == {b"warm"}
+    assert [p for p in left if {p.src, p.dst} & set(far) or p.payload.endswith((b"LIE", b"ANSWER"))] == []
 
 
 def test_another_sandbox_is_not_reached(over, world, tun, uplink, user):

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from test_inner import Inner
+from world.lies import DETOURS, LIES
 from world.sidecar import policy, wait_for
 from world.world import RESOLVER4
 
@@ -65,6 +66,23 @@ def test_nobody_takes_the_place_of_dockers_resolver(pod, world, site, mode):
         wait_for(lambda: pod.probe(["dns", site.name]).get("addresses") == [site.v4], 10, 0.1)
     finally:
         inner.close()
+
+
+@pytest.mark.parametrize("port53", [False, True], ids=["", "port 53"])
+@pytest.mark.parametrize("uid, caps", [(1000, ()), (0, ("net_admin", "net_raw"))], ids=["app", "root"])
+def test_lies_and_detours(pod, guarded, site, uid, caps, port53):
+    """Sources that are made up (root may do so in IPv4 too), answers to them, IP options and routing headers."""
+    ports = [7007] + [53] * port53
+    guarded(*({"action": "allow", "target": a, "ports": ports} for a in (site.v4, site.v6)))
+    assert pod.probe(["udp", site.v6, 7007, "first"]).data == "first"
+    far, near = ["93.66.66.66", "2a01:93::66:66"], [["127.0.0.1", pod.ip4], ["::1", pod.ip6]]
+    for program, args in ((LIES, (far, near, [site.v4, site.v6], [site.v4, site.v6], int(uid == 0))),
+                          (DETOURS, ([site.v4, site.v6], far, [site.v4, site.v6]))):
+        done = pod.run("/usr/bin/python3", "-IS", "-c", program, *map(json.dumps, args), uid=uid, caps=caps, timeout=120)
+        assert done.code == 0 and "ANSWER" not in done.text, done
+    left = [p for p in pod.capture.packets(0.2) if not p.is_noise()]
+    assert any(p.payload == b"first" for p in left)
+    assert [p for p in left if {p.src, p.dst} & set(far) or p.proto in ("43", "icmp", "icmp6") or p.payload.endswith((b"LIE", b"OPTION"))] == []
 
 
 JOIN = """

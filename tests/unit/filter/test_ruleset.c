@@ -25,11 +25,11 @@ struct world {
 };
 
 static const char *const fields[FILTER_FIELD_COUNT] = {
-	"none",	    "nfproto",	 "l4proto",  "iif",	  "oif",
-	"oifgroup", "meta",	 "uid",	     "ipsource",  "ip",
-	"ip6",	    "ip6length", "next6",    "hoplimit",  "sport",
-	"dport",    "icmp",	 "tcpflags", "state",	  "status",
-	"mark",	    "direction", "fib",	     "fibsource", "cgroup",
+	"none",	     "nfproto", "l4proto",  "iif",   "oif",	  "oifgroup",
+	"meta",	     "uid",	"ipsource", "ip",    "ip6",	  "ip6length",
+	"words",     "routing", "hoplimit", "sport", "dport",	  "icmp",
+	"tcpflags",  "state",	"status",   "mark",  "direction", "fib",
+	"fibsource", "cgroup",
 };
 
 static void print_stmt(FILE *f, const struct filter_stmt *s)
@@ -210,19 +210,29 @@ static void an_empty_policy_accepts_only_what_is_local_or_a_reply(void **state)
 	struct world w =
 		build(&(struct policy){ 0 }, (struct filter_params){ .generation = 1 });
 
-	assert_has(&w, "output: l4proto=6 dport=53 fib!=2 goto:refuse\n"
-		       "output: l4proto=17 dport=53 fib!=2 goto:refuse\n"
-		       "output: nfproto=10 next6=43 goto:refuse\n"
+	assert_has(&w, "port53: l4proto=6 dport=53 fib!=2 goto:refuse\n"
+		       "port53: l4proto=17 dport=53 fib!=2 goto:refuse\n");
+	assert_has(&w, "output: l4proto=58 jump:link\n"
+		       "output: l4proto=2 jump:link\n"
+		       "output: nfproto=2 words!=5 goto:refuse\n"
+		       "output: nfproto=10 routing=1 goto:refuse\n"
+		       "output: state&4=0 fibsource!=2 goto:refuse\n"
 		       "output: oif!=1 status&32=0 fib=2 goto:refuse\n"
-		       "output: state&2!=0 mark&65535=1 accept\n"
+		       "output: dport=53 jump:port53\n"
+		       "output: state&2!=0 l4proto=6 tcpflags&20!=0 mark&65535=1 "
+		       "accept\n"
+		       "output: state&2!=0 l4proto!=6 mark&65535=1 accept\n"
+		       "output: state&4!=0 uid!=4294967295 goto:refuse\n"
 		       "output: state&4!=0 l4proto=1 icmp=3 accept\n"
 		       "output: state&4!=0 l4proto=1 icmp=11-12 accept\n"
 		       "output: state&4!=0 l4proto=58 icmp=1-4 accept\n"
 		       "output: state&4!=0 l4proto=6 tcpflags&4!=0 accept\n"
-		       "output: fib=2 mark:1 accept\n"
-		       "output: nfproto=10 l4proto=58 hoplimit=255 icmp=135-136 accept\n"
-		       "output: l4proto=58 icmp=130-133 drop\n"
-		       "output: l4proto=58 icmp=143 drop\n");
+		       "output: fib=2 mark:1 accept\n");
+	assert_has(&w, "link: nfproto=10 l4proto=58 hoplimit=255 icmp=135-136 accept\n"
+		       "link: l4proto=58 icmp=133 counter drop\n"
+		       "link: l4proto=58 icmp=130-132 counter drop\n"
+		       "link: l4proto=58 icmp=143 counter drop\n"
+		       "link: l4proto=2 counter drop\n");
 	assert_has(&w, "output: goto:refuse\ninput\n");
 	assert_has(&w, "nat: l4proto=17 dport=53 redirect:53\noutput\n");
 	world_done(&w);
@@ -249,7 +259,8 @@ static void refusals_are_logged_before_they_answer(void **state)
 {
 	struct world w = build(&(struct policy){ 0 }, relay);
 
-	assert_has(&w, "refuse: counter jump:report\nrefuse: l4proto=6 reset\n"
+	assert_has(&w, "refuse: counter jump:report\nrefuse: fibsource!=2 drop\n"
+		       "refuse: l4proto=6 reset\n"
 		       "refuse: prohibited\n");
 	assert_has(&w, "report: nfproto=2 l4proto=6 flow!@seen4 add@seen4 log return\n"
 		       "report: nfproto=2 l4proto=6 count@seen4 return\n");
@@ -359,7 +370,7 @@ static void udp_never_leaves_by_the_dead_end(void **state)
 	v = build(&(struct policy){ .default_action = POLICY_ALLOW }, relay);
 	/* Before open flows are: they must not vanish without an error. */
 	assert_order(&w, "output: l4proto=17 oifgroup=2003134834 fib!=2 goto:refuse\n",
-		     "output: state&2!=0 mark&65535=7 goto:passed\n");
+		     "output: state&2!=0 l4proto!=6 mark&65535=7 goto:passed\n");
 	assert_has_not(&v, "oifgroup");
 	world_done(&w);
 	world_done(&v);
@@ -377,7 +388,7 @@ static void only_an_address_rule_opens_port_53(void **state)
 	assert_has(&w, "dns_output: l4proto=17 dport@udp_1 nfproto=2 ip@allow4_1 mark:7 "
 		       "goto:passed\n"
 		       "dns_output: goto:refuse\n");
-	assert_has(&w, "output: l4proto=17 dport=53 fib!=2 goto:dns_output\n");
+	assert_has(&w, "port53: l4proto=17 dport=53 fib!=2 goto:dns_output\n");
 	assert_has_not(&w, "dns_nat: l4proto=6");
 	world_done(&w);
 }

@@ -1,0 +1,563 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ *
+ * Every packet that leaves is judged by the same steps in the same order, whatever the
+ * kind of ruleset. The order is the table `steps`; what the kinds differ in is the table
+ * `kinds`. A ruleset has a step because the table has it: no kind can lack a check.
+ *
+ *     own          Weir's own sockets, where Weir lives in the namespace: by mark, user
+ *                  and a port that Weir holds
+ *     link         neighbour discovery and reports of multicast groups. The kernel sends
+ *                  them, from no address at first; from a program they are refused
+ *     straight     IP options and routing headers, by which a packet goes from where it
+ *                  may to somewhere else: refused, on open flows too
+ *     source       the source is an address of this machine, or the packet is `related`
+ *                  (a refusal's reset comes from the address that was refused). Any
+ *                  program may bind an IPv6 socket to the address of somebody else; its
+ *                  packet to a local socket would begin a flow whose other direction is
+ *                  `established`, from here to that address
+ *     links        what is for this machine leaves by no other link than loopback; UDP
+ *                  leaves by no link that leads nowhere
+ *     port 53      is the engine's. A flow whose tuple was known before skips the nat
+ *                  chain, so this stands before `established`
+ *     established  flows that this policy has let through
+ *     related      the kernel's ICMP errors and resets. They are accepted without a mark,
+ *                  and before local addresses, which mark: the kernel attaches the
+ *                  refusal of a revoked flow to that very flow, and marking it would
+ *                  allow what was just refused
+ *     replies      to those who dial in, where that is possible
+ *     forged       nobody speaks to the ports that Weir holds
+ *     local        addresses of this machine, and with them what nat has redirected
+ *     plan         port 443 of resolvers, denies, allows, kept addresses, the default
+ *     rest         refused
+ *
+ * Up to `established` a packet of an open flow meets every step: they are few, and each
+ * begins with a cheap comparison.
+ *
+ * On the host the steps up to `established` are those of the table, in one chain for all
+ * members; the later ones are those of a plan. Port 53 is looked at in both: the first
+ * look leads past `established`. */
+#include "filter/ruleset_build.h"
+
+#include <netinet/tcp.h>
+
+#include <linux/netfilter/nf_conntrack_common.h>
+#include <linux/netfilter/nf_conntrack_tuple_common.h>
+
+enum {
+	HOPLIMIT_ON_LINK = 255,
+	HEADER_WORDS = 5, /* of an IPv4 header without options */
+	HTTPS_PORT = 443,
+	DOCKER_RESOLVER = 0x7f00000b, /* 127.0.0.11 */
+};
+
+enum {
+	ICMP_UNREACHABLE = 3,
+	ICMP_ECHO_REQUEST = 8,
+	ICMP_TIME_EXCEEDED_TYPE = 11,
+	ICMP_PARAMETER = 12,
+	ICMPV6_ERROR_FIRST = 1, /* unreachable, too big, time exceeded, parameter */
+	ICMPV6_ERROR_LAST = 4,
+	ICMPV6_ECHO_REQUEST = 128,
+	ICMPV6_LINK_FIRST = 130, /* MLD, routers, neighbours, redirects */
+	ICMPV6_MLD_LAST = 132,
+	ICMPV6_ROUTER_SOLICITATION = 133, /* advertisements are 134: no use for them */
+	ICMPV6_NEIGHBOUR_SOLICITATION = 135,
+	ICMPV6_NEIGHBOUR_ADVERTISEMENT = 136,
+	ICMPV6_LINK_LAST = 137,
+	ICMPV6_MLD2_REPORT = 143,
+	/* Of a report: options, header, four groups. And so many a second. */
+	MLD_LENGTH_MAX = 8 + 8 + 4 * 20,
+	MLD_PER_SEC = 1,
+};
+
+/* What becomes of the kernel's reports of multicast groups and its search for routers.
+ * Which groups it is a member of is a program's to choose, 16 bytes each, for the
+ * neighbours to read. */
+enum link_reports {
+	LINK_DROPPED = 0,
+	LINK_LIMITED, /* switches want to hear of the groups that neighbour discovery
+		       * needs, which are few */
+	LINK_ACCEPTED,
+	LINK_OPEN, /* from programs too */
+};
+
+static const struct kind {
+	enum link_reports reports;
+	bool engine_elsewhere; /* port 53 of local addresses is not the engine's */
+	bool dialled;	       /* others may dial in, and replies to them pass */
+	bool pings;	       /* pass where everything is open */
+	bool open;	       /* what no step refuses passes: neither local nor plan */
+} kinds[RULESET_KIND_COUNT] = {
+	[RULESET_OWNED] = { .reports = LINK_DROPPED },
+	[RULESET_SHARED] = { .reports = LINK_LIMITED,
+			     .engine_elsewhere = true,
+			     .dialled = true,
+			     .pings = true },
+	[RULESET_REDIRECT] = { .reports = LINK_OPEN,
+			       .engine_elsewhere = true,
+			       .open = true },
+	[RULESET_HOST] = { .reports = LINK_ACCEPTED,
+			   .engine_elsewhere = true,
+			   .dialled = true,
+			   .pings = true },
+	[RULESET_MEMBER] = { .reports = LINK_ACCEPTED, .dialled = true },
+};
+
+/* ---- own ---- */
+
+bool ruleset_has_own(const struct builder *b)
+{
+	return b->shared && b->shared->mark != 0;
+}
+
+static void step_own(struct builder *b, struct filter_chain *c)
+{
+	if (!ruleset_has_own(b))
+		return;
+	ruleset_jump_if_own(b, c, b->own);
+	/* To segments that come after a connection's end the kernel answers without a
+	 * mark. */
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_L4PROTO, IPPROTO_TCP);
+	stmt_has_bit(b, FILTER_CT_MARK, RULESET_OWN_FLOW);
+	stmt_has_bit(b, FILTER_TCP_FLAGS, TH_RST);
+	stmt_accept(b);
+}
+
+/* ---- link ---- */
+
+static void icmp6_rule(struct builder *b, struct filter_chain *c, uint8_t from,
+		       uint8_t to)
+{
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_L4PROTO, IPPROTO_ICMPV6);
+	stmt_between(b, FILTER_ICMP_TYPE, from, to);
+}
+
+static void drop(struct builder *b)
+{
+	stmt_add(b, FILTER_COUNTER);
+	stmt_add(b, FILTER_DROP);
+}
+
+static void multicast_reports(struct builder *b, struct filter_chain *c,
+			      enum link_reports reports, uint8_t from, uint8_t to)
+{
+	if (reports == LINK_LIMITED) {
+		stmt_rule(b, c);
+		stmt_equal(b, FILTER_NFPROTO, NFPROTO_IPV6);
+		stmt_equal(b, FILTER_L4PROTO, IPPROTO_ICMPV6);
+		stmt_between(b, FILTER_ICMP_TYPE, from, to);
+		stmt_between(b, FILTER_LENGTH6, 0, MLD_LENGTH_MAX);
+		stmt_add(b, FILTER_LIMIT)->value = MLD_PER_SEC;
+		stmt_accept(b);
+	}
+	icmp6_rule(b, c, from, to);
+	if (reports < LINK_ACCEPTED)
+		drop(b);
+	else
+		stmt_accept(b);
+}
+
+/* A ping of a made-up source comes by here too, and goes back to the next steps. */
+void ruleset_build_link(struct builder *b)
+{
+	static const uint8_t groups[][2] = { { ICMPV6_LINK_FIRST, ICMPV6_MLD_LAST },
+					     { ICMPV6_MLD2_REPORT, ICMPV6_MLD2_REPORT } };
+	enum link_reports reports = kinds[b->kind].reports;
+	struct filter_chain *c = ruleset_plain_chain(b, "link");
+
+	b->link = c;
+	if (!c)
+		return;
+	if (reports != LINK_OPEN) {
+		icmp6_rule(b, c, ICMPV6_LINK_FIRST, ICMPV6_LINK_LAST);
+		stmt_by_a_program(b);
+		stmt_refuse(b);
+		icmp6_rule(b, c, ICMPV6_MLD2_REPORT, ICMPV6_MLD2_REPORT);
+		stmt_by_a_program(b);
+		stmt_refuse(b);
+		stmt_rule(b, c);
+		stmt_equal(b, FILTER_L4PROTO, IPPROTO_IGMP);
+		stmt_by_a_program(b);
+		stmt_refuse(b);
+	}
+	ruleset_neighbours(b, c);
+	icmp6_rule(b, c, ICMPV6_ROUTER_SOLICITATION, ICMPV6_ROUTER_SOLICITATION);
+	if (reports == LINK_DROPPED)
+		drop(b);
+	else
+		stmt_accept(b);
+	for (size_t i = 0; i < ARRAY_SIZE(groups); i++)
+		multicast_reports(b, c, reports, groups[i][0], groups[i][1]);
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_L4PROTO, IPPROTO_IGMP);
+	if (reports < LINK_ACCEPTED)
+		drop(b);
+	else
+		stmt_accept(b);
+}
+
+static void step_link(struct builder *b, struct filter_chain *c)
+{
+	static const uint8_t protocols[] = { IPPROTO_ICMPV6, IPPROTO_IGMP };
+
+	for (size_t i = 0; i < ARRAY_SIZE(protocols); i++) {
+		stmt_rule(b, c);
+		stmt_equal(b, FILTER_L4PROTO, protocols[i]);
+		stmt_go(b, FILTER_JUMP, b->link);
+	}
+}
+
+void ruleset_neighbours(struct builder *b, struct filter_chain *c)
+{
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_NFPROTO, NFPROTO_IPV6);
+	stmt_equal(b, FILTER_L4PROTO, IPPROTO_ICMPV6);
+	stmt_equal(b, FILTER_HOPLIMIT, HOPLIMIT_ON_LINK);
+	stmt_between(b, FILTER_ICMP_TYPE, ICMPV6_NEIGHBOUR_SOLICITATION,
+		     ICMPV6_NEIGHBOUR_ADVERTISEMENT);
+	stmt_accept(b);
+}
+
+/* ---- straight, source, links ---- */
+
+static void roundabout(struct builder *b, struct filter_chain *c,
+		       const struct filter_chain *to)
+{
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_NFPROTO, NFPROTO_IPV4);
+	stmt_not_equal(b, FILTER_HEADER_WORDS4, HEADER_WORDS);
+	stmt_go(b, FILTER_GOTO, to);
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_NFPROTO, NFPROTO_IPV6);
+	stmt_equal(b, FILTER_HAS_ROUTING6, true);
+	stmt_go(b, FILTER_GOTO, to);
+}
+
+static void step_straight(struct builder *b, struct filter_chain *c)
+{
+	roundabout(b, c, b->refuse);
+}
+
+void ruleset_build_orphans(struct builder *b)
+{
+	struct filter_chain *c = ruleset_plain_chain(b, "orphans");
+
+	b->orphans = c;
+	if (!c)
+		return;
+	stmt_rule(b, c);
+	stmt_by_a_program(b);
+	stmt_return(b);
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_L4PROTO, IPPROTO_TCP);
+	drop(b);
+}
+
+void ruleset_orphans(struct builder *b, struct filter_chain *c)
+{
+	roundabout(b, c, b->orphans);
+}
+
+static void step_source(struct builder *b, struct filter_chain *c)
+{
+	stmt_rule(b, c);
+	stmt_masked(b, FILTER_CT_STATE, CT_STATE_RELATED, 0);
+	stmt_source_not_local(b);
+	stmt_refuse(b);
+}
+
+static void step_links(struct builder *b, struct filter_chain *c)
+{
+	stmt_rule(b, c);
+	stmt_not_equal(b, FILTER_OIF, LOOPBACK_INDEX);
+	/* nat, ours or others', comes after the link was chosen first */
+	stmt_masked(b, FILTER_CT_STATUS, IPS_DST_NAT, 0);
+	stmt_local(b);
+	stmt_refuse(b);
+	/* Only where some other link carries UDP; otherwise none of it gets this far. */
+	if (b->kind != RULESET_OWNED || !b->direct_udp)
+		return;
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_L4PROTO, IPPROTO_UDP);
+	stmt_equal(b, FILTER_OIF_GROUP, FILTER_DEAD_END_GROUP);
+	stmt_not_local(b);
+	stmt_refuse(b);
+}
+
+/* ---- port 53 ---- */
+
+static void docker_resolver(struct builder *b, struct filter_chain *c)
+{
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_NFPROTO, NFPROTO_IPV4);
+	stmt_equal(b, FILTER_DADDR4, DOCKER_RESOLVER);
+	stmt_refuse(b);
+	/* Who sends from there would make a flow that Weir's question is then the reply
+	 * of: it would pass by Docker's nat, to him. Docker only answers from there. */
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_NFPROTO, NFPROTO_IPV4);
+	stmt_equal(b, FILTER_SADDR4, DOCKER_RESOLVER);
+	stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_ORIGINAL);
+	stmt_refuse(b);
+}
+
+void ruleset_build_port53(struct builder *b)
+{
+	const struct filter_chain *to = b->dns_output ? b->dns_output : b->refuse;
+	struct filter_chain *c = ruleset_plain_chain(b, "port53");
+
+	b->port53 = c;
+	for (size_t p = 0; c && p < PROTOCOLS; p++) {
+		stmt_rule(b, c);
+		stmt_port(b, ruleset_protocols[p], FILTER_DNS_PORT);
+		stmt_not_local(b);
+		stmt_go(b, FILTER_GOTO, to);
+		if (!kinds[b->kind].engine_elsewhere)
+			continue;
+		/* Answers to a client that asks from port 53 are replies. */
+		stmt_rule(b, c);
+		stmt_port(b, ruleset_protocols[p], FILTER_DNS_PORT);
+		stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_ORIGINAL);
+		stmt_go(b, FILTER_GOTO, to);
+	}
+}
+
+static void step_port53(struct builder *b, struct filter_chain *c)
+{
+	if (b->shared)
+		docker_resolver(b, c);
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_DPORT, FILTER_DNS_PORT);
+	stmt_go(b, FILTER_JUMP, b->port53);
+}
+
+/* ---- established, related, replies ---- */
+
+/* A bare SYN is `established` where conntrack has an open flow of the same tuple, which a
+ * program can make and keep without a socket. The kernel's answer to a segment that no
+ * socket wants is a RST without ACK. */
+void stmt_tcp_goes_on(struct builder *b)
+{
+	stmt_has_bit(b, FILTER_TCP_FLAGS, TH_ACK | TH_RST);
+}
+
+void stmt_tcp_established(struct builder *b)
+{
+	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
+	stmt_equal(b, FILTER_L4PROTO, IPPROTO_TCP);
+	stmt_tcp_goes_on(b);
+}
+
+void ruleset_established(struct builder *b, struct filter_chain *c, stmt_ending *match,
+			 stmt_ending *end)
+{
+	stmt_rule(b, c);
+	stmt_tcp_established(b);
+	if (match)
+		match(b);
+	end(b);
+	stmt_rule(b, c);
+	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
+	stmt_not_equal(b, FILTER_L4PROTO, IPPROTO_TCP);
+	if (match)
+		match(b);
+	end(b);
+}
+
+static void of_this_policy(struct builder *b)
+{
+	if (b->kind == RULESET_HOST)
+		stmt_add(b, FILTER_IN_SET)->set = b->host->live;
+	else
+		stmt_masked(b, FILTER_CT_MARK, GENERATION_MASK, b->rs->generation);
+}
+
+static void pass(struct builder *b)
+{
+	if (b->passed)
+		stmt_go(b, FILTER_GOTO, b->passed);
+	else
+		stmt_accept(b);
+}
+
+/* Without a daemon no flow is remembered. */
+static void step_established(struct builder *b, struct filter_chain *c)
+{
+	if (!b->fixed)
+		ruleset_established(b, c, of_this_policy, pass);
+}
+
+void ruleset_related(struct builder *b, struct filter_chain *c)
+{
+	static const struct {
+		uint8_t protocol, from, to;
+	} errors[] = {
+		{ IPPROTO_ICMP, ICMP_UNREACHABLE, ICMP_UNREACHABLE },
+		{ IPPROTO_ICMP, ICMP_TIME_EXCEEDED_TYPE, ICMP_PARAMETER },
+		{ IPPROTO_ICMPV6, ICMPV6_ERROR_FIRST, ICMPV6_ERROR_LAST },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(errors); i++) {
+		stmt_rule(b, c);
+		stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_RELATED);
+		stmt_equal(b, FILTER_L4PROTO, errors[i].protocol);
+		stmt_between(b, FILTER_ICMP_TYPE, errors[i].from, errors[i].to);
+		stmt_accept(b);
+	}
+	stmt_rule(b, c);
+	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_RELATED);
+	stmt_equal(b, FILTER_L4PROTO, IPPROTO_TCP);
+	stmt_has_bit(b, FILTER_TCP_FLAGS, TH_RST);
+	stmt_accept(b);
+}
+
+static void step_related(struct builder *b, struct filter_chain *c)
+{
+	stmt_rule(b, c);
+	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_RELATED);
+	stmt_by_a_program(b);
+	stmt_refuse(b);
+	ruleset_related(b, c);
+}
+
+static void is_reply(struct builder *b)
+{
+	stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_REPLY);
+}
+
+static void step_replies(struct builder *b, struct filter_chain *c)
+{
+	if (kinds[b->kind].dialled)
+		ruleset_established(b, c, is_reply, stmt_accept);
+}
+
+/* ---- forged, local, plan, rest ---- */
+
+static void step_forged(struct builder *b, struct filter_chain *c)
+{
+	for (size_t f = 0; ruleset_has_own(b) && f < FAMILIES; f++) {
+		stmt_rule(b, c);
+		stmt_equal(b, FILTER_NFPROTO, ruleset_families[f].nfproto);
+		stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_ORIGINAL);
+		stmt_held(b, f, FILTER_DPORT);
+		stmt_local(b);
+		stmt_refuse(b);
+	}
+}
+
+/* The relay's listener takes what nat has sent there; dialled directly it would not
+ * know where to. */
+static void relay_port(struct builder *b, struct filter_chain *c)
+{
+	stmt_rule(b, c);
+	stmt_port(b, IPPROTO_TCP, b->relay_port);
+	stmt_local(b);
+	stmt_has_bit(b, FILTER_CT_STATUS, IPS_DST_NAT);
+	stmt_mark_and_accept(b);
+	stmt_rule(b, c);
+	stmt_port(b, IPPROTO_TCP, b->relay_port);
+	stmt_local(b);
+	stmt_refuse(b);
+}
+
+static void step_local(struct builder *b, struct filter_chain *c)
+{
+	if (b->local) {
+		stmt_rule(b, c);
+		stmt_local(b);
+		stmt_go(b, FILTER_GOTO, b->local);
+		return;
+	}
+	if (b->relay)
+		relay_port(b, c);
+	stmt_rule(b, c);
+	stmt_local(b);
+	stmt_mark_and_accept(b);
+}
+
+void ruleset_local_listeners(struct builder *b, struct filter_chain *c)
+{
+	ruleset_denied(b, c, stmt_refuse);
+	for (size_t p = 0; p < PROTOCOLS; p++)
+		ruleset_allowed_addrs(b, c, ruleset_protocols[p], stmt_mark_and_accept);
+}
+
+void ruleset_https(struct builder *b, struct filter_chain *c, stmt_ending *end)
+{
+	for (size_t p = 0; p < PROTOCOLS; p++) {
+		if (b->shared && b->shared->refuse_443) {
+			stmt_rule(b, c);
+			stmt_port(b, ruleset_protocols[p], HTTPS_PORT);
+			end(b);
+			continue;
+		}
+		for (size_t f = 0; f < FAMILIES; f++) {
+			if (!b->doh[f])
+				continue;
+			stmt_rule(b, c);
+			stmt_port(b, ruleset_protocols[p], HTTPS_PORT);
+			stmt_daddr_in(b, f, b->doh[f]);
+			end(b);
+		}
+	}
+}
+
+/* With everything open a ping is expected to work. */
+static void pings(struct builder *b, struct filter_chain *c)
+{
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_L4PROTO, IPPROTO_ICMP);
+	stmt_equal(b, FILTER_ICMP_TYPE, ICMP_ECHO_REQUEST);
+	stmt_mark_and_accept(b);
+	icmp6_rule(b, c, ICMPV6_ECHO_REQUEST, ICMPV6_ECHO_REQUEST);
+	stmt_mark_and_accept(b);
+}
+
+static void step_plan(struct builder *b, struct filter_chain *c)
+{
+	ruleset_https(b, c, stmt_refuse);
+	ruleset_denied(b, c, stmt_refuse);
+	for (size_t p = 0; p < PROTOCOLS; p++) {
+		if (!ruleset_is_direct(b, ruleset_protocols[p]))
+			continue;
+		ruleset_allowed(b, c, ruleset_protocols[p], stmt_mark_and_pass);
+		ruleset_kept(b, c, ruleset_protocols[p]);
+	}
+	if (kinds[b->kind].pings && plan_default_action(b->plan) == POLICY_ALLOW)
+		pings(b, c);
+}
+
+static void step_rest(struct builder *b, struct filter_chain *c)
+{
+	stmt_rule(b, c);
+	if (kinds[b->kind].open)
+		stmt_accept(b);
+	else
+		stmt_refuse(b);
+}
+
+/* ---- the order ---- */
+
+static const struct step {
+	void (*add)(struct builder *b, struct filter_chain *c);
+	enum ruleset_part parts;
+	bool also_open; /* where all else passes */
+} steps[] = {
+	{ step_own, RULESET_FIRST, true },	   { step_link, RULESET_FIRST, true },
+	{ step_straight, RULESET_FIRST, true },	   { step_source, RULESET_FIRST, true },
+	{ step_links, RULESET_FIRST, true },	   { step_port53, RULESET_WHOLE, true },
+	{ step_established, RULESET_FIRST, true }, { step_related, RULESET_THEN, false },
+	{ step_replies, RULESET_THEN, false },	   { step_forged, RULESET_THEN, true },
+	{ step_local, RULESET_THEN, false },	   { step_plan, RULESET_THEN, false },
+	{ step_rest, RULESET_THEN, true },
+};
+
+void ruleset_rules(struct builder *b, struct filter_chain *c, enum ruleset_part part)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++)
+		if (steps[i].parts & part && (!kinds[b->kind].open || steps[i].also_open))
+			steps[i].add(b, c);
+}
