@@ -23,13 +23,23 @@ struct range_v6 {
 
 /* The first row that holds the address decides, so the narrower one stands first. */
 static const struct range_v4 ranges_v4[] = {
-	{ V4(169, 254, 169, 254), 32, SPECIAL_METADATA }, /* most clouds */
-	{ V4(169, 254, 170, 2), 32, SPECIAL_METADATA },	  /* AWS container credentials */
-	{ V4(169, 254, 170, 23), 32, SPECIAL_METADATA },  /* AWS EKS pod identity */
-	{ V4(169, 254, 0, 23), 32, SPECIAL_METADATA },	  /* Tencent Cloud */
-	{ V4(168, 63, 129, 16), 32, SPECIAL_METADATA },	  /* Azure host agent */
-	{ V4(100, 100, 100, 200), 32, SPECIAL_METADATA }, /* Alibaba Cloud */
-	{ V4(192, 0, 0, 192), 32, SPECIAL_METADATA },	  /* Oracle Cloud */
+	/* Most clouds: AWS "Access instance metadata", Google "About VM metadata", Azure
+	 * "Instance Metadata Service", OpenStack Nova "Metadata service" */
+	{ V4(169, 254, 169, 254), 32, SPECIAL_METADATA },
+	{ V4(169, 254, 170, 2), 32, SPECIAL_METADATA },	 /* AWS "ECS task IAM role" */
+	{ V4(169, 254, 170, 23), 32, SPECIAL_METADATA }, /* AWS "EKS Pod Identity" */
+	{ V4(169, 254, 0, 23), 32, SPECIAL_METADATA },	 /* Tencent "Instance metadata" */
+	{ V4(169, 254, 42, 42), 32, SPECIAL_METADATA },	 /* cloud-init "Scaleway" */
+	{ V4(168, 63, 129, 16), 32,
+	  SPECIAL_METADATA }, /* Azure "What is 168.63.129.16" */
+	/* Alibaba "View instance metadata" */
+	{ V4(100, 100, 100, 200), 32, SPECIAL_METADATA },
+	{ V4(100, 80, 80, 80), 32, SPECIAL_METADATA }, /* UCloud "Metadata server" */
+	/* Volcano Engine: its network plugin for Kubernetes (cello) */
+	{ V4(100, 96, 0, 96), 32, SPECIAL_METADATA },
+	{ V4(192, 0, 0, 192), 32, SPECIAL_METADATA }, /* Oracle Cloud Classic, docs */
+	/* metadata.packet.net, Equinix Metal "Metadata" */
+	{ V4(192, 80, 8, 124), 32, SPECIAL_METADATA },
 	{ V4(255, 255, 255, 255), 32, SPECIAL_BROADCAST },
 	{ V4(0, 0, 0, 0), 8, SPECIAL_UNSPECIFIED },
 	{ V4(10, 0, 0, 0), 8, SPECIAL_PRIVATE },
@@ -53,12 +63,22 @@ static const struct range_v4 ranges_v4[] = {
 
 /* What carries an IPv4 address was judged by that address before these are asked. */
 static const struct range_v6 ranges_v6[] = {
-	/* fd00:ec2::254 AWS, fd00:ec2::23 EKS pod identity, fd20:ce::254 Google Cloud,
-	 * fd00:42::42 Scaleway */
+	/* fd00:ec2::254: AWS "Access instance metadata" */
 	{ V6(0xfd00, 0xec2, 0, 0), 0x254, 128, SPECIAL_METADATA },
+	/* fd00:ec2::23: AWS "EKS Pod Identity" */
 	{ V6(0xfd00, 0xec2, 0, 0), 0x23, 128, SPECIAL_METADATA },
+	/* fd20:ce::254: Google "About VM metadata" */
 	{ V6(0xfd20, 0xce, 0, 0), 0x254, 128, SPECIAL_METADATA },
+	/* fd00:42::42: cloud-init "Scaleway" */
 	{ V6(0xfd00, 0x42, 0, 0), 0x42, 128, SPECIAL_METADATA },
+	/* fd00:c1::a9fe:a9fe: Oracle's SDK for Python */
+	{ V6(0xfd00, 0xc1, 0, 0), 0xa9fea9fe, 128, SPECIAL_METADATA },
+	/* fd00:a9fe:a9fe::1: cloud-init "Akamai" */
+	{ V6(0xfd00, 0xa9fe, 0xa9fe, 0), 1, 128, SPECIAL_METADATA },
+	/* fd00:100::100:200: Alibaba "View instance metadata" */
+	{ V6(0xfd00, 0x100, 0, 0), 0x1000200, 128, SPECIAL_METADATA },
+	/* fe80::a9fe:a9fe: OpenStack Neutron "Metadata service" */
+	{ V6(0xfe80, 0, 0, 0), 0xa9fea9fe, 128, SPECIAL_METADATA },
 	{ 0, 0, 128, SPECIAL_UNSPECIFIED },
 	{ 0, 1, 128, SPECIAL_LOOPBACK },
 	{ V6(0xfc00, 0, 0, 0), 0, 7, SPECIAL_PRIVATE },

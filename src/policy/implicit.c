@@ -9,6 +9,7 @@
 
 static const char *const metadata_names[] = { "metadata.google.internal",
 					      "metadata.goog" };
+static const char *const link_local[] = { "169.254.0.0/16", "fe80::/10" };
 
 struct builder {
 	const struct policy *policy;
@@ -83,6 +84,34 @@ static struct rule deny_of(enum rule_target kind, const char *file, const char *
 			      .comment = why };
 }
 
+/* Deny @p but for what rules allow in it, half by half. */
+static int add_range(struct builder *b, struct prefix p, const char *why)
+{
+	struct rule rule = deny_of(TARGET_PREFIX, "built in", why);
+	char text[ADDR_TEXT_SIZE];
+	bool split = false;
+	int r;
+
+	for (size_t i = 0; i < b->policy->count; i++) {
+		const struct rule *a = &b->policy->rules[i];
+
+		if (a->kind != TARGET_PREFIX || a->action != POLICY_ALLOW)
+			continue;
+		if (a->prefix.bits <= p.bits && prefix_contains(&a->prefix, &p.addr))
+			return 0;
+		split |= prefix_contains(&p, &a->prefix.addr) && a->prefix.bits > p.bits;
+	}
+	if (split) {
+		p.bits++;
+		r = add_range(b, p, why);
+		p.addr.bytes[(p.bits - 1) / 8] |= (uint8_t)(0x80 >> (p.bits - 1) % 8);
+		return r < 0 ? r : add_range(b, p, why);
+	}
+	rule.prefix = p;
+	rule.target = arena_printf(b->arena, "%s/%u", addr_format(&p.addr, text), p.bits);
+	return rule.target ? add_rule(b, &rule) : -ENOMEM;
+}
+
 static int add_addr(struct builder *b, const struct addr *a, const char *file,
 		    const char *why)
 {
@@ -112,6 +141,7 @@ static int add_metadata(struct builder *b)
 {
 	static const char why[] =
 		"a cloud's metadata is open only to a rule that names it";
+	static const char link[] = "a link-local address is open only to a rule";
 	struct addr a;
 	int r = 0;
 
@@ -121,6 +151,13 @@ static int add_metadata(struct builder *b)
 	}
 	if (b->policy->default_action != POLICY_ALLOW)
 		return r;
+	/* Clouds put other services there as well: resolvers, time, host agents. */
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(link_local); i++) {
+		struct prefix p;
+
+		if (prefix_parse(link_local[i], strlen(link_local[i]), true, &p))
+			r = add_range(b, p, link);
+	}
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(metadata_names); i++)
 		r = add_name(b, text_of(metadata_names[i]), "built in", why);
 	return r;

@@ -2,9 +2,9 @@
 /* policy/implicit - the denies that nobody had to write.
  *
  * Cloud metadata addresses are refused unless a rule names the very address: an allow
- * of a range around it doesn't. Under `defaultAction: allow` the public DoH resolvers
- * of profiles/doh.txt are refused as well, unless a rule names them
- * or the policy leaves them open (open_doh). */
+ * of a range around it doesn't. Under `defaultAction: allow` link-local addresses that no
+ * rule allows, and the public DoH resolvers of profiles/doh.txt, are refused as well,
+ * unless a rule names them or the policy leaves them open (open_doh). */
 #pragma once
 
 #include "policy/policy.h"

@@ -283,7 +283,15 @@ static void allow_by_default_still_refuses_metadata_and_doh(void **state)
 					     "169.254.169.254",
 					     "168.63.129.16",
 					     "100.100.100.200",
+					     "169.254.42.42",
+					     "169.254.99.1",
+					     "192.80.8.124",
 					     "fd00:ec2::254",
+					     "fd00:c1::a9fe:a9fe",
+					     "fd00:a9fe:a9fe::1",
+					     "fe80::a9fe:a9fe",
+					     "fe80::1",
+					     "febf::1",
 					     "2001:4860:4860::8888" };
 	struct rule rules[] = { name_rule(POLICY_ALLOW, TARGET_NAME, "dns.google"),
 				addr_rule(POLICY_ALLOW, "8.8.8.8") };
@@ -321,6 +329,42 @@ static void allow_by_default_still_refuses_metadata_and_doh(void **state)
 	a = addr_of("8.8.4.4");
 	assert_int_equal(plan_match_addr(&w.plan, &a, IPPROTO_TCP, 443).action,
 			 POLICY_DENY);
+	world_done(&w);
+}
+
+static void link_local_addresses_are_open_to_rules_alone(void **state)
+{
+	static const struct {
+		const char *addr;
+		enum policy_action action;
+	} cases[] = {
+		{ "169.254.1.1", POLICY_ALLOW },
+		{ "169.254.1.0", POLICY_DENY },
+		{ "169.254.1.2", POLICY_DENY },
+		{ "169.254.0.0", POLICY_DENY },
+		{ "169.254.255.255", POLICY_DENY },
+		{ "169.253.255.255", POLICY_ALLOW },
+		{ "169.255.0.0", POLICY_ALLOW },
+		{ "fe80:1::1", POLICY_ALLOW },
+		{ "fe80:1:ffff:ffff:ffff:ffff:ffff:ffff", POLICY_ALLOW },
+		{ "fe80:2::", POLICY_DENY },
+		{ "fe80::1", POLICY_DENY },
+		{ "febf:ffff:ffff:ffff:ffff:ffff:ffff:ffff", POLICY_DENY },
+		{ "2001:4860::1", POLICY_ALLOW },
+	};
+	struct rule rules[] = { addr_rule(POLICY_ALLOW, "169.254.1.1"),
+				addr_rule(POLICY_ALLOW, "fe80:1::/32") };
+	struct policy policy = { .default_action = POLICY_ALLOW,
+				 .rules = rules,
+				 .count = ARRAY_SIZE(rules) };
+	struct world w = compile(&policy);
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct addr a = addr_of(cases[i].addr);
+
+		assert_int_equal(plan_match_addr(&w.plan, &a, IPPROTO_TCP, 443).action,
+				 cases[i].action);
+	}
 	world_done(&w);
 }
 
@@ -579,6 +623,7 @@ int main(void)
 		cmocka_unit_test(the_default_list_leaves_out_dns_and_quic_under_tls),
 		cmocka_unit_test(metadata_has_to_be_named),
 		cmocka_unit_test(allow_by_default_still_refuses_metadata_and_doh),
+		cmocka_unit_test(link_local_addresses_are_open_to_rules_alone),
 		cmocka_unit_test(seventeen_port_lists_are_too_many),
 		cmocka_unit_test(what_the_kernel_gets_is_disjoint_and_says_the_same),
 		cmocka_unit_test(limits_have_defaults_and_can_be_set),
