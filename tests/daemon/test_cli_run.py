@@ -12,6 +12,8 @@ import subprocess
 
 import pytest
 
+from world.capture import Capture
+from world.netns import NetNs
 from world.sidecar import wait_for
 from world.threads import LEADERLESS, has_no_leader
 
@@ -333,3 +335,47 @@ def test_the_readmes_recipe(daemon, group, user):
     assert str(group) in args and str(user) in args
     done = run(daemon, *args, "--", "cat", "/proc/self/cgroup")
     assert done.code == 0 and f"0::/{group.name}\n" in done.text, done
+
+
+@pytest.fixture
+def neighbour(host):
+    """Another namespace on a link of the host's, which says that any address is its own. Gives what arrives there."""
+    there = NetNs()
+    host.ns.ip("link add near type veth peer name far", "link set near up", "address add 198.18.7.1/24 dev near")
+    subprocess.run(host.ns.command("ip", "link", "set", "far", "netns", there.path), check=True)
+    there.ip("link set far up", "address add 198.18.7.2/24 dev far", "route add default via 198.18.7.1")
+    there.sysctl(ipv4__conf__far__proxy_arp=1)
+    there.ip("route add local 93.0.0.0/8 dev lo")
+    with Capture(there, "far") as capture:
+        yield capture
+    there.close()
+
+
+PAST_THE_ROUTES = """
+import socket, struct
+def tried(call):
+    try:
+        call()
+    except OSError as e:
+        print(type(e).__name__)
+for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+    for option, value in ((25, b"near"), (62, struct.pack("i", socket.if_nametoindex("near"))), (None, None)):
+        s = socket.socket(socket.AF_INET, kind)
+        s.settimeout(1)
+        if option:
+            tried(lambda: s.setsockopt(socket.SOL_SOCKET, option, value))
+        tried(lambda: s.connect(("93.9.9.9", 443)))
+        tried(lambda: s.send(b"secret"))
+"""
+
+
+def test_it_sends_nothing_to_a_neighbour_who_claims_an_allowed_address(daemon, user, neighbour):
+    """An address rule opens the address wherever it leads: the route, and not who sends, is to choose the link."""
+    argv = (*PYTHON, PAST_THE_ROUTES)
+    free = subprocess.run(daemon.host.ns.command("setpriv", f"--reuid={user}", "--regid=65534", "--clear-groups", "--", *argv),
+                          capture_output=True, text=True, check=True)
+    before = len(neighbour.packets(dst="93.9.9.9"))
+    assert before > 0, free
+    done = run(daemon, "--uid", user, "--verify", "dns", "--allow", "93.9.9.9", "--", *argv)
+    assert len(neighbour.packets(dst="93.9.9.9")) == before, done
+    assert done.code == 0 and done.text.count("PermissionError") >= 4, done
