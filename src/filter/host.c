@@ -3,7 +3,9 @@
  *
  * A table that stands is replaced by another one in one transaction, but a packet that is
  * on its way through the old one just then may miss what it looks up there, and who is no
- * member is free. So a second table drops what members send meanwhile.
+ * member is free. So a second table, behind both, drops what members send meanwhile and
+ * neither of the two has accepted: that flow has no mark of theirs. What they accept
+ * passes, so that nobody has to send again.
  *
  * One that somebody has taken away is put back the same way: that second table is a tenth
  * of the work, and from then on nothing is open. */
@@ -223,8 +225,8 @@ static int replace(struct filter_host *h, const struct replacement *t, int64_t n
 	return r;
 }
 
-static int put_guard(struct nl_writer *w, const struct filter_host *h, int64_t now_ms,
-		     struct err *err)
+static int put_closed(struct nl_writer *w, const struct filter_host *h, int64_t now_ms,
+		      struct err *err)
 {
 	CLEAN(arena) struct arena arena = { 0 };
 	const struct ruleset *rs;
@@ -235,6 +237,23 @@ static int put_guard(struct nl_writer *w, const struct filter_host *h, int64_t n
 	host_put_objects(w, HOST_GUARD_TABLE, rs);
 	host_put_guarded(w, h);
 	return 0;
+}
+
+static int put_guard(struct nl_writer *w, const struct filter_host *h, int64_t now_ms,
+		     struct err *err)
+{
+	int r = put_closed(w, h, now_ms, err);
+
+	if (r == 0)
+		host_put_passed(w, h);
+	return r;
+}
+
+static void forget_live(struct filter_host *h)
+{
+	free(h->live);
+	h->live = NULL;
+	h->live_count = 0;
 }
 
 static int remove_guard(struct filter_host *h, struct err *err)
@@ -315,6 +334,12 @@ int filter_host_load(struct filter_host *h, int64_t now_ms, struct err *err)
 	guard.replaces = old.guard;
 	if (old.table && !h->loaded)
 		r = adopt(h, err);
+	/* What can't be read is dropped meanwhile. */
+	if (old.table && !h->loaded && r == 0)
+		(void)!host_read_live(h);
+	/* A table that is lost accepts nothing, and there is no time to lose. */
+	if (is_lost)
+		guard.put = put_closed;
 	if ((old.table || is_lost) && r == 0)
 		r = replace(h, &guard, now_ms, err);
 	if (r == 0)
@@ -322,6 +347,7 @@ int filter_host_load(struct filter_host *h, int64_t now_ms, struct err *err)
 	/* If it stays, because the table failed, members are shut. */
 	if (r == 0 && (old.table || old.guard || is_lost))
 		r = remove_guard(h, err);
+	forget_live(h);
 	if (r < 0)
 		return r;
 	h->loaded = true;

@@ -98,6 +98,10 @@ struct filter_host {
 	struct host_way ways[HOST_WAYS];
 	struct host_plan *plans, **plans_end; /* in the order of @made */
 	struct host_litter *litter;
+	/* While a table that another process has made is replaced: the marks of flows
+	 * that it had accepted. */
+	uint32_t *live;
+	size_t live_count;
 	size_t count, left_over;
 	struct host_member *members[HOST_IDS]; /* owned */
 	struct host_member *by_who[HOST_BUCKETS];
@@ -181,12 +185,17 @@ void host_put_litter(struct nl_writer *w, uint32_t mark,
 void host_put_members(struct nl_writer *w, const struct filter_host *h);
 /* Members in the table that stands guard: see host.c. */
 void host_put_guarded(struct nl_writer *w, const struct filter_host *h);
+/* The marks of flows that the guard's table lets pass: what a table has accepted that
+ * stands, or will. */
+void host_put_passed(struct nl_writer *w, const struct filter_host *h);
 
 /* ---- host_read.c ---- */
 
 /* Who the members of the table that stands are. */
 typedef int host_member_fn(struct filter_host *h, const struct filter_member *who,
 			   struct err *err);
+/* h->live, from the table that stands. */
+int host_read_live(struct filter_host *h) MUST_CHECK;
 int host_read_members(struct filter_host *h, host_member_fn *fn,
 		      struct err *err) MUST_CHECK;
 /* The largest number of a plan in a table that stands; 0: there is none. */

@@ -231,6 +231,29 @@ void host_put_guarded(struct nl_writer *w, const struct filter_host *h)
 	put_ways(w, h, HOST_GUARD_TABLE, HOST_WHO);
 }
 
+static void put_passed(struct run *k, uint32_t mark)
+{
+	struct host_element e = { .set = "passed" };
+
+	append(&e, &mark, sizeof(mark));
+	run_put(k, &e);
+}
+
+void host_put_passed(struct nl_writer *w, const struct filter_host *h)
+{
+	struct run k = { .w = w, .table = HOST_GUARD_TABLE };
+
+	for (size_t i = 0; i < HOST_IDS; i++) {
+		if (!h->members[i])
+			continue;
+		put_passed(&k, host_mark(h->members[i]));
+		put_passed(&k, host_id_mark(h->members[i]));
+	}
+	for (size_t i = 0; i < h->live_count; i++)
+		put_passed(&k, h->live[i]);
+	run_end(&k);
+}
+
 /* A packet that was on its way when a batch came may find the chain still empty: it comes
  * back then, and is dropped. */
 static void put_plan_verdicts(struct nl_writer *w, bool add, const struct host_plan *p)

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <libmnl/libmnl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <linux/netfilter.h>
@@ -389,6 +390,26 @@ int filter_host_standing(struct filter_host *h, filter_host_id_fn *fn, void *dat
 		.on_id = fn,
 		.data = data,
 	};
+	int r = read_set(&k);
+
+	return r == -ENOENT ? 0 : r;
+}
+
+static int on_live_mark(struct reading *k, const struct element *e)
+{
+	struct filter_host *h = k->host;
+	uint32_t *live = reallocarray(h->live, h->live_count + 1, sizeof(*live));
+
+	if (!live)
+		return -ENOMEM;
+	live[h->live_count++] = u32_at(e->key);
+	h->live = live;
+	return 0;
+}
+
+int host_read_live(struct filter_host *h)
+{
+	struct reading k = { .host = h, .set = "live", .fn = on_live_mark };
 	int r = read_set(&k);
 
 	return r == -ENOENT ? 0 : r;

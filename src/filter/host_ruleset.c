@@ -411,6 +411,7 @@ int host_build_guard(const struct filter_host *h, struct arena *arena,
 {
 	struct base k = { .host = h };
 	struct builder *b = &k.b;
+	const struct filter_set *passed;
 	struct filter_chain *c;
 	int r = begin(&k, arena);
 
@@ -418,7 +419,14 @@ int host_build_guard(const struct filter_host *h, struct arena *arena,
 		return r;
 	for (size_t i; (i = next_way(&k)) < HOST_WAYS;)
 		k.ways[i] = way_sets(b, i);
+	passed = named_set(b, FILTER_KEY_FLOW_MARK, "passed");
 	c = open_chain(b, "output", FILTER_CHAIN_FILTER, NF_INET_LOCAL_OUT);
+	if (c && passed) {
+		c->priority++; /* behind the table that gives flows their marks */
+		stmt_rule(b, c);
+		in(b, passed);
+		stmt_add(b, FILTER_ACCEPT);
+	}
 	for (size_t i = 0; i < HOST_WAYS && c; i++) {
 		if (!k.ways[i].who)
 			continue;

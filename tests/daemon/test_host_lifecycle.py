@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """H: what changes, ends and begins again under those whom a real daemon guards, of each kind."""
+import json
+
 import pytest
 
 import test_host_warden as warden
@@ -7,7 +9,7 @@ from test_host_warden import STRANGER, UID, attach
 from test_host_warden import fixture_host, fixture_tree  # noqa: F401  # pylint: disable=unused-import
 from world import expect
 from world.member import Member, cgroup_root
-from world.sidecar import Flow, wait_for
+from world.sidecar import Flow, end_input, policy, wait_for
 
 KINDS = pytest.mark.parametrize("kind", ["cgroup", "uid", "netns"])
 pytestmark = pytest.mark.skipif(not cgroup_root(), reason="no cgroup v2 here")
@@ -102,3 +104,34 @@ def test_H8_H11_rules_that_take_the_place_of_live_ones_have_no_gap(host, tree, p
     assert int(sender.line()) > 5  # a busy machine leaves it little
     assert link.packets(dst=STRANGER)[before:] == []
     assert app.probe(["dns", site.name]).addresses == [site.v4]
+
+CONNECTS = ("import json,select,socket,struct,sys\nsent=again=0; errors=[]\nprint('up',flush=True)\n"
+            "while not select.select([0],[],[],0.004)[0]:\n"
+            " s=socket.socket(); s.settimeout(10)\n"
+            " try: s.connect((sys.argv[1],443)); sent+=1\n"
+            " except OSError as e: errors.append(e.strerror or repr(e))\n"
+            " again+=struct.unpack_from('I',s.getsockopt(6,11,104),100)[0]>0; s.close()\n"
+            "print(json.dumps([sent,again,errors]),flush=True)\n")
+
+
+@KINDS
+def test_an_engines_death_drops_no_new_connection(host, tree, pod, site, denied, kind):
+    """While its successor takes over, each connects at once; one that has to send again has lost a second."""
+    app, who, outside = someone(kind, host, tree, pod)
+    daemon = host.daemon()
+    rules = json.loads(policy(f"allow {site.name}", verify="dns"))
+    assert daemon.call("PUT", "/sandboxes/one", {**who, "policy": rules}).status == 201
+    assert app.probe(["dns", site.name]).addresses == [site.v4]
+    many = [app.start("/usr/bin/python3", "-c", CONNECTS, site.v4) for _ in range(2)]
+    stranger = app.start("/usr/bin/python3", "-c", CONNECTS, STRANGER)
+    assert [each.line() for each in (*many, stranger)] == ["up"] * 3
+    for _ in range(8):
+        daemon.kill_child("engine")
+    for each in (*many, stranger):
+        end_input(each)
+    for each in many:
+        sent, again, errors = json.loads(each.line())
+        assert sent > 20 and again == 0 and errors == [], (sent, again, errors)
+    sent, again, errors = json.loads(stranger.line())
+    assert sent == 0 and len(errors) > 20 and not outside.packets(dst=STRANGER)
+    expect.name_refused(app.probe(["dns", denied.name]))
