@@ -412,7 +412,7 @@ static const char *writable_top(const struct view *v, const char *path)
 
 /* Were a directory on the way to what is mounted there renamed, another could be put
  * in its place. */
-int place_pin(struct view *v, const char *path, struct err *err)
+static int pin_way(struct view *v, const char *path, struct err *err)
 {
 	const char *top = writable_top(v, path);
 	char way[PATH_MAX];
@@ -452,7 +452,7 @@ static int attach_tree(struct view *v, const struct tree *t, struct err *err)
 	int r = make_way(v, t->path, S_ISDIR(t->source->st.st_mode), err);
 
 	if (r == 0 && t->kind == TREE_READONLY)
-		r = place_pin(v, t->path, err);
+		r = pin_way(v, t->path, err);
 	if (r == 0 && t->kind == TREE_READONLY)
 		r = check_place(v, t, err);
 	return r < 0 ? r : view_attach(v, t->fd, t->path, err);

@@ -14,6 +14,3 @@ int place_build(struct view *v, struct err *err) MUST_CHECK;
 /* A directory of the host's, as it is: not seen through an overlay. */
 bool tree_is_bare(const struct tree *t);
 bool place_is_bare(const struct view *v, const char *path);
-/* Keep the command from renaming the directories on the way to @path, which is below a
- * writable one. */
-int place_pin(struct view *v, const char *path, struct err *err) MUST_CHECK;

@@ -116,21 +116,25 @@ static int mask_mounts(struct view *v, struct err *err)
 
 /* --- sockets by name --- */
 
-/* Return: 1 when the socket is masked there, 0, or -errno. */
 static int mask_named(struct view *v, const char *path, struct socket_file file,
 		      struct err *err)
 {
 	CLEAN(fd) int at = view_lookup(v, path);
 	struct stat st;
-	int r;
 
 	if (at < 0 || fstat(at, &st) < 0 || !S_ISSOCK(st.st_mode) ||
 	    (uint32_t)st.st_ino != file.inode || st.st_nlink > 1)
 		return 0;
-	r = mask(v, at, path, err);
-	if (r == 0)
-		r = place_pin(v, path, err);
-	return r < 0 ? r : 1;
+	return mask(v, at, path, err);
+}
+
+static bool is_masked(const struct view *v, const char *path)
+{
+	CLEAN(fd) int at = view_lookup(v, path);
+	struct stat nothing, st;
+
+	return at >= 0 && fstat(at, &st) == 0 && stat(VIEW_NOTHING, &nothing) == 0 &&
+	       st.st_dev == nothing.st_dev && st.st_ino == nothing.st_ino;
 }
 
 static bool is_same_file(struct socket_file a, struct socket_file b)
@@ -138,26 +142,34 @@ static bool is_same_file(struct socket_file a, struct socket_file b)
 	return a.device == b.device && a.inode == b.inode;
 }
 
-static int mask_all_named(struct view *v, struct err *err)
+/* A mask holds in its own mount: a socket that was moved into another one, a directory
+ * that is mounted on itself, shows there. So what isn't masked where it was seen is
+ * searched for. A file that shows in several mounts has its paths in a row. */
+static void account_masked(struct view *v)
 {
 	struct sockets *s = &v->sockets;
 	bool all = true;
 
-	/* A file that shows in several mounts has its paths in a row; one that isn't
-	 * masked at each of them is searched for. */
 	for (size_t i = 0; i < s->count; i++) {
-		int r = mask_named(v, s->paths[i], s->files[i], err);
-
-		if (r < 0)
-			return r;
-		all = all && r == 1;
+		all = all && is_masked(v, s->paths[i]);
 		if (i + 1 < s->count && is_same_file(s->files[i], s->files[i + 1]))
 			continue;
 		if (all)
 			sockets_account(s, s->files[i]);
 		all = true;
 	}
-	return 0;
+}
+
+static int mask_all_named(struct view *v, struct err *err)
+{
+	const struct sockets *s = &v->sockets;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < s->count; i++)
+		r = mask_named(v, s->paths[i], s->files[i], err);
+	if (r == 0)
+		account_masked(v);
+	return r;
 }
 
 /* --- sockets by inode --- */

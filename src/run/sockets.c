@@ -134,8 +134,8 @@ static const char *below(const char *path, const char *top)
 static int add_everywhere(struct finder *f, const char *inside, struct socket_file file,
 			  struct err *err)
 {
-	const size_t before = f->found->count;
 	char path[PATH_MAX];
+	bool elsewhere = true;
 
 	for (size_t i = 0; i < f->mounts->count; i++) {
 		const struct mount *m = &f->mounts->list[i];
@@ -145,13 +145,17 @@ static int add_everywhere(struct finder *f, const char *inside, struct socket_fi
 			continue;
 		if (!join(path, m->path, below(inside, m->root)))
 			return 0;
-		if (!is_within_tops(f, path) || !has_inode(path, file.inode))
+		if (!is_within_tops(f, path))
+			continue;
+		/* What isn't found there is searched for: it may have been moved. */
+		elsewhere = false;
+		if (!has_inode(path, file.inode))
 			continue;
 		r = add_found(f->found, path, file, err);
 		if (r < 0)
 			return r;
 	}
-	if (f->found->count == before)
+	if (elsewhere)
 		sockets_account(f->found, file);
 	return 0;
 }
