@@ -28,12 +28,6 @@ int sidecar_set_path(struct sidecar_spec *spec, const char *value, const char **
 	return *ret ? 0 : err_sys(err, -errno, "cannot find the current directory");
 }
 
-static int set_rules(void *target, const char *value, struct err *err)
-{
-	spec_of(target)->rules = value;
-	return 0;
-}
-
 static int set_policy_file(void *target, const char *value, struct err *err)
 {
 	return sidecar_set_path(target, value, &spec_of(target)->policy_file, err);
@@ -44,27 +38,9 @@ static int set_always_dir(void *target, const char *value, struct err *err)
 	return sidecar_set_path(target, value, &spec_of(target)->always_dir, err);
 }
 
-static int set_api_open(void *target, const char *value, struct err *err)
-{
-	spec_of(target)->api_open = true;
-	return 0;
-}
-
-static int set_sandbox_id(void *target, const char *value, struct err *err)
-{
-	spec_of(target)->sandbox_id = value;
-	return 0;
-}
-
 static int set_resolv_conf(void *target, const char *value, struct err *err)
 {
 	return sidecar_set_path(target, value, &spec_of(target)->resolv_conf, err);
-}
-
-static int set_block_doh(void *target, const char *value, struct err *err)
-{
-	spec_of(target)->block_doh_443 = true;
-	return 0;
 }
 
 static int set_state_dir(void *target, const char *value, struct err *err)
@@ -88,23 +64,11 @@ int sidecar_set_postgres(void *target, const char *value, struct err *err)
 	return 0;
 }
 
-static int set_remove(void *target, const char *value, struct err *err)
-{
-	spec_of(target)->remove = true;
-	return 0;
-}
-
-static int set_healthy(void *target, const char *value, struct err *err)
-{
-	spec_of(target)->healthy = true;
-	return 0;
-}
-
 static const struct cli_option options[] = {
 	{ "mode", "dns|dns+nft|dns+nft+tls", "what is enforced (dns+nft)",
 	  sidecar_set_mode },
 	{ "rules", "JSON", "the first policy; without it everything is denied",
-	  set_rules },
+	  OPTION_IN(TEXT, struct sidecar_spec, rules) },
 	{ "policy-file", "FILE",
 	  "the policy, before --rules; changes by the API are kept in it",
 	  set_policy_file },
@@ -117,24 +81,26 @@ static const struct cli_option options[] = {
 	{ "http-addr", "[ADDR]:PORT", "where the API listens (:18080)",
 	  sidecar_set_http_addr },
 	{ "token", "TEXT", "what callers of the API show; better given as a variable",
-	  sidecar_set_token },
+	  OPTION_IN(TEXT, struct sidecar_spec, token) },
 	{ "api-open", NULL,
 	  "without a token, let whoever reaches the API change the policy",
-	  set_api_open },
+	  OPTION_IN(FLAG, struct sidecar_spec, api_open) },
 	{ "api-host", "NAME",
 	  "a name by which browsers may call the API without a token; may be repeated",
 	  sidecar_set_api_host, ',' },
 	{ "ui", "on|off", "whether the API has a page for browsers, /ui/ (on)",
-	  sidecar_set_ui },
+	  OPTION_IN(SWITCH, struct sidecar_spec, ui) },
 	{ "dns-upstream", "ADDR[:PORT]",
 	  "name server to ask; may be repeated (resolv.conf)", sidecar_set_upstream,
 	  ',' },
 	{ "dns-upstream-timeout", "SECONDS", "how long one of them may take (5)",
-	  sidecar_set_timeout },
+	  OPTION_IN(NUMBER, struct sidecar_spec, upstream_timeout_sec), .least = 1,
+	  .most = SIDECAR_TIMEOUT_MAX },
 	{ "dns-upstream-probe", "NAME",
 	  "the name that probes ask for (the root's servers)", sidecar_set_probe },
 	{ "dns-upstream-probe-interval", "SECONDS", "how often each is probed (30)",
-	  sidecar_set_probe_every },
+	  OPTION_IN(NUMBER, struct sidecar_spec, probe_every_sec), .least = 1,
+	  .most = SIDECAR_PROBE_EVERY_MAX },
 	{ "nameserver-exempt", "ADDR",
 	  "an address whose port 53 the app may ask by itself; may be repeated",
 	  sidecar_set_exempt, ',' },
@@ -142,7 +108,7 @@ static const struct cli_option options[] = {
 	  set_resolv_conf },
 	{ "block-doh-443", NULL,
 	  "refuse port 443 of --doh-blocklist's addresses, or of all when it is empty",
-	  set_block_doh },
+	  OPTION_IN(FLAG, struct sidecar_spec, block_doh_443) },
 	{ "doh-blocklist", "CIDR", "an address or prefix of that list; may be repeated",
 	  sidecar_set_doh, ',' },
 	{ "log-level", "debug|info|warn|error|fatal", "the least that is logged (info)",
@@ -153,7 +119,7 @@ static const struct cli_option options[] = {
 	{ "deny-webhook", "URL", "where denied names are sent; may be repeated",
 	  sidecar_set_webhook, ' ' },
 	{ "sandbox-id", "ID", "how this sandbox is named in logs, metrics and webhooks",
-	  set_sandbox_id },
+	  OPTION_IN(TEXT, struct sidecar_spec, sandbox_id) },
 	{ "metrics-extra-attrs", "KEY=VALUE",
 	  "added to metrics and log lines; may be repeated", sidecar_set_attr, ',' },
 	{ "state-dir", "DIR", "where events are kept (in memory alone)", set_state_dir },
@@ -170,13 +136,14 @@ static const struct cli_option options[] = {
 	  sidecar_set_review_command },
 	{ "on-unenforceable", "fail|dns|open",
 	  "what happens where the filter can't be installed (fail)",
-	  sidecar_set_unenforceable },
+	  OPTION_IN(WORD, struct sidecar_spec, on_unenforceable) },
 	{ "host-network-check", "on|off",
 	  "whether the host's own network namespace is refused (on)",
-	  sidecar_set_host_network_check },
+	  OPTION_IN(SWITCH, struct sidecar_spec, host_network_check) },
 	{ "healthy", NULL, "ask the sidecar that runs here whether it is, and leave",
-	  set_healthy },
-	{ "remove", NULL, "take every rule away, and leave", set_remove },
+	  OPTION_IN(FLAG, struct sidecar_spec, healthy) },
+	{ "remove", NULL, "take every rule away, and leave",
+	  OPTION_IN(FLAG, struct sidecar_spec, remove) },
 };
 static_assert(ARRAY_SIZE(options) <= CLI_OPTIONS_MAX, "every option has a bit");
 const struct cli_options cli_sidecar_options = { options, ARRAY_SIZE(options) };

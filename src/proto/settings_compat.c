@@ -42,40 +42,11 @@ static bool is_truthy(struct text t)
 	return false;
 }
 
-/* What is over the most counts as the most. */
-static int set_clamped(void *target, const char *value, uint32_t most,
-		       int (*set)(void *target, const char *value, struct err *err),
-		       struct err *err)
-{
-	char number[16];
-	struct text t = text_trim(text_of(value));
-	uint32_t n;
-
-	if (text_to_u32(t, UINT32_MAX, &n) && n > most)
-		snprintf(number, sizeof(number), "%u", most);
-	else
-		snprintf(number, sizeof(number), "%.*s", (int)MIN(t.len, (size_t)15),
-			 t.len > 0 ? t.ptr : "");
-	return set(target, number, err);
-}
-
-static int set_timeout(void *target, const char *value, struct err *err)
-{
-	return set_clamped(target, value, SIDECAR_TIMEOUT_MAX, sidecar_set_timeout, err);
-}
-
-static int set_probe_every(void *target, const char *value, struct err *err)
-{
-	return set_clamped(target, value, SIDECAR_PROBE_EVERY_MAX,
-			   sidecar_set_probe_every, err);
-}
-
 struct variable {
 	const char *name, *option;
-	/* In place of the option's own setter. */
-	int (*set)(void *target, const char *value, struct err *err);
-	bool is_list;	/* parted by commas; empty parts are nothing */
-	bool is_strict; /* what can't be read ends the start */
+	bool is_clamped; /* a number over the most counts as the most */
+	bool is_list;	 /* parted by commas; empty parts are nothing */
+	bool is_strict;	 /* what can't be read ends the start */
 };
 
 static const struct variable variables[] = {
@@ -95,10 +66,10 @@ static const struct variable variables[] = {
 	{ "OPENSANDBOX_EGRESS_DNS_UPSTREAM", "dns-upstream", .is_list = true,
 	  .is_strict = true },
 	{ "OPENSANDBOX_EGRESS_DNS_UPSTREAM_TIMEOUT", "dns-upstream-timeout",
-	  set_timeout },
+	  .is_clamped = true },
 	{ "OPENSANDBOX_EGRESS_DNS_UPSTREAM_PROBE", "dns-upstream-probe" },
 	{ "OPENSANDBOX_EGRESS_DNS_UPSTREAM_PROBE_INTERVAL_SEC",
-	  "dns-upstream-probe-interval", set_probe_every },
+	  "dns-upstream-probe-interval", .is_clamped = true },
 	{ "OPENSANDBOX_EGRESS_BLOCK_DOH_443", "block-doh-443" },
 	{ "OPENSANDBOX_EGRESS_DOH_BLOCKLIST", "doh-blocklist", .is_list = true },
 };
@@ -107,9 +78,15 @@ static void set_one(struct sidecar_spec *spec, struct sidecar_faults *faults,
 		    const struct variable *v, const struct cli_option *o,
 		    const char *value)
 {
+	char most[16];
 	struct err err = { 0 };
+	uint32_t n;
 
-	if ((v->set ?: o->set)(spec, value, &err) == 0)
+	if (v->is_clamped && text_to_u32(text_trim(text_of(value)), UINT32_MAX, &n)) {
+		snprintf(most, sizeof(most), "%u", MIN(n, o->most));
+		value = most;
+	}
+	if (cli_option_set(o, spec, value, &err) == 0)
 		return;
 	err_context(&err, "%s", v->name);
 	if (v->is_strict)

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proto/settings_daemon.h"
-#include "policy/limits.h"
-#include "policy/policy.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -97,7 +95,7 @@ static const struct cli_option options[] = {
 	  "a name by which browsers may call the API without a token; may be repeated",
 	  sidecar_set_api_host, ',' },
 	{ "ui", "on|off", "whether the API has a page for browsers, /ui/ (on)",
-	  sidecar_set_ui },
+	  OPTION_IN(SWITCH, struct sidecar_spec, ui) },
 	{ "listen", "ADDR:PORT", "serve the API there, too, over TLS, to who has a token",
 	  sidecar_set_http_addr },
 	{ "tls-cert", "FILE", "with --listen: the certificate and its chain, PEM",
@@ -109,7 +107,8 @@ static const struct cli_option options[] = {
 	  "name server to ask; may be repeated (resolv.conf)", sidecar_set_upstream,
 	  ',' },
 	{ "dns-upstream-timeout", "SECONDS", "how long one of them may take (5)",
-	  sidecar_set_timeout },
+	  OPTION_IN(NUMBER, struct sidecar_spec, upstream_timeout_sec), .least = 1,
+	  .most = SIDECAR_TIMEOUT_MAX },
 	{ "repin-interval", "TIME",
 	  "how often names are resolved again under dns: pinned, unless the policy says "
 	  "(6h)",

@@ -33,7 +33,6 @@ int sidecar_set_jsonl(void *target, const char *value, struct err *err);
 /* Setters of struct cli_option: they write only on success. */
 int sidecar_set_mode(void *target, const char *value, struct err *err);
 int sidecar_set_http_addr(void *target, const char *value, struct err *err);
-int sidecar_set_token(void *target, const char *value, struct err *err);
 int sidecar_set_max_rules(void *target, const char *value, struct err *err);
 int sidecar_set_log_level(void *target, const char *value, struct err *err);
 int sidecar_set_log_output(void *target, const char *value, struct err *err);
@@ -43,14 +42,9 @@ int sidecar_set_review_command(void *target, const char *value, struct err *err)
 int sidecar_set_attr(void *target, const char *value, struct err *err);
 int sidecar_set_exempt(void *target, const char *value, struct err *err);
 int sidecar_set_upstream(void *target, const char *value, struct err *err);
-int sidecar_set_timeout(void *target, const char *value, struct err *err);
 int sidecar_set_probe(void *target, const char *value, struct err *err);
-int sidecar_set_probe_every(void *target, const char *value, struct err *err);
 int sidecar_set_doh(void *target, const char *value, struct err *err);
-int sidecar_set_unenforceable(void *target, const char *value, struct err *err);
-int sidecar_set_host_network_check(void *target, const char *value, struct err *err);
 int sidecar_set_api_host(void *target, const char *value, struct err *err);
-int sidecar_set_ui(void *target, const char *value, struct err *err);
 int sidecar_set_postgres(void *target, const char *value, struct err *err);
 
 /* What is asked for needs a store: is there one? */

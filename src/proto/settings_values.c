@@ -97,12 +97,6 @@ int sidecar_set_http_addr(void *target, const char *value, struct err *err)
 	return 0;
 }
 
-int sidecar_set_token(void *target, const char *value, struct err *err)
-{
-	((struct sidecar_spec *)target)->token = value;
-	return 0;
-}
-
 int sidecar_set_max_rules(void *target, const char *value, struct err *err)
 {
 	uint32_t n;
@@ -377,31 +371,6 @@ int sidecar_resolv_conf(struct sidecar_spec *spec, struct err *err)
 	return sidecar_set_upstream(spec, "8.8.8.8", err);
 }
 
-static int set_seconds(const char *value, uint32_t most, uint32_t *ret, struct err *err)
-{
-	char what[64];
-	uint32_t n;
-
-	if (text_to_u32(text_of(value), most, &n) && n > 0) {
-		*ret = n;
-		return 0;
-	}
-	snprintf(what, sizeof(what), "a number of seconds from 1 to %u", most);
-	return is_not(err, value, what);
-}
-
-int sidecar_set_timeout(void *target, const char *value, struct err *err)
-{
-	return set_seconds(value, SIDECAR_TIMEOUT_MAX,
-			   &((struct sidecar_spec *)target)->upstream_timeout_sec, err);
-}
-
-int sidecar_set_probe_every(void *target, const char *value, struct err *err)
-{
-	return set_seconds(value, SIDECAR_PROBE_EVERY_MAX,
-			   &((struct sidecar_spec *)target)->probe_every_sec, err);
-}
-
 /* "." is the name servers of the root: a probe without a name. */
 int sidecar_set_probe(void *target, const char *value, struct err *err)
 {
@@ -427,41 +396,4 @@ int sidecar_set_doh(void *target, const char *value, struct err *err)
 		return too_many(err, SIDECAR_DOH_MAX);
 	spec->doh[spec->doh_count++] = p;
 	return 0;
-}
-
-int sidecar_set_unenforceable(void *target, const char *value, struct err *err)
-{
-	static const char *const words[SIDECAR_UNENFORCEABLE_COUNT] = {
-		[SIDECAR_FAIL] = "fail", [SIDECAR_DNS] = "dns", [SIDECAR_OPEN] = "open"
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
-		if (strcmp(value, words[i]) != 0)
-			continue;
-		((struct sidecar_spec *)target)->on_unenforceable =
-			(enum sidecar_unenforceable)i;
-		return 0;
-	}
-	return is_not(err, value, "one of fail, dns and open");
-}
-
-static int set_switch(const char *value, bool *ret, struct err *err)
-{
-	bool off = strcmp(value, "off") == 0;
-
-	if (!off && strcmp(value, "on") != 0)
-		return is_not(err, value, "one of on and off");
-	*ret = !off;
-	return 0;
-}
-
-int sidecar_set_host_network_check(void *target, const char *value, struct err *err)
-{
-	return set_switch(value, &((struct sidecar_spec *)target)->host_network_check,
-			  err);
-}
-
-int sidecar_set_ui(void *target, const char *value, struct err *err)
-{
-	return set_switch(value, &((struct sidecar_spec *)target)->ui, err);
 }

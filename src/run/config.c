@@ -168,7 +168,7 @@ static int read_defaults(struct config *c, const struct node *n)
 
 static int add_deny(struct config *c, const struct node *n)
 {
-	struct run_list *list = &c->spec->narrow;
+	struct option_list *list = &c->spec->narrow;
 	struct rule rule;
 	struct err err = { 0 };
 
@@ -176,7 +176,7 @@ static int add_deny(struct config *c, const struct node *n)
 		fault_at(c, n, "is not a text");
 	else if (rule_target_parse(n->text, &rule, &err) < 0)
 		fault_at(c, n, err.text);
-	else if (list->count == RUN_LIST_MAX)
+	else if (list->count == OPTION_LIST_MAX)
 		fault_at(c, n, "is one too many; use a policy file");
 	else if (!(list->items[list->count] = arena_text(&c->spec->arena, n->text)))
 		return -ENOMEM;

@@ -14,36 +14,6 @@
 
 static const char resolv_conf[] = "/etc/resolv.conf";
 
-static int list_add(struct run_list *list, const char *value, struct err *err)
-{
-	if (list->count == RUN_LIST_MAX)
-		return err_set(err, -EINVAL,
-			       "given more than %d times; use a policy file",
-			       RUN_LIST_MAX);
-	list->items[list->count++] = value;
-	return 0;
-}
-
-static int set_allow(void *target, const char *value, struct err *err)
-{
-	return list_add(&((struct run_spec *)target)->allow, value, err);
-}
-
-static int set_deny(void *target, const char *value, struct err *err)
-{
-	return list_add(&((struct run_spec *)target)->deny, value, err);
-}
-
-static int set_profile(void *target, const char *value, struct err *err)
-{
-	return list_add(&((struct run_spec *)target)->profiles, value, err);
-}
-
-static int set_rw(void *target, const char *value, struct err *err)
-{
-	return list_add(&((struct run_spec *)target)->rw, value, err);
-}
-
 static int set_rw_preset(void *target, const char *value, struct err *err)
 {
 	return rw_preset_add(target, value, err);
@@ -58,45 +28,6 @@ static int set_policy(void *target, const char *value, struct err *err)
 			       "given twice; a policy takes others in with `extends`");
 	spec->policy_file = value;
 	return 0;
-}
-
-/* @value is one of @words. Return: its index, or -EINVAL. */
-static int one_of(const char *value, const char *const *words, size_t count,
-		  struct err *err)
-{
-	char shown[TEXT_ESCAPED_SIZE], list[128] = "";
-	size_t used = 0;
-
-	for (size_t i = 0; i < count; i++) {
-		if (strcmp(value, words[i]) == 0)
-			return (int)i;
-		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s",
-					 i > 0 ? ", " : "", words[i]);
-	}
-	return err_set(err, -EINVAL, "'%s' is not one of %s",
-		       text_escape(text_of(value), shown, sizeof(shown)), list);
-}
-
-static int set_uplink(void *target, const char *value, struct err *err)
-{
-	static const char *const words[RUN_UPLINK_COUNT] = { "relay", "none",
-							     "slirp4netns", "pasta" };
-	int r = one_of(value, words, ARRAY_SIZE(words), err);
-
-	if (r >= 0)
-		((struct run_spec *)target)->uplink = (enum run_uplink)r;
-	return MIN(r, 0);
-}
-
-static int set_self_test(void *target, const char *value, struct err *err)
-{
-	static const char *const words[RUN_SELF_TEST_COUNT] = { "deny", "full",
-								"strict" };
-	int r = one_of(value, words, ARRAY_SIZE(words), err);
-
-	if (r >= 0)
-		((struct run_spec *)target)->self_test = (enum run_self_test)r;
-	return MIN(r, 0);
 }
 
 static bool upstream_is_usable(const struct endpoint *e)
@@ -116,15 +47,12 @@ static bool upstream_is_usable(const struct endpoint *e)
 
 static int set_verify(void *target, const char *value, struct err *err)
 {
-	static const char *const words[] = {
-		[POLICY_VERIFY_DNS] = "dns", [POLICY_VERIFY_TLS] = "tls"
-	};
 	struct run_spec *spec = target;
-	int r = one_of(value, words, ARRAY_SIZE(words), err);
+	int r = cli_option_word("dns|tls", value, err);
 
 	if (r >= 0) {
 		spec->has_verify = true;
-		spec->verify = (enum policy_verify)r;
+		spec->verify = r == 0 ? POLICY_VERIFY_DNS : POLICY_VERIFY_TLS;
 	}
 	return MIN(r, 0);
 }
@@ -152,85 +80,28 @@ static int set_repin_interval(void *target, const char *value, struct err *err)
 	return cli_option_repin(value, &((struct run_spec *)target)->repin_ms, err);
 }
 
-static int set_cgroup(void *target, const char *value, struct err *err)
-{
-	((struct run_spec *)target)->cgroup = value[0] ? value : NULL;
-	return 0;
-}
-
-static int set_uid(void *target, const char *value, struct err *err)
-{
-	((struct run_spec *)target)->uid = value[0] ? value : NULL;
-	return 0;
-}
-
-static int set_socket(void *target, const char *value, struct err *err)
-{
-	((struct run_spec *)target)->socket = value[0] ? value : NULL;
-	return 0;
-}
-
-static int set_fail_on_deny(void *target, const char *value, struct err *err)
-{
-	((struct run_spec *)target)->fail_on_deny = true;
-	return 0;
-}
-
-static int set_quiet(void *target, const char *value, struct err *err)
-{
-	((struct run_spec *)target)->quiet = true;
-	return 0;
-}
-
-static int set_no_config(void *target, const char *value, struct err *err)
-{
-	((struct run_spec *)target)->no_config = true;
-	return 0;
-}
-
-static int set_report(void *target, const char *value, struct err *err)
-{
-	((struct run_spec *)target)->report_file = value;
-	return 0;
-}
-
-static int set_state_dir(void *target, const char *value, struct err *err)
-{
-	((struct run_spec *)target)->state_dir = value[0] ? value : NULL;
-	return 0;
-}
-
-static int set_report_format(void *target, const char *value, struct err *err)
-{
-	static const char *const words[RUN_REPORT_FORMAT_COUNT] = { "json", "markdown" };
-	int r = one_of(value, words, ARRAY_SIZE(words), err);
-
-	if (r >= 0)
-		((struct run_spec *)target)->report_format = (enum run_report_format)r;
-	return MIN(r, 0);
-}
-
 static const struct cli_option options[] = {
 	{ "policy", "FILE", "read the policy from FILE (YAML or JSON)", set_policy },
-	{ "profile", "NAME", "add a profile's rules; may be repeated", set_profile, ' ' },
-	{ "allow", "TARGET[:PORTS]", "allow one target; may be repeated", set_allow,
-	  ' ' },
+	{ "profile", "NAME", "add a profile's rules; may be repeated", .separator = ' ',
+	  OPTION_IN(LIST, struct run_spec, profiles) },
+	{ "allow", "TARGET[:PORTS]", "allow one target; may be repeated",
+	  .separator = ' ', OPTION_IN(LIST, struct run_spec, allow) },
 	{ "deny", "TARGET", "deny one target, before every allow; may be repeated",
-	  set_deny, ' ' },
+	  .separator = ' ', OPTION_IN(LIST, struct run_spec, deny) },
 	{ "verify", "dns|tls",
 	  "what a connection must show, whatever the policy says (tls)", set_verify },
 	{ "cgroup", "PATH",
 	  "run in that control group of the host, which `weir daemon` guards",
-	  set_cgroup },
+	  OPTION_IN(TEXT, struct run_spec, cgroup) },
 	{ "uid", "USER",
 	  "run as that user of the host, whom `weir daemon` guards; with --cgroup: run "
 	  "there",
-	  set_uid },
+	  OPTION_IN(TEXT, struct run_spec, uid) },
 	{ "socket", "PATH", "where the daemon's API is (/run/weir/weir.sock)",
-	  set_socket },
+	  OPTION_IN(TEXT, struct run_spec, socket) },
 	{ "uplink", "relay|none|slirp4netns|pasta",
 	  "how bytes leave the sandbox; the last two carry UDP as well (relay)",
-	  set_uplink },
+	  OPTION_IN(WORD, struct run_spec, uplink) },
 	{ "upstream", "ADDR[:PORT]", "name server to ask; may be repeated (resolv.conf)",
 	  set_upstream, ' ' },
 	{ "repin-interval", "TIME",
@@ -238,22 +109,25 @@ static const struct cli_option options[] = {
 	  "(6h)",
 	  set_repin_interval },
 	{ "rw", "PATH", "a writable path besides the current directory; may be repeated",
-	  set_rw, ':' },
+	  .separator = ':', OPTION_IN(LIST, struct run_spec, rw) },
 	{ "rw-preset", RW_PRESET_WORDS,
 	  "the writable paths that a program needs; may be repeated", set_rw_preset,
 	  ' ' },
 	{ "self-test", "deny|full|strict",
-	  "what must hold before the command starts (deny)", set_self_test },
+	  "what must hold before the command starts (deny)",
+	  OPTION_IN(WORD, struct run_spec, self_test) },
 	{ "fail-on-deny", NULL, "exit with 123 when something was refused",
-	  set_fail_on_deny },
-	{ "report", "FILE", "write what happened to FILE", set_report },
+	  OPTION_IN(FLAG, struct run_spec, fail_on_deny) },
+	{ "report", "FILE", "write what happened to FILE",
+	  OPTION_IN(TEXT, struct run_spec, report_file) },
 	{ "report-format", "json|markdown", "the form of that file (json)",
-	  set_report_format },
+	  OPTION_IN(WORD, struct run_spec, report_format) },
 	{ "state-dir", "DIR", "keep the events in the store that is there, too",
-	  set_state_dir },
-	{ "quiet", NULL, "say nothing unless Weir failed", set_quiet },
+	  OPTION_IN(TEXT, struct run_spec, state_dir) },
+	{ "quiet", NULL, "say nothing unless Weir failed",
+	  OPTION_IN(FLAG, struct run_spec, quiet) },
 	{ "no-config", NULL, "read no configuration file and no .weir.yaml",
-	  set_no_config },
+	  OPTION_IN(FLAG, struct run_spec, no_config) },
 };
 static_assert(ARRAY_SIZE(options) <= CLI_OPTIONS_MAX, "every option has a bit");
 const struct cli_options cli_run_options = { options, ARRAY_SIZE(options) };

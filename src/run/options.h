@@ -10,7 +10,6 @@
 #include "sys/options.h"
 
 enum {
-	RUN_LIST_MAX = 256, /* of each repeatable option; one more is an error */
 	RUN_UPSTREAMS_MAX = 16,
 	RUN_KEPT_MAX = 6, /* the files and the folder of run/config, report, store */
 };
@@ -36,14 +35,9 @@ enum run_report_format {
 	RUN_REPORT_FORMAT_COUNT
 };
 
-struct run_list {
-	const char *items[RUN_LIST_MAX];
-	size_t count;
-};
-
 struct run_spec {
-	struct run_list allow, deny, profiles, rw;
-	struct run_list narrow; /* denied by .weir.yaml */
+	struct option_list allow, deny, profiles, rw;
+	struct option_list narrow; /* denied by .weir.yaml */
 	const char *policy_file;
 	/* Not in namespaces of its own, but on the host, guarded by the daemon. */
 	const char *cgroup, *uid;

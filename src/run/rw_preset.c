@@ -64,8 +64,9 @@ static int add_place(struct run_spec *spec, const struct place *p, struct err *e
 
 	if (!path)
 		return err ? err->code : -EINVAL;
-	if (spec->rw.count == RUN_LIST_MAX)
-		return err_set(err, -EINVAL, "more than %d writable paths", RUN_LIST_MAX);
+	if (spec->rw.count == OPTION_LIST_MAX)
+		return err_set(err, -EINVAL, "more than %d writable paths",
+			       OPTION_LIST_MAX);
 	r = path_open_made(path, &made, err);
 	if (r < 0)
 		return r;

@@ -20,8 +20,7 @@ const struct cli_option *cli_option_find(const struct cli_options *table,
 
 /* --- values --- */
 
-/* Return: the place of @value among @words ("a|b|c"), or -EINVAL. */
-static int word_find(const char *words, const char *value, struct err *err)
+int cli_option_word(const char *words, const char *value, struct err *err)
 {
 	char shown[TEXT_ESCAPED_SIZE], list[256];
 	struct text rest = text_of(words), word;
@@ -86,14 +85,19 @@ int cli_option_set(const struct cli_option *o, void *target, const char *value,
 	case OPTION_LIST:
 		return list_add(field, value, err);
 	case OPTION_WORD:
-		r = word_find(o->arg, value, err);
+		r = cli_option_word(o->arg, value, err);
 		if (r >= 0)
 			*(int *)field = r;
 		return MIN(r, 0);
 	case OPTION_WORD_TEXT:
-		r = word_find(o->arg, value, err);
+		r = cli_option_word(o->arg, value, err);
 		if (r >= 0)
 			*(const char **)field = value;
+		return MIN(r, 0);
+	case OPTION_SWITCH:
+		r = cli_option_word("on|off", value, err);
+		if (r >= 0)
+			*(bool *)field = r == 0;
 		return MIN(r, 0);
 	case OPTION_NUMBER:
 		return number_read(o, value, field, err);

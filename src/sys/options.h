@@ -20,10 +20,11 @@ enum option_kind {
 	OPTION_LIST,	   /* struct option_list */
 	OPTION_WORD,	   /* enum: the place of the word in `arg`, "a|b|c" */
 	OPTION_WORD_TEXT,  /* const char *: the word itself */
+	OPTION_SWITCH,	   /* bool: "on" or "off" */
 	OPTION_NUMBER,	   /* uint32_t, from `least` to `most` */
 };
 
-enum { OPTION_LIST_MAX = 1024 }; /* one more is an error */
+enum { OPTION_LIST_MAX = 256 }; /* one more is an error */
 
 struct option_list {
 	const char *items[OPTION_LIST_MAX];
@@ -77,6 +78,8 @@ const char *cli_options_stray_variable(const struct cli_options *table);
 const struct cli_option *cli_option_find(const struct cli_options *table,
 					 struct text name);
 
+/* Return: the place of @value among @words ("a|b|c"), or -EINVAL with @err. */
+int cli_option_word(const char *words, const char *value, struct err *err) MUST_CHECK;
 /* Keep @value, NULL for a flag, in @target. It is borrowed. Return: 0, or -EINVAL with
  * @err and nothing changed. */
 int cli_option_set(const struct cli_option *o, void *target, const char *value,

@@ -495,9 +495,9 @@ static void what_would_weaken_is_refused(void **state)
 	static const char *const rows[][2] = {
 		{ "OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT=true", "mitmproxy" },
 		{ "OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT=On", "mitmproxy" },
-		{ "WEIR_ON_UNENFORCEABLE=ignore", "one of fail, dns and open" },
-		{ "WEIR_HOST_NETWORK_CHECK=no", "one of on and off" },
-		{ "WEIR_UI=yes", "one of on and off" },
+		{ "WEIR_ON_UNENFORCEABLE=ignore", "one of fail, dns, open" },
+		{ "WEIR_HOST_NETWORK_CHECK=no", "one of on, off" },
+		{ "WEIR_UI=yes", "one of on, off" },
 		{ "WEIR_API_OPEN=yes", "'yes' is not one of 1, 0, true, false" },
 		{ "WEIR_MAX_RULES=-1", "a number of rules" },
 		{ "WEIR_DNS_UPSTREAM_TIMEOUT=121", "from 1 to 120" },
