@@ -15,6 +15,7 @@
 #include "control/confine.h"
 #include "control/side.h"
 #include "proto/settings_daemon.h"
+#include "sys/settings.h"
 
 enum {
 	LARGE_BLOCK = 32 * 1024,
@@ -273,6 +274,8 @@ int main(int argc, char **argv)
 	struct err err = { 0 };
 	int r;
 
+	if (settings_take(&argc, &argv) < 0)
+		return SIDE_FAILED;
 	prctl(PR_SET_NAME, "weir-control");
 	/* Rings get pages of their own, which are no memory until they are used. */
 	mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK);

@@ -2,14 +2,17 @@
 #include "supervisor/program.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 
 #include "base/log.h"
-#include "sys/inherited_fds.h"
+#include "sys/capabilities.h"
+#include "sys/settings.h"
 
 enum { STATUS_NOT_STARTED = 127, NAME_SIZE = 64 };
 
@@ -76,21 +79,43 @@ int helper_become(const char *program, char *const *args, struct err *err)
 	return err_sys(err, r, "cannot start %s", path);
 }
 
-/* In the child. Return: -errno, it could not be started. */
-static int become(const struct helper *h, pid_t parent)
+/* The kernel closes the /proc of a program whose file can't be read by who executes it:
+ * rights that go past the file's mode are put aside. Who becomes it as root has them back
+ * then. */
+static int execute(const char *path, char *const *argv)
 {
-	char path[PATH_MAX], name[NAME_SIZE], service[NAME_SIZE];
-	char *argv[HELPER_ARGS_MAX + 3];
+	static const char *const kept[] = { "ASAN_OPTIONS", "UBSAN_OPTIONS" };
+	char *environment[ARRAY_SIZE(kept) + 1] = { NULL };
+	const uint64_t reads = UINT64_C(1) << CAP_DAC_OVERRIDE |
+			       UINT64_C(1) << CAP_DAC_READ_SEARCH;
+	int fd = open(path, O_PATH | O_CLOEXEC), r;
+	size_t n = 0;
+
+	if (fd < 0)
+		return -errno;
+	/* What a sanitizer reads before main(). */
+	for (char **e = environ; *e && n < ARRAY_SIZE(kept); e++)
+		for (size_t i = 0; i < ARRAY_SIZE(kept) && n < ARRAY_SIZE(kept); i++)
+			if (strncmp(*e, kept[i], strlen(kept[i])) == 0)
+				environment[n++] = *e;
+	r = capabilities_lower(reads);
+	if (r < 0)
+		return r;
+	execveat(fd, "", argv, environment, AT_EMPTY_PATH);
+	return -errno;
+}
+
+/* In the child. Return: -errno, it could not be started. */
+static int become(const struct helper *h, int settings, pid_t parent)
+{
+	char path[PATH_MAX], name[NAME_SIZE];
+	char *const argv[] = { name, NULL };
 	sigset_t none;
-	int r;
+	int r = find(h->program, path);
 
 	snprintf(name, sizeof(name), "%s", h->program);
-	snprintf(service, sizeof(service), "%s", h->service ? h->service : "");
-	r = arguments(name, h->service ? service : NULL, h->args, argv);
 	if (r == 0)
-		r = find(h->program, path);
-	if (r == 0)
-		r = places_take(h->fds, h->fd_count);
+		r = places_take(h->fds, h->fd_count, settings);
 	if (r < 0)
 		return r;
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
@@ -99,19 +124,33 @@ static int become(const struct helper *h, pid_t parent)
 		return -ESRCH;
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	execv(path, argv);
-	return -errno;
+	return execute(path, argv);
+}
+
+static int make_settings(const struct helper *h)
+{
+	char name[NAME_SIZE], service[NAME_SIZE], *argv[HELPER_ARGS_MAX + 3];
+	int r;
+
+	snprintf(name, sizeof(name), "%s", h->program);
+	snprintf(service, sizeof(service), "%s", h->service ? h->service : "");
+	r = arguments(name, h->service ? service : NULL, h->args, argv);
+	return r < 0 ? r : settings_make(argv, environ);
 }
 
 pid_t helper_start(const struct helper *h)
 {
-	pid_t parent = getpid(), pid = fork();
+	CLEAN(fd) int settings = make_settings(h);
+	pid_t parent = getpid(), pid;
 
+	if (settings < 0)
+		return settings;
+	pid = fork();
 	if (pid < 0)
 		return -errno;
 	if (pid == 0) {
 		log_error("cannot start %s: %s", h->program,
-			  strerror(-become(h, parent)));
+			  strerror(-become(h, settings, parent)));
 		_exit(STATUS_NOT_STARTED);
 	}
 	return pid;

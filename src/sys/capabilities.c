@@ -42,3 +42,15 @@ bool capabilities_raise(int capability)
 	data[word].effective |= bit;
 	return (data[word].permitted & bit) && syscall(SYS_capset, &header, data) == 0;
 }
+
+int capabilities_lower(uint64_t lower)
+{
+	struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	struct __user_cap_data_struct data[2] = { { 0 } };
+
+	if (syscall(SYS_capget, &header, data) < 0)
+		return -errno;
+	data[0].effective &= ~(uint32_t)lower;
+	data[1].effective &= ~(uint32_t)(lower >> 32);
+	return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
+}

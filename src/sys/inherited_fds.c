@@ -7,21 +7,26 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-int places_take(const int *fds, size_t count)
+int places_take(const int *fds, size_t count, int last)
 {
-	int end = PLACE_FIRST + (int)count;
-	int high[PLACES_MAX];
+	const int last_place = PLACE_FIRST + PLACES_MAX, end = PLACE_FIRST + (int)count;
+	int high[PLACES_MAX + 1];
 
 	if (count > PLACES_MAX)
 		return -E2BIG;
 	/* First above all the places, so that none is overwritten. */
-	for (size_t i = 0; i < count; i++) {
-		high[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, end);
+	for (size_t i = 0; i <= count; i++) {
+		high[i] =
+			fcntl(i < count ? fds[i] : last, F_DUPFD_CLOEXEC, last_place + 1);
 		if (high[i] < 0)
 			return -errno;
 	}
 	for (size_t i = 0; i < count; i++)
 		if (dup2(high[i], PLACE_FIRST + (int)i) < 0)
 			return -errno;
-	return syscall(SYS_close_range, end, ~0u, 0) < 0 ? -errno : 0;
+	if (dup2(high[count], last_place) < 0 ||
+	    (end < last_place && syscall(SYS_close_range, end, last_place - 1, 0) < 0) ||
+	    syscall(SYS_close_range, last_place + 1, ~0u, 0) < 0)
+		return -errno;
+	return 0;
 }

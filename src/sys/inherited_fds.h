@@ -15,7 +15,7 @@ enum place {
 };
 enum { PLACE_FIRST = 3 }; /* descriptor i stands at PLACE_FIRST + i */
 
-/* Put @fds at PLACE_FIRST and on, open across execve(), and close everything else from
- * there up. */
-int places_take(const int *fds, size_t count) MUST_CHECK;
 enum { PLACES_MAX = 8 };
+/* Put @fds at PLACE_FIRST and on, and @last at PLACE_FIRST + PLACES_MAX, open across
+ * execve(), and close everything else from PLACE_FIRST up. */
+int places_take(const int *fds, size_t count, int last) MUST_CHECK;

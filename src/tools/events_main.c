@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "dns/name.h"
 #include "supervisor/program.h"
+#include "sys/settings.h"
 #include "sys/term.h"
 #include "tools/events_show.h"
 
@@ -184,6 +185,8 @@ int main(int argc, char **argv)
 			  .width = term_width(stdout) };
 	int status;
 
+	if (settings_take(&argc, &argv) < 0)
+		return SHOW_FAILED;
 	for (size_t i = 0; i < ARRAY_SIZE(services); i++)
 		if (argc > 1 && strcmp(argv[1], services[i].name) == 0)
 			return services[i].main(argc - 1, argv + 1);

@@ -35,7 +35,10 @@ def installed(tmp_path_factory):
 
 def test_programs_are_where_weir_looks_for_them(installed):
     _, prefix = installed
-    assert {path.name for path in (prefix / "libexec/weir").iterdir()} == PROGRAMS
+    there = list((prefix / "libexec/weir").iterdir())
+    assert {path.name for path in there} == PROGRAMS
+    # nobody may read them, so that nobody else may look into a process that has just become one of them
+    assert {path.stat().st_mode & 0o7777 for path in there} == {0o111}
 
 
 def test_an_installed_program_finds_its_others(installed, tmp_path):

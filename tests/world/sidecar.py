@@ -315,7 +315,7 @@ def programs(world, file_caps=False):
             source = built if built.exists() else source
             if source.exists():
                 shutil.copy(source, made / name)
-                (made / name).chmod(0o755)
+                (made / name).chmod(0o755 if name == "weir" else 0o111)  # as they are installed
         if file_caps:
             subprocess.run(["setcap", "cap_net_admin+ep", str(made / "weir")], check=True)
         made.rename(folder)

@@ -222,7 +222,7 @@ class World:
                 source = self._program if name == "weir" else beside
                 if source.exists():
                     shutil.copy(source, copy.parent / name)
-                    (copy.parent / name).chmod(0o755)
+                    (copy.parent / name).chmod(0o755 if name == "weir" else 0o111)  # as they are installed
         return copy
 
     def user(self, name):

@@ -17,6 +17,7 @@
 #include "outputs/postgres/confine.h"
 #include "outputs/postgres/sender.h"
 #include "proto/settings_daemon.h"
+#include "sys/settings.h"
 
 enum {
 	LOOK_MS = 250,	    /* while there is nothing new */
@@ -110,6 +111,8 @@ int main(int argc, char **argv)
 	struct err err = { 0 };
 	struct sender *s;
 
+	if (settings_take(&argc, &argv) < 0)
+		return 1;
 	prctl(PR_SET_NAME, "weir-postgres");
 	if (cli_helper_parse(argc, argv, &is_daemon, &spec, &err) < 0 || !spec.postgres) {
 		log_error("%s", err.text[0] ? err.text : "no PostgreSQL is named");

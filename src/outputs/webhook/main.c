@@ -12,6 +12,7 @@
 #include "outputs/webhook/confine.h"
 #include "outputs/webhook/hook.h"
 #include "sys/files.h"
+#include "sys/settings.h"
 
 enum { CA_MAX = 8 << 20 };
 
@@ -68,12 +69,14 @@ static int serve(struct hooks *h)
 	return r;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	struct err err = { 0 };
 	struct hooks *h;
 	int r;
 
+	if (settings_take(&argc, &argv) < 0)
+		return 1;
 	if (!is_channel(WEBHOOK_FD)) {
 		log_error("weir-webhook is started by Weir, not by hand");
 		return 2;
