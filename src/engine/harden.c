@@ -8,6 +8,7 @@
 
 #include "sys/confine.h"
 #include "sys/landlock.h"
+#include "sys/process.h"
 
 /* The three confinements. All stand; only programs of tests/confined are built with a
  * HARDEN_BY that leaves some out, to prove what each holds by itself. */
@@ -37,7 +38,6 @@ static int enter_landlock(char *ret_missing)
 
 int harden_limits(struct err *err)
 {
-	const struct rlimit none = { 0, 0 };
 	struct rlimit files;
 
 	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
@@ -45,7 +45,7 @@ int harden_limits(struct err *err)
 	files.rlim_cur = files.rlim_max;
 	if (setrlimit(RLIMIT_NOFILE, &files) < 0)
 		return err_sys(err, -errno, "cannot raise the descriptor limit");
-	if (setrlimit(RLIMIT_CORE, &none) < 0)
+	if (process_forbid_cores() < 0)
 		return err_sys(err, -errno, "cannot forbid core dumps");
 	return 0;
 }

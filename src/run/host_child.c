@@ -22,10 +22,10 @@
 #include <unistd.h>
 
 #include "run/images.h"
-#include "run/launch.h"
 #include "supervisor/init.h"
 #include "sys/capabilities.h"
 #include "sys/landlock.h"
+#include "sys/process.h"
 
 enum {
 	GROUPS_MAX = 256,
@@ -193,7 +193,8 @@ _Noreturn static void child(const struct run_member *m, const sigset_t *mask, in
 		_exit(RUN_STATUS_FAILED);
 	if (syscall(SYS_close_range, TELL_FD + 1, ~0u, 0) < 0)
 		fail("close what is inherited", errno);
-	launch_forbid_cores();
+	if (process_forbid_cores() < 0)
+		fail("forbid cores", errno);
 	join(m->place);
 	become(m);
 	give_up_rights(m);

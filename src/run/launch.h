@@ -65,9 +65,3 @@ pid_t launch_start(const struct launch_machine *m, const struct launch_spec *spe
 		   struct err *err) MUST_CHECK;
 int launch_write_maps(const struct launch_machine *m, pid_t child,
 		      struct err *err) MUST_CHECK;
-
-/* In the child: a crash of the command's starts nothing outside. The kernel gives cores
- * to the machine's handler (core_pattern), as root and outside of every sandbox, even
- * when their size is limited to 0; the limit 1 alone says "don't", and the seccomp list
- * keeps it. Where the hard limit is 0 already, only root may raise it: it stays. */
-void launch_forbid_cores(void);

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -22,6 +21,7 @@
 #include "run/rootfs.h"
 #include "run/std_fds.h"
 #include "supervisor/orders.h"
+#include "sys/process.h"
 
 enum { EXIT_LAUNCH_FAILED = 125, ID_RANGE = 65536 };
 
@@ -128,13 +128,6 @@ static int take_ids(struct start *s, struct err *err)
 
 /* --- the child --- */
 
-void launch_forbid_cores(void)
-{
-	const struct rlimit one = { 1, 1 };
-
-	(void)!setrlimit(RLIMIT_CORE, &one);
-}
-
 static int open_orders(const struct start *s, struct err *err)
 {
 	struct init_orders orders = { .self_test = s->spec->self_test,
@@ -157,7 +150,8 @@ static int run_child(struct start *s, struct err *err)
 	struct bwrap_fds fds = { .channel = s->spec->control_fd, .init = s->init_fd };
 	int r = std_fds_protect(s->machine->root, err);
 
-	launch_forbid_cores();
+	if (r == 0 && process_forbid_cores() < 0)
+		r = err_sys(err, -errno, "cannot forbid cores");
 	if (r == 0)
 		r = take_ids(s, err);
 	if (r < 0)

@@ -5,9 +5,9 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 
 #include "sys/capabilities.h"
+#include "sys/process.h"
 
 /* confine.S */
 extern const uint8_t confine_engine_start[], confine_engine_end[];
@@ -18,11 +18,8 @@ extern const uint8_t confine_postgres_start[], confine_postgres_end[];
 
 int confine_self(struct err *err)
 {
-	const struct rlimit none = { 0, 0 };
-
 	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ||
-	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-	    setrlimit(RLIMIT_CORE, &none) < 0)
+	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || process_forbid_cores() < 0)
 		return err_sys(err, -errno, "cannot give up rights");
 	return 0;
 }

@@ -20,13 +20,21 @@ void process_reap(pid_t pid, bool kill_it)
 		;
 }
 
+int process_forbid_cores(void)
+{
+	const struct rlimit one = { 1, 1 }, none = { 0, 0 };
+
+	if (setrlimit(RLIMIT_CORE, &one) == 0 || setrlimit(RLIMIT_CORE, &none) == 0)
+		return 0;
+	return -errno;
+}
+
 void process_die_by(int sig)
 {
 	const struct sigaction by_default = { .sa_handler = SIG_DFL };
-	const struct rlimit none = { 0, 0 };
 	sigset_t set;
 
-	setrlimit(RLIMIT_CORE, &none);
+	(void)!process_forbid_cores();
 	sigaction(sig, &by_default, NULL);
 	sigemptyset(&set);
 	sigaddset(&set, sig);

@@ -17,6 +17,13 @@ int process_open_signals(struct err *err) MUST_CHECK;
 /* A SOCK_SEQPACKET pair. Return: 0 or -errno. */
 int process_pair(int *ret_ours, int *ret_theirs, struct err *err) MUST_CHECK;
 
+/* Of this process and of what it starts: no core, and nothing that the kernel starts at a
+ * crash. It gives cores to the machine's handler (core_pattern), as root and outside of
+ * every sandbox, even when their size is limited to 0; the limit 1 alone says "don't".
+ * Where the hard limit is 0 already, only root may raise it: it stays.
+ * Return: 0 or -errno. */
+int process_forbid_cores(void) MUST_CHECK;
+
 /* Die by the signal that the command died by, as a shell or make looks for. */
 void process_die_by(int sig);
 /* Calls on @fd, a socket, return at once from now on. Return: 0 or -errno. */

@@ -21,7 +21,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "base/clock.h"
@@ -29,6 +28,7 @@
 #include "events/review_tell.h"
 #include "proto/settings_daemon.h"
 #include "sys/capabilities.h"
+#include "sys/process.h"
 
 enum {
 	RUNS_MAX = 4,
@@ -76,11 +76,10 @@ static void become(const char *command, int input, pid_t parent)
 	char *const environment[] = { path, lang, NULL };
 	const char *const argv[] = { command, NULL };
 	const struct sigaction by_default = { .sa_handler = SIG_DFL };
-	const struct rlimit none = { 0, 0 };
 
 	sigaction(SIGPIPE, &by_default, NULL);
 	if (setpgid(0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ||
-	    getppid() != parent || setrlimit(RLIMIT_CORE, &none) < 0 || chdir("/") < 0 ||
+	    getppid() != parent || process_forbid_cores() < 0 || chdir("/") < 0 ||
 	    dup3(input, STDIN_FILENO, 0) < 0 || dup3(STDERR_FILENO, STDOUT_FILENO, 0) < 0)
 		return;
 	execve(command, (char *const *)(uintptr_t)argv, environment);
