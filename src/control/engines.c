@@ -100,6 +100,8 @@ static int start_one_more(struct side *s, struct err *err)
 		side_tame(m.text, sizeof(m.text));
 		return err_set(err, -EMFILE, "%s", m.text);
 	}
+	/* Once, for a start. */
+	s->links[count % IPC_ENGINES_MAX].patience_ms = SIDE_ASK_MS;
 	if (s->link_count == count || !side_await_engine(&s->links[count]))
 		return err_set(err, -EMFILE, "another engine does not start");
 	return 0;

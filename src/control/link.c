@@ -365,7 +365,8 @@ static int64_t wait_until(struct side_link *l)
 	int64_t now_ms = clock_now_ms();
 	int64_t earned_ms = (now_ms - l->waited_at_ms) / PATIENCE_SHARE;
 
-	l->patience_ms = MIN(l->patience_ms + earned_ms, (int64_t)PATIENCE_MS);
+	if (l->patience_ms < PATIENCE_MS)
+		l->patience_ms = MIN(l->patience_ms + earned_ms, (int64_t)PATIENCE_MS);
 	l->waited_at_ms = now_ms;
 	return now_ms + l->patience_ms;
 }
