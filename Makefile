@@ -2,7 +2,7 @@
 # A thin front of meson. `make` alone builds; `make run` and `make test` install what is missing first.
 BUILD ?= build
 
-.PHONY: all setup run test confined valgrind shared fuzz bench coverage format install clean
+.PHONY: all setup run test confined valgrind shared faults fuzz bench coverage format install clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) programs
@@ -21,8 +21,9 @@ run:
 test: setup
 	@tests/run
 
-# Again: each confinement of the engine alone, then sanitizers; under valgrind; below shared mounts.
-confined valgrind shared: setup
+# Again: each confinement of the engine alone, then sanitizers; under valgrind; below shared mounts. And faults, with
+# a table of what they cost.
+confined valgrind shared faults: setup
 	@tests/run $@
 
 fuzz: setup
