@@ -25,6 +25,7 @@
 #include "opensandbox/policy.h"
 #include "proto/plan_file.h"
 #include "sandbox/learned.h"
+#include "sys/files.h"
 
 enum {
 	FILE_MAX = 1 << 20,
@@ -119,17 +120,14 @@ int state_open(struct warden *w, const char *run_dir, struct err *err)
 				: 0;
 }
 
-/* What is there may be anything: a pipe keeps nobody waiting. */
 static int open_file(int dir, const char *name, int flags)
 {
-	CLEAN(fd)
-	int fd = openat(dir, name, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY,
-			FILE_MODE);
-	struct stat st;
+	const struct file_how how = { .flags = flags,
+				      .mode = FILE_MODE,
+				      .anybodys = true };
+	int fd = file_open(dir, name, &how, NULL);
 
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return -errno;
-	return S_ISREG(st.st_mode) ? TAKE_FD(fd) : -EBADMSG;
+	return fd == -EINVAL ? -EBADMSG : fd;
 }
 
 static int folder_open(const struct ward *d)
@@ -186,45 +184,15 @@ int state_image(struct ward *d, struct err *err)
 /* Beside the old one, then in its place. */
 static int replace(int dir, const char *name, const char *bytes, size_t size)
 {
-	CLEAN(fd) int fd = open_file(dir, ".new", O_WRONLY | O_CREAT | O_TRUNC);
-
-	if (fd < 0)
-		return fd;
-	while (size > 0) {
-		ssize_t n = write(fd, bytes, size);
-
-		if (n < 0)
-			return -errno;
-		bytes += n;
-		size -= (size_t)n;
-	}
-	return renameat(dir, ".new", dir, name) < 0 ? -errno : 0;
-}
-
-static int read_whole(int fd, char **ret, size_t *ret_size)
-{
-	CLEAN(mem) char *bytes = malloc(FILE_MAX);
-	size_t size = 0;
-	ssize_t n;
-
-	if (!bytes)
-		return -ENOMEM;
-	while ((n = pread(fd, bytes + size, FILE_MAX - size, (off_t)size)) > 0)
-		size += (size_t)n;
-	if (n < 0 || size == FILE_MAX)
-		return n < 0 ? -errno : -E2BIG;
-	*ret = TAKE_PTR(bytes);
-	*ret_size = size;
-	return 0;
+	return file_replace(dir, ".new", name, FILE_MODE, bytes, size);
 }
 
 static int keep_text(int dir, int text_fd)
 {
-	CLEAN(mem) char *text = NULL;
-	size_t size;
-	int r = read_whole(text_fd, &text, &size);
+	CLEAN(file_bytes) struct file_bytes text = { 0 };
+	int r = file_read_fd(text_fd, FILE_MAX, &text);
 
-	return r < 0 ? r : replace(dir, "policy.json", text, size);
+	return r < 0 ? r : replace(dir, "policy.json", text.bytes, text.size);
 }
 
 int state_text(const struct ward *d)
@@ -323,11 +291,11 @@ void state_claim(const struct ward *d, uint32_t engines)
 
 /* ---- what there was before ---- */
 
-static int read_at(int dir, const char *name, char **ret, size_t *ret_size)
+static int read_at(int dir, const char *name, struct file_bytes *ret)
 {
 	CLEAN(fd) int fd = open_file(dir, name, O_RDONLY);
 
-	return fd < 0 ? fd : read_whole(fd, ret, ret_size);
+	return fd < 0 ? fd : file_read_fd(fd, FILE_MAX, ret);
 }
 
 static int unpack_netns(json_t *j, struct ward *ret)
@@ -397,14 +365,13 @@ static int unpack_spec(json_t *j, struct ward *ret)
 
 int state_read(int dir, const char *name, struct ward *ret)
 {
-	CLEAN(mem) char *text = NULL;
-	size_t size;
+	CLEAN(file_bytes) struct file_bytes text = { 0 };
 	json_t *j;
-	int r = read_at(dir, "attach.json", &text, &size);
+	int r = read_at(dir, "attach.json", &text);
 
 	if (r < 0)
 		return r;
-	j = json_loadb(text, size, 0, NULL);
+	j = json_loadb(text.bytes, text.size, 0, NULL);
 	r = j && strlen(name) <= IPC_WARD_NAME_MAX ? unpack_spec(j, ret) : -EBADMSG;
 	json_decref(j);
 	ret->restarted = true;
@@ -438,15 +405,14 @@ static int compile(const char *text, size_t size, int *ret_plan, struct err *err
 
 static int read_policy(int dir, int *ret_plan, struct err *err)
 {
-	CLEAN(mem) char *text = NULL;
-	size_t size;
-	int r = read_at(dir, "policy.json", &text, &size);
+	CLEAN(file_bytes) struct file_bytes text = { 0 };
+	int r = read_at(dir, "policy.json", &text);
 
 	/* One that allows nothing says so. */
-	if (r == 0 && size == 0)
+	if (r == 0 && text.size == 0)
 		r = -EBADMSG;
 	return r < 0 ? err_sys(err, r, "cannot read its policy")
-		     : compile(text, size, ret_plan, err);
+		     : compile(text.bytes, text.size, ret_plan, err);
 }
 
 /* A policy that the machine could not read just now may be read later. */

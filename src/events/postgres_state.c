@@ -7,9 +7,9 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/text.h"
+#include "sys/files.h"
 
 enum { FILE_SIZE = 1024 };
 
@@ -49,21 +49,20 @@ static bool take_number(struct text *rest, uint64_t *ret)
 
 int postgres_state_read(const char *directory, struct postgres_state *ret)
 {
-	char path[PATH_MAX], line[FILE_SIZE];
-	CLEAN(fd) int fd = -1;
+	const struct file_how how = { .max_bytes = FILE_SIZE, .anybodys = true };
+	CLEAN(file_bytes) struct file_bytes file = { 0 };
 	struct postgres_state state = { 0 };
+	char path[PATH_MAX];
 	struct text rest;
-	struct stat st;
 	uint64_t sent;
-	ssize_t n;
+	int r;
 
 	snprintf(path, sizeof(path), "%s/postgres.state", directory);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	n = fd < 0 || fstat(fd, &st) < 0 ? -1 : read(fd, line, sizeof(line));
-	if (n < 0)
-		return -errno;
-	state.told_ms = (int64_t)st.st_mtim.tv_sec * 1000;
-	rest = text_trim((struct text){ line, (size_t)n });
+	r = file_read(AT_FDCWD, path, &how, &file, NULL);
+	if (r < 0)
+		return r;
+	state.told_ms = (int64_t)file.stat.st_mtim.tv_sec * 1000;
+	rest = text_trim((struct text){ file.bytes, file.size });
 	if (!take_number(&rest, &sent) || !take_number(&rest, &state.missed))
 		return -EBADMSG;
 	if (!take_number(&rest, &state.refused) || !take_number(&rest, &state.waiting))

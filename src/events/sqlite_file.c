@@ -16,6 +16,7 @@
 
 #include "events/migrations_sqlite.h" /* generated: migrations[] */
 #include "events/sqlite_tidy.h"
+#include "sys/files.h"
 
 enum {
 	BUSY_MS = 2000,
@@ -150,14 +151,17 @@ static int set_up(sqlite3 *db, const struct sqlite_config *config, struct err *e
 
 static int make_file(const char *directory, char *path, struct err *err)
 {
+	/* With a mode that SQLite doesn't choose. */
+	const struct file_how how = { .flags = O_RDWR | O_CREAT,
+				      .mode = 0600,
+				      .anybodys = true };
 	CLEAN(fd) int fd = -1;
 
 	if (mkdir(directory, 0700) < 0 && errno != EEXIST)
 		return err_sys(err, -errno, "cannot make '%s'", directory);
 	snprintf(path, SQLITE_PATH_SIZE, "%s/events.db", directory);
-	/* With a mode that SQLite doesn't choose. */
-	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-	return fd < 0 ? err_sys(err, -errno, "cannot open '%s'", path) : 0;
+	fd = file_open(AT_FDCWD, path, &how, err);
+	return fd < 0 ? fd : 0;
 }
 
 int sqlite_file_open(const struct sqlite_config *config, sqlite3 **ret, struct err *err)
