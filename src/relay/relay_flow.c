@@ -14,6 +14,7 @@ enum {
 	KEEPALIVE_IDLE_SEC = 300,
 	KEEPALIVE_INTERVAL_SEC = 30,
 	KEEPALIVE_PROBES = 6,
+	SENDING_LOOK_MS = 100, /* how often what a socket still has is looked at */
 };
 
 static const uint32_t side_events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI | EPOLLET;
@@ -360,6 +361,18 @@ static bool is_to_be_checked(const struct relay_flow *f)
 	       (down && f->down.allowed == 0 && f->server.readable);
 }
 
+/* The kernel still has bytes for a server that reads slowly: a socket that is closed now
+ * would send them on its own, whatever the policy becomes meanwhile. False as well when
+ * they can't be waited for. */
+static bool is_still_sending(struct relay_flow *f)
+{
+	struct loop *loop = f->guest->relay->loop;
+
+	return relay_has_unsent(&f->server) &&
+	       loop_timer_start(loop, &f->timer, loop_now_ms(loop) + SENDING_LOOK_MS) ==
+		       0;
+}
+
 /* Move bytes both ways; end the flow when both have ended or a side is broken. A side
  * that has failed is read to its last byte first, as far as the other one takes it. */
 static size_t flow_move(struct relay_flow *f)
@@ -372,7 +385,7 @@ static size_t flow_move(struct relay_flow *f)
 	    (f->client.failed && up != MOVE_MORE) ||
 	    (f->server.failed && down != MOVE_MORE))
 		relay_flow_abort(f);
-	else if (up == MOVE_END && down == MOVE_END)
+	else if (up == MOVE_END && down == MOVE_END && !is_still_sending(f))
 		relay_flow_end(f, false);
 	else if (up == MOVE_MORE || down == MOVE_MORE || is_to_be_checked(f))
 		relay_flow_queue(f);

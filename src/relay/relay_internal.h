@@ -258,6 +258,8 @@ enum relay_moved {
 };
 enum relay_moved relay_move(struct relay_flow *f, struct relay_way *way,
 			    struct relay_side *from, struct relay_side *to, size_t *cost);
+/* The kernel has bytes for @side's peer that it has not sent yet. */
+bool relay_has_unsent(const struct relay_side *side);
 /* Give back, or close, the pipe of @way. */
 void relay_way_done(struct relay_guest *g, struct relay_way *way);
 void relay_pipes_free(struct relay *r);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/tcp.h>
 #include <sys/socket.h>
 
 #include "relay/relay_internal.h"
@@ -186,6 +187,15 @@ static enum relay_moved pass_end_on(struct relay_way *way, const struct relay_si
 	if (!way->keep_open && shutdown(to->source.fd, SHUT_WR) < 0)
 		return MOVE_FAILED;
 	return MOVE_END;
+}
+
+bool relay_has_unsent(const struct relay_side *side)
+{
+	struct tcp_info info = { 0 };
+	socklen_t size = sizeof(info);
+
+	return getsockopt(side->source.fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+	       info.tcpi_notsent_bytes > 0;
 }
 
 enum relay_moved relay_move(struct relay_flow *f, struct relay_way *way,

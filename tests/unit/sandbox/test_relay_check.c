@@ -1025,6 +1025,58 @@ static void test_a_new_policy_cuts_by_the_name_that_was_shown(void **state)
 	hang_up(&evil);
 }
 
+enum { UPLOAD_SIZE = 30 * 1000 };
+
+/* Both sides have ended, and the kernel still has bytes for a server that doesn't read.
+ */
+static struct way upload_and_leave(void)
+{
+	static uint8_t bytes[UPLOAD_SIZE];
+	struct way p = dial(FAR_A, RAW_PORT);
+	int small = 4096;
+
+	assert_int_equal(
+		setsockopt(p.listener, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)), 0);
+	p.server = world_accept(&w, p.listener);
+	shutdown(p.server, SHUT_WR);
+	world_write_all(&w, p.client, bytes, sizeof(bytes));
+	shutdown(p.client, SHUT_WR);
+	assert_string_equal(all_of(p.client), "");
+	for (int i = 0; i < 20; i++)
+		world_turn(&w);
+	return p;
+}
+
+static size_t read_upload(const struct way *p, ssize_t *ret_end)
+{
+	static uint8_t bytes[UPLOAD_SIZE];
+	size_t got = 0;
+
+	while ((*ret_end = world_read(&w, p->server, bytes, sizeof(bytes))) > 0)
+		got += (size_t)*ret_end;
+	return got;
+}
+
+static void test_what_the_kernel_still_has_is_cut_too(void **state)
+{
+	static const char *const less[] = { "verify tls", "allow third.example.com",
+					    NULL };
+	struct way p = upload_and_leave();
+	ssize_t end;
+
+	assert_int_equal(read_upload(&p, &end), UPLOAD_SIZE);
+	assert_int_equal(end, 0);
+	hang_up(&p);
+	p = upload_and_leave();
+	world_set_plan(&w, less);
+	relay_recheck(w.relay, &w.sandbox);
+	while (relay_is_rechecking(&w.sandbox))
+		world_turn(&w);
+	assert_in_range(read_upload(&p, &end), 0, UPLOAD_SIZE - 1);
+	assert_int_equal(end, -ECONNRESET);
+	hang_up(&p);
+}
+
 /* Where a rule for addresses lets a connection through it may claim any allowed name. */
 static void test_a_claimed_name_carries_no_flow_over_a_change(void **state)
 {
@@ -1101,6 +1153,7 @@ int main(void)
 		T(a_name_inside_of_a_connection_counts_too),
 		T(requests_in_a_tunnel_are_judged),
 		T(a_new_policy_cuts_by_the_name_that_was_shown),
+		T(what_the_kernel_still_has_is_cut_too),
 		T(a_claimed_name_carries_no_flow_over_a_change),
 		T(a_client_that_says_nothing_and_leaves_is_no_event),
 	};
