@@ -755,8 +755,12 @@ def test_what_is_in_its_folder_is_checked(host, cgroup, site):
         (folder / name).mkdir()
         (folder / name / "attach.json").write_text(json.dumps(spec))
         (folder / name / "policy.json").write_text("{}")
-    again = host.daemon()
-    assert again.names() == ["one"] and is_guarded(Member(host, cgroup), site)
+    # it says that it doesn't serve all that was guarded before
+    again = host.daemon(ready=False)
+    wait_for(again.answers, seconds=15)
+    wait_for(lambda: again.names() == ["one"])
+    assert is_guarded(Member(host, cgroup), site)
+    assert again.get("/healthz").status == 503
 
 
 class Actor:
