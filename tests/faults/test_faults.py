@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import resource
+import signal
 import sqlite3
 import subprocess
 
@@ -138,7 +139,7 @@ class Watch:
         return waiting, tries
 
     def is_answered(self):
-        return self._ask()[0] < 500
+        return self._ask()[0] < 30
 
     def tries(self):
         return self._ask()[1]
@@ -172,16 +173,21 @@ def fixture_box(request, world, pod, site, denied, tmp_path):
 
 # -- faults: each is one round; what it gives, if anything, ends it -----------------------------------------------
 
+def signalled(box, name, number):
+    """Another process has taken the place of the one that got the signal."""
+    old = box.child(name)
+    os.kill(old, number)
+    wait_for(lambda: box.boss.children().get(name) not in (None, old), RECOVERS)
+
+
 def kill_engine(box):
     """kill -9 of the engine"""
-    os.kill(box.child("engine"), 9)
+    signalled(box, "engine", signal.SIGKILL)
 
 
 def kill_control(box):
     """kill -9 of weir-control"""
-    old = box.child("control")
-    os.kill(old, 9)
-    wait_for(lambda: box.boss.children().get("control") not in (None, old), 10)
+    signalled(box, "control", signal.SIGKILL)
 
 
 def kill_all(box):
@@ -194,6 +200,11 @@ def upgrade(box):
     """a stop and a start"""
     assert box.boss.stop() == 0
     box.start()
+
+
+def stop_engine(box):
+    """SIGSTOP of the engine"""
+    signalled(box, "engine", signal.SIGSTOP)
 
 
 def no_descriptors(box):
@@ -248,7 +259,7 @@ def two_at_once(box):
 
 # What is told of them is in docs/events.md: the oldest rows make room, a broken file is moved aside.
 MAY_LOSE_ROWS = (full_disk, cut_store, broken_store)
-FAULTS = [kill_engine, kill_control, kill_all, upgrade, no_descriptors, full_disk, cut_store, broken_store,
+FAULTS = [kill_engine, stop_engine, kill_control, kill_all, upgrade, no_descriptors, full_disk, cut_store, broken_store,
           locked_store, two_at_once]
 
 
