@@ -515,6 +515,8 @@ static void flush_guest(struct resolver *r, struct resolver_guest *g, int64_t no
 		batch_take(r, &b, &g->queue);
 		flush_batch(r, s, &b, now_ms);
 	}
+	/* What a limit has pushed out waits for nobody else's question. */
+	resolver_sweep(r, s, now_ms);
 	s->counters[COUNT_LEARNED_EVICTED] = learned_counts(s->learned).evicted;
 }
 

@@ -63,7 +63,9 @@ static int op_commit(void *data, struct sandbox *s, const struct filter_learn *i
 		broken("a transaction of a size that the filter doesn't take");
 	w->commits++;
 	w->kernels[sandbox_index(w, s)].evicted = learned_counts(s->learned).evicted;
-	if (w->fail_commits > 0) {
+	if (w->fail_after > 0) {
+		w->fail_after--;
+	} else if (w->fail_commits > 0) {
 		w->fail_commits--;
 		return -EIO;
 	}

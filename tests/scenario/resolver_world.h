@@ -71,6 +71,7 @@ struct world {
 	size_t event_count;
 	size_t commits, commit_items, most_items;
 	size_t fail_commits;   /* so many transactions from now on fail */
+	size_t fail_after;     /* but so many before them don't */
 	uint16_t dead_servers; /* bit: what is sent there can't leave */
 	struct upstream_trouble troubles[WORLD_TROUBLES_MAX];
 	size_t trouble_count;

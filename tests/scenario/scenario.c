@@ -26,8 +26,8 @@
  *           [: TYPE OWNER VALUE TTL[, …]]
  *   lost S TYPE NAME               its transport fails
  *   dead S|none                    nothing can leave to it
- *   fail N                         the next N transactions fail
- *   reply Q RCODE [ADDRESS…] [ttl=N] [ede=CODE] [text=WORDS_WITH_UNDERSCORES] [tc]
+ *   fail N [AFTER]                 the next N transactions fail, or those after AFTER
+ * more reply Q RCODE [ADDRESS…] [ttl=N] [ede=CODE] [text=WORDS_WITH_UNDERSCORES] [tc]
  *                                  exactly one came since `query`, with exactly these
  *   noreply Q
  *   learned SB ADDRESS NAME|nobody [rule=N]
@@ -401,6 +401,7 @@ static void do_dead(struct player *p)
 static void do_fail(struct player *p)
 {
 	p->w->fail_commits = number_at(p, 1);
+	p->w->fail_after = p->count > 2 ? number_at(p, 2) : 0;
 }
 
 static void do_detach(struct player *p)

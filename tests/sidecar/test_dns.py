@@ -246,3 +246,14 @@ def test_a_flood_of_names_does_not_stop_it(pod, guarded, site):
         pass
     assert answer.addresses == [site.v4]
     assert not [q for q in pod.packets() if q.dport == 53]
+
+
+def test_no_more_addresses_are_open_than_the_limit(pod, world):
+    """What is pushed out is closed at once, not with the next answer."""
+    below, addresses = f"many-{world.number()}.test", {}
+    world.dns.on(f"*.{below}", lambda q: q.answer(addresses.setdefault(q.name.lower(), world.address())))
+    pod.sidecar(rules=policy(f"allow *.{below}", verify="dns", limits={"addresses": 16}))
+    for i in range(20):
+        pod.probe(["dns", f"n{i}.{below}"])
+    answers = pod.probe(*(["tcp", a, 7007] for a in addresses.values()))
+    assert [a.result == "ok" for a in answers] == [False] * 4 + [True] * 16, addresses
