@@ -70,10 +70,10 @@ int main(int argc, char **argv)
 	enum alias alias = argc > 0 ? alias_of(argv[0]) : ALIAS_NONE;
 	const struct cli_hooks hooks = { .run = run,
 					 .resolve = pin_names,
-					 .sidecar = keeper_run,
+					 .sidecar = supervisor_run,
 					 .become = helper_become,
 
-					 .daemon = warden_run };
+					 .daemon = daemon_run };
 	const struct sigaction ignore = { .sa_handler = SIG_IGN };
 
 	/* A file size limit (ulimit -f) is an error to be told, not a way to die. */

@@ -123,7 +123,7 @@ struct api_ops {
 /* Of `weir daemon`, whose API is about many sandboxes: GET /sandboxes lists them, PUT
  * /sandboxes/ID attaches one, DELETE detaches it, and below /sandboxes/ID/ is what a
  * sidecar has at the top. */
-struct api_hall {
+struct api_sandboxes {
 	void *data;
 	/* False: there may be others, none is attached yet. */
 	bool (*knows_all)(void *data);
@@ -154,7 +154,7 @@ struct api_config {
 	const char *token; /* NULL or "": none is asked for, and changes are 403 */
 	/* PEM: the API speaks TLS, 1.2 at least. NULL: it doesn't. */
 	const char *tls_cert, *tls_key;
-	/* Of an API that strangers can reach: a network that shows wrong tokens is
+	/* Of an API that unattributed can reach: a network that shows wrong tokens is
 	 * answered 429 for a while, whatever it shows. */
 	bool limits_failures;
 	bool open; /* without a token changes are let through */
@@ -168,7 +168,7 @@ struct api_config {
 	/* 0: as above. Tests shorten them. */
 	uint32_t idle_sec, request_sec, heartbeat_sec;
 	struct api_ops ops;
-	struct api_hall hall; /* all zero in a sidecar */
+	struct api_sandboxes sandboxes; /* all zero in a sidecar */
 };
 
 struct api;

@@ -125,7 +125,7 @@ void answer_denies_count(struct api_request *r)
 		reply_error(r, MHD_HTTP_BAD_REQUEST, "invalid since");
 		return;
 	}
-	if (!r->ops->count_denies && r->api->config.hall.find && !r->is_about_one) {
+	if (!r->ops->count_denies && r->api->config.sandboxes.find && !r->is_about_one) {
 		reply_error(r, MHD_HTTP_NOT_FOUND, "events are not stored here");
 		return;
 	}

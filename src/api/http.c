@@ -115,7 +115,8 @@ static void adopt(struct api *a, int fd, const struct sockaddr_storage *from,
 	const struct prefix network = conns_network(&peer, &self);
 	struct conn *conn;
 
-	if (a->config.hall.admits && !a->config.hall.admits(a->config.hall.data, fd)) {
+	if (a->config.sandboxes.admits &&
+	    !a->config.sandboxes.admits(a->config.sandboxes.data, fd)) {
 		close(fd);
 		return;
 	}

@@ -10,9 +10,9 @@
 #define TOP	    "/sandboxes"
 #define TAKING_OVER "the daemon takes over the sandboxes that were there before it"
 
-static const struct api_hall *hall_of(const struct api_request *r)
+static const struct api_sandboxes *sandboxes_of(const struct api_request *r)
 {
-	return &r->api->config.hall;
+	return &r->api->config.sandboxes;
 }
 
 /* @json is malloc'ed, taken; NULL ends the connection: out of memory. */
@@ -30,7 +30,7 @@ static void reply_json(struct api_request *r, unsigned int status, char *json)
 
 static void answer_list(struct api_request *r)
 {
-	reply_json(r, MHD_HTTP_OK, hall_of(r)->list(hall_of(r)->data));
+	reply_json(r, MHD_HTTP_OK, sandboxes_of(r)->list(sandboxes_of(r)->data));
 }
 
 static void answer_error(struct api_request *r, unsigned int status,
@@ -52,20 +52,22 @@ static void attach(struct api_request *r)
 	struct err err = { 0 };
 	unsigned int status = MHD_HTTP_SERVICE_UNAVAILABLE;
 
-	if (hall_of(r)->knows_all(hall_of(r)->data))
-		status = hall_of(r)->attach(hall_of(r)->data, r->id, body, &err);
+	if (sandboxes_of(r)->knows_all(sandboxes_of(r)->data))
+		status =
+			sandboxes_of(r)->attach(sandboxes_of(r)->data, r->id, body, &err);
 	else
 		err_set(&err, -EBUSY, TAKING_OVER);
 	if (status >= 400)
 		answer_error(r, status, &err);
 	else
-		reply_json(r, status, hall_of(r)->show(hall_of(r)->data, r->id));
+		reply_json(r, status,
+			   sandboxes_of(r)->show(sandboxes_of(r)->data, r->id));
 }
 
 static void detach(struct api_request *r)
 {
 	struct err err = { 0 };
-	unsigned int status = hall_of(r)->detach(hall_of(r)->data, r->id, &err);
+	unsigned int status = sandboxes_of(r)->detach(sandboxes_of(r)->data, r->id, &err);
 
 	if (status >= 400)
 		answer_error(r, status, &err);
@@ -77,7 +79,7 @@ static void answer_no_sandbox(struct api_request *r)
 {
 	char shown[TEXT_ESCAPED_SIZE];
 
-	if (!hall_of(r)->knows_all(hall_of(r)->data)) {
+	if (!sandboxes_of(r)->knows_all(sandboxes_of(r)->data)) {
 		reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, TAKING_OVER);
 		return;
 	}
@@ -94,7 +96,8 @@ static void answer_one(struct api_request *r)
 	else if (r->method == METHOD_DELETE)
 		detach(r);
 	else
-		reply_json(r, MHD_HTTP_OK, hall_of(r)->show(hall_of(r)->data, r->id));
+		reply_json(r, MHD_HTTP_OK,
+			   sandboxes_of(r)->show(sandboxes_of(r)->data, r->id));
 }
 
 static const struct api_route list_route = {
@@ -130,8 +133,8 @@ const struct api_route *many_route(struct api_request *r)
 	if (len == 0 || len > API_ID_MAX)
 		return &no_route;
 	memcpy(r->id, id, len);
-	r->is_about_one =
-		hall_of(r)->find(hall_of(r)->data, r->id, &r->own_ops, &r->sandbox);
+	r->is_about_one = sandboxes_of(r)->find(sandboxes_of(r)->data, r->id, &r->own_ops,
+						&r->sandbox);
 	if (r->is_about_one)
 		r->ops = &r->own_ops;
 	if (!rest)
@@ -146,8 +149,8 @@ void many_refresh(struct api_request *r)
 {
 	if (!r->is_about_one)
 		return;
-	r->is_about_one =
-		hall_of(r)->find(hall_of(r)->data, r->id, &r->own_ops, &r->sandbox);
+	r->is_about_one = sandboxes_of(r)->find(sandboxes_of(r)->data, r->id, &r->own_ops,
+						&r->sandbox);
 	if (!r->is_about_one && r->route != &one_route)
 		r->answer = answer_no_sandbox;
 }

@@ -57,17 +57,18 @@ static int merge_rule(struct api_request *r, const struct review *t, char *ret_r
 /* Of a daemon, what is about no sandbox has no policy. */
 static bool has_policy(const struct api_request *r)
 {
-	return r->is_about_one || !r->api->config.hall.find;
+	return r->is_about_one || !r->api->config.sandboxes.find;
 }
 
 /* A daemon's task is that of the sandbox of its name, if that is still there. */
 static void go_to_sandbox(struct api_request *r, const struct review *t)
 {
-	const struct api_hall *hall = &r->api->config.hall;
+	const struct api_sandboxes *sandboxes = &r->api->config.sandboxes;
 
-	if (r->is_about_one || !hall->find)
+	if (r->is_about_one || !sandboxes->find)
 		return;
-	r->is_about_one = hall->find(hall->data, t->sandbox, &r->own_ops, &r->sandbox);
+	r->is_about_one =
+		sandboxes->find(sandboxes->data, t->sandbox, &r->own_ops, &r->sandbox);
 	if (r->is_about_one)
 		r->ops = &r->own_ops;
 }

@@ -23,11 +23,11 @@ static bool has_token(const struct api *a)
 static void answer_health(struct api_request *r)
 {
 	const struct api_ops *ops = r->ops;
-	const struct api_hall *hall = &r->api->config.hall;
+	const struct api_sandboxes *sandboxes = &r->api->config.sandboxes;
 
 	if (ops->healthy(ops->data))
 		reply_text(r, MHD_HTTP_OK, "ok");
-	else if (hall->knows_all && !hall->knows_all(hall->data))
+	else if (sandboxes->knows_all && !sandboxes->knows_all(sandboxes->data))
 		reply_text(r, MHD_HTTP_SERVICE_UNAVAILABLE, "weir is restoring\n");
 	else
 		reply_text(r, MHD_HTTP_SERVICE_UNAVAILABLE, "weir not ready\n");
@@ -276,7 +276,7 @@ static bool judge_target(struct api_request *r, const char *method)
 /* Policies are of one sandbox, the page is the whole API's. */
 static bool is_here(const struct api_request *r)
 {
-	const bool is_daemon = r->api->config.hall.find != NULL;
+	const bool is_daemon = r->api->config.sandboxes.find != NULL;
 
 	if (r->route->is_page)
 		return r->api->config.ui && !r->id[0];
@@ -300,7 +300,7 @@ void route_judge(struct api_request *r, const char *method)
 	r->ops = &r->api->config.ops;
 	if (!judge_target(r, method))
 		return;
-	r->route = r->api->config.hall.find ? many_route(r) : NULL;
+	r->route = r->api->config.sandboxes.find ? many_route(r) : NULL;
 	if (!r->route)
 		r->route = find_route(r->target);
 	refused = is_guarded(r) ? stranger(r) : NULL;

@@ -9,10 +9,10 @@
 
 enum { FIRST_SIZE = 16 };
 
-void roster_done(struct roster *r)
+void index_done(struct index *r)
 {
 	free(r->heads);
-	*r = (struct roster){ 0 };
+	*r = (struct index){ 0 };
 }
 
 /* Those who name sandboxes are trusted: the key needn't be secret. */
@@ -23,29 +23,29 @@ static uint64_t hash_text(const char *text)
 	return hash_bytes(&key, text, strlen(text));
 }
 
-static struct roster_entry **head_of(const struct roster *r, uint64_t hash)
+static struct index_entry **head_of(const struct index *r, uint64_t hash)
 {
 	return &r->heads[hash & (r->size - 1)];
 }
 
-static void push(struct roster *r, struct roster_entry *e)
+static void push(struct index *r, struct index_entry *e)
 {
-	struct roster_entry **head = head_of(r, e->hash);
+	struct index_entry **head = head_of(r, e->hash);
 
 	e->next = *head;
 	*head = e;
 }
 
-static int grow(struct roster *r)
+static int grow(struct index *r)
 {
-	struct roster next = { .size = r->size > 0 ? r->size * 2 : FIRST_SIZE,
-			       .count = r->count };
+	struct index next = { .size = r->size > 0 ? r->size * 2 : FIRST_SIZE,
+			      .count = r->count };
 
-	next.heads = calloc(next.size, sizeof(struct roster_entry *));
+	next.heads = calloc(next.size, sizeof(struct index_entry *));
 	if (!next.heads)
 		return -ENOMEM;
 	for (size_t i = 0; i < r->size; i++)
-		for (struct roster_entry *e = r->heads[i], *after; e; e = after) {
+		for (struct index_entry *e = r->heads[i], *after; e; e = after) {
 			after = e->next;
 			push(&next, e);
 		}
@@ -54,7 +54,7 @@ static int grow(struct roster *r)
 	return 0;
 }
 
-int roster_add(struct roster *r, struct roster_entry *e, const char *text)
+int index_add(struct index *r, struct index_entry *e, const char *text)
 {
 	if (r->count == r->size && grow(r) < 0)
 		return -ENOMEM;
@@ -65,35 +65,35 @@ int roster_add(struct roster *r, struct roster_entry *e, const char *text)
 	return 0;
 }
 
-void roster_remove(struct roster *r, struct roster_entry *e)
+void index_remove(struct index *r, struct index_entry *e)
 {
-	struct roster_entry **at;
+	struct index_entry **at;
 
 	if (!e->text)
 		return;
 	for (at = head_of(r, e->hash); *at != e; at = &(*at)->next)
 		continue;
 	*at = e->next;
-	*e = (struct roster_entry){ 0 };
+	*e = (struct index_entry){ 0 };
 	r->count--;
 }
 
-static struct roster_entry *first_of(struct roster_entry *e, uint64_t hash,
-				     const char *text)
+static struct index_entry *first_of(struct index_entry *e, uint64_t hash,
+				    const char *text)
 {
 	while (e && (e->hash != hash || strcmp(e->text, text) != 0))
 		e = e->next;
 	return e;
 }
 
-struct roster_entry *roster_find(const struct roster *r, const char *text)
+struct index_entry *index_find(const struct index *r, const char *text)
 {
 	uint64_t hash = hash_text(text);
 
 	return r->size > 0 ? first_of(*head_of(r, hash), hash, text) : NULL;
 }
 
-struct roster_entry *roster_next(const struct roster_entry *e)
+struct index_entry *index_next(const struct index_entry *e)
 {
 	return first_of(e->next, e->hash, e->text);
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What a sandbox is, as the API says it: exactly one of "netns", "cgroup" and "uid". All
- * faults are told at once. Whether such a thing exists is the warden's to say. */
+ * faults are told at once. Whether such a thing exists is the daemon's to say. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "control/side.h"
+#include "control/control.h"
 
 #define NAME_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_."
 
@@ -16,7 +16,7 @@ enum {
 };
 
 struct wanted {
-	struct ipc_ward spec;
+	struct ipc_sandbox spec;
 	size_t kinds; /* of them there has to be one */
 	bool again;
 	json_t *policy;
@@ -53,8 +53,9 @@ static const char *shown(const char *text, char buffer[TEXT_ESCAPED_SIZE])
 
 static void set_where(struct wanted *w, const char *key, const char *where)
 {
-	if (strlen(where) > IPC_WARD_WHERE_MAX)
-		fault(w, "%s: the path is longer than %d bytes", key, IPC_WARD_WHERE_MAX);
+	if (strlen(where) > IPC_SANDBOX_WHERE_MAX)
+		fault(w, "%s: the path is longer than %d bytes", key,
+		      IPC_SANDBOX_WHERE_MAX);
 	else
 		snprintf(w->spec.where, sizeof(w->spec.where), "%s", where);
 }
@@ -66,7 +67,7 @@ static void read_netns(struct wanted *w, json_t *value)
 	uint32_t pid;
 
 	w->kinds++;
-	w->spec.kind = GUARDED_NETNS;
+	w->spec.kind = ATTACH_NETNS;
 	if (!where)
 		fault(w, "netns: this is not a string");
 	else if (where[0] != '/' &&
@@ -83,7 +84,7 @@ static void read_cgroup(struct wanted *w, json_t *value)
 	char buffer[TEXT_ESCAPED_SIZE];
 
 	w->kinds++;
-	w->spec.kind = GUARDED_HOST;
+	w->spec.kind = ATTACH_HOST;
 	w->spec.member = FILTER_MEMBER_CGROUP;
 	if (!where)
 		fault(w, "cgroup: this is not a string");
@@ -109,7 +110,7 @@ static void read_uid(struct wanted *w, json_t *value)
 	uint32_t uid = 0;
 
 	w->kinds++;
-	w->spec.kind = GUARDED_HOST;
+	w->spec.kind = ATTACH_HOST;
 	w->spec.member = FILTER_MEMBER_UID;
 	if (json_is_integer(value) && json_integer_value(value) > 0 &&
 	    json_integer_value(value) < UINT32_MAX)
@@ -175,12 +176,12 @@ static void read_name(struct wanted *w, const char *id)
 {
 	size_t len = strlen(id);
 
-	if (len == 0 || len > IPC_WARD_NAME_MAX || id[0] == '.' ||
+	if (len == 0 || len > IPC_SANDBOX_NAME_MAX || id[0] == '.' ||
 	    strspn(id, NAME_LETTERS) != len)
 		fault(w,
 		      "a sandbox's id is up to %d letters, digits, '-', '_' and '.', and "
 		      "doesn't begin with '.'",
-		      IPC_WARD_NAME_MAX);
+		      IPC_SANDBOX_NAME_MAX);
 	else
 		snprintf(w->spec.name, sizeof(w->spec.name), "%s", id);
 }
@@ -188,7 +189,7 @@ static void read_name(struct wanted *w, const char *id)
 /* ---- all of it ---- */
 
 /* No policy: deny all. */
-static void parse_policy(struct wanted *w, struct side *s, struct document **ret)
+static void parse_policy(struct wanted *w, struct control *s, struct document **ret)
 {
 	CLEAN(mem)
 	char *text = w->policy ? json_dumps(w->policy, JSON_COMPACT | JSON_ENCODE_ANY)
@@ -200,12 +201,12 @@ static void parse_policy(struct wanted *w, struct side *s, struct document **ret
 	else if (document_parse(text_of(text), NULL, NULL, ret, &err) < 0)
 		fault(w, "policy: %s", err.text);
 	/* Else it is compiled anyway. */
-	else if (w->err->code < 0 && side_ward_check(s, *ret, &err) < 0)
+	else if (w->err->code < 0 && control_sandbox_check(s, *ret, &err) < 0)
 		fault(w, "policy: %s", err.text);
 }
 
-int side_attach_read(struct side *s, const char *id, struct text body,
-		     struct side_wish *ret, struct err *err)
+int control_attach_read(struct control *s, const char *id, struct text body,
+			struct control_wish *ret, struct err *err)
 {
 	struct document *policy = NULL;
 	struct wanted w = { .err = err };
@@ -224,7 +225,7 @@ int side_attach_read(struct side *s, const char *id, struct text body,
 		fault(&w, "exactly one of netns, cgroup and uid is given");
 	if (w.spec.guard_parent && w.spec.member != FILTER_MEMBER_CGROUP)
 		fault(&w, "guardParent: this goes with a cgroup alone");
-	if (w.again && w.spec.kind == GUARDED_NETNS)
+	if (w.again && w.spec.kind == ATTACH_NETNS)
 		fault(&w, "again: this goes with a cgroup or a user alone");
 	parse_policy(&w, s, &policy);
 	json_decref(j);
@@ -232,26 +233,26 @@ int side_attach_read(struct side *s, const char *id, struct text body,
 		document_free(policy);
 		return err->code;
 	}
-	*ret = (struct side_wish){ w.spec, policy, w.again };
+	*ret = (struct control_wish){ w.spec, policy, w.again };
 	return 0;
 }
 
 /* ---- and back ---- */
 
-static const char *kind_of(const struct ipc_ward *spec)
+static const char *kind_of(const struct ipc_sandbox *spec)
 {
-	if (spec->kind != GUARDED_HOST)
+	if (spec->kind != ATTACH_HOST)
 		return "netns";
 	return spec->member == FILTER_MEMBER_UID ? "uid" : "cgroup";
 }
 
-static json_t *where_of(const struct ipc_ward *spec)
+static json_t *where_of(const struct ipc_sandbox *spec)
 {
 	char buffer[TEXT_ESCAPED_SIZE];
 	json_t *where;
 	uint32_t uid;
 
-	if (spec->kind == GUARDED_HOST && spec->member == FILTER_MEMBER_UID &&
+	if (spec->kind == ATTACH_HOST && spec->member == FILTER_MEMBER_UID &&
 	    text_to_u32(text_of(spec->where), UINT32_MAX, &uid))
 		return json_integer(uid);
 	where = json_string(spec->where);
@@ -259,7 +260,7 @@ static json_t *where_of(const struct ipc_ward *spec)
 	return where ? where : json_string(shown(spec->where, buffer));
 }
 
-json_t *side_ward_json(const struct side_ward *w)
+json_t *control_sandbox_json(const struct control_sandbox *w)
 {
 	bool names = plan_verify(&w->plan) == POLICY_VERIFY_TLS;
 	enum api_mode mode = names ? API_MODE_DNS_NFT_TLS : API_MODE_DNS_NFT;
@@ -271,7 +272,7 @@ json_t *side_ward_json(const struct side_ward *w)
 		(int)document_rule_count(w->document), "denies", (json_int_t)w->denies);
 
 	/* Of the host's own: who is elsewhere isn't met by its filter. */
-	if (j && w->spec.kind == GUARDED_HOST)
+	if (j && w->spec.kind == ATTACH_HOST)
 		json_object_set_new(j, "network",
 				    json_integer((json_int_t)w->side->network));
 	if (j)

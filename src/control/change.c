@@ -5,15 +5,14 @@
  *   compile             nothing has happened yet
  *   write and sync the new file beside the old one          remove it
  *   IPC_CHANGE: the kernel has it, or nothing was changed   remove it
- *   IPC_KEEP: the keeper has it                             IPC_CHANGE to the old plan
- *   IPC_CHANGE once more, if the engine has died meanwhile  the same
- *   the new file takes the old one's place                  both of them back
- *   in memory; answer
+ *   IPC_KEEP: the supervisor has it                             IPC_CHANGE to the old
+ * plan IPC_CHANGE once more, if the engine has died meanwhile  the same the new file
+ * takes the old one's place                  both of them back in memory; answer
  *
- * When this process dies in between, the keeper's text decides: the next one starts with
- * it, finds that the engine enforces another plan (standing.plan_id) and gives it this
- * one, and puts it into the file if that was still to be done. When the engine dies, its
- * successor gets the keeper's plan. */
+ * When this process dies in between, the supervisor's text decides: the next one starts
+ * with it, finds that the engine enforces another plan (standing.plan_id) and gives it
+ * this one, and puts it into the file if that was still to be done. When the engine dies,
+ * its successor gets the supervisor's plan. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,16 +20,16 @@
 #include <sys/mman.h>
 
 #include "base/clock.h"
-#include "control/side.h"
+#include "control/control.h"
 #include "proto/closed_file.h"
 #include "proto/plan_file.h"
 
-const char *side_default_action(const struct side *s)
+const char *control_default_action(const struct control *s)
 {
 	return plan_default_action(&s->plan) == POLICY_ALLOW ? "allow" : "deny";
 }
 
-void side_candidate_done(struct side_candidate *c)
+void control_candidate_done(struct control_candidate *c)
 {
 	document_free(c->document);
 	free(c->bytes);
@@ -42,7 +41,7 @@ void side_candidate_done(struct side_candidate *c)
 
 static void note_fault(void *data, const char *text, enum fault_level level)
 {
-	struct side *s = data;
+	struct control *s = data;
 
 	if (level != FAULT_ERROR)
 		loglines_say(s->log, clock_wall_ms(),
@@ -50,8 +49,8 @@ static void note_fault(void *data, const char *text, enum fault_level level)
 			     "%s", text);
 }
 
-static int compile(struct side *s, const struct document *d, struct side_candidate *c,
-		   struct err *err)
+static int compile(struct control *s, const struct document *d,
+		   struct control_candidate *c, struct err *err)
 {
 	size_t size;
 	int r;
@@ -62,8 +61,8 @@ static int compile(struct side *s, const struct document *d, struct side_candida
 	return r < 0 ? r : plan_open(c->bytes, size, &c->plan, err);
 }
 
-int side_candidate_files(struct side_candidate *c, const struct document *d,
-			 struct err *err)
+int control_candidate_files(struct control_candidate *c, const struct document *d,
+			    struct err *err)
 {
 	char *json = document_json(d, false);
 
@@ -76,14 +75,14 @@ int side_candidate_files(struct side_candidate *c, const struct document *d,
 	return c->text_fd < 0 ? err->code : 0;
 }
 
-/* ---- engine and keeper ---- */
+/* ---- engine and supervisor ---- */
 
-static void note_standing(struct side *s, const struct ipc_standing *standing)
+static void note_standing(struct control *s, const struct ipc_standing *standing)
 {
 	uint32_t restarts = s->standing.restarts;
 	char weaker[sizeof(s->standing.weaker)];
 
-	/* These two are the keeper's. */
+	/* These two are the supervisor's. */
 	memcpy(weaker, s->standing.weaker, sizeof(weaker));
 	if (standing->enforced != s->standing.enforced)
 		s->since_ms = clock_wall_ms();
@@ -91,14 +90,14 @@ static void note_standing(struct side *s, const struct ipc_standing *standing)
 	s->standing = *standing;
 	s->standing.restarts = restarts;
 	memcpy(s->standing.weaker, weaker, sizeof(weaker));
-	side_tame(s->standing.lacking, sizeof(s->standing.lacking));
+	control_tame(s->standing.lacking, sizeof(s->standing.lacking));
 }
 
 /* Is it our plan that the engine enforces? If not, it is given it soon. Where nothing can
  * be enforced everything is denied, whatever the policy. */
-static void compare_standing(struct side *s)
+static void compare_standing(struct control *s)
 {
-	struct side_link *l = s->link;
+	struct control_link *l = s->link;
 
 	l->stands = l->heard && (s->standing.enforced == ENFORCED_NOTHING ||
 				 s->standing.plan_id == plan_file_id(&s->plan));
@@ -107,13 +106,13 @@ static void compare_standing(struct side *s)
 		loop_stop(s->loop);
 }
 
-static int give_engine(struct side *s, int plan_fd, struct err *err)
+static int give_engine(struct control *s, int plan_fd, struct err *err)
 {
-	const struct side_answer answer = { IPC_CHANGED, IPC_UNCHANGED };
+	const struct control_answer answer = { IPC_CHANGED, IPC_UNCHANGED };
 	const struct ipc_message ask = { .type = IPC_CHANGE };
 	struct ipc_message m;
-	int r = side_await_engine(s->link)
-			? side_ask_engine(s->link, &ask, plan_fd, &answer, &m, NULL)
+	int r = control_await_engine(s->link)
+			? control_ask_engine(s->link, &ask, plan_fd, &answer, &m, NULL)
 			: -ETIMEDOUT;
 
 	if (r < 0)
@@ -122,36 +121,37 @@ static int give_engine(struct side *s, int plan_fd, struct err *err)
 		note_standing(s, &m.standing);
 		return 0;
 	}
-	side_tame(m.text, sizeof(m.text));
+	control_tame(m.text, sizeof(m.text));
 	return err_set(err, -EIO, "%s", m.text);
 }
 
 /* The engine has @c, and it is not to stay. What fails now is mended by the engine's or
- * our own end: both start from what the keeper has. */
-static void take_back(struct side *s)
+ * our own end: both start from what the supervisor has. */
+static void take_back(struct control *s)
 {
-	struct side_candidate old = { .plan = s->plan, .plan_fd = -1, .text_fd = -1 };
+	struct control_candidate old = { .plan = s->plan, .plan_fd = -1, .text_fd = -1 };
 	struct err ignored = { 0 };
 
-	if (side_candidate_files(&old, s->document, &ignored) < 0 ||
+	if (control_candidate_files(&old, s->document, &ignored) < 0 ||
 	    give_engine(s, old.plan_fd, &ignored) < 0 ||
-	    side_tell_keeper(s, old.plan_fd, old.text_fd) < 0)
+	    control_tell_supervisor(s, old.plan_fd, old.text_fd) < 0)
 		loop_stop(s->loop);
-	side_candidate_done(&old);
+	control_candidate_done(&old);
 }
 
-static int put_in_force(struct side *s, const struct side_candidate *c, struct err *err)
+static int put_in_force(struct control *s, const struct control_candidate *c,
+			struct err *err)
 {
 	int r = give_engine(s, c->plan_fd, err);
 
 	if (r < 0)
 		return r;
-	r = side_tell_keeper(s, c->plan_fd, c->text_fd);
+	r = control_tell_supervisor(s, c->plan_fd, c->text_fd);
 	if (r < 0)
-		err_sys(err, r, "the keeper does not answer");
+		err_sys(err, r, "the supervisor does not answer");
 	/* An engine that died in between may have a successor with the old plan, which
 	 * must not be in force when the caller is told that the new one is. */
-	else if (!side_engine_is_same(s->link))
+	else if (!control_engine_is_same(s->link))
 		r = give_engine(s, c->plan_fd, err);
 	if (r < 0)
 		take_back(s);
@@ -162,7 +162,7 @@ static int put_in_force(struct side *s, const struct side_candidate *c, struct e
 
 /* Rules that the mode can't hold: each is a warning, and the first of them are in
  * /status. */
-static void note_policy(struct side *s)
+static void note_policy(struct control *s)
 {
 	s->policy_note_count = 0;
 	if (s->spec.mode != SIDECAR_MODE_DNS)
@@ -178,12 +178,12 @@ static void note_policy(struct side *s)
 		snprintf(note, sizeof(s->policy_notes[0]),
 			 "the rule for '%s' is without effect in mode dns", rule.target);
 		loglines_say(s->log, clock_wall_ms(), LOGLINES_WARN, "%s", note);
-		if (s->policy_note_count < SIDE_NOTES_MAX - 1)
+		if (s->policy_note_count < CONTROL_NOTES_MAX - 1)
 			s->policy_note_count++;
 	}
 }
 
-static void take(struct side *s, struct side_candidate *c)
+static void take(struct control *s, struct control_candidate *c)
 {
 	if (c->document) {
 		document_free(s->document);
@@ -196,7 +196,7 @@ static void take(struct side *s, struct side_candidate *c)
 	compare_standing(s);
 }
 
-static int keep_file(struct side *s, const struct document *d, struct err *err)
+static int keep_file(struct control *s, const struct document *d, struct err *err)
 {
 	char *pretty;
 	int r;
@@ -212,7 +212,7 @@ static int keep_file(struct side *s, const struct document *d, struct err *err)
 }
 
 /* Should the file be lost, a restart knows that it was there. */
-static int commit_file(struct side *s, struct err *err)
+static int commit_file(struct control *s, struct err *err)
 {
 	struct err ours = { 0 };
 	int r = policy_file_commit(&s->file, err);
@@ -224,11 +224,12 @@ static int commit_file(struct side *s, struct err *err)
 }
 
 /* @c->document is the next one. */
-static enum api_failure change(struct side *s, struct side_candidate *c, struct err *err)
+static enum api_failure change(struct control *s, struct control_candidate *c,
+			       struct err *err)
 {
 	if (compile(s, c->document, c, err) < 0)
 		return API_FAILED_POLICY;
-	if (side_candidate_files(c, c->document, err) < 0)
+	if (control_candidate_files(c, c->document, err) < 0)
 		return API_FAILED_APPLY;
 	if (keep_file(s, c->document, err) < 0)
 		return API_FAILED_PERSIST;
@@ -244,7 +245,7 @@ static enum api_failure change(struct side *s, struct side_candidate *c, struct 
 	return API_FAILED_NOT;
 }
 
-void side_record_change(struct side *s)
+void control_record_change(struct control *s)
 {
 	const char *closed = document_closed(s->document);
 	struct event e = {
@@ -258,31 +259,31 @@ void side_record_change(struct side *s)
 
 	snprintf(e.reason, sizeof(e.reason), "%s%s",
 		 closed ? "closed: " : "the policy was changed", closed ?: "");
-	side_on_event(s, &e);
+	control_on_event(s, &e);
 }
 
 /* A policy that isn't closed was set: whatever closed the sandbox is over. */
-static void note_open(struct side *s)
+static void note_open(struct control *s)
 {
 	struct err err = { 0 };
 
 	if (document_closed(s->document))
 		return;
-	side_closing_done(s, &s->closing);
-	if (side_closed_keep(s, s->document, &err) < 0)
+	control_closing_done(s, &s->closing);
+	if (control_closed_keep(s, s->document, &err) < 0)
 		loglines_say(s->log, clock_wall_ms(), LOGLINES_ERROR,
 			     "%s: a restart closes the sandbox again", err.text);
 }
 
-enum api_failure side_change(struct side *s, struct document *next, struct err *err)
+enum api_failure control_change(struct control *s, struct document *next, struct err *err)
 {
-	struct side_candidate c = { .document = next, .plan_fd = -1, .text_fd = -1 };
+	struct control_candidate c = { .document = next, .plan_fd = -1, .text_fd = -1 };
 	enum api_failure failure = change(s, &c, err);
 
-	side_candidate_done(&c);
+	control_candidate_done(&c);
 	if (failure == API_FAILED_NOT) {
 		s->updates++;
-		side_record_change(s);
+		control_record_change(s);
 		note_open(s);
 	} else {
 		s->failures++;
@@ -290,18 +291,19 @@ enum api_failure side_change(struct side *s, struct document *next, struct err *
 	return failure;
 }
 
-static enum api_failure change_to_closed(struct side *s, const char *why, struct err *err)
+static enum api_failure change_to_closed(struct control *s, const char *why,
+					 struct err *err)
 {
 	struct document *closed = document_close(why);
 
 	if (closed)
-		return side_change(s, closed, err);
+		return control_change(s, closed, err);
 	err_set(err, -ENOMEM, "out of memory");
 	return API_FAILED_APPLY;
 }
 
 /* In force first, whatever the file is like; then in the file. */
-int side_close(struct side *s, const char *why, struct err *err)
+int control_close(struct control *s, const char *why, struct err *err)
 {
 	const char *path = s->file.path;
 	enum api_failure failure = API_FAILED_NOT;
@@ -317,22 +319,22 @@ int side_close(struct side *s, const char *why, struct err *err)
 	r = keep_file(s, s->document, err);
 	if (r == 0)
 		r = commit_file(s, err);
-	return r < 0 ? r : side_closed_keep(s, s->document, err);
+	return r < 0 ? r : control_closed_keep(s, s->document, err);
 }
 
-enum api_failure side_apply_again(struct side *s, struct err *err)
+enum api_failure control_apply_again(struct control *s, struct err *err)
 {
-	struct side_candidate c = { .plan_fd = -1, .text_fd = -1 };
+	struct control_candidate c = { .plan_fd = -1, .text_fd = -1 };
 	enum api_failure failure = API_FAILED_NOT;
 
 	if (compile(s, s->document, &c, err) < 0)
 		failure = API_FAILED_POLICY;
-	else if (side_candidate_files(&c, s->document, err) < 0 ||
+	else if (control_candidate_files(&c, s->document, err) < 0 ||
 		 put_in_force(s, &c, err) < 0)
 		failure = API_FAILED_APPLY;
 	else
 		take(s, &c);
-	side_candidate_done(&c);
+	control_candidate_done(&c);
 	return failure;
 }
 
@@ -340,17 +342,17 @@ enum api_failure side_apply_again(struct side *s, struct err *err)
 
 static void on_resync(struct loop_timer *t)
 {
-	struct side *s = CONTAINER_OF(t, struct side, resync);
+	struct control *s = CONTAINER_OF(t, struct control, resync);
 	struct err err = { 0 };
 
 	if (s->link->stands || !s->link->heard)
 		return;
-	if (side_apply_again(s, &err) != API_FAILED_NOT)
+	if (control_apply_again(s, &err) != API_FAILED_NOT)
 		loglines_say(s->log, clock_wall_ms(), LOGLINES_ERROR,
 			     "cannot give the engine the policy in force: %s", err.text);
 }
 
-void side_on_standing(struct side *s, const struct ipc_standing *standing)
+void control_on_standing(struct control *s, const struct ipc_standing *standing)
 {
 	note_standing(s, standing);
 	compare_standing(s);
@@ -358,7 +360,7 @@ void side_on_standing(struct side *s, const struct ipc_standing *standing)
 
 /* ---- start ---- */
 
-/* The keeper's text; the plan that came of it is the one in force. */
+/* The supervisor's text; the plan that came of it is the one in force. */
 static int read_text(struct document **ret, struct err *err)
 {
 	int fd = PLACE_FIRST + PLACE_TEXT;
@@ -380,8 +382,8 @@ static int read_text(struct document **ret, struct err *err)
 	return r;
 }
 
-/* The keeper's text may be one that the process before this one died of. */
-static void finish_file(struct side *s)
+/* The supervisor's text may be one that the process before this one died of. */
+static void finish_file(struct control *s)
 {
 	char *pretty = document_json(s->document, true);
 	struct err err = { 0 };
@@ -392,18 +394,18 @@ static void finish_file(struct side *s)
 	free(pretty);
 }
 
-int side_policy_open(struct side *s, struct err *err)
+int control_policy_open(struct control *s, struct err *err)
 {
-	struct side_candidate c = { .plan_fd = -1, .text_fd = -1 };
+	struct control_candidate c = { .plan_fd = -1, .text_fd = -1 };
 	int r;
 
 	s->resync.on_fire = on_resync;
-	side_closing_init(s);
+	control_closing_init(s);
 	s->file.path = s->spec.policy_file;
 	s->file.spare_dir = s->spec.state_dir;
 	s->policy.names = s->spec.mode == SIDECAR_MODE_DNS_NFT_TLS;
 	s->policy.file = "policy";
-	r = side_reload_open(s, err);
+	r = control_reload_open(s, err);
 	if (r == 0)
 		r = read_text(&s->document, err);
 	if (r == 0)
@@ -412,6 +414,6 @@ int side_policy_open(struct side *s, struct err *err)
 		take(s, &c);
 		finish_file(s);
 	}
-	side_candidate_done(&c);
+	control_candidate_done(&c);
 	return r;
 }

@@ -14,18 +14,18 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "control/side.h"
+#include "control/control.h"
 #include "proto/closed_file.h"
 
 enum { AGAIN_MS = 1000 };
 
-static void start(struct side *s, struct loop_timer *t, int64_t after_ms)
+static void start(struct control *s, struct loop_timer *t, int64_t after_ms)
 {
 	if (loop_timer_start(s->loop, t, loop_now_ms(s->loop) + after_ms) < 0)
 		loop_stop(s->loop);
 }
 
-static void say(struct side *s, const struct side_closing *c, const char *name,
+static void say(struct control *s, const struct control_closing *c, const char *name,
 		const struct err *err)
 {
 	int64_t now_ms = clock_wall_ms();
@@ -42,13 +42,13 @@ static void say(struct side *s, const struct side_closing *c, const char *name,
 
 static void on_side(struct loop_timer *t)
 {
-	struct side *s = CONTAINER_OF(t, struct side, closing.again);
-	struct side_closing *c = &s->closing;
+	struct control *s = CONTAINER_OF(t, struct control, closing.again);
+	struct control_closing *c = &s->closing;
 	struct err err = { 0 };
 
 	if (!c->due)
 		return;
-	if (side_close(s, c->why, &err) == 0) {
+	if (control_close(s, c->why, &err) == 0) {
 		c->due = c->failed = false;
 		say(s, c, "the sandbox", NULL);
 		return;
@@ -58,22 +58,23 @@ static void on_side(struct loop_timer *t)
 	start(s, t, AGAIN_MS);
 }
 
-void side_closing_init(struct side *s)
+void control_closing_init(struct control *s)
 {
 	s->closing.again.on_fire = on_side;
 }
 
 /* ---- one of a daemon's ---- */
 
-static void on_ward(struct loop_timer *t)
+static void on_sandbox(struct loop_timer *t)
 {
-	struct side_ward *w = CONTAINER_OF(t, struct side_ward, closing.again);
-	struct side_closing *c = &w->closing;
+	struct control_sandbox *w =
+		CONTAINER_OF(t, struct control_sandbox, closing.again);
+	struct control_closing *c = &w->closing;
 	struct err err = { 0 };
 
 	if (!c->due)
 		return;
-	if (side_ward_close(w, c->why, &err) == 0) {
+	if (control_sandbox_close(w, c->why, &err) == 0) {
 		c->due = c->failed = false;
 		say(w->side, c, w->spec.name, NULL);
 		return;
@@ -83,25 +84,25 @@ static void on_ward(struct loop_timer *t)
 	start(w->side, t, AGAIN_MS);
 }
 
-void side_ward_closing_init(struct side_ward *w)
+void control_sandbox_closing_init(struct control_sandbox *w)
 {
-	w->closing.again.on_fire = on_ward;
+	w->closing.again.on_fire = on_sandbox;
 }
 
 /* ---- both ---- */
 
-void side_closing_done(struct side *s, struct side_closing *c)
+void control_closing_done(struct control *s, struct control_closing *c)
 {
 	c->due = c->failed = false;
 	loop_timer_stop(s->loop, &c->again);
 }
 
-bool side_on_denies(struct side *s, const struct event *e)
+bool control_on_denies(struct control *s, const struct event *e)
 {
-	struct side_ward *w = s->many ? side_ward_find(s, e->sandbox) : NULL;
+	struct control_sandbox *w = s->many ? control_sandbox_find(s, e->sandbox) : NULL;
 	const struct plan *plan = w ? &w->plan : s->plan_bytes ? &s->plan : NULL;
 	const struct document *d = w ? w->document : s->document;
-	struct side_closing *c = w ? &w->closing : &s->closing;
+	struct control_closing *c = w ? &w->closing : &s->closing;
 
 	if (!plan || plan_on_denies(plan).action != ON_DENIES_STOP)
 		return true;
@@ -113,7 +114,8 @@ bool side_on_denies(struct side *s, const struct event *e)
 	return true;
 }
 
-int side_closed_keep(const struct side *s, const struct document *d, struct err *err)
+int control_closed_keep(const struct control *s, const struct document *d,
+			struct err *err)
 {
 	return s->file.path || !s->spec.state_dir
 		       ? 0

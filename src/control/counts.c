@@ -2,12 +2,12 @@
 /* How much was denied, counted in the store: for whoever breaks a circuit by it. */
 #include <errno.h>
 
-#include "control/side.h"
+#include "control/control.h"
 
 enum { COUNT_MS = 1000 }; /* a search that takes longer is ended */
 
 /* @sandbox NULL: any. */
-static int count(const struct side *s, const char *sandbox, int64_t since_ms,
+static int count(const struct control *s, const char *sandbox, int64_t since_ms,
 		 struct sqlite_sum *ret, struct err *err)
 {
 	const struct sqlite_query q = { .action = EVENT_DENY,
@@ -22,8 +22,8 @@ static int count(const struct side *s, const char *sandbox, int64_t since_ms,
 	return r;
 }
 
-static int side_count(void *data, int64_t since_ms, uint64_t *ret_events,
-		      uint64_t *ret_packets, struct err *err)
+static int control_count(void *data, int64_t since_ms, uint64_t *ret_events,
+			 uint64_t *ret_packets, struct err *err)
 {
 	struct sqlite_sum sum = { 0 };
 	int r = count(data, NULL, since_ms, &sum, err);
@@ -33,10 +33,10 @@ static int side_count(void *data, int64_t since_ms, uint64_t *ret_events,
 	return r;
 }
 
-static int ward_count(void *data, int64_t since_ms, uint64_t *ret_events,
-		      uint64_t *ret_packets, struct err *err)
+static int control_sandbox_count(void *data, int64_t since_ms, uint64_t *ret_events,
+				 uint64_t *ret_packets, struct err *err)
 {
-	const struct side_ward *w = data;
+	const struct control_sandbox *w = data;
 	struct sqlite_sum sum = { 0 };
 	int r = count(w->side, w->spec.name, since_ms, &sum, err);
 
@@ -45,12 +45,12 @@ static int ward_count(void *data, int64_t since_ms, uint64_t *ret_events,
 	return r;
 }
 
-void side_count_ops(const struct side *s, struct api_ops *ret)
+void control_count_ops(const struct control *s, struct api_ops *ret)
 {
-	ret->count_denies = s->store ? side_count : NULL;
+	ret->count_denies = s->store ? control_count : NULL;
 }
 
-void side_ward_count_ops(const struct side_ward *w, struct api_ops *ret)
+void control_sandbox_count_ops(const struct control_sandbox *w, struct api_ops *ret)
 {
-	ret->count_denies = w->side->store ? ward_count : NULL;
+	ret->count_denies = w->side->store ? control_sandbox_count : NULL;
 }

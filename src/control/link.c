@@ -5,27 +5,27 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "control/side.h"
+#include "control/control.h"
 
 enum {
-	HEAR_MAX = 4, /* times SIDE_MESSAGES_MAX: more than a channel holds */
-	/* Everybody else waits as long as an engine or a warden that is away is waited
+	HEAR_MAX = 4, /* times CONTROL_MESSAGES_MAX: more than a channel holds */
+	/* Everybody else waits as long as an engine or a daemon that is away is waited
 	 * for: at most so long at once, and a tenth of the time in the long run. */
 	PATIENCE_MS = 1000,
 	PATIENCE_SHARE = 10,
 };
 
 static void on_engine(struct loop_source *source, uint32_t events);
-static void on_keeper(struct loop_source *source, uint32_t events);
+static void on_supervisor(struct loop_source *source, uint32_t events);
 
-static void init(struct side_link *l, struct side *s)
+static void init(struct control_link *l, struct control *s)
 {
-	*l = (struct side_link){ .side = s, .engine = (uint32_t)(l - s->links) };
+	*l = (struct control_link){ .side = s, .engine = (uint32_t)(l - s->links) };
 	l->from_engine = (struct loop_source){ .fd = -1, .on_ready = on_engine };
-	l->from_keeper = (struct loop_source){ .fd = -1, .on_ready = on_keeper };
+	l->from_supervisor = (struct loop_source){ .fd = -1, .on_ready = on_supervisor };
 }
 
-void side_link_init(struct side *s)
+void control_link_init(struct control *s)
 {
 	for (size_t i = 0; i < IPC_ENGINES_MAX; i++)
 		init(&s->links[i], s);
@@ -43,13 +43,13 @@ static int set_nonblocking(int fd)
 /* ---- messages ---- */
 
 /* The number here of the sandbox that has @id in the engine of @l. */
-static uint32_t id_here(const struct side_link *l, uint32_t id)
+static uint32_t id_here(const struct control_link *l, uint32_t id)
 {
-	id &= IPC_WARDS_MAX;
+	id &= IPC_SANDBOXES_MAX;
 	return id == 0 ? 0 : id | l->engine << IPC_ENGINE_SHIFT;
 }
 
-static int receive(const struct side_link *l, int sock, struct ipc_message *ret,
+static int receive(const struct control_link *l, int sock, struct ipc_message *ret,
 		   int *ret_fd)
 {
 	size_t count = 0;
@@ -68,11 +68,11 @@ static int send_to(int sock, const struct ipc_message *m, const int *fds, size_t
 {
 	struct ipc_message there = *m;
 
-	there.sandbox &= IPC_WARDS_MAX;
+	there.sandbox &= IPC_SANDBOXES_MAX;
 	return ipc_send(sock, &there, fds, count);
 }
 
-static bool is_wanted(const struct side_answer *a, uint32_t type)
+static bool is_wanted(const struct control_answer *a, uint32_t type)
 {
 	return type != IPC_NONE &&
 	       (type == a->yes || type == a->no || type == a->neither);
@@ -80,7 +80,7 @@ static bool is_wanted(const struct side_answer *a, uint32_t type)
 
 /* ---- the engine ---- */
 
-static void lose_engine(struct side_link *l)
+static void lose_engine(struct control_link *l)
 {
 	if (l->from_engine.fd < 0)
 		return;
@@ -92,21 +92,21 @@ static void lose_engine(struct side_link *l)
 }
 
 /* What comes without having been asked for. */
-static void on_engine_message(struct side *s, struct ipc_message *m)
+static void on_engine_message(struct control *s, struct ipc_message *m)
 {
 	switch (m->type) {
 	case IPC_EVENT:
-		side_on_event(s, &m->event);
+		control_on_event(s, &m->event);
 		break;
 	case IPC_TROUBLE:
-		side_on_trouble(s, &m->trouble);
+		control_on_trouble(s, &m->trouble);
 		break;
 	case IPC_ANSWERED:
-		side_on_answered(s, m->sandbox, &m->answered);
+		control_on_answered(s, m->sandbox, &m->answered);
 		break;
 	case IPC_STANDS:
 		if (!s->many)
-			side_on_standing(s, &m->standing);
+			control_on_standing(s, &m->standing);
 		break;
 	default:
 		break;
@@ -115,22 +115,22 @@ static void on_engine_message(struct side *s, struct ipc_message *m)
 
 /* One that is still there may do later what it was asked to, and nobody would know; and
  * only a new one brings a new channel. */
-static void give_up_engine(struct side_link *l, int error)
+static void give_up_engine(struct control_link *l, int error)
 {
 	const struct ipc_message stuck = { .type = IPC_STUCK };
 
 	lose_engine(l);
 	if (error != -EPIPE)
-		side_tell_warden(l, &stuck);
+		control_tell_daemon(l, &stuck);
 }
 
 static void on_engine(struct loop_source *source, uint32_t events)
 {
-	struct side_link *l = CONTAINER_OF(source, struct side_link, from_engine);
+	struct control_link *l = CONTAINER_OF(source, struct control_link, from_engine);
 	struct ipc_message m;
 	int fd, r;
 
-	for (int i = 0; i < SIDE_MESSAGES_MAX; i++) {
+	for (int i = 0; i < CONTROL_MESSAGES_MAX; i++) {
 		r = receive(l, source->fd, &m, &fd);
 		if (r < 0)
 			break;
@@ -144,7 +144,7 @@ static void on_engine(struct loop_source *source, uint32_t events)
 		give_up_engine(l, r);
 }
 
-void side_hear_engine(struct side_link *l)
+void control_hear_engine(struct control_link *l)
 {
 	for (int i = 0; i < HEAR_MAX && l->from_engine.fd >= 0; i++)
 		on_engine(&l->from_engine, EPOLLIN);
@@ -162,11 +162,11 @@ static int wait_for(int fd, int64_t until_ms)
 	return n == 0 ? -ETIMEDOUT : 0;
 }
 
-int side_ask_engine(struct side_link *l, const struct ipc_message *m, int fd,
-		    const struct side_answer *wanted, struct ipc_message *ret,
-		    int *ret_fd)
+int control_ask_engine(struct control_link *l, const struct ipc_message *m, int fd,
+		       const struct control_answer *wanted, struct ipc_message *ret,
+		       int *ret_fd)
 {
-	int64_t until_ms = clock_now_ms() + SIDE_ASK_MS;
+	int64_t until_ms = clock_now_ms() + CONTROL_ASK_MS;
 	int came = -1, r;
 
 	if (l->from_engine.fd < 0)
@@ -199,7 +199,7 @@ int side_ask_engine(struct side_link *l, const struct ipc_message *m, int fd,
 	return 0;
 }
 
-bool side_engine_is_same(struct side_link *l)
+bool control_engine_is_same(struct control_link *l)
 {
 	struct pollfd p = { .fd = l->from_engine.fd, .events = POLLRDHUP };
 
@@ -208,7 +208,7 @@ bool side_engine_is_same(struct side_link *l)
 	return l->heard;
 }
 
-void side_tell_engine(struct side_link *l, const struct ipc_message *m)
+void control_tell_engine(struct control_link *l, const struct ipc_message *m)
 {
 	int r = l->from_engine.fd < 0 ? 0 : send_to(l->from_engine.fd, m, NULL, 0);
 
@@ -216,30 +216,30 @@ void side_tell_engine(struct side_link *l, const struct ipc_message *m)
 		give_up_engine(l, r);
 }
 
-/* Its warden is gone, and the engine with it; the first one has another started. */
-static void lose_keeper(struct side_link *l)
+/* Its daemon is gone, and the engine with it; the first one has another started. */
+static void lose_supervisor(struct control_link *l)
 {
-	if (l->from_keeper.fd < 0)
+	if (l->from_supervisor.fd < 0)
 		return;
-	loop_remove(l->side->loop, &l->from_keeper);
-	close(l->from_keeper.fd);
-	l->from_keeper.fd = -1;
+	loop_remove(l->side->loop, &l->from_supervisor);
+	close(l->from_supervisor.fd);
+	l->from_supervisor.fd = -1;
 	lose_engine(l);
 }
 
-void side_tell_warden(struct side_link *l, const struct ipc_message *m)
+void control_tell_daemon(struct control_link *l, const struct ipc_message *m)
 {
-	if (l->from_keeper.fd >= 0)
-		(void)!send_to(l->from_keeper.fd, m, NULL, 0);
+	if (l->from_supervisor.fd >= 0)
+		(void)!send_to(l->from_supervisor.fd, m, NULL, 0);
 }
 
-int side_borrow_socket(struct side *s, struct ipc_socket *socket)
+int control_borrow_socket(struct control *s, struct ipc_socket *socket)
 {
-	const struct side_answer answer = { IPC_SOCKET, IPC_SOCKET };
+	const struct control_answer answer = { IPC_SOCKET, IPC_SOCKET };
 	const struct ipc_message ask = { .type = IPC_SOCKET, .socket = *socket };
 	struct ipc_message m;
 	int fd = -1;
-	int r = side_ask_engine(s->link, &ask, -1, &answer, &m, &fd);
+	int r = control_ask_engine(s->link, &ask, -1, &answer, &m, &fd);
 
 	if (r < 0)
 		return r;
@@ -249,7 +249,7 @@ int side_borrow_socket(struct side *s, struct ipc_socket *socket)
 	return fd;
 }
 
-static void take_engine(struct side_link *l, int fd)
+static void take_engine(struct control_link *l, int fd)
 {
 	lose_engine(l);
 	l->from_engine.fd = fd;
@@ -259,65 +259,66 @@ static void take_engine(struct side_link *l, int fd)
 		return;
 	}
 	if (l->side->many)
-		side_wards_on_engine(l);
+		control_sandboxes_on_engine(l);
 }
 
-/* ---- the keeper, or a warden ---- */
+/* ---- the supervisor, or a daemon ---- */
 
-static void take_warden(struct side *s, const struct ipc_message *m, int fd)
+static void take_daemon(struct control *s, const struct ipc_message *m, int fd)
 {
-	struct side_link *l = &s->links[m->sandbox % IPC_ENGINES_MAX];
+	struct control_link *l = &s->links[m->sandbox % IPC_ENGINES_MAX];
 
 	/* They come in turn. */
 	if (l == s->link || l->engine > s->link_count) {
 		close(fd);
 		return;
 	}
-	lose_keeper(l);
-	l->warden_restarts = m->standing.restarts;
-	l->from_keeper.fd = fd;
-	if (set_nonblocking(fd) < 0 || loop_add(s->loop, &l->from_keeper, EPOLLIN) < 0 ||
-	    side_wards_on_link(l) < 0) {
+	lose_supervisor(l);
+	l->daemon_restarts = m->standing.restarts;
+	l->from_supervisor.fd = fd;
+	if (set_nonblocking(fd) < 0 ||
+	    loop_add(s->loop, &l->from_supervisor, EPOLLIN) < 0 ||
+	    control_sandboxes_on_link(l) < 0) {
 		loop_stop(s->loop);
 		return;
 	}
 	s->link_count = MAX(s->link_count, (size_t)l->engine + 1);
 }
 
-static void on_standing(struct side_link *l, struct ipc_standing *standing)
+static void on_standing(struct control_link *l, struct ipc_standing *standing)
 {
-	struct side *s = l->side;
+	struct control *s = l->side;
 
 	char *weaker = s->many ? l->lacking : s->standing.weaker;
 
 	l->restarts = standing->restarts;
 	s->standing.restarts = standing->restarts;
-	side_tame(standing->weaker, sizeof(standing->weaker));
+	control_tame(standing->weaker, sizeof(standing->weaker));
 	memcpy(weaker, standing->weaker, sizeof(standing->weaker));
 	/* The first rules stand, and the API's sockets listen. */
-	side_secure_listen(s);
+	control_secure_listen(s);
 	if (api_listen(s->api) < 0)
 		loop_stop(s->loop);
 }
 
-static void on_keeper_message(struct side_link *l, struct ipc_message *m, int fd)
+static void on_supervisor_message(struct control_link *l, struct ipc_message *m, int fd)
 {
 	if (m->type == IPC_PEER && fd >= 0) {
 		take_engine(l, fd);
 		return;
 	}
 	if (m->type == IPC_ENGINE && fd >= 0 && l->side->many && l == l->side->link) {
-		take_warden(l->side, m, fd);
+		take_daemon(l->side, m, fd);
 		return;
 	}
 	if (l->side->many)
-		side_wards_on_warden(l, m);
+		control_sandboxes_on_daemon(l, m);
 	if (m->type == IPC_WEBHOOK && fd >= 0) {
-		side_webhook_attach(l->side, fd);
+		control_webhook_attach(l->side, fd);
 		return;
 	}
-	if (m->type == IPC_WITNESS && fd >= 0) {
-		side_witness_attach(l->side, fd);
+	if (m->type == IPC_SOCKET_OWNER && fd >= 0) {
+		control_socket_owner_attach(l->side, fd);
 		return;
 	}
 	if (m->type == IPC_STANDS)
@@ -326,41 +327,42 @@ static void on_keeper_message(struct side_link *l, struct ipc_message *m, int fd
 		close(fd);
 }
 
-static void on_keeper(struct loop_source *source, uint32_t events)
+static void on_supervisor(struct loop_source *source, uint32_t events)
 {
-	struct side_link *l = CONTAINER_OF(source, struct side_link, from_keeper);
+	struct control_link *l =
+		CONTAINER_OF(source, struct control_link, from_supervisor);
 	struct ipc_message m;
 	int fd, r = receive(l, source->fd, &m, &fd);
 
 	if (r == 0)
-		on_keeper_message(l, &m, fd);
+		on_supervisor_message(l, &m, fd);
 	else if (r != -EAGAIN && l == l->side->link)
 		loop_stop(l->side->loop);
 	else if (r != -EAGAIN)
-		lose_keeper(l);
+		lose_supervisor(l);
 }
 
-/* What @l's warden says, or, while that is away, what the first one does. */
-static int hear_keeper(struct side_link *l, int64_t until_ms)
+/* What @l's daemon says, or, while that is away, what the first one does. */
+static int hear_supervisor(struct control_link *l, int64_t until_ms)
 {
-	struct side_link *from = l->from_keeper.fd >= 0 ? l : l->side->link;
+	struct control_link *from = l->from_supervisor.fd >= 0 ? l : l->side->link;
 	struct ipc_message m;
-	int fd, r = wait_for(from->from_keeper.fd, until_ms);
+	int fd, r = wait_for(from->from_supervisor.fd, until_ms);
 
 	if (r < 0)
 		return r;
-	r = receive(from, from->from_keeper.fd, &m, &fd);
+	r = receive(from, from->from_supervisor.fd, &m, &fd);
 	if (r == 0)
-		on_keeper_message(from, &m, fd);
+		on_supervisor_message(from, &m, fd);
 	else if (r != -EAGAIN && from != from->side->link)
-		lose_keeper(from);
+		lose_supervisor(from);
 	else if (r != -EAGAIN)
 		return r;
 	return 0;
 }
 
 /* Until when @l may be waited for. */
-static int64_t wait_until(struct side_link *l)
+static int64_t wait_until(struct control_link *l)
 {
 	int64_t now_ms = clock_now_ms();
 	int64_t earned_ms = (now_ms - l->waited_at_ms) / PATIENCE_SHARE;
@@ -371,8 +373,8 @@ static int64_t wait_until(struct side_link *l)
 	return now_ms + l->patience_ms;
 }
 
-/* Wait for @awaited, the channel to @l's engine or warden, which is away. */
-static int wait_for_link(struct side_link *l, const struct loop_source *awaited)
+/* Wait for @awaited, the channel to @l's engine or daemon, which is away. */
+static int wait_for_link(struct control_link *l, const struct loop_source *awaited)
 {
 	int64_t until_ms, now_ms;
 	int r = 0;
@@ -381,7 +383,7 @@ static int wait_for_link(struct side_link *l, const struct loop_source *awaited)
 		return 0;
 	until_ms = wait_until(l);
 	while (r == 0 && awaited->fd < 0)
-		r = hear_keeper(l, until_ms);
+		r = hear_supervisor(l, until_ms);
 	now_ms = clock_now_ms();
 	l->patience_ms = MAX(l->patience_ms - (now_ms - l->waited_at_ms), (int64_t)0);
 	l->waited_at_ms = now_ms;
@@ -390,45 +392,46 @@ static int wait_for_link(struct side_link *l, const struct loop_source *awaited)
 
 /* One that does not answer gets a successor. The first one's silence is for whoever asked
  * it: without it there is no control. */
-static void give_up_keeper(struct side_link *l, int error)
+static void give_up_supervisor(struct control_link *l, int error)
 {
 	const struct ipc_message stuck = { .type = IPC_STUCK, .sandbox = l->engine };
 
 	if (l == l->side->link)
 		return;
-	lose_keeper(l);
+	lose_supervisor(l);
 	if (error == -ETIMEDOUT)
-		side_tell_warden(l->side->link, &stuck);
+		control_tell_daemon(l->side->link, &stuck);
 }
 
-int side_ask_keeper(struct side_link *l, const struct ipc_message *m, const int *fds,
-		    size_t count, const struct side_answer *wanted,
-		    struct ipc_message *ret, int *ret_fd)
+int control_ask_supervisor(struct control_link *l, const struct ipc_message *m,
+			   const int *fds, size_t count,
+			   const struct control_answer *wanted, struct ipc_message *ret,
+			   int *ret_fd)
 {
 	bool is_slow = m->type == IPC_WARD || m->type == IPC_AGAIN ||
 		       m->type == IPC_DETACH;
-	int r = wait_for_link(l, &l->from_keeper), fd = -1;
+	int r = wait_for_link(l, &l->from_supervisor), fd = -1;
 	int64_t until_ms;
 
 	if (r < 0)
 		return r;
-	until_ms = clock_now_ms() + (is_slow ? SIDE_ATTACH_MS : SIDE_ASK_MS);
-	r = send_to(l->from_keeper.fd, m, fds, count);
+	until_ms = clock_now_ms() + (is_slow ? CONTROL_ATTACH_MS : CONTROL_ASK_MS);
+	r = send_to(l->from_supervisor.fd, m, fds, count);
 	while (r == 0) {
 		/* What was heard meanwhile may have been its end. */
-		r = l->from_keeper.fd < 0 ? -EPIPE
-					  : wait_for(l->from_keeper.fd, until_ms);
+		r = l->from_supervisor.fd < 0 ? -EPIPE
+					      : wait_for(l->from_supervisor.fd, until_ms);
 		if (r == 0)
-			r = receive(l, l->from_keeper.fd, ret, &fd);
+			r = receive(l, l->from_supervisor.fd, ret, &fd);
 		if (r == 0 && is_wanted(wanted, ret->type))
 			break;
 		if (r == 0)
-			on_keeper_message(l, ret, fd);
+			on_supervisor_message(l, ret, fd);
 		else if (r == -EAGAIN)
 			r = 0;
 	}
 	if (r < 0) {
-		give_up_keeper(l, r);
+		give_up_supervisor(l, r);
 		return r;
 	}
 	if (ret_fd)
@@ -438,27 +441,28 @@ int side_ask_keeper(struct side_link *l, const struct ipc_message *m, const int 
 	return 0;
 }
 
-int side_tell_keeper(struct side *s, int plan_fd, int text_fd)
+int control_tell_supervisor(struct control *s, int plan_fd, int text_fd)
 {
 	const struct ipc_message keep = { .type = IPC_KEEP };
-	const struct side_answer kept = { IPC_KEPT, IPC_KEPT };
+	const struct control_answer kept = { IPC_KEPT, IPC_KEPT };
 	const int fds[] = { plan_fd, text_fd };
 	struct ipc_message m;
 
-	return side_ask_keeper(s->link, &keep, fds, ARRAY_SIZE(fds), &kept, &m, NULL);
+	return control_ask_supervisor(s->link, &keep, fds, ARRAY_SIZE(fds), &kept, &m,
+				      NULL);
 }
 
-bool side_await_engine(struct side_link *l)
+bool control_await_engine(struct control_link *l)
 {
 	return wait_for_link(l, &l->from_engine) == 0;
 }
 
-int side_link_open(struct side *s, struct err *err)
+int control_link_open(struct control *s, struct err *err)
 {
-	int keeper = PLACE_FIRST + PLACE_KEEPER, r = set_nonblocking(keeper);
+	int supervisor = PLACE_FIRST + PLACE_SUPERVISOR, r = set_nonblocking(supervisor);
 
-	s->link->from_keeper.fd = keeper;
+	s->link->from_supervisor.fd = supervisor;
 	if (r == 0)
-		r = loop_add(s->loop, &s->link->from_keeper, EPOLLIN);
-	return r < 0 ? err_sys(err, r, "cannot hear the keeper") : 0;
+		r = loop_add(s->loop, &s->link->from_supervisor, EPOLLIN);
+	return r < 0 ? err_sys(err, r, "cannot hear the supervisor") : 0;
 }

@@ -27,7 +27,7 @@ static void drop_socket(struct lookup *l)
 	loop_timer_stop(l->side->loop, &l->timer);
 	close(l->source.fd);
 	l->source.fd = -1;
-	side_tell_engine(l->side->link, &done);
+	control_tell_engine(l->side->link, &done);
 }
 
 static void finish(struct lookup *l)
@@ -46,7 +46,7 @@ static void finish(struct lookup *l)
  * engine as the app's, who may not ask for them. */
 static size_t first_server(const struct lookup *l)
 {
-	const struct side *s = l->side;
+	const struct control *s = l->side;
 	bool is_service = l->name.labels < 2;
 
 	return s->upstreams_given > 0 && !is_service ? s->upstreams_given : 0;
@@ -134,7 +134,7 @@ static int open_socket(struct lookup *l)
 
 	l->socket = (struct ipc_socket){ .family = (uint8_t)server->addr.family,
 					 .protocol = IPPROTO_UDP };
-	fd = side_borrow_socket(l->side, &l->socket);
+	fd = control_borrow_socket(l->side, &l->socket);
 	if (fd < 0)
 		return fd;
 	l->source.fd = fd;
@@ -158,7 +158,7 @@ static void ask(struct lookup *l)
 		next_server(l);
 }
 
-void lookup_init(struct lookup *l, struct side *s)
+void lookup_init(struct lookup *l, struct control *s)
 {
 	*l = (struct lookup){ .side = s };
 	l->source = (struct loop_source){ .fd = -1, .on_ready = on_readable };

@@ -4,7 +4,7 @@
  * filter exempts. */
 #pragma once
 
-#include "control/side.h"
+#include "control/control.h"
 #include "dns/answer.h"
 
 enum {
@@ -15,7 +15,7 @@ enum {
 
 struct lookup {
 	/* The caller's */
-	struct side *side;
+	struct control *side;
 	struct dns_name name;
 	void (*on_done)(struct lookup *l); /* count may be 0: nothing was found */
 
@@ -36,7 +36,7 @@ struct lookup {
 };
 
 /* Before anything else; name and on_done are the caller's to set. */
-void lookup_init(struct lookup *l, struct side *s);
+void lookup_init(struct lookup *l, struct control *s);
 /* Ask, A first, then AAAA. on_done follows in a later turn, or at once when nothing can
  * be asked. Nothing while it is busy. */
 void lookup_start(struct lookup *l);

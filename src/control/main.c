@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "control/confine.h"
-#include "control/side.h"
+#include "control/control.h"
 #include "proto/settings_daemon.h"
 #include "sys/settings.h"
 
@@ -25,26 +25,26 @@ enum {
 	KEPT_FREE = 4 * 1024 * 1024,
 };
 
-enum side_status {
-	SIDE_OK = 0,
-	SIDE_FAILED = 1,
-	SIDE_BAD_INPUT = 2,
+enum control_status {
+	CONTROL_OK = 0,
+	CONTROL_FAILED = 1,
+	CONTROL_BAD_INPUT = 2,
 };
 
 /* ---- signals ---- */
 
-static void on_hangup(struct side *s)
+static void on_hangup(struct control *s)
 {
 	if (s->jsonl)
 		jsonl_writer_reopen(s->jsonl);
-	side_secure_reload(s);
+	control_secure_reload(s);
 }
 
 /* SIGHUP: the file of events was moved away, files have changed. All others mean: end.
  * Nobody else's state hangs on this process. */
 static void on_signal(struct loop_source *source, uint32_t events)
 {
-	struct side *s = CONTAINER_OF(source, struct side, signals);
+	struct control *s = CONTAINER_OF(source, struct control, signals);
 	struct signalfd_siginfo info;
 
 	while (read(source->fd, &info, sizeof(info)) == sizeof(info)) {
@@ -55,7 +55,7 @@ static void on_signal(struct loop_source *source, uint32_t events)
 	}
 }
 
-static int open_signals(struct side *s, struct err *err)
+static int open_signals(struct control *s, struct err *err)
 {
 	const struct sigaction ignore = { .sa_handler = SIG_IGN };
 	sigset_t set;
@@ -79,7 +79,7 @@ static int open_signals(struct side *s, struct err *err)
 
 /* ---- the log ---- */
 
-static int open_log(struct side *s, struct err *err)
+static int open_log(struct control *s, struct err *err)
 {
 	struct loglines_attr attrs[SIDECAR_ATTRS_MAX];
 	const struct loglines_config config = {
@@ -101,26 +101,26 @@ static int open_log(struct side *s, struct err *err)
 static void log_change(void *data, const char *rules_json, const char *error,
 		       bool callers_fault)
 {
-	struct side *s = data;
+	struct control *s = data;
 	int64_t now_ms = clock_wall_ms();
 
 	if (error)
 		loglines_policy_failed(s->log, now_ms, "", error, callers_fault);
 	else
-		loglines_policy_updated(s->log, now_ms, "", side_default_action(s),
+		loglines_policy_updated(s->log, now_ms, "", control_default_action(s),
 					rules_json ? rules_json : "[]");
 }
 
 static void log_unknown_key(void *data, const char *key)
 {
-	struct side *s = data;
+	struct control *s = data;
 
 	loglines_say(s->log, clock_wall_ms(), LOGLINES_WARN,
 		     "a policy has the key '%s', which means nothing here, ignoring",
 		     key);
 }
 
-static void log_loaded(struct side *s)
+static void log_loaded(struct control *s)
 {
 	char *rules = document_rules_json(s->document);
 	int64_t now_ms = clock_wall_ms();
@@ -128,14 +128,14 @@ static void log_loaded(struct side *s)
 	for (size_t i = 0; i < s->spec.warning_count; i++)
 		loglines_say(s->log, now_ms, LOGLINES_WARN, "%s", s->spec.warnings[i]);
 	if (rules)
-		loglines_policy_loaded(s->log, now_ms, side_default_action(s), rules);
+		loglines_policy_loaded(s->log, now_ms, control_default_action(s), rules);
 	free(rules);
 }
 
 /* ---- the store ---- */
 
 /* What is wrong with a store shows in the status; nothing waits for it. */
-static int open_stores(struct side *s, struct err *err)
+static int open_stores(struct control *s, struct err *err)
 {
 	const struct sqlite_config config = { .directory = s->spec.state_dir,
 					      .durable = s->spec.postgres != NULL };
@@ -153,20 +153,20 @@ static int open_stores(struct side *s, struct err *err)
 
 static const struct document *policy(void *data)
 {
-	return ((struct side *)data)->document;
+	return ((struct control *)data)->document;
 }
 
 static enum api_failure change(void *data, struct document *next, struct err *err)
 {
-	return side_change(data, next, err);
+	return control_change(data, next, err);
 }
 
 static const struct event_ring *events(void *data)
 {
-	return ((struct side *)data)->ring;
+	return ((struct control *)data)->ring;
 }
 
-void side_api_config(struct side *s, struct api_config *ret)
+void control_api_config(struct control *s, struct api_config *ret)
 {
 	*ret = (struct api_config){
 		.loop = s->loop,
@@ -183,60 +183,60 @@ void side_api_config(struct side *s, struct api_config *ret)
 			.data = s,
 			.policy = policy,
 			.change = change,
-			.healthy = side_healthy,
-			.status = side_status,
+			.healthy = control_healthy,
+			.status = control_status,
 			.events = events,
-			.row = side_row,
+			.row = control_row,
 			.log_change = log_change,
 			.log_unknown_key = log_unknown_key,
 		},
 	};
 
-	side_review_ops(s, &ret->ops);
-	side_count_ops(s, &ret->ops);
+	control_review_ops(s, &ret->ops);
+	control_count_ops(s, &ret->ops);
 	if (s->many) {
 		ret->open = true; /* to who may connect at all */
-		ret->ops.status = side_hall_status;
-		side_hall(s, &ret->hall);
+		ret->ops.status = control_sandboxes_list_status;
+		control_sandboxes_list(s, &ret->sandboxes);
 	}
 }
 
-static int open_api(struct side *s, struct err *err)
+static int open_api(struct control *s, struct err *err)
 {
 	struct api_config config;
 
 	s->hosts[0] = uname(&s->host) == 0 ? s->host.nodename : "localhost";
 	memcpy(s->hosts + 1, s->spec.api_hosts, sizeof(s->spec.api_hosts));
-	side_api_config(s, &config);
+	control_api_config(s, &config);
 	for (size_t i = 0; i < s->spec.attr_count; i++)
 		s->labels[i] = (struct api_label){ .key = s->spec.attrs[i].key,
 						   .value = s->spec.attrs[i].value };
 	s->api = api_new(&config, err);
 	if (!s->api)
 		return err->code;
-	return s->many && s->spec.http_addr ? side_secure_open(s, err) : 0;
+	return s->many && s->spec.http_addr ? control_secure_open(s, err) : 0;
 }
 
 /* ---- start and end ---- */
 
 /* At the top of the daemon's API there is no policy. */
-static int open_nothing(struct side *s, struct err *err)
+static int open_nothing(struct control *s, struct err *err)
 {
 	s->document = document_deny_all();
 	return s->document ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
-static int start(struct side *s, struct err *err)
+static int start(struct control *s, struct err *err)
 {
 	struct stat st;
 	int r;
 
 	s->loop = loop_new();
-	s->ring = event_ring_new(SIDE_EVENTS_KEPT);
+	s->ring = event_ring_new(CONTROL_EVENTS_KEPT);
 	if (!s->loop || !s->ring)
 		return err_set(err, -ENOMEM, "out of memory");
 	s->since_ms = clock_wall_ms();
-	side_link_init(s);
+	control_link_init(s);
 	if (s->many && stat("/proc/self/ns/net", &st) == 0)
 		s->network = st.st_ino;
 	if (s->many) {
@@ -252,37 +252,37 @@ static int start(struct side *s, struct err *err)
 	if (r == 0)
 		r = open_stores(s, err);
 	if (r == 0)
-		r = s->many ? open_nothing(s, err) : side_policy_open(s, err);
+		r = s->many ? open_nothing(s, err) : control_policy_open(s, err);
 	if (r == 0 && s->spec.webhook_count + s->spec.review_webhook_count > 0)
-		r = side_webhook_open(s, err);
+		r = control_webhook_open(s, err);
 	if (r == 0)
 		r = open_api(s, err);
-	side_tell_init(s);
+	control_tell_init(s);
 	if (r == 0 && !s->many && document_closed(s->document))
-		side_record_change(s);
+		control_record_change(s);
 	/* Last: the engine's first word finds everything there. */
 	if (r == 0)
-		r = side_link_open(s, err);
+		r = control_link_open(s, err);
 	if (r == 0)
-		side_witness_open(s);
-	return r == 0 && s->many ? side_wards_open(s, err) : r;
+		control_socket_owner_open(s);
+	return r == 0 && s->many ? control_sandboxes_open(s, err) : r;
 }
 
 int main(int argc, char **argv)
 {
-	static struct side s;
+	static struct control s;
 	struct err err = { 0 };
 	int r;
 
 	if (settings_take(&argc, &argv) < 0)
-		return SIDE_FAILED;
+		return CONTROL_FAILED;
 	prctl(PR_SET_NAME, "weir-control");
 	/* Rings get pages of their own, which are no memory until they are used. */
 	mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK);
-	/* Once more what the keeper or the warden has found to be right. */
+	/* Once more what the supervisor or the daemon has found to be right. */
 	if (cli_helper_parse(argc, argv, &s.many, &s.spec, &err) < 0) {
 		log_error("%s", err.text);
-		return SIDE_BAD_INPUT;
+		return CONTROL_BAD_INPUT;
 	}
 	r = start(&s, &err);
 	mallopt(M_MMAP_THRESHOLD, LARGER_BLOCK);
@@ -295,8 +295,8 @@ int main(int argc, char **argv)
 	if (r < 0)
 		log_error("%s", err.code < 0 ? err.text : strerror(-r));
 	if (r == 0)
-		side_witness_close(&s);
-	side_secure_close(&s);
+		control_socket_owner_close(&s);
+	control_secure_close(&s);
 	if (s.api)
 		api_free(s.api);
 	if (s.store)
@@ -304,5 +304,5 @@ int main(int argc, char **argv)
 	jsonl_writer_free(s.jsonl);
 	if (s.log)
 		loglines_free(s.log);
-	return r < 0 ? SIDE_FAILED : SIDE_OK;
+	return r < 0 ? CONTROL_FAILED : CONTROL_OK;
 }

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "control/side.h"
+#include "control/control.h"
 
-void side_tame(char *text, size_t size)
+void control_tame(char *text, size_t size)
 {
 	text[size - 1] = '\0';
 	for (; *text; text++)
@@ -15,10 +15,11 @@ void side_tame(char *text, size_t size)
 
 enum { ERRNO_MAX = 4096 }; /* the kernel's MAX_ERRNO, and one */
 
-void side_row(void *data, const struct event *e, struct event_row *ret)
+void control_row(void *data, const struct event *e, struct event_row *ret)
 {
-	const struct side *s = data;
-	const struct side_ward *w = s->many ? side_ward_find(s, e->sandbox) : NULL;
+	const struct control *s = data;
+	const struct control_sandbox *w = s->many ? control_sandbox_find(s, e->sandbox)
+						  : NULL;
 
 	if (w)
 		event_row_fill(ret, e, w->spec.name, &w->plan);
@@ -32,52 +33,52 @@ void side_row(void *data, const struct event *e, struct event_row *ret)
 			       s->plan_bytes ? &s->plan : NULL);
 }
 
-static struct event_ring *ring_of(struct side *s, uint32_t sandbox)
+static struct event_ring *ring_of(struct control *s, uint32_t sandbox)
 {
-	struct side_ward *w = s->many ? side_ward_find(s, sandbox) : NULL;
-	struct event_ring *ring = w ? side_ward_ring(w) : NULL;
+	struct control_sandbox *w = s->many ? control_sandbox_find(s, sandbox) : NULL;
+	struct event_ring *ring = w ? control_sandbox_ring(w) : NULL;
 
 	return ring ? ring : s->ring;
 }
 
-void side_on_row(struct side *s, const struct event_row *row)
+void control_on_row(struct control *s, const struct event_row *row)
 {
 	api_on_event(s->api, row);
-	side_secure_event(s, row);
+	control_secure_event(s, row);
 	if (s->store)
 		sqlite_writer_add(s->store, row);
 	if (s->jsonl)
 		jsonl_writer_add(s->jsonl, row);
 }
 
-void side_on_process(struct side *s, const struct event *e)
+void control_on_process(struct control *s, const struct event *e)
 {
 	event_ring_name(ring_of(s, e->sandbox), e);
 }
 
-void side_on_event(struct side *s, const struct event *given)
+void control_on_event(struct control *s, const struct event *given)
 {
 	struct event e = *given;
 	struct event_row row;
 
-	side_tame(e.name, sizeof(e.name));
-	side_tame(e.reason, sizeof(e.reason));
+	control_tame(e.name, sizeof(e.name));
+	control_tame(e.reason, sizeof(e.reason));
 	/* That is not the engine's to say. */
 	e.pid = 0;
 	memset(e.command, 0, sizeof(e.command));
 	if (e.action == EVENT_LIMIT && e.limit == EVENT_LIMIT_DENIES &&
-	    !side_on_denies(s, &e))
+	    !control_on_denies(s, &e))
 		return;
 	/* What is asked of the ring is denials. */
 	if (e.action != EVENT_ALLOW)
 		event_ring_add(ring_of(s, e.sandbox), &e);
-	side_row(s, &e, &row);
-	if (!side_witness_ask(s, &row))
-		side_on_row(s, &row);
+	control_row(s, &e, &row);
+	if (!control_socket_owner_ask(s, &row))
+		control_on_row(s, &row);
 	if (e.action == EVENT_DENY)
-		side_webhook_denied(s, &e);
+		control_webhook_denied(s, &e);
 	if (e.action == EVENT_DENY && e.allowable)
-		side_tell_soon(s);
+		control_tell_soon(s);
 	if (e.action == EVENT_DENY || e.action == EVENT_LIMIT)
 		loglines_denied(s->log, e.ts_ms, &row);
 	else if (e.action == EVENT_PANIC)
@@ -89,7 +90,7 @@ void side_on_event(struct side *s, const struct event *given)
 			     e.reason);
 }
 
-static const struct endpoint *upstream_of(const struct side *s,
+static const struct endpoint *upstream_of(const struct control *s,
 					  const struct upstream_trouble *t)
 {
 	return t->server < s->spec.upstream_count ? &s->spec.upstreams[t->server] : NULL;
@@ -104,7 +105,7 @@ static const char *rcode_name(uint8_t rcode)
 }
 
 /* The engine will speak of it by that number. */
-static void learn_upstream(struct side *s, const struct upstream_trouble *t)
+static void learn_upstream(struct control *s, const struct upstream_trouble *t)
 {
 	char text[ENDPOINT_TEXT_SIZE];
 	struct endpoint *place;
@@ -127,7 +128,7 @@ static void learn_upstream(struct side *s, const struct upstream_trouble *t)
 		     endpoint_format(&t->at, text));
 }
 
-static void on_inner(struct side *s)
+static void on_inner(struct control *s)
 {
 	if (!s->dns_inner)
 		loglines_say(
@@ -138,7 +139,7 @@ static void on_inner(struct side *s)
 	s->dns_inner = true;
 }
 
-void side_on_trouble(struct side *s, const struct upstream_trouble *t)
+void control_on_trouble(struct control *s, const struct upstream_trouble *t)
 {
 	const struct endpoint *upstream = upstream_of(s, t);
 	const bool is_errno = t->error < 0 && t->error > -ERRNO_MAX;
@@ -162,13 +163,15 @@ void side_on_trouble(struct side *s, const struct upstream_trouble *t)
 		loglines_upstream(s->log, now_ms, LOGLINES_PROBE, upstream, error);
 }
 
-void side_on_answered(struct side *s, uint32_t sandbox, const struct ipc_answered *given)
+void control_on_answered(struct control *s, uint32_t sandbox,
+			 const struct ipc_answered *given)
 {
-	const struct side_ward *w = s->many ? side_ward_find(s, sandbox) : NULL;
+	const struct control_sandbox *w = s->many ? control_sandbox_find(s, sandbox)
+						  : NULL;
 	struct ipc_answered a = *given;
 
-	side_tame(a.name, sizeof(a.name));
-	if (!side_skips_log(s, a.name))
+	control_tame(a.name, sizeof(a.name));
+	if (!control_skips_log(s, a.name))
 		loglines_outbound(s->log, clock_wall_ms(), w ? w->spec.name : "", a.name,
 				  a.addrs, MIN(a.count, (uint32_t)IPC_ANSWERED_MAX),
 				  NULL);

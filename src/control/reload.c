@@ -8,14 +8,14 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "control/side.h"
+#include "control/control.h"
 
 enum {
 	POLL_MS = 5000,
 	SETTLE_MS = 20, /* a file is often written in more than one step */
 };
 
-static int read_all(struct side *s, struct err *err)
+static int read_all(struct control *s, struct err *err)
 {
 	struct arena arena = { 0 };
 	struct text texts[ALWAYS_COUNT];
@@ -35,7 +35,7 @@ static int read_all(struct side *s, struct err *err)
 }
 
 /* @old is what was in force; on failure it is again. */
-static void reload(struct side *s)
+static void reload(struct control *s)
 {
 	struct sidecar_policy_context old = s->policy;
 	struct arena old_arena = s->always_arena;
@@ -45,7 +45,7 @@ static void reload(struct side *s)
 
 	s->always_arena = (struct arena){ 0 };
 	if (read_all(s, &err) == 0)
-		failure = side_apply_again(s, &err);
+		failure = control_apply_again(s, &err);
 	/* Nothing is wrong with the files then: they are to be tried again. */
 	if (failure == API_FAILED_APPLY)
 		memset(s->always.seen, 0xff, sizeof(s->always.seen));
@@ -62,7 +62,7 @@ static void reload(struct side *s)
 	loglines_say(s->log, now_ms, LOGLINES_INFO, "always rules reloaded");
 }
 
-static void start_poll(struct side *s)
+static void start_poll(struct control *s)
 {
 	if (loop_timer_start(s->loop, &s->poll, loop_now_ms(s->loop) + POLL_MS) < 0)
 		loop_stop(s->loop);
@@ -70,7 +70,7 @@ static void start_poll(struct side *s)
 
 static void on_poll(struct loop_timer *t)
 {
-	struct side *s = CONTAINER_OF(t, struct side, poll);
+	struct control *s = CONTAINER_OF(t, struct control, poll);
 
 	/* Without an engine there is nobody who could take them: next time. */
 	if (s->link->stands && always_changed(&s->always))
@@ -80,7 +80,7 @@ static void on_poll(struct loop_timer *t)
 
 static void on_notify(struct loop_source *source, uint32_t events)
 {
-	struct side *s = CONTAINER_OF(source, struct side, notify);
+	struct control *s = CONTAINER_OF(source, struct control, notify);
 
 	int64_t at_ms = loop_now_ms(s->loop) + SETTLE_MS;
 
@@ -93,7 +93,7 @@ static void on_notify(struct loop_source *source, uint32_t events)
 		loop_stop(s->loop);
 }
 
-int side_reload_open(struct side *s, struct err *err)
+int control_reload_open(struct control *s, struct err *err)
 {
 	struct err why = { 0 };
 	int r = always_open(&s->always, s->spec.always_dir);
@@ -115,7 +115,7 @@ int side_reload_open(struct side *s, struct err *err)
 	return 0;
 }
 
-bool side_skips_log(const struct side *s, const char *name)
+bool control_skips_log(const struct control *s, const char *name)
 {
 	return always_names_has(s->skip, name);
 }

@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "control/side.h"
+#include "control/control.h"
 
 /* @sandbox NULL: any. */
-static int list(const struct side *s, const char *sandbox, enum review_state state,
+static int list(const struct control *s, const char *sandbox, enum review_state state,
 		bool (*on_task)(void *to, const struct review *t), void *to,
 		struct err *err)
 {
@@ -32,8 +32,8 @@ static int find(struct review_store *store, const char *sandbox, int64_t id,
 	return r;
 }
 
-static int show(const struct side *s, const char *sandbox, int64_t id, struct review *ret,
-		struct err *err)
+static int show(const struct control *s, const char *sandbox, int64_t id,
+		struct review *ret, struct err *err)
 {
 	struct review_store *store = NULL;
 	int r = review_open(s->spec.state_dir, &store, err);
@@ -44,7 +44,7 @@ static int show(const struct side *s, const char *sandbox, int64_t id, struct re
 	return r;
 }
 
-static int decide(const struct side *s, const char *sandbox, int64_t id,
+static int decide(const struct control *s, const char *sandbox, int64_t id,
 		  enum review_state state, const char *who, struct err *err)
 {
 	struct review_store *store = NULL;
@@ -61,64 +61,65 @@ static int decide(const struct side *s, const char *sandbox, int64_t id,
 
 /* ---- of a sidecar ---- */
 
-static int side_list(void *data, enum review_state state,
-		     bool (*on_task)(void *to, const struct review *t), void *to,
-		     struct err *err)
+static int control_list(void *data, enum review_state state,
+			bool (*on_task)(void *to, const struct review *t), void *to,
+			struct err *err)
 {
 	return list(data, NULL, state, on_task, to, err);
 }
 
-static int side_show(void *data, int64_t id, struct review *ret, struct err *err)
+static int control_show(void *data, int64_t id, struct review *ret, struct err *err)
 {
 	return show(data, NULL, id, ret, err);
 }
 
-static int side_decide(void *data, int64_t id, enum review_state state, const char *who,
-		       struct err *err)
+static int control_decide(void *data, int64_t id, enum review_state state,
+			  const char *who, struct err *err)
 {
 	return decide(data, NULL, id, state, who, err);
 }
 
-void side_review_ops(const struct side *s, struct api_ops *ret)
+void control_review_ops(const struct control *s, struct api_ops *ret)
 {
 	if (!s->store)
 		return;
-	ret->reviews = side_list;
-	ret->review = side_show;
-	ret->decide = side_decide;
+	ret->reviews = control_list;
+	ret->review = control_show;
+	ret->decide = control_decide;
 }
 
 /* ---- of one sandbox of a daemon's ---- */
 
-static int ward_list(void *data, enum review_state state,
-		     bool (*on_task)(void *to, const struct review *t), void *to,
-		     struct err *err)
+static int control_sandbox_list(void *data, enum review_state state,
+				bool (*on_task)(void *to, const struct review *t),
+				void *to, struct err *err)
 {
-	const struct side_ward *w = data;
+	const struct control_sandbox *w = data;
 
 	return list(w->side, w->spec.name, state, on_task, to, err);
 }
 
-static int ward_show(void *data, int64_t id, struct review *ret, struct err *err)
+static int control_sandbox_show(void *data, int64_t id, struct review *ret,
+				struct err *err)
 {
-	const struct side_ward *w = data;
+	const struct control_sandbox *w = data;
 
 	return show(w->side, w->spec.name, id, ret, err);
 }
 
-static int ward_decide(void *data, int64_t id, enum review_state state, const char *who,
-		       struct err *err)
+static int control_sandbox_decide(void *data, int64_t id, enum review_state state,
+				  const char *who, struct err *err)
 {
-	const struct side_ward *w = data;
+	const struct control_sandbox *w = data;
 
 	return decide(w->side, w->spec.name, id, state, who, err);
 }
 
-void side_ward_review_ops(const struct side_ward *w, struct api_ops *ret)
+void control_sandbox_review_ops(const struct control_sandbox *w, struct api_ops *ret)
 {
 	if (!w->side->store)
 		return;
-	ret->reviews = ward_list;
-	ret->review = ward_show;
-	ret->decide = ward_decide;
+	ret->reviews = control_sandbox_list;
+	ret->review = control_sandbox_show;
+	ret->decide = control_sandbox_decide;
 }

@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
-#include "control/side.h"
+#include "control/control.h"
 
 enum {
 	GROUPS_MAX = 256,
@@ -19,38 +19,39 @@ enum {
 
 /* -- one sandbox, as a sidecar shows it --------------------------------------------- */
 
-static const struct document *ward_policy(void *data)
+static const struct document *control_sandbox_policy(void *data)
 {
-	return ((struct side_ward *)data)->document;
+	return ((struct control_sandbox *)data)->document;
 }
 
-static enum api_failure ward_change(void *data, struct document *next, struct err *err)
+static enum api_failure control_sandbox_apply(void *data, struct document *next,
+					      struct err *err)
 {
-	return side_ward_change(data, next, err);
+	return control_sandbox_change(data, next, err);
 }
 
-static bool ward_healthy(void *data)
+static bool control_sandbox_healthy(void *data)
 {
-	return ((struct side_ward *)data)->link->stands;
+	return ((struct control_sandbox *)data)->link->stands;
 }
 
-static const struct event_ring *ward_events(void *data)
+static const struct event_ring *control_sandbox_events(void *data)
 {
-	struct side_ward *w = data;
-	struct event_ring *ring = side_ward_ring(w);
+	struct control_sandbox *w = data;
+	struct event_ring *ring = control_sandbox_ring(w);
 
 	return ring ? ring : w->side->ring;
 }
 
-static void ward_row(void *data, const struct event *e, struct event_row *ret)
+static void control_sandbox_row(void *data, const struct event *e, struct event_row *ret)
 {
-	side_row(((struct side_ward *)data)->side, e, ret);
+	control_row(((struct control_sandbox *)data)->side, e, ret);
 }
 
-static void ward_log_change(void *data, const char *rules_json, const char *error,
-			    bool callers_fault)
+static void control_sandbox_log_change(void *data, const char *rules_json,
+				       const char *error, bool callers_fault)
 {
-	const struct side_ward *w = data;
+	const struct control_sandbox *w = data;
 	int64_t now_ms = clock_wall_ms();
 
 	if (error)
@@ -63,8 +64,8 @@ static void ward_log_change(void *data, const char *rules_json, const char *erro
 			rules_json ? rules_json : "[]");
 }
 
-static void degrade(struct api_status *ret, const struct side_ward *w, const char *what,
-		    const char *reason)
+static void degrade(struct api_status *ret, const struct control_sandbox *w,
+		    const char *what, const char *reason)
 {
 	if (reason[0] && ret->degradation_count < API_DEGRADATIONS_MAX)
 		ret->degradations[ret->degradation_count++] = (struct api_degradation){
@@ -86,13 +87,13 @@ static void fill_counters(struct api_counter *counters, const struct ipc_stats *
 	ret->learned_addresses = stats->addresses;
 }
 
-static void ward_status(void *data, struct api_status *ret)
+static void control_sandbox_status(void *data, struct api_status *ret)
 {
-	struct side_ward *w = data;
-	const struct side *s = w->side;
+	struct control_sandbox *w = data;
+	const struct control *s = w->side;
 	bool names = plan_verify(&w->plan) == POLICY_VERIFY_TLS;
 
-	side_ward_stats(w);
+	control_sandbox_stats(w);
 	ret->mode = names ? API_MODE_DNS_NFT_TLS : API_MODE_DNS_NFT;
 	ret->enforcement_mode = "dns+nft+tls";
 	ret->sandbox_id = w->spec.name;
@@ -124,13 +125,13 @@ static void ward_status(void *data, struct api_status *ret)
 		degrade(ret, w, "outside-sockets", w->strays);
 	ret->full_isolation = ret->degradation_count == 0;
 	/* That lets nothing out. */
-	side_closed_status(w->document, &w->closing, w->since_ms, ret);
+	control_closed_status(w->document, &w->closing, w->since_ms, ret);
 	if (w->stats.snapshot_full)
-		degrade(ret, w, "snapshot", SIDE_SNAPSHOT_FULL);
+		degrade(ret, w, "snapshot", CONTROL_SNAPSHOT_FULL);
 	/* What is read of them is of all sandboxes. */
-	side_store_status(w->side, ret);
+	control_store_status(w->side, ret);
 	ret->generation = w->stats.generation;
-	ret->engine_restarts = w->link->restarts + w->link->warden_restarts;
+	ret->engine_restarts = w->link->restarts + w->link->daemon_restarts;
 	ret->rule_count = document_rule_count(w->document);
 	fill_counters(w->counters, &w->stats, ret);
 	ret->log_dropped = loglines_dropped(s->log);
@@ -139,9 +140,9 @@ static void ward_status(void *data, struct api_status *ret)
 }
 
 /* Of all engines, as it was when all of them were there. */
-static void add_stats(struct side *s)
+static void add_stats(struct control *s)
 {
-	const struct side_answer answer = { IPC_STATS, IPC_STATS };
+	const struct control_answer answer = { IPC_STATS, IPC_STATS };
 	const struct ipc_message ask = { .type = IPC_STATS };
 	struct ipc_stats all = { 0 };
 	struct ipc_message m;
@@ -149,7 +150,7 @@ static void add_stats(struct side *s)
 
 	for (size_t i = 0; i < s->link_count; i++) {
 		if (!s->links[i].stands ||
-		    side_ask_engine(&s->links[i], &ask, -1, &answer, &m, NULL) < 0)
+		    control_ask_engine(&s->links[i], &ask, -1, &answer, &m, NULL) < 0)
 			continue;
 		for (size_t c = 0; c < SANDBOX_COUNTER_COUNT; c++)
 			all.counters[c] += m.stats.counters[c];
@@ -162,27 +163,27 @@ static void add_stats(struct side *s)
 }
 
 /* Whether each of them is guarded in full is said of each. */
-void side_hall_status(void *data, struct api_status *ret)
+void control_sandboxes_list_status(void *data, struct api_status *ret)
 {
-	struct side *s = data;
-	const struct side_ward *w;
+	struct control *s = data;
+	const struct control_sandbox *w;
 
 	add_stats(s);
 	ret->mode = API_MODE_DNS_NFT_TLS;
 	ret->enforcement_mode = "dns+nft+tls";
 	ret->sandbox_id = "";
 	ret->since_ms = s->since_ms;
-	if (!side_engines_stand(s))
+	if (!control_engines_stand(s))
 		ret->degradations[ret->degradation_count++] = (struct api_degradation){
 			.what = "engine",
 			.reason = "the engine is being started, or takes its sandboxes "
 				  "over; the rules stand",
 			.since_ms = s->since_ms,
 		};
-	if (side_lacking(s)[0])
+	if (control_lacking(s)[0])
 		ret->degradations[ret->degradation_count++] = (struct api_degradation){
 			.what = "sandboxes",
-			.reason = side_lacking(s),
+			.reason = control_lacking(s),
 			.since_ms = s->since_ms,
 		};
 	if (s->lacking[0])
@@ -192,19 +193,19 @@ void side_hall_status(void *data, struct api_status *ret)
 			.since_ms = s->since_ms,
 		};
 	ret->full_isolation = ret->degradation_count == 0;
-	side_store_status(s, ret);
+	control_store_status(s, ret);
 	/* No sandbox is guarded less by it. */
-	if (side_secure_trouble(s)[0] && ret->degradation_count < API_DEGRADATIONS_MAX)
+	if (control_secure_trouble(s)[0] && ret->degradation_count < API_DEGRADATIONS_MAX)
 		ret->degradations[ret->degradation_count++] = (struct api_degradation){
 			.what = "tls",
-			.reason = side_secure_trouble(s),
+			.reason = control_secure_trouble(s),
 			.since_ms = s->since_ms,
 		};
 	for (size_t i = 0; i < s->link_count; i++)
 		ret->engine_restarts +=
-			s->links[i].restarts + s->links[i].warden_restarts;
+			s->links[i].restarts + s->links[i].daemon_restarts;
 	ret->engine_count = s->link_count;
-	for (uint32_t id = 0; (w = side_ward_after(s, id)); id = w->id) {
+	for (uint32_t id = 0; (w = control_sandbox_after(s, id)); id = w->id) {
 		if (w->gone[0])
 			continue;
 		ret->rule_count += document_rule_count(w->document);
@@ -215,30 +216,30 @@ void side_hall_status(void *data, struct api_status *ret)
 	ret->log_dropped = loglines_dropped(s->log);
 }
 
-static bool hall_knows_all(void *data)
+static bool sandboxes_knows_all(void *data)
 {
-	return side_wards_are_known(data);
+	return control_sandboxes_are_known(data);
 }
 
-static bool hall_find(void *data, const char *id, struct api_ops *ret,
-		      uint32_t *ret_number)
+static bool sandboxes_find(void *data, const char *id, struct api_ops *ret,
+			   uint32_t *ret_number)
 {
-	struct side_ward *w = side_ward_named(data, id);
+	struct control_sandbox *w = control_sandbox_named(data, id);
 
 	if (!w)
 		return false;
 	*ret = (struct api_ops){
 		.data = w,
-		.policy = ward_policy,
-		.change = ward_change,
-		.healthy = ward_healthy,
-		.status = ward_status,
-		.events = ward_events,
-		.row = ward_row,
-		.log_change = ward_log_change,
+		.policy = control_sandbox_policy,
+		.change = control_sandbox_apply,
+		.healthy = control_sandbox_healthy,
+		.status = control_sandbox_status,
+		.events = control_sandbox_events,
+		.row = control_sandbox_row,
+		.log_change = control_sandbox_log_change,
 	};
-	side_ward_review_ops(w, ret);
-	side_ward_count_ops(w, ret);
+	control_sandbox_review_ops(w, ret);
+	control_sandbox_count_ops(w, ret);
 	*ret_number = w->id;
 	return true;
 }
@@ -254,38 +255,40 @@ static char *to_text(json_t *j)
 	return text;
 }
 
-static char *hall_list(void *data)
+static char *sandboxes_list(void *data)
 {
-	struct side *s = data;
+	struct control *s = data;
 	json_t *all = json_array();
-	struct side_ward *w;
+	struct control_sandbox *w;
 
-	side_wards_denies(s);
-	for (uint32_t id = 0; (w = side_ward_after(s, id)); id = w->id) {
+	control_sandboxes_denies(s);
+	for (uint32_t id = 0; (w = control_sandbox_after(s, id)); id = w->id) {
 		if (w->gone[0])
 			continue;
-		if (json_array_append_new(all, side_ward_json(w)) < 0)
+		if (json_array_append_new(all, control_sandbox_json(w)) < 0)
 			break;
 	}
 	/* Who reads this must not take some for all. */
-	return to_text(side_wards_are_known(s) ? json_pack("{s:o}", "sandboxes", all)
-					       : json_pack("{s:o, s:b}", "sandboxes", all,
-							   "takingOver", true));
+	return to_text(
+		control_sandboxes_are_known(s)
+			? json_pack("{s:o}", "sandboxes", all)
+			: json_pack("{s:o, s:b}", "sandboxes", all, "takingOver", true));
 }
 
-static char *hall_show(void *data, const char *id)
+static char *sandboxes_show(void *data, const char *id)
 {
-	struct side_ward *w = side_ward_named(data, id);
+	struct control_sandbox *w = control_sandbox_named(data, id);
 
 	if (!w)
 		return NULL;
-	side_ward_counters(w);
-	return to_text(side_ward_json(w));
+	control_sandbox_counters(w);
+	return to_text(control_sandbox_json(w));
 }
 
-static unsigned int change(struct side_ward *w, struct document *policy, struct err *err)
+static unsigned int change(struct control_sandbox *w, struct document *policy,
+			   struct err *err)
 {
-	switch (side_ward_change(w, policy, err)) {
+	switch (control_sandbox_change(w, policy, err)) {
 	case API_FAILED_NOT:
 		return HTTP_OK;
 	case API_FAILED_POLICY:
@@ -296,50 +299,50 @@ static unsigned int change(struct side_ward *w, struct document *policy, struct 
 }
 
 /* What was closed for what it did is not opened by being started once more. */
-static unsigned int attach_again(struct side_ward *w, struct side_wish *wish,
+static unsigned int attach_again(struct control_sandbox *w, struct control_wish *wish,
 				 struct err *err)
 {
 	const struct ipc_message ask = { .type = IPC_AGAIN,
 					 .sandbox = w->id,
-					 .ward = wish->spec };
-	const struct side_answer answer = { IPC_WARDED, IPC_REFUSED };
+					 .attached = wish->spec };
+	const struct control_answer answer = { IPC_ATTACHED, IPC_REFUSED };
 	struct ipc_message m = { 0 };
 
 	if (document_closed(w->document))
 		err_set(err, -EPERM, "it is closed: %s", document_closed(w->document));
-	else if (side_ask_keeper(w->link, &ask, NULL, 0, &answer, &m, NULL) < 0)
-		err_set(err, -EPIPE, "the warden does not answer");
-	else if (m.type == IPC_WARDED)
+	else if (control_ask_supervisor(w->link, &ask, NULL, 0, &answer, &m, NULL) < 0)
+		err_set(err, -EPIPE, "the supervisor does not answer");
+	else if (m.type == IPC_ATTACHED)
 		return change(w, TAKE_PTR(wish->policy), err);
 	else
-		side_tame(m.text, sizeof(m.text));
+		control_tame(m.text, sizeof(m.text));
 	if (err->code == 0)
 		err_set(err, -EEXIST, "%s", m.text);
 	return HTTP_CONFLICT;
 }
 
-static unsigned int hall_attach(void *data, const char *id, struct text body,
-				struct err *err)
+static unsigned int sandboxes_attach(void *data, const char *id, struct text body,
+				     struct err *err)
 {
-	struct side_wish wish = { 0 };
-	struct side_ward *there = side_ward_named(data, id);
+	struct control_wish wish = { 0 };
+	struct control_sandbox *there = control_sandbox_named(data, id);
 	unsigned int status;
 
-	if (side_attach_read(data, id, body, &wish, err) < 0)
+	if (control_attach_read(data, id, body, &wish, err) < 0)
 		return HTTP_BAD_REQUEST;
 	if (!there || !wish.again)
-		return side_ward_attach(data, &wish.spec, wish.policy, err);
+		return control_sandbox_attach(data, &wish.spec, wish.policy, err);
 	status = attach_again(there, &wish, err);
 	document_free(wish.policy);
 	return status;
 }
 
-static unsigned int hall_detach(void *data, const char *id, struct err *err)
+static unsigned int sandboxes_detach(void *data, const char *id, struct err *err)
 {
-	struct side_ward *w = side_ward_named(data, id);
+	struct control_sandbox *w = control_sandbox_named(data, id);
 
 	if (w)
-		return side_ward_detach(data, w, err);
+		return control_sandbox_detach(data, w, err);
 	err_set(err, -ENOENT, "no such sandbox");
 	return HTTP_NOT_FOUND;
 }
@@ -347,9 +350,9 @@ static unsigned int hall_detach(void *data, const char *id, struct err *err)
 /* -- who may ask -------------------------------------------------------------------- */
 
 /* The file's mode keeps others out already; a descriptor that was passed on doesn't. */
-static bool hall_admits(void *data, int fd)
+static bool sandboxes_admits(void *data, int fd)
 {
-	const struct side *s = data;
+	const struct control *s = data;
 	gid_t groups[GROUPS_MAX];
 	struct ucred peer;
 	socklen_t size = sizeof(peer);
@@ -371,16 +374,16 @@ static bool hall_admits(void *data, int fd)
 	return false;
 }
 
-void side_hall(struct side *s, struct api_hall *ret)
+void control_sandboxes_list(struct control *s, struct api_sandboxes *ret)
 {
-	*ret = (struct api_hall){
+	*ret = (struct api_sandboxes){
 		.data = s,
-		.knows_all = hall_knows_all,
-		.find = hall_find,
-		.list = hall_list,
-		.show = hall_show,
-		.attach = hall_attach,
-		.detach = hall_detach,
-		.admits = hall_admits,
+		.knows_all = sandboxes_knows_all,
+		.find = sandboxes_find,
+		.list = sandboxes_list,
+		.show = sandboxes_show,
+		.attach = sandboxes_attach,
+		.detach = sandboxes_detach,
+		.admits = sandboxes_admits,
 	};
 }

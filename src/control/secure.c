@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The daemon's API over TCP: the same, to whoever has the token, over TLS. A second one
- * beside that of the unix socket, on a socket that the warden has opened; when its files
+ * beside that of the unix socket, on a socket that the daemon has opened; when its files
  * have changed another one takes its place, and streams come back by themselves. */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "control/side.h"
+#include "control/control.h"
 #include "sys/files.h"
 
 enum {
@@ -23,8 +23,8 @@ struct files {
 	char *cert, *key, *token; /* owned */
 };
 
-struct side_secure {
-	struct side *side;
+struct control_secure {
+	struct control *side;
 	struct api *api; /* NULL: nobody is served */
 	struct files files;
 	struct loop_source
@@ -102,11 +102,11 @@ static int files_read(const struct sidecar_spec *spec, struct files *ret, struct
 
 /* ---- the API ---- */
 
-static struct api *make(struct side *s, const struct files *f, struct err *err)
+static struct api *make(struct control *s, const struct files *f, struct err *err)
 {
 	struct api_config config;
 
-	side_api_config(s, &config);
+	control_api_config(s, &config);
 	config.listen_fd = fcntl(PLACE_FIRST + PLACE_TLS, F_DUPFD_CLOEXEC, 0);
 	config.tls_cert = f->cert;
 	config.tls_key = f->key;
@@ -114,7 +114,7 @@ static struct api *make(struct side *s, const struct files *f, struct err *err)
 	config.limits_failures = true;
 	config.open = false;
 	/* Who comes is not known by the connection. */
-	config.hall.admits = NULL;
+	config.sandboxes.admits = NULL;
 	if (config.listen_fd >= 0)
 		return api_new(&config, err);
 	err_sys(err, -errno, "cannot take the API's socket");
@@ -139,7 +139,7 @@ static void on_refused(struct loop_source *source, uint32_t events)
 		close(fd);
 }
 
-static void serve_nobody(struct side_secure *x)
+static void serve_nobody(struct control_secure *x)
 {
 	x->closing.on_ready = on_refused;
 	x->closing.fd = PLACE_FIRST + PLACE_TLS;
@@ -147,9 +147,9 @@ static void serve_nobody(struct side_secure *x)
 		loop_stop(x->side->loop);
 }
 
-static void start(struct side_secure *x)
+static void start(struct control_secure *x)
 {
-	struct side *s = x->side;
+	struct control *s = x->side;
 	struct files files = { 0 };
 	struct err err = { 0 };
 	struct api *api = NULL;
@@ -178,12 +178,12 @@ static void start(struct side_secure *x)
 
 static void on_again(struct loop_deferred *d)
 {
-	start(CONTAINER_OF(d, struct side_secure, again));
+	start(CONTAINER_OF(d, struct control_secure, again));
 }
 
-int side_secure_open(struct side *s, struct err *err)
+int control_secure_open(struct control *s, struct err *err)
 {
-	struct side_secure *x = calloc(1, sizeof(*x));
+	struct control_secure *x = calloc(1, sizeof(*x));
 
 	if (!x)
 		return err_set(err, -ENOMEM, "out of memory");
@@ -194,13 +194,13 @@ int side_secure_open(struct side *s, struct err *err)
 	return 0;
 }
 
-void side_secure_listen(struct side *s)
+void control_secure_listen(struct control *s)
 {
 	if (s->secure && !s->secure->api && !s->secure->closing.added)
 		start(s->secure);
 }
 
-void side_secure_reload(struct side *s)
+void control_secure_reload(struct control *s)
 {
 	if (!s->secure)
 		return;
@@ -208,18 +208,18 @@ void side_secure_reload(struct side *s)
 	loop_defer(s->loop, &s->secure->again);
 }
 
-void side_secure_event(const struct side *s, const struct event_row *row)
+void control_secure_event(const struct control *s, const struct event_row *row)
 {
 	if (s->secure && s->secure->api)
 		api_on_event(s->secure->api, row);
 }
 
-const char *side_secure_trouble(const struct side *s)
+const char *control_secure_trouble(const struct control *s)
 {
 	return s->secure ? s->secure->trouble : "";
 }
 
-void side_secure_close(struct side *s)
+void control_secure_close(struct control *s)
 {
 	if (!s->secure)
 		return;

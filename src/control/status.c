@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "control/side.h"
+#include "control/control.h"
 #include "proto/audit.h"
 
 enum {
@@ -13,7 +13,7 @@ enum {
 	POSTGRES_SILENT_MS = 60 * 1000, /* it speaks every ten seconds */
 };
 
-static enum api_mode mode_of(const struct side *s)
+static enum api_mode mode_of(const struct control *s)
 {
 	switch (s->standing.enforced) {
 	case ENFORCED_REDIRECT:
@@ -26,7 +26,7 @@ static enum api_mode mode_of(const struct side *s)
 	}
 }
 
-static void add(const struct side *s, struct api_status *ret, const char *what,
+static void add(const struct control *s, struct api_status *ret, const char *what,
 		const char *reason)
 {
 	if (ret->degradation_count < API_DEGRADATIONS_MAX)
@@ -35,7 +35,7 @@ static void add(const struct side *s, struct api_status *ret, const char *what,
 		};
 }
 
-static bool add_raw_sockets(const struct side *s, struct api_status *ret)
+static bool add_raw_sockets(const struct control *s, struct api_status *ret)
 {
 	struct ipc_look look = look_for_raw_sockets();
 
@@ -49,7 +49,7 @@ static bool add_raw_sockets(const struct side *s, struct api_status *ret)
 	return look.packet || look.raw;
 }
 
-static void add_jsonl(struct side *s, struct api_status *ret)
+static void add_jsonl(struct control *s, struct api_status *ret)
 {
 	jsonl_writer_state(s->jsonl, &s->jsonl_state);
 	if (s->jsonl_state.trouble[0])
@@ -59,7 +59,7 @@ static void add_jsonl(struct side *s, struct api_status *ret)
 }
 
 /* It says something every ten seconds, or is dead, or hangs. */
-static void add_postgres(struct side *s, struct api_status *ret)
+static void add_postgres(struct control *s, struct api_status *ret)
 {
 	struct postgres_state *p = &s->postgres;
 	const char *reason = p->trouble;
@@ -81,8 +81,8 @@ static void add_postgres(struct side *s, struct api_status *ret)
 	ret->postgres_refused = p->refused;
 }
 
-void side_closed_status(const struct document *d, struct side_closing *c,
-			int64_t since_ms, struct api_status *ret)
+void control_closed_status(const struct document *d, struct control_closing *c,
+			   int64_t since_ms, struct api_status *ret)
 {
 	if (!document_closed(d) || ret->degradation_count == API_DEGRADATIONS_MAX)
 		return;
@@ -93,7 +93,7 @@ void side_closed_status(const struct document *d, struct side_closing *c,
 	};
 }
 
-void side_store_status(struct side *s, struct api_status *ret)
+void control_store_status(struct control *s, struct api_status *ret)
 {
 	add_postgres(s, ret);
 	if (s->store) {
@@ -107,7 +107,7 @@ void side_store_status(struct side *s, struct api_status *ret)
 		add_jsonl(s, ret);
 }
 
-static void add_degradations(struct side *s, struct api_status *ret)
+static void add_degradations(struct control *s, struct api_status *ret)
 {
 	if (s->standing.weaker[0])
 		add(s, ret, "filter", s->standing.weaker);
@@ -117,13 +117,13 @@ static void add_degradations(struct side *s, struct api_status *ret)
 	else if (!s->standing.nflog && s->standing.enforced == ENFORCED_FILTER)
 		add(s, ret, "nflog", "refused packets are not reported");
 	if (s->stats.snapshot_full)
-		add(s, ret, "snapshot", SIDE_SNAPSHOT_FULL);
+		add(s, ret, "snapshot", CONTROL_SNAPSHOT_FULL);
 	if (s->standing.lacking[0])
 		add(s, ret, "confinement", s->standing.lacking);
 	if (s->lacking[0])
 		add(s, ret, "confinement", s->lacking);
-	side_closed_status(s->document, &s->closing, s->since_ms, ret);
-	side_store_status(s, ret);
+	control_closed_status(s->document, &s->closing, s->since_ms, ret);
+	control_store_status(s, ret);
 	for (size_t i = 0; i < s->policy_note_count; i++)
 		add(s, ret, "policy", s->policy_notes[i]);
 	if (s->dns_inner)
@@ -132,9 +132,9 @@ static void add_degradations(struct side *s, struct api_status *ret)
 		    "behind it (OPENSANDBOX_EGRESS_DNS_UPSTREAM)");
 }
 
-static void refresh_stats(struct side *s)
+static void refresh_stats(struct control *s)
 {
-	const struct side_answer answer = { IPC_STATS, IPC_STATS };
+	const struct control_answer answer = { IPC_STATS, IPC_STATS };
 	const struct ipc_message ask = { .type = IPC_STATS };
 	int64_t now_ms = loop_now_ms(s->loop);
 	struct ipc_message m;
@@ -143,13 +143,13 @@ static void refresh_stats(struct side *s)
 		return;
 	s->stats_at_ms = now_ms;
 	if (s->link->from_engine.fd >= 0 &&
-	    side_ask_engine(s->link, &ask, -1, &answer, &m, NULL) == 0)
+	    control_ask_engine(s->link, &ask, -1, &answer, &m, NULL) == 0)
 		s->stats = m.stats;
 }
 
-void side_status(void *data, struct api_status *ret)
+void control_status(void *data, struct api_status *ret)
 {
-	struct side *s = data;
+	struct control *s = data;
 
 	refresh_stats(s);
 	ret->mode = mode_of(s);
@@ -172,17 +172,17 @@ void side_status(void *data, struct api_status *ret)
 		};
 	ret->counters = s->counters;
 	ret->counter_count = SANDBOX_COUNTER_COUNT;
-	side_webhook_count(s, ret);
+	control_webhook_count(s, ret);
 	ret->log_dropped = loglines_dropped(s->log);
 	ret->policy_updates = s->updates;
 	ret->policy_failures = s->failures;
 }
 
-bool side_healthy(void *data)
+bool control_healthy(void *data)
 {
-	const struct side *s = data;
+	const struct control *s = data;
 
-	return s->many ? side_engines_stand(s) && side_wards_are_known(s) &&
-				 !side_lacking(s)[0]
+	return s->many ? control_engines_stand(s) && control_sandboxes_are_known(s) &&
+				 !control_lacking(s)[0]
 		       : s->link->stands;
 }

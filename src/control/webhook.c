@@ -22,26 +22,26 @@ struct hook_connection {
 	struct ipc_socket socket;
 };
 
-struct side_webhook {
-	struct side *side;
+struct control_webhook {
+	struct control *side;
 	struct webhook *webhook;
 	struct loop_source source; /* fd -1: there is no program */
 	struct lookup lookups[WEBHOOK_URLS_MAX];
 	struct hook_connection connections[WEBHOOK_SOCKETS_MAX];
 };
 
-static void end_connection(struct side_webhook *h, struct hook_connection *c)
+static void end_connection(struct control_webhook *h, struct hook_connection *c)
 {
 	struct ipc_message done = { .type = IPC_SOCKET_DONE, .socket = c->socket };
 
 	if (c->state == HOOK_OPEN) {
 		close(c->fd);
-		side_tell_engine(h->side->link, &done);
+		control_tell_engine(h->side->link, &done);
 	}
 	c->state = HOOK_FREE;
 }
 
-static struct hook_connection *find(struct side_webhook *h, bool used, uint32_t id)
+static struct hook_connection *find(struct control_webhook *h, bool used, uint32_t id)
 {
 	for (size_t i = 0; i < WEBHOOK_SOCKETS_MAX; i++) {
 		struct hook_connection *c = &h->connections[i];
@@ -52,13 +52,14 @@ static struct hook_connection *find(struct side_webhook *h, bool used, uint32_t 
 	return NULL;
 }
 
-static void answer(struct side_webhook *h, struct hook_connection *c, int fd)
+static void answer(struct control_webhook *h, struct hook_connection *c, int fd)
 {
 	if (webhook_answer(h->webhook, c->id, fd) < 0 || fd < 0)
 		end_connection(h, c);
 }
 
-static int dial(struct side_webhook *h, struct hook_connection *c, const struct addr *a)
+static int dial(struct control_webhook *h, struct hook_connection *c,
+		const struct addr *a)
 {
 	const struct endpoint to = { .addr = *a,
 				     .port = webhook_url_at(h->webhook, c->url)->port };
@@ -68,7 +69,7 @@ static int dial(struct side_webhook *h, struct hook_connection *c, const struct 
 
 	c->socket = (struct ipc_socket){ .family = (uint8_t)a->family,
 					 .protocol = IPPROTO_TCP };
-	fd = side_borrow_socket(h->side, &c->socket);
+	fd = control_borrow_socket(h->side, &c->socket);
 	if (fd < 0)
 		return fd;
 	c->fd = fd;
@@ -81,7 +82,7 @@ static int dial(struct side_webhook *h, struct hook_connection *c, const struct 
 }
 
 /* Dial the address that it is the turn of. */
-static void connect_to(struct side_webhook *h, struct hook_connection *c,
+static void connect_to(struct control_webhook *h, struct hook_connection *c,
 		       const struct addr *addrs, size_t count)
 {
 	answer(h, c, c->attempt < count ? dial(h, c, &addrs[c->attempt]) : -EHOSTUNREACH);
@@ -89,7 +90,7 @@ static void connect_to(struct side_webhook *h, struct hook_connection *c,
 
 static void on_found(struct lookup *l)
 {
-	struct side_webhook *h = l->side->webhook;
+	struct control_webhook *h = l->side->webhook;
 	uint32_t url = (uint32_t)(l - h->lookups);
 
 	for (size_t i = 0; i < WEBHOOK_SOCKETS_MAX; i++) {
@@ -100,7 +101,7 @@ static void on_found(struct lookup *l)
 	}
 }
 
-static void on_wanted(struct side_webhook *h, const struct webhook_message *m)
+static void on_wanted(struct control_webhook *h, const struct webhook_message *m)
 {
 	struct hook_connection *c = find(h, false, 0);
 	const struct webhook_url *url = webhook_url_at(h->webhook, m->url);
@@ -123,7 +124,7 @@ static void on_wanted(struct side_webhook *h, const struct webhook_message *m)
 		lookup_start(l);
 }
 
-static void lose_program(struct side_webhook *h)
+static void lose_program(struct control_webhook *h)
 {
 	if (h->source.fd < 0)
 		return;
@@ -133,7 +134,7 @@ static void lose_program(struct side_webhook *h)
 		end_connection(h, &h->connections[i]);
 }
 
-static void flush(struct side_webhook *h)
+static void flush(struct control_webhook *h)
 {
 	int r = h->source.fd < 0 ? 0 : webhook_flush(h->webhook);
 
@@ -146,17 +147,17 @@ static void flush(struct side_webhook *h)
 		lose_program(h);
 }
 
-static void on_done(struct side_webhook *h, const struct webhook_message *m)
+static void on_done(struct control_webhook *h, const struct webhook_message *m)
 {
 	const size_t first = h->side->spec.webhook_count;
 
 	if (m->url >= first)
-		side_tell_done(h->side, m->id, m->url - first, m->error);
+		control_tell_done(h->side, m->id, m->url - first, m->error);
 }
 
 static void on_program(struct loop_source *source, uint32_t events)
 {
-	struct side_webhook *h = CONTAINER_OF(source, struct side_webhook, source);
+	struct control_webhook *h = CONTAINER_OF(source, struct control_webhook, source);
 	struct webhook_message m;
 	struct hook_connection *c;
 	int r;
@@ -180,9 +181,9 @@ static void on_program(struct loop_source *source, uint32_t events)
 		flush(h);
 }
 
-void side_webhook_attach(struct side *s, int fd)
+void control_webhook_attach(struct control *s, int fd)
 {
-	struct side_webhook *h = s->webhook;
+	struct control_webhook *h = s->webhook;
 
 	if (!h) {
 		close(fd);
@@ -199,10 +200,10 @@ void side_webhook_attach(struct side *s, int fd)
 		h->source.fd = -1;
 	else
 		flush(h);
-	side_tell_anew(s);
+	control_tell_anew(s);
 }
 
-void side_webhook_denied(struct side *s, const struct event *e)
+void control_webhook_denied(struct control *s, const struct event *e)
 {
 	/* A name was asked for: one POST. What has no name is in the log. */
 	if (!s->webhook || e->layer != EVENT_DNS || e->name[0] == '\0')
@@ -212,8 +213,8 @@ void side_webhook_denied(struct side *s, const struct event *e)
 	flush(s->webhook);
 }
 
-bool side_webhook_review(struct side *s, uint32_t id, size_t url, const char *body,
-			 size_t size)
+bool control_webhook_review(struct control *s, uint32_t id, size_t url, const char *body,
+			    size_t size)
 {
 	bool posted = s->webhook && s->webhook->source.fd >= 0 &&
 		      webhook_post(s->webhook->webhook, id,
@@ -224,10 +225,10 @@ bool side_webhook_review(struct side *s, uint32_t id, size_t url, const char *bo
 	return posted;
 }
 
-int side_webhook_open(struct side *s, struct err *err)
+int control_webhook_open(struct control *s, struct err *err)
 {
 	const char *urls[SIDECAR_WEBHOOKS_MAX * 2];
-	struct side_webhook *h = calloc(1, sizeof(*h));
+	struct control_webhook *h = calloc(1, sizeof(*h));
 	size_t count = 0;
 	int r;
 
@@ -257,7 +258,7 @@ int side_webhook_open(struct side *s, struct err *err)
 	return 0;
 }
 
-void side_webhook_count(const struct side *s, struct api_status *ret)
+void control_webhook_count(const struct control *s, struct api_status *ret)
 {
 	struct webhook_state state;
 

@@ -9,30 +9,30 @@
 
 #include "daemon/internal.h"
 
-void give_init(struct warden *w)
+void give_init(struct daemon *w)
 {
-	for (size_t i = 0; i < WARD_QUEUE_COUNT; i++)
+	for (size_t i = 0; i < ATTACH_QUEUE_COUNT; i++)
 		TAILQ_INIT(&w->queues[i]);
 }
 
-void ward_leave_queue(struct ward *d)
+void daemon_sandbox_leave_queue(struct daemon_sandbox *d)
 {
 	if (d->queue)
 		TAILQ_REMOVE(d->queue, d, in_queue);
 	d->queue = NULL;
 }
 
-void ward_wait(struct ward *d)
+void daemon_sandbox_wait(struct daemon_sandbox *d)
 {
-	ward_leave_queue(d);
-	d->state = WARD_NEW;
-	d->queue = &d->warden->queues[!d->restarted ? QUEUE_NEW
+	daemon_sandbox_leave_queue(d);
+	d->state = DAEMON_SANDBOX_NEW;
+	d->queue = &d->daemon->queues[!d->restarted ? QUEUE_NEW
 				      : d->fresh    ? QUEUE_AGAIN
 						    : QUEUE_RESTARTED];
 	TAILQ_INSERT_TAIL(d->queue, d, in_queue);
 }
 
-static int give(struct ward *d)
+static int give(struct daemon_sandbox *d)
 {
 	struct ipc_message m = {
 		.type = IPC_ATTACH,
@@ -45,7 +45,7 @@ static int give(struct ward *d)
 			.probe_port = d->probe.allowed.port,
 		},
 	};
-	int fds[2 + SANDBOX_FD_COUNT + 1] = { ward_plan_fd(d->plan), d->image_fd };
+	int fds[2 + SANDBOX_FD_COUNT + 1] = { daemon_plan_fd(d->plan), d->snapshot_fd };
 	size_t count = 2;
 
 	snprintf(m.attach.probe_name, sizeof(m.attach.probe_name), "%.*s",
@@ -60,12 +60,12 @@ static int give(struct ward *d)
 		m.present |= 1u << SANDBOX_FD_COUNT;
 		fds[count++] = d->route_fd;
 	}
-	return ipc_send(d->warden->keeper.engine.source.fd, &m, fds, count);
+	return ipc_send(d->daemon->supervisor.engine.source.fd, &m, fds, count);
 }
 
-static struct ward *next_ward(const struct warden *w, bool restarted)
+static struct daemon_sandbox *next_sandbox(const struct daemon *w, bool restarted)
 {
-	struct ward *d = NULL;
+	struct daemon_sandbox *d = NULL;
 
 	if (!restarted)
 		return TAILQ_FIRST(&w->queues[QUEUE_NEW]);
@@ -74,49 +74,49 @@ static struct ward *next_ward(const struct warden *w, bool restarted)
 	return d;
 }
 
-static bool has_host(const struct warden *w)
+static bool has_host(const struct daemon *w)
 {
 	/* Seldom: before its table stands. */
-	for (uint32_t id = 1; id <= WARDS_MAX; id++)
-		if (w->wards[id] && w->wards[id]->spec.kind == GUARDED_HOST &&
-		    w->wards[id]->state != WARD_LEFT)
+	for (uint32_t id = 1; id <= SANDBOXES_MAX; id++)
+		if (w->sandboxes[id] && w->sandboxes[id]->spec.kind == ATTACH_HOST &&
+		    w->sandboxes[id]->state != DAEMON_SANDBOX_LEFT)
 			return true;
 	return false;
 }
 
 /* False: it can't be, and is gone. */
-static bool has_image(struct ward *d)
+static bool has_image(struct daemon_sandbox *d)
 {
 	struct err err = { 0 };
 
-	if (d->image_fd >= 0 || state_image(d, &err) == 0)
+	if (d->snapshot_fd >= 0 || state_image(d, &err) == 0)
 		return true;
-	ward_refuse(d, err.text);
-	ward_free(d);
+	daemon_sandbox_refuse(d, err.text);
+	daemon_sandbox_free(d);
 	return false;
 }
 
-static void give_or_wait(struct ward *d)
+static void give_or_wait(struct daemon_sandbox *d)
 {
-	struct warden *w = d->warden;
+	struct daemon *w = d->daemon;
 
 	/* Should the engine be gone, it is given to the next. */
-	if ((d->spec.kind == GUARDED_HOST && host_give(w) < 0) || give(d) < 0)
+	if ((d->spec.kind == ATTACH_HOST && host_give(w) < 0) || give(d) < 0)
 		return;
-	close(TAKE_FD(d->image_fd));
-	ward_leave_queue(d);
-	d->state = WARD_GIVEN;
+	close(TAKE_FD(d->snapshot_fd));
+	daemon_sandbox_leave_queue(d);
+	d->state = DAEMON_SANDBOX_GIVEN;
 	w->giving = d->id;
 }
 
-void ward_give_next(struct warden *w)
+void attach_queue_next(struct daemon *w)
 {
-	struct ward *d;
+	struct daemon_sandbox *d;
 
 	if (!w->engine_ready || w->giving != 0 || w->host.state == HOST_LOADING)
 		return;
 	do
-		d = next_ward(w, true);
+		d = next_sandbox(w, true);
 	while (d && !has_image(d));
 	if (!d && !w->restored)
 		return;
@@ -125,11 +125,11 @@ void ward_give_next(struct warden *w)
 		(void)!host_load(w);
 		return;
 	}
-	while (!d && (d = next_ward(w, false)) && !has_image(d))
+	while (!d && (d = next_sandbox(w, false)) && !has_image(d))
 		d = NULL;
 	if (d) {
 		give_or_wait(d);
-	} else if (!w->keeper.stands) {
-		warden_on_all_given(w);
+	} else if (!w->supervisor.stands) {
+		daemon_on_all_given(w);
 	}
 }

@@ -24,7 +24,7 @@
 #include "sys/cgroup.h"
 
 enum {
-	CHILD_FD = PORTER_FD_FIRST, /* the channel, in the child */
+	CHILD_FD = SPAWNER_FD_FIRST, /* the channel, in the child */
 	NOBODY = 65534,
 	END_MS = 200,
 	REMOVE_TRIES = 50, /* once a millisecond */
@@ -50,7 +50,7 @@ static int drop(uid_t uid, pid_t parent)
 	return getppid() == parent ? 0 : -ESRCH;
 }
 
-void join_child(const struct porter_order *o)
+void join_child(const struct spawner_order *o)
 {
 	char why[ERR_TEXT_SIZE] = "";
 	struct ipc_message m;
@@ -71,10 +71,10 @@ void join_child(const struct porter_order *o)
 /* -- in the daemon ------------------------------------------------------------------ */
 
 /* @dir: of the cgroup, NULL: none. */
-static int give(struct ward *d, uid_t uid, const char *dir, struct err *err)
+static int give(struct daemon_sandbox *d, uid_t uid, const char *dir, struct err *err)
 {
-	const struct porter_order order = {
-		.task = PORTER_JOIN, .uid = uid, .into = dir, .probe = d->probe
+	const struct spawner_order order = {
+		.task = SPAWNER_JOIN, .uid = uid, .into = dir, .probe = d->probe
 	};
 	CLEAN(fd)
 	int cgroup = dir ? open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
@@ -88,7 +88,7 @@ static int give(struct ward *d, uid_t uid, const char *dir, struct err *err)
 		return err_sys(err, -errno, "cannot make a socket pair");
 	d->from_child.fd = pair[0];
 	fds[0] = pair[1];
-	r = porter_give(&d->warden->porter, &order, fds, dir ? 2 : 1, err);
+	r = spawner_give(&d->daemon->spawner, &order, fds, dir ? 2 : 1, err);
 	close(pair[1]);
 	d->join.is_ordered = r == 0;
 	return r;
@@ -109,7 +109,7 @@ static int move(const char *dir, pid_t pid)
 
 /* Processes can't be in one that shares its controllers out to those below it; one below
  * it is guarded as it is. */
-static int make_below(struct ward *d)
+static int make_below(struct daemon_sandbox *d)
 {
 	char path[CGROUP_PATH_MAX + 32];
 
@@ -123,8 +123,9 @@ static int make_below(struct ward *d)
 	return -ENOMEM;
 }
 
-/* An older kernel has made it where the porter is. */
-static int join_cgroup(struct ward *d, const struct porter_child *made, struct err *err)
+/* An older kernel has made it where the spawner is. */
+static int join_cgroup(struct daemon_sandbox *d, const struct spawner_child *made,
+		       struct err *err)
 {
 	int r = made->joined ? 0 : move(d->dir, made->pid);
 
@@ -138,13 +139,14 @@ static int join_cgroup(struct ward *d, const struct porter_child *made, struct e
 		     : 0;
 }
 
-static int take(struct ward *d, struct porter_child *ret, struct err *err)
+static int take(struct daemon_sandbox *d, struct spawner_child *ret, struct err *err)
 {
 	d->join.is_ordered = false;
-	return porter_take(&d->warden->porter, ret, err);
+	return spawner_take(&d->daemon->spawner, ret, err);
 }
 
-static int take_below(struct ward *d, struct porter_child *ret, struct err *err)
+static int take_below(struct daemon_sandbox *d, struct spawner_child *ret,
+		      struct err *err)
 {
 	int r = make_below(d);
 
@@ -158,16 +160,16 @@ static int take_below(struct ward *d, struct porter_child *ret, struct err *err)
 	return r < 0 ? r : take(d, ret, err);
 }
 
-int join_start(struct ward *d, struct err *err)
+int join_start(struct daemon_sandbox *d, struct err *err)
 {
 	bool is_user = d->member.kind == FILTER_MEMBER_UID;
 
 	return give(d, is_user ? d->member.uid : NOBODY, d->dir, err);
 }
 
-int join_wait(struct ward *d, struct err *err)
+int join_wait(struct daemon_sandbox *d, struct err *err)
 {
-	struct porter_child made;
+	struct spawner_child made;
 	int r;
 
 	if (!d->join.is_ordered)
@@ -178,7 +180,7 @@ int join_wait(struct ward *d, struct err *err)
 	if (r < 0)
 		return r;
 	d->join.pid = made.pid;
-	/* Nobody reaps it before the porter has another order. */
+	/* Nobody reaps it before the spawner has another order. */
 	d->join.process = (int)syscall(SYS_pidfd_open, made.pid, 0);
 	if (d->join.process < 0)
 		return err_sys(err, -errno, "cannot watch a process");
@@ -194,7 +196,7 @@ static void remove_below(struct join *j)
 	j->below = NULL;
 }
 
-void join_end(struct ward *d)
+void join_end(struct daemon_sandbox *d)
 {
 	struct join *j = &d->join;
 	struct err ignored = { 0 };

@@ -28,7 +28,7 @@ struct sibling {
 };
 
 struct parent {
-	struct warden *warden;
+	struct daemon *daemon;
 	int watch;
 	uint64_t id;
 	uint8_t level;
@@ -37,7 +37,7 @@ struct parent {
 	struct parent *next;
 };
 
-static struct parent *find(const struct warden *w, int watch)
+static struct parent *find(const struct daemon *w, int watch)
 {
 	struct parent *p = w->host.parents;
 
@@ -50,7 +50,7 @@ static struct parent *find(const struct warden *w, int watch)
 
 static void know(struct parent *p, uint64_t id)
 {
-	int r = filter_parents_know(p->warden->host.guard, id, (uint8_t)(p->level + 1));
+	int r = filter_parents_know(p->daemon->host.guard, id, (uint8_t)(p->level + 1));
 
 	if (r < 0)
 		log_error("a cgroup below '%s' stays closed: %s", p->dir, strerror(-r));
@@ -59,18 +59,18 @@ static void know(struct parent *p, uint64_t id)
 static void forget(struct parent *p, uint64_t id)
 {
 	/* It is gone: who can't be taken out is in nobody's way. */
-	(void)!filter_parents_forget(p->warden->host.guard, id);
+	(void)!filter_parents_forget(p->daemon->host.guard, id);
 }
 
-static bool is_ward(const struct parent *p, const char *name, uint64_t inode)
+static bool is_sandbox(const struct parent *p, const char *name, uint64_t inode)
 {
-	char place[WARD_PLACE_SIZE];
+	char place[DAEMON_SANDBOX_PLACE_SIZE];
 
 	snprintf(place, sizeof(place), "cgroup %llu", (unsigned long long)inode);
-	if (roster_find(&p->warden->places, place))
+	if (index_find(&p->daemon->places, place))
 		return true;
 	/* One that was just made again. */
-	return follow_find(p->warden, p->watch, name) != NULL;
+	return follow_find(p->daemon, p->watch, name) != NULL;
 }
 
 static void forget_sibling(struct parent *p, const char *name)
@@ -115,11 +115,11 @@ static void look_at(struct parent *p, int dir, const char *name)
 
 	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		forget_sibling(p, name);
-	else if (S_ISDIR(st.st_mode) && !is_ward(p, name, st.st_ino))
+	else if (S_ISDIR(st.st_mode) && !is_sandbox(p, name, st.st_ino))
 		add_sibling(p, name, st.st_ino);
 }
 
-void parent_on_event(struct warden *w, int watch, const char *name)
+void parent_on_event(struct daemon *w, int watch, const char *name)
 {
 	struct parent *p = find(w, watch);
 	CLEAN(fd) int dir = -1;
@@ -147,13 +147,13 @@ static void look_at_all(struct parent *p)
 /* The one below @path that was found last is still nobody's sandbox. */
 static bool is_sibling_there(const char *path, const struct parent *p)
 {
-	const char *known = p->warden->host.sibling;
+	const char *known = p->daemon->host.sibling;
 	const char *name = known ? strrchr(known, '/') : NULL;
 	struct stat st;
 
 	return name && (size_t)(name - known) == strlen(path) &&
 	       strncmp(known, path, strlen(path)) == 0 && stat(known, &st) == 0 &&
-	       S_ISDIR(st.st_mode) && !is_ward(p, name + 1, st.st_ino);
+	       S_ISDIR(st.st_mode) && !is_sandbox(p, name + 1, st.st_ino);
 }
 
 static void remember_sibling(struct host *h, const char *path, const char *name)
@@ -165,25 +165,25 @@ static void remember_sibling(struct host *h, const char *path, const char *name)
 
 /* Something below @d's parent, @path, is nobody's sandbox. A look at thousands takes its
  * time: mostly the one from last time is still there. */
-static bool has_sibling(const char *path, const struct ward *d)
+static bool has_sibling(const char *path, const struct daemon_sandbox *d)
 {
-	const struct parent p = { .warden = d->warden, .watch = d->watch };
+	const struct parent p = { .daemon = d->daemon, .watch = d->watch };
 	DIR *all = is_sibling_there(path, &p) ? NULL : opendir(path);
 	const struct dirent *e;
 	bool found = !all;
 
 	while (!found && (e = readdir(all))) {
 		found = e->d_type == DT_DIR && e->d_name[0] != '.' &&
-			!is_ward(&p, e->d_name, e->d_ino);
+			!is_sandbox(&p, e->d_name, e->d_ino);
 		if (found)
-			remember_sibling(&d->warden->host, path, e->d_name);
+			remember_sibling(&d->daemon->host, path, e->d_name);
 	}
 	if (all)
 		closedir(all);
 	return found;
 }
 
-void parents_look_again(struct warden *w)
+void parents_look_again(struct daemon *w)
 {
 	for (struct parent *p = w->host.parents; p; p = p->next)
 		look_at_all(p);
@@ -219,7 +219,8 @@ static void parent_free(struct parent *p)
 }
 
 /* Takes @dir. */
-static struct parent *parent_new(const struct ward *d, char *dir, struct err *err)
+static struct parent *parent_new(const struct daemon_sandbox *d, char *dir,
+				 struct err *err)
 {
 	struct parent *p = calloc(1, sizeof(*p));
 	struct stat st;
@@ -231,22 +232,22 @@ static struct parent *parent_new(const struct ward *d, char *dir, struct err *er
 		return NULL;
 	}
 	*p = (struct parent){
-		.warden = d->warden,
+		.daemon = d->daemon,
 		.watch = d->watch,
 		.id = st.st_ino,
 		.level = (uint8_t)(d->member.level - 1),
 		.dir = dir,
-		.next = d->warden->host.parents,
+		.next = d->daemon->host.parents,
 	};
-	d->warden->host.parents = p;
+	d->daemon->host.parents = p;
 	return p;
 }
 
 /* Return: as filter_parents_unguard(). */
 static int unlink_parent(struct parent *gone)
 {
-	struct parent **at = &gone->warden->host.parents;
-	int r = filter_parents_unguard(gone->warden->host.guard, gone->id);
+	struct parent **at = &gone->daemon->host.parents;
+	int r = filter_parents_unguard(gone->daemon->host.guard, gone->id);
 
 	while (*at != gone)
 		at = &(*at)->next;
@@ -258,7 +259,7 @@ static int unlink_parent(struct parent *gone)
 }
 
 /* Before the table stands they are only written down: see parents_load(). */
-static int load(struct warden *w, struct err *err)
+static int load(struct daemon *w, struct err *err)
 {
 	struct err why = { 0 };
 
@@ -274,12 +275,12 @@ static void remember(const struct parent *p)
 {
 	struct err err = { 0 };
 
-	for (uint32_t id = 1; id <= WARDS_MAX; id++) {
-		struct ward *d = p->warden->wards[id];
+	for (uint32_t id = 1; id <= SANDBOXES_MAX; id++) {
+		struct daemon_sandbox *d = p->daemon->sandboxes[id];
 
 		/* One that is just being attached is kept with that. */
 		if (!d || d->watch != p->watch || d->guards ||
-		    d->state != WARD_STANDING || d->text_fd >= 0)
+		    d->state != DAEMON_SANDBOX_STANDING || d->text_fd >= 0)
 			continue;
 		d->guards = true;
 		if (state_keep(d, &err) < 0)
@@ -287,23 +288,24 @@ static void remember(const struct parent *p)
 	}
 }
 
-static int guard(struct ward *d, char *dir, struct err *err)
+static int guard(struct daemon_sandbox *d, char *dir, struct err *err)
 {
-	struct host *h = &d->warden->host;
+	struct host *h = &d->daemon->host;
 	struct parent *p = parent_new(d, dir, err);
 	int r;
 
 	if (!p)
 		return err->code;
 	look_at_all(p);
-	for (uint32_t id = 1; id <= WARDS_MAX; id++)
-		if (d->warden->wards[id] && d->warden->wards[id]->watch == p->watch)
-			parent_let_through(d->warden->wards[id]);
+	for (uint32_t id = 1; id <= SANDBOXES_MAX; id++)
+		if (d->daemon->sandboxes[id] &&
+		    d->daemon->sandboxes[id]->watch == p->watch)
+			parent_let_through(d->daemon->sandboxes[id]);
 	r = filter_parents_guard(h->guard, p->id, p->level);
 	if (r < 0)
 		err_sys(err, r, "cannot guard the parent");
 	else if (r > 0)
-		r = load(d->warden, err);
+		r = load(d->daemon, err);
 	if (r < 0)
 		(void)!unlink_parent(p);
 	else
@@ -311,7 +313,7 @@ static int guard(struct ward *d, char *dir, struct err *err)
 	return r;
 }
 
-int parent_guard(struct ward *d, struct err *err)
+int parent_guard(struct daemon_sandbox *d, struct err *err)
 {
 	CLEAN(mem) char *dir = NULL;
 	int r;
@@ -319,7 +321,7 @@ int parent_guard(struct ward *d, struct err *err)
 	/* The root of the hierarchy has everybody below it. */
 	if (!d->dir || d->member.level < 2 || d->unseen)
 		return 0;
-	if (find(d->warden, d->watch)) {
+	if (find(d->daemon, d->watch)) {
 		d->guards = true;
 		parent_let_through(d);
 		return 0;
@@ -330,31 +332,31 @@ int parent_guard(struct ward *d, struct err *err)
 	*strrchr(dir, '/') = '\0';
 	if (!d->guards && !d->spec.guard_parent && has_sibling(dir, d))
 		return 0;
-	r = open_guard(&d->warden->host, err);
+	r = open_guard(&d->daemon->host, err);
 	if (r == 0)
 		r = guard(d, TAKE_PTR(dir), err);
 	d->guards = r == 0;
 	return r;
 }
 
-void parent_let_through(const struct ward *d)
+void parent_let_through(const struct daemon_sandbox *d)
 {
-	struct parent *p = d && d->dir ? find(d->warden, d->watch) : NULL;
+	struct parent *p = d && d->dir ? find(d->daemon, d->watch) : NULL;
 
 	if (p && !d->waiting && !d->again &&
-	    (d->state == WARD_STANDING || d->state == WARD_TESTING))
+	    (d->state == DAEMON_SANDBOX_STANDING || d->state == DAEMON_SANDBOX_TESTING))
 		know(p, d->member.cgroup);
 }
 
-void parent_shut(const struct ward *d, uint64_t cgroup)
+void parent_shut(const struct daemon_sandbox *d, uint64_t cgroup)
 {
-	struct parent *p = find(d->warden, d->watch);
+	struct parent *p = find(d->daemon, d->watch);
 
 	if (p)
 		forget(p, cgroup);
 }
 
-void parent_leave(struct warden *w, int watch)
+void parent_leave(struct daemon *w, int watch)
 {
 	struct parent *p = find(w, watch);
 	struct err err = { 0 };
@@ -367,18 +369,19 @@ void parent_leave(struct warden *w, int watch)
 
 /* What a daemon before us has left is replaced, though it be by nothing: those below
  * such a parent would stay closed. Not before all parents can be seen. */
-void parents_load(struct warden *w)
+void parents_load(struct daemon *w)
 {
 	struct err err = { 0 };
 
-	for (uint32_t id = 1; id <= WARDS_MAX; id++)
-		if (w->wards[id] && w->wards[id]->guards && w->wards[id]->unseen)
+	for (uint32_t id = 1; id <= SANDBOXES_MAX; id++)
+		if (w->sandboxes[id] && w->sandboxes[id]->guards &&
+		    w->sandboxes[id]->unseen)
 			return;
 	if (open_guard(&w->host, &err) < 0 || load(w, &err) < 0)
 		log_error("%s", err.text);
 }
 
-void parents_leave_behind(struct warden *w)
+void parents_leave_behind(struct daemon *w)
 {
 	struct err err = { 0 };
 
@@ -389,7 +392,7 @@ void parents_leave_behind(struct warden *w)
 		log_error("%s", err.text);
 }
 
-void parents_look(struct warden *w)
+void parents_look(struct daemon *w)
 {
 	if (!w->host.guard || filter_parents_stands(w->host.guard))
 		return;

@@ -18,16 +18,16 @@
 
 enum { EVENTS_SIZE = 16 * 1024 };
 
-static const char *name_of(const struct ward *d)
+static const char *name_of(const struct daemon_sandbox *d)
 {
 	return strrchr(d->dir, '/') + 1;
 }
 
 /* -- what is seen ------------------------------------------------------------------- */
 
-static struct ward *ward_of(struct roster_entry *e)
+static struct daemon_sandbox *daemon_sandbox_of(struct index_entry *e)
 {
-	return e ? CONTAINER_OF(e, struct ward, followed) : NULL;
+	return e ? CONTAINER_OF(e, struct daemon_sandbox, followed) : NULL;
 }
 
 static char *key_of(int watch, const char *name)
@@ -37,32 +37,32 @@ static char *key_of(int watch, const char *name)
 	return asprintf(&key, "%d/%s", watch, name) < 0 ? NULL : key;
 }
 
-struct ward *follow_find(const struct warden *w, int watch, const char *name)
+struct daemon_sandbox *follow_find(const struct daemon *w, int watch, const char *name)
 {
 	CLEAN(mem) char *key = key_of(watch, name);
 
-	return key ? ward_of(roster_find(&w->followed, key)) : NULL;
+	return key ? daemon_sandbox_of(index_find(&w->followed, key)) : NULL;
 }
 
-struct ward *follow_next(const struct ward *d)
+struct daemon_sandbox *follow_next(const struct daemon_sandbox *d)
 {
-	return ward_of(roster_next(&d->followed));
+	return daemon_sandbox_of(index_next(&d->followed));
 }
 
 /* The directory itself, or nobody knows which: @watch -1. */
-static void look_at_all(struct warden *w, int watch)
+static void look_at_all(struct daemon *w, int watch)
 {
-	for (uint32_t id = 1; id <= WARDS_MAX; id++) {
-		struct ward *d = w->wards[id];
+	for (uint32_t id = 1; id <= SANDBOXES_MAX; id++) {
+		struct daemon_sandbox *d = w->sandboxes[id];
 
 		if (d && d->dir && (watch < 0 || d->watch == watch))
 			follow_look(d);
 	}
 }
 
-static void look_at(struct warden *w, int watch, const char *name)
+static void look_at(struct daemon *w, int watch, const char *name)
 {
-	struct ward *d, *next;
+	struct daemon_sandbox *d, *next;
 
 	for (d = follow_find(w, watch, name); d; d = next) {
 		next = follow_next(d);
@@ -70,7 +70,7 @@ static void look_at(struct warden *w, int watch, const char *name)
 	}
 }
 
-static void on_event(struct warden *w, const struct inotify_event *e)
+static void on_event(struct daemon *w, const struct inotify_event *e)
 {
 	if (e->mask & IN_Q_OVERFLOW) {
 		look_at_all(w, -1);
@@ -88,7 +88,7 @@ static void on_event(struct warden *w, const struct inotify_event *e)
 static void on_ready(struct loop_source *source, uint32_t events)
 {
 	struct host *h = CONTAINER_OF(source, struct host, inotify);
-	struct warden *w = CONTAINER_OF(h, struct warden, host);
+	struct daemon *w = CONTAINER_OF(h, struct daemon, host);
 	_Alignas(struct inotify_event) char buf[EVENTS_SIZE];
 	ssize_t size;
 
@@ -103,7 +103,7 @@ static void on_ready(struct loop_source *source, uint32_t events)
 
 /* -- watches ------------------------------------------------------------------------ */
 
-static int open_inotify(struct warden *w)
+static int open_inotify(struct daemon *w)
 {
 	struct host *h = &w->host;
 	int r;
@@ -114,7 +114,7 @@ static int open_inotify(struct warden *w)
 	if (h->inotify.fd < 0)
 		return -errno;
 	h->inotify.on_ready = on_ready;
-	r = loop_add(w->keeper.loop, &h->inotify, EPOLLIN);
+	r = loop_add(w->supervisor.loop, &h->inotify, EPOLLIN);
 	if (r < 0) {
 		close(h->inotify.fd);
 		h->inotify.fd = -1;
@@ -124,22 +124,22 @@ static int open_inotify(struct warden *w)
 
 /* A directory that is watched, and how many follow what is below it. */
 struct watched {
-	struct roster_entry entry;
+	struct index_entry entry;
 	char key[12]; /* the watch */
 	size_t users;
 };
 
-static struct watched *find_watched(const struct warden *w, int watch)
+static struct watched *find_watched(const struct daemon *w, int watch)
 {
-	struct roster_entry *e;
+	struct index_entry *e;
 	char key[12];
 
 	snprintf(key, sizeof(key), "%d", watch);
-	e = roster_find(&w->watches, key);
+	e = index_find(&w->watches, key);
 	return e ? CONTAINER_OF(e, struct watched, entry) : NULL;
 }
 
-static int use_watch(struct warden *w, int watch)
+static int use_watch(struct daemon *w, int watch)
 {
 	struct watched *used = find_watched(w, watch);
 
@@ -148,7 +148,7 @@ static int use_watch(struct warden *w, int watch)
 		if (!used)
 			return -ENOMEM;
 		snprintf(used->key, sizeof(used->key), "%d", watch);
-		if (roster_add(&w->watches, &used->entry, used->key) < 0) {
+		if (index_add(&w->watches, &used->entry, used->key) < 0) {
 			free(used);
 			return -ENOMEM;
 		}
@@ -158,22 +158,22 @@ static int use_watch(struct warden *w, int watch)
 }
 
 /* Return: nobody uses it any more. */
-static bool leave_watch(struct warden *w, int watch)
+static bool leave_watch(struct daemon *w, int watch)
 {
 	struct watched *used = find_watched(w, watch);
 
 	if (!used || --used->users > 0)
 		return !used;
-	roster_remove(&w->watches, &used->entry);
+	index_remove(&w->watches, &used->entry);
 	free(used);
 	return true;
 }
 
-static int follow(struct ward *d, const char *above)
+static int follow(struct daemon_sandbox *d, const char *above)
 {
 	const uint32_t mask = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO |
 			      IN_DELETE_SELF | IN_ONLYDIR;
-	struct warden *w = d->warden;
+	struct daemon *w = d->daemon;
 	int watch = inotify_add_watch(w->host.inotify.fd, above, mask);
 	int r = watch < 0 ? -errno : use_watch(w, watch);
 
@@ -181,14 +181,14 @@ static int follow(struct ward *d, const char *above)
 		return r;
 	d->watch = watch;
 	d->follow_key = key_of(watch, name_of(d));
-	return d->follow_key ? roster_add(&w->followed, &d->followed, d->follow_key)
+	return d->follow_key ? index_add(&w->followed, &d->followed, d->follow_key)
 			     : -ENOMEM;
 }
 
-int follow_start(struct ward *d, struct err *err)
+int follow_start(struct daemon_sandbox *d, struct err *err)
 {
 	CLEAN(mem) char *above = strdup(d->dir);
-	int r = above ? open_inotify(d->warden) : -ENOMEM;
+	int r = above ? open_inotify(d->daemon) : -ENOMEM;
 
 	if (r == 0) {
 		*strrchr(above, '/') = '\0';
@@ -201,13 +201,13 @@ int follow_start(struct ward *d, struct err *err)
 }
 
 /* Several may have the same directory above them. */
-void follow_stop(struct ward *d)
+void follow_stop(struct daemon_sandbox *d)
 {
-	struct warden *w = d->warden;
+	struct daemon *w = d->daemon;
 	int watch = d->watch;
 
 	d->watch = -1;
-	roster_remove(&w->followed, &d->followed);
+	index_remove(&w->followed, &d->followed);
 	free(d->follow_key);
 	d->follow_key = NULL;
 	if (watch < 0)
@@ -223,7 +223,7 @@ void follow_stop(struct ward *d)
 
 /* -- what comes of it --------------------------------------------------------------- */
 
-static void on_gone(struct ward *d)
+static void on_gone(struct daemon_sandbox *d)
 {
 	struct ipc_message m = { .type = IPC_GONE, .sandbox = d->id };
 
@@ -231,47 +231,47 @@ static void on_gone(struct ward *d)
 		d->waiting = true;
 		host_tell(d, "its cgroup is gone: waiting for it");
 	}
-	if (!host_is_parent_gone(d) || d->state != WARD_STANDING)
+	if (!host_is_parent_gone(d) || d->state != DAEMON_SANDBOX_STANDING)
 		return;
 	log_warning("sandbox '%s' is gone: so is what was above its cgroup",
 		    d->spec.name);
 	snprintf(m.text, sizeof(m.text), "its cgroup is gone");
 	state_forget(d);
-	warden_tell_control(d->warden, &m, NULL);
-	ward_detach(d, false);
+	daemon_tell_control(d->daemon, &m, NULL);
+	daemon_sandbox_detach(d, false);
 }
 
 /* It is guarded all the same: nothing else would be better. */
-static void check_again(const struct ward *d)
+static void check_again(const struct daemon_sandbox *d)
 {
 	CLEAN(mem) struct cgroup *c = malloc(sizeof(*c));
 	struct err err = { 0 };
 
-	if (c && cgroup_find(d->warden->host.hierarchy, d->spec.where, c, &err) == 0 &&
-	    cgroup_check(c, d->warden->home, &err) < 0)
+	if (c && cgroup_find(d->daemon->host.hierarchy, d->spec.where, c, &err) == 0 &&
+	    cgroup_check(c, d->daemon->home, &err) < 0)
 		log_warning("sandbox '%s': %s", d->spec.name, err.text);
 }
 
-static void on_another(struct ward *d, uint64_t id)
+static void on_another(struct daemon_sandbox *d, uint64_t id)
 {
 	d->waiting = false;
 	d->fresh = true;
 	parent_shut(d, d->member.cgroup);
 	d->member.cgroup = id;
-	ward_enter_again(d);
+	daemon_sandbox_enter_again(d);
 	host_tell(d, "its cgroup was made again");
 	check_again(d);
 }
 
 /* What isn't seen isn't gone: its rules stay, for the id that it had. */
-static void on_unseen(struct ward *d)
+static void on_unseen(struct daemon_sandbox *d)
 {
 	if (!d->unseen)
 		host_tell(d, "whether its cgroup is gone can't be seen");
 	d->unseen = true;
 }
 
-static void on_seen(struct ward *d)
+static void on_seen(struct daemon_sandbox *d)
 {
 	struct err err = { 0 };
 
@@ -279,18 +279,18 @@ static void on_seen(struct ward *d)
 		return;
 	d->unseen = false;
 	host_tell(d, "its cgroup is seen again");
-	if (d->guards && d->state == WARD_STANDING && parent_guard(d, &err) < 0)
+	if (d->guards && d->state == DAEMON_SANDBOX_STANDING && parent_guard(d, &err) < 0)
 		log_warning("sandbox '%s': %s", d->spec.name, err.text);
-	parents_load(d->warden);
+	parents_load(d->daemon);
 }
 
-void follow_look(struct ward *d)
+void follow_look(struct daemon_sandbox *d)
 {
 	struct err ignored = { 0 };
 	uint64_t id;
 	int r = 0;
 
-	if (d->state == WARD_ENDING || d->state == WARD_LEFT)
+	if (d->state == DAEMON_SANDBOX_ENDING || d->state == DAEMON_SANDBOX_LEFT)
 		return;
 	if (d->watch < 0)
 		r = host_follow(d, &ignored);

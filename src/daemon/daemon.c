@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /* HOW IT WORKS
  *
- *     warden ──fork──> engine            holds every sandbox
+ *     daemon ──fork──> engine            holds every sandbox
  *        ├──exec──> weir-control daemon  HTTP on the unix socket
- *        └──fork──> porter ──fork──> for moments: a child in a sandbox's namespace
+ *        └──fork──> spawner ──fork──> for moments: a child in a sandbox's namespace
  *
- * The keeper's ways (sidecar/sidecar.c) are the warden's: children that end are started
- * again, control is answered after the kernel has what it asked for, no rule is removed
- * but by a detach that was asked for. What the keeper holds once, the warden holds for
- * each sandbox. More engines have a warden each: see warden_engines.c. */
+ * The supervisor's ways (sidecar/sidecar.c) are the daemon's: children that end are
+ * started again, control is answered after the kernel has what it asked for, no rule is
+ * removed but by a detach that was asked for. What the supervisor holds once, the daemon
+ * holds for each sandbox. More engines have a daemon each: see daemon_engines.c. */
 #include "daemon/daemon.h"
 
 #include <assert.h>
@@ -30,10 +30,10 @@
 #include "supervisor/program.h"
 #include "sys/cgroup.h"
 
-enum warden_status {
-	WARDEN_OK = 0,
-	WARDEN_FAILED = 1,
-	WARDEN_BAD_INPUT = 2,
+enum daemon_status {
+	DAEMON_OK = 0,
+	DAEMON_FAILED = 1,
+	DAEMON_BAD_INPUT = 2,
 };
 
 static_assert((int)CLI_DAEMON_ENGINES_MAX == (int)IPC_ENGINES_MAX,
@@ -63,17 +63,18 @@ static void notify(const char *text)
 
 static void on_watchdog(struct loop_timer *t)
 {
-	struct warden *w = CONTAINER_OF(t, struct warden, watchdog);
+	struct daemon *w = CONTAINER_OF(t, struct daemon, watchdog);
 
 	/* Whoever is stuck in front of an engine that doesn't come is started anew. */
-	if (engines_alive(w) && w->keeper.stands && keeper_engine_is_alive(&w->keeper))
+	if (engines_alive(w) && w->supervisor.stands &&
+	    supervisor_engine_is_alive(&w->supervisor))
 		notify("WATCHDOG=1");
-	if (loop_timer_start(w->keeper.loop, t,
-			     loop_now_ms(w->keeper.loop) + w->watchdog_ms) < 0)
-		loop_stop(w->keeper.loop);
+	if (loop_timer_start(w->supervisor.loop, t,
+			     loop_now_ms(w->supervisor.loop) + w->watchdog_ms) < 0)
+		loop_stop(w->supervisor.loop);
 }
 
-static int start_watchdog(struct warden *w)
+static int start_watchdog(struct daemon *w)
 {
 	const char *text = getenv("WATCHDOG_USEC");
 	uint32_t usec;
@@ -82,25 +83,25 @@ static int start_watchdog(struct warden *w)
 		return 0;
 	w->watchdog_ms = usec / 2000;
 	w->watchdog.on_fire = on_watchdog;
-	return loop_timer_start(w->keeper.loop, &w->watchdog,
-				loop_now_ms(w->keeper.loop) + w->watchdog_ms);
+	return loop_timer_start(w->supervisor.loop, &w->watchdog,
+				loop_now_ms(w->supervisor.loop) + w->watchdog_ms);
 }
 
 /* -- the engine --------------------------------------------------------------------- */
 
-struct shared_config warden_engine_config(const struct warden *w, int channel)
+struct shared_config daemon_engine_config(const struct daemon *w, int channel)
 {
-	const struct sidecar_spec *s = w->keeper.spec;
+	const struct sidecar_spec *s = w->supervisor.spec;
 	struct shared_config c = {
-		.keeper_fd = channel,
+		.supervisor_fd = channel,
 		.many = true,
 		.plan_fd = -1,
-		.image_fd = -1,
+		.snapshot_fd = -1,
 		.enforce = ENFORCED_FILTER,
 		.filter = {
 			.relay = true,
-			.dns_port = KEEPER_DNS_PORT,
-			.relay_port = KEEPER_RELAY_PORT,
+			.dns_port = SUPERVISOR_DNS_PORT,
+			.relay_port = SUPERVISOR_RELAY_PORT,
 		},
 		.upstreams = s->upstreams,
 		.upstream_count = s->upstream_count,
@@ -112,23 +113,23 @@ struct shared_config warden_engine_config(const struct warden *w, int channel)
 	return c;
 }
 
-void warden_on_engine(struct warden *w, struct ipc_message *m)
+void daemon_on_engine(struct daemon *w, struct ipc_message *m)
 {
 	if (m->type == IPC_READY) {
 		w->engine_ready = true;
-		ward_give_next(w);
+		attach_queue_next(w);
 	} else if (m->type == IPC_HOST_STANDS) {
 		host_on_engine(w, m);
-		ward_give_next(w);
+		attach_queue_next(w);
 	} else if (m->type == IPC_FAILED) {
 		ipc_tame(m->text, sizeof(m->text));
 		log_error("the engine cannot go on: %s", m->text);
 	} else {
-		ward_on_engine(w, m);
+		daemon_sandbox_on_engine(w, m);
 	}
 }
 
-void warden_lacks(struct warden *w, const char *name, const char *why)
+void daemon_lacks(struct daemon *w, const char *name, const char *why)
 {
 	w->lacks = true;
 	snprintf(w->lacking, sizeof(w->lacking),
@@ -136,7 +137,7 @@ void warden_lacks(struct warden *w, const char *name, const char *why)
 		 why);
 }
 
-void warden_tell_lacking(struct warden *w)
+void daemon_tell_lacking(struct daemon *w)
 {
 	const char *text = w->host.state == HOST_FAILED
 				   ? "the filter of the host's sandboxes can't be "
@@ -144,112 +145,113 @@ void warden_tell_lacking(struct warden *w)
 			   : w->lacks ? w->lacking
 				      : "";
 
-	if (strcmp(w->keeper.reason, text) == 0)
+	if (strcmp(w->supervisor.reason, text) == 0)
 		return;
-	snprintf(w->keeper.reason, sizeof(w->keeper.reason), "%s", text);
-	keeper_tell_standing(&w->keeper);
+	snprintf(w->supervisor.reason, sizeof(w->supervisor.reason), "%s", text);
+	supervisor_tell_standing(&w->supervisor);
 }
 
-void warden_on_all_given(struct warden *w)
+void daemon_on_all_given(struct daemon *w)
 {
 	struct err err = { 0 };
 
-	w->keeper.stands = true;
-	if (w->engine == 0 && keeper_listen(&w->keeper.held, &err) < 0) {
+	w->supervisor.stands = true;
+	if (w->engine == 0 && supervisor_listen(&w->supervisor.held, &err) < 0) {
 		log_error("%s", err.text);
-		w->keeper.status = WARDEN_FAILED;
-		loop_stop(w->keeper.loop);
+		w->supervisor.status = DAEMON_FAILED;
+		loop_stop(w->supervisor.loop);
 		return;
 	}
 	if (w->engine == 0) {
 		parents_leave_behind(w);
-		warden_tell_ready(w);
+		daemon_tell_ready(w);
 	} else {
 		engines_tell_first(w);
 	}
-	keeper_introduce(&w->keeper);
+	supervisor_introduce(&w->supervisor);
 }
 
-void warden_tell_ready(struct warden *w)
+void daemon_tell_ready(struct daemon *w)
 {
-	if (w->told_ready || !w->keeper.stands || !engines_stand(w))
+	if (w->told_ready || !w->supervisor.stands || !engines_stand(w))
 		return;
 	notify("READY=1");
 	w->told_ready = true;
 }
 
 /* Its successor gets everything that stood or was on its way. */
-void warden_on_engine_end(struct warden *w)
+void daemon_on_engine_end(struct daemon *w)
 {
 	w->engine_ready = false;
 	w->giving = 0;
 	host_on_engine_end(w);
-	for (uint32_t id = 1; id <= WARDS_MAX; id++) {
-		struct ward *d = w->wards[id];
+	for (uint32_t id = 1; id <= SANDBOXES_MAX; id++) {
+		struct daemon_sandbox *d = w->sandboxes[id];
 
 		if (d)
-			ward_on_engine_end(d);
+			daemon_sandbox_on_engine_end(d);
 	}
 }
 
 /* -- control ------------------------------------------------------------------------ */
 
-void warden_tell_control(struct warden *w, const struct ipc_message *m, const int *fd)
+void daemon_tell_control(struct daemon *w, const struct ipc_message *m, const int *fd)
 {
-	int channel = w->keeper.control.source.fd;
+	int channel = w->supervisor.control.source.fd;
 
 	/* Whoever doesn't read is about to be replaced. */
 	if (channel >= 0)
 		(void)!ipc_send(channel, m, fd, fd ? 1 : 0);
 }
 
-static void refuse(struct warden *w, enum ipc_type type, uint32_t sandbox,
+static void refuse(struct daemon *w, enum ipc_type type, uint32_t sandbox,
 		   const char *text)
 {
 	struct ipc_message m = { .type = type, .sandbox = sandbox };
 
 	snprintf(m.text, sizeof(m.text), "%s", text);
-	warden_tell_control(w, &m, NULL);
+	daemon_tell_control(w, &m, NULL);
 }
 
-static void on_attach(struct warden *w, const struct ipc_message *m, int *fds)
+static void on_attach(struct daemon *w, const struct ipc_message *m, int *fds)
 {
-	struct ward given = {
-		.spec = m->ward,
+	struct daemon_sandbox given = {
+		.spec = m->attached,
 		.asked = true,
-		.ns_dev = m->ward.ns_dev,
-		.ns_ino = m->ward.ns_ino,
+		.ns_dev = m->attached.ns_dev,
+		.ns_ino = m->attached.ns_ino,
 	};
 	struct err err = { 0 };
 	int r;
 
-	given.spec.name[IPC_WARD_NAME_MAX] = '\0';
-	given.spec.where[IPC_WARD_WHERE_MAX] = '\0';
-	r = ward_user(&given.spec, &err);
+	given.spec.name[IPC_SANDBOX_NAME_MAX] = '\0';
+	given.spec.where[IPC_SANDBOX_WHERE_MAX] = '\0';
+	r = daemon_sandbox_user(&given.spec, &err);
 	if (r == 0)
-		r = ward_attach(w, &given, TAKE_FD(fds[0]), TAKE_FD(fds[1]), &err);
+		r = daemon_sandbox_attach(w, &given, TAKE_FD(fds[0]), TAKE_FD(fds[1]),
+					  &err);
 	if (r < 0)
 		refuse(w, r == -EMFILE ? IPC_FULL : IPC_REFUSED, 0, err.text);
 }
 
-static void on_who(struct warden *w, const struct ipc_message *m)
+static void on_who(struct daemon *w, const struct ipc_message *m)
 {
 	struct ipc_message found = { .type = IPC_WHO };
-	struct ward d = { .warden = w, .spec = m->ward };
+	struct daemon_sandbox d = { .daemon = w, .spec = m->attached };
 	struct err err = { 0 };
 	CLEAN(fd) int ns = -1;
 
-	d.spec.name[IPC_WARD_NAME_MAX] = '\0';
-	d.spec.where[IPC_WARD_WHERE_MAX] = '\0';
-	if (ward_check(&d.spec, &err) < 0 || inside_find(&d, &ns, &err) < 0) {
+	d.spec.name[IPC_SANDBOX_NAME_MAX] = '\0';
+	d.spec.where[IPC_SANDBOX_WHERE_MAX] = '\0';
+	if (daemon_sandbox_check(&d.spec, &err) < 0 || inside_find(&d, &ns, &err) < 0) {
 		refuse(w, IPC_REFUSED, 0, err.text);
 		return;
 	}
-	found.ward = ward_as_told(&d);
-	warden_tell_control(w, &found, NULL);
+	found.attached = daemon_sandbox_as_told(&d);
+	daemon_tell_control(w, &found, NULL);
 }
 
-static void on_more(struct warden *w)
+static void on_more(struct daemon *w)
 {
 	const struct ipc_message more = { .type = IPC_MORE };
 	struct err err = { 0 };
@@ -257,30 +259,30 @@ static void on_more(struct warden *w)
 	if (engines_more(w, &err) < 0)
 		refuse(w, IPC_REFUSED, 0, err.text);
 	else
-		warden_tell_control(w, &more, NULL);
+		daemon_tell_control(w, &more, NULL);
 }
 
-static void on_again(struct warden *w, const struct ipc_message *m)
+static void on_again(struct daemon *w, const struct ipc_message *m)
 {
-	struct ward *d = ward_find(w, m->sandbox);
-	struct ipc_ward spec = m->ward;
+	struct daemon_sandbox *d = daemon_sandbox_find(w, m->sandbox);
+	struct ipc_sandbox spec = m->attached;
 	struct err err = { 0 };
 
-	spec.name[IPC_WARD_NAME_MAX] = '\0';
-	spec.where[IPC_WARD_WHERE_MAX] = '\0';
+	spec.name[IPC_SANDBOX_NAME_MAX] = '\0';
+	spec.where[IPC_SANDBOX_WHERE_MAX] = '\0';
 	if (!d)
 		err_set(&err, -ENOENT, "there is no such sandbox");
-	else if (ward_user(&spec, &err) == 0)
+	else if (daemon_sandbox_user(&spec, &err) == 0)
 		(void)!host_again(d, &spec, &err);
 	if (err.code < 0)
 		refuse(w, IPC_REFUSED, m->sandbox, err.text);
 }
 
-static void on_detach(struct warden *w, uint32_t sandbox)
+static void on_detach(struct daemon *w, uint32_t sandbox)
 {
-	struct ward *d = ward_find(w, sandbox);
+	struct daemon_sandbox *d = daemon_sandbox_find(w, sandbox);
 
-	if (!d || d->state != WARD_STANDING || !w->engine_ready) {
+	if (!d || d->state != DAEMON_SANDBOX_STANDING || !w->engine_ready) {
 		refuse(w, IPC_DETACHED, sandbox,
 		       d ? "it is just being changed, or the engine is being started"
 			 : "there is no such sandbox");
@@ -288,51 +290,52 @@ static void on_detach(struct warden *w, uint32_t sandbox)
 	}
 	state_forget(d);
 	d->asked = true;
-	ward_detach(d, false);
+	daemon_sandbox_detach(d, false);
 }
 
-static bool is_listed(const struct ward *d)
+static bool is_listed(const struct daemon_sandbox *d)
 {
-	return d && !d->asked && d->state != WARD_ENDING && d->state != WARD_LEFT;
+	return d && !d->asked && d->state != DAEMON_SANDBOX_ENDING &&
+	       d->state != DAEMON_SANDBOX_LEFT;
 }
 
-static void on_list(struct warden *w, uint32_t after)
+static void on_list(struct daemon *w, uint32_t after)
 {
 	struct ipc_message m = { .type = IPC_LISTED };
-	const struct ward *d = NULL;
+	const struct daemon_sandbox *d = NULL;
 	CLEAN(fd) int text = -1;
 
 	/* Those on their way are told of when they stand. */
-	while (after < WARDS_MAX && !is_listed(d))
-		d = w->wards[++after];
+	while (after < SANDBOXES_MAX && !is_listed(d))
+		d = w->sandboxes[++after];
 	if (!is_listed(d)) {
-		warden_tell_control(w, &m, NULL);
+		daemon_tell_control(w, &m, NULL);
 		return;
 	}
 	m.sandbox = d->id;
-	m.ward = ward_as_told(d);
+	m.attached = daemon_sandbox_as_told(d);
 	text = state_text(d);
 	if (text < 0)
 		log_error("cannot read the policy of '%s': %s", d->spec.name,
 			  strerror(-text));
-	warden_tell_control(w, &m, text < 0 ? NULL : &text);
+	daemon_tell_control(w, &m, text < 0 ? NULL : &text);
 }
 
-static void on_look(struct warden *w, uint32_t sandbox)
+static void on_look(struct daemon *w, uint32_t sandbox)
 {
-	const struct ward *d = ward_find(w, sandbox);
+	const struct daemon_sandbox *d = daemon_sandbox_find(w, sandbox);
 	struct ipc_message m = { .type = IPC_LOOKED, .sandbox = sandbox };
 
-	if (d && d->state == WARD_STANDING)
-		m.look = d->spec.kind == GUARDED_HOST ? host_look(d) : inside_look(d);
+	if (d && d->state == DAEMON_SANDBOX_STANDING)
+		m.look = d->spec.kind == ATTACH_HOST ? host_look(d) : inside_look(d);
 	if (d)
 		m.look.unseen = d->unseen;
-	warden_tell_control(w, &m, NULL);
+	daemon_tell_control(w, &m, NULL);
 }
 
-static void on_stop(struct warden *w, uint32_t sandbox)
+static void on_stop(struct daemon *w, uint32_t sandbox)
 {
-	const struct ward *d = ward_find(w, sandbox);
+	const struct daemon_sandbox *d = daemon_sandbox_find(w, sandbox);
 	struct err err = { 0 };
 
 	if (!d || !d->dir)
@@ -344,23 +347,23 @@ static void on_stop(struct warden *w, uint32_t sandbox)
 			    d->spec.name);
 }
 
-static void on_keep(struct warden *w, const struct ipc_message *m, int *fds)
+static void on_keep(struct daemon *w, const struct ipc_message *m, int *fds)
 {
 	const struct ipc_message kept = { .type = IPC_KEPT, .sandbox = m->sandbox };
-	struct ward *d = ward_find(w, m->sandbox);
+	struct daemon_sandbox *d = daemon_sandbox_find(w, m->sandbox);
 	struct err err = { 0 };
 
 	if (!d)
 		err_set(&err, -ENOENT, "there is no such sandbox");
 	else
-		(void)!ward_keep(d, TAKE_FD(fds[0]), TAKE_FD(fds[1]), &err);
+		(void)!daemon_sandbox_keep(d, TAKE_FD(fds[0]), TAKE_FD(fds[1]), &err);
 	if (err.code < 0)
 		refuse(w, IPC_REFUSED, m->sandbox, err.text);
 	else
-		warden_tell_control(w, &kept, NULL);
+		daemon_tell_control(w, &kept, NULL);
 }
 
-void warden_on_control(struct warden *w, const struct ipc_message *m, int *fds,
+void daemon_on_control(struct daemon *w, const struct ipc_message *m, int *fds,
 		       size_t count)
 {
 	if (m->type == IPC_WARD && count == 2)
@@ -375,8 +378,8 @@ void warden_on_control(struct warden *w, const struct ipc_message *m, int *fds,
 		on_list(w, m->sandbox);
 	else if (m->type == IPC_LOOK)
 		on_look(w, m->sandbox);
-	else if (m->type == IPC_WITNESS)
-		warden_start_witness(w);
+	else if (m->type == IPC_SOCKET_OWNER)
+		daemon_start_socket_owner(w);
 	else if (m->type == IPC_STOP)
 		on_stop(w, m->sandbox);
 	else if (m->type == IPC_WHO)
@@ -392,10 +395,10 @@ void warden_on_control(struct warden *w, const struct ipc_message *m, int *fds,
 
 /* -- start -------------------------------------------------------------------------- */
 
-/* What every warden has. */
-static int open_own(struct warden *w, struct err *err)
+/* What every daemon has. */
+static int open_own(struct daemon *w, struct err *err)
 {
-	struct keeper *k = &w->keeper;
+	struct supervisor *k = &w->supervisor;
 	struct rlimit files;
 
 	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
@@ -409,34 +412,35 @@ static int open_own(struct warden *w, struct err *err)
 		       : 0;
 }
 
-static int open_all(struct warden *w, struct err *err)
+static int open_all(struct daemon *w, struct err *err)
 {
-	struct keeper *k = &w->keeper;
+	struct supervisor *k = &w->supervisor;
 	int r = state_open(w, k->spec->run_dir, err);
 
 	if (r == 0)
-		r = warden_open_socket(k->spec->socket, &k->held.http_fd, err);
+		r = daemon_open_socket(k->spec->socket, &k->held.http_fd, err);
 	if (r == 0 && k->spec->http_addr)
-		r = keeper_open_http(k->spec, keeper_has_ipv6(), &k->held.tls_fd, err);
+		r = supervisor_open_http(k->spec, supervisor_has_ipv6(), &k->held.tls_fd,
+					 err);
 	if (r < 0)
 		return r;
-	keeper_open_directories(k->spec);
+	supervisor_open_directories(k->spec);
 	return open_own(w, err);
 }
 
 static int check_right(struct err *err)
 {
 	struct err ignored = { 0 };
-	int r = keeper_check_right(&ignored);
+	int r = supervisor_check_right(&ignored);
 
 	return r < 0 ? err_set(err, r, "CAP_NET_ADMIN is missing: this has to be root")
 		     : 0;
 }
 
-static int start(struct warden *w, struct err *err)
+static int start(struct daemon *w, struct err *err)
 {
-	struct keeper *k = &w->keeper;
-	int r = keeper_prepare(k, err);
+	struct supervisor *k = &w->supervisor;
+	int r = supervisor_prepare(k, err);
 
 	if (r == 0)
 		r = check_right(err);
@@ -450,32 +454,32 @@ static int start(struct warden *w, struct err *err)
 		r = helper_check(PROGRAM_EVENTS, err);
 	/* Before there is anything that it would have to close. */
 	if (r == 0)
-		r = porter_start(&w->porter, err);
+		r = spawner_start(&w->spawner, err);
 	if (r == 0)
 		r = open_all(w, err);
 	if (r < 0)
 		return r;
 	r = engines_start(w, deal_out(w, k->spec->engines), err);
 	if (r == 0)
-		r = keeper_fork_engine(k, err);
+		r = supervisor_fork_engine(k, err);
 	if (r == 0)
-		r = keeper_watch_engine(k);
+		r = supervisor_watch_engine(k);
 	if (r == 0 && (gone_start(w) < 0 || start_watchdog(w) < 0))
 		r = err_set(err, -ENOMEM, "out of memory");
 	if (r < 0)
 		return r;
-	keeper_start_control(k);
+	supervisor_start_control(k);
 	state_restore_first(w);
 	return 0;
 }
 
-static int start_further(struct warden *w, int channel, struct err *err)
+static int start_further(struct daemon *w, int channel, struct err *err)
 {
-	struct keeper *k = &w->keeper;
-	int r = keeper_prepare(k, err);
+	struct supervisor *k = &w->supervisor;
+	int r = supervisor_prepare(k, err);
 
 	if (r == 0)
-		r = porter_start(&w->porter, err);
+		r = spawner_start(&w->spawner, err);
 	if (r == 0)
 		r = state_open(w, k->spec->run_dir, err);
 	if (r == 0)
@@ -483,9 +487,9 @@ static int start_further(struct warden *w, int channel, struct err *err)
 	if (r == 0)
 		r = engines_hear_first(w, channel, err);
 	if (r == 0)
-		r = keeper_fork_engine(k, err);
+		r = supervisor_fork_engine(k, err);
 	if (r == 0)
-		r = keeper_watch_engine(k);
+		r = supervisor_watch_engine(k);
 	if (r == 0 && gone_start(w) < 0)
 		r = err_set(err, -ENOMEM, "out of memory");
 	if (r == 0)
@@ -493,61 +497,61 @@ static int start_further(struct warden *w, int channel, struct err *err)
 	return r;
 }
 
-static struct warden *warden_new(struct sidecar_spec *spec, uint32_t engine)
+static struct daemon *daemon_new(struct sidecar_spec *spec, uint32_t engine)
 {
-	struct warden *w = calloc(1, sizeof(*w));
+	struct daemon *w = calloc(1, sizeof(*w));
 
 	if (!w)
 		return NULL;
-	w->keeper = (struct keeper){
+	w->supervisor = (struct supervisor){
 		.spec = spec,
-		.warden = w,
+		.daemon = w,
 		.engine.name = "the engine",
 		.control.name = "weir-control",
 		.webhook.name = "weir-webhook",
 		.postgres.name = "weir-postgres",
 		.review.name = "weir-review",
 	};
-	keeper_held_init(&w->keeper.held);
+	supervisor_held_init(&w->supervisor.held);
 	w->engine = engine;
 	w->engine_count = 1;
-	w->porter.channel = w->parent.fd = -1;
+	w->spawner.channel = w->parent.fd = -1;
 	host_init(w);
 	give_init(w);
 	return w;
 }
 
-int warden_run_further(struct sidecar_spec *spec, uint32_t number, int channel)
+int daemon_run_further(struct sidecar_spec *spec, uint32_t number, int channel)
 {
-	struct warden *w = warden_new(spec, number);
+	struct daemon *w = daemon_new(spec, number);
 	struct err err = { 0 };
 	int r = w ? start_further(w, channel, &err)
 		  : err_set(&err, -ENOMEM, "out of memory");
 
 	if (r == 0)
-		r = loop_run(w->keeper.loop);
+		r = loop_run(w->supervisor.loop);
 	if (err.code < 0)
 		log_error("%s", err.text);
-	return r < 0 ? WARDEN_FAILED : WARDEN_OK;
+	return r < 0 ? DAEMON_FAILED : DAEMON_OK;
 }
 
-int warden_run(struct sidecar_spec *spec)
+int daemon_run(struct sidecar_spec *spec)
 {
-	struct warden *w = warden_new(spec, 0);
+	struct daemon *w = daemon_new(spec, 0);
 	struct err err = { 0 };
 	int r;
 
 	if (!w) {
 		log_error("out of memory");
-		return WARDEN_FAILED;
+		return DAEMON_FAILED;
 	}
 	r = start(w, &err);
 	if (r < 0) {
 		log_error("%s", err.text);
-		return r == -EINVAL ? WARDEN_BAD_INPUT : WARDEN_FAILED;
+		return r == -EINVAL ? DAEMON_BAD_INPUT : DAEMON_FAILED;
 	}
-	r = loop_run(w->keeper.loop);
+	r = loop_run(w->supervisor.loop);
 	notify("STOPPING=1");
 	(void)!unlink(spec->socket);
-	return r < 0 ? WARDEN_FAILED : w->keeper.status;
+	return r < 0 ? DAEMON_FAILED : w->supervisor.status;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* HOW IT WORKS
- * Each network namespace takes descriptors of the warden's and of its engine's. What both
+ * Each network namespace takes descriptors of the daemon's and of its engine's. What both
  * may have (RLIMIT_NOFILE) is never used up by them: a quarter is for connections. So a
  * namespace is told that there is no room before anything of it is opened, and may go to
  * another engine; sandboxes of the host's own, which have none, may use what is left. */
@@ -31,13 +31,13 @@ static rlim_t room(bool restarted, const struct rlimit *files)
 	return restarted ? files->rlim_cur / 5 * 4 : files->rlim_cur / 4 * 3;
 }
 
-int room_check(const struct ward *d, struct err *err)
+int room_check(const struct daemon_sandbox *d, struct err *err)
 {
-	const struct warden *w = d->warden;
+	const struct daemon *w = d->daemon;
 	size_t used = w->fds_held + w->plan_count;
 	struct rlimit files;
 
-	if (d->spec.kind != GUARDED_NETNS || getrlimit(RLIMIT_NOFILE, &files) < 0 ||
+	if (d->spec.kind != ATTACH_NETNS || getrlimit(RLIMIT_NOFILE, &files) < 0 ||
 	    used + FDS_NEXT <= room(d->restarted, &files))
 		return 0;
 	return refuse(used, &files, err);
@@ -54,7 +54,7 @@ void room_namespaces(size_t *ret_least, size_t *ret_most)
 	*ret_most = MAX(fds / FDS_NAMESPACE, (size_t)1);
 }
 
-size_t room_fds_of(const struct ward *d)
+size_t room_fds_of(const struct daemon_sandbox *d)
 {
 	size_t count = (size_t)(d->route_fd >= 0) + (size_t)(d->process.fd >= 0);
 
@@ -65,16 +65,16 @@ size_t room_fds_of(const struct ward *d)
 
 /* New descriptors get the lowest numbers that are free: as many as the highest of these
  * says are in use, or nearly. */
-static int highest_fd(const struct ward *d)
+static int highest_fd(const struct daemon_sandbox *d)
 {
-	int highest = MAX(ward_plan_fd(d->plan), d->route_fd);
+	int highest = MAX(daemon_plan_fd(d->plan), d->route_fd);
 
 	for (size_t i = 0; i < SANDBOX_FD_COUNT; i++)
 		highest = MAX(highest, d->fds.fd[i]);
 	return highest;
 }
 
-int room_check_opened(const struct ward *d, struct err *err)
+int room_check_opened(const struct daemon_sandbox *d, struct err *err)
 {
 	size_t used = (size_t)highest_fd(d) + 1;
 	struct rlimit files;

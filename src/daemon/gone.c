@@ -29,7 +29,7 @@ pid_t gone_pid_of(const char *where)
 }
 
 /* Also if that can't be seen. */
-static bool is_where_it_was(const struct ward *d)
+static bool is_where_it_was(const struct daemon_sandbox *d)
 {
 	struct stat st;
 
@@ -65,7 +65,7 @@ static int find_inhabitant(struct search *s)
 
 /* Does any thread live in there? When that can't be seen: yes. A child in there says what
  * tells its namespace from others without any right over the processes in it. */
-static bool is_inhabited(struct ward *d)
+static bool is_inhabited(struct daemon_sandbox *d)
 {
 	struct search s = { .net = { .dev = d->ns_dev, .ino = d->ns_ino } };
 	int r = find_inhabitant(&s);
@@ -82,24 +82,24 @@ static bool is_inhabited(struct ward *d)
 	return r != 0;
 }
 
-static void look(struct ward *d)
+static void look(struct daemon_sandbox *d)
 {
 	struct ipc_message m = { .type = IPC_GONE, .sandbox = d->id };
 
-	if (d->state != WARD_STANDING ||
+	if (d->state != DAEMON_SANDBOX_STANDING ||
 	    (gone_pid_of(d->spec.where) == 0 && is_where_it_was(d)) || is_inhabited(d))
 		return;
 	log_warning("sandbox '%s' is gone: nobody lives in its network namespace",
 		    d->spec.name);
 	snprintf(m.text, sizeof(m.text), "its network namespace is gone");
-	warden_tell_control(d->warden, &m, NULL);
+	daemon_tell_control(d->daemon, &m, NULL);
 	state_forget(d);
-	ward_detach(d, true);
+	daemon_sandbox_detach(d, true);
 }
 
 static void on_process_end(struct loop_source *source, uint32_t events)
 {
-	struct ward *d = CONTAINER_OF(source, struct ward, process);
+	struct daemon_sandbox *d = CONTAINER_OF(source, struct daemon_sandbox, process);
 
 	/* From now on the timer looks whether others live there. */
 	gone_unwatch(d);
@@ -107,48 +107,48 @@ static void on_process_end(struct loop_source *source, uint32_t events)
 }
 
 /* Its cgroup was left closed, and is gone: no other one gets that id. */
-static bool is_over(const struct ward *d)
+static bool is_over(const struct daemon_sandbox *d)
 {
 	uint64_t id = d->member.cgroup;
 
-	if (d->state != WARD_LEFT || !d->dir || !d->warden->engine_ready)
+	if (d->state != DAEMON_SANDBOX_LEFT || !d->dir || !d->daemon->engine_ready)
 		return false;
 	return host_cgroup_id(d, &id) == -ENOENT || id != d->member.cgroup;
 }
 
-static void look_at(struct ward *d)
+static void look_at(struct daemon_sandbox *d)
 {
 	if (is_over(d))
-		ward_detach(d, false);
+		daemon_sandbox_detach(d, false);
 	else if (d->dir)
 		follow_look(d);
-	else if (d->spec.kind == GUARDED_NETNS && d->process.fd < 0)
+	else if (d->spec.kind == ATTACH_NETNS && d->process.fd < 0)
 		look(d);
 }
 
 static void on_look(struct loop_timer *t)
 {
-	struct warden *w = CONTAINER_OF(t, struct warden, look);
+	struct daemon *w = CONTAINER_OF(t, struct daemon, look);
 
-	for (uint32_t id = 1; id <= WARDS_MAX; id++)
-		if (w->wards[id])
-			look_at(w->wards[id]);
+	for (uint32_t id = 1; id <= SANDBOXES_MAX; id++)
+		if (w->sandboxes[id])
+			look_at(w->sandboxes[id]);
 	host_try_again(w);
 	parents_look(w);
 	if (w->lacks && ++w->looks % RESTORE_EVERY == 0)
 		state_restore(w);
 	if (gone_start(w) < 0)
-		loop_stop(w->keeper.loop);
+		loop_stop(w->supervisor.loop);
 }
 
-int gone_start(struct warden *w)
+int gone_start(struct daemon *w)
 {
 	w->look.on_fire = on_look;
-	return loop_timer_start(w->keeper.loop, &w->look,
-				loop_now_ms(w->keeper.loop) + LOOK_EVERY_MS);
+	return loop_timer_start(w->supervisor.loop, &w->look,
+				loop_now_ms(w->supervisor.loop) + LOOK_EVERY_MS);
 }
 
-int gone_watch(struct ward *d, struct err *err)
+int gone_watch(struct daemon_sandbox *d, struct err *err)
 {
 	pid_t pid = gone_pid_of(d->spec.where);
 	int r;
@@ -159,15 +159,15 @@ int gone_watch(struct ward *d, struct err *err)
 	d->process.fd = (int)syscall(SYS_pidfd_open, pid, 0);
 	if (d->process.fd < 0)
 		return err_sys(err, -errno, "cannot watch process %d", (int)pid);
-	r = loop_add(d->warden->keeper.loop, &d->process, EPOLLIN);
+	r = loop_add(d->daemon->supervisor.loop, &d->process, EPOLLIN);
 	return r < 0 ? err_sys(err, r, "cannot watch process %d", (int)pid) : 0;
 }
 
-void gone_unwatch(struct ward *d)
+void gone_unwatch(struct daemon_sandbox *d)
 {
 	if (d->process.fd < 0)
 		return;
-	loop_remove(d->warden->keeper.loop, &d->process);
+	loop_remove(d->daemon->supervisor.loop, &d->process);
 	close(d->process.fd);
 	d->process.fd = -1;
 }

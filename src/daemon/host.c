@@ -18,7 +18,7 @@
 #include "sys/before.h"
 #include "sys/cgroup.h"
 
-void host_init(struct warden *w)
+void host_init(struct daemon *w)
 {
 	struct host *h = &w->host;
 
@@ -28,9 +28,9 @@ void host_init(struct warden *w)
 
 /* -- what is served ----------------------------------------------------------------- */
 
-static int open_host(struct warden *w, struct err *err)
+static int open_host(struct daemon *w, struct err *err)
 {
-	const struct sandbox_ports ports = { KEEPER_DNS_PORT, KEEPER_RELAY_PORT };
+	const struct sandbox_ports ports = { SUPERVISOR_DNS_PORT, SUPERVISOR_RELAY_PORT };
 	struct host *h = &w->host;
 	int r;
 
@@ -38,7 +38,7 @@ static int open_host(struct warden *w, struct err *err)
 		return 0;
 	r = sandbox_netlink_open(&h->conntrack_fd, err);
 	if (r == 0)
-		r = sandbox_fds_open(&h->fds, &ports, keeper_has_ipv6(), err);
+		r = sandbox_fds_open(&h->fds, &ports, supervisor_has_ipv6(), err);
 	if (r == 0) {
 		h->state = HOST_OPEN;
 		return 0;
@@ -49,11 +49,12 @@ static int open_host(struct warden *w, struct err *err)
 	return err_context(err, "cannot serve sandboxes of the host");
 }
 
-int host_give(struct warden *w)
+int host_give(struct daemon *w)
 {
 	struct ipc_message m = {
 		.type = IPC_HOST,
-		.host = { .dns_port = KEEPER_DNS_PORT, .relay_port = KEEPER_RELAY_PORT },
+		.host = { .dns_port = SUPERVISOR_DNS_PORT,
+			  .relay_port = SUPERVISOR_RELAY_PORT },
 	};
 	struct host *h = &w->host;
 	int fds[SANDBOX_FD_COUNT + 1];
@@ -69,25 +70,25 @@ int host_give(struct warden *w)
 		fds[count++] = h->fds.fd[i];
 	}
 	fds[count++] = h->conntrack_fd;
-	r = ipc_send(w->keeper.engine.source.fd, &m, fds, count);
+	r = ipc_send(w->supervisor.engine.source.fd, &m, fds, count);
 	if (r == 0)
 		h->state = HOST_GIVEN;
 	return r;
 }
 
-int host_load(struct warden *w)
+int host_load(struct daemon *w)
 {
 	const struct ipc_message m = { .type = IPC_HOST_LOAD };
 	int r = host_give(w);
 
 	if (r == 0)
-		r = ipc_send(w->keeper.engine.source.fd, &m, NULL, 0);
+		r = ipc_send(w->supervisor.engine.source.fd, &m, NULL, 0);
 	if (r == 0)
 		w->host.state = HOST_LOADING;
 	return r;
 }
 
-void host_on_engine(struct warden *w, const struct ipc_message *m)
+void host_on_engine(struct daemon *w, const struct ipc_message *m)
 {
 	struct host *h = &w->host;
 	char text[ERR_TEXT_SIZE];
@@ -100,30 +101,30 @@ void host_on_engine(struct warden *w, const struct ipc_message *m)
 		log_error("the filter of the host's sandboxes can't be installed: %s; "
 			  "what stood before stays",
 			  text);
-		ward_refuse_host(w, text);
+		daemon_sandbox_refuse_host(w, text);
 	} else {
 		parents_load(w);
 	}
-	warden_tell_lacking(w);
+	daemon_tell_lacking(w);
 }
 
-void host_on_engine_end(struct warden *w)
+void host_on_engine_end(struct daemon *w)
 {
 	if (w->host.state > HOST_OPEN)
 		w->host.state = HOST_OPEN;
 }
 
-void host_try_again(struct warden *w)
+void host_try_again(struct daemon *w)
 {
 	if (w->host.state != HOST_FAILED || !w->engine_ready || w->giving != 0)
 		return;
 	w->host.state = HOST_GIVEN;
-	ward_give_next(w);
+	attach_queue_next(w);
 }
 
 /* -- who is meant ------------------------------------------------------------------- */
 
-static int find_user(struct ward *d, struct err *err)
+static int find_user(struct daemon_sandbox *d, struct err *err)
 {
 	uint32_t uid;
 
@@ -149,7 +150,8 @@ static int check_own(const struct cgroup *c, struct err *err)
 }
 
 /* What was guarded before is guarded again, whatever is the matter with it. */
-static int check_cgroup(const struct ward *d, const struct cgroup *c, struct err *err)
+static int check_cgroup(const struct daemon_sandbox *d, const struct cgroup *c,
+			struct err *err)
 {
 	struct err why = { 0 };
 	int r = d->restarted ? 0 : cgroup_can_be_joined(c->path, &why);
@@ -157,7 +159,7 @@ static int check_cgroup(const struct ward *d, const struct cgroup *c, struct err
 	if (r == 0)
 		r = check_own(c, &why);
 	if (r == 0)
-		r = cgroup_check(c, d->warden->home, &why);
+		r = cgroup_check(c, d->daemon->home, &why);
 	if (r == 0)
 		return 0;
 	if (!d->restarted)
@@ -166,7 +168,7 @@ static int check_cgroup(const struct ward *d, const struct cgroup *c, struct err
 	return 0;
 }
 
-static int found_cgroup(struct ward *d, const struct cgroup *c, struct err *err)
+static int found_cgroup(struct daemon_sandbox *d, const struct cgroup *c, struct err *err)
 {
 	if (c->level > FILTER_HOST_LEVEL_MAX)
 		return err_set(err, -EINVAL, "the cgroup is more than %d levels deep",
@@ -205,9 +207,9 @@ static int hold_hierarchy(struct host *h, struct err *err)
 	return 0;
 }
 
-int host_cgroup_id(const struct ward *d, uint64_t *ret)
+int host_cgroup_id(const struct daemon_sandbox *d, uint64_t *ret)
 {
-	const struct host *h = &d->warden->host;
+	const struct host *h = &d->daemon->host;
 	struct stat st;
 
 	if (!h->has_hierarchy)
@@ -221,9 +223,9 @@ int host_cgroup_id(const struct ward *d, uint64_t *ret)
 	return 0;
 }
 
-bool host_is_parent_gone(const struct ward *d)
+bool host_is_parent_gone(const struct daemon_sandbox *d)
 {
-	const struct host *h = &d->warden->host;
+	const struct host *h = &d->daemon->host;
 	CLEAN(mem) char *above = strdup(d->spec.where);
 	uint64_t id;
 
@@ -234,7 +236,7 @@ bool host_is_parent_gone(const struct ward *d)
 }
 
 /* Its rules know it by its id. */
-static int wait_unseen(struct ward *d, const struct err *why)
+static int wait_unseen(struct daemon_sandbox *d, const struct err *why)
 {
 	log_warning("sandbox '%s': %s; its rules stay as they are", d->spec.name,
 		    why->text);
@@ -242,16 +244,16 @@ static int wait_unseen(struct ward *d, const struct err *why)
 	return 0;
 }
 
-int host_follow(struct ward *d, struct err *err)
+int host_follow(struct daemon_sandbox *d, struct err *err)
 {
-	int r = hold_hierarchy(&d->warden->host, err);
+	int r = hold_hierarchy(&d->daemon->host, err);
 
 	return r < 0 ? r : follow_start(d, err);
 }
 
 /* One that was guarded before may be gone, as long as what is above it isn't: it is
  * waited for. If that can't be seen, it is guarded as it was. */
-static int find_again(struct ward *d, struct cgroup *c, struct err *err)
+static int find_again(struct daemon_sandbox *d, struct cgroup *c, struct err *err)
 {
 	struct err why = { 0 };
 	int r = host_follow(d, &why);
@@ -259,7 +261,7 @@ static int find_again(struct ward *d, struct cgroup *c, struct err *err)
 	if (host_is_parent_gone(d))
 		return err_set(err, -ENOENT, "its cgroup is gone");
 	if (r == 0)
-		r = cgroup_find(d->warden->host.hierarchy, d->spec.where, c, &why);
+		r = cgroup_find(d->daemon->host.hierarchy, d->spec.where, c, &why);
 	if (r == -ENOENT) {
 		d->waiting = true;
 		return 0;
@@ -268,7 +270,7 @@ static int find_again(struct ward *d, struct cgroup *c, struct err *err)
 }
 
 /* @c was found where it is mounted; from now on by its name. */
-static int find_first(struct ward *d, struct cgroup *c, struct err *err)
+static int find_first(struct daemon_sandbox *d, struct cgroup *c, struct err *err)
 {
 	const uint64_t id = c->id;
 	int r;
@@ -276,7 +278,7 @@ static int find_first(struct ward *d, struct cgroup *c, struct err *err)
 	/* Whatever happens to it from now on is noticed. */
 	r = follow_start(d, err);
 	if (r == 0)
-		r = cgroup_find(d->warden->host.hierarchy, d->spec.where, c, err);
+		r = cgroup_find(d->daemon->host.hierarchy, d->spec.where, c, err);
 	if (r == 0 && c->id != id)
 		r = err_set(err, -ESTALE, "'%.200s' is another cgroup by now",
 			    d->spec.where);
@@ -284,19 +286,19 @@ static int find_first(struct ward *d, struct cgroup *c, struct err *err)
 }
 
 /* Its name, from where it was asked for. */
-static int find_name(struct ward *d, struct cgroup *c, struct err *err)
+static int find_name(struct daemon_sandbox *d, struct cgroup *c, struct err *err)
 {
 	int r = cgroup_open(d->spec.where, c, err);
 
-	if (r == 0 && strlen(cgroup_name(c)) > IPC_WARD_WHERE_MAX)
+	if (r == 0 && strlen(cgroup_name(c)) > IPC_SANDBOX_WHERE_MAX)
 		r = err_set(err, -EINVAL, "the path of the cgroup is longer than %d",
-			    IPC_WARD_WHERE_MAX);
+			    IPC_SANDBOX_WHERE_MAX);
 	if (r == 0)
 		snprintf(d->spec.where, sizeof(d->spec.where), "%s", cgroup_name(c));
 	return r;
 }
 
-static int find_cgroup(struct ward *d, struct err *err)
+static int find_cgroup(struct daemon_sandbox *d, struct err *err)
 {
 	CLEAN(mem) struct cgroup *c = calloc(1, sizeof(*c));
 	struct err why = { 0 };
@@ -304,12 +306,12 @@ static int find_cgroup(struct ward *d, struct err *err)
 
 	if (!c)
 		return err_set(err, -ENOMEM, "out of memory");
-	r = hold_hierarchy(&d->warden->host, &why);
+	r = hold_hierarchy(&d->daemon->host, &why);
 	if (!d->restarted)
 		r = r < 0 ? err_set(err, r, "%s", why.text) : find_name(d, c, err);
 	if (r < 0 && !d->restarted)
 		return r;
-	if (asprintf(&d->dir, "/proc/self/fd/%d%s", d->warden->host.hierarchy,
+	if (asprintf(&d->dir, "/proc/self/fd/%d%s", d->daemon->host.hierarchy,
 		     d->spec.where) < 0) {
 		d->dir = NULL;
 		return err_set(err, -ENOMEM, "out of memory");
@@ -317,21 +319,22 @@ static int find_cgroup(struct ward *d, struct err *err)
 	return d->restarted ? find_again(d, c, err) : find_first(d, c, err);
 }
 
-int host_find(struct ward *d, struct err *err)
+int host_find(struct daemon_sandbox *d, struct err *err)
 {
 	int r = d->spec.member == FILTER_MEMBER_CGROUP ? find_cgroup(d, err)
 						       : find_user(d, err);
 
-	if (r == 0 && !d->restarted && d->warden->host.state == HOST_FAILED)
+	if (r == 0 && !d->restarted && d->daemon->host.state == HOST_FAILED)
 		r = err_set(err, -EIO,
 			    "the filter of the host's sandboxes can't be "
 			    "installed");
-	return r < 0 ? r : open_host(d->warden, err);
+	return r < 0 ? r : open_host(d->daemon, err);
 }
 
 /* -- asked for again ---------------------------------------------------------------- */
 
-static bool is_same_cgroup(const struct ward *d, const struct ipc_ward *asked)
+static bool is_same_cgroup(const struct daemon_sandbox *d,
+			   const struct ipc_sandbox *asked)
 {
 	CLEAN(mem) struct cgroup *c = calloc(1, sizeof(*c));
 	struct err ignored = { 0 };
@@ -341,9 +344,9 @@ static bool is_same_cgroup(const struct ward *d, const struct ipc_ward *asked)
 }
 
 /* A namespace is told from others by being opened there, so none is ever the same. */
-static bool is_same(const struct ward *d, const struct ipc_ward *asked)
+static bool is_same(const struct daemon_sandbox *d, const struct ipc_sandbox *asked)
 {
-	if (d->spec.kind != GUARDED_HOST || asked->kind != GUARDED_HOST ||
+	if (d->spec.kind != ATTACH_HOST || asked->kind != ATTACH_HOST ||
 	    d->spec.member != asked->member)
 		return false;
 	return asked->member == FILTER_MEMBER_CGROUP
@@ -351,9 +354,11 @@ static bool is_same(const struct ward *d, const struct ipc_ward *asked)
 		       : strcmp(asked->where, d->spec.where) == 0;
 }
 
-int host_again(struct ward *d, const struct ipc_ward *asked, struct err *err)
+int host_again(struct daemon_sandbox *d, const struct ipc_sandbox *asked, struct err *err)
 {
-	struct ipc_message m = { .type = IPC_WARDED, .sandbox = d->id, .ward = d->spec };
+	struct ipc_message m = { .type = IPC_ATTACHED,
+				 .sandbox = d->id,
+				 .attached = d->spec };
 
 	if (!is_same(d, asked))
 		return err_set(err, -EEXIST, "sandbox '%s' is something else",
@@ -365,10 +370,11 @@ int host_again(struct ward *d, const struct ipc_ward *asked, struct err *err)
 	/* It may be another one since a moment ago. */
 	if (d->dir)
 		follow_look(d);
-	if (d->waiting || d->state == WARD_ENDING || d->state == WARD_LEFT)
+	if (d->waiting || d->state == DAEMON_SANDBOX_ENDING ||
+	    d->state == DAEMON_SANDBOX_LEFT)
 		return err_set(err, -ENOENT, "sandbox '%s' is gone", d->spec.name);
-	if (d->state == WARD_STANDING)
-		warden_tell_control(d->warden, &m, NULL);
+	if (d->state == DAEMON_SANDBOX_STANDING)
+		daemon_tell_control(d->daemon, &m, NULL);
 	else
 		d->asked = true;
 	return 0;
@@ -376,17 +382,17 @@ int host_again(struct ward *d, const struct ipc_ward *asked, struct err *err)
 
 /* -- what is told ------------------------------------------------------------------- */
 
-void host_tell(const struct ward *d, const char *text)
+void host_tell(const struct daemon_sandbox *d, const char *text)
 {
 	struct ipc_message m = { .type = IPC_TOLD, .sandbox = d->id };
 
 	log_info("sandbox '%s': %s", d->spec.name, text);
 	snprintf(m.text, sizeof(m.text), "%s", text);
-	warden_tell_control(d->warden, &m, NULL);
+	daemon_tell_control(d->daemon, &m, NULL);
 }
 
 /* As it is now. NULL: it is gone, or there is no memory. */
-static struct cgroup *cgroup_of(const struct ward *d, struct err *err)
+static struct cgroup *cgroup_of(const struct daemon_sandbox *d, struct err *err)
 {
 	CLEAN(mem) struct cgroup *c = calloc(1, sizeof(*c));
 
@@ -394,12 +400,12 @@ static struct cgroup *cgroup_of(const struct ward *d, struct err *err)
 		err_set(err, -ENOMEM, "out of memory");
 		return NULL;
 	}
-	return cgroup_find(d->warden->host.hierarchy, d->spec.where, c, err) < 0
+	return cgroup_find(d->daemon->host.hierarchy, d->spec.where, c, err) < 0
 		       ? NULL
 		       : TAKE_PTR(c);
 }
 
-static struct cgroup_strays strays_of(const struct ward *d)
+static struct cgroup_strays strays_of(const struct daemon_sandbox *d)
 {
 	struct err ignored = { 0 };
 	CLEAN(mem) struct cgroup *c = d->dir ? cgroup_of(d, &ignored) : NULL;
@@ -407,7 +413,7 @@ static struct cgroup_strays strays_of(const struct ward *d)
 	return c ? cgroup_strays(c) : (struct cgroup_strays){ 0 };
 }
 
-static void tell_strays(const struct ward *d)
+static void tell_strays(const struct daemon_sandbox *d)
 {
 	struct cgroup_strays s = strays_of(d);
 	struct ipc_message m = { .type = IPC_TOLD, .sandbox = d->id };
@@ -419,10 +425,10 @@ static void tell_strays(const struct ward *d)
 		    d->spec.name, s.sockets, s.processes, (int)s.first);
 	snprintf(m.text, sizeof(m.text), "%u sockets from outside are not held",
 		 s.sockets);
-	warden_tell_control(d->warden, &m, NULL);
+	daemon_tell_control(d->daemon, &m, NULL);
 }
 
-int host_settle(struct ward *d, struct err *err)
+int host_settle(struct daemon_sandbox *d, struct err *err)
 {
 	CLEAN(mem) struct cgroup *c = d->dir ? cgroup_of(d, err) : NULL;
 	const struct before_who who = { c, d->member.uid, d->join.pid };
@@ -430,7 +436,7 @@ int host_settle(struct ward *d, struct err *err)
 	return d->dir && !c ? err->code : before_end(&who, &d->ended, err);
 }
 
-void host_tell_settled(const struct ward *d)
+void host_tell_settled(const struct daemon_sandbox *d)
 {
 	char text[64];
 
@@ -443,7 +449,7 @@ void host_tell_settled(const struct ward *d)
 		tell_strays(d);
 }
 
-struct ipc_look host_look(const struct ward *d)
+struct ipc_look host_look(const struct daemon_sandbox *d)
 {
 	struct cgroup_strays s = d->dir ? strays_of(d) : user_raw_sockets(d->member.uid);
 

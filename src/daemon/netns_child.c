@@ -21,7 +21,7 @@
 enum {
 	OPEN_MS = 5000,
 	LOOK_MS = 1000,
-	CHILD_FD = PORTER_FD_FIRST, /* the channel, in the child */
+	CHILD_FD = SPAWNER_FD_FIRST, /* the channel, in the child */
 	NS_FD = CHILD_FD + 1,
 };
 
@@ -44,7 +44,7 @@ static int forbid_pickup(struct err *err)
 
 static int open_sockets(struct sandbox_fds *fds, int *ret_route, struct err *err)
 {
-	const struct sandbox_ports ports = { KEEPER_DNS_PORT, KEEPER_RELAY_PORT };
+	const struct sandbox_ports ports = { SUPERVISOR_DNS_PORT, SUPERVISOR_RELAY_PORT };
 	CLEAN(fd) int route = -1;
 	int r;
 
@@ -60,7 +60,7 @@ static int open_sockets(struct sandbox_fds *fds, int *ret_route, struct err *err
 	r = link_loopback_up(route);
 	if (r < 0)
 		return err_sys(err, r, "cannot bring the loopback device up");
-	r = sandbox_fds_open(fds, &ports, keeper_has_ipv6(), err);
+	r = sandbox_fds_open(fds, &ports, supervisor_has_ipv6(), err);
 	if (r < 0)
 		return r;
 	*ret_route = TAKE_FD(route);
@@ -109,7 +109,7 @@ static void test_when_told(const struct launch_probe *probe)
 		say(IPC_FAILED, why);
 }
 
-void inside_child(const struct porter_order *o)
+void inside_child(const struct spawner_order *o)
 {
 	struct sandbox_fds fds;
 	struct err err = { 0 };
@@ -129,7 +129,7 @@ void inside_child(const struct porter_order *o)
 
 /* ---- in the daemon ---- */
 
-static void take(struct ward *d, const struct ipc_message *m, const int *fds,
+static void take(struct daemon_sandbox *d, const struct ipc_message *m, const int *fds,
 		 size_t count)
 {
 	size_t next = 0;
@@ -144,7 +144,7 @@ static void take(struct ward *d, const struct ipc_message *m, const int *fds,
 	}
 }
 
-static int wait_for_sockets(struct ward *d, struct err *err)
+static int wait_for_sockets(struct daemon_sandbox *d, struct err *err)
 {
 	struct pollfd wait = { .fd = d->from_child.fd, .events = POLLIN };
 	int fds[SANDBOX_FD_COUNT + 1];
@@ -165,9 +165,9 @@ static int wait_for_sockets(struct ward *d, struct err *err)
 	return err_set(err, -EPERM, "%s", m.text);
 }
 
-static int start_child(struct ward *d, int ns, struct err *err)
+static int start_child(struct daemon_sandbox *d, int ns, struct err *err)
 {
-	const struct porter_order order = { .task = PORTER_INSIDE, .probe = d->probe };
+	const struct spawner_order order = { .task = SPAWNER_INSIDE, .probe = d->probe };
 	int pair[2], fds[] = { -1, ns };
 	pid_t pid;
 
@@ -175,17 +175,17 @@ static int start_child(struct ward *d, int ns, struct err *err)
 		return err_sys(err, -errno, "cannot make a socket pair");
 	d->from_child.fd = pair[0];
 	fds[0] = pair[1];
-	pid = porter_order(&d->warden->porter, &order, fds, ARRAY_SIZE(fds), err);
+	pid = spawner_order(&d->daemon->spawner, &order, fds, ARRAY_SIZE(fds), err);
 	close(pair[1]);
 	return pid < 0 ? (int)pid : 0;
 }
 
 /* Is it a network namespace, and not the one that everybody shares? */
-static int check_namespace(struct ward *d, int ns, struct err *err)
+static int check_namespace(struct daemon_sandbox *d, int ns, struct err *err)
 {
 	struct stat st, home;
 
-	if (fstat(ns, &st) < 0 || fstat(d->warden->home, &home) < 0)
+	if (fstat(ns, &st) < 0 || fstat(d->daemon->home, &home) < 0)
 		return err_sys(err, -errno, "cannot look at the namespace");
 	if (d->ns_ino != 0 && (d->ns_dev != st.st_dev || d->ns_ino != st.st_ino))
 		return err_set(err, -ESTALE, "'%.200s' is another namespace by now",
@@ -209,7 +209,7 @@ static bool is_gone(int code)
 	       code == ELOOP;
 }
 
-static int open_namespace(const struct ward *d, struct err *err)
+static int open_namespace(const struct daemon_sandbox *d, struct err *err)
 {
 	int fd = tasks_open_named_network(d->spec.where);
 
@@ -222,7 +222,7 @@ static int open_namespace(const struct ward *d, struct err *err)
 		       "cannot open the network namespace '%.200s'", d->spec.where);
 }
 
-int inside_find(struct ward *d, int *ret_ns, struct err *err)
+int inside_find(struct daemon_sandbox *d, int *ret_ns, struct err *err)
 {
 	CLEAN(fd) int ns = open_namespace(d, err);
 	int r = ns < 0 ? ns : check_namespace(d, ns, err);
@@ -232,7 +232,7 @@ int inside_find(struct ward *d, int *ret_ns, struct err *err)
 	return r;
 }
 
-int inside_open(struct ward *d, int ns, struct err *err)
+int inside_open(struct daemon_sandbox *d, int ns, struct err *err)
 {
 	int r = start_child(d, ns, err);
 
@@ -243,14 +243,14 @@ int inside_open(struct ward *d, int ns, struct err *err)
 	return r;
 }
 
-int inside_begin_test(struct ward *d)
+int inside_begin_test(struct daemon_sandbox *d)
 {
 	const struct ipc_message run = { .type = IPC_RUN };
 
 	return ipc_send(d->from_child.fd, &run, NULL, 0);
 }
 
-int inside_result(struct ward *d, struct err *err)
+int inside_result(struct daemon_sandbox *d, struct err *err)
 {
 	struct ipc_message m;
 	size_t count = 0;
@@ -264,17 +264,17 @@ int inside_result(struct ward *d, struct err *err)
 	return err_set(err, -EPERM, "%s", m.text);
 }
 
-void inside_hear_no_more(struct ward *d)
+void inside_hear_no_more(struct daemon_sandbox *d)
 {
 	if (d->from_child.added)
-		loop_remove(d->warden->keeper.loop, &d->from_child);
+		loop_remove(d->daemon->supervisor.loop, &d->from_child);
 	if (d->from_child.fd >= 0)
 		close(d->from_child.fd);
 	d->from_child.fd = -1;
-	loop_timer_stop(d->warden->keeper.loop, &d->late);
+	loop_timer_stop(d->daemon->supervisor.loop, &d->late);
 }
 
-void inside_end(struct ward *d)
+void inside_end(struct daemon_sandbox *d)
 {
 	inside_hear_no_more(d);
 	join_end(d);
@@ -283,7 +283,7 @@ void inside_end(struct ward *d)
 
 /* ---- who goes round the filter ---- */
 
-void look_child(const struct porter_order *o)
+void look_child(const struct spawner_order *o)
 {
 	struct ipc_look look = { 0 };
 
@@ -294,9 +294,9 @@ void look_child(const struct porter_order *o)
 	(void)!write(CHILD_FD, &look, sizeof(look));
 }
 
-struct ipc_look inside_look(const struct ward *d)
+struct ipc_look inside_look(const struct daemon_sandbox *d)
 {
-	const struct porter_order order = { .task = PORTER_LOOK };
+	const struct spawner_order order = { .task = SPAWNER_LOOK };
 	CLEAN(fd) int ns = ioctl(d->route_fd, SIOCGSKNS);
 	CLEAN(fd) int out = -1;
 	struct ipc_look look = { 0 };
@@ -309,7 +309,7 @@ struct ipc_look inside_look(const struct ward *d)
 		return look;
 	wait.fd = out = ends[0];
 	fds[0] = ends[1];
-	pid = porter_order(&d->warden->porter, &order, fds, ARRAY_SIZE(fds), &ignored);
+	pid = spawner_order(&d->daemon->spawner, &order, fds, ARRAY_SIZE(fds), &ignored);
 	close(ends[1]);
 	if (pid < 0 || poll(&wait, 1, LOOK_MS) <= 0 ||
 	    read(out, &look, sizeof(look)) != sizeof(look))

@@ -13,8 +13,8 @@
 #include "daemon/internal.h"
 #include "proto/plan_file.h"
 
-struct ward_plan {
-	struct roster_entry entry;
+struct daemon_plan {
+	struct index_entry entry;
 	char key[20]; /* its id */
 	int fd;	      /* owned */
 	size_t users;
@@ -26,7 +26,7 @@ static void unmap(struct plan *p)
 		munmap((void *)(uintptr_t)p->bytes, p->size);
 }
 
-static bool holds(const struct ward_plan *have, const struct plan *wanted)
+static bool holds(const struct daemon_plan *have, const struct plan *wanted)
 {
 	struct err ignored = { 0 };
 	struct plan p = { 0 };
@@ -38,15 +38,15 @@ static bool holds(const struct ward_plan *have, const struct plan *wanted)
 }
 
 /* @fd is taken with success. */
-static struct ward_plan *plan_new(struct warden *w, int fd, const char *key)
+static struct daemon_plan *plan_new(struct daemon *w, int fd, const char *key)
 {
-	struct ward_plan *p = calloc(1, sizeof(*p));
+	struct daemon_plan *p = calloc(1, sizeof(*p));
 
 	if (!p)
 		return NULL;
 	p->users = 1;
 	snprintf(p->key, sizeof(p->key), "%s", key);
-	if (roster_add(&w->plans, &p->entry, p->key) < 0) {
+	if (index_add(&w->plans, &p->entry, p->key) < 0) {
 		free(p);
 		return NULL;
 	}
@@ -55,15 +55,16 @@ static struct ward_plan *plan_new(struct warden *w, int fd, const char *key)
 	return p;
 }
 
-static struct ward_plan *find_or_make(struct warden *w, int *fd, const struct plan *plan)
+static struct daemon_plan *find_or_make(struct daemon *w, int *fd,
+					const struct plan *plan)
 {
-	struct roster_entry *e;
-	struct ward_plan *p;
+	struct index_entry *e;
+	struct daemon_plan *p;
 	char key[20];
 
 	snprintf(key, sizeof(key), "%llx", (unsigned long long)plan_file_id(plan));
-	e = roster_find(&w->plans, key);
-	p = e ? CONTAINER_OF(e, struct ward_plan, entry) : NULL;
+	e = index_find(&w->plans, key);
+	p = e ? CONTAINER_OF(e, struct daemon_plan, entry) : NULL;
 	if (p && holds(p, plan)) {
 		p->users++;
 		return p;
@@ -74,7 +75,7 @@ static struct ward_plan *find_or_make(struct warden *w, int *fd, const struct pl
 	return p;
 }
 
-int ward_plan_take(struct warden *w, int fd, struct ward_plan **ret, struct err *err)
+int daemon_plan_take(struct daemon *w, int fd, struct daemon_plan **ret, struct err *err)
 {
 	CLEAN(fd) int own = fd;
 	struct plan plan = { 0 };
@@ -87,17 +88,17 @@ int ward_plan_take(struct warden *w, int fd, struct ward_plan **ret, struct err 
 	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
-void ward_plan_drop(struct warden *w, struct ward_plan *p)
+void daemon_plan_drop(struct daemon *w, struct daemon_plan *p)
 {
 	if (!p || --p->users > 0)
 		return;
-	roster_remove(&w->plans, &p->entry);
+	index_remove(&w->plans, &p->entry);
 	w->plan_count--;
 	close(p->fd);
 	free(p);
 }
 
-int ward_plan_fd(const struct ward_plan *p)
+int daemon_plan_fd(const struct daemon_plan *p)
 {
 	return p->fd;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* HOW IT WORKS
- * Each engine has a folder with what its sandboxes need after a restart, and its warden
- * looks nowhere else. So before there is any warden but the first, folders are moved: all
+ * Each engine has a folder with what its sandboxes need after a restart, and its daemon
+ * looks nowhere else. So before there is any daemon but the first, folders are moved: all
  * those of engines that there won't be, to the engines that have the fewest; and network
  * namespaces that an engine has no room for, if another one has. */
 #include <errno.h>
@@ -67,10 +67,10 @@ static void move_one(struct deal *d, uint32_t engine, const char *name)
 static bool is_namespace(const struct deal *d, const char *path, const char *name)
 {
 	CLEAN(fd) int folder = state_folder_open(d->root, path);
-	struct ward w = { 0 };
+	struct daemon_sandbox w = { 0 };
 
 	return folder >= 0 && state_read(folder, name, &w) == 0 &&
-	       w.spec.kind == GUARDED_NETNS;
+	       w.spec.kind == ATTACH_NETNS;
 }
 
 /* What it has no room for, as long as there is some elsewhere. */
@@ -118,7 +118,7 @@ static void close_others(struct deal *d)
 	}
 }
 
-size_t deal_out(struct warden *w, size_t wanted)
+size_t deal_out(struct daemon *w, size_t wanted)
 {
 	struct deal d = { .root = w->state_root, .engines = MAX(wanted, (size_t)1) };
 

@@ -27,45 +27,45 @@
 #include "proto/plan_file.h"
 #include "supervisor/probe.h"
 
-struct ward *ward_find(const struct warden *w, uint32_t id)
+struct daemon_sandbox *daemon_sandbox_find(const struct daemon *w, uint32_t id)
 {
-	return id <= WARDS_MAX ? w->wards[id] : NULL;
+	return id <= SANDBOXES_MAX ? w->sandboxes[id] : NULL;
 }
 
-struct ward *ward_find_name(const struct warden *w, const char *name)
+struct daemon_sandbox *daemon_sandbox_find_name(const struct daemon *w, const char *name)
 {
-	struct roster_entry *e = roster_find(&w->names, name);
+	struct index_entry *e = index_find(&w->names, name);
 
-	return e ? CONTAINER_OF(e, struct ward, named) : NULL;
+	return e ? CONTAINER_OF(e, struct daemon_sandbox, named) : NULL;
 }
 
-struct ipc_ward ward_as_told(const struct ward *d)
+struct ipc_sandbox daemon_sandbox_as_told(const struct daemon_sandbox *d)
 {
-	struct ipc_ward spec = d->spec;
+	struct ipc_sandbox spec = d->spec;
 
 	spec.ns_dev = d->ns_dev;
 	spec.ns_ino = d->ns_ino;
 	return spec;
 }
 
-int ward_check(const struct ipc_ward *spec, struct err *err)
+int daemon_sandbox_check(const struct ipc_sandbox *spec, struct err *err)
 {
 	static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 				      "abcdefghijklmnopqrstuvwxyz0123456789-_.";
 	size_t len = strnlen(spec->name, sizeof(spec->name));
 
-	if (len == 0 || len > IPC_WARD_NAME_MAX || spec->name[0] == '.' ||
+	if (len == 0 || len > IPC_SANDBOX_NAME_MAX || spec->name[0] == '.' ||
 	    strspn(spec->name, letters) != len)
 		return err_set(err, -EINVAL,
 			       "a sandbox's id is up to %d letters, digits, '-', '_' and "
 			       "'.', and doesn't begin with '.'",
-			       IPC_WARD_NAME_MAX);
-	if (spec->kind == GUARDED_HOST &&
+			       IPC_SANDBOX_NAME_MAX);
+	if (spec->kind == ATTACH_HOST &&
 	    (spec->member == FILTER_MEMBER_CGROUP || spec->member == FILTER_MEMBER_UID))
 		return 0; /* host_find() says more */
-	if (spec->kind != GUARDED_NETNS)
+	if (spec->kind != ATTACH_NETNS)
 		return err_set(err, -EOPNOTSUPP, "this kind of sandbox is not known");
-	if (strnlen(spec->where, sizeof(spec->where)) > IPC_WARD_WHERE_MAX ||
+	if (strnlen(spec->where, sizeof(spec->where)) > IPC_SANDBOX_WHERE_MAX ||
 	    (spec->where[0] != '/' && gone_pid_of(spec->where) == 0))
 		return err_set(err, -EINVAL,
 			       "a network namespace is given as a process id or as an "
@@ -84,18 +84,18 @@ static void close_fd(int *fd)
 
 static void free_later(struct loop_deferred *l)
 {
-	free(CONTAINER_OF(l, struct ward, freed));
+	free(CONTAINER_OF(l, struct daemon_sandbox, freed));
 }
 
-void ward_free(struct ward *d)
+void daemon_sandbox_free(struct daemon_sandbox *d)
 {
-	struct warden *w = d->warden;
+	struct daemon *w = d->daemon;
 
-	ward_leave_queue(d);
-	roster_remove(&w->names, &d->named);
-	roster_remove(&w->places, &d->placed);
-	if (w->wards[d->id] == d) {
-		w->wards[d->id] = NULL;
+	daemon_sandbox_leave_queue(d);
+	index_remove(&w->names, &d->named);
+	index_remove(&w->places, &d->placed);
+	if (w->sandboxes[d->id] == d) {
+		w->sandboxes[d->id] = NULL;
 		w->count--;
 		w->fds_held -= d->fds_held;
 		if (w->giving == d->id)
@@ -109,22 +109,24 @@ void ward_free(struct ward *d)
 	d->dir = d->refused = NULL;
 	sandbox_fds_done(&d->fds);
 	close_fd(&d->route_fd);
-	ward_plan_drop(w, d->plan);
+	daemon_plan_drop(w, d->plan);
 	d->plan = NULL;
 	close_fd(&d->text_fd);
-	close_fd(&d->image_fd);
+	close_fd(&d->snapshot_fd);
 	/* It may be a handler of its own that has come here. */
 	d->freed.run = free_later;
-	loop_defer(w->keeper.loop, &d->freed);
+	loop_defer(w->supervisor.loop, &d->freed);
 }
 
-static struct ward *ward_new(struct warden *w, const struct ward *given, int text_fd)
+static struct daemon_sandbox *daemon_sandbox_new(struct daemon *w,
+						 const struct daemon_sandbox *given,
+						 int text_fd)
 {
-	struct ward *d = calloc(1, sizeof(*d));
+	struct daemon_sandbox *d = calloc(1, sizeof(*d));
 
 	if (!d)
 		return NULL;
-	d->warden = w;
+	d->daemon = w;
 	d->id = given->id;
 	d->spec = given->spec;
 	d->restarted = given->restarted;
@@ -135,26 +137,26 @@ static struct ward *ward_new(struct warden *w, const struct ward *given, int tex
 	d->guards = given->guards;
 	d->watch = d->join.process = -1;
 	sandbox_fds_init(&d->fds);
-	d->route_fd = d->image_fd = d->from_child.fd = d->process.fd = -1;
+	d->route_fd = d->snapshot_fd = d->from_child.fd = d->process.fd = -1;
 	d->text_fd = text_fd;
 	/* It comes from another engine, where it had that. */
-	if (d->restarted && d->spec.kind == GUARDED_NETNS && ward_find(w, d->id))
+	if (d->restarted && d->spec.kind == ATTACH_NETNS && daemon_sandbox_find(w, d->id))
 		d->id = 0;
-	for (uint32_t i = 0; d->id == 0 && i < WARDS_MAX; i++) {
-		w->last_id = w->last_id % WARDS_MAX + 1;
-		if (!w->wards[w->last_id])
+	for (uint32_t i = 0; d->id == 0 && i < SANDBOXES_MAX; i++) {
+		w->last_id = w->last_id % SANDBOXES_MAX + 1;
+		if (!w->sandboxes[w->last_id])
 			d->id = w->last_id;
 	}
 	return d;
 }
 
 /* The self-test's targets, by the plan. What the engine answers is not dialled. */
-static int choose_probe(struct ward *d, struct err *err)
+static int choose_probe(struct daemon_sandbox *d, struct err *err)
 {
 	const struct policy none = { 0 };
 	struct dns_name ignored;
 	struct plan plan;
-	int r = plan_file_map(ward_plan_fd(d->plan), &plan, err);
+	int r = plan_file_map(daemon_plan_fd(d->plan), &plan, err);
 
 	if (r < 0)
 		return r;
@@ -164,25 +166,26 @@ static int choose_probe(struct ward *d, struct err *err)
 	return r;
 }
 
-static int check_place(const struct warden *w, const struct ward *d, struct err *err)
+static int check_place(const struct daemon *w, const struct daemon_sandbox *d,
+		       struct err *err)
 {
-	if (w->engine != 0 && d->spec.kind == GUARDED_HOST)
+	if (w->engine != 0 && d->spec.kind == ATTACH_HOST)
 		return err_set(err, -EINVAL, "that is the first engine's to guard");
 	if (d->id == 0)
 		return err_set(err, -EMFILE, "%d sandboxes are guarded already",
-			       WARDS_MAX);
-	if (w->wards[d->id] || ward_find_name(w, d->spec.name))
+			       SANDBOXES_MAX);
+	if (w->sandboxes[d->id] || daemon_sandbox_find_name(w, d->spec.name))
 		return err_set(err, -EEXIST, "there is a sandbox '%s' already",
 			       d->spec.name);
 	return 0;
 }
 
 /* Of a cgroup that is waited for its last id. */
-static void name_place(struct ward *d)
+static void name_place(struct daemon_sandbox *d)
 {
 	const struct filter_member *m = &d->member;
 
-	if (d->spec.kind == GUARDED_NETNS)
+	if (d->spec.kind == ATTACH_NETNS)
 		snprintf(d->place, sizeof(d->place), "netns %llx %llu",
 			 (unsigned long long)d->ns_dev, (unsigned long long)d->ns_ino);
 	else if (m->kind == FILTER_MEMBER_CGROUP)
@@ -192,37 +195,37 @@ static void name_place(struct ward *d)
 		snprintf(d->place, sizeof(d->place), "uid %u", m->uid);
 }
 
-static const char *place_word(const struct ward *d)
+static const char *place_word(const struct daemon_sandbox *d)
 {
-	if (d->spec.kind == GUARDED_NETNS)
+	if (d->spec.kind == ATTACH_NETNS)
 		return "network namespace";
 	return d->dir ? "cgroup" : "user";
 }
 
 /* Two in one place would fight over it. One of the host's own that was left gives its id:
  * the table may have the member under that. */
-static int check_alone(struct ward *d, struct err *err)
+static int check_alone(struct daemon_sandbox *d, struct err *err)
 {
-	struct roster_entry *e;
-	struct ward *other;
+	struct index_entry *e;
+	struct daemon_sandbox *other;
 
 	name_place(d);
-	e = roster_find(&d->warden->places, d->place);
+	e = index_find(&d->daemon->places, d->place);
 	if (!e)
 		return 0;
-	other = CONTAINER_OF(e, struct ward, placed);
-	if (other->state != WARD_LEFT)
+	other = CONTAINER_OF(e, struct daemon_sandbox, placed);
+	if (other->state != DAEMON_SANDBOX_LEFT)
 		return err_set(err, -EEXIST, "sandbox '%s' is that %s already",
 			       other->spec.name, place_word(d));
 	d->id = other->id;
-	ward_free(other);
+	daemon_sandbox_free(other);
 	return 0;
 }
 
 /* In its namespace, or in the host's own. */
-static int open_ward(struct ward *d, struct err *err)
+static int open_sandbox(struct daemon_sandbox *d, struct err *err)
 {
-	bool is_host = d->spec.kind == GUARDED_HOST;
+	bool is_host = d->spec.kind == ATTACH_HOST;
 	CLEAN(fd) int ns = -1;
 	int r = is_host ? host_find(d, err) : inside_find(d, &ns, err);
 
@@ -239,10 +242,10 @@ static int open_ward(struct ward *d, struct err *err)
 	return r < 0 || is_host ? r : gone_watch(d, err);
 }
 
-int ward_attach(struct warden *w, const struct ward *given, int plan_fd, int text_fd,
-		struct err *err)
+int daemon_sandbox_attach(struct daemon *w, const struct daemon_sandbox *given,
+			  int plan_fd, int text_fd, struct err *err)
 {
-	struct ward *d = ward_new(w, given, text_fd);
+	struct daemon_sandbox *d = daemon_sandbox_new(w, given, text_fd);
 	struct err why = { 0 };
 	int r;
 
@@ -251,9 +254,9 @@ int ward_attach(struct warden *w, const struct ward *given, int plan_fd, int tex
 		close_fd(&text_fd);
 		return err_set(err, -ENOMEM, "out of memory");
 	}
-	r = ward_plan_take(w, plan_fd, &d->plan, err);
+	r = daemon_plan_take(w, plan_fd, &d->plan, err);
 	if (r == 0)
-		r = ward_check(&d->spec, err);
+		r = daemon_sandbox_check(&d->spec, err);
 	if (r == 0)
 		r = check_place(w, d, err);
 	if (r == 0 && !d->restarted)
@@ -261,44 +264,44 @@ int ward_attach(struct warden *w, const struct ward *given, int plan_fd, int tex
 	if (r == 0)
 		r = room_check(d, err);
 	if (r == 0)
-		r = open_ward(d, err);
+		r = open_sandbox(d, err);
 	if (r == 0)
 		r = room_check_opened(d, err);
-	if (r == 0 && (roster_add(&w->names, &d->named, d->spec.name) < 0 ||
-		       roster_add(&w->places, &d->placed, d->place) < 0))
+	if (r == 0 && (index_add(&w->names, &d->named, d->spec.name) < 0 ||
+		       index_add(&w->places, &d->placed, d->place) < 0))
 		r = err_set(err, -ENOMEM, "out of memory");
 	if (r < 0) {
-		ward_free(d);
+		daemon_sandbox_free(d);
 		return r;
 	}
-	w->wards[d->id] = d;
+	w->sandboxes[d->id] = d;
 	w->count++;
 	d->fds_held = room_fds_of(d);
 	w->fds_held += d->fds_held;
-	ward_wait(d);
-	ward_give_next(w);
+	daemon_sandbox_wait(d);
+	attach_queue_next(w);
 	/* While the engine is at it. */
 	if (join_wait(d, &why) == 0)
 		return 0;
-	if (d->state == WARD_NEW) {
-		ward_refuse(d, why.text);
-		ward_free(d);
+	if (d->state == DAEMON_SANDBOX_NEW) {
+		daemon_sandbox_refuse(d, why.text);
+		daemon_sandbox_free(d);
 	} else {
-		ward_fail(d, why.text);
+		daemon_sandbox_fail(d, why.text);
 	}
 	return 0;
 }
 
 /* -- standing ----------------------------------------------------------------------- */
 
-static int settle(struct ward *d, struct err *err)
+static int settle(struct daemon_sandbox *d, struct err *err)
 {
-	return d->restarted || d->spec.kind != GUARDED_HOST ? 0 : host_settle(d, err);
+	return d->restarted || d->spec.kind != ATTACH_HOST ? 0 : host_settle(d, err);
 }
 
 /* What was asked for has to be so; of what was guarded before nobody is served by less.
  */
-static int guard_parent(struct ward *d, struct err *err)
+static int guard_parent(struct daemon_sandbox *d, struct err *err)
 {
 	struct err why = { 0 };
 	int r = parent_guard(d, &why);
@@ -310,7 +313,7 @@ static int guard_parent(struct ward *d, struct err *err)
 	return 0;
 }
 
-static int keep(const struct ward *d, struct err *err)
+static int keep(const struct daemon_sandbox *d, struct err *err)
 {
 	struct err why = { 0 };
 	int r = d->restarted && !d->fresh ? 0 : state_keep(d, &why);
@@ -322,15 +325,15 @@ static int keep(const struct ward *d, struct err *err)
 	return 0;
 }
 
-static void enter_the_next(struct ward *d)
+static void enter_the_next(struct daemon_sandbox *d)
 {
 	d->again = false;
 	d->fresh = true;
-	ward_enter_again(d);
+	daemon_sandbox_enter_again(d);
 }
 
 /* What is left to do when its rules stand. */
-static int settle_all(struct ward *d, struct err *err)
+static int settle_all(struct daemon_sandbox *d, struct err *err)
 {
 	int r = settle(d, err);
 
@@ -342,19 +345,19 @@ static int settle_all(struct ward *d, struct err *err)
 	return r;
 }
 
-static void stands(struct ward *d)
+static void stands(struct daemon_sandbox *d)
 {
-	struct ipc_message m = { .type = IPC_WARDED, .sandbox = d->id };
+	struct ipc_message m = { .type = IPC_ATTACHED, .sandbox = d->id };
 	struct err err = { 0 };
 
-	d->state = WARD_STANDING;
+	d->state = DAEMON_SANDBOX_STANDING;
 	/* What stands is the one before. */
 	if (d->again && d->restarted) {
 		enter_the_next(d);
 		return;
 	}
 	if (!d->is_settled && settle_all(d, &err) < 0) {
-		ward_fail(d, err.text);
+		daemon_sandbox_fail(d, err.text);
 		return;
 	}
 	d->is_settled = false;
@@ -365,10 +368,10 @@ static void stands(struct ward *d)
 	d->restarted = true;
 	d->fresh = false;
 	d->probe.allowed_name[0] = '\0';
-	m.ward = ward_as_told(d);
+	m.attached = daemon_sandbox_as_told(d);
 	if (d->asked || !d->told)
-		warden_tell_control(d->warden, &m, NULL);
-	if (d->spec.kind == GUARDED_HOST && (d->asked || !d->told))
+		daemon_tell_control(d->daemon, &m, NULL);
+	if (d->spec.kind == ATTACH_HOST && (d->asked || !d->told))
 		host_tell_settled(d);
 	d->asked = false;
 	d->told = true;
@@ -376,47 +379,49 @@ static void stands(struct ward *d)
 		enter_the_next(d);
 }
 
-static void run(const struct ward *d)
+static void run(const struct daemon_sandbox *d)
 {
 	const struct ipc_message m = { .type = IPC_RUN, .sandbox = d->id };
 
-	(void)!ipc_send(d->warden->keeper.engine.source.fd, &m, NULL, 0);
+	(void)!ipc_send(d->daemon->supervisor.engine.source.fd, &m, NULL, 0);
 }
 
 static void on_pins_late(struct loop_timer *t)
 {
-	ward_fail(CONTAINER_OF(t, struct ward, late),
-		  "the names can't be pinned in time");
+	daemon_sandbox_fail(CONTAINER_OF(t, struct daemon_sandbox, late),
+			    "the names can't be pinned in time");
 }
 
-static void wait_for_pins(struct ward *d)
+static void wait_for_pins(struct daemon_sandbox *d)
 {
-	struct loop *loop = d->warden->keeper.loop;
+	struct loop *loop = d->daemon->supervisor.loop;
 
-	d->state = WARD_PINNING;
+	d->state = DAEMON_SANDBOX_PINNING;
 	d->late.on_fire = on_pins_late;
-	if (loop_timer_start(loop, &d->late, loop_now_ms(loop) + WARD_PIN_MS) < 0)
-		ward_fail(d, "out of memory");
+	if (loop_timer_start(loop, &d->late, loop_now_ms(loop) + DAEMON_SANDBOX_PIN_MS) <
+	    0)
+		daemon_sandbox_fail(d, "out of memory");
 }
 
-static void on_pinned(struct ward *d, const char *why)
+static void on_pinned(struct daemon_sandbox *d, const char *why)
 {
-	loop_timer_stop(d->warden->keeper.loop, &d->late);
+	loop_timer_stop(d->daemon->supervisor.loop, &d->late);
 	if (why[0])
-		ward_fail(d, why);
+		daemon_sandbox_fail(d, why);
 	else
 		stands(d);
 }
 
 static void on_tested(struct loop_source *source, uint32_t events)
 {
-	struct ward *d = CONTAINER_OF(source, struct ward, from_child);
+	struct daemon_sandbox *d =
+		CONTAINER_OF(source, struct daemon_sandbox, from_child);
 	struct err err = { 0 };
 	int r = inside_result(d, &err);
 
 	inside_hear_no_more(d);
 	if (r < 0) {
-		ward_fail(d, err.text);
+		daemon_sandbox_fail(d, err.text);
 		return;
 	}
 	run(d);
@@ -430,80 +435,82 @@ static void on_tested(struct loop_source *source, uint32_t events)
 
 static void on_test_late(struct loop_timer *t)
 {
-	struct ward *d = CONTAINER_OF(t, struct ward, late);
+	struct daemon_sandbox *d = CONTAINER_OF(t, struct daemon_sandbox, late);
 
-	ward_fail(d, "the self-test has not ended in time");
+	daemon_sandbox_fail(d, "the self-test has not ended in time");
 }
 
-static void test(struct ward *d)
+static void test(struct daemon_sandbox *d)
 {
-	struct loop *loop = d->warden->keeper.loop;
+	struct loop *loop = d->daemon->supervisor.loop;
 	struct err err = { 0 };
 
-	d->state = WARD_TESTING;
+	d->state = DAEMON_SANDBOX_TESTING;
 	parent_let_through(d); /* its rules stand */
 	d->from_child.on_ready = on_tested;
 	d->late.on_fire = on_test_late;
 	if (inside_begin_test(d) < 0 || loop_add(loop, &d->from_child, EPOLLIN) < 0 ||
-	    loop_timer_start(loop, &d->late, loop_now_ms(loop) + WARD_TEST_MS) < 0)
-		ward_fail(d, "the self-test can't be started");
+	    loop_timer_start(loop, &d->late, loop_now_ms(loop) + DAEMON_SANDBOX_TEST_MS) <
+		    0)
+		daemon_sandbox_fail(d, "the self-test can't be started");
 	else if (settle_all(d, &err) < 0) /* meanwhile */
-		ward_fail(d, err.text);
+		daemon_sandbox_fail(d, err.text);
 }
 
 /* What a cgroup's new id makes of it. Without memory for it nobody is kept from attaching
  * the same. */
-static void place_again(struct ward *d)
+static void place_again(struct daemon_sandbox *d)
 {
-	roster_remove(&d->warden->places, &d->placed);
+	index_remove(&d->daemon->places, &d->placed);
 	name_place(d);
-	(void)!roster_add(&d->warden->places, &d->placed, d->place);
+	(void)!index_add(&d->daemon->places, &d->placed, d->place);
 }
 
-void ward_on_engine_end(struct ward *d)
+void daemon_sandbox_on_engine_end(struct daemon_sandbox *d)
 {
-	if (d->state == WARD_TESTING || d->state == WARD_PINNING)
+	if (d->state == DAEMON_SANDBOX_TESTING || d->state == DAEMON_SANDBOX_PINNING)
 		inside_end(d);
 	d->again = d->is_settled = false;
-	if (d->state == WARD_ENDING)
-		ward_on_detached(d, "the engine has ended; rules of it may be left");
-	else if (d->state == WARD_LEFT)
-		ward_free(d);
+	if (d->state == DAEMON_SANDBOX_ENDING)
+		daemon_sandbox_on_detached(
+			d, "the engine has ended; rules of it may be left");
+	else if (d->state == DAEMON_SANDBOX_LEFT)
+		daemon_sandbox_free(d);
 	else
-		ward_wait(d);
+		daemon_sandbox_wait(d);
 }
 
-void ward_enter_again(struct ward *d)
+void daemon_sandbox_enter_again(struct daemon_sandbox *d)
 {
 	place_again(d);
-	if (d->state == WARD_GIVEN || d->state == WARD_TESTING ||
-	    d->state == WARD_PINNING) {
+	if (d->state == DAEMON_SANDBOX_GIVEN || d->state == DAEMON_SANDBOX_TESTING ||
+	    d->state == DAEMON_SANDBOX_PINNING) {
 		d->again = true;
 		return;
 	}
-	close_fd(&d->image_fd); /* a fresh one is made */
-	ward_wait(d);
-	ward_give_next(d->warden);
+	close_fd(&d->snapshot_fd); /* a fresh one is made */
+	daemon_sandbox_wait(d);
+	attach_queue_next(d->daemon);
 }
 
-void ward_on_engine(struct warden *w, const struct ipc_message *given)
+void daemon_sandbox_on_engine(struct daemon *w, const struct ipc_message *given)
 {
 	struct ipc_message m = *given;
-	struct ward *d = ward_find(w, m.sandbox);
+	struct daemon_sandbox *d = daemon_sandbox_find(w, m.sandbox);
 
 	if (!d)
 		return;
 	ipc_tame(m.text, sizeof(m.text));
 	if (w->giving == d->id)
 		w->giving = 0;
-	if (m.type == IPC_DETACHED && d->state == WARD_ENDING) {
-		ward_on_detached(d, m.text);
-	} else if (m.type == IPC_REFUSED && d->state == WARD_GIVEN) {
-		ward_refuse(d, m.text);
-		ward_leave(d);
-	} else if (m.type == IPC_PINNED && d->state == WARD_PINNING) {
+	if (m.type == IPC_DETACHED && d->state == DAEMON_SANDBOX_ENDING) {
+		daemon_sandbox_on_detached(d, m.text);
+	} else if (m.type == IPC_REFUSED && d->state == DAEMON_SANDBOX_GIVEN) {
+		daemon_sandbox_refuse(d, m.text);
+		daemon_sandbox_leave(d);
+	} else if (m.type == IPC_PINNED && d->state == DAEMON_SANDBOX_PINNING) {
 		on_pinned(d, m.text);
-	} else if (m.type == IPC_STANDS && d->state == WARD_GIVEN) {
+	} else if (m.type == IPC_STANDS && d->state == DAEMON_SANDBOX_GIVEN) {
 		if (d->probe.allowed_name[0]) {
 			test(d);
 		} else {
@@ -512,24 +519,25 @@ void ward_on_engine(struct warden *w, const struct ipc_message *given)
 			stands(d);
 		}
 	}
-	ward_give_next(w);
+	attach_queue_next(w);
 }
 
-int ward_keep(struct ward *d, int plan_fd, int text_fd, struct err *err)
+int daemon_sandbox_keep(struct daemon_sandbox *d, int plan_fd, int text_fd,
+			struct err *err)
 {
 	CLEAN(fd) int text = text_fd;
-	struct ward_plan *plan;
-	int r = ward_plan_take(d->warden, plan_fd, &plan, err);
+	struct daemon_plan *plan;
+	int r = daemon_plan_take(d->daemon, plan_fd, &plan, err);
 
 	if (r < 0)
 		return r;
 	/* A restart must not bring back what was in force before. */
 	r = state_keep_text(d, text, err);
 	if (r < 0) {
-		ward_plan_drop(d->warden, plan);
+		daemon_plan_drop(d->daemon, plan);
 		return r;
 	}
-	ward_plan_drop(d->warden, d->plan);
+	daemon_plan_drop(d->daemon, d->plan);
 	d->plan = plan;
 	/* One that isn't kept yet keeps this. */
 	if (d->text_fd >= 0) {

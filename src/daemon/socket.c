@@ -45,7 +45,7 @@ static int share_with_group(const char *path)
 	return chmod(path, SOCKET_MODE) < 0 ? -errno : 0;
 }
 
-int warden_open_socket(const char *path, int *ret, struct err *err)
+int daemon_open_socket(const char *path, int *ret, struct err *err)
 {
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
 	CLEAN(fd) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -21,7 +21,7 @@
 
 #include "base/log.h"
 #include "daemon/internal.h"
-#include "engine/guarded.h"
+#include "engine/sandbox.h"
 #include "opensandbox/policy.h"
 #include "proto/plan_file.h"
 #include "sandbox/learned.h"
@@ -67,7 +67,7 @@ int state_folder_open(int dir, const char *name)
 
 /* Two daemons would take each other's sandboxes for their own. One that was killed may
  * hold it for a moment longer. */
-static int lock_root(const struct warden *w, const char *run_dir, struct err *err)
+static int lock_root(const struct daemon *w, const char *run_dir, struct err *err)
 {
 	int r = -1;
 
@@ -83,7 +83,7 @@ static int lock_root(const struct warden *w, const char *run_dir, struct err *er
 		     : 0;
 }
 
-static int open_root(struct warden *w, const char *run_dir, struct err *err)
+static int open_root(struct daemon *w, const char *run_dir, struct err *err)
 {
 	CLEAN(fd) int run = -1;
 	int r;
@@ -99,11 +99,11 @@ static int open_root(struct warden *w, const char *run_dir, struct err *err)
 	r = check_owner(run, run_dir, "", err);
 	if (r == 0)
 		r = check_owner(w->state_root, run_dir, "/sandboxes", err);
-	/* What further wardens have is the first one's. */
+	/* What further daemons have is the first one's. */
 	return r == 0 && w->engine == 0 ? lock_root(w, run_dir, err) : r;
 }
 
-int state_open(struct warden *w, const char *run_dir, struct err *err)
+int state_open(struct daemon *w, const char *run_dir, struct err *err)
 {
 	char own[STATE_FOLDER_SIZE];
 	int r = open_root(w, run_dir, err);
@@ -130,9 +130,9 @@ static int open_file(int dir, const char *name, int flags)
 	return fd == -EINVAL ? -EBADMSG : fd;
 }
 
-static int folder_open(const struct ward *d)
+static int folder_open(const struct daemon_sandbox *d)
 {
-	int dir = d->warden->state_dir, fd;
+	int dir = d->daemon->state_dir, fd;
 
 	if (mkdirat(dir, d->spec.name, DIR_MODE) < 0 && errno != EEXIST)
 		return -errno;
@@ -141,7 +141,7 @@ static int folder_open(const struct ward *d)
 }
 
 /* Return: the snapshot's file, or -errno. */
-static int open_image(const struct ward *d)
+static int open_image(const struct daemon_sandbox *d)
 {
 	CLEAN(fd) int dir = folder_open(d);
 	CLEAN(fd) int fd = -1;
@@ -155,17 +155,17 @@ static int open_image(const struct ward *d)
 	if (fd < 0)
 		return fd;
 	if (fstat(fd, &st) < 0 ||
-	    (st.st_size != LEARNED_IMAGE_SIZE && ftruncate(fd, 0) < 0) ||
-	    ftruncate(fd, LEARNED_IMAGE_SIZE) < 0)
+	    (st.st_size != LEARNED_SNAPSHOT_SIZE && ftruncate(fd, 0) < 0) ||
+	    ftruncate(fd, LEARNED_SNAPSHOT_SIZE) < 0)
 		return -errno;
-	if (!guarded_snapshot_may_be_sparse() &&
-	    posix_fallocate(fd, 0, LEARNED_IMAGE_SIZE) != 0)
+	if (!engine_sandbox_snapshot_may_be_sparse() &&
+	    posix_fallocate(fd, 0, LEARNED_SNAPSHOT_SIZE) != 0)
 		return -ENOSPC;
 	return TAKE_FD(fd);
 }
 
 /* Where it can't be had, a file of no size: the engine goes on without a snapshot. */
-int state_image(struct ward *d, struct err *err)
+int state_image(struct daemon_sandbox *d, struct err *err)
 {
 	int fd = open_image(d);
 
@@ -177,7 +177,7 @@ int state_image(struct ward *d, struct err *err)
 	}
 	if (fd < 0)
 		return err_sys(err, -errno, "cannot make the sandbox's snapshot");
-	d->image_fd = fd;
+	d->snapshot_fd = fd;
 	return 0;
 }
 
@@ -195,7 +195,7 @@ static int keep_text(int dir, int text_fd)
 	return r < 0 ? r : replace(dir, "policy.json", text.bytes, text.size);
 }
 
-int state_text(const struct ward *d)
+int state_text(const struct daemon_sandbox *d)
 {
 	CLEAN(fd) int dir = -1;
 
@@ -211,7 +211,7 @@ int state_text(const struct ward *d)
 	return open_file(dir, "policy.json", O_RDONLY);
 }
 
-int state_keep_text(const struct ward *d, int text_fd, struct err *err)
+int state_keep_text(const struct daemon_sandbox *d, int text_fd, struct err *err)
 {
 	CLEAN(fd) int dir = folder_open(d);
 	int r = dir < 0 ? dir : keep_text(dir, text_fd);
@@ -220,11 +220,11 @@ int state_keep_text(const struct ward *d, int text_fd, struct err *err)
 		     : 0;
 }
 
-static json_t *pack_spec(const struct ward *d)
+static json_t *pack_spec(const struct daemon_sandbox *d)
 {
 	int id = (int)d->id;
 
-	if (d->spec.kind == GUARDED_NETNS)
+	if (d->spec.kind == ATTACH_NETNS)
 		return json_pack("{s:i, s:s, s:I, s:I}", "id", id, "netns", d->spec.where,
 				 "dev", (json_int_t)d->ns_dev, "ino",
 				 (json_int_t)d->ns_ino);
@@ -236,7 +236,7 @@ static json_t *pack_spec(const struct ward *d)
 	return json_pack("{s:i, s:I}", "id", id, "uid", (json_int_t)d->member.uid);
 }
 
-int state_keep(const struct ward *d, struct err *err)
+int state_keep(const struct daemon_sandbox *d, struct err *err)
 {
 	CLEAN(fd) int dir = folder_open(d);
 	json_t *j = pack_spec(d);
@@ -265,27 +265,28 @@ static void forget_at(int where, const char *name)
 	(void)!unlinkat(where, name, AT_REMOVEDIR);
 }
 
-static void forget(const struct warden *w, const char *name)
+static void forget(const struct daemon *w, const char *name)
 {
 	forget_at(w->state_dir, name);
 }
 
-void state_forget(const struct ward *d)
+void state_forget(const struct daemon_sandbox *d)
 {
-	forget(d->warden, d->spec.name);
+	forget(d->daemon, d->spec.name);
 }
 
 /* It may be in an engine that could not attach it again. */
-void state_claim(const struct ward *d, uint32_t engines)
+void state_claim(const struct daemon_sandbox *d, uint32_t engines)
 {
-	char path[STATE_FOLDER_SIZE + IPC_WARD_NAME_MAX + 2], folder[STATE_FOLDER_SIZE];
+	char path[STATE_FOLDER_SIZE + IPC_SANDBOX_NAME_MAX + 2],
+		folder[STATE_FOLDER_SIZE];
 
 	for (uint32_t i = 0; i < engines && i < IPC_ENGINES_MAX; i++) {
 		state_folder_name(i, folder);
 		snprintf(path, sizeof(path), "%s/%s", folder, d->spec.name);
-		if (i != d->warden->engine &&
-		    faccessat(d->warden->state_root, path, F_OK, 0) == 0)
-			forget_at(d->warden->state_root, path);
+		if (i != d->daemon->engine &&
+		    faccessat(d->daemon->state_root, path, F_OK, 0) == 0)
+			forget_at(d->daemon->state_root, path);
 	}
 }
 
@@ -298,23 +299,23 @@ static int read_at(int dir, const char *name, struct file_bytes *ret)
 	return fd < 0 ? fd : file_read_fd(fd, FILE_MAX, ret);
 }
 
-static int unpack_netns(json_t *j, struct ward *ret)
+static int unpack_netns(json_t *j, struct daemon_sandbox *ret)
 {
 	json_int_t dev, ino;
 	const char *where;
 
 	if (json_unpack(j, "{s:s, s:I, s:I}", "netns", &where, "dev", &dev, "ino", &ino) <
 		    0 ||
-	    strlen(where) > IPC_WARD_WHERE_MAX)
+	    strlen(where) > IPC_SANDBOX_WHERE_MAX)
 		return -EBADMSG;
 	ret->ns_dev = (dev_t)dev;
 	ret->ns_ino = (ino_t)ino;
-	ret->spec.kind = GUARDED_NETNS;
+	ret->spec.kind = ATTACH_NETNS;
 	snprintf(ret->spec.where, sizeof(ret->spec.where), "%s", where);
 	return 0;
 }
 
-static int unpack_cgroup(json_t *j, struct ward *ret)
+static int unpack_cgroup(json_t *j, struct daemon_sandbox *ret)
 {
 	json_int_t id, level;
 	const char *where;
@@ -323,10 +324,10 @@ static int unpack_cgroup(json_t *j, struct ward *ret)
 	if (json_unpack(j, "{s:s, s:I, s:I, s:b, s:b}", "cgroup", &where, "cgroup_id",
 			&id, "level", &level, "guard_parent", &guard_parent, "guards",
 			&guards) < 0 ||
-	    strlen(where) > IPC_WARD_WHERE_MAX || level < 1 ||
+	    strlen(where) > IPC_SANDBOX_WHERE_MAX || level < 1 ||
 	    level > FILTER_HOST_LEVEL_MAX)
 		return -EBADMSG;
-	ret->spec.kind = GUARDED_HOST;
+	ret->spec.kind = ATTACH_HOST;
 	ret->spec.member = FILTER_MEMBER_CGROUP;
 	ret->spec.guard_parent = guard_parent;
 	ret->guards = guards;
@@ -339,23 +340,23 @@ static int unpack_cgroup(json_t *j, struct ward *ret)
 	return 0;
 }
 
-static int unpack_uid(json_t *j, struct ward *ret)
+static int unpack_uid(json_t *j, struct daemon_sandbox *ret)
 {
 	json_int_t uid;
 
 	if (json_unpack(j, "{s:I}", "uid", &uid) < 0 || uid < 1 || uid >= UINT32_MAX)
 		return -EBADMSG;
-	ret->spec.kind = GUARDED_HOST;
+	ret->spec.kind = ATTACH_HOST;
 	ret->spec.member = FILTER_MEMBER_UID;
 	snprintf(ret->spec.where, sizeof(ret->spec.where), "%u", (uint32_t)uid);
 	return 0;
 }
 
-static int unpack_spec(json_t *j, struct ward *ret)
+static int unpack_spec(json_t *j, struct daemon_sandbox *ret)
 {
 	json_int_t id;
 
-	if (json_unpack(j, "{s:I}", "id", &id) < 0 || id < 1 || id > WARDS_MAX)
+	if (json_unpack(j, "{s:I}", "id", &id) < 0 || id < 1 || id > SANDBOXES_MAX)
 		return -EBADMSG;
 	ret->id = (uint32_t)id;
 	if (json_object_get(j, "cgroup"))
@@ -363,7 +364,7 @@ static int unpack_spec(json_t *j, struct ward *ret)
 	return json_object_get(j, "uid") ? unpack_uid(j, ret) : unpack_netns(j, ret);
 }
 
-int state_read(int dir, const char *name, struct ward *ret)
+int state_read(int dir, const char *name, struct daemon_sandbox *ret)
 {
 	CLEAN(file_bytes) struct file_bytes text = { 0 };
 	json_t *j;
@@ -372,10 +373,11 @@ int state_read(int dir, const char *name, struct ward *ret)
 	if (r < 0)
 		return r;
 	j = json_loadb(text.bytes, text.size, 0, NULL);
-	r = j && strlen(name) <= IPC_WARD_NAME_MAX ? unpack_spec(j, ret) : -EBADMSG;
+	r = j && strlen(name) <= IPC_SANDBOX_NAME_MAX ? unpack_spec(j, ret) : -EBADMSG;
 	json_decref(j);
 	ret->restarted = true;
-	snprintf(ret->spec.name, sizeof(ret->spec.name), "%.*s", IPC_WARD_NAME_MAX, name);
+	snprintf(ret->spec.name, sizeof(ret->spec.name), "%.*s", IPC_SANDBOX_NAME_MAX,
+		 name);
 	return r;
 }
 
@@ -452,26 +454,27 @@ static int read_or_close(int dir, const char *name, int *ret_plan, struct err *e
 	return close_lost(dir, ret_plan, err);
 }
 
-static int restore(struct warden *w, const char *name, struct err *err)
+static int restore(struct daemon *w, const char *name, struct err *err)
 {
 	CLEAN(fd)
 	int dir = openat(w->state_dir, name,
 			 O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	struct ward given = { 0 };
+	struct daemon_sandbox given = { 0 };
 	int plan_fd = -1;
 	int r = dir < 0 ? -errno : state_read(dir, name, &given);
 
 	if (r < 0)
 		return err_sys(err, r, "cannot read what it is");
 	r = read_or_close(dir, name, &plan_fd, err);
-	return r < 0 ? r : ward_attach(w, &given, plan_fd, -1, err);
+	return r < 0 ? r : daemon_sandbox_attach(w, &given, plan_fd, -1, err);
 }
 
-static void restore_one(struct warden *w, const char *name)
+static void restore_one(struct daemon *w, const char *name)
 {
 	struct err err = { 0 };
 
-	if (name[0] == '.' || ward_find_name(w, name) || restore(w, name, &err) == 0)
+	if (name[0] == '.' || daemon_sandbox_find_name(w, name) ||
+	    restore(w, name, &err) == 0)
 		return;
 	if (!w->restored && w->patience == 0)
 		log_warning("cannot guard '%s' again: %s; its rules stay as they are",
@@ -480,18 +483,18 @@ static void restore_one(struct warden *w, const char *name)
 	if (err.code == -ENOENT || err.code == -ESTALE)
 		forget(w, name);
 	else
-		warden_lacks(w, name, err.text);
+		daemon_lacks(w, name, err.text);
 }
 
 /* While the engine takes one over, the next one is opened; and control is heard. */
 static void on_restore(struct loop_deferred *l)
 {
-	struct warden *w = CONTAINER_OF(l, struct warden, restore_turn);
+	struct daemon *w = CONTAINER_OF(l, struct daemon, restore_turn);
 	const struct dirent *e = w->restoring ? readdir(w->restoring) : NULL;
 
 	if (e) {
 		restore_one(w, e->d_name);
-		loop_defer(w->keeper.loop, l);
+		loop_defer(w->supervisor.loop, l);
 		return;
 	}
 	if (w->restoring)
@@ -499,29 +502,29 @@ static void on_restore(struct loop_deferred *l)
 	w->restoring = NULL;
 	if (w->lacks && !w->restored && w->patience > 0) {
 		w->patience--;
-		if (loop_timer_start(w->keeper.loop, &w->restore_again,
-				     loop_now_ms(w->keeper.loop) + AGAIN_MS) == 0)
+		if (loop_timer_start(w->supervisor.loop, &w->restore_again,
+				     loop_now_ms(w->supervisor.loop) + AGAIN_MS) == 0)
 			return;
 	}
 	w->restored = true;
-	warden_tell_lacking(w);
-	ward_give_next(w);
+	daemon_tell_lacking(w);
+	attach_queue_next(w);
 }
 
 /* An engine that was killed may still hold its sockets, for a moment. */
 static void on_restore_again(struct loop_timer *t)
 {
-	state_restore(CONTAINER_OF(t, struct warden, restore_again));
+	state_restore(CONTAINER_OF(t, struct daemon, restore_again));
 }
 
-void state_restore_first(struct warden *w)
+void state_restore_first(struct daemon *w)
 {
 	w->patience = PATIENCE;
 	w->restore_again.on_fire = on_restore_again;
 	state_restore(w);
 }
 
-void state_restore(struct warden *w)
+void state_restore(struct daemon *w)
 {
 	int fd;
 
@@ -531,5 +534,5 @@ void state_restore(struct warden *w)
 	w->restoring = fd < 0 ? NULL : fdopendir(fd);
 	w->lacks = false;
 	w->restore_turn.run = on_restore;
-	loop_defer(w->keeper.loop, &w->restore_turn);
+	loop_defer(w->supervisor.loop, &w->restore_turn);
 }

@@ -26,12 +26,12 @@ static int find(const char *name, uint32_t *ret)
 	return r;
 }
 
-int ward_user(struct ipc_ward *spec, struct err *err)
+int daemon_sandbox_user(struct ipc_sandbox *spec, struct err *err)
 {
 	char shown[TEXT_ESCAPED_SIZE];
 	uint32_t uid = 0;
 
-	if (spec->kind != GUARDED_HOST || spec->member != FILTER_MEMBER_UID ||
+	if (spec->kind != ATTACH_HOST || spec->member != FILTER_MEMBER_UID ||
 	    text_to_u32(text_of(spec->where), UINT32_MAX - 1, &uid))
 		return 0;
 	if (find(spec->where, &uid) < 0)

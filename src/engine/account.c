@@ -35,15 +35,15 @@ void engine_account_on_count(void *data, const struct filter_count *c)
 	k->items[k->count++] = *c;
 }
 
-static bool has_filter(const struct guarded *g)
+static bool has_filter(const struct engine_sandbox *g)
 {
 	return g->sandbox.filter.fd >= 0 && !g->sandbox.host &&
-	       (g->kind == GUARDED_OWNED || g->enforce != ENFORCED_NOTHING);
+	       (g->kind == ENGINE_SANDBOX_OWNED || g->enforce != ENFORCED_NOTHING);
 }
 
 /* Every packet that is in a counter has been logged before, if it was to be: so the log
  * is read after the counters, and to its end. */
-static void look_at_refused(struct guarded *g, int64_t now_ms)
+static void look_at_refused(struct engine_sandbox *g, int64_t now_ms)
 {
 	struct sandbox *s = &g->sandbox;
 	struct account_counts k = { 0 };
@@ -55,30 +55,30 @@ static void look_at_refused(struct guarded *g, int64_t now_ms)
 		free(k.items);
 		return;
 	}
-	for (int i = 0; i < DRAINS_MAX && guarded_drain_refused(g); i++)
+	for (int i = 0; i < DRAINS_MAX && engine_sandbox_drain_refused(g); i++)
 		;
 	accounts_looked(s, &total, k.items, k.count, now_ms);
 	free(k.items);
 }
 
 /* Loopback, and what else is the sandbox's own. */
-static bool is_inside(const struct guarded *g, const struct addr *a)
+static bool is_inside(const struct engine_sandbox *g, const struct addr *a)
 {
-	int route_fd = g->kind == GUARDED_NETNS ? g->route_fd : g->core->route_fd;
+	int route_fd = g->kind == ATTACH_NETNS ? g->route_fd : g->core->route_fd;
 
-	if (g->kind == GUARDED_OWNED)
+	if (g->kind == ENGINE_SANDBOX_OWNED)
 		return addr_special(a) == SPECIAL_LOOPBACK;
 	return link_addr_is_local(route_fd, a) != 0;
 }
 
-void engine_account_passed(struct guarded *g, const struct filter_count *c,
+void engine_account_passed(struct engine_sandbox *g, const struct filter_count *c,
 			   int64_t now_ms)
 {
 	if (c->packets > 0 && !is_inside(g, &c->addr))
 		passed_count(&g->sandbox, c, now_ms);
 }
 
-static void look_at_passed(struct guarded *g, int64_t now_ms)
+static void look_at_passed(struct engine_sandbox *g, int64_t now_ms)
 {
 	struct sandbox *s = &g->sandbox;
 	struct account_counts k = { 0 };
@@ -92,7 +92,7 @@ static void look_at_passed(struct guarded *g, int64_t now_ms)
 	free(k.items);
 }
 
-static void close_window(struct guarded *g, int64_t now_ms)
+static void close_window(struct engine_sandbox *g, int64_t now_ms)
 {
 	relay_account(g->core->relay, &g->sandbox);
 	if (has_filter(g))
@@ -105,7 +105,7 @@ struct host_wants {
 	bool refused, passed;
 };
 
-static void account(struct guarded *g, struct host_wants *wants, int64_t now_ms)
+static void account(struct engine_sandbox *g, struct host_wants *wants, int64_t now_ms)
 {
 	const struct accounts *a = g->sandbox.accounts;
 	bool refused = a->look_at_ms <= now_ms, passed;
@@ -113,7 +113,7 @@ static void account(struct guarded *g, struct host_wants *wants, int64_t now_ms)
 	if (a->window_ends_ms == 0)
 		accounts_open(&g->sandbox, now_ms);
 	passed = a->window_ends_ms <= now_ms;
-	if (g->kind == GUARDED_HOST) {
+	if (g->kind == ATTACH_HOST) {
 		wants->refused |= refused;
 		wants->passed |= passed;
 	} else {
@@ -132,7 +132,7 @@ static void on_tick(struct loop_timer *t)
 	struct host_wants wants = { 0 };
 
 	for (size_t i = 0; i < c->slots && clock_now_ms() - begun_ms < TURN_MS; i++) {
-		struct guarded *g;
+		struct engine_sandbox *g;
 
 		if (c->account_at >= c->slots)
 			c->account_at = 0;
@@ -153,7 +153,7 @@ int engine_account_init(struct engine_core *c)
 	return loop_timer_start(c->loop, &c->account, loop_now_ms(c->loop) + TICK_MS);
 }
 
-void engine_account_add(struct engine_core *c, struct guarded *g)
+void engine_account_add(struct engine_core *c, struct engine_sandbox *g)
 {
 	if (!g->sandbox.accounts)
 		g->sandbox.accounts = accounts_new(&c->events);
@@ -163,12 +163,12 @@ static void ignore_count(void *data, const struct filter_count *c)
 {
 }
 
-void engine_account_begin(struct guarded *g)
+void engine_account_begin(struct engine_sandbox *g)
 {
 	struct sandbox *s = &g->sandbox;
 	uint64_t total = 0;
 
-	if (s->accounts && g->kind == GUARDED_HOST && g->core->host)
+	if (s->accounts && g->kind == ATTACH_HOST && g->core->host)
 		engine_account_host_begin(g->core->host, g);
 	if (!s->accounts || !has_filter(g))
 		return;
@@ -180,18 +180,18 @@ void engine_account_begin(struct guarded *g)
 	accounts_begin(s, total);
 }
 
-void engine_account_all(struct guarded *g)
+void engine_account_all(struct engine_sandbox *g)
 {
 	struct sandbox *s = &g->sandbox;
 	int64_t now_ms = loop_now_ms(g->core->loop);
 
 	if (!s->accounts)
 		return;
-	if (g->kind == GUARDED_HOST && g->core->host)
+	if (g->kind == ATTACH_HOST && g->core->host)
 		engine_account_host_now(g->core->host, g, now_ms);
 	else if (has_filter(g))
 		look_at_refused(g, now_ms);
-	if (g->kind != GUARDED_HOST)
+	if (g->kind != ATTACH_HOST)
 		close_window(g, now_ms);
 	accounts_tell(s, now_ms, true);
 }

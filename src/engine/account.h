@@ -15,7 +15,7 @@ struct account_counts {
  * out. */
 void engine_account_on_count(void *data, const struct filter_count *c);
 /* Packets that left by the link, unless they stayed inside. */
-void engine_account_passed(struct guarded *g, const struct filter_count *c,
+void engine_account_passed(struct engine_sandbox *g, const struct filter_count *c,
 			   int64_t now_ms);
 
 /* -- engine_account_host.c ---------------------------------------------------------- */
@@ -24,7 +24,8 @@ void engine_account_passed(struct guarded *g, const struct filter_count *c,
 void engine_account_host(struct engine_host *h, bool refused, bool passed,
 			 int64_t now_ms);
 /* What was refused to @g so far doesn't count. */
-void engine_account_host_begin(struct engine_host *h, struct guarded *g);
+void engine_account_host_begin(struct engine_host *h, struct engine_sandbox *g);
 /* One at once at what @g was refused and at what has passed, and the window of @g ends.
  */
-void engine_account_host_now(struct engine_host *h, struct guarded *g, int64_t now_ms);
+void engine_account_host_now(struct engine_host *h, struct engine_sandbox *g,
+			     int64_t now_ms);

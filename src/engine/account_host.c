@@ -64,11 +64,11 @@ static bool read_counts(struct engine_host *h, bool refused, struct account_coun
 	return true;
 }
 
-static struct guarded *host_at(const struct engine_core *c, size_t slot)
+static struct engine_sandbox *host_at(const struct engine_core *c, size_t slot)
 {
-	struct guarded *g = c->guarded[slot];
+	struct engine_sandbox *g = c->guarded[slot];
 
-	return g && g->kind == GUARDED_HOST && g->sandbox.accounts ? g : NULL;
+	return g && g->kind == ATTACH_HOST && g->sandbox.accounts ? g : NULL;
 }
 
 static void drain(struct engine_host *h)
@@ -77,7 +77,8 @@ static void drain(struct engine_host *h)
 		engine_host_drain_refused(h);
 }
 
-static struct filter_count key_of(const struct guarded *g, const struct accounts_flow *f)
+static struct filter_count key_of(const struct engine_sandbox *g,
+				  const struct accounts_flow *f)
 {
 	return (struct filter_count){
 		.addr = f->addr,
@@ -88,7 +89,8 @@ static struct filter_count key_of(const struct guarded *g, const struct accounts
 }
 
 /* False: all have to be looked at, after what was found here. */
-static bool look_at_refused_of(struct engine_host *h, struct guarded *g, int64_t now_ms)
+static bool look_at_refused_of(struct engine_host *h, struct engine_sandbox *g,
+			       int64_t now_ms)
 {
 	struct filter_conn *c = filter_host_conn(h->table);
 	struct accounts *a = g->sandbox.accounts;
@@ -123,7 +125,7 @@ static void look_at_refused(struct engine_host *h, int64_t now_ms)
 	h->lost_seen = lost;
 	drain(h);
 	for (size_t i = 0; i < h->core->slots; i++) {
-		struct guarded *g = host_at(h->core, i);
+		struct engine_sandbox *g = host_at(h->core, i);
 		const struct filter_count *first;
 		size_t count;
 
@@ -143,14 +145,14 @@ static void look_at_passed(struct engine_host *h, int64_t now_ms)
 	if (!read_counts(h, false, &k))
 		k.count = 0;
 	for (size_t i = 0; i < k.count; i++) {
-		struct guarded *g = engine_core_find(h->core, k.items[i].member);
+		struct engine_sandbox *g = engine_core_find(h->core, k.items[i].member);
 
-		if (g && g->kind == GUARDED_HOST)
+		if (g && g->kind == ATTACH_HOST)
 			engine_account_passed(g, &k.items[i], now_ms);
 	}
 	free(k.items);
 	for (size_t i = 0; i < h->core->slots; i++) {
-		struct guarded *g = host_at(h->core, i);
+		struct engine_sandbox *g = host_at(h->core, i);
 
 		if (!g || g->sandbox.accounts->window_ends_ms > now_ms)
 			continue;
@@ -172,7 +174,8 @@ void engine_account_host(struct engine_host *h, bool refused, bool passed, int64
 	h->counts_from_ms = now_ms + LOOK_MS + (clock_now_ms() - begun_ms) * SHARE;
 }
 
-void engine_account_host_now(struct engine_host *h, struct guarded *g, int64_t now_ms)
+void engine_account_host_now(struct engine_host *h, struct engine_sandbox *g,
+			     int64_t now_ms)
 {
 	g->sandbox.accounts->window_ends_ms = now_ms;
 	if (!look_at_refused_of(h, g, now_ms))
@@ -180,7 +183,7 @@ void engine_account_host_now(struct engine_host *h, struct guarded *g, int64_t n
 	look_at_passed(h, now_ms);
 }
 
-void engine_account_host_begin(struct engine_host *h, struct guarded *g)
+void engine_account_host_begin(struct engine_host *h, struct engine_sandbox *g)
 {
 	const struct accounts *a = g->sandbox.accounts;
 

@@ -142,7 +142,7 @@ static void take_place(struct sandbox *s, const struct next *n)
 		return;
 	learned_set_plan(n->learned.table, &s->plan);
 	learned_stands(n->learned.table);
-	learned_image_move(s->learned, n->learned.table);
+	learned_snapshot_move(s->learned, n->learned.table);
 	learned_free(s->learned);
 	s->learned = n->learned.table;
 }

@@ -25,22 +25,22 @@ enum {
 static int make_room(struct engine_core *c, size_t wanted)
 {
 	size_t slots = MAX(c->slots, c->count > 0 ? (size_t)SLOTS_FIRST : 1);
-	struct guarded **grown;
+	struct engine_sandbox **grown;
 
 	while (slots < wanted)
 		slots *= 2;
 	if (slots == c->slots)
 		return 0;
-	grown = reallocarray(c->guarded, slots, sizeof(struct guarded *));
+	grown = reallocarray(c->guarded, slots, sizeof(struct engine_sandbox *));
 	if (!grown)
 		return -ENOMEM;
-	memset(grown + c->slots, 0, (slots - c->slots) * sizeof(struct guarded *));
+	memset(grown + c->slots, 0, (slots - c->slots) * sizeof(struct engine_sandbox *));
 	c->guarded = grown;
 	c->slots = slots;
 	return 0;
 }
 
-int engine_core_add(struct engine_core *c, struct guarded *g)
+int engine_core_add(struct engine_core *c, struct engine_sandbox *g)
 {
 	uint32_t id = g->sandbox.id;
 	int r;
@@ -54,23 +54,23 @@ int engine_core_add(struct engine_core *c, struct guarded *g)
 		return -EEXIST;
 	c->guarded[id] = g;
 	c->count++;
-	c->host_count += g->kind == GUARDED_HOST;
+	c->host_count += g->kind == ATTACH_HOST;
 	g->core = c;
 	engine_account_add(c, g);
 	return 0;
 }
 
-void engine_core_take_out(struct engine_core *c, struct guarded *g)
+void engine_core_take_out(struct engine_core *c, struct engine_sandbox *g)
 {
 	if (engine_core_find(c, g->sandbox.id) != g)
 		return;
 	c->guarded[g->sandbox.id] = NULL;
 	c->count--;
-	c->host_count -= g->kind == GUARDED_HOST;
+	c->host_count -= g->kind == ATTACH_HOST;
 	g->core = NULL;
 }
 
-struct guarded *engine_core_find(const struct engine_core *c, uint32_t id)
+struct engine_sandbox *engine_core_find(const struct engine_core *c, uint32_t id)
 {
 	return id < c->slots ? c->guarded[id] : NULL;
 }
@@ -84,7 +84,7 @@ static int64_t expire(struct engine_core *c, int64_t now_ms)
 	int64_t next_ms;
 
 	for (; c->expiry_at < last; c->expiry_at++) {
-		struct guarded *g = c->guarded[c->expiry_at];
+		struct engine_sandbox *g = c->guarded[c->expiry_at];
 
 		if (g && g->sandbox.learned)
 			c->expiry_next_ms =
@@ -135,7 +135,7 @@ static void look_at_some(struct engine_core *c)
 	size_t looks = 0, others = 0;
 
 	for (size_t i = 0; i < c->slots && looks < wanted; i++) {
-		struct guarded *g;
+		struct engine_sandbox *g;
 
 		if (looks >= ENGINE_LOOKS_MAX ||
 		    (looks >= ENGINE_LOOKS_OWNED_MAX && others == 0))
@@ -143,7 +143,7 @@ static void look_at_some(struct engine_core *c)
 		if (c->watch_at >= c->slots)
 			c->watch_at = 0;
 		g = c->guarded[c->watch_at++];
-		if (!g || !guarded_look(g))
+		if (!g || !engine_sandbox_look(g))
 			continue;
 		looks++;
 		others += !g->sandbox.filter.owner;

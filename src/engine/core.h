@@ -3,7 +3,7 @@
  * relay and refused packets of its sandboxes on one event loop. */
 #pragma once
 
-#include "engine/guarded.h"
+#include "engine/sandbox.h"
 #include "relay/relay.h"
 #include "resolver/dns_service.h"
 #include "sandbox/accounts.h"
@@ -27,19 +27,19 @@ struct engine_core {
 	struct hash_key key;
 	int route_fd;
 	/* By id; NULL: nobody. Borrowed: who adds one frees it. */
-	struct guarded **guarded;
+	struct engine_sandbox **guarded;
 	size_t slots, count;
 	struct engine_host *host; /* owned; NULL: nobody of the host's own namespace */
 	size_t host_count;	  /* of @count, those that are of it */
 	int64_t repin_ms;	  /* dns: pinned: how often, where a policy doesn't say */
 	struct loop_timer expiry;
-	size_t snapshot_bytes;	/* guarded_snapshot.c: that all share */
+	size_t snapshot_bytes;	/* engine_sandbox_snapshot.c: that all share */
 	size_t expiry_at;	/* slot that is next in this round */
 	int64_t expiry_next_ms; /* the soonest that this round has seen */
 	struct loop_timer watch;
 	size_t watch_at;
 	/* engine_account.c */
-	struct tally_pool events; /* that wait, of all sandboxes */
+	struct aggregation_pool events; /* that wait, of all sandboxes */
 	struct loop_timer account;
 	size_t account_at;
 	char missing[ERR_TEXT_SIZE]; /* what could not be confined */
@@ -49,9 +49,9 @@ struct engine_core {
 int engine_core_init(struct engine_core *c, const struct dns_service_config *dns,
 		     struct err *err) MUST_CHECK;
 /* @g takes the place of its id. -EEXIST: it is taken; -ENOSPC; -ENOMEM. */
-int engine_core_add(struct engine_core *c, struct guarded *g) MUST_CHECK;
-void engine_core_take_out(struct engine_core *c, struct guarded *g);
-struct guarded *engine_core_find(const struct engine_core *c, uint32_t id);
+int engine_core_add(struct engine_core *c, struct engine_sandbox *g) MUST_CHECK;
+void engine_core_take_out(struct engine_core *c, struct engine_sandbox *g);
+struct engine_sandbox *engine_core_find(const struct engine_core *c, uint32_t id);
 /* Serve the DNS and relay sockets of @s. */
 int engine_core_serve(struct engine_core *c, struct sandbox *s,
 		      struct err *err) MUST_CHECK;
@@ -62,12 +62,12 @@ int engine_core_watch(struct engine_core *c) MUST_CHECK;
 
 int engine_account_init(struct engine_core *c) MUST_CHECK;
 /* @g has come into @c: it adds up from now on. */
-void engine_account_add(struct engine_core *c, struct guarded *g);
+void engine_account_add(struct engine_core *c, struct engine_sandbox *g);
 /* What was refused so far was the self-test's. */
-void engine_account_begin(struct guarded *g);
+void engine_account_begin(struct engine_sandbox *g);
 /* Everything that is known and untold: @g ends, or another plan's rules are counted from
  * now on. */
-void engine_account_all(struct guarded *g);
+void engine_account_all(struct engine_sandbox *g);
 
 /* -- the first steps of an engine's process ----------------------------------------- */
 

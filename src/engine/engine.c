@@ -15,7 +15,8 @@
 
 struct engine {
 	struct engine_core core;
-	struct guarded guarded; /* its sandbox's state is NONE until it is taken over */
+	struct engine_sandbox
+		guarded; /* its sandbox's state is NONE until it is taken over */
 	const struct engine_config *config; /* borrowed */
 	struct plan plan;
 	struct loop_source from_control, from_launch;
@@ -94,7 +95,7 @@ static int serve(struct engine *e, struct err *err)
 	if (r < 0)
 		return err_set(err, r, "out of memory");
 	r = engine_core_serve(&e->core, &e->guarded.sandbox, err);
-	return r < 0 ? r : guarded_watch_refused(&e->guarded, err);
+	return r < 0 ? r : engine_sandbox_watch_refused(&e->guarded, err);
 }
 
 /* What the launch child waits for: it stands, or why not. */
@@ -270,7 +271,7 @@ static void on_control(struct loop_source *source, uint32_t events)
 		return;
 	}
 	if (m.type == IPC_RUN && e->guarded.sandbox.state == SANDBOX_TESTING) {
-		guarded_drain_refused(&e->guarded);
+		engine_sandbox_drain_refused(&e->guarded);
 		engine_account_begin(&e->guarded);
 		forget_self_test(&e->guarded.sandbox);
 		e->guarded.sandbox.state = SANDBOX_RUNNING;
@@ -324,7 +325,7 @@ static void engine_run(const struct engine_config *given, pid_t control)
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != control)
 		return;
 	engine_reset_signals();
-	guarded_init(&e.guarded, GUARDED_OWNED, 0);
+	engine_sandbox_init(&e.guarded, ENGINE_SANDBOX_OWNED, 0);
 	r = engine_keep_only(keep, ARRAY_SIZE(keep));
 	if (r < 0)
 		err_sys(&err, r, "cannot set the engine apart");

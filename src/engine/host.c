@@ -40,13 +40,13 @@ enum {
 /* -- who it is about ---------------------------------------------------------------- */
 
 /* NULL: nobody, and he is counted. */
-static struct guarded *find(struct engine_host *h, uint32_t mark)
+static struct engine_sandbox *find(struct engine_host *h, uint32_t mark)
 {
-	struct guarded *g = engine_core_find(h->core, mark >> MARK_SHIFT);
+	struct engine_sandbox *g = engine_core_find(h->core, mark >> MARK_SHIFT);
 
-	if (g && g->kind == GUARDED_HOST)
+	if (g && g->kind == ATTACH_HOST)
 		return g;
-	h->strangers++;
+	h->unattributed++;
 	return NULL;
 }
 
@@ -54,7 +54,7 @@ static struct guarded *find(struct engine_host *h, uint32_t mark)
 static struct sandbox *by_mark(void *data, uint32_t mark)
 {
 	struct engine_host *h = data;
-	struct guarded *g = find(h, mark);
+	struct engine_sandbox *g = find(h, mark);
 
 	if (g)
 		return &g->sandbox;
@@ -76,7 +76,7 @@ static struct sandbox *by_socket(void *data, int fd)
 static void on_packet(void *data, const struct nflog_packet *p)
 {
 	struct engine_host *h = data;
-	struct guarded *g = find(h, p->mark);
+	struct engine_sandbox *g = find(h, p->mark);
 
 	if (g)
 		refused_packet(&g->sandbox, p, loop_now_ms(h->core->loop));
@@ -354,7 +354,7 @@ static uint32_t has_element(void *data, const struct addr *a, uint8_t port_list)
 	return found ? found->left_ms : 0;
 }
 
-size_t engine_host_adopt(struct engine_host *h, struct guarded *g)
+size_t engine_host_adopt(struct engine_host *h, struct engine_sandbox *g)
 {
 	struct sandbox *s = &g->sandbox;
 	/* A table of ours has nothing of one that comes only now. */
@@ -363,8 +363,8 @@ size_t engine_host_adopt(struct engine_host *h, struct guarded *g)
 
 	if (of.left && of.left->error < 0)
 		of.left = NULL;
-	count = learned_image_adopt(s->learned, &g->snapshot, loop_now_ms(h->core->loop),
-				    has_element, &of);
+	count = learned_snapshot_adopt(s->learned, &g->snapshot,
+				       loop_now_ms(h->core->loop), has_element, &of);
 	s->counters[COUNT_ADOPTED] += count;
 	return count;
 }
@@ -412,7 +412,7 @@ static int load(struct engine_host *h, struct err *err)
 	h->is_in_doubt = false;
 	h->retry_ms = clock_now_ms() + RETRY_MS;
 	if (r == 0)
-		guarded_seen_now(&h->seen, filter_host_conn(h->table));
+		engine_sandbox_seen_now(&h->seen, filter_host_conn(h->table));
 	return r;
 }
 
@@ -420,11 +420,11 @@ static int load(struct engine_host *h, struct err *err)
 static void pin_all(struct engine_host *h)
 {
 	for (size_t i = 0; i < h->core->slots; i++) {
-		struct guarded *g = h->core->guarded[i];
+		struct engine_sandbox *g = h->core->guarded[i];
 
 		/* Without memory for it names are closed. */
-		if (g && g->kind == GUARDED_HOST)
-			(void)!guarded_pin(g);
+		if (g && g->kind == ATTACH_HOST)
+			(void)!engine_sandbox_pin(g);
 	}
 }
 
@@ -453,12 +453,12 @@ static void tell_some(struct engine_host *h)
 	int told = 0;
 
 	for (; h->tell_at < c->slots && told < TELL_MAX; h->tell_at++) {
-		struct guarded *g = c->guarded[h->tell_at];
+		struct engine_sandbox *g = c->guarded[h->tell_at];
 
-		if (!g || g->kind != GUARDED_HOST)
+		if (!g || g->kind != ATTACH_HOST)
 			continue;
 		g->sandbox.counters[COUNT_REPAIRS] += h->repaired == 0;
-		guarded_tell_repair(g, h->repaired);
+		engine_sandbox_tell_repair(g, h->repaired);
 		told++;
 	}
 	h->is_telling = h->tell_at < c->slots;
@@ -511,7 +511,7 @@ static bool look_after(struct engine_host *h)
 			repair(h);
 		return false;
 	}
-	r = guarded_seen_look(&h->seen, filter_host_conn(h->table));
+	r = engine_sandbox_seen_look(&h->seen, filter_host_conn(h->table));
 	if (r < 0 || (r == 0 && !h->is_in_doubt))
 		return r == 0;
 	r = does_stand(h);
@@ -519,7 +519,7 @@ static bool look_after(struct engine_host *h)
 		repair(h);
 	} else if (r > 0) {
 		h->is_in_doubt = false;
-		guarded_seen_now(&h->seen, filter_host_conn(h->table));
+		engine_sandbox_seen_now(&h->seen, filter_host_conn(h->table));
 	}
 	return false;
 }
@@ -538,9 +538,9 @@ static void tell_ipv6(struct engine_host *h)
 
 	look_for_ipv6(h);
 	for (size_t i = 0; i < h->core->slots && h->ipv6 != before; i++) {
-		struct guarded *g = h->core->guarded[i];
+		struct engine_sandbox *g = h->core->guarded[i];
 
-		if (g && g->kind == GUARDED_HOST)
+		if (g && g->kind == ATTACH_HOST)
 			g->sandbox.ipv6 = h->ipv6;
 	}
 }

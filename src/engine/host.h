@@ -23,7 +23,7 @@ struct engine_host {
 	bool is_wanted, stands;
 	bool is_in_doubt; /* see what stands, whatever the count of transactions says */
 	int64_t retry_ms, verify_ms; /* not before */
-	struct guarded_seen seen;
+	struct engine_sandbox_seen seen;
 	unsigned int looks;
 	struct loop_source nflog;
 	/* Who asks and is left over has everything refused, at once: by this one, which
@@ -38,7 +38,7 @@ struct engine_host {
 	int repaired;
 	/* Packets, queries and connections of no sandbox, or of one that nobody answers
 	 * for any more; reports of packets that did not arrive. */
-	uint64_t strangers, lost;
+	uint64_t unattributed, lost;
 	uint64_t lost_seen; /* of these, before the last look at all that was refused */
 	int64_t counts_from_ms; /* engine_account_host.c: no look at them before */
 };
@@ -59,7 +59,7 @@ int engine_host_load(struct engine_host *h, struct err *err) MUST_CHECK;
 int engine_host_prepare(struct engine_core *c, struct sandbox *s,
 			struct err *err) MUST_CHECK;
 /* Take over what it had learned, as far as the kernel bears it out. Return: how many. */
-size_t engine_host_adopt(struct engine_host *h, struct guarded *g);
+size_t engine_host_adopt(struct engine_host *h, struct engine_sandbox *g);
 /* A transaction has failed: see whether the table stands. Return: it didn't, and was put
  * back; so it may be worth another try. */
 bool engine_host_mend(struct engine_host *h);

@@ -23,13 +23,13 @@ enum { SETTLE_MS = 250 };
 static int open_only(struct shared *e, struct err *err)
 {
 	const struct shared_config *c = &e->config;
-	struct guarded *g = calloc(1, sizeof(*g));
+	struct engine_sandbox *g = calloc(1, sizeof(*g));
 	int r;
 
 	if (!g)
 		return err_set(err, -ENOMEM, "out of memory");
 	e->only = g;
-	guarded_init(g, GUARDED_SHARED, 0);
+	engine_sandbox_init(g, ATTACH_SHARED, 0);
 	g->told = &shared_told;
 	g->enforce = c->enforce;
 	g->restarted = c->restarted;
@@ -39,7 +39,7 @@ static int open_only(struct shared *e, struct err *err)
 		sandbox_own_ports(&g->sandbox, c->filter.mark);
 	r = plan_file_map(c->plan_fd, &g->plan, err);
 	if (r == 0)
-		(void)!guarded_snapshot_map(g, c->image_fd);
+		(void)!engine_sandbox_snapshot_map(g, c->snapshot_fd);
 	return r;
 }
 
@@ -62,7 +62,7 @@ static int shared_init(struct shared *e, struct err *err)
 	int r = harden_limits(err);
 
 	if (r == 0 && getrlimit(RLIMIT_NOFILE, &files) == 0)
-		/* The warden stops before that (warden_room.c). */
+		/* The daemon stops before that (daemon_room.c). */
 		e->fds_max = (int)(MIN(files.rlim_cur, (rlim_t)INT32_MAX) / 6 * 5);
 	if (r == 0 && !c->many)
 		r = open_only(e, err);
@@ -84,21 +84,21 @@ static int stand(struct shared *e, struct err *err)
 	int r = 0;
 
 	if (e->only)
-		r = guarded_stand(e->only, &e->core, err);
+		r = engine_sandbox_stand(e->only, &e->core, err);
 	if (r < 0)
 		return r;
 	r = engine_core_watch(&e->core);
 	return r < 0 ? err_sys(err, r, "cannot watch the filter") : 0;
 }
 
-static int watch_keeper(struct shared *e, struct err *err)
+static int watch_supervisor(struct shared *e, struct err *err)
 {
 	int r;
 
-	e->from_keeper = (struct loop_source){ .fd = e->config.keeper_fd,
-					       .on_ready = shared_on_keeper };
-	r = loop_add(e->core.loop, &e->from_keeper, EPOLLIN);
-	return r < 0 ? err_sys(err, r, "cannot hear the keeper") : 0;
+	e->from_supervisor = (struct loop_source){ .fd = e->config.supervisor_fd,
+						   .on_ready = shared_on_supervisor };
+	r = loop_add(e->core.loop, &e->from_supervisor, EPOLLIN);
+	return r < 0 ? err_sys(err, r, "cannot hear the supervisor") : 0;
 }
 
 static void tell_text(struct shared *e, enum ipc_type type, const char *text)
@@ -106,12 +106,13 @@ static void tell_text(struct shared *e, enum ipc_type type, const char *text)
 	struct ipc_message m = { .type = type };
 
 	snprintf(m.text, sizeof(m.text), "%s", text);
-	(void)!ipc_send(e->config.keeper_fd, &m, NULL, 0);
+	(void)!ipc_send(e->config.supervisor_fd, &m, NULL, 0);
 }
 
 static int keep_descriptors(struct shared_config *c)
 {
-	int *keep[3 + SANDBOX_FD_COUNT] = { &c->keeper_fd, &c->plan_fd, &c->image_fd };
+	int *keep[3 + SANDBOX_FD_COUNT] = { &c->supervisor_fd, &c->plan_fd,
+					    &c->snapshot_fd };
 
 	for (size_t i = 0; i < SANDBOX_FD_COUNT; i++)
 		keep[3 + i] = &c->fds.fd[i];
@@ -132,14 +133,14 @@ static struct shared *shared_new(const struct shared_config *config)
 	return e;
 }
 
-static void shared_run(const struct shared_config *config, pid_t keeper)
+static void shared_run(const struct shared_config *config, pid_t supervisor)
 {
 	struct shared *e = shared_new(config);
 	struct err err = { 0 };
 	int r;
 
 	prctl(PR_SET_NAME, "weir-engine");
-	if (!e || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != keeper)
+	if (!e || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != supervisor)
 		return;
 	engine_reset_signals();
 	r = keep_descriptors(&e->config);
@@ -150,7 +151,7 @@ static void shared_run(const struct shared_config *config, pid_t keeper)
 	if (r == 0)
 		r = stand(e, &err);
 	if (r == 0)
-		r = watch_keeper(e, &err);
+		r = watch_supervisor(e, &err);
 	if (r < 0) {
 		tell_text(e, IPC_FAILED, err.text);
 		return;
@@ -165,13 +166,13 @@ static void shared_run(const struct shared_config *config, pid_t keeper)
 
 pid_t shared_start(const struct shared_config *config, struct err *err)
 {
-	pid_t keeper = getpid();
+	pid_t supervisor = getpid();
 	pid_t pid = fork();
 
 	if (pid < 0)
 		return err_sys(err, -errno, "cannot start the engine");
 	if (pid == 0) {
-		shared_run(config, keeper);
+		shared_run(config, supervisor);
 		/* No cleanup: the kernel takes everything back, but the rules. */
 		_exit(0);
 	}

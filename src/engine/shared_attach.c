@@ -33,11 +33,11 @@ static int take_fds(struct sandbox_fds *to, int *last, const struct ipc_message 
 }
 
 /* What a sandbox of its kind can't do without. */
-static bool is_complete(const struct guarded *g)
+static bool is_complete(const struct engine_sandbox *g)
 {
 	const int *fd = g->sandbox.fds.fd;
 
-	return g->kind == GUARDED_HOST ||
+	return g->kind == ATTACH_HOST ||
 	       (fd[SANDBOX_FD_NETLINK] >= 0 && fd[SANDBOX_FD_NFLOG] >= 0 &&
 		fd[SANDBOX_FD_DNS_UDP4] >= 0 && fd[SANDBOX_FD_DNS_TCP4] >= 0 &&
 		g->route_fd >= 0);
@@ -54,13 +54,13 @@ static int take_probe(struct sandbox *s, const struct ipc_attach *a)
 					 &s->probe_name);
 }
 
-static int fill(struct shared *e, struct guarded *g, const struct ipc_message *m,
+static int fill(struct shared *e, struct engine_sandbox *g, const struct ipc_message *m,
 		int *fds, size_t count, struct err *err)
 {
 	int r;
 
 	if (count < ATTACH_FIRST ||
-	    (m->attach.kind != GUARDED_NETNS && m->attach.kind != GUARDED_HOST))
+	    (m->attach.kind != ATTACH_NETNS && m->attach.kind != ATTACH_HOST))
 		return err_set(err, -EBADMSG, "the attach message is malformed");
 	/* What was guarded before has had its descriptors. New ones get the lowest
 	 * numbers that are free, and those of the plan and the image are free again soon.
@@ -81,7 +81,7 @@ static int fill(struct shared *e, struct guarded *g, const struct ipc_message *m
 		return err_set(err, -EBADMSG, "a descriptor of the sandbox is missing");
 	r = plan_file_map(fds[ATTACH_PLAN], &g->plan, err);
 	if (r == 0)
-		(void)!guarded_snapshot_map(g, fds[ATTACH_IMAGE]);
+		(void)!engine_sandbox_snapshot_map(g, fds[ATTACH_IMAGE]);
 	return r;
 }
 
@@ -90,25 +90,26 @@ static void refuse(struct shared *e, uint32_t sandbox, const struct err *err)
 	struct ipc_message m = { .type = IPC_REFUSED, .sandbox = sandbox };
 
 	snprintf(m.text, sizeof(m.text), "%s", err->text);
-	shared_tell_keeper(e, &m);
+	shared_tell_supervisor(e, &m);
 }
 
 /* A cgroup was made again: what comes takes the place of the old one, in one transaction.
  */
 static void make_place(struct shared *e, const struct ipc_message *m)
 {
-	struct guarded *old = engine_core_find(&e->core, m->sandbox);
+	struct engine_sandbox *old = engine_core_find(&e->core, m->sandbox);
 
-	if (!old || old->kind != GUARDED_HOST || m->attach.kind != GUARDED_HOST)
+	if (!old || old->kind != ATTACH_HOST || m->attach.kind != ATTACH_HOST)
 		return;
-	guarded_leave(old);
-	guarded_forget_rules(old);
-	guarded_done(old);
+	engine_sandbox_leave(old);
+	engine_sandbox_forget_rules(old);
+	engine_sandbox_done(old);
 	free(old);
 }
 
 /* @g is taken. */
-static void end_attach(struct shared *e, struct guarded *g, int r, const struct err *err)
+static void end_attach(struct shared *e, struct engine_sandbox *g, int r,
+		       const struct err *err)
 {
 	uint32_t id = g->sandbox.id;
 
@@ -116,27 +117,28 @@ static void end_attach(struct shared *e, struct guarded *g, int r, const struct 
 		shared_tell_standing(e, g, IPC_STANDS, true);
 		return;
 	}
-	guarded_done(g);
+	engine_sandbox_done(g);
 	free(g);
 	refuse(e, id, err);
 }
 
 /* Return: 1, another turn is needed. */
-static int stage(struct shared *e, struct guarded *g)
+static int stage(struct shared *e, struct engine_sandbox *g)
 {
 	bool relay = plan_verify(&g->plan) == POLICY_VERIFY_TLS;
 	struct err ignored = { 0 };
 
-	if (g->kind != GUARDED_HOST || !e->core.host)
+	if (g->kind != ATTACH_HOST || !e->core.host)
 		return 0;
 	return filter_host_stage(e->core.host->table, (uint16_t)g->sandbox.id, &g->plan,
 				 relay, &e->coming_stage, &ignored);
 }
 
-static void stand(struct shared *e, struct guarded *g, struct filter_host_stage *staged)
+static void stand(struct shared *e, struct engine_sandbox *g,
+		  struct filter_host_stage *staged)
 {
 	struct err err = { 0 };
-	int r = guarded_stand(g, &e->core, &err);
+	int r = engine_sandbox_stand(g, &e->core, &err);
 
 	end_attach(e, g, r, &err);
 	if (staged)
@@ -153,7 +155,7 @@ static void on_coming(struct loop_deferred *d)
 		stand(e, TAKE_PTR(e->coming), TAKE_PTR(e->coming_stage));
 }
 
-static void begin_attach(struct shared *e, struct guarded *g)
+static void begin_attach(struct shared *e, struct engine_sandbox *g)
 {
 	if (e->coming || stage(e, g) <= 0) {
 		stand(e, g, e->coming ? NULL : TAKE_PTR(e->coming_stage));
@@ -166,7 +168,7 @@ static void begin_attach(struct shared *e, struct guarded *g)
 
 void shared_attach(struct shared *e, const struct ipc_message *m, int *fds, size_t count)
 {
-	struct guarded *g = calloc(1, sizeof(*g));
+	struct engine_sandbox *g = calloc(1, sizeof(*g));
 	struct err err = { 0 };
 	int r;
 
@@ -175,11 +177,11 @@ void shared_attach(struct shared *e, const struct ipc_message *m, int *fds, size
 		refuse(e, m->sandbox, &err);
 		return;
 	}
-	guarded_init(g, (enum ipc_guarded_kind)m->attach.kind, m->sandbox);
+	engine_sandbox_init(g, (enum attach_kind)m->attach.kind, m->sandbox);
 	make_place(e, m);
 	if (e->only)
 		r = err_set(&err, -EPERM, "this engine has its sandbox");
-	else if (m->attach.kind == GUARDED_HOST && !e->core.host && e->no_host[0])
+	else if (m->attach.kind == ATTACH_HOST && !e->core.host && e->no_host[0])
 		r = err_set(&err, -ENOTCONN, "%s", e->no_host);
 	else
 		r = fill(e, g, m, fds, count, &err);
@@ -189,14 +191,14 @@ void shared_attach(struct shared *e, const struct ipc_message *m, int *fds, size
 		begin_attach(e, g);
 }
 
-static int remove_rules(struct shared *e, struct guarded *g, struct err *err)
+static int remove_rules(struct shared *e, struct engine_sandbox *g, struct err *err)
 {
-	int r = guarded_remove_rules(g, err);
+	int r = engine_sandbox_remove_rules(g, err);
 
 	/* Others may just have taken the host's table away. */
 	if (r < 0 && g->sandbox.host && engine_host_mend(e->core.host)) {
 		*err = (struct err){ 0 };
-		r = guarded_remove_rules(g, err);
+		r = engine_sandbox_remove_rules(g, err);
 	}
 	return r;
 }
@@ -204,14 +206,14 @@ static int remove_rules(struct shared *e, struct guarded *g, struct err *err)
 /* Whom only the host's table still has: nobody is that any more. */
 static bool is_left(const struct shared *e, const struct ipc_message *m)
 {
-	return e->core.host && !m->attach.forget && m->sandbox <= IPC_WARDS_MAX &&
+	return e->core.host && !m->attach.forget && m->sandbox <= IPC_SANDBOXES_MAX &&
 	       filter_host_is_forgotten(e->core.host->table, (uint16_t)m->sandbox);
 }
 
 void shared_detach(struct shared *e, const struct ipc_message *m)
 {
 	struct ipc_message answer = { .type = IPC_DETACHED, .sandbox = m->sandbox };
-	struct guarded *g = engine_core_find(&e->core, m->sandbox);
+	struct engine_sandbox *g = engine_core_find(&e->core, m->sandbox);
 	struct err err = { 0 };
 
 	if (!g && is_left(e, m)) {
@@ -220,14 +222,14 @@ void shared_detach(struct shared *e, const struct ipc_message *m)
 	} else if (!g || g == e->only) {
 		err_set(&err, -ENOENT, "there is no such sandbox");
 	} else {
-		guarded_leave(g);
+		engine_sandbox_leave(g);
 		if (m->attach.forget || remove_rules(e, g, &err) < 0)
-			guarded_forget_rules(g);
-		guarded_done(g);
+			engine_sandbox_forget_rules(g);
+		engine_sandbox_done(g);
 		free(g);
 	}
 	snprintf(answer.text, sizeof(answer.text), "%s", err.text);
-	shared_tell_keeper(e, &answer);
+	shared_tell_supervisor(e, &answer);
 }
 
 /* -- the host's own network --------------------------------------------------------- */
@@ -263,5 +265,5 @@ void shared_host_load(struct shared *e)
 		err_set(&err, -ENOTCONN, "%s",
 			e->no_host[0] ? e->no_host : "nothing is known of the host");
 	snprintf(answer.text, sizeof(answer.text), "%s", err.text);
-	shared_tell_keeper(e, &answer);
+	shared_tell_supervisor(e, &answer);
 }

@@ -13,17 +13,18 @@ enum {
 	FDS_MAX = 3 + SANDBOX_FD_COUNT, /* of one message */
 };
 
-static struct shared *engine_of(const struct guarded *g)
+static struct shared *engine_of(const struct engine_sandbox *g)
 {
 	return CONTAINER_OF(g->core, struct shared, core);
 }
 
 /* -- telling ------------------------------------------------------------------------ */
 
-void shared_tell_keeper(struct shared *e, const struct ipc_message *m)
+void shared_tell_supervisor(struct shared *e, const struct ipc_message *m)
 {
-	/* Without a keeper nobody is left who could start us again: the rules stay. */
-	if (ipc_send(e->config.keeper_fd, m, NULL, 0) < 0)
+	/* Without a supervisor nobody is left who could start us again: the rules stay.
+	 */
+	if (ipc_send(e->config.supervisor_fd, m, NULL, 0) < 0)
 		loop_stop(e->core.loop);
 }
 
@@ -31,7 +32,7 @@ static void break_control(struct shared *e, int error);
 
 static void count_untold(struct shared *e, uint32_t sandbox)
 {
-	struct guarded *g = engine_core_find(&e->core, sandbox);
+	struct engine_sandbox *g = engine_core_find(&e->core, sandbox);
 
 	if (g)
 		g->sandbox.counters[COUNT_EVENTS_DROPPED]++;
@@ -97,21 +98,21 @@ static void answer_control(struct shared *e, const struct ipc_message *m, int fd
 		pay_or_wait(e);
 }
 
-void shared_tell_standing(struct shared *e, const struct guarded *g, enum ipc_type type,
-			  bool keeper)
+void shared_tell_standing(struct shared *e, const struct engine_sandbox *g,
+			  enum ipc_type type, bool supervisor)
 {
 	struct ipc_message m = { .type = type, .sandbox = g->sandbox.id };
 
-	guarded_standing(g, &m.standing);
-	if (keeper)
-		shared_tell_keeper(e, &m);
+	engine_sandbox_standing(g, &m.standing);
+	if (supervisor)
+		shared_tell_supervisor(e, &m);
 	else
 		answer_control(e, &m, -1);
 }
 
 static bool on_event(void *data, const struct event *event)
 {
-	const struct guarded *g = data;
+	const struct engine_sandbox *g = data;
 	struct ipc_message m = {
 		.type = IPC_EVENT,
 		.sandbox = g->sandbox.id,
@@ -124,7 +125,7 @@ static bool on_event(void *data, const struct event *event)
 static void on_answered(void *data, const struct dns_name *name,
 			const struct dns_answer_addr *addrs, size_t count)
 {
-	struct guarded *g = data;
+	struct engine_sandbox *g = data;
 	struct shared *e = engine_of(g);
 	struct ipc_message m = { .type = IPC_ANSWERED, .sandbox = g->sandbox.id };
 	char text[DNS_NAME_TEXT_SIZE];
@@ -140,7 +141,7 @@ static void on_answered(void *data, const struct dns_name *name,
 	tell_control(e, &m);
 }
 
-static void on_standing(struct guarded *g)
+static void on_standing(struct engine_sandbox *g)
 {
 	shared_tell_standing(engine_of(g), g, IPC_STANDS, false);
 }
@@ -253,7 +254,7 @@ static void lose_control(struct shared *e)
 			take_back(e, &e->lent[i]);
 	for (uint32_t i = 0; i < e->core.slots; i++)
 		if (e->core.guarded[i])
-			guarded_change_cancel(e->core.guarded[i]);
+			engine_sandbox_change_cancel(e->core.guarded[i]);
 }
 
 /* A control that has ended gets a successor, and that a channel. One that is still there
@@ -274,7 +275,7 @@ static void tell_unchanged(struct shared *e, uint32_t sandbox, const struct err 
 	answer_control(e, &m, -1);
 }
 
-static void on_changed(struct guarded *g, int r, const struct err *err)
+static void on_changed(struct engine_sandbox *g, int r, const struct err *err)
 {
 	if (r < 0)
 		tell_unchanged(engine_of(g), g->sandbox.id, err);
@@ -282,22 +283,22 @@ static void on_changed(struct guarded *g, int r, const struct err *err)
 		shared_tell_standing(engine_of(g), g, IPC_CHANGED, false);
 }
 
-static void on_pinned(struct guarded *g, const char *why)
+static void on_pinned(struct engine_sandbox *g, const char *why)
 {
 	struct ipc_message m = { .type = IPC_PINNED, .sandbox = g->sandbox.id };
 
 	snprintf(m.text, sizeof(m.text), "%s", why);
-	shared_tell_keeper(engine_of(g), &m);
+	shared_tell_supervisor(engine_of(g), &m);
 }
 
-const struct guarded_told shared_told = { on_event, on_answered, on_standing, on_changed,
-					  on_pinned };
+const struct engine_sandbox_told shared_told = { on_event, on_answered, on_standing,
+						 on_changed, on_pinned };
 
 static void on_change(struct shared *e, const struct ipc_message *ask, int plan_fd)
 {
-	struct guarded *g = engine_core_find(&e->core, ask->sandbox);
+	struct engine_sandbox *g = engine_core_find(&e->core, ask->sandbox);
 	struct err err = { 0 };
-	int r = g ? guarded_change(g, plan_fd, &err)
+	int r = g ? engine_sandbox_change(g, plan_fd, &err)
 		  : err_set(&err, -ENOENT, "there is no such sandbox");
 
 	if (r < 0)
@@ -312,25 +313,25 @@ static void add_stats(const struct shared *e, struct ipc_stats *ret)
 
 		if (!e->core.guarded[i])
 			continue;
-		guarded_stats(e->core.guarded[i], &one);
+		engine_sandbox_stats(e->core.guarded[i], &one);
 		for (size_t c = 0; c < SANDBOX_COUNTER_COUNT; c++)
 			ret->counters[c] += one.counters[c];
 		ret->names += one.names;
 		ret->addresses += one.addresses;
 	}
 	if (e->core.host) {
-		ret->counters[COUNT_STRANGERS] += e->core.host->strangers;
+		ret->counters[COUNT_UNATTRIBUTED] += e->core.host->unattributed;
 		ret->counters[COUNT_PACKETS_LOST] += e->core.host->lost;
 	}
 }
 
 static void on_stats(struct shared *e, uint32_t sandbox)
 {
-	const struct guarded *g = engine_core_find(&e->core, sandbox);
+	const struct engine_sandbox *g = engine_core_find(&e->core, sandbox);
 	struct ipc_message m = { .type = IPC_STATS, .sandbox = sandbox };
 
 	if (g)
-		guarded_stats(g, &m.stats);
+		engine_sandbox_stats(g, &m.stats);
 	else if (!e->only && sandbox == 0)
 		add_stats(e, &m.stats);
 	answer_control(e, &m, -1);
@@ -342,7 +343,7 @@ static void on_denies(struct shared *e, uint32_t sandbox)
 	struct ipc_denies *d = &m.denies;
 
 	for (size_t i = (size_t)sandbox + 1; i < e->core.slots; i++) {
-		const struct guarded *g = e->core.guarded[i];
+		const struct engine_sandbox *g = e->core.guarded[i];
 		const uint64_t *counted = g ? g->sandbox.counters : NULL;
 
 		if (!g)
@@ -430,8 +431,8 @@ static void take_control(struct shared *e, int fd)
 }
 
 /* A descriptor that is taken is -1 in @fds then. */
-static void on_keeper_message(struct shared *e, const struct ipc_message *m, int *fds,
-			      size_t count)
+static void on_supervisor_message(struct shared *e, const struct ipc_message *m, int *fds,
+				  size_t count)
 {
 	if (m->type == IPC_PEER && count == 1)
 		take_control(e, TAKE_FD(fds[0]));
@@ -444,14 +445,14 @@ static void on_keeper_message(struct shared *e, const struct ipc_message *m, int
 	else if (m->type == IPC_HOST_LOAD)
 		shared_host_load(e);
 	else if (m->type == IPC_ALIVE)
-		shared_tell_keeper(e, m);
+		shared_tell_supervisor(e, m);
 	else if (m->type == IPC_RUN && engine_core_find(&e->core, m->sandbox))
-		guarded_begin(engine_core_find(&e->core, m->sandbox));
+		engine_sandbox_begin(engine_core_find(&e->core, m->sandbox));
 }
 
-void shared_on_keeper(struct loop_source *source, uint32_t events)
+void shared_on_supervisor(struct loop_source *source, uint32_t events)
 {
-	struct shared *e = CONTAINER_OF(source, struct shared, from_keeper);
+	struct shared *e = CONTAINER_OF(source, struct shared, from_supervisor);
 	int fds[FDS_MAX];
 	struct ipc_message m;
 	size_t count = 0;
@@ -463,7 +464,7 @@ void shared_on_keeper(struct loop_source *source, uint32_t events)
 		loop_stop(e->core.loop);
 		return;
 	}
-	on_keeper_message(e, &m, fds, count);
+	on_supervisor_message(e, &m, fds, count);
 	for (size_t i = 0; i < count; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);

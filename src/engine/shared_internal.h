@@ -24,9 +24,9 @@ struct lent {
 struct shared {
 	struct engine_core core;
 	struct shared_config config;
-	int fds_max;	      /* descriptors from this one on are for connections */
-	struct guarded *only; /* the sidecar's; NULL in the daemon's engine */
-	struct loop_source from_keeper,
+	int fds_max; /* descriptors from this one on are for connections */
+	struct engine_sandbox *only; /* the sidecar's; NULL in the daemon's engine */
+	struct loop_source from_supervisor,
 		from_control; /* control: fd -1 while there is none */
 	struct lent lent[LENT_MAX];
 	/* Events may fill the channel to control: they are counted then. Answers wait. */
@@ -40,8 +40,8 @@ struct shared {
 	struct upstream_trouble failed[RESOLVER_UPSTREAMS_MAX];
 	size_t failed_count;
 	/* A sandbox of the host's whose policy is large: that is loaded first, some of it
-	 * in each turn. The warden gives one sandbox at a time. */
-	struct guarded *coming; /* owned, in no engine yet; NULL: none */
+	 * in each turn. The daemon gives one sandbox at a time. */
+	struct engine_sandbox *coming; /* owned, in no engine yet; NULL: none */
 	struct filter_host_stage *coming_stage;
 	struct loop_deferred coming_turn;
 	char no_host[ERR_TEXT_SIZE]; /* why the host's own network can't be guarded */
@@ -56,11 +56,11 @@ void shared_host_load(struct shared *e);
 
 /* shared_control.c */
 /* What the engine's sandboxes have to tell goes to control. */
-extern const struct guarded_told shared_told;
-void shared_tell_keeper(struct shared *e, const struct ipc_message *m);
-/* To the keeper, or to control. */
-void shared_tell_standing(struct shared *e, const struct guarded *g, enum ipc_type type,
-			  bool keeper);
+extern const struct engine_sandbox_told shared_told;
+void shared_tell_supervisor(struct shared *e, const struct ipc_message *m);
+/* To the supervisor, or to control. */
+void shared_tell_standing(struct shared *e, const struct engine_sandbox *g,
+			  enum ipc_type type, bool supervisor);
 /* Callbacks; the data is the engine. */
 void shared_on_trouble(void *data, const struct upstream_trouble *t);
-void shared_on_keeper(struct loop_source *source, uint32_t events);
+void shared_on_supervisor(struct loop_source *source, uint32_t events);

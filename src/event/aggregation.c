@@ -22,18 +22,19 @@ struct entry {
 };
 TAILQ_HEAD(entry_queue, entry);
 
-struct tally {
-	struct tally_pool *pool;
+struct aggregation {
+	struct aggregation_pool *pool;
 	size_t max, count;
 	int64_t window_ms;
 	struct hash_key key;
 	LIST_HEAD(, entry) heads[HEADS];
-	struct entry_queue ready[TALLY_LINES], resting; /* in order of time */
+	struct entry_queue ready[AGGREGATION_LINES], resting; /* in order of time */
 };
 
-struct tally *tally_new(struct tally_pool *pool, size_t max, int64_t window_ms)
+struct aggregation *aggregation_new(struct aggregation_pool *pool, size_t max,
+				    int64_t window_ms)
 {
-	struct tally *t = calloc(1, sizeof(*t));
+	struct aggregation *t = calloc(1, sizeof(*t));
 
 	if (!t)
 		return NULL;
@@ -42,18 +43,18 @@ struct tally *tally_new(struct tally_pool *pool, size_t max, int64_t window_ms)
 	t->window_ms = window_ms;
 	/* As in event.c: only the chains must not be chosen from outside. */
 	t->key = (struct hash_key){ (uintptr_t)t, (uintptr_t)t->heads };
-	for (size_t i = 0; i < TALLY_LINES; i++)
+	for (size_t i = 0; i < AGGREGATION_LINES; i++)
 		TAILQ_INIT(&t->ready[i]);
 	TAILQ_INIT(&t->resting);
 	return t;
 }
 
-static struct entry_queue *queue_of(struct tally *t, const struct entry *e)
+static struct entry_queue *queue_of(struct aggregation *t, const struct entry *e)
 {
 	return e->ready ? &t->ready[e->line] : &t->resting;
 }
 
-static void drop(struct tally *t, struct entry *e)
+static void drop(struct aggregation *t, struct entry *e)
 {
 	TAILQ_REMOVE(queue_of(t, e), e, in_queue);
 	LIST_REMOVE(e, in_chain);
@@ -62,13 +63,13 @@ static void drop(struct tally *t, struct entry *e)
 	free(e);
 }
 
-void tally_free(struct tally *t)
+void aggregation_free(struct aggregation *t)
 {
 	struct entry *e;
 
 	if (!t)
 		return;
-	for (size_t i = 0; i < TALLY_LINES; i++)
+	for (size_t i = 0; i < AGGREGATION_LINES; i++)
 		while ((e = TAILQ_FIRST(&t->ready[i])))
 			drop(t, e);
 	while ((e = TAILQ_FIRST(&t->resting)))
@@ -76,17 +77,17 @@ void tally_free(struct tally *t)
 	free(t);
 }
 
-static void rest(struct tally *t, struct entry *e, int64_t until_ms)
+static void rest(struct aggregation *t, struct entry *e, int64_t until_ms)
 {
 	TAILQ_REMOVE(queue_of(t, e), e, in_queue);
 	e->ready = false;
 	e->until_ms = until_ms;
-	if (e->line != TALLY_ALWAYS)
-		e->line = TALLY_AGAIN;
+	if (e->line != AGGREGATION_ALWAYS)
+		e->line = AGGREGATION_AGAIN;
 	TAILQ_INSERT_TAIL(queue_of(t, e), e, in_queue);
 }
 
-static void make_ready(struct tally *t, struct entry *e, int64_t now_ms)
+static void make_ready(struct aggregation *t, struct entry *e, int64_t now_ms)
 {
 	TAILQ_REMOVE(queue_of(t, e), e, in_queue);
 	e->ready = true;
@@ -96,7 +97,7 @@ static void make_ready(struct tally *t, struct entry *e, int64_t now_ms)
 
 /* ---- what is equal ---- */
 
-static uint64_t hash_of(const struct tally *t, const struct event *e)
+static uint64_t hash_of(const struct aggregation *t, const struct event *e)
 {
 	uint8_t bytes[sizeof(e->remote) + 6 + EVENT_NAME_SIZE] = { 0 };
 	size_t name = strnlen(e->name, sizeof(e->name)), n = 0;
@@ -123,7 +124,8 @@ static bool folds(const struct event *a, const struct event *b)
 	       strncmp(a->name, b->name, EVENT_NAME_SIZE) == 0;
 }
 
-static struct entry *find(const struct tally *t, uint64_t hash, const struct event *e)
+static struct entry *find(const struct aggregation *t, uint64_t hash,
+			  const struct event *e)
 {
 	struct entry *at;
 
@@ -149,7 +151,7 @@ static void fold(struct event *into, const struct event *e)
 }
 
 /* Rests that are over. */
-static void wake(struct tally *t, int64_t now_ms)
+static void wake(struct aggregation *t, int64_t now_ms)
 {
 	struct entry *e;
 
@@ -162,7 +164,7 @@ static void wake(struct tally *t, int64_t now_ms)
 	}
 }
 
-bool tally_fold(struct tally *t, const struct event *e)
+bool aggregation_fold(struct aggregation *t, const struct event *e)
 {
 	struct entry *known = find(t, hash_of(t, e), e);
 
@@ -171,18 +173,19 @@ bool tally_fold(struct tally *t, const struct event *e)
 	return known;
 }
 
-static bool has_room(const struct tally *t)
+static bool has_room(const struct aggregation *t)
 {
-	return t->count < t->max && (t->pool->left > 0 || t->count < TALLY_OWN);
+	return t->count < t->max && (t->pool->left > 0 || t->count < AGGREGATION_OWN);
 }
 
-bool tally_hold(struct tally *t, const struct event *e, unsigned int line, int64_t now_ms)
+bool aggregation_hold(struct aggregation *t, const struct event *e, unsigned int line,
+		      int64_t now_ms)
 {
 	struct entry *held;
 
-	assert(line < TALLY_LINES);
+	assert(line < AGGREGATION_LINES);
 	wake(t, now_ms);
-	if (line != TALLY_ALWAYS && !has_room(t))
+	if (line != AGGREGATION_ALWAYS && !has_room(t))
 		return false;
 	held = calloc(1, sizeof(*held));
 	if (!held)
@@ -199,7 +202,8 @@ bool tally_hold(struct tally *t, const struct event *e, unsigned int line, int64
 	return true;
 }
 
-const struct event *tally_oldest(struct tally *t, unsigned int line, int64_t now_ms)
+const struct event *aggregation_oldest(struct aggregation *t, unsigned int line,
+				       int64_t now_ms)
 {
 	const struct entry *e;
 
@@ -208,7 +212,8 @@ const struct event *tally_oldest(struct tally *t, unsigned int line, int64_t now
 	return e ? &e->event : NULL;
 }
 
-const struct event *tally_newest(struct tally *t, unsigned int line, int64_t now_ms)
+const struct event *aggregation_newest(struct aggregation *t, unsigned int line,
+				       int64_t now_ms)
 {
 	const struct entry *e;
 
@@ -217,18 +222,18 @@ const struct event *tally_newest(struct tally *t, unsigned int line, int64_t now
 	return e ? &e->event : NULL;
 }
 
-/* As tally_oldest() gave it. */
+/* As aggregation_oldest() gave it. */
 static struct entry *entry_of(const struct event *e)
 {
 	return CONTAINER_OF((struct event *)(uintptr_t)e, struct entry, event);
 }
 
-int64_t tally_waited_ms(const struct event *e, int64_t now_ms)
+int64_t aggregation_waited_ms(const struct event *e, int64_t now_ms)
 {
 	return now_ms - entry_of(e)->ready_ms;
 }
 
-void tally_told(struct tally *t, const struct event *told, int64_t now_ms)
+void aggregation_told(struct aggregation *t, const struct event *told, int64_t now_ms)
 {
 	struct entry *e = entry_of(told);
 
@@ -240,12 +245,12 @@ void tally_told(struct tally *t, const struct event *told, int64_t now_ms)
 		drop(t, e);
 }
 
-void tally_let_go(struct tally *t, const struct event *e)
+void aggregation_let_go(struct aggregation *t, const struct event *e)
 {
 	drop(t, entry_of(e));
 }
 
-int tally_make_room(struct tally *t, unsigned int line, struct event *ret)
+int aggregation_make_room(struct aggregation *t, unsigned int line, struct event *ret)
 {
 	struct entry *e = TAILQ_FIRST(&t->resting);
 
@@ -253,7 +258,7 @@ int tally_make_room(struct tally *t, unsigned int line, struct event *ret)
 		drop(t, e);
 		return 0;
 	}
-	for (unsigned int i = TALLY_LINES - 1; i > line; i--) {
+	for (unsigned int i = AGGREGATION_LINES - 1; i > line; i--) {
 		e = TAILQ_FIRST(&t->ready[i]);
 		if (!e)
 			continue;
@@ -264,7 +269,7 @@ int tally_make_room(struct tally *t, unsigned int line, struct event *ret)
 	return -ENOSPC;
 }
 
-void tally_close(struct tally *t)
+void aggregation_close(struct aggregation *t)
 {
 	struct entry *e, *next;
 
@@ -277,7 +282,7 @@ void tally_close(struct tally *t)
 	}
 }
 
-bool tally_is_empty(const struct tally *t)
+bool aggregation_is_empty(const struct aggregation *t)
 {
 	return t->count == 0;
 }

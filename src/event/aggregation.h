@@ -15,48 +15,51 @@
 
 /* Lines, the first ones before the others. */
 enum {
-	TALLY_ALWAYS = 0, /* stays in it when it is told again */
-	TALLY_NEW = 1,	  /* to TALLY_NEW_LAST, as the caller likes */
-	TALLY_NEW_LAST = 4,
-	TALLY_AGAIN = 5, /* was told before */
-	TALLY_LINES,
+	AGGREGATION_ALWAYS = 0, /* stays in it when it is told again */
+	AGGREGATION_NEW = 1,	/* to AGGREGATION_NEW_LAST, as the caller likes */
+	AGGREGATION_NEW_LAST = 4,
+	AGGREGATION_AGAIN = 5, /* was told before */
+	AGGREGATION_LINES,
 };
 
 /* Events that all tallies of a process may hold together. */
-struct tally_pool {
+struct aggregation_pool {
 	int64_t left; /* below 0: of those that are always taken */
 };
-enum { TALLY_OWN = 16 }; /* that each one may hold, whatever the others do */
+enum { AGGREGATION_OWN = 16 }; /* that each one may hold, whatever the others do */
 
-struct tally;
-/* At most @max events. @window_ms 0: what is new waits for tally_close(), and nothing
- * rests. @pool is borrowed. NULL: no memory. */
-struct tally *tally_new(struct tally_pool *pool, size_t max, int64_t window_ms);
-void tally_free(struct tally *t);
+struct aggregation;
+/* At most @max events. @window_ms 0: what is new waits for aggregation_close(), and
+ * nothing rests. @pool is borrowed. NULL: no memory. */
+struct aggregation *aggregation_new(struct aggregation_pool *pool, size_t max,
+				    int64_t window_ms);
+void aggregation_free(struct aggregation *t);
 /* Add packets and bytes of @e to what equals it. Equal are those with the same action,
  * layer, destination, name, rule, type and limit; whose process it was says the first
  * one. Return: false when nothing does; nothing is taken then. */
-bool tally_fold(struct tally *t, const struct event *e);
+bool aggregation_fold(struct aggregation *t, const struct event *e);
 /* Hold a copy of @e, which nothing equals, in @line. Return: false when there is no room;
- * in TALLY_ALWAYS there is as long as there is memory: for events of which there are few
- * different ones. */
-bool tally_hold(struct tally *t, const struct event *e, unsigned int line,
-		int64_t now_ms);
+ * in AGGREGATION_ALWAYS there is as long as there is memory: for events of which there
+ * are few different ones. */
+bool aggregation_hold(struct aggregation *t, const struct event *e, unsigned int line,
+		      int64_t now_ms);
 /* What has been ready in @line for the longest time; borrowed. NULL: nothing is. */
-const struct event *tally_oldest(struct tally *t, unsigned int line, int64_t now_ms);
+const struct event *aggregation_oldest(struct aggregation *t, unsigned int line,
+				       int64_t now_ms);
 /* The shortest. */
-const struct event *tally_newest(struct tally *t, unsigned int line, int64_t now_ms);
+const struct event *aggregation_newest(struct aggregation *t, unsigned int line,
+				       int64_t now_ms);
 /* How long @e, of those two, has been ready. */
-int64_t tally_waited_ms(const struct event *e, int64_t now_ms);
+int64_t aggregation_waited_ms(const struct event *e, int64_t now_ms);
 /* @e has been told. */
-void tally_told(struct tally *t, const struct event *e, int64_t now_ms);
+void aggregation_told(struct aggregation *t, const struct event *e, int64_t now_ms);
 /* Let @e go untold. */
-void tally_let_go(struct tally *t, const struct event *e);
+void aggregation_let_go(struct aggregation *t, const struct event *e);
 /* Make room for one of @line: what rests for nothing goes, else the first of the last
  * line behind @line, which is given in *@ret. Return: 1: *@ret has to be told in some
  * other way; 0: there is room; -ENOSPC: there is nothing that could go. */
-int tally_make_room(struct tally *t, unsigned int line, struct event *ret);
+int aggregation_make_room(struct aggregation *t, unsigned int line, struct event *ret);
 /* The window is over: whatever is held becomes ready. */
-void tally_close(struct tally *t);
+void aggregation_close(struct aggregation *t);
 /* Nothing is held. */
-bool tally_is_empty(const struct tally *t);
+bool aggregation_is_empty(const struct aggregation *t);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "events/review_tell.h"
+#include "events/review_notify.h"
 #include "events/sqlite_file.h"
 
 enum { BUSY_MS = 1000 };

@@ -44,7 +44,7 @@ void host_member_free(struct host_member *m)
 	free(m);
 }
 
-void host_litter_free(struct host_litter *l)
+void host_stale_free(struct host_stale *l)
 {
 	host_learned_done(&l->learned);
 	free(l);
@@ -75,7 +75,7 @@ int filter_host_learn(struct filter_host *h, uint16_t id,
 bool filter_host_tidy(struct filter_host *h, int64_t now_ms)
 {
 	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, h->conn.seq);
-	struct host_litter *l = h->litter;
+	struct host_stale *l = h->stale;
 	size_t count = 0;
 
 	if (!l || !h->loaded)
@@ -86,17 +86,17 @@ bool filter_host_tidy(struct filter_host *h, int64_t now_ms)
 
 		if (!e->taken || e->until_ms <= now_ms)
 			continue;
-		host_put_litter(&w, l->mark, e);
+		host_put_stale(&w, l->mark, e);
 		count++;
 	}
 	nl_batch_end(&w);
 	if (count > 0)
 		(void)!nl_transact(&h->conn, &w, NULL); /* they end by themselves */
 	if (l->at == l->learned.capacity) {
-		h->litter = l->next;
-		host_litter_free(l);
+		h->stale = l->next;
+		host_stale_free(l);
 	}
-	return h->litter;
+	return h->stale;
 }
 
 /* ---- all of it ---- */
@@ -268,13 +268,13 @@ static int remove_guard(struct filter_host *h, struct err *err)
 	return r < 0 ? err_sys(err, r, "cannot open the filter again") : 0;
 }
 
-static void clear_all_litter(struct filter_host *h)
+static void clear_all_stale(struct filter_host *h)
 {
-	while (h->litter) {
-		struct host_litter *l = h->litter;
+	while (h->stale) {
+		struct host_stale *l = h->stale;
 
-		h->litter = l->next;
-		host_litter_free(l);
+		h->stale = l->next;
+		host_stale_free(l);
 	}
 }
 
@@ -353,7 +353,7 @@ int filter_host_load(struct filter_host *h, int64_t now_ms, struct err *err)
 	h->loaded = true;
 	h->loads++;
 	renumber(h);
-	clear_all_litter(h);
+	clear_all_stale(h);
 	return 0;
 }
 
@@ -404,7 +404,7 @@ void filter_host_free(struct filter_host *h)
 		h->plans = p->next;
 		host_plan_free(p);
 	}
-	clear_all_litter(h);
+	clear_all_stale(h);
 	filter_conn_done(&h->conn);
 	free(h);
 }

@@ -246,14 +246,14 @@ static void put_without(struct nl_writer *w, uint32_t mark, const struct host_le
 {
 	for (size_t i = 0; i < l->capacity; i++)
 		if (l->at[i].taken)
-			host_put_litter(w, mark, &l->at[i]);
+			host_put_stale(w, mark, &l->at[i]);
 }
 
 static void put_new(const struct change *k, const struct filter_state *state)
 {
 	uint32_t mark = host_mark(k->new);
 
-	for (const struct host_litter *l = k->host->litter; l; l = l->next)
+	for (const struct host_stale *l = k->host->stale; l; l = l->next)
 		if (l->mark == mark)
 			put_without(k->w, mark, &l->learned);
 	if (k->old && host_mark(k->old) == mark)
@@ -303,23 +303,23 @@ static int commit_change(const struct change *k, const struct filter_state *stat
 }
 
 /* What was left under @mark is gone. */
-static void clear_litter(struct filter_host *h, uint32_t mark)
+static void clear_stale(struct filter_host *h, uint32_t mark)
 {
-	for (struct host_litter **at = &h->litter; *at;) {
-		struct host_litter *l = *at;
+	for (struct host_stale **at = &h->stale; *at;) {
+		struct host_stale *l = *at;
 
 		if (l->mark != mark) {
 			at = &l->next;
 			continue;
 		}
 		*at = l->next;
-		host_litter_free(l);
+		host_stale_free(l);
 	}
 }
 
-static void leave_litter(struct filter_host *h, struct host_member *m, uint32_t mark)
+static void leave_stale(struct filter_host *h, struct host_member *m, uint32_t mark)
 {
-	struct host_litter *l;
+	struct host_stale *l;
 
 	if (m->learned.used == 0)
 		return;
@@ -329,8 +329,8 @@ static void leave_litter(struct filter_host *h, struct host_member *m, uint32_t 
 	l->mark = mark;
 	l->learned = m->learned;
 	m->learned = (struct host_learned){ 0 };
-	l->next = h->litter;
-	h->litter = l;
+	l->next = h->stale;
+	h->stale = l;
 }
 
 static void settle_new(const struct change *k)
@@ -338,7 +338,7 @@ static void settle_new(const struct change *k)
 	struct filter_host *h = k->host;
 	size_t way = host_way_of(&k->new->who);
 
-	clear_litter(h, host_mark(k->new));
+	clear_stale(h, host_mark(k->new));
 	if (h->ways[way].users++ == 0)
 		h->ways[way].made = ++h->made;
 	k->plan->users++;
@@ -356,7 +356,7 @@ static void settle_old(const struct change *k)
 
 	member_unlink(h, k->old);
 	if (!k->new || host_mark(k->new) != mark)
-		leave_litter(h, k->old, mark);
+		leave_stale(h, k->old, mark);
 	if (--h->ways[way].users == 0)
 		h->ways[way].made = 0;
 	if (--k->old->plan->users == 0)

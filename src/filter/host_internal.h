@@ -79,11 +79,11 @@ struct host_way {
 };
 
 /* Elements of a mark that is no member's. */
-struct host_litter {
+struct host_stale {
 	uint32_t mark;
 	struct host_learned learned;
 	size_t at;
-	struct host_litter *next;
+	struct host_stale *next;
 };
 
 struct filter_host {
@@ -97,7 +97,7 @@ struct filter_host {
 	uint16_t plan_number; /* the last one that was given */
 	struct host_way ways[HOST_WAYS];
 	struct host_plan *plans, **plans_end; /* in the order of @made */
-	struct host_litter *litter;
+	struct host_stale *stale;
 	/* While a table that another process has made is replaced: the marks of flows
 	 * that it had accepted. */
 	uint32_t *live;
@@ -129,7 +129,7 @@ static inline size_t host_way_of(const struct filter_member *m)
 
 void host_plan_free(struct host_plan *p);
 void host_member_free(struct host_member *m);
-void host_litter_free(struct host_litter *l);
+void host_stale_free(struct host_stale *l);
 
 /* ---- host_change.c ---- */
 
@@ -179,8 +179,8 @@ void host_put_state(struct nl_writer *w, const struct host_member *m,
 int host_put_learned(struct nl_writer *w, const struct host_member *m,
 		     int64_t now_ms) MUST_CHECK;
 /* Take one away; it may have ended meanwhile. */
-void host_put_litter(struct nl_writer *w, uint32_t mark,
-		     const struct host_learned_entry *e);
+void host_put_stale(struct nl_writer *w, uint32_t mark,
+		    const struct host_learned_entry *e);
 /* All elements of all members. */
 void host_put_members(struct nl_writer *w, const struct filter_host *h);
 /* Members in the table that stands guard: see host.c. */

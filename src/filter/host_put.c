@@ -385,8 +385,8 @@ void host_put_state(struct nl_writer *w, const struct host_member *m,
 }
 
 /* Add before delete: it may have ended meanwhile. */
-void host_put_litter(struct nl_writer *w, uint32_t mark,
-		     const struct host_learned_entry *e)
+void host_put_stale(struct nl_writer *w, uint32_t mark,
+		    const struct host_learned_entry *e)
 {
 	uint8_t key[FILTER_KEY_MAX];
 	char name[FILTER_NAME_MAX];

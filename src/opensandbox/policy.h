@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* opensandbox/policy - how a sidecar's policy becomes a plan: the same for the keeper,
- * who needs one to start with, and for control, who changes it. */
+/* opensandbox/policy - how a sidecar's policy becomes a plan: the same for the
+ * supervisor, who needs one to start with, and for control, who changes it. */
 #pragma once
 
 #include "opensandbox/static_rules.h"

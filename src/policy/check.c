@@ -20,7 +20,7 @@ struct way_out {
 	enum {
 		WAY_HOST = 0, /* the host itself */
 		WAY_SHARED,   /* anybody can have a name below it: a pattern opens
-			       * strangers' */
+			       * unattributed' */
 		WAY_TREE,     /* the host, and each name below it */
 	} scope;
 	const char *why;

@@ -219,7 +219,7 @@ static int refuse_name(struct err *err, struct text t)
 	return refuse(err, t, "a domain name: it has letters, digits, '-', '_' and dots");
 }
 
-/* A wildcard over `com` or `co.uk` would be a wildcard over strangers. Private
+/* A wildcard over `com` or `co.uk` would be a wildcard over unattributed. Private
  * suffixes (github.io) are left to policy_check(). */
 static bool is_public_suffix(const struct dns_name *n)
 {

@@ -45,9 +45,9 @@ static void tame_flags(struct ipc_message *m)
 		tame_flag(&m->attach.forget);
 		break;
 	case IPC_WARD:
-	case IPC_WARDED:
+	case IPC_ATTACHED:
 	case IPC_LISTED:
-		tame_flag(&m->ward.guard_parent);
+		tame_flag(&m->attached.guard_parent);
 		break;
 	case IPC_LOOKED:
 		tame_flag(&m->look.known);

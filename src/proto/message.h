@@ -2,11 +2,12 @@
 /* proto/message - what Weir's processes say to each other: fixed-size messages over
  * SOCK_SEQPACKET, descriptors beside them.
  *
- * `weir run`: control, the launch child, the engine. `weir sidecar`: the keeper, the
+ * `weir run`: control, the launch child, the engine. `weir sidecar`: the supervisor, the
  * engine and control, each pair of them with a channel; when one of the two is replaced,
- * the keeper hands the other a fresh one (IPC_PEER). `weir daemon` is the same with a
- * warden as the keeper, and with many sandboxes: messages say which one they are about,
- * by its number in that engine. Control has such a pair of channels for each engine.
+ * the supervisor hands the other a fresh one (IPC_PEER). `weir daemon` is the same with a
+ * daemon as the supervisor, and with many sandboxes: messages say which one they are
+ * about, by its number in that engine. Control has such a pair of channels for each
+ * engine.
  */
 #pragma once
 
@@ -18,13 +19,14 @@ enum ipc_type {
 	IPC_NONE = 0,
 	/* launch child to engine, with the sandbox's descriptors */
 	IPC_HANDOVER,
-	/* engine to launch child; to the keeper and control of a sidecar, with `standing`
+	/* engine to launch child; to the supervisor and control of a sidecar, with
+	 * `standing`
 	 */
 	IPC_STANDS,  /* the filter was read back, DNS and relay are served */
 	IPC_REFUSED, /* text: why */
 	/* control to engine */
 	IPC_RUN, /* the self-test has passed: from now on denials are events. The daemon's
-		  * engine hears it from the warden, for one sandbox, and answers nothing
+		  * engine hears it from the daemon, for one sandbox, and answers nothing
 		  */
 	IPC_FINISH, /* send IPC_COUNTERS and leave */
 	/* engine to control */
@@ -36,7 +38,7 @@ enum ipc_type {
 	IPC_WARNING, /* text: for a person; the engine goes on */
 
 	/* -- of the sidecar -- */
-	/* keeper to engine and control: a descriptor, the channel to the other one */
+	/* supervisor to engine and control: a descriptor, the channel to the other one */
 	IPC_PEER,
 	/* control to engine; the answer comes before anything else is asked */
 	IPC_CHANGE, /* a descriptor: the plan. IPC_CHANGED, or IPC_UNCHANGED with text */
@@ -49,78 +51,79 @@ enum ipc_type {
 	IPC_UNCHANGED, /* text: why; everything is as it was */
 	IPC_TROUBLE,   /* an upstream server */
 	IPC_ANSWERED,  /* a name was answered with addresses */
-	/* keeper to control: a descriptor, the channel to weir-webhook */
+	/* supervisor to control: a descriptor, the channel to weir-webhook */
 	IPC_WEBHOOK,
-	/* control to keeper: have a witness started (proto/witness.h). Back, if there is
-	 * one: a descriptor, the channel to it */
-	IPC_WITNESS,
-	/* control to keeper, with the plan and the text that made it */
+	/* control to supervisor: have a socket_owner started (proto/socket_owner.h).
+	 * Back, if there is one: a descriptor, the channel to it */
+	IPC_SOCKET_OWNER,
+	/* control to supervisor, with the plan and the text that made it */
 	IPC_KEEP, /* this is in force now. IPC_KEPT back */
 	IPC_KEPT,
 	IPC_STUCK, /* the engine does not answer: it needs a successor */
 
 	/* -- of the daemon -- */
-	/* warden to engine, with `attach`; the descriptors are the plan (a sealed memfd),
+	/* daemon to engine, with `attach`; the descriptors are the plan (a sealed memfd),
 	 * the image (LEARNED_IMAGE_SIZE), and what `present` says. IPC_STANDS back, or
 	 * IPC_REFUSED with text: rules may stand then, and nothing is served. Of a
-	 * GUARDED_HOST that the engine has under that id the cgroup was made again: what
+	 * ATTACH_HOST that the engine has under that id the cgroup was made again: what
 	 * comes takes its place in one transaction */
 	IPC_ATTACH,
-	/* engine to warden: the names of its policy (dns: pinned) were resolved for the
+	/* engine to daemon: the names of its policy (dns: pinned) were resolved for the
 	 * first time, and its self-test was over; text: which one that has to be is not,
 	 * or "" */
 	IPC_PINNED,
-	/* warden to engine, with `host`, before the first sandbox of the host's own
+	/* daemon to engine, with `host`, before the first sandbox of the host's own
 	 * namespace: the table's netlink socket and what is served there, as `present`
 	 * says (no route socket), then a second netlink socket, for conntrack. Nothing
 	 * comes back. */
 	IPC_HOST,
-	/* warden to engine: all that were guarded before have been given; the host's
+	/* daemon to engine: all that were guarded before have been given; the host's
 	 * table is to take the place of whatever stands. IPC_HOST_STANDS back; text: why
 	 * it doesn't, or "" */
 	IPC_HOST_LOAD,
 	IPC_HOST_STANDS,
-	/* warden to engine, with `attach.forget`. IPC_DETACHED back; text: why rules may
+	/* daemon to engine, with `attach.forget`. IPC_DETACHED back; text: why rules may
 	 * still stand, or "" */
 	IPC_DETACH,
 	IPC_DETACHED,
-	/* control to warden, with `ward`, plan and text: IPC_WARDED back, or IPC_REFUSED
-	 * with text. IPC_DETACH and IPC_KEEP, with the sandbox, are as above */
+	/* control to daemon, with `attached`, plan and text: IPC_ATTACHED back, or
+	 * IPC_REFUSED with text. IPC_DETACH and IPC_KEEP, with the sandbox, are as above
+	 */
 	IPC_WARD,
-	IPC_WARDED,
-	/* control to warden, with `sandbox` and `ward`: is it that one, and guarded?
-	 * IPC_WARDED back, as soon as it stands, or IPC_REFUSED with text */
+	IPC_ATTACHED,
+	/* control to daemon, with `sandbox` and `attached`: is it that one, and guarded?
+	 * IPC_ATTACHED back, as soon as it stands, or IPC_REFUSED with text */
 	IPC_AGAIN,
-	/* control to warden: the first one with an id above `sandbox`. IPC_LISTED back,
-	 * with `ward` and a descriptor, its text; sandbox 0: there is none */
+	/* control to daemon: the first one with an id above `sandbox`. IPC_LISTED back,
+	 * with `attached` and a descriptor, its text; sandbox 0: there is none */
 	IPC_LIST,
 	IPC_LISTED,
-	/* warden to control: it ended by itself; text: why */
+	/* daemon to control: it ended by itself; text: why */
 	IPC_GONE,
-	/* warden to control: something has happened to it, text says what: an event */
+	/* daemon to control: something has happened to it, text says what: an event */
 	IPC_TOLD,
-	/* control to warden: what goes round the filter of that sandbox? IPC_LOOKED back,
+	/* control to daemon: what goes round the filter of that sandbox? IPC_LOOKED back,
 	 * with `look` */
 	IPC_LOOK,
 	IPC_LOOKED,
-	/* control to warden: it was closed for good: kill what lives in its cgroup, if it
+	/* control to daemon: it was closed for good: kill what lives in its cgroup, if it
 	 * has one. Nothing comes back */
 	IPC_STOP,
-	/* warden to control, in the place of IPC_REFUSED: this engine has no room; text:
+	/* daemon to control, in the place of IPC_REFUSED: this engine has no room; text:
 	 * why */
 	IPC_FULL,
-	/* control to any warden, with `ward`: which namespace is meant? IPC_WHO back,
-	 * with `ward`, or IPC_REFUSED with text */
+	/* control to any daemon, with `attached`: which namespace is meant? IPC_WHO back,
+	 * with `attached`, or IPC_REFUSED with text */
 	IPC_WHO,
-	/* first warden to control: a descriptor, the channel to the warden of another
-	 * engine, whose number is `sandbox`; standing.restarts: of that warden */
+	/* first daemon to control: a descriptor, the channel to the daemon of another
+	 * engine, whose number is `sandbox`; standing.restarts: of that daemon */
 	IPC_ENGINE,
-	/* control to first warden: another engine is wanted. IPC_MORE back, after
+	/* control to first daemon: another engine is wanted. IPC_MORE back, after
 	 * IPC_ENGINE; or IPC_REFUSED with text. IPC_STUCK with an engine's number: its
-	 * warden does not answer */
+	 * daemon does not answer */
 	IPC_MORE,
-	/* first warden to another one: IPC_ALIVE back, if its engine serves; keeper or
-	 * warden to its engine: IPC_ALIVE back */
+	/* first daemon to another one: IPC_ALIVE back, if its engine serves; supervisor
+	 * or daemon to its engine: IPC_ALIVE back */
 	IPC_ALIVE,
 	/* control to engine: what was refused to the sandboxes above `sandbox`? The same
 	 * back, with `denies` of the first ones and `sandbox`, the last of them; 0: there
@@ -129,24 +132,24 @@ enum ipc_type {
 };
 
 /* How a sandbox is recognised. */
-enum ipc_guarded_kind {
-	GUARDED_NONE = 0,
-	GUARDED_OWNED,	/* a namespace of `weir run` */
-	GUARDED_SHARED, /* the namespace that Weir lives in itself: `weir sidecar` */
-	GUARDED_NETNS,	/* somebody else's namespace; Weir stays outside */
-	GUARDED_HOST,	/* in the host's own: a cgroup or a user id */
-	GUARDED_KIND_COUNT
+enum attach_kind {
+	ATTACH_NONE = 0,
+	ENGINE_SANDBOX_OWNED, /* a namespace of `weir run` */
+	ATTACH_SHARED, /* the namespace that Weir lives in itself: `weir sidecar` */
+	ATTACH_NETNS,  /* somebody else's namespace; Weir stays outside */
+	ATTACH_HOST,   /* in the host's own: a cgroup or a user id */
+	ATTACH_KIND_COUNT
 };
 
 struct ipc_attach {
-	uint8_t kind;	/* enum ipc_guarded_kind */
+	uint8_t kind;	/* enum attach_kind */
 	bool restarted; /* an engine was here before: take over what it has learned */
 	bool forget;	/* IPC_DETACH: the rules are gone, or stay: don't touch them */
 	/* The self-test's, until IPC_RUN: what the engine answers by itself. "": none */
 	char probe_name[128];
 	struct addr probe_addr;
 	uint16_t probe_port;
-	struct filter_member member; /* GUARDED_HOST: who is meant */
+	struct filter_member member; /* ATTACH_HOST: who is meant */
 };
 
 /* The host's listeners, on 127.0.0.1 and ::1. */
@@ -160,7 +163,7 @@ struct ipc_look {
 	bool packet, raw; /* AF_PACKET, SOCK_RAW */
 	bool unseen;	  /* whether what is guarded is gone can't be seen */
 	uint64_t network; /* for the daemon: see tasks_own_network() */
-	/* Of a GUARDED_HOST */
+	/* Of a ATTACH_HOST */
 	bool waiting;	  /* its cgroup is gone, and guarded when it comes again */
 	uint32_t strays;  /* sockets that its processes have from outside: not guarded */
 	int32_t stray_of; /* one of those processes */
@@ -168,22 +171,23 @@ struct ipc_look {
 
 /* What an operator says of a sandbox. */
 enum {
-	IPC_WARDS_MAX = 65535, /* of one engine: ids have 16 bits, and 0 is nobody's */
+	IPC_SANDBOXES_MAX =
+		65535,	       /* of one engine: ids have 16 bits, and 0 is nobody's */
 	IPC_ENGINES_MAX = 64,  /* of one daemon */
 	IPC_ENGINE_SHIFT = 16, /* control's ids have the engine's number above that */
-	IPC_WARD_NAME_MAX = 63,
-	IPC_WARD_WHERE_MAX = 255,
+	IPC_SANDBOX_NAME_MAX = 63,
+	IPC_SANDBOX_WHERE_MAX = 255,
 };
-struct ipc_ward {
-	char name[IPC_WARD_NAME_MAX + 1];
-	char where[IPC_WARD_WHERE_MAX + 1]; /* a path, a number */
-	uint8_t kind;			    /* enum ipc_guarded_kind */
-	/* enum filter_member_kind of a GUARDED_HOST: a cgroup, @where is its path below
+struct ipc_sandbox {
+	char name[IPC_SANDBOX_NAME_MAX + 1];
+	char where[IPC_SANDBOX_WHERE_MAX + 1]; /* a path, a number */
+	uint8_t kind;			       /* enum attach_kind */
+	/* enum filter_member_kind of a ATTACH_HOST: a cgroup, @where is its path below
 	 * the hierarchy's root; or a user id, a number. Control may ask for a cgroup by
 	 * its directory and for a user by name: the answer says what was meant */
 	uint8_t member;
 	bool guard_parent; /* of a cgroup: its parent is closed to whom nobody knows */
-	/* GUARDED_NETNS: which one it is. IPC_WARD with 0: any that is there */
+	/* ATTACH_NETNS: which one it is. IPC_WARD with 0: any that is there */
 	uint64_t ns_dev, ns_ino;
 	/* IPC_WARD: in all engines below this one nobody else has the name, not even from
 	 * before */
@@ -202,12 +206,12 @@ enum ipc_enforced {
 struct ipc_standing {
 	uint32_t generation; /* 0: no filter */
 	uint32_t adopted;    /* learned addresses taken over from the engine before */
-	uint32_t restarts;   /* of the engine; the keeper fills it in */
+	uint32_t restarts;   /* of the engine; the supervisor fills it in */
 	uint64_t plan_id;    /* plan_file_id() of what it enforces */
 	uint8_t enforced;    /* enum ipc_enforced */
 	bool nflog;	     /* refused packets are seen */
 	char lacking[ERR_TEXT_SIZE]; /* what could not be confined, or "" */
-	/* Why less is enforced than was asked for, or "". The keeper fills it in. */
+	/* Why less is enforced than was asked for, or "". The supervisor fills it in. */
 	char weaker[ERR_TEXT_SIZE];
 };
 
@@ -262,7 +266,7 @@ struct ipc_message {
 		struct ipc_denies denies;
 		struct ipc_socket socket;
 		struct ipc_attach attach;
-		struct ipc_ward ward;
+		struct ipc_sandbox attached;
 		struct ipc_host host;
 		struct ipc_look look;
 		struct upstream_trouble trouble;

@@ -50,7 +50,7 @@ struct dns_service {
 	struct client_sides sides;
 	struct endpoint servers[RESOLVER_UPSTREAMS_MAX];
 	size_t server_count, given_count; /* the others were found behind an inner one */
-	bool inner_told;		  /* UPSTREAM_INNER: nobody was found */
+	bool docker_told;		  /* UPSTREAM_INNER: nobody was found */
 	uint8_t inner;			  /* its number */
 	upstream_trouble_fn *on_trouble;
 	void *on_trouble_data;
@@ -190,7 +190,7 @@ static void op_trouble(void *data, const struct upstream_trouble *t)
 {
 	struct dns_service *d = data;
 
-	d->inner_told = d->inner_told || t->kind == UPSTREAM_INNER;
+	d->docker_told = d->docker_told || t->kind == UPSTREAM_INNER;
 	if (d->on_trouble)
 		d->on_trouble(d->on_trouble_data, t);
 }
@@ -212,7 +212,7 @@ void dns_service_tell_behind(const struct dns_service *d)
 
 	for (size_t i = d->given_count; i < d->server_count; i++)
 		tell_behind(d, i);
-	if (d->inner_told && d->server_count == d->given_count && d->on_trouble)
+	if (d->docker_told && d->server_count == d->given_count && d->on_trouble)
 		d->on_trouble(d->on_trouble_data, &nobody);
 }
 

@@ -83,7 +83,7 @@ static void settle(struct resolver *r, struct inner *in)
 		r->ops.trouble(r->ops.data, &t);
 }
 
-void resolver_inner_tick(struct resolver *r, int64_t now_ms)
+void docker_resolver_tick(struct resolver *r, int64_t now_ms)
 {
 	struct inner *in = &r->inner;
 
@@ -102,8 +102,8 @@ void resolver_inner_tick(struct resolver *r, int64_t now_ms)
 	}
 }
 
-bool resolver_inner_response(struct resolver *r, uint32_t token, int error,
-			     int64_t now_ms)
+bool docker_resolver_response(struct resolver *r, uint32_t token, int error,
+			      int64_t now_ms)
 {
 	struct inner *in = &r->inner;
 
@@ -128,8 +128,8 @@ static void use_behind(struct resolver *r, size_t server)
 		r->probe_next_ms = 0;
 }
 
-bool resolver_inner_query(struct resolver *r, const struct resolver_ask *ask,
-			  int64_t now_ms)
+bool docker_resolver_query(struct resolver *r, const struct resolver_ask *ask,
+			   int64_t now_ms)
 {
 	struct inner *in = &r->inner;
 	int server;
@@ -144,8 +144,8 @@ bool resolver_inner_query(struct resolver *r, const struct resolver_ask *ask,
 	return true;
 }
 
-bool resolver_inner_sent_back(struct resolver *r, const struct flight *f,
-			      const struct resolver_ask *ask, int64_t now_ms)
+bool docker_resolver_sent_back(struct resolver *r, const struct inflight *f,
+			       const struct resolver_ask *ask, int64_t now_ms)
 {
 	struct inner *in = &r->inner;
 
@@ -165,7 +165,7 @@ bool resolver_is_settled(const struct resolver *r)
 	return r->inner.server == RESOLVER_UPSTREAMS_MAX || r->inner.settled;
 }
 
-void resolver_inner_init(struct resolver *r, const struct resolver_config *config)
+void docker_resolver_init(struct resolver *r, const struct resolver_config *config)
 {
 	bool has = config->inner > 0 && config->inner <= r->server_count;
 

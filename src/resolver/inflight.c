@@ -23,9 +23,9 @@
  *   the inner server sent it      a server that was not tried, at once
  *   back
  *
- * Who asks again what is under way joins the flight. If that is later than NUDGE_MS after
- * the question left, it leaves once more, to the same server: a try may last minutes,
- * and the first datagram may have been lost. */
+ * Who asks again what is under way joins the flight. If that is later than RETRANSMIT_MS
+ * after the question left, it leaves once more, to the same server: a try may last
+ * minutes, and the first datagram may have been lost. */
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
@@ -34,23 +34,23 @@
 
 enum {
 	INDEX_BITS = 12,
-	NUDGE_MS = 1000,
+	RETRANSMIT_MS = 1000,
 };
 static_assert(RESOLVER_IN_FLIGHT_MAX == 1 << INDEX_BITS, "a token holds an index");
 static_assert(RESOLVER_UPSTREAMS_MAX <= 16, "flight.tried has a bit for each");
 
 /* ---- the table of flights ---- */
 
-static struct flight *flight_at(const struct resolver *r, uint32_t index)
+static struct inflight *inflight_at(const struct resolver *r, uint32_t index)
 {
-	struct flight *chunk = r->flight_chunks[index / CHUNK];
+	struct inflight *chunk = r->inflight_chunks[index / CHUNK];
 
 	return chunk ? &chunk[index % CHUNK] : NULL;
 }
 
-static struct flight *flight_of_token(const struct resolver *r, uint32_t token)
+static struct inflight *inflight_of_token(const struct resolver *r, uint32_t token)
 {
-	struct flight *f = flight_at(r, token & (RESOLVER_IN_FLIGHT_MAX - 1));
+	struct inflight *f = inflight_at(r, token & (RESOLVER_IN_FLIGHT_MAX - 1));
 
 	return f && token != 0 && (f->token == token || f->late.token == token) ? f
 										: NULL;
@@ -58,16 +58,16 @@ static struct flight *flight_of_token(const struct resolver *r, uint32_t token)
 
 static bool add_flights(struct resolver *r)
 {
-	struct flight *chunk;
+	struct inflight *chunk;
 
-	if (r->flight_total == RESOLVER_IN_FLIGHT_MAX)
+	if (r->inflight_total == RESOLVER_IN_FLIGHT_MAX)
 		return false;
 	chunk = calloc(CHUNK, sizeof(*chunk));
 	if (!chunk)
 		return false;
-	r->flight_chunks[r->flight_total / CHUNK] = chunk;
+	r->inflight_chunks[r->inflight_total / CHUNK] = chunk;
 	for (size_t i = 0; i < CHUNK; i++) {
-		chunk[i].index = r->flight_total++;
+		chunk[i].index = r->inflight_total++;
 		chunk[i].next = r->free_flights;
 		r->free_flights = &chunk[i];
 	}
@@ -81,15 +81,15 @@ static uint64_t hash_question(const struct resolver *r, const struct dns_query *
 	return h ^ (q->type * 2u + q->dnssec_ok) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-static struct flight **chain_of(struct resolver *r, uint64_t hash)
+static struct inflight **chain_of(struct resolver *r, uint64_t hash)
 {
 	return &r->by_question[hash % RESOLVER_IN_FLIGHT_MAX];
 }
 
-static struct flight *flight_find(struct resolver *r, const struct dns_query *q,
-				  uint64_t hash)
+static struct inflight *inflight_find(struct resolver *r, const struct dns_query *q,
+				      uint64_t hash)
 {
-	struct flight *f = *chain_of(r, hash);
+	struct inflight *f = *chain_of(r, hash);
 
 	while (f && (f->hash != hash || f->asked.type != q->type ||
 		     f->dnssec_ok != q->dnssec_ok ||
@@ -98,10 +98,10 @@ static struct flight *flight_find(struct resolver *r, const struct dns_query *q,
 	return f;
 }
 
-static struct flight *flight_new(struct resolver *r, const struct dns_query *q,
-				 uint64_t hash)
+static struct inflight *inflight_new(struct resolver *r, const struct dns_query *q,
+				     uint64_t hash)
 {
-	struct flight *f;
+	struct inflight *f;
 
 	if (!r->free_flights && !add_flights(r))
 		return NULL;
@@ -121,16 +121,16 @@ static struct flight *flight_new(struct resolver *r, const struct dns_query *q,
 	return f;
 }
 
-static void late_end(struct resolver *r, struct flight *f)
+static void late_end(struct resolver *r, struct inflight *f)
 {
 	if (f->late.token != 0)
 		r->ops.cancel(r->ops.data, f->late.token);
 	f->late.token = 0;
 }
 
-static void flight_free(struct resolver *r, struct flight *f)
+static void inflight_free(struct resolver *r, struct inflight *f)
 {
-	struct flight **at = chain_of(r, f->hash);
+	struct inflight **at = chain_of(r, f->hash);
 
 	late_end(r, f);
 	while (*at != f)
@@ -142,7 +142,7 @@ static void flight_free(struct resolver *r, struct flight *f)
 
 /* ---- deadlines ---- */
 
-static void deadline_add(struct resolver *r, struct flight *f, int64_t now_ms)
+static void deadline_add(struct resolver *r, struct inflight *f, int64_t now_ms)
 {
 	f->deadline_ms = now_ms + r->try_ms;
 	f->sooner = r->latest;
@@ -154,7 +154,7 @@ static void deadline_add(struct resolver *r, struct flight *f, int64_t now_ms)
 	r->latest = f;
 }
 
-static void deadline_remove(struct resolver *r, struct flight *f)
+static void deadline_remove(struct resolver *r, struct inflight *f)
 {
 	if (f->sooner)
 		f->sooner->later = f->later;
@@ -169,7 +169,7 @@ static void deadline_remove(struct resolver *r, struct flight *f)
 /* ---- tries ---- */
 
 /* The present try is over. */
-static void try_end(struct resolver *r, struct flight *f)
+static void try_end(struct resolver *r, struct inflight *f)
 {
 	if (f->token == 0)
 		return;
@@ -178,7 +178,7 @@ static void try_end(struct resolver *r, struct flight *f)
 	deadline_remove(r, f);
 }
 
-static void copy_try(struct flight_late *to, const struct flight *f)
+static void copy_try(struct inflight_late *to, const struct inflight *f)
 {
 	to->token = f->token;
 	to->server = f->server;
@@ -188,7 +188,7 @@ static void copy_try(struct flight_late *to, const struct flight *f)
 }
 
 /* The present try has timed out: it takes the place of the one before. */
-static void try_set_aside(struct resolver *r, struct flight *f)
+static void try_set_aside(struct resolver *r, struct inflight *f)
 {
 	late_end(r, f);
 	copy_try(&f->late, f);
@@ -204,7 +204,7 @@ uint32_t resolver_token(struct resolver *r, uint32_t index)
 }
 
 /* Send the question to f->server. Return: 0 or -errno; f->token is then of no use. */
-static int send_question(struct resolver *r, struct flight *f, bool tcp, int64_t now_ms)
+static int send_question(struct resolver *r, struct inflight *f, bool tcp, int64_t now_ms)
 {
 	/* Of the id, and a bit for each octet of the name. */
 	uint8_t message[512], random[2 + (DNS_NAME_MAX + 7) / 8];
@@ -223,7 +223,7 @@ static int send_question(struct resolver *r, struct flight *f, bool tcp, int64_t
 	return r->ops.send(r->ops.data, f->token, f->server, tcp, message, (size_t)size);
 }
 
-static int try_start(struct resolver *r, struct flight *f, bool tcp, int64_t now_ms)
+static int try_start(struct resolver *r, struct inflight *f, bool tcp, int64_t now_ms)
 {
 	int error = send_question(r, f, tcp, now_ms);
 
@@ -238,11 +238,11 @@ static int try_start(struct resolver *r, struct flight *f, bool tcp, int64_t now
 
 /* The present try goes on as another, until the same deadline; its answer may still
  * come. */
-static void nudge(struct resolver *r, struct flight *f, int64_t now_ms)
+static void retransmit(struct resolver *r, struct inflight *f, int64_t now_ms)
 {
-	struct flight_late before;
+	struct inflight_late before;
 
-	if (f->tcp || now_ms - f->sent_ms < NUDGE_MS)
+	if (f->tcp || now_ms - f->sent_ms < RETRANSMIT_MS)
 		return;
 	resolver_server_doubt(r, f->server);
 	copy_try(&before, f);
@@ -256,13 +256,13 @@ static void nudge(struct resolver *r, struct flight *f, int64_t now_ms)
 	memcpy(f->asked.case_name, before.case_name, f->asked.name.size);
 }
 
-static void note_trouble(struct flight *f, enum flight_trouble trouble)
+static void note_trouble(struct inflight *f, enum inflight_trouble trouble)
 {
 	f->trouble = MAX(f->trouble, (uint8_t)trouble);
 }
 
 /* The flight is free before anybody is told: who is may begin another one. */
-static void give_up(struct resolver *r, struct flight *f, int64_t now_ms)
+static void give_up(struct resolver *r, struct inflight *f, int64_t now_ms)
 {
 	static const struct {
 		enum dns_ede ede;
@@ -286,7 +286,7 @@ static void give_up(struct resolver *r, struct flight *f, int64_t now_ms)
 
 	static_assert(ARRAY_SIZE(words) == TROUBLE_COUNT, "words for every trouble");
 
-	flight_free(r, f);
+	inflight_free(r, f);
 	while ((ask = ask_list_pop(&asks))) {
 		ask->client.sandbox->dns->in_flight--;
 		if (ask->pin) {
@@ -299,7 +299,7 @@ static void give_up(struct resolver *r, struct flight *f, int64_t now_ms)
 }
 
 /* Ask a server that was not asked yet; @again: or the best one once more. */
-static void try_next(struct resolver *r, struct flight *f, bool again, int64_t now_ms)
+static void try_next(struct resolver *r, struct inflight *f, bool again, int64_t now_ms)
 {
 	int error;
 
@@ -322,21 +322,21 @@ static void try_next(struct resolver *r, struct flight *f, bool again, int64_t n
 	give_up(r, f, now_ms);
 }
 
-static void wait_for(struct flight *f, struct resolver_ask *ask, int64_t now_ms)
+static void wait_for(struct inflight *f, struct resolver_ask *ask, int64_t now_ms)
 {
 	ask->client.sandbox->dns->in_flight++;
 	ask_list_push(&f->asks, ask);
 	f->joined_ms = now_ms;
 }
 
-void resolver_flight_join(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
+void resolver_inflight_join(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
 {
 	uint64_t hash = hash_question(r, &ask->query);
-	struct flight *f = flight_find(r, &ask->query, hash);
+	struct inflight *f = inflight_find(r, &ask->query, hash);
 	bool is_new = !f;
 
 	if (is_new)
-		f = flight_new(r, &ask->query, hash);
+		f = inflight_new(r, &ask->query, hash);
 	if (!f && ask->pin) {
 		resolver_pin_lost(r, ask, "too many queries are under way", now_ms);
 		return;
@@ -350,18 +350,18 @@ void resolver_flight_join(struct resolver *r, struct resolver_ask *ask, int64_t 
 	if (is_new)
 		try_next(r, f, false, now_ms);
 	else
-		nudge(r, f, now_ms);
+		retransmit(r, f, now_ms);
 }
 
-bool resolver_flight_sent_back(struct resolver *r, struct resolver_ask *ask,
-			       int64_t now_ms)
+bool resolver_inflight_sent_back(struct resolver *r, struct resolver_ask *ask,
+				 int64_t now_ms)
 {
-	struct flight *f;
+	struct inflight *f;
 
 	if (r->inner.server == RESOLVER_UPSTREAMS_MAX || ask->query.class != DNS_CLASS_IN)
 		return false;
-	f = flight_find(r, &ask->query, hash_question(r, &ask->query));
-	if (!f || !resolver_inner_sent_back(r, f, ask, now_ms))
+	f = inflight_find(r, &ask->query, hash_question(r, &ask->query));
+	if (!f || !docker_resolver_sent_back(r, f, ask, now_ms))
 		return false;
 	wait_for(f, ask, now_ms);
 	note_trouble(f, TROUBLE_INNER);
@@ -381,20 +381,20 @@ static void land_one(struct resolver *r, struct resolver_ask *ask,
 	if (ask->pin)
 		resolver_pin_landed(r, ask, a, now_ms);
 	else if (s->state == SANDBOX_CLOSED ||
-		 resolver_judge_again(r, ask, now_ms) != JUDGE_LOOK_UP)
+		 resolver_verdict_again(r, ask, now_ms) != JUDGE_LOOK_UP)
 		resolver_ask_release(r, ask);
 	else
 		resolver_deliver(r, ask, a, now_ms);
 }
 
-static void land(struct resolver *r, struct flight *f, const struct dns_answer *a,
+static void land(struct resolver *r, struct inflight *f, const struct dns_answer *a,
 		 int64_t now_ms)
 {
 	struct ask_list asks = f->asks;
 	struct resolver_ask *ask;
 
 	try_end(r, f);
-	flight_free(r, f);
+	inflight_free(r, f);
 	while ((ask = ask_list_pop(&asks)))
 		land_one(r, ask, a, now_ms);
 }
@@ -412,7 +412,7 @@ static void raise_ttls(struct dns_answer *a)
 		a->chain_ttl_sec[i] = MAX(a->chain_ttl_sec[i], floor);
 }
 
-static void arrive(struct resolver *r, struct flight *f, int64_t now_ms)
+static void arrive(struct resolver *r, struct inflight *f, int64_t now_ms)
 {
 	struct dns_cache_key key = { .name = &f->asked.name,
 				     .type = f->asked.type,
@@ -424,14 +424,14 @@ static void arrive(struct resolver *r, struct flight *f, int64_t now_ms)
 }
 
 /* The present try was of no use. */
-static void try_after(struct resolver *r, struct flight *f, enum flight_trouble trouble,
-		      int64_t now_ms)
+static void try_after(struct resolver *r, struct inflight *f,
+		      enum inflight_trouble trouble, int64_t now_ms)
 {
 	note_trouble(f, trouble);
 	try_next(r, f, false, now_ms);
 }
 
-static void ask_over_tcp(struct resolver *r, struct flight *f, int64_t now_ms)
+static void ask_over_tcp(struct resolver *r, struct inflight *f, int64_t now_ms)
 {
 	bool was_tcp = f->tcp;
 
@@ -441,7 +441,7 @@ static void ask_over_tcp(struct resolver *r, struct flight *f, int64_t now_ms)
 }
 
 /* An answer to a try that had timed out ends the flight if it is of use. */
-static void late_response(struct resolver *r, struct flight *f, const void *message,
+static void late_response(struct resolver *r, struct inflight *f, const void *message,
 			  size_t size, int64_t now_ms)
 {
 	struct dns_asked asked = f->asked;
@@ -461,7 +461,7 @@ static void late_response(struct resolver *r, struct flight *f, const void *mess
 void resolver_response(struct resolver *r, uint32_t token, const void *message,
 		       size_t size, int64_t now_ms)
 {
-	struct flight *f = flight_of_token(r, token);
+	struct inflight *f = inflight_of_token(r, token);
 
 	if (!f) {
 		resolver_probe_response(r, token, now_ms);
@@ -485,7 +485,7 @@ void resolver_response(struct resolver *r, uint32_t token, const void *message,
 
 void resolver_send_failed(struct resolver *r, uint32_t token, int error, int64_t now_ms)
 {
-	struct flight *f = flight_of_token(r, token);
+	struct inflight *f = inflight_of_token(r, token);
 
 	if (!f) {
 		resolver_probe_failed(r, token, error, now_ms);
@@ -499,9 +499,9 @@ void resolver_send_failed(struct resolver *r, uint32_t token, int error, int64_t
 	try_after(r, f, TROUBLE_NETWORK, now_ms);
 }
 
-void resolver_flight_tick(struct resolver *r, int64_t now_ms)
+void resolver_inflight_tick(struct resolver *r, int64_t now_ms)
 {
-	struct flight *f;
+	struct inflight *f;
 
 	while ((f = r->soonest) && f->deadline_ms <= now_ms) {
 		resolver_server_failed(r, f->server, -ETIMEDOUT, now_ms);
@@ -516,10 +516,10 @@ void resolver_flight_tick(struct resolver *r, int64_t now_ms)
 	}
 }
 
-void resolver_flight_forget(struct resolver *r, const struct sandbox *s)
+void resolver_inflight_forget(struct resolver *r, const struct sandbox *s)
 {
-	for (uint32_t i = 0; i < r->flight_total; i++) {
-		struct flight *f = flight_at(r, i);
+	for (uint32_t i = 0; i < r->inflight_total; i++) {
+		struct inflight *f = inflight_at(r, i);
 		struct ask_list asks = f->asks;
 		struct resolver_ask *ask;
 
@@ -534,7 +534,7 @@ void resolver_flight_forget(struct resolver *r, const struct sandbox *s)
 		}
 		if (!f->asks.first) {
 			try_end(r, f);
-			flight_free(r, f);
+			inflight_free(r, f);
 		}
 	}
 }

@@ -57,7 +57,7 @@ struct resolver *resolver_new(const struct resolver_ops *ops,
 	r->key = config->key;
 	r->pin_next_ms = INT64_MAX;
 	resolver_servers_init(r, config);
-	resolver_inner_init(r, config);
+	docker_resolver_init(r, config);
 	r->cache =
 		dns_cache_new(RESOLVER_CACHE_ENTRIES, RESOLVER_CACHE_BYTES, &config->key);
 	r->bytes = malloc(QUEUE_BYTES);
@@ -77,8 +77,8 @@ void resolver_free(struct resolver *r)
 		next = c->next;
 		free(c);
 	}
-	for (size_t i = 0; i < ARRAY_SIZE(r->flight_chunks); i++)
-		free(r->flight_chunks[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(r->inflight_chunks); i++)
+		free(r->inflight_chunks[i]);
 	dns_cache_free(r->cache);
 	free(r->bytes);
 	free(r->addrs);
@@ -99,7 +99,7 @@ void resolver_detach(struct resolver *r, struct sandbox *s)
 	if (!s->dns)
 		return;
 	if (s->dns->in_flight > 0)
-		resolver_flight_forget(r, s);
+		resolver_inflight_forget(r, s);
 	resolver_queue_forget(r, s->dns);
 	resolver_pin_free(r, s->dns);
 	free(s->dns->seen);
@@ -121,11 +121,11 @@ int64_t resolver_next_ms(const struct resolver *r)
 
 void resolver_tick(struct resolver *r, int64_t now_ms)
 {
-	resolver_flight_tick(r, now_ms);
+	resolver_inflight_tick(r, now_ms);
 	if (r->probe_next_ms <= now_ms)
 		resolver_probe_tick(r, now_ms);
 	if (r->inner.at_ms <= now_ms)
-		resolver_inner_tick(r, now_ms);
+		docker_resolver_tick(r, now_ms);
 	if (r->pin_next_ms <= now_ms)
 		resolver_pin_tick(r, now_ms);
 }
@@ -149,7 +149,7 @@ static void look_up(struct resolver *r, struct resolver_ask *ask, int64_t now_ms
 		resolver_limit(r, ask, LIMIT_QUERIES_IN_FLIGHT, now_ms);
 		resolver_ask_release(r, ask);
 	} else {
-		resolver_flight_join(r, ask, now_ms);
+		resolver_inflight_join(r, ask, now_ms);
 	}
 }
 
@@ -157,7 +157,7 @@ static void look_up(struct resolver *r, struct resolver_ask *ask, int64_t now_ms
 static void handle(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
 {
 	if (!resolver_admit(r, ask, now_ms) ||
-	    resolver_judge(r, ask, now_ms) != JUDGE_LOOK_UP)
+	    resolver_verdict(r, ask, now_ms) != JUDGE_LOOK_UP)
 		resolver_ask_release(r, ask);
 	else if (ask->probe)
 		resolver_deliver_probe(r, ask, now_ms);
@@ -203,8 +203,8 @@ void resolver_query(struct resolver *r, const struct resolver_client *client,
 	ask->verdict = (struct plan_verdict){ .rule = PLAN_NO_RULE };
 	ask->probe = ask->pin = false;
 	ask->addr_count = 0;
-	if (resolver_inner_query(r, ask, now_ms))
+	if (docker_resolver_query(r, ask, now_ms))
 		resolver_ask_release(r, ask);
-	else if (!resolver_flight_sent_back(r, ask, now_ms))
+	else if (!resolver_inflight_sent_back(r, ask, now_ms))
 		handle(r, ask, now_ms);
 }

@@ -2,10 +2,10 @@
 /* resolver/resolver_internal - what the resolver's files share.
  *
  *   resolver.c         entry points: queries, responses, ticks, detach; the pools
- *   resolver_judge.c   what the policy and the limits say of a query
- *   resolver_flight.c  upstream requests: when again, when no more
+ *   resolver_verdict.c   what the policy and the limits say of a query
+ *   resolver_inflight.c  upstream requests: when again, when no more
  *   resolver_server.c  the servers: which one next, probes, what is told of them
- *   resolver_inner.c   a server that sends questions back
+ *   docker_resolver.c   a server that sends questions back
  *   resolver_reply.c   guard, write, queue, commit, send
  *   resolver_pin.c     names that are resolved ahead (dns: pinned) */
 #pragma once
@@ -50,7 +50,7 @@ struct ask_list {
 
 /* Why a flight hasn't landed yet; what comes later in this list is told rather than what
  * comes before. */
-enum flight_trouble {
+enum inflight_trouble {
 	TROUBLE_NONE = 0,
 	TROUBLE_NETWORK, /* nothing could leave, or it was refused */
 	TROUBLE_SILENCE, /* no answer came in time */
@@ -60,7 +60,7 @@ enum flight_trouble {
 };
 
 /* A try that has timed out, but may still be answered. */
-struct flight_late {
+struct inflight_late {
 	uint32_t token; /* 0: there is none */
 	uint8_t server;
 	uint16_t id;
@@ -69,9 +69,9 @@ struct flight_late {
 };
 
 /* One upstream request, and everybody who waits for it. */
-struct flight {
-	struct flight *next;	       /* in the hash chain, or free */
-	struct flight *sooner, *later; /* by deadline */
+struct inflight {
+	struct inflight *next;		 /* in the hash chain, or free */
+	struct inflight *sooner, *later; /* by deadline */
 	struct ask_list asks;
 	uint64_t hash;
 	int64_t sent_ms, deadline_ms;
@@ -81,18 +81,18 @@ struct flight {
 	uint16_t tried;	   /* bit per server */
 	uint8_t server;
 	uint8_t timeouts;
-	uint8_t trouble; /* enum flight_trouble, the worst so far */
+	uint8_t trouble; /* enum inflight_trouble, the worst so far */
 	bool tcp;
 	bool dnssec_ok;
 	struct dns_asked asked;
-	struct flight_late late;
+	struct inflight_late late;
 };
 
 struct server {
 	/* Without probes. */
 	uint32_t smoothed_ms; /* time to an answer; a failure counts as a whole try */
 	bool failing;
-	bool behind; /* found by resolver_inner.c: comes after those that were given */
+	bool behind; /* found by docker_resolver.c: comes after those that were given */
 	int64_t news_ms;
 	/* With probes. */
 	bool unhealthy;
@@ -149,11 +149,11 @@ struct resolver {
 	struct chunk *ask_chunks;
 	uint32_t ask_total;
 	/* flights */
-	struct flight *free_flights;
-	struct flight *flight_chunks[RESOLVER_IN_FLIGHT_MAX / CHUNK];
-	uint32_t flight_total;
-	struct flight *by_question[RESOLVER_IN_FLIGHT_MAX];
-	struct flight *soonest, *latest;
+	struct inflight *free_flights;
+	struct inflight *inflight_chunks[RESOLVER_IN_FLIGHT_MAX / CHUNK];
+	uint32_t inflight_total;
+	struct inflight *by_question[RESOLVER_IN_FLIGHT_MAX];
+	struct inflight *soonest, *latest;
 	uint32_t serial; /* the high bits of tokens */
 	int64_t try_ms;
 	/* servers */
@@ -205,17 +205,17 @@ void resolver_ask_release(struct resolver *r, struct resolver_ask *ask);
 /* s->dns, made where there is none yet; NULL: no memory. */
 struct resolver_guest *resolver_guest_of(struct sandbox *s);
 
-/* resolver_judge.c */
+/* resolver_verdict.c */
 enum judgement {
 	JUDGE_ANSWERED = 0, /* a reply was made, or none is due */
 	JUDGE_LOOK_UP,	    /* allowed: cache or upstream */
 };
 /* For a query that has just come; spends its budgets. */
-enum judgement resolver_judge(struct resolver *r, struct resolver_ask *ask,
-			      int64_t now_ms);
+enum judgement resolver_verdict(struct resolver *r, struct resolver_ask *ask,
+				int64_t now_ms);
 /* For one that has waited: the plan may be another one. Spends nothing. */
-enum judgement resolver_judge_again(struct resolver *r, struct resolver_ask *ask,
-				    int64_t now_ms);
+enum judgement resolver_verdict_again(struct resolver *r, struct resolver_ask *ask,
+				      int64_t now_ms);
 /* Queries per second. False: over the limit, and a reply has been made. */
 bool resolver_admit(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
 /* SERVFAIL, counter and event. */
@@ -240,34 +240,34 @@ void resolver_probe_response(struct resolver *r, uint32_t token, int64_t now_ms)
 void resolver_probe_failed(struct resolver *r, uint32_t token, int error, int64_t now_ms);
 void resolver_probe_tick(struct resolver *r, int64_t now_ms);
 
-/* resolver_inner.c */
-void resolver_inner_init(struct resolver *r, const struct resolver_config *config);
-void resolver_inner_tick(struct resolver *r, int64_t now_ms);
+/* docker_resolver.c */
+void docker_resolver_init(struct resolver *r, const struct resolver_config *config);
+void docker_resolver_tick(struct resolver *r, int64_t now_ms);
 /* Return: @token was the test's. @error: it failed by that, or 0. */
-bool resolver_inner_response(struct resolver *r, uint32_t token, int error,
-			     int64_t now_ms);
+bool docker_resolver_response(struct resolver *r, uint32_t token, int error,
+			      int64_t now_ms);
 /* Return: @ask is the test's question, sent back. It is answered, and stays the
  * caller's. */
-bool resolver_inner_query(struct resolver *r, const struct resolver_ask *ask,
-			  int64_t now_ms);
+bool docker_resolver_query(struct resolver *r, const struct resolver_ask *ask,
+			   int64_t now_ms);
 /* @ask is the question that @f itself asks, sent back. */
-bool resolver_inner_sent_back(struct resolver *r, const struct flight *f,
-			      const struct resolver_ask *ask, int64_t now_ms);
+bool docker_resolver_sent_back(struct resolver *r, const struct inflight *f,
+			       const struct resolver_ask *ask, int64_t now_ms);
 
-/* resolver_flight.c */
+/* resolver_inflight.c */
 /* A token that was not in use lately; @index is in its low bits. */
 uint32_t resolver_token(struct resolver *r, uint32_t index);
 /* Let @ask wait for an upstream request, a new one or one that is under way. Takes the
  * ask. */
-void resolver_flight_join(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
+void resolver_inflight_join(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
 /* Return: @ask is the question of a flight of ours, sent back by the inner server. It is
  * taken, and waits for that flight, which goes on: the policy is asked when it lands. */
-bool resolver_flight_sent_back(struct resolver *r, struct resolver_ask *ask,
-			       int64_t now_ms);
+bool resolver_inflight_sent_back(struct resolver *r, struct resolver_ask *ask,
+				 int64_t now_ms);
 /* End the tries that have lasted too long. */
-void resolver_flight_tick(struct resolver *r, int64_t now_ms);
+void resolver_inflight_tick(struct resolver *r, int64_t now_ms);
 /* Take all asks of @s out of all flights. */
-void resolver_flight_forget(struct resolver *r, const struct sandbox *s);
+void resolver_inflight_forget(struct resolver *r, const struct sandbox *s);
 
 /* resolver_reply.c */
 /* Reply from @a. Takes the ask; the reply leaves with the next flush. */
@@ -297,8 +297,8 @@ void resolver_deny(struct resolver *r, const struct resolver_ask *ask, uint32_t 
 		   const struct addr *remote, const char *reason, int64_t now_ms);
 /* What the guard says of @a for @ask: a bit for each address that may be told, and the
  * others' fault as an event. *@ret_fault: that of the first of those, or NULL. */
-uint32_t resolver_guard(const struct resolver_ask *ask, const struct dns_answer *a,
-			int64_t now_ms, const char **ret_fault);
+uint32_t rebinding_check(const struct resolver_ask *ask, const struct dns_answer *a,
+			 int64_t now_ms, const char **ret_fault);
 /* One transaction for @items, at most BATCH_ADDS. Return: 0, or -errno and none of
  * them is learned. */
 int resolver_learn(struct resolver *r, struct sandbox *s,

@@ -156,7 +156,7 @@ static void ask(struct resolver *r, struct pins *p, size_t question, int64_t now
 	ask->query.class = DNS_CLASS_IN;
 	ask->query.type = f == 0 ? DNS_TYPE_A : DNS_TYPE_AAAA;
 	ask->query.name = pin->name;
-	resolver_flight_join(r, ask, now_ms);
+	resolver_inflight_join(r, ask, now_ms);
 }
 
 /* Asking may fail at once, which ends here again. */
@@ -287,7 +287,7 @@ static const char *take(struct resolver *r, struct pins *p, struct pin *pin,
 	size_t n = 0;
 
 	if (a->kind == DNS_ANSWER_RECORDS)
-		keep = resolver_guard(ask, a, now_ms, &fault);
+		keep = rebinding_check(ask, a, now_ms, &fault);
 	for (size_t i = 0; i < a->addr_count && keep >> i != 0; i++)
 		if (keep & UINT32_C(1) << i)
 			items[n++] = item_of(p, pin, &ask->verdict, &a->addrs[i].addr);

@@ -145,8 +145,8 @@ static uint32_t guard(const struct resolver_ask *ask, const struct dns_answer *a
 	return keep;
 }
 
-uint32_t resolver_guard(const struct resolver_ask *ask, const struct dns_answer *a,
-			int64_t now_ms, const char **ret_fault)
+uint32_t rebinding_check(const struct resolver_ask *ask, const struct dns_answer *a,
+			 int64_t now_ms, const char **ret_fault)
 {
 	char reason[REASON_SIZE], text[ADDR_TEXT_SIZE];
 	struct addr remote;

@@ -217,7 +217,7 @@ void resolver_probe_response(struct resolver *r, uint32_t token, int64_t now_ms)
 	bool recovered = s && s->unhealthy;
 
 	if (!s) {
-		resolver_inner_response(r, token, 0, now_ms);
+		docker_resolver_response(r, token, 0, now_ms);
 		return;
 	}
 	probe_end(r, s);
@@ -235,7 +235,7 @@ void resolver_probe_failed(struct resolver *r, uint32_t token, int error, int64_
 	struct server *s = server_of_probe(r, token);
 
 	if (!s) {
-		resolver_inner_response(r, token, error, now_ms);
+		docker_resolver_response(r, token, error, now_ms);
 		return;
 	}
 	probe_lost(r, s, error, now_ms);

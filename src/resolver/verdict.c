@@ -243,14 +243,14 @@ static enum judgement judge_name(struct resolver *r, struct resolver_ask *ask,
 	return JUDGE_LOOK_UP;
 }
 
-enum judgement resolver_judge_again(struct resolver *r, struct resolver_ask *ask,
-				    int64_t now_ms)
+enum judgement resolver_verdict_again(struct resolver *r, struct resolver_ask *ask,
+				      int64_t now_ms)
 {
 	return judge_name(r, ask, now_ms);
 }
 
-enum judgement resolver_judge(struct resolver *r, struct resolver_ask *ask,
-			      int64_t now_ms)
+enum judgement resolver_verdict(struct resolver *r, struct resolver_ask *ask,
+				int64_t now_ms)
 {
 	struct sandbox *s = ask->client.sandbox;
 	const struct dns_query *q = &ask->query;

@@ -14,7 +14,7 @@
 #include "run/startup_files.h"
 #include "run/writable.h"
 
-static int add_tree(struct view *v, const struct path *p, enum tree_kind kind,
+static int add_tree(struct rootfs *v, const struct path *p, enum tree_kind kind,
 		    struct err *err)
 {
 	if (v->tree_count == TREES_MAX)
@@ -25,7 +25,7 @@ static int add_tree(struct view *v, const struct path *p, enum tree_kind kind,
 }
 
 /* Look @name up, and keep what it leads to in the view. */
-static int resolve(struct view *v, const char *name, const struct path **ret,
+static int resolve(struct rootfs *v, const char *name, const struct path **ret,
 		   struct err *err)
 {
 	struct path *p = &v->paths[v->path_count];
@@ -38,14 +38,14 @@ static int resolve(struct view *v, const char *name, const struct path **ret,
 	return 0;
 }
 
-static bool is_of_kernel(const struct view *v, const struct path *p)
+static bool is_of_kernel(const struct rootfs *v, const struct path *p)
 {
 	const struct mount *m = mounts_numbered(&v->mounts, p->mount_id);
 
 	return !m || mount_is_of_kernel(m);
 }
 
-static int check_writable(const struct view *v, const struct path *p, struct err *err)
+static int check_writable(const struct rootfs *v, const struct path *p, struct err *err)
 {
 	/* A pipe or a socket leads to whoever is at its other end. */
 	if (!S_ISDIR(p->st.st_mode) && !S_ISREG(p->st.st_mode))
@@ -58,7 +58,7 @@ static int check_writable(const struct view *v, const struct path *p, struct err
 }
 
 /* Of the paths that --rw names, which come first: one that leads to @p without a link. */
-static bool is_named(const struct view *v, const struct path *p)
+static bool is_named(const struct rootfs *v, const struct path *p)
 {
 	for (size_t i = 0; i < v->spec->rw_count; i++) {
 		if (!v->paths[i].untrusted && strcmp(v->paths[i].name, p->name) == 0)
@@ -68,7 +68,7 @@ static bool is_named(const struct view *v, const struct path *p)
 }
 
 /* An earlier command may have left the link for this run to follow. */
-static int check_untrusted(const struct view *v, const struct path *p, struct err *err)
+static int check_untrusted(const struct rootfs *v, const struct path *p, struct err *err)
 {
 	if (!p->untrusted || is_named(v, p))
 		return 0;
@@ -78,7 +78,7 @@ static int check_untrusted(const struct view *v, const struct path *p, struct er
 		       p->untrusted, p->name);
 }
 
-static int plan_writable(struct view *v, struct err *err)
+static int plan_writable(struct rootfs *v, struct err *err)
 {
 	const struct path *p = NULL;
 	int r = 0;
@@ -96,7 +96,7 @@ static int plan_writable(struct view *v, struct err *err)
 	return r;
 }
 
-static bool is_below_writable(const struct view *v, const char *path)
+static bool is_below_writable(const struct rootfs *v, const char *path)
 {
 	for (size_t i = v->layer_count; i < v->tree_count; i++) {
 		if (v->trees[i].kind == TREE_WRITABLE &&
@@ -134,7 +134,7 @@ static bool came_by_link(const struct path *cwd)
 }
 
 /* After the paths that were named: one of them may be it, or hold it. */
-static int plan_cwd(struct view *v, struct err *err)
+static int plan_cwd(struct rootfs *v, struct err *err)
 {
 	const struct path *p = NULL;
 	bool by_link;
@@ -154,7 +154,7 @@ static int plan_cwd(struct view *v, struct err *err)
 }
 
 /* A link that the command can change would lead the next run to another file. */
-static int check_links(const struct view *v, const struct path *p, struct err *err)
+static int check_links(const struct rootfs *v, const struct path *p, struct err *err)
 {
 	for (size_t i = 0; i < p->link_count; i++) {
 		if (is_below_writable(v, p->links[i]))
@@ -167,7 +167,7 @@ static int check_links(const struct view *v, const struct path *p, struct err *e
 }
 
 /* Another name of the file may lie where the command writes: on the same file system. */
-static int check_hard_links(const struct view *v, const struct path *p, struct err *err)
+static int check_hard_links(const struct rootfs *v, const struct path *p, struct err *err)
 {
 	if (!S_ISREG(p->st.st_mode) || p->st.st_nlink < 2)
 		return 0;
@@ -184,7 +184,7 @@ static int check_hard_links(const struct view *v, const struct path *p, struct e
 	return 0;
 }
 
-static int plan_readonly(struct view *v, const char *given, struct err *err)
+static int plan_readonly(struct rootfs *v, const char *given, struct err *err)
 {
 	const struct path *p = NULL;
 	int r = resolve(v, given, &p, err);
@@ -200,7 +200,7 @@ static int plan_readonly(struct view *v, const char *given, struct err *err)
 
 /* --- files that run outside later --- */
 
-static int find_startup_files(struct view *v, struct err *err)
+static int find_startup_files(struct rootfs *v, struct err *err)
 {
 	const size_t tree_count = v->tree_count;
 	int r = 0;
@@ -215,7 +215,7 @@ static int find_startup_files(struct view *v, struct err *err)
 }
 
 /* Another name of the same file may lie in a writable directory too. */
-static void warn_of_links(const struct view *v, const struct path *p)
+static void warn_of_links(const struct rootfs *v, const struct path *p)
 {
 	if (S_ISREG(p->st.st_mode) && p->st.st_nlink > 1)
 		channel_report(
@@ -226,7 +226,7 @@ static void warn_of_links(const struct view *v, const struct path *p)
 }
 
 /* A link is held, and where it leads to as well. */
-static int plan_startup_file(struct view *v, const struct path *p, struct err *err)
+static int plan_startup_file(struct rootfs *v, const struct path *p, struct err *err)
 {
 	int r = add_tree(v, p, TREE_READONLY, err);
 	struct path *target;
@@ -244,7 +244,7 @@ static int plan_startup_file(struct view *v, const struct path *p, struct err *e
 	return add_tree(v, target, TREE_READONLY, err);
 }
 
-static int plan_startup_files(struct view *v, struct err *err)
+static int plan_startup_files(struct rootfs *v, struct err *err)
 {
 	struct startup_files *s = v->spec->startup;
 	int r = find_startup_files(v, err);
@@ -270,7 +270,7 @@ bool tree_is_bare(const struct tree *t)
 	return t->kind == TREE_WRITABLE || t->kind == TREE_SHOWN;
 }
 
-bool place_is_bare(const struct view *v, const char *path)
+bool place_is_bare(const struct rootfs *v, const char *path)
 {
 	for (size_t i = v->layer_count; i < v->tree_count; i++) {
 		if (tree_is_bare(&v->trees[i]) && path_is_within(path, v->trees[i].path))
@@ -289,7 +289,7 @@ static int compare_trees(const void *a, const void *b)
 }
 
 /* The host's sockets in what is bare. */
-static int plan_masks(struct view *v, struct err *err)
+static int plan_masks(struct rootfs *v, struct err *err)
 {
 	const struct path **tops = calloc(v->tree_count + 1, sizeof(*tops));
 	size_t count = 0;
@@ -306,7 +306,7 @@ static int plan_masks(struct view *v, struct err *err)
 	return r;
 }
 
-int place_plan(struct view *v, struct err *err)
+int place_plan(struct rootfs *v, struct err *err)
 {
 	int r;
 
@@ -333,7 +333,8 @@ int place_plan(struct view *v, struct err *err)
 
 /* In a place that is private to the sandbox (/tmp, /run, /dev/shm) the host's
  * directories are missing: make those on the way to @path. */
-static int make_way(const struct view *v, const char *path, bool is_dir, struct err *err)
+static int make_way(const struct rootfs *v, const char *path, bool is_dir,
+		    struct err *err)
 {
 	char way[PATH_MAX];
 	size_t len = strlen(path);
@@ -349,12 +350,12 @@ static int make_way(const struct view *v, const char *path, bool is_dir, struct 
 			continue;
 		memcpy(way, path, i);
 		way[i] = '\0';
-		at = view_lookup(v, way);
+		at = rootfs_lookup(v, way);
 		if (at >= 0)
 			continue;
 		name = strrchr(way, '/');
 		*name++ = '\0';
-		parent = view_lookup(v, way[0] ? way : "/");
+		parent = rootfs_lookup(v, way[0] ? way : "/");
 		if (parent < 0)
 			return err_sys(err, parent, "cannot find '%s' in the sandbox",
 				       way);
@@ -376,9 +377,9 @@ static int make_way(const struct view *v, const char *path, bool is_dir, struct 
 }
 
 /* Mount the directory @path of the view on itself. A mount point can't be renamed. */
-static int pin_directory(struct view *v, const char *path, struct err *err)
+static int pin_directory(struct rootfs *v, const char *path, struct err *err)
 {
-	CLEAN(fd) int at = view_lookup(v, path);
+	CLEAN(fd) int at = rootfs_lookup(v, path);
 	CLEAN(fd) int copy = -1;
 	struct statx x;
 
@@ -392,11 +393,11 @@ static int pin_directory(struct view *v, const char *path, struct err *err)
 				 AT_RECURSIVE);
 	if (copy < 0)
 		return err_sys(err, -errno, "cannot protect '%s'", path);
-	return view_attach(v, copy, path, err);
+	return rootfs_attach(v, copy, path, err);
 }
 
 /* The outermost writable tree that holds @path. */
-static const char *writable_top(const struct view *v, const char *path)
+static const char *writable_top(const struct rootfs *v, const char *path)
 {
 	const char *top = NULL;
 
@@ -412,7 +413,7 @@ static const char *writable_top(const struct view *v, const char *path)
 
 /* Were a directory on the way to what is mounted there renamed, another could be put
  * in its place. */
-static int pin_way(struct view *v, const char *path, struct err *err)
+static int pin_way(struct rootfs *v, const char *path, struct err *err)
 {
 	const char *top = writable_top(v, path);
 	char way[PATH_MAX];
@@ -433,9 +434,9 @@ static int pin_way(struct view *v, const char *path, struct err *err)
 
 /* Is what the view has at the place of @t, below another writable path, that very file?
  */
-static int check_place(const struct view *v, const struct tree *t, struct err *err)
+static int check_place(const struct rootfs *v, const struct tree *t, struct err *err)
 {
-	CLEAN(fd) int at = view_lookup(v, t->path);
+	CLEAN(fd) int at = rootfs_lookup(v, t->path);
 	struct stat st;
 
 	if (at < 0 || fstat(at, &st) < 0)
@@ -447,7 +448,7 @@ static int check_place(const struct view *v, const struct tree *t, struct err *e
 	return 0;
 }
 
-static int attach_tree(struct view *v, const struct tree *t, struct err *err)
+static int attach_tree(struct rootfs *v, const struct tree *t, struct err *err)
 {
 	int r = make_way(v, t->path, S_ISDIR(t->source->st.st_mode), err);
 
@@ -455,14 +456,14 @@ static int attach_tree(struct view *v, const struct tree *t, struct err *err)
 		r = pin_way(v, t->path, err);
 	if (r == 0 && t->kind == TREE_READONLY)
 		r = check_place(v, t, err);
-	return r < 0 ? r : view_attach(v, t->fd, t->path, err);
+	return r < 0 ? r : rootfs_attach(v, t->fd, t->path, err);
 }
 
 /* While the mounts were made, somebody who may write there too may have put another file
  * in the place of one that is read-only. */
-static int check_readonly(const struct view *v, const struct tree *t, struct err *err)
+static int check_readonly(const struct rootfs *v, const struct tree *t, struct err *err)
 {
-	CLEAN(fd) int at = view_lookup(v, t->path);
+	CLEAN(fd) int at = rootfs_lookup(v, t->path);
 	struct statvfs fs;
 	int r = check_place(v, t, err);
 
@@ -474,7 +475,7 @@ static int check_readonly(const struct view *v, const struct tree *t, struct err
 	return 0;
 }
 
-int place_build(struct view *v, struct err *err)
+int place_build(struct rootfs *v, struct err *err)
 {
 	int r = 0;
 

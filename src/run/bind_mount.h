@@ -7,10 +7,10 @@
 /* Add the working directory, spec->rw and spec->ro to the trees. A path that does not
  * exist or may not be shared is an error; a working directory like "/" or the
  * home directory stays read-only. */
-int place_plan(struct view *v, struct err *err) MUST_CHECK;
+int place_plan(struct rootfs *v, struct err *err) MUST_CHECK;
 /* Attach them. */
-int place_build(struct view *v, struct err *err) MUST_CHECK;
+int place_build(struct rootfs *v, struct err *err) MUST_CHECK;
 
 /* A directory of the host's, as it is: not seen through an overlay. */
 bool tree_is_bare(const struct tree *t);
-bool place_is_bare(const struct view *v, const char *path);
+bool place_is_bare(const struct rootfs *v, const char *path);

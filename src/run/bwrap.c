@@ -36,7 +36,7 @@ static const char *const fixed_args[] = {
 	"--as-pid-1",
 	/* All but the device nodes is mounted nodev already. */
 	"--dev-bind",
-	VIEW_ROOT,
+	ROOTFS_ROOT,
 	"/",
 	"--proc",
 	"/proc",

@@ -8,15 +8,15 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
-#define DEV VIEW_ROOT "/dev"
+#define DEV ROOTFS_ROOT "/dev"
 
-static int bind_node(struct view *v, const char *from, const char *to, struct err *err)
+static int bind_node(struct rootfs *v, const char *from, const char *to, struct err *err)
 {
 	struct mount_attr attr = { .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC };
 	CLEAN(fd) int file = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	CLEAN(fd)
 	int node = open_tree(AT_FDCWD, from, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-	int r = view_count_mount(v, err);
+	int r = rootfs_count_mount(v, err);
 
 	if (r < 0)
 		return r;
@@ -27,7 +27,7 @@ static int bind_node(struct view *v, const char *from, const char *to, struct er
 	return 0;
 }
 
-static int bind_nodes(struct view *v, struct err *err)
+static int bind_nodes(struct rootfs *v, struct err *err)
 {
 	static const char *const names[] = { "null",   "zero",	  "full",
 					     "random", "urandom", "tty" };
@@ -60,7 +60,7 @@ static int make_links(struct err *err)
 }
 
 /* So that ttyname() finds the terminal that the caller gave the command. */
-static int bind_console(struct view *v, struct err *err)
+static int bind_console(struct rootfs *v, struct err *err)
 {
 	char tty[PATH_MAX];
 
@@ -69,9 +69,9 @@ static int bind_console(struct view *v, struct err *err)
 	return bind_node(v, tty, DEV "/console", err);
 }
 
-static int mount_terminals(struct view *v, struct err *err)
+static int mount_terminals(struct rootfs *v, struct err *err)
 {
-	int r = view_count_mount(v, err);
+	int r = rootfs_count_mount(v, err);
 
 	if (r < 0)
 		return r;
@@ -82,9 +82,9 @@ static int mount_terminals(struct view *v, struct err *err)
 	return 0;
 }
 
-int device_build(struct view *v, struct err *err)
+int device_build(struct rootfs *v, struct err *err)
 {
-	int r = view_mount_tmpfs(v, DEV, "mode=0755", err);
+	int r = rootfs_mount_tmpfs(v, DEV, "mode=0755", err);
 
 	if (r == 0)
 		r = bind_nodes(v, err);
@@ -98,5 +98,5 @@ int device_build(struct view *v, struct err *err)
 		return r;
 	if (mkdir(DEV "/shm", 0755) < 0)
 		return err_sys(err, -errno, "cannot create the sandbox's /dev/shm");
-	return view_mount_tmpfs(v, DEV "/shm", "mode=1777", err);
+	return rootfs_mount_tmpfs(v, DEV "/shm", "mode=1777", err);
 }

@@ -4,4 +4,4 @@
 
 #include "run/rootfs.h"
 
-int device_build(struct view *v, struct err *err) MUST_CHECK;
+int device_build(struct rootfs *v, struct err *err) MUST_CHECK;

@@ -21,18 +21,18 @@ enum {
 };
 
 /* Mount nothing over @at, which is @path. */
-static int mask(struct view *v, int at, const char *path, struct err *err)
+static int mask(struct rootfs *v, int at, const char *path, struct err *err)
 {
 	struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY };
 	CLEAN(fd) int copy = -1;
 	struct stat st;
-	int r = view_count_mount(v, err);
+	int r = rootfs_count_mount(v, err);
 
 	if (r < 0)
 		return r;
 	if (fstat(at, &st) < 0)
 		return err_sys(err, -errno, "cannot look at '%s' to mask it", path);
-	copy = open_tree(AT_FDCWD, S_ISDIR(st.st_mode) ? VIEW_EMPTY : VIEW_NOTHING,
+	copy = open_tree(AT_FDCWD, S_ISDIR(st.st_mode) ? ROOTFS_EMPTY : ROOTFS_NOTHING,
 			 OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
 	if (copy < 0 || mount_setattr(copy, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0 ||
 	    move_mount(copy, "", at, "",
@@ -69,18 +69,18 @@ static bool leads_out(const struct mount *m, int at)
 }
 
 /* Return: 1 when another look is needed, 0, or -errno. */
-static int mask_mount(struct view *v, const struct mounts *all, const struct mount *m,
+static int mask_mount(struct rootfs *v, const struct mounts *all, const struct mount *m,
 		      struct err *err)
 {
-	const char *path = m->path + strlen(VIEW_ROOT);
+	const char *path = m->path + strlen(ROOTFS_ROOT);
 	CLEAN(fd) int at = -1;
 	struct statx x;
 	int r;
 
-	if (!path_is_within(m->path, VIEW_ROOT) || !place_is_bare(v, path) ||
+	if (!path_is_within(m->path, ROOTFS_ROOT) || !place_is_bare(v, path) ||
 	    mounts_is_hidden(all, m))
 		return 0;
-	at = view_lookup(v, path);
+	at = rootfs_lookup(v, path);
 	if (at < 0 || statx(at, "", AT_EMPTY_PATH, STATX_MNT_ID, &x) < 0 ||
 	    x.stx_mnt_id != m->id)
 		return 1;
@@ -90,7 +90,7 @@ static int mask_mount(struct view *v, const struct mounts *all, const struct mou
 	return r < 0 ? r : 1;
 }
 
-static int mask_mounts_once(struct view *v, struct err *err)
+static int mask_mounts_once(struct rootfs *v, struct err *err)
 {
 	struct mounts all;
 	int result = 0, r = mounts_read_all(&all, err);
@@ -105,7 +105,7 @@ static int mask_mounts_once(struct view *v, struct err *err)
 	return r < 0 ? r : result;
 }
 
-static int mask_mounts(struct view *v, struct err *err)
+static int mask_mounts(struct rootfs *v, struct err *err)
 {
 	int r = 1;
 
@@ -116,10 +116,10 @@ static int mask_mounts(struct view *v, struct err *err)
 
 /* --- sockets by name --- */
 
-static int mask_named(struct view *v, const char *path, struct socket_file file,
+static int mask_named(struct rootfs *v, const char *path, struct socket_file file,
 		      struct err *err)
 {
-	CLEAN(fd) int at = view_lookup(v, path);
+	CLEAN(fd) int at = rootfs_lookup(v, path);
 	struct stat st;
 
 	if (at < 0 || fstat(at, &st) < 0 || !S_ISSOCK(st.st_mode) ||
@@ -128,12 +128,12 @@ static int mask_named(struct view *v, const char *path, struct socket_file file,
 	return mask(v, at, path, err);
 }
 
-static bool is_masked(const struct view *v, const char *path)
+static bool is_masked(const struct rootfs *v, const char *path)
 {
-	CLEAN(fd) int at = view_lookup(v, path);
+	CLEAN(fd) int at = rootfs_lookup(v, path);
 	struct stat nothing, st;
 
-	return at >= 0 && fstat(at, &st) == 0 && stat(VIEW_NOTHING, &nothing) == 0 &&
+	return at >= 0 && fstat(at, &st) == 0 && stat(ROOTFS_NOTHING, &nothing) == 0 &&
 	       st.st_dev == nothing.st_dev && st.st_ino == nothing.st_ino;
 }
 
@@ -145,7 +145,7 @@ static bool is_same_file(struct socket_file a, struct socket_file b)
 /* A mask holds in its own mount: a socket that was moved into another one, a directory
  * that is mounted on itself, shows there. So what isn't masked where it was seen is
  * searched for. A file that shows in several mounts has its paths in a row. */
-static void account_masked(struct view *v)
+static void account_masked(struct rootfs *v)
 {
 	struct sockets *s = &v->sockets;
 	bool all = true;
@@ -160,7 +160,7 @@ static void account_masked(struct view *v)
 	}
 }
 
-static int mask_all_named(struct view *v, struct err *err)
+static int mask_all_named(struct rootfs *v, struct err *err)
 {
 	const struct sockets *s = &v->sockets;
 	int r = 0;
@@ -176,7 +176,7 @@ static int mask_all_named(struct view *v, struct err *err)
 
 /* One pass over the writable paths. */
 struct search {
-	struct view *view;
+	struct rootfs *view;
 	struct socket_list lost;
 	size_t entries, masked;
 	uint64_t seen; /* of directories and their times: the same when nothing moved */
@@ -289,7 +289,7 @@ static int search_directory(struct search *s, int fd, const char *path,
 
 static int search_all(struct search *s, struct err *err)
 {
-	const struct view *v = s->view;
+	const struct rootfs *v = s->view;
 	int r = 0;
 
 	for (size_t i = v->layer_count; r == 0 && i < v->tree_count; i++) {
@@ -299,7 +299,7 @@ static int search_all(struct search *s, struct err *err)
 		if (!tree_is_bare(&v->trees[i]) ||
 		    !S_ISDIR(v->trees[i].source->st.st_mode))
 			continue;
-		top = view_lookup(v, path);
+		top = rootfs_lookup(v, path);
 		if (top < 0)
 			return err_sys(err, top, "cannot find '%s' in the sandbox", path);
 		r = search_below(s, top, ".", path, 0, err);
@@ -324,7 +324,7 @@ static bool was_quiet(const struct search *before, const struct search *now,
 }
 
 /* Look for the sockets that aren't accounted for, until none is left unmasked. */
-static int mask_lost(struct view *v, struct err *err)
+static int mask_lost(struct rootfs *v, struct err *err)
 {
 	struct search before = { 0 };
 	struct timespec began = { 0 };
@@ -349,7 +349,7 @@ static int mask_lost(struct view *v, struct err *err)
 	return too_busy(err);
 }
 
-int mask_build(struct view *v, struct err *err)
+int mask_build(struct rootfs *v, struct err *err)
 {
 	int r = mask_mounts(v, err);
 

@@ -10,4 +10,4 @@
 
 #include "run/rootfs.h"
 
-int mask_build(struct view *v, struct err *err) MUST_CHECK;
+int mask_build(struct rootfs *v, struct err *err) MUST_CHECK;

@@ -16,8 +16,8 @@
 #include "run/channel.h"
 #include "run/device.h"
 
-#define STAGE_TOP   VIEW_STAGE "/top"
-#define STAGE_LAYER VIEW_STAGE "/layer"
+#define STAGE_TOP   ROOTFS_STAGE "/top"
+#define STAGE_LAYER ROOTFS_STAGE "/layer"
 #define SYS_CGROUP  "/sys/fs/cgroup"
 #define SYS_LINKS   "/sys/class/net"
 
@@ -69,7 +69,7 @@ static bool is_left_out(const struct mount *m)
 
 /* --- plan --- */
 
-static void plan_layers(struct view *v)
+static void plan_layers(struct rootfs *v)
 {
 	for (size_t i = 0; i < v->mounts.count; i++) {
 		if (!is_left_out(&v->mounts.list[i]))
@@ -81,10 +81,10 @@ static void plan_layers(struct view *v)
 	v->layer_count = v->tree_count;
 }
 
-int view_plan(struct view *ret, const struct launch_machine *m,
-	      const struct launch_spec *spec, struct err *err)
+int rootfs_plan(struct rootfs *ret, const struct launch_machine *m,
+		const struct launch_spec *spec, struct err *err)
 {
-	struct view v = {
+	struct rootfs v = {
 		.spec = spec, .root = m->root, .root_fd = -1, .sockets.diag_fd = -1
 	};
 	int r = mounts_read(&v.mounts, err);
@@ -93,14 +93,14 @@ int view_plan(struct view *ret, const struct launch_machine *m,
 		return r;
 	v.trees = calloc(TREES_MAX, sizeof(*v.trees));
 	if (!v.trees) {
-		view_done(&v);
+		rootfs_done(&v);
 		return err_sys(err, -ENOMEM, "cannot plan the file system view");
 	}
 	if (v.root)
 		plan_layers(&v);
 	r = place_plan(&v, err);
 	if (r < 0) {
-		view_done(&v);
+		rootfs_done(&v);
 		return r;
 	}
 	*ret = v;
@@ -120,7 +120,7 @@ static int open_layer(struct tree *t, int userns_fd, struct err *err)
 	return r;
 }
 
-int view_open_trees(struct view *v, int userns_fd, struct err *err)
+int rootfs_open_trees(struct rootfs *v, int userns_fd, struct err *err)
 {
 	int r = 0;
 
@@ -131,7 +131,7 @@ int view_open_trees(struct view *v, int userns_fd, struct err *err)
 	return r;
 }
 
-void view_done(struct view *v)
+void rootfs_done(struct rootfs *v)
 {
 	for (size_t i = 0; v->trees && i < v->tree_count; i++)
 		tree_close(&v->trees[i]);
@@ -143,24 +143,24 @@ void view_done(struct view *v)
 	free(v->paths);
 	if (v->root_fd >= 0)
 		close(v->root_fd);
-	*v = (struct view){ .root_fd = -1, .sockets.diag_fd = -1 };
+	*v = (struct rootfs){ .root_fd = -1, .sockets.diag_fd = -1 };
 }
 
 /* --- attaching --- */
 
-int view_count_mount(struct view *v, struct err *err)
+int rootfs_count_mount(struct rootfs *v, struct err *err)
 {
-	if (v->made == VIEW_MOUNTS_MAX)
+	if (v->made == ROOTFS_MOUNTS_MAX)
 		return err_set(
 			err, -E2BIG,
 			"the file system view would need more than %d mounts: a "
 			"directory with very many entries has something mounted in it",
-			VIEW_MOUNTS_MAX);
+			ROOTFS_MOUNTS_MAX);
 	v->made++;
 	return 0;
 }
 
-int view_lookup(const struct view *v, const char *path)
+int rootfs_lookup(const struct rootfs *v, const char *path)
 {
 	struct open_how how = { .flags = O_PATH | O_CLOEXEC | O_NOFOLLOW,
 				.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS };
@@ -169,10 +169,10 @@ int view_lookup(const struct view *v, const char *path)
 	return fd < 0 ? -errno : (int)fd;
 }
 
-int view_attach(struct view *v, int fd, const char *path, struct err *err)
+int rootfs_attach(struct rootfs *v, int fd, const char *path, struct err *err)
 {
-	CLEAN(fd) int at = view_lookup(v, path);
-	int r = view_count_mount(v, err);
+	CLEAN(fd) int at = rootfs_lookup(v, path);
+	int r = rootfs_count_mount(v, err);
 
 	if (r < 0)
 		return r;
@@ -184,10 +184,10 @@ int view_attach(struct view *v, int fd, const char *path, struct err *err)
 	return 0;
 }
 
-int view_mount_tmpfs(struct view *v, const char *where, const char *options,
-		     struct err *err)
+int rootfs_mount_tmpfs(struct rootfs *v, const char *where, const char *options,
+		       struct err *err)
 {
-	int r = view_count_mount(v, err);
+	int r = rootfs_count_mount(v, err);
 
 	if (r < 0)
 		return r;
@@ -196,12 +196,12 @@ int view_mount_tmpfs(struct view *v, const char *where, const char *options,
 	return 0;
 }
 
-static int attach_readonly(struct view *v, int fd, const char *where, struct err *err)
+static int attach_readonly(struct rootfs *v, int fd, const char *where, struct err *err)
 {
 	struct mount_attr attr = {
 		.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
 	};
-	int r = view_count_mount(v, err);
+	int r = rootfs_count_mount(v, err);
 
 	if (r < 0)
 		return r;
@@ -213,7 +213,7 @@ static int attach_readonly(struct view *v, int fd, const char *where, struct err
 }
 
 /* A read-only copy of @path, with all that is mounted below it, at @where. */
-static int bind_readonly(struct view *v, const char *path, const char *where,
+static int bind_readonly(struct rootfs *v, const char *path, const char *where,
 			 struct err *err)
 {
 	unsigned int flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE;
@@ -242,12 +242,12 @@ static bool escape_layer(const char *path, char *out, size_t size)
 
 /* Mount the overlay of @source at @where. @path is what it is in the view: "/" and
  * "/etc" have a layer of ours above them. */
-static int mount_overlay(struct view *v, const char *path, const char *source,
+static int mount_overlay(struct rootfs *v, const char *path, const char *source,
 			 const char *where, struct err *err)
 {
 	char lower[PATH_MAX], options[PATH_MAX + 64];
-	const char *top = VIEW_EMPTY;
-	int r = view_count_mount(v, err);
+	const char *top = ROOTFS_EMPTY;
+	int r = rootfs_count_mount(v, err);
 
 	if (r < 0)
 		return r;
@@ -267,7 +267,7 @@ static int mount_overlay(struct view *v, const char *path, const char *source,
 /* Show the directory @source, which is @path, at @where: as an overlay; as a bind when
  * that can't be and no socket lies there; else not at all. "/" and "/etc" have to be
  * overlays, for our own files are in them. */
-static int show_directory(struct view *v, const char *path, const char *source,
+static int show_directory(struct rootfs *v, const char *path, const char *source,
 			  const char *where, struct err *err)
 {
 	const struct mount *m = mounts_holding(&v->mounts, path);
@@ -297,7 +297,7 @@ static int write_resolv_conf(const char *dir, struct err *err)
 	return 0;
 }
 
-static int add_path(struct view *v, const char *path, const char *where,
+static int add_path(struct rootfs *v, const char *path, const char *where,
 		    const struct stat *st, struct err *err);
 
 /* It was there a moment ago, and there is nothing to show: files come and go. */
@@ -308,7 +308,7 @@ static bool is_gone(const char *path, int error)
 	return error == ENOENT && lstat(path, &st) < 0 && errno == ENOENT;
 }
 
-static int add_entry(struct view *v, int dir_fd, const char *name, const char *path,
+static int add_entry(struct rootfs *v, int dir_fd, const char *name, const char *path,
 		     const char *where, struct err *err)
 {
 	char child[PATH_MAX], child_where[PATH_MAX];
@@ -324,7 +324,8 @@ static int add_entry(struct view *v, int dir_fd, const char *name, const char *p
 }
 
 /* A directory that can't be a layer: each entry by itself. */
-static int add_split(struct view *v, const char *path, const char *where, struct err *err)
+static int add_split(struct rootfs *v, const char *path, const char *where,
+		     struct err *err)
 {
 	DIR *dir = opendir(path);
 	const struct dirent *entry;
@@ -344,8 +345,8 @@ static int add_split(struct view *v, const char *path, const char *where, struct
 	return r;
 }
 
-static int add_directory(struct view *v, const char *path, const char *where, mode_t mode,
-			 struct err *err)
+static int add_directory(struct rootfs *v, const char *path, const char *where,
+			 mode_t mode, struct err *err)
 {
 	const struct mount *m = mounts_find(&v->mounts, path);
 
@@ -374,7 +375,7 @@ static int add_link(const char *path, const char *where, struct err *err)
 }
 
 /* Sockets, pipes and devices that lie beside a mount point are left out. */
-static int add_path(struct view *v, const char *path, const char *where,
+static int add_path(struct rootfs *v, const char *path, const char *where,
 		    const struct stat *st, struct err *err)
 {
 	CLEAN(fd) int fd = -1;
@@ -398,17 +399,17 @@ static int add_path(struct view *v, const char *path, const char *where,
 }
 
 /* Root: the copy @t of one mount becomes the lower layer of its place in the view. */
-static int add_layer(struct view *v, const struct tree *t, size_t n, struct err *err)
+static int add_layer(struct rootfs *v, const struct tree *t, size_t n, struct err *err)
 {
 	char layer[64], where[PATH_MAX];
 	struct stat st;
-	int r = view_count_mount(v, err);
+	int r = rootfs_count_mount(v, err);
 
 	if (r < 0)
 		return r;
 	if (fstat(t->fd, &st) < 0)
 		return err_sys(err, -errno, "cannot look at the mount '%s'", t->path);
-	snprintf(where, sizeof(where), VIEW_ROOT "%s", t->path);
+	snprintf(where, sizeof(where), ROOTFS_ROOT "%s", t->path);
 	if (!S_ISDIR(st.st_mode))
 		return S_ISREG(st.st_mode) ? attach_readonly(v, t->fd, where, err) : 0;
 	snprintf(layer, sizeof(layer), STAGE_LAYER "/%zu", n);
@@ -424,7 +425,7 @@ static int add_layer(struct view *v, const struct tree *t, size_t n, struct err 
 	return show_directory(v, t->path, layer, where, err);
 }
 
-static int add_layers(struct view *v, struct err *err)
+static int add_layers(struct rootfs *v, struct err *err)
 {
 	for (size_t i = 0; i < v->layer_count; i++) {
 		int r;
@@ -438,24 +439,24 @@ static int add_layers(struct view *v, struct err *err)
 	return 0;
 }
 
-static int add_host(struct view *v, struct err *err)
+static int add_host(struct rootfs *v, struct err *err)
 {
 	int r;
 
 	if (v->root)
 		return add_layers(v, err);
-	r = view_mount_tmpfs(v, VIEW_ROOT, "mode=0755", err);
+	r = rootfs_mount_tmpfs(v, ROOTFS_ROOT, "mode=0755", err);
 	if (r < 0)
 		return r;
-	return add_split(v, "/", VIEW_ROOT, err);
+	return add_split(v, "/", ROOTFS_ROOT, err);
 }
 
 /* --- the sandbox's own places --- */
 
-static int make_stage(struct view *v, struct err *err)
+static int make_stage(struct rootfs *v, struct err *err)
 {
 	static const char *const dirs[] = {
-		VIEW_ROOT,	  VIEW_EMPTY,	     STAGE_LAYER,      STAGE_TOP,
+		ROOTFS_ROOT,	  ROOTFS_EMPTY,	     STAGE_LAYER,      STAGE_TOP,
 		STAGE_TOP "/etc", STAGE_TOP "/proc", STAGE_TOP "/dev", STAGE_TOP "/run",
 		STAGE_TOP "/tmp", STAGE_TOP "/sys",
 	};
@@ -466,7 +467,7 @@ static int make_stage(struct view *v, struct err *err)
 			       "cannot mount in a user namespace; a security module may "
 			       "forbid it "
 			       "(sysctl kernel.apparmor_restrict_unprivileged_userns)");
-	r = view_mount_tmpfs(v, VIEW_STAGE, "mode=0755", err);
+	r = rootfs_mount_tmpfs(v, ROOTFS_STAGE, "mode=0755", err);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(dirs); i++) {
 		if (mkdir(dirs[i], 0755) < 0)
 			r = err_sys(err, -errno, "cannot create '%s'", dirs[i]);
@@ -475,19 +476,19 @@ static int make_stage(struct view *v, struct err *err)
 		return r;
 	/* Writable by its mode, so that connect() says "refused"; the mounts are
 	 * read-only. */
-	if (mknod(VIEW_NOTHING, S_IFREG, 0) < 0 || chmod(VIEW_NOTHING, 0666) < 0)
-		return err_sys(err, -errno, "cannot create '%s'", VIEW_NOTHING);
+	if (mknod(ROOTFS_NOTHING, S_IFREG, 0) < 0 || chmod(ROOTFS_NOTHING, 0666) < 0)
+		return err_sys(err, -errno, "cannot create '%s'", ROOTFS_NOTHING);
 	return write_resolv_conf(STAGE_TOP "/etc", err);
 }
 
 static int make_run(struct err *err)
 {
-	char user[sizeof(VIEW_ROOT "/run/user/") + 12];
+	char user[sizeof(ROOTFS_ROOT "/run/user/") + 12];
 
-	snprintf(user, sizeof(user), VIEW_ROOT "/run/user/%u", geteuid());
-	if (mkdir(VIEW_ROOT "/run/lock", 01777) < 0 ||
-	    chmod(VIEW_ROOT "/run/lock", 01777) < 0 ||
-	    mkdir(VIEW_ROOT "/run/user", 0755) < 0 || mkdir(user, 0700) < 0)
+	snprintf(user, sizeof(user), ROOTFS_ROOT "/run/user/%u", geteuid());
+	if (mkdir(ROOTFS_ROOT "/run/lock", 01777) < 0 ||
+	    chmod(ROOTFS_ROOT "/run/lock", 01777) < 0 ||
+	    mkdir(ROOTFS_ROOT "/run/user", 0755) < 0 || mkdir(user, 0700) < 0)
 		return err_sys(err, -errno, "cannot make the sandbox's /run");
 	return 0;
 }
@@ -502,7 +503,7 @@ static bool is_directory(const char *path)
 /* Where the entries of a directory are shown one by one its place is missing. */
 static int make_place(const char *where, bool wanted, struct err *err)
 {
-	const char *path = where + strlen(VIEW_ROOT);
+	const char *path = where + strlen(ROOTFS_ROOT);
 	struct stat there, host;
 
 	if (lstat(where, &there) == 0)
@@ -516,17 +517,17 @@ static int make_place(const char *where, bool wanted, struct err *err)
 	return 0;
 }
 
-static int make_private_places(struct view *v, struct err *err)
+static int make_private_places(struct rootfs *v, struct err *err)
 {
 	static const struct {
 		const char *where;
 		const char *options;
 		bool wanted; /* also where the host has none */
 	} places[] = {
-		{ VIEW_ROOT "/run", "mode=0755", true },
-		{ VIEW_ROOT "/tmp", "mode=1777", true },
-		{ VIEW_ROOT "/var/tmp", "mode=1777", false },
-		{ VIEW_ROOT "/var/run", "mode=0755", false },
+		{ ROOTFS_ROOT "/run", "mode=0755", true },
+		{ ROOTFS_ROOT "/tmp", "mode=1777", true },
+		{ ROOTFS_ROOT "/var/tmp", "mode=1777", false },
+		{ ROOTFS_ROOT "/var/run", "mode=0755", false },
 	};
 	int r = 0;
 
@@ -534,7 +535,8 @@ static int make_private_places(struct view *v, struct err *err)
 		if (!v->root)
 			r = make_place(places[i].where, places[i].wanted, err);
 		if (r == 0 && (places[i].wanted || is_directory(places[i].where)))
-			r = view_mount_tmpfs(v, places[i].where, places[i].options, err);
+			r = rootfs_mount_tmpfs(v, places[i].where, places[i].options,
+					       err);
 	}
 	return r < 0 ? r : make_run(err);
 }
@@ -543,41 +545,41 @@ static int make_private_places(struct view *v, struct err *err)
  * control groups alone: programs look there for their limits. Where the host's is partly
  * hidden, as in containers, the kernel allows no other: then the host's without the list
  * of its links. */
-static int show_sys(struct view *v, struct err *err)
+static int show_sys(struct rootfs *v, struct err *err)
 {
 	unsigned long flags = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
-	const char *path = SYS_CGROUP, *where = VIEW_ROOT SYS_CGROUP;
-	int r = view_count_mount(v, err);
+	const char *path = SYS_CGROUP, *where = ROOTFS_ROOT SYS_CGROUP;
+	int r = rootfs_count_mount(v, err);
 
 	if (r < 0)
 		return r;
-	if (mount("sysfs", VIEW_ROOT "/sys", "sysfs", flags, NULL) < 0) {
-		r = bind_readonly(v, "/sys", VIEW_ROOT "/sys", err);
-		path = VIEW_EMPTY;
-		where = VIEW_ROOT SYS_LINKS;
+	if (mount("sysfs", ROOTFS_ROOT "/sys", "sysfs", flags, NULL) < 0) {
+		r = bind_readonly(v, "/sys", ROOTFS_ROOT "/sys", err);
+		path = ROOTFS_EMPTY;
+		where = ROOTFS_ROOT SYS_LINKS;
 	}
 	return r == 0 && is_directory(where) ? bind_readonly(v, path, where, err) : r;
 }
 
-static int make_sys(struct view *v, struct err *err)
+static int make_sys(struct rootfs *v, struct err *err)
 {
 	if (!v->root &&
-	    (mkdir(VIEW_ROOT "/proc", 0755) < 0 || mkdir(VIEW_ROOT "/dev", 0755) < 0 ||
-	     mkdir(VIEW_ROOT "/sys", 0755) < 0))
+	    (mkdir(ROOTFS_ROOT "/proc", 0755) < 0 ||
+	     mkdir(ROOTFS_ROOT "/dev", 0755) < 0 || mkdir(ROOTFS_ROOT "/sys", 0755) < 0))
 		return err_sys(err, -errno, "cannot create the sandbox's /proc");
 	return is_directory("/sys") ? show_sys(v, err) : 0;
 }
 
-static int open_root(struct view *v, struct err *err)
+static int open_root(struct rootfs *v, struct err *err)
 {
-	v->root_fd = open(VIEW_ROOT, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	v->root_fd = open(ROOTFS_ROOT, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (v->root_fd < 0)
 		return err_sys(err, -errno, "cannot open the file system view");
 	return 0;
 }
 
 /* What we made directories in ourselves is closed for writing at the end. */
-static int close_root(const struct view *v, struct err *err)
+static int close_root(const struct rootfs *v, struct err *err)
 {
 	struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY };
 
@@ -586,9 +588,9 @@ static int close_root(const struct view *v, struct err *err)
 	return 0;
 }
 
-int view_build(struct view *v, struct err *err)
+int rootfs_build(struct rootfs *v, struct err *err)
 {
-	static int (*const steps[])(struct view * v, struct err * err) = {
+	static int (*const steps[])(struct rootfs * v, struct err * err) = {
 		make_stage,   add_host,	 make_private_places, make_sys,
 		device_build, open_root, place_build,
 	};

@@ -30,43 +30,43 @@
 #include "run/sockets.h"
 #include "run/tree.h"
 
-enum { VIEW_MOUNTS_MAX = 1024 }; /* made for one view; more: the launch is refused */
+enum { ROOTFS_MOUNTS_MAX = 1024 }; /* made for one view; more: the launch is refused */
 
-#define VIEW_STAGE "/tmp"
-#define VIEW_ROOT  VIEW_STAGE "/view"
+#define ROOTFS_STAGE "/tmp"
+#define ROOTFS_ROOT  ROOTFS_STAGE "/view"
 /* An empty file and an empty directory, mounted over what must not be seen. */
-#define VIEW_NOTHING VIEW_STAGE "/nothing"
-#define VIEW_EMPTY   VIEW_STAGE "/empty"
+#define ROOTFS_NOTHING ROOTFS_STAGE "/nothing"
+#define ROOTFS_EMPTY   ROOTFS_STAGE "/empty"
 
-struct view {
+struct rootfs {
 	const struct launch_spec *spec; /* borrowed */
 	bool root;
 	struct mounts mounts;
 	struct tree *trees; /* owned; the layers first (root only), then the paths */
 	size_t layer_count, tree_count;
 	unsigned int made;  /* mounts so far */
-	int root_fd;	    /* VIEW_ROOT, once it stands */
+	int root_fd;	    /* ROOTFS_ROOT, once it stands */
 	struct path *paths; /* owned: what the trees borrow; those of spec->rw first */
 	size_t path_count;
 	struct sockets sockets; /* of the host, in writable paths: to be masked */
 };
 
 /* In control, before the fork: what to mount. */
-int view_plan(struct view *ret, const struct launch_machine *m,
-	      const struct launch_spec *spec, struct err *err) MUST_CHECK;
+int rootfs_plan(struct rootfs *ret, const struct launch_machine *m,
+		const struct launch_spec *spec, struct err *err) MUST_CHECK;
 /* Open every tree: in control with the child's user namespace, or in the child. */
-int view_open_trees(struct view *v, int userns_fd, struct err *err) MUST_CHECK;
+int rootfs_open_trees(struct rootfs *v, int userns_fd, struct err *err) MUST_CHECK;
 /* In the child, in its namespaces, the trees open: make the view. */
-int view_build(struct view *v, struct err *err) MUST_CHECK;
-void view_done(struct view *v);
+int rootfs_build(struct rootfs *v, struct err *err) MUST_CHECK;
+void rootfs_done(struct rootfs *v);
 
 /* For the parts of the view (place.c, device.c). One more mount: refused at the limit. */
-int view_count_mount(struct view *v, struct err *err) MUST_CHECK;
+int rootfs_count_mount(struct rootfs *v, struct err *err) MUST_CHECK;
 /* Mount a tmpfs at the real path @where. Counts it. */
-int view_mount_tmpfs(struct view *v, const char *where, const char *options,
-		     struct err *err) MUST_CHECK;
+int rootfs_mount_tmpfs(struct rootfs *v, const char *where, const char *options,
+		       struct err *err) MUST_CHECK;
 /* @path is absolute and canonical: a link on the way is an error. Return: an O_PATH
  * descriptor of the view, or -errno. */
-int view_lookup(const struct view *v, const char *path) MUST_CHECK;
+int rootfs_lookup(const struct rootfs *v, const char *path) MUST_CHECK;
 /* Attach the mount @fd there. Counts it. */
-int view_attach(struct view *v, int fd, const char *path, struct err *err) MUST_CHECK;
+int rootfs_attach(struct rootfs *v, int fd, const char *path, struct err *err) MUST_CHECK;

@@ -29,7 +29,7 @@ enum { EXIT_LAUNCH_FAILED = 125, ID_RANGE = 65536 };
 struct start {
 	const struct launch_machine *machine;
 	const struct launch_spec *spec;
-	struct view view;
+	struct rootfs view;
 	int parent_fd; /* pidfd of control */
 	/* From control [0] to the child [1]: for root the trees, then in any case that
 	 * weir-init is there. */
@@ -122,7 +122,7 @@ static int take_ids(struct start *s, struct err *err)
 		return become_mapped_root(s, err);
 	r = map_self(s, err);
 	if (r == 0)
-		r = view_open_trees(&s->view, -1, err);
+		r = rootfs_open_trees(&s->view, -1, err);
 	return r;
 }
 
@@ -162,7 +162,7 @@ static int run_child(struct start *s, struct err *err)
 	r = s->spec->prepare(s->spec->prepare_data, err);
 	if (r != 0)
 		return r;
-	r = view_build(&s->view, err);
+	r = rootfs_build(&s->view, err);
 	if (r < 0)
 		return r;
 	fds.probe = open_orders(s, err);
@@ -272,7 +272,7 @@ static int serve_child(struct start *s, pid_t child, struct err *err)
 	userns = open(path, O_RDONLY | O_CLOEXEC);
 	if (userns < 0)
 		return err_sys(err, -errno, "cannot open %s", path);
-	r = view_open_trees(&s->view, userns, err);
+	r = rootfs_open_trees(&s->view, userns, err);
 	if (r < 0)
 		return r;
 	r = trees_send(s->sync[0], s->view.trees, s->view.tree_count);
@@ -333,17 +333,17 @@ pid_t launch_start(const struct launch_machine *m, const struct launch_spec *spe
 	if (init_fd < 0)
 		return init_fd;
 	s.init_fd = init_fd;
-	r = view_plan(&s.view, m, spec, err);
+	r = rootfs_plan(&s.view, m, spec, err);
 	if (r < 0)
 		return r;
 	if (parent_fd < 0 ||
 	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s.sync) < 0) {
-		view_done(&s.view);
+		rootfs_done(&s.view);
 		return err_sys(err, -errno, "cannot make what the launch needs");
 	}
 	r = start_child(&s, err);
 	close(s.sync[0]);
 	close(s.sync[1]);
-	view_done(&s.view);
+	rootfs_done(&s.view);
 	return r;
 }

@@ -121,27 +121,27 @@ void run_store_see(struct run_store *s, int diag, pid_t in)
 static void look(struct run_store *s, struct event *e)
 {
 	const int64_t begun_ms = clock_now_ms();
-	struct witness_question w;
+	struct socket_owner_question w;
 	struct owner_question q = { .among = OWNER_NETWORK,
-				    .until_ms = begun_ms + WITNESS_LOOK_MS };
+				    .until_ms = begun_ms + SOCKET_OWNER_LOOK_MS };
 	char network[OWNER_NETWORK_SIZE], process[16];
 	struct owner o;
 
 	e->pid = 0;
 	e->command[0] = '\0';
-	if (s->diag <= 0 || !witness_question_of(e, begun_ms, clock_wall_ms(), &w) ||
-	    !witness_may(&s->pace, begun_ms))
+	if (s->diag <= 0 || !socket_owner_question_of(e, begun_ms, clock_wall_ms(), &w) ||
+	    !socket_owner_may(&s->pace, begun_ms))
 		return;
 	q.protocol = w.protocol;
 	q.from = w.from;
 	q.to = w.to;
 	q.age_ms = begun_ms - w.at_ms;
 	q.network = network;
-	witness_look(&s->pace);
+	socket_owner_look(&s->pace);
 	snprintf(process, sizeof(process), "%d", (int)s->in);
 	if (owner_network(process, network) && owner_find(s->diag, &q, &o) == 0)
-		witness_take(e, &o);
-	witness_looked(&s->pace, clock_now_ms());
+		socket_owner_take(e, &o);
+	socket_owner_looked(&s->pace, clock_now_ms());
 }
 
 void run_store_add(struct run_store *s, const struct event *e, const struct plan *plan)

@@ -7,7 +7,7 @@
 #include <sys/types.h>
 
 #include "policy/plan.h"
-#include "proto/witness.h"
+#include "proto/socket_owner.h"
 
 struct run_store {
 	pid_t pid; /* 0: nothing is kept */
@@ -17,7 +17,7 @@ struct run_store {
 	/* To find out whose a denial was. */
 	int diag; /* owned; 0: it can't be asked */
 	pid_t in; /* a process of the sandbox's network namespace */
-	struct witness_pace pace;
+	struct socket_owner_pace pace;
 };
 
 /* In @directory, which is made; NULL: nothing. A link on the way that an earlier
@@ -29,7 +29,7 @@ int run_store_open(struct run_store *s, const char *directory,
 int run_store_wait(const struct run_store *s, struct err *err) MUST_CHECK;
 /* @diag, owned from then on, knows the sockets in the namespace of process @in. */
 void run_store_see(struct run_store *s, int diag, pid_t in);
-/* Takes WITNESS_LOOK_MS at most, and mostly nothing. */
+/* Takes SOCKET_OWNER_LOOK_MS at most, and mostly nothing. */
 void run_store_add(struct run_store *s, const struct event *e, const struct plan *plan);
 /* Until everything is written, for at most three seconds; says what was lost. */
 void run_store_close(struct run_store *s);

@@ -6,15 +6,15 @@
 
 #include "sandbox/sandbox.h"
 
-struct accounts *accounts_new(struct tally_pool *pool)
+struct accounts *accounts_new(struct aggregation_pool *pool)
 {
 	struct accounts *a = calloc(1, sizeof(*a));
 
 	if (!a)
 		return NULL;
 	a->pool = pool;
-	/* As in tally.c: it must not be chosen from outside. */
-	a->crowd.key = (struct hash_key){ (uintptr_t)a, (uintptr_t)pool };
+	/* As in aggregation.c: it must not be chosen from outside. */
+	a->novelty.key = (struct hash_key){ (uintptr_t)a, (uintptr_t)pool };
 	a->look_at_ms = INT64_MAX;
 	return a;
 }
@@ -23,8 +23,8 @@ void accounts_free(struct accounts *a)
 {
 	if (!a)
 		return;
-	tally_free(a->denied);
-	tally_free(a->passed);
+	aggregation_free(a->denied);
+	aggregation_free(a->passed);
 	free(a->flows);
 	free(a);
 }
@@ -46,7 +46,7 @@ struct event accounts_others(enum event_layer layer, uint64_t packets)
 /* @e is not told by itself. */
 static void tell_with_others(struct sandbox *s, const struct event *e, int64_t now_ms)
 {
-	struct tally *t = s->accounts->denied;
+	struct aggregation *t = s->accounts->denied;
 	struct event others = accounts_others((enum event_layer)e->layer, e->packets);
 
 	s->counters[COUNT_EVENTS_DROPPED] += e->packets;
@@ -55,20 +55,22 @@ static void tell_with_others(struct sandbox *s, const struct event *e, int64_t n
 	others.action = e->action;
 	others.limit = e->limit;
 	others.bytes = e->bytes;
-	if (!t || tally_fold(t, &others))
+	if (!t || aggregation_fold(t, &others))
 		return;
-	(void)!tally_hold(t, &others, TALLY_ALWAYS, now_ms);
+	(void)!aggregation_hold(t, &others, AGGREGATION_ALWAYS, now_ms);
 }
 
-static_assert(TALLY_NEW + CROWD_LEVELS == TALLY_NEW_LAST, "a line for each rank");
+static_assert(AGGREGATION_NEW + NOVELTY_LEVELS == AGGREGATION_NEW_LAST,
+	      "a line for each rank");
 
 static unsigned int line_of(struct accounts *a, const struct event *e, int64_t now_ms)
 {
 	if (e->action != EVENT_DENY)
-		return e->limit == EVENT_LIMIT_DENIES ? TALLY_ALWAYS : TALLY_NEW_LAST;
+		return e->limit == EVENT_LIMIT_DENIES ? AGGREGATION_ALWAYS
+						      : AGGREGATION_NEW_LAST;
 	return e->remote.family == ADDR_NONE && e->name[0] == '\0'
-		       ? TALLY_ALWAYS /* what is told without a destination */
-		       : TALLY_NEW + crowd_rank(&a->crowd, e, now_ms);
+		       ? AGGREGATION_ALWAYS /* what is told without a destination */
+		       : AGGREGATION_NEW + novelty_rank(&a->novelty, e, now_ms);
 }
 
 void accounts_add(struct sandbox *s, const struct event *e, int64_t now_ms)
@@ -79,14 +81,15 @@ void accounts_add(struct sandbox *s, const struct event *e, int64_t now_ms)
 	int r = 0;
 
 	if (!a->denied)
-		a->denied = tally_new(a->pool, ACCOUNTS_EVENTS_MAX, ACCOUNTS_FOLD_MS);
-	if (!a->denied || tally_fold(a->denied, e)) {
+		a->denied =
+			aggregation_new(a->pool, ACCOUNTS_EVENTS_MAX, ACCOUNTS_FOLD_MS);
+	if (!a->denied || aggregation_fold(a->denied, e)) {
 		s->counters[COUNT_EVENTS_DROPPED] += a->denied ? 0 : e->packets;
 		return;
 	}
 	line = line_of(a, e, now_ms);
-	while (r >= 0 && !tally_hold(a->denied, e, line, now_ms)) {
-		r = tally_make_room(a->denied, line, &gone);
+	while (r >= 0 && !aggregation_hold(a->denied, e, line, now_ms)) {
+		r = aggregation_make_room(a->denied, line, &gone);
 		if (r > 0)
 			tell_with_others(s, &gone, now_ms);
 	}
@@ -106,41 +109,46 @@ static bool may_tell(const struct sandbox *s, unsigned int line, struct rate *ra
 
 	if (denied)
 		burst = burst * ACCOUNTS_BURST_SEC *
-			(TALLY_LINES - 1 - MIN(line, (unsigned int)TALLY_NEW_LAST)) /
-			(TALLY_LINES - 2);
+			(AGGREGATION_LINES - 1 -
+			 MIN(line, (unsigned int)AGGREGATION_NEW_LAST)) /
+			(AGGREGATION_LINES - 2);
 	return rate_take(rate, per_second, 1000,
 			 (uint32_t)MIN(burst, (uint64_t)INT32_MAX), now_ms);
 }
 
 /* While there are places for all, the oldest; behind a flood, the newest: what comes
  * after it need not wait for the rest of it. */
-static const struct event *next_of(struct tally *t, unsigned int line, int64_t now_ms)
+static const struct event *next_of(struct aggregation *t, unsigned int line,
+				   int64_t now_ms)
 {
-	const struct event *oldest = tally_oldest(t, line, now_ms);
+	const struct event *oldest = aggregation_oldest(t, line, now_ms);
 
-	return oldest && line >= TALLY_NEW && line <= TALLY_NEW_LAST &&
-			       tally_waited_ms(oldest, now_ms) > ACCOUNTS_WAIT_MS / 2
-		       ? tally_newest(t, line, now_ms)
+	return oldest && line >= AGGREGATION_NEW && line <= AGGREGATION_NEW_LAST &&
+			       aggregation_waited_ms(oldest, now_ms) >
+				       ACCOUNTS_WAIT_MS / 2
+		       ? aggregation_newest(t, line, now_ms)
 		       : oldest;
 }
 
 /* What is new and has waited for too long. */
-static void let_go(struct sandbox *s, struct tally *t, unsigned int line, int64_t now_ms)
+static void let_go(struct sandbox *s, struct aggregation *t, unsigned int line,
+		   int64_t now_ms)
 {
 	const struct event *e;
 
-	if (line < TALLY_NEW || line > TALLY_NEW_LAST || t == s->accounts->passed)
+	if (line < AGGREGATION_NEW || line > AGGREGATION_NEW_LAST ||
+	    t == s->accounts->passed)
 		return;
-	while ((e = tally_oldest(t, line, now_ms)) &&
-	       tally_waited_ms(e, now_ms) >= ACCOUNTS_WAIT_MS) {
+	while ((e = aggregation_oldest(t, line, now_ms)) &&
+	       aggregation_waited_ms(e, now_ms) >= ACCOUNTS_WAIT_MS) {
 		tell_with_others(s, e, now_ms);
-		tally_let_go(t, e);
+		aggregation_let_go(t, e);
 	}
 }
 
 /* What control does not take now waits for the next time. Return: whether it takes more.
  */
-static bool tell_line(struct sandbox *s, struct tally *t, unsigned int line,
+static bool tell_line(struct sandbox *s, struct aggregation *t, unsigned int line,
 		      struct rate *rate, int64_t now_ms, bool all)
 {
 	const struct event *e;
@@ -148,7 +156,8 @@ static bool tell_line(struct sandbox *s, struct tally *t, unsigned int line,
 	while ((e = next_of(t, line, now_ms))) {
 		struct rate before = *rate;
 
-		if (!all && line != TALLY_ALWAYS && !may_tell(s, line, rate, now_ms)) {
+		if (!all && line != AGGREGATION_ALWAYS &&
+		    !may_tell(s, line, rate, now_ms)) {
 			let_go(s, t, line, now_ms);
 			return true;
 		}
@@ -156,15 +165,15 @@ static bool tell_line(struct sandbox *s, struct tally *t, unsigned int line,
 			*rate = before;
 			return false;
 		}
-		tally_told(t, e, now_ms);
+		aggregation_told(t, e, now_ms);
 	}
 	return true;
 }
 
-static void tell(struct sandbox *s, struct tally *t, struct rate *rate, int64_t now_ms,
-		 bool all)
+static void tell(struct sandbox *s, struct aggregation *t, struct rate *rate,
+		 int64_t now_ms, bool all)
 {
-	for (unsigned int line = 0; line < TALLY_LINES && s->on_event; line++)
+	for (unsigned int line = 0; line < AGGREGATION_LINES && s->on_event; line++)
 		if (!tell_line(s, t, line, rate, now_ms, all))
 			return;
 }
@@ -174,7 +183,7 @@ void accounts_tell(struct sandbox *s, int64_t now_ms, bool all)
 	struct accounts *a = s->accounts;
 
 	if (a->denied && all)
-		tally_close(a->denied);
+		aggregation_close(a->denied);
 	if (a->denied)
 		tell(s, a->denied, &s->event_rate, now_ms, all);
 	if (a->passed)
@@ -190,7 +199,7 @@ void accounts_open(struct sandbox *s, int64_t now_ms)
 void accounts_close(struct sandbox *s, int64_t now_ms)
 {
 	if (s->accounts->passed)
-		tally_close(s->accounts->passed);
+		aggregation_close(s->accounts->passed);
 	accounts_open(s, now_ms);
 }
 
@@ -199,7 +208,7 @@ bool accounts_pass(struct sandbox *s, const struct event *e, int64_t now_ms)
 	struct accounts *a = s->accounts;
 
 	if (!a->passed)
-		a->passed = tally_new(a->pool, ACCOUNTS_EVENTS_MAX, 0);
-	return a->passed &&
-	       (tally_fold(a->passed, e) || tally_hold(a->passed, e, TALLY_NEW, now_ms));
+		a->passed = aggregation_new(a->pool, ACCOUNTS_EVENTS_MAX, 0);
+	return a->passed && (aggregation_fold(a->passed, e) ||
+			     aggregation_hold(a->passed, e, AGGREGATION_NEW, now_ms));
 }

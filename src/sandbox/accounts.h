@@ -48,9 +48,9 @@ struct accounts_flow {
 };
 
 struct accounts {
-	struct tally_pool *pool;       /* borrowed */
-	struct tally *denied, *passed; /* NULL: nothing yet */
-	struct crowd crowd;	       /* of what was denied */
+	struct aggregation_pool *pool;	     /* borrowed */
+	struct aggregation *denied, *passed; /* NULL: nothing yet */
+	struct novelty novelty;		     /* of what was denied */
 	struct rate passed_rate;
 	int64_t window_ends_ms; /* of what passes; 0: none has begun */
 	/* Refused packets. */
@@ -63,7 +63,7 @@ struct accounts {
 };
 
 /* NULL: no memory; the sandbox goes without. */
-struct accounts *accounts_new(struct tally_pool *pool);
+struct accounts *accounts_new(struct aggregation_pool *pool);
 void accounts_free(struct accounts *a);
 
 /* A denial or limit. */

@@ -190,7 +190,7 @@ static void entry_remove(struct learned *l, uint32_t i, int64_t now_ms)
 
 	if (!e->is_passing) {
 		learned_past_note(l, e);
-		learned_image_clear(l, i);
+		learned_snapshot_clear(l, i);
 	}
 	heap_remove(l, e->heap_slot);
 	while (*at != i)
@@ -442,7 +442,7 @@ void learned_commit(struct learned *l, const struct learned_item *item, int64_t 
 	/* What an answer teaches as well doesn't pass any more. */
 	e->is_passing = item->is_passing && (e->is_passing || e->serial == 0);
 	e->serial = ++l->serial;
-	learned_image_put(l, i);
+	learned_snapshot_put(l, i);
 	element_unpin(l, element, now_ms);
 }
 

@@ -123,15 +123,16 @@ void learned_set_plan(struct learned *l, const struct plan *plan);
 /* -- outliving the engine ----------------------------------------------------------- */
 
 enum {
-	LEARNED_IMAGE_SIZE = 4 * 1024 * 1024,
-	LEARNED_IMAGE_RECORDS = 9 * 1024,
+	LEARNED_SNAPSHOT_SIZE = 4 * 1024 * 1024,
+	LEARNED_SNAPSHOT_RECORDS = 9 * 1024,
 	/* What is reserved is a multiple of it, and begins at one. */
-	LEARNED_IMAGE_STEP = 4096,
+	LEARNED_SNAPSHOT_STEP = 4096,
 };
 
 /* Where a copy of all entries, and of what has ended, outlives the engine. */
 struct learned_snapshot {
-	/* Shared memory of LEARNED_IMAGE_SIZE, aligned to LEARNED_IMAGE_STEP; NULL: none.
+	/* Shared memory of LEARNED_SNAPSHOT_SIZE, aligned to LEARNED_SNAPSHOT_STEP; NULL:
+	 * none.
 	 */
 	void *bytes;
 	/* All of it is zero, and none of it is touched before there is something to keep:
@@ -148,19 +149,20 @@ struct learned_snapshot {
 
 /* Keep the copy in @s (borrowed) from now on: what is committed is written through, what
  * ends is taken out. A crash at any moment leaves each record whole or absent. Not in it
- * are entries for which nothing can be reserved, and those beyond LEARNED_IMAGE_RECORDS,
- * which only a policy with higher limits than the default has. */
-void learned_image_keep(struct learned *l, struct learned_snapshot *s);
+ * are entries for which nothing can be reserved, and those beyond
+ * LEARNED_SNAPSHOT_RECORDS, which only a policy with higher limits than the default has.
+ */
+void learned_snapshot_keep(struct learned *l, struct learned_snapshot *s);
 /* @to, which takes the place of @from, keeps the copy from now on, if there is one. */
-void learned_image_move(struct learned *from, struct learned *to);
+void learned_snapshot_move(struct learned *from, struct learned *to);
 /* Take over what an engine before us left in @s, before anything else is learned:
  * entries whose bytes are sound, whose name @l's plan allows under the same port list,
  * whose time (CLOCK_BOOTTIME) has not come, and whose element the kernel has (@has says
  * for how long yet, in ms; 0: not). What has ended is taken over, too, as far as its name
  * is allowed. Return: how many entries. */
 typedef uint32_t learned_has_fn(void *data, const struct addr *a, uint8_t port_list);
-size_t learned_image_adopt(struct learned *l, struct learned_snapshot *s, int64_t now_ms,
-			   learned_has_fn *has, void *data);
+size_t learned_snapshot_adopt(struct learned *l, struct learned_snapshot *s,
+			      int64_t now_ms, learned_has_fn *has, void *data);
 
 struct learned_counts {
 	size_t names, addresses, evicted;

@@ -56,7 +56,7 @@ struct past {
 	uint64_t serial;      /* the newest has the highest */
 };
 
-struct learned_image;
+struct learned_records;
 
 struct learned_past {
 	struct learned_table items;
@@ -196,9 +196,9 @@ bool learned_is_allowed(const struct plan *plan, const struct dns_name *n,
 /* -- learned_image.c -- */
 
 /* The entry at @i has been committed. */
-void learned_image_put(struct learned *l, uint32_t i);
+void learned_snapshot_put(struct learned *l, uint32_t i);
 /* It is about to go. */
-void learned_image_clear(const struct learned *l, uint32_t i);
+void learned_snapshot_clear(const struct learned *l, uint32_t i);
 /* The same of what has ended. */
-void learned_image_put_past(struct learned_past *p, uint32_t i);
-void learned_image_clear_past(const struct learned_past *p, uint32_t i);
+void learned_snapshot_put_past(struct learned_past *p, uint32_t i);
+void learned_snapshot_clear_past(const struct learned_past *p, uint32_t i);

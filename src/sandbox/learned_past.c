@@ -45,14 +45,14 @@ static void link_newest(struct learned_past *p, uint32_t i)
 		p->oldest = i;
 	p->newest = i;
 	item->serial = ++p->serial;
-	learned_image_put_past(p, i);
+	learned_snapshot_put_past(p, i);
 }
 
 static void forget_oldest(struct learned_past *p)
 {
 	uint32_t i = p->oldest;
 
-	learned_image_clear_past(p, i);
+	learned_snapshot_clear_past(p, i);
 	unlink_past(p, i);
 	free(past_at(p, i)->bytes);
 	learned_table_give(&p->items, i);

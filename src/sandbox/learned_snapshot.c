@@ -17,12 +17,12 @@
 
 #include "sandbox/learned_internal.h"
 
-#define IMAGE_MAGIC UINT64_C(0x3130676d69657277) /* "wreimg01" */
+#define SNAPSHOT_MAGIC UINT64_C(0x3130676d69657277) /* "wreimg01" */
 
-enum image_state { IMAGE_ABSENT = 0, IMAGE_WHOLE = 0x656c6f77 };
+enum snapshot_state { SNAPSHOT_ABSENT = 0, SNAPSHOT_WHOLE = 0x656c6f77 };
 
-struct image_record {
-	_Atomic uint32_t state; /* enum image_state */
+struct snapshot_record {
+	_Atomic uint32_t state; /* enum snapshot_state */
 	uint8_t port_list;
 	uint8_t family;
 	uint8_t name_size, name_labels;
@@ -33,36 +33,37 @@ struct image_record {
 };
 
 /* Records from @used on were never written. */
-struct learned_image {
+struct learned_records {
 	uint64_t magic;
 	_Atomic uint32_t used, past_used;
-	struct image_record records[LEARNED_IMAGE_RECORDS];
-	struct image_record past[LEARNED_PAST_MAX];
+	struct snapshot_record records[LEARNED_SNAPSHOT_RECORDS];
+	struct snapshot_record past[LEARNED_PAST_MAX];
 };
-static_assert(sizeof(struct learned_image) <= LEARNED_IMAGE_SIZE, "the image has room");
+static_assert(sizeof(struct learned_records) <= LEARNED_SNAPSHOT_SIZE,
+	      "the image has room");
 
 /* ---- writing ---- */
 
-static void store_time(struct image_record *r, int64_t expires_ms, uint64_t serial)
+static void store_time(struct snapshot_record *r, int64_t expires_ms, uint64_t serial)
 {
 	atomic_store_explicit(&r->expires_ms, expires_ms, memory_order_relaxed);
 	atomic_store_explicit(&r->serial, serial, memory_order_relaxed);
 }
 
-static bool is_whole(const struct image_record *r)
+static bool is_whole(const struct snapshot_record *r)
 {
-	return atomic_load_explicit(&r->state, memory_order_acquire) == IMAGE_WHOLE;
+	return atomic_load_explicit(&r->state, memory_order_acquire) == SNAPSHOT_WHOLE;
 }
 
-static void set_absent(struct image_record *r)
+static void set_absent(struct snapshot_record *r)
 {
-	atomic_store_explicit(&r->state, IMAGE_ABSENT, memory_order_relaxed);
+	atomic_store_explicit(&r->state, SNAPSHOT_ABSENT, memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst);
 }
 
 /* Of @records[@i], as bytes of the image. */
-static size_t offset_of(const struct learned_image *image,
-			const struct image_record *records, uint32_t i)
+static size_t offset_of(const struct learned_records *image,
+			const struct snapshot_record *records, uint32_t i)
 {
 	return (size_t)((const uint8_t *)&records[i] - (const uint8_t *)image);
 }
@@ -70,43 +71,45 @@ static size_t offset_of(const struct learned_image *image,
 /* @to - @from is less than what one step has, or more. */
 static bool reserve(struct learned_snapshot *s, size_t from, size_t to)
 {
-	from = from / LEARNED_IMAGE_STEP * LEARNED_IMAGE_STEP;
-	to = (to + LEARNED_IMAGE_STEP - 1) / LEARNED_IMAGE_STEP * LEARNED_IMAGE_STEP;
+	from = from / LEARNED_SNAPSHOT_STEP * LEARNED_SNAPSHOT_STEP;
+	to = (to + LEARNED_SNAPSHOT_STEP - 1) / LEARNED_SNAPSHOT_STEP *
+	     LEARNED_SNAPSHOT_STEP;
 	s->is_full = s->reserve && !s->reserve(s, from, to);
 	return !s->is_full;
 }
 
 /* Room for @records[@i], when there is room for @count of them. */
-static bool reserve_record(struct learned_snapshot *s, const struct image_record *records,
-			   uint32_t count, uint32_t i)
+static bool reserve_record(struct learned_snapshot *s,
+			   const struct snapshot_record *records, uint32_t count,
+			   uint32_t i)
 {
 	size_t from = offset_of(s->bytes, records, count);
 	size_t to = offset_of(s->bytes, records, i + 1);
 
 	/* The step that has the end of the last one is there. */
 	if (count > 0)
-		from = (from + LEARNED_IMAGE_STEP - 1) / LEARNED_IMAGE_STEP *
-		       LEARNED_IMAGE_STEP;
+		from = (from + LEARNED_SNAPSHOT_STEP - 1) / LEARNED_SNAPSHOT_STEP *
+		       LEARNED_SNAPSHOT_STEP;
 	return (count > 0 && to <= from) || reserve(s, from, to);
 }
 
 /* Before the first record of a fresh one. */
 static bool begin(struct learned_snapshot *s)
 {
-	struct learned_image *image = s->bytes;
+	struct learned_records *image = s->bytes;
 
 	if (!s->is_fresh)
 		return true;
-	if (!reserve(s, 0, offsetof(struct learned_image, records)))
+	if (!reserve(s, 0, offsetof(struct learned_records, records)))
 		return false;
-	image->magic = IMAGE_MAGIC;
+	image->magic = SNAPSHOT_MAGIC;
 	s->is_fresh = false;
 	return true;
 }
 
 /* @i counts from now on. What lies there may be anything but half of ours. False: there
  * is no room for it. */
-static bool grow_to(struct learned_snapshot *s, struct image_record *records,
+static bool grow_to(struct learned_snapshot *s, struct snapshot_record *records,
 		    _Atomic uint32_t *used, uint32_t i)
 {
 	uint32_t count;
@@ -125,13 +128,13 @@ static bool grow_to(struct learned_snapshot *s, struct image_record *records,
 	return true;
 }
 
-static void set_whole(struct image_record *r)
+static void set_whole(struct snapshot_record *r)
 {
-	atomic_store_explicit(&r->state, IMAGE_WHOLE, memory_order_release);
+	atomic_store_explicit(&r->state, SNAPSHOT_WHOLE, memory_order_release);
 }
 
-static void store_pair(struct image_record *r, const struct addr *a, const uint8_t *name,
-		       uint8_t size, uint8_t labels)
+static void store_pair(struct snapshot_record *r, const struct addr *a,
+		       const uint8_t *name, uint8_t size, uint8_t labels)
 {
 	r->family = a->family;
 	memcpy(r->addr, a->bytes, sizeof(r->addr));
@@ -140,20 +143,20 @@ static void store_pair(struct image_record *r, const struct addr *a, const uint8
 	memcpy(r->name, name, size);
 }
 
-static struct learned_image *image_of(const struct learned_past *p)
+static struct learned_records *snapshot_of(const struct learned_past *p)
 {
 	return p->snapshot ? p->snapshot->bytes : NULL;
 }
 
-void learned_image_put(struct learned *l, uint32_t i)
+void learned_snapshot_put(struct learned *l, uint32_t i)
 {
 	const struct entry *e = entry_at(l, i);
 	const struct dns_name *n = &name_at(l, e->name)->name;
 	uint8_t port_list = element_at(l, e->element)->port_list;
-	struct learned_image *image = image_of(&l->past);
-	struct image_record *r;
+	struct learned_records *image = snapshot_of(&l->past);
+	struct snapshot_record *r;
 
-	if (!image || i >= LEARNED_IMAGE_RECORDS || e->is_passing ||
+	if (!image || i >= LEARNED_SNAPSHOT_RECORDS || e->is_passing ||
 	    !grow_to(l->past.snapshot, image->records, &image->used, i))
 		return;
 	r = &image->records[i];
@@ -167,11 +170,11 @@ void learned_image_put(struct learned *l, uint32_t i)
 	set_whole(r);
 }
 
-void learned_image_put_past(struct learned_past *p, uint32_t i)
+void learned_snapshot_put_past(struct learned_past *p, uint32_t i)
 {
 	const struct past *item = past_at(p, i);
-	struct learned_image *image = image_of(p);
-	struct image_record *r;
+	struct learned_records *image = snapshot_of(p);
+	struct snapshot_record *r;
 
 	if (!image || i >= LEARNED_PAST_MAX ||
 	    !grow_to(p->snapshot, image->past, &image->past_used, i))
@@ -186,7 +189,7 @@ void learned_image_put_past(struct learned_past *p, uint32_t i)
 }
 
 /* What is fresh, or beyond what is used, holds nothing and may not be there. */
-static void clear(const struct learned_past *p, struct image_record *records,
+static void clear(const struct learned_past *p, struct snapshot_record *records,
 		  const _Atomic uint32_t *used, uint32_t i)
 {
 	if (!p->snapshot->is_fresh &&
@@ -194,29 +197,29 @@ static void clear(const struct learned_past *p, struct image_record *records,
 		set_absent(&records[i]);
 }
 
-void learned_image_clear(const struct learned *l, uint32_t i)
+void learned_snapshot_clear(const struct learned *l, uint32_t i)
 {
-	struct learned_image *image = image_of(&l->past);
+	struct learned_records *image = snapshot_of(&l->past);
 
-	if (image && i < LEARNED_IMAGE_RECORDS)
+	if (image && i < LEARNED_SNAPSHOT_RECORDS)
 		clear(&l->past, image->records, &image->used, i);
 }
 
-void learned_image_clear_past(const struct learned_past *p, uint32_t i)
+void learned_snapshot_clear_past(const struct learned_past *p, uint32_t i)
 {
-	struct learned_image *image = image_of(p);
+	struct learned_records *image = snapshot_of(p);
 
 	if (image && i < LEARNED_PAST_MAX)
 		clear(p, image->past, &image->past_used, i);
 }
 
 /* How many records are said to be used; what says more than can be is held to that. */
-static uint32_t used_of(const struct learned_image *image)
+static uint32_t used_of(const struct learned_records *image)
 {
-	return MIN((uint32_t)image->used, (uint32_t)LEARNED_IMAGE_RECORDS);
+	return MIN((uint32_t)image->used, (uint32_t)LEARNED_SNAPSHOT_RECORDS);
 }
 
-static uint32_t past_used_of(const struct learned_image *image)
+static uint32_t past_used_of(const struct learned_records *image)
 {
 	return MIN((uint32_t)image->past_used, (uint32_t)LEARNED_PAST_MAX);
 }
@@ -225,20 +228,20 @@ static uint32_t past_used_of(const struct learned_image *image)
 static bool open_header(struct learned_snapshot *s)
 {
 	return s->bytes &&
-	       (s->is_fresh || reserve(s, 0, offsetof(struct learned_image, records)));
+	       (s->is_fresh || reserve(s, 0, offsetof(struct learned_records, records)));
 }
 
 /* So can everything that is said to be used. */
 static bool open_records(struct learned_snapshot *s)
 {
-	const struct learned_image *image = s->bytes;
+	const struct learned_records *image = s->bytes;
 	uint32_t used = used_of(image), past_used = past_used_of(image);
 
 	return (used == 0 || reserve_record(s, image->records, 0, used - 1)) &&
 	       (past_used == 0 || reserve_record(s, image->past, 0, past_used - 1));
 }
 
-static void clear_all(struct image_record *records, uint32_t count)
+static void clear_all(struct snapshot_record *records, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++)
 		set_absent(&records[i]);
@@ -248,21 +251,21 @@ static void put_all(struct learned *l)
 {
 	for (uint32_t i = 0; i < l->entries.used; i++)
 		if (entry_at(l, i)->link.live)
-			learned_image_put(l, i);
+			learned_snapshot_put(l, i);
 	for (uint32_t i = l->past.oldest; i != NONE; i = past_at(&l->past, i)->newer)
-		learned_image_put_past(&l->past, i);
+		learned_snapshot_put_past(&l->past, i);
 }
 
 /* An image of ours, empty. Return: whether it can be. */
 static bool empty(struct learned_snapshot *s)
 {
-	struct learned_image *image = s->bytes;
+	struct learned_records *image = s->bytes;
 
 	if (s->is_fresh)
 		return true;
-	if (image->magic != IMAGE_MAGIC) {
+	if (image->magic != SNAPSHOT_MAGIC) {
 		image->used = image->past_used = 0;
-		image->magic = IMAGE_MAGIC;
+		image->magic = SNAPSHOT_MAGIC;
 	}
 	if (!open_records(s))
 		return false;
@@ -271,19 +274,19 @@ static bool empty(struct learned_snapshot *s)
 	return true;
 }
 
-void learned_image_keep(struct learned *l, struct learned_snapshot *s)
+void learned_snapshot_keep(struct learned *l, struct learned_snapshot *s)
 {
 	l->past.snapshot = s && open_header(s) && empty(s) ? s : NULL;
 	if (l->past.snapshot)
 		put_all(l);
 }
 
-void learned_image_move(struct learned *from, struct learned *to)
+void learned_snapshot_move(struct learned *from, struct learned *to)
 {
 	struct learned_snapshot *s = from->past.snapshot;
 
 	from->past.snapshot = NULL;
-	learned_image_keep(to, s);
+	learned_snapshot_keep(to, s);
 }
 
 /* ---- reading ---- */
@@ -325,7 +328,8 @@ static bool addr_is_sound(const struct addr *a)
 }
 
 /* False: it isn't whole, or not sound. */
-static bool read_record(const struct image_record *r, int64_t now_ms, struct found *ret)
+static bool read_record(const struct snapshot_record *r, int64_t now_ms,
+			struct found *ret)
 {
 	const int64_t longest_ms =
 		(LEARNED_LIFETIME_MAX_SEC + LEARNED_GRACE_MAX_SEC) * INT64_C(1000);
@@ -349,7 +353,7 @@ static bool read_record(const struct image_record *r, int64_t now_ms, struct fou
 
 struct place {
 	uint64_t serial;
-	const struct image_record *record;
+	const struct snapshot_record *record;
 };
 
 static int compare_places(const void *a, const void *b)
@@ -360,7 +364,7 @@ static int compare_places(const void *a, const void *b)
 }
 
 /* Where whole records are, those that were learned first first. Return: how many. */
-static size_t find_places(const struct image_record *records, uint32_t used,
+static size_t find_places(const struct snapshot_record *records, uint32_t used,
 			  struct place *ret)
 {
 	size_t count = 0;
@@ -402,10 +406,10 @@ static bool adopt_entry(struct learned *l, const struct found *f, uint32_t left_
 	       learned_insert(l, &item, now_ms) == 0;
 }
 
-size_t learned_image_adopt(struct learned *l, struct learned_snapshot *s, int64_t now_ms,
-			   learned_has_fn *has, void *data)
+size_t learned_snapshot_adopt(struct learned *l, struct learned_snapshot *s,
+			      int64_t now_ms, learned_has_fn *has, void *data)
 {
-	const struct learned_image *image = s->bytes;
+	const struct learned_records *image = s->bytes;
 	CLEAN(mem) struct place *places = NULL;
 	size_t past, count, adopted = 0;
 	uint32_t used, past_used;
@@ -416,7 +420,7 @@ size_t learned_image_adopt(struct learned *l, struct learned_snapshot *s, int64_
 	l->doubt_until_ms =
 		now_ms + LEARNED_SLACK_MS +
 		(LEARNED_LIFETIME_MAX_SEC + LEARNED_GRACE_MAX_SEC) * INT64_C(1000);
-	if (!open_header(s) || s->is_fresh || image->magic != IMAGE_MAGIC ||
+	if (!open_header(s) || s->is_fresh || image->magic != SNAPSHOT_MAGIC ||
 	    !open_records(s))
 		return 0;
 	used = used_of(image);

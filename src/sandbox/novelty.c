@@ -5,16 +5,16 @@
 
 #include "base/macros.h"
 
-static void grow_old(struct crowd *c, int64_t now_ms)
+static void grow_old(struct novelty *c, int64_t now_ms)
 {
-	int64_t halves = (now_ms - c->halved_ms) / CROWD_HALF_MS;
+	int64_t halves = (now_ms - c->halved_ms) / NOVELTY_HALF_MS;
 	const unsigned int shift = (unsigned int)MIN(halves, INT64_C(16));
 
 	if (halves <= 0)
 		return;
-	c->halved_ms += halves * CROWD_HALF_MS;
-	for (size_t i = 0; i < CROWD_LEVELS; i++)
-		for (size_t j = 0; j < CROWD_CELLS; j++)
+	c->halved_ms += halves * NOVELTY_HALF_MS;
+	for (size_t i = 0; i < NOVELTY_LEVELS; i++)
+		for (size_t j = 0; j < NOVELTY_CELLS; j++)
 			c->cells[i][j] = (uint16_t)(c->cells[i][j] >> shift);
 	c->total >>= shift;
 }
@@ -29,7 +29,7 @@ static const char *tail(const char *name, size_t len, size_t labels)
 	return name + at;
 }
 
-static uint16_t *cell_of(struct crowd *c, const struct event *e, size_t level)
+static uint16_t *cell_of(struct novelty *c, const struct event *e, size_t level)
 {
 	static const uint8_t v4[] = { 2, 3, 4 }, v6[] = { 4, 6, 8 };
 	uint8_t bytes[1 + EVENT_NAME_SIZE] = { e->layer };
@@ -47,20 +47,20 @@ static uint16_t *cell_of(struct crowd *c, const struct event *e, size_t level)
 		memcpy(bytes + size, part, len - (size_t)(part - e->name));
 		size += len - (size_t)(part - e->name);
 	}
-	return &c->cells[level][hash_bytes(&c->key, bytes, size) % CROWD_CELLS];
+	return &c->cells[level][hash_bytes(&c->key, bytes, size) % NOVELTY_CELLS];
 }
 
-unsigned int crowd_rank(struct crowd *c, const struct event *e, int64_t now_ms)
+unsigned int novelty_rank(struct novelty *c, const struct event *e, int64_t now_ms)
 {
-	unsigned int rank = CROWD_LEVELS;
+	unsigned int rank = NOVELTY_LEVELS;
 
 	grow_old(c, now_ms);
 	c->total += c->total < UINT32_MAX;
-	for (size_t level = CROWD_LEVELS; level-- > 0;) {
+	for (size_t level = NOVELTY_LEVELS; level-- > 0;) {
 		uint16_t *cell = cell_of(c, e, level);
 
 		*cell = (uint16_t)(*cell + (*cell < UINT16_MAX));
-		if (*cell <= CROWD_FEW || *cell <= c->total / CROWD_SHARE)
+		if (*cell <= NOVELTY_FEW || *cell <= c->total / NOVELTY_SHARE)
 			rank = (unsigned int)level;
 	}
 	return rank;

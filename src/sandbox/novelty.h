@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sandbox/novelty - in how large a crowd a new denial came.
+/* sandbox/novelty - in how large a novelty a new denial came.
  *
  * A program that tries thousands of destinations must not hide the one that matters. So
  * what is new counts for the groups that it is in: of a name the last label, the last two
  * and the last three; of an address its first 16, 24 and 32 bits, or 32, 48 and 64. The
- * first of these that is no crowd says the rank. A flood of names below one domain has
+ * first of these that is no novelty says the rank. A flood of names below one domain has
  * the third rank, a scan of one address's ports the last, and what has nothing to do with
  * either the first.
  *
  * Counters, not keys: a group shares its counter with others. What a flood spreads over
- * all counters is no crowd in any, and can't be told apart from anything else. */
+ * all counters is no novelty in any, and can't be told apart from anything else. */
 #pragma once
 
 #include "base/hash.h"
 #include "event/event.h"
 
 enum {
-	CROWD_LEVELS = 3,
-	CROWD_CELLS = 256,
-	CROWD_FEW = 8,	  /* no crowd, whatever the others are */
-	CROWD_SHARE = 32, /* one in so many of all is */
-	CROWD_HALF_MS = 1000,
+	NOVELTY_LEVELS = 3,
+	NOVELTY_CELLS = 256,
+	NOVELTY_FEW = 8,    /* no novelty, whatever the others are */
+	NOVELTY_SHARE = 32, /* one in so many of all is */
+	NOVELTY_HALF_MS = 1000,
 };
 
-struct crowd {
+struct novelty {
 	struct hash_key key; /* so that nobody knows who shares a counter with whom */
-	uint16_t cells[CROWD_LEVELS][CROWD_CELLS];
+	uint16_t cells[NOVELTY_LEVELS][NOVELTY_CELLS];
 	uint32_t total;	   /* of a level */
 	int64_t halved_ms; /* all of them: each second */
 };
 
 /* Count @e, which is new. All zero, @c knows of nothing. Return: the rank, 0 to
- * CROWD_LEVELS. */
-unsigned int crowd_rank(struct crowd *c, const struct event *e, int64_t now_ms);
+ * NOVELTY_LEVELS. */
+unsigned int novelty_rank(struct novelty *c, const struct event *e, int64_t now_ms);

@@ -37,7 +37,7 @@ static const char *const counter_names[] = {
 	[COUNT_POLICY_CHANGES] = "policy_changes",
 	[COUNT_REPAIRS] = "repairs",
 	[COUNT_ADOPTED] = "adopted",
-	[COUNT_STRANGERS] = "strangers",
+	[COUNT_UNATTRIBUTED] = "strangers",
 };
 static_assert(ARRAY_SIZE(counter_names) == SANDBOX_COUNTER_COUNT,
 	      "a counter without a name");

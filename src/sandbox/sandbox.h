@@ -51,7 +51,7 @@ enum sandbox_counter {
 	COUNT_POLICY_CHANGES, /* that took effect */
 	COUNT_REPAIRS,	      /* of a filter that others had changed */
 	COUNT_ADOPTED,	      /* learned addresses taken over from an engine before */
-	COUNT_STRANGERS,      /* of all together: what came to the host's listeners and
+	COUNT_UNATTRIBUTED,   /* of all together: what came to the host's listeners and
 			       * log, and is no sandbox's */
 	SANDBOX_COUNTER_COUNT
 };

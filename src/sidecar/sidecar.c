@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /* HOW IT WORKS
  *
- *     keeper ──fork──> engine       serves DNS and relay, changes the rules
+ *     supervisor ──fork──> engine       serves DNS and relay, changes the rules
  *        └──exec──> weir-control    HTTP, files, log
  *
- * Both have a channel to the keeper, and one to each other, which the keeper makes anew
- * (IPC_PEER) whenever one of them has been replaced. What is in force (plan and text) is
- * the keeper's to hold: control sends it after the engine has it in the kernel, and
- * answers its caller after that. So whoever dies, and whenever: the next engine gets
- * that plan, the next control that text, and a change that nobody was told of is undone.
+ * Both have a channel to the supervisor, and one to each other, which the supervisor
+ * makes anew (IPC_PEER) whenever one of them has been replaced. What is in force (plan
+ * and text) is the supervisor's to hold: control sends it after the engine has it in the
+ * kernel, and answers its caller after that. So whoever dies, and whenever: the next
+ * engine gets that plan, the next control that text, and a change that nobody was told of
+ * is undone.
  *
  * A child that ends is started again at once; one that ends within a second of its start
  * waits, twice as long each time, up to RESTART_MAX_MS. The rules stand meanwhile. */
@@ -38,10 +39,10 @@ enum {
 	STOP_MS = 3000,	      /* control writes what it still has */
 };
 
-enum keeper_status {
-	KEEPER_OK = 0,
-	KEEPER_FAILED = 1,
-	KEEPER_BAD_INPUT = 2,
+enum supervisor_status {
+	SUPERVISOR_OK = 0,
+	SUPERVISOR_FAILED = 1,
+	SUPERVISOR_BAD_INPUT = 2,
 };
 
 /* -- signals ------------------------------------------------------------------------ */
@@ -49,7 +50,7 @@ enum keeper_status {
 static const int handled[] = { SIGCHLD, SIGTERM, SIGINT, SIGQUIT, SIGHUP };
 
 /* Every rule stays. Control gets the time to write what it has. */
-static void stop(struct keeper *k)
+static void stop(struct supervisor *k)
 {
 	if (k->stopping)
 		return;
@@ -61,17 +62,17 @@ static void stop(struct keeper *k)
 
 static void on_stop_late(struct loop_timer *t)
 {
-	loop_stop(CONTAINER_OF(t, struct keeper, stop)->loop);
+	loop_stop(CONTAINER_OF(t, struct supervisor, stop)->loop);
 }
 
 static void on_signal(struct loop_source *source, uint32_t events)
 {
-	struct keeper *k = CONTAINER_OF(source, struct keeper, signals);
+	struct supervisor *k = CONTAINER_OF(source, struct supervisor, signals);
 	struct signalfd_siginfo info;
 
 	while (read(source->fd, &info, sizeof(info)) == sizeof(info)) {
 		if (info.ssi_signo == SIGCHLD)
-			keeper_reap(k);
+			supervisor_reap(k);
 		else if (info.ssi_signo != SIGHUP)
 			stop(k);
 		else if (k->control.pid > 0) /* its files were moved away */
@@ -96,12 +97,12 @@ static int open_signals(struct err *err)
 /* -- starting ----------------------------------------------------------------------- */
 
 /* The first engine: nothing goes on before its rules stand. */
-static int first_engine(struct keeper *k, struct err *err)
+static int first_engine(struct supervisor *k, struct err *err)
 {
 	struct pollfd wait = { .events = POLLIN };
 	struct ipc_message m;
 	size_t count = 0;
-	int r = keeper_fork_engine(k, err);
+	int r = supervisor_fork_engine(k, err);
 
 	if (r < 0)
 		return r;
@@ -123,7 +124,7 @@ static int first_engine(struct keeper *k, struct err *err)
 					    : "the engine said what is no answer");
 }
 
-int keeper_check_right(struct err *err)
+int supervisor_check_right(struct err *err)
 {
 	if (capabilities_raise(CAP_NET_ADMIN))
 		return 0;
@@ -134,7 +135,7 @@ int keeper_check_right(struct err *err)
 }
 
 /* Weaker than what was asked for only as far as the operator has spelled. */
-static int enforce(struct keeper *k, struct err *err)
+static int enforce(struct supervisor *k, struct err *err)
 {
 	enum sidecar_unenforceable may =
 		k->held.needs_full_isolation ? SIDECAR_FAIL : k->spec->on_unenforceable;
@@ -143,21 +144,21 @@ static int enforce(struct keeper *k, struct err *err)
 
 	k->enforce = k->spec->mode == SIDECAR_MODE_DNS ? ENFORCED_REDIRECT
 						       : ENFORCED_FILTER;
-	r = keeper_check_right(err);
+	r = supervisor_check_right(err);
 	if (r == 0)
 		r = first_engine(k, err);
 	if (r == 0 || may == SIDECAR_FAIL)
 		return r;
 	snprintf(k->reason, sizeof(k->reason), "%s", err->text);
-	keeper_end_engine(k);
+	supervisor_end_engine(k);
 	if (k->enforce == ENFORCED_FILTER && may == SIDECAR_DNS) {
 		k->enforce = ENFORCED_REDIRECT;
 		r = first_engine(k, &second);
 	}
 	if (r < 0 && may == SIDECAR_OPEN) {
-		keeper_end_engine(k);
+		supervisor_end_engine(k);
 		k->enforce = ENFORCED_NOTHING;
-		r = keeper_deny_all(&k->held, &second);
+		r = supervisor_deny_all(&k->held, &second);
 		if (r == 0)
 			r = first_engine(k, &second);
 	}
@@ -167,14 +168,14 @@ static int enforce(struct keeper *k, struct err *err)
 	return r;
 }
 
-int keeper_prepare(struct keeper *k, struct err *err)
+int supervisor_prepare(struct supervisor *k, struct err *err)
 {
 	int fd, r;
 
 	/* The token stands in the environment: not for whoever shares the process ids. */
 	if (prctl(PR_SET_DUMPABLE, 0) < 0)
 		return err_sys(err, -errno, "cannot close /proc to others");
-	keeper_children_init(k);
+	supervisor_children_init(k);
 	k->stop.on_fire = on_stop_late;
 	k->loop = loop_new();
 	if (!k->loop)
@@ -194,7 +195,7 @@ static int remove_rules(struct err *err)
 	int r;
 
 	sandbox_fds_init(&fds);
-	r = keeper_check_right(err);
+	r = supervisor_check_right(err);
 	if (r == 0)
 		r = sandbox_netlink_open(&fds.fd[SANDBOX_FD_NETLINK], err);
 	if (r == 0)
@@ -209,9 +210,9 @@ static int remove_rules(struct err *err)
 	return r;
 }
 
-static int start(struct keeper *k, struct err *err)
+static int start(struct supervisor *k, struct err *err)
 {
-	int r = keeper_prepare(k, err);
+	int r = supervisor_prepare(k, err);
 
 	if (r == 0 && k->spec->host_network_check) {
 		r = host_network_check(err);
@@ -229,22 +230,22 @@ static int start(struct keeper *k, struct err *err)
 	if (r == 0 && k->spec->review_command)
 		r = helper_check(PROGRAM_EVENTS, err);
 	if (r == 0)
-		r = keeper_open(k->spec, &k->held, err);
+		r = supervisor_open(k->spec, &k->held, err);
 	if (r < 0)
 		return r;
 	/* It loads its libraries while the engine installs the rules. */
-	keeper_start_control(k);
+	supervisor_start_control(k);
 	r = enforce(k, err);
 	if (r == 0)
-		r = keeper_listen(&k->held, err);
+		r = supervisor_listen(&k->held, err);
 	if (r == 0)
-		r = keeper_watch_engine(k);
+		r = supervisor_watch_engine(k);
 	return r;
 }
 
-int keeper_run(struct sidecar_spec *spec)
+int supervisor_run(struct sidecar_spec *spec)
 {
-	struct keeper k = {
+	struct supervisor k = {
 		.spec = spec,
 		.engine.name = "the engine",
 		.control.name = "weir-control",
@@ -255,7 +256,7 @@ int keeper_run(struct sidecar_spec *spec)
 	struct err err = { 0 };
 	int r;
 
-	keeper_held_init(&k.held);
+	supervisor_held_init(&k.held);
 	if (spec->remove)
 		r = remove_rules(&err);
 	else if (spec->healthy)
@@ -265,14 +266,14 @@ int keeper_run(struct sidecar_spec *spec)
 	if (r < 0) {
 		if (err.text[0])
 			log_error("%s", err.text);
-		return r == -EINVAL ? KEEPER_BAD_INPUT : KEEPER_FAILED;
+		return r == -EINVAL ? SUPERVISOR_BAD_INPUT : SUPERVISOR_FAILED;
 	}
 	if (spec->remove || spec->healthy)
-		return KEEPER_OK;
-	keeper_introduce(&k);
+		return SUPERVISOR_OK;
+	supervisor_introduce(&k);
 	r = loop_run(k.loop);
 	/* Whoever waits for our end may start another one, or remove the rules. */
-	keeper_end_engine(&k);
+	supervisor_end_engine(&k);
 	loop_free(k.loop);
-	return r < 0 ? KEEPER_FAILED : k.status;
+	return r < 0 ? SUPERVISOR_FAILED : k.status;
 }

@@ -8,4 +8,4 @@
 #include "proto/settings.h"
 
 /* Return: the exit status. */
-int keeper_run(struct sidecar_spec *spec);
+int supervisor_run(struct sidecar_spec *spec);

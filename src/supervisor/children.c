@@ -30,7 +30,7 @@ enum {
 
 /* -- channels ----------------------------------------------------------------------- */
 
-void keeper_close_channel(struct keeper *k, struct child *c)
+void supervisor_close_channel(struct supervisor *k, struct child *c)
 {
 	if (c->source.fd < 0)
 		return;
@@ -40,7 +40,7 @@ void keeper_close_channel(struct keeper *k, struct child *c)
 	c->source.fd = -1;
 }
 
-int keeper_open_channel(struct child *c)
+int supervisor_open_channel(struct child *c)
 {
 	int fds[2];
 
@@ -57,7 +57,7 @@ static void tell(struct child *c, const struct ipc_message *m, const int *fd)
 		(void)!ipc_send(c->source.fd, m, fd, fd ? 1 : 0);
 }
 
-void keeper_tell_standing(struct keeper *k)
+void supervisor_tell_standing(struct supervisor *k)
 {
 	struct ipc_message m = { .type = IPC_STANDS, .standing = k->standing };
 
@@ -68,7 +68,7 @@ void keeper_tell_standing(struct keeper *k)
 }
 
 /* A fresh channel between the two, when both are there. */
-void keeper_introduce(struct keeper *k)
+void supervisor_introduce(struct supervisor *k)
 {
 	struct ipc_message m;
 	int fds[2];
@@ -76,7 +76,7 @@ void keeper_introduce(struct keeper *k)
 	k->introduced = !k->stands || k->control.source.fd < 0;
 	if (k->introduced)
 		return;
-	keeper_tell_standing(k);
+	supervisor_tell_standing(k);
 	/* Without descriptors: it is tried again. */
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
 		return;
@@ -105,14 +105,14 @@ static bool is_at_work(pid_t pid)
 	return state && (strncmp(state, ") R", 3) == 0 || strncmp(state, ") D", 3) == 0);
 }
 
-bool keeper_engine_is_alive(const struct keeper *k)
+bool supervisor_engine_is_alive(const struct supervisor *k)
 {
 	return !k->engine.is_asked || k->engine.missed < HUNG_LOOKS / 2;
 }
 
 /* Looks are counted, not time: who was stopped together with its engine finds its answer
  * before it has looked often enough. */
-static void ask_engine(struct keeper *k)
+static void ask_engine(struct supervisor *k)
 {
 	const struct ipc_message alive = { .type = IPC_ALIVE };
 	struct child *c = &k->engine;
@@ -134,33 +134,33 @@ static void ask_engine(struct keeper *k)
 
 static void on_ask(struct loop_timer *t)
 {
-	struct keeper *k = CONTAINER_OF(t, struct keeper, ask);
+	struct supervisor *k = CONTAINER_OF(t, struct supervisor, ask);
 
 	ask_engine(k);
 	if (!k->introduced)
-		keeper_introduce(k);
+		supervisor_introduce(k);
 	if (loop_timer_start(k->loop, t, loop_now_ms(k->loop) + ASK_EVERY_MS) < 0)
 		loop_stop(k->loop);
 }
 
-static struct shared_config shared_config_of(const struct keeper *k, int channel)
+static struct shared_config shared_config_of(const struct supervisor *k, int channel)
 {
 	const struct sidecar_spec *s = k->spec;
 	bool filters = s->mode != SIDECAR_MODE_DNS;
 
 	return (struct shared_config){
-		.keeper_fd = channel,
+		.supervisor_fd = channel,
 		.plan_fd = k->held.plan_fd,
-		.image_fd = k->held.image_fd,
+		.snapshot_fd = k->held.snapshot_fd,
 		.fds = k->held.fds,
 		.enforce = k->enforce,
 		.filter = {
 			.relay = s->mode == SIDECAR_MODE_DNS_NFT_TLS &&
 				 k->enforce == ENFORCED_FILTER,
-			.mark = KEEPER_MARK,
+			.mark = SUPERVISOR_MARK,
 			.uid = geteuid(),
-			.dns_port = KEEPER_DNS_PORT,
-			.relay_port = KEEPER_RELAY_PORT,
+			.dns_port = SUPERVISOR_DNS_PORT,
+			.relay_port = SUPERVISOR_RELAY_PORT,
 			.exempt = s->exempt,
 			.exempt_count = s->exempt_count,
 			.doh = s->doh,
@@ -172,28 +172,28 @@ static struct shared_config shared_config_of(const struct keeper *k, int channel
 		.try_ms = (int64_t)s->upstream_timeout_sec * 1000,
 		.probe_every_ms = (int64_t)s->probe_every_sec * 1000,
 		.probe_name = s->probe_name,
-		.restarted = k->engine.started_ms > 0 || k->held.image_found,
+		.restarted = k->engine.started_ms > 0 || k->held.snapshot_found,
 	};
 }
 
 /* Return: 0 with the engine's process started, or -errno. */
-int keeper_fork_engine(struct keeper *k, struct err *err)
+int supervisor_fork_engine(struct supervisor *k, struct err *err)
 {
-	int end = keeper_open_channel(&k->engine);
+	int end = supervisor_open_channel(&k->engine);
 	struct shared_config config;
 	pid_t pid;
 
 	if (end < 0)
 		return err_sys(err, end, "cannot make a socket pair");
 	/* A file that somebody has cut short would kill every engine that maps it. */
-	if (k->held.image_fd >= 0)
-		(void)!ftruncate(k->held.image_fd, LEARNED_IMAGE_SIZE);
-	config = k->warden ? warden_engine_config(k->warden, end)
+	if (k->held.snapshot_fd >= 0)
+		(void)!ftruncate(k->held.snapshot_fd, LEARNED_SNAPSHOT_SIZE);
+	config = k->daemon ? daemon_engine_config(k->daemon, end)
 			   : shared_config_of(k, end);
 	pid = shared_start(&config, err);
 	close(end);
 	if (pid < 0) {
-		keeper_close_channel(k, &k->engine);
+		supervisor_close_channel(k, &k->engine);
 		return (int)pid;
 	}
 	k->engine.pid = pid;
@@ -202,12 +202,12 @@ int keeper_fork_engine(struct keeper *k, struct err *err)
 	return 0;
 }
 
-static void on_engine_message(struct keeper *k, struct ipc_message *m)
+static void on_engine_message(struct supervisor *k, struct ipc_message *m)
 {
 	if (m->type == IPC_STANDS) {
 		k->standing = m->standing;
 		k->stands = true;
-		keeper_introduce(k);
+		supervisor_introduce(k);
 	} else if (m->type == IPC_FAILED) {
 		ipc_tame(m->text, sizeof(m->text));
 		log_error("the engine cannot go on: %s", m->text);
@@ -216,25 +216,25 @@ static void on_engine_message(struct keeper *k, struct ipc_message *m)
 
 static void on_engine(struct loop_source *source, uint32_t events)
 {
-	struct keeper *k = CONTAINER_OF(source, struct keeper, engine.source);
+	struct supervisor *k = CONTAINER_OF(source, struct supervisor, engine.source);
 	struct ipc_message m;
 	size_t count = 0;
 	int r = ipc_receive(source->fd, &m, NULL, 0, &count);
 
 	if (r == 0 && m.type == IPC_ALIVE)
 		k->engine.is_asked = false;
-	else if (r == 0 && k->warden)
-		warden_on_engine(k->warden, &m);
+	else if (r == 0 && k->daemon)
+		daemon_on_engine(k->daemon, &m);
 	else if (r == 0)
 		on_engine_message(k, &m);
 	else if (r != -EAGAIN)
-		keeper_close_channel(k, &k->engine);
+		supervisor_close_channel(k, &k->engine);
 }
 
 /* -- control ------------------------------------------------------------------------ */
 
 /* This is in force now. */
-static void keep(struct keeper *k, const int *fds)
+static void keep(struct supervisor *k, const int *fds)
 {
 	close(k->held.plan_fd);
 	close(k->held.text_fd);
@@ -243,16 +243,16 @@ static void keep(struct keeper *k, const int *fds)
 }
 
 /* It ends with control's end of the channel, and control asks for the next one. */
-static void start_witness(struct keeper *k)
+static void start_socket_owner(struct supervisor *k)
 {
-	const struct ipc_message m = { .type = IPC_WITNESS };
+	const struct ipc_message m = { .type = IPC_SOCKET_OWNER };
 	int fds[2];
 
 	/* Whoever is first in a container sees nobody else's processes. */
 	if (getpid() == 1 ||
 	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
 		return;
-	if (witness_start(fds[1]) > 0)
+	if (socket_owner_start(fds[1]) > 0)
 		tell(&k->control, &m, &fds[0]);
 	close(fds[0]);
 	close(fds[1]);
@@ -260,7 +260,7 @@ static void start_witness(struct keeper *k)
 
 static void on_control(struct loop_source *source, uint32_t events)
 {
-	struct keeper *k = CONTAINER_OF(source, struct keeper, control.source);
+	struct supervisor *k = CONTAINER_OF(source, struct supervisor, control.source);
 	const struct ipc_message kept = { .type = IPC_KEPT };
 	struct ipc_message m;
 	size_t count = 0;
@@ -270,11 +270,11 @@ static void on_control(struct loop_source *source, uint32_t events)
 	if (r == -EAGAIN)
 		return;
 	if (r < 0) {
-		keeper_close_channel(k, &k->control);
+		supervisor_close_channel(k, &k->control);
 		return;
 	}
-	if (k->warden && (m.type != IPC_STUCK || m.sandbox != 0)) {
-		warden_on_control(k->warden, &m, fds, count);
+	if (k->daemon && (m.type != IPC_STUCK || m.sandbox != 0)) {
+		daemon_on_control(k->daemon, &m, fds, count);
 		return;
 	}
 	if (m.type == IPC_KEEP && count == 2) {
@@ -282,8 +282,8 @@ static void on_control(struct loop_source *source, uint32_t events)
 		tell(&k->control, &kept, NULL);
 		return;
 	}
-	if (m.type == IPC_WITNESS)
-		start_witness(k);
+	if (m.type == IPC_SOCKET_OWNER)
+		start_socket_owner(k);
 	/* Its successor starts with what is in force. */
 	if (m.type == IPC_STUCK && k->engine.pid > 0)
 		(void)!kill(k->engine.pid, SIGKILL);
@@ -291,11 +291,11 @@ static void on_control(struct loop_source *source, uint32_t events)
 		close(fds[i]);
 }
 
-static int fork_control(struct keeper *k)
+static int fork_control(struct supervisor *k)
 {
-	int end = keeper_open_channel(&k->control);
+	int end = supervisor_open_channel(&k->control);
 	const int fds[PLACE_COUNT] = {
-		[PLACE_KEEPER] = end,
+		[PLACE_SUPERVISOR] = end,
 		[PLACE_HTTP] = k->held.http_fd,
 		[PLACE_TEXT] = k->held.text_fd,
 		[PLACE_TLS] = k->held.tls_fd,
@@ -303,7 +303,7 @@ static int fork_control(struct keeper *k)
 	const struct helper helper = {
 		.program = k->control.name,
 		/* The daemon's begin with "daemon". */
-		.args = k->warden ? k->spec->argv : k->spec->argv + 1,
+		.args = k->daemon ? k->spec->argv : k->spec->argv + 1,
 		.fds = fds,
 		.fd_count = k->held.tls_fd < 0 ? PLACE_TLS : PLACE_COUNT,
 	};
@@ -314,7 +314,7 @@ static int fork_control(struct keeper *k)
 	pid = helper_start(&helper);
 	close(end);
 	if (pid < 0) {
-		keeper_close_channel(k, &k->control);
+		supervisor_close_channel(k, &k->control);
 		return (int)pid;
 	}
 	k->control.pid = pid;
@@ -325,7 +325,7 @@ static int fork_control(struct keeper *k)
 /* -- the webhook's program ---------------------------------------------------------- */
 
 /* Its channel is control's: when one of the two goes, it ends by itself. */
-static int fork_webhook(struct keeper *k)
+static int fork_webhook(struct supervisor *k)
 {
 	const struct ipc_message m = { .type = IPC_WEBHOOK };
 	struct helper helper = { .program = k->webhook.name, .fd_count = 1 };
@@ -350,10 +350,10 @@ static int fork_webhook(struct keeper *k)
  */
 
 /* It reads the store by itself and speaks to nobody here. */
-static void start_postgres(struct keeper *k)
+static void start_postgres(struct supervisor *k)
 {
 	const struct helper helper = { .program = k->postgres.name,
-				       .args = k->warden ? k->spec->argv
+				       .args = k->daemon ? k->spec->argv
 							 : k->spec->argv + 1 };
 	pid_t pid;
 
@@ -361,7 +361,7 @@ static void start_postgres(struct keeper *k)
 		return;
 	pid = helper_start(&helper);
 	if (pid < 0) {
-		keeper_start_again(k, &k->postgres);
+		supervisor_start_again(k, &k->postgres);
 		return;
 	}
 	k->postgres.pid = pid;
@@ -371,11 +371,11 @@ static void start_postgres(struct keeper *k)
 /* -- the command for review tasks ---------------------------------------------------
  */
 
-static void start_review(struct keeper *k)
+static void start_review(struct supervisor *k)
 {
 	const struct helper helper = { .program = PROGRAM_EVENTS,
 				       .service = "review-command",
-				       .args = k->warden ? k->spec->argv
+				       .args = k->daemon ? k->spec->argv
 							 : k->spec->argv + 1 };
 	pid_t pid;
 
@@ -383,7 +383,7 @@ static void start_review(struct keeper *k)
 		return;
 	pid = helper_start(&helper);
 	if (pid < 0) {
-		keeper_start_again(k, &k->review);
+		supervisor_start_again(k, &k->review);
 		return;
 	}
 	k->review.pid = pid;
@@ -392,14 +392,14 @@ static void start_review(struct keeper *k)
 
 /* -- children come and go ----------------------------------------------------------- */
 
-int keeper_watch_channel(struct keeper *k, struct child *c)
+int supervisor_watch_channel(struct supervisor *k, struct child *c)
 {
 	if (fcntl(c->source.fd, F_SETFL, O_NONBLOCK) < 0)
 		return -errno;
 	return loop_add(k->loop, &c->source, EPOLLIN);
 }
 
-void keeper_start_again(struct keeper *k, struct child *c)
+void supervisor_start_again(struct supervisor *k, struct child *c)
 {
 	int64_t now_ms = loop_now_ms(k->loop);
 	bool settled = now_ms - c->started_ms >= SETTLED_MS;
@@ -413,43 +413,43 @@ void keeper_start_again(struct keeper *k, struct child *c)
 		c->again.on_fire(&c->again);
 }
 
-static void start_engine(struct keeper *k)
+static void start_engine(struct supervisor *k)
 {
 	struct err err = { 0 };
-	int r = keeper_fork_engine(k, &err);
+	int r = supervisor_fork_engine(k, &err);
 
 	if (r == 0)
-		r = keeper_watch_channel(k, &k->engine);
+		r = supervisor_watch_channel(k, &k->engine);
 	if (r < 0) {
 		log_error("%s", err.code < 0 ? err.text : "cannot start the engine");
-		keeper_start_again(k, &k->engine);
+		supervisor_start_again(k, &k->engine);
 	}
 }
 
 /* Only with a control that it could speak to. */
-static void start_webhook(struct keeper *k)
+static void start_webhook(struct supervisor *k)
 {
 	if (k->spec->webhook_count + k->spec->review_webhook_count == 0 ||
 	    k->webhook.pid != 0 || k->control.pid == 0)
 		return;
 	if (fork_webhook(k) < 0)
-		keeper_start_again(k, &k->webhook);
+		supervisor_start_again(k, &k->webhook);
 }
 
-void keeper_start_control(struct keeper *k)
+void supervisor_start_control(struct supervisor *k)
 {
 	int r = fork_control(k);
 
 	if (r == 0)
-		r = keeper_watch_channel(k, &k->control);
+		r = supervisor_watch_channel(k, &k->control);
 	if (r < 0) {
-		keeper_start_again(k, &k->control);
+		supervisor_start_again(k, &k->control);
 		return;
 	}
 	/* Before that: it is not to take the first engine for all there are. */
-	if (k->warden)
-		engines_introduce(k->warden);
-	keeper_introduce(k);
+	if (k->daemon)
+		engines_introduce(k->daemon);
+	supervisor_introduce(k);
 	start_webhook(k);
 	start_postgres(k);
 	start_review(k);
@@ -457,7 +457,7 @@ void keeper_start_control(struct keeper *k)
 
 static void on_review_again(struct loop_timer *t)
 {
-	struct keeper *k = CONTAINER_OF(t, struct keeper, review.again);
+	struct supervisor *k = CONTAINER_OF(t, struct supervisor, review.again);
 
 	if (!k->stopping)
 		start_review(k);
@@ -465,7 +465,7 @@ static void on_review_again(struct loop_timer *t)
 
 static void on_postgres_again(struct loop_timer *t)
 {
-	struct keeper *k = CONTAINER_OF(t, struct keeper, postgres.again);
+	struct supervisor *k = CONTAINER_OF(t, struct supervisor, postgres.again);
 
 	if (!k->stopping)
 		start_postgres(k);
@@ -473,7 +473,7 @@ static void on_postgres_again(struct loop_timer *t)
 
 static void on_webhook_again(struct loop_timer *t)
 {
-	struct keeper *k = CONTAINER_OF(t, struct keeper, webhook.again);
+	struct supervisor *k = CONTAINER_OF(t, struct supervisor, webhook.again);
 
 	if (!k->stopping)
 		start_webhook(k);
@@ -481,7 +481,7 @@ static void on_webhook_again(struct loop_timer *t)
 
 static void on_engine_again(struct loop_timer *t)
 {
-	struct keeper *k = CONTAINER_OF(t, struct keeper, engine.again);
+	struct supervisor *k = CONTAINER_OF(t, struct supervisor, engine.again);
 
 	if (!k->stopping)
 		start_engine(k);
@@ -489,13 +489,13 @@ static void on_engine_again(struct loop_timer *t)
 
 static void on_control_again(struct loop_timer *t)
 {
-	struct keeper *k = CONTAINER_OF(t, struct keeper, control.again);
+	struct supervisor *k = CONTAINER_OF(t, struct supervisor, control.again);
 
 	if (!k->stopping)
-		keeper_start_control(k);
+		supervisor_start_control(k);
 }
 
-void keeper_count_end(struct child *c, int wait_status)
+void supervisor_count_end(struct child *c, int wait_status)
 {
 	c->restarts++;
 	if (WIFSIGNALED(wait_status))
@@ -507,14 +507,14 @@ void keeper_count_end(struct child *c, int wait_status)
 			    c->name, WEXITSTATUS(wait_status));
 }
 
-static void on_end(struct keeper *k, struct child *c, int wait_status)
+static void on_end(struct supervisor *k, struct child *c, int wait_status)
 {
 	c->pid = 0;
-	keeper_close_channel(k, c);
+	supervisor_close_channel(k, c);
 	if (c == &k->engine) {
 		k->stands = false;
-		if (k->warden)
-			warden_on_engine_end(k->warden);
+		if (k->daemon)
+			daemon_on_engine_end(k->daemon);
 	}
 	if (k->stopping) {
 		if (c == &k->control)
@@ -529,12 +529,12 @@ static void on_end(struct keeper *k, struct child *c, int wait_status)
 		loop_stop(k->loop);
 		return;
 	}
-	keeper_count_end(c, wait_status);
-	keeper_start_again(k, c);
+	supervisor_count_end(c, wait_status);
+	supervisor_start_again(k, c);
 }
 
 /* Ours, and in a container everybody's orphans. */
-void keeper_reap(struct keeper *k)
+void supervisor_reap(struct supervisor *k)
 {
 	int wait_status;
 	pid_t pid;
@@ -550,14 +550,14 @@ void keeper_reap(struct keeper *k)
 			on_end(k, &k->postgres, wait_status);
 		else if (pid == k->review.pid)
 			on_end(k, &k->review, wait_status);
-		else if (k->warden)
-			engines_on_end(k->warden, pid, wait_status);
+		else if (k->daemon)
+			engines_on_end(k->daemon, pid, wait_status);
 	}
 }
 
-void keeper_end_engine(struct keeper *k)
+void supervisor_end_engine(struct supervisor *k)
 {
-	keeper_close_channel(k, &k->engine);
+	supervisor_close_channel(k, &k->engine);
 	if (k->engine.pid > 0) {
 		kill(k->engine.pid, SIGKILL);
 		while (waitpid(k->engine.pid, NULL, 0) < 0 && errno == EINTR)
@@ -567,9 +567,9 @@ void keeper_end_engine(struct keeper *k)
 	k->engine.started_ms = 0;
 }
 
-int keeper_watch_engine(struct keeper *k)
+int supervisor_watch_engine(struct supervisor *k)
 {
-	int r = keeper_watch_channel(k, &k->engine);
+	int r = supervisor_watch_channel(k, &k->engine);
 
 	k->ask.on_fire = on_ask;
 	return r < 0 ? r
@@ -577,17 +577,17 @@ int keeper_watch_engine(struct keeper *k)
 					loop_now_ms(k->loop) + ASK_EVERY_MS);
 }
 
-void keeper_take_control(struct keeper *k, int fd)
+void supervisor_take_control(struct supervisor *k, int fd)
 {
-	keeper_close_channel(k, &k->control);
+	supervisor_close_channel(k, &k->control);
 	k->control.source.fd = fd;
-	if (keeper_watch_channel(k, &k->control) < 0)
-		keeper_close_channel(k, &k->control);
+	if (supervisor_watch_channel(k, &k->control) < 0)
+		supervisor_close_channel(k, &k->control);
 	else
-		keeper_introduce(k);
+		supervisor_introduce(k);
 }
 
-void keeper_children_init(struct keeper *k)
+void supervisor_children_init(struct supervisor *k)
 {
 	k->engine.source = (struct loop_source){ .fd = -1, .on_ready = on_engine };
 	k->control.source = (struct loop_source){ .fd = -1, .on_ready = on_control };

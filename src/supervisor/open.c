@@ -27,11 +27,13 @@ enum {
 	PORT_WAIT_MS = 3000, /* for a sidecar that was killed to let go of its ports */
 };
 
-void keeper_held_init(struct keeper_held *h)
+void supervisor_held_init(struct supervisor_fds *h)
 {
-	*h = (struct keeper_held){
-		.http_fd = -1, .tls_fd = -1, .image_fd = -1, .plan_fd = -1, .text_fd = -1
-	};
+	*h = (struct supervisor_fds){ .http_fd = -1,
+				      .tls_fd = -1,
+				      .snapshot_fd = -1,
+				      .plan_fd = -1,
+				      .text_fd = -1 };
 	sandbox_fds_init(&h->fds);
 }
 
@@ -187,7 +189,7 @@ static int read_always(const struct sidecar_spec *spec, struct arena *arena,
 }
 
 /* Plan and text into memfds. */
-static int seal(struct keeper_held *h, const struct document *d, const uint8_t *plan,
+static int seal(struct supervisor_fds *h, const struct document *d, const uint8_t *plan,
 		size_t size, struct err *err)
 {
 	char *json = document_json(d, false);
@@ -222,7 +224,7 @@ static bool needs_full_isolation(const uint8_t *bytes, size_t size)
 	       plan_requires_full_isolation(&plan);
 }
 
-static int open_policy(const struct sidecar_spec *spec, struct keeper_held *h,
+static int open_policy(const struct sidecar_spec *spec, struct supervisor_fds *h,
 		       struct err *err)
 {
 	struct sidecar_policy_context c = {
@@ -254,7 +256,7 @@ static int open_policy(const struct sidecar_spec *spec, struct keeper_held *h,
 	return r;
 }
 
-int keeper_deny_all(struct keeper_held *h, struct err *err)
+int supervisor_deny_all(struct supervisor_fds *h, struct err *err)
 {
 	const struct sidecar_policy_context c = { .filters = true, .file = "" };
 	struct document *d = document_deny_all();
@@ -272,7 +274,7 @@ int keeper_deny_all(struct keeper_held *h, struct err *err)
 
 /* -- sockets ------------------------------------------------------------------------ */
 
-bool keeper_has_ipv6(void)
+bool supervisor_has_ipv6(void)
 {
 	const struct sockaddr_in6 loopback = { .sin6_family = AF_INET6,
 					       .sin6_addr = IN6ADDR_LOOPBACK_INIT };
@@ -282,8 +284,8 @@ bool keeper_has_ipv6(void)
 	       bind(fd, (const struct sockaddr *)&loopback, sizeof(loopback)) == 0;
 }
 
-int keeper_open_http(const struct sidecar_spec *spec, bool ipv6, int *ret,
-		     struct err *err)
+int supervisor_open_http(const struct sidecar_spec *spec, bool ipv6, int *ret,
+			 struct err *err)
 {
 	const uint8_t any[16] = { 0 };
 	struct endpoint e = spec->http;
@@ -310,7 +312,7 @@ int keeper_open_http(const struct sidecar_spec *spec, bool ipv6, int *ret,
 	return 0;
 }
 
-int keeper_listen(const struct keeper_held *h, struct err *err)
+int supervisor_listen(const struct supervisor_fds *h, struct err *err)
 {
 	if (listen(h->http_fd, HTTP_BACKLOG) == 0 &&
 	    (h->tls_fd < 0 || listen(h->tls_fd, HTTP_BACKLOG) == 0))
@@ -332,7 +334,7 @@ static int read_boot_id(char ret[BOOT_ID_SIZE + 1])
 }
 
 /* A file that the next sidecar finds: one that comes back in a pod goes on with what this
- * one has learned. Only the keeper may have it. Return: it, or -errno. */
+ * one has learned. Only the supervisor may have it. Return: it, or -errno. */
 static int open_image_file(const char *state_dir, bool *ret_found)
 {
 	const int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
@@ -352,23 +354,23 @@ static int open_image_file(const char *state_dir, bool *ret_found)
 		return -errno;
 	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid())
 		return -EPERM;
-	*ret_found = st.st_size == LEARNED_IMAGE_SIZE;
+	*ret_found = st.st_size == LEARNED_SNAPSHOT_SIZE;
 	/* Another size is another version's: begin anew. */
 	if (!*ret_found &&
-	    (ftruncate(fd, 0) < 0 || posix_fallocate(fd, 0, LEARNED_IMAGE_SIZE) != 0))
+	    (ftruncate(fd, 0) < 0 || posix_fallocate(fd, 0, LEARNED_SNAPSHOT_SIZE) != 0))
 		return -ENOSPC;
 	return TAKE_FD(fd);
 }
 
-static int open_image(const struct sidecar_spec *spec, struct keeper_held *h,
+static int open_image(const struct sidecar_spec *spec, struct supervisor_fds *h,
 		      struct err *err)
 {
 	CLEAN(fd) int fd = -1;
-	int r = spec->state_dir ? open_image_file(spec->state_dir, &h->image_found)
+	int r = spec->state_dir ? open_image_file(spec->state_dir, &h->snapshot_found)
 				: -ENOENT;
 
 	if (r >= 0) {
-		h->image_fd = r;
+		h->snapshot_fd = r;
 		return 0;
 	}
 	if (spec->state_dir)
@@ -376,9 +378,9 @@ static int open_image(const struct sidecar_spec *spec, struct keeper_held *h,
 			    "container forgets it",
 			    spec->state_dir, strerror(-r));
 	fd = memfd_create("weir-learned", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (fd < 0 || ftruncate(fd, LEARNED_IMAGE_SIZE) < 0)
+	if (fd < 0 || ftruncate(fd, LEARNED_SNAPSHOT_SIZE) < 0)
 		return err_sys(err, -errno, "cannot make shared memory");
-	h->image_fd = TAKE_FD(fd);
+	h->snapshot_fd = TAKE_FD(fd);
 	return 0;
 }
 
@@ -404,7 +406,7 @@ static int make_directories(const char *path, bool whole, mode_t mode, struct er
 	return 0;
 }
 
-void keeper_open_directories(const struct sidecar_spec *spec)
+void supervisor_open_directories(const struct sidecar_spec *spec)
 {
 	struct err err = { 0 };
 
@@ -419,20 +421,22 @@ void keeper_open_directories(const struct sidecar_spec *spec)
 			log_warning("%s", err.text);
 }
 
-int keeper_open(const struct sidecar_spec *spec, struct keeper_held *ret, struct err *err)
+int supervisor_open(const struct sidecar_spec *spec, struct supervisor_fds *ret,
+		    struct err *err)
 {
 	const struct sandbox_ports ports = {
-		.dns = KEEPER_DNS_PORT,
-		.relay = spec->mode == SIDECAR_MODE_DNS_NFT_TLS ? KEEPER_RELAY_PORT : 0,
+		.dns = SUPERVISOR_DNS_PORT,
+		.relay = spec->mode == SIDECAR_MODE_DNS_NFT_TLS ? SUPERVISOR_RELAY_PORT
+								: 0,
 		.until_ms = clock_now_ms() + PORT_WAIT_MS,
 	};
 	int r;
 
-	keeper_open_directories(spec);
+	supervisor_open_directories(spec);
 	r = open_policy(spec, ret, err);
-	ret->ipv6 = keeper_has_ipv6();
+	ret->ipv6 = supervisor_has_ipv6();
 	if (r == 0)
-		r = keeper_open_http(spec, ret->ipv6, &ret->http_fd, err);
+		r = supervisor_open_http(spec, ret->ipv6, &ret->http_fd, err);
 	if (r == 0)
 		r = sandbox_fds_open(&ret->fds, &ports, ret->ipv6, err);
 	if (r == 0)

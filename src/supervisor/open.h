@@ -7,36 +7,37 @@
 #include "sys/sock.h"
 
 enum {
-	KEEPER_DNS_PORT = 15353, /* OpenSandbox's: its clients may ask there directly */
-	KEEPER_RELAY_PORT = 15354,
-	KEEPER_MARK = 0x1, /* OpenSandbox's */
+	SUPERVISOR_DNS_PORT =
+		15353, /* OpenSandbox's: its clients may ask there directly */
+	SUPERVISOR_RELAY_PORT = 15354,
+	SUPERVISOR_MARK = 0x1, /* OpenSandbox's */
 };
 
-struct keeper_held {
+struct supervisor_fds {
 	struct sandbox_fds fds;
-	int http_fd, image_fd;
+	int http_fd, snapshot_fd;
 	int tls_fd;	      /* -1: none */
 	int plan_fd, text_fd; /* sealed memfds: what is in force */
 	bool ipv6;
-	bool image_found;	   /* of a sidecar that was here before, on this boot */
+	bool snapshot_found;	   /* of a sidecar that was here before, on this boot */
 	bool needs_full_isolation; /* the policy does: nothing less will do */
 };
 
-void keeper_held_init(struct keeper_held *h); /* all -1 */
+void supervisor_held_init(struct supervisor_fds *h); /* all -1 */
 /* Nothing is changed in the kernel by it. -EINVAL: what is wrong has been printed. */
-int keeper_open(const struct sidecar_spec *spec, struct keeper_held *ret,
-		struct err *err) MUST_CHECK;
+int supervisor_open(const struct sidecar_spec *spec, struct supervisor_fds *ret,
+		    struct err *err) MUST_CHECK;
 /* The API's TCP socket, as @spec says. It is bound, so that nobody else gets it, and
- * listens when keeper_listen() says so. */
-int keeper_open_http(const struct sidecar_spec *spec, bool ipv6, int *ret,
-		     struct err *err) MUST_CHECK;
+ * listens when supervisor_listen() says so. */
+int supervisor_open_http(const struct sidecar_spec *spec, bool ipv6, int *ret,
+			 struct err *err) MUST_CHECK;
 /* The rules stand: the API's sockets listen. A connection that the kernel took before
  * would be taken for one of the sandbox's, and its answers refused. */
-int keeper_listen(const struct keeper_held *h, struct err *err) MUST_CHECK;
+int supervisor_listen(const struct supervisor_fds *h, struct err *err) MUST_CHECK;
 /* Exchange plan and text for those of a deny-all policy. */
-int keeper_deny_all(struct keeper_held *h, struct err *err) MUST_CHECK;
+int supervisor_deny_all(struct supervisor_fds *h, struct err *err) MUST_CHECK;
 /* ::1 can be bound in this namespace: it is switched off in many containers. */
-bool keeper_has_ipv6(void);
+bool supervisor_has_ipv6(void);
 /* Those that control writes in, for it can't make them. What can't be made is told, and
  * shows where it is missed: a store is no reason not to guard. */
-void keeper_open_directories(const struct sidecar_spec *spec);
+void supervisor_open_directories(const struct sidecar_spec *spec);

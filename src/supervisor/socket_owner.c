@@ -19,7 +19,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "proto/witness.h"
+#include "proto/socket_owner.h"
 #include "sys/capabilities.h"
 #include "sys/confine.h"
 #include "sys/tasks.h"
@@ -32,13 +32,13 @@ struct network {
 	int diag;		       /* owned */
 };
 
-struct witness {
+struct socket_owner {
 	struct network home;
 	int home_fd;
 	/* During one question: a socket keeps its namespace, and the links in it, from
 	 * going. */
 	struct network there;
-	struct witness_pace pace;
+	struct socket_owner_pace pace;
 };
 
 /* ---- confinement ---- */
@@ -69,7 +69,7 @@ static int confine(bool enters)
 /* ---- where ---- */
 
 /* The socket stays in the namespace in which it was made. */
-static int diag_in(const struct witness *w, int network)
+static int diag_in(const struct socket_owner *w, int network)
 {
 	int diag;
 
@@ -81,7 +81,7 @@ static int diag_in(const struct witness *w, int network)
 	return diag;
 }
 
-static const struct network *enter_network(struct witness *w, const char *where)
+static const struct network *enter_network(struct socket_owner *w, const char *where)
 {
 	CLEAN(fd) int fd = tasks_open_named_network(where);
 	struct network *n = &w->there;
@@ -96,7 +96,7 @@ static const struct network *enter_network(struct witness *w, const char *where)
 	return n;
 }
 
-static void leave_network(struct witness *w)
+static void leave_network(struct socket_owner *w)
 {
 	if (w->there.name[0])
 		close(w->there.diag);
@@ -105,7 +105,7 @@ static void leave_network(struct witness *w)
 
 /* ---- questions ---- */
 
-static bool understand(struct witness *w, const struct witness_question *q,
+static bool understand(struct socket_owner *w, const struct socket_owner_question *q,
 		       struct owner_question *ret, int *ret_diag)
 {
 	const struct network *n = &w->home;
@@ -114,13 +114,14 @@ static bool understand(struct witness *w, const struct witness_question *q,
 					.from = q->from,
 					.to = q->to,
 					.age_ms = clock_now_ms() - q->at_ms,
-					.until_ms = clock_now_ms() + WITNESS_LOOK_MS };
-	if (q->kind == GUARDED_NETNS)
+					.until_ms =
+						clock_now_ms() + SOCKET_OWNER_LOOK_MS };
+	if (q->kind == ATTACH_NETNS)
 		n = enter_network(w, q->where);
-	if (!n || ret->age_ms < 0 || ret->age_ms > WITNESS_AGE_MAX_MS)
+	if (!n || ret->age_ms < 0 || ret->age_ms > SOCKET_OWNER_AGE_MAX_MS)
 		return false;
 	*ret_diag = n->diag;
-	if (q->kind == GUARDED_SHARED || q->kind == GUARDED_NETNS) {
+	if (q->kind == ATTACH_SHARED || q->kind == ATTACH_NETNS) {
 		ret->among = OWNER_NETWORK;
 		ret->network = n->name;
 	} else if (q->member == FILTER_MEMBER_CGROUP) {
@@ -133,48 +134,48 @@ static bool understand(struct witness *w, const struct witness_question *q,
 	return true;
 }
 
-static struct owner answer(struct witness *w, const struct witness_question *q)
+static struct owner answer(struct socket_owner *w, const struct socket_owner_question *q)
 {
 	struct owner_question question;
 	struct owner o = { 0 };
 	int diag;
 
-	if (!witness_may(&w->pace, clock_now_ms()))
+	if (!socket_owner_may(&w->pace, clock_now_ms()))
 		return o;
-	witness_look(&w->pace);
+	socket_owner_look(&w->pace);
 	if (!understand(w, q, &question, &diag) || owner_find(diag, &question, &o) < 0)
 		o = (struct owner){ 0 };
 	leave_network(w);
-	witness_looked(&w->pace, clock_now_ms());
+	socket_owner_looked(&w->pace, clock_now_ms());
 	return o;
 }
 
-static bool open_home(struct witness *w)
+static bool open_home(struct socket_owner *w)
 {
 	w->home_fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
 	w->home.diag = owner_diag_open();
 	return w->home_fd >= 0 && w->home.diag >= 0 && owner_network(NULL, w->home.name);
 }
 
-void witness_serve(int channel, bool enters)
+void socket_owner_serve(int channel, bool enters)
 {
-	struct witness w = { .home_fd = -1 };
-	struct witness_question q;
+	struct socket_owner w = { .home_fd = -1 };
+	struct socket_owner_question q;
 
-	prctl(PR_SET_NAME, "weir-witness");
+	prctl(PR_SET_NAME, "weir-sockowner");
 	if (!open_home(&w) || confine(enters) < 0)
 		return;
 	while (recv(channel, &q, sizeof(q), 0) == sizeof(q)) {
-		struct witness_answer a = { .number = q.number };
+		struct socket_owner_answer a = { .number = q.number };
 
-		q.where[IPC_WARD_WHERE_MAX] = '\0';
+		q.where[IPC_SANDBOX_WHERE_MAX] = '\0';
 		a.owner = answer(&w, &q);
 		if (send(channel, &a, sizeof(a), MSG_NOSIGNAL) != sizeof(a))
 			return;
 	}
 }
 
-pid_t witness_start(int channel)
+pid_t socket_owner_start(int channel)
 {
 	pid_t parent = getpid(), pid = fork();
 	sigset_t none;
@@ -186,6 +187,6 @@ pid_t witness_start(int channel)
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent &&
 	    (channel == CHANNEL_FD || dup3(channel, CHANNEL_FD, O_CLOEXEC) >= 0) &&
 	    syscall(SYS_close_range, CHANNEL_FD + 1, ~0u, 0) == 0)
-		witness_serve(CHANNEL_FD, false);
+		socket_owner_serve(CHANNEL_FD, false);
 	_exit(0);
 }

@@ -13,6 +13,6 @@
 
 /* Serve the channel at @channel, the only descriptor above 2. @enters: it may be asked
  * about other network namespaces than its own. */
-void witness_serve(int channel, bool enters);
+void socket_owner_serve(int channel, bool enters);
 /* Of a sidecar: make that process. @channel is borrowed. Return: its pid, or -errno. */
-pid_t witness_start(int channel);
+pid_t socket_owner_start(int channel);

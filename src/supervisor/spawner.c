@@ -17,19 +17,19 @@
 
 enum { ANSWER_MS = 5000, CHANNEL_FD = 3 };
 
-static void (*const tasks[PORTER_TASK_COUNT])(const struct porter_order *o) = {
-	[PORTER_INSIDE] = inside_child,
-	[PORTER_JOIN] = join_child,
-	[PORTER_LOOK] = look_child,
-	[PORTER_WITNESS] = witness_child,
+static void (*const tasks[SPAWNER_TASK_COUNT])(const struct spawner_order *o) = {
+	[SPAWNER_INSIDE] = inside_child,
+	[SPAWNER_JOIN] = join_child,
+	[SPAWNER_LOOK] = look_child,
+	[SPAWNER_SOCKET_OWNER] = socket_owner_child,
 };
 
-/* -- in the porter and its children ------------------------------------------------- */
+/* -- in the spawner and its children ------------------------------------------------- */
 
 /* @fds on @first and the next ones, and nothing above them. */
 static int keep_only(const int *fds, size_t count, int first)
 {
-	int high[PORTER_FDS_MAX];
+	int high[SPAWNER_FDS_MAX];
 
 	for (size_t i = 0; i < count; i++) {
 		high[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, first + (int)count);
@@ -48,11 +48,11 @@ static bool end_with(pid_t parent)
 	return prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent;
 }
 
-static void run_child(const struct porter_order *o, const int *fds, size_t count,
+static void run_child(const struct spawner_order *o, const int *fds, size_t count,
 		      pid_t parent)
 {
-	if (o->task < PORTER_TASK_COUNT && tasks[o->task] && end_with(parent) &&
-	    keep_only(fds, count, PORTER_FD_FIRST) == 0)
+	if (o->task < SPAWNER_TASK_COUNT && tasks[o->task] && end_with(parent) &&
+	    keep_only(fds, count, SPAWNER_FD_FIRST) == 0)
 		tasks[o->task](o);
 }
 
@@ -72,11 +72,11 @@ static pid_t fork_into(int cgroup)
 	return errno == EINVAL || errno == E2BIG || errno == EPERM ? -ENOSYS : -errno;
 }
 
-static struct porter_child carry_out(const struct porter_order *o, const int *fds,
-				     size_t count)
+static struct spawner_child carry_out(const struct spawner_order *o, const int *fds,
+				      size_t count)
 {
 	size_t passed = o->into && count > 0 ? count - 1 : count;
-	struct porter_child made = { .pid = -ENOSYS };
+	struct spawner_child made = { .pid = -ENOSYS };
 	pid_t parent = getpid();
 
 	/* Until now they have kept their numbers. */
@@ -99,13 +99,13 @@ static struct porter_child carry_out(const struct porter_order *o, const int *fd
 
 static void serve(void)
 {
-	struct porter_order o;
-	int fds[PORTER_FDS_MAX];
+	struct spawner_order o;
+	int fds[SPAWNER_FDS_MAX];
 	size_t count = 0;
 
 	while (fds_receive(CHANNEL_FD, &o, sizeof(o), fds, ARRAY_SIZE(fds), &count) ==
 	       sizeof(o)) {
-		struct porter_child made = carry_out(&o, fds, count);
+		struct spawner_child made = carry_out(&o, fds, count);
 
 		for (size_t i = 0; i < count; i++)
 			close(fds[i]);
@@ -116,7 +116,7 @@ static void serve(void)
 
 /* -- in the daemon ------------------------------------------------------------------ */
 
-int porter_start(struct porter *p, struct err *err)
+int spawner_start(struct spawner *p, struct err *err)
 {
 	pid_t parent = getpid(), pid;
 	int pair[2];
@@ -125,7 +125,7 @@ int porter_start(struct porter *p, struct err *err)
 		return err_sys(err, -errno, "cannot make a socket pair");
 	pid = fork();
 	if (pid == 0) {
-		prctl(PR_SET_NAME, "weir-porter");
+		prctl(PR_SET_NAME, "weir-spawner");
 		if (end_with(parent) && keep_only(&pair[1], 1, CHANNEL_FD) == 0)
 			serve();
 		_exit(0);
@@ -139,14 +139,14 @@ int porter_start(struct porter *p, struct err *err)
 	return 0;
 }
 
-static void give_up(struct porter *p)
+static void give_up(struct spawner *p)
 {
 	if (p->channel >= 0)
 		close(p->channel);
 	p->channel = -1;
 }
 
-static int give(const struct porter *p, const struct porter_order *o, const int *fds,
+static int give(const struct spawner *p, const struct spawner_order *o, const int *fds,
 		size_t count)
 {
 	ssize_t n = p->channel < 0 ? -EPIPE
@@ -155,7 +155,7 @@ static int give(const struct porter *p, const struct porter_order *o, const int 
 	return n < 0 ? (int)n : 0;
 }
 
-static int take(const struct porter *p, struct porter_child *ret)
+static int take(const struct spawner *p, struct spawner_child *ret)
 {
 	struct pollfd answer = { .fd = p->channel, .events = POLLIN };
 	size_t count;
@@ -174,14 +174,14 @@ static bool is_lost(int r)
 	return r == -EPIPE || r == -ECONNRESET || r == -ETIMEDOUT;
 }
 
-static int start_again(struct porter *p, struct err *err)
+static int start_again(struct spawner *p, struct err *err)
 {
 	give_up(p);
-	return porter_start(p, err);
+	return spawner_start(p, err);
 }
 
-int porter_give(struct porter *p, const struct porter_order *o, const int *fds,
-		size_t count, struct err *err)
+int spawner_give(struct spawner *p, const struct spawner_order *o, const int *fds,
+		 size_t count, struct err *err)
 {
 	int r = give(p, o, fds, count);
 
@@ -193,7 +193,7 @@ int porter_give(struct porter *p, const struct porter_order *o, const int *fds,
 	return r < 0 ? err_sys(err, r, "cannot start a process") : 0;
 }
 
-int porter_take(struct porter *p, struct porter_child *ret, struct err *err)
+int spawner_take(struct spawner *p, struct spawner_child *ret, struct err *err)
 {
 	int r = take(p, ret);
 
@@ -204,20 +204,20 @@ int porter_take(struct porter *p, struct porter_child *ret, struct err *err)
 	return r < 0 ? err_sys(err, r, "cannot start a process") : 0;
 }
 
-pid_t porter_order(struct porter *p, const struct porter_order *o, const int *fds,
-		   size_t count, struct err *err)
+pid_t spawner_order(struct spawner *p, const struct spawner_order *o, const int *fds,
+		    size_t count, struct err *err)
 {
-	struct porter_child made;
-	int r = porter_give(p, o, fds, count, err);
+	struct spawner_child made;
+	int r = spawner_give(p, o, fds, count, err);
 
 	if (r < 0)
 		return r;
-	r = porter_take(p, &made, err);
+	r = spawner_take(p, &made, err);
 	if (is_lost(r)) {
 		*err = (struct err){ 0 };
-		r = porter_give(p, o, fds, count, err);
+		r = spawner_give(p, o, fds, count, err);
 		if (r == 0)
-			r = porter_take(p, &made, err);
+			r = spawner_take(p, &made, err);
 	}
 	return r < 0 ? r : made.pid;
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* supervisor/supervisor - what the keeper's files share.
+/* supervisor/supervisor - what the supervisor's files share.
  *
- *   keeper.c           start, signals, end
- *   keeper_children.c  engine, control and the others: started, introduced, started again
+ *   supervisor.c           start, signals, end
+ *   supervisor_children.c  engine, control and the others: started, introduced, started
+ * again
  */
 #pragma once
 
@@ -21,13 +22,13 @@ struct child {
 	unsigned int missed; /* times that it was looked for an answer since */
 };
 
-struct warden;
+struct daemon;
 
-struct keeper {
+struct supervisor {
 	struct sidecar_spec *spec; /* borrowed */
-	struct warden *warden;	   /* of `weir daemon`; NULL in a sidecar */
+	struct daemon *daemon;	   /* of `weir daemon`; NULL in a sidecar */
 	struct loop *loop;
-	struct keeper_held held;
+	struct supervisor_fds held;
 	enum ipc_enforced enforce;
 	char reason[ERR_TEXT_SIZE]; /* why less is enforced or served than should be */
 	struct ipc_standing standing;
@@ -43,36 +44,36 @@ struct keeper {
 };
 
 /* Signals, loop, children: none of them runs yet. */
-int keeper_prepare(struct keeper *k, struct err *err) MUST_CHECK;
-int keeper_check_right(struct err *err) MUST_CHECK;
+int supervisor_prepare(struct supervisor *k, struct err *err) MUST_CHECK;
+int supervisor_check_right(struct err *err) MUST_CHECK;
 /* Set the sources and timers of all children up. */
-void keeper_children_init(struct keeper *k);
+void supervisor_children_init(struct supervisor *k);
 /* Return: 0 with the engine's process started, or -errno. */
-int keeper_fork_engine(struct keeper *k, struct err *err) MUST_CHECK;
+int supervisor_fork_engine(struct supervisor *k, struct err *err) MUST_CHECK;
 /* The engine and its channel are gone for good. */
-void keeper_end_engine(struct keeper *k);
+void supervisor_end_engine(struct supervisor *k);
 /* The engine has answered in time, as far as is known. */
-bool keeper_engine_is_alive(const struct keeper *k);
+bool supervisor_engine_is_alive(const struct supervisor *k);
 /* From now on what the engine says is heard, and it has to answer. */
-int keeper_watch_engine(struct keeper *k) MUST_CHECK;
+int supervisor_watch_engine(struct supervisor *k) MUST_CHECK;
 /* And the webhook's program, when there is a URL. */
-void keeper_start_control(struct keeper *k);
+void supervisor_start_control(struct supervisor *k);
 /* Tell control what stands, and why it is less than it should be. */
-void keeper_tell_standing(struct keeper *k);
+void supervisor_tell_standing(struct supervisor *k);
 /* A fresh channel between the two, when both are there. */
-void keeper_introduce(struct keeper *k);
-/* Control is another warden's child: @fd, owned from now on, leads to it. */
-void keeper_take_control(struct keeper *k, int fd);
+void supervisor_introduce(struct supervisor *k);
+/* Control is another daemon's child: @fd, owned from now on, leads to it. */
+void supervisor_take_control(struct supervisor *k, int fd);
 /* Ours, and in a container everybody's orphans. */
-void keeper_reap(struct keeper *k);
+void supervisor_reap(struct supervisor *k);
 
 /* -- of any child ------------------------------------------------------------------- */
 
 /* Return: its end of the channel, owned by the caller, or -errno. */
-int keeper_open_channel(struct child *c) MUST_CHECK;
-int keeper_watch_channel(struct keeper *k, struct child *c) MUST_CHECK;
-void keeper_close_channel(struct keeper *k, struct child *c);
+int supervisor_open_channel(struct child *c) MUST_CHECK;
+int supervisor_watch_channel(struct supervisor *k, struct child *c) MUST_CHECK;
+void supervisor_close_channel(struct supervisor *k, struct child *c);
 /* It has ended, and will be started again: told and counted. */
-void keeper_count_end(struct child *c, int wait_status);
+void supervisor_count_end(struct child *c, int wait_status);
 /* Now, or after a pause: c->again fires. */
-void keeper_start_again(struct keeper *k, struct child *c);
+void supervisor_start_again(struct supervisor *k, struct child *c);

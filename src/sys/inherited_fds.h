@@ -7,10 +7,10 @@
 
 /* weir-control's. */
 enum place {
-	PLACE_KEEPER = 0, /* SOCK_SEQPACKET */
-	PLACE_HTTP,	  /* a listening TCP socket */
-	PLACE_TEXT,	  /* sealed memfd: the policy in force, as JSON */
-	PLACE_TLS,	  /* of the daemon, where it serves TCP; else there is nothing */
+	PLACE_SUPERVISOR = 0, /* SOCK_SEQPACKET */
+	PLACE_HTTP,	      /* a listening TCP socket */
+	PLACE_TEXT,	      /* sealed memfd: the policy in force, as JSON */
+	PLACE_TLS, /* of the daemon, where it serves TCP; else there is nothing */
 	PLACE_COUNT
 };
 enum { PLACE_FIRST = 3 }; /* descriptor i stands at PLACE_FIRST + i */

@@ -164,7 +164,7 @@ static int add_to_text(struct show *s, struct policy_file *file, struct text tex
 {
 	char shown[TEXT_ESCAPED_SIZE];
 	struct amended a;
-	int r = amend(s->spec.policy, text, rule, &s->arena, &a, err);
+	int r = policy_edit(s->spec.policy, text, rule, &s->arena, &a, err);
 
 	if (r < 0)
 		return r;

@@ -8,7 +8,7 @@
  *   review.c  `weir review`
  *   whose.c   the processes of a review task
  *   live.c    accepting by a daemon, whose policy changes
- *   amend.c   a rule added to a file
+ *   policy_edit.c   a rule added to a file
  *
  * Whatever is printed for people is escaped: a name that a sandbox asked for can't move
  * a cursor. */

@@ -304,8 +304,8 @@ static int put_rule(const char *path, struct text text, const struct reading *be
 	return 0;
 }
 
-int amend(const char *path, struct text text, const char *rule, struct arena *arena,
-	  struct amended *ret, struct err *err)
+int policy_edit(const char *path, struct text text, const char *rule, struct arena *arena,
+		struct amended *ret, struct err *err)
 {
 	CLEAN(reading) struct reading before = { 0 }, alone = { 0 };
 	const char *whole = arena_printf(arena, "{\"egress\":[%s]}", rule);

@@ -19,5 +19,5 @@ struct amended {
 
 /* @rule is JSON, of review_rule(). Warnings about it go to stderr. Everything in @arena.
  * Return: 0; -EINVAL with @err: it can't be done, or the policy isn't valid; -ENOMEM. */
-int amend(const char *path, struct text text, const char *rule, struct arena *arena,
-	  struct amended *ret, struct err *err) MUST_CHECK;
+int policy_edit(const char *path, struct text text, const char *rule, struct arena *arena,
+		struct amended *ret, struct err *err) MUST_CHECK;

@@ -25,7 +25,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "events/review_tell.h"
+#include "events/review_notify.h"
 #include "proto/settings_daemon.h"
 #include "sys/capabilities.h"
 #include "sys/process.h"

@@ -45,7 +45,7 @@ CALM_RATE = 4000       # questions a second, while one floods
 REPAIRS, REPAIR_S = 3, 3
 NETLINK_NETFILTER, SYS_PIDFD_GETFD = 12, 438
 IDLE_S = 2             # older connections may be closed by the other end
-PROCESSES = ("warden", "engine", "control")
+PROCESSES = ("supervisor", "engine", "control")
 CLONE_NEWNET, CLONE_NEWNS = 0x40000000, 0x20000
 LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -249,12 +249,12 @@ class Daemon:
                     yield int(child), pathlib.Path(f"/proc/{child}/comm").read_text().strip().removeprefix("weir-")
 
     def pids(self):
-        """{name: pids}: a warden for each engine."""
-        found = {"warden": [self.process.pid]}
+        """{name: pids}: a supervisor for each engine."""
+        found = {"supervisor": [self.process.pid]}
         for pid, name in [*self.children(self.process.pid)]:
             found.setdefault(name.split("-")[0], []).append(pid)
-        for warden in found["warden"][1:]:
-            for pid, name in self.children(warden):
+        for supervisor in found["supervisor"][1:]:
+            for pid, name in self.children(supervisor):
                 found.setdefault(name, []).append(pid)
         return found
 
@@ -274,8 +274,8 @@ class Daemon:
                 os.sched_setaffinity(int(task.name), cpus)
 
     def all_cpu_ms(self):
-        """Of all of them, and of the wardens' children that have ended."""
-        ended = [int(n) for pid in self.pids()["warden"]
+        """Of all of them, and of the supervisors' children that have ended."""
+        ended = [int(n) for pid in self.pids()["supervisor"]
                  for n in pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[13:15]]
         return sum(ended) * 1000 / os.sysconf("SC_CLK_TCK") + sum(self.cpu_us(n) for n in PROCESSES) / 1000
 
@@ -455,7 +455,7 @@ class Bench:
 
 
 COLUMNS = [("sandboxes", "sandboxes", 9, 0), ("engines", "engines", 7, 0), ("attach p50", "attach_p50_ms", 10, 2), ("p99 ms", "attach_p99_ms", 7, 2), ("CPU ms", "attach_cpu_ms", 7, 2),
-           ("engine", "engine_kib_each", 7, 1), ("warden", "warden_kib_each", 7, 1),
+           ("engine", "engine_kib_each", 7, 1), ("supervisor", "warden_kib_each", 7, 1),
            ("control", "control_kib_each", 8, 1), ("kernel KiB", "kernel_kib_each", 10, 1),
            ("cached µs", "cached_cpu_us", 10, 2), ("p50", "cached_p50_us", 6, 0), ("p99", "cached_p99_us", 7, 0),
            ("new µs", "new_cpu_us", 7, 2), ("p50", "new_p50_us", 6, 0), ("p99", "new_p99_us", 7, 0),

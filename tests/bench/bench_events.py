@@ -116,7 +116,7 @@ def settle(daemon, folder, sandbox, sent):
 
 
 def cpu(daemon):
-    return {name: daemon.cpu_us(name) for name in ("warden", "engine", "control")}
+    return {name: daemon.cpu_us(name) for name in ("supervisor", "engine", "control")}
 
 
 def storm(daemon, folder, fleet, kind, args):

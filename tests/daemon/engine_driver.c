@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* engine_driver - stands in for the warden and control of `weir daemon`, before the real
+/* engine_driver - stands in for the daemon and control of `weir daemon`, before the real
  * engine: it starts one, gives it sandboxes of the host's own network, and says what it
  * answers. A command a line; the answer is one line, "ok …" or why not.
  *
@@ -193,7 +193,7 @@ static void on_start(struct driver *d, char **words)
 	struct endpoint server = { .port = 53 };
 	struct shared_config c = { .many = true,
 				   .plan_fd = -1,
-				   .image_fd = -1,
+				   .snapshot_fd = -1,
 				   .enforce = ENFORCED_FILTER,
 				   .filter = { .relay = true,
 					       .dns_port = DNS_PORT,
@@ -209,7 +209,7 @@ static void on_start(struct driver *d, char **words)
 	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return answer(r < 0 ? r : -EINVAL, &err);
 	sandbox_fds_init(&c.fds);
-	c.keeper_fd = pair[1];
+	c.supervisor_fd = pair[1];
 	d->channel = pair[0];
 	fflush(stdout);
 	d->engine = shared_start(&c, &err);
@@ -256,11 +256,12 @@ static struct filter_member member_of(const char *who)
 	return m;
 }
 
-static int image_of(struct driver *d, uint32_t id)
+static int snapshot_of(struct driver *d, uint32_t id)
 {
 	if (d->images[id] < 0) {
 		d->images[id] = memfd_create("image", MFD_CLOEXEC);
-		if (d->images[id] < 0 || ftruncate(d->images[id], LEARNED_IMAGE_SIZE) < 0)
+		if (d->images[id] < 0 ||
+		    ftruncate(d->images[id], LEARNED_SNAPSHOT_SIZE) < 0)
 			return -errno;
 	}
 	return d->images[id];
@@ -270,11 +271,11 @@ static int attach(struct driver *d, uint32_t id, const struct filter_member *who
 		  int plan, const char *flags, struct err *err)
 {
 	struct ipc_message m = { .type = IPC_ATTACH, .sandbox = id };
-	int fds[2] = { plan, image_of(d, id) };
+	int fds[2] = { plan, snapshot_of(d, id) };
 
 	if (fds[1] < 0)
 		return err_sys(err, fds[1], "no image");
-	m.attach = (struct ipc_attach){ .kind = GUARDED_HOST,
+	m.attach = (struct ipc_attach){ .kind = ATTACH_HOST,
 					.restarted = strchr(flags, 'r'),
 					.member = *who };
 	if (strchr(flags, 'p')) {

@@ -2,8 +2,8 @@
 """Who comes after a sandbox that was detached inherits nothing of it: flows carry its mark for days."""
 import pytest
 
-from test_host_warden import attach, attached
-from test_host_warden import fixture_host, fixture_tree  # noqa: F401  # pylint: disable=unused-import
+from test_host_daemon import attach, attached
+from test_host_daemon import fixture_host, fixture_tree  # noqa: F401  # pylint: disable=unused-import
 from world.member import cgroup_root
 from world.sidecar import Flow
 

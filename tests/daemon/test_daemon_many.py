@@ -11,13 +11,13 @@ from world.sidecar import wait_for
 
 def test_children_are_made_by_a_small_process(daemon, pod, other, site):
     daemon.attach("one", pod, "--allow", site.name)
-    porter = daemon.children()["porter"]
+    spawner = daemon.children()["spawner"]
     # its own channel, and what every process has; not what the sandbox has
-    assert len(os.listdir(f"/proc/{porter}/fd")) == 4
-    os.kill(porter, signal.SIGKILL)
-    wait_for(lambda: "porter" not in daemon.children())
+    assert len(os.listdir(f"/proc/{spawner}/fd")) == 4
+    os.kill(spawner, signal.SIGKILL)
+    wait_for(lambda: "spawner" not in daemon.children())
     daemon.attach("two", other, "--allow", site.name)
-    assert daemon.children()["porter"] != porter
+    assert daemon.children()["spawner"] != spawner
     assert site.v4 in other.probe(["dns", site.name]).addresses
     assert site.v4 in pod.probe(["dns", site.name]).addresses
 
@@ -29,7 +29,7 @@ def start_without_an_engine(host):
         end = time.monotonic() + 5
         while "engine" not in daemon.children(1):
             assert time.monotonic() < end, str(daemon)
-        for pid in (daemon.children(1)["engine"], daemon.children()["warden-1"]):  # who would replace it
+        for pid in (daemon.children(1)["engine"], daemon.children()["daemon-1"]):  # who would replace it
             os.kill(pid, signal.SIGSTOP)
         wait_for(daemon.answers)
         if not daemon.healthy():
@@ -50,7 +50,7 @@ def test_it_answers_while_it_takes_over_what_was_there(host, pod, other, site):
     reply = daemon.call("PUT", "/sandboxes/three", {"uid": 71234, "policy": {}})
     assert reply.status == 503 and "takes over" in reply.text
     assert daemon.get("/sandboxes/nobody").status == 503
-    for pid in (daemon.children(1)["engine"], daemon.children()["warden-1"]):
+    for pid in (daemon.children(1)["engine"], daemon.children()["daemon-1"]):
         os.kill(pid, signal.SIGCONT)
     daemon.ready()
     assert sorted(daemon.names()) == ["one", "two"] and daemon.get("/sandboxes/nobody").status == 404

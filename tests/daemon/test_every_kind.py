@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-import test_host_warden as warden
+import test_host_daemon as host_daemon
 from bypass import test_a_names as names
 from bypass import test_b_dns as dns
 from bypass import test_e_names_shown as shown
-from test_host_warden import fixture_host, fixture_tree  # noqa: F401  # pylint: disable=unused-import
+from test_host_daemon import fixture_host, fixture_tree  # noqa: F401  # pylint: disable=unused-import
 from world import expect
 from world.member import cgroup_root
 from world.sidecar import policy
@@ -55,7 +55,7 @@ def fixture_box(request, host, tree, pod, world):
         if kind == "netns":
             app, who, link = pod, {"netns": pod.ns.path}, pod
         else:
-            app, _, who = warden.attached(host, tree, kind)
+            app, _, who = host_daemon.attached(host, tree, kind)
             link = host
         reply = host.daemon().call("PUT", "/sandboxes/one", {**who, "policy": json.loads(document)})
         assert reply.status == 201, reply

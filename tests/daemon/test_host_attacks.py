@@ -9,9 +9,9 @@ import subprocess
 
 import pytest
 
-import test_host_warden as warden
-from test_host_warden import STRANGER, UID, attach, is_guarded, where
-from test_host_warden import fixture_host, fixture_tree  # noqa: F401  # pylint: disable=unused-import
+import test_host_daemon as host_daemon
+from test_host_daemon import STRANGER, UID, attach, is_guarded, where
+from test_host_daemon import fixture_host, fixture_tree  # noqa: F401  # pylint: disable=unused-import
 from world import expect
 from world.member import Member, cgroup_root
 from world.sidecar import wait_for
@@ -29,7 +29,7 @@ def fixture_box(host, tree, pod, site):
         if kind == "netns":
             app, who = pod, {"netns": pod.ns.path}
         else:
-            app, _, who = warden.attached(host, tree, kind)
+            app, _, who = host_daemon.attached(host, tree, kind)
         attach(host.daemons[0] if host.daemons else host.daemon(), "one", f"allow {site.name}", **who)
         assert is_guarded(app, site)
         return app

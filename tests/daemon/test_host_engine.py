@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The daemon's engine with sandboxes of the host's own network, known by cgroup or by user id.
 
-engine_driver stands in for the warden and control; the engine, the table, processes, cgroups and
+engine_driver stands in for the supervisor and control; the engine, the table, processes, cgroups and
 packets are real. The host is a namespace with a link into the world."""
 import json
 import os

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-import test_host_warden as warden
-from test_host_warden import STRANGER, UID, attach
-from test_host_warden import fixture_host, fixture_tree  # noqa: F401  # pylint: disable=unused-import
+import test_host_daemon as host_daemon
+from test_host_daemon import STRANGER, UID, attach
+from test_host_daemon import fixture_host, fixture_tree  # noqa: F401  # pylint: disable=unused-import
 from world import expect
 from world.member import Member, cgroup_root
 from world.sidecar import Flow, end_input, policy, wait_for
@@ -19,7 +19,7 @@ def someone(kind, host, tree, pod):
     """Who is of that kind, where that is for the daemon, and the namespace whose link it sends by."""
     if kind == "netns":
         return pod, {"netns": pod.ns.path}, pod
-    app, _, who = warden.attached(host, tree, kind)
+    app, _, who = host_daemon.attached(host, tree, kind)
     return app, who, host
 
 

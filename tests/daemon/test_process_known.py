@@ -182,14 +182,14 @@ def test_a_flood_is_looked_at_a_bounded_number_of_times(guarded, pod, folder, tm
     caller.close()
 
 
-def test_the_witness_is_started_again_and_is_never_needed(guarded, pod, folder, tmp_path, host):
+def test_the_socket_owner_is_started_again_and_is_never_needed(guarded, pod, folder, tmp_path, host):
     attach(guarded, pod, "one", folder=tmp_path)
     caller = Caller(pod.start)
 
-    def witnesses():
+    def owners():
         return [int(p.parent.name) for p in pathlib.Path("/proc").glob("[0-9]*/comm")
-                if _read(p) == "weir-witness" and _is_below(int(p.parent.name), guarded.pid)]
-    (old,) = wait_for(witnesses)
+                if _read(p) == "weir-sockowner" and _is_below(int(p.parent.name), guarded.pid)]
+    (old,) = wait_for(owners)
     status = _status(old)
     assert status["NoNewPrivs"] == "1" and status["Seccomp"] == "2"
     # CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_SYS_ADMIN
@@ -198,7 +198,7 @@ def test_the_witness_is_started_again_and_is_never_needed(guarded, pod, folder, 
     caller("dns", "unwatched.test")
     wait_for(lambda: ("unwatched.test", None) in rows(folder), 15, 0.1)
     assert rows(folder)["unwatched.test", None] == {(None, None)}
-    wait_for(lambda: [w for w in witnesses() if w != old], 15, 0.1)
+    wait_for(lambda: [w for w in owners() if w != old], 15, 0.1)
 
     def ask(number):
         caller("dns", f"again{number}.test")

@@ -115,9 +115,9 @@ class Play:
         self.daemon.kill_child("control")
 
     def kill_porter(self):
-        if "porter" in self.daemon.children():
-            os.kill(self.daemon.children()["porter"], signal.SIGKILL)
-            wait_for(lambda: "porter" not in self.daemon.children())
+        if "spawner" in self.daemon.children():
+            os.kill(self.daemon.children()["spawner"], signal.SIGKILL)
+            wait_for(lambda: "spawner" not in self.daemon.children())
 
     def kill_all(self):
         self.daemon.kill()

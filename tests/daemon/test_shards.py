@@ -82,7 +82,7 @@ def test_sandboxes_are_shared_out(host, pods, sites, site):
     assert engines(daemon)["u"] == engines(daemon)["v"] == 0
 
 
-@pytest.mark.parametrize("child", ["engine", "warden"])
+@pytest.mark.parametrize("child", ["engine", "supervisor"])
 def test_one_that_dies_is_replaced_and_the_others_go_on(host, pods, sites, child):
     daemon = host.daemon("--engines", 3)
     attach_all(daemon, pods, sites)
@@ -94,7 +94,7 @@ def test_one_that_dies_is_replaced_and_the_others_go_on(host, pods, sites, child
         if child == "engine":
             daemon.kill_child("engine", engine)
         else:
-            daemon.kill_child(f"warden-{engine}")
+            daemon.kill_child(f"daemon-{engine}")
         assert wait_for(lambda engine=engine: daemon.children(engine).get("engine")) != before
         assert [daemon.children(e)["engine"] for e in range(3) if e != engine] == others
         assert daemon.children()["control"] == control and not is_alive(before)
@@ -110,20 +110,20 @@ def test_one_that_dies_is_replaced_and_the_others_go_on(host, pods, sites, child
 
 
 def test_while_one_is_away_its_own_stay_closed(host, pods, sites):
-    """Its warden can't come back: as if it was just not there yet."""
+    """Its supervisor can't come back: as if it was just not there yet."""
     daemon = host.daemon("--engines", 2)
     attach_all(daemon, pods, sites)
     all_guarded(pods, sites)
     of_two = [i for i, name in enumerate(NAMES) if engines(daemon)[name] == 1]
     os.kill(daemon.children(1)["engine"], signal.SIGSTOP)
-    os.kill(daemon.children()["warden-1"], signal.SIGSTOP)
+    os.kill(daemon.children()["daemon-1"], signal.SIGSTOP)
     for i, (pod, site) in enumerate(zip(pods, sites)):
         tcp, stranger = pod.probe(["tcp", site.v4, 443], ["tcp", STRANGER, 443])
         assert tcp.result == "ok"
         expect.tcp_refused(stranger)
         assert (i in of_two) or pod.probe(["dns", site.name]).addresses == [site.v4]
         assert not [p for p in pod.packets() if p.dst not in (site.v4, site.v6)]
-    os.kill(daemon.children()["warden-1"], signal.SIGKILL)
+    os.kill(daemon.children()["daemon-1"], signal.SIGKILL)
     wait_for(daemon.healthy)
     all_guarded(pods, sites)
 
@@ -163,7 +163,7 @@ def test_all_end_with_the_first_warden(host, pods, sites):
     daemon = host.daemon("--engines", 3)
     attach_all(daemon, pods, sites)
     pids = everyone(daemon, 3)
-    assert len(pids) == 1 + 5 + 2 + 2       # control, and the wardens, engines and porters of all three
+    assert len(pids) == 1 + 5 + 2 + 2       # control, and the supervisors, engines and spawners of all three
     os.kill(daemon.pid, signal.SIGKILL)
     daemon.process.wait()
     wait_for(lambda: not any(is_alive(pid) for pid in pids))
@@ -178,7 +178,7 @@ def test_random_ends(host, pods, sites):
     allowed = [None] * 3        # the site of each; None: it is not attached
     for step in range(20):
         i, site = rng.randrange(3), rng.choice(sites)
-        what = rng.choice(["attach", "change", "change", "detach", "engine", "warden", "control", "all"])
+        what = rng.choice(["attach", "change", "change", "detach", "engine", "supervisor", "control", "all"])
         if what in ("attach", "change") and allowed[i] is None:
             daemon.attach(NAMES[i], pods[i], "--allow", site.name)
             allowed[i] = site
@@ -190,8 +190,8 @@ def test_random_ends(host, pods, sites):
             allowed[i] = None
         elif what == "engine":
             daemon.kill_child("engine", rng.randrange(2))
-        elif what == "warden":
-            daemon.kill_child("warden-1")
+        elif what == "supervisor":
+            daemon.kill_child("daemon-1")
         elif what == "control":
             daemon.kill_child("control")
         elif what == "all":
@@ -269,14 +269,14 @@ def test_a_full_one_is_passed_over(host, pod, site):
         assert pod.probe(["dns", site.name]).addresses == [site.v4]
         assert put(taken).status == 500
         # what one could hold its successor can
-        daemon.kill_child("warden-1")
+        daemon.kill_child("daemon-1")
         assert len(daemon.names()) == taken
         assert pod.probe(["dns", site.name]).addresses == [site.v4]
 
 
 def test_more_are_started_as_they_are_needed(host, pod, site):
     daemon = host.daemon(way=["prlimit", "--nofile=150:150"])
-    assert daemon.get("/status").json()["engines"] == 1 and "warden-1" not in daemon.children()
+    assert daemon.get("/status").json()["engines"] == 1 and "daemon-1" not in daemon.children()
     with contextlib.ExitStack() as stack:
         spaces = [stack.enter_context(contextlib.closing(NetNs())) for _ in range(25)]
         for i, space in enumerate(spaces):
@@ -334,7 +334,7 @@ def test_what_is_too_much_for_one_waits_closed_for_others(host, pod, site):
 
 
 def test_one_that_keeps_dying_delays_nobody(host, pods, sites):
-    """Its sandbox's policy is changed all the time; the others' callers wait for no warden that isn't there."""
+    """Its sandbox's policy is changed all the time; the others' callers wait for no supervisor that isn't there."""
     daemon = host.daemon("--engines", 2)
     attach_all(daemon, pods, sites)
     theirs = next(name for name in NAMES if engines(daemon)[name] == 1)
@@ -343,7 +343,7 @@ def test_one_that_keeps_dying_delays_nobody(host, pods, sites):
 
     def kill():
         while not over.is_set():
-            if pid := daemon.children().get("warden-1"):
+            if pid := daemon.children().get("daemon-1"):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.002)
@@ -380,7 +380,7 @@ def test_a_change_that_its_warden_dies_of(host, pod, site, denied):
         assert engines(daemon)["app"] == 1
         wanted, other = site, denied
         for i in range(6):
-            os.kill(wait_for(lambda: daemon.children().get("warden-1")), signal.SIGKILL)
+            os.kill(wait_for(lambda: daemon.children().get("daemon-1")), signal.SIGKILL)
             if i % 2:
                 wait_for(lambda: daemon.children(1).get("engine"))
             reply = daemon.call("POST", "/sandboxes/app/policy", policy(f"allow {other.name}"))
@@ -411,20 +411,20 @@ def test_it_is_ready_and_alive_when_all_are(host):
         sock.settimeout(10)
         daemon = host.daemon("--engines", 2, env={"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "100000"})
         assert sock.recv(100) == b"READY=1" and sock.recv(100) == b"WATCHDOG=1"
-        warden = daemon.children()["warden-1"]
-        os.kill(warden, signal.SIGSTOP)
+        supervisor = daemon.children()["daemon-1"]
+        os.kill(supervisor, signal.SIGSTOP)
         time.sleep(0.15)        # what it had answered before
         drain(sock)
         sock.settimeout(0.5)
         with pytest.raises(TimeoutError):
             sock.recv(100)
-        os.kill(warden, signal.SIGCONT)
+        os.kill(supervisor, signal.SIGCONT)
         sock.settimeout(10)
         assert sock.recv(100) == b"WATCHDOG=1"
-        daemon.kill_child("warden-1")
+        daemon.kill_child("daemon-1")
         assert sock.recv(100) == b"WATCHDOG=1"
         assert daemon.stop() == 0
-        wait_for(lambda: not is_alive(warden))
+        wait_for(lambda: not is_alive(supervisor))
 
 
 def test_it_is_not_ready_before_all_are(host):
@@ -433,8 +433,8 @@ def test_it_is_not_ready_before_all_are(host):
         sock.bind(str(path))
         for _ in range(20):
             daemon = host.daemon("--engines", 2, ready=False, env={"NOTIFY_SOCKET": str(path)})
-            warden = wait_for(lambda daemon=daemon: daemon.children().get("warden-1"), step=0)
-            os.kill(warden, signal.SIGSTOP)
+            supervisor = wait_for(lambda daemon=daemon: daemon.children().get("daemon-1"), step=0)
+            os.kill(supervisor, signal.SIGSTOP)
             sock.settimeout(0.3)
             try:
                 assert sock.recv(100) == b"READY=1"
@@ -445,7 +445,7 @@ def test_it_is_not_ready_before_all_are(host):
             raise AssertionError("it is always faster")
         wait_for(daemon.answers)
         assert not daemon.healthy()
-        os.kill(warden, signal.SIGCONT)
+        os.kill(supervisor, signal.SIGCONT)
         sock.settimeout(10)
         assert sock.recv(100) == b"READY=1"
         wait_for(daemon.healthy)

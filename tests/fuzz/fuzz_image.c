@@ -16,11 +16,11 @@ enum {
 	HEADER = 16,
 	RECORD = 296,
 	/* Where what has ended begins; the same records are put there. */
-	PAST_AT = HEADER + LEARNED_IMAGE_RECORDS * RECORD,
-	PAST_SIZE = LEARNED_IMAGE_SIZE - PAST_AT,
+	PAST_AT = HEADER + LEARNED_SNAPSHOT_RECORDS * RECORD,
+	PAST_SIZE = LEARNED_SNAPSHOT_SIZE - PAST_AT,
 };
 
-static _Alignas(8) uint8_t given[LEARNED_IMAGE_SIZE], again[LEARNED_IMAGE_SIZE];
+static _Alignas(8) uint8_t given[LEARNED_SNAPSHOT_SIZE], again[LEARNED_SNAPSHOT_SIZE];
 
 static const struct hash_key key = { 1, 2 };
 
@@ -120,10 +120,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	first.l = learned_new(&plan, &key);
 	second.l = learned_new(&plan, &key);
 	assert(first.l && second.l);
-	(void)learned_image_adopt(first.l, &was, NOW, has, &first);
+	(void)learned_snapshot_adopt(first.l, &was, NOW, has, &first);
 	check(&first);
-	learned_image_keep(first.l, &is);
-	n = learned_image_adopt(second.l, &is, NOW, has, &second);
+	learned_snapshot_keep(first.l, &is);
+	n = learned_snapshot_adopt(second.l, &is, NOW, has, &second);
 	assert(n == learned_counts(first.l).addresses);
 	assert(n == learned_counts(second.l).addresses);
 	assert(count_kept(first.l) == count_kept(second.l));

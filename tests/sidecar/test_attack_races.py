@@ -48,7 +48,7 @@ def generation(pod):
 
 
 def test_an_engine_that_dies_before_the_keeper_knows_the_policy(pod, guarded, site):
-    """The keeper sees the death first and starts a successor with the old, wider policy. The caller is told 200 only
+    """The supervisor sees the death first and starts a successor with the old, wider policy. The caller is told 200 only
     when the new one is in force again."""
     side = guarded()
     for _ in range(5):
@@ -77,7 +77,7 @@ def one_death(pod, side, site):
 
 @pytest.mark.parametrize("heard", [False, True])
 def test_control_dies_before_the_file_is_in_its_place(pod, world, site, heard):
-    """The keeper has the new policy, so it is in force: then the file has it too, as soon as control is back."""
+    """The supervisor has the new policy, so it is in force: then the file has it too, as soon as control is back."""
     folder = world.workdir()
     path = folder / "policy.json"
     path.write_text(policy(f"allow {site.name}"))
@@ -89,7 +89,7 @@ def test_control_dies_before_the_file_is_in_its_place(pod, world, site, heard):
         wait_for(lambda: generation(pod) != before or None, 5)
         wait_for(fresh.exists, 5)
         os.kill(control, signal.SIGSTOP)
-        if heard:   # the keeper takes it, and nobody is there to hear that
+        if heard:   # the supervisor takes it, and nobody is there to hear that
             os.kill(side.pid, signal.SIGCONT)
             time.sleep(0.05)
         os.kill(control, signal.SIGKILL)

@@ -140,7 +140,7 @@ def test_what_nobody_answers_is_servfail_in_time(pod, guarded, world, names):
     assert answer.result == "SERVFAIL" and answer.ms < 3000
 
 
-@pytest.mark.xfail(strict=True, reason="a new keeper knows no names for what the kernel's sets hold")
+@pytest.mark.xfail(strict=True, reason="a new supervisor knows no names for what the kernel's sets hold")
 def test_H8_a_restart_keeps_what_the_same_policy_allows(pod, guarded, site):
     """Upgrade in a pod: the container is another, the namespace and its open connections are the same."""
     guarded(f"allow {site.name}", "allow 93.251.3.3")

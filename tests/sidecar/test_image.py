@@ -199,9 +199,9 @@ def test_its_own_processes_are_replaced_inside_the_container(engine, side, site)
     with app_of(engine, name) as app:
         for _ in range(3):
             pids = [int(line.split()[0]) for line in engine("top", name, "-eo", "pid,ppid").splitlines()[1:]]
-            keeper = engine.inspect(name)["State"]["Pid"]
+            supervisor = engine.inspect(name)["State"]["Pid"]
             for pid in pids:
-                if pid != keeper:
+                if pid != supervisor:
                     os.kill(pid, 9)
             expect.tcp_refused(engine.exec_probe(app, ["tcp", "93.9.9.9", 443]))
             engine.ready(name, 3)

@@ -447,7 +447,7 @@ def test_orphans_are_reaped(pod, guarded):
         old = side.kill_child("control")
         side.wait_replaced("control", old)
     wait_for(lambda: not [c for c in side.children().values() if "State:\tZ" in _status(c)])
-    assert side.children().keys() - {"witness"} == {"engine", "control"}
+    assert side.children().keys() - {"socket owner"} == {"engine", "control"}
 
 
 def test_two_pods_do_not_know_each_other(world, site):

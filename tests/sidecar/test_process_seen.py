@@ -15,8 +15,8 @@ def test_who_may_not_look_says_nothing(pod, guarded, tmp_path):
         caller("udp", "93.9.9.9", 4000 + number)
     wait_for(lambda: len(rows(tmp_path / "state")) == 6, 15, 0.05)
     assert {process for got in rows(tmp_path / "state").values() for process in got} == {(None, None)}
-    witness = side.child("witness")
-    with open(f"/proc/{witness}/status", encoding="ascii") as f:
+    owner = side.child("socket owner")
+    with open(f"/proc/{owner}/status", encoding="ascii") as f:
         status = dict(line.split(":\t", 1) for line in f.read().splitlines() if ":\t" in line)
     assert int(status["CapPrm"], 16) == int(status["CapEff"], 16) == 0
     assert status["Seccomp"] == "2" and status["NoNewPrivs"] == "1"

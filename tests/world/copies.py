@@ -12,7 +12,7 @@ PROGRAM = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build")) / "weir-pos
 
 
 class Sender:
-    """weir-postgres, as the keeper starts it; in @netns where one is given."""
+    """weir-postgres, as the supervisor starts it; in @netns where one is given."""
 
     def __init__(self, store, conninfo, netns=None, env=None):
         self.folder = store.folder

@@ -161,8 +161,8 @@ class Daemon:
     # its processes
 
     def children(self, engine=0):
-        """{name: pid} of its children; of those of the warden of another @engine."""
-        found, pid = {}, self.pid if engine == 0 else self.children().get(f"warden-{engine}")
+        """{name: pid} of its children; of those of the supervisor of another @engine."""
+        found, pid = {}, self.pid if engine == 0 else self.children().get(f"daemon-{engine}")
         with contextlib.suppress(OSError):
             for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
                 with contextlib.suppress(OSError):

@@ -447,11 +447,11 @@ class Sidecar:
             for child in pathlib.Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split():
                 with contextlib.suppress(OSError):
                     program = os.path.basename(os.readlink(f"/proc/{child}/exe"))
-                    if program in ("weir", "weir-events"):  # engine, witness, review command, once it has said so
+                    if program in ("weir", "weir-events"):  # engine, socket owner, review command, once it has said so
                         program = pathlib.Path(f"/proc/{child}/comm").read_text().strip()
                     if program not in ("weir", "weir-events"):
                         found[{"weir-engine": "engine", "weir-control": "control",
-                               "weir-witness": "witness"}.get(program, program)] = int(child)
+                               "weir-sockowner": "socket owner"}.get(program, program)] = int(child)
         return found
 
     def child(self, name):

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* weir-postgres: events of a store, copied into PostgreSQL. It takes the options of `weir
- * sidecar` or `weir daemon`, whose keeper starts it, ends it, and starts it again. */
+ * sidecar` or `weir daemon`, whose supervisor starts it, ends it, and starts it again. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -26,7 +26,7 @@ struct told {
 
 struct world {
 	struct sandbox sandbox;
-	struct tally_pool pool;
+	struct aggregation_pool pool;
 	struct told told;
 	uint8_t *plan;
 	int64_t now_ms;
@@ -123,7 +123,7 @@ static void assert_all_told(struct world *w, uint64_t packets)
 	assert_int_equal(w->told.packets + w->told.others_packets, packets);
 	assert_int_equal(w->told.others_packets,
 			 w->sandbox.counters[COUNT_EVENTS_DROPPED]);
-	assert_true(tally_is_empty(w->sandbox.accounts->denied));
+	assert_true(aggregation_is_empty(w->sandbox.accounts->denied));
 }
 
 static void what_is_quiet_is_told_at_once(void **state)

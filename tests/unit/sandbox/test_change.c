@@ -297,7 +297,7 @@ static pid_t start_engine(void)
 	assert_true(pid >= 0);
 	if (pid == 0) {
 		install(A_AND_B);
-		learned_image_keep(box.learned, &snapshot);
+		learned_snapshot_keep(box.learned, &snapshot);
 		learn("a.x.test", FAR_A, LONG_MS);
 		learn("b.x.test", FAR_B, LONG_MS);
 		learn("a.x.test", FAR_C, SOON_MS);
@@ -322,7 +322,7 @@ static void what_was_learned_survives_a_kill(void **state)
 	struct flow a, c;
 	pid_t pid;
 
-	snapshot.bytes = mmap(NULL, LEARNED_IMAGE_SIZE, PROT_READ | PROT_WRITE,
+	snapshot.bytes = mmap(NULL, LEARNED_SNAPSHOT_SIZE, PROT_READ | PROT_WRITE,
 			      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_true(snapshot.bytes != MAP_FAILED);
 	pid = start_engine();
@@ -341,12 +341,12 @@ static void what_was_learned_survives_a_kill(void **state)
 					     on_element, &have),
 			 0);
 	assert_int_equal(have.count, 2);
-	assert_int_equal(
-		learned_image_adopt(box.learned, &snapshot, clock_now_ms(), has, &have),
-		2);
+	assert_int_equal(learned_snapshot_adopt(box.learned, &snapshot, clock_now_ms(),
+						has, &have),
+			 2);
 	box.shared_params.generation = standing;
 	must(sandbox_install(&box, &plan, &err), &err);
-	learned_image_keep(box.learned, &snapshot);
+	learned_snapshot_keep(box.learned, &snapshot);
 	assert_int_equal(box.shared_params.generation, 2);
 	assert_int_equal(learned_find(box.learned, &at, clock_now_ms(), &use, 1), 1);
 	assert_true(passes(a));
@@ -360,7 +360,7 @@ static void what_was_learned_survives_a_kill(void **state)
 	assert_int_equal(connect_result(FAR_B), -ECONNREFUSED);
 	close_flow(a);
 	close_flow(c);
-	munmap(snapshot.bytes, LEARNED_IMAGE_SIZE);
+	munmap(snapshot.bytes, LEARNED_SNAPSHOT_SIZE);
 }
 
 /* ---- how long it takes ---- */

@@ -31,7 +31,7 @@ static int setup(void **state)
 			       "limits: {addresses: 262144, learned_names: 65536, "
 			       "addresses_per_name: 1024}\n",
 			       &plan);
-	image = mmap(NULL, LEARNED_IMAGE_SIZE, PROT_READ | PROT_WRITE,
+	image = mmap(NULL, LEARNED_SNAPSHOT_SIZE, PROT_READ | PROT_WRITE,
 		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	snapshot = (struct learned_snapshot){ .bytes = image };
 	return image == MAP_FAILED ? -1 : 0;
@@ -40,7 +40,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	free(plan_bytes);
-	return munmap(image, LEARNED_IMAGE_SIZE);
+	return munmap(image, LEARNED_SNAPSHOT_SIZE);
 }
 
 static struct learned *table(void)
@@ -55,7 +55,7 @@ static struct learned *table_with_image(void)
 {
 	struct learned *l = table();
 
-	learned_image_keep(l, &snapshot);
+	learned_snapshot_keep(l, &snapshot);
 	return l;
 }
 
@@ -107,7 +107,7 @@ static uint32_t has_for_a_second(void *data, const struct addr *a, uint8_t port_
 
 static size_t adopt(struct learned *l, int64_t now_ms)
 {
-	return learned_image_adopt(l, &snapshot, now_ms, has_all, NULL);
+	return learned_snapshot_adopt(l, &snapshot, now_ms, has_all, NULL);
 }
 
 static bool knows(const struct learned *l, const char *name, int64_t now_ms)
@@ -175,9 +175,9 @@ static void what_the_kernel_lacks_is_not_adopted(void **state)
 	struct learned *old = table_with_image(), *l = table();
 
 	learn(old, "a.x.test", addr_for("a.x.test"), 300, NOW);
-	assert_int_equal(learned_image_adopt(l, &snapshot, NOW, has_none, NULL), 0);
-	assert_int_equal(learned_image_adopt(l, &snapshot, NOW, has_for_a_second, NULL),
-			 1);
+	assert_int_equal(learned_snapshot_adopt(l, &snapshot, NOW, has_none, NULL), 0);
+	assert_int_equal(
+		learned_snapshot_adopt(l, &snapshot, NOW, has_for_a_second, NULL), 1);
 	assert_true(knows(l, "a.x.test", NOW + 999));
 	assert_false(knows(l, "a.x.test", NOW + 1000));
 	learned_free(l);
@@ -248,20 +248,20 @@ static void open_flows_outlive_what_opened_them_and_the_engine(void **state)
 	learned_keep_past(old);
 	learn(old, "before.x.test", addr_for("before.x.test"), 60, NOW);
 	learned_expire(old, NOW + 100000);
-	learned_image_keep(old, &snapshot);
+	learned_snapshot_keep(old, &snapshot);
 	learn(old, "after.x.test", addr_for("after.x.test"), 60, NOW);
 	learned_expire(old, NOW + 100000);
 	learn(old, "meanwhile.x.test", addr_for("meanwhile.x.test"), 60, NOW + 100000);
 	learn(old, "gone.x.test", addr_for("gone.x.test"), 6000, NOW + 100000);
 	learned_free(old);
-	assert_int_equal(learned_image_adopt(l, &snapshot, NOW + 200000, has_none, NULL),
-			 0);
+	assert_int_equal(
+		learned_snapshot_adopt(l, &snapshot, NOW + 200000, has_none, NULL), 0);
 	assert_int_equal(kept_after(l, "egress: [{action: allow, target: '*.x.test'}]"),
 			 4);
 	assert_int_equal(kept_after(l, "egress: [{action: allow, target: after.x.test}]"),
 			 1);
 	/* And the engine after that one. */
-	learned_image_keep(l, &snapshot);
+	learned_snapshot_keep(l, &snapshot);
 	learned_free(l);
 	assert_int_equal(adopt(third, NOW + 200000), 0);
 	assert_int_equal(
@@ -280,7 +280,7 @@ static void another_policy_takes_the_image_along(void **state)
 	learn(old, "a.x.test", addr_for("a.x.test"), 300, NOW);
 	learn(old, "b.x.test", addr_for("b.x.test"), 300, NOW);
 	assert_int_equal(learned_rebase(old, &other, NOW, &arena, &next), 0);
-	learned_image_move(old, next.table);
+	learned_snapshot_move(old, next.table);
 	learned_free(old);
 	assert_int_equal(adopt(l, NOW), 1);
 	assert_true(knows(l, "b.x.test", NOW));
@@ -291,7 +291,7 @@ static void another_policy_takes_the_image_along(void **state)
 
 static bool is_untouched(void)
 {
-	for (size_t i = 0; i < LEARNED_IMAGE_SIZE; i++)
+	for (size_t i = 0; i < LEARNED_SNAPSHOT_SIZE; i++)
 		if (image[i] != 0)
 			return false;
 	return true;
@@ -310,11 +310,11 @@ static void a_fresh_one_is_not_touched_before_something_is_learned(void **state)
 
 	learned_keep_past(l);
 	snapshot.is_fresh = true;
-	learned_image_keep(l, &snapshot);
+	learned_snapshot_keep(l, &snapshot);
 	assert_int_equal(learned_prepare(l, &passing, NOW, &ignored), 1);
 	learned_commit(l, &passing, NOW);
 	assert_int_equal(learned_expire(l, NOW + DAY_MS), INT64_MAX);
-	learned_image_move(l, next);
+	learned_snapshot_move(l, next);
 	assert_true(is_untouched());
 
 	/* What an answer has taught as well counts. */
@@ -333,9 +333,9 @@ static void an_image_of_something_else_is_nothing(void **state)
 {
 	struct learned *l = table(), *kept;
 
-	memset(image, 0, LEARNED_IMAGE_SIZE);
+	memset(image, 0, LEARNED_SNAPSHOT_SIZE);
 	assert_int_equal(adopt(l, NOW), 0);
-	memset(image, 0xff, LEARNED_IMAGE_SIZE);
+	memset(image, 0xff, LEARNED_SNAPSHOT_SIZE);
 	assert_int_equal(adopt(l, NOW), 0);
 	kept = table_with_image();
 	assert_int_equal(adopt(l, NOW), 0);
@@ -348,13 +348,13 @@ static void entries_beyond_the_image_are_not_in_it(void **state)
 	struct learned *old = table_with_image(), *l = table();
 	char name[32];
 
-	for (uint32_t i = 0; i < LEARNED_IMAGE_RECORDS + 1000u; i++) {
+	for (uint32_t i = 0; i < LEARNED_SNAPSHOT_RECORDS + 1000u; i++) {
 		snprintf(name, sizeof(name), "m%u.x.test", i / 1000);
 		learn(old, name,
 		      addr_v4(45, (uint8_t)(i >> 16), (uint8_t)(i >> 8), (uint8_t)i), 300,
 		      NOW);
 	}
-	assert_int_equal(adopt(l, NOW), LEARNED_IMAGE_RECORDS);
+	assert_int_equal(adopt(l, NOW), LEARNED_SNAPSHOT_RECORDS);
 	learned_free(l);
 	learned_free(old);
 }
@@ -363,8 +363,8 @@ static size_t room;
 
 static bool reserve(struct learned_snapshot *s, size_t from, size_t to)
 {
-	assert_true(from % LEARNED_IMAGE_STEP == 0 && to % LEARNED_IMAGE_STEP == 0);
-	assert_true(from < to && to <= LEARNED_IMAGE_SIZE);
+	assert_true(from % LEARNED_SNAPSHOT_STEP == 0 && to % LEARNED_SNAPSHOT_STEP == 0);
+	assert_true(from < to && to <= LEARNED_SNAPSHOT_SIZE);
 	assert_ptr_equal(s->bytes, image);
 	return to <= room &&
 	       mprotect(image + from, to - from, PROT_READ | PROT_WRITE) == 0;
@@ -386,16 +386,16 @@ static void what_has_no_room_is_not_in_it(void **state)
 	struct learned *l = table(), *found = table();
 	size_t adopted;
 
-	assert_int_equal(mprotect(image, LEARNED_IMAGE_SIZE, PROT_NONE), 0);
+	assert_int_equal(mprotect(image, LEARNED_SNAPSHOT_SIZE, PROT_NONE), 0);
 	snapshot.reserve = reserve;
 	snapshot.is_fresh = true;
 	room = 0;
 	learned_keep_past(l);
-	learned_image_keep(l, &snapshot);
+	learned_snapshot_keep(l, &snapshot);
 	assert_false(snapshot.is_full);
 	learn_many(l, 0, 10);
 	assert_true(snapshot.is_full && snapshot.is_fresh);
-	room = 3 * LEARNED_IMAGE_STEP;
+	room = 3 * LEARNED_SNAPSHOT_STEP;
 	learn_many(l, 10, 2);
 	assert_false(snapshot.is_full);
 	learn_many(l, 12, 100);
@@ -404,21 +404,22 @@ static void what_has_no_room_is_not_in_it(void **state)
 	learned_free(l);
 
 	l = table();
-	learned_image_keep(l, &snapshot);
+	learned_snapshot_keep(l, &snapshot);
 	learn_many(l, 0, 100);
 	adopted = adopt(found, NOW);
-	assert_in_range(adopted, 3 * LEARNED_IMAGE_STEP / 320,
-			3 * LEARNED_IMAGE_STEP / 280);
+	assert_in_range(adopted, 3 * LEARNED_SNAPSHOT_STEP / 320,
+			3 * LEARNED_SNAPSHOT_STEP / 280);
 	learned_free(found);
 	/* Not even the header can be had: it is as if there were none. */
-	assert_int_equal(mprotect(image, LEARNED_IMAGE_SIZE, PROT_NONE), 0);
+	assert_int_equal(mprotect(image, LEARNED_SNAPSHOT_SIZE, PROT_NONE), 0);
 	room = 0;
 	found = table();
 	assert_int_equal(adopt(found, NOW), 0);
-	learned_image_keep(found, &snapshot);
+	learned_snapshot_keep(found, &snapshot);
 	learn_many(found, 0, 10);
 	assert_true(snapshot.is_full);
-	assert_int_equal(mprotect(image, LEARNED_IMAGE_SIZE, PROT_READ | PROT_WRITE), 0);
+	assert_int_equal(mprotect(image, LEARNED_SNAPSHOT_SIZE, PROT_READ | PROT_WRITE),
+			 0);
 	learned_free(found);
 	learned_free(l);
 }
@@ -539,7 +540,7 @@ static void a_crash_at_any_moment_leaves_whole_records(void **state)
 		struct learned *l = table();
 		pid_t pid;
 
-		memset(image, 0, LEARNED_IMAGE_SIZE);
+		memset(image, 0, LEARNED_SNAPSHOT_SIZE);
 		pid = fork();
 		assert_true(pid >= 0);
 		if (pid == 0)

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 /* HOW IT WORKS
  * A denial that is told at once is asked about at once, and what else is to be done with
- * it goes on meanwhile. Its row waits for the answer, WITNESS_WAIT_MS at most, and then
- * goes to whoever keeps or streams it, with a process or without. The witness answers in
- * the order of the questions. Where more is denied than may be asked about, rows go on at
- * once: what isn't known is not waited for. */
+ * it goes on meanwhile. Its row waits for the answer, SOCKET_OWNER_WAIT_MS at most, and
+ * then goes to whoever keeps or streams it, with a process or without. The socket_owner
+ * answers in the order of the questions. Where more is denied than may be asked about,
+ * rows go on at once: what isn't known is not waited for. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "control/side.h"
-#include "proto/witness.h"
+#include "control/control.h"
+#include "proto/socket_owner.h"
 
 enum {
 	HELD_MAX = 32, /* rows that wait; over it: nothing is asked */
 	AGAIN_MS = 5000,
-	WARD_PER_SECOND = 10, /* of one sandbox: others are asked about as well */
+	CONTROL_SANDBOX_PER_SECOND =
+		10, /* of one sandbox: others are asked about as well */
 };
 
 struct held {
@@ -26,12 +27,12 @@ struct held {
 	int64_t until_ms;
 };
 
-struct side_witness {
-	struct side *side;
+struct control_socket_owner {
+	struct control *side;
 	struct loop_source source; /* fd -1: there is none */
 	struct loop_timer late;	   /* the oldest is not waited for any more */
 	struct loop_timer again;   /* another one is asked for */
-	struct witness_pace pace;
+	struct socket_owner_pace pace;
 	uint32_t number; /* of the last question */
 	struct held held[HELD_MAX];
 	size_t first, count; /* of those that wait */
@@ -39,22 +40,22 @@ struct side_witness {
 
 /* ---- rows that wait ---- */
 
-static struct held *oldest(struct side_witness *w)
+static struct held *oldest(struct control_socket_owner *w)
 {
 	return &w->held[w->first];
 }
 
 /* It waits no more. */
-static void let_go(struct side_witness *w)
+static void let_go(struct control_socket_owner *w)
 {
 	struct held *h = oldest(w);
 
 	w->first = (w->first + 1) % HELD_MAX;
 	w->count--;
-	side_on_row(w->side, &h->row);
+	control_on_row(w->side, &h->row);
 }
 
-static void watch_oldest(struct side_witness *w)
+static void watch_oldest(struct control_socket_owner *w)
 {
 	loop_timer_stop(w->side->loop, &w->late);
 	while (w->count > 0 &&
@@ -64,7 +65,8 @@ static void watch_oldest(struct side_witness *w)
 
 static void on_late(struct loop_timer *t)
 {
-	struct side_witness *w = CONTAINER_OF(t, struct side_witness, late);
+	struct control_socket_owner *w =
+		CONTAINER_OF(t, struct control_socket_owner, late);
 	const int64_t now_ms = loop_now_ms(w->side->loop);
 
 	while (w->count > 0 && oldest(w)->until_ms <= now_ms)
@@ -72,7 +74,7 @@ static void on_late(struct loop_timer *t)
 	watch_oldest(w);
 }
 
-static void on_answer(struct side_witness *w, const struct witness_answer *a)
+static void on_answer(struct control_socket_owner *w, const struct socket_owner_answer *a)
 {
 	struct event_row *row;
 
@@ -82,18 +84,18 @@ static void on_answer(struct side_witness *w, const struct witness_answer *a)
 	if (w->count == 0 || oldest(w)->number != a->number)
 		return;
 	row = &oldest(w)->row;
-	witness_take(&row->event, &a->owner);
+	socket_owner_take(&row->event, &a->owner);
 	if (row->event.pid > 0) {
 		row->pid = row->event.pid;
 		memcpy(row->command, row->event.command, EVENT_COMMAND_SIZE);
-		side_on_process(w->side, &row->event);
+		control_on_process(w->side, &row->event);
 	}
 	let_go(w);
 }
 
 /* ---- the channel ---- */
 
-static void lose(struct side_witness *w)
+static void lose(struct control_socket_owner *w)
 {
 	if (w->source.fd < 0)
 		return;
@@ -110,8 +112,9 @@ static void lose(struct side_witness *w)
 
 static void on_ready(struct loop_source *source, uint32_t events)
 {
-	struct side_witness *w = CONTAINER_OF(source, struct side_witness, source);
-	struct witness_answer a;
+	struct control_socket_owner *w =
+		CONTAINER_OF(source, struct control_socket_owner, source);
+	struct socket_owner_answer a;
 	ssize_t n;
 
 	while ((n = recv(source->fd, &a, sizeof(a), MSG_DONTWAIT)) == sizeof(a))
@@ -122,21 +125,21 @@ static void on_ready(struct loop_source *source, uint32_t events)
 		lose(w);
 }
 
-static void ask_for_one(struct side *s)
+static void ask_for_one(struct control *s)
 {
-	const struct ipc_message start = { .type = IPC_WITNESS };
+	const struct ipc_message start = { .type = IPC_SOCKET_OWNER };
 
-	(void)!ipc_send(s->link->from_keeper.fd, &start, NULL, 0);
+	(void)!ipc_send(s->link->from_supervisor.fd, &start, NULL, 0);
 }
 
 static void on_again(struct loop_timer *t)
 {
-	ask_for_one(CONTAINER_OF(t, struct side_witness, again)->side);
+	ask_for_one(CONTAINER_OF(t, struct control_socket_owner, again)->side);
 }
 
-void side_witness_open(struct side *s)
+void control_socket_owner_open(struct control *s)
 {
-	struct side_witness *w = calloc(1, sizeof(*w));
+	struct control_socket_owner *w = calloc(1, sizeof(*w));
 
 	if (!w)
 		return; /* no process is ever known */
@@ -144,13 +147,13 @@ void side_witness_open(struct side *s)
 	w->source = (struct loop_source){ .fd = -1, .on_ready = on_ready };
 	w->late.on_fire = on_late;
 	w->again.on_fire = on_again;
-	s->witness = w;
+	s->socket_owner = w;
 	ask_for_one(s);
 }
 
-void side_witness_attach(struct side *s, int fd)
+void control_socket_owner_attach(struct control *s, int fd)
 {
-	struct side_witness *w = s->witness;
+	struct control_socket_owner *w = s->socket_owner;
 
 	if (!w || w->source.fd >= 0) {
 		close(fd);
@@ -163,9 +166,9 @@ void side_witness_attach(struct side *s, int fd)
 	w->source.fd = -1;
 }
 
-void side_witness_close(struct side *s)
+void control_socket_owner_close(struct control *s)
 {
-	struct side_witness *w = s->witness;
+	struct control_socket_owner *w = s->socket_owner;
 
 	while (w && w->count > 0)
 		let_go(w);
@@ -173,18 +176,18 @@ void side_witness_close(struct side *s)
 
 /* ---- questions ---- */
 
-static bool about_whom(const struct side *s, const struct event_row *row,
-		       struct witness_question *q, int64_t now_ms)
+static bool about_whom(const struct control *s, const struct event_row *row,
+		       struct socket_owner_question *q, int64_t now_ms)
 {
-	struct side_ward *w;
+	struct control_sandbox *w;
 
 	if (!s->many) {
-		q->kind = GUARDED_SHARED;
+		q->kind = ATTACH_SHARED;
 		return true;
 	}
-	w = side_ward_find(s, row->event.sandbox);
-	if (!w ||
-	    !rate_take(&w->witnessed, WARD_PER_SECOND, 1000, WARD_PER_SECOND, now_ms))
+	w = control_sandbox_find(s, row->event.sandbox);
+	if (!w || !rate_take(&w->witnessed, CONTROL_SANDBOX_PER_SECOND, 1000,
+			     CONTROL_SANDBOX_PER_SECOND, now_ms))
 		return false;
 	q->kind = w->spec.kind;
 	q->member = w->spec.member;
@@ -192,16 +195,16 @@ static bool about_whom(const struct side *s, const struct event_row *row,
 	return true;
 }
 
-bool side_witness_ask(struct side *s, const struct event_row *row)
+bool control_socket_owner_ask(struct control *s, const struct event_row *row)
 {
-	struct side_witness *w = s->witness;
+	struct control_socket_owner *w = s->socket_owner;
 	const int64_t now_ms = clock_now_ms();
-	struct witness_question q;
+	struct socket_owner_question q;
 	struct held *h;
 
 	if (!w || w->source.fd < 0 || w->count == HELD_MAX ||
-	    !witness_question_of(&row->event, now_ms, clock_wall_ms(), &q) ||
-	    !about_whom(s, row, &q, now_ms) || !witness_may(&w->pace, now_ms))
+	    !socket_owner_question_of(&row->event, now_ms, clock_wall_ms(), &q) ||
+	    !about_whom(s, row, &q, now_ms) || !socket_owner_may(&w->pace, now_ms))
 		return false;
 	q.number = ++w->number;
 	if (send(w->source.fd, &q, sizeof(q), MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof(q))
@@ -209,7 +212,7 @@ bool side_witness_ask(struct side *s, const struct event_row *row)
 	h = &w->held[(w->first + w->count++) % HELD_MAX];
 	*h = (struct held){ .row = *row,
 			    .number = q.number,
-			    .until_ms = now_ms + WITNESS_WAIT_MS };
+			    .until_ms = now_ms + SOCKET_OWNER_WAIT_MS };
 	watch_oldest(w);
 	return true;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "events/review_tell.h"
+#include "events/review_notify.h"
 
 #include "events/sqlite_file.h"
 

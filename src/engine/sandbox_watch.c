@@ -18,17 +18,17 @@ enum {
 
 static void on_packet(void *data, const struct nflog_packet *p)
 {
-	struct guarded *g = data;
+	struct engine_sandbox *g = data;
 
 	refused_packet(&g->sandbox, p, loop_now_ms(g->core->loop));
 }
 
 /* What the kernel could not report it has counted: the next look brings it. */
-bool guarded_drain_refused(struct guarded *g)
+bool engine_sandbox_drain_refused(struct engine_sandbox *g)
 {
 	struct sandbox *s = &g->sandbox;
 
-	if (g->kind == GUARDED_HOST) {
+	if (g->kind == ATTACH_HOST) {
 		engine_host_drain_refused(g->core->host);
 		return false;
 	}
@@ -43,10 +43,11 @@ bool guarded_drain_refused(struct guarded *g)
 
 static void on_nflog(struct loop_source *source, uint32_t events)
 {
-	(void)guarded_drain_refused(CONTAINER_OF(source, struct guarded, nflog));
+	(void)engine_sandbox_drain_refused(
+		CONTAINER_OF(source, struct engine_sandbox, nflog));
 }
 
-int guarded_watch_refused(struct guarded *g, struct err *err)
+int engine_sandbox_watch_refused(struct engine_sandbox *g, struct err *err)
 {
 	int fd = g->sandbox.fds.fd[SANDBOX_FD_NFLOG];
 	int r = nflog_bind(fd, FILTER_NFLOG_GROUP, err);
@@ -60,13 +61,14 @@ int guarded_watch_refused(struct guarded *g, struct err *err)
 
 /* ---- others who change the ruleset ---- */
 
-static void remember(struct guarded_seen *seen, const struct filter_conn *c, uint32_t id)
+static void remember(struct engine_sandbox_seen *seen, const struct filter_conn *c,
+		     uint32_t id)
 {
 	seen->generation_id = id;
 	seen->commits = c->commits;
 }
 
-void guarded_seen_now(struct guarded_seen *seen, struct filter_conn *c)
+void engine_sandbox_seen_now(struct engine_sandbox_seen *seen, struct filter_conn *c)
 {
 	uint32_t id;
 
@@ -75,8 +77,8 @@ void guarded_seen_now(struct guarded_seen *seen, struct filter_conn *c)
 }
 
 /* What our own transactions since then have made of it; the kernel never uses 0. */
-static bool is_expected(const struct guarded_seen *seen, const struct filter_conn *c,
-			uint32_t id)
+static bool is_expected(const struct engine_sandbox_seen *seen,
+			const struct filter_conn *c, uint32_t id)
 {
 	uint32_t ours = c->commits - seen->commits;
 	uint32_t expected = seen->generation_id + ours;
@@ -84,7 +86,7 @@ static bool is_expected(const struct guarded_seen *seen, const struct filter_con
 	return id == expected || (expected < seen->generation_id && id == expected + 1);
 }
 
-int guarded_seen_look(struct guarded_seen *seen, struct filter_conn *c)
+int engine_sandbox_seen_look(struct engine_sandbox_seen *seen, struct filter_conn *c)
 {
 	uint32_t id;
 	int r = filter_generation_id(c, &id);
@@ -97,7 +99,7 @@ int guarded_seen_look(struct guarded_seen *seen, struct filter_conn *c)
 	return 0;
 }
 
-void guarded_tell_repair(struct guarded *g, int r)
+void engine_sandbox_tell_repair(struct engine_sandbox *g, int r)
 {
 	struct event event = {
 		.action = EVENT_PANIC,
@@ -112,49 +114,49 @@ void guarded_tell_repair(struct guarded *g, int r)
 	sandbox_event(&g->sandbox, &event, loop_now_ms(g->core->loop));
 }
 
-static void look_after(struct guarded *g)
+static void look_after(struct engine_sandbox *g)
 {
 	struct sandbox *s = &g->sandbox;
 	struct err err = { 0 };
 	int r;
 
-	if (guarded_seen_look(&g->seen, &s->filter) <= 0)
+	if (engine_sandbox_seen_look(&g->seen, &s->filter) <= 0)
 		return;
 	s->filter.unsure = true;
 	r = sandbox_verify(s, &err);
 	if (r < 0) {
 		r = sandbox_repair(s, g->core->relay, loop_now_ms(g->core->loop), &err);
-		guarded_tell_repair(g, r);
+		engine_sandbox_tell_repair(g, r);
 		g->told->on_standing(g);
 	}
 	/* Should it not stand, the next look sees that. */
 	if (r == 0)
-		guarded_seen_now(&g->seen, &s->filter);
+		engine_sandbox_seen_now(&g->seen, &s->filter);
 }
 
 /* ---- the way out ---- */
 
 /* An address may come or go at any time: AAAA is served while there is a way out. What
  * the relay carries out of another namespace than ours needs two. */
-void guarded_look_for_ipv6(struct guarded *g)
+void engine_sandbox_look_for_ipv6(struct engine_sandbox *g)
 {
 	bool out;
 
-	if (g->kind == GUARDED_HOST) {
+	if (g->kind == ATTACH_HOST) {
 		g->sandbox.ipv6 = g->core->host && g->core->host->ipv6;
 		return;
 	}
 	out = link_has_default_route(g->core->route_fd, 6) == 1;
 
-	if (g->kind == GUARDED_NETNS)
+	if (g->kind == ATTACH_NETNS)
 		out = (out || !g->sandbox.shared_params.relay) &&
 		      link_has_default_route(g->route_fd, 6) == 1;
 	g->sandbox.ipv6 = out;
 }
 
-bool guarded_look(struct guarded *g)
+bool engine_sandbox_look(struct engine_sandbox *g)
 {
-	bool in_namespace = g->kind == GUARDED_SHARED || g->kind == GUARDED_NETNS;
+	bool in_namespace = g->kind == ATTACH_SHARED || g->kind == ATTACH_NETNS;
 
 	if (!in_namespace)
 		return false;
@@ -163,7 +165,7 @@ bool guarded_look(struct guarded *g)
 		look_after(g);
 	if (g->routes_ms <= loop_now_ms(g->core->loop)) {
 		g->routes_ms = loop_now_ms(g->core->loop) + ROUTES_MS;
-		guarded_look_for_ipv6(g);
+		engine_sandbox_look_for_ipv6(g);
 	}
 	return true;
 }

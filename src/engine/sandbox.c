@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* HOW IT WORKS
  * The engine is never trusted to stand: whatever it does to the kernel is one transaction
- * that leaves a whole ruleset behind, and all that a successor needs is in the keeper's
- * hands (descriptors, plan) or in the snapshot (what was learned).
+ * that leaves a whole ruleset behind, and all that a successor needs is in the
+ * supervisor's hands (descriptors, plan) or in the snapshot (what was learned).
  *
  *   first start    the ruleset of the plan, generation one after whatever stood, or any
  *   restart        the snapshot's entries that the kernel still has; then the ruleset
@@ -11,7 +11,7 @@
  * one step every look     the kernel's generation id is held against our own count of
  *                  transactions; when others have changed something, our ruleset is read
  *                  back, and put back if it is not as it was */
-#include "engine/guarded.h"
+#include "engine/sandbox.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -76,7 +76,7 @@ static uint32_t has_element(void *data, const struct addr *a, uint8_t port_list)
 }
 
 /* As far as the kernel bears it out. */
-static void adopt(struct guarded *g)
+static void adopt(struct engine_sandbox *g)
 {
 	struct sandbox *s = &g->sandbox;
 	struct standing_elements have = { .capacity = ELEMENTS_MAX };
@@ -93,9 +93,9 @@ static void adopt(struct guarded *g)
 	}
 	if (r == 0) {
 		qsort(have.items, have.count, sizeof(*have.items), compare_elements);
-		g->adopted = (uint32_t)learned_image_adopt(s->learned, &g->snapshot,
-							   loop_now_ms(g->core->loop),
-							   has_element, &have);
+		g->adopted = (uint32_t)learned_snapshot_adopt(s->learned, &g->snapshot,
+							      loop_now_ms(g->core->loop),
+							      has_element, &have);
 		s->counters[COUNT_ADOPTED] += g->adopted;
 	}
 	free(have.items);
@@ -110,7 +110,7 @@ static int first_generation(uint16_t *ret)
 	return getrandom(ret, sizeof(*ret), 0) == sizeof(*ret) ? 0 : -errno;
 }
 
-static int shared_enforce(struct guarded *g, struct err *err)
+static int shared_enforce(struct engine_sandbox *g, struct err *err)
 {
 	struct sandbox *s = &g->sandbox;
 	uint16_t standing = 0;
@@ -129,11 +129,11 @@ static int shared_enforce(struct guarded *g, struct err *err)
 	if (r == 0)
 		r = sandbox_verify(s, err);
 	if (r == 0)
-		guarded_seen_now(&g->seen, &s->filter);
+		engine_sandbox_seen_now(&g->seen, &s->filter);
 	return r;
 }
 
-static int shared_serve(struct guarded *g, struct err *err)
+static int shared_serve(struct engine_sandbox *g, struct err *err)
 {
 	struct err nflog = { 0 };
 	int r = engine_core_serve(g->core, &g->sandbox, err);
@@ -142,24 +142,25 @@ static int shared_serve(struct guarded *g, struct err *err)
 		return r;
 	/* Without it refusals are not seen, but refused all the same. */
 	g->sees_refused = g->enforce != ENFORCED_NOTHING &&
-			  guarded_watch_refused(g, &nflog) == 0;
+			  engine_sandbox_watch_refused(g, &nflog) == 0;
 	return 0;
 }
 
-static int shared_change(struct guarded *g, const struct plan *next, struct err *err)
+static int shared_change(struct engine_sandbox *g, const struct plan *next,
+			 struct err *err)
 {
 	return sandbox_change(&g->sandbox, next, g->core->relay,
 			      loop_now_ms(g->core->loop), err);
 }
 
-static int shared_remove(struct guarded *g, struct err *err)
+static int shared_remove(struct engine_sandbox *g, struct err *err)
 {
 	return filter_remove(&g->sandbox.filter, err);
 }
 
 /* -- in the host's own namespace ---------------------------------------------------- */
 
-static int host_enforce(struct guarded *g, struct err *err)
+static int host_enforce(struct engine_sandbox *g, struct err *err)
 {
 	struct engine_host *h = g->core->host;
 	int r;
@@ -182,13 +183,13 @@ static int host_enforce(struct guarded *g, struct err *err)
 	return r;
 }
 
-static int host_serve(struct guarded *g, struct err *err)
+static int host_serve(struct engine_sandbox *g, struct err *err)
 {
 	g->sees_refused = g->core->host->sees_refused;
 	return engine_core_serve(g->core, &g->sandbox, err);
 }
 
-static int host_change(struct guarded *g, const struct plan *next, struct err *err)
+static int host_change(struct engine_sandbox *g, const struct plan *next, struct err *err)
 {
 	int r = shared_change(g, next, err);
 
@@ -197,38 +198,38 @@ static int host_change(struct guarded *g, const struct plan *next, struct err *e
 	return r;
 }
 
-static int host_remove(struct guarded *g, struct err *err)
+static int host_remove(struct engine_sandbox *g, struct err *err)
 {
 	struct sandbox *s = &g->sandbox;
 
 	return filter_host_remove(s->host, (uint16_t)s->id, err);
 }
 
-static const struct guarded_ops {
-	int (*enforce)(struct guarded *g, struct err *err);
-	int (*serve)(struct guarded *g, struct err *err);
-	int (*change)(struct guarded *g, const struct plan *next, struct err *err);
-	int (*remove)(struct guarded *g, struct err *err);
-} kinds[GUARDED_KIND_COUNT] = {
-	[GUARDED_SHARED] = { shared_enforce, shared_serve, shared_change, shared_remove },
-	[GUARDED_NETNS] = { shared_enforce, shared_serve, shared_change, shared_remove },
-	[GUARDED_HOST] = { host_enforce, host_serve, host_change, host_remove },
+static const struct engine_sandbox_ops {
+	int (*enforce)(struct engine_sandbox *g, struct err *err);
+	int (*serve)(struct engine_sandbox *g, struct err *err);
+	int (*change)(struct engine_sandbox *g, const struct plan *next, struct err *err);
+	int (*remove)(struct engine_sandbox *g, struct err *err);
+} kinds[ATTACH_KIND_COUNT] = {
+	[ATTACH_SHARED] = { shared_enforce, shared_serve, shared_change, shared_remove },
+	[ATTACH_NETNS] = { shared_enforce, shared_serve, shared_change, shared_remove },
+	[ATTACH_HOST] = { host_enforce, host_serve, host_change, host_remove },
 };
 
 /* NULL: this engine can't hold that kind. */
-static const struct guarded_ops *ops_of(const struct guarded *g)
+static const struct engine_sandbox_ops *ops_of(const struct engine_sandbox *g)
 {
-	const struct guarded_ops *o =
-		(unsigned int)g->kind < GUARDED_KIND_COUNT ? &kinds[g->kind] : NULL;
+	const struct engine_sandbox_ops *o =
+		(unsigned int)g->kind < ATTACH_KIND_COUNT ? &kinds[g->kind] : NULL;
 
 	return o && o->enforce ? o : NULL;
 }
 
 /* -- life --------------------------------------------------------------------------- */
 
-void guarded_init(struct guarded *g, enum ipc_guarded_kind kind, uint32_t id)
+void engine_sandbox_init(struct engine_sandbox *g, enum attach_kind kind, uint32_t id)
 {
-	*g = (struct guarded){ .kind = kind, .route_fd = -1, .nflog.fd = -1 };
+	*g = (struct engine_sandbox){ .kind = kind, .route_fd = -1, .nflog.fd = -1 };
 	g->sandbox.id = id;
 	g->sandbox.filter.fd = -1;
 	sandbox_fds_init(&g->sandbox.fds);
@@ -241,7 +242,7 @@ static void unmap(struct plan *p)
 	*p = (struct plan){ 0 };
 }
 
-void guarded_done(struct guarded *g)
+void engine_sandbox_done(struct engine_sandbox *g)
 {
 	struct sandbox *s = &g->sandbox;
 
@@ -252,22 +253,22 @@ void guarded_done(struct guarded *g)
 	sandbox_fds_done(&s->fds);
 	if (g->route_fd >= 0)
 		close(g->route_fd);
-	guarded_snapshot_done(g);
+	engine_sandbox_snapshot_done(g);
 	unmap(&g->plan);
-	guarded_init(g, GUARDED_NONE, s->id);
+	engine_sandbox_init(g, ATTACH_NONE, s->id);
 }
 
-static int prepare(struct guarded *g, struct err *err)
+static int prepare(struct engine_sandbox *g, struct err *err)
 {
 	struct sandbox *s = &g->sandbox;
 	int r = 0;
 
-	if (g->kind == GUARDED_HOST)
+	if (g->kind == ATTACH_HOST)
 		r = engine_host_prepare(g->core, s, err);
 	if (r < 0)
 		return r;
 	s->plan = g->plan;
-	s->shared = g->kind == GUARDED_SHARED || g->kind == GUARDED_NETNS;
+	s->shared = g->kind == ATTACH_SHARED || g->kind == ATTACH_NETNS;
 	s->shared_params.redirect_only = g->enforce == ENFORCED_REDIRECT;
 	s->relay = s->shared_params.relay;
 	s->direct_udp = true;
@@ -291,7 +292,7 @@ static int prepare(struct guarded *g, struct err *err)
 /* -- dns: pinned -------------------------------------------------------------------- */
 
 /* Queries for it fail until an answer comes in a round to come. */
-static void tell_unpinned(struct guarded *g, const struct resolver_unpinned *fault)
+static void tell_unpinned(struct engine_sandbox *g, const struct resolver_unpinned *fault)
 {
 	struct event e = { .action = EVENT_DENY,
 			   .layer = EVENT_DNS,
@@ -312,10 +313,10 @@ static void tell_unpinned(struct guarded *g, const struct resolver_unpinned *fau
 
 static void on_pinned(void *data, const struct resolver_unpinned *fault)
 {
-	struct guarded *g = data;
+	struct engine_sandbox *g = data;
 
 	if (g->sandbox.probe_name.size > 0)
-		return; /* guarded_begin() has it told again */
+		return; /* engine_sandbox_begin() has it told again */
 	if (fault && !fault->stays)
 		tell_unpinned(g, fault);
 	if (fault)
@@ -326,7 +327,7 @@ static void on_pinned(void *data, const struct resolver_unpinned *fault)
 	g->unpinned = (struct err){ 0 };
 }
 
-int guarded_pin(struct guarded *g)
+int engine_sandbox_pin(struct engine_sandbox *g)
 {
 	struct sandbox *s = &g->sandbox;
 	const struct engine_host *h = g->core->host;
@@ -334,13 +335,14 @@ int guarded_pin(struct guarded *g)
 
 	if (plan_dns(&s->plan) != POLICY_DNS_PINNED)
 		return 0;
-	if (g->kind == GUARDED_HOST && !h->is_wanted)
+	if (g->kind == ATTACH_HOST && !h->is_wanted)
 		return 0; /* with all others, when their table is there */
 	return dns_service_pin(g->core->dns, s,
 			       repin_ms > 0 ? repin_ms : g->core->repin_ms, on_pinned, g);
 }
 
-static int stand(struct guarded *g, const struct guarded_ops *ops, struct err *err)
+static int stand(struct engine_sandbox *g, const struct engine_sandbox_ops *ops,
+		 struct err *err)
 {
 	int r = prepare(g, err);
 
@@ -348,19 +350,19 @@ static int stand(struct guarded *g, const struct guarded_ops *ops, struct err *e
 		r = ops->enforce(g, err);
 	if (r < 0)
 		return r;
-	guarded_look_for_ipv6(g);
-	learned_image_keep(g->sandbox.learned, &g->snapshot);
+	engine_sandbox_look_for_ipv6(g);
+	learned_snapshot_keep(g->sandbox.learned, &g->snapshot);
 	r = ops->serve(g, err);
 	if (r < 0)
 		return r;
 	g->sandbox.state = SANDBOX_RUNNING;
-	r = guarded_pin(g);
+	r = engine_sandbox_pin(g);
 	return r < 0 ? err_sys(err, r, "cannot pin the policy's names") : 0;
 }
 
-int guarded_stand(struct guarded *g, struct engine_core *c, struct err *err)
+int engine_sandbox_stand(struct engine_sandbox *g, struct engine_core *c, struct err *err)
 {
-	const struct guarded_ops *ops = ops_of(g);
+	const struct engine_sandbox_ops *ops = ops_of(g);
 	int r;
 
 	if (!ops)
@@ -370,20 +372,20 @@ int guarded_stand(struct guarded *g, struct engine_core *c, struct err *err)
 		return err_sys(err, r, "cannot take another sandbox");
 	r = stand(g, ops, err);
 	if (r < 0) {
-		guarded_leave(g);
-		guarded_forget_rules(g);
+		engine_sandbox_leave(g);
+		engine_sandbox_forget_rules(g);
 	}
 	return r;
 }
 
-void guarded_begin(struct guarded *g)
+void engine_sandbox_begin(struct engine_sandbox *g)
 {
 	struct sandbox *s = &g->sandbox;
 	uint64_t tests = s->counters[COUNT_SELF_TESTS];
 
 	if (s->probe_name.size == 0)
 		return;
-	guarded_drain_refused(g);
+	engine_sandbox_drain_refused(g);
 	engine_account_begin(g);
 	/* What the self-test provoked is not the sandbox's. */
 	memset(s->counters, 0, sizeof(s->counters));
@@ -395,45 +397,46 @@ void guarded_begin(struct guarded *g)
 		dns_service_pin_tell(g->core->dns, s);
 }
 
-void guarded_leave(struct guarded *g)
+void engine_sandbox_leave(struct engine_sandbox *g)
 {
 	struct engine_core *c = g->core;
 
 	if (!c)
 		return;
 	g->sandbox.state = SANDBOX_CLOSED;
-	guarded_change_cancel(g);
+	engine_sandbox_change_cancel(g);
 	loop_remove(c->loop, &g->nflog);
 	dns_service_detach(c->dns, &g->sandbox);
 	relay_detach(c->relay, &g->sandbox);
 	engine_account_all(g);
-	guarded_snapshot_leave(g);
+	engine_sandbox_snapshot_leave(g);
 	engine_core_take_out(c, g);
 }
 
-int guarded_remove_rules(struct guarded *g, struct err *err)
+int engine_sandbox_remove_rules(struct engine_sandbox *g, struct err *err)
 {
-	const struct guarded_ops *ops = ops_of(g);
+	const struct engine_sandbox_ops *ops = ops_of(g);
 
 	return !ops || g->enforce == ENFORCED_NOTHING ? 0 : ops->remove(g, err);
 }
 
-void guarded_forget_rules(struct guarded *g)
+void engine_sandbox_forget_rules(struct engine_sandbox *g)
 {
 	if (g->sandbox.host)
 		filter_host_forget(g->sandbox.host, (uint16_t)g->sandbox.id);
 }
 
-int guarded_change_at_once(struct guarded *g, const struct plan *next, struct err *err)
+int engine_sandbox_change_at_once(struct engine_sandbox *g, const struct plan *next,
+				  struct err *err)
 {
-	const struct guarded_ops *ops = ops_of(g);
+	const struct engine_sandbox_ops *ops = ops_of(g);
 
 	if (!ops || g->enforce == ENFORCED_NOTHING)
 		return err_set(err, -EPERM, "nothing can be enforced here");
 	return ops->change(g, next, err);
 }
 
-void guarded_standing(const struct guarded *g, struct ipc_standing *ret)
+void engine_sandbox_standing(const struct engine_sandbox *g, struct ipc_standing *ret)
 {
 	*ret = (struct ipc_standing){
 		.adopted = g->adopted,
@@ -447,7 +450,7 @@ void guarded_standing(const struct guarded *g, struct ipc_standing *ret)
 		snprintf(ret->lacking, sizeof(ret->lacking), "%s", g->core->missing);
 }
 
-void guarded_stats(const struct guarded *g, struct ipc_stats *ret)
+void engine_sandbox_stats(const struct engine_sandbox *g, struct ipc_stats *ret)
 {
 	const struct sandbox *s = &g->sandbox;
 	struct learned_counts counts = learned_counts(s->learned);

@@ -22,45 +22,45 @@ enum {
 
 static struct engine_core core;
 
-static void open_one(struct guarded *g)
+static void open_one(struct engine_sandbox *g)
 {
 	int fd = memfd_create("snapshot", MFD_CLOEXEC);
 
 	assert_true(fd >= 0);
-	assert_int_equal(ftruncate(fd, LEARNED_IMAGE_SIZE), 0);
-	*g = (struct guarded){ .core = &core };
-	assert_int_equal(guarded_snapshot_map(g, fd), 0);
+	assert_int_equal(ftruncate(fd, LEARNED_SNAPSHOT_SIZE), 0);
+	*g = (struct engine_sandbox){ .core = &core };
+	assert_int_equal(engine_sandbox_snapshot_map(g, fd), 0);
 	assert_true(g->snapshot.is_fresh && !g->snapshot.is_full);
 	close(fd);
 }
 
-static void close_one(struct guarded *g)
+static void close_one(struct engine_sandbox *g)
 {
-	guarded_snapshot_leave(g);
-	guarded_snapshot_done(g);
+	engine_sandbox_snapshot_leave(g);
+	engine_sandbox_snapshot_done(g);
 }
 
 /* As much as can be had. Return: how much. */
-static size_t take_all(struct guarded *g)
+static size_t take_all(struct engine_sandbox *g)
 {
 	size_t at = 0;
 
-	while (at < LEARNED_IMAGE_SIZE &&
-	       g->snapshot.reserve(&g->snapshot, at, at + LEARNED_IMAGE_STEP))
-		at += LEARNED_IMAGE_STEP;
+	while (at < LEARNED_SNAPSHOT_SIZE &&
+	       g->snapshot.reserve(&g->snapshot, at, at + LEARNED_SNAPSHOT_STEP))
+		at += LEARNED_SNAPSHOT_STEP;
 	return at;
 }
 
 static void all_together_are_bounded(void **state)
 {
-	struct guarded *all = calloc(MANY, sizeof(*all));
+	struct engine_sandbox *all = calloc(MANY, sizeof(*all));
 	size_t sum = 0, taken = 0;
 
 	assert_non_null(all);
 	for (size_t i = 0; i < MANY; i++) {
 		open_one(&all[i]);
 		taken = take_all(&all[i]);
-		assert_true(i > 0 || taken == LEARNED_IMAGE_SIZE);
+		assert_true(i > 0 || taken == LEARNED_SNAPSHOT_SIZE);
 		assert_true(taken >= OWN_BYTES);
 		sum += taken;
 	}
@@ -70,7 +70,7 @@ static void all_together_are_bounded(void **state)
 		close_one(&all[i]);
 	assert_int_equal(core.snapshot_bytes, 0);
 	open_one(&all[0]);
-	assert_int_equal(take_all(&all[0]), LEARNED_IMAGE_SIZE);
+	assert_int_equal(take_all(&all[0]), LEARNED_SNAPSHOT_SIZE);
 	close_one(&all[0]);
 	free(all);
 }
@@ -78,12 +78,12 @@ static void all_together_are_bounded(void **state)
 static void a_file_that_is_too_short_is_none(void **state)
 {
 	int fd = memfd_create("snapshot", MFD_CLOEXEC);
-	struct guarded g = { .core = &core };
+	struct engine_sandbox g = { .core = &core };
 
-	assert_int_equal(ftruncate(fd, LEARNED_IMAGE_SIZE - 1), 0);
-	assert_int_equal(guarded_snapshot_map(&g, fd), -ENOSPC);
+	assert_int_equal(ftruncate(fd, LEARNED_SNAPSHOT_SIZE - 1), 0);
+	assert_int_equal(engine_sandbox_snapshot_map(&g, fd), -ENOSPC);
 	assert_true(g.snapshot.is_full && !g.snapshot.bytes);
-	guarded_snapshot_done(&g);
+	engine_sandbox_snapshot_done(&g);
 	close(fd);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "proto/witness.h"
+#include "proto/socket_owner.h"
 
 #include <netinet/in.h>
 #include <stdio.h>
@@ -14,17 +14,17 @@ static uint8_t protocol_of(const struct event *e)
 	return e->to.addr.family == ADDR_NONE ? IPPROTO_UDP : IPPROTO_TCP;
 }
 
-bool witness_question_of(const struct event *e, int64_t now_ms, int64_t wall_ms,
-			 struct witness_question *ret)
+bool socket_owner_question_of(const struct event *e, int64_t now_ms, int64_t wall_ms,
+			      struct socket_owner_question *ret)
 {
 	const int64_t age_ms = wall_ms - e->ts_ms;
 	const uint8_t protocol = protocol_of(e);
 
 	if (e->action != EVENT_DENY || e->from.addr.family == ADDR_NONE ||
 	    e->from.port == 0 || (protocol != IPPROTO_UDP && protocol != IPPROTO_TCP) ||
-	    age_ms < 0 || age_ms > WITNESS_AGE_MAX_MS)
+	    age_ms < 0 || age_ms > SOCKET_OWNER_AGE_MAX_MS)
 		return false;
-	*ret = (struct witness_question){
+	*ret = (struct socket_owner_question){
 		.protocol = protocol,
 		.from = e->from,
 		.to = e->to,
@@ -33,7 +33,7 @@ bool witness_question_of(const struct event *e, int64_t now_ms, int64_t wall_ms,
 	return true;
 }
 
-void witness_take(struct event *e, const struct owner *o)
+void socket_owner_take(struct event *e, const struct owner *o)
 {
 	size_t i = 0;
 
@@ -49,10 +49,11 @@ void witness_take(struct event *e, const struct owner *o)
 	e->command[i] = '\0';
 }
 
-bool witness_may(struct witness_pace *p, int64_t now_ms)
+bool socket_owner_may(struct socket_owner_pace *p, int64_t now_ms)
 {
-	return p->paid_at_us - now_ms * 1000 <= WITNESS_OWED_MS * INT64_C(1000) &&
-	       rate_take(&p->rate, WITNESS_PER_SECOND, 1000, WITNESS_PER_SECOND, now_ms);
+	return p->paid_at_us - now_ms * 1000 <= SOCKET_OWNER_OWED_MS * INT64_C(1000) &&
+	       rate_take(&p->rate, SOCKET_OWNER_PER_SECOND, 1000, SOCKET_OWNER_PER_SECOND,
+			 now_ms);
 }
 
 static int64_t worked_us(void)
@@ -63,13 +64,13 @@ static int64_t worked_us(void)
 	return t.tv_sec * INT64_C(1000000) + t.tv_nsec / 1000;
 }
 
-void witness_look(struct witness_pace *p)
+void socket_owner_look(struct socket_owner_pace *p)
 {
 	p->begun_us = worked_us();
 }
 
-void witness_looked(struct witness_pace *p, int64_t now_ms)
+void socket_owner_looked(struct socket_owner_pace *p, int64_t now_ms)
 {
 	p->paid_at_us = MAX(p->paid_at_us, now_ms * 1000) +
-			WITNESS_PART * (worked_us() - p->begun_us);
+			SOCKET_OWNER_PART * (worked_us() - p->begun_us);
 }

@@ -25,7 +25,7 @@ enum {
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
 
-bool guarded_snapshot_may_be_sparse(void)
+bool engine_sandbox_snapshot_may_be_sparse(void)
 {
 	return madvise(NULL, 0, MADV_POPULATE_WRITE) == 0;
 }
@@ -35,7 +35,7 @@ static size_t shared_part(size_t bytes)
 	return bytes > OWN_BYTES ? bytes - OWN_BYTES : 0;
 }
 
-static bool has_share(const struct guarded *g, size_t more)
+static bool has_share(const struct engine_sandbox *g, size_t more)
 {
 	size_t now = shared_part(g->snapshot_bytes);
 	size_t then = shared_part(g->snapshot_bytes + more);
@@ -51,14 +51,14 @@ static bool populate(uint8_t *bytes, size_t from, size_t to)
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
 	from = from / page * page;
-	to = MIN((to + page - 1) / page * page, (size_t)LEARNED_IMAGE_SIZE);
+	to = MIN((to + page - 1) / page * page, (size_t)LEARNED_SNAPSHOT_SIZE);
 	return madvise(bytes + from, to - from, MADV_POPULATE_WRITE) == 0 ||
 	       errno == EINVAL;
 }
 
 static bool reserve(struct learned_snapshot *s, size_t from, size_t to)
 {
-	struct guarded *g = CONTAINER_OF(s, struct guarded, snapshot);
+	struct engine_sandbox *g = CONTAINER_OF(s, struct engine_sandbox, snapshot);
 	size_t more = to - from;
 
 	if (!has_share(g, more) || !populate(s->bytes, from, to))
@@ -69,33 +69,34 @@ static bool reserve(struct learned_snapshot *s, size_t from, size_t to)
 	return true;
 }
 
-int guarded_snapshot_map(struct guarded *g, int fd)
+int engine_sandbox_snapshot_map(struct engine_sandbox *g, int fd)
 {
 	void *bytes = MAP_FAILED;
 
 	g->snapshot = (struct learned_snapshot){ .reserve = reserve, .is_full = true };
 	/* A page behind its end is SIGBUS as well. */
-	if (lseek(fd, 0, SEEK_END) != LEARNED_IMAGE_SIZE)
+	if (lseek(fd, 0, SEEK_END) != LEARNED_SNAPSHOT_SIZE)
 		return -ENOSPC;
-	bytes = mmap(NULL, LEARNED_IMAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	bytes = mmap(NULL, LEARNED_SNAPSHOT_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+		     0);
 	if (bytes == MAP_FAILED)
 		return -errno;
 	g->snapshot.bytes = bytes;
 	g->snapshot.is_full = false;
 	/* Of a file that has no page the kernel need make none, nor read ahead. */
 	g->snapshot.is_fresh = lseek(fd, 0, SEEK_DATA) < 0 && errno == ENXIO;
-	(void)!madvise(bytes, LEARNED_IMAGE_SIZE, MADV_RANDOM);
+	(void)!madvise(bytes, LEARNED_SNAPSHOT_SIZE, MADV_RANDOM);
 	return 0;
 }
 
-void guarded_snapshot_done(struct guarded *g)
+void engine_sandbox_snapshot_done(struct engine_sandbox *g)
 {
 	if (g->snapshot.bytes)
-		munmap(g->snapshot.bytes, LEARNED_IMAGE_SIZE);
+		munmap(g->snapshot.bytes, LEARNED_SNAPSHOT_SIZE);
 	g->snapshot = (struct learned_snapshot){ 0 };
 }
 
-void guarded_snapshot_leave(struct guarded *g)
+void engine_sandbox_snapshot_leave(struct engine_sandbox *g)
 {
 	g->core->snapshot_bytes -= shared_part(g->snapshot_bytes);
 	g->snapshot_bytes = 0;

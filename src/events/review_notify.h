@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* events/review_tell - who has been told of which open review task.
+/* events/review_notify - who has been told of which open review task.
  *
  * The store is the queue: a try is noted before it begins, with the time before which
  * there is no other one, and that somebody was told when it is known. So whoever is

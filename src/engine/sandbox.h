@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* engine/guarded - one of the sandboxes that an engine holds: its plan, what it has
+/* engine/sandbox - one of the sandboxes that an engine holds: its plan, what it has
  * learned, its filter, from the first ruleset to the last.
  *
  *   guarded.c        life: filled, made to stand, changed, ended
- *   guarded_change.c another plan, in turns of the loop
- *   guarded_watch.c  refused packets; others who change the ruleset; the way out for IPv6
+ *   engine_sandbox_change.c another plan, in turns of the loop
+ *   engine_sandbox_watch.c  refused packets; others who change the ruleset; the way out
+ * for IPv6
  *
  * `weir run` has one of the kind OWNED, `weir sidecar` one of the kind SHARED, both with
  * the id 0; `weir daemon` has any number of NETNS and HOST, with ids from 1 on.
@@ -26,27 +27,28 @@
 #include "sys/loop.h"
 
 struct engine_core;
-struct guarded;
+struct engine_sandbox;
 
 /* The kernel's generation id, and how many transactions of ours there had been then. */
-struct guarded_seen {
+struct engine_sandbox_seen {
 	uint32_t generation_id, commits;
 };
 
-/* What the engine's process wants to know. Data is the struct guarded. */
-struct guarded_told {
+/* What the engine's process wants to know. Data is the struct engine_sandbox. */
+struct engine_sandbox_told {
 	sandbox_event_fn *on_event;
-	sandbox_answered_fn *on_answered;      /* may be NULL */
-	void (*on_standing)(struct guarded *); /* it was put back: what stands is new */
-	/* The end of guarded_change(); @err says why not when @r < 0. */
-	void (*on_changed)(struct guarded *, int r, const struct err *err);
+	sandbox_answered_fn *on_answered; /* may be NULL */
+	void (*on_standing)(
+		struct engine_sandbox *); /* it was put back: what stands is new */
+	/* The end of engine_sandbox_change(); @err says why not when @r < 0. */
+	void (*on_changed)(struct engine_sandbox *, int r, const struct err *err);
 	/* dns: pinned: the first round is over. @why says which name that is required has
 	 * no address, or is "". May be NULL. */
-	void (*on_pinned)(struct guarded *, const char *why);
+	void (*on_pinned)(struct engine_sandbox *, const char *why);
 };
 
 /* A change that is under way. */
-struct guarded_change {
+struct engine_sandbox_change {
 	bool is_under_way, is_staged;
 	bool is_in_force; /* and the relay still cuts what it forbids */
 	struct plan next; /* mapped, owned */
@@ -55,9 +57,9 @@ struct guarded_change {
 	struct loop_deferred turn;
 };
 
-struct guarded {
+struct engine_sandbox {
 	struct engine_core *core; /* NULL: in no engine */
-	enum ipc_guarded_kind kind;
+	enum attach_kind kind;
 	enum ipc_enforced enforce;
 	bool restarted; /* an engine was here before: take over what it has learned */
 	struct sandbox sandbox;
@@ -65,26 +67,26 @@ struct guarded {
 	struct learned_snapshot snapshot; /* mapped, owned */
 	size_t snapshot_bytes;		  /* reserved of it */
 	int route_fd;			  /* NETNS: a route socket in there, owned */
-	const struct guarded_told *told;
+	const struct engine_sandbox_told *told;
 	struct rate answered_rate; /* what is told of answers */
 	uint64_t plan_id;	   /* of what it enforces */
 	uint32_t adopted;  /* learned addresses taken over from the engine before */
 	bool sees_refused; /* by NFLOG */
-	struct guarded_change change;
+	struct engine_sandbox_change change;
 	/* dns: pinned. How a round ends that the self-test overlaps is told after that.
 	 */
 	bool is_pinned;	     /* the first round was told of */
 	struct err unpinned; /* the first name of a round that is required */
-	/* guarded_watch.c */
+	/* engine_sandbox_watch.c */
 	struct loop_source nflog;
-	struct guarded_seen seen;
+	struct engine_sandbox_seen seen;
 	int64_t routes_ms; /* not before */
 };
 
 /* No plan, no descriptors. */
-void guarded_init(struct guarded *g, enum ipc_guarded_kind kind, uint32_t id);
+void engine_sandbox_init(struct engine_sandbox *g, enum attach_kind kind, uint32_t id);
 /* Close and unmap what it has. It is in no engine; rules stay. */
-void guarded_done(struct guarded *g);
+void engine_sandbox_done(struct engine_sandbox *g);
 
 /* -- into an engine ----------------------------------------------------------------- */
 
@@ -92,59 +94,66 @@ void guarded_done(struct guarded *g);
  * told, and the parameters of its ruleset in sandbox.shared_params: install the ruleset,
  * over whatever stands; read it back; serve. On failure rules may stand, and @g is in no
  * engine. */
-int guarded_stand(struct guarded *g, struct engine_core *c, struct err *err) MUST_CHECK;
+int engine_sandbox_stand(struct engine_sandbox *g, struct engine_core *c,
+			 struct err *err) MUST_CHECK;
 /* The self-test is over: denials are events and count from now on. */
-void guarded_begin(struct guarded *g);
+void engine_sandbox_begin(struct engine_sandbox *g);
 /* Nothing of it is served any more, and it is in no engine. Rules stay. */
-void guarded_leave(struct guarded *g);
+void engine_sandbox_leave(struct engine_sandbox *g);
 /* Take its rules away, which opens it. */
-int guarded_remove_rules(struct guarded *g, struct err *err) MUST_CHECK;
+int engine_sandbox_remove_rules(struct engine_sandbox *g, struct err *err) MUST_CHECK;
 /* They stay, and nobody answers for it any more. */
-void guarded_forget_rules(struct guarded *g);
+void engine_sandbox_forget_rules(struct engine_sandbox *g);
 
 /* Another plan, which stays mapped: all at once. On failure nothing is changed. */
-int guarded_change_at_once(struct guarded *g, const struct plan *next,
-			   struct err *err) MUST_CHECK;
+int engine_sandbox_change_at_once(struct engine_sandbox *g, const struct plan *next,
+				  struct err *err) MUST_CHECK;
 /* Resolve the names of its plan ahead, if that says so (dns: pinned): at the start, and
  * after a change. Until it is done, and where it fails, queries fail. */
-int guarded_pin(struct guarded *g) MUST_CHECK;
+int engine_sandbox_pin(struct engine_sandbox *g) MUST_CHECK;
 /* What it says about itself now. */
-void guarded_standing(const struct guarded *g, struct ipc_standing *ret);
-void guarded_stats(const struct guarded *g, struct ipc_stats *ret);
+void engine_sandbox_standing(const struct engine_sandbox *g, struct ipc_standing *ret);
+void engine_sandbox_stats(const struct engine_sandbox *g, struct ipc_stats *ret);
 
-/* -- guarded_change.c --------------------------------------------------------------- */
+/* -- engine_sandbox_change.c
+ * --------------------------------------------------------------- */
 
 /* Another plan, from a sealed memfd; the caller closes it. A step in each turn of the
  * loop; the last one ends in g->told->on_changed(). On failure nothing is changed. While
  * one change is under way another one fails (-EBUSY). */
-int guarded_change(struct guarded *g, int plan_fd, struct err *err) MUST_CHECK;
+int engine_sandbox_change(struct engine_sandbox *g, int plan_fd,
+			  struct err *err) MUST_CHECK;
 /* Give up what is under way, if anything is: nobody waits for it. */
-void guarded_change_cancel(struct guarded *g);
+void engine_sandbox_change_cancel(struct engine_sandbox *g);
 
-/* -- guarded_snapshot.c ------------------------------------------------------------- */
+/* -- engine_sandbox_snapshot.c
+ * ------------------------------------------------------------- */
 
-/* Map the file @fd of LEARNED_IMAGE_SIZE, which the caller closes. Return: 0, or -errno:
+/* Map the file @fd of LEARNED_SNAPSHOT_SIZE, which the caller closes. Return: 0, or
+ * -errno:
  * @g goes on without a snapshot, and its status says so. */
-int guarded_snapshot_map(struct guarded *g, int fd);
+int engine_sandbox_snapshot_map(struct engine_sandbox *g, int fd);
 /* The kernel can say that a page of it can't be had: nobody need reserve it ahead. */
-bool guarded_snapshot_may_be_sparse(void);
-void guarded_snapshot_done(struct guarded *g);
+bool engine_sandbox_snapshot_may_be_sparse(void);
+void engine_sandbox_snapshot_done(struct engine_sandbox *g);
 /* @g leaves its engine: others may have what it took of what all share. */
-void guarded_snapshot_leave(struct guarded *g);
+void engine_sandbox_snapshot_leave(struct engine_sandbox *g);
 
-/* -- guarded_watch.c ---------------------------------------------------------------- */
+/* -- engine_sandbox_watch.c
+ * ---------------------------------------------------------------- */
 
 /* Take refused packets as events from now on. */
-int guarded_watch_refused(struct guarded *g, struct err *err) MUST_CHECK;
+int engine_sandbox_watch_refused(struct engine_sandbox *g, struct err *err) MUST_CHECK;
 /* Return: whether there may be more. */
-bool guarded_drain_refused(struct guarded *g);
+bool engine_sandbox_drain_refused(struct engine_sandbox *g);
 /* The kernel's generation id is what it should be from now on. */
-void guarded_seen_now(struct guarded_seen *seen, struct filter_conn *c);
+void engine_sandbox_seen_now(struct engine_sandbox_seen *seen, struct filter_conn *c);
 /* Have others changed something since? 1: they have; 0: they haven't, and @seen is now;
  * or -errno: it can't be told. */
-int guarded_seen_look(struct guarded_seen *seen, struct filter_conn *c) MUST_CHECK;
+int engine_sandbox_seen_look(struct engine_sandbox_seen *seen,
+			     struct filter_conn *c) MUST_CHECK;
 /* An event: others had changed the filter. @r says whether it could be put back. */
-void guarded_tell_repair(struct guarded *g, int r);
-void guarded_look_for_ipv6(struct guarded *g);
+void engine_sandbox_tell_repair(struct engine_sandbox *g, int r);
+void engine_sandbox_look_for_ipv6(struct engine_sandbox *g);
 /* One look: nothing without a filter. Return: whether there was anything to look at. */
-bool guarded_look(struct guarded *g);
+bool engine_sandbox_look(struct engine_sandbox *g);

@@ -12,8 +12,8 @@
 #include <errno.h>
 
 #include "base/clock.h"
-#include "control/side.h"
-#include "events/review_tell.h"
+#include "control/control.h"
+#include "events/review_notify.h"
 #include "outputs/webhook.h"
 
 enum {
@@ -28,7 +28,7 @@ enum {
 };
 
 struct telling {
-	struct side *side;
+	struct control *side;
 	struct review_store *store;
 	size_t url;
 	struct err err;
@@ -41,7 +41,7 @@ static void on_task(void *data, const struct review *t)
 	size_t size = review_opened_json(t, json);
 
 	if (t->id > 0 && t->id <= UINT32_MAX && size <= WEBHOOK_PAYLOAD_SIZE &&
-	    side_webhook_review(c->side, (uint32_t)t->id, c->url, json, size))
+	    control_webhook_review(c->side, (uint32_t)t->id, c->url, json, size))
 		c->side->tells[c->url].under_way++;
 	else
 		(void)!review_not_told(c->store, t->id, REVIEW_WEBHOOK + (int)c->url,
@@ -49,7 +49,7 @@ static void on_task(void *data, const struct review *t)
 }
 
 /* How many may be told now. */
-static size_t room(struct side_tell *u, int64_t now_ms)
+static size_t room(struct control_tell *u, int64_t now_ms)
 {
 	const size_t most = u->pause_ms > 0 ? 1 : TELL_MAX;
 	size_t used;
@@ -65,7 +65,7 @@ static size_t room(struct side_tell *u, int64_t now_ms)
 /* Return: after how long there may be more for it. */
 static int64_t tell_one(struct telling *c, int64_t now_ms)
 {
-	struct side_tell *u = &c->side->tells[c->url];
+	struct control_tell *u = &c->side->tells[c->url];
 	const size_t most = room(u, now_ms);
 	int r = 0;
 
@@ -76,7 +76,7 @@ static int64_t tell_one(struct telling *c, int64_t now_ms)
 	return r == (int)most ? MAX(u->again_ms - now_ms, INT64_C(1)) : LATER_MS;
 }
 
-static void start(struct side *s, int64_t after_ms)
+static void start(struct control *s, int64_t after_ms)
 {
 	const int64_t at_ms = loop_now_ms(s->loop) + after_ms;
 
@@ -88,7 +88,7 @@ static void start(struct side *s, int64_t after_ms)
 
 static void on_tell(struct loop_timer *t)
 {
-	struct side *s = CONTAINER_OF(t, struct side, tell);
+	struct control *s = CONTAINER_OF(t, struct control, tell);
 	struct telling c = { .side = s };
 	int64_t after_ms = LATER_MS;
 
@@ -101,7 +101,7 @@ static void on_tell(struct loop_timer *t)
 	start(s, after_ms);
 }
 
-void side_tell_soon(struct side *s)
+void control_tell_soon(struct control *s)
 {
 	if (!s->store || s->spec.review_webhook_count == 0)
 		return;
@@ -109,9 +109,9 @@ void side_tell_soon(struct side *s)
 	start(s, SOON_MS);
 }
 
-void side_tell_done(struct side *s, uint32_t id, size_t url, int error)
+void control_tell_done(struct control *s, uint32_t id, size_t url, int error)
 {
-	struct side_tell *u = &s->tells[url];
+	struct control_tell *u = &s->tells[url];
 	struct review_store *store = NULL;
 	struct err err = { 0 };
 	int r;
@@ -139,7 +139,7 @@ void side_tell_done(struct side *s, uint32_t id, size_t url, int error)
 	start(s, u->pause_ms ?: SOON_MS);
 }
 
-void side_tell_anew(struct side *s)
+void control_tell_anew(struct control *s)
 {
 	struct review_store *store = NULL;
 	struct err err = { 0 };
@@ -151,11 +151,11 @@ void side_tell_anew(struct side *s)
 	if (review_open(s->spec.state_dir, &store, &err) == 0)
 		(void)!review_tell_anew(store, REVIEW_WEBHOOK, &err);
 	review_close(store);
-	side_tell_soon(s);
+	control_tell_soon(s);
 }
 
-void side_tell_init(struct side *s)
+void control_tell_init(struct control *s)
 {
 	s->tell.on_fire = on_tell;
-	side_tell_soon(s);
+	control_tell_soon(s);
 }

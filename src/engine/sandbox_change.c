@@ -9,9 +9,9 @@
  *   then       the relay cuts what that forbids: nothing of it leaves after the answer
  *
  * When control goes away nobody would hear how it ended: the change is given up, and the
- * next control finds the plan in force that the keeper has. A repair in between makes
+ * next control finds the plan in force that the supervisor has. A repair in between makes
  * what is staged worthless; then the last step does all of it. */
-#include "engine/guarded.h"
+#include "engine/sandbox.h"
 
 #include <errno.h>
 #include <sys/mman.h>
@@ -26,26 +26,26 @@ static void unmap(const struct plan *p)
 }
 
 /* What is mapped at @c->next then is not needed any more. */
-static void end(struct guarded *g)
+static void end(struct engine_sandbox *g)
 {
-	struct guarded_change *c = &g->change;
+	struct engine_sandbox_change *c = &g->change;
 
 	if (g->sandbox.host)
 		filter_host_stage_end(g->sandbox.host, c->host_stage);
 	unmap(&c->next);
-	*c = (struct guarded_change){ 0 };
+	*c = (struct engine_sandbox_change){ 0 };
 }
 
-static void give_up(struct guarded *g, int r, const struct err *err)
+static void give_up(struct engine_sandbox *g, int r, const struct err *err)
 {
 	sandbox_stage_abandon(&g->sandbox, &g->change.staging);
 	end(g);
 	g->told->on_changed(g, r, err);
 }
 
-static void take_over(struct guarded *g)
+static void take_over(struct engine_sandbox *g)
 {
-	struct guarded_change *c = &g->change;
+	struct engine_sandbox_change *c = &g->change;
 	struct plan next = c->next;
 
 	sandbox_staging_done(&c->staging);
@@ -55,20 +55,21 @@ static void take_over(struct guarded *g)
 	if (g->sandbox.accounts) /* a window of another length may begin */
 		g->sandbox.accounts->window_ends_ms = 0;
 	/* Without memory for it names are closed. */
-	(void)!guarded_pin(g);
+	(void)!engine_sandbox_pin(g);
 	end(g);
-	g->change = (struct guarded_change){ .is_under_way = true, .is_in_force = true };
+	g->change = (struct engine_sandbox_change){ .is_under_way = true,
+						    .is_in_force = true };
 }
 
 static void on_turn(struct loop_deferred *d);
 
-static void next_turn(struct guarded *g)
+static void next_turn(struct engine_sandbox *g)
 {
 	g->change.turn.run = on_turn;
 	loop_defer(g->core->loop, &g->change.turn);
 }
 
-static void wait_for_relay(struct guarded *g)
+static void wait_for_relay(struct engine_sandbox *g)
 {
 	const struct err none = { 0 };
 
@@ -76,19 +77,19 @@ static void wait_for_relay(struct guarded *g)
 		next_turn(g);
 		return;
 	}
-	g->change = (struct guarded_change){ 0 };
+	g->change = (struct engine_sandbox_change){ 0 };
 	g->told->on_changed(g, 0, &none);
 }
 
 /* The same in the host's table. */
-static int host_step(struct guarded *g, struct err *err)
+static int host_step(struct engine_sandbox *g, struct err *err)
 {
-	struct guarded_change *c = &g->change;
+	struct engine_sandbox_change *c = &g->change;
 	struct err ignored = { 0 };
 	int r;
 
 	if (c->is_staged)
-		return guarded_change_at_once(g, &c->next, err);
+		return engine_sandbox_change_at_once(g, &c->next, err);
 	r = filter_host_stage(g->sandbox.host, (uint16_t)g->sandbox.id, &c->next,
 			      plan_verify(&c->next) == POLICY_VERIFY_TLS, &c->host_stage,
 			      &ignored);
@@ -97,16 +98,16 @@ static int host_step(struct guarded *g, struct err *err)
 }
 
 /* Return: 1, another turn is needed; 0, it is changed; or -errno. */
-static int step(struct guarded *g, struct err *err)
+static int step(struct engine_sandbox *g, struct err *err)
 {
-	struct guarded_change *c = &g->change;
+	struct engine_sandbox_change *c = &g->change;
 	struct err ignored = { 0 };
 	int r;
 
 	if (g->sandbox.host)
 		return host_step(g, err);
 	if (!g->sandbox.shared || g->enforce == ENFORCED_NOTHING)
-		return guarded_change_at_once(g, &c->next, err);
+		return engine_sandbox_change_at_once(g, &c->next, err);
 	if (!c->is_staged) {
 		r = sandbox_stage(&g->sandbox, &c->next, &c->staging, &ignored);
 		/* Sets that are not all there are not gone over to. */
@@ -116,14 +117,14 @@ static int step(struct guarded *g, struct err *err)
 		return 1;
 	}
 	if (!c->staging.rules)
-		return guarded_change_at_once(g, &c->next, err);
+		return engine_sandbox_change_at_once(g, &c->next, err);
 	return sandbox_change_staged(&g->sandbox, &c->staging, g->core->relay,
 				     loop_now_ms(g->core->loop), err);
 }
 
 static void on_turn(struct loop_deferred *d)
 {
-	struct guarded *g = CONTAINER_OF(d, struct guarded, change.turn);
+	struct engine_sandbox *g = CONTAINER_OF(d, struct engine_sandbox, change.turn);
 	struct err err = { 0 };
 	int r;
 
@@ -145,9 +146,9 @@ static void on_turn(struct loop_deferred *d)
 	}
 }
 
-int guarded_change(struct guarded *g, int plan_fd, struct err *err)
+int engine_sandbox_change(struct engine_sandbox *g, int plan_fd, struct err *err)
 {
-	struct guarded_change *c = &g->change;
+	struct engine_sandbox_change *c = &g->change;
 	int r;
 
 	if (c->is_under_way)
@@ -160,15 +161,15 @@ int guarded_change(struct guarded *g, int plan_fd, struct err *err)
 	return 0;
 }
 
-void guarded_change_cancel(struct guarded *g)
+void engine_sandbox_change_cancel(struct engine_sandbox *g)
 {
-	struct guarded_change *c = &g->change;
+	struct engine_sandbox_change *c = &g->change;
 
 	if (!c->is_under_way)
 		return;
 	loop_defer_cancel(g->core->loop, &c->turn);
 	if (c->is_in_force) {
-		*c = (struct guarded_change){ 0 };
+		*c = (struct engine_sandbox_change){ 0 };
 		return;
 	}
 	sandbox_stage_abandon(&g->sandbox, &c->staging);

@@ -25,52 +25,52 @@ static struct event sample(const char *name, uint64_t packets)
 	return e;
 }
 
-static bool add_in(struct tally *t, const char *name, uint64_t packets, int64_t now_ms,
-		   unsigned int line)
+static bool add_in(struct aggregation *t, const char *name, uint64_t packets,
+		   int64_t now_ms, unsigned int line)
 {
 	const struct event e = sample(name, packets);
 
-	return tally_fold(t, &e) || tally_hold(t, &e, line, now_ms);
+	return aggregation_fold(t, &e) || aggregation_hold(t, &e, line, now_ms);
 }
 
-static void add(struct tally *t, const char *name, uint64_t packets, int64_t now_ms)
+static void add(struct aggregation *t, const char *name, uint64_t packets, int64_t now_ms)
 {
-	assert_true(add_in(t, name, packets, now_ms, TALLY_NEW));
+	assert_true(add_in(t, name, packets, now_ms, AGGREGATION_NEW));
 }
 
-/* The first line with something in it, or TALLY_LINES. */
-static unsigned int first_line(struct tally *t, int64_t now_ms)
+/* The first line with something in it, or AGGREGATION_LINES. */
+static unsigned int first_line(struct aggregation *t, int64_t now_ms)
 {
 	unsigned int line = 0;
 
-	while (line < TALLY_LINES && !tally_oldest(t, line, now_ms))
+	while (line < AGGREGATION_LINES && !aggregation_oldest(t, line, now_ms))
 		line++;
 	return line;
 }
 
-static void assert_none(struct tally *t, int64_t now_ms)
+static void assert_none(struct aggregation *t, int64_t now_ms)
 {
-	assert_int_equal(first_line(t, now_ms), TALLY_LINES);
+	assert_int_equal(first_line(t, now_ms), AGGREGATION_LINES);
 }
 
-static void assert_next(struct tally *t, int64_t now_ms, const char *name,
+static void assert_next(struct aggregation *t, int64_t now_ms, const char *name,
 			uint64_t packets)
 {
 	const unsigned int line = first_line(t, now_ms);
 	const struct event *e;
 
-	assert_int_not_equal(line, TALLY_LINES);
-	e = tally_oldest(t, line, now_ms);
+	assert_int_not_equal(line, AGGREGATION_LINES);
+	e = aggregation_oldest(t, line, now_ms);
 	assert_string_equal(e->name, name);
 	assert_int_equal(e->packets, packets);
 	assert_int_equal(e->bytes, 10 * packets);
-	tally_told(t, e, now_ms);
+	aggregation_told(t, e, now_ms);
 }
 
 static void the_first_is_told_at_once_and_the_rest_after_the_window(void **state)
 {
-	struct tally_pool pool = { 10 };
-	struct tally *t = tally_new(&pool, 10, 1000);
+	struct aggregation_pool pool = { 10 };
+	struct aggregation *t = aggregation_new(&pool, 10, 1000);
 
 	add(t, "a", 1, 0);
 	assert_next(t, 0, "a", 1);
@@ -82,15 +82,15 @@ static void the_first_is_told_at_once_and_the_rest_after_the_window(void **state
 	assert_next(t, 1000, "a", 7);
 	/* A window without any more ends it. */
 	assert_none(t, 2000);
-	assert_true(tally_is_empty(t));
+	assert_true(aggregation_is_empty(t));
 	assert_int_equal(pool.left, 10);
-	tally_free(t);
+	aggregation_free(t);
 }
 
 static void what_waits_is_told_in_the_order_in_which_it_came(void **state)
 {
-	struct tally_pool pool = { 10 };
-	struct tally *t = tally_new(&pool, 10, 1000);
+	struct aggregation_pool pool = { 10 };
+	struct aggregation *t = aggregation_new(&pool, 10, 1000);
 
 	add(t, "a", 1, 0);
 	add(t, "b", 1, 1);
@@ -98,19 +98,19 @@ static void what_waits_is_told_in_the_order_in_which_it_came(void **state)
 	assert_next(t, 50, "a", 2);
 	assert_next(t, 50, "b", 1);
 	assert_none(t, 50);
-	tally_free(t);
+	aggregation_free(t);
 }
 
 static void a_full_one_takes_only_what_it_has(void **state)
 {
-	struct tally_pool pool = { 3 };
-	struct tally *t = tally_new(&pool, 2, 1000);
+	struct aggregation_pool pool = { 3 };
+	struct aggregation *t = aggregation_new(&pool, 2, 1000);
 
 	add(t, "a", 1, 0);
 	add(t, "b", 1, 0);
-	assert_false(add_in(t, "c", 1, 0, TALLY_NEW));
+	assert_false(add_in(t, "c", 1, 0, AGGREGATION_NEW));
 	add(t, "a", 1, 0);
-	assert_true(add_in(t, "c", 1, 0, TALLY_ALWAYS));
+	assert_true(add_in(t, "c", 1, 0, AGGREGATION_ALWAYS));
 	assert_int_equal(pool.left, 0);
 	/* It is told before the others, and again in the same line. */
 	assert_next(t, 0, "c", 1);
@@ -120,94 +120,101 @@ static void a_full_one_takes_only_what_it_has(void **state)
 	assert_next(t, 1000, "b", 1);
 	/* What rested for nothing makes room. */
 	add(t, "d", 1, 2000);
-	tally_free(t);
+	aggregation_free(t);
 	assert_int_equal(pool.left, 3);
 }
 
 static void each_has_its_own_however_much_the_others_hold(void **state)
 {
-	struct tally_pool pool = { 100 };
-	struct tally *t = tally_new(&pool, 200, 1000), *other = tally_new(&pool, 200, 1);
+	struct aggregation_pool pool = { 100 };
+	struct aggregation *t = aggregation_new(&pool, 200, 1000),
+			   *other = aggregation_new(&pool, 200, 1);
 	char name[8];
 
 	for (int i = 0; i < 100; i++) {
 		snprintf(name, sizeof(name), "%d", i);
 		add(t, name, 1, 0);
 	}
-	assert_false(add_in(t, "a", 1, 0, TALLY_NEW));
-	for (int i = 0; i < TALLY_OWN; i++) {
+	assert_false(add_in(t, "a", 1, 0, AGGREGATION_NEW));
+	for (int i = 0; i < AGGREGATION_OWN; i++) {
 		snprintf(name, sizeof(name), "%d", i);
 		add(other, name, 1, 0);
 	}
-	assert_false(add_in(other, "a", 1, 0, TALLY_NEW));
-	assert_int_equal(pool.left, -TALLY_OWN);
-	tally_free(t);
-	tally_free(other);
+	assert_false(add_in(other, "a", 1, 0, AGGREGATION_NEW));
+	assert_int_equal(pool.left, -AGGREGATION_OWN);
+	aggregation_free(t);
+	aggregation_free(other);
 	assert_int_equal(pool.left, 100);
 }
 
 static void room_is_made_by_what_comes_later_in_the_lines(void **state)
 {
-	struct tally_pool pool = { 10 };
-	struct tally *t = tally_new(&pool, 3, 1000);
+	struct aggregation_pool pool = { 10 };
+	struct aggregation *t = aggregation_new(&pool, 3, 1000);
 	struct event gone;
 
-	assert_true(add_in(t, "a", 1, 0, TALLY_NEW));
-	assert_true(add_in(t, "b", 2, 0, TALLY_NEW + 1));
-	assert_true(add_in(t, "c", 3, 0, TALLY_NEW + 1));
-	assert_int_equal(tally_make_room(t, TALLY_NEW + 1, &gone), -ENOSPC);
-	assert_int_equal(tally_make_room(t, TALLY_NEW, &gone), 1);
+	assert_true(add_in(t, "a", 1, 0, AGGREGATION_NEW));
+	assert_true(add_in(t, "b", 2, 0, AGGREGATION_NEW + 1));
+	assert_true(add_in(t, "c", 3, 0, AGGREGATION_NEW + 1));
+	assert_int_equal(aggregation_make_room(t, AGGREGATION_NEW + 1, &gone), -ENOSPC);
+	assert_int_equal(aggregation_make_room(t, AGGREGATION_NEW, &gone), 1);
 	assert_string_equal(gone.name, "b");
-	assert_true(add_in(t, "d", 1, 50, TALLY_NEW));
-	assert_int_equal(tally_waited_ms(tally_oldest(t, TALLY_NEW, 70), 70), 70);
-	assert_int_equal(tally_waited_ms(tally_newest(t, TALLY_NEW, 70), 70), 20);
+	assert_true(add_in(t, "d", 1, 50, AGGREGATION_NEW));
+	assert_int_equal(
+		aggregation_waited_ms(aggregation_oldest(t, AGGREGATION_NEW, 70), 70),
+		70);
+	assert_int_equal(
+		aggregation_waited_ms(aggregation_newest(t, AGGREGATION_NEW, 70), 70),
+		20);
 	/* Told and quiet: nobody misses it. */
 	assert_next(t, 70, "a", 1);
-	assert_int_equal(tally_make_room(t, TALLY_NEW_LAST, &gone), 0);
-	assert_true(add_in(t, "e", 1, 80, TALLY_NEW));
+	assert_int_equal(aggregation_make_room(t, AGGREGATION_NEW_LAST, &gone), 0);
+	assert_true(add_in(t, "e", 1, 80, AGGREGATION_NEW));
 	/* Told, and there is more of it: that waits behind all that is new. */
 	assert_next(t, 80, "d", 1);
 	add(t, "d", 5, 81);
 	assert_next(t, 1080, "e", 1);
 	assert_next(t, 1080, "c", 3);
-	assert_int_equal(first_line(t, 1080), TALLY_AGAIN);
-	assert_int_equal(tally_waited_ms(tally_oldest(t, TALLY_AGAIN, 1090), 1090), 10);
+	assert_int_equal(first_line(t, 1080), AGGREGATION_AGAIN);
+	assert_int_equal(aggregation_waited_ms(
+				 aggregation_oldest(t, AGGREGATION_AGAIN, 1090), 1090),
+			 10);
 	assert_next(t, 1090, "d", 5);
-	tally_free(t);
+	aggregation_free(t);
 	assert_int_equal(pool.left, 10);
 }
 
 static void what_is_let_go_is_as_new_when_it_comes_again(void **state)
 {
-	struct tally_pool pool = { 10 };
-	struct tally *t = tally_new(&pool, 3, 1000);
+	struct aggregation_pool pool = { 10 };
+	struct aggregation *t = aggregation_new(&pool, 3, 1000);
 
 	add(t, "a", 1, 0);
-	tally_let_go(t, tally_oldest(t, TALLY_NEW, 0));
-	assert_true(tally_is_empty(t));
+	aggregation_let_go(t, aggregation_oldest(t, AGGREGATION_NEW, 0));
+	assert_true(aggregation_is_empty(t));
 	add(t, "a", 1, 1);
 	assert_next(t, 1, "a", 1);
-	tally_free(t);
+	aggregation_free(t);
 }
 
 static void without_a_window_all_waits_for_the_close(void **state)
 {
-	struct tally_pool pool = { 10 };
-	struct tally *t = tally_new(&pool, 10, 0);
+	struct aggregation_pool pool = { 10 };
+	struct aggregation *t = aggregation_new(&pool, 10, 0);
 
 	add(t, "a", 1, 0);
 	add(t, "a", 1, 1000000);
 	assert_none(t, 2000000);
-	tally_close(t);
+	aggregation_close(t);
 	assert_next(t, 2000000, "a", 2);
-	assert_true(tally_is_empty(t));
-	tally_free(t);
+	assert_true(aggregation_is_empty(t));
+	aggregation_free(t);
 }
 
 static void what_differs_in_any_key_is_another(void **state)
 {
-	struct tally_pool pool = { 20 };
-	struct tally *t = tally_new(&pool, 20, 1000);
+	struct aggregation_pool pool = { 20 };
+	struct aggregation *t = aggregation_new(&pool, 20, 1000);
 	struct event e[9];
 
 	for (size_t i = 0; i < ARRAY_SIZE(e); i++)
@@ -221,11 +228,12 @@ static void what_differs_in_any_key_is_another(void **state)
 	e[7].query_type = 28;
 	e[8].allowable = true;
 	for (size_t i = 0; i < ARRAY_SIZE(e); i++)
-		assert_true(!tally_fold(t, &e[i]) && tally_hold(t, &e[i], TALLY_NEW, 0));
+		assert_true(!aggregation_fold(t, &e[i]) &&
+			    aggregation_hold(t, &e[i], AGGREGATION_NEW, 0));
 	for (size_t i = 0; i < ARRAY_SIZE(e); i++)
 		assert_next(t, 0, "a", 1);
 	assert_none(t, 0);
-	tally_free(t);
+	aggregation_free(t);
 }
 
 int main(void)

@@ -27,15 +27,15 @@ static struct event addr_event(const char *text, uint16_t port)
 	return e;
 }
 
-static unsigned int rank_of_name(struct crowd *c, const char *name, int64_t now_ms)
+static unsigned int rank_of_name(struct novelty *c, const char *name, int64_t now_ms)
 {
 	const struct event e = name_event(name);
 
-	return crowd_rank(c, &e, now_ms);
+	return novelty_rank(c, &e, now_ms);
 }
 
 /* A thousand in a second, @format with two numbers. Return: the rank of the last one. */
-static unsigned int flood(struct crowd *c, const char *format)
+static unsigned int flood(struct novelty *c, const char *format)
 {
 	unsigned int rank = 0;
 	char name[64];
@@ -49,9 +49,9 @@ static unsigned int flood(struct crowd *c, const char *format)
 
 static void who_asks_for_little_is_first(void **state)
 {
-	struct crowd c = { 0 };
+	struct novelty c = { 0 };
 
-	for (int i = 0; i < CROWD_FEW; i++)
+	for (int i = 0; i < NOVELTY_FEW; i++)
 		assert_int_equal(rank_of_name(&c, "api.test", 0), 0);
 }
 
@@ -70,7 +70,7 @@ static void a_flood_has_a_later_rank_than_what_it_does_not_resemble(void **state
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct crowd c = { 0 };
+		struct novelty c = { 0 };
 
 		print_message("%s\n", rows[i].what);
 		assert_int_equal(flood(&c, rows[i].flood), rows[i].flooding);
@@ -80,35 +80,35 @@ static void a_flood_has_a_later_rank_than_what_it_does_not_resemble(void **state
 
 static void addresses_are_grouped_by_their_first_bits(void **state)
 {
-	struct crowd c = { 0 };
+	struct novelty c = { 0 };
 	struct event e;
 	char text[64];
 
 	for (uint16_t i = 0; i < 1000; i++) {
 		e = addr_event("93.9.9.9", i);
-		(void)crowd_rank(&c, &e, 0);
+		(void)novelty_rank(&c, &e, 0);
 	}
 	e = addr_event("93.9.9.9", 2000);
-	assert_int_equal(crowd_rank(&c, &e, 0), CROWD_LEVELS);
+	assert_int_equal(novelty_rank(&c, &e, 0), NOVELTY_LEVELS);
 	e = addr_event("93.9.9.7", 443);
-	assert_int_equal(crowd_rank(&c, &e, 0), 2);
+	assert_int_equal(novelty_rank(&c, &e, 0), 2);
 	e = addr_event("93.9.8.9", 443);
-	assert_int_equal(crowd_rank(&c, &e, 0), 1);
+	assert_int_equal(novelty_rank(&c, &e, 0), 1);
 	e = addr_event("94.9.9.9", 443);
-	assert_int_equal(crowd_rank(&c, &e, 0), 0);
+	assert_int_equal(novelty_rank(&c, &e, 0), 0);
 	for (unsigned int i = 0; i < 1000; i++) {
 		snprintf(text, sizeof(text), "2a0a:1:2:3::%x", i);
 		e = addr_event(text, 443);
-		(void)crowd_rank(&c, &e, 0);
+		(void)novelty_rank(&c, &e, 0);
 	}
-	assert_int_equal(crowd_rank(&c, &e, 0), CROWD_LEVELS);
+	assert_int_equal(novelty_rank(&c, &e, 0), NOVELTY_LEVELS);
 	e = addr_event("2a0a:2::1", 443);
-	assert_int_equal(crowd_rank(&c, &e, 0), 0);
+	assert_int_equal(novelty_rank(&c, &e, 0), 0);
 }
 
-static void a_crowd_is_forgotten(void **state)
+static void a_novelty_is_forgotten(void **state)
 {
-	struct crowd c = { 0 };
+	struct novelty c = { 0 };
 
 	flood(&c, "n%u.a.flood.example");
 	assert_int_equal(rank_of_name(&c, "b.a.flood.example", 1000), 3);
@@ -120,13 +120,13 @@ static void a_crowd_is_forgotten(void **state)
 
 static void any_name_will_do(void **state)
 {
-	struct crowd c = { 0 };
+	struct novelty c = { 0 };
 	struct event e = name_event("");
 
-	assert_int_equal(crowd_rank(&c, &e, 0), 0);
+	assert_int_equal(novelty_rank(&c, &e, 0), 0);
 	for (size_t i = 0; i < 300; i++) {
 		memset(e.name, i % 2 ? '.' : 'a', sizeof(e.name)); /* no end */
-		(void)crowd_rank(&c, &e, 0);
+		(void)novelty_rank(&c, &e, 0);
 	}
 }
 
@@ -136,7 +136,7 @@ int main(void)
 		cmocka_unit_test(who_asks_for_little_is_first),
 		cmocka_unit_test(a_flood_has_a_later_rank_than_what_it_does_not_resemble),
 		cmocka_unit_test(addresses_are_grouped_by_their_first_bits),
-		cmocka_unit_test(a_crowd_is_forgotten),
+		cmocka_unit_test(a_novelty_is_forgotten),
 		cmocka_unit_test(any_name_will_do),
 	};
 

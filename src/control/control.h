@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: Apache-2.0
+/* control/control - weir-control: what of a sidecar wants libraries and files. HTTP API,
+ * policy changes, log, event store, webhooks; one thread, one event loop.
+ *
+ *   main.c      start and end
+ *   link.c      the channels to supervisor and engine
+ *   change.c    from a document to a plan in force, and back when a step fails
+ *   close.c     a sandbox of which too much was denied
+ *   reload.c    the always-rules files
+ *   record.c    events and lookups: ring, log, streams, store, webhook
+ *   counts.c    how much was denied, for the API
+ *   review.c    review tasks, for the API
+ *   socket_owner.c   whose process a denial was
+ *   webhook.c   the deny webhook: its program, and the connections that it asks for
+ *   tell.c      webhooks are told of review tasks
+ *   lookup.c    addresses of the webhook's hosts
+ *   status.c    what /status and /metrics say
+ *   sandboxes.c     the daemon's: many sandboxes, each with a policy of its own
+ *   sandboxes_list.c  the same: those that are there already
+ *   engines.c   the daemon's: which engine gets which sandbox
+ *   sandboxes.c      the daemon's: what its API says of them
+ *   secure.c    the daemon's: its API over TCP, with TLS and a token
+ *   attach.c    the daemon's: what is asked to be guarded, from JSON and back
+ *
+ * It has no capability, and what it reads from callers it can't turn against anything:
+ * the engine checks every plan, and the supervisor starts it anew with the policy that
+ * was in force. */
+#pragma once
+
+#include <sys/utsname.h>
+
+#include "api/api.h"
+#include "base/index.h"
+#include "events/jsonl_writer.h"
+#include "events/postgres_state.h"
+#include "events/sqlite.h"
+#include "opensandbox/log.h"
+#include "opensandbox/policy.h"
+#include "opensandbox/policy_file.h"
+#include "proto/message.h"
+#include "proto/settings.h"
+#include "sys/inherited_fds.h"
+
+enum {
+	CONTROL_EVENTS_KEPT = 2048, /* distinct ones, in memory */
+	CONTROL_MESSAGES_MAX = 256, /* of the engine's in one turn */
+	CONTROL_NOTES_MAX = 9,
+	CONTROL_ASK_MS = 5000, /* for the engine's and the supervisor's answers */
+	CONTROL_ATTACH_MS =
+		15000, /* for the daemon's, about a sandbox that comes or goes */
+	CONTROL_STATS_AGE_MS = 500, /* of what takes long to ask for, or of many */
+	CONTROL_PLACE_SIZE = 40,
+	CONTROL_SANDBOX_EVENTS_KEPT =
+		128, /* of each sandbox of the daemon's, in memory */
+};
+
+/* A sandbox that is being closed. */
+struct control_closing {
+	struct loop_timer again;
+	bool due;    /* it isn't yet, or isn't kept */
+	bool failed; /* once, and that was said */
+	char why[EVENT_REASON_SIZE];
+	char shown[112]; /* in words, for the status */
+};
+
+/* One sandbox of the daemon's. */
+struct control_sandbox {
+	struct control *side;
+	struct control_link *link; /* to the engine that has it */
+	uint32_t id;		   /* in events; as control_sandbox_find() has it */
+	struct ipc_sandbox spec;
+	struct index_entry named; /* until it is gone */
+	struct index_entry placed;
+	char place[CONTROL_PLACE_SIZE]; /* a network namespace; "": none */
+	bool stale; /* another daemon has it now, and has not yet said what it is */
+	int64_t since_ms;
+	struct document *document; /* in force, owned */
+	uint8_t *plan_bytes;	   /* of it, owned */
+	struct plan plan;
+	struct event_ring *ring; /* NULL before the first event */
+	struct rate witnessed;	 /* questions about its processes */
+	struct control_closing closing;
+	uint64_t updates, failures;
+	char gone[64]; /* why it has ended; it is freed when nobody uses it. "": not yet
+			*/
+	struct ipc_stats stats;
+	uint64_t denies; /* names, flows and packets that were refused */
+	int64_t look_at_ms;
+	struct ipc_look look;
+	char strays[96]; /* look.strays in words, for the status */
+	struct api_counter counters[SANDBOX_COUNTER_COUNT];
+};
+
+/* The channels to an engine and to whoever started it: the supervisor, or a daemon. */
+struct control_link {
+	struct control *side;
+	uint32_t engine; /* its number: its place among the links */
+	struct loop_source from_supervisor, from_engine; /* fd -1 while it is away */
+	bool heard;		  /* from the engine that is there now */
+	bool stands;		  /* the engine serves; a sidecar's: the plan in force */
+	uint32_t restarts;	  /* of the engine, and */
+	uint32_t daemon_restarts; /* of its daemon */
+	int64_t patience_ms;  /* for how long it may be waited for while it is away, as */
+	int64_t waited_at_ms; /* of this time (clock_now_ms) */
+	char lacking[ERR_TEXT_SIZE]; /* a daemon's: what it doesn't serve, or "" */
+	/* sandboxes.c; in a sidecar there are none */
+	struct control_sandbox *
+		*sandboxes; /* by id, from 1 to IPC_SANDBOXES_MAX; owned */
+	size_t control_sandbox_count;
+	uint32_t highest_id; /* none is above */
+	/* What is still to be asked about, a few in each turn: the daemon's list from the
+	 * one after this on; those that it has told of since; those that the engine may
+	 * enforce something else for. UINT32_MAX: nothing. */
+	uint32_t listed_id, compared_id;
+	uint64_t told[IPC_SANDBOXES_MAX / 64 + 1]; /* a bit each */
+	bool is_told;				   /* of any */
+	bool took_over; /* the daemon has said that the engine has all there were */
+	bool known;	/* those that there were are here, too; it stays so */
+	bool checked;	/* what its daemon has was compared with what is here */
+	bool full;	/* it had no room for another one; none has gone since */
+};
+
+struct control {
+	struct sidecar_spec spec;
+	struct loop *loop;
+	struct loglines *log;
+	struct api *api;
+	struct control_secure *secure; /* the API over TCP; NULL: there is none */
+	struct event_ring *ring;
+	struct control_webhook *webhook; /* NULL: no URL is told */
+	struct sqlite_writer *store;	 /* NULL: events are in memory alone */
+	struct jsonl_writer *jsonl;	 /* NULL: none */
+	char lacking[ERR_TEXT_SIZE];	 /* what could not be confined here, or "" */
+	struct loop_source signals;
+	struct api_label labels[SIDECAR_ATTRS_MAX];
+	/* What a browser may call the API: the host's own name, and what was asked for.
+	 */
+	struct utsname host;
+	const char *hosts[1 + SIDECAR_HOSTS_MAX];
+
+	/* link.c */
+	struct control_link links[IPC_ENGINES_MAX];
+	size_t link_count;	   /* a sidecar has one */
+	struct control_link *link; /* the first, to the supervisor or the first daemon */
+	struct ipc_standing standing;
+	struct loop_timer resync; /* the sidecar's engine enforces another plan: give it
+				   * the one in force */
+	int64_t since_ms;	  /* wall clock: of this mode */
+	struct ipc_stats stats;
+	int64_t stats_at_ms;
+	struct api_counter counters[SANDBOX_COUNTER_COUNT];
+
+	/* sandboxes.c; in a sidecar there are none */
+	bool many; /* the daemon's control */
+	struct {
+		uint32_t id;
+		char name[IPC_SANDBOX_NAME_MAX + 1];
+	} refused; /* the last attach that failed: its events come behind */
+	struct index control_sandbox_names, control_sandbox_places;
+	struct loop_timer relist;
+	int64_t denies_at_ms; /* of all of them */
+	uint64_t network;     /* the inode of the network namespace that this is in */
+	gid_t group;	      /* whose members may use the API; 0: root alone */
+
+	/* change.c */
+	struct document *document; /* in force */
+	uint8_t *plan_bytes;	   /* of it, owned */
+	struct plan plan;
+	struct sidecar_policy_context policy; /* what documents are built for */
+	struct policy_file file;
+	struct control_closing closing;
+	uint64_t updates, failures;
+
+	/* record.c */
+	size_t upstreams_given; /* of spec.upstreams; the others were found behind
+				   127.0.0.11 */
+	bool dns_inner;		/* nobody was found, and it sends questions back */
+
+	/* reload.c */
+	struct always always;
+	struct arena always_arena; /* of the texts in `policy` */
+	struct always_names *skip; /* of log_skip.always; read at the start alone */
+	struct loop_source notify;
+	struct loop_timer poll;
+
+	struct control_socket_owner *socket_owner; /* NULL: it can't be asked */
+
+	/* tell.c */
+	struct loop_timer tell;
+	unsigned int tell_tries; /* left: the store is a moment behind */
+	struct control_tell {
+		size_t count;	  /* were told since the pause before @again_ms */
+		size_t under_way; /* weir-webhook has them */
+		int64_t again_ms;
+		uint32_t pause_ms; /* 0, or it failed lately: one at a time */
+	} tells[SIDECAR_WEBHOOKS_MAX];
+
+	/* status.c */
+	struct sqlite_state store_state;
+	struct jsonl_state jsonl_state;
+	struct postgres_state postgres;
+	char policy_notes[CONTROL_NOTES_MAX][ERR_TEXT_SIZE]; /* the last is spare */
+	size_t policy_note_count;
+};
+
+/* -- link.c ------------------------------------------------------------------------- */
+
+void control_link_init(struct control *s); /* there is no engine yet */
+int control_link_open(struct control *s, struct err *err) MUST_CHECK;
+/* Messages have the sandbox's number in @l's engine; here it is that in all of them.
+ *
+ * Send @m with @fd (-1: none) to the engine and wait for one of the answers (two may be
+ * the same). What comes in between is dealt with. @ret_fd may be NULL. Return: 0;
+ * -EPIPE: the engine went, and whatever it did is undone when it is back; or -errno. */
+struct control_answer {
+	enum ipc_type yes, no, neither; /* neither: IPC_NONE, there are two */
+};
+int control_ask_engine(struct control_link *l, const struct ipc_message *m, int fd,
+		       const struct control_answer *wanted, struct ipc_message *ret,
+		       int *ret_fd) MUST_CHECK;
+/* The engine is there, or comes within CONTROL_ASK_MS: it is being started. */
+bool control_await_engine(struct control_link *l);
+/* The engine that spoke last is still there; another one may have come, or comes. */
+bool control_engine_is_same(struct control_link *l);
+/* Deal with what it has said so far: of a sandbox that is to be forgotten. */
+void control_hear_engine(struct control_link *l);
+/* Send what has no answer. */
+void control_tell_engine(struct control_link *l, const struct ipc_message *m);
+void control_tell_daemon(struct control_link *l, const struct ipc_message *m);
+/* A socket whose packets the filter exempts; @socket has family and protocol, and gets
+ * the port. IPC_SOCKET_DONE gives it back. Return: it, owned by the caller, or -errno. */
+int control_borrow_socket(struct control *s, struct ipc_socket *socket) MUST_CHECK;
+/* Ask the supervisor and wait for one of two answers, as above. */
+int control_ask_supervisor(struct control_link *l, const struct ipc_message *m,
+			   const int *fds, size_t count,
+			   const struct control_answer *wanted, struct ipc_message *ret,
+			   int *ret_fd) MUST_CHECK;
+/* This is in force: plan and text. Return: 0 when the supervisor has them, or -errno. */
+int control_tell_supervisor(struct control *s, int plan_fd, int text_fd) MUST_CHECK;
+
+/* -- change.c ----------------------------------------------------------------------- */
+
+/* The text that the supervisor holds, as document and plan. */
+int control_policy_open(struct control *s, struct err *err) MUST_CHECK;
+enum api_failure control_change(struct control *s, struct document *next,
+				struct err *err);
+/* The same document again: the always files have changed, or the engine has another
+ * plan. */
+enum api_failure control_apply_again(struct control *s, struct err *err);
+
+/* Everything is denied until somebody sets a policy, and that is kept. Return: 0; or
+ * -errno: it is not enforced yet, or not kept, and wants to be tried again. */
+int control_close(struct control *s, const char *why, struct err *err) MUST_CHECK;
+
+/* "allow" or "deny" */
+const char *control_default_action(const struct control *s);
+/* The engine says what is in force. */
+/* An event of the policy in force: it was changed, or is one of a closed sandbox. */
+void control_record_change(struct control *s);
+void control_on_standing(struct control *s, const struct ipc_standing *standing);
+
+/* A policy on its way into force. */
+struct control_candidate {
+	struct document *document; /* owned; NULL: the one in force */
+	uint8_t *bytes;		   /* owned */
+	struct plan plan;
+	int plan_fd, text_fd;
+};
+/* Its plan and @d as files. */
+int control_candidate_files(struct control_candidate *c, const struct document *d,
+			    struct err *err) MUST_CHECK;
+void control_candidate_done(struct control_candidate *c);
+
+/* -- sandboxes.c, sandboxes_list.c
+ * ----------------------------------------------------------- */
+
+/* Begin to ask for the sandboxes that the daemons have. */
+int control_sandboxes_open(struct control *s, struct err *err) MUST_CHECK;
+/* By the number in its engine, and that of the engine IPC_ENGINE_SHIFT above it. */
+struct control_sandbox *control_sandbox_find(const struct control *s, uint32_t id);
+/* The first one above @id that is there, NULL: none. */
+struct control_sandbox *control_sandbox_after(const struct control *s, uint32_t id);
+/* Every engine serves. */
+bool control_engines_stand(const struct control *s);
+/* The first thing that an engine should serve and doesn't, or "". */
+const char *control_lacking(const struct control *s);
+/* All that there were when we or the daemon started are there, and known here. */
+bool control_sandboxes_are_known(const struct control *s);
+struct control_sandbox *control_sandbox_named(const struct control *s, const char *name);
+/* @policy could be one of a sandbox. */
+int control_sandbox_check(struct control *s, const struct document *policy,
+			  struct err *err) MUST_CHECK;
+/* Return: the HTTP status, with @err. */
+unsigned int control_sandbox_attach(struct control *s, const struct ipc_sandbox *spec,
+				    struct document *policy, struct err *err);
+unsigned int control_sandbox_detach(struct control *s, struct control_sandbox *w,
+				    struct err *err);
+enum api_failure control_sandbox_change(struct control_sandbox *w, struct document *next,
+					struct err *err);
+/* As control_close(). */
+int control_sandbox_close(struct control_sandbox *w, const char *why,
+			  struct err *err) MUST_CHECK;
+/* The engine is another one, or came back. */
+void control_sandboxes_on_engine(struct control_link *l);
+/* @l has a daemon now, the first one or another one. */
+int control_sandboxes_on_link(struct control_link *l) MUST_CHECK;
+/* What the daemon says without having been asked. */
+void control_sandboxes_on_daemon(struct control_link *l, struct ipc_message *m);
+/* w->denies of all of them, as it was a moment ago at most: one question for many. */
+void control_sandboxes_denies(struct control *s);
+/* w->stats as it is now. */
+void control_sandbox_counters(struct control_sandbox *w);
+/* w->stats as it is now, w->look as it is, or was a moment ago. */
+void control_sandbox_stats(struct control_sandbox *w);
+/* Where its events are. NULL: out of memory. */
+struct event_ring *control_sandbox_ring(struct control_sandbox *w);
+
+/* -- engines.c ---------------------------------------------------------------------- */
+
+/* What no two sandboxes can be: the namespace of @spec, or "". */
+void control_place(const struct ipc_sandbox *spec, char ret[CONTROL_PLACE_SIZE]);
+/* The engine for @spec, which knows then what it is: that with the fewest, if need be one
+ * that is started for it. -EMFILE: all are full; -EEXIST: it is guarded already. */
+int control_engine_choose(struct control *s, struct ipc_sandbox *spec,
+			  struct control_link **ret, struct err *err) MUST_CHECK;
+
+/* -- sandboxes.c
+ * ------------------------------------------------------------------------- */
+
+/* At the top of the daemon's API: what holds for all sandboxes. */
+void control_sandboxes_list_status(void *data, struct api_status *ret);
+
+void control_sandboxes_list(struct control *s, struct api_sandboxes *ret);
+
+/* -- attach.c ----------------------------------------------------------------------- */
+
+struct control_wish {
+	struct ipc_sandbox spec;
+	struct document *policy; /* owned */
+	bool again;		 /* it may be there: with this policy from now on */
+};
+
+/* The body of PUT /sandboxes/@id. Return: 0, or -errno with every fault in @err. */
+struct json_t;
+int control_attach_read(struct control *s, const char *id, struct text body,
+			struct control_wish *ret, struct err *err) MUST_CHECK;
+/* What GET says of @w; NULL: out of memory. */
+struct json_t *control_sandbox_json(const struct control_sandbox *w);
+
+/* -- close.c ------------------------------------------------------------------------ */
+
+void control_closing_init(struct control *s);
+void control_sandbox_closing_init(struct control_sandbox *w);
+/* It is not to be closed any more: there is another policy, or no sandbox. */
+void control_closing_done(struct control *s, struct control_closing *c);
+/* More was denied than the policy's on_denies takes. Return: whether @e is news. */
+bool control_on_denies(struct control *s, const struct event *e);
+/* @d is in force: where no file has the policy, a closed one is kept all the same. */
+int control_closed_keep(const struct control *s, const struct document *d,
+			struct err *err) MUST_CHECK;
+
+/* -- secure.c ----------------------------------------------------------------------- */
+
+/* Serve what PLACE_TLS listens to. What is wrong with the files is told, and shows in the
+ * status; nobody is served there then. */
+int control_secure_open(struct control *s, struct err *err) MUST_CHECK;
+/* The socket may listen now. */
+void control_secure_listen(struct control *s);
+/* Read the files again, after this turn; those that were good stay until new ones are. */
+void control_secure_reload(struct control *s);
+void control_secure_event(const struct control *s, const struct event_row *row);
+/* Why nobody is served, or "". */
+const char *control_secure_trouble(const struct control *s);
+void control_secure_close(struct control *s);
+
+/* -- main.c ------------------------------------------------------------------------- */
+
+/* What all ways to the API have in common. */
+void control_api_config(struct control *s, struct api_config *ret);
+
+/* -- reload.c ----------------------------------------------------------------------- */
+
+/* Read the always-rules files, and watch them. */
+int control_reload_open(struct control *s, struct err *err) MUST_CHECK;
+/* log_skip.always has it. */
+bool control_skips_log(const struct control *s, const char *name);
+
+/* -- record.c ----------------------------------------------------------------------- */
+
+void control_on_event(struct control *s, const struct event *e);
+/* It goes to whoever keeps or streams it. */
+void control_on_row(struct control *s, const struct event_row *row);
+/* The process of an event that came is known now. */
+void control_on_process(struct control *s, const struct event *e);
+void control_on_trouble(struct control *s, const struct upstream_trouble *t);
+void control_on_answered(struct control *s, uint32_t sandbox,
+			 const struct ipc_answered *a);
+/* An event with the rule that decided it. */
+void control_row(void *data, const struct event *e, struct event_row *ret);
+/* Everything that the engine may have written is held to what can be printed, and ends.
+ */
+void control_tame(char *text, size_t size);
+
+/* -- counts.c ----------------------------------------------------------------------- */
+
+/* What counts denials in the store, in @ret. */
+void control_count_ops(const struct control *s, struct api_ops *ret);
+void control_sandbox_count_ops(const struct control_sandbox *w, struct api_ops *ret);
+
+/* -- review.c ----------------------------------------------------------------------- */
+
+/* What answers about tasks, in @ret; nothing where events aren't stored. */
+void control_review_ops(const struct control *s, struct api_ops *ret);
+void control_sandbox_review_ops(const struct control_sandbox *w, struct api_ops *ret);
+
+/* -- webhook.c ---------------------------------------------------------------------- */
+
+int control_webhook_open(struct control *s, struct err *err) MUST_CHECK;
+/* A program was started: @fd, owned from then on, leads to it. */
+void control_webhook_attach(struct control *s, int fd);
+void control_webhook_denied(struct control *s, const struct event *e);
+/* Of task @id, to review webhook @url. control_tell_done() says what came of it, or
+ * control_tell_anew() that nothing does. Return: false: there is no room. */
+bool control_webhook_review(struct control *s, uint32_t id, size_t url, const char *body,
+			    size_t size);
+void control_webhook_count(const struct control *s, struct api_status *ret);
+
+/* -- socket_owner.c
+ * ---------------------------------------------------------------------- */
+
+/* Have one started. */
+void control_socket_owner_open(struct control *s);
+/* It was: @fd, owned from then on, leads to it. */
+void control_socket_owner_attach(struct control *s, int fd);
+/* Ask whose process @row's denial was. Return: it will come to control_on_row(), whatever
+ * is answered; false: nothing is asked. */
+bool control_socket_owner_ask(struct control *s, const struct event_row *row);
+/* Nothing is waited for any more. */
+void control_socket_owner_close(struct control *s);
+
+/* -- tell.c ------------------------------------------------------------------------- */
+
+void control_tell_init(struct control *s);
+/* Something was denied that a task may open for. */
+void control_tell_soon(struct control *s);
+/* @error as WEBHOOK_DONE has it. */
+void control_tell_done(struct control *s, uint32_t id, size_t url, int error);
+/* What weir-webhook had is lost with it. */
+void control_tell_anew(struct control *s);
+
+/* -- status.c ----------------------------------------------------------------------- */
+
+void control_status(void *data, struct api_status *ret);
+#define CONTROL_SNAPSHOT_FULL                                                            \
+	"not all that was learned can be kept for a restart: there is no room for it"
+/* A degradation, if @d is the policy of a sandbox that is closed. */
+void control_closed_status(const struct document *d, struct control_closing *c,
+			   int64_t since_ms, struct api_status *ret);
+/* What is said of the stores, which let nothing out: degradations and counts. */
+void control_store_status(struct control *s, struct api_status *ret);
+bool control_healthy(void *data);
