@@ -1,0 +1,34 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Every file and folder that docs/architecture.md and tests/README.md name is there."""
+
+import glob
+import pathlib
+import re
+import sys
+
+ENDING = r"\.(?:c|h|py|md|json|scn|build)"
+PATH = re.compile(rf"(?<![\w/.-])((?:[a-z_*]+/)*[\w*]+{ENDING})(?![\w/])")
+FOLDER = re.compile(r"`((?:src|tests|docs)/[a-z_/]+)`")
+
+
+def is_there(root, name, bases):
+    return any(glob.glob(str(root / base / name)) for base in bases)
+
+
+def faults_of(root, page, bases):
+    for number, line in enumerate((root / page).read_text().splitlines(), 1):
+        for name in PATH.findall(line) + FOLDER.findall(line):
+            if "NAME" not in name and "FILE" not in name and not is_there(root, name, bases):
+                yield f"{page}:{number}: {name} is not there"
+
+
+def main(root):
+    root = pathlib.Path(root)
+    faults = [*faults_of(root, "docs/architecture.md", ("", "src", "docs", "src/resolver", "src/relay", "src/dns")),
+              *faults_of(root, "tests/README.md", ("", "tests", "tests/scenario"))]
+    print("\n".join(faults) or "what the pages name is there")
+    return 1 if faults else 0
+
+
+sys.exit(main(sys.argv[-1]))
