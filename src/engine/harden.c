@@ -56,12 +56,12 @@ int harden_engine(uint64_t keep, char *ret_missing, struct err *err)
 
 	ret_missing[0] = '\0';
 	r = HARDEN_BY & BY_CAPABILITIES ? confine_rights(keep, err) : confine_self(err);
-	if (r == 0 && HARDEN_BY & BY_LANDLOCK) {
+	if (r == 0 && (HARDEN_BY & BY_LANDLOCK) != 0) {
 		r = enter_landlock(ret_missing);
 		if (r < 0)
 			err_sys(err, r, "cannot confine by Landlock");
 	}
-	if (r == 0 && HARDEN_BY & BY_SECCOMP) {
+	if (r == 0 && (HARDEN_BY & BY_SECCOMP) != 0) {
 		r = confine_calls(CONFINE_ENGINE, err);
 		if (!confine_has_calls())
 			snprintf(ret_missing, ERR_TEXT_SIZE,

@@ -76,7 +76,7 @@ int cli_option_set(const struct cli_option *o, void *target, const char *value,
 	case OPTION_TEXT_ONCE:
 		if (*(const char **)field)
 			return err_set(err, -EINVAL, "given twice");
-		/* fall through */
+		__attribute__((fallthrough));
 	case OPTION_TEXT:
 		if (!value[0])
 			return err_set(err, -EINVAL, "is empty; %s is needed", o->arg);
