@@ -79,6 +79,8 @@ void accounts_open(struct sandbox *s, int64_t now_ms);
 /* It is over, and the next one begins. */
 void accounts_close(struct sandbox *s, int64_t now_ms);
 
+/* -- refused.c: packets that the filter has refused -- */
+
 /* The filter has logged @p, which is told. */
 void accounts_logged(struct sandbox *s, const struct nflog_packet *p, int64_t now_ms);
 /* What the filter has counted: all that was refused (NULL: not known, of the host's

@@ -25,10 +25,120 @@
  * ended (doubt) every add is a refresh. */
 #include <assert.h>
 #include <errno.h>
+#include <string.h>
 
 #include "sandbox/learned_internal.h"
 
+/* ---- tables ---- */
+
+enum { FIRST_SIZE = 4 }; /* at the first use */
+
+static void table_init(struct learned_table *t, size_t item_size)
+{
+	*t = (struct learned_table){ .item_size = item_size, .free = NONE };
+}
+
+static void table_done(struct learned_table *t)
+{
+	free(t->items);
+	free(t->heads);
+}
+
+static void table_release(struct learned_table *t)
+{
+	assert(t->count == 0);
+	table_done(t);
+	table_init(t, t->item_size);
+}
+
+static uint32_t table_first(const struct learned_table *t, uint64_t hash)
+{
+	return t->size > 0 ? t->heads[hash & (t->size - 1)] : NONE;
+}
+
+static void table_push(struct learned_table *t, uint32_t i)
+{
+	struct learned_link *link = learned_table_at(t, i);
+	uint32_t *head = &t->heads[link->hash & (t->size - 1)];
+
+	link->next = *head;
+	*head = i;
+}
+
+static int table_grow(struct learned_table *t, uint32_t size)
+{
+	uint32_t *heads = malloc(size * sizeof(*heads));
+	uint8_t *items = heads ? realloc(t->items, size * t->item_size) : NULL;
+
+	if (!items) {
+		free(heads);
+		return -ENOMEM;
+	}
+	free(t->heads);
+	t->heads = heads;
+	t->items = items;
+	t->size = size;
+	memset(heads, 0xff, size * sizeof(*heads));
+	for (uint32_t i = 0; i < t->used; i++)
+		if (((struct learned_link *)learned_table_at(t, i))->live)
+			table_push(t, i);
+	return 0;
+}
+
+static int table_reserve(struct learned_table *t, uint32_t wanted)
+{
+	uint32_t size = t->size > 0 ? t->size : FIRST_SIZE;
+
+	while (size - t->count < wanted)
+		size *= 2;
+	return size > t->size ? table_grow(t, size) : 0;
+}
+
+static uint32_t table_take(struct learned_table *t, uint64_t hash)
+{
+	uint32_t i = t->free;
+	struct learned_link *link;
+
+	assert(t->count < t->size);
+	if (i == NONE)
+		i = t->used++;
+	link = learned_table_at(t, i);
+	if (i == t->free)
+		t->free = link->next;
+	memset(link, 0, t->item_size);
+	link->hash = hash;
+	link->live = true;
+	table_push(t, i);
+	t->count++;
+	return i;
+}
+
+static void table_give(struct learned_table *t, uint32_t i)
+{
+	struct learned_link *link = learned_table_at(t, i);
+	uint32_t *at = &t->heads[link->hash & (t->size - 1)];
+
+	while (*at != i)
+		at = &((struct learned_link *)learned_table_at(t, *at))->next;
+	*at = link->next;
+	link->live = false;
+	link->next = t->free;
+	t->free = i;
+	t->count--;
+}
+
 /* ---- look-ups ---- */
+
+static uint32_t name_find(const struct learned *l, const struct dns_name *n,
+			  uint64_t hash)
+{
+	uint32_t i = table_first(&l->names, hash);
+
+	while (i != NONE && (name_at(l, i)->link.hash != hash ||
+			     !dns_name_equal(&name_at(l, i)->name, n)))
+		i = name_at(l, i)->link.next;
+	return i;
+}
 
 /* Of the entry of the name at @name for @element. */
 static uint64_t hash_entry(const struct element *element, uint32_t name)
@@ -39,7 +149,7 @@ static uint64_t hash_entry(const struct element *element, uint32_t name)
 uint32_t learned_element_find(const struct learned *l, const struct addr *a,
 			      uint64_t hash, uint8_t port_list)
 {
-	uint32_t i = learned_table_first(&l->elements, hash);
+	uint32_t i = table_first(&l->elements, hash);
 
 	while (i != NONE && (element_at(l, i)->port_list != port_list ||
 			     !addr_equal(&element_at(l, i)->addr, a)))
@@ -52,7 +162,7 @@ uint32_t learned_element_find(const struct learned *l, const struct addr *a,
 static uint32_t find_entry(const struct learned *l, uint32_t name,
 			   const struct element *element)
 {
-	uint32_t i = learned_table_first(&l->entries, hash_entry(element, name));
+	uint32_t i = table_first(&l->entries, hash_entry(element, name));
 
 	while (i != NONE && (entry_at(l, i)->name != name ||
 			     !addr_equal(entry_addr(l, entry_at(l, i)), &element->addr)))
@@ -135,7 +245,7 @@ static void element_release(struct learned *l, uint32_t i, int64_t now_ms)
 	if (el->users > 0 || el->pins > 0 || el->doomed)
 		return;
 	if (element_has_ended(el, now_ms))
-		learned_table_give(&l->elements, i);
+		table_give(&l->elements, i);
 	else
 		element_doom(l, i);
 }
@@ -149,6 +259,117 @@ static void element_unpin(struct learned *l, uint32_t i, int64_t now_ms)
 	if (--el->pins == 0)
 		el->pinned_until_ms = 0;
 	element_release(l, i, now_ms);
+}
+
+/* ---- what has ended ---- */
+
+static void past_init(struct learned_past *p)
+{
+	table_init(&p->items, sizeof(struct past));
+	p->newest = p->oldest = NONE;
+}
+
+static void past_done(struct learned_past *p)
+{
+	for (uint32_t i = p->oldest; i != NONE; i = past_at(p, i)->newer)
+		free(past_at(p, i)->bytes);
+	table_done(&p->items);
+}
+
+static void unlink_past(struct learned_past *p, uint32_t i)
+{
+	struct past *item = past_at(p, i);
+
+	if (item->newer != NONE)
+		past_at(p, item->newer)->older = item->older;
+	else
+		p->newest = item->older;
+	if (item->older != NONE)
+		past_at(p, item->older)->newer = item->newer;
+	else
+		p->oldest = item->newer;
+}
+
+static void link_newest(struct learned_past *p, uint32_t i)
+{
+	struct past *item = past_at(p, i);
+
+	item->newer = NONE;
+	item->older = p->newest;
+	if (p->newest != NONE)
+		past_at(p, p->newest)->newer = i;
+	else
+		p->oldest = i;
+	p->newest = i;
+	item->serial = ++p->serial;
+	learned_snapshot_put_past(p, i);
+}
+
+static void forget_oldest(struct learned_past *p)
+{
+	uint32_t i = p->oldest;
+
+	learned_snapshot_clear_past(p, i);
+	unlink_past(p, i);
+	free(past_at(p, i)->bytes);
+	table_give(&p->items, i);
+}
+
+static uint32_t find_past(const struct learned_past *p, const struct dns_name *n,
+			  const struct addr *a, uint64_t hash)
+{
+	uint32_t i = table_first(&p->items, hash);
+
+	while (i != NONE &&
+	       (past_at(p, i)->link.hash != hash || past_at(p, i)->size != n->size ||
+		memcmp(past_at(p, i)->bytes, n->bytes, n->size) != 0 ||
+		!addr_equal(&past_at(p, i)->addr, a)))
+		i = past_at(p, i)->link.next;
+	return i;
+}
+
+static void past_new(struct learned_past *p, const struct dns_name *n,
+		     const struct addr *a, uint64_t hash)
+{
+	CLEAN(mem) uint8_t *bytes = malloc(n->size);
+	struct past *item;
+	uint32_t i;
+
+	if (!bytes || table_reserve(&p->items, 1) < 0)
+		return;
+	memcpy(bytes, n->bytes, n->size);
+	i = table_take(&p->items, hash);
+	item = past_at(p, i);
+	item->addr = *a;
+	item->size = n->size;
+	item->labels = n->labels;
+	item->bytes = TAKE_PTR(bytes);
+	link_newest(p, i);
+}
+
+void learned_past_add(struct learned_past *p, const struct dns_name *n,
+		      const struct addr *a, uint64_t hash)
+{
+	uint32_t i = find_past(p, n, a, hash);
+
+	if (i != NONE) {
+		unlink_past(p, i);
+		link_newest(p, i);
+		return;
+	}
+	if (p->items.count >= LEARNED_PAST_MAX)
+		forget_oldest(p);
+	past_new(p, n, a, hash);
+}
+
+static void past_note(struct learned *l, const struct entry *e)
+{
+	const struct name *n = name_at(l, e->name);
+	const struct element *el = element_at(l, e->element);
+
+	if (l->keeps_past)
+		learned_past_add(&l->past, &n->name, &el->addr,
+				 learned_past_hash(n->link.hash, el->link.hash));
 }
 
 /* ---- entries ---- */
@@ -189,7 +410,7 @@ static void entry_remove(struct learned *l, uint32_t i, int64_t now_ms)
 	uint32_t *at = &n->entries;
 
 	if (!e->is_passing) {
-		learned_past_note(l, e);
+		past_note(l, e);
 		learned_snapshot_clear(l, i);
 	}
 	heap_remove(l, e->heap_slot);
@@ -197,8 +418,8 @@ static void entry_remove(struct learned *l, uint32_t i, int64_t now_ms)
 		at = &entry_at(l, *at)->next_of_name;
 	*at = e->next_of_name;
 	if (--n->count == 0)
-		learned_table_give(&l->names, e->name);
-	learned_table_give(&l->entries, i);
+		table_give(&l->names, e->name);
+	table_give(&l->entries, i);
 	entry_detach(l, i, now_ms);
 }
 
@@ -206,8 +427,7 @@ static uint32_t entry_new(struct learned *l, uint32_t name, uint32_t element,
 			  int64_t expires_ms)
 {
 	struct name *n = name_at(l, name);
-	uint32_t i =
-		learned_table_take(&l->entries, hash_entry(element_at(l, element), name));
+	uint32_t i = table_take(&l->entries, hash_entry(element_at(l, element), name));
 	struct entry *e = entry_at(l, i);
 	uint32_t slot = l->entries.count - 1;
 
@@ -257,7 +477,7 @@ static uint32_t make_room(struct learned *l, const struct dns_name *n, uint64_t 
 	while (l->entries.count >= limit_of(l, LIMIT_ADDRESSES))
 		evict(l, l->heap[0], now_ms);
 	if (l->evicted != evicted)
-		name = learned_name_find(l, n, hash);
+		name = name_find(l, n, hash);
 	while (name == NONE && l->names.count >= limit_of(l, LIMIT_LEARNED_NAMES))
 		evict(l, l->heap[0], now_ms);
 	return name;
@@ -265,7 +485,7 @@ static uint32_t make_room(struct learned *l, const struct dns_name *n, uint64_t 
 
 static uint32_t name_new(struct learned *l, const struct dns_name *n, uint64_t hash)
 {
-	uint32_t i = learned_table_take(&l->names, hash);
+	uint32_t i = table_take(&l->names, hash);
 
 	name_at(l, i)->name = *n;
 	name_at(l, i)->entries = NONE;
@@ -283,10 +503,10 @@ struct learned *learned_new(const struct plan *plan, const struct hash_key *key)
 	l->plan = plan;
 	l->key = *key;
 	l->doomed_first = NONE;
-	learned_table_init(&l->names, sizeof(struct name));
-	learned_table_init(&l->entries, sizeof(struct entry));
-	learned_table_init(&l->elements, sizeof(struct element));
-	learned_past_init(&l->past);
+	table_init(&l->names, sizeof(struct name));
+	table_init(&l->entries, sizeof(struct entry));
+	table_init(&l->elements, sizeof(struct element));
+	past_init(&l->past);
 	return l;
 }
 
@@ -294,10 +514,10 @@ void learned_free(struct learned *l)
 {
 	if (!l)
 		return;
-	learned_table_done(&l->names);
-	learned_table_done(&l->entries);
-	learned_table_done(&l->elements);
-	learned_past_done(&l->past);
+	table_done(&l->names);
+	table_done(&l->entries);
+	table_done(&l->elements);
+	past_done(&l->past);
 	free(l->kept.items);
 	free(l->heap);
 	free(l);
@@ -345,18 +565,17 @@ static int reserve(struct learned *l)
 {
 	uint32_t wanted = l->pins + 1;
 
-	if (learned_table_reserve(&l->names, wanted) < 0 ||
-	    learned_table_reserve(&l->entries, wanted) < 0 ||
-	    learned_table_reserve(&l->elements, 1) < 0)
+	if (table_reserve(&l->names, wanted) < 0 ||
+	    table_reserve(&l->entries, wanted) < 0 || table_reserve(&l->elements, 1) < 0)
 		return -ENOMEM;
 	return reserve_heap(l);
 }
 
 int learned_reserve(struct learned *to, const struct learned *from)
 {
-	if (learned_table_reserve(&to->names, from->names.count + 1) < 0 ||
-	    learned_table_reserve(&to->entries, from->entries.count + 1) < 0 ||
-	    learned_table_reserve(&to->elements, from->elements.count + 1) < 0)
+	if (table_reserve(&to->names, from->names.count + 1) < 0 ||
+	    table_reserve(&to->entries, from->entries.count + 1) < 0 ||
+	    table_reserve(&to->elements, from->elements.count + 1) < 0)
 		return -ENOMEM;
 	return reserve_heap(to);
 }
@@ -374,7 +593,7 @@ int learned_prepare(struct learned *l, const struct learned_item *item, int64_t 
 		return -ENOMEM;
 	i = learned_element_find(l, &item->addr, hash, list);
 	if (i == NONE) {
-		i = learned_table_take(&l->elements, hash);
+		i = table_take(&l->elements, hash);
 		element_at(l, i)->addr = item->addr;
 		element_at(l, i)->port_list = list;
 		element_at(l, i)->newest = NONE;
@@ -406,7 +625,7 @@ static uint32_t entry_take(struct learned *l, const struct dns_name *n, uint32_t
 			   int64_t expires_ms, int64_t now_ms)
 {
 	uint64_t hash = hash_name(l, n);
-	uint32_t name = learned_name_find(l, n, hash), i = NONE;
+	uint32_t name = name_find(l, n, hash), i = NONE;
 	int64_t until_ms = element_at(l, element)->kernel_until_ms;
 	struct entry *e;
 
@@ -465,7 +684,7 @@ void learned_settle(struct learned *l)
 		l->doomed_first = element_at(l, i)->next_doomed;
 		element_at(l, i)->doomed = false;
 		if (element_at(l, i)->users == 0)
-			learned_table_give(&l->elements, i);
+			table_give(&l->elements, i);
 	}
 	for (uint32_t i = 0; i < l->elements.used; i++) {
 		struct element *el = element_at(l, i);
@@ -508,7 +727,7 @@ size_t learned_sweep(struct learned *l, int64_t now_ms, struct filter_learn *cha
 			l->swept_until_ms = MAX(l->swept_until_ms,
 						el->kernel_until_ms + LEARNED_SLACK_MS);
 		}
-		learned_table_give(&l->elements, i);
+		table_give(&l->elements, i);
 	}
 	return n;
 }
@@ -521,7 +740,7 @@ void learned_sweep_failed(struct learned *l)
 void learned_forget(struct learned *l, const struct dns_name *name, const struct addr *a,
 		    int64_t now_ms)
 {
-	uint32_t n = learned_name_find(l, name, hash_name(l, name));
+	uint32_t n = name_find(l, name, hash_name(l, name));
 	uint32_t i = n != NONE ? name_at(l, n)->entries : NONE;
 
 	while (i != NONE && !addr_equal(entry_addr(l, entry_at(l, i)), a))
@@ -533,9 +752,9 @@ void learned_forget(struct learned *l, const struct dns_name *name, const struct
 /* Nothing is learned, nor on its way. */
 static void release(struct learned *l)
 {
-	learned_table_release(&l->names);
-	learned_table_release(&l->entries);
-	learned_table_release(&l->elements);
+	table_release(&l->names);
+	table_release(&l->entries);
+	table_release(&l->elements);
 	free(l->heap);
 	l->heap = NULL;
 	l->heap_size = 0;
@@ -548,6 +767,76 @@ int64_t learned_expire(struct learned *l, int64_t now_ms)
 	if (l->entries.count == 0 && l->elements.count == 0 && l->entries.size > 0)
 		release(l);
 	return l->entries.count > 0 ? heap_time(l, 0) + LEARNED_SLACK_MS : INT64_MAX;
+}
+
+void learned_keep_past(struct learned *l)
+{
+	l->keeps_past = true;
+}
+
+/* ---- questions ---- */
+
+/* The entry with the highest serial among the heads of @lists, which moves on. */
+static const struct entry *next_newest(const struct learned *l, uint32_t *lists,
+				       size_t count)
+{
+	uint32_t *newest = NULL;
+	const struct entry *e;
+
+	for (size_t i = 0; i < count; i++)
+		if (lists[i] != NONE && (!newest || entry_at(l, lists[i])->serial >
+							    entry_at(l, *newest)->serial))
+			newest = &lists[i];
+	if (!newest)
+		return NULL;
+	e = entry_at(l, *newest);
+	*newest = e->older;
+	return e;
+}
+
+size_t learned_find(const struct learned *l, const struct addr *a, int64_t now_ms,
+		    struct learned_use *ret, size_t max)
+{
+	uint32_t lists[PLAN_PORT_LISTS_MAX];
+	const struct entry *e;
+	size_t count = 0, n = 0;
+	uint32_t i = table_first(&l->elements, hash_addr(l, a));
+
+	for (; i != NONE && count < ARRAY_SIZE(lists); i = element_at(l, i)->link.next)
+		if (addr_equal(&element_at(l, i)->addr, a))
+			lists[count++] = element_at(l, i)->newest;
+	while (n < max && (e = next_newest(l, lists, count))) {
+		if (e->expires_ms <= now_ms)
+			continue;
+		ret[n++] = (struct learned_use){
+			.name = name_at(l, e->name)->name,
+			.rule = e->rule,
+			.port_list = element_at(l, e->element)->port_list,
+			.flags = e->flags,
+			.expires_ms = e->expires_ms,
+		};
+	}
+	return n;
+}
+
+bool learned_other_addr(const struct learned *l, const struct dns_name *name,
+			const struct addr *not_this, int64_t now_ms, size_t index,
+			struct addr *ret)
+{
+	uint32_t n = name_find(l, name, hash_name(l, name));
+	uint32_t i = n != NONE ? name_at(l, n)->entries : NONE;
+
+	for (; i != NONE; i = entry_at(l, i)->next_of_name) {
+		const struct entry *e = entry_at(l, i);
+
+		if (e->expires_ms <= now_ms || addr_equal(entry_addr(l, e), not_this))
+			continue;
+		if (index-- > 0)
+			continue;
+		*ret = *entry_addr(l, e);
+		return true;
+	}
+	return false;
 }
 
 struct learned_counts learned_counts(const struct learned *l)

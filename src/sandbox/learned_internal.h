@@ -1,16 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sandbox/learned_internal - what the files of the table share: learned.c (changes),
- * learned_find.c (questions), learned_past.c (what has ended), learned_rebase.c (another
- * plan), learned_image.c (the copy that outlives us). How the tables hang together is
- * told in learned.c. */
+/* sandbox/learned_internal - what the files of the table share: learned.c (the tables,
+ * their changes, what has ended, questions), learned_rebase.c (the table under another
+ * plan, and what that changes in the kernel), learned_snapshot.c (the copy that outlives
+ * the engine). The head of learned.c says how the tables hang together. */
 #pragma once
 
 #include <string.h>
 
 #include "sandbox/learned.h"
-#include "sandbox/learned_table.h"
 
-#define NONE LEARNED_NONE
+#define NONE UINT32_MAX
+
+/* What every table's items begin with. */
+struct learned_link {
+	uint64_t hash;
+	uint32_t next; /* in the hash chain, or in the free list */
+	bool live;
+};
+
+/* An array with a free list and a hash index. */
+struct learned_table {
+	uint8_t *items;
+	uint32_t *heads; /* @size of them */
+	size_t item_size;
+	uint32_t size; /* a power of two, or 0 */
+	uint32_t used; /* high-water mark */
+	uint32_t free; /* first of the free list */
+	uint32_t count;
+};
+
+static inline void *learned_table_at(const struct learned_table *t, uint32_t i)
+{
+	return t->items + i * t->item_size;
+}
 
 struct name {
 	struct learned_link link;
@@ -126,10 +148,6 @@ static inline const struct addr *entry_addr(const struct learned *l,
 	return &element_at(l, e->element)->addr;
 }
 
-/* Return: NONE when it has taught nothing. */
-uint32_t learned_name_find(const struct learned *l, const struct dns_name *n,
-			   uint64_t hash);
-
 /* -- learned.c -- */
 
 /* How much longer than an entry of ours the kernel's element may live. */
@@ -154,16 +172,10 @@ int learned_insert(struct learned *l, const struct learned_item *item,
  * are forgotten, and all others end with their last entry. */
 void learned_settle(struct learned *l);
 
-/* -- learned_past.c -- */
-
-void learned_past_init(struct learned_past *p);
-void learned_past_done(struct learned_past *p);
 /* At most LEARNED_PAST_MAX: the oldest makes room. Without memory nothing is noted, and
  * a change of the policy ends the flow. */
 void learned_past_add(struct learned_past *p, const struct dns_name *n,
 		      const struct addr *a, uint64_t hash);
-/* @e ends. */
-void learned_past_note(struct learned *l, const struct entry *e);
 
 static inline uint64_t learned_past_hash(uint64_t hash_of_name, uint64_t hash_of_addr)
 {
@@ -178,22 +190,13 @@ static inline struct dns_name past_name(const struct past *item)
 	return n;
 }
 
-/* -- learned_difference.c -- */
-
-/* @n->difference, where there can be one: @n is complete but for it. */
-int learned_difference(const struct learned *old, int64_t now_ms, struct arena *arena,
-		       struct learned_rebased *n) MUST_CHECK;
-/* The kept sets will hold @items. */
-int learned_keep_list(struct learned *l, const struct filter_learn *items,
-		      size_t count) MUST_CHECK;
-
 /* -- learned_rebase.c -- */
 
 /* Does @plan let @n teach @a? *@ret is what it says of the name. */
 bool learned_is_allowed(const struct plan *plan, const struct dns_name *n,
 			const struct addr *a, struct plan_verdict *ret);
 
-/* -- learned_image.c -- */
+/* -- learned_snapshot.c -- */
 
 /* The entry at @i has been committed. */
 void learned_snapshot_put(struct learned *l, uint32_t i);

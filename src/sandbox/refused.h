@@ -8,8 +8,5 @@
 #include "sandbox/sandbox.h"
 
 void refused_packet(struct sandbox *s, const struct nflog_packet *p, int64_t now_ms);
-/* Packets that were counted instead; @uid: of the first one's sender. */
-void refused_count(struct sandbox *s, const struct filter_count *c, uint32_t uid,
-		   int64_t now_ms);
 /* Packets that left by the link. */
 void passed_count(struct sandbox *s, const struct filter_count *c, int64_t now_ms);

@@ -147,7 +147,7 @@ void sandbox_passed(struct sandbox *s, struct event *e, int64_t now_ms);
 int sandbox_learn(struct sandbox *s, const struct filter_learn *items, size_t count,
 		  int64_t now_ms) MUST_CHECK;
 
-/* -- held.c -- */
+/* -- self_ports.c -- */
 
 /* s->own: sockets get @mark (0: none is held), and their ports go to s->filter as well as
  * into s->held. @s doesn't move after this. */
