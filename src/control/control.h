@@ -453,6 +453,9 @@ void control_tell_anew(struct control *s);
 void control_status(void *data, struct api_status *ret);
 #define CONTROL_SNAPSHOT_FULL                                                            \
 	"not all that was learned can be kept for a restart: there is no room for it"
+#define CONTROL_SOCKETS_UNKNOWN                                                          \
+	"whether sockets are open that go round the filter can't be seen, or not in "    \
+	"time"
 /* A degradation, if @d is the policy of a sandbox that is closed. */
 void control_closed_status(const struct document *d, struct control_closing *c,
 			   int64_t since_ms, struct api_status *ret);

@@ -111,6 +111,8 @@ static void control_sandbox_status(void *data, struct api_status *ret)
 	if (w->look.raw)
 		degrade(ret, w, "raw-sockets",
 			"the sandbox has raw sockets open: it has NET_RAW");
+	if (!w->look.known)
+		degrade(ret, w, "unknown-sockets", CONTROL_SOCKETS_UNKNOWN);
 	if (w->look.waiting)
 		degrade(ret, w, "cgroup",
 			"the cgroup is gone; it is guarded when it comes again");

@@ -46,7 +46,9 @@ static bool add_raw_sockets(const struct control *s, struct api_status *ret)
 	if (look.raw)
 		add(s, ret, "raw-sockets",
 		    "the app has raw sockets open: it has NET_RAW");
-	return look.packet || look.raw;
+	if (!look.known)
+		add(s, ret, "unknown-sockets", CONTROL_SOCKETS_UNKNOWN);
+	return look.packet || look.raw || !look.known;
 }
 
 static void add_jsonl(struct control *s, struct api_status *ret)

@@ -405,26 +405,22 @@ static struct cgroup *cgroup_of(const struct daemon_sandbox *d, struct err *err)
 		       : TAKE_PTR(c);
 }
 
-static struct cgroup_strays strays_of(const struct daemon_sandbox *d)
-{
-	struct err ignored = { 0 };
-	CLEAN(mem) struct cgroup *c = d->dir ? cgroup_of(d, &ignored) : NULL;
-
-	return c ? cgroup_strays(c) : (struct cgroup_strays){ 0 };
-}
-
 static void tell_strays(const struct daemon_sandbox *d)
 {
-	struct cgroup_strays s = strays_of(d);
+	const struct ipc_look look = host_look(d);
 	struct ipc_message m = { .type = IPC_TOLD, .sandbox = d->id };
 
-	if (s.sockets == 0)
+	if (!look.known)
+		log_warning("sandbox '%s': whether its processes have sockets from "
+			    "outside can't be seen, or not in time",
+			    d->spec.name);
+	if (look.strays == 0)
 		return;
-	log_warning("sandbox '%s': %u sockets of %u processes (one is %d) were made "
+	log_warning("sandbox '%s': %u sockets of its processes (one is %d) were made "
 		    "outside of the cgroup: the filter doesn't hold them",
-		    d->spec.name, s.sockets, s.processes, (int)s.first);
+		    d->spec.name, look.strays, (int)look.stray_of);
 	snprintf(m.text, sizeof(m.text), "%u sockets from outside are not held",
-		 s.sockets);
+		 look.strays);
 	daemon_tell_control(d->daemon, &m, NULL);
 }
 
@@ -447,18 +443,4 @@ void host_tell_settled(const struct daemon_sandbox *d)
 	}
 	if (d->dir)
 		tell_strays(d);
-}
-
-struct ipc_look host_look(const struct daemon_sandbox *d)
-{
-	struct cgroup_strays s = d->dir ? strays_of(d) : user_raw_sockets(d->member.uid);
-
-	return (struct ipc_look){
-		.known = s.known,
-		.waiting = d->waiting,
-		.strays = s.sockets,
-		.stray_of = s.first,
-		.packet = s.packet > 0,
-		.raw = s.raw > 0,
-	};
 }

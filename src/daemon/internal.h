@@ -294,8 +294,13 @@ int inside_begin_test(struct daemon_sandbox *d) MUST_CHECK;
 /* It has said what it had to. */
 void inside_hear_no_more(struct daemon_sandbox *d);
 void inside_end(struct daemon_sandbox *d);
-/* Which sockets that go round the filter are open in there. Takes milliseconds. */
+
+/* -- look.c -------------------------------------------------------------------------- */
+
+/* Which sockets that go round the filter are open, in a namespace; in a cgroup, or by a
+ * user. Takes milliseconds, and no more than a second. */
 struct ipc_look inside_look(const struct daemon_sandbox *d);
+struct ipc_look host_look(const struct daemon_sandbox *d);
 
 /* -- daemon_host.c ------------------------------------------------------------------ */
 
@@ -320,7 +325,6 @@ void host_try_again(struct daemon *w);
 int host_settle(struct daemon_sandbox *d, struct err *err) MUST_CHECK;
 /* How many those were, and which sockets the filter doesn't take for its own. */
 void host_tell_settled(const struct daemon_sandbox *d);
-struct ipc_look host_look(const struct daemon_sandbox *d);
 /* Which is its cgroup now? Return: 0; -ENOENT: it is gone; every other error: that can't
  * be known. */
 int host_cgroup_id(const struct daemon_sandbox *d, uint64_t *ret) MUST_CHECK;

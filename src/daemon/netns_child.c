@@ -3,24 +3,20 @@
  * there, hands them over, and tests the filter from inside once it stands. */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/sockios.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
 #include "daemon/internal.h"
-#include "proto/audit.h"
 #include "supervisor/init.h"
 #include "sys/link.h"
 #include "sys/tasks.h"
 
 enum {
 	OPEN_MS = 5000,
-	LOOK_MS = 1000,
 	CHILD_FD = SPAWNER_FD_FIRST, /* the channel, in the child */
 	NS_FD = CHILD_FD + 1,
 };
@@ -279,40 +275,4 @@ void inside_end(struct daemon_sandbox *d)
 	inside_hear_no_more(d);
 	join_end(d);
 	/* In a namespace it ends by itself, for nobody hears it any more. */
-}
-
-/* ---- who goes round the filter ---- */
-
-void look_child(const struct spawner_order *o)
-{
-	struct ipc_look look = { 0 };
-
-	if (setns(NS_FD, CLONE_NEWNET) == 0) {
-		look = look_for_raw_sockets();
-		look.network = tasks_own_network();
-	}
-	(void)!write(CHILD_FD, &look, sizeof(look));
-}
-
-struct ipc_look inside_look(const struct daemon_sandbox *d)
-{
-	const struct spawner_order order = { .task = SPAWNER_LOOK };
-	CLEAN(fd) int ns = ioctl(d->route_fd, SIOCGSKNS);
-	CLEAN(fd) int out = -1;
-	struct ipc_look look = { 0 };
-	struct pollfd wait = { .events = POLLIN };
-	struct err ignored = { 0 };
-	int ends[2], fds[] = { -1, ns };
-	pid_t pid;
-
-	if (ns < 0 || pipe2(ends, O_CLOEXEC) < 0)
-		return look;
-	wait.fd = out = ends[0];
-	fds[0] = ends[1];
-	pid = spawner_order(&d->daemon->spawner, &order, fds, ARRAY_SIZE(fds), &ignored);
-	close(ends[1]);
-	if (pid < 0 || poll(&wait, 1, LOOK_MS) <= 0 ||
-	    read(out, &look, sizeof(look)) != sizeof(look))
-		return (struct ipc_look){ 0 };
-	return look;
 }

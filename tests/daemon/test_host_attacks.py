@@ -14,7 +14,7 @@ from test_host_daemon import STRANGER, UID, attach, is_guarded, where
 from test_host_daemon import fixture_host, fixture_tree  # noqa: F401  # pylint: disable=unused-import
 from world import expect
 from world.member import Member, cgroup_root
-from world.sidecar import wait_for
+from world.sidecar import end_input, wait_for
 
 KINDS = pytest.mark.parametrize("kind", ["cgroup", "uid"])
 ALL_KINDS = pytest.mark.parametrize("kind", ["cgroup", "uid", "netns"])
@@ -222,3 +222,32 @@ def test_a_stopped_daemon_still_closes(host, box, site):  # G5
         with contextlib.suppress(ProcessLookupError):   # it was replaced
             os.kill(engine, signal.SIGCONT)
     wait_for(lambda: is_guarded(app, site))
+
+
+HOARD = """
+import os, resource, socket, sys, time
+files = min(resource.getrlimit(resource.RLIMIT_NOFILE)[1], int(sys.argv[1]))
+resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+s, end = socket.socket(), os.pipe()
+for fd in range(10, files): os.dup2(s.fileno(), fd)
+for _ in range(int(sys.argv[2])):
+    if os.fork() == 0:
+        os.close(end[1]); os.read(end[0], 1); os._exit(0)
+print(files, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_more_descriptors_than_can_be_looked_at(host, tree):  # G28
+    """What is to be seen in a sandbox can't be seen in time: nobody waits for it, and nobody is told that all is well."""
+    app = Member(host, tree.cgroup("hoard").below("job"))
+    daemon = host.daemon()
+    attach(daemon, "one", cgroup=where(app.cgroup))
+    assert daemon.status("one")["fullIsolation"]
+    hoard = app.start("/usr/bin/python3", "-IS", "-c", HOARD, 20000, 150)
+    assert hoard.line() == "20000", "too few descriptors to be in anybody's way"
+    wait_for(lambda: not daemon.status("one")["fullIsolation"], 20, 0.1)
+    assert [d["what"] for d in daemon.status("one")["degradations"]] == ["unknown-sockets"]
+    attach(daemon, "two", cgroup=where(tree.cgroup("other").below("job")))
+    end_input(hoard)
+    wait_for(lambda: daemon.status("one")["fullIsolation"], 20, 0.1)
