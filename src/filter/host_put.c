@@ -10,6 +10,7 @@
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
 
+#include "filter/elements.h"
 #include "filter/netlink.h"
 #include "filter/set.h"
 
@@ -73,67 +74,13 @@ void host_element(const struct host_member *m, enum host_place place,
 
 /* ---- elements ---- */
 
-/* What a map gives: four bytes, or the verdict @code to @chain. */
-struct value {
-	const uint32_t *mark;
-	int code;
-	const char *chain;
-};
-
-static void put_value(struct nl_writer *w, const struct value *v)
+static void put(struct elements *k, bool add, const struct host_element *h)
 {
-	size_t data = nl_nest(w, NFTA_SET_ELEM_DATA), verdict;
+	const struct element e = {
+		.key = h->key, .size = h->size, .maps = h->maps, .value = h->value
+	};
 
-	if (v->mark) {
-		nl_put(w, NFTA_DATA_VALUE, v->mark, sizeof(*v->mark));
-	} else {
-		verdict = nl_nest(w, NFTA_DATA_VERDICT);
-		nl_put_be32(w, NFTA_VERDICT_CODE, (uint32_t)v->code);
-		nl_put_text(w, NFTA_VERDICT_CHAIN, v->chain);
-		nl_nest_end(w, verdict);
-	}
-	nl_nest_end(w, data);
-}
-
-/* A message about elements of @set. Return: what end_elements() wants. */
-static size_t begin_elements(struct nl_writer *w, const char *table, bool add,
-			     const char *set)
-{
-	nl_message(w, add ? NFT_MSG_NEWSETELEM : NFT_MSG_DELSETELEM,
-		   add ? NLM_F_CREATE : 0, NFPROTO_INET);
-	nl_put_text(w, NFTA_SET_ELEM_LIST_TABLE, table);
-	nl_put_text(w, NFTA_SET_ELEM_LIST_SET, set);
-	return nl_nest(w, NFTA_SET_ELEM_LIST_ELEMENTS);
-}
-
-static void end_elements(struct nl_writer *w, size_t list)
-{
-	nl_nest_end(w, list);
-	nl_end(w);
-}
-
-/* @v: NULL, or what a map gives. */
-static void put_key(struct nl_writer *w, const void *key, size_t size,
-		    const struct value *v)
-{
-	size_t element = nl_nest(w, NFTA_LIST_ELEM);
-	size_t nest = nl_nest(w, NFTA_SET_ELEM_KEY);
-
-	nl_put(w, NFTA_DATA_VALUE, key, size);
-	nl_nest_end(w, nest);
-	if (v)
-		put_value(w, v);
-	nl_nest_end(w, element);
-}
-
-/* Add an element, with @v one of a map; or delete it. */
-static void put_element(struct nl_writer *w, const char *table, bool add, const char *set,
-			const void *key, size_t size, const struct value *v)
-{
-	size_t list = begin_elements(w, table, add, set);
-
-	put_key(w, key, size, add ? v : NULL);
-	end_elements(w, list);
+	elements_put(k, add, h->set, &e);
 }
 
 static bool is_same(const struct host_element *a, const struct host_element *b)
@@ -148,9 +95,10 @@ static bool is_same(const struct host_element *a, const struct host_element *b)
 void host_put_member(struct nl_writer *w, bool add, const struct host_member *m,
 		     const struct host_member *other)
 {
+	struct elements k = { .w = w, .table = HOST_TABLE };
+
 	for (int place = 0; place < HOST_PLACES; place++) {
 		struct host_element e, same;
-		const struct value v = { .mark = &e.value };
 
 		host_element(m, (enum host_place)place, &e);
 		if (other) {
@@ -158,45 +106,16 @@ void host_put_member(struct nl_writer *w, bool add, const struct host_member *m,
 			if (is_same(&e, &same))
 				continue;
 		}
-		put_element(w, HOST_TABLE, add, e.set, e.key, e.size, e.maps ? &v : NULL);
+		put(&k, add, &e);
 	}
-}
-
-/* Elements of one set in as few messages as they fit into: the kernel looks for table and
- * set once for each message. */
-struct run {
-	struct nl_writer *w;
-	const char *table;
-	char set[FILTER_NAME_MAX];
-	size_t list, count;
-};
-
-static void run_end(struct run *k)
-{
-	if (k->count > 0)
-		end_elements(k->w, k->list);
-	k->count = 0;
-}
-
-static void run_put(struct run *k, const struct host_element *e)
-{
-	const struct value v = { .mark = &e->value };
-
-	if (k->count == NETLINK_ELEMENTS_MAX || strcmp(k->set, e->set) != 0)
-		run_end(k);
-	if (k->count == 0) {
-		snprintf(k->set, sizeof(k->set), "%s", e->set);
-		k->list = begin_elements(k->w, k->table, true, e->set);
-	}
-	put_key(k->w, e->key, e->size, e->maps ? &v : NULL);
-	k->count++;
+	elements_end(&k);
 }
 
 /* The element at @place of each member; of one way at a time where the set is a way's. */
 static void put_place(struct nl_writer *w, const struct filter_host *h, const char *table,
 		      enum host_place place, size_t way)
 {
-	struct run k = { .w = w, .table = table };
+	struct elements k = { .w = w, .table = table };
 
 	for (size_t i = 0; i < HOST_IDS; i++) {
 		const struct host_member *m = h->members[i];
@@ -205,9 +124,9 @@ static void put_place(struct nl_writer *w, const struct filter_host *h, const ch
 		if (!m || (place >= HOST_WHO && host_way_of(&m->who) != way))
 			continue;
 		host_element(m, place, &e);
-		run_put(&k, &e);
+		put(&k, true, &e);
 	}
-	run_end(&k);
+	elements_end(&k);
 }
 
 static void put_ways(struct nl_writer *w, const struct filter_host *h, const char *table,
@@ -231,17 +150,17 @@ void host_put_guarded(struct nl_writer *w, const struct filter_host *h)
 	put_ways(w, h, HOST_GUARD_TABLE, HOST_WHO);
 }
 
-static void put_passed(struct run *k, uint32_t mark)
+static void put_passed(struct elements *k, uint32_t mark)
 {
 	struct host_element e = { .set = "passed" };
 
 	append(&e, &mark, sizeof(mark));
-	run_put(k, &e);
+	put(k, true, &e);
 }
 
 void host_put_passed(struct nl_writer *w, const struct filter_host *h)
 {
-	struct run k = { .w = w, .table = HOST_GUARD_TABLE };
+	struct elements k = { .w = w, .table = HOST_GUARD_TABLE };
 
 	for (size_t i = 0; i < HOST_IDS; i++) {
 		if (!h->members[i])
@@ -251,22 +170,26 @@ void host_put_passed(struct nl_writer *w, const struct filter_host *h)
 	}
 	for (size_t i = 0; i < h->live_count; i++)
 		put_passed(&k, h->live[i]);
-	run_end(&k);
+	elements_end(&k);
 }
 
 /* A packet that was on its way when a batch came may find the chain still empty: it comes
  * back then, and is dropped. */
 static void put_plan_verdicts(struct nl_writer *w, bool add, const struct host_plan *p)
 {
-	char output[FILTER_NAME_MAX], nat[FILTER_NAME_MAX];
-	const struct value to_output = { .code = NFT_JUMP, .chain = output };
-	const struct value to_nat = { .code = NFT_JUMP, .chain = nat };
+	struct elements k = { .w = w, .table = HOST_TABLE };
 	const uint32_t number = p->number;
+	char chain[FILTER_NAME_MAX];
+	const struct element e = { .key = (const uint8_t *)&number,
+				   .size = sizeof(number),
+				   .maps = true,
+				   .chain = chain };
 
-	snprintf(output, sizeof(output), "p%u_output", p->number);
-	snprintf(nat, sizeof(nat), "p%u_nat", p->number);
-	put_element(w, HOST_TABLE, add, "plans", &number, sizeof(number), &to_output);
-	put_element(w, HOST_TABLE, add, "plans_nat", &number, sizeof(number), &to_nat);
+	snprintf(chain, sizeof(chain), "p%u_output", p->number);
+	elements_put(&k, add, "plans", &e);
+	snprintf(chain, sizeof(chain), "p%u_nat", p->number);
+	elements_put(&k, add, "plans_nat", &e);
+	elements_end(&k);
 }
 
 /* ---- objects ---- */
@@ -379,26 +302,17 @@ void host_put_state(struct nl_writer *w, const struct host_member *m,
 {
 	const struct set_owner o = { FILTER_NAMES_HOST, host_mark(m) };
 
-	set_put_items(w, &o, FILTER_ROLE_LEARNED, state->learned, state->learned_count,
-		      true);
-	set_put_items(w, &o, FILTER_ROLE_KEPT, state->kept, state->kept_count, false);
+	set_put_items(w, &o, FILTER_ROLE_LEARNED, state->learned, state->learned_count);
+	set_put_items(w, &o, FILTER_ROLE_KEPT, state->kept, state->kept_count);
 }
 
-/* Add before delete: it may have ended meanwhile. */
 void host_put_stale(struct nl_writer *w, uint32_t mark,
 		    const struct host_learned_entry *e)
 {
-	uint8_t key[FILTER_KEY_MAX];
-	char name[FILTER_NAME_MAX];
-	size_t size = addr_size(&e->addr);
+	const struct set_owner o = { FILTER_NAMES_HOST, mark };
 
-	filter_set_name(FILTER_NAMES_HOST,
-			e->kept ? FILTER_ROLE_KEPT : FILTER_ROLE_LEARNED, e->addr.family,
-			e->port_list, name);
-	memcpy(key, &mark, sizeof(mark));
-	memcpy(key + sizeof(mark), e->addr.bytes, size);
-	put_element(w, HOST_TABLE, true, name, key, sizeof(mark) + size, NULL);
-	put_element(w, HOST_TABLE, false, name, key, sizeof(mark) + size, NULL);
+	set_put_removal(w, &o, e->kept ? FILTER_ROLE_KEPT : FILTER_ROLE_LEARNED, &e->addr,
+			e->port_list);
 }
 
 /* What is @kept, or isn't, and lives. Return: how many. */
@@ -434,8 +348,8 @@ int host_put_learned(struct nl_writer *w, const struct host_member *m, int64_t n
 	if (!items)
 		return -ENOMEM;
 	count = list_learned(l, false, now_ms, items);
-	set_put_items(w, &o, FILTER_ROLE_LEARNED, items, count, true);
+	set_put_items(w, &o, FILTER_ROLE_LEARNED, items, count);
 	count = list_learned(l, true, now_ms, items);
-	set_put_items(w, &o, FILTER_ROLE_KEPT, items, count, false);
+	set_put_items(w, &o, FILTER_ROLE_KEPT, items, count);
 	return 0;
 }

@@ -11,16 +11,7 @@
 #include <linux/netfilter/nf_tables.h>
 
 #include "base/arena.h"
-
-/* One element as the kernel gives it back. */
-struct element {
-	uint8_t key[FILTER_KEY_MAX];
-	size_t size;
-	bool maps;
-	uint32_t value;
-	const char *chain; /* NULL: no verdict */
-	uint64_t left_ms;  /* 0: no lifetime, or it is over */
-};
+#include "filter/elements.h"
 
 /* A set whose elements are read. */
 struct reading {
@@ -48,89 +39,22 @@ static int differs(const struct reading *k)
 		       k->set);
 }
 
-static bool read_value(const struct nlattr *a, struct element *e)
+static int on_element(void *data, const struct element *e)
 {
-	struct nl_attrs data, verdict;
-	const struct nlattr *v;
-
-	if (!a)
-		return true;
-	if (!nl_attrs_nested(a, &data))
-		return false;
-	v = data.at[NFTA_DATA_VALUE];
-	e->maps = true;
-	if (!v) {
-		if (!nl_attrs_nested(data.at[NFTA_DATA_VERDICT], &verdict))
-			return false;
-		e->chain = nl_get_text(verdict.at[NFTA_VERDICT_CHAIN]);
-		return true;
-	}
-	if (mnl_attr_get_payload_len(v) != sizeof(e->value))
-		return false;
-	memcpy(&e->value, mnl_attr_get_payload(v), sizeof(e->value));
-	return true;
-}
-
-static bool read_element(const struct nlattr *a, struct element *ret)
-{
-	struct nl_attrs element, key;
-	const struct nlattr *v;
-
-	*ret = (struct element){ 0 };
-	if (!nl_attrs_nested(a, &element) ||
-	    !nl_attrs_nested(element.at[NFTA_SET_ELEM_KEY], &key))
-		return false;
-	v = key.at[NFTA_DATA_VALUE];
-	if (!v || mnl_attr_get_payload_len(v) > sizeof(ret->key))
-		return false;
-	ret->size = mnl_attr_get_payload_len(v);
-	memcpy(ret->key, mnl_attr_get_payload(v), ret->size);
-	(void)nl_get_u64(element.at[NFTA_SET_ELEM_EXPIRATION], &ret->left_ms);
-	return read_value(element.at[NFTA_SET_ELEM_DATA], ret);
-}
-
-static int on_elements(void *data, uint16_t type, uint8_t family,
-		       const struct nl_attrs *attrs)
-{
-	const struct nlattr *list = attrs->at[NFTA_SET_ELEM_LIST_ELEMENTS];
 	struct reading *k = data;
-	struct nlattr *a; /* as libmnl's loop wants it; only read */
-	int r = 0;
 
-	if (!list)
-		return 0;
-	mnl_attr_for_each_nested(a, list)
-	{
-		struct element e;
-
-		if (r == 0)
-			r = read_element(a, &e) ? k->fn(k, &e) : -EBADMSG;
-	}
-	return r;
-}
-
-static void name_set(struct nl_writer *w, const void *what)
-{
-	const struct reading *k = what;
-	size_t list, element, key;
-
-	nl_put_text(w, NFTA_SET_ELEM_LIST_TABLE, filter_table(FILTER_NAMES_HOST));
-	nl_put_text(w, NFTA_SET_ELEM_LIST_SET, k->set);
-	if (!k->key)
-		return;
-	list = nl_nest(w, NFTA_SET_ELEM_LIST_ELEMENTS);
-	element = nl_nest(w, NFTA_LIST_ELEM);
-	key = nl_nest(w, NFTA_SET_ELEM_KEY);
-	nl_put(w, NFTA_DATA_VALUE, k->key, k->size);
-	nl_nest_end(w, key);
-	nl_nest_end(w, element);
-	nl_nest_end(w, list);
+	return k->fn(k, e);
 }
 
 static int read_set(struct reading *k)
 {
-	return nl_ask(&k->host->conn, NFT_MSG_GETSETELEM, k->key ? NLM_F_ACK : NLM_F_DUMP,
-		      NFPROTO_INET, name_set, k, on_elements, k);
+	return elements_read(&k->host->conn,
+			     &(struct elements_query){ .table = HOST_TABLE,
+						       .set = k->set,
+						       .key = k->key,
+						       .key_size = k->size,
+						       .fn = on_element,
+						       .data = k });
 }
 
 /* ---- who the members are ---- */
@@ -481,7 +405,7 @@ static int on_learned(struct reading *k, const struct element *e)
 	if (e->size != sizeof(mark) + size)
 		return -EBADMSG;
 	memcpy(item.addr.bytes, e->key + sizeof(mark), size);
-	item.lifetime_ms = (uint32_t)MIN(e->left_ms, UINT32_MAX);
+	item.lifetime_ms = (uint32_t)MIN(e->lifetime_ms, UINT32_MAX);
 	if (item.lifetime_ms > 0)
 		k->on_learned(k->data, (uint16_t)(mark >> HOST_MARK_SHIFT), &item);
 	return 0;

@@ -26,7 +26,6 @@
 
 #include "filter/netlink.h"
 #include "filter/set.h"
-#include "filter/set_change.h"
 
 enum {
 	SEND_BUFFER = 64 << 20, /* a limit, not an allocation: the largest batch */
@@ -179,12 +178,9 @@ static void write_state(struct nl_writer *w, enum filter_naming naming,
 {
 	const struct set_owner o = { .naming = naming };
 
-	set_put_items(w, &o, FILTER_ROLE_LEARNED, state->learned, state->learned_count,
-		      true);
-	set_put_items(w, &o, FILTER_ROLE_KEPT, state->kept, state->kept_count, false);
-	for (size_t i = 0; i < state->held_count;)
-		i += set_put_held(w, naming, NFT_MSG_NEWSETELEM, &state->held[i],
-				  state->held_count - i);
+	set_put_items(w, &o, FILTER_ROLE_LEARNED, state->learned, state->learned_count);
+	set_put_items(w, &o, FILTER_ROLE_KEPT, state->kept, state->kept_count);
+	set_put_held(w, naming, true, state->held, state->held_count);
 }
 
 /* Sets of a standing table that stay. */
@@ -202,23 +198,24 @@ static bool stays(const struct staying *k, const struct filter_set *s)
 }
 
 static void write_changes(struct nl_writer *w, const struct ruleset *rs,
-			  enum filter_role role, const struct set_changes *c,
-			  const struct staying *k)
+			  enum filter_role role, const struct filter_learn *items,
+			  size_t count, const struct staying *k)
 {
+	const struct set_owner o = { .naming = rs->naming };
+	const uint32_t present = set_indexes(items, count);
 	char name[FILTER_NAME_MAX];
 
-	for (size_t i = 0; i < 2 * PLAN_PORT_LISTS_MAX; i++) {
-		enum addr_family family = i % 2 ? ADDR_V6 : ADDR_V4;
+	for (size_t i = 0; present >> i; i++) {
 		const struct filter_set *s = rs->sets;
 
-		if (!set_changes_any(c, family, i / 2))
+		if (!(present >> i & 1))
 			continue;
-		filter_set_name(rs->naming, role, family, i / 2, name);
+		filter_set_name(rs->naming, role, i % 2 ? ADDR_V6 : ADDR_V4, i / 2, name);
 		while (s && strcmp(s->name, name) != 0)
 			s = s->next;
 		/* What was in a set that isn't there any more went with it. */
 		if (s)
-			set_put_changes(w, c, name, family, i / 2, !stays(k, s));
+			set_put_changes(w, &o, role, i, items, count, !stays(k, s));
 	}
 }
 
@@ -226,15 +223,10 @@ static void write_difference(struct nl_writer *w, const struct ruleset *rs,
 			     const struct filter_state *state, const struct staying *k)
 {
 	const struct filter_difference *d = state->difference;
-	const struct filter_state held = { .held = state->held,
-					   .held_count = state->held_count };
-	const char *table = filter_table(rs->naming);
-	const struct set_changes learned = { table, d->learned, d->learned_count, true };
-	const struct set_changes kept = { table, d->kept, d->kept_count, false };
 
-	write_changes(w, rs, FILTER_ROLE_LEARNED, &learned, k);
-	write_changes(w, rs, FILTER_ROLE_KEPT, &kept, k);
-	write_state(w, rs->naming, &held);
+	write_changes(w, rs, FILTER_ROLE_LEARNED, d->learned, d->learned_count, k);
+	write_changes(w, rs, FILTER_ROLE_KEPT, d->kept, d->kept_count, k);
+	set_put_held(w, rs->naming, true, state->held, state->held_count);
 }
 
 /* What is to be there afterwards, but for the sets that are there already. */

@@ -9,7 +9,6 @@
 enum {
 	NETLINK_TABLE_OWNER = 0x2,
 	NETLINK_TABLE_PERSIST = 0x4, /* since 6.9; not in Debian 12's headers */
-	NETLINK_ELEMENTS_MAX = 1000, /* in one message: below 64 KiB in any set */
 };
 
 void netlink_table(struct nl_writer *w, const char *table, uint32_t table_flags);

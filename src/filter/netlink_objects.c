@@ -9,6 +9,7 @@
 #include <linux/netfilter/nf_tables.h>
 
 #include "base/text.h"
+#include "filter/elements.h"
 #include "filter/ruleset.h"
 
 enum {
@@ -219,46 +220,22 @@ void netlink_set(struct nl_writer *w, const char *table, const struct filter_set
 	nl_end(w);
 }
 
-static void put_element(struct nl_writer *w, const uint8_t *key, size_t size,
-			uint32_t flags)
-{
-	size_t element = nl_nest(w, NFTA_LIST_ELEM);
-	size_t nest = nl_nest(w, NFTA_SET_ELEM_KEY);
-
-	nl_put(w, NFTA_DATA_VALUE, key, size);
-	nl_nest_end(w, nest);
-	if (flags)
-		nl_put_be32(w, NFTA_SET_ELEM_FLAGS, flags);
-	nl_nest_end(w, element);
-}
-
-/* An interval is its first key and, marked, the first key behind it; one that reaches
- * the last key has no end. */
-static void put_interval(struct nl_writer *w, const struct filter_range *r, size_t size)
-{
-	uint8_t behind[16];
-
-	put_element(w, r->from, size, 0);
-	if (filter_key_next(r->to, size, behind))
-		put_element(w, behind, size, NFT_SET_ELEM_INTERVAL_END);
-}
-
 void netlink_elements(struct nl_writer *w, const char *table,
 		      const struct filter_set *set, size_t from, size_t until)
 {
-	size_t size = filter_key_size(set->key);
+	struct elements k = { .w = w, .table = table };
+	const size_t size = filter_key_size(set->key);
 
-	for (size_t i = from; i < until;) {
-		size_t end = MIN(until, i + NETLINK_ELEMENTS_MAX / 2);
-		size_t nest;
+	/* An interval is its first key and, marked, the first key behind it; one that
+	 * reaches the last key has no end. */
+	for (size_t i = from; i < until; i++) {
+		uint8_t behind[16];
+		const struct element first = { .key = set->ranges[i].from, .size = size };
+		const struct element end = { .key = behind, .size = size, .end = true };
 
-		nl_message(w, NFT_MSG_NEWSETELEM, NLM_F_CREATE, NFPROTO_INET);
-		nl_put_text(w, NFTA_SET_ELEM_LIST_TABLE, table);
-		nl_put_text(w, NFTA_SET_ELEM_LIST_SET, set->name);
-		nest = nl_nest(w, NFTA_SET_ELEM_LIST_ELEMENTS);
-		for (; i < end; i++)
-			put_interval(w, &set->ranges[i], size);
-		nl_nest_end(w, nest);
-		nl_end(w);
+		elements_put(&k, true, set->name, &first);
+		if (filter_key_next(set->ranges[i].to, size, behind))
+			elements_put(&k, true, set->name, &end);
 	}
+	elements_end(&k);
 }

@@ -22,6 +22,7 @@
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
 
+#include "filter/elements.h"
 #include "filter/netlink.h"
 
 /* One dump, walked beside our list. */
@@ -38,7 +39,7 @@ struct walk {
 	const struct filter_rule *rule;	  /* the next one */
 	size_t index;			  /* of that rule in its chain, from 1 */
 	bool found;			  /* the table */
-	struct element *elements;	  /* of one set; malloc'ed, owned */
+	struct interval_end *elements;	  /* of one set; malloc'ed, owned */
 	size_t count, capacity;
 	struct err *err;
 };
@@ -194,76 +195,34 @@ static int on_set(void *data, uint16_t type, uint8_t family, const struct nl_att
 
 /* ---- elements ---- */
 
-struct element {
+/* One end of an interval. */
+struct interval_end {
 	uint8_t key[16]; /* the rest zero */
-	bool end;	 /* the first key behind an interval */
+	bool end;	 /* the first key behind it */
 };
 
-static int append_element(struct walk *k, const struct element *e)
+static int append_element(void *data, const struct element *e)
 {
-	if (k->count == k->capacity) {
-		size_t capacity = k->capacity * 2 + 64;
-		struct element *grown =
-			reallocarray(k->elements, capacity, sizeof(*k->elements));
-
-		if (!grown)
-			return -ENOMEM;
-		k->elements = grown;
-		k->capacity = capacity;
-	}
-	k->elements[k->count++] = *e;
-	return 0;
-}
-
-static int read_element(struct walk *k, const struct nlattr *a)
-{
-	struct nl_attrs element, key;
-	const struct nlattr *value;
-	struct element e = { 0 };
-	uint32_t flags = 0;
-
-	if (!nl_attrs_nested(a, &element) ||
-	    !nl_attrs_nested(element.at[NFTA_SET_ELEM_KEY], &key))
-		return -EBADMSG;
-	value = key.at[NFTA_DATA_VALUE];
-	if (!value || mnl_attr_get_payload_len(value) != filter_key_size(k->set->key) ||
-	    (element.at[NFTA_SET_ELEM_FLAGS] &&
-	     !nl_get_u32(element.at[NFTA_SET_ELEM_FLAGS], &flags)))
-		return -EBADMSG;
-	memcpy(e.key, mnl_attr_get_payload(value), mnl_attr_get_payload_len(value));
-	e.end = flags & NFT_SET_ELEM_INTERVAL_END;
-	return append_element(k, &e);
-}
-
-static int on_elements(void *data, uint16_t type, uint8_t family,
-		       const struct nl_attrs *attrs)
-{
-	const struct nlattr *list = attrs->at[NFTA_SET_ELEM_LIST_ELEMENTS];
 	struct walk *k = data;
-	struct nlattr *a; /* as libmnl's loop wants it; only read */
-	int r = 0;
+	struct interval_end *at = k->elements;
 
-	if (!list)
-		return 0;
-	mnl_attr_for_each_nested(a, list)
-	{
-		if (r == 0)
-			r = read_element(k, a);
+	if (e->size != filter_key_size(k->set->key) || e->size > sizeof(at->key))
+		return -EBADMSG;
+	if (k->count == k->capacity) {
+		at = reallocarray(at, k->capacity * 2 + 64, sizeof(*at));
+		if (!at)
+			return -ENOMEM;
+		k->elements = at;
+		k->capacity = k->capacity * 2 + 64;
 	}
-	return r;
-}
-
-static void name_set(struct nl_writer *w, const void *what)
-{
-	const struct walk *k = what;
-
-	nl_put_text(w, NFTA_SET_ELEM_LIST_TABLE, k->table);
-	nl_put_text(w, NFTA_SET_ELEM_LIST_SET, k->set->name);
+	at[k->count] = (struct interval_end){ .end = e->end };
+	memcpy(at[k->count++].key, e->key, e->size);
+	return 0;
 }
 
 static int compare_elements(const void *a, const void *b)
 {
-	const struct element *x = a, *y = b;
+	const struct interval_end *x = a, *y = b;
 	int order = memcmp(x->key, y->key, sizeof(x->key));
 
 	return order ? order : (int)y->end - (int)x->end;
@@ -298,8 +257,10 @@ static int verify_elements(struct filter_conn *c, const struct ruleset *rs,
 		.set = s,
 		.err = err,
 	};
-	int r = nl_ask(c, NFT_MSG_GETSETELEM, NLM_F_DUMP, NFPROTO_INET, name_set, &k,
-		       on_elements, &k);
+	int r = elements_read(c, &(struct elements_query){ .table = k.table,
+							   .set = s->name,
+							   .fn = append_element,
+							   .data = &k });
 
 	if (r == 0) {
 		if (k.count > 0)

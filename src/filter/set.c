@@ -12,14 +12,12 @@
  * twice, and deleting it twice would fail. */
 #include "filter/set.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
 
-#include <linux/netfilter.h>
-#include <linux/netfilter/nf_tables.h>
-
-#include "filter/netlink.h"
+#include "filter/elements.h"
 
 enum {
 	/* One element in a message of its own, with room to spare. */
@@ -27,66 +25,37 @@ enum {
 	BATCH_SIZE = (FILTER_LEARN_MAX * 3 + 2) * ELEMENT_MESSAGE,
 };
 
-/* Start a message about elements of set @name. Return: for end_elements(). */
-static size_t begin_elements(struct nl_writer *w, uint16_t type, const char *table,
-			     const char *name)
+/* The set at @index of set_indexes(). */
+static void name_of(const struct set_owner *o, enum filter_role role, size_t index,
+		    char ret[FILTER_NAME_MAX])
 {
-	uint16_t flags = type == NFT_MSG_NEWSETELEM ? NLM_F_CREATE : 0;
-
-	nl_message(w, type, flags, NFPROTO_INET);
-	nl_put_text(w, NFTA_SET_ELEM_LIST_TABLE, table);
-	nl_put_text(w, NFTA_SET_ELEM_LIST_SET, name);
-	return nl_nest(w, NFTA_SET_ELEM_LIST_ELEMENTS);
+	filter_set_name(o->naming, role, index % 2 ? ADDR_V6 : ADDR_V4, index / 2, ret);
 }
 
-static void end_elements(struct nl_writer *w, size_t list)
+static size_t index_of(const struct filter_learn *item)
 {
-	nl_nest_end(w, list);
-	nl_end(w);
+	return item->port_list * 2u + (item->addr.family != ADDR_V4);
 }
 
-/* @lifetime_ms 0: none is said. */
-static void put_element(struct nl_writer *w, const void *bytes, size_t size,
-			uint32_t lifetime_ms)
+static void put_item(struct elements *k, const struct set_owner *o, enum filter_role role,
+		     bool add, const struct filter_learn *item)
 {
-	size_t element = nl_nest(w, NFTA_LIST_ELEM), key;
-
-	key = nl_nest(w, NFTA_SET_ELEM_KEY);
-	nl_put(w, NFTA_DATA_VALUE, bytes, size);
-	nl_nest_end(w, key);
-	if (lifetime_ms > 0)
-		nl_put_be64(w, NFTA_SET_ELEM_TIMEOUT, lifetime_ms);
-	nl_nest_end(w, element);
-}
-
-/* With @mark the key begins with it, as in sets that many sandboxes share. */
-static void put_item(struct nl_writer *w, uint32_t mark, const struct filter_learn *item,
-		     bool lifetime)
-{
+	size_t size = addr_size(&item->addr), before = o->mark ? sizeof(o->mark) : 0;
 	uint8_t key[FILTER_KEY_MAX];
-	size_t size = addr_size(&item->addr), before = mark ? sizeof(mark) : 0;
+	char name[FILTER_NAME_MAX];
+	const struct element e = {
+		.key = key,
+		.size = before + size,
+		.lifetime_ms = role == FILTER_ROLE_LEARNED ? item->lifetime_ms : 0,
+	};
 
-	memcpy(key, &mark, before);
+	memcpy(key, &o->mark, before);
 	memcpy(key + before, item->addr.bytes, size);
-	put_element(w, key, before + size, lifetime ? item->lifetime_ms : 0);
+	name_of(o, role, index_of(item), name);
+	elements_put(k, add, name, &e);
 }
 
 /* ---- learning ---- */
-
-/* @count elements of one set. */
-static void put_elements(struct nl_writer *w, const struct set_owner *o, uint16_t type,
-			 const struct filter_learn *items, size_t count)
-{
-	char name[FILTER_NAME_MAX];
-	size_t list;
-
-	filter_set_name(o->naming, FILTER_ROLE_LEARNED, items->addr.family,
-			items->port_list, name);
-	list = begin_elements(w, type, filter_table(o->naming), name);
-	for (size_t i = 0; i < count; i++)
-		put_item(w, o->mark, &items[i], type == NFT_MSG_NEWSETELEM);
-	end_elements(w, list);
-}
 
 /* How many of @items may share the first one's messages. */
 static size_t run_of(const struct filter_learn *items, size_t count)
@@ -94,23 +63,33 @@ static size_t run_of(const struct filter_learn *items, size_t count)
 	size_t n = 1;
 
 	while (n < count && !items[0].refresh && !items[n].refresh &&
-	       items[n].addr.family == items[0].addr.family &&
-	       items[n].port_list == items[0].port_list &&
+	       index_of(&items[n]) == index_of(&items[0]) &&
 	       items[n].present == items[0].present &&
 	       (items[n].lifetime_ms == 0) == (items[0].lifetime_ms == 0))
 		n++;
 	return n;
 }
 
-static void put_run(struct nl_writer *w, const struct set_owner *o,
+static void put_run(struct elements *k, const struct set_owner *o, enum filter_role role,
 		    const struct filter_learn *items, size_t count)
 {
-	if (items->lifetime_ms > 0 || !items->present)
-		put_elements(w, o, NFT_MSG_NEWSETELEM, items, count);
-	if (items->refresh || items->lifetime_ms == 0)
-		put_elements(w, o, NFT_MSG_DELSETELEM, items, count);
-	if (items->refresh && items->lifetime_ms > 0)
-		put_elements(w, o, NFT_MSG_NEWSETELEM, items, count);
+	const bool ends = items->lifetime_ms == 0;
+	const bool passes[] = { !ends || !items->present, items->refresh || ends,
+				items->refresh && !ends };
+
+	for (size_t pass = 0; pass < ARRAY_SIZE(passes); pass++)
+		for (size_t i = 0; passes[pass] && i < count; i++)
+			put_item(k, o, role, pass != 1, &items[i]);
+}
+
+void set_put_removal(struct nl_writer *w, const struct set_owner *o,
+		     enum filter_role role, const struct addr *a, uint8_t port_list)
+{
+	const struct filter_learn item = { .addr = *a, .port_list = port_list };
+	struct elements k = { .w = w, .table = filter_table(o->naming) };
+
+	put_run(&k, o, role, &item, 1);
+	elements_end(&k);
 }
 
 bool set_item_is_valid(const struct filter_learn *item)
@@ -123,6 +102,7 @@ int set_learn(struct filter_conn *c, const struct set_owner *o,
 {
 	_Alignas(struct nlmsghdr) uint8_t bytes[BATCH_SIZE];
 	struct nl_writer w = nl_writer(bytes, sizeof(bytes), c->seq);
+	struct elements k = { .w = &w, .table = filter_table(o->naming) };
 
 	if (count == 0)
 		return 0;
@@ -134,8 +114,9 @@ int set_learn(struct filter_conn *c, const struct set_owner *o,
 	nl_batch(&w);
 	for (size_t i = 0, run; i < count; i += run) {
 		run = run_of(items + i, count - i);
-		put_run(&w, o, items + i, run);
+		put_run(&k, o, FILTER_ROLE_LEARNED, items + i, run);
 	}
+	elements_end(&k);
 	nl_batch_end(&w);
 	return nl_transact(c, &w, NULL);
 }
@@ -145,76 +126,141 @@ int filter_learn(struct filter_conn *c, const struct filter_learn *items, size_t
 	return set_learn(c, &(struct set_owner){ .naming = c->naming }, items, count);
 }
 
-/* ---- what a new ruleset starts with ---- */
+/* ---- what a new ruleset starts with, and what changes in sets that outlive one ---- */
 
-static size_t set_index(const struct filter_learn *item)
+uint32_t set_indexes(const struct filter_learn *items, size_t count)
 {
-	return item->port_list * 2u + (item->addr.family != ADDR_V4);
+	uint32_t present = 0;
+
+	static_assert(2 * PLAN_PORT_LISTS_MAX <= 32, "a bit for each set");
+	for (size_t i = 0; i < count; i++)
+		present |= UINT32_C(1) << index_of(&items[i]);
+	return present;
 }
 
-/* Those of @items that belong to the set with @index. */
-static void put_set(struct nl_writer *w, const struct set_owner *o, const char *name,
-		    size_t index, const struct filter_learn *items, size_t count,
-		    bool lifetimes)
-{
-	size_t list = 0, used = 0;
+/* What becomes of an item, in this order; PASS_ALL alone when the set is new and the
+ * lifetimes don't count. */
+enum pass { PASS_PRESENT = 0, PASS_DELETE, PASS_ADD, PASS_COUNT, PASS_ALL = PASS_COUNT };
 
-	for (size_t i = 0; i < count; i++) {
-		if (set_index(&items[i]) != index ||
-		    (lifetimes && items[i].lifetime_ms == 0))
-			continue;
-		if (used % NETLINK_ELEMENTS_MAX == 0) {
-			if (used > 0)
-				end_elements(w, list);
-			list = begin_elements(w, NFT_MSG_NEWSETELEM,
-					      filter_table(o->naming), name);
-		}
-		put_item(w, o->mark, &items[i], lifetimes);
-		used++;
+static bool is_in(const struct filter_learn *item, enum pass pass)
+{
+	const bool ends = item->lifetime_ms == 0;
+
+	switch (pass) {
+	case PASS_PRESENT:
+		return item->refresh || (ends && !item->present);
+	case PASS_DELETE:
+		return ends || item->refresh;
+	case PASS_ADD:
+		return !ends;
+	case PASS_ALL:
+		break;
 	}
-	if (used > 0)
-		end_elements(w, list);
+	return true;
+}
+
+static void put_pass(struct nl_writer *w, const struct set_owner *o,
+		     enum filter_role role, size_t index, enum pass pass,
+		     const struct filter_learn *items, size_t count)
+{
+	struct elements k = { .w = w, .table = filter_table(o->naming) };
+
+	for (size_t i = 0; i < count; i++)
+		if (index_of(&items[i]) == index && is_in(&items[i], pass))
+			put_item(&k, o, role, pass != PASS_DELETE, &items[i]);
+	elements_end(&k);
 }
 
 void set_put_items(struct nl_writer *w, const struct set_owner *o, enum filter_role role,
-		   const struct filter_learn *items, size_t count, bool lifetimes)
+		   const struct filter_learn *items, size_t count)
 {
-	uint32_t present = 0;
-	char name[FILTER_NAME_MAX];
+	const uint32_t present = set_indexes(items, count);
 
-	for (size_t i = 0; i < count; i++)
-		present |= UINT32_C(1) << set_index(&items[i]);
-	for (size_t i = 0; present >> i; i++) {
-		if (!(present >> i & 1))
-			continue;
-		filter_set_name(o->naming, role, i % 2 ? ADDR_V6 : ADDR_V4, i / 2, name);
-		put_set(w, o, name, i, items, count, lifetimes);
+	for (size_t i = 0; present >> i; i++)
+		if (present >> i & 1)
+			put_pass(w, o, role, i,
+				 role == FILTER_ROLE_LEARNED ? PASS_ADD : PASS_ALL, items,
+				 count);
+}
+
+void set_put_changes(struct nl_writer *w, const struct set_owner *o,
+		     enum filter_role role, size_t index,
+		     const struct filter_learn *items, size_t count, bool is_new)
+{
+	for (size_t pass = is_new ? PASS_ADD : 0; pass < PASS_COUNT; pass++)
+		put_pass(w, o, role, index, (enum pass)pass, items, count);
+}
+
+/* ---- what the kernel has learned ---- */
+
+/* One set being read. */
+struct learned_read {
+	enum addr_family family;
+	uint8_t port_list;
+	filter_learned_fn *fn;
+	void *data;
+};
+
+/* An element whose time has come meanwhile has none left, and says nothing. */
+static int on_learned(void *data, const struct element *e)
+{
+	const struct learned_read *s = data;
+	struct addr addr = { .family = s->family };
+
+	if (e->size != addr_size(&addr))
+		return -EBADMSG;
+	memcpy(addr.bytes, e->key, e->size);
+	if (e->lifetime_ms > 0)
+		s->fn(s->data, &addr, s->port_list,
+		      (uint32_t)MIN(e->lifetime_ms, UINT32_MAX));
+	return 0;
+}
+
+int filter_learned_read(struct filter_conn *c, size_t port_list_count,
+			filter_learned_fn *fn, void *data)
+{
+	const struct set_owner o = { .naming = c->naming };
+
+	for (size_t i = 0; i < 2 * MIN(port_list_count, (size_t)PLAN_PORT_LISTS_MAX);
+	     i++) {
+		struct learned_read s = { i % 2 ? ADDR_V6 : ADDR_V4, (uint8_t)(i / 2), fn,
+					  data };
+		char name[FILTER_NAME_MAX];
+		int r;
+
+		name_of(&o, FILTER_ROLE_LEARNED, i, name);
+		r = elements_read(
+			c, &(struct elements_query){ .table = filter_table(c->naming),
+						     .set = name,
+						     .fn = on_learned,
+						     .data = &s });
+		/* Not every port list has names, nor every namespace IPv6. */
+		if (r < 0 && r != -ENOENT)
+			return r;
 	}
+	return 0;
 }
 
 /* ---- held ports ---- */
 
-size_t set_put_held(struct nl_writer *w, enum filter_naming naming, uint16_t type,
-		    const struct filter_held *items, size_t count)
+void set_put_held(struct nl_writer *w, enum filter_naming naming, bool add,
+		  const struct filter_held *items, size_t count)
 {
+	struct elements k = { .w = w, .table = filter_table(naming) };
 	char name[FILTER_NAME_MAX];
-	size_t list, n = 0;
 
-	filter_set_name(naming, FILTER_ROLE_HELD, items->family, 0, name);
-	list = begin_elements(w, type, filter_table(naming), name);
-	for (; n < MIN(count, (size_t)NETLINK_ELEMENTS_MAX); n++) {
+	for (size_t i = 0; i < count; i++) {
 		const uint8_t key[8] = {
-			items[n].protocol,
-			[4] = (uint8_t)(items[n].port >> 8),
-			[5] = (uint8_t)items[n].port,
+			items[i].protocol,
+			[4] = (uint8_t)(items[i].port >> 8),
+			[5] = (uint8_t)items[i].port,
 		};
+		const struct element e = { .key = key, .size = sizeof(key) };
 
-		if (items[n].family != items->family)
-			break;
-		put_element(w, key, sizeof(key), 0);
+		filter_set_name(naming, FILTER_ROLE_HELD, items[i].family, 0, name);
+		elements_put(&k, add, name, &e);
 	}
-	end_elements(w, list);
-	return n;
+	elements_end(&k);
 }
 
 bool set_held_is_valid(const struct filter_held *h)
@@ -232,8 +278,7 @@ int filter_hold(struct filter_conn *c, const struct filter_held *h, bool hold)
 	if (!set_held_is_valid(h))
 		return -EINVAL;
 	nl_batch(&w);
-	(void)set_put_held(&w, c->naming, hold ? NFT_MSG_NEWSETELEM : NFT_MSG_DELSETELEM,
-			   h, 1);
+	set_put_held(&w, c->naming, hold, h, 1);
 	nl_batch_end(&w);
 	r = nl_transact(c, &w, NULL);
 	return r == -ENOENT && !hold ? 0 : r;

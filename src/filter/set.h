@@ -14,16 +14,25 @@ struct set_owner {
 
 /* An item that names a set: a family, and a port list that can be. */
 bool set_item_is_valid(const struct filter_learn *item);
-/* Add @items, any number in any order, to the sets of @role. With @lifetimes those whose
- * lifetime is over are left out; otherwise they get none. */
+/* Add @items, any number in any order, to the sets of @role. Learned ones whose lifetime
+ * is over are left out; others have none. */
 void set_put_items(struct nl_writer *w, const struct set_owner *o, enum filter_role role,
-		   const struct filter_learn *items, size_t count, bool lifetimes);
+		   const struct filter_learn *items, size_t count);
+/* Which sets of a role @items are about: bit 2 * port list, or for IPv6 the next one. */
+uint32_t set_indexes(const struct filter_learn *items, size_t count);
+/* What changes in a set that outlives its ruleset: those of @items, each (address, list)
+ * once, that are about the set at @index. @is_new: the set is made in this very batch,
+ * and has nothing that could go. */
+void set_put_changes(struct nl_writer *w, const struct set_owner *o,
+		     enum filter_role role, size_t index,
+		     const struct filter_learn *items, size_t count, bool is_new);
+/* Delete an element that may have ended meanwhile. */
+void set_put_removal(struct nl_writer *w, const struct set_owner *o,
+		     enum filter_role role, const struct addr *a, uint8_t port_list);
 /* filter_learn() */
 int set_learn(struct filter_conn *c, const struct set_owner *o,
 	      const struct filter_learn *items, size_t count) MUST_CHECK;
 bool set_held_is_valid(const struct filter_held *h);
-/* Add or delete held ports, of @count as many as fit into one message: those at the
- * beginning that are of one family. @type is NFT_MSG_NEWSETELEM or NFT_MSG_DELSETELEM.
- * Return: how many. */
-size_t set_put_held(struct nl_writer *w, enum filter_naming naming, uint16_t type,
-		    const struct filter_held *items, size_t count);
+/* Add or delete held ports. */
+void set_put_held(struct nl_writer *w, enum filter_naming naming, bool add,
+		  const struct filter_held *items, size_t count);

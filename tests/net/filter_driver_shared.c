@@ -354,7 +354,7 @@ static void on_die(struct driver *d, char **words)
 	int r;
 
 	nl_batch(&w);
-	(void)set_put_held(&w, naming, NFT_MSG_NEWSETELEM, &h, 1);
+	set_put_held(&w, naming, true, &h, 1);
 	nl_batch_end(&w);
 	r = send(d->conn.fd, w.bytes, w.size, 0) < 0 ? -errno : 0;
 	nl_writer_done(&w);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "filter/elements.h"
 #include "filter/message.h"
 
 #include <errno.h>
@@ -136,7 +137,7 @@ static void large_sets_are_split_into_messages_that_fit(void **state)
 		assert_int_equal(h->nlmsg_seq, 100 + messages);
 		at += NLMSG_ALIGN(h->nlmsg_len);
 	}
-	assert_int_equal(messages, RANGES * 2 / NETLINK_ELEMENTS_MAX);
+	assert_int_equal(messages, RANGES * 2 / ELEMENTS_MAX);
 	nl_writer_done(&w);
 }
 
