@@ -60,7 +60,7 @@ int daemon_policy_json(const struct policy *policy, const struct plan *plan, cha
 	return fclose(out) != 0 ? -ENOMEM : r;
 }
 
-int daemon_policy_text(const struct cli_policy_args *args, char **ret)
+int daemon_policy_text(const struct policy_args *args, char **ret)
 {
 	CLEAN(arena) struct arena arena = { 0 };
 	CLEAN(mem) uint8_t *bytes = NULL;

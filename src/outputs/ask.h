@@ -18,7 +18,7 @@ int daemon_ask(const char *socket, const char *method, const char *path, struct 
 
 /* The whole policy as one JSON document, malloc'ed, that the daemon takes. Return: 0, or
  * the exit status after a message. */
-int daemon_policy_text(const struct cli_policy_args *args, char **ret) MUST_CHECK;
+int daemon_policy_text(const struct policy_args *args, char **ret) MUST_CHECK;
 
 /* The same of one that is built already. Return: 0 or -ENOMEM. */
 int daemon_policy_json(const struct policy *policy, const struct plan *plan,

@@ -435,3 +435,14 @@ int policy_check(const struct policy_reader *reader, const struct policy *policy
 
 	return policy_build(reader, policy, &bytes, &size);
 }
+
+bool policy_asks_names(const struct policy *p)
+{
+	if (p->default_action == POLICY_ALLOW)
+		return true;
+	for (size_t i = 0; i < p->count; i++)
+		if (p->rules[i].action == POLICY_ALLOW &&
+		    p->rules[i].kind != TARGET_PREFIX)
+			return true;
+	return false;
+}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "policy/faults.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -34,6 +35,25 @@ void faults_done(struct faults *f)
 {
 	arena_done(&f->arena);
 	f->count = 0;
+}
+
+void faults_print(const struct faults *f, bool hints)
+{
+	char line[FAULT_TEXT_SIZE];
+
+	for (size_t i = 0; i < f->count; i++)
+		if (hints || f->items[i].level != FAULT_HINT)
+			fprintf(stderr, "%s\n",
+				fault_format(&f->items[i], line, sizeof(line)));
+	if (f->dropped > 0)
+		fprintf(stderr, "… and %zu more\n", f->dropped);
+}
+
+int faults_worse(int a, int b)
+{
+	if (a == -ENOMEM || b == -ENOMEM)
+		return -ENOMEM;
+	return a < 0 ? a : b;
 }
 
 char *fault_format(const struct fault *f, char *buf, size_t size)

@@ -78,7 +78,7 @@ bool limit_is_valid(enum plan_limit which, uint32_t value)
 	return value >= l->minimum && value <= l->ceiling;
 }
 
-int cli_option_repin(const char *value, int64_t *ret_ms, struct err *err)
+int cli_option_repin(void *ret_ms, const char *value, struct err *err)
 {
 	char shown[TEXT_ESCAPED_SIZE];
 	int64_t ms;
@@ -88,6 +88,6 @@ int cli_option_repin(const char *value, int64_t *ret_ms, struct err *err)
 		return err_set(err, -EINVAL,
 			       "'%s' is not a time from 10s to 30d, like 6h",
 			       text_escape(text_of(value), shown, sizeof(shown)));
-	*ret_ms = ms;
+	*(int64_t *)ret_ms = ms;
 	return 0;
 }

@@ -27,5 +27,6 @@ bool limit_find(struct text name, enum plan_limit *ret);
 /* @value is one that a policy may set. */
 bool limit_is_valid(enum plan_limit which, uint32_t value);
 
-/* The value of --repin-interval. Return: 0, or -EINVAL with @err. */
-int cli_option_repin(const char *value, int64_t *ret_ms, struct err *err) MUST_CHECK;
+/* A setter of --repin-interval: *@ret_ms is an int64_t. Return: 0, or -EINVAL with @err.
+ */
+int cli_option_repin(void *ret_ms, const char *value, struct err *err) MUST_CHECK;

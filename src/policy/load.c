@@ -7,6 +7,7 @@
 
 #include "policy/check.h"
 #include "policy/embedded.h"
+#include "policy/faults.h"
 #include "sys/files.h"
 #include "sys/home.h"
 
@@ -130,27 +131,27 @@ static int load_document(void *data, const char *name, const char *from,
 
 /* --- the whole --- */
 
-static void load_fault(struct faults *f, const char *file, const char *text)
+int policy_args_set_verify(void *args, const char *value, struct err *err)
 {
-	struct fault fault = { .level = FAULT_ERROR, .path = "" };
+	struct policy_args *a = args;
+	int r = cli_option_word("dns|tls", value, err);
 
-	f->errors++;
-	fault.file = arena_text(&f->arena, text_of(file));
-	fault.text = arena_text(&f->arena, text_of(text));
-	if (f->count < POLICY_FAULTS_MAX && fault.file && fault.text)
-		f->items[f->count++] = fault;
-	else
-		f->dropped++;
+	if (r < 0)
+		return r;
+	a->has_verify = true;
+	a->verify = r == 0 ? POLICY_VERIFY_DNS : POLICY_VERIFY_TLS;
+	return 0;
 }
 
 static int read_options(const struct policy_reader *r, const char *option,
-			enum policy_action action, const char *const *values,
-			size_t count, struct policy *policy)
+			enum policy_action action, const struct option_list *values,
+			struct policy *policy)
 {
 	int result = 0;
 
-	for (size_t i = 0; i < count; i++) {
-		int e = policy_read_option(r, option, action, text_of(values[i]), policy);
+	for (size_t i = 0; i < values->count; i++) {
+		int e = policy_read_option(r, option, action, text_of(values->items[i]),
+					   policy);
 
 		if (e == -ENOMEM)
 			return e;
@@ -176,21 +177,15 @@ static int read_named(const struct policy_reader *r, const char *option, const c
 
 		snprintf(why, sizeof(why), "'%s': %s",
 			 text_escape(text_of(name), shown, sizeof(shown)), err.text);
-		load_fault(r->faults, option, is_file ? err.text : why);
+		faults_add(r->faults, FAULT_ERROR, option, 0, 0, "", "%s",
+			   is_file ? err.text : why);
 		return -EINVAL;
 	}
 	return policy_read(r, path, text, POLICY_FORMAT_GUESS, policy);
 }
 
-static int worse(int a, int b)
-{
-	if (a == -ENOMEM || b == -ENOMEM)
-		return -ENOMEM;
-	return a < 0 ? a : b;
-}
-
 /* The option asks for less than the policy, which forbids just that. */
-static bool weakens(const struct cli_policy_args *args, const struct policy *p)
+static bool weakens(const struct policy_args *args, const struct policy *p)
 {
 	return p->require_full_isolation && args->has_verify && !args->verify_tls &&
 	       args->verify == POLICY_VERIFY_DNS &&
@@ -198,7 +193,7 @@ static bool weakens(const struct cli_policy_args *args, const struct policy *p)
 }
 
 /* Read everything, check and compile it: cli_policy_load() with the plan. */
-static int load(const struct cli_policy_args *args, struct arena *arena,
+static int load(const struct policy_args *args, struct arena *arena,
 		struct faults *faults, struct policy *ret, uint8_t **ret_plan,
 		size_t *ret_plan_size)
 {
@@ -208,24 +203,24 @@ static int load(const struct cli_policy_args *args, struct arena *arena,
 					      .load_data = arena };
 	CLEAN(mem) uint8_t *plan = NULL;
 	struct policy policy = { 0 };
-	int r = read_options(&reader, args->narrow_file, POLICY_DENY, args->narrow,
-			     args->narrow_count, &policy);
+	int r = read_options(&reader, args->narrow_file, POLICY_DENY, &args->narrow,
+			     &policy);
 
-	r = worse(r, read_options(&reader, "--deny", POLICY_DENY, args->deny,
-				  args->deny_count, &policy));
-	r = worse(r, read_options(&reader, "--allow", POLICY_ALLOW, args->allow,
-				  args->allow_count, &policy));
-	if (args->policy_file)
-		r = worse(r, read_named(&reader, "policy", args->policy_file, true,
-					&policy));
-	for (size_t i = 0; i < args->profile_count; i++)
-		r = worse(r, read_named(&reader, "--profile", args->profiles[i], false,
-					&policy));
+	r = faults_worse(
+		r, read_options(&reader, "--deny", POLICY_DENY, &args->deny, &policy));
+	r = faults_worse(
+		r, read_options(&reader, "--allow", POLICY_ALLOW, &args->allow, &policy));
+	if (args->file)
+		r = faults_worse(
+			r, read_named(&reader, "policy", args->file, true, &policy));
+	for (size_t i = 0; i < args->profiles.count; i++)
+		r = faults_worse(r, read_named(&reader, "--profile",
+					       args->profiles.items[i], false, &policy));
 	if (weakens(args, &policy)) {
-		load_fault(faults, "--verify",
+		faults_add(faults, FAULT_ERROR, "--verify", 0, 0, "",
 			   "'dns' is weaker than tls, and the policy has "
 			   "require_full_isolation: true");
-		r = worse(r, -EINVAL);
+		r = faults_worse(r, -EINVAL);
 	}
 	if (args->has_verify || !policy.has_verify)
 		policy.verify = args->verify;
@@ -241,7 +236,7 @@ static int load(const struct cli_policy_args *args, struct arena *arena,
 	return 0;
 }
 
-int cli_policy_load(const struct cli_policy_args *args, struct arena *arena,
+int cli_policy_load(const struct policy_args *args, struct arena *arena,
 		    struct faults *faults, struct policy *ret)
 {
 	CLEAN(mem) uint8_t *plan = NULL;
@@ -263,27 +258,14 @@ int cli_policy_load_text(const char *path, struct text text, struct arena *arena
 	return r < 0 ? r : policy_build(&reader, ret, ret_plan, ret_plan_size);
 }
 
-static void print_faults(const struct faults *f, bool quiet_hints)
-{
-	char line[FAULT_TEXT_SIZE];
-
-	for (size_t i = 0; i < f->count; i++) {
-		if (f->items[i].level == FAULT_HINT && quiet_hints)
-			continue;
-		fprintf(stderr, "%s\n", fault_format(&f->items[i], line, sizeof(line)));
-	}
-	if (f->dropped > 0)
-		fprintf(stderr, "… and %zu more\n", f->dropped);
-}
-
-int cli_policy_build(const struct cli_policy_args *args, struct arena *arena,
+int cli_policy_build(const struct policy_args *args, struct arena *arena,
 		     bool quiet_hints, struct policy *ret, uint8_t **ret_plan,
 		     size_t *ret_plan_size)
 {
 	struct faults faults = { 0 };
 	int r = load(args, arena, &faults, ret, ret_plan, ret_plan_size);
 
-	print_faults(&faults, quiet_hints);
+	faults_print(&faults, !quiet_hints);
 	faults_done(&faults);
 	if (r == -ENOMEM)
 		fputs("cannot read the policy: out of memory\n", stderr);

@@ -4,36 +4,20 @@
 #pragma once
 
 #include "base/arena.h"
-#include "policy/policy.h"
-
-struct cli_policy_args {
-	const char *const *deny; /* --deny TARGET */
-	size_t deny_count;
-	const char *const *allow; /* --allow TARGET[:PORTS] */
-	size_t allow_count;
-	const char *policy_file;     /* --policy FILE, or NULL */
-	const char *const *profiles; /* --profile NAME */
-	size_t profile_count;
-	bool has_verify;	   /* --verify: whatever the documents say */
-	enum policy_verify verify; /* of --verify; else where no document says */
-	bool verify_tls;	   /* whatever the documents say */
-	const char *const *narrow; /* denied by the file @narrow_file */
-	size_t narrow_count;
-	const char *narrow_file;
-};
+#include "policy/args.h"
 
 /* Read what narrows, --deny, --allow, --policy, --profile, in this order: the first rule
  * that matches decides. *@ret lives in @arena; *@ret_plan is malloc'ed, owned by the
  * caller. ret->sources names every document; those that start with POLICY_BUILT_IN are no
  * files. @quiet_hints leaves hints out.
  * Return: 0; -EINVAL after the faults were printed; -ENOMEM (printed as well). */
-int cli_policy_build(const struct cli_policy_args *args, struct arena *arena,
+int cli_policy_build(const struct policy_args *args, struct arena *arena,
 		     bool quiet_hints, struct policy *ret, uint8_t **ret_plan,
 		     size_t *ret_plan_size) MUST_CHECK;
 
 /* What cli_policy_build() does before it prints, for callers who need no plan: read
  * everything and check it. Return: 0, -EINVAL when @faults has errors, -ENOMEM. */
-int cli_policy_load(const struct cli_policy_args *args, struct arena *arena,
+int cli_policy_load(const struct policy_args *args, struct arena *arena,
 		    struct faults *faults, struct policy *ret) MUST_CHECK;
 
 /* One document as it would be behind --policy, its text given; it is checked and

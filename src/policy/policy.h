@@ -109,6 +109,9 @@ int policy_check(const struct policy_reader *r, const struct policy *policy) MUS
 int policy_build(const struct policy_reader *r, const struct policy *policy,
 		 uint8_t **ret, size_t *ret_size) MUST_CHECK;
 
+/* Some name can be allowed, so a name server has to be asked. */
+bool policy_asks_names(const struct policy *policy);
+
 /* Compile. *ret is malloc'ed, owned by the caller. -ENOMEM, or -E2BIG with @err. */
 int policy_compile(const struct policy *policy, uint8_t **ret, size_t *ret_size,
 		   struct err *err) MUST_CHECK;

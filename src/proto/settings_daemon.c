@@ -77,13 +77,6 @@ static int set_token_file(void *target, const char *value, struct err *err)
 	return sidecar_set_path(spec, value, &spec->token_file, err);
 }
 
-static int set_repin_interval(void *target, const char *value, struct err *err)
-{
-	struct sidecar_spec *spec = target;
-
-	return cli_option_repin(value, &spec->repin_ms, err);
-}
-
 static const struct cli_option options[] = {
 	{ "socket", "PATH", "where the API listens (/run/weir/weir.sock)", set_socket },
 	{ "run-dir", "DIR", "what a restart needs is kept there (/run/weir)",
@@ -112,7 +105,7 @@ static const struct cli_option options[] = {
 	{ "repin-interval", "TIME",
 	  "how often names are resolved again under dns: pinned, unless the policy says "
 	  "(6h)",
-	  set_repin_interval },
+	  cli_option_repin, OPTION_IN(CUSTOM, struct sidecar_spec, repin_ms) },
 	{ "resolv-conf", "FILE", "where name servers are taken from (/etc/resolv.conf)",
 	  set_resolv_conf },
 	{ "max-rules", "N", "the most rules that the API takes; 0: no limit (4096)",

@@ -6,7 +6,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "policy/check.h"
 #include "policy/faults.h"
+#include "policy/load.h"
 #include "policy/node.h"
 #include "sys/files.h"
 #include "sys/home.h"
@@ -112,9 +114,9 @@ static int set_list(struct config *c, const struct key *key, const struct cli_op
 static int set_verify(struct config *c, const struct node *n)
 {
 	if (text_equal(n->text, "tls"))
-		c->spec->verify = POLICY_VERIFY_TLS;
+		c->spec->policy.verify = POLICY_VERIFY_TLS;
 	else if (text_equal(n->text, "dns"))
-		c->spec->verify = POLICY_VERIFY_DNS;
+		c->spec->policy.verify = POLICY_VERIFY_DNS;
 	else
 		fault_at(c, n, "is not one of dns, tls");
 	return 0;
@@ -168,7 +170,7 @@ static int read_defaults(struct config *c, const struct node *n)
 
 static int add_deny(struct config *c, const struct node *n)
 {
-	struct option_list *list = &c->spec->narrow;
+	struct option_list *list = &c->spec->policy.narrow;
 	struct rule rule;
 	struct err err = { 0 };
 
@@ -182,6 +184,7 @@ static int add_deny(struct config *c, const struct node *n)
 		return -ENOMEM;
 	else
 		list->count++;
+	c->spec->policy.narrow_file = c->file;
 	return 0;
 }
 
@@ -191,7 +194,7 @@ static int read_narrowing(struct config *c, const struct node *n)
 
 	if (text_equal(n->key, "verify")) {
 		if (text_equal(n->text, "tls"))
-			c->spec->verify_tls = true;
+			c->spec->policy.verify_tls = true;
 		else
 			fault_at(c, n, "can only be tls here: this file can't widen");
 		return 0;
@@ -295,23 +298,6 @@ int config_read_file(struct run_spec *spec, const char *path, enum config_kind k
 
 /* --- all of them --- */
 
-static void print_faults(const struct faults *f)
-{
-	char line[FAULT_TEXT_SIZE];
-
-	for (size_t i = 0; i < f->count; i++)
-		fprintf(stderr, "%s\n", fault_format(&f->items[i], line, sizeof(line)));
-	if (f->dropped > 0)
-		fprintf(stderr, "… and %zu more\n", f->dropped);
-}
-
-static int worse(int a, int b)
-{
-	if (a == -ENOMEM || b == -ENOMEM)
-		return -ENOMEM;
-	return a < 0 ? a : b;
-}
-
 /* The folder of @file stays read-only in the sandbox, whatever is writable: a command
  * that could add a profile there would choose the next run's policy. */
 static int keep_folder(struct run_spec *spec, const char *file)
@@ -348,9 +334,42 @@ int config_read(struct run_spec *spec)
 		return r;
 	if (user)
 		r = config_read_file(spec, user, CONFIG_DEFAULTS, &faults);
-	r = worse(r, config_read_file(spec, etc_config, CONFIG_DEFAULTS, &faults));
-	r = worse(r, config_read_file(spec, CONFIG_NARROW, CONFIG_NARROWING, &faults));
-	print_faults(&faults);
+	r = faults_worse(r, config_read_file(spec, etc_config, CONFIG_DEFAULTS, &faults));
+	r = faults_worse(
+		r, config_read_file(spec, CONFIG_NARROW, CONFIG_NARROWING, &faults));
+	faults_print(&faults, true);
 	faults_done(&faults);
 	return r;
+}
+
+/* --- what stays read-only --- */
+
+/* A file that was read and has gone since is not left out: it may come back, written by
+ * the command. */
+static bool is_kept(const char *name, bool is_source)
+{
+	if (is_source)
+		return strncmp(name, POLICY_BUILT_IN, strlen(POLICY_BUILT_IN)) != 0;
+	return access(name, F_OK) == 0;
+}
+
+int config_kept_files(const struct run_spec *spec, const struct policy *policy,
+		      struct arena *arena, const char ***ret, size_t *ret_count)
+{
+	const size_t sources = policy->source_count, all = sources + spec->kept_count;
+	const char **files = arena_array(arena, all + 1, sizeof(*files));
+	size_t count = 0;
+
+	if (!files)
+		return -ENOMEM;
+	for (size_t i = 0; i < all; i++) {
+		const char *file = i < sources ? policy->sources[i]
+					       : spec->kept[i - sources];
+
+		if (is_kept(file, i < sources))
+			files[count++] = file;
+	}
+	*ret = files;
+	*ret_count = count;
+	return 0;
 }

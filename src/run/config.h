@@ -29,3 +29,10 @@ int config_read(struct run_spec *spec) MUST_CHECK;
  * Return: 0, -EINVAL when faults were added, -ENOMEM. */
 int config_read_file(struct run_spec *spec, const char *path, enum config_kind kind,
 		     struct faults *faults) MUST_CHECK;
+
+/* The files that stay read-only inside, by the names that were given: the policy's and
+ * those that the options name. Built-in profiles are none, and what isn't there needs no
+ * protection. *@ret is an array in @arena, @ret_count long. Return: 0 or -ENOMEM. */
+int config_kept_files(const struct run_spec *spec, const struct policy *policy,
+		      struct arena *arena, const char ***ret,
+		      size_t *ret_count) MUST_CHECK;

@@ -172,21 +172,21 @@ static int ask(const struct endpoint *server)
 }
 
 /* Ask all at once. Return: how many answered in time. */
-static size_t count_answers(const struct run_spec *spec)
+static size_t count_answers(const struct name_servers *servers)
 {
 	const int64_t until = clock_now_ms() + ANSWER_MS;
-	struct pollfd fds[RUN_UPSTREAMS_MAX];
+	struct pollfd fds[NAME_SERVERS_MAX];
 	size_t open = 0, answered = 0;
 	int64_t left;
 
-	for (size_t i = 0; i < spec->upstream_count; i++) {
-		fds[i] = (struct pollfd){ ask(&spec->upstreams[i]), POLLIN, 0 };
+	for (size_t i = 0; i < servers->count; i++) {
+		fds[i] = (struct pollfd){ ask(&servers->items[i]), POLLIN, 0 };
 		open += fds[i].fd >= 0;
 	}
 	while (open > 0 && (left = until - clock_now_ms()) > 0) {
-		if (poll(fds, spec->upstream_count, (int)left) < 0 && errno != EINTR)
+		if (poll(fds, servers->count, (int)left) < 0 && errno != EINTR)
 			break;
-		for (size_t i = 0; i < spec->upstream_count; i++) {
+		for (size_t i = 0; i < servers->count; i++) {
 			uint8_t answer[512];
 
 			if (fds[i].fd < 0 || fds[i].revents == 0)
@@ -198,7 +198,7 @@ static size_t count_answers(const struct run_spec *spec)
 			open--;
 		}
 	}
-	for (size_t i = 0; i < spec->upstream_count; i++)
+	for (size_t i = 0; i < servers->count; i++)
 		if (fds[i].fd >= 0)
 			close(fds[i].fd);
 	return answered;
@@ -206,20 +206,20 @@ static size_t count_answers(const struct run_spec *spec)
 
 void doctor_resolvers(struct doctor *d, struct doctor_row *row)
 {
-	struct run_spec spec = { 0 };
+	struct name_servers servers = { 0 };
 	struct err err = { 0 };
 	size_t answered;
 
-	if (cli_run_upstreams(&spec, &err) < 0) {
+	if (name_servers_complete(&servers, &err) < 0) {
 		doctor_found(d, row, DOCTOR_FAILED, "%s", err.text);
 		row->follows = "a policy that allows a name can't run without --upstream";
 		doctor_mend(row, "echo nameserver ADDRESS | sudo tee -a "
 				 "/etc/resolv.conf");
 		return;
 	}
-	answered = count_answers(&spec);
+	answered = count_answers(&servers);
 	doctor_found(d, row, answered > 0 ? DOCTOR_OK : DOCTOR_WARNING,
-		     "%zu in /etc/resolv.conf, %zu of them answered", spec.upstream_count,
+		     "%zu in /etc/resolv.conf, %zu of them answered", servers.count,
 		     answered);
 	if (answered == 0)
 		row->follows = "allowed names can't be looked up now: the machine is "

@@ -21,9 +21,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "outputs/ask.h"
+#include "policy/load.h"
 #include "run/host_attach.h"
 #include "run/host_child.h"
-#include "run/policy.h"
 #include "run/report.h"
 #include "run/std_fds.h"
 #include "sandbox/sandbox.h"
@@ -157,7 +157,8 @@ static int make_policy(struct host_run *h, struct err *err)
 	size_t size;
 
 	/* It prints what is wrong by itself. */
-	if (run_policy_build(h->spec, &h->arena, &h->policy, &h->plan_bytes, &size) < 0)
+	if (cli_policy_build(&h->spec->policy, &h->arena, true, &h->policy,
+			     &h->plan_bytes, &size) < 0)
 		return RUN_STATUS_BAD_INPUT;
 	if (plan_open(h->plan_bytes, size, &h->plan, err) < 0)
 		return RUN_STATUS_FAILED;

@@ -6,90 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/special.h"
 #include "policy/limits.h"
 #include "run/rw_preset.h"
 #include "sys/options.h"
-#include "sys/resolv_conf.h"
-
-static const char resolv_conf[] = "/etc/resolv.conf";
-
-static int set_rw_preset(void *target, const char *value, struct err *err)
-{
-	return rw_preset_add(target, value, err);
-}
-
-static int set_policy(void *target, const char *value, struct err *err)
-{
-	struct run_spec *spec = target;
-
-	if (spec->policy_file)
-		return err_set(err, -EINVAL,
-			       "given twice; a policy takes others in with `extends`");
-	spec->policy_file = value;
-	return 0;
-}
-
-static bool upstream_is_usable(const struct endpoint *e)
-{
-	switch (addr_special(&e->addr)) {
-	case SPECIAL_INVALID:
-	case SPECIAL_UNSPECIFIED:
-	case SPECIAL_MULTICAST:
-	case SPECIAL_BROADCAST:
-		return false;
-	case SPECIAL_LINK_LOCAL: /* needs a zone, which is not taken */
-		return e->addr.family == ADDR_V4;
-	default:
-		return true;
-	}
-}
-
-static int set_verify(void *target, const char *value, struct err *err)
-{
-	struct run_spec *spec = target;
-	int r = cli_option_word("dns|tls", value, err);
-
-	if (r >= 0) {
-		spec->has_verify = true;
-		spec->verify = r == 0 ? POLICY_VERIFY_DNS : POLICY_VERIFY_TLS;
-	}
-	return MIN(r, 0);
-}
-
-static int set_upstream(void *target, const char *value, struct err *err)
-{
-	struct run_spec *spec = target;
-	char shown[TEXT_ESCAPED_SIZE];
-	struct endpoint e;
-
-	if (!endpoint_parse(value, strlen(value), 53, &e) || !upstream_is_usable(&e))
-		return err_set(err, -EINVAL,
-			       "'%s' is not a name server's address: ADDR, ADDR:PORT or "
-			       "[IPV6]:PORT",
-			       text_escape(text_of(value), shown, sizeof(shown)));
-	if (spec->upstream_count == RUN_UPSTREAMS_MAX)
-		return err_set(err, -EINVAL, "given more than %d times",
-			       RUN_UPSTREAMS_MAX);
-	spec->upstreams[spec->upstream_count++] = e;
-	return 0;
-}
-
-static int set_repin_interval(void *target, const char *value, struct err *err)
-{
-	return cli_option_repin(value, &((struct run_spec *)target)->repin_ms, err);
-}
 
 static const struct cli_option options[] = {
-	{ "policy", "FILE", "read the policy from FILE (YAML or JSON)", set_policy },
-	{ "profile", "NAME", "add a profile's rules; may be repeated", .separator = ' ',
-	  OPTION_IN(LIST, struct run_spec, profiles) },
-	{ "allow", "TARGET[:PORTS]", "allow one target; may be repeated",
-	  .separator = ' ', OPTION_IN(LIST, struct run_spec, allow) },
-	{ "deny", "TARGET", "deny one target, before every allow; may be repeated",
-	  .separator = ' ', OPTION_IN(LIST, struct run_spec, deny) },
-	{ "verify", "dns|tls",
-	  "what a connection must show, whatever the policy says (tls)", set_verify },
+	POLICY_ARGS_ROWS(struct run_spec, policy),
+	POLICY_VERIFY_ROW(struct run_spec, policy,
+			  "what a connection must show, whatever the policy says (tls)"),
 	{ "cgroup", "PATH",
 	  "run in that control group of the host, which `weir daemon` guards",
 	  OPTION_IN(TEXT, struct run_spec, cgroup) },
@@ -103,15 +27,15 @@ static const struct cli_option options[] = {
 	  "how bytes leave the sandbox; the last two carry UDP as well (relay)",
 	  OPTION_IN(WORD, struct run_spec, uplink) },
 	{ "upstream", "ADDR[:PORT]", "name server to ask; may be repeated (resolv.conf)",
-	  set_upstream, ' ' },
+	  name_servers_add, ' ', OPTION_IN(CUSTOM, struct run_spec, upstreams) },
 	{ "repin-interval", "TIME",
 	  "how often names are resolved again under dns: pinned, unless the policy says "
 	  "(6h)",
-	  set_repin_interval },
+	  cli_option_repin, OPTION_IN(CUSTOM, struct run_spec, repin_ms) },
 	{ "rw", "PATH", "a writable path besides the current directory; may be repeated",
 	  .separator = ':', OPTION_IN(LIST, struct run_spec, rw) },
 	{ "rw-preset", RW_PRESET_WORDS,
-	  "the writable paths that a program needs; may be repeated", set_rw_preset,
+	  "the writable paths that a program needs; may be repeated", rw_preset_add,
 	  ' ' },
 	{ "self-test", "deny|full|strict",
 	  "what must hold before the command starts (deny)",
@@ -159,7 +83,7 @@ int cli_run_parse(int argc, char **argv, struct run_spec *ret, struct err *err)
 	int first;
 
 	memset(ret, 0, sizeof(*ret));
-	ret->verify = POLICY_VERIFY_TLS;
+	ret->policy.verify = POLICY_VERIFY_TLS;
 	ret->repin_ms = POLICY_REPIN_MS;
 	ret->report_fd = -1;
 	first = cli_options_parse(&cli_run_options, ret, argc, argv, &ret->given, err);
@@ -200,26 +124,4 @@ int cli_run_environment(struct run_spec *spec, struct err *err)
 {
 	return cli_options_environment(&cli_run_options, spec, &spec->arena, &spec->given,
 				       err);
-}
-
-static void on_server(void *data, const struct endpoint *server)
-{
-	struct run_spec *spec = data;
-
-	if (upstream_is_usable(server) && spec->upstream_count < RUN_UPSTREAMS_MAX)
-		spec->upstreams[spec->upstream_count++] = *server;
-}
-
-int cli_run_upstreams(struct run_spec *spec, struct err *err)
-{
-	if (spec->upstream_count > 0)
-		return 0;
-	if (resolv_conf_read(resolv_conf, on_server, spec, err) < 0)
-		return err_context(err,
-				   "no name server to ask: name one with --upstream");
-	if (spec->upstream_count == 0)
-		return err_set(err, -ENOENT,
-			       "%s names no usable name server: name one with --upstream",
-			       resolv_conf);
-	return 0;
 }

@@ -4,13 +4,12 @@
 
 #include <stdio.h>
 
-#include "base/addr.h"
 #include "base/exit_status.h"
-#include "policy/load.h"
+#include "policy/args.h"
 #include "sys/options.h"
+#include "sys/resolv_conf.h"
 
 enum {
-	RUN_UPSTREAMS_MAX = 16,
 	RUN_KEPT_MAX = 6, /* the files and the folder of run/config, report, store */
 };
 
@@ -36,25 +35,20 @@ enum run_report_format {
 };
 
 struct run_spec {
-	struct option_list allow, deny, profiles, rw;
-	struct option_list narrow; /* denied by .weir.yaml */
-	const char *policy_file;
+	struct policy_args policy; /* verify: tls unless something says otherwise */
+	struct option_list rw;
 	/* Not in namespaces of its own, but on the host, guarded by the daemon. */
 	const char *cgroup, *uid;
 	const char *socket; /* the daemon's, or NULL */
 	enum run_uplink uplink;
 	enum run_self_test self_test;
-	bool has_verify;	   /* --verify was given */
-	enum policy_verify verify; /* tls unless it says otherwise */
 	int64_t repin_ms; /* dns: pinned: how often, where the policy doesn't say */
 	bool fail_on_deny, quiet, no_config;
-	bool verify_tls; /* whatever the policy says: asked for by a file that narrows */
 	const char *report_file; /* NULL: none */
 	const char *state_dir;	 /* of a store that keeps the events; NULL: none */
 	enum run_report_format report_format;
 	int report_fd; /* owned, while report_file is set; -1 until report_open() */
-	struct endpoint upstreams[RUN_UPSTREAMS_MAX];
-	size_t upstream_count; /* 0: the host's resolv.conf */
+	struct name_servers upstreams; /* none: those of the host's resolv.conf */
 	/* Files that stay read-only inside, besides the policy's. */
 	const char *kept[RUN_KEPT_MAX];
 	size_t kept_count;
@@ -74,7 +68,3 @@ int cli_run_environment(struct run_spec *spec, struct err *err) MUST_CHECK;
 int cli_run_check_guarded(const struct run_spec *spec, struct err *err) MUST_CHECK;
 void cli_run_usage(FILE *out);
 extern const struct cli_options cli_run_options;
-
-/* The name servers of the host's /etc/resolv.conf, when --upstream named none.
- * Return: 0, or -ENOENT when it has none that is usable. */
-int cli_run_upstreams(struct run_spec *spec, struct err *err) MUST_CHECK;

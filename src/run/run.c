@@ -29,10 +29,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/engine.h"
+#include "policy/load.h"
 #include "proto/plan_file.h"
+#include "run/config.h"
 #include "run/launch.h"
 #include "run/netns.h"
-#include "run/policy.h"
 #include "run/report.h"
 #include "run/startup_files.h"
 #include "run/store.h"
@@ -361,7 +362,8 @@ static int make_plan(struct control *c, struct err *err)
 	size_t size;
 
 	/* It prints what is wrong by itself. */
-	if (run_policy_build(c->spec, &c->arena, &c->policy, &c->plan_bytes, &size) < 0)
+	if (cli_policy_build(&c->spec->policy, &c->arena, true, &c->policy,
+			     &c->plan_bytes, &size) < 0)
 		return RUN_STATUS_BAD_INPUT;
 	if (plan_open(c->plan_bytes, size, &c->plan, err) < 0)
 		return RUN_STATUS_FAILED;
@@ -386,8 +388,8 @@ static int start_engine(struct control *c, const struct endpoint *probe, struct 
 		.control_fd = c->engine_end,
 		.launch_fd = c->hand_end,
 		.plan_fd = c->plan_fd,
-		.upstreams = c->spec->upstreams,
-		.upstream_count = c->spec->upstream_count,
+		.upstreams = c->spec->upstreams.items,
+		.upstream_count = c->spec->upstreams.count,
 		.filter = c->way.filter,
 		.repin_ms = c->spec->repin_ms,
 		.ipv6_out = c->way.ipv6_out,
@@ -404,7 +406,7 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 {
 	size_t file_count = 0;
 	const char **files = NULL;
-	int r = run_policy_kept(c->spec, &c->policy, &c->arena, &files, &file_count);
+	int r = config_kept_files(c->spec, &c->policy, &c->arena, &files, &file_count);
 	struct inside inside = {
 		.plan = &c->plan,
 		.engine_fd = c->hand_fd,
@@ -555,7 +557,8 @@ static int control_start(struct control *c, struct err *err)
 	status = make_plan(c, err);
 	if (status != 0)
 		return status;
-	if (run_policy_asks_names(&c->policy) && cli_run_upstreams(c->spec, err) < 0)
+	if (policy_asks_names(&c->policy) &&
+	    name_servers_complete(&c->spec->upstreams, err) < 0)
 		return RUN_STATUS_FAILED;
 	if (launch_machine_probe(&c->machine, err) < 0 ||
 	    way_choose(&c->way, c->spec->uplink, &c->plan, c->machine.root, err) < 0)

@@ -75,8 +75,9 @@ static int add_place(struct run_spec *spec, const struct place *p, struct err *e
 	return 0;
 }
 
-int rw_preset_add(struct run_spec *spec, const char *name, struct err *err)
+int rw_preset_add(void *run_spec, const char *name, struct err *err)
 {
+	struct run_spec *spec = run_spec;
 	char shown[TEXT_ESCAPED_SIZE];
 
 	for (size_t i = 0; i < ARRAY_SIZE(presets); i++) {

@@ -7,6 +7,7 @@
 
 #define RW_PRESET_WORDS "pip|npm|cargo|go|apt"
 
-/* Add the paths of the preset @name to spec->rw; folders below the home directory that
- * are missing are made. Return: 0, -EINVAL, -ENOMEM or what mkdir() said, with @err. */
-int rw_preset_add(struct run_spec *spec, const char *name, struct err *err) MUST_CHECK;
+/* A setter of --rw-preset: add the paths of the preset @name to the `rw` of @run_spec;
+ * folders below the home directory that are missing are made. Return: 0, -EINVAL, -ENOMEM
+ * or what mkdir() said, with @err. */
+int rw_preset_add(void *run_spec, const char *name, struct err *err) MUST_CHECK;

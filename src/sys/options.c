@@ -69,7 +69,7 @@ int cli_option_set(const struct cli_option *o, void *target, const char *value,
 
 	switch (o->kind) {
 	case OPTION_CUSTOM:
-		return o->set(target, value, err);
+		return o->set(field, value, err);
 	case OPTION_FLAG:
 		*(bool *)field = true;
 		return 0;

@@ -35,9 +35,9 @@ struct cli_option {
 	const char *name; /* without the dashes */
 	const char *arg; /* "FILE", or the words that there are: "a|b"; NULL for a flag */
 	const char *help; /* one line */
-	/* Of OPTION_CUSTOM. @value is NULL for a flag. Return: 0, or -EINVAL with @err.
-	 */
-	int (*set)(void *target, const char *value, struct err *err);
+	/* Of OPTION_CUSTOM: set the field at `offset`, the whole target without one.
+	 * @value is NULL for a flag. Return: 0, or -EINVAL with @err. */
+	int (*set)(void *field, const char *value, struct err *err);
 	/* May be repeated; what stands between the values in an environment variable.
 	 * 0: once. */
 	char separator;

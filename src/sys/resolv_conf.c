@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sys/resolv_conf.h"
 
+#include <errno.h>
 #include <string.h>
 
+#include "base/special.h"
 #include "base/text.h"
 #include "sys/files.h"
 
@@ -43,5 +45,62 @@ int resolv_conf_read(const char *path,
 		if (read_line(line, &server))
 			on_server(data, &server);
 	}
+	return 0;
+}
+
+static bool is_usable(const struct endpoint *e)
+{
+	switch (addr_special(&e->addr)) {
+	case SPECIAL_INVALID:
+	case SPECIAL_UNSPECIFIED:
+	case SPECIAL_MULTICAST:
+	case SPECIAL_BROADCAST:
+		return false;
+	case SPECIAL_LINK_LOCAL: /* needs a zone, which is not taken */
+		return e->addr.family == ADDR_V4;
+	default:
+		return true;
+	}
+}
+
+int name_servers_add(void *servers, const char *value, struct err *err)
+{
+	struct name_servers *s = servers;
+	char shown[TEXT_ESCAPED_SIZE];
+	struct endpoint e;
+
+	if (!endpoint_parse(value, strlen(value), 53, &e) || !is_usable(&e))
+		return err_set(err, -EINVAL,
+			       "'%s' is not a name server's address: ADDR, ADDR:PORT or "
+			       "[IPV6]:PORT",
+			       text_escape(text_of(value), shown, sizeof(shown)));
+	if (s->count == NAME_SERVERS_MAX)
+		return err_set(err, -EINVAL, "given more than %d times",
+			       NAME_SERVERS_MAX);
+	s->items[s->count++] = e;
+	return 0;
+}
+
+static void on_server(void *data, const struct endpoint *server)
+{
+	struct name_servers *s = data;
+
+	if (is_usable(server) && s->count < NAME_SERVERS_MAX)
+		s->items[s->count++] = *server;
+}
+
+int name_servers_complete(struct name_servers *s, struct err *err)
+{
+	static const char path[] = "/etc/resolv.conf";
+
+	if (s->count > 0)
+		return 0;
+	if (resolv_conf_read(path, on_server, s, err) < 0)
+		return err_context(err,
+				   "no name server to ask: name one with --upstream");
+	if (s->count == 0)
+		return err_set(err, -ENOENT,
+			       "%s names no usable name server: name one with --upstream",
+			       path);
 	return 0;
 }

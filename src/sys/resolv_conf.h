@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sys/resolv_conf - the name servers of a resolv.conf(5). */
+/* sys/resolv_conf - name servers: those of an option, and those of a resolv.conf(5). */
 #pragma once
 
 #include "base/addr.h"
@@ -11,3 +11,18 @@
 int resolv_conf_read(const char *path,
 		     void (*on_server)(void *data, const struct endpoint *server),
 		     void *data, struct err *err) MUST_CHECK;
+
+enum { NAME_SERVERS_MAX = 16 }; /* more of an option are an error; others are left out */
+
+struct name_servers {
+	struct endpoint items[NAME_SERVERS_MAX];
+	size_t count;
+};
+
+/* A setter of --upstream: add ADDR, ADDR:PORT or [IPV6]:PORT to @servers, a struct
+ * name_servers. Return: 0, or -EINVAL with @err. */
+int name_servers_add(void *servers, const char *value, struct err *err) MUST_CHECK;
+
+/* When there is none in @s, those of the host's /etc/resolv.conf.
+ * Return: 0, or -ENOENT with @err when it has none that is usable. */
+int name_servers_complete(struct name_servers *s, struct err *err) MUST_CHECK;

@@ -25,8 +25,8 @@ enum {
 };
 
 struct spec {
-	const char *id, *netns, *cgroup, *uid, *policy_file, *socket;
-	struct option_list allow, deny, profiles;
+	const char *id, *netns, *cgroup, *uid, *socket;
+	struct policy_args policy;
 	bool guard_parent, again, oci_state;
 };
 
@@ -51,15 +51,7 @@ static const struct cli_option attach_options[] = {
 	{ "again", NULL,
 	  "it may be attached already: it gets this policy (not with --netns)",
 	  OPTION_IN(FLAG, struct spec, again) },
-	{ "policy", "FILE", "read the policy from FILE, YAML or JSON",
-	  OPTION_IN(TEXT_ONCE, struct spec, policy_file) },
-	{ "profile", "NAME", "add a profile's rules behind the policy's (may repeat)",
-	  .separator = ' ', OPTION_IN(LIST, struct spec, profiles) },
-	{ "allow", "TARGET[:PORTS]",
-	  "allow a name or address, before the policy (may repeat)", .separator = ' ',
-	  OPTION_IN(LIST, struct spec, allow) },
-	{ "deny", "TARGET", "deny a name or address, before everything (may repeat)",
-	  .separator = ' ', OPTION_IN(LIST, struct spec, deny) },
+	POLICY_ARGS_ROWS(struct spec, policy),
 	{ "socket", "PATH", "where the daemon's API is (/run/weir/weir.sock)",
 	  OPTION_IN(TEXT, struct spec, socket) },
 };
@@ -83,22 +75,6 @@ static int failed(const char *why)
 {
 	log_error("failed_safety_setup: %s", why);
 	return RUN_STATUS_FAILED;
-}
-
-static int read_policy(const struct spec *s, char **ret)
-{
-	const struct cli_policy_args args = {
-		.deny = s->deny.items,
-		.deny_count = s->deny.count,
-		.allow = s->allow.items,
-		.allow_count = s->allow.count,
-		.policy_file = s->policy_file,
-		.profiles = s->profiles.items,
-		.profile_count = s->profiles.count,
-		.verify = POLICY_VERIFY_DNS,
-	};
-
-	return daemon_policy_text(&args, ret);
 }
 
 /* Relative to where we are, not to where the daemon is. */
@@ -226,7 +202,7 @@ static int check_spec(const struct spec *s, uint32_t *ret_uid, char **ret_policy
 		r = daemon_bad_id(s->id);
 	if (s->uid && daemon_find_user(s->uid, ret_uid) != 0)
 		r = RUN_STATUS_BAD_INPUT;
-	policy = read_policy(s, ret_policy);
+	policy = daemon_policy_text(&s->policy, ret_policy);
 	return r != 0 ? r : policy;
 }
 
@@ -247,7 +223,7 @@ static int take_state(struct spec *s, struct oci_state *state, struct err *err)
 int cli_attach(int argc, char **argv)
 {
 	struct oci_state state = { 0 };
-	struct spec spec = { 0 };
+	struct spec spec = { .policy.verify = POLICY_VERIFY_DNS };
 	CLEAN(mem) char *policy = NULL;
 	char shown[TEXT_ESCAPED_SIZE];
 	uint32_t uid = 0;

@@ -15,8 +15,7 @@ enum {
 };
 
 struct spec {
-	struct option_list allow, deny, profiles;
-	const char *policy_file;
+	struct policy_args policy;
 	const char *questions;	 /* --file of explain */
 	const char *id, *socket; /* of a sandbox of the daemon's */
 	bool json;
@@ -24,15 +23,7 @@ struct spec {
 };
 
 static const struct cli_option options[] = {
-	{ "policy", "FILE", "read the policy from FILE, YAML or JSON",
-	  OPTION_IN(TEXT_ONCE, struct spec, policy_file) },
-	{ "profile", "NAME", "add a profile's rules behind the policy's (may repeat)",
-	  .separator = ' ', OPTION_IN(LIST, struct spec, profiles) },
-	{ "allow", "TARGET[:PORTS]",
-	  "allow a name or address, before the policy (may repeat)", .separator = ' ',
-	  OPTION_IN(LIST, struct spec, allow) },
-	{ "deny", "TARGET", "deny a name or address, before everything (may repeat)",
-	  .separator = ' ', OPTION_IN(LIST, struct spec, deny) },
+	POLICY_ARGS_ROWS(struct spec, policy),
 	{ "file", "FILE", "explain: read what is asked from FILE, one a line",
 	  OPTION_IN(TEXT, struct spec, questions) },
 	{ "id", "NAME", "show: the policy of a sandbox that the daemon guards",
@@ -188,8 +179,10 @@ static int bad_usage(const char *why)
 
 static bool has_policy(const struct spec *s)
 {
-	return s->policy_file || s->profiles.count > 0 || s->allow.count > 0 ||
-	       s->deny.count > 0;
+	const struct policy_args *p = &s->policy;
+
+	return p->file || p->profiles.count > 0 || p->allow.count > 0 ||
+	       p->deny.count > 0;
 }
 
 /* Arguments behind the options: one file, or the questions. */
@@ -224,9 +217,9 @@ static int check_arguments(const struct verb *v, struct spec *s, int argc, char 
 		return 0;
 	if (count > 1)
 		return err_set(err, -EINVAL, "one file, not %d", count);
-	if (s->policy_file)
+	if (s->policy.file)
 		return err_set(err, -EINVAL, "a second file; let one extend the other");
-	s->policy_file = argv[s->rest];
+	s->policy.file = argv[s->rest];
 	return 0;
 }
 
@@ -234,9 +227,8 @@ static int check_arguments(const struct verb *v, struct spec *s, int argc, char 
 static int build_side(const char *name, struct arena *arena, struct cli_policy_side *ret,
 		      uint8_t **ret_bytes)
 {
-	const struct cli_policy_args args = { .profiles = &name,
-					      .profile_count = 1,
-					      .verify = POLICY_VERIFY_TLS };
+	const struct policy_args args = { .profiles = { { name }, 1 },
+					  .verify = POLICY_VERIFY_TLS };
 	struct err err = { 0 };
 	size_t size;
 	int r = cli_policy_build(&args, arena, true, &ret->policy, ret_bytes, &size);
@@ -278,7 +270,7 @@ static int run_import(const char *file)
 	return r == -ENOMEM || r == -EIO ? STATUS_FAILED : STATUS_BAD_INPUT;
 }
 
-static int check_json(const struct cli_policy_args *args)
+static int check_json(const struct policy_args *args)
 {
 	int r = cli_policy_check_json(args, stdout);
 
@@ -291,16 +283,6 @@ static int check_json(const struct cli_policy_args *args)
 
 static int run_verb(const struct verb *v, const struct spec *s, int argc, char **argv)
 {
-	const struct cli_policy_args args = {
-		.deny = s->deny.items,
-		.deny_count = s->deny.count,
-		.allow = s->allow.items,
-		.allow_count = s->allow.count,
-		.policy_file = s->policy_file,
-		.profiles = s->profiles.items,
-		.profile_count = s->profiles.count,
-		.verify = POLICY_VERIFY_TLS, /* as weir run takes it */
-	};
 	struct context c = { .spec = s,
 			     .arguments = argv + s->rest,
 			     .argument_count = (size_t)(argc - s->rest) };
@@ -311,8 +293,8 @@ static int run_verb(const struct verb *v, const struct spec *s, int argc, char *
 	int r;
 
 	if (v->run == verb_check && s->json)
-		return check_json(&args);
-	r = cli_policy_build(&args, &arena, v->run != verb_check, &c.policy, &bytes,
+		return check_json(&s->policy);
+	r = cli_policy_build(&s->policy, &arena, v->run != verb_check, &c.policy, &bytes,
 			     &size);
 	if (r < 0)
 		return r == -EINVAL ? STATUS_BAD_INPUT : STATUS_FAILED;
@@ -331,7 +313,7 @@ static int run_verb(const struct verb *v, const struct spec *s, int argc, char *
 int cli_policy(int argc, char **argv)
 {
 	const struct verb *v = verb_find(argc > 1 ? argv[1] : NULL);
-	struct spec spec = { 0 };
+	struct spec spec = { .policy.verify = POLICY_VERIFY_TLS /* as weir run */ };
 	struct err err = { 0 };
 
 	if (argc > 1 && strcmp(argv[1], "--help") == 0) {

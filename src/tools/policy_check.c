@@ -49,7 +49,7 @@ static int print(const struct faults *faults, const struct policy *policy, bool 
 	return r < 0 ? -EIO : 0;
 }
 
-int cli_policy_check_json(const struct cli_policy_args *args, FILE *out)
+int cli_policy_check_json(const struct policy_args *args, FILE *out)
 {
 	CLEAN(arena) struct arena arena = { 0 };
 	struct faults faults = { 0 };

@@ -22,8 +22,7 @@ static int send_policy(const char *socket, const char *method, const char *id,
 /* The file with everything that it extends. */
 static int read_whole(const char *file, char **ret)
 {
-	const struct cli_policy_args args = { .policy_file = file,
-					      .verify = POLICY_VERIFY_DNS };
+	const struct policy_args args = { .file = file, .verify = POLICY_VERIFY_DNS };
 
 	return daemon_policy_text(&args, ret);
 }

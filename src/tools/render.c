@@ -8,51 +8,14 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/exit_status.h"
 #include "base/log.h"
 #include "filter/text.h"
 #include "policy/faults.h"
-#include "run/policy.h"
+#include "policy/load.h"
 #include "tools/render_internal.h"
 
 /* ---- options ---- */
-
-static int run_option(void *target, const char *name, const char *value, struct err *err)
-{
-	const struct cli_option *o = cli_option_find(&cli_run_options, text_of(name));
-
-	assert(o);
-	return cli_option_set(o, &((struct render_spec *)target)->run, value, err);
-}
-
-static int set_policy(void *target, const char *value, struct err *err)
-{
-	return run_option(target, "policy", value, err);
-}
-
-static int set_profile(void *target, const char *value, struct err *err)
-{
-	return run_option(target, "profile", value, err);
-}
-
-static int set_allow(void *target, const char *value, struct err *err)
-{
-	return run_option(target, "allow", value, err);
-}
-
-static int set_deny(void *target, const char *value, struct err *err)
-{
-	return run_option(target, "deny", value, err);
-}
-
-static int set_verify(void *target, const char *value, struct err *err)
-{
-	return run_option(target, "verify", value, err);
-}
-
-static int set_upstream(void *target, const char *value, struct err *err)
-{
-	return run_option(target, "upstream", value, err);
-}
 
 static int set_resolver(void *target, const char *value, struct err *err)
 {
@@ -67,9 +30,9 @@ static int set_resolver(void *target, const char *value, struct err *err)
 	if (!addr_parse(value, strlen(value), &a))
 		return err_set(err, -EINVAL, "'%s' is not an address, nor none",
 			       text_escape(text_of(value), shown, sizeof(shown)));
-	if (spec->resolver_count == RENDER_RESOLVERS_MAX)
+	if (spec->resolver_count == NAME_SERVERS_MAX)
 		return err_set(err, -EINVAL, "given more than %d times",
-			       RENDER_RESOLVERS_MAX);
+			       NAME_SERVERS_MAX);
 	spec->resolvers[spec->resolver_count++] = a;
 	return 0;
 }
@@ -81,20 +44,15 @@ static const struct cli_option options[] = {
 	  OPTION_IN(TEXT, struct render_spec, uid) },
 	{ "id", "NAME", "what table and file are called (from the group or the user)",
 	  OPTION_IN(TEXT, struct render_spec, id) },
-	{ "policy", "FILE", "read the policy from FILE (YAML or JSON)", set_policy },
-	{ "profile", "NAME", "add a profile's rules; may be repeated", set_profile, ' ' },
-	{ "allow", "TARGET[:PORTS]", "allow one target; may be repeated", set_allow,
-	  ' ' },
-	{ "deny", "TARGET", "deny one target, before every allow; may be repeated",
-	  set_deny, ' ' },
-	{ "verify", "dns|tls", "dns: render a policy that asks for tls all the same",
-	  set_verify },
+	POLICY_ARGS_ROWS(struct render_spec, policy),
+	POLICY_VERIFY_ROW(struct render_spec, policy,
+			  "dns: render a policy that asks for tls all the same"),
 	{ "resolver", "ADDR",
 	  "a name server that may be asked, or none; may be repeated (resolv.conf's)",
 	  set_resolver, ' ' },
 	{ "upstream", "ADDR[:PORT]",
-	  "name server to resolve with, now; may be repeated (resolv.conf)", set_upstream,
-	  ' ' },
+	  "name server to resolve with, now; may be repeated (resolv.conf)",
+	  name_servers_add, ' ', OPTION_IN(CUSTOM, struct render_spec, upstreams) },
 	{ "install", NULL, "write the rules to /etc/nftables.d and load them",
 	  OPTION_IN(FLAG, struct render_spec, install) },
 };
@@ -113,56 +71,29 @@ void cli_render_usage(FILE *out)
 
 /* ---- reading ---- */
 
-static int load(struct render_spec *spec, struct arena *arena, struct faults *f,
+static int load(const struct render_spec *spec, struct arena *arena, struct faults *f,
 		struct policy *ret)
 {
-	const struct run_spec *run = &spec->run;
-	const struct cli_policy_args args = {
-		.deny = run->deny.items,
-		.deny_count = run->deny.count,
-		.allow = run->allow.items,
-		.allow_count = run->allow.count,
-		.policy_file = run->policy_file,
-		.profiles = run->profiles.items,
-		.profile_count = run->profiles.count,
-		.has_verify = run->has_verify,
-		.verify = run->has_verify ? run->verify : POLICY_VERIFY_DNS,
-	};
 	const struct policy_reader reader = { .arena = arena, .faults = f };
-	int r = cli_policy_load(&args, arena, f, ret);
+	int r = cli_policy_load(&spec->policy, arena, f, ret);
 
 	if (r == 0)
 		render_policy_check(&reader, ret);
 	return r == -ENOMEM ? r : 0;
 }
 
-static void print_faults(const struct faults *f)
-{
-	char line[FAULT_TEXT_SIZE];
-
-	for (size_t i = 0; i < f->count; i++)
-		if (f->items[i].level != FAULT_HINT)
-			fprintf(stderr, "%s\n",
-				fault_format(&f->items[i], line, sizeof(line)));
-	if (f->dropped > 0)
-		fprintf(stderr, "… and %zu more\n", f->dropped);
-}
-
 /* The name servers that the host itself asks, unless others are named. */
 static void find_resolvers(struct render_spec *spec)
 {
-	struct run_spec host = { 0 };
+	struct name_servers host = { 0 };
 	struct err err = { 0 };
 
 	if (spec->no_resolver || spec->resolver_count > 0 ||
-	    cli_run_upstreams(&host, &err) < 0)
+	    name_servers_complete(&host, &err) < 0)
 		return;
-	for (size_t i = 0; i < host.upstream_count; i++)
-		spec->resolvers[spec->resolver_count++] = host.upstreams[i].addr;
+	for (size_t i = 0; i < host.count; i++)
+		spec->resolvers[spec->resolver_count++] = host.items[i].addr;
 }
-
-static_assert((int)RENDER_RESOLVERS_MAX >= (int)RUN_UPSTREAMS_MAX,
-	      "those of resolv.conf fit");
 
 /* ---- writing ---- */
 
@@ -274,7 +205,7 @@ static int prepare(struct rendering *r, struct render_spec *spec)
 	}
 	if (spec->no_resolver && spec->resolver_count > 0)
 		render_fault(&r->faults, "--resolver", "none and an address");
-	print_faults(&r->faults);
+	faults_print(&r->faults, false);
 	return r->faults.errors > 0 ? RUN_STATUS_BAD_INPUT : 0;
 }
 
@@ -287,8 +218,8 @@ static int resolve_names(struct rendering *r, struct render_spec *spec,
 
 	if (error == 0)
 		error = plan_open(r->names_plan, size, &names, err);
-	if (error == 0 && run_policy_asks_names(&r->policy))
-		error = cli_run_upstreams(&spec->run, err);
+	if (error == 0 && policy_asks_names(&r->policy))
+		error = name_servers_complete(&spec->upstreams, err);
 	if (error == 0)
 		error = render_policy_resolve(spec, &names, resolve, &r->arena, &r->pins,
 					      err);
@@ -338,6 +269,7 @@ int cli_render(int argc, char **argv, render_resolve_fn *resolve)
 		log_error("out of memory");
 		return RUN_STATUS_FAILED;
 	}
+	spec->policy.verify = POLICY_VERIFY_DNS;
 	first = cli_options_parse(&cli_render_options, spec, argc, argv, NULL, &err);
 	if (first >= 0 && first < argc)
 		first = err_set(&err, -EINVAL, "render takes no argument");

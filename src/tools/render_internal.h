@@ -9,19 +9,20 @@
 
 #include "base/arena.h"
 #include "filter/ruleset_internal.h"
-#include "run/options.h"
+#include "policy/args.h"
+#include "sys/resolv_conf.h"
 #include "tools/render.h"
 
 enum {
 	RENDER_ID_MAX = 20,
-	RENDER_RESOLVERS_MAX = 16,
 	RENDER_TABLE_SIZE = RENDER_ID_MAX + sizeof("weir_"),
 };
 
 struct render_spec {
-	struct run_spec run; /* first: these options are `weir run`'s own */
+	struct policy_args policy;
+	struct name_servers upstreams; /* none: those of the host's resolv.conf */
 	const char *cgroup, *uid, *id;
-	struct addr resolvers[RENDER_RESOLVERS_MAX];
+	struct addr resolvers[NAME_SERVERS_MAX];
 	size_t resolver_count;
 	bool no_resolver, install;
 };

@@ -142,8 +142,8 @@ int render_policy_resolve(const struct render_spec *spec, const struct plan *pla
 	struct resolving r = { .plan = plan, .arena = arena };
 	const struct render_names names = {
 		.plan = plan,
-		.upstreams = spec->run.upstreams,
-		.upstream_count = spec->run.upstream_count,
+		.upstreams = spec->upstreams.items,
+		.upstream_count = spec->upstreams.count,
 		.data = &r,
 		.on_addr = on_addr,
 		.on_fault = on_fault,

@@ -49,8 +49,8 @@ static void defaults_fill_what_is_not_given(void **state)
 			  "rw: /srv/cache\nself_test: full\nfail_on_deny: true\n",
 			  CONFIG_DEFAULTS, &faults),
 		0);
-	assert_int_equal(spec.profiles.count, 2);
-	assert_string_equal(spec.profiles.items[1], "notebook");
+	assert_int_equal(spec.policy.profiles.count, 2);
+	assert_string_equal(spec.policy.profiles.items[1], "notebook");
 	assert_int_equal(spec.uplink, RUN_UPLINK_RELAY);
 	assert_string_equal(spec.rw.items[0], "/srv/cache");
 	assert_int_equal(spec.self_test, RUN_SELF_TEST_FULL);
@@ -66,18 +66,18 @@ static void the_first_file_that_has_a_list_has_all_of_it(void **state)
 	assert_int_equal(read_text(&spec, "profile: [a, b]\n", CONFIG_DEFAULTS, &faults),
 			 0);
 	assert_int_equal(read_text(&spec, "profile: [c]\n", CONFIG_DEFAULTS, &faults), 0);
-	assert_int_equal(spec.profiles.count, 2);
+	assert_int_equal(spec.policy.profiles.count, 2);
 	done(&spec, &faults);
 }
 
 static void a_default_for_verify_leaves_policies_their_own(void **state)
 {
-	struct run_spec spec = { .verify = POLICY_VERIFY_TLS };
+	struct run_spec spec = { .policy.verify = POLICY_VERIFY_TLS };
 	struct faults faults = { 0 };
 
 	assert_int_equal(read_text(&spec, "verify: dns\n", CONFIG_DEFAULTS, &faults), 0);
-	assert_int_equal(spec.verify, POLICY_VERIFY_DNS);
-	assert_false(spec.has_verify);
+	assert_int_equal(spec.policy.verify, POLICY_VERIFY_DNS);
+	assert_false(spec.policy.has_verify);
 	done(&spec, &faults);
 }
 
@@ -95,7 +95,7 @@ static void paths_stand_beside_the_file_or_below_home(void **state)
 	assert_int_equal(read_text(&spec, "policy: p.yaml\nrw: [~/cache, /x]\n",
 				   CONFIG_DEFAULTS, &faults),
 			 0);
-	assert_string_equal(spec.policy_file, "./p.yaml");
+	assert_string_equal(spec.policy.file, "./p.yaml");
 	assert_string_equal(spec.rw.items[0], wanted);
 	assert_string_equal(spec.rw.items[1], "/x");
 	done(&spec, &faults);
@@ -109,9 +109,9 @@ static void a_narrowing_file_adds_denials(void **state)
 	assert_int_equal(read_text(&spec, "deny: [a.test, '*.b.test']\nverify: tls\n",
 				   CONFIG_NARROWING, &faults),
 			 0);
-	assert_int_equal(spec.narrow.count, 2);
-	assert_string_equal(spec.narrow.items[1], "*.b.test");
-	assert_true(spec.verify_tls);
+	assert_int_equal(spec.policy.narrow.count, 2);
+	assert_string_equal(spec.policy.narrow.items[1], "*.b.test");
+	assert_true(spec.policy.verify_tls);
 	done(&spec, &faults);
 }
 

@@ -60,10 +60,10 @@ static void values_are_kept_in_order(void **state)
 	struct run_spec spec;
 
 	assert_int_equal(parse(words, &spec, &err), 0);
-	assert_int_equal(spec.allow.count, 2);
-	assert_string_equal(spec.allow.items[0], "a.test");
-	assert_string_equal(spec.allow.items[1], "b.test:443");
-	assert_string_equal(spec.deny.items[0], "c.test");
+	assert_int_equal(spec.policy.allow.count, 2);
+	assert_string_equal(spec.policy.allow.items[0], "a.test");
+	assert_string_equal(spec.policy.allow.items[1], "b.test:443");
+	assert_string_equal(spec.policy.deny.items[0], "c.test");
 	assert_int_equal(spec.uplink, RUN_UPLINK_RELAY);
 	assert_int_equal(spec.self_test, RUN_SELF_TEST_DENY);
 }

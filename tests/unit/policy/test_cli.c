@@ -60,7 +60,7 @@ static const char *world_file(struct world *w, const char *name, const char *tex
 	return path;
 }
 
-static int world_load(struct world *w, const struct cli_policy_args *args)
+static int world_load(struct world *w, const struct policy_args *args)
 {
 	int r = cli_policy_load(args, &w->arena, &w->faults, &w->policy);
 
@@ -84,14 +84,12 @@ static void assert_fault(const struct world *w, const char *want)
 
 static void rules_come_in_the_order_of_the_options(void **state)
 {
-	static const char *const deny[] = { "deny.test" }, *const allow[] = {
-		"allow.test:443"
-	};
-	static const char *const profiles[] = { "none", "notebook" };
 	struct world *w = *state;
-	struct cli_policy_args args = { deny, 1, allow, 1, NULL, profiles, 2 };
+	struct policy_args args = { .deny = { { "deny.test" }, 1 },
+				    .allow = { { "allow.test:443" }, 1 },
+				    .profiles = { { "none", "notebook" }, 2 } };
 
-	args.policy_file =
+	args.file =
 		world_file(w, "p.yaml", "egress: [{action: allow, target: own.test}]\n");
 	assert_int_equal(world_load(w, &args), 0);
 	assert_string_equal(w->policy.rules[0].target, "deny.test");
@@ -119,9 +117,8 @@ static void become_ordinary(const struct world *w)
 
 static void the_users_profile_goes_before_the_shipped_one(void **state)
 {
-	static const char *const profiles[] = { "default" };
 	struct world *w = *state;
-	const struct cli_policy_args args = { .profiles = profiles, .profile_count = 1 };
+	const struct policy_args args = { .profiles = { { "default" }, 1 } };
 
 	become_ordinary(w);
 	assert_int_equal(mkdir(arena_printf(&w->arena, "%s/weir", w->dir), 0700), 0);
@@ -137,11 +134,9 @@ static void the_users_profile_goes_before_the_shipped_one(void **state)
 
 static void what_can_not_be_read_is_a_fault(void **state)
 {
-	static const char *const profiles[] = { "nowhere", "./missing.yaml" };
 	struct world *w = *state;
-	struct cli_policy_args args = { .profiles = profiles,
-					.profile_count = 2,
-					.policy_file = w->dir };
+	struct policy_args args = { .profiles = { { "nowhere", "./missing.yaml" }, 2 },
+				    .file = w->dir };
 
 	assert_int_equal(world_load(w, &args), -EINVAL);
 	assert_int_equal(w->faults.errors, 3);
@@ -153,19 +148,18 @@ static void what_can_not_be_read_is_a_fault(void **state)
 static void an_extended_file_stands_beside_the_one_that_names_it(void **state)
 {
 	struct world *w = *state;
-	struct cli_policy_args args = { 0 };
+	struct policy_args args = { 0 };
 
 	world_file(w, "base.yaml", "extends: [./p.yaml]\n");
-	args.policy_file = world_file(w, "p.yaml", "extends: [base.yaml]\n");
+	args.file = world_file(w, "p.yaml", "extends: [base.yaml]\n");
 	assert_int_equal(world_load(w, &args), -EINVAL);
 	assert_fault(w, "/base.yaml:1:11: extends[0]: './p.yaml' extends in a circle");
 }
 
 static void a_way_out_is_a_hint_for_who_typed_it(void **state)
 {
-	static const char *const allow[] = { "github.com" };
 	struct world *w = *state;
-	const struct cli_policy_args args = { .allow = allow, .allow_count = 1 };
+	const struct policy_args args = { .allow = { { "github.com" }, 1 } };
 
 	assert_int_equal(world_load(w, &args), 0);
 	assert_int_equal(w->faults.count, 1);
@@ -227,8 +221,7 @@ static void explain_names_the_rule_and_its_place(void **state)
 		{ "127.1", "127.0.0.1", "" },
 	};
 	struct world *w = *state;
-	const struct cli_policy_args args = { .policy_file = world_file(w, "p.yaml",
-									policy_text) };
+	const struct policy_args args = { .file = world_file(w, "p.yaml", policy_text) };
 
 	assert_int_equal(world_load(w, &args), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -255,8 +248,7 @@ static char *show(struct world *w, bool json)
 static void what_is_shown_reads_back_as_the_same_policy(void **state)
 {
 	struct world *w = *state;
-	const struct cli_policy_args args = { .policy_file = world_file(w, "p.yaml",
-									policy_text) };
+	const struct policy_args args = { .file = world_file(w, "p.yaml", policy_text) };
 
 	assert_int_equal(world_load(w, &args), 0);
 	for (int json = 0; json <= 1; json++) {
@@ -284,7 +276,7 @@ static void what_is_shown_reads_back_as_the_same_policy(void **state)
 static void the_default_is_explained_as_such(void **state)
 {
 	struct world *w = *state;
-	const struct cli_policy_args args = { 0 };
+	const struct policy_args args = { 0 };
 	char buf[POLICY_EXPLAIN_SIZE];
 
 	assert_int_equal(world_load(w, &args), 0);
