@@ -20,7 +20,7 @@ static const char *const top_keys[TOP_KEYS] = {
 /* One body that is being read. Of what is wrong with it the first of each sort is kept:
  * a value of the wrong type is told before a value that means nothing. */
 struct reading {
-	struct document_cursor c;
+	struct json_cursor c;
 	struct document *d;
 	struct err wrong_type, wrong;
 	document_unknown_fn *unknown;
@@ -90,7 +90,7 @@ void document_free(struct document *d)
 /* --- faults --- */
 
 /* "NetworkPolicy.egress" and its type, as the reference's program names them. */
-static void wrong_type(struct reading *r, enum document_kind k, const char *field,
+static void wrong_type(struct reading *r, enum json_kind k, const char *field,
 		       const char *type)
 {
 	if (r->wrong_type.code != 0)
@@ -98,11 +98,11 @@ static void wrong_type(struct reading *r, enum document_kind k, const char *fiel
 	if (field)
 		err_set(&r->wrong_type, -EINVAL,
 			"json: cannot unmarshal %s into Go struct field %s of type %s",
-			document_kind_name(k), field, type);
+			json_kind_name(k), field, type);
 	else
 		err_set(&r->wrong_type, -EINVAL,
 			"json: cannot unmarshal %s into Go value of type %s",
-			document_kind_name(k), type);
+			json_kind_name(k), type);
 }
 
 static void unsupported(struct reading *r, const char *what, struct text value)
@@ -172,13 +172,13 @@ static size_t key_find(struct text key, const char *const *names, size_t count)
 /* A string; null leaves @ret as it is. */
 static void read_string(struct reading *r, const char *field, struct text *ret)
 {
-	enum document_kind k = document_peek(&r->c);
+	enum json_kind k = json_cursor_peek(&r->c);
 
-	if (k != DOCUMENT_STRING) {
-		if (k != DOCUMENT_NULL)
+	if (k != JSON_KIND_STRING) {
+		if (k != JSON_KIND_NULL)
 			wrong_type(r, k, field, "string");
-		document_skip(&r->c);
-	} else if (document_string(&r->c, &r->d->arena, ret) < 0) {
+		json_cursor_skip(&r->c);
+	} else if (json_cursor_string(&r->c, &r->d->arena, ret) < 0) {
 		out_of_memory(r);
 	}
 }
@@ -186,8 +186,8 @@ static void read_string(struct reading *r, const char *field, struct text *ret)
 /* A value that is kept as it is; null takes it away. */
 static void read_own(struct reading *r, struct text *ret)
 {
-	bool absent = document_peek(&r->c) == DOCUMENT_NULL;
-	struct text value = document_skip(&r->c);
+	bool absent = json_cursor_peek(&r->c) == JSON_KIND_NULL;
+	struct text value = json_cursor_skip(&r->c);
 
 	*ret = absent ? (struct text){ 0 } : value;
 }
@@ -263,7 +263,7 @@ static void read_rule_member(struct reading *r, struct document_rule *rule,
 	struct text key;
 	size_t i;
 
-	if (document_string(&r->c, &r->d->arena, &key) < 0) {
+	if (json_cursor_string(&r->c, &r->d->arena, &key) < 0) {
 		out_of_memory(r);
 		return;
 	}
@@ -279,24 +279,24 @@ static void read_rule_member(struct reading *r, struct document_rule *rule,
 		read_own(r, &own[i]);
 	} else {
 		tell_unknown(r, "egress[].", key);
-		document_skip(&r->c);
+		json_cursor_skip(&r->c);
 	}
 }
 
 static void read_rule(struct reading *r)
 {
-	enum document_kind k = document_peek(&r->c);
+	enum json_kind k = json_cursor_peek(&r->c);
 	struct document_rule rule = { .line = r->c.line, .column = r->c.column };
 	struct text action = { 0 }, own[RULE_KEYS] = { 0 };
 
-	if (k != DOCUMENT_OBJECT) {
-		if (k != DOCUMENT_NULL)
+	if (k != JSON_KIND_OBJECT) {
+		if (k != JSON_KIND_NULL)
 			wrong_type(r, k, r->in_list ? NULL : "NetworkPolicy.egress",
 				   "policy.EgressRule");
-		document_skip(&r->c);
+		json_cursor_skip(&r->c);
 	} else {
-		document_enter(&r->c);
-		while (r->r == 0 && document_next(&r->c))
+		json_cursor_enter(&r->c);
+		while (r->r == 0 && json_cursor_next(&r->c))
 			read_rule_member(r, &rule, &action, own);
 		keep_own(r, rule_keys, own, RULE_KEYS, &rule.own);
 	}
@@ -307,20 +307,20 @@ static void read_rule(struct reading *r)
 /* An array of rules; of several the last counts, and null is an empty one. */
 static void read_rules(struct reading *r)
 {
-	enum document_kind k = document_peek(&r->c);
+	enum json_kind k = json_cursor_peek(&r->c);
 
-	if (k != DOCUMENT_ARRAY) {
-		if (k != DOCUMENT_NULL)
+	if (k != JSON_KIND_ARRAY) {
+		if (k != JSON_KIND_NULL)
 			wrong_type(r, k, r->in_list ? NULL : "NetworkPolicy.egress",
 				   "[]policy.EgressRule");
 		else
 			r->d->count = 0;
-		document_skip(&r->c);
+		json_cursor_skip(&r->c);
 		return;
 	}
 	r->d->count = 0;
-	document_enter(&r->c);
-	while (r->r == 0 && document_next(&r->c))
+	json_cursor_enter(&r->c);
+	while (r->r == 0 && json_cursor_next(&r->c))
 		read_rule(r);
 }
 
@@ -328,10 +328,10 @@ static void read_rules(struct reading *r)
 
 static void refuse_key(struct reading *r, const char *key)
 {
-	if (document_peek(&r->c) != DOCUMENT_NULL && r->wrong.code == 0)
+	if (json_cursor_peek(&r->c) != JSON_KIND_NULL && r->wrong.code == 0)
 		err_set(&r->wrong, -EINVAL,
 			"'%s' can't be used here: write the rules themselves", key);
-	document_skip(&r->c);
+	json_cursor_skip(&r->c);
 }
 
 /* A text, or null: not closed. */
@@ -350,7 +350,7 @@ static void read_member(struct reading *r, struct text *default_action, struct t
 	struct text key;
 	size_t i;
 
-	if (document_string(&r->c, &r->d->arena, &key) < 0) {
+	if (json_cursor_string(&r->c, &r->d->arena, &key) < 0) {
 		out_of_memory(r);
 		return;
 	}
@@ -369,22 +369,22 @@ static void read_member(struct reading *r, struct text *default_action, struct t
 		refuse_key(r, "allow-list");
 	} else {
 		tell_unknown(r, "", key);
-		document_skip(&r->c);
+		json_cursor_skip(&r->c);
 	}
 }
 
 static void read_policy(struct reading *r)
 {
 	struct text default_action = { 0 }, own[TOP_KEYS] = { 0 };
-	enum document_kind k = document_peek(&r->c);
+	enum json_kind k = json_cursor_peek(&r->c);
 
-	if (k != DOCUMENT_OBJECT) {
-		if (k != DOCUMENT_NULL)
+	if (k != JSON_KIND_OBJECT) {
+		if (k != JSON_KIND_NULL)
 			wrong_type(r, k, NULL, "policy.NetworkPolicy");
 		return;
 	}
-	document_enter(&r->c);
-	while (r->r == 0 && document_next(&r->c))
+	json_cursor_enter(&r->c);
+	while (r->r == 0 && json_cursor_next(&r->c))
 		read_member(r, &default_action, own);
 	keep_own(r, top_keys, own, TOP_KEYS, &r->d->own);
 	if (!action_of(default_action, &r->d->default_action))
@@ -398,13 +398,13 @@ static int reading_begin(struct reading *r, struct text body, struct err *err)
 
 	if (e < 0)
 		return e;
-	r->c = (struct document_cursor){ body.ptr, body.ptr + body.len, 1, 1 };
+	r->c = (struct json_cursor){ body.ptr, body.ptr + body.len, 1, 1 };
 	r->d = document_deny_all();
 	return r->d ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
 /* Where body of a text with white space around it begins. */
-static void place_behind(struct document_cursor *c, struct text whole)
+static void place_behind(struct json_cursor *c, struct text whole)
 {
 	for (const char *p = whole.ptr; p < c->p; p++) {
 		c->line += *p == '\n';

@@ -165,38 +165,38 @@ static int keep_target(struct targets *t, struct text text, struct err *err)
 	return 0;
 }
 
-static int read_target(struct document_cursor *c, struct targets *t, struct err *err)
+static int read_target(struct json_cursor *c, struct targets *t, struct err *err)
 {
-	enum document_kind k = document_peek(c);
+	enum json_kind k = json_cursor_peek(c);
 	struct text text = { 0 };
 
-	if (k == DOCUMENT_NULL)
-		document_skip(c);
-	else if (k != DOCUMENT_STRING)
+	if (k == JSON_KIND_NULL)
+		json_cursor_skip(c);
+	else if (k != JSON_KIND_STRING)
 		return err_set(err, -EINVAL,
 			       "json: cannot unmarshal %s into Go value of type string",
-			       document_kind_name(k));
-	else if (document_string(c, &t->arena, &text) < 0)
+			       json_kind_name(k));
+	else if (json_cursor_string(c, &t->arena, &text) < 0)
 		return err_set(err, -ENOMEM, "out of memory");
 	return keep_target(t, document_trim(text), err);
 }
 
 static int read_targets(struct text body, struct targets *t, struct err *err)
 {
-	struct document_cursor c = { body.ptr, body.ptr + body.len, 1, 1 };
-	enum document_kind k;
+	struct json_cursor c = { body.ptr, body.ptr + body.len, 1, 1 };
+	enum json_kind k;
 	int r = document_scan(body, err);
 
 	if (r < 0)
 		return r;
-	k = document_peek(&c);
-	if (k != DOCUMENT_ARRAY && k != DOCUMENT_NULL)
+	k = json_cursor_peek(&c);
+	if (k != JSON_KIND_ARRAY && k != JSON_KIND_NULL)
 		return err_set(err, -EINVAL,
 			       "json: cannot unmarshal %s into Go value of type []string",
-			       document_kind_name(k));
-	if (k == DOCUMENT_ARRAY)
-		document_enter(&c);
-	while (k == DOCUMENT_ARRAY && r == 0 && document_next(&c))
+			       json_kind_name(k));
+	if (k == JSON_KIND_ARRAY)
+		json_cursor_enter(&c);
+	while (k == JSON_KIND_ARRAY && r == 0 && json_cursor_next(&c))
 		r = read_target(&c, t, err);
 	if (r == 0 && !t->any)
 		return err_set(err, -EINVAL, "empty array");

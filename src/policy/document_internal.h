@@ -4,13 +4,14 @@
  * HOW IT WORKS
  * document_scan() decides whether a text is JSON, byte by byte with the states of Go's
  * scanner, so that it says the same of what isn't, and needs no recursion. Everything
- * behind it walks a text that is known to be good (struct document_cursor): no check of
+ * behind it walks a text that is known to be good (struct json_cursor): no check of
  * the form is repeated there. Values of Weir's own keys aren't read here but kept as
  * compact JSON, member behind member, which is what is shown, compared and, when a policy
  * is made of the document, read by the same schema as any policy file. */
 #pragma once
 
 #include "policy/document.h"
+#include "policy/json_cursor.h"
 
 /* Bytes that grow. A failed one stays failed, and empty. */
 struct document_out {
@@ -63,37 +64,6 @@ int document_scan(struct text body, struct err *err) MUST_CHECK;
 /* Without the white space at both ends, as Go's strings.TrimSpace(). */
 struct text document_trim(struct text t);
 
-/* --- document_value.c: over a text that document_scan() let pass --- */
-
-struct document_cursor {
-	const char *p, *end;
-	uint32_t line, column; /* of @p, from 1, in characters */
-};
-
-enum document_kind {
-	DOCUMENT_NULL = 0,
-	DOCUMENT_BOOL,
-	DOCUMENT_NUMBER,
-	DOCUMENT_STRING,
-	DOCUMENT_ARRAY,
-	DOCUMENT_OBJECT,
-};
-
-/* "number", "array" …, as Go names them. */
-const char *document_kind_name(enum document_kind k);
-/* What value comes next; the cursor then stands on its first byte. */
-enum document_kind document_peek(struct document_cursor *c);
-/* Step over a value. Return: its text. */
-struct text document_skip(struct document_cursor *c);
-/* The string that comes next, decoded; what is no Unicode becomes U+FFFD. It borrows
- * from the text where it can, and is in @arena where it can't. */
-int document_string(struct document_cursor *c, struct arena *arena,
-		    struct text *ret) MUST_CHECK;
-/* Step into an array or object. */
-void document_enter(struct document_cursor *c);
-/* Is there another item, or the key of another member, which is a string before its
- * value? False: the cursor stands behind the whole. */
-bool document_next(struct document_cursor *c);
 /* --- document_text.c --- */
 
 void document_put(struct document_out *o, const char *bytes, size_t size);

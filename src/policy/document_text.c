@@ -106,9 +106,9 @@ void document_put_string(struct document_out *o, struct text t)
 static int put_one_string(struct document_out *o, struct text quoted)
 {
 	CLEAN(arena) struct arena arena = { 0 };
-	struct document_cursor c = { quoted.ptr, quoted.ptr + quoted.len, 1, 1 };
+	struct json_cursor c = { quoted.ptr, quoted.ptr + quoted.len, 1, 1 };
 	struct text t;
-	int r = document_string(&c, &arena, &t);
+	int r = json_cursor_string(&c, &arena, &t);
 
 	if (r == 0)
 		document_put_string(o, t);
@@ -117,12 +117,12 @@ static int put_one_string(struct document_out *o, struct text quoted)
 
 int document_put_value(struct document_out *o, struct text value)
 {
-	struct document_cursor c = { value.ptr, value.ptr + value.len, 1, 1 };
+	struct json_cursor c = { value.ptr, value.ptr + value.len, 1, 1 };
 	int r = 0;
 
 	while (r == 0 && c.p < c.end) {
 		if (*c.p == '"')
-			r = put_one_string(o, document_skip(&c));
+			r = put_one_string(o, json_cursor_skip(&c));
 		else if (*c.p == ' ' || *c.p == '\t' || *c.p == '\r' || *c.p == '\n')
 			c.p++;
 		else
@@ -247,14 +247,14 @@ static void put_line(struct document_out *o, size_t depth)
 /* Compact JSON with line ends and blanks. */
 static void put_pretty(struct document_out *o, struct text t)
 {
-	struct document_cursor c = { t.ptr, t.ptr + t.len, 1, 1 };
+	struct json_cursor c = { t.ptr, t.ptr + t.len, 1, 1 };
 	size_t depth = 0;
 
 	while (c.p < c.end) {
 		char byte = *c.p;
 
 		if (byte == '"') {
-			struct text s = document_skip(&c);
+			struct text s = json_cursor_skip(&c);
 
 			document_put(o, s.ptr, s.len);
 			continue;

@@ -2,183 +2,116 @@
 /* JSON as a tree.
  *
  * HOW IT WORKS
- * jansson decides what is JSON and decodes it. It doesn't say where a value stood, so
- * afterwards a small scanner walks the text in step with jansson's values: the text is
- * known to be valid, objects keep the order of their keys, and no key comes twice. The
- * scanner only finds where the next token starts and ends. */
+ * jansson decides what is JSON: stricter than Go's reader in policy/document_scan, it
+ * refuses what is no Unicode and a key that comes twice. It doesn't say where a value
+ * stood, so the tree is made by a walk over the text that it let pass. */
 #include <errno.h>
 #include <jansson.h>
 #include <string.h>
 
 #include "policy/faults.h"
+#include "policy/json_cursor.h"
 #include "policy/node.h"
-
-struct scanner {
-	const struct node_source *source;
-	const char *p, *end;
-	uint32_t line, column; /* of @p, from 1, in characters */
-};
 
 static void clean_json(json_t **j)
 {
 	json_decref(*j);
 }
 
-static void step(struct scanner *s)
+/* A string, decoded, or another scalar as written. */
+static int read_text(const struct node_source *source, struct json_cursor *c,
+		     struct text *ret)
 {
-	if (*s->p == '\n') {
-		s->line++;
-		s->column = 1;
-	} else if ((*s->p & 0xc0) != 0x80) {
-		s->column++;
-	}
-	s->p++;
-}
+	struct text t;
+	int r = 0;
 
-/* To the next byte that is neither blank nor a separator. */
-static void skip_between(struct scanner *s)
-{
-	while (s->p < s->end && strchr(" \t\r\n,:", *s->p))
-		step(s);
-}
-
-static void skip_string(struct scanner *s)
-{
-	step(s);
-	while (s->p < s->end && *s->p != '"') {
-		if (*s->p == '\\')
-			step(s);
-		if (s->p < s->end)
-			step(s);
-	}
-	if (s->p < s->end)
-		step(s);
-}
-
-/* A number or a word. */
-static struct text skip_word(struct scanner *s)
-{
-	const char *start = s->p;
-
-	while (s->p < s->end && !strchr(" \t\r\n,:]}", *s->p))
-		step(s);
-	return (struct text){ start, (size_t)(s->p - start) };
-}
-
-static int scan_value(struct scanner *s, json_t *value, int depth, struct node **ret);
-
-static int copy_text(struct scanner *s, const char *ptr, size_t len, struct text *ret)
-{
-	char *copy = arena_text(s->source->arena, (struct text){ ptr, len });
-
-	if (!copy)
-		return -ENOMEM;
-	*ret = (struct text){ copy, len };
-	return 0;
-}
-
-static int scan_list(struct scanner *s, json_t *list, int depth, struct node *n)
-{
-	step(s); /* '[' */
-	for (size_t i = 0; i < json_array_size(list); i++) {
-		struct node *item;
-		int r = scan_value(s, json_array_get(list, i), depth, &item);
-
-		if (r < 0)
-			return r;
-		node_append(s->source, n, item);
-	}
-	skip_between(s);
-	if (s->p < s->end)
-		step(s); /* ']' */
-	return 0;
-}
-
-static int scan_map(struct scanner *s, json_t *map, int depth, struct node *n)
-{
-	step(s); /* '{' */
-	for (void *i = json_object_iter(map); i; i = json_object_iter_next(map, i)) {
-		const char *key = json_object_iter_key(i);
-		uint32_t line, column;
-		struct node *value;
-		int r;
-
-		skip_between(s);
-		line = s->line;
-		column = s->column;
-		skip_string(s);
-		r = scan_value(s, json_object_iter_value(i), depth, &value);
-		if (r == 0)
-			r = copy_text(s, key, strlen(key), &value->key);
-		if (r < 0)
-			return r;
-		value->key_line = line;
-		value->key_column = column;
-		node_append(s->source, n, value);
-	}
-	skip_between(s);
-	if (s->p < s->end)
-		step(s); /* '}' */
-	return 0;
-}
-
-static int scan_scalar(struct scanner *s, json_t *value, struct node *n)
-{
-	if (json_is_string(value)) {
-		int r = copy_text(s, json_string_value(value), json_string_length(value),
-				  &n->text);
-
-		if (r < 0)
-			return r;
-		n->kind = NODE_TEXT;
-		skip_string(s);
-		node_check_scalar(s->source, n->text, n->line, n->column);
-		return 0;
-	}
-	if (json_is_integer(value))
-		n->kind = NODE_NUMBER;
-	else if (json_is_real(value))
-		n->kind = NODE_REAL;
+	if (json_cursor_peek(c) == JSON_KIND_STRING)
+		r = json_cursor_string(c, source->arena, &t);
 	else
-		n->kind = json_is_null(value) ? NODE_NULL : NODE_BOOL;
-	n->text = skip_word(s);
-	return copy_text(s, n->text.ptr, n->text.len, &n->text);
+		t = json_cursor_skip(c);
+	if (r < 0)
+		return r;
+	ret->ptr = arena_text(source->arena, t);
+	ret->len = t.len;
+	return ret->ptr ? 0 : -ENOMEM;
 }
 
-static int scan_value(struct scanner *s, json_t *value, int depth, struct node **ret)
+static bool is_real(struct text t)
 {
-	struct node *n;
+	return memchr(t.ptr, '.', t.len) || memchr(t.ptr, 'e', t.len) ||
+	       memchr(t.ptr, 'E', t.len);
+}
 
-	skip_between(s);
-	if (s->p >= s->end)
-		return -EINVAL;
-	n = node_new(s->source, NODE_NULL, s->line, s->column);
+static int read_scalar(const struct node_source *source, struct json_cursor *c,
+		       struct node *n)
+{
+	int r = read_text(source, c, &n->text);
+
+	if (r < 0)
+		return r;
+	if (n->kind == NODE_TEXT)
+		node_check_scalar(source, n->text, n->line, n->column);
+	else if (n->kind == NODE_NUMBER && is_real(n->text))
+		n->kind = NODE_REAL;
+	return 0;
+}
+
+static int read_value(const struct node_source *source, struct json_cursor *c, int depth,
+		      struct node **ret);
+
+/* What a list or a map has. */
+static int read_items(const struct node_source *source, struct json_cursor *c, int depth,
+		      struct node *n)
+{
+	json_cursor_enter(c);
+	while (json_cursor_next(c)) {
+		const uint32_t line = c->line, column = c->column;
+		struct text key = { 0 };
+		struct node *item;
+		int r = n->kind == NODE_MAP ? read_text(source, c, &key) : 0;
+
+		if (r == 0)
+			r = read_value(source, c, depth, &item);
+		if (r < 0)
+			return r;
+		if (n->kind == NODE_MAP) {
+			item->key = key;
+			item->key_line = line;
+			item->key_column = column;
+		}
+		node_append(source, n, item);
+	}
+	return 0;
+}
+
+static int read_value(const struct node_source *source, struct json_cursor *c, int depth,
+		      struct node **ret)
+{
+	static const enum node_kind kinds[] = {
+		[JSON_KIND_NULL] = NODE_NULL,	  [JSON_KIND_BOOL] = NODE_BOOL,
+		[JSON_KIND_NUMBER] = NODE_NUMBER, [JSON_KIND_STRING] = NODE_TEXT,
+		[JSON_KIND_ARRAY] = NODE_LIST,	  [JSON_KIND_OBJECT] = NODE_MAP,
+	};
+	enum json_kind kind = json_cursor_peek(c);
+	struct node *n = node_new(source, kinds[kind], c->line, c->column);
+
 	if (!n)
 		return -ENOMEM;
 	*ret = n;
 	if (depth == NODE_DEPTH_MAX) {
-		faults_add(s->source->faults, FAULT_ERROR, s->source->file, s->line,
-			   s->column, "", "the document is nested too deeply");
+		faults_add(source->faults, FAULT_ERROR, source->file, c->line, c->column,
+			   "", "the document is nested too deeply");
 		return -EINVAL;
 	}
-	if (json_is_array(value)) {
-		n->kind = NODE_LIST;
-		return scan_list(s, value, depth + 1, n);
-	}
-	if (json_is_object(value)) {
-		n->kind = NODE_MAP;
-		return scan_map(s, value, depth + 1, n);
-	}
-	return scan_scalar(s, value, n);
+	if (n->kind == NODE_LIST || n->kind == NODE_MAP)
+		return read_items(source, c, depth + 1, n);
+	return read_scalar(source, c, n);
 }
 
 int node_read_json(const struct node_source *source, struct node **ret)
 {
-	struct scanner s = { .source = source,
-			     .p = source->text.ptr,
-			     .end = source->text.ptr + source->text.len,
-			     .line = 1,
-			     .column = 1 };
+	struct json_cursor c = { source->text.ptr, source->text.ptr + source->text.len, 1,
+				 1 };
 	size_t errors = source->faults->errors;
 	char shown[TEXT_ESCAPED_SIZE];
 	CLEAN(json) json_t *root = NULL;
@@ -200,7 +133,7 @@ int node_read_json(const struct node_source *source, struct node **ret)
 			   text_escape(text_of(error.text), shown, sizeof(shown)));
 		return -EINVAL;
 	}
-	r = scan_value(&s, root, 0, ret);
+	r = read_value(source, &c, 0, ret);
 	if (r < 0)
 		return r;
 	if (json_is_null(root))

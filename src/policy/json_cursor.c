@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Walking a text that document_scan() let pass. The ends are compared all the same: a
- * slip here must not read on. */
+#include "policy/json_cursor.h"
+
 #include <errno.h>
 #include <string.h>
 
-#include "policy/document_internal.h"
-
-static void move(struct document_cursor *c)
+static void move(struct json_cursor *c)
 {
 	if (c->p >= c->end)
 		return;
@@ -19,7 +17,7 @@ static void move(struct document_cursor *c)
 	c->p++;
 }
 
-static char at(const struct document_cursor *c)
+static char at(const struct json_cursor *c)
 {
 	return c->p < c->end ? *c->p : '\0';
 }
@@ -30,44 +28,44 @@ static bool is_between(char c)
 }
 
 /* To the next byte that is neither blank nor a separator. */
-static void skip_between(struct document_cursor *c)
+static void skip_between(struct json_cursor *c)
 {
 	while (c->p < c->end && is_between(*c->p))
 		move(c);
 }
 
-const char *document_kind_name(enum document_kind k)
+const char *json_kind_name(enum json_kind k)
 {
 	static const char *const names[] = {
-		[DOCUMENT_NULL] = "null",     [DOCUMENT_BOOL] = "bool",
-		[DOCUMENT_NUMBER] = "number", [DOCUMENT_STRING] = "string",
-		[DOCUMENT_ARRAY] = "array",   [DOCUMENT_OBJECT] = "object",
+		[JSON_KIND_NULL] = "null",     [JSON_KIND_BOOL] = "bool",
+		[JSON_KIND_NUMBER] = "number", [JSON_KIND_STRING] = "string",
+		[JSON_KIND_ARRAY] = "array",   [JSON_KIND_OBJECT] = "object",
 	};
 	return names[k];
 }
 
-enum document_kind document_peek(struct document_cursor *c)
+enum json_kind json_cursor_peek(struct json_cursor *c)
 {
 	skip_between(c);
 	switch (at(c)) {
 	case '{':
-		return DOCUMENT_OBJECT;
+		return JSON_KIND_OBJECT;
 	case '[':
-		return DOCUMENT_ARRAY;
+		return JSON_KIND_ARRAY;
 	case '"':
-		return DOCUMENT_STRING;
+		return JSON_KIND_STRING;
 	case 't':
 	case 'f':
-		return DOCUMENT_BOOL;
+		return JSON_KIND_BOOL;
 	case 'n':
 	case '\0':
-		return DOCUMENT_NULL;
+		return JSON_KIND_NULL;
 	default:
-		return DOCUMENT_NUMBER;
+		return JSON_KIND_NUMBER;
 	}
 }
 
-static void skip_string(struct document_cursor *c)
+static void skip_string(struct json_cursor *c)
 {
 	move(c);
 	while (c->p < c->end && *c->p != '"') {
@@ -78,14 +76,14 @@ static void skip_string(struct document_cursor *c)
 	move(c);
 }
 
-static void skip_word(struct document_cursor *c)
+static void skip_word(struct json_cursor *c)
 {
 	while (c->p < c->end && !is_between(*c->p) && *c->p != ']' && *c->p != '}')
 		move(c);
 }
 
 /* Without recursion: what nobody reads may be nested as deeply as Go takes it. */
-struct text document_skip(struct document_cursor *c)
+struct text json_cursor_skip(struct json_cursor *c)
 {
 	size_t depth = 0;
 	const char *start;
@@ -232,9 +230,9 @@ static bool is_plain(const char *p, const char *end)
 	return p == end;
 }
 
-int document_string(struct document_cursor *c, struct arena *arena, struct text *ret)
+int json_cursor_string(struct json_cursor *c, struct arena *arena, struct text *ret)
 {
-	struct text quoted = document_skip(c);
+	struct text quoted = json_cursor_skip(c);
 	const char *p = quoted.ptr + 1, *end = quoted.ptr + quoted.len - 1;
 	size_t used = 0;
 	char *out;
@@ -263,13 +261,13 @@ int document_string(struct document_cursor *c, struct arena *arena, struct text 
 
 /* --- arrays and objects --- */
 
-void document_enter(struct document_cursor *c)
+void json_cursor_enter(struct json_cursor *c)
 {
 	skip_between(c);
 	move(c);
 }
 
-bool document_next(struct document_cursor *c)
+bool json_cursor_next(struct json_cursor *c)
 {
 	skip_between(c);
 	if (c->p < c->end && *c->p != ']' && *c->p != '}')
