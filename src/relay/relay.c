@@ -30,19 +30,19 @@ void relay_schedule(struct relay *r)
 static void reap(struct relay *r)
 {
 	struct relay_flow *f;
-	struct relay_guest *g;
+	struct relay_sandbox *g;
 
 	while ((f = TAILQ_FIRST(&r->dead))) {
 		TAILQ_REMOVE(&r->dead, f, in_queue);
 		relay_flow_free(r, f);
 	}
-	while ((g = LIST_FIRST(&r->dead_guests))) {
+	while ((g = LIST_FIRST(&r->dead_sandboxes))) {
 		LIST_REMOVE(g, link);
 		free(g);
 	}
 }
 
-static void forget_change(struct relay_guest *g)
+static void forget_change(struct relay_sandbox *g)
 {
 	if (g->has_changed)
 		TAILQ_REMOVE(&g->relay->changed, g, in_changed);
@@ -53,14 +53,14 @@ static void forget_change(struct relay_guest *g)
 /* Flows of sandboxes whose plan has changed, before others move on. Return: the cost. */
 static size_t recheck_some(struct relay *r)
 {
-	struct relay_guest *g;
+	struct relay_sandbox *g;
 	size_t spent = 0;
 
 	while (spent < RELAY_RECHECK_BUDGET && (g = TAILQ_FIRST(&r->changed))) {
 		struct relay_flow *f = g->unchecked;
 
 		if (f) {
-			g->unchecked = LIST_NEXT(f, in_guest);
+			g->unchecked = LIST_NEXT(f, in_sandbox);
 			spent += relay_flow_recheck(f);
 		} else {
 			forget_change(g);
@@ -111,7 +111,7 @@ static bool original_destination(int fd, struct endpoint *ret)
 }
 
 /* At most LIMIT_NEW_FLOWS_PER_SECOND, in bursts of at most a second's worth. */
-static bool take_token(struct relay_guest *g)
+static bool take_token(struct relay_sandbox *g)
 {
 	uint32_t rate = plan_limit(&g->sandbox->plan, LIMIT_NEW_FLOWS_PER_SECOND);
 
@@ -119,7 +119,7 @@ static bool take_token(struct relay_guest *g)
 }
 
 /* May one more flow begin, on @fd? Otherwise it is counted and told. */
-static bool has_room(struct relay_guest *g, int fd)
+static bool has_room(struct relay_sandbox *g, int fd)
 {
 	if (fd >= g->relay->fds_max)
 		relay_limit(g, LIMIT_FLOWS, "no descriptor is free");
@@ -151,14 +151,14 @@ static void answer_probe(int fd)
 }
 
 /* Whose connection it is that came to listeners which many share. */
-static struct relay_guest *who_dials(const struct relay *r, int fd)
+static struct relay_sandbox *who_dials(const struct relay *r, int fd)
 {
 	const struct sandbox *s = r->shared.by_socket(r->shared.data, fd);
 
-	return s ? s->guest : NULL;
+	return s ? s->relayed : NULL;
 }
 
-static void take_connection(struct relay_guest *g, int fd)
+static void take_connection(struct relay_sandbox *g, int fd)
 {
 	const struct relay_question unknown = { 0 };
 	struct endpoint to;
@@ -181,9 +181,9 @@ static void take_connection(struct relay_guest *g, int fd)
 	relay_reset_fd(fd);
 }
 
-static void take_from(struct relay_guest *listening, int fd)
+static void take_from(struct relay_sandbox *listening, int fd)
 {
-	struct relay_guest *g = listening;
+	struct relay_sandbox *g = listening;
 
 	if (!g->sandbox)
 		g = who_dials(g->relay, fd);
@@ -201,7 +201,7 @@ static int spare_open(void)
 }
 
 /* Return: a connection was there and is refused. */
-static bool refuse_one(struct relay_guest *g, int listener)
+static bool refuse_one(struct relay_sandbox *g, int listener)
 {
 	struct relay *r = g->relay;
 	int fd;
@@ -220,7 +220,7 @@ static bool refuse_one(struct relay_guest *g, int listener)
 	return true;
 }
 
-static int listen_start(struct relay_guest *g)
+static int listen_start(struct relay_sandbox *g)
 {
 	int e = 0;
 
@@ -233,17 +233,17 @@ static int listen_start(struct relay_guest *g)
 	return e;
 }
 
-static void listen_stop(struct relay_guest *g)
+static void listen_stop(struct relay_sandbox *g)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(g->listen); i++)
 		loop_remove(g->relay->loop, &g->listen[i]);
 }
 
-static void listen_pause(struct relay_guest *g);
+static void listen_pause(struct relay_sandbox *g);
 
 static void on_pause_over(struct loop_timer *t)
 {
-	struct relay_guest *g = CONTAINER_OF(t, struct relay_guest, pause);
+	struct relay_sandbox *g = CONTAINER_OF(t, struct relay_sandbox, pause);
 
 	if (g->relay->spare_fd < 0)
 		g->relay->spare_fd = spare_open();
@@ -251,7 +251,7 @@ static void on_pause_over(struct loop_timer *t)
 		listen_pause(g);
 }
 
-static void listen_pause(struct relay_guest *g)
+static void listen_pause(struct relay_sandbox *g)
 {
 	struct loop *loop = g->relay->loop;
 
@@ -271,7 +271,7 @@ static bool is_out_of_resources(int error)
 	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
-static void accept_some(struct relay_guest *g, int listener)
+static void accept_some(struct relay_sandbox *g, int listener)
 {
 	for (int i = 0; i < ACCEPT_BATCH; i++) {
 		int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -291,12 +291,12 @@ static void accept_some(struct relay_guest *g, int listener)
 
 static void on_listen4(struct loop_source *s, uint32_t events)
 {
-	accept_some(CONTAINER_OF(s, struct relay_guest, listen[0]), s->fd);
+	accept_some(CONTAINER_OF(s, struct relay_sandbox, listen[0]), s->fd);
 }
 
 static void on_listen6(struct loop_source *s, uint32_t events)
 {
-	accept_some(CONTAINER_OF(s, struct relay_guest, listen[1]), s->fd);
+	accept_some(CONTAINER_OF(s, struct relay_sandbox, listen[1]), s->fd);
 }
 
 /* Half of the descriptors for flows, at two each, and an eighth for pipes: the rest
@@ -331,8 +331,8 @@ struct relay *relay_new(const struct relay_config *config, struct err *err)
 	r->route_fd = config->route_fd;
 	r->work.run = relay_work;
 	r->copy_buffer = malloc(RELAY_COPY_BYTES);
-	LIST_INIT(&r->guests);
-	LIST_INIT(&r->dead_guests);
+	LIST_INIT(&r->sandboxes);
+	LIST_INIT(&r->dead_sandboxes);
 	SLIST_INIT(&r->pipes);
 	TAILQ_INIT(&r->ready);
 	TAILQ_INIT(&r->changed);
@@ -349,7 +349,7 @@ undo:
 }
 
 /* Its flows are reset. */
-static void guest_end(struct relay_guest *g)
+static void served_end(struct relay_sandbox *g)
 {
 	struct relay *r = g->relay;
 
@@ -359,25 +359,25 @@ static void guest_end(struct relay_guest *g)
 	while (!LIST_EMPTY(&g->flows))
 		relay_flow_abort(LIST_FIRST(&g->flows));
 	if (g->sandbox)
-		g->sandbox->guest = NULL;
+		g->sandbox->relayed = NULL;
 	g->sandbox = NULL;
 	LIST_REMOVE(g, link);
-	LIST_INSERT_HEAD(&r->dead_guests, g, link);
+	LIST_INSERT_HEAD(&r->dead_sandboxes, g, link);
 	relay_schedule(r);
 }
 
 void relay_free(struct relay *r)
 {
-	struct relay_guest *g;
+	struct relay_sandbox *g;
 	struct relay_flow *f;
 
 	if (!r)
 		return;
-	while ((g = LIST_FIRST(&r->guests)))
-		guest_end(g);
+	while ((g = LIST_FIRST(&r->sandboxes)))
+		served_end(g);
 	reap(r);
 	while ((f = LIST_FIRST(&r->spares))) {
-		LIST_REMOVE(f, in_guest);
+		LIST_REMOVE(f, in_sandbox);
 		free(f);
 	}
 	relay_pipes_free(r);
@@ -387,10 +387,10 @@ void relay_free(struct relay *r)
 	free(r);
 }
 
-static struct relay_guest *guest_new(struct relay *r, struct sandbox *s, int listen4,
-				     int listen6)
+static struct relay_sandbox *served_new(struct relay *r, struct sandbox *s, int listen4,
+					int listen6)
 {
-	struct relay_guest *g = calloc(1, sizeof(*g));
+	struct relay_sandbox *g = calloc(1, sizeof(*g));
 
 	if (!g)
 		return NULL;
@@ -403,7 +403,7 @@ static struct relay_guest *guest_new(struct relay *r, struct sandbox *s, int lis
 	return g;
 }
 
-static int guest_start(struct relay *r, struct relay_guest *g)
+static int served_start(struct relay *r, struct relay_sandbox *g)
 {
 	int e;
 
@@ -415,9 +415,9 @@ static int guest_start(struct relay *r, struct relay_guest *g)
 		free(g);
 		return e;
 	}
-	LIST_INSERT_HEAD(&r->guests, g, link);
+	LIST_INSERT_HEAD(&r->sandboxes, g, link);
 	if (g->sandbox)
-		g->sandbox->guest = g;
+		g->sandbox->relayed = g;
 	return 0;
 }
 
@@ -425,30 +425,30 @@ int relay_attach(struct relay *r, struct sandbox *s)
 {
 	const int *fds = s->fds.fd;
 
-	return guest_start(
-		r, guest_new(r, s, fds[SANDBOX_FD_RELAY4], fds[SANDBOX_FD_RELAY6]));
+	return served_start(
+		r, served_new(r, s, fds[SANDBOX_FD_RELAY4], fds[SANDBOX_FD_RELAY6]));
 }
 
 int relay_share(struct relay *r, const struct relay_shared *shared)
 {
 	r->shared = *shared;
-	return guest_start(r, guest_new(r, NULL, shared->listen[0], shared->listen[1]));
+	return served_start(r, served_new(r, NULL, shared->listen[0], shared->listen[1]));
 }
 
 void relay_detach(struct relay *r, struct sandbox *s)
 {
-	if (s->guest)
-		guest_end(s->guest);
+	if (s->relayed)
+		served_end(s->relayed);
 }
 
 void relay_recheck(struct relay *r, struct sandbox *s)
 {
-	struct relay_guest *g = s->guest;
+	struct relay_sandbox *g = s->relayed;
 	struct relay_flow *f;
 
 	if (!g || LIST_EMPTY(&g->flows))
 		return;
-	LIST_FOREACH(f, &g->flows, in_guest)
+	LIST_FOREACH(f, &g->flows, in_sandbox)
 	{
 		f->recheck = true;
 	}
@@ -461,17 +461,17 @@ void relay_recheck(struct relay *r, struct sandbox *s)
 
 bool relay_is_rechecking(const struct sandbox *s)
 {
-	return s->guest && s->guest->unchecked;
+	return s->relayed && s->relayed->unchecked;
 }
 
 void relay_account(struct relay *r, const struct sandbox *s)
 {
-	struct relay_guest *g = s->guest;
+	struct relay_sandbox *g = s->relayed;
 	struct relay_flow *f;
 
 	if (!g)
 		return;
-	LIST_FOREACH(f, &g->flows, in_guest)
+	LIST_FOREACH(f, &g->flows, in_sandbox)
 	{
 		relay_flow_account(f);
 	}
@@ -479,5 +479,5 @@ void relay_account(struct relay *r, const struct sandbox *s)
 
 size_t relay_flow_count(const struct relay *r, const struct sandbox *s)
 {
-	return s->guest ? s->guest->flow_count : 0;
+	return s->relayed ? s->relayed->flow_count : 0;
 }

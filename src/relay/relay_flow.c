@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
-#include <netinet/tcp.h>
+#include <fcntl.h>
+#include <linux/tcp.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -44,9 +46,235 @@ void relay_set_options(int fd)
 	set_option(fd, SOL_SOCKET, SO_OOBINLINE, 1);
 }
 
+/* ---- the bytes of a flow ---- */
+
+static struct relay_pipe *pipe_open(struct relay *r)
+{
+	struct relay_pipe *p;
+
+	if (r->pipe_count >= r->pipes_max)
+		return NULL;
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return NULL;
+	if (pipe2(p->fd, O_NONBLOCK | O_CLOEXEC) < 0) {
+		free(p);
+		return NULL;
+	}
+	r->pipe_count++;
+	return p;
+}
+
+static void pipe_close(struct relay *r, struct relay_pipe *p)
+{
+	close(p->fd[0]);
+	close(p->fd[1]);
+	free(p);
+	r->pipe_count--;
+}
+
+static bool pipe_borrow(struct relay_sandbox *g, struct relay_way *way)
+{
+	struct relay *r = g->relay;
+	struct relay_pipe *p = SLIST_FIRST(&r->pipes);
+
+	if (way->pipe)
+		return true;
+	if (g->pipe_count >= RELAY_PIPES_PER_SANDBOX)
+		return false;
+	if (p)
+		SLIST_REMOVE_HEAD(&r->pipes, link);
+	else
+		p = pipe_open(r);
+	if (!p)
+		return false;
+	g->pipe_count++;
+	way->pipe = p;
+	return true;
+}
+
+void relay_way_done(struct relay_sandbox *g, struct relay_way *way)
+{
+	struct relay_pipe *p = way->pipe;
+
+	if (!p)
+		return;
+	way->pipe = NULL;
+	g->pipe_count--;
+	if (way->waiting > 0)
+		pipe_close(g->relay, p);
+	else
+		SLIST_INSERT_HEAD(&g->relay->pipes, p, link);
+	way->waiting = 0;
+}
+
+void relay_pipes_free(struct relay *r)
+{
+	struct relay_pipe *p;
+
+	while ((p = SLIST_FIRST(&r->pipes))) {
+		SLIST_REMOVE_HEAD(&r->pipes, link);
+		pipe_close(r, p);
+	}
+}
+
+/* What came of one system call on a socket. */
+enum step { STEP_BLOCKED, STEP_MOVED, STEP_EOF, STEP_FAILED };
+
+static enum step step_of(ssize_t n, bool *ready)
+{
+	if (n > 0)
+		return STEP_MOVED;
+	if (n == 0)
+		return STEP_EOF;
+	if (errno == EINTR)
+		return STEP_MOVED;
+	if (errno != EAGAIN)
+		return STEP_FAILED;
+	*ready = false;
+	return STEP_BLOCKED;
+}
+
+static void use_up(struct relay_way *way, size_t n)
+{
+	if (way->allowed != RELAY_ALL)
+		way->allowed -= n;
+}
+
+/* Plain copies keep nothing between calls: bytes are looked at, sent as far as they
+ * can be, and only then taken. */
+static enum step copy_once(struct relay *r, struct relay_way *way,
+			   struct relay_side *from, struct relay_side *to, size_t *moved)
+{
+	size_t room = (size_t)MIN((uint64_t)RELAY_COPY_BYTES, way->allowed);
+	ssize_t seen = recv(from->source.fd, r->copy_buffer, room, MSG_PEEK);
+	enum step step = step_of(seen, &from->readable);
+	ssize_t sent;
+
+	if (step != STEP_MOVED || seen < 0)
+		return step;
+	sent = send(to->source.fd, r->copy_buffer, (size_t)seen, MSG_NOSIGNAL);
+	step = step_of(sent, &to->writable);
+	if (step == STEP_EOF)
+		return STEP_FAILED;
+	if (step != STEP_MOVED || sent < 0)
+		return step;
+	*moved += (size_t)sent;
+	use_up(way, (size_t)sent);
+	/* TCP: MSG_TRUNC throws the bytes away without copying them. */
+	if (recv(from->source.fd, NULL, (size_t)sent, MSG_TRUNC) != sent)
+		return STEP_FAILED;
+	return STEP_MOVED;
+}
+
+/* splice() also says 0 in front of urgent data once the peer has finished: only recv()
+ * can tell that from the end. */
+static bool is_at_end(const struct relay_side *from)
+{
+	char byte;
+
+	return recv(from->source.fd, &byte, 1, MSG_PEEK) == 0;
+}
+
+static enum step fill(struct relay_way *way, struct relay_side *from)
+{
+	size_t most = (size_t)MIN((uint64_t)RELAY_SPLICE_BYTES, way->allowed);
+	ssize_t n = splice(from->source.fd, NULL, way->pipe->fd[1], NULL, most,
+			   SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+	enum step step = step_of(n, &from->readable);
+
+	if (step == STEP_EOF && !is_at_end(from)) {
+		from->urgent = true;
+		return STEP_MOVED;
+	}
+	if (n > 0) {
+		way->waiting = (uint32_t)n;
+		use_up(way, (size_t)n);
+	}
+	return step;
+}
+
+static enum step drain(struct relay_way *way, struct relay_side *to, size_t *moved)
+{
+	ssize_t n = splice(way->pipe->fd[0], NULL, to->source.fd, NULL, way->waiting,
+			   SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+	enum step step = step_of(n, &to->writable);
+
+	if (step == STEP_EOF)
+		return STEP_FAILED;
+	if (n > 0) {
+		way->waiting -= (uint32_t)n;
+		*moved += (size_t)n;
+	}
+	return step;
+}
+
+static enum step move_once(struct relay_flow *f, struct relay_way *way,
+			   struct relay_side *from, struct relay_side *to, size_t *moved)
+{
+	if (!to->writable)
+		return STEP_BLOCKED;
+	if (way->waiting > 0)
+		return drain(way, to, moved);
+	if (!from->readable || way->allowed == 0)
+		return STEP_BLOCKED;
+	if (from->urgent || !pipe_borrow(f->served, way))
+		return copy_once(f->served->relay, way, from, to, moved);
+	return fill(way, from);
+}
+
+static enum relay_moved pass_end_on(struct relay_way *way, const struct relay_side *to)
+{
+	way->ended = true;
+	if (!way->keep_open && shutdown(to->source.fd, SHUT_WR) < 0)
+		return MOVE_FAILED;
+	return MOVE_END;
+}
+
+static bool has_unsent(const struct relay_side *side)
+{
+	struct tcp_info info = { 0 };
+	socklen_t size = sizeof(info);
+
+	return getsockopt(side->source.fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+	       info.tcpi_notsent_bytes > 0;
+}
+
+enum relay_moved relay_move(struct relay_flow *f, struct relay_way *way,
+			    struct relay_side *from, struct relay_side *to, size_t *cost)
+{
+	enum step step = STEP_MOVED;
+	size_t moved = 0, steps = 0;
+
+	if (way->ended)
+		return MOVE_END;
+	while (step == STEP_MOVED && moved < RELAY_FLOW_QUANTUM &&
+	       steps++ < RELAY_FLOW_STEPS)
+		step = move_once(f, way, from, to, &moved);
+	if (way->waiting == 0)
+		relay_way_done(f->served, way);
+	if (way == &f->up)
+		f->sent += moved;
+	else
+		f->answered = f->answered || moved > 0;
+	*cost += moved + steps * RELAY_STEP_COST;
+	switch (step) {
+	case STEP_BLOCKED:
+		return MOVE_WAIT;
+	case STEP_MOVED:
+		return MOVE_MORE;
+	case STEP_EOF:
+		return pass_end_on(way, to);
+	default:
+		return MOVE_FAILED;
+	}
+}
+
+/* ---- events ---- */
+
 void relay_flow_queue(struct relay_flow *f)
 {
-	struct relay *r = f->guest->relay;
+	struct relay *r = f->served->relay;
 
 	if (f->queued || f->state == FLOW_DEAD)
 		return;
@@ -110,7 +338,7 @@ static void let_port_go(struct relay_flow *f, struct relay_side *side, bool rese
 		return;
 	if (reset)
 		(void)connect(side->source.fd, &nowhere, sizeof(nowhere));
-	own_let_go(&f->guest->sandbox->own, side->source.fd,
+	own_let_go(&f->served->sandbox->own, side->source.fd,
 		   (enum addr_family)f->dialled.addr.family, IPPROTO_TCP, side->own_port);
 	side->own_port = 0;
 }
@@ -121,7 +349,7 @@ void relay_side_close(struct relay_flow *f, struct relay_side *side, bool reset)
 
 	if (fd < 0)
 		return;
-	loop_remove(f->guest->relay->loop, &side->source);
+	loop_remove(f->served->relay->loop, &side->source);
 	let_port_go(f, side, reset);
 	side->source.fd = -1;
 	if (reset)
@@ -132,7 +360,7 @@ void relay_side_close(struct relay_flow *f, struct relay_side *side, bool reset)
 
 void relay_flow_end(struct relay_flow *f, bool reset)
 {
-	struct relay_guest *g = f->guest;
+	struct relay_sandbox *g = f->served;
 	struct relay *r = g->relay;
 
 	relay_flow_account(f);
@@ -147,8 +375,8 @@ void relay_flow_end(struct relay_flow *f, bool reset)
 	f->queued = false;
 	f->state = FLOW_DEAD;
 	if (g->unchecked == f)
-		g->unchecked = LIST_NEXT(f, in_guest);
-	LIST_REMOVE(f, in_guest);
+		g->unchecked = LIST_NEXT(f, in_sandbox);
+	LIST_REMOVE(f, in_sandbox);
 	g->flow_count--;
 	r->flow_count--;
 	TAILQ_INSERT_TAIL(&r->dead, f, in_queue);
@@ -169,10 +397,10 @@ static bool is_host_local(const struct relay *r, const struct addr *a)
 struct relay_question relay_flow_question(const struct relay_flow *f,
 					  const struct endpoint *to)
 {
-	const struct sandbox *s = f->guest->sandbox;
+	const struct sandbox *s = f->served->sandbox;
 	bool host_local = addr_equal(&to->addr, &f->asked.addr)
 				  ? f->host_local
-				  : is_host_local(f->guest->relay, &to->addr);
+				  : is_host_local(f->served->relay, &to->addr);
 
 	return (struct relay_question){
 		.plan = &s->plan,
@@ -180,7 +408,7 @@ struct relay_question relay_flow_question(const struct relay_flow *f,
 		.to = *to,
 		.host_local = host_local,
 		.shared = s->shared && s->own.mark != 0,
-		.now_ms = loop_now_ms(f->guest->relay->loop),
+		.now_ms = loop_now_ms(f->served->relay->loop),
 	};
 }
 
@@ -223,7 +451,7 @@ size_t relay_flow_recheck(struct relay_flow *f)
 	if (f->state == FLOW_CLOSING) {
 		relay_goodbye_now(f);
 	} else {
-		relay_refuse(f->guest, &q, j.rule, j.reason);
+		relay_refuse(f->served, &q, j.rule, j.reason);
 		relay_flow_abort(f);
 	}
 	return RELAY_RECHECK_RESET_COST;
@@ -233,7 +461,7 @@ size_t relay_flow_recheck(struct relay_flow *f)
 static int dial(struct relay_flow *f, const struct endpoint *to)
 {
 	int family = to->addr.family == ADDR_V6 ? AF_INET6 : AF_INET;
-	struct relay *r = f->guest->relay;
+	struct relay *r = f->served->relay;
 	struct relay_side *side = &f->server;
 	struct sockaddr_storage sa;
 	socklen_t size = endpoint_to_sockaddr(to, &sa);
@@ -245,7 +473,7 @@ static int dial(struct relay_flow *f, const struct endpoint *to)
 	*side = (struct relay_side){ .source = { .fd = fd, .on_ready = on_server } };
 	if (family == AF_INET6)
 		set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
-	e = own_hold(&f->guest->sandbox->own, fd, (enum addr_family)to->addr.family,
+	e = own_hold(&f->served->sandbox->own, fd, (enum addr_family)to->addr.family,
 		     IPPROTO_TCP);
 	if (e < 0) {
 		e = -e;
@@ -273,8 +501,8 @@ undo:
  * that. False when there is none left, or no name had taught the first. */
 static bool next_address(struct relay_flow *f, struct endpoint *ret)
 {
-	const struct sandbox *s = f->guest->sandbox;
-	int64_t now_ms = loop_now_ms(f->guest->relay->loop);
+	const struct sandbox *s = f->served->sandbox;
+	int64_t now_ms = loop_now_ms(f->served->relay->loop);
 	struct endpoint to = { .port = f->asked.port };
 
 	while (f->taught && f->next_other < RELAY_ADDRESSES_MAX &&
@@ -305,13 +533,13 @@ static void flow_dial(struct relay_flow *f, struct endpoint to)
 		if (r == 0)
 			return;
 		if (r == -EMFILE || r == -ENFILE || r == -ENOSPC || r == -EADDRINUSE) {
-			relay_limit(f->guest, LIMIT_FLOWS,
+			relay_limit(f->served, LIMIT_FLOWS,
 				    "no descriptor or port is free");
 			relay_flow_abort(f);
 			return;
 		}
 	} while (f->dials < RELAY_ADDRESSES_MAX && next_address(f, &to));
-	f->guest->sandbox->counters[COUNT_FLOWS_FAILED]++;
+	f->served->sandbox->counters[COUNT_FLOWS_FAILED]++;
 	relay_flow_abort(f);
 }
 
@@ -325,13 +553,13 @@ static void dial_failed(struct relay_flow *f)
 	struct endpoint to;
 
 	relay_side_close(f, &f->server, false);
-	loop_timer_stop(f->guest->relay->loop, &f->timer);
+	loop_timer_stop(f->served->relay->loop, &f->timer);
 	f->timed_out = false;
 	if (f->dials < RELAY_ADDRESSES_MAX && next_address(f, &to)) {
 		flow_dial(f, to);
 		return;
 	}
-	f->guest->sandbox->counters[COUNT_FLOWS_FAILED]++;
+	f->served->sandbox->counters[COUNT_FLOWS_FAILED]++;
 	relay_flow_abort(f);
 }
 
@@ -366,9 +594,9 @@ static bool is_to_be_checked(const struct relay_flow *f)
  * they can't be waited for. */
 static bool is_still_sending(struct relay_flow *f)
 {
-	struct loop *loop = f->guest->relay->loop;
+	struct loop *loop = f->served->relay->loop;
 
-	return relay_has_unsent(&f->server) &&
+	return has_unsent(&f->server) &&
 	       loop_timer_start(loop, &f->timer, loop_now_ms(loop) + SENDING_LOOK_MS) ==
 		       0;
 }
@@ -413,10 +641,10 @@ static void flow_check_dial(struct relay_flow *f)
 	r = dial_result(f);
 	if (r < 0) {
 		dial_failed(f);
-	} else if (r > 0 && f->guest->sandbox->state == SANDBOX_TESTING) {
+	} else if (r > 0 && f->served->sandbox->state == SANDBOX_TESTING) {
 		flow_answer_probe(f);
 	} else if (r > 0) {
-		loop_timer_stop(f->guest->relay->loop, &f->timer);
+		loop_timer_stop(f->served->relay->loop, &f->timer);
 		f->state = FLOW_OPEN;
 		f->opened = true;
 	}
@@ -446,7 +674,7 @@ static struct relay_flow *flow_new(struct relay *r)
 
 	if (!f)
 		return calloc(1, sizeof(*f));
-	LIST_REMOVE(f, in_guest);
+	LIST_REMOVE(f, in_sandbox);
 	r->spare_count--;
 	*f = (struct relay_flow){ 0 };
 	return f;
@@ -458,7 +686,7 @@ void relay_flow_free(struct relay *r, struct relay_flow *f)
 		free(f);
 		return;
 	}
-	LIST_INSERT_HEAD(&r->spares, f, in_guest);
+	LIST_INSERT_HEAD(&r->spares, f, in_sandbox);
 	r->spare_count++;
 }
 
@@ -468,21 +696,21 @@ static bool flow_judge(struct relay_flow *f)
 	struct relay_question q;
 	struct relay_judgement j;
 
-	f->host_local = is_host_local(f->guest->relay, &f->asked.addr);
+	f->host_local = is_host_local(f->served->relay, &f->asked.addr);
 	q = relay_flow_question(f, &f->asked);
 	j = relay_judge(&q);
 	f->name = j.name;
 	f->taught = j.taught;
 	f->opened_rule = j.rule;
 	if (!j.allowed)
-		relay_refuse(f->guest, &q, j.rule, j.reason);
+		relay_refuse(f->served, &q, j.rule, j.reason);
 	return j.allowed;
 }
 
 /* Dial now, or when a name was shown. */
 static void flow_begin(struct relay_flow *f)
 {
-	struct relay *r = f->guest->relay;
+	struct relay *r = f->served->relay;
 	struct relay_question q = relay_flow_question(f, &f->asked);
 	struct relay_judgement j;
 
@@ -491,7 +719,7 @@ static void flow_begin(struct relay_flow *f)
 		f->up.allowed = RELAY_ALL;
 	}
 	/* The self-test shows nothing, and no byte of it passes. */
-	if (f->check == CHECK_DONE || f->guest->sandbox->state == SANDBOX_TESTING) {
+	if (f->check == CHECK_DONE || f->served->sandbox->state == SANDBOX_TESTING) {
 		flow_dial(f, f->asked);
 		return;
 	}
@@ -503,15 +731,15 @@ static void flow_begin(struct relay_flow *f)
 		flow_dial(f, f->asked);
 	} else if (loop_timer_start(r->loop, &f->patience,
 				    loop_now_ms(r->loop) + RELAY_LOOK_MS) < 0) {
-		relay_limit(f->guest, LIMIT_FLOWS, "no memory is free");
+		relay_limit(f->served, LIMIT_FLOWS, "no memory is free");
 		relay_flow_abort(f);
 	}
 }
 
-static void flow_init(struct relay_flow *f, struct relay_guest *g, int client_fd,
+static void flow_init(struct relay_flow *f, struct relay_sandbox *g, int client_fd,
 		      const struct endpoint *asked)
 {
-	f->guest = g;
+	f->served = g;
 	f->asked = *asked;
 	f->state = FLOW_ACCEPTED;
 	f->client.source = (struct loop_source){ .fd = client_fd, .on_ready = on_client };
@@ -519,12 +747,13 @@ static void flow_init(struct relay_flow *f, struct relay_guest *g, int client_fd
 	f->timer.on_fire = on_dial_timeout;
 	f->patience.on_fire = on_patience_over;
 	f->down.allowed = RELAY_ALL;
-	LIST_INSERT_HEAD(&g->flows, f, in_guest);
+	LIST_INSERT_HEAD(&g->flows, f, in_sandbox);
 	g->flow_count++;
 	g->relay->flow_count++;
 }
 
-void relay_flow_start(struct relay_guest *g, int client_fd, const struct endpoint *asked)
+void relay_flow_start(struct relay_sandbox *g, int client_fd,
+		      const struct endpoint *asked)
 {
 	struct relay *r = g->relay;
 	struct relay_flow *f = flow_new(r);
@@ -541,4 +770,33 @@ void relay_flow_start(struct relay_guest *g, int client_fd, const struct endpoin
 	}
 	g->sandbox->counters[COUNT_FLOWS]++;
 	flow_begin(f);
+}
+
+/* ---- what has passed ---- */
+
+void relay_flow_account(struct relay_flow *f)
+{
+	struct relay_sandbox *g = f->served;
+	struct event e = {
+		.action = EVENT_ALLOW,
+		.layer = f->shown == SHOWN_NAME ? EVENT_NAME : EVENT_ADDRESS,
+		.protocol = IPPROTO_TCP,
+		.remote = f->dialled.addr,
+		.port = f->dialled.port,
+		.rule = f->opened_rule == PLAN_NO_RULE ? EVENT_NO_RULE : f->opened_rule,
+		.uid = UINT32_MAX,
+		.packets = 1,
+		.bytes = f->sent,
+	};
+	bool refused = f->state == FLOW_CLOSING || f->state == FLOW_REFUSED;
+	char text[DNS_NAME_TEXT_SIZE];
+
+	if (f->sent == 0 && (!f->opened || refused))
+		return;
+	f->sent = 0;
+	f->opened = false;
+	if (f->name.size > 0)
+		snprintf(e.name, sizeof(e.name), "%.*s", EVENT_NAME_SIZE - 1,
+			 dns_name_format(&f->name, text));
+	sandbox_passed(g->sandbox, &e, loop_now_ms(g->relay->loop));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* relay/relay_internal - what the relay's files share: relay.c (entry points,
- * listeners), relay_flow.c (one connection's life), relay_move.c (its bytes),
- * relay_check.c (what they show), relay_refuse.c (what a refused client is told).
+ * listeners), relay_flow.c (one connection's life, and its bytes), relay_check.c (what a
+ * connection shows, and what a refused client is told).
  *
  * HOW IT WORKS
  * Each flow has two sockets: the client's, accepted inside the sandbox's namespace, and
@@ -125,9 +125,9 @@ struct relay_way {
 };
 
 struct relay_flow {
-	LIST_ENTRY(relay_flow) in_guest;
+	LIST_ENTRY(relay_flow) in_sandbox;
 	TAILQ_ENTRY(relay_flow) in_queue; /* ready queue; later the list of the dead */
-	struct relay_guest *guest;
+	struct relay_sandbox *served;
 	struct relay_side client, server;
 	struct relay_way up, down;  /* client to server, server to client */
 	struct loop_timer timer;    /* of the dial */
@@ -162,7 +162,7 @@ TAILQ_HEAD(relay_flow_queue, relay_flow);
 static_assert(sizeof(struct relay_flow) <= 640, "a flow that is idle costs little");
 
 /* A sandbox that is served. */
-struct relay_guest {
+struct relay_sandbox {
 	struct relay *relay;
 	struct sandbox *sandbox; /* borrowed; NULL once detached, and for listeners that
 				  * many share */
@@ -171,13 +171,13 @@ struct relay_guest {
 	LIST_HEAD(, relay_flow) flows;
 	uint32_t flow_count, pipe_count;
 	struct rate new_flows; /* LIMIT_NEW_FLOWS_PER_SECOND */
-	LIST_ENTRY(relay_guest) link;
+	LIST_ENTRY(relay_sandbox) link;
 	bool has_changed;	      /* its plan; it is in the relay's list of those */
 	struct relay_flow *unchecked; /* the next one to judge, and all behind it */
-	TAILQ_ENTRY(relay_guest) in_changed;
+	TAILQ_ENTRY(relay_sandbox) in_changed;
 };
-LIST_HEAD(relay_guest_list, relay_guest);
-TAILQ_HEAD(relay_guest_queue, relay_guest);
+LIST_HEAD(relay_sandbox_list, relay_sandbox);
+TAILQ_HEAD(relay_sandbox_queue, relay_sandbox);
 
 struct relay {
 	struct loop *loop;
@@ -188,8 +188,8 @@ struct relay {
 	int fds_max; /* from this one on they are for others, who attach */
 	uint32_t pipe_count, pipes_max;
 	uint32_t spare_count;
-	struct relay_guest_list guests, dead_guests;
-	struct relay_guest_queue changed; /* whose flows are to be judged again */
+	struct relay_sandbox_list sandboxes, dead_sandboxes;
+	struct relay_sandbox_queue changed; /* whose flows are to be judged again */
 	struct relay_pipe_list pipes;
 	struct relay_flow_queue ready, dead;
 	LIST_HEAD(, relay_flow) spares;
@@ -201,8 +201,11 @@ struct relay {
 /* relay.c */
 void relay_schedule(struct relay *r);
 
-/* relay_flow.c: takes @client_fd. NULL, and it is reset, when there is no memory. */
-void relay_flow_start(struct relay_guest *g, int client_fd, const struct endpoint *asked);
+/* relay_flow.c */
+
+/* Takes @client_fd. NULL, and it is reset, when there is no memory. */
+void relay_flow_start(struct relay_sandbox *g, int client_fd,
+		      const struct endpoint *asked);
 /* Do what its events call for. Return: what it costs of the turn's budget. */
 size_t relay_flow_run(struct relay_flow *f);
 /* Run it after the others that wait. */
@@ -226,30 +229,9 @@ void relay_set_options(int fd);
 /* Close with a reset. */
 void relay_reset_fd(int fd);
 
-/* relay_account.c: what has passed since the last time, into the accounts. */
+/* What has passed since the last time, into the accounts. */
 void relay_flow_account(struct relay_flow *f);
 
-/* relay_check.c: look at what came, and let as much pass as is judged. */
-size_t relay_check(struct relay_flow *f);
-
-/* relay_refuse.c */
-/* Count a refusal and tell control. */
-void relay_refuse(struct relay_guest *g, const struct relay_question *q, uint32_t rule,
-		  const char *reason);
-void relay_limit(struct relay_guest *g, enum plan_limit limit, const char *reason);
-/* Refuse @f for what it showed: @name (NULL: none). The client is told. */
-void relay_refuse_shown(struct relay_flow *f, enum relay_refusal how,
-			const struct relay_judgement *j, const struct dns_name *name);
-/* Close a connection on which requests have passed, as a server closes one that is idle:
- * answers that are due come first, and what the client asks now it asks again elsewhere.
- * Not a refusal. */
-void relay_hang_up(struct relay_flow *f);
-/* FLOW_CLOSING: the server gets and says no more, and the client is told. */
-void relay_goodbye_now(struct relay_flow *f);
-/* FLOW_CLOSING and FLOW_REFUSED. */
-size_t relay_goodbye(struct relay_flow *f);
-
-/* relay_move.c */
 enum relay_moved {
 	MOVE_WAIT = 0, /* nothing more until an event */
 	MOVE_MORE,     /* the quantum is used up */
@@ -258,8 +240,20 @@ enum relay_moved {
 };
 enum relay_moved relay_move(struct relay_flow *f, struct relay_way *way,
 			    struct relay_side *from, struct relay_side *to, size_t *cost);
-/* The kernel has bytes for @side's peer that it has not sent yet. */
-bool relay_has_unsent(const struct relay_side *side);
 /* Give back, or close, the pipe of @way. */
-void relay_way_done(struct relay_guest *g, struct relay_way *way);
+void relay_way_done(struct relay_sandbox *g, struct relay_way *way);
 void relay_pipes_free(struct relay *r);
+
+/* relay_check.c */
+
+/* Look at what came, and let as much pass as is judged. */
+size_t relay_check(struct relay_flow *f);
+
+/* Count a refusal and tell control. */
+void relay_refuse(struct relay_sandbox *g, const struct relay_question *q, uint32_t rule,
+		  const char *reason);
+void relay_limit(struct relay_sandbox *g, enum plan_limit limit, const char *reason);
+/* FLOW_CLOSING: the server gets and says no more, and the client is told. */
+void relay_goodbye_now(struct relay_flow *f);
+/* FLOW_CLOSING and FLOW_REFUSED. */
+size_t relay_goodbye(struct relay_flow *f);

@@ -21,14 +21,14 @@ enum {
 };
 
 /* One sandbox that is served, or the sockets that many share. */
-struct client_side {
+struct dns_sandbox {
 	struct dns_service *service;
 	struct sandbox *sandbox;   /* NULL: whoever asks */
 	struct loop_source udp[2]; /* IPv4, IPv6 */
 	struct dns_tcp_side tcp;
-	LIST_ENTRY(client_side) link;
+	LIST_ENTRY(dns_sandbox) link;
 };
-LIST_HEAD(client_sides, client_side);
+LIST_HEAD(dns_sandboxes, dns_sandbox);
 
 /* Replies over UDP, gathered in the turn. Entries of the same socket that follow each
  * other leave in one system call. */
@@ -47,7 +47,7 @@ struct dns_service {
 	struct resolver *resolver;
 	struct upstreams *upstreams;
 	struct dns_tcp *tcp;
-	struct client_sides sides;
+	struct dns_sandboxes sides;
 	struct endpoint servers[RESOLVER_UPSTREAMS_MAX];
 	size_t server_count, given_count; /* the others were found behind an inner one */
 	bool docker_told;		  /* UPSTREAM_INNER: nobody was found */
@@ -283,7 +283,7 @@ static void on_tcp_query(void *data, const struct resolver_client *client,
 	resolver_query(d->resolver, client, message, size, loop_now_ms(d->loop));
 }
 
-static struct sandbox *who_asks(const struct client_side *side, int i)
+static struct sandbox *who_asks(const struct dns_sandbox *side, int i)
 {
 	const struct dns_service *d = side->service;
 	struct sandbox *s = side->sandbox;
@@ -293,7 +293,7 @@ static struct sandbox *who_asks(const struct client_side *side, int i)
 	return s && dns_service_serves(s) ? s : NULL;
 }
 
-static void read_queries(struct client_side *side, int fd)
+static void read_queries(struct dns_sandbox *side, int fd)
 {
 	struct dns_service *d = side->service;
 	int n = dns_read(&d->in, fd);
@@ -312,12 +312,12 @@ static void read_queries(struct client_side *side, int fd)
 
 static void on_udp4(struct loop_source *source, uint32_t events)
 {
-	read_queries(CONTAINER_OF(source, struct client_side, udp[0]), source->fd);
+	read_queries(CONTAINER_OF(source, struct dns_sandbox, udp[0]), source->fd);
 }
 
 static void on_udp6(struct loop_source *source, uint32_t events)
 {
-	read_queries(CONTAINER_OF(source, struct client_side, udp[1]), source->fd);
+	read_queries(CONTAINER_OF(source, struct dns_sandbox, udp[1]), source->fd);
 }
 
 static void on_tick(struct loop_timer *timer)
@@ -357,7 +357,7 @@ void dns_service_settle(struct dns_service *d, int64_t patience_ms)
 		left_ms = until_ms - clock_now_ms();
 }
 
-static int listen_udp(struct client_side *side)
+static int listen_udp(struct dns_sandbox *side)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(side->udp); i++) {
 		int r;
@@ -371,7 +371,7 @@ static int listen_udp(struct client_side *side)
 	return 0;
 }
 
-static void unlisten_udp(struct client_side *side)
+static void unlisten_udp(struct dns_sandbox *side)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(side->udp); i++)
 		loop_remove(side->service->loop, &side->udp[i]);
@@ -380,7 +380,7 @@ static void unlisten_udp(struct client_side *side)
 static int side_open(struct dns_service *d, struct sandbox *s, const int udp[2],
 		     const struct dns_tcp_listeners *tcp)
 {
-	CLEAN(mem) struct client_side *side = calloc(1, sizeof(*side));
+	CLEAN(mem) struct dns_sandbox *side = calloc(1, sizeof(*side));
 	int r;
 
 	if (!side)
@@ -400,7 +400,7 @@ static int side_open(struct dns_service *d, struct sandbox *s, const int udp[2],
 	}
 	LIST_INSERT_HEAD(&d->sides, side, link);
 	if (s)
-		s->side = side;
+		s->dns = side;
 	side = NULL;
 	return 0;
 }
@@ -421,7 +421,7 @@ static struct dns_tcp_side *who_dials(void *data, int fd)
 	const struct dns_service *d = data;
 	const struct sandbox *s = d->shared.by_socket(d->shared.data, fd);
 
-	return s && s->side ? &s->side->tcp : NULL;
+	return s && s->dns ? &s->dns->tcp : NULL;
 }
 
 int dns_service_share(struct dns_service *d, const struct dns_shared *shared)
@@ -446,11 +446,11 @@ int dns_service_share(struct dns_service *d, const struct dns_shared *shared)
 }
 
 /* Replies that wait in the queue leave first: their sockets are about to go. */
-static void side_close(struct dns_service *d, struct client_side *side)
+static void side_close(struct dns_service *d, struct dns_sandbox *side)
 {
 	LIST_REMOVE(side, link);
 	if (side->sandbox) {
-		side->sandbox->side = NULL;
+		side->sandbox->dns = NULL;
 		resolver_detach(d->resolver, side->sandbox);
 	}
 	send_replies(&d->out);
@@ -461,8 +461,8 @@ static void side_close(struct dns_service *d, struct client_side *side)
 
 void dns_service_detach(struct dns_service *d, struct sandbox *s)
 {
-	if (s->side)
-		side_close(d, s->side);
+	if (s->dns)
+		side_close(d, s->dns);
 }
 
 static struct upstreams *open_upstreams(struct dns_service *d,

@@ -288,7 +288,7 @@ static void give_up(struct resolver *r, struct inflight *f, int64_t now_ms)
 
 	inflight_free(r, f);
 	while ((ask = ask_list_pop(&asks))) {
-		ask->client.sandbox->dns->in_flight--;
+		ask->client.sandbox->resolver->in_flight--;
 		if (ask->pin) {
 			resolver_pin_lost(r, ask, text, now_ms);
 			continue;
@@ -324,7 +324,7 @@ static void try_next(struct resolver *r, struct inflight *f, bool again, int64_t
 
 static void wait_for(struct inflight *f, struct resolver_ask *ask, int64_t now_ms)
 {
-	ask->client.sandbox->dns->in_flight++;
+	ask->client.sandbox->resolver->in_flight++;
 	ask_list_push(&f->asks, ask);
 	f->joined_ms = now_ms;
 }
@@ -377,7 +377,7 @@ static void land_one(struct resolver *r, struct resolver_ask *ask,
 {
 	struct sandbox *s = ask->client.sandbox;
 
-	s->dns->in_flight--;
+	s->resolver->in_flight--;
 	if (ask->pin)
 		resolver_pin_landed(r, ask, a, now_ms);
 	else if (s->state == SANDBOX_CLOSED ||

@@ -85,27 +85,27 @@ void resolver_free(struct resolver *r)
 	free(r);
 }
 
-struct resolver_guest *resolver_guest_of(struct sandbox *s)
+struct resolver_sandbox *resolver_sandbox_of(struct sandbox *s)
 {
-	if (!s->dns)
-		s->dns = calloc(1, sizeof(*s->dns));
-	if (s->dns)
-		s->dns->sandbox = s;
-	return s->dns;
+	if (!s->resolver)
+		s->resolver = calloc(1, sizeof(*s->resolver));
+	if (s->resolver)
+		s->resolver->sandbox = s;
+	return s->resolver;
 }
 
 void resolver_detach(struct resolver *r, struct sandbox *s)
 {
-	if (!s->dns)
+	if (!s->resolver)
 		return;
-	if (s->dns->in_flight > 0)
+	if (s->resolver->in_flight > 0)
 		resolver_inflight_forget(r, s);
-	resolver_queue_forget(r, s->dns);
-	resolver_pin_free(r, s->dns);
-	free(s->dns->seen);
-	free(s->dns->budgets);
-	free(s->dns);
-	s->dns = NULL;
+	resolver_queue_forget(r, s->resolver);
+	resolver_pin_free(r, s->resolver);
+	free(s->resolver->seen);
+	free(s->resolver->budgets);
+	free(s->resolver);
+	s->resolver = NULL;
 }
 
 /* ---- time ---- */
@@ -145,7 +145,8 @@ static void look_up(struct resolver *r, struct resolver_ask *ask, int64_t now_ms
 	} else if (dns_cache_find(r->cache, &key, now_ms, &r->answer)) {
 		s->counters[COUNT_ANSWERS_CACHED]++;
 		resolver_deliver(r, ask, &r->answer, now_ms);
-	} else if (s->dns->in_flight >= plan_limit(&s->plan, LIMIT_QUERIES_IN_FLIGHT)) {
+	} else if (s->resolver->in_flight >=
+		   plan_limit(&s->plan, LIMIT_QUERIES_IN_FLIGHT)) {
 		resolver_limit(r, ask, LIMIT_QUERIES_IN_FLIGHT, now_ms);
 		resolver_ask_release(r, ask);
 	} else {
@@ -188,7 +189,7 @@ void resolver_query(struct resolver *r, const struct resolver_client *client,
 	if (s->state != SANDBOX_TESTING && s->state != SANDBOX_RUNNING)
 		return;
 	s->counters[COUNT_QUERIES]++;
-	ask = resolver_guest_of(s) ? resolver_ask_new(r) : NULL;
+	ask = resolver_sandbox_of(s) ? resolver_ask_new(r) : NULL;
 	if (!ask) {
 		resolver_overloaded(r, client, message, size);
 		return;

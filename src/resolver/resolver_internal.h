@@ -31,7 +31,7 @@ enum {
 
 /* One query, from its arrival until its reply has left. */
 struct resolver_ask {
-	struct resolver_ask *next; /* in a flight, in a guest's queue, or free */
+	struct resolver_ask *next; /* in a flight, in a sandbox's queue, or free */
 	struct resolver_client client;
 	struct dns_query query;
 	struct plan_verdict verdict;
@@ -111,9 +111,9 @@ struct budget {
 };
 
 /* The resolver's part of a sandbox. */
-struct resolver_guest {
+struct resolver_sandbox {
 	struct sandbox *sandbox;
-	struct resolver_guest *next_dirty;
+	struct resolver_sandbox *next_dirty;
 	bool dirty; /* in resolver.dirty: its queue is not empty */
 	struct ask_list queue;
 	uint32_t in_flight;
@@ -168,7 +168,7 @@ struct resolver {
 	struct pins *pinned; /* of all sandboxes */
 	int64_t pin_next_ms; /* when the first of them wants to be woken */
 	/* replies that wait for a flush */
-	struct resolver_guest *dirty;
+	struct resolver_sandbox *dirty;
 	uint32_t bytes_used, addrs_used;
 	uint8_t *bytes;		       /* QUEUE_BYTES */
 	struct dns_answer_addr *addrs; /* QUEUE_ADDRS */
@@ -202,8 +202,8 @@ static inline struct resolver_ask *ask_list_pop(struct ask_list *l)
 /* NULL: there is no room. Nothing of it is set. */
 struct resolver_ask *resolver_ask_new(struct resolver *r);
 void resolver_ask_release(struct resolver *r, struct resolver_ask *ask);
-/* s->dns, made where there is none yet; NULL: no memory. */
-struct resolver_guest *resolver_guest_of(struct sandbox *s);
+/* s->resolver, made where there is none yet; NULL: no memory. */
+struct resolver_sandbox *resolver_sandbox_of(struct sandbox *s);
 
 /* resolver_verdict.c */
 enum judgement {
@@ -288,7 +288,7 @@ void resolver_deliver_probe(struct resolver *r, struct resolver_ask *ask, int64_
 void resolver_overloaded(struct resolver *r, const struct resolver_client *client,
 			 const void *message, size_t size);
 /* Drop the replies of @g that wait for a flush. */
-void resolver_queue_forget(struct resolver *r, struct resolver_guest *g);
+void resolver_queue_forget(struct resolver *r, struct resolver_sandbox *g);
 /* For events: the name as text. */
 void resolver_event_name(struct event *e, const struct dns_name *n);
 /* NXDOMAIN, EDE 15, counter and event. @remote is the address that was the reason, or
@@ -316,4 +316,4 @@ void resolver_pin_lost(struct resolver *r, struct resolver_ask *ask, const char 
 		       int64_t now_ms);
 void resolver_pin_tick(struct resolver *r, int64_t now_ms);
 /* Its asks are forgotten already. */
-void resolver_pin_free(struct resolver *r, struct resolver_guest *g);
+void resolver_pin_free(struct resolver *r, struct resolver_sandbox *g);

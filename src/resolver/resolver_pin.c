@@ -47,7 +47,7 @@ static void unlink_pins(struct resolver *r, struct pins *p)
 		*at = p->next;
 }
 
-void resolver_pin_free(struct resolver *r, struct resolver_guest *g)
+void resolver_pin_free(struct resolver *r, struct resolver_sandbox *g)
 {
 	if (g->pins)
 		unlink_pins(r, g->pins);
@@ -188,7 +188,7 @@ static void start_round(struct resolver *r, struct pins *p, int64_t now_ms)
 static struct pin_answer *question_of(struct resolver *r, const struct resolver_ask *ask,
 				      struct pin **ret)
 {
-	struct pins *p = ask->client.sandbox->dns->pins;
+	struct pins *p = ask->client.sandbox->resolver->pins;
 	struct pin_answer *answer;
 
 	*ret = pins_find(&r->key, p, &ask->query.name);
@@ -199,7 +199,7 @@ static struct pin_answer *question_of(struct resolver *r, const struct resolver_
 void resolver_pin_lost(struct resolver *r, struct resolver_ask *ask, const char *why,
 		       int64_t now_ms)
 {
-	struct pins *p = ask->client.sandbox->dns->pins;
+	struct pins *p = ask->client.sandbox->resolver->pins;
 	struct pin *pin;
 	struct pin_answer *answer = question_of(r, ask, &pin);
 
@@ -303,7 +303,7 @@ void resolver_pin_landed(struct resolver *r, struct resolver_ask *ask,
 			 const struct dns_answer *a, int64_t now_ms)
 {
 	struct sandbox *s = ask->client.sandbox;
-	struct pins *p = s->dns->pins;
+	struct pins *p = s->resolver->pins;
 	struct pin *pin;
 	struct pin_answer *answer = question_of(r, ask, &pin);
 	const char *lost = "no rule allows it any more";
@@ -439,14 +439,14 @@ static bool is_no_question(const struct pins *p, const struct dns_query *q,
 void resolver_pin_answer(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
 {
 	struct sandbox *s = ask->client.sandbox;
-	struct pin *pin = pins_find(&r->key, s->dns->pins, &ask->query.name);
+	struct pin *pin = pins_find(&r->key, s->resolver->pins, &ask->query.name);
 	const struct pin_answer *pinned = pins_answer(pin, ask->query.type);
 
 	if (pinned && pinned->kind != DNS_ANSWER_BAD) {
 		answer_from(r, ask, pinned, now_ms);
 		return;
 	}
-	if (pin && is_no_question(s->dns->pins, &ask->query, pinned)) {
+	if (pin && is_no_question(s->resolver->pins, &ask->query, pinned)) {
 		s->counters[COUNT_QUERIES_UNSERVED]++;
 		resolver_nodata(r, ask);
 	} else {
@@ -458,7 +458,7 @@ void resolver_pin_answer(struct resolver *r, struct resolver_ask *ask, int64_t n
 
 void resolver_pin_tell(struct resolver *r, struct sandbox *s)
 {
-	struct pins *p = s->dns ? s->dns->pins : NULL;
+	struct pins *p = s->resolver ? s->resolver->pins : NULL;
 
 	if (p && p->told)
 		tell(p);
@@ -467,7 +467,7 @@ void resolver_pin_tell(struct resolver *r, struct sandbox *s)
 int resolver_pin(struct resolver *r, struct sandbox *s, int64_t repin_ms,
 		 resolver_pinned_fn *on_pinned, void *data, int64_t now_ms)
 {
-	struct resolver_guest *g = resolver_guest_of(s);
+	struct resolver_sandbox *g = resolver_sandbox_of(s);
 	struct pins *p;
 	int error = g ? pins_new(&r->key, s, &p) : -ENOMEM;
 

@@ -187,7 +187,7 @@ static void send_ask(struct resolver *r, struct resolver_ask *ask)
 
 static void queue_ask(struct resolver *r, struct resolver_ask *ask)
 {
-	struct resolver_guest *g = ask->client.sandbox->dns;
+	struct resolver_sandbox *g = ask->client.sandbox->resolver;
 
 	r->bytes_used += ask->message_size;
 	r->addrs_used += ask->addr_count;
@@ -505,7 +505,7 @@ static void flush_batch(struct resolver *r, struct sandbox *s, const struct batc
 	}
 }
 
-static void flush_guest(struct resolver *r, struct resolver_guest *g, int64_t now_ms)
+static void flush_sandbox(struct resolver *r, struct resolver_sandbox *g, int64_t now_ms)
 {
 	struct sandbox *s = g->sandbox;
 	struct batch b;
@@ -522,20 +522,20 @@ static void flush_guest(struct resolver *r, struct resolver_guest *g, int64_t no
 
 void resolver_flush(struct resolver *r, int64_t now_ms)
 {
-	struct resolver_guest *g;
+	struct resolver_sandbox *g;
 
 	while ((g = r->dirty)) {
 		r->dirty = g->next_dirty;
 		g->dirty = false;
-		flush_guest(r, g, now_ms);
+		flush_sandbox(r, g, now_ms);
 	}
 	r->bytes_used = 0;
 	r->addrs_used = 0;
 }
 
-void resolver_queue_forget(struct resolver *r, struct resolver_guest *g)
+void resolver_queue_forget(struct resolver *r, struct resolver_sandbox *g)
 {
-	struct resolver_guest **at = &r->dirty;
+	struct resolver_sandbox **at = &r->dirty;
 	struct resolver_ask *ask;
 
 	while ((ask = ask_list_pop(&g->queue)))

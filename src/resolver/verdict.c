@@ -33,7 +33,7 @@ void resolver_limit(struct resolver *r, struct resolver_ask *ask, enum plan_limi
 		    int64_t now_ms)
 {
 	struct sandbox *s = ask->client.sandbox;
-	struct resolver_guest *g = s->dns;
+	struct resolver_sandbox *g = s->resolver;
 	struct event e = { .action = EVENT_LIMIT,
 			   .layer = EVENT_DNS,
 			   .limit = (uint8_t)(which + 1),
@@ -61,8 +61,9 @@ bool resolver_admit(struct resolver *r, struct resolver_ask *ask, int64_t now_ms
 
 	/* The self-test's queries, before the command's first, are not the command's. */
 	if (s->state == SANDBOX_TESTING ||
-	    rate_take(&s->dns->queries, plan_limit(&s->plan, LIMIT_QUERIES_PER_SECOND),
-		      1000, plan_limit(&s->plan, LIMIT_QUERIES_BURST), now_ms))
+	    rate_take(&s->resolver->queries,
+		      plan_limit(&s->plan, LIMIT_QUERIES_PER_SECOND), 1000,
+		      plan_limit(&s->plan, LIMIT_QUERIES_BURST), now_ms))
 		return true;
 	resolver_limit(r, ask, LIMIT_QUERIES_PER_SECOND, now_ms);
 	return false;
@@ -70,7 +71,7 @@ bool resolver_admit(struct resolver *r, struct resolver_ask *ask, int64_t now_ms
 
 /* ---- budgets of new names ---- */
 
-static struct rate *budget_of(struct resolver_guest *g, uint32_t rule, int64_t now_ms)
+static struct rate *budget_of(struct resolver_sandbox *g, uint32_t rule, int64_t now_ms)
 {
 	struct budget *home = &g->budgets[rule % (BUDGETS_SIZE - BUDGET_PLACES)];
 	struct budget *unused = NULL;
@@ -91,7 +92,7 @@ static struct rate *budget_of(struct resolver_guest *g, uint32_t rule, int64_t n
 static bool spend_name(struct resolver *r, struct resolver_ask *ask, const char *target,
 		       uint32_t limit, int64_t now_ms)
 {
-	struct resolver_guest *g = ask->client.sandbox->dns;
+	struct resolver_sandbox *g = ask->client.sandbox->resolver;
 	const struct dns_name *n = &ask->query.name;
 	uint32_t rule = (uint32_t)hash_bytes(&r->key, target, strlen(target));
 	uint64_t hash = hash_bytes(&r->key, n->bytes, n->size) ^

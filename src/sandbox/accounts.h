@@ -81,8 +81,6 @@ void accounts_close(struct sandbox *s, int64_t now_ms);
 
 /* -- refused.c: packets that the filter has refused -- */
 
-/* The filter has logged @p, which is told. */
-void accounts_logged(struct sandbox *s, const struct nflog_packet *p, int64_t now_ms);
 /* What the filter has counted: all that was refused (NULL: not known, of the host's
  * table), and by destination. */
 void accounts_looked(struct sandbox *s, const uint64_t *total,

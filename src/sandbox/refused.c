@@ -82,6 +82,54 @@ static void explain(const struct sandbox *s, struct event *e, int64_t now_ms)
 	}
 }
 
+static bool make_flow_room(struct accounts *a)
+{
+	size_t capacity = MAX(a->flow_capacity * 2, (size_t)FLOWS_FIRST);
+	struct accounts_flow *grown;
+
+	if (a->flow_count < a->flow_capacity)
+		return true;
+	if (capacity > ACCOUNTS_FLOWS_MAX)
+		return false;
+	grown = reallocarray(a->flows, capacity, sizeof(*grown));
+	if (!grown)
+		return false;
+	a->flows = grown;
+	a->flow_capacity = capacity;
+	return true;
+}
+
+static void look_soon(struct accounts *a, int64_t now_ms)
+{
+	a->look_every_ms = ACCOUNTS_LOOK_MS;
+	a->look_at_ms = MIN(a->look_at_ms, now_ms + ACCOUNTS_LOOK_MS);
+}
+
+/* The filter has logged @p, which is told. One that finds no room is counted twice. */
+static void note_log(struct sandbox *s, const struct nflog_packet *p, int64_t now_ms)
+{
+	struct accounts *a = s->accounts;
+
+	if (!a)
+		return;
+	a->told++;
+	look_soon(a, now_ms);
+	if (strcmp(p->prefix, FILTER_PREFIX_REFUSED) != 0)
+		return;
+	if (!make_flow_room(a)) {
+		a->is_short = true;
+		return;
+	}
+	a->flows[a->flow_count++] = (struct accounts_flow){
+		.addr = p->destination,
+		.port = p->destination_port,
+		.protocol = p->protocol,
+		.uid = p->uid,
+		.packets = 1,
+		.bytes = p->length,
+	};
+}
+
 void refused_packet(struct sandbox *s, const struct nflog_packet *p, int64_t now_ms)
 {
 	struct event e = {
@@ -103,7 +151,7 @@ void refused_packet(struct sandbox *s, const struct nflog_packet *p, int64_t now
 		set_reason(&e, "imitates Weir's own packets");
 	} else {
 		explain(s, &e, now_ms);
-		accounts_logged(s, p, now_ms);
+		note_log(s, p, now_ms);
 	}
 	sandbox_event(s, &e, now_ms);
 }
@@ -175,54 +223,6 @@ static int compare_to_flow(const void *key, const void *b)
 
 	return compare_places(&x->addr, x->protocol, x->port, &y->addr, y->protocol,
 			      y->port);
-}
-
-static bool make_flow_room(struct accounts *a)
-{
-	size_t capacity = MAX(a->flow_capacity * 2, (size_t)FLOWS_FIRST);
-	struct accounts_flow *grown;
-
-	if (a->flow_count < a->flow_capacity)
-		return true;
-	if (capacity > ACCOUNTS_FLOWS_MAX)
-		return false;
-	grown = reallocarray(a->flows, capacity, sizeof(*grown));
-	if (!grown)
-		return false;
-	a->flows = grown;
-	a->flow_capacity = capacity;
-	return true;
-}
-
-static void look_soon(struct accounts *a, int64_t now_ms)
-{
-	a->look_every_ms = ACCOUNTS_LOOK_MS;
-	a->look_at_ms = MIN(a->look_at_ms, now_ms + ACCOUNTS_LOOK_MS);
-}
-
-/* One that finds no room is counted twice. */
-void accounts_logged(struct sandbox *s, const struct nflog_packet *p, int64_t now_ms)
-{
-	struct accounts *a = s->accounts;
-
-	if (!a)
-		return;
-	a->told++;
-	look_soon(a, now_ms);
-	if (strcmp(p->prefix, FILTER_PREFIX_REFUSED) != 0)
-		return;
-	if (!make_flow_room(a)) {
-		a->is_short = true;
-		return;
-	}
-	a->flows[a->flow_count++] = (struct accounts_flow){
-		.addr = p->destination,
-		.port = p->destination_port,
-		.protocol = p->protocol,
-		.uid = p->uid,
-		.packets = 1,
-		.bytes = p->length,
-	};
 }
 
 /* Sort, and add up what was logged more than once. The newest log says the sender. */

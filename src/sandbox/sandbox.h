@@ -16,9 +16,9 @@
 
 struct accounts;
 struct learned;
-struct resolver_guest;
-struct client_side;
-struct relay_guest;
+struct resolver_sandbox;
+struct dns_sandbox;
+struct relay_sandbox;
 
 /* Counters: each refusal and each limit has one. Names for people and for metrics
  * are in sandbox.c's table, in this order. */
@@ -105,16 +105,16 @@ struct sandbox {
 	 * the sandbox has a table of its own. */
 	struct filter_host *host;
 	struct filter_member member;
-	struct learned *learned;    /* owned */
-	struct resolver_guest *dns; /* the resolver's; NULL before the first query and
-				     * after resolver_detach() */
-	struct client_side *side;   /* the DNS service's; NULL: it isn't served */
-	struct relay_guest *guest;  /* the relay's; NULL: it isn't attached there */
-	bool ipv6;		    /* the sandbox has IPv6 and so has the way out */
-	bool relay;		    /* TCP leaves by the relay */
-	bool direct_udp;	    /* UDP leaves by an uplink program */
-	bool shared;		    /* Weir's own packets cross this sandbox's filter: see
-				       sys/self_ports.h */
+	struct learned *learned; /* owned */
+	/* What others keep for this sandbox; NULL: nothing. */
+	struct resolver_sandbox *resolver; /* from the first query on */
+	struct dns_sandbox *dns;	   /* while the DNS service serves it */
+	struct relay_sandbox *relayed;	   /* while it is attached to the relay */
+	bool ipv6;	 /* the sandbox has IPv6 and so has the way out */
+	bool relay;	 /* TCP leaves by the relay */
+	bool direct_udp; /* UDP leaves by an uplink program */
+	bool shared;	 /* Weir's own packets cross this sandbox's filter: see
+			    sys/self_ports.h */
 	struct filter_shared_params shared_params; /* of the ruleset that stands */
 	struct filter_params owned_params;	   /* the same when not @shared */
 	struct own_ports own;	  /* how they are told apart: sandbox_own_ports() */

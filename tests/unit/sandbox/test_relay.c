@@ -561,7 +561,7 @@ static void test_a_client_that_vanishes_during_the_dial_frees_its_flow(void **st
 /* As if RELAY_CONNECT_MS had passed. */
 static void let_dial_time_out(void)
 {
-	struct relay_guest *g = LIST_FIRST(&w.relay->guests);
+	struct relay_sandbox *g = LIST_FIRST(&w.relay->sandboxes);
 	struct relay_flow *f = LIST_FIRST(&g->flows);
 
 	assert_non_null(f);
