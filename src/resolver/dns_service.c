@@ -10,14 +10,32 @@
 #include "base/clock.h"
 #include "base/special.h"
 #include "resolver/tcp.h"
-#include "resolver/udp.h"
 #include "resolver/upstream.h"
+
+#ifndef SO_RCVMARK
+#define SO_RCVMARK 75 /* since 5.19; not in Debian 12's headers */
+#endif
 
 enum {
 	SEND_BATCH = 64,	  /* replies sent by one sendmmsg */
 	REPLY_BYTES = 128 * 1024, /* of replies that wait; full: sent at once */
 	DNS_PORT = 53,
 	RANDOM_POOL = 4096, /* bytes from one getrandom() */
+};
+
+enum {
+	/* Datagrams read from one socket in one turn: a sandbox that floods waits for
+	 * the next turn, when all others have had theirs. */
+	DNS_READ_MAX = 32,
+	DNS_READ_SIZE = 2048, /* a longer datagram is malformed */
+};
+
+struct dns_read {
+	struct mmsghdr headers[DNS_READ_MAX];
+	struct iovec vectors[DNS_READ_MAX];
+	struct sockaddr_storage peers[DNS_READ_MAX];
+	_Alignas(struct cmsghdr) uint8_t control[DNS_READ_MAX][CMSG_SPACE(4)];
+	uint8_t bytes[DNS_READ_MAX][DNS_READ_SIZE];
 };
 
 /* One sandbox that is served, or the sockets that many share. */
@@ -61,6 +79,55 @@ struct dns_service {
 	size_t random_used;
 	uint8_t random[RANDOM_POOL];
 };
+
+/* ---- datagrams, many at a time ---- */
+
+/* Let datagrams of @fd come with their mark. */
+static int dns_read_marks(int fd)
+{
+	int one = 1;
+
+	return setsockopt(fd, SOL_SOCKET, SO_RCVMARK, &one, sizeof(one)) < 0 ? -errno : 0;
+}
+
+/* Return: how many datagrams there were; at most 0 is none. */
+static int dns_read(struct dns_read *in, int fd)
+{
+	for (size_t i = 0; i < DNS_READ_MAX; i++) {
+		in->vectors[i] = (struct iovec){ in->bytes[i], sizeof(in->bytes[i]) };
+		in->headers[i].msg_hdr = (struct msghdr){
+			.msg_name = &in->peers[i],
+			.msg_namelen = sizeof(in->peers[i]),
+			.msg_iov = &in->vectors[i],
+			.msg_iovlen = 1,
+			.msg_control = in->control[i],
+			.msg_controllen = sizeof(in->control[i]),
+		};
+	}
+	return recvmmsg(fd, in->headers, DNS_READ_MAX, MSG_DONTWAIT, NULL);
+}
+
+/* Of datagram @i. One that was cut is its header alone, which makes it malformed. */
+static size_t dns_read_size(const struct dns_read *in, int i)
+{
+	if (in->headers[i].msg_hdr.msg_flags & MSG_TRUNC)
+		return DNS_HEADER_SIZE;
+	return in->headers[i].msg_len;
+}
+
+/* 0: it has none. */
+static uint32_t dns_read_mark(const struct dns_read *in, int i)
+{
+	struct msghdr m = in->headers[i].msg_hdr;
+	const struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	uint32_t mark;
+
+	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SO_MARK ||
+	    c->cmsg_len != CMSG_LEN(sizeof(mark)))
+		return 0;
+	memcpy(&mark, CMSG_DATA(c), sizeof(mark));
+	return mark;
+}
 
 /* What can't be sent is lost, as UDP may be: the client asks again. */
 static size_t send_run(struct reply_queue *q, size_t from, size_t to)

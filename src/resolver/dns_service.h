@@ -25,7 +25,7 @@ struct dns_service_config {
 	struct own_ports own; /* of the upstream sockets */
 	int64_t try_ms;	      /* of one upstream request; 0: RESOLVER_TRY_MS */
 	/* One of them is 127.0.0.11, whose questions to others meet the redirect of the
-	 * sandbox that is attached: docker_resolver.c. */
+	 * sandbox that is attached: servers.c. */
 	bool may_come_back;
 	/* Ask each server for @probe_name (size 0 or the root: NS of the root, else A)
 	 * this often, for the first time in the loop's first turn; 0: never. Servers are

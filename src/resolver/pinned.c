@@ -1,9 +1,88 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "resolver/pinned.h"
-
+/* HOW IT WORKS
+ *
+ * Under `dns: pinned` every name that the plan allows is resolved before anything runs,
+ * by questions of the resolver's own (asks that have no client), and then every
+ * `repin_ms`. A sandbox's pins are a table of names with what was last answered for A and
+ * AAAA; its queries are answered from there, and nothing of them goes upstream.
+ *
+ *   an answer came     its addresses go through the guard and into the kernel; when that
+ *                      has acknowledged them, they are what is pinned
+ *   none came          what is pinned stays
+ *   an address is not  it is not told any more; when all who were told of it have
+ *   in it any more     forgotten it (TTL and grace) it is taken out of the kernel: new
+ *                      flows end there, open ones go on
+ *
+ * What is pinned is in the table of learned addresses under its name, as any answer's
+ * addresses are, with a lifetime that is renewed at half of it: so the relay, a change of
+ * the policy and a restart treat it alike. A reply goes the way of all replies, and would
+ * commit again what the kernel has lost.
+ *
+ * Each answer is committed as it comes. A round is over when nothing is left to be asked
+ * or answered; the first one also after RESOLVER_PIN_MS, and what comes later is pinned
+ * all the same. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "policy/policy.h"
+#include "resolver/resolver_internal.h"
+#include "sandbox/rebinding_check.h"
+
+enum {
+	WAITING_MAX = 256,  /* questions under way; the others follow as these end */
+	RENEW_AT_ONCE = 64, /* names in one go: the loop has others to serve */
+	RENEW_PAUSE_MS = 5,
+	LIFETIME_MORE_MS = 60 * 1000,
+	LIFETIME_MAX_SEC = 7 * 24 * 3600, /* in the kernel, unless it is renewed */
+};
+
+struct pin_addr {
+	struct addr addr;
+	int64_t until_ms; /* 0: pinned; else it isn't told, and goes then */
+};
+
+/* What is pinned of one type. */
+struct pin_answer {
+	uint8_t kind;  /* enum dns_answer_kind; DNS_ANSWER_BAD: there was none yet */
+	uint8_t asked; /* a question is under way */
+	uint16_t count;
+	const char *lost;	/* why the last question has no answer; NULL: it has */
+	const char *why;	/* there is no address in the answer; NULL: there are */
+	struct pin_addr *addrs; /* owned */
+};
+
+enum { PIN_FAMILIES = 2 }; /* A, AAAA */
+
+struct pin {
+	struct dns_name name;
+	struct pin_answer answers[PIN_FAMILIES];
+};
+
+struct pins {
+	struct pins *next; /* in resolver.pinned */
+	struct sandbox *sandbox;
+	struct pin *items; /* owned */
+	size_t count;
+	uint32_t *slots; /* owned; 1 + index by hash of the name; 0: empty */
+	size_t slot_mask;
+	int64_t repin_ms;
+	/* the round */
+	size_t families;	   /* that are asked for: A, or both */
+	size_t total, asked, left; /* questions: all, asked, without an end */
+	size_t waiting;
+	bool asking;	     /* in go_on(), further down the stack */
+	bool told;	     /* the round is over */
+	int64_t deadline_ms; /* of the first round; INT64_MAX when that is over */
+	int64_t round_ms;    /* when the next one begins */
+	/* the kernel */
+	int64_t renew_ms, leave_ms; /* the next time that something is renewed, leaves */
+	size_t renew_next;
+	resolver_pinned_fn *on_pinned;
+	void *data;
+};
+
+/* ---- the table of pins ---- */
 
 static uint64_t hash_name(const struct hash_key *key, const struct dns_name *n)
 {
@@ -21,22 +100,24 @@ static uint32_t *slot_of(const struct hash_key *key, const struct pins *p,
 	return &p->slots[i];
 }
 
-struct pin *pins_find(const struct hash_key *key, const struct pins *p,
-		      const struct dns_name *n)
+/* NULL: it isn't one of them, or @p is NULL. */
+static struct pin *pins_find(const struct hash_key *key, const struct pins *p,
+			     const struct dns_name *n)
 {
 	uint32_t slot = p ? *slot_of(key, p, n) : 0;
 
 	return slot != 0 ? &p->items[slot - 1] : NULL;
 }
 
-struct pin_answer *pins_answer(struct pin *pin, uint16_t type)
+/* NULL: @pin is, or @type is neither A nor AAAA. */
+static struct pin_answer *pins_answer(struct pin *pin, uint16_t type)
 {
 	if (!pin || (type != DNS_TYPE_A && type != DNS_TYPE_AAAA))
 		return NULL;
 	return &pin->answers[type == DNS_TYPE_AAAA];
 }
 
-void pins_free(struct pins *p)
+static void pins_free(struct pins *p)
 {
 	if (!p)
 		return;
@@ -77,7 +158,9 @@ static void fill(const struct hash_key *key, struct pins *p, const struct plan *
 	}
 }
 
-int pins_new(const struct hash_key *key, struct sandbox *s, struct pins **ret)
+/* A table of the names that @s's plan allows, nothing pinned yet. Return: 0, -ENOMEM, or
+ * -E2BIG (more than may be learned). */
+static int pins_new(const struct hash_key *key, struct sandbox *s, struct pins **ret)
 {
 	size_t count = count_names(&s->plan), size = 4;
 	struct pins *p;
@@ -102,7 +185,9 @@ int pins_new(const struct hash_key *key, struct sandbox *s, struct pins **ret)
 	return 0;
 }
 
-void pins_carry_over(const struct hash_key *key, struct pins *to, struct pins *from)
+/* What is pinned of names that both have moves to @to. @from may be NULL. */
+static void pins_carry_over(const struct hash_key *key, struct pins *to,
+			    struct pins *from)
 {
 	for (size_t i = 0; from && i < from->count; i++) {
 		struct pin *pin = pins_find(key, to, &from->items[i].name);
@@ -116,4 +201,459 @@ void pins_carry_over(const struct hash_key *key, struct pins *to, struct pins *f
 	}
 	if (from)
 		to->leave_ms = from->leave_ms;
+}
+
+/* ---- the pins of a sandbox ---- */
+
+static void unlink_pins(struct resolver *r, struct pins *p)
+{
+	struct pins **at = &r->pinned;
+
+	while (*at && *at != p)
+		at = &(*at)->next;
+	if (*at)
+		*at = p->next;
+}
+
+void resolver_pin_free(struct resolver *r, struct resolver_sandbox *g)
+{
+	if (g->pins)
+		unlink_pins(r, g->pins);
+	pins_free(g->pins);
+	g->pins = NULL;
+}
+
+/* ---- time ---- */
+
+static int64_t pins_next_ms(const struct pins *p)
+{
+	int64_t next_ms = MIN(p->round_ms, p->renew_ms);
+
+	next_ms = MIN(next_ms, p->leave_ms);
+	return MIN(next_ms, p->deadline_ms);
+}
+
+static void set_alarm(struct resolver *r)
+{
+	r->pin_next_ms = INT64_MAX;
+	for (const struct pins *p = r->pinned; p; p = p->next)
+		r->pin_next_ms = MIN(r->pin_next_ms, pins_next_ms(p));
+}
+
+/* ---- the end of a round ---- */
+
+static bool may_teach(const struct sandbox *s, const struct plan_verdict *v,
+		      const struct pin_addr *a)
+{
+	return a->until_ms == 0 && v->action == POLICY_ALLOW &&
+	       !guard_fault(&s->plan, v, &a->addr);
+}
+
+static bool has_address(const struct sandbox *s, const struct pin *pin)
+{
+	struct plan_verdict v = plan_match_name(&s->plan, &pin->name);
+
+	for (size_t f = 0; f < PIN_FAMILIES; f++)
+		for (size_t i = 0; i < pin->answers[f].count; i++)
+			if (may_teach(s, &v, &pin->answers[f].addrs[i]))
+				return true;
+	return false;
+}
+
+/* Why a question of @pin has no answer; else, why it has no address; else NULL. */
+static const char *fault_of(const struct pin *pin, bool has)
+{
+	const char *why = NULL;
+
+	for (size_t f = 0; f < PIN_FAMILIES && !why; f++)
+		why = pin->answers[f].asked ? "no answer has come in time"
+					    : pin->answers[f].lost;
+	for (size_t f = 0; f < PIN_FAMILIES && !why && !has; f++)
+		why = pin->answers[f].why;
+	return why || has ? why : "there was no time to ask";
+}
+
+static void tell(struct pins *p)
+{
+	p->told = true;
+	p->deadline_ms = INT64_MAX;
+	if (!p->on_pinned)
+		return;
+	for (size_t i = 0; i < p->count; i++) {
+		const struct pin *pin = &p->items[i];
+		bool has = has_address(p->sandbox, pin);
+		struct plan_verdict v = plan_match_name(&p->sandbox->plan, &pin->name);
+		struct resolver_unpinned fault = {
+			.name = &pin->name,
+			.why = fault_of(pin, has),
+			.required = v.flags & PLAN_REQUIRED,
+			.stays = has,
+		};
+
+		if (fault.why)
+			p->on_pinned(p->data, &fault);
+	}
+	p->on_pinned(p->data, NULL);
+}
+
+/* ---- questions ---- */
+
+static void question_ends(struct pins *p, struct pin_answer *answer, const char *lost)
+{
+	answer->asked = false;
+	answer->lost = lost;
+	p->waiting--;
+	p->left--;
+}
+
+static void ask(struct resolver *r, struct pins *p, size_t question, int64_t now_ms)
+{
+	size_t f = question % p->families;
+	struct pin *pin = &p->items[question / p->families];
+	struct resolver_ask *ask = resolver_ask_new(r);
+
+	pin->answers[f].asked = true;
+	p->waiting++;
+	if (!ask) {
+		question_ends(p, &pin->answers[f], "too many queries are under way");
+		return;
+	}
+	memset(ask, 0, sizeof(*ask));
+	ask->client.sandbox = p->sandbox;
+	ask->pin = true;
+	ask->query.class = DNS_CLASS_IN;
+	ask->query.type = f == 0 ? DNS_TYPE_A : DNS_TYPE_AAAA;
+	ask->query.name = pin->name;
+	resolver_inflight_join(r, ask, now_ms);
+}
+
+/* Asking may fail at once, which ends here again. */
+static void go_on(struct resolver *r, struct pins *p, int64_t now_ms)
+{
+	if (p->asking)
+		return;
+	p->asking = true;
+	while (p->asked < p->total && p->waiting < WAITING_MAX)
+		ask(r, p, p->asked++, now_ms);
+	p->asking = false;
+	if (p->left == 0 && !p->told)
+		tell(p);
+}
+
+static void start_round(struct resolver *r, struct pins *p, int64_t now_ms)
+{
+	p->round_ms = now_ms + p->repin_ms;
+	if (p->left > 0)
+		return; /* the one before is not over */
+	p->asked = p->waiting = 0;
+	p->families = p->sandbox->ipv6 ? PIN_FAMILIES : 1;
+	p->total = p->left = p->count * p->families;
+	p->told = false;
+	go_on(r, p, now_ms);
+}
+
+/* The question of ours that @ask is, if it is still one. */
+static struct pin_answer *question_of(struct resolver *r, const struct resolver_ask *ask,
+				      struct pin **ret)
+{
+	struct pins *p = ask->client.sandbox->resolver->pins;
+	struct pin_answer *answer;
+
+	*ret = pins_find(&r->key, p, &ask->query.name);
+	answer = pins_answer(*ret, ask->query.type);
+	return answer && answer->asked ? answer : NULL;
+}
+
+void resolver_pin_lost(struct resolver *r, struct resolver_ask *ask, const char *why,
+		       int64_t now_ms)
+{
+	struct pins *p = ask->client.sandbox->resolver->pins;
+	struct pin *pin;
+	struct pin_answer *answer = question_of(r, ask, &pin);
+
+	resolver_ask_release(r, ask);
+	if (!answer)
+		return;
+	question_ends(p, answer, why);
+	go_on(r, p, now_ms);
+	set_alarm(r);
+}
+
+/* ---- answers ---- */
+
+static uint32_t lifetime_ms(const struct pins *p)
+{
+	int64_t most = LIFETIME_MAX_SEC * INT64_C(1000);
+
+	return (uint32_t)MIN(2 * p->repin_ms + LIFETIME_MORE_MS, most);
+}
+
+static struct learned_item item_of(const struct pins *p, const struct pin *pin,
+				   const struct plan_verdict *v, const struct addr *a)
+{
+	return (struct learned_item){
+		.name = &pin->name,
+		.verdict = *v,
+		.addr = *a,
+		.ttl_sec = RESOLVER_PIN_TTL_SEC,
+		.lifetime_ms = lifetime_ms(p),
+	};
+}
+
+static bool holds(const struct dns_answer *a, const struct addr *addr)
+{
+	for (size_t i = 0; i < a->addr_count; i++)
+		if (addr_equal(&a->addrs[i].addr, addr))
+			return true;
+	return false;
+}
+
+static int64_t leaves_ms(const struct plan *plan, int64_t now_ms)
+{
+	return now_ms +
+	       (RESOLVER_PIN_TTL_SEC + (int64_t)plan_limit(plan, LIMIT_GRACE_SEC)) * 1000;
+}
+
+/* @a takes the place of what is pinned; what it lacks leaves. -ENOMEM: it doesn't. */
+static int replace(struct pins *p, struct pin_answer *answer, const struct dns_answer *a,
+		   int64_t now_ms)
+{
+	int64_t leave_ms = leaves_ms(&p->sandbox->plan, now_ms);
+	size_t count = a->kind == DNS_ANSWER_RECORDS ? a->addr_count : 0;
+	struct pin_addr *addrs = calloc(count + answer->count + 1, sizeof(*addrs));
+
+	if (!addrs)
+		return -ENOMEM;
+	for (size_t i = 0; i < count; i++)
+		addrs[i].addr = a->addrs[i].addr;
+	for (size_t i = 0; i < answer->count; i++) {
+		struct pin_addr old = answer->addrs[i];
+
+		if (count > 0 && holds(a, &old.addr))
+			continue;
+		if (old.until_ms == 0)
+			old.until_ms = leave_ms;
+		p->leave_ms = MIN(p->leave_ms, old.until_ms);
+		addrs[count++] = old;
+	}
+	free(answer->addrs);
+	answer->addrs = addrs;
+	answer->count = (uint16_t)count;
+	answer->kind = (uint8_t)a->kind;
+	return 0;
+}
+
+/* Return: why @a could not be pinned, or NULL. */
+static const char *take(struct resolver *r, struct pins *p, struct pin *pin,
+			struct pin_answer *answer, const struct resolver_ask *ask,
+			const struct dns_answer *a, int64_t now_ms)
+{
+	struct learned_item items[DNS_ADDRESSES_MAX];
+	const char *fault = a->kind == DNS_ANSWER_NXDOMAIN ? "the name does not exist"
+							   : "it has no address";
+	uint32_t keep = 0;
+	size_t n = 0;
+
+	if (a->kind == DNS_ANSWER_RECORDS)
+		keep = rebinding_check(ask, a, now_ms, &fault);
+	for (size_t i = 0; i < a->addr_count && keep >> i != 0; i++)
+		if (keep & UINT32_C(1) << i)
+			items[n++] = item_of(p, pin, &ask->verdict, &a->addrs[i].addr);
+	if (n > 0 && resolver_learn(r, p->sandbox, items, n, now_ms) < 0)
+		return "the filter did not take its addresses";
+	if (replace(p, answer, a, now_ms) < 0)
+		return "out of memory";
+	answer->why = n > 0 ? NULL : fault;
+	return NULL;
+}
+
+void resolver_pin_landed(struct resolver *r, struct resolver_ask *ask,
+			 const struct dns_answer *a, int64_t now_ms)
+{
+	struct sandbox *s = ask->client.sandbox;
+	struct pins *p = s->resolver->pins;
+	struct pin *pin;
+	struct pin_answer *answer = question_of(r, ask, &pin);
+	const char *lost = "no rule allows it any more";
+
+	if (!answer || s->state == SANDBOX_CLOSED) {
+		resolver_ask_release(r, ask);
+		return;
+	}
+	/* The plan may have changed since it was asked. */
+	ask->verdict = plan_match_name(&s->plan, &pin->name);
+	if (ask->verdict.action == POLICY_ALLOW)
+		lost = take(r, p, pin, answer, ask, a, now_ms);
+	resolver_ask_release(r, ask);
+	question_ends(p, answer, lost);
+	go_on(r, p, now_ms);
+	set_alarm(r);
+}
+
+/* ---- what the kernel has ---- */
+
+static void renew_one(struct resolver *r, struct pins *p, const struct pin *pin,
+		      int64_t now_ms)
+{
+	struct sandbox *s = p->sandbox;
+	struct plan_verdict v = plan_match_name(&s->plan, &pin->name);
+	struct learned_item items[DNS_ADDRESSES_MAX];
+
+	for (size_t f = 0; f < PIN_FAMILIES; f++) {
+		const struct pin_answer *answer = &pin->answers[f];
+		size_t n = 0;
+
+		for (size_t i = 0; i < answer->count && n < ARRAY_SIZE(items); i++)
+			if (may_teach(s, &v, &answer->addrs[i]))
+				items[n++] = item_of(p, pin, &v, &answer->addrs[i].addr);
+		/* What fails is made good by the next query, or the next time. */
+		if (n > 0 && resolver_learn(r, s, items, n, now_ms) < 0)
+			break;
+	}
+}
+
+static void renew(struct resolver *r, struct pins *p, int64_t now_ms)
+{
+	size_t end = MIN(p->renew_next + RENEW_AT_ONCE, p->count);
+
+	while (p->renew_next < end)
+		renew_one(r, p, &p->items[p->renew_next++], now_ms);
+	p->renew_ms = now_ms + RENEW_PAUSE_MS;
+	if (end < p->count)
+		return;
+	p->renew_next = 0;
+	p->renew_ms = now_ms + lifetime_ms(p) / 2;
+}
+
+/* Take out of @answer what has left. */
+static void drop_left(struct pins *p, const struct pin *pin, struct pin_answer *answer,
+		      int64_t now_ms)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < answer->count; i++) {
+		struct pin_addr a = answer->addrs[i];
+
+		if (a.until_ms != 0 && a.until_ms <= now_ms) {
+			learned_forget(p->sandbox->learned, &pin->name, &a.addr, now_ms);
+			continue;
+		}
+		if (a.until_ms != 0)
+			p->leave_ms = MIN(p->leave_ms, a.until_ms);
+		answer->addrs[kept++] = a;
+	}
+	answer->count = (uint16_t)kept;
+}
+
+static void leave(struct resolver *r, struct pins *p, int64_t now_ms)
+{
+	p->leave_ms = INT64_MAX;
+	for (size_t i = 0; i < p->count; i++)
+		for (size_t f = 0; f < PIN_FAMILIES; f++)
+			drop_left(p, &p->items[i], &p->items[i].answers[f], now_ms);
+	resolver_sweep(r, p->sandbox, now_ms);
+}
+
+static void tick(struct resolver *r, struct pins *p, int64_t now_ms)
+{
+	/* A sandbox that resolves as it goes now keeps what it has. */
+	if (plan_dns(&p->sandbox->plan) != POLICY_DNS_PINNED)
+		p->round_ms = p->renew_ms = INT64_MAX;
+	if (p->leave_ms <= now_ms)
+		leave(r, p, now_ms);
+	if (p->renew_ms <= now_ms)
+		renew(r, p, now_ms);
+	if (p->deadline_ms <= now_ms)
+		tell(p);
+	if (p->round_ms <= now_ms)
+		start_round(r, p, now_ms);
+}
+
+void resolver_pin_tick(struct resolver *r, int64_t now_ms)
+{
+	for (struct pins *p = r->pinned; p; p = p->next)
+		tick(r, p, now_ms);
+	set_alarm(r);
+}
+
+/* ---- public ---- */
+
+static void answer_from(struct resolver *r, struct resolver_ask *ask,
+			const struct pin_answer *pinned, int64_t now_ms)
+{
+	struct dns_answer *a = &r->answer;
+
+	a->kind = (enum dns_answer_kind)pinned->kind;
+	a->rcode = a->kind == DNS_ANSWER_NXDOMAIN ? DNS_NXDOMAIN : DNS_NOERROR;
+	a->ad = false;
+	a->ttl_sec = RESOLVER_PIN_TTL_SEC;
+	a->chain_count = a->addr_count = 0;
+	a->record_count = a->rdata_size = a->skipped = 0;
+	for (size_t i = 0; i < pinned->count && a->addr_count < DNS_ADDRESSES_MAX; i++)
+		if (pinned->addrs[i].until_ms == 0)
+			a->addrs[a->addr_count++] =
+				(struct dns_answer_addr){ pinned->addrs[i].addr,
+							  RESOLVER_PIN_TTL_SEC };
+	resolver_deliver(r, ask, a, now_ms);
+}
+
+/* Other types than A and AAAA; and AAAA, where IPv6 has come since the last round. */
+static bool is_no_question(const struct pins *p, const struct dns_query *q,
+			   const struct pin_answer *pinned)
+{
+	return !pinned || (q->type == DNS_TYPE_AAAA && p->families < PIN_FAMILIES);
+}
+
+void resolver_pin_answer(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
+{
+	struct sandbox *s = ask->client.sandbox;
+	struct pin *pin = pins_find(&r->key, s->resolver->pins, &ask->query.name);
+	const struct pin_answer *pinned = pins_answer(pin, ask->query.type);
+
+	if (pinned && pinned->kind != DNS_ANSWER_BAD) {
+		answer_from(r, ask, pinned, now_ms);
+		return;
+	}
+	if (pin && is_no_question(s->resolver->pins, &ask->query, pinned)) {
+		s->counters[COUNT_QUERIES_UNSERVED]++;
+		resolver_nodata(r, ask);
+	} else {
+		resolver_fail(r, ask, DNS_EDE_NO_REACHABLE_AUTHORITY,
+			      "nothing is pinned for the name (dns: pinned)");
+	}
+	resolver_ask_release(r, ask);
+}
+
+void resolver_pin_tell(struct resolver *r, struct sandbox *s)
+{
+	struct pins *p = s->resolver ? s->resolver->pins : NULL;
+
+	if (p && p->told)
+		tell(p);
+}
+
+int resolver_pin(struct resolver *r, struct sandbox *s, int64_t repin_ms,
+		 resolver_pinned_fn *on_pinned, void *data, int64_t now_ms)
+{
+	struct resolver_sandbox *g = resolver_sandbox_of(s);
+	struct pins *p;
+	int error = g ? pins_new(&r->key, s, &p) : -ENOMEM;
+
+	if (error < 0)
+		return error;
+	/* Never at once again. */
+	p->repin_ms = repin_ms > 0 ? repin_ms : POLICY_REPIN_MS;
+	p->on_pinned = on_pinned;
+	p->data = data;
+	p->leave_ms = INT64_MAX;
+	p->deadline_ms = now_ms + RESOLVER_PIN_MS;
+	p->renew_ms = now_ms + lifetime_ms(p) / 2;
+	pins_carry_over(&r->key, p, g->pins);
+	resolver_pin_free(r, g);
+	g->pins = p;
+	p->next = r->pinned;
+	r->pinned = p;
+	start_round(r, p, now_ms);
+	set_alarm(r);
+	return 0;
 }

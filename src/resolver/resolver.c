@@ -1,7 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ *
+ * Replies without an address leave at once. A reply with addresses is written when its
+ * answer is there: writing decides which addresses fit, and only those are learned. It
+ * then waits in its sandbox's queue for resolver_flush(), which takes up to BATCH_ADDS
+ * addresses at a time, sends what the kernel lacks in one transaction, and lets the
+ * replies out, oldest first, when the kernel has acknowledged it. They are learned by the
+ * plan of that moment, whatever it was when they were written; what it does not allow any
+ * more, or not for so long, becomes SERVFAIL. If a transaction of
+ * several replies fails, each is tried by itself, so that one that can't be committed
+ * takes no other with it. What still fails becomes SERVFAIL.
+ *
+ * What sandbox/rebinding_check.h finds fault with is left out. When nothing is left the
+ * reply is NXDOMAIN, as for a denied name: it is the one refusal that every libc takes at
+ * once.
+ */
 #include "resolver/resolver.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
 #include "resolver/resolver_internal.h"
+#include "sandbox/rebinding_check.h"
 
 /* ---- asks ---- */
 
@@ -42,6 +63,528 @@ void resolver_ask_release(struct resolver *r, struct resolver_ask *ask)
 {
 	ask->next = r->free_asks;
 	r->free_asks = ask;
+}
+
+/* ---- refusals ---- */
+
+void resolver_refuse(struct resolver *r, const struct resolver_ask *ask,
+		     const struct dns_refusal *refusal)
+{
+	uint8_t buf[DNS_UDP_OURS];
+	size_t size = dns_refusal_write(buf, sizeof(buf), &ask->query, refusal);
+
+	r->ops.reply(r->ops.data, &ask->client, buf, size);
+}
+
+void resolver_fail(struct resolver *r, const struct resolver_ask *ask, enum dns_ede ede,
+		   const char *text)
+{
+	struct dns_refusal refusal = { .rcode = DNS_SERVFAIL,
+				       .ede = ede,
+				       .ede_text = text_of(text) };
+
+	ask->client.sandbox->counters[COUNT_ANSWERS_FAILED]++;
+	resolver_refuse(r, ask, &refusal);
+}
+
+static void refuse_with_soa(struct resolver *r, const struct resolver_ask *ask,
+			    enum dns_rcode rcode, uint32_t ttl_sec)
+{
+	struct dns_refusal refusal = {
+		.rcode = rcode, .soa = true, .ttl_sec = ttl_sec, .ede = DNS_EDE_NONE
+	};
+
+	resolver_refuse(r, ask, &refusal);
+}
+
+void resolver_nodata(struct resolver *r, const struct resolver_ask *ask)
+{
+	refuse_with_soa(r, ask, DNS_NOERROR, LOCAL_TTL_SEC);
+}
+
+static void overloaded(struct resolver *r, const struct resolver_client *client,
+		       const void *message, size_t size)
+{
+	struct resolver_ask ask = { .client = *client };
+
+	client->sandbox->counters[COUNT_QUERIES_LIMITED]++;
+	if (dns_query_read(message, size, &ask.query) == DNS_QUERY_OK)
+		resolver_fail(r, &ask, DNS_EDE_OTHER, "limit reached");
+}
+
+void resolver_event_name(struct event *e, const struct dns_name *n)
+{
+	char text[DNS_NAME_TEXT_SIZE];
+
+	dns_name_format(n, text);
+	snprintf(e->name, sizeof(e->name), "%.*s", EVENT_NAME_SIZE - 1, text);
+}
+
+static void tell_denied(const struct resolver_ask *ask, uint32_t rule,
+			const struct addr *remote, const char *reason, int64_t now_ms)
+{
+	struct event e = { .action = EVENT_DENY,
+			   .layer = EVENT_DNS,
+			   .rule = rule == PLAN_NO_RULE ? EVENT_NO_RULE : rule,
+			   .allowable = rule == PLAN_NO_RULE && !remote &&
+					dns_name_is_host(&ask->query.name),
+			   .uid = UINT32_MAX,
+			   .from = ask->client.peer,
+			   .to = ask->client.asked,
+			   .query_type = ask->query.type };
+
+	if (remote)
+		e.remote = *remote;
+	resolver_event_name(&e, &ask->query.name);
+	snprintf(e.reason, sizeof(e.reason), "%.*s", EVENT_REASON_SIZE - 1, reason);
+	sandbox_event(ask->client.sandbox, &e, now_ms);
+}
+
+void resolver_deny(struct resolver *r, const struct resolver_ask *ask, uint32_t rule,
+		   const struct addr *remote, const char *reason, int64_t now_ms)
+{
+	struct dns_refusal refusal = { .rcode = DNS_NXDOMAIN,
+				       .soa = true,
+				       .ttl_sec = LOCAL_TTL_SEC,
+				       .ede = DNS_EDE_BLOCKED };
+	char text[REASON_SIZE + 32] = "";
+
+	if (ask->query.has_edns)
+		snprintf(text, sizeof(text), "blocked by policy: %s", reason);
+	refusal.ede_text = text_of(text);
+	ask->client.sandbox->counters[COUNT_QUERIES_DENIED]++;
+	resolver_refuse(r, ask, &refusal);
+	tell_denied(ask, rule, remote, reason, now_ms);
+}
+
+/* ---- the guard ---- */
+
+/* Return: a bit for each address of @a that may be told, no more of them than one name
+ * may hold. The faulty ones are counted, and the first of them is *@ret_fault's reason.
+ */
+static uint32_t guard(const struct resolver_ask *ask, const struct dns_answer *a,
+		      const char **ret_fault, struct addr *ret_addr)
+{
+	struct sandbox *s = ask->client.sandbox;
+	uint32_t room = MIN(plan_limit(&s->plan, LIMIT_ADDRESSES_PER_NAME),
+			    plan_limit(&s->plan, LIMIT_ADDRESSES));
+	uint32_t keep = 0;
+
+	*ret_fault = NULL;
+	for (size_t i = 0; i < a->addr_count; i++) {
+		const char *fault =
+			guard_fault(&s->plan, &ask->verdict, &a->addrs[i].addr);
+
+		if (!fault) {
+			keep |= room > 0 ? UINT32_C(1) << i : 0;
+			room -= room > 0;
+			continue;
+		}
+		s->counters[COUNT_ANSWERS_SPECIAL]++;
+		if (*ret_fault)
+			continue;
+		*ret_fault = fault;
+		*ret_addr = a->addrs[i].addr;
+	}
+	return keep;
+}
+
+uint32_t rebinding_check(const struct resolver_ask *ask, const struct dns_answer *a,
+			 int64_t now_ms, const char **ret_fault)
+{
+	char reason[REASON_SIZE], text[ADDR_TEXT_SIZE];
+	struct addr remote;
+	uint32_t keep = guard(ask, a, ret_fault, &remote);
+
+	if (!*ret_fault)
+		return keep;
+	snprintf(reason, sizeof(reason), "%s, %s", addr_format(&remote, text),
+		 *ret_fault);
+	tell_denied(ask, ask->verdict.rule, &remote, reason, now_ms);
+	return keep;
+}
+
+/* ---- writing ---- */
+
+static size_t reply_limit(const struct resolver_ask *ask)
+{
+	const struct dns_query *q = &ask->query;
+
+	if (ask->client.tcp)
+		return DNS_MESSAGE_MAX;
+	return q->has_edns ? MIN(q->udp_size, (uint16_t)DNS_UDP_OURS)
+			   : (size_t)DNS_UDP_MIN;
+}
+
+static void send_ask(struct resolver *r, struct resolver_ask *ask)
+{
+	struct sandbox *s = ask->client.sandbox;
+
+	s->counters[COUNT_ANSWERS]++;
+	if (s->on_answered && ask->addr_count > 0)
+		s->on_answered(s->on_answered_data, &ask->query.name,
+			       r->addrs + ask->addr_at, ask->addr_count);
+	r->ops.reply(r->ops.data, &ask->client, r->bytes + ask->message_at,
+		     ask->message_size);
+	resolver_ask_release(r, ask);
+}
+
+static void queue_ask(struct resolver *r, struct resolver_ask *ask)
+{
+	struct resolver_sandbox *g = ask->client.sandbox->resolver;
+
+	r->bytes_used += ask->message_size;
+	r->addrs_used += ask->addr_count;
+	ask_list_push(&g->queue, ask);
+	if (g->dirty)
+		return;
+	g->dirty = true;
+	g->next_dirty = r->dirty;
+	r->dirty = g;
+}
+
+/* Write the reply behind the others that wait; learn what was written. */
+static void write_reply(struct resolver *r, struct resolver_ask *ask,
+			const struct dns_answer *a, uint32_t keep, struct text left_out,
+			int64_t now_ms)
+{
+	const struct dns_reply_form form = {
+		.limit = reply_limit(ask),
+		.keep = keep,
+		.ttl_cap_sec = learned_ttl_max(&ask->client.sandbox->plan),
+		.left_out = left_out,
+	};
+	uint32_t written = 0;
+
+	if (QUEUE_BYTES - r->bytes_used < form.limit ||
+	    QUEUE_ADDRS - r->addrs_used < DNS_ADDRESSES_MAX)
+		resolver_flush(r, now_ms);
+	ask->ttl_cap_sec = form.ttl_cap_sec;
+	ask->message_at = r->bytes_used;
+	ask->message_size = (uint32_t)dns_reply_write(
+		r->bytes + r->bytes_used, form.limit, &ask->query, a, &form, &written);
+	ask->addr_at = r->addrs_used;
+	ask->addr_count = 0;
+	for (size_t i = 0; i < a->addr_count; i++)
+		if (written & UINT32_C(1) << i)
+			r->addrs[ask->addr_at + ask->addr_count++] = a->addrs[i];
+	if (ask->addr_count > 0)
+		queue_ask(r, ask);
+	else
+		send_ask(r, ask);
+}
+
+void resolver_deliver(struct resolver *r, struct resolver_ask *ask,
+		      const struct dns_answer *a, int64_t now_ms)
+{
+	char reason[REASON_SIZE] = "", text[ADDR_TEXT_SIZE];
+	const char *fault;
+	struct addr remote;
+	uint32_t keep;
+
+	if (a->kind != DNS_ANSWER_RECORDS) {
+		refuse_with_soa(r, ask,
+				a->kind == DNS_ANSWER_NXDOMAIN ? DNS_NXDOMAIN
+							       : DNS_NOERROR,
+				a->ttl_sec);
+		resolver_ask_release(r, ask);
+		return;
+	}
+	keep = guard(ask, a, &fault, &remote);
+	if (fault)
+		snprintf(reason, sizeof(reason), "%s, %s", addr_format(&remote, text),
+			 fault);
+	if (fault && keep == 0) {
+		resolver_deny(r, ask, ask->verdict.rule, &remote, reason, now_ms);
+		resolver_ask_release(r, ask);
+		return;
+	}
+	if (fault)
+		tell_denied(ask, ask->verdict.rule, &remote, reason, now_ms);
+	write_reply(r, ask, a, keep, text_of(reason), now_ms);
+}
+
+static const struct dns_answer *one_address(struct resolver *r, const struct addr *a,
+					    uint32_t ttl_sec)
+{
+	struct dns_answer *answer = &r->answer;
+
+	answer->kind = DNS_ANSWER_RECORDS;
+	answer->rcode = DNS_NOERROR;
+	answer->ad = false;
+	answer->chain_count = answer->record_count = 0;
+	answer->addr_count = 1;
+	answer->ttl_sec = ttl_sec;
+	answer->addrs[0] = (struct dns_answer_addr){ .addr = *a, .ttl_sec = ttl_sec };
+	return answer;
+}
+
+void resolver_answer_local(struct resolver *r, const struct resolver_ask *ask,
+			   const struct addr *a)
+{
+	uint8_t buf[DNS_UDP_OURS];
+	const struct dns_reply_form form = {
+		.limit = reply_limit(ask),
+		.keep = 1,
+		.ttl_cap_sec = LOCAL_TTL_SEC,
+	};
+	uint32_t written;
+	size_t size = dns_reply_write(buf, sizeof(buf), &ask->query,
+				      one_address(r, a, LOCAL_TTL_SEC), &form, &written);
+
+	ask->client.sandbox->counters[COUNT_ANSWERS]++;
+	r->ops.reply(r->ops.data, &ask->client, buf, size);
+}
+
+static void deliver_probe(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
+{
+	struct sandbox *s = ask->client.sandbox;
+
+	s->counters[COUNT_SELF_TESTS]++;
+	ask->verdict =
+		(struct plan_verdict){ .action = POLICY_ALLOW, .rule = PLAN_NO_RULE };
+	write_reply(r, ask, one_address(r, &s->probe_addr, 0), 1, (struct text){ 0 },
+		    now_ms);
+}
+
+/* ---- flush ---- */
+
+struct batch {
+	struct resolver_ask *asks[BATCH_ADDS];
+	size_t count;
+};
+
+/* The plan may have changed since the reply was written, and with it the rule. */
+static bool still_holds(const struct resolver *r, struct resolver_ask *ask)
+{
+	const struct plan *p = &ask->client.sandbox->plan;
+	struct plan_verdict v;
+
+	if (ask->probe)
+		return true;
+	v = plan_match_name(p, &ask->query.name);
+	if (v.action != POLICY_ALLOW || learned_ttl_max(p) < ask->ttl_cap_sec)
+		return false;
+	for (size_t i = 0; i < ask->addr_count; i++)
+		if (guard_fault(p, &v, &r->addrs[ask->addr_at + i].addr))
+			return false;
+	ask->verdict = v;
+	return true;
+}
+
+static void batch_take(struct resolver *r, struct batch *b, struct ask_list *queue)
+{
+	size_t addrs = 0;
+
+	b->count = 0;
+	while (queue->first && addrs + queue->first->addr_count <= BATCH_ADDS) {
+		struct resolver_ask *ask = ask_list_pop(queue);
+
+		if (!still_holds(r, ask)) {
+			resolver_fail(r, ask, DNS_EDE_OTHER, "the policy has changed");
+			resolver_ask_release(r, ask);
+			continue;
+		}
+		addrs += ask->addr_count;
+		b->asks[b->count++] = ask;
+	}
+}
+
+/* What @ask teaches, appended to @items. Return: how many. */
+static size_t items_of(const struct resolver *r, const struct resolver_ask *ask,
+		       struct learned_item *items)
+{
+	uint32_t ttl_max = learned_ttl_max(&ask->client.sandbox->plan);
+
+	for (size_t i = 0; i < ask->addr_count; i++) {
+		const struct dns_answer_addr *a = &r->addrs[ask->addr_at + i];
+
+		items[i] = (struct learned_item){
+			.name = &ask->query.name,
+			.verdict = ask->verdict,
+			.addr = a->addr,
+			.ttl_sec = MIN(a->ttl_sec, ttl_max),
+			.lifetime_ms = ask->probe ? PROBE_LIFETIME_MS : 0,
+			.is_passing = ask->probe,
+		};
+	}
+	return ask->addr_count;
+}
+
+/* Send what is to be added, with deletions where there is room. If that fails it is tried
+ * without them: what somebody else has taken out of the set can't be deleted, and must
+ * not keep an answer back. */
+static int commit(struct resolver *r, struct sandbox *s, struct filter_learn *changes,
+		  size_t adds, int64_t now_ms)
+{
+	size_t deletions = learned_sweep(s->learned, now_ms, changes + adds,
+					 FILTER_LEARN_MAX - adds);
+	int n;
+
+	s->counters[COUNT_COMMITS]++;
+	n = r->ops.commit(r->ops.data, s, changes, adds + deletions);
+	if (n < 0 && deletions > 0) {
+		learned_sweep_failed(s->learned);
+		n = r->ops.commit(r->ops.data, s, changes, adds);
+	}
+	if (n < 0)
+		s->counters[COUNT_COMMITS_FAILED]++;
+	return n;
+}
+
+/* The kernel's side: one transaction, or none when it lacks nothing. Return: 0 or -errno,
+ * and how many items were prepared. */
+static int transact(struct resolver *r, struct sandbox *s,
+		    const struct learned_item *items, size_t count, int64_t now_ms,
+		    size_t *ret_prepared)
+{
+	struct filter_learn changes[FILTER_LEARN_MAX];
+	size_t used = 0;
+	int n;
+
+	for (size_t i = 0; i < count; i++) {
+		*ret_prepared = i;
+		n = learned_prepare(s->learned, &items[i], now_ms, &changes[used]);
+		if (n < 0)
+			return n;
+		used += (size_t)n;
+	}
+	*ret_prepared = count;
+	return used > 0 ? commit(r, s, changes, used, now_ms) : 0;
+}
+
+/* Under `verify: dns` an address is open to whatever any of its names opens: say so where
+ * two names that share it may do different things. */
+static void tell_shared(struct sandbox *s, const struct learned_item *item,
+			int64_t now_ms)
+{
+	struct event e = { .action = EVENT_ALLOW,
+			   .layer = EVENT_ADDRESS,
+			   .rule = item->verdict.rule,
+			   .uid = UINT32_MAX,
+			   .remote = item->addr,
+			   .reason = "names with different rules share this address" };
+	struct learned_use uses[2]; /* the newest is this one */
+
+	if (plan_verify(&s->plan) == POLICY_VERIFY_TLS ||
+	    learned_find(s->learned, &item->addr, now_ms, uses, 2) < 2 ||
+	    (uses[0].port_list == uses[1].port_list && uses[0].flags == uses[1].flags))
+		return;
+	resolver_event_name(&e, item->name);
+	sandbox_event(s, &e, now_ms);
+}
+
+int resolver_learn(struct resolver *r, struct sandbox *s,
+		   const struct learned_item *items, size_t count, int64_t now_ms)
+{
+	size_t prepared = 0;
+	int ret = transact(r, s, items, count, now_ms, &prepared);
+
+	for (size_t i = 0; i < prepared; i++) {
+		if (ret < 0) {
+			learned_abort(s->learned, &items[i], now_ms);
+		} else {
+			learned_commit(s->learned, &items[i], now_ms);
+			tell_shared(s, &items[i], now_ms);
+		}
+	}
+	if (ret == 0)
+		s->counters[COUNT_LEARNED] += count;
+	return ret;
+}
+
+static int learn(struct resolver *r, struct sandbox *s, struct resolver_ask *const *asks,
+		 size_t count, int64_t now_ms)
+{
+	struct learned_item items[BATCH_ADDS];
+	size_t total = 0;
+
+	for (size_t i = 0; i < count; i++)
+		total += items_of(r, asks[i], items + total);
+	return resolver_learn(r, s, items, total, now_ms);
+}
+
+void resolver_sweep(struct resolver *r, struct sandbox *s, int64_t now_ms)
+{
+	struct filter_learn changes[FILTER_LEARN_MAX];
+	size_t n;
+
+	while ((n = learned_sweep(s->learned, now_ms, changes, ARRAY_SIZE(changes))) >
+	       0) {
+		s->counters[COUNT_COMMITS]++;
+		if (r->ops.commit(r->ops.data, s, changes, n) == 0)
+			continue;
+		s->counters[COUNT_COMMITS_FAILED]++;
+		learned_sweep_failed(s->learned);
+		return;
+	}
+}
+
+static void flush_one(struct resolver *r, struct sandbox *s, struct resolver_ask *ask,
+		      int64_t now_ms)
+{
+	if (learn(r, s, &ask, 1, now_ms) == 0) {
+		send_ask(r, ask);
+		return;
+	}
+	resolver_fail(r, ask, DNS_EDE_OTHER, "the filter did not take the address");
+	resolver_ask_release(r, ask);
+}
+
+static void flush_batch(struct resolver *r, struct sandbox *s, const struct batch *b,
+			int64_t now_ms)
+{
+	bool together = b->count > 1 && learn(r, s, b->asks, b->count, now_ms) == 0;
+
+	for (size_t i = 0; i < b->count; i++) {
+		if (together)
+			send_ask(r, b->asks[i]);
+		else
+			flush_one(r, s, b->asks[i], now_ms);
+	}
+}
+
+static void flush_sandbox(struct resolver *r, struct resolver_sandbox *g, int64_t now_ms)
+{
+	struct sandbox *s = g->sandbox;
+	struct batch b;
+
+	learned_expire(s->learned, now_ms);
+	while (g->queue.first) {
+		batch_take(r, &b, &g->queue);
+		flush_batch(r, s, &b, now_ms);
+	}
+	/* What a limit has pushed out waits for nobody else's question. */
+	resolver_sweep(r, s, now_ms);
+	s->counters[COUNT_LEARNED_EVICTED] = learned_counts(s->learned).evicted;
+}
+
+void resolver_flush(struct resolver *r, int64_t now_ms)
+{
+	struct resolver_sandbox *g;
+
+	while ((g = r->dirty)) {
+		r->dirty = g->next_dirty;
+		g->dirty = false;
+		flush_sandbox(r, g, now_ms);
+	}
+	r->bytes_used = 0;
+	r->addrs_used = 0;
+}
+
+static void queue_forget(struct resolver *r, struct resolver_sandbox *g)
+{
+	struct resolver_sandbox **at = &r->dirty;
+	struct resolver_ask *ask;
+
+	while ((ask = ask_list_pop(&g->queue)))
+		resolver_ask_release(r, ask);
+	if (!g->dirty)
+		return;
+	while (*at != g)
+		at = &(*at)->next_dirty;
+	*at = g->next_dirty;
+	g->dirty = false;
 }
 
 /* ---- life ---- */
@@ -100,7 +643,7 @@ void resolver_detach(struct resolver *r, struct sandbox *s)
 		return;
 	if (s->resolver->in_flight > 0)
 		resolver_inflight_forget(r, s);
-	resolver_queue_forget(r, s->resolver);
+	queue_forget(r, s->resolver);
 	resolver_pin_free(r, s->resolver);
 	free(s->resolver->seen);
 	free(s->resolver->budgets);
@@ -161,7 +704,7 @@ static void handle(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
 	    resolver_verdict(r, ask, now_ms) != JUDGE_LOOK_UP)
 		resolver_ask_release(r, ask);
 	else if (ask->probe)
-		resolver_deliver_probe(r, ask, now_ms);
+		deliver_probe(r, ask, now_ms);
 	else
 		look_up(r, ask, now_ms);
 }
@@ -191,7 +734,7 @@ void resolver_query(struct resolver *r, const struct resolver_client *client,
 	s->counters[COUNT_QUERIES]++;
 	ask = resolver_sandbox_of(s) ? resolver_ask_new(r) : NULL;
 	if (!ask) {
-		resolver_overloaded(r, client, message, size);
+		overloaded(r, client, message, size);
 		return;
 	}
 	status = dns_query_read(message, size, &ask->query);

@@ -110,7 +110,7 @@ struct resolver_config {
 	int64_t probe_every_ms;
 	struct dns_name probe_name;
 	/* The number of the server, plus one, that may ask others from inside the
-	 * sandbox: docker_resolver.c. 0: there is none. */
+	 * sandbox: servers.c. 0: there is none. */
 	size_t inner;
 };
 

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* resolver/resolver_internal - what the resolver's files share.
  *
- *   resolver.c         entry points: queries, responses, ticks, detach; the pools
- *   resolver_verdict.c   what the policy and the limits say of a query
- *   resolver_inflight.c  upstream requests: when again, when no more
- *   resolver_server.c  the servers: which one next, probes, what is told of them
- *   docker_resolver.c   a server that sends questions back
- *   resolver_reply.c   guard, write, queue, commit, send
- *   resolver_pin.c     names that are resolved ahead (dns: pinned) */
+ *   resolver.c   queries, replies, the flush that commits, ticks, detach; the pools
+ *   verdict.c    what the policy and the limits say of a query
+ *   inflight.c   upstream requests: when again, when no more
+ *   servers.c    the servers: which one next, probes, what is reported of them; the one
+ *                that sends questions back
+ *   pinned.c     names that are resolved ahead (dns: pinned) */
 #pragma once
 
 #include "dns/answer.h"
@@ -92,7 +91,7 @@ struct server {
 	/* Without probes. */
 	uint32_t smoothed_ms; /* time to an answer; a failure counts as a whole try */
 	bool failing;
-	bool behind; /* found by docker_resolver.c: comes after those that were given */
+	bool behind; /* found behind the inner one: comes after those that were given */
 	int64_t news_ms;
 	/* With probes. */
 	bool unhealthy;
@@ -204,72 +203,6 @@ struct resolver_ask *resolver_ask_new(struct resolver *r);
 void resolver_ask_release(struct resolver *r, struct resolver_ask *ask);
 /* s->resolver, made where there is none yet; NULL: no memory. */
 struct resolver_sandbox *resolver_sandbox_of(struct sandbox *s);
-
-/* resolver_verdict.c */
-enum judgement {
-	JUDGE_ANSWERED = 0, /* a reply was made, or none is due */
-	JUDGE_LOOK_UP,	    /* allowed: cache or upstream */
-};
-/* For a query that has just come; spends its budgets. */
-enum judgement resolver_verdict(struct resolver *r, struct resolver_ask *ask,
-				int64_t now_ms);
-/* For one that has waited: the plan may be another one. Spends nothing. */
-enum judgement resolver_verdict_again(struct resolver *r, struct resolver_ask *ask,
-				      int64_t now_ms);
-/* Queries per second. False: over the limit, and a reply has been made. */
-bool resolver_admit(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
-/* SERVFAIL, counter and event. */
-void resolver_limit(struct resolver *r, struct resolver_ask *ask, enum plan_limit which,
-		    int64_t now_ms);
-
-/* resolver_server.c */
-void resolver_servers_init(struct resolver *r, const struct resolver_config *config);
-/* The best server that @tried has no bit for. False: all were tried. */
-bool resolver_server_choose(struct resolver *r, uint16_t tried, int64_t now_ms,
-			    uint8_t *ret);
-/* @server has answered @f's present try, with r->answer; of use or not. */
-void resolver_server_answered(struct resolver *r, uint8_t server, int64_t took_ms,
-			      int64_t now_ms);
-/* It could not be asked, or has not answered. */
-void resolver_server_failed(struct resolver *r, uint8_t server, int error,
-			    int64_t now_ms);
-/* It may be silent: its next probe comes soon. */
-void resolver_server_doubt(struct resolver *r, uint8_t server);
-/* Nothing is done when @token isn't a probe's. */
-void resolver_probe_response(struct resolver *r, uint32_t token, int64_t now_ms);
-void resolver_probe_failed(struct resolver *r, uint32_t token, int error, int64_t now_ms);
-void resolver_probe_tick(struct resolver *r, int64_t now_ms);
-
-/* docker_resolver.c */
-void docker_resolver_init(struct resolver *r, const struct resolver_config *config);
-void docker_resolver_tick(struct resolver *r, int64_t now_ms);
-/* Return: @token was the test's. @error: it failed by that, or 0. */
-bool docker_resolver_response(struct resolver *r, uint32_t token, int error,
-			      int64_t now_ms);
-/* Return: @ask is the test's question, sent back. It is answered, and stays the
- * caller's. */
-bool docker_resolver_query(struct resolver *r, const struct resolver_ask *ask,
-			   int64_t now_ms);
-/* @ask is the question that @f itself asks, sent back. */
-bool docker_resolver_sent_back(struct resolver *r, const struct inflight *f,
-			       const struct resolver_ask *ask, int64_t now_ms);
-
-/* resolver_inflight.c */
-/* A token that was not in use lately; @index is in its low bits. */
-uint32_t resolver_token(struct resolver *r, uint32_t index);
-/* Let @ask wait for an upstream request, a new one or one that is under way. Takes the
- * ask. */
-void resolver_inflight_join(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
-/* Return: @ask is the question of a flight of ours, sent back by the inner server. It is
- * taken, and waits for that flight, which goes on: the policy is asked when it lands. */
-bool resolver_inflight_sent_back(struct resolver *r, struct resolver_ask *ask,
-				 int64_t now_ms);
-/* End the tries that have lasted too long. */
-void resolver_inflight_tick(struct resolver *r, int64_t now_ms);
-/* Take all asks of @s out of all flights. */
-void resolver_inflight_forget(struct resolver *r, const struct sandbox *s);
-
-/* resolver_reply.c */
 /* Reply from @a. Takes the ask; the reply leaves with the next flush. */
 void resolver_deliver(struct resolver *r, struct resolver_ask *ask,
 		      const struct dns_answer *a, int64_t now_ms);
@@ -282,13 +215,6 @@ void resolver_nodata(struct resolver *r, const struct resolver_ask *ask);
 /* One address that needs no commit (loopback), at once. */
 void resolver_answer_local(struct resolver *r, const struct resolver_ask *ask,
 			   const struct addr *a);
-/* The self-test's answer, through the same commit as all others. Takes the ask. */
-void resolver_deliver_probe(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
-/* There is no room to hold the query: SERVFAIL. */
-void resolver_overloaded(struct resolver *r, const struct resolver_client *client,
-			 const void *message, size_t size);
-/* Drop the replies of @g that wait for a flush. */
-void resolver_queue_forget(struct resolver *r, struct resolver_sandbox *g);
 /* For events: the name as text. */
 void resolver_event_name(struct event *e, const struct dns_name *n);
 /* NXDOMAIN, EDE 15, counter and event. @remote is the address that was the reason, or
@@ -306,7 +232,70 @@ int resolver_learn(struct resolver *r, struct sandbox *s,
 /* Have the kernel forget what no name teaches any more. */
 void resolver_sweep(struct resolver *r, struct sandbox *s, int64_t now_ms);
 
-/* resolver_pin.c */
+/* verdict.c */
+enum judgement {
+	JUDGE_ANSWERED = 0, /* a reply was made, or none is due */
+	JUDGE_LOOK_UP,	    /* allowed: cache or upstream */
+};
+/* For a query that has just come; spends its budgets. */
+enum judgement resolver_verdict(struct resolver *r, struct resolver_ask *ask,
+				int64_t now_ms);
+/* For one that has waited: the plan may be another one. Spends nothing. */
+enum judgement resolver_verdict_again(struct resolver *r, struct resolver_ask *ask,
+				      int64_t now_ms);
+/* Queries per second. False: over the limit, and a reply has been made. */
+bool resolver_admit(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
+/* SERVFAIL, counter and event. */
+void resolver_limit(struct resolver *r, struct resolver_ask *ask, enum plan_limit which,
+		    int64_t now_ms);
+
+/* servers.c */
+void resolver_servers_init(struct resolver *r, const struct resolver_config *config);
+/* The best server that @tried has no bit for. False: all were tried. */
+bool resolver_server_choose(struct resolver *r, uint16_t tried, int64_t now_ms,
+			    uint8_t *ret);
+/* @server has answered @f's present try, with r->answer; of use or not. */
+void resolver_server_answered(struct resolver *r, uint8_t server, int64_t took_ms,
+			      int64_t now_ms);
+/* It could not be asked, or has not answered. */
+void resolver_server_failed(struct resolver *r, uint8_t server, int error,
+			    int64_t now_ms);
+/* It may be silent: its next probe comes soon. */
+void resolver_server_doubt(struct resolver *r, uint8_t server);
+/* Nothing is done when @token isn't a probe's. */
+void resolver_probe_response(struct resolver *r, uint32_t token, int64_t now_ms);
+void resolver_probe_failed(struct resolver *r, uint32_t token, int error, int64_t now_ms);
+void resolver_probe_tick(struct resolver *r, int64_t now_ms);
+
+void docker_resolver_init(struct resolver *r, const struct resolver_config *config);
+void docker_resolver_tick(struct resolver *r, int64_t now_ms);
+/* Return: @token was the test's. @error: it failed by that, or 0. */
+bool docker_resolver_response(struct resolver *r, uint32_t token, int error,
+			      int64_t now_ms);
+/* Return: @ask is the test's question, sent back. It is answered, and stays the
+ * caller's. */
+bool docker_resolver_query(struct resolver *r, const struct resolver_ask *ask,
+			   int64_t now_ms);
+/* @ask is the question that @f itself asks, sent back. */
+bool docker_resolver_sent_back(struct resolver *r, const struct inflight *f,
+			       const struct resolver_ask *ask, int64_t now_ms);
+
+/* inflight.c */
+/* A token that was not in use lately; @index is in its low bits. */
+uint32_t resolver_token(struct resolver *r, uint32_t index);
+/* Let @ask wait for an upstream request, a new one or one that is under way. Takes the
+ * ask. */
+void resolver_inflight_join(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
+/* Return: @ask is the question of a flight of ours, sent back by the inner server. It is
+ * taken, and waits for that flight, which goes on: the policy is asked when it lands. */
+bool resolver_inflight_sent_back(struct resolver *r, struct resolver_ask *ask,
+				 int64_t now_ms);
+/* End the tries that have lasted too long. */
+void resolver_inflight_tick(struct resolver *r, int64_t now_ms);
+/* Take all asks of @s out of all flights. */
+void resolver_inflight_forget(struct resolver *r, const struct sandbox *s);
+
+/* pinned.c */
 /* Answer from the pins, and from nothing else. Takes the ask. */
 void resolver_pin_answer(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
 /* The answer to a question of our own; and the end of one without. Both take the ask. */
