@@ -70,7 +70,7 @@ int main(int argc, char **argv)
 	enum alias alias = argc > 0 ? alias_of(argv[0]) : ALIAS_NONE;
 	const struct cli_hooks hooks = { .run = run,
 					 .resolve = pin_names,
-					 .sidecar = supervisor_run,
+					 .sidecar = sidecar_run,
 					 .become = helper_become,
 
 					 .daemon = daemon_run };

@@ -129,7 +129,7 @@ void attach_queue_next(struct daemon *w)
 		d = NULL;
 	if (d) {
 		give_or_wait(d);
-	} else if (!w->supervisor.stands) {
+	} else if (!w->supervisor.engine.serves) {
 		daemon_on_all_given(w);
 	}
 }

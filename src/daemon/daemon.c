@@ -5,10 +5,10 @@
  *        ├──exec──> weir-control daemon  HTTP on the unix socket
  *        └──fork──> spawner ──fork──> for moments: a child in a sandbox's namespace
  *
- * The supervisor's ways (sidecar/sidecar.c) are the daemon's: children that end are
- * started again, control is answered after the kernel has what it asked for, no rule is
- * removed but by a detach that was asked for. What the supervisor holds once, the daemon
- * holds for each sandbox. More engines have a daemon each: see daemon_engines.c. */
+ * A daemon is a supervisor (supervisor/supervisor.c): children that end are started
+ * again, control is answered after the kernel has what it asked for, no rule is removed
+ * but by a detach that was asked for. What a sidecar's supervisor holds once, the daemon
+ * holds for each sandbox. More engines have a daemon each: see daemon/engines.c. */
 #include "daemon/daemon.h"
 
 #include <assert.h>
@@ -27,7 +27,6 @@
 #include "base/log.h"
 #include "daemon/internal.h"
 #include "proto/settings_daemon.h"
-#include "supervisor/program.h"
 #include "sys/cgroup.h"
 
 enum daemon_status {
@@ -66,8 +65,7 @@ static void on_watchdog(struct loop_timer *t)
 	struct daemon *w = CONTAINER_OF(t, struct daemon, watchdog);
 
 	/* Whoever is stuck in front of an engine that doesn't come is started anew. */
-	if (engines_alive(w) && w->supervisor.stands &&
-	    supervisor_engine_is_alive(&w->supervisor))
+	if (supervisor_is_alive(&w->supervisor))
 		notify("WATCHDOG=1");
 	if (loop_timer_start(w->supervisor.loop, t,
 			     loop_now_ms(w->supervisor.loop) + w->watchdog_ms) < 0)
@@ -89,9 +87,14 @@ static int start_watchdog(struct daemon *w)
 
 /* -- the engine --------------------------------------------------------------------- */
 
-struct shared_config daemon_engine_config(const struct daemon *w, int channel)
+static struct daemon *daemon_of(struct supervisor *k)
 {
-	const struct sidecar_spec *s = w->supervisor.spec;
+	return CONTAINER_OF(k, struct daemon, supervisor);
+}
+
+static struct shared_config engine_config(const struct supervisor *k, int channel)
+{
+	const struct sidecar_spec *s = k->spec;
 	struct shared_config c = {
 		.supervisor_fd = channel,
 		.many = true,
@@ -113,8 +116,10 @@ struct shared_config daemon_engine_config(const struct daemon *w, int channel)
 	return c;
 }
 
-void daemon_on_engine(struct daemon *w, struct ipc_message *m)
+static void on_engine(struct supervisor *k, struct ipc_message *m)
 {
+	struct daemon *w = daemon_of(k);
+
 	if (m->type == IPC_READY) {
 		w->engine_ready = true;
 		attach_queue_next(w);
@@ -155,7 +160,7 @@ void daemon_on_all_given(struct daemon *w)
 {
 	struct err err = { 0 };
 
-	w->supervisor.stands = true;
+	w->supervisor.engine.serves = true;
 	if (w->engine == 0 && supervisor_listen(&w->supervisor.held, &err) < 0) {
 		log_error("%s", err.text);
 		w->supervisor.status = DAEMON_FAILED;
@@ -173,15 +178,17 @@ void daemon_on_all_given(struct daemon *w)
 
 void daemon_tell_ready(struct daemon *w)
 {
-	if (w->told_ready || !w->supervisor.stands || !engines_stand(w))
+	if (w->told_ready || !w->supervisor.engine.serves || !engines_stand(w))
 		return;
 	notify("READY=1");
 	w->told_ready = true;
 }
 
 /* Its successor gets everything that stood or was on its way. */
-void daemon_on_engine_end(struct daemon *w)
+static void on_engine_end(struct supervisor *k)
 {
+	struct daemon *w = daemon_of(k);
+
 	w->engine_ready = false;
 	w->giving = 0;
 	host_on_engine_end(w);
@@ -195,13 +202,10 @@ void daemon_on_engine_end(struct daemon *w)
 
 /* -- control ------------------------------------------------------------------------ */
 
-void daemon_tell_control(struct daemon *w, const struct ipc_message *m, const int *fd)
+void daemon_tell_control(const struct daemon *w, const struct ipc_message *m,
+			 const int *fd)
 {
-	int channel = w->supervisor.control.source.fd;
-
-	/* Whoever doesn't read is about to be replaced. */
-	if (channel >= 0)
-		(void)!ipc_send(channel, m, fd, fd ? 1 : 0);
+	child_tell(&w->supervisor.control, m, fd);
 }
 
 static void refuse(struct daemon *w, enum ipc_type type, uint32_t sandbox,
@@ -363,9 +367,11 @@ static void on_keep(struct daemon *w, const struct ipc_message *m, int *fds)
 		daemon_tell_control(w, &kept, NULL);
 }
 
-void daemon_on_control(struct daemon *w, const struct ipc_message *m, int *fds,
+static void on_control(struct supervisor *k, const struct ipc_message *m, int *fds,
 		       size_t count)
 {
+	struct daemon *w = daemon_of(k);
+
 	if (m->type == IPC_WARD && count == 2)
 		on_attach(w, m, fds);
 	else if (m->type == IPC_AGAIN)
@@ -378,8 +384,6 @@ void daemon_on_control(struct daemon *w, const struct ipc_message *m, int *fds,
 		on_list(w, m->sandbox);
 	else if (m->type == IPC_LOOK)
 		on_look(w, m->sandbox);
-	else if (m->type == IPC_SOCKET_OWNER)
-		daemon_start_socket_owner(w);
 	else if (m->type == IPC_STOP)
 		on_stop(w, m->sandbox);
 	else if (m->type == IPC_WHO)
@@ -388,10 +392,26 @@ void daemon_on_control(struct daemon *w, const struct ipc_message *m, int *fds,
 		on_more(w);
 	else if (m->type == IPC_STUCK)
 		engines_kill(w, m->sandbox);
-	for (size_t i = 0; i < count; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
 }
+
+static pid_t start_socket_owner(struct supervisor *k, int channel)
+{
+	const struct spawner_order order = { .task = SPAWNER_SOCKET_OWNER };
+	struct err ignored = { 0 };
+
+	return spawner_order(&daemon_of(k)->spawner, &order, &channel, 1, &ignored);
+}
+
+static const struct supervisor_ops ops = {
+	.engine_config = engine_config,
+	.on_engine = on_engine,
+	.on_engine_end = on_engine_end,
+	.on_control = on_control,
+	/* Before control hears of the first engine: it is not to take that for all there
+	 * are. */
+	.on_control_start = engines_introduce,
+	.start_socket_owner = start_socket_owner,
+};
 
 /* -- start -------------------------------------------------------------------------- */
 
@@ -445,13 +465,7 @@ static int start(struct daemon *w, struct err *err)
 	if (r == 0)
 		r = check_right(err);
 	if (r == 0)
-		r = helper_check(k->control.name, err);
-	if (r == 0 && k->spec->review_webhook_count > 0)
-		r = helper_check(k->webhook.name, err);
-	if (r == 0 && k->spec->postgres)
-		r = helper_check(k->postgres.name, err);
-	if (r == 0 && k->spec->review_command)
-		r = helper_check(PROGRAM_EVENTS, err);
+		r = supervisor_check_programs(k, err);
 	/* Before there is anything that it would have to close. */
 	if (r == 0)
 		r = spawner_start(&w->spawner, err);
@@ -461,9 +475,7 @@ static int start(struct daemon *w, struct err *err)
 		return r;
 	r = engines_start(w, deal_out(w, k->spec->engines), err);
 	if (r == 0)
-		r = supervisor_fork_engine(k, err);
-	if (r == 0)
-		r = supervisor_watch_engine(k);
+		r = child_start(&k->engine, err);
 	if (r == 0 && (gone_start(w) < 0 || start_watchdog(w) < 0))
 		r = err_set(err, -ENOMEM, "out of memory");
 	if (r < 0)
@@ -487,9 +499,7 @@ static int start_further(struct daemon *w, int channel, struct err *err)
 	if (r == 0)
 		r = engines_hear_first(w, channel, err);
 	if (r == 0)
-		r = supervisor_fork_engine(k, err);
-	if (r == 0)
-		r = supervisor_watch_engine(k);
+		r = child_start(&k->engine, err);
 	if (r == 0 && gone_start(w) < 0)
 		r = err_set(err, -ENOMEM, "out of memory");
 	if (r == 0)
@@ -504,13 +514,9 @@ static struct daemon *daemon_new(struct sidecar_spec *spec, uint32_t engine)
 	if (!w)
 		return NULL;
 	w->supervisor = (struct supervisor){
+		.ops = &ops,
 		.spec = spec,
-		.daemon = w,
-		.engine.name = "the engine",
-		.control.name = "weir-control",
-		.webhook.name = "weir-webhook",
-		.postgres.name = "weir-postgres",
-		.review.name = "weir-review",
+		.args = spec->argv,
 	};
 	supervisor_held_init(&w->supervisor.held);
 	w->engine = engine;

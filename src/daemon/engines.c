@@ -23,7 +23,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "daemon/internal.h"
 
@@ -35,8 +34,6 @@ struct further {
 	uint32_t number;
 	struct child child;
 	char name[32];
-	bool stood; /* once */
-	bool alive; /* it has answered since it was asked last */
 };
 
 /* -- in the other daemon's process -------------------------------------------------- */
@@ -57,8 +54,7 @@ static void on_first(struct loop_source *source, uint32_t events)
 	}
 	if (r == 0 && count == 1)
 		close(fd);
-	if (r == 0 && m.type == IPC_ALIVE && w->supervisor.stands &&
-	    supervisor_engine_is_alive(&w->supervisor))
+	if (r == 0 && m.type == IPC_ALIVE && supervisor_is_alive(&w->supervisor))
 		r = ipc_send(source->fd, &alive, NULL, 0);
 	if (r < 0 && r != -EAGAIN)
 		loop_stop(w->supervisor.loop);
@@ -108,104 +104,53 @@ static int run(const struct further *f, int channel, pid_t parent)
 
 /* -- in the first daemon's ---------------------------------------------------------- */
 
-static void introduce(struct further *f)
+static void introduce(struct child *c)
 {
-	struct ipc_message m = {
+	const struct further *f = CONTAINER_OF(c, struct further, child);
+	const struct ipc_message m = {
 		.type = IPC_ENGINE,
 		.sandbox = f->number,
-		.standing.restarts = f->child.restarts,
+		.standing.restarts = c->restarts,
 	};
 	const struct ipc_message peer = { .type = IPC_PEER };
-	struct daemon *w = f->daemon;
-	int fds[2];
 
-	if (f->child.source.fd < 0 || w->supervisor.control.source.fd < 0 ||
-	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
-		return;
-	/* Whoever doesn't read is about to be replaced. */
-	daemon_tell_control(w, &m, &fds[0]);
-	(void)!ipc_send(f->child.source.fd, &peer, &fds[1], 1);
-	close(fds[0]);
-	close(fds[1]);
+	/* Without descriptors control hears of it when one of the two is started again.
+	 */
+	(void)!child_connect(&c->supervisor->control, &m, c, &peer);
 }
 
-void engines_introduce(struct daemon *w)
+void engines_introduce(struct supervisor *k)
 {
+	struct daemon *w = CONTAINER_OF(k, struct daemon, supervisor);
+
 	for (size_t i = 1; i < w->engine_count; i++)
-		introduce(w->engines[i]);
+		introduce(&w->engines[i]->child);
 }
 
-static int fork_further(struct further *f)
+static pid_t further_fork(struct child *c, int channel, struct err *err)
 {
-	int end = supervisor_open_channel(&f->child);
-	pid_t parent = getpid(), pid;
+	pid_t parent = getpid(), pid = fork();
 
-	if (end < 0)
-		return end;
-	pid = fork();
 	if (pid == 0)
-		_exit(run(f, end, parent));
-	close(end);
-	if (pid < 0) {
-		supervisor_close_channel(&f->daemon->supervisor, &f->child);
-		return -errno;
-	}
-	f->child.pid = pid;
-	f->child.started_ms = clock_now_ms();
-	/* That it ends is noticed, and another one is started. */
-	if (supervisor_watch_channel(&f->daemon->supervisor, &f->child) < 0)
-		(void)!kill(pid, SIGKILL);
-	return 0;
+		_exit(run(CONTAINER_OF(c, struct further, child), channel, parent));
+	return pid < 0 ? -errno : pid;
 }
 
-static void start_again(struct loop_timer *t)
+static void on_further(struct child *c, struct ipc_message *m, int *fds, size_t count)
 {
-	struct further *f = CONTAINER_OF(t, struct further, child.again);
-
-	if (f->daemon->supervisor.stopping)
+	if (m->type != IPC_STANDS)
 		return;
-	if (fork_further(f) < 0)
-		supervisor_start_again(&f->daemon->supervisor, &f->child);
-	else
-		introduce(f);
+	c->serves = true;
+	c->unanswered = 0;
+	daemon_tell_ready(CONTAINER_OF(c, struct further, child)->daemon);
 }
 
-static void on_further(struct loop_source *source, uint32_t events)
-{
-	struct further *f = CONTAINER_OF(source, struct further, child.source);
-	struct ipc_message m;
-	size_t count = 0;
-	int r = ipc_receive(source->fd, &m, NULL, 0, &count);
-
-	if (r == -EAGAIN)
-		return;
-	if (r < 0) {
-		supervisor_close_channel(&f->daemon->supervisor, &f->child);
-		return;
-	}
-	if (m.type == IPC_STANDS) {
-		f->stood = true;
-		daemon_tell_ready(f->daemon);
-	}
-	f->alive = m.type == IPC_STANDS || m.type == IPC_ALIVE;
-}
-
-void engines_on_end(struct daemon *w, pid_t pid, int wait_status)
-{
-	for (size_t i = 1; i < w->engine_count; i++) {
-		struct further *f = w->engines[i];
-
-		if (f->child.pid != pid)
-			continue;
-		f->child.pid = 0;
-		f->alive = false;
-		supervisor_close_channel(&w->supervisor, &f->child);
-		if (w->supervisor.stopping)
-			return;
-		supervisor_count_end(&f->child, wait_status);
-		supervisor_start_again(&w->supervisor, &f->child);
-	}
-}
+/* It answers only while its engine serves, and kills that one itself. */
+static const struct child_kind further_kind = { .has_channel = true,
+						.is_asked = true,
+						.start = further_fork,
+						.on_start = introduce,
+						.on_message = on_further };
 
 static int add(struct daemon *w, struct err *err)
 {
@@ -221,13 +166,12 @@ static int add(struct daemon *w, struct err *err)
 	f->daemon = w;
 	f->number = number;
 	snprintf(f->name, sizeof(f->name), "the supervisor of engine %u", number);
-	f->child.name = f->name;
-	f->child.source = (struct loop_source){ .fd = -1, .on_ready = on_further };
-	f->child.again.on_fire = start_again;
-	r = fork_further(f);
+	child_add(&w->supervisor, &f->child, f->name, &further_kind);
+	r = child_start(&f->child, err);
 	if (r < 0) {
+		child_remove(&f->child);
 		free(f);
-		return err_sys(err, r, "cannot start another engine");
+		return err_context(err, "cannot start another engine");
 	}
 	w->engines[number] = f;
 	w->engine_count++;
@@ -245,13 +189,9 @@ int engines_start(struct daemon *w, size_t count, struct err *err)
 
 int engines_more(struct daemon *w, struct err *err)
 {
-	int r = w->engine == 0 ? add(w, err)
-			       : err_set(err, -EPERM,
-					 "this is not the first engine's supervisor");
-
-	if (r == 0)
-		introduce(w->engines[w->engine_count - 1]);
-	return r;
+	return w->engine == 0 ? add(w, err)
+			      : err_set(err, -EPERM,
+					"this is not the first engine's supervisor");
 }
 
 void engines_kill(struct daemon *w, uint32_t number)
@@ -264,23 +204,7 @@ void engines_kill(struct daemon *w, uint32_t number)
 bool engines_stand(const struct daemon *w)
 {
 	for (size_t i = 1; i < w->engine_count; i++)
-		if (!w->engines[i]->stood)
+		if (!w->engines[i]->child.serves)
 			return false;
 	return true;
-}
-
-bool engines_alive(struct daemon *w)
-{
-	const struct ipc_message ask = { .type = IPC_ALIVE };
-	bool all = true;
-
-	for (size_t i = 1; i < w->engine_count; i++) {
-		struct further *f = w->engines[i];
-
-		all = all && f->alive;
-		f->alive = false;
-		if (f->child.source.fd >= 0)
-			(void)!ipc_send(f->child.source.fd, &ask, NULL, 0);
-	}
-	return all;
 }

@@ -11,7 +11,6 @@
  *   daemon_inside.c  the short-lived child that enters its namespace
  *   daemon_gone.c    namespaces that are gone
  *   daemon_user.c    users by name
- *   daemon_socket_owner.c the process that finds out whose a denial was
  *   daemon_host.c    what those of the host's own namespace share, and who they are
  *   daemon_follow.c  cgroups that go and come again
  *   daemon_parent.c  what is above those cgroups is closed to whom nobody knows
@@ -190,20 +189,15 @@ struct daemon {
 int daemon_run_further(struct sidecar_spec *spec, uint32_t number, int channel);
 /* Tell systemd that all engines serve, if they do and it hasn't heard. */
 void daemon_tell_ready(struct daemon *w);
-struct shared_config daemon_engine_config(const struct daemon *w, int channel);
-void daemon_on_engine(struct daemon *w, struct ipc_message *m);
-void daemon_on_engine_end(struct daemon *w);
 /* @name was guarded before, and can't be now: it is tried again. */
 void daemon_lacks(struct daemon *w, const char *name, const char *why);
 /* Tell control what isn't served, if that has changed. */
 void daemon_tell_lacking(struct daemon *w);
 /* An engine has everything that was guarded before: from now on it is served. */
 void daemon_on_all_given(struct daemon *w);
-/* @fds are the callee's. */
-void daemon_on_control(struct daemon *w, const struct ipc_message *m, int *fds,
-		       size_t count);
 /* Control may be away: then nobody is told. */
-void daemon_tell_control(struct daemon *w, const struct ipc_message *m, const int *fd);
+void daemon_tell_control(const struct daemon *w, const struct ipc_message *m,
+			 const int *fd);
 
 /* -- daemon_socket.c ---------------------------------------------------------------- */
 
@@ -386,13 +380,6 @@ int gone_start(struct daemon *w) MUST_CHECK;
 /* The number, if that is what @where is; 0: a path. */
 pid_t gone_pid_of(const char *where);
 
-/* -- daemon_socket_owner.c
- * --------------------------------------------------------------- */
-
-/* Control gets a channel to a new one, which ends with that; then control asks for the
- * next one. */
-void daemon_start_socket_owner(struct daemon *w);
-
 /* -- daemon_user.c ------------------------------------------------------------------ */
 
 /* A user who was named gets the number. */
@@ -440,15 +427,11 @@ int engines_start(struct daemon *w, size_t count, struct err *err) MUST_CHECK;
 /* One more; control is told. */
 int engines_more(struct daemon *w, struct err *err) MUST_CHECK;
 /* Control is another one: it gets a channel to each daemon. */
-void engines_introduce(struct daemon *w);
-/* A child that may be one of them has ended. */
-void engines_on_end(struct daemon *w, pid_t pid, int wait_status);
+void engines_introduce(struct supervisor *k);
 /* Its daemon does not answer: another one takes its place. */
 void engines_kill(struct daemon *w, uint32_t number);
-/* All of them had everything, once. */
+/* All of them have everything. */
 bool engines_stand(const struct daemon *w);
-/* All of them have said that they serve since this was asked last; ask again. */
-bool engines_alive(struct daemon *w);
 /* In another daemon: hear the first one, and tell it that this one stands. */
 int engines_hear_first(struct daemon *w, int channel, struct err *err) MUST_CHECK;
 void engines_tell_first(struct daemon *w);

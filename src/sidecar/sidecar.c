@@ -1,98 +1,105 @@
 // SPDX-License-Identifier: Apache-2.0
 /* HOW IT WORKS
- *
- *     supervisor ──fork──> engine       serves DNS and relay, changes the rules
- *        └──exec──> weir-control    HTTP, files, log
- *
- * Both have a channel to the supervisor, and one to each other, which the supervisor
- * makes anew (IPC_PEER) whenever one of them has been replaced. What is in force (plan
- * and text) is the supervisor's to hold: control sends it after the engine has it in the
- * kernel, and answers its caller after that. So whoever dies, and whenever: the next
- * engine gets that plan, the next control that text, and a change that nobody was told of
- * is undone.
- *
- * A child that ends is started again at once; one that ends within a second of its start
- * waits, twice as long each time, up to RESTART_MAX_MS. The rules stand meanwhile. */
+ * A sidecar is a supervisor (supervisor/supervisor.c) with one engine and one sandbox
+ * that never leaves: the network namespace that it lives in itself. Nothing goes on
+ * before the first engine's rules stand, or less of them, as far as --on-unenforceable
+ * allows it. */
 #include "sidecar/sidecar.h"
-#include "supervisor/supervisor.h"
 
 #include <errno.h>
-#include <linux/capability.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <sys/signalfd.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "filter/filter.h"
 #include "sidecar/healthy.h"
 #include "sidecar/host_network.h"
-#include "supervisor/program.h"
-#include "sys/capabilities.h"
+#include "supervisor/socket_owner.h"
+#include "supervisor/supervisor.h"
 
-enum {
-	STAND_MS = 10 * 1000, /* for the first ruleset */
-	STOP_MS = 3000,	      /* control writes what it still has */
+enum { STAND_MS = 10 * 1000 }; /* for the first ruleset */
+
+enum sidecar_status {
+	SIDECAR_OK = 0,
+	SIDECAR_FAILED = 1,
+	SIDECAR_BAD_INPUT = 2,
 };
 
-enum supervisor_status {
-	SUPERVISOR_OK = 0,
-	SUPERVISOR_FAILED = 1,
-	SUPERVISOR_BAD_INPUT = 2,
-};
+/* -- what a sidecar does in its own way ---------------------------------------------- */
 
-/* -- signals ------------------------------------------------------------------------ */
-
-static const int handled[] = { SIGCHLD, SIGTERM, SIGINT, SIGQUIT, SIGHUP };
-
-/* Every rule stays. Control gets the time to write what it has. */
-static void stop(struct supervisor *k)
+static struct shared_config engine_config(const struct supervisor *k, int channel)
 {
-	if (k->stopping)
-		return;
-	k->stopping = true;
-	if (k->control.pid == 0 || kill(k->control.pid, SIGTERM) < 0 ||
-	    loop_timer_start(k->loop, &k->stop, loop_now_ms(k->loop) + STOP_MS) < 0)
-		loop_stop(k->loop);
+	const struct sidecar_spec *s = k->spec;
+	bool filters = s->mode != SIDECAR_MODE_DNS;
+
+	return (struct shared_config){
+		.supervisor_fd = channel,
+		.plan_fd = k->held.plan_fd,
+		.snapshot_fd = k->held.snapshot_fd,
+		.fds = k->held.fds,
+		.enforce = k->enforce,
+		.filter = {
+			.relay = s->mode == SIDECAR_MODE_DNS_NFT_TLS &&
+				 k->enforce == ENFORCED_FILTER,
+			.mark = SUPERVISOR_MARK,
+			.uid = geteuid(),
+			.dns_port = SUPERVISOR_DNS_PORT,
+			.relay_port = SUPERVISOR_RELAY_PORT,
+			.exempt = s->exempt,
+			.exempt_count = s->exempt_count,
+			.doh = s->doh,
+			.doh_count = s->block_doh_443 ? s->doh_count : 0,
+			.refuse_443 = filters && s->block_doh_443 && s->doh_count == 0,
+		},
+		.upstreams = s->upstreams,
+		.upstream_count = s->upstream_count,
+		.try_ms = (int64_t)s->upstream_timeout_sec * 1000,
+		.probe_every_ms = (int64_t)s->probe_every_sec * 1000,
+		.probe_name = s->probe_name,
+		.restarted = k->engine.started_ms > 0 || k->held.snapshot_found,
+	};
 }
 
-static void on_stop_late(struct loop_timer *t)
+static void on_engine(struct supervisor *k, struct ipc_message *m)
 {
-	loop_stop(CONTAINER_OF(t, struct supervisor, stop)->loop);
-}
-
-static void on_signal(struct loop_source *source, uint32_t events)
-{
-	struct supervisor *k = CONTAINER_OF(source, struct supervisor, signals);
-	struct signalfd_siginfo info;
-
-	while (read(source->fd, &info, sizeof(info)) == sizeof(info)) {
-		if (info.ssi_signo == SIGCHLD)
-			supervisor_reap(k);
-		else if (info.ssi_signo != SIGHUP)
-			stop(k);
-		else if (k->control.pid > 0) /* its files were moved away */
-			(void)!kill(k->control.pid, SIGHUP);
+	if (m->type == IPC_STANDS) {
+		k->standing = m->standing;
+		k->engine.serves = true;
+		supervisor_introduce(k);
+	} else if (m->type == IPC_FAILED) {
+		ipc_tame(m->text, sizeof(m->text));
+		log_error("the engine cannot go on: %s", m->text);
 	}
 }
 
-static int open_signals(struct err *err)
+/* A plan and its text are in force now. */
+static void on_control(struct supervisor *k, const struct ipc_message *m, int *fds,
+		       size_t count)
 {
-	sigset_t set;
-	int fd;
+	const struct ipc_message kept = { .type = IPC_KEPT };
 
-	sigemptyset(&set);
-	for (size_t i = 0; i < ARRAY_SIZE(handled); i++)
-		sigaddset(&set, handled[i]);
-	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
-		return err_sys(err, -errno, "cannot block signals");
-	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	return fd < 0 ? err_sys(err, -errno, "cannot open a signalfd") : fd;
+	if (m->type != IPC_KEEP || count != 2)
+		return;
+	close(k->held.plan_fd);
+	close(k->held.text_fd);
+	k->held.plan_fd = TAKE_FD(fds[0]);
+	k->held.text_fd = TAKE_FD(fds[1]);
+	child_tell(&k->control, &kept, NULL);
 }
+
+static pid_t start_socket_owner(struct supervisor *k, int channel)
+{
+	/* Whoever is first in a container sees nobody else's processes. */
+	return getpid() == 1 ? -ESRCH : socket_owner_start(channel);
+}
+
+static const struct supervisor_ops ops = {
+	.engine_config = engine_config,
+	.on_engine = on_engine,
+	.on_control = on_control,
+	.start_socket_owner = start_socket_owner,
+};
 
 /* -- starting ----------------------------------------------------------------------- */
 
@@ -102,7 +109,7 @@ static int first_engine(struct supervisor *k, struct err *err)
 	struct pollfd wait = { .events = POLLIN };
 	struct ipc_message m;
 	size_t count = 0;
-	int r = supervisor_fork_engine(k, err);
+	int r = child_fork(&k->engine, err);
 
 	if (r < 0)
 		return r;
@@ -115,23 +122,13 @@ static int first_engine(struct supervisor *k, struct err *err)
 		return err->code < 0 ? r : err_sys(err, r, "the engine has ended");
 	if (m.type == IPC_STANDS) {
 		k->standing = m.standing;
-		k->stands = true;
+		k->engine.serves = true;
 		return 0;
 	}
 	ipc_tame(m.text, sizeof(m.text));
 	return err_set(err, -EPERM, "%s",
 		       m.type == IPC_FAILED ? m.text
 					    : "the engine said what is no answer");
-}
-
-int supervisor_check_right(struct err *err)
-{
-	if (capabilities_raise(CAP_NET_ADMIN))
-		return 0;
-	return err_set(
-		err, -EPERM,
-		"CAP_NET_ADMIN is missing: give it to the container, and let Weir "
-		"run as uid 0 or without no_new_privs from a file that carries it");
 }
 
 /* Weaker than what was asked for only as far as the operator has spelled. */
@@ -168,26 +165,6 @@ static int enforce(struct supervisor *k, struct err *err)
 	return r;
 }
 
-int supervisor_prepare(struct supervisor *k, struct err *err)
-{
-	int fd, r;
-
-	/* The token stands in the environment: not for whoever shares the process ids. */
-	if (prctl(PR_SET_DUMPABLE, 0) < 0)
-		return err_sys(err, -errno, "cannot close /proc to others");
-	supervisor_children_init(k);
-	k->stop.on_fire = on_stop_late;
-	k->loop = loop_new();
-	if (!k->loop)
-		return err_set(err, -ENOMEM, "out of memory");
-	fd = open_signals(err);
-	if (fd < 0)
-		return fd;
-	k->signals = (struct loop_source){ .fd = fd, .on_ready = on_signal };
-	r = loop_add(k->loop, &k->signals, EPOLLIN);
-	return r < 0 ? err_sys(err, r, "cannot watch signals") : 0;
-}
-
 static int remove_rules(struct err *err)
 {
 	struct sandbox_fds fds;
@@ -222,13 +199,7 @@ static int start(struct supervisor *k, struct err *err)
 				     "(--host-network-check=off goes on)");
 	}
 	if (r == 0)
-		r = helper_check(k->control.name, err);
-	if (r == 0 && k->spec->webhook_count + k->spec->review_webhook_count > 0)
-		r = helper_check(k->webhook.name, err);
-	if (r == 0 && k->spec->postgres)
-		r = helper_check(k->postgres.name, err);
-	if (r == 0 && k->spec->review_command)
-		r = helper_check(PROGRAM_EVENTS, err);
+		r = supervisor_check_programs(k, err);
 	if (r == 0)
 		r = supervisor_open(k->spec, &k->held, err);
 	if (r < 0)
@@ -239,19 +210,16 @@ static int start(struct supervisor *k, struct err *err)
 	if (r == 0)
 		r = supervisor_listen(&k->held, err);
 	if (r == 0)
-		r = supervisor_watch_engine(k);
+		child_hear(&k->engine);
 	return r;
 }
 
-int supervisor_run(struct sidecar_spec *spec)
+int sidecar_run(struct sidecar_spec *spec)
 {
 	struct supervisor k = {
+		.ops = &ops,
 		.spec = spec,
-		.engine.name = "the engine",
-		.control.name = "weir-control",
-		.webhook.name = "weir-webhook",
-		.postgres.name = "weir-postgres",
-		.review.name = "weir-review",
+		.args = spec->argv + 1,
 	};
 	struct err err = { 0 };
 	int r;
@@ -266,14 +234,14 @@ int supervisor_run(struct sidecar_spec *spec)
 	if (r < 0) {
 		if (err.text[0])
 			log_error("%s", err.text);
-		return r == -EINVAL ? SUPERVISOR_BAD_INPUT : SUPERVISOR_FAILED;
+		return r == -EINVAL ? SIDECAR_BAD_INPUT : SIDECAR_FAILED;
 	}
 	if (spec->remove || spec->healthy)
-		return SUPERVISOR_OK;
+		return SIDECAR_OK;
 	supervisor_introduce(&k);
 	r = loop_run(k.loop);
 	/* Whoever waits for our end may start another one, or remove the rules. */
 	supervisor_end_engine(&k);
 	loop_free(k.loop);
-	return r < 0 ? SUPERVISOR_FAILED : k.status;
+	return r < 0 ? SIDECAR_FAILED : k.status;
 }

@@ -8,4 +8,4 @@
 #include "proto/settings.h"
 
 /* Return: the exit status. */
-int supervisor_run(struct sidecar_spec *spec);
+int sidecar_run(struct sidecar_spec *spec);

@@ -13,9 +13,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "supervisor/socket_owner.h"
 #include "sys/sock.h"
 
 enum { ANSWER_MS = 5000, CHANNEL_FD = 3 };
+
+static void socket_owner_child(const struct spawner_order *o)
+{
+	socket_owner_serve(SPAWNER_FD_FIRST, true);
+}
 
 static void (*const tasks[SPAWNER_TASK_COUNT])(const struct spawner_order *o) = {
 	[SPAWNER_INSIDE] = inside_child,

@@ -1,0 +1,642 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ *
+ *     supervisor ──fork──> engine       serves DNS and relay, changes the rules
+ *        ├──exec──> weir-control        HTTP, files, log
+ *        ├──exec──> weir-webhook, weir-postgres, the review command
+ *        └──fork──> a daemon's: the supervisor of another engine
+ *
+ * Engine and control have a channel to the supervisor, and one to each other, which the
+ * supervisor makes anew (IPC_PEER) whenever one of them has been replaced. What is in
+ * force (plan and text) is the supervisor's to hold: control sends it after the engine
+ * has it in the kernel, and answers its caller after that. So whoever dies, and whenever:
+ * the next engine gets that plan, the next control that text, and a change that nobody
+ * was told of is undone.
+ *
+ * All children are in one table. A child that ends is started again at once; one that
+ * ends within a second of its start waits, twice as long each time, up to RESTART_MAX_MS.
+ * The engine is asked every ASK_EVERY_MS whether it serves, and killed when it doesn't
+ * answer. The rules stand meanwhile. */
+#include "supervisor/supervisor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "sandbox/learned.h"
+#include "supervisor/program.h"
+#include "sys/capabilities.h"
+#include "sys/inherited_fds.h"
+
+enum {
+	SETTLED_MS = 1000, /* a child that lives this long has started well */
+	RESTART_MIN_MS = 20,
+	RESTART_MAX_MS = 2000,
+	/* An engine that doesn't answer is killed: after four times of asking one that is
+	 * stopped or waits for something, after twenty one that is still at work. */
+	ASK_EVERY_MS = 500,
+	HUNG_ASKED = 4,
+	BUSY_ASKED = 20,
+	STOP_MS = 3000, /* control writes what it still has */
+};
+
+/* -- any child: its channel --------------------------------------------------------- */
+
+static void close_channel(struct child *c)
+{
+	if (c->source.fd < 0)
+		return;
+	if (c->source.added)
+		loop_remove(c->supervisor->loop, &c->source);
+	close(c->source.fd);
+	c->source.fd = -1;
+}
+
+void child_tell(const struct child *c, const struct ipc_message *m, const int *fd)
+{
+	if (c->source.fd >= 0)
+		(void)!ipc_send(c->source.fd, m, fd, fd ? 1 : 0);
+}
+
+int child_connect(const struct child *a, const struct ipc_message *to_a,
+		  const struct child *b, const struct ipc_message *to_b)
+{
+	int fds[2];
+
+	if (a->source.fd < 0 || b->source.fd < 0)
+		return -ENOTCONN;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
+		return -errno;
+	child_tell(a, to_a, &fds[0]);
+	child_tell(b, to_b, &fds[1]);
+	close(fds[0]);
+	close(fds[1]);
+	return 0;
+}
+
+static void on_channel(struct loop_source *source, uint32_t events)
+{
+	struct child *c = CONTAINER_OF(source, struct child, source);
+	struct ipc_message m;
+	int fds[CHILD_FDS_MAX];
+	size_t count = 0;
+	int r = ipc_receive(source->fd, &m, fds, c->kind->fds_max, &count);
+
+	if (r == -EAGAIN)
+		return;
+	if (r < 0)
+		close_channel(c);
+	else if (m.type == IPC_ALIVE && c->kind->is_asked)
+		c->unanswered = 0;
+	else
+		c->kind->on_message(c, &m, fds, count);
+}
+
+void child_hear(struct child *c)
+{
+	if (!c->kind->has_channel)
+		return;
+	if (fcntl(c->source.fd, F_SETFL, O_NONBLOCK) < 0 ||
+	    loop_add(c->supervisor->loop, &c->source, EPOLLIN) < 0)
+		(void)!kill(c->pid, SIGKILL);
+}
+
+/* -- any child: start and end ------------------------------------------------------- */
+
+int child_fork(struct child *c, struct err *err)
+{
+	CLEAN(fd) int end = -1;
+	int fds[2];
+	pid_t pid;
+
+	if (c->kind->has_channel) {
+		if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
+			return err_sys(err, -errno, "cannot make a socket pair");
+		c->source.fd = fds[0];
+		end = fds[1];
+	}
+	pid = c->kind->start(c, end, err);
+	if (pid <= 0)
+		close_channel(c);
+	if (pid < 0)
+		return err->code < 0 ? (int)pid
+				     : err_sys(err, (int)pid, "cannot start %s", c->name);
+	if (pid == 0)
+		return 0;
+	c->pid = pid;
+	c->started_ms = clock_now_ms();
+	c->unanswered = 0;
+	return 0;
+}
+
+int child_start(struct child *c, struct err *err)
+{
+	int r = child_fork(c, err);
+
+	if (r < 0 || c->pid == 0)
+		return r;
+	child_hear(c);
+	if (c->kind->on_start)
+		c->kind->on_start(c);
+	return 0;
+}
+
+/* Now, or after a pause. */
+static void retry(struct child *c)
+{
+	struct loop *loop = c->supervisor->loop;
+	int64_t now_ms = loop_now_ms(loop);
+	bool settled = now_ms - c->started_ms >= SETTLED_MS;
+
+	c->delay_ms = settled ? 0
+			      : MIN(MAX(c->delay_ms * 2, (int64_t)RESTART_MIN_MS),
+				    (int64_t)RESTART_MAX_MS);
+	/* Without the memory for a timer: at once. */
+	if (c->delay_ms == 0 ||
+	    loop_timer_start(loop, &c->again, now_ms + c->delay_ms) < 0)
+		c->again.on_fire(&c->again);
+}
+
+/* Unless it runs, or all are to end. */
+static void start_if_needed(struct child *c)
+{
+	struct err err = { 0 };
+
+	if (c->supervisor->stopping || c->pid != 0 || child_start(c, &err) == 0)
+		return;
+	log_error("%s", err.text);
+	/* The next try is after a pause, however long ago the last start was. */
+	c->started_ms = clock_now_ms();
+	retry(c);
+}
+
+static void on_again(struct loop_timer *t)
+{
+	start_if_needed(CONTAINER_OF(t, struct child, again));
+}
+
+void child_add(struct supervisor *k, struct child *c, const char *name,
+	       const struct child_kind *kind)
+{
+	*c = (struct child){
+		.name = name,
+		.kind = kind,
+		.supervisor = k,
+		.source = { .fd = -1, .on_ready = on_channel },
+		.again.on_fire = on_again,
+	};
+	SLIST_INSERT_HEAD(&k->children, c, next);
+}
+
+void child_remove(struct child *c)
+{
+	SLIST_REMOVE(&c->supervisor->children, c, child, next);
+}
+
+static void on_end(struct child *c, int wait_status)
+{
+	c->pid = 0;
+	c->serves = false;
+	close_channel(c);
+	if ((c->kind->on_end && !c->kind->on_end(c, wait_status)) ||
+	    c->supervisor->stopping)
+		return;
+	c->restarts++;
+	if (WIFSIGNALED(wait_status))
+		log_warning(
+			"%s was killed by signal %d; the rules stand, starting it again",
+			c->name, WTERMSIG(wait_status));
+	else
+		log_warning("%s ended with status %d; the rules stand, starting it again",
+			    c->name, WEXITSTATUS(wait_status));
+	retry(c);
+}
+
+/* Ours, and in a container everybody's orphans. */
+static void reap(struct supervisor *k)
+{
+	struct child *c;
+	int wait_status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &wait_status, WNOHANG)) > 0) {
+		c = SLIST_FIRST(&k->children);
+		while (c && c->pid != pid)
+			c = SLIST_NEXT(c, next);
+		if (c)
+			on_end(c, wait_status);
+	}
+}
+
+/* -- any child: does it serve? ------------------------------------------------------ */
+
+/* It runs, or the kernel works for it. */
+static bool is_at_work(pid_t pid)
+{
+	char path[32], text[256] = "";
+	const char *state;
+	CLEAN(fd) int fd = -1;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
+		return false;
+	state = strrchr(text, ')');
+	return state && (strncmp(state, ") R", 3) == 0 || strncmp(state, ") D", 3) == 0);
+}
+
+static void ask(struct child *c)
+{
+	const struct ipc_message alive = { .type = IPC_ALIVE };
+
+	c->unanswered++;
+	child_tell(c, &alive, NULL);
+}
+
+/* Times of asking are counted, not time: a supervisor that was stopped together with its
+ * engine finds the engine's answer before it has asked often enough. */
+static void ask_or_kill(struct child *c)
+{
+	if (!c->kind->is_killed || c->pid == 0 || c->source.fd < 0)
+		return;
+	if (c->unanswered >= HUNG_ASKED &&
+	    (c->unanswered >= BUSY_ASKED || !is_at_work(c->pid))) {
+		log_error("%s does not answer", c->name);
+		(void)!kill(c->pid, SIGKILL);
+	}
+	ask(c);
+}
+
+static void on_ask(struct loop_timer *t)
+{
+	struct supervisor *k = CONTAINER_OF(t, struct supervisor, ask);
+
+	for (struct child *c = SLIST_FIRST(&k->children); c; c = SLIST_NEXT(c, next))
+		ask_or_kill(c);
+	if (!k->introduced)
+		supervisor_introduce(k);
+	if (loop_timer_start(k->loop, t, loop_now_ms(k->loop) + ASK_EVERY_MS) < 0)
+		loop_stop(k->loop);
+}
+
+bool supervisor_is_alive(struct supervisor *k)
+{
+	bool all = true;
+
+	for (struct child *c = SLIST_FIRST(&k->children); c; c = SLIST_NEXT(c, next)) {
+		if (!c->kind->is_asked)
+			continue;
+		all = all && c->serves &&
+		      c->unanswered <= (c->kind->is_killed ? HUNG_ASKED / 2 : 0);
+		if (!c->kind->is_killed)
+			ask(c);
+	}
+	return all;
+}
+
+/* -- engine and control know each other --------------------------------------------- */
+
+void supervisor_tell_standing(struct supervisor *k)
+{
+	struct ipc_message m = { .type = IPC_STANDS, .standing = k->standing };
+
+	m.standing.restarts = k->engine.restarts;
+	snprintf(m.standing.weaker, sizeof(m.standing.weaker), "%s", k->reason);
+	if (k->engine.serves)
+		child_tell(&k->control, &m, NULL);
+}
+
+void supervisor_introduce(struct supervisor *k)
+{
+	const struct ipc_message m = { .type = IPC_PEER };
+
+	k->introduced = !k->engine.serves || k->control.source.fd < 0;
+	if (k->introduced)
+		return;
+	supervisor_tell_standing(k);
+	/* Without descriptors or memory: it is tried again. */
+	k->introduced = child_connect(&k->control, &m, &k->engine, &m) == 0;
+}
+
+/* -- the engine --------------------------------------------------------------------- */
+
+static pid_t engine_fork(struct child *c, int channel, struct err *err)
+{
+	struct supervisor *k = c->supervisor;
+	struct shared_config config;
+
+	/* A file that somebody has cut short would kill every engine that maps it. */
+	if (k->held.snapshot_fd >= 0)
+		(void)!ftruncate(k->held.snapshot_fd, LEARNED_SNAPSHOT_SIZE);
+	config = k->ops->engine_config(k, channel);
+	return shared_start(&config, err);
+}
+
+static void on_engine(struct child *c, struct ipc_message *m, int *fds, size_t count)
+{
+	c->supervisor->ops->on_engine(c->supervisor, m);
+}
+
+static bool on_engine_end(struct child *c, int wait_status)
+{
+	if (c->supervisor->ops->on_engine_end)
+		c->supervisor->ops->on_engine_end(c->supervisor);
+	return true;
+}
+
+void supervisor_end_engine(struct supervisor *k)
+{
+	struct child *c = &k->engine;
+
+	close_channel(c);
+	if (c->pid > 0) {
+		kill(c->pid, SIGKILL);
+		while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
+			;
+	}
+	c->pid = 0;
+	c->serves = false;
+	c->started_ms = 0;
+}
+
+/* -- control ------------------------------------------------------------------------ */
+
+static pid_t control_fork(struct child *c, int channel, struct err *err)
+{
+	const struct supervisor *k = c->supervisor;
+	const struct helper helper = {
+		.program = c->name,
+		.args = k->args,
+		.fds =
+			(const int[PLACE_COUNT]){
+				[PLACE_SUPERVISOR] = channel,
+				[PLACE_HTTP] = k->held.http_fd,
+				[PLACE_TEXT] = k->held.text_fd,
+				[PLACE_TLS] = k->held.tls_fd,
+			},
+		.fd_count = k->held.tls_fd < 0 ? PLACE_TLS : PLACE_COUNT,
+	};
+
+	return helper_start(&helper);
+}
+
+static void on_control_start(struct child *c)
+{
+	struct supervisor *k = c->supervisor;
+
+	if (k->ops->on_control_start)
+		k->ops->on_control_start(k);
+	supervisor_introduce(k);
+	start_if_needed(&k->webhook);
+	start_if_needed(&k->postgres);
+	start_if_needed(&k->review);
+}
+
+/* The socket owner ends with control's end of the channel, and control asks for the next
+ * one. */
+static void start_socket_owner(struct supervisor *k)
+{
+	const struct ipc_message m = { .type = IPC_SOCKET_OWNER };
+	int fds[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
+		return;
+	if (k->ops->start_socket_owner(k, fds[1]) > 0)
+		child_tell(&k->control, &m, &fds[0]);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+static void on_control(struct child *c, struct ipc_message *m, int *fds, size_t count)
+{
+	struct supervisor *k = c->supervisor;
+
+	if (m->type == IPC_SOCKET_OWNER)
+		start_socket_owner(k);
+	/* The engine's successor starts with what is in force. */
+	else if (m->type == IPC_STUCK && m->sandbox == 0 && k->engine.pid > 0)
+		(void)!kill(k->engine.pid, SIGKILL);
+	else
+		k->ops->on_control(k, m, fds, count);
+	for (size_t i = 0; i < count; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+}
+
+static bool on_control_end(struct child *c, int wait_status)
+{
+	struct supervisor *k = c->supervisor;
+
+	/* What keeps it from starting at all won't go away. */
+	if (!k->stopping && c->restarts == 0 && WIFEXITED(wait_status) &&
+	    loop_now_ms(k->loop) - c->started_ms < SETTLED_MS) {
+		log_error("%s can't start; the rules stand", c->name);
+		k->status = EXIT_FAILURE;
+		k->stopping = true;
+	}
+	if (k->stopping)
+		loop_stop(k->loop);
+	return !k->stopping;
+}
+
+void supervisor_start_control(struct supervisor *k)
+{
+	start_if_needed(&k->control);
+}
+
+void supervisor_take_control(struct supervisor *k, int fd)
+{
+	close_channel(&k->control);
+	k->control.source.fd = fd;
+	if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ||
+	    loop_add(k->loop, &k->control.source, EPOLLIN) < 0)
+		close_channel(&k->control);
+	else
+		supervisor_introduce(k);
+}
+
+/* -- the programs beside control ---------------------------------------------------- */
+
+static bool needs_webhook(const struct supervisor *k)
+{
+	return k->spec->webhook_count + k->spec->review_webhook_count > 0;
+}
+
+/* Its channel is control's: when one of the two goes, it ends by itself. */
+static pid_t webhook_fork(struct child *c, int channel, struct err *err)
+{
+	struct supervisor *k = c->supervisor;
+	const struct ipc_message m = { .type = IPC_WEBHOOK };
+	struct helper helper = { .program = c->name, .fd_count = 1 };
+	int fds[2];
+	pid_t pid;
+
+	if (!needs_webhook(k) || k->control.pid == 0)
+		return 0;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
+		return -errno;
+	helper.fds = &fds[1];
+	pid = helper_start(&helper);
+	close(fds[1]);
+	if (pid > 0)
+		child_tell(&k->control, &m, &fds[0]);
+	close(fds[0]);
+	return pid;
+}
+
+/* It reads the store by itself and speaks to nobody here. */
+static pid_t postgres_fork(struct child *c, int channel, struct err *err)
+{
+	const struct supervisor *k = c->supervisor;
+	const struct helper helper = { .program = c->name, .args = k->args };
+
+	return k->spec->postgres ? helper_start(&helper) : 0;
+}
+
+static pid_t review_fork(struct child *c, int channel, struct err *err)
+{
+	const struct supervisor *k = c->supervisor;
+	const struct helper helper = { .program = PROGRAM_EVENTS,
+				       .service = "review-command",
+				       .args = k->args };
+
+	return k->spec->review_command ? helper_start(&helper) : 0;
+}
+
+int supervisor_check_programs(const struct supervisor *k, struct err *err)
+{
+	const struct {
+		const char *program;
+		bool is_needed;
+	} programs[] = {
+		{ k->control.name, true },
+		{ k->webhook.name, needs_webhook(k) },
+		{ k->postgres.name, k->spec->postgres != NULL },
+		{ PROGRAM_EVENTS, k->spec->review_command != NULL },
+	};
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(programs); i++)
+		if (programs[i].is_needed)
+			r = helper_check(programs[i].program, err);
+	return r;
+}
+
+/* -- signals ------------------------------------------------------------------------ */
+
+/* Every rule stays. Control gets the time to write what it has. */
+static void stop(struct supervisor *k)
+{
+	if (k->stopping)
+		return;
+	k->stopping = true;
+	if (k->control.pid == 0 || kill(k->control.pid, SIGTERM) < 0 ||
+	    loop_timer_start(k->loop, &k->stop, loop_now_ms(k->loop) + STOP_MS) < 0)
+		loop_stop(k->loop);
+}
+
+static void on_stop_late(struct loop_timer *t)
+{
+	loop_stop(CONTAINER_OF(t, struct supervisor, stop)->loop);
+}
+
+static void on_signal(struct loop_source *source, uint32_t events)
+{
+	struct supervisor *k = CONTAINER_OF(source, struct supervisor, signals);
+	struct signalfd_siginfo info;
+
+	while (read(source->fd, &info, sizeof(info)) == sizeof(info)) {
+		if (info.ssi_signo == SIGCHLD)
+			reap(k);
+		else if (info.ssi_signo != SIGHUP)
+			stop(k);
+		else if (k->control.pid > 0) /* its files were moved away */
+			(void)!kill(k->control.pid, SIGHUP);
+	}
+}
+
+static int open_signals(struct err *err)
+{
+	static const int handled[] = { SIGCHLD, SIGTERM, SIGINT, SIGQUIT, SIGHUP };
+	sigset_t set;
+	int fd;
+
+	sigemptyset(&set);
+	for (size_t i = 0; i < ARRAY_SIZE(handled); i++)
+		sigaddset(&set, handled[i]);
+	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+		return err_sys(err, -errno, "cannot block signals");
+	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return fd < 0 ? err_sys(err, -errno, "cannot open a signalfd") : fd;
+}
+
+/* -- before the start --------------------------------------------------------------- */
+
+int supervisor_check_right(struct err *err)
+{
+	if (capabilities_raise(CAP_NET_ADMIN))
+		return 0;
+	return err_set(
+		err, -EPERM,
+		"CAP_NET_ADMIN is missing: give it to the container, and let Weir "
+		"run as uid 0 or without no_new_privs from a file that carries it");
+}
+
+static void add_children(struct supervisor *k)
+{
+	static const struct child_kind engine = { .has_channel = true,
+						  .is_asked = true,
+						  .is_killed = true,
+						  .start = engine_fork,
+						  .on_message = on_engine,
+						  .on_end = on_engine_end };
+	static const struct child_kind control = { .has_channel = true,
+						   .fds_max = CHILD_FDS_MAX,
+						   .start = control_fork,
+						   .on_start = on_control_start,
+						   .on_message = on_control,
+						   .on_end = on_control_end };
+	static const struct child_kind webhook = { .start = webhook_fork };
+	static const struct child_kind postgres = { .start = postgres_fork };
+	static const struct child_kind review = { .start = review_fork };
+
+	child_add(k, &k->engine, "the engine", &engine);
+	child_add(k, &k->control, "weir-control", &control);
+	child_add(k, &k->webhook, "weir-webhook", &webhook);
+	child_add(k, &k->postgres, "weir-postgres", &postgres);
+	child_add(k, &k->review, "weir-review", &review);
+}
+
+int supervisor_prepare(struct supervisor *k, struct err *err)
+{
+	int fd, r;
+
+	/* The token stands in the environment: not for whoever shares the process ids. */
+	if (prctl(PR_SET_DUMPABLE, 0) < 0)
+		return err_sys(err, -errno, "cannot close /proc to others");
+	add_children(k);
+	k->stop.on_fire = on_stop_late;
+	k->ask.on_fire = on_ask;
+	k->loop = loop_new();
+	if (!k->loop)
+		return err_set(err, -ENOMEM, "out of memory");
+	fd = open_signals(err);
+	if (fd < 0)
+		return fd;
+	k->signals = (struct loop_source){ .fd = fd, .on_ready = on_signal };
+	r = loop_add(k->loop, &k->signals, EPOLLIN);
+	if (r < 0)
+		return err_sys(err, r, "cannot watch signals");
+	r = loop_timer_start(k->loop, &k->ask, loop_now_ms(k->loop) + ASK_EVERY_MS);
+	return r < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
+}
