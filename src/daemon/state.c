@@ -456,13 +456,15 @@ static int read_or_close(int dir, const char *name, int *ret_plan, struct err *e
 
 static int restore(struct daemon *w, const char *name, struct err *err)
 {
-	CLEAN(fd)
-	int dir = openat(w->state_dir, name,
-			 O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	CLEAN(fd) int dir = state_folder_open(w->state_dir, name);
 	struct daemon_sandbox given = { 0 };
 	int plan_fd = -1;
-	int r = dir < 0 ? -errno : state_read(dir, name, &given);
+	int r = dir < 0 ? dir : state_read(dir, name, &given);
 
+	/* What has a policy has rules: whose they are is lost, and nothing is forgotten.
+	 */
+	if (dir >= 0 && r == -ENOENT && faccessat(dir, "policy.json", F_OK, 0) == 0)
+		r = -EBADMSG;
 	if (r < 0)
 		return err_sys(err, r, "cannot read what it is");
 	r = read_or_close(dir, name, &plan_fd, err);

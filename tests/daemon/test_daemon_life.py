@@ -125,8 +125,8 @@ def test_no_pipe_in_its_folder_keeps_it_waiting(host, pod, site):
     daemon.attach("one", pod, "--allow", site.name)
     folder = daemon.run_dir / "sandboxes"
     os.mkfifo(folder / "one" / ".new")
-    reply = daemon.call("POST", "/sandboxes/one/policy", policy("allow other.test"), timeout=5)
-    assert reply.status == 500 and reply.text.startswith("failed to persist policy"), reply
+    reply = daemon.call("POST", "/sandboxes/one/policy", policy(f"allow {site.name}"), timeout=5)
+    assert reply.status == 200, reply
     daemon.kill()
     for name, pipe in (("two", "attach.json"), ("three", "policy.json"), ("four", "image")):
         (folder / name).mkdir()

@@ -8,6 +8,7 @@ import os
 import pathlib
 import random
 import re
+import signal
 import socket
 import subprocess
 import threading
@@ -761,6 +762,52 @@ def test_what_is_in_its_folder_is_checked(host, cgroup, site):
     wait_for(lambda: again.names() == ["one"])
     assert is_guarded(Member(host, cgroup), site)
     assert again.get("/healthz").status == 503
+
+@pytest.mark.parametrize("harm", ["broken", "empty", "gone", "a folder"])
+@pytest.mark.parametrize("kind", ["cgroup", "uid"])
+def test_one_whose_folder_cant_be_read_stays_closed(host, tree, kind, site, harm):
+    """The table of the others takes the old one's place: the lost one is not let out by it."""
+    daemon = host.daemon()
+    app, _, who = attached(host, tree, kind)
+    second = tree.cgroup("second").below("job")
+    attach(daemon, "lost", f"allow {site.name}", **who)
+    attach(daemon, "kept", f"allow {site.name}", cgroup=where(second))
+    other = Member(host, second)
+    assert is_guarded(app, site) and is_guarded(other, site)
+    before = len(sent_to_strangers(host))
+    daemon.kill()
+    file = pathlib.Path(daemon.run_dir) / "sandboxes" / "lost" / "attach.json"
+    text, kept = file.read_text(), (file.parent / "policy.json").read_text()
+    file.unlink()
+    if harm == "a folder":
+        file.mkdir()
+    elif harm != "gone":
+        file.write_text(text[:9] if harm == "broken" else "")
+    daemon = host.daemon(ready=False)
+    wait_for(daemon.answers, seconds=15)
+    wait_for(lambda: daemon.names() == ["kept"], seconds=15)
+
+    def is_closed():
+        known, stranger, udp = app.probe(["tcp", site.v4, 443], ["tcp", STRANGER, 443], ["udp", STRANGER, 9999, "x"])
+        expect.tcp_refused(stranger)
+        expect.udp_refused(udp)
+        return known.result != "ok"
+    assert is_closed() and is_guarded(other, site)
+    # a new one gets nothing of the lost one's
+    third = tree.cgroup("third")
+    attach(daemon, "third", f"allow {site.name}", cgroup=where(third))
+    assert is_guarded(Member(host, third), site) and is_closed() and is_guarded(other, site)
+    os.kill(daemon.children()["engine"], signal.SIGKILL)
+    wait_for(lambda: other.probe(["dns", site.name]).addresses == [site.v4])
+    assert is_guarded(other, site)
+    assert is_closed()
+    assert len(sent_to_strangers(host)) == before
+    shown = next(d["reason"] for d in daemon.get("/status").json()["degradations"] if d["what"] == "sandboxes")
+    assert "'lost' can't be guarded again" in shown
+    assert (file.parent / "policy.json").read_text() == kept
+    # it is guarded as asked for as soon as it is attached again
+    attach(daemon, "again", f"allow {site.name}", **who)
+    assert is_guarded(app, site) and len(sent_to_strangers(host)) == before
 
 
 class Actor:
