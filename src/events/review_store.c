@@ -12,23 +12,15 @@ enum { BUSY_MS = 1000 };
 int review_open(const char *directory, struct review_store **ret, struct err *err)
 {
 	struct review_store *r = calloc(1, sizeof(*r));
-	char path[SQLITE_PATH_SIZE];
-	int rc, code;
+	int code;
 
 	if (!r)
 		return err_sys(err, -ENOMEM, "cannot open the database");
-	snprintf(path, sizeof(path), "%s/events.db", directory);
-	rc = sqlite3_open_v2(
-		path, &r->db,
-		SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW, NULL);
-	if (rc != SQLITE_OK) {
-		code = sqlite_fault(r->db, rc, "cannot open the database", err);
+	code = sqlite_file_use(directory, BUSY_MS, &r->db, err);
+	if (code < 0) {
 		review_close(r);
 		return code;
 	}
-	sqlite3_busy_timeout(r->db, BUSY_MS);
-	sqlite3_db_config(r->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
-	sqlite3_db_config(r->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
 	*ret = r;
 	return 0;
 }
@@ -45,21 +37,14 @@ void review_close(struct review_store *r)
 	"SELECT id, sandbox, destination, is_name, port, protocol, packets, rows,"       \
 	" first_ts, last_ts, state, who, decided_ts, change FROM review"
 
-static void read_text(sqlite3_stmt *s, int column, char *buf, size_t size)
-{
-	const unsigned char *text = sqlite3_column_text(s, column);
-
-	snprintf(buf, size, "%s", text ? (const char *)text : "");
-}
-
 static void read_task(sqlite3_stmt *s, struct review *t)
 {
 	const int state = sqlite3_column_int(s, 10);
 
 	memset(t, 0, sizeof(*t));
 	t->id = sqlite3_column_int64(s, 0);
-	read_text(s, 1, t->sandbox, sizeof(t->sandbox));
-	read_text(s, 2, t->destination, sizeof(t->destination));
+	sqlite_read_text(s, 1, t->sandbox, sizeof(t->sandbox));
+	sqlite_read_text(s, 2, t->destination, sizeof(t->destination));
 	t->is_name = sqlite3_column_int(s, 3) == 1;
 	t->port = (uint16_t)sqlite3_column_int(s, 4);
 	t->protocol = (uint8_t)sqlite3_column_int(s, 5);
@@ -70,7 +55,7 @@ static void read_task(sqlite3_stmt *s, struct review *t)
 	t->state = state > REVIEW_NONE && state < REVIEW_STATE_COUNT
 			   ? (enum review_state)state
 			   : REVIEW_OPEN;
-	read_text(s, 11, t->who, sizeof(t->who));
+	sqlite_read_text(s, 11, t->who, sizeof(t->who));
 	t->decided_ms = sqlite3_column_int64(s, 12);
 }
 

@@ -15,7 +15,6 @@
 #include "event/json.h"
 #include "events/sqlite_file.h"
 #include "events/sqlite_tasks.h"
-#include "events/sqlite_tidy.h"
 #include "sys/worker.h"
 
 enum {

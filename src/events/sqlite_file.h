@@ -1,7 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /* events/sqlite_file - the database file: opened, brought up to date, kept within its
  * size and age, moved aside when it is broken. Used by events/sqlite alone, most of it
- * in its thread. */
+ * in its thread.
+ *
+ * HOW AGE IS TOLD
+ * Rows carry the wall clock, which is set now and then, wrongly at times, and may be
+ * wrong over any number of restarts. So
+ * - age is counted from a time that has surely come, which the store keeps (table `age`).
+ *   It follows the wall clock by no more than the time that passed meanwhile and a day.
+ *   When the clock is further ahead, the machine was away for long or the clock is wrong:
+ *   the time that has surely come goes on with the time that passes, and jumps to the
+ *   clock only when that has gone on for as long as rows are kept, without another jump;
+ * - a row of the future has no age. Numbers grow with time whatever the clock says: it
+ *   goes when a row that was written after it is too old;
+ * - a clock that is behind makes all rows ones of the future, and none goes. */
 #pragma once
 
 #include <sqlite3.h>
@@ -26,9 +38,9 @@ struct sqlite_inode {
 	uint64_t device, number; /* 0: there is no such file */
 };
 /* Which file has the name now. */
+struct sqlite_inode sqlite_file_inode(const char *directory);
 /* The file is shorter than what its first opening writes: somebody has cut it. */
 bool sqlite_file_is_cut(const char *directory);
-struct sqlite_inode sqlite_file_inode(const char *directory);
 /* Rename it and what belongs to it to events.db.broken-<time>; the last two of those
  * stay. The database is closed. */
 void sqlite_file_move_aside(const char *directory, int64_t wall_ms);
@@ -42,10 +54,37 @@ bool sqlite_file_put_by(const char *directory) MUST_CHECK;
 int sqlite_file_check_log(sqlite3 *db, const struct sqlite_config *config,
 			  struct err *err) MUST_CHECK;
 
+/* ---- between two batches ---- */
+
+struct sqlite_age {
+	bool known;
+	int64_t now_ms, wall_ms; /* at the last look */
+	int64_t trusted_ms, doubted_ms;
+	int64_t kept_trusted_ms, kept_doubted_ms; /* in the store */
+};
+
+/* Return: the time before which rows are too old. */
+int64_t sqlite_age_limit(struct sqlite_age *a, sqlite3 *db, int64_t now_ms,
+			 int64_t wall_ms, int64_t max_age_ms);
+
+/* Let rows and review tasks go that are older than @oldest_ms, and the oldest until the
+ * file is within @max_bytes. Some steps at a time; returns true when there is more to do.
+ */
+bool sqlite_tidy(sqlite3 *db, uint64_t max_bytes, int64_t oldest_ms, int64_t wall_ms);
+/* Rows for which @where holds, at most @max. Return: how many went; < 0 when none
+ * could. */
+int sqlite_let_go(sqlite3 *db, const char *where, int max);
+/* The sums of hours whose events are all gone. */
+void sqlite_let_sums_go(sqlite3 *db);
+/* Sum a slice of the events that an earlier version wrote. Return: whether there are
+ * more. */
+bool sqlite_sum_slice(sqlite3 *db);
+
 /* ---- for the files that search ---- */
 
-/* @sql as a statement whose time runs from now. Return: 0 or -errno. */
-int sqlite_ask(struct sqlite_reader *r, const char *sql, sqlite3_stmt **ret,
-	       struct err *err) MUST_CHECK;
-/* Return: the code of what a step ended with. */
-int sqlite_search_fault(struct sqlite_reader *r, int rc, struct err *err);
+/* The database of @directory as it is. *@ret is to be closed, whatever is returned.
+ * Return: 0, -ENOENT when there is none, or another -errno. */
+int sqlite_file_use(const char *directory, int busy_ms, sqlite3 **ret,
+		    struct err *err) MUST_CHECK;
+/* The text of a column, "" for NULL, cut to @size. */
+void sqlite_read_text(sqlite3_stmt *s, int column, char *buf, size_t size);

@@ -7,7 +7,7 @@
 
 #include "base/hash.h"
 #include "events/review.h"
-#include "events/sqlite.h"
+#include "events/sqlite_file.h"
 
 enum {
 	DECIDED_MS = 5000, /* what comes so soon after a decision is from before it */
@@ -89,13 +89,6 @@ void sqlite_tasks_done(struct sqlite_tasks *t)
 	*t = (struct sqlite_tasks){ 0 };
 }
 
-static void read_text(sqlite3_stmt *s, int column, char *buf, size_t size)
-{
-	const unsigned char *text = sqlite3_column_text(s, column);
-
-	snprintf(buf, size, "%s", text ? (const char *)text : "");
-}
-
 /* ---- what was written ---- */
 
 static int read_written(struct writing *w, int64_t first)
@@ -107,8 +100,9 @@ static int read_written(struct writing *w, int64_t first)
 		struct task *t = &w->tasks[w->count++];
 
 		memset(t, 0, sizeof(*t));
-		read_text(s, 0, t->review.sandbox, sizeof(t->review.sandbox));
-		read_text(s, 1, t->review.destination, sizeof(t->review.destination));
+		sqlite_read_text(s, 0, t->review.sandbox, sizeof(t->review.sandbox));
+		sqlite_read_text(s, 1, t->review.destination,
+				 sizeof(t->review.destination));
 		t->review.is_name = sqlite3_column_int(s, 2) == 1;
 		t->review.port = (uint16_t)sqlite3_column_int(s, 3);
 		t->review.protocol = (uint8_t)sqlite3_column_int(s, 4);
@@ -121,7 +115,7 @@ static int read_written(struct writing *w, int64_t first)
 	return sqlite3_reset(s);
 }
 
-static void bind_text(sqlite3_stmt *s, int i, const char *text)
+static void bind_string(sqlite3_stmt *s, int i, const char *text)
 {
 	sqlite3_bind_text(s, i, text, -1, SQLITE_TRANSIENT);
 }
@@ -139,8 +133,8 @@ static int put(struct sqlite_tasks *t, const struct review *v, bool folds)
 {
 	sqlite3_stmt *s = t->put;
 
-	bind_text(s, 1, v->sandbox);
-	bind_text(s, 2, folds ? "" : v->destination);
+	bind_string(s, 1, v->sandbox);
+	bind_string(s, 2, folds ? "" : v->destination);
 	sqlite3_bind_int(s, 3, !folds && v->is_name);
 	bind_port(s, 4, folds ? 0 : v->port);
 	bind_port(s, 5, folds ? 0 : v->protocol);
@@ -198,7 +192,7 @@ static void weigh(struct weighed *all, size_t count)
 }
 
 /* The heaviest first, of two the one that came later. */
-static int compare(const void *a, const void *b)
+static int by_weight(const void *a, const void *b)
 {
 	const struct weighed *x = a, *y = b;
 
@@ -215,7 +209,7 @@ static int count_tasks(struct sqlite_tasks *t, const char *sandbox, size_t *ret)
 {
 	sqlite3_stmt *s = t->count;
 
-	bind_text(s, 1, sandbox);
+	bind_string(s, 1, sandbox);
 	*ret = sqlite3_step(s) == SQLITE_ROW ? (size_t)sqlite3_column_int64(s, 0) : 0;
 	return sqlite3_reset(s);
 }
@@ -226,12 +220,12 @@ static int read_open(struct sqlite_tasks *t, const char *sandbox, struct weighed
 	sqlite3_stmt *s = t->open;
 	char destination[EVENT_NAME_SIZE];
 
-	bind_text(s, 1, sandbox);
+	bind_string(s, 1, sandbox);
 	while (*count < WEIGHED_MAX && sqlite3_step(s) == SQLITE_ROW) {
 		struct weighed *w = &all[(*count)++];
 
 		*w = (struct weighed){ .id = sqlite3_column_int64(s, 0) };
-		read_text(s, 1, destination, sizeof(destination));
+		sqlite_read_text(s, 1, destination, sizeof(destination));
 		group(w, destination, sqlite3_column_int(s, 2) == 1,
 		      sqlite3_column_int64(s, 3));
 	}
@@ -279,7 +273,7 @@ static int fold_some(struct sqlite_tasks *t, struct task *tasks, size_t count,
 	}
 	rc = read_open(t, tasks->review.sandbox, all, &used);
 	weigh(all, used);
-	qsort(all, used, sizeof(*all), compare);
+	qsort(all, used, sizeof(*all), by_weight);
 	for (size_t i = 0; i < MIN(excess, used) && rc == SQLITE_OK; i++) {
 		if (all[i].task)
 			all[i].task->folds = true;

@@ -17,7 +17,7 @@
 #include <jansson.h>
 
 #include "base/arena.h"
-#include "events/sqlite_denied.h"
+#include "events/sqlite.h"
 #include "tools/events.h"
 
 enum show_status { SHOW_OK = 0, SHOW_FAILED = 1, SHOW_BAD_INPUT = 2 };

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "events/sqlite_denied.h"
+#include "events/sqlite.h"
 #include "events/sqlite_file.h"
 
 #define DAY_MS	  INT64_C(86400000)

@@ -14,7 +14,6 @@
 #include <sys/stat.h>
 
 #include "events/sqlite_file.h"
-#include "events/sqlite_tidy.h"
 
 #define T0 INT64_C(1763633203424)
 

@@ -7,9 +7,8 @@
 
 #include <cmocka.h>
 
-#include "events/sqlite_denied.h"
+#include "events/sqlite.h"
 #include "events/sqlite_file.h"
-#include "events/sqlite_tidy.h"
 
 /* The beginning of an hour. */
 #define HOUR INT64_C(3600000)

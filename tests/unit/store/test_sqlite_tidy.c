@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "events/sqlite_file.h"
-#include "events/sqlite_tidy.h"
 
 #define HOUR INT64_C(3600000)
 #define DAY  (24 * HOUR)

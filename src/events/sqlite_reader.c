@@ -1,0 +1,500 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/text.h"
+#include "events/sqlite_file.h"
+
+enum {
+	SQL_SIZE = 1024,
+	MAX_DEFAULT = 1000,
+	LOOK_STEPS = 1000, /* between two looks at the clock */
+	BUSY_MS = 200,
+	SLOTS_MIN = 256,
+};
+#define HOUR_MS INT64_C(3600000)
+
+struct sqlite_reader {
+	sqlite3 *db;
+	int timeout_ms;
+	int64_t until_ms;
+};
+
+static int is_too_late(void *data)
+{
+	const struct sqlite_reader *r = data;
+
+	return clock_now_ms() > r->until_ms;
+}
+
+int sqlite_reader_open(const char *directory, int timeout_ms, struct sqlite_reader **ret,
+		       struct err *err)
+{
+	struct sqlite_reader *r = calloc(1, sizeof(*r));
+	int code;
+
+	if (!r)
+		return err_sys(err, -ENOMEM, "cannot open the database");
+	r->timeout_ms = timeout_ms;
+	code = sqlite_file_use(directory, BUSY_MS, &r->db, err);
+	if (code < 0) {
+		sqlite_reader_close(r);
+		return code;
+	}
+	sqlite3_progress_handler(r->db, LOOK_STEPS, is_too_late, r);
+	r->until_ms = clock_now_ms() + timeout_ms;
+	code = sqlite_run(r->db,
+			  "PRAGMA query_only = 1; PRAGMA cache_size = -512;"
+			  "PRAGMA temp_store = MEMORY",
+			  err);
+	if (code < 0) {
+		sqlite_reader_close(r);
+		return code;
+	}
+	*ret = r;
+	return 0;
+}
+
+void sqlite_reader_close(struct sqlite_reader *r)
+{
+	if (!r)
+		return;
+	sqlite3_close(r->db);
+	free(r);
+}
+
+/* ---- the question ---- */
+
+/* Each condition that is there, with a parameter; a '+' keeps SQLite from choosing that
+ * column's index when one that tells more apart is there. */
+static void put_where(const struct sqlite_query *q, const char *head, const char *tail,
+		      char *sql)
+{
+	const bool narrow = q->sandbox || q->name || q->remote.family != ADDR_NONE;
+	const bool address = q->remote.family != ADDR_NONE;
+	const bool in_order = q->oldest_first; /* of their numbers: along the table */
+
+	snprintf(sql, SQL_SIZE,
+		 "%s FROM event WHERE %sts >= ?1 AND ts < ?2 AND id < ?3%s%s%s%s %s",
+		 head, in_order ? "+" : "",
+		 q->action == EVENT_NONE ? ""
+		 : narrow || in_order	 ? " AND +action = ?4"
+					 : " AND action = ?4",
+		 !q->sandbox			  ? ""
+		 : q->name || address || in_order ? " AND +sandbox = ?5"
+						  : " AND sandbox = ?5",
+		 !q->name	       ? ""
+		 : address || in_order ? " AND +name = ?6"
+				       : " AND name = ?6",
+		 !address   ? ""
+		 : in_order ? " AND +remote_ip = ?7"
+			    : " AND remote_ip = ?7",
+		 tail);
+}
+
+static void bind_query(sqlite3_stmt *s, const struct sqlite_query *q)
+{
+	char addr[ADDR_TEXT_SIZE];
+
+	sqlite3_bind_int64(s, 1, q->since_ms);
+	sqlite3_bind_int64(s, 2, q->until_ms ? q->until_ms : INT64_MAX);
+	sqlite3_bind_int64(s, 3, q->below_id ? q->below_id : INT64_MAX);
+	if (q->oldest_first)
+		sqlite3_bind_int64(s, 8, q->above_id);
+	if (q->action != EVENT_NONE)
+		sqlite3_bind_int(s, 4, (int)q->action);
+	if (q->sandbox)
+		sqlite3_bind_text(s, 5, q->sandbox, -1, SQLITE_TRANSIENT);
+	if (q->name)
+		sqlite3_bind_text(s, 6, q->name, -1, SQLITE_TRANSIENT);
+	if (q->remote.family != ADDR_NONE)
+		sqlite3_bind_text(s, 7, addr_format(&q->remote, addr), -1,
+				  SQLITE_TRANSIENT);
+}
+
+static int search_fault(struct sqlite_reader *r, int rc, struct err *err)
+{
+	return sqlite_fault(r->db, rc, "cannot search the database", err);
+}
+
+/* @sql as a statement whose time runs from now. */
+static int ask(struct sqlite_reader *r, const char *sql, sqlite3_stmt **ret,
+	       struct err *err)
+{
+	int rc = sqlite3_prepare_v2(r->db, sql, -1, ret, NULL);
+
+	if (rc != SQLITE_OK)
+		return search_fault(r, rc, err);
+	r->until_ms = clock_now_ms() + r->timeout_ms;
+	return 0;
+}
+
+static int ask_query(struct sqlite_reader *r, const char *sql,
+		     const struct sqlite_query *q, sqlite3_stmt **ret, struct err *err)
+{
+	int code = ask(r, sql, ret, err);
+
+	if (code == 0)
+		bind_query(*ret, q);
+	return code;
+}
+
+/* ---- the answer ---- */
+
+static uint32_t read_number(sqlite3_stmt *s, int column, uint32_t otherwise)
+{
+	return sqlite3_column_type(s, column) == SQLITE_NULL
+		       ? otherwise
+		       : (uint32_t)sqlite3_column_int64(s, column);
+}
+
+static const char columns[] =
+	"SELECT id, ts, sandbox, action, layer, remote_ip, remote_port, protocol, name,"
+	" rule, rule_file, rule_line, packets, bytes, reason, query_type, limit_id, uid,"
+	" pid, command, allowable";
+
+static int64_t read_row(sqlite3_stmt *s, struct event_row *row)
+{
+	struct event *e = &row->event;
+	char addr[ADDR_TEXT_SIZE];
+
+	memset(row, 0, sizeof(*row));
+	e->ts_ms = sqlite3_column_int64(s, 1);
+	sqlite_read_text(s, 2, row->sandbox, sizeof(row->sandbox));
+	e->action = (uint8_t)read_number(s, 3, 0);
+	e->layer = (uint8_t)read_number(s, 4, 0);
+	sqlite_read_text(s, 5, addr, sizeof(addr));
+	if (!addr_parse(addr, strlen(addr), &e->remote))
+		e->remote = (struct addr){ 0 };
+	e->port = (uint16_t)read_number(s, 6, 0);
+	e->protocol = (uint8_t)read_number(s, 7, 0);
+	sqlite_read_text(s, 8, e->name, sizeof(e->name));
+	e->rule = EVENT_NO_RULE;
+	sqlite_read_text(s, 9, row->rule, sizeof(row->rule));
+	sqlite_read_text(s, 10, row->rule_file, sizeof(row->rule_file));
+	row->rule_line = read_number(s, 11, 0);
+	e->packets = (uint64_t)sqlite3_column_int64(s, 12);
+	e->bytes = (uint64_t)sqlite3_column_int64(s, 13);
+	sqlite_read_text(s, 14, e->reason, sizeof(e->reason));
+	e->query_type = (uint16_t)read_number(s, 15, 0);
+	e->limit = (uint8_t)read_number(s, 16, 0);
+	e->uid = read_number(s, 17, UINT32_MAX);
+	row->pid = read_number(s, 18, 0);
+	sqlite_read_text(s, 19, row->command, sizeof(row->command));
+	e->allowable = read_number(s, 20, 0) == 1;
+	return sqlite3_column_int64(s, 0);
+}
+
+int sqlite_find(struct sqlite_reader *r, const struct sqlite_query *query,
+		bool (*on_row)(void *data, int64_t id, const struct event_row *row),
+		void *data, struct err *err)
+{
+	char sql[SQL_SIZE], tail[64];
+	sqlite3_stmt *s = NULL;
+	struct event_row row;
+	bool go_on = true;
+	int code, rc = SQLITE_DONE;
+
+	snprintf(tail, sizeof(tail), "%s LIMIT %zu",
+		 query->oldest_first ? "AND id > ?8 ORDER BY id"
+				     : "ORDER BY ts DESC, id DESC",
+		 query->max ? query->max : (size_t)MAX_DEFAULT);
+	put_where(query, columns, tail, sql);
+	code = ask_query(r, sql, query, &s, err);
+	if (code < 0)
+		return code;
+	while (go_on && (rc = sqlite3_step(s)) == SQLITE_ROW)
+		go_on = on_row(data, read_row(s, &row), &row);
+	if (go_on && rc != SQLITE_DONE)
+		code = search_fault(r, rc, err);
+	sqlite3_finalize(s);
+	return code;
+}
+
+static int read_sum(struct sqlite_reader *r, sqlite3_stmt *s, struct sqlite_sum *ret,
+		    struct err *err)
+{
+	int rc = sqlite3_step(s), code = 0;
+
+	if (rc == SQLITE_ROW)
+		*ret = (struct sqlite_sum){ (uint64_t)sqlite3_column_int64(s, 0),
+					    (uint64_t)sqlite3_column_int64(s, 1) };
+	else
+		code = search_fault(r, rc, err);
+	sqlite3_finalize(s);
+	return code;
+}
+
+int sqlite_count(struct sqlite_reader *r, const struct sqlite_query *query,
+		 struct sqlite_sum *ret, struct err *err)
+{
+	char sql[SQL_SIZE];
+	sqlite3_stmt *s = NULL;
+	int code;
+
+	put_where(query, "SELECT count(*), coalesce(sum(packets), 0)", "", sql);
+	code = ask_query(r, sql, query, &s, err);
+	return code < 0 ? code : read_sum(r, s, ret, err);
+}
+
+int sqlite_store_id(struct sqlite_reader *r, char *ret, struct err *err)
+{
+	sqlite3_stmt *s = NULL;
+	const char *id = NULL;
+	int rc, code = ask(r, "SELECT id FROM store", &s, err);
+
+	if (code < 0)
+		return code;
+	rc = sqlite3_step(s);
+	if (rc == SQLITE_ROW)
+		id = (const char *)sqlite3_column_text(s, 0);
+	if (id && strlen(id) == SQLITE_STORE_ID_SIZE - 1 &&
+	    strspn(id, "0123456789abcdef") == SQLITE_STORE_ID_SIZE - 1)
+		memcpy(ret, id, SQLITE_STORE_ID_SIZE);
+	else
+		code = rc == SQLITE_ROW || rc == SQLITE_DONE
+			       ? err_set(err, -EBADMSG, "the database has no id")
+			       : search_fault(r, rc, err);
+	sqlite3_finalize(s);
+	return code;
+}
+
+int sqlite_id_before(struct sqlite_reader *r, int64_t since_ms, int64_t *ret,
+		     struct err *err)
+{
+	sqlite3_stmt *s = NULL;
+	int rc, code = ask(r,
+			   "SELECT coalesce(min(id) - 1, (SELECT max(id) FROM event), 0)"
+			   " FROM event WHERE ts >= ?",
+			   &s, err);
+
+	if (code < 0)
+		return code;
+	sqlite3_bind_int64(s, 1, since_ms);
+	rc = sqlite3_step(s);
+	if (rc == SQLITE_ROW)
+		*ret = sqlite3_column_int64(s, 0);
+	else
+		code = search_fault(r, rc, err);
+	sqlite3_finalize(s);
+	return code;
+}
+
+int sqlite_total(struct sqlite_reader *r, enum event_action action,
+		 struct sqlite_sum *ret, struct err *err)
+{
+	sqlite3_stmt *s = NULL;
+	int code = ask(r,
+		       "SELECT coalesce(sum(rows), 0), coalesce(sum(packets), 0)"
+		       " FROM counter WHERE action = ?",
+		       &s, err);
+
+	if (code < 0)
+		return code;
+	sqlite3_bind_int(s, 1, (int)action);
+	return read_sum(r, s, ret, err);
+}
+
+/* ---- what was denied ----
+ *
+ * Whole hours are counted from the sums (table denied), the part of an hour at the
+ * beginning from the events themselves: the answer is exact, not rounded to hours.
+ * One sandbox's are few, and are counted from its events. */
+
+static const char *const by_names[] = {
+	[SQLITE_BY_DESTINATION] = "destination",
+	[SQLITE_BY_ADDRESS] = "address",
+	[SQLITE_BY_NAME] = "name",
+	[SQLITE_BY_SANDBOX] = "sandbox",
+	[SQLITE_BY_RULE] = "rule",
+	[SQLITE_BY_PROCESS] = "process",
+};
+static_assert(ARRAY_SIZE(by_names) == SQLITE_BY_COUNT, "every kind has a name");
+
+const char *sqlite_by_name(enum sqlite_by by)
+{
+	return by < SQLITE_BY_COUNT && by_names[by] ? by_names[by] : "";
+}
+
+bool sqlite_by_parse(const char *text, enum sqlite_by *ret)
+{
+	for (size_t i = SQLITE_BY_DESTINATION; i < SQLITE_BY_COUNT; i++) {
+		if (!text_equal(text_of(text), by_names[i]))
+			continue;
+		*ret = (enum sqlite_by)i;
+		return true;
+	}
+	return false;
+}
+
+/* ?1 kind, ?2 and ?3 the hours that are whole, ?4 the beginning, ?5 the end, ?6 the
+ * sandbox. */
+static const char of_all[] =
+	"SELECT key, packets, rows, last_ts FROM denied"
+	" WHERE kind = ?1 AND hour >= ?2 AND hour < ?3"
+	" UNION ALL SELECT key, packets, 1, ts FROM denied_event"
+	" WHERE kind = ?1 AND key IS NOT NULL AND ts >= ?4 AND ts < min(?2 * 3600000, ?5)"
+	" UNION ALL SELECT key, packets, 1, ts FROM denied_event"
+	" WHERE kind = ?1 AND key IS NOT NULL AND ts >= max(?2, ?3) * 3600000"
+	" AND ts < ?5"
+	/* Of whole hours, what isn't in the sums yet. */
+	" UNION ALL SELECT d.key, d.packets, 1, d.ts FROM unsummed u"
+	" CROSS JOIN denied_event d WHERE d.kind = ?1 AND d.key IS NOT NULL"
+	" AND d.id >= u.next AND d.id <= u.last AND d.ts >= ?2 * 3600000"
+	" AND d.ts < ?3 * 3600000";
+static const char of_one[] =
+	"SELECT key, packets, 1, ts FROM denied_event"
+	" WHERE kind = ?1 AND key IS NOT NULL AND sandbox = ?6 AND ts >= ?4 AND ts < ?5";
+
+/* The first hour that begins at @ms or later. */
+static int64_t hour_from(int64_t ms)
+{
+	return ms <= 0 ? 0 : (ms - 1) / HOUR_MS + 1;
+}
+
+static void bind_denied(sqlite3_stmt *s, enum sqlite_by by, const struct sqlite_query *q)
+{
+	/* Nothing is later than the end of time: the hour that it is in is whole. */
+	const int64_t until_ms = q->until_ms ? q->until_ms : INT64_MAX / 2;
+
+	sqlite3_bind_int(s, 1, (int)by);
+	sqlite3_bind_int64(s, 2, hour_from(q->since_ms));
+	sqlite3_bind_int64(s, 3, until_ms / HOUR_MS);
+	sqlite3_bind_int64(s, 4, q->since_ms);
+	sqlite3_bind_int64(s, 5, until_ms);
+	if (q->sandbox)
+		sqlite3_bind_text(s, 6, q->sandbox, -1, SQLITE_TRANSIENT);
+}
+
+/* ---- adding up ---- */
+
+/* A table of its own: SQLite would sort all rows to bring equal keys together, which
+ * takes three times as long. */
+struct sums {
+	struct arena arena;
+	struct hash_key hash;
+	struct sqlite_denied **slots; /* a power of two of them, at most half used */
+	size_t size, used;
+};
+
+static struct sqlite_denied **slot_of(const struct sums *t, const char *key)
+{
+	size_t i = hash_bytes(&t->hash, key, strlen(key)) & (t->size - 1);
+
+	while (t->slots[i] && strcmp(t->slots[i]->key, key) != 0)
+		i = (i + 1) & (t->size - 1);
+	return &t->slots[i];
+}
+
+static int grow(struct sums *t)
+{
+	const struct sums old = *t;
+
+	t->size = MAX(old.size * 2, (size_t)SLOTS_MIN);
+	t->slots = calloc(t->size, sizeof(*t->slots));
+	if (!t->slots) {
+		*t = old;
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < old.size; i++)
+		if (old.slots[i])
+			*slot_of(t, old.slots[i]->key) = old.slots[i];
+	free(old.slots);
+	return 0;
+}
+
+static int add_sum(struct sums *t, const struct sqlite_denied *d)
+{
+	struct sqlite_denied **slot, *sum;
+
+	if (t->used * 2 >= t->size && grow(t) < 0)
+		return -ENOMEM;
+	slot = slot_of(t, d->key);
+	if (!*slot) {
+		sum = arena_alloc(&t->arena, sizeof(*sum));
+		if (sum)
+			sum->key = arena_text(&t->arena, text_of(d->key));
+		if (!sum || !sum->key)
+			return -ENOMEM;
+		*slot = sum;
+		t->used++;
+	}
+	(*slot)->packets += d->packets;
+	(*slot)->rows += d->rows;
+	(*slot)->last_ms = MAX((*slot)->last_ms, d->last_ms);
+	return 0;
+}
+
+static int add_all(struct sqlite_reader *r, sqlite3_stmt *s, struct sums *t,
+		   struct err *err)
+{
+	int rc, code = 0;
+
+	while (code == 0 && (rc = sqlite3_step(s)) == SQLITE_ROW) {
+		const unsigned char *key = sqlite3_column_text(s, 0);
+		const struct sqlite_denied d = {
+			.key = key ? (const char *)key : "",
+			.packets = (uint64_t)sqlite3_column_int64(s, 1),
+			.rows = (uint64_t)sqlite3_column_int64(s, 2),
+			.last_ms = sqlite3_column_int64(s, 3),
+		};
+
+		code = add_sum(t, &d);
+	}
+	if (code < 0)
+		return err_sys(err, code, "cannot count what was denied");
+	return rc == SQLITE_DONE ? 0 : search_fault(r, rc, err);
+}
+
+static int by_packets(const void *a, const void *b)
+{
+	const struct sqlite_denied *x = *(struct sqlite_denied *const *)a;
+	const struct sqlite_denied *y = *(struct sqlite_denied *const *)b;
+
+	if (x->packets != y->packets)
+		return x->packets > y->packets ? -1 : 1;
+	return strcmp(x->key, y->key);
+}
+
+static void report(struct sums *t, size_t max,
+		   bool (*on_denied)(void *data, const struct sqlite_denied *d),
+		   void *data)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < t->size; i++)
+		if (t->slots[i])
+			t->slots[count++] = t->slots[i];
+	if (count > 0)
+		qsort(t->slots, count, sizeof(struct sqlite_denied *), by_packets);
+	for (size_t i = 0; i < MIN(count, max); i++)
+		if (!on_denied(data, t->slots[i]))
+			break;
+}
+
+int sqlite_denied(struct sqlite_reader *r, enum sqlite_by by,
+		  const struct sqlite_query *query,
+		  bool (*on_denied)(void *data, const struct sqlite_denied *d),
+		  void *data, struct err *err)
+{
+	struct sums t = { .hash = { (uintptr_t)r, (uintptr_t)&t } };
+	sqlite3_stmt *s = NULL;
+	int code = ask(r, query->sandbox ? of_one : of_all, &s, err);
+
+	if (code < 0)
+		return code;
+	bind_denied(s, by, query);
+	code = add_all(r, s, &t, err);
+	sqlite3_finalize(s);
+	if (code == 0)
+		report(&t, query->max ? query->max : (size_t)MAX_DEFAULT, on_denied,
+		       data);
+	arena_done(&t.arena);
+	free(t.slots);
+	return code;
+}
