@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "run/doctor_probe.h"
 #include "sys/options.h"
+#include "sys/print.h"
 #include "sys/term.h"
 
 enum { NAME_COLUMN = 8, TEXT_COLUMN = 26, STATUS_CANNOT_WORK = 1 };
@@ -153,31 +154,21 @@ static json_t *row_json(const struct doctor_row *row)
 	return o;
 }
 
-static int print_json(const struct doctor *d)
+static int print_rows(const struct doctor *d)
 {
-	json_t *rows = json_array(), *all;
-	int r;
+	json_t *rows = json_array();
 
 	for (size_t i = 0; i < d->count; i++)
 		json_array_append_new(rows, row_json(&d->rows[i]));
-	all = json_pack("{s:s, s:b, s:o}", "version", WEIR_VERSION, "works",
-			count_state(d, DOCTOR_FAILED) == 0, "rows", rows);
-	r = all ? json_dumpf(all, stdout, JSON_INDENT(2)) : -1;
-	json_decref(all);
-	putchar('\n');
-	return r;
+	return print_json(json_pack("{s:s, s:b, s:o}", "version", WEIR_VERSION, "works",
+				    count_state(d, DOCTOR_FAILED) == 0, "rows", rows),
+			  0, stdout);
 }
 
 /* --- the verb --- */
 
-static int set_json(void *target, const char *value, struct err *err)
-{
-	*(bool *)target = true;
-	return 0;
-}
-
 static const struct cli_option options[] = {
-	{ "json", NULL, "print JSON", set_json },
+	{ "json", NULL, "print JSON", .kind = OPTION_FLAG },
 };
 const struct cli_options cli_doctor_options = { options, ARRAY_SIZE(options) };
 
@@ -207,7 +198,7 @@ int cli_doctor(int argc, char **argv, int (*run)(struct run_spec *spec))
 	examine(&d);
 	r = 0;
 	if (json)
-		r = print_json(&d);
+		r = print_rows(&d);
 	else
 		print_text(&d);
 	if (r < 0 || fflush(stdout) != 0)

@@ -8,6 +8,7 @@
 #include "policy/limits.h"
 #include "run/report_file.h"
 #include "sandbox/sandbox.h"
+#include "sys/print.h"
 
 enum { REPORT_VERSION = 1, TIME_SIZE = 40 };
 
@@ -138,7 +139,6 @@ int report_json(const struct report *r, FILE *out)
 {
 	uint64_t missed = report_missed(r);
 	json_t *j = json_object();
-	int result;
 
 	json_object_set_new(j, "version", json_integer(REPORT_VERSION));
 	json_object_set_new(j, "weir", json_string(WEIR_VERSION));
@@ -154,8 +154,5 @@ int report_json(const struct report *r, FILE *out)
 	json_object_set_new(j, "refusals", refusals_json(r));
 	json_object_set_new(j, "refusals_not_recorded", json_integer((json_int_t)missed));
 	json_object_set_new(j, "counters", counters_json(r->counters));
-	result = json_dumpf(j, out, JSON_INDENT(2));
-	json_decref(j);
-	fputc('\n', out);
-	return result < 0 ? -EIO : 0;
+	return print_json(j, 0, out);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/events_internal.h"
+#include "tools/events.h"
 
 #include <errno.h>
 #include <string.h>
@@ -73,6 +73,117 @@ void cli_denies_usage(FILE *out)
 	cli_options_print(out, &cli_denies_options);
 	fputs("\nExit status: 0, 1 when the store can't be read, 2 for bad usage.\n",
 	      out);
+}
+
+/* --- weir review --- */
+
+static const struct cli_option review_options[] = {
+	{ "state-dir", "DIR", "where the store is (WEIR_STATE_DIR)",
+	  OPTION_IN(TEXT, struct events_spec, state_dir) },
+	{ "sandbox", "ID", "of this sandbox alone",
+	  OPTION_IN(TEXT, struct events_spec, sandbox) },
+	{ "state", "open|accepted|dismissed|all", "which are listed (open)",
+	  OPTION_IN(WORD_TEXT, struct events_spec, state) },
+	{ "policy", "FILE", "the policy that an accepted rule is added to",
+	  OPTION_IN(TEXT, struct events_spec, policy) },
+	{ "live", NULL, "add it to the policy of the daemon's sandbox itself",
+	  OPTION_IN(FLAG, struct events_spec, live) },
+	{ "socket", "PATH", "where the daemon is asked (/run/weir/weir.sock)",
+	  OPTION_IN(TEXT, struct events_spec, socket) },
+	{ "who", "NAME", "who decides (the user)",
+	  OPTION_IN(TEXT, struct events_spec, who) },
+	{ "yes", NULL, "don't ask before the policy is changed",
+	  OPTION_IN(FLAG, struct events_spec, yes) },
+	{ "json", NULL, "print JSON", OPTION_IN(FLAG, struct events_spec, json) },
+};
+const struct cli_options cli_review_options = { review_options,
+						ARRAY_SIZE(review_options) };
+
+void cli_review_usage(FILE *out)
+{
+	fputs("usage: weir review " CLI_REVIEW_WORDS " [OPTION]... [ID]\n\n"
+	      "Decide what was denied and a rule could allow.\n\n",
+	      out);
+	cli_options_print(out, &cli_review_options);
+	fputs("\nExit status: 0, 1 when it failed or nothing was decided, 2 for bad "
+	      "usage.\n",
+	      out);
+}
+
+/* One way to add a rule. */
+static int check_ways(const struct events_spec *spec, struct err *err)
+{
+	if (spec->live && spec->policy)
+		return err_set(err, -EINVAL,
+			       "--live and --policy are two ways: use one of them");
+	return 0;
+}
+
+/* "list", or another word and a task's number. */
+static int read_words(struct events_spec *spec, int count, char **given, struct err *err)
+{
+	static const char *const words[] = { "list", "show", "accept", "dismiss" };
+	char shown[TEXT_ESCAPED_SIZE];
+	size_t i = 0;
+
+	if (count == 0)
+		return err_set(err, -EINVAL,
+			       "review needs one of list, show, accept, dismiss");
+	while (i < ARRAY_SIZE(words) && strcmp(given[0], words[i]) != 0)
+		i++;
+	if (i == ARRAY_SIZE(words))
+		return err_set(err, -EINVAL,
+			       "review: '%s' is not one of list, show, accept, dismiss",
+			       text_escape(text_of(given[0]), shown, sizeof(shown)));
+	spec->word = words[i];
+	if (i == 0)
+		return count == 1 ? 0
+				  : err_set(err, -EINVAL, "review list takes no task");
+	if (count != 2)
+		return err_set(err, -EINVAL, "review %s takes the number of one task",
+			       words[i]);
+	if (text_to_u32(text_of(given[1]), INT32_MAX, &spec->id) && spec->id > 0)
+		return 0;
+	return err_set(err, -EINVAL, "'%s' is not the number of a task",
+		       text_escape(text_of(given[1]), shown, sizeof(shown)));
+}
+
+/* What would be passed over in silence is a mistake. */
+static int check_word(const struct events_spec *spec, struct err *err)
+{
+	bool accepts = strcmp(spec->word, "accept") == 0;
+
+	if ((spec->live || spec->policy) && !accepts)
+		return err_set(err, -EINVAL, "--%s goes with accept alone",
+			       spec->live ? "live" : "policy");
+	if (spec->state && strcmp(spec->word, "list") != 0)
+		return err_set(err, -EINVAL, "--state goes with list alone");
+	return 0;
+}
+
+/* Words and options may stand in any order. */
+static int review_parse(int argc, char **argv, struct events_spec *ret, struct err *err)
+{
+	char *words[2];
+	int count = 0;
+
+	while (argc > 1) {
+		int first = cli_options_parse(&cli_review_options, ret, argc, argv, NULL,
+					      err);
+
+		if (first < 0)
+			return first;
+		argv += first;
+		argc -= first;
+		if (argc <= 0)
+			break;
+		if (count == ARRAY_SIZE(words))
+			return err_set(err, -EINVAL, "review takes a word and a task");
+		words[count++] = argv[0];
+	}
+	if (check_ways(ret, err) < 0 || read_words(ret, count, words, err) < 0)
+		return -EINVAL;
+	return check_word(ret, err);
 }
 
 int cli_events_parse(int argc, char **argv, struct events_spec *ret, struct err *err)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "event/json.h"
+#include "sys/print.h"
 #include "tools/events_show.h"
 
 enum { LIMIT_DEFAULT = 50, KEY_JSON_SIZE = 4096, KEY_COLUMN = 42 };
@@ -25,7 +26,7 @@ static const char *unknown(enum sqlite_by by)
 	}
 }
 
-static void print_people(struct table *t, const struct sqlite_denied *d)
+static void print_denied(struct table *t, const struct sqlite_denied *d)
 {
 	char time[JTEXT_TIME_SIZE], key[4 * EVENT_NAME_SIZE + 8];
 	const char *shown = unknown(t->show->by);
@@ -46,7 +47,7 @@ static void print_people(struct table *t, const struct sqlite_denied *d)
 		puts(shown);
 }
 
-static void print_json(struct table *t, const struct sqlite_denied *d)
+static void print_denied_json(struct table *t, const struct sqlite_denied *d)
 {
 	char buf[KEY_JSON_SIZE];
 	struct jtext j;
@@ -59,7 +60,7 @@ static void print_json(struct table *t, const struct sqlite_denied *d)
 	jtext_member_number(&j, "events", true, (int64_t)d->rows);
 	jtext_member_time(&j, "last", d->last_ms);
 	jtext_put(&j, text_of("}"));
-	printf("%s%.*s", t->rows > 0 ? ",\n  " : "[\n  ", (int)j.used, buf);
+	print_json_row(t->rows, (struct text){ buf, j.used });
 }
 
 static bool on_denied(void *data, const struct sqlite_denied *d)
@@ -67,9 +68,9 @@ static bool on_denied(void *data, const struct sqlite_denied *d)
 	struct table *t = data;
 
 	if (t->show->spec.json)
-		print_json(t, d);
+		print_denied_json(t, d);
 	else
-		print_people(t, d);
+		print_denied(t, d);
 	t->rows++;
 	return !ferror(stdout);
 }
@@ -89,7 +90,7 @@ int show_denies(struct show *s)
 	if (r < 0)
 		return show_failed(&err);
 	if (s->spec.json)
-		puts(t.rows > 0 ? "\n]" : "[]");
+		print_json_end(t.rows);
 	else if (t.rows == 0)
 		puts("nothing was denied");
 	return SHOW_OK;

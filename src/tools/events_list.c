@@ -73,7 +73,7 @@ static void put_text(FILE *out, const struct event_row *row)
 		fprintf(out, " [pid %u]", row->pid);
 }
 
-static void print_people(const struct show *s, const struct event_row *row)
+static void print_line(const struct show *s, const struct event_row *row)
 {
 	const uint8_t action = row->event.action;
 	const char *colour =
@@ -104,7 +104,7 @@ void show_row(const struct show *s, const struct event_row *row)
 	char json[EVENT_JSON_SIZE];
 
 	if (!s->spec.json) {
-		print_people(s, row);
+		print_line(s, row);
 		return;
 	}
 	event_json(row, json);

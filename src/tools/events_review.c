@@ -11,6 +11,9 @@
 #include "event/json.h"
 #include "events/review.h"
 #include "opensandbox/policy_file.h"
+#include "outputs/ask.h"
+#include "outputs/client.h"
+#include "sys/print.h"
 #include "tools/events_show.h"
 #include "tools/policy_edit.h"
 
@@ -27,7 +30,7 @@ static const char *target_of(const struct review *t, char *buf)
 				 : "(more destinations than are listed)";
 }
 
-static bool print_line(void *data, const struct review *t)
+static bool print_task_line(void *data, const struct review *t)
 {
 	struct listing *l = data;
 	char time[JTEXT_TIME_SIZE], sandbox[TEXT_ESCAPED_SIZE], target[TEXT_ESCAPED_SIZE];
@@ -36,7 +39,7 @@ static bool print_line(void *data, const struct review *t)
 	l->count++;
 	if (l->show->spec.json) {
 		review_json(t, json);
-		printf("%s%s", l->count > 1 ? ",\n  " : "[\n  ", json);
+		print_json_row(l->count - 1, text_of(json));
 		return !ferror(stdout);
 	}
 	if (l->count == 1)
@@ -53,7 +56,7 @@ static bool print_line(void *data, const struct review *t)
 	return !ferror(stdout);
 }
 
-static int list(struct show *s, struct review_store *store, struct err *err)
+static int list_tasks(struct show *s, struct review_store *store, struct err *err)
 {
 	struct listing l = { .show = s };
 	enum review_state state = REVIEW_OPEN;
@@ -64,14 +67,70 @@ static int list(struct show *s, struct review_store *store, struct err *err)
 	else if (s->spec.state && !review_state_parse(s->spec.state, &state))
 		return err_set(err, -EINVAL,
 			       "--state: it is one of open, accepted, dismissed, all");
-	r = review_list(store, state, s->spec.sandbox, print_line, &l, err);
+	r = review_list(store, state, s->spec.sandbox, print_task_line, &l, err);
 	if (r < 0)
 		return r;
 	if (s->spec.json)
-		puts(l.count > 0 ? "\n]" : "[]");
+		print_json_end(l.count);
 	else if (l.count == 0)
 		puts("nothing waits to be decided");
 	return 0;
+}
+
+enum {
+	ROWS_MAX = 200, /* of the newest */
+	NAMED_MAX = 4,	/* commands; the others are many */
+	LOOK_MS = 500,
+};
+
+struct whose {
+	const struct review *task;
+	char commands[NAMED_MAX][ROW_COMMAND_SIZE];
+	size_t count;
+	bool more;
+};
+
+static bool on_row(void *data, int64_t id, const struct event_row *row)
+{
+	struct whose *w = data;
+
+	if (!row->command[0] || (!w->task->is_name && w->task->port != row->event.port))
+		return true;
+	for (size_t i = 0; i < w->count; i++)
+		if (strcmp(w->commands[i], row->command) == 0)
+			return true;
+	w->more = w->count == NAMED_MAX;
+	if (!w->more)
+		memcpy(w->commands[w->count++], row->command, ROW_COMMAND_SIZE);
+	return !w->more;
+}
+
+/* It is said as well as it can be seen: nothing depends on it. */
+static void print_whose(const struct show *s, const struct review *t)
+{
+	struct sqlite_query q = { .action = EVENT_DENY,
+				  .sandbox = t->sandbox,
+				  .since_ms = t->first_ms,
+				  .max = ROWS_MAX };
+	struct sqlite_reader *reader = NULL;
+	struct whose w = { .task = t };
+	char shown[TEXT_ESCAPED_SIZE];
+	struct err ignored = { 0 };
+
+	if (t->is_name)
+		q.name = t->destination;
+	else if (!addr_parse(t->destination, strlen(t->destination), &q.remote))
+		return;
+	if (sqlite_reader_open(s->directory, LOOK_MS, &reader, &ignored) < 0)
+		return;
+	if (sqlite_find(reader, &q, on_row, &w, &ignored) == 0 && w.count > 0) {
+		printf("process      ");
+		for (size_t i = 0; i < w.count; i++)
+			printf("%s%s", i > 0 ? ", " : "",
+			       show_text(w.commands[i], shown));
+		puts(w.more ? ", ..." : "");
+	}
+	sqlite_reader_close(reader);
 }
 
 static void print_task(const struct show *s, const struct review *t)
@@ -95,14 +154,14 @@ static void print_task(const struct show *s, const struct review *t)
 	if (t->decided_ms > 0)
 		printf("decided      %s by %s\n", jtext_time(t->decided_ms, false, time),
 		       show_text(t->who, shown));
-	show_whose(s, t);
+	print_whose(s, t);
 	printf("rule         %s\n", review_rule(t, buf) ? buf : "no rule can allow this");
 }
 
 /* ---- the policy ---- */
 
 /* On stderr: standard output may be a program's. @diff is taken. */
-void show_diff(json_t *diff)
+static void show_diff(json_t *diff)
 {
 	for (size_t i = 0; i < json_array_size(diff); i++)
 		fprintf(stderr, "%s\n", json_string_value(json_array_get(diff, i)));
@@ -111,7 +170,8 @@ void show_diff(json_t *diff)
 	json_decref(diff);
 }
 
-bool show_is_wanted(const struct show *s)
+/* Somebody says so: --yes, or an answer. */
+static bool is_wanted(const struct show *s)
 {
 	char answer[16];
 
@@ -150,7 +210,7 @@ static int add_to_document(struct show *s, struct policy_file *file, struct text
 		json = document_json(next, true);
 		r = !json			? err_set(err, -ENOMEM, "out of memory")
 		    : document_equal(old, next) ? 0
-		    : show_is_wanted(s)		? write_policy(file, text_of(json), err)
+		    : is_wanted(s)		? write_policy(file, text_of(json), err)
 						: -ECANCELED;
 	}
 	free(json);
@@ -174,7 +234,7 @@ static int add_to_text(struct show *s, struct policy_file *file, struct text tex
 	}
 	fprintf(stderr, "%s:%u:\n+ - %s\n", show_text(s->spec.policy, shown), a.line,
 		a.rule);
-	return show_is_wanted(s) ? write_policy(file, a.text, err) : -ECANCELED;
+	return is_wanted(s) ? write_policy(file, a.text, err) : -ECANCELED;
 }
 
 /* A document of OpenSandbox's is written as the API writes it; of everything else the
@@ -197,9 +257,7 @@ static int add_rule(struct show *s, const char *rule, struct err *err)
 			   : add_to_text(s, &file, text, rule, err);
 }
 
-/* ---- deciding ---- */
-
-const char *show_who(const struct show *s)
+static const char *who_decides(const struct show *s)
 {
 	const struct passwd *me = s->spec.who ? NULL : getpwuid(getuid());
 
@@ -207,6 +265,85 @@ const char *show_who(const struct show *s)
 		return s->spec.who;
 	return me ? me->pw_name : "unknown";
 }
+
+/* --- accepting by a daemon, whose policy changes --- */
+
+enum { PATH_SIZE = 1024, HTTP_OK = 200 };
+
+static int ask_daemon(struct show *s, const char *method, const char *path, json_t **ret,
+		      struct err *err)
+{
+	const struct text nothing = { "", 0 };
+	struct client_reply reply;
+	int r = client_ask(s->spec.socket, method, path, nothing, &s->arena, &reply, err);
+
+	if (r < 0)
+		return r;
+	if (reply.status != HTTP_OK)
+		return err_set(err, -EIO, "the daemon refuses: %s",
+			       client_reason(&reply, &s->arena));
+	*ret = json_loadb(reply.body.ptr, reply.body.len, 0, NULL);
+	return json_is_object(*ret)
+		       ? 0
+		       : err_set(err, -EBADMSG, "the daemon's answer is no JSON");
+}
+
+/* Letters, digits and -_. as they are, all else as %XX. */
+static void escape(const char *text, char *buf, size_t size)
+{
+	static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				    "abcdefghijklmnopqrstuvwxyz0123456789-_.";
+	size_t used = 0;
+
+	for (; *text && used + 4 <= size; text++) {
+		if (strchr(plain, *text))
+			buf[used++] = *text;
+		else
+			used += (size_t)snprintf(buf + used, 4, "%%%02X",
+						 (unsigned char)*text);
+	}
+	buf[used] = '\0';
+}
+
+/* Another store has other tasks under the same numbers. */
+static bool is_same_task(const json_t *j, const struct review *t)
+{
+	const char *destination = json_string_value(json_object_get(j, "destination"));
+
+	return destination && strcmp(destination, t->destination) == 0;
+}
+
+/* Have the daemon accept @t for its sandbox, which shows what that changes and asks.
+ * Return: 0; -ECANCELED: it wasn't wanted; or another -errno. */
+static int live_accept(struct show *s, const struct review *t, struct err *err)
+{
+	char path[PATH_SIZE], who[3 * REVIEW_WHO_SIZE];
+	json_t *j = NULL;
+	int r;
+
+	if (!daemon_is_id(t->sandbox))
+		return err_set(err, -EINVAL, "this is no sandbox of a daemon's");
+	snprintf(path, sizeof(path), "/sandboxes/%s/review/%" PRId64, t->sandbox, t->id);
+	r = ask_daemon(s, "GET", path, &j, err);
+	if (r == 0 && !is_same_task(j, t))
+		r = err_set(err, -ESTALE, "the daemon has another store than this one");
+	if (r == 0) {
+		show_diff(json_incref(json_object_get(j, "diff")));
+		r = is_wanted(s) ? 0 : -ECANCELED;
+	}
+	json_decref(j);
+	if (r < 0)
+		return r;
+	escape(who_decides(s), who, sizeof(who));
+	snprintf(path, sizeof(path), "/sandboxes/%s/review/%" PRId64 "/accept?who=%s",
+		 t->sandbox, t->id, who);
+	j = NULL;
+	r = ask_daemon(s, "POST", path, &j, err);
+	json_decref(j);
+	return r;
+}
+
+/* ---- deciding ---- */
 
 static int accept_task(struct show *s, const struct review *t, struct err *err)
 {
@@ -236,7 +373,7 @@ static int decide(struct show *s, struct review_store *store, const struct revie
 	if (r == 0 && !(accept && s->spec.live))
 		r = review_decide(store, t->id,
 				  accept ? REVIEW_ACCEPTED : REVIEW_DISMISSED,
-				  show_who(s), clock_wall_ms(), err);
+				  who_decides(s), clock_wall_ms(), err);
 	if (r == 0)
 		r = review_find(store, t->id, &now, err);
 	if (r == 0 && s->spec.json)
@@ -250,7 +387,7 @@ static int obey(struct show *s, struct review_store *store, struct err *err)
 	int r;
 
 	if (strcmp(s->spec.word, "list") == 0)
-		return list(s, store, err);
+		return list_tasks(s, store, err);
 	r = review_find(store, s->spec.id, &t, err);
 	if (r < 0)
 		return r;

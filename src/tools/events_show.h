@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* tools/events_show - weir-events: what a store has, printed for people or programs.
  *
- *   main.c    which verb it is; what its options mean
- *   list.c    `weir events`
- *   collect.c `weir events --collect`
- *   denies.c  `weir denies`
- *   review.c  `weir review`
- *   whose.c   the processes of a review task
- *   live.c    accepting by a daemon, whose policy changes
- *   policy_edit.c   a rule added to a file
+ *   events_main.c     which verb it is; what its options mean
+ *   events_list.c     `weir events`
+ *   events_collect.c  `weir events --collect`
+ *   events_denies.c   `weir denies`
+ *   events_review.c   `weir review`
+ *   policy_edit.c     a rule added to a file
  *
  * Whatever is printed for people is escaped: a name that a sandbox asked for can't move
  * a cursor. */
@@ -46,18 +44,6 @@ void show_row(const struct show *s, const struct event_row *row);
 int show_open(const struct show *s, struct sqlite_reader **ret) MUST_CHECK;
 /* Say @err. Return: SHOW_FAILED. */
 int show_failed(const struct err *err);
-/* Say what changes; @diff is taken. */
-void show_diff(json_t *diff);
-/* Somebody says so: --yes, or an answer. */
-bool show_is_wanted(const struct show *s);
-struct review;
-/* A line, if any process is known. */
-void show_whose(const struct show *s, const struct review *t);
-/* Who decides. */
-const char *show_who(const struct show *s);
-/* Have the daemon accept @t for its sandbox, which shows what that changes and asks.
- * Return: 0; -ECANCELED: it wasn't wanted; or another -errno. */
-int live_accept(struct show *s, const struct review *t, struct err *err) MUST_CHECK;
 /* @text as people may see it, in @buf of TEXT_ESCAPED_SIZE. */
 const char *show_text(const char *text, char *buf);
 

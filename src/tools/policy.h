@@ -23,12 +23,6 @@ struct cli_policy_side {
 	struct plan plan;
 };
 
-/* tools/policy_check.c: every fault of a policy, as JSON.
- * Return: 0; -EINVAL when the policy has errors; -ENOMEM, -EIO when nothing came out. */
-int cli_policy_check_json(const struct policy_args *args, FILE *out) MUST_CHECK;
-/* How many rules are for names, and for addresses. */
-void cli_policy_count(const struct policy *p, size_t *ret_names, size_t *ret_addresses);
-
 /* tools/policy_explain.c: what @plan says of each of @queries ("name", "name:port",
  * "address", "address:port", "[v6]:port", a URL). Return: 0, or -EINVAL with the reason.
  */

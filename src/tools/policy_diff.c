@@ -13,6 +13,7 @@
 #include "policy/explain.h"
 #include "policy/on_denies.h"
 #include "policy/rule.h"
+#include "sys/print.h"
 #include "tools/policy.h"
 
 enum { STATE_SIZE = 512 };
@@ -278,17 +279,6 @@ static void compare_settings(struct output *o, const struct policy *a,
 		    b->require_full_isolation ? "true" : "false");
 }
 
-static int print_json(struct output *o)
-{
-	json_t *all = json_pack("{s:b, s:O, s:O}", "equal", o->count == 0, "settings",
-				o->settings, "targets", o->targets);
-	int r = all ? json_dumpf(all, o->out, JSON_INDENT(2)) : -1;
-
-	json_decref(all);
-	fputc('\n', o->out);
-	return r < 0 ? -ENOMEM : 0;
-}
-
 static int compare_targets(struct output *o, const struct cli_policy_side *before,
 			   const struct cli_policy_side *after)
 {
@@ -328,7 +318,11 @@ int cli_policy_diff(const struct cli_policy_side *before,
 	compare_settings(&o, &before->policy, &after->policy);
 	r = compare_targets(&o, before, after);
 	if (r == 0 && json)
-		r = print_json(&o);
+		r = print_json(json_pack("{s:b, s:O, s:O}", "equal", o.count == 0,
+					 "settings", o.settings, "targets", o.targets),
+			       0, out) < 0
+			    ? -ENOMEM
+			    : 0;
 	else if (r == 0 && o.count == 0)
 		fputs("the policies decide the same\n", out);
 	json_decref(o.settings);

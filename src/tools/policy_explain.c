@@ -8,6 +8,7 @@
 #include "policy/explain.h"
 #include "policy/on_denies.h"
 #include "policy/rule.h"
+#include "sys/print.h"
 #include "tools/policy.h"
 
 enum { PROTOCOL_COUNT = 2 };
@@ -306,9 +307,7 @@ static int explain_json(const struct plan *p, const struct query *queries, size_
 			    : 0;
 	}
 	if (r == 0)
-		r = json_dumpf(all, out, JSON_INDENT(2)) < 0 ? -EIO : 0;
-	if (r == 0)
-		fputc('\n', out);
+		return print_json(all, 0, out);
 	json_decref(all);
 	return r;
 }

@@ -6,6 +6,7 @@
 #include "base/exit_status.h"
 #include "base/log.h"
 #include "outputs/ask.h"
+#include "sys/print.h"
 #include "tools/attach.h"
 
 static int send_policy(const char *socket, const char *method, const char *id,
@@ -67,8 +68,8 @@ int cli_daemon_policy_show(const char *socket, const char *id)
 	if (r != 0)
 		return r;
 	j = json_loadb(reply.body.ptr, reply.body.len, 0, NULL);
-	if (json_dumpf(json_object_get(j, "policy"), stdout, JSON_INDENT(2)) < 0 ||
-	    putchar('\n') == EOF || fflush(stdout) != 0) {
+	if (print_json(json_incref(json_object_get(j, "policy")), 0, stdout) < 0 ||
+	    fflush(stdout) != 0) {
 		log_error("cannot print the policy");
 		r = RUN_STATUS_FAILED;
 	}

@@ -11,6 +11,7 @@
 #include "policy/check.h"
 #include "policy/embedded.h"
 #include "policy/load.h"
+#include "sys/print.h"
 #include "sys/term.h"
 
 enum {
@@ -153,17 +154,13 @@ static int find_all(struct profiles *p)
 static int list_json(const struct profiles *p)
 {
 	json_t *all = json_array();
-	int r;
 
 	for (size_t i = 0; i < p->count; i++)
 		json_array_append_new(all, json_pack("{s:s, s:s, s:s}", "name",
 						     p->items[i].name, "path",
 						     p->items[i].path, "title",
 						     p->items[i].title));
-	r = json_dumpf(all, stdout, JSON_INDENT(2));
-	json_decref(all);
-	putchar('\n');
-	return r < 0 ? -EIO : 0;
+	return print_json(all, 0, stdout);
 }
 
 static void list_text(const struct profiles *p)
@@ -205,7 +202,6 @@ static int show(const char *name, bool json)
 	struct err err = { 0 };
 	const char *path;
 	struct text text;
-	json_t *j;
 	int r = cli_profile_load(&arena, name, &text, &path, &err);
 
 	if (r < 0) {
@@ -218,24 +214,16 @@ static int show(const char *name, bool json)
 	if (!json)
 		return fwrite(text.ptr, 1, text.len, stdout) == text.len ? 0
 									 : STATUS_FAILED;
-	j = json_pack("{s:s, s:s, s:s%}", "name", name, "path", path, "text", text.ptr,
-		      text.len);
-	r = j ? json_dumpf(j, stdout, JSON_INDENT(2)) : -1;
-	json_decref(j);
-	putchar('\n');
+	r = print_json(json_pack("{s:s, s:s, s:s%}", "name", name, "path", path, "text",
+				 text.ptr, text.len),
+		       0, stdout);
 	return r < 0 ? STATUS_FAILED : 0;
 }
 
 /* --- the verb --- */
 
-static int set_json(void *target, const char *value, struct err *err)
-{
-	*(bool *)target = true;
-	return 0;
-}
-
 static const struct cli_option options[] = {
-	{ "json", NULL, "print JSON", set_json },
+	{ "json", NULL, "print JSON", .kind = OPTION_FLAG },
 };
 const struct cli_options cli_profile_options = { options, ARRAY_SIZE(options) };
 

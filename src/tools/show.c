@@ -7,6 +7,7 @@
 #include "base/exit_status.h"
 #include "base/log.h"
 #include "outputs/ask.h"
+#include "sys/print.h"
 #include "tools/attach.h"
 
 struct spec {
@@ -148,10 +149,10 @@ static json_t *get(const struct spec *s, const char *path, int *ret)
 	return j;
 }
 
-static int print_json(const json_t *j)
+/* Return: the exit status. */
+static int print_answer(json_t *j)
 {
-	if (json_dumpf(j, stdout, JSON_COMPACT) == 0 && putchar('\n') != EOF &&
-	    fflush(stdout) == 0)
+	if (print_json(json_incref(j), JSON_COMPACT, stdout) == 0 && fflush(stdout) == 0)
 		return 0;
 	log_error("cannot write the output");
 	return RUN_STATUS_FAILED;
@@ -192,7 +193,7 @@ int cli_ps(int argc, char **argv)
 	if (!j)
 		return r;
 	if (spec.json) {
-		r = print_json(j);
+		r = print_answer(j);
 	} else {
 		printf("%-20s %-6s  %-16s  %-9s %5s %7s  %s\n", "ID", "KIND", "MODE",
 		       "POLICY", "RULES", "DENIES", "WHERE");
@@ -280,7 +281,7 @@ static int show_one(const struct spec *s, const char *id)
 
 	if (status && s->json) {
 		json_object_set(one, "status", status);
-		r = print_json(one);
+		r = print_answer(one);
 	} else if (status) {
 		print_one(one, status);
 	}
@@ -289,7 +290,7 @@ static int show_one(const struct spec *s, const char *id)
 	return r;
 }
 
-static void print_line(const json_t *one, const json_t *status)
+static void print_status_line(const json_t *one, const json_t *status)
 {
 	char id[TEXT_ESCAPED_SIZE], mode[TEXT_ESCAPED_SIZE];
 
@@ -314,7 +315,7 @@ static int show_each(const struct spec *s, json_t *list)
 		if (s->json)
 			json_object_set(one, "status", status);
 		else
-			print_line(one, status);
+			print_status_line(one, status);
 		json_decref(status);
 	}
 	return 0;
@@ -341,7 +342,7 @@ static int show_all(const struct spec *s)
 		warn_of_more(all);
 	if (r == 0 && s->json) {
 		json_object_set(all, "status", daemon);
-		r = print_json(all);
+		r = print_answer(all);
 	}
 	json_decref(daemon);
 	json_decref(all);
