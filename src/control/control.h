@@ -131,6 +131,7 @@ struct control {
 	struct sqlite_writer *store;	 /* NULL: events are in memory alone */
 	struct jsonl_writer *jsonl;	 /* NULL: none */
 	char lacking[ERR_TEXT_SIZE];	 /* what could not be confined here, or "" */
+	char untrusted[ERR_TEXT_SIZE];	 /* why nothing is kept in --state-dir, or "" */
 	struct loop_source signals;
 	struct api_label labels[SIDECAR_ATTRS_MAX];
 	/* What a browser may call the API: the host's own name, and what was asked for.

@@ -15,6 +15,7 @@
 #include "control/confine.h"
 #include "control/control.h"
 #include "proto/settings_daemon.h"
+#include "proto/state_dir.h"
 #include "sys/settings.h"
 
 enum {
@@ -228,6 +229,7 @@ static int open_nothing(struct control *s, struct err *err)
 
 static int start(struct control *s, struct err *err)
 {
+	struct err untrusted = { 0 };
 	struct stat st;
 	int r;
 
@@ -244,6 +246,8 @@ static int start(struct control *s, struct err *err)
 
 		s->group = g ? g->gr_gid : 0;
 	}
+	if (state_dir_take(&s->spec, NULL, &untrusted) < 0)
+		snprintf(s->untrusted, sizeof(s->untrusted), "%s", untrusted.text);
 	r = confine_control(&s->spec, s->lacking, err);
 	if (r == 0)
 		r = open_signals(s, err);

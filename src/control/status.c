@@ -67,7 +67,7 @@ static void add_postgres(struct control *s, struct api_status *ret)
 	const char *reason = p->trouble;
 	int64_t silent_ms;
 
-	if (!s->spec.postgres)
+	if (!s->spec.postgres || !s->spec.state_dir)
 		return;
 	if (postgres_state_read(s->spec.state_dir, p) < 0)
 		*p = (struct postgres_state){ .told_ms = s->since_ms ?: clock_wall_ms() };
@@ -98,6 +98,8 @@ void control_closed_status(const struct document *d, struct control_closing *c,
 void control_store_status(struct control *s, struct api_status *ret)
 {
 	add_postgres(s, ret);
+	if (s->untrusted[0])
+		add(s, ret, "store", s->untrusted);
 	if (s->store) {
 		sqlite_writer_state(s->store, &s->store_state);
 		if (s->store_state.trouble[0])

@@ -16,20 +16,18 @@ enum { FILE_SIZE = 1024 };
 /* "sent missed refused waiting trouble" */
 int postgres_state_write(const char *directory, const struct postgres_state *state)
 {
-	char path[PATH_MAX], next[PATH_MAX + 8], line[FILE_SIZE];
-	CLEAN(fd) int fd = -1;
+	CLEAN(fd) int dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	char line[FILE_SIZE];
 	int len;
 
-	snprintf(path, sizeof(path), "%s/postgres.state", directory);
-	snprintf(next, sizeof(next), "%s.next", path);
+	if (dir < 0)
+		return -errno;
 	len = snprintf(line, sizeof(line),
 		       "%" PRId64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %s\n",
 		       state->sent, state->missed, state->refused, state->waiting,
 		       state->trouble);
-	fd = open(next, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0 || write(fd, line, (size_t)len) != len || rename(next, path) < 0)
-		return errno ? -errno : -EIO;
-	return 0;
+	return file_replace(dir, "postgres.state.next", "postgres.state", 0600, line,
+			    (size_t)MIN(len, (int)sizeof(line) - 1));
 }
 
 static bool take_number(struct text *rest, uint64_t *ret)

@@ -120,22 +120,43 @@ static int copy_in_place(int dir, const char *name, const char *text, size_t siz
 
 /* --- reading --- */
 
+/* Nobody else can have put it there: where the file stands, or in the spare directory,
+ * others may be able to make files, and what was decided counts before the policy. */
+static bool is_decided_by_us(int fd, const struct place *own)
+{
+	struct stat st, policy;
+
+	if (fstat(fd, &st) < 0 || st.st_nlink != 1)
+		return false;
+	if (st.st_uid == 0 || st.st_uid == geteuid())
+		return true;
+	/* A copy that stands beside the file has the owner of that. */
+	return own->dir >= 0 &&
+	       fstatat(own->dir, own->name, &policy, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       st.st_uid == policy.st_uid;
+}
+
 /* The text of a copy in place that was decided, and cut short or not told to be whole. */
 static int read_decided(const struct policy_file *f, const char *dir,
 			struct file_bytes *ret)
 {
 	CLEAN(place) struct place beside = { .dir = -1 };
 	CLEAN(place) struct place own = { .dir = -1 };
+	CLEAN(fd) int fd = -1;
+	bool has_own;
 	int r = place_open(f->path, dir, &beside);
 
 	if (r < 0)
 		return -ENOENT;
+	has_own = place_open(f->path, NULL, &own) == 0;
 	unlinkat(beside.dir, beside.fresh, 0);
-	r = read_at(beside.dir, beside.decided, ret);
+	fd = open_at(beside.dir, beside.decided, O_RDONLY);
+	if (fd < 0 || !is_decided_by_us(fd, &own))
+		return -ENOENT;
+	r = file_read_fd(fd, POLICY_FILE_MAX, ret);
 	if (r < 0)
 		return r;
-	if (place_open(f->path, NULL, &own) == 0 &&
-	    copy_in_place(own.dir, own.name, ret->bytes, ret->size) == 0)
+	if (has_own && copy_in_place(own.dir, own.name, ret->bytes, ret->size) == 0)
 		unlinkat(beside.dir, beside.decided, 0);
 	return 0;
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "opensandbox/policy_file.h"
+#include "sys/files.h"
 
 static void path_of(const char *state_dir, char *buf)
 {
@@ -21,12 +22,15 @@ static void note_of(const char *state_dir, char *buf)
 
 int closed_file_note_policy(const char *state_dir, struct err *err)
 {
+	const struct file_how how = { .flags = O_WRONLY | O_CREAT,
+				      .mode = 0600,
+				      .anybodys = true };
 	char path[PATH_MAX];
 	CLEAN(fd) int fd = -1;
 
 	note_of(state_dir, path);
-	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-	return fd < 0 ? err_sys(err, -errno, "cannot make %s", path) : 0;
+	fd = file_open(AT_FDCWD, path, &how, err);
+	return MIN(fd, 0);
 }
 
 bool closed_file_had_policy(const char *state_dir)

@@ -18,7 +18,9 @@
 #include "opensandbox/policy_file.h"
 #include "proto/closed_file.h"
 #include "proto/plan_file.h"
+#include "proto/state_dir.h"
 #include "sandbox/learned.h"
+#include "sys/files.h"
 
 enum {
 	/* As many as the kernel takes: a connection that finds no room is tried again
@@ -337,7 +339,9 @@ static int read_boot_id(char ret[BOOT_ID_SIZE + 1])
  * one has learned. Only the supervisor may have it. Return: it, or -errno. */
 static int open_image_file(const char *state_dir, bool *ret_found)
 {
-	const int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+	const struct file_how how = {
+		.flags = O_RDWR | O_CREAT, .mode = 0600, .anybodys = true, .own = true
+	};
 	CLEAN(arena) struct arena arena = { 0 };
 	char boot_id[BOOT_ID_SIZE + 1];
 	CLEAN(fd) int fd = -1;
@@ -349,11 +353,11 @@ static int open_image_file(const char *state_dir, bool *ret_found)
 	path = arena_printf(&arena, "%s/learned.%s", state_dir, boot_id);
 	if (!path)
 		return -ENOMEM;
-	fd = open(path, flags, 0600);
-	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 || fstat(fd, &st) < 0)
+	fd = file_open(AT_FDCWD, path, &how, NULL);
+	if (fd < 0)
+		return fd;
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0 || fstat(fd, &st) < 0)
 		return -errno;
-	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid())
-		return -EPERM;
 	*ret_found = st.st_size == LEARNED_SNAPSHOT_SIZE;
 	/* Another size is another version's: begin anew. */
 	if (!*ret_found &&
@@ -386,8 +390,8 @@ static int open_image(const struct sidecar_spec *spec, struct supervisor_fds *h,
 
 /* -- directories -------------------------------------------------------------------- */
 
-/* Those on the way to @path, and @path itself with @whole. */
-static int make_directories(const char *path, bool whole, mode_t mode, struct err *err)
+/* Those on the way to @path. */
+static int make_directories(const char *path, struct err *err)
 {
 	CLEAN(arena) struct arena arena = { 0 };
 	char *at = arena_text(&arena, text_of(path)), *slash;
@@ -401,27 +405,30 @@ static int make_directories(const char *path, bool whole, mode_t mode, struct er
 			return err_sys(err, -errno, "cannot make %s", at);
 		*slash = '/';
 	}
-	if (whole && mkdir(at, mode) < 0 && errno != EEXIST)
-		return err_sys(err, -errno, "cannot make %s", at);
 	return 0;
 }
 
-void supervisor_open_directories(const struct sidecar_spec *spec)
+void supervisor_open_directories(struct sidecar_spec *spec)
 {
 	struct err err = { 0 };
+	bool shared;
 
-	if (spec->state_dir && make_directories(spec->state_dir, true, 0700, &err) < 0)
-		log_warning("%s", err.text);
+	if (state_dir_take(spec, &shared, &err) < 0)
+		log_warning("%s; nothing is kept there", err.text);
+	if (shared)
+		log_warning(
+			"others may write to '%s': they can take away what is kept there",
+			spec->state_dir);
 	if (spec->jsonl && spec->jsonl[0] == '/' &&
-	    make_directories(spec->jsonl, false, 0755, &err) < 0)
+	    make_directories(spec->jsonl, &err) < 0)
 		log_warning("%s", err.text);
 	for (size_t i = 0; i < spec->log_output_count; i++)
 		if (spec->log_outputs[i][0] == '/' &&
-		    make_directories(spec->log_outputs[i], false, 0755, &err) < 0)
+		    make_directories(spec->log_outputs[i], &err) < 0)
 			log_warning("%s", err.text);
 }
 
-int supervisor_open(const struct sidecar_spec *spec, struct supervisor_fds *ret,
+int supervisor_open(struct sidecar_spec *spec, struct supervisor_fds *ret,
 		    struct err *err)
 {
 	const struct sandbox_ports ports = {

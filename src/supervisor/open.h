@@ -25,7 +25,7 @@ struct supervisor_fds {
 
 void supervisor_held_init(struct supervisor_fds *h); /* all -1 */
 /* Nothing is changed in the kernel by it. -EINVAL: what is wrong has been printed. */
-int supervisor_open(const struct sidecar_spec *spec, struct supervisor_fds *ret,
+int supervisor_open(struct sidecar_spec *spec, struct supervisor_fds *ret,
 		    struct err *err) MUST_CHECK;
 /* The API's TCP socket, as @spec says. It is bound, so that nobody else gets it, and
  * listens when supervisor_listen() says so. */
@@ -40,4 +40,4 @@ int supervisor_deny_all(struct supervisor_fds *h, struct err *err) MUST_CHECK;
 bool supervisor_has_ipv6(void);
 /* Those that control writes in, for it can't make them. What can't be made is told, and
  * shows where it is missed: a store is no reason not to guard. */
-void supervisor_open_directories(const struct sidecar_spec *spec);
+void supervisor_open_directories(struct sidecar_spec *spec);

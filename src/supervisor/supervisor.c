@@ -500,7 +500,7 @@ static pid_t postgres_fork(struct child *c, int channel, struct err *err)
 	const struct supervisor *k = c->supervisor;
 	const struct helper helper = { .program = c->name, .args = k->args };
 
-	return k->spec->postgres ? helper_start(&helper) : 0;
+	return k->spec->postgres && k->spec->state_dir ? helper_start(&helper) : 0;
 }
 
 static pid_t review_fork(struct child *c, int channel, struct err *err)
@@ -510,7 +510,7 @@ static pid_t review_fork(struct child *c, int channel, struct err *err)
 				       .service = "review-command",
 				       .args = k->args };
 
-	return k->spec->review_command ? helper_start(&helper) : 0;
+	return k->spec->review_command && k->spec->state_dir ? helper_start(&helper) : 0;
 }
 
 int supervisor_check_programs(const struct supervisor *k, struct err *err)

@@ -54,6 +54,8 @@ static int open_found(int at, const char *path, const struct file_how *how,
 		return refuse(-errno, path, err);
 	if (!S_ISREG(st.st_mode))
 		return refuse(S_ISLNK(st.st_mode) ? -ELOOP : -EINVAL, path, err);
+	if (how->own && (st.st_uid != geteuid() || st.st_nlink != 1))
+		return refuse(-EPERM, path, err);
 	snprintf(self, sizeof(self), "/proc/self/fd/%d", at);
 	fd = open(self, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	return fd < 0 ? refuse(-errno, path, err) : fd;

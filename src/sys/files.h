@@ -28,7 +28,9 @@ struct file_how {
 	bool anybodys;	  /* the file may be any user's, and anybody's to write to; else
 			   * path_open_owned() decides: @dir is AT_FDCWD then, and links
 			   * that are root's or the user's are followed */
-	bool follow;	  /* anybodys: the last part of the name may be a symbolic link */
+	bool own; /* anybodys: the effective user's, and without another name (hard link)
+		   */
+	bool follow; /* anybodys: the last part of the name may be a symbolic link */
 };
 
 /* Open the regular file @path, relative to the directory @dir or AT_FDCWD. @err says

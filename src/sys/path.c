@@ -13,7 +13,7 @@
 
 enum { FD_LINK_SIZE = 32 }; /* "/proc/self/fd/N" */
 
-enum look { LOOK_ANY = 0, LOOK_MAKE, LOOK_OWNED, LOOK_ROOTS };
+enum look { LOOK_ANY = 0, LOOK_MAKE, LOOK_WAY, LOOK_OWNED, LOOK_ROOTS };
 
 /* A look-up under way. */
 struct walk {
@@ -163,7 +163,7 @@ static int step(struct walk *w, const char *component)
 		return fd;
 	if (fstat(w->path.fd, &dir) < 0 || fstat(fd, &st) < 0)
 		return -errno;
-	if (w->look >= LOOK_OWNED && strcmp(component, "..") != 0)
+	if (w->look >= LOOK_WAY && strcmp(component, "..") != 0)
 		owned_step(&w->owned, &dir, &st);
 	if (S_ISLNK(st.st_mode))
 		return follow(w, fd, component, st.st_uid);
@@ -246,6 +246,11 @@ int path_open_made(const char *name, struct path *ret, struct err *err)
 int path_open_owned(const char *name, struct path *ret, struct err *err)
 {
 	return look_up(name, LOOK_OWNED, ret, err);
+}
+
+int path_open_owned_way(const char *name, struct path *ret, struct err *err)
+{
+	return look_up(name, LOOK_WAY, ret, err);
 }
 
 int path_open_roots(const char *name, struct path *ret, struct err *err)

@@ -46,7 +46,9 @@ int path_open_parent(const char *name, struct path *ret, const char **ret_last,
 /* As path_open(), of what nobody but root and the effective user can have put there
  * (sys/owned.h): -EPERM otherwise. What isn't there is -ENOENT whoever owns the way. */
 int path_open_owned(const char *name, struct path *ret, struct err *err) MUST_CHECK;
-/* The same, of what nobody but root can have put there. */
+/* The same of the way to it; what is at its end is the caller's to judge. */
+int path_open_owned_way(const char *name, struct path *ret, struct err *err) MUST_CHECK;
+/* As path_open_owned(), of what nobody but root can have put there. */
 int path_open_roots(const char *name, struct path *ret, struct err *err) MUST_CHECK;
 void path_done(struct path *p);
 static inline void clean_path(struct path *p)

@@ -27,6 +27,7 @@
 #include "base/log.h"
 #include "events/review_notify.h"
 #include "proto/settings_daemon.h"
+#include "proto/state_dir.h"
 #include "sys/capabilities.h"
 #include "sys/process.h"
 
@@ -233,6 +234,10 @@ int review_command(int argc, char **argv)
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
 	    capabilities_keep(0, &err) < 0) {
 		log_error("the review command: cannot give up capabilities");
+		return 1;
+	}
+	if (state_dir_take(&spec, NULL, &err) < 0 || !spec.state_dir) {
+		log_error("the review command: %s", err.text);
 		return 1;
 	}
 	t.command = spec.review_command;

@@ -17,6 +17,7 @@
 #include "outputs/postgres/confine.h"
 #include "outputs/postgres/sender.h"
 #include "proto/settings_daemon.h"
+#include "proto/state_dir.h"
 #include "sys/settings.h"
 
 enum {
@@ -120,8 +121,8 @@ int main(int argc, char **argv)
 	}
 	/* Control makes the store in it; what isn't there yet could not be kept in reach.
 	 */
-	(void)!mkdir(spec.state_dir, 0700);
-	if (confine(spec.state_dir, &err) < 0) {
+	if (state_dir_take(&spec, NULL, &err) < 0 || !spec.state_dir ||
+	    confine(spec.state_dir, &err) < 0) {
 		log_error("weir-postgres: %s", err.text);
 		return 1;
 	}
