@@ -132,7 +132,7 @@ static int load(struct sandbox *s, struct next *n, int64_t now_ms, struct arena 
 /* Nothing here can fail. */
 static void take_place(struct sandbox *s, const struct next *n)
 {
-	s->plan = n->plan;
+	sandbox_set_plan(s, &n->plan);
 	s->shared_params = n->shared_params;
 	s->owned_params = n->owned_params;
 	/* What the filter could not be told is not in the new ruleset. */

@@ -358,7 +358,7 @@ bool resolver_inflight_sent_back(struct resolver *r, struct resolver_ask *ask,
 {
 	struct inflight *f;
 
-	if (r->inner.server == RESOLVER_UPSTREAMS_MAX || ask->query.class != DNS_CLASS_IN)
+	if (ask->query.class != DNS_CLASS_IN)
 		return false;
 	f = inflight_find(r, &ask->query, hash_question(r, &ask->query));
 	if (!f || !docker_resolver_sent_back(r, f, ask, now_ms))

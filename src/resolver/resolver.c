@@ -229,20 +229,6 @@ static void send_ask(struct resolver *r, struct resolver_ask *ask)
 	resolver_ask_release(r, ask);
 }
 
-static void queue_ask(struct resolver *r, struct resolver_ask *ask)
-{
-	struct resolver_sandbox *g = ask->client.sandbox->resolver;
-
-	r->bytes_used += ask->message_size;
-	r->addrs_used += ask->addr_count;
-	ask_list_push(&g->queue, ask);
-	if (g->dirty)
-		return;
-	g->dirty = true;
-	g->next_dirty = r->dirty;
-	r->dirty = g;
-}
-
 /* Write the reply behind the others that wait; learn what was written. */
 static void write_reply(struct resolver *r, struct resolver_ask *ask,
 			const struct dns_answer *a, uint32_t keep, struct text left_out,
@@ -254,6 +240,7 @@ static void write_reply(struct resolver *r, struct resolver_ask *ask,
 		.ttl_cap_sec = learned_ttl_max(&ask->client.sandbox->plan),
 		.left_out = left_out,
 	};
+	struct resolver_sandbox *g = ask->client.sandbox->resolver;
 	uint32_t written = 0;
 
 	if (QUEUE_BYTES - r->bytes_used < form.limit ||
@@ -268,10 +255,18 @@ static void write_reply(struct resolver *r, struct resolver_ask *ask,
 	for (size_t i = 0; i < a->addr_count; i++)
 		if (written & UINT32_C(1) << i)
 			r->addrs[ask->addr_at + ask->addr_count++] = a->addrs[i];
-	if (ask->addr_count > 0)
-		queue_ask(r, ask);
-	else
+	if (ask->addr_count == 0) {
 		send_ask(r, ask);
+		return;
+	}
+	r->bytes_used += ask->message_size;
+	r->addrs_used += ask->addr_count;
+	ask_list_push(&g->queue, ask);
+	if (g->dirty)
+		return;
+	g->dirty = true;
+	g->next_dirty = r->dirty;
+	r->dirty = g;
 }
 
 void resolver_deliver(struct resolver *r, struct resolver_ask *ask,
@@ -354,13 +349,15 @@ struct batch {
 	size_t count;
 };
 
-/* The plan may have changed since the reply was written, and with it the rule. */
+/* If the plan has changed since @ask was judged: does it still allow the reply? Its rule
+ * is then the new plan's. */
 static bool still_holds(const struct resolver *r, struct resolver_ask *ask)
 {
-	const struct plan *p = &ask->client.sandbox->plan;
+	const struct sandbox *s = ask->client.sandbox;
+	const struct plan *p = &s->plan;
 	struct plan_verdict v;
 
-	if (ask->probe)
+	if (ask->probe || resolver_is_judged(ask))
 		return true;
 	v = plan_match_name(p, &ask->query.name);
 	if (v.action != POLICY_ALLOW || learned_ttl_max(p) < ask->ttl_cap_sec)
@@ -369,6 +366,7 @@ static bool still_holds(const struct resolver *r, struct resolver_ask *ask)
 		if (guard_fault(p, &v, &r->addrs[ask->addr_at + i].addr))
 			return false;
 	ask->verdict = v;
+	ask->judged = s->plan_generation + 1;
 	return true;
 }
 
@@ -520,27 +518,21 @@ void resolver_sweep(struct resolver *r, struct sandbox *s, int64_t now_ms)
 	}
 }
 
-static void flush_one(struct resolver *r, struct sandbox *s, struct resolver_ask *ask,
-		      int64_t now_ms)
-{
-	if (learn(r, s, &ask, 1, now_ms) == 0) {
-		send_ask(r, ask);
-		return;
-	}
-	resolver_fail(r, ask, DNS_EDE_OTHER, "the filter did not take the address");
-	resolver_ask_release(r, ask);
-}
-
 static void flush_batch(struct resolver *r, struct sandbox *s, const struct batch *b,
 			int64_t now_ms)
 {
 	bool together = b->count > 1 && learn(r, s, b->asks, b->count, now_ms) == 0;
 
 	for (size_t i = 0; i < b->count; i++) {
-		if (together)
-			send_ask(r, b->asks[i]);
-		else
-			flush_one(r, s, b->asks[i], now_ms);
+		struct resolver_ask *ask = b->asks[i];
+
+		if (together || learn(r, s, &ask, 1, now_ms) == 0) {
+			send_ask(r, ask);
+			continue;
+		}
+		resolver_fail(r, ask, DNS_EDE_OTHER,
+			      "the filter did not take the address");
+		resolver_ask_release(r, ask);
 	}
 }
 
@@ -697,18 +689,6 @@ static void look_up(struct resolver *r, struct resolver_ask *ask, int64_t now_ms
 	}
 }
 
-/* A query that could be read. Takes the ask. */
-static void handle(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
-{
-	if (!resolver_admit(r, ask, now_ms) ||
-	    resolver_verdict(r, ask, now_ms) != JUDGE_LOOK_UP)
-		resolver_ask_release(r, ask);
-	else if (ask->probe)
-		deliver_probe(r, ask, now_ms);
-	else
-		look_up(r, ask, now_ms);
-}
-
 static void answer_status(struct resolver *r, const struct resolver_client *client,
 			  const struct dns_query *q, enum dns_query_status status)
 {
@@ -745,10 +725,17 @@ void resolver_query(struct resolver *r, const struct resolver_client *client,
 	}
 	ask->client = *client;
 	ask->verdict = (struct plan_verdict){ .rule = PLAN_NO_RULE };
+	ask->judged = 0;
 	ask->probe = ask->pin = false;
 	ask->addr_count = 0;
-	if (docker_resolver_query(r, ask, now_ms))
+	if (r->inner.server < RESOLVER_UPSTREAMS_MAX &&
+	    docker_resolver_takes(r, ask, now_ms))
+		return;
+	if (!resolver_admit(r, ask, now_ms) ||
+	    resolver_verdict(r, ask, now_ms) != JUDGE_LOOK_UP)
 		resolver_ask_release(r, ask);
-	else if (!resolver_inflight_sent_back(r, ask, now_ms))
-		handle(r, ask, now_ms);
+	else if (ask->probe)
+		deliver_probe(r, ask, now_ms);
+	else
+		look_up(r, ask, now_ms);
 }

@@ -34,6 +34,7 @@ struct resolver_ask {
 	struct resolver_client client;
 	struct dns_query query;
 	struct plan_verdict verdict;
+	uint64_t judged; /* 1 + the generation of the plan that gave @verdict; 0: none */
 	bool probe;
 	bool pin;	     /* nobody's: its answer is pinned */
 	uint8_t addr_count;  /* addresses that its reply carries */
@@ -42,6 +43,13 @@ struct resolver_ask {
 	uint32_t message_size;
 	uint32_t ttl_cap_sec; /* no TTL in it is longer */
 };
+
+/* The verdict is that of the plan in force, and allows the name. */
+static inline bool resolver_is_judged(const struct resolver_ask *a)
+{
+	return a->verdict.action == POLICY_ALLOW &&
+	       a->judged == a->client.sandbox->plan_generation + 1;
+}
 
 struct ask_list {
 	struct resolver_ask *first, *last;
@@ -240,7 +248,8 @@ enum judgement {
 /* For a query that has just come; spends its budgets. */
 enum judgement resolver_verdict(struct resolver *r, struct resolver_ask *ask,
 				int64_t now_ms);
-/* For one that has waited: the plan may be another one. Spends nothing. */
+/* For one that has waited: of a plan that has changed meanwhile the name is matched
+ * again. Spends nothing. */
 enum judgement resolver_verdict_again(struct resolver *r, struct resolver_ask *ask,
 				      int64_t now_ms);
 /* Queries per second. False: over the limit, and a reply has been made. */
@@ -272,10 +281,9 @@ void docker_resolver_tick(struct resolver *r, int64_t now_ms);
 /* Return: @token was the test's. @error: it failed by that, or 0. */
 bool docker_resolver_response(struct resolver *r, uint32_t token, int error,
 			      int64_t now_ms);
-/* Return: @ask is the test's question, sent back. It is answered, and stays the
- * caller's. */
-bool docker_resolver_query(struct resolver *r, const struct resolver_ask *ask,
-			   int64_t now_ms);
+/* There is an inner server. Return: it has sent @ask back, as the test's question, which
+ * is answered, or as one that is under way. @ask is taken. */
+bool docker_resolver_takes(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
 /* @ask is the question that @f itself asks, sent back. */
 bool docker_resolver_sent_back(struct resolver *r, const struct inflight *f,
 			       const struct resolver_ask *ask, int64_t now_ms);

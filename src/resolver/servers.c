@@ -382,19 +382,19 @@ static void use_behind(struct resolver *r, size_t server)
 		r->probe_next_ms = 0;
 }
 
-bool docker_resolver_query(struct resolver *r, const struct resolver_ask *ask,
-			   int64_t now_ms)
+bool docker_resolver_takes(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
 {
 	struct inner *in = &r->inner;
 	int server;
 
 	if (in->token == 0 || !dns_name_equal(&ask->query.name, &in->name))
-		return false;
+		return resolver_inflight_sent_back(r, ask, now_ms);
 	in->sends_back = true;
 	server = r->ops.add_behind(r->ops.data, &ask->client);
 	if (server >= 0)
 		use_behind(r, (size_t)server);
 	resolver_fail(r, ask, DNS_EDE_NETWORK_ERROR, "this is a question of Weir's own");
+	resolver_ask_release(r, ask);
 	return true;
 }
 

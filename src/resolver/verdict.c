@@ -116,22 +116,17 @@ static bool spend_name(struct resolver *r, struct resolver_ask *ask, const char 
 	return true;
 }
 
-/* Covers names without number: those below one, or, for PTR, those of a range of
- * addresses. */
-static bool is_wide(const char *target)
-{
-	return target[0] == '*' || strchr(target, '/');
-}
-
 static bool within_budget(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
 {
 	const struct plan *p = &ask->client.sandbox->plan;
 	uint32_t limit = plan_limit(p, LIMIT_NEW_NAMES_PER_MINUTE);
 	uint32_t rule = ask->verdict.rule;
 	const char *target = rule == PLAN_NO_RULE ? "" : plan_rule(p, rule).target;
+	/* Names without number: those below one, or, for PTR, of a range of addresses. */
+	bool is_wide = target[0] == '*' || strchr(target, '/');
 
-	if (limit == UINT32_MAX || ask->verdict.flags & PLAN_UNMETERED ||
-	    !is_wide(target) || spend_name(r, ask, target, limit, now_ms))
+	if (limit == UINT32_MAX || ask->verdict.flags & PLAN_UNMETERED || !is_wide ||
+	    spend_name(r, ask, target, limit, now_ms))
 		return true;
 	resolver_limit(r, ask, LIMIT_NEW_NAMES_PER_MINUTE, now_ms);
 	return false;
@@ -158,12 +153,6 @@ static enum judgement answer_localhost(struct resolver *r, struct resolver_ask *
 }
 
 /* ---- the policy ---- */
-
-static bool is_probe(const struct sandbox *s, const struct dns_query *q)
-{
-	return s->probe_name.size > 0 && q->type == DNS_TYPE_A &&
-	       dns_name_equal(&q->name, &s->probe_name);
-}
 
 static bool allows_reverse(const struct plan *p, const struct dns_query *q,
 			   struct plan_verdict *ret)
@@ -219,6 +208,18 @@ static void describe_rule(const struct plan *p, uint32_t rule, char *buf, size_t
 		snprintf(buf, size, "deny %s (%s)", pr.target, pr.file);
 }
 
+/* The verdict allows the name: does it serve the type? */
+static enum judgement judge_type(struct resolver *r, struct resolver_ask *ask)
+{
+	struct sandbox *s = ask->client.sandbox;
+
+	if (serves_type(s, ask->query.type, ask->verdict.types))
+		return JUDGE_LOOK_UP;
+	s->counters[COUNT_QUERIES_UNSERVED]++;
+	resolver_nodata(r, ask);
+	return JUDGE_ANSWERED;
+}
+
 static enum judgement judge_name(struct resolver *r, struct resolver_ask *ask,
 				 int64_t now_ms)
 {
@@ -226,6 +227,7 @@ static enum judgement judge_name(struct resolver *r, struct resolver_ask *ask,
 	const struct dns_query *q = &ask->query;
 	char reason[REASON_SIZE];
 
+	ask->judged = s->plan_generation + 1;
 	if (allows_reverse(&s->plan, q, &ask->verdict))
 		return JUDGE_LOOK_UP;
 	ask->verdict = (struct plan_verdict){ .rule = PLAN_NO_RULE };
@@ -236,18 +238,13 @@ static enum judgement judge_name(struct resolver *r, struct resolver_ask *ask,
 		resolver_deny(r, ask, ask->verdict.rule, NULL, reason, now_ms);
 		return JUDGE_ANSWERED;
 	}
-	if (!serves_type(s, q->type, ask->verdict.types)) {
-		s->counters[COUNT_QUERIES_UNSERVED]++;
-		resolver_nodata(r, ask);
-		return JUDGE_ANSWERED;
-	}
-	return JUDGE_LOOK_UP;
+	return judge_type(r, ask);
 }
 
 enum judgement resolver_verdict_again(struct resolver *r, struct resolver_ask *ask,
 				      int64_t now_ms)
 {
-	return judge_name(r, ask, now_ms);
+	return resolver_is_judged(ask) ? judge_type(r, ask) : judge_name(r, ask, now_ms);
 }
 
 enum judgement resolver_verdict(struct resolver *r, struct resolver_ask *ask,
@@ -264,7 +261,8 @@ enum judgement resolver_verdict(struct resolver *r, struct resolver_ask *ask,
 						       .ede = DNS_EDE_NONE });
 		return JUDGE_ANSWERED;
 	}
-	ask->probe = is_probe(s, q);
+	ask->probe = s->probe_name.size > 0 && q->type == DNS_TYPE_A &&
+		     dns_name_equal(&q->name, &s->probe_name);
 	if (ask->probe)
 		return JUDGE_LOOK_UP;
 	if (dns_name_is_localhost(&q->name))

@@ -99,6 +99,8 @@ struct sandbox {
 	uint32_t id;
 	enum sandbox_state state;
 	struct plan plan;	   /* borrowed from the engine's mapping */
+	uint64_t plan_generation;  /* sandbox_set_plan() counts: a verdict of an older
+				    * generation doesn't hold any more */
 	struct sandbox_fds fds;	   /* owned; NETLINK has moved into filter */
 	struct filter_conn filter; /* owned; unused with @host */
 	/* The table of the host, where @id and @member say what is its; borrowed. NULL:
@@ -134,6 +136,14 @@ struct sandbox {
 };
 
 const char *sandbox_state_name(enum sandbox_state s);
+
+/* @plan is in force from now on. The one way to change s->plan of a sandbox that is
+ * served. */
+static inline void sandbox_set_plan(struct sandbox *s, const struct plan *plan)
+{
+	s->plan = *plan;
+	s->plan_generation++;
+}
 
 /* Fill in what every event has (time, sandbox) and hand it to control, at most
  * LIMIT_EVENTS_PER_SECOND; nothing while the self-test runs. See sandbox/accounts.h. A

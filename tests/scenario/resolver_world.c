@@ -291,7 +291,7 @@ static bool change_one(struct world *w, size_t i, const struct plan *plan)
 	w->kernels[i].count = 0;
 	for (size_t k = 0; k < rebased.learned_count; k++)
 		kernel_apply(&w->kernels[i], &rebased.learned[k], w->now_ms);
-	s->plan = *plan;
+	sandbox_set_plan(s, plan);
 	learned_set_plan(rebased.table, &s->plan);
 	learned_free(s->learned);
 	s->learned = rebased.table;
@@ -317,7 +317,7 @@ bool world_apply(struct world *w)
 	if (!compile(w, &plan))
 		return false;
 	for (size_t i = 0; i < WORLD_SANDBOXES; i++)
-		w->sandboxes[i].plan = plan;
+		sandbox_set_plan(&w->sandboxes[i], &plan);
 	return true;
 }
 
