@@ -355,7 +355,7 @@ def test_E_pages_of_other_sites_get_nothing(page, pod):
             page.wait("self.frames[0].length === 0")
         page.open(f"http://pointed.test:{api.port}/ui/")
         page.wait("!document.getElementById('trouble').hidden")
-        assert "by its address or as localhost" in page.text() and page.js("document.getElementById('all').hidden")
+        assert "by its address, as localhost" in page.text() and page.js("document.getElementById('all').hidden")
         for method in ("GET", "POST", "DELETE"):
             asked = page.js(fill(ask, URL_="/policy", METHOD=method, MODE="cors", BODY=None if method == "GET" else ""))
             assert asked == "403 basic", method
