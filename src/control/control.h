@@ -223,6 +223,10 @@ int control_ask_engine(struct control_link *l, const struct ipc_message *m, int 
 bool control_await_engine(struct control_link *l);
 /* The engine that spoke last is still there; another one may have come, or comes. */
 bool control_engine_is_same(struct control_link *l);
+/* The engine of @l is not to be trusted with what it was asked: one that is still there
+ * might do it later, and only a new one brings a new channel. Its supervisor replaces it.
+ * @error -EPIPE: it has ended by itself. */
+void control_give_up_engine(struct control_link *l, int error);
 /* Deal with what it has said so far: of a sandbox that is to be forgotten. */
 void control_hear_engine(struct control_link *l);
 /* Send what has no answer. */

@@ -113,9 +113,7 @@ static void on_engine_message(struct control *s, struct ipc_message *m)
 	}
 }
 
-/* One that is still there may do later what it was asked to, and nobody would know; and
- * only a new one brings a new channel. */
-static void give_up_engine(struct control_link *l, int error)
+void control_give_up_engine(struct control_link *l, int error)
 {
 	const struct ipc_message stuck = { .type = IPC_STUCK };
 
@@ -141,7 +139,7 @@ static void on_engine(struct loop_source *source, uint32_t events)
 			return;
 	}
 	if (r < 0 && r != -EAGAIN)
-		give_up_engine(l, r);
+		control_give_up_engine(l, r);
 }
 
 void control_hear_engine(struct control_link *l)
@@ -189,7 +187,7 @@ int control_ask_engine(struct control_link *l, const struct ipc_message *m, int 
 		}
 	}
 	if (r < 0) {
-		give_up_engine(l, r);
+		control_give_up_engine(l, r);
 		return r;
 	}
 	if (ret_fd)
@@ -213,7 +211,7 @@ void control_tell_engine(struct control_link *l, const struct ipc_message *m)
 	int r = l->from_engine.fd < 0 ? 0 : send_to(l->from_engine.fd, m, NULL, 0);
 
 	if (r < 0 && r != -EAGAIN)
-		give_up_engine(l, r);
+		control_give_up_engine(l, r);
 }
 
 /* Its daemon is gone, and the engine with it; the first one has another started. */
@@ -255,7 +253,7 @@ static void take_engine(struct control_link *l, int fd)
 	l->from_engine.fd = fd;
 	if (set_nonblocking(fd) < 0 ||
 	    loop_add(l->side->loop, &l->from_engine, EPOLLIN) < 0) {
-		give_up_engine(l, -ENOMEM);
+		control_give_up_engine(l, -ENOMEM);
 		return;
 	}
 	if (l->side->many)

@@ -152,8 +152,8 @@ static int give_daemon(struct control_sandbox *w, const struct control_candidate
 	return err_set(err, -EIO, "%s", m.text);
 }
 
-/* The engine has another plan than the one that is kept. What fails now is mended by its
- * end or ours: both start from what the daemon has. */
+/* The engine has another plan than the one that is kept. If it can't be told, it ends:
+ * its successor starts with what the supervisor has. */
 static void take_back(struct control_sandbox *w)
 {
 	struct control_candidate old = { .plan = w->plan, .plan_fd = -1, .text_fd = -1 };
@@ -161,7 +161,7 @@ static void take_back(struct control_sandbox *w)
 
 	if (control_candidate_files(&old, w->document, &ignored) < 0 ||
 	    control_sandbox_give_engine(w, old.plan_fd, &ignored) < 0)
-		loop_stop(w->side->loop);
+		control_give_up_engine(w->link, -EPROTO);
 	control_candidate_done(&old);
 }
 

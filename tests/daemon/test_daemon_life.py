@@ -327,7 +327,7 @@ def test_a_hung_engine_is_replaced(host, pod, other, site, engine):
         hanging = Hanging(daemon, engine)
         wait_for(lambda: len(hanging.seen) >= 3, seconds=30)
         wait_for(lambda: is_quiet(sock), seconds=20)
-        assert not daemon.healthy() and "does not answer" in str(daemon)
+        wait_for(lambda: not daemon.healthy() and "does not answer" in str(daemon), seconds=20)
         expect.tcp_refused((pod, other)[engine].probe(["tcp", STRANGER, 443]))
         assert is_guarded(*((other, pod)[engine], site))
         hanging.end()

@@ -131,8 +131,9 @@ def test_an_engines_death_drops_no_new_connection(host, tree, pod, site, denied,
         end_input(each)
     for each in many:
         sent, again, errors = json.loads(each.line())
-        # what is on its way through the old table in that very moment may be refused, at once
-        assert sent > 20 and again == 0 and len(errors) <= 4, (sent, again, errors)
+        # What is on its way through the old table in that very moment may be refused, at once. A machine that is busy
+        # for a second has one sent again by itself; of what was lost there were 2 to 4.
+        assert sent > 20 and again <= 1 and len(errors) <= 4, (sent, again, errors)
         assert set(errors) <= {"Connection reset by peer", "Connection refused"}, errors
     sent, again, errors = json.loads(stranger.line())
     assert sent == 0 and len(errors) > 20 and not outside.packets(dst=STRANGER)

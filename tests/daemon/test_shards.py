@@ -339,7 +339,7 @@ def test_one_that_keeps_dying_delays_nobody(host, pods, sites):
     attach_all(daemon, pods, sites)
     theirs = next(name for name in NAMES if engines(daemon)[name] == 1)
     other = next(i for i, name in enumerate(NAMES) if engines(daemon)[name] == 0)
-    over, tried = threading.Event(), []
+    over, tried, control = threading.Event(), [], daemon.children()["control"]
 
     def kill():
         while not over.is_set():
@@ -366,6 +366,7 @@ def test_one_that_keeps_dying_delays_nobody(host, pods, sites):
         for thread in threads:
             thread.join(60)
     assert len(tried) > 3 and set(tried) - {200}, tried
+    assert daemon.children()["control"] == control
     wait_for(daemon.healthy, seconds=15)
     daemon.set_policy(theirs, f"allow {sites[other].name}")
     assert pods[NAMES.index(theirs)].probe(["dns", sites[other].name]).addresses == [sites[other].v4]

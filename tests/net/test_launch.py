@@ -597,7 +597,7 @@ def test_a_stop_is_reported_and_continues(world):
 
 
 def test_orphans_are_reaped_and_end_with_the_command(world):
-    p = world.start("--", "sh", "-c", "(sh -c 'exit 0' &) ; (sleep 77 &) ; sleep 0.3; "
+    p = world.start("--", "sh", "-c", "(sh -c 'exit 0' &) ; (sleep 77 &) ; sleep 2; "
                     "grep -l '^State:.Z' /proc/[0-9]*/status; exit 0")
     pid = wait_for(lambda: find_process(p.pid, "sleep"))
     out = p.stdout.read()
