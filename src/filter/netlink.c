@@ -1,376 +1,171 @@
 // SPDX-License-Identifier: Apache-2.0
-/* HOW IT WORKS
- *
- * A rule is a list of expressions that work on registers of four bytes: one loads a
- * field, the next compares it. Register numbers are written the way in which the kernel
- * gives them back, and attributes that the kernel would add with their default are
- * sent, so that readback.c can compare bytes. */
 #include "filter/netlink.h"
 
-#include <errno.h>
+#include <libmnl/libmnl.h>
 #include <netinet/in.h>
-#include <string.h>
+#include <stdio.h>
 
 #include <linux/netfilter.h>
-#include <linux/netfilter/nf_nat.h>
 #include <linux/netfilter/nf_tables.h>
 
-#include "filter/netlink_load.h"
-#include "filter/ruleset.h"
+#include "base/text.h"
+#include "filter/elements.h"
+#include "filter/statement.h"
 
-enum { LOG_SECOND = 1 }; /* unit of limits, in seconds */
+/* As nft writes its comments: type, length, text with its NUL. */
+enum { USERDATA_COMMENT = 0, COMMENT_SIZE = sizeof("generation 65535") };
 
-static void compare(struct nl_writer *w, enum filter_field field, uint32_t op,
-		    uint32_t value)
+static void put_generation(struct nl_writer *w, uint16_t generation)
 {
-	struct expression e = expr_begin(w, "cmp");
-	uint8_t bytes[4];
-	size_t size = expr_field_bytes(field, value, bytes);
+	uint8_t comment[2 + COMMENT_SIZE] = { USERDATA_COMMENT };
 
-	nl_put_be32(w, NFTA_CMP_SREG, NFT_REG_1);
-	nl_put_be32(w, NFTA_CMP_OP, op);
-	expr_put_data(w, NFTA_CMP_DATA, bytes, size);
-	expr_end(w, e);
+	comment[1] = (uint8_t)(snprintf((char *)comment + 2, COMMENT_SIZE,
+					"generation %u", generation) +
+			       1);
+	nl_put(w, NFTA_CHAIN_USERDATA, comment, 2u + comment[1]);
 }
 
-static void look_up(struct nl_writer *w, const struct filter_set *set, uint32_t flags)
+void netlink_table(struct nl_writer *w, const char *table, uint32_t table_flags)
 {
-	struct expression e = expr_begin(w, "lookup");
-
-	nl_put_text(w, NFTA_LOOKUP_SET, set->name);
-	nl_put_be32(w, NFTA_LOOKUP_SREG, NFT_REG_1);
-	nl_put_be32(w, NFTA_LOOKUP_FLAGS, flags);
-	expr_end(w, e);
+	nl_message(w, NFT_MSG_NEWTABLE, NLM_F_CREATE | NLM_F_EXCL, NFPROTO_INET);
+	nl_put_text(w, NFTA_TABLE_NAME, table);
+	nl_put_be32(w, NFTA_TABLE_FLAGS, table_flags);
+	nl_end(w);
 }
 
-/* What the map gives for the key in the first register goes to @reg. */
-static void look_up_into(struct nl_writer *w, const struct filter_set *map, uint32_t reg)
+uint16_t netlink_generation(const struct nlattr *userdata)
 {
-	struct expression e = expr_begin(w, "lookup");
+	uint16_t size = userdata ? mnl_attr_get_payload_len(userdata) : 0;
+	const char *at = userdata ? mnl_attr_get_payload(userdata) : NULL;
+	struct text left, word;
+	uint32_t generation;
 
-	nl_put_text(w, NFTA_LOOKUP_SET, map->name);
-	nl_put_be32(w, NFTA_LOOKUP_SREG, NFT_REG_1);
-	nl_put_be32(w, NFTA_LOOKUP_DREG, reg);
-	nl_put_be32(w, NFTA_LOOKUP_FLAGS, 0);
-	expr_end(w, e);
+	if (size < 3 || at[0] != USERDATA_COMMENT || (uint8_t)at[1] != size - 2 ||
+	    at[size - 1] != '\0')
+		return 0;
+	left = (struct text){ at + 2, size - 3u };
+	if (!text_split(&left, ' ', &word) || !text_equal(word, "generation") ||
+	    !text_to_u32(left, UINT16_MAX, &generation))
+		return 0;
+	return (uint16_t)generation;
 }
 
-/* A value, or with @chain or @code a verdict, into @reg. */
-static void immediate(struct nl_writer *w, uint32_t reg, const void *value, size_t size)
+void netlink_table_delete(struct nl_writer *w, const char *table)
 {
-	struct expression e = expr_begin(w, "immediate");
-
-	nl_put_be32(w, NFTA_IMMEDIATE_DREG, reg);
-	expr_put_data(w, NFTA_IMMEDIATE_DATA, value, size);
-	expr_end(w, e);
+	nl_message(w, NFT_MSG_DELTABLE, 0, NFPROTO_INET);
+	nl_put_text(w, NFTA_TABLE_NAME, table);
+	nl_end(w);
 }
 
-static void verdict(struct nl_writer *w, int code, const struct filter_chain *chain)
+void netlink_rules_delete(struct nl_writer *w, const char *table)
 {
-	struct expression e = expr_begin(w, "immediate");
-	size_t data, nest;
-
-	nl_put_be32(w, NFTA_IMMEDIATE_DREG, NFT_REG_VERDICT);
-	data = nl_nest(w, NFTA_IMMEDIATE_DATA);
-	nest = nl_nest(w, NFTA_DATA_VERDICT);
-	nl_put_be32(w, NFTA_VERDICT_CODE, (uint32_t)code);
-	if (chain)
-		nl_put_text(w, NFTA_VERDICT_CHAIN, chain->name);
-	nl_nest_end(w, nest);
-	nl_nest_end(w, data);
-	expr_end(w, e);
+	nl_message(w, NFT_MSG_DELRULE, 0, NFPROTO_INET);
+	nl_put_text(w, NFTA_RULE_TABLE, table);
+	nl_end(w);
 }
 
-/* ---- statements ---- */
-
-/* ct state & 2 != 0; tcp dport 53 */
-static void put_match(struct nl_writer *w, const struct filter_stmt *s, uint32_t op)
+void netlink_chain_flush(struct nl_writer *w, const char *table, const char *chain)
 {
-	expr_load(w, s->field, NFT_REG_1);
-	if (s->mask)
-		expr_mask(w, s->field, s->mask, NFT_REG_1);
-	compare(w, s->field, op, s->value);
+	nl_message(w, NFT_MSG_DELRULE, 0, NFPROTO_INET);
+	nl_put_text(w, NFTA_RULE_TABLE, table);
+	nl_put_text(w, NFTA_RULE_CHAIN, chain);
+	nl_end(w);
 }
 
-/* icmp type 1-4 */
-static void put_range(struct nl_writer *w, const struct filter_stmt *s)
+void netlink_chain_delete(struct nl_writer *w, const char *table, const char *chain)
 {
-	expr_load(w, s->field, NFT_REG_1);
-	compare(w, s->field, NFT_CMP_GTE, s->value);
-	compare(w, s->field, NFT_CMP_LTE, s->value_to);
+	nl_message(w, NFT_MSG_DELCHAIN, 0, NFPROTO_INET);
+	nl_put_text(w, NFTA_CHAIN_TABLE, table);
+	nl_put_text(w, NFTA_CHAIN_NAME, chain);
+	nl_end(w);
 }
 
-/* ip daddr @allow4_0; meta mark . ip daddr @learned4_0 */
-static void put_in_set(struct nl_writer *w, const struct filter_stmt *s)
+void netlink_set_delete(struct nl_writer *w, const char *table, const char *set)
 {
-	if (expr_has_key(s->set))
-		expr_load_key(w, s->set);
-	else
-		expr_load(w, s->field, NFT_REG_1);
-	look_up(w, s->set, 0);
+	nl_message(w, NFT_MSG_DELSET, 0, NFPROTO_INET);
+	nl_put_text(w, NFTA_SET_TABLE, table);
+	nl_put_text(w, NFTA_SET_NAME, set);
+	nl_end(w);
 }
 
-/* meta l4proto . th sport @held_v4 */
-static void put_port_in_set(struct nl_writer *w, const struct filter_stmt *s)
+void netlink_chain(struct nl_writer *w, const char *table,
+		   const struct filter_chain *chain)
 {
-	expr_load(w, FILTER_L4PROTO, expr_reg(0));
-	expr_load(w, s->field, expr_reg(1));
-	look_up(w, s->set, 0);
-}
+	size_t nest;
 
-/* ip daddr . meta l4proto . th dport != @seen4 */
-static void put_flow_new(struct nl_writer *w, const struct filter_stmt *s)
-{
-	expr_load_key(w, s->set);
-	look_up(w, s->set, NFT_LOOKUP_F_INV);
-}
-
-static void put_counter_terms(struct nl_writer *w)
-{
-	nl_put_be64(w, NFTA_COUNTER_BYTES, 0);
-	nl_put_be64(w, NFTA_COUNTER_PACKETS, 0);
-}
-
-/* add @seen4 { ip daddr . meta l4proto . th dport counter }; an update begins the
- * element's time anew */
-static void put_flow(struct nl_writer *w, const struct filter_set *set, uint32_t op)
-{
-	struct expression e;
-	size_t each, terms;
-
-	expr_load_key(w, set);
-	e = expr_begin(w, "dynset");
-	nl_put_be32(w, NFTA_DYNSET_SREG_KEY, NFT_REG_1);
-	nl_put_be32(w, NFTA_DYNSET_OP, op);
-	nl_put_text(w, NFTA_DYNSET_SET_NAME, set->name);
-	nl_put_be64(w, NFTA_DYNSET_TIMEOUT, set->timeout_sec * UINT64_C(1000));
-	if (set->counts) {
-		each = nl_nest(w, NFTA_DYNSET_EXPR);
-		nl_put_text(w, NFTA_EXPR_NAME, "counter");
-		terms = nl_nest(w, NFTA_EXPR_DATA);
-		put_counter_terms(w);
-		nl_nest_end(w, terms);
-		nl_nest_end(w, each);
+	nl_message(w, NFT_MSG_NEWCHAIN, NLM_F_CREATE | NLM_F_EXCL, NFPROTO_INET);
+	nl_put_text(w, NFTA_CHAIN_TABLE, table);
+	nl_put_text(w, NFTA_CHAIN_NAME, chain->name);
+	if (chain->type != FILTER_CHAIN_PLAIN) {
+		nest = nl_nest(w, NFTA_CHAIN_HOOK);
+		nl_put_be32(w, NFTA_HOOK_HOOKNUM, chain->hook);
+		nl_put_be32(w, NFTA_HOOK_PRIORITY, (uint32_t)chain->priority);
+		nl_nest_end(w, nest);
+		nl_put_be32(w, NFTA_CHAIN_POLICY, chain->accept ? NF_ACCEPT : NF_DROP);
+		nl_put_text(w, NFTA_CHAIN_TYPE,
+			    chain->type == FILTER_CHAIN_NAT ? "nat" : "filter");
 	}
-	nl_put_be32(w, NFTA_DYNSET_FLAGS, 0);
-	expr_end(w, e);
+	if (chain->generation > 0)
+		put_generation(w, chain->generation);
+	nl_end(w);
 }
 
-/* limit rate 20/second burst 40 packets */
-static void put_limit_terms(struct nl_writer *w, uint32_t per_sec)
+uint32_t netlink_set_flags(const struct filter_set *set)
 {
-	nl_put_be64(w, NFTA_LIMIT_RATE, per_sec ? per_sec : FILTER_LOG_PER_SEC);
-	nl_put_be64(w, NFTA_LIMIT_UNIT, LOG_SECOND);
-	nl_put_be32(w, NFTA_LIMIT_BURST, per_sec ? 2 * per_sec : FILTER_LOG_BURST);
-	nl_put_be32(w, NFTA_LIMIT_TYPE, NFT_LIMIT_PKTS);
-	nl_put_be32(w, NFTA_LIMIT_FLAGS, 0);
+	uint32_t flags = 0;
+
+	if (set->timeout)
+		flags |= NFT_SET_TIMEOUT;
+	else if (!set->changes && !set->value)
+		flags |= NFT_SET_INTERVAL | NFT_SET_CONSTANT;
+	if (set->dynamic)
+		flags |= NFT_SET_EVAL;
+	if (set->value)
+		flags |= NFT_SET_MAP;
+	return flags;
 }
 
-static void put_limit(struct nl_writer *w, uint32_t per_sec)
+void netlink_set(struct nl_writer *w, const char *table, const struct filter_set *set)
 {
-	struct expression e = expr_begin(w, "limit");
+	size_t nest;
 
-	put_limit_terms(w, per_sec);
-	expr_end(w, e);
-}
-
-/* update @rates { meta mark & 0xffff0000 limit rate 20/second burst 40 packets } */
-static void put_limit_each(struct nl_writer *w, const struct filter_stmt *s)
-{
-	struct expression e;
-	size_t each, terms;
-
-	expr_load_key(w, s->set);
-	e = expr_begin(w, "dynset");
-	nl_put_be32(w, NFTA_DYNSET_SREG_KEY, NFT_REG_1);
-	nl_put_be32(w, NFTA_DYNSET_OP, NFT_DYNSET_OP_UPDATE);
-	nl_put_text(w, NFTA_DYNSET_SET_NAME, s->set->name);
-	nl_put_be64(w, NFTA_DYNSET_TIMEOUT, s->set->timeout_sec * UINT64_C(1000));
-	each = nl_nest(w, NFTA_DYNSET_EXPR);
-	nl_put_text(w, NFTA_EXPR_NAME, "limit");
-	terms = nl_nest(w, NFTA_EXPR_DATA);
-	put_limit_terms(w, s->value);
-	nl_nest_end(w, terms);
-	nl_nest_end(w, each);
-	nl_put_be32(w, NFTA_DYNSET_FLAGS, 0);
-	expr_end(w, e);
-}
-
-static void put_counter(struct nl_writer *w)
-{
-	struct expression e = expr_begin(w, "counter");
-
-	put_counter_terms(w);
-	expr_end(w, e);
-}
-
-/* log prefix "weir out" group 100 queue-threshold 1 */
-static void put_log(struct nl_writer *w, const char *prefix)
-{
-	struct expression e = expr_begin(w, "log");
-
-	nl_put_text(w, NFTA_LOG_PREFIX, prefix);
-	nl_put_be16(w, NFTA_LOG_GROUP, FILTER_NFLOG_GROUP);
-	nl_put_be16(w, NFTA_LOG_QTHRESHOLD, 1);
-	expr_end(w, e);
-}
-
-static void store_ct_mark(struct nl_writer *w)
-{
-	struct expression e = expr_begin(w, "ct");
-
-	nl_put_be32(w, NFTA_CT_KEY, NFT_CT_MARK);
-	nl_put_be32(w, NFTA_CT_SREG, NFT_REG_1);
-	expr_end(w, e);
-}
-
-static void store_mark(struct nl_writer *w)
-{
-	struct expression e = expr_begin(w, "meta");
-
-	nl_put_be32(w, NFTA_META_KEY, NFT_META_MARK);
-	nl_put_be32(w, NFTA_META_SREG, NFT_REG_1);
-	expr_end(w, e);
-}
-
-/* ct mark set 1 */
-static void put_ct_mark(struct nl_writer *w, uint32_t mark)
-{
-	immediate(w, NFT_REG_1, &mark, sizeof(mark));
-	store_ct_mark(w);
-}
-
-/* socket cgroupv2 level 2 map @cgroup_2 */
-static void put_mapped(struct nl_writer *w, const struct filter_set *map, uint32_t reg)
-{
-	expr_load_key(w, map);
-	look_up_into(w, map, reg);
-}
-
-/* meta mark & 0x0000ffff vmap @plans */
-static void put_go_by(struct nl_writer *w, const struct filter_stmt *s)
-{
-	put_mapped(w, s->set, NFT_REG_VERDICT);
-}
-
-/* reject with tcp reset; reject with icmpx admin-prohibited */
-static void put_reject(struct nl_writer *w, uint32_t type, uint8_t code)
-{
-	struct expression e = expr_begin(w, "reject");
-
-	nl_put_be32(w, NFTA_REJECT_TYPE, type);
-	if (type != NFT_REJECT_TCP_RST)
-		nl_put_u8(w, NFTA_REJECT_ICMP_CODE, code);
-	expr_end(w, e);
-}
-
-/* redirect to :53 */
-static void put_redirect(struct nl_writer *w, uint32_t port)
-{
-	uint16_t be = htobe16((uint16_t)port);
-	struct expression e;
-
-	immediate(w, NFT_REG_1, &be, sizeof(be));
-	e = expr_begin(w, "redir");
-	nl_put_be32(w, NFTA_REDIR_REG_PROTO_MIN, NFT_REG_1);
-	nl_put_be32(w, NFTA_REDIR_REG_PROTO_MAX, NFT_REG_1);
-	nl_put_be32(w, NFTA_REDIR_FLAGS, NF_NAT_RANGE_PROTO_SPECIFIED);
-	expr_end(w, e);
-}
-
-/* socket cgroupv2 level 2 "a/b" */
-static void put_cgroup(struct nl_writer *w, const struct filter_cgroup *cgroup)
-{
-	struct expression e = expr_begin(w, "socket");
-
-	nl_put_be32(w, NFTA_SOCKET_KEY, NFT_SOCKET_CGROUPV2);
-	nl_put_be32(w, NFTA_SOCKET_DREG, NFT_REG_1);
-	nl_put_be32(w, NFTA_SOCKET_LEVEL, cgroup->level);
-	expr_end(w, e);
-	e = expr_begin(w, "cmp");
-	nl_put_be32(w, NFTA_CMP_SREG, NFT_REG_1);
-	nl_put_be32(w, NFTA_CMP_OP, NFT_CMP_EQ);
-	expr_put_data(w, NFTA_CMP_DATA, &cgroup->id, sizeof(cgroup->id));
-	expr_end(w, e);
-}
-
-static void put_stmt(struct nl_writer *w, const struct filter_stmt *s)
-{
-	switch (s->kind) {
-	case FILTER_EQUAL:
-		return put_match(w, s, NFT_CMP_EQ);
-	case FILTER_NOT_EQUAL:
-		return put_match(w, s, NFT_CMP_NEQ);
-	case FILTER_RANGE:
-		return put_range(w, s);
-	case FILTER_IN_SET:
-		return put_in_set(w, s);
-	case FILTER_PORT_IN_SET:
-		return put_port_in_set(w, s);
-	case FILTER_FLOW_NEW:
-		return put_flow_new(w, s);
-	case FILTER_FLOW_ADD:
-		return put_flow(w, s->set, NFT_DYNSET_OP_ADD);
-	case FILTER_FLOW_COUNT:
-		return put_flow(w, s->set, NFT_DYNSET_OP_UPDATE);
-	case FILTER_LIMIT:
-		return put_limit(w, s->value);
-	case FILTER_COUNTER:
-		return put_counter(w);
-	case FILTER_LOG:
-		return put_log(w, s->prefix);
-	case FILTER_SET_CT_MARK:
-		return put_ct_mark(w, s->value);
-	case FILTER_ACCEPT:
-		return verdict(w, NF_ACCEPT, NULL);
-	case FILTER_DROP:
-		return verdict(w, NF_DROP, NULL);
-	case FILTER_RETURN:
-		return verdict(w, NFT_RETURN, NULL);
-	case FILTER_JUMP:
-		return verdict(w, NFT_JUMP, s->chain);
-	case FILTER_GOTO:
-		return verdict(w, NFT_GOTO, s->chain);
-	case FILTER_REJECT_RESET:
-		return put_reject(w, NFT_REJECT_TCP_RST, 0);
-	case FILTER_REJECT_ADMIN:
-		return put_reject(w, NFT_REJECT_ICMPX_UNREACH,
-				  NFT_REJECT_ICMPX_ADMIN_PROHIBITED);
-	case FILTER_REDIRECT:
-		return put_redirect(w, s->value);
-	case FILTER_IN_CGROUP:
-		return put_cgroup(w, s->cgroup);
-	case FILTER_GO_BY:
-		return put_go_by(w, s);
-	case FILTER_MARK_BY:
-		put_mapped(w, s->set, NFT_REG_1);
-		return store_mark(w);
-	case FILTER_SET_MARK:
-		immediate(w, NFT_REG_1, &s->value, sizeof(s->value));
-		return store_mark(w);
-	case FILTER_MARK_FROM_CT:
-		expr_load(w, FILTER_CT_MARK, NFT_REG_1);
-		return store_mark(w);
-	case FILTER_CT_FROM_MARK:
-		expr_load(w, FILTER_MARK, NFT_REG_1);
-		if (s->mask)
-			expr_mask(w, FILTER_MARK, s->mask, NFT_REG_1);
-		return store_ct_mark(w);
-	case FILTER_LIMIT_EACH:
-		return put_limit_each(w, s);
-	case FILTER_STMT_NONE:
-		break;
+	nl_message(w, NFT_MSG_NEWSET, NLM_F_CREATE | NLM_F_EXCL, NFPROTO_INET);
+	nl_put_text(w, NFTA_SET_TABLE, table);
+	nl_put_text(w, NFTA_SET_NAME, set->name);
+	nl_put_be32(w, NFTA_SET_ID, w->seq);
+	nl_put_be32(w, NFTA_SET_FLAGS, netlink_set_flags(set));
+	nl_put_be32(w, NFTA_SET_KEY_TYPE, statement_key_type(set->key));
+	nl_put_be32(w, NFTA_SET_KEY_LEN, (uint32_t)filter_key_size(set->key));
+	if (set->value) {
+		nl_put_be32(w, NFTA_SET_DATA_TYPE, statement_value_type(set->value));
+		nl_put_be32(w, NFTA_SET_DATA_LEN, sizeof(uint32_t));
 	}
-	w->failed = -EINVAL; /* a statement that says nothing must not load */
+	if (set->size > 0) {
+		nest = nl_nest(w, NFTA_SET_DESC);
+		nl_put_be32(w, NFTA_SET_DESC_SIZE, set->size);
+		nl_nest_end(w, nest);
+	}
+	nl_end(w);
 }
 
-void netlink_expressions(struct nl_writer *w, const struct filter_rule *rule)
+void netlink_elements(struct nl_writer *w, const char *table,
+		      const struct filter_set *set, size_t from, size_t until)
 {
-	size_t nest = nl_nest(w, NFTA_RULE_EXPRESSIONS);
+	struct elements k = { .w = w, .table = table };
+	const size_t size = filter_key_size(set->key);
 
-	for (size_t i = 0; i < rule->count; i++)
-		put_stmt(w, &rule->stmts[i]);
-	nl_nest_end(w, nest);
+	/* An interval is its first key and, marked, the first key behind it; one that
+	 * reaches the last key has no end. */
+	for (size_t i = from; i < until; i++) {
+		uint8_t behind[16];
+		const struct element first = { .key = set->ranges[i].from, .size = size };
+		const struct element end = { .key = behind, .size = size, .end = true };
+
+		elements_put(&k, true, set->name, &first);
+		if (filter_key_next(set->ranges[i].to, size, behind))
+			elements_put(&k, true, set->name, &end);
+	}
+	elements_end(&k);
 }
 
 void netlink_rule(struct nl_writer *w, const char *table,
@@ -379,6 +174,6 @@ void netlink_rule(struct nl_writer *w, const char *table,
 	nl_message(w, NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND, NFPROTO_INET);
 	nl_put_text(w, NFTA_RULE_TABLE, table);
 	nl_put_text(w, NFTA_RULE_CHAIN, chain->name);
-	netlink_expressions(w, rule);
+	statement_write_rule(w, rule);
 	nl_end(w);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* filter/netlink - a ruleset's objects as nf_tables messages: the back end that loads
- * them. Above each expression stands what nft would print for it. */
+ * them. statement.c has what stands in a rule, elements.c what stands in a set. */
 #pragma once
 
 #include "filter/message.h"
@@ -27,8 +27,6 @@ void netlink_chain_flush(struct nl_writer *w, const char *table, const char *cha
 void netlink_set_delete(struct nl_writer *w, const char *table, const char *set);
 void netlink_rule(struct nl_writer *w, const char *table,
 		  const struct filter_chain *chain, const struct filter_rule *rule);
-/* Only the list of expressions, as one attribute. */
-void netlink_expressions(struct nl_writer *w, const struct filter_rule *rule);
 
 /* Why a batch of ours failed, by the message with number @seq. Return: @code. */
 int netlink_report(const struct nl_writer *w, uint32_t seq, int code, struct err *err);
@@ -36,8 +34,5 @@ int netlink_report(const struct nl_writer *w, uint32_t seq, int code, struct err
 /* What the comment in a chain's userdata says; 0: nothing that we would have written. */
 uint16_t netlink_generation(const struct nlattr *userdata);
 
-/* NFTA_SET_FLAGS and nft's number for the type of @set's key. */
+/* NFTA_SET_FLAGS */
 uint32_t netlink_set_flags(const struct filter_set *set);
-uint32_t netlink_key_type(enum filter_key key);
-/* The same for what a map gives; 0 for a set. */
-uint32_t netlink_value_type(enum filter_value value);

@@ -4,49 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-size_t filter_key_size(enum filter_key key)
-{
-	switch (key) {
-	case FILTER_KEY_PORT:
-		return 2;
-	case FILTER_KEY_ADDR4:
-		return 4;
-	case FILTER_KEY_ADDR6:
-		return 16;
-	case FILTER_KEY_FLOW4:
-		return 4 + 4 + 4;
-	case FILTER_KEY_FLOW6:
-		return 16 + 4 + 4;
-	case FILTER_KEY_LOCAL_PORT:
-		return 4 + 4;
-	case FILTER_KEY_MARK:
-	case FILTER_KEY_MEMBER:
-	case FILTER_KEY_FLOW_MARK:
-	case FILTER_KEY_FLOW_MEMBER:
-	case FILTER_KEY_UID:
-	case FILTER_KEY_PLAN:
-		return 4;
-	case FILTER_KEY_CGROUP:
-		return 8;
-	case FILTER_KEY_MARKS:
-	case FILTER_KEY_MARK_AND_FLOW:
-	case FILTER_KEY_MARK_ADDR4:
-		return 4 + 4;
-	case FILTER_KEY_CGROUP_FLOW:
-		return 8 + 4;
-	case FILTER_KEY_MARK_ADDR6:
-		return 4 + 16;
-	case FILTER_KEY_MEMBER_FLOW4:
-		return 4 + 4 + 4 + 4;
-	case FILTER_KEY_MEMBER_FLOW6:
-		return 4 + 16 + 4 + 4;
-	case FILTER_KEY_NONE:
-	case FILTER_KEY_COUNT:
-		break;
-	}
-	return 0;
-}
-
 bool filter_key_next(const uint8_t *key, size_t size, uint8_t *ret)
 {
 	uint8_t next[16];

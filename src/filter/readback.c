@@ -24,6 +24,7 @@
 
 #include "filter/elements.h"
 #include "filter/netlink.h"
+#include "filter/statement.h"
 
 /* One dump, walked beside our list. */
 struct walk {
@@ -180,10 +181,10 @@ static int on_set(void *data, uint16_t type, uint8_t family, const struct nl_att
 			       nl_get_text(attrs->at[NFTA_SET_NAME]));
 	if (type != NFT_MSG_NEWSET ||
 	    !optional_u32_is(attrs->at[NFTA_SET_FLAGS], netlink_set_flags(s)) ||
-	    !u32_is(attrs->at[NFTA_SET_KEY_TYPE], netlink_key_type(s->key)) ||
+	    !u32_is(attrs->at[NFTA_SET_KEY_TYPE], statement_key_type(s->key)) ||
 	    !u32_is(attrs->at[NFTA_SET_KEY_LEN], (uint32_t)filter_key_size(s->key)) ||
 	    !optional_u32_is(attrs->at[NFTA_SET_DATA_TYPE],
-			     netlink_value_type(s->value)) ||
+			     statement_value_type(s->value)) ||
 	    set_size(attrs->at[NFTA_SET_DESC]) != s->size || attrs->at[NFTA_SET_TIMEOUT])
 		return differs(k, "flags or type of set '%s'", s->name);
 	k->seen[i] = true;
@@ -332,7 +333,7 @@ static int rule_is(struct walk *k, const struct nlattr *got)
 {
 	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, 0);
 
-	netlink_expressions(&w, k->rule);
+	statement_write_rule(&w, k->rule);
 	if (w.failed)
 		return w.failed;
 	if (!got || !expressions_equal((const struct nlattr *)(const void *)w.bytes, got))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* filter/ruleset_internal - the objects and statements that a ruleset is made of, as
- * data. A back end (netlink.c) turns them into what it sends; nothing here knows how.
+ * data. The back ends (statement.c, netlink.c, text.c) turn them into what is sent or
+ * printed; nothing here knows how.
  *
  * Everything lives in the arena of the builder and is never changed after it. Lists are
  * in the order in which the objects are created and the rules run. */
@@ -166,6 +167,7 @@ enum filter_stmt_kind {
 	FILTER_MARK_FROM_CT, /* the packet's own mark := ct mark */
 	FILTER_CT_FROM_MARK, /* ct mark := the packet's own & mask (0: all of it) */
 	FILTER_LIMIT_EACH,   /* FILTER_LIMIT for each key of @set */
+	FILTER_STMT_COUNT
 };
 
 /* A cgroup (version 2). */

@@ -107,6 +107,7 @@ static void print_stmt(FILE *f, const struct filter_stmt *s)
 	case FILTER_CT_FROM_MARK:
 	case FILTER_LIMIT_EACH:
 	case FILTER_STMT_NONE:
+	case FILTER_STMT_COUNT:
 		break;
 	}
 	fail_msg("a statement that says nothing");
