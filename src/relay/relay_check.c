@@ -693,7 +693,6 @@ static void check_http(struct relay_flow *f, const struct sight *sight)
 static void expect_first_bytes(struct relay_flow *f)
 {
 	f->check = CHECK_FIRST;
-	f->tunnel = true;
 	f->passed = false;
 	f->http = (struct http_stream){ 0 };
 	f->down.allowed = RELAY_ALL;
@@ -763,20 +762,12 @@ static size_t check_answer(struct relay_flow *f)
 
 /* --- in order --- */
 
-static void check_nameless(struct relay_flow *f)
-{
-	if (f->tunnel)
-		pass_all(f); /* the request for the tunnel was judged */
-	else
-		check_bytes(f);
-}
-
 /* A word that may be a method's or another protocol's, without the end of its line. Where
  * bytes may pass, a server that speaks first, or a client that says no more, tells: they
  * are bytes. */
 static void check_word(struct relay_flow *f, const struct sight *sight)
 {
-	bool may_pass = f->tunnel || f->dials > 0;
+	bool may_pass = judge(f, SHOWN_BYTES, &nobody).allowed;
 
 	if (!f->word)
 		stop_waiting(f);
@@ -785,7 +776,7 @@ static void check_word(struct relay_flow *f, const struct sight *sight)
 		await_more(f, sight);
 	} else if (f->answered || f->out_of_patience || sight->at_end) {
 		f->out_of_patience = false;
-		check_nameless(f);
+		check_bytes(f);
 	} else {
 		f->client.readable = false;
 		be_patient(f, RELAY_WORD_MS);
@@ -801,7 +792,7 @@ static void check_first(struct relay_flow *f, const struct sight *sight)
 		if (f->state == FLOW_ACCEPTED)
 			relay_flow_end(f, false);
 		else
-			check_nameless(f);
+			pass_all(f); /* only the end is left to pass */
 		return;
 	}
 	kind = first_kind(sight->bytes, sight->size, &reason);
@@ -824,7 +815,7 @@ static void check_first(struct relay_flow *f, const struct sight *sight)
 		check_http(f, sight);
 		return;
 	case FIRST_NEITHER:
-		check_nameless(f);
+		check_bytes(f);
 		return;
 	case FIRST_BAD:
 		refuse(f, REFUSAL_HTTP_400, PLAN_NO_RULE, reason);

@@ -144,7 +144,6 @@ struct relay_flow {
 	bool passed;		/* a request has been let through */
 	bool recheck;		/* the plan has changed: judged before it moves a byte */
 	bool connect, h2c, tls; /* of the request whose answer is awaited */
-	bool tunnel;		/* first bytes come behind a switch of the protocol */
 	bool word;		/* they are a word, and may be a request's */
 	bool answered;		/* the server has said something */
 	bool early_data;	/* announced by the last hello */

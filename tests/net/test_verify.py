@@ -170,6 +170,29 @@ print(data[-7:], s.recv(4096) == bytes(range(256)))
     assert "hello' True" in done.text, done
 
 
+@pytest.mark.parametrize("begins", ["GET", "REPORT", "\\x05\\x01"])
+def test_a_tunnel_is_none_because_the_server_says_so(world, pair, begins):
+    """E19: it says 200 to a CONNECT, and reads the next request."""
+    heard = []
+
+    def serve(conn, local, peer):
+        while data := conn.recv(4096):
+            heard.append(data)
+            conn.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+    with world.tcp(8888, serve):
+        done = client(world, pair.good, 8888, f"""
+ask('CONNECT {pair.good}:8888 HTTP/1.1\\nHost: {pair.good}:8888\\n\\n')
+while not s.recv(4096).endswith(b'ok'): pass
+try:
+    s.sendall(b'{begins}'); time.sleep(0.5)
+    s.sendall(b' / HTTP/1.1\\r\\nHost: {pair.evil}\\r\\n\\r\\n'); print(s.recv(4096))
+except OSError as e: print(e)
+""", allow=(pair.good,))
+    assert len(heard) == 1 and heard[0].startswith(b"CONNECT"), (heard, done)
+    assert "refused" in done.messages, done
+
+
 def test_many_requests_on_one_connection_pass(world, pair):
     done = world.run("curl", "-sSf", "-d", "x" * 5000, *[f"http://{pair.good}/{i}" for i in range(20)], "-w", "%{num_connects}\n",
                      allow=(f"{pair.good}:80",))

@@ -838,14 +838,19 @@ static void test_answers_that_are_due_come_before_a_refusal(void **state)
 	"\r\n\r\n"
 #define SWITCHED "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n"
 
-static struct way upgrade(const char *to)
+static struct way upgrade_on(uint16_t port, const char *to)
 {
-	struct way p = dial(FAR_A, 80);
+	struct way p = dial(FAR_A, port);
 
 	say(p.client, to);
 	p.server = world_accept(&w, p.listener);
 	expect_text(p.server, to);
 	return p;
+}
+
+static struct way upgrade(const char *to)
+{
+	return upgrade_on(80, to);
 }
 
 static void test_after_a_switch_the_connection_is_a_tunnel(void **state)
@@ -912,14 +917,15 @@ static void test_an_upgrade_after_other_requests_needs_a_new_connection(void **s
 	hang_up(&p);
 }
 
-#define CONNECT "CONNECT " GOOD ":80 HTTP/1.1\r\nHost: " GOOD ":80\r\n\r\n"
+#define CONNECT	  "CONNECT " GOOD ":80 HTTP/1.1\r\nHost: " GOOD ":80\r\n\r\n"
+#define CONNECTED "HTTP/1.1 200 Connected\r\n\r\n"
 
 static void test_connect_becomes_a_tunnel_only_on_success(void **state)
 {
-	struct way p = upgrade(CONNECT);
+	struct way p = upgrade_on(RAW_PORT, CONNECT);
 
-	say(p.server, "HTTP/1.1 200 Connected\r\n\r\n");
-	expect_text(p.client, "HTTP/1.1 200 Connected\r\n\r\n");
+	say(p.server, CONNECTED);
+	expect_text(p.client, CONNECTED);
 	say(p.server, "SSH-2.0-x\r\n");
 	expect_text(p.client, "SSH-2.0-x\r\n");
 	say(p.client, "SSH-2.0-y\r\n");
@@ -946,7 +952,7 @@ static void test_a_name_inside_of_a_connection_counts_too(void **state)
 	static const struct {
 		const char *ask, *answer;
 	} rows[] = {
-		{ CONNECT, "HTTP/1.1 200 Connected\r\n\r\n" },
+		{ CONNECT, CONNECTED },
 		{ UPGRADE("TLS/1.2, HTTP/1.1"), SWITCHED },
 	};
 
@@ -976,8 +982,8 @@ static void test_requests_in_a_tunnel_are_judged(void **state)
 {
 	struct way p = upgrade(CONNECT);
 
-	say(p.server, "HTTP/1.1 200 Connected\r\n\r\n");
-	expect_text(p.client, "HTTP/1.1 200 Connected\r\n\r\n");
+	say(p.server, CONNECTED);
+	expect_text(p.client, CONNECTED);
 	say(p.client, UPGRADE("websocket"));
 	expect_text(p.server, UPGRADE("websocket"));
 	say(p.server, SWITCHED);
@@ -986,13 +992,47 @@ static void test_requests_in_a_tunnel_are_judged(void **state)
 	expect_text(p.server, "frame");
 	hang_up(&p);
 	p = upgrade(CONNECT);
-	say(p.server, "HTTP/1.1 200 Connected\r\n\r\n");
-	expect_text(p.client, "HTTP/1.1 200 Connected\r\n\r\n");
+	say(p.server, CONNECTED);
+	expect_text(p.client, CONNECTED);
 	say(p.client, GET(EVIL));
 	assert_memory_equal(all_of(p.client), "HTTP/1.1 403", 12);
 	expect_event(EVIL, "not allowed");
 	expect_reset(p.server);
 	hang_up(&p);
+}
+
+/* A server may say 200 to a CONNECT, open no tunnel and read the next request: on the
+ * ports of the web bytes without a name pass in a tunnel as little as outside. */
+static void test_a_tunnel_opens_no_port_for_bytes(void **state)
+{
+	for (int word = 0; word < 2; word++) {
+		struct way p = upgrade(CONNECT);
+
+		say(p.server, CONNECTED "ok");
+		expect_text(p.client, CONNECTED "ok");
+		say(p.client, word ? "REPORT" : "SSH-2.0-y\r\n");
+		if (word) {
+			expect_silence(p.server);
+			say(p.client, " / HTTP/1.1\r\nHost: " EVIL "\r\n\r\n");
+			assert_memory_equal(all_of(p.client), "HTTP/1.1 403", 12);
+		}
+		expect_reset(p.server);
+		hang_up(&p);
+	}
+}
+
+static void test_a_tunnel_in_which_nothing_is_said_ends(void **state)
+{
+	struct way p = upgrade(CONNECT);
+
+	say(p.server, CONNECTED);
+	expect_text(p.client, CONNECTED);
+	assert_int_equal(shutdown(p.client, SHUT_WR), 0);
+	assert_string_equal(all_of(p.server), "");
+	say(p.server, "bye");
+	expect_text(p.client, "bye");
+	hang_up(&p);
+	assert_int_equal(w.event_count, 0);
 }
 
 /* --- in time --- */
@@ -1152,6 +1192,8 @@ int main(void)
 		T(connect_becomes_a_tunnel_only_on_success),
 		T(a_name_inside_of_a_connection_counts_too),
 		T(requests_in_a_tunnel_are_judged),
+		T(a_tunnel_opens_no_port_for_bytes),
+		T(a_tunnel_in_which_nothing_is_said_ends),
 		T(a_new_policy_cuts_by_the_name_that_was_shown),
 		T(what_the_kernel_still_has_is_cut_too),
 		T(a_claimed_name_carries_no_flow_over_a_change),
