@@ -571,6 +571,7 @@ int host_build_plan(const struct filter_host *h, const struct host_plan *p,
 	ruleset_build_port53(&b);
 	build_nat(&b);
 	b.local = build_local(&b);
+	ruleset_build_several(&b);
 	build_output(&b);
 	make_own(&b, p->number);
 	return ruleset_end(&b, ret, err);

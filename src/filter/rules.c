@@ -28,6 +28,9 @@
  *     replies      to those who dial in, where that is possible
  *     forged       nobody speaks to the ports that Weir holds
  *     local        addresses of this machine, and with them what nat has redirected
+ *     several      broadcast, anycast and multicast addresses: open to an address rule
+ *                  alone. This machine hears them as well, on listeners that `local`
+ *                  closes
  *     plan         port 443 of resolvers, denies, allows, kept addresses, the default
  *     rest         refused
  *
@@ -43,6 +46,7 @@
 
 #include <linux/netfilter/nf_conntrack_common.h>
 #include <linux/netfilter/nf_conntrack_tuple_common.h>
+#include <linux/rtnetlink.h>
 
 enum {
 	HOPLIMIT_ON_LINK = 255,
@@ -485,6 +489,34 @@ void ruleset_local_listeners(struct builder *b, struct filter_chain *c)
 		ruleset_allowed_addrs(b, c, ruleset_protocols[p], stmt_mark_and_accept);
 }
 
+void ruleset_build_several(struct builder *b)
+{
+	struct filter_chain *c = kinds[b->kind].open ? NULL
+						     : ruleset_plain_chain(b, "several");
+
+	b->several = c;
+	if (!c)
+		return;
+	ruleset_denied(b, c, stmt_refuse);
+	for (size_t p = 0; p < PROTOCOLS; p++)
+		if (ruleset_is_direct(b, ruleset_protocols[p]))
+			ruleset_allowed_addrs(b, c, ruleset_protocols[p],
+					      stmt_mark_and_pass);
+	stmt_rule(b, c);
+	stmt_refuse(b);
+}
+
+static void step_several(struct builder *b, struct filter_chain *c)
+{
+	static const uint32_t types[] = { RTN_BROADCAST, RTN_ANYCAST, RTN_MULTICAST };
+
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+		stmt_rule(b, c);
+		stmt_equal(b, FILTER_FIB_DADDR_TYPE, types[i]);
+		stmt_go(b, FILTER_GOTO, b->several);
+	}
+}
+
 void ruleset_https(struct builder *b, struct filter_chain *c, stmt_ending *end)
 {
 	for (size_t p = 0; p < PROTOCOLS; p++) {
@@ -551,8 +583,8 @@ static const struct step {
 	{ step_links, RULESET_FIRST, true },	   { step_port53, RULESET_WHOLE, true },
 	{ step_established, RULESET_FIRST, true }, { step_related, RULESET_THEN, false },
 	{ step_replies, RULESET_THEN, false },	   { step_forged, RULESET_THEN, true },
-	{ step_local, RULESET_THEN, false },	   { step_plan, RULESET_THEN, false },
-	{ step_rest, RULESET_THEN, true },
+	{ step_local, RULESET_THEN, false },	   { step_several, RULESET_THEN, false },
+	{ step_plan, RULESET_THEN, false },	   { step_rest, RULESET_THEN, true },
 };
 
 void ruleset_rules(struct builder *b, struct filter_chain *c, enum ruleset_part part)

@@ -97,6 +97,7 @@ int ruleset_build_owned(const struct plan *plan, const struct filter_params *par
 	ruleset_build_dns(&b);
 	ruleset_build_port53(&b);
 	ruleset_build_link(&b);
+	ruleset_build_several(&b);
 	build_nat(&b);
 	build_output(&b);
 	build_input(&b);

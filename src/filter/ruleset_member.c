@@ -150,6 +150,7 @@ int ruleset_build_member(const struct plan *plan,
 	ruleset_build_dns(&b);
 	ruleset_build_port53(&b);
 	ruleset_build_link(&b);
+	ruleset_build_several(&b);
 	local(&b, params);
 	if (!params->cgroup)
 		ruleset_build_orphans(&b);

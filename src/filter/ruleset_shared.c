@@ -186,6 +186,7 @@ int ruleset_build_shared(const struct plan *plan,
 	ruleset_build_dns(&b);
 	ruleset_build_port53(&b);
 	ruleset_build_link(&b);
+	ruleset_build_several(&b);
 	build_nat(&b, own_nat);
 	build_egress(&b);
 	build_input(&b);

@@ -60,6 +60,55 @@ def test_other_addresses_near_and_far(box, other, kind):  # C1 C3 C6 C8 C9 C10
     assert not [p for p in link.capture.packets()[before:] if p.dst in targets or p.dst.startswith(("255.", "224."))]
 
 
+HEARER = """
+import select, socket, struct
+sockets = []
+for family, any, group in ((socket.AF_INET, "0.0.0.0", "224.0.0.251"), (socket.AF_INET6, "::", "ff02::fb")):
+    s = socket.socket(family, socket.SOCK_DGRAM)
+    if family == socket.AF_INET6: s.setsockopt(41, socket.IPV6_V6ONLY, 1)
+    s.bind((any, 7412))
+    if family == socket.AF_INET6: s.setsockopt(41, 20, socket.inet_pton(family, group) + struct.pack("i", 0))
+    else: s.setsockopt(0, 35, socket.inet_aton(group) + socket.inet_aton("127.0.0.1"))
+    sockets.append(s)
+print("listens", flush=True)
+while True:
+    for s in select.select(sockets, [], [])[0]:
+        print(s.recv(99).decode(), flush=True)
+"""
+SPEAKER = """
+import socket, sys
+for word, to, *lo in (l.split() for l in sys.stdin):
+    with socket.socket(socket.AF_INET6 if ":" in to else socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.setsockopt(1, socket.SO_BROADCAST, 1)
+        if lo: s.setsockopt(0, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
+        try: s.sendto((word + " " + to).encode(), (to, 7412))
+        except PermissionError: pass
+"""
+
+
+@ALL_KINDS
+def test_what_several_hosts_hear(host, tree, pod, kind):  # C21
+    """Under `defaultAction: allow` too: the host hears it itself, on listeners that are closed at its own addresses."""
+    app, who = (pod, {"netns": pod.ns.path}) if kind == "netns" else host_daemon.attached(host, tree, kind)[::2]
+    link = outside(app)
+    to = ["127.255.255.255", link.ip4.rsplit(".", 1)[0] + ".255", "255.255.255.255", "224.0.0.251 lo", "ff02::fb"]
+    hearer = link.start("/usr/bin/python3", "-c", HEARER)
+    assert hearer.line() == "listens"
+
+    def say(word, last):
+        done = app.run("/usr/bin/python3", "-c", SPEAKER, input="".join(f"{word} {t}\n" for t in [*to, last]).encode())
+        assert done.code == 0, done
+        return iter(lambda: hearer.line().split("%")[0], f"{word} {last}")
+
+    free = set(say("free", "127.0.0.1"))
+    assert free == {f"free {t.split()[0]}" for t in to}
+    document = {"verify": "dns", "defaultAction": "allow", "egress": [{"action": "allow", "target": "127.0.0.2", "ports": [7412]}]}
+    reply = host.daemon().call("PUT", "/sandboxes/one", {**who, "policy": document})
+    assert reply.status == 201, reply
+    assert list(say("held", "127.0.0.2")) == []
+    assert [p for p in link.capture.packets(0.1) if p.payload.startswith(b"held")] == []
+
+
 @ALL_KINDS
 def test_other_transports_and_devices(box, kind):  # D6 D10
     app = box(kind)

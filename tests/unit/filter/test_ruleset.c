@@ -228,7 +228,10 @@ static void an_empty_policy_accepts_only_what_is_local_or_a_reply(void **state)
 		       "output: state&4!=0 l4proto=1 icmp=11-12 accept\n"
 		       "output: state&4!=0 l4proto=58 icmp=1-4 accept\n"
 		       "output: state&4!=0 l4proto=6 tcpflags&4!=0 accept\n"
-		       "output: fib=2 mark:1 accept\n");
+		       "output: fib=2 mark:1 accept\n"
+		       "output: fib=3 goto:several\n"
+		       "output: fib=4 goto:several\n"
+		       "output: fib=5 goto:several\n");
 	assert_has(&w, "link: nfproto=10 l4proto=58 hoplimit=255 icmp=135-136 accept\n"
 		       "link: l4proto=58 icmp=133 counter drop\n"
 		       "link: l4proto=58 icmp=130-132 counter drop\n"
@@ -333,7 +336,7 @@ static void a_deny_stands_before_every_allow(void **state)
 	assert_order(&w, "nat: nfproto=2 ip@deny4 return\n", "redirect:1021");
 	assert_order(&w, "nat: nfproto=10 ip6@deny6 return\n", "redirect:1021");
 	assert_order(&v, "output: nfproto=2 ip@deny4 goto:refuse\n",
-		     "ip@allow4_0 mark:7");
+		     "output: l4proto=6 dport@tcp_0 nfproto=2 ip@allow4_0 mark:7");
 	assert_order(&v, "output: nfproto=10 ip6@deny6 goto:refuse\n",
 		     "ip@learned4_0 mark:7");
 	world_done(&w);
