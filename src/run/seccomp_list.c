@@ -122,6 +122,18 @@ static const struct refusal refusals[] = {
 	{ "sendto", EPERM, 1, { HAS(3, MSG_DONTROUTE) } },
 	{ "sendmsg", EPERM, 1, { HAS(2, MSG_DONTROUTE) } },
 	{ "sendmmsg", EPERM, 1, { HAS(3, MSG_DONTROUTE) } },
+	/* Of sockets that share a port, a program says which one gets a packet. The rules
+	 * look one up to know whose listener it is, and the kernel looks again: a program
+	 * that says something else each time has the packet go to a listener of the host.
+	 */
+	{ "setsockopt",
+	  ENOPROTOOPT,
+	  2,
+	  { IS(1, SOL_SOCKET), IS(2, SO_ATTACH_REUSEPORT_CBPF) } },
+	{ "setsockopt",
+	  ENOPROTOOPT,
+	  2,
+	  { IS(1, SOL_SOCKET), IS(2, SO_ATTACH_REUSEPORT_EBPF) } },
 	/* Makes a TCP socket one of SMC, which sends from a socket of the kernel's own.
 	 * ENOENT is what a kernel says that lacks what is asked for (TLS, mostly). */
 	{ "setsockopt", ENOENT, 2, { IS(1, IPPROTO_TCP), IS(2, TCP_ULP) } },

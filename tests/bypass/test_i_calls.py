@@ -78,6 +78,8 @@ for name, option, value in (("device", 25, b"lo"), ("index", 62, struct.pack("i"
                             ("keepalive", socket.SO_KEEPALIVE, struct.pack("i", 1))):
     tried(name, lambda: tcp.setsockopt(1, option, value))
     tried(name + " udp", lambda: udp.setsockopt(1, option, value))
+for name, option in (("reuseport", 51), ("reuseport ebpf", 52)):
+    tried(name, lambda: udp.setsockopt(1, option, struct.pack("i", 1)))
 tried("smc", lambda: tcp.setsockopt(6, 31, b"smc"))
 one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)  # where no filter of packets has a say
 for flag, name in ((4, "dontroute"), (0, "plain")):
@@ -93,6 +95,7 @@ def test_I2_no_socket_chooses_its_link(inside):
     refused = {name for name, result in said.items() if result == "EPERM"}
     assert refused == {"device", "device udp", "index", "index udp", "dontroute", "dontroute udp", "dontroute sendmsg",
                        "dontroute send"}, said
+    assert {said.pop("reuseport"), said.pop("reuseport ebpf")} == {"ENOPROTOOPT"}  # I9
     assert said.pop("smc") == "ENOENT" and {said[name] for name in said.keys() - refused} == {"ok"}, said
 
 
