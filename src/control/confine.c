@@ -52,14 +52,15 @@ static void add_folder(struct paths *p, struct arena *arena, const char *path)
 	add_directory(p, arena, path, false);
 }
 
-/* A log's. What isn't a file (a device, a pipe) is only written to. */
+/* A log's. A device is only written to; what else stands there may have been put in the
+ * place of the file, which is made anew when it goes. */
 static void add_log(struct paths *p, struct arena *arena, const char *path)
 {
 	struct stat st;
 
 	if (strcmp(path, "stdout") == 0 || strcmp(path, "stderr") == 0)
 		return;
-	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+	if (stat(path, &st) == 0 && S_ISCHR(st.st_mode))
 		add(p, path, true);
 	else
 		add_parent(p, arena, path);

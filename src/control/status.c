@@ -97,6 +97,8 @@ void control_closed_status(const struct document *d, struct control_closing *c,
 
 void control_store_status(struct control *s, struct api_status *ret)
 {
+	const char *log = loglines_lacks(s->log);
+
 	add_postgres(s, ret);
 	if (s->untrusted[0])
 		add(s, ret, "store", s->untrusted);
@@ -109,6 +111,11 @@ void control_store_status(struct control *s, struct api_status *ret)
 	}
 	if (s->jsonl)
 		add_jsonl(s, ret);
+	if (log) {
+		snprintf(s->log_shown, sizeof(s->log_shown),
+			 "the log '%.200s' can't be opened: its lines are lost", log);
+		add(s, ret, "log", s->log_shown);
+	}
 }
 
 static void add_degradations(struct control *s, struct api_status *ret)

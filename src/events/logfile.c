@@ -255,7 +255,7 @@ static void compress_backup(const struct logfile *f, const char *stamp)
 
 	backup_path(f, stamp, "", plain);
 	backup_path(f, stamp, ".gz", packed);
-	from = open(plain, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	from = open(plain, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	to = open(packed, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (from < 0 || to < 0)
 		return;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/log.h"
 #include "event/json.h"
 #include "sys/worker.h"
 
@@ -22,14 +23,20 @@ enum {
 	TEXT_MAX = 512,		  /* of one value */
 	IPS_MAX = 32,		  /* more are left out */
 	FREE_TIMEOUT_MS = 250,
+	OPEN_AGAIN_MS = 1000, /* of a file that could not be opened */
 };
 
 struct output {
 	struct worker *worker;
-	struct logfile *file; /* or NULL: @fd */
-	int fd;		      /* borrowed */
-	uint64_t failed;      /* lines; written by the thread, atomically */
-	uint64_t told;	      /* lost lines that a line has told of */
+	char *where; /* of a file; owned; NULL: @fd */
+	struct logfile_limits limits;
+	struct logfile
+		*file; /* NULL: it can't be opened; the thread's from the start on */
+	int64_t tried_ms;
+	bool lacks;	 /* the file; written by the thread, atomically */
+	int fd;		 /* borrowed */
+	uint64_t failed; /* lines; written by the thread, atomically */
+	uint64_t told;	 /* lost lines that a line has told of */
 	int64_t told_second;
 };
 
@@ -61,6 +68,27 @@ struct queued_line {
 	char text[];
 };
 
+static int open_file(struct output *o, int64_t wall_ms, struct err *err)
+{
+	int r = logfile_open(o->where, &o->limits, &o->file, err);
+
+	o->tried_ms = wall_ms;
+	__atomic_store_n(&o->lacks, r < 0, __ATOMIC_RELAXED);
+	return r;
+}
+
+static int write_to_file(struct output *o, const struct queued_line *line, size_t size)
+{
+	struct err ignored = { 0 };
+
+	if (!o->file && line->wall_ms - o->tried_ms < OPEN_AGAIN_MS &&
+	    line->wall_ms >= o->tried_ms)
+		return -EAGAIN;
+	if (!o->file && open_file(o, line->wall_ms, &ignored) < 0)
+		return ignored.code;
+	return logfile_write(o->file, line->text, size, line->wall_ms);
+}
+
 static void write_line(void *data, const void *record, size_t size)
 {
 	struct output *o = data;
@@ -68,8 +96,8 @@ static void write_line(void *data, const void *record, size_t size)
 	int r;
 
 	size -= sizeof(*line);
-	if (o->file)
-		r = logfile_write(o->file, line->text, size, line->wall_ms);
+	if (o->where)
+		r = write_to_file(o, line, size);
 	else
 		r = logfile_write_all(o->fd, line->text, size);
 	if (r < 0)
@@ -81,6 +109,7 @@ static uint64_t lost(const struct output *o)
 	return worker_dropped(o->worker) + __atomic_load_n(&o->failed, __ATOMIC_RELAXED);
 }
 
+/* Somebody may have put something in a file's place: no reason to be without the rest. */
 static int open_output(struct output *o, const char *where,
 		       const struct logfile_limits *limits, struct err *err)
 {
@@ -91,14 +120,21 @@ static int open_output(struct output *o, const char *where,
 		.data = o,
 		.on_record = write_line,
 	};
-	int r = 0;
+	struct err why = { 0 };
 
 	o->fd = strcmp(where, "stderr") == 0 ? STDERR_FILENO : STDOUT_FILENO;
-	if (strcmp(where, "stdout") != 0 && strcmp(where, "stderr") != 0)
-		r = logfile_open(where, limits, &o->file, err);
-	if (r == 0)
-		r = worker_new(&config, &o->worker, err);
-	return r;
+	o->limits = *limits;
+	if (strcmp(where, "stdout") != 0 && strcmp(where, "stderr") != 0) {
+		o->where = strdup(where);
+		if (!o->where)
+			return err_sys(err, -ENOMEM, "cannot open '%s'", where);
+		if (open_file(o, 0, &why) < 0)
+			log_warning(
+				"log output: %s; its lines are lost until that can be "
+				"done",
+				why.text);
+	}
+	return worker_new(&config, &o->worker, err);
 }
 
 /* ---- attributes ---- */
@@ -186,6 +222,12 @@ int loglines_new(const struct loglines_config *config, struct loglines **ret,
 	return 0;
 }
 
+static void output_done(struct output *o)
+{
+	logfile_close(o->file);
+	free(o->where);
+}
+
 void loglines_free(struct loglines *l)
 {
 	bool all = true;
@@ -194,7 +236,7 @@ void loglines_free(struct loglines *l)
 		return;
 	for (size_t i = 0; i < l->output_count; i++) {
 		if (worker_free(l->outputs[i].worker, FREE_TIMEOUT_MS))
-			logfile_close(l->outputs[i].file);
+			output_done(&l->outputs[i]);
 		else
 			all = false;
 	}
@@ -210,6 +252,14 @@ uint64_t loglines_dropped(struct loglines *l)
 	for (size_t i = 0; i < l->output_count; i++)
 		n += lost(&l->outputs[i]);
 	return n;
+}
+
+const char *loglines_lacks(const struct loglines *l)
+{
+	for (size_t i = 0; i < l->output_count; i++)
+		if (__atomic_load_n(&l->outputs[i].lacks, __ATOMIC_RELAXED))
+			return l->outputs[i].where;
+	return NULL;
 }
 
 bool loglines_drain(struct loglines *l, int timeout_ms)

@@ -51,7 +51,8 @@ struct loglines_config {
 };
 
 struct loglines;
-/* Return: 0, or -errno: an output that can't be opened, or no thread. */
+/* A file that can't be opened loses its lines, and is tried again each second. Return: 0,
+ * or -errno: no memory, or no thread. */
 int loglines_new(const struct loglines_config *config, struct loglines **ret,
 		 struct err *err) MUST_CHECK;
 /* Gives outputs that still have lines a quarter of a second. */
@@ -59,6 +60,8 @@ void loglines_free(struct loglines *l);
 /* Lines that an output lost, by a full queue or a failed write. What sampling left
  * out is not in it. */
 uint64_t loglines_dropped(struct loglines *l);
+/* A file that can't be opened just now, or NULL. */
+const char *loglines_lacks(const struct loglines *l);
 /* Wait until all outputs have written what they got. For tests and the last line. */
 bool loglines_drain(struct loglines *l, int timeout_ms);
 

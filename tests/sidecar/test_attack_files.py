@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What whoever writes to the directories that the sidecar reads can do to it."""
 import os
+import signal
 import subprocess
 import time
 
@@ -82,3 +83,32 @@ def test_an_image_that_was_cut_short_costs_one_engine(pod, guarded, rules, site)
     engine = side.child("engine")
     time.sleep(0.5)
     assert side.child("engine") == engine, "it dies again and again"
+
+
+def plant_link(path):
+    path.symlink_to("/proc/self/mem")
+
+
+@pytest.mark.parametrize("plant", [plant_fifo, plant_folder, plant_link])
+def test_what_is_no_log_keeps_nobody_from_the_api(pod, guarded, rules, site, plant):
+    """Whoever may write where the log is can lose its lines, and nothing else; a control that starts there serves."""
+    log = rules / "egress.log"
+    side = guarded(f"allow {site.name}", args=("--log-output", str(log), "--log-output", "stdout"))
+    wait_for(lambda: log.exists() and "policy" in log.read_text())
+    log.unlink()
+    plant(log)
+    os.kill(side.child("control"), signal.SIGKILL)
+    wait_for(side.healthy)
+    status = side.get("/status").json()
+    assert [d["what"] for d in status["degradations"]] == ["log"] and status["fullIsolation"]
+    assert pod.probe(["connect", site.name, 7007]).result == "ok"
+    # and a start is no different
+    side.kill()
+    again = guarded(f"allow {site.name}", args=("--log-output", str(log), "--log-output", "stdout"))
+    assert [d["what"] for d in again.get("/status").json()["degradations"]] == ["log"]
+    log.rmdir() if log.is_dir() else log.unlink()
+    def is_written():
+        again.post(f"allow {site.name}", "allow other.test")
+        return log.exists() and "other.test" in log.read_text()
+    wait_for(is_written, 10, 0.2)
+    assert again.get("/status").json()["degradations"] == []

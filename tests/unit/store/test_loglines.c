@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 #include <jansson.h>
@@ -366,17 +367,28 @@ static void a_blocked_output_delays_nobody_and_counts(void **state)
 	loglines_free(l);
 }
 
-static void an_output_that_cannot_be_had_is_an_error(void **state)
+static void an_output_that_cannot_be_had_is_tried_again(void **state)
 {
-	const char *outputs[] = { "stdout", "/proc/none/x.log" };
-	const struct loglines_config config = { .outputs = outputs, .output_count = 2 };
+	char place[] = "/tmp/weir-loglines-XXXXXX";
+	const char *outputs[] = { place };
+	const struct loglines_config config = { .outputs = outputs, .output_count = 1 };
 	struct loglines *l = NULL;
-	struct err err = { 0 };
+	struct stat st;
 
-	assert_int_equal(loglines_new(&config, &l, &err), -ENOENT);
-	assert_string_equal(err.text, "log output: cannot open '/proc/none/x.log': No "
-				      "such file or directory");
-	loglines_free(NULL);
+	assert_non_null(mkdtemp(place));
+	assert_int_equal(loglines_new(&config, &l, NULL), 0);
+	loglines_policy_updated(l, T0, "", "deny", "[]");
+	assert_true(loglines_drain(l, 5000));
+	assert_string_equal(loglines_lacks(l), place);
+	assert_int_equal(loglines_dropped(l), 1);
+	assert_int_equal(rmdir(place), 0);
+	loglines_policy_updated(l, T0 + 2000, "", "deny", "[]");
+	assert_true(loglines_drain(l, 5000));
+	assert_null(loglines_lacks(l));
+	assert_int_equal(stat(place, &st), 0);
+	assert_true(st.st_size > 0);
+	loglines_free(l);
+	unlink(place);
 }
 
 static void a_full_disk_is_counted(void **state)
@@ -408,7 +420,7 @@ int main(void)
 		WITH_FILE(attributes_break_no_line),
 		WITH_FILE(a_list_of_rules_of_any_size_stays_json),
 		WITH_FILE(a_blocked_output_delays_nobody_and_counts),
-		WITH_FILE(an_output_that_cannot_be_had_is_an_error),
+		WITH_FILE(an_output_that_cannot_be_had_is_tried_again),
 		WITH_FILE(a_full_disk_is_counted),
 	};
 
