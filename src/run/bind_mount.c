@@ -9,7 +9,7 @@
 #include <sys/mount.h>
 #include <sys/statvfs.h>
 
-#include "run/channel.h"
+#include "run/launch.h"
 #include "run/mask.h"
 #include "run/startup_files.h"
 #include "run/writable.h"
@@ -145,11 +145,11 @@ static int plan_cwd(struct rootfs *v, struct err *err)
 	by_link = came_by_link(p);
 	if (!by_link && writable_unasked(p) && !is_of_kernel(v, p))
 		return add_tree(v, p, TREE_WRITABLE, err);
-	channel_report(v->spec->control_fd, LAUNCH_WARNING, 0,
-		       "the working directory '%s'%s stays read-only in the sandbox%s",
-		       p->name, by_link ? ", which a link leads to," : "",
-		       writable_when_named(p) ? "; name what is to be written with --rw"
-					      : "");
+	launch_send_report(
+		v->spec->control_fd, LAUNCH_WARNING, 0,
+		"the working directory '%s'%s stays read-only in the sandbox%s", p->name,
+		by_link ? ", which a link leads to," : "",
+		writable_when_named(p) ? "; name what is to be written with --rw" : "");
 	return is_in_private_place(p->name) ? add_tree(v, p, TREE_SHOWN, err) : 0;
 }
 
@@ -218,7 +218,7 @@ static int find_startup_files(struct rootfs *v, struct err *err)
 static void warn_of_links(const struct rootfs *v, const struct path *p)
 {
 	if (S_ISREG(p->st.st_mode) && p->st.st_nlink > 1)
-		channel_report(
+		launch_send_report(
 			v->spec->control_fd, LAUNCH_WARNING, 0,
 			"'%s' has other names (hard links), under which the command may "
 			"be able to change it",
@@ -255,7 +255,7 @@ static int plan_startup_files(struct rootfs *v, struct err *err)
 			r = plan_startup_file(v, &s->found[i], err);
 	}
 	if (s->cut)
-		channel_report(
+		launch_send_report(
 			v->spec->control_fd, LAUNCH_WARNING, 0,
 			"the writable directories are too large to be searched for all "
 			"files that run outside later, such as git's hooks: some may be "

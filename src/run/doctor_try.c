@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "run/doctor_probe.h"
+#include "sys/id_map.h"
 #include "sys/program_path.h"
 
 enum { INSIDE = CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWIPC };
@@ -30,29 +31,6 @@ try {
 };
 
 /* --- the child --- */
-
-static int write_file(const char *path, const char *text, struct err *err)
-{
-	CLEAN(fd) int fd = open(path, O_WRONLY | O_CLOEXEC);
-
-	if (fd < 0 || write(fd, text, strlen(text)) < 0)
-		return err_sys(err, -errno, "cannot write %s", path);
-	return 0;
-}
-
-static int map_self(const struct try *t, struct err *err)
-{
-	char map[64];
-	int r = write_file("/proc/self/setgroups", "deny", err);
-
-	snprintf(map, sizeof(map), "%u %u 1", t->uid, t->uid);
-	if (r == 0)
-		r = write_file("/proc/self/uid_map", map, err);
-	snprintf(map, sizeof(map), "%u %u 1", t->gid, t->gid);
-	if (r == 0)
-		r = write_file("/proc/self/gid_map", map, err);
-	return r;
-}
 
 /* Wait until the parent has written the maps, and become uid 0 of them. */
 static int take_maps(const struct try *t, struct err *err)
@@ -73,7 +51,7 @@ static _Noreturn void child_main(const struct try *t)
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (t->inside)
-		a.code = t->maps ? take_maps(t, &err) : map_self(t, &err);
+		a.code = t->maps ? take_maps(t, &err) : id_map_self(t->uid, t->gid, &err);
 	if (a.code == 0)
 		a.code = t->fn(t->data, &a.value, &err);
 	memcpy(a.text, err.text, sizeof(a.text));

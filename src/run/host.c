@@ -203,44 +203,19 @@ static int start(struct host_run *h, struct err *err)
 
 /* ---- the end ---- */
 
-static int exit_status(const struct host_run *h)
+static int report_run(struct host_run *h)
 {
-	if (h->failure != 0)
-		return h->failure;
-	if (h->is_closed)
-		return RUN_STATUS_STOPPED;
-	if (h->spec->fail_on_deny && report_refusals(h->ring) > 0)
-		return RUN_STATUS_DENIED;
-	if (WIFSIGNALED(h->wait_status))
-		return 128 + WTERMSIG(h->wait_status);
-	return WEXITSTATUS(h->wait_status);
-}
-
-static int report_all(struct host_run *h)
-{
-	const struct report report = {
+	struct report report = {
 		.spec = h->spec,
 		.policy = &h->policy,
 		.plan = &h->plan,
 		.ring = h->ring,
 		.counters = h->counters,
 		.started_ms = h->started_ms,
-		.ended_ms = clock_wall_ms(),
-		.exit_status = exit_status(h),
-		.signal = WIFSIGNALED(h->wait_status) ? WTERMSIG(h->wait_status) : 0,
 		.stopped = h->is_closed,
-		.failed = h->failure != 0,
 	};
-	struct err err = { 0 };
 
-	if (h->failure == 0 && !h->spec->quiet)
-		report_print(stderr, &report);
-	/* It takes a spec that it closes the file of. */
-	if (h->ring && report_write(&report, &err) < 0) {
-		log_error("%s", err.text);
-		return RUN_STATUS_FAILED;
-	}
-	return report.exit_status;
+	return report_end(&report, h->failure, h->wait_status);
 }
 
 /* What was denied is asked for while there is somebody to be asked. Where something was,
@@ -307,7 +282,7 @@ int run_host(struct run_spec *spec)
 	else if (h.child > 0)
 		wait_for_command(&h);
 	leave(&h);
-	status = report_all(&h);
+	status = report_run(&h);
 	if (WIFSIGNALED(h.wait_status) && status == 128 + WTERMSIG(h.wait_status))
 		process_die_by(WTERMSIG(h.wait_status));
 	done(&h);

@@ -22,7 +22,7 @@
 #include "base/addr.h"
 #include "base/err.h"
 #include "proto/launch.h"
-#include "run/program.h"
+#include "sys/program_path.h"
 
 struct startup_files;
 
@@ -65,3 +65,9 @@ pid_t launch_start(const struct launch_machine *m, const struct launch_spec *spe
 		   struct err *err) MUST_CHECK;
 int launch_write_maps(const struct launch_machine *m, pid_t child,
 		      struct err *err) MUST_CHECK;
+
+/* run/start.c, in the launch child: weir-init, which links nothing of ours, has its own.
+ * Send one report, the text formatted and cut to fit. Failure is not reported: when
+ * control is gone there is nobody to tell, and the caller is about to die. */
+void launch_send_report(int fd, enum launch_report_type type, int value, const char *fmt,
+			...) PRINTF_LIKE(4, 5);

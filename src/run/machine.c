@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "run/program.h"
 #include "sys/files.h"
 #include "sys/id_map.h"
+#include "sys/program_path.h"
 
 enum {
 	RANGE_SIZE = 65536,

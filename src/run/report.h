@@ -23,17 +23,12 @@ struct report {
 	bool failed;		      /* Weir could not do what was asked */
 };
 
-/* Occurrences that were refused: denials and limits. */
-size_t report_refusals(const struct event_ring *ring);
-/* What was refused, by the counters, and is in no row of the report. */
-uint64_t report_missed(const struct report *r);
-
-/* Print them, a line each; nothing at all when there are none. */
-void report_print(FILE *out, const struct report *r);
-
 /* Before the command starts: open the file that --report names, so that nothing that the
  * sandbox does to the path matters. Markdown is appended, as a CI job's summary wants it;
  * JSON replaces what is there. Return: 0 with spec->report_fd, or -errno with @err. */
 int report_open(struct run_spec *spec, struct err *err) MUST_CHECK;
-/* Write it to spec->report_fd, and close that. Return: 0, or -errno with @err. */
-int report_write(const struct report *r, struct err *err) MUST_CHECK;
+/* The run is over: say it on stderr unless spec->quiet is set or @failure says that Weir
+ * failed, and write it to spec->report_fd, which is closed. @r has all but what follows
+ * from @failure, 0 or the exit status of that, and @wait_status of the command.
+ * Return: the exit status. */
+int report_end(struct report *r, int failure, int wait_status);

@@ -37,7 +37,7 @@
 #include "run/report.h"
 #include "run/startup_files.h"
 #include "run/store.h"
-#include "run/uplink_rules.h"
+#include "run/uplink.h"
 #include "supervisor/probe.h"
 #include "sys/process.h"
 
@@ -76,7 +76,7 @@ struct control {
 	int hand_fd, hand_end;	   /* the launch child's to the engine, the engine's */
 	struct launch_machine machine;
 	struct startup_files *startup; /* owned */
-	struct way way;
+	struct uplink uplink;
 	struct dns_name probe_name;
 	struct loop_source from_engine, from_launch, signals;
 	struct loop_timer patience, finish, kill;
@@ -232,7 +232,7 @@ static void on_exited(struct control *c, int wait_status)
 /* When both the self-test has passed and the uplink is ready, whichever comes last. */
 static void start_command(struct control *c)
 {
-	if (c->state != CONTROL_TESTED || !c->way.ready)
+	if (c->state != CONTROL_TESTED || !c->uplink.ready)
 		return;
 	tell_engine(c, IPC_RUN);
 }
@@ -390,9 +390,9 @@ static int start_engine(struct control *c, const struct endpoint *probe, struct 
 		.plan_fd = c->plan_fd,
 		.upstreams = c->spec->upstreams.items,
 		.upstream_count = c->spec->upstreams.count,
-		.filter = c->way.filter,
+		.filter = c->uplink.filter,
 		.repin_ms = c->spec->repin_ms,
-		.ipv6_out = c->way.ipv6_out,
+		.ipv6_out = c->uplink.ipv6_out,
 		.probe_name = c->probe_name,
 		.probe = *probe,
 	};
@@ -412,9 +412,9 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 		.engine_fd = c->hand_fd,
 		.far_ends = { c->engine_end, c->hand_end },
 		.report_fd = c->store.pid > 0 ? c->launch_end : -1,
-		.filter = c->way.filter,
-		.uplink = c->way.program.kind,
-		.uplink_ipv6 = c->way.ipv6_out,
+		.filter = c->uplink.filter,
+		.uplink = c->uplink.program.kind,
+		.uplink_ipv6 = c->uplink.ipv6_out,
 	};
 	const struct launch_spec spec = {
 		.argv = c->spec->argv,
@@ -458,7 +458,7 @@ static int start_children(struct control *c, struct err *err)
 
 	if (!getcwd(cwd, sizeof(cwd)))
 		return err_sys(err, -errno, "cannot find the current directory");
-	r = probe_choose(&c->plan, &c->policy, c->way.filter.relay, &c->probe_name,
+	r = probe_choose(&c->plan, &c->policy, c->uplink.filter.relay, &c->probe_name,
 			 &probe, err);
 	if (r == 0)
 		r = open_channels(c, err);
@@ -468,7 +468,7 @@ static int start_children(struct control *c, struct err *err)
 	if (r == 0)
 		r = start_engine(c, &probe.allowed, err);
 	if (r == 0)
-		r = way_open(&c->way, c->loop, c->launch, err);
+		r = uplink_open(&c->uplink, c->loop, c->launch, err);
 	close_far_ends(c);
 	return r;
 }
@@ -502,45 +502,19 @@ static int watch(struct control *c, int signal_fd, struct err *err)
 
 /* -- ending ------------------------------------------------------------------------- */
 
-static int exit_status(const struct control *c)
+static int report_run(const struct control *c)
 {
-	if (c->failure != 0)
-		return c->failure;
-	if (c->is_ended)
-		return RUN_STATUS_STOPPED;
-	if (c->spec->fail_on_deny && report_refusals(c->ring) > 0)
-		return RUN_STATUS_DENIED;
-	if (WIFSIGNALED(c->wait_status))
-		return 128 + WTERMSIG(c->wait_status);
-	return WEXITSTATUS(c->wait_status);
-}
-
-/* What the run leaves: words on stderr, a file. Return: the exit status, which becomes
- * a failure when the file can't be written. */
-static int report_all(const struct control *c)
-{
-	const struct report report = {
+	struct report report = {
 		.spec = c->spec,
 		.policy = &c->policy,
 		.plan = &c->plan,
 		.ring = c->ring,
 		.counters = c->counters,
 		.started_ms = c->started_ms,
-		.ended_ms = clock_wall_ms(),
-		.exit_status = exit_status(c),
-		.signal = WIFSIGNALED(c->wait_status) ? WTERMSIG(c->wait_status) : 0,
 		.stopped = c->is_ended,
-		.failed = c->failure != 0,
 	};
-	struct err err = { 0 };
 
-	if (c->failure == 0 && !c->spec->quiet)
-		report_print(stderr, &report);
-	if (c->ring && report_write(&report, &err) < 0) {
-		log_error("%s", err.text);
-		return RUN_STATUS_FAILED;
-	}
-	return report.exit_status;
+	return report_end(&report, c->failure, c->wait_status);
 }
 
 static int control_start(struct control *c, struct err *err)
@@ -561,7 +535,8 @@ static int control_start(struct control *c, struct err *err)
 	    name_servers_complete(&c->spec->upstreams, err) < 0)
 		return RUN_STATUS_FAILED;
 	if (launch_machine_probe(&c->machine, err) < 0 ||
-	    way_choose(&c->way, c->spec->uplink, &c->plan, c->machine.root, err) < 0)
+	    uplink_choose(&c->uplink, c->spec->uplink, &c->plan, c->machine.root, err) <
+		    0)
 		return RUN_STATUS_FAILED;
 	if (run_store_open(&c->store, c->spec->state_dir, err) < 0)
 		return RUN_STATUS_FAILED;
@@ -622,9 +597,9 @@ int control_run(struct run_spec *spec)
 	struct control c = { .spec = spec,
 			     .plan_fd = -1,
 			     .started_ms = clock_wall_ms(),
-			     .way = { .on_ready = on_uplink_ready,
-				      .on_end = on_uplink_end,
-				      .data = &c } };
+			     .uplink = { .on_ready = on_uplink_ready,
+					 .on_end = on_uplink_end,
+					 .data = &c } };
 	struct err err = { 0 };
 	int status = control_start(&c, &err);
 
@@ -640,12 +615,12 @@ int control_run(struct run_spec *spec)
 	}
 	/* First the sandbox, then who guards it. Where the command has ended bwrap leaves
 	 * by itself, and takes weir-init's remains along. */
-	way_close(&c.way);
+	uplink_close(&c.uplink);
 	process_reap(c.launch, c.state < CONTROL_EXITED);
 	process_reap(c.engine, true);
 	look_for_startup_files(&c);
 	run_store_close(&c.store);
-	status = report_all(&c);
+	status = report_run(&c);
 	if (WIFSIGNALED(c.wait_status) && status == 128 + WTERMSIG(c.wait_status))
 		process_die_by(WTERMSIG(c.wait_status));
 	return status;

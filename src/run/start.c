@@ -4,10 +4,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <linux/sched.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -15,12 +15,14 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include <linux/sched.h>
+
 #include "run/bwrap.h"
-#include "run/channel.h"
 #include "run/images.h"
 #include "run/rootfs.h"
 #include "run/std_fds.h"
 #include "supervisor/orders.h"
+#include "sys/id_map.h"
 #include "sys/process.h"
 
 enum { EXIT_LAUNCH_FAILED = 125, ID_RANGE = 65536 };
@@ -42,15 +44,6 @@ struct start {
 
 /* --- ids --- */
 
-static int write_file(const char *path, const char *text, struct err *err)
-{
-	CLEAN(fd) int fd = open(path, O_WRONLY | O_CLOEXEC);
-
-	if (fd < 0 || write(fd, text, strlen(text)) < 0)
-		return err_sys(err, -errno, "cannot write %s", path);
-	return 0;
-}
-
 int launch_write_maps(const struct launch_machine *m, pid_t child, struct err *err)
 {
 	static const char *const files[] = { "uid_map", "gid_map" };
@@ -60,23 +53,8 @@ int launch_write_maps(const struct launch_machine *m, pid_t child, struct err *e
 	snprintf(map, sizeof(map), "0 %u %d", m->base_uid, ID_RANGE);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(files); i++) {
 		snprintf(path, sizeof(path), "/proc/%d/%s", (int)child, files[i]);
-		r = write_file(path, map, err);
+		r = id_map_write(path, map, err);
 	}
-	return r;
-}
-
-/* An ordinary user may map itself only, and has to give up setgroups() first. */
-static int map_self(const struct start *s, struct err *err)
-{
-	char map[64];
-	int r = write_file("/proc/self/setgroups", "deny", err);
-
-	snprintf(map, sizeof(map), "%u %u 1", s->uid, s->uid);
-	if (r == 0)
-		r = write_file("/proc/self/uid_map", map, err);
-	snprintf(map, sizeof(map), "%u %u 1", s->gid, s->gid);
-	if (r == 0)
-		r = write_file("/proc/self/gid_map", map, err);
 	return r;
 }
 
@@ -120,7 +98,7 @@ static int take_ids(struct start *s, struct err *err)
 		return r;
 	if (s->machine->root)
 		return become_mapped_root(s, err);
-	r = map_self(s, err);
+	r = id_map_self(s->uid, s->gid, err);
 	if (r == 0)
 		r = rootfs_open_trees(&s->view, -1, err);
 	return r;
@@ -187,8 +165,8 @@ static _Noreturn void child_main(struct start *s)
 	struct err err = { 0 };
 
 	run_child(s, &err);
-	channel_report(s->spec->control_fd, LAUNCH_FAILED, EXIT_LAUNCH_FAILED, "%s",
-		       err.text);
+	launch_send_report(s->spec->control_fd, LAUNCH_FAILED, EXIT_LAUNCH_FAILED, "%s",
+			   err.text);
 	_exit(EXIT_LAUNCH_FAILED);
 }
 
@@ -346,4 +324,16 @@ pid_t launch_start(const struct launch_machine *m, const struct launch_spec *spe
 	close(s.sync[1]);
 	rootfs_done(&s.view);
 	return r;
+}
+
+void launch_send_report(int fd, enum launch_report_type type, int value, const char *fmt,
+			...)
+{
+	struct launch_report report = { .type = type, .value = value };
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(report.text, sizeof(report.text), fmt, ap);
+	va_end(ap);
+	(void)!send(fd, &report, sizeof(report), MSG_NOSIGNAL);
 }

@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/close_range.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,7 +13,11 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include <linux/close_range.h>
+
 #include "base/text.h"
+#include "sys/host_addrs.h"
+#include "sys/link.h"
 
 enum {
 	ARGS_MAX = 48,
@@ -191,7 +194,9 @@ static int check_tun(const char *name, struct err *err)
 	}
 }
 
-int uplink_find(struct uplink_program *ret, struct err *err)
+/* Find the program, and see whether TAP devices can be had. @ret->kind is set; so are
+ * root and ipv6. Return: 0, or -errno with a line that says what to do. */
+static int find_program(struct uplink_program *ret, struct err *err)
 {
 	const struct program *p = &kinds[ret->kind].program;
 	int r = program_find(p, ret->path, err);
@@ -262,7 +267,7 @@ static int take_descriptors(int output, int ready, int leash)
 	return close_range(FD_END, ~0U, 0) < 0 ? -errno : 0;
 }
 
-static void reset_signals(void)
+static void reset_all_signals(void)
 {
 	const struct sigaction normal = { .sa_handler = SIG_DFL };
 	sigset_t none;
@@ -285,8 +290,8 @@ static int take_mounts(void)
 
 /* Every descriptor that a program might want to close on its own is one of ours; what it
  * finds in the environment is nothing. */
-static _Noreturn void become(const struct uplink_program *p, char *const *args,
-			     const int *fds, pid_t parent)
+static _Noreturn void become_program(const struct uplink_program *p, char *const *args,
+				     const int *fds, pid_t parent)
 {
 	static char *const no_environment[] = { NULL };
 	int r = 0;
@@ -296,7 +301,7 @@ static _Noreturn void become(const struct uplink_program *p, char *const *args,
 		r = -errno;
 	if (getppid() != parent)
 		_exit(1);
-	reset_signals();
+	reset_all_signals();
 	if (r == 0)
 		r = take_descriptors(fds[0], fds[1], fds[2]);
 	if (r == 0)
@@ -338,7 +343,7 @@ static int pipes_open(struct pipes *p)
 }
 
 static int fork_program(const struct uplink_program *p, char *const *args,
-			struct pipes *pipes, struct uplink *u)
+			struct pipes *pipes, struct uplink_process *u)
 {
 	const int theirs[] = { pipes->output[1], pipes->ready[1], pipes->leash[0] };
 	pid_t parent = getpid(), pid = fork();
@@ -346,7 +351,7 @@ static int fork_program(const struct uplink_program *p, char *const *args,
 	if (pid < 0)
 		return -errno;
 	if (pid == 0)
-		become(p, args, theirs, parent);
+		become_program(p, args, theirs, parent);
 	u->pid = pid;
 	u->pid_fd = (int)syscall(SYS_pidfd_open, pid, 0);
 	if (u->pid_fd < 0) {
@@ -361,11 +366,12 @@ static int fork_program(const struct uplink_program *p, char *const *args,
 	return 0;
 }
 
-int uplink_start(const struct uplink_program *p, pid_t sandbox, struct uplink *ret,
-		 struct err *err)
+/* Start it for the namespaces of the process @sandbox, which is not reaped before. */
+static int start_program(const struct uplink_program *p, pid_t sandbox,
+			 struct uplink_process *ret, struct err *err)
 {
 	const char *name = kinds[p->kind].program.name;
-	struct uplink u = { .name = name };
+	struct uplink_process u = { .name = name };
 	char *args[ARGS_MAX] = { NULL };
 	struct pipes pipes;
 	int r = pipes_open(&pipes);
@@ -384,7 +390,7 @@ int uplink_start(const struct uplink_program *p, pid_t sandbox, struct uplink *r
 }
 
 /* Its last line, escaped; "" when it said nothing. */
-static void last_words(const struct uplink *u, char *ret, size_t size)
+static void last_words(const struct uplink_process *u, char *ret, size_t size)
 {
 	char buf[64 * 1024];
 	ssize_t n = read(u->output_fd, buf, sizeof(buf));
@@ -396,7 +402,9 @@ static void last_words(const struct uplink *u, char *ret, size_t size)
 	text_escape(all, ret, size);
 }
 
-char *uplink_explain(const struct uplink *u, char *ret, size_t size)
+/* "slirp4netns has ended unexpectedly (exit status 1): <what it said last>". After pid_fd
+ * was readable. Return: @ret. */
+static char *explain_end(const struct uplink_process *u, char *ret, size_t size)
 {
 	char words[OUTPUT_SHOWN];
 	int status;
@@ -414,8 +422,151 @@ char *uplink_explain(const struct uplink *u, char *ret, size_t size)
 	return ret;
 }
 
-void uplink_kill(const struct uplink *u)
+/* Kill it, and don't wait. Does nothing to one that was not started (pid 0). */
+static void kill_program(const struct uplink_process *u)
 {
 	if (u->pid > 0)
 		syscall(SYS_pidfd_send_signal, u->pid_fd, SIGKILL, NULL, 0);
+}
+
+/* --- from its start to its end --- */
+
+/* What a packet of the sandbox's must not be sent to by a program on the host, whatever
+ * range a rule allows: loopback, unspecified, multicast and reserved addresses, IPv4 in
+ * IPv6 form. The relay refuses the same. */
+static const char *const never[] = { "0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3", "::/80",
+				     "ff00::/8" };
+
+enum { CLOSED_MAX = ARRAY_SIZE(never) + 2 + LOCAL_PREFIXES_MAX };
+
+/* An address rule allows just this one address. */
+static bool names_exactly(const struct plan *plan, const struct prefix *p)
+{
+	if (p->bits != addr_size(&p->addr) * 8)
+		return false;
+	for (size_t i = 0; i < plan_prefix_count(plan); i++) {
+		struct plan_prefix rule = plan_prefix(plan, i);
+
+		if (rule.action == POLICY_ALLOW && rule.prefix.bits == p->bits &&
+		    addr_equal(&rule.prefix.addr, &p->addr))
+			return true;
+	}
+	return false;
+}
+
+/* The addresses of this machine but those that @plan names, the program's own network,
+ * and what is never right. */
+static int close_host(struct uplink *w, const struct plan *plan, struct err *err)
+{
+	struct prefix *closed = calloc(CLOSED_MAX, sizeof(*closed));
+	struct uplink_network net = uplink_network(w->program.kind);
+	size_t found, kept = 0;
+	int r;
+
+	w->closed = closed;
+	if (!closed)
+		return err_set(err, -ENOMEM, "out of memory");
+	r = local_prefixes(closed, &found, err);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < found; i++)
+		if (!names_exactly(plan, &closed[i]))
+			closed[kept++] = closed[i];
+	for (size_t i = 0; i < ARRAY_SIZE(never); i++)
+		if (!prefix_parse(never[i], strlen(never[i]), false, &closed[kept++]))
+			return err_set(err, -EINVAL, "'%s' is not a prefix", never[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(net.all); i++)
+		closed[kept++] = net.all[i];
+	w->filter.closed = closed;
+	w->filter.closed_count = kept;
+	return 0;
+}
+
+static bool host_has_ipv6(void)
+{
+	CLEAN(fd) int fd = link_route_open();
+
+	return fd >= 0 && link_has_default_route(fd, 6) == 1;
+}
+
+int uplink_choose(struct uplink *w, enum run_uplink uplink, const struct plan *plan,
+		  bool root, struct err *err)
+{
+	static const enum uplink_kind chosen[RUN_UPLINK_COUNT] = {
+		[RUN_UPLINK_SLIRP4NETNS] = UPLINK_SLIRP4NETNS,
+		[RUN_UPLINK_PASTA] = UPLINK_PASTA,
+	};
+	int r;
+
+	w->filter.generation = FILTER_GENERATION_FIRST;
+	if (uplink == RUN_UPLINK_NONE)
+		return 0;
+	w->filter.relay = true;
+	w->ipv6_out = host_has_ipv6();
+	if (chosen[uplink] == UPLINK_NONE)
+		return 0;
+	w->program = (struct uplink_program){ .kind = chosen[uplink],
+					      .root = root,
+					      .ipv6 = w->ipv6_out };
+	r = find_program(&w->program, err);
+	if (r < 0)
+		return r;
+	w->filter.direct_udp = true;
+	return close_host(w, plan, err);
+}
+
+static void become_ready(struct uplink *w)
+{
+	w->ready = true;
+	w->on_ready(w->data);
+}
+
+/* One byte, or the end of the pipe: then from_end has the reason. */
+static void on_ready_fd(struct loop_source *source, uint32_t events)
+{
+	struct uplink *w = CONTAINER_OF(source, struct uplink, from_ready);
+	char byte;
+
+	loop_remove(w->loop, source);
+	if (read(source->fd, &byte, 1) == 1)
+		become_ready(w);
+}
+
+static void on_pid_fd(struct loop_source *source, uint32_t events)
+{
+	struct uplink *w = CONTAINER_OF(source, struct uplink, from_end);
+	char why[ERR_TEXT_SIZE];
+
+	loop_remove(w->loop, source);
+	w->on_end(w->data, explain_end(&w->process, why, sizeof(why)));
+}
+
+int uplink_open(struct uplink *w, struct loop *loop, pid_t sandbox, struct err *err)
+{
+	int r;
+
+	w->loop = loop;
+	/* Without a ready descriptor the link is the sign, which the launch child waits
+	 * for. */
+	w->ready = true;
+	if (w->program.kind == UPLINK_NONE)
+		return 0;
+	r = start_program(&w->program, sandbox, &w->process, err);
+	if (r < 0)
+		return r;
+	w->ready = w->process.ready_fd < 0;
+	w->from_ready = (struct loop_source){ .fd = w->process.ready_fd,
+					      .on_ready = on_ready_fd };
+	w->from_end =
+		(struct loop_source){ .fd = w->process.pid_fd, .on_ready = on_pid_fd };
+	r = loop_add(loop, &w->from_end, EPOLLIN);
+	if (r == 0 && !w->ready)
+		r = loop_add(loop, &w->from_ready, EPOLLIN);
+	return r < 0 ? err_sys(err, r, "cannot watch %s", w->process.name) : 0;
+}
+
+void uplink_close(struct uplink *w)
+{
+	kill_program(&w->process);
+	free(w->closed);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* run/uplink - the programs that carry what the relay doesn't: slirp4netns or pasta,
- * one process beside one sandbox, serving a TAP link inside its network namespace.
+/* run/uplink - how bytes leave the sandbox: what the filter lets out directly, and the
+ * program that carries what the relay doesn't: slirp4netns or pasta, one process beside
+ * one sandbox, serving a TAP link inside its network namespace.
  *
  * HOW IT WORKS
  * The program runs outside, where its sockets are, and opens the link inside. Weir gives
@@ -10,13 +11,21 @@
  *
  * It inherits three pipes: one takes its messages, kept for the case that it ends; one
  * says when it is ready; the end of the third ends it. It dies with control besides
- * (PDEATHSIG), and control kills it when the sandbox ends, without waiting. */
+ * (PDEATHSIG), and control kills it when the sandbox ends, without waiting.
+ *
+ * TCP leaves by the relay over every uplink but `none`: names are judged there, it is
+ * faster than a TAP, and connections outlive the program. slirp4netns and pasta carry
+ * UDP alone. */
 #pragma once
 
 #include <sys/types.h>
 
 #include "base/addr.h"
-#include "run/program.h"
+#include "filter/ruleset.h"
+#include "policy/plan.h"
+#include "run/options.h"
+#include "sys/loop.h"
+#include "sys/program_path.h"
 
 #define UPLINK_LINK "weir-up"
 
@@ -30,7 +39,7 @@ struct uplink_program {
 	bool ipv6; /* carry IPv6 as well */
 };
 
-struct uplink {
+struct uplink_process {
 	const char *name; /* of the program, for messages */
 	pid_t pid;
 	int pid_fd;    /* owned; readable when the program has ended */
@@ -49,15 +58,28 @@ struct uplink_network {
 };
 struct uplink_network uplink_network(enum uplink_kind kind);
 
-/* Find the program, and see whether TAP devices can be had. @ret->kind is set; so are
- * root and ipv6. Return: 0, or -errno with a line that says what to do. */
-int uplink_find(struct uplink_program *ret, struct err *err) MUST_CHECK;
+struct uplink {
+	struct filter_params filter;   /* what ipv6 is, the namespace says */
+	struct prefix *closed;	       /* filter.closed, owned */
+	bool ipv6_out;		       /* the host has a way out for IPv6 */
+	struct uplink_program program; /* kind none: the relay alone, or nothing */
+	struct uplink_process process;
+	bool ready; /* nothing more is to be waited for */
+	struct loop *loop;
+	struct loop_source from_ready, from_end;
+	void (*on_ready)(void *data);
+	void (*on_end)(void *data, const char *why);
+	void *data;
+};
 
-/* Start it for the namespaces of the process @sandbox, which is not reaped before. */
-int uplink_start(const struct uplink_program *p, pid_t sandbox, struct uplink *ret,
-		 struct err *err) MUST_CHECK;
-/* "slirp4netns has ended unexpectedly (exit status 1): <what it said last>". After pid_fd
- * was readable. Return: @ret. */
-char *uplink_explain(const struct uplink *u, char *ret, size_t size);
-/* Kill it, and don't wait. Does nothing to one that was not started (pid 0). */
-void uplink_kill(const struct uplink *u);
+/* Choose by --uplink, and see whether it can be had. @root: kernel uid 0 asks. What the
+ * plan's address rules name exactly stays open, though it is this machine's. */
+int uplink_choose(struct uplink *w, enum run_uplink uplink, const struct plan *plan,
+		  bool root, struct err *err) MUST_CHECK;
+
+/* Start the program, if there is one, for the launch child @sandbox, and watch it:
+ * @w->on_ready, on_end and data are the caller's. */
+int uplink_open(struct uplink *w, struct loop *loop, pid_t sandbox,
+		struct err *err) MUST_CHECK;
+/* The program ends with the sandbox, and nobody waits for it. */
+void uplink_close(struct uplink *w);

@@ -2,6 +2,10 @@
 #include "sys/id_map.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/text.h"
 #include "sys/files.h"
@@ -55,4 +59,28 @@ bool id_map_is_root(void)
 	return geteuid() == 0 &&
 	       (id_map_find("/proc/self/uid_map", 0, &range, NULL) < 0 ||
 		range.outside == 0);
+}
+
+int id_map_write(const char *path, const char *text, struct err *err)
+{
+	CLEAN(fd) int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, text, strlen(text)) < 0)
+		return err_sys(err, -errno, "cannot write %s", path);
+	return 0;
+}
+
+/* An ordinary user may map itself only, and has to give up setgroups() first. */
+int id_map_self(uint32_t uid, uint32_t gid, struct err *err)
+{
+	char map[64];
+	int r = id_map_write("/proc/self/setgroups", "deny", err);
+
+	snprintf(map, sizeof(map), "%u %u 1", uid, uid);
+	if (r == 0)
+		r = id_map_write("/proc/self/uid_map", map, err);
+	snprintf(map, sizeof(map), "%u %u 1", gid, gid);
+	if (r == 0)
+		r = id_map_write("/proc/self/gid_map", map, err);
+	return r;
 }

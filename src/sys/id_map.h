@@ -19,3 +19,9 @@ int id_map_find(const char *path, uint32_t inside, struct id_range *ret,
 /* The effective user is uid 0, and the machine's: in a user namespace uid 0 may be an
  * ordinary user of the kernel. */
 bool id_map_is_root(void);
+
+/* @text into the file @path of a process's /proc. Return: 0 or -errno with @err. */
+int id_map_write(const char *path, const char *text, struct err *err) MUST_CHECK;
+/* Map this one user and group of a user namespace that this process has just made to
+ * themselves. Return: 0 or -errno with @err. */
+int id_map_self(uint32_t uid, uint32_t gid, struct err *err) MUST_CHECK;

@@ -15,3 +15,16 @@ enum { PROGRAM_PATH_SIZE = 256 };
  * Return: 0, -ENOENT: it is nowhere; -EPERM: only where others than root may have put it,
  * with the place in @err. */
 int program_path(const char *name, char *ret, struct err *err) MUST_CHECK;
+
+/* A program that the sandbox needs. */
+struct program {
+	const char *name;
+	const char *package; /* "Debian, Ubuntu: apt install x; Fedora: dnf install x" */
+	const char *option;  /* the one that came last of those that are used, as it
+			      * stands in the program's file */
+	const char *version; /* that has it: "bubblewrap 0.8" */
+};
+
+/* Find @p, as program_path() does: -ENOENT and -EPERM, with what to install; -ENOSYS: it
+ * is too old. @ret holds PROGRAM_PATH_SIZE. */
+int program_find(const struct program *p, char *ret, struct err *err) MUST_CHECK;
