@@ -97,31 +97,12 @@ static void make_ready(struct aggregation *t, struct entry *e, int64_t now_ms)
 
 /* ---- what is equal ---- */
 
-static uint64_t hash_of(const struct aggregation *t, const struct event *e)
-{
-	uint8_t bytes[sizeof(e->remote) + 6 + EVENT_NAME_SIZE] = { 0 };
-	size_t name = strnlen(e->name, sizeof(e->name)), n = 0;
-
-	memcpy(bytes, &e->remote, sizeof(e->remote));
-	n += sizeof(e->remote);
-	bytes[n++] = (uint8_t)(e->port >> 8);
-	bytes[n++] = (uint8_t)e->port;
-	bytes[n++] = e->protocol;
-	bytes[n++] = e->action;
-	bytes[n++] = e->layer;
-	bytes[n++] = e->limit;
-	memcpy(bytes + n, e->name, name);
-	return hash_bytes(&t->key, bytes, n + name);
-}
-
+/* Events of different types of questions, or of which one could be allowed, are told
+ * apart. */
 static bool folds(const struct event *a, const struct event *b)
 {
-	return a->sandbox == b->sandbox && a->rule == b->rule && a->port == b->port &&
-	       a->action == b->action && a->layer == b->layer &&
-	       a->protocol == b->protocol && a->limit == b->limit &&
-	       a->query_type == b->query_type && a->allowable == b->allowable &&
-	       addr_equal(&a->remote, &b->remote) &&
-	       strncmp(a->name, b->name, EVENT_NAME_SIZE) == 0;
+	return a->query_type == b->query_type && a->allowable == b->allowable &&
+	       event_is_same(a, b);
 }
 
 static struct entry *find(const struct aggregation *t, uint64_t hash,
@@ -166,7 +147,7 @@ static void wake(struct aggregation *t, int64_t now_ms)
 
 bool aggregation_fold(struct aggregation *t, const struct event *e)
 {
-	struct entry *known = find(t, hash_of(t, e), e);
+	struct entry *known = find(t, event_hash(&t->key, e), e);
 
 	if (known)
 		fold(&known->event, e);
@@ -191,7 +172,7 @@ bool aggregation_hold(struct aggregation *t, const struct event *e, unsigned int
 	if (!held)
 		return false;
 	held->event = *e;
-	held->hash = hash_of(t, e);
+	held->hash = event_hash(&t->key, e);
 	held->line = (uint8_t)line;
 	held->ready = t->window_ms > 0;
 	held->ready_ms = now_ms;

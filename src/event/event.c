@@ -65,7 +65,7 @@ bool event_same_reason(const struct event *a, const struct event *b)
 	return !says_what || strncmp(a->reason, b->reason, EVENT_REASON_SIZE) == 0;
 }
 
-static uint64_t hash_event(const struct event_ring *r, const struct event *e)
+uint64_t event_hash(const struct hash_key *key, const struct event *e)
 {
 	uint8_t bytes[64 + EVENT_NAME_SIZE];
 	struct wire_key {
@@ -87,15 +87,15 @@ static uint64_t hash_event(const struct event_ring *r, const struct event *e)
 	k.remote = e->remote;
 	memcpy(bytes, &k, sizeof(k));
 	memcpy(bytes + sizeof(k), e->name, name);
-	return hash_bytes(&r->key, bytes, sizeof(k) + name);
+	return hash_bytes(key, bytes, sizeof(k) + name);
 }
 
-static bool folds(const struct event *a, const struct event *b)
+bool event_is_same(const struct event *a, const struct event *b)
 {
 	return a->sandbox == b->sandbox && a->rule == b->rule && a->port == b->port &&
 	       a->action == b->action && a->layer == b->layer &&
 	       a->protocol == b->protocol && a->limit == b->limit &&
-	       addr_equal(&a->remote, &b->remote) && event_same_reason(a, b) &&
+	       addr_equal(&a->remote, &b->remote) &&
 	       strncmp(a->name, b->name, EVENT_NAME_SIZE) == 0;
 }
 
@@ -172,11 +172,14 @@ void event_ring_free(struct event_ring *r)
 	free(r);
 }
 
-static struct slot *find(const struct event_ring *r, uint64_t hash, const struct event *e)
+static struct slot *slot_find(const struct event_ring *r, uint64_t hash,
+			      const struct event *e)
 {
 	uint32_t i = *head_of(r, hash);
 
-	while (i != NONE && (r->slots[i].hash != hash || !folds(&r->slots[i].event, e)))
+	while (i != NONE &&
+	       (r->slots[i].hash != hash || !event_is_same(&r->slots[i].event, e) ||
+		!event_same_reason(&r->slots[i].event, e)))
 		i = r->slots[i].next;
 	return i != NONE ? &r->slots[i] : NULL;
 }
@@ -207,8 +210,8 @@ static void make_room(struct event_ring *r)
 
 void event_ring_add(struct event_ring *r, const struct event *e)
 {
-	uint64_t hash = hash_event(r, e);
-	struct slot *s = find(r, hash, e);
+	uint64_t hash = event_hash(&r->key, e);
+	struct slot *s = slot_find(r, hash, e);
 	uint32_t *head;
 	size_t i;
 
@@ -227,7 +230,7 @@ void event_ring_add(struct event_ring *r, const struct event *e)
 
 void event_ring_name(struct event_ring *r, const struct event *e)
 {
-	struct slot *s = find(r, hash_event(r, e), e);
+	struct slot *s = slot_find(r, event_hash(&r->key, e), e);
 
 	if (s)
 		fold_process(&s->event, e);

@@ -60,6 +60,12 @@ struct event {
 					 */
 };
 
+/* The same happened: sandbox, action, layer, name, remote, port, protocol, rule and limit
+ * are equal. What folds equal events may tell more of them apart. */
+bool event_is_same(const struct event *a, const struct event *b);
+/* Of what event_is_same() compares. */
+struct hash_key;
+uint64_t event_hash(const struct hash_key *key, const struct event *e);
 /* Do they say the same as far as the reason goes? Of what was denied or passed it follows
  * from the rest; what was changed, or went wrong, stands nowhere else. */
 bool event_same_reason(const struct event *a, const struct event *b);
@@ -67,10 +73,10 @@ bool event_same_reason(const struct event *a, const struct event *b);
 const char *event_action_name(enum event_action a);
 const char *event_layer_name(enum event_layer l);
 
-/* The newest @capacity distinct events. Equal (sandbox, action, layer, name, remote,
- * port, protocol, rule, limit, event_same_reason()) fold: packets and bytes add up, the
- * first time stays, and the process as long as no other one is known of.
- * When it is full the oldest goes and is counted. */
+/* The newest @capacity distinct events. Equal ones (event_is_same() and
+ * event_same_reason()) fold: packets and bytes add up, the first time stays, and the
+ * process as long as no other one is known of. When it is full the oldest goes and is
+ * counted. */
 struct event_ring;
 struct event_ring *event_ring_new(size_t capacity);
 void event_ring_free(struct event_ring *r);

@@ -246,7 +246,7 @@ static enum http_fault settle(struct head *h)
 	return settle_host(h);
 }
 
-static enum http_read bad(struct http_piece *ret, enum http_fault fault)
+static enum http_read bad_piece(struct http_piece *ret, enum http_fault fault)
 {
 	ret->fault = (uint8_t)fault;
 	return HTTP_BAD;
@@ -257,7 +257,7 @@ static enum http_read need_more(const struct text *rest, const uint8_t *bytes,
 {
 	size_t seen = (size_t)((const uint8_t *)rest->ptr - bytes) + rest->len;
 
-	return seen >= HTTP_HEAD_MAX ? bad(ret, HTTP_TOO_LONG) : HTTP_NEED_MORE;
+	return seen >= HTTP_HEAD_MAX ? bad_piece(ret, HTTP_TOO_LONG) : HTTP_NEED_MORE;
 }
 
 static enum http_read read_head(const uint8_t *bytes, size_t size, struct http_piece *ret)
@@ -274,7 +274,7 @@ static enum http_read read_head(const uint8_t *bytes, size_t size, struct http_p
 		if (!first && line.len == 0) {
 			fault = settle(&h);
 			if (fault != HTTP_FAULT_NONE)
-				return bad(ret, fault);
+				return bad_piece(ret, fault);
 			h.request.size = (size_t)((const uint8_t *)rest.ptr - bytes);
 			ret->request = h.request;
 			ret->pass = h.request.size;
@@ -282,11 +282,11 @@ static enum http_read read_head(const uint8_t *bytes, size_t size, struct http_p
 		}
 		fault = first ? read_request_line(line, &h) : read_header(line, &h);
 		if (fault != HTTP_FAULT_NONE)
-			return bad(ret, fault);
+			return bad_piece(ret, fault);
 		first = false;
 	}
 	if (l == LINE_BAD)
-		return bad(ret, first ? HTTP_BAD_REQUEST_LINE : HTTP_BAD_LINE);
+		return bad_piece(ret, first ? HTTP_BAD_REQUEST_LINE : HTTP_BAD_LINE);
 	return need_more(&rest, bytes, ret);
 }
 
@@ -321,13 +321,13 @@ static enum http_read read_chunk(struct http_stream *s, struct text rest,
 	case LINE_OK:
 		break;
 	case LINE_NEED_MORE:
-		return rest.len == HTTP_CHUNK_LINE_MAX ? bad(ret, HTTP_BAD_FRAMING)
+		return rest.len == HTTP_CHUNK_LINE_MAX ? bad_piece(ret, HTTP_BAD_FRAMING)
 						       : HTTP_NEED_MORE;
 	default:
-		return bad(ret, HTTP_BAD_FRAMING);
+		return bad_piece(ret, HTTP_BAD_FRAMING);
 	}
 	if (!read_chunk_size(line, &size))
-		return bad(ret, HTTP_BAD_FRAMING);
+		return bad_piece(ret, HTTP_BAD_FRAMING);
 	s->phase = size > 0 ? HTTP_PHASE_CHUNK_END : HTTP_PHASE_TRAILER;
 	ret->pass = line.len + 2 + size;
 	return HTTP_PASS;
@@ -337,7 +337,7 @@ static enum http_read read_chunk_end(struct http_stream *s, struct text rest,
 				     struct http_piece *ret)
 {
 	if (memcmp(rest.ptr, "\r\n", MIN(rest.len, (size_t)2)) != 0)
-		return bad(ret, HTTP_BAD_FRAMING);
+		return bad_piece(ret, HTTP_BAD_FRAMING);
 	if (rest.len < 2)
 		return HTTP_NEED_MORE;
 	s->phase = HTTP_PHASE_CHUNK;
@@ -361,9 +361,10 @@ static enum http_read read_trailer(struct http_stream *s, const uint8_t *bytes,
 			return HTTP_PASS;
 		}
 		if (read_header(line, NULL) != HTTP_FAULT_NONE)
-			return bad(ret, HTTP_BAD_LINE);
+			return bad_piece(ret, HTTP_BAD_LINE);
 	}
-	return l == LINE_BAD ? bad(ret, HTTP_BAD_LINE) : need_more(&rest, bytes, ret);
+	return l == LINE_BAD ? bad_piece(ret, HTTP_BAD_LINE)
+			     : need_more(&rest, bytes, ret);
 }
 
 enum http_read http_next(struct http_stream *s, const uint8_t *bytes, size_t size,
@@ -389,7 +390,7 @@ enum http_read http_next(struct http_stream *s, const uint8_t *bytes, size_t siz
 	case HTTP_PHASE_TRAILER:
 		return read_trailer(s, bytes, size, ret);
 	default:
-		return bad(ret, HTTP_BAD_FRAMING);
+		return bad_piece(ret, HTTP_BAD_FRAMING);
 	}
 }
 

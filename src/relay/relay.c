@@ -150,14 +150,6 @@ static void answer_probe(int fd)
 		relay_reset_fd(fd);
 }
 
-/* Whose connection it is that came to listeners which many share. */
-static struct relay_sandbox *who_dials(const struct relay *r, int fd)
-{
-	const struct sandbox *s = r->shared.by_socket(r->shared.data, fd);
-
-	return s ? s->relayed : NULL;
-}
-
 static void take_connection(struct relay_sandbox *g, int fd)
 {
 	const struct relay_question unknown = { 0 };
@@ -183,10 +175,14 @@ static void take_connection(struct relay_sandbox *g, int fd)
 
 static void take_from(struct relay_sandbox *listening, int fd)
 {
+	const struct relay *r = listening->relay;
 	struct relay_sandbox *g = listening;
 
-	if (!g->sandbox)
-		g = who_dials(g->relay, fd);
+	if (!g->sandbox) { /* many share the listener: whose connection is it? */
+		const struct sandbox *s = r->shared.by_socket(r->shared.data, fd);
+
+		g = s ? s->relayed : NULL;
+	}
 	if (g)
 		take_connection(g, fd);
 	else

@@ -304,7 +304,7 @@ static size_t finish(struct relay_flow *f)
 }
 
 /* Read what the client still sends, to its end. */
-static size_t drain(struct relay_flow *f)
+static size_t drain_client(struct relay_flow *f)
 {
 	int fd = f->client.source.fd;
 	ssize_t n = 1;
@@ -324,7 +324,7 @@ static size_t drain(struct relay_flow *f)
 
 size_t relay_goodbye(struct relay_flow *f)
 {
-	return f->state == FLOW_CLOSING ? finish(f) : drain(f);
+	return f->state == FLOW_CLOSING ? finish(f) : drain_client(f);
 }
 
 /* ---- what a connection shows ---- */

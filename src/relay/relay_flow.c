@@ -176,7 +176,7 @@ static bool is_at_end(const struct relay_side *from)
 	return recv(from->source.fd, &byte, 1, MSG_PEEK) == 0;
 }
 
-static enum step fill(struct relay_way *way, struct relay_side *from)
+static enum step pipe_fill(struct relay_way *way, struct relay_side *from)
 {
 	size_t most = (size_t)MIN((uint64_t)RELAY_SPLICE_BYTES, way->allowed);
 	ssize_t n = splice(from->source.fd, NULL, way->pipe->fd[1], NULL, most,
@@ -194,7 +194,7 @@ static enum step fill(struct relay_way *way, struct relay_side *from)
 	return step;
 }
 
-static enum step drain(struct relay_way *way, struct relay_side *to, size_t *moved)
+static enum step pipe_drain(struct relay_way *way, struct relay_side *to, size_t *moved)
 {
 	ssize_t n = splice(way->pipe->fd[0], NULL, to->source.fd, NULL, way->waiting,
 			   SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
@@ -215,12 +215,12 @@ static enum step move_once(struct relay_flow *f, struct relay_way *way,
 	if (!to->writable)
 		return STEP_BLOCKED;
 	if (way->waiting > 0)
-		return drain(way, to, moved);
+		return pipe_drain(way, to, moved);
 	if (!from->readable || way->allowed == 0)
 		return STEP_BLOCKED;
 	if (from->urgent || !pipe_borrow(f->served, way))
 		return copy_once(f->served->relay, way, from, to, moved);
-	return fill(way, from);
+	return pipe_fill(way, from);
 }
 
 static enum relay_moved pass_end_on(struct relay_way *way, const struct relay_side *to)

@@ -43,7 +43,7 @@ struct message {
 	size_t have, size; /* @size: with the header, 0 while it isn't known */
 };
 
-static enum tls_read bad(struct tls_hello *ret, enum tls_fault f)
+static enum tls_read bad_hello(struct tls_hello *ret, enum tls_fault f)
 {
 	ret->fault = (uint8_t)f;
 	return TLS_BAD;
@@ -69,7 +69,7 @@ static enum tls_read read_ssl2(const uint8_t *b, size_t size, struct tls_hello *
 		if (!like[i])
 			return TLS_NOT;
 	}
-	return bad(ret, TLS_OLD_HELLO);
+	return bad_hello(ret, TLS_OLD_HELLO);
 }
 
 static enum tls_read read_kind(const uint8_t *b, size_t size, struct tls_hello *ret)
@@ -84,19 +84,19 @@ static enum tls_read read_kind(const uint8_t *b, size_t size, struct tls_hello *
 		return TLS_NEED_MORE;
 	if (b[1] != MAJOR)
 		return TLS_NOT;
-	return b[0] == RECORD_HANDSHAKE ? TLS_OK : bad(ret, TLS_NOT_A_HELLO);
+	return b[0] == RECORD_HANDSHAKE ? TLS_OK : bad_hello(ret, TLS_NOT_A_HELLO);
 }
 
 /* The message's own header, as soon as it is there. */
 static enum tls_read look_at_header(struct message *m, struct tls_hello *ret)
 {
 	if (m->have > 0 && m->bytes[0] != HANDSHAKE_CLIENT_HELLO)
-		return bad(ret, TLS_NOT_A_HELLO);
+		return bad_hello(ret, TLS_NOT_A_HELLO);
 	if (m->have < HANDSHAKE_HEADER)
 		return TLS_OK;
 	m->size = HANDSHAKE_HEADER +
 		  ((size_t)m->bytes[1] << 16 | (size_t)m->bytes[2] << 8 | m->bytes[3]);
-	return m->size > sizeof(m->bytes) ? bad(ret, TLS_TOO_LONG) : TLS_OK;
+	return m->size > sizeof(m->bytes) ? bad_hello(ret, TLS_TOO_LONG) : TLS_OK;
 }
 
 /* Take one record, or as much as there is of it. TLS_OK: the message is whole. */
@@ -106,23 +106,23 @@ static enum tls_read take_record(struct wire *w, struct message *m, struct tls_h
 	const uint8_t *b = w->pos;
 
 	if (left > 0 && b[0] != RECORD_HANDSHAKE)
-		return bad(ret, TLS_NOT_A_HELLO);
+		return bad_hello(ret, TLS_NOT_A_HELLO);
 	if (left > 1 && b[1] != MAJOR)
-		return bad(ret, TLS_MALFORMED);
+		return bad_hello(ret, TLS_MALFORMED);
 	if (left < RECORD_HEADER)
 		return TLS_NEED_MORE;
 	length = (size_t)b[3] << 8 | b[4];
 	if (length == 0 || length > RECORD_MAX)
-		return bad(ret, TLS_MALFORMED);
+		return bad_hello(ret, TLS_MALFORMED);
 	part = MIN(length, left - RECORD_HEADER);
 	memcpy(m->bytes + m->have, b + RECORD_HEADER, part);
 	m->have += part;
 	if (look_at_header(m, ret) == TLS_BAD)
 		return TLS_BAD;
 	if (m->size > 0 && m->have > m->size)
-		return bad(ret, TLS_MALFORMED); /* more than the hello */
+		return bad_hello(ret, TLS_MALFORMED); /* more than the hello */
 	if (part < length || !wire_take(w, RECORD_HEADER + length))
-		return m->size > 0 && m->have == m->size ? bad(ret, TLS_MALFORMED)
+		return m->size > 0 && m->have == m->size ? bad_hello(ret, TLS_MALFORMED)
 							 : TLS_NEED_MORE;
 	return m->size > 0 && m->have == m->size ? TLS_OK : TLS_NEED_MORE;
 }
@@ -140,7 +140,7 @@ static enum tls_read gather(const uint8_t *bytes, size_t size, struct message *m
 		r = take_record(&w, m, ret);
 	} while (r == TLS_NEED_MORE && w.pos > before);
 	if (r == TLS_NEED_MORE && size >= TLS_FIRST_MAX)
-		return bad(ret, TLS_TOO_LONG);
+		return bad_hello(ret, TLS_TOO_LONG);
 	ret->size = wire_offset(&w);
 	return r;
 }
@@ -156,12 +156,12 @@ static struct wire read_vector(struct wire *w, int width)
 	return p ? wire_reader(p, size) : (struct wire){ .failed = true };
 }
 
-static bool is_at_end(const struct wire *w)
+static bool is_used_up(const struct wire *w)
 {
 	return wire_ok(w) && wire_left(w) == 0;
 }
 
-static enum tls_fault read_host(struct wire *host, struct tls_hello *ret)
+static enum tls_fault read_host_name(struct wire *host, struct tls_hello *ret)
 {
 	struct text t = { (const char *)host->pos, wire_left(host) };
 	struct addr address;
@@ -183,7 +183,7 @@ static enum tls_fault read_server_name(struct wire *body, struct tls_hello *ret)
 	struct wire list = read_vector(body, 2), host;
 	uint8_t type;
 
-	if (!is_at_end(body))
+	if (!is_used_up(body))
 		return TLS_MALFORMED;
 	if (ret->name.kind != WIRE_HOST_BAD)
 		return TLS_SEVERAL_NAMES;
@@ -193,7 +193,7 @@ static enum tls_fault read_server_name(struct wire *body, struct tls_hello *ret)
 		return TLS_MALFORMED;
 	if (wire_left(&list) > 0)
 		return TLS_SEVERAL_NAMES;
-	return read_host(&host, ret);
+	return read_host_name(&host, ret);
 }
 
 static enum tls_fault read_extensions(struct wire *list, struct tls_hello *ret)
@@ -232,10 +232,10 @@ static enum tls_fault read_body(struct wire *w, struct tls_hello *ret)
 	    wire_left(&suites) < 2 || wire_left(&suites) % 2 != 0 ||
 	    wire_left(&methods) == 0)
 		return TLS_MALFORMED;
-	if (is_at_end(w))
+	if (is_used_up(w))
 		return TLS_NO_NAME;
 	extensions = read_vector(w, 2);
-	if (!is_at_end(w))
+	if (!is_used_up(w))
 		return TLS_MALFORMED;
 	f = read_extensions(&extensions, ret);
 	if (f == TLS_FAULT_NONE && ret->name.kind == WIRE_HOST_BAD)
@@ -267,7 +267,7 @@ enum tls_read tls_hello_read(const uint8_t *bytes, size_t size, struct tls_hello
 /* --- what follows a hello --- */
 
 /* The header of a record of TLS. TLS_NEXT_PASS: it is whole, and sound. */
-static enum tls_next read_header(const uint8_t *b, size_t size, size_t *ret_size)
+static enum tls_next read_record_header(const uint8_t *b, size_t size, size_t *ret_size)
 {
 	if ((size > 0 &&
 	     (b[0] < RECORD_CHANGE_CIPHER_SPEC || b[0] > RECORD_APPLICATION_DATA)) ||
@@ -296,7 +296,7 @@ static enum tls_next read_client_message(uint8_t type)
 enum tls_next tls_next_read(const uint8_t *bytes, size_t size, bool early_data,
 			    size_t *ret_size)
 {
-	enum tls_next r = read_header(bytes, size, ret_size);
+	enum tls_next r = read_record_header(bytes, size, ret_size);
 
 	if (r != TLS_NEXT_PASS)
 		return r;
@@ -340,7 +340,7 @@ static enum tls_next read_server_message(const uint8_t *b, size_t size, size_t r
 
 enum tls_next tls_answer_read(const uint8_t *bytes, size_t size, size_t *ret_size)
 {
-	enum tls_next r = read_header(bytes, size, ret_size);
+	enum tls_next r = read_record_header(bytes, size, ret_size);
 
 	if (r != TLS_NEXT_PASS)
 		return r;

@@ -107,14 +107,6 @@ static int dns_read(struct dns_read *in, int fd)
 	return recvmmsg(fd, in->headers, DNS_READ_MAX, MSG_DONTWAIT, NULL);
 }
 
-/* Of datagram @i. One that was cut is its header alone, which makes it malformed. */
-static size_t dns_read_size(const struct dns_read *in, int i)
-{
-	if (in->headers[i].msg_hdr.msg_flags & MSG_TRUNC)
-		return DNS_HEADER_SIZE;
-	return in->headers[i].msg_len;
-}
-
 /* 0: it has none. */
 static uint32_t dns_read_mark(const struct dns_read *in, int i)
 {
@@ -262,7 +254,7 @@ static void op_trouble(void *data, const struct upstream_trouble *t)
 		d->on_trouble(d->on_trouble_data, t);
 }
 
-static void tell_behind(const struct dns_service *d, size_t server)
+static void report_behind(const struct dns_service *d, size_t server)
 {
 	const struct upstream_trouble t = { .kind = UPSTREAM_BEHIND,
 					    .server = (uint8_t)server,
@@ -278,7 +270,7 @@ void dns_service_tell_behind(const struct dns_service *d)
 						 .server = d->inner };
 
 	for (size_t i = d->given_count; i < d->server_count; i++)
-		tell_behind(d, i);
+		report_behind(d, i);
 	if (d->docker_told && d->server_count == d->given_count && d->on_trouble)
 		d->on_trouble(d->on_trouble_data, &nobody);
 }
@@ -323,7 +315,7 @@ static int op_add_behind(void *data, const struct resolver_client *client)
 	if (r < 0)
 		return r;
 	d->servers[d->server_count++] = to;
-	tell_behind(d, (size_t)r);
+	report_behind(d, (size_t)r);
 	return r;
 }
 
@@ -370,10 +362,14 @@ static void read_queries(struct dns_sandbox *side, int fd)
 			.sandbox = who_asks(side, i),
 			.peer = endpoint_from_sockaddr(&d->in.peers[i]),
 		};
+		const struct mmsghdr *h = &d->in.headers[i];
+		/* One that was cut is its header alone, which makes it malformed. */
+		size_t size = h->msg_hdr.msg_flags & MSG_TRUNC ? DNS_HEADER_SIZE
+							       : h->msg_len;
 
 		if (client.sandbox)
-			resolver_query(d->resolver, &client, d->in.bytes[i],
-				       dns_read_size(&d->in, i), loop_now_ms(d->loop));
+			resolver_query(d->resolver, &client, d->in.bytes[i], size,
+				       loop_now_ms(d->loop));
 	}
 }
 

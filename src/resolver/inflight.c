@@ -187,15 +187,6 @@ static void copy_try(struct inflight_late *to, const struct inflight *f)
 	memcpy(to->case_name, f->asked.case_name, f->asked.name.size);
 }
 
-/* The present try has timed out: it takes the place of the one before. */
-static void try_set_aside(struct resolver *r, struct inflight *f)
-{
-	late_end(r, f);
-	copy_try(&f->late, f);
-	f->token = 0;
-	deadline_remove(r, f);
-}
-
 uint32_t resolver_token(struct resolver *r, uint32_t index)
 {
 	if ((++r->serial << INDEX_BITS) == 0)
@@ -387,18 +378,6 @@ static void land_one(struct resolver *r, struct resolver_ask *ask,
 		resolver_deliver(r, ask, a, now_ms);
 }
 
-static void land(struct resolver *r, struct inflight *f, const struct dns_answer *a,
-		 int64_t now_ms)
-{
-	struct ask_list asks = f->asks;
-	struct resolver_ask *ask;
-
-	try_end(r, f);
-	inflight_free(r, f);
-	while ((ask = ask_list_pop(&asks)))
-		land_one(r, ask, a, now_ms);
-}
-
 static void raise_ttls(struct dns_answer *a)
 {
 	uint32_t floor = RESOLVER_TTL_FLOOR_SEC;
@@ -417,10 +396,15 @@ static void arrive(struct resolver *r, struct inflight *f, int64_t now_ms)
 	struct dns_cache_key key = { .name = &f->asked.name,
 				     .type = f->asked.type,
 				     .dnssec_ok = f->dnssec_ok };
+	struct ask_list asks = f->asks;
+	struct resolver_ask *ask;
 
 	raise_ttls(&r->answer);
 	dns_cache_put(r->cache, &key, &r->answer, now_ms);
-	land(r, f, &r->answer, now_ms);
+	try_end(r, f);
+	inflight_free(r, f);
+	while ((ask = ask_list_pop(&asks)))
+		land_one(r, ask, &r->answer, now_ms);
 }
 
 /* The present try was of no use. */
@@ -505,7 +489,11 @@ void resolver_inflight_tick(struct resolver *r, int64_t now_ms)
 
 	while ((f = r->soonest) && f->deadline_ms <= now_ms) {
 		resolver_server_failed(r, f->server, -ETIMEDOUT, now_ms);
-		try_set_aside(r, f);
+		/* The present try takes the place of the late one before. */
+		late_end(r, f);
+		copy_try(&f->late, f);
+		f->token = 0;
+		deadline_remove(r, f);
 		note_trouble(f, TROUBLE_SILENCE);
 		f->timeouts++;
 		if (f->timeouts < RESOLVER_TRIES ||

@@ -84,16 +84,11 @@ struct pins {
 
 /* ---- the table of pins ---- */
 
-static uint64_t hash_name(const struct hash_key *key, const struct dns_name *n)
-{
-	return hash_bytes(key, n->bytes, n->size);
-}
-
 /* Return: the slot of @n, or the empty one where it would stand. */
 static uint32_t *slot_of(const struct hash_key *key, const struct pins *p,
 			 const struct dns_name *n)
 {
-	size_t i = hash_name(key, n) & p->slot_mask;
+	size_t i = hash_bytes(key, n->bytes, n->size) & p->slot_mask;
 
 	while (p->slots[i] != 0 && !dns_name_equal(&p->items[p->slots[i] - 1].name, n))
 		i = (i + 1) & p->slot_mask;
@@ -225,19 +220,15 @@ void resolver_pin_free(struct resolver *r, struct resolver_sandbox *g)
 
 /* ---- time ---- */
 
-static int64_t pins_next_ms(const struct pins *p)
-{
-	int64_t next_ms = MIN(p->round_ms, p->renew_ms);
-
-	next_ms = MIN(next_ms, p->leave_ms);
-	return MIN(next_ms, p->deadline_ms);
-}
-
 static void set_alarm(struct resolver *r)
 {
 	r->pin_next_ms = INT64_MAX;
-	for (const struct pins *p = r->pinned; p; p = p->next)
-		r->pin_next_ms = MIN(r->pin_next_ms, pins_next_ms(p));
+	for (const struct pins *p = r->pinned; p; p = p->next) {
+		r->pin_next_ms = MIN(r->pin_next_ms, p->round_ms);
+		r->pin_next_ms = MIN(r->pin_next_ms, p->renew_ms);
+		r->pin_next_ms = MIN(r->pin_next_ms, p->leave_ms);
+		r->pin_next_ms = MIN(r->pin_next_ms, p->deadline_ms);
+	}
 }
 
 /* ---- the end of a round ---- */
@@ -273,7 +264,7 @@ static const char *fault_of(const struct pin *pin, bool has)
 	return why || has ? why : "there was no time to ask";
 }
 
-static void tell(struct pins *p)
+static void report_round(struct pins *p)
 {
 	p->told = true;
 	p->deadline_ms = INT64_MAX;
@@ -337,7 +328,7 @@ static void go_on(struct resolver *r, struct pins *p, int64_t now_ms)
 		ask(r, p, p->asked++, now_ms);
 	p->asking = false;
 	if (p->left == 0 && !p->told)
-		tell(p);
+		report_round(p);
 }
 
 static void start_round(struct resolver *r, struct pins *p, int64_t now_ms)
@@ -408,17 +399,12 @@ static bool holds(const struct dns_answer *a, const struct addr *addr)
 	return false;
 }
 
-static int64_t leaves_ms(const struct plan *plan, int64_t now_ms)
-{
-	return now_ms +
-	       (RESOLVER_PIN_TTL_SEC + (int64_t)plan_limit(plan, LIMIT_GRACE_SEC)) * 1000;
-}
-
 /* @a takes the place of what is pinned; what it lacks leaves. -ENOMEM: it doesn't. */
 static int replace(struct pins *p, struct pin_answer *answer, const struct dns_answer *a,
 		   int64_t now_ms)
 {
-	int64_t leave_ms = leaves_ms(&p->sandbox->plan, now_ms);
+	int64_t grace_sec = plan_limit(&p->sandbox->plan, LIMIT_GRACE_SEC);
+	int64_t leave_ms = now_ms + (RESOLVER_PIN_TTL_SEC + grace_sec) * 1000;
 	size_t count = a->kind == DNS_ANSWER_RECORDS ? a->addr_count : 0;
 	struct pin_addr *addrs = calloc(count + answer->count + 1, sizeof(*addrs));
 
@@ -564,7 +550,7 @@ static void tick(struct resolver *r, struct pins *p, int64_t now_ms)
 	if (p->renew_ms <= now_ms)
 		renew(r, p, now_ms);
 	if (p->deadline_ms <= now_ms)
-		tell(p);
+		report_round(p);
 	if (p->round_ms <= now_ms)
 		start_round(r, p, now_ms);
 }
@@ -597,13 +583,6 @@ static void answer_from(struct resolver *r, struct resolver_ask *ask,
 	resolver_deliver(r, ask, a, now_ms);
 }
 
-/* Other types than A and AAAA; and AAAA, where IPv6 has come since the last round. */
-static bool is_no_question(const struct pins *p, const struct dns_query *q,
-			   const struct pin_answer *pinned)
-{
-	return !pinned || (q->type == DNS_TYPE_AAAA && p->families < PIN_FAMILIES);
-}
-
 void resolver_pin_answer(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
 {
 	struct sandbox *s = ask->client.sandbox;
@@ -614,7 +593,10 @@ void resolver_pin_answer(struct resolver *r, struct resolver_ask *ask, int64_t n
 		answer_from(r, ask, pinned, now_ms);
 		return;
 	}
-	if (pin && is_no_question(s->resolver->pins, &ask->query, pinned)) {
+	/* Other types than A and AAAA; and AAAA, where IPv6 has come since the last
+	 * round. */
+	if (pin && (!pinned || (ask->query.type == DNS_TYPE_AAAA &&
+				s->resolver->pins->families < PIN_FAMILIES))) {
 		s->counters[COUNT_QUERIES_UNSERVED]++;
 		resolver_nodata(r, ask);
 	} else {
@@ -629,7 +611,7 @@ void resolver_pin_tell(struct resolver *r, struct sandbox *s)
 	struct pins *p = s->resolver ? s->resolver->pins : NULL;
 
 	if (p && p->told)
-		tell(p);
+		report_round(p);
 }
 
 int resolver_pin(struct resolver *r, struct sandbox *s, int64_t repin_ms,

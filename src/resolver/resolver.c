@@ -120,8 +120,8 @@ void resolver_event_name(struct event *e, const struct dns_name *n)
 	snprintf(e->name, sizeof(e->name), "%.*s", EVENT_NAME_SIZE - 1, text);
 }
 
-static void tell_denied(const struct resolver_ask *ask, uint32_t rule,
-			const struct addr *remote, const char *reason, int64_t now_ms)
+static void report_denied(const struct resolver_ask *ask, uint32_t rule,
+			  const struct addr *remote, const char *reason, int64_t now_ms)
 {
 	struct event e = { .action = EVENT_DENY,
 			   .layer = EVENT_DNS,
@@ -154,7 +154,7 @@ void resolver_deny(struct resolver *r, const struct resolver_ask *ask, uint32_t 
 	refusal.ede_text = text_of(text);
 	ask->client.sandbox->counters[COUNT_QUERIES_DENIED]++;
 	resolver_refuse(r, ask, &refusal);
-	tell_denied(ask, rule, remote, reason, now_ms);
+	report_denied(ask, rule, remote, reason, now_ms);
 }
 
 /* ---- the guard ---- */
@@ -200,7 +200,7 @@ uint32_t rebinding_check(const struct resolver_ask *ask, const struct dns_answer
 		return keep;
 	snprintf(reason, sizeof(reason), "%s, %s", addr_format(&remote, text),
 		 *ret_fault);
-	tell_denied(ask, ask->verdict.rule, &remote, reason, now_ms);
+	report_denied(ask, ask->verdict.rule, &remote, reason, now_ms);
 	return keep;
 }
 
@@ -295,7 +295,7 @@ void resolver_deliver(struct resolver *r, struct resolver_ask *ask,
 		return;
 	}
 	if (fault)
-		tell_denied(ask, ask->verdict.rule, &remote, reason, now_ms);
+		report_denied(ask, ask->verdict.rule, &remote, reason, now_ms);
 	write_reply(r, ask, a, keep, text_of(reason), now_ms);
 }
 
@@ -453,8 +453,8 @@ static int transact(struct resolver *r, struct sandbox *s,
 
 /* Under `verify: dns` an address is open to whatever any of its names opens: say so where
  * two names that share it may do different things. */
-static void tell_shared(struct sandbox *s, const struct learned_item *item,
-			int64_t now_ms)
+static void report_shared(struct sandbox *s, const struct learned_item *item,
+			  int64_t now_ms)
 {
 	struct event e = { .action = EVENT_ALLOW,
 			   .layer = EVENT_ADDRESS,
@@ -483,7 +483,7 @@ int resolver_learn(struct resolver *r, struct sandbox *s,
 			learned_abort(s->learned, &items[i], now_ms);
 		} else {
 			learned_commit(s->learned, &items[i], now_ms);
-			tell_shared(s, &items[i], now_ms);
+			report_shared(s, &items[i], now_ms);
 		}
 	}
 	if (ret == 0)

@@ -54,7 +54,7 @@ enum {
 	TEST_PAUSE_MS = 1000, /* between a test that was not answered and the next */
 };
 
-static void tell(struct resolver *r, struct upstream_trouble t, int64_t now_ms)
+static void report(struct resolver *r, struct upstream_trouble t, int64_t now_ms)
 {
 	int64_t *tell_ms = &r->servers[t.server].tell_ms[t.kind];
 
@@ -127,12 +127,12 @@ void resolver_server_answered(struct resolver *r, uint8_t server, int64_t took_m
 	if (r->answer.kind == DNS_ANSWER_FAILED && r->answer.rcode != DNS_NOERROR) {
 		t.kind = UPSTREAM_RCODE;
 		t.rcode = (uint8_t)r->answer.rcode;
-		tell(r, t, now_ms);
+		report(r, t, now_ms);
 	} else if (r->answer.kind == DNS_ANSWER_FAILED ||
 		   r->answer.kind == DNS_ANSWER_BAD) {
 		t.kind = UPSTREAM_ERROR;
 		t.error = -EBADMSG;
-		tell(r, t, now_ms);
+		report(r, t, now_ms);
 	}
 }
 
@@ -141,10 +141,10 @@ void resolver_server_failed(struct resolver *r, uint8_t server, int error, int64
 	struct server *s = &r->servers[server];
 
 	server_news(r, s, r->try_ms, true, now_ms);
-	tell(r,
-	     (struct upstream_trouble){
-		     .kind = UPSTREAM_ERROR, .server = server, .error = error },
-	     now_ms);
+	report(r,
+	       (struct upstream_trouble){
+		       .kind = UPSTREAM_ERROR, .server = server, .error = error },
+	       now_ms);
 	resolver_server_doubt(r, server);
 }
 
@@ -171,11 +171,11 @@ static void probe_lost(struct resolver *r, struct server *s, int error, int64_t 
 {
 	probe_end(r, s);
 	s->unhealthy = true;
-	tell(r,
-	     (struct upstream_trouble){ .kind = UPSTREAM_PROBE,
-					.server = (uint8_t)(s - r->servers),
-					.error = error },
-	     now_ms);
+	report(r,
+	       (struct upstream_trouble){ .kind = UPSTREAM_PROBE,
+					  .server = (uint8_t)(s - r->servers),
+					  .error = error },
+	       now_ms);
 }
 
 static int probe_send(struct resolver *r, struct server *s)
@@ -247,10 +247,10 @@ void resolver_probe_response(struct resolver *r, uint32_t token, int64_t now_ms)
 	find_next(r);
 	s->unhealthy = false;
 	if (recovered)
-		tell(r,
-		     (struct upstream_trouble){ .kind = UPSTREAM_HEALTHY,
-						.server = (uint8_t)(s - r->servers) },
-		     now_ms);
+		report(r,
+		       (struct upstream_trouble){ .kind = UPSTREAM_HEALTHY,
+						  .server = (uint8_t)(s - r->servers) },
+		       now_ms);
 }
 
 void resolver_probe_failed(struct resolver *r, uint32_t token, int error, int64_t now_ms)
@@ -321,19 +321,15 @@ static void end_test(struct resolver *r, struct inner *in)
 	in->token = 0;
 }
 
-static bool knows_behind(const struct resolver *r)
-{
-	return r->server_count > 0 && r->servers[r->server_count - 1].behind;
-}
-
 static void settle(struct resolver *r, struct inner *in)
 {
 	const struct upstream_trouble t = { .kind = UPSTREAM_INNER,
 					    .server = in->server };
+	bool knows_behind = r->server_count > 0 && r->servers[r->server_count - 1].behind;
 
 	in->settled = true;
 	in->at_ms = INT64_MAX;
-	if (in->sends_back && !knows_behind(r) && r->ops.trouble)
+	if (in->sends_back && !knows_behind && r->ops.trouble)
 		r->ops.trouble(r->ops.data, &t);
 }
 

@@ -38,7 +38,7 @@ static struct request **bucket_of(struct upstreams *u, uint32_t token)
 	return &u->buckets[(token * 2654435761u) >> BUCKET_SHIFT];
 }
 
-static struct request **find(struct upstreams *u, uint32_t token)
+static struct request **request_find(struct upstreams *u, uint32_t token)
 {
 	struct request **slot = bucket_of(u, token);
 
@@ -69,7 +69,7 @@ static void request_free(struct upstreams *u, struct request *r)
 /* Return: whether @token was outstanding. Its transport is the caller's. */
 static bool forget(struct upstreams *u, uint32_t token)
 {
-	struct request **slot = find(u, token);
+	struct request **slot = request_find(u, token);
 	struct request *r = *slot;
 
 	if (!r)
@@ -83,7 +83,7 @@ static void on_udp_message(void *data, uint32_t token, const void *message, size
 {
 	struct upstreams *u = data;
 
-	if (*find(u, token))
+	if (*request_find(u, token))
 		u->ops.on_message(u->ops.data, token, message, size);
 }
 
@@ -92,13 +92,13 @@ static void on_udp_message(void *data, uint32_t token, const void *message, size
 static void on_tcp_message(void *data, uint32_t token, const void *message, size_t size)
 {
 	struct upstreams *u = data;
-	struct request *r = *find(u, token);
+	struct request *r = *request_find(u, token);
 
 	if (!r)
 		return;
 	r->tcp = NULL;
 	u->ops.on_message(u->ops.data, token, message, size);
-	r = *find(u, token);
+	r = *request_find(u, token);
 	if (r && !r->tcp && !r->udp.socket && forget(u, token))
 		u->ops.on_failed(u->ops.data, token, -EBADMSG);
 }
@@ -109,15 +109,6 @@ static void on_transport_failed(void *data, uint32_t token, int error)
 
 	if (forget(u, token))
 		u->ops.on_failed(u->ops.data, token, error);
-}
-
-static int transmit(struct upstreams *u, struct request *r, size_t server, bool tcp,
-		    const void *message, size_t size)
-{
-	if (tcp)
-		return upstream_tcp_send(u->tcp, r->udp.token, server, message, size,
-					 &r->tcp);
-	return upstream_udp_send(u->udp, &r->udp, server, message, size);
 }
 
 int upstreams_send(struct upstreams *u, uint32_t token, size_t server, bool tcp,
@@ -133,7 +124,8 @@ int upstreams_send(struct upstreams *u, uint32_t token, size_t server, bool tcp,
 	if (!r)
 		return -ENOBUFS;
 	r->udp.token = token;
-	error = transmit(u, r, server, tcp, message, size);
+	error = tcp ? upstream_tcp_send(u->tcp, token, server, message, size, &r->tcp)
+		    : upstream_udp_send(u->udp, &r->udp, server, message, size);
 	if (error < 0) {
 		request_free(u, r);
 		return error;
@@ -151,7 +143,7 @@ void upstreams_flush(struct upstreams *u)
 
 void upstreams_cancel(struct upstreams *u, uint32_t token)
 {
-	struct request *r = *find(u, token);
+	struct request *r = *request_find(u, token);
 
 	if (!r)
 		return;

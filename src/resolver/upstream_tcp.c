@@ -53,7 +53,7 @@ static void finish(struct upstream_tcp_connection *c, const uint8_t *message, si
 	free(in);
 }
 
-static void read_some(struct upstream_tcp_connection *c)
+static void connection_read(struct upstream_tcp_connection *c)
 {
 	const uint8_t *message;
 	uint8_t *to;
@@ -76,7 +76,7 @@ static void read_some(struct upstream_tcp_connection *c)
 }
 
 /* Return: false when the connection has failed and is gone. */
-static bool write_some(struct upstream_tcp_connection *c)
+static bool connection_write(struct upstream_tcp_connection *c)
 {
 	ssize_t n = send(c->source.fd, c->out + c->out_sent, c->out_size - c->out_sent,
 			 MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -94,20 +94,20 @@ static bool write_some(struct upstream_tcp_connection *c)
 	return r == 0;
 }
 
-static void on_ready(struct loop_source *source, uint32_t events)
+static void on_connection_ready(struct loop_source *source, uint32_t events)
 {
 	struct upstream_tcp_connection *c =
 		CONTAINER_OF(source, struct upstream_tcp_connection, source);
 
-	if (c->out_sent < c->out_size && !write_some(c))
+	if (c->out_sent < c->out_size && !connection_write(c))
 		return;
 	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
-		read_some(c);
+		connection_read(c);
 }
 
 /* Begin to connect @c's socket, and be told of what becomes of it. */
-static int connect_and_add(struct upstream_tcp_connection *c,
-			   const struct endpoint *server, int fd)
+static int connection_start(struct upstream_tcp_connection *c,
+			    const struct endpoint *server, int fd)
 {
 	struct sockaddr_storage address;
 	socklen_t size = endpoint_to_sockaddr(server, &address);
@@ -139,7 +139,7 @@ static int open_socket(struct upstream_tcp_connection *c, const struct endpoint 
 	if (r < 0)
 		return r;
 	c->port = (uint16_t)r;
-	r = connect_and_add(c, server, fd);
+	r = connection_start(c, server, fd);
 	if (r < 0) {
 		own_let_go(own, fd, c->family, IPPROTO_TCP, c->port);
 		return r;
@@ -154,14 +154,6 @@ static struct upstream_tcp_connection *free_slot(struct upstream_tcp *t)
 		if (t->connections[i].source.fd < 0)
 			return &t->connections[i];
 	return NULL;
-}
-
-static void fill_out(struct upstream_tcp_connection *c, const void *message, size_t size)
-{
-	dns_framing_write_prefix(c->out, size);
-	memcpy(c->out + DNS_FRAME_PREFIX, message, size);
-	c->out_size = DNS_FRAME_PREFIX + size;
-	c->out_sent = 0;
 }
 
 int upstream_tcp_send(struct upstream_tcp *t, uint32_t token, size_t server,
@@ -179,7 +171,10 @@ int upstream_tcp_send(struct upstream_tcp *t, uint32_t token, size_t server,
 	if (!c->in)
 		return -ENOMEM;
 	dns_framing_init(&c->framing, c->in, DNS_FRAME_PREFIX + DNS_MESSAGE_MAX);
-	fill_out(c, message, size);
+	dns_framing_write_prefix(c->out, size);
+	memcpy(c->out + DNS_FRAME_PREFIX, message, size);
+	c->out_size = DNS_FRAME_PREFIX + size;
+	c->out_sent = 0;
 	c->token = token;
 	r = open_socket(c, &t->config.servers[server]);
 	if (r < 0) {
@@ -200,7 +195,7 @@ struct upstream_tcp *upstream_tcp_new(const struct upstream_tcp_config *config)
 	for (size_t i = 0; i < ARRAY_SIZE(t->connections); i++) {
 		t->connections[i].owner = t;
 		t->connections[i].source.fd = -1;
-		t->connections[i].source.on_ready = on_ready;
+		t->connections[i].source.on_ready = on_connection_ready;
 	}
 	return t;
 }

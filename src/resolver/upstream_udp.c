@@ -304,13 +304,6 @@ static void on_readable(struct loop_source *source, uint32_t events)
 	socket_close_if_done(s);
 }
 
-/* From the bind to the connect anybody could send to the port. */
-static void discard_early(int fd)
-{
-	while (recv(fd, NULL, 0, MSG_DONTWAIT | MSG_TRUNC) >= 0)
-		;
-}
-
 static int connect_and_add(struct upstream_udp *u, const struct server *server,
 			   struct upstream_udp_socket *s, int fd)
 {
@@ -319,8 +312,9 @@ static int connect_and_add(struct upstream_udp *u, const struct server *server,
 	if (connect(fd, (const struct sockaddr *)&server->address, server->address_size) <
 	    0)
 		return -errno;
-	if (s->port > 0)
-		discard_early(fd);
+	/* From the bind to the connect anybody could send to the port. */
+	while (s->port > 0 && recv(fd, NULL, 0, MSG_DONTWAIT | MSG_TRUNC) >= 0)
+		;
 	s->source.fd = fd;
 	r = loop_add(u->config.loop, &s->source, EPOLLIN);
 	if (r < 0)

@@ -44,7 +44,7 @@ struct event accounts_others(enum event_layer layer, uint64_t packets)
 }
 
 /* @e is not told by itself. */
-static void tell_with_others(struct sandbox *s, const struct event *e, int64_t now_ms)
+static void report_with_others(struct sandbox *s, const struct event *e, int64_t now_ms)
 {
 	struct aggregation *t = s->accounts->denied;
 	struct event others = accounts_others((enum event_layer)e->layer, e->packets);
@@ -91,10 +91,10 @@ void accounts_add(struct sandbox *s, const struct event *e, int64_t now_ms)
 	while (r >= 0 && !aggregation_hold(a->denied, e, line, now_ms)) {
 		r = aggregation_make_room(a->denied, line, &gone);
 		if (r > 0)
-			tell_with_others(s, &gone, now_ms);
+			report_with_others(s, &gone, now_ms);
 	}
 	if (r < 0)
-		tell_with_others(s, e, now_ms);
+		report_with_others(s, e, now_ms);
 }
 
 /* Part of the budget is kept for each line before @line. */
@@ -131,8 +131,8 @@ static const struct event *next_of(struct aggregation *t, unsigned int line,
 }
 
 /* What is new and has waited for too long. */
-static void let_go(struct sandbox *s, struct aggregation *t, unsigned int line,
-		   int64_t now_ms)
+static void drop_overdue(struct sandbox *s, struct aggregation *t, unsigned int line,
+			 int64_t now_ms)
 {
 	const struct event *e;
 
@@ -141,15 +141,15 @@ static void let_go(struct sandbox *s, struct aggregation *t, unsigned int line,
 		return;
 	while ((e = aggregation_oldest(t, line, now_ms)) &&
 	       aggregation_waited_ms(e, now_ms) >= ACCOUNTS_WAIT_MS) {
-		tell_with_others(s, e, now_ms);
+		report_with_others(s, e, now_ms);
 		aggregation_let_go(t, e);
 	}
 }
 
 /* What control does not take now waits for the next time. Return: whether it takes more.
  */
-static bool tell_line(struct sandbox *s, struct aggregation *t, unsigned int line,
-		      struct rate *rate, int64_t now_ms, bool all)
+static bool report_line(struct sandbox *s, struct aggregation *t, unsigned int line,
+			struct rate *rate, int64_t now_ms, bool all)
 {
 	const struct event *e;
 
@@ -158,7 +158,7 @@ static bool tell_line(struct sandbox *s, struct aggregation *t, unsigned int lin
 
 		if (!all && line != AGGREGATION_ALWAYS &&
 		    !may_tell(s, line, rate, now_ms)) {
-			let_go(s, t, line, now_ms);
+			drop_overdue(s, t, line, now_ms);
 			return true;
 		}
 		if (!s->on_event(s->on_event_data, e)) {
@@ -170,11 +170,11 @@ static bool tell_line(struct sandbox *s, struct aggregation *t, unsigned int lin
 	return true;
 }
 
-static void tell(struct sandbox *s, struct aggregation *t, struct rate *rate,
-		 int64_t now_ms, bool all)
+static void report(struct sandbox *s, struct aggregation *t, struct rate *rate,
+		   int64_t now_ms, bool all)
 {
 	for (unsigned int line = 0; line < AGGREGATION_LINES && s->on_event; line++)
-		if (!tell_line(s, t, line, rate, now_ms, all))
+		if (!report_line(s, t, line, rate, now_ms, all))
 			return;
 }
 
@@ -185,9 +185,9 @@ void accounts_tell(struct sandbox *s, int64_t now_ms, bool all)
 	if (a->denied && all)
 		aggregation_close(a->denied);
 	if (a->denied)
-		tell(s, a->denied, &s->event_rate, now_ms, all);
+		report(s, a->denied, &s->event_rate, now_ms, all);
 	if (a->passed)
-		tell(s, a->passed, &a->passed_rate, now_ms, all);
+		report(s, a->passed, &a->passed_rate, now_ms, all);
 }
 
 void accounts_open(struct sandbox *s, int64_t now_ms)

@@ -263,19 +263,6 @@ static void element_unpin(struct learned *l, uint32_t i, int64_t now_ms)
 
 /* ---- what has ended ---- */
 
-static void past_init(struct learned_past *p)
-{
-	table_init(&p->items, sizeof(struct past));
-	p->newest = p->oldest = NONE;
-}
-
-static void past_done(struct learned_past *p)
-{
-	for (uint32_t i = p->oldest; i != NONE; i = past_at(p, i)->newer)
-		free(past_at(p, i)->bytes);
-	table_done(&p->items);
-}
-
 static void unlink_past(struct learned_past *p, uint32_t i)
 {
 	struct past *item = past_at(p, i);
@@ -483,15 +470,6 @@ static uint32_t make_room(struct learned *l, const struct dns_name *n, uint64_t 
 	return name;
 }
 
-static uint32_t name_new(struct learned *l, const struct dns_name *n, uint64_t hash)
-{
-	uint32_t i = table_take(&l->names, hash);
-
-	name_at(l, i)->name = *n;
-	name_at(l, i)->entries = NONE;
-	return i;
-}
-
 /* ---- public ---- */
 
 struct learned *learned_new(const struct plan *plan, const struct hash_key *key)
@@ -506,7 +484,8 @@ struct learned *learned_new(const struct plan *plan, const struct hash_key *key)
 	table_init(&l->names, sizeof(struct name));
 	table_init(&l->entries, sizeof(struct entry));
 	table_init(&l->elements, sizeof(struct element));
-	past_init(&l->past);
+	table_init(&l->past.items, sizeof(struct past));
+	l->past.newest = l->past.oldest = NONE;
 	return l;
 }
 
@@ -517,7 +496,9 @@ void learned_free(struct learned *l)
 	table_done(&l->names);
 	table_done(&l->entries);
 	table_done(&l->elements);
-	past_done(&l->past);
+	for (uint32_t i = l->past.oldest; i != NONE; i = past_at(&l->past, i)->newer)
+		free(past_at(&l->past, i)->bytes);
+	table_done(&l->past.items);
 	free(l->kept.items);
 	free(l->heap);
 	free(l);
@@ -561,7 +542,7 @@ static int reserve_heap(struct learned *l)
 	return 0;
 }
 
-static int reserve(struct learned *l)
+static int reserve_one(struct learned *l)
 {
 	uint32_t wanted = l->pins + 1;
 
@@ -589,7 +570,7 @@ int learned_prepare(struct learned *l, const struct learned_item *item, int64_t 
 	struct element *el;
 	uint32_t i;
 
-	if (reserve(l) < 0)
+	if (reserve_one(l) < 0)
 		return -ENOMEM;
 	i = learned_element_find(l, &item->addr, hash, list);
 	if (i == NONE) {
@@ -633,8 +614,11 @@ static uint32_t entry_take(struct learned *l, const struct dns_name *n, uint32_t
 		i = find_entry(l, name, element_at(l, element));
 	if (i == NONE) {
 		name = make_room(l, n, hash, name, now_ms);
-		if (name == NONE)
-			name = name_new(l, n, hash);
+		if (name == NONE) {
+			name = table_take(&l->names, hash);
+			name_at(l, name)->name = *n;
+			name_at(l, name)->entries = NONE;
+		}
 		return entry_new(l, name, element, MIN(expires_ms, until_ms));
 	}
 	e = entry_at(l, i);
@@ -749,23 +733,18 @@ void learned_forget(struct learned *l, const struct dns_name *name, const struct
 		entry_remove(l, i, now_ms);
 }
 
-/* Nothing is learned, nor on its way. */
-static void release(struct learned *l)
-{
-	table_release(&l->names);
-	table_release(&l->entries);
-	table_release(&l->elements);
-	free(l->heap);
-	l->heap = NULL;
-	l->heap_size = 0;
-}
-
 int64_t learned_expire(struct learned *l, int64_t now_ms)
 {
 	while (l->entries.count > 0 && heap_time(l, 0) + LEARNED_SLACK_MS <= now_ms)
 		entry_remove(l, l->heap[0], now_ms);
-	if (l->entries.count == 0 && l->elements.count == 0 && l->entries.size > 0)
-		release(l);
+	/* Nothing is learned, nor on its way: the memory goes back. */
+	if (l->entries.count == 0 && l->elements.count == 0 && l->entries.size > 0) {
+		table_release(&l->names);
+		table_release(&l->entries);
+		table_release(&l->elements);
+		free(TAKE_PTR(l->heap));
+		l->heap_size = 0;
+	}
 	return l->entries.count > 0 ? heap_time(l, 0) + LEARNED_SLACK_MS : INT64_MAX;
 }
 

@@ -99,12 +99,6 @@ static bool make_flow_room(struct accounts *a)
 	return true;
 }
 
-static void look_soon(struct accounts *a, int64_t now_ms)
-{
-	a->look_every_ms = ACCOUNTS_LOOK_MS;
-	a->look_at_ms = MIN(a->look_at_ms, now_ms + ACCOUNTS_LOOK_MS);
-}
-
 /* The filter has logged @p, which is told. One that finds no room is counted twice. */
 static void note_log(struct sandbox *s, const struct nflog_packet *p, int64_t now_ms)
 {
@@ -113,7 +107,8 @@ static void note_log(struct sandbox *s, const struct nflog_packet *p, int64_t no
 	if (!a)
 		return;
 	a->told++;
-	look_soon(a, now_ms);
+	a->look_every_ms = ACCOUNTS_LOOK_MS;
+	a->look_at_ms = MIN(a->look_at_ms, now_ms + ACCOUNTS_LOOK_MS);
 	if (strcmp(p->prefix, FILTER_PREFIX_REFUSED) != 0)
 		return;
 	if (!make_flow_room(a)) {
@@ -198,8 +193,8 @@ void passed_count(struct sandbox *s, const struct filter_count *c, int64_t now_m
 
 /* ---- how they are counted: see accounts.h ---- */
 
-static int compare_places(const struct addr *x, uint8_t protocol_x, uint16_t port_x,
-			  const struct addr *y, uint8_t protocol_y, uint16_t port_y)
+static int compare_destinations(const struct addr *x, uint8_t protocol_x, uint16_t port_x,
+				const struct addr *y, uint8_t protocol_y, uint16_t port_y)
 {
 	int r = memcmp(x, y, sizeof(*x));
 
@@ -212,8 +207,8 @@ static int compare_flows(const void *a, const void *b)
 {
 	const struct accounts_flow *x = a, *y = b;
 
-	return compare_places(&x->addr, x->protocol, x->port, &y->addr, y->protocol,
-			      y->port);
+	return compare_destinations(&x->addr, x->protocol, x->port, &y->addr, y->protocol,
+				    y->port);
 }
 
 static int compare_to_flow(const void *key, const void *b)
@@ -221,8 +216,8 @@ static int compare_to_flow(const void *key, const void *b)
 	const struct filter_count *x = key;
 	const struct accounts_flow *y = b;
 
-	return compare_places(&x->addr, x->protocol, x->port, &y->addr, y->protocol,
-			      y->port);
+	return compare_destinations(&x->addr, x->protocol, x->port, &y->addr, y->protocol,
+				    y->port);
 }
 
 /* Sort, and add up what was logged more than once. The newest log says the sender. */

@@ -70,7 +70,7 @@ static void fill(const struct sandbox *s, struct event *e)
 		e->uid = s->member.uid;
 }
 
-static bool tell_directly(struct sandbox *s, const struct event *e, int64_t now_ms)
+static bool report_directly(struct sandbox *s, const struct event *e, int64_t now_ms)
 {
 	uint32_t per_second = plan_limit(&s->plan, LIMIT_EVENTS_PER_SECOND);
 
@@ -111,7 +111,7 @@ void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms)
 	if (folds) {
 		accounts_add(s, e, now_ms);
 		accounts_tell(s, now_ms, false);
-	} else if (!tell_directly(s, e, now_ms)) {
+	} else if (!report_directly(s, e, now_ms)) {
 		s->counters[COUNT_EVENTS_DROPPED] += e->packets;
 	}
 	count_denial(s, e, now_ms);

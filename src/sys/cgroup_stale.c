@@ -121,7 +121,7 @@ bool cgroup_of_socket(const struct nlmsghdr *h, uint64_t *ret_id)
 	return true;
 }
 
-static int on_socket(const struct nlmsghdr *h, void *data)
+static int on_stray_socket(const struct nlmsghdr *h, void *data)
 {
 	const struct inet_diag_msg *m = mnl_nlmsg_get_payload(h);
 	struct looking *l = data;
@@ -139,7 +139,8 @@ static int on_socket(const struct nlmsghdr *h, void *data)
 	return MNL_CB_OK;
 }
 
-static int dump(int fd, uint8_t family, uint8_t protocol, uint32_t seq, struct looking *l)
+static int dump_sockets(int fd, uint8_t family, uint8_t protocol, uint32_t seq,
+			struct looking *l)
 {
 	_Alignas(struct nlmsghdr) char buf[DUMP_SIZE];
 	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
@@ -160,7 +161,7 @@ static int dump(int fd, uint8_t family, uint8_t protocol, uint32_t seq, struct l
 
 		if (n < 0)
 			return -errno;
-		r = mnl_cb_run(buf, (size_t)n, seq, 0, on_socket, l);
+		r = mnl_cb_run(buf, (size_t)n, seq, 0, on_stray_socket, l);
 	}
 	return r < 0 ? -errno : 0;
 }
@@ -178,7 +179,8 @@ static int list_strays(struct looking *l)
 		return -errno;
 	for (size_t i = 0; i < ARRAY_SIZE(families) * ARRAY_SIZE(protocols); i++) {
 		uint8_t protocol = protocols[i % ARRAY_SIZE(protocols)];
-		int r = dump(fd, families[i / ARRAY_SIZE(protocols)], protocol, ++seq, l);
+		int r = dump_sockets(fd, families[i / ARRAY_SIZE(protocols)], protocol,
+				     ++seq, l);
 
 		if (r < 0 && protocol != IPPROTO_RAW)
 			return r;

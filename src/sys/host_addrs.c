@@ -47,7 +47,7 @@ static int on_route(const struct nlmsghdr *h, void *data)
 	return MNL_CB_OK;
 }
 
-static int ask(int fd, char *buf)
+static int ask_kernel(int fd, char *buf)
 {
 	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
 
@@ -60,7 +60,7 @@ static int ask(int fd, char *buf)
 static int collect(int fd, struct list *list)
 {
 	CLEAN(mem) char *buf = calloc(1, BUFFER_SIZE);
-	int r = buf ? ask(fd, buf) : -ENOMEM;
+	int r = buf ? ask_kernel(fd, buf) : -ENOMEM;
 
 	while (r == 0) {
 		ssize_t n = recv(fd, buf, BUFFER_SIZE, 0);

@@ -116,7 +116,7 @@ static bool is_owned(const struct owned *o, const struct stat *st)
 	return is_ours(o, st->st_uid) && !others_may_write(st);
 }
 
-static void refuse(struct owned *o, const struct stat *st, const char *what)
+static void refuse_owner(struct owned *o, const struct stat *st, const char *what)
 {
 	if (o->refused.code < 0)
 		return;
@@ -134,13 +134,13 @@ void owned_step(struct owned *o, const struct stat *dir, const struct stat *entr
 
 	if (!is_owned(o, dir) &&
 	    !(is_ours(o, dir->st_uid) && sticky && is_ours(o, entry->st_uid)))
-		refuse(o, dir, "a directory on the way to it");
+		refuse_owner(o, dir, "a directory on the way to it");
 	if (S_ISLNK(entry->st_mode) && !is_ours(o, entry->st_uid))
-		refuse(o, entry, "a link on the way to it");
+		refuse_owner(o, entry, "a link on the way to it");
 }
 
 void owned_end(struct owned *o, const struct stat *st)
 {
 	if (!is_owned(o, st))
-		refuse(o, st, "it");
+		refuse_owner(o, st, "it");
 }

@@ -12,7 +12,7 @@
 #include "sys/path.h"
 
 /* @ret is written whether the program is there or not. */
-static bool is_in(struct text dir, const char *name, char *ret)
+static bool is_in_folder(struct text dir, const char *name, char *ret)
 {
 	int n = snprintf(ret, PROGRAM_PATH_SIZE, "%.*s/%s", (int)dir.len, dir.ptr, name);
 	struct stat st;
@@ -36,10 +36,10 @@ int program_path(const char *name, char *ret, struct err *err)
 	struct err refused = { 0 };
 
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++)
-		if (is_in(text_of(places[i]), name, ret))
+		if (is_in_folder(text_of(places[i]), name, ret))
 			return 0;
 	while (text_split(&rest, ':', &dir))
-		if (dir.len > 0 && dir.ptr[0] == '/' && is_in(dir, name, ret) &&
+		if (dir.len > 0 && dir.ptr[0] == '/' && is_in_folder(dir, name, ret) &&
 		    is_roots(ret, refused.code < 0 ? NULL : &refused))
 			return 0;
 	if (refused.code < 0)

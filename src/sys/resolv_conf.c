@@ -11,7 +11,7 @@
 enum { RESOLV_CONF_MAX = 64 * 1024 };
 
 /* Return: whether the line names a server. */
-static bool read_line(struct text line, struct endpoint *ret)
+static bool read_server_line(struct text line, struct endpoint *ret)
 {
 	static const char keyword[] = "nameserver";
 	const size_t len = sizeof(keyword) - 1;
@@ -42,7 +42,7 @@ int resolv_conf_read(const char *path,
 	while (text_split(&rest, '\n', &line)) {
 		struct endpoint server;
 
-		if (read_line(line, &server))
+		if (read_server_line(line, &server))
 			on_server(data, &server);
 	}
 	return 0;

@@ -69,7 +69,7 @@ static bool has_ended(int dir, int error)
 	       (error == -ENOENT && (flags & FLAG_EXITING));
 }
 
-static int look_at(struct task *t, int tasks, const char *name, task_fn *fn, void *data)
+static int read_task(struct task *t, int tasks, const char *name, task_fn *fn, void *data)
 {
 	CLEAN(fd) int dir = open_directory(tasks, name);
 	int r;
@@ -153,7 +153,7 @@ int tasks_each(int proc, pid_t pid, task_fn *fn, void *data)
 		return -ENOMEM;
 	}
 	while (r == 0 && (e = next_number(all, &t.tid, &r)))
-		r = look_at(&t, fd, e->d_name, fn, data);
+		r = read_task(&t, fd, e->d_name, fn, data);
 	closedir(all);
 	return r;
 }
