@@ -26,7 +26,117 @@
 enum {
 	TIDY_MAX = 128, /* elements that filter_host_tidy() takes away at a time */
 	NUMBERS_AHEAD = 1 << 15,
+	CAPACITY_MIN = 16, /* of host_learned */
 };
+
+/* ---- what each member has learned ---- */
+
+static size_t slot_of(const struct hash_key *key, const struct addr *a, uint8_t port_list,
+		      bool kept, size_t capacity)
+{
+	uint8_t bytes[sizeof(a->bytes) + 3] = { a->family, port_list, kept };
+
+	memcpy(bytes + 3, a->bytes, sizeof(a->bytes));
+	return (size_t)hash_bytes(key, bytes, sizeof(bytes)) & (capacity - 1);
+}
+
+/* Where it is, or the free place where it would be. */
+static struct host_learned_entry *entry_of(const struct host_learned *l,
+					   const struct hash_key *key,
+					   const struct addr *a, uint8_t port_list,
+					   bool kept)
+{
+	size_t i = slot_of(key, a, port_list, kept, l->capacity);
+
+	while (l->at[i].taken &&
+	       (l->at[i].port_list != port_list || l->at[i].kept != kept ||
+		!addr_equal(&l->at[i].addr, a)))
+		i = (i + 1) & (l->capacity - 1);
+	return &l->at[i];
+}
+
+void host_learned_done(struct host_learned *l)
+{
+	free(l->at);
+	*l = (struct host_learned){ 0 };
+}
+
+/* What the kernel has no longer is left behind. */
+static int move(struct host_learned *l, const struct hash_key *key, size_t capacity,
+		int64_t now_ms)
+{
+	struct host_learned bigger = {
+		.at = calloc(capacity, sizeof(*bigger.at)),
+		.capacity = capacity,
+	};
+
+	if (!bigger.at)
+		return -ENOMEM;
+	for (size_t i = 0; i < l->capacity; i++) {
+		const struct host_learned_entry *e = &l->at[i];
+
+		if (!e->taken || e->until_ms <= now_ms)
+			continue;
+		*entry_of(&bigger, key, &e->addr, e->port_list, e->kept) = *e;
+		bigger.used++;
+	}
+	free(l->at);
+	*l = bigger;
+	return 0;
+}
+
+static size_t count_live(const struct host_learned *l, int64_t now_ms)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < l->capacity; i++)
+		n += l->at[i].taken && l->at[i].until_ms > now_ms;
+	return n;
+}
+
+/* At most three quarters are taken, and after a move half. */
+int host_learned_reserve(struct host_learned *l, const struct hash_key *key, size_t count,
+			 int64_t now_ms)
+{
+	size_t capacity = CAPACITY_MIN, wanted;
+
+	if (l->used + count <= l->capacity / 4 * 3)
+		return 0;
+	wanted = count_live(l, now_ms) + count;
+	while (capacity / 2 < wanted)
+		capacity *= 2;
+	return move(l, key, capacity, now_ms);
+}
+
+/* One that is removed keeps its place until the next move. */
+void host_learned_note(struct host_learned *l, const struct hash_key *key,
+		       const struct filter_learn *item, bool kept, int64_t now_ms)
+{
+	struct host_learned_entry *e;
+
+	if (l->capacity == 0)
+		return;
+	e = entry_of(l, key, &item->addr, item->port_list, kept);
+	if (!e->taken) {
+		if (!kept && item->lifetime_ms == 0)
+			return;
+		*e = (struct host_learned_entry){
+			.addr = item->addr,
+			.port_list = item->port_list,
+			.taken = true,
+			.kept = kept,
+		};
+		l->used++;
+	}
+	if (kept)
+		e->until_ms = INT64_MAX;
+	else if (item->lifetime_ms == 0)
+		e->until_ms = 0;
+	else if (item->refresh || e->until_ms <= now_ms)
+		e->until_ms = now_ms + item->lifetime_ms;
+}
+
+/* ---- owners ---- */
 
 void host_plan_free(struct host_plan *p)
 {
@@ -101,50 +211,17 @@ bool filter_host_tidy(struct filter_host *h, int64_t now_ms)
 
 /* ---- all of it ---- */
 
-/* What stands already. */
-struct standing {
-	uint32_t port_id; /* ours */
-	bool table, guard;
-	bool owned; /* the table, by us */
+/* What the writers of a whole table get. */
+struct host_now {
+	const struct filter_host *host;
+	int64_t now_ms;
 };
 
-static bool is_owned(const struct nl_attrs *attrs, uint32_t port_id)
-{
-	const uint32_t flags = NETLINK_TABLE_OWNER | NETLINK_TABLE_PERSIST;
-	uint32_t have, owner;
-
-	return nl_get_u32(attrs->at[NFTA_TABLE_FLAGS], &have) &&
-	       nl_get_u32(attrs->at[NFTA_TABLE_OWNER], &owner) && have == flags &&
-	       owner == port_id;
-}
-
-static int on_table(void *data, uint16_t type, uint8_t family,
-		    const struct nl_attrs *attrs)
-{
-	const char *name = nl_get_text(attrs->at[NFTA_TABLE_NAME]);
-	struct standing *s = data;
-
-	if (type != NFT_MSG_NEWTABLE || family != NFPROTO_INET)
-		return 0;
-	if (strcmp(name, HOST_TABLE) == 0) {
-		s->table = true;
-		s->owned = is_owned(attrs, s->port_id);
-	}
-	s->guard |= strcmp(name, HOST_GUARD_TABLE) == 0;
-	return 0;
-}
-
-static int find_standing(struct filter_host *h, struct standing *ret)
-{
-	*ret = (struct standing){ .port_id = h->conn.port_id };
-	return nl_ask(&h->conn, NFT_MSG_GETTABLE, NLM_F_DUMP, NFPROTO_INET, NULL, NULL,
-		      on_table, ret);
-}
-
 /* In the order in which things were made. */
-static int put_all(struct nl_writer *w, const struct filter_host *h, int64_t now_ms,
-		   struct err *err)
+static int put_all(struct nl_writer *w, const void *data, struct err *err)
 {
+	const struct host_now *k = data;
+	const struct filter_host *h = k->host;
 	CLEAN(arena) struct arena arena = { 0 };
 	const struct ruleset *base;
 	int r = host_build_base(h, &arena, &base);
@@ -159,7 +236,7 @@ static int put_all(struct nl_writer *w, const struct filter_host *h, int64_t now
 	host_put_members(w, h);
 	for (size_t i = 0; i < HOST_IDS && r == 0; i++)
 		if (h->members[i])
-			r = host_put_learned(w, h->members[i], now_ms);
+			r = host_put_learned(w, h->members[i], k->now_ms);
 	return r < 0 ? err_sys(err, r, "cannot build the filter") : 0;
 }
 
@@ -183,69 +260,29 @@ static void renumber(struct filter_host *h)
 	h->made = made;
 }
 
-/* One table, written by @put, in the place of the one of that name. */
-struct replacement {
-	const char *table;
-	bool replaces;
-	int (*put)(struct nl_writer *w, const struct filter_host *h, int64_t now_ms,
-		   struct err *err);
-};
-
-static int replace_with(struct filter_host *h, const struct replacement *t,
-			uint32_t flags, int64_t now_ms, struct err *err)
+/* The guard's table: what members send is dropped. */
+static int put_closed(struct nl_writer *w, const void *data, struct err *err)
 {
-	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, h->conn.seq);
-	uint32_t seq;
-	int r;
-
-	nl_batch(&w);
-	if (t->replaces)
-		netlink_table_delete(&w, t->table);
-	netlink_table(&w, t->table, flags);
-	r = t->put(&w, h, now_ms, err);
-	if (r < 0)
-		return r;
-	nl_batch_end(&w);
-	r = nl_transact(&h->conn, &w, &seq);
-	return r < 0 ? netlink_report(&w, seq, r, err) : 0;
-}
-
-static int replace(struct filter_host *h, const struct replacement *t, int64_t now_ms,
-		   struct err *err)
-{
-	int r = replace_with(h, t, NETLINK_TABLE_OWNER | NETLINK_TABLE_PERSIST, now_ms,
-			     err);
-
-	if (r == 0) {
-		h->conn.owner = true;
-	} else if (r == -EOPNOTSUPP || r == -EINVAL) {
-		r = replace_with(h, t, 0, now_ms, err); /* an older kernel */
-		h->conn.owner = h->conn.owner && r < 0;
-	}
-	return r;
-}
-
-static int put_closed(struct nl_writer *w, const struct filter_host *h, int64_t now_ms,
-		      struct err *err)
-{
+	const struct host_now *k = data;
 	CLEAN(arena) struct arena arena = { 0 };
 	const struct ruleset *rs;
-	int r = host_build_guard(h, &arena, &rs);
+	int r = host_build_guard(k->host, &arena, &rs);
 
 	if (r < 0)
 		return err_sys(err, r, "cannot build the filter");
 	host_put_objects(w, HOST_GUARD_TABLE, rs);
-	host_put_guarded(w, h);
+	host_put_guarded(w, k->host);
 	return 0;
 }
 
-static int put_guard(struct nl_writer *w, const struct filter_host *h, int64_t now_ms,
-		     struct err *err)
+/* The same, but that what a table of members has accepted passes. */
+static int put_guard(struct nl_writer *w, const void *data, struct err *err)
 {
-	int r = put_closed(w, h, now_ms, err);
+	const struct host_now *k = data;
+	int r = put_closed(w, data, err);
 
 	if (r == 0)
-		host_put_passed(w, h);
+		host_put_passed(w, k->host);
 	return r;
 }
 
@@ -254,18 +291,6 @@ static void forget_live(struct filter_host *h)
 	free(h->live);
 	h->live = NULL;
 	h->live_count = 0;
-}
-
-static int remove_guard(struct filter_host *h, struct err *err)
-{
-	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, h->conn.seq);
-	int r;
-
-	nl_batch(&w);
-	netlink_table_delete(&w, HOST_GUARD_TABLE);
-	nl_batch_end(&w);
-	r = nl_transact(&h->conn, &w, NULL);
-	return r < 0 ? err_sys(err, r, "cannot open the filter again") : 0;
 }
 
 static void clear_all_stale(struct filter_host *h)
@@ -307,12 +332,20 @@ static int adopt(struct filter_host *h, struct err *err)
 	return r < 0 ? err_set(err, r, "%s", why.text) : 0;
 }
 
+static int find_tables(struct filter_host *h, struct netlink_found *table,
+		       struct netlink_found *guard)
+{
+	int r = netlink_table_find(&h->conn, HOST_TABLE, table);
+
+	return r < 0 ? r : netlink_table_find(&h->conn, HOST_GUARD_TABLE, guard);
+}
+
 int filter_host_is_owned(struct filter_host *h)
 {
-	struct standing s;
-	int r = find_standing(h, &s);
+	struct netlink_found table, guard;
+	int r = find_tables(h, &table, &guard);
 
-	return r < 0 ? r : h->loaded && s.owned && !s.guard;
+	return r < 0 ? r : h->loaded && table.owned && !guard.exists;
 }
 
 size_t filter_host_left_over(const struct filter_host *h)
@@ -322,31 +355,30 @@ size_t filter_host_left_over(const struct filter_host *h)
 
 int filter_host_load(struct filter_host *h, int64_t now_ms, struct err *err)
 {
-	struct replacement table = { HOST_TABLE, false, put_all };
-	struct replacement guard = { HOST_GUARD_TABLE, false, put_guard };
-	struct standing old;
-	int r = find_standing(h, &old);
-	bool is_lost = h->loaded && !old.table && h->count > 0;
+	const struct host_now now = { h, now_ms };
+	struct netlink_found table, guard;
+	int r = find_tables(h, &table, &guard);
+	bool is_lost = h->loaded && !table.exists && h->count > 0;
 
 	if (r < 0)
 		return err_sys(err, r, "cannot list the tables of the host");
-	table.replaces = old.table;
-	guard.replaces = old.guard;
-	if (old.table && !h->loaded)
+	if (table.exists && !h->loaded)
 		r = adopt(h, err);
 	/* What can't be read is dropped meanwhile. */
-	if (old.table && !h->loaded && r == 0)
+	if (table.exists && !h->loaded && r == 0)
 		(void)!host_read_live(h);
 	/* A table that is lost accepts nothing, and there is no time to lose. */
-	if (is_lost)
-		guard.put = put_closed;
-	if ((old.table || is_lost) && r == 0)
-		r = replace(h, &guard, now_ms, err);
+	if ((table.exists || is_lost) && r == 0)
+		r = netlink_table_replace(&h->conn, &guard,
+					  is_lost ? put_closed : put_guard, &now, err);
 	if (r == 0)
-		r = replace(h, &table, now_ms, err);
+		r = netlink_table_replace(&h->conn, &table, put_all, &now, err);
 	/* If it stays, because the table failed, members are shut. */
-	if (r == 0 && (old.table || old.guard || is_lost))
-		r = remove_guard(h, err);
+	if (r == 0 && (table.exists || guard.exists || is_lost)) {
+		r = netlink_table_remove(&h->conn, HOST_GUARD_TABLE);
+		if (r < 0)
+			err_sys(err, r, "cannot open the filter again");
+	}
 	forget_live(h);
 	if (r < 0)
 		return r;

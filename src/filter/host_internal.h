@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* filter/host_internal - what the parts of filter/host share: host.c keeps the members
- * and writes transactions, host_ruleset.c builds chains and sets, host_learned.c knows
- * what each has learned, host_read.c reads back. */
+/* filter/host_internal - what the parts of filter/host share: host.c has the members,
+ * what each has learned, and replaces the whole table; host_change.c changes what stands;
+ * host_table.c writes and reads what the table has for each member; host_ruleset.c builds
+ * chains and sets. */
 #pragma once
 
 #include "base/hash.h"
@@ -19,7 +20,7 @@ enum {
 #define HOST_GUARD_TABLE "weir_host_guard"
 #define HOST_MEMBER_MASK 0xffff0000u /* of a mark */
 
-/* ---- host_learned.c ---- */
+/* ---- host.c: what is learned ---- */
 
 /* What stands in the kernel under one mark. */
 struct host_learned_entry {
@@ -155,7 +156,7 @@ struct host_member *host_find_member(const struct filter_host *h,
 int host_write_down(struct filter_host *h, const struct filter_host_sandbox *s,
 		    bool left_over, struct err *err) MUST_CHECK;
 
-/* ---- host_put.c: what a batch is made of ---- */
+/* ---- host_table.c: what a batch is made of ---- */
 
 /* Add or delete the elements of @m but those that @other (may be NULL) has as well: what
  * stays isn't touched. */
@@ -189,7 +190,7 @@ void host_put_guarded(struct nl_writer *w, const struct filter_host *h);
  * stands, or will. */
 void host_put_passed(struct nl_writer *w, const struct filter_host *h);
 
-/* ---- host_read.c ---- */
+/* ---- host_table.c: what stands ---- */
 
 /* Who the members of the table that stands are. */
 typedef int host_member_fn(struct filter_host *h, const struct filter_member *who,

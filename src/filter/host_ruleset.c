@@ -34,7 +34,7 @@
  *              to a listener of the same cgroup: who listens is known there alone
  *     leaving  what nat has sent to an address of this host leaves by no link
  *
- * pN_output is the policy as in ruleset_shared.c; pN_local what goes to this host itself.
+ * pN_output is the policy as in ruleset.c; pN_local what goes to this host itself.
  * Queries to the DNS port keep the mark on the packet, so that the engine sees who asks;
  * over TCP, and to the relay, the flow has it. */
 #include "filter/host_internal.h"
@@ -447,16 +447,8 @@ static void build_nat(struct builder *b)
 {
 	struct filter_chain *c = ruleset_plain_chain(b, "nat");
 
-	if (!c)
-		return;
-	ruleset_nat_dns(b, c);
-	if (!b->relay)
-		return;
-	stmt_rule(b, c);
-	stmt_local(b);
-	stmt_return(b);
-	ruleset_denied(b, c, stmt_return);
-	ruleset_allowed(b, c, IPPROTO_TCP, stmt_redirect_relay);
+	if (c)
+		ruleset_nat(b, c);
 }
 
 /* Weir's own listeners: the flow, or over UDP the packet, tells who it is. Nat alone

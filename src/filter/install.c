@@ -83,92 +83,22 @@ void filter_conn_done(struct filter_conn *c)
 	c->fd = -1;
 }
 
-/* ---- what a failed message was about ---- */
-
-static const struct {
-	uint16_t type, name;
-	const char *what;
-} subjects[] = {
-	{ NFT_MSG_NEWTABLE, NFTA_TABLE_NAME, "table" },
-	{ NFT_MSG_DELTABLE, NFTA_TABLE_NAME, "old table" },
-	{ NFT_MSG_NEWCHAIN, NFTA_CHAIN_NAME, "chain" },
-	{ NFT_MSG_NEWSET, NFTA_SET_NAME, "set" },
-	{ NFT_MSG_NEWSETELEM, NFTA_SET_ELEM_LIST_SET, "elements of set" },
-	{ NFT_MSG_NEWRULE, NFTA_RULE_CHAIN, "a rule of chain" },
-};
-
-static int report_message(const struct nlmsghdr *h, int code, struct err *err)
-{
-	const uint8_t *attrs =
-		(const uint8_t *)h + NLMSG_HDRLEN + sizeof(struct nfgenmsg);
-	struct nl_attrs a;
-
-	if (nl_attrs_read(attrs, h->nlmsg_len - NLMSG_HDRLEN - sizeof(struct nfgenmsg),
-			  &a))
-		for (size_t i = 0; i < ARRAY_SIZE(subjects); i++)
-			if (NFNL_MSG_TYPE(h->nlmsg_type) == subjects[i].type)
-				return err_sys(err, code, "cannot install %s '%s'",
-					       subjects[i].what,
-					       nl_get_text(a.at[subjects[i].name]));
-	return err_sys(err, code, "cannot install the filter");
-}
-
-int netlink_report(const struct nl_writer *w, uint32_t seq, int code, struct err *err)
-{
-	const uint8_t *at = w->bytes;
-	size_t left = w->size;
-	const struct nlmsghdr *h;
-
-	while (seq != w->first && (h = nl_take(&at, &left)))
-		if (h->nlmsg_seq == seq)
-			return report_message(h, code, err);
-	return err_sys(err, code, "cannot install the filter");
-}
-
 /* ---- installing ---- */
 
-/* What stands, of the naming that is asked for. */
-struct standing {
-	struct filter_conn *conn;
-	enum filter_naming naming;
-	bool exists, ours; /* ours: this very socket owns it */
+/* What the chain that says a generation says. */
+struct said {
+	const char *table;
 	uint16_t generation;
 };
 
-static int on_table(void *data, uint16_t type, uint8_t family,
-		    const struct nl_attrs *attrs)
+static int on_generation_of_chain(void *data, uint16_t type, uint8_t family,
+				  const struct nl_attrs *attrs)
 {
-	const uint32_t owned = NETLINK_TABLE_OWNER | NETLINK_TABLE_PERSIST;
-	struct standing *s = data;
-	uint32_t flags = 0, owner = 0;
-
-	if (type != NFT_MSG_NEWTABLE || family != NFPROTO_INET ||
-	    strcmp(nl_get_text(attrs->at[NFTA_TABLE_NAME]), filter_table(s->naming)) != 0)
-		return 0;
-	s->exists = true;
-	s->ours = nl_get_u32(attrs->at[NFTA_TABLE_FLAGS], &flags) && flags == owned &&
-		  nl_get_u32(attrs->at[NFTA_TABLE_OWNER], &owner) &&
-		  owner == s->conn->port_id;
-	return 0;
-}
-
-static int find_standing(struct filter_conn *c, enum filter_naming naming,
-			 struct standing *ret)
-{
-	*ret = (struct standing){ .conn = c, .naming = naming };
-	return nl_ask(c, NFT_MSG_GETTABLE, NLM_F_DUMP, NFPROTO_INET, NULL, NULL, on_table,
-		      ret);
-}
-
-/* The one chain that says a generation. */
-static int on_chain(void *data, uint16_t type, uint8_t family,
-		    const struct nl_attrs *attrs)
-{
-	struct standing *s = data;
+	struct said *s = data;
 	uint16_t generation = netlink_generation(attrs->at[NFTA_CHAIN_USERDATA]);
 
-	if (generation > 0 && strcmp(nl_get_text(attrs->at[NFTA_CHAIN_TABLE]),
-				     filter_table(s->naming)) == 0)
+	if (generation > 0 &&
+	    strcmp(nl_get_text(attrs->at[NFTA_CHAIN_TABLE]), s->table) == 0)
 		s->generation = generation;
 	return 0;
 }
@@ -245,39 +175,22 @@ static void write_objects(struct nl_writer *w, const struct ruleset *rs,
 		write_difference(w, rs, state, k);
 	else
 		write_state(w, rs->naming, state);
-	for (const struct filter_chain *c = rs->chains; c; c = c->next)
-		netlink_chain(w, table, c);
-	for (const struct filter_chain *c = rs->chains; c; c = c->next)
-		for (const struct filter_rule *r = c->rules; r; r = r->next)
-			netlink_rule(w, table, c, r);
+	netlink_chains(w, table, rs);
 }
 
-static void write_ruleset(struct nl_writer *w, const struct ruleset *rs,
-			  const struct filter_state *state, uint32_t table_flags,
-			  bool replaces)
+/* What netlink_table_replace() is to install. */
+struct wanted {
+	const struct ruleset *rs;
+	const struct filter_state *state;
+};
+
+static int put_wanted(struct nl_writer *w, const void *data, struct err *err)
 {
-	const char *table = filter_table(rs->naming);
+	const struct wanted *k = data;
 	const struct staying none = { .count = 0 };
 
-	nl_batch(w);
-	if (replaces)
-		netlink_table_delete(w, table);
-	netlink_table(w, table, table_flags);
-	write_objects(w, rs, state, &none);
-	nl_batch_end(w);
-}
-
-static int install_with(struct filter_conn *c, const struct ruleset *rs,
-			const struct filter_state *state, uint32_t table_flags,
-			bool replaces, struct err *err)
-{
-	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, c->seq);
-	uint32_t seq;
-	int r;
-
-	write_ruleset(&w, rs, state, table_flags, replaces);
-	r = nl_transact(c, &w, &seq);
-	return r < 0 ? netlink_report(&w, seq, r, err) : 0;
+	write_objects(w, k->rs, k->state, &none);
+	return 0;
 }
 
 /* ---- switching to what was staged ---- */
@@ -335,8 +248,8 @@ static void name_table(struct nl_writer *w, const void *what)
 
 /* The table stays, with some sets; all else is deleted and made anew. */
 static int switch_standing(struct filter_conn *c, const struct ruleset *rs,
-			   const struct filter_state *state, const struct standing *old,
-			   struct err *err)
+			   const struct filter_state *state,
+			   const struct netlink_found *old, struct err *err)
 {
 	CLEAN(nl_writer) struct nl_writer w = { 0 };
 	struct clearing k = { .rs = rs, .state = state, .w = &w };
@@ -440,30 +353,22 @@ int filter_replace(struct filter_conn *c, const struct ruleset *rs,
 		   const struct filter_state *state, struct err *err)
 {
 	struct filter_state anew = *state;
-	struct standing old;
+	struct netlink_found old;
 	int r;
 
 	if (!state_is_valid(state))
 		return err_set(err, -EINVAL,
 			       "cannot install the filter: what it is to "
 			       "start with is no address or no port");
-	r = find_standing(c, rs->naming, &old);
+	r = netlink_table_find(c, filter_table(rs->naming), &old);
 	if (r < 0)
 		return err_sys(err, r, "cannot list the tables of the namespace");
 	if (c->unsure)
 		anew.difference = NULL;
 	if (anew.staged || anew.difference)
 		return switch_standing(c, rs, &anew, &old, err);
-	r = install_with(c, rs, &anew, NETLINK_TABLE_OWNER | NETLINK_TABLE_PERSIST,
-			 old.exists, err);
-	if (r == 0) {
-		c->owner = true;
-	} else if (r == -EOPNOTSUPP || r == -EINVAL) {
-		/* Older kernels refuse flags that they don't know, and nothing has
-		 * changed. */
-		r = install_with(c, rs, &anew, 0, old.exists, err);
-		c->owner = c->owner && r < 0;
-	}
+	r = netlink_table_replace(c, &old, put_wanted, &(struct wanted){ rs, &anew },
+				  err);
 	if (r == 0) {
 		c->naming = rs->naming;
 		c->unsure = false;
@@ -478,34 +383,30 @@ int filter_install(struct filter_conn *c, const struct ruleset *rs, struct err *
 
 int filter_standing(struct filter_conn *c, uint16_t *ret)
 {
-	struct standing s;
-	int r = find_standing(c, c->naming, &s);
+	struct said said = { .table = filter_table(c->naming) };
+	struct netlink_found s;
+	int r = netlink_table_find(c, said.table, &s);
 
 	if (r == 0 && s.exists)
 		r = nl_ask(c, NFT_MSG_GETCHAIN, NLM_F_DUMP, NFPROTO_INET, NULL, NULL,
-			   on_chain, &s);
+			   on_generation_of_chain, &said);
 	if (r < 0)
 		return r;
-	c->owner = s.ours;
-	*ret = s.generation;
+	c->owner = s.owned;
+	*ret = said.generation;
 	return 0;
 }
 
 int filter_remove(struct filter_conn *c, struct err *err)
 {
-	CLEAN(nl_writer) struct nl_writer w = { 0 };
-	struct standing s;
-	int r = find_standing(c, c->naming, &s);
+	struct netlink_found s;
+	int r = netlink_table_find(c, filter_table(c->naming), &s);
 
 	if (r < 0)
 		return err_sys(err, r, "cannot list the tables of the namespace");
 	if (!s.exists)
 		return 0;
-	w = nl_writer(NULL, 0, c->seq);
-	nl_batch(&w);
-	netlink_table_delete(&w, filter_table(c->naming));
-	nl_batch_end(&w);
-	r = nl_transact(c, &w, NULL);
+	r = netlink_table_remove(c, s.table);
 	if (r < 0)
 		return err_sys(err, r, "cannot remove the filter");
 	c->owner = false;

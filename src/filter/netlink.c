@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "filter/netlink.h"
 
+#include <errno.h>
 #include <libmnl/libmnl.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
+#include <linux/netfilter/nfnetlink.h>
 
 #include "base/text.h"
 #include "filter/elements.h"
@@ -176,4 +179,136 @@ void netlink_rule(struct nl_writer *w, const char *table,
 	nl_put_text(w, NFTA_RULE_CHAIN, chain->name);
 	statement_write_rule(w, rule);
 	nl_end(w);
+}
+
+void netlink_sets(struct nl_writer *w, const char *table, const struct ruleset *rs)
+{
+	for (const struct filter_set *s = rs->sets; s; s = s->next) {
+		netlink_set(w, table, s);
+		netlink_elements(w, table, s, 0, s->range_count);
+	}
+}
+
+void netlink_chains(struct nl_writer *w, const char *table, const struct ruleset *rs)
+{
+	for (const struct filter_chain *c = rs->chains; c; c = c->next)
+		netlink_chain(w, table, c);
+	for (const struct filter_chain *c = rs->chains; c; c = c->next)
+		for (const struct filter_rule *r = c->rules; r; r = r->next)
+			netlink_rule(w, table, c, r);
+}
+
+/* ---- what a failed message was about ---- */
+
+static const struct {
+	uint16_t type, name;
+	const char *what;
+} subjects[] = {
+	{ NFT_MSG_NEWTABLE, NFTA_TABLE_NAME, "table" },
+	{ NFT_MSG_DELTABLE, NFTA_TABLE_NAME, "old table" },
+	{ NFT_MSG_NEWCHAIN, NFTA_CHAIN_NAME, "chain" },
+	{ NFT_MSG_NEWSET, NFTA_SET_NAME, "set" },
+	{ NFT_MSG_NEWSETELEM, NFTA_SET_ELEM_LIST_SET, "elements of set" },
+	{ NFT_MSG_NEWRULE, NFTA_RULE_CHAIN, "a rule of chain" },
+};
+
+static int report_message(const struct nlmsghdr *h, int code, struct err *err)
+{
+	const uint8_t *attrs =
+		(const uint8_t *)h + NLMSG_HDRLEN + sizeof(struct nfgenmsg);
+	struct nl_attrs a;
+
+	if (nl_attrs_read(attrs, h->nlmsg_len - NLMSG_HDRLEN - sizeof(struct nfgenmsg),
+			  &a))
+		for (size_t i = 0; i < ARRAY_SIZE(subjects); i++)
+			if (NFNL_MSG_TYPE(h->nlmsg_type) == subjects[i].type)
+				return err_sys(err, code, "cannot install %s '%s'",
+					       subjects[i].what,
+					       nl_get_text(a.at[subjects[i].name]));
+	return err_sys(err, code, "cannot install the filter");
+}
+
+int netlink_report(const struct nl_writer *w, uint32_t seq, int code, struct err *err)
+{
+	const uint8_t *at = w->bytes;
+	size_t left = w->size;
+	const struct nlmsghdr *h;
+
+	while (seq != w->first && (h = nl_take(&at, &left)))
+		if (h->nlmsg_seq == seq)
+			return report_message(h, code, err);
+	return err_sys(err, code, "cannot install the filter");
+}
+
+/* ---- whole tables ---- */
+
+static int find_table(void *data, uint16_t type, uint8_t family,
+		      const struct nl_attrs *attrs)
+{
+	const uint32_t wanted = NETLINK_TABLE_OWNER | NETLINK_TABLE_PERSIST;
+	struct netlink_found *f = data;
+	uint32_t flags, owner;
+
+	if (type != NFT_MSG_NEWTABLE || family != NFPROTO_INET ||
+	    strcmp(nl_get_text(attrs->at[NFTA_TABLE_NAME]), f->table) != 0)
+		return 0;
+	f->exists = true;
+	f->owned = nl_get_u32(attrs->at[NFTA_TABLE_FLAGS], &flags) && flags == wanted &&
+		   nl_get_u32(attrs->at[NFTA_TABLE_OWNER], &owner) && owner == f->port_id;
+	return 0;
+}
+
+int netlink_table_find(struct filter_conn *c, const char *table,
+		       struct netlink_found *ret)
+{
+	*ret = (struct netlink_found){ .table = table, .port_id = c->port_id };
+	return nl_ask(c, NFT_MSG_GETTABLE, NLM_F_DUMP, NFPROTO_INET, NULL, NULL,
+		      find_table, ret);
+}
+
+static int replace_with(struct filter_conn *c, const struct netlink_found *old,
+			uint32_t flags, netlink_put_fn *put, const void *data,
+			struct err *err)
+{
+	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, c->seq);
+	uint32_t seq;
+	int r;
+
+	nl_batch(&w);
+	if (old->exists)
+		netlink_table_delete(&w, old->table);
+	netlink_table(&w, old->table, flags);
+	r = put(&w, data, err);
+	if (r < 0)
+		return r;
+	nl_batch_end(&w);
+	r = nl_transact(c, &w, &seq);
+	return r < 0 ? netlink_report(&w, seq, r, err) : 0;
+}
+
+int netlink_table_replace(struct filter_conn *c, const struct netlink_found *old,
+			  netlink_put_fn *put, const void *data, struct err *err)
+{
+	int r = replace_with(c, old, NETLINK_TABLE_OWNER | NETLINK_TABLE_PERSIST, put,
+			     data, err);
+
+	if (r == 0) {
+		c->owner = true;
+	} else if (r == -EOPNOTSUPP || r == -EINVAL) {
+		/* Older kernels refuse flags that they don't know, and nothing has
+		 * changed. */
+		r = replace_with(c, old, 0, put, data, err);
+		c->owner = c->owner && r < 0;
+	}
+	return r;
+}
+
+int netlink_table_remove(struct filter_conn *c, const char *table)
+{
+	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, c->seq);
+
+	nl_batch(&w);
+	netlink_table_delete(&w, table);
+	nl_batch_end(&w);
+	return nl_transact(c, &w, NULL);
 }

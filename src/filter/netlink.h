@@ -31,6 +31,29 @@ void netlink_rule(struct nl_writer *w, const char *table,
 /* Why a batch of ours failed, by the message with number @seq. Return: @code. */
 int netlink_report(const struct nl_writer *w, uint32_t seq, int code, struct err *err);
 
+/* All sets with their elements; all chains, then their rules. */
+void netlink_sets(struct nl_writer *w, const char *table, const struct ruleset *rs);
+void netlink_chains(struct nl_writer *w, const char *table, const struct ruleset *rs);
+
+/* What the kernel has under the name of a table. */
+struct netlink_found {
+	const char *table; /* borrowed */
+	uint32_t port_id;
+	bool exists;
+	bool owned; /* by this very socket, and it stays when the socket is closed */
+};
+int netlink_table_find(struct filter_conn *c, const char *table,
+		       struct netlink_found *ret) MUST_CHECK;
+/* Writes what a table has into a batch. */
+typedef int netlink_put_fn(struct nl_writer *w, const void *data, struct err *err);
+/* The one installer: the table of @old, if it exists, goes, and the one that @put writes
+ * takes its place, in one transaction: all of it or nothing. It is owned where the kernel
+ * knows that; c->owner says. */
+int netlink_table_replace(struct filter_conn *c, const struct netlink_found *old,
+			  netlink_put_fn *put, const void *data,
+			  struct err *err) MUST_CHECK;
+int netlink_table_remove(struct filter_conn *c, const char *table) MUST_CHECK;
+
 /* What the comment in a chain's userdata says; 0: nothing that we would have written. */
 uint16_t netlink_generation(const struct nlattr *userdata);
 

@@ -16,6 +16,7 @@
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
 
+#include "filter/elements.h"
 #include "filter/host.h"
 #include "filter/message.h"
 #include "filter/netlink.h"
@@ -43,7 +44,7 @@ struct filter_parents {
 
 /* ---- what is to be ---- */
 
-static struct cgroup_at *find(const struct list *l, uint64_t id)
+static struct cgroup_at *find_cgroup(const struct list *l, uint64_t id)
 {
 	for (size_t i = 0; i < l->count; i++)
 		if (l->at[i].id == id)
@@ -76,7 +77,7 @@ static bool has_level(const struct list *l, size_t level)
 
 /* ---- the ruleset ---- */
 
-static struct filter_set *named_set(struct builder *b, const char *stem, size_t level)
+static struct filter_set *level_set(struct builder *b, const char *stem, size_t level)
 {
 	struct filter_set *s = ruleset_new_set(b, FILTER_KEY_CGROUP);
 
@@ -101,7 +102,7 @@ static void build_stranger(struct builder *b, struct filter_chain *c)
 	ruleset_answer(b, c);
 }
 
-static void build_output(const struct filter_parents *p, struct builder *b,
+static void build_levels(const struct filter_parents *p, struct builder *b,
 			 struct filter_chain *c, const struct filter_chain *stranger)
 {
 	c->accept = true;
@@ -110,8 +111,8 @@ static void build_output(const struct filter_parents *p, struct builder *b,
 
 		if (!has_level(&p->guarded, level))
 			continue;
-		guarded = named_set(b, "guarded", level);
-		known = named_set(b, "known", level + 1);
+		guarded = level_set(b, "guarded", level);
+		known = level_set(b, "known", level + 1);
 		stmt_rule(b, c);
 		stmt_add(b, FILTER_IN_SET)->set = guarded;
 		stmt_add(b, FILTER_FLOW_NEW)->set = known;
@@ -137,32 +138,24 @@ static int build(const struct filter_parents *p, struct arena *arena,
 	if (!stranger || !output)
 		return -ENOMEM;
 	build_stranger(&b, stranger);
-	build_output(p, &b, output, stranger);
+	build_levels(p, &b, output, stranger);
 	*ret = b.rs;
 	return b.failed ? -ENOMEM : 0;
 }
 
 /* ---- the batch ---- */
 
-static void put_element(struct nl_writer *w, bool add, const char *stem,
-			const struct cgroup_at *c)
+static void put_cgroup(struct nl_writer *w, bool add, const char *stem,
+		       const struct cgroup_at *c)
 {
+	struct elements k = { .w = w, .table = TABLE };
+	const struct element e = { .key = (const uint8_t *)&c->id,
+				   .size = sizeof(c->id) };
 	char name[FILTER_NAME_MAX];
-	size_t list, element, key;
 
 	snprintf(name, sizeof(name), "%s_%u", stem, c->level);
-	nl_message(w, add ? NFT_MSG_NEWSETELEM : NFT_MSG_DELSETELEM,
-		   add ? NLM_F_CREATE : 0, NFPROTO_INET);
-	nl_put_text(w, NFTA_SET_ELEM_LIST_TABLE, TABLE);
-	nl_put_text(w, NFTA_SET_ELEM_LIST_SET, name);
-	list = nl_nest(w, NFTA_SET_ELEM_LIST_ELEMENTS);
-	element = nl_nest(w, NFTA_LIST_ELEM);
-	key = nl_nest(w, NFTA_SET_ELEM_KEY);
-	nl_put(w, NFTA_DATA_VALUE, &c->id, sizeof(c->id));
-	nl_nest_end(w, key);
-	nl_nest_end(w, element);
-	nl_nest_end(w, list);
-	nl_end(w);
+	elements_put(&k, add, name, &e);
+	elements_end(&k);
 }
 
 /* It is in a set: what is above it is guarded somewhere. */
@@ -171,89 +164,37 @@ static bool is_in_kernel(const struct filter_parents *p, const struct cgroup_at 
 	return p->loaded && c->level > 0 && has_level(&p->guarded, c->level - 1u);
 }
 
-static void put_table(struct nl_writer *w, const struct filter_parents *p,
-		      const struct ruleset *rs, uint32_t flags)
+static int put_parents(struct nl_writer *w, const void *data, struct err *err)
 {
-	netlink_table(w, TABLE, flags);
-	for (const struct filter_set *s = rs->sets; s; s = s->next)
-		netlink_set(w, TABLE, s);
-	for (const struct filter_chain *c = rs->chains; c; c = c->next)
-		netlink_chain(w, TABLE, c);
-	for (const struct filter_chain *c = rs->chains; c; c = c->next)
-		for (const struct filter_rule *r = c->rules; r; r = r->next)
-			netlink_rule(w, TABLE, c, r);
+	const struct filter_parents *p = data;
+	CLEAN(arena) struct arena arena = { 0 };
+	const struct ruleset *rs;
+	int r = build(p, &arena, &rs);
+
+	if (r < 0)
+		return err_sys(err, r, "cannot guard what is above the cgroups");
+	netlink_sets(w, TABLE, rs);
+	netlink_chains(w, TABLE, rs);
 	for (size_t i = 0; i < p->guarded.count; i++)
-		put_element(w, true, "guarded", &p->guarded.at[i]);
+		put_cgroup(w, true, "guarded", &p->guarded.at[i]);
 	for (size_t i = 0; i < p->known.count; i++)
 		if (has_level(&p->guarded, p->known.at[i].level - 1u))
-			put_element(w, true, "known", &p->known.at[i]);
-}
-
-struct standing {
-	bool found, owned;
-	const struct filter_parents *parents;
-};
-
-static int on_table(void *data, uint16_t type, uint8_t family,
-		    const struct nl_attrs *attrs)
-{
-	struct standing *s = data;
-	uint32_t owner;
-
-	if (type != NFT_MSG_NEWTABLE || family != NFPROTO_INET ||
-	    strcmp(nl_get_text(attrs->at[NFTA_TABLE_NAME]), TABLE) != 0)
-		return 0;
-	s->found = true;
-	s->owned = nl_get_u32(attrs->at[NFTA_TABLE_OWNER], &owner) &&
-		   owner == s->parents->conn.port_id;
+			put_cgroup(w, true, "known", &p->known.at[i]);
 	return 0;
-}
-
-static int find_standing(struct filter_parents *p, struct standing *ret)
-{
-	*ret = (struct standing){ .parents = p };
-	return nl_ask(&p->conn, NFT_MSG_GETTABLE, NLM_F_DUMP, NFPROTO_INET, NULL, NULL,
-		      on_table, ret);
-}
-
-static int send_table(struct filter_parents *p, const struct ruleset *rs, bool replaces,
-		      uint32_t flags, struct err *err)
-{
-	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, p->conn.seq);
-	uint32_t seq;
-	int r;
-
-	nl_batch(&w);
-	if (replaces)
-		netlink_table_delete(&w, TABLE);
-	if (p->guarded.count > 0)
-		put_table(&w, p, rs, flags);
-	nl_batch_end(&w);
-	r = nl_transact(&p->conn, &w, &seq);
-	return r < 0 ? netlink_report(&w, seq, r, err) : 0;
 }
 
 int filter_parents_load(struct filter_parents *p, struct err *err)
 {
-	CLEAN(arena) struct arena arena = { 0 };
-	const struct ruleset *rs;
-	struct standing old;
-	int r = find_standing(p, &old);
+	struct netlink_found old;
+	int r = netlink_table_find(&p->conn, TABLE, &old);
 
-	if (r == 0)
-		r = build(p, &arena, &rs);
-	if (r < 0)
-		return err_sys(err, r, "cannot guard what is above the cgroups");
-	if (!old.found && p->guarded.count == 0) {
-		p->loaded = false;
-		return 0;
-	}
-	p->conn.owner = true;
-	r = send_table(p, rs, old.found, NETLINK_TABLE_OWNER | NETLINK_TABLE_PERSIST,
-		       err);
-	if (r == -EOPNOTSUPP || r == -EINVAL) {
-		p->conn.owner = false; /* an older kernel */
-		r = send_table(p, rs, old.found, 0, err);
+	if (r == 0 && p->guarded.count > 0) {
+		r = netlink_table_replace(&p->conn, &old, put_parents, p, err);
+	} else {
+		if (r == 0 && old.exists)
+			r = netlink_table_remove(&p->conn, TABLE);
+		if (r < 0)
+			err_sys(err, r, "cannot guard what is above the cgroups");
 	}
 	if (r == 0)
 		p->loaded = p->guarded.count > 0;
@@ -267,13 +208,13 @@ static void take_out(struct list *l, struct cgroup_at *c)
 	*c = l->at[--l->count];
 }
 
-static int tell(struct filter_parents *p, bool add, const char *stem,
-		const struct cgroup_at *c)
+static int change(struct filter_parents *p, bool add, const char *stem,
+		  const struct cgroup_at *c)
 {
 	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, p->conn.seq);
 
 	nl_batch(&w);
-	put_element(&w, add, stem, c);
+	put_cgroup(&w, add, stem, c);
 	nl_batch_end(&w);
 	return nl_transact(&p->conn, &w, NULL);
 }
@@ -286,17 +227,17 @@ int filter_parents_guard(struct filter_parents *p, uint64_t cgroup, uint8_t leve
 
 	if (level == 0 || level >= FILTER_HOST_LEVEL_MAX)
 		return -EINVAL;
-	if (find(&p->guarded, cgroup))
+	if (find_cgroup(&p->guarded, cgroup))
 		return 1;
 	r = add(&p->guarded, cgroup, level);
 	if (r < 0)
 		return r;
-	return has_rule ? tell(p, true, "guarded", &c) : 1;
+	return has_rule ? change(p, true, "guarded", &c) : 1;
 }
 
 int filter_parents_unguard(struct filter_parents *p, uint64_t cgroup)
 {
-	struct cgroup_at *found = find(&p->guarded, cgroup), c;
+	struct cgroup_at *found = find_cgroup(&p->guarded, cgroup), c;
 
 	if (!found)
 		return 0;
@@ -304,38 +245,39 @@ int filter_parents_unguard(struct filter_parents *p, uint64_t cgroup)
 	take_out(&p->guarded, found);
 	if (!p->loaded || !has_level(&p->guarded, c.level))
 		return 1;
-	return tell(p, false, "guarded", &c);
+	return change(p, false, "guarded", &c);
 }
 
 int filter_parents_know(struct filter_parents *p, uint64_t cgroup, uint8_t level)
 {
 	const struct cgroup_at c = { cgroup, level };
-	int r = find(&p->known, cgroup) ? 0 : add(&p->known, cgroup, level);
+	int r = find_cgroup(&p->known, cgroup) ? 0 : add(&p->known, cgroup, level);
 
-	return r < 0 || !is_in_kernel(p, &c) ? r : tell(p, true, "known", &c);
+	return r < 0 || !is_in_kernel(p, &c) ? r : change(p, true, "known", &c);
 }
 
 int filter_parents_forget(struct filter_parents *p, uint64_t cgroup)
 {
-	struct cgroup_at *found = find(&p->known, cgroup), c;
+	struct cgroup_at *found = find_cgroup(&p->known, cgroup), c;
 
 	if (!found)
 		return 0;
 	c = *found;
 	take_out(&p->known, found);
-	return is_in_kernel(p, &c) ? tell(p, false, "known", &c) : 0;
+	return is_in_kernel(p, &c) ? change(p, false, "known", &c) : 0;
 }
 
 /* ---- the whole ---- */
 
 bool filter_parents_stands(struct filter_parents *p)
 {
-	struct standing s;
+	struct netlink_found s;
 
 	if (!p->loaded)
 		return true;
 	/* When it can't be told, that is no reason to do anything. */
-	return find_standing(p, &s) < 0 || (s.found && (s.owned || !p->conn.owner));
+	return netlink_table_find(&p->conn, TABLE, &s) < 0 ||
+	       (s.exists && (s.owned || !p->conn.owner));
 }
 
 int filter_parents_new(int fd, struct filter_parents **ret, struct err *err)

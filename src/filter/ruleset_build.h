@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* filter/ruleset_build - what the builders share. ruleset.c and ruleset_shared.c write
- * the base chains, each for its kind of namespace; rules.c what decides on each packet
- * that leaves, in one order for all; ruleset_parts.c the other chains that several have;
- * ruleset_sets.c the sets that rules name; ruleset_stmt.c single statements. */
+/* filter/ruleset_build - what the builders share. ruleset.c and host_ruleset.c write the
+ * base chains, each for its kinds of ruleset; rules.c what decides on each packet that
+ * leaves, in one order for all, and the other chains that several have; ruleset_build.c
+ * the sets that rules name, and single statements. */
 #pragma once
 
 #include <netinet/in.h>
@@ -98,7 +98,7 @@ struct builder {
 		*dns_output; /* NULL: port 53 is open nowhere */
 };
 
-/* ---- ruleset_stmt.c ---- */
+/* ---- ruleset_build.c ---- */
 
 /* Start a rule at the end of @chain; what follows is about it. */
 void stmt_rule(struct builder *b, struct filter_chain *chain);
@@ -138,14 +138,19 @@ void stmt_return(struct builder *b);
 void stmt_redirect_dns(struct builder *b);
 void stmt_redirect_relay(struct builder *b);
 
-/* ---- ruleset_sets.c ---- */
-
 /* A set without a name, behind the others. NULL: memory is out. */
 struct filter_set *ruleset_new_set(struct builder *b, enum filter_key key);
 /* All sets, and where the rules find them in @b. */
 void ruleset_build_sets(struct builder *b);
 
-/* ---- ruleset_parts.c ---- */
+/* Check what both kinds share, make the empty ruleset, and its sets. */
+int ruleset_begin(struct builder *b, enum filter_naming naming, uint16_t generation,
+		  struct err *err) MUST_CHECK;
+/* -ENOMEM if anything failed. */
+int ruleset_end(const struct builder *b, const struct ruleset **ret,
+		struct err *err) MUST_CHECK;
+
+/* ---- rules.c ---- */
 
 struct filter_chain *ruleset_plain_chain(struct builder *b, const char *name);
 struct filter_chain *ruleset_base_chain(struct builder *b, const char *name,
@@ -155,8 +160,8 @@ void ruleset_build_report(struct builder *b);
 void ruleset_build_refuse(struct builder *b);
 void ruleset_build_passed(struct builder *b);
 void ruleset_build_dns(struct builder *b);
-/* What goes to port 53, in the nat chain. */
-void ruleset_nat_dns(struct builder *b, struct filter_chain *c);
+/* The rules of a nat chain: port 53 to the engine, allowed TCP to the relay. */
+void ruleset_nat(struct builder *b, struct filter_chain *c);
 /* @end for every destination that is denied. */
 void ruleset_denied(struct builder *b, struct filter_chain *c, stmt_ending *end);
 /* @end for everything that the plan allows over @protocol. */
@@ -176,8 +181,6 @@ void ruleset_answer(struct builder *b, struct filter_chain *c);
 /* @end for what address rules allow over @protocol. */
 void ruleset_allowed_addrs(struct builder *b, struct filter_chain *c, uint8_t protocol,
 			   stmt_ending *end);
-
-/* ---- rules.c ---- */
 
 /* The rules of one chain, or of the two that follow each other on the host. */
 enum ruleset_part {
@@ -208,22 +211,10 @@ void ruleset_related(struct builder *b, struct filter_chain *c);
 void ruleset_neighbours(struct builder *b, struct filter_chain *c);
 /* Listeners of the host that address rules deny or allow. */
 void ruleset_local_listeners(struct builder *b, struct filter_chain *c);
-/* Port 443 that is closed whatever the policy says. */
-void ruleset_https(struct builder *b, struct filter_chain *c, stmt_ending *end);
 /* Weir's processes live in the namespace. Without them there is nobody to exempt: the
  * mark alone, which would be 0, means nothing. */
 bool ruleset_has_own(const struct builder *b);
 
-/* ---- ruleset_shared.c ---- */
-
+/* Weir's own packets go to @own; NULL: there are none. */
 void ruleset_jump_if_own(struct builder *b, struct filter_chain *c,
 			 const struct filter_chain *own);
-
-/* ---- ruleset_parts.c ---- */
-
-/* Check what both kinds share, make the empty ruleset, and its sets. */
-int ruleset_begin(struct builder *b, enum filter_naming naming, uint16_t generation,
-		  struct err *err) MUST_CHECK;
-/* -ENOMEM if anything failed. */
-int ruleset_end(const struct builder *b, const struct ruleset **ret,
-		struct err *err) MUST_CHECK;

@@ -1,8 +1,116 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "filter/ruleset_build.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include <linux/rtnetlink.h>
+
+#include "base/macros.h"
+#include "filter/ruleset_internal.h"
+
+/* ---- names ---- */
+
+/* What a name starts with; the family's digit follows, then the port list's number. */
+static const char *const stems[][FILTER_ROLE_COUNT] = {
+	[FILTER_NAMES_OWNED] = { "allow", "learned", "kept", "deny", "seen", "used",
+				 "held", "doh", "exempt", "met" },
+	[FILTER_NAMES_SHARED] = { "allow_v", "dyn_allow_v", "kept_v", "deny_v", "seen_v",
+				  "used_v", "held_v", "doh_block_v", "exempt_v",
+				  "met_v" },
+	[FILTER_NAMES_HOST] = { "allow", "learned", "kept", "deny", "seen", "used",
+				"held", "doh", "exempt", "met" },
+};
+
+static const char *const tables[] = {
+	[FILTER_NAMES_OWNED] = "weir",
+	[FILTER_NAMES_SHARED] = "opensandbox",
+	[FILTER_NAMES_HOST] = "weir_host",
+};
+
+const char *filter_table(enum filter_naming naming)
+{
+	return tables[naming];
+}
+
+/* There is one such set for each port list. */
+static bool is_per_list(enum filter_role role)
+{
+	return role == FILTER_ROLE_ALLOW || role == FILTER_ROLE_LEARNED ||
+	       role == FILTER_ROLE_KEPT;
+}
+
+/* By hand: this is done for each address that is learned. */
+void filter_set_name(enum filter_naming naming, enum filter_role role,
+		     enum addr_family family, size_t list, char ret[FILTER_NAME_MAX])
+{
+	const char *stem = stems[naming][role];
+	size_t n = strlen(stem);
+
+	memcpy(ret, stem, n);
+	ret[n++] = family == ADDR_V4 ? '4' : '6';
+	if (is_per_list(role) && (list > 0 || naming != FILTER_NAMES_SHARED)) {
+		ret[n++] = '_';
+		if (list >= 10)
+			ret[n++] = (char)('0' + list / 10);
+		ret[n++] = (char)('0' + list % 10);
+	}
+	ret[n] = '\0';
+}
+
+/* ---- ranges ---- */
+
+bool filter_key_next(const uint8_t *key, size_t size, uint8_t *ret)
+{
+	uint8_t next[16];
+
+	memcpy(next, key, size);
+	for (size_t i = size; i-- > 0;) {
+		if (++next[i] != 0) {
+			memcpy(ret, next, size);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Unused bytes of a range are zero, so the whole can be compared. */
+static int compare_ranges(const void *a, const void *b)
+{
+	return memcmp(a, b, sizeof(struct filter_range));
+}
+
+/* @b starts in @a or right behind it; @a starts first. */
+static bool joins(const struct filter_range *a, const struct filter_range *b, size_t size)
+{
+	uint8_t next[16];
+
+	if (!filter_key_next(a->to, size, next))
+		return true;
+	return memcmp(b->from, next, size) <= 0;
+}
+
+size_t filter_ranges_merge(struct filter_range *ranges, size_t count, size_t key_size)
+{
+	size_t kept = 0;
+
+	if (count == 0)
+		return 0;
+	qsort(ranges, count, sizeof(*ranges), compare_ranges);
+	for (size_t i = 1; i < count; i++) {
+		struct filter_range *last = &ranges[kept];
+
+		if (!joins(last, &ranges[i], key_size))
+			ranges[++kept] = ranges[i];
+		else if (memcmp(ranges[i].to, last->to, key_size) > 0)
+			memcpy(last->to, ranges[i].to, key_size);
+	}
+	return kept + 1;
+}
+
+/* ---- sets ---- */
 
 const struct family ruleset_families[FAMILIES] = {
 	[V4] = { NFPROTO_IPV4, ADDR_V4, FILTER_DADDR4, FILTER_KEY_ADDR4, FILTER_KEY_FLOW4,
@@ -378,4 +486,259 @@ void ruleset_build_sets(struct builder *b)
 		b->used[f] = build_flows(b, FILTER_ROLE_USED, f);
 	if (b->shared)
 		build_shared_sets(b);
+}
+
+/* ---- statements ---- */
+
+void stmt_rule(struct builder *b, struct filter_chain *chain)
+{
+	struct filter_rule *r = arena_alloc(b->arena, sizeof(*r));
+
+	if (!r) {
+		b->failed = true;
+		b->spare.count = 0;
+		b->rule = &b->spare;
+		return;
+	}
+	b->rule = r;
+	*chain->rules_end = r;
+	chain->rules_end = &r->next;
+}
+
+struct filter_stmt *stmt_add(struct builder *b, enum filter_stmt_kind kind)
+{
+	struct filter_stmt *s = &b->rule->stmts[b->rule->count];
+
+	if (b->rule->count == FILTER_STMTS_MAX - 1)
+		b->failed = true;
+	else
+		b->rule->count++;
+	*s = (struct filter_stmt){ .kind = kind };
+	return s;
+}
+
+void stmt_equal(struct builder *b, enum filter_field field, uint32_t value)
+{
+	struct filter_stmt *s = stmt_add(b, FILTER_EQUAL);
+
+	s->field = field;
+	s->value = value;
+}
+
+void stmt_not_equal(struct builder *b, enum filter_field field, uint32_t value)
+{
+	struct filter_stmt *s = stmt_add(b, FILTER_NOT_EQUAL);
+
+	s->field = field;
+	s->value = value;
+}
+
+void stmt_between(struct builder *b, enum filter_field field, uint32_t from, uint32_t to)
+{
+	struct filter_stmt *s = stmt_add(b, from == to ? FILTER_EQUAL : FILTER_RANGE);
+
+	s->field = field;
+	s->value = from;
+	s->value_to = to;
+}
+
+void stmt_masked(struct builder *b, enum filter_field field, uint32_t mask,
+		 uint32_t value)
+{
+	struct filter_stmt *s = stmt_add(b, FILTER_EQUAL);
+
+	s->field = field;
+	s->mask = mask;
+	s->value = value;
+}
+
+void stmt_has_bit(struct builder *b, enum filter_field field, uint32_t bit)
+{
+	struct filter_stmt *s = stmt_add(b, FILTER_NOT_EQUAL);
+
+	s->field = field;
+	s->mask = bit;
+}
+
+void stmt_in_set(struct builder *b, enum filter_field field, const struct filter_set *set)
+{
+	struct filter_stmt *s = stmt_add(b, FILTER_IN_SET);
+
+	s->field = field;
+	s->set = set;
+}
+
+void stmt_daddr_in(struct builder *b, size_t family, const struct filter_set *set)
+{
+	stmt_equal(b, FILTER_NFPROTO, ruleset_families[family].nfproto);
+	stmt_in_set(b, ruleset_families[family].daddr, set);
+}
+
+void stmt_port(struct builder *b, uint8_t protocol, uint16_t port)
+{
+	stmt_equal(b, FILTER_L4PROTO, protocol);
+	stmt_equal(b, FILTER_DPORT, port);
+}
+
+void stmt_local(struct builder *b)
+{
+	stmt_equal(b, FILTER_FIB_DADDR_TYPE, RTN_LOCAL);
+}
+
+void stmt_not_local(struct builder *b)
+{
+	stmt_not_equal(b, FILTER_FIB_DADDR_TYPE, RTN_LOCAL);
+}
+
+void stmt_by_a_program(struct builder *b)
+{
+	stmt_not_equal(b, FILTER_SKUID, UINT32_MAX);
+}
+
+void stmt_source_not_local(struct builder *b)
+{
+	stmt_not_equal(b, FILTER_FIB_SADDR_TYPE, RTN_LOCAL);
+}
+
+void stmt_held(struct builder *b, size_t family, enum filter_field port)
+{
+	struct filter_stmt *s = stmt_add(b, FILTER_PORT_IN_SET);
+
+	s->field = port;
+	s->set = b->held[family];
+}
+
+void stmt_go(struct builder *b, enum filter_stmt_kind kind,
+	     const struct filter_chain *chain)
+{
+	stmt_add(b, kind)->chain = chain;
+}
+
+void stmt_log(struct builder *b, const char *prefix)
+{
+	stmt_add(b, FILTER_LOG)->prefix = prefix;
+}
+
+void stmt_redirect(struct builder *b, uint16_t port)
+{
+	stmt_add(b, FILTER_REDIRECT)->value = port;
+}
+
+/* On the host others may look at marks: ours stays on what is refused. */
+void stmt_accept(struct builder *b)
+{
+	if (b->host)
+		stmt_add(b, FILTER_SET_MARK);
+	stmt_add(b, FILTER_ACCEPT);
+}
+
+void stmt_mark_and_accept(struct builder *b)
+{
+	if (b->fixed)
+		; /* no flow is remembered */
+	else if (b->host)
+		stmt_add(b, FILTER_CT_FROM_MARK);
+	else
+		stmt_add(b, FILTER_SET_CT_MARK)->value = b->rs->generation;
+	stmt_accept(b);
+}
+
+void stmt_mark_and_pass(struct builder *b)
+{
+	if (!b->passed) {
+		stmt_mark_and_accept(b);
+		return;
+	}
+	if (b->host)
+		stmt_add(b, FILTER_CT_FROM_MARK);
+	else
+		stmt_add(b, FILTER_SET_CT_MARK)->value = b->rs->generation;
+	stmt_go(b, FILTER_GOTO, b->passed);
+}
+
+void stmt_refuse(struct builder *b)
+{
+	stmt_go(b, FILTER_GOTO, b->refuse);
+}
+
+void stmt_return(struct builder *b)
+{
+	stmt_add(b, FILTER_RETURN);
+}
+
+void stmt_redirect_dns(struct builder *b)
+{
+	stmt_redirect(b, b->dns_port);
+}
+
+void stmt_redirect_relay(struct builder *b)
+{
+	stmt_redirect(b, b->relay_port);
+}
+
+/* ---- chains ---- */
+
+enum {
+	PRIORITY_FILTER = 0,
+	PRIORITY_NAT = -150, /* before Docker's */
+};
+
+struct filter_chain *ruleset_plain_chain(struct builder *b, const char *name)
+{
+	struct filter_chain *c = arena_alloc(b->arena, sizeof(*c));
+
+	if (!c) {
+		b->failed = true;
+		return NULL;
+	}
+	c->name = name;
+	c->rules_end = &c->rules;
+	*b->chains_end = c;
+	b->chains_end = &c->next;
+	return c;
+}
+
+struct filter_chain *ruleset_base_chain(struct builder *b, const char *name,
+					enum filter_chain_type type, uint32_t hook)
+{
+	struct filter_chain *c = ruleset_plain_chain(b, name);
+
+	if (c) {
+		c->type = type;
+		c->hook = hook;
+		c->priority = type == FILTER_CHAIN_NAT ? PRIORITY_NAT : PRIORITY_FILTER;
+		c->accept = type == FILTER_CHAIN_NAT;
+	}
+	return c;
+}
+
+/* ---- begin and end ---- */
+
+int ruleset_begin(struct builder *b, enum filter_naming naming, uint16_t generation,
+		  struct err *err)
+{
+	if (generation == 0)
+		return err_set(err, -EINVAL, "cannot build the filter: generation 0");
+	b->list_count = plan_port_list_count(b->plan);
+	if (b->list_count > PLAN_PORT_LISTS_MAX)
+		return err_set(err, -E2BIG, "cannot build the filter: %zu port lists",
+			       b->list_count);
+	b->rs = arena_alloc(b->arena, sizeof(*b->rs));
+	if (!b->rs)
+		return err_set(err, -ENOMEM, "cannot build the filter: out of memory");
+	b->rs->naming = naming;
+	b->rs->generation = generation;
+	b->sets_end = &b->rs->sets;
+	b->large_end = &b->rs->sets;
+	b->chains_end = &b->rs->chains;
+	ruleset_build_sets(b);
+	return 0;
+}
+
+int ruleset_end(const struct builder *b, const struct ruleset **ret, struct err *err)
+{
+	if (b->failed)
+		return err_set(err, -ENOMEM, "cannot build the filter: out of memory");
+	*ret = b->rs;
+	return 0;
 }
