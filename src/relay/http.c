@@ -433,6 +433,18 @@ static bool read_status_line(struct text line, uint16_t *ret)
 	return true;
 }
 
+static bool announces_body(struct text line)
+{
+	struct text name;
+
+	if (!cut(&line, ':', &name))
+		return false;
+	name = text_trim(name);
+	return text_equal_nocase(name, "transfer-encoding") ||
+	       (text_equal_nocase(name, "content-length") &&
+		!text_equal(text_trim(line), "0"));
+}
+
 enum http_read http_status_read(const uint8_t *bytes, size_t size,
 				struct http_status *ret)
 {
@@ -450,6 +462,8 @@ enum http_read http_status_read(const uint8_t *bytes, size_t size,
 			status.size = (size_t)((const uint8_t *)rest.ptr - bytes);
 			*ret = status;
 			return HTTP_PASS;
+		} else {
+			status.body = status.body || announces_body(line);
 		}
 	}
 	return l == LINE_BAD || size >= HTTP_HEAD_MAX ? HTTP_BAD : HTTP_NEED_MORE;

@@ -82,6 +82,7 @@ enum http_read http_next(struct http_stream *s, const uint8_t *bytes, size_t siz
 
 struct http_status {
 	uint16_t code;
+	bool body;   /* the head says that one follows */
 	size_t size; /* of the head */
 };
 /* A response's head. HTTP_REQUEST never comes back: HTTP_PASS is a whole head. */

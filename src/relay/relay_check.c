@@ -707,7 +707,8 @@ static void go_on_judging(struct relay_flow *f)
 static void settle_answer(struct relay_flow *f, const struct http_status *status)
 {
 	bool switched = !f->connect && status->code == 101;
-	bool connected = f->connect && status->code / 100 == 2;
+	/* With a body it is an answer like others, and the next request is read. */
+	bool connected = f->connect && status->code / 100 == 2 && !status->body;
 
 	if (switched && f->h2c)
 		refuse(f, REFUSAL_RESET, PLAN_NO_RULE, "HTTP/2 without TLS");

@@ -193,6 +193,26 @@ except OSError as e: print(e)
     assert "refused" in done.messages, done
 
 
+def test_an_answer_that_is_still_on_its_way_opens_nothing(world, pair):
+    """E19: the rest of what the server says to the CONNECT looks like the answer to an Upgrade."""
+    heard = []
+
+    def serve(conn, local, peer):
+        while data := conn.recv(4096):
+            heard.append(data.split(b"\r\n")[0])
+            conn.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 18\r\n\r\n" if data.startswith(b"CONNECT")
+                         else b"HTTP/1.1 101 X\r\n\r\n" b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+    with world.tcp(8888, serve):
+        done = client(world, pair.good, 8888, f"""
+for head in ('CONNECT {pair.good}:8888 HTTP/1.1\\nHost: {pair.good}:8888',
+             'GET /1 HTTP/1.1\\nHost: {pair.good}:8888\\nConnection: Upgrade\\nUpgrade: x', 'GET /2 HTTP/1.1\\nHost: {pair.evil}'):
+    try: ask(head + '\\n\\n'); time.sleep(0.2)
+    except OSError as e: print(e)
+""", allow=(pair.good,))
+    assert heard == [b"CONNECT " + f"{pair.good}:8888".encode() + b" HTTP/1.1"], (heard, done)
+
+
 def test_many_requests_on_one_connection_pass(world, pair):
     done = world.run("curl", "-sSf", "-d", "x" * 5000, *[f"http://{pair.good}/{i}" for i in range(20)], "-w", "%{num_connects}\n",
                      allow=(f"{pair.good}:80",))

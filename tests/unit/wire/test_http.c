@@ -372,10 +372,15 @@ static void status_codes_are_read_or_refused(void **state)
 	static const struct {
 		const char *text;
 		int code; /* 0: more is needed, -1: bad */
+		bool body;
 	} rows[] = {
 		{ "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n", 101 },
 		{ "HTTP/1.0 200\r\n\r\n", 200 },
 		{ "HTTP/1.1 200 \r\n\r\n", 200 },
+		{ "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX: 5\r\n\r\n", 200 },
+		{ "HTTP/1.1 200 OK\r\nX: y\r\ncontent-length:5\r\n\r\n", 200, true },
+		{ "HTTP/1.1 200 OK\r\nContent-Length : 5\r\n\r\n", 200, true },
+		{ "HTTP/1.1 200 OK\r\nTransfer-Encoding: x\r\nX\r\n\r\n", 200, true },
 		{ "HTTP/1.1 200 OK\r\nX: y\r\n", 0 },
 		{ "HTTP/1.1 20", 0 },
 		{ "HTTP/1.1 099 x\r\n\r\n", -1 },
@@ -400,6 +405,7 @@ static void status_codes_are_read_or_refused(void **state)
 		if (r == HTTP_PASS) {
 			assert_int_equal(st.code, rows[i].code);
 			assert_int_equal(st.size, size);
+			assert_int_equal(st.body, rows[i].body);
 		}
 	}
 }
