@@ -14,12 +14,16 @@
  * control's to say. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/close_range.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -93,7 +97,7 @@ static int begin(const struct further *f, int channel, pid_t parent)
 	return syscall(SYS_close_range, CHANNEL_FD + 1, ~0u, 0) < 0 ? -errno : 0;
 }
 
-static int run(const struct further *f, int channel, pid_t parent)
+static int run_further(const struct further *f, int channel, pid_t parent)
 {
 	struct sidecar_spec *spec = f->daemon->supervisor.spec;
 
@@ -132,7 +136,8 @@ static pid_t further_fork(struct child *c, int channel, struct err *err)
 	pid_t parent = getpid(), pid = fork();
 
 	if (pid == 0)
-		_exit(run(CONTAINER_OF(c, struct further, child), channel, parent));
+		_exit(run_further(CONTAINER_OF(c, struct further, child), channel,
+				  parent));
 	return pid < 0 ? -errno : pid;
 }
 
@@ -207,4 +212,218 @@ bool engines_stand(const struct daemon *w)
 		if (!w->engines[i]->child.serves)
 			return false;
 	return true;
+}
+
+/* -- descriptors for another sandbox ------------------------------------------------ */
+
+/* Each network namespace takes descriptors of the daemon's and of its engine's. What both
+ * may have (RLIMIT_NOFILE) is never used up by them: a quarter is for connections. So a
+ * namespace is told that there is no room before anything of it is opened, and may go to
+ * another engine; sandboxes of the host's own, which have none, may use what is left. */
+
+enum {
+	FDS_NAMESPACE = SANDBOX_FD_COUNT + 1, /* its own */
+	/* For another namespace at most: its own, a plan, the process that names it. */
+	FDS_NEXT = FDS_NAMESPACE + 2,
+	/* That stay free: for one more sandbox while it is attached, and for answers. */
+	FDS_SPARE = 64,
+};
+
+static int refuse_for_fds(size_t used, const struct rlimit *files, struct err *err)
+{
+	return err_set(err, -EMFILE,
+		       "the daemon has too few descriptors for another sandbox: %zu of "
+		       "%llu are in use (RLIMIT_NOFILE)",
+		       used, (unsigned long long)files->rlim_cur);
+}
+
+/* What was guarded before has had its descriptors, but maybe elsewhere. */
+static rlim_t room(bool restarted, const struct rlimit *files)
+{
+	return restarted ? files->rlim_cur / 5 * 4 : files->rlim_cur / 4 * 3;
+}
+
+int room_check(const struct daemon_sandbox *d, struct err *err)
+{
+	const struct daemon *w = d->daemon;
+	size_t used = w->fds_held + w->plan_count;
+	struct rlimit files;
+
+	if (d->spec.kind != ATTACH_NETNS || getrlimit(RLIMIT_NOFILE, &files) < 0 ||
+	    used + FDS_NEXT <= room(d->restarted, &files))
+		return 0;
+	return refuse_for_fds(used, &files, err);
+}
+
+/* How many namespaces there is room for, according to what they are. */
+static void room_namespaces(size_t *ret_least, size_t *ret_most)
+{
+	struct rlimit files;
+	size_t fds = SIZE_MAX;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0)
+		fds = (size_t)room(false, &files);
+	*ret_least = MAX(fds / FDS_NEXT, (size_t)1);
+	*ret_most = MAX(fds / FDS_NAMESPACE, (size_t)1);
+}
+
+size_t room_fds_of(const struct daemon_sandbox *d)
+{
+	size_t count = (size_t)(d->route_fd >= 0) + (size_t)(d->process.fd >= 0);
+
+	for (size_t i = 0; i < SANDBOX_FD_COUNT; i++)
+		count += d->fds.fd[i] >= 0;
+	return count;
+}
+
+/* New descriptors get the lowest numbers that are free: as many as the highest of these
+ * says are in use, or nearly. */
+static int highest_fd(const struct daemon_sandbox *d)
+{
+	int highest = MAX(daemon_plan_fd(d->plan), d->route_fd);
+
+	for (size_t i = 0; i < SANDBOX_FD_COUNT; i++)
+		highest = MAX(highest, d->fds.fd[i]);
+	return highest;
+}
+
+int room_check_opened(const struct daemon_sandbox *d, struct err *err)
+{
+	size_t used = (size_t)highest_fd(d) + 1;
+	struct rlimit files;
+
+	if (d->restarted || getrlimit(RLIMIT_NOFILE, &files) < 0 ||
+	    used + FDS_SPARE <= files.rlim_cur)
+		return 0;
+	return refuse_for_fds(used, &files, err);
+}
+
+/* -- which engine has which folder, at a start -------------------------------------- */
+
+/* Each engine has a folder with what its sandboxes need after a restart, and its daemon
+ * looks nowhere else. So before there is any daemon but the first, folders are moved: all
+ * those of engines that there won't be, to the engines that have the fewest; and network
+ * namespaces that an engine has no room for, if another one has. */
+
+enum { DIR_MODE = 0700 };
+
+struct deal {
+	int root;
+	size_t engines;
+	bool may_grow;
+	size_t least, most; /* namespaces that an engine has room for */
+	size_t counts[IPC_ENGINES_MAX];
+	size_t seen; /* namespaces of the engine that has too many */
+};
+
+static void count_one(struct deal *d, uint32_t engine, const char *name)
+{
+	d->counts[engine]++;
+}
+
+/* The engine that has the fewest. */
+static uint32_t find_least(struct deal *d)
+{
+	uint32_t least = 0;
+
+	for (uint32_t i = 1; i < d->engines; i++)
+		if (d->counts[i] < d->counts[least])
+			least = i;
+	if (d->counts[least] >= d->least && d->may_grow && d->engines < IPC_ENGINES_MAX)
+		least = (uint32_t)d->engines++;
+	return least;
+}
+
+static void move_one(struct deal *d, uint32_t engine, const char *name)
+{
+	char from[STATE_FOLDER_SIZE + NAME_MAX + 2], to[STATE_FOLDER_SIZE + NAME_MAX + 2];
+	char folder[STATE_FOLDER_SIZE];
+	uint32_t least = find_least(d);
+
+	state_folder_name(engine, folder);
+	snprintf(from, sizeof(from), "%s/%s", folder, name);
+	state_folder_name(least, folder);
+	if (least > 0)
+		(void)!mkdirat(d->root, folder, DIR_MODE);
+	snprintf(to, sizeof(to), "%s/%s", folder, name);
+	if (renameat(d->root, from, d->root, to) < 0)
+		log_warning("cannot give '%s' to another engine: %s; its rules stay as "
+			    "they are",
+			    name, strerror(errno));
+	else
+		d->counts[least]++;
+}
+
+static bool is_namespace(const struct deal *d, const char *path, const char *name)
+{
+	CLEAN(fd) int folder = state_folder_open(d->root, path);
+	struct daemon_sandbox w = { 0 };
+
+	return folder >= 0 && state_read(folder, name, &w) == 0 &&
+	       w.spec.kind == ATTACH_NETNS;
+}
+
+/* What it has no room for, as long as there is some elsewhere. */
+static void spread_one(struct deal *d, uint32_t engine, const char *name)
+{
+	char path[STATE_FOLDER_SIZE + NAME_MAX + 2], folder[STATE_FOLDER_SIZE];
+
+	state_folder_name(engine, folder);
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	if (!is_namespace(d, path, name) || ++d->seen <= d->least ||
+	    d->counts[find_least(d)] >= d->least)
+		return;
+	d->counts[engine]--;
+	move_one(d, engine, name);
+}
+
+static void each_of(struct deal *d, uint32_t engine,
+		    void (*fn)(struct deal *d, uint32_t engine, const char *name))
+{
+	char folder[STATE_FOLDER_SIZE];
+	const struct dirent *e;
+	DIR *dir;
+	int fd;
+
+	state_folder_name(engine, folder);
+	fd = state_folder_open(d->root, folder);
+	dir = fd < 0 ? NULL : fdopendir(fd);
+	while (dir && (e = readdir(dir)))
+		if (e->d_name[0] != '.')
+			fn(d, engine, e->d_name);
+	if (dir)
+		closedir(dir);
+}
+
+/* Those that are not wanted any more. */
+static void close_others(struct deal *d)
+{
+	char folder[STATE_FOLDER_SIZE];
+
+	for (uint32_t i = (uint32_t)d->engines; i < IPC_ENGINES_MAX; i++) {
+		if (d->counts[i] > 0)
+			each_of(d, i, move_one);
+		state_folder_name(i, folder);
+		(void)!unlinkat(d->root, folder, AT_REMOVEDIR);
+	}
+}
+
+size_t deal_out(struct daemon *w, size_t wanted)
+{
+	struct deal d = { .root = w->state_root, .engines = MAX(wanted, (size_t)1) };
+
+	room_namespaces(&d.least, &d.most);
+	for (uint32_t i = 0; i < IPC_ENGINES_MAX; i++) {
+		each_of(&d, i, count_one);
+		if (wanted == 0 && d.counts[i] > 0)
+			d.engines = i + 1;
+	}
+	close_others(&d);
+	d.may_grow = wanted == 0;
+	for (uint32_t i = 0; i < d.engines; i++) {
+		d.seen = 0;
+		if (d.counts[i] > d.most)
+			each_of(&d, i, spread_one);
+	}
+	return d.engines;
 }

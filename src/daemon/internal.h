@@ -1,23 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /* daemon/internal - what the daemon's files share.
  *
- *   daemon.c         start and end; what the engine and control say
- *   daemon_socket.c  where the API listens
- *   daemon_sandboxes.c   a sandbox is attached and stands
- *   daemon_leave.c   it is refused or detached
- *   daemon_plans.c   plans, which sandboxes share
- *   daemon_room.c    descriptors for another one
- *   daemon_give.c    those that wait for the engine, and the one that it has
- *   daemon_inside.c  the short-lived child that enters its namespace
- *   daemon_gone.c    namespaces that are gone
- *   daemon_user.c    users by name
- *   daemon_host.c    what those of the host's own namespace share, and who they are
- *   daemon_follow.c  cgroups that go and come again
- *   daemon_parent.c  what is above those cgroups is closed to whom nobody knows
- *   daemon_join.c    the short-lived child that is a cgroup's or a user's
- *   daemon_state.c   what outlives the daemon, in /run/weir
- *   daemon_deal.c    which engine has which of them, at a start
- *   daemon_engines.c more engines, each with a daemon of its own */
+ *   daemon.c     start and end; what the engine and control say; where the API listens
+ *   sandboxes.c  a sandbox is attached, active, refused, detached; plans; the queues
+ *   child.c      the short-lived children that do something in a sandbox
+ *   gone.c       namespaces that are gone
+ *   host.c       what sandboxes of the host's own namespace share, and who they are
+ *   cgroup.c     cgroups that go and come again; what is above them
+ *   state.c      what outlives the daemon, in /run/weir
+ *   engines.c    more engines, each with a daemon of its own; who has which sandboxes */
 #pragma once
 
 #include <dirent.h>
@@ -59,7 +50,7 @@ enum attach_queue_of {
 	ATTACH_QUEUE_COUNT
 };
 
-/* daemon_plans.c */
+/* sandboxes.c */
 struct daemon_plan;
 
 /* The self-test's process, as one of the cgroup's or the user's. */
@@ -151,7 +142,7 @@ struct further;
 
 struct daemon {
 	struct supervisor supervisor;
-	/* daemon_engines.c */
+	/* engines.c */
 	uint32_t engine;     /* its number; the first daemon has 0 and all of these: */
 	size_t engine_count; /* with its own */
 	struct further *engines[IPC_ENGINES_MAX]; /* from 1 on; owned */
@@ -199,14 +190,7 @@ void daemon_on_all_given(struct daemon *w);
 void daemon_tell_control(const struct daemon *w, const struct ipc_message *m,
 			 const int *fd);
 
-/* -- daemon_socket.c ---------------------------------------------------------------- */
-
-/* The API's, at @path, bound as supervisor_open_http() does. -EADDRINUSE: another daemon
- * has it. */
-int daemon_open_socket(const char *path, int *ret, struct err *err) MUST_CHECK;
-
-/* -- daemon_sandboxes.c -----------------------------------------------------------------
- */
+/* -- sandboxes.c -------------------------------------------------------------------- */
 
 struct daemon_sandbox *daemon_sandbox_find(const struct daemon *w, uint32_t id);
 struct daemon_sandbox *daemon_sandbox_find_name(const struct daemon *w, const char *name);
@@ -220,7 +204,6 @@ int daemon_sandbox_attach(struct daemon *w, const struct daemon_sandbox *given,
 			  int plan_fd, int text_fd, struct err *err) MUST_CHECK;
 /* Of the host's own: it is another member now; the engine is told. */
 void daemon_sandbox_enter_again(struct daemon_sandbox *d);
-void daemon_sandbox_free(struct daemon_sandbox *d);
 /* The engine is gone. */
 void daemon_sandbox_on_engine_end(struct daemon_sandbox *d);
 void daemon_sandbox_on_engine(struct daemon *w, const struct ipc_message *m);
@@ -229,53 +212,30 @@ void daemon_sandbox_on_engine(struct daemon *w, const struct ipc_message *m);
 int daemon_sandbox_keep(struct daemon_sandbox *d, int plan_fd, int text_fd,
 			struct err *err) MUST_CHECK;
 
-/* -- daemon_room.c ------------------------------------------------------------------ */
+/* -- engines.c: descriptors --------------------------------------------------------- */
 
 /* -EMFILE: the daemon has no descriptors for @d. Nothing was opened. */
 int room_check(const struct daemon_sandbox *d, struct err *err) MUST_CHECK;
 /* The same, with all there is to be opened. */
 int room_check_opened(const struct daemon_sandbox *d, struct err *err) MUST_CHECK;
-/* How many namespaces there is room for, according to what they are. */
-void room_namespaces(size_t *ret_least, size_t *ret_most);
 /* That it has, but for its plan. */
 size_t room_fds_of(const struct daemon_sandbox *d);
 
-/* -- daemon_give.c ------------------------------------------------------------------ */
+/* -- sandboxes.c: the queues -------------------------------------------------------- */
 
 void give_init(struct daemon *w);
-/* It is DAEMON_SANDBOX_NEW from now on. */
-void daemon_sandbox_wait(struct daemon_sandbox *d);
-void daemon_sandbox_leave_queue(struct daemon_sandbox *d);
 /* Give the engine the next one that waits. */
 void attach_queue_next(struct daemon *w);
 
-/* -- daemon_leave.c ----------------------------------------------------------------- */
-
-/* It is not guarded, and whoever asked hears why. Not freed by it. */
-void daemon_sandbox_refuse(struct daemon_sandbox *d, const char *text);
 /* Those of the host's own that wait for their table are told why there is none. */
 void daemon_sandbox_refuse_host(struct daemon *w, const char *text);
 /* The rules go with @forget false. */
 void daemon_sandbox_detach(struct daemon_sandbox *d, bool forget);
-/* What the engine said to that; @text "": it went well. @d is freed, or
- * DAEMON_SANDBOX_LEFT. */
-void daemon_sandbox_on_detached(struct daemon_sandbox *d, const char *text);
-/* The engine has it, and it won't stand: it is refused when the engine has let go. */
-void daemon_sandbox_fail(struct daemon_sandbox *d, const char *text);
-/* The engine has none of it any more. @d is freed, or DAEMON_SANDBOX_LEFT. */
-void daemon_sandbox_leave(struct daemon_sandbox *d);
 
-/* -- daemon_plans.c ----------------------------------------------------------------- */
-
-/* @fd, a sealed memfd, is taken, whatever comes of it. */
-int daemon_plan_take(struct daemon *w, int fd, struct daemon_plan **ret,
-		     struct err *err) MUST_CHECK;
-/* NULL is none. */
-void daemon_plan_drop(struct daemon *w, struct daemon_plan *p);
 /* Borrowed. */
 int daemon_plan_fd(const struct daemon_plan *p);
 
-/* -- daemon_inside.c ---------------------------------------------------------------- */
+/* -- child.c: in a namespace -------------------------------------------------------- */
 
 /* Which namespace is meant: sets ns_dev and ns_ino. *@ret_ns is the caller's. */
 int inside_find(struct daemon_sandbox *d, int *ret_ns, struct err *err) MUST_CHECK;
@@ -289,14 +249,14 @@ int inside_begin_test(struct daemon_sandbox *d) MUST_CHECK;
 void inside_hear_no_more(struct daemon_sandbox *d);
 void inside_end(struct daemon_sandbox *d);
 
-/* -- look.c -------------------------------------------------------------------------- */
+/* -- child.c: sockets --------------------------------------------------------------- */
 
 /* Which sockets that go round the filter are open, in a namespace; in a cgroup, or by a
  * user. Takes milliseconds, and no more than a second. */
 struct ipc_look inside_look(const struct daemon_sandbox *d);
 struct ipc_look host_look(const struct daemon_sandbox *d);
 
-/* -- daemon_host.c ------------------------------------------------------------------ */
+/* -- host.c ------------------------------------------------------------------------- */
 
 void host_init(struct daemon *w);
 /* @d->spec says who is meant: find out, and write it there as it is to be shown. For the
@@ -329,31 +289,20 @@ int host_follow(struct daemon_sandbox *d, struct err *err) MUST_CHECK;
 /* An event of the sandbox's. */
 void host_tell(const struct daemon_sandbox *d, const char *text);
 
-/* -- daemon_follow.c ---------------------------------------------------------------- */
+/* -- cgroup.c: the sandbox ---------------------------------------------------------- */
 
 /* From now on @d->dir is followed; before its id is read. */
 int follow_start(struct daemon_sandbox *d, struct err *err) MUST_CHECK;
 void follow_stop(struct daemon_sandbox *d);
-/* Whose cgroup has that name below what is watched, and the next one. NULL: nobody's. */
-struct daemon_sandbox *follow_find(const struct daemon *w, int watch, const char *name);
-struct daemon_sandbox *follow_next(const struct daemon_sandbox *d);
 /* Is it still that one? */
 void follow_look(struct daemon_sandbox *d);
 
-/* -- daemon_parent.c ---------------------------------------------------------------- */
+/* -- cgroup.c: its parent ----------------------------------------------------------- */
 
 /* @d stands: its parent is guarded from now on, if it is to be, and @d let through. */
 int parent_guard(struct daemon_sandbox *d, struct err *err) MUST_CHECK;
 /* Its rules stand: it may go on to them, if its parent is guarded. */
 void parent_let_through(const struct daemon_sandbox *d);
-/* The cgroup that @d was is shut out. */
-void parent_shut(const struct daemon_sandbox *d, uint64_t cgroup);
-/* No sandbox is below the directory of @watch any more. */
-void parent_leave(struct daemon *w, int watch);
-/* Something has happened to @name below it that is no sandbox's. */
-void parent_on_event(struct daemon *w, int watch, const char *name);
-/* Events were lost. */
-void parents_look_again(struct daemon *w);
 /* The host's table stands now. */
 void parents_load(struct daemon *w);
 /* All that were guarded before are back, and none is of the host's own: the same. */
@@ -361,7 +310,7 @@ void parents_leave_behind(struct daemon *w);
 /* Put back what others have removed. */
 void parents_look(struct daemon *w);
 
-/* -- daemon_join.c ------------------------------------------------------------------ */
+/* -- child.c: in a cgroup, or as a user --------------------------------------------- */
 
 /* A process that is one of those that are meant is ordered; */
 int join_start(struct daemon_sandbox *d, struct err *err) MUST_CHECK;
@@ -371,7 +320,7 @@ int join_wait(struct daemon_sandbox *d, struct err *err) MUST_CHECK;
 /* Nothing is left of it. */
 void join_end(struct daemon_sandbox *d);
 
-/* -- daemon_gone.c ------------------------------------------------------------------ */
+/* -- gone.c ------------------------------------------------------------------------- */
 
 /* From now on it is looked after. */
 int gone_watch(struct daemon_sandbox *d, struct err *err) MUST_CHECK;
@@ -380,12 +329,12 @@ int gone_start(struct daemon *w) MUST_CHECK;
 /* The number, if that is what @where is; 0: a path. */
 pid_t gone_pid_of(const char *where);
 
-/* -- daemon_user.c ------------------------------------------------------------------ */
+/* -- host.c: users by name ---------------------------------------------------------- */
 
 /* A user who was named gets the number. */
 int daemon_sandbox_user(struct ipc_sandbox *spec, struct err *err) MUST_CHECK;
 
-/* -- daemon_state.c ----------------------------------------------------------------- */
+/* -- state.c ------------------------------------------------------------------------ */
 
 int state_open(struct daemon *w, const char *run_dir, struct err *err) MUST_CHECK;
 /* Of the sandboxes of @engine, below state_root. Those of the first are beside the
@@ -413,14 +362,14 @@ void state_restore(struct daemon *w);
 /* At the start: again for a second, before something is told and new ones are taken. */
 void state_restore_first(struct daemon *w);
 
-/* -- daemon_deal.c ------------------------------------------------------------------ */
+/* -- engines.c: at a start ---------------------------------------------------------- */
 
 /* Which engines there have to be, @wanted or as many as had sandboxes (0); what others
  * had is theirs from now on, and so is what one of them has no room for. Of the first
  * daemon, before there are others. Return: how many. */
 size_t deal_out(struct daemon *w, size_t wanted);
 
-/* -- daemon_engines.c --------------------------------------------------------------- */
+/* -- engines.c ---------------------------------------------------------------------- */
 
 /* Start those that are missing, up to @count with the first. */
 int engines_start(struct daemon *w, size_t count, struct err *err) MUST_CHECK;

@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "daemon/internal.h"
@@ -73,7 +74,135 @@ int daemon_sandbox_check(const struct ipc_sandbox *spec, struct err *err)
 	return 0;
 }
 
-/* -- life --------------------------------------------------------------------------- */
+/* -- plans, which sandboxes share --------------------------------------------------- */
+
+/* Thousands of sandboxes may have a handful of policies. Plans that are the same, byte by
+ * byte, are one file here: a descriptor of the daemon's, and memory of the engine's that
+ * all of its mappings share. */
+
+struct daemon_plan {
+	struct index_entry entry;
+	char key[20]; /* its id */
+	int fd;	      /* owned */
+	size_t users;
+};
+
+static void unmap(struct plan *p)
+{
+	if (p->bytes)
+		munmap((void *)(uintptr_t)p->bytes, p->size);
+}
+
+static bool holds(const struct daemon_plan *have, const struct plan *wanted)
+{
+	struct err ignored = { 0 };
+	struct plan p = { 0 };
+	bool same = plan_file_map(have->fd, &p, &ignored) == 0 &&
+		    p.size == wanted->size && memcmp(p.bytes, wanted->bytes, p.size) == 0;
+
+	unmap(&p);
+	return same;
+}
+
+/* @fd is taken with success. */
+static struct daemon_plan *plan_new(struct daemon *w, int fd, const char *key)
+{
+	struct daemon_plan *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	p->users = 1;
+	snprintf(p->key, sizeof(p->key), "%s", key);
+	if (index_add(&w->plans, &p->entry, p->key) < 0) {
+		free(p);
+		return NULL;
+	}
+	p->fd = fd;
+	w->plan_count++;
+	return p;
+}
+
+static struct daemon_plan *find_or_make(struct daemon *w, int *fd,
+					const struct plan *plan)
+{
+	struct index_entry *e;
+	struct daemon_plan *p;
+	char key[20];
+
+	snprintf(key, sizeof(key), "%llx", (unsigned long long)plan_file_id(plan));
+	e = index_find(&w->plans, key);
+	p = e ? CONTAINER_OF(e, struct daemon_plan, entry) : NULL;
+	if (p && holds(p, plan)) {
+		p->users++;
+		return p;
+	}
+	p = plan_new(w, *fd, key);
+	if (p)
+		*fd = -1;
+	return p;
+}
+
+/* @fd, a sealed memfd, is taken, whatever comes of it. */
+static int daemon_plan_take(struct daemon *w, int fd, struct daemon_plan **ret,
+			    struct err *err)
+{
+	CLEAN(fd) int own = fd;
+	struct plan plan = { 0 };
+	int r = plan_file_map(own, &plan, err);
+
+	if (r < 0)
+		return r;
+	*ret = find_or_make(w, &own, &plan);
+	unmap(&plan);
+	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
+}
+
+/* NULL is none. */
+static void daemon_plan_drop(struct daemon *w, struct daemon_plan *p)
+{
+	if (!p || --p->users > 0)
+		return;
+	index_remove(&w->plans, &p->entry);
+	w->plan_count--;
+	close(p->fd);
+	free(p);
+}
+
+int daemon_plan_fd(const struct daemon_plan *p)
+{
+	return p->fd;
+}
+
+/* -- the queues and the end --------------------------------------------------------- */
+
+/* Sandboxes wait in three queues: whose cgroup was made again has no time to lose; then
+ * come those that were guarded before, and last, when there are no more of them, those
+ * that are new. The engine has one of them at a time, and the host's table is loaded
+ * between the second and the third. */
+
+void give_init(struct daemon *w)
+{
+	for (size_t i = 0; i < ATTACH_QUEUE_COUNT; i++)
+		TAILQ_INIT(&w->queues[i]);
+}
+
+static void daemon_sandbox_leave_queue(struct daemon_sandbox *d)
+{
+	if (d->queue)
+		TAILQ_REMOVE(d->queue, d, in_queue);
+	d->queue = NULL;
+}
+
+/* It is DAEMON_SANDBOX_NEW from now on. */
+static void daemon_sandbox_wait(struct daemon_sandbox *d)
+{
+	daemon_sandbox_leave_queue(d);
+	d->state = DAEMON_SANDBOX_NEW;
+	d->queue = &d->daemon->queues[!d->restarted ? QUEUE_NEW
+				      : d->fresh    ? QUEUE_AGAIN
+						    : QUEUE_RESTARTED];
+	TAILQ_INSERT_TAIL(d->queue, d, in_queue);
+}
 
 static void close_fd(int *fd)
 {
@@ -87,7 +216,7 @@ static void free_later(struct loop_deferred *l)
 	free(CONTAINER_OF(l, struct daemon_sandbox, freed));
 }
 
-void daemon_sandbox_free(struct daemon_sandbox *d)
+static void daemon_sandbox_free(struct daemon_sandbox *d)
 {
 	struct daemon *w = d->daemon;
 
@@ -117,6 +246,229 @@ void daemon_sandbox_free(struct daemon_sandbox *d)
 	d->freed.run = free_later;
 	loop_defer(w->supervisor.loop, &d->freed);
 }
+
+/* -- one is refused or detached ----------------------------------------------------- */
+
+/* Whoever hears of it may ask for the same namespace at once, and another daemon may be
+ * the one who gets it. */
+static void close_sockets(struct daemon_sandbox *d)
+{
+	sandbox_fds_done(&d->fds);
+	if (d->route_fd >= 0)
+		close(d->route_fd);
+	d->route_fd = -1;
+}
+
+/* It is not guarded, and whoever asked hears why. Not freed by it. */
+static void daemon_sandbox_refuse(struct daemon_sandbox *d, const char *text)
+{
+	struct ipc_message m = { .type = IPC_REFUSED, .sandbox = d->id };
+
+	close_sockets(d);
+	log_warning("sandbox '%s' is not guarded: %s", d->spec.name, text);
+	snprintf(m.text, sizeof(m.text), "%s", text);
+	if (d->asked)
+		daemon_tell_control(d->daemon, &m, NULL);
+	d->asked = false;
+	/* What was guarded before is tried again. */
+	if (d->restarted) {
+		daemon_lacks(d->daemon, d->spec.name, text);
+		daemon_tell_lacking(d->daemon);
+	} else {
+		state_forget(d);
+	}
+}
+
+void daemon_sandbox_refuse_host(struct daemon *w, const char *text)
+{
+	struct daemon_sandbox *d, *next;
+
+	for (d = TAILQ_FIRST(&w->queues[QUEUE_NEW]); d; d = next) {
+		next = TAILQ_NEXT(d, in_queue);
+		if (d->spec.kind != ATTACH_HOST)
+			continue;
+		daemon_sandbox_refuse(d, text);
+		daemon_sandbox_free(d);
+	}
+}
+
+/* -- the engine lets go of it ------------------------------------------------------- */
+
+/* The table of the host may have what is not guarded: its id is kept with it. */
+static void daemon_sandbox_leave(struct daemon_sandbox *d)
+{
+	if (d->spec.kind != ATTACH_HOST || d->restarted || !d->daemon->engine_ready) {
+		daemon_sandbox_free(d);
+		return;
+	}
+	inside_end(d);
+	follow_stop(d);
+	daemon_sandbox_leave_queue(d);
+	index_remove(&d->daemon->names, &d->named);
+	d->spec.name[0] = '\0';
+	free(d->refused);
+	d->refused = NULL;
+	d->state = DAEMON_SANDBOX_LEFT;
+}
+
+/* What the engine said to that; @text "": it went well. @d is freed, or
+ * DAEMON_SANDBOX_LEFT. */
+static void daemon_sandbox_on_detached(struct daemon_sandbox *d, const char *text)
+{
+	struct ipc_message m = { .type = IPC_DETACHED, .sandbox = d->id };
+
+	snprintf(m.text, sizeof(m.text), "%s", text);
+	if (text[0])
+		log_warning("sandbox '%s': %s", d->spec.name, text);
+	if (d->refused) {
+		daemon_sandbox_refuse(d, d->refused);
+		daemon_sandbox_leave(d);
+		return;
+	}
+	close_sockets(d);
+	if (d->asked)
+		daemon_tell_control(d->daemon, &m, NULL);
+	/* Nobody has to ask for that again. */
+	m.type = IPC_GONE;
+	if (d->asked && text[0])
+		daemon_tell_control(d->daemon, &m, NULL);
+	daemon_sandbox_free(d);
+}
+
+void daemon_sandbox_detach(struct daemon_sandbox *d, bool forget)
+{
+	const struct ipc_message m = {
+		.type = IPC_DETACH,
+		.sandbox = d->id,
+		.attach.forget = forget,
+	};
+
+	inside_end(d);
+	gone_unwatch(d);
+	daemon_sandbox_leave_queue(d);
+	d->state = DAEMON_SANDBOX_ENDING;
+	/* An engine that is gone has nothing of it any more. */
+	if (ipc_send(d->daemon->supervisor.engine.source.fd, &m, NULL, 0) < 0)
+		daemon_sandbox_on_detached(
+			d, forget ? "" : "there is no engine; its rules stay");
+}
+
+/* The engine has it, and it won't stand: it is refused when the engine has let go. */
+static void daemon_sandbox_fail(struct daemon_sandbox *d, const char *text)
+{
+	/* Whoever hears of it may ask for the same again at once: not before the engine
+	 * has let go of it. */
+	d->refused = strdup(text);
+	if (!d->refused)
+		daemon_sandbox_refuse(d, text);
+	daemon_sandbox_detach(d, true);
+}
+
+/* -- who is given to the engine next ------------------------------------------------ */
+
+static int give_sandbox(struct daemon_sandbox *d)
+{
+	struct ipc_message m = {
+		.type = IPC_ATTACH,
+		.sandbox = d->id,
+		.attach = {
+			.kind = d->spec.kind,
+			.restarted = d->restarted && !d->fresh,
+			.member = d->member,
+			.probe_addr = d->probe.allowed.addr,
+			.probe_port = d->probe.allowed.port,
+		},
+	};
+	int fds[2 + SANDBOX_FD_COUNT + 1] = { daemon_plan_fd(d->plan), d->snapshot_fd };
+	size_t count = 2;
+
+	snprintf(m.attach.probe_name, sizeof(m.attach.probe_name), "%.*s",
+		 (int)sizeof(m.attach.probe_name) - 1, d->probe.allowed_name);
+	for (size_t i = 0; i < SANDBOX_FD_COUNT; i++) {
+		if (d->fds.fd[i] < 0)
+			continue;
+		m.present |= 1u << i;
+		fds[count++] = d->fds.fd[i];
+	}
+	if (d->route_fd >= 0) {
+		m.present |= 1u << SANDBOX_FD_COUNT;
+		fds[count++] = d->route_fd;
+	}
+	return ipc_send(d->daemon->supervisor.engine.source.fd, &m, fds, count);
+}
+
+static struct daemon_sandbox *next_sandbox(const struct daemon *w, bool restarted)
+{
+	struct daemon_sandbox *d = NULL;
+
+	if (!restarted)
+		return TAILQ_FIRST(&w->queues[QUEUE_NEW]);
+	for (size_t i = QUEUE_AGAIN; i <= QUEUE_RESTARTED && !d; i++)
+		d = TAILQ_FIRST(&w->queues[i]);
+	return d;
+}
+
+static bool has_host(const struct daemon *w)
+{
+	/* Seldom: before its table stands. */
+	for (uint32_t id = 1; id <= SANDBOXES_MAX; id++)
+		if (w->sandboxes[id] && w->sandboxes[id]->spec.kind == ATTACH_HOST &&
+		    w->sandboxes[id]->state != DAEMON_SANDBOX_LEFT)
+			return true;
+	return false;
+}
+
+/* False: it can't be, and is gone. */
+static bool has_image(struct daemon_sandbox *d)
+{
+	struct err err = { 0 };
+
+	if (d->snapshot_fd >= 0 || state_image(d, &err) == 0)
+		return true;
+	daemon_sandbox_refuse(d, err.text);
+	daemon_sandbox_free(d);
+	return false;
+}
+
+static void give_or_wait(struct daemon_sandbox *d)
+{
+	struct daemon *w = d->daemon;
+
+	/* Should the engine be gone, it is given to the next. */
+	if ((d->spec.kind == ATTACH_HOST && host_give(w) < 0) || give_sandbox(d) < 0)
+		return;
+	close(TAKE_FD(d->snapshot_fd));
+	daemon_sandbox_leave_queue(d);
+	d->state = DAEMON_SANDBOX_GIVEN;
+	w->giving = d->id;
+}
+
+void attach_queue_next(struct daemon *w)
+{
+	struct daemon_sandbox *d;
+
+	if (!w->engine_ready || w->giving != 0 || w->host.state == HOST_LOADING)
+		return;
+	do
+		d = next_sandbox(w, true);
+	while (d && !has_image(d));
+	if (!d && !w->restored)
+		return;
+	if (!d && w->host.state != HOST_NONE && w->host.state < HOST_LOADING &&
+	    has_host(w)) {
+		(void)!host_load(w);
+		return;
+	}
+	while (!d && (d = next_sandbox(w, false)) && !has_image(d))
+		d = NULL;
+	if (d) {
+		give_or_wait(d);
+	} else if (!w->supervisor.engine.serves) {
+		daemon_on_all_given(w);
+	}
+}
+
+/* -- attaching ---------------------------------------------------------------------- */
 
 static struct daemon_sandbox *daemon_sandbox_new(struct daemon *w,
 						 const struct daemon_sandbox *given,
@@ -379,7 +731,7 @@ static void stands(struct daemon_sandbox *d)
 		enter_the_next(d);
 }
 
-static void run(const struct daemon_sandbox *d)
+static void tell_to_run(const struct daemon_sandbox *d)
 {
 	const struct ipc_message m = { .type = IPC_RUN, .sandbox = d->id };
 
@@ -424,7 +776,7 @@ static void on_tested(struct loop_source *source, uint32_t events)
 		daemon_sandbox_fail(d, err.text);
 		return;
 	}
-	run(d);
+	tell_to_run(d);
 	if (d->pins) {
 		join_end(d);
 		wait_for_pins(d);
@@ -440,7 +792,7 @@ static void on_test_late(struct loop_timer *t)
 	daemon_sandbox_fail(d, "the self-test has not ended in time");
 }
 
-static void test(struct daemon_sandbox *d)
+static void begin_test(struct daemon_sandbox *d)
 {
 	struct loop *loop = d->daemon->supervisor.loop;
 	struct err err = { 0 };
@@ -512,10 +864,10 @@ void daemon_sandbox_on_engine(struct daemon *w, const struct ipc_message *given)
 		on_pinned(d, m.text);
 	} else if (m.type == IPC_STANDS && d->state == DAEMON_SANDBOX_GIVEN) {
 		if (d->probe.allowed_name[0]) {
-			test(d);
+			begin_test(d);
 		} else {
 			if (d->fresh)
-				run(d);
+				tell_to_run(d);
 			stands(d);
 		}
 	}

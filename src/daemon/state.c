@@ -265,14 +265,9 @@ static void forget_at(int where, const char *name)
 	(void)!unlinkat(where, name, AT_REMOVEDIR);
 }
 
-static void forget(const struct daemon *w, const char *name)
-{
-	forget_at(w->state_dir, name);
-}
-
 void state_forget(const struct daemon_sandbox *d)
 {
-	forget(d->daemon, d->spec.name);
+	forget_at(d->daemon->state_dir, d->spec.name);
 }
 
 /* It may be in an engine that could not attach it again. */
@@ -483,7 +478,7 @@ static void restore_one(struct daemon *w, const char *name)
 			    name, err.text);
 	/* The namespace is gone, or another has its name. */
 	if (err.code == -ENOENT || err.code == -ESTALE)
-		forget(w, name);
+		forget_at(w->state_dir, name);
 	else
 		daemon_lacks(w, name, err.text);
 }

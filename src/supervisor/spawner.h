@@ -52,8 +52,7 @@ int spawner_give(struct spawner *p, const struct spawner_order *o, const int *fd
 int spawner_take(struct spawner *p, struct spawner_child *ret,
 		 struct err *err) MUST_CHECK;
 
-/* The tasks, run in the child, which ends after them: daemon/netns_child.c,
- * daemon/cgroup_child.c */
+/* The tasks, run in the child, which ends after them: daemon/child.c. */
 void inside_child(const struct spawner_order *o);
 void join_child(const struct spawner_order *o);
 void look_child(const struct spawner_order *o);

@@ -1,0 +1,718 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ * A cgroup that is a sandbox may go and come again. Its parent is guarded meanwhile (the
+ * first part), and its directory is watched (the second).
+ *
+ * When a cgroup that is guarded is made again, a process can send from it before anybody
+ * has told the kernel its new id. So what is above it denies everything to those below it
+ * whom nobody knows (filter/parents.h): one that is made again is let through after its
+ * rules stand. Others that are made there are let through as soon as they are seen, which
+ * on a parent that they share with sandboxes refuses what they send in their first
+ * moment. So this is done where all below the parent are sandboxes, and elsewhere only if
+ * it was asked for. It lasts as long as there is a sandbox below that parent. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "daemon/internal.h"
+#include "filter/parents.h"
+#include "sys/cgroup.h"
+
+/* Somebody else's cgroup below the same parent. */
+struct sibling {
+	uint64_t id;
+	struct sibling *next;
+	char name[];
+};
+
+struct parent {
+	struct daemon *daemon;
+	int watch;
+	uint64_t id;
+	uint8_t level;
+	char *dir;		  /* owned */
+	struct sibling *siblings; /* owned */
+	struct parent *next;
+};
+
+/* -- sandboxes, by the directory above and their name ------------------------------- */
+
+static struct daemon_sandbox *daemon_sandbox_of(struct index_entry *e)
+{
+	return e ? CONTAINER_OF(e, struct daemon_sandbox, followed) : NULL;
+}
+
+static char *key_of(int watch, const char *name)
+{
+	char *key = NULL;
+
+	return asprintf(&key, "%d/%s", watch, name) < 0 ? NULL : key;
+}
+
+/* Whose cgroup has that name below what is watched, and the next one. NULL: nobody's. */
+static struct daemon_sandbox *follow_find(const struct daemon *w, int watch,
+					  const char *name)
+{
+	CLEAN(mem) char *key = key_of(watch, name);
+
+	return key ? daemon_sandbox_of(index_find(&w->followed, key)) : NULL;
+}
+
+static struct daemon_sandbox *follow_next(const struct daemon_sandbox *d)
+{
+	return daemon_sandbox_of(index_next(&d->followed));
+}
+
+/* -- parents ------------------------------------------------------------------------ */
+
+static struct parent *parent_find(const struct daemon *w, int watch)
+{
+	struct parent *p = w->host.parents;
+
+	while (p && p->watch != watch)
+		p = p->next;
+	return p;
+}
+
+/* -- those who are let through ------------------------------------------------------ */
+
+static void know(struct parent *p, uint64_t id)
+{
+	int r = filter_parents_know(p->daemon->host.guard, id, (uint8_t)(p->level + 1));
+
+	if (r < 0)
+		log_error("a cgroup below '%s' stays closed: %s", p->dir, strerror(-r));
+}
+
+static void parent_forget(struct parent *p, uint64_t id)
+{
+	/* It is gone: who can't be taken out is in nobody's way. */
+	(void)!filter_parents_forget(p->daemon->host.guard, id);
+}
+
+static bool is_sandbox(const struct parent *p, const char *name, uint64_t inode)
+{
+	char place[DAEMON_SANDBOX_PLACE_SIZE];
+
+	snprintf(place, sizeof(place), "cgroup %llu", (unsigned long long)inode);
+	if (index_find(&p->daemon->places, place))
+		return true;
+	/* One that was just made again. */
+	return follow_find(p->daemon, p->watch, name) != NULL;
+}
+
+static void forget_sibling(struct parent *p, const char *name)
+{
+	for (struct sibling **at = &p->siblings; *at; at = &(*at)->next) {
+		struct sibling *s = *at;
+
+		if (strcmp(s->name, name) != 0)
+			continue;
+		*at = s->next;
+		parent_forget(p, s->id);
+		free(s);
+		return;
+	}
+}
+
+static void add_sibling(struct parent *p, const char *name, uint64_t id)
+{
+	struct sibling *s = p->siblings;
+
+	while (s && (s->id != id || strcmp(s->name, name) != 0))
+		s = s->next;
+	if (s)
+		return;
+	forget_sibling(p, name);
+	s = malloc(sizeof(*s) + strlen(name) + 1);
+	if (!s) {
+		log_error("a cgroup below '%s' stays closed: out of memory", p->dir);
+		return;
+	}
+	s->id = id;
+	memcpy(s->name, name, strlen(name) + 1);
+	s->next = p->siblings;
+	p->siblings = s;
+	know(p, id);
+}
+
+/* What is there under @name now? */
+static void parent_look_at(struct parent *p, int dir, const char *name)
+{
+	struct stat st;
+
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		forget_sibling(p, name);
+	else if (S_ISDIR(st.st_mode) && !is_sandbox(p, name, st.st_ino))
+		add_sibling(p, name, st.st_ino);
+}
+
+/* Something has happened to @name below it that is no sandbox's. */
+static void parent_on_event(struct daemon *w, int watch, const char *name)
+{
+	struct parent *p = parent_find(w, watch);
+	CLEAN(fd) int dir = -1;
+
+	if (!p)
+		return;
+	dir = open(p->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (dir >= 0)
+		parent_look_at(p, dir, name);
+}
+
+/* All that are there. */
+static void parent_look_all(struct parent *p)
+{
+	DIR *all = opendir(p->dir);
+	const struct dirent *e;
+
+	while (all && (e = readdir(all)))
+		if (e->d_type == DT_DIR && e->d_name[0] != '.')
+			parent_look_at(p, dirfd(all), e->d_name);
+	if (all)
+		closedir(all);
+}
+
+/* The one below @path that was found last is still nobody's sandbox. */
+static bool is_sibling_there(const char *path, const struct parent *p)
+{
+	const char *known = p->daemon->host.sibling;
+	const char *name = known ? strrchr(known, '/') : NULL;
+	struct stat st;
+
+	return name && (size_t)(name - known) == strlen(path) &&
+	       strncmp(known, path, strlen(path)) == 0 && stat(known, &st) == 0 &&
+	       S_ISDIR(st.st_mode) && !is_sandbox(p, name + 1, st.st_ino);
+}
+
+static void remember_sibling(struct host *h, const char *path, const char *name)
+{
+	free(h->sibling);
+	if (asprintf(&h->sibling, "%s/%s", path, name) < 0)
+		h->sibling = NULL;
+}
+
+/* Something below @d's parent, @path, is nobody's sandbox. A look at thousands takes its
+ * time: mostly the one from last time is still there. */
+static bool has_sibling(const char *path, const struct daemon_sandbox *d)
+{
+	const struct parent p = { .daemon = d->daemon, .watch = d->watch };
+	DIR *all = is_sibling_there(path, &p) ? NULL : opendir(path);
+	const struct dirent *e;
+	bool found = !all;
+
+	while (!found && (e = readdir(all))) {
+		found = e->d_type == DT_DIR && e->d_name[0] != '.' &&
+			!is_sandbox(&p, e->d_name, e->d_ino);
+		if (found)
+			remember_sibling(&d->daemon->host, path, e->d_name);
+	}
+	if (all)
+		closedir(all);
+	return found;
+}
+
+/* Events were lost. */
+static void parents_look_again(struct daemon *w)
+{
+	for (struct parent *p = w->host.parents; p; p = p->next)
+		parent_look_all(p);
+}
+
+/* -- parents ------------------------------------------------------------------------ */
+
+static int open_guard(struct host *h, struct err *err)
+{
+	int fd, r;
+
+	if (h->guard)
+		return 0;
+	r = sandbox_netlink_open(&fd, err);
+	if (r < 0)
+		return r;
+	r = filter_parents_new(fd, &h->guard, err);
+	if (r < 0)
+		close(fd);
+	return r;
+}
+
+static void parent_free(struct parent *p)
+{
+	while (p->siblings) {
+		struct sibling *s = p->siblings;
+
+		p->siblings = s->next;
+		free(s);
+	}
+	free(p->dir);
+	free(p);
+}
+
+/* Takes @dir. */
+static struct parent *parent_new(const struct daemon_sandbox *d, char *dir,
+				 struct err *err)
+{
+	struct parent *p = calloc(1, sizeof(*p));
+	struct stat st;
+
+	if (!p || !dir || stat(dir, &st) < 0) {
+		err_sys(err, p && dir ? -errno : -ENOMEM, "cannot look at the parent");
+		free(dir);
+		free(p);
+		return NULL;
+	}
+	*p = (struct parent){
+		.daemon = d->daemon,
+		.watch = d->watch,
+		.id = st.st_ino,
+		.level = (uint8_t)(d->member.level - 1),
+		.dir = dir,
+		.next = d->daemon->host.parents,
+	};
+	d->daemon->host.parents = p;
+	return p;
+}
+
+/* Return: as filter_parents_unguard(). */
+static int unlink_parent(struct parent *gone)
+{
+	struct parent **at = &gone->daemon->host.parents;
+	int r = filter_parents_unguard(gone->daemon->host.guard, gone->id);
+
+	while (*at != gone)
+		at = &(*at)->next;
+	*at = gone->next;
+	while (gone->siblings)
+		forget_sibling(gone, gone->siblings->name);
+	parent_free(gone);
+	return r;
+}
+
+/* Before the table stands they are only written down: see parents_load(). */
+static int parents_install(struct daemon *w, struct err *err)
+{
+	struct err why = { 0 };
+
+	if (w->host.state != HOST_STANDS)
+		return 0;
+	if (filter_parents_load(w->host.guard, &why) == 0)
+		return 0;
+	return err_set(err, why.code, "cannot guard the parent: %s", why.text);
+}
+
+/* Whoever stands below @p keeps it guarded, over a restart as well. */
+static void remember(const struct parent *p)
+{
+	struct err err = { 0 };
+
+	for (uint32_t id = 1; id <= SANDBOXES_MAX; id++) {
+		struct daemon_sandbox *d = p->daemon->sandboxes[id];
+
+		/* One that is just being attached is kept with that. */
+		if (!d || d->watch != p->watch || d->guards ||
+		    d->state != DAEMON_SANDBOX_STANDING || d->text_fd >= 0)
+			continue;
+		d->guards = true;
+		if (state_keep(d, &err) < 0)
+			log_warning("%s", err.text);
+	}
+}
+
+static int guard(struct daemon_sandbox *d, char *dir, struct err *err)
+{
+	struct host *h = &d->daemon->host;
+	struct parent *p = parent_new(d, dir, err);
+	int r;
+
+	if (!p)
+		return err->code;
+	parent_look_all(p);
+	for (uint32_t id = 1; id <= SANDBOXES_MAX; id++)
+		if (d->daemon->sandboxes[id] &&
+		    d->daemon->sandboxes[id]->watch == p->watch)
+			parent_let_through(d->daemon->sandboxes[id]);
+	r = filter_parents_guard(h->guard, p->id, p->level);
+	if (r < 0)
+		err_sys(err, r, "cannot guard the parent");
+	else if (r > 0)
+		r = parents_install(d->daemon, err);
+	if (r < 0)
+		(void)!unlink_parent(p);
+	else
+		remember(p);
+	return r;
+}
+
+int parent_guard(struct daemon_sandbox *d, struct err *err)
+{
+	CLEAN(mem) char *dir = NULL;
+	int r;
+
+	/* The root of the hierarchy has everybody below it. */
+	if (!d->dir || d->member.level < 2 || d->unseen)
+		return 0;
+	if (parent_find(d->daemon, d->watch)) {
+		d->guards = true;
+		parent_let_through(d);
+		return 0;
+	}
+	dir = strdup(d->dir);
+	if (!dir)
+		return err_set(err, -ENOMEM, "out of memory");
+	*strrchr(dir, '/') = '\0';
+	if (!d->guards && !d->spec.guard_parent && has_sibling(dir, d))
+		return 0;
+	r = open_guard(&d->daemon->host, err);
+	if (r == 0)
+		r = guard(d, TAKE_PTR(dir), err);
+	d->guards = r == 0;
+	return r;
+}
+
+void parent_let_through(const struct daemon_sandbox *d)
+{
+	struct parent *p = d && d->dir ? parent_find(d->daemon, d->watch) : NULL;
+
+	if (p && !d->waiting && !d->again &&
+	    (d->state == DAEMON_SANDBOX_STANDING || d->state == DAEMON_SANDBOX_TESTING))
+		know(p, d->member.cgroup);
+}
+
+/* The cgroup that @d was is shut out. */
+static void parent_shut(const struct daemon_sandbox *d, uint64_t cgroup)
+{
+	struct parent *p = parent_find(d->daemon, d->watch);
+
+	if (p)
+		parent_forget(p, cgroup);
+}
+
+/* No sandbox is below the directory of @watch any more. */
+static void parent_leave(struct daemon *w, int watch)
+{
+	struct parent *p = parent_find(w, watch);
+	struct err err = { 0 };
+
+	if (!p)
+		return;
+	if (unlink_parent(p) != 0 && parents_install(w, &err) < 0)
+		log_error("%s", err.text);
+}
+
+/* What a daemon before us has left is replaced, though it be by nothing: those below
+ * such a parent would stay closed. Not before all parents can be seen. */
+void parents_load(struct daemon *w)
+{
+	struct err err = { 0 };
+
+	for (uint32_t id = 1; id <= SANDBOXES_MAX; id++)
+		if (w->sandboxes[id] && w->sandboxes[id]->guards &&
+		    w->sandboxes[id]->unseen)
+			return;
+	if (open_guard(&w->host, &err) < 0 || parents_install(w, &err) < 0)
+		log_error("%s", err.text);
+}
+
+void parents_leave_behind(struct daemon *w)
+{
+	struct err err = { 0 };
+
+	if (w->host.state != HOST_NONE || w->lacks)
+		return;
+	if (open_guard(&w->host, &err) < 0 ||
+	    filter_parents_load(w->host.guard, &err) < 0)
+		log_error("%s", err.text);
+}
+
+void parents_look(struct daemon *w)
+{
+	if (!w->host.guard || filter_parents_stands(w->host.guard))
+		return;
+	log_warning("somebody has removed the guard of the cgroups' parents; it is put "
+		    "back");
+	parents_load(w);
+}
+
+/* -- a cgroup goes and comes again -------------------------------------------------- */
+
+/* A cgroup that is made again has another id, and the kernel knows nothing of what the
+ * old one was. So the directory above it is watched: when it goes, its sandbox stays and
+ * waits; when it is there again, its new id takes the place of the old one, with the same
+ * policy and nothing learned. It ends when the directory above is gone, too. Events may
+ * be lost: each second everything is looked at besides. */
+
+enum { EVENTS_SIZE = 16 * 1024 };
+
+static const char *name_of(const struct daemon_sandbox *d)
+{
+	return strrchr(d->dir, '/') + 1;
+}
+
+/* -- what is seen ------------------------------------------------------------------- */
+
+/* The directory itself, or nobody knows which: @watch -1. */
+static void follow_look_all(struct daemon *w, int watch)
+{
+	for (uint32_t id = 1; id <= SANDBOXES_MAX; id++) {
+		struct daemon_sandbox *d = w->sandboxes[id];
+
+		if (d && d->dir && (watch < 0 || d->watch == watch))
+			follow_look(d);
+	}
+}
+
+static void follow_look_named(struct daemon *w, int watch, const char *name)
+{
+	struct daemon_sandbox *d, *next;
+
+	for (d = follow_find(w, watch, name); d; d = next) {
+		next = follow_next(d);
+		follow_look(d);
+	}
+}
+
+static void on_event(struct daemon *w, const struct inotify_event *e)
+{
+	if (e->mask & IN_Q_OVERFLOW) {
+		follow_look_all(w, -1);
+		parents_look_again(w);
+		return;
+	}
+	if (e->len == 0) {
+		follow_look_all(w, e->wd);
+		return;
+	}
+	follow_look_named(w, e->wd, e->name);
+	parent_on_event(w, e->wd, e->name);
+}
+
+static void on_ready(struct loop_source *source, uint32_t events)
+{
+	struct host *h = CONTAINER_OF(source, struct host, inotify);
+	struct daemon *w = CONTAINER_OF(h, struct daemon, host);
+	_Alignas(struct inotify_event) char buf[EVENTS_SIZE];
+	ssize_t size;
+
+	while (h->inotify.fd >= 0 && (size = read(h->inotify.fd, buf, sizeof(buf))) > 0)
+		for (ssize_t at = 0; at < size;) {
+			const struct inotify_event *e = (const void *)(buf + at);
+
+			on_event(w, e);
+			at += (ssize_t)(sizeof(*e) + e->len);
+		}
+}
+
+/* -- watches ------------------------------------------------------------------------ */
+
+static int open_inotify(struct daemon *w)
+{
+	struct host *h = &w->host;
+	int r;
+
+	if (h->inotify.fd >= 0)
+		return 0;
+	h->inotify.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	if (h->inotify.fd < 0)
+		return -errno;
+	h->inotify.on_ready = on_ready;
+	r = loop_add(w->supervisor.loop, &h->inotify, EPOLLIN);
+	if (r < 0) {
+		close(h->inotify.fd);
+		h->inotify.fd = -1;
+	}
+	return r;
+}
+
+/* A directory that is watched, and how many follow what is below it. */
+struct watched {
+	struct index_entry entry;
+	char key[12]; /* the watch */
+	size_t users;
+};
+
+static struct watched *find_watched(const struct daemon *w, int watch)
+{
+	struct index_entry *e;
+	char key[12];
+
+	snprintf(key, sizeof(key), "%d", watch);
+	e = index_find(&w->watches, key);
+	return e ? CONTAINER_OF(e, struct watched, entry) : NULL;
+}
+
+static int use_watch(struct daemon *w, int watch)
+{
+	struct watched *used = find_watched(w, watch);
+
+	if (!used) {
+		used = calloc(1, sizeof(*used));
+		if (!used)
+			return -ENOMEM;
+		snprintf(used->key, sizeof(used->key), "%d", watch);
+		if (index_add(&w->watches, &used->entry, used->key) < 0) {
+			free(used);
+			return -ENOMEM;
+		}
+	}
+	used->users++;
+	return 0;
+}
+
+/* Return: nobody uses it any more. */
+static bool leave_watch(struct daemon *w, int watch)
+{
+	struct watched *used = find_watched(w, watch);
+
+	if (!used || --used->users > 0)
+		return !used;
+	index_remove(&w->watches, &used->entry);
+	free(used);
+	return true;
+}
+
+static int follow(struct daemon_sandbox *d, const char *above)
+{
+	const uint32_t mask = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO |
+			      IN_DELETE_SELF | IN_ONLYDIR;
+	struct daemon *w = d->daemon;
+	int watch = inotify_add_watch(w->host.inotify.fd, above, mask);
+	int r = watch < 0 ? -errno : use_watch(w, watch);
+
+	if (r < 0)
+		return r;
+	d->watch = watch;
+	d->follow_key = key_of(watch, name_of(d));
+	return d->follow_key ? index_add(&w->followed, &d->followed, d->follow_key)
+			     : -ENOMEM;
+}
+
+int follow_start(struct daemon_sandbox *d, struct err *err)
+{
+	CLEAN(mem) char *above = strdup(d->dir);
+	int r = above ? open_inotify(d->daemon) : -ENOMEM;
+
+	if (r == 0) {
+		*strrchr(above, '/') = '\0';
+		r = follow(d, above);
+	}
+	if (r == 0)
+		return 0;
+	follow_stop(d);
+	return err_sys(err, r, "cannot watch the cgroup '%.200s'", d->spec.where);
+}
+
+/* Several may have the same directory above them. */
+void follow_stop(struct daemon_sandbox *d)
+{
+	struct daemon *w = d->daemon;
+	int watch = d->watch;
+
+	d->watch = -1;
+	index_remove(&w->followed, &d->followed);
+	free(d->follow_key);
+	d->follow_key = NULL;
+	if (watch < 0)
+		return;
+	if (!leave_watch(w, watch)) {
+		/* Its cgroup is anybody's now. */
+		parent_on_event(w, watch, name_of(d));
+		return;
+	}
+	parent_leave(w, watch);
+	(void)!inotify_rm_watch(w->host.inotify.fd, watch);
+}
+
+/* -- what comes of it --------------------------------------------------------------- */
+
+static void on_gone(struct daemon_sandbox *d)
+{
+	struct ipc_message m = { .type = IPC_GONE, .sandbox = d->id };
+
+	if (!d->waiting) {
+		d->waiting = true;
+		host_tell(d, "its cgroup is gone: waiting for it");
+	}
+	if (!host_is_parent_gone(d) || d->state != DAEMON_SANDBOX_STANDING)
+		return;
+	log_warning("sandbox '%s' is gone: so is what was above its cgroup",
+		    d->spec.name);
+	snprintf(m.text, sizeof(m.text), "its cgroup is gone");
+	state_forget(d);
+	daemon_tell_control(d->daemon, &m, NULL);
+	daemon_sandbox_detach(d, false);
+}
+
+/* It is guarded all the same: nothing else would be better. */
+static void check_again(const struct daemon_sandbox *d)
+{
+	CLEAN(mem) struct cgroup *c = malloc(sizeof(*c));
+	struct err err = { 0 };
+
+	if (c && cgroup_find(d->daemon->host.hierarchy, d->spec.where, c, &err) == 0 &&
+	    cgroup_check(c, d->daemon->home, &err) < 0)
+		log_warning("sandbox '%s': %s", d->spec.name, err.text);
+}
+
+static void on_another(struct daemon_sandbox *d, uint64_t id)
+{
+	d->waiting = false;
+	d->fresh = true;
+	parent_shut(d, d->member.cgroup);
+	d->member.cgroup = id;
+	daemon_sandbox_enter_again(d);
+	host_tell(d, "its cgroup was made again");
+	check_again(d);
+}
+
+/* What isn't seen isn't gone: its rules stay, for the id that it had. */
+static void on_unseen(struct daemon_sandbox *d)
+{
+	if (!d->unseen)
+		host_tell(d, "whether its cgroup is gone can't be seen");
+	d->unseen = true;
+}
+
+static void on_seen(struct daemon_sandbox *d)
+{
+	struct err err = { 0 };
+
+	if (!d->unseen)
+		return;
+	d->unseen = false;
+	host_tell(d, "its cgroup is seen again");
+	if (d->guards && d->state == DAEMON_SANDBOX_STANDING && parent_guard(d, &err) < 0)
+		log_warning("sandbox '%s': %s", d->spec.name, err.text);
+	parents_load(d->daemon);
+}
+
+void follow_look(struct daemon_sandbox *d)
+{
+	struct err ignored = { 0 };
+	uint64_t id;
+	int r = 0;
+
+	if (d->state == DAEMON_SANDBOX_ENDING || d->state == DAEMON_SANDBOX_LEFT)
+		return;
+	if (d->watch < 0)
+		r = host_follow(d, &ignored);
+	if (r == 0)
+		r = host_cgroup_id(d, &id);
+	if (r < 0 && r != -ENOENT) {
+		on_unseen(d);
+		return;
+	}
+	on_seen(d);
+	if (r < 0)
+		on_gone(d);
+	else if (id != d->member.cgroup)
+		on_another(d, id);
+	else
+		d->waiting = false;
+}

@@ -1,0 +1,596 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ * What has to be done in a sandbox is done by a short-lived child, which the spawner
+ * makes (supervisor/spawner.h), so that the daemon stays where it is:
+ *
+ *   inside   enters a network namespace, opens sockets there and hands them over, and
+ *            tests the filter from inside once it stands
+ *   join     becomes one of a cgroup or of a user of the host's, and does the same test
+ *   look     sees which sockets go round the filter */
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/sockios.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "daemon/internal.h"
+#include "proto/audit.h"
+#include "supervisor/init.h"
+#include "sys/cgroup.h"
+#include "sys/link.h"
+#include "sys/tasks.h"
+
+enum {
+	OPEN_MS = 5000,
+	CHILD_FD = SPAWNER_FD_FIRST, /* the channel, in the child */
+	NS_FD = CHILD_FD + 1,
+};
+
+/* ---- in the child ---- */
+
+/* A TCP connection whose beginning the kernel has not seen is nobody's: otherwise one
+ * from before, on which the other end speaks first now, would count as begun from there,
+ * and what the sandbox sends as its replies. The file is that of the namespace that this
+ * process is in. */
+static int forbid_pickup(struct err *err)
+{
+	static const char path[] = "/proc/sys/net/netfilter/nf_conntrack_tcp_loose";
+	CLEAN(fd) int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, "0", 1) != 1)
+		return err_sys(err, -errno,
+			       "cannot have open connections judged anew (%s)", path);
+	return 0;
+}
+
+static int open_sockets(struct sandbox_fds *fds, int *ret_route, struct err *err)
+{
+	const struct sandbox_ports ports = { SUPERVISOR_DNS_PORT, SUPERVISOR_RELAY_PORT };
+	CLEAN(fd) int route = -1;
+	int r;
+
+	if (setns(NS_FD, CLONE_NEWNET) < 0)
+		return err_sys(err, -errno, "cannot enter the network namespace");
+	route = link_route_open();
+	if (route < 0)
+		return err_sys(err, route, "cannot open a route socket");
+	/* Before the rules come; where the kernel tracks nothing yet, after them. */
+	if (forbid_pickup(err) < 0)
+		*err = (struct err){ 0 };
+	/* Names are answered over loopback. */
+	r = link_loopback_up(route);
+	if (r < 0)
+		return err_sys(err, r, "cannot bring the loopback device up");
+	r = sandbox_fds_open(fds, &ports, supervisor_has_ipv6(), err);
+	if (r < 0)
+		return r;
+	*ret_route = TAKE_FD(route);
+	return 0;
+}
+
+static int hand_over_sockets(const struct sandbox_fds *s, int route)
+{
+	struct ipc_message m = { .type = IPC_HANDOVER };
+	int fds[SANDBOX_FD_COUNT + 1];
+	size_t count = 0;
+
+	for (size_t i = 0; i < SANDBOX_FD_COUNT; i++) {
+		if (s->fd[i] < 0)
+			continue;
+		m.present |= 1u << i;
+		fds[count++] = s->fd[i];
+	}
+	m.present |= 1u << SANDBOX_FD_COUNT;
+	fds[count++] = route;
+	return ipc_send(CHILD_FD, &m, fds, count);
+}
+
+static void say(enum ipc_type type, const char *text)
+{
+	struct ipc_message m = { .type = type };
+
+	snprintf(m.text, sizeof(m.text), "%s", text);
+	(void)!ipc_send(CHILD_FD, &m, NULL, 0);
+}
+
+static void self_test(const struct launch_probe *probe)
+{
+	char why[ERR_TEXT_SIZE] = "";
+
+	if (self_test_deny(probe, why, sizeof(why)))
+		say(IPC_RUNNING, "");
+	else
+		say(IPC_FAILED, why);
+}
+
+/* The daemon says so once the rules stand. False: it has gone. */
+static bool wait_for_rules(void)
+{
+	struct ipc_message m;
+	size_t count;
+
+	return ipc_receive(CHILD_FD, &m, NULL, 0, &count) == 0 && m.type == IPC_RUN;
+}
+
+void inside_child(const struct spawner_order *o)
+{
+	struct sandbox_fds fds;
+	struct err err = { 0 };
+	int route = -1, r;
+
+	if (open_sockets(&fds, &route, &err) < 0) {
+		say(IPC_FAILED, err.text);
+		return;
+	}
+	r = hand_over_sockets(&fds, route);
+	/* They are the daemon's to close. */
+	sandbox_fds_done(&fds);
+	close(route);
+	if (r < 0 || !o->probe.allowed_name[0] || !wait_for_rules())
+		return;
+	if (forbid_pickup(&err) < 0)
+		say(IPC_FAILED, err.text);
+	else
+		self_test(&o->probe);
+}
+
+/* ---- in the daemon ---- */
+
+static void take_sockets(struct daemon_sandbox *d, const struct ipc_message *m,
+			 const int *fds, size_t count)
+{
+	size_t next = 0;
+
+	for (size_t i = 0; i <= SANDBOX_FD_COUNT && next < count; i++) {
+		if (!(m->present & 1u << i))
+			continue;
+		if (i == SANDBOX_FD_COUNT)
+			d->route_fd = fds[next++];
+		else
+			d->fds.fd[i] = fds[next++];
+	}
+}
+
+static int wait_for_sockets(struct daemon_sandbox *d, struct err *err)
+{
+	struct pollfd wait = { .fd = d->from_child.fd, .events = POLLIN };
+	int fds[SANDBOX_FD_COUNT + 1];
+	struct ipc_message m;
+	size_t count = 0;
+	int r;
+
+	if (poll(&wait, 1, OPEN_MS) <= 0)
+		return err_set(err, -ETIMEDOUT, "the namespace can't be entered in time");
+	r = ipc_receive(d->from_child.fd, &m, fds, ARRAY_SIZE(fds), &count);
+	if (r < 0)
+		return err_sys(err, r, "cannot hear the process in the namespace");
+	if (m.type == IPC_HANDOVER) {
+		take_sockets(d, &m, fds, count);
+		return 0;
+	}
+	m.text[sizeof(m.text) - 1] = '\0';
+	return err_set(err, -EPERM, "%s", m.text);
+}
+
+static int start_child(struct daemon_sandbox *d, int ns, struct err *err)
+{
+	const struct spawner_order order = { .task = SPAWNER_INSIDE, .probe = d->probe };
+	int pair[2], fds[] = { -1, ns };
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return err_sys(err, -errno, "cannot make a socket pair");
+	d->from_child.fd = pair[0];
+	fds[0] = pair[1];
+	pid = spawner_order(&d->daemon->spawner, &order, fds, ARRAY_SIZE(fds), err);
+	close(pair[1]);
+	return pid < 0 ? (int)pid : 0;
+}
+
+/* Is it a network namespace, and not the one that everybody shares? */
+static int check_namespace(struct daemon_sandbox *d, int ns, struct err *err)
+{
+	struct stat st, home;
+
+	if (fstat(ns, &st) < 0 || fstat(d->daemon->home, &home) < 0)
+		return err_sys(err, -errno, "cannot look at the namespace");
+	if (d->ns_ino != 0 && (d->ns_dev != st.st_dev || d->ns_ino != st.st_ino))
+		return err_set(err, -ESTALE, "'%.200s' is another namespace by now",
+			       d->spec.where);
+	if (st.st_dev != home.st_dev)
+		return err_set(err, -EINVAL, "'%.200s' is no network namespace",
+			       d->spec.where);
+	if (st.st_ino == home.st_ino)
+		return err_set(err, -EINVAL,
+			       "'%.200s' is the daemon's own network namespace",
+			       d->spec.where);
+	d->ns_dev = st.st_dev;
+	d->ns_ino = st.st_ino;
+	return 0;
+}
+
+/* What is there now is no namespace, or nothing. */
+static bool is_gone(int code)
+{
+	return code == ENOENT || code == EINVAL || code == ENOTDIR || code == ESRCH ||
+	       code == ELOOP;
+}
+
+static int open_namespace(const struct daemon_sandbox *d, struct err *err)
+{
+	int fd = tasks_open_named_network(d->spec.where);
+
+	if (fd >= 0)
+		return fd;
+	if (fd == -EINVAL && d->ns_ino == 0)
+		return err_set(err, fd, "'%.200s' is no network namespace",
+			       d->spec.where);
+	return err_sys(err, d->ns_ino != 0 && is_gone(-fd) ? -ESTALE : fd,
+		       "cannot open the network namespace '%.200s'", d->spec.where);
+}
+
+int inside_find(struct daemon_sandbox *d, int *ret_ns, struct err *err)
+{
+	CLEAN(fd) int ns = open_namespace(d, err);
+	int r = ns < 0 ? ns : check_namespace(d, ns, err);
+
+	if (r == 0)
+		*ret_ns = TAKE_FD(ns);
+	return r;
+}
+
+int inside_open(struct daemon_sandbox *d, int ns, struct err *err)
+{
+	int r = start_child(d, ns, err);
+
+	if (r == 0)
+		r = wait_for_sockets(d, err);
+	if (r < 0 || !d->probe.allowed_name[0])
+		inside_end(d);
+	return r;
+}
+
+int inside_begin_test(struct daemon_sandbox *d)
+{
+	const struct ipc_message run = { .type = IPC_RUN };
+
+	return ipc_send(d->from_child.fd, &run, NULL, 0);
+}
+
+int inside_result(struct daemon_sandbox *d, struct err *err)
+{
+	struct ipc_message m;
+	size_t count = 0;
+	int r = ipc_receive(d->from_child.fd, &m, NULL, 0, &count);
+
+	if (r < 0)
+		return err_sys(err, r, "the self-test has ended without a word");
+	if (m.type == IPC_RUNNING)
+		return 0;
+	m.text[sizeof(m.text) - 1] = '\0';
+	return err_set(err, -EPERM, "%s", m.text);
+}
+
+void inside_hear_no_more(struct daemon_sandbox *d)
+{
+	if (d->from_child.added)
+		loop_remove(d->daemon->supervisor.loop, &d->from_child);
+	if (d->from_child.fd >= 0)
+		close(d->from_child.fd);
+	d->from_child.fd = -1;
+	loop_timer_stop(d->daemon->supervisor.loop, &d->late);
+}
+
+void inside_end(struct daemon_sandbox *d)
+{
+	inside_hear_no_more(d);
+	join_end(d);
+	/* In a namespace it ends by itself, for nobody hears it any more. */
+}
+
+/* -- as one of a cgroup's or a user's ----------------------------------------------- */
+
+/* The self-test of a sandbox of the host's own namespace runs as one of those that are
+ * guarded: in the cgroup, or as the user. A child is made, moved by the daemon, and drops
+ * what it has; told to (IPC_RUN), it tries what must work and what must not, and says how
+ * it went. It is killed after that at the latest: it may be frozen by then, and nothing
+ * of ours is to stay in somebody's cgroup. */
+
+enum {
+	NOBODY = 65534,
+	END_MS = 200,
+	REMOVE_TRIES = 50, /* once a millisecond */
+};
+
+/* ---- in the child ---- */
+
+/* With another user id go all capabilities. Whoever has that id can't look into it. */
+static int drop(uid_t uid, pid_t parent)
+{
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || setgroups(0, NULL) < 0 ||
+	    setresgid(NOBODY, NOBODY, NOBODY) < 0 || setresuid(uid, uid, uid) < 0 ||
+	    prctl(PR_SET_DUMPABLE, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+		return -errno;
+	return getppid() == parent ? 0 : -ESRCH;
+}
+
+void join_child(const struct spawner_order *o)
+{
+	if (drop(o->uid, getppid()) < 0)
+		say(IPC_FAILED, "the self-test's process can't become another user's");
+	else if (wait_for_rules())
+		self_test(&o->probe);
+}
+
+/* ---- in the daemon ---- */
+
+/* @dir: of the cgroup, NULL: none. */
+static int order_joined(struct daemon_sandbox *d, uid_t uid, const char *dir,
+			struct err *err)
+{
+	const struct spawner_order order = {
+		.task = SPAWNER_JOIN, .uid = uid, .into = dir, .probe = d->probe
+	};
+	CLEAN(fd)
+	int cgroup = dir ? open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+	int pair[2], fds[] = { -1, cgroup }, r;
+
+	if (dir && cgroup < 0)
+		return err_sys(err, -errno,
+			       "the self-test cannot join the cgroup '%.200s'",
+			       d->spec.where);
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return err_sys(err, -errno, "cannot make a socket pair");
+	d->from_child.fd = pair[0];
+	fds[0] = pair[1];
+	r = spawner_give(&d->daemon->spawner, &order, fds, dir ? 2 : 1, err);
+	close(pair[1]);
+	d->join.is_ordered = r == 0;
+	return r;
+}
+
+static int move_into(const char *dir, pid_t pid)
+{
+	char path[CGROUP_PATH_MAX + 32], text[16];
+	CLEAN(fd) int fd = -1;
+	int len = snprintf(text, sizeof(text), "%d", (int)pid);
+
+	snprintf(path, sizeof(path), "%s/cgroup.procs", dir);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || write(fd, text, (size_t)len) != len)
+		return -errno;
+	return 0;
+}
+
+/* Processes can't be in one that shares its controllers out to those below it; one below
+ * it is guarded as it is. */
+static int make_below(struct daemon_sandbox *d)
+{
+	char path[CGROUP_PATH_MAX + 32];
+
+	snprintf(path, sizeof(path), "%s/weir-self-test-%u", d->dir, d->id);
+	if (mkdir(path, 0755) < 0 && errno != EEXIST)
+		return -errno;
+	d->join.below = strdup(path);
+	if (d->join.below)
+		return 0;
+	(void)!rmdir(path);
+	return -ENOMEM;
+}
+
+/* An older kernel has made it where the spawner is. */
+static int join_cgroup(struct daemon_sandbox *d, const struct spawner_child *made,
+		       struct err *err)
+{
+	int r = made->joined ? 0 : move_into(d->dir, made->pid);
+
+	if (r == -EBUSY) {
+		r = make_below(d);
+		if (r == 0)
+			r = move_into(d->join.below, made->pid);
+	}
+	return r < 0 ? err_sys(err, r, "the self-test cannot join the cgroup '%.200s'",
+			       d->spec.where)
+		     : 0;
+}
+
+static int take_joined(struct daemon_sandbox *d, struct spawner_child *ret,
+		       struct err *err)
+{
+	d->join.is_ordered = false;
+	return spawner_take(&d->daemon->spawner, ret, err);
+}
+
+static int take_below(struct daemon_sandbox *d, struct spawner_child *ret,
+		      struct err *err)
+{
+	int r = make_below(d);
+
+	if (r < 0)
+		return err_sys(err, r, "the self-test cannot join the cgroup '%.200s'",
+			       d->spec.where);
+	close(d->from_child.fd);
+	d->from_child.fd = -1;
+	*err = (struct err){ 0 };
+	r = order_joined(d, NOBODY, d->join.below, err);
+	return r < 0 ? r : take_joined(d, ret, err);
+}
+
+int join_start(struct daemon_sandbox *d, struct err *err)
+{
+	bool is_user = d->member.kind == FILTER_MEMBER_UID;
+
+	return order_joined(d, is_user ? d->member.uid : NOBODY, d->dir, err);
+}
+
+int join_wait(struct daemon_sandbox *d, struct err *err)
+{
+	struct spawner_child made;
+	int r;
+
+	if (!d->join.is_ordered)
+		return 0;
+	r = take_joined(d, &made, err);
+	if (r == -EBUSY && d->dir)
+		r = take_below(d, &made, err);
+	if (r < 0)
+		return r;
+	d->join.pid = made.pid;
+	/* Nobody reaps it before the spawner has another order. */
+	d->join.process = (int)syscall(SYS_pidfd_open, made.pid, 0);
+	if (d->join.process < 0)
+		return err_sys(err, -errno, "cannot watch a process");
+	return d->dir && !d->join.below ? join_cgroup(d, &made, err) : 0;
+}
+
+/* The kernel may be a moment late in seeing that nobody is in there any more. */
+static void remove_below(struct join *j)
+{
+	for (int i = 0; i < REMOVE_TRIES && rmdir(j->below) < 0 && errno == EBUSY; i++)
+		(void)!poll(NULL, 0, 1);
+	free(j->below);
+	j->below = NULL;
+}
+
+void join_end(struct daemon_sandbox *d)
+{
+	struct join *j = &d->join;
+	struct err ignored = { 0 };
+	struct pollfd ended = { .events = POLLIN };
+
+	if (j->is_ordered)
+		(void)!join_wait(d, &ignored);
+	if (j->process < 0)
+		return;
+	ended.fd = j->process;
+	(void)!syscall(SYS_pidfd_send_signal, j->process, SIGKILL, NULL, 0);
+	(void)!poll(&ended, 1, END_MS);
+	close(j->process);
+	j->process = -1;
+	j->pid = 0;
+	if (j->below)
+		remove_below(j);
+}
+
+/* -- which sockets go round the filter ---------------------------------------------- */
+
+/* Which sockets go round the filter of a sandbox, a child looks up: in its namespace, or
+ * among the processes of its cgroup. How much there is to look at is the sandbox's to
+ * choose, a hundred processes with a hundred thousand descriptors each for example. So
+ * the child has a second, and what it has not seen by then is not known. The daemon waits
+ * no longer, and a child that is late is ended by its own alarm. */
+
+enum {
+	LOOK_MS = 1000,
+	OUT_FD = SPAWNER_FD_FIRST, /* a pipe's end, in the child */
+	WHERE_FD = OUT_FD + 1,	   /* a network namespace, the hierarchy of cgroups */
+};
+
+/* ---- in the child ---- */
+
+static struct ipc_look look_inside(void)
+{
+	struct ipc_look look = { 0 };
+
+	if (setns(WHERE_FD, CLONE_NEWNET) < 0)
+		return look;
+	look = look_for_raw_sockets();
+	look.network = tasks_own_network();
+	return look;
+}
+
+static struct ipc_look look_at_cgroup(const char *name)
+{
+	static struct cgroup c;
+	struct cgroup_strays s = { 0 };
+	struct err ignored = { 0 };
+
+	if (cgroup_find(WHERE_FD, name, &c, &ignored) == 0)
+		s = cgroup_strays(&c);
+	return (struct ipc_look){
+		.known = s.known,
+		.strays = s.sockets,
+		.stray_of = s.first,
+		.packet = s.packet > 0,
+		.raw = s.raw > 0,
+	};
+}
+
+void look_child(const struct spawner_order *o)
+{
+	struct ipc_look look;
+
+	alarm(LOOK_MS / 1000);
+	look = o->cgroup[0] ? look_at_cgroup(o->cgroup) : look_inside();
+	(void)!write(OUT_FD, &look, sizeof(look));
+}
+
+/* ---- in the daemon ---- */
+
+static struct ipc_look look_by_child(struct daemon *w, const struct spawner_order *order,
+				     int where)
+{
+	struct pollfd wait = { .events = POLLIN };
+	struct ipc_look look = { 0 };
+	struct err ignored = { 0 };
+	int ends[2], fds[] = { -1, where };
+	CLEAN(fd) int out = -1;
+	pid_t pid;
+
+	if (where < 0 || pipe2(ends, O_CLOEXEC) < 0)
+		return look;
+	wait.fd = out = ends[0];
+	fds[0] = ends[1];
+	pid = spawner_order(&w->spawner, order, fds, ARRAY_SIZE(fds), &ignored);
+	close(ends[1]);
+	if (pid < 0 || poll(&wait, 1, LOOK_MS) <= 0 ||
+	    read(out, &look, sizeof(look)) != sizeof(look))
+		return (struct ipc_look){ 0 };
+	return look;
+}
+
+struct ipc_look inside_look(const struct daemon_sandbox *d)
+{
+	const struct spawner_order order = { .task = SPAWNER_LOOK };
+	CLEAN(fd) int ns = ioctl(d->route_fd, SIOCGSKNS);
+
+	return look_by_child(d->daemon, &order, ns);
+}
+
+static struct ipc_look look_at_user(uint32_t uid)
+{
+	struct cgroup_strays s = user_raw_sockets(uid);
+
+	return (struct ipc_look){
+		.known = s.known,
+		.packet = s.packet > 0,
+		.raw = s.raw > 0,
+	};
+}
+
+struct ipc_look host_look(const struct daemon_sandbox *d)
+{
+	struct spawner_order order = { .task = SPAWNER_LOOK };
+	struct ipc_look look = { 0 };
+
+	if (!d->dir)
+		return look_at_user(d->member.uid);
+	snprintf(order.cgroup, sizeof(order.cgroup), "%s", d->spec.where);
+	/* In one that is gone is nobody. */
+	if (!d->waiting)
+		look = look_by_child(d->daemon, &order, d->daemon->host.hierarchy);
+	look.known |= d->waiting;
+	look.waiting = d->waiting;
+	return look;
+}
