@@ -127,7 +127,7 @@ static int give_engine(struct control *s, int plan_fd, struct err *err)
 
 /* The engine has @c, and it is not to stay. What fails now is mended by the engine's or
  * our own end: both start from what the supervisor has. */
-static void take_back(struct control *s)
+static void undo_change(struct control *s)
 {
 	struct control_candidate old = { .plan = s->plan, .plan_fd = -1, .text_fd = -1 };
 	struct err ignored = { 0 };
@@ -154,7 +154,7 @@ static int put_in_force(struct control *s, const struct control_candidate *c,
 	else if (!control_engine_is_same(s->link))
 		r = give_engine(s, c->plan_fd, err);
 	if (r < 0)
-		take_back(s);
+		undo_change(s);
 	return r;
 }
 
@@ -183,7 +183,7 @@ static void note_policy(struct control *s)
 	}
 }
 
-static void take(struct control *s, struct control_candidate *c)
+static void note_in_force(struct control *s, struct control_candidate *c)
 {
 	if (c->document) {
 		document_free(s->document);
@@ -224,8 +224,8 @@ static int commit_file(struct control *s, struct err *err)
 }
 
 /* @c->document is the next one. */
-static enum api_failure change(struct control *s, struct control_candidate *c,
-			       struct err *err)
+static enum api_failure change_to(struct control *s, struct control_candidate *c,
+				  struct err *err)
 {
 	if (compile(s, c->document, c, err) < 0)
 		return API_FAILED_POLICY;
@@ -238,10 +238,10 @@ static enum api_failure change(struct control *s, struct control_candidate *c,
 		return API_FAILED_APPLY;
 	}
 	if (commit_file(s, err) < 0) {
-		take_back(s);
+		undo_change(s);
 		return API_FAILED_PERSIST;
 	}
-	take(s, c);
+	note_in_force(s, c);
 	return API_FAILED_NOT;
 }
 
@@ -278,7 +278,7 @@ static void note_open(struct control *s)
 enum api_failure control_change(struct control *s, struct document *next, struct err *err)
 {
 	struct control_candidate c = { .document = next, .plan_fd = -1, .text_fd = -1 };
-	enum api_failure failure = change(s, &c, err);
+	enum api_failure failure = change_to(s, &c, err);
 
 	control_candidate_done(&c);
 	if (failure == API_FAILED_NOT) {
@@ -303,7 +303,7 @@ static enum api_failure change_to_closed(struct control *s, const char *why,
 }
 
 /* In force first, whatever the file is like; then in the file. */
-int control_close(struct control *s, const char *why, struct err *err)
+static int control_close(struct control *s, const char *why, struct err *err)
 {
 	const char *path = s->file.path;
 	enum api_failure failure = API_FAILED_NOT;
@@ -322,7 +322,9 @@ int control_close(struct control *s, const char *why, struct err *err)
 	return r < 0 ? r : control_closed_keep(s, s->document, err);
 }
 
-enum api_failure control_apply_again(struct control *s, struct err *err)
+/* The same document again: the always files have changed, or the engine has another
+ * plan. */
+static enum api_failure control_apply_again(struct control *s, struct err *err)
 {
 	struct control_candidate c = { .plan_fd = -1, .text_fd = -1 };
 	enum api_failure failure = API_FAILED_NOT;
@@ -333,7 +335,7 @@ enum api_failure control_apply_again(struct control *s, struct err *err)
 		 put_in_force(s, &c, err) < 0)
 		failure = API_FAILED_APPLY;
 	else
-		take(s, &c);
+		note_in_force(s, &c);
 	control_candidate_done(&c);
 	return failure;
 }
@@ -361,7 +363,7 @@ void control_on_standing(struct control *s, const struct ipc_standing *standing)
 /* ---- start ---- */
 
 /* The supervisor's text; the plan that came of it is the one in force. */
-static int read_text(struct document **ret, struct err *err)
+static int read_text_fd(struct document **ret, struct err *err)
 {
 	int fd = PLACE_FIRST + PLACE_TEXT;
 	off_t size = lseek(fd, 0, SEEK_END);
@@ -407,13 +409,247 @@ int control_policy_open(struct control *s, struct err *err)
 	s->policy.file = "policy";
 	r = control_reload_open(s, err);
 	if (r == 0)
-		r = read_text(&s->document, err);
+		r = read_text_fd(&s->document, err);
 	if (r == 0)
 		r = compile(s, s->document, &c, err);
 	if (r == 0) {
-		take(s, &c);
+		note_in_force(s, &c);
 		finish_file(s);
 	}
 	control_candidate_done(&c);
 	return r;
+}
+
+/* -- closed, for it was denied too much --------------------------------------------- */
+
+/* The engine counts denials and says when there are more than `on_denies` takes, of a
+ * `stop` again and again. The word comes while an answer to something else may be waited
+ * for, so the sandbox is closed in a turn of its own: its policy is replaced by one that
+ * denies everything and says why. That is kept wherever the policy is: the next process
+ * starts with it. What fails is tried again each AGAIN_MS: first of all it has to be in
+ * the kernel, then it has to be kept.
+ *
+ * A sidecar without a file for its policy keeps it as STATE_DIR/closed.json, which goes
+ * when somebody sets another policy. */
+
+enum { AGAIN_MS = 1000 };
+
+static void close_after(struct control *s, struct loop_timer *t, int64_t after_ms)
+{
+	if (loop_timer_start(s->loop, t, loop_now_ms(s->loop) + after_ms) < 0)
+		loop_stop(s->loop);
+}
+
+static void say(struct control *s, const struct control_closing *c, const char *name,
+		const struct err *err)
+{
+	int64_t now_ms = clock_wall_ms();
+
+	if (!err)
+		loglines_say(s->log, now_ms, LOGLINES_WARN, "%s is closed: %s", name,
+			     c->why);
+	else if (!c->failed)
+		loglines_say(s->log, now_ms, LOGLINES_ERROR,
+			     "cannot close %s, trying again: %s", name, err->text);
+}
+
+/* ---- a sidecar ---- */
+
+static void on_side(struct loop_timer *t)
+{
+	struct control *s = CONTAINER_OF(t, struct control, closing.again);
+	struct control_closing *c = &s->closing;
+	struct err err = { 0 };
+
+	if (!c->due)
+		return;
+	if (control_close(s, c->why, &err) == 0) {
+		c->due = c->failed = false;
+		say(s, c, "the sandbox", NULL);
+		return;
+	}
+	say(s, c, "the sandbox", &err);
+	c->failed = true;
+	close_after(s, t, AGAIN_MS);
+}
+
+void control_closing_init(struct control *s)
+{
+	s->closing.again.on_fire = on_side;
+}
+
+/* ---- one of a daemon's ---- */
+
+static void on_sandbox(struct loop_timer *t)
+{
+	struct control_sandbox *w =
+		CONTAINER_OF(t, struct control_sandbox, closing.again);
+	struct control_closing *c = &w->closing;
+	struct err err = { 0 };
+
+	if (!c->due)
+		return;
+	if (control_sandbox_close(w, c->why, &err) == 0) {
+		c->due = c->failed = false;
+		say(w->side, c, w->spec.name, NULL);
+		return;
+	}
+	say(w->side, c, w->spec.name, &err);
+	c->failed = true;
+	close_after(w->side, t, AGAIN_MS);
+}
+
+void control_sandbox_closing_init(struct control_sandbox *w)
+{
+	w->closing.again.on_fire = on_sandbox;
+}
+
+/* ---- both ---- */
+
+void control_closing_done(struct control *s, struct control_closing *c)
+{
+	c->due = c->failed = false;
+	loop_timer_stop(s->loop, &c->again);
+}
+
+bool control_on_denies(struct control *s, const struct event *e)
+{
+	struct control_sandbox *w = s->many ? control_sandbox_find(s, e->sandbox) : NULL;
+	const struct plan *plan = w ? &w->plan : s->plan_bytes ? &s->plan : NULL;
+	const struct document *d = w ? w->document : s->document;
+	struct control_closing *c = w ? &w->closing : &s->closing;
+
+	if (!plan || plan_on_denies(plan).action != ON_DENIES_STOP)
+		return true;
+	if (c->due || document_closed(d))
+		return false;
+	c->due = true;
+	snprintf(c->why, sizeof(c->why), "%s", e->reason);
+	close_after(s, &c->again, 0);
+	return true;
+}
+
+int control_closed_keep(const struct control *s, const struct document *d,
+			struct err *err)
+{
+	return s->file.path || !s->spec.state_dir
+		       ? 0
+		       : closed_file_write(s->spec.state_dir, d, err);
+}
+
+/* -- files whose rules come and go -------------------------------------------------- */
+
+/* inotify tells of changes at once where the directory is a file system that it works
+ * on; besides, the files are looked at every POLL_MS, because mounts of other machines
+ * and files that are put in the place of a mount don't tell. A file that can't be read,
+ * or has a fault, leaves the old rules in force, and says so once per change. */
+
+enum {
+	POLL_MS = 5000,
+	SETTLE_MS = 20, /* a file is often written in more than one step */
+};
+
+static int read_all(struct control *s, struct err *err)
+{
+	struct arena arena = { 0 };
+	struct text texts[ALWAYS_COUNT];
+	int r = always_read(&s->always, &arena, texts, err);
+
+	if (r < 0) {
+		arena_done(&arena);
+		return r;
+	}
+	arena_done(&s->always_arena);
+	s->always_arena = arena;
+	for (size_t i = 0; i < ALWAYS_COUNT; i++) {
+		s->policy.always[i] = texts[i];
+		s->policy.paths[i] = s->always.paths[i];
+	}
+	return 0;
+}
+
+/* @old is what was in force; on failure it is again. */
+static void reload(struct control *s)
+{
+	struct sidecar_policy_context old = s->policy;
+	struct arena old_arena = s->always_arena;
+	enum api_failure failure = API_FAILED_POLICY;
+	int64_t now_ms = clock_wall_ms();
+	struct err err = { 0 };
+
+	s->always_arena = (struct arena){ 0 };
+	if (read_all(s, &err) == 0)
+		failure = control_apply_again(s, &err);
+	/* Nothing is wrong with the files then: they are to be tried again. */
+	if (failure == API_FAILED_APPLY)
+		memset(s->always.seen, 0xff, sizeof(s->always.seen));
+	if (failure != API_FAILED_NOT) {
+		arena_done(&s->always_arena);
+		s->always_arena = old_arena;
+		s->policy = old;
+		loglines_say(s->log, now_ms, LOGLINES_WARN,
+			     "always rules not reloaded: %s; the old ones stay",
+			     err.text);
+		return;
+	}
+	arena_done(&old_arena);
+	loglines_say(s->log, now_ms, LOGLINES_INFO, "always rules reloaded");
+}
+
+static void start_poll(struct control *s)
+{
+	if (loop_timer_start(s->loop, &s->poll, loop_now_ms(s->loop) + POLL_MS) < 0)
+		loop_stop(s->loop);
+}
+
+static void on_poll(struct loop_timer *t)
+{
+	struct control *s = CONTAINER_OF(t, struct control, poll);
+
+	/* Without an engine there is nobody who could take them: next time. */
+	if (s->link->stands && always_changed(&s->always))
+		reload(s);
+	start_poll(s);
+}
+
+static void on_notify(struct loop_source *source, uint32_t events)
+{
+	struct control *s = CONTAINER_OF(source, struct control, notify);
+
+	int64_t at_ms = loop_now_ms(s->loop) + SETTLE_MS;
+
+	always_drain(&s->always);
+	/* Not later than it is due already: who writes there all the time must not put it
+	 * off for ever. */
+	if (s->poll.slot > 0 && s->poll.at_ms <= at_ms)
+		return;
+	if (loop_timer_start(s->loop, &s->poll, at_ms) < 0)
+		loop_stop(s->loop);
+}
+
+int control_reload_open(struct control *s, struct err *err)
+{
+	struct err why = { 0 };
+	int r = always_open(&s->always, s->spec.always_dir);
+
+	if (r == 0)
+		r = read_all(s, err);
+	if (r < 0)
+		return err->code < 0 ? r : err_sys(err, r, "cannot read the rules files");
+	r = always_names_parse(s->policy.always[ALWAYS_LOG_SKIP],
+			       s->always.paths[ALWAYS_LOG_SKIP], &s->skip, &why);
+	if (r < 0)
+		return err_set(err, r, "%s", why.text);
+	s->poll.on_fire = on_poll;
+	s->notify =
+		(struct loop_source){ .fd = s->always.inotify_fd, .on_ready = on_notify };
+	if (s->notify.fd >= 0 && loop_add(s->loop, &s->notify, EPOLLIN) < 0)
+		return err_set(err, -ENOMEM, "cannot watch the rules files");
+	start_poll(s);
+	return 0;
+}
+
+bool control_skips_log(const struct control *s, const char *name)
+{
+	return always_names_has(s->skip, name);
 }

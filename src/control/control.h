@@ -2,29 +2,20 @@
 /* control/control - weir-control: what of a sidecar wants libraries and files. HTTP API,
  * policy changes, log, event store, webhooks; one thread, one event loop.
  *
- *   main.c      start and end
- *   link.c      the channels to supervisor and engine
- *   change.c    from a document to a plan in force, and back when a step fails
- *   close.c     a sandbox of which too much was denied
- *   reload.c    the always-rules files
- *   record.c    events and lookups: ring, log, streams, store, webhook
- *   counts.c    how much was denied, for the API
- *   review.c    review tasks, for the API
- *   socket_owner.c   whose process a denial was
- *   webhook.c   the deny webhook: its program, and the connections that it asks for
- *   tell.c      webhooks are told of review tasks
- *   lookup.c    addresses of the webhook's hosts
- *   status.c    what /status and /metrics say
- *   sandboxes.c     the daemon's: many sandboxes, each with a policy of its own
- *   sandboxes_list.c  the same: those that are there already
- *   engines.c   the daemon's: which engine gets which sandbox
- *   sandboxes.c      the daemon's: what its API says of them
- *   secure.c    the daemon's: its API over TCP, with TLS and a token
- *   attach.c    the daemon's: what is asked to be guarded, from JSON and back
- *
- * It has no capability, and what it reads from callers it can't turn against anything:
- * the engine checks every plan, and the supervisor starts it anew with the policy that
- * was in force. */
+ *   main.c            start and end; what this process may reach
+ *   link.c            the channels to supervisor and engine; which engine gets a sandbox
+ *   change.c          from a document to a plan in force, and back when a step fails; a
+ *                     sandbox of which too much was denied; the always-rules files
+ *   record.c          events and lookups: ring, log, streams, store, webhook; how much
+ *                     was denied, and review tasks, for the API
+ *   socket_owner.c    whose process a denial was
+ *   webhook.c         weir-webhook, the connections that it asks for, and what is sent
+ *   lookup.c          addresses of the webhook's hosts
+ *   status.c          what /status and /metrics say
+ *   sandboxes.c       the daemon's: many sandboxes, each with a policy of its own
+ *   sandboxes_list.c  the daemon's: what its API is asked and says of them
+ *   secure.c          the daemon's: its API over TCP, with TLS and a token
+ */
 #pragma once
 
 #include <sys/utsname.h>
@@ -178,7 +169,7 @@ struct control {
 				   127.0.0.11 */
 	bool dns_inner;		/* nobody was found, and it sends questions back */
 
-	/* reload.c */
+	/* change.c */
 	struct always always;
 	struct arena always_arena; /* of the texts in `policy` */
 	struct always_names *skip; /* of log_skip.always; read at the start alone */
@@ -187,7 +178,7 @@ struct control {
 
 	struct control_socket_owner *socket_owner; /* NULL: it can't be asked */
 
-	/* tell.c */
+	/* webhook.c */
 	struct loop_timer tell;
 	unsigned int tell_tries; /* left: the store is a moment behind */
 	struct control_tell {
@@ -250,13 +241,6 @@ int control_tell_supervisor(struct control *s, int plan_fd, int text_fd) MUST_CH
 int control_policy_open(struct control *s, struct err *err) MUST_CHECK;
 enum api_failure control_change(struct control *s, struct document *next,
 				struct err *err);
-/* The same document again: the always files have changed, or the engine has another
- * plan. */
-enum api_failure control_apply_again(struct control *s, struct err *err);
-
-/* Everything is denied until somebody sets a policy, and that is kept. Return: 0; or
- * -errno: it is not enforced yet, or not kept, and wants to be tried again. */
-int control_close(struct control *s, const char *why, struct err *err) MUST_CHECK;
 
 /* "allow" or "deny" */
 const char *control_default_action(const struct control *s);
@@ -303,7 +287,7 @@ unsigned int control_sandbox_detach(struct control *s, struct control_sandbox *w
 				    struct err *err);
 enum api_failure control_sandbox_change(struct control_sandbox *w, struct document *next,
 					struct err *err);
-/* As control_close(). */
+/* As control_close() (change.c). */
 int control_sandbox_close(struct control_sandbox *w, const char *why,
 			  struct err *err) MUST_CHECK;
 /* The engine is another one, or came back. */
@@ -321,7 +305,7 @@ void control_sandbox_stats(struct control_sandbox *w);
 /* Where its events are. NULL: out of memory. */
 struct event_ring *control_sandbox_ring(struct control_sandbox *w);
 
-/* -- engines.c ---------------------------------------------------------------------- */
+/* -- link.c: which engine ----------------------------------------------------------- */
 
 /* What no two sandboxes can be: the namespace of @spec, or "". */
 void control_place(const struct ipc_sandbox *spec, char ret[CONTROL_PLACE_SIZE]);
@@ -330,15 +314,12 @@ void control_place(const struct ipc_sandbox *spec, char ret[CONTROL_PLACE_SIZE])
 int control_engine_choose(struct control *s, struct ipc_sandbox *spec,
 			  struct control_link **ret, struct err *err) MUST_CHECK;
 
-/* -- sandboxes.c
- * ------------------------------------------------------------------------- */
+/* -- sandboxes_list.c ------------------------------------------------------------- */
 
 /* At the top of the daemon's API: what holds for all sandboxes. */
 void control_sandboxes_list_status(void *data, struct api_status *ret);
 
 void control_sandboxes_list(struct control *s, struct api_sandboxes *ret);
-
-/* -- attach.c ----------------------------------------------------------------------- */
 
 struct control_wish {
 	struct ipc_sandbox spec;
@@ -346,14 +327,7 @@ struct control_wish {
 	bool again;		 /* it may be there: with this policy from now on */
 };
 
-/* The body of PUT /sandboxes/@id. Return: 0, or -errno with every fault in @err. */
-struct json_t;
-int control_attach_read(struct control *s, const char *id, struct text body,
-			struct control_wish *ret, struct err *err) MUST_CHECK;
-/* What GET says of @w; NULL: out of memory. */
-struct json_t *control_sandbox_json(const struct control_sandbox *w);
-
-/* -- close.c ------------------------------------------------------------------------ */
+/* -- change.c: closing -------------------------------------------------------------- */
 
 void control_closing_init(struct control *s);
 void control_sandbox_closing_init(struct control_sandbox *w);
@@ -384,7 +358,7 @@ void control_secure_close(struct control *s);
 /* What all ways to the API have in common. */
 void control_api_config(struct control *s, struct api_config *ret);
 
-/* -- reload.c ----------------------------------------------------------------------- */
+/* -- change.c: always-rules files --------------------------------------------------- */
 
 /* Read the always-rules files, and watch them. */
 int control_reload_open(struct control *s, struct err *err) MUST_CHECK;
@@ -407,13 +381,13 @@ void control_row(void *data, const struct event *e, struct event_row *ret);
  */
 void control_tame(char *text, size_t size);
 
-/* -- counts.c ----------------------------------------------------------------------- */
+/* -- record.c: counts --------------------------------------------------------------- */
 
 /* What counts denials in the store, in @ret. */
 void control_count_ops(const struct control *s, struct api_ops *ret);
 void control_sandbox_count_ops(const struct control_sandbox *w, struct api_ops *ret);
 
-/* -- review.c ----------------------------------------------------------------------- */
+/* -- record.c: review tasks --------------------------------------------------------- */
 
 /* What answers about tasks, in @ret; nothing where events aren't stored. */
 void control_review_ops(const struct control *s, struct api_ops *ret);
@@ -425,10 +399,6 @@ int control_webhook_open(struct control *s, struct err *err) MUST_CHECK;
 /* A program was started: @fd, owned from then on, leads to it. */
 void control_webhook_attach(struct control *s, int fd);
 void control_webhook_denied(struct control *s, const struct event *e);
-/* Of task @id, to review webhook @url. control_tell_done() says what came of it, or
- * control_tell_anew() that nothing does. Return: false: there is no room. */
-bool control_webhook_review(struct control *s, uint32_t id, size_t url, const char *body,
-			    size_t size);
 void control_webhook_count(const struct control *s, struct api_status *ret);
 
 /* -- socket_owner.c
@@ -444,7 +414,7 @@ bool control_socket_owner_ask(struct control *s, const struct event_row *row);
 /* Nothing is waited for any more. */
 void control_socket_owner_close(struct control *s);
 
-/* -- tell.c ------------------------------------------------------------------------- */
+/* -- webhook.c: what is sent -------------------------------------------------------- */
 
 void control_tell_init(struct control *s);
 /* Something was denied that a task may open for. */

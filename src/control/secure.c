@@ -147,7 +147,7 @@ static void serve_nobody(struct control_secure *x)
 		loop_stop(x->side->loop);
 }
 
-static void start(struct control_secure *x)
+static void start_api(struct control_secure *x)
 {
 	struct control *s = x->side;
 	struct files files = { 0 };
@@ -176,9 +176,9 @@ static void start(struct control_secure *x)
 	x->files = files;
 }
 
-static void on_again(struct loop_deferred *d)
+static void on_files_again(struct loop_deferred *d)
 {
-	start(CONTAINER_OF(d, struct control_secure, again));
+	start_api(CONTAINER_OF(d, struct control_secure, again));
 }
 
 int control_secure_open(struct control *s, struct err *err)
@@ -188,16 +188,16 @@ int control_secure_open(struct control *s, struct err *err)
 	if (!x)
 		return err_set(err, -ENOMEM, "out of memory");
 	x->side = s;
-	x->again.run = on_again;
+	x->again.run = on_files_again;
 	s->secure = x;
-	start(x);
+	start_api(x);
 	return 0;
 }
 
 void control_secure_listen(struct control *s)
 {
 	if (s->secure && !s->secure->api && !s->secure->closing.added)
-		start(s->secure);
+		start_api(s->secure);
 }
 
 void control_secure_reload(struct control *s)

@@ -63,7 +63,7 @@ static void watch_oldest(struct control_socket_owner *w)
 		let_go(w);
 }
 
-static void on_late(struct loop_timer *t)
+static void on_answer_late(struct loop_timer *t)
 {
 	struct control_socket_owner *w =
 		CONTAINER_OF(t, struct control_socket_owner, late);
@@ -132,7 +132,7 @@ static void ask_for_one(struct control *s)
 	(void)!ipc_send(s->link->from_supervisor.fd, &start, NULL, 0);
 }
 
-static void on_again(struct loop_timer *t)
+static void on_owner_again(struct loop_timer *t)
 {
 	ask_for_one(CONTAINER_OF(t, struct control_socket_owner, again)->side);
 }
@@ -145,8 +145,8 @@ void control_socket_owner_open(struct control *s)
 		return; /* no process is ever known */
 	w->side = s;
 	w->source = (struct loop_source){ .fd = -1, .on_ready = on_ready };
-	w->late.on_fire = on_late;
-	w->again.on_fire = on_again;
+	w->late.on_fire = on_answer_late;
+	w->again.on_fire = on_owner_again;
 	s->socket_owner = w;
 	ask_for_one(s);
 }
