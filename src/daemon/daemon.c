@@ -31,6 +31,7 @@
 #include "daemon/internal.h"
 #include "proto/settings_daemon.h"
 #include "sys/cgroup.h"
+#include "sys/path.h"
 
 enum daemon_status {
 	DAEMON_OK = 0,
@@ -443,14 +444,24 @@ static bool stays_served(const struct sockaddr_un *sa)
 	return true;
 }
 
-/* Root's, and the group's where there is one. */
-static int share_with_group(const char *path)
+/* Root's, and the group's where there is one. Who may exchange what stands there would
+ * choose what is given to the group, and be asked in the daemon's place. */
+static int share_with_group(const char *path, struct err *err)
 {
 	const struct group *g = getgrnam("weir");
+	CLEAN(path) struct path p = { .fd = -1 };
+	int r = path_open_owned_way(path, &p, err);
+	char self[32];
 
-	if (g && chown(path, 0, g->gr_gid) < 0)
-		return -errno;
-	return chmod(path, SOCKET_MODE) < 0 ? -errno : 0;
+	if (r < 0)
+		return r;
+	if (!S_ISSOCK(p.st.st_mode) || p.st.st_uid != geteuid())
+		return err_set(err, -EPERM, "another file stands at '%s'", path);
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", p.fd);
+	if ((g && fchownat(p.fd, "", 0, g->gr_gid, AT_EMPTY_PATH) < 0) ||
+	    chmod(self, SOCKET_MODE) < 0)
+		return err_sys(err, -errno, "cannot give '%s' its mode", path);
+	return 0;
 }
 
 /* The API's, at @path, bound as supervisor_open_http() does. -EADDRINUSE: another daemon
@@ -471,10 +482,11 @@ static int daemon_open_socket(const char *path, int *ret, struct err *err)
 	old = umask(0177);
 	r = fd < 0 || bind(fd, (const struct sockaddr *)&sa, sizeof(sa)) < 0 ? -errno : 0;
 	umask(old);
-	if (r == 0)
-		r = share_with_group(path);
 	if (r < 0)
 		return err_sys(err, r, "cannot serve the API at '%s'", path);
+	r = share_with_group(path, err);
+	if (r < 0)
+		return err_context(err, "cannot serve the API");
 	*ret = TAKE_FD(fd);
 	return 0;
 }

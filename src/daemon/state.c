@@ -26,6 +26,7 @@
 #include "proto/plan_file.h"
 #include "sandbox/learned.h"
 #include "sys/files.h"
+#include "sys/path.h"
 
 enum {
 	FILE_MAX = 1 << 20,
@@ -85,20 +86,22 @@ static int lock_root(const struct daemon *w, const char *run_dir, struct err *er
 
 static int open_root(struct daemon *w, const char *run_dir, struct err *err)
 {
-	CLEAN(fd) int run = -1;
+	CLEAN(path) struct path run = { .fd = -1 };
 	int r;
 
 	if (mkdir(run_dir, 0755) < 0 && errno != EEXIST)
 		return err_sys(err, -errno, "cannot make '%s'", run_dir);
-	run = open(run_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (run < 0 || (mkdirat(run, "sandboxes", DIR_MODE) < 0 && errno != EEXIST))
+	r = path_open_owned_way(run_dir, &run, err);
+	if (r == 0)
+		r = check_owner(run.fd, run_dir, "", err);
+	if (r < 0)
+		return r;
+	if (mkdirat(run.fd, "sandboxes", DIR_MODE) < 0 && errno != EEXIST)
 		return err_sys(err, -errno, "cannot make '%s/sandboxes'", run_dir);
-	w->state_root = state_folder_open(run, "sandboxes");
+	w->state_root = state_folder_open(run.fd, "sandboxes");
 	if (w->state_root < 0)
 		return err_sys(err, w->state_root, "cannot open '%s/sandboxes'", run_dir);
-	r = check_owner(run, run_dir, "", err);
-	if (r == 0)
-		r = check_owner(w->state_root, run_dir, "/sandboxes", err);
+	r = check_owner(w->state_root, run_dir, "/sandboxes", err);
 	/* What further daemons have is the first one's. */
 	return r == 0 && w->engine == 0 ? lock_root(w, run_dir, err) : r;
 }

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import socket
+import stat
 import subprocess
 import threading
 import time
@@ -404,3 +405,34 @@ def test_a_second_daemon_with_the_same_run_directory_does_not_start(host, daemon
     again = host.daemon()
     wait_for(lambda: again.names() == ["one"], 10)
     assert pod.probe(["dns", site.name]).addresses == [site.v4]
+
+
+@pytest.mark.parametrize("what", ["socket", "run-dir"])
+@pytest.mark.parametrize("harm", ["others", "anybodys", "link"])
+def test_it_serves_nothing_where_others_can_take_its_place(host, what, harm):
+    """Who may exchange the socket chooses which file the group is given, and answers in the daemon's place."""
+    theirs, target = host.folder / "theirs", host.folder / "target"
+    target.mkdir()
+    if harm == "link":
+        theirs.symlink_to(target)
+    else:
+        theirs.mkdir()
+    os.lchown(theirs, *(2 * [0 if harm == "anybodys" else 1000]))
+    if harm == "anybodys":
+        theirs.chmod(0o777)
+    args = ("--socket", theirs / "weir.sock") if what == "socket" else ("--run-dir", theirs / "run")
+    daemon = host.daemon(*args, ready=False)
+    assert daemon.process.wait(20) == 1
+    wait_for(lambda: any("cannot trust" in line for line in daemon.errors))
+    assert not daemon.healthy()
+
+
+def test_it_serves_in_a_directory_where_nobody_takes_anothers_files_away(host, pod, site):
+    shared = host.folder / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    daemon = host.daemon("--socket", shared / "weir.sock", env={"WEIR_SOCKET": str(shared / "weir.sock")}, ready=False)
+    daemon.socket = shared / "weir.sock"
+    daemon.ready()
+    daemon.attach("one", pod, "--allow", site.name)
+    assert is_guarded(pod, site) and stat.S_IMODE(daemon.socket.stat().st_mode) == 0o660
