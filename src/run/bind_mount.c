@@ -133,6 +133,34 @@ static bool came_by_link(const struct path *cwd)
 	return by_link;
 }
 
+/* May it be writable under each name that it has, in other mounts of its file system too,
+ * and does none of what is in it show where nothing may be written unasked? */
+static bool is_writable_unasked(const struct rootfs *v, const struct path *p)
+{
+	const struct mount *of = mounts_numbered(&v->mounts, p->mount_id);
+	char inside[PATH_MAX], other[PATH_MAX];
+	struct path q = *p;
+
+	if (!of || mount_is_of_kernel(of) || !mount_inside(of, p->name, inside) ||
+	    !writable_unasked(p))
+		return false;
+	for (size_t i = 0; i < v->mounts.count; i++) {
+		const struct mount *m = &v->mounts.list[i];
+
+		if (m == of || m->device != of->device)
+			continue;
+		if (mount_shows(m, inside, other))
+			q.name = other;
+		else if (path_is_within(m->root, inside))
+			q.name = (char *)(uintptr_t)m->path;
+		else
+			continue;
+		if (!writable_unasked(&q))
+			return false;
+	}
+	return true;
+}
+
 /* After the paths that were named: one of them may be it, or hold it. */
 static int plan_cwd(struct rootfs *v, struct err *err)
 {
@@ -143,7 +171,7 @@ static int plan_cwd(struct rootfs *v, struct err *err)
 	if (r < 0 || is_below_writable(v, p->name))
 		return r;
 	by_link = came_by_link(p);
-	if (!by_link && writable_unasked(p) && !is_of_kernel(v, p))
+	if (!by_link && is_writable_unasked(v, p))
 		return add_tree(v, p, TREE_WRITABLE, err);
 	launch_send_report(
 		v->spec->control_fd, LAUNCH_WARNING, 0,
@@ -153,11 +181,50 @@ static int plan_cwd(struct rootfs *v, struct err *err)
 	return is_in_private_place(p->name) ? add_tree(v, p, TREE_SHOWN, err) : 0;
 }
 
+/* What lies at @path, in the mount @of, may show elsewhere, where the command may write:
+ * in another mount of the same file system. */
+static bool shows_writable(const struct rootfs *v, const struct mount *of,
+			   const char *path, char ret[PATH_MAX])
+{
+	char inside[PATH_MAX];
+
+	if (!mount_inside(of, path, inside))
+		return false;
+	for (size_t i = 0; i < v->mounts.count; i++) {
+		const struct mount *m = &v->mounts.list[i];
+
+		if (m->device == of->device && mount_shows(m, inside, ret) &&
+		    strcmp(ret, path) != 0 && is_below_writable(v, ret))
+			return true;
+	}
+	return false;
+}
+
+static int check_mounts(const struct rootfs *v, const struct path *p, struct err *err)
+{
+	const struct mount *of = mounts_numbered(&v->mounts, p->mount_id);
+	char other[PATH_MAX];
+
+	if (!of)
+		return err_set(err, -ENOENT, "cannot tell on which mount '%s' lies",
+			       p->name);
+	if (shows_writable(v, of, p->name, other))
+		return err_set(err, -EPERM,
+			       "'%s' is mounted at '%s' as well, where the command may "
+			       "write to it; name it by that path",
+			       p->name, other);
+	return 0;
+}
+
 /* A link that the command can change would lead the next run to another file. */
 static int check_links(const struct rootfs *v, const struct path *p, struct err *err)
 {
 	for (size_t i = 0; i < p->link_count; i++) {
-		if (is_below_writable(v, p->links[i]))
+		const struct mount *of = mounts_holding(&v->mounts, p->links[i]);
+		char other[PATH_MAX];
+
+		if (is_below_writable(v, p->links[i]) ||
+		    (of && shows_writable(v, of, p->links[i], other)))
 			return err_set(err, -EPERM,
 				       "'%s' is a link in a directory that the command "
 				       "may write to; name the file that it leads to",
@@ -191,6 +258,8 @@ static int plan_readonly(struct rootfs *v, const char *given, struct err *err)
 
 	if (r == 0)
 		r = check_links(v, p, err);
+	if (r == 0)
+		r = check_mounts(v, p, err);
 	if (r == 0)
 		r = check_hard_links(v, p, err);
 	if (r < 0 || !is_below_writable(v, p->name))
@@ -258,8 +327,8 @@ static int plan_startup_files(struct rootfs *v, struct err *err)
 		launch_send_report(
 			v->spec->control_fd, LAUNCH_WARNING, 0,
 			"the writable directories are too large to be searched for all "
-			"files that run outside later, such as git's hooks: some may be "
-			"writable");
+			"files that run outside later, such as git's hooks, or can't all "
+			"be read: some may be writable");
 	return r;
 }
 

@@ -214,19 +214,27 @@ static void see_directory(struct search *s, const struct stat *st)
 static int search_directory(struct search *s, int fd, const char *path,
 			    unsigned int depth, struct err *err);
 
+/* What can't be looked at may hold a socket: too few descriptors, say. What has gone
+ * since its directory was read doesn't, or is found where it is now. */
+static int cannot_search(int code, const char *path, struct err *err)
+{
+	if (code == -ENOENT || code == -ENOTDIR || code == -ELOOP)
+		return 0;
+	return err_sys(err, code, "cannot tell whether a unix socket lies in '%s'", path);
+}
+
 static int search_below(struct search *s, int dir, const char *name, const char *path,
 			unsigned int depth, struct err *err)
 {
 	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 
+	if (fd >= 0)
+		return search_directory(s, fd, path, depth, err);
 	/* A directory that can't be read can't be entered by the command either, except
-	 * one that may be searched but not listed: that is refused. */
-	if (fd < 0 && errno == EACCES && faccessat(dir, name, X_OK, 0) == 0)
-		return err_set(err, -EACCES,
-			       "cannot tell whether a unix socket lies in '%s': it can't "
-			       "be read",
-			       path);
-	return fd < 0 ? 0 : search_directory(s, fd, path, depth, err);
+	 * one that may be searched but not listed. */
+	if (errno == EACCES && faccessat(dir, name, X_OK, 0) < 0)
+		return 0;
+	return cannot_search(-errno, path, err);
 }
 
 /* What is masked already is an empty file by now. */
@@ -236,8 +244,9 @@ static int search_socket(struct search *s, int dir, const char *name, const char
 	CLEAN(fd) int at = openat(dir, name, O_PATH | O_CLOEXEC | O_NOFOLLOW);
 	struct stat st;
 
-	if (at < 0 || fstat(at, &st) < 0 || !S_ISSOCK(st.st_mode) ||
-	    !is_lost(s, st.st_ino))
+	if (at < 0)
+		return cannot_search(-errno, path, err);
+	if (fstat(at, &st) < 0 || !S_ISSOCK(st.st_mode) || !is_lost(s, st.st_ino))
 		return 0;
 	s->masked++;
 	return mask(s->view, at, path, err);
@@ -281,8 +290,10 @@ static int search_directory(struct search *s, int fd, const char *path,
 	}
 	if (fstat(fd, &st) == 0)
 		see_directory(s, &st);
-	while (r == 0 && (entry = readdir(dir)))
+	while (r == 0 && (errno = 0, entry = readdir(dir)))
 		r = search_entry(s, fd, path, entry, depth, err);
+	if (r == 0 && !entry && errno != 0)
+		r = cannot_search(-errno, path, err);
 	closedir(dir);
 	return r;
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -92,6 +93,30 @@ bool mounts_is_hidden(const struct mounts *m, const struct mount *x)
 		x = parent == x ? NULL : parent;
 	}
 	return false;
+}
+
+/* @path, which lies below @from, as it is called below @to. */
+static bool rename_below(const char *path, const char *from, const char *to,
+			 char ret[PATH_MAX])
+{
+	const char *rest = path + (from[1] ? strlen(from) : 0);
+	int n;
+
+	if (strcmp(rest, "/") == 0)
+		rest = "";
+	n = snprintf(ret, PATH_MAX, "%s%s", to[1] || !rest[0] ? to : "", rest);
+	return n < PATH_MAX;
+}
+
+bool mount_inside(const struct mount *m, const char *path, char ret[PATH_MAX])
+{
+	return rename_below(path, m->path, m->root, ret);
+}
+
+bool mount_shows(const struct mount *m, const char *inside, char ret[PATH_MAX])
+{
+	return path_is_within(inside, m->root) &&
+	       rename_below(inside, m->root, m->path, ret);
 }
 
 bool mount_is_of_kernel(const struct mount *m)

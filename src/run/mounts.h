@@ -2,6 +2,7 @@
 /* run/mounts - what is mounted where: /proc/self/mountinfo as a sorted table. */
 #pragma once
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -50,6 +51,13 @@ const struct mount *mounts_containing(const struct mounts *m, const char *path);
 
 /* Is @x covered by another mount, at its place or on the way to it? @m has them all. */
 bool mounts_is_hidden(const struct mounts *m, const struct mount *x);
+
+/* Where in its file system lies @path, which @m holds? Return: false when the name would
+ * be too long. */
+bool mount_inside(const struct mount *m, const char *path, char ret[PATH_MAX]);
+/* Where @m shows what lies at @inside in its file system. Return: false when it doesn't.
+ */
+bool mount_shows(const struct mount *m, const char *inside, char ret[PATH_MAX]);
 
 /* Does it show the kernel, its processes and devices, and not files? */
 bool mount_is_of_kernel(const struct mount *m);

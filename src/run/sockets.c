@@ -115,20 +115,6 @@ static bool has_inode(const char *path, uint32_t inode)
 	return lstat(path, &st) == 0 && (uint32_t)st.st_ino == inode;
 }
 
-/* Join @top, which may be "/", and @rest, which is empty or begins with '/'. */
-static bool join(char out[PATH_MAX], const char *top, const char *rest)
-{
-	if (strcmp(top, "/") == 0)
-		top = "";
-	return snprintf(out, PATH_MAX, "%s%s", top, rest) < PATH_MAX;
-}
-
-/* What of @path is below @top, which holds it. */
-static const char *below(const char *path, const char *top)
-{
-	return strcmp(top, "/") == 0 ? path : path + strlen(top);
-}
-
 /* The socket lies at @inside in its file system: it shows in every mount of that, also
  * in those that its name says nothing of (bind mounts). */
 static int add_everywhere(struct finder *f, const char *inside, struct socket_file file,
@@ -141,11 +127,8 @@ static int add_everywhere(struct finder *f, const char *inside, struct socket_fi
 		const struct mount *m = &f->mounts->list[i];
 		int r;
 
-		if (m->device != file.device || !path_is_within(inside, m->root))
-			continue;
-		if (!join(path, m->path, below(inside, m->root)))
-			return 0;
-		if (!is_within_tops(f, path))
+		if (m->device != file.device || !mount_shows(m, inside, path) ||
+		    !is_within_tops(f, path))
 			continue;
 		/* What isn't found there is searched for: it may have been moved. */
 		elsewhere = false;
@@ -173,7 +156,7 @@ static int judge(struct finder *f, const char *name, struct socket_file file,
 		return 0;
 	m = mounts_containing(f->mounts, real);
 	if (!m || m->device != file.device || !path_is_within(real, m->path) ||
-	    !join(inside, m->root, below(real, m->path)))
+	    !mount_inside(m, real, inside))
 		return 0;
 	return add_everywhere(f, inside, file, err);
 }

@@ -202,6 +202,20 @@ def test_G12_a_socket_whose_directory_is_moved_during_the_start_is_masked(world,
         assert done.code == 0 and done.out == b"", done
 
 
+def test_G12_a_search_that_cannot_go_deep_enough_starts_nothing(world, user, checkout):
+    """A command before may have moved the socket's directory to where too few descriptors lead."""
+    one, deep = checkout.folder_in("one"), checkout.folder_in("/".join("a" * 100))
+    with world.start([PYTHON, "-c", SERVICE, one / "s"], user="weir-test") as service:
+        assert service.line() == "up"
+        os.rename(one, deep / "one")
+        connect = [PYTHON, "-c", CONNECT.replace("import socket, sys", f"import os, socket, sys; os.chdir({str(deep / 'one')!r})"), "s"]
+        assert b"host service" in world.command(*connect).out, "positive control"
+        for limit in (1024, 110, 70):
+            done = world.command("sh", "-c", f"ulimit -n {limit}; exec \"$@\"", "sh", world.weir_path, "run", "--", *connect,
+                                 cwd=checkout.folder, user=user)
+            assert b"host service" not in done.out and done.code == (0 if limit == 1024 else 125), done
+
+
 @pytest.mark.parametrize("kind", ["hugetlbfs"])
 def test_G12_a_file_system_that_takes_sockets_shows_none(world, user, kind):
     """As an ordinary user's view has it, one that can't be a layer of an overlay."""
@@ -225,3 +239,40 @@ sys.exit(subprocess.run(sys.argv[1:]).returncode)
     done = world.command(PYTHON, "-c", script, *world.user(user).become(), world.weir_path, *argv,
                          mounts=(f"mount -t {kind} -o mode=0777 none {folder}/in",))
     assert done.text == "outside it connects\n", done
+
+
+KEPT = {"--policy": "policy.yaml", "--report": "report.json", "--state-dir": "events"}
+
+
+@pytest.mark.parametrize("option", KEPT)
+def test_G15_what_is_kept_is_kept_in_every_mount(world, user, option):
+    """A bind mount, or another mount of the file system, shows it under a second name."""
+    folder, name = world.workdir(user), KEPT[option]
+    for directory in ("one", "two"):
+        (folder / directory).mkdir()
+        os.chown(folder / directory, *[world.user(user).uid] * 2)
+    (folder / "one/policy.yaml").write_text("egress: []\n", encoding="ascii")
+    os.chown(folder / "one/policy.yaml", *[world.user(user).uid] * 2)
+    seen = []
+    for named in ("one", "two"):
+        script = f'cd {folder}/two; exec "$@"'
+        argv = ("run", "--no-config", option, f"{folder}/{named}/{name}", "--", "sh", "-c",
+                f"touch free; touch {name}/x; printf 'l%s' ie >> {name}")
+        done = world.command("sh", "-c", script, "sh", *world.user(user).become(), world.weir_path, *argv,
+                             mounts=(f"mount --bind {folder}/one {folder}/two",))
+        seen.append((done.code == 125, f"mounted at '{folder}/two/{name}' as well" in done.messages, (folder / "one/free").exists()))
+        path = folder / "one" / name
+        assert not (path / "x").exists() and (not path.is_file() or b"lie" not in path.read_bytes()), done
+    assert seen == [(True, True, False), (False, False, True)]
+
+
+def test_G15_a_working_directory_is_judged_under_each_of_its_names(world, user):
+    folder = world.workdir(user)
+    for directory, mounted in (("home", "two"), ("bin", "two"), ("home/deep", "two")):
+        done = world.command(
+            "sh", "-c", f'mkdir -p {folder}/{directory} {folder}/two; chown -R {world.user(user).uid} {folder}; '
+            f'mount --bind {folder}/{directory} {folder}/two; cd {folder}/two; exec "$@"', "sh",
+            *world.user(user).become(), "env", f"HOME={folder}/home", f"PATH={folder}/bin:/usr/bin:/bin", world.weir_path,
+            "run", "--no-config", "--", "touch", "new", mounts=("true",))
+        made = (folder / directory / "new").exists()
+        assert made == (directory == "home/deep") and (b"stays read-only" in done.err) != made, done
