@@ -555,23 +555,26 @@ enum { STARTUP_TOLD_MAX = 16 }; /* the others are only counted */
 
 struct startup_report {
 	size_t count;
-	bool quiet, moved;
+	bool quiet, obeyed; /* by git: Weir has failed */
 };
 
 static void on_new_startup_file(void *data, const char *name, const char *why,
-				const char *aside)
+				enum startup_state state, const char *aside)
 {
 	struct startup_report *r = data;
 
 	r->count++;
-	if (aside) {
-		r->moved = true;
+	r->obeyed |= state != STARTUP_NEW;
+	if (state == STARTUP_ASIDE)
 		log_error("the command made '%s' (%s); it is called '%s' now", name, why,
 			  aside);
-	} else if (!r->quiet && r->count <= STARTUP_TOLD_MAX) {
+	else if (state == STARTUP_OBEYED)
+		log_error("the command made '%s' (%s), which can't be renamed; remove it "
+			  "before git runs there",
+			  name, why);
+	else if (!r->quiet && r->count <= STARTUP_TOLD_MAX)
 		log_warning("'%s' is new or has changed: %s; look at it first", name,
 			    why);
-	}
 }
 
 /* What the command made that runs outside later, without anybody asking for it. */
@@ -583,10 +586,11 @@ static void look_for_startup_files(struct control *c)
 		return;
 	if (!startup_files_find_new(c->startup, on_new_startup_file, &r) && !r.quiet)
 		log_warning("the writable directories have become too large to be "
-			    "searched for all files that run outside later");
+			    "searched for all files that run outside later, or can't "
+			    "all be read");
 	if (!r.quiet && r.count > STARTUP_TOLD_MAX)
 		log_warning("%zu such files are new or have changed", r.count);
-	if (r.moved && c->failure == 0)
+	if (r.obeyed && c->failure == 0)
 		c->failure = RUN_STATUS_FAILED;
 	startup_files_done(c->startup);
 	free(c->startup);

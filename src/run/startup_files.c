@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/fsuid.h>
+#include <sys/random.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include "run/mounts.h"
@@ -63,6 +65,8 @@ static const struct startup_name git_names[] = {
 /* Not walked: the first is full of what others wrote, the others of what nobody runs. */
 static const char *const left_out[] = { "node_modules" };
 static const char *const git_left_out[] = { "objects", "refs", "logs", "lfs" };
+
+enum { ASIDE_TRIES = 8 };
 
 struct scan {
 	struct startup_files *files;
@@ -124,6 +128,13 @@ static const struct path *find_known(const struct startup_files *s, const char *
 	return NULL;
 }
 
+/* Since its directory was read. Another fault is no answer: what it hides may be there.
+ */
+static bool has_gone(int code)
+{
+	return code == -ENOENT || code == -ENOTDIR || code == -ELOOP;
+}
+
 /* --- the walk --- */
 
 static int add_found(struct scan *scan, const char *directory, const char *name,
@@ -142,6 +153,8 @@ static int add_found(struct scan *scan, const char *directory, const char *name,
 	if (!p.name)
 		return err_sys(err, -ENOMEM, "cannot list the project's files");
 	p.fd = open_below(scan->top, rest, O_PATH);
+	if (p.fd < 0 && !has_gone(p.fd))
+		s->cut = true;
 	if (p.fd < 0 || fstat(p.fd, &p.st) < 0 || find_known(s, p.name)) {
 		path_done(&p); /* it has gone, or lies below two writable directories */
 		return 0;
@@ -242,7 +255,23 @@ static int add_git_directory(struct scan *scan, int dir, const char *directory,
 	return r;
 }
 
-/* A directory that can't be read isn't walked. */
+/* One that may be entered but not read: git takes what is in it by name. */
+static int scan_unreadable(struct scan *scan, const char *directory, struct err *err)
+{
+	CLEAN(fd) int dir = open_below(scan->top, directory, O_PATH | O_DIRECTORY);
+	static const char *const marked[] = { "HEAD", "objects", "refs", "commondir" };
+	struct git_marks marks = { 0 };
+
+	if (dir >= 0 && faccessat(dir, ".", X_OK, AT_EACCESS) < 0 && errno == EACCES)
+		return 0;
+	if (dir >= 0 || !has_gone(dir))
+		scan->files->cut = true;
+	for (size_t i = 0; dir >= 0 && i < ARRAY_SIZE(marked); i++)
+		if (faccessat(dir, marked[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+			mark(&marks, marked[i]);
+	return add_git_directory(scan, dir, directory, &marks, scan->last, err);
+}
+
 static int scan_directory(struct scan *scan, const char *directory, struct err *err)
 {
 	int fd = open_below(scan->top, directory, O_RDONLY | O_DIRECTORY | O_NONBLOCK);
@@ -255,7 +284,7 @@ static int scan_directory(struct scan *scan, const char *directory, struct err *
 	if (!dir) {
 		if (fd >= 0)
 			close(fd);
-		return 0;
+		return scan_unreadable(scan, directory, err);
 	}
 	while (r == 0 && (entry = readdir(dir))) {
 		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
@@ -331,31 +360,59 @@ int startup_files_find(struct startup_files *s, const struct path *top, struct e
 
 /* --- after the end --- */
 
-/* Git obeys these in a directory that it knows already, and has no reason to make them
- * there. Return: the new name, owned, or NULL. */
-static char *move_aside(const struct startup_files *before, const char *name)
+/* Was the directory of @name a git directory at the start? Git obeys what is new there,
+ * and has no reason to make it. */
+static bool is_in_known_git(const struct startup_files *before, const char *name)
 {
 	const char *last = strrchr(name, '/') + 1;
 	CLEAN(mem) char *config = NULL;
-	char *aside = NULL, *new_last;
-	struct path directory;
-	int r;
 
-	if (!find_name(git_names, ARRAY_SIZE(git_names), last) ||
-	    asprintf(&config, "%.*sconfig", (int)(last - name), name) < 0)
+	return find_name(git_names, ARRAY_SIZE(git_names), last) &&
+	       asprintf(&config, "%.*sconfig", (int)(last - name), name) >= 0 &&
+	       find_known(before, config);
+}
+
+/* What the command put in the way of the first name is no reason to leave it. */
+static char *name_aside(const char *name, size_t attempt)
+{
+	char *aside = NULL;
+	uint32_t number;
+
+	if (attempt == 0)
+		return asprintf(&aside, "%s.weir", name) < 0 ? NULL : aside;
+	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
 		return NULL;
-	if (!find_known(before, config) || asprintf(&aside, "%s.weir", name) < 0 ||
-	    path_open_parent(name, &directory, &last, NULL) < 0) {
-		free(aside);
+	return asprintf(&aside, "%s.weir-%08x", name, (unsigned int)number) < 0 ? NULL
+										: aside;
+}
+
+/* The command may have taken the right away that the owner has. */
+static void let_owner_write(const struct path *directory)
+{
+	char self[32];
+
+	if (directory->st.st_uid != geteuid())
+		return;
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", directory->fd);
+	(void)!chmod(self, (directory->st.st_mode & 07777) | S_IRWXU);
+}
+
+/* Return: the new name, owned, or NULL. */
+static char *move_aside(const char *name)
+{
+	CLEAN(path) struct path directory = { .fd = -1 };
+	const char *last;
+
+	if (path_open_parent(name, &directory, &last, NULL) < 0 || directory.untrusted)
 		return NULL;
+	let_owner_write(&directory);
+	for (size_t i = 0; i < ASIDE_TRIES; i++) {
+		CLEAN(mem) char *aside = name_aside(name, i);
+
+		if (aside && renameat2(directory.fd, last, directory.fd,
+				       strrchr(aside, '/') + 1, RENAME_NOREPLACE) == 0)
+			return TAKE_PTR(aside);
 	}
-	new_last = strrchr(aside, '/') + 1;
-	r = directory.untrusted ? -1
-				: renameat(directory.fd, last, directory.fd, new_last);
-	path_done(&directory);
-	if (r == 0)
-		return aside;
-	free(aside);
 	return NULL;
 }
 
@@ -379,9 +436,28 @@ static bool was_changed(const struct path *p)
 	       st.st_ctim.tv_nsec != p->st.st_ctim.tv_nsec;
 }
 
-bool startup_files_find_new(const struct startup_files *s,
-			    void (*on_new)(void *data, const char *name, const char *why,
-					   const char *aside),
+/* By name: however full the command made the directory, or whether it can be read. */
+static void look_into_known_git(const struct startup_files *before, const char *config,
+				startup_new_function *on_new, void *data)
+{
+	const int length = (int)(strrchr(config, '/') + 1 - config);
+
+	for (size_t i = 0; i < ARRAY_SIZE(git_names); i++) {
+		CLEAN(mem) char *aside = NULL;
+		CLEAN(mem) char *name = NULL;
+		struct stat st;
+
+		if (asprintf(&name, "%.*s%s", length, config, git_names[i].name) < 0)
+			name = NULL;
+		if (name && (find_known(before, name) || lstat(name, &st) < 0))
+			continue;
+		aside = name ? move_aside(name) : NULL;
+		on_new(data, name ?: config, git_names[i].why,
+		       aside ? STARTUP_ASIDE : STARTUP_OBEYED, aside);
+	}
+}
+
+bool startup_files_find_new(const struct startup_files *s, startup_new_function *on_new,
 			    void *data)
 {
 	struct startup_files *now = calloc(1, sizeof(*now));
@@ -389,19 +465,20 @@ bool startup_files_find_new(const struct startup_files *s,
 	bool all;
 
 	for (size_t i = 0; i < s->count; i++) {
+		const char *name = s->found[i].name;
+
 		if (!s->is_named[i] && was_changed(&s->found[i]))
-			on_new(data, s->found[i].name, why(s->found[i].name), NULL);
+			on_new(data, name, why(name), STARTUP_NEW, NULL);
+		if (strcmp(strrchr(name, '/'), "/config") == 0)
+			look_into_known_git(s, name, on_new, data);
 	}
 	for (size_t i = 0; r == 0 && i < s->top_count; i++)
 		r = scan_top(now, &s->tops[i], true, NULL);
 	for (size_t i = 0; now && i < now->count; i++) {
 		const char *name = now->found[i].name;
-		CLEAN(mem) char *aside = NULL;
 
-		if (find_known(s, name))
-			continue;
-		aside = move_aside(s, name);
-		on_new(data, name, why(name), aside);
+		if (!find_known(s, name) && !is_in_known_git(s, name))
+			on_new(data, name, why(name), STARTUP_NEW, NULL);
 	}
 	all = r == 0 && (s->cut || !now->cut);
 	if (now)

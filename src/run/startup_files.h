@@ -14,7 +14,7 @@
  * seen by everybody. So it can be made by the command. When the command has ended the
  *   directories are walked again, and what is new is told. Only in git directories that
  *   were there at the start nothing is left to be made: an empty `hooks` is put there
- *   before, and what git obeys there is moved aside after. */
+ *   before, and what git obeys there is moved aside after, looked for by name. */
 #pragma once
 
 #include "base/err.h"
@@ -39,12 +39,18 @@ struct startup_files {
 /* Find those below the writable directory @top, and remember it. */
 int startup_files_find(struct startup_files *s, const struct path *top,
 		       struct err *err) MUST_CHECK;
-/* After the end: call @on_new for each that wasn't there, or that was changed. @aside:
- * what it is called now, or NULL: it is where it was made. Return: false when there is
- * more now than is looked at. */
-bool startup_files_find_new(const struct startup_files *s,
-			    void (*on_new)(void *data, const char *name, const char *why,
-					   const char *aside),
+enum startup_state {
+	STARTUP_NEW = 0, /* it is where it was made, or has changed there */
+	STARTUP_ASIDE,	 /* it would be obeyed at once, and is called @aside now */
+	STARTUP_OBEYED,	 /* it would be as well, and can't be moved */
+};
+
+typedef void startup_new_function(void *data, const char *name, const char *why,
+				  enum startup_state state, const char *aside);
+
+/* After the end: call @on_new for each that wasn't there, or that was changed. Return:
+ * false when there is more now than is looked at. */
+bool startup_files_find_new(const struct startup_files *s, startup_new_function *on_new,
 			    void *data);
 /* Is a component of the canonical @path one of the table, or does it lie in a git
  * directory? */

@@ -128,6 +128,34 @@ def test_G13_what_git_would_obey_in_a_known_directory_is_moved_aside(project, sc
     assert not (project.path / ".git" / name).exists() and (project.path / ".git" / f"{name}.weir").exists()
 
 
+HINDRANCES = ["mkdir -p .git/config.worktree.weir/x", "chmod 0555 .git", "chmod 0311 .git",
+              "seq 10001 | sed 's,^,.git/x,' | xargs touch"]
+
+
+@pytest.mark.parametrize("script", HINDRANCES, ids=["name taken", "not writable", "not readable", "too full"])
+def test_G13_nothing_keeps_weir_from_moving_it(project, script):
+    project.git("config", "extensions.worktreeConfig", "true")
+    done = project.run(f"printf '[core]\nfsmonitor = touch ran; false\n' > .git/config.worktree; {script}")
+    assert done.code == 125 and "it is called" in done.messages, done
+    assert not (project.path / ".git/config.worktree").exists()
+    project.outside(*GIT, "status")
+    assert not (project.path / "ran").exists(), done
+
+
+def test_G13_a_git_directory_that_cannot_be_read_is_held(project):
+    """A run before this one may have left it so: git goes on to obey what is in it."""
+    (project.path / ".git").chmod(0o311)
+    done = project.run("echo >> .git/config; touch .git/hooks/x; touch free")
+    assert (project.path / "free").exists(), done
+    assert not (project.path / ".git/hooks/x").exists() and b"can't all be read" in done.err or project.user == "root", done
+    assert not (project.path / ".git/config").read_text(encoding="ascii").endswith("\n\n"), done
+
+
+def test_G13_what_cannot_be_read_is_told_of(project):
+    done = project.run("mkdir x; touch x/.envrc; chmod 0311 x")
+    assert (b"can't all be read" in done.err) if project.user != "root" else (b"x/.envrc' is new" in done.err), done
+
+
 def test_G13_roots_hooks_directory_in_a_users_checkout_is_the_users(world):
     project = Project(world, "weir-test")
     shutil.rmtree(project.path / ".git/hooks")
