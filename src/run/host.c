@@ -273,14 +273,17 @@ int run_host(struct run_spec *spec)
 			      .daemon.socket = spec->socket,
 			      .started_ms = clock_wall_ms() };
 	struct err err = { 0 };
+	struct std_flags flags;
 	int status;
 
+	std_flags_read(&flags);
 	block_signals(&h);
 	h.failure = start(&h, &err);
 	if (h.failure == RUN_STATUS_FAILED)
 		log_error("failed_safety_setup: %s", err.text);
 	else if (h.child > 0)
 		wait_for_command(&h);
+	std_flags_restore(&flags);
 	leave(&h);
 	status = report_run(&h);
 	if (WIFSIGNALED(h.wait_status) && status == 128 + WTERMSIG(h.wait_status))

@@ -36,6 +36,7 @@
 #include "run/netns.h"
 #include "run/report.h"
 #include "run/startup_files.h"
+#include "run/std_fds.h"
 #include "run/store.h"
 #include "run/uplink.h"
 #include "supervisor/probe.h"
@@ -202,12 +203,17 @@ static void read_signals(struct control *c);
 
 /* Of all that was reported the last word counts. A command that was stopped by the
  * terminal was so together with us, and the SIGCONT that woke us is for it as well; one
- * that was stopped alone takes us along, so that the shell sees a stopped job. */
+ * that was stopped alone takes us along, so that the shell sees a stopped job. Not where
+ * it is ours to end it for what its other processes go on to do. */
 static void stop_along(struct control *c)
 {
+	const struct plan_on_denies on = plan_on_denies(&c->plan);
+
 	if (!c->stopped)
 		return;
 	c->stopped = false;
+	if (on.count > 0 && on.action == ON_DENIES_STOP)
+		return;
 	read_signals(c);
 	/* Not SIGSTOP: where no shell is left that could continue us, SIGTSTP does
 	 * nothing. */
@@ -605,8 +611,11 @@ int control_run(struct run_spec *spec)
 					 .on_end = on_uplink_end,
 					 .data = &c } };
 	struct err err = { 0 };
-	int status = control_start(&c, &err);
+	struct std_flags flags;
+	int status;
 
+	std_flags_read(&flags);
+	status = control_start(&c, &err);
 	if (status == 0) {
 		int r = loop_run(c.loop);
 
@@ -622,6 +631,7 @@ int control_run(struct run_spec *spec)
 	uplink_close(&c.uplink);
 	process_reap(c.launch, c.state < CONTROL_EXITED);
 	process_reap(c.engine, true);
+	std_flags_restore(&flags);
 	look_for_startup_files(&c);
 	run_store_close(&c.store);
 	status = report_run(&c);

@@ -26,6 +26,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <termios.h>
 
 #include "base/macros.h"
 
@@ -109,6 +110,10 @@ static const struct refusal refusals[] = {
 	{ "ioctl", EPERM, 1, { IS(1, TIOCLINUX_CALL) } },
 	/* Leaves the terminal with another driver between it and who types. */
 	{ "ioctl", EPERM, 1, { IS(1, TIOCSETD) } },
+	/* Keep others from writing to the terminal, Weir's report too, or from opening
+	 * it, and no key ends either. */
+	{ "ioctl", EPERM, 2, { IS(1, TCXONC), IS(2, TCOOFF) } },
+	{ "ioctl", EPERM, 1, { IS(1, TIOCEXCL) } },
 	/* The limit is 1, which alone keeps the kernel from starting the machine's
 	 * handler of crashes. Programs that set it want no core, and get none. */
 	{ "setrlimit", PRETEND, 1, { IS(0, RLIMIT_CORE) } },

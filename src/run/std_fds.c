@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <linux/magic.h>
 #include <linux/major.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -267,4 +268,20 @@ int std_fds_protect(bool root, struct err *err)
 				       names[fd], fd);
 	}
 	return 0;
+}
+
+void std_flags_read(struct std_flags *ret)
+{
+	for (int fd = 0; fd < 3; fd++)
+		ret->of[fd] = fcntl(fd, F_GETFL);
+}
+
+void std_flags_restore(const struct std_flags *f)
+{
+	const struct sigaction ignore = { .sa_handler = SIG_IGN };
+
+	for (int fd = 0; fd < 3; fd++)
+		if (f->of[fd] >= 0)
+			(void)!fcntl(fd, F_SETFL, f->of[fd]);
+	sigaction(SIGTTOU, &ignore, NULL);
 }

@@ -27,3 +27,14 @@ int std_fds_check(int control_fd, struct err *err) MUST_CHECK;
  * @root: the command gets a kernel uid that owns nothing.
  * Return: 0, or -errno with a line that names the descriptor: nothing may start. */
 int std_fds_protect(bool root, struct err *err) MUST_CHECK;
+
+/* Their flags belong to the open file, which the command shares: what it sets, such as
+ * O_NONBLOCK, would keep Weir's report from being written, and stay with the caller. */
+struct std_flags {
+	int of[3];
+};
+
+void std_flags_read(struct std_flags *ret);
+/* When the command has ended. From then on Weir also writes to a terminal whose
+ * foreground it doesn't have, instead of being stopped. */
+void std_flags_restore(const struct std_flags *f);

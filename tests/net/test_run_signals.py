@@ -118,6 +118,47 @@ def test_nothing_can_be_typed_into_the_callers_terminal(world, attack_program, u
         terminal.wait()
 
 
+SPOIL = """
+import fcntl, termios
+for request, argument in ((termios.TCXONC, termios.TCOON), (termios.TIOCEXCL, 0), (termios.TCXONC, termios.TCOOFF)):
+    try:
+        fcntl.ioctl(0, request, argument)
+        print("done", flush=True)
+    except PermissionError:
+        print("refused", flush=True)
+"""
+
+
+def test_the_callers_terminal_stays_open_to_others(world, user):
+    """No key undoes either: Weir's own report would wait for ever."""
+    with Terminal(world, weir(world, "/usr/bin/python3", "-ISc", SPOIL), user=user) as terminal:
+        terminal.expect("done\\s+refused\\s+refused")
+        terminal.wait()
+    with Terminal(world, ["/usr/bin/python3", "-ISc", SPOIL], user=user) as terminal:
+        terminal.expect("done\\s+done")   # and then nothing is to be seen any more
+
+
+LAYERS = """
+import ctypes, os, struct, sys
+call = ctypes.CDLL(None).syscall
+ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)
+for _ in range(int(sys.argv[1])):
+    attr = struct.pack("QQQ", 0, 0, 2)
+    if call(446, call(444, attr, len(attr), 0), 0) != 0:
+        sys.exit("no Landlock here")
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+def test_a_command_whose_signals_cannot_be_kept_inside_does_not_start(world, user):
+    """Sixteen layers of Landlock are the kernel's limit."""
+    for layers, code in ((15, 0), (16, 125)):
+        done = world.command("/usr/bin/python3", "-ISc", LAYERS, str(layers), str(world.weir_path), "run", "--", "echo", "ran", user=user)
+        if b"no Landlock" in done.err:
+            pytest.skip("this kernel can't scope signals")
+        assert done.code == code and (b"ran" in done.out) == (code == 0), done
+
+
 def bash(world, user):
     terminal = Terminal(world, ["bash", "--norc", "--noprofile", "-i"], user=user,
                         env={"PS1": "prompt> ", "TERM": "dumb"})
@@ -187,6 +228,20 @@ def test_a_command_that_stops_itself_shows_as_stopped(world, user):
         terminal.expect("Stopped")
         terminal.type("fg\n")
         terminal.expect("went on\n")
+        terminal.type("exit\n")
+        terminal.wait()
+
+
+def test_a_command_that_stops_itself_stops_no_limit(world, user):
+    """Its other processes go on asking, and Weir with them."""
+    policy = world.workdir(user) / "policy.yaml"
+    policy.write_text("on_denies: {count: 3, window: 1m, action: stop}\n", encoding="ascii")
+    policy.chmod(0o644)
+    ask = "(sleep 0.5; for i in 1 2 3 4 5 6 7 8; do getent hosts n$i.denied.test; done; sleep 30) & kill -STOP $$; wait"
+    with bash(world, user) as terminal:
+        terminal.type(f"'{world.weir_path}' run --policy {policy} -- sh -c '{ask}'; echo status $?\n")
+        terminal.expect("on_denies says stop", timeout=15)
+        terminal.expect("status 122")
         terminal.type("exit\n")
         terminal.wait()
 

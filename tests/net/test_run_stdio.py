@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """stdin, stdout, stderr: as if Weir weren't there."""
+import fcntl
 import hashlib
 import os
+import select
 import subprocess
 import time
 
@@ -98,3 +100,35 @@ def test_root_and_the_user_look_like_themselves(world, user):
     done = world.run("sh", "-c", "id -u; id -un; test -w . && echo writable", user=user)
     expected = subprocess.run(["id", "-u", user], capture_output=True, text=True, check=True).stdout.strip()
     assert done.text.split()[0] in (expected, "0") and "writable" in done.text, done
+
+
+FILL = """
+import fcntl, os, socket
+try:
+    socket.getaddrinfo("denied.test", 443)
+except OSError:
+    pass
+fcntl.fcntl(2, fcntl.F_SETFL, os.O_WRONLY | os.O_NONBLOCK)
+try:
+    while True:
+        os.write(2, b"." * 4096)
+except BlockingIOError:
+    pass
+"""
+
+
+def test_a_stream_that_the_command_spoils_is_as_it_was_for_the_report(world, user):
+    """Its flags are the open file's: without waiting, a full pipe takes nothing, and the caller's programs fail as well."""
+    read, write = os.pipe()
+    try:
+        with world.run_start("/usr/bin/python3", "-ISc", FILL, stderr=write, user=user) as started:
+            said = bytearray(os.read(read, 1))
+            time.sleep(1)   # for the end of the command; a slower machine proves less
+            while b"denied.test" not in said and len(said) < 1 << 20 and select.select([read], [], [], 5)[0]:
+                said += os.read(read, 65536)
+            started.process.wait(10)
+        assert b"refused:" in said and b"denied.test" in said, said[-300:]
+        assert not fcntl.fcntl(write, fcntl.F_GETFL) & os.O_NONBLOCK
+    finally:
+        os.close(read)
+        os.close(write)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "supervisor/init.h"
 
+#include <errno.h>
 #include <linux/close_range.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -27,22 +28,29 @@ static void reset_signals(uint64_t ignored)
 
 /* The command shares its caller's process group, for the terminal's sake, and a process
  * group knows no namespaces: kill(0, sig) would reach who started us. Landlock ends that
- * (ABI 6, Linux 6.12; its headers are younger than Debian 12). Older kernels can't: the
- * threat model says so. no_new_privs, which it asks for, is set by bwrap. */
-static void keep_signals_inside(void)
+ * (ABI 6, Linux 6.12; its headers are younger than Debian 12). Older kernels can't, and
+ * some containers refuse it: the threat model says so. no_new_privs, which it asks for,
+ * is set by bwrap. Return: whether that is done, or can't be had here; else errno says
+ * what failed. */
+static bool keep_signals_inside(void)
 {
 	const struct {
 		uint64_t handled_access_fs, handled_access_net, scoped;
 	} attr = { .scoped = 1 << 1 /* LANDLOCK_SCOPE_SIGNAL */ };
 	int fd = (int)syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr), 0);
 
-	if (fd >= 0)
-		syscall(SYS_landlock_restrict_self, fd, 0);
+	if (fd < 0)
+		return errno != EMFILE && errno != ENFILE && errno != ENOMEM;
+	return syscall(SYS_landlock_restrict_self, fd, 0) == 0;
 }
 
 _Noreturn void command_exec(char **argv, uint64_t ignored_signals)
 {
-	keep_signals_inside();
+	if (!keep_signals_inside()) {
+		init_report(LAUNCH_FAILED, EXIT_REFUSED,
+			    "cannot keep the command's signals in the sandbox");
+		_exit(EXIT_REFUSED);
+	}
 	close_range(STDERR_FILENO + 1, ~0U, 0);
 	reset_signals(ignored_signals);
 	command_become(argv);
