@@ -29,38 +29,19 @@
 
 enum {
 	SEND_BUFFER = 64 << 20, /* a limit, not an allocation: the largest batch */
-	DRAIN_MAX = 4096,	/* datagrams; a full receive buffer holds fewer */
 	STAGE_RANGES = 300,	/* that filter_stage() loads at a time */
 	/* Learned and kept ones of two families, and large ones; more are made anew. */
 	STAYING_MAX = 6 * PLAN_PORT_LISTS_MAX + 8,
 };
 
-/* What an earlier user of the socket has left unread: its sequence numbers are those that
- * we are about to use. The rest of a dump counts. */
-static void drain(int fd)
-{
-	uint8_t buf[NL_REPLY_SIZE];
-	struct iovec iov = { buf, sizeof(buf) };
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
-
-	for (int i = 0; i < DRAIN_MAX; i++)
-		if (recvmsg(fd, &m, MSG_DONTWAIT) < 0 && errno != EINTR &&
-		    errno != ENOBUFS)
-			return;
-}
-
 int filter_conn_init(struct filter_conn *c, int fd, struct err *err)
 {
-	struct sockaddr_nl self;
-	socklen_t size = sizeof(self);
 	int one = 1, send_buffer = SEND_BUFFER;
+	uint32_t port_id;
+	int r = nl_port_id(fd, "netlink", &port_id, err);
 
-	if (getsockname(fd, (struct sockaddr *)&self, &size) < 0)
-		return err_sys(err, -errno, "cannot use the netlink socket");
-	if (size != sizeof(self) || self.nl_family != AF_NETLINK || self.nl_pid == 0)
-		return err_set(err, -EINVAL,
-			       "cannot use the netlink socket: it is not a bound netlink "
-			       "socket");
+	if (r < 0)
+		return r;
 	/* Errors come without a copy of the message that caused them. */
 	if (setsockopt(fd, SOL_NETLINK, NETLINK_CAP_ACK, &one, sizeof(one)) < 0)
 		return err_sys(err, -errno, "cannot configure the netlink socket");
@@ -71,8 +52,8 @@ int filter_conn_init(struct filter_conn *c, int fd, struct err *err)
 	    (errno != EPERM || setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_buffer,
 					  sizeof(send_buffer)) < 0))
 		return err_sys(err, -errno, "cannot configure the netlink socket");
-	drain(fd);
-	*c = (struct filter_conn){ .fd = fd, .port_id = self.nl_pid, .seq = 1 };
+	nl_drain(fd);
+	*c = (struct filter_conn){ .fd = fd, .port_id = port_id, .seq = 1 };
 	return 0;
 }
 

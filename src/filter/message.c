@@ -195,19 +195,6 @@ void nl_nest_end(struct nl_writer *w, size_t nest)
 
 /* ---- reading ---- */
 
-const struct nlmsghdr *nl_take(const uint8_t **bytes, size_t *left)
-{
-	const struct nlmsghdr *h = (const void *)*bytes;
-	size_t step;
-
-	if (*left < sizeof(*h) || h->nlmsg_len < sizeof(*h) || h->nlmsg_len > *left)
-		return NULL;
-	step = MIN((size_t)NLMSG_ALIGN(h->nlmsg_len), *left);
-	*bytes += step;
-	*left -= step;
-	return h;
-}
-
 /* One reply that is an error or an acknowledgement. */
 static void read_error(const struct nlmsghdr *h, uint32_t last, struct nl_outcome *o)
 {
@@ -236,63 +223,6 @@ void nl_outcome_read(const void *bytes, size_t size, uint32_t port_id, uint32_t 
 	}
 	if (!o->done && size > 0)
 		*o = (struct nl_outcome){ true, -EBADMSG, 0 };
-}
-
-bool nl_attrs_read(const void *bytes, size_t size, struct nl_attrs *ret)
-{
-	const struct nlattr *a = bytes;
-	int left = (int)size;
-
-	*ret = (struct nl_attrs){ 0 };
-	for (; left > 0; a = mnl_attr_next(a)) {
-		uint16_t type, step;
-
-		if (!mnl_attr_ok(a, left))
-			return false;
-		type = mnl_attr_get_type(a);
-		if (type < NL_ATTR_MAX)
-			ret->at[type] = a;
-		step = (uint16_t)MIN((int)MNL_ALIGN(a->nla_len), left);
-		left -= step;
-	}
-	return true;
-}
-
-bool nl_attrs_nested(const struct nlattr *nest, struct nl_attrs *ret)
-{
-	*ret = (struct nl_attrs){ 0 };
-	return nest && nl_attrs_read(mnl_attr_get_payload(nest),
-				     mnl_attr_get_payload_len(nest), ret);
-}
-
-bool nl_get_u32(const struct nlattr *a, uint32_t *ret)
-{
-	uint32_t be;
-
-	if (!a || mnl_attr_get_payload_len(a) != sizeof(be))
-		return false;
-	memcpy(&be, mnl_attr_get_payload(a), sizeof(be));
-	*ret = be32toh(be);
-	return true;
-}
-
-bool nl_get_u64(const struct nlattr *a, uint64_t *ret)
-{
-	uint64_t be;
-
-	if (!a || mnl_attr_get_payload_len(a) != sizeof(be))
-		return false;
-	memcpy(&be, mnl_attr_get_payload(a), sizeof(be));
-	*ret = be64toh(be);
-	return true;
-}
-
-const char *nl_get_text(const struct nlattr *a)
-{
-	uint16_t len = a ? mnl_attr_get_payload_len(a) : 0;
-	const char *text = len > 0 ? mnl_attr_get_payload(a) : "";
-
-	return len > 0 && text[len - 1] != '\0' ? "" : text;
 }
 
 static void dump_message(const struct nlmsghdr *h, struct nl_dump *d)
@@ -348,43 +278,6 @@ void nl_dump_read(const void *bytes, size_t size, struct nl_dump *d)
 
 /* ---- exchange ---- */
 
-static int send_all(int fd, const struct nl_writer *w)
-{
-	struct sockaddr_nl kernel = { .nl_family = AF_NETLINK };
-	ssize_t n;
-
-	do {
-		n = sendto(fd, w->bytes, w->size, MSG_NOSIGNAL,
-			   (struct sockaddr *)&kernel, sizeof(kernel));
-	} while (n < 0 && errno == EINTR);
-	if (n < 0)
-		return -errno;
-	return (size_t)n == w->size ? 0 : -EMSGSIZE;
-}
-
-/* One datagram from the kernel; the answer is queued already. */
-static ssize_t receive(int fd, void *buf, size_t size)
-{
-	struct sockaddr_nl from = { 0 };
-	struct iovec iov = { buf, size };
-	struct msghdr m = {
-		.msg_name = &from,
-		.msg_namelen = sizeof(from),
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-	};
-	ssize_t n;
-
-	do {
-		n = recvmsg(fd, &m, MSG_DONTWAIT);
-	} while (n < 0 && errno == EINTR);
-	if (n < 0)
-		return -errno;
-	if (n == 0 || m.msg_flags & MSG_TRUNC)
-		return -EBADMSG;
-	return from.nl_pid == 0 ? n : 0; /* 0: not from the kernel, skip it */
-}
-
 static int transact(struct filter_conn *c, struct nl_writer *w, uint32_t *ret_seq)
 {
 	_Alignas(struct nlmsghdr) uint8_t buf[8192];
@@ -400,11 +293,11 @@ static int transact(struct filter_conn *c, struct nl_writer *w, uint32_t *ret_se
 	/* Of nothing the kernel makes no transaction, and it would be counted as one. */
 	if (w->seq - w->first == EMPTY_BATCH)
 		return 0;
-	r = send_all(c->fd, w);
+	r = nl_send(c->fd, w->bytes, w->size);
 	if (r < 0)
 		return r;
 	while (!o.done) {
-		ssize_t n = receive(c->fd, buf, sizeof(buf));
+		ssize_t n = nl_receive(c->fd, buf, sizeof(buf));
 
 		if (n < 0)
 			return (int)n;
@@ -447,11 +340,11 @@ int nl_ask(struct filter_conn *c, uint16_t type, uint16_t flags, uint8_t family,
 		fill(&w, what);
 	nl_end(&w);
 	c->seq = w.seq;
-	r = w.failed ? w.failed : send_all(c->fd, &w);
+	r = w.failed ? w.failed : nl_send(c->fd, w.bytes, w.size);
 	if (r < 0)
 		return r;
 	while (!d.done) {
-		ssize_t n = receive(c->fd, buf, sizeof(buf));
+		ssize_t n = nl_receive(c->fd, buf, sizeof(buf));
 
 		if (n < 0)
 			return (int)n;

@@ -18,11 +18,10 @@
 
 #include "base/err.h"
 #include "filter/filter.h"
+#include "sys/netlink.h"
 
 enum {
-	NL_ATTR_MAX = 32,	   /* attributes of one level that are looked at */
-	NL_REPLY_SIZE = 32 * 1024, /* the kernel's largest dump datagram */
-	NL_BATCH_MAX = 256 << 20,  /* bytes of one batch; more is -E2BIG */
+	NL_BATCH_MAX = 256 << 20, /* bytes of one batch; more is -E2BIG */
 	/* Elements with their counters, which are 0 then. Of Linux 6.5; headers are older
 	 */
 	NL_GETSETELEM_RESET = 33,
@@ -63,11 +62,6 @@ void nl_nest_end(struct nl_writer *w, size_t nest);
 void nl_batch(struct nl_writer *w);
 void nl_batch_end(struct nl_writer *w);
 
-/* The message at *@bytes, which moves behind it, as *@left does. NULL: no message fits
- * there; *@left is 0 at the end of a sound datagram. (libmnl's check takes a length
- * over 2^31 for a negative number, and lets it pass.) */
-const struct nlmsghdr *nl_take(const uint8_t **bytes, size_t *left);
-
 /* What the replies to a batch say. */
 struct nl_outcome {
 	bool done;	    /* acknowledged or failed */
@@ -81,18 +75,6 @@ void nl_outcome_read(const void *bytes, size_t size, uint32_t port_id, uint32_t 
 /* Send the closed batch and read its outcome. Return: 0 or -errno; @ret_seq (may be
  * NULL) is the message that failed, 0 when it wasn't a single one. */
 int nl_transact(struct filter_conn *c, struct nl_writer *w, uint32_t *ret_seq) MUST_CHECK;
-
-/* A message's attributes, by type; NULL where there is none. */
-struct nl_attrs {
-	const struct nlattr *at[NL_ATTR_MAX];
-};
-bool nl_attrs_read(const void *bytes, size_t size, struct nl_attrs *ret);
-bool nl_attrs_nested(const struct nlattr *nest, struct nl_attrs *ret);
-/* Values of attributes that may be missing or short: false then. */
-bool nl_get_u32(const struct nlattr *a, uint32_t *ret);
-bool nl_get_u64(const struct nlattr *a, uint64_t *ret);
-/* "" for a missing one or one without its NUL. */
-const char *nl_get_text(const struct nlattr *a);
 
 /* Called for each message of a dump; not 0 ends the calls. */
 typedef int nl_dump_fn(void *data, uint16_t type, uint8_t family,

@@ -12,37 +12,17 @@
 #include <linux/netfilter/nfnetlink_log.h>
 
 #include "base/wire.h"
-#include "filter/message.h"
+#include "sys/netlink.h"
 
 enum {
 	COPY_BYTES = 128,	     /* of each packet: headers only */
 	RECEIVE_BUFFER = 256 * 1024, /* the kernel drops what doesn't fit */
 	DATAGRAM_MAX = 16 * 1024,    /* threshold 1: one packet with its metadata */
-	DRAIN_MAX = 4096,	     /* datagrams; the receive buffer holds fewer */
+	PACKETS_MAX = 4096,	     /* before an acknowledgement */
 	EXTENSIONS_MAX = 8,	     /* IPv6 extension headers that are skipped */
 };
 
 /* ---- configuration ---- */
-
-static int send_config(int fd, struct nlmsghdr *h)
-{
-	struct sockaddr_nl kernel = { .nl_family = AF_NETLINK };
-
-	if (sendto(fd, h, h->nlmsg_len, MSG_NOSIGNAL, (struct sockaddr *)&kernel,
-		   sizeof(kernel)) < 0)
-		return -errno;
-	return 0;
-}
-
-/* What waits in the socket of an engine that was here before. */
-static void drain(int fd)
-{
-	char buf[64];
-
-	for (int i = 0; i < DRAIN_MAX && recv(fd, buf, sizeof(buf), MSG_DONTWAIT) >= 0;
-	     i++)
-		;
-}
 
 /* The acknowledgement is queued when the request has been sent; packets may stand
  * before it. */
@@ -50,15 +30,15 @@ static int receive_ack(int fd)
 {
 	_Alignas(struct nlmsghdr) char buf[DATAGRAM_MAX];
 
-	for (int i = 0; i < DRAIN_MAX; i++) {
+	for (int i = 0; i < PACKETS_MAX; i++) {
 		const uint8_t *at = (const void *)buf;
-		ssize_t n = recv(fd, buf, sizeof(buf), MSG_DONTWAIT);
+		ssize_t n = nl_receive(fd, buf, sizeof(buf));
 		size_t left = n < 0 ? 0 : (size_t)n;
 		const struct nlmsghdr *h;
 		const struct nlmsgerr *e;
 
 		if (n < 0)
-			return -errno;
+			return (int)n;
 		h = nl_take(&at, &left);
 		if (!h)
 			return -EBADMSG;
@@ -96,8 +76,8 @@ int nflog_bind(int fd, uint16_t group, struct err *err)
 	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_buffer,
 		       sizeof(receive_buffer)) < 0)
 		return err_sys(err, -errno, "cannot configure the log socket");
-	drain(fd);
-	r = send_config(fd, h);
+	nl_drain(fd);
+	r = nl_send(fd, h, h->nlmsg_len);
 	if (r == 0)
 		r = receive_ack(fd);
 	/* -EBUSY: this very socket has it already, and as it should be (somebody else's

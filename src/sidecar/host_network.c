@@ -16,6 +16,7 @@
 
 #include "filter/message.h"
 #include "sys/link.h"
+#include "sys/netlink.h"
 #include "sys/sock.h"
 
 enum {
@@ -82,28 +83,18 @@ static int on_link(const struct nlmsghdr *h, void *data)
 
 static int check_links(int fd, struct err *err)
 {
-	_Alignas(struct nlmsghdr) char buf[NL_REPLY_SIZE];
+	_Alignas(struct nlmsghdr) char buf[NL_REQUEST_SIZE];
 	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
 	struct ifinfomsg *link;
-	int r = MNL_CB_OK;
+	int r;
 
 	h->nlmsg_type = RTM_GETLINK;
 	h->nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
 	h->nlmsg_seq = 1;
 	link = mnl_nlmsg_put_extra_header(h, sizeof(*link));
 	link->ifi_family = AF_UNSPEC;
-	if (send(fd, h, h->nlmsg_len, 0) < 0)
-		return err_sys(err, -errno, "cannot list the links");
-	while (r == MNL_CB_OK) {
-		ssize_t n = recv(fd, buf, sizeof(buf), 0);
-
-		if (n < 0)
-			return err_sys(err, -errno, "cannot list the links");
-		r = mnl_cb_run(buf, (size_t)n, 1, 0, on_link, err);
-		if (r == MNL_CB_ERROR)
-			return err_sys(err, -errno, "cannot list the links");
-	}
-	return err->code;
+	r = nl_run(fd, h, on_link, err);
+	return r < 0 ? err_sys(err, r, "cannot list the links") : err->code;
 }
 
 /* ---- tables ---- */

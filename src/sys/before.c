@@ -13,14 +13,13 @@
 
 #include "sys/cgroup_internal.h"
 #include "sys/ctmark.h"
+#include "sys/netlink.h"
 #include "sys/sock.h"
 
 enum {
-	DUMP_SIZE = 32 * 1024,
 	TCP_LISTEN_STATE = 10,
 	TCP_TIME_WAIT_STATE = 6,
 	TCP_CLOSE_STATE = 7,
-	MAPPED_AT = 12,	   /* bytes before the IPv4 address in ::ffff:0:0/96 */
 	FLOWS_MAX = 65536, /* over it: -E2BIG, and nobody is attached */
 };
 
@@ -59,21 +58,6 @@ static bool is_theirs(struct looking *l, const struct nlmsghdr *h,
 	return cgroup_of_socket(h, &id) && cgroup_ids_have(&l->ids, id);
 }
 
-static struct endpoint end_of(uint8_t family, const __be32 addr[4], __be16 port)
-{
-	static const uint8_t mapped[MAPPED_AT] = { [10] = 0xff, [11] = 0xff };
-	const uint8_t *bytes = (const void *)addr;
-	struct endpoint e = { .port = be16toh(port) };
-
-	if (family == AF_INET)
-		e.addr = addr_from_bytes(ADDR_V4, bytes);
-	else if (memcmp(bytes, mapped, sizeof(mapped)) == 0)
-		e.addr = addr_from_bytes(ADDR_V4, bytes + MAPPED_AT);
-	else
-		e.addr = addr_from_bytes(ADDR_V6, bytes);
-	return e;
-}
-
 static int add(struct looking *l, const struct inet_diag_msg *m)
 {
 	struct found *at = l->found;
@@ -90,8 +74,8 @@ static int add(struct looking *l, const struct inet_diag_msg *m)
 	at[l->count++] = (struct found){
 		.family = m->idiag_family,
 		.id = m->id,
-		.local = end_of(m->idiag_family, m->id.idiag_src, m->id.idiag_sport),
-		.peer = end_of(m->idiag_family, m->id.idiag_dst, m->id.idiag_dport),
+		.local = nl_diag_end(m->idiag_family, m->id.idiag_src, m->id.idiag_sport),
+		.peer = nl_diag_end(m->idiag_family, m->id.idiag_dst, m->id.idiag_dport),
 	};
 	return 0;
 }
@@ -111,10 +95,10 @@ static int on_socket(const struct nlmsghdr *h, void *data)
  * of a large table are looked at. */
 static int dump(int fd, struct looking *l)
 {
-	_Alignas(struct nlmsghdr) char buf[DUMP_SIZE];
+	_Alignas(struct nlmsghdr) char buf[NL_REQUEST_SIZE];
 	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
 	struct inet_diag_req *q;
-	int r = MNL_CB_OK;
+	int r;
 
 	h->nlmsg_type = TCPDIAG_GETSOCK;
 	h->nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
@@ -122,16 +106,8 @@ static int dump(int fd, struct looking *l)
 	q->idiag_family = AF_INET;
 	q->idiag_states = ~(1u << TCP_LISTEN_STATE | 1u << TCP_TIME_WAIT_STATE |
 			    1u << TCP_CLOSE_STATE);
-	if (send(fd, h, h->nlmsg_len, 0) < 0)
-		return -errno;
-	while (r > MNL_CB_STOP) {
-		ssize_t n = recv(fd, buf, sizeof(buf), 0);
-
-		if (n < 0)
-			return -errno;
-		r = mnl_cb_run(buf, (size_t)n, 0, 0, on_socket, l);
-	}
-	return r < 0 ? -errno : l->error;
+	r = nl_run(fd, h, on_socket, l);
+	return r < 0 ? r : l->error;
 }
 
 static int diag_open(int *ret)
@@ -193,10 +169,10 @@ static int connections_open(struct ctmark *ret, struct err *err)
 /* One that has just ended by itself is as good. */
 static int end_one(int diag, uint32_t seq, const struct found *f)
 {
-	_Alignas(struct nlmsghdr) char buf[DUMP_SIZE];
+	_Alignas(struct nlmsghdr) char buf[NL_REQUEST_SIZE];
 	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
 	struct inet_diag_req_v2 *q;
-	ssize_t n;
+	int r;
 
 	h->nlmsg_type = SOCK_DESTROY;
 	h->nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK;
@@ -205,14 +181,8 @@ static int end_one(int diag, uint32_t seq, const struct found *f)
 	q->sdiag_family = f->family;
 	q->sdiag_protocol = IPPROTO_TCP;
 	q->id = f->id;
-	if (send(diag, h, h->nlmsg_len, 0) < 0)
-		return -errno;
-	n = recv(diag, buf, sizeof(buf), 0);
-	if (n < 0)
-		return -errno;
-	return mnl_cb_run(buf, (size_t)n, seq, 0, NULL, NULL) < 0 && errno != ENOENT
-		       ? -errno
-		       : 0;
+	r = nl_run(diag, h, NULL, NULL);
+	return r == -ENOENT ? 0 : r;
 }
 
 static int end_unknown(int diag, struct ctmark *c, const struct looking *l, size_t *ret)

@@ -17,9 +17,10 @@
 
 #include "base/text.h"
 #include "sys/cgroup_internal.h"
+#include "sys/netlink.h"
 #include "sys/tasks.h"
 
-enum { DUMP_SIZE = 32 * 1024, ALL_STATES = -1 };
+enum { ALL_STATES = -1 };
 
 /* ---- sockets that were made elsewhere ---- */
 
@@ -142,10 +143,9 @@ static int on_stray_socket(const struct nlmsghdr *h, void *data)
 static int dump_sockets(int fd, uint8_t family, uint8_t protocol, uint32_t seq,
 			struct looking *l)
 {
-	_Alignas(struct nlmsghdr) char buf[DUMP_SIZE];
+	_Alignas(struct nlmsghdr) char buf[NL_REQUEST_SIZE];
 	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
 	struct inet_diag_req_v2 *q;
-	int r = MNL_CB_OK;
 
 	h->nlmsg_type = SOCK_DIAG_BY_FAMILY;
 	h->nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
@@ -154,16 +154,7 @@ static int dump_sockets(int fd, uint8_t family, uint8_t protocol, uint32_t seq,
 	q->sdiag_family = family;
 	q->sdiag_protocol = protocol;
 	q->idiag_states = (uint32_t)ALL_STATES;
-	if (send(fd, h, h->nlmsg_len, 0) < 0)
-		return -errno;
-	while (r > MNL_CB_STOP) {
-		ssize_t n = recv(fd, buf, sizeof(buf), 0);
-
-		if (n < 0)
-			return -errno;
-		r = mnl_cb_run(buf, (size_t)n, seq, 0, on_stray_socket, l);
-	}
-	return r < 0 ? -errno : 0;
+	return nl_run(fd, h, on_stray_socket, l);
 }
 
 /* Raw sockets may be a module that isn't there. */

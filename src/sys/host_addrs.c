@@ -6,8 +6,7 @@
 #include <linux/rtnetlink.h>
 
 #include "sys/link.h"
-
-enum { BUFFER_SIZE = 32 * 1024 }; /* what the kernel fills at most in one go */
+#include "sys/netlink.h"
 
 struct list {
 	struct prefix *items;
@@ -47,32 +46,15 @@ static int on_route(const struct nlmsghdr *h, void *data)
 	return MNL_CB_OK;
 }
 
-static int ask_kernel(int fd, char *buf)
+static int collect(int fd, struct list *list)
 {
+	_Alignas(struct nlmsghdr) char buf[NL_REQUEST_SIZE];
 	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
 
 	h->nlmsg_type = RTM_GETROUTE;
 	h->nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
 	mnl_nlmsg_put_extra_header(h, sizeof(struct rtmsg));
-	return send(fd, h, h->nlmsg_len, 0) < 0 ? -errno : 0;
-}
-
-static int collect(int fd, struct list *list)
-{
-	CLEAN(mem) char *buf = calloc(1, BUFFER_SIZE);
-	int r = buf ? ask_kernel(fd, buf) : -ENOMEM;
-
-	while (r == 0) {
-		ssize_t n = recv(fd, buf, BUFFER_SIZE, 0);
-		int more = n < 0 ? MNL_CB_ERROR
-				 : mnl_cb_run(buf, (size_t)n, 0, 0, on_route, list);
-
-		if (more == MNL_CB_STOP)
-			return 0;
-		if (more == MNL_CB_ERROR)
-			r = -errno;
-	}
-	return r;
+	return nl_run(fd, h, on_route, list);
 }
 
 int local_prefixes(struct prefix *ret, size_t *ret_count, struct err *err)

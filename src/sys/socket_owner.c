@@ -27,14 +27,13 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "sys/cgroup_internal.h"
+#include "sys/netlink.h"
 #include "sys/tasks.h"
 
 enum {
-	DUMP_SIZE = 32 * 1024,
 	DNS_PORT = 53,
 	ALL_STATES = -1,
 	TCP_LISTEN_STATE = 10,
-	MAPPED_AT = 12,	      /* bytes before the IPv4 address in ::ffff:0:0/96 */
 	COMM_SIZE = 16,	      /* the kernel's */
 	STATUS_SIZE = 4096,   /* of /proc/PID/status, and of stat */
 	START_FIELD = 22 - 3, /* of /proc/PID/stat, behind the one after the name */
@@ -50,21 +49,6 @@ struct socket_search {
 	bool several;
 };
 
-static struct endpoint end_of(uint8_t family, const __be32 addr[4], __be16 port)
-{
-	static const uint8_t mapped[MAPPED_AT] = { [10] = 0xff, [11] = 0xff };
-	const uint8_t *bytes = (const void *)addr;
-	struct endpoint e = { .port = be16toh(port) };
-
-	if (family == AF_INET)
-		e.addr = addr_from_bytes(ADDR_V4, bytes);
-	else if (memcmp(bytes, mapped, sizeof(mapped)) == 0)
-		e.addr = addr_from_bytes(ADDR_V4, bytes + MAPPED_AT);
-	else
-		e.addr = addr_from_bytes(ADDR_V6, bytes);
-	return e;
-}
-
 static bool is_unspecified(const struct addr *a)
 {
 	static const uint8_t zero[16];
@@ -76,8 +60,9 @@ static bool is_unspecified(const struct addr *a)
 static bool may_have_sent(const struct owner_question *q, const struct inet_diag_msg *m)
 {
 	struct endpoint from =
-		end_of(m->idiag_family, m->id.idiag_src, m->id.idiag_sport);
-	struct endpoint to = end_of(m->idiag_family, m->id.idiag_dst, m->id.idiag_dport);
+		nl_diag_end(m->idiag_family, m->id.idiag_src, m->id.idiag_sport);
+	struct endpoint to =
+		nl_diag_end(m->idiag_family, m->id.idiag_dst, m->id.idiag_dport);
 
 	if (from.port != q->from.port)
 		return false;
@@ -131,16 +116,15 @@ static void put_ends(struct inet_diag_sockid *ret, const struct owner_question *
 static int ask(int diag, uint8_t family, const struct endpoint *to,
 	       struct socket_search *s)
 {
-	_Alignas(struct nlmsghdr) char buf[DUMP_SIZE];
+	_Alignas(struct nlmsghdr) char buf[NL_REQUEST_SIZE];
 	static uint32_t seq;
 	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
-	const uint32_t mine = ++seq;
 	struct inet_diag_req_v2 *q;
-	int r = MNL_CB_OK;
+	int r;
 
 	h->nlmsg_type = SOCK_DIAG_BY_FAMILY;
 	h->nlmsg_flags = (uint16_t)(NLM_F_REQUEST | (to ? 0 : NLM_F_DUMP));
-	h->nlmsg_seq = mine;
+	h->nlmsg_seq = ++seq;
 	q = mnl_nlmsg_put_extra_header(h, sizeof(*q));
 	q->sdiag_family = family;
 	q->sdiag_protocol = s->q->protocol;
@@ -148,20 +132,10 @@ static int ask(int diag, uint8_t family, const struct endpoint *to,
 	q->id.idiag_cookie[0] = q->id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
 	if (to)
 		put_ends(&q->id, s->q, to);
-	if (send(diag, h, h->nlmsg_len, 0) < 0)
-		return -errno;
-	while (r > MNL_CB_STOP) {
-		ssize_t n = recv(diag, buf, sizeof(buf), 0);
-
-		if (n < 0)
-			return -errno;
-		r = mnl_cb_run(buf, (size_t)n, mine, 0, on_socket, s);
-		if (to)
-			break;
-	}
+	r = nl_run(diag, h, on_socket, s);
 	if (s->seen > OWNER_SOCKETS_MAX)
 		return -E2BIG;
-	return r < 0 ? -errno : 0;
+	return r;
 }
 
 /* A socket of IPv6 may send over IPv4 as well. */
