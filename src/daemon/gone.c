@@ -92,8 +92,9 @@ static void look(struct daemon_sandbox *d)
 	log_warning("sandbox '%s' is gone: nobody lives in its network namespace",
 		    d->spec.name);
 	snprintf(m.text, sizeof(m.text), "its network namespace is gone");
-	daemon_tell_control(d->daemon, &m, NULL);
+	/* Nothing is left in its folder when others hear of it. */
 	state_forget(d);
+	daemon_tell_control(d->daemon, &m, NULL);
 	daemon_sandbox_detach(d, true);
 }
 
