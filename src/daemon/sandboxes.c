@@ -19,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -87,12 +86,6 @@ struct daemon_plan {
 	size_t users;
 };
 
-static void unmap(struct plan *p)
-{
-	if (p->bytes)
-		munmap((void *)(uintptr_t)p->bytes, p->size);
-}
-
 static bool holds(const struct daemon_plan *have, const struct plan *wanted)
 {
 	struct err ignored = { 0 };
@@ -100,7 +93,7 @@ static bool holds(const struct daemon_plan *have, const struct plan *wanted)
 	bool same = plan_file_map(have->fd, &p, &ignored) == 0 &&
 		    p.size == wanted->size && memcmp(p.bytes, wanted->bytes, p.size) == 0;
 
-	unmap(&p);
+	plan_file_unmap(&p);
 	return same;
 }
 
@@ -153,7 +146,7 @@ static int daemon_plan_take(struct daemon *w, int fd, struct daemon_plan **ret,
 	if (r < 0)
 		return r;
 	*ret = find_or_make(w, &own, &plan);
-	unmap(&plan);
+	plan_file_unmap(&plan);
 	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
@@ -514,7 +507,7 @@ static int choose_probe(struct daemon_sandbox *d, struct err *err)
 		return r;
 	d->pins = plan_dns(&plan) == POLICY_DNS_PINNED;
 	r = probe_choose(&plan, &none, false, &ignored, &d->probe, err);
-	munmap((void *)(uintptr_t)plan.bytes, plan.size);
+	plan_file_unmap(&plan);
 	return r;
 }
 

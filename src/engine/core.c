@@ -6,6 +6,7 @@
 #include <linux/close_range.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
 
@@ -224,6 +225,28 @@ void engine_reset_signals(void)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+pid_t engine_fork(void (*run)(const void *config), const void *config, struct err *err)
+{
+	pid_t parent = getpid();
+	pid_t pid = fork();
+
+	if (pid < 0 && errno == EAGAIN)
+		return err_set(err, -EAGAIN,
+			       "cannot start the engine: this user's limit of processes "
+			       "is reached (ulimit -u)");
+	if (pid < 0)
+		return err_sys(err, -errno, "cannot start the engine");
+	if (pid > 0)
+		return pid;
+	prctl(PR_SET_NAME, "weir-engine");
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent) {
+		engine_reset_signals();
+		run(config);
+	}
+	/* No cleanup: the kernel takes everything back, but the rules. */
+	_exit(0);
+}
+
 /* First above all the places that are wanted, then down to them: no two get in each
  * other's way. */
 int engine_keep_only(int *const keep[], size_t count)
@@ -258,4 +281,26 @@ int engine_keep_only(int *const keep[], size_t count)
 	if (syscall(SYS_close_range, 3 + count, ~0u, 0) < 0)
 		return -errno;
 	return 0;
+}
+
+int engine_take_fds(struct sandbox_fds *to, int *route, const struct ipc_message *m,
+		    int *fds, size_t next, size_t count)
+{
+	for (size_t i = 0; i <= SANDBOX_FD_COUNT; i++) {
+		int *fd = i == SANDBOX_FD_COUNT ? route : &to->fd[i];
+
+		if (!(m->present & 1u << i))
+			continue;
+		if (next == count || *fd >= 0)
+			return -EBADMSG;
+		*fd = TAKE_FD(fds[next]);
+		next++;
+	}
+	return next == count ? 0 : -EBADMSG;
+}
+
+bool engine_has_fds(const struct sandbox_fds *fds)
+{
+	return fds->fd[SANDBOX_FD_NETLINK] >= 0 && fds->fd[SANDBOX_FD_NFLOG] >= 0 &&
+	       fds->fd[SANDBOX_FD_DNS_UDP4] >= 0 && fds->fd[SANDBOX_FD_DNS_TCP4] >= 0;
 }

@@ -33,12 +33,12 @@ struct engine_core {
 	size_t host_count;	  /* of @count, those that are of it */
 	int64_t repin_ms;	  /* dns: pinned: how often, where a policy doesn't say */
 	struct loop_timer expiry;
-	size_t snapshot_bytes;	/* engine_sandbox_snapshot.c: that all share */
+	size_t snapshot_bytes;	/* sandbox.c: that all share */
 	size_t expiry_at;	/* slot that is next in this round */
 	int64_t expiry_next_ms; /* the soonest that this round has seen */
 	struct loop_timer watch;
 	size_t watch_at;
-	/* engine_account.c */
+	/* account.c */
 	struct aggregation_pool events; /* that wait, of all sandboxes */
 	struct loop_timer account;
 	size_t account_at;
@@ -58,7 +58,7 @@ int engine_core_serve(struct engine_core *c, struct sandbox *s,
 /* See to it that the rules stand, from now on. */
 int engine_core_watch(struct engine_core *c) MUST_CHECK;
 
-/* -- engine_account.c: what is told at the end of a window --------------------------- */
+/* -- account.c: what is told at the end of a window --------------------------- */
 
 int engine_account_init(struct engine_core *c) MUST_CHECK;
 /* @g has come into @c: it adds up from now on. */
@@ -71,8 +71,19 @@ void engine_account_all(struct engine_sandbox *g);
 
 /* -- the first steps of an engine's process ----------------------------------------- */
 
-/* Only SIGKILL counts here, and the end of the channels. */
+/* Fork an engine, which runs @run and ends with the calling process; only SIGKILL counts
+ * in there, and the end of its channels. Return: its pid, or -errno. */
+pid_t engine_fork(void (*run)(const void *config), const void *config,
+		  struct err *err) MUST_CHECK;
+/* Only SIGKILL counts then, and the end of the channels. */
 void engine_reset_signals(void);
 /* A session of its own, /dev/null on 0 to 2, the descriptors *@keep[i] on 3 + i (and
  * *@keep[i] says so; -1 stays -1 and its place empty), everything else closed. */
 int engine_keep_only(int *const keep[], size_t count) MUST_CHECK;
+/* Descriptors that came with @m, as its `present` says: fds[@next] and the following go
+ * to their slots in @to, a route socket to *@route. Every one that is taken is -1 in @fds
+ * then. -EBADMSG: they are not what @m says. */
+int engine_take_fds(struct sandbox_fds *to, int *route, const struct ipc_message *m,
+		    int *fds, size_t next, size_t count) MUST_CHECK;
+/* What no sandbox with a namespace of its own can do without is there. */
+bool engine_has_fds(const struct sandbox_fds *fds);

@@ -3,10 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 
 #include "engine/core.h"
 #include "engine/harden.h"
@@ -192,30 +190,13 @@ static int adopt(struct engine *e, const struct ipc_message *m,
 	return 0;
 }
 
-/* Put the descriptors that came into their slots. */
-static int sort_fds(const struct ipc_message *m, const int *fds, size_t count,
-		    struct sandbox_fds *ret)
-{
-	size_t next = 0;
-
-	sandbox_fds_init(ret);
-	for (size_t i = 0; i < SANDBOX_FD_COUNT; i++)
-		if ((m->present & 1u << i) && next < count)
-			ret->fd[i] = fds[next++];
-	if (next != count || ret->fd[SANDBOX_FD_NETLINK] < 0 ||
-	    ret->fd[SANDBOX_FD_NFLOG] < 0 || ret->fd[SANDBOX_FD_DNS_UDP4] < 0 ||
-	    ret->fd[SANDBOX_FD_DNS_TCP4] < 0)
-		return -EBADMSG;
-	return 0;
-}
-
 static void on_launch(struct loop_source *source, uint32_t events)
 {
 	struct engine *e = CONTAINER_OF(source, struct engine, from_launch);
 	struct ipc_message m;
 	struct err err = { 0 };
 	struct sandbox_fds sorted;
-	int fds[SANDBOX_FD_COUNT];
+	int fds[SANDBOX_FD_COUNT], route = -1;
 	size_t count = 0;
 	int r = ipc_receive(source->fd, &m, fds, SANDBOX_FD_COUNT, &count);
 
@@ -223,8 +204,9 @@ static void on_launch(struct loop_source *source, uint32_t events)
 	loop_remove(e->core.loop, source);
 	if (r < 0)
 		return;
-	r = sort_fds(&m, fds, count, &sorted);
-	if (r < 0 || m.type != IPC_HANDOVER)
+	sandbox_fds_init(&sorted);
+	r = engine_take_fds(&sorted, &route, &m, fds, 0, count);
+	if (r < 0 || m.type != IPC_HANDOVER || route >= 0 || !engine_has_fds(&sorted))
 		r = err_set(&err, -EBADMSG, "the hand-over of the sandbox is malformed");
 	else
 		r = adopt(e, &m, &sorted, &err);
@@ -313,18 +295,14 @@ static int watch_channels(struct engine *e)
 	return r < 0 ? r : loop_add(e->core.loop, &e->from_launch, EPOLLIN);
 }
 
-static void engine_run(const struct engine_config *given, pid_t control)
+static void engine_run(const void *given)
 {
-	struct engine_config config = *given;
+	struct engine_config config = *(const struct engine_config *)given;
 	struct engine e = { .config = &config, .core.route_fd = -1 };
 	int *const keep[] = { &config.control_fd, &config.launch_fd, &config.plan_fd };
 	struct err err = { 0 };
 	int r;
 
-	prctl(PR_SET_NAME, "weir-engine");
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != control)
-		return;
-	engine_reset_signals();
 	engine_sandbox_init(&e.guarded, ENGINE_SANDBOX_OWNED, 0);
 	r = engine_keep_only(keep, ARRAY_SIZE(keep));
 	if (r < 0)
@@ -348,19 +326,5 @@ static void engine_run(const struct engine_config *given, pid_t control)
 
 pid_t engine_start(const struct engine_config *config, struct err *err)
 {
-	pid_t control = getpid();
-	pid_t pid = fork();
-
-	if (pid < 0 && errno == EAGAIN)
-		return err_set(err, -EAGAIN,
-			       "cannot start the engine: this user's limit of processes "
-			       "is reached (ulimit -u)");
-	if (pid < 0)
-		return err_sys(err, -errno, "cannot start the engine");
-	if (pid == 0) {
-		engine_run(config, control);
-		/* No cleanup: the kernel takes everything back. */
-		_exit(0);
-	}
-	return pid;
+	return engine_fork(engine_run, config, err);
 }

@@ -19,13 +19,17 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include "engine/change.h"
 #include "engine/core.h"
 #include "engine/host.h"
+#include "filter/nflog.h"
 #include "policy/policy.h"
 #include "proto/plan_file.h"
 #include "sandbox/learned.h"
+#include "sandbox/refused.h"
+#include "sys/link.h"
 
 enum {
 	ELEMENTS_MAX = 16384, /* that the kernel still has, when adopting */
@@ -235,13 +239,6 @@ void engine_sandbox_init(struct engine_sandbox *g, enum attach_kind kind, uint32
 	sandbox_fds_init(&g->sandbox.fds);
 }
 
-static void unmap(struct plan *p)
-{
-	if (p->bytes)
-		munmap((void *)(uintptr_t)p->bytes, p->size);
-	*p = (struct plan){ 0 };
-}
-
 void engine_sandbox_done(struct engine_sandbox *g)
 {
 	struct sandbox *s = &g->sandbox;
@@ -254,7 +251,7 @@ void engine_sandbox_done(struct engine_sandbox *g)
 	if (g->route_fd >= 0)
 		close(g->route_fd);
 	engine_sandbox_snapshot_done(g);
-	unmap(&g->plan);
+	plan_file_unmap(&g->plan);
 	engine_sandbox_init(g, ATTACH_NONE, s->id);
 }
 
@@ -466,4 +463,430 @@ void engine_sandbox_stats(const struct engine_sandbox *g, struct ipc_stats *ret)
 		.snapshot_full = g->snapshot.is_full,
 	};
 	memcpy(ret->counters, s->counters, sizeof(ret->counters));
+}
+
+/* -- another plan, in turns of the loop --------------------------------------------- */
+
+/* A step in each turn, so that whoever asks something meanwhile has his answer between
+ * two of them:
+ *
+ *   first      the plan is mapped and its ruleset built
+ *   then       large sets are loaded beside what stands (sandbox_stage())
+ *   last       one transaction, and everything goes by the new plan
+ *   then       the relay cuts what that forbids: nothing of it leaves after the answer
+ *
+ * When control goes away nobody would hear how it ended: the change is given up, and the
+ * next control finds the plan in force that the supervisor has. A repair in between makes
+ * what is staged worthless; then the last step does all of it. */
+
+/* What is mapped at @c->next then is not needed any more. */
+static void end(struct engine_sandbox *g)
+{
+	struct engine_sandbox_change *c = &g->change;
+
+	if (g->sandbox.host)
+		filter_host_stage_end(g->sandbox.host, c->host_stage);
+	plan_file_unmap(&c->next);
+	*c = (struct engine_sandbox_change){ 0 };
+}
+
+static void give_up(struct engine_sandbox *g, int r, const struct err *err)
+{
+	sandbox_stage_abandon(&g->sandbox, &g->change.staging);
+	end(g);
+	g->told->on_changed(g, r, err);
+}
+
+static void take_over(struct engine_sandbox *g)
+{
+	struct engine_sandbox_change *c = &g->change;
+	struct plan next = c->next;
+
+	sandbox_staging_done(&c->staging);
+	c->next = g->plan;
+	g->plan = next;
+	g->plan_id = plan_file_id(&g->plan);
+	if (g->sandbox.accounts) /* a window of another length may begin */
+		g->sandbox.accounts->window_ends_ms = 0;
+	/* Without memory for it names are closed. */
+	(void)!engine_sandbox_pin(g);
+	end(g);
+	g->change = (struct engine_sandbox_change){ .is_under_way = true,
+						    .is_in_force = true };
+}
+
+static void on_turn(struct loop_deferred *d);
+
+static void next_turn(struct engine_sandbox *g)
+{
+	g->change.turn.run = on_turn;
+	loop_defer(g->core->loop, &g->change.turn);
+}
+
+static void wait_for_relay(struct engine_sandbox *g)
+{
+	const struct err none = { 0 };
+
+	if (relay_is_rechecking(&g->sandbox)) {
+		next_turn(g);
+		return;
+	}
+	g->change = (struct engine_sandbox_change){ 0 };
+	g->told->on_changed(g, 0, &none);
+}
+
+/* The same in the host's table. */
+static int host_step(struct engine_sandbox *g, struct err *err)
+{
+	struct engine_sandbox_change *c = &g->change;
+	struct err ignored = { 0 };
+	int r;
+
+	if (c->is_staged)
+		return engine_sandbox_change_at_once(g, &c->next, err);
+	r = filter_host_stage(g->sandbox.host, (uint16_t)g->sandbox.id, &c->next,
+			      plan_verify(&c->next) == POLICY_VERIFY_TLS, &c->host_stage,
+			      &ignored);
+	c->is_staged = r <= 0;
+	return 1;
+}
+
+/* Return: 1, another turn is needed; 0, it is changed; or -errno. */
+static int step(struct engine_sandbox *g, struct err *err)
+{
+	struct engine_sandbox_change *c = &g->change;
+	struct err ignored = { 0 };
+	int r;
+
+	if (g->sandbox.host)
+		return host_step(g, err);
+	if (!g->sandbox.shared || g->enforce == ENFORCED_NOTHING)
+		return engine_sandbox_change_at_once(g, &c->next, err);
+	if (!c->is_staged) {
+		r = sandbox_stage(&g->sandbox, &c->next, &c->staging, &ignored);
+		/* Sets that are not all there are not gone over to. */
+		if (r < 0)
+			sandbox_stage_abandon(&g->sandbox, &c->staging);
+		c->is_staged = r <= 0;
+		return 1;
+	}
+	if (!c->staging.rules)
+		return engine_sandbox_change_at_once(g, &c->next, err);
+	return sandbox_change_staged(&g->sandbox, &c->staging, g->core->relay,
+				     loop_now_ms(g->core->loop), err);
+}
+
+static void on_turn(struct loop_deferred *d)
+{
+	struct engine_sandbox *g = CONTAINER_OF(d, struct engine_sandbox, change.turn);
+	struct err err = { 0 };
+	int r;
+
+	if (g->change.is_in_force) {
+		wait_for_relay(g);
+		return;
+	}
+	/* What happened so far is told with the rules that it was judged by. */
+	if (g->change.is_staged)
+		engine_account_all(g);
+	r = step(g, &err);
+	if (r > 0) {
+		next_turn(g);
+	} else if (r < 0) {
+		give_up(g, r, &err);
+	} else {
+		take_over(g);
+		wait_for_relay(g);
+	}
+}
+
+int engine_sandbox_change(struct engine_sandbox *g, int plan_fd, struct err *err)
+{
+	struct engine_sandbox_change *c = &g->change;
+	int r;
+
+	if (c->is_under_way)
+		return err_set(err, -EBUSY, "another change is under way");
+	r = plan_file_map(plan_fd, &c->next, err);
+	if (r < 0)
+		return r;
+	c->is_under_way = true;
+	next_turn(g);
+	return 0;
+}
+
+void engine_sandbox_change_cancel(struct engine_sandbox *g)
+{
+	struct engine_sandbox_change *c = &g->change;
+
+	if (!c->is_under_way)
+		return;
+	loop_defer_cancel(g->core->loop, &c->turn);
+	if (c->is_in_force) {
+		*c = (struct engine_sandbox_change){ 0 };
+		return;
+	}
+	sandbox_stage_abandon(&g->sandbox, &c->staging);
+	end(g);
+}
+
+/* -- what is learned outlives the engine -------------------------------------------- */
+
+/* A snapshot is a sparse file of the run directory, mapped. The kernel has no way to say
+ * that it has no page for it but SIGBUS, which would end the engine, for all sandboxes,
+ * again and again. So every page is asked for by a call that can fail, before the first
+ * byte of it is read or written. Without it the sandbox goes on: what is learned then is
+ * lost with the engine, and the status says so.
+ *
+ * What all of them take is bounded: each has a little of its own, and what they share is
+ * given so that no sandbox gets more than a part of what is left. */
+
+enum {
+	OWN_BYTES = 64 * 1024, /* of each sandbox: about 200 learned addresses */
+	SHARED_BYTES = 64 * 1024 * 1024,
+	SHARE = 4, /* one sandbox gets a fourth of what is left at most */
+};
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+
+bool engine_sandbox_snapshot_may_be_sparse(void)
+{
+	return madvise(NULL, 0, MADV_POPULATE_WRITE) == 0;
+}
+
+static size_t shared_part(size_t bytes)
+{
+	return bytes > OWN_BYTES ? bytes - OWN_BYTES : 0;
+}
+
+static bool has_share(const struct engine_sandbox *g, size_t more)
+{
+	size_t now = shared_part(g->snapshot_bytes);
+	size_t then = shared_part(g->snapshot_bytes + more);
+
+	/* What it has itself counts as left. */
+	return then == now ||
+	       then <= (SHARED_BYTES - g->core->snapshot_bytes + now) / SHARE;
+}
+
+/* A kernel that doesn't know the call: whoever made the file has reserved it. */
+static bool populate(uint8_t *bytes, size_t from, size_t to)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	from = from / page * page;
+	to = MIN((to + page - 1) / page * page, (size_t)LEARNED_SNAPSHOT_SIZE);
+	return madvise(bytes + from, to - from, MADV_POPULATE_WRITE) == 0 ||
+	       errno == EINVAL;
+}
+
+static bool reserve(struct learned_snapshot *s, size_t from, size_t to)
+{
+	struct engine_sandbox *g = CONTAINER_OF(s, struct engine_sandbox, snapshot);
+	size_t more = to - from;
+
+	if (!has_share(g, more) || !populate(s->bytes, from, to))
+		return false;
+	g->core->snapshot_bytes +=
+		shared_part(g->snapshot_bytes + more) - shared_part(g->snapshot_bytes);
+	g->snapshot_bytes += more;
+	return true;
+}
+
+int engine_sandbox_snapshot_map(struct engine_sandbox *g, int fd)
+{
+	void *bytes = MAP_FAILED;
+
+	g->snapshot = (struct learned_snapshot){ .reserve = reserve, .is_full = true };
+	/* A page behind its end is SIGBUS as well. */
+	if (lseek(fd, 0, SEEK_END) != LEARNED_SNAPSHOT_SIZE)
+		return -ENOSPC;
+	bytes = mmap(NULL, LEARNED_SNAPSHOT_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+		     0);
+	if (bytes == MAP_FAILED)
+		return -errno;
+	g->snapshot.bytes = bytes;
+	g->snapshot.is_full = false;
+	/* Of a file that has no page the kernel need make none, nor read ahead. */
+	g->snapshot.is_fresh = lseek(fd, 0, SEEK_DATA) < 0 && errno == ENXIO;
+	(void)!madvise(bytes, LEARNED_SNAPSHOT_SIZE, MADV_RANDOM);
+	return 0;
+}
+
+void engine_sandbox_snapshot_done(struct engine_sandbox *g)
+{
+	if (g->snapshot.bytes)
+		munmap(g->snapshot.bytes, LEARNED_SNAPSHOT_SIZE);
+	g->snapshot = (struct learned_snapshot){ 0 };
+}
+
+void engine_sandbox_snapshot_leave(struct engine_sandbox *g)
+{
+	g->core->snapshot_bytes -= shared_part(g->snapshot_bytes);
+	g->snapshot_bytes = 0;
+}
+
+/* -- refused packets, and others who change the ruleset ----------------------------- */
+
+enum {
+	NFLOG_READS_MAX = 32, /* datagrams a turn; the rest waits for the next */
+	ROUTES_MS = 1000,     /* between looks at them */
+};
+
+/* ---- what the filter refused ---- */
+
+static void on_packet(void *data, const struct nflog_packet *p)
+{
+	struct engine_sandbox *g = data;
+
+	refused_packet(&g->sandbox, p, loop_now_ms(g->core->loop));
+}
+
+/* What the kernel could not report it has counted: the next look brings it. */
+bool engine_sandbox_drain_refused(struct engine_sandbox *g)
+{
+	struct sandbox *s = &g->sandbox;
+
+	if (g->kind == ATTACH_HOST) {
+		engine_host_drain_refused(g->core->host);
+		return false;
+	}
+	for (int i = 0; i < NFLOG_READS_MAX; i++) {
+		int r = nflog_read(s->fds.fd[SANDBOX_FD_NFLOG], on_packet, g);
+
+		if (r <= 0 && r != -ENOBUFS)
+			return false;
+	}
+	return true;
+}
+
+static void on_nflog(struct loop_source *source, uint32_t events)
+{
+	(void)engine_sandbox_drain_refused(
+		CONTAINER_OF(source, struct engine_sandbox, nflog));
+}
+
+int engine_sandbox_watch_refused(struct engine_sandbox *g, struct err *err)
+{
+	int fd = g->sandbox.fds.fd[SANDBOX_FD_NFLOG];
+	int r = nflog_bind(fd, FILTER_NFLOG_GROUP, err);
+
+	if (r < 0)
+		return r;
+	g->nflog = (struct loop_source){ .fd = fd, .on_ready = on_nflog };
+	r = loop_add(g->core->loop, &g->nflog, EPOLLIN);
+	return r < 0 ? err_sys(err, r, "cannot watch the refused packets") : 0;
+}
+
+/* ---- others who change the ruleset ---- */
+
+static void remember(struct engine_sandbox_seen *seen, const struct filter_conn *c,
+		     uint32_t id)
+{
+	seen->generation_id = id;
+	seen->commits = c->commits;
+}
+
+void engine_sandbox_seen_now(struct engine_sandbox_seen *seen, struct filter_conn *c)
+{
+	uint32_t id;
+
+	if (filter_generation_id(c, &id) == 0)
+		remember(seen, c, id);
+}
+
+/* What our own transactions since then have made of it; the kernel never uses 0. */
+static bool is_expected(const struct engine_sandbox_seen *seen,
+			const struct filter_conn *c, uint32_t id)
+{
+	uint32_t ours = c->commits - seen->commits;
+	uint32_t expected = seen->generation_id + ours;
+
+	return id == expected || (expected < seen->generation_id && id == expected + 1);
+}
+
+int engine_sandbox_seen_look(struct engine_sandbox_seen *seen, struct filter_conn *c)
+{
+	uint32_t id;
+	int r = filter_generation_id(c, &id);
+
+	if (r < 0)
+		return r;
+	if (!is_expected(seen, c, id))
+		return 1;
+	remember(seen, c, id);
+	return 0;
+}
+
+void engine_sandbox_tell_repair(struct engine_sandbox *g, int r)
+{
+	struct event event = {
+		.action = EVENT_PANIC,
+		.layer = EVENT_ADDRESS,
+		.rule = EVENT_NO_RULE,
+		.uid = UINT32_MAX,
+	};
+
+	snprintf(event.reason, sizeof(event.reason), "%s",
+		 r < 0 ? "others have changed the filter; it can't be put back"
+		       : "others had changed the filter; it was put back");
+	sandbox_event(&g->sandbox, &event, loop_now_ms(g->core->loop));
+}
+
+static void look_after(struct engine_sandbox *g)
+{
+	struct sandbox *s = &g->sandbox;
+	struct err err = { 0 };
+	int r;
+
+	if (engine_sandbox_seen_look(&g->seen, &s->filter) <= 0)
+		return;
+	s->filter.unsure = true;
+	r = sandbox_verify(s, &err);
+	if (r < 0) {
+		r = sandbox_repair(s, g->core->relay, loop_now_ms(g->core->loop), &err);
+		engine_sandbox_tell_repair(g, r);
+		g->told->on_standing(g);
+	}
+	/* Should it not stand, the next look sees that. */
+	if (r == 0)
+		engine_sandbox_seen_now(&g->seen, &s->filter);
+}
+
+/* ---- the way out ---- */
+
+/* An address may come or go at any time: AAAA is served while there is a way out. What
+ * the relay carries out of another namespace than ours needs two. */
+void engine_sandbox_look_for_ipv6(struct engine_sandbox *g)
+{
+	bool out;
+
+	if (g->kind == ATTACH_HOST) {
+		g->sandbox.ipv6 = g->core->host && g->core->host->ipv6;
+		return;
+	}
+	out = link_has_default_route(g->core->route_fd, 6) == 1;
+
+	if (g->kind == ATTACH_NETNS)
+		out = (out || !g->sandbox.shared_params.relay) &&
+		      link_has_default_route(g->route_fd, 6) == 1;
+	g->sandbox.ipv6 = out;
+}
+
+bool engine_sandbox_look(struct engine_sandbox *g)
+{
+	bool in_namespace = g->kind == ATTACH_SHARED || g->kind == ATTACH_NETNS;
+
+	if (!in_namespace)
+		return false;
+	/* What is staged is in no ruleset yet. */
+	if (g->enforce != ENFORCED_NOTHING && !g->change.is_under_way)
+		look_after(g);
+	if (g->routes_ms <= loop_now_ms(g->core->loop)) {
+		g->routes_ms = loop_now_ms(g->core->loop) + ROUTES_MS;
+		engine_sandbox_look_for_ipv6(g);
+	}
+	return true;
 }

@@ -2,19 +2,14 @@
 /* engine/sandbox - one of the sandboxes that an engine holds: its plan, what it has
  * learned, its filter, from the first ruleset to the last.
  *
- *   guarded.c        life: filled, made to stand, changed, ended
- *   engine_sandbox_change.c another plan, in turns of the loop
- *   engine_sandbox_watch.c  refused packets; others who change the ruleset; the way out
- * for IPv6
- *
  * `weir run` has one of the kind OWNED, `weir sidecar` one of the kind SHARED, both with
  * the id 0; `weir daemon` has any number of NETNS and HOST, with ids from 1 on.
  *
  * HOW THE KINDS DIFFER
- * Everything that asks the kernel goes through ops_of() in guarded.c, one row of
+ * Everything that asks the kernel goes through ops_of() in sandbox.c, one row of
  * functions for each kind. An OWNED, SHARED or NETNS sandbox has a table in a namespace
  * of its own, and sockets there. A HOST has neither: it is an entry in the one table of
- * the host's own namespace, which engine_host.c looks after, as it does after the
+ * the host's own namespace, which host.c looks after, as it does after the
  * listeners on which all of them ask. Who asked is read from the mark, with the sandbox's
  * id above the plan's number, and looked up with engine_core_find(). */
 #pragma once
@@ -77,7 +72,6 @@ struct engine_sandbox {
 	 */
 	bool is_pinned;	     /* the first round was told of */
 	struct err unpinned; /* the first name of a round that is required */
-	/* engine_sandbox_watch.c */
 	struct loop_source nflog;
 	struct engine_sandbox_seen seen;
 	int64_t routes_ms; /* not before */
@@ -115,8 +109,7 @@ int engine_sandbox_pin(struct engine_sandbox *g) MUST_CHECK;
 void engine_sandbox_standing(const struct engine_sandbox *g, struct ipc_standing *ret);
 void engine_sandbox_stats(const struct engine_sandbox *g, struct ipc_stats *ret);
 
-/* -- engine_sandbox_change.c
- * --------------------------------------------------------------- */
+/* -- another plan, in turns of the loop --------------------------------------------- */
 
 /* Another plan, from a sealed memfd; the caller closes it. A step in each turn of the
  * loop; the last one ends in g->told->on_changed(). On failure nothing is changed. While
@@ -126,8 +119,7 @@ int engine_sandbox_change(struct engine_sandbox *g, int plan_fd,
 /* Give up what is under way, if anything is: nobody waits for it. */
 void engine_sandbox_change_cancel(struct engine_sandbox *g);
 
-/* -- engine_sandbox_snapshot.c
- * ------------------------------------------------------------- */
+/* -- what is learned outlives the engine -------------------------------------------- */
 
 /* Map the file @fd of LEARNED_SNAPSHOT_SIZE, which the caller closes. Return: 0, or
  * -errno:
@@ -139,8 +131,7 @@ void engine_sandbox_snapshot_done(struct engine_sandbox *g);
 /* @g leaves its engine: others may have what it took of what all share. */
 void engine_sandbox_snapshot_leave(struct engine_sandbox *g);
 
-/* -- engine_sandbox_watch.c
- * ---------------------------------------------------------------- */
+/* -- refused packets, and others who change the ruleset ----------------------------- */
 
 /* Take refused packets as events from now on. */
 int engine_sandbox_watch_refused(struct engine_sandbox *g, struct err *err) MUST_CHECK;

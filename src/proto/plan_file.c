@@ -50,6 +50,13 @@ int plan_file_map(int fd, struct plan *ret, struct err *err)
 	return r;
 }
 
+void plan_file_unmap(struct plan *p)
+{
+	if (p->bytes)
+		munmap((void *)(uintptr_t)p->bytes, p->size);
+	*p = (struct plan){ 0 };
+}
+
 /* It tells plans apart that nobody has made to look alike: who can choose a plan may
  * have any. Four numbers side by side, since each step waits for the one before. */
 uint64_t plan_file_id(const struct plan *p)
