@@ -314,21 +314,15 @@ static int keep_folder(struct run_spec *spec, const char *file)
 	return 0;
 }
 
-static bool is_file(const char *path)
-{
-	struct stat st;
-
-	return lstat(path, &st) == 0 && S_ISREG(st.st_mode);
-}
-
 int config_read(struct run_spec *spec)
 {
 	const char *user = home_config(&spec->arena, "config.yaml");
 	struct faults faults = { 0 };
+	struct stat st;
 	int r = keep_folder(spec, user);
 
 	/* Also where this run doesn't read it: another run does. A link is never read. */
-	if (is_file(CONFIG_NARROW))
+	if (lstat(CONFIG_NARROW, &st) == 0 && S_ISREG(st.st_mode))
 		keep(spec, CONFIG_NARROW);
 	if (spec->no_config || r < 0)
 		return r;

@@ -153,7 +153,7 @@ void doctor_pasta(struct doctor *d, struct doctor_row *row)
 /* --- name servers --- */
 
 /* One question, for the root's name servers; any answer shows that somebody serves. */
-static int ask(const struct endpoint *server)
+static int ask_server(const struct endpoint *server)
 {
 	uint8_t query[] = { 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1 };
 	struct sockaddr_storage to;
@@ -180,7 +180,7 @@ static size_t count_answers(const struct name_servers *servers)
 	int64_t left;
 
 	for (size_t i = 0; i < servers->count; i++) {
-		fds[i] = (struct pollfd){ ask(&servers->items[i]), POLLIN, 0 };
+		fds[i] = (struct pollfd){ ask_server(&servers->items[i]), POLLIN, 0 };
 		open += fds[i].fd >= 0;
 	}
 	while (open > 0 && (left = until - clock_now_ms()) > 0) {

@@ -272,7 +272,7 @@ int doctor_run_sandbox(int (*run)(struct run_spec *spec), struct run_spec *spec,
 
 /* --- rows --- */
 
-static const char *keep(struct doctor *d, const char *fmt, va_list args)
+static const char *keep_bytes(struct doctor *d, const char *fmt, va_list args)
 {
 	char text[1024];
 	const char *kept;
@@ -288,7 +288,7 @@ const char *doctor_text(struct doctor *d, const char *fmt, ...)
 	va_list args;
 
 	va_start(args, fmt);
-	kept = keep(d, fmt, args);
+	kept = keep_bytes(d, fmt, args);
 	va_end(args);
 	return kept;
 }
@@ -299,7 +299,7 @@ void doctor_found(struct doctor *d, struct doctor_row *row, enum doctor_state st
 	va_list args;
 
 	va_start(args, fmt);
-	row->found = keep(d, fmt, args);
+	row->found = keep_bytes(d, fmt, args);
 	va_end(args);
 	row->state = state;
 }

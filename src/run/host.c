@@ -165,16 +165,8 @@ static int make_policy(struct host_run *h, struct err *err)
 	return 0;
 }
 
-static int attach(struct host_run *h, struct err *err)
-{
-	const char *cgroup = h->place.cgroup.path;
-
-	return run_daemon_attach(&h->daemon, cgroup[0] ? cgroup : NULL, h->place.uid,
-				 &h->policy, &h->plan, err);
-}
-
 /* Return: 0 when the command runs, or the exit status. */
-static int start(struct host_run *h, struct err *err)
+static int start_guarded(struct host_run *h, struct err *err)
 {
 	uint32_t uid = geteuid();
 	int r = make_policy(h, err);
@@ -190,7 +182,9 @@ static int start(struct host_run *h, struct err *err)
 	if (std_fds_check(-1, err) < 0 ||
 	    run_place_open(h->spec, uid, &h->place, err) < 0 ||
 	    run_member_find(h->spec, &h->place, gid_of_api(h), &h->member, err) < 0 ||
-	    attach(h, err) < 0)
+	    run_daemon_attach(&h->daemon,
+			      h->place.cgroup.path[0] ? h->place.cgroup.path : NULL,
+			      h->place.uid, &h->policy, &h->plan, err) < 0)
 		return RUN_STATUS_FAILED;
 	sig = early_signal(h);
 	if (sig != 0) {
@@ -203,7 +197,7 @@ static int start(struct host_run *h, struct err *err)
 
 /* ---- the end ---- */
 
-static int report_run(struct host_run *h)
+static int report_guarded(struct host_run *h)
 {
 	struct report report = {
 		.spec = h->spec,
@@ -278,14 +272,14 @@ int run_host(struct run_spec *spec)
 
 	std_flags_read(&flags);
 	block_signals(&h);
-	h.failure = start(&h, &err);
+	h.failure = start_guarded(&h, &err);
 	if (h.failure == RUN_STATUS_FAILED)
 		log_error("failed_safety_setup: %s", err.text);
 	else if (h.child > 0)
 		wait_for_command(&h);
 	std_flags_restore(&flags);
 	leave(&h);
-	status = report_run(&h);
+	status = report_guarded(&h);
 	if (WIFSIGNALED(h.wait_status) && status == 128 + WTERMSIG(h.wait_status))
 		process_die_by(WTERMSIG(h.wait_status));
 	done(&h);

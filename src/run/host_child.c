@@ -113,7 +113,7 @@ _Noreturn static void fail(const char *what, int error)
 	_exit(RUN_STATUS_FAILED);
 }
 
-static void join(const struct run_place *p)
+static void join_cgroup(const struct run_place *p)
 {
 	char path[CGROUP_PATH_MAX + 32];
 	int fd;
@@ -127,7 +127,7 @@ static void join(const struct run_place *p)
 	close(fd);
 }
 
-static void become(const struct run_member *m)
+static void become_user(const struct run_member *m)
 {
 	const uint64_t change = 1ULL << CAP_SETUID | 1ULL << CAP_SETGID;
 	const uint32_t uid = m->place->uid;
@@ -195,8 +195,8 @@ _Noreturn static void child(const struct run_member *m, const sigset_t *mask, in
 		fail("close what is inherited", errno);
 	if (process_forbid_cores() < 0)
 		fail("forbid cores", errno);
-	join(m->place);
-	become(m);
+	join_cgroup(m->place);
+	become_user(m);
 	give_up_rights(m);
 	die_along(parent);
 	sigaction(SIGXFSZ, &by_default, NULL);

@@ -45,7 +45,7 @@ int run_place_open(const struct run_spec *spec, uint32_t uid, struct run_place *
 
 /* ---- a cgroup ---- */
 
-static int open_file(const struct run_place *p, const char *name, int flags)
+static int open_below(const struct run_place *p, const char *name, int flags)
 {
 	return openat(p->dir, name, flags | O_CLOEXEC);
 }
@@ -53,7 +53,7 @@ static int open_file(const struct run_place *p, const char *name, int flags)
 /* With those below it. What can't be read counts as populated, what is gone does not. */
 static bool is_populated(const struct run_place *p)
 {
-	CLEAN(fd) int fd = open_file(p, "cgroup.events", O_RDONLY);
+	CLEAN(fd) int fd = open_below(p, "cgroup.events", O_RDONLY);
 	char text[256];
 	ssize_t n;
 
@@ -69,7 +69,7 @@ static bool is_populated(const struct run_place *p)
 /* One by one, where the kernel has no cgroup.kill. */
 static void kill_each(const struct run_place *p)
 {
-	CLEAN(fd) int fd = open_file(p, "cgroup.threads", O_RDONLY);
+	CLEAN(fd) int fd = open_below(p, "cgroup.threads", O_RDONLY);
 	FILE *f = fd < 0 ? NULL : fdopen(TAKE_FD(fd), "r");
 	char line[32];
 	uint32_t pid;
@@ -79,12 +79,6 @@ static void kill_each(const struct run_place *p)
 			kill((pid_t)pid, SIGKILL);
 	if (f)
 		fclose(f);
-}
-
-static void kill_all(const struct run_place *p)
-{
-	if (cgroup_kill(p->cgroup.path, NULL) < 0)
-		kill_each(p);
 }
 
 /* ---- a user ---- */
@@ -124,16 +118,11 @@ static int is_process_of(void *data, int proc, pid_t pid)
 	return r == -ESRCH ? 0 : r;
 }
 
-/* When that can't be seen: yes. */
-static bool has_processes(uint32_t uid)
-{
-	return tasks_each_process(is_process_of, &uid) != 0;
-}
-
 static bool is_user_gone(uint32_t uid)
 {
 	for (int i = 0; i < LOOKS; i++)
-		if (has_processes(uid))
+		/* What can't be seen is a process. */
+		if (tasks_each_process(is_process_of, &uid) != 0)
 			return false;
 	return true;
 }
@@ -156,7 +145,8 @@ bool run_place_clear(const struct run_place *p)
 	while (!is_clear(p)) {
 		if (clock_now_ms() > end_ms)
 			return false;
-		kill_all(p);
+		if (cgroup_kill(p->cgroup.path, NULL) < 0)
+			kill_each(p);
 		nanosleep(&wait, NULL);
 	}
 	return true;

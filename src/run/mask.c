@@ -41,13 +41,6 @@ static int mask(struct rootfs *v, int at, const char *path, struct err *err)
 	return 0;
 }
 
-static void rest(void)
-{
-	const struct timespec wait = { .tv_nsec = REST_MS * 1000000 };
-
-	nanosleep(&wait, NULL);
-}
-
 static int too_busy(struct err *err)
 {
 	return err_set(err, -EBUSY,
@@ -137,11 +130,6 @@ static bool is_masked(const struct rootfs *v, const char *path)
 	       st.st_dev == nothing.st_dev && st.st_ino == nothing.st_ino;
 }
 
-static bool is_same_file(struct socket_file a, struct socket_file b)
-{
-	return a.device == b.device && a.inode == b.inode;
-}
-
 /* A mask holds in its own mount: a socket that was moved into another one, a directory
  * that is mounted on itself, shows there. So what isn't masked where it was seen is
  * searched for. A file that shows in several mounts has its paths in a row. */
@@ -152,7 +140,7 @@ static void account_masked(struct rootfs *v)
 
 	for (size_t i = 0; i < s->count; i++) {
 		all = all && is_masked(v, s->paths[i]);
-		if (i + 1 < s->count && is_same_file(s->files[i], s->files[i + 1]))
+		if (i + 1 < s->count && socket_file_equal(s->files[i], s->files[i + 1]))
 			continue;
 		if (all)
 			sockets_account(s, s->files[i]);
@@ -355,7 +343,7 @@ static int mask_lost(struct rootfs *v, struct err *err)
 			return 0;
 		before = now;
 		began = begin;
-		rest();
+		nanosleep(&(struct timespec){ .tv_nsec = REST_MS * 1000000 }, NULL);
 	}
 	return too_busy(err);
 }

@@ -35,7 +35,8 @@ static const struct {
 	    { NULL, "", "/var/log/apt" } } },
 };
 
-static const char *resolve(struct run_spec *spec, const struct place *p, struct err *err)
+static const char *resolve_place(struct run_spec *spec, const struct place *p,
+				 struct err *err)
 {
 	const char *home = getenv("HOME");
 	const char *named = p->variable ? getenv(p->variable) : NULL;
@@ -58,7 +59,7 @@ static const char *resolve(struct run_spec *spec, const struct place *p, struct 
 
 static int add_place(struct run_spec *spec, const struct place *p, struct err *err)
 {
-	const char *path = resolve(spec, p, err);
+	const char *path = resolve_place(spec, p, err);
 	struct path made;
 	int r;
 

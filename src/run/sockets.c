@@ -70,7 +70,7 @@ static int collect_devices(struct finder *f, struct err *err)
 	return 0;
 }
 
-static bool is_same(struct socket_file a, struct socket_file b)
+bool socket_file_equal(struct socket_file a, struct socket_file b)
 {
 	return a.device == b.device && a.inode == b.inode;
 }
@@ -78,7 +78,7 @@ static bool is_same(struct socket_file a, struct socket_file b)
 static bool is_accounted(const struct sockets *s, struct socket_file file)
 {
 	for (size_t i = 0; i < s->accounted_count; i++) {
-		if (is_same(s->accounted[i], file))
+		if (socket_file_equal(s->accounted[i], file))
 			return true;
 	}
 	return false;
@@ -92,8 +92,8 @@ void sockets_account(struct sockets *s, struct socket_file file)
 
 /* --- by name --- */
 
-static int add_found(struct sockets *s, const char *path, struct socket_file file,
-		     struct err *err)
+static int add_socket(struct sockets *s, const char *path, struct socket_file file,
+		      struct err *err)
 {
 	if (s->count == SOCKETS_MAX)
 		return err_set(
@@ -134,7 +134,7 @@ static int add_everywhere(struct finder *f, const char *inside, struct socket_fi
 		elsewhere = false;
 		if (!has_inode(path, file.inode))
 			continue;
-		r = add_found(f->found, path, file, err);
+		r = add_socket(f->found, path, file, err);
 		if (r < 0)
 			return r;
 	}
@@ -178,11 +178,6 @@ static int list_unaccounted(struct finder *f, const char *name, struct socket_fi
 
 /* --- asking the kernel --- */
 
-static bool can_be_reached(const struct unix_diag_msg *m)
-{
-	return m->udiag_type == SOCK_DGRAM || m->udiag_state != TCP_ESTABLISHED;
-}
-
 static int read_socket(struct finder *f, struct nlmsghdr *h, struct err *err)
 {
 	struct unix_diag_msg *m = NLMSG_DATA(h);
@@ -203,7 +198,10 @@ static int read_socket(struct finder *f, struct nlmsghdr *h, struct err *err)
 			has_file = true;
 		}
 	}
-	if (!has_file || !can_be_reached(m) || !has_device(f->known, vfs.udiag_vfs_dev))
+	/* A stream's end that is connected can't be reached by others. */
+	if (!has_file ||
+	    (m->udiag_type != SOCK_DGRAM && m->udiag_state == TCP_ESTABLISHED) ||
+	    !has_device(f->known, vfs.udiag_vfs_dev))
 		return 0;
 	return f->on_socket(f, name,
 			    (struct socket_file){ vfs.udiag_vfs_dev, vfs.udiag_vfs_ino },

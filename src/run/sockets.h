@@ -32,6 +32,7 @@ struct socket_file {
 	uint32_t device; /* as in struct mount */
 	uint32_t inode;	 /* its lower half: more isn't told by the kernel */
 };
+bool socket_file_equal(struct socket_file a, struct socket_file b);
 
 struct sockets {
 	int diag_fd; /* to ask about the network namespace of control; owned */

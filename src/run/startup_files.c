@@ -110,7 +110,7 @@ static int open_below(const struct path *top, const char *rest, uint64_t flags)
 	return fd < 0 ? -errno : (int)fd;
 }
 
-static char *join(const char *directory, const char *name)
+static char *join_names(const char *directory, const char *name)
 {
 	char *joined;
 
@@ -137,11 +137,11 @@ static bool has_gone(int code)
 
 /* --- the walk --- */
 
-static int add_found(struct scan *scan, const char *directory, const char *name,
-		     struct err *err)
+static int add_file(struct scan *scan, const char *directory, const char *name,
+		    struct err *err)
 {
 	struct startup_files *s = scan->files;
-	CLEAN(mem) char *rest = join(directory, name);
+	CLEAN(mem) char *rest = join_names(directory, name);
 	struct path p = { .fd = -1 };
 
 	if (s->count == STARTUP_MAX) {
@@ -149,7 +149,7 @@ static int add_found(struct scan *scan, const char *directory, const char *name,
 		return 0;
 	}
 	if (rest)
-		p.name = join(scan->top->name[1] ? scan->top->name : "", rest);
+		p.name = join_names(scan->top->name[1] ? scan->top->name : "", rest);
 	if (!p.name)
 		return err_sys(err, -ENOMEM, "cannot list the project's files");
 	p.fd = open_below(scan->top, rest, O_PATH);
@@ -166,7 +166,7 @@ static int add_found(struct scan *scan, const char *directory, const char *name,
 static int push(struct scan *scan, const char *directory, const char *name,
 		struct err *err)
 {
-	char *rest = join(directory, name);
+	char *rest = join_names(directory, name);
 
 	if (!rest)
 		return err_sys(err, -ENOMEM, "cannot walk '%s'", scan->top->name);
@@ -174,7 +174,7 @@ static int push(struct scan *scan, const char *directory, const char *name,
 	return 0;
 }
 
-static bool is_directory(int dir, const struct dirent *entry)
+static bool is_directory_entry(int dir, const struct dirent *entry)
 {
 	struct stat st;
 
@@ -196,12 +196,12 @@ static int scan_entry(struct scan *scan, int dir, const char *directory,
 		      const struct dirent *entry, struct err *err)
 {
 	const char *name = entry->d_name;
-	bool walked = is_directory(dir, entry);
+	bool walked = is_directory_entry(dir, entry);
 
 	/* The directory .git is walked, and what is found in it is protected. */
 	if (name[0] == '.' && find_name(names, ARRAY_SIZE(names), name) &&
 	    !(walked && strcmp(name, ".git") == 0))
-		return add_found(scan, directory, name, err);
+		return add_file(scan, directory, name, err);
 	if (!walked || is_one_of(name, left_out, ARRAY_SIZE(left_out)))
 		return 0;
 	return push(scan, directory, name, err);
@@ -250,7 +250,7 @@ static int add_git_directory(struct scan *scan, int dir, const char *directory,
 	if (!marks->commondir && !scan->after)
 		make_hooks(dir);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(git_names); i++)
-		r = add_found(scan, directory, git_names[i].name, err);
+		r = add_file(scan, directory, git_names[i].name, err);
 	drop_from_queue(scan, queued);
 	return r;
 }
@@ -316,7 +316,7 @@ static int scan_first(struct scan *scan, struct err *err)
 		if (S_ISDIR(st.st_mode) && strcmp(names[i].name, ".git") == 0)
 			r = push(scan, "", names[i].name, err);
 		else
-			r = add_found(scan, "", names[i].name, err);
+			r = add_file(scan, "", names[i].name, err);
 	}
 	return r < 0 ? r : push(scan, "", "", err);
 }
@@ -494,7 +494,7 @@ static bool is_git_directory(const char *path)
 	static const char *const marks[] = { "HEAD", "objects", "refs" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(marks); i++) {
-		CLEAN(mem) char *mark_path = join(path, marks[i]);
+		CLEAN(mem) char *mark_path = join_names(path, marks[i]);
 
 		if (!mark_path || access(mark_path, F_OK) < 0)
 			return false;

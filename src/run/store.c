@@ -20,7 +20,7 @@
 
 enum { OPEN_MS = 10000, CLOSE_MS = 3000, LOOK_MS = 5 };
 
-static pid_t start(const char *directory, int end)
+static pid_t start_writer(const char *directory, int end)
 {
 	char *copy = strdup(directory);
 	char *args[] = { copy, NULL };
@@ -64,7 +64,7 @@ static int open_store(struct run_store *s, const char *directory, struct err *er
 		return r;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
 		return err_sys(err, -errno, "cannot make a socket");
-	pid = start(directory, fds[1]);
+	pid = start_writer(directory, fds[1]);
 	close(fds[1]);
 	if (pid < 0) {
 		close(fds[0]);

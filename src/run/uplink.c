@@ -515,12 +515,6 @@ int uplink_choose(struct uplink *w, enum run_uplink uplink, const struct plan *p
 	return close_host(w, plan, err);
 }
 
-static void become_ready(struct uplink *w)
-{
-	w->ready = true;
-	w->on_ready(w->data);
-}
-
 /* One byte, or the end of the pipe: then from_end has the reason. */
 static void on_ready_fd(struct loop_source *source, uint32_t events)
 {
@@ -528,8 +522,10 @@ static void on_ready_fd(struct loop_source *source, uint32_t events)
 	char byte;
 
 	loop_remove(w->loop, source);
-	if (read(source->fd, &byte, 1) == 1)
-		become_ready(w);
+	if (read(source->fd, &byte, 1) != 1)
+		return;
+	w->ready = true;
+	w->on_ready(w->data);
 }
 
 static void on_pid_fd(struct loop_source *source, uint32_t events)

@@ -72,7 +72,7 @@ void cli_attach_usage(FILE *out)
 }
 
 /* Whoever starts the sandbox is to look at this, and not go on. */
-static int failed(const char *why)
+static int failed_setup(const char *why)
 {
 	log_error("failed_safety_setup: %s", why);
 	return RUN_STATUS_FAILED;
@@ -90,12 +90,6 @@ static const char *absolute(const char *where, struct arena *arena)
 	return here ? arena_printf(arena, "%s/%s", here, where) : NULL;
 }
 
-/* A cgroup's path counts from the root of the hierarchy. */
-static const char *from_root(const char *path, struct arena *arena)
-{
-	return path[0] == '/' ? path : arena_printf(arena, "/%s", path);
-}
-
 static json_t *body_of(const struct spec *s, uint32_t uid, const char *policy,
 		       struct arena *arena)
 {
@@ -104,8 +98,10 @@ static json_t *body_of(const struct spec *s, uint32_t uid, const char *policy,
 	if (j && s->netns)
 		json_object_set_new(j, "netns", json_string(absolute(s->netns, arena)));
 	if (j && s->cgroup)
-		json_object_set_new(j, "cgroup",
-				    json_string(from_root(s->cgroup, arena)));
+		/* A cgroup's path counts from the root of the hierarchy. */
+		json_object_set_new(
+			j, "cgroup",
+			json_sprintf("%s%s", s->cgroup[0] == '/' ? "" : "/", s->cgroup));
 	if (j && uid > 0)
 		json_object_set_new(j, "uid", json_integer(uid));
 	if (j && s->guard_parent)
@@ -128,8 +124,8 @@ static bool is_starting(const struct spec *s, int r, const struct client_reply *
 		r == -EBADMSG);
 }
 
-static int ask(const struct spec *s, const char *path, const char *body,
-	       struct arena *arena, struct client_reply *ret, struct err *err)
+static int ask_until_ready(const struct spec *s, const char *path, const char *body,
+			   struct arena *arena, struct client_reply *ret, struct err *err)
 {
 	const int64_t now_ms = clock_now_ms();
 	int r;
@@ -166,9 +162,9 @@ static int attach(const struct spec *s, uint32_t uid, const char *policy)
 
 	json_decref(j);
 	if (!body || !path)
-		return failed("out of memory");
-	if (ask(s, path, body, &arena, &reply, &err) < 0)
-		return failed(err.text);
+		return failed_setup("out of memory");
+	if (ask_until_ready(s, path, body, &arena, &reply, &err) < 0)
+		return failed_setup(err.text);
 	if (reply.status < HTTP_MULTIPLE)
 		return 0;
 	if (reply.status == HTTP_BAD_REQUEST) {
@@ -177,7 +173,7 @@ static int attach(const struct spec *s, uint32_t uid, const char *policy)
 	}
 	if (is_guarded_already(s, client_reason(&reply, &arena)))
 		return 0;
-	return failed(client_reason(&reply, &arena));
+	return failed_setup(client_reason(&reply, &arena));
 }
 
 /* All that is wrong with it is told, the policy too. */

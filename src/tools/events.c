@@ -110,15 +110,6 @@ void cli_review_usage(FILE *out)
 	      out);
 }
 
-/* One way to add a rule. */
-static int check_ways(const struct events_spec *spec, struct err *err)
-{
-	if (spec->live && spec->policy)
-		return err_set(err, -EINVAL,
-			       "--live and --policy are two ways: use one of them");
-	return 0;
-}
-
 /* "list", or another word and a task's number. */
 static int read_words(struct events_spec *spec, int count, char **given, struct err *err)
 {
@@ -181,7 +172,10 @@ static int review_parse(int argc, char **argv, struct events_spec *ret, struct e
 			return err_set(err, -EINVAL, "review takes a word and a task");
 		words[count++] = argv[0];
 	}
-	if (check_ways(ret, err) < 0 || read_words(ret, count, words, err) < 0)
+	if (ret->live && ret->policy)
+		return err_set(err, -EINVAL,
+			       "--live and --policy are two ways: use one of them");
+	if (read_words(ret, count, words, err) < 0)
 		return -EINVAL;
 	return check_word(ret, err);
 }

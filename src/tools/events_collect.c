@@ -30,17 +30,10 @@ static const char *id_of(const struct nflog_packet *p)
 		       : NULL;
 }
 
-static bool is_asked_for(const struct show *s, const struct event_row *row)
-{
-	const struct sqlite_query *q = &s->query;
-
-	return (!q->sandbox || strcmp(q->sandbox, row->sandbox) == 0) &&
-	       (q->remote.family == 0 || addr_equal(&q->remote, &row->event.remote));
-}
-
 static void on_packet(void *data, const struct nflog_packet *p)
 {
 	struct collector *c = data;
+	const struct sqlite_query *q = &c->show->query;
 	const struct event e = {
 		.ts_ms = clock_wall_ms(),
 		.action = EVENT_DENY,
@@ -60,7 +53,8 @@ static void on_packet(void *data, const struct nflog_packet *p)
 	if (!id || (c->show->spec.limit > 0 && c->count == c->show->spec.limit))
 		return;
 	snprintf(row.sandbox, sizeof(row.sandbox), "%s", id);
-	if (!is_asked_for(c->show, &row))
+	if ((q->sandbox && strcmp(q->sandbox, row.sandbox) != 0) ||
+	    (q->remote.family != 0 && !addr_equal(&q->remote, &e.remote)))
 		return;
 	show_row(c->show, &row);
 	c->count++;

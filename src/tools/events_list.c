@@ -164,16 +164,6 @@ static int print_newest(struct list *l, struct err *err)
 	return r;
 }
 
-static int print_stored(struct list *l, struct err *err)
-{
-	struct sqlite_query *q = &l->show->query;
-	int r = sqlite_id_before(l->reader, q->since_ms, &q->above_id, err);
-
-	if (r < 0)
-		return r;
-	return l->show->spec.limit > 0 ? print_newest(l, err) : print_rest(l, err);
-}
-
 /* ---- and what comes ---- */
 
 static bool is_same_file(struct list *l)
@@ -234,7 +224,9 @@ int show_events(struct show *s)
 	if (r < 0)
 		return SHOW_FAILED;
 	(void)!is_same_file(&l);
-	r = print_stored(&l, &err);
+	r = sqlite_id_before(l.reader, s->query.since_ms, &s->query.above_id, &err);
+	if (r == 0)
+		r = s->spec.limit > 0 ? print_newest(&l, &err) : print_rest(&l, &err);
 	if (r == 0 && s->spec.follow)
 		r = follow(&l, &err);
 	sqlite_reader_close(l.reader);

@@ -222,7 +222,7 @@ static const struct {
 	{ NULL, { "spec", "template", "spec" } },
 };
 
-static size_t kind_of(struct text kind)
+static size_t row_of_kind(struct text kind)
 {
 	size_t i = 0;
 
@@ -293,7 +293,7 @@ static void inject_object(struct inject *x, yaml_document_t *doc, int at)
 		 text_escape(kind, shown_kind, sizeof(shown_kind)),
 		 text_escape(name, shown_name, sizeof(shown_name)));
 	m.what = what;
-	row = kind_of(kind);
+	row = row_of_kind(kind);
 	pod = pod_of(&m, at, row);
 	if (kinds[row].kind || has_containers(&m, pod)) {
 		if (space.len > 0 && is_refused_there(x, space))
@@ -373,7 +373,7 @@ static int load_all(struct inject *x, yaml_parser_t *parser)
 	}
 }
 
-static int load(struct inject *x, struct text text)
+static int load_settings(struct inject *x, struct text text)
 {
 	yaml_parser_t parser;
 	int r;
@@ -428,7 +428,7 @@ static int print_all(struct inject *x)
 
 static int inject_text(struct inject *x, struct text text)
 {
-	int r = load(x, text);
+	int r = load_settings(x, text);
 
 	if (r < 0)
 		return r;

@@ -87,16 +87,23 @@ static int print_faults(const struct faults *faults, const struct policy *policy
 	return print_json(all, 0, out);
 }
 
-static int check_as_json(const struct policy_args *args, FILE *out)
+/* Every fault of a policy. Return: the exit status. */
+static int check_as_json(const struct policy_args *args)
 {
 	CLEAN(arena) struct arena arena = { 0 };
 	struct faults faults = { 0 };
 	struct policy policy = { 0 };
 	int r = cli_policy_load(args, &arena, &faults, &policy);
-	int printed = r == -ENOMEM ? 0 : print_faults(&faults, &policy, r == 0, out);
+	bool printed = r != -ENOMEM &&
+		       print_faults(&faults, &policy, r == 0, stdout) == 0 &&
+		       fflush(stdout) == 0;
 
 	faults_done(&faults);
-	return printed < 0 ? printed : r;
+	if (!printed) {
+		log_error("cannot print the faults as JSON");
+		return STATUS_FAILED;
+	}
+	return r < 0 ? STATUS_BAD_INPUT : 0;
 }
 
 static int verb_check(const struct context *c)
@@ -264,7 +271,8 @@ static int check_arguments(const struct verb *v, struct spec *s, int argc, char 
 		return (count > 0) != (s->questions != NULL)
 			       ? 0
 			       : err_set(err, -EINVAL,
-					 "name what is to be explained, or --file");
+					 "name what is to be explained, or "
+					 "--file");
 	/* An empty variable in somebody's script is no valid policy. */
 	if (count == 0 && v->run == verb_check && !has_policy(s))
 		return err_set(err, -EINVAL, "name the file that is to be checked");
@@ -325,17 +333,6 @@ static int run_import(const char *file)
 	return r == -ENOMEM || r == -EIO ? STATUS_FAILED : STATUS_BAD_INPUT;
 }
 
-static int check_json(const struct policy_args *args)
-{
-	int r = check_as_json(args, stdout);
-
-	if (r == -ENOMEM || r == -EIO || fflush(stdout) != 0) {
-		log_error("cannot print the faults as JSON");
-		return STATUS_FAILED;
-	}
-	return r < 0 ? STATUS_BAD_INPUT : 0;
-}
-
 static int run_verb(const struct verb *v, const struct spec *s, int argc, char **argv)
 {
 	struct context c = { .spec = s,
@@ -348,7 +345,7 @@ static int run_verb(const struct verb *v, const struct spec *s, int argc, char *
 	int r;
 
 	if (v->run == verb_check && s->json)
-		return check_json(&s->policy);
+		return check_as_json(&s->policy);
 	r = cli_policy_build(&s->policy, &arena, v->run != verb_check, &c.policy, &bytes,
 			     &size);
 	if (r < 0)

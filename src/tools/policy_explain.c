@@ -124,7 +124,7 @@ static int query_parse(const char *text, struct query *ret, struct err *err)
 	return host_and_port(text_of(text), ret, err);
 }
 
-static struct answer ask(const struct plan *p, const struct query *q)
+static struct answer ask_plan(const struct plan *p, const struct query *q)
 {
 	struct answer a = { 0 };
 
@@ -300,7 +300,7 @@ static int explain_json(const struct plan *p, const struct query *queries, size_
 	int r = all ? 0 : -ENOMEM;
 
 	for (size_t i = 0; r == 0 && i < count; i++) {
-		struct answer a = ask(p, &queries[i]);
+		struct answer a = ask_plan(p, &queries[i]);
 
 		r = json_array_append_new(all, answer_json(p, &queries[i], &a)) < 0
 			    ? -ENOMEM
@@ -343,7 +343,7 @@ int cli_policy_explain(const struct plan *plan, char *const *texts, size_t count
 	if (json && explain_json(plan, queries, count, out) < 0)
 		return err_set(err, -EIO, "cannot print the answer as JSON");
 	for (size_t i = 0; !json && i < count; i++) {
-		struct answer a = ask(plan, &queries[i]);
+		struct answer a = ask_plan(plan, &queries[i]);
 
 		print_text(plan, &queries[i], &a, out);
 	}

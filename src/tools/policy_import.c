@@ -86,8 +86,8 @@ static void add_port(struct import *im, struct entry *e, uint32_t port)
 }
 
 /* @port 0: all of them. */
-static void add(struct import *im, enum policy_action action, struct text target,
-		uint32_t port, const struct node *at, const char *path)
+static void add_entry(struct import *im, enum policy_action action, struct text target,
+		      uint32_t port, const struct node *at, const char *path)
 {
 	struct entry *e = &im->entries[im->count];
 	struct err err = { 0 };
@@ -126,7 +126,7 @@ static void read_domains(struct import *im, const struct node *list,
 	}
 	for (const struct node *n = list->first; n; n = n->next) {
 		if (n->kind == NODE_TEXT)
-			add(im, action, n->text, 0, n, path);
+			add_entry(im, action, n->text, 0, n, path);
 		else
 			fault(im, n, path, "this is not a name");
 	}
@@ -147,7 +147,7 @@ static void read_endpoint(struct import *im, const struct node *at, struct text 
 	t.len = (size_t)(colon - t.ptr);
 	if (t.len > 1 && t.ptr[0] == '[' && t.ptr[t.len - 1] == ']')
 		t = (struct text){ t.ptr + 1, t.len - 2 };
-	add(im, POLICY_ALLOW, t, number, at, path);
+	add_entry(im, POLICY_ALLOW, t, number, at, path);
 }
 
 static bool is_space(char c)
@@ -340,7 +340,7 @@ static void write_rule(FILE *f, const struct entry *e, const char *file)
 }
 
 /* HEADER_LINES lines, then a rule on each. */
-static void write_policy(FILE *f, const struct import *im)
+static void print_policy(FILE *f, const struct import *im)
 {
 	char file[TEXT_ESCAPED_SIZE], found[TEXT_ESCAPED_SIZE];
 
@@ -398,7 +398,7 @@ static int print(struct import *im, FILE *out)
 
 	if (!f)
 		return -ENOMEM;
-	write_policy(f, im);
+	print_policy(f, im);
 	if (fclose(f) != 0)
 		return -ENOMEM;
 	r = check(im, (struct text){ text, size });
@@ -409,7 +409,7 @@ static int print(struct import *im, FILE *out)
 
 /* --- the whole --- */
 
-static int read_tree(struct import *im, struct node **ret)
+static int read_settings(struct import *im, struct node **ret)
 {
 	struct node_source source = { .arena = &im->arena,
 				      .faults = &im->faults,
@@ -433,7 +433,7 @@ static int read_tree(struct import *im, struct node **ret)
 static int import(struct import *im, FILE *out)
 {
 	struct node *root = NULL;
-	int r = read_tree(im, &root);
+	int r = read_settings(im, &root);
 
 	if (r < 0)
 		return r;

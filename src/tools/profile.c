@@ -179,7 +179,7 @@ static void list_text(const struct profiles *p)
 		puts("… and more");
 }
 
-static int list(bool json)
+static int list_profiles(bool json)
 {
 	struct profiles *p = calloc(1, sizeof(*p));
 	int r = p ? find_all(p) : -ENOMEM;
@@ -236,7 +236,7 @@ void cli_profile_usage(FILE *out)
 	cli_options_print(out, &cli_profile_options);
 }
 
-static int bad_usage(const char *why)
+static int bad_profile_usage(const char *why)
 {
 	log_error("%s; `weir help profile` lists what there is", why);
 	return RUN_STATUS_BAD_INPUT;
@@ -250,15 +250,15 @@ int cli_profile(int argc, char **argv)
 	int first;
 
 	if (strcmp(word, "list") != 0 && strcmp(word, "show") != 0)
-		return bad_usage("profile needs a verb: list or show");
+		return bad_profile_usage("profile needs a verb: list or show");
 	first = cli_options_parse(&cli_profile_options, &json, argc - 1, argv + 1, NULL,
 				  &err);
 	if (first < 0)
-		return bad_usage(err.text);
+		return bad_profile_usage(err.text);
 	if (strcmp(word, "list") == 0)
-		return argc - 1 > first ? bad_usage("list takes no argument")
-					: list(json);
+		return argc - 1 > first ? bad_profile_usage("list takes no argument")
+					: list_profiles(json);
 	if (argc - 1 != first + 1)
-		return bad_usage("show takes one profile");
+		return bad_profile_usage("show takes one profile");
 	return show(argv[first + 1], json);
 }

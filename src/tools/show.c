@@ -63,8 +63,8 @@ void cli_status_usage(FILE *out)
 }
 
 /* Return: 0, or the exit status after a message. */
-static int read_options(const struct cli_options *table, struct spec *spec, int argc,
-			char **argv, int at_least, int at_most, int *ret_first)
+static int read_arguments(const struct cli_options *table, struct spec *spec, int argc,
+			  char **argv, int at_least, int at_most, int *ret_first)
 {
 	char shown[TEXT_ESCAPED_SIZE];
 	struct err err = { 0 };
@@ -91,7 +91,7 @@ int cli_detach(int argc, char **argv)
 	struct spec spec = { 0 };
 	struct client_reply reply;
 	int first;
-	int r = read_options(&cli_detach_options, &spec, argc, argv, 1, 1, &first);
+	int r = read_arguments(&cli_detach_options, &spec, argc, argv, 1, 1, &first);
 
 	if (r != 0)
 		return r;
@@ -185,7 +185,7 @@ int cli_ps(int argc, char **argv)
 	json_t *j, *one;
 	size_t i;
 	int first;
-	int r = read_options(&cli_ps_options, &spec, argc, argv, 0, 0, &first);
+	int r = read_arguments(&cli_ps_options, &spec, argc, argv, 0, 0, &first);
 
 	if (r != 0)
 		return r;
@@ -224,20 +224,11 @@ static const char *isolation(const json_t *status)
 								      : "degraded";
 }
 
-/* Counters that are not zero. */
-static void print_counters(const json_t *status)
-{
-	json_t *counters = json_object_get(status, "counters"), *value;
-	const char *key;
-
-	json_object_foreach(counters, key, value) if (json_integer_value(value) != 0)
-		printf("  %-24s%" JSON_INTEGER_FORMAT "\n", key,
-		       json_integer_value(value));
-}
-
 static void print_one(const json_t *one, const json_t *status)
 {
 	const json_t *learned = json_object_get(status, "learned");
+	const char *key;
+	json_t *value;
 	char text[TEXT_ESCAPED_SIZE];
 
 	printf("id          %s\n", word(one, "id", text));
@@ -258,7 +249,10 @@ static void print_one(const json_t *one, const json_t *status)
 		printf("closed      %s\n", word(status, "closed", text));
 	print_degradations(status, "degraded    ");
 	puts("counters");
-	print_counters(status);
+	json_object_foreach(json_object_get(status, "counters"), key,
+			    value) if (json_integer_value(value) != 0)
+		printf("  %-24s%" JSON_INTEGER_FORMAT "\n", key,
+		       json_integer_value(value));
 }
 
 static json_t *get_of(const struct spec *s, const char *id, const char *below, int *ret)
@@ -353,7 +347,7 @@ int cli_status(int argc, char **argv)
 {
 	struct spec spec = { 0 };
 	int first;
-	int r = read_options(&cli_status_options, &spec, argc, argv, 0, 1, &first);
+	int r = read_arguments(&cli_status_options, &spec, argc, argv, 0, 1, &first);
 
 	if (r != 0)
 		return r;
