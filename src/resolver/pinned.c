@@ -6,7 +6,7 @@
  * `repin_ms`. A sandbox's pins are a table of names with what was last answered for A and
  * AAAA; its queries are answered from there, and nothing of them goes upstream.
  *
- *   an answer came     its addresses go through the guard and into the kernel; when that
+ *   an answer came     those that the name may teach go into the kernel; when that
  *                      has acknowledged them, they are what is pinned
  *   none came          what is pinned stays
  *   an address is not  it is not told any more; when all who were told of it have
@@ -237,7 +237,7 @@ static bool may_teach(const struct sandbox *s, const struct plan_verdict *v,
 		      const struct pin_addr *a)
 {
 	return a->until_ms == 0 && v->action == POLICY_ALLOW &&
-	       !guard_fault(&s->plan, v, &a->addr);
+	       !rebinding_fault(&s->plan, v, &a->addr);
 }
 
 static bool has_address(const struct sandbox *s, const struct pin *pin)

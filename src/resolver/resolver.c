@@ -157,13 +157,14 @@ void resolver_deny(struct resolver *r, const struct resolver_ask *ask, uint32_t 
 	report_denied(ask, rule, remote, reason, now_ms);
 }
 
-/* ---- the guard ---- */
+/* ---- addresses that are not told ---- */
 
 /* Return: a bit for each address of @a that may be told, no more of them than one name
  * may hold. The faulty ones are counted, and the first of them is *@ret_fault's reason.
  */
-static uint32_t guard(const struct resolver_ask *ask, const struct dns_answer *a,
-		      const char **ret_fault, struct addr *ret_addr)
+static uint32_t check_addresses(const struct resolver_ask *ask,
+				const struct dns_answer *a, const char **ret_fault,
+				struct addr *ret_addr)
 {
 	struct sandbox *s = ask->client.sandbox;
 	uint32_t room = MIN(plan_limit(&s->plan, LIMIT_ADDRESSES_PER_NAME),
@@ -173,7 +174,7 @@ static uint32_t guard(const struct resolver_ask *ask, const struct dns_answer *a
 	*ret_fault = NULL;
 	for (size_t i = 0; i < a->addr_count; i++) {
 		const char *fault =
-			guard_fault(&s->plan, &ask->verdict, &a->addrs[i].addr);
+			rebinding_fault(&s->plan, &ask->verdict, &a->addrs[i].addr);
 
 		if (!fault) {
 			keep |= room > 0 ? UINT32_C(1) << i : 0;
@@ -194,7 +195,7 @@ uint32_t rebinding_check(const struct resolver_ask *ask, const struct dns_answer
 {
 	char reason[REASON_SIZE], text[ADDR_TEXT_SIZE];
 	struct addr remote;
-	uint32_t keep = guard(ask, a, ret_fault, &remote);
+	uint32_t keep = check_addresses(ask, a, ret_fault, &remote);
 
 	if (!*ret_fault)
 		return keep;
@@ -285,7 +286,7 @@ void resolver_deliver(struct resolver *r, struct resolver_ask *ask,
 		resolver_ask_release(r, ask);
 		return;
 	}
-	keep = guard(ask, a, &fault, &remote);
+	keep = check_addresses(ask, a, &fault, &remote);
 	if (fault)
 		snprintf(reason, sizeof(reason), "%s, %s", addr_format(&remote, text),
 			 fault);
@@ -363,7 +364,7 @@ static bool still_holds(const struct resolver *r, struct resolver_ask *ask)
 	if (v.action != POLICY_ALLOW || learned_ttl_max(p) < ask->ttl_cap_sec)
 		return false;
 	for (size_t i = 0; i < ask->addr_count; i++)
-		if (guard_fault(p, &v, &r->addrs[ask->addr_at + i].addr))
+		if (rebinding_fault(p, &v, &r->addrs[ask->addr_at + i].addr))
 			return false;
 	ask->verdict = v;
 	ask->judged = s->plan_generation + 1;

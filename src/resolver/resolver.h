@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* resolver/resolver - from a query to its reply: policy, cache, upstream, guard, commit.
+/* resolver/resolver - from a query to its reply: policy, cache, upstream, rebinding
+ * check, commit.
  *
  * HOW IT WORKS
  * The resolver is a state machine without a socket and without a clock: queries,
@@ -9,9 +10,10 @@
  *   resolver_query()     judge the name first; denied, unserved and limited queries get
  *                        their reply queued at once. Allowed: cache, or one upstream
  *                        request shared by all who ask the same.
- *   resolver_response()  hold the response against what was asked; re-check the name
- *                        against the plan as it is *now*; guard; queue reply and
- *                        commit for every waiting client.
+ *   resolver_response()  hold the response against what was asked; match the name
+ *                        again where the plan has changed since; leave out addresses
+ *                        that it may not teach; queue reply and commit for every
+ *                        waiting client.
  *   resolver_tick()      timeouts: next upstream, or SERVFAIL with EDE 22; probes.
  *   resolver_flush()     once a turn of the loop: per sandbox one transaction for all
  *                        that was gathered; the kernel's acknowledgement; then the

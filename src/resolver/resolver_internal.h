@@ -229,8 +229,8 @@ void resolver_event_name(struct event *e, const struct dns_name *n);
  * NULL. */
 void resolver_deny(struct resolver *r, const struct resolver_ask *ask, uint32_t rule,
 		   const struct addr *remote, const char *reason, int64_t now_ms);
-/* What the guard says of @a for @ask: a bit for each address that may be told, and the
- * others' fault as an event. *@ret_fault: that of the first of those, or NULL. */
+/* The addresses of @a that @ask may be told, a bit for each, and the fault of the others
+ * as an event. *@ret_fault: that of the first of those, or NULL. */
 uint32_t rebinding_check(const struct resolver_ask *ask, const struct dns_answer *a,
 			 int64_t now_ms, const char **ret_fault);
 /* One transaction for @items, at most BATCH_ADDS. Return: 0, or -errno and none of

@@ -645,7 +645,8 @@ void learned_commit(struct learned *l, const struct learned_item *item, int64_t 
 	/* What an answer teaches as well doesn't pass any more. */
 	e->is_passing = item->is_passing && (e->is_passing || e->serial == 0);
 	e->serial = ++l->serial;
-	learned_snapshot_put(l, i);
+	if (l->past.snapshot)
+		learned_snapshot_put(l, i);
 	element_unpin(l, element, now_ms);
 }
 

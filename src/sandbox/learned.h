@@ -92,7 +92,8 @@ void learned_keep_past(struct learned *l);
 /* What a table becomes under another plan, and what the kernel's sets then hold. The
  * arrays live in the caller's arena. */
 struct learned_rebased {
-	/* Owned by the caller until it takes the old one's place. Keeps no image yet. */
+	/* Owned by the caller until it takes the old one's place. Keeps no snapshot yet.
+	 */
 	struct learned *table;
 	struct filter_learn *learned; /* with the lifetimes that are left */
 	size_t learned_count;
@@ -115,7 +116,7 @@ int learned_rebase(const struct learned *old, const struct plan *plan, int64_t n
 /* The kernel's sets are made of this table now, and every change of it will be told to
  * the kernel. */
 void learned_stands(struct learned *l);
-/* They are, but nothing is in the kept ones. */
+/* The kernel holds nothing for open flows: a ruleset without them was put in place. */
 void learned_keep_none(struct learned *l);
 /* The same plan lies elsewhere from now on. */
 void learned_set_plan(struct learned *l, const struct plan *plan);

@@ -28,7 +28,8 @@ bool learned_is_allowed(const struct plan *plan, const struct dns_name *n,
 {
 	struct plan_verdict v = plan_match_name(plan, n);
 
-	if (!dns_name_is_host(n) || v.action != POLICY_ALLOW || guard_fault(plan, &v, a))
+	if (!dns_name_is_host(n) || v.action != POLICY_ALLOW ||
+	    rebinding_fault(plan, &v, a))
 		return false;
 	*ret = v;
 	return true;

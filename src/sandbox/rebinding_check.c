@@ -14,8 +14,8 @@ static bool is_denied(const struct plan *p, const struct addr *a)
 	return addr_embedded_v4(a, &inner) && is_denied(p, &inner);
 }
 
-const char *guard_fault(const struct plan *p, const struct plan_verdict *v,
-			const struct addr *a)
+const char *rebinding_fault(const struct plan *p, const struct plan_verdict *v,
+			    const struct addr *a)
 {
 	enum addr_special kind = addr_special(a);
 

@@ -9,5 +9,5 @@
 #include "policy/plan.h"
 
 /* Return: NULL when a name with this verdict may teach @a, else why not. */
-const char *guard_fault(const struct plan *p, const struct plan_verdict *v,
-			const struct addr *a);
+const char *rebinding_fault(const struct plan *p, const struct plan_verdict *v,
+			    const struct addr *a);

@@ -207,7 +207,7 @@ static void print_name(const struct plan *p, const struct query *q,
 	fprintf(out, "  addresses: %s\n", special_text(&a->verdict));
 }
 
-/* What guard_fault() lets a name teach. */
+/* What rebinding_fault() lets a name teach. */
 static const char *names_text(enum addr_special kind)
 {
 	if (kind == SPECIAL_NOT)

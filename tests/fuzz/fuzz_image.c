@@ -76,7 +76,8 @@ static void check(const struct asked *asked)
 			struct plan_verdict v = plan_match_name(&plan, &uses[j].name);
 
 			assert(dns_name_is_host(&uses[j].name));
-			assert(v.action == POLICY_ALLOW && !guard_fault(&plan, &v, a));
+			assert(v.action == POLICY_ALLOW &&
+			       !rebinding_fault(&plan, &v, a));
 			assert(uses[j].expires_ms > NOW);
 			assert(uses[j].expires_ms <= NOW + a->bytes[3] * 1000);
 		}
