@@ -15,6 +15,14 @@ bool text_equal(struct text a, const char *b)
 	return a.len == strlen(b) && memcmp(a.ptr, b, a.len) == 0;
 }
 
+bool text_is_one_of(const char *text, const char *const *list, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (strcmp(text, list[i]) == 0)
+			return true;
+	return false;
+}
+
 bool text_equal_nocase(struct text a, const char *b)
 {
 	return a.len == strlen(b) && strncasecmp(a.ptr, b, a.len) == 0;

@@ -16,6 +16,8 @@ struct text {
 
 struct text text_of(const char *s);
 bool text_equal(struct text a, const char *b);
+/* @text is one of the @count texts of @list. */
+bool text_is_one_of(const char *text, const char *const *list, size_t count);
 bool text_equal_nocase(struct text a, const char *b);
 /* A method's or header's name, as RFC 9110 has it. */
 bool text_is_token(struct text t);

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "control/control.h"
 #include "control/lookup.h"
-#include "events/review_notify.h"
+#include "events/review.h"
 #include "outputs/webhook.h"
 
 /* A connection that the program has, or waits for. */

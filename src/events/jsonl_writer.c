@@ -53,7 +53,7 @@ static void note(struct jsonl_writer *w, uint64_t packets, const struct err *err
 	pthread_mutex_unlock(&w->lock);
 }
 
-static int open_file(struct jsonl_writer *w, struct err *err)
+static int open_lines(struct jsonl_writer *w, struct err *err)
 {
 	int64_t now_ms = clock_now_ms();
 	int r;
@@ -84,16 +84,16 @@ static void open_anew(struct jsonl_writer *w)
 	logfile_close(w->file);
 	w->file = NULL;
 	w->open_again_ms = 0;
-	if (open_file(w, &err) < 0)
+	if (open_lines(w, &err) < 0)
 		note(w, 0, &err);
 }
 
-static void write_row(struct jsonl_writer *w, const struct event_row *row)
+static void write_line(struct jsonl_writer *w, const struct event_row *row)
 {
 	char line[EVENT_JSON_SIZE + 1];
 	size_t size = event_json(row, line);
 	struct err err = { 0 };
-	int r = open_file(w, &err);
+	int r = open_lines(w, &err);
 
 	line[size++] = '\n';
 	if (r == 0) {
@@ -105,12 +105,12 @@ static void write_row(struct jsonl_writer *w, const struct event_row *row)
 	note(w, row->event.packets, r < 0 ? &err : NULL);
 }
 
-static void on_record(void *data, const void *record, size_t size)
+static void on_row(void *data, const void *record, size_t size)
 {
 	const struct queued *q = record;
 
 	if (q->order == ORDER_ROW)
-		write_row(data, &q->row);
+		write_line(data, &q->row);
 	else
 		open_anew(data);
 }
@@ -134,7 +134,7 @@ int jsonl_writer_new(const struct jsonl_config *config, struct jsonl_writer **re
 		.queue_bytes = QUEUE_BYTES,
 		.reserve_bytes = sizeof(struct queued),
 		.data = w,
-		.on_record = on_record,
+		.on_record = on_row,
 	};
 	int r;
 

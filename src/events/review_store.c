@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "events/review.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "events/review_notify.h"
 #include "events/sqlite_file.h"
 
 enum { BUSY_MS = 1000 };
+
+struct review_store {
+	sqlite3 *db;
+};
 
 int review_open(const char *directory, struct review_store **ret, struct err *err)
 {
@@ -59,8 +64,8 @@ static void read_task(sqlite3_stmt *s, struct review *t)
 	t->decided_ms = sqlite3_column_int64(s, 12);
 }
 
-int review_ask(struct review_store *r, const char *sql, sqlite3_stmt **ret,
-	       struct err *err)
+static int ask_tasks(struct review_store *r, const char *sql, sqlite3_stmt **ret,
+		     struct err *err)
 {
 	int rc = sqlite3_prepare_v2(r->db, sql, -1, ret, NULL);
 
@@ -76,11 +81,11 @@ int review_list(struct review_store *r, enum review_state state, const char *san
 	struct review t;
 	bool go_on = true;
 	int rc = SQLITE_DONE;
-	int code = review_ask(r,
-			      COLUMNS
-			      " WHERE (?1 = 0 OR state = ?1) AND (?2 IS NULL OR"
-			      " sandbox = ?2) ORDER BY last_ts DESC, id DESC LIMIT ?3",
-			      &s, err);
+	int code = ask_tasks(r,
+			     COLUMNS
+			     " WHERE (?1 = 0 OR state = ?1) AND (?2 IS NULL OR"
+			     " sandbox = ?2) ORDER BY last_ts DESC, id DESC LIMIT ?3",
+			     &s, err);
 
 	if (code < 0)
 		return code;
@@ -106,8 +111,8 @@ int review_changed(struct review_store *r, int64_t above, size_t max,
 	struct review t;
 	bool go_on = true;
 	int rc = SQLITE_DONE;
-	int code = review_ask(r, COLUMNS " WHERE change > ? ORDER BY change LIMIT ?", &s,
-			      err);
+	int code = ask_tasks(r, COLUMNS " WHERE change > ? ORDER BY change LIMIT ?", &s,
+			     err);
 
 	if (code < 0)
 		return code;
@@ -126,7 +131,7 @@ int review_changed(struct review_store *r, int64_t above, size_t max,
 int review_find(struct review_store *r, int64_t id, struct review *ret, struct err *err)
 {
 	sqlite3_stmt *s = NULL;
-	int rc, code = review_ask(r, COLUMNS " WHERE id = ?", &s, err);
+	int rc, code = ask_tasks(r, COLUMNS " WHERE id = ?", &s, err);
 
 	if (code < 0)
 		return code;
@@ -146,11 +151,10 @@ int review_decide(struct review_store *r, int64_t id, enum review_state state,
 		  const char *who, int64_t wall_ms, struct err *err)
 {
 	sqlite3_stmt *s = NULL;
-	int rc, code = review_ask(
-			r,
-			"UPDATE review SET state = ?1, who = ?2, decided_ts = ?3"
-			" WHERE id = ?4",
-			&s, err);
+	int rc, code = ask_tasks(r,
+				 "UPDATE review SET state = ?1, who = ?2, decided_ts = ?3"
+				 " WHERE id = ?4",
+				 &s, err);
 
 	if (code < 0)
 		return code;
@@ -165,4 +169,143 @@ int review_decide(struct review_store *r, int64_t id, enum review_state state,
 		code = err_set(err, -ENOENT, "there is no task %lld", (long long)id);
 	sqlite3_finalize(s);
 	return code;
+}
+
+/* --- who has been told of which open task --- */
+
+enum { TOLD_WEBHOOKS = 1, TOLD_COMMAND = 2 }; /* bits of the column */
+
+static int told_bit(int whom)
+{
+	return whom == REVIEW_COMMAND ? TOLD_COMMAND : TOLD_WEBHOOKS;
+}
+
+/* Note something: run @sql with @count numbers. */
+static int note(struct review_store *r, const char *sql, const int64_t *numbers,
+		size_t count, struct err *err)
+{
+	sqlite3_stmt *s = NULL;
+	int rc, code = ask_tasks(r, sql, &s, err);
+
+	if (code < 0)
+		return code;
+	for (size_t i = 0; i < count; i++)
+		sqlite3_bind_int64(s, (int)i + 1, numbers[i]);
+	rc = sqlite3_step(s);
+	if (rc != SQLITE_DONE && rc != SQLITE_ROW)
+		code = sqlite_fault(r->db, rc, "cannot note who was told", err);
+	sqlite3_finalize(s);
+	return code;
+}
+
+/* The numbers of those that it is the turn of, in @ids, and how many. A time that is far
+ * ahead was noted by a clock that was wrong. */
+static int find_untold(struct review_store *r, int whom, size_t max, int64_t wall_ms,
+		       int64_t *ids, struct err *err)
+{
+	sqlite3_stmt *s = NULL;
+	int rc = SQLITE_DONE, count = 0;
+	int code = ask_tasks(
+		r,
+		"SELECT r.id FROM (SELECT id, sandbox FROM review WHERE state = 1 AND"
+		" told < 3 AND told & ?1 = 0 ORDER BY id DESC LIMIT 5000) r"
+		" LEFT JOIN review_try t ON t.review = r.id AND t.whom = ?2"
+		" WHERE t.review IS NULL OR t.after <= ?3 OR t.after > ?3 + ?4"
+		" ORDER BY coalesce(t.tries, 0), row_number() OVER (PARTITION BY"
+		" r.sandbox ORDER BY r.id), r.id LIMIT ?5",
+		&s, err);
+
+	if (code < 0)
+		return code;
+	sqlite3_bind_int(s, 1, told_bit(whom));
+	sqlite3_bind_int(s, 2, whom);
+	sqlite3_bind_int64(s, 3, wall_ms);
+	sqlite3_bind_int64(s, 4, 2 * REVIEW_PAUSE_MAX_MS);
+	sqlite3_bind_int64(s, 5, (sqlite3_int64)max);
+	while ((rc = sqlite3_step(s)) == SQLITE_ROW)
+		ids[count++] = sqlite3_column_int64(s, 0);
+	if (rc != SQLITE_DONE)
+		code = sqlite_fault(r->db, rc, "cannot read the tasks", err);
+	sqlite3_finalize(s);
+	return code < 0 ? code : count;
+}
+
+static int begin_try(struct review_store *r, int64_t id, int whom, int64_t until_ms,
+		     struct err *err)
+{
+	const int64_t numbers[] = { id, whom, until_ms };
+
+	return note(
+		r,
+		"INSERT INTO review_try (review, whom, tries, after) VALUES (?,?,1,?)"
+		" ON CONFLICT DO UPDATE SET tries = tries + 1, after = excluded.after",
+		numbers, ARRAY_SIZE(numbers), err);
+}
+
+int review_tell(struct review_store *r, int whom, size_t max, int try_ms, int64_t wall_ms,
+		void (*on_task)(void *data, const struct review *t), void *data,
+		struct err *err)
+{
+	int64_t ids[REVIEW_TELL_MAX];
+	int count = find_untold(r, whom, MIN(max, (size_t)REVIEW_TELL_MAX), wall_ms, ids,
+				err);
+
+	for (int i = 0; i < count; i++) {
+		struct review t;
+		int code = review_find(r, ids[i], &t, err);
+
+		if (code == 0)
+			code = begin_try(r, ids[i], whom, wall_ms + try_ms, err);
+		if (code < 0)
+			return code;
+		on_task(data, &t);
+	}
+	return count;
+}
+
+int review_told(struct review_store *r, int64_t id, int whom, size_t url_count,
+		struct err *err)
+{
+	const bool command = whom == REVIEW_COMMAND;
+	const int64_t done[] = { id, whom };
+	const int64_t numbers[] = {
+		told_bit(whom),
+		id,
+		command ? whom : REVIEW_WEBHOOK,
+		command ? whom : REVIEW_WEBHOOK + (int64_t)url_count - 1,
+		command ? 1 : (int64_t)url_count,
+	};
+	int code = note(
+		r, "UPDATE review_try SET after = NULL WHERE review = ? AND whom = ?",
+		done, ARRAY_SIZE(done), err);
+
+	if (code < 0)
+		return code;
+	return note(r,
+		    "UPDATE review SET told = told | ?1 WHERE id = ?2 AND"
+		    " (SELECT count(*) FROM review_try WHERE review = ?2"
+		    " AND after IS NULL AND whom BETWEEN ?3 AND ?4) = ?5",
+		    numbers, ARRAY_SIZE(numbers), err);
+}
+
+int review_not_told(struct review_store *r, int64_t id, int whom, int64_t wall_ms,
+		    struct err *err)
+{
+	const int64_t numbers[] = { id, whom, wall_ms, REVIEW_PAUSE_MS,
+				    REVIEW_PAUSE_MAX_MS };
+
+	return note(r,
+		    "UPDATE review_try SET after = ?3 + min(?4 << min(tries - 1, 16), ?5)"
+		    " WHERE review = ?1 AND whom = ?2 AND after IS NOT NULL",
+		    numbers, ARRAY_SIZE(numbers), err);
+}
+
+int review_tell_anew(struct review_store *r, int whom, struct err *err)
+{
+	const int64_t numbers[] = { whom, REVIEW_WEBHOOK };
+
+	return note(r,
+		    "UPDATE review_try SET after = 0 WHERE after IS NOT NULL"
+		    " AND (whom = ?1 OR (?1 = ?2 AND whom > ?2))",
+		    numbers, ARRAY_SIZE(numbers), err);
 }

@@ -67,7 +67,7 @@ static const char *path_of(const struct making *m, const char *key, char *buf)
 
 /* --- targets --- */
 
-static bool is_mapped(const struct prefix *p)
+static bool is_mapped_prefix(const struct prefix *p)
 {
 	static const uint8_t mapped[12] = { [10] = 0xff, 0xff };
 
@@ -99,8 +99,8 @@ static bool read_prefix(struct text t, struct prefix *ret, bool *ret_carried)
 		plain = t;
 	if (!prefix_parse(plain.ptr, plain.len, true, &p))
 		return false;
-	*ret_carried = !zoned && !is_mapped(&p);
-	if (is_mapped(&p)) {
+	*ret_carried = !zoned && !is_mapped_prefix(&p);
+	if (is_mapped_prefix(&p)) {
 		struct addr v4 = addr_from_bytes(ADDR_V4, p.addr.bytes + 12);
 
 		p = prefix_of(&v4, p.bits - 96u);
@@ -151,7 +151,7 @@ static int read_target(struct making *m, struct text t, struct rule *rule)
 	return -EINVAL;
 }
 
-static int add_rule(struct making *m, struct text target, struct rule *rule)
+static int add_made_rule(struct making *m, struct text target, struct rule *rule)
 {
 	rule->target = arena_text(m->r->arena, target);
 	return rule->target ? policy_add_rule(m->policy, m->r->arena, rule) : -ENOMEM;
@@ -159,7 +159,7 @@ static int add_rule(struct making *m, struct text target, struct rule *rule)
 
 /* --- the files of always-rules --- */
 
-static struct text without_comment(struct text line)
+static struct text strip_comment(struct text line)
 {
 	for (size_t i = 0; i < line.len; i++) {
 		if (line.ptr[i] == '#' &&
@@ -176,7 +176,7 @@ static void add_always(struct making *m, const struct always_file *file,
 	uint32_t number = 0;
 
 	while (m->result != -ENOMEM && text_split(&rest, '\n', &line)) {
-		struct text target = without_comment(line);
+		struct text target = strip_comment(line);
 		struct rule rule = { .action = action,
 				     .comment = "",
 				     .file = m->schema.file,
@@ -187,7 +187,7 @@ static void add_always(struct making *m, const struct always_file *file,
 			continue;
 		rule.column = (uint32_t)(target.ptr - line.ptr) + 1;
 		r = read_target(m, target, &rule);
-		note(m, r == 1 ? add_rule(m, target, &rule) : r);
+		note(m, r == 1 ? add_made_rule(m, target, &rule) : r);
 	}
 }
 
@@ -334,7 +334,7 @@ static void add_document_rule(struct making *m, const struct document *d, size_t
 	r = read_target(m, from->target, &rule);
 	if (r == 1)
 		r = from->own.len > 0 ? add_own_rule(m, from, &rule)
-				      : add_rule(m, from->target, &rule);
+				      : add_made_rule(m, from->target, &rule);
 	note(m, r);
 }
 

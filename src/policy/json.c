@@ -19,7 +19,7 @@ static void clean_json(json_t **j)
 }
 
 /* A string, decoded, or another scalar as written. */
-static int read_text(const struct node_source *source, struct json_cursor *c,
+static int read_word(const struct node_source *source, struct json_cursor *c,
 		     struct text *ret)
 {
 	struct text t;
@@ -45,7 +45,7 @@ static bool is_real(struct text t)
 static int read_scalar(const struct node_source *source, struct json_cursor *c,
 		       struct node *n)
 {
-	int r = read_text(source, c, &n->text);
+	int r = read_word(source, c, &n->text);
 
 	if (r < 0)
 		return r;
@@ -68,7 +68,7 @@ static int read_items(const struct node_source *source, struct json_cursor *c, i
 		const uint32_t line = c->line, column = c->column;
 		struct text key = { 0 };
 		struct node *item;
-		int r = n->kind == NODE_MAP ? read_text(source, c, &key) : 0;
+		int r = n->kind == NODE_MAP ? read_word(source, c, &key) : 0;
 
 		if (r == 0)
 			r = read_value(source, c, depth, &item);

@@ -12,7 +12,7 @@
 enum { TARGET_TEXT_MAX = 512 }; /* bytes; a name of 255 octets fits in any spelling */
 
 /* -EINVAL with "'<target>' is not <what>". */
-static int refuse(struct err *err, struct text t, const char *what)
+static int refuse_target(struct err *err, struct text t, const char *what)
 {
 	char shown[TEXT_ESCAPED_SIZE];
 
@@ -45,7 +45,7 @@ static int refuse_mapped(struct err *err, struct text t, const struct prefix *p)
 
 	snprintf(what, sizeof(what), "an address that a packet carries: write %s",
 		 prefix_format(&q, shown));
-	return refuse(err, t, what);
+	return refuse_target(err, t, what);
 }
 
 /* "10.0.0.1/8": name the prefix that was meant. */
@@ -57,19 +57,20 @@ static int refuse_prefix(struct err *err, struct text t)
 	struct addr a;
 
 	if (!addr_parse(t.ptr, slash, &a))
-		return refuse(err, t,
-			      "a prefix: before the '/' stands an IPv4 or IPv6 address");
+		return refuse_target(
+			err, t,
+			"a prefix: before the '/' stands an IPv4 or IPv6 address");
 	if (!prefix_parse(t.ptr, t.len, true, &p)) {
 		snprintf(what, sizeof(what),
 			 "a prefix: behind the '/' stands a number from 0 to %zu",
 			 8 * addr_size(&a));
-		return refuse(err, t, what);
+		return refuse_target(err, t, what);
 	}
 	snprintf(what, sizeof(what),
 		 "a prefix: bits are set behind its length; write %s, or %s for that "
 		 "address alone",
 		 prefix_format(&p, right), addr_format(&a, one));
-	return refuse(err, t, what);
+	return refuse_target(err, t, what);
 }
 
 static int prefix_target(struct text t, struct rule *ret, struct err *err)
@@ -89,17 +90,19 @@ static int prefix_target(struct text t, struct rule *ret, struct err *err)
 static int refuse_colon(struct err *err, struct text t)
 {
 	if (text_has(t, '['))
-		return refuse(err, t,
-			      "a target: write the address without brackets, and ports "
-			      "under `ports`");
+		return refuse_target(
+			err, t,
+			"a target: write the address without brackets, and ports "
+			"under `ports`");
 	if (text_has(t, '%'))
-		return refuse(err, t,
-			      "an address: zones (%) mean nothing outside one machine");
+		return refuse_target(
+			err, t, "an address: zones (%) mean nothing outside one machine");
 	if (has_scheme(t))
-		return refuse(err, t,
-			      "a target: write the host alone, without scheme and path");
-	return refuse(err, t,
-		      "an IPv6 address; if a port was meant, write it under `ports`");
+		return refuse_target(
+			err, t,
+			"a target: write the host alone, without scheme and path");
+	return refuse_target(
+		err, t, "an IPv6 address; if a port was meant, write it under `ports`");
 }
 
 static const char *charset_fault(struct text t)
@@ -147,13 +150,14 @@ static int refuse_number(struct err *err, struct text t)
 	if (t.len < sizeof(copy))
 		memcpy(copy, t.ptr, t.len);
 	if (!inet_aton(copy, &in))
-		return refuse(err, t, "a name or an address: no name ends in a number");
+		return refuse_target(err, t,
+				     "a name or an address: no name ends in a number");
 	a = addr_from_bytes(ADDR_V4, (const uint8_t *)&in);
 	snprintf(what, sizeof(what),
 		 "a name, and programs read it as different addresses; if %s was meant, "
 		 "write that",
 		 addr_format(&a, shown));
-	return refuse(err, t, what);
+	return refuse_target(err, t, what);
 }
 
 static bool is_ascii(struct text t)
@@ -184,18 +188,20 @@ static int idn_target(struct text t, struct dns_name *ret, struct err *err)
 	copy[t.len] = '\0';
 	if (idn2_to_ascii_8z(copy, &ascii, IDN2_NONTRANSITIONAL | IDN2_NFC_INPUT) !=
 	    IDN2_OK)
-		return refuse(err, t, "a domain name: IDNA 2008 has no form for it");
+		return refuse_target(err, t,
+				     "a domain name: IDNA 2008 has no form for it");
 	if (idn2_to_unicode_8z8z(ascii, &back, 0) != IDN2_OK)
-		return refuse(err, t, "a domain name: its IDNA form can't be read back");
+		return refuse_target(err, t,
+				     "a domain name: its IDNA form can't be read back");
 	came = text_of(back);
 	if (came.len != t.len || memcmp(came.ptr, t.ptr, t.len) != 0) {
 		snprintf(what, sizeof(what),
 			 "the usual spelling of this name; if %s was meant, write that",
 			 text_escape(text_of(ascii), shown, sizeof(shown)));
-		return refuse(err, t, what);
+		return refuse_target(err, t, what);
 	}
 	if (dns_name_parse(text_of(ascii), ret) < 0)
-		return refuse(err, t, "a domain name in its IDNA form");
+		return refuse_target(err, t, "a domain name in its IDNA form");
 	return 0;
 }
 
@@ -205,18 +211,21 @@ static int refuse_name(struct err *err, struct text t)
 
 	while (text_split(&rest, '.', &label)) {
 		if (label.len == 0)
-			return refuse(
+			return refuse_target(
 				err, t,
 				"a domain name: between two dots stands at least one "
 				"character, and one dot at most ends it");
 		if (label.len > DNS_LABEL_MAX)
-			return refuse(err, t,
-				      "a domain name: a part between dots has at most 63 "
-				      "characters");
+			return refuse_target(
+				err, t,
+				"a domain name: a part between dots has at most 63 "
+				"characters");
 	}
 	if (t.len > DNS_NAME_MAX - 2)
-		return refuse(err, t, "a domain name: it has at most 253 characters");
-	return refuse(err, t, "a domain name: it has letters, digits, '-', '_' and dots");
+		return refuse_target(err, t,
+				     "a domain name: it has at most 253 characters");
+	return refuse_target(err, t,
+			     "a domain name: it has letters, digits, '-', '_' and dots");
 }
 
 /* A wildcard over `com` or `co.uk` would be a wildcard over unattributed. Private
@@ -246,8 +255,9 @@ static int name_target(struct text whole, struct rule *ret, struct err *err)
 		t = (struct text){ t.ptr + 2, t.len - 2 };
 	}
 	if (text_has(t, '*'))
-		return refuse(err, whole,
-			      "a pattern: '*.' or '**.' stands once, in front of a name");
+		return refuse_target(
+			err, whole,
+			"a pattern: '*.' or '**.' stands once, in front of a name");
 	if (ends_in_number(t.ptr[t.len - 1] == '.' ? (struct text){ t.ptr, t.len - 1 }
 						   : t))
 		return refuse_number(err, whole);
@@ -258,11 +268,12 @@ static int name_target(struct text whole, struct rule *ret, struct err *err)
 	if (r < 0)
 		return r;
 	if (ret->name.labels == 0)
-		return refuse(err, whole, "a domain name: the root is everything");
+		return refuse_target(err, whole, "a domain name: the root is everything");
 	if (kind != TARGET_NAME && is_public_suffix(&ret->name))
-		return refuse(err, whole,
-			      "a pattern that a policy can hold: under this suffix "
-			      "anybody can have a name");
+		return refuse_target(
+			err, whole,
+			"a pattern that a policy can hold: under this suffix "
+			"anybody can have a name");
 	ret->kind = kind;
 	return 0;
 }
@@ -275,15 +286,15 @@ int rule_target_parse(struct text t, struct rule *ret, struct err *err)
 	int r;
 
 	if (t.len == 0)
-		return refuse(err, t, "a target: it is empty");
+		return refuse_target(err, t, "a target: it is empty");
 	if (t.len > TARGET_TEXT_MAX)
-		return refuse(err, t, "a target: it is longer than a name can be");
+		return refuse_target(err, t, "a target: it is longer than a name can be");
 	why = charset_fault(t);
 	if (why)
-		return refuse(err, t, why);
+		return refuse_target(err, t, why);
 	if (text_equal(t, "*") || text_equal(t, "**") || text_equal(t, "*.") ||
 	    text_equal(t, "**."))
-		return refuse(
+		return refuse_target(
 			err, t,
 			"a target: to open everything, write `defaultAction: allow`");
 	if (text_has(t, '[') || text_has(t, ']') || text_has(t, '%'))

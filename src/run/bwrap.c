@@ -54,8 +54,8 @@ static const char *const fixed_args[] = {
 static_assert(BWRAP_FD_INIT == 5 && BWRAP_FD_SECCOMP == 6,
 	      "the numbers in the arguments");
 
-static const char *replace(const char *arg, const char *uid, const char *gid,
-			   const char *cwd)
+static const char *replace_argument(const char *arg, const char *uid, const char *gid,
+				    const char *cwd)
 {
 	if (strcmp(arg, "@uid") == 0)
 		return uid;
@@ -128,7 +128,7 @@ int bwrap_exec(const struct launch_spec *spec, const struct bwrap_fds *fds,
 	snprintf(uid, sizeof(uid), "%u", geteuid());
 	snprintf(gid, sizeof(gid), "%u", getegid());
 	for (; n < ARRAY_SIZE(fixed_args); n++)
-		argv[n] = replace(fixed_args[n], uid, gid, spec->cwd);
+		argv[n] = replace_argument(fixed_args[n], uid, gid, spec->cwd);
 	for (size_t i = 0; i < extra; i++)
 		argv[n++] = spec->argv[i];
 	show_processes();

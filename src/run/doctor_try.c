@@ -44,7 +44,7 @@ static int take_maps(const struct try *t, struct err *err)
 	return 0;
 }
 
-static _Noreturn void child_main(const struct try *t)
+static _Noreturn void attempt_main(const struct try *t)
 {
 	struct doctor_attempt a = { 0 };
 	struct err err = { 0 };
@@ -111,7 +111,7 @@ static void try_child(struct try *t, struct doctor_attempt *ret)
 	t->fd = fds[1];
 	pid = syscall(SYS_clone, flags, NULL, NULL, NULL, 0);
 	if (pid == 0)
-		child_main(t);
+		attempt_main(t);
 	if (pid < 0)
 		failed(ret, -errno, "cannot create the namespaces");
 	close(fds[1]);

@@ -13,6 +13,7 @@
 
 #include <linux/openat2.h>
 
+#include "base/text.h"
 #include "run/bind_mount.h"
 #include "run/launch.h"
 
@@ -53,18 +54,10 @@ static bool is_replaced(const char *path)
 	return false;
 }
 
-static bool is_one_of(const char *word, const char *const *list, size_t count)
-{
-	for (size_t i = 0; i < count; i++) {
-		if (strcmp(word, list[i]) == 0)
-			return true;
-	}
-	return false;
-}
-
 static bool is_left_out(const struct mount *m)
 {
-	return is_one_of(m->type, left_out, ARRAY_SIZE(left_out)) || is_replaced(m->path);
+	return text_is_one_of(m->type, left_out, ARRAY_SIZE(left_out)) ||
+	       is_replaced(m->path);
 }
 
 /* --- plan --- */
@@ -275,7 +268,7 @@ static int show_directory(struct rootfs *v, const char *path, const char *source
 
 	if (r == 0 || r == -E2BIG || strcmp(path, "/") == 0 || strcmp(path, "/etc") == 0)
 		return r;
-	if (m && is_one_of(m->type, socketless, ARRAY_SIZE(socketless)))
+	if (m && text_is_one_of(m->type, socketless, ARRAY_SIZE(socketless)))
 		return bind_readonly(v, source, where, err);
 	launch_send_report(v->spec->control_fd, LAUNCH_WARNING, 0,
 			   "'%s' is empty in the sandbox: its file system (%s) can't be "

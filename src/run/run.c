@@ -236,7 +236,7 @@ static void on_exited(struct control *c, int wait_status)
 }
 
 /* When both the self-test has passed and the uplink is ready, whichever comes last. */
-static void start_command(struct control *c)
+static void release_command(struct control *c)
 {
 	if (c->state != CONTROL_TESTED || !c->uplink.ready)
 		return;
@@ -245,7 +245,7 @@ static void start_command(struct control *c)
 
 static void on_uplink_ready(void *data)
 {
-	start_command(data);
+	release_command(data);
 }
 
 /* The filter refuses what the uplink carried, so the command may go on without. */
@@ -272,7 +272,7 @@ static void on_launch_message(struct control *c, struct launch_report *m)
 		break;
 	case LAUNCH_TESTED:
 		c->state = CONTROL_TESTED;
-		start_command(c);
+		release_command(c);
 		break;
 	case LAUNCH_STOPPED:
 		c->stopped = true;

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#include "base/text.h"
 #include "run/mounts.h"
 
 /* What runs outside later, and why: weir-run(1) has the same table. */
@@ -90,15 +91,6 @@ static const struct startup_name *find_name(const struct startup_name *list, siz
 			return &list[i];
 	}
 	return NULL;
-}
-
-static bool is_one_of(const char *name, const char *const *list, size_t count)
-{
-	for (size_t i = 0; i < count; i++) {
-		if (strcmp(list[i], name) == 0)
-			return true;
-	}
-	return false;
 }
 
 static int open_below(const struct path *top, const char *rest, uint64_t flags)
@@ -202,7 +194,7 @@ static int scan_entry(struct scan *scan, int dir, const char *directory,
 	if (name[0] == '.' && find_name(names, ARRAY_SIZE(names), name) &&
 	    !(walked && strcmp(name, ".git") == 0))
 		return add_file(scan, directory, name, err);
-	if (!walked || is_one_of(name, left_out, ARRAY_SIZE(left_out)))
+	if (!walked || text_is_one_of(name, left_out, ARRAY_SIZE(left_out)))
 		return 0;
 	return push(scan, directory, name, err);
 }
@@ -214,8 +206,8 @@ static void drop_from_queue(struct scan *scan, size_t from)
 	for (size_t i = from; i < scan->last; i++) {
 		const char *slash = strrchr(scan->queue[i], '/');
 
-		if (is_one_of(slash ? slash + 1 : scan->queue[i], git_left_out,
-			      ARRAY_SIZE(git_left_out)))
+		if (text_is_one_of(slash ? slash + 1 : scan->queue[i], git_left_out,
+				   ARRAY_SIZE(git_left_out)))
 			free(scan->queue[i]);
 		else
 			scan->queue[kept++] = scan->queue[i];

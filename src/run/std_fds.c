@@ -232,7 +232,7 @@ static int open_readonly(int of, const char *link)
 	return fd < 0 ? -errno : fd;
 }
 
-static int replace(int fd, const char *link)
+static int replace_fd(int fd, const char *link)
 {
 	off_t place = lseek(fd, 0, SEEK_CUR);
 	CLEAN(fd) int file = open_readonly(fd, link);
@@ -259,7 +259,7 @@ int std_fds_protect(bool root, struct err *err)
 		snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
 		if ((flags & O_ACCMODE) != O_RDONLY || !can_be_changed(link, &st, root))
 			continue;
-		r = replace(fd, link);
+		r = replace_fd(fd, link);
 		if (r < 0)
 			return err_sys(err, r,
 				       "cannot keep the command from changing the file "

@@ -8,15 +8,22 @@
 
 enum { LIMIT_MAX = 1000000 };
 
+/* clang-format off */
+#define STORE_ROWS \
+	{ "state-dir", "DIR", "where the store is (WEIR_STATE_DIR)", \
+	  OPTION_IN(TEXT, struct events_spec, state_dir) }, \
+	{ "sandbox", "ID", "of this sandbox alone", \
+	  OPTION_IN(TEXT, struct events_spec, sandbox) }
+#define TIME_ROWS \
+	{ "since", "TIME", "from then on: 90s, 2h, 3d ago, or RFC 3339 (24h)", \
+	  OPTION_IN(TEXT, struct events_spec, since) }, \
+	{ "until", "TIME", "only before then, in the same forms", \
+	  OPTION_IN(TEXT, struct events_spec, until) }
+/* clang-format on */
+
 static const struct cli_option events_options[] = {
-	{ "state-dir", "DIR", "where the store is (WEIR_STATE_DIR)",
-	  OPTION_IN(TEXT, struct events_spec, state_dir) },
-	{ "sandbox", "ID", "of this sandbox alone",
-	  OPTION_IN(TEXT, struct events_spec, sandbox) },
-	{ "since", "TIME", "from then on: 90s, 2h, 3d ago, or RFC 3339 (24h)",
-	  OPTION_IN(TEXT, struct events_spec, since) },
-	{ "until", "TIME", "only before then, in the same forms",
-	  OPTION_IN(TEXT, struct events_spec, until) },
+	STORE_ROWS,
+	TIME_ROWS,
 	{ "name", "NAME", "of this name alone",
 	  OPTION_IN(TEXT, struct events_spec, name) },
 	{ "address", "ADDR", "of this remote address alone",
@@ -37,14 +44,8 @@ const struct cli_options cli_events_options = { events_options,
 						ARRAY_SIZE(events_options) };
 
 static const struct cli_option denies_options[] = {
-	{ "state-dir", "DIR", "where the store is (WEIR_STATE_DIR)",
-	  OPTION_IN(TEXT, struct events_spec, state_dir) },
-	{ "sandbox", "ID", "of this sandbox alone",
-	  OPTION_IN(TEXT, struct events_spec, sandbox) },
-	{ "since", "TIME", "from then on: 90s, 2h, 3d ago, or RFC 3339 (24h)",
-	  OPTION_IN(TEXT, struct events_spec, since) },
-	{ "until", "TIME", "only before then, in the same forms",
-	  OPTION_IN(TEXT, struct events_spec, until) },
+	STORE_ROWS,
+	TIME_ROWS,
 	{ "by", "destination|address|name|sandbox|rule|process",
 	  "what is counted (destination: the name, or the address)",
 	  OPTION_IN(TEXT, struct events_spec, by) },
@@ -78,10 +79,7 @@ void cli_denies_usage(FILE *out)
 /* --- weir review --- */
 
 static const struct cli_option review_options[] = {
-	{ "state-dir", "DIR", "where the store is (WEIR_STATE_DIR)",
-	  OPTION_IN(TEXT, struct events_spec, state_dir) },
-	{ "sandbox", "ID", "of this sandbox alone",
-	  OPTION_IN(TEXT, struct events_spec, sandbox) },
+	STORE_ROWS,
 	{ "state", "open|accepted|dismissed|all", "which are listed (open)",
 	  OPTION_IN(WORD_TEXT, struct events_spec, state) },
 	{ "policy", "FILE", "the policy that an accepted rule is added to",

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* tools/render_internal - what the files of `weir render` share.
  *
- *   render.c          options, what is wrong with them, the text
- *   render_member.c   which cgroup or user it is for
+ *   render.c          options, which cgroup or user it is for, what is wrong, the text
  *   render_policy.c   names become address rules
  *   render_install.c  the file, and loading it; taking both away */
 #pragma once
@@ -27,7 +26,7 @@ struct render_spec {
 	bool no_resolver, install;
 };
 
-/* ---- render_member.c ---- */
+/* ---- render.c ---- */
 
 struct render_member {
 	char id[RENDER_ID_MAX + 1];
@@ -39,13 +38,7 @@ struct render_member {
 	uint32_t mark;
 };
 
-bool render_id_is_valid(const char *id);
 void render_table_name(const char *id, char ret[RENDER_TABLE_SIZE]);
-/* Every fault is added to @f. Texts live in @arena. */
-void render_member_find(const struct render_spec *spec, struct arena *arena,
-			struct faults *f, struct render_member *ret);
-void render_fault(struct faults *f, const char *option, const char *fmt, ...)
-	PRINTF_LIKE(3, 4);
 
 /* ---- render_policy.c ---- */
 

@@ -25,7 +25,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "events/review_notify.h"
+#include "events/review.h"
 #include "proto/settings_daemon.h"
 #include "proto/state_dir.h"
 #include "sys/capabilities.h"

@@ -27,7 +27,7 @@ struct line {
 	size_t used;
 };
 
-static void put(struct line *l, char c)
+static void put_byte(struct line *l, char c)
 {
 	if (l->used < COPY_ROW_SIZE - 1)
 		l->buf[l->used++] = c;
@@ -36,7 +36,7 @@ static void put(struct line *l, char c)
 static void put_raw(struct line *l, const char *text)
 {
 	for (; *text; text++)
-		put(l, *text);
+		put_byte(l, *text);
 }
 
 static void null(struct line *l)
@@ -72,10 +72,10 @@ static void text(struct line *l, const char *value, size_t size)
 			put_raw(l, "\\r");
 			break;
 		default:
-			put(l, p[i]);
+			put_byte(l, p[i]);
 		}
 	}
-	put(l, '\t');
+	put_byte(l, '\t');
 }
 
 static void number(struct line *l, bool known, uint64_t n)
@@ -98,9 +98,9 @@ size_t copy_row(const struct event_row *row, int64_t id, const char *store, char
 
 	text(&l, row->sandbox, sizeof(row->sandbox));
 	put_raw(&l, jtext_time(e->ts_ms, true, small));
-	put(&l, '\t');
+	put_byte(&l, '\t');
 	put_raw(&l, event_action_name((enum event_action)e->action));
-	put(&l, '\t');
+	put_byte(&l, '\t');
 	if (e->remote.family != ADDR_NONE)
 		text(&l, addr_format(&e->remote, small), sizeof(small));
 	else
@@ -109,7 +109,7 @@ size_t copy_row(const struct event_row *row, int64_t id, const char *store, char
 	text(&l, e->name, sizeof(e->name));
 	number(&l, true, MIN(e->packets, (uint64_t)INT32_MAX));
 	put_raw(&l, event_layer_name((enum event_layer)e->layer));
-	put(&l, '\t');
+	put_byte(&l, '\t');
 	text(&l, event_protocol_name(e->protocol, small), sizeof(small));
 	text(&l, row->rule, sizeof(row->rule));
 	text(&l, row->rule_file, sizeof(row->rule_file));
@@ -123,7 +123,7 @@ size_t copy_row(const struct event_row *row, int64_t id, const char *store, char
 	number(&l, row->pid > 0, row->pid);
 	text(&l, row->command, sizeof(row->command));
 	put_raw(&l, store);
-	put(&l, '\t');
+	put_byte(&l, '\t');
 	number(&l, true, (uint64_t)id);
 	l.buf[l.used - 1] = '\n'; /* in the last tab's place */
 	return l.used;

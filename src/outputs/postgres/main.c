@@ -60,8 +60,8 @@ static void say_refused(struct said *said, uint64_t refused, const char *why)
 }
 
 /* What /status shows. Not worth a failure. */
-static void tell(const char *directory, const struct sender_state *now,
-		 const char *trouble)
+static void write_state(const char *directory, const struct sender_state *now,
+			const char *trouble)
 {
 	struct postgres_state state = { .sent = now->sent,
 					.missed = now->missed,
@@ -93,7 +93,7 @@ static void serve(struct sender *s, const char *directory)
 			say_refused(&said, now.refused, err.text);
 		if (r != 0 || first || said.trouble[0] || trouble[0] ||
 		    clock_now_ms() - told_ms > TELL_EVERY_MS) {
-			tell(directory, &now, trouble);
+			write_state(directory, &now, trouble);
 			told_ms = clock_now_ms();
 		}
 		say(&said, trouble);

@@ -54,7 +54,8 @@ int reviews_wait(struct review_store *store, int64_t above, bool *ret, struct er
 	return review_changed(store, above, 1, on_any, ret, err);
 }
 
-static int put(struct server *server, const char *uuid, struct list *l, struct err *err)
+static int put_tasks(struct server *server, const char *uuid, struct list *l,
+		     struct err *err)
 {
 	const char *const parameters[] = { uuid, l->json };
 
@@ -63,7 +64,8 @@ static int put(struct server *server, const char *uuid, struct list *l, struct e
 	return server_order(server, "copy review tasks", upsert, parameters, 2, err);
 }
 
-static int finish(struct server *server, const char *uuid, int64_t last, struct err *err)
+static int finish_tasks(struct server *server, const char *uuid, int64_t last,
+			struct err *err)
 {
 	char sql[SQL_SIZE];
 	int r;
@@ -78,14 +80,14 @@ static int finish(struct server *server, const char *uuid, int64_t last, struct 
 }
 
 /* The others must not wait for one that the server will never have. */
-static int pass_over(struct server *server, const char *uuid, int64_t last,
-		     struct err *err)
+static int pass_over_tasks(struct server *server, const char *uuid, int64_t last,
+			   struct err *err)
 {
 	int r = server_roll_back(server, err);
 
 	if (r == 0)
 		r = server_begin(server, err);
-	return r < 0 ? r : finish(server, uuid, last, err);
+	return r < 0 ? r : finish_tasks(server, uuid, last, err);
 }
 
 int reviews_copy(struct server *server, struct review_store *store, const char *uuid,
@@ -101,11 +103,11 @@ int reviews_copy(struct server *server, struct review_store *store, const char *
 	if (r == 0 && l.count == 0)
 		r = server_roll_back(server, err);
 	else if (r == 0)
-		r = put(server, uuid, &l, err);
+		r = put_tasks(server, uuid, &l, err);
 	if (r == 0 && l.count > 0)
-		r = finish(server, uuid, l.last, err);
+		r = finish_tasks(server, uuid, l.last, err);
 	else if (r == -EBADMSG && l.count == 1)
-		r = pass_over(server, uuid, l.last, err);
+		r = pass_over_tasks(server, uuid, l.last, err);
 	free(l.json);
 	if (r < 0)
 		return r;

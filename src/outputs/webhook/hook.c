@@ -494,7 +494,7 @@ static int let_libcurl_work(struct hooks *h, int64_t now_ms)
 }
 
 /* What the parent is to know. A full channel is tried again in the next turn. */
-static int tell(struct hooks *h, int64_t now_ms)
+static int report_done(struct hooks *h, int64_t now_ms)
 {
 	struct webhook_message m = { .type = WEBHOOK_CLOSED };
 	int r = 0;
@@ -557,7 +557,7 @@ int hooks_work(struct hooks *h, int64_t now_ms)
 	/* What is done makes room for the next. */
 	for (size_t i = 0; i < h->count && r == 0; i++)
 		r = work_on(h->list[i], now_ms);
-	return r < 0 ? r : tell(h, now_ms);
+	return r < 0 ? r : report_done(h, now_ms);
 }
 
 static int64_t next_ms(const struct hooks *h)
