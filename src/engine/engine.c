@@ -30,7 +30,7 @@ enum {
 
 /* Control is the only one who can be told; when it is gone, so is the sandbox. While it
  * is stopped (Ctrl-Z) the channel fills up: events then wait. */
-static bool give_control(struct engine *e, const struct ipc_message *m)
+static bool run_give_control(struct engine *e, const struct ipc_message *m)
 {
 	int r = ipc_send(e->config->control_fd, m, NULL, 0);
 
@@ -39,9 +39,9 @@ static bool give_control(struct engine *e, const struct ipc_message *m)
 	return r == 0;
 }
 
-static void tell_control(struct engine *e, const struct ipc_message *m)
+static void run_tell_control(struct engine *e, const struct ipc_message *m)
 {
-	if (!give_control(e, m))
+	if (!run_give_control(e, m))
 		e->guarded.sandbox.counters[COUNT_EVENTS_DROPPED]++;
 }
 
@@ -50,19 +50,19 @@ static int set_blocking(int fd, bool blocking)
 	return fcntl(fd, F_SETFL, blocking ? 0 : O_NONBLOCK) < 0 ? -errno : 0;
 }
 
-static void tell_text(struct engine *e, enum ipc_type type, const char *text)
+static void run_tell_text(struct engine *e, enum ipc_type type, const char *text)
 {
 	struct ipc_message m = { .type = type };
 
 	snprintf(m.text, sizeof(m.text), "%s", text);
-	tell_control(e, &m);
+	run_tell_control(e, &m);
 }
 
-static bool on_event(void *data, const struct event *event)
+static bool on_run_event(void *data, const struct event *event)
 {
 	const struct ipc_message m = { .type = IPC_EVENT, .event = *event };
 
-	return give_control(data, &m);
+	return run_give_control(data, &m);
 }
 
 /* -- taking a sandbox over ---------------------------------------------------------- */
@@ -84,7 +84,7 @@ static int verify_filter(struct engine *e, struct err *err)
 		     : 0;
 }
 
-static int serve(struct engine *e, struct err *err)
+static int serve_run(struct engine *e, struct err *err)
 {
 	int r;
 
@@ -109,7 +109,7 @@ static void answer_launch(struct engine *e, const struct err *err)
 
 /* -- dns: pinned -------------------------------------------------------------------- */
 
-static void tell_unpinned(struct engine *e, const struct resolver_unpinned *fault)
+static void run_tell_unpinned(struct engine *e, const struct resolver_unpinned *fault)
 {
 	char name[DNS_NAME_TEXT_SIZE], text[ERR_TEXT_SIZE];
 
@@ -121,24 +121,24 @@ static void tell_unpinned(struct engine *e, const struct resolver_unpinned *faul
 		err_set(&e->unpinned_required, -ENOENT, "%s (the rule says required)",
 			text);
 	if (e->unpinned < UNPINNED_TOLD_MAX)
-		tell_text(e, IPC_WARNING, text);
+		run_tell_text(e, IPC_WARNING, text);
 	e->unpinned++;
 }
 
-static void on_pinned(void *data, const struct resolver_unpinned *fault)
+static void on_run_pinned(void *data, const struct resolver_unpinned *fault)
 {
 	struct engine *e = data;
 	char text[ERR_TEXT_SIZE];
 
 	if (fault) {
-		tell_unpinned(e, fault);
+		run_tell_unpinned(e, fault);
 		return;
 	}
 	if (e->unpinned > UNPINNED_TOLD_MAX) {
 		snprintf(text, sizeof(text),
 			 "dns: pinned: %zu more names were not resolved",
 			 e->unpinned - UNPINNED_TOLD_MAX);
-		tell_text(e, IPC_WARNING, text);
+		run_tell_text(e, IPC_WARNING, text);
 	}
 	e->unpinned = 0;
 	if (!e->stands)
@@ -150,14 +150,14 @@ static int pin(struct engine *e, struct err *err)
 {
 	int64_t repin_ms = plan_repin_sec(&e->plan) * INT64_C(1000);
 	int r = dns_service_pin(e->core.dns, &e->guarded.sandbox,
-				repin_ms > 0 ? repin_ms : e->config->repin_ms, on_pinned,
-				e);
+				repin_ms > 0 ? repin_ms : e->config->repin_ms,
+				on_run_pinned, e);
 
 	return r < 0 ? err_sys(err, r, "cannot pin the policy's names") : 0;
 }
 
-static int adopt(struct engine *e, const struct ipc_message *m,
-		 const struct sandbox_fds *fds, struct err *err)
+static int adopt_sandbox(struct engine *e, const struct ipc_message *m,
+			 const struct sandbox_fds *fds, struct err *err)
 {
 	struct sandbox *s = &e->guarded.sandbox;
 	int r;
@@ -167,7 +167,7 @@ static int adopt(struct engine *e, const struct ipc_message *m,
 	s->ipv6 = m->ipv6 && e->config->ipv6_out;
 	s->relay = e->config->filter.relay;
 	s->direct_udp = e->config->filter.direct_udp;
-	s->on_event = on_event;
+	s->on_event = on_run_event;
 	s->on_event_data = e;
 	s->probe_name = e->config->probe_name;
 	s->probe_addr = e->config->probe.addr;
@@ -181,7 +181,7 @@ static int adopt(struct engine *e, const struct ipc_message *m,
 		return err_set(err, -ENOMEM, "out of memory");
 	r = verify_filter(e, err);
 	if (r == 0)
-		r = serve(e, err);
+		r = serve_run(e, err);
 	if (r < 0)
 		return r;
 	if (plan_dns(&e->plan) == POLICY_DNS_PINNED)
@@ -209,7 +209,7 @@ static void on_launch(struct loop_source *source, uint32_t events)
 	if (r < 0 || m.type != IPC_HANDOVER || route >= 0 || !engine_has_fds(&sorted))
 		r = err_set(&err, -EBADMSG, "the hand-over of the sandbox is malformed");
 	else
-		r = adopt(e, &m, &sorted, &err);
+		r = adopt_sandbox(e, &m, &sorted, &err);
 	if (r < 0)
 		answer_launch(e, &err);
 }
@@ -226,7 +226,7 @@ static void finish(struct engine *e)
 	if (e->guarded.sandbox.state != SANDBOX_NONE)
 		engine_account_all(&e->guarded);
 	memcpy(m.counters, e->guarded.sandbox.counters, sizeof(m.counters));
-	tell_control(e, &m);
+	run_tell_control(e, &m);
 	loop_stop(e->core.loop);
 }
 
@@ -239,7 +239,7 @@ static void forget_self_test(struct sandbox *s)
 	s->counters[COUNT_SELF_TESTS] = tests;
 }
 
-static void on_control(struct loop_source *source, uint32_t events)
+static void on_run_control(struct loop_source *source, uint32_t events)
 {
 	struct engine *e = CONTAINER_OF(source, struct engine, from_control);
 	struct ipc_message m;
@@ -258,7 +258,7 @@ static void on_control(struct loop_source *source, uint32_t events)
 		forget_self_test(&e->guarded.sandbox);
 		e->guarded.sandbox.state = SANDBOX_RUNNING;
 		e->guarded.sandbox.probe_name.size = 0;
-		tell_text(e, IPC_RUNNING, "");
+		run_tell_text(e, IPC_RUNNING, "");
 	} else if (m.type == IPC_FINISH) {
 		finish(e);
 	}
@@ -286,7 +286,7 @@ static int watch_channels(struct engine *e)
 	int r;
 
 	e->from_control = (struct loop_source){ .fd = e->config->control_fd,
-						.on_ready = on_control };
+						.on_ready = on_run_control };
 	e->from_launch =
 		(struct loop_source){ .fd = e->config->launch_fd, .on_ready = on_launch };
 	r = set_blocking(e->config->control_fd, false);
@@ -316,12 +316,12 @@ static void engine_run(const void *given)
 		(void)!ipc_send(config.control_fd, &m, NULL, 0);
 		return;
 	}
-	tell_text(&e, IPC_READY, e.core.missing);
+	run_tell_text(&e, IPC_READY, e.core.missing);
 	r = watch_channels(&e);
 	if (r == 0)
 		r = loop_run(e.core.loop);
 	if (r < 0)
-		tell_text(&e, IPC_FAILED, strerror(-r));
+		run_tell_text(&e, IPC_FAILED, strerror(-r));
 }
 
 pid_t engine_start(const struct engine_config *config, struct err *err)

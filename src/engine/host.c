@@ -73,7 +73,7 @@ static struct sandbox *by_socket(void *data, int fd)
 
 /* -- what the filter refused -------------------------------------------------------- */
 
-static void on_packet(void *data, const struct nflog_packet *p)
+static void on_host_packet(void *data, const struct nflog_packet *p)
 {
 	struct engine_host *h = data;
 	struct engine_sandbox *g = find(h, p->mark);
@@ -85,7 +85,7 @@ static void on_packet(void *data, const struct nflog_packet *p)
 void engine_host_drain_refused(struct engine_host *h)
 {
 	for (int i = 0; i < NFLOG_READS_MAX && h->sees_refused; i++) {
-		int r = nflog_read(h->nflog.fd, on_packet, h);
+		int r = nflog_read(h->nflog.fd, on_host_packet, h);
 
 		if (r == -ENOBUFS)
 			h->lost++;
@@ -94,7 +94,7 @@ void engine_host_drain_refused(struct engine_host *h)
 	}
 }
 
-static void on_nflog(struct loop_source *source, uint32_t events)
+static void on_host_nflog(struct loop_source *source, uint32_t events)
 {
 	engine_host_drain_refused(CONTAINER_OF(source, struct engine_host, nflog));
 }
@@ -105,7 +105,7 @@ static bool watch_refused(struct engine_host *h)
 	int fd = h->fds.fd[SANDBOX_FD_NFLOG];
 	struct err ignored = { 0 };
 
-	h->nflog = (struct loop_source){ .fd = fd, .on_ready = on_nflog };
+	h->nflog = (struct loop_source){ .fd = fd, .on_ready = on_host_nflog };
 	return fd >= 0 && nflog_bind(fd, FILTER_NFLOG_GROUP, &ignored) == 0 &&
 	       loop_add(h->core->loop, &h->nflog, EPOLLIN) == 0;
 }
@@ -141,7 +141,7 @@ static void look_for_ipv6(struct engine_host *h)
 	h->ipv6 = link_has_default_route(h->core->route_fd, 6) == 1;
 }
 
-static bool is_complete(const struct ipc_host *ports, const struct sandbox_fds *fds)
+static bool has_all_fds(const struct ipc_host *ports, const struct sandbox_fds *fds)
 {
 	const int *fd = fds->fd;
 
@@ -150,13 +150,13 @@ static bool is_complete(const struct ipc_host *ports, const struct sandbox_fds *
 	       (ports->relay_port == 0) == (fd[SANDBOX_FD_RELAY4] < 0);
 }
 
-static int open_all(struct engine_host *h, int conntrack_fd, struct err *err)
+static int open_host(struct engine_host *h, int conntrack_fd, struct err *err)
 {
 	const struct filter_host_params params = { h->ports.dns_port,
 						   h->ports.relay_port };
 	int r;
 
-	if (!is_complete(&h->ports, &h->fds) || conntrack_fd < 0)
+	if (!has_all_fds(&h->ports, &h->fds) || conntrack_fd < 0)
 		return err_set(err, -EBADMSG, "a descriptor of the host is missing");
 	r = ctmark_init(&h->connections, conntrack_fd, err);
 	if (r == 0)
@@ -188,7 +188,7 @@ int engine_host_open(struct engine_core *c, const struct ipc_host *ports,
 	h->fds = *fds;
 	h->connections.fd = conntrack_fd;
 	sandbox_fds_init(fds);
-	r = open_all(h, conntrack_fd, err);
+	r = open_host(h, conntrack_fd, err);
 	if (r < 0) {
 		h->connections.fd = conntrack_fd;
 		engine_host_free(h);
@@ -241,7 +241,7 @@ static int share(struct engine_host *h)
 }
 
 /* Also when the table could not be loaded: who asks then is told that it fails. */
-static int serve(struct engine_host *h, struct err *err)
+static int serve_host(struct engine_host *h, struct err *err)
 {
 	int r = h->is_served ? 0 : share(h);
 
@@ -285,7 +285,7 @@ static int compare_left(const void *a, const void *b)
 	return r ? r : x->port_list - y->port_list;
 }
 
-static bool make_room(struct engine_host_left *l)
+static bool make_left_room(struct engine_host_left *l)
 {
 	size_t capacity = l->capacity > 0 ? l->capacity * 2 : 256;
 	struct left_element *grown;
@@ -305,7 +305,7 @@ static void on_left(void *data, uint16_t id, const struct filter_learn *item)
 {
 	struct engine_host_left *l = data;
 
-	if (make_room(l))
+	if (make_left_room(l))
 		l->items[l->count++] =
 			(struct left_element){ .id = id,
 					       .addr = item->addr,
@@ -340,7 +340,7 @@ struct left_of {
 	uint32_t id;
 };
 
-static uint32_t has_element(void *data, const struct addr *a, uint8_t port_list)
+static uint32_t left_element_ms(void *data, const struct addr *a, uint8_t port_list)
 {
 	const struct left_of *of = data;
 	const struct left_element key = { .id = of->id,
@@ -364,7 +364,7 @@ size_t engine_host_adopt(struct engine_host *h, struct engine_sandbox *g)
 	if (of.left && of.left->error < 0)
 		of.left = NULL;
 	count = learned_snapshot_adopt(s->learned, &g->snapshot,
-				       loop_now_ms(h->core->loop), has_element, &of);
+				       loop_now_ms(h->core->loop), left_element_ms, &of);
 	s->counters[COUNT_ADOPTED] += count;
 	return count;
 }
@@ -404,7 +404,7 @@ static int install(struct engine_host *h, struct err *err)
 	return r;
 }
 
-static int load(struct engine_host *h, struct err *err)
+static int load_table(struct engine_host *h, struct err *err)
 {
 	int r = install(h, err);
 
@@ -434,10 +434,10 @@ int engine_host_load(struct engine_host *h, struct err *err)
 	bool first = !h->is_wanted;
 	int r, s;
 
-	r = load(h, err);
+	r = load_table(h, err);
 	h->is_wanted = true;
 	left_free(h);
-	s = serve(h, &why);
+	s = serve_host(h, &why);
 	if (first)
 		pin_all(h);
 	if (s < 0 && r == 0)
@@ -468,7 +468,7 @@ static void repair(struct engine_host *h)
 {
 	struct err err = { 0 };
 	bool stood = h->stands;
-	int r = load(h, &err);
+	int r = load_table(h, &err);
 
 	/* Once, until it stands again. */
 	if (!stood && r < 0)
@@ -501,7 +501,7 @@ static int does_stand(struct engine_host *h)
 }
 
 /* Return: whether there was nothing to do. */
-static bool look_after(struct engine_host *h)
+static bool look_after_table(struct engine_host *h)
 {
 	int64_t now_ms = loop_now_ms(h->core->loop);
 	int r;
@@ -554,6 +554,6 @@ void engine_host_look(struct engine_host *h)
 	if (slow)
 		tell_ipv6(h);
 	h->is_in_doubt |= slow && filter_host_conn(h->table)->owner;
-	if (h->is_wanted && look_after(h))
+	if (h->is_wanted && look_after_table(h))
 		(void)!filter_host_tidy(h->table, loop_now_ms(h->core->loop));
 }

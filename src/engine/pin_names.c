@@ -113,7 +113,7 @@ static void on_failed(void *data, uint32_t token, int error)
 	resolver_send_failed(p->resolver, token, error, loop_now_ms(p->loop));
 }
 
-static void on_turn_end(void *data)
+static void on_names_turn_end(void *data)
 {
 	struct pinner *p = data;
 	int64_t at_ms;
@@ -125,7 +125,7 @@ static void on_turn_end(void *data)
 		loop_stop(p->loop);
 }
 
-static void on_tick(struct loop_timer *t)
+static void on_names_tick(struct loop_timer *t)
 {
 	struct pinner *p = CONTAINER_OF(t, struct pinner, tick);
 
@@ -144,7 +144,7 @@ static void say_addrs(struct pinner *p)
 			say(p->out, &r);
 }
 
-static void on_pinned(void *data, const struct resolver_unpinned *fault)
+static void on_name_pinned(void *data, const struct resolver_unpinned *fault)
 {
 	struct pinner *p = data;
 	struct record r = { .kind = fault ? RECORD_FAULT : RECORD_END };
@@ -161,12 +161,12 @@ static void on_pinned(void *data, const struct resolver_unpinned *fault)
 		_exit(0);
 }
 
-static bool on_event(void *data, const struct event *e)
+static bool on_names_event(void *data, const struct event *e)
 {
 	return true;
 }
 
-static int open_all(struct pinner *p, struct err *err)
+static int open_sockets(struct pinner *p, struct err *err)
 {
 	const struct render_names *names = p->names;
 	const struct resolver_ops ops = {
@@ -186,7 +186,7 @@ static int open_all(struct pinner *p, struct err *err)
 	p->sandbox = (struct sandbox){ .plan = *names->plan,
 				       .state = SANDBOX_RUNNING,
 				       .ipv6 = true,
-				       .on_event = on_event };
+				       .on_event = on_names_event };
 	p->sandbox.learned = learned_new(&p->sandbox.plan, &config.key);
 	if (p->loop)
 		p->upstreams = upstreams_new(
@@ -196,8 +196,8 @@ static int open_all(struct pinner *p, struct err *err)
 						    .ops = from });
 	if (!p->resolver || !p->sandbox.learned || !p->upstreams)
 		return err_set(err, -ENOMEM, "out of memory");
-	p->tick.on_fire = on_tick;
-	loop_on_turn_end(p->loop, on_turn_end, p);
+	p->tick.on_fire = on_names_tick;
+	loop_on_turn_end(p->loop, on_names_turn_end, p);
 	return 0;
 }
 
@@ -207,18 +207,18 @@ static int run(struct pinner *p, struct err *err)
 	int r = harden_limits(err);
 
 	if (r == 0)
-		r = open_all(p, err);
+		r = open_sockets(p, err);
 	if (r == 0)
 		r = harden_engine(0, missing, err);
 	if (r == 0) {
-		r = resolver_pin(p->resolver, &p->sandbox, REPIN_MS, on_pinned, p,
+		r = resolver_pin(p->resolver, &p->sandbox, REPIN_MS, on_name_pinned, p,
 				 loop_now_ms(p->loop));
 		if (r < 0)
 			err_sys(err, r, "cannot resolve the names");
 	}
 	if (r < 0)
 		return r;
-	on_turn_end(p);
+	on_names_turn_end(p);
 	return loop_run(p->loop);
 }
 

@@ -336,7 +336,7 @@ static void on_changed(struct engine_sandbox *g, int r, const struct err *err)
 		tell_standing(engine_of(g), g, IPC_CHANGED, false);
 }
 
-static void on_pinned(struct engine_sandbox *g, const char *why)
+static void on_sandbox_pinned(struct engine_sandbox *g, const char *why)
 {
 	struct ipc_message m = { .type = IPC_PINNED, .sandbox = g->sandbox.id };
 
@@ -346,7 +346,7 @@ static void on_pinned(struct engine_sandbox *g, const char *why)
 
 static const struct engine_sandbox_told shared_told = { on_event, on_answered,
 							on_standing, on_changed,
-							on_pinned };
+							on_sandbox_pinned };
 
 static void on_change(struct shared *e, const struct ipc_message *ask, int plan_fd)
 {
@@ -588,8 +588,8 @@ static int stage(struct shared *e, struct engine_sandbox *g)
 				 relay, &e->coming_stage, &ignored);
 }
 
-static void stand(struct shared *e, struct engine_sandbox *g,
-		  struct filter_host_stage *staged)
+static void stand_attached(struct shared *e, struct engine_sandbox *g,
+			   struct filter_host_stage *staged)
 {
 	struct err err = { 0 };
 	int r = engine_sandbox_stand(g, &e->core, &err);
@@ -606,13 +606,13 @@ static void on_coming(struct loop_deferred *d)
 	if (stage(e, e->coming) > 0)
 		loop_defer(e->core.loop, d);
 	else
-		stand(e, TAKE_PTR(e->coming), TAKE_PTR(e->coming_stage));
+		stand_attached(e, TAKE_PTR(e->coming), TAKE_PTR(e->coming_stage));
 }
 
 static void begin_attach(struct shared *e, struct engine_sandbox *g)
 {
 	if (e->coming || stage(e, g) <= 0) {
-		stand(e, g, e->coming ? NULL : TAKE_PTR(e->coming_stage));
+		stand_attached(e, g, e->coming ? NULL : TAKE_PTR(e->coming_stage));
 		return;
 	}
 	e->coming = g;
