@@ -169,8 +169,8 @@ struct total {
 };
 
 /* The first counter of the first rule. */
-static int on_rule(void *data, uint16_t type, uint8_t family,
-		   const struct nl_attrs *attrs)
+static int on_refuse_rule(void *data, uint16_t type, uint8_t family,
+			  const struct nl_attrs *attrs)
 {
 	const struct nlattr *list = attrs->at[NFTA_RULE_EXPRESSIONS];
 	struct total *t = data;
@@ -199,7 +199,7 @@ int filter_refused_total(struct filter_conn *c, uint64_t *ret)
 {
 	struct total t = { 0 };
 	int r = nl_ask(c, NFT_MSG_GETRULE, NLM_F_DUMP, NFPROTO_INET, name_chain, c,
-		       on_rule, &t);
+		       on_refuse_rule, &t);
 
 	if (r < 0)
 		return r;

@@ -286,13 +286,6 @@ static int put_guard(struct nl_writer *w, const void *data, struct err *err)
 	return r;
 }
 
-static void forget_live(struct filter_host *h)
-{
-	free(h->live);
-	h->live = NULL;
-	h->live_count = 0;
-}
-
 static void clear_all_stale(struct filter_host *h)
 {
 	while (h->stale) {
@@ -379,7 +372,9 @@ int filter_host_load(struct filter_host *h, int64_t now_ms, struct err *err)
 		if (r < 0)
 			err_sys(err, r, "cannot open the filter again");
 	}
-	forget_live(h);
+	free(h->live);
+	h->live = NULL;
+	h->live_count = 0;
 	if (r < 0)
 		return r;
 	h->loaded = true;

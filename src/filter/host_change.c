@@ -63,11 +63,6 @@ static uint16_t plan_number(const struct filter_host *h)
 	return 0;
 }
 
-static bool same_digest(const struct host_digest *a, const struct host_digest *b)
-{
-	return a->of[0] == b->of[0] && a->of[1] == b->of[1];
-}
-
 int host_plan_digest(struct filter_host *h, const struct plan *plan, bool relay,
 		     struct host_digest *ret, struct err *err)
 {
@@ -112,7 +107,7 @@ struct host_plan *host_plan_find(const struct filter_host *h,
 
 	/* The newest: so those that change one after the other meet again in one. */
 	for (struct host_plan *p = h->plans; p; p = p->next)
-		if (p->serial > since && same_digest(&p->digest, digest))
+		if (p->serial > since && memcmp(&p->digest, digest, sizeof(*digest)) == 0)
 			newest = p;
 	return newest;
 }

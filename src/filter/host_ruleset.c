@@ -121,18 +121,9 @@ static void addr_sets(struct builder *b)
 {
 	static const enum filter_role roles[] = { FILTER_ROLE_LEARNED, FILTER_ROLE_KEPT };
 
-	for (size_t i = 0; i < PLAN_PORT_LISTS_MAX * ARRAY_SIZE(roles) * FAMILIES; i++) {
-		size_t f = i % FAMILIES, list = i / FAMILIES % PLAN_PORT_LISTS_MAX;
-		enum filter_role role = roles[i / FAMILIES / PLAN_PORT_LISTS_MAX];
-		struct filter_set *s = ruleset_new_set(b, ruleset_families[f].mark_addr);
-
-		if (!s)
-			return;
-		filter_set_name(FILTER_NAMES_HOST, role, ruleset_families[f].addr, list,
-				s->name);
-		s->timeout = role == FILTER_ROLE_LEARNED;
-		s->changes = role == FILTER_ROLE_KEPT;
-	}
+	for (size_t i = 0; i < PLAN_PORT_LISTS_MAX * ARRAY_SIZE(roles) * FAMILIES; i++)
+		(void)ruleset_addrs(b, roles[i / FAMILIES / PLAN_PORT_LISTS_MAX],
+				    i / FAMILIES % PLAN_PORT_LISTS_MAX, i % FAMILIES);
 }
 
 struct way_sets {
@@ -443,14 +434,6 @@ int host_build_guard(const struct filter_host *h, struct arena *arena,
 
 /* ---- a plan's chains ---- */
 
-static void build_nat(struct builder *b)
-{
-	struct filter_chain *c = ruleset_plain_chain(b, "nat");
-
-	if (c)
-		ruleset_nat(b, c);
-}
-
 /* Weir's own listeners: the flow, or over UDP the packet, tells who it is. Nat alone
  * leads there; at other addresses somebody else may have that port. */
 static void build_own_ports(struct builder *b, struct filter_chain *c)
@@ -496,14 +479,6 @@ static const struct filter_chain *build_local(struct builder *b)
 	stmt_rule(b, c);
 	stmt_refuse(b);
 	return c;
-}
-
-static void build_output(struct builder *b)
-{
-	struct filter_chain *c = ruleset_plain_chain(b, "output");
-
-	if (c)
-		ruleset_rules(b, c, RULESET_THEN);
 }
 
 /* Sets that change are the table's, and there already; all else gets the plan's number.
@@ -555,16 +530,21 @@ int host_build_plan(const struct filter_host *h, const struct host_plan *p,
 		.refuse = &refuse_chain,
 		.passed = &passed_chain,
 	};
+	struct filter_chain *c;
 	int r = ruleset_begin(&b, FILTER_NAMES_HOST, FILTER_GENERATION_FIRST, err);
 
 	if (r < 0)
 		return r;
 	ruleset_build_dns(&b);
 	ruleset_build_port53(&b);
-	build_nat(&b);
+	c = ruleset_plain_chain(&b, "nat");
+	if (c)
+		ruleset_nat(&b, c);
 	b.local = build_local(&b);
 	ruleset_build_several(&b);
-	build_output(&b);
+	c = ruleset_plain_chain(&b, "output");
+	if (c)
+		ruleset_rules(&b, c, RULESET_THEN);
 	make_own(&b, p->number);
 	return ruleset_end(&b, ret, err);
 }

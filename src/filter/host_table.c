@@ -459,12 +459,6 @@ static enum host_place place_of(const struct filter_set *s)
 		       : HOST_PLACES;
 }
 
-static size_t expected_in(const struct filter_host *h, const struct filter_set *s,
-			  enum host_place place)
-{
-	return place < HOST_WHO ? h->count : h->ways[s->level].users;
-}
-
 static int verify_members(struct filter_host *h, const struct ruleset *base,
 			  struct err *err)
 {
@@ -484,7 +478,8 @@ static int verify_members(struct filter_host *h, const struct ruleset *base,
 		if (k.place == HOST_PLACES)
 			continue;
 		r = read_set(&k);
-		if (r == 0 && k.count != expected_in(h, s, k.place))
+		if (r == 0 &&
+		    k.count != (k.place < HOST_WHO ? h->count : h->ways[s->level].users))
 			r = elements_differ(&k);
 	}
 	return r;

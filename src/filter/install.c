@@ -220,13 +220,6 @@ static int delete_set(void *data, uint16_t type, uint8_t family,
 	return 0;
 }
 
-static void name_table(struct nl_writer *w, const void *what)
-{
-	const struct ruleset *rs = what;
-
-	nl_put_text(w, NFTA_SET_TABLE, filter_table(rs->naming));
-}
-
 /* The table stays, with some sets; all else is deleted and made anew. */
 static int switch_standing(struct filter_conn *c, const struct ruleset *rs,
 			   const struct filter_state *state,
@@ -245,8 +238,8 @@ static int switch_standing(struct filter_conn *c, const struct ruleset *rs,
 	r = nl_ask(c, NFT_MSG_GETCHAIN, NLM_F_DUMP, NFPROTO_INET, NULL, NULL,
 		   delete_chain, &k);
 	if (r == 0)
-		r = nl_ask(c, NFT_MSG_GETSET, NLM_F_DUMP, NFPROTO_INET, name_table, rs,
-			   delete_set, &k);
+		r = nl_ask(c, NFT_MSG_GETSET, NLM_F_DUMP, NFPROTO_INET,
+			   netlink_name_table, filter_table(rs->naming), delete_set, &k);
 	if (r < 0)
 		return err_sys(err, r, "cannot list what the filter has");
 	write_objects(&w, rs, state, &k.staying);

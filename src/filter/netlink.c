@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "filter/netlink.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <libmnl/libmnl.h>
 #include <netinet/in.h>
@@ -53,42 +54,44 @@ uint16_t netlink_generation(const struct nlattr *userdata)
 	return (uint16_t)generation;
 }
 
+/* What of @table is called @name; NULL: all of that type, or of tables itself. */
+static void put_deletion(struct nl_writer *w, uint16_t type, const char *table,
+			 uint16_t name_type, const char *name)
+{
+	static_assert((int)NFTA_TABLE_NAME == (int)NFTA_RULE_TABLE &&
+			      (int)NFTA_CHAIN_TABLE == (int)NFTA_RULE_TABLE &&
+			      (int)NFTA_SET_TABLE == (int)NFTA_RULE_TABLE,
+		      "one attribute for all");
+	nl_message(w, type, 0, NFPROTO_INET);
+	nl_put_text(w, NFTA_RULE_TABLE, table);
+	if (name)
+		nl_put_text(w, name_type, name);
+	nl_end(w);
+}
+
 void netlink_table_delete(struct nl_writer *w, const char *table)
 {
-	nl_message(w, NFT_MSG_DELTABLE, 0, NFPROTO_INET);
-	nl_put_text(w, NFTA_TABLE_NAME, table);
-	nl_end(w);
+	put_deletion(w, NFT_MSG_DELTABLE, table, 0, NULL);
 }
 
 void netlink_rules_delete(struct nl_writer *w, const char *table)
 {
-	nl_message(w, NFT_MSG_DELRULE, 0, NFPROTO_INET);
-	nl_put_text(w, NFTA_RULE_TABLE, table);
-	nl_end(w);
+	put_deletion(w, NFT_MSG_DELRULE, table, 0, NULL);
 }
 
 void netlink_chain_flush(struct nl_writer *w, const char *table, const char *chain)
 {
-	nl_message(w, NFT_MSG_DELRULE, 0, NFPROTO_INET);
-	nl_put_text(w, NFTA_RULE_TABLE, table);
-	nl_put_text(w, NFTA_RULE_CHAIN, chain);
-	nl_end(w);
+	put_deletion(w, NFT_MSG_DELRULE, table, NFTA_RULE_CHAIN, chain);
 }
 
 void netlink_chain_delete(struct nl_writer *w, const char *table, const char *chain)
 {
-	nl_message(w, NFT_MSG_DELCHAIN, 0, NFPROTO_INET);
-	nl_put_text(w, NFTA_CHAIN_TABLE, table);
-	nl_put_text(w, NFTA_CHAIN_NAME, chain);
-	nl_end(w);
+	put_deletion(w, NFT_MSG_DELCHAIN, table, NFTA_CHAIN_NAME, chain);
 }
 
 void netlink_set_delete(struct nl_writer *w, const char *table, const char *set)
 {
-	nl_message(w, NFT_MSG_DELSET, 0, NFPROTO_INET);
-	nl_put_text(w, NFTA_SET_TABLE, table);
-	nl_put_text(w, NFTA_SET_NAME, set);
-	nl_end(w);
+	put_deletion(w, NFT_MSG_DELSET, table, NFTA_SET_NAME, set);
 }
 
 void netlink_chain(struct nl_writer *w, const char *table,
@@ -241,6 +244,11 @@ int netlink_report(const struct nl_writer *w, uint32_t seq, int code, struct err
 }
 
 /* ---- whole tables ---- */
+
+void netlink_name_table(struct nl_writer *w, const void *table)
+{
+	nl_put_text(w, NFTA_RULE_TABLE, table);
+}
 
 static int find_table(void *data, uint16_t type, uint8_t family,
 		      const struct nl_attrs *attrs)

@@ -44,6 +44,8 @@ struct netlink_found {
 };
 int netlink_table_find(struct filter_conn *c, const char *table,
 		       struct netlink_found *ret) MUST_CHECK;
+/* For nl_ask(): only what is in @table, a name. */
+void netlink_name_table(struct nl_writer *w, const void *table);
 /* Writes what a table has into a batch. */
 typedef int netlink_put_fn(struct nl_writer *w, const void *data, struct err *err);
 /* The one installer: the table of @old, if it exists, goes, and the one that @put writes

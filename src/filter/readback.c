@@ -372,13 +372,6 @@ static int on_rule(void *data, uint16_t type, uint8_t family,
 	return r;
 }
 
-static void name_table(struct nl_writer *w, const void *what)
-{
-	const struct walk *k = what;
-
-	nl_put_text(w, NFTA_RULE_TABLE, k->table);
-}
-
 static int verify_rules(struct filter_conn *c, const struct ruleset *rs, struct err *err)
 {
 	struct walk k = {
@@ -392,8 +385,8 @@ static int verify_rules(struct filter_conn *c, const struct ruleset *rs, struct 
 	int r;
 
 	k.rule = k.chain ? k.chain->rules : NULL;
-	r = nl_ask(c, NFT_MSG_GETRULE, NLM_F_DUMP, NFPROTO_INET, name_table, &k, on_rule,
-		   &k);
+	r = nl_ask(c, NFT_MSG_GETRULE, NLM_F_DUMP, NFPROTO_INET, netlink_name_table,
+		   k.table, on_rule, &k);
 	if (r < 0)
 		return r;
 	skip_empty_chains(&k);
@@ -449,8 +442,8 @@ static int verify_objects(struct filter_conn *c, const struct ruleset *rs,
 	if (r == 0 && k.chain)
 		r = differs(&k, "chain '%s' is missing", k.chain->name);
 	if (r == 0)
-		r = nl_ask(c, NFT_MSG_GETSET, NLM_F_DUMP, NFPROTO_INET, name_table, &k,
-			   on_set, &k);
+		r = nl_ask(c, NFT_MSG_GETSET, NLM_F_DUMP, NFPROTO_INET,
+			   netlink_name_table, k.table, on_set, &k);
 	if (r == 0 && k.sets_left > 0)
 		r = differs(&k, "set '%s' is missing", first_missing(&k));
 	return r;

@@ -169,7 +169,7 @@ static void set_ranges(struct filter_set *s, struct filter_range *ranges, size_t
 }
 
 /* The last set, which may have come out large. */
-static void settle(struct builder *b, struct filter_set *s)
+static void name_if_large(struct builder *b, struct filter_set *s)
 {
 	size_t n = strlen(s->name);
 
@@ -291,39 +291,20 @@ static const struct filter_set *build_prefixes(struct builder *b,
 			ranges[used++] = prefix_range(&p.prefix);
 	}
 	set_ranges(s, ranges, used);
-	settle(b, s);
+	name_if_large(b, s);
 	return s;
 }
 
-static const struct filter_set *build_allow(struct builder *b, size_t list, size_t family)
+const struct filter_set *ruleset_addrs(struct builder *b, enum filter_role role,
+				       size_t list, size_t family)
 {
-	return build_prefixes(b, &(struct selection){ FILTER_ROLE_ALLOW, list, family });
-}
+	struct filter_set *s = addr_set(b, role, family, list);
 
-static const struct filter_set *build_deny(struct builder *b, size_t family)
-{
-	return build_prefixes(b, &(struct selection){ FILTER_ROLE_DENY, 0, family });
-}
-
-static const struct filter_set *build_learned(struct builder *b, size_t list,
-					      size_t family)
-{
-	struct filter_set *s = addr_set(b, FILTER_ROLE_LEARNED, family, list);
-
-	if (s)
-		s->timeout = true;
-	if (s && b->host)
-		s->key = ruleset_families[family].mark_addr;
-	return s;
-}
-
-static const struct filter_set *build_kept(struct builder *b, size_t list, size_t family)
-{
-	struct filter_set *s = addr_set(b, FILTER_ROLE_KEPT, family, list);
-
-	if (s)
-		s->changes = true;
-	if (s && b->host)
+	if (!s)
+		return NULL;
+	s->timeout = role == FILTER_ROLE_LEARNED;
+	s->changes = role == FILTER_ROLE_KEPT;
+	if (b->host)
 		s->key = ruleset_families[family].mark_addr;
 	return s;
 }
@@ -461,11 +442,12 @@ static void build_list(struct builder *b, size_t i, bool learned)
 	}
 	for (size_t f = 0; f < b->family_count; f++) {
 		if (enforced)
-			l->allow[f] = build_allow(b, i, f);
+			l->allow[f] = build_prefixes(
+				b, &(struct selection){ FILTER_ROLE_ALLOW, i, f });
 		if (learned)
-			l->learned[f] = build_learned(b, i, f);
+			l->learned[f] = ruleset_addrs(b, FILTER_ROLE_LEARNED, i, f);
 		if (learned && (b->shared || b->host))
-			l->kept[f] = build_kept(b, i, f);
+			l->kept[f] = ruleset_addrs(b, FILTER_ROLE_KEPT, i, f);
 	}
 }
 
@@ -477,7 +459,8 @@ void ruleset_build_sets(struct builder *b)
 		build_list(b, i, !b->fixed && learned >> i & 1);
 	for (size_t f = 0; f < b->family_count; f++)
 		if (!b->shared || !b->shared->redirect_only)
-			b->deny[f] = build_deny(b, f);
+			b->deny[f] = build_prefixes(
+				b, &(struct selection){ FILTER_ROLE_DENY, 0, f });
 	for (size_t f = 0; f < FAMILIES && !b->host; f++)
 		b->seen[f] = build_flows(b, FILTER_ROLE_SEEN, f);
 	for (size_t f = 0; f < FAMILIES && !b->host && !b->fixed; f++)

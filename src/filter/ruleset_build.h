@@ -140,6 +140,9 @@ void stmt_redirect_relay(struct builder *b);
 
 /* A set without a name, behind the others. NULL: memory is out. */
 struct filter_set *ruleset_new_set(struct builder *b, enum filter_key key);
+/* An empty set of learned or kept addresses; on the host, of all sandboxes. */
+const struct filter_set *ruleset_addrs(struct builder *b, enum filter_role role,
+				       size_t list, size_t family);
 /* All sets, and where the rules find them in @b. */
 void ruleset_build_sets(struct builder *b);
 
