@@ -28,8 +28,8 @@ struct filter_conn {
 	bool unsure;
 };
 
-/* Take a netlink socket that is already bound (see sys/sock.h), perhaps from a process
- * that is gone: what it has not read is dropped. */
+/* Take a netlink socket that is already bound (see sys/sock.h). An earlier process may
+ * have used it: replies that this process left unread are dropped. */
 int filter_conn_init(struct filter_conn *c, int fd, struct err *err) MUST_CHECK;
 void filter_conn_done(struct filter_conn *c);
 
@@ -47,9 +47,10 @@ struct filter_state {
 	const struct filter_held *held;
 	size_t held_count;
 	bool staged; /* filter_stage() has loaded the large sets */
-	/* How the learned and the kept sets that stand come to hold what is said above:
-	 * they stay, and only this is sent. NULL: they are made anew, as the whole table
-	 * is if nothing was staged. */
+	/* What changes in the learned and the kept sets of the table in the kernel, so
+	 * that they come to hold what is said above: the sets stay, and only the
+	 * difference is sent. NULL: they are made anew, as the whole table is if nothing
+	 * was staged. */
 	const struct filter_difference *difference;
 };
 

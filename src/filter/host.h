@@ -2,14 +2,15 @@
 /* filter/host - the filter of sandboxes that live in the host's own network namespace,
  * each known by its cgroup or its user id: one table, inet weir_host, for all of them.
  *
- * What the members are stands in memory as well: a table that was lost or left by an
- * earlier process is replaced by all of it in one transaction (filter_host_load()), and
- * every change after that is one transaction too. Packets of anybody else meet a few
- * look-ups and nothing more.
+ * This process has a copy of all members in memory. filter_host_load() replaces a table
+ * that was lost, or that an earlier process made, by that copy in one transaction; every
+ * change after that is one transaction too. Packets of processes that are in no sandbox
+ * meet a few look-ups and nothing more.
  *
  * A mark is a sandbox's id and the number of its plan: id << 16 | number. Refused packets
- * are logged with it, queries over UDP arrive with it (SO_RCVMARK), and TCP flows to the
- * DNS port and the relay have it in their conntrack entry. Who asked is its upper half.
+ * are logged with the mark, queries over UDP arrive with it (SO_RCVMARK), and TCP flows
+ * to the DNS port and the relay have it in their conntrack entry. The upper half of the
+ * mark says which sandbox asked.
  */
 #pragma once
 
@@ -25,7 +26,8 @@ enum filter_member_kind {
 	FILTER_MEMBER_UID,    /* processes of a user, in no cgroup that is a member */
 };
 
-/* Who is meant. Of two cgroups the deeper one counts. */
+/* How a sandbox's processes are recognised. A process in two cgroups that are members
+ * belongs to the deeper one. */
 struct filter_member {
 	enum filter_member_kind kind;
 	uint64_t cgroup; /* its id: the directory's inode */
@@ -46,11 +48,11 @@ int filter_host_new(int fd, const struct filter_host_params *params,
 void filter_host_free(struct filter_host *h);
 struct filter_conn *filter_host_conn(struct filter_host *h);
 
-/* Install everything that was set, in the place of whatever table of ours stands: packets
- * meet the old one or the new one. Also the way to repair it. Whom a table that an
- * earlier process has left guards, and nobody has set, stays a member to whom everything
- * is closed, until filter_host_set() is told of that cgroup or user id again; how many
- * there are says filter_host_left_over(). */
+/* Install everything that was set, in the place of the table that Weir may have in the
+ * kernel: packets meet the old table or the new one. Repairs a table as well. A cgroup or
+ * user id that is a member of an earlier process's table and was not set stays a member,
+ * and everything is closed to it, until filter_host_set() names it again;
+ * filter_host_left_over() says how many such members there are. */
 int filter_host_load(struct filter_host *h, int64_t now_ms, struct err *err) MUST_CHECK;
 
 size_t filter_host_left_over(const struct filter_host *h);
@@ -81,18 +83,19 @@ int filter_host_stage(struct filter_host *h, uint16_t id, const struct plan *pla
 void filter_host_stage_end(struct filter_host *h, struct filter_host_stage *progress);
 /* Detach: its processes are as free as everybody else. 0 too when there is none. */
 int filter_host_remove(struct filter_host *h, uint16_t id, struct err *err) MUST_CHECK;
-/* Nobody answers for it any more, but its rules stay: from now on it is left over. When
- * its id is set once more, for whomever, that takes its place. */
+/* The engine serves the sandbox @id no longer, but its rules stay: the member is left
+ * over from now on. The next filter_host_set() of that id, for any member, replaces it.
+ */
 void filter_host_forget(struct filter_host *h, uint16_t id);
-/* It was forgotten, and has not been set since. */
+/* filter_host_forget() was called for @id, and filter_host_set() not since. */
 bool filter_host_is_forgotten(const struct filter_host *h, uint16_t id);
 /* filter_learn() for one of them. -ENOENT: there is none. */
 int filter_host_learn(struct filter_host *h, uint16_t id,
 		      const struct filter_learn *items, size_t count,
 		      int64_t now_ms) MUST_CHECK;
 
-/* Take away a few of the elements that changes have left behind and no packet asks for.
- * Return: whether there are more; to be called again, when there is time. */
+/* Delete a few of the stale elements: those of marks that no sandbox has any more.
+ * Return: whether there are more; to be called again when there is time. */
 bool filter_host_tidy(struct filter_host *h, int64_t now_ms);
 
 /* Read everything back, as filter_verify() does: objects, rules, and who the members
@@ -103,8 +106,9 @@ int filter_host_verify(struct filter_host *h, struct err *err) MUST_CHECK;
 int filter_host_verify_one(struct filter_host *h, uint16_t id,
 			   struct err *err) MUST_CHECK;
 
-/* Is there no need to? 1: it stands, and the kernel lets nobody else change it; 0: that
- * isn't sure; -EAGAIN: others are just changing tables. */
+/* Whether filter_host_verify() can be left out. 1: the table is active, and the kernel
+ * lets no other process change it; 0: another process may have changed it; -EAGAIN:
+ * tables are being changed right now. */
 int filter_host_is_owned(struct filter_host *h) MUST_CHECK;
 
 /* What a table that was left by an earlier process says: the sandboxes, and what
