@@ -69,8 +69,8 @@ static void an_open_flow_outlives_its_address_and_then_a_change(void **state)
 	struct flow a, b;
 
 	install(A_AND_B);
-	learn("a.x.test", FAR_A, 300);
-	learn("b.x.test", FAR_B, 300);
+	learn("a.x.test", FAR_A, 2000);
+	learn("b.x.test", FAR_B, 2000);
 	a = connect_flow(FAR_A, listener[0]);
 	b = connect_flow(FAR_B, listener[1]);
 	wait_until_refused(FAR_A);
@@ -92,7 +92,7 @@ static void an_idle_flow_outlives_a_change_and_then_its_address(void **state)
 	struct flow a;
 
 	install(A_ALONE);
-	learn("a.x.test", FAR_A, 500);
+	learn("a.x.test", FAR_A, 2000);
 	a = connect_flow(FAR_A, listener[0]);
 	change(A_AND_B);
 	wait_until_refused(FAR_A);

@@ -56,8 +56,8 @@ static void an_open_flow_outlives_its_address_and_then_a_change(void **state)
 	struct flow a, b;
 
 	install_on_host(A_AND_B);
-	learn("a.x.test", FAR_A, 300);
-	learn("b.x.test", FAR_B, 300);
+	learn("a.x.test", FAR_A, 2000);
+	learn("b.x.test", FAR_B, 2000);
 	a = connect_flow(FAR_A, listener[0]);
 	b = connect_flow(FAR_B, listener[1]);
 	wait_until_refused(FAR_A);

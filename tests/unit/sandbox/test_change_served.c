@@ -195,7 +195,7 @@ static void a_flow_of_the_relay_outlives_its_address_and_a_change(void **state)
 	struct flow a;
 
 	serve(A_LISTED);
-	learn("a.x.test", FAR_A, 300);
+	learn("a.x.test", FAR_A, 2000);
 	a = flow_through(FAR_A, listener[0]);
 	assert_true(goes_through(a));
 	while (learned_find(box.learned, &at, clock_now_ms(), &use, 1) > 0)

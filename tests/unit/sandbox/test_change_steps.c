@@ -344,7 +344,7 @@ static void what_has_just_ended_in_the_kernel_may_go(void **state)
 	struct flow a;
 
 	install(A_AND_B);
-	learn("a.x.test", FAR_A, 300);
+	learn("a.x.test", FAR_A, 2000);
 	learn("b.x.test", FAR_B, LONG_MS);
 	a = connect_flow(FAR_A, listener[0]);
 	wait_until_refused(FAR_A);

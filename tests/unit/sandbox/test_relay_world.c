@@ -16,7 +16,7 @@
 #include "sandbox/learned.h"
 #include "sys/link.h"
 
-enum { PATIENCE_MS = 5000 };
+enum { PATIENCE_MS = 20000 };
 
 static struct world *the_world;
 
