@@ -17,6 +17,7 @@
 #include "filter/statement.h"
 
 /* As nft writes its comments: type, length, text with its NUL. */
+enum { FIND_TRIES = 16 }; /* then the caller hears -EAGAIN */
 enum { USERDATA_COMMENT = 0, COMMENT_SIZE = sizeof("generation 65535") };
 
 static void put_generation(struct nl_writer *w, uint16_t generation)
@@ -269,9 +270,15 @@ static int find_table(void *data, uint16_t type, uint8_t family,
 int netlink_table_find(struct filter_conn *c, const char *table,
 		       struct netlink_found *ret)
 {
-	*ret = (struct netlink_found){ .table = table, .port_id = c->port_id };
-	return nl_ask(c, NFT_MSG_GETTABLE, NLM_F_DUMP, NFPROTO_INET, NULL, NULL,
-		      find_table, ret);
+	int r = -EAGAIN;
+
+	/* Another program that changes a table of its own cuts the list short. */
+	for (int i = 0; i < FIND_TRIES && r == -EAGAIN; i++) {
+		*ret = (struct netlink_found){ .table = table, .port_id = c->port_id };
+		r = nl_ask(c, NFT_MSG_GETTABLE, NLM_F_DUMP, NFPROTO_INET, NULL, NULL,
+			   find_table, ret);
+	}
+	return r;
 }
 
 static int replace_with(struct filter_conn *c, const struct netlink_found *old,

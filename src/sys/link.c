@@ -214,8 +214,13 @@ static int addr_add_local(int fd, int index, const struct addr *a, uint8_t bits)
 	CLEAN(fd) int news = news_open(RTMGRP_IPV6_ROUTE);
 	int r = news < 0 ? news : addr_add(fd, index, a, bits);
 
-	while (r == 0 && (r = link_addr_is_local(fd, a)) == 0)
-		r = news_wait(news, LINK_LOCAL_WAIT_MS);
+	/* News can be lost, so the address is looked at again without any, too. */
+	for (int ms = 0; r == 0 && (r = link_addr_is_local(fd, a)) == 0;
+	     ms += LINK_LOOK_MS) {
+		r = ms < LINK_LOCAL_WAIT_MS ? news_wait(news, LINK_LOOK_MS) : -ETIMEDOUT;
+		if (r == -ETIMEDOUT && ms < LINK_LOCAL_WAIT_MS)
+			r = 0;
+	}
 	return r < 0 ? r : 0;
 }
 

@@ -18,7 +18,7 @@ enum {
 
 /* Bring lo up, make the stub. *ret_ipv6: the namespace has IPv6. The stub's addresses
  * are local when this returns; -ETIMEDOUT: one was not after LINK_LOCAL_WAIT_MS. */
-enum { LINK_LOCAL_WAIT_MS = 30 * 1000 };
+enum { LINK_LOCAL_WAIT_MS = 30 * 1000, LINK_LOOK_MS = 50 };
 int link_setup_owned(bool *ret_ipv6, struct err *err) MUST_CHECK;
 
 /* In the namespace of @route_fd; it may be up already. */

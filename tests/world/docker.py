@@ -65,7 +65,8 @@ class Engine:
             script.write_text(text)
             script.chmod(0o755)
             options += ["--add-runtime", f"{name}={script}"]
-        argv = self.host.ns.command("dockerd", *map(str, options))
+        # Its mounts are its own: a sandbox of another test would have to show them all.
+        argv = self.host.ns.command("unshare", "--mount", "--propagation", "slave", "dockerd", *map(str, options))
         with open(self.log, "wb") as log:
             self._process = subprocess.Popen(argv, env=self._env, stdin=subprocess.DEVNULL, stdout=log,
                                              stderr=log, start_new_session=True)
