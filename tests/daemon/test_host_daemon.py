@@ -451,7 +451,7 @@ def test_sockets_from_outside_are_told(host, cgroup, site):
     told = Told(daemon)
     attach(daemon, "one", cgroup=where(cgroup))
     told.wait("1 sockets from outside are not held")
-    assert f"one is {started.process.pid}" in "\n".join(daemon.errors)
+    wait_for(lambda: f"one is {started.process.pid}" in "\n".join(daemon.errors))
 
 
 # it is made again
