@@ -14,14 +14,11 @@
 #include "run/startup_files.h"
 #include "run/writable.h"
 
-static int add_tree(struct rootfs *v, const struct path *p, enum tree_kind kind,
-		    struct err *err)
+/* rootfs_plan() made room for as many as there can be. */
+static void add_tree(struct rootfs *v, const struct path *p, enum tree_kind kind)
 {
-	if (v->tree_count == TREES_MAX)
-		return err_set(err, -E2BIG, "more than %d mounts and paths", TREES_MAX);
 	v->trees[v->tree_count++] =
 		(struct tree){ .path = p->name, .source = p, .kind = kind, .fd = -1 };
-	return 0;
 }
 
 /* Look @name up, and keep what it leads to in the view. */
@@ -91,7 +88,7 @@ static int plan_writable(struct rootfs *v, struct err *err)
 		if (r == 0)
 			r = check_writable(v, p, err);
 		if (r == 0)
-			r = add_tree(v, p, TREE_WRITABLE, err);
+			add_tree(v, p, TREE_WRITABLE);
 	}
 	return r;
 }
@@ -171,14 +168,18 @@ static int plan_cwd(struct rootfs *v, struct err *err)
 	if (r < 0 || is_below_writable(v, p->name))
 		return r;
 	by_link = came_by_link(p);
-	if (!by_link && is_writable_unasked(v, p))
-		return add_tree(v, p, TREE_WRITABLE, err);
+	if (!by_link && is_writable_unasked(v, p)) {
+		add_tree(v, p, TREE_WRITABLE);
+		return 0;
+	}
 	launch_send_report(
 		v->spec->control_fd, LAUNCH_WARNING, 0,
 		"the working directory '%s'%s stays read-only in the sandbox%s", p->name,
 		by_link ? ", which a link leads to," : "",
 		writable_when_named(p) ? "; name what is to be written with --rw" : "");
-	return is_in_private_place(p->name) ? add_tree(v, p, TREE_SHOWN, err) : 0;
+	if (is_in_private_place(p->name))
+		add_tree(v, p, TREE_SHOWN);
+	return 0;
 }
 
 /* What lies at @path, in the mount @of, may show elsewhere, where the command may write:
@@ -264,7 +265,8 @@ static int plan_readonly(struct rootfs *v, const char *given, struct err *err)
 		r = check_hard_links(v, p, err);
 	if (r < 0 || !is_below_writable(v, p->name))
 		return r;
-	return add_tree(v, p, TREE_READONLY, err);
+	add_tree(v, p, TREE_READONLY);
+	return 0;
 }
 
 /* --- files that run outside later --- */
@@ -297,12 +299,12 @@ static void warn_of_links(const struct rootfs *v, const struct path *p)
 /* A link is held, and where it leads to as well. */
 static int plan_startup_file(struct rootfs *v, const struct path *p, struct err *err)
 {
-	int r = add_tree(v, p, TREE_READONLY, err);
 	struct path *target;
 
-	if (r < 0 || !S_ISLNK(p->st.st_mode)) {
+	add_tree(v, p, TREE_READONLY);
+	if (!S_ISLNK(p->st.st_mode)) {
 		warn_of_links(v, p);
-		return r;
+		return 0;
 	}
 	target = &v->paths[v->path_count];
 	if (path_open(p->name, target, NULL) < 0)
@@ -310,7 +312,8 @@ static int plan_startup_file(struct rootfs *v, const struct path *p, struct err 
 	v->path_count++;
 	if (!is_below_writable(v, target->name) || is_named(v, target))
 		return 0;
-	return add_tree(v, target, TREE_READONLY, err);
+	add_tree(v, target, TREE_READONLY);
+	return 0;
 }
 
 static int plan_startup_files(struct rootfs *v, struct err *err)

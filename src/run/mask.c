@@ -26,10 +26,7 @@ static int mask(struct rootfs *v, int at, const char *path, struct err *err)
 	struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY };
 	CLEAN(fd) int copy = -1;
 	struct stat st;
-	int r = rootfs_count_mount(v, err);
 
-	if (r < 0)
-		return r;
 	if (fstat(at, &st) < 0)
 		return err_sys(err, -errno, "cannot look at '%s' to mask it", path);
 	copy = open_tree(AT_FDCWD, S_ISDIR(st.st_mode) ? ROOTFS_EMPTY : ROOTFS_NOTHING,

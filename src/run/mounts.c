@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/text.h"
+#include "sys/files.h"
 
 bool path_is_within(const char *path, const char *top)
 {
@@ -18,23 +19,42 @@ bool path_is_within(const char *path, const char *top)
 	return strncmp(path, top, len) == 0 && (path[len] == '\0' || path[len] == '/');
 }
 
+/* The first mount that sorts at @path or after it. */
+static size_t lower_bound(const struct mounts *m, const char *path)
+{
+	size_t low = 0, high = m->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (strcmp(m->list[middle].path, path) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
 bool mounts_has_below(const struct mounts *m, const char *path)
 {
-	for (size_t i = 0; i < m->count; i++) {
-		if (path_is_within(m->list[i].path, path) &&
-		    strcmp(m->list[i].path, path) != 0)
-			return true;
-	}
-	return false;
+	char prefix[PATH_MAX + 1];
+	size_t n = (size_t)snprintf(prefix, sizeof(prefix), "%s/", path[1] ? path : ""),
+	       i;
+
+	if (n >= sizeof(prefix))
+		return false;
+	i = lower_bound(m, prefix);
+	/* "/" sorts at its own prefix and isn't below itself. */
+	while (i < m->count && strcmp(m->list[i].path, prefix) == 0)
+		i++;
+	return i < m->count && strncmp(m->list[i].path, prefix, n) == 0;
 }
 
 const struct mount *mounts_find(const struct mounts *m, const char *path)
 {
-	for (size_t i = 0; i < m->count; i++) {
-		if (strcmp(m->list[i].path, path) == 0)
-			return &m->list[i];
-	}
-	return NULL;
+	size_t i = lower_bound(m, path);
+
+	return i < m->count && strcmp(m->list[i].path, path) == 0 ? &m->list[i] : NULL;
 }
 
 const struct mount *mounts_holding(const struct mounts *m, const char *path)
@@ -85,7 +105,7 @@ static bool is_covered(const struct mounts *m, const struct mount *x)
 
 bool mounts_is_hidden(const struct mounts *m, const struct mount *x)
 {
-	for (size_t depth = 0; x && depth < MOUNTS_MAX; depth++) {
+	for (size_t depth = 0; x && depth < m->count; depth++) {
 		const struct mount *parent = mounts_numbered(m, x->parent);
 
 		if (is_covered(m, x))
@@ -242,25 +262,27 @@ static void remove_duplicates(struct mounts *m)
 	m->count = kept;
 }
 
-static int parse_all(char *text, size_t max, struct mounts *ret, struct err *err)
+static size_t count_lines(const char *text)
 {
-	struct mounts m = { 0 };
+	size_t count = 1;
+
+	while ((text = strchr(text, '\n'))) {
+		text++;
+		count++;
+	}
+	return count;
+}
+
+static int parse_all(char *text, struct mounts *ret, struct err *err)
+{
+	struct mounts m = { .list = calloc(count_lines(text), sizeof(*m.list)) };
 	char *line;
 
-	m.list = calloc(max, sizeof(*m.list));
 	if (!m.list)
 		return err_sys(err, -ENOMEM, "cannot read the mount table");
 	while ((line = strsep(&text, "\n"))) {
 		if (line[0] == '\0')
 			continue;
-		if (m.count == max) {
-			free(m.list);
-			return err_set(
-				err, -E2BIG,
-				"more than %zu file systems are mounted here; unmount "
-				"some, or start weir in a smaller container",
-				max);
-		}
 		if (!parse_line(line, &m.list[m.count])) {
 			free(m.list);
 			return err_set(err, -EBADMSG,
@@ -275,55 +297,30 @@ static int parse_all(char *text, size_t max, struct mounts *ret, struct err *err
 
 int mounts_parse(char *text, struct mounts *ret, struct err *err)
 {
-	int r = parse_all(text, MOUNTS_MAX, ret, err);
+	int r = parse_all(text, ret, err);
 
 	if (r == 0)
 		remove_duplicates(ret);
 	return r;
 }
 
-static ssize_t read_whole(const char *path, char *buf, size_t size)
-{
-	CLEAN(fd) int fd = open(path, O_RDONLY | O_CLOEXEC);
-	size_t used = 0;
-	ssize_t n;
-
-	if (fd < 0)
-		return -errno;
-	while ((n = read(fd, buf + used, size - used)) > 0)
-		used += (size_t)n;
-	if (n < 0)
-		return -errno;
-	return used == size ? -E2BIG : (ssize_t)used;
-}
-
-static int read_mounts(size_t max, struct mounts *ret, struct err *err)
-{
-	CLEAN(mem) char *text = malloc(MOUNTS_TEXT_MAX);
-	ssize_t n;
-	int r;
-
-	if (!text)
-		return err_sys(err, -ENOMEM, "cannot read the mount table");
-	n = read_whole("/proc/self/mountinfo", text, MOUNTS_TEXT_MAX);
-	if (n < 0)
-		return err_sys(err, (int)n, "cannot read /proc/self/mountinfo");
-	text[n] = '\0';
-	r = parse_all(text, max, ret, err);
-	if (r < 0)
-		return r;
-	ret->text = TAKE_PTR(text);
-	return 0;
-}
-
 int mounts_read_all(struct mounts *ret, struct err *err)
 {
-	return read_mounts(MOUNTS_ALL_MAX, ret, err);
+	CLEAN(file_bytes) struct file_bytes text = { 0 };
+	CLEAN(fd) int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+	int r = fd < 0 ? -errno : file_read_fd(fd, SIZE_MAX - 1, &text);
+
+	if (r < 0)
+		return err_sys(err, r, "cannot read /proc/self/mountinfo");
+	r = parse_all(text.bytes, ret, err);
+	if (r == 0)
+		ret->text = TAKE_PTR(text.bytes);
+	return r;
 }
 
 int mounts_read(struct mounts *ret, struct err *err)
 {
-	int r = read_mounts(MOUNTS_MAX, ret, err);
+	int r = mounts_read_all(ret, err);
 
 	if (r == 0)
 		remove_duplicates(ret);

@@ -8,12 +8,6 @@
 
 #include "base/err.h"
 
-enum {
-	MOUNTS_MAX = 1024,		   /* more: the launch is refused */
-	MOUNTS_ALL_MAX = 4096,		   /* with those of a view */
-	MOUNTS_TEXT_MAX = 4 * 1024 * 1024, /* bytes of mountinfo; more: refused */
-};
-
 struct mount {
 	const char *path;    /* absolute, unescaped */
 	const char *type;    /* "ext4" */
@@ -30,7 +24,7 @@ struct mounts {
 };
 
 int mounts_read(struct mounts *ret, struct err *err) MUST_CHECK;
-/* The same with those that others cover, up to MOUNTS_ALL_MAX. */
+/* The same with those that others cover. */
 int mounts_read_all(struct mounts *ret, struct err *err) MUST_CHECK;
 void mounts_done(struct mounts *m);
 

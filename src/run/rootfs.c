@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "run/bind_mount.h"
 #include "run/launch.h"
+#include "run/startup_files.h"
 
 #define STAGE_TOP   ROOTFS_STAGE "/top"
 #define STAGE_LAYER ROOTFS_STAGE "/layer"
@@ -84,7 +85,11 @@ int rootfs_plan(struct rootfs *ret, const struct launch_machine *m,
 
 	if (r < 0)
 		return r;
-	v.trees = calloc(TREES_MAX, sizeof(*v.trees));
+	/* Each mount, what was named, the working directory, and each file that runs
+	 * outside later with what it leads to. */
+	v.trees = calloc(v.mounts.count + spec->rw_count + spec->ro_count + 1 +
+				 2 * STARTUP_MAX,
+			 sizeof(*v.trees));
 	if (!v.trees) {
 		rootfs_done(&v);
 		return err_sys(err, -ENOMEM, "cannot plan the file system view");
@@ -141,18 +146,6 @@ void rootfs_done(struct rootfs *v)
 
 /* --- attaching --- */
 
-int rootfs_count_mount(struct rootfs *v, struct err *err)
-{
-	if (v->made == ROOTFS_MOUNTS_MAX)
-		return err_set(
-			err, -E2BIG,
-			"the file system view would need more than %d mounts: a "
-			"directory with very many entries has something mounted in it",
-			ROOTFS_MOUNTS_MAX);
-	v->made++;
-	return 0;
-}
-
 int rootfs_lookup(const struct rootfs *v, const char *path)
 {
 	struct open_how how = { .flags = O_PATH | O_CLOEXEC | O_NOFOLLOW,
@@ -165,10 +158,7 @@ int rootfs_lookup(const struct rootfs *v, const char *path)
 int rootfs_attach(struct rootfs *v, int fd, const char *path, struct err *err)
 {
 	CLEAN(fd) int at = rootfs_lookup(v, path);
-	int r = rootfs_count_mount(v, err);
 
-	if (r < 0)
-		return r;
 	if (at < 0)
 		return err_sys(err, at, "cannot find '%s' in the sandbox", path);
 	if (move_mount(fd, "", at, "",
@@ -177,13 +167,8 @@ int rootfs_attach(struct rootfs *v, int fd, const char *path, struct err *err)
 	return 0;
 }
 
-int rootfs_mount_tmpfs(struct rootfs *v, const char *where, const char *options,
-		       struct err *err)
+static int mount_tmpfs(const char *where, const char *options, struct err *err)
 {
-	int r = rootfs_count_mount(v, err);
-
-	if (r < 0)
-		return r;
 	if (mount("tmpfs", where, "tmpfs", MS_NOSUID | MS_NODEV, options) < 0)
 		return err_sys(err, -errno, "cannot mount a tmpfs at '%s'", where);
 	return 0;
@@ -194,10 +179,7 @@ static int attach_readonly(struct rootfs *v, int fd, const char *where, struct e
 	struct mount_attr attr = {
 		.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
 	};
-	int r = rootfs_count_mount(v, err);
 
-	if (r < 0)
-		return r;
 	if (mount_setattr(fd, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) <
 		    0 ||
 	    move_mount(fd, "", AT_FDCWD, where, MOVE_MOUNT_F_EMPTY_PATH) < 0)
@@ -240,10 +222,7 @@ static int mount_overlay(struct rootfs *v, const char *path, const char *source,
 {
 	char lower[PATH_MAX], options[PATH_MAX + 64];
 	const char *top = ROOTFS_EMPTY;
-	int r = rootfs_count_mount(v, err);
 
-	if (r < 0)
-		return r;
 	if (strcmp(path, "/") == 0)
 		top = STAGE_TOP;
 	else if (strcmp(path, "/etc") == 0)
@@ -266,7 +245,7 @@ static int show_directory(struct rootfs *v, const char *path, const char *source
 	const struct mount *m = mounts_holding(&v->mounts, path);
 	int r = mount_overlay(v, path, source, where, err);
 
-	if (r == 0 || r == -E2BIG || strcmp(path, "/") == 0 || strcmp(path, "/etc") == 0)
+	if (r == 0 || r == -ENOSPC || strcmp(path, "/") == 0 || strcmp(path, "/etc") == 0)
 		return r;
 	if (m && text_is_one_of(m->type, socketless, ARRAY_SIZE(socketless)))
 		return bind_readonly(v, source, where, err);
@@ -396,10 +375,7 @@ static int add_layer(struct rootfs *v, const struct tree *t, size_t n, struct er
 {
 	char layer[64], where[PATH_MAX];
 	struct stat st;
-	int r = rootfs_count_mount(v, err);
 
-	if (r < 0)
-		return r;
 	if (fstat(t->fd, &st) < 0)
 		return err_sys(err, -errno, "cannot look at the mount '%s'", t->path);
 	snprintf(where, sizeof(where), ROOTFS_ROOT "%s", t->path);
@@ -438,7 +414,7 @@ static int add_host(struct rootfs *v, struct err *err)
 
 	if (v->root)
 		return add_layers(v, err);
-	r = rootfs_mount_tmpfs(v, ROOTFS_ROOT, "mode=0755", err);
+	r = mount_tmpfs(ROOTFS_ROOT, "mode=0755", err);
 	if (r < 0)
 		return r;
 	return add_split(v, "/", ROOTFS_ROOT, err);
@@ -460,7 +436,7 @@ static int make_stage(struct rootfs *v, struct err *err)
 			       "cannot mount in a user namespace; a security module may "
 			       "forbid it "
 			       "(sysctl kernel.apparmor_restrict_unprivileged_userns)");
-	r = rootfs_mount_tmpfs(v, ROOTFS_STAGE, "mode=0755", err);
+	r = mount_tmpfs(ROOTFS_STAGE, "mode=0755", err);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(dirs); i++) {
 		if (mkdir(dirs[i], 0755) < 0)
 			r = err_sys(err, -errno, "cannot create '%s'", dirs[i]);
@@ -528,8 +504,7 @@ static int make_private_places(struct rootfs *v, struct err *err)
 		if (!v->root)
 			r = make_place(places[i].where, places[i].wanted, err);
 		if (r == 0 && (places[i].wanted || is_directory(places[i].where)))
-			r = rootfs_mount_tmpfs(v, places[i].where, places[i].options,
-					       err);
+			r = mount_tmpfs(places[i].where, places[i].options, err);
 	}
 	return r < 0 ? r : make_run(err);
 }
@@ -542,10 +517,8 @@ static int show_sys(struct rootfs *v, struct err *err)
 {
 	unsigned long flags = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
 	const char *path = SYS_CGROUP, *where = ROOTFS_ROOT SYS_CGROUP;
-	int r = rootfs_count_mount(v, err);
+	int r = 0;
 
-	if (r < 0)
-		return r;
 	if (mount("sysfs", ROOTFS_ROOT "/sys", "sysfs", flags, NULL) < 0) {
 		r = bind_readonly(v, "/sys", ROOTFS_ROOT "/sys", err);
 		path = ROOTFS_EMPTY;
@@ -591,10 +564,7 @@ static int bind_node(struct rootfs *v, const char *from, const char *to, struct 
 	CLEAN(fd) int file = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	CLEAN(fd)
 	int node = open_tree(AT_FDCWD, from, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-	int r = rootfs_count_mount(v, err);
 
-	if (r < 0)
-		return r;
 	if (file < 0 || node < 0 ||
 	    mount_setattr(node, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0 ||
 	    move_mount(node, "", AT_FDCWD, to, MOVE_MOUNT_F_EMPTY_PATH) < 0)
@@ -646,10 +616,6 @@ static int bind_console(struct rootfs *v, struct err *err)
 
 static int mount_terminals(struct rootfs *v, struct err *err)
 {
-	int r = rootfs_count_mount(v, err);
-
-	if (r < 0)
-		return r;
 	if (mkdir(DEV "/pts", 0755) < 0 ||
 	    mount("devpts", DEV "/pts", "devpts", MS_NOSUID | MS_NOEXEC,
 		  "newinstance,ptmxmode=0666,mode=620") < 0)
@@ -659,7 +625,7 @@ static int mount_terminals(struct rootfs *v, struct err *err)
 
 static int make_dev(struct rootfs *v, struct err *err)
 {
-	int r = rootfs_mount_tmpfs(v, DEV, "mode=0755", err);
+	int r = mount_tmpfs(DEV, "mode=0755", err);
 
 	if (r == 0)
 		r = bind_nodes(v, err);
@@ -673,7 +639,7 @@ static int make_dev(struct rootfs *v, struct err *err)
 		return r;
 	if (mkdir(DEV "/shm", 0755) < 0)
 		return err_sys(err, -errno, "cannot create the sandbox's /dev/shm");
-	return rootfs_mount_tmpfs(v, DEV "/shm", "mode=1777", err);
+	return mount_tmpfs(DEV "/shm", "mode=1777", err);
 }
 
 int rootfs_build(struct rootfs *v, struct err *err)
@@ -686,6 +652,10 @@ int rootfs_build(struct rootfs *v, struct err *err)
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
 		int r = steps[i](v, err);
 
+		if (r == -ENOSPC)
+			return err_context(err,
+					   "file system view, of as many mounts as the "
+					   "kernel allows (sysctl fs.mount-max)");
 		if (r < 0)
 			return err_context(err, "file system view");
 	}

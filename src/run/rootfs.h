@@ -30,8 +30,6 @@
 #include "run/sockets.h"
 #include "run/tree.h"
 
-enum { ROOTFS_MOUNTS_MAX = 1024 }; /* made for one view; more: the launch is refused */
-
 #define ROOTFS_STAGE "/tmp"
 #define ROOTFS_ROOT  ROOTFS_STAGE "/view"
 /* An empty file and an empty directory, mounted over what must not be seen. */
@@ -44,7 +42,6 @@ struct rootfs {
 	struct mounts mounts;
 	struct tree *trees; /* owned; the layers first (root only), then the paths */
 	size_t layer_count, tree_count;
-	unsigned int made;  /* mounts so far */
 	int root_fd;	    /* ROOTFS_ROOT, once it stands */
 	struct path *paths; /* owned: what the trees borrow; those of spec->rw first */
 	size_t path_count;
@@ -60,13 +57,8 @@ int rootfs_open_trees(struct rootfs *v, int userns_fd, struct err *err) MUST_CHE
 int rootfs_build(struct rootfs *v, struct err *err) MUST_CHECK;
 void rootfs_done(struct rootfs *v);
 
-/* For the parts of the view (place.c, device.c). One more mount: refused at the limit. */
-int rootfs_count_mount(struct rootfs *v, struct err *err) MUST_CHECK;
-/* Mount a tmpfs at the real path @where. Counts it. */
-int rootfs_mount_tmpfs(struct rootfs *v, const char *where, const char *options,
-		       struct err *err) MUST_CHECK;
 /* @path is absolute and canonical: a link on the way is an error. Return: an O_PATH
  * descriptor of the view, or -errno. */
 int rootfs_lookup(const struct rootfs *v, const char *path) MUST_CHECK;
-/* Attach the mount @fd there. Counts it. */
+/* Attach the mount @fd there. */
 int rootfs_attach(struct rootfs *v, int fd, const char *path, struct err *err) MUST_CHECK;

@@ -48,12 +48,16 @@ static bool has_device(const struct sockets *s, uint32_t device)
 
 static void add_device(struct sockets *s, const struct mount *m)
 {
-	if (!has_device(s, m->device) && s->device_count < MOUNTS_MAX)
+	if (!has_device(s, m->device))
 		s->devices[s->device_count++] = m->device;
 }
 
 static int collect_devices(struct finder *f, struct err *err)
 {
+	f->found->devices =
+		calloc(f->top_count + f->mounts->count, sizeof(*f->found->devices));
+	if (!f->found->devices)
+		return err_sys(err, -ENOMEM, "cannot list unix sockets");
 	for (size_t i = 0; i < f->top_count; i++) {
 		const struct mount *m = mounts_numbered(f->mounts, f->tops[i]->mount_id);
 
@@ -290,6 +294,9 @@ void sockets_done(struct sockets *s)
 	for (size_t i = 0; i < s->count; i++)
 		free(s->paths[i]);
 	s->count = 0;
+	free(s->devices);
+	s->devices = NULL;
+	s->device_count = 0;
 	if (s->diag_fd >= 0)
 		close(s->diag_fd);
 	s->diag_fd = -1;

@@ -35,8 +35,8 @@ struct socket_file {
 bool socket_file_equal(struct socket_file a, struct socket_file b);
 
 struct sockets {
-	int diag_fd; /* to ask about the network namespace of control; owned */
-	uint32_t devices[MOUNTS_MAX]; /* of the file systems in the writable paths */
+	int diag_fd;	   /* to ask about the network namespace of control; owned */
+	uint32_t *devices; /* of the file systems in the writable paths; owned */
 	size_t device_count;
 	char *paths[SOCKETS_MAX];	       /* canonical, owned: to be masked */
 	struct socket_file files[SOCKETS_MAX]; /* what is there */

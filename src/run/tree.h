@@ -33,8 +33,6 @@ struct tree {
 	int fd; /* owned; -1: could not be copied, which only a TREE_LAYER may */
 };
 
-enum { TREES_MAX = 1200 }; /* mounts, writable and read-only paths together */
-
 /* Copy what @t says. @userns_fd: the user namespace whose id map the copy gets, or -1:
  * this namespace isn't the one that @t->source was opened in. */
 int tree_open(struct tree *t, int userns_fd, struct err *err) MUST_CHECK;

@@ -304,12 +304,29 @@ def test_a_home_directory_in_tmp_is_seen_read_only(world, user):
         assert not os.path.exists(f"{home}/new")
 
 
-def test_a_machine_with_many_mounts_is_no_problem(world):
-    folder = world.folder / "many"
-    folder.mkdir()
-    mounts = (f"for i in $(seq 400); do mkdir -p {folder}/$i; mount --bind /usr {folder}/$i; done",)
-    done = world.run("ls", f"{folder}/400/bin", mounts=mounts)
+def test_a_machine_with_many_mounts_is_no_problem(world, user):
+    folder = world.workdir(user)
+    for n in range(1500):
+        (folder / str(n)).mkdir()
+    bind = f"[ctypes.CDLL(None).mount(b'/usr', b'{folder}/%d' % n, None, 4096, None) for n in range(1500)]"
+    done = world.run("ls", f"{folder}/1499/bin/env", mounts=(f'/usr/bin/python3 -c "import ctypes; {bind}"',), user=user)
     assert done.code == 0, done
+
+
+def test_a_mount_in_a_very_large_directory_takes_nothing_away(world, user):
+    """An ordinary user's view is then made of its entries: the files and directories are seen, the sockets refuse."""
+    folder = world.workdir() / "large"
+    for n in range(1500):
+        (folder / f"folder{n}").mkdir(parents=True)
+        (folder / f"file{n}").write_text(f"{n}\n", encoding="ascii")
+    (folder / "folder7/seen").write_text("seen\n", encoding="ascii")
+    mounts = (f"mount -t tmpfs none {folder}/folder0", f"echo mounted > {folder}/folder0/file")
+    code = f"import socket; socket.socket(socket.AF_UNIX).connect('{folder}/folder8/sock')"
+    script = f'ls {folder} | wc -l; cat {folder}/file1499 {folder}/folder7/seen {folder}/folder0/file; /usr/bin/python3 -IS -c "{code}"'
+    with listening(world, f"{folder}/folder8/sock", "SOCK_STREAM") as reached:
+        done = world.run("sh", "-c", script, user=user, mounts=mounts)
+        assert not reached(), done
+    assert done.text == "3000\n1499\nseen\nmounted\n" and "ConnectionRefusedError" in done.messages, done
 
 
 def test_a_mount_below_var_takes_nothing_away(world, user):
