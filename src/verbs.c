@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "complete.h"
-#include "proto/settings_daemon.h"
+#include "proto/settings.h"
 #include "run/config.h"
 #include "run/doctor.h"
 #include "run/report.h"

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "control/control.h"
-#include "proto/settings_daemon.h"
+#include "proto/settings.h"
 #include "proto/state_dir.h"
 #include "sys/confine.h"
 #include "sys/landlock.h"

@@ -9,7 +9,7 @@
 #include <sys/time.h>
 #include <sys/un.h>
 
-#include "proto/settings_daemon.h"
+#include "proto/settings.h"
 
 enum {
 	ANSWER_MAX = 8 << 20,

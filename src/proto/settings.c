@@ -3,137 +3,390 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "proto/settings_internal.h"
+#include "base/special.h"
+#include "policy/limits.h"
+#include "policy/policy.h"
+#include "sys/resolv_conf.h"
 
-static struct sidecar_spec *spec_of(void *target)
+enum {
+	OWN_DNS_PORT = 15353,
+	HOST_NAME_SIZE_MAX = 253,
+	TIMEOUT_DEFAULT = 5, /* seconds */
+	TIMEOUT_MAX = 120,
+	PROBE_EVERY_DEFAULT = 30,
+	PROBE_EVERY_MAX = 3600,
+	RESOLV_CONF_MAX = 10, /* of its servers; more are left out */
+};
+
+void sidecar_warn(struct sidecar_spec *spec, const char *fmt, ...)
 {
-	return target;
+	char text[ERR_TEXT_SIZE];
+	char *copy;
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	copy = arena_text(&spec->arena, text_of(text));
+	if (copy && spec->warning_count < ARRAY_SIZE(spec->warnings))
+		spec->warnings[spec->warning_count++] = copy;
 }
 
-int sidecar_set_path(struct sidecar_spec *spec, const char *value, const char **ret,
-		     struct err *err)
+static int is_not(struct err *err, const char *value, const char *what)
 {
-	CLEAN(mem) char *here = NULL;
+	char shown[TEXT_ESCAPED_SIZE];
 
-	if (value[0] == '\0')
-		return err_set(err, -EINVAL, "a path is needed");
-	if (value[0] == '/') {
-		*ret = value;
+	return err_set(err, -EINVAL, "'%s' is not %s",
+		       text_escape(text_of(value), shown, sizeof(shown)), what);
+}
+
+static int too_many(struct err *err, unsigned int most)
+{
+	return err_set(err, -EINVAL, "more than %u are given", most);
+}
+
+/* --- mode --- */
+
+static const char *const mode_names[SIDECAR_MODE_COUNT] = {
+	[SIDECAR_MODE_NONE] = "none",
+	[SIDECAR_MODE_DNS] = "dns",
+	[SIDECAR_MODE_DNS_NFT] = "dns+nft",
+	[SIDECAR_MODE_DNS_NFT_TLS] = "dns+nft+tls",
+};
+
+const char *sidecar_mode_name(enum sidecar_mode m)
+{
+	return m < SIDECAR_MODE_COUNT ? mode_names[m] : mode_names[SIDECAR_MODE_NONE];
+}
+
+/* The parts in any order and case, with blanks around them. */
+static int set_mode(void *target, const char *value, struct err *err)
+{
+	static const char *const parts[] = { "dns", "nft", "tls" };
+	static const enum sidecar_mode modes[] = {
+		[1] = SIDECAR_MODE_DNS,
+		[3] = SIDECAR_MODE_DNS_NFT,
+		[7] = SIDECAR_MODE_DNS_NFT_TLS,
+	};
+	struct text rest = text_of(value), part;
+	unsigned int has = 0;
+
+	while (text_split(&rest, '+', &part)) {
+		size_t i = 0;
+
+		part = text_trim(part);
+		while (i < ARRAY_SIZE(parts) && !text_equal_nocase(part, parts[i]))
+			i++;
+		if (i == ARRAY_SIZE(parts))
+			return is_not(err, value,
+				      "a mode: there are dns, dns+nft and dns+nft+tls");
+		has |= 1u << i;
+	}
+	if (has >= ARRAY_SIZE(modes) || modes[has] == SIDECAR_MODE_NONE)
+		return is_not(err, value,
+			      "a mode: there are dns, dns+nft and dns+nft+tls");
+	((struct sidecar_spec *)target)->mode = modes[has];
+	return 0;
+}
+
+/* --- the API --- */
+
+/* ":18080" is every address of both families, and so is "[::]:18080", as in Go. */
+static int set_http_addr(void *target, const char *value, struct err *err)
+{
+	static const struct addr any6 = { .family = ADDR_V6 };
+	struct sidecar_spec *spec = target;
+	struct text t = text_trim(text_of(value));
+	struct endpoint e = { 0 };
+	uint32_t port = 0;
+	bool good;
+
+	if (t.len > 1 && t.ptr[0] == ':') {
+		good = text_to_u32((struct text){ t.ptr + 1, t.len - 1 }, UINT16_MAX,
+				   &port);
+		e.port = (uint16_t)port;
+	} else {
+		good = t.len > 0 && endpoint_parse(t.ptr, t.len, 0, &e);
+	}
+	if (!good || e.port == 0)
+		return is_not(err, value,
+			      "an address to listen on: write :PORT, ADDR:PORT or "
+			      "[IPV6]:PORT");
+	if (addr_equal(&e.addr, &any6))
+		e.addr = (struct addr){ 0 };
+	spec->http = e;
+	spec->http_addr = value;
+	return 0;
+}
+
+/* --- logs --- */
+
+static int set_log_level(void *target, const char *value, struct err *err)
+{
+	static const struct {
+		const char *name;
+		enum sidecar_log_level level;
+	} names[] = {
+		{ "debug", SIDECAR_LOG_DEBUG }, { "info", SIDECAR_LOG_INFO },
+		{ "warn", SIDECAR_LOG_WARN },	{ "warning", SIDECAR_LOG_WARN },
+		{ "error", SIDECAR_LOG_ERROR }, { "fatal", SIDECAR_LOG_FATAL },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		if (!text_equal_nocase(text_trim(text_of(value)), names[i].name))
+			continue;
+		((struct sidecar_spec *)target)->log_level = names[i].level;
 		return 0;
 	}
-	here = get_current_dir_name();
-	*ret = here ? arena_printf(&spec->arena, "%s/%s", here, value) : NULL;
-	return *ret ? 0 : err_sys(err, -errno, "cannot find the current directory");
+	return is_not(err, value,
+		      "a level: there are debug, info, warn, error and fatal");
 }
 
-static int set_policy_file(void *target, const char *value, struct err *err)
+static int set_log_output(void *target, const char *value, struct err *err)
 {
-	return sidecar_set_path(target, value, &spec_of(target)->policy_file, err);
-}
+	struct sidecar_spec *spec = target;
 
-static int set_always_dir(void *target, const char *value, struct err *err)
-{
-	return sidecar_set_path(target, value, &spec_of(target)->always_dir, err);
-}
-
-static int set_resolv_conf(void *target, const char *value, struct err *err)
-{
-	return sidecar_set_path(target, value, &spec_of(target)->resolv_conf, err);
-}
-
-static int set_state_dir(void *target, const char *value, struct err *err)
-{
-	return sidecar_set_path(target, value, &spec_of(target)->state_dir, err);
-}
-
-int sidecar_set_jsonl(void *target, const char *value, struct err *err)
-{
-	struct sidecar_spec *spec = spec_of(target);
-
-	if (strcmp(value, "stdout") != 0)
-		return sidecar_set_path(spec, value, &spec->jsonl, err);
-	spec->jsonl = value;
+	for (size_t i = 0; i < spec->log_output_count; i++) {
+		if (strcmp(spec->log_outputs[i], value) == 0)
+			return 0;
+	}
+	if (spec->log_output_count == SIDECAR_OUTPUTS_MAX)
+		return too_many(err, SIDECAR_OUTPUTS_MAX);
+	if (value[0] == '\0')
+		return is_not(err, value, "stdout, stderr or a file");
+	spec->log_outputs[spec->log_output_count++] = value;
 	return 0;
 }
 
-int sidecar_set_postgres(void *target, const char *value, struct err *err)
+static bool begins_with(const char *text, const char *start)
 {
-	spec_of(target)->postgres = value[0] ? value : NULL;
+	return text_equal_nocase((struct text){ text, MIN(strlen(text), strlen(start)) },
+				 start);
+}
+
+static int add_webhook(const char *value, const char **list, size_t *count,
+		       struct err *err)
+{
+	if (!begins_with(value, "http://") && !begins_with(value, "https://"))
+		return is_not(err, value, "a URL: write http:// or https://");
+	if (*count == SIDECAR_WEBHOOKS_MAX)
+		return too_many(err, SIDECAR_WEBHOOKS_MAX);
+	list[(*count)++] = value;
 	return 0;
 }
+
+static int set_webhook(void *target, const char *value, struct err *err)
+{
+	struct sidecar_spec *spec = target;
+
+	return add_webhook(value, spec->webhooks, &spec->webhook_count, err);
+}
+
+static int set_review_webhook(void *target, const char *value, struct err *err)
+{
+	struct sidecar_spec *spec = target;
+
+	return add_webhook(value, spec->review_webhooks, &spec->review_webhook_count,
+			   err);
+}
+
+static int set_postgres(void *target, const char *value, struct err *err)
+{
+	((struct sidecar_spec *)target)->postgres = value[0] ? value : NULL;
+	return 0;
+}
+
+/* The first '=' parts key and value; a second value of a key replaces the first. */
+static int set_attr(void *target, const char *value, struct err *err)
+{
+	struct sidecar_spec *spec = target;
+	struct sidecar_attr a;
+	struct text rest = text_of(value);
+	size_t i = 0;
+
+	if (!text_split(&rest, '=', &a.key) || !rest.ptr)
+		return is_not(err, value, "KEY=VALUE");
+	a.key = text_trim(a.key);
+	a.value = text_trim(rest);
+	if (a.key.len == 0 || a.value.len == 0)
+		return is_not(err, value, "KEY=VALUE");
+	while (i < spec->attr_count &&
+	       !(spec->attrs[i].key.len == a.key.len &&
+		 memcmp(spec->attrs[i].key.ptr, a.key.ptr, a.key.len) == 0))
+		i++;
+	if (i == SIDECAR_ATTRS_MAX)
+		return too_many(err, SIDECAR_ATTRS_MAX);
+	spec->attrs[i] = a;
+	spec->attr_count = MAX(spec->attr_count, i + 1);
+	return 0;
+}
+
+/* --- name servers --- */
+
+static int set_exempt(void *target, const char *value, struct err *err)
+{
+	struct sidecar_spec *spec = target;
+	struct addr a;
+
+	if (!addr_parse(value, strlen(value), &a))
+		return is_not(err, value,
+			      "an address: prefixes and names can't be exempt");
+	for (size_t i = 0; i < spec->exempt_count; i++) {
+		if (addr_equal(&spec->exempt[i], &a))
+			return 0;
+	}
+	if (spec->exempt_count == SIDECAR_EXEMPT_MAX)
+		return too_many(err, SIDECAR_EXEMPT_MAX);
+	spec->exempt[spec->exempt_count++] = a;
+	return 0;
+}
+
+static int set_api_host(void *target, const char *value, struct err *err)
+{
+	static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				      "abcdefghijklmnopqrstuvwxyz0123456789-_.";
+	struct sidecar_spec *spec = target;
+	size_t size = strlen(value);
+
+	if (size == 0 || size > HOST_NAME_SIZE_MAX || strspn(value, letters) != size)
+		return is_not(err, value, "a host name without a port");
+	if (spec->api_host_count == SIDECAR_HOSTS_MAX)
+		return too_many(err, SIDECAR_HOSTS_MAX);
+	spec->api_hosts[spec->api_host_count++] = value;
+	return 0;
+}
+
+static bool has_upstream(const struct sidecar_spec *spec, const struct endpoint *e)
+{
+	for (size_t i = 0; i < spec->upstream_count; i++) {
+		const struct endpoint *u = &spec->upstreams[i];
+
+		if (addr_equal(&u->addr, &e->addr) && u->port == e->port)
+			return true;
+	}
+	return false;
+}
+
+/* Could the app play a server at this address? In a namespace that the app shares, it
+ * could on every loopback address but Docker's, which Weir keeps for itself. */
+static bool is_the_apps(const struct sidecar_spec *spec, const struct addr *a)
+{
+	const struct addr docker = addr_v4(127, 0, 0, 11);
+
+	return !spec->is_daemon && addr_special(a) == SPECIAL_LOOPBACK &&
+	       !addr_equal(a, &docker);
+}
+
+static int set_upstream(void *target, const char *value, struct err *err)
+{
+	struct sidecar_spec *spec = target;
+	struct endpoint e;
+
+	if (!name_server_parse(text_of(value), &e) ||
+	    (addr_special(&e.addr) == SPECIAL_LOOPBACK && e.port == OWN_DNS_PORT))
+		return is_not(err, value,
+			      "a name server's address: ADDR, ADDR:PORT or [IPV6]:PORT");
+	if (has_upstream(spec, &e))
+		return 0;
+	if (spec->upstream_count == SIDECAR_UPSTREAMS_MAX)
+		return too_many(err, SIDECAR_UPSTREAMS_MAX);
+	if (is_the_apps(spec, &e.addr))
+		sidecar_warn(spec,
+			     "'%s' is in the app's own namespace: whatever listens there "
+			     "decides what allowed names mean",
+			     value);
+	spec->upstreams[spec->upstream_count++] = e;
+	return 0;
+}
+
+/* "." is the name servers of the root: a probe without a name. */
+static int set_probe(void *target, const char *value, struct err *err)
+{
+	struct sidecar_spec *spec = target;
+	struct dns_name n = { 0 };
+
+	if (dns_name_parse(text_trim(text_of(value)), &n) < 0)
+		return is_not(err, value, "a domain name");
+	spec->probe_name = n.labels > 0 ? n : (struct dns_name){ 0 };
+	return 0;
+}
+
+/* --- the rest --- */
+
+static int set_doh(void *target, const char *value, struct err *err)
+{
+	struct sidecar_spec *spec = target;
+	struct prefix p;
+
+	if (!prefix_parse(value, strlen(value), true, &p))
+		return is_not(err, value, "an address or a prefix");
+	if (spec->doh_count == SIDECAR_DOH_MAX)
+		return too_many(err, SIDECAR_DOH_MAX);
+	spec->doh[spec->doh_count++] = p;
+	return 0;
+}
+
+/* "auto": as many as there is need for. */
+static int set_engines(void *target, const char *value, struct err *err)
+{
+	struct sidecar_spec *spec = target;
+	uint32_t engines = 0;
+
+	if (strcmp(value, "auto") != 0 &&
+	    (!text_to_u32(text_of(value), CLI_DAEMON_ENGINES_MAX, &engines) ||
+	     engines == 0))
+		return err_set(err, -EINVAL,
+			       "'%.80s' is not auto or a number from 1 to %d", value,
+			       CLI_DAEMON_ENGINES_MAX);
+	spec->engines = engines;
+	return 0;
+}
+
+/* --- the options ------------------------------------------------------------------ */
+
+/* Each option once: the sidecar's own, those of both, the daemon's own. */
+enum { SIDECAR_ROWS = 19, BOTH_ROWS = 13, DAEMON_ROWS = 9 };
 
 static const struct cli_option options[] = {
-	{ "mode", "dns|dns+nft|dns+nft+tls", "what is enforced (dns+nft)",
-	  sidecar_set_mode },
+	{ "mode", "dns|dns+nft|dns+nft+tls", "what is enforced (dns+nft)", set_mode },
 	{ "rules", "JSON", "the first policy; without it everything is denied",
 	  OPTION_IN(TEXT, struct sidecar_spec, rules) },
 	{ "policy-file", "FILE",
 	  "the policy, before --rules; changes by the API are kept in it",
-	  set_policy_file },
+	  OPTION_IN(TEXT, struct sidecar_spec, policy_file) },
 	{ "always-dir", "DIR",
 	  "where deny.always, allow.always and log_skip.always are "
 	  "(/var/egress/rules)",
-	  set_always_dir },
-	{ "max-rules", "N", "the most rules that the API takes; 0: no limit (4096)",
-	  sidecar_set_max_rules },
-	{ "http-addr", "[ADDR]:PORT", "where the API listens (:18080)",
-	  sidecar_set_http_addr },
+	  OPTION_IN(TEXT, struct sidecar_spec, always_dir) },
+	{ "http-addr", "[ADDR]:PORT", "where the API listens (:18080)", set_http_addr },
 	{ "token", "TEXT", "what callers of the API show; better given as a variable",
 	  OPTION_IN(TEXT, struct sidecar_spec, token) },
 	{ "api-open", NULL,
 	  "without a token, let whoever reaches the API change the policy",
 	  OPTION_IN(FLAG, struct sidecar_spec, api_open) },
-	{ "api-host", "NAME",
-	  "a name by which browsers may call the API without a token; may be repeated",
-	  sidecar_set_api_host, ',' },
-	{ "ui", "on|off", "whether the API has a page for browsers, /ui/ (on)",
-	  OPTION_IN(SWITCH, struct sidecar_spec, ui) },
-	{ "dns-upstream", "ADDR[:PORT]",
-	  "name server to ask; may be repeated (resolv.conf)", sidecar_set_upstream,
-	  ',' },
-	{ "dns-upstream-timeout", "SECONDS", "how long one of them may take (5)",
-	  OPTION_IN(NUMBER, struct sidecar_spec, upstream_timeout_sec), .least = 1,
-	  .most = SIDECAR_TIMEOUT_MAX },
 	{ "dns-upstream-probe", "NAME",
-	  "the name that probes ask for (the root's servers)", sidecar_set_probe },
+	  "the name that probes ask for (the root's servers)", set_probe },
 	{ "dns-upstream-probe-interval", "SECONDS", "how often each is probed (30)",
 	  OPTION_IN(NUMBER, struct sidecar_spec, probe_every_sec), .least = 1,
-	  .most = SIDECAR_PROBE_EVERY_MAX },
+	  .most = PROBE_EVERY_MAX },
 	{ "nameserver-exempt", "ADDR",
 	  "an address whose port 53 the app may ask by itself; may be repeated",
-	  sidecar_set_exempt, ',' },
-	{ "resolv-conf", "FILE", "where name servers are taken from (/etc/resolv.conf)",
-	  set_resolv_conf },
+	  set_exempt, ',' },
 	{ "block-doh-443", NULL,
 	  "refuse port 443 of --doh-blocklist's addresses, or of all when it is empty",
 	  OPTION_IN(FLAG, struct sidecar_spec, block_doh_443) },
 	{ "doh-blocklist", "CIDR", "an address or prefix of that list; may be repeated",
-	  sidecar_set_doh, ',' },
-	{ "log-level", "debug|info|warn|error|fatal", "the least that is logged (info)",
-	  sidecar_set_log_level },
-	{ "log-output", "FILE",
-	  "stdout, stderr or a file for the log; may be repeated (stdout)",
-	  sidecar_set_log_output, ',' },
+	  set_doh, ',' },
 	{ "deny-webhook", "URL", "where denied names are sent; may be repeated",
-	  sidecar_set_webhook, ' ' },
+	  set_webhook, ' ' },
 	{ "sandbox-id", "ID", "how this sandbox is named in logs, metrics and webhooks",
 	  OPTION_IN(TEXT, struct sidecar_spec, sandbox_id) },
-	{ "metrics-extra-attrs", "KEY=VALUE",
-	  "added to metrics and log lines; may be repeated", sidecar_set_attr, ',' },
-	{ "state-dir", "DIR", "where events are kept (in memory alone)", set_state_dir },
-	{ "jsonl", "FILE", "stdout, or a file for events, each a line of JSON",
-	  sidecar_set_jsonl },
-	{ "postgres", "CONNINFO",
-	  "the PostgreSQL that events are copied to; better given as a variable",
-	  sidecar_set_postgres },
-	{ "review-webhook", "URL",
-	  "where review tasks are sent as they open; may be repeated",
-	  sidecar_set_review_webhook, ' ' },
-	{ "review-command", "PATH",
-	  "a program that is run for each, with the task as JSON on its input",
-	  sidecar_set_review_command },
+	{ "state-dir", "DIR", "where events are kept (in memory alone)",
+	  OPTION_IN(TEXT, struct sidecar_spec, state_dir) },
 	{ "on-unenforceable", "fail|dns|open",
 	  "what happens where the filter can't be installed (fail)",
 	  OPTION_IN(WORD, struct sidecar_spec, on_unenforceable) },
@@ -144,9 +397,68 @@ static const struct cli_option options[] = {
 	  OPTION_IN(FLAG, struct sidecar_spec, healthy) },
 	{ "remove", NULL, "take every rule away, and leave",
 	  OPTION_IN(FLAG, struct sidecar_spec, remove) },
+
+	{ "dns-upstream", "ADDR[:PORT]",
+	  "name server to ask; may be repeated (resolv.conf)", set_upstream, ',' },
+	{ "dns-upstream-timeout", "SECONDS", "how long one of them may take (5)",
+	  OPTION_IN(NUMBER, struct sidecar_spec, upstream_timeout_sec), .least = 1,
+	  .most = TIMEOUT_MAX },
+	{ "resolv-conf", "FILE", "where name servers are taken from (/etc/resolv.conf)",
+	  OPTION_IN(TEXT, struct sidecar_spec, resolv_conf) },
+	{ "max-rules", "N", "the most rules that the API takes; 0: no limit (4096)",
+	  OPTION_IN(NUMBER, struct sidecar_spec, max_rules), .most = UINT32_MAX },
+	{ "api-host", "NAME",
+	  "a name by which browsers may call the API without a token; may be repeated",
+	  set_api_host, ',' },
+	{ "ui", "on|off", "whether the API has a page for browsers, /ui/ (on)",
+	  OPTION_IN(SWITCH, struct sidecar_spec, ui) },
+	{ "log-level", "debug|info|warn|error|fatal", "the least that is logged (info)",
+	  set_log_level },
+	{ "log-output", "FILE",
+	  "stdout, stderr or a file for the log; may be repeated (stdout)",
+	  set_log_output, ',' },
+	{ "metrics-extra-attrs", "KEY=VALUE",
+	  "added to metrics and log lines; may be repeated", set_attr, ',' },
+	{ "jsonl", "FILE", "stdout, or a file for events, each a line of JSON",
+	  OPTION_IN(TEXT, struct sidecar_spec, jsonl) },
+	{ "postgres", "CONNINFO",
+	  "the PostgreSQL that events are copied to; better given as a variable",
+	  set_postgres },
+	{ "review-webhook", "URL",
+	  "where review tasks are sent as they open; may be repeated", set_review_webhook,
+	  ' ' },
+	{ "review-command", "PATH",
+	  "a program that is run for each, with the task as JSON on its input",
+	  OPTION_IN(TEXT, struct sidecar_spec, review_command) },
+
+	{ "socket", "PATH", "where the API listens (/run/weir/weir.sock)",
+	  OPTION_IN(TEXT, struct sidecar_spec, socket) },
+	{ "run-dir", "DIR", "what a restart needs is kept there (/run/weir)",
+	  OPTION_IN(TEXT, struct sidecar_spec, run_dir) },
+	{ "state-dir", "DIR", "where events are kept, or none (/var/lib/weir)",
+	  OPTION_IN(TEXT, struct sidecar_spec, state_dir) },
+	{ "engines", "N|auto",
+	  "processes that share the namespaces out among them; auto: as they come (auto)",
+	  set_engines },
+	{ "repin-interval", "TIME",
+	  "how often names are resolved again under dns: pinned, unless the policy says "
+	  "(6h)",
+	  cli_option_repin, OPTION_IN(CUSTOM, struct sidecar_spec, repin_ms) },
+	{ "listen", "ADDR:PORT", "serve the API there, too, over TLS, to who has a token",
+	  set_http_addr },
+	{ "tls-cert", "FILE", "with --listen: the certificate and its chain, PEM",
+	  OPTION_IN(TEXT, struct sidecar_spec, tls_cert) },
+	{ "tls-key", "FILE", "with --listen: its key, PEM",
+	  OPTION_IN(TEXT, struct sidecar_spec, tls_key) },
+	{ "token-file", "FILE", "with --listen: what callers show, 16 letters at least",
+	  OPTION_IN(TEXT, struct sidecar_spec, token_file) },
 };
-static_assert(ARRAY_SIZE(options) <= CLI_OPTIONS_MAX, "every option has a bit");
-const struct cli_options cli_sidecar_options = { options, ARRAY_SIZE(options) };
+static_assert(ARRAY_SIZE(options) == SIDECAR_ROWS + BOTH_ROWS + DAEMON_ROWS,
+	      "every option is somebody's");
+static_assert(SIDECAR_ROWS + BOTH_ROWS <= CLI_OPTIONS_MAX, "every option has a bit");
+const struct cli_options cli_sidecar_options = { options, SIDECAR_ROWS + BOTH_ROWS };
+const struct cli_options cli_daemon_options = { options + SIDECAR_ROWS,
+						BOTH_ROWS + DAEMON_ROWS };
 
 void cli_sidecar_usage(FILE *out)
 {
@@ -166,49 +478,130 @@ void cli_sidecar_usage(FILE *out)
 	      out);
 }
 
-/* --- reading --- */
-
-/* One option and its value at a time, so that each fault is told. */
-static void read_arguments(struct sidecar_spec *spec, int argc, char **argv,
-			   struct sidecar_faults *faults)
+void cli_daemon_usage(FILE *out)
 {
-	char shown[TEXT_ESCAPED_SIZE];
-	int i = 1;
-
-	while (i < argc && strncmp(argv[i], "--", 2) == 0 && argv[i][2] != '\0') {
-		struct text name = { argv[i] + 2, strcspn(argv[i] + 2, "=") };
-		const struct cli_option *o = cli_option_find(&cli_sidecar_options, name);
-		bool two = o && o->arg && argv[i][2 + name.len] == '\0' && i + 1 < argc;
-		char *one[] = { argv[0], argv[i], two ? argv[i + 1] : NULL, NULL };
-		struct err err = { 0 };
-
-		if (cli_options_parse(&cli_sidecar_options, spec, two ? 3 : 2, one,
-				      &spec->given, &err) < 0)
-			sidecar_fault(faults, &err);
-		i += two ? 2 : 1;
-	}
-	if (i < argc && strcmp(argv[i], "--") == 0)
-		i++;
-	if (i < argc) {
-		struct err err = { 0 };
-
-		err_set(&err, -EINVAL, "'%s' is one argument too many",
-			text_escape(text_of(argv[i]), shown, sizeof(shown)));
-		sidecar_fault(faults, &err);
-	}
+	fputs("usage: weir daemon [OPTION]...\n\n"
+	      "Guard any number of sandboxes of this host; `weir attach` adds one. Rules "
+	      "stay\nwhen the daemon ends, and its next start guards the same sandboxes "
+	      "again.\n\n",
+	      out);
+	cli_options_print(out, &cli_daemon_options);
+	fputs("\nEach option has a variable: WEIR_SOCKET, WEIR_RUN_DIR; lists are parted "
+	      "by\ncommas there, URLs by blanks. Root and members of the group weir may "
+	      "use the\nAPI.\n\n"
+	      "Exit status: 0 after SIGTERM; 1 the daemon can't start; 2 bad input.\n",
+	      out);
 }
 
-static void read_environment(struct sidecar_spec *spec, struct sidecar_faults *faults)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
-		const struct cli_options one = { &options[i], 1 };
-		uint64_t given = spec->given >> i & 1;
-		struct err err = { 0 };
+/* --- reading ---------------------------------------------------------------------- */
 
-		if (cli_options_environment(&one, spec, &spec->arena, &given, &err) < 0)
-			sidecar_fault(faults, &err);
-		spec->given |= given << i;
+/* Paths that mean the same wherever the process will stand. */
+static int make_paths_absolute(struct sidecar_spec *spec, struct err *err)
+{
+	const char **const paths[] = {
+		&spec->policy_file, &spec->always_dir, &spec->resolv_conf,
+		&spec->state_dir,   &spec->jsonl,      &spec->review_command,
+		&spec->socket,	    &spec->run_dir,    &spec->tls_cert,
+		&spec->tls_key,	    &spec->token_file,
+	};
+
+	if (spec->is_daemon && spec->state_dir && strcmp(spec->state_dir, "none") == 0)
+		spec->state_dir = NULL;
+	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
+		const char *path = *paths[i];
+		CLEAN(mem) char *here = NULL;
+
+		if (!path || path[0] == '/' ||
+		    (path == spec->jsonl && strcmp(path, "stdout") == 0))
+			continue;
+		here = get_current_dir_name();
+		*paths[i] = here ? arena_printf(&spec->arena, "%s/%s", here, path) : NULL;
+		if (!*paths[i])
+			return err_sys(err, -errno, "cannot find the current directory");
 	}
+	return 0;
+}
+
+/* Every option of @table, from the command line and the environment. Adds to @all. */
+static void read_options(struct sidecar_spec *spec, const struct cli_options *table,
+			 int argc, char **argv, struct err *all)
+{
+	struct err one = { 0 };
+	bool remove, healthy;
+
+	spec->argv = argv;
+	(void)!cli_options_only(table, spec, argc, argv, &spec->given, all);
+	/* What a call is for is said by the call: a variable that every process of the
+	 * container has must not open it, nor end its start. */
+	remove = spec->remove;
+	healthy = spec->healthy;
+	(void)!cli_options_environment(table, spec, &spec->arena, &spec->given, &one);
+	err_also(all, &one);
+	spec->remove = remove;
+	spec->healthy = healthy;
+}
+
+static int check_stores(const struct sidecar_spec *spec, struct err *err)
+{
+	if (spec->state_dir)
+		return 0;
+	if (spec->postgres)
+		return err_set(err, -EINVAL,
+			       "--postgres: --state-dir is needed, which events are "
+			       "copied from");
+	if (spec->review_webhook_count > 0 || spec->review_command)
+		return err_set(err, -EINVAL,
+			       "--review-webhook and --review-command: --state-dir is "
+			       "needed, where tasks are kept");
+	return 0;
+}
+
+static void on_server(void *data, const struct endpoint *server)
+{
+	struct sidecar_spec *spec = data;
+
+	if (!is_the_apps(spec, &server->addr) && !has_upstream(spec, server) &&
+	    spec->upstream_count < RESOLV_CONF_MAX)
+		spec->upstreams[spec->upstream_count++] = *server;
+}
+
+static int add_resolv_conf(struct sidecar_spec *spec, struct err *err)
+{
+	const char *path = spec->resolv_conf;
+	char shown[TEXT_ESCAPED_SIZE];
+	struct err why = { 0 };
+	int r;
+
+	if (spec->upstream_count > 0)
+		return 0;
+	r = resolv_conf_read(path, on_server, spec, &why);
+	if (r < 0 && r != -ENOENT)
+		return err_set(err, r, "%s; --dns-upstream names a name server",
+			       why.text);
+	/* Nobody on the Internet is asked for a host that names nobody. */
+	if (spec->upstream_count > 0 || spec->is_daemon)
+		return 0;
+	sidecar_warn(spec,
+		     "%s names no usable name server: asking 8.8.8.8; --dns-upstream "
+		     "names another",
+		     text_escape(text_of(path), shown, sizeof(shown)));
+	return set_upstream(spec, "8.8.8.8", err);
+}
+
+/* What holds for both, once every option has been read. Adds to @all. */
+static void check_whole(struct sidecar_spec *spec, struct err *all)
+{
+	struct err paths = { 0 }, stores = { 0 }, servers = { 0 };
+
+	(void)!make_paths_absolute(spec, &paths);
+	(void)!check_stores(spec, &stores);
+	if (!spec->remove && !spec->healthy)
+		(void)!add_resolv_conf(spec, &servers);
+	err_also(all, &paths);
+	err_also(all, &stores);
+	err_also(all, &servers);
+	if (spec->log_output_count == 0)
+		spec->log_outputs[spec->log_output_count++] = "stdout";
 }
 
 static void warn_of_stray(struct sidecar_spec *spec)
@@ -234,28 +627,11 @@ static void check_token(struct sidecar_spec *spec)
 		sidecar_warn(spec, "--api-open opens nothing where there is a token");
 }
 
-static void check_whole(struct sidecar_spec *spec, struct sidecar_faults *faults)
+int cli_sidecar_parse(int argc, char **argv, struct sidecar_spec *ret, struct err *err)
 {
-	struct err err = { 0 };
+	struct err all = { 0 };
 
-	check_token(spec);
-	if (spec->doh_count > 0 && !spec->block_doh_443)
-		sidecar_warn(spec, "--doh-blocklist does nothing without "
-				   "--block-doh-443");
-	if (sidecar_check_stores(spec, &err) < 0)
-		sidecar_fault(faults, &err);
-	if (!spec->remove && !spec->healthy && sidecar_resolv_conf(spec, &err) < 0)
-		sidecar_fault(faults, &err);
-	if (spec->log_output_count == 0)
-		spec->log_outputs[spec->log_output_count++] = "stdout";
-	if (spec->mode == SIDECAR_MODE_DNS)
-		sidecar_warn(spec, "mode dns refuses names alone: whoever knows an "
-				   "address reaches it");
-}
-
-static void set_defaults(struct sidecar_spec *spec)
-{
-	*spec = (struct sidecar_spec){
+	*ret = (struct sidecar_spec){
 		.mode = SIDECAR_MODE_DNS_NFT,
 		.always_dir = "/var/egress/rules",
 		.http_addr = ":18080",
@@ -263,34 +639,79 @@ static void set_defaults(struct sidecar_spec *spec)
 		.max_rules = SIDECAR_RULES_DEFAULT,
 		.log_level = SIDECAR_LOG_INFO,
 		.sandbox_id = "",
-		.upstream_timeout_sec = SIDECAR_TIMEOUT_DEFAULT,
-		.probe_every_sec = SIDECAR_PROBE_EVERY_DEFAULT,
+		.upstream_timeout_sec = TIMEOUT_DEFAULT,
+		.probe_every_sec = PROBE_EVERY_DEFAULT,
 		.host_network_check = true,
 		.ui = true,
 		.resolv_conf = "/etc/resolv.conf",
 	};
+	read_options(ret, &cli_sidecar_options, argc, argv, &all);
+	sidecar_read_opensandbox(ret, &all);
+	warn_of_stray(ret);
+	check_token(ret);
+	if (ret->doh_count > 0 && !ret->block_doh_443)
+		sidecar_warn(ret, "--doh-blocklist does nothing without "
+				  "--block-doh-443");
+	check_whole(ret, &all);
+	if (ret->mode == SIDECAR_MODE_DNS)
+		sidecar_warn(ret, "mode dns refuses names alone: whoever knows an "
+				  "address reaches it");
+	return all.code < 0 ? err_set(err, -EINVAL, "%s", all.text) : 0;
 }
 
-int cli_sidecar_parse(int argc, char **argv, struct sidecar_spec *ret, struct err *err)
+/* Nobody is served over TCP without both TLS and a token. */
+static int check_listen(const struct sidecar_spec *spec, struct err *err)
 {
-	struct sidecar_faults faults = { 0 };
-	bool remove, healthy;
+	const struct {
+		const char *option, *file;
+	} all[] = { { "tls-cert", spec->tls_cert },
+		    { "tls-key", spec->tls_key },
+		    { "token-file", spec->token_file } };
 
-	set_defaults(ret);
-	ret->argv = argv;
-	read_arguments(ret, argc, argv, &faults);
-	/* What a call is for is said by the call: a variable that every process of the
-	 * container has must not open it, nor end its start. */
-	remove = ret->remove;
-	healthy = ret->healthy;
-	read_environment(ret, &faults);
-	ret->remove = remove;
-	ret->healthy = healthy;
-	sidecar_read_opensandbox(ret, &faults);
-	warn_of_stray(ret);
-	check_whole(ret, &faults);
-	if (faults.count == 0)
-		return 0;
-	*err = faults.last;
-	return -EINVAL;
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		if (!all[i].file == !spec->http_addr)
+			continue;
+		return spec->http_addr
+			       ? err_set(err, -EINVAL,
+					 "--listen: --%s is needed: TCP is served with "
+					 "TLS and a token alone",
+					 all[i].option)
+			       : err_set(err, -EINVAL,
+					 "--%s: --listen is needed, which it is for",
+					 all[i].option);
+	}
+	return 0;
+}
+
+int cli_daemon_parse(int argc, char **argv, struct sidecar_spec *ret, struct err *err)
+{
+	struct err all = { 0 }, listen = { 0 };
+
+	*ret = (struct sidecar_spec){
+		.mode = SIDECAR_MODE_DNS_NFT_TLS,
+		.is_daemon = true,
+		.socket = CLI_DAEMON_SOCKET,
+		.run_dir = CLI_DAEMON_RUN_DIR,
+		.state_dir = "/var/lib/weir",
+		.max_rules = SIDECAR_RULES_DEFAULT,
+		.ui = true,
+		.log_level = SIDECAR_LOG_INFO,
+		.sandbox_id = "",
+		.upstream_timeout_sec = TIMEOUT_DEFAULT,
+		.repin_ms = POLICY_REPIN_MS,
+		.resolv_conf = "/etc/resolv.conf",
+	};
+	read_options(ret, &cli_daemon_options, argc, argv, &all);
+	check_whole(ret, &all);
+	(void)!check_listen(ret, &listen);
+	err_also(&all, &listen);
+	return all.code < 0 ? err_set(err, all.code, "%s", all.text) : 0;
+}
+
+int cli_helper_parse(int argc, char **argv, bool *ret_daemon, struct sidecar_spec *ret,
+		     struct err *err)
+{
+	*ret_daemon = argc > 1 && strcmp(argv[1], "daemon") == 0;
+	return *ret_daemon ? cli_daemon_parse(argc - 1, argv + 1, ret, err)
+			   : cli_sidecar_parse(argc, argv, ret, err);
 }

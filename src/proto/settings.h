@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* proto/settings - the options of `weir sidecar`: each a flag, a WEIR_ variable, and
- * where OpenSandbox has one its OPENSANDBOX_ variable. Flag before WEIR_ before
+/* proto/settings - the options of `weir sidecar` and `weir daemon`: each a flag and a
+ * WEIR_ variable. The sidecar also reads OpenSandbox's OPENSANDBOX_ variables, where
+ * there is one (settings_opensandbox.c). A flag counts before WEIR_, and WEIR_ before
  * OPENSANDBOX_.
  */
 #pragma once
@@ -94,7 +95,7 @@ struct sidecar_spec {
 	bool remove;		 /* --remove: take every rule away, and leave */
 	bool healthy; /* --healthy: ask the sidecar at @http whether it is, and leave */
 	const char *resolv_conf; /* for tests; /etc/resolv.conf */
-	/* Of `weir daemon` alone (proto/settings_daemon.h). */
+	/* Of `weir daemon` alone. */
 	bool is_daemon; /* loopback is the host's, and no app's */
 	const char *socket, *run_dir;
 	int64_t repin_ms; /* dns: pinned: how often, where a policy doesn't say */
@@ -109,9 +110,28 @@ struct sidecar_spec {
 	size_t warning_count;
 };
 
-/* @argv[0] is "sidecar". Reads argv and the environment. Return: 0, or -EINVAL with
- * @err; what else is wrong has been printed before. */
+#define CLI_DAEMON_SOCKET  "/run/weir/weir.sock"
+#define CLI_DAEMON_RUN_DIR "/run/weir"
+
+enum { CLI_DAEMON_ENGINES_MAX = 64 };
+
+/* Read @argv and the environment; @argv[0] is "sidecar" or "daemon".
+ * Return: 0, or -EINVAL with every fault in @err. */
 int cli_sidecar_parse(int argc, char **argv, struct sidecar_spec *ret,
 		      struct err *err) MUST_CHECK;
+int cli_daemon_parse(int argc, char **argv, struct sidecar_spec *ret,
+		     struct err *err) MUST_CHECK;
+/* The same for weir-control and its like, which are started with the words of the one or
+ * the other: a daemon's begin with "daemon". */
+int cli_helper_parse(int argc, char **argv, bool *ret_daemon, struct sidecar_spec *ret,
+		     struct err *err) MUST_CHECK;
 void cli_sidecar_usage(FILE *out);
-extern const struct cli_options cli_sidecar_options;
+void cli_daemon_usage(FILE *out);
+extern const struct cli_options cli_sidecar_options, cli_daemon_options;
+
+/* Read OpenSandbox's variables for options that neither the command line nor a WEIR_
+ * variable set. Faults go to @all; a variable that means nothing here becomes a warning.
+ */
+void sidecar_read_opensandbox(struct sidecar_spec *spec, struct err *all);
+/* Add a warning. What is over the maximum is left out. */
+void sidecar_warn(struct sidecar_spec *spec, const char *fmt, ...) PRINTF_LIKE(2, 3);

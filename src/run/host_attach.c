@@ -17,7 +17,7 @@
 #include "outputs/ask.h"
 #include "policy/explain.h"
 #include "policy/plan.h"
-#include "proto/settings_daemon.h"
+#include "proto/settings.h"
 #include "sandbox/sandbox.h"
 
 enum { HTTP_MULTIPLE = 300, DENIES_MAX = 1000 };

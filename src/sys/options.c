@@ -141,28 +141,48 @@ static int option_take(const struct cli_options *table, void *target, int argc,
 	return 0;
 }
 
-int cli_options_parse(const struct cli_options *table, void *target, int argc,
-		      char **argv, uint64_t *given, struct err *err)
+/* Return: the index of the first argument that is left. Faults are in @all. */
+static int read_line(const struct cli_options *table, void *target, int argc, char **argv,
+		     uint64_t *given, struct err *all)
 {
 	char shown[TEXT_ESCAPED_SIZE];
-	struct err all = { 0 };
 	int i;
 
 	for (i = 1; i < argc && argv[i][0] == '-' && argv[i][1] != '\0'; i++) {
 		struct err one = { 0 };
 
-		if (strcmp(argv[i], "--") == 0) {
-			i++;
-			break;
-		}
+		if (strcmp(argv[i], "--") == 0)
+			return i + 1;
 		if (argv[i][1] != '-')
 			err_set(&one, -EINVAL, "'%s' is not an option here",
 				text_escape(text_of(argv[i]), shown, sizeof(shown)));
 		else
 			(void)!option_take(table, target, argc, argv, &i, given, &one);
-		err_also(&all, &one);
+		err_also(all, &one);
 	}
-	return all.code < 0 ? err_set(err, all.code, "%s", all.text) : i;
+	return i;
+}
+
+int cli_options_parse(const struct cli_options *table, void *target, int argc,
+		      char **argv, uint64_t *given, struct err *err)
+{
+	struct err all = { 0 };
+	int first = read_line(table, target, argc, argv, given, &all);
+
+	return all.code < 0 ? err_set(err, all.code, "%s", all.text) : first;
+}
+
+int cli_options_only(const struct cli_options *table, void *target, int argc, char **argv,
+		     uint64_t *given, struct err *err)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+	struct err all = { 0 }, stray = { 0 };
+	int first = read_line(table, target, argc, argv, given, &all);
+
+	if (first < argc)
+		err_set(&stray, -EINVAL, "'%s' is one argument too many",
+			text_escape(text_of(argv[first]), shown, sizeof(shown)));
+	return err_also(&all, &stray) < 0 ? err_set(err, all.code, "%s", all.text) : 0;
 }
 
 /* --- the environment --- */

@@ -64,6 +64,11 @@ struct cli_options {
 int cli_options_parse(const struct cli_options *table, void *target, int argc,
 		      char **argv, uint64_t *given, struct err *err) MUST_CHECK;
 
+/* The same where nothing but options may be there: an argument that is left is one more
+ * fault. Return: 0, or -EINVAL with @err. */
+int cli_options_only(const struct cli_options *table, void *target, int argc, char **argv,
+		     uint64_t *given, struct err *err) MUST_CHECK;
+
 /* Take the options that aren't in *@given from variables WEIR_NAME (--fail-on-deny:
  * WEIR_FAIL_ON_DENY) and set their bits. A flag's value is 1, 0, true or false; an
  * empty variable counts as not set. What is kept of the values lives in @arena. All

@@ -8,9 +8,35 @@
 #include "base/text.h"
 #include "sys/files.h"
 
-enum { RESOLV_CONF_MAX = 64 * 1024 };
+enum { RESOLV_CONF_MAX = 64 * 1024, DNS_PORT = 53 };
 
-/* Return: whether the line names a server. */
+static bool is_usable(const struct endpoint *e)
+{
+	switch (addr_special(&e->addr)) {
+	case SPECIAL_INVALID:
+	case SPECIAL_UNSPECIFIED:
+	case SPECIAL_MULTICAST:
+	case SPECIAL_BROADCAST:
+		return false;
+	case SPECIAL_LINK_LOCAL: /* needs a zone, which is not taken */
+		return e->addr.family == ADDR_V4;
+	default:
+		return e->port != 0;
+	}
+}
+
+bool name_server_parse(struct text text, struct endpoint *ret)
+{
+	text = text_trim(text);
+	if (text.len > 2 && text.ptr[0] == '[' && text.ptr[text.len - 1] == ']') {
+		ret->port = DNS_PORT;
+		return addr_parse(text.ptr + 1, text.len - 2, &ret->addr) &&
+		       ret->addr.family == ADDR_V6 && is_usable(ret);
+	}
+	return endpoint_parse(text.ptr, text.len, DNS_PORT, ret) && is_usable(ret);
+}
+
+/* Return: whether the line names a server that can be asked. */
 static bool read_server_line(struct text line, struct endpoint *ret)
 {
 	static const char keyword[] = "nameserver";
@@ -21,8 +47,8 @@ static bool read_server_line(struct text line, struct endpoint *ret)
 	    (line.ptr[len] != ' ' && line.ptr[len] != '\t'))
 		return false;
 	line = text_trim((struct text){ line.ptr + len, line.len - len });
-	*ret = (struct endpoint){ .port = 53 };
-	return addr_parse(line.ptr, line.len, &ret->addr);
+	*ret = (struct endpoint){ .port = DNS_PORT };
+	return addr_parse(line.ptr, line.len, &ret->addr) && is_usable(ret);
 }
 
 int resolv_conf_read(const char *path,
@@ -48,28 +74,13 @@ int resolv_conf_read(const char *path,
 	return 0;
 }
 
-static bool is_usable(const struct endpoint *e)
-{
-	switch (addr_special(&e->addr)) {
-	case SPECIAL_INVALID:
-	case SPECIAL_UNSPECIFIED:
-	case SPECIAL_MULTICAST:
-	case SPECIAL_BROADCAST:
-		return false;
-	case SPECIAL_LINK_LOCAL: /* needs a zone, which is not taken */
-		return e->addr.family == ADDR_V4;
-	default:
-		return true;
-	}
-}
-
 int name_servers_add(void *servers, const char *value, struct err *err)
 {
 	struct name_servers *s = servers;
 	char shown[TEXT_ESCAPED_SIZE];
 	struct endpoint e;
 
-	if (!endpoint_parse(value, strlen(value), 53, &e) || !is_usable(&e))
+	if (!name_server_parse(text_of(value), &e))
 		return err_set(err, -EINVAL,
 			       "'%s' is not a name server's address: ADDR, ADDR:PORT or "
 			       "[IPV6]:PORT",
@@ -85,7 +96,7 @@ static void on_server(void *data, const struct endpoint *server)
 {
 	struct name_servers *s = data;
 
-	if (is_usable(server) && s->count < NAME_SERVERS_MAX)
+	if (s->count < NAME_SERVERS_MAX)
 		s->items[s->count++] = *server;
 }
 

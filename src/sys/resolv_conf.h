@@ -4,8 +4,13 @@
 
 #include "base/addr.h"
 #include "base/err.h"
+#include "base/text.h"
 
-/* Call @on_server for each `nameserver` line with an address (port 53) that can be read,
+/* Read ADDR, ADDR:PORT or [IPV6]:PORT, with blanks around it; without a port: 53.
+ * Return: whether that is an address at which a name server can be. */
+bool name_server_parse(struct text text, struct endpoint *ret);
+
+/* Call @on_server for each `nameserver` line with an address (port 53) that can be asked,
  * in their order. A server with a zone (fe80::1%eth0) is left out.
  * Return: 0, or -errno: -ENOENT, what file_read() returns. */
 int resolv_conf_read(const char *path,

@@ -287,16 +287,11 @@ int cli_attach(int argc, char **argv)
 	struct oci_state state = { 0 };
 	struct spec spec = { .policy.verify = POLICY_VERIFY_DNS };
 	CLEAN(mem) char *policy = NULL;
-	char shown[TEXT_ESCAPED_SIZE];
 	uint32_t uid = 0;
 	struct err err = { 0 };
-	int first = cli_options_parse(&cli_attach_options, &spec, argc, argv, NULL, &err);
-	int r;
+	int r = cli_options_only(&cli_attach_options, &spec, argc, argv, NULL, &err);
 
-	if (first >= 0 && first < argc)
-		err_set(&err, -EINVAL, "'%s' is one argument too many",
-			text_escape(text_of(argv[first]), shown, sizeof(shown)));
-	if (err.code == 0)
+	if (r == 0)
 		(void)!take_state(&spec, &state, &err);
 	if (err.code < 0) {
 		log_error("attach: %s", err.text);

@@ -26,7 +26,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "events/review.h"
-#include "proto/settings_daemon.h"
+#include "proto/settings.h"
 #include "proto/state_dir.h"
 #include "sys/capabilities.h"
 #include "sys/process.h"

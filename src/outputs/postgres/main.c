@@ -16,7 +16,7 @@
 #include "events/postgres_state.h"
 #include "outputs/postgres/confine.h"
 #include "outputs/postgres/sender.h"
-#include "proto/settings_daemon.h"
+#include "proto/settings.h"
 #include "proto/state_dir.h"
 #include "sys/settings.h"
 

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "proto/settings_daemon.h"
+#include "proto/settings.h"
 #include "tools/attach.h"
 
 enum { WORDS_MAX = 8 };

@@ -499,7 +499,7 @@ static void what_would_weaken_is_refused(void **state)
 		{ "WEIR_HOST_NETWORK_CHECK=no", "one of on, off" },
 		{ "WEIR_UI=yes", "one of on, off" },
 		{ "WEIR_API_OPEN=yes", "'yes' is not one of 1, 0, true, false" },
-		{ "WEIR_MAX_RULES=-1", "a number of rules" },
+		{ "WEIR_MAX_RULES=-1", "from 0 to 4294967295" },
 		{ "WEIR_DNS_UPSTREAM_TIMEOUT=121", "from 1 to 120" },
 		{ "WEIR_DNS_UPSTREAM_PROBE_INTERVAL=0", "from 1 to 3600" },
 		{ "WEIR_DOH_BLOCKLIST=x", "an address or a prefix" },
@@ -549,7 +549,6 @@ static void what_means_nothing_here_is_told(void **state)
 	start_done(&s);
 }
 
-/* All but the last are printed: here to a file in place of standard error. */
 static void every_fault_is_told(void **state)
 {
 	static const char *const variables[] = { "WEIR_MODE=x",
@@ -558,27 +557,20 @@ static void every_fault_is_told(void **state)
 	static const char *const arguments[] = { "--nothing",	 "--log-level", "loud",
 						 "--api-open=1", "--token",	"t",
 						 "stray" };
-	char path[] = "/tmp/test-sidecar-XXXXXX", told[4096] = "";
-	int fd = mkostemp(path, O_CLOEXEC), kept = fcntl(2, F_DUPFD_CLOEXEC, 3);
+	static const char *const wanted[] = { "'--nothing' is not an option",
+					      "--log-level: 'loud' is not a level",
+					      "--api-open takes no value",
+					      "'stray' is one argument too many",
+					      "WEIR_MODE: 'x' is not a mode",
+					      "WEIR_MAX_RULES: 'many'",
+					      "OPENSANDBOX_EGRESS_HTTP_ADDR: 'here'" };
 	struct start s;
 
-	assert_true(fd >= 0 && kept >= 0);
-	dup2(fd, 2);
 	start(&s, variables, ARRAY_SIZE(variables), arguments, ARRAY_SIZE(arguments));
-	dup2(kept, 2);
-	assert_true(pread(fd, told, sizeof(told) - 1, 0) > 0);
-	close(fd);
-	close(kept);
-	unlink(path);
 	assert_int_equal(s.r, -EINVAL);
-	snprintf(told + strlen(told), sizeof(told) - strlen(told), "%s", s.err.text);
-	assert_non_null(strstr(told, "'--nothing' is not an option"));
-	assert_non_null(strstr(told, "--log-level: 'loud' is not a level"));
-	assert_non_null(strstr(told, "--api-open takes no value"));
-	assert_non_null(strstr(told, "'stray' is one argument too many"));
-	assert_non_null(strstr(told, "WEIR_MODE: 'x' is not a mode"));
-	assert_non_null(strstr(told, "WEIR_MAX_RULES: 'many'"));
-	assert_non_null(strstr(told, "OPENSANDBOX_EGRESS_HTTP_ADDR: 'here'"));
+	for (size_t i = 0; i < ARRAY_SIZE(wanted); i++)
+		if (!strstr(s.err.text, wanted[i]))
+			fail_msg("not told: %s in %s", wanted[i], s.err.text);
 	start_done(&s);
 }
 

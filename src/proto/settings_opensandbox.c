@@ -2,33 +2,10 @@
 /* OpenSandbox's variables, read as its sidecar reads them: of most, what means nothing is
  * as good as not set. Here that is said, and what would weaken is refused. */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/log.h"
-#include "proto/settings_internal.h"
-
-void sidecar_fault(struct sidecar_faults *f, const struct err *err)
-{
-	if (f->count++ > 0)
-		log_error("%s", f->last.text);
-	f->last = *err;
-}
-
-void sidecar_warn(struct sidecar_spec *spec, const char *fmt, ...)
-{
-	char text[ERR_TEXT_SIZE];
-	char *copy;
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	copy = arena_text(&spec->arena, text_of(text));
-	if (copy && spec->warning_count < ARRAY_SIZE(spec->warnings))
-		spec->warnings[spec->warning_count++] = copy;
-}
+#include "proto/settings.h"
 
 static bool is_truthy(struct text t)
 {
@@ -74,9 +51,8 @@ static const struct variable variables[] = {
 	{ "OPENSANDBOX_EGRESS_DOH_BLOCKLIST", "doh-blocklist", .is_list = true },
 };
 
-static void set_one(struct sidecar_spec *spec, struct sidecar_faults *faults,
-		    const struct variable *v, const struct cli_option *o,
-		    const char *value)
+static void set_one(struct sidecar_spec *spec, struct err *all, const struct variable *v,
+		    const struct cli_option *o, const char *value)
 {
 	char most[16];
 	struct err err = { 0 };
@@ -90,14 +66,13 @@ static void set_one(struct sidecar_spec *spec, struct sidecar_faults *faults,
 		return;
 	err_context(&err, "%s", v->name);
 	if (v->is_strict)
-		sidecar_fault(faults, &err);
+		err_also(all, &err);
 	else
 		sidecar_warn(spec, "%s, ignoring", err.text);
 }
 
-static void set_list(struct sidecar_spec *spec, struct sidecar_faults *faults,
-		     const struct variable *v, const struct cli_option *o,
-		     const char *value)
+static void set_list(struct sidecar_spec *spec, struct err *all, const struct variable *v,
+		     const struct cli_option *o, const char *value)
 {
 	struct text rest = text_of(value), part;
 	struct err err = { 0 };
@@ -112,19 +87,19 @@ static void set_list(struct sidecar_spec *spec, struct sidecar_faults *faults,
 		copy = arena_text(&spec->arena, part);
 		if (!copy) {
 			err_set(&err, -ENOMEM, "out of memory");
-			sidecar_fault(faults, &err);
+			err_also(all, &err);
 			return;
 		}
-		set_one(spec, faults, v, o, copy);
+		set_one(spec, all, v, o, copy);
 		count++;
 	}
 	if (count == 0 && v->is_strict) {
 		err_set(&err, -EINVAL, "%s: the list is empty", v->name);
-		sidecar_fault(faults, &err);
+		err_also(all, &err);
 	}
 }
 
-static void read_variable(struct sidecar_spec *spec, struct sidecar_faults *faults,
+static void read_variable(struct sidecar_spec *spec, struct err *all,
 			  const struct variable *v)
 {
 	const struct cli_option *o =
@@ -135,11 +110,11 @@ static void read_variable(struct sidecar_spec *spec, struct sidecar_faults *faul
 	if (!value || value[0] == '\0' || (spec->given & bit) != 0)
 		return;
 	if (!o->arg && is_truthy(text_of(value)))
-		set_one(spec, faults, v, o, NULL);
+		set_one(spec, all, v, o, NULL);
 	else if (o->arg && v->is_list)
-		set_list(spec, faults, v, o, value);
+		set_list(spec, all, v, o, value);
 	else if (o->arg)
-		set_one(spec, faults, v, o, value);
+		set_one(spec, all, v, o, value);
 	spec->given |= bit;
 }
 
@@ -221,18 +196,18 @@ static void warn_of_otel(struct sidecar_spec *spec)
 	}
 }
 
-void sidecar_read_opensandbox(struct sidecar_spec *spec, struct sidecar_faults *faults)
+void sidecar_read_opensandbox(struct sidecar_spec *spec, struct err *all)
 {
 	const char *mitm = getenv("OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT");
 	struct err err = { 0 };
 
 	for (size_t i = 0; i < ARRAY_SIZE(variables); i++)
-		read_variable(spec, faults, &variables[i]);
+		read_variable(spec, all, &variables[i]);
 	if (mitm && is_truthy(text_of(mitm))) {
 		err_set(&err, -EINVAL,
 			"OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT: Weir opens no TLS, so "
 			"it can't stand in for mitmproxy; unset it");
-		sidecar_fault(faults, &err);
+		err_also(all, &err);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(unused); i++) {
 		if (is_set(unused[i].name))
