@@ -32,7 +32,8 @@ static const struct key {
 	{ "uplink", "uplink" },	      { "upstream", "upstream" },
 	{ "rw", "rw", true },	      { "self_test", "self-test" },
 	{ "verify", "verify" },	      { "fail_on_deny", "fail-on-deny" },
-	{ "rw_preset", "rw-preset" },
+	{ "rw_preset", "rw-preset" }, { "env", "env" },
+	{ "pass_env", "pass-env" },   { "set_env", "set-env" },
 };
 
 static void fault_at(struct config *c, const struct node *n, const char *text)
@@ -161,7 +162,7 @@ static int read_defaults(struct config *c, const struct node *n)
 	faults_add(
 		c->faults, FAULT_ERROR, c->file, n->key_line, n->key_column, "",
 		"'%.*s' is not one of policy, profile, uplink, upstream, rw, rw_preset, "
-		"self_test, verify, fail_on_deny",
+		"self_test, verify, fail_on_deny, env, pass_env, set_env",
 		(int)MIN(n->key.len, 64), n->key.ptr);
 	return 0;
 }

@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "outputs/ask.h"
 #include "policy/load.h"
+#include "run/environment.h"
 #include "run/host_attach.h"
 #include "run/host_child.h"
 #include "run/report.h"
@@ -38,7 +39,7 @@ enum {
 };
 
 struct host_run {
-	const struct run_spec *spec;
+	struct run_spec *spec;
 	struct run_place place;
 	struct run_daemon daemon;
 	struct run_member member;
@@ -172,6 +173,7 @@ static int start_guarded(struct host_run *h, struct err *err)
 	int r = make_policy(h, err);
 	/* Whatever the policy is: all faults are told at once. */
 	int user = h->spec->uid ? daemon_find_user(h->spec->uid, &uid) : 0;
+	struct environment environment;
 	int sig;
 
 	if (r != 0 || user != 0)
@@ -186,6 +188,10 @@ static int start_guarded(struct host_run *h, struct err *err)
 			      h->place.cgroup.path[0] ? h->place.cgroup.path : NULL,
 			      h->place.uid, &h->policy, &h->plan, err) < 0)
 		return RUN_STATUS_FAILED;
+	if (environment_choose(h->spec, environ, &environment, err) < 0)
+		return RUN_STATUS_FAILED;
+	environment_tell(h->spec, environ, &environment);
+	h->member.environment = environment.list;
 	sig = early_signal(h);
 	if (sig != 0) {
 		h->wait_status = W_EXITCODE(0, sig);

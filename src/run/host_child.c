@@ -142,13 +142,13 @@ static void become_user(const struct run_member *m)
 		fail("become the user", errno);
 	if (geteuid() != uid || getuid() != uid)
 		fail("become the user", EPERM);
+	environ = (char **)(uintptr_t)m->environment;
 	if (m->name) {
 		setenv("USER", m->name, 1);
 		setenv("LOGNAME", m->name, 1);
 		setenv("HOME", m->home, 1);
 		setenv("SHELL", m->shell, 1);
 	}
-	unsetenv("WEIR_SOCKET");
 }
 
 static void give_up_rights(const struct run_member *m)

@@ -11,7 +11,7 @@
 /* Who the command is: found before the fork, as much as can be. */
 struct run_member {
 	const struct run_place *place;
-	char *const *argv;
+	char *const *argv, *const *environment; /* the command's */
 	const char *name, *home, *shell; /* of whom --uid names; NULL: the caller's */
 	uint32_t gid;
 	gid_t *groups; /* owned */

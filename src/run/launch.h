@@ -27,9 +27,10 @@
 struct startup_files;
 
 struct launch_spec {
-	char *const *argv;     /* the command; NULL-ended */
-	const char *cwd;       /* its name; writable inside */
-	const char *const *rw; /* more writable paths */
+	char *const *argv;	  /* the command; NULL-ended */
+	char *const *environment; /* the command's; NULL-ended */
+	const char *cwd;	  /* its name; writable inside */
+	const char *const *rw;	  /* more writable paths */
 	size_t rw_count;
 	const char *const *ro; /* files that stay read-only though below a writable
 				* path: the policy and what it extends */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "policy/limits.h"
+#include "run/environment.h"
 #include "run/rw_preset.h"
 #include "sys/options.h"
 
@@ -37,6 +38,14 @@ static const struct cli_option options[] = {
 	{ "rw-preset", RW_PRESET_WORDS,
 	  "the writable paths that a program needs; may be repeated", rw_preset_add,
 	  ' ' },
+	{ "env", "default|all|none",
+	  "which variables the command gets: what doesn't look like a secret, all, or "
+	  "none (default)",
+	  OPTION_IN(WORD, struct run_spec, env) },
+	{ "pass-env", "NAME", "pass that variable, or NAME*; may be repeated",
+	  environment_add_pass, ' ', OPTION_IN(CUSTOM, struct run_spec, pass_env) },
+	{ "set-env", "NAME=VALUE", "set a variable; may be repeated", environment_add_set,
+	  '\n', OPTION_IN(CUSTOM, struct run_spec, set_env) },
 	{ "self-test", "deny|full|strict",
 	  "what must hold before the command starts (deny)",
 	  OPTION_IN(WORD, struct run_spec, self_test) },
@@ -48,7 +57,8 @@ static const struct cli_option options[] = {
 	  OPTION_IN(WORD, struct run_spec, report_format) },
 	{ "state-dir", "DIR", "keep the events in the store that is there, too",
 	  OPTION_IN(TEXT, struct run_spec, state_dir) },
-	{ "quiet", NULL, "say nothing unless Weir failed",
+	{ "quiet", NULL,
+	  "say nothing unless Weir failed or --pass-env names what is missing",
 	  OPTION_IN(FLAG, struct run_spec, quiet) },
 	{ "no-config", NULL, "read no configuration file and no .weir.yaml",
 	  OPTION_IN(FLAG, struct run_spec, no_config) },

@@ -21,6 +21,13 @@ enum run_uplink {
 	RUN_UPLINK_COUNT
 };
 
+enum run_env {
+	RUN_ENV_DEFAULT = 0, /* what looks like a secret is kept back */
+	RUN_ENV_ALL,
+	RUN_ENV_NONE,
+	RUN_ENV_COUNT
+};
+
 enum run_self_test {
 	RUN_SELF_TEST_DENY = 0,
 	RUN_SELF_TEST_FULL,
@@ -40,6 +47,8 @@ struct run_spec {
 	/* Not in namespaces of its own, but on the host, guarded by the daemon. */
 	const char *cgroup, *uid;
 	const char *socket; /* the daemon's, or NULL */
+	enum run_env env;   /* of the variables that nothing below names */
+	struct option_list pass_env, set_env; /* names, '*' in them; NAME=VALUE */
 	enum run_uplink uplink;
 	enum run_self_test self_test;
 	int64_t repin_ms; /* dns: pinned: how often, where the policy doesn't say */

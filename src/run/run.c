@@ -32,6 +32,7 @@
 #include "policy/load.h"
 #include "proto/plan_file.h"
 #include "run/config.h"
+#include "run/environment.h"
 #include "run/launch.h"
 #include "run/netns.h"
 #include "run/report.h"
@@ -407,9 +408,29 @@ static int start_engine(struct control *c, const struct endpoint *probe, struct 
 	return c->engine < 0 ? (int)c->engine : 0;
 }
 
+/* Where the command starts is $PWD, whatever the caller's says. */
+static int choose_environment(struct control *c, const char *cwd, struct environment *ret,
+			      struct err *err)
+{
+	int r = environment_choose(c->spec, environ, ret, err);
+	char *pwd = arena_printf(&c->arena, "PWD=%s", cwd);
+
+	if (r < 0)
+		return r;
+	if (!pwd)
+		return err_set(err, -ENOMEM, "out of memory");
+	environment_tell(c->spec, environ, ret);
+	for (size_t i = 0; i < ret->count; i++) {
+		if (strncmp(ret->list[i], "PWD=", strlen("PWD=")) == 0)
+			ret->list[i] = pwd;
+	}
+	return 0;
+}
+
 static int start_launch(struct control *c, const struct launch_probe *probe, char *cwd,
 			struct err *err)
 {
+	struct environment environment = { 0 };
 	size_t file_count = 0;
 	const char **files = NULL;
 	int r = config_kept_files(c->spec, &c->policy, &c->arena, &files, &file_count);
@@ -422,7 +443,7 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 		.uplink = c->uplink.program.kind,
 		.uplink_ipv6 = c->uplink.ipv6_out,
 	};
-	const struct launch_spec spec = {
+	struct launch_spec spec = {
 		.argv = c->spec->argv,
 		.cwd = cwd,
 		.rw = c->spec->rw.items,
@@ -441,6 +462,10 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 
 	if (r < 0)
 		return err_set(err, r, "out of memory");
+	r = choose_environment(c, cwd, &environment, err);
+	if (r < 0)
+		return r;
+	spec.environment = environment.list;
 	c->launch = launch_start(&c->machine, &spec, err);
 	return c->launch < 0 ? (int)c->launch : 0;
 }

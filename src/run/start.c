@@ -106,13 +106,26 @@ static int take_ids(struct start *s, struct err *err)
 
 /* --- the child --- */
 
+/* The orders, and behind them the command's environment. */
 static int open_orders(const struct start *s, struct err *err)
 {
 	struct init_orders orders = { .self_test = s->spec->self_test,
 				      .probe = s->spec->probe,
 				      .ignored_signals = s->ignored_signals };
+	char *const *list = s->spec->environment;
+	CLEAN(mem) char *bytes = NULL;
+	size_t used = sizeof(orders);
 
-	return image_open("weir-orders", &orders, sizeof(orders), err);
+	for (; list[orders.environment_count]; orders.environment_count++)
+		orders.environment_size +=
+			(uint32_t)strlen(list[orders.environment_count]) + 1;
+	bytes = malloc(sizeof(orders) + orders.environment_size);
+	if (!bytes)
+		return err_sys(err, -ENOMEM, "cannot pass the environment");
+	memcpy(bytes, &orders, sizeof(orders));
+	for (size_t i = 0; i < orders.environment_count; i++)
+		used = (size_t)(stpcpy(bytes + used, list[i]) + 1 - bytes);
+	return image_open("weir-orders", bytes, used, err);
 }
 
 static int wait_for_init(const struct start *s, struct err *err)

@@ -379,3 +379,30 @@ def test_it_sends_nothing_to_a_neighbour_who_claims_an_allowed_address(daemon, u
     done = run(daemon, "--uid", user, "--verify", "dns", "--allow", "93.9.9.9", "--", *argv)
     assert len(neighbour.packets(dst="93.9.9.9")) == before, done
     assert done.code == 0 and done.text.count("PermissionError") >= 4, done
+
+
+PEEK = """
+import glob, os
+print(sorted(n for n in os.environ if "NEEDLE" in n))
+for path in glob.glob("/proc/[0-9]*/environ") + glob.glob("/proc/[0-9]*/cmdline"):
+    try:
+        text = open(path, "rb").read()
+    except OSError:
+        continue
+    if b"needle-" + b"1" in text:
+        print("seen in", path, text[:200])
+"""
+
+
+@pytest.mark.parametrize("kind", [0, 1], ids=["uid", "cgroup"])
+def test_G31_the_secrets_of_the_callers_environment_stay_outside(daemon, group, user, kind):
+    """Neither are they in another process's that the command sees."""
+    env = {**daemon._env, "NEEDLE_TOKEN": "needle-1", "NEEDLE": "plain", "WEIR_NEEDLE": "needle-1"}
+    argv = daemon.host.ns.command(str(daemon.program), "run", "--no-config", *map(str, kinds(group, user)[kind]))
+
+    def seen(*options):
+        return subprocess.run([*argv, *options, "--", *PYTHON, PEEK], env=env, cwd="/", capture_output=True, text=True, timeout=30)
+    done = seen()
+    assert done.stdout == "['NEEDLE']\n" and "NEEDLE_TOKEN" in done.stderr, done
+    done = seen("--env", "all")
+    assert "['NEEDLE', 'NEEDLE_TOKEN']" in done.stdout and "seen in" in done.stdout, done

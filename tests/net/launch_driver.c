@@ -307,6 +307,7 @@ int main(int argc, char **argv)
 
 	clock_gettime(CLOCK_MONOTONIC, &d.start);
 	d.spec.argv = parse(&d, argv);
+	d.spec.environment = environ;
 	d.spec.cwd = cwd;
 	d.spec.rw = d.rw;
 	d.spec.ro = d.ro;

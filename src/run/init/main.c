@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -44,13 +45,36 @@ static _Noreturn void refuse(const char *why)
 
 /* --- before the command --- */
 
-static void read_orders(struct init_orders *ret)
+/* Mapped, to stay: the command's environment is in it. */
+static const struct init_orders *read_orders(void)
 {
-	ssize_t n = pread(INIT_FD_ORDERS, ret, sizeof(*ret), 0);
+	struct init_orders orders;
+	ssize_t n = pread(INIT_FD_ORDERS, &orders, sizeof(orders), 0);
+	void *map;
 
-	if (n != (ssize_t)sizeof(*ret))
+	if (n != (ssize_t)sizeof(orders))
 		refuse("weir-init got no orders");
+	map = mmap(NULL, sizeof(orders) + orders.environment_size, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE, INIT_FD_ORDERS, 0);
+	if (map == MAP_FAILED)
+		refuse("weir-init cannot read its orders");
 	close_range(INIT_FD_ORDERS, ~0U, 0);
+	return map;
+}
+
+static void take_environment(const struct init_orders *orders)
+{
+	char *text = (char *)(uintptr_t)(orders + 1);
+	char **list = mmap(NULL, (orders->environment_count + 1) * sizeof(*list),
+			   PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (list == MAP_FAILED)
+		refuse("weir-init cannot read its orders");
+	for (size_t i = 0; i < orders->environment_count; i++) {
+		list[i] = text;
+		text += strlen(text) + 1;
+	}
+	environ = list;
 }
 
 /* Every signal waits for signalfd; the command gets its own mask. */
@@ -167,7 +191,7 @@ static bool self_test(const struct init_orders *orders, char *why, size_t size)
 
 int main(int argc, char **argv)
 {
-	struct init_orders orders;
+	const struct init_orders *orders;
 	char why[ERR_TEXT_SIZE];
 	int signals;
 
@@ -175,11 +199,12 @@ int main(int argc, char **argv)
 	prctl(PR_SET_NAME, "weir-init");
 	if (argc < 2)
 		return EXIT_REFUSED;
-	read_orders(&orders);
+	orders = read_orders();
+	take_environment(orders);
 	signals = open_signals();
-	if (!self_test(&orders, why, sizeof(why)))
+	if (!self_test(orders, why, sizeof(why)))
 		refuse(why);
 	init_report(LAUNCH_TESTED, 0, "");
 	wait_for_go();
-	guard(start_command(argv + 1, orders.ignored_signals), signals);
+	guard(start_command(argv + 1, orders->ignored_signals), signals);
 }

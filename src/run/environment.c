@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/environment.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "run/secret_lists.h" /* generated: environment_list[] */
+
+enum {
+	TOKEN_MIN = 16, /* letters and digits behind the beginning of a token */
+	TOLD_SIZE = ENVIRONMENT_TOLD_MAX * 64,
+};
+
+static struct text name_of(const char *variable)
+{
+	return (struct text){ variable, strcspn(variable, "=") };
+}
+
+static const char *value_of(const char *variable)
+{
+	const char *equals = strchr(variable, '=');
+
+	return equals ? equals + 1 : "";
+}
+
+/* --- what looks like a secret --- */
+
+/* @pattern's '*' stands for anything. */
+static bool matches(const char *pattern, struct text name, bool any_case)
+{
+	size_t i = 0, after_star = 0;
+	const char *star = NULL;
+
+	while (i < name.len) {
+		const char c = name.ptr[i];
+
+		if (*pattern == '*') {
+			star = ++pattern;
+			after_star = i;
+		} else if (*pattern == c ||
+			   (any_case && toupper((unsigned char)c) ==
+						toupper((unsigned char)*pattern))) {
+			pattern++;
+			i++;
+		} else if (star) {
+			pattern = star;
+			i = ++after_star;
+		} else {
+			return false;
+		}
+	}
+	while (*pattern == '*')
+		pattern++;
+	return *pattern == '\0';
+}
+
+static bool has_token(const char *value, const char *beginning)
+{
+	for (const char *p = value; (p = strstr(p, beginning)); p++) {
+		const char *rest = p + strlen(beginning);
+		size_t n = 0;
+
+		if (p > value && isalnum((unsigned char)p[-1]))
+			continue;
+		while (n < TOKEN_MIN && (isalnum((unsigned char)rest[n]) ||
+					 rest[n] == '-' || rest[n] == '_'))
+			n++;
+		if (n == TOKEN_MIN)
+			return true;
+	}
+	return false;
+}
+
+/* A password is read generously, for not everybody escapes what is in it; a user alone
+ * may be a token where there is no ssh. */
+static bool has_user_info(const char *value)
+{
+	size_t first = strcspn(value, ":@/ \t\n");
+
+	for (const char *p = value; (p = strstr(p, "://")); p++) {
+		const char *user = p + strlen("://");
+		size_t all = strcspn(user, "@ \t\n\"'"),
+		       part = strcspn(user, "@/?# \t\n");
+		bool web = (p - value >= 4 && strncasecmp(p - 4, "http", 4) == 0) ||
+			   (p - value >= 5 && strncasecmp(p - 5, "https", 5) == 0);
+
+		if (user[all] == '@' && (memchr(user, ':', all) || (web && part == all)))
+			return true;
+	}
+	/* Without a scheme, as proxies and databases may be written. */
+	return first > 0 && value[first] == ':' &&
+	       value[first + 1 + strcspn(value + first + 1, "@/ \t\n")] == '@' &&
+	       value[first + 1] != '@';
+}
+
+bool environment_is_secret(struct text name, const char *value)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(environment_list); i++) {
+		const char *kind = environment_list[i][0];
+		const char *pattern = environment_list[i][1];
+
+		if (strcmp(kind, "name") == 0	 ? matches(pattern, name, true)
+		    : strcmp(kind, "token") == 0 ? has_token(value, pattern)
+						 : strcasestr(value, pattern) != NULL)
+			return true;
+	}
+	return has_user_info(value);
+}
+
+/* --- what the command gets --- */
+
+static bool is_passed_by_name(const struct run_spec *spec, struct text name)
+{
+	for (size_t i = 0; i < spec->pass_env.count; i++) {
+		if (matches(spec->pass_env.items[i], name, false))
+			return true;
+	}
+	return false;
+}
+
+static bool is_set(const struct run_spec *spec, struct text name)
+{
+	for (size_t i = 0; i < spec->set_env.count; i++) {
+		struct text other = name_of(spec->set_env.items[i]);
+
+		if (other.len == name.len && memcmp(other.ptr, name.ptr, name.len) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool is_weirs(struct text name)
+{
+	static const char prefix[] = "WEIR_";
+
+	return name.len >= strlen(prefix) &&
+	       memcmp(name.ptr, prefix, strlen(prefix)) == 0;
+}
+
+static bool is_passed(const struct run_spec *spec, const char *variable,
+		      struct environment *e)
+{
+	struct text name = name_of(variable);
+
+	if (variable[name.len] != '=' || is_set(spec, name))
+		return false;
+	if (is_passed_by_name(spec, name))
+		return true;
+	if (spec->env == RUN_ENV_NONE || is_weirs(name))
+		return false;
+	if (spec->env == RUN_ENV_ALL || !environment_is_secret(name, value_of(variable)))
+		return true;
+	if (e->held_count < ENVIRONMENT_TOLD_MAX)
+		e->held[e->held_count] = variable;
+	e->held_count++;
+	return false;
+}
+
+int environment_choose(struct run_spec *spec, char **given, struct environment *ret,
+		       struct err *err)
+{
+	struct environment e = { 0 };
+	size_t most = spec->set_env.count + 1;
+
+	for (char **v = given; v && *v; v++)
+		most++;
+	e.list = arena_array(&spec->arena, most, sizeof(*e.list));
+	if (!e.list)
+		return err_set(err, -ENOMEM, "out of memory");
+	for (char **v = given; v && *v; v++) {
+		if (is_passed(spec, *v, &e))
+			e.list[e.count++] = *v;
+	}
+	for (size_t i = 0; i < spec->set_env.count; i++)
+		e.list[e.count++] = (char *)(uintptr_t)spec->set_env.items[i];
+	*ret = e;
+	return 0;
+}
+
+/* --- what is said of it --- */
+
+static bool is_there(char **given, struct text name)
+{
+	for (char **v = given; v && *v; v++) {
+		if (strncmp(*v, name.ptr, name.len) == 0 && (*v)[name.len] == '=')
+			return true;
+	}
+	return false;
+}
+
+static void tell_missing(const struct run_spec *spec, char **given)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+
+	for (size_t i = 0; i < spec->pass_env.count; i++) {
+		struct text name = text_of(spec->pass_env.items[i]);
+
+		if (!strchr(name.ptr, '*') && !is_there(given, name))
+			log_warning("--pass-env %s: there is no such variable",
+				    text_escape(name, shown, sizeof(shown)));
+	}
+}
+
+void environment_tell(const struct run_spec *spec, char **given,
+		      const struct environment *e)
+{
+	const size_t told = MIN(e->held_count, (size_t)ENVIRONMENT_TOLD_MAX);
+	char list[TOLD_SIZE], more[48] = "", name[64];
+	size_t used = 0;
+
+	tell_missing(spec, given);
+	if (e->held_count == 0 || spec->quiet)
+		return;
+	for (size_t i = 0; i < told; i++)
+		used += (size_t)snprintf(
+			list + used, sizeof(list) - used, "%s%s", i > 0 ? ", " : "",
+			text_escape(name_of(e->held[i]), name, sizeof(name) - 2));
+	if (e->held_count > told)
+		snprintf(more, sizeof(more), " and %zu more", e->held_count - told);
+	log_warning(
+		"kept from the command, for they look like secrets: %s%s; to pass one: "
+		"--pass-env NAME, all: --env all",
+		list, more);
+}
+
+/* --- options --- */
+
+static int add(struct option_list *list, const char *value, struct err *err)
+{
+	if (list->count == OPTION_LIST_MAX)
+		return err_set(err, -EINVAL, "given more than %d times", OPTION_LIST_MAX);
+	list->items[list->count++] = value;
+	return 0;
+}
+
+int environment_add_set(void *option_list, const char *value, struct err *err)
+{
+	struct text name = name_of(value);
+	char shown[TEXT_ESCAPED_SIZE];
+
+	/* What follows the name may be a secret: it isn't shown. */
+	if (name.len == 0 || value[name.len] != '=')
+		return err_set(err, -EINVAL, "'%s' is not NAME=VALUE",
+			       text_escape(name, shown, sizeof(shown)));
+	return add(option_list, value, err);
+}
+
+int environment_add_pass(void *option_list, const char *value, struct err *err)
+{
+	struct text name = name_of(value);
+	char shown[TEXT_ESCAPED_SIZE];
+
+	if (name.len == 0 || value[name.len] == '=')
+		return err_set(err, -EINVAL,
+			       "'%s' is not the name of a variable; --set-env sets one",
+			       text_escape(name, shown, sizeof(shown)));
+	return add(option_list, value, err);
+}

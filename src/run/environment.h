@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+/* run/environment - which variables the command gets.
+ *
+ * Weir's own (WEIR_...) are options of this run and no business of the command's. Under
+ * `default` so is what looks like a secret, by its name or by its value:
+ * profiles/environment.txt says which, and why. */
+#pragma once
+
+#include "run/options.h"
+
+enum { ENVIRONMENT_TOLD_MAX = 12 }; /* names in the message; the others are counted */
+
+struct environment {
+	char **list;  /* "NAME=value", NULL-ended; the strings are borrowed or the arena's
+		       */
+	size_t count; /* without the NULL */
+	/* Kept back because they look like secrets. */
+	const char *held[ENVIRONMENT_TOLD_MAX]; /* "NAME=value" */
+	size_t held_count;
+};
+
+/* What @spec says of @given, a NULL-ended list. Return: 0, or -ENOMEM with @err. */
+int environment_choose(struct run_spec *spec, char **given, struct environment *ret,
+		       struct err *err) MUST_CHECK;
+/* Say what was kept back, unless spec->quiet; and in any case which variables that are
+ * named by --pass-env there are none of. */
+void environment_tell(const struct run_spec *spec, char **given,
+		      const struct environment *e);
+
+/* Does @value, of the variable @name, look like a secret? */
+bool environment_is_secret(struct text name, const char *value);
+
+/* A setter of --set-env. Return: 0, or -EINVAL with @err. */
+int environment_add_set(void *option_list, const char *value, struct err *err) MUST_CHECK;
+/* A setter of --pass-env. Return: 0, or -EINVAL with @err. */
+int environment_add_pass(void *option_list, const char *value,
+			 struct err *err) MUST_CHECK;
