@@ -81,19 +81,12 @@ static int open_sockets(struct sandbox_fds *fds, int *ret_route, struct err *err
 
 static int hand_over_sockets(const struct sandbox_fds *s, int route)
 {
-	struct ipc_message m = { .type = IPC_HANDOVER };
-	int fds[SANDBOX_FD_COUNT + 1];
-	size_t count = 0;
+	struct ipc_message m = { .type = IPC_SOCKETS };
+	struct ipc_fds fds;
 
-	for (size_t i = 0; i < SANDBOX_FD_COUNT; i++) {
-		if (s->fd[i] < 0)
-			continue;
-		m.present |= 1u << i;
-		fds[count++] = s->fd[i];
-	}
-	m.present |= 1u << SANDBOX_FD_COUNT;
-	fds[count++] = route;
-	return ipc_send(CHILD_FD, &m, fds, count);
+	ipc_fds_init(&fds, s);
+	fds.fd[IPC_FD_ROUTE] = route;
+	return ipc_send_fds(CHILD_FD, &m, &fds);
 }
 
 static void say(enum ipc_type type, const char *text)
@@ -147,19 +140,17 @@ void inside_child(const struct spawner_order *o)
 
 /* ---- in the daemon ---- */
 
-static void take_sockets(struct daemon_sandbox *d, const struct ipc_message *m,
-			 const int *fds, size_t count)
+static int take_sockets(struct daemon_sandbox *d, const struct ipc_message *m, int *fds,
+			size_t count)
 {
-	size_t next = 0;
+	struct ipc_fds all;
+	int r;
 
-	for (size_t i = 0; i <= SANDBOX_FD_COUNT && next < count; i++) {
-		if (!(m->present & 1u << i))
-			continue;
-		if (i == SANDBOX_FD_COUNT)
-			d->route_fd = fds[next++];
-		else
-			d->fds.fd[i] = fds[next++];
-	}
+	ipc_fds_init(&all, NULL);
+	r = ipc_take_fds(m, fds, count, &all);
+	memcpy(d->fds.fd, all.fd, sizeof(d->fds.fd));
+	d->route_fd = all.fd[IPC_FD_ROUTE];
+	return r;
 }
 
 static int wait_for_sockets(struct daemon_sandbox *d, struct err *err)
@@ -175,9 +166,10 @@ static int wait_for_sockets(struct daemon_sandbox *d, struct err *err)
 	r = ipc_receive(d->from_child.fd, &m, fds, ARRAY_SIZE(fds), &count);
 	if (r < 0)
 		return err_sys(err, r, "cannot hear the process in the namespace");
-	if (m.type == IPC_HANDOVER) {
-		take_sockets(d, &m, fds, count);
-		return 0;
+	if (m.type == IPC_SOCKETS) {
+		r = take_sockets(d, &m, fds, count);
+		return r < 0 ? err_set(err, r, "the namespace's sockets are malformed")
+			     : 0;
 	}
 	m.text[sizeof(m.text) - 1] = '\0';
 	return err_set(err, -EPERM, "%s", m.text);

@@ -96,14 +96,12 @@ static struct daemon *daemon_of(struct supervisor *k)
 	return CONTAINER_OF(k, struct daemon, supervisor);
 }
 
-static struct shared_config engine_config(const struct supervisor *k, int channel)
+static struct engine_config engine_config(const struct supervisor *k, int channel)
 {
 	const struct sidecar_spec *s = k->spec;
-	struct shared_config c = {
+	struct engine_config c = {
 		.supervisor_fd = channel,
-		.many = true,
-		.plan_fd = -1,
-		.snapshot_fd = -1,
+		.attach_fd = -1,
 		.enforce = ENFORCED_FILTER,
 		.filter = {
 			.relay = true,
@@ -116,7 +114,7 @@ static struct shared_config engine_config(const struct supervisor *k, int channe
 		.repin_ms = s->repin_ms,
 	};
 
-	sandbox_fds_init(&c.fds);
+	ipc_fds_init(&c.fds, NULL);
 	return c;
 }
 

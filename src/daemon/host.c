@@ -58,20 +58,14 @@ int host_give(struct daemon *w)
 			  .relay_port = SUPERVISOR_RELAY_PORT },
 	};
 	struct host *h = &w->host;
-	int fds[SANDBOX_FD_COUNT + 1];
-	size_t count = 0;
+	struct ipc_fds fds;
 	int r;
 
 	if (h->state != HOST_OPEN)
 		return 0;
-	for (size_t i = 0; i < SANDBOX_FD_COUNT; i++) {
-		if (h->fds.fd[i] < 0)
-			continue;
-		m.present |= 1u << i;
-		fds[count++] = h->fds.fd[i];
-	}
-	fds[count++] = h->conntrack_fd;
-	r = ipc_send(w->supervisor.engine.source.fd, &m, fds, count);
+	ipc_fds_init(&fds, &h->fds);
+	fds.fd[IPC_FD_CONNTRACK] = h->conntrack_fd;
+	r = ipc_send_fds(w->supervisor.engine.source.fd, &m, &fds);
 	if (r == 0)
 		h->state = HOST_GIVEN;
 	return r;

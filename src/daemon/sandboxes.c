@@ -372,22 +372,15 @@ static int give_sandbox(struct daemon_sandbox *d)
 			.probe_port = d->probe.allowed.port,
 		},
 	};
-	int fds[2 + SANDBOX_FD_COUNT + 1] = { daemon_plan_fd(d->plan), d->snapshot_fd };
-	size_t count = 2;
+	struct ipc_fds fds;
 
 	snprintf(m.attach.probe_name, sizeof(m.attach.probe_name), "%.*s",
 		 (int)sizeof(m.attach.probe_name) - 1, d->probe.allowed_name);
-	for (size_t i = 0; i < SANDBOX_FD_COUNT; i++) {
-		if (d->fds.fd[i] < 0)
-			continue;
-		m.present |= 1u << i;
-		fds[count++] = d->fds.fd[i];
-	}
-	if (d->route_fd >= 0) {
-		m.present |= 1u << SANDBOX_FD_COUNT;
-		fds[count++] = d->route_fd;
-	}
-	return ipc_send(d->daemon->supervisor.engine.source.fd, &m, fds, count);
+	ipc_fds_init(&fds, &d->fds);
+	fds.fd[IPC_FD_ROUTE] = d->route_fd;
+	fds.fd[IPC_FD_PLAN] = daemon_plan_fd(d->plan);
+	fds.fd[IPC_FD_SNAPSHOT] = d->snapshot_fd;
+	return ipc_send_fds(d->daemon->supervisor.engine.source.fd, &m, &fds);
 }
 
 static struct daemon_sandbox *next_sandbox(const struct daemon *w, bool restarted)
@@ -499,14 +492,13 @@ static struct daemon_sandbox *daemon_sandbox_new(struct daemon *w,
 static int choose_probe(struct daemon_sandbox *d, struct err *err)
 {
 	const struct policy none = { 0 };
-	struct dns_name ignored;
 	struct plan plan;
 	int r = plan_file_map(daemon_plan_fd(d->plan), &plan, err);
 
 	if (r < 0)
 		return r;
 	d->pins = plan_dns(&plan) == POLICY_DNS_PINNED;
-	r = probe_choose(&plan, &none, false, &ignored, &d->probe, err);
+	r = probe_choose(&plan, &none, false, &d->probe, err);
 	plan_file_unmap(&plan);
 	return r;
 }

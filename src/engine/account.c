@@ -47,7 +47,7 @@ static void on_count(void *data, const struct filter_count *c)
 static bool has_filter(const struct engine_sandbox *g)
 {
 	return g->sandbox.filter.fd >= 0 && !g->sandbox.host &&
-	       (g->kind == ENGINE_SANDBOX_OWNED || g->enforce != ENFORCED_NOTHING);
+	       g->enforce != ENFORCED_NOTHING;
 }
 
 /* Every packet that is in a counter has been logged before, if it was to be: so the log
@@ -75,7 +75,7 @@ static bool is_inside(const struct engine_sandbox *g, const struct addr *a)
 {
 	int route_fd = g->kind == ATTACH_NETNS ? g->route_fd : g->core->route_fd;
 
-	if (g->kind == ENGINE_SANDBOX_OWNED)
+	if (g->kind == ATTACH_OWNED)
 		return addr_special(a) == SPECIAL_LOOPBACK;
 	return link_addr_is_local(route_fd, a) != 0;
 }

@@ -282,25 +282,3 @@ int engine_keep_only(int *const keep[], size_t count)
 		return -errno;
 	return 0;
 }
-
-int engine_take_fds(struct sandbox_fds *to, int *route, const struct ipc_message *m,
-		    int *fds, size_t next, size_t count)
-{
-	for (size_t i = 0; i <= SANDBOX_FD_COUNT; i++) {
-		int *fd = i == SANDBOX_FD_COUNT ? route : &to->fd[i];
-
-		if (!(m->present & 1u << i))
-			continue;
-		if (next == count || *fd >= 0)
-			return -EBADMSG;
-		*fd = TAKE_FD(fds[next]);
-		next++;
-	}
-	return next == count ? 0 : -EBADMSG;
-}
-
-bool engine_has_fds(const struct sandbox_fds *fds)
-{
-	return fds->fd[SANDBOX_FD_NETLINK] >= 0 && fds->fd[SANDBOX_FD_NFLOG] >= 0 &&
-	       fds->fd[SANDBOX_FD_DNS_UDP4] >= 0 && fds->fd[SANDBOX_FD_DNS_TCP4] >= 0;
-}

@@ -80,10 +80,3 @@ void engine_reset_signals(void);
 /* A session of its own, /dev/null on 0 to 2, the descriptors *@keep[i] on 3 + i (and
  * *@keep[i] says so; -1 stays -1 and its place empty), everything else closed. */
 int engine_keep_only(int *const keep[], size_t count) MUST_CHECK;
-/* Descriptors that came with @m, as its `present` says: fds[@next] and the following go
- * to their slots in @to, a route socket to *@route. Every one that is taken is -1 in @fds
- * then. -EBADMSG: they are not what @m says. */
-int engine_take_fds(struct sandbox_fds *to, int *route, const struct ipc_message *m,
-		    int *fds, size_t next, size_t count) MUST_CHECK;
-/* What no sandbox with a namespace of its own can do without is there. */
-bool engine_has_fds(const struct sandbox_fds *fds);

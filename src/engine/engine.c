@@ -1,48 +1,366 @@
 // SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ * An engine has one sandbox that never leaves (`weir run`, `weir sidecar`), or is given
+ * any number of them while it runs (`weir daemon`). Each comes by an attach, whose kind
+ * says how the sandbox is recognised:
+ *
+ *   SHARED       the supervisor starts the engine with it
+ *   OWNED        the engine is started with the plan and the self-test; the launch child
+ *                adds the descriptors that it has made in the new namespace (IPC_ATTACH)
+ *   NETNS, HOST  the daemon sends all of it (IPC_ATTACH)
+ *
+ * From there all kinds take the same way: open_sandbox(), begin_attach(),
+ * engine_sandbox_stand(), engine_attached(). The engine hears the supervisor, whose end
+ * is the engine's, and control (control.c). */
 #include "engine/engine.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/capability.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
-#include "engine/core.h"
 #include "engine/harden.h"
+#include "engine/host.h"
+#include "engine/internal.h"
 #include "proto/plan_file.h"
 #include "sandbox/learned.h"
 
-struct engine {
-	struct engine_core core;
-	struct engine_sandbox
-		guarded; /* its sandbox's state is NONE until it is taken over */
-	const struct engine_config *config; /* borrowed */
-	struct plan plan;
-	struct loop_source from_control, from_launch;
-	/* dns: pinned */
-	bool stands;		      /* the launch child has been told */
-	size_t unpinned;	      /* names that lack something, in this round */
-	struct err unpinned_required; /* the first of those that have to be pinned */
-};
+/* For Docker's resolver, if that is the one to ask: a millisecond, when all is well. */
+enum { SETTLE_MS = 250 };
 
-enum {
-	UNPINNED_TOLD_MAX = 16, /* names of a round; the others are counted */
-};
-
-/* Control is the only one who can be told; when it is gone, so is the sandbox. While it
- * is stopped (Ctrl-Z) the channel fills up: events then wait. */
-static bool run_give_control(struct engine *e, const struct ipc_message *m)
+static void report_to(struct engine *e, int fd, const struct ipc_message *m)
 {
-	int r = ipc_send(e->config->control_fd, m, NULL, 0);
-
-	if (r < 0 && r != -EAGAIN)
+	/* Without a supervisor nobody is left who could start another engine: the rules
+	 * stay. */
+	if (ipc_send(fd, m, NULL, 0) < 0)
 		loop_stop(e->core.loop);
-	return r == 0;
 }
 
-static void run_tell_control(struct engine *e, const struct ipc_message *m)
+void engine_report(struct engine *e, const struct ipc_message *m)
 {
-	if (!run_give_control(e, m))
-		e->guarded.sandbox.counters[COUNT_EVENTS_DROPPED]++;
+	report_to(e,
+		  e->config.attach_fd >= 0 ? e->config.attach_fd
+					   : e->config.supervisor_fd,
+		  m);
+}
+
+static void report_text(const struct engine *e, enum ipc_type type, const char *text)
+{
+	struct ipc_message m = { .type = type };
+
+	snprintf(m.text, sizeof(m.text), "%s", text);
+	(void)!ipc_send(e->config.supervisor_fd, &m, NULL, 0);
+}
+
+static void refuse(struct engine *e, uint32_t sandbox, const char *why)
+{
+	struct ipc_message m = { .type = IPC_REFUSED, .sandbox = sandbox };
+
+	snprintf(m.text, sizeof(m.text), "%s", why);
+	engine_report(e, &m);
+}
+
+void engine_attached(struct engine_sandbox *g, const char *why)
+{
+	struct ipc_message m = { .type = IPC_STANDS, .sandbox = g->sandbox.id };
+
+	if (why[0]) {
+		refuse(engine_of(g), g->sandbox.id, why);
+		return;
+	}
+	engine_sandbox_standing(g, &m.standing);
+	engine_report(engine_of(g), &m);
+}
+
+/* -- a sandbox comes ---------------------------------------------------------------- */
+
+/* What a sandbox of its kind can't do without. */
+static bool is_complete(const struct engine_sandbox *g)
+{
+	const int *fds = g->sandbox.fds.fd;
+
+	if (g->kind == ATTACH_HOST || g->kind == ATTACH_SHARED)
+		return true;
+	return fds[SANDBOX_FD_NETLINK] >= 0 && fds[SANDBOX_FD_NFLOG] >= 0 &&
+	       fds[SANDBOX_FD_DNS_UDP4] >= 0 && fds[SANDBOX_FD_DNS_TCP4] >= 0 &&
+	       (g->route_fd >= 0) == (g->kind == ATTACH_NETNS);
+}
+
+static int take_probe(struct sandbox *s, const struct ipc_attach *a)
+{
+	size_t len = strnlen(a->probe_name, sizeof(a->probe_name));
+
+	s->probe_addr = a->probe_addr;
+	s->probe_port = a->probe_port;
+	return len == 0 ? 0
+			: dns_name_parse((struct text){ a->probe_name, len },
+					 &s->probe_name);
+}
+
+/* What was guarded before has had its descriptors. New ones get the lowest numbers that
+ * are free, and those of the plan and the snapshot are free again soon. */
+static bool has_room(const struct engine *e, const struct ipc_attach *a,
+		     const struct ipc_fds *fds)
+{
+	for (size_t i = 0; i < IPC_FD_COUNT; i++)
+		if (fds->fd[i] >= e->fds_max && !a->restarted)
+			return false;
+	return true;
+}
+
+/* @g becomes what @a and @fds say; what it keeps of @fds is -1 then. */
+static int open_sandbox(const struct engine *e, struct engine_sandbox *g,
+			const struct ipc_attach *a, struct ipc_fds *fds, struct err *err)
+{
+	const struct engine_config *c = &e->config;
+	struct sandbox *s = &g->sandbox;
+	int r;
+
+	if (!has_room(e, a, fds))
+		return err_set(err, -EMFILE,
+			       "the engine has too few descriptors for another sandbox "
+			       "(RLIMIT_NOFILE)");
+	g->observer = a->kind == ATTACH_OWNED ? &engine_run_observer
+					      : &engine_control_observer;
+	g->enforce = c->enforce;
+	g->restarted = a->restarted;
+	g->owner = a->owner;
+	s->ipv6 = a->ipv6;
+	s->shared_params = c->filter;
+	s->owned_params = c->owned_filter;
+	s->member = a->member;
+	for (size_t i = 0; i < SANDBOX_FD_COUNT; i++)
+		s->fds.fd[i] = TAKE_FD(fds->fd[i]);
+	g->route_fd = TAKE_FD(fds->fd[IPC_FD_ROUTE]);
+	if (take_probe(s, a) < 0)
+		return err_set(err, -EBADMSG, "the self-test's name is malformed");
+	if (!is_complete(g))
+		return err_set(err, -EBADMSG, "a descriptor of the sandbox is missing");
+	r = plan_file_map(fds->fd[IPC_FD_PLAN], &g->plan, err);
+	if (r == 0 && fds->fd[IPC_FD_SNAPSHOT] >= 0)
+		(void)!engine_sandbox_snapshot_map(g, fds->fd[IPC_FD_SNAPSHOT]);
+	return r;
+}
+
+static void drop(struct engine_sandbox *g)
+{
+	engine_sandbox_done(g);
+	free(g);
+}
+
+/* Return: 1, another turn is needed. */
+static int stage(struct engine *e, struct engine_sandbox *g)
+{
+	bool relay = plan_verify(&g->plan) == POLICY_VERIFY_TLS;
+	struct err ignored = { 0 };
+
+	if (g->kind != ATTACH_HOST || !e->core.host)
+		return 0;
+	return filter_host_stage(e->core.host->table, (uint16_t)g->sandbox.id, &g->plan,
+				 relay, &e->coming_stage, &ignored);
+}
+
+static void stand_attached(struct engine *e, struct engine_sandbox *g,
+			   struct filter_host_stage *staged)
+{
+	struct err err = { 0 };
+	uint32_t id = g->sandbox.id;
+	bool is_only = e->config.attach.kind != ATTACH_NONE;
+
+	if (engine_sandbox_stand(g, &e->core, &err) < 0) {
+		drop(g);
+		refuse(e, id, err.text);
+	} else {
+		if (is_only)
+			e->only = g;
+		/* `weir run` waits for the names as well: on_run_pinned() in control.c.
+		 */
+		if (g->kind != ATTACH_OWNED || plan_dns(&g->plan) != POLICY_DNS_PINNED)
+			engine_attached(g, "");
+	}
+	if (staged)
+		filter_host_stage_end(e->core.host->table, staged);
+}
+
+static void on_coming(struct loop_deferred *d)
+{
+	struct engine *e = CONTAINER_OF(d, struct engine, coming_turn);
+
+	if (stage(e, e->coming) > 0)
+		loop_defer(e->core.loop, d);
+	else
+		stand_attached(e, TAKE_PTR(e->coming), TAKE_PTR(e->coming_stage));
+}
+
+static void begin_attach(struct engine *e, struct engine_sandbox *g)
+{
+	if (e->coming || stage(e, g) <= 0) {
+		stand_attached(e, g, e->coming ? NULL : TAKE_PTR(e->coming_stage));
+		return;
+	}
+	e->coming = g;
+	e->coming_turn.run = on_coming;
+	loop_defer(e->core.loop, &e->coming_turn);
+}
+
+/* A cgroup was made again: what comes takes the place of the old one, in one transaction.
+ */
+static void replace_host(struct engine *e, const struct ipc_message *m)
+{
+	struct engine_sandbox *old = engine_core_find(&e->core, m->sandbox);
+
+	if (!old || old->kind != ATTACH_HOST || m->attach.kind != ATTACH_HOST)
+		return;
+	engine_sandbox_leave(old);
+	engine_sandbox_forget_rules(old);
+	drop(old);
+}
+
+/* What this engine was started with, and what @m and @all add to it. */
+static int complete_attach(const struct engine *e, const struct ipc_message *m,
+			   struct ipc_attach *ret, struct err *err)
+{
+	const struct ipc_attach *own = &e->config.attach;
+	const struct ipc_attach *a = &m->attach;
+
+	if (e->only)
+		return err_set(err, -EPERM, "this engine has its sandbox");
+	*ret = own->kind == ATTACH_OWNED ? *own : *a;
+	if (own->kind == ATTACH_OWNED) {
+		ret->ipv6 = own->ipv6 && a->ipv6;
+		ret->owner = a->owner;
+	}
+	if (own->kind == ATTACH_OWNED ? a->kind != ATTACH_OWNED || m->sandbox != 0
+				      : a->kind != ATTACH_NETNS && a->kind != ATTACH_HOST)
+		return err_set(err, -EBADMSG, "the attach message is malformed");
+	if (a->kind == ATTACH_HOST && !e->core.host && e->no_host[0])
+		return err_set(err, -ENOTCONN, "%s", e->no_host);
+	return 0;
+}
+
+static void on_attach(struct engine *e, const struct ipc_message *m, int *fds,
+		      size_t count)
+{
+	struct engine_sandbox *g = calloc(1, sizeof(*g));
+	struct ipc_attach attach;
+	struct ipc_fds all = e->config.fds;
+	struct err err = { 0 };
+	int r;
+
+	ipc_fds_init(&e->config.fds, NULL);
+	replace_host(e, m);
+	r = g ? complete_attach(e, m, &attach, &err)
+	      : err_set(&err, -ENOMEM, "out of memory");
+	if (r == 0 && ipc_take_fds(m, fds, count, &all) < 0)
+		r = err_set(&err, -EBADMSG, "a descriptor of the sandbox is missing");
+	if (g)
+		engine_sandbox_init(g, (enum attach_kind)m->attach.kind, m->sandbox);
+	if (r == 0)
+		r = open_sandbox(e, g, &attach, &all, &err);
+	ipc_fds_done(&all);
+	if (r == 0) {
+		begin_attach(e, g);
+		return;
+	}
+	if (g)
+		drop(g);
+	refuse(e, m->sandbox, err.text);
+}
+
+/* -- and goes ----------------------------------------------------------------------- */
+
+static int remove_rules(struct engine *e, struct engine_sandbox *g, struct err *err)
+{
+	int r = engine_sandbox_remove_rules(g, err);
+
+	/* Others may just have taken the host's table away. */
+	if (r < 0 && g->sandbox.host && engine_host_mend(e->core.host)) {
+		*err = (struct err){ 0 };
+		r = engine_sandbox_remove_rules(g, err);
+	}
+	return r;
+}
+
+/* The host's table still has a sandbox of that id, which no engine serves any more. */
+static bool is_forgotten(const struct engine *e, const struct ipc_message *m)
+{
+	return e->core.host && !m->attach.forget && m->sandbox <= IPC_SANDBOXES_MAX &&
+	       filter_host_is_forgotten(e->core.host->table, (uint16_t)m->sandbox);
+}
+
+static void on_detach(struct engine *e, const struct ipc_message *m)
+{
+	struct ipc_message answer = { .type = IPC_DETACHED, .sandbox = m->sandbox };
+	struct engine_sandbox *g = engine_core_find(&e->core, m->sandbox);
+	struct err err = { 0 };
+
+	if (!g && is_forgotten(e, m)) {
+		(void)!filter_host_remove(e->core.host->table, (uint16_t)m->sandbox,
+					  &err);
+	} else if (!g || g == e->only) {
+		err_set(&err, -ENOENT, "there is no such sandbox");
+	} else {
+		engine_sandbox_leave(g);
+		if (m->attach.forget || remove_rules(e, g, &err) < 0)
+			engine_sandbox_forget_rules(g);
+		drop(g);
+	}
+	snprintf(answer.text, sizeof(answer.text), "%s", err.text);
+	engine_report(e, &answer);
+}
+
+/* -- the host's own network --------------------------------------------------------- */
+
+static void on_host(struct engine *e, const struct ipc_message *m, int *fds, size_t count)
+{
+	struct ipc_fds all;
+	struct sandbox_fds own;
+	struct err err = { 0 };
+
+	ipc_fds_init(&all, NULL);
+	if (e->config.attach.kind != ATTACH_NONE ||
+	    ipc_take_fds(m, fds, count, &all) < 0 || all.fd[IPC_FD_CONNTRACK] < 0) {
+		err_set(&err, -EBADMSG, "the message about the host is malformed");
+	} else {
+		for (size_t i = 0; i < SANDBOX_FD_COUNT; i++)
+			own.fd[i] = TAKE_FD(all.fd[i]);
+		(void)!engine_host_open(&e->core, &m->host, &own,
+					TAKE_FD(all.fd[IPC_FD_CONNTRACK]), &err);
+	}
+	ipc_fds_done(&all);
+	snprintf(e->no_host, sizeof(e->no_host), "%s", err.text);
+}
+
+static void on_host_load(struct engine *e)
+{
+	struct ipc_message answer = { .type = IPC_HOST_STANDS };
+	struct err err = { 0 };
+
+	if (e->core.host)
+		(void)!engine_host_load(e->core.host, &err);
+	else
+		err_set(&err, -ENOTCONN, "%s",
+			e->no_host[0] ? e->no_host : "nothing is known of the host");
+	snprintf(answer.text, sizeof(answer.text), "%s", err.text);
+	engine_report(e, &answer);
+}
+
+/* -- the supervisor ----------------------------------------------------------------- */
+
+/* The self-test has passed. */
+static void on_run(struct engine *e, uint32_t sandbox)
+{
+	struct engine_sandbox *g = engine_core_find(&e->core, sandbox);
+
+	if (!g || g->sandbox.probe_name.size == 0)
+		return;
+	engine_sandbox_begin(g);
+	if (g->kind == ATTACH_OWNED)
+		report_text(e, IPC_RUNNING, "");
 }
 
 static int set_blocking(int fd, bool blocking)
@@ -50,278 +368,215 @@ static int set_blocking(int fd, bool blocking)
 	return fcntl(fd, F_SETFL, blocking ? 0 : O_NONBLOCK) < 0 ? -errno : 0;
 }
 
-static void run_tell_text(struct engine *e, enum ipc_type type, const char *text)
-{
-	struct ipc_message m = { .type = type };
-
-	snprintf(m.text, sizeof(m.text), "%s", text);
-	run_tell_control(e, &m);
-}
-
-static bool on_run_event(void *data, const struct event *event)
-{
-	const struct ipc_message m = { .type = IPC_EVENT, .event = *event };
-
-	return run_give_control(data, &m);
-}
-
-/* -- taking a sandbox over ---------------------------------------------------------- */
-
-/* The ruleset is made once more from the plan and held against what the kernel has:
- * whoever installed it, it is this plan's, or the command doesn't start. */
-static int verify_filter(struct engine *e, struct err *err)
-{
-	struct filter_params params = e->config->filter;
-	CLEAN(arena) struct arena arena = { 0 };
-	const struct ruleset *rules;
-	int r;
-
-	params.ipv6 = e->guarded.sandbox.fds.fd[SANDBOX_FD_DNS_UDP6] >= 0;
-	r = ruleset_build_owned(&e->plan, &params, &arena, &rules, err);
-	if (r == 0)
-		r = filter_verify(&e->guarded.sandbox.filter, rules, err);
-	return r < 0 ? err_context(err, "the filter does not stand as it was asked for")
-		     : 0;
-}
-
-static int serve_run(struct engine *e, struct err *err)
-{
-	int r;
-
-	e->guarded.sandbox.state = SANDBOX_TESTING;
-	r = engine_core_add(&e->core, &e->guarded);
-	if (r < 0)
-		return err_set(err, r, "out of memory");
-	r = engine_core_serve(&e->core, &e->guarded.sandbox, err);
-	return r < 0 ? r : engine_sandbox_watch_refused(&e->guarded, err);
-}
-
-/* What the launch child waits for: it stands, or why not. */
-static void answer_launch(struct engine *e, const struct err *err)
-{
-	struct ipc_message answer = { .type = err->code < 0 ? IPC_REFUSED : IPC_STANDS };
-
-	e->stands = err->code == 0;
-	snprintf(answer.text, sizeof(answer.text), "%s", err->text);
-	if (ipc_send(e->config->launch_fd, &answer, NULL, 0) < 0)
-		loop_stop(e->core.loop);
-}
-
-/* -- dns: pinned -------------------------------------------------------------------- */
-
-static void run_tell_unpinned(struct engine *e, const struct resolver_unpinned *fault)
-{
-	char name[DNS_NAME_TEXT_SIZE], text[ERR_TEXT_SIZE];
-
-	dns_name_format(fault->name, name);
-	snprintf(text, sizeof(text), "dns: pinned: cannot resolve %.253s%s: %s%s", name,
-		 fault->stays ? " fully" : "", fault->why,
-		 fault->stays ? "; what is pinned stays" : "");
-	if (fault->required && !fault->stays && e->unpinned_required.code == 0)
-		err_set(&e->unpinned_required, -ENOENT, "%s (the rule says required)",
-			text);
-	if (e->unpinned < UNPINNED_TOLD_MAX)
-		run_tell_text(e, IPC_WARNING, text);
-	e->unpinned++;
-}
-
-static void on_run_pinned(void *data, const struct resolver_unpinned *fault)
-{
-	struct engine *e = data;
-	char text[ERR_TEXT_SIZE];
-
-	if (fault) {
-		run_tell_unpinned(e, fault);
-		return;
-	}
-	if (e->unpinned > UNPINNED_TOLD_MAX) {
-		snprintf(text, sizeof(text),
-			 "dns: pinned: %zu more names were not resolved",
-			 e->unpinned - UNPINNED_TOLD_MAX);
-		run_tell_text(e, IPC_WARNING, text);
-	}
-	e->unpinned = 0;
-	if (!e->stands)
-		answer_launch(e, &e->unpinned_required);
-}
-
-/* The launch child is answered when all names are pinned. */
-static int pin(struct engine *e, struct err *err)
-{
-	int64_t repin_ms = plan_repin_sec(&e->plan) * INT64_C(1000);
-	int r = dns_service_pin(e->core.dns, &e->guarded.sandbox,
-				repin_ms > 0 ? repin_ms : e->config->repin_ms,
-				on_run_pinned, e);
-
-	return r < 0 ? err_sys(err, r, "cannot pin the policy's names") : 0;
-}
-
-static int adopt_sandbox(struct engine *e, const struct ipc_message *m,
-			 const struct sandbox_fds *fds, struct err *err)
-{
-	struct sandbox *s = &e->guarded.sandbox;
-	int r;
-
-	s->plan = e->plan;
-	s->fds = *fds;
-	s->ipv6 = m->ipv6 && e->config->ipv6_out;
-	s->relay = e->config->filter.relay;
-	s->direct_udp = e->config->filter.direct_udp;
-	s->on_event = on_run_event;
-	s->on_event_data = e;
-	s->probe_name = e->config->probe_name;
-	s->probe_addr = e->config->probe.addr;
-	s->probe_port = e->config->probe.port;
-	r = filter_conn_init(&s->filter, TAKE_FD(s->fds.fd[SANDBOX_FD_NETLINK]), err);
-	if (r < 0)
-		return r;
-	s->filter.owner = m->owner;
-	s->learned = learned_new(&s->plan, &e->core.key);
-	if (!s->learned)
-		return err_set(err, -ENOMEM, "out of memory");
-	r = verify_filter(e, err);
-	if (r == 0)
-		r = serve_run(e, err);
-	if (r < 0)
-		return r;
-	if (plan_dns(&e->plan) == POLICY_DNS_PINNED)
-		return pin(e, err);
-	answer_launch(e, err);
-	return 0;
-}
-
-static void on_launch(struct loop_source *source, uint32_t events)
-{
-	struct engine *e = CONTAINER_OF(source, struct engine, from_launch);
-	struct ipc_message m;
-	struct err err = { 0 };
-	struct sandbox_fds sorted;
-	int fds[SANDBOX_FD_COUNT], route = -1;
-	size_t count = 0;
-	int r = ipc_receive(source->fd, &m, fds, SANDBOX_FD_COUNT, &count);
-
-	/* One hand-over, then the launch child has nothing more to say to us. */
-	loop_remove(e->core.loop, source);
-	if (r < 0)
-		return;
-	sandbox_fds_init(&sorted);
-	r = engine_take_fds(&sorted, &route, &m, fds, 0, count);
-	if (r < 0 || m.type != IPC_HANDOVER || route >= 0 || !engine_has_fds(&sorted))
-		r = err_set(&err, -EBADMSG, "the hand-over of the sandbox is malformed");
-	else
-		r = adopt_sandbox(e, &m, &sorted, &err);
-	if (r < 0)
-		answer_launch(e, &err);
-}
-
-/* -- control ------------------------------------------------------------------------ */
-
-static void finish(struct engine *e)
+/* `weir run` asked for it, so it reads: nothing of what is still to come may be dropped.
+ */
+static void on_finish(struct engine *e)
 {
 	struct ipc_message m = { .type = IPC_COUNTERS };
 
-	/* Control asked for it, so it reads: nothing of this may be dropped. */
-	if (set_blocking(e->config->control_fd, true) < 0)
+	if (set_blocking(e->config.supervisor_fd, true) < 0)
 		loop_stop(e->core.loop);
-	if (e->guarded.sandbox.state != SANDBOX_NONE)
-		engine_account_all(&e->guarded);
-	memcpy(m.counters, e->guarded.sandbox.counters, sizeof(m.counters));
-	run_tell_control(e, &m);
+	if (e->only) {
+		engine_account_all(e->only);
+		memcpy(m.counters, e->only->sandbox.counters, sizeof(m.counters));
+	}
+	engine_control_tell(e, &m);
 	loop_stop(e->core.loop);
 }
 
-/* What the self-test provoked is behind us, and nothing of it is the command's. */
-static void forget_self_test(struct sandbox *s)
+/* A descriptor that is taken is -1 in @fds then. */
+static void on_supervisor_message(struct engine *e, const struct ipc_message *m, int *fds,
+				  size_t count)
 {
-	uint64_t tests = s->counters[COUNT_SELF_TESTS];
+	bool is_run = e->config.attach.kind == ATTACH_OWNED;
 
-	memset(s->counters, 0, sizeof(s->counters));
-	s->counters[COUNT_SELF_TESTS] = tests;
+	if (m->type == IPC_PEER && count == 1 && !is_run)
+		engine_control_take(e, TAKE_FD(fds[0]));
+	else if (m->type == IPC_ATTACH && !is_run)
+		on_attach(e, m, fds, count);
+	else if (m->type == IPC_DETACH)
+		on_detach(e, m);
+	else if (m->type == IPC_HOST)
+		on_host(e, m, fds, count);
+	else if (m->type == IPC_HOST_LOAD)
+		on_host_load(e);
+	else if (m->type == IPC_ALIVE)
+		engine_report(e, m);
+	else if (m->type == IPC_RUN)
+		on_run(e, m->sandbox);
+	else if (m->type == IPC_FINISH && is_run)
+		on_finish(e);
 }
 
-static void on_run_control(struct loop_source *source, uint32_t events)
+/* Return: as ipc_receive(). */
+static int hear(struct engine *e, int fd,
+		void (*on_message)(struct engine *e, const struct ipc_message *m,
+				   int *fds, size_t count))
 {
-	struct engine *e = CONTAINER_OF(source, struct engine, from_control);
+	int fds[IPC_FD_COUNT];
 	struct ipc_message m;
-	size_t count;
-	int r = ipc_receive(source->fd, &m, NULL, 0, &count);
+	size_t count = 0;
+	int r = ipc_receive(fd, &m, fds, ARRAY_SIZE(fds), &count);
 
-	if (r == -EAGAIN)
-		return;
-	if (r < 0) {
+	if (r < 0)
+		return r;
+	on_message(e, &m, fds, count);
+	for (size_t i = 0; i < count; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	return 0;
+}
+
+static void on_supervisor(struct loop_source *source, uint32_t events)
+{
+	struct engine *e = CONTAINER_OF(source, struct engine, from_supervisor);
+	int r = hear(e, source->fd, on_supervisor_message);
+
+	if (r < 0 && r != -EAGAIN)
 		loop_stop(e->core.loop);
-		return;
-	}
-	if (m.type == IPC_RUN && e->guarded.sandbox.state == SANDBOX_TESTING) {
-		engine_sandbox_drain_refused(&e->guarded);
-		engine_account_begin(&e->guarded);
-		forget_self_test(&e->guarded.sandbox);
-		e->guarded.sandbox.state = SANDBOX_RUNNING;
-		e->guarded.sandbox.probe_name.size = 0;
-		run_tell_text(e, IPC_RUNNING, "");
-	} else if (m.type == IPC_FINISH) {
-		finish(e);
-	}
+}
+
+/* One message, whatever it is; then the launch child has nothing more to say. */
+static void on_launch(struct loop_source *source, uint32_t events)
+{
+	struct engine *e = CONTAINER_OF(source, struct engine, from_launch);
+
+	loop_remove(e->core.loop, source);
+	(void)!hear(e, source->fd, on_attach);
 }
 
 /* -- the process -------------------------------------------------------------------- */
 
-static int engine_init(struct engine *e, struct err *err)
+/* The sidecar's sandbox; the upstream sockets have ports that its filter exempts. */
+static int open_only(struct engine *e, struct err *err)
 {
-	const struct dns_service_config dns = {
-		.upstreams = e->config->upstreams,
-		.upstream_count = e->config->upstream_count,
-	};
-	int r = harden_limits(err);
-
-	if (r == 0)
-		r = plan_file_map(e->config->plan_fd, &e->plan, err);
-	if (r == 0)
-		r = engine_core_init(&e->core, &dns, err);
-	return r < 0 ? r : harden_engine(0, e->core.missing, err);
-}
-
-static int watch_channels(struct engine *e)
-{
+	const struct engine_config *c = &e->config;
+	struct engine_sandbox *g = calloc(1, sizeof(*g));
 	int r;
 
-	e->from_control = (struct loop_source){ .fd = e->config->control_fd,
-						.on_ready = on_run_control };
-	e->from_launch =
-		(struct loop_source){ .fd = e->config->launch_fd, .on_ready = on_launch };
-	r = set_blocking(e->config->control_fd, false);
-	if (r == 0)
-		r = loop_add(e->core.loop, &e->from_control, EPOLLIN);
-	return r < 0 ? r : loop_add(e->core.loop, &e->from_launch, EPOLLIN);
+	if (!g)
+		return err_set(err, -ENOMEM, "out of memory");
+	e->only = g;
+	engine_sandbox_init(g, ATTACH_SHARED, 0);
+	if (c->enforce != ENFORCED_NOTHING)
+		sandbox_own_ports(&g->sandbox, c->filter.mark);
+	r = open_sandbox(e, g, &c->attach, &e->config.fds, err);
+	ipc_fds_done(&e->config.fds);
+	return r;
 }
 
-static void engine_run(const void *given)
+static int engine_init(struct engine *e, struct err *err)
 {
-	struct engine_config config = *(const struct engine_config *)given;
-	struct engine e = { .config = &config, .core.route_fd = -1 };
-	int *const keep[] = { &config.control_fd, &config.launch_fd, &config.plan_fd };
+	const struct engine_config *c = &e->config;
+	const enum attach_kind kind = (enum attach_kind)c->attach.kind;
+	const bool changes = kind != ATTACH_OWNED && c->enforce != ENFORCED_NOTHING;
+	struct dns_service_config dns = {
+		.upstreams = c->upstreams,
+		.upstream_count = c->upstream_count,
+		.try_ms = c->try_ms,
+		.probe_every_ms = c->probe_every_ms,
+		.probe_name = c->probe_name,
+		.on_trouble = kind == ATTACH_OWNED ? NULL : engine_control_on_trouble,
+		.on_trouble_data = e,
+	};
+	struct rlimit files = { 0 };
+	int r = harden_limits(err);
+
+	e->fds_max = INT_MAX;
+	if (r == 0 && kind == ATTACH_NONE && getrlimit(RLIMIT_NOFILE, &files) == 0)
+		/* The daemon stops before that (daemon/engines.c). */
+		e->fds_max = (int)(MIN(files.rlim_cur, (rlim_t)INT32_MAX) / 6 * 5);
+	if (r == 0 && kind == ATTACH_SHARED)
+		r = open_only(e, err);
+	if (r < 0)
+		return r;
+	if (e->only)
+		dns.own = e->only->sandbox.own;
+	dns.may_come_back = dns.own.mark != 0;
+	r = engine_core_init(&e->core, &dns, err);
+	if (r < 0)
+		return r;
+	e->core.repin_ms = c->repin_ms;
+	return harden_engine(changes ? UINT64_C(1) << CAP_NET_ADMIN : 0, e->core.missing,
+			     err);
+}
+
+/* Nobody but its own processes lives in an OWNED namespace, and none of them can change
+ * its filter: there is nothing to watch. */
+static int begin(struct engine *e, struct err *err)
+{
+	const struct engine_config *c = &e->config;
+	bool is_run = c->attach.kind == ATTACH_OWNED;
+	int r = e->only ? engine_sandbox_stand(e->only, &e->core, err) : 0;
+
+	if (r < 0)
+		return r;
+	if (!is_run && engine_core_watch(&e->core) < 0)
+		return err_set(err, -ENOMEM, "cannot watch the filter");
+	e->from_supervisor =
+		(struct loop_source){ .fd = c->supervisor_fd, .on_ready = on_supervisor };
+	e->from_launch =
+		(struct loop_source){ .fd = c->attach_fd, .on_ready = on_launch };
+	/* While `weir run` is stopped (Ctrl-Z) the channel fills up: events then wait. */
+	r = is_run ? set_blocking(c->supervisor_fd, false) : 0;
+	if (r == 0)
+		r = loop_add(e->core.loop, &e->from_supervisor, EPOLLIN);
+	if (r == 0 && is_run)
+		r = loop_add(e->core.loop, &e->from_launch, EPOLLIN);
+	return r < 0 ? err_sys(err, r, "cannot hear the supervisor") : 0;
+}
+
+static int keep_descriptors(struct engine_config *c)
+{
+	int *keep[2 + IPC_FD_COUNT] = { &c->supervisor_fd, &c->attach_fd };
+
+	for (size_t i = 0; i < IPC_FD_COUNT; i++)
+		keep[2 + i] = &c->fds.fd[i];
+	return engine_keep_only(keep, ARRAY_SIZE(keep));
+}
+
+static struct engine *engine_new(const struct engine_config *config)
+{
+	struct engine *e = calloc(1, sizeof(*e));
+
+	if (!e)
+		return NULL;
+	e->config = *config;
+	e->core.route_fd = -1;
+	e->from_control.fd = -1;
+	for (size_t i = 0; i < ENGINE_LENT_MAX; i++)
+		e->lent[i].fd = -1;
+	return e;
+}
+
+static void engine_run(const void *config)
+{
+	struct engine *e = engine_new(config);
 	struct err err = { 0 };
 	int r;
 
-	engine_sandbox_init(&e.guarded, ENGINE_SANDBOX_OWNED, 0);
-	r = engine_keep_only(keep, ARRAY_SIZE(keep));
+	if (!e)
+		return;
+	r = keep_descriptors(&e->config);
 	if (r < 0)
 		err_sys(&err, r, "cannot set the engine apart");
 	else
-		r = engine_init(&e, &err);
+		r = engine_init(e, &err);
+	if (r == 0)
+		r = begin(e, &err);
 	if (r < 0) {
-		struct ipc_message m = { .type = IPC_FAILED };
-
-		snprintf(m.text, sizeof(m.text), "%s", err.text);
-		(void)!ipc_send(config.control_fd, &m, NULL, 0);
+		report_text(e, IPC_FAILED, err.text);
 		return;
 	}
-	run_tell_text(&e, IPC_READY, e.core.missing);
-	r = watch_channels(&e);
-	if (r == 0)
-		r = loop_run(e.core.loop);
+	if (e->config.attach.kind != ATTACH_OWNED)
+		dns_service_settle(e->core.dns, SETTLE_MS);
+	if (e->only)
+		engine_attached(e->only, "");
+	else
+		report_text(e, IPC_READY, e->core.missing);
+	r = loop_run(e->core.loop);
 	if (r < 0)
-		run_tell_text(&e, IPC_FAILED, strerror(-r));
+		report_text(e, IPC_FAILED, strerror(-r));
 }
 
 pid_t engine_start(const struct engine_config *config, struct err *err)

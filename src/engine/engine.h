@@ -1,26 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-/* engine/engine - the process that serves the sandbox: DNS, learned addresses, the
- * filter's sets, the relay, NFLOG, in one thread on one event loop.
+/* engine/engine - the process that serves sandboxes: DNS, learned addresses, the filter's
+ * sets, the relay, NFLOG, in one thread on one event loop.
  *
- * Its descriptors were made inside the sandbox's network namespace and are served from
- * outside; it can't enter the namespace and the sandbox can't reach it. */
+ * Its descriptors were made inside the sandboxes' network namespaces and are served from
+ * outside. `weir run` and `weir sidecar` give it one sandbox, which never leaves;
+ * `weir daemon` any number of them while it runs. Where a namespace belongs to root the
+ * engine keeps CAP_NET_ADMIN, which its netlink sockets and the mark of its own packets
+ * need, and nothing else. Should it die, the kernel goes on refusing; what was learned is
+ * in shared memory, for the next engine of a sidecar or a daemon. */
 #pragma once
 
 #include "proto/message.h"
 
 struct engine_config {
-	int control_fd; /* SOCK_SEQPACKET to control */
-	int launch_fd;	/* SOCK_SEQPACKET to the launch child: IPC_HANDOVER comes here */
-	int plan_fd;	/* sealed memfd */
-	const struct endpoint *upstreams;
+	/* SOCK_SEQPACKET to whoever started the engine. Of `weir run` it is control as
+	 * well: events go here */
+	int supervisor_fd;
+	/* ATTACH_OWNED: SOCK_SEQPACKET to the launch child, which sends IPC_ATTACH; -1 */
+	int attach_fd;
+	/* Of the one sandbox; kind ATTACH_NONE: any number come over supervisor_fd.
+	 * ATTACH_SHARED: it is attached at once. ATTACH_OWNED: what the launch child has
+	 * made in the namespace is added: descriptors, `owner`, and `ipv6`, if it is set
+	 * here, which says that the host has a way out for it */
+	struct ipc_attach attach;
+	struct ipc_fds fds; /* of it, as far as they are here: its plan at least */
+	enum ipc_enforced enforce;
+	struct filter_shared_params
+		filter; /* all but ATTACH_OWNED. generation: whatever */
+	struct filter_params owned_filter; /* but ipv6 */
+	const struct endpoint *upstreams;  /* borrowed */
 	size_t upstream_count;
-	struct filter_params filter; /* but ipv6: the hand-over says */
-	int64_t repin_ms; /* dns: pinned: how often, where the policy doesn't say */
-	bool ipv6_out;	  /* the host has a way out for IPv6: AAAA is served */
-	struct dns_name probe_name; /* the self-test's */
-	struct endpoint probe;
+	int64_t try_ms, probe_every_ms;
+	int64_t repin_ms; /* dns: pinned: how often, where a policy doesn't say */
+	struct dns_name probe_name; /* that upstream servers are asked for */
 };
 
-/* Fork the engine. It sends IPC_READY once it is confined, then waits for the
- * hand-over. Return: its pid, or -errno. */
+/* Fork the engine. Once it is confined it tells the supervisor IPC_READY, or IPC_STANDS
+ * of an ATTACH_SHARED, or IPC_FAILED. Return: its pid, or -errno. */
 pid_t engine_start(const struct engine_config *config, struct err *err) MUST_CHECK;

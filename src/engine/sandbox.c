@@ -162,6 +162,30 @@ static int shared_remove(struct engine_sandbox *g, struct err *err)
 	return filter_remove(&g->sandbox.filter, err);
 }
 
+/* -- in a network namespace of `weir run` -------------------------------------------- */
+
+/* The launch child has installed the ruleset. It is made once more from the plan and held
+ * against what the kernel has: it is this plan's, or the command doesn't start. */
+static int owned_enforce(struct engine_sandbox *g, struct err *err)
+{
+	int r = sandbox_verify(&g->sandbox, err);
+
+	return r < 0 ? err_context(err, "the filter does not stand as it was asked for")
+		     : 0;
+}
+
+static int owned_serve(struct engine_sandbox *g, struct err *err)
+{
+	int r = engine_core_serve(g->core, &g->sandbox, err);
+
+	return r < 0 ? r : engine_sandbox_watch_refused(g, err);
+}
+
+static int owned_remove(struct engine_sandbox *g, struct err *err)
+{
+	return err_set(err, -EPERM, "the rules stay as long as the namespace");
+}
+
 /* -- in the host's own namespace ---------------------------------------------------- */
 
 static int host_enforce(struct engine_sandbox *g, struct err *err)
@@ -215,6 +239,7 @@ static const struct engine_sandbox_ops {
 	int (*change)(struct engine_sandbox *g, const struct plan *next, struct err *err);
 	int (*remove)(struct engine_sandbox *g, struct err *err);
 } kinds[ATTACH_KIND_COUNT] = {
+	[ATTACH_OWNED] = { owned_enforce, owned_serve, shared_change, owned_remove },
 	[ATTACH_SHARED] = { shared_enforce, shared_serve, shared_change, shared_remove },
 	[ATTACH_NETNS] = { shared_enforce, shared_serve, shared_change, shared_remove },
 	[ATTACH_HOST] = { host_enforce, host_serve, host_change, host_remove },
@@ -255,9 +280,20 @@ void engine_sandbox_done(struct engine_sandbox *g)
 	engine_sandbox_init(g, ATTACH_NONE, s->id);
 }
 
+/* What happens from now on is reported. */
+static void observe(struct engine_sandbox *g)
+{
+	struct sandbox *s = &g->sandbox;
+
+	s->on_event = g->observer->on_event;
+	s->on_answered = g->observer->on_answered;
+	s->on_event_data = s->on_answered_data = g;
+}
+
 static int prepare(struct engine_sandbox *g, struct err *err)
 {
 	struct sandbox *s = &g->sandbox;
+	const bool owned = g->kind == ATTACH_OWNED;
 	int r = 0;
 
 	if (g->kind == ATTACH_HOST)
@@ -267,19 +303,19 @@ static int prepare(struct engine_sandbox *g, struct err *err)
 	s->plan = g->plan;
 	s->shared = g->kind == ATTACH_SHARED || g->kind == ATTACH_NETNS;
 	s->shared_params.redirect_only = g->enforce == ENFORCED_REDIRECT;
-	s->relay = s->shared_params.relay;
-	s->direct_udp = true;
-	s->on_event = s->probe_name.size > 0 ? NULL : g->told->on_event;
-	s->on_event_data = g;
-	s->on_answered = s->probe_name.size > 0 ? NULL : g->told->on_answered;
-	s->on_answered_data = g;
+	s->owned_params.ipv6 = s->fds.fd[SANDBOX_FD_DNS_UDP6] >= 0;
+	s->relay = owned ? s->owned_params.relay : s->shared_params.relay;
+	s->direct_udp = !owned || s->owned_params.direct_udp;
+	if (s->probe_name.size == 0)
+		observe(g);
 	g->plan_id = plan_file_id(&g->plan);
 	if (s->fds.fd[SANDBOX_FD_NETLINK] >= 0)
 		r = filter_conn_init(&s->filter, TAKE_FD(s->fds.fd[SANDBOX_FD_NETLINK]),
 				     err);
 	if (r < 0)
 		return r;
-	s->filter.naming = FILTER_NAMES_SHARED;
+	s->filter.owner = g->owner;
+	s->filter.naming = owned ? FILTER_NAMES_OWNED : FILTER_NAMES_SHARED;
 	s->learned = learned_new(&s->plan, &g->core->key);
 	if (!s->learned)
 		return err_set(err, -ENOMEM, "out of memory");
@@ -288,38 +324,31 @@ static int prepare(struct engine_sandbox *g, struct err *err)
 
 /* -- dns: pinned -------------------------------------------------------------------- */
 
-/* Queries for it fail until an answer comes in a round to come. */
-static void tell_unpinned(struct engine_sandbox *g, const struct resolver_unpinned *fault)
+static void on_unpinned(struct engine_sandbox *g, const struct resolver_unpinned *fault)
 {
-	struct event e = { .action = EVENT_DENY,
-			   .layer = EVENT_DNS,
-			   .rule = EVENT_NO_RULE,
-			   .uid = UINT32_MAX };
 	char name[DNS_NAME_TEXT_SIZE];
 
 	dns_name_format(fault->name, name);
-	if (fault->required && g->unpinned.code == 0)
+	if (fault->required && !fault->stays && g->unpinned.code == 0)
 		err_set(&g->unpinned, -ENOENT,
 			"dns: pinned: cannot resolve %.253s: %s (the rule says required)",
 			name, fault->why);
-	snprintf(e.name, sizeof(e.name), "%.*s", EVENT_NAME_SIZE - 1, name);
-	snprintf(e.reason, sizeof(e.reason), "not pinned: %.*s", EVENT_REASON_SIZE - 16,
-		 fault->why);
-	sandbox_event(&g->sandbox, &e, loop_now_ms(g->core->loop));
+	g->observer->on_unpinned(g, name, fault);
 }
 
 static void on_pinned(void *data, const struct resolver_unpinned *fault)
 {
 	struct engine_sandbox *g = data;
 
-	if (g->sandbox.probe_name.size > 0)
-		return; /* engine_sandbox_begin() has it told again */
-	if (fault && !fault->stays)
-		tell_unpinned(g, fault);
-	if (fault)
+	/* engine_sandbox_begin() has it reported again; the self-test of an OWNED begins
+	 * after the first round. */
+	if (g->kind != ATTACH_OWNED && g->sandbox.probe_name.size > 0)
 		return;
-	if (!g->is_pinned && g->told->on_pinned)
-		g->told->on_pinned(g, g->unpinned.text);
+	if (fault) {
+		on_unpinned(g, fault);
+		return;
+	}
+	g->observer->on_pinned(g, g->unpinned.text);
 	g->is_pinned = true;
 	g->unpinned = (struct err){ 0 };
 }
@@ -352,7 +381,7 @@ static int stand(struct engine_sandbox *g, const struct engine_sandbox_ops *ops,
 	r = ops->serve(g, err);
 	if (r < 0)
 		return r;
-	g->sandbox.state = SANDBOX_RUNNING;
+	g->sandbox.state = g->kind == ATTACH_OWNED ? SANDBOX_TESTING : SANDBOX_RUNNING;
 	r = engine_sandbox_pin(g);
 	return r < 0 ? err_sys(err, r, "cannot pin the policy's names") : 0;
 }
@@ -388,9 +417,9 @@ void engine_sandbox_begin(struct engine_sandbox *g)
 	memset(s->counters, 0, sizeof(s->counters));
 	s->counters[COUNT_SELF_TESTS] = tests;
 	s->probe_name.size = 0;
-	s->on_event = g->told->on_event;
-	s->on_answered = g->told->on_answered;
-	if (plan_dns(&s->plan) == POLICY_DNS_PINNED)
+	s->state = SANDBOX_RUNNING;
+	observe(g);
+	if (plan_dns(&s->plan) == POLICY_DNS_PINNED && !g->is_pinned)
 		dns_service_pin_tell(g->core->dns, s);
 }
 
@@ -494,7 +523,7 @@ static void give_up(struct engine_sandbox *g, int r, const struct err *err)
 {
 	sandbox_stage_abandon(&g->sandbox, &g->change.staging);
 	end(g);
-	g->told->on_changed(g, r, err);
+	g->observer->on_changed(g, r, err);
 }
 
 static void take_over(struct engine_sandbox *g)
@@ -532,7 +561,7 @@ static void wait_for_relay(struct engine_sandbox *g)
 		return;
 	}
 	g->change = (struct engine_sandbox_change){ 0 };
-	g->told->on_changed(g, 0, &none);
+	g->observer->on_changed(g, 0, &none);
 }
 
 /* The same in the host's table. */
@@ -848,7 +877,7 @@ static void look_after(struct engine_sandbox *g)
 	if (r < 0) {
 		r = sandbox_repair(s, g->core->relay, loop_now_ms(g->core->loop), &err);
 		engine_sandbox_tell_repair(g, r);
-		g->told->on_standing(g);
+		g->observer->on_standing(g);
 	}
 	/* Should it not stand, the next look sees that. */
 	if (r == 0)
@@ -863,6 +892,8 @@ void engine_sandbox_look_for_ipv6(struct engine_sandbox *g)
 {
 	bool out;
 
+	if (g->kind == ATTACH_OWNED) /* whoever attached it has said so */
+		return;
 	if (g->kind == ATTACH_HOST) {
 		g->sandbox.ipv6 = g->core->host && g->core->host->ipv6;
 		return;

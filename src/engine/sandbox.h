@@ -29,17 +29,20 @@ struct engine_sandbox_seen {
 	uint32_t generation_id, commits;
 };
 
-/* What the engine's process wants to know. Data is the struct engine_sandbox. */
-struct engine_sandbox_told {
-	sandbox_event_fn *on_event;
+/* What the engine's process wants to know of a sandbox. */
+struct engine_sandbox_observer {
+	sandbox_event_fn *on_event; /* data: the struct engine_sandbox, as of the next */
 	sandbox_answered_fn *on_answered; /* may be NULL */
-	void (*on_standing)(
-		struct engine_sandbox *); /* it was put back: what stands is new */
+	/* The rules were put back: they have another generation. */
+	void (*on_standing)(struct engine_sandbox *g);
 	/* The end of engine_sandbox_change(); @err says why not when @r < 0. */
-	void (*on_changed)(struct engine_sandbox *, int r, const struct err *err);
-	/* dns: pinned: the first round is over. @why says which name that is required has
-	 * no address, or is "". May be NULL. */
-	void (*on_pinned)(struct engine_sandbox *, const char *why);
+	void (*on_changed)(struct engine_sandbox *g, int r, const struct err *err);
+	/* dns: pinned: @name lacks something. */
+	void (*on_unpinned)(struct engine_sandbox *g, const char *name,
+			    const struct resolver_unpinned *fault);
+	/* dns: pinned: a round is over; g->is_pinned is false in the first one. @why says
+	 * which name that is required has no address, or is "". */
+	void (*on_pinned)(struct engine_sandbox *g, const char *why);
 };
 
 /* A change that is under way. */
@@ -57,12 +60,13 @@ struct engine_sandbox {
 	enum attach_kind kind;
 	enum ipc_enforced enforce;
 	bool restarted; /* an engine was here before: take over what it has learned */
+	bool owner;	/* OWNED: the table in the kernel is owner|persist */
 	struct sandbox sandbox;
 	struct plan plan;		  /* mapped, owned; all zero: none */
 	struct learned_snapshot snapshot; /* mapped, owned */
 	size_t snapshot_bytes;		  /* reserved of it */
 	int route_fd;			  /* NETNS: a route socket in there, owned */
-	const struct engine_sandbox_told *told;
+	const struct engine_sandbox_observer *observer;
 	struct rate answered_rate; /* what is told of answers */
 	uint64_t plan_id;	   /* of what it enforces */
 	uint32_t adopted;  /* learned addresses taken over from the engine before */
@@ -85,9 +89,10 @@ void engine_sandbox_done(struct engine_sandbox *g);
 /* -- into an engine ----------------------------------------------------------------- */
 
 /* @g has plan, descriptors (in sandbox.fds, but filter.fd still -1), snapshot, enforce,
- * told, and the parameters of its ruleset in sandbox.shared_params: install the ruleset,
- * over whatever stands; read it back; serve. On failure rules may stand, and @g is in no
- * engine. */
+ * observer, and the parameters of its ruleset in sandbox.shared_params (OWNED: in
+ * sandbox.owned_params): install the ruleset, over whatever stands (OWNED: it was
+ * installed); read it back; serve. On failure rules may stand, and @g is in no engine.
+ */
 int engine_sandbox_stand(struct engine_sandbox *g, struct engine_core *c,
 			 struct err *err) MUST_CHECK;
 /* The self-test is over: denials are events and count from now on. */
@@ -112,7 +117,7 @@ void engine_sandbox_stats(const struct engine_sandbox *g, struct ipc_stats *ret)
 /* -- another plan, in turns of the loop --------------------------------------------- */
 
 /* Another plan, from a sealed memfd; the caller closes it. A step in each turn of the
- * loop; the last one ends in g->told->on_changed(). On failure nothing is changed. While
+ * loop; the last one ends in observer->on_changed(). On failure nothing is changed. While
  * one change is under way another one fails (-EBUSY). */
 int engine_sandbox_change(struct engine_sandbox *g, int plan_fd,
 			  struct err *err) MUST_CHECK;

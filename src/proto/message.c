@@ -24,8 +24,6 @@ static void tame_flag(bool *flag)
 
 static void tame_flags(struct ipc_message *m)
 {
-	tame_flag(&m->ipv6);
-	tame_flag(&m->owner);
 	switch (m->type) {
 	case IPC_EVENT:
 		tame_flag(&m->event.allowable);
@@ -43,6 +41,8 @@ static void tame_flags(struct ipc_message *m)
 	case IPC_DETACH:
 		tame_flag(&m->attach.restarted);
 		tame_flag(&m->attach.forget);
+		tame_flag(&m->attach.ipv6);
+		tame_flag(&m->attach.owner);
 		break;
 	case IPC_WARD:
 	case IPC_ATTACHED:
@@ -81,6 +81,50 @@ int ipc_receive(int sock, struct ipc_message *ret, int *ret_fds, size_t max,
 	*ret = m;
 	*ret_count = count;
 	return 0;
+}
+
+void ipc_fds_init(struct ipc_fds *f, const struct sandbox_fds *own)
+{
+	for (size_t i = 0; i < IPC_FD_COUNT; i++)
+		f->fd[i] = own && i < SANDBOX_FD_COUNT ? own->fd[i] : -1;
+}
+
+void ipc_fds_done(struct ipc_fds *f)
+{
+	for (size_t i = 0; i < IPC_FD_COUNT; i++)
+		if (f->fd[i] >= 0)
+			close(f->fd[i]);
+	ipc_fds_init(f, NULL);
+}
+
+int ipc_send_fds(int sock, struct ipc_message *m, const struct ipc_fds *f)
+{
+	int fds[IPC_FD_COUNT];
+	size_t count = 0;
+
+	m->present = 0;
+	for (size_t i = 0; i < IPC_FD_COUNT; i++) {
+		if (f->fd[i] < 0)
+			continue;
+		m->present |= 1u << i;
+		fds[count++] = f->fd[i];
+	}
+	return ipc_send(sock, m, fds, count);
+}
+
+int ipc_take_fds(const struct ipc_message *m, int *fds, size_t count, struct ipc_fds *to)
+{
+	size_t next = 0;
+
+	for (size_t i = 0; i < IPC_FD_COUNT; i++) {
+		if (!(m->present & 1u << i))
+			continue;
+		if (next == count || to->fd[i] >= 0)
+			return -EBADMSG;
+		to->fd[i] = TAKE_FD(fds[next]);
+		next++;
+	}
+	return next == count ? 0 : -EBADMSG;
 }
 
 void ipc_tame(char *text, size_t size)

@@ -17,8 +17,9 @@
 
 enum ipc_type {
 	IPC_NONE = 0,
-	/* launch child to engine, with the sandbox's descriptors */
-	IPC_HANDOVER,
+	/* a daemon's process in a namespace to the daemon, with what it has opened there
+	 */
+	IPC_SOCKETS,
 	/* engine to launch child; to the supervisor and control of a sidecar, with
 	 * `standing`
 	 */
@@ -62,20 +63,18 @@ enum ipc_type {
 	IPC_STUCK, /* the engine does not answer: it needs a successor */
 
 	/* -- of the daemon -- */
-	/* daemon to engine, with `attach`; the descriptors are the plan (a sealed memfd),
-	 * the image (LEARNED_IMAGE_SIZE), and what `present` says. IPC_STANDS back, or
-	 * IPC_REFUSED with text: rules may stand then, and nothing is served. Of a
-	 * ATTACH_HOST that the engine has under that id the cgroup was made again: what
-	 * comes takes its place in one transaction */
+	/* daemon to engine, launch child to engine: `attach`, with descriptors.
+	 * IPC_STANDS back, or IPC_REFUSED with text: rules may stand then, and nothing is
+	 * served. Of a ATTACH_HOST that the engine has under that id the cgroup was made
+	 * again: what comes takes its place in one transaction */
 	IPC_ATTACH,
 	/* engine to daemon: the names of its policy (dns: pinned) were resolved for the
 	 * first time, and its self-test was over; text: which one that has to be is not,
 	 * or "" */
 	IPC_PINNED,
 	/* daemon to engine, with `host`, before the first sandbox of the host's own
-	 * namespace: the table's netlink socket and what is served there, as `present`
-	 * says (no route socket), then a second netlink socket, for conntrack. Nothing
-	 * comes back. */
+	 * namespace: the table's netlink socket, what is served there, and a second
+	 * netlink socket, for conntrack. Nothing comes back. */
 	IPC_HOST,
 	/* daemon to engine: all that were guarded before have been given; the host's
 	 * table is to take the place of whatever stands. IPC_HOST_STANDS back; text: why
@@ -134,7 +133,7 @@ enum ipc_type {
 /* How a sandbox is recognised. */
 enum attach_kind {
 	ATTACH_NONE = 0,
-	ENGINE_SANDBOX_OWNED, /* a namespace of `weir run` */
+	ATTACH_OWNED,  /* a namespace of `weir run` */
 	ATTACH_SHARED, /* the namespace that Weir lives in itself: `weir sidecar` */
 	ATTACH_NETNS,  /* somebody else's namespace; Weir stays outside */
 	ATTACH_HOST,   /* in the host's own: a cgroup or a user id */
@@ -145,6 +144,8 @@ struct ipc_attach {
 	uint8_t kind;	/* enum attach_kind */
 	bool restarted; /* an engine was here before: take over what it has learned */
 	bool forget;	/* IPC_DETACH: the rules are gone, or stay: don't touch them */
+	bool ipv6;	/* ATTACH_OWNED: the namespace has IPv6 */
+	bool owner;	/* ATTACH_OWNED: its table is owner|persist */
 	/* The self-test's, until IPC_RUN: what the engine answers by itself. "": none */
 	char probe_name[128];
 	struct addr probe_addr;
@@ -252,11 +253,7 @@ struct ipc_answered {
 struct ipc_message {
 	uint32_t type;
 	uint32_t sandbox; /* which one it is about; 0 in `weir run` and `weir sidecar` */
-	/* IPC_HANDOVER, IPC_ATTACH, IPC_HOST: bit i: descriptor i of enum sandbox_fd
-	 * follows; bit SANDBOX_FD_COUNT, last: a route socket of that namespace */
-	uint32_t present;
-	bool ipv6;  /* IPC_HANDOVER: the namespace has IPv6 */
-	bool owner; /* IPC_HANDOVER: the table is owner|persist */
+	uint32_t present; /* ipc_send_fds(): bit i: descriptor i of struct ipc_fds */
 	union {
 		struct event event;
 		uint64_t counters[SANDBOX_COUNTER_COUNT];
@@ -273,6 +270,29 @@ struct ipc_message {
 		struct ipc_answered answered;
 	};
 };
+
+/* The descriptors of a sandbox, or of the host's network: -1 where there is none. */
+enum ipc_fd {
+	/* from 0 on: enum sandbox_fd */
+	IPC_FD_ROUTE = SANDBOX_FD_COUNT, /* ATTACH_NETNS: a route socket in there */
+	IPC_FD_PLAN,			 /* a sealed memfd */
+	IPC_FD_SNAPSHOT,		 /* a file of LEARNED_SNAPSHOT_SIZE */
+	IPC_FD_CONNTRACK,		 /* of the host: a netlink socket */
+	IPC_FD_COUNT
+};
+struct ipc_fds {
+	int fd[IPC_FD_COUNT];
+};
+
+/* None; with those of @own, if that is not NULL. */
+void ipc_fds_init(struct ipc_fds *f, const struct sandbox_fds *own);
+void ipc_fds_done(struct ipc_fds *f); /* closes what is open */
+/* ipc_send() with all that @f has; m->present says which. */
+int ipc_send_fds(int sock, struct ipc_message *m, const struct ipc_fds *f) MUST_CHECK;
+/* The same where they arrive: @fds, as m->present says, go to free slots of @to. Each one
+ * that is taken is -1 in @fds then. -EBADMSG: they are not what @m says. */
+int ipc_take_fds(const struct ipc_message *m, int *fds, size_t count,
+		 struct ipc_fds *to) MUST_CHECK;
 
 /* Whole messages only. Return: 0, or -errno; ipc_receive gives -EPIPE at end of file,
  * -EAGAIN when there is none, -EBADMSG for what is no message. Flags are true or false

@@ -32,18 +32,15 @@ static int install(const struct inside *in, struct filter_conn *conn, bool ipv6,
 static int hand_over(const struct inside *in, const struct sandbox_fds *s, bool ipv6,
 		     bool owner, struct err *err)
 {
-	struct ipc_message m = { .type = IPC_HANDOVER, .ipv6 = ipv6, .owner = owner };
-	int fds[SANDBOX_FD_COUNT];
-	size_t count = 0;
+	struct ipc_message m = {
+		.type = IPC_ATTACH,
+		.attach = { .kind = ATTACH_OWNED, .ipv6 = ipv6, .owner = owner },
+	};
+	struct ipc_fds fds;
 	int r;
 
-	for (size_t i = 0; i < SANDBOX_FD_COUNT; i++) {
-		if (s->fd[i] < 0)
-			continue;
-		m.present |= 1u << i;
-		fds[count++] = s->fd[i];
-	}
-	r = ipc_send(in->engine_fd, &m, fds, count);
+	ipc_fds_init(&fds, s);
+	r = ipc_send_fds(in->engine_fd, &m, &fds);
 	return r < 0 ? err_sys(err, r, "cannot hand the sandbox to the engine") : 0;
 }
 

@@ -79,7 +79,6 @@ struct control {
 	struct launch_machine machine;
 	struct startup_files *startup; /* owned */
 	struct uplink uplink;
-	struct dns_name probe_name;
 	struct loop_source from_engine, from_launch, signals;
 	struct loop_timer patience, finish, kill;
 	enum control_state state;
@@ -389,21 +388,27 @@ static int open_channels(struct control *c, struct err *err)
 	return r;
 }
 
-static int start_engine(struct control *c, const struct endpoint *probe, struct err *err)
+static int start_engine(struct control *c, const struct launch_probe *probe,
+			struct err *err)
 {
-	const struct engine_config config = {
-		.control_fd = c->engine_end,
-		.launch_fd = c->hand_end,
-		.plan_fd = c->plan_fd,
+	struct engine_config config = {
+		.supervisor_fd = c->engine_end,
+		.attach_fd = c->hand_end,
+		.attach = { .kind = ATTACH_OWNED,
+			    .ipv6 = c->uplink.ipv6_out,
+			    .probe_addr = probe->allowed.addr,
+			    .probe_port = probe->allowed.port },
+		.enforce = ENFORCED_FILTER,
+		.owned_filter = c->uplink.filter,
 		.upstreams = c->spec->upstreams.items,
 		.upstream_count = c->spec->upstreams.count,
-		.filter = c->uplink.filter,
 		.repin_ms = c->spec->repin_ms,
-		.ipv6_out = c->uplink.ipv6_out,
-		.probe_name = c->probe_name,
-		.probe = *probe,
 	};
 
+	snprintf(config.attach.probe_name, sizeof(config.attach.probe_name), "%.*s",
+		 (int)sizeof(config.attach.probe_name) - 1, probe->allowed_name);
+	ipc_fds_init(&config.fds, NULL);
+	config.fds.fd[IPC_FD_PLAN] = c->plan_fd;
 	c->engine = engine_start(&config, err);
 	return c->engine < 0 ? (int)c->engine : 0;
 }
@@ -489,15 +494,14 @@ static int start_children(struct control *c, struct err *err)
 
 	if (!getcwd(cwd, sizeof(cwd)))
 		return err_sys(err, -errno, "cannot find the current directory");
-	r = probe_choose(&c->plan, &c->policy, c->uplink.filter.relay, &c->probe_name,
-			 &probe, err);
+	r = probe_choose(&c->plan, &c->policy, c->uplink.filter.relay, &probe, err);
 	if (r == 0)
 		r = open_channels(c, err);
 	/* Making the namespaces takes longer than starting the engine. */
 	if (r == 0)
 		r = start_launch(c, &probe, cwd, err);
 	if (r == 0)
-		r = start_engine(c, &probe.allowed, err);
+		r = start_engine(c, &probe, err);
 	if (r == 0)
 		r = uplink_open(&c->uplink, c->loop, c->launch, err);
 	close_far_ends(c);

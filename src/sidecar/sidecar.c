@@ -28,16 +28,17 @@ enum sidecar_status {
 
 /* -- what a sidecar does in its own way ---------------------------------------------- */
 
-static struct shared_config engine_config(const struct supervisor *k, int channel)
+static struct engine_config engine_config(const struct supervisor *k, int channel)
 {
 	const struct sidecar_spec *s = k->spec;
 	bool filters = s->mode != SIDECAR_MODE_DNS;
 
-	return (struct shared_config){
+	struct engine_config c = {
 		.supervisor_fd = channel,
-		.plan_fd = k->held.plan_fd,
-		.snapshot_fd = k->held.snapshot_fd,
-		.fds = k->held.fds,
+		.attach_fd = -1,
+		.attach = { .kind = ATTACH_SHARED,
+			    .restarted = k->engine.started_ms > 0 ||
+					 k->held.snapshot_found },
 		.enforce = k->enforce,
 		.filter = {
 			.relay = s->mode == SIDECAR_MODE_DNS_NFT_TLS &&
@@ -57,8 +58,12 @@ static struct shared_config engine_config(const struct supervisor *k, int channe
 		.try_ms = (int64_t)s->upstream_timeout_sec * 1000,
 		.probe_every_ms = (int64_t)s->probe_every_sec * 1000,
 		.probe_name = s->probe_name,
-		.restarted = k->engine.started_ms > 0 || k->held.snapshot_found,
 	};
+
+	ipc_fds_init(&c.fds, &k->held.fds);
+	c.fds.fd[IPC_FD_PLAN] = k->held.plan_fd;
+	c.fds.fd[IPC_FD_SNAPSHOT] = k->held.snapshot_fd;
+	return c;
 }
 
 static void on_engine(struct supervisor *k, struct ipc_message *m)

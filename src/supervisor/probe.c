@@ -101,7 +101,7 @@ static void choose_first(const struct policy *policy, struct launch_probe *ret)
 }
 
 int probe_choose(const struct plan *plan, const struct policy *policy, bool relay,
-		 struct dns_name *ret_name, struct launch_probe *ret, struct err *err)
+		 struct launch_probe *ret, struct err *err)
 {
 	struct launch_probe probe = { .relay = relay };
 	uint64_t nonce;
@@ -110,8 +110,6 @@ int probe_choose(const struct plan *plan, const struct policy *policy, bool rela
 		return err_sys(err, -errno, "cannot get random bytes");
 	snprintf(probe.allowed_name, sizeof(probe.allowed_name),
 		 "probe-%016" PRIx64 ".weir.invalid", nonce);
-	if (dns_name_parse(text_of(probe.allowed_name), ret_name) < 0)
-		return err_set(err, -EINVAL, "cannot make the self-test's name");
 	choose_allowed_addr(plan, &probe);
 	choose_denied_name(plan, &probe);
 	choose_denied_addr(plan, &probe);

@@ -6,8 +6,7 @@
 #include "policy/policy.h"
 #include "proto/launch.h"
 
-/* @ret_name: the synthetic name that the engine answers, new for every launch.
- * Return: 0 or -errno. */
+/* ret->allowed_name, which the engine answers, is new for every launch. Return: 0 or
+ * -errno. */
 int probe_choose(const struct plan *plan, const struct policy *policy, bool relay,
-		 struct dns_name *ret_name, struct launch_probe *ret,
-		 struct err *err) MUST_CHECK;
+		 struct launch_probe *ret, struct err *err) MUST_CHECK;

@@ -333,13 +333,13 @@ void supervisor_introduce(struct supervisor *k)
 static pid_t engine_fork(struct child *c, int channel, struct err *err)
 {
 	struct supervisor *k = c->supervisor;
-	struct shared_config config;
+	struct engine_config config;
 
 	/* A file that somebody has cut short would kill every engine that maps it. */
 	if (k->held.snapshot_fd >= 0)
 		(void)!ftruncate(k->held.snapshot_fd, LEARNED_SNAPSHOT_SIZE);
 	config = k->ops->engine_config(k, channel);
-	return shared_start(&config, err);
+	return engine_start(&config, err);
 }
 
 static void on_engine(struct child *c, struct ipc_message *m, int *fds, size_t count)

@@ -6,7 +6,7 @@
 
 #include <sys/queue.h>
 
-#include "engine/shared.h"
+#include "engine/engine.h"
 #include "proto/settings.h"
 #include "supervisor/open.h"
 
@@ -49,7 +49,7 @@ struct child {
 
 /* What a product does in its own way; @k is its own. What may be NULL says so. */
 struct supervisor_ops {
-	struct shared_config (*engine_config)(const struct supervisor *k, int channel);
+	struct engine_config (*engine_config)(const struct supervisor *k, int channel);
 	void (*on_engine)(struct supervisor *k, struct ipc_message *m);
 	void (*on_engine_end)(struct supervisor *k); /* may be NULL */
 	/* All but what is the same in both; @fds are the callee's. */

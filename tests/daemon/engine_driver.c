@@ -28,7 +28,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "engine/shared.h"
+#include "engine/engine.h"
 #include "filter/message.h"
 #include "filter/netlink.h"
 #include "policy/policy.h"
@@ -43,7 +43,6 @@ enum {
 	ANSWER_MS = 20000,
 	DNS_PORT = 15353,
 	RELAY_PORT = 15354,
-	FDS_MAX = 2 + SANDBOX_FD_COUNT + 1,
 };
 
 struct driver {
@@ -127,14 +126,11 @@ static int hear(struct driver *d, int fd, struct ipc_message *m, int wait_ms)
 	return r;
 }
 
-static int ask(struct driver *d, const struct ipc_message *m, const int *fds,
-	       size_t count, enum ipc_type wanted, struct err *err)
+static int hear_answer(struct driver *d, enum ipc_type wanted, struct err *err)
 {
 	struct ipc_message back;
-	int r = ipc_send(d->channel, m, fds, count);
+	int r = hear(d, d->channel, &back, ANSWER_MS);
 
-	if (r == 0)
-		r = hear(d, d->channel, &back, ANSWER_MS);
 	if (r < 0)
 		return err_sys(err, r, "cannot hear the engine");
 	if (back.type != wanted)
@@ -142,6 +138,14 @@ static int ask(struct driver *d, const struct ipc_message *m, const int *fds,
 	if (wanted != IPC_STANDS && back.text[0])
 		return err_set(err, -EPERM, "%s", back.text);
 	return 0;
+}
+
+static int ask(struct driver *d, const struct ipc_message *m, enum ipc_type wanted,
+	       struct err *err)
+{
+	int r = ipc_send(d->channel, m, NULL, 0);
+
+	return r < 0 ? err_sys(err, r, "cannot send") : hear_answer(d, wanted, err);
 }
 
 /* ---- the engine ---- */
@@ -162,17 +166,11 @@ static int open_host(struct driver *d, struct err *err)
 static int give_host(struct driver *d)
 {
 	struct ipc_message m = { .type = IPC_HOST, .host = { DNS_PORT, RELAY_PORT } };
-	int fds[FDS_MAX];
-	size_t count = 0;
+	struct ipc_fds fds;
 
-	for (size_t i = 0; i < SANDBOX_FD_COUNT; i++) {
-		if (d->fds.fd[i] < 0)
-			continue;
-		m.present |= 1u << i;
-		fds[count++] = d->fds.fd[i];
-	}
-	fds[count++] = d->conntrack_fd;
-	return ipc_send(d->channel, &m, fds, count);
+	ipc_fds_init(&fds, &d->fds);
+	fds.fd[IPC_FD_CONNTRACK] = d->conntrack_fd;
+	return ipc_send_fds(d->channel, &m, &fds);
 }
 
 static int give_peer(struct driver *d)
@@ -191,9 +189,7 @@ static int give_peer(struct driver *d)
 static void on_start(struct driver *d, char **words)
 {
 	struct endpoint server = { .port = 53 };
-	struct shared_config c = { .many = true,
-				   .plan_fd = -1,
-				   .snapshot_fd = -1,
+	struct engine_config c = { .attach_fd = -1,
 				   .enforce = ENFORCED_FILTER,
 				   .filter = { .relay = true,
 					       .dns_port = DNS_PORT,
@@ -208,11 +204,11 @@ static void on_start(struct driver *d, char **words)
 	if (r < 0 || !addr_parse(words[1], strlen(words[1]), &server.addr) ||
 	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return answer(r < 0 ? r : -EINVAL, &err);
-	sandbox_fds_init(&c.fds);
+	ipc_fds_init(&c.fds, NULL);
 	c.supervisor_fd = pair[1];
 	d->channel = pair[0];
 	fflush(stdout);
-	d->engine = shared_start(&c, &err);
+	d->engine = engine_start(&c, &err);
 	close(pair[1]);
 	r = hear(d, d->channel, &m, ANSWER_MS);
 	if (r == 0 && m.type != IPC_READY)
@@ -271,10 +267,14 @@ static int attach(struct driver *d, uint32_t id, const struct filter_member *who
 		  int plan, const char *flags, struct err *err)
 {
 	struct ipc_message m = { .type = IPC_ATTACH, .sandbox = id };
-	int fds[2] = { plan, snapshot_of(d, id) };
+	struct ipc_fds fds;
+	int r;
 
-	if (fds[1] < 0)
-		return err_sys(err, fds[1], "no image");
+	ipc_fds_init(&fds, NULL);
+	fds.fd[IPC_FD_PLAN] = plan;
+	fds.fd[IPC_FD_SNAPSHOT] = snapshot_of(d, id);
+	if (fds.fd[IPC_FD_SNAPSHOT] < 0)
+		return err_sys(err, fds.fd[IPC_FD_SNAPSHOT], "no image");
 	m.attach = (struct ipc_attach){ .kind = ATTACH_HOST,
 					.restarted = strchr(flags, 'r'),
 					.member = *who };
@@ -283,7 +283,8 @@ static int attach(struct driver *d, uint32_t id, const struct filter_member *who
 		m.attach.probe_addr = addr_v4(93, 8, 8, 8);
 		m.attach.probe_port = 443;
 	}
-	return ask(d, &m, fds, 2, IPC_STANDS, err);
+	r = ipc_send_fds(d->channel, &m, &fds);
+	return r < 0 ? err_sys(err, r, "cannot send") : hear_answer(d, IPC_STANDS, err);
 }
 
 static void on_attach(struct driver *d, char **words)
@@ -345,7 +346,7 @@ static void on_load(struct driver *d, char **words)
 	const struct ipc_message m = { .type = IPC_HOST_LOAD };
 	struct err err = { 0 };
 
-	answer(ask(d, &m, NULL, 0, IPC_HOST_STANDS, &err), &err);
+	answer(ask(d, &m, IPC_HOST_STANDS, &err), &err);
 }
 
 static void on_change(struct driver *d, char **words)
@@ -382,7 +383,7 @@ static void end(struct driver *d, char **words, bool forget)
 		.attach.forget = forget,
 	};
 	struct err err = { 0 };
-	int r = ask(d, &m, NULL, 0, IPC_DETACHED, &err);
+	int r = ask(d, &m, IPC_DETACHED, &err);
 
 	if (d->images[id] >= 0)
 		close(d->images[id]);

@@ -1,0 +1,480 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ * Control comes and goes (IPC_PEER). Nobody waits for it: events that its channel has no
+ * room for are counted and lost. What it asks for is answered in any case: answers wait.
+ * It can change policies and read counters; it can attach, detach and open nothing. The
+ * control of `weir run` is the supervisor, and hears events on that channel. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "dns/answer.h"
+#include "engine/host.h"
+#include "engine/internal.h"
+
+enum {
+	ANSWERED_PER_SEC = 100, /* lookups that control is told of; others only count */
+};
+
+/* -- what goes to control ----------------------------------------------------------- */
+
+static void break_control(struct engine *e, int error);
+
+static void count_lost(struct engine *e, uint32_t sandbox)
+{
+	struct engine_sandbox *g = engine_core_find(&e->core, sandbox);
+
+	if (g)
+		g->sandbox.counters[COUNT_EVENTS_DROPPED]++;
+	else
+		e->lost++;
+}
+
+/* Control may be slow or gone; nobody waits for it. Return: whether it will hear it. */
+static bool offer_control(struct engine *e, const struct ipc_message *m)
+{
+	int fd = e->config.attach.kind == ATTACH_OWNED ? e->config.supervisor_fd
+						       : e->from_control.fd;
+	int r = -EAGAIN;
+
+	if (fd >= 0 && e->owed_count == 0)
+		r = ipc_send(fd, m, NULL, 0);
+	if (r < 0 && r != -EAGAIN)
+		break_control(e, r);
+	return r == 0;
+}
+
+void engine_control_tell(struct engine *e, const struct ipc_message *m)
+{
+	if (!offer_control(e, m))
+		count_lost(e, m->sandbox);
+}
+
+/* What is owed, as far as there is room. */
+static int pay(struct engine *e)
+{
+	size_t paid = 0;
+	int r = 0;
+
+	while (paid < e->owed_count && r == 0) {
+		const struct engine_owed *o = &e->owed[paid];
+
+		r = ipc_send(e->from_control.fd, &o->message, &o->fd, o->fd < 0 ? 0 : 1);
+		paid += r == 0;
+	}
+	e->owed_count -= paid;
+	memmove(e->owed, e->owed + paid, e->owed_count * sizeof(*e->owed));
+	return r;
+}
+
+static void pay_or_wait(struct engine *e)
+{
+	int r = pay(e);
+
+	if (r == -EAGAIN || r == 0)
+		r = loop_modify(e->core.loop, &e->from_control,
+				EPOLLIN | (e->owed_count > 0 ? EPOLLOUT : 0));
+	if (r < 0)
+		break_control(e, r);
+}
+
+/* What control waits for. @fd -1: none; it stays open until then. */
+static void answer_control(struct engine *e, const struct ipc_message *m, int fd)
+{
+	if (e->from_control.fd < 0 || e->owed_count == ENGINE_OWED_MAX) {
+		count_lost(e, m->sandbox);
+		return;
+	}
+	e->owed[e->owed_count++] = (struct engine_owed){ *m, fd };
+	if (e->owed_count == 1)
+		pay_or_wait(e);
+}
+
+static void answer_status(struct engine_sandbox *g, enum ipc_type type)
+{
+	struct ipc_message m = { .type = type, .sandbox = g->sandbox.id };
+
+	engine_sandbox_standing(g, &m.standing);
+	answer_control(engine_of(g), &m, -1);
+}
+
+static bool on_event(void *data, const struct event *event)
+{
+	const struct engine_sandbox *g = data;
+	struct ipc_message m = {
+		.type = IPC_EVENT,
+		.sandbox = g->sandbox.id,
+		.event = *event,
+	};
+
+	return offer_control(engine_of(g), &m);
+}
+
+static void on_answered(void *data, const struct dns_name *name,
+			const struct dns_answer_addr *addrs, size_t count)
+{
+	struct engine_sandbox *g = data;
+	struct engine *e = engine_of(g);
+	struct ipc_message m = { .type = IPC_ANSWERED, .sandbox = g->sandbox.id };
+	char text[DNS_NAME_TEXT_SIZE];
+
+	if (!rate_take(&g->answered_rate, ANSWERED_PER_SEC, 1000, ANSWERED_PER_SEC,
+		       loop_now_ms(e->core.loop)))
+		return;
+	snprintf(m.answered.name, sizeof(m.answered.name), "%s",
+		 dns_name_format(name, text));
+	m.answered.count = (uint32_t)MIN(count, (size_t)IPC_ANSWERED_MAX);
+	for (size_t i = 0; i < m.answered.count; i++)
+		m.answered.addrs[i] = addrs[i].addr;
+	engine_control_tell(e, &m);
+}
+
+static void on_standing(struct engine_sandbox *g)
+{
+	answer_status(g, IPC_STANDS);
+}
+
+static void tell_trouble(struct engine *e, const struct upstream_trouble *t)
+{
+	const struct ipc_message m = { .type = IPC_TROUBLE, .trouble = *t };
+
+	engine_control_tell(e, &m);
+}
+
+void engine_control_on_trouble(void *data, const struct upstream_trouble *t)
+{
+	struct engine *e = data;
+
+	if (e->from_control.fd < 0 && t->kind == UPSTREAM_PROBE &&
+	    e->failed_count < ARRAY_SIZE(e->failed))
+		e->failed[e->failed_count++] = *t;
+	else
+		tell_trouble(e, t);
+}
+
+/* -- sockets for control ------------------------------------------------------------ */
+
+static struct engine_lent *find_lent(struct engine *e, const struct ipc_socket *s)
+{
+	for (size_t i = 0; i < ENGINE_LENT_MAX; i++) {
+		struct engine_lent *l = &e->lent[i];
+
+		if (s ? l->fd >= 0 && l->socket.port == s->port &&
+				    l->socket.family == s->family &&
+				    l->socket.protocol == s->protocol
+		      : l->fd < 0)
+			return l;
+	}
+	return NULL;
+}
+
+static void take_back(struct engine *e, struct engine_lent *l)
+{
+	if (e->only)
+		own_let_go(&e->only->sandbox.own, l->fd,
+			   (enum addr_family)l->socket.family, l->socket.protocol,
+			   l->socket.port);
+	close(l->fd);
+	l->fd = -1;
+}
+
+/* A port by which it is known. The daemon's control lives where none has to be held.
+ * Return: it, or -errno. */
+static int bind_any(int fd, enum addr_family family)
+{
+	const struct endpoint any = { .addr = addr_from_bytes(family,
+							      (const uint8_t[16]){ 0 }) };
+	struct sockaddr_storage sa;
+	socklen_t size = endpoint_to_sockaddr(&any, &sa);
+
+	if (bind(fd, (const struct sockaddr *)&sa, size) < 0 ||
+	    getsockname(fd, (struct sockaddr *)&sa, &size) < 0)
+		return -errno;
+	return endpoint_from_sockaddr(&sa).port;
+}
+
+static int lend(struct engine *e, struct ipc_socket *s)
+{
+	struct engine_lent *l = find_lent(e, NULL);
+	bool tcp = s->protocol == IPPROTO_TCP;
+	CLEAN(fd) int fd = -1;
+	int r;
+
+	if ((s->family != ADDR_V4 && s->family != ADDR_V6) ||
+	    (!tcp && s->protocol != IPPROTO_UDP))
+		return -EINVAL;
+	if (!l)
+		return -EMFILE;
+	fd = socket(s->family == ADDR_V4 ? AF_INET : AF_INET6,
+		    (tcp ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	r = e->only ? own_hold(&e->only->sandbox.own, fd, (enum addr_family)s->family,
+			       s->protocol)
+		    : bind_any(fd, (enum addr_family)s->family);
+	if (r < 0)
+		return r;
+	s->port = (uint16_t)r;
+	*l = (struct engine_lent){ .fd = TAKE_FD(fd), .socket = *s };
+	return l->fd;
+}
+
+static void on_socket_wanted(struct engine *e, struct ipc_message *m)
+{
+	int fd = lend(e, &m->socket);
+
+	m->socket.error = fd < 0 ? fd : 0;
+	answer_control(e, m, fd < 0 ? -1 : fd);
+}
+
+/* -- control ------------------------------------------------------------------------ */
+
+static void lose_control(struct engine *e)
+{
+	if (e->from_control.fd < 0)
+		return;
+	loop_remove(e->core.loop, &e->from_control);
+	close(e->from_control.fd);
+	e->from_control.fd = -1;
+	e->owed_count = 0;
+	for (size_t i = 0; i < ENGINE_LENT_MAX; i++)
+		if (e->lent[i].fd >= 0)
+			take_back(e, &e->lent[i]);
+	for (uint32_t i = 0; i < e->core.slots; i++)
+		if (e->core.guarded[i])
+			engine_sandbox_change_cancel(e->core.guarded[i]);
+}
+
+/* A control that has ended gets a successor, and that a channel. One that is still there
+ * gets none, and could change no policy any more: then this engine ends, and its
+ * successor has a new one. The control of `weir run` has no successor. */
+static void break_control(struct engine *e, int error)
+{
+	lose_control(e);
+	if (e->config.attach.kind == ATTACH_OWNED ||
+	    (error != -EPIPE && error != -ECONNRESET))
+		loop_stop(e->core.loop);
+}
+
+static void tell_unchanged(struct engine *e, uint32_t sandbox, const struct err *err)
+{
+	struct ipc_message m = { .type = IPC_UNCHANGED, .sandbox = sandbox };
+
+	snprintf(m.text, sizeof(m.text), "%s", err->text);
+	answer_control(e, &m, -1);
+}
+
+static void on_changed(struct engine_sandbox *g, int r, const struct err *err)
+{
+	if (r < 0)
+		tell_unchanged(engine_of(g), g->sandbox.id, err);
+	else
+		answer_status(g, IPC_CHANGED);
+}
+
+/* Queries for the name fail until an answer comes in a round to come. */
+static void on_unpinned(struct engine_sandbox *g, const char *name,
+			const struct resolver_unpinned *fault)
+{
+	struct event e = { .action = EVENT_DENY,
+			   .layer = EVENT_DNS,
+			   .rule = EVENT_NO_RULE,
+			   .uid = UINT32_MAX };
+
+	if (fault->stays)
+		return;
+	snprintf(e.name, sizeof(e.name), "%.*s", EVENT_NAME_SIZE - 1, name);
+	snprintf(e.reason, sizeof(e.reason), "not pinned: %.*s", EVENT_REASON_SIZE - 16,
+		 fault->why);
+	sandbox_event(&g->sandbox, &e, loop_now_ms(g->core->loop));
+}
+
+static void on_pinned(struct engine_sandbox *g, const char *why)
+{
+	struct ipc_message m = { .type = IPC_PINNED, .sandbox = g->sandbox.id };
+
+	if (g->is_pinned)
+		return;
+	snprintf(m.text, sizeof(m.text), "%s", why);
+	engine_report(engine_of(g), &m);
+}
+
+const struct engine_sandbox_observer engine_control_observer = {
+	on_event, on_answered, on_standing, on_changed, on_unpinned, on_pinned,
+};
+
+/* -- what `weir run` hears ----------------------------------------------------------- */
+
+enum { UNPINNED_MAX = 16 }; /* names of a round; the others are counted */
+
+static void on_run_unpinned(struct engine_sandbox *g, const char *name,
+			    const struct resolver_unpinned *fault)
+{
+	struct engine *e = engine_of(g);
+	struct ipc_message m = { .type = IPC_WARNING };
+
+	snprintf(m.text, sizeof(m.text), "dns: pinned: cannot resolve %.253s%s: %s%s",
+		 name, fault->stays ? " fully" : "", fault->why,
+		 fault->stays ? "; what is pinned stays" : "");
+	if (e->unpinned++ < UNPINNED_MAX)
+		engine_control_tell(e, &m);
+}
+
+static void on_run_pinned(struct engine_sandbox *g, const char *why)
+{
+	struct engine *e = engine_of(g);
+	struct ipc_message m = { .type = IPC_WARNING };
+
+	snprintf(m.text, sizeof(m.text), "dns: pinned: %zu more names were not resolved",
+		 e->unpinned - UNPINNED_MAX);
+	if (e->unpinned > UNPINNED_MAX)
+		engine_control_tell(e, &m);
+	e->unpinned = 0;
+	if (!g->is_pinned)
+		engine_attached(g, why);
+}
+
+const struct engine_sandbox_observer engine_run_observer = {
+	.on_event = on_event,
+	.on_unpinned = on_run_unpinned,
+	.on_pinned = on_run_pinned,
+};
+
+/* -- what control asks --------------------------------------------------------------- */
+
+static void on_change(struct engine *e, const struct ipc_message *ask, int plan_fd)
+{
+	struct engine_sandbox *g = engine_core_find(&e->core, ask->sandbox);
+	struct err err = { 0 };
+	int r = g ? engine_sandbox_change(g, plan_fd, &err)
+		  : err_set(&err, -ENOENT, "there is no such sandbox");
+
+	if (r < 0)
+		tell_unchanged(e, ask->sandbox, &err);
+}
+
+/* Of all sandboxes together, as far as it can be added. */
+static void add_stats(const struct engine *e, struct ipc_stats *ret)
+{
+	for (size_t i = 0; i < e->core.slots; i++) {
+		struct ipc_stats one;
+
+		if (!e->core.guarded[i])
+			continue;
+		engine_sandbox_stats(e->core.guarded[i], &one);
+		for (size_t c = 0; c < SANDBOX_COUNTER_COUNT; c++)
+			ret->counters[c] += one.counters[c];
+		ret->names += one.names;
+		ret->addresses += one.addresses;
+	}
+	if (e->core.host) {
+		ret->counters[COUNT_UNATTRIBUTED] += e->core.host->unattributed;
+		ret->counters[COUNT_PACKETS_LOST] += e->core.host->lost;
+	}
+}
+
+static void on_stats(struct engine *e, uint32_t sandbox)
+{
+	const struct engine_sandbox *g = engine_core_find(&e->core, sandbox);
+	struct ipc_message m = { .type = IPC_STATS, .sandbox = sandbox };
+
+	if (g)
+		engine_sandbox_stats(g, &m.stats);
+	else if (!e->only && sandbox == 0)
+		add_stats(e, &m.stats);
+	answer_control(e, &m, -1);
+}
+
+static void on_denies(struct engine *e, uint32_t sandbox)
+{
+	struct ipc_message m = { .type = IPC_DENIES };
+	struct ipc_denies *d = &m.denies;
+
+	for (size_t i = (size_t)sandbox + 1; i < e->core.slots; i++) {
+		const struct engine_sandbox *g = e->core.guarded[i];
+		const uint64_t *counted = g ? g->sandbox.counters : NULL;
+
+		if (!g)
+			continue;
+		if (d->count == IPC_DENIES_MAX) {
+			m.sandbox = d->of[d->count - 1].sandbox;
+			break;
+		}
+		d->of[d->count].sandbox = (uint32_t)i;
+		d->of[d->count++].denies = sandbox_denied(counted);
+	}
+	answer_control(e, &m, -1);
+}
+
+static void on_control_message(struct engine *e, struct ipc_message *m, const int *fds,
+			       size_t count)
+{
+	struct engine_lent *l;
+
+	switch (m->type) {
+	case IPC_CHANGE:
+		if (count == 1)
+			on_change(e, m, fds[0]);
+		break;
+	case IPC_STATS:
+		on_stats(e, m->sandbox);
+		break;
+	case IPC_DENIES:
+		on_denies(e, m->sandbox);
+		break;
+	case IPC_SOCKET:
+		on_socket_wanted(e, m);
+		break;
+	case IPC_SOCKET_DONE:
+		l = find_lent(e, &m->socket);
+		if (l)
+			take_back(e, l);
+		break;
+	default:
+		break;
+	}
+}
+
+static void on_control(struct loop_source *source, uint32_t events)
+{
+	struct engine *e = CONTAINER_OF(source, struct engine, from_control);
+	struct ipc_message m;
+	size_t count = 0;
+	int fds[1];
+	int r;
+
+	if (events & EPOLLOUT)
+		pay_or_wait(e);
+	if (source->fd < 0)
+		return;
+	r = ipc_receive(source->fd, &m, fds, ARRAY_SIZE(fds), &count);
+	if (r == -EAGAIN)
+		return;
+	if (r < 0) {
+		break_control(e, r);
+		return;
+	}
+	on_control_message(e, &m, fds, count);
+	for (size_t i = 0; i < count; i++)
+		close(fds[i]);
+}
+
+void engine_control_take(struct engine *e, int fd)
+{
+	lose_control(e);
+	e->from_control = (struct loop_source){ .fd = fd, .on_ready = on_control };
+	if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ||
+	    loop_add(e->core.loop, &e->from_control, EPOLLIN) < 0) {
+		close(fd);
+		e->from_control.fd = -1;
+		loop_stop(e->core.loop);
+		return;
+	}
+	if (e->only)
+		answer_status(e->only, IPC_STANDS);
+	dns_service_tell_behind(e->core.dns);
+	for (size_t i = 0; i < e->failed_count; i++)
+		tell_trouble(e, &e->failed[i]);
+	e->failed_count = 0;
+}
