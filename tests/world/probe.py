@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs inside a sandbox and tries things. Needs nothing but Python's own modules.
 
-Reads a JSON list of probes, each [name, argument, …] with an optional object of named
-arguments at its end, and prints one JSON object per probe:
+Reads a JSON list of probes (with the argument "lines": a list a line), each [name, argument, …] with
+an optional object of named arguments at its end, and prints one JSON object per probe:
     result   what came of it, in one word: ok, refused, reset, timeout, or an errno name
     ms       how long that took
 and whatever the probe adds.
@@ -541,10 +541,18 @@ def attempt(name, args, options):
     return answer
 
 
-def main():
-    for name, *args in json.load(sys.stdin):
+def answer_all(probes):
+    for name, *args in probes:
         options = args.pop() if args and isinstance(args[-1], dict) else {}
         print(json.dumps(attempt(name, args, options)), flush=True)
+
+
+def main():
+    if sys.argv[1:] != ["lines"]:
+        answer_all(json.load(sys.stdin))
+        return
+    for line in sys.stdin:
+        answer_all(json.loads(line))
 
 
 main()

@@ -1,66 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The catalogue's ways out by names, DNS and requests (A, B, C, E), from each kind of sandbox but that of `weir run`,
-whose tests are in tests/bypass: their cases are these."""
-import json
+"""The catalogue's ways out by names, DNS and requests (A, B, C, E), from a sandbox of each product; the cases are those
+of tests/bypass."""
+import contextlib
 
 import pytest
 
-import test_host_daemon as host_daemon
 from bypass import test_a_names as names
 from bypass import test_b_dns as dns
 from bypass import test_e_names_shown as shown
-from test_host_daemon import fixture_host, fixture_tree  # noqa: F401  # pylint: disable=unused-import
 from world import expect
-from world.member import cgroup_root
+from world.guarded import PRODUCTS, guarded
 from world.sidecar import policy
-from world.world import RESOLVER4, RESOLVER6
 
-KINDS = ["sidecar", "cgroup", "uid", "netns"]
 STANDARD = [{"action": "allow", "target": "api.ok.test", "ports": [443]},
             {"action": "allow", "target": "*.pkg.test", "ports": [443]}]
 MANY = {"queries_per_second": "unlimited", "new_names_per_minute": "unlimited"}
-pytestmark = pytest.mark.skipif(not cgroup_root(), reason="no cgroup v2 here")
 
 
-class Box:
-    """@app, in a sandbox; @link, the namespace whose link all of it leaves by."""
-
-    def __init__(self, app, link, world):
-        self.app, self.link, self.world = app, link, world
-
-    def probe(self, *probes):
-        """The answers; of what left meanwhile, packets and the names that resolvers were asked for."""
-        before, asked = len(self.link.capture.packets()), len(self.world.dns.queries())
-        answers = self.app.probe(*probes, timeout=60)
-        self.packets = [p for p in self.link.capture.packets()[before:]
-                        if not (p.dst in (RESOLVER4, RESOLVER6) and p.dport == 53)]
-        # a resolver that was slow is probed by the root's name
-        self.names = {q.name.lower() for q in self.world.dns.queries()[asked:]} - {""}
-        return answers if len(probes) > 1 else [answers]
-
-
-@pytest.fixture(name="box", params=KINDS)
-def fixture_box(request, host, tree, pod, world):
-    """A sandbox of that kind with these rules."""
+@pytest.fixture(name="box", params=PRODUCTS)
+def fixture_box(request, world):
+    """A sandbox of that product with these rules."""
     for name in ("api.ok.test", "pkg.test", "*.pkg.test", "ok.test", "*.ok.test", "evil.test", "*.evil.test", "evilpkg.test",
                  "dns.google", "cloudflare-dns.com", "mozilla.cloudflare-dns.com", "dns.nextdns.io"):
         world.site(name)
-    kind = request.param
-
-    def make(*rules, verify="tls"):
-        document = policy(*rules, verify=verify, limits=MANY)
-        if kind == "sidecar":
-            pod.sidecar(rules=document, mode="dns+nft+tls" if verify == "tls" else "dns+nft")
-            return Box(pod, pod, world)
-        if kind == "netns":
-            app, who, link = pod, {"netns": pod.ns.path}, pod
-        else:
-            app, _, who = host_daemon.attached(host, tree, kind)
-            link = host
-        reply = host.daemon().call("PUT", "/sandboxes/one", {**who, "policy": json.loads(document)})
-        assert reply.status == 201, reply
-        return Box(app, link, world)
-    return make
+    with contextlib.ExitStack() as opened:
+        def make(*rules, verify="tls"):
+            return opened.enter_context(guarded(world, request.param, policy(*rules, verify=verify, limits=MANY)))
+        yield make
 
 
 def test_names_that_look_like_an_allowed_one_and_spellings_of_those_that_are(box):  # A
@@ -94,7 +60,7 @@ def test_dns_as_a_way_out(box):  # B1 B2 B3 B4 B6 B7 B9 B11 B31
     for answer in box.probe(*types):
         expect.no_data(answer)
     assert box.packets == [] and box.names == set()
-    (pipeline,) = box.probe(["dns_pipeline", ["api.ok.test", "evil.test", "x.pkg.test", "y.evil.test"]])
+    pipeline = box.probe(["dns_pipeline", ["api.ok.test", "evil.test", "x.pkg.test", "y.evil.test"]])
     assert {i: r["result"] for i, r in pipeline.replies.items()} == {"1": "NOERROR", "2": "NXDOMAIN", "3": "NOERROR", "4": "NXDOMAIN"}
     assert box.names == {"api.ok.test", "x.pkg.test"}
 
@@ -128,7 +94,7 @@ def test_requests_and_hellos_that_show_another_name(box, world):  # D1 E1 E2 E7 
     assert same.result == "ok" and good in same.data
     for answer in refused:
         expect.tcp_gave_nothing(answer)
-    (quic,) = box.probe(["udp", address, 443, "quic"])
+    quic = box.probe(["udp", address, 443, "quic"])
     expect.udp_refused(quic)
     for text, answer in zip(texts, box.probe(*(["tcp", address, 80, text] for text in texts))):
         assert "200 OK" not in answer.get("data", ""), (text, dict(answer))

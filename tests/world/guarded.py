@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One sandbox under one policy, of whichever product: the same calls, so that a test asks all of them the same.
+
+    with guarded(world, "cgroup", policy("allow a.test")) as box:
+        box.probe(["dns", "a.test"])        probe.py in the sandbox; one probe gives its Answer alone
+        box.packets, box.names              what left meanwhile: packets, and the names that resolvers were asked for
+        box.change(policy("deny a.test"))   another policy, while it runs (not `weir run`)
+        box.denies()                        what was refused, as the product's report or API says it
+"""
+import contextlib
+import json
+
+from .daemon import Host
+from .member import Member, Tree
+from .run import Answer
+from .sidecar import Pod
+from .world import RESOLVER4, RESOLVER6
+
+# `weir run` of root and of an ordinary user; a sidecar; what a daemon guards.
+PRODUCTS = ("run", "run-user", "sidecar", "netns", "cgroup", "uid")
+CHANGEABLE = PRODUCTS[2:]
+UID = 61203
+
+
+class Box:
+    """A sandbox. @link captures what leaves it."""
+
+    def __init__(self, product, world, capture):
+        self.product, self.world, self._capture = product, world, capture
+        self.packets, self.names = [], set()
+
+    def probe(self, *probes, timeout=60):
+        before, asked = len(self._capture.packets()), len(self.world.dns.queries())
+        answers = self._answers(probes, timeout)
+        self.packets = [p for p in self._capture.packets()[before:]
+                        if not (p.dst in (RESOLVER4, RESOLVER6) and p.dport == 53)]
+        # a resolver that was slow is asked for the root's name again
+        self.names = {q.name.lower() for q in self.world.dns.queries()[asked:]} - {""}
+        return answers[0] if len(probes) == 1 else answers
+
+    def assert_silent(self):
+        """Of the last probes nothing left, to whomever."""
+        assert self.packets == [] and self.names == set(), (self.packets, self.names)
+
+
+class Run(Box):
+    """`weir run`, with probes that it reads line after line."""
+
+    def __init__(self, product, world, document, options=()):
+        self._exit = contextlib.ExitStack()
+        super().__init__(product, world, self._exit.enter_context(world.capture()))
+        user = "weir-test" if product == "run-user" else "root"
+        folder = world.workdir(user)
+        (folder.parent / f"{folder.name}.policy.json").write_text(document, encoding="ascii")
+        self._store = world.workdir(user)
+        self._started = world.run_start(
+            "/usr/bin/python3", "-IS", world.tools / "probe.py", "lines", user=user, cwd=folder,
+            options=("--no-config", "--policy", f"{folder}.policy.json", "--state-dir", self._store, *options))
+        self._exit.callback(self._started.kill)
+
+    def _answers(self, probes, timeout):
+        with contextlib.suppress(BrokenPipeError):
+            self._started.say(json.dumps(probes) + "\n")
+        lines = [self._started.line() for _ in probes]
+        if not all(lines):
+            raise AssertionError(f"the probes ended: {self._started.wait()}")
+        return [json.loads(line, object_hook=Answer) for line in lines]
+
+    def denies(self):
+        done = self.world.weir("events", "--state-dir", self._store, "--action", "deny", "--json")
+        assert done.code == 0, done
+        return [json.loads(line) for line in done.text.splitlines()]
+
+    def close(self):
+        self._exit.close()
+
+
+class Held(Box):
+    """What a sidecar or a daemon guards: @app sends by @link, a Pod; @call speaks to the API of one sandbox."""
+
+    def __init__(self, product, world, app, link, call, opened):
+        super().__init__(product, world, link.capture)
+        self.app, self._call, self._exit = app, call, opened
+
+    def _answers(self, probes, timeout):
+        answers = self.app.probe(*probes, timeout=timeout)
+        return answers if len(probes) > 1 else [answers]
+
+    def change(self, document):
+        reply = self._call("POST", "/policy", document)
+        assert reply.status == 200, reply
+
+    def denies(self):
+        return self._call("GET", "/denies").json()["denies"]
+
+    def close(self):
+        self._exit.close()
+
+
+def _held(product, world, document, args):
+    verify = json.loads(document).get("verify", "tls")
+    with contextlib.ExitStack() as opened:
+        if product == "sidecar":
+            link = app = opened.enter_context(Pod(world))
+            side = link.sidecar(*args, rules=document, mode="dns+nft+tls" if verify == "tls" else "dns+nft")
+            return Held(product, world, app, link, side.call, opened.pop_all())
+        if product == "cgroup":
+            tree = Tree()
+            opened.callback(tree.close)  # after the host's processes
+        host = opened.enter_context(Host(world))
+        if product == "netns":
+            link = app = opened.enter_context(Pod(world))
+            where = {"netns": app.ns.path}
+        else:
+            link = host
+            cgroup = tree.cgroup("slice").below("job") if product == "cgroup" else None
+            app = Member(host, cgroup) if cgroup else Member(host, uid=UID)
+            where = {"cgroup": str(cgroup.path)} if cgroup else {"uid": UID}
+        daemon = host.daemon(*args)
+        reply = daemon.call("PUT", "/sandboxes/one", {**where, "policy": json.loads(document)})
+        assert reply.status == 201, f"{reply}\n{daemon}"
+
+        def call(method, path, body=None):
+            return daemon.call(method, f"/sandboxes/one{path}", body)
+        return Held(product, world, app, link, call, opened.pop_all())
+
+
+@contextlib.contextmanager
+def guarded(world, product, document, args=()):
+    """A sandbox of @product under the policy @document, JSON; @args: further options of its command."""
+    box = Run(product, world, document, args) if product.startswith("run") else _held(product, world, document, args)
+    with contextlib.closing(box):
+        yield box
