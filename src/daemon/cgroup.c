@@ -317,7 +317,7 @@ static void remember(const struct parent *p)
 
 		/* One that is just being attached is kept with that. */
 		if (!d || d->watch != p->watch || d->guards ||
-		    d->state != DAEMON_SANDBOX_STANDING || d->text_fd >= 0)
+		    d->life.state != LIFECYCLE_ACTIVE || d->text_fd >= 0)
 			continue;
 		d->guards = true;
 		if (state_keep(d, &err) < 0)
@@ -380,8 +380,8 @@ void parent_let_through(const struct daemon_sandbox *d)
 {
 	struct parent *p = d && d->dir ? parent_find(d->daemon, d->watch) : NULL;
 
-	if (p && !d->waiting && !d->again &&
-	    (d->state == DAEMON_SANDBOX_STANDING || d->state == DAEMON_SANDBOX_TESTING))
+	if (p && !d->waiting && !daemon_sandbox_is_outdated(d) &&
+	    (d->life.state == LIFECYCLE_ACTIVE || d->life.state == LIFECYCLE_TESTING))
 		know(p, d->member.cgroup);
 }
 
@@ -639,7 +639,7 @@ static void on_gone(struct daemon_sandbox *d)
 		d->waiting = true;
 		host_tell(d, "its cgroup is gone: waiting for it");
 	}
-	if (!host_is_parent_gone(d) || d->state != DAEMON_SANDBOX_STANDING)
+	if (!host_is_parent_gone(d) || d->life.state != LIFECYCLE_ACTIVE)
 		return;
 	log_warning("sandbox '%s' is gone: so is what was above its cgroup",
 		    d->spec.name);
@@ -663,10 +663,9 @@ static void check_again(const struct daemon_sandbox *d)
 static void on_another(struct daemon_sandbox *d, uint64_t id)
 {
 	d->waiting = false;
-	d->fresh = true;
 	parent_shut(d, d->member.cgroup);
 	d->member.cgroup = id;
-	daemon_sandbox_enter_again(d);
+	daemon_sandbox_on_remade(d);
 	host_tell(d, "its cgroup was made again");
 	check_again(d);
 }
@@ -687,7 +686,7 @@ static void on_seen(struct daemon_sandbox *d)
 		return;
 	d->unseen = false;
 	host_tell(d, "its cgroup is seen again");
-	if (d->guards && d->state == DAEMON_SANDBOX_STANDING && parent_guard(d, &err) < 0)
+	if (d->guards && d->life.state == LIFECYCLE_ACTIVE && parent_guard(d, &err) < 0)
 		log_warning("sandbox '%s': %s", d->spec.name, err.text);
 	parents_load(d->daemon);
 }
@@ -698,7 +697,7 @@ void follow_look(struct daemon_sandbox *d)
 	uint64_t id;
 	int r = 0;
 
-	if (d->state == DAEMON_SANDBOX_ENDING || d->state == DAEMON_SANDBOX_LEFT)
+	if (lifecycle_is_ending(&d->life))
 		return;
 	if (d->watch < 0)
 		r = host_follow(d, &ignored);

@@ -223,7 +223,7 @@ static void on_attach(struct daemon *w, const struct ipc_message *m, int *fds)
 {
 	struct daemon_sandbox given = {
 		.spec = m->attached,
-		.asked = true,
+		.control = CONTROL_ASKS,
 		.ns_dev = m->attached.ns_dev,
 		.ns_ino = m->attached.ns_ino,
 	};
@@ -288,21 +288,20 @@ static void on_detach(struct daemon *w, uint32_t sandbox)
 {
 	struct daemon_sandbox *d = daemon_sandbox_find(w, sandbox);
 
-	if (!d || d->state != DAEMON_SANDBOX_STANDING || !w->engine_ready) {
+	if (!d || d->life.state != LIFECYCLE_ACTIVE || !w->engine_ready) {
 		refuse(w, IPC_DETACHED, sandbox,
 		       d ? "it is just being changed, or the engine is being started"
 			 : "there is no such sandbox");
 		return;
 	}
 	state_forget(d);
-	d->asked = true;
+	d->control = CONTROL_ASKS;
 	daemon_sandbox_detach(d, false);
 }
 
 static bool is_listed(const struct daemon_sandbox *d)
 {
-	return d && !d->asked && d->state != DAEMON_SANDBOX_ENDING &&
-	       d->state != DAEMON_SANDBOX_LEFT;
+	return d && d->control != CONTROL_ASKS && !lifecycle_is_ending(&d->life);
 }
 
 static void on_list(struct daemon *w, uint32_t after)
@@ -332,7 +331,7 @@ static void on_look_asked(struct daemon *w, uint32_t sandbox)
 	const struct daemon_sandbox *d = daemon_sandbox_find(w, sandbox);
 	struct ipc_message m = { .type = IPC_LOOKED, .sandbox = sandbox };
 
-	if (d && d->state == DAEMON_SANDBOX_STANDING)
+	if (d && d->life.state == LIFECYCLE_ACTIVE)
 		m.look = d->spec.kind == ATTACH_HOST ? host_look(d) : inside_look(d);
 	if (d)
 		m.look.unseen = d->unseen;

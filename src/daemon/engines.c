@@ -250,7 +250,7 @@ int room_check(const struct daemon_sandbox *d, struct err *err)
 	struct rlimit files;
 
 	if (d->spec.kind != ATTACH_NETNS || getrlimit(RLIMIT_NOFILE, &files) < 0 ||
-	    used + FDS_NEXT <= room(d->restarted, &files))
+	    used + FDS_NEXT <= room(d->life.origin != LIFECYCLE_NEW, &files))
 		return 0;
 	return refuse_for_fds(used, &files, err);
 }
@@ -292,7 +292,7 @@ int room_check_opened(const struct daemon_sandbox *d, struct err *err)
 	size_t used = (size_t)highest_fd(d) + 1;
 	struct rlimit files;
 
-	if (d->restarted || getrlimit(RLIMIT_NOFILE, &files) < 0 ||
+	if (d->life.origin != LIFECYCLE_NEW || getrlimit(RLIMIT_NOFILE, &files) < 0 ||
 	    used + FDS_SPARE <= files.rlim_cur)
 		return 0;
 	return refuse_for_fds(used, &files, err);

@@ -86,7 +86,7 @@ static void look(struct daemon_sandbox *d)
 {
 	struct ipc_message m = { .type = IPC_GONE, .sandbox = d->id };
 
-	if (d->state != DAEMON_SANDBOX_STANDING ||
+	if (d->life.state != LIFECYCLE_ACTIVE ||
 	    (gone_pid_of(d->spec.where) == 0 && is_where_it_was(d)) || is_inhabited(d))
 		return;
 	log_warning("sandbox '%s' is gone: nobody lives in its network namespace",
@@ -112,7 +112,7 @@ static bool is_over(const struct daemon_sandbox *d)
 {
 	uint64_t id = d->member.cgroup;
 
-	if (d->state != DAEMON_SANDBOX_LEFT || !d->dir || !d->daemon->engine_ready)
+	if (d->life.state != LIFECYCLE_RESERVED || !d->dir || !d->daemon->engine_ready)
 		return false;
 	return host_cgroup_id(d, &id) == -ENOENT || id != d->member.cgroup;
 }

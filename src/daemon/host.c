@@ -149,7 +149,7 @@ static int check_cgroup(const struct daemon_sandbox *d, const struct cgroup *c,
 			struct err *err)
 {
 	struct err why = { 0 };
-	int r = d->restarted ? 0 : cgroup_can_be_joined(c->path, &why);
+	int r = d->life.origin != LIFECYCLE_NEW ? 0 : cgroup_can_be_joined(c->path, &why);
 
 	if (r == 0)
 		r = check_own(c, &why);
@@ -157,7 +157,7 @@ static int check_cgroup(const struct daemon_sandbox *d, const struct cgroup *c,
 		r = cgroup_check(c, d->daemon->home, &why);
 	if (r == 0)
 		return 0;
-	if (!d->restarted)
+	if (d->life.origin == LIFECYCLE_NEW)
 		return err_set(err, r, "%s", why.text);
 	log_warning("sandbox '%s': %s", d->spec.name, why.text);
 	return 0;
@@ -173,7 +173,8 @@ static int found_cgroup(struct daemon_sandbox *d, const struct cgroup *c, struct
 			       "above the cgroup is the root of all: that can't be "
 			       "guarded");
 	/* It was made again while nobody looked: the rules are the old one's. */
-	d->fresh = d->restarted && d->member.cgroup != c->id;
+	if (d->life.origin == LIFECYCLE_RESTORED && d->member.cgroup != c->id)
+		d->life.origin = LIFECYCLE_REMADE;
 	d->member = (struct filter_member){
 		.kind = FILTER_MEMBER_CGROUP,
 		.cgroup = c->id,
@@ -302,16 +303,17 @@ static int find_cgroup(struct daemon_sandbox *d, struct err *err)
 	if (!c)
 		return err_set(err, -ENOMEM, "out of memory");
 	r = hold_hierarchy(&d->daemon->host, &why);
-	if (!d->restarted)
+	if (d->life.origin == LIFECYCLE_NEW)
 		r = r < 0 ? err_set(err, r, "%s", why.text) : find_name(d, c, err);
-	if (r < 0 && !d->restarted)
+	if (r < 0 && d->life.origin == LIFECYCLE_NEW)
 		return r;
 	if (asprintf(&d->dir, "/proc/self/fd/%d%s", d->daemon->host.hierarchy,
 		     d->spec.where) < 0) {
 		d->dir = NULL;
 		return err_set(err, -ENOMEM, "out of memory");
 	}
-	return d->restarted ? find_again(d, c, err) : find_first(d, c, err);
+	return d->life.origin != LIFECYCLE_NEW ? find_again(d, c, err)
+					       : find_first(d, c, err);
 }
 
 int host_find(struct daemon_sandbox *d, struct err *err)
@@ -319,7 +321,8 @@ int host_find(struct daemon_sandbox *d, struct err *err)
 	int r = d->spec.member == FILTER_MEMBER_CGROUP ? find_cgroup(d, err)
 						       : find_user(d, err);
 
-	if (r == 0 && !d->restarted && d->daemon->host.state == HOST_FAILED)
+	if (r == 0 && d->life.origin == LIFECYCLE_NEW &&
+	    d->daemon->host.state == HOST_FAILED)
 		r = err_set(err, -EIO,
 			    "the filter of the host's sandboxes can't be "
 			    "installed");
@@ -365,13 +368,12 @@ int host_again(struct daemon_sandbox *d, const struct ipc_sandbox *asked, struct
 	/* It may be another one since a moment ago. */
 	if (d->dir)
 		follow_look(d);
-	if (d->waiting || d->state == DAEMON_SANDBOX_ENDING ||
-	    d->state == DAEMON_SANDBOX_LEFT)
+	if (d->waiting || lifecycle_is_ending(&d->life))
 		return err_set(err, -ENOENT, "sandbox '%s' is gone", d->spec.name);
-	if (d->state == DAEMON_SANDBOX_STANDING)
+	if (d->life.state == LIFECYCLE_ACTIVE)
 		daemon_tell_control(d->daemon, &m, NULL);
 	else
-		d->asked = true;
+		d->control = CONTROL_ASKS;
 	return 0;
 }
 

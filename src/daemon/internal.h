@@ -2,6 +2,7 @@
 /* daemon/internal - what the daemon's files share.
  *
  *   daemon.c     start and end; what the engine and control say; where the API listens
+ *   lifecycle.c  the states of a sandbox
  *   sandboxes.c  a sandbox is attached, active, refused, detached; plans; the queues
  *   child.c      the short-lived children that do something in a sandbox
  *   gone.c       namespaces that are gone
@@ -16,6 +17,7 @@
 
 #include "base/index.h"
 #include "daemon/daemon.h"
+#include "daemon/lifecycle.h"
 #include "proto/launch.h"
 #include "resolver/resolver.h"
 #include "supervisor/spawner.h"
@@ -28,26 +30,11 @@ enum {
 	DAEMON_SANDBOX_PLACE_SIZE = 48,
 };
 
-enum daemon_sandbox_state {
-	DAEMON_SANDBOX_NEW =
-		0, /* its descriptors are there; the engine has not got it yet */
-	DAEMON_SANDBOX_GIVEN,	 /* the engine has it, and has not answered */
-	DAEMON_SANDBOX_TESTING,	 /* the rules stand; the self-test runs inside */
-	DAEMON_SANDBOX_PINNING,	 /* dns: pinned: its names are resolved for the first time
-				  */
-	DAEMON_SANDBOX_STANDING, /* guarded */
-	DAEMON_SANDBOX_ENDING,	 /* the engine was told to let it go */
-	/* Of the host's own: it was refused, but the table may have it under this id,
-	 * which nobody else gets. It has no name and is no sandbox. */
-	DAEMON_SANDBOX_LEFT,
-};
-
-/* The order in which the engine is given what waits. */
-enum attach_queue_of {
-	QUEUE_AGAIN = 0, /* its cgroup was made again: no time to lose */
-	QUEUE_RESTARTED, /* it was guarded before */
-	QUEUE_NEW,
-	ATTACH_QUEUE_COUNT
+/* What control knows of a sandbox. */
+enum control_knows {
+	CONTROL_UNAWARE = 0, /* nothing yet: it hears when the sandbox is ACTIVE */
+	CONTROL_ASKS,	     /* control waits for an answer */
+	CONTROL_INFORMED,
 };
 
 /* sandboxes.c */
@@ -64,7 +51,8 @@ struct join {
 struct daemon_sandbox {
 	struct daemon *daemon;
 	uint32_t id;
-	enum daemon_sandbox_state state;
+	struct lifecycle life;
+	enum control_knows control;
 	struct ipc_sandbox spec;
 	struct sandbox_fds fds; /* in its namespace */
 	size_t fds_held;	/* as room_fds_of() had it */
@@ -72,10 +60,6 @@ struct daemon_sandbox {
 	struct daemon_plan *plan;
 	int text_fd;		   /* its policy, until that is in its folder; then -1 */
 	int snapshot_fd;	   /* until the engine has it; then -1 */
-	bool restarted;		   /* it was guarded before: take over what was learned */
-	bool told;		   /* control has heard that it stands */
-	bool asked;		   /* control waits for an answer about it */
-	bool pins;		   /* dns: pinned */
 	struct launch_probe probe; /* allowed_name "": no self-test */
 	struct loop_source from_child; /* it is inside for the self-test; fd -1: none */
 	struct loop_timer late;
@@ -85,29 +69,25 @@ struct daemon_sandbox {
 	struct loop_source process; /* a pidfd, -1: none */
 	/* ATTACH_HOST */
 	struct filter_member member;
-	char *dir;	 /* of its cgroup, through host.hierarchy; owned, NULL: a user */
-	int watch;	 /* of inotify, on the directory above; -1: none */
-	bool waiting;	 /* the cgroup is gone; its parent isn't */
-	bool unseen;	 /* whether it is gone could not be seen, and that was said */
-	bool fresh;	 /* it is another cgroup now: nothing is taken over */
-	bool again;	 /* and yet another one, while the engine was being told */
-	bool guards;	 /* its parent is guarded */
-	char *refused;	 /* why, for when the engine has let go of it; owned */
-	size_t ended;	 /* connections from before that were ended */
-	bool is_settled; /* what is done once its rules stand was done */
+	uint64_t attached_cgroup; /* the cgroup of @member when the engine got it */
+	char *dir;     /* of its cgroup, through host.hierarchy; owned, NULL: a user */
+	int watch;     /* of inotify, on the directory above; -1: none */
+	bool waiting;  /* the cgroup is gone; its parent isn't */
+	bool unseen;   /* whether it is gone could not be seen, and that was said */
+	bool guards;   /* its parent is guarded */
+	char *refused; /* why, for when the engine has let go of it; owned */
+	size_t ended;  /* connections from before that were ended */
 	struct join join;
 	struct loop_deferred freed;
 	/* With all others. */
-	struct index_entry
-		named; /* while it is one of them, and not DAEMON_SANDBOX_LEFT */
+	struct index_entry named; /* until it is LIFECYCLE_RESERVED */
 	struct index_entry placed;
 	char place[DAEMON_SANDBOX_PLACE_SIZE]; /* what no two can be: a namespace, a
 					cgroup, a user id */
 	struct index_entry followed;
 	char *follow_key; /* watch and name; owned */
 	TAILQ_ENTRY(daemon_sandbox) in_queue;
-	struct attach_queue
-		*queue; /* that of those that wait as DAEMON_SANDBOX_NEW, or NULL */
+	struct attach_queue *queue; /* while it is LIFECYCLE_QUEUED, or NULL */
 };
 TAILQ_HEAD(attach_queue, daemon_sandbox);
 
@@ -151,7 +131,7 @@ struct daemon {
 	struct host host;
 	struct daemon_sandbox *sandboxes[SANDBOXES_MAX + 1]; /* by id, from 1 on; owned */
 	struct index names, places, plans, followed, watches;
-	struct attach_queue queues[ATTACH_QUEUE_COUNT];
+	struct attach_queue queues[LIFECYCLE_ORIGIN_COUNT];
 	size_t count;
 	size_t fds_held;   /* descriptors of all sandboxes, but for */
 	size_t plan_count; /* of their plans */
@@ -202,8 +182,10 @@ int daemon_sandbox_check(const struct ipc_sandbox *spec, struct err *err) MUST_C
  * has it. @id 0: any. On success the sandbox is on its way to the engine. */
 int daemon_sandbox_attach(struct daemon *w, const struct daemon_sandbox *given,
 			  int plan_fd, int text_fd, struct err *err) MUST_CHECK;
-/* Of the host's own: it is another member now; the engine is told. */
-void daemon_sandbox_enter_again(struct daemon_sandbox *d);
+/* Its cgroup was made again, and @d->member is the new one: the engine gets it. */
+void daemon_sandbox_on_remade(struct daemon_sandbox *d);
+/* The engine has the sandbox as the cgroup that it was before. */
+bool daemon_sandbox_is_outdated(const struct daemon_sandbox *d);
 /* The engine is gone. */
 void daemon_sandbox_on_engine_end(struct daemon_sandbox *d);
 void daemon_sandbox_on_engine(struct daemon *w, const struct ipc_message *m);

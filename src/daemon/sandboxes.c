@@ -1,20 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* HOW IT WORKS
- * A sandbox is on its way until it is guarded, and control is answered when it is:
- *
- *   NEW       a child was in its namespace and has opened what is served there
- *   GIVEN     the engine installs the rules, reads them back, serves
- *   TESTING   the child tries from inside what must work and what must not
- *   PINNING   with `dns: pinned`, until its names are resolved: what is required has to
- * be STANDING
- *
- * One is with the engine at a time. When that ends before STANDING, nothing is weaker
- * than before: rules that stand by then stay, and keep the namespace closed. When the
- * engine dies, its successor gets all of them again, without the test.
- *
- * One of the host's own namespace whose cgroup was made again is NEW once more: the
- * engine gets it under the same id with another member, which takes the place of the old
- * one. */
+/* Sandboxes are attached, tested, active, refused and detached. lifecycle.h has their
+ * states; a function here that ends in a change of state says what is done with it. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -168,14 +154,13 @@ int daemon_plan_fd(const struct daemon_plan *p)
 
 /* -- the queues and the end --------------------------------------------------------- */
 
-/* Sandboxes wait in three queues: whose cgroup was made again has no time to lose; then
- * come those that were guarded before, and last, when there are no more of them, those
- * that are new. The engine has one of them at a time, and the host's table is loaded
- * between the second and the third. */
+/* Sandboxes wait in three queues, one for each lifecycle_origin. The engine gets one
+ * sandbox at a time: first those that were made again, then those that were guarded
+ * before, then the host's table is loaded, and last come new sandboxes. */
 
 void give_init(struct daemon *w)
 {
-	for (size_t i = 0; i < ATTACH_QUEUE_COUNT; i++)
+	for (size_t i = 0; i < LIFECYCLE_ORIGIN_COUNT; i++)
 		TAILQ_INIT(&w->queues[i]);
 }
 
@@ -186,14 +171,11 @@ static void daemon_sandbox_leave_queue(struct daemon_sandbox *d)
 	d->queue = NULL;
 }
 
-/* It is DAEMON_SANDBOX_NEW from now on. */
+/* It is LIFECYCLE_QUEUED. */
 static void daemon_sandbox_wait(struct daemon_sandbox *d)
 {
 	daemon_sandbox_leave_queue(d);
-	d->state = DAEMON_SANDBOX_NEW;
-	d->queue = &d->daemon->queues[!d->restarted ? QUEUE_NEW
-				      : d->fresh    ? QUEUE_AGAIN
-						    : QUEUE_RESTARTED];
+	d->queue = &d->daemon->queues[d->life.origin];
 	TAILQ_INSERT_TAIL(d->queue, d, in_queue);
 }
 
@@ -242,17 +224,16 @@ static void daemon_sandbox_free(struct daemon_sandbox *d)
 
 /* -- one is refused or detached ----------------------------------------------------- */
 
-/* Whoever hears of it may ask for the same namespace at once, and another daemon may be
- * the one who gets it. */
+/* Whoever hears of its end may ask for the same namespace at once, and another daemon may
+ * be the one who gets it. */
 static void close_sockets(struct daemon_sandbox *d)
 {
 	sandbox_fds_done(&d->fds);
-	if (d->route_fd >= 0)
-		close(d->route_fd);
-	d->route_fd = -1;
+	close_fd(&d->route_fd);
 }
 
-/* It is not guarded, and whoever asked hears why. Not freed by it. */
+/* It is not guarded, and whoever asked hears why. It ends with that, or its id stays with
+ * what the host's table may have of it. */
 static void daemon_sandbox_refuse(struct daemon_sandbox *d, const char *text)
 {
 	struct ipc_message m = { .type = IPC_REFUSED, .sandbox = d->id };
@@ -260,37 +241,16 @@ static void daemon_sandbox_refuse(struct daemon_sandbox *d, const char *text)
 	close_sockets(d);
 	log_warning("sandbox '%s' is not guarded: %s", d->spec.name, text);
 	snprintf(m.text, sizeof(m.text), "%s", text);
-	if (d->asked)
+	if (d->control == CONTROL_ASKS)
 		daemon_tell_control(d->daemon, &m, NULL);
-	d->asked = false;
 	/* What was guarded before is tried again. */
-	if (d->restarted) {
+	if (d->life.origin != LIFECYCLE_NEW) {
 		daemon_lacks(d->daemon, d->spec.name, text);
 		daemon_tell_lacking(d->daemon);
 	} else {
 		state_forget(d);
 	}
-}
-
-void daemon_sandbox_refuse_host(struct daemon *w, const char *text)
-{
-	struct daemon_sandbox *d, *next;
-
-	for (d = TAILQ_FIRST(&w->queues[QUEUE_NEW]); d; d = next) {
-		next = TAILQ_NEXT(d, in_queue);
-		if (d->spec.kind != ATTACH_HOST)
-			continue;
-		daemon_sandbox_refuse(d, text);
-		daemon_sandbox_free(d);
-	}
-}
-
-/* -- the engine lets go of it ------------------------------------------------------- */
-
-/* The table of the host may have what is not guarded: its id is kept with it. */
-static void daemon_sandbox_leave(struct daemon_sandbox *d)
-{
-	if (d->spec.kind != ATTACH_HOST || d->restarted || !d->daemon->engine_ready) {
+	if (d->life.state != LIFECYCLE_RESERVED) {
 		daemon_sandbox_free(d);
 		return;
 	}
@@ -301,34 +261,36 @@ static void daemon_sandbox_leave(struct daemon_sandbox *d)
 	d->spec.name[0] = '\0';
 	free(d->refused);
 	d->refused = NULL;
-	d->state = DAEMON_SANDBOX_LEFT;
 }
 
-/* What the engine said to that; @text "": it went well. @d is freed, or
- * DAEMON_SANDBOX_LEFT. */
-static void daemon_sandbox_on_detached(struct daemon_sandbox *d, const char *text)
+/* The engine has let go of it; @text "": that went well. */
+static void daemon_sandbox_on_detached(struct daemon_sandbox *d,
+				       enum lifecycle_event event, const char *text)
 {
 	struct ipc_message m = { .type = IPC_DETACHED, .sandbox = d->id };
+	bool has_failed = d->life.state == LIFECYCLE_FAILING;
 
+	if (!lifecycle_change(&d->life, event))
+		return;
 	snprintf(m.text, sizeof(m.text), "%s", text);
 	if (text[0])
 		log_warning("sandbox '%s': %s", d->spec.name, text);
-	if (d->refused) {
-		daemon_sandbox_refuse(d, d->refused);
-		daemon_sandbox_leave(d);
+	if (has_failed) {
+		daemon_sandbox_refuse(d, d->refused ? d->refused : "out of memory");
 		return;
 	}
 	close_sockets(d);
-	if (d->asked)
+	if (d->control == CONTROL_ASKS)
 		daemon_tell_control(d->daemon, &m, NULL);
 	/* Nobody has to ask for that again. */
 	m.type = IPC_GONE;
-	if (d->asked && text[0])
+	if (d->control == CONTROL_ASKS && text[0])
 		daemon_tell_control(d->daemon, &m, NULL);
 	daemon_sandbox_free(d);
 }
 
-void daemon_sandbox_detach(struct daemon_sandbox *d, bool forget)
+/* The engine lets go of it, and of its rules unless @forget. */
+static void let_go(struct daemon_sandbox *d, bool forget)
 {
 	const struct ipc_message m = {
 		.type = IPC_DETACH,
@@ -339,22 +301,43 @@ void daemon_sandbox_detach(struct daemon_sandbox *d, bool forget)
 	inside_end(d);
 	gone_unwatch(d);
 	daemon_sandbox_leave_queue(d);
-	d->state = DAEMON_SANDBOX_ENDING;
 	/* An engine that is gone has nothing of it any more. */
 	if (ipc_send(d->daemon->supervisor.engine.source.fd, &m, NULL, 0) < 0)
-		daemon_sandbox_on_detached(
-			d, forget ? "" : "there is no engine; its rules stay");
+		daemon_sandbox_on_detached(d, LIFECYCLE_ON_DETACHED,
+					   forget ? ""
+						  : "there is no engine; its rules stay");
 }
 
-/* The engine has it, and it won't stand: it is refused when the engine has let go. */
-static void daemon_sandbox_fail(struct daemon_sandbox *d, const char *text)
+void daemon_sandbox_detach(struct daemon_sandbox *d, bool forget)
 {
-	/* Whoever hears of it may ask for the same again at once: not before the engine
-	 * has let go of it. */
-	d->refused = strdup(text);
-	if (!d->refused)
+	if (lifecycle_change(&d->life, LIFECYCLE_ON_DETACH))
+		let_go(d, forget);
+}
+
+/* It won't be active. Whoever hears that may ask for the same again at once: not before
+ * the engine has let go of it. */
+static void daemon_sandbox_fail(struct daemon_sandbox *d, enum lifecycle_event event,
+				const char *text)
+{
+	if (!lifecycle_change(&d->life, event))
+		return;
+	if (d->life.state == LIFECYCLE_ENDED) {
 		daemon_sandbox_refuse(d, text);
-	daemon_sandbox_detach(d, true);
+		return;
+	}
+	d->refused = strdup(text);
+	let_go(d, true);
+}
+
+void daemon_sandbox_refuse_host(struct daemon *w, const char *text)
+{
+	struct daemon_sandbox *d, *next;
+
+	for (d = TAILQ_FIRST(&w->queues[LIFECYCLE_NEW]); d; d = next) {
+		next = TAILQ_NEXT(d, in_queue);
+		if (d->spec.kind == ATTACH_HOST)
+			daemon_sandbox_fail(d, LIFECYCLE_ON_FAILED, text);
+	}
 }
 
 /* -- who is given to the engine next ------------------------------------------------ */
@@ -366,7 +349,7 @@ static int give_sandbox(struct daemon_sandbox *d)
 		.sandbox = d->id,
 		.attach = {
 			.kind = d->spec.kind,
-			.restarted = d->restarted && !d->fresh,
+			.restarted = d->life.origin == LIFECYCLE_RESTORED,
 			.member = d->member,
 			.probe_addr = d->probe.allowed.addr,
 			.probe_port = d->probe.allowed.port,
@@ -383,50 +366,42 @@ static int give_sandbox(struct daemon_sandbox *d)
 	return ipc_send_fds(d->daemon->supervisor.engine.source.fd, &m, &fds);
 }
 
-static struct daemon_sandbox *next_sandbox(const struct daemon *w, bool restarted)
-{
-	struct daemon_sandbox *d = NULL;
-
-	if (!restarted)
-		return TAILQ_FIRST(&w->queues[QUEUE_NEW]);
-	for (size_t i = QUEUE_AGAIN; i <= QUEUE_RESTARTED && !d; i++)
-		d = TAILQ_FIRST(&w->queues[i]);
-	return d;
-}
-
 static bool has_host(const struct daemon *w)
 {
 	/* Seldom: before its table stands. */
 	for (uint32_t id = 1; id <= SANDBOXES_MAX; id++)
 		if (w->sandboxes[id] && w->sandboxes[id]->spec.kind == ATTACH_HOST &&
-		    w->sandboxes[id]->state != DAEMON_SANDBOX_LEFT)
+		    w->sandboxes[id]->life.state != LIFECYCLE_RESERVED)
 			return true;
 	return false;
 }
 
-/* False: it can't be, and is gone. */
-static bool has_image(struct daemon_sandbox *d)
-{
-	struct err err = { 0 };
-
-	if (d->snapshot_fd >= 0 || state_image(d, &err) == 0)
-		return true;
-	daemon_sandbox_refuse(d, err.text);
-	daemon_sandbox_free(d);
-	return false;
-}
-
-static void give_or_wait(struct daemon_sandbox *d)
+static void attach_or_wait(struct daemon_sandbox *d)
 {
 	struct daemon *w = d->daemon;
 
-	/* Should the engine be gone, it is given to the next. */
-	if ((d->spec.kind == ATTACH_HOST && host_give(w) < 0) || give_sandbox(d) < 0)
+	/* Should the engine be gone, the next one gets the sandbox. */
+	if ((d->spec.kind == ATTACH_HOST && host_give(w) < 0) || give_sandbox(d) < 0 ||
+	    !lifecycle_change(&d->life, LIFECYCLE_ON_SENT))
 		return;
 	close(TAKE_FD(d->snapshot_fd));
 	daemon_sandbox_leave_queue(d);
-	d->state = DAEMON_SANDBOX_GIVEN;
+	d->attached_cgroup = d->member.cgroup;
 	w->giving = d->id;
+}
+
+/* The first of a queue that has a snapshot's file. One that can't have any is refused. */
+static struct daemon_sandbox *first_of(struct daemon *w, enum lifecycle_origin origin)
+{
+	struct daemon_sandbox *d;
+	struct err err = { 0 };
+
+	while ((d = TAILQ_FIRST(&w->queues[origin]))) {
+		if (d->snapshot_fd >= 0 || state_image(d, &err) == 0)
+			return d;
+		daemon_sandbox_fail(d, LIFECYCLE_ON_FAILED, err.text);
+	}
+	return NULL;
 }
 
 void attach_queue_next(struct daemon *w)
@@ -435,9 +410,9 @@ void attach_queue_next(struct daemon *w)
 
 	if (!w->engine_ready || w->giving != 0 || w->host.state == HOST_LOADING)
 		return;
-	do
-		d = next_sandbox(w, true);
-	while (d && !has_image(d));
+	d = first_of(w, LIFECYCLE_REMADE);
+	if (!d)
+		d = first_of(w, LIFECYCLE_RESTORED);
 	if (!d && !w->restored)
 		return;
 	if (!d && w->host.state != HOST_NONE && w->host.state < HOST_LOADING &&
@@ -445,13 +420,12 @@ void attach_queue_next(struct daemon *w)
 		(void)!host_load(w);
 		return;
 	}
-	while (!d && (d = next_sandbox(w, false)) && !has_image(d))
-		d = NULL;
-	if (d) {
-		give_or_wait(d);
-	} else if (!w->supervisor.engine.serves) {
+	if (!d)
+		d = first_of(w, LIFECYCLE_NEW);
+	if (d)
+		attach_or_wait(d);
+	else if (!w->supervisor.engine.serves)
 		daemon_on_all_given(w);
-	}
 }
 
 /* -- attaching ---------------------------------------------------------------------- */
@@ -467,8 +441,9 @@ static struct daemon_sandbox *daemon_sandbox_new(struct daemon *w,
 	d->daemon = w;
 	d->id = given->id;
 	d->spec = given->spec;
-	d->restarted = given->restarted;
-	d->asked = given->asked;
+	d->life.origin = given->life.origin;
+	d->life.is_in_table = d->spec.kind == ATTACH_HOST;
+	d->control = given->control;
 	d->ns_dev = given->ns_dev;
 	d->ns_ino = given->ns_ino;
 	d->member = given->member;
@@ -478,7 +453,8 @@ static struct daemon_sandbox *daemon_sandbox_new(struct daemon *w,
 	d->route_fd = d->snapshot_fd = d->from_child.fd = d->process.fd = -1;
 	d->text_fd = text_fd;
 	/* It comes from another engine, where it had that. */
-	if (d->restarted && d->spec.kind == ATTACH_NETNS && daemon_sandbox_find(w, d->id))
+	if (d->life.origin != LIFECYCLE_NEW && d->spec.kind == ATTACH_NETNS &&
+	    daemon_sandbox_find(w, d->id))
 		d->id = 0;
 	for (uint32_t i = 0; d->id == 0 && i < SANDBOXES_MAX; i++) {
 		w->last_id = w->last_id % SANDBOXES_MAX + 1;
@@ -497,7 +473,7 @@ static int choose_probe(struct daemon_sandbox *d, struct err *err)
 
 	if (r < 0)
 		return r;
-	d->pins = plan_dns(&plan) == POLICY_DNS_PINNED;
+	d->life.pins = plan_dns(&plan) == POLICY_DNS_PINNED;
 	r = probe_choose(&plan, &none, false, &d->probe, err);
 	plan_file_unmap(&plan);
 	return r;
@@ -539,8 +515,8 @@ static const char *place_word(const struct daemon_sandbox *d)
 	return d->dir ? "cgroup" : "user";
 }
 
-/* Two in one place would fight over it. One of the host's own that was left gives its id:
- * the table may have the member under that. */
+/* Two in one place would fight over it. One that is RESERVED leaves its id to the new
+ * one: the host's table may have the member under that. */
 static int check_alone(struct daemon_sandbox *d, struct err *err)
 {
 	struct index_entry *e;
@@ -551,7 +527,7 @@ static int check_alone(struct daemon_sandbox *d, struct err *err)
 	if (!e)
 		return 0;
 	other = CONTAINER_OF(e, struct daemon_sandbox, placed);
-	if (other->state != DAEMON_SANDBOX_LEFT)
+	if (other->life.state != LIFECYCLE_RESERVED)
 		return err_set(err, -EEXIST, "sandbox '%s' is that %s already",
 			       other->spec.name, place_word(d));
 	d->id = other->id;
@@ -572,7 +548,7 @@ static int open_sandbox(struct daemon_sandbox *d, struct err *err)
 		r = inside_open(d, ns, err);
 	if (r == 0 && is_host && d->probe.allowed_name[0])
 		r = join_start(d, err);
-	if (r == 0 && !d->restarted)
+	if (r == 0 && d->life.origin == LIFECYCLE_NEW)
 		state_claim(d, d->spec.engines);
 	if (r == 0)
 		r = state_image(d, err);
@@ -596,7 +572,7 @@ int daemon_sandbox_attach(struct daemon *w, const struct daemon_sandbox *given,
 		r = daemon_sandbox_check(&d->spec, err);
 	if (r == 0)
 		r = check_place(w, d, err);
-	if (r == 0 && !d->restarted)
+	if (r == 0 && d->life.origin == LIFECYCLE_NEW)
 		r = choose_probe(d, err);
 	if (r == 0)
 		r = room_check(d, err);
@@ -607,7 +583,7 @@ int daemon_sandbox_attach(struct daemon *w, const struct daemon_sandbox *given,
 	if (r == 0 && (index_add(&w->names, &d->named, d->spec.name) < 0 ||
 		       index_add(&w->places, &d->placed, d->place) < 0))
 		r = err_set(err, -ENOMEM, "out of memory");
-	if (r < 0) {
+	if (r < 0 || !lifecycle_change(&d->life, LIFECYCLE_ON_OPENED)) {
 		daemon_sandbox_free(d);
 		return r;
 	}
@@ -618,102 +594,69 @@ int daemon_sandbox_attach(struct daemon *w, const struct daemon_sandbox *given,
 	daemon_sandbox_wait(d);
 	attach_queue_next(w);
 	/* While the engine is at it. */
-	if (join_wait(d, &why) == 0)
-		return 0;
-	if (d->state == DAEMON_SANDBOX_NEW) {
-		daemon_sandbox_refuse(d, why.text);
-		daemon_sandbox_free(d);
-	} else {
-		daemon_sandbox_fail(d, why.text);
-	}
+	if (join_wait(d, &why) < 0)
+		daemon_sandbox_fail(d, LIFECYCLE_ON_FAILED, why.text);
 	return 0;
 }
 
-/* -- standing ----------------------------------------------------------------------- */
+/* -- active ------------------------------------------------------------------------- */
 
+/* What was asked for has to be so. Of what was guarded before nothing is guarded less,
+ * because its parent can't be, or because this can't be written down. */
 static int settle(struct daemon_sandbox *d, struct err *err)
 {
-	return d->restarted || d->spec.kind != ATTACH_HOST ? 0 : host_settle(d, err);
-}
-
-/* What was asked for has to be so; of what was guarded before nobody is served by less.
- */
-static int guard_parent(struct daemon_sandbox *d, struct err *err)
-{
+	bool is_new = d->life.origin == LIFECYCLE_NEW;
 	struct err why = { 0 };
-	int r = parent_guard(d, &why);
+	int r = is_new && d->spec.kind == ATTACH_HOST ? host_settle(d, err) : 0;
 
-	if (r < 0 && d->spec.guard_parent && !d->restarted)
+	if (r < 0)
+		return r;
+	r = parent_guard(d, &why);
+	if (r < 0 && is_new && d->spec.guard_parent)
+		return err_set(err, r, "%s", why.text);
+	if (r < 0)
+		log_warning("sandbox '%s': %s", d->spec.name, why.text);
+	r = d->life.origin == LIFECYCLE_RESTORED ? 0 : state_keep(d, &why);
+	if (r < 0 && is_new)
 		return err_set(err, r, "%s", why.text);
 	if (r < 0)
 		log_warning("sandbox '%s': %s", d->spec.name, why.text);
 	return 0;
 }
 
-static int keep(const struct daemon_sandbox *d, struct err *err)
+bool daemon_sandbox_is_outdated(const struct daemon_sandbox *d)
 {
-	struct err why = { 0 };
-	int r = d->restarted && !d->fresh ? 0 : state_keep(d, &why);
-
-	if (r < 0 && !d->restarted)
-		return err_set(err, r, "%s", why.text);
-	if (r < 0)
-		log_warning("sandbox '%s': %s", d->spec.name, why.text);
-	return 0;
+	return d->dir && d->attached_cgroup != d->member.cgroup;
 }
 
-static void enter_the_next(struct daemon_sandbox *d)
-{
-	d->again = false;
-	d->fresh = true;
-	daemon_sandbox_enter_again(d);
-}
-
-/* What is left to do when its rules stand. */
-static int settle_all(struct daemon_sandbox *d, struct err *err)
-{
-	int r = settle(d, err);
-
-	if (r == 0)
-		r = guard_parent(d, err);
-	if (r == 0)
-		r = keep(d, err);
-	d->is_settled = r == 0;
-	return r;
-}
-
-static void stands(struct daemon_sandbox *d)
+/* It is LIFECYCLE_ACTIVE. */
+static void activate(struct daemon_sandbox *d)
 {
 	struct ipc_message m = { .type = IPC_ATTACHED, .sandbox = d->id };
-	struct err err = { 0 };
+	struct err ignored = { 0 };
 
-	d->state = DAEMON_SANDBOX_STANDING;
-	/* What stands is the one before. */
-	if (d->again && d->restarted) {
-		enter_the_next(d);
+	if (daemon_sandbox_is_outdated(d) && d->life.origin != LIFECYCLE_NEW) {
+		daemon_sandbox_on_remade(d);
 		return;
 	}
-	if (!d->is_settled && settle_all(d, &err) < 0) {
-		daemon_sandbox_fail(d, err.text);
-		return;
-	}
-	d->is_settled = false;
+	/* A new one was settled while it was tested. */
+	if (d->life.origin != LIFECYCLE_NEW)
+		(void)!settle(d, &ignored);
 	/* Whoever asked for it finds nobody there who wasn't before. */
 	join_end(d);
 	close_fd(&d->text_fd);
 	/* From now on a successor of the engine takes over. */
-	d->restarted = true;
-	d->fresh = false;
+	d->life.origin = LIFECYCLE_RESTORED;
 	d->probe.allowed_name[0] = '\0';
 	m.attached = daemon_sandbox_as_told(d);
-	if (d->asked || !d->told)
+	if (d->control != CONTROL_INFORMED) {
 		daemon_tell_control(d->daemon, &m, NULL);
-	if (d->spec.kind == ATTACH_HOST && (d->asked || !d->told))
-		host_tell_settled(d);
-	d->asked = false;
-	d->told = true;
-	if (d->again)
-		enter_the_next(d);
+		if (d->spec.kind == ATTACH_HOST)
+			host_tell_settled(d);
+	}
+	d->control = CONTROL_INFORMED;
+	if (daemon_sandbox_is_outdated(d))
+		daemon_sandbox_on_remade(d);
 }
 
 static void tell_to_run(const struct daemon_sandbox *d)
@@ -723,30 +666,22 @@ static void tell_to_run(const struct daemon_sandbox *d)
 	(void)!ipc_send(d->daemon->supervisor.engine.source.fd, &m, NULL, 0);
 }
 
-static void on_pins_late(struct loop_timer *t)
+static void on_late(struct loop_timer *t)
 {
-	daemon_sandbox_fail(CONTAINER_OF(t, struct daemon_sandbox, late),
-			    "the names can't be pinned in time");
+	struct daemon_sandbox *d = CONTAINER_OF(t, struct daemon_sandbox, late);
+
+	daemon_sandbox_fail(d, LIFECYCLE_ON_FAILED,
+			    d->life.state == LIFECYCLE_PINNING
+				    ? "the names can't be pinned in time"
+				    : "the self-test has not ended in time");
 }
 
-static void wait_for_pins(struct daemon_sandbox *d)
+static int start_late(struct daemon_sandbox *d, int64_t ms)
 {
 	struct loop *loop = d->daemon->supervisor.loop;
 
-	d->state = DAEMON_SANDBOX_PINNING;
-	d->late.on_fire = on_pins_late;
-	if (loop_timer_start(loop, &d->late, loop_now_ms(loop) + DAEMON_SANDBOX_PIN_MS) <
-	    0)
-		daemon_sandbox_fail(d, "out of memory");
-}
-
-static void on_pinned(struct daemon_sandbox *d, const char *why)
-{
-	loop_timer_stop(d->daemon->supervisor.loop, &d->late);
-	if (why[0])
-		daemon_sandbox_fail(d, why);
-	else
-		stands(d);
+	d->late.on_fire = on_late;
+	return loop_timer_start(loop, &d->late, loop_now_ms(loop) + ms);
 }
 
 static void on_tested(struct loop_source *source, uint32_t events)
@@ -758,73 +693,71 @@ static void on_tested(struct loop_source *source, uint32_t events)
 
 	inside_hear_no_more(d);
 	if (r < 0) {
-		daemon_sandbox_fail(d, err.text);
+		daemon_sandbox_fail(d, LIFECYCLE_ON_FAILED, err.text);
 		return;
 	}
+	if (!lifecycle_change(&d->life, LIFECYCLE_ON_TESTED))
+		return;
 	tell_to_run(d);
-	if (d->pins) {
-		join_end(d);
-		wait_for_pins(d);
-	} else {
-		stands(d);
+	if (d->life.state == LIFECYCLE_ACTIVE) {
+		activate(d);
+		return;
 	}
-}
-
-static void on_test_late(struct loop_timer *t)
-{
-	struct daemon_sandbox *d = CONTAINER_OF(t, struct daemon_sandbox, late);
-
-	daemon_sandbox_fail(d, "the self-test has not ended in time");
+	join_end(d);
+	if (start_late(d, DAEMON_SANDBOX_PIN_MS) < 0)
+		daemon_sandbox_fail(d, LIFECYCLE_ON_FAILED, "out of memory");
 }
 
 static void begin_test(struct daemon_sandbox *d)
 {
-	struct loop *loop = d->daemon->supervisor.loop;
 	struct err err = { 0 };
 
-	d->state = DAEMON_SANDBOX_TESTING;
-	parent_let_through(d); /* its rules stand */
+	parent_let_through(d); /* its rules are active */
 	d->from_child.on_ready = on_tested;
-	d->late.on_fire = on_test_late;
-	if (inside_begin_test(d) < 0 || loop_add(loop, &d->from_child, EPOLLIN) < 0 ||
-	    loop_timer_start(loop, &d->late, loop_now_ms(loop) + DAEMON_SANDBOX_TEST_MS) <
-		    0)
-		daemon_sandbox_fail(d, "the self-test can't be started");
-	else if (settle_all(d, &err) < 0) /* meanwhile */
-		daemon_sandbox_fail(d, err.text);
-}
-
-/* What a cgroup's new id makes of it. Without memory for it nobody is kept from attaching
- * the same. */
-static void place_again(struct daemon_sandbox *d)
-{
-	index_remove(&d->daemon->places, &d->placed);
-	name_place(d);
-	(void)!index_add(&d->daemon->places, &d->placed, d->place);
+	if (inside_begin_test(d) < 0 ||
+	    loop_add(d->daemon->supervisor.loop, &d->from_child, EPOLLIN) < 0 ||
+	    start_late(d, DAEMON_SANDBOX_TEST_MS) < 0)
+		err_set(&err, -EIO, "the self-test can't be started");
+	else if (settle(d, &err) == 0) /* meanwhile */
+		return;
+	daemon_sandbox_fail(d, LIFECYCLE_ON_FAILED, err.text);
 }
 
 void daemon_sandbox_on_engine_end(struct daemon_sandbox *d)
 {
-	if (d->state == DAEMON_SANDBOX_TESTING || d->state == DAEMON_SANDBOX_PINNING)
+	switch (d->life.state) {
+	case LIFECYCLE_TESTING:
+	case LIFECYCLE_PINNING:
 		inside_end(d);
-	d->again = d->is_settled = false;
-	if (d->state == DAEMON_SANDBOX_ENDING)
-		daemon_sandbox_on_detached(
-			d, "the engine has ended; rules of it may be left");
-	else if (d->state == DAEMON_SANDBOX_LEFT)
-		daemon_sandbox_free(d);
-	else
+		break;
+	case LIFECYCLE_FAILING:
+	case LIFECYCLE_DETACHING:
+		daemon_sandbox_on_detached(d, LIFECYCLE_ON_ENGINE_END,
+					   "the engine has ended; rules of it may be "
+					   "left");
+		return;
+	default:
+		break;
+	}
+	if (!lifecycle_change(&d->life, LIFECYCLE_ON_ENGINE_END))
+		return;
+	if (d->life.state == LIFECYCLE_QUEUED)
 		daemon_sandbox_wait(d);
+	else
+		daemon_sandbox_free(d);
 }
 
-void daemon_sandbox_enter_again(struct daemon_sandbox *d)
+void daemon_sandbox_on_remade(struct daemon_sandbox *d)
 {
-	place_again(d);
-	if (d->state == DAEMON_SANDBOX_GIVEN || d->state == DAEMON_SANDBOX_TESTING ||
-	    d->state == DAEMON_SANDBOX_PINNING) {
-		d->again = true;
+	/* Without memory for its new place nobody is kept from attaching the same. */
+	index_remove(&d->daemon->places, &d->placed);
+	name_place(d);
+	(void)!index_add(&d->daemon->places, &d->placed, d->place);
+	if (d->life.origin != LIFECYCLE_NEW)
+		d->life.origin = LIFECYCLE_REMADE;
+	/* While the engine is at the old one: when that is active. */
+	if (!lifecycle_change(&d->life, LIFECYCLE_ON_REMADE))
 		return;
-	}
 	close_fd(&d->snapshot_fd); /* a fresh one is made */
 	daemon_sandbox_wait(d);
 	attach_queue_next(d->daemon);
@@ -834,26 +767,27 @@ void daemon_sandbox_on_engine(struct daemon *w, const struct ipc_message *given)
 {
 	struct ipc_message m = *given;
 	struct daemon_sandbox *d = daemon_sandbox_find(w, m.sandbox);
+	enum lifecycle_event event = lifecycle_event_of(&m);
 
 	if (!d)
 		return;
 	ipc_tame(m.text, sizeof(m.text));
 	if (w->giving == d->id)
 		w->giving = 0;
-	if (m.type == IPC_DETACHED && d->state == DAEMON_SANDBOX_ENDING) {
-		daemon_sandbox_on_detached(d, m.text);
-	} else if (m.type == IPC_REFUSED && d->state == DAEMON_SANDBOX_GIVEN) {
-		daemon_sandbox_refuse(d, m.text);
-		daemon_sandbox_leave(d);
-	} else if (m.type == IPC_PINNED && d->state == DAEMON_SANDBOX_PINNING) {
-		on_pinned(d, m.text);
-	} else if (m.type == IPC_STANDS && d->state == DAEMON_SANDBOX_GIVEN) {
-		if (d->probe.allowed_name[0]) {
+	if (event == LIFECYCLE_ON_DETACHED) {
+		daemon_sandbox_on_detached(d, event, m.text);
+	} else if (event == LIFECYCLE_ON_NOT_PINNED) {
+		daemon_sandbox_fail(d, event, m.text);
+	} else if (lifecycle_change(&d->life, event)) {
+		if (event == LIFECYCLE_ON_REFUSED) {
+			daemon_sandbox_refuse(d, m.text);
+		} else if (d->life.state == LIFECYCLE_TESTING) {
 			begin_test(d);
 		} else {
-			if (d->fresh)
+			loop_timer_stop(w->supervisor.loop, &d->late);
+			if (d->life.origin == LIFECYCLE_REMADE)
 				tell_to_run(d);
-			stands(d);
+			activate(d);
 		}
 	}
 	attach_queue_next(w);

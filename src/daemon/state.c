@@ -152,7 +152,7 @@ static int open_image(const struct daemon_sandbox *d)
 
 	if (dir < 0)
 		return dir;
-	if (!d->restarted || d->fresh)
+	if (d->life.origin != LIFECYCLE_RESTORED)
 		(void)!unlinkat(dir, "image", 0);
 	fd = open_file(dir, "image", O_RDWR | O_CREAT);
 	if (fd < 0)
@@ -373,7 +373,7 @@ int state_read(int dir, const char *name, struct daemon_sandbox *ret)
 	j = json_loadb(text.bytes, text.size, 0, NULL);
 	r = j && strlen(name) <= IPC_SANDBOX_NAME_MAX ? unpack_spec(j, ret) : -EBADMSG;
 	json_decref(j);
-	ret->restarted = true;
+	ret->life.origin = LIFECYCLE_RESTORED;
 	snprintf(ret->spec.name, sizeof(ret->spec.name), "%.*s", IPC_SANDBOX_NAME_MAX,
 		 name);
 	return r;
