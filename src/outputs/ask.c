@@ -8,7 +8,7 @@
 
 #include "base/exit_status.h"
 #include "base/log.h"
-#include "policy/show.h"
+#include "policy/explain.h"
 
 enum { HTTP_MULTIPLE = 300, HTTP_BAD_REQUEST = 400 };
 

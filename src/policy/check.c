@@ -4,7 +4,7 @@
  * rule for one name is never reached when another one decides that name; a wildcard is
  * never reached when another one decides a name below that no rule can spell. So the
  * cost is one look-up a rule, however many rules there are. */
-#include "policy/check.h"
+#include "policy/policy.h"
 
 #include <errno.h>
 #include <libpsl.h>
@@ -20,7 +20,7 @@ struct way_out {
 	enum {
 		WAY_HOST = 0, /* the host itself */
 		WAY_SHARED,   /* anybody can have a name below it: a pattern opens
-			       * unattributed' */
+			       * strangers' names */
 		WAY_TREE,     /* the host, and each name below it */
 	} scope;
 	const char *why;
@@ -430,29 +430,18 @@ int policy_build(const struct policy_reader *reader, const struct policy *policy
 
 /* --- dns: pinned --- */
 
-static void fault_at_rule(const struct policy_reader *r, const struct rule *rule,
-			  const char *what)
-{
-	char shown[TEXT_ESCAPED_SIZE];
-
-	faults_add(r->faults, FAULT_ERROR, rule->file, rule->line, rule->column, "",
-		   "'%s' %s", text_escape(text_of(rule->target), shown, sizeof(shown)),
-		   what);
-}
-
 /* Return: whether it is a name that will be resolved. */
 static bool check_pinned_rule(const struct policy_reader *r, const struct rule *rule)
 {
 	if (rule->action != POLICY_ALLOW)
 		return false;
 	if (rule->types != 0)
-		fault_at_rule(r, rule,
-			      "has types, but dns: pinned answers with addresses alone");
+		add(r, rule, FAULT_ERROR,
+		    "has types, but dns: pinned answers with addresses alone");
 	if (rule->kind == TARGET_BELOW || rule->kind == TARGET_WITHIN)
-		fault_at_rule(
-			r, rule,
-			"is a wildcard, but dns: pinned resolves every name before the "
-			"start: write the exact names");
+		add(r, rule, FAULT_ERROR,
+		    "is a wildcard, but dns: pinned resolves every name before the "
+		    "start: write the exact names");
 	return rule->kind == TARGET_NAME;
 }
 

@@ -16,10 +16,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "policy/check.h"
 #include "policy/document_internal.h"
 #include "policy/faults.h"
-#include "policy/walk.h"
+#include "policy/schema.h"
 
 struct making {
 	const struct policy_reader *r;
@@ -259,8 +258,7 @@ static int read_own_rule(struct making *m, const struct document_rule *from,
 	struct node_source source = { .arena = &m->tree,
 				      .faults = m->r->faults,
 				      .file = m->schema.file };
-	struct walk w = { .document = &m->schema };
-	size_t before = m->policy->count;
+	char path[PLACE_SIZE];
 	struct node *map;
 	int r;
 
@@ -274,11 +272,7 @@ static int read_own_rule(struct making *m, const struct document_rule *from,
 		r = add_text_node(&source, map, "target", target);
 	if (r < 0)
 		return r;
-	path_of(m, "", w.path);
-	schema_read_rule(&w, map, NULL);
-	if (w.out_of_memory)
-		return -ENOMEM;
-	return m->policy->count > before ? 0 : -EINVAL;
+	return schema_read_rule(&m->schema, map, path_of(m, "", path));
 }
 
 /* What the schema reads of @from is known: it read the same for the rule before. */

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "policy/explain.h"
 
+#include <errno.h>
+#include <jansson.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "policy/limits.h"
 #include "policy/rule.h"
 
 const char *policy_action_name(enum policy_action action)
@@ -48,4 +52,206 @@ char *policy_explain_rule(const struct plan *p, uint32_t rule, char *buf, size_t
 		snprintf(buf, size, "%s %s (%s%s)", policy_action_name(r.action), target,
 			 file, place);
 	return buf;
+}
+
+/* -- the whole policy --------------------------------------------------------------- */
+
+/* The effective policy: one tree of JSON values, printed as JSON, or as YAML whose rules
+ * are written on a line each. Both can be read back and mean the same. */
+
+static json_t *ports_json(const struct rule *r)
+{
+	char buf[PLAN_PORT_RANGES_MAX * 24];
+	struct text all, part;
+	json_t *list = json_array();
+	uint32_t number;
+
+	all = text_of(
+		rule_ports_format(r->ports.ranges, r->ports.count, buf, sizeof(buf)));
+	while (list && text_split(&all, ',', &part)) {
+		bool plain = text_to_u32(part, UINT16_MAX, &number);
+
+		json_array_append_new(list, plain ? json_integer(number)
+						  : json_stringn(part.ptr, part.len));
+	}
+	return list;
+}
+
+static json_t *types_json(uint8_t types)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; list && i < RULE_TYPE_COUNT; i++) {
+		if (types & 1 << i)
+			json_array_append_new(list, json_string(rule_type_words[i]));
+	}
+	return list;
+}
+
+static json_t *rule_json(const struct rule *r)
+{
+	json_t *o = json_pack("{s:s, s:s}", "action", policy_action_name(r->action),
+			      "target", r->target);
+	int e = o ? 0 : -1;
+
+	if (e == 0 && r->ports.count > 0)
+		e = json_object_set_new(o, "ports", ports_json(r));
+	if (e == 0 && r->types != 0)
+		e = json_object_set_new(o, "types", types_json(r->types));
+	for (size_t i = 0; e == 0 && i < RULE_FLAG_COUNT; i++) {
+		if (r->flags & rule_flag_words[i].flag)
+			e = json_object_set_new(o, rule_flag_words[i].key, json_true());
+	}
+	if (e == 0 && r->comment[0])
+		e = json_object_set_new(o, "comment", json_string(r->comment));
+	if (e == 0)
+		return o;
+	json_decref(o);
+	return NULL;
+}
+
+static json_t *limits_json(const struct policy *p)
+{
+	json_t *o = json_object();
+
+	for (size_t i = 0; o && i < LIMIT_COUNT; i++) {
+		json_t *value;
+
+		if (p->limits[i] == 0)
+			continue;
+		value = p->limits[i] == LIMIT_UNLIMITED ? json_string("unlimited")
+							: json_integer(p->limits[i]);
+		json_object_set_new(o, limit_info(i)->name, value);
+	}
+	return o;
+}
+
+static json_t *on_denies_json(const struct plan_on_denies *d)
+{
+	char window[POLICY_WINDOW_SIZE];
+
+	return json_pack("{s:i, s:s, s:s}", "count", (int)d->count, "window",
+			 policy_window_text(d->window_sec, window), "action",
+			 policy_on_denies_name(d->action));
+}
+
+/* Everything but the rules. */
+static json_t *settings_json(const struct policy *p)
+{
+	char window[POLICY_WINDOW_SIZE];
+	json_t *limits = limits_json(p);
+	json_t *o = json_pack("{s:s, s:s, s:s}", "defaultAction",
+			      policy_action_name(p->default_action), "verify",
+			      p->verify == POLICY_VERIFY_TLS ? "tls" : "dns", "dns",
+			      p->dns == POLICY_DNS_PINNED ? "pinned" : "live");
+
+	if (o && p->require_full_isolation)
+		json_object_set_new(o, "require_full_isolation", json_true());
+	if (o && p->repin_ms > 0)
+		json_object_set_new(o, "repin",
+				    json_string(policy_window_text(
+					    (uint32_t)(p->repin_ms / 1000), window)));
+	if (o && p->on_denies.count > 0)
+		json_object_set_new(o, "on_denies", on_denies_json(&p->on_denies));
+	if (o && json_object_size(limits) > 0)
+		json_object_set(o, "limits", limits);
+	json_decref(limits);
+	return o;
+}
+
+static int show_json(const struct policy *p, FILE *out)
+{
+	json_t *o = settings_json(p), *rules = json_array();
+	int r = o && rules ? 0 : -ENOMEM;
+
+	for (size_t i = 0; r == 0 && i < p->count; i++) {
+		if (json_array_append_new(rules, rule_json(&p->rules[i])) < 0)
+			r = -ENOMEM;
+	}
+	if (r == 0)
+		r = json_object_set(o, "egress", rules) < 0 ? -ENOMEM : 0;
+	if (r == 0 && json_dumpf(o, out, JSON_INDENT(2)) < 0)
+		r = -ENOMEM;
+	if (r == 0)
+		fputc('\n', out);
+	json_decref(rules);
+	json_decref(o);
+	return r;
+}
+
+static void show_head(const struct policy *p, const struct plan *plan, FILE *out)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+
+	fputs("# The effective policy. Read from:", out);
+	for (size_t i = 0; i < p->source_count; i++)
+		fprintf(out, "%s %s", i > 0 ? "," : "",
+			text_escape(text_of(p->sources[i]), shown, sizeof(shown)));
+	fputs(p->source_count > 0 ? "\n" : " the command line\n", out);
+	fprintf(out,
+		"# Enforced: names by their first rule, addresses by any deny, then any "
+		"allow;\n"
+		"# everything else is %s. Without `ports` a rule opens all but 53 and "
+		"853.\n",
+		p->default_action == POLICY_ALLOW ? "allowed" : "denied");
+	if (plan_rule_count(plan) > p->count)
+		fprintf(out, "# Besides, %zu built-in denies: cloud metadata%s.\n",
+			plan_rule_count(plan) - p->count,
+			p->default_action == POLICY_ALLOW ? " and public DoH resolvers"
+							  : "");
+}
+
+/* "key: value" lines; values of JSON are values of YAML. */
+static int show_settings(const struct policy *p, FILE *out)
+{
+	json_t *o = settings_json(p), *value;
+	const char *key;
+
+	if (!o)
+		return -ENOMEM;
+	json_object_foreach(o, key, value)
+	{
+		fprintf(out, "%s: ", key);
+		if (json_is_string(value))
+			fputs(json_string_value(value), out); /* one of our own words */
+		else
+			json_dumpf(value, out, JSON_ENCODE_ANY);
+		fputc('\n', out);
+	}
+	json_decref(o);
+	return 0;
+}
+
+static int show_rule(const struct rule *r, FILE *out)
+{
+	char file[TEXT_ESCAPED_SIZE];
+	json_t *o = rule_json(r);
+
+	if (!o)
+		return -ENOMEM;
+	fputs("  - ", out);
+	json_dumpf(o, out, 0);
+	fprintf(out, " # %s", text_escape(text_of(r->file), file, sizeof(file)));
+	if (r->line > 0)
+		fprintf(out, ":%u", r->line);
+	fputc('\n', out);
+	json_decref(o);
+	return 0;
+}
+
+int cli_policy_show(const struct policy *policy, const struct plan *plan, bool json,
+		    FILE *out)
+{
+	int r;
+
+	if (json)
+		return show_json(policy, out);
+	show_head(policy, plan, out);
+	r = show_settings(policy, out);
+	if (r < 0)
+		return r;
+	fputs(policy->count > 0 ? "egress:\n" : "egress: []\n", out);
+	for (size_t i = 0; r == 0 && i < policy->count; i++)
+		r = show_rule(&policy->rules[i], out);
+	return r;
 }

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* policy/explain - a plan's decisions as one line for a person. */
+/* policy/explain - a policy and a plan's decisions in words. */
 #pragma once
 
+#include <stdio.h>
+
 #include "policy/plan.h"
+#include "policy/policy.h"
 
 enum { POLICY_EXPLAIN_SIZE = 1024 }; /* room for any line of these */
 
@@ -12,3 +15,8 @@ char *policy_explain_rule(const struct plan *p, uint32_t rule, char *buf, size_t
 /* "443,tcp/22"; "all but 53 and 853" for the default list. Return: @buf. */
 char *policy_explain_ports(const struct plan *p, uint8_t list, char *buf, size_t size);
 const char *policy_action_name(enum policy_action action);
+
+/* The policy with `extends` resolved, as a document of its own.
+ * Return: 0 or -ENOMEM. */
+int cli_policy_show(const struct policy *policy, const struct plan *plan, bool json,
+		    FILE *out) MUST_CHECK;

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 
 #include "policy/policy.h"
 
@@ -90,4 +91,38 @@ int cli_option_repin(void *ret_ms, const char *value, struct err *err)
 			       text_escape(text_of(value), shown, sizeof(shown)));
 	*(int64_t *)ret_ms = ms;
 	return 0;
+}
+
+/* -- on_denies in words ------------------------------------------------------------- */
+
+const char *policy_on_denies_name(uint8_t action)
+{
+	return action == ON_DENIES_STOP ? "stop" : "event";
+}
+
+char *policy_window_text(uint32_t seconds, char *buf)
+{
+	static const struct {
+		uint32_t seconds;
+		char name;
+	} units[] = { { 86400, 'd' }, { 3600, 'h' }, { 60, 'm' }, { 1, 's' } };
+	size_t i = 0;
+
+	while (seconds % units[i].seconds != 0)
+		i++;
+	snprintf(buf, POLICY_WINDOW_SIZE, "%u%c", seconds / units[i].seconds,
+		 units[i].name);
+	return buf;
+}
+
+char *policy_on_denies_text(const struct plan_on_denies *d, char *buf)
+{
+	char window[POLICY_WINDOW_SIZE];
+
+	buf[0] = '\0';
+	if (d->count > 0)
+		snprintf(buf, POLICY_ON_DENIES_SIZE, "more than %u packets in %s: %s",
+			 d->count, policy_window_text(d->window_sec, window),
+			 policy_on_denies_name(d->action));
+	return buf;
 }

@@ -30,3 +30,13 @@ bool limit_is_valid(enum plan_limit which, uint32_t value);
 /* A setter of --repin-interval: *@ret_ms is an int64_t. Return: 0, or -EINVAL with @err.
  */
 int cli_option_repin(void *ret_ms, const char *value, struct err *err) MUST_CHECK;
+
+/* -- on_denies in words -- */
+
+/* "10m", "90s" */
+enum { POLICY_WINDOW_SIZE = 16 };
+char *policy_window_text(uint32_t seconds, char *buf);
+/* "more than 50 packets in 10m: stop"; "" when nothing is counted. Return: @buf. */
+enum { POLICY_ON_DENIES_SIZE = 64 };
+char *policy_on_denies_text(const struct plan_on_denies *d, char *buf);
+const char *policy_on_denies_name(uint8_t action); /* "event", "stop" */

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "policy/check.h"
 #include "policy/embedded.h"
 #include "policy/faults.h"
+#include "policy/policy.h"
 #include "sys/files.h"
 #include "sys/home.h"
 

@@ -105,6 +105,15 @@ int policy_read_option(const struct policy_reader *r, const char *option,
 /* What can only be seen over the whole: rules that can't be reached, wildcards over
  * public suffixes, `*.x` without `x`, too many port lists, known ways out. */
 int policy_check(const struct policy_reader *r, const struct policy *policy) MUST_CHECK;
+/* Documents whose name starts so ship with Weir: their rules are meant, and known ways
+ * out among them are hints, no warnings. */
+#define POLICY_BUILT_IN "built-in:"
+/* `dns: pinned` resolves every name before the start and answers nothing else: an error
+ * for each rule that it can't hold to (a wildcard, `types`), for `defaultAction: allow`,
+ * and for more names than may be learned. `repin` without it is a warning.
+ * Return: 0 or -EINVAL. */
+int policy_check_pinned(const struct policy_reader *r,
+			const struct policy *policy) MUST_CHECK;
 /* policy_check(), and the plan that it asked. *ret is malloc'ed, owned by the caller. */
 int policy_build(const struct policy_reader *r, const struct policy *policy,
 		 uint8_t **ret, size_t *ret_size) MUST_CHECK;

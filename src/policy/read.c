@@ -7,6 +7,68 @@
 #include "policy/faults.h"
 #include "policy/schema.h"
 
+/* -- files of targets, one a line: a program writes them, a person only reads ------- */
+
+static struct text without_comment(struct text line)
+{
+	const char *comment = line.len > 0 ? memchr(line.ptr, '#', line.len) : NULL;
+
+	if (comment)
+		line.len = (size_t)(comment - line.ptr);
+	return text_trim(line);
+}
+
+/* The rule of one target, at its place. Return: 0, -EINVAL after a fault, -ENOMEM. */
+static int add_line(const struct policy_reader *r, struct rule *rule, struct text target,
+		    struct policy *policy)
+{
+	struct err err = { 0 };
+
+	if (rule_target_parse(target, rule, &err) < 0) {
+		faults_add(r->faults, FAULT_ERROR, rule->file, rule->line, rule->column,
+			   "", "%s", err.text);
+		return -EINVAL;
+	}
+	rule->target = arena_text(r->arena, target);
+	return rule->target ? policy_add_rule(policy, r->arena, rule) : -ENOMEM;
+}
+
+static int read_list(const struct policy_reader *r, const char *file, struct text text,
+		     struct policy *policy)
+{
+	const struct node_source source = {
+		.arena = r->arena, .faults = r->faults, .file = file, .text = text
+	};
+	struct text rest = text, line;
+	uint32_t number = 0;
+	size_t count = 0;
+	int result = 0;
+
+	if (!node_check_text(&source))
+		return -EINVAL;
+	while (text_split(&rest, '\n', &line))
+		count += without_comment(line).len > 0;
+	if (policy_reserve_rules(policy, r->arena, count) < 0)
+		return -ENOMEM;
+	while (result != -ENOMEM && text_split(&text, '\n', &line)) {
+		struct text target = without_comment(line);
+		struct rule rule = { .action = POLICY_ALLOW,
+				     .comment = "",
+				     .file = file,
+				     .line = ++number };
+		int e;
+
+		if (target.len == 0)
+			continue;
+		rule.column = (uint32_t)(target.ptr - line.ptr) + 1;
+		e = add_line(r, &rule, target, policy);
+		result = e < 0 ? e : result;
+	}
+	return result;
+}
+
+/* -- documents ---------------------------------------------------------------------- */
+
 /* The documents that are being read, innermost first: for cycles and depth. */
 struct reading {
 	const struct reading *from;
@@ -145,7 +207,7 @@ static int read_named_list(const struct policy_reader *r, const struct reading *
 			    arena_printf(r->arena, "can't be read: %s", err.text) ?: "");
 		return -EINVAL;
 	}
-	return policy_read_list(r, file, text, policy);
+	return read_list(r, file, text, policy);
 }
 
 /* Own rules first, then those of its list files, then those of each extended document
@@ -217,6 +279,8 @@ int policy_read(const struct policy_reader *r, const char *file, struct text tex
 	return read_document(r, &reading, text, format, policy);
 }
 
+/* -- rules of the command line ------------------------------------------------------ */
+
 /* Cut "TARGET:PORTS". An IPv6 address with ports stands in brackets; without brackets
  * everything is the target when it has two colons. */
 static bool split_option(struct text value, struct text *ret_target,
@@ -261,26 +325,19 @@ static int option_fault(const struct policy_reader *r, const char *option,
 }
 
 static int option_ports(const struct policy_reader *r, const char *option,
-			struct text ports, struct rule *rule)
+			struct text text, struct rule *rule)
 {
-	struct plan_port_range ranges[PLAN_PORT_RANGES_MAX], *kept;
+	struct rule_ports ports;
 	struct err err = { 0 };
-	int count = rule_ports_parse(ports, ranges, &err);
+	int e = rule_ports_read(text, r->arena, &ports, &err);
 
-	if (count < 0)
+	if (e == -ENOMEM)
+		return e;
+	if (e < 0)
 		return option_fault(r, option, err.text);
-	for (int i = 0; rule->kind != TARGET_PREFIX && i < count; i++) {
-		if (ranges[i].from <= 53 && ranges[i].to >= 53)
-			return option_fault(
-				r, option,
-				"port 53 of a name can't be opened, because Weir answers "
-				"DNS itself; name the address of the server");
-	}
-	kept = arena_array(r->arena, (size_t)count, sizeof(*kept));
-	if (!kept)
-		return -ENOMEM;
-	memcpy(kept, ranges, (size_t)count * sizeof(*kept));
-	rule->ports = (struct rule_ports){ kept, (size_t)count };
+	if (rule->kind != TARGET_PREFIX && rule_ports_have(&ports, 53))
+		return option_fault(r, option, RULE_NO_DNS_PORT);
+	rule->ports = ports;
 	rule->flags |= PLAN_PORTS_LISTED;
 	return 0;
 }

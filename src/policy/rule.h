@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/addr.h"
+#include "base/arena.h"
 #include "dns/name.h"
 #include "policy/plan.h"
 
@@ -38,8 +39,24 @@ struct rule {
  * Return: count, or -EINVAL with the reason in @err. */
 int rule_ports_parse(struct text t, struct plan_port_range *ret,
 		     struct err *err) MUST_CHECK;
+/* The same, kept in @arena. Return: 0, -EINVAL with @err, -ENOMEM. */
+int rule_ports_read(struct text t, struct arena *arena, struct rule_ports *ret,
+		    struct err *err) MUST_CHECK;
+bool rule_ports_have(const struct rule_ports *ports, uint16_t port);
+#define RULE_NO_DNS_PORT                                                                 \
+	"port 53 of a name can't be opened, because Weir answers DNS itself; "           \
+	"name the address of the server"
 char *rule_ports_format(const struct plan_port_range *ranges, size_t count, char *buf,
 			size_t size);
 
 /* A target alone. Sets kind, name or prefix of @ret. Return: 0, or -EINVAL. */
 int rule_target_parse(struct text t, struct rule *ret, struct err *err) MUST_CHECK;
+
+/* The keys of a rule that are true or false, and the words under `types`, bit by bit. */
+enum { RULE_FLAG_COUNT = 4, RULE_TYPE_COUNT = 4 };
+struct rule_flag_word {
+	const char *key;
+	uint8_t flag;
+};
+extern const struct rule_flag_word rule_flag_words[RULE_FLAG_COUNT];
+extern const char *const rule_type_words[RULE_TYPE_COUNT];

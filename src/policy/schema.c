@@ -1,13 +1,384 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The keys at the top of a policy. */
 #include "policy/schema.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "policy/faults.h"
 #include "policy/limits.h"
-#include "policy/walk.h"
+
+/* -- walking a document by tables of keys ------------------------------------------- */
+
+/* A reader of a value that meets a fault adds the fault and goes on, so that one walk
+ * finds them all; with each goes the path of its value ("egress[3].target"). */
+enum { PATH_SIZE = 256 }; /* a longer path is cut */
+
+struct walk {
+	struct schema_document *document;
+	char path[PATH_SIZE];
+	bool out_of_memory;
+	const struct node *root;
+	bool is_wrapped; /* below `network_policy` */
+};
+
+struct schema_key {
+	const char *name;
+	void (*read)(struct walk *w, const struct node *n, void *data);
+};
+
+/* Add a fault at @n, under the path of now. */
+PRINTF_LIKE(4, 5)
+static void walk_fault(struct walk *w, const struct node *n, enum fault_level level,
+		       const char *fmt, ...)
+{
+	char text[ERR_TEXT_SIZE];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	faults_add(w->document->faults, level, w->document->file, n->line, n->column,
+		   w->path, "%s", text);
+}
+
+/* "'text' is not <what>", for a value of the wrong kind or outside its range. */
+static void walk_is_not(struct walk *w, const struct node *n, const char *what)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+
+	if (n->kind == NODE_LIST || n->kind == NODE_MAP || n->kind == NODE_NULL)
+		walk_fault(w, n, FAULT_ERROR, "%s stands here, not %s",
+			   node_kind_name(n->kind), what);
+	else
+		walk_fault(w, n, FAULT_ERROR, "'%s' is not %s",
+			   text_escape(n->text, shown, sizeof(shown)), what);
+}
+
+/* Make the path longer. Return: its length before, for walk_pop(). */
+PRINTF_LIKE(2, 3)
+static size_t walk_push(struct walk *w, const char *fmt, ...)
+{
+	size_t used = strlen(w->path);
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(w->path + used, sizeof(w->path) - used, fmt, ap);
+	va_end(ap);
+	return used;
+}
+
+static void walk_pop(struct walk *w, size_t used)
+{
+	w->path[used] = '\0';
+}
+
+static void unknown_key(struct walk *w, const struct node *n,
+			const struct schema_key *keys, size_t count)
+{
+	char known[256] = "", shown[TEXT_ESCAPED_SIZE];
+	struct node at = *n;
+
+	for (size_t i = 0; i < count; i++) {
+		size_t used = strlen(known);
+
+		snprintf(known + used, sizeof(known) - used, "%s%s", i > 0 ? ", " : "",
+			 keys[i].name);
+	}
+	at.line = n->key_line;
+	at.column = n->key_column;
+	walk_fault(w, &at, FAULT_ERROR,
+		   "'%s' is not a key that is known here: there are %s",
+		   text_escape(n->key, shown, sizeof(shown)), known);
+}
+
+/* Call the reader of every key of a mapping; other keys are faults. */
+static void walk_map(struct walk *w, const struct node *map,
+		     const struct schema_key *keys, size_t count, void *data)
+{
+	if (map->kind != NODE_MAP) {
+		walk_is_not(w, map, "a mapping");
+		return;
+	}
+	for (const struct node *n = map->first; n; n = n->next) {
+		size_t i = 0, used;
+
+		while (i < count && !text_equal(n->key, keys[i].name))
+			i++;
+		if (i == count) {
+			unknown_key(w, n, keys, count);
+			continue;
+		}
+		used = walk_push(w, "%s%s", w->path[0] ? "." : "", keys[i].name);
+		keys[i].read(w, n, data);
+		walk_pop(w, used);
+	}
+}
+
+/* Call @read for every item of a list. */
+static void walk_list(struct walk *w, const struct node *list,
+		      void (*read)(struct walk *w, const struct node *n, void *data),
+		      void *data)
+{
+	size_t i = 0;
+
+	if (list->kind != NODE_LIST) {
+		walk_is_not(w, list, "a list: write [ ] around it");
+		return;
+	}
+	for (const struct node *n = list->first; n; n = n->next) {
+		size_t used = walk_push(w, "[%zu]", i++);
+
+		read(w, n, data);
+		walk_pop(w, used);
+	}
+}
+
+/* A copy that lives as long as the rules; "" when memory is out. */
+static const char *walk_text(struct walk *w, struct text t)
+{
+	const char *copy = t.len > 0 ? arena_text(w->document->arena, t) : "";
+
+	if (!copy)
+		w->out_of_memory = true;
+	return copy ? copy : "";
+}
+
+/* One word of a few. Return: its index, or -1 with a fault. */
+static int walk_word(struct walk *w, const struct node *n, const char *const *words,
+		     size_t count, const char *what)
+{
+	for (size_t i = 0; n->kind == NODE_TEXT && i < count; i++) {
+		if (text_equal(n->text, words[i]))
+			return (int)i;
+	}
+	walk_is_not(w, n, what);
+	return -1;
+}
+
+/* False with a fault for anything but true and false. */
+static bool walk_bool(struct walk *w, const struct node *n)
+{
+	if (n->kind == NODE_BOOL)
+		return text_equal(n->text, "true");
+	walk_is_not(w, n, "true or false");
+	return false;
+}
+
+/* -- the keys of one rule ----------------------------------------------------------- */
+
+static const char *const action_words[] = { "deny", "allow" };
+
+static void on_action(struct walk *w, const struct node *n, void *data)
+{
+	struct rule *r = data;
+	int i = walk_word(w, n, action_words, ARRAY_SIZE(action_words),
+			  "an action: write allow or deny");
+
+	r->action = i == POLICY_ALLOW ? POLICY_ALLOW : POLICY_DENY;
+}
+
+static void on_target(struct walk *w, const struct node *n, void *data)
+{
+	struct rule *r = data;
+	struct err err = { 0 };
+
+	if (n->kind == NODE_LIST || n->kind == NODE_MAP || n->kind == NODE_NULL)
+		walk_is_not(w, n, "a name or an address");
+	else if (rule_target_parse(n->text, r, &err) < 0)
+		walk_fault(w, n, FAULT_ERROR, "%s", err.text);
+	r->target = walk_text(w, n->text);
+}
+
+/* Gathers the parts of a list of ports: "443,8000-8100". */
+struct ports_walk {
+	char *text;
+	size_t used, size;
+	bool faulty;
+};
+
+static void on_port(struct walk *w, const struct node *n, void *data)
+{
+	struct plan_port_range ranges[PLAN_PORT_RANGES_MAX];
+	struct ports_walk *pw = data;
+	struct err err = { 0 };
+
+	if (n->kind != NODE_TEXT && n->kind != NODE_NUMBER)
+		walk_is_not(w, n, "a port");
+	else if (rule_ports_parse(n->text, ranges, &err) < 0)
+		walk_fault(w, n, FAULT_ERROR, "%s", err.text);
+	else if (pw->used + n->text.len + 1 <= pw->size)
+		pw->used += (size_t)snprintf(pw->text + pw->used, pw->size - pw->used,
+					     "%s%.*s", pw->used > 0 ? "," : "",
+					     (int)n->text.len, n->text.ptr);
+}
+
+static void on_ports(struct walk *w, const struct node *n, void *data)
+{
+	struct ports_walk pw = { .size = 2 };
+	size_t errors = w->document->faults->errors;
+	struct rule *rule = data;
+	struct err err = { 0 };
+	int r;
+
+	for (const struct node *port = n->first; port; port = port->next)
+		pw.size += port->text.len + 1;
+	pw.text = arena_alloc(w->document->arena, pw.size);
+	if (!pw.text) {
+		w->out_of_memory = true;
+		return;
+	}
+	if (n->kind == NODE_LIST && n->count == 0)
+		walk_fault(w, n, FAULT_ERROR,
+			   "an empty list opens nothing; without `ports` the rule "
+			   "opens every port but 53 and 853");
+	walk_list(w, n, on_port, &pw);
+	if (w->document->faults->errors > errors)
+		return;
+	r = rule_ports_read((struct text){ pw.text, pw.used }, w->document->arena,
+			    &rule->ports, &err);
+	if (r == -ENOMEM)
+		w->out_of_memory = true;
+	else if (r < 0)
+		walk_fault(w, n, FAULT_ERROR, "%s", err.text);
+}
+
+static void on_type(struct walk *w, const struct node *n, void *data)
+{
+	struct rule *r = data;
+	int i = walk_word(
+		w, n, rule_type_words, RULE_TYPE_COUNT,
+		"a type that a rule can add: there are PTR, SRV, TXT and MX (A and AAAA "
+		"are always served)");
+
+	if (i >= 0)
+		r->types |= (uint8_t)(1 << i);
+}
+
+static void on_types(struct walk *w, const struct node *n, void *data)
+{
+	walk_list(w, n, on_type, data);
+}
+
+static void on_flag(struct walk *w, const struct node *n, void *data)
+{
+	struct rule *r = data;
+	bool is_set = walk_bool(w, n);
+
+	for (size_t i = 0; is_set && i < RULE_FLAG_COUNT; i++)
+		if (text_equal(n->key, rule_flag_words[i].key))
+			r->flags |= rule_flag_words[i].flag;
+}
+
+static void on_comment(struct walk *w, const struct node *n, void *data)
+{
+	struct rule *r = data;
+
+	if (n->kind != NODE_TEXT)
+		walk_is_not(w, n, "text: write quotes around it");
+	else
+		r->comment = walk_text(w, n->text);
+}
+
+static const struct schema_key rule_keys[] = {
+	{ "action", on_action }, { "target", on_target },  { "ports", on_ports },
+	{ "types", on_types },	 { "private", on_flag },   { "raw", on_flag },
+	{ "required", on_flag }, { "unmetered", on_flag }, { "comment", on_comment },
+};
+
+static const struct node *key_of(const struct node *map, const char *key)
+{
+	const struct node *n = map->first;
+
+	while (n && !text_equal(n->key, key))
+		n = n->next;
+	return n;
+}
+
+/* A key of the rule @map that says nothing together with its action or target. */
+static void useless(struct walk *w, const struct node *map, const char *key,
+		    const char *why)
+{
+	const struct node *n = key_of(map, key);
+	size_t used;
+
+	if (!n || (n->kind == NODE_BOOL && text_equal(n->text, "false")))
+		return;
+	used = walk_push(w, ".%s", key);
+	walk_fault(w, n, FAULT_ERROR, "%s", why);
+	walk_pop(w, used);
+}
+
+/* What no single key can see. */
+static void check_rule(struct walk *w, const struct node *n, const struct rule *r)
+{
+	bool has_action = key_of(n, "action"), has_target = key_of(n, "target");
+
+	if (!has_action)
+		walk_fault(w, n, FAULT_ERROR,
+			   "the rule has no `action`: write allow or deny");
+	if (!has_target)
+		walk_fault(w, n, FAULT_ERROR,
+			   "the rule has no `target`: a name or an address");
+	if (!has_action || !has_target || r->kind == TARGET_NONE)
+		return;
+	if (r->action == POLICY_DENY) {
+		useless(w, n, "ports",
+			"a deny refuses every port; to refuse some, allow the "
+			"others before it");
+		useless(w, n, "types", "a deny answers no type");
+		useless(w, n, "private", "a deny teaches no address");
+		useless(w, n, "raw", "a deny lets no bytes pass");
+		useless(w, n, "required", "a name can't be denied and required");
+		useless(w, n, "unmetered", "a deny has no new names");
+		return;
+	}
+	if (r->target[0] != '*')
+		useless(w, n, "unmetered", "only the names below a wildcard are metered");
+	if (r->kind == TARGET_PREFIX) {
+		useless(w, n, "types", "an address has no DNS types; name a name");
+		useless(w, n, "private",
+			"an address rule opens what it names; "
+			"`private` is for names");
+		useless(w, n, "required", "only a name can be required");
+	} else if (rule_ports_have(&r->ports, 53)) {
+		useless(w, n, "ports", RULE_NO_DNS_PORT);
+	}
+}
+
+static void on_rule(struct walk *w, const struct node *n, void *data)
+{
+	struct rule rule = { .target = "",
+			     .comment = "",
+			     .file = w->document->file,
+			     .line = n->line,
+			     .column = n->column };
+	size_t errors = w->document->faults->errors;
+
+	if (n->kind != NODE_MAP) {
+		walk_is_not(w, n, "a rule: write {action: allow, target: …}");
+		return;
+	}
+	walk_map(w, n, rule_keys, ARRAY_SIZE(rule_keys), &rule);
+	check_rule(w, n, &rule);
+	if (rule.ports.count > 0)
+		rule.flags |= PLAN_PORTS_LISTED;
+	if (w->document->faults->errors == errors &&
+	    policy_add_rule(w->document->policy, w->document->arena, &rule) < 0)
+		w->out_of_memory = true;
+}
+
+/* -- the keys at the top of a policy ------------------------------------------------ */
+
+static const struct node **new_nodes(struct walk *w, size_t count)
+{
+	const struct node **nodes =
+		arena_array(w->document->arena, count + 1, sizeof(*nodes));
+
+	w->out_of_memory |= !nodes;
+	return nodes;
+}
 
 static void on_extends_item(struct walk *w, const struct node *n, void *data)
 {
@@ -21,16 +392,12 @@ static void on_extends_item(struct walk *w, const struct node *n, void *data)
 
 static void on_extends(struct walk *w, const struct node *n, void *data)
 {
-	struct schema_document *d = w->document;
-
-	d->extends = arena_array(d->arena, n->count + 1, sizeof(const struct node *));
-	if (!d->extends)
-		w->out_of_memory = true;
-	else
+	w->document->extends = new_nodes(w, n->count);
+	if (w->document->extends)
 		walk_list(w, n, on_extends_item, data);
 }
 
-static void add_list(struct walk *w, const struct node *n, void *data)
+static void on_list_item(struct walk *w, const struct node *n, void *data)
 {
 	struct schema_document *d = w->document;
 
@@ -44,21 +411,17 @@ static void add_list(struct walk *w, const struct node *n, void *data)
 /* One file, or a list of them. */
 static void on_allow_list(struct walk *w, const struct node *n, void *data)
 {
-	struct schema_document *d = w->document;
-
-	d->lists = arena_array(d->arena, n->count + 1, sizeof(const struct node *));
-	if (!d->lists)
-		w->out_of_memory = true;
-	else if (n->kind == NODE_LIST)
-		walk_list(w, n, add_list, data);
-	else
-		add_list(w, n, data);
+	w->document->lists = new_nodes(w, n->count);
+	if (w->document->lists && n->kind == NODE_LIST)
+		walk_list(w, n, on_list_item, data);
+	else if (w->document->lists)
+		on_list_item(w, n, data);
 }
 
 static void on_default_action(struct walk *w, const struct node *n, void *data)
 {
 	struct policy *p = w->document->policy;
-	int i = walk_word(w, n, schema_actions, ARRAY_SIZE(schema_actions),
+	int i = walk_word(w, n, action_words, ARRAY_SIZE(action_words),
 			  "an action: write allow or deny");
 
 	if (p->has_default_action)
@@ -69,7 +432,7 @@ static void on_default_action(struct walk *w, const struct node *n, void *data)
 
 static void on_egress(struct walk *w, const struct node *n, void *data)
 {
-	walk_list(w, n, schema_read_rule, data);
+	walk_list(w, n, on_rule, data);
 }
 
 static struct policy_place place_of(const struct walk *w, const struct node *n)
@@ -297,6 +660,18 @@ int schema_read(struct schema_document *d, const struct node *root)
 	size_t errors = d->faults->errors;
 
 	walk_map(&w, root, top_keys, ARRAY_SIZE(top_keys), NULL);
+	if (w.out_of_memory)
+		return -ENOMEM;
+	return d->faults->errors > errors ? -EINVAL : 0;
+}
+
+int schema_read_rule(struct schema_document *d, const struct node *n, const char *path)
+{
+	struct walk w = { .document = d };
+	size_t errors = d->faults->errors;
+
+	snprintf(w.path, sizeof(w.path), "%s", path);
+	on_rule(&w, n, NULL);
 	if (w.out_of_memory)
 		return -ENOMEM;
 	return d->faults->errors > errors ? -EINVAL : 0;

@@ -20,13 +20,13 @@ struct schema_document {
 /* Return: 0, -EINVAL when faults were added, -ENOMEM. */
 int schema_read(struct schema_document *d, const struct node *root) MUST_CHECK;
 
+/* One rule, which is appended; @path is its place in messages. Return: as schema_read().
+ */
+int schema_read_rule(struct schema_document *d, const struct node *n,
+		     const char *path) MUST_CHECK;
+
 /* Make room for @more rules, so that adding them copies nothing. */
 int policy_reserve_rules(struct policy *p, struct arena *arena, size_t more) MUST_CHECK;
 /* Append @r to @p. The array grows in @arena. */
 int policy_add_rule(struct policy *p, struct arena *arena,
 		    const struct rule *r) MUST_CHECK;
-
-/* A list file: one target a line, comments behind '#'. Appends a rule for each.
- * Return: 0, -EINVAL when faults were added, -ENOMEM. */
-int policy_read_list(const struct policy_reader *r, const char *file, struct text text,
-		     struct policy *policy) MUST_CHECK;

@@ -6,10 +6,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "policy/check.h"
 #include "policy/faults.h"
 #include "policy/load.h"
 #include "policy/node.h"
+#include "policy/policy.h"
 #include "sys/files.h"
 #include "sys/home.h"
 

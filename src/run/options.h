@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/exit_status.h"
-#include "policy/args.h"
+#include "policy/load.h"
 #include "sys/options.h"
 #include "sys/resolv_conf.h"
 

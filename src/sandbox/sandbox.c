@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "policy/on_denies.h"
+#include "policy/limits.h"
 #include "sandbox/accounts.h"
 
 static const char *const counter_names[] = {

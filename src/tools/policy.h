@@ -5,9 +5,9 @@
 
 #include <stdio.h>
 
+#include "policy/explain.h"
 #include "policy/load.h"
 #include "policy/plan.h"
-#include "policy/show.h"
 #include "sys/options.h"
 
 #define CLI_POLICY_WORDS "check|explain|show|diff|import|set|patch"

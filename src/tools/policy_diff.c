@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "policy/explain.h"
-#include "policy/on_denies.h"
+#include "policy/limits.h"
 #include "policy/rule.h"
 #include "sys/print.h"
 #include "tools/policy.h"

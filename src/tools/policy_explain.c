@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/special.h"
 #include "policy/explain.h"
-#include "policy/on_denies.h"
+#include "policy/limits.h"
 #include "policy/rule.h"
 #include "sys/print.h"
 #include "tools/policy.h"

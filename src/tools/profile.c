@@ -8,9 +8,9 @@
 
 #include "base/exit_status.h"
 #include "base/log.h"
-#include "policy/check.h"
 #include "policy/embedded.h"
 #include "policy/load.h"
+#include "policy/policy.h"
 #include "sys/print.h"
 #include "sys/term.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/arena.h"
 #include "filter/ruleset_internal.h"
-#include "policy/args.h"
+#include "policy/load.h"
 #include "sys/resolv_conf.h"
 #include "tools/render.h"
 

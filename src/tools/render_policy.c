@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "policy/check.h"
 #include "policy/faults.h"
+#include "policy/policy.h"
 #include "sandbox/rebinding_check.h"
 
 enum { PINS_MAX = 65536, DNS_PORT = 53 };

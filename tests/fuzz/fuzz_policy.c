@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "policy/check.h"
 #include "policy/policy.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

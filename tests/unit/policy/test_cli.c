@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "policy/check.h"
 #include "policy/explain.h"
+#include "policy/policy.h"
 #include "tools/policy.h"
 
 /* A directory of its own, with XDG_CONFIG_HOME in it. */

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
+#include "policy/explain.h"
 #include "policy/limits.h"
-#include "policy/on_denies.h"
 #include "policy/policy.h"
 #include "random_policy.h"
 

@@ -6,7 +6,6 @@
 
 #include <cmocka.h>
 
-#include "policy/check.h"
 #include "policy/limits.h"
 #include "policy/policy.h"
 #include "read_world.h"
