@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 /* HOW IT WORKS
- * The order of a change, and how each step is undone:
+ * The order of a change:
  *
- *   compile             nothing has happened yet
- *   write and sync the new file beside the old one          remove it
- *   IPC_CHANGE: the kernel has it, or nothing was changed   remove it
- *   IPC_KEEP: the supervisor has it                             IPC_CHANGE to the old
- * plan IPC_CHANGE once more, if the engine has died meanwhile  the same the new file
- * takes the old one's place                  both of them back in memory; answer
+ *   compile
+ *   write and sync the new file beside the old one
+ *   IPC_CHANGE: the engine puts the plan into the kernel, or changes nothing
+ *   IPC_KEEP: the supervisor has plan and text
+ *   IPC_CHANGE once more, if the engine has died meanwhile
+ *   the new file takes the old one's place
  *
- * When this process dies in between, the supervisor's text decides: the next one starts
- * with it, finds that the engine enforces another plan (standing.plan_id) and gives it
- * this one, and puts it into the file if that was still to be done. When the engine dies,
- * its successor gets the supervisor's plan. */
+ * Up to IPC_CHANGE the new file is all that there is to remove. What fails later is
+ * undone so: IPC_KEEP of the old plan and text, the new file goes, IPC_CHANGE to the old
+ * plan.
+ *
+ * What the supervisor has decides. When this process dies in between, the next one starts
+ * with the supervisor's text, finds that the engine enforces another plan
+ * (standing.plan_id) and gives it this one, and puts the text into the file if that was
+ * still to be done: so the new file stays where the supervisor could not be told to go
+ * back. When the engine dies, its successor gets the supervisor's plan. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,27 +130,37 @@ static int give_engine(struct control *s, int plan_fd, struct err *err)
 	return err_set(err, -EIO, "%s", m.text);
 }
 
-/* The engine has @c, and it is not to stay. What fails now is mended by the engine's or
- * our own end: both start from what the supervisor has. */
+/* The plan that the engine has is not to stay. The supervisor goes back first: what it
+ * has is what counts. An engine that is away gets the old plan when it is back. If the
+ * supervisor can't be told, or the engine refuses the old plan, this process ends: its
+ * successor starts with what the supervisor has. */
 static void undo_change(struct control *s)
 {
 	struct control_candidate old = { .plan = s->plan, .plan_fd = -1, .text_fd = -1 };
 	struct err ignored = { 0 };
 
 	if (control_candidate_files(&old, s->document, &ignored) < 0 ||
-	    give_engine(s, old.plan_fd, &ignored) < 0 ||
-	    control_tell_supervisor(s, old.plan_fd, old.text_fd) < 0)
+	    control_tell_supervisor(s, old.plan_fd, old.text_fd) < 0) {
 		loop_stop(s->loop);
+	} else {
+		policy_file_abort(&s->file);
+		if (give_engine(s, old.plan_fd, &ignored) < 0 && s->link->heard)
+			loop_stop(s->loop);
+	}
 	control_candidate_done(&old);
 }
 
+/* On failure nothing has changed, and nothing is prepared in the file, or this process
+ * ends. */
 static int put_in_force(struct control *s, const struct control_candidate *c,
 			struct err *err)
 {
 	int r = give_engine(s, c->plan_fd, err);
 
-	if (r < 0)
+	if (r < 0) {
+		policy_file_abort(&s->file);
 		return r;
+	}
 	r = control_tell_supervisor(s, c->plan_fd, c->text_fd);
 	if (r < 0)
 		err_sys(err, r, "the supervisor does not answer");
@@ -233,10 +248,8 @@ static enum api_failure change_to(struct control *s, struct control_candidate *c
 		return API_FAILED_APPLY;
 	if (keep_file(s, c->document, err) < 0)
 		return API_FAILED_PERSIST;
-	if (put_in_force(s, c, err) < 0) {
-		policy_file_abort(&s->file);
+	if (put_in_force(s, c, err) < 0)
 		return API_FAILED_APPLY;
-	}
 	if (commit_file(s, err) < 0) {
 		undo_change(s);
 		return API_FAILED_PERSIST;

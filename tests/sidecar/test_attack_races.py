@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pathlib
 import signal
 import socket
 import threading
@@ -30,7 +31,7 @@ def posting(side, *rules):
 
     def post():
         with contextlib.suppress(OSError):
-            replies.append(side.call("POST", "/policy", policy(*rules), timeout=20))
+            replies.append(side.call("POST", "/policy", policy(*rules)))
     thread = threading.Thread(target=post)
     thread.start()
     yield replies
@@ -39,7 +40,7 @@ def posting(side, *rules):
 
 def can_connect(pod, address):
     with pod.ns.socket(socket.AF_INET, socket.SOCK_STREAM) as s:
-        s.settimeout(0.1)
+        s.settimeout(10)
         return s.connect_ex((address, 7007)) == 0
 
 
@@ -65,10 +66,10 @@ def one_death(pod, side, site):
     with posting(side) as replies:
         with stopped(side.pid):
             os.kill(side.pid, signal.SIGCHLD)   # so that it looks for dead children before anything else
-            wait_for(lambda: generation(pod) != before or None, 5)
+            wait_for(lambda: generation(pod) != before or None)
             os.kill(engine, signal.SIGKILL)
-            wait_for(lambda: not os.path.exists(f"/proc/{engine}/ns/net"), 5)
-        wait_for(lambda: replies, 15, 0.0002)
+            wait_for(lambda: not os.path.exists(f"/proc/{engine}/ns/net"))
+        wait_for(lambda: replies, step=0.0002)
         until, opened = time.monotonic() + 0.3, 0
         while time.monotonic() < until:
             opened += can_connect(pod, site.v4)
@@ -86,17 +87,70 @@ def test_control_dies_before_the_file_is_in_its_place(pod, world, site, heard):
     fresh = folder / ".policy.json.weir-new"
     before = generation(pod)
     with posting(side, "allow other.test"), stopped(side.pid):
-        wait_for(lambda: generation(pod) != before or None, 5)
-        wait_for(fresh.exists, 5)
+        wait_for(lambda: generation(pod) != before or None)
+        wait_for(fresh.exists)
         os.kill(control, signal.SIGSTOP)
         if heard:   # the supervisor takes it, and nobody is there to hear that
             os.kill(side.pid, signal.SIGCONT)
             time.sleep(0.05)
         os.kill(control, signal.SIGKILL)
     side.wait_replaced("control", control)
-    wait_for(lambda: side.healthy() or None, 5)
+    wait_for(lambda: side.healthy() or None)
     shown = [r["target"] for r in side.get("/policy").json()["policy"]["egress"]]
     kept = [r["target"] for r in json.loads(path.read_text())["egress"]]
     assert kept == shown == ["other.test"] and not fresh.exists()
     resolved = pod.probe(["dns", site.name]).result
     assert resolved == "NXDOMAIN"
+
+
+def die_young(side, times):
+    """Let engines die soon after their start, so that the next one is started later and later."""
+    for _ in range(times):
+        side.wait_replaced("engine", side.kill_child("engine"))
+
+
+def memfds(pid):
+    """What @pid holds of memory."""
+    found = set()
+    for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            if os.readlink(fd).startswith("/memfd:"):
+                found.add(fd.stat().st_ino)
+    return found
+
+
+def fail_a_change(side, pod, *rules):
+    """A change whose engine dies when the kernel has it, and has no successor for longer than a caller waits. Return: the
+    status."""
+    before, held = generation(pod), memfds(side.pid)
+    engine = side.child("engine")
+    with posting(side, *rules) as replies:
+        with stopped(side.pid):
+            wait_for(lambda: generation(pod) != before or replies)
+            os.kill(engine, signal.SIGKILL)
+        wait_for(lambda: memfds(side.pid) != held or replies, step=0.001)   # the supervisor keeps the new policy
+        with stopped(side.pid):
+            time.sleep(1.3)
+    return replies[0].status
+
+
+def test_a_change_that_fails_for_want_of_an_engine_changes_nothing(pod, world, site):
+    """The engine dies after its change and its successor takes longer than a caller waits: 500, and the old policy is in
+    force, shown and in the file."""
+    path = world.workdir() / "policy.json"
+    path.write_text(policy(f"allow {site.name}"))
+    side = pod.sidecar(env={"OPENSANDBOX_EGRESS_POLICY_FILE": str(path)})
+    for _ in range(10):
+        die_young(side, 5)
+        wait_for(side.healthy)
+        status = fail_a_change(side, pod, "allow other.test")
+        wait_for(side.healthy)
+        shown = [r["target"] for r in side.get("/policy").json()["policy"]["egress"]]
+        kept = [r["target"] for r in json.loads(path.read_text())["egress"]]
+        assert kept == shown == (["other.test"] if status == 200 else [site.name]), f"{status}\n{side}"
+        assert pod.probe(["dns", site.name]).result == ("NXDOMAIN" if status == 200 else "NOERROR")
+        if status == 500:
+            break
+        side.post(f"allow {site.name}")
+    assert status == 500, side
+    assert pod.packets() == []
