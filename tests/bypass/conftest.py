@@ -76,13 +76,13 @@ class Inside:
             return self.world.run(*argv, cwd=cwd, user=self.kind, stdin=stdin)
         where = self.daemon.host.ns.command("env", "-C", str(cwd or "/"), str(self.daemon.program))
         done = subprocess.run([*where, "run", "--no-config", "--uid", str(self.uid), "--", *map(str, argv)],
-                              env=self.daemon._env, stdin=stdin, capture_output=True, timeout=30, check=False)
+                              env=self.daemon._env, stdin=stdin, capture_output=True, timeout=60, check=False)
         return Result(done.returncode, done.stdout, done.stderr, 0)
 
     def free(self, *argv, cwd=None):
         """The same user, and no sandbox."""
         return subprocess.run(["setpriv", f"--reuid={self.uid}", f"--regid={self.uid}", "--clear-groups", "--", *map(str, argv)],
-                              cwd=cwd, capture_output=True, text=True, timeout=30, check=True).stdout
+                              cwd=cwd, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
 @pytest.fixture(params=["root", "weir-test", "host"])

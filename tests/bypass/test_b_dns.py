@@ -212,7 +212,7 @@ def test_B20_a_cname_leads_to_addresses_of_the_asked_name_only(attack, world, de
 def test_B20_a_cname_chain_without_an_end_is_an_error_in_time(attack, world, what, reply):
     name = f"chain-{world.number()}.test"
     world.dns.on(name, reply)
-    answer = attack.probe(["again", "dns", name, {"times": 1}], allow=(name,), timeout=15)
+    answer = attack.probe(["again", "dns", name, {"times": 1}], allow=(name,))
     assert answer.result in ("SERVFAIL", "NXDOMAIN", "NOERROR", "timeout") and not answer.get("addresses")
 
 

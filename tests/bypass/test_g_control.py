@@ -235,7 +235,7 @@ def test_G5_without_its_guard_the_sandbox_reaches_nothing(world, names, user, wh
                 os.kill(engine, signal.SIGCONT)
                 finish(run)
             else:
-                done = finish(run, timeout=5)
+                done = finish(run)
                 assert b"after ok" not in done.out
                 assert done.code == (125 if which == "engine" else -number), done
                 assert capture.count(lambda p: p.flags & 2) == 0

@@ -124,7 +124,7 @@ def test_H3_without_user_namespaces_nothing_starts(world):
 
 def test_H3_inside_a_sandbox_of_its_own_weir_says_why_it_cannot_start(world, user):
     """No nested sandbox: an error, not a command without a filter."""
-    done = world.run(world.weir_path, "run", "--", "touch", "started", user=user, timeout=10)
+    done = world.run(world.weir_path, "run", "--", "touch", "started", user=user)
     assert done.code == 125, done
 
 
@@ -153,7 +153,7 @@ def test_H12_killed_weir_leaves_nothing(world, user, number):
         run.signal(number)
         if number == signal.SIGHUP:  # passed on to the command, which ignores it here
             run.signal(signal.SIGKILL)
-        assert finish(run, timeout=5).code < 0
+        assert finish(run).code < 0
     assert world.leftovers() == []
 
 
@@ -175,7 +175,7 @@ def test_H12_whatever_process_of_it_is_killed_the_rest_goes_too(world, user):
             pids = settled(world)
             assert len(pids) == count, [world.describe(pid) for pid in pids]
             world.kill(pids[victim])
-            done = finish(run, timeout=5)
+            done = finish(run)
             assert done.code != 0, done
         assert world.leftovers() == [], f"after killing process {victim} of {count}"
 
@@ -184,6 +184,6 @@ def test_H12_json_answers_survive_a_crowd(world):
     """Many sandboxes at once end as cleanly as one."""
     runs = [world.run_start("/usr/bin/python3", "-IS", world.tools / "probe.py") for _ in range(8)]
     for run in runs:
-        done = finish(run, json.dumps([["tcp", "93.9.9.9", 443]]).encode(), timeout=30)
+        done = finish(run, json.dumps([["tcp", "93.9.9.9", 443]]).encode())
         assert json.loads(done.out)["result"] == "refused", done
     assert world.leftovers() == []

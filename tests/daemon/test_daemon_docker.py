@@ -64,7 +64,7 @@ def test_a_container(engine, daemon, container, site, denied):
     expect.name_refused(refused)
     expect.tcp_refused(stranger)
     engine("rm", "--force", name)
-    wait_for(lambda: name not in daemon.names(), seconds=10)
+    wait_for(lambda: name not in daemon.names())
 
 
 def test_a_network_with_dockers_own_resolver(engine, daemon, container, site, denied, world):
@@ -91,7 +91,7 @@ def test_a_container_that_starts_again_is_another(engine, daemon, container, sit
     name = container()
     daemon.attach(name, None, "--allow", site.name, where=pid_of(engine, name))
     engine("restart", "--time", "0", name)
-    wait_for(lambda: name not in daemon.names(), seconds=10)
+    wait_for(lambda: name not in daemon.names())
     daemon.attach(name, None, "--allow", site.name, where=pid_of(engine, name))
     expect.tcp_refused(probe(engine, name, ["tcp", STRANGER, 443]))
 
@@ -107,4 +107,4 @@ def test_two_containers_in_one_namespace_are_one_sandbox(engine, daemon, contain
     assert first in daemon.names()
     assert probe(engine, second, ["dns", site.name]).addresses == [site.v4]
     engine("rm", "--force", second)
-    wait_for(lambda: first not in daemon.names(), seconds=10)
+    wait_for(lambda: first not in daemon.names())

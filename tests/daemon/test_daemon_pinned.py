@@ -85,7 +85,7 @@ def test_an_attach_that_fails_leaves_events_of_its_own_name(host, pod, site, tmp
         except sqlite3.OperationalError:  # it is being made
             return set()
     names = {"gone.pinned.test", "other.pinned.test"}
-    wait_for(lambda: names <= {name for _, name in rows()}, seconds=10)
+    wait_for(lambda: names <= {name for _, name in rows()})
     assert {sandbox for sandbox, _ in rows()} == {"one"}
 
 

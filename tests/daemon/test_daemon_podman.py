@@ -48,4 +48,4 @@ def test_a_container(podman, daemon, world, site, denied):
         expect.tcp_refused(stranger)
     finally:
         podman.call("rm", "-f", "-t", "0", name)
-    wait_for(lambda: daemon.names() == [], seconds=10)
+    wait_for(lambda: daemon.names() == [])

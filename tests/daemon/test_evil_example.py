@@ -51,7 +51,7 @@ def test_it_is_refused_at_once_and_its_row_and_its_task_are_there(world, host, p
     def shown(*args):
         found = world.weir(*args, "--json", env={"WEIR_STATE_DIR": str(state)})
         return [json.loads(line) for line in found.text.splitlines()] if args[0] == "events" else json.loads(found.text or "[]")
-    wait_for(lambda: (state / "events.db").exists() and [t for t in shown("review", "list") if t["destination"] == NAME], 10)
+    wait_for(lambda: (state / "events.db").exists() and [t for t in shown("review", "list") if t["destination"] == NAME])
     rows = [e for e in shown("events", "--name", NAME) if e["sandbox"] == (sandbox or e["sandbox"])]
     assert rows and {(e["action"], e["layer"], e["remote_ip"], e["rule"], e["reason"]) for e in rows} == {
         ("deny", "dns", None, None, "no rule allows it")}

@@ -41,7 +41,7 @@ def learn(world, pod, first, count=40):
     """Addresses of @count names that are new here, asked for by @pod."""
     names = [f"n{i}.{first}" for i in range(count)]
     sites = [world.site(name) for name in names]
-    return [a.addresses == [s.v4] for a, s in zip(pod.probe(*[["dns", name] for name in names], timeout=60), sites)]
+    return [a.addresses == [s.v4] for a, s in zip(pod.probe(*[["dns", name] for name in names]), sites)]
 
 
 def whats(daemon, name):
@@ -91,7 +91,7 @@ def test_a_restart_on_a_full_disk_guards_all_again(host, tight, both, pod, other
     image.unlink()
     fill(tight)
     again = host.daemon()
-    wait_for(lambda: set(again.names()) == {"one", "two"}, 10)
+    wait_for(lambda: set(again.names()) == {"one", "two"})
     for ns in (pod, other):
         assert wait_for(lambda ns=ns: ns.probe(["dns", site.name]).addresses) == [site.v4]
         tcp_refused(ns.probe(["tcp", denied.v4, 7007]))

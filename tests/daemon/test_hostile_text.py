@@ -31,12 +31,12 @@ def told(host, pod, other):
     daemon.attach("good", other)
     pod.probe(*[["dns", labels] for labels in LABELS.values()])
     other.probe(["dns", "one.good.test"])
-    wait_for(lambda: len(daemon.denies("bad")) >= len(LABELS) and len(daemon.denies("good")) == 1, 10)
+    wait_for(lambda: len(daemon.denies("bad")) >= len(LABELS) and len(daemon.denies("good")) == 1)
     env = {"WEIR_STATE_DIR": str(host.folder / "state")}
 
     def weir(*args):
         return host.world.weir(*args, env=env)
-    wait_for(lambda: weir("denies").out.count(b"\n") > len(LABELS), 10)
+    wait_for(lambda: weir("denies").out.count(b"\n") > len(LABELS))
     return daemon, weir, lines
 
 

@@ -133,7 +133,7 @@ def test_two_at_once_are_told_apart_and_who_has_ended_is_nobody(guarded, app, fo
     for number in range(4):
         app.run("/usr/bin/python3", "-c",
                 "import socket\nfor i in range(3):\n try: socket.gethostbyname(f'g%d-{i}.gone.test')\n except OSError: pass" % number)
-    wait_for(lambda: any(where[0].endswith("g3-2.gone.test") for where in rows(folder)), 15, 0.1)
+    wait_for(lambda: any(where[0].endswith("g3-2.gone.test") for where in rows(folder)), step=0.1)
     known = 0
     for (where, _), got in rows(folder).items():
         for pid, command in got:
@@ -157,7 +157,7 @@ def test_a_denied_connection_is_nobodys_rather_than_anybodys(guarded, app, folde
     pid = caller.pid
     for port in range(7000, 7005):
         caller("tcp", STRANGER, port)
-    wait_for(lambda: (STRANGER, 7004) in rows(folder), 15, 0.1)
+    wait_for(lambda: (STRANGER, 7004) in rows(folder), step=0.1)
     for port in range(7000, 7005):
         assert {p for p, _ in rows(folder)[STRANGER, port]} <= {pid, None}
     other.close()
@@ -173,8 +173,8 @@ def test_a_flood_is_looked_at_a_bounded_number_of_times(guarded, pod, folder, tm
         caller("udp", STRANGER, 10000 + number)
     seconds = time.monotonic() - began
     caller("dns", "last.test")
-    wait_for(lambda: guarded.denies("one"), 10)
-    wait_for(lambda: sum(1 for where in rows(folder) if where[0] == STRANGER) >= 20, 20, 0.1)
+    wait_for(lambda: guarded.denies("one"))
+    wait_for(lambda: sum(1 for where in rows(folder) if where[0] == STRANGER) >= 20, step=0.1)
     got = [p for (where, _), r in rows(folder).items() for p, _ in r if where == STRANGER]
     assert set(got) <= {pid, None}
     assert sum(1 for p in got if p) <= 20 + 20 * (seconds + 15)
@@ -196,9 +196,9 @@ def test_the_socket_owner_is_started_again_and_is_never_needed(guarded, pod, fol
     assert int(status["CapEff"], 16) & ~(1 << 2 | 1 << 19 | 1 << 21) == 0 and status["CapBnd"].strip("0") == ""
     os.kill(old, 9)
     caller("dns", "unwatched.test")
-    wait_for(lambda: ("unwatched.test", None) in rows(folder), 15, 0.1)
+    wait_for(lambda: ("unwatched.test", None) in rows(folder), step=0.1)
     assert rows(folder)["unwatched.test", None] == {(None, None)}
-    wait_for(lambda: [w for w in owners() if w != old], 15, 0.1)
+    wait_for(lambda: [w for w in owners() if w != old], step=0.1)
 
     def ask(number):
         caller("dns", f"again{number}.test")

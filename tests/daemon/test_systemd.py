@@ -76,7 +76,7 @@ def names(machine):
 
 def settled(machine):
     """The daemon serves, and knows all."""
-    wait_for(lambda: machine.call("weir", "ps").code == 0 and "may be more" not in machine.call("weir", "ps").messages, 10, 0.05)
+    wait_for(lambda: machine.call("weir", "ps").code == 0 and "may be more" not in machine.call("weir", "ps").messages, step=0.05)
 
 
 def test_the_unit_tells_when_it_serves(machine):
@@ -116,7 +116,7 @@ def test_below_the_slice_a_service_that_nobody_attached_is_closed(machine, job, 
     machine("systemctl", "start", "stray")
     assert site.v4 not in said(machine, "stray") and not left(machine)
     # the watchdog
-    wait_for(lambda: daemon_pid(machine) not in ("0", pid), 20, 0.1)
+    wait_for(lambda: daemon_pid(machine) not in ("0", pid), step=0.1)
     settled(machine)
     assert job in names(machine) and int(machine.shown("weir", "NRestarts")) >= 1
     machine("systemctl", "start", job)
@@ -128,8 +128,8 @@ def test_killed_all_at_once_it_comes_back_with_what_it_guarded(machine, job, sit
     for _ in range(7):  # systemd doesn't lose patience
         pid = daemon_pid(machine)
         machine("systemctl", "kill", "--signal=KILL", "weir")
-        wait_for(lambda: daemon_pid(machine) not in ("0", pid), 10, 0.05)
-        wait_for(lambda: machine.shown("weir", "ActiveState") == "active", 10, 0.05)
+        wait_for(lambda: daemon_pid(machine) not in ("0", pid), step=0.05)
+        wait_for(lambda: machine.shown("weir", "ActiveState") == "active", step=0.05)
     settled(machine)
     assert job in names(machine)
     machine("systemctl", "start", job)

@@ -12,7 +12,7 @@ def both(host, pod, other, denied):
     daemon.attach("two", other)
     pod.probe(["dns", denied.name])
     other.probe(["dns", denied.name], ["dns", "more." + denied.name])
-    wait_for(lambda: len(tasks(daemon, "one")) == 1 and len(tasks(daemon, "two")) == 2, 10)
+    wait_for(lambda: len(tasks(daemon, "one")) == 1 and len(tasks(daemon, "two")) == 2)
     return daemon
 
 

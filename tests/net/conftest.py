@@ -52,7 +52,7 @@ def ssh_server(world):
         def is_served(family=family, address=address):
             with world.internet.socket(family, socket.SOCK_STREAM) as s:
                 return s.connect_ex((address, 22)) == 0
-        wait_for(is_served, 10)
+        wait_for(is_served)
     yield folder / "client"
     server.terminate()
-    server.wait(5)
+    server.wait(60)

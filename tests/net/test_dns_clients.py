@@ -10,7 +10,7 @@ import pytest
 
 CLIENTS = pathlib.Path(__file__).parent / "clients"
 # What a client takes for a refusal; more means that it waited for something.
-REFUSED_MS = 900
+REFUSED_MS = 1900  # less than the least that one of them waits before it asks again
 
 
 class Missing(Exception):
@@ -150,7 +150,7 @@ def test_a_failing_upstream_is_a_failure_and_no_hang(client, world):
     name = f"failing-{world.number()}.test"
     world.dns.on(name, lambda q: q.answer(rcode="SERVFAIL"))
     _, found = client.look_up("localhost", name, allow=(name,))
-    assert found.addresses == [] and found.ms < 6000
+    assert found.addresses == [] and found.ms < 20000
 
 
 # resolv.conf is Weir's; what the environment may change of it is tried here.
@@ -215,7 +215,7 @@ slowest, late = 0, 0
 for i in range(1000):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         s.connect(("127.0.0.1", 53))
-        s.settimeout(4)
+        s.settimeout(20)
         began, wanted = time.monotonic(), {1, 2}
         s.send(query(f"n{i}.pair.test", 1, 1))
         s.send(query(f"n{i}.pair.test", 28, 2))
@@ -234,6 +234,6 @@ def test_a_thousand_pairs_from_one_socket_each_need_no_second_try(world):
     policy = world.workdir() / "policy.yaml"
     policy.write_text('egress: [{action: allow, target: "*.pair.test"}]\n'
                       "limits: {new_names_per_minute: unlimited, queries_per_second: unlimited}\n")
-    done = world.run("/usr/bin/python3", "-IS", "-c", PAIRS, options=("--policy", policy), timeout=60)
+    done = world.run("/usr/bin/python3", "-IS", "-c", PAIRS, options=("--policy", policy))
     assert done.code == 0 and int(done.text) < 1400, done
     assert world.dns.count("*.pair.test") == 2000

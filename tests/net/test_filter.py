@@ -87,7 +87,7 @@ class Driver:
     def close(self):
         self.process.stdin.close()
         self.process.stdout.close()
-        self.process.wait(10)
+        self.process.wait(60)
 
     def enter(self, pid):
         """A prefix that runs a command as uid 0 of the namespaces of @pid."""

@@ -534,7 +534,7 @@ def test_the_end_of_weirs_connection_passes_without_its_port(world):
     assert (world.weir.say("c", "q"), world.weir.hear("c")) == ("0", "q")
     world.driver.ok("port letgo 4 tcp 40000")
     world.weir.close_("c")
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         table = subprocess.run([*world.enter(), "ss", "-tanH"], capture_output=True, text=True,
                                check=True).stdout
@@ -605,7 +605,7 @@ def test_neighbour_discovery_is_the_kernels_alone(world):
         assert world.root.icmp6(kind, OTHER6, "data") == "EPERM", kind
     subprocess.run([*world.enter(), "ip", "-6", "neigh", "flush", "dev", "in0"], check=True)
     assert world.app.udp(OTHER6, 7000, "after a solicitation") == "0"
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + 60
     while not (got := world.arrived()) and time.monotonic() < deadline:
         pass
     assert [w[3] for w in got] == ["after a solicitation"]

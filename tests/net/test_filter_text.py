@@ -54,7 +54,7 @@ class Space:
     def close(self):
         self.process.stdin.close()
         self.process.stdout.close()
-        self.process.wait(10)
+        self.process.wait(60)
 
 
 @pytest.fixture(name="pair")

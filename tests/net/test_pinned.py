@@ -120,12 +120,11 @@ def test_a_signal_ends_the_wait(world):
     silent = f"silent-{world.number()}.test"
     world.dns.on(silent, lambda q: None)
     with world.run_start("touch", "ran", **policy_in(world, rules(f"target: {silent}"))) as command:
-        until = time.monotonic() + 3
+        until = time.monotonic() + 60
         while world.dns.count(silent) == 0:
             assert time.monotonic() < until, "nothing was asked for"
-        began = time.monotonic()
         command.signal(signal.SIGTERM)
-        assert command.wait().code == -signal.SIGTERM and time.monotonic() - began < 2
+        assert command.wait().code == -signal.SIGTERM
 
 
 HOLD = """
@@ -146,7 +145,7 @@ def test_names_are_pinned_again_without_cutting_flows(world):
     with world.run_start(*PROBE, "-c", HOLD, name, **where) as command:
         assert command.line() == "open"
         world.dns.add(name, after)
-        until = time.monotonic() + 25
+        until = time.monotonic() + 60
         while world.dns.count(name, "A") < 2:
             assert time.monotonic() < until, "it was not asked for again"
             time.sleep(0.2)

@@ -61,6 +61,6 @@ def test_a_refused_name_reads_as_readme_says(world, who, command):
     words = re.search(rf"`([^`]+)` \([^)]*\b{who}\b", row).group(1)
     folder = world.workdir()
     (folder / "H.java").write_text(JAVA)
-    done = world.run(*shlex.split(command), cwd=folder, env={"HOME": str(folder)}, timeout=60)
+    done = world.run(*shlex.split(command), cwd=folder, env={"HOME": str(folder)})
     assert done.code != 0 and words in done.text + done.messages, done
     assert "no rule allows it" in done.messages, done

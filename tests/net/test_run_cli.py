@@ -261,7 +261,7 @@ def test_where_bwrap_cant_see_its_child_in_the_hosts_proc(world, user, prepare):
     who = world.user(user).become()
     line = ["unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", prepare + '; "$@"; exit $?', "sh", *who,
             world.weir_path, "run", "--upstream", "5.100.53.53", "--", "sh", "-c", "cat /proc/1/comm; ls -d /proc/2"]
-    done = subprocess.run(world.host.command(*map(str, line)), capture_output=True, text=True, timeout=20, cwd=world.workdir(user),
+    done = subprocess.run(world.host.command(*map(str, line)), capture_output=True, text=True, timeout=60, cwd=world.workdir(user),
                           env={"PATH": "/usr/bin:/bin:/usr/sbin", "LANG": "C.UTF-8"})
     assert done.returncode == 0 and done.stdout.startswith("weir-init"), done
 

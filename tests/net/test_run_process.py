@@ -40,7 +40,7 @@ def test_a_run_knows_the_process(run):
         assert until_known(folder, caller, ask).startswith(f"{caller.name} (python3")
     pid = caller.pid
     caller("tcp", "93.9.9.9", 443)
-    wait_for(lambda: ("93.9.9.9", 443) in rows(folder), 15, 0.05)
+    wait_for(lambda: ("93.9.9.9", 443) in rows(folder), step=0.05)
     assert {p for p, _ in rows(folder)["93.9.9.9", 443]} <= {None, pid}
     caller.close()
 

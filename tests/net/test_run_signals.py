@@ -51,7 +51,7 @@ def test_sigterm_ends_a_command_that_does_not_handle_it(world, user):
     with world.run_start("sh", "-c", "echo ready; exec sleep 30", user=user) as run:
         assert run.line() == "ready"
         run.signal(signal.SIGTERM)
-        assert finish(run, timeout=3).code in (-signal.SIGTERM, 128 + signal.SIGTERM)
+        assert finish(run).code in (-signal.SIGTERM, 128 + signal.SIGTERM)
     assert world.leftovers() == []
 
 
@@ -95,7 +95,7 @@ def test_closing_the_terminal_ends_everything(world, user):
     with Terminal(world, weir(world, "sh", "-c", "echo ready; exec sleep 30"), user=user) as terminal:
         terminal.expect("ready")
         terminal.hang_up()
-        assert terminal.started.process.wait(5) != 0
+        assert terminal.started.process.wait(60) != 0
     assert world.leftovers() == []
 
 
@@ -106,7 +106,7 @@ def test_closing_the_terminal_ends_a_stopped_job_too(world, user):
         terminal.type("\x1a")
         terminal.expect("Stopped")
         terminal.hang_up()
-        terminal.started.process.wait(5)
+        terminal.started.process.wait(60)
     assert world.leftovers() == []
 
 
@@ -176,7 +176,7 @@ def states(world, name):
     return found
 
 
-def wait_until(condition, seconds=2):
+def wait_until(condition, seconds=60):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it doesn't become true"
@@ -196,7 +196,7 @@ def test_ctrl_z_stops_the_job_and_fg_goes_on(world, user):
         # D: in the middle of vfork(), which waits for a child that has stopped.
         wait_until(lambda: states(world, "sh") - {"D"} == {"T"})
         terminal.type("fg\n")
-        terminal.expect("finished", timeout=8)
+        terminal.expect("finished")
         terminal.expect("prompt> ")
         terminal.type("echo status $?\n")
         terminal.expect("status 0")
@@ -240,7 +240,7 @@ def test_a_command_that_stops_itself_stops_no_limit(world, user):
     ask = "(sleep 0.5; for i in 1 2 3 4 5 6 7 8; do getent hosts n$i.denied.test; done; sleep 30) & kill -STOP $$; wait"
     with bash(world, user) as terminal:
         terminal.type(f"'{world.weir_path}' run --policy {policy} -- sh -c '{ask}'; echo status $?\n")
-        terminal.expect("on_denies says stop", timeout=15)
+        terminal.expect("on_denies says stop")
         terminal.expect("status 122")
         terminal.type("exit\n")
         terminal.wait()

@@ -50,7 +50,7 @@ def test_events_are_there_while_the_command_runs_and_after_a_kill(world):
     folder = world.workdir() / "state"
     with world.run_start("sh", "-c", "getent hosts evil.test; echo asked; sleep 60", options=("--state-dir", str(folder))) as run:
         assert run.line() == "asked"
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while not ((folder / "events.db").exists() and "evil.test" in {
                 e["name"] for e in json.loads("[" + ",".join(world.weir(
                     "events", "--json", "--state-dir", str(folder)).text.splitlines()) + "]")}):

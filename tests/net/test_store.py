@@ -41,7 +41,7 @@ class Driver:
     def end(self):
         self.process.stdin.close()
         self.process.stdout.close()
-        assert self.process.wait(30) == 0
+        assert self.process.wait(60) == 0
 
 
 def rows(folder, sql, *args):

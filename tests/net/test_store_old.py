@@ -49,7 +49,7 @@ def test_a_store_of_each_version_is_brought_up_to_date(tmp_path, version):
     with Store(tmp_path / "state") as store:
         store.put("n1.test", packets=5)
         store.drain()
-        wait_for(lambda: not store.rows("SELECT 1 FROM unsummed"), 10, 0.05)
+        wait_for(lambda: not store.rows("SELECT 1 FROM unsummed"), step=0.05)
         assert store.rows("PRAGMA user_version") == [(len(MIGRATIONS),)]
         assert store.rows("SELECT count(*), sum(packets) FROM event") == [(3001, 6005)]
         assert store.rows("SELECT sum(rows), sum(packets) FROM denied WHERE kind = 3") == [(3001, 6005)]
@@ -79,7 +79,7 @@ def test_a_large_store_is_summed_while_it_is_written(tmp_path):
         assert store.state()["lost_rows"] == 0
         store.kill()
     with Store(tmp_path / "state") as store:  # goes on where it was killed
-        wait_for(lambda: not store.rows("SELECT 1 FROM unsummed"), 30, 0.1)
+        wait_for(lambda: not store.rows("SELECT 1 FROM unsummed"), step=0.1)
         assert store.rows("SELECT sum(rows) FROM denied WHERE kind = 3") == store.rows("SELECT count(*) FROM event")
         store.drain()
 
@@ -133,7 +133,7 @@ def test_a_reader_that_nobody_reads_keeps_no_log_from_being_emptied(tmp_path):
         store.drain()
         reader = subprocess.Popen([BUILD / "weir-events", "events", "--json", "--state-dir", store.folder],
                                   stdout=subprocess.PIPE)  # and nobody takes it
-        wait_for(lambda: pathlib.Path(f"/proc/{reader.pid}/wchan").read_text().startswith(("pipe", "anon_pipe")), 10, 0.02)
+        wait_for(lambda: pathlib.Path(f"/proc/{reader.pid}/wchan").read_text().startswith(("pipe", "anon_pipe")), step=0.02)
         for first in range(10000, 30000, 2000):
             store(f"add {first} 2000")
         store.drain()

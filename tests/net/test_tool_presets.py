@@ -41,7 +41,7 @@ class Shop:
     def run(self, *argv, preset=None, env=None, **options):
         more = ("--rw-preset", preset) if preset else ()
         return self.world.run(*argv, allow=(f"{self.site.name}:443",), options=more, user=self.user, cwd=self.project,
-                              env={"HOME": str(self.home), **(env or {})}, timeout=60, **options)
+                              env={"HOME": str(self.home), **(env or {})}, **options)
 
     def kept(self, path):
         """Files below a folder of the home."""

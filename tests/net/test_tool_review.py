@@ -75,12 +75,12 @@ def test_a_terminal_is_asked(world, store, review, policy):
         terminal.expect(r"\+ .*a\.test")
         terminal.expect(r"add it\? \[y/N\]")
         terminal.type("n\n")
-        assert terminal.started.process.wait(10) == 1
+        assert terminal.started.process.wait(60) == 1
     assert "a.test" not in policy.read_text() and tasks(review)
     with Terminal(world, argv) as terminal:
         terminal.expect(r"add it\?")
         terminal.type("y\n")
-        assert terminal.started.process.wait(10) == 0
+        assert terminal.started.process.wait(60) == 0
     assert "a.test" in policy.read_text() and not tasks(review)
 
 

@@ -64,7 +64,7 @@ KINDS = [openssl, nginx, haproxy, gnutls, go, java]
 
 
 def wait_for_port(world, port, process):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while process.poll() is None and time.monotonic() < deadline:
         with world.internet.socket(socket.AF_INET, socket.SOCK_STREAM) as s:
             if s.connect_ex(("93.1.1.1", port)) == 0:

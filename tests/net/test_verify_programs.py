@@ -56,7 +56,7 @@ LEARN = 'getent ahosts "$0" >/dev/null || exit 99; exec "$@"'
 def attempt(world, pair, argv, rule, **rest):
     """@argv under this rule, once the address of the allowed name is open."""
     return world.run("sh", "-c", LEARN, pair.good, *argv, allow=(rule,),
-                     mounts=pair.mounts, user=USER, timeout=40, **rest)
+                     mounts=pair.mounts, user=USER, **rest)
 
 
 # Servers: each is there while the tests of this file run.
@@ -91,7 +91,7 @@ def publish(packages, name):
 
 
 def wait_for(world, port, process):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
         with world.internet.socket(socket.AF_INET, socket.SOCK_STREAM) as s:
             if s.connect_ex(("93.1.1.1", port)) == 0:
@@ -117,10 +117,10 @@ def postgres(world):
     argv = [*as_postgres, programs / "postgres", "-D", folder / "data", "-c", "listen_addresses=*", "-c", "ssl=on",
             "-c", f"unix_socket_directories={folder}", "-c", "shared_buffers=1MB"]
     server = subprocess.Popen(world.internet.command(*map(str, argv)), cwd=folder, stderr=subprocess.DEVNULL)
-    wait_for(world, 5432, server)
+    wait_for(world, step=server)
     yield 5432
     server.send_signal(2)  # now, without waiting for clients
-    server.wait(10)
+    server.wait(60)
 
 
 @pytest.fixture(scope="module")
@@ -144,11 +144,11 @@ def grpc_server(world):
     cert = world.ca.certificate("*.pair.test")
     argv = world.internet.command(PYTHON, str(CLIENTS / "grpc_echo.py"), "serve", str(cert), str(world.ca.leaf_key))
     server = subprocess.Popen(argv)
-    wait_for(world, 50051, server)
+    wait_for(world, step=server)
     shutil.copy(CLIENTS / "grpc_echo.py", world.tools)
     yield world.tools / "grpc_echo.py"
     server.terminate()
-    server.wait(5)
+    server.wait(60)
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ class Api:
 
     def __exit__(self, *_):
         """Also the test that it ends well: no leak, no fault that a sanitizer saw."""
-        _, complaints = self.process.communicate(timeout=20)
+        _, complaints = self.process.communicate(timeout=60)
         assert (self.process.returncode, complaints) == (0, "")
 
     def tell(self, *words):
@@ -42,7 +42,7 @@ class Api:
     def log(self):
         return json.loads(self.tell("log"))
 
-    def request(self, method, path, body=None, headers=None, token=None, timeout=10):
+    def request(self, method, path, body=None, headers=None, token=None, timeout=60):
         """(status, headers, text); with the token unless headers are given."""
         if headers is None:
             token = self.token if token is None else token
@@ -58,7 +58,7 @@ class Api:
         return json.loads(text)
 
     def connect(self, host="127.0.0.1", source=None):
-        return socket.create_connection((host, self.port), timeout=10, source_address=source and (source, 0))
+        return socket.create_connection((host, self.port), timeout=60, source_address=source and (source, 0))
 
     def raw(self, data, close_writing=True):
         """What comes back for these bytes, up to the end of the connection."""
@@ -94,7 +94,7 @@ def read_all(s):
     return data
 
 
-def until(condition, seconds=10):
+def until(condition, seconds=60):
     """Poll; the last value of the condition."""
     end = time.monotonic() + seconds
     while not (value := condition()) and time.monotonic() < end:
@@ -109,7 +109,7 @@ class Events:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        self.socket.settimeout(10)
+        self.socket.settimeout(60)
         if source:
             self.socket.bind((source, 0))
         self.socket.connect(("127.0.0.1", api.port))

@@ -88,7 +88,7 @@ def main():
                     counts[address][1] += 1
         time.sleep(0.0005)
         if end is None and select.select([0], [], [], 0)[0]:
-            end = time.monotonic() + 10
+            end = time.monotonic() + 60
     print(json.dumps(counts), flush=True)
 
 

@@ -35,7 +35,7 @@ def test_large_bodies_leave_no_memory_behind(pod, guarded, token):
                           b"\r\nContent-Length: 1048576\r\n\r\n" + b"[" * 1000000)
     assert side.get("/healthz").status == 200
     # A connection that ends in the middle of its body is gone when it has been idle long enough (API_IDLE_SEC).
-    wait_for(lambda: resident(control) < before + 4096, 13, 0.05)
+    wait_for(lambda: resident(control) < before + 4096, step=0.05)
 
 
 def test_text_from_outside_stays_inside_its_field(pod, guarded):
@@ -55,7 +55,7 @@ def test_text_from_outside_stays_inside_its_field(pod, guarded):
                 s.send(struct.pack("!6H", 1, 0x100, 1, 0, 0, 0) + bytes([len(label)]) + label + b"\4test\0\0\1\0\1")
                 s.recv(999)
         side.call("POST", "/policy", policy("deny b.test"))
-        wait_for(lambda: len(side.log("egress denied")) >= 5, 3)
+        wait_for(lambda: len(side.log("egress denied")) >= 5)
         time.sleep(0.1)
         stream.settimeout(1)
         text = stream.recv(1 << 16).decode()

@@ -63,7 +63,7 @@ def test_nobody_takes_the_place_of_dockers_resolver(pod, world, site, mode):
         assert json.loads(app.line()) == [0, []]
         release.set()
         assert EVIL not in json.loads(lookup.line()).get("addresses", [])
-        wait_for(lambda: pod.probe(["dns", site.name]).get("addresses") == [site.v4], 10, 0.1)
+        wait_for(lambda: pod.probe(["dns", site.name]).get("addresses") == [site.v4], step=0.1)
     finally:
         inner.close()
 

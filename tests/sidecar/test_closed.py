@@ -21,7 +21,7 @@ def closed(side):
 
 
 def wait_closed(side):
-    return wait_for(lambda: closed(side), 5)
+    return wait_for(lambda: closed(side))
 
 
 def events(side, state):
@@ -82,7 +82,7 @@ def test_an_event_closes_nothing(pod, start, site, denied, tmp_path):
     state.mkdir(mode=0o700)
     side = start("--state-dir", str(state), on_denies={**STOP, "action": "event"})
     provoke(pod, denied, 20)
-    limits = wait_for(lambda: [e for e in events(side, state) if e["action"] == "limit"], 10)
+    limits = wait_for(lambda: [e for e in events(side, state) if e["action"] == "limit"])
     assert [(e["reason"], e["limit"], e["packets"]) for e in limits] == [("more than 5 denies in 1m", "on_denies", 1)]
     assert closed(side) is None and pod.probe(["dns", site.name]).addresses == [site.v4]
 
@@ -176,7 +176,7 @@ def test_a_policy_file_that_is_lost_opens_nothing(pod, kept, site, denied, harm,
         name_refused(pod.probe(["dns", one.name]))
         tcp_refused(pod.probe(["tcp", one.v4, 7007]))
     assert pod.queries(denied.name) == 1, "one from before"
-    assert wait_for(lambda: [e for e in events(side, kept.state) if e["reason"] == f"closed: {why}"], 10)
+    assert wait_for(lambda: [e for e in events(side, kept.state) if e["reason"] == f"closed: {why}"])
     side.post(f"allow {site.name}")
     assert side.stop() == 0
     side = kept()

@@ -139,7 +139,7 @@ def test_D4_a_dead_resolver_costs_little_and_is_probed(pod, site):
                        env={"OPENSANDBOX_EGRESS_DNS_UPSTREAM": f"127.0.0.1:59123,{RESOLVER4}",
                             "OPENSANDBOX_EGRESS_DNS_UPSTREAM_TIMEOUT": "10"})
     answer = pod.probe(["dns", site.name, {"server": "8.8.8.8"}])
-    assert answer.addresses == [site.v4] and answer.ms < 8000
+    assert answer.addresses == [site.v4] and answer.ms < expect.FAST_MS
     assert side.wait_log("[dns] upstream probe 127.0.0.1:59123")
 
 
@@ -156,13 +156,13 @@ def test_D5_a_silent_resolver_is_left_and_left_out(pod, world, site):
                             "OPENSANDBOX_EGRESS_DNS_UPSTREAM_PROBE": "probe.test",
                             "OPENSANDBOX_EGRESS_DNS_UPSTREAM_PROBE_INTERVAL_SEC": "1"})
     answer = pod.probe(["dns", site.name])
-    assert answer.addresses == [site.v4] and answer.ms < 3000
+    assert answer.addresses == [site.v4] and answer.ms < expect.FAST_MS
     assert side.wait_log(f"upstream {silent}:53 exchange error")
-    side.wait_log(f"upstream probe {silent}:53 failed", seconds=6)
+    side.wait_log(f"upstream probe {silent}:53 failed")
     name = f"later.{site.name}"
     world.dns.on(name, function)
-    answer = pod.probe(["dns", name])
-    assert answer.addresses == [site.v4] and answer.ms < 1000
+    assert pod.probe(["dns", name]).addresses == [site.v4]
+    assert silent not in {q.server for q in world.dns.queries(name)}
 
 
 @pytest.mark.parametrize("upstream, asked", [("5.100.53.4", "5.100.53.4"), ("2a01:5353::4", "2a01:5353::4"),
@@ -238,10 +238,9 @@ def test_ipv6_off(world, site):
 
 def test_a_flood_of_names_does_not_stop_it(pod, guarded, site):
     guarded(f"allow {site.name}")
-    flood = pod.probe(["dns_flood", 5000, ".flood.test"], timeout=60)
+    flood = pod.probe(["dns_flood", 5000, ".flood.test"])
     assert set(flood.rcodes) <= {"NXDOMAIN", "SERVFAIL"}
-    began = time.monotonic()
-    deadline = began + 5
+    deadline = time.monotonic() + 60
     while (answer := pod.probe(["dns", site.name])).result != "NOERROR" and time.monotonic() < deadline:
         pass
     assert answer.addresses == [site.v4]

@@ -204,7 +204,7 @@ def test_F2_always_files_are_followed(pod, always, site, denied):
     assert pod.probe(["dns", site.name]).addresses == [site.v4]
 
     def verdict(name, wanted):
-        return wait_for(lambda: pod.probe(["dns", name]).result == wanted, 10, 0.05)
+        return wait_for(lambda: pod.probe(["dns", name]).result == wanted, step=0.05)
     always(deny=f"{denied.name}\n")
     verdict(denied.name, "NXDOMAIN")
     (folder / "allow.always").unlink()

@@ -72,8 +72,8 @@ def test_a_store_that_cannot_be_made(start, pod, site, denied, tmp_path):
     (tmp_path / "file").write_text("")
     _, status = start(tmp_path / "file" / "state")
     goes_on(pod, site, denied)
-    assert "store" in wait_for(lambda: whats(status), 10)
-    wait_for(lambda: ask(pod, denied) or status()["storeLostRows"] > 0, 20)
+    assert "store" in wait_for(lambda: whats(status))
+    wait_for(lambda: ask(pod, denied) or status()["storeLostRows"] > 0)
     assert status()["fullIsolation"]
 
 
@@ -83,10 +83,10 @@ def test_a_disk_that_is_full(start, pod, site, denied, tmp_path):
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "none", state], check=True)
     try:
         _, status = start(state)
-        wait_for(lambda: ask(pod, denied) or whats(status), 20)
+        wait_for(lambda: ask(pod, denied) or whats(status))
         assert "store" in whats(status)
         goes_on(pod, site, denied)
-        wait_for(lambda: ask(pod, denied) or status()["storeLostRows"] > 0, 20)
+        wait_for(lambda: ask(pod, denied) or status()["storeLostRows"] > 0)
     finally:
         subprocess.run(["umount", "-l", state], check=True)
 
@@ -96,11 +96,11 @@ def test_a_folder_that_is_taken_away_under_it(start, pod, site, denied, tmp_path
     state.mkdir(mode=0o700)
     _, status = start(state)
     ask(pod, denied, 3)
-    wait_for((state / "events.db").exists, 10)
+    wait_for((state / "events.db").exists)
     assert whats(status) == {}
     away = state.rename(tmp_path / "away")     # at once: whoever writes makes files there
     shutil.rmtree(away)
-    wait_for(lambda: ask(pod, denied, 5) or "store" in whats(status), 30, 0.2)
+    wait_for(lambda: ask(pod, denied, 5) or "store" in whats(status), step=0.2)
     goes_on(pod, site, denied)
     assert status()["fullIsolation"]
 
@@ -130,7 +130,7 @@ def test_a_helper_that_is_killed_again_and_again(start, pod, site, denied, tmp_p
         wait_for(lambda: d.children().get(name))
         old = d.children()[name]
         subprocess.run(["kill", "-9", str(old)], check=True)
-        wait_for(lambda: d.children().get(name, old) != old, 5)
+        wait_for(lambda: d.children().get(name, old) != old)
         goes_on(pod, site, denied)
     assert d.healthy() and whats(status) == {}
 
@@ -153,7 +153,7 @@ def test_a_clock_that_is_a_year_ahead_deletes_nothing(world, host, pod, site, de
     state = tmp_path / "state"
     side, _ = sidecar(world, host, pod, site, state)
     ask(pod, denied, 30)
-    wait_for(lambda: len(stored(pod, state)) >= 20, 10)
+    wait_for(lambda: len(stored(pod, state)) >= 20)
     assert side.stop() == 0
     year = 365 * 86400 * 1000
     with contextlib.closing(sqlite3.connect(state / "events.db")) as db, db:
@@ -165,7 +165,7 @@ def test_a_clock_that_is_a_year_ahead_deletes_nothing(world, host, pod, site, de
     for i in range(3):
         side, _ = sidecar(world, host, pod, site, state)
         pod.probe(["dns", f"again{i}.{denied.name}"])
-        wait_for(lambda i=i: f"again{i}.{denied.name}" in stored(pod, state), 10)
+        wait_for(lambda i=i: f"again{i}.{denied.name}" in stored(pod, state))
         assert side.stop() == 0
     assert before <= stored(pod, state)
 
@@ -175,12 +175,12 @@ def test_a_store_that_is_cut_to_nothing(pod, start, site, denied, tmp_path):
     state = tmp_path / "state"
     _, status = start(state)
     ask(pod, denied, 30)
-    wait_for(lambda: len(stored(pod, state)) >= 20, 10)
+    wait_for(lambda: len(stored(pod, state)) >= 20)
     os.truncate(state / "events.db", 0)
     pod.probe(["dns", f"after.{denied.name}"])
-    wait_for(lambda: "store" in whats(status), 20)
+    wait_for(lambda: "store" in whats(status))
     assert "moved aside" in whats(status)["store"]
     pod.probe(["dns", f"later.{denied.name}"])
-    wait_for(lambda: f"later.{denied.name}" in stored(pod, state), 20)
+    wait_for(lambda: f"later.{denied.name}" in stored(pod, state))
     goes_on(pod, site, denied)
     assert status()["fullIsolation"]

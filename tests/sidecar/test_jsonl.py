@@ -45,7 +45,7 @@ def path(tmp_path):
 def test_a_row_carries_all_that_is_known(pod, guarded, path, site, denied):
     side = guarded(f"allow {site.name}", f"deny {denied.name}", args=("--jsonl", str(path), "--sandbox-id", "sb-3"))
     pod.probe(["dns", denied.name], ["dns", "never." + denied.name], ["tcp", "203.0.113.9", 4443])
-    wait_for(lambda: len([r for r in rows(path) if r["action"] == "deny"]) >= 3, 5)
+    wait_for(lambda: len([r for r in rows(path) if r["action"] == "deny"]) >= 3)
     found = {r["name"] or r["remote_ip"]: r for r in rows(path)}
     assert found[denied.name]["rule"] == f"deny {denied.name}" and found[denied.name]["layer"] == "dns"
     assert found["never." + denied.name]["rule"] is None
@@ -77,7 +77,7 @@ def test_a_file_that_is_moved_away_is_begun_anew(pod, guarded, path, denied, tol
         side.process.send_signal(signal.SIGHUP)
         wait_for(path.exists)
     else:
-        wait_for(lambda: pod.probe(["dns", f"x.{denied.name}"]) and path.exists(), 5, 0.1)
+        wait_for(lambda: pod.probe(["dns", f"x.{denied.name}"]) and path.exists(), step=0.1)
     pod.probe(["dns", "two." + denied.name])
     wait_for(lambda: "two." + denied.name in names(path))
     assert "two." + denied.name not in names(old) and "one." + denied.name not in names(path)
@@ -95,7 +95,7 @@ def test_a_full_disk_loses_counted_rows_and_nothing_else(pod, guarded, path, sit
             """rows are lost"""
             pod.probe(*[["dns", f"n{i}.{denied.name}"] for i in range(20)])
             return trouble(side)
-        assert "No space left" in wait_for(full, 10)[0]
+        assert "No space left" in wait_for(full)[0]
         name_refused(pod.probe(["dns", denied.name]))
         assert pod.probe(["dns", site.name]).addresses == [site.v4]
         wait_for(lambda: lost(side)[0] > 0 and lost(side)[1] >= lost(side)[0])
@@ -126,6 +126,6 @@ def test_a_folder_that_is_taken_away_is_a_degradation(pod, guarded, path, denied
     wait_for(lambda: "one." + denied.name in names(path))
     path.unlink()
     path.parent.rmdir()
-    wait_for(lambda: pod.probe(["dns", f"x.{denied.name}"]) and trouble(side), 5, 0.1)
+    wait_for(lambda: pod.probe(["dns", f"x.{denied.name}"]) and trouble(side), step=0.1)
     wait_for(lambda: lost(side)[0] > 0)
     name_refused(pod.probe(["dns", denied.name]))

@@ -108,8 +108,8 @@ def test_a_crowd_at_the_api_keeps_nobody_out(pod, guarded, site):
     crowd = pod.start("/usr/bin/python3", "-c", CROWD, 600)
     assert int(crowd.line()) > 50
     for _ in range(3):
-        assert side.get("/healthz", outside=True, timeout=5).status == 200
-    assert side.call("PATCH", "/policy", [{"action": "allow", "target": "a.test"}], outside=True, timeout=5).status == 200
+        assert side.get("/healthz", outside=True).status == 200
+    assert side.call("PATCH", "/policy", [{"action": "allow", "target": "a.test"}], outside=True).status == 200
     assert pod.probe(["dns", site.name]).addresses == [site.v4]
 
 
@@ -177,10 +177,10 @@ def test_memory_and_descriptors_do_not_grow_with_what_the_app_does(pod, guarded,
             with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as f:
                 total += next(int(line.split()[1]) for line in f if line.startswith("Pss:"))
         return total, sum(len(os.listdir(f"/proc/{p}/fd")) for p in (side.pid, *side.children().values()))
-    pod.probe(["dns_flood", 2000, ".first.test"], timeout=60)
+    pod.probe(["dns_flood", 2000, ".first.test"])
     before = use()
-    pod.probe(["dns_flood", 20000, ".flood.test"], ["dns_connections", 100], timeout=60)
-    wait_for(lambda: use()[1] <= before[1] + 4, 15, 0.2)
+    pod.probe(["dns_flood", 20000, ".flood.test"], ["dns_connections", 100])
+    wait_for(lambda: use()[1] <= before[1] + 4, step=0.2)
     after = use()
     assert after[0] < before[0] + 3000, (before, after)  # kB
     assert before[0] < 8 * 1024, f"{before[0]} kB"

@@ -54,7 +54,7 @@ def pod(podman, world, site):
     file.write_text(yaml.safe_dump(document))
     podman("kube", "play", "--start=false", file)
     podman("start", f"{name}-weir")
-    wait_for(lambda: podman.call("exec", f"{name}-weir", "/usr/bin/weir", "sidecar", "--healthy").code == 0, 10, 0.05)
+    wait_for(lambda: podman.call("exec", f"{name}-weir", "/usr/bin/weir", "sidecar", "--healthy").code == 0, step=0.05)
     podman("pod", "start", name)
     yield name
     podman.call("pod", "rm", "-f", "-t", "0", name)
@@ -84,7 +84,7 @@ def test_the_app_stays_shut_and_goes_on_within_the_pod(podman, pod, site, how):
     bad, dns = probe(podman, app, ["tcp", "93.9.9.9", 443], ["udp", "8.8.8.8", 53, "leak"])
     expect.tcp_refused(bad)
     podman("start", side)
-    wait_for(lambda: podman.call("exec", side, "/usr/bin/weir", "sidecar", "--healthy").code == 0, 10, 0.05)
+    wait_for(lambda: podman.call("exec", side, "/usr/bin/weir", "sidecar", "--healthy").code == 0, step=0.05)
     known, good, bad = probe(podman, app, ["tcp", site.v4, 7007], ["connect", site.name, 7007], ["tcp", "93.9.9.9", 443])
     assert known.result == good.result == "ok", "what was learned is in the state folder"
     expect.tcp_refused(bad)

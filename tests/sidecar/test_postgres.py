@@ -53,7 +53,7 @@ def test_rows_are_there_as_dashboards_know_them(database, store):
     store.put(action="limit", sandbox="sb-7")
     store.drain()
     with Sender(store, database.conninfo):
-        wait_for(lambda: count(database) == 4 and count(database, "sandbox_egress_notice") == 2, 20)
+        wait_for(lambda: count(database) == 4 and count(database, "sandbox_egress_notice") == 2)
     assert database.rows("SELECT analysis_id, action, remote_ip, remote_port, fqdn_pinned, raw_pkts FROM sandbox_egress_event"
                        " ORDER BY id") == [
         ("sb-7", "deny", "", "", "a.test", "3"), ("sb-1", "deny", "2001:db8::7", "443", "", "2"),
@@ -80,7 +80,7 @@ def test_hostile_names_are_text(database, store):
     store.put("last.test", sandbox="'quoted'", packets=4294967295)
     store.drain()
     with Sender(store, database.conninfo):
-        wait_for(lambda: count(database) == len(names) + 2, 20)
+        wait_for(lambda: count(database) == len(names) + 2)
     stored = {name for name, in database.rows("SELECT fqdn_pinned FROM sandbox_egress_event")}
     assert stored == {name.decode() for name in names} | {"bad\\xff\\xc0.test", "last.test"}
     assert database.rows("SELECT raw_pkts, packets, analysis_id FROM sandbox_egress_event WHERE fqdn_pinned = 'last.test'") == [
@@ -138,13 +138,13 @@ def test_an_outage_is_told_and_outlived(server, store):
     server.stop()
     store("add 0 2000")
     with Sender(store, server.conninfo):
-        wait_for(lambda: "waits in the store" in (store.folder / "sender.log").read_text(), 20)
+        wait_for(lambda: "waits in the store" in (store.folder / "sender.log").read_text())
         assert "cannot connect" in (store.folder / "postgres.state").read_text()
         store("add 5000 2000")
         server.start()
         store.drain()
         wait_each_once(server, store)
-        wait_for(lambda: (store.folder / "postgres.state").read_text().split() == ["4000", "0", "0", "0"], 20)
+        wait_for(lambda: (store.folder / "postgres.state").read_text().split() == ["4000", "0", "0", "0"])
 
 
 def test_two_senders_of_one_store_take_turns(database, store):
@@ -159,22 +159,22 @@ def test_what_the_server_will_not_have_is_passed_over_and_counted(database, stor
     store.put("first.test")
     store.drain()
     with Sender(store, database.conninfo):
-        wait_for(lambda: count(database) == 1, 20)
+        wait_for(lambda: count(database) == 1)
         database.psql("ALTER TABLE sandbox_egress_event ADD CHECK (fqdn_pinned NOT LIKE 'n7%')")
         store("add 0 100")
         store.drain()
-        wait_for(lambda: count(database) == 90, 30)
+        wait_for(lambda: count(database) == 90)
         assert database.value("SELECT refused FROM sandbox_egress_store") == 11
         store.put("after.test")
         store.drain()
-        wait_for(lambda: count(database) == 91, 20)
+        wait_for(lambda: count(database) == 91)
 
 
 def test_rows_that_went_before_they_could_be_copied_are_counted(database, store):
     store.put("first.test")
     store.drain()
     with Sender(store, database.conninfo) as sender:
-        wait_for(lambda: count(database) == 1, 20)
+        wait_for(lambda: count(database) == 1)
         sender.kill()
         store("add 0 100")
         store.drain()
@@ -182,7 +182,7 @@ def test_rows_that_went_before_they_could_be_copied_are_counted(database, store)
         subprocess.run(["/usr/bin/python3", "-c", "import sqlite3, sys; d = sqlite3.connect(sys.argv[1]); "
                         "d.execute('DELETE FROM event WHERE id <= 41'); d.commit()", store.folder / "events.db"], check=True)
         sender.start()
-        wait_for(lambda: count(database) == 61, 20)
+        wait_for(lambda: count(database) == 61)
     assert database.value("SELECT missed FROM sandbox_egress_store") == 40
 
 
@@ -192,14 +192,14 @@ def test_a_store_that_begins_anew_is_another_store(database, tmp_path):
     old("add 0 50")
     old.drain()
     with Sender(old, database.conninfo):
-        wait_for(lambda: count(database) == 50, 20)
+        wait_for(lambda: count(database) == 50)
         old.end()
         for path in folder.glob("events.db*"):
             path.unlink()
         with Store(folder) as new:
             new("add 0 30")
             new.drain()
-            wait_for(lambda: count(database) == 80, 20)
+            wait_for(lambda: count(database) == 80)
     assert database.value("SELECT count(*) FROM sandbox_egress_store") == 2
 
 
@@ -226,7 +226,7 @@ def test_a_store_that_was_put_back_from_a_copy_is_told(database, tmp_path):
                 path.unlink()
             store.put("anew.test")
             store.drain()
-            wait_for(lambda: count(database) == 21 and sender.trouble() == "", 20, 0.05)
+            wait_for(lambda: count(database) == 21 and sender.trouble() == "", step=0.05)
 
 
 def test_a_table_that_is_there_gets_the_other_columns(database, store):
@@ -236,7 +236,7 @@ def test_a_table_that_is_there_gets_the_other_columns(database, store):
     store.put("a.test")
     store.drain()
     with Sender(store, database.conninfo):
-        wait_for(lambda: count(database) == 2, 20)
+        wait_for(lambda: count(database) == 2)
     assert database.rows("SELECT analysis_id, layer FROM sandbox_egress_event ORDER BY id") == [("before", ""), ("sb-1", "dns")]
 
 
@@ -244,7 +244,7 @@ def test_a_role_that_may_only_write_is_enough(database, store):
     store.put("a.test")
     store.drain()
     with Sender(store, database.conninfo):
-        wait_for(lambda: count(database) == 1, 20)
+        wait_for(lambda: count(database) == 1)
     database.psql("CREATE ROLE writer LOGIN; GRANT SELECT ON sandbox_egress_schema TO writer;"
                 " GRANT INSERT ON sandbox_egress_event, sandbox_egress_notice TO writer;"
                 " GRANT SELECT, INSERT, UPDATE ON sandbox_egress_store TO writer;"
@@ -252,12 +252,12 @@ def test_a_role_that_may_only_write_is_enough(database, store):
     store.put("b.test")
     store.drain()
     with Sender(store, database.conninfo.replace("user=weir", "user=writer")):
-        wait_for(lambda: count(database) == 2, 20)
+        wait_for(lambda: count(database) == 2)
 
 
 def test_the_sender_gives_up_what_it_has_no_use_for(database, store):
     with Sender(store, database.conninfo) as sender:
-        wait_for(lambda: count(database) is not None, 20)
+        wait_for(lambda: count(database) is not None)
         status = pathlib.Path(f"/proc/{sender.process.pid}/status").read_text()
         fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
         assert fields["CapEff"].strip() == fields["CapPrm"].strip() == "0" * 16
@@ -279,23 +279,23 @@ def test_a_sidecars_denials_are_there_whoever_is_killed(pod, guarded, tmp_path, 
     def there(name):
         return server.value(f"SELECT count(*) FROM sandbox_egress_event WHERE analysis_id = 'sb-9' AND fqdn_pinned = '{name}'")
     pod.probe(["dns", denied.name], ["tcp", "93.7.7.7", 443])
-    wait_for(lambda: there(denied.name), 20)
-    wait_for(lambda: server.value("SELECT count(*) FROM sandbox_egress_event WHERE remote_ip = '93.7.7.7'"), 20)
+    wait_for(lambda: there(denied.name))
+    wait_for(lambda: server.value("SELECT count(*) FROM sandbox_egress_event WHERE remote_ip = '93.7.7.7'"))
     old = side.kill_child("weir-postgres")
     pod.probe(["dns", "one." + denied.name])
     side.wait_replaced("weir-postgres", old)
-    wait_for(lambda: there("one." + denied.name), 20)
+    wait_for(lambda: there("one." + denied.name))
     server.kill()
     pod.probe(["dns", "two." + denied.name])
-    wait_for(lambda: [d for d in side.get("/status").json()["degradations"] if d["what"] == "postgres"], 20)
+    wait_for(lambda: [d for d in side.get("/status").json()["degradations"] if d["what"] == "postgres"])
     assert pod.probe(["dns", site.name]).addresses == [site.v4]
     server.start()
-    wait_for(lambda: there("two." + denied.name), 30)
-    wait_for(lambda: not [d for d in side.get("/status").json()["degradations"] if d["what"] == "postgres"], 20)
+    wait_for(lambda: there("two." + denied.name))
+    wait_for(lambda: not [d for d in side.get("/status").json()["degradations"] if d["what"] == "postgres"])
     old = side.kill_child("control")
     side.wait_replaced("control", old)
     pod.probe(["dns", "three." + denied.name])
-    wait_for(lambda: there("three." + denied.name), 20)
+    wait_for(lambda: there("three." + denied.name))
     assert server.value("SELECT count(*) - count(DISTINCT (store, store_row)) FROM sandbox_egress_event") == 0
 
 

@@ -90,7 +90,7 @@ def test_whoever_is_killed_each_row_is_there_once(server, tmp_path):
             victim = v.dice.choice(list(v.kills))
             v.kills[victim] += 1
             getattr(v, f"kill_{victim}")()
-        wait_for(lambda: server.psql("SELECT 1", check=False).returncode == 0, 30, 0.05)
+        wait_for(lambda: server.psql("SELECT 1", check=False).returncode == 0, step=0.05)
         v.kill_writer()
         v.store.put("last.test")
         v.store.drain()
@@ -98,7 +98,7 @@ def test_whoever_is_killed_each_row_is_there_once(server, tmp_path):
         assert v.store.rows("SELECT sum(rows), sum(packets) FROM counter") == v.store.rows(
             "SELECT count(*), sum(packets) FROM event"), f"seed {seed}"
         wait_each_once(server, v.store, 60 + 3 * SECONDS)
-        wait_for(lambda: same_tasks(server, v.store), 20, 0.05)
+        wait_for(lambda: same_tasks(server, v.store), step=0.05)
     except AssertionError as e:
         raise AssertionError(f"seed {seed}, {v.kills}") from e
     finally:

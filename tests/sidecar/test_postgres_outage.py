@@ -154,7 +154,7 @@ def test_a_server_that_falls_silent_under_way_gets_each_row_once(netns, store):
     """Its packets are swallowed; one that is stopped is in test_postgres_rows.py."""
     with serving(netns) as server, Sender(store, at(), netns) as sender:
         store("add 0 2000")
-        wait_for(lambda: (count(server) or 0) > 0, 20, 0.01)
+        wait_for(lambda: (count(server) or 0) > 0, step=0.01)
         store.say("add 10000 4000")
         time.sleep(0.1)
         blackhole(netns, True)
@@ -164,7 +164,7 @@ def test_a_server_that_falls_silent_under_way_gets_each_row_once(netns, store):
         assert sender.told()[3] > 0
         blackhole(netns, False)
         wait_each_once(server, store, 30)
-        wait_for(lambda: sender.trouble() == "", 10)
+        wait_for(lambda: sender.trouble() == "")
 
 
 def test_a_slow_server_gets_all(netns, store):
@@ -219,7 +219,7 @@ def test_the_second_host_is_used_when_the_first_takes_no_writes(netns, store):
             with Sender(store, both.replace("192.0.2.5,192.0.2.6", "192.0.2.6,192.0.2.5"), netns):
                 store("add 0 1000")
                 store.drain()
-                wait_for(lambda: count(first) == 1000, 30, 0.05)  # past the standby, which stands first
+                wait_for(lambda: count(first) == 1000, step=0.05)  # past the standby, which stands first
                 store.say("add 10000 2000")
                 time.sleep(0.2)
                 first.kill()
@@ -261,7 +261,7 @@ def test_a_table_that_others_change_is_waited_for(netns, store):
         wait_each_once(server, store)
         locker = subprocess.Popen([server.bin / "psql", "-X", server.conninfo, "-c",
                                    "BEGIN; LOCK sandbox_egress_event; SELECT pg_sleep(3)"], stdout=subprocess.DEVNULL)
-        wait_for(lambda: server.value("SELECT count(*) FROM pg_locks WHERE mode = 'AccessExclusiveLock'"), 10, 0.02)
+        wait_for(lambda: server.value("SELECT count(*) FROM pg_locks WHERE mode = 'AccessExclusiveLock'"), step=0.02)
         store("add 300 20")
         store.drain()
         sender.wait_trouble("lock timeout")
@@ -296,7 +296,7 @@ def test_a_server_whose_disk_is_full_gets_the_rest_when_there_is_room(netns, sto
         store.drain()
         sender.wait_trouble("No space left on device", 30)
         (disk / "big").unlink()
-        wait_for(lambda: sender.trouble() == "", 30)
+        wait_for(lambda: sender.trouble() == "")
         wait_each_once(server, store)
 
 
@@ -308,13 +308,13 @@ def test_a_connection_that_nobody_needs_is_given_back(netns, store):
     with serving(netns) as server, Sender(store, at(), netns) as sender:
         store.put("a.test")
         store.drain()
-        wait_for(lambda: count(server) == 1 and connections(server) == 1, 20, 0.05)
-        wait_for(lambda: connections(server) == 0, 15, 0.1)
+        wait_for(lambda: count(server) == 1 and connections(server) == 1, step=0.05)
+        wait_for(lambda: connections(server) == 0, step=0.1)
         time.sleep(0.6)  # two looks
         assert connections(server) == 0 and sender.trouble() == ""
         store.put("b.test")
         store.drain()
-        wait_for(lambda: count(server) == 2 and connections(server) == 1, 10, 0.05)
+        wait_for(lambda: count(server) == 2 and connections(server) == 1, step=0.05)
 
 
 def test_a_pooler_that_shares_connections_would_leak_no_settings(netns, store):
@@ -339,13 +339,13 @@ def test_a_spool_that_is_full_counts_what_it_let_go(netns, tmp_path):
             store("add 1000 3000")
             store.drain()
             sender.wait_trouble("Connection refused")
-            wait_for(lambda: sender.told()[3] == 3000, 20, 0.05)
+            wait_for(lambda: sender.told()[3] == 3000, step=0.05)
             store.write("DELETE FROM event WHERE id <= 1100")  # as retention does
-            wait_for(lambda: sender.told()[1] == 1000, 20, 0.05)
+            wait_for(lambda: sender.told()[1] == 1000, step=0.05)
             assert sender.told()[3] == 2000
             server.start()
-            wait_for(lambda: count(server) == 2100, 30, 0.05)
-            wait_for(lambda: sender.told() == (3100, 1000, 0, 0, ""), 20, 0.05)
+            wait_for(lambda: count(server) == 2100, step=0.05)
+            wait_for(lambda: sender.told() == (3100, 1000, 0, 0, ""), step=0.05)
         assert server.value("SELECT missed FROM sandbox_egress_store") == 1000
 
 
@@ -362,7 +362,7 @@ def test_an_outage_costs_bounded_memory(netns, store):
             before = memory_kib(sender.process.pid)
             store("add 1000 5000")
             store.drain()
-            wait_for(lambda: sender.told()[3] == 5100, 20, 0.05)
+            wait_for(lambda: sender.told()[3] == 5100, step=0.05)
             server.start()
             wait_each_once(server, store)
             assert memory_kib(sender.process.pid) < before + 12 * 1024

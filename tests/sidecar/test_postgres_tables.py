@@ -61,8 +61,8 @@ def test_tables_of_each_version_are_brought_up_with_their_rows(server, store, ve
     store.put("a.test")
     store.drain()
     with Sender(store, server.conninfo):
-        wait_for(lambda: count(server) == (2 if version else 1), 20, 0.05)
-        wait_for(lambda: count(server, "sandbox_egress_review") == 1, 20, 0.05)
+        wait_for(lambda: count(server) == (2 if version else 1), step=0.05)
+        wait_for(lambda: count(server, "sandbox_egress_review") == 1, step=0.05)
     assert server.value("SELECT max(version) FROM sandbox_egress_schema") == len(MIGRATIONS)
     if version:
         assert server.rows("SELECT analysis_id, store_row, packets FROM sandbox_egress_event ORDER BY id")[0] == (
@@ -93,9 +93,9 @@ def test_a_role_that_may_hardly_do_anything_is_enough(server, store):
     writer = server.conninfo.replace("user=weir", "user=weir_writer")
     with Sender(store, writer) as sender:
         wait_each_once(server, store, 20)
-        wait_for(lambda: count(server, "sandbox_egress_review") == 1, 10, 0.05)
+        wait_for(lambda: count(server, "sandbox_egress_review") == 1, step=0.05)
         store.write("UPDATE review SET state = 3, who = 'alice', decided_ts = 1763633203424")
-        wait_for(lambda: server.value("SELECT count(*) FROM sandbox_egress_review WHERE state = 'dismissed'") == 1, 10, 0.05)
+        wait_for(lambda: server.value("SELECT count(*) FROM sandbox_egress_review WHERE state = 'dismissed'") == 1, step=0.05)
         assert sender.trouble() == ""
     refused = {"weir_writer": ("SELECT * FROM sandbox_egress_event", "DELETE FROM sandbox_egress_event",
                                "UPDATE sandbox_egress_event SET action = 'allow'", "DELETE FROM sandbox_egress_review",
@@ -139,22 +139,22 @@ def test_review_tasks_stand_there_as_in_the_store(server, store):
     store.put("never.test", rule="deny", allowable=False)
     store.drain()
     with Sender(store, server.conninfo):
-        wait_for(lambda: len(server.rows("SELECT 1 FROM pg_tables WHERE tablename = 'sandbox_egress_review'")) == 1, 20, 0.05)
+        wait_for(lambda: len(server.rows("SELECT 1 FROM pg_tables WHERE tablename = 'sandbox_egress_review'")) == 1, step=0.05)
         wait_for(lambda: tasks(server) == [("sb-1", "a.test", "", "", "3", "1", "open", ""),
-                                           ("sb-2", "2001:db8::7", "443", "tcp", "1", "1", "open", "")], 20, 0.05)
+                                           ("sb-2", "2001:db8::7", "443", "tcp", "1", "1", "open", "")], step=0.05)
         assert server.rows("SELECT rule ->> 'target', rule -> 'ports' ->> 0 FROM sandbox_egress_review ORDER BY task") == [
             ("a.test", ""), ("2001:db8::7", "tcp/443")]
         store.put("a.test", packets=4)  # folded
         store.drain()
-        wait_for(lambda: tasks(server)[0] == ("sb-1", "a.test", "", "", "7", "2", "open", ""), 10, 0.05)
+        wait_for(lambda: tasks(server)[0] == ("sb-1", "a.test", "", "", "7", "2", "open", ""), step=0.05)
         store.write("UPDATE review SET state = 2, who = '<b>al''ice', decided_ts = 1763633203424 WHERE id = 1")
-        wait_for(lambda: tasks(server)[0][6:] == ("accepted", "<b>al'ice"), 10, 0.05)
+        wait_for(lambda: tasks(server)[0][6:] == ("accepted", "<b>al'ice"), step=0.05)
         assert server.rows("SELECT extract(epoch FROM decided_ts) * 1000 = 1763633203424 FROM sandbox_egress_review WHERE"
                            " task = 1") == [("t",)]
         time.sleep(0.01)
         store.put("a.test")  # after it was accepted: open again
         store.drain()
-        wait_for(lambda: tasks(server)[0][4:7] == ("8", "3", "open"), 10, 0.05)
+        wait_for(lambda: tasks(server)[0][4:7] == ("8", "3", "open"), step=0.05)
 
 
 def test_what_is_written_into_the_table_decides_nothing(server, store):
@@ -162,27 +162,27 @@ def test_what_is_written_into_the_table_decides_nothing(server, store):
     store.put("a.test")
     store.drain()
     with Sender(store, server.conninfo):
-        wait_for(lambda: count(server, "sandbox_egress_review") == 1, 20, 0.05)
+        wait_for(lambda: count(server, "sandbox_egress_review") == 1, step=0.05)
         server.psql("UPDATE sandbox_egress_review SET state = 'accepted', who = 'mallory'")
         store.put("b.test")
         store.drain()
-        wait_for(lambda: count(server, "sandbox_egress_review") == 2, 20, 0.05)
+        wait_for(lambda: count(server, "sandbox_egress_review") == 2, step=0.05)
         assert store.rows("SELECT DISTINCT state, who FROM review") == [(1, None)]
         store.put("a.test")
         store.drain()
-        wait_for(lambda: tasks(server)[0][6:] == ("open", ""), 10, 0.05)
+        wait_for(lambda: tasks(server)[0][6:] == ("open", ""), step=0.05)
 
 
 def test_a_task_that_the_table_will_not_have_holds_up_neither_events_nor_others(server, store):
     store.put("first.test")
     store.drain()
     with Sender(store, server.conninfo) as sender:
-        wait_for(lambda: count(server, "sandbox_egress_review") == 1, 20, 0.05)
+        wait_for(lambda: count(server, "sandbox_egress_review") == 1, step=0.05)
         server.psql("ALTER TABLE sandbox_egress_review ADD CHECK (destination NOT LIKE 'bad%')")
         for name in ("a.test", "bad1.test", "b.test", "bad2.test", "c.test"):
             store.put(name)
         store.drain()
-        wait_for(lambda: {t[1] for t in tasks(server)} == {"first.test", "a.test", "b.test", "c.test"}, 20, 0.05)
+        wait_for(lambda: {t[1] for t in tasks(server)} == {"first.test", "a.test", "b.test", "c.test"}, step=0.05)
         server.psql("ALTER TABLE sandbox_egress_review RENAME TO away")
         store("add 0 800")
         store.put("d.test")
@@ -190,8 +190,8 @@ def test_a_task_that_the_table_will_not_have_holds_up_neither_events_nor_others(
         wait_each_once(server, store, 20)
         sender.wait_trouble("review")
         server.psql("ALTER TABLE away RENAME TO sandbox_egress_review")
-        wait_for(lambda: count(server, "sandbox_egress_review") == 5, 30, 0.1)
-        wait_for(lambda: sender.trouble() == "", 10, 0.05)
+        wait_for(lambda: count(server, "sandbox_egress_review") == 5, step=0.1)
+        wait_for(lambda: sender.trouble() == "", step=0.05)
 
 
 # ---- what dashboards ask ----
@@ -210,7 +210,7 @@ def test_the_documented_queries_answer(server, store):
         server.psql(statement)
     with Sender(store, server.conninfo):
         wait_each_once(server, store, 20)
-        wait_for(lambda: (count(server, "sandbox_egress_review") or 0) >= 4, 20, 0.05)
+        wait_for(lambda: (count(server, "sandbox_egress_review") or 0) >= 4, step=0.05)
     answers = [server.rows(f"SET ROLE weir_reader; {query}") for query in documented("Queries")]
     by_name, by_hour, by_sandbox, newest, notices, waiting = answers
     assert by_name[:2] == [("n0.test", "36", "3"), ("n1.test", "24", "2")] and ("192.0.2.9", "4", "1") in by_name
@@ -226,4 +226,4 @@ def test_the_documented_queries_answer(server, store):
     store.put("after.test")
     store.drain()
     with Sender(store, server.conninfo):
-        wait_for(lambda: count(server) == 8, 20, 0.05)  # and what was deleted doesn't come back
+        wait_for(lambda: count(server) == 8, step=0.05)  # and what was deleted doesn't come back

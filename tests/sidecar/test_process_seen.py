@@ -13,7 +13,7 @@ def test_who_may_not_look_says_nothing(pod, guarded, tmp_path):
     for number in range(3):
         caller("dns", f"n{number}.evil.test")
         caller("udp", "93.9.9.9", 4000 + number)
-    wait_for(lambda: len(rows(tmp_path / "state")) == 6, 15, 0.05)
+    wait_for(lambda: len(rows(tmp_path / "state")) == 6, step=0.05)
     assert {process for got in rows(tmp_path / "state").values() for process in got} == {(None, None)}
     owner = side.child("socket owner")
     with open(f"/proc/{owner}/status", encoding="ascii") as f:

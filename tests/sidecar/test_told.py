@@ -44,11 +44,11 @@ def test_it_does_not_feed_itself(pod, hook, denied):
 
 
 def test_W2_a_slow_hook_delays_no_name(pod, hook, denied, site):
-    hook.delay = 3
+    hook.delay = 10
     side = webhook(pod, hook, rules=policy(f"allow {site.name}"))
-    flood = pod.probe(["dns_flood", 1500, ".slow.test"], timeout=60)
+    flood = pod.probe(["dns_flood", 1500, ".slow.test"])
     assert flood.answered == 1500
-    assert pod.probe(["dns", site.name]).ms < 500
+    assert pod.probe(["dns", site.name]).ms < expect.FAST_MS
     assert side.get("/healthz").status == 200
 
 
@@ -113,7 +113,7 @@ def test_the_logs_reader_that_stops_reading_stops_nothing(world, pod, site, deni
         for t in threads:
             t.join()
         lookup, refused = pod.probe(["dns", site.name], ["tcp", "93.9.9.9", 443])
-        assert lookup.addresses == [site.v4] and lookup.ms < 1000
+        assert lookup.addresses == [site.v4] and lookup.ms < expect.FAST_MS
         expect.tcp_refused(refused)
     finally:
         process.kill()

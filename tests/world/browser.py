@@ -126,7 +126,7 @@ class Browser:
         assert "exceptionDetails" not in got, (expression, got["exceptionDetails"])
         return got["result"].get("value")
 
-    def wait(self, expression, seconds=15):
+    def wait(self, expression, seconds=60):
         """What the expression gives as soon as that is true."""
         end = time.monotonic() + seconds
         while not (found := self.js(expression)):

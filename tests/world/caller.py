@@ -116,7 +116,7 @@ def until_known(folder, caller, ask, tries=12):
     pid = caller.pid
     for number in range(tries):
         where = ask(number)
-        got = wait_for(lambda: rows(folder).get(where), seconds=15, step=0.05)
+        got = wait_for(lambda: rows(folder).get(where), step=0.05)
         assert {p for p, _ in got} <= {pid, None}, (where, got, pid)
         commands = {c for p, c in got if p == pid}
         if commands:

@@ -45,7 +45,7 @@ class Sender:
     def trouble(self):
         return self.told()[4]
 
-    def wait_trouble(self, text, seconds=20):
+    def wait_trouble(self, text, seconds=60):
         end = time.monotonic() + seconds
         while text not in self.trouble():
             assert time.monotonic() < end and self.process.poll() is None, f"no '{text}': {self.told()}"

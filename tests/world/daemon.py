@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 
+from .expect import PATIENCE
 from .mounts import own_mounts
 from .run import Result
 from .sidecar import Pod, Reply, policy, programs, wait_for
@@ -95,7 +96,7 @@ class Daemon:
 
     # its API
 
-    def call(self, method, path, body=None, timeout=20):
+    def call(self, method, path, body=None, timeout=PATIENCE):
         with socket.socket(socket.AF_UNIX) as sock:
             sock.settimeout(timeout)
             sock.connect(str(self.socket))
@@ -124,7 +125,7 @@ class Daemon:
         except OSError:
             return False
 
-    def ready(self, seconds=10.0):
+    def ready(self, seconds=PATIENCE):
         end = time.monotonic() + seconds
         while not self.healthy():
             if self.process.poll() is not None or time.monotonic() > end:
@@ -133,7 +134,7 @@ class Daemon:
 
     # its command line
 
-    def weir(self, *args, input=None, timeout=30):
+    def weir(self, *args, input=None, timeout=PATIENCE):
         """`weir` with @args, on the host. Return: run.Result."""
         began = time.monotonic()
         done = subprocess.run(self.host.ns.command(str(self.program), *map(str, args)), env=self._env, input=input,
@@ -189,4 +190,4 @@ class Daemon:
     def stop(self):
         """SIGTERM. Return: the exit status."""
         self.process.terminate()
-        return self.process.wait(timeout=10)
+        return self.process.wait(PATIENCE)

@@ -24,7 +24,7 @@ from .sidecar import Pod, remove_groups, request, wait_for
 from .world import RESOLVER4
 
 CLIENT = "/usr/bin/docker"
-READY_SECONDS = 30
+READY_SECONDS = 60
 
 
 def client_programs():
@@ -154,21 +154,21 @@ class Engine:
         bound = self.inspect(container)["NetworkSettings"]["Ports"][f"{port}/tcp"]
         return "127.0.0.1", int(bound[0]["HostPort"])
 
-    def api(self, container, method, path, body=None, token=None, port=18080, timeout=5):
+    def api(self, container, method, path, body=None, token=None, port=18080, timeout=60):
         """A request to a container's own address, from the engine's host."""
         headers = {"OPENSANDBOX-EGRESS-AUTH": token} if token else {}
         if body is not None and not isinstance(body, (str, bytes)):
             body = json.dumps(body)
         return request(self.host.ns, (self.address(container), port), method, path, body, headers, timeout)
 
-    def ready(self, container, seconds=10):
+    def ready(self, container, seconds=60):
         """Wait until /healthz says 200."""
         def healthy():
             if not self.inspect(container)["State"]["Running"]:
                 logs = self.call("logs", container)
                 raise AssertionError(f"{container} ended:\n{logs.text}\n{logs.messages}")
             with contextlib.suppress(OSError):
-                return self.api(container, "GET", "/healthz", timeout=1).status == 200
+                return self.api(container, "GET", "/healthz", timeout=5).status == 200
             return False
         return wait_for(healthy, seconds, 0.02)
 
@@ -194,7 +194,7 @@ class Engine:
                 self.remove(*left)
             self._process.send_signal(signal.SIGTERM)
             try:
-                self._process.wait(15)
+                self._process.wait(60)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a refusal looks like: at once, and in a way that a program can tell."""
 
-FAST_MS = 2000
+PATIENCE = 60   # seconds: a bound for what hangs, and never a measure
+FAST_MS = 8000  # less than a probe waits for what doesn't come
 # What connect(), sendto() and friends say when the kernel refused: a reset for TCP,
 # EPERM for the rest, or the ICMP error that it sends instead.
 TCP_REFUSALS = {"refused"}

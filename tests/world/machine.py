@@ -78,8 +78,8 @@ class Machine:
         self.process = subprocess.Popen(host.ns.command(*map(str, argv)), stdin=subprocess.DEVNULL, start_new_session=True,
                                         env={"PATH": PATH})
         try:
-            self.pid = wait_for(self._first, 30)
-            wait_for(lambda: self.call("systemctl", "is-system-running").text.strip() in ("running", "degraded"), 60, 0.05)
+            self.pid = wait_for(self._first)
+            wait_for(lambda: self.call("systemctl", "is-system-running").text.strip() in ("running", "degraded"), step=0.05)
         except BaseException:
             self.close()
             raise
@@ -128,7 +128,7 @@ class Machine:
 
     def _leave(self):
         (self._group / "cgroup.kill").write_text("1")
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while self._group.is_dir() and time.monotonic() < end:
             for group in (*sorted(self._group.rglob("*/"), reverse=True), self._group):
                 with contextlib.suppress(OSError):

@@ -11,6 +11,7 @@ import os
 import pathlib
 import time
 
+from .expect import PATIENCE
 from .sidecar import APP_UID, Pod
 
 _numbers = itertools.count(1)
@@ -51,7 +52,7 @@ class Tree(Cgroup):
 
     def close(self):
         for path in sorted([*self.path.rglob("*/"), self.path], reverse=True):
-            until = time.monotonic() + 5
+            until = time.monotonic() + PATIENCE
             while path.is_dir():
                 try:
                     path.rmdir()

@@ -16,6 +16,8 @@ import subprocess
 import threading
 import time
 
+from .expect import PATIENCE
+
 CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -77,7 +79,7 @@ class NetNs:
             if line.startswith("address add ") and line.endswith(" nodad"):
                 self._wait_local(line.split()[2].split("/")[0])
 
-    def _wait_local(self, address, seconds=5.0):
+    def _wait_local(self, address, seconds=PATIENCE):
         """The kernel puts in an IPv6 address's route a moment after the address: until then answers to it are lost."""
         wanted = ipaddress.ip_address(address).packed.hex() + " 80 "
         end = time.monotonic() + seconds

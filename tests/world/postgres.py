@@ -135,7 +135,7 @@ class Postgres(_Asked):
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(self.netns.command(*drop) if self.netns else drop, cwd="/", stdout=log, stderr=log,
                                             start_new_session=True)
-        end = time.monotonic() + 30
+        end = time.monotonic() + 60
         while wait and self.psql("SELECT 1", check=False).returncode != 0:
             assert time.monotonic() < end and self.process.poll() is None, (self.folder / "log").read_text()[-2000:]
             time.sleep(0.02)
@@ -162,7 +162,7 @@ class Postgres(_Asked):
     def stop(self):
         if self.process and self.process.poll() is None:
             self.process.send_signal(signal.SIGQUIT)
-            self.process.wait(30)
+            self.process.wait(60)
 
     def end(self):
         if self.process and self.process.poll() is None:

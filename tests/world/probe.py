@@ -16,7 +16,7 @@ import struct
 import sys
 import time
 
-TIMEOUT = 3.0
+TIMEOUT = 10.0
 TYPES = {"A": 1, "NS": 2, "CNAME": 5, "SOA": 6, "NULL": 10, "PTR": 12, "MX": 15, "TXT": 16,
          "AAAA": 28, "SRV": 33, "SVCB": 64, "HTTPS": 65, "AXFR": 252, "ANY": 255}
 RCODES = {0: "NOERROR", 1: "FORMERR", 2: "SERVFAIL", 3: "NXDOMAIN", 4: "NOTIMP", 5: "REFUSED"}
@@ -195,13 +195,13 @@ def dns_option(name, code, text, ident=0x1234):
 
 
 def dns_flood(count, suffix):
-    """Many queries for as many names, and what became of them."""
+    """Many queries for as many names, and what became of them, until nothing more comes."""
     results = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         s.connect(("127.0.0.1", 53))
         s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
         s.setblocking(False)
-        sent, answered, end = 0, 0, time.monotonic() + 5
+        sent, answered, end = 0, 0, time.monotonic() + TIMEOUT
         while answered < count and time.monotonic() < end:
             for _ in range(min(50, count - sent)):
                 s.send(query(f"n{sent}{suffix}", "A", sent & 0xFFFF))
@@ -211,7 +211,7 @@ def dns_flood(count, suffix):
                 while True:
                     code = RCODES.get(s.recv(2048)[3] & 15)
                     results[code] = results.get(code, 0) + 1
-                    answered += 1
+                    answered, end = answered + 1, time.monotonic() + TIMEOUT
             except BlockingIOError:
                 pass
     return {"result": "ok", "answered": answered, "rcodes": results}
@@ -292,7 +292,7 @@ def pieces(address, port, data, size):
     """Hexadecimal bytes, @size at a time; what comes back, in one word."""
     data = bytes.fromhex(data)
     with socket.socket(family_of(address), socket.SOCK_STREAM) as s:
-        s.settimeout(6)
+        s.settimeout(TIMEOUT)
         s.connect((address, port))
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for i in range(0, len(data), size):

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import time
 
+from .expect import PATIENCE
+
 # Set where the tests run again with builds for tests alone (tests/run): what those say about themselves first is
 # no part of what is tested then.
 ASIDE = re.compile(rb"^weir: (a build for tests|built with a sanitizer): [^\n]*\n", re.M)
@@ -61,7 +63,7 @@ class Started:
     def signal(self, number):
         os.kill(self.pid, number)
 
-    def wait(self, input=None, timeout=20):
+    def wait(self, input=None, timeout=PATIENCE):
         return finish(self, input, timeout)
 
     def __enter__(self):
@@ -83,7 +85,7 @@ def start(argv, **options):
     return Started(argv, **options)
 
 
-def finish(started, input=None, timeout=20):
+def finish(started, input=None, timeout=PATIENCE):
     """Wait for the end. Too slow is a failure that shows what was said so far."""
     process = started.process
     try:

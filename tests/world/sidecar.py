@@ -24,6 +24,7 @@ import threading
 import time
 
 from .capture import Capture
+from .expect import PATIENCE
 from .mounts import own_mounts
 from .netns import NetNs
 from .run import Started, finish, read_answers
@@ -34,7 +35,6 @@ DNS_PORT = 15353
 RELAY_PORT = 15354
 SIDE_UID = 65532            # what the image runs as
 APP_UID = 1000
-READY_SECONDS = 5.0
 IPV6_OFF = {"ipv6/conf/all/disable_ipv6": 1, "ipv6/conf/default/disable_ipv6": 1}
 QUIET = {"ipv6/conf/all/accept_dad": 0, "ipv6/conf/default/accept_dad": 0,
          "ipv6/conf/default/addr_gen_mode": 1, "ipv6/conf/default/accept_ra": 0,
@@ -42,7 +42,7 @@ QUIET = {"ipv6/conf/all/accept_dad": 0, "ipv6/conf/default/accept_dad": 0,
 _PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 
-def wait_for(what, seconds=5.0, step=0.005):
+def wait_for(what, seconds=PATIENCE, step=0.005):
     """What @what() gives as soon as that is true. Too late is a failure."""
     end = time.monotonic() + seconds
     while not (found := what()):
@@ -81,7 +81,7 @@ class Reply:
         return json.loads(self.body)
 
 
-def request(netns, address, method, path, body=None, headers=(), timeout=10):
+def request(netns, address, method, path, body=None, headers=(), timeout=PATIENCE):
     """One HTTP request from inside @netns. Return: Reply."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     with netns.socket(family, socket.SOCK_STREAM) as sock:
@@ -237,11 +237,11 @@ class Pod:
         self._started.append(started)
         return started
 
-    def run(self, *argv, input=None, timeout=20, **options):
+    def run(self, *argv, input=None, timeout=PATIENCE, **options):
         """Run @argv as the app to its end. Return: run.Result."""
         return finish(self.start(*argv, **options), input, timeout)
 
-    def probe(self, *probes, timeout=30, **options):
+    def probe(self, *probes, timeout=PATIENCE, **options):
         """Probes (probe.py) as the app; one gives its Answer alone."""
         done = self.run("/usr/bin/python3", "-IS", self.world.tools / "probe.py",
                         input=json.dumps(probes).encode(), timeout=timeout, **options)
@@ -371,7 +371,7 @@ class Sidecar:
 
     # its API
 
-    def call(self, method, path, body=None, token=True, headers=(), outside=False, timeout=10):
+    def call(self, method, path, body=None, token=True, headers=(), outside=False, timeout=PATIENCE):
         """One request. @token: True for the right one, None for none, or another."""
         sent = dict(headers)
         token = self.token if token is True else token
@@ -406,7 +406,7 @@ class Sidecar:
         except OSError:
             return False
 
-    def ready(self, seconds=READY_SECONDS):
+    def ready(self, seconds=PATIENCE):
         """Wait until /healthz says 200; an end before is a failure. Return: seconds it took."""
         while not self.healthy():
             if self.process.poll() is not None:
@@ -430,7 +430,7 @@ class Sidecar:
                     found.append(entry)
         return found
 
-    def wait_log(self, msg=None, seconds=5.0, **fields):
+    def wait_log(self, msg=None, seconds=PATIENCE, **fields):
         end = time.monotonic() + seconds
         while not (found := self.log(msg, **fields)):
             if time.monotonic() > end:
@@ -464,20 +464,20 @@ class Sidecar:
         os.kill(pid, number)
         return pid
 
-    def wait_replaced(self, name, old, seconds=2.0):
+    def wait_replaced(self, name, old, seconds=PATIENCE):
         """Another process has taken @old's place. Return: its pid."""
         return wait_for(lambda: (new := self.children().get(name)) != old and new, seconds)
 
     # its end
 
-    def stop(self, number=signal.SIGTERM, timeout=10):
+    def stop(self, number=signal.SIGTERM, timeout=PATIENCE):
         """Send @number and wait. Return: the exit status."""
         self.process.send_signal(number)
         code = self.process.wait(timeout)
         self._finish()
         return code
 
-    def ended(self, timeout=10):
+    def ended(self, timeout=PATIENCE):
         """Wait for an end that is its own. Return: the exit status."""
         code = self.process.wait(timeout)
         self._finish()

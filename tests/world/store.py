@@ -70,4 +70,4 @@ class Store:
     def end(self):
         self.process.stdin.close()
         self.process.stdout.close()
-        assert self.process.wait(30) == 0
+        assert self.process.wait(60) == 0

@@ -9,6 +9,8 @@ import struct
 import termios
 import time
 
+from .expect import PATIENCE
+
 
 class Terminal:
     """Run @argv (an argv that the world made) as the session leader of a new terminal."""
@@ -33,7 +35,7 @@ class Terminal:
     def type(self, text):
         os.write(self._master, text.encode())
 
-    def expect(self, pattern, timeout=5.0):
+    def expect(self, pattern, timeout=PATIENCE):
         """Wait until @pattern (a regular expression) appears behind what was expected before."""
         end = time.monotonic() + timeout
         while True:
@@ -44,7 +46,7 @@ class Terminal:
             if not self._more(end - time.monotonic()):
                 raise AssertionError(f"no {pattern!r} in:\n{self.text[-3000:]}")
 
-    def rest(self, timeout=5.0):
+    def rest(self, timeout=PATIENCE):
         """Everything until the program has gone."""
         end = time.monotonic() + timeout
         while self._more(end - time.monotonic()):
@@ -59,7 +61,7 @@ class Terminal:
         os.close(self._master)
         self._master = -1
 
-    def wait(self, timeout=5.0):
+    def wait(self, timeout=PATIENCE):
         """The exit status."""
         self.rest(timeout)
         return self.started.process.wait(timeout)

@@ -18,6 +18,7 @@ import subprocess
 import threading
 import urllib.parse
 
+from .expect import PATIENCE
 from .listen import TcpService
 
 
@@ -68,7 +69,8 @@ class Authority:
         """TLS over @conn with the certificate that the client's SNI asks for.
 
         Return: the TLS socket and the SNI, or None. Without one the certificate is
-        for the address that was reached.
+        for the address that was reached. A client that leaves is an OSError, of which
+        its own test hears.
         """
         asked, conn_address = [], conn.getsockname()[0]
 
@@ -79,6 +81,8 @@ class Authority:
         base = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         base.sni_callback = choose
         tls = base.wrap_socket(conn, server_side=True)
+        if not asked:
+            raise ConnectionAbortedError("the client left before it had asked")
         return tls, asked[0]
 
 
@@ -110,17 +114,14 @@ class WebServer:
         self._talk(conn, None, "http", local)
 
     def _tls(self, conn, local, peer):
-        conn.settimeout(10)
-        try:
-            tls, sni = self.authority.wrap(conn)
-        except (ssl.SSLError, OSError):
-            return  # the client didn't like what it saw; its own test says so
+        conn.settimeout(PATIENCE)
+        tls, sni = self.authority.wrap(conn)
         with tls:
             self._talk(tls, sni, "https", local)
             tls.unwrap()  # say goodbye, or the client takes the end for an attack
 
     def _talk(self, conn, sni, scheme, local):
-        conn.settimeout(10)
+        conn.settimeout(PATIENCE)
         server = self
 
         class Handler(_Handler):

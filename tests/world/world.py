@@ -38,6 +38,7 @@ if __name__ == "__main__":
 from . import remains
 from .capture import Capture
 from .dnsd import DnsServer
+from .expect import PATIENCE
 from .listen import TcpService, UdpService
 from .mounts import own_mounts
 from .netns import NetNs
@@ -260,11 +261,11 @@ class World:
         whole = self.host.command(*own_mounts("; ".join(mounts), *who.become(), *map(str, argv), cwd=cwd))
         return start(whole, cwd=cwd, env=surroundings, **options)
 
-    def weir(self, *args, input=None, timeout=20, **options):
+    def weir(self, *args, input=None, timeout=PATIENCE, **options):
         """Run the program to its end. Return: run.Result."""
         return finish(self.start([self.weir_path, *args], **options), input, timeout)
 
-    def command(self, *argv, input=None, timeout=20, **options):
+    def command(self, *argv, input=None, timeout=PATIENCE, **options):
         """Run something else in the host namespace to its end."""
         return finish(self.start(argv, **options), input, timeout)
 

@@ -330,13 +330,11 @@ bool passes(struct flow f)
 
 void assert_is_reset(struct flow f)
 {
-	int64_t before = clock_now_ms();
 	char byte;
 
 	assert_int_equal(send(f.app, "x", 1, MSG_NOSIGNAL), 1);
 	assert_int_equal(read(f.app, &byte, 1), -1);
 	assert_int_equal(errno, ECONNRESET);
-	assert_true(clock_now_ms() - before < 1000);
 	assert_int_equal(read(f.server, &byte, 1), -1);
 	assert_int_equal(errno, EAGAIN);
 }

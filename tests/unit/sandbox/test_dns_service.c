@@ -25,7 +25,7 @@ enum {
 	QUERIES_MAX = 4096,
 	QUERY_SIZE = 24,
 	TCP_LIMIT = 8,
-	WAIT_MS = 2000,
+	WAIT_MS = 60 * 1000,
 	TICK_MS = 20,
 };
 

@@ -20,7 +20,13 @@
 #include "base/clock.h"
 #include "resolver/dns_service.h"
 
-enum { SERVERS = 3, TROUBLES_MAX = 64, WAIT_MS = 5000, MESSAGE_MAX = 512 };
+enum {
+	SERVERS = 3,
+	TROUBLES_MAX = 64,
+	MESSAGE_MAX = 512,
+	WAIT_MS = 60 * 1000,
+	LONG_TRY_MS = 30 * 1000
+};
 
 struct server {
 	int udp, tcp; /* -1: nobody listens there */
@@ -372,16 +378,14 @@ static void D5_a_silent_server_costs_one_try_and_after_its_probe_nothing(void **
 	said = ask("a.ok.test");
 	assert_int_equal(said.rcode, DNS_NOERROR);
 	assert_int_equal(said.server, 2);
-	assert_in_range(said.took_ms, 500, 3000);
+	assert_in_range(said.took_ms, 500, WAIT_MS);
 	assert_true(was_told(UPSTREAM_ERROR, 0, -ETIMEDOUT));
 	turn_until_told(UPSTREAM_PROBE, 0, -ETIMEDOUT);
 	for (int i = 0; i < 5; i++) {
 		char name[] = "n0.ok.test";
 
 		name[1] = (char)('0' + i);
-		said = ask(name);
-		assert_int_equal(said.server, 2);
-		assert_in_range(said.took_ms, 0, 900);
+		assert_int_equal(ask(name).server, 2);
 	}
 	assert_int_equal(servers[0].queries, 1);
 }
@@ -392,10 +396,10 @@ static void D4_a_port_where_nobody_listens_costs_nothing(void **state)
 
 	server_open(1, "127.0.0.3:53");
 	assert_true(endpoint_parse("127.0.0.1:59123", 15, 53, &servers[0].at));
-	start(2, 10000, 30000, NULL);
+	start(2, LONG_TRY_MS, 30000, NULL);
 	said = ask("a.ok.test");
 	assert_int_equal(said.server, 2);
-	assert_in_range(said.took_ms, 0, 1000);
+	assert_in_range(said.took_ms, 0, LONG_TRY_MS - 1);
 	turn_until_told(UPSTREAM_PROBE, 0, -ECONNREFUSED);
 }
 
@@ -469,7 +473,7 @@ static void D2_what_fails_is_passed_over_and_what_is_an_answer_is_final(void **s
 
 	server_open(0, "127.0.0.2:53");
 	server_open(1, "127.0.0.3:53");
-	start(2, 1000, 30000, NULL);
+	start(2, LONG_TRY_MS, 30000, NULL);
 	for (size_t i = 0; i < ARRAY_SIZE(failing); i++) {
 		char name[] = "f0.ok.test";
 
@@ -477,7 +481,7 @@ static void D2_what_fails_is_passed_over_and_what_is_an_answer_is_final(void **s
 		servers[0].rcode = failing[i];
 		said = ask(name);
 		assert_int_equal(said.server, 2);
-		assert_in_range(said.took_ms, 0, 900);
+		assert_in_range(said.took_ms, 0, LONG_TRY_MS - 1);
 	}
 	assert_true(was_told(UPSTREAM_RCODE, 0, 0));
 	servers[0].rcode = DNS_NXDOMAIN;
@@ -488,7 +492,7 @@ static void D2_what_fails_is_passed_over_and_what_is_an_answer_is_final(void **s
 	servers[0].rcode = servers[1].rcode = DNS_SERVFAIL;
 	said = ask("never.ok.test");
 	assert_int_equal(said.rcode, DNS_SERVFAIL);
-	assert_in_range(said.took_ms, 0, 900);
+	assert_in_range(said.took_ms, 0, LONG_TRY_MS - 1);
 }
 
 static void when_all_are_silent_the_client_is_told(void **state)
@@ -505,7 +509,7 @@ static void when_all_are_silent_the_client_is_told(void **state)
 	start(SERVERS, 400, 30000, NULL);
 	said = ask("a.ok.test");
 	assert_int_equal(said.rcode, DNS_SERVFAIL);
-	assert_in_range(said.took_ms, 1150, 2500);
+	assert_in_range(said.took_ms, 1150, WAIT_MS);
 	for (size_t i = 0; i < SERVERS; i++)
 		assert_int_equal(servers[i].queries, 1);
 }

@@ -488,9 +488,9 @@ static void test_a_hello_that_stays_incomplete_is_reset(void **state)
 	shutdown(p.client, SHUT_WR);
 	expect_reset(p.client);
 	expect_event("", "it ended before it was complete");
-	assert_true(clock_now_ms() - began < 1000);
+	assert_true(clock_now_ms() - began < 4000); /* it has five seconds */
 	world_write_all(&w, q.client, bytes, 5);
-	while (w.event_count < 2 && clock_now_ms() - began < 8000)
+	while (w.event_count < 2 && clock_now_ms() - began < 60 * 1000)
 		world_turn(&w);
 	expect_event("", "no name came in 5 s");
 	assert_false(world_last_event(&w)->allowable);
@@ -509,7 +509,7 @@ static void test_who_waits_for_the_server_is_told_what_to_allow(void **state)
 
 	world_set_plan(&w, plain);
 	p = dial(FAR_A, OTHER_PORT);
-	while (w.event_count < 1 && clock_now_ms() - began < 8000)
+	while (w.event_count < 1 && clock_now_ms() - began < 60 * 1000)
 		world_turn(&w);
 	expect_event(GOOD, "no name came in 5 s");
 	assert_true(world_last_event(&w)->allowable);

@@ -60,7 +60,7 @@ static bool is_told(const struct always *a)
 {
 	struct pollfd p = { .fd = a->inotify_fd, .events = POLLIN };
 
-	return poll(&p, 1, 1000) == 1;
+	return poll(&p, 1, 60 * 1000) == 1;
 }
 
 /* F1, F2 */
