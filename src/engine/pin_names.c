@@ -134,14 +134,19 @@ static void on_names_tick(struct loop_timer *t)
 
 static void say_addrs(struct pinner *p)
 {
-	const struct addr none = { 0 };
 	struct record r = { .kind = RECORD_ADDR };
+	struct addr list[LEARNED_ADDRS_MAX];
 
-	for (uint32_t at = 0; plan_name_next(&p->sandbox.plan, &at, &r.name);)
-		for (size_t i = 0; learned_other_addr(p->sandbox.learned, &r.name, &none,
-						      loop_now_ms(p->loop), i, &r.addr);
-		     i++)
+	for (uint32_t at = 0; plan_name_next(&p->sandbox.plan, &at, &r.name);) {
+		size_t count = learned_addrs(p->sandbox.learned, &r.name, ADDR_NONE,
+					     loop_now_ms(p->loop), list,
+					     ARRAY_SIZE(list));
+
+		for (size_t i = 0; i < count; i++) {
+			r.addr = list[i];
 			say(p->out, &r);
+		}
+	}
 }
 
 static void on_name_pinned(void *data, const struct resolver_unpinned *fault)

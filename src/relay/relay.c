@@ -38,6 +38,7 @@ static void reap(struct relay *r)
 	}
 	while ((g = LIST_FIRST(&r->dead_sandboxes))) {
 		LIST_REMOVE(g, link);
+		free(g->slow);
 		free(g);
 	}
 }
@@ -118,20 +119,32 @@ static bool take_token(struct relay_sandbox *g)
 	return rate_take(&g->new_flows, rate, 1000, rate, loop_now_ms(g->relay->loop));
 }
 
+const char *relay_shortage(struct relay_sandbox *g, int fd, bool more,
+			   enum plan_limit *ret)
+{
+	const struct relay *r = g->relay;
+
+	*ret = LIMIT_FLOWS;
+	if (fd >= r->fds_max)
+		return "no descriptor is free";
+	if (g->flow_count + g->extra_attempts + more >
+	    plan_limit(&g->sandbox->plan, LIMIT_FLOWS))
+		return "too many connections";
+	if (r->flow_count + r->extra_attempts + more > r->flows_max)
+		return "the engine has too many connections";
+	*ret = LIMIT_NEW_FLOWS_PER_SECOND;
+	return take_token(g) ? NULL : "too many new connections";
+}
+
 /* May one more flow begin, on @fd? Otherwise it is counted and told. */
 static bool has_room(struct relay_sandbox *g, int fd)
 {
-	if (fd >= g->relay->fds_max)
-		relay_limit(g, LIMIT_FLOWS, "no descriptor is free");
-	else if (!take_token(g))
-		relay_limit(g, LIMIT_NEW_FLOWS_PER_SECOND, "too many new connections");
-	else if (g->flow_count >= plan_limit(&g->sandbox->plan, LIMIT_FLOWS))
-		relay_limit(g, LIMIT_FLOWS, "too many connections");
-	else if (g->relay->flow_count >= g->relay->flows_max)
-		relay_limit(g, LIMIT_FLOWS, "the engine has too many connections");
-	else
-		return true;
-	return false;
+	enum plan_limit limit;
+	const char *reason = relay_shortage(g, fd, true, &limit);
+
+	if (reason)
+		relay_limit(g, limit, reason);
+	return !reason;
 }
 
 static bool is_probe(const struct sandbox *s, const struct endpoint *to)

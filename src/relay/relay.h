@@ -12,11 +12,11 @@
  * Weir lives in itself the host's addresses are the sandbox's own and never redirected:
  * none is dialled.
  *
- * A refused connection gets a reset at once. If the dial fails before a byte flowed, the
- * other learned addresses of the same name are tried; if all fail, the error is
- * passed on as a reset. Half-closes, resets and back-pressure pass through in both
- * directions. Bytes are moved with splice(); pipes come from a pool and are borrowed
- * only while bytes wait. */
+ * A refused connection gets a reset at once. While the address that was asked for is
+ * silent, or when it has failed, other learned addresses of the same name are dialled as
+ * well (relay_dial.c); if all fail, the client gets a reset. Half-closes, resets and
+ * back-pressure pass through in both directions. Bytes are moved with splice(); pipes
+ * come from a pool and are borrowed only while bytes wait. */
 #pragma once
 
 #include "sandbox/sandbox.h"
@@ -25,7 +25,7 @@
 enum {
 	RELAY_PIPES_MAX = 256, /* of the engine's pool; without one: plain copies */
 	RELAY_CONNECT_MS = 30 * 1000, /* dial timeout, per address */
-	RELAY_ADDRESSES_MAX = 8,      /* tried for one connection */
+	RELAY_ADDRESSES_MAX = 8,      /* dialled for one connection; others are not */
 };
 
 struct relay;

@@ -100,7 +100,7 @@ void relay_limit(struct relay_sandbox *g, enum plan_limit limit, const char *rea
 static void report(struct relay_flow *f)
 {
 	struct relay_sandbox *g = f->served;
-	struct event e = event_for(f->dials > 0 ? &f->dialled : &f->asked, EVENT_DENY);
+	struct event e = event_for(&f->dialled, EVENT_DENY);
 	char text[DNS_NAME_TEXT_SIZE];
 
 	g->sandbox->counters[COUNT_FLOWS_DENIED]++;
@@ -257,6 +257,7 @@ static void refuse_shown(struct relay_flow *f, enum relay_refusal how,
 		keep_going(f);
 	} else {
 		relay_side_close(f, &f->server, true);
+		relay_dial_stop(f, true);
 		say(f);
 	}
 }
@@ -391,15 +392,10 @@ static void await_more(struct relay_flow *f, const struct sight *sight)
 		be_patient(f, RELAY_LOOK_MS);
 }
 
-static const struct endpoint *destination(const struct relay_flow *f)
-{
-	return f->dials > 0 ? &f->dialled : &f->asked;
-}
-
 static struct relay_judgement judge(const struct relay_flow *f, enum relay_shown shown,
 				    const struct dns_name *name)
 {
-	struct relay_question q = relay_flow_question(f, destination(f));
+	struct relay_question q = relay_flow_question(f, &f->dialled);
 
 	return relay_judge_shown(&q, shown, name, f->taught ? &f->name : &nobody);
 }
@@ -423,7 +419,7 @@ static void accept_shown(struct relay_flow *f, enum relay_shown shown,
 	f->taught = j->taught;
 	f->opened_rule = j->rule;
 	if (f->state == FLOW_ACCEPTED)
-		relay_flow_dial(f);
+		relay_dial_start(f);
 }
 
 static void accept_all(struct relay_flow *f, enum relay_shown shown,
@@ -605,8 +601,7 @@ static void read_tls_answer(struct relay_flow *f, const struct sight *sight)
 
 static bool is_destination(const struct relay_flow *f, const struct wire_host *h)
 {
-	return h->kind == WIRE_HOST_ADDRESS &&
-	       addr_equal(&h->addr, &destination(f)->addr);
+	return h->kind == WIRE_HOST_ADDRESS && addr_equal(&h->addr, &f->dialled.addr);
 }
 
 static void let_request_pass(struct relay_flow *f, const struct http_piece *piece)

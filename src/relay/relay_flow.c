@@ -19,8 +19,6 @@ enum {
 	SENDING_LOOK_MS = 100, /* how often what a socket still has is looked at */
 };
 
-static const uint32_t side_events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI | EPOLLET;
-
 void relay_reset_fd(int fd)
 {
 	const struct linger linger = { .l_onoff = 1, .l_linger = 0 };
@@ -29,7 +27,7 @@ void relay_reset_fd(int fd)
 	close(fd);
 }
 
-static void set_option(int fd, int level, int option, int value)
+void relay_set_option(int fd, int level, int option, int value)
 {
 	/* None of them decides what may pass: a socket without one still works. */
 	(void)setsockopt(fd, level, option, &value, sizeof(value));
@@ -37,13 +35,13 @@ static void set_option(int fd, int level, int option, int value)
 
 void relay_set_options(int fd)
 {
-	set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-	set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-	set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_SEC);
-	set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_INTERVAL_SEC);
-	set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES);
+	relay_set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	relay_set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+	relay_set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_SEC);
+	relay_set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_INTERVAL_SEC);
+	relay_set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES);
 	/* Urgent bytes are bytes like others. */
-	set_option(fd, SOL_SOCKET, SO_OOBINLINE, 1);
+	relay_set_option(fd, SOL_SOCKET, SO_OOBINLINE, 1);
 }
 
 /* ---- the bytes of a flow ---- */
@@ -283,7 +281,7 @@ void relay_flow_queue(struct relay_flow *f)
 	relay_schedule(r);
 }
 
-static void note(struct relay_side *side, uint32_t events)
+void relay_side_note(struct relay_side *side, uint32_t events)
 {
 	if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
 		side->readable = true;
@@ -301,7 +299,7 @@ static void on_client(struct loop_source *s, uint32_t events)
 {
 	struct relay_flow *f = CONTAINER_OF(s, struct relay_flow, client.source);
 
-	note(&f->client, events);
+	relay_side_note(&f->client, events);
 	relay_flow_queue(f);
 }
 
@@ -309,11 +307,17 @@ static void on_server(struct loop_source *s, uint32_t events)
 {
 	struct relay_flow *f = CONTAINER_OF(s, struct relay_flow, server.source);
 
-	note(&f->server, events);
+	relay_side_note(&f->server, events);
 	relay_flow_queue(f);
 }
 
-static void on_dial_timeout(struct loop_timer *t)
+int relay_flow_watch_server(struct relay_flow *f)
+{
+	f->server.source.on_ready = on_server;
+	return loop_add(f->served->relay->loop, &f->server.source, RELAY_SIDE_EVENTS);
+}
+
+static void on_timer(struct loop_timer *t)
 {
 	struct relay_flow *f = CONTAINER_OF(t, struct relay_flow, timer);
 
@@ -339,7 +343,7 @@ static void let_port_go(struct relay_flow *f, struct relay_side *side, bool rese
 	if (reset)
 		(void)connect(side->source.fd, &nowhere, sizeof(nowhere));
 	own_let_go(&f->served->sandbox->own, side->source.fd,
-		   (enum addr_family)f->dialled.addr.family, IPPROTO_TCP, side->own_port);
+		   (enum addr_family)side->family, IPPROTO_TCP, side->own_port);
 	side->own_port = 0;
 }
 
@@ -366,6 +370,7 @@ void relay_flow_end(struct relay_flow *f, bool reset)
 	relay_flow_account(f);
 	relay_side_close(f, &f->client, reset);
 	relay_side_close(f, &f->server, reset);
+	relay_dial_stop(f, reset);
 	relay_way_done(g, &f->up);
 	relay_way_done(g, &f->down);
 	loop_timer_stop(r->loop, &f->timer);
@@ -428,7 +433,7 @@ static struct relay_judgement judge_again(const struct relay_flow *f,
 
 	*q = relay_flow_question(f, &f->asked);
 	j = relay_judge_again(q, shown, &f->name, f->taught);
-	if (j.allowed && f->dials > 0 && !addr_equal(&f->dialled.addr, &f->asked.addr)) {
+	if (j.allowed && !addr_equal(&f->dialled.addr, &f->asked.addr)) {
 		*q = relay_flow_question(f, &f->dialled);
 		j = relay_judge_again(q, shown, &f->name, f->taught);
 	}
@@ -446,8 +451,10 @@ size_t relay_flow_recheck(struct relay_flow *f)
 	if (f->state == FLOW_REFUSED || f->state == FLOW_DEAD)
 		return 0;
 	j = judge_again(f, &q);
-	if (j.allowed)
+	if (j.allowed) {
+		relay_dial_recheck(f);
 		return RELAY_RECHECK_COST;
+	}
 	if (f->state == FLOW_CLOSING) {
 		relay_goodbye_now(f);
 	} else {
@@ -455,127 +462,6 @@ size_t relay_flow_recheck(struct relay_flow *f)
 		relay_flow_abort(f);
 	}
 	return RELAY_RECHECK_RESET_COST;
-}
-
-/* Return: 0 (under way), or -errno. */
-static int dial(struct relay_flow *f, const struct endpoint *to)
-{
-	int family = to->addr.family == ADDR_V6 ? AF_INET6 : AF_INET;
-	struct relay *r = f->served->relay;
-	struct relay_side *side = &f->server;
-	struct sockaddr_storage sa;
-	socklen_t size = endpoint_to_sockaddr(to, &sa);
-	int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP);
-	int e;
-
-	if (fd < 0)
-		return -errno;
-	*side = (struct relay_side){ .source = { .fd = fd, .on_ready = on_server } };
-	if (family == AF_INET6)
-		set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
-	e = own_hold(&f->served->sandbox->own, fd, (enum addr_family)to->addr.family,
-		     IPPROTO_TCP);
-	if (e < 0) {
-		e = -e;
-		goto undo;
-	}
-	side->own_port = (uint16_t)e;
-	if (connect(fd, (const struct sockaddr *)&sa, size) < 0 && errno != EINPROGRESS) {
-		e = errno;
-		goto undo;
-	}
-	/* While the SYN is on its way. */
-	relay_set_options(fd);
-	e = -loop_add(r->loop, &side->source, side_events);
-	if (e == 0)
-		e = -loop_timer_start(r->loop, &f->timer,
-				      loop_now_ms(r->loop) + RELAY_CONNECT_MS);
-	if (e == 0)
-		return 0;
-undo:
-	relay_side_close(f, side, false);
-	return -e;
-}
-
-/* The next address to try: another one of the name that taught the first, judged like
- * that. False when there is none left, or no name had taught the first. */
-static bool next_address(struct relay_flow *f, struct endpoint *ret)
-{
-	const struct sandbox *s = f->served->sandbox;
-	int64_t now_ms = loop_now_ms(f->served->relay->loop);
-	struct endpoint to = { .port = f->asked.port };
-
-	while (f->taught && f->next_other < RELAY_ADDRESSES_MAX &&
-	       learned_other_addr(s->learned, &f->name, &f->asked.addr, now_ms,
-				  f->next_other, &to.addr)) {
-		struct relay_question q = relay_flow_question(f, &to);
-
-		f->next_other++;
-		if ((to.addr.family == ADDR_V4 || s->ipv6) && relay_judge(&q).allowed) {
-			*ret = to;
-			return true;
-		}
-	}
-	return false;
-}
-
-/* Dial @to, or what comes after it; when nothing is left the client is reset. Its
- * connect() has succeeded long ago: a reset is all that can still be said. */
-static void flow_dial(struct relay_flow *f, struct endpoint to)
-{
-	int r;
-
-	f->state = FLOW_DIALLING;
-	do {
-		f->dials++;
-		f->dialled = to;
-		r = dial(f, &to);
-		if (r == 0)
-			return;
-		if (r == -EMFILE || r == -ENFILE || r == -ENOSPC || r == -EADDRINUSE) {
-			relay_limit(f->served, LIMIT_FLOWS,
-				    "no descriptor or port is free");
-			relay_flow_abort(f);
-			return;
-		}
-	} while (f->dials < RELAY_ADDRESSES_MAX && next_address(f, &to));
-	f->served->sandbox->counters[COUNT_FLOWS_FAILED]++;
-	relay_flow_abort(f);
-}
-
-void relay_flow_dial(struct relay_flow *f)
-{
-	flow_dial(f, f->asked);
-}
-
-static void dial_failed(struct relay_flow *f)
-{
-	struct endpoint to;
-
-	relay_side_close(f, &f->server, false);
-	loop_timer_stop(f->served->relay->loop, &f->timer);
-	f->timed_out = false;
-	if (f->dials < RELAY_ADDRESSES_MAX && next_address(f, &to)) {
-		flow_dial(f, to);
-		return;
-	}
-	f->served->sandbox->counters[COUNT_FLOWS_FAILED]++;
-	relay_flow_abort(f);
-}
-
-/* Return: 1 connected, 0 not yet, -errno. */
-static int dial_result(const struct relay_flow *f)
-{
-	socklen_t size = sizeof(int);
-	int e = 0;
-
-	if (f->timed_out)
-		return -ETIMEDOUT;
-	if (!f->server.writable)
-		return 0;
-	if (getsockopt(f->server.source.fd, SOL_SOCKET, SO_ERROR, &e, &size) < 0)
-		return -errno;
-	return e == 0 ? 1 : -e;
 }
 
 /* What was judged has gone, and more may be there. */
@@ -632,21 +518,13 @@ static void flow_answer_probe(struct relay_flow *f)
 
 static void flow_check_dial(struct relay_flow *f)
 {
-	int r;
-
 	if (f->client.failed) {
 		relay_flow_abort(f);
-		return;
-	}
-	r = dial_result(f);
-	if (r < 0) {
-		dial_failed(f);
-	} else if (r > 0 && f->served->sandbox->state == SANDBOX_TESTING) {
-		flow_answer_probe(f);
-	} else if (r > 0) {
-		loop_timer_stop(f->served->relay->loop, &f->timer);
+	} else if (relay_dial_run(f)) {
 		f->state = FLOW_OPEN;
 		f->opened = true;
+		if (f->served->sandbox->state == SANDBOX_TESTING)
+			flow_answer_probe(f);
 	}
 }
 
@@ -720,7 +598,7 @@ static void flow_begin(struct relay_flow *f)
 	}
 	/* The self-test shows nothing, and no byte of it passes. */
 	if (f->check == CHECK_DONE || f->served->sandbox->state == SANDBOX_TESTING) {
-		flow_dial(f, f->asked);
+		relay_dial_start(f);
 		return;
 	}
 	j = relay_judge_shown(&q, SHOWN_BYTES, &f->name, &f->name);
@@ -728,7 +606,7 @@ static void flow_begin(struct relay_flow *f)
 		f->name = j.name;
 		f->taught = j.taught;
 		f->opened_rule = j.rule;
-		flow_dial(f, f->asked);
+		relay_dial_start(f);
 	} else if (loop_timer_start(r->loop, &f->patience,
 				    loop_now_ms(r->loop) + RELAY_LOOK_MS) < 0) {
 		relay_limit(f->served, LIMIT_FLOWS, "no memory is free");
@@ -740,11 +618,11 @@ static void flow_init(struct relay_flow *f, struct relay_sandbox *g, int client_
 		      const struct endpoint *asked)
 {
 	f->served = g;
-	f->asked = *asked;
+	f->asked = f->dialled = *asked;
 	f->state = FLOW_ACCEPTED;
 	f->client.source = (struct loop_source){ .fd = client_fd, .on_ready = on_client };
 	f->server.source.fd = -1;
-	f->timer.on_fire = on_dial_timeout;
+	f->timer.on_fire = on_timer;
 	f->patience.on_fire = on_patience_over;
 	f->down.allowed = RELAY_ALL;
 	LIST_INSERT_HEAD(&g->flows, f, in_sandbox);
@@ -764,7 +642,8 @@ void relay_flow_start(struct relay_sandbox *g, int client_fd,
 		return;
 	}
 	flow_init(f, g, client_fd, asked);
-	if (!flow_judge(f) || loop_add(r->loop, &f->client.source, side_events) < 0) {
+	if (!flow_judge(f) ||
+	    loop_add(r->loop, &f->client.source, RELAY_SIDE_EVENTS) < 0) {
 		relay_flow_abort(f);
 		return;
 	}

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* relay/relay_internal - what the relay's files share: relay.c (entry points,
- * listeners), relay_flow.c (one connection's life, and its bytes), relay_check.c (what a
- * connection shows, and what a refused client is told).
+ * listeners), relay_flow.c (one connection's life, and its bytes), relay_dial.c (the
+ * dial, where several addresses may race), relay_check.c (what a connection shows, and
+ * what a refused client is told).
  *
  * HOW IT WORKS
  * Each flow has two sockets: the client's, accepted inside the sandbox's namespace, and
@@ -76,11 +77,13 @@ struct relay_pipe {
 };
 SLIST_HEAD(relay_pipe_list, relay_pipe);
 
+#define RELAY_SIDE_EVENTS (EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI | EPOLLET)
+
 enum relay_state {
 	FLOW_NONE = 0,
 	FLOW_ACCEPTED, /* allowed by its destination; nothing dialled: what the first
 			* bytes show is judged before the flow goes on */
-	FLOW_DIALLING, /* connect() is under way; the client's bytes stay in its socket */
+	FLOW_DIALLING, /* connects are under way; the client's bytes stay in its socket */
 	FLOW_OPEN,     /* bytes pass, as far as they are judged */
 	FLOW_CLOSING,  /* refused, but answers to what passed before are still due */
 	FLOW_REFUSED,  /* told so; what the client still sends is thrown away */
@@ -111,6 +114,7 @@ struct relay_side {
 	bool failed;  /* EPOLLERR or EPOLLHUP was seen */
 	bool hung_up; /* the peer has finished; what it sent before may be unread */
 	bool urgent; /* urgent data was seen: splice() stops at it, so copy from now on */
+	uint8_t family;	   /* of a server's address */
 	uint16_t own_port; /* that the filter knows as Weir's; 0: none (sys/self_ports.h)
 			    */
 };
@@ -130,13 +134,12 @@ struct relay_flow {
 	struct relay_sandbox *served;
 	struct relay_side client, server;
 	struct relay_way up, down;  /* client to server, server to client */
+	struct relay_dial *dial;    /* owned; NULL unless FLOW_DIALLING */
 	struct loop_timer timer;    /* of the dial */
 	struct loop_timer patience; /* of the check, then of the goodbye */
 	struct endpoint asked;	    /* original destination */
-	struct endpoint dialled;    /* the same, or another address of its name */
-	uint8_t state;		    /* enum relay_state */
-	uint8_t dials;		    /* addresses tried */
-	uint8_t next_other;	    /* index for learned_other_addr() */
+	struct endpoint dialled; /* the same until another address of its name has won */
+	uint8_t state;		 /* enum relay_state */
 	bool queued, timed_out, out_of_patience, host_local;
 	uint8_t check;		/* enum relay_check */
 	uint8_t shown;		/* enum relay_shown, of what was judged last */
@@ -157,6 +160,24 @@ struct relay_flow {
 	struct dns_name name; /* that opened it, or that it showed; size 0: none */
 	bool taught;	      /* a look-up of @name had given the address */
 };
+/* One address that is dialled. */
+struct relay_attempt {
+	struct relay_side side; /* fd -1: the attempt is over */
+	struct relay_flow *flow;
+	struct endpoint to;
+	int64_t began_ms;
+	bool extra; /* counted in extra_attempts */
+};
+
+/* While the flow is dialling; see relay_dial.c. */
+struct relay_dial {
+	struct relay_attempt attempts[RELAY_ADDRESSES_MAX];
+	struct addr next[RELAY_ADDRESSES_MAX]; /* to be dialled, in this order */
+	uint8_t made, open;		       /* attempts */
+	uint8_t next_at, next_count;
+	bool planned; /* @next has the other addresses of the name */
+	int64_t began_ms;
+};
 TAILQ_HEAD(relay_flow_queue, relay_flow);
 static_assert(sizeof(struct relay_flow) <= 640, "a flow that is idle costs little");
 
@@ -169,7 +190,9 @@ struct relay_sandbox {
 	struct loop_timer pause; /* the listeners rest: no descriptor was to be had */
 	LIST_HEAD(, relay_flow) flows;
 	uint32_t flow_count, pipe_count;
-	struct rate new_flows; /* LIMIT_NEW_FLOWS_PER_SECOND */
+	uint32_t extra_attempts; /* to dial, beside the first of each flow */
+	struct relay_slow *slow; /* owned; see relay_dial.c; NULL: none yet */
+	struct rate new_flows;	 /* LIMIT_NEW_FLOWS_PER_SECOND */
 	LIST_ENTRY(relay_sandbox) link;
 	bool has_changed;	      /* its plan; it is in the relay's list of those */
 	struct relay_flow *unchecked; /* the next one to judge, and all behind it */
@@ -184,6 +207,7 @@ struct relay {
 	int spare_fd; /* given up to be able to refuse; -1 while it is gone */
 	struct relay_shared shared;	/* by_socket NULL: there is none */
 	uint32_t flow_count, flows_max; /* of all sandboxes, by descriptors */
+	uint32_t extra_attempts;	/* the same */
 	int fds_max; /* from this one on they are for others, who attach */
 	uint32_t pipe_count, pipes_max;
 	uint32_t spare_count;
@@ -199,6 +223,10 @@ struct relay {
 
 /* relay.c */
 void relay_schedule(struct relay *r);
+/* What @g lacks for a connection on @fd, @more: which is one more than are counted
+ * already. NULL: nothing, and it counts as a new flow. */
+const char *relay_shortage(struct relay_sandbox *g, int fd, bool more,
+			   enum plan_limit *ret);
 
 /* relay_flow.c */
 
@@ -209,8 +237,6 @@ void relay_flow_start(struct relay_sandbox *g, int client_fd,
 size_t relay_flow_run(struct relay_flow *f);
 /* Run it after the others that wait. */
 void relay_flow_queue(struct relay_flow *f);
-/* Its name is judged: dial. */
-void relay_flow_dial(struct relay_flow *f);
 /* Both sides are closed; @reset: with a reset. */
 void relay_flow_end(struct relay_flow *f, bool reset);
 void relay_flow_abort(struct relay_flow *f);
@@ -223,6 +249,10 @@ void relay_flow_free(struct relay *r, struct relay_flow *f);
 struct relay_question relay_flow_question(const struct relay_flow *f,
 					  const struct endpoint *to);
 void relay_side_close(struct relay_flow *f, struct relay_side *side, bool reset);
+void relay_side_note(struct relay_side *side, uint32_t events);
+/* f->server, which is connected, is the loop's from now on. Return: 0 or -errno. */
+int relay_flow_watch_server(struct relay_flow *f) MUST_CHECK;
+void relay_set_option(int fd, int level, int option, int value);
 /* Of a listener, whose connections inherit them, or of one connection. */
 void relay_set_options(int fd);
 /* Close with a reset. */
@@ -242,6 +272,18 @@ enum relay_moved relay_move(struct relay_flow *f, struct relay_way *way,
 /* Give back, or close, the pipe of @way. */
 void relay_way_done(struct relay_sandbox *g, struct relay_way *way);
 void relay_pipes_free(struct relay *r);
+
+/* relay_dial.c */
+
+/* What was asked for is judged: dial it, and what comes after it. The flow may end. */
+void relay_dial_start(struct relay_flow *f);
+/* Of a flow that is dialling. Return: f->server is connected. Else the dial goes on, or
+ * the flow has ended. */
+bool relay_dial_run(struct relay_flow *f);
+/* The plan has changed: end the attempts that it doesn't allow. The flow may end. */
+void relay_dial_recheck(struct relay_flow *f);
+/* End all attempts; @reset: with a reset, where the server has answered. */
+void relay_dial_stop(struct relay_flow *f, bool reset);
 
 /* relay_check.c */
 

@@ -799,24 +799,36 @@ size_t learned_find(const struct learned *l, const struct addr *a, int64_t now_m
 	return n;
 }
 
-bool learned_other_addr(const struct learned *l, const struct dns_name *name,
-			const struct addr *not_this, int64_t now_ms, size_t index,
-			struct addr *ret)
+size_t learned_addrs(const struct learned *l, const struct dns_name *name,
+		     enum addr_family family, int64_t now_ms, struct addr *ret,
+		     size_t max)
 {
 	uint32_t n = name_find(l, name, hash_name(l, name));
 	uint32_t i = n != NONE ? name_at(l, n)->entries : NONE;
+	uint64_t serials[LEARNED_ADDRS_MAX];
+	size_t count = 0;
 
+	max = MIN(max, ARRAY_SIZE(serials));
 	for (; i != NONE; i = entry_at(l, i)->next_of_name) {
 		const struct entry *e = entry_at(l, i);
+		const struct addr *a = entry_addr(l, e);
+		size_t at = count;
 
-		if (e->expires_ms <= now_ms || addr_equal(entry_addr(l, e), not_this))
+		if (e->expires_ms <= now_ms ||
+		    (family != ADDR_NONE && a->family != family))
 			continue;
-		if (index-- > 0)
+		while (at > 0 && serials[at - 1] < e->serial)
+			at--;
+		if (at == max)
 			continue;
-		*ret = *entry_addr(l, e);
-		return true;
+		count = MIN(count + 1, max);
+		memmove(&serials[at + 1], &serials[at],
+			(count - at - 1) * sizeof(*serials));
+		memmove(&ret[at + 1], &ret[at], (count - at - 1) * sizeof(*ret));
+		serials[at] = e->serial;
+		ret[at] = *a;
 	}
-	return false;
+	return count;
 }
 
 struct learned_counts learned_counts(const struct learned *l)

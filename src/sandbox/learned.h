@@ -74,10 +74,12 @@ struct learned_use {
 /* Return: how many, newest first, at most @max. */
 size_t learned_find(const struct learned *l, const struct addr *a, int64_t now_ms,
 		    struct learned_use *ret, size_t max);
-/* Another valid address of @name than @not_this. Call again with @index from 0. */
-bool learned_other_addr(const struct learned *l, const struct dns_name *name,
-			const struct addr *not_this, int64_t now_ms, size_t index,
-			struct addr *ret);
+enum { LEARNED_ADDRS_MAX = 1024 };
+/* The valid addresses of @name, of @family (ADDR_NONE: of all). Return: how many, at most
+ * @max and LEARNED_ADDRS_MAX, those that were committed last first. */
+size_t learned_addrs(const struct learned *l, const struct dns_name *name,
+		     enum addr_family family, int64_t now_ms, struct addr *ret,
+		     size_t max);
 
 /* Drop what has expired. Return: when to call again (ms), INT64_MAX when empty. */
 int64_t learned_expire(struct learned *l, int64_t now_ms);

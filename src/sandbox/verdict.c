@@ -289,3 +289,26 @@ struct relay_judgement relay_judge_again(const struct relay_question *q,
 	/* What the name taught has expired: only the name speaks for it now. */
 	return name_allows(q, name, &rule) ? allow_name(rule, name, true) : j;
 }
+
+bool relay_judge_other(const struct relay_question *q, const struct relay_question *asked,
+		       enum relay_shown shown, const struct dns_name *name)
+{
+	struct learned_use uses[RELAY_JUDGE_NAMES_MAX];
+	size_t n;
+	uint32_t rule;
+
+	if (plan_match_addr(asked->plan, &asked->to.addr, IPPROTO_TCP, asked->to.port)
+			    .rule != PLAN_NO_RULE ||
+	    !relay_judge_again(q, shown, name, false).allowed || !has_taught(q, name) ||
+	    !name_allows(q, name, &rule))
+		return false;
+	if (shown == SHOWN_NAME)
+		return true;
+	n = learned_find(asked->learned, &asked->to.addr, asked->now_ms, uses,
+			 ARRAY_SIZE(uses));
+	for (size_t i = 0; i < n; i++)
+		if (name_allows(asked, &uses[i].name, &rule) &&
+		    !has_taught(q, &uses[i].name))
+			return false;
+	return n < ARRAY_SIZE(uses);
+}

@@ -71,3 +71,11 @@ struct relay_judgement relay_judge_shown(const struct relay_question *q,
 struct relay_judgement relay_judge_again(const struct relay_question *q,
 					 enum relay_shown shown,
 					 const struct dns_name *name, bool taught);
+
+/* May a flow to @asked, which the name @name opened, go to @q->to instead? Not where an
+ * address rule opens @asked: then that address alone. Only where @name has taught that
+ * address and is what opens it there, and where it is known whom the client means: unless
+ * @name was shown, all allowed names that have taught @asked have to have taught @q->to
+ * as well. */
+bool relay_judge_other(const struct relay_question *q, const struct relay_question *asked,
+		       enum relay_shown shown, const struct dns_name *name);

@@ -266,25 +266,28 @@ static void names_of_an_address_come_newest_first_over_all_port_lists(void **sta
 	stop(&f);
 }
 
-static void the_other_addresses_of_a_name_can_be_walked(void **state)
+static void the_addresses_of_a_name_are_listed_newest_first(void **state)
 {
 	struct fixture f = open_fixture(0, 0, 0);
 	struct learned_item first = item("a.test", 1, 60, 0);
-	struct addr other;
+	struct learned_item last = item("a.test", 3, 60, 0);
+	struct addr list[4];
 
 	start(&f);
 	for (uint32_t i = 1; i <= 3; i++)
 		learn(&f, item("a.test", i, 60, 0), 0, NULL);
-	assert_true(
-		learned_other_addr(f.l, name_of("a.test"), &first.addr, 0, 0, &other));
-	assert_true(
-		learned_other_addr(f.l, name_of("a.test"), &first.addr, 0, 1, &other));
-	assert_false(
-		learned_other_addr(f.l, name_of("a.test"), &first.addr, 0, 2, &other));
-	assert_false(
-		learned_other_addr(f.l, name_of("b.test"), &first.addr, 0, 0, &other));
-	assert_false(learned_other_addr(f.l, name_of("a.test"), &first.addr, 90000, 0,
-					&other));
+	assert_int_equal(learned_addrs(f.l, name_of("a.test"), ADDR_V4, 0, list, 4), 3);
+	assert_true(addr_equal(&list[0], &last.addr));
+	assert_true(addr_equal(&list[2], &first.addr));
+	/* One that is learned again is the newest. */
+	learn(&f, item("a.test", 1, 60, 0), 1000, NULL);
+	assert_int_equal(learned_addrs(f.l, name_of("a.test"), ADDR_NONE, 0, list, 2), 2);
+	assert_true(addr_equal(&list[0], &first.addr));
+	assert_true(addr_equal(&list[1], &last.addr));
+	assert_int_equal(learned_addrs(f.l, name_of("a.test"), ADDR_V6, 0, list, 4), 0);
+	assert_int_equal(learned_addrs(f.l, name_of("b.test"), ADDR_V4, 0, list, 4), 0);
+	assert_int_equal(learned_addrs(f.l, name_of("a.test"), ADDR_V4, 95000, list, 4),
+			 0);
 	stop(&f);
 }
 
@@ -319,7 +322,7 @@ int main(void)
 		cmocka_unit_test(what_is_forgotten_is_swept_unless_another_name_has_it),
 		cmocka_unit_test(
 			names_of_an_address_come_newest_first_over_all_port_lists),
-		cmocka_unit_test(the_other_addresses_of_a_name_can_be_walked),
+		cmocka_unit_test(the_addresses_of_a_name_are_listed_newest_first),
 		cmocka_unit_test(what_has_expired_leaves_and_the_table_says_when),
 	};
 

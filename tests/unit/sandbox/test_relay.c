@@ -22,8 +22,9 @@ struct pair {
 	int client, server;
 };
 
-static const char *const open_rules[] = { "allow " FAR_A, "allow " FAR_B,
-					  "allow " FAR_DEAD, "allow " FAR_6, NULL };
+static const char *const open_rules[] = { "allow " FAR_A,    "allow " FAR_B,
+					  "allow " FAR_DEAD, "allow " FAR_HOLE,
+					  "allow " FAR_6,    NULL };
 
 static int start_open(void **state)
 {
@@ -558,7 +559,7 @@ static void test_a_client_that_vanishes_during_the_dial_frees_its_flow(void **st
 	assert_true(world_drained(&w));
 }
 
-/* As if RELAY_CONNECT_MS had passed. */
+/* As if RELAY_CONNECT_MS had passed for all attempts. */
 static void let_dial_time_out(void)
 {
 	struct relay_sandbox *g = LIST_FIRST(&w.relay->sandboxes);
@@ -566,13 +567,14 @@ static void let_dial_time_out(void)
 
 	assert_non_null(f);
 	assert_int_equal(f->state, FLOW_DIALLING);
-	assert_true(f->timer.at_ms > loop_now_ms(w.loop) + RELAY_CONNECT_MS / 2);
+	for (size_t i = 0; i < f->dial->made; i++)
+		f->dial->attempts[i].began_ms -= RELAY_CONNECT_MS;
 	assert_int_equal(loop_timer_start(w.loop, &f->timer, 0), 0);
 }
 
 static void test_a_dial_without_an_answer_times_out(void **state)
 {
-	int client = world_connect(&w, INSIDE, FAR_DEAD, PORT);
+	int client = world_connect(&w, INSIDE, FAR_HOLE, PORT);
 
 	wait_for_dial();
 	let_dial_time_out();
@@ -581,23 +583,155 @@ static void test_a_dial_without_an_answer_times_out(void **state)
 	assert_true(world_drained(&w));
 }
 
-static void test_after_a_timeout_the_other_address_is_dialled(void **state)
+static void turn_for(int64_t ms)
+{
+	for (int64_t until = clock_now_ms() + ms; clock_now_ms() < until;)
+		world_turn(&w);
+}
+
+static struct relay_flow *the_flow(void)
+{
+	return LIST_FIRST(&LIST_FIRST(&w.relay->sandboxes)->flows);
+}
+
+/* A connection to a hole, with FAR_B as the name's other address. */
+static int connect_to_hole(void)
+{
+	world_set_plan(&w, name_rules);
+	world_teach(&w, "api.example.com", FAR_HOLE);
+	world_teach(&w, "api.example.com", FAR_B);
+	return world_connect(&w, INSIDE, FAR_HOLE, PORT);
+}
+
+static void test_while_one_address_is_silent_the_other_is_dialled(void **state)
 {
 	int listener = world_listen(&w, FAR, FAR_B, PORT);
-	int client, server;
+	int client = connect_to_hole(), server = world_accept(&w, listener);
 
-	world_set_plan(&w, name_rules);
-	world_teach(&w, "api.example.com", FAR_DEAD);
-	world_teach(&w, "api.example.com", FAR_B);
-	client = world_connect(&w, INSIDE, FAR_DEAD, PORT);
-	wait_for_dial();
-	let_dial_time_out();
-	server = world_accept(&w, listener);
 	transfer(client, server, 100000, 1000);
+	assert_int_equal(the_flow()->state, FLOW_OPEN);
+	assert_int_equal(w.relay->extra_attempts, 0);
+	close(client);
+	close(server);
+	/* The next connection goes there at once. */
+	client = world_connect(&w, INSIDE, FAR_HOLE, PORT);
+	server = world_accept(&w, listener);
+	transfer(client, server, 1000, 1000);
 	close(client);
 	close(server);
 	close(listener);
 	assert_true(world_drained(&w));
+	assert_int_equal(count(COUNT_FLOWS_FAILED), 0);
+}
+
+static void test_no_attempt_is_given_up_for_another_one(void **state)
+{
+	int client = connect_to_hole(), listener, server;
+
+	wait_for_dial();
+	world_hole(&w, true, FAR_B);
+	while (the_flow()->dial->made < 2)
+		world_turn(&w);
+	assert_int_equal(the_flow()->dial->open, 2);
+	assert_int_equal(w.relay->extra_attempts, 1);
+	listener = world_listen(&w, FAR, FAR_HOLE, PORT);
+	world_hole(&w, false, FAR_HOLE);
+	server = world_accept(&w, listener);
+	transfer(client, server, 1000, 1000);
+	close(client);
+	close(server);
+	close(listener);
+	assert_true(world_drained(&w));
+	assert_int_equal(w.relay->extra_attempts, 0);
+}
+
+static void test_attempts_count_as_flows_and_as_new_flows(void **state)
+{
+	static const char *const limits[][3] = {
+		{ "allow api.example.com", "limit flows 1", NULL },
+		{ "allow api.example.com", "limit new 1", NULL },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {
+		int listener = world_listen(&w, FAR, FAR_B, PORT);
+		int client = connect_to_hole();
+
+		world_set_plan(&w, limits[i]);
+		w.relay->sandboxes.lh_first->new_flows = (struct rate){ 0 };
+		wait_for_dial();
+		turn_for(400);
+		/* With one new flow a second the second attempt comes late. */
+		assert_int_equal(the_flow()->dial->made, 1);
+		assert_int_equal(count(COUNT_FLOWS_LIMITED), 0);
+		if (i == 1)
+			close(world_accept(&w, listener));
+		reset(client);
+		assert_true(world_drained(&w));
+		close(listener);
+	}
+}
+
+static void test_a_new_policy_ends_the_attempts_that_it_does_not_allow(void **state)
+{
+	static const char *const less[] = { "allow api.example.com", "deny " FAR_B,
+					    NULL };
+	static const char *const none[] = { "deny api.example.com", NULL };
+	int client = connect_to_hole();
+
+	world_hole(&w, true, FAR_B);
+	wait_for_dial();
+	while (the_flow()->dial->open < 2)
+		world_turn(&w);
+	world_set_plan(&w, less);
+	relay_recheck(w.relay, &w.sandbox);
+	turn_for(50);
+	assert_int_equal(the_flow()->dial->open, 1);
+	assert_int_equal(w.relay->extra_attempts, 0);
+	world_set_plan(&w, none);
+	relay_recheck(w.relay, &w.sandbox);
+	assert_reset(client);
+	assert_true(world_drained(&w));
+}
+
+/* Two names share the silent address: whom the client means can't be told. */
+static void test_where_names_share_an_address_only_what_both_taught_is_dialled(
+	void **state)
+{
+	static const char *const both[] = { "allow api.example.com",
+					    "allow b.example.com", NULL };
+	int listener = world_listen(&w, FAR, FAR_B, PORT);
+	int client = connect_to_hole(), server;
+
+	world_teach(&w, "b.example.com", FAR_HOLE);
+	world_set_plan(&w, both);
+	wait_for_dial();
+	turn_for(600);
+	assert_int_equal(the_flow()->dial->made, 1);
+	assert_int_equal(accept4(listener, NULL, NULL, SOCK_NONBLOCK), -1);
+	reset(client);
+	assert_true(world_drained(&w));
+	world_teach(&w, "b.example.com", FAR_B);
+	client = world_connect(&w, INSIDE, FAR_HOLE, PORT);
+	server = world_accept(&w, listener);
+	close(client);
+	close(server);
+	close(listener);
+}
+
+static void test_what_an_address_rule_opens_is_dialled_alone(void **state)
+{
+	static const char *const rules[] = { "allow api.example.com", "allow " FAR_HOLE,
+					     NULL };
+	int listener = world_listen(&w, FAR, FAR_B, PORT);
+	int client = connect_to_hole();
+
+	world_set_plan(&w, rules);
+	wait_for_dial();
+	turn_for(600);
+	assert_int_equal(the_flow()->dial->made, 1);
+	assert_int_equal(accept4(listener, NULL, NULL, SOCK_NONBLOCK), -1);
+	reset(client);
+	close(listener);
 }
 
 /* One that never pauses, and a small exchange beside it. */
@@ -848,7 +982,12 @@ int main(void)
 		T(an_other_address_that_a_rule_denies_is_not_tried),
 		T(a_client_that_vanishes_during_the_dial_frees_its_flow),
 		T(a_dial_without_an_answer_times_out),
-		T(after_a_timeout_the_other_address_is_dialled),
+		T(while_one_address_is_silent_the_other_is_dialled),
+		T(no_attempt_is_given_up_for_another_one),
+		T(attempts_count_as_flows_and_as_new_flows),
+		T(a_new_policy_ends_the_attempts_that_it_does_not_allow),
+		T(where_names_share_an_address_only_what_both_taught_is_dialled),
+		T(what_an_address_rule_opens_is_dialled_alone),
 		T(a_fast_flow_does_not_hold_up_another),
 		T(flows_over_the_limit_are_reset),
 		T(new_flows_per_second_are_limited),

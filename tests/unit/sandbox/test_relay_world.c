@@ -31,21 +31,19 @@ size_t learned_find(const struct learned *l, const struct addr *a, int64_t now_m
 	return n;
 }
 
-bool learned_other_addr(const struct learned *l, const struct dns_name *name,
-			const struct addr *not_this, int64_t now_ms, size_t index,
-			struct addr *ret)
+size_t learned_addrs(const struct learned *l, const struct dns_name *name,
+		     enum addr_family family, int64_t now_ms, struct addr *ret,
+		     size_t max)
 {
+	size_t n = 0;
+
 	for (size_t i = 0; i < the_world->learned_count; i++) {
 		const struct world_learned *e = &the_world->learned[i];
 
-		if (!dns_name_equal(&e->name, name) || addr_equal(&e->addr, not_this))
-			continue;
-		if (index-- == 0) {
-			*ret = e->addr;
-			return true;
-		}
+		if (n < max && e->addr.family == family && dns_name_equal(&e->name, name))
+			ret[n++] = e->addr;
 	}
-	return false;
+	return n;
 }
 
 void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms)
@@ -126,7 +124,23 @@ static void set_up_far(struct world *w)
 	    "ip -6 addr add 2606:2800:220::1/64 dev near nodad; ip link set near up");
 	world_enter(w, FAR);
 	run("ip addr add " FAR_A "/24 dev far; ip addr add " FAR_B "/24 dev far; "
-	    "ip -6 addr add " FAR_6 "/64 dev far nodad; ip link set far up");
+	    "ip addr add " FAR_HOLE "/24 dev far; "
+	    "ip -6 addr add " FAR_6 "/64 dev far nodad; ip link set far up; "
+	    "nft 'add table inet t; add set inet t holes { type ipv4_addr; }; "
+	    "add chain inet t c { type filter hook input priority 0; }; "
+	    "add rule inet t c ip daddr @holes drop'");
+}
+
+void world_hole(struct world *w, bool silent, const char *addr)
+{
+	char command[256];
+
+	snprintf(command, sizeof(command), "nft '%s element inet t holes { %s }'",
+		 silent ? "add" : "delete", addr);
+	world_enter(w, FAR);
+	run(command);
+	world_enter(w, OUTSIDE);
+	w->holes_changed = true;
 }
 
 static void set_up_inside(struct world *w)
@@ -257,6 +271,12 @@ void world_start(struct world *w, const char *const *rules)
 
 	*s = (struct sandbox){ .state = SANDBOX_RUNNING, .ipv6 = true, .relay = true };
 	w->event_count = 0;
+	if (w->holes_changed) {
+		world_enter(w, FAR);
+		run("nft 'flush set inet t holes'");
+	}
+	world_hole(w, true, FAR_HOLE);
+	w->holes_changed = false;
 	world_forget(w);
 	world_set_plan(w, rules);
 	sandbox_fds_init(&s->fds);

@@ -25,6 +25,7 @@ enum {
 #define FAR_A	 "93.184.216.10"
 #define FAR_B	 "93.184.216.11"
 #define FAR_DEAD "93.184.216.99" /* nobody answers */
+#define FAR_HOLE "93.184.216.14" /* takes packets and says nothing: world_hole() */
 #define FAR_6	 "2606:2800:220::10"
 #define HERE	 "93.184.216.1"
 
@@ -42,6 +43,7 @@ struct world {
 	uint8_t *plan_bytes;
 	struct world_learned learned[WORLD_LEARNED_MAX];
 	size_t learned_count;
+	bool holes_changed; /* since world_start() */
 	struct event events[WORLD_EVENTS_MAX];
 	size_t event_count;
 	struct event passed[WORLD_EVENTS_MAX];
@@ -57,6 +59,9 @@ void world_stop(struct world *w);
 void world_set_plan(struct world *w, const char *const *rules);
 void world_teach(struct world *w, const char *name, const char *addr);
 void world_forget(struct world *w);
+
+/* @addr of the far machine (not) to take packets; FAR_HOLE doesn't at the start. */
+void world_hole(struct world *w, bool silent, const char *addr);
 
 void world_enter(struct world *w, enum world_place p);
 /* Sockets are non-blocking. */

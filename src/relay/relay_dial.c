@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The dial of one connection: one address, or several that race.
+ *
+ * HOW IT WORKS
+ * The client's connect() has succeeded before anything is dialled, so the client can't do
+ * what RFC 8305 ("Happy Eyeballs") asks of it: the relay does. The address that was asked
+ * for is dialled first. ATTEMPT_DELAY_MS later, or as soon as an attempt has failed, the
+ * next learned address of the same name is dialled as well, the other family first, then
+ * in turns; no attempt is given up for it. The first that answers is the flow's server,
+ * and the others are closed. The client is reset once the last one has failed.
+ *
+ * Which addresses those are is the policy's to say, each time (relay_judge_other()): the
+ * flow's name teaches the address at this moment and opens it on
+ * this port, and no rule denies it. They are judged when they are dialled, again when the
+ * plan has changed, and once more when they have answered, by what the client has shown
+ * meanwhile; an attempt that doesn't pass is closed like one that failed. A flow that no
+ * look-up opened, but an address rule or the default action, has its one address.
+ *
+ * An address that failed, or that was overtaken, is dialled last for REMEMBER_MS. What is
+ * remembered is the sandbox's own, in a table where the newer takes the older's place.
+ *
+ * Each attempt beside a flow's first is one more flow to the limits: where there is no
+ * room for it, it is dialled later. */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "relay/relay_internal.h"
+#include "sandbox/learned.h"
+#include "sys/self_ports.h"
+
+enum { ATTEMPT_DELAY_MS = 250, REMEMBER_MS = 60 * 1000, REMEMBERED = 64 };
+
+struct relay_slow {
+	struct endpoint to;
+	int64_t until_ms;
+};
+
+/* ---- what is remembered ---- */
+
+/* NULL: nothing is remembered yet, and @make is false or there is no memory. */
+static struct relay_slow *slow_slot(struct relay_sandbox *g, const struct endpoint *to,
+				    bool make)
+{
+	uint32_t h = to->port;
+
+	if (!g->slow && make)
+		g->slow = calloc(REMEMBERED, sizeof(*g->slow));
+	for (size_t i = 0; i < addr_size(&to->addr); i++)
+		h = h * 31 + to->addr.bytes[i];
+	return g->slow ? &g->slow[h % REMEMBERED] : NULL;
+}
+
+static bool is_slow(const struct relay_flow *f, const struct addr *a)
+{
+	const struct endpoint to = { .addr = *a, .port = f->asked.port };
+	const struct relay_slow *s = slow_slot(f->served, &to, false);
+
+	return s && s->until_ms > loop_now_ms(f->served->relay->loop) &&
+	       s->to.port == to.port && addr_equal(&s->to.addr, a);
+}
+
+static void remember(struct relay_flow *f, const struct endpoint *to)
+{
+	struct relay_slow *s = slow_slot(f->served, to, true);
+
+	if (s)
+		*s = (struct relay_slow){ *to, loop_now_ms(f->served->relay->loop) +
+						       REMEMBER_MS };
+}
+
+/* ---- one attempt ---- */
+
+static void on_attempt(struct loop_source *s, uint32_t events)
+{
+	struct relay_attempt *a = CONTAINER_OF(s, struct relay_attempt, side.source);
+
+	relay_side_note(&a->side, events);
+	relay_flow_queue(a->flow);
+}
+
+/* @a is over, or its socket is the flow's server now. */
+static void attempt_leave(struct relay_attempt *a)
+{
+	struct relay_sandbox *g = a->flow->served;
+
+	g->extra_attempts -= a->extra;
+	g->relay->extra_attempts -= a->extra;
+	a->side.source.fd = -1;
+	a->flow->dial->open--;
+}
+
+static void attempt_close(struct relay_attempt *a, bool reset)
+{
+	if (a->side.source.fd < 0)
+		return;
+	relay_side_close(a->flow, &a->side, reset);
+	attempt_leave(a);
+}
+
+static int attempt_connect(struct relay_attempt *a)
+{
+	const struct relay_sandbox *g = a->flow->served;
+	int fd = a->side.source.fd, r;
+	struct sockaddr_storage sa;
+	socklen_t size = endpoint_to_sockaddr(&a->to, &sa);
+
+	if (a->to.addr.family == ADDR_V6)
+		relay_set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+	r = own_hold(&g->sandbox->own, fd, (enum addr_family)a->to.addr.family,
+		     IPPROTO_TCP);
+	if (r < 0)
+		return r;
+	a->side.own_port = (uint16_t)r;
+	if (connect(fd, (const struct sockaddr *)&sa, size) < 0 && errno != EINPROGRESS)
+		return -errno;
+	/* While the SYN is on its way. */
+	relay_set_options(fd);
+	return loop_add(g->relay->loop, &a->side.source, RELAY_SIDE_EVENTS);
+}
+
+/* Return: 0 (under way), -EAGAIN (the limits have no room for it now), or -errno. */
+static int attempt_begin(struct relay_flow *f, const struct endpoint *to)
+{
+	struct relay_sandbox *g = f->served;
+	struct relay_dial *d = f->dial;
+	struct relay_attempt *a = &d->attempts[d->made];
+	int family = to->addr.family == ADDR_V6 ? AF_INET6 : AF_INET;
+	int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP);
+	bool extra = d->open > 0;
+	enum plan_limit limit;
+	int r = 0;
+
+	if (fd < 0)
+		return -errno;
+	*a = (struct relay_attempt){
+		.side = { .source = { .fd = fd, .on_ready = on_attempt },
+			  .family = to->addr.family },
+		.flow = f,
+		.to = *to,
+		.began_ms = loop_now_ms(g->relay->loop),
+		.extra = extra,
+	};
+	/* The first is the connection's own, which has been counted. */
+	if (d->made > 0 && relay_shortage(g, fd, extra, &limit))
+		r = -EAGAIN;
+	d->open++;
+	g->extra_attempts += extra;
+	g->relay->extra_attempts += extra;
+	r = r < 0 ? r : attempt_connect(a);
+	if (r < 0)
+		attempt_close(a, false);
+	else
+		d->made++;
+	return r;
+}
+
+/* Return: 1 connected, 0 not yet, -errno. */
+static int attempt_result(const struct relay_attempt *a)
+{
+	int64_t now_ms = loop_now_ms(a->flow->served->relay->loop);
+	socklen_t size = sizeof(int);
+	int e = 0;
+
+	if (!a->side.writable)
+		return now_ms >= a->began_ms + RELAY_CONNECT_MS ? -ETIMEDOUT : 0;
+	if (getsockopt(a->side.source.fd, SOL_SOCKET, SO_ERROR, &e, &size) < 0)
+		return -errno;
+	return e == 0 ? 1 : -e;
+}
+
+/* May the flow go to @to now? What was asked for is judged for itself. */
+static bool is_allowed(const struct relay_flow *f, const struct endpoint *to)
+{
+	struct relay_question asked, q;
+
+	if (addr_equal(&to->addr, &f->asked.addr) || !f->taught)
+		return addr_equal(&to->addr, &f->asked.addr);
+	asked = relay_flow_question(f, &f->asked);
+	q = relay_flow_question(f, to);
+	return relay_judge_other(&q, &asked, (enum relay_shown)f->shown, &f->name);
+}
+
+/* ---- all of them ---- */
+
+/* The other addresses of the flow's name, the other family first, and in turns. Return:
+ * how many, less than RELAY_ADDRESSES_MAX. */
+static size_t other_addresses(const struct relay_flow *f, struct addr *ret)
+{
+	const struct sandbox *s = f->served->sandbox;
+	const enum addr_family own = (enum addr_family)f->asked.addr.family;
+	const enum addr_family families[] = { own == ADDR_V4 ? ADDR_V6 : ADDR_V4, own };
+	struct addr found[2][RELAY_ADDRESSES_MAX];
+	size_t count[2] = { 0 }, n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(families); i++)
+		if (families[i] == ADDR_V4 || s->ipv6)
+			count[i] = learned_addrs(s->learned, &f->name, families[i],
+						 loop_now_ms(f->served->relay->loop),
+						 found[i], RELAY_ADDRESSES_MAX);
+	for (size_t i = 0; i < 2 * RELAY_ADDRESSES_MAX; i++) {
+		const struct addr *a = &found[i % 2][i / 2];
+
+		if (i / 2 < count[i % 2] && n < RELAY_ADDRESSES_MAX - 1 &&
+		    !addr_equal(a, &f->asked.addr))
+			ret[n++] = *a;
+	}
+	return n;
+}
+
+/* Put all addresses that are left into the order of the dial: the slow ones last. */
+static void plan_dial(struct relay_flow *f)
+{
+	struct relay_dial *d = f->dial;
+	struct addr all[RELAY_ADDRESSES_MAX] = { f->asked.addr };
+	size_t first = d->next_at; /* 1: what was asked for has been dialled */
+	size_t count = f->taught ? 1 + other_addresses(f, all + 1) : 1;
+
+	d->planned = true;
+	d->next_at = d->next_count = 0;
+	for (int slow = 0; slow < 2; slow++)
+		for (size_t i = first; i < count; i++)
+			if (is_slow(f, &all[i]) == (slow == 1))
+				d->next[d->next_count++] = all[i];
+}
+
+/* Return: 0; -EAGAIN: later; -ENOENT: none is left; or -errno that ends the flow. */
+static int dial_next(struct relay_flow *f)
+{
+	struct relay_dial *d = f->dial;
+
+	for (;;) {
+		struct endpoint to = { .port = f->asked.port };
+		int r;
+
+		if (d->next_at == d->next_count && d->planned)
+			return -ENOENT;
+		if (d->next_at == d->next_count) {
+			plan_dial(f);
+			continue;
+		}
+		to.addr = d->next[d->next_at];
+		r = is_allowed(f, &to) ? attempt_begin(f, &to) : -EACCES;
+		if (r == -EMFILE || r == -ENFILE || r == -ENOSPC || r == -EADDRINUSE)
+			return d->open > 0 ? -EAGAIN : r;
+		if (r == -EAGAIN)
+			return r;
+		d->next_at++;
+		if (r == 0)
+			return 0;
+		if (r != -EACCES)
+			remember(f, &to);
+	}
+}
+
+/* The timer is for the next attempt, and for the end of the oldest. */
+static int arm(struct relay_flow *f)
+{
+	const struct relay_dial *d = f->dial;
+	struct loop *loop = f->served->relay->loop;
+	int64_t at_ms = loop_now_ms(loop) + ATTEMPT_DELAY_MS;
+
+	if (d->planned && d->next_at == d->next_count) {
+		at_ms = INT64_MAX;
+		for (size_t i = 0; i < d->made; i++)
+			if (d->attempts[i].side.source.fd >= 0)
+				at_ms = MIN(at_ms,
+					    d->attempts[i].began_ms + RELAY_CONNECT_MS);
+	}
+	return loop_timer_start(loop, &f->timer, at_ms);
+}
+
+/* Dial the next address. When none is left and none is under way the client is reset: its
+ * connect() has succeeded long ago, and a reset is all that can still be said. */
+static void go_on(struct relay_flow *f)
+{
+	struct relay_dial *d = f->dial;
+	int64_t age_ms = loop_now_ms(f->served->relay->loop) - d->began_ms;
+	int r = dial_next(f);
+
+	if (d->open > 0 || (r == -EAGAIN && age_ms < RELAY_CONNECT_MS)) {
+		r = arm(f);
+		if (r == 0)
+			return;
+	}
+	if (r == -ENOENT)
+		f->served->sandbox->counters[COUNT_FLOWS_FAILED]++;
+	else
+		relay_limit(f->served, LIMIT_FLOWS, "no descriptor or port is free");
+	relay_flow_abort(f);
+}
+
+void relay_dial_start(struct relay_flow *f)
+{
+	f->dial = calloc(1, sizeof(*f->dial));
+	if (!f->dial) {
+		relay_limit(f->served, LIMIT_FLOWS, "no memory is free");
+		relay_flow_abort(f);
+		return;
+	}
+	f->state = FLOW_DIALLING;
+	f->dial->began_ms = loop_now_ms(f->served->relay->loop);
+	if (is_slow(f, &f->asked.addr))
+		plan_dial(f);
+	else
+		f->dial->next[f->dial->next_count++] = f->asked.addr;
+	go_on(f);
+}
+
+void relay_dial_stop(struct relay_flow *f, bool reset)
+{
+	if (!f->dial)
+		return;
+	for (size_t i = 0; i < f->dial->made; i++)
+		attempt_close(&f->dial->attempts[i], reset);
+	loop_timer_stop(f->served->relay->loop, &f->timer);
+	free(TAKE_PTR(f->dial));
+}
+
+void relay_dial_recheck(struct relay_flow *f)
+{
+	for (size_t i = 0; f->dial && i < f->dial->made; i++)
+		if (!is_allowed(f, &f->dial->attempts[i].to))
+			attempt_close(&f->dial->attempts[i], true);
+	if (f->dial && f->dial->open == 0)
+		go_on(f);
+}
+
+/* @winner is the flow's server now, and what began before it, and is behind, is slow. */
+static bool end_race(struct relay_flow *f, struct relay_attempt *winner)
+{
+	struct relay_slow *s = slow_slot(f->served, &winner->to, false);
+
+	for (struct relay_attempt *a = f->dial->attempts; a < winner; a++)
+		if (a->side.source.fd >= 0)
+			remember(f, &a->to);
+	if (is_slow(f, &winner->to.addr))
+		s->until_ms = 0;
+	f->dialled = winner->to;
+	loop_remove(f->served->relay->loop, &winner->side.source);
+	f->server = winner->side;
+	attempt_leave(winner);
+	relay_dial_stop(f, false);
+	if (relay_flow_watch_server(f) == 0)
+		return true;
+	relay_limit(f->served, LIMIT_FLOWS, "no memory is free");
+	relay_flow_abort(f);
+	return false;
+}
+
+bool relay_dial_run(struct relay_flow *f)
+{
+	bool is_due = f->timed_out;
+
+	f->timed_out = false;
+	for (size_t i = 0; i < f->dial->made; i++) {
+		struct relay_attempt *a = &f->dial->attempts[i];
+		int r = a->side.source.fd >= 0 ? attempt_result(a) : 0;
+
+		if (r == 0)
+			continue;
+		if (r > 0 && is_allowed(f, &a->to))
+			return end_race(f, a);
+		if (r < 0)
+			remember(f, &a->to);
+		attempt_close(a, r > 0);
+		is_due = true;
+	}
+	if (is_due)
+		go_on(f);
+	return false;
+}
