@@ -22,7 +22,7 @@
 
 #include "base/log.h"
 #include "daemon/internal.h"
-#include "filter/parents.h"
+#include "filter/host.h"
 #include "sys/cgroup.h"
 
 /* Somebody else's cgroup below the same parent. */

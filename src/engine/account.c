@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/special.h"
 #include "engine/host.h"
-#include "filter/counts.h"
+#include "filter/filter.h"
 #include "sandbox/refused.h"
 #include "sys/link.h"
 

@@ -327,7 +327,8 @@ static const struct engine_host_left *read_left(struct engine_host *h)
 	/* Others may change tables of their own meanwhile. */
 	for (int i = 0; i < READ_TRIES && l->error == -EAGAIN; i++) {
 		l->count = 0;
-		l->error = filter_host_learned_read(h->table, on_left, l);
+		l->error = filter_learned_read(filter_host_conn(h->table),
+					       PLAN_PORT_LISTS_MAX, on_left, l);
 	}
 	if (l->count > 0)
 		qsort(l->items, l->count, sizeof(*l->items), compare_left);

@@ -58,15 +58,15 @@ static int compare_elements(const void *a, const void *b)
 	return r ? r : x->port_list - y->port_list;
 }
 
-static void on_element(void *data, const struct addr *a, uint8_t port_list,
-		       uint32_t left_ms)
+static void on_element(void *data, uint16_t id, const struct filter_learn *item)
 {
 	struct standing_elements *e = data;
 
 	if (e->count < e->capacity)
-		e->items[e->count++] = (struct standing_element){ .addr = *a,
-								  .port_list = port_list,
-								  .left_ms = left_ms };
+		e->items[e->count++] =
+			(struct standing_element){ .addr = item->addr,
+						   .port_list = item->port_list,
+						   .left_ms = item->lifetime_ms };
 }
 
 static uint32_t has_element(void *data, const struct addr *a, uint8_t port_list)

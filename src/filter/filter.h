@@ -70,7 +70,10 @@ struct filter_difference {
  * follow the one that stands; -ENOENT: nothing stands). Then, and whenever the change is
  * given up, what was loaded goes with the next replacement that isn't staged. */
 struct filter_staging {
-	size_t set, range;
+	const struct filter_set *next; /* to be loaded, from @range on */
+	const struct filter_set *end;  /* this one, and those behind it, not */
+	size_t range;
+	bool begun;
 };
 int filter_stage(struct filter_conn *c, const struct ruleset *rs,
 		 struct filter_staging *progress) MUST_CHECK;
@@ -113,11 +116,11 @@ struct filter_learn {
 int filter_learn(struct filter_conn *c, const struct filter_learn *items,
 		 size_t count) MUST_CHECK;
 
-/* What the kernel's learned sets hold, element by element; @left_ms is what is left of
- * its lifetime, 1 at least. -EAGAIN: they changed meanwhile, and what was told may be
- * incomplete; call again. */
-typedef void filter_learned_fn(void *data, const struct addr *a, uint8_t port_list,
-			       uint32_t left_ms);
+/* What the kernel's learned sets hold, element by element; @id is the sandbox's in a
+ * table of the host, else 0, and @item's lifetime what is left of it, 1 at least.
+ * -EAGAIN: the sets changed meanwhile, and what @fn was called for may be incomplete;
+ * call again. */
+typedef void filter_learned_fn(void *data, uint16_t id, const struct filter_learn *item);
 int filter_learned_read(struct filter_conn *c, size_t port_list_count,
 			filter_learned_fn *fn, void *data) MUST_CHECK;
 
@@ -138,3 +141,36 @@ int filter_original(struct filter_conn *c, uint8_t protocol, const struct endpoi
 
 /* The generation id of the whole nf_tables ruleset of the namespace. */
 int filter_generation_id(struct filter_conn *c, uint32_t *ret) MUST_CHECK;
+
+/* ---- what the kernel has counted for each destination since it was asked last ----
+ *
+ * Packets that were refused, and those that left by the link.
+ *
+ * The rules of report and of passed put each destination into a set, with a counter. A
+ * kernel that can (6.5 and later) gives the elements and sets their counters to zero in
+ * one go; of an older one they are read and then deleted, and packets that pass in
+ * between are not counted. */
+
+struct filter_count {
+	struct addr addr;
+	uint16_t port;
+	uint8_t protocol;
+	uint32_t member;	 /* of the host's table: the sandbox; else 0 */
+	uint64_t packets, bytes; /* since the last time; may be 0 */
+};
+typedef void filter_counts_fn(void *data, const struct filter_count *count);
+
+/* Both families. @refused: what was refused; else what has passed. Nothing where the
+ * ruleset has no such set. Return: 0 or -errno. */
+int filter_counts_read(struct filter_conn *c, bool refused, filter_counts_fn *fn,
+		       void *data) MUST_CHECK;
+/* The same of one destination of the host's table, @key's, and no other; nothing when it
+ * is not in the set. -EOPNOTSUPP: an older kernel, where it can't be done. */
+int filter_counts_read_one(struct filter_conn *c, bool refused,
+			   const struct filter_count *key, filter_counts_fn *fn,
+			   void *data) MUST_CHECK;
+/* What was refused to @key's destination is forgotten. */
+int filter_counts_forget(struct filter_conn *c,
+			 const struct filter_count *key) MUST_CHECK;
+/* Packets that were refused since the ruleset that stands was installed. */
+int filter_refused_total(struct filter_conn *c, uint64_t *ret) MUST_CHECK;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* filter/host_internal - what the parts of filter/host share: host.c has the members,
- * what each has learned, and replaces the whole table; host_change.c changes what stands;
+ * what each has learned, changes them one by one and replaces the whole table;
  * host_table.c writes and reads what the table has for each member; host_ruleset.c builds
  * chains and sets. */
 #pragma once
@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "filter/host.h"
 #include "filter/message.h"
-#include "filter/ruleset_internal.h"
+#include "filter/ruleset.h"
 
 enum {
 	HOST_IDS = 1 << 16,
@@ -20,7 +20,7 @@ enum {
 #define HOST_GUARD_TABLE "weir_host_guard"
 #define HOST_MEMBER_MASK 0xffff0000u /* of a mark */
 
-/* ---- host.c: what is learned ---- */
+/* ---- host_table.c: what is learned ---- */
 
 /* What stands in the kernel under one mark. */
 struct host_learned_entry {
@@ -58,7 +58,7 @@ struct host_plan {
 	uint64_t serial; /* grows from plan to plan */
 	struct host_digest digest;
 	uint32_t users;
-	uint64_t made; /* the order in which the kernel has it; 0: not yet */
+	bool in_kernel; /* and in the host's list of plans */
 	bool relay;
 	struct plan plan; /* owned bytes */
 	struct host_plan *next;
@@ -71,12 +71,6 @@ struct host_member {
 	struct host_learned learned;
 	bool left_over;		  /* of an earlier process; everything is closed to it */
 	struct host_member *next; /* in its bucket */
-};
-
-/* A way by which members are known. */
-struct host_way {
-	uint32_t users;
-	uint64_t made; /* 0: the kernel doesn't have it */
 };
 
 /* Elements of a mark that is no member's. */
@@ -92,12 +86,12 @@ struct filter_host {
 	struct filter_host_params params;
 	struct hash_key key;
 	bool loaded;
-	uint64_t loads;	      /* so many */
-	uint64_t serial;      /* of the plan that was made last */
-	uint64_t made;	      /* of the object that was made last */
-	uint16_t plan_number; /* the last one that was given */
-	struct host_way ways[HOST_WAYS];
-	struct host_plan *plans, **plans_end; /* in the order of @made */
+	uint64_t loads;		       /* so many */
+	uint64_t serial;	       /* of the plan that was made last */
+	uint16_t plan_number;	       /* the last one that was given */
+	uint32_t way_users[HOST_WAYS]; /* 0: the kernel has no set for it */
+	struct host_plan *plans,
+		**plans_end; /* in the order in which the kernel has them */
 	struct host_stale *stale;
 	/* While a table that another process has made is replaced: the marks of flows
 	 * that it had accepted. */
@@ -131,8 +125,6 @@ static inline size_t host_way_of(const struct filter_member *m)
 void host_plan_free(struct host_plan *p);
 void host_member_free(struct host_member *m);
 void host_stale_free(struct host_stale *l);
-
-/* ---- host_change.c ---- */
 
 /* What a plan would be in the kernel. */
 int host_plan_digest(struct filter_host *h, const struct plan *plan, bool relay,
@@ -169,11 +161,10 @@ int host_put_plan(struct nl_writer *w, const struct filter_host *h, bool add,
 /* Its chains alone, when its sets are there. */
 void host_put_plan_chains(struct nl_writer *w, const struct host_plan *p,
 			  const struct ruleset *rs);
-/* The rules that ask for each way, as @h has the ways now. */
-int host_put_way_rules(struct nl_writer *w, const struct filter_host *h) MUST_CHECK;
-/* The sets of a way that came or is about to go; @h has it. */
-int host_put_way_sets(struct nl_writer *w, const struct filter_host *h, bool add,
-		      size_t way) MUST_CHECK;
+/* A way comes, with its sets, or goes, and the rules that ask for each way are those for
+ * the ways that @h has now. */
+int host_put_way(struct nl_writer *w, const struct filter_host *h, bool add,
+		 size_t way) MUST_CHECK;
 void host_put_state(struct nl_writer *w, const struct host_member *m,
 		    const struct filter_state *state);
 /* What @m has learned, as far as it lives. */
@@ -217,9 +208,6 @@ int host_build_plan(const struct filter_host *h, const struct host_plan *p,
 		    struct err *err) MUST_CHECK;
 /* A chain whose rules depend on the ways in use. */
 bool host_chain_has_ways(const struct filter_chain *c);
-/* A set of way @way. */
-bool host_set_is_of(const struct filter_set *s, size_t way);
-
 /* The name of way @way's map, or of its pairs. */
 void host_way_name(size_t way, bool pairs, char ret[FILTER_NAME_MAX]);
 

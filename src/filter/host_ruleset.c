@@ -164,18 +164,11 @@ struct base {
 	const struct filter_chain *member, *nat_member, *loopback;
 };
 
-/* The oldest way in use that has no sets yet: the order in which the kernel has them.
- * HOST_WAYS: there is none. */
-static size_t next_way(const struct base *k)
+static void all_way_sets(struct base *k)
 {
-	const struct host_way *ways = k->host->ways;
-	size_t found = HOST_WAYS;
-
 	for (size_t i = 0; i < HOST_WAYS; i++)
-		if (ways[i].made > 0 && !k->ways[i].who &&
-		    (found == HOST_WAYS || ways[i].made < ways[found].made))
-			found = i;
-	return k->b.failed ? HOST_WAYS : found;
+		if (k->host->way_users[i] > 0)
+			k->ways[i] = way_sets(&k->b, i);
 }
 
 static void base_sets(struct base *k)
@@ -198,8 +191,7 @@ static void base_sets(struct base *k)
 	b->met[V6] = logged_set(b, FILTER_KEY_MARK_ADDR6, "met6", COUNTED_MAX);
 	b->used[V4] = counted_set(b, V4, FILTER_ROLE_USED, FILTER_USED_SEC);
 	b->used[V6] = counted_set(b, V6, FILTER_ROLE_USED, FILTER_USED_SEC);
-	for (size_t i; (i = next_way(k)) < HOST_WAYS;)
-		k->ways[i] = way_sets(b, i);
+	all_way_sets(k);
 }
 
 static void in(struct builder *b, const struct filter_set *set)
@@ -342,14 +334,6 @@ bool host_chain_has_ways(const struct filter_chain *c)
 	       strcmp(c->name, "loopback") == 0;
 }
 
-bool host_set_is_of(const struct filter_set *s, size_t way)
-{
-	if (way == 0)
-		return s->key == FILTER_KEY_UID;
-	return s->level == way &&
-	       (s->key == FILTER_KEY_CGROUP || s->key == FILTER_KEY_CGROUP_FLOW);
-}
-
 /* Without a plan. */
 static int begin(struct base *k, struct arena *arena)
 {
@@ -408,8 +392,7 @@ int host_build_guard(const struct filter_host *h, struct arena *arena,
 
 	if (r < 0)
 		return r;
-	for (size_t i; (i = next_way(&k)) < HOST_WAYS;)
-		k.ways[i] = way_sets(b, i);
+	all_way_sets(&k);
 	passed = named_set(b, FILTER_KEY_FLOW_MARK, "passed");
 	c = open_chain(b, "output", FILTER_CHAIN_FILTER, NF_INET_LOCAL_OUT);
 	if (c && passed) {

@@ -12,9 +12,117 @@
 #include <linux/netfilter/nf_tables.h>
 
 #include "base/arena.h"
-#include "filter/elements.h"
-#include "filter/netlink.h"
-#include "filter/set.h"
+#include "filter/nft.h"
+#include "filter/sets.h"
+
+enum { CAPACITY_MIN = 16 /* of host_learned */ };
+
+/* ---- what each member has learned ---- */
+
+static size_t slot_of(const struct hash_key *key, const struct addr *a, uint8_t port_list,
+		      bool kept, size_t capacity)
+{
+	uint8_t bytes[sizeof(a->bytes) + 3] = { a->family, port_list, kept };
+
+	memcpy(bytes + 3, a->bytes, sizeof(a->bytes));
+	return (size_t)hash_bytes(key, bytes, sizeof(bytes)) & (capacity - 1);
+}
+
+/* Where it is, or the free place where it would be. */
+static struct host_learned_entry *entry_of(const struct host_learned *l,
+					   const struct hash_key *key,
+					   const struct addr *a, uint8_t port_list,
+					   bool kept)
+{
+	size_t i = slot_of(key, a, port_list, kept, l->capacity);
+
+	while (l->at[i].taken &&
+	       (l->at[i].port_list != port_list || l->at[i].kept != kept ||
+		!addr_equal(&l->at[i].addr, a)))
+		i = (i + 1) & (l->capacity - 1);
+	return &l->at[i];
+}
+
+void host_learned_done(struct host_learned *l)
+{
+	free(l->at);
+	*l = (struct host_learned){ 0 };
+}
+
+/* What the kernel has no longer is left behind. */
+static int move(struct host_learned *l, const struct hash_key *key, size_t capacity,
+		int64_t now_ms)
+{
+	struct host_learned bigger = {
+		.at = calloc(capacity, sizeof(*bigger.at)),
+		.capacity = capacity,
+	};
+
+	if (!bigger.at)
+		return -ENOMEM;
+	for (size_t i = 0; i < l->capacity; i++) {
+		const struct host_learned_entry *e = &l->at[i];
+
+		if (!e->taken || e->until_ms <= now_ms)
+			continue;
+		*entry_of(&bigger, key, &e->addr, e->port_list, e->kept) = *e;
+		bigger.used++;
+	}
+	free(l->at);
+	*l = bigger;
+	return 0;
+}
+
+static size_t count_live(const struct host_learned *l, int64_t now_ms)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < l->capacity; i++)
+		n += l->at[i].taken && l->at[i].until_ms > now_ms;
+	return n;
+}
+
+/* At most three quarters are taken, and after a move half. */
+int host_learned_reserve(struct host_learned *l, const struct hash_key *key, size_t count,
+			 int64_t now_ms)
+{
+	size_t capacity = CAPACITY_MIN, wanted;
+
+	if (l->used + count <= l->capacity / 4 * 3)
+		return 0;
+	wanted = count_live(l, now_ms) + count;
+	while (capacity / 2 < wanted)
+		capacity *= 2;
+	return move(l, key, capacity, now_ms);
+}
+
+/* One that is removed keeps its place until the next move. */
+void host_learned_note(struct host_learned *l, const struct hash_key *key,
+		       const struct filter_learn *item, bool kept, int64_t now_ms)
+{
+	struct host_learned_entry *e;
+
+	if (l->capacity == 0)
+		return;
+	e = entry_of(l, key, &item->addr, item->port_list, kept);
+	if (!e->taken) {
+		if (!kept && item->lifetime_ms == 0)
+			return;
+		*e = (struct host_learned_entry){
+			.addr = item->addr,
+			.port_list = item->port_list,
+			.taken = true,
+			.kept = kept,
+		};
+		l->used++;
+	}
+	if (kept)
+		e->until_ms = INT64_MAX;
+	else if (item->lifetime_ms == 0)
+		e->until_ms = 0;
+	else if (item->refresh || e->until_ms <= now_ms)
+		e->until_ms = now_ms + item->lifetime_ms;
+}
 
 /* ---- a member's elements ---- */
 
@@ -135,7 +243,7 @@ static void put_members_of_ways(struct nl_writer *w, const struct filter_host *h
 				const char *table, enum host_place place)
 {
 	for (size_t way = 0; way < HOST_WAYS; way++)
-		if (h->ways[way].users > 0)
+		if (h->way_users[way] > 0)
 			put_place(w, h, table, place, way);
 }
 
@@ -198,14 +306,14 @@ static void put_plan_verdicts(struct nl_writer *w, bool add, const struct host_p
 
 void host_put_objects(struct nl_writer *w, const char *table, const struct ruleset *rs)
 {
-	netlink_sets(w, table, rs);
-	netlink_chains(w, table, rs);
+	nft_sets(w, table, rs);
+	nft_chains(w, table, rs);
 }
 
 void host_put_plan_chains(struct nl_writer *w, const struct host_plan *p,
 			  const struct ruleset *rs)
 {
-	netlink_chains(w, HOST_TABLE, rs);
+	nft_chains(w, HOST_TABLE, rs);
 	put_plan_verdicts(w, true, p);
 }
 
@@ -220,22 +328,29 @@ int host_put_plan(struct nl_writer *w, const struct filter_host *h, bool add,
 	if (r < 0)
 		return r;
 	if (add) {
-		netlink_sets(w, HOST_TABLE, rs);
+		nft_sets(w, HOST_TABLE, rs);
 		host_put_plan_chains(w, p, rs);
 		return 0;
 	}
 	put_plan_verdicts(w, false, p);
 	for (const struct filter_chain *c = rs->chains; c; c = c->next)
-		netlink_chain_flush(w, HOST_TABLE, c->name);
+		nft_chain_flush(w, HOST_TABLE, c->name);
 	for (const struct filter_chain *c = rs->chains; c; c = c->next)
-		netlink_chain_delete(w, HOST_TABLE, c->name);
+		nft_chain_delete(w, HOST_TABLE, c->name);
 	for (const struct filter_set *s = rs->sets; s; s = s->next)
-		netlink_set_delete(w, HOST_TABLE, s->name);
+		nft_set_delete(w, HOST_TABLE, s->name);
 	return 0;
 }
 
-/* The rules that ask for each way, as @h has the ways now. */
-int host_put_way_rules(struct nl_writer *w, const struct filter_host *h)
+static bool is_of_way(const struct filter_set *s, size_t way)
+{
+	if (way == 0)
+		return s->key == FILTER_KEY_UID;
+	return s->level == way &&
+	       (s->key == FILTER_KEY_CGROUP || s->key == FILTER_KEY_CGROUP_FLOW);
+}
+
+int host_put_way(struct nl_writer *w, const struct filter_host *h, bool add, size_t way)
 {
 	CLEAN(arena) struct arena arena = { 0 };
 	const struct ruleset *rs;
@@ -243,34 +358,25 @@ int host_put_way_rules(struct nl_writer *w, const struct filter_host *h)
 
 	if (r < 0)
 		return r;
+	for (const struct filter_set *s = rs->sets; s && add; s = s->next)
+		if (is_of_way(s, way))
+			nft_set(w, HOST_TABLE, s);
 	for (const struct filter_chain *c = rs->chains; c; c = c->next) {
 		if (!host_chain_has_ways(c))
 			continue;
-		netlink_chain_flush(w, HOST_TABLE, c->name);
+		nft_chain_flush(w, HOST_TABLE, c->name);
 		for (const struct filter_rule *rule = c->rules; rule; rule = rule->next)
-			netlink_rule(w, HOST_TABLE, c, rule);
+			nft_rule(w, HOST_TABLE, c, rule);
+	}
+	for (int pairs = 0; pairs < (way > 0 ? 2 : 1) && !add; pairs++) {
+		char name[FILTER_NAME_MAX];
+
+		host_way_name(way, pairs, name);
+		nft_set_delete(w, HOST_TABLE, name);
 	}
 	return 0;
 }
 
-/* The sets of a way that came or is about to go; @h has it. */
-int host_put_way_sets(struct nl_writer *w, const struct filter_host *h, bool add,
-		      size_t way)
-{
-	CLEAN(arena) struct arena arena = { 0 };
-	const struct ruleset *rs;
-	int r = host_build_base(h, &arena, &rs);
-
-	for (const struct filter_set *s = r < 0 ? NULL : rs->sets; s; s = s->next) {
-		if (!host_set_is_of(s, way))
-			continue;
-		if (add)
-			netlink_set(w, HOST_TABLE, s);
-		else
-			netlink_set_delete(w, HOST_TABLE, s->name);
-	}
-	return r;
-}
 /* ---- what is learned ---- */
 
 void host_put_state(struct nl_writer *w, const struct host_member *m,
@@ -341,13 +447,10 @@ struct reading {
 	enum host_place place; /* of the elements in it, for on_member() */
 	int (*fn)(struct reading *k, const struct element *e);
 	size_t count; /* for @fn */
-	/* Of filter_host_standing() and filter_host_learned_read(). */
+	/* Of filter_host_standing(). */
 	host_member_fn *on_member;
 	filter_host_id_fn *on_id;
-	filter_host_learned_fn *on_learned;
 	void *data;
-	enum addr_family family;
-	uint8_t port_list;
 	struct err *err;
 };
 
@@ -479,7 +582,7 @@ static int verify_members(struct filter_host *h, const struct ruleset *base,
 			continue;
 		r = read_set(&k);
 		if (r == 0 &&
-		    k.count != (k.place < HOST_WHO ? h->count : h->ways[s->level].users))
+		    k.count != (k.place < HOST_WHO ? h->count : h->way_users[s->level]))
 			r = elements_differ(&k);
 	}
 	return r;
@@ -487,28 +590,25 @@ static int verify_members(struct filter_host *h, const struct ruleset *base,
 
 /* ---- objects ---- */
 
-/* Lists of sets and chains, in the order in which the kernel made them. */
+/* Chains in the order in which the kernel made them; sets are found by their names. */
 struct merge {
 	struct filter_set **sets_end;
 	struct filter_chain **chains_end;
 };
 
-static int add_set(struct merge *m, struct arena *arena, const struct filter_set *s)
+static int add_objects(struct merge *m, struct arena *arena, const struct ruleset *rs)
 {
-	struct filter_set *copy = arena_alloc(arena, sizeof(*copy));
+	for (const struct filter_set *s = rs->sets; s; s = s->next) {
+		struct filter_set *copy = arena_alloc(arena, sizeof(*copy));
 
-	if (!copy)
-		return -ENOMEM;
-	*copy = *s;
-	copy->next = NULL;
-	*m->sets_end = copy;
-	m->sets_end = &copy->next;
-	return 0;
-}
-
-static int add_chains(struct merge *m, struct arena *arena, const struct filter_chain *c)
-{
-	for (; c; c = c->next) {
+		if (!copy)
+			return -ENOMEM;
+		*copy = *s;
+		copy->next = NULL;
+		*m->sets_end = copy;
+		m->sets_end = &copy->next;
+	}
+	for (const struct filter_chain *c = rs->chains; c; c = c->next) {
 		struct filter_chain *copy = arena_alloc(arena, sizeof(*copy));
 
 		if (!copy)
@@ -521,46 +621,21 @@ static int add_chains(struct merge *m, struct arena *arena, const struct filter_
 	return 0;
 }
 
-static uint64_t made_of(const struct filter_host *h, const struct filter_set *s)
-{
-	for (size_t i = 0; i < HOST_WAYS; i++)
-		if (host_set_is_of(s, i))
-			return h->ways[i].made;
-	return 0;
-}
-
-/* @base's sets that were made before @until; the next one is *@at. */
-static int add_base_sets(struct merge *m, struct arena *arena,
-			 const struct filter_host *h, const struct filter_set **at,
-			 uint64_t until)
-{
-	int r = 0;
-
-	for (; r == 0 && *at && made_of(h, *at) < until; *at = (*at)->next)
-		r = add_set(m, arena, *at);
-	return r;
-}
-
-static int merge(const struct filter_host *h, const struct ruleset *base,
-		 struct arena *arena, struct ruleset *ret, struct err *err)
+/* The base and all plans as one ruleset. */
+static int whole_table(const struct filter_host *h, const struct ruleset *base,
+		       struct arena *arena, struct ruleset *ret, struct err *err)
 {
 	struct merge m = { &ret->sets, &ret->chains };
-	const struct filter_set *at = base->sets;
-	int r = add_chains(&m, arena, base->chains);
+	int r = add_objects(&m, arena, base);
 
 	for (const struct host_plan *p = h->plans; r == 0 && p; p = p->next) {
 		const struct ruleset *rs;
 
-		r = add_base_sets(&m, arena, h, &at, p->made);
+		r = host_build_plan(h, p, arena, &rs, err);
 		if (r == 0)
-			r = host_build_plan(h, p, arena, &rs, err);
-		for (const struct filter_set *s = r == 0 ? rs->sets : NULL; s && r == 0;
-		     s = s->next)
-			r = add_set(&m, arena, s);
-		if (r == 0)
-			r = add_chains(&m, arena, rs->chains);
+			r = add_objects(&m, arena, rs);
 	}
-	return r < 0 ? r : add_base_sets(&m, arena, h, &at, UINT64_MAX);
+	return r;
 }
 
 int filter_host_verify(struct filter_host *h, struct err *err)
@@ -572,14 +647,12 @@ int filter_host_verify(struct filter_host *h, struct err *err)
 	int r = host_build_base(h, &arena, &base);
 
 	if (r == 0)
-		r = merge(h, base, &arena, &all, &why);
+		r = whole_table(h, base, &arena, &all, &why);
 	if (r == 0)
 		r = filter_verify(&h->conn, &all, &why);
 	if (r == 0)
 		r = verify_members(h, base, &why);
-	if (r < 0 && why.code == 0)
-		return err_sys(err, r, "cannot read the filter back");
-	return r < 0 ? err_set(err, r, "%s", why.text) : 0;
+	return nft_verified(r, &why, err);
 }
 
 int filter_host_verify_one(struct filter_host *h, uint16_t id, struct err *err)
@@ -607,9 +680,7 @@ int filter_host_verify_one(struct filter_host *h, uint16_t id, struct err *err)
 		if (r == 0 && k.count != 1)
 			r = elements_differ(&k);
 	}
-	if (r < 0 && why.code == 0)
-		return err_sys(err, r, "cannot read the filter back");
-	return r < 0 ? err_set(err, r, "%s", why.text) : 0;
+	return nft_verified(r, &why, err);
 }
 
 /* ---- what an earlier process has left ---- */
@@ -708,44 +779,4 @@ int host_read_plan_number(struct filter_host *h, uint16_t *ret)
 		return r;
 	*ret = (uint16_t)k.count;
 	return 0;
-}
-
-static int on_member_learned(struct reading *k, const struct element *e)
-{
-	struct filter_learn item = { .addr = { .family = k->family },
-				     .port_list = k->port_list };
-	size_t size = addr_size(&item.addr);
-	uint32_t mark = u32_at(e->key);
-
-	if (e->size != sizeof(mark) + size)
-		return -EBADMSG;
-	memcpy(item.addr.bytes, e->key + sizeof(mark), size);
-	item.lifetime_ms = (uint32_t)MIN(e->lifetime_ms, UINT32_MAX);
-	if (item.lifetime_ms > 0)
-		k->on_learned(k->data, (uint16_t)(mark >> HOST_MARK_SHIFT), &item);
-	return 0;
-}
-
-int filter_host_learned_read(struct filter_host *h, filter_host_learned_fn *fn,
-			     void *data)
-{
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < PLAN_PORT_LISTS_MAX * 2; i++) {
-		char name[FILTER_NAME_MAX];
-		struct reading k = {
-			.host = h,
-			.set = name,
-			.fn = on_member_learned,
-			.on_learned = fn,
-			.data = data,
-			.family = i % 2 ? ADDR_V6 : ADDR_V4,
-			.port_list = (uint8_t)(i / 2),
-		};
-
-		filter_set_name(FILTER_NAMES_HOST, FILTER_ROLE_LEARNED, k.family,
-				k.port_list, name);
-		r = read_set(&k);
-	}
-	return r == -ENOENT ? 0 : r;
 }

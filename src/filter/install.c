@@ -24,12 +24,11 @@
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
 
-#include "filter/netlink.h"
-#include "filter/set.h"
+#include "filter/nft.h"
+#include "filter/sets.h"
 
 enum {
 	SEND_BUFFER = 64 << 20, /* a limit, not an allocation: the largest batch */
-	STAGE_RANGES = 300,	/* that filter_stage() loads at a time */
 	/* Learned and kept ones of two families, and large ones; more are made anew. */
 	STAYING_MAX = 6 * PLAN_PORT_LISTS_MAX + 8,
 };
@@ -76,7 +75,7 @@ static int on_generation_of_chain(void *data, uint16_t type, uint8_t family,
 				  const struct nl_attrs *attrs)
 {
 	struct said *s = data;
-	uint16_t generation = netlink_generation(attrs->at[NFTA_CHAIN_USERDATA]);
+	uint16_t generation = nft_generation(attrs->at[NFTA_CHAIN_USERDATA]);
 
 	if (generation > 0 &&
 	    strcmp(nl_get_text(attrs->at[NFTA_CHAIN_TABLE]), s->table) == 0)
@@ -149,17 +148,17 @@ static void write_objects(struct nl_writer *w, const struct ruleset *rs,
 	for (const struct filter_set *s = rs->sets; s; s = s->next) {
 		if (stays(k, s))
 			continue;
-		netlink_set(w, table, s);
-		netlink_elements(w, table, s, 0, s->range_count);
+		nft_set(w, table, s);
+		nft_elements(w, table, s, 0, s->range_count);
 	}
 	if (state->difference)
 		write_difference(w, rs, state, k);
 	else
 		write_state(w, rs->naming, state);
-	netlink_chains(w, table, rs);
+	nft_chains(w, table, rs);
 }
 
-/* What netlink_table_replace() is to install. */
+/* What nft_table_replace() is to install. */
 struct wanted {
 	const struct ruleset *rs;
 	const struct filter_state *state;
@@ -191,8 +190,7 @@ static int delete_chain(void *data, uint16_t type, uint8_t family,
 	const char *table = filter_table(k->rs->naming);
 
 	if (strcmp(nl_get_text(attrs->at[NFTA_CHAIN_TABLE]), table) == 0)
-		netlink_chain_delete(k->w, table,
-				     nl_get_text(attrs->at[NFTA_CHAIN_NAME]));
+		nft_chain_delete(k->w, table, nl_get_text(attrs->at[NFTA_CHAIN_NAME]));
 	return 0;
 }
 
@@ -216,14 +214,14 @@ static int delete_set(void *data, uint16_t type, uint8_t family,
 			k->staying.sets[k->staying.count++] = s;
 			return 0;
 		}
-	netlink_set_delete(k->w, filter_table(k->rs->naming), name);
+	nft_set_delete(k->w, filter_table(k->rs->naming), name);
 	return 0;
 }
 
 /* The table stays, with some sets; all else is deleted and made anew. */
 static int switch_standing(struct filter_conn *c, const struct ruleset *rs,
-			   const struct filter_state *state,
-			   const struct netlink_found *old, struct err *err)
+			   const struct filter_state *state, const struct nft_found *old,
+			   struct err *err)
 {
 	CLEAN(nl_writer) struct nl_writer w = { 0 };
 	struct clearing k = { .rs = rs, .state = state, .w = &w };
@@ -234,19 +232,19 @@ static int switch_standing(struct filter_conn *c, const struct ruleset *rs,
 		return err_set(err, -ENOENT, "cannot switch the filter: none stands");
 	w = nl_writer(NULL, 0, c->seq + 2); /* the two requests come first */
 	nl_batch(&w);
-	netlink_rules_delete(&w, filter_table(rs->naming));
+	nft_rules_delete(&w, filter_table(rs->naming));
 	r = nl_ask(c, NFT_MSG_GETCHAIN, NLM_F_DUMP, NFPROTO_INET, NULL, NULL,
 		   delete_chain, &k);
 	if (r == 0)
-		r = nl_ask(c, NFT_MSG_GETSET, NLM_F_DUMP, NFPROTO_INET,
-			   netlink_name_table, filter_table(rs->naming), delete_set, &k);
+		r = nl_ask(c, NFT_MSG_GETSET, NLM_F_DUMP, NFPROTO_INET, nft_name_table,
+			   filter_table(rs->naming), delete_set, &k);
 	if (r < 0)
 		return err_sys(err, r, "cannot list what the filter has");
 	write_objects(&w, rs, state, &k.staying);
 	nl_batch_end(&w);
 	r = nl_transact(c, &w, &seq);
 	if (r < 0)
-		return netlink_report(&w, seq, r, err);
+		return nft_report(&w, seq, r, err);
 	c->naming = rs->naming;
 	c->unsure = c->unsure && state->difference;
 	return 0;
@@ -260,43 +258,26 @@ bool ruleset_is_large(const struct ruleset *rs)
 int filter_stage(struct filter_conn *c, const struct ruleset *rs,
 		 struct filter_staging *progress)
 {
-	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, c->seq);
-	const struct filter_set *s = rs->sets;
-	size_t until;
 	int r;
 
-	for (size_t i = 0; i < progress->set && s; i++)
-		s = s->next;
-	if (!s || !s->large)
+	if (!progress->begun) {
+		*progress = (struct filter_staging){ .next = rs->sets,
+						     .end = rs->sets,
+						     .begun = true };
+		while (progress->end && progress->end->large)
+			progress->end = progress->end->next;
+	}
+	if (progress->next == progress->end)
 		return 0;
-	until = MIN(s->range_count, progress->range + STAGE_RANGES);
-	nl_batch(&w);
-	if (progress->range == 0)
-		netlink_set(&w, filter_table(rs->naming), s);
-	netlink_elements(&w, filter_table(rs->naming), s, progress->range, until);
-	nl_batch_end(&w);
-	r = nl_transact(c, &w, NULL);
-	if (r < 0)
-		return r;
-	progress->range = until < s->range_count ? until : 0;
-	progress->set += until == s->range_count;
-	return progress->range > 0 || (s->next && s->next->large) ? 1 : 0;
+	r = nft_stage(c, filter_table(rs->naming), progress);
+	return r < 0 ? r : progress->next != progress->end;
 }
 
 void filter_unstage(struct filter_conn *c, const struct ruleset *rs,
 		    const struct filter_staging *progress)
 {
-	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, c->seq);
-	size_t count = progress->set + (progress->range > 0);
-	const struct filter_set *s = rs->sets;
-
-	if (count == 0)
-		return;
-	nl_batch(&w);
-	for (size_t i = 0; i < count && s; i++, s = s->next)
-		netlink_set_delete(&w, filter_table(rs->naming), s->name);
-	nl_batch_end(&w);
-	(void)!nl_transact(c, &w, NULL);
+	if (progress->begun && (progress->next != rs->sets || progress->range > 0))
+		nft_unstage(c, filter_table(rs->naming), rs->sets, progress);
 }
 
 static bool items_are_valid(const struct filter_learn *items, size_t count)
@@ -327,22 +308,21 @@ int filter_replace(struct filter_conn *c, const struct ruleset *rs,
 		   const struct filter_state *state, struct err *err)
 {
 	struct filter_state anew = *state;
-	struct netlink_found old;
+	struct nft_found old;
 	int r;
 
 	if (!state_is_valid(state))
 		return err_set(err, -EINVAL,
 			       "cannot install the filter: what it is to "
 			       "start with is no address or no port");
-	r = netlink_table_find(c, filter_table(rs->naming), &old);
+	r = nft_table_find(c, filter_table(rs->naming), &old);
 	if (r < 0)
 		return err_sys(err, r, "cannot list the tables of the namespace");
 	if (c->unsure)
 		anew.difference = NULL;
 	if (anew.staged || anew.difference)
 		return switch_standing(c, rs, &anew, &old, err);
-	r = netlink_table_replace(c, &old, put_wanted, &(struct wanted){ rs, &anew },
-				  err);
+	r = nft_table_replace(c, &old, put_wanted, &(struct wanted){ rs, &anew }, err);
 	if (r == 0) {
 		c->naming = rs->naming;
 		c->unsure = false;
@@ -358,8 +338,8 @@ int filter_install(struct filter_conn *c, const struct ruleset *rs, struct err *
 int filter_standing(struct filter_conn *c, uint16_t *ret)
 {
 	struct said said = { .table = filter_table(c->naming) };
-	struct netlink_found s;
-	int r = netlink_table_find(c, said.table, &s);
+	struct nft_found s;
+	int r = nft_table_find(c, said.table, &s);
 
 	if (r == 0 && s.exists)
 		r = nl_ask(c, NFT_MSG_GETCHAIN, NLM_F_DUMP, NFPROTO_INET, NULL, NULL,
@@ -373,14 +353,14 @@ int filter_standing(struct filter_conn *c, uint16_t *ret)
 
 int filter_remove(struct filter_conn *c, struct err *err)
 {
-	struct netlink_found s;
-	int r = netlink_table_find(c, filter_table(c->naming), &s);
+	struct nft_found s;
+	int r = nft_table_find(c, filter_table(c->naming), &s);
 
 	if (r < 0)
 		return err_sys(err, r, "cannot list the tables of the namespace");
 	if (!s.exists)
 		return 0;
-	r = netlink_table_remove(c, s.table);
+	r = nft_table_remove(c, s.table);
 	if (r < 0)
 		return err_sys(err, r, "cannot remove the filter");
 	c->owner = false;

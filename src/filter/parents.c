@@ -6,7 +6,7 @@
  *
  * for each level with a guarded cgroup. A packet from the guarded cgroup itself has none
  * at the level below: the rule doesn't match. */
-#include "filter/parents.h"
+#include "filter/host.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -16,10 +16,8 @@
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
 
-#include "filter/elements.h"
-#include "filter/host.h"
 #include "filter/message.h"
-#include "filter/netlink.h"
+#include "filter/nft.h"
 #include "filter/ruleset_build.h"
 
 #define TABLE "weir_parents"
@@ -173,8 +171,8 @@ static int put_parents(struct nl_writer *w, const void *data, struct err *err)
 
 	if (r < 0)
 		return err_sys(err, r, "cannot guard what is above the cgroups");
-	netlink_sets(w, TABLE, rs);
-	netlink_chains(w, TABLE, rs);
+	nft_sets(w, TABLE, rs);
+	nft_chains(w, TABLE, rs);
 	for (size_t i = 0; i < p->guarded.count; i++)
 		put_cgroup(w, true, "guarded", &p->guarded.at[i]);
 	for (size_t i = 0; i < p->known.count; i++)
@@ -185,14 +183,14 @@ static int put_parents(struct nl_writer *w, const void *data, struct err *err)
 
 int filter_parents_load(struct filter_parents *p, struct err *err)
 {
-	struct netlink_found old;
-	int r = netlink_table_find(&p->conn, TABLE, &old);
+	struct nft_found old;
+	int r = nft_table_find(&p->conn, TABLE, &old);
 
 	if (r == 0 && p->guarded.count > 0) {
-		r = netlink_table_replace(&p->conn, &old, put_parents, p, err);
+		r = nft_table_replace(&p->conn, &old, put_parents, p, err);
 	} else {
 		if (r == 0 && old.exists)
-			r = netlink_table_remove(&p->conn, TABLE);
+			r = nft_table_remove(&p->conn, TABLE);
 		if (r < 0)
 			err_sys(err, r, "cannot guard what is above the cgroups");
 	}
@@ -271,12 +269,12 @@ int filter_parents_forget(struct filter_parents *p, uint64_t cgroup)
 
 bool filter_parents_stands(struct filter_parents *p)
 {
-	struct netlink_found s;
+	struct nft_found s;
 
 	if (!p->loaded)
 		return true;
 	/* When it can't be told, that is no reason to do anything. */
-	return netlink_table_find(&p->conn, TABLE, &s) < 0 ||
+	return nft_table_find(&p->conn, TABLE, &s) < 0 ||
 	       (s.exists && (s.owned || !p->conn.owner));
 }
 

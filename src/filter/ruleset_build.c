@@ -9,7 +9,7 @@
 #include <linux/rtnetlink.h>
 
 #include "base/macros.h"
-#include "filter/ruleset_internal.h"
+#include "filter/ruleset.h"
 
 /* ---- names ---- */
 

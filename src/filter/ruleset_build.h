@@ -10,7 +10,6 @@
 #include <linux/netfilter.h>
 
 #include "filter/ruleset.h"
-#include "filter/ruleset_internal.h"
 
 /* The families that rules are written for, in this order. */
 enum { V4 = 0, V6 = 1, FAMILIES = 2 };

@@ -18,7 +18,7 @@
 #pragma once
 
 #include "event/aggregation.h"
-#include "filter/counts.h"
+#include "filter/filter.h"
 #include "filter/nflog.h"
 #include "sandbox/novelty.h"
 #include "sandbox/rate.h"

@@ -3,7 +3,7 @@
  * which name the address goes by, and why. */
 #pragma once
 
-#include "filter/counts.h"
+#include "filter/filter.h"
 #include "filter/nflog.h"
 #include "sandbox/sandbox.h"
 

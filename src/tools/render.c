@@ -17,7 +17,7 @@
 #include "base/exit_status.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "filter/text.h"
+#include "filter/ruleset.h"
 #include "policy/faults.h"
 #include "policy/load.h"
 #include "tools/render_internal.h"

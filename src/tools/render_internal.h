@@ -7,7 +7,7 @@
 #pragma once
 
 #include "base/arena.h"
-#include "filter/ruleset_internal.h"
+#include "filter/ruleset.h"
 #include "policy/load.h"
 #include "sys/resolv_conf.h"
 #include "tools/render.h"

@@ -30,7 +30,7 @@
 
 #include "engine/engine.h"
 #include "filter/message.h"
-#include "filter/netlink.h"
+#include "filter/nft.h"
 #include "policy/policy.h"
 #include "proto/plan_file.h"
 #include "sandbox/learned.h"
@@ -446,7 +446,7 @@ static void on_tamper(struct driver *d, char **words)
 	ssize_t n;
 
 	nl_batch(&w);
-	netlink_table_delete(&w, "weir_host");
+	nft_table_delete(&w, "weir_host");
 	nl_batch_end(&w);
 	n = sendto(d->fds.fd[SANDBOX_FD_NETLINK], w.bytes, w.size, 0,
 		   (struct sockaddr *)&kernel, sizeof(kernel));

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "filter/message.h"
-#include "filter/netlink.h"
+#include "filter/nft.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -29,7 +29,7 @@ static int walk(void *data, uint16_t type, uint8_t family, const struct nl_attrs
 		(void)nl_get_u32(a, &v);
 		*(size_t *)data += strlen(nl_get_text(a));
 		(void)nl_attrs_nested(a, &nested);
-		*(size_t *)data += netlink_generation(a);
+		*(size_t *)data += nft_generation(a);
 	}
 	return 0;
 }

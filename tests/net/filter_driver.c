@@ -44,10 +44,9 @@
 
 #include "filter_driver.h"
 
-#include "filter/netlink.h"
 #include "filter/nflog.h"
-#include "filter/ruleset_internal.h"
-#include "filter/text.h"
+#include "filter/nft.h"
+#include "filter/ruleset.h"
 #include "sys/link.h"
 
 enum { WORDS_MAX = 8, LINE_MAX_SIZE = 4096, BENCH_MAX = 100000 };
@@ -342,13 +341,13 @@ static void on_tamper(struct driver *d, char **words)
 	else if (strcmp(words[1], "policy") == 0)
 		tamper_policy(d, &w);
 	else if (strcmp(words[1], "rule") == 0)
-		netlink_rule(&w, table_of(d), &output, &accept);
+		nft_rule(&w, table_of(d), &output, &accept);
 	else if (strcmp(words[1], "chain") == 0)
-		netlink_chain(&w, table_of(d), &extra);
+		nft_chain(&w, table_of(d), &extra);
 	else if (strcmp(words[1], "set") == 0)
-		netlink_set(&w, table_of(d), &set);
+		nft_set(&w, table_of(d), &set);
 	else if (strcmp(words[1], "element") == 0)
-		netlink_elements(&w, table_of(d), &tcp, 0, 1);
+		nft_elements(&w, table_of(d), &tcp, 0, 1);
 	else
 		tamper_table(&w, "other");
 	nl_batch_end(&w);

@@ -202,7 +202,8 @@ static void print_learned(void *data, uint16_t id, const struct filter_learn *it
 static void on_learned(struct driver *d, char **words)
 {
 	printf("ok");
-	if (filter_host_learned_read(host, print_learned, NULL) < 0)
+	if (filter_learned_read(filter_host_conn(host), PLAN_PORT_LISTS_MAX,
+				print_learned, NULL) < 0)
 		printf(" failed");
 	printf("\n");
 }

@@ -34,7 +34,7 @@
 
 #include <linux/netfilter/nf_tables.h>
 
-#include "filter/set.h"
+#include "filter/sets.h"
 
 enum { ITEMS_MAX = 10000, ADDRS_MAX = 16, TIMES_MAX = 1000 };
 
@@ -328,12 +328,12 @@ static void on_standing(struct driver *d, char **words)
 		printf("ok %u %s\n", generation, d->conn.owner ? "ours" : "free");
 }
 
-static void print_learned(void *data, const struct addr *a, uint8_t port_list,
-			  uint32_t left_ms)
+static void print_learned(void *data, uint16_t id, const struct filter_learn *item)
 {
 	char text[ADDR_TEXT_SIZE];
 
-	printf(" %s|%u|%u", addr_format(a, text), port_list, (left_ms + 500) / 1000);
+	printf(" %s|%u|%u", addr_format(&item->addr, text), item->port_list,
+	       (item->lifetime_ms + 500) / 1000);
 }
 
 static void on_learned(struct driver *d, char **words)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "filter/elements.h"
 #include "filter/message.h"
+#include "filter/nft.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -11,8 +11,6 @@
 
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
-
-#include "filter/netlink.h"
 
 struct reply {
 	struct nlmsghdr header;
@@ -128,7 +126,7 @@ static void large_sets_are_split_into_messages_that_fit(void **state)
 		ranges[i].from[0] = ranges[i].to[0] = (uint8_t)(i >> 7);
 		ranges[i].from[1] = ranges[i].to[1] = (uint8_t)(i << 1);
 	}
-	netlink_elements(&w, "t", &set, 0, set.range_count);
+	nft_elements(&w, "t", &set, 0, set.range_count);
 	assert_int_equal(w.failed, 0);
 	for (size_t at = 0; at < w.size; messages++) {
 		const struct nlmsghdr *h = (const void *)(w.bytes + at);
@@ -147,7 +145,7 @@ static void a_statement_that_says_nothing_does_not_load(void **state)
 	struct filter_rule rule = { .count = 1 };
 	struct nl_writer w = nl_writer(NULL, 0, 1);
 
-	netlink_rule(&w, "t", &chain, &rule);
+	nft_rule(&w, "t", &chain, &rule);
 	assert_int_equal(w.failed, -EINVAL);
 	nl_writer_done(&w);
 }
@@ -172,7 +170,7 @@ static uint16_t generation_of(const char *userdata, size_t size)
 
 	memcpy(bytes, &a, sizeof(a));
 	memcpy(bytes + sizeof(a), userdata, size);
-	return netlink_generation((const struct nlattr *)(const void *)bytes);
+	return nft_generation((const struct nlattr *)(const void *)bytes);
 }
 
 static void a_generation_is_read_from_our_comment_only(void **state)
@@ -187,7 +185,7 @@ static void a_generation_is_read_from_our_comment_only(void **state)
 	assert_int_equal(generation_of("\0\x0fgeneration 5 3", 17), 0);
 	assert_int_equal(generation_of("\0\x0cgeneration ", 14), 0);
 	assert_int_equal(generation_of("", 0), 0);
-	assert_int_equal(netlink_generation(NULL), 0);
+	assert_int_equal(nft_generation(NULL), 0);
 }
 
 int main(void)

@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "base/macros.h"
-#include "filter/ruleset_internal.h"
+#include "filter/ruleset.h"
 
 static struct filter_range range2(uint16_t from, uint16_t to)
 {

@@ -12,7 +12,6 @@
 #include <cmocka.h>
 #include <linux/netfilter.h>
 
-#include "filter/ruleset_internal.h"
 #include "policy/policy.h"
 
 enum { TEXT_SIZE = 64 * 1024 };

@@ -262,14 +262,12 @@ struct have {
 	size_t count;
 };
 
-static void on_element(void *data, const struct addr *a, uint8_t list, uint32_t left_ms)
+static void on_element(void *data, uint16_t id, const struct filter_learn *item)
 {
 	struct have *h = data;
 
 	assert_true(h->count < ARRAY_SIZE(h->items));
-	h->items[h->count++] = (struct filter_learn){ .addr = *a,
-						      .port_list = list,
-						      .lifetime_ms = left_ms };
+	h->items[h->count++] = *item;
 }
 
 static uint32_t has(void *data, const struct addr *a, uint8_t port_list)

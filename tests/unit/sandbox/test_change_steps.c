@@ -148,14 +148,12 @@ struct have {
 	size_t count;
 };
 
-static void on_element(void *data, const struct addr *a, uint8_t list, uint32_t left_ms)
+static void on_element(void *data, uint16_t id, const struct filter_learn *item)
 {
 	struct have *h = data;
 
 	assert_true(h->count < READ_MAX);
-	h->items[h->count++] = (struct filter_learn){ .addr = *a,
-						      .port_list = list,
-						      .lifetime_ms = left_ms };
+	h->items[h->count++] = *item;
 }
 
 /* The kernel's learned sets hold @count elements, and each of them is in the table. */

@@ -22,9 +22,7 @@
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
 
-#include "filter/elements.h"
-#include "filter/netlink.h"
-#include "filter/statement.h"
+#include "filter/nft.h"
 
 /* One dump, walked beside our list. */
 struct walk {
@@ -82,7 +80,7 @@ static bool optional_u32_is(const struct nlattr *a, uint32_t value)
 static int on_table(void *data, uint16_t type, uint8_t family,
 		    const struct nl_attrs *attrs)
 {
-	const uint32_t owned = NETLINK_TABLE_OWNER | NETLINK_TABLE_PERSIST;
+	const uint32_t owned = NFT_TABLE_OWNER | NFT_TABLE_PERSIST;
 	struct walk *k = data;
 	const char *name = nl_get_text(attrs->at[NFTA_TABLE_NAME]);
 
@@ -133,7 +131,7 @@ static int on_chain(void *data, uint16_t type, uint8_t family,
 		return differs(k, "there is another chain");
 	if (!text_is(attrs->at[NFTA_CHAIN_NAME], c->name))
 		return differs(k, "chain '%s' is not in its place", c->name);
-	if (netlink_generation(attrs->at[NFTA_CHAIN_USERDATA]) != c->generation)
+	if (nft_generation(attrs->at[NFTA_CHAIN_USERDATA]) != c->generation)
 		return differs(k, "the generation of chain '%s'", c->name);
 	if (type != NFT_MSG_NEWCHAIN || !chain_is(attrs, c))
 		return differs(k, "hook or policy of chain '%s'", c->name);
@@ -180,11 +178,10 @@ static int on_set(void *data, uint16_t type, uint8_t family, const struct nl_att
 		return differs(k, "set '%s' is not in its place",
 			       nl_get_text(attrs->at[NFTA_SET_NAME]));
 	if (type != NFT_MSG_NEWSET ||
-	    !optional_u32_is(attrs->at[NFTA_SET_FLAGS], netlink_set_flags(s)) ||
-	    !u32_is(attrs->at[NFTA_SET_KEY_TYPE], statement_key_type(s->key)) ||
+	    !optional_u32_is(attrs->at[NFTA_SET_FLAGS], nft_set_flags(s)) ||
+	    !u32_is(attrs->at[NFTA_SET_KEY_TYPE], nft_key_type(s->key)) ||
 	    !u32_is(attrs->at[NFTA_SET_KEY_LEN], (uint32_t)filter_key_size(s->key)) ||
-	    !optional_u32_is(attrs->at[NFTA_SET_DATA_TYPE],
-			     statement_value_type(s->value)) ||
+	    !optional_u32_is(attrs->at[NFTA_SET_DATA_TYPE], nft_value_type(s->value)) ||
 	    set_size(attrs->at[NFTA_SET_DESC]) != s->size || attrs->at[NFTA_SET_TIMEOUT])
 		return differs(k, "flags or type of set '%s'", s->name);
 	k->seen[i] = true;
@@ -333,7 +330,7 @@ static int rule_is(struct walk *k, const struct nlattr *got)
 {
 	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, 0);
 
-	statement_write_rule(&w, k->rule);
+	nft_rule_write(&w, k->rule);
 	if (w.failed)
 		return w.failed;
 	if (!got || !expressions_equal((const struct nlattr *)(const void *)w.bytes, got))
@@ -385,8 +382,8 @@ static int verify_rules(struct filter_conn *c, const struct ruleset *rs, struct 
 	int r;
 
 	k.rule = k.chain ? k.chain->rules : NULL;
-	r = nl_ask(c, NFT_MSG_GETRULE, NLM_F_DUMP, NFPROTO_INET, netlink_name_table,
-		   k.table, on_rule, &k);
+	r = nl_ask(c, NFT_MSG_GETRULE, NLM_F_DUMP, NFPROTO_INET, nft_name_table, k.table,
+		   on_rule, &k);
 	if (r < 0)
 		return r;
 	skip_empty_chains(&k);
@@ -442,11 +439,18 @@ static int verify_objects(struct filter_conn *c, const struct ruleset *rs,
 	if (r == 0 && k.chain)
 		r = differs(&k, "chain '%s' is missing", k.chain->name);
 	if (r == 0)
-		r = nl_ask(c, NFT_MSG_GETSET, NLM_F_DUMP, NFPROTO_INET,
-			   netlink_name_table, k.table, on_set, &k);
+		r = nl_ask(c, NFT_MSG_GETSET, NLM_F_DUMP, NFPROTO_INET, nft_name_table,
+			   k.table, on_set, &k);
 	if (r == 0 && k.sets_left > 0)
 		r = differs(&k, "set '%s' is missing", first_missing(&k));
 	return r;
+}
+
+int nft_verified(int r, const struct err *why, struct err *err)
+{
+	if (r < 0 && why->code == 0)
+		return err_sys(err, r, "cannot read the filter back");
+	return r < 0 ? err_set(err, r, "%s", why->text) : 0;
 }
 
 int filter_verify(struct filter_conn *c, const struct ruleset *rs, struct err *err)
@@ -459,7 +463,5 @@ int filter_verify(struct filter_conn *c, const struct ruleset *rs, struct err *e
 			r = verify_elements(c, rs, s, &why);
 	if (r == 0)
 		r = verify_rules(c, rs, &why);
-	if (r < 0 && why.code == 0)
-		return err_sys(err, r, "cannot read the filter back");
-	return r < 0 ? err_set(err, r, "%s", why.text) : 0;
+	return nft_verified(r, &why, err);
 }

@@ -17,7 +17,7 @@
  * their own comparisons, which is what the builders put before them anyhow. The one word
  * that depends on what was said is the type of an ICMP message: there are two protocols
  * of that name. */
-#include "filter/statement.h"
+#include "filter/nft.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -261,7 +261,7 @@ size_t filter_key_size(enum filter_key key)
 	return size;
 }
 
-uint32_t statement_key_type(enum filter_key key)
+uint32_t nft_key_type(enum filter_key key)
 {
 	uint32_t type = 0;
 
@@ -270,7 +270,7 @@ uint32_t statement_key_type(enum filter_key key)
 	return type;
 }
 
-bool statement_print_key_type(FILE *out, enum filter_key key)
+bool nft_key_type_print(FILE *out, enum filter_key key)
 {
 	for (size_t i = 0; i < part_count(key); i++) {
 		if (keys[key][i].mask)
@@ -281,7 +281,7 @@ bool statement_print_key_type(FILE *out, enum filter_key key)
 	return part_count(key) > 0;
 }
 
-uint32_t statement_value_type(enum filter_value value)
+uint32_t nft_value_type(enum filter_value value)
 {
 	static const uint32_t types[] = {
 		[FILTER_VALUE_MARK] = TYPE_MARK, [FILTER_VALUE_VERDICT] = NFT_DATA_VERDICT
@@ -909,7 +909,7 @@ static const struct statement {
 	[FILTER_LIMIT_EACH] = { write_limit_each, NULL },
 };
 
-void statement_write_rule(struct nl_writer *w, const struct filter_rule *rule)
+void nft_rule_write(struct nl_writer *w, const struct filter_rule *rule)
 {
 	size_t nest = nl_nest(w, NFTA_RULE_EXPRESSIONS);
 
@@ -924,7 +924,7 @@ void statement_write_rule(struct nl_writer *w, const struct filter_rule *rule)
 	nl_nest_end(w, nest);
 }
 
-bool statement_print_rule(FILE *out, const struct filter_rule *rule)
+bool nft_rule_print(FILE *out, const struct filter_rule *rule)
 {
 	struct line t = { .out = out };
 

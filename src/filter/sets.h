@@ -4,7 +4,7 @@
 
 #include "filter/filter.h"
 #include "filter/message.h"
-#include "filter/ruleset_internal.h"
+#include "filter/ruleset.h"
 
 /* Whose sets: those of a table of one sandbox, or with its mark those that many share. */
 struct set_owner {

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+/* filter/nft - nf_tables objects as messages and as text. nft_expr.c has what stands in
+ * a rule and what the key of a set is made of; nft_object.c tables, chains, sets and
+ * their elements; nft_verify.c compares what the kernel gives back. */
+#pragma once
+
+#include <stdio.h>
+
+#include "filter/message.h"
+#include "filter/ruleset.h"
+
+/* ---- rules and keys: nft_expr.c ---- */
+
+/* A rule's expressions as one attribute. A statement that says nothing makes @w fail. */
+void nft_rule_write(struct nl_writer *w, const struct filter_rule *rule);
+/* One line for nft. false: there is no text for one of its statements. */
+bool nft_rule_print(FILE *out, const struct filter_rule *rule);
+
+/* nft's number for the type of a key; 0: it has none. */
+uint32_t nft_key_type(enum filter_key key);
+/* Its name. false: there is no text for it. */
+bool nft_key_type_print(FILE *out, enum filter_key key);
+/* nft's number for the type of what a map gives; 0 for a set. */
+uint32_t nft_value_type(enum filter_value value);
+
+/* ---- elements: the one writer and the one reader ---- */
+
+enum {
+	ELEMENTS_MAX = 1000, /* in one message: below 64 KiB in any set */
+};
+
+struct element {
+	const uint8_t *key; /* borrowed */
+	size_t size;
+	bool end;	      /* of an interval: the first key behind it */
+	uint64_t lifetime_ms; /* 0: it has none, or none is left */
+	/* What a map gives for the key: a value, or where to jump to. */
+	bool maps;
+	uint32_t value;
+	const char *chain; /* NULL: a value */
+	/* Reading only. */
+	bool counts;
+	uint64_t packets, bytes;
+};
+
+/* Elements on their way into a batch. Those that follow each other in one set share a
+ * message: the kernel looks for table and set once per message. */
+struct elements {
+	struct nl_writer *w;
+	const char *table;
+	char set[FILTER_NAME_MAX];
+	bool add;
+	size_t list, count; /* of the open message; count 0: none is open */
+};
+/* Add an element to @set or delete it; for a deletion only its key counts. */
+void elements_put(struct elements *k, bool add, const char *set, const struct element *e);
+/* Close the open message, if there is one. Nothing else may be written before. */
+void elements_end(struct elements *k);
+/* Delete all elements of a set. */
+void elements_clear(struct nl_writer *w, const char *table, const char *set);
+
+/* Called for each element; a negative value ends the calls. What @e points to is gone
+ * afterwards. */
+typedef int element_fn(void *data, const struct element *e);
+struct elements_query {
+	const char *table, *set;
+	const uint8_t *key; /* one element; NULL: all */
+	size_t key_size;
+	bool reset; /* counters are 0 afterwards */
+	element_fn *fn;
+	void *data;
+};
+/* -ENOENT: no such set, or no such element; -EBADMSG: an answer that can't be read;
+ * -EAGAIN: the set changed meanwhile. */
+int elements_read(struct filter_conn *c, const struct elements_query *q) MUST_CHECK;
+/* What the expression @expr has counted. false: it is no counter. */
+bool elements_read_counter(const struct nlattr *expr, uint64_t *packets, uint64_t *bytes);
+
+/* ---- tables, chains, sets ---- */
+
+enum {
+	NFT_TABLE_OWNER = 0x2,
+	NFT_TABLE_PERSIST = 0x4, /* since 6.9; not in Debian 12's headers */
+};
+
+void nft_table(struct nl_writer *w, const char *table, uint32_t table_flags);
+void nft_table_delete(struct nl_writer *w, const char *table);
+void nft_chain(struct nl_writer *w, const char *table, const struct filter_chain *chain);
+void nft_set(struct nl_writer *w, const char *table, const struct filter_set *set);
+/* Ranges @from to @until of a set; as many messages as it takes, none for none. */
+void nft_elements(struct nl_writer *w, const char *table, const struct filter_set *set,
+		  size_t from, size_t until);
+/* Delete all rules of the table. */
+void nft_rules_delete(struct nl_writer *w, const char *table);
+void nft_chain_delete(struct nl_writer *w, const char *table, const char *chain);
+/* Delete all rules of one chain. */
+void nft_chain_flush(struct nl_writer *w, const char *table, const char *chain);
+void nft_set_delete(struct nl_writer *w, const char *table, const char *set);
+void nft_rule(struct nl_writer *w, const char *table, const struct filter_chain *chain,
+	      const struct filter_rule *rule);
+
+/* Why a batch of ours failed, by the message with number @seq. Return: @code. */
+int nft_report(const struct nl_writer *w, uint32_t seq, int code, struct err *err);
+
+/* All sets with their elements; all chains, then their rules. */
+void nft_sets(struct nl_writer *w, const char *table, const struct ruleset *rs);
+void nft_chains(struct nl_writer *w, const char *table, const struct ruleset *rs);
+
+/* What the kernel has under the name of a table. */
+struct nft_found {
+	const char *table; /* borrowed */
+	uint32_t port_id;
+	bool exists;
+	bool owned; /* by this very socket, and it stays when the socket is closed */
+};
+int nft_table_find(struct filter_conn *c, const char *table,
+		   struct nft_found *ret) MUST_CHECK;
+/* For nl_ask(): only what is in @table, a name. */
+void nft_name_table(struct nl_writer *w, const void *table);
+/* Writes what a table has into a batch. */
+typedef int nft_put_fn(struct nl_writer *w, const void *data, struct err *err);
+/* The one installer: the table of @old, if it exists, goes, and the one that @put writes
+ * takes its place, in one transaction: all of it or nothing. It is owned where the kernel
+ * knows that; c->owner says. */
+int nft_table_replace(struct filter_conn *c, const struct nft_found *old, nft_put_fn *put,
+		      const void *data, struct err *err) MUST_CHECK;
+int nft_table_remove(struct filter_conn *c, const char *table) MUST_CHECK;
+
+/* Load some ranges of @progress's sets, about a millisecond's worth, in a transaction of
+ * their own. */
+int nft_stage(struct filter_conn *c, const char *table,
+	      struct filter_staging *progress) MUST_CHECK;
+/* Take away what was loaded, from set @first on. */
+void nft_unstage(struct filter_conn *c, const char *table, const struct filter_set *first,
+		 const struct filter_staging *progress);
+
+/* What the comment in a chain's userdata says; 0: nothing that we would have written. */
+uint16_t nft_generation(const struct nlattr *userdata);
+
+/* NFTA_SET_FLAGS */
+uint32_t nft_set_flags(const struct filter_set *set);
+
+/* ---- reading back: nft_verify.c ---- */
+
+/* The end of a verification: @why, where it has a text, else @r. Return: @r. */
+int nft_verified(int r, const struct err *why, struct err *err);
