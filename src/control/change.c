@@ -3,11 +3,11 @@
  * The order of a change:
  *
  *   compile
- *   write and sync the new file beside the old one
+ *   of a sidecar: write and sync the new file beside the old one
  *   IPC_CHANGE: the engine puts the plan into the kernel, or changes nothing
  *   IPC_KEEP: the supervisor has plan and text
  *   IPC_CHANGE once more, if the engine has died meanwhile
- *   the new file takes the old one's place
+ *   of a sidecar: the new file takes the old one's place
  *
  * Up to IPC_CHANGE the new file is all that there is to remove. What fails later is
  * undone so: IPC_KEEP of the old plan and text, the new file goes, IPC_CHANGE to the old
@@ -15,7 +15,7 @@
  *
  * What the supervisor has decides. When this process dies in between, the next one starts
  * with the supervisor's text, finds that the engine enforces another plan
- * (standing.plan_id) and gives it this one, and puts the text into the file if that was
+ * (plan_id) and gives it this one, and puts the text into the file if that was
  * still to be done: so the new file stays where the supervisor could not be told to go
  * back. When the engine dies, its successor gets the supervisor's plan. */
 #include <errno.h>
@@ -29,9 +29,9 @@
 #include "proto/closed_file.h"
 #include "proto/plan_file.h"
 
-const char *control_default_action(const struct control *s)
+const char *control_default_action(const struct control_sandbox *w)
 {
-	return plan_default_action(&s->plan) == POLICY_ALLOW ? "allow" : "deny";
+	return plan_default_action(&w->plan) == POLICY_ALLOW ? "allow" : "deny";
 }
 
 void control_candidate_done(struct control_candidate *c)
@@ -54,15 +54,17 @@ static void note_fault(void *data, const char *text, enum fault_level level)
 			     "%s", text);
 }
 
-static int compile(struct control *s, const struct document *d,
-		   struct control_candidate *c, struct err *err)
+int control_compile(struct control *s, const struct document *d,
+		    struct control_candidate *c, struct err *err)
 {
 	size_t size;
 	int r;
 
-	s->policy.filters = s->spec.mode != SIDECAR_MODE_DNS &&
-			    (s->standing.enforced == ENFORCED_FILTER || !s->link->stands);
-	r = sidecar_policy_build(&s->policy, d, note_fault, s, &c->bytes, &size, err);
+	s->policy.filters = s->many || (s->spec.mode != SIDECAR_MODE_DNS &&
+					(s->standing.enforced == ENFORCED_FILTER ||
+					 !s->link->stands));
+	r = sidecar_policy_build(&s->policy, d, s->many ? NULL : note_fault, s, &c->bytes,
+				 &size, err);
 	return r < 0 ? r : plan_open(c->bytes, size, &c->plan, err);
 }
 
@@ -90,7 +92,7 @@ static void note_standing(struct control *s, const struct ipc_standing *standing
 	/* These two are the supervisor's. */
 	memcpy(weaker, s->standing.weaker, sizeof(weaker));
 	if (standing->enforced != s->standing.enforced)
-		s->since_ms = clock_wall_ms();
+		s->own.since_ms = clock_wall_ms();
 	s->link->heard = true;
 	s->standing = *standing;
 	s->standing.restarts = restarts;
@@ -105,71 +107,113 @@ static void compare_standing(struct control *s)
 	struct control_link *l = s->link;
 
 	l->stands = l->heard && (s->standing.enforced == ENFORCED_NOTHING ||
-				 s->standing.plan_id == plan_file_id(&s->plan));
+				 s->standing.plan_id == plan_file_id(&s->own.plan));
 	if (!l->stands && l->heard &&
 	    loop_timer_start(s->loop, &s->resync, loop_now_ms(s->loop)) < 0)
 		loop_stop(s->loop);
 }
 
-static int give_engine(struct control *s, int plan_fd, struct err *err)
+static int give_engine(struct control_sandbox *w, int plan_fd, struct err *err)
 {
 	const struct control_answer answer = { IPC_CHANGED, IPC_UNCHANGED };
-	const struct ipc_message ask = { .type = IPC_CHANGE };
+	const struct ipc_message ask = { .type = IPC_CHANGE, .sandbox = w->id };
 	struct ipc_message m;
-	int r = control_await_engine(s->link)
-			? control_ask_engine(s->link, &ask, plan_fd, &answer, &m, NULL)
+	int r = control_await_engine(w->link)
+			? control_ask_engine(w->link, &ask, plan_fd, &answer, &m, NULL)
 			: -ETIMEDOUT;
 
 	if (r < 0)
 		return err_sys(err, r, "the engine does not answer");
 	if (m.type == IPC_CHANGED) {
-		note_standing(s, &m.standing);
+		if (!w->side->many)
+			note_standing(w->side, &m.standing);
 		return 0;
 	}
 	control_tame(m.text, sizeof(m.text));
 	return err_set(err, -EIO, "%s", m.text);
 }
 
-/* The plan that the engine has is not to stay. The supervisor goes back first: what it
- * has is what counts. An engine that is away gets the old plan when it is back. If the
- * supervisor can't be told, or the engine refuses the old plan, this process ends: its
- * successor starts with what the supervisor has. */
-static void undo_change(struct control *s)
+static int give_supervisor(struct control_sandbox *w, const struct control_candidate *c,
+			   struct err *err)
 {
-	struct control_candidate old = { .plan = s->plan, .plan_fd = -1, .text_fd = -1 };
-	struct err ignored = { 0 };
+	const struct ipc_message keep = { .type = IPC_KEEP, .sandbox = w->id };
+	const struct control_answer kept = { IPC_KEPT, IPC_REFUSED };
+	const int fds[] = { c->plan_fd, c->text_fd };
+	struct ipc_message m;
+	int r = control_ask_supervisor(w->link, &keep, fds, ARRAY_SIZE(fds), &kept, &m,
+				       NULL);
 
-	if (control_candidate_files(&old, s->document, &ignored) < 0 ||
-	    control_tell_supervisor(s, old.plan_fd, old.text_fd) < 0) {
-		loop_stop(s->loop);
-	} else {
-		policy_file_abort(&s->file);
-		if (give_engine(s, old.plan_fd, &ignored) < 0 && s->link->heard)
-			loop_stop(s->loop);
+	/* Our successor starts with what the supervisor has, and mends the engine;
+	 * another daemon has brought another engine, and says what it has. */
+	if (r < 0) {
+		if (w->link == w->side->link)
+			loop_stop(w->side->loop);
+		return err_sys(err, r, "the supervisor does not answer");
 	}
+	if (m.type == IPC_KEPT)
+		return 0;
+	control_tame(m.text, sizeof(m.text));
+	return err_set(err, -EIO, "%s", m.text);
+}
+
+/* The plan that the engine has is not to stay, nor, where it was @kept, that of the
+ * supervisor, which goes back first: what it has is what counts. An engine that is away
+ * gets the old plan when it is back. If the supervisor can't be told, or the engine
+ * refuses the old plan, a sidecar's control or a daemon's engine ends: its successor
+ * starts with what the supervisor has. */
+static void undo_change(struct control_sandbox *w, bool kept)
+{
+	struct control_candidate old = { .plan = w->plan, .plan_fd = -1, .text_fd = -1 };
+	struct err ignored = { 0 };
+	bool done = control_candidate_files(&old, w->document, &ignored) == 0 &&
+		    (!kept || give_supervisor(w, &old, &ignored) == 0);
+
+	if (done) {
+		policy_file_abort(&w->side->file);
+		done = give_engine(w, old.plan_fd, &ignored) == 0 || !w->link->heard;
+	}
+	if (!done && w->side->many)
+		control_give_up_engine(w->link, -EPROTO);
+	else if (!done)
+		loop_stop(w->side->loop);
 	control_candidate_done(&old);
 }
 
-/* On failure nothing has changed, and nothing is prepared in the file, or this process
- * ends. */
-static int put_in_force(struct control *s, const struct control_candidate *c,
-			struct err *err)
+/* On failure nothing has changed, and nothing is prepared in the file, or this process or
+ * the engine ends. */
+static enum api_failure put_in_force(struct control_sandbox *w,
+				     const struct control_candidate *c, struct err *err)
 {
-	int r = give_engine(s, c->plan_fd, err);
+	enum api_failure failure = API_FAILED_NOT;
+	bool kept = true;
 
-	if (r < 0) {
-		policy_file_abort(&s->file);
-		return r;
+	if (give_engine(w, c->plan_fd, err) < 0) {
+		policy_file_abort(&w->side->file);
+		return API_FAILED_APPLY;
 	}
-	r = control_tell_supervisor(s, c->plan_fd, c->text_fd);
-	if (r < 0)
-		err_sys(err, r, "the supervisor does not answer");
+	if (give_supervisor(w, c, err) < 0) {
+		/* A daemon has refused, and has the old one; a sidecar's supervisor may
+		 * have taken the new one without a word. */
+		kept = !w->side->many;
+		failure = w->side->many ? API_FAILED_PERSIST : API_FAILED_APPLY;
+	}
 	/* An engine that died in between may have a successor with the old plan, which
 	 * must not be in force when the caller is told that the new one is. */
-	else if (!control_engine_is_same(s->link))
-		r = give_engine(s, c->plan_fd, err);
-	if (r < 0)
-		undo_change(s);
+	else if (!control_engine_is_same(w->link) && give_engine(w, c->plan_fd, err) < 0)
+		failure = API_FAILED_APPLY;
+	if (failure != API_FAILED_NOT)
+		undo_change(w, kept);
+	return failure;
+}
+
+int control_give_engine_again(struct control_sandbox *w, struct err *err)
+{
+	struct control_candidate c = { .plan = w->plan, .plan_fd = -1, .text_fd = -1 };
+	int r = control_candidate_files(&c, w->document, err);
+
+	if (r == 0)
+		r = give_engine(w, c.plan_fd, err);
+	control_candidate_done(&c);
 	return r;
 }
 
@@ -182,8 +226,8 @@ static void note_policy(struct control *s)
 	s->policy_note_count = 0;
 	if (s->spec.mode != SIDECAR_MODE_DNS)
 		return;
-	for (size_t i = 0; i < plan_rule_count(&s->plan); i++) {
-		struct plan_rule rule = plan_rule(&s->plan, i);
+	for (size_t i = 0; i < plan_rule_count(&s->own.plan); i++) {
+		struct plan_rule rule = plan_rule(&s->own.plan, i);
 		struct prefix ignored;
 		char *note = s->policy_notes[s->policy_note_count];
 
@@ -198,17 +242,19 @@ static void note_policy(struct control *s)
 	}
 }
 
-static void note_in_force(struct control *s, struct control_candidate *c)
+void control_take(struct control_sandbox *w, struct control_candidate *c)
 {
 	if (c->document) {
-		document_free(s->document);
-		s->document = TAKE_PTR(c->document);
+		document_free(w->document);
+		w->document = TAKE_PTR(c->document);
 	}
-	free(s->plan_bytes);
-	s->plan_bytes = TAKE_PTR(c->bytes);
-	s->plan = c->plan;
-	note_policy(s);
-	compare_standing(s);
+	free(w->plan_bytes);
+	w->plan_bytes = TAKE_PTR(c->bytes);
+	w->plan = c->plan;
+	if (w->side->many)
+		return;
+	note_policy(w->side);
+	compare_standing(w->side);
 }
 
 static int keep_file(struct control *s, const struct document *d, struct err *err)
@@ -238,117 +284,146 @@ static int commit_file(struct control *s, struct err *err)
 	return r;
 }
 
-/* @c->document is the next one. */
-static enum api_failure change_to(struct control *s, struct control_candidate *c,
-				  struct err *err)
+/* Where no file has the policy, a sidecar's closed one is kept all the same. */
+static int keep_closed(const struct control_sandbox *w, struct err *err)
 {
-	if (compile(s, c->document, c, err) < 0)
-		return API_FAILED_POLICY;
-	if (control_candidate_files(c, c->document, err) < 0)
-		return API_FAILED_APPLY;
-	if (keep_file(s, c->document, err) < 0)
-		return API_FAILED_PERSIST;
-	if (put_in_force(s, c, err) < 0)
-		return API_FAILED_APPLY;
-	if (commit_file(s, err) < 0) {
-		undo_change(s);
-		return API_FAILED_PERSIST;
-	}
-	note_in_force(s, c);
-	return API_FAILED_NOT;
+	const struct control *s = w->side;
+
+	return s->many || s->file.path || !s->spec.state_dir
+		       ? 0
+		       : closed_file_write(s->spec.state_dir, w->document, err);
 }
 
-void control_record_change(struct control *s)
+void control_record(struct control_sandbox *w, const char *reason)
 {
-	const char *closed = document_closed(s->document);
 	struct event e = {
 		.ts_ms = clock_wall_ms(),
 		.action = EVENT_CHANGE,
 		.layer = EVENT_LAUNCH,
+		.sandbox = w->id,
 		.rule = EVENT_NO_RULE,
 		.uid = UINT32_MAX,
 		.packets = 1,
 	};
 
-	snprintf(e.reason, sizeof(e.reason), "%s%s",
+	snprintf(e.reason, sizeof(e.reason), "%s", reason);
+	control_on_event(w->side, &e);
+}
+
+void control_record_policy(struct control_sandbox *w)
+{
+	const char *closed = document_closed(w->document);
+	char reason[EVENT_REASON_SIZE];
+
+	snprintf(reason, sizeof(reason), "%s%.100s",
 		 closed ? "closed: " : "the policy was changed", closed ?: "");
-	control_on_event(s, &e);
+	control_record(w, reason);
 }
 
 /* A policy that isn't closed was set: whatever closed the sandbox is over. */
-static void note_open(struct control *s)
+static void note_open(struct control_sandbox *w)
 {
 	struct err err = { 0 };
 
-	if (document_closed(s->document))
+	if (document_closed(w->document))
 		return;
-	control_closing_done(s, &s->closing);
-	if (control_closed_keep(s, s->document, &err) < 0)
-		loglines_say(s->log, clock_wall_ms(), LOGLINES_ERROR,
+	control_closing_done(w);
+	if (keep_closed(w, &err) < 0)
+		loglines_say(w->side->log, clock_wall_ms(), LOGLINES_ERROR,
 			     "%s: a restart closes the sandbox again", err.text);
 }
 
-enum api_failure control_change(struct control *s, struct document *next, struct err *err)
+/* @c->document is the next one. */
+static enum api_failure change_to(struct control_sandbox *w, struct control_candidate *c,
+				  struct err *err)
+{
+	struct control *s = w->side;
+	enum api_failure failure;
+
+	if (control_compile(s, c->document, c, err) < 0)
+		return API_FAILED_POLICY;
+	if (control_candidate_files(c, c->document, err) < 0)
+		return API_FAILED_APPLY;
+	if (keep_file(s, c->document, err) < 0)
+		return API_FAILED_PERSIST;
+	failure = put_in_force(w, c, err);
+	if (failure != API_FAILED_NOT)
+		return failure;
+	if (commit_file(s, err) < 0) {
+		undo_change(w, true);
+		return API_FAILED_PERSIST;
+	}
+	control_take(w, c);
+	return API_FAILED_NOT;
+}
+
+enum api_failure control_change(struct control_sandbox *w, struct document *next,
+				struct err *err)
 {
 	struct control_candidate c = { .document = next, .plan_fd = -1, .text_fd = -1 };
-	enum api_failure failure = change_to(s, &c, err);
+	enum api_failure failure = change_to(w, &c, err);
 
 	control_candidate_done(&c);
-	if (failure == API_FAILED_NOT) {
-		s->updates++;
-		control_record_change(s);
-		note_open(s);
-	} else {
-		s->failures++;
+	if (failure != API_FAILED_NOT) {
+		w->failures++;
+		return failure;
 	}
+	w->updates++;
+	control_record_policy(w);
+	note_open(w);
 	return failure;
 }
 
-static enum api_failure change_to_closed(struct control *s, const char *why,
-					 struct err *err)
+/* The supervisor has it first, so that whoever starts next closes the sandbox as well;
+ * then it is in force, whatever came of that. Then it is kept in a sidecar's file. */
+static int close_sandbox(struct control_sandbox *w, const char *why, struct err *err)
 {
-	struct document *closed = document_close(why);
+	struct control *s = w->side;
+	struct control_candidate c = { .document = document_close(why),
+				       .plan_fd = -1,
+				       .text_fd = -1 };
+	const struct ipc_message stop = { .type = IPC_STOP, .sandbox = w->id };
+	bool is_news = !document_closed(w->document);
+	int kept = -ENOMEM, r = -ENOMEM;
 
-	if (closed)
-		return control_change(s, closed, err);
-	err_set(err, -ENOMEM, "out of memory");
-	return API_FAILED_APPLY;
-}
-
-/* In force first, whatever the file is like; then in the file. */
-static int control_close(struct control *s, const char *why, struct err *err)
-{
-	const char *path = s->file.path;
-	enum api_failure failure = API_FAILED_NOT;
-	int r;
-
-	if (!document_closed(s->document)) {
-		s->file.path = NULL;
-		failure = change_to_closed(s, why, err);
-		s->file.path = path;
+	if (c.document && control_compile(s, c.document, &c, err) == 0 &&
+	    control_candidate_files(&c, c.document, err) == 0) {
+		kept = give_supervisor(w, &c, err);
+		r = give_engine(w, c.plan_fd, err);
 	}
-	if (failure != API_FAILED_NOT)
-		return err->code < 0 ? err->code : -EIO;
-	r = keep_file(s, s->document, err);
 	if (r == 0)
-		r = commit_file(s, err);
-	return r < 0 ? r : control_closed_keep(s, s->document, err);
+		control_take(w, &c);
+	control_candidate_done(&c);
+	/* Whoever lives in a cgroup of its own has nothing left to do. */
+	if (r == 0 && is_news && w->spec.kind == ATTACH_HOST)
+		control_tell_daemon(w->link, &stop);
+	if (r == 0 && is_news) {
+		w->updates++;
+		control_record_policy(w);
+	}
+	if (r < 0)
+		return err->code < 0 ? r : err_set(err, r, "out of memory");
+	if (kept == 0)
+		kept = keep_file(s, w->document, err);
+	if (kept == 0)
+		kept = commit_file(s, err);
+	return kept < 0 ? kept : keep_closed(w, err);
 }
 
 /* The same document again: the always files have changed, or the engine has another
  * plan. */
 static enum api_failure control_apply_again(struct control *s, struct err *err)
 {
+	struct control_sandbox *w = &s->own;
 	struct control_candidate c = { .plan_fd = -1, .text_fd = -1 };
-	enum api_failure failure = API_FAILED_NOT;
+	enum api_failure failure = API_FAILED_APPLY;
 
-	if (compile(s, s->document, &c, err) < 0)
+	if (control_compile(s, w->document, &c, err) < 0)
 		failure = API_FAILED_POLICY;
-	else if (control_candidate_files(&c, s->document, err) < 0 ||
-		 put_in_force(s, &c, err) < 0)
-		failure = API_FAILED_APPLY;
-	else
-		note_in_force(s, &c);
+	else if (control_candidate_files(&c, w->document, err) == 0)
+		failure = put_in_force(w, &c, err);
+	if (failure == API_FAILED_NOT)
+		control_take(w, &c);
 	control_candidate_done(&c);
 	return failure;
 }
@@ -400,7 +475,7 @@ static int read_text_fd(struct document **ret, struct err *err)
 /* The supervisor's text may be one that the process before this one died of. */
 static void finish_file(struct control *s)
 {
-	char *pretty = document_json(s->document, true);
+	char *pretty = document_json(s->own.document, true);
 	struct err err = { 0 };
 
 	if (pretty && policy_file_resume(&s->file, text_of(pretty), &err) < 0)
@@ -415,18 +490,17 @@ int control_policy_open(struct control *s, struct err *err)
 	int r;
 
 	s->resync.on_fire = on_resync;
-	control_closing_init(s);
 	s->file.path = s->spec.policy_file;
 	s->file.spare_dir = s->spec.state_dir;
 	s->policy.names = s->spec.mode == SIDECAR_MODE_DNS_NFT_TLS;
 	s->policy.file = "policy";
 	r = control_reload_open(s, err);
 	if (r == 0)
-		r = read_text_fd(&s->document, err);
+		r = read_text_fd(&s->own.document, err);
 	if (r == 0)
-		r = compile(s, s->document, &c, err);
+		r = control_compile(s, s->own.document, &c, err);
 	if (r == 0) {
-		note_in_force(s, &c);
+		control_take(&s->own, &c);
 		finish_file(s);
 	}
 	control_candidate_done(&c);
@@ -453,101 +527,52 @@ static void close_after(struct control *s, struct loop_timer *t, int64_t after_m
 		loop_stop(s->loop);
 }
 
-static void say(struct control *s, const struct control_closing *c, const char *name,
-		const struct err *err)
-{
-	int64_t now_ms = clock_wall_ms();
-
-	if (!err)
-		loglines_say(s->log, now_ms, LOGLINES_WARN, "%s is closed: %s", name,
-			     c->why);
-	else if (!c->failed)
-		loglines_say(s->log, now_ms, LOGLINES_ERROR,
-			     "cannot close %s, trying again: %s", name, err->text);
-}
-
-/* ---- a sidecar ---- */
-
-static void on_side(struct loop_timer *t)
-{
-	struct control *s = CONTAINER_OF(t, struct control, closing.again);
-	struct control_closing *c = &s->closing;
-	struct err err = { 0 };
-
-	if (!c->due)
-		return;
-	if (control_close(s, c->why, &err) == 0) {
-		c->due = c->failed = false;
-		say(s, c, "the sandbox", NULL);
-		return;
-	}
-	say(s, c, "the sandbox", &err);
-	c->failed = true;
-	close_after(s, t, AGAIN_MS);
-}
-
-void control_closing_init(struct control *s)
-{
-	s->closing.again.on_fire = on_side;
-}
-
-/* ---- one of a daemon's ---- */
-
-static void on_sandbox(struct loop_timer *t)
+static void on_closing(struct loop_timer *t)
 {
 	struct control_sandbox *w =
 		CONTAINER_OF(t, struct control_sandbox, closing.again);
+	const char *name = w->spec.name[0] ? w->spec.name : "the sandbox";
 	struct control_closing *c = &w->closing;
 	struct err err = { 0 };
 
 	if (!c->due)
 		return;
-	if (control_sandbox_close(w, c->why, &err) == 0) {
+	if (close_sandbox(w, c->why, &err) == 0) {
 		c->due = c->failed = false;
-		say(w->side, c, w->spec.name, NULL);
+		loglines_say(w->side->log, clock_wall_ms(), LOGLINES_WARN,
+			     "%s is closed: %s", name, c->why);
 		return;
 	}
-	say(w->side, c, w->spec.name, &err);
+	if (!c->failed)
+		loglines_say(w->side->log, clock_wall_ms(), LOGLINES_ERROR,
+			     "cannot close %s, trying again: %s", name, err.text);
 	c->failed = true;
 	close_after(w->side, t, AGAIN_MS);
 }
 
-void control_sandbox_closing_init(struct control_sandbox *w)
+void control_closing_init(struct control_sandbox *w)
 {
-	w->closing.again.on_fire = on_sandbox;
+	w->closing.again.on_fire = on_closing;
 }
 
-/* ---- both ---- */
-
-void control_closing_done(struct control *s, struct control_closing *c)
+void control_closing_done(struct control_sandbox *w)
 {
-	c->due = c->failed = false;
-	loop_timer_stop(s->loop, &c->again);
+	w->closing.due = w->closing.failed = false;
+	loop_timer_stop(w->side->loop, &w->closing.again);
 }
 
 bool control_on_denies(struct control *s, const struct event *e)
 {
-	struct control_sandbox *w = s->many ? control_sandbox_find(s, e->sandbox) : NULL;
-	const struct plan *plan = w ? &w->plan : s->plan_bytes ? &s->plan : NULL;
-	const struct document *d = w ? w->document : s->document;
-	struct control_closing *c = w ? &w->closing : &s->closing;
+	struct control_sandbox *w = control_sandbox_of(s, e->sandbox);
 
-	if (!plan || plan_on_denies(plan).action != ON_DENIES_STOP)
+	if (!w || !w->plan_bytes || plan_on_denies(&w->plan).action != ON_DENIES_STOP)
 		return true;
-	if (c->due || document_closed(d))
+	if (w->closing.due || document_closed(w->document))
 		return false;
-	c->due = true;
-	snprintf(c->why, sizeof(c->why), "%s", e->reason);
-	close_after(s, &c->again, 0);
+	w->closing.due = true;
+	snprintf(w->closing.why, sizeof(w->closing.why), "%s", e->reason);
+	close_after(s, &w->closing.again, 0);
 	return true;
-}
-
-int control_closed_keep(const struct control *s, const struct document *d,
-			struct err *err)
-{
-	return s->file.path || !s->spec.state_dir
-		       ? 0
-		       : closed_file_write(s->spec.state_dir, d, err);
 }
 
 /* -- files whose rules come and go -------------------------------------------------- */

@@ -12,10 +12,13 @@
  *   webhook.c         weir-webhook, the connections that it asks for, and what is sent
  *   lookup.c          addresses of the webhook's hosts
  *   status.c          what /status and /metrics say
- *   sandboxes.c       the daemon's: many sandboxes, each with a policy of its own
+ *   sandboxes.c       the daemon's: sandboxes come and go; what the daemons have
  *   sandboxes_list.c  the daemon's: what its API is asked and says of them
  *   secure.c          the daemon's: its API over TCP, with TLS and a token
- */
+ *
+ * A sandbox is a struct control_sandbox, in a sidecar and in a daemon. A sidecar has one,
+ * control.own. A daemon's are made and freed; its control.own stands for what belongs to
+ * none of them: events of a sandbox that is gone, the top of the API. */
 #pragma once
 
 #include <sys/utsname.h>
@@ -54,19 +57,19 @@ struct control_closing {
 	char shown[112]; /* in words, for the status */
 };
 
-/* One sandbox of the daemon's. */
+/* One sandbox: a sidecar's, or one of a daemon's. */
 struct control_sandbox {
 	struct control *side;
 	struct control_link *link; /* to the engine that has it */
-	uint32_t id;		   /* in events; as control_sandbox_find() has it */
-	struct ipc_sandbox spec;
+	uint32_t id; /* in events; as control_sandbox_find() has it. 0: control.own */
+	struct ipc_sandbox spec;  /* of a daemon's; all zero in control.own */
 	struct index_entry named; /* until it is gone */
 	struct index_entry placed;
 	char place[CONTROL_PLACE_SIZE]; /* a network namespace; "": none */
-	bool stale; /* another daemon has it now, and has not yet said what it is */
-	int64_t since_ms;
+	bool stale;	  /* another daemon has it now, and has not yet said what it is */
+	int64_t since_ms; /* wall clock: of this mode */
 	struct document *document; /* in force, owned */
-	uint8_t *plan_bytes;	   /* of it, owned */
+	uint8_t *plan_bytes;	   /* of it, owned; NULL: there is none */
 	struct plan plan;
 	struct event_ring *ring; /* NULL before the first event */
 	struct rate witnessed;	 /* questions about its processes */
@@ -75,6 +78,7 @@ struct control_sandbox {
 	char gone[64]; /* why it has ended; it is freed when nobody uses it. "": not yet
 			*/
 	struct ipc_stats stats;
+	int64_t stats_at_ms;
 	uint64_t denies; /* names, flows and packets that were refused */
 	int64_t look_at_ms;
 	struct ipc_look look;
@@ -117,7 +121,7 @@ struct control {
 	struct loglines *log;
 	struct api *api;
 	struct control_secure *secure; /* the API over TCP; NULL: there is none */
-	struct event_ring *ring;
+	struct control_sandbox own;
 	struct control_webhook *webhook; /* NULL: no URL is told */
 	struct sqlite_writer *store;	 /* NULL: events are in memory alone */
 	struct jsonl_writer *jsonl;	 /* NULL: none */
@@ -138,10 +142,6 @@ struct control {
 	struct ipc_standing standing;
 	struct loop_timer resync; /* the sidecar's engine enforces another plan: give it
 				   * the one in force */
-	int64_t since_ms;	  /* wall clock: of this mode */
-	struct ipc_stats stats;
-	int64_t stats_at_ms;
-	struct api_counter counters[SANDBOX_COUNTER_COUNT];
 
 	/* sandboxes.c; in a sidecar there are none */
 	bool many; /* the daemon's control */
@@ -156,13 +156,8 @@ struct control {
 	gid_t group;	      /* whose members may use the API; 0: root alone */
 
 	/* change.c */
-	struct document *document; /* in force */
-	uint8_t *plan_bytes;	   /* of it, owned */
-	struct plan plan;
 	struct sidecar_policy_context policy; /* what documents are built for */
-	struct policy_file file;
-	struct control_closing closing;
-	uint64_t updates, failures;
+	struct policy_file file;	      /* a sidecar's */
 
 	/* record.c */
 	size_t upstreams_given; /* of spec.upstreams; the others were found behind
@@ -232,21 +227,18 @@ int control_ask_supervisor(struct control_link *l, const struct ipc_message *m,
 			   const int *fds, size_t count,
 			   const struct control_answer *wanted, struct ipc_message *ret,
 			   int *ret_fd) MUST_CHECK;
-/* This is in force: plan and text. Return: 0 when the supervisor has them, or -errno. */
-int control_tell_supervisor(struct control *s, int plan_fd, int text_fd) MUST_CHECK;
 
 /* -- change.c ----------------------------------------------------------------------- */
 
-/* The text that the supervisor holds, as document and plan. */
+/* The text that the supervisor holds, as document and plan of the sidecar's sandbox. */
 int control_policy_open(struct control *s, struct err *err) MUST_CHECK;
-enum api_failure control_change(struct control *s, struct document *next,
-				struct err *err);
-
 /* "allow" or "deny" */
-const char *control_default_action(const struct control *s);
-/* The engine says what is in force. */
-/* An event of the policy in force: it was changed, or is one of a closed sandbox. */
-void control_record_change(struct control *s);
+const char *control_default_action(const struct control_sandbox *w);
+/* An event of @w itself: it came, changed or goes. */
+void control_record(struct control_sandbox *w, const char *reason);
+/* The policy in force has changed, or is one of a closed sandbox. */
+void control_record_policy(struct control_sandbox *w);
+/* The sidecar's engine says what is in force. */
 void control_on_standing(struct control *s, const struct ipc_standing *standing);
 
 /* A policy on its way into force. */
@@ -256,18 +248,31 @@ struct control_candidate {
 	struct plan plan;
 	int plan_fd, text_fd;
 };
+/* Compile @d. Nothing has happened yet. */
+int control_compile(struct control *s, const struct document *d,
+		    struct control_candidate *c, struct err *err) MUST_CHECK;
 /* Its plan and @d as files. */
 int control_candidate_files(struct control_candidate *c, const struct document *d,
 			    struct err *err) MUST_CHECK;
 void control_candidate_done(struct control_candidate *c);
+/* @c is in force in @w from now on; what @c has is taken. */
+void control_take(struct control_sandbox *w, struct control_candidate *c);
+/* The engine enforces another plan than the one in force: it gets that. */
+int control_give_engine_again(struct control_sandbox *w, struct err *err) MUST_CHECK;
+/* Put @next, which is taken, in force. */
+enum api_failure control_change(struct control_sandbox *w, struct document *next,
+				struct err *err);
 
 /* -- sandboxes.c, sandboxes_list.c
  * ----------------------------------------------------------- */
 
 /* Begin to ask for the sandboxes that the daemons have. */
 int control_sandboxes_open(struct control *s, struct err *err) MUST_CHECK;
-/* By the number in its engine, and that of the engine IPC_ENGINE_SHIFT above it. */
+/* A daemon's by the number in its engine, and that of the engine IPC_ENGINE_SHIFT above
+ * it. */
 struct control_sandbox *control_sandbox_find(const struct control *s, uint32_t id);
+/* The same, in a sidecar the one that there is. */
+struct control_sandbox *control_sandbox_of(struct control *s, uint32_t id);
 /* The first one above @id that is there, NULL: none. */
 struct control_sandbox *control_sandbox_after(const struct control *s, uint32_t id);
 /* Every engine serves. */
@@ -277,19 +282,11 @@ const char *control_lacking(const struct control *s);
 /* All that there were when we or the daemon started are there, and known here. */
 bool control_sandboxes_are_known(const struct control *s);
 struct control_sandbox *control_sandbox_named(const struct control *s, const char *name);
-/* @policy could be one of a sandbox. */
-int control_sandbox_check(struct control *s, const struct document *policy,
-			  struct err *err) MUST_CHECK;
 /* Return: the HTTP status, with @err. */
 unsigned int control_sandbox_attach(struct control *s, const struct ipc_sandbox *spec,
 				    struct document *policy, struct err *err);
 unsigned int control_sandbox_detach(struct control *s, struct control_sandbox *w,
 				    struct err *err);
-enum api_failure control_sandbox_change(struct control_sandbox *w, struct document *next,
-					struct err *err);
-/* As control_close() (change.c). */
-int control_sandbox_close(struct control_sandbox *w, const char *why,
-			  struct err *err) MUST_CHECK;
 /* The engine is another one, or came back. */
 void control_sandboxes_on_engine(struct control_link *l);
 /* @l has a daemon now, the first one or another one. */
@@ -298,10 +295,10 @@ int control_sandboxes_on_link(struct control_link *l) MUST_CHECK;
 void control_sandboxes_on_daemon(struct control_link *l, struct ipc_message *m);
 /* w->denies of all of them, as it was a moment ago at most: one question for many. */
 void control_sandboxes_denies(struct control *s);
-/* w->stats as it is now. */
-void control_sandbox_counters(struct control_sandbox *w);
-/* w->stats as it is now, w->look as it is, or was a moment ago. */
-void control_sandbox_stats(struct control_sandbox *w);
+/* Read w->stats and w->denies from the engine. Return: 0 or -errno. */
+int control_sandbox_stats(struct control_sandbox *w);
+/* Read w->look, unless it was read a moment ago. */
+void control_sandbox_look(struct control_sandbox *w);
 /* Where its events are. NULL: out of memory. */
 struct event_ring *control_sandbox_ring(struct control_sandbox *w);
 
@@ -316,9 +313,6 @@ int control_engine_choose(struct control *s, struct ipc_sandbox *spec,
 
 /* -- sandboxes_list.c ------------------------------------------------------------- */
 
-/* At the top of the daemon's API: what holds for all sandboxes. */
-void control_sandboxes_list_status(void *data, struct api_status *ret);
-
 void control_sandboxes_list(struct control *s, struct api_sandboxes *ret);
 
 struct control_wish {
@@ -329,15 +323,11 @@ struct control_wish {
 
 /* -- change.c: closing -------------------------------------------------------------- */
 
-void control_closing_init(struct control *s);
-void control_sandbox_closing_init(struct control_sandbox *w);
+void control_closing_init(struct control_sandbox *w);
 /* It is not to be closed any more: there is another policy, or no sandbox. */
-void control_closing_done(struct control *s, struct control_closing *c);
+void control_closing_done(struct control_sandbox *w);
 /* More was denied than the policy's on_denies takes. Return: whether @e is news. */
 bool control_on_denies(struct control *s, const struct event *e);
-/* @d is in force: where no file has the policy, a closed one is kept all the same. */
-int control_closed_keep(const struct control *s, const struct document *d,
-			struct err *err) MUST_CHECK;
 
 /* -- secure.c ----------------------------------------------------------------------- */
 
@@ -355,6 +345,8 @@ void control_secure_close(struct control *s);
 
 /* -- main.c ------------------------------------------------------------------------- */
 
+/* What the API asks of @w. */
+void control_ops(struct control_sandbox *w, struct api_ops *ret);
 /* What all ways to the API have in common. */
 void control_api_config(struct control *s, struct api_config *ret);
 
@@ -381,17 +373,11 @@ void control_row(void *data, const struct event *e, struct event_row *ret);
  */
 void control_tame(char *text, size_t size);
 
-/* -- record.c: counts --------------------------------------------------------------- */
+/* -- record.c: what the store knows ------------------------------------------------- */
 
-/* What counts denials in the store, in @ret. */
-void control_count_ops(const struct control *s, struct api_ops *ret);
-void control_sandbox_count_ops(const struct control_sandbox *w, struct api_ops *ret);
-
-/* -- record.c: review tasks --------------------------------------------------------- */
-
-/* What answers about tasks, in @ret; nothing where events aren't stored. */
-void control_review_ops(const struct control *s, struct api_ops *ret);
-void control_sandbox_review_ops(const struct control_sandbox *w, struct api_ops *ret);
+/* What counts denials and answers about review tasks, in @ret; nothing where events
+ * aren't stored. */
+void control_store_ops(const struct control *s, struct api_ops *ret);
 
 /* -- webhook.c ---------------------------------------------------------------------- */
 
@@ -426,15 +412,7 @@ void control_tell_anew(struct control *s);
 
 /* -- status.c ----------------------------------------------------------------------- */
 
+/* What the API is told of a sandbox, of the sidecar's as of one of the daemon's, and at
+ * the top of the daemon's API of all of them. */
 void control_status(void *data, struct api_status *ret);
-#define CONTROL_SNAPSHOT_FULL                                                            \
-	"not all that was learned can be kept for a restart: there is no room for it"
-#define CONTROL_SOCKETS_UNKNOWN                                                          \
-	"whether sockets are open that go round the filter can't be seen, or not in "    \
-	"time"
-/* A degradation, if @d is the policy of a sandbox that is closed. */
-void control_closed_status(const struct document *d, struct control_closing *c,
-			   int64_t since_ms, struct api_status *ret);
-/* What is said of the stores, which let nothing out: degradations and counts. */
-void control_store_status(struct control *s, struct api_status *ret);
 bool control_healthy(void *data);

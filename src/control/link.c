@@ -441,17 +441,6 @@ int control_ask_supervisor(struct control_link *l, const struct ipc_message *m,
 	return 0;
 }
 
-int control_tell_supervisor(struct control *s, int plan_fd, int text_fd)
-{
-	const struct ipc_message keep = { .type = IPC_KEEP };
-	const struct control_answer kept = { IPC_KEPT, IPC_KEPT };
-	const int fds[] = { plan_fd, text_fd };
-	struct ipc_message m;
-
-	return control_ask_supervisor(s->link, &keep, fds, ARRAY_SIZE(fds), &kept, &m,
-				      NULL);
-}
-
 bool control_await_engine(struct control_link *l)
 {
 	return wait_for_link(l, &l->from_engine) == 0;

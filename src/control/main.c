@@ -203,37 +203,16 @@ static int open_log(struct control *s, struct err *err)
 	return loglines_new(&config, &s->log, err);
 }
 
-static void log_change(void *data, const char *rules_json, const char *error,
-		       bool callers_fault)
-{
-	struct control *s = data;
-	int64_t now_ms = clock_wall_ms();
-
-	if (error)
-		loglines_policy_failed(s->log, now_ms, "", error, callers_fault);
-	else
-		loglines_policy_updated(s->log, now_ms, "", control_default_action(s),
-					rules_json ? rules_json : "[]");
-}
-
-static void log_unknown_key(void *data, const char *key)
-{
-	struct control *s = data;
-
-	loglines_say(s->log, clock_wall_ms(), LOGLINES_WARN,
-		     "a policy has the key '%s', which means nothing here, ignoring",
-		     key);
-}
-
 static void log_loaded(struct control *s)
 {
-	char *rules = document_rules_json(s->document);
+	char *rules = document_rules_json(s->own.document);
 	int64_t now_ms = clock_wall_ms();
 
 	for (size_t i = 0; i < s->spec.warning_count; i++)
 		loglines_say(s->log, now_ms, LOGLINES_WARN, "%s", s->spec.warnings[i]);
 	if (rules)
-		loglines_policy_loaded(s->log, now_ms, control_default_action(s), rules);
+		loglines_policy_loaded(s->log, now_ms, control_default_action(&s->own),
+				       rules);
 	free(rules);
 }
 
@@ -258,7 +237,7 @@ static int open_stores(struct control *s, struct err *err)
 
 static const struct document *policy(void *data)
 {
-	return ((struct control *)data)->document;
+	return ((struct control_sandbox *)data)->document;
 }
 
 static enum api_failure change(void *data, struct document *next, struct err *err)
@@ -268,7 +247,50 @@ static enum api_failure change(void *data, struct document *next, struct err *er
 
 static const struct event_ring *events(void *data)
 {
-	return ((struct control *)data)->ring;
+	struct control_sandbox *w = data;
+	struct event_ring *ring = control_sandbox_ring(w);
+
+	return ring ? ring : w->side->own.ring;
+}
+
+static void log_change(void *data, const char *rules_json, const char *error,
+		       bool callers_fault)
+{
+	const struct control_sandbox *w = data;
+	int64_t now_ms = clock_wall_ms();
+
+	if (error)
+		loglines_policy_failed(w->side->log, now_ms, w->spec.name, error,
+				       callers_fault);
+	else
+		loglines_policy_updated(w->side->log, now_ms, w->spec.name,
+					control_default_action(w),
+					rules_json ? rules_json : "[]");
+}
+
+static void log_unknown_key(void *data, const char *key)
+{
+	const struct control_sandbox *w = data;
+
+	loglines_say(w->side->log, clock_wall_ms(), LOGLINES_WARN,
+		     "a policy has the key '%s', which means nothing here, ignoring",
+		     key);
+}
+
+void control_ops(struct control_sandbox *w, struct api_ops *ret)
+{
+	*ret = (struct api_ops){
+		.data = w,
+		.policy = policy,
+		.change = change,
+		.healthy = control_healthy,
+		.status = control_status,
+		.events = events,
+		.row = control_row,
+		.log_change = log_change,
+		.log_unknown_key = w->id == 0 ? log_unknown_key : NULL,
+	};
+	control_store_ops(w->side, ret);
 }
 
 void control_api_config(struct control *s, struct api_config *ret)
@@ -284,24 +306,11 @@ void control_api_config(struct control *s, struct api_config *ret)
 		.max_rules = s->spec.max_rules,
 		.labels = s->labels,
 		.label_count = s->spec.attr_count,
-		.ops = {
-			.data = s,
-			.policy = policy,
-			.change = change,
-			.healthy = control_healthy,
-			.status = control_status,
-			.events = events,
-			.row = control_row,
-			.log_change = log_change,
-			.log_unknown_key = log_unknown_key,
-		},
 	};
 
-	control_review_ops(s, &ret->ops);
-	control_count_ops(s, &ret->ops);
+	control_ops(&s->own, &ret->ops);
 	if (s->many) {
 		ret->open = true; /* to who may connect at all */
-		ret->ops.status = control_sandboxes_list_status;
 		control_sandboxes_list(s, &ret->sandboxes);
 	}
 }
@@ -324,32 +333,36 @@ static int open_api(struct control *s, struct err *err)
 
 /* ---- start and end ---- */
 
-/* At the top of the daemon's API there is no policy. */
-static int open_nothing(struct control *s, struct err *err)
+/* What belongs to none of a daemon's sandboxes has no policy. */
+static int open_daemon(struct control *s, struct err *err)
 {
-	s->document = document_deny_all();
-	return s->document ? 0 : err_set(err, -ENOMEM, "out of memory");
+	const struct group *g = getgrnam("weir");
+	struct stat st;
+
+	if (stat("/proc/self/ns/net", &st) == 0)
+		s->network = st.st_ino;
+	s->group = g ? g->gr_gid : 0;
+	s->policy.names = s->policy.daemon = true;
+	s->policy.file = "policy";
+	s->own.document = document_deny_all();
+	return s->own.document ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
 static int start_all(struct control *s, struct err *err)
 {
 	struct err untrusted = { 0 };
-	struct stat st;
 	int r;
 
 	s->loop = loop_new();
-	s->ring = event_ring_new(CONTROL_EVENTS_KEPT);
-	if (!s->loop || !s->ring)
-		return err_set(err, -ENOMEM, "out of memory");
-	s->since_ms = clock_wall_ms();
 	control_link_init(s);
-	if (s->many && stat("/proc/self/ns/net", &st) == 0)
-		s->network = st.st_ino;
-	if (s->many) {
-		const struct group *g = getgrnam("weir");
-
-		s->group = g ? g->gr_gid : 0;
-	}
+	s->own = (struct control_sandbox){ .side = s,
+					   .link = s->link,
+					   .since_ms = clock_wall_ms() };
+	control_closing_init(&s->own);
+	if (!s->loop || !control_sandbox_ring(&s->own))
+		return err_set(err, -ENOMEM, "out of memory");
+	if (s->many && open_daemon(s, err) < 0)
+		return err->code;
 	if (state_dir_take(&s->spec, NULL, &untrusted) < 0)
 		snprintf(s->untrusted, sizeof(s->untrusted), "%s", untrusted.text);
 	r = confine_control(&s->spec, s->lacking, err);
@@ -359,15 +372,15 @@ static int start_all(struct control *s, struct err *err)
 		r = open_log(s, err);
 	if (r == 0)
 		r = open_stores(s, err);
-	if (r == 0)
-		r = s->many ? open_nothing(s, err) : control_policy_open(s, err);
+	if (r == 0 && !s->many)
+		r = control_policy_open(s, err);
 	if (r == 0 && s->spec.webhook_count + s->spec.review_webhook_count > 0)
 		r = control_webhook_open(s, err);
 	if (r == 0)
 		r = open_api(s, err);
 	control_tell_init(s);
-	if (r == 0 && !s->many && document_closed(s->document))
-		control_record_change(s);
+	if (r == 0 && document_closed(s->own.document))
+		control_record_policy(&s->own);
 	/* Last: the engine's first word finds everything there. */
 	if (r == 0)
 		r = control_link_open(s, err);

@@ -17,11 +17,10 @@ enum { ERRNO_MAX = 4096 }; /* the kernel's MAX_ERRNO, and one */
 
 void control_row(void *data, const struct event *e, struct event_row *ret)
 {
-	const struct control *s = data;
-	const struct control_sandbox *w = s->many ? control_sandbox_find(s, e->sandbox)
-						  : NULL;
+	struct control *s = ((struct control_sandbox *)data)->side;
+	const struct control_sandbox *w = control_sandbox_of(s, e->sandbox);
 
-	if (w)
+	if (w && w != &s->own)
 		event_row_fill(ret, e, w->spec.name, &w->plan);
 	/* A launch that failed: there is no such sandbox, only its name. */
 	else if (s->many && e->action == EVENT_PANIC)
@@ -30,15 +29,15 @@ void control_row(void *data, const struct event *e, struct event_row *ret)
 		event_row_fill(ret, e, s->refused.name, NULL);
 	else
 		event_row_fill(ret, e, s->spec.sandbox_id,
-			       s->plan_bytes ? &s->plan : NULL);
+			       s->own.plan_bytes ? &s->own.plan : NULL);
 }
 
 static struct event_ring *ring_of(struct control *s, uint32_t sandbox)
 {
-	struct control_sandbox *w = s->many ? control_sandbox_find(s, sandbox) : NULL;
+	struct control_sandbox *w = control_sandbox_of(s, sandbox);
 	struct event_ring *ring = w ? control_sandbox_ring(w) : NULL;
 
-	return ring ? ring : s->ring;
+	return ring ? ring : s->own.ring;
 }
 
 void control_on_row(struct control *s, const struct event_row *row)
@@ -72,7 +71,7 @@ void control_on_event(struct control *s, const struct event *given)
 	/* What is asked of the ring is denials. */
 	if (e.action != EVENT_ALLOW)
 		event_ring_add(ring_of(s, e.sandbox), &e);
-	control_row(s, &e, &row);
+	control_row(&s->own, &e, &row);
 	if (!control_socket_owner_ask(s, &row))
 		control_on_row(s, &row);
 	if (e.action == EVENT_DENY)
@@ -166,8 +165,7 @@ void control_on_trouble(struct control *s, const struct upstream_trouble *t)
 void control_on_answered(struct control *s, uint32_t sandbox,
 			 const struct ipc_answered *given)
 {
-	const struct control_sandbox *w = s->many ? control_sandbox_find(s, sandbox)
-						  : NULL;
+	const struct control_sandbox *w = control_sandbox_of(s, sandbox);
 	struct ipc_answered a = *given;
 
 	control_tame(a.name, sizeof(a.name));
@@ -177,180 +175,98 @@ void control_on_answered(struct control *s, uint32_t sandbox,
 				  NULL);
 }
 
-/* -- how much was denied ------------------------------------------------------------ */
+/* -- what the store knows, for the API ---------------------------------------------- */
 
-/* How much was denied, counted in the store: for whoever breaks a circuit by it. */
+/* The store is opened for each question: they are few, and the file may be another one by
+ * then. */
 
 enum { COUNT_MS = 1000 }; /* a search that takes longer is ended */
 
-/* @sandbox NULL: any. */
-static int count(const struct control *s, const char *sandbox, int64_t since_ms,
-		 struct sqlite_sum *ret, struct err *err)
+/* What is asked for at the top is of any. */
+static const char *name_of(const struct control_sandbox *w)
 {
-	const struct sqlite_query q = { .action = EVENT_DENY,
-					.sandbox = sandbox,
-					.since_ms = since_ms };
-	struct sqlite_reader *reader = NULL;
-	int r = sqlite_reader_open(s->spec.state_dir, COUNT_MS, &reader, err);
-
-	if (r == 0)
-		r = sqlite_count(reader, &q, ret, err);
-	sqlite_reader_close(reader);
-	return r;
+	return w->spec.name[0] ? w->spec.name : NULL;
 }
 
-static int control_count(void *data, int64_t since_ms, uint64_t *ret_events,
-			 uint64_t *ret_packets, struct err *err)
-{
-	struct sqlite_sum sum = { 0 };
-	int r = count(data, NULL, since_ms, &sum, err);
-
-	*ret_events = sum.rows;
-	*ret_packets = sum.packets;
-	return r;
-}
-
-static int control_sandbox_count(void *data, int64_t since_ms, uint64_t *ret_events,
-				 uint64_t *ret_packets, struct err *err)
+/* Denials, for whoever breaks a circuit by their number. */
+static int count_denies(void *data, int64_t since_ms, uint64_t *ret_events,
+			uint64_t *ret_packets, struct err *err)
 {
 	const struct control_sandbox *w = data;
+	const struct sqlite_query q = { .action = EVENT_DENY,
+					.sandbox = name_of(w),
+					.since_ms = since_ms };
+	struct sqlite_reader *reader = NULL;
 	struct sqlite_sum sum = { 0 };
-	int r = count(w->side, w->spec.name, since_ms, &sum, err);
+	int r = sqlite_reader_open(w->side->spec.state_dir, COUNT_MS, &reader, err);
 
+	if (r == 0)
+		r = sqlite_count(reader, &q, &sum, err);
+	sqlite_reader_close(reader);
 	*ret_events = sum.rows;
 	*ret_packets = sum.packets;
 	return r;
 }
 
-void control_count_ops(const struct control *s, struct api_ops *ret)
-{
-	ret->count_denies = s->store ? control_count : NULL;
-}
-
-void control_sandbox_count_ops(const struct control_sandbox *w, struct api_ops *ret)
-{
-	ret->count_denies = w->side->store ? control_sandbox_count : NULL;
-}
-
-/* -- review tasks ------------------------------------------------------------------- */
-
-/* Review tasks of the store, for the API: all of them for a sidecar, which guards one
- * sandbox, and those of one for a daemon. The store is opened for each question: they are
- * few, and the file may be another one by then. */
-
-/* @sandbox NULL: any. */
-static int list_tasks(const struct control *s, const char *sandbox,
-		      enum review_state state,
+static int list_tasks(void *data, enum review_state state,
 		      bool (*on_task)(void *to, const struct review *t), void *to,
 		      struct err *err)
 {
+	const struct control_sandbox *w = data;
 	struct review_store *store = NULL;
-	int r = review_open(s->spec.state_dir, &store, err);
+	int r = review_open(w->side->spec.state_dir, &store, err);
 
 	if (r == 0)
-		r = review_list(store, state, sandbox, on_task, to, err);
+		r = review_list(store, state, name_of(w), on_task, to, err);
 	review_close(store);
 	return r;
 }
 
-static int find_task(struct review_store *store, const char *sandbox, int64_t id,
-		     struct review *ret, struct err *err)
+static int find_task(struct review_store *store, const struct control_sandbox *w,
+		     int64_t id, struct review *ret, struct err *err)
 {
+	const char *name = name_of(w);
 	int r = review_find(store, id, ret, err);
 
-	if (r == 0 && sandbox && strcmp(ret->sandbox, sandbox) != 0)
+	if (r == 0 && name && strcmp(ret->sandbox, name) != 0)
 		r = err_set(err, -ENOENT, "there is no task %lld", (long long)id);
 	return r;
 }
 
-static int show(const struct control *s, const char *sandbox, int64_t id,
-		struct review *ret, struct err *err)
+static int show_task(void *data, int64_t id, struct review *ret, struct err *err)
 {
+	const struct control_sandbox *w = data;
 	struct review_store *store = NULL;
-	int r = review_open(s->spec.state_dir, &store, err);
+	int r = review_open(w->side->spec.state_dir, &store, err);
 
 	if (r == 0)
-		r = find_task(store, sandbox, id, ret, err);
+		r = find_task(store, w, id, ret, err);
 	review_close(store);
 	return r;
 }
 
-static int decide(const struct control *s, const char *sandbox, int64_t id,
-		  enum review_state state, const char *who, struct err *err)
+static int decide_task(void *data, int64_t id, enum review_state state, const char *who,
+		       struct err *err)
 {
+	const struct control_sandbox *w = data;
 	struct review_store *store = NULL;
 	struct review t;
-	int r = review_open(s->spec.state_dir, &store, err);
+	int r = review_open(w->side->spec.state_dir, &store, err);
 
 	if (r == 0)
-		r = find_task(store, sandbox, id, &t, err);
+		r = find_task(store, w, id, &t, err);
 	if (r == 0)
 		r = review_decide(store, id, state, who, clock_wall_ms(), err);
 	review_close(store);
 	return r;
 }
 
-/* ---- of a sidecar ---- */
-
-static int control_list(void *data, enum review_state state,
-			bool (*on_task)(void *to, const struct review *t), void *to,
-			struct err *err)
-{
-	return list_tasks(data, NULL, state, on_task, to, err);
-}
-
-static int control_show(void *data, int64_t id, struct review *ret, struct err *err)
-{
-	return show(data, NULL, id, ret, err);
-}
-
-static int control_decide(void *data, int64_t id, enum review_state state,
-			  const char *who, struct err *err)
-{
-	return decide(data, NULL, id, state, who, err);
-}
-
-void control_review_ops(const struct control *s, struct api_ops *ret)
+void control_store_ops(const struct control *s, struct api_ops *ret)
 {
 	if (!s->store)
 		return;
-	ret->reviews = control_list;
-	ret->review = control_show;
-	ret->decide = control_decide;
-}
-
-/* ---- of one sandbox of a daemon's ---- */
-
-static int control_sandbox_list(void *data, enum review_state state,
-				bool (*on_task)(void *to, const struct review *t),
-				void *to, struct err *err)
-{
-	const struct control_sandbox *w = data;
-
-	return list_tasks(w->side, w->spec.name, state, on_task, to, err);
-}
-
-static int control_sandbox_show(void *data, int64_t id, struct review *ret,
-				struct err *err)
-{
-	const struct control_sandbox *w = data;
-
-	return show(w->side, w->spec.name, id, ret, err);
-}
-
-static int control_sandbox_decide(void *data, int64_t id, enum review_state state,
-				  const char *who, struct err *err)
-{
-	const struct control_sandbox *w = data;
-
-	return decide(w->side, w->spec.name, id, state, who, err);
-}
-
-void control_sandbox_review_ops(const struct control_sandbox *w, struct api_ops *ret)
-{
-	if (!w->side->store)
-		return;
-	ret->reviews = control_sandbox_list;
-	ret->review = control_sandbox_show;
-	ret->decide = control_sandbox_decide;
+	ret->count_denies = count_denies;
+	ret->reviews = list_tasks;
+	ret->review = show_task;
+	ret->decide = decide_task;
 }

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* HOW IT WORKS
  * The daemon has the sandboxes; what is here is a copy for answers: read from it at the
- * start (IPC_LIST), a few in each turn of the loop, and changed with it. A change goes
- * the way of the sidecar's (change.c), with the sandbox's number in every message: the
- * engine first, then the daemon, which keeps the text in its folder, then memory.
- * What comes while an answer is waited for is dealt with in another turn: whoever waits
- * may have the sandbox that it is about in his hands. */
+ * start (IPC_LIST), a few in each turn of the loop, and changed with it (change.c). What
+ * comes while an answer is waited for is dealt with in another turn: whoever waits may
+ * have the sandbox that it is about in his hands. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "control/sandboxes.h"
+#include "control/control.h"
 #include "proto/plan_file.h"
 
 enum {
@@ -31,6 +29,11 @@ struct control_sandbox *control_sandbox_find(const struct control *s, uint32_t i
 	if (engine >= s->link_count || !s->links[engine].sandboxes)
 		return NULL;
 	return s->links[engine].sandboxes[id & IPC_SANDBOXES_MAX];
+}
+
+struct control_sandbox *control_sandbox_of(struct control *s, uint32_t id)
+{
+	return s->many ? control_sandbox_find(s, id) : &s->own;
 }
 
 /* Of @l's the first one above @id, its number there. */
@@ -64,7 +67,8 @@ struct control_sandbox *control_sandbox_named(const struct control *s, const cha
 struct event_ring *control_sandbox_ring(struct control_sandbox *w)
 {
 	if (!w->ring)
-		w->ring = event_ring_new(CONTROL_SANDBOX_EVENTS_KEPT);
+		w->ring = event_ring_new(w->id == 0 ? CONTROL_EVENTS_KEPT
+						    : CONTROL_SANDBOX_EVENTS_KEPT);
 	return w->ring;
 }
 
@@ -72,187 +76,13 @@ static void control_sandbox_free(struct control_sandbox *w)
 {
 	if (!w)
 		return;
-	control_closing_done(w->side, &w->closing);
+	control_closing_done(w);
 	index_remove(&w->side->control_sandbox_names, &w->named);
 	index_remove(&w->side->control_sandbox_places, &w->placed);
 	document_free(w->document);
 	free(w->plan_bytes);
 	event_ring_free(w->ring);
 	free(w);
-}
-
-/* -- policies ----------------------------------------------------------------------- */
-
-static int control_sandbox_compile(struct control *s, const struct document *d,
-				   struct control_candidate *c, struct err *err)
-{
-	const struct sidecar_policy_context context = {
-		.filters = true, .names = true, .daemon = true, .file = "policy"
-	};
-	size_t size;
-	int r = sidecar_policy_build(&context, d, NULL, NULL, &c->bytes, &size, err);
-
-	return r < 0 ? r : plan_open(c->bytes, size, &c->plan, err);
-}
-
-int control_sandbox_check(struct control *s, const struct document *policy,
-			  struct err *err)
-{
-	struct control_candidate c = { .plan_fd = -1, .text_fd = -1 };
-	int r = control_sandbox_compile(s, policy, &c, err);
-
-	control_candidate_done(&c);
-	return r;
-}
-
-/* In force from now on; what @c has is taken. */
-static void control_sandbox_take(struct control_sandbox *w, struct control_candidate *c)
-{
-	if (c->document) {
-		document_free(w->document);
-		w->document = TAKE_PTR(c->document);
-	}
-	free(w->plan_bytes);
-	w->plan_bytes = TAKE_PTR(c->bytes);
-	w->plan = c->plan;
-}
-
-static int control_sandbox_give_engine(struct control_sandbox *w, int plan_fd,
-				       struct err *err)
-{
-	const struct control_answer answer = { IPC_CHANGED, IPC_UNCHANGED };
-	const struct ipc_message ask = { .type = IPC_CHANGE, .sandbox = w->id };
-	struct ipc_message m;
-	int r = control_await_engine(w->link)
-			? control_ask_engine(w->link, &ask, plan_fd, &answer, &m, NULL)
-			: -ETIMEDOUT;
-
-	if (r < 0)
-		return err_sys(err, r, "the engine does not answer");
-	if (m.type == IPC_CHANGED)
-		return 0;
-	control_tame(m.text, sizeof(m.text));
-	return err_set(err, -EIO, "%s", m.text);
-}
-
-static int give_daemon(struct control_sandbox *w, const struct control_candidate *c,
-		       struct err *err)
-{
-	const struct ipc_message keep = { .type = IPC_KEEP, .sandbox = w->id };
-	const struct control_answer kept = { IPC_KEPT, IPC_REFUSED };
-	const int fds[] = { c->plan_fd, c->text_fd };
-	struct ipc_message m;
-	int r = control_ask_supervisor(w->link, &keep, fds, ARRAY_SIZE(fds), &kept, &m,
-				       NULL);
-
-	/* Our successor starts with what the daemon has, and mends the engine; another
-	 * daemon has brought another engine, and says what it has. */
-	if (r < 0) {
-		if (w->link == w->side->link)
-			loop_stop(w->side->loop);
-		return err_sys(err, r, "the supervisor does not answer");
-	}
-	if (m.type == IPC_KEPT)
-		return 0;
-	control_tame(m.text, sizeof(m.text));
-	return err_set(err, -EIO, "%s", m.text);
-}
-
-/* The engine has another plan than the one that is kept. If it can't be told, it ends:
- * its successor starts with what the supervisor has. */
-static void give_back(struct control_sandbox *w)
-{
-	struct control_candidate old = { .plan = w->plan, .plan_fd = -1, .text_fd = -1 };
-	struct err ignored = { 0 };
-
-	if (control_candidate_files(&old, w->document, &ignored) < 0 ||
-	    control_sandbox_give_engine(w, old.plan_fd, &ignored) < 0)
-		control_give_up_engine(w->link, -EPROTO);
-	control_candidate_done(&old);
-}
-
-static void record(struct control_sandbox *w, enum event_action action,
-		   const char *reason)
-{
-	struct event e = {
-		.ts_ms = clock_wall_ms(),
-		.action = (uint8_t)action,
-		.layer = EVENT_LAUNCH,
-		.sandbox = w->id,
-		.rule = EVENT_NO_RULE,
-		.uid = UINT32_MAX,
-		.packets = 1,
-	};
-
-	snprintf(e.reason, sizeof(e.reason), "%s", reason);
-	control_on_event(w->side, &e);
-}
-
-static void record_closed(struct control_sandbox *w)
-{
-	char reason[EVENT_REASON_SIZE];
-
-	snprintf(reason, sizeof(reason), "closed: %.50s", document_closed(w->document));
-	record(w, EVENT_CHANGE, reason);
-}
-
-enum api_failure control_sandbox_change(struct control_sandbox *w, struct document *next,
-					struct err *err)
-{
-	struct control_candidate c = { .document = next, .plan_fd = -1, .text_fd = -1 };
-	enum api_failure failure = API_FAILED_NOT;
-
-	if (control_sandbox_compile(w->side, next, &c, err) < 0) {
-		failure = API_FAILED_POLICY;
-	} else if (control_candidate_files(&c, next, err) < 0 ||
-		   control_sandbox_give_engine(w, c.plan_fd, err) < 0) {
-		failure = API_FAILED_APPLY;
-	} else if (give_daemon(w, &c, err) < 0) {
-		give_back(w);
-		failure = API_FAILED_PERSIST;
-	}
-	if (failure == API_FAILED_NOT) {
-		control_sandbox_take(w, &c);
-		if (!document_closed(w->document))
-			control_closing_done(w->side, &w->closing);
-		w->updates++;
-		record(w, EVENT_CHANGE, "the policy was changed");
-	} else {
-		w->failures++;
-	}
-	control_candidate_done(&c);
-	return failure;
-}
-
-/* First it is kept, so that whoever starts next closes it as well; then it is in force,
- * even if it could not be kept. */
-int control_sandbox_close(struct control_sandbox *w, const char *why, struct err *err)
-{
-	struct control_candidate c = { .document = document_close(why),
-				       .plan_fd = -1,
-				       .text_fd = -1 };
-	const struct ipc_message stop = { .type = IPC_STOP, .sandbox = w->id };
-	bool is_news = !document_closed(w->document);
-	int kept = -ENOMEM, r = -ENOMEM;
-
-	if (c.document && control_sandbox_compile(w->side, c.document, &c, err) == 0 &&
-	    control_candidate_files(&c, c.document, err) == 0) {
-		kept = give_daemon(w, &c, err);
-		r = control_sandbox_give_engine(w, c.plan_fd, err);
-	}
-	if (r == 0)
-		control_sandbox_take(w, &c);
-	control_candidate_done(&c);
-	/* Whoever lives in a cgroup of its own has nothing left to do. */
-	if (r == 0 && is_news && w->spec.kind == ATTACH_HOST)
-		control_tell_daemon(w->link, &stop);
-	if (r == 0 && is_news) {
-		w->updates++;
-		record_closed(w);
-	}
-	if (r < 0 && err->code == 0)
-		err_set(err, r, "out of memory");
-	return r < 0 ? r : kept;
 }
 
 /* -- they come and go --------------------------------------------------------------- */
@@ -271,7 +101,7 @@ static int control_sandbox_add(struct control_link *l, uint32_t id,
 	w->side = s;
 	w->link = l;
 	w->id = id;
-	control_sandbox_closing_init(w);
+	control_closing_init(w);
 	w->spec = *spec;
 	w->spec.name[IPC_SANDBOX_NAME_MAX] = '\0';
 	w->spec.where[IPC_SANDBOX_WHERE_MAX] = '\0';
@@ -284,13 +114,13 @@ static int control_sandbox_add(struct control_link *l, uint32_t id,
 		free(w);
 		return -ENOMEM;
 	}
-	control_sandbox_take(w, c);
+	control_take(w, c);
 	l->control_sandbox_count += !l->sandboxes[place];
 	control_sandbox_free(l->sandboxes[place]);
 	l->sandboxes[place] = w;
 	l->highest_id = MAX(l->highest_id, place);
 	if (document_closed(w->document))
-		record_closed(w);
+		control_record_policy(w);
 	return 0;
 }
 
@@ -383,7 +213,7 @@ unsigned int control_sandbox_attach(struct control *s, const struct ipc_sandbox 
 	if (control_sandbox_named(s, spec->name)) {
 		err_set(err, -EEXIST, "there is a sandbox '%s' already", spec->name);
 		status = HTTP_CONFLICT;
-	} else if (control_sandbox_compile(s, policy, &c, err) < 0) {
+	} else if (control_compile(s, policy, &c, err) < 0) {
 		status = HTTP_BAD_REQUEST;
 	} else if (control_candidate_files(&c, policy, err) < 0 ||
 		   attach_somewhere(s, spec, &c, &w, err) < 0) {
@@ -392,7 +222,7 @@ unsigned int control_sandbox_attach(struct control *s, const struct ipc_sandbox 
 		status = HTTP_FAILED;
 		record_refusal(s, spec, err->text);
 	} else {
-		record(w, EVENT_CHANGE, "the sandbox was attached");
+		control_record(w, "the sandbox was attached");
 	}
 	control_candidate_done(&c);
 	return status;
@@ -416,7 +246,7 @@ unsigned int control_sandbox_detach(struct control *s, struct control_sandbox *w
 		return HTTP_FAILED;
 	}
 	control_hear_engine(w->link);
-	record(w, EVENT_CHANGE, "the sandbox was detached");
+	control_record(w, "the sandbox was detached");
 	take_out(w);
 	return HTTP_OK;
 }
@@ -424,7 +254,6 @@ unsigned int control_sandbox_detach(struct control *s, struct control_sandbox *w
 /* Not now, but in a turn of its own: an answer may be waited for. */
 static void sandboxes_look_again(struct control *s)
 {
-	/* Not now: an answer may be waited for. */
 	if (loop_timer_start(s->loop, &s->relist, loop_now_ms(s->loop)) < 0)
 		loop_stop(s->loop);
 }
@@ -445,7 +274,7 @@ void control_sandboxes_on_daemon(struct control_link *l, struct ipc_message *m)
 
 	if (w && m->type == IPC_TOLD) {
 		control_tame(m->text, sizeof(m->text));
-		record(w, EVENT_CHANGE, m->text);
+		control_record(w, m->text);
 	}
 	if (m->type != IPC_GONE && m->type != IPC_ATTACHED && m->type != IPC_DETACHED)
 		return;
@@ -474,7 +303,7 @@ static void sandboxes_bury(struct control *s)
 		if (!w->gone[0])
 			continue;
 		control_tame(w->gone, sizeof(w->gone));
-		record(w, EVENT_CHANGE, w->gone);
+		control_record(w, w->gone);
 		take_out(w);
 	}
 }
@@ -509,15 +338,6 @@ static int read_listed_text(int fd, struct document **ret, struct err *err)
 	return r;
 }
 
-/* What is in force may be another policy than the one here: of a change that its daemon
- * has died of. */
-static int take_again(struct control_sandbox *w, struct control_candidate *c)
-{
-	control_sandbox_take(w, c);
-	w->stale = false;
-	return 0;
-}
-
 static int list_one(struct control_link *l, struct ipc_message *m, int fd,
 		    struct err *err)
 {
@@ -527,11 +347,15 @@ static int list_one(struct control_link *l, struct ipc_message *m, int fd,
 
 	m->attached.name[IPC_SANDBOX_NAME_MAX] = '\0';
 	if (r == 0)
-		r = control_sandbox_compile(l->side, c.document, &c, err);
-	if (r == 0)
-		r = known && strcmp(known->spec.name, m->attached.name) == 0
-			    ? take_again(known, &c)
-			    : control_sandbox_add(l, m->sandbox, &m->attached, &c);
+		r = control_compile(l->side, c.document, &c, err);
+	if (r == 0 && known && strcmp(known->spec.name, m->attached.name) == 0) {
+		/* What is in force may be another policy than the one here: of a change
+		 * that its daemon has died of. */
+		control_take(known, &c);
+		known->stale = false;
+	} else if (r == 0) {
+		r = control_sandbox_add(l, m->sandbox, &m->attached, &c);
+	}
 	control_candidate_done(&c);
 	return r;
 }
@@ -607,7 +431,7 @@ bool control_sandboxes_are_known(const struct control *s)
 
 /* -- the engine --------------------------------------------------------------------- */
 
-static int ask_stats(struct control_sandbox *w)
+int control_sandbox_stats(struct control_sandbox *w)
 {
 	const struct control_answer answer = { IPC_STATS, IPC_STATS };
 	const struct ipc_message ask = { .type = IPC_STATS, .sandbox = w->id };
@@ -663,49 +487,34 @@ void control_sandboxes_denies(struct control *s)
 		ask_denies(&s->links[i]);
 }
 
-static struct ipc_look ask_look(struct control_sandbox *w)
+void control_sandbox_look(struct control_sandbox *w)
 {
 	const struct control_answer answer = { IPC_LOOKED, IPC_LOOKED };
 	const struct ipc_message ask = { .type = IPC_LOOK, .sandbox = w->id };
-	struct ipc_message m;
-
-	if (w->link->from_supervisor.fd < 0 ||
-	    control_ask_supervisor(w->link, &ask, NULL, 0, &answer, &m, NULL) < 0)
-		return (struct ipc_look){ 0 };
-	return m.look;
-}
-
-void control_sandbox_counters(struct control_sandbox *w)
-{
-	(void)!ask_stats(w);
-}
-
-void control_sandbox_stats(struct control_sandbox *w)
-{
 	int64_t now_ms = loop_now_ms(w->side->loop);
+	struct ipc_message m = { 0 };
 
-	control_sandbox_counters(w);
 	if (w->look_at_ms != 0 && now_ms - w->look_at_ms < CONTROL_STATS_AGE_MS)
 		return;
 	w->look_at_ms = now_ms;
-	w->look = ask_look(w);
+	if (w->link->from_supervisor.fd < 0 ||
+	    control_ask_supervisor(w->link, &ask, NULL, 0, &answer, &m, NULL) < 0)
+		w->look = (struct ipc_look){ 0 };
+	else
+		w->look = m.look;
 }
 
 /* Should the engine enforce another plan than the one in force, it gets that. */
 static void compare(struct control_sandbox *w)
 {
-	struct control_candidate c = { .plan = w->plan, .plan_fd = -1, .text_fd = -1 };
 	struct err err = { 0 };
 
-	if (ask_stats(w) < 0 || w->stats.plan_id == 0 ||
-	    w->stats.plan_id == plan_file_id(&w->plan))
-		return;
-	if (control_candidate_files(&c, w->document, &err) < 0 ||
-	    control_sandbox_give_engine(w, c.plan_fd, &err) < 0)
+	if (control_sandbox_stats(w) == 0 && w->stats.plan_id != 0 &&
+	    w->stats.plan_id != plan_file_id(&w->plan) &&
+	    control_give_engine_again(w, &err) < 0)
 		loglines_say(w->side->log, clock_wall_ms(), LOGLINES_ERROR,
 			     "cannot give the engine the policy of '%s': %s",
 			     w->spec.name, err.text);
-	control_candidate_done(&c);
 }
 
 static void compare_next(struct control_link *l)

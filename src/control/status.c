@@ -8,13 +8,19 @@
 #include "control/control.h"
 #include "proto/audit.h"
 
-enum {
-	STATS_FRESH_MS = 500,		/* asked for again after this time */
-	POSTGRES_SILENT_MS = 60 * 1000, /* it speaks every ten seconds */
-};
+enum { POSTGRES_SILENT_MS = 60 * 1000 }; /* it speaks every ten seconds */
 
-static enum api_mode mode_of(const struct control *s)
+#define SNAPSHOT_FULL                                                                    \
+	"not all that was learned can be kept for a restart: there is no room for it"
+
+static enum api_mode mode_of(const struct control_sandbox *w)
 {
+	const struct control *s = w->side;
+
+	if (s->many)
+		return !w->plan_bytes || plan_verify(&w->plan) == POLICY_VERIFY_TLS
+			       ? API_MODE_DNS_NFT_TLS
+			       : API_MODE_DNS_NFT;
 	switch (s->standing.enforced) {
 	case ENFORCED_REDIRECT:
 		return API_MODE_DNS;
@@ -26,36 +32,47 @@ static enum api_mode mode_of(const struct control *s)
 	}
 }
 
-static void add(const struct control *s, struct api_status *ret, const char *what,
+/* A degradation, unless @reason is "". */
+static void add(const struct control_sandbox *w, struct api_status *ret, const char *what,
 		const char *reason)
 {
-	if (ret->degradation_count < API_DEGRADATIONS_MAX)
+	if (reason[0] && ret->degradation_count < API_DEGRADATIONS_MAX)
 		ret->degradations[ret->degradation_count++] = (struct api_degradation){
-			.what = what, .reason = reason, .since_ms = s->since_ms
+			.what = what, .reason = reason, .since_ms = w->since_ms
 		};
 }
 
-static bool add_raw_sockets(const struct control *s, struct api_status *ret)
+static void add_sockets(const struct control_sandbox *w, const struct ipc_look *look,
+			struct api_status *ret)
 {
-	struct ipc_look look = look_for_raw_sockets();
+	if (look->packet)
+		add(w, ret, "packet-sockets",
+		    "the sandbox has packet sockets open: with NET_RAW it can send past "
+		    "the filter");
+	if (look->raw)
+		add(w, ret, "raw-sockets",
+		    "the sandbox has raw sockets open: it has NET_RAW");
+	if (!look->known)
+		add(w, ret, "unknown-sockets",
+		    "whether sockets are open that go round the filter can't be seen, or "
+		    "not in time");
+}
 
-	if (look.packet)
-		add(s, ret, "packet-sockets",
-		    "the app has packet sockets open: with NET_RAW it can send past the "
-		    "filter");
-	if (look.raw)
-		add(s, ret, "raw-sockets",
-		    "the app has raw sockets open: it has NET_RAW");
-	if (!look.known)
-		add(s, ret, "unknown-sockets", CONTROL_SOCKETS_UNKNOWN);
-	return look.packet || look.raw || !look.known;
+static void add_closed(struct control_sandbox *w, struct api_status *ret)
+{
+	const char *why = document_closed(w->document);
+
+	if (!why)
+		return;
+	snprintf(w->closing.shown, sizeof(w->closing.shown),
+		 "the sandbox is closed: %.80s", why);
+	add(w, ret, "policy", w->closing.shown);
 }
 
 static void add_jsonl(struct control *s, struct api_status *ret)
 {
 	jsonl_writer_state(s->jsonl, &s->jsonl_state);
-	if (s->jsonl_state.trouble[0])
-		add(s, ret, "jsonl", s->jsonl_state.trouble);
+	add(&s->own, ret, "jsonl", s->jsonl_state.trouble);
 	ret->store_lost_rows += s->jsonl_state.lost_rows;
 	ret->store_lost_packets += s->jsonl_state.lost_packets;
 }
@@ -70,42 +87,29 @@ static void add_postgres(struct control *s, struct api_status *ret)
 	if (!s->spec.postgres || !s->spec.state_dir)
 		return;
 	if (postgres_state_read(s->spec.state_dir, p) < 0)
-		*p = (struct postgres_state){ .told_ms = s->since_ms ?: clock_wall_ms() };
+		*p = (struct postgres_state){ .told_ms = s->own.since_ms
+								 ?: clock_wall_ms() };
 	silent_ms = clock_wall_ms() - p->told_ms;
 	if (!reason[0] && silent_ms > POSTGRES_SILENT_MS)
 		reason = "weir-postgres has said nothing for a minute: events wait in "
 			 "the store";
-	if (reason[0])
-		add(s, ret, "postgres", reason);
+	add(&s->own, ret, "postgres", reason);
 	ret->has_postgres = true;
 	ret->postgres_waiting = p->waiting;
 	ret->postgres_missed = p->missed;
 	ret->postgres_refused = p->refused;
 }
 
-void control_closed_status(const struct document *d, struct control_closing *c,
-			   int64_t since_ms, struct api_status *ret)
-{
-	if (!document_closed(d) || ret->degradation_count == API_DEGRADATIONS_MAX)
-		return;
-	snprintf(c->shown, sizeof(c->shown), "the sandbox is closed: %.80s",
-		 document_closed(d));
-	ret->degradations[ret->degradation_count++] = (struct api_degradation){
-		.what = "policy", .reason = c->shown, .since_ms = since_ms
-	};
-}
-
-void control_store_status(struct control *s, struct api_status *ret)
+/* What is said of the stores, which let nothing out: degradations and counts. */
+static void add_stores(struct control *s, struct api_status *ret)
 {
 	const char *log = loglines_lacks(s->log);
 
 	add_postgres(s, ret);
-	if (s->untrusted[0])
-		add(s, ret, "store", s->untrusted);
+	add(&s->own, ret, "store", s->untrusted);
 	if (s->store) {
 		sqlite_writer_state(s->store, &s->store_state);
-		if (s->store_state.trouble[0])
-			add(s, ret, "store", s->store_state.trouble);
+		add(&s->own, ret, "store", s->store_state.trouble);
 		ret->store_lost_rows += s->store_state.lost_rows;
 		ret->store_lost_packets += s->store_state.lost_packets;
 	}
@@ -114,86 +118,187 @@ void control_store_status(struct control *s, struct api_status *ret)
 	if (log) {
 		snprintf(s->log_shown, sizeof(s->log_shown),
 			 "the log '%.200s' can't be opened: its lines are lost", log);
-		add(s, ret, "log", s->log_shown);
+		add(&s->own, ret, "log", s->log_shown);
 	}
 }
 
-static void add_degradations(struct control *s, struct api_status *ret)
+/* -- a sidecar's -------------------------------------------------------------------- */
+
+static void refresh_stats(struct control_sandbox *w)
 {
-	if (s->standing.weaker[0])
-		add(s, ret, "filter", s->standing.weaker);
-	if (!s->link->stands)
-		add(s, ret, "engine",
-		    "the engine is being started again; the rules stand");
-	else if (!s->standing.nflog && s->standing.enforced == ENFORCED_FILTER)
-		add(s, ret, "nflog", "refused packets are not reported");
-	if (s->stats.snapshot_full)
-		add(s, ret, "snapshot", CONTROL_SNAPSHOT_FULL);
-	if (s->standing.lacking[0])
-		add(s, ret, "confinement", s->standing.lacking);
-	if (s->lacking[0])
-		add(s, ret, "confinement", s->lacking);
-	control_closed_status(s->document, &s->closing, s->since_ms, ret);
-	control_store_status(s, ret);
-	for (size_t i = 0; i < s->policy_note_count; i++)
-		add(s, ret, "policy", s->policy_notes[i]);
-	if (s->dns_inner)
-		add(s, ret, "dns",
-		    "127.0.0.11 asks on from inside this sandbox: name the servers "
-		    "behind it (OPENSANDBOX_EGRESS_DNS_UPSTREAM)");
+	int64_t now_ms = loop_now_ms(w->side->loop);
+
+	if (w->stats_at_ms != 0 && now_ms - w->stats_at_ms < CONTROL_STATS_AGE_MS)
+		return;
+	w->stats_at_ms = now_ms;
+	(void)!control_sandbox_stats(w);
 }
 
-static void refresh_stats(struct control *s)
+static void fill_sidecar(struct control_sandbox *w, struct api_status *ret)
+{
+	const struct control *s = w->side;
+	const struct ipc_look look = look_for_raw_sockets();
+
+	refresh_stats(w);
+	ret->enforcement_mode = sidecar_mode_name(s->spec.mode);
+	ret->sandbox_id = s->spec.sandbox_id;
+	add(w, ret, "filter", s->standing.weaker);
+	if (!s->link->stands)
+		add(w, ret, "engine",
+		    "the engine is being started again; the rules stand");
+	else if (!s->standing.nflog && s->standing.enforced == ENFORCED_FILTER)
+		add(w, ret, "nflog", "refused packets are not reported");
+	if (w->stats.snapshot_full)
+		add(w, ret, "snapshot", SNAPSHOT_FULL);
+	add(w, ret, "confinement", s->standing.lacking);
+	add(w, ret, "confinement", s->lacking);
+	add_closed(w, ret);
+	add_stores(w->side, ret);
+	for (size_t i = 0; i < s->policy_note_count; i++)
+		add(w, ret, "policy", s->policy_notes[i]);
+	if (s->dns_inner)
+		add(w, ret, "dns",
+		    "127.0.0.11 asks on from inside this sandbox: name the servers "
+		    "behind it (OPENSANDBOX_EGRESS_DNS_UPSTREAM)");
+	add_sockets(w, &look, ret);
+	/* What else is degraded (a store, a log) lets nothing out. */
+	ret->full_isolation = !look.packet && !look.raw && look.known &&
+			      s->link->stands && s->standing.enforced == ENFORCED_FILTER;
+	ret->generation = s->standing.generation;
+	ret->engine_restarts = s->standing.restarts;
+	control_webhook_count(s, ret);
+}
+
+/* -- one of a daemon's -------------------------------------------------------------- */
+
+static void fill_sandbox(struct control_sandbox *w, struct api_status *ret)
+{
+	(void)!control_sandbox_stats(w);
+	control_sandbox_look(w);
+	ret->enforcement_mode = "dns+nft+tls";
+	ret->sandbox_id = w->spec.name;
+	if (!w->link->stands)
+		add(w, ret, "engine",
+		    "the engine is being started again; the rules stand");
+	else if (!w->stats.nflog)
+		add(w, ret, "nflog", "refused packets are not reported");
+	add(w, ret, "confinement", w->side->lacking);
+	add_sockets(w, &w->look, ret);
+	if (w->look.waiting)
+		add(w, ret, "cgroup",
+		    "the cgroup is gone; it is guarded when it comes again");
+	if (w->look.unseen)
+		add(w, ret, "unseen",
+		    "whether what is guarded is gone can't be seen; its rules stay");
+	snprintf(w->strays, sizeof(w->strays),
+		 "%u sockets of its processes are from outside of the cgroup, such as "
+		 "of process %d",
+		 w->look.strays, w->look.stray_of);
+	if (w->look.strays > 0)
+		add(w, ret, "outside-sockets", w->strays);
+	ret->full_isolation = ret->degradation_count == 0;
+	/* That lets nothing out. */
+	add_closed(w, ret);
+	if (w->stats.snapshot_full)
+		add(w, ret, "snapshot", SNAPSHOT_FULL);
+	/* What is read of the stores is of all sandboxes. */
+	add_stores(w->side, ret);
+	ret->generation = w->stats.generation;
+	ret->engine_restarts = w->link->restarts + w->link->daemon_restarts;
+}
+
+/* -- all of a daemon's -------------------------------------------------------------- */
+
+/* Of all engines, as it was when all of them were there. */
+static void add_stats(struct control *s)
 {
 	const struct control_answer answer = { IPC_STATS, IPC_STATS };
 	const struct ipc_message ask = { .type = IPC_STATS };
-	int64_t now_ms = loop_now_ms(s->loop);
+	struct ipc_stats all = { 0 };
 	struct ipc_message m;
+	size_t heard = 0;
 
-	if (s->stats_at_ms != 0 && now_ms - s->stats_at_ms < STATS_FRESH_MS)
-		return;
-	s->stats_at_ms = now_ms;
-	if (s->link->from_engine.fd >= 0 &&
-	    control_ask_engine(s->link, &ask, -1, &answer, &m, NULL) == 0)
-		s->stats = m.stats;
+	for (size_t i = 0; i < s->link_count; i++) {
+		if (!s->links[i].stands ||
+		    control_ask_engine(&s->links[i], &ask, -1, &answer, &m, NULL) < 0)
+			continue;
+		for (size_t c = 0; c < SANDBOX_COUNTER_COUNT; c++)
+			all.counters[c] += m.stats.counters[c];
+		all.names += m.stats.names;
+		all.addresses += m.stats.addresses;
+		heard++;
+	}
+	if (heard == s->link_count)
+		s->own.stats = all;
 }
+
+/* Whether each of them is guarded in full is said of each. */
+static void fill_all(struct control *s, struct api_status *ret)
+{
+	const struct control_sandbox *w;
+
+	add_stats(s);
+	ret->enforcement_mode = "dns+nft+tls";
+	ret->sandbox_id = "";
+	if (!control_engines_stand(s))
+		add(&s->own, ret, "engine",
+		    "the engine is being started, or takes its sandboxes over; the rules "
+		    "stand");
+	add(&s->own, ret, "sandboxes", control_lacking(s));
+	add(&s->own, ret, "confinement", s->lacking);
+	ret->full_isolation = ret->degradation_count == 0;
+	add_stores(s, ret);
+	/* No sandbox is guarded less by it. */
+	add(&s->own, ret, "tls", control_secure_trouble(s));
+	ret->engine_count = s->link_count;
+	for (size_t i = 0; i < s->link_count; i++)
+		ret->engine_restarts +=
+			s->links[i].restarts + s->links[i].daemon_restarts;
+	for (uint32_t id = 0; (w = control_sandbox_after(s, id)); id = w->id) {
+		if (w->gone[0])
+			continue;
+		ret->rule_count += document_rule_count(w->document);
+		ret->policy_updates += w->updates;
+		ret->policy_failures += w->failures;
+	}
+}
+
+/* -- any ---------------------------------------------------------------------------- */
 
 void control_status(void *data, struct api_status *ret)
 {
-	struct control *s = data;
+	struct control_sandbox *w = data;
 
-	refresh_stats(s);
-	ret->mode = mode_of(s);
-	ret->enforcement_mode = sidecar_mode_name(s->spec.mode);
-	ret->sandbox_id = s->spec.sandbox_id;
-	ret->since_ms = s->since_ms;
-	add_degradations(s, ret);
-	/* What else is degraded (a store, a log) lets nothing out. */
-	ret->full_isolation = !add_raw_sockets(s, ret) && s->link->stands &&
-			      s->standing.enforced == ENFORCED_FILTER;
-	ret->generation = s->standing.generation;
-	ret->engine_restarts = s->standing.restarts;
-	ret->learned_names = s->stats.names;
-	ret->learned_addresses = s->stats.addresses;
-	ret->rule_count = document_rule_count(s->document);
+	if (!w->side->many)
+		fill_sidecar(w, ret);
+	else if (w->id != 0)
+		fill_sandbox(w, ret);
+	else
+		fill_all(w->side, ret);
+	ret->mode = mode_of(w);
+	ret->since_ms = w->since_ms;
+	ret->rule_count += document_rule_count(w->document);
+	ret->policy_updates += w->updates;
+	ret->policy_failures += w->failures;
 	for (size_t i = 0; i < SANDBOX_COUNTER_COUNT; i++)
-		s->counters[i] = (struct api_counter){
+		w->counters[i] = (struct api_counter){
 			.name = sandbox_counter_name((enum sandbox_counter)i),
-			.value = s->stats.counters[i],
+			.value = w->stats.counters[i],
 		};
-	ret->counters = s->counters;
+	ret->counters = w->counters;
 	ret->counter_count = SANDBOX_COUNTER_COUNT;
-	control_webhook_count(s, ret);
-	ret->log_dropped = loglines_dropped(s->log);
-	ret->policy_updates = s->updates;
-	ret->policy_failures = s->failures;
+	ret->learned_names = w->stats.names;
+	ret->learned_addresses = w->stats.addresses;
+	ret->log_dropped = loglines_dropped(w->side->log);
 }
 
 bool control_healthy(void *data)
 {
-	const struct control *s = data;
+	const struct control_sandbox *w = data;
+	const struct control *s = w->side;
 
-	return s->many ? control_engines_stand(s) && control_sandboxes_are_known(s) &&
+	return s->many && w->id == 0
+		       ? control_engines_stand(s) && control_sandboxes_are_known(s) &&
 				 !control_lacking(s)[0]
-		       : s->link->stands;
+		       : w->link->stands;
 }
