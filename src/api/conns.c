@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/conns.h"
 
+#include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -48,7 +49,7 @@ static bool may_go(const struct conn *conn)
 	return conn->fd >= 0 && !conn->is_stream && !conn->is_dying;
 }
 
-static size_t held_by_network(const struct conns *c, const struct conn *of)
+static size_t count_of_network(const struct conns *c, const struct conn *of)
 {
 	size_t held = 0;
 
@@ -72,7 +73,7 @@ static void make_room(struct conns *c)
 
 	for (size_t i = 0; i < CONNS_SIZE; i++) {
 		struct conn *conn = &c->conn[i];
-		size_t held = may_go(conn) ? held_by_network(c, conn) : 0;
+		size_t held = may_go(conn) ? count_of_network(c, conn) : 0;
 
 		if (held > most ||
 		    (held > 0 && held == most && conn->since_ms < victim->since_ms)) {
@@ -135,4 +136,57 @@ void conns_expire(struct conns *c, int64_t now_ms, int64_t limit_ms)
 		end(c, conn);
 		c->timed_out++;
 	}
+}
+
+/* ---- whoever shows wrong tokens ---- */
+
+static bool is_past(int64_t since_ms, int64_t now_ms)
+{
+	return now_ms - since_ms >= (int64_t)FAILURES_SEC * 1000;
+}
+
+/* Its place, or the one that it would get: a free one, or the oldest. */
+static size_t find_failed(const struct failures *f, const struct prefix *network,
+			  bool *ret_is)
+{
+	size_t best = 0;
+
+	for (size_t i = 0; i < FAILURES_NETWORKS; i++) {
+		*ret_is = f->places[i].count > 0 &&
+			  conns_same_network(&f->places[i].network, network);
+		if (*ret_is)
+			return i;
+		if (f->places[best].count > 0 &&
+		    (f->places[i].count == 0 ||
+		     f->places[i].since_ms < f->places[best].since_ms))
+			best = i;
+	}
+	return best;
+}
+
+void failures_add(struct failures *f, const struct prefix *network, int64_t now_ms)
+{
+	bool is;
+	size_t i = find_failed(f, network, &is);
+
+	if (!is || is_past(f->places[i].since_ms, now_ms)) {
+		f->places[i].network = *network;
+		f->places[i].count = 0;
+		f->places[i].since_ms = now_ms;
+	}
+	f->places[i].count++;
+}
+
+uint32_t failures_wait(const struct failures *f, const struct prefix *network,
+		       int64_t now_ms)
+{
+	bool is;
+	size_t i = find_failed(f, network, &is);
+	int64_t gone_ms;
+
+	if (!is || f->places[i].count < FAILURES_MAX ||
+	    is_past(f->places[i].since_ms, now_ms))
+		return 0;
+	gone_ms = now_ms - f->places[i].since_ms;
+	return (uint32_t)(FAILURES_SEC - gone_ms / 1000);
 }

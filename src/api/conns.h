@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* api/conns - who is connected, and who makes room when all places are taken.
+/* api/conns - who is connected, who makes way when all connections are taken, and who
+ * is not listened to for a while.
  *
  * A place is given to everybody who comes, so that the sandbox, which reaches the API
  * too, can't keep others out with connections that say nothing: the network that holds
@@ -49,3 +50,26 @@ void conns_release(struct conns *c, struct conn *conn);
 void conns_keep(struct conns *c, struct conn *conn);
 /* End those whose request takes longer than @limit_ms. */
 void conns_expire(struct conns *c, int64_t now_ms, int64_t limit_ms);
+
+/* -- wrong tokens ------------------------------------------------------------------- */
+
+/* A network that shows wrong tokens is not listened to for a while: guessing takes longer
+ * than anybody lives. */
+enum {
+	FAILURES_NETWORKS = 256, /* over it the one that failed first is forgotten */
+	FAILURES_MAX = 10,	 /* of one network, within FAILURES_SEC */
+	FAILURES_SEC = 60,
+};
+
+struct failures {
+	struct {
+		struct prefix network;
+		uint32_t count; /* 0: a free place */
+		int64_t since_ms;
+	} places[FAILURES_NETWORKS];
+};
+
+void failures_add(struct failures *f, const struct prefix *network, int64_t now_ms);
+/* Seconds until it is listened to again; 0: it is. */
+uint32_t failures_wait(const struct failures *f, const struct prefix *network,
+		       int64_t now_ms);

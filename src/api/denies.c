@@ -35,7 +35,7 @@ static const char *read_filter(const struct api_request *r, struct denies_filter
 	return NULL;
 }
 
-static bool is_wanted(const struct denies_filter *f, const struct event *e)
+static bool is_wanted_denial(const struct denies_filter *f, const struct event *e)
 {
 	const struct api_request *r = f->request;
 
@@ -56,7 +56,7 @@ static bool write_denies(const struct api_ops *ops, const struct denies_filter *
 	for (size_t i = event_ring_count(ring); i-- > 0;) {
 		const struct event *e = event_ring_at(ring, i);
 
-		if (!is_wanted(f, e))
+		if (!is_wanted_denial(f, e))
 			continue;
 		if (written == f->limit || bytes > DENIES_BYTES_MAX)
 			return true;

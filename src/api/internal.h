@@ -6,7 +6,6 @@
 
 #include "api/api.h"
 #include "api/conns.h"
-#include "api/failures.h"
 #include "api/request.h"
 
 struct api_stream;
@@ -89,6 +88,8 @@ struct api_route {
 
 /* Judge a request by its head: sets answer and keeps_body. */
 void route_judge(struct api_request *r, const char *method);
+/* The body took its time: the sandbox may have gone meanwhile. */
+void route_refresh(struct api_request *r);
 
 /* ---- answers; each request has one ---- */
 
@@ -130,14 +131,6 @@ void answer_review(struct api_request *r);
 void answer_openapi(struct api_request *r);
 void answer_page(struct api_request *r);
 void answer_page_moved(struct api_request *r);
-
-/* ---- many.c ---- */
-
-/* The rows of /sandboxes, and what is below. NULL: it is none of them, and the rest of
- * the path, in place of r->target, is looked for among the others. */
-const struct api_route *many_route(struct api_request *r);
-/* The body took its time: the sandbox may have gone meanwhile. */
-void many_refresh(struct api_request *r);
 
 /* ---- streams ---- */
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* /ui/: a page for people, made from ui/ by the build. Anybody who reaches the API gets
- * these files, for they say nothing of any sandbox: what the page shows it asks the API
- * for, with the token that its reader types. */
+/* /ui/: a page for people, made from ui/ by the build; /openapi.yaml. Anybody who reaches
+ * the API gets these files, for they say nothing of any sandbox: what the page shows it
+ * asks the API for, with the token that its reader types. */
 #include <string.h>
 
 #include "api/internal.h"
@@ -14,14 +14,16 @@
 	"frame-ancestors 'none'; base-uri 'none'; form-action 'none'; "                  \
 	"require-trusted-types-for 'script'; trusted-types 'none'"
 
-struct ui_asset {
+struct asset {
 	const char *name; /* behind the prefix; "" is the page itself */
 	const char *type, *tag;
 	size_t size;
 	const char *bytes;
 };
 
-#include "api/ui.h" /* made by the build */
+/* Both are made by the build: ui_assets[], openapi_assets[]. */
+#include "api/openapi.h"
+#include "api/ui.h"
 
 static const struct {
 	const char *name, *value;
@@ -33,7 +35,7 @@ static const struct {
 	{ MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache" },
 };
 
-static const struct ui_asset *find(const char *name)
+static const struct asset *find_asset(const char *name)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(ui_assets); i++)
 		if (strcmp(ui_assets[i].name, name) == 0)
@@ -42,7 +44,7 @@ static const struct ui_asset *find(const char *name)
 }
 
 /* The caller has it: If-None-Match lists its tag. */
-static bool is_known(const struct api_request *r, const struct ui_asset *a)
+static bool is_known(const struct api_request *r, const struct asset *a)
 {
 	struct text rest = request_header(r, MHD_HTTP_HEADER_IF_NONE_MATCH), part;
 
@@ -56,13 +58,26 @@ static bool is_known(const struct api_request *r, const struct ui_asset *a)
 	return false;
 }
 
-void answer_page(struct api_request *r)
+static struct MHD_Response *asset_response(const struct asset *a)
 {
-	const struct ui_asset *a = find(r->target + strlen(PREFIX));
 	union {
 		const char *in;
 		void *out; /* the library only reads it */
-	} bytes;
+	} bytes = { .in = a->bytes };
+
+	return MHD_create_response_from_buffer(a->size, bytes.out,
+					       MHD_RESPMEM_PERSISTENT);
+}
+
+void answer_openapi(struct api_request *r)
+{
+	reply_queue(r, MHD_HTTP_OK, openapi_assets[0].type,
+		    asset_response(&openapi_assets[0]));
+}
+
+void answer_page(struct api_request *r)
+{
+	const struct asset *a = find_asset(r->target + strlen(PREFIX));
 	struct MHD_Response *response;
 	bool known;
 
@@ -71,9 +86,7 @@ void answer_page(struct api_request *r)
 		return;
 	}
 	known = is_known(r, a); /* the library sends its head alone then */
-	bytes.in = a->bytes;
-	response = MHD_create_response_from_buffer(a->size, bytes.out,
-						   MHD_RESPMEM_PERSISTENT);
+	response = asset_response(a);
 	if (response) {
 		for (size_t i = 0; i < ARRAY_SIZE(headers); i++)
 			reply_header(response, headers[i].name, headers[i].value);

@@ -18,13 +18,8 @@
 
 enum { REVIEW_ID_MAX = 0x7fffffff };
 
-static const struct api_ops *ops_of(const struct api_request *r)
-{
-	return r->ops;
-}
-
 /* What an operation on the store ended with. */
-static void refuse(struct api_request *r, int code, const struct err *err)
+static void refuse_review(struct api_request *r, int code, const struct err *err)
 {
 	if (code == -ENOENT)
 		reply_error(r, MHD_HTTP_NOT_FOUND, "%s", err->text);
@@ -50,8 +45,7 @@ static int merge_rule(struct api_request *r, const struct review *t, char *ret_r
 	if (!review_rule(t, rule))
 		return err_set(err, -ENOENT, "no rule can allow this");
 	snprintf(ret_rules, REVIEW_RULE_SIZE + 2, "[%s]", rule);
-	return document_merge(ops_of(r)->policy(ops_of(r)->data), text_of(ret_rules), ret,
-			      err);
+	return document_merge(r->ops->policy(r->ops->data), text_of(ret_rules), ret, err);
 }
 
 /* Of a daemon, what is about no sandbox has no policy. */
@@ -110,11 +104,11 @@ static void answer_list(struct api_request *r)
 		return;
 	list.out = s.out;
 	fputs("{\"tasks\":[", s.out);
-	code = ops_of(r)->reviews(ops_of(r)->data, state, put_task, &list, &err);
+	code = r->ops->reviews(r->ops->data, state, put_task, &list, &err);
 	if (code < 0) {
 		fclose(s.out);
 		free(s.body);
-		refuse(r, code, &err);
+		refuse_review(r, code, &err);
 		return;
 	}
 	fputs("]}\n", s.out);
@@ -133,7 +127,7 @@ static void answer_task(struct api_request *r, const struct review *t)
 		return;
 	fwrite(json, 1, size - 1, s.out); /* and more behind */
 	if (has_policy(r) && merge_rule(r, t, rules, &next, &err) == 0)
-		put_diff(s.out, document_diff(ops_of(r)->policy(ops_of(r)->data), next));
+		put_diff(s.out, document_diff(r->ops->policy(r->ops->data), next));
 	else
 		put_diff(s.out, NULL);
 	fputs("}\n", s.out);
@@ -158,7 +152,7 @@ static bool read_who(struct api_request *r, char *who)
 static void decide(struct api_request *r, const struct review *t, enum review_state state,
 		   const char *who, json_t *diff)
 {
-	const struct api_ops *ops = ops_of(r);
+	const struct api_ops *ops = r->ops;
 	char json[REVIEW_JSON_SIZE];
 	struct err err = { 0 };
 	struct reply_stream s;
@@ -169,7 +163,7 @@ static void decide(struct api_request *r, const struct review *t, enum review_st
 		code = ops->review(ops->data, t->id, &now, &err);
 	if (code < 0) {
 		json_decref(diff);
-		refuse(r, code, &err);
+		refuse_review(r, code, &err);
 		return;
 	}
 	if (!reply_open(r, &s)) {
@@ -186,7 +180,7 @@ static void decide(struct api_request *r, const struct review *t, enum review_st
 static unsigned int change_policy(struct api_request *r, struct document *next,
 				  const char *rules, struct err *err)
 {
-	const struct api_ops *ops = ops_of(r);
+	const struct api_ops *ops = r->ops;
 	const size_t max = r->api->config.max_rules;
 	unsigned int status = MHD_HTTP_INTERNAL_SERVER_ERROR;
 	enum api_failure failure;
@@ -223,7 +217,7 @@ static void accept_task(struct api_request *r, const struct review *t, const cha
 		reply_error(r, MHD_HTTP_CONFLICT, "%s", err.text);
 		return;
 	}
-	diff = document_diff(ops_of(r)->policy(ops_of(r)->data), next);
+	diff = document_diff(r->ops->policy(r->ops->data), next);
 	status = change_policy(r, next, rules, &err);
 	if (status == 0) {
 		decide(r, t, REVIEW_ACCEPTED, who, diff);
@@ -248,7 +242,7 @@ static bool read_target(const struct api_request *r, uint32_t *ret_id,
 
 static bool has_store(struct api_request *r)
 {
-	if (ops_of(r)->reviews)
+	if (r->ops->reviews)
 		return true;
 	reply_error(r, MHD_HTTP_NOT_FOUND, "events are not stored here");
 	return false;
@@ -285,11 +279,11 @@ void answer_review(struct api_request *r)
 	}
 	if (!has_store(r))
 		return;
-	code = ops_of(r)->review(ops_of(r)->data, id, &t, &err);
+	code = r->ops->review(r->ops->data, id, &t, &err);
 	if (code == 0)
 		go_to_sandbox(r, &t);
 	if (code < 0)
-		refuse(r, code, &err);
+		refuse_review(r, code, &err);
 	else if (verb.len == 0)
 		answer_task(r, &t);
 	else if (!read_who(r, who))

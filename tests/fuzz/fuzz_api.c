@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/browser.h"
 #include "api/request.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "api/browser.h"
+#include "api/request.h"
 
 static struct text line(const char *s)
 {

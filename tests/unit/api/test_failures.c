@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "api/failures.h"
+#include "api/conns.h"
 
 enum { START_MS = 5000 };
 
