@@ -51,8 +51,8 @@ def denied(world):
 
 @pytest.fixture(scope="session")
 def attack_program(world):
-    """bypass/attack.c, where a sandbox can run it."""
-    source = pathlib.Path(__file__).parent / "bypass" / "attack.c"
+    """world/attack.c, where a sandbox can run it."""
+    source = pathlib.Path(__file__).parent / "world" / "attack.c"
     program = world.tools / "attack"
     if not program.exists():
         subprocess.run(["cc", "-O1", "-Wall", "-D_GNU_SOURCE", "-o", program, source], check=True)

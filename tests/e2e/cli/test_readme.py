@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What README shows can be done as it stands there: options, policy, questions."""
+import pathlib
+import re
+import shlex
+
+import pytest
+
+README = (pathlib.Path(__file__).resolve().parents[3] / "README.md").read_text(encoding="utf-8")
+LINES = re.findall(r"^    (weir .*)$", README, re.M)
+# a command of the host's is test_cli_run.py's
+RUNS = [line for line in LINES if line.startswith("weir run") and "--cgroup" not in line]
+POLICY = re.search(r"^    # policy\.yaml\n((?:    .*\n)+)", README, re.M).group(1)
+
+
+@pytest.fixture
+def project(world, user):
+    """A working directory with README's policy, below a home directory with a cache."""
+    folder = world.workdir(user)
+    (folder / "policy.yaml").write_text(re.sub(r"^    ", "", POLICY, flags=re.M))
+    cache = world.workdir(user) / ".cache" / "agent"
+    cache.mkdir(parents=True)
+    return folder, str(cache.parents[1])
+
+
+def test_the_six_recipes_are_found():
+    assert len(RUNS) >= 6 and len(LINES) - len(RUNS) >= 2, LINES
+
+
+@pytest.mark.parametrize("line", RUNS)
+def test_a_recipe_starts_its_command(world, user, project, line):
+    folder, home = project
+    words = [word.replace("~", home) for word in shlex.split(line)[1:]]
+    done = world.weir(*words[:words.index("--")], "--upstream", "5.100.53.53", "--", "true", cwd=folder,
+                      env={"HOME": home}, user=user)
+    assert done.code == 0 and done.out == b"", done
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if line.startswith("weir policy")])
+def test_a_question_about_the_policy_is_answered(world, user, project, line):
+    done = world.weir(*shlex.split(line)[1:], cwd=project[0], user=user)
+    assert done.code == 0, done
+    if "explain" in line:
+        assert "allow" in done.text and "deny" in done.text and "policy.yaml" in done.text, done
+
+
+JAVA = 'public class H { public static void main(String[] a) throws Exception { new java.net.URL(a[0]).openStream(); } }'
+PIP = "/usr/bin/python3 -m pip download --disable-pip-version-check --retries 1 --no-cache-dir six"
+
+
+@pytest.mark.parametrize("who, command", [
+    ("git", "git ls-remote https://refused.test/x"),
+    ("curl", "curl -sS https://refused.test/"),
+    ("pip", PIP),
+    ("npm", "npm view six --fetch-retries=0 --registry=https://refused.test/"),
+    ("Java", "java H.java https://refused.test/"),
+    ("go", "env GO111MODULE=on GOPROXY=https://refused.test go mod download x.test/y@v1.0.0"),
+], ids=lambda value: value.split(" ")[0])
+def test_a_refused_name_reads_as_readme_says(world, who, command):
+    row = next(line for line in README.splitlines() if line.endswith("| no rule allows the name |"))
+    words = re.search(rf"`([^`]+)` \([^)]*\b{who}\b", row).group(1)
+    folder = world.workdir()
+    (folder / "H.java").write_text(JAVA)
+    done = world.run(*shlex.split(command), cwd=folder, env={"HOME": str(folder)})
+    assert done.code != 0 and words in done.text + done.messages, done
+    assert "no rule allows it" in done.messages, done

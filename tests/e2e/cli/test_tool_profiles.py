@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The profiles that ship: each compiles, each host has the tool that needs it and where that is written, and
+`policy check` says what Weir can't hold them to."""
+import pathlib
+import re
+
+import pytest
+import yaml
+
+PROFILES = pathlib.Path(__file__).resolve().parents[3] / "profiles"
+NAMES = sorted(path.stem for path in PROFILES.glob("*.yaml"))
+# by the words of whoever asked for these
+DEFAULT = {"pubmed.ncbi.nlm.nih.gov", "eutils.ncbi.nlm.nih.gov", "api.semanticscholar.org", "api.openalex.org", "clinicaltrials.gov",
+           "rest.uniprot.org", "ebi.ac.uk", "pypi.org", "files.pythonhosted.org", "github.com", "raw.githubusercontent.com",
+           "api.github.com"}
+NOTEBOOK = {"huggingface.co", "cdn-lfs.huggingface.co"}
+SOURCED = ("apt", "cargo", "github", "go", "model-apis", "npm", "pip")
+READ_ONLY = "meant to be read, but over TLS Weir can't hold it to that"
+
+
+def rules(name):
+    return yaml.safe_load((PROFILES / f"{name}.yaml").read_text())["egress"]
+
+
+def test_every_profile_is_known_and_listed(world):
+    assert set(NAMES) == {"none", "default", "notebook", *SOURCED}
+    assert {p["name"] for p in world.weir("profile", "list", "--json").json()} == set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_compiles_as_it_stands_there(world, name):
+    done = world.weir("policy", "check", "--profile", name)
+    assert done.code == 0 and "error" not in done.messages and "warning" not in done.messages, done
+    assert world.weir("profile", "show", name).text == (PROFILES / f"{name}.yaml").read_text()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_host_is_one_host_with_its_ports_and_the_reason(name):
+    for rule in rules(name):
+        assert set(rule) == {"action", "target", "ports", "comment"}, rule
+        assert rule["action"] == "allow" and re.fullmatch(r"[a-z0-9-]+(\.[a-z0-9-]+)+", rule["target"]), rule
+        assert rule["ports"] == (["tcp/80", "tcp/443"] if name == "apt" else ["tcp/443"]), rule
+        assert len(rule["comment"]) > 10, rule
+
+
+@pytest.mark.parametrize("name", SOURCED)
+def test_each_host_has_a_source(name):
+    for rule in rules(name):
+        tool, _, source = rule["comment"].partition(", https://")
+        assert tool and re.fullmatch(r"[a-z0-9.-]+/\S*", source), rule
+    targets = [rule["target"] for rule in rules(name)]
+    assert len(targets) == len(set(targets)) > 1
+
+
+def test_those_that_were_asked_for_are_what_was_asked_for():
+    assert {rule["target"] for rule in rules("default")} == DEFAULT
+    assert {rule["target"] for rule in rules("notebook")} == NOTEBOOK and rules("none") == []
+
+
+@pytest.mark.parametrize("name, hosts", [
+    ("default", {"pypi.org", "github.com", "api.github.com"}), ("notebook", {"pypi.org", "github.com", "api.github.com", "huggingface.co"}),
+    ("pip", {"pypi.org"}), ("npm", {"registry.npmjs.org", "registry.yarnpkg.com"}), ("cargo", {"crates.io"}),
+    ("github", {"github.com", "api.github.com"})])
+def test_check_says_what_can_be_written_to(world, name, hosts):
+    """As hints: what ships is meant; in a file of one's own it is a warning."""
+    done = world.weir("policy", "check", "--profile", name)
+    said = set(re.findall(rf"hint: '([^']+)' is a known way out \([^)]+\): {READ_ONLY}", done.messages))
+    assert said == hosts, done
+    file = world.folder / f"own-{name}.yaml"
+    file.write_text((PROFILES / f"{name}.yaml").read_text().replace("extends: [default]\n", ""))
+    done = world.weir("policy", "check", file)
+    assert set(re.findall(rf"warning: '([^']+)' is a known way out \([^)]+\): {READ_ONLY}", done.messages)) == {
+        host for host in hosts if host in {rule["target"] for rule in rules(name)}}, done
+
+
+def test_check_says_what_takes_files_and_what_fetches(world):
+    done = world.weir("policy", "check", "--profile", "model-apis")
+    for host in ("api.openai.com", "api.anthropic.com", "api.mistral.ai", "generativelanguage.googleapis.com"):
+        assert f"hint: '{host}' is a known way out ({host}): its file upload" in done.messages
+    assert "'proxy.golang.org' is a known way out" in world.weir("policy", "check", "--profile", "go").messages
+
+
+def test_the_threat_model_says_so_too():
+    text = " ".join((PROFILES.parent / "docs/threat-model.md").read_text().split())
+    assert "hosts that a profile means to be read only (pypi.org, github.com) can be written to" in text
+
+
+def test_a_run_with_a_profile_is_not_bothered_with_it(world):
+    done = world.weir("run", "--no-config", "--profile", "github", "--", "true")
+    assert done.code == 0 and "way out" not in done.messages, done

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ways out of a cgroup, or of a user, that the daemon guards on the host that it runs on; and out of a namespace.
+
+The table of README.md says which of the catalogue's ways are tried where."""
+import contextlib
+import os
+import signal
+import subprocess
+
+import pytest
+
+import test_host_daemon as host_daemon
+from test_host_daemon import STRANGER, UID, attach, is_guarded, where
+from test_host_daemon import fixture_host, fixture_tree  # noqa: F401  # pylint: disable=unused-import
+from world import expect
+from world.member import Member, cgroup_root
+from world.sidecar import end_input, wait_for
+
+KINDS = pytest.mark.parametrize("kind", ["cgroup", "uid"])
+ALL_KINDS = pytest.mark.parametrize("kind", ["cgroup", "uid", "netns"])
+pytestmark = pytest.mark.skipif(not cgroup_root(), reason="no cgroup v2 here")
+SOL_SOCKET, SO_MARK, SO_PRIORITY, SO_BINDTODEVICE, IP_TRANSPARENT = 1, 36, 12, 25, 19
+
+
+@pytest.fixture(name="box")
+def fixture_box(host, tree, pod, site):
+    """Who is attached and may reach the site, by kind."""
+    def make(kind):
+        if kind == "netns":
+            app, who = pod, {"netns": pod.ns.path}
+        else:
+            app, _, who = host_daemon.attached(host, tree, kind)
+        attach(host.daemons[0] if host.daemons else host.daemon(), "one", f"allow {site.name}", **who)
+        assert is_guarded(app, site)
+        return app
+    return make
+
+
+def outside(app):
+    """The namespace whose link it sends by."""
+    return getattr(app, "host", app)
+
+
+def nothing_to_strangers(app, before):
+    return outside(app).packets(dst=STRANGER)[before:] == []
+
+
+@ALL_KINDS
+def test_other_addresses_near_and_far(box, other, kind):  # C1 C3 C6 C8 C9 C10
+    app = box(kind)
+    link = outside(app)
+    before = len(link.capture.packets())
+    targets = [other.ip4, other.ip6, "fec0::1", "10.1.2.3", "192.168.1.1", "172.17.0.1", "100.64.0.1", "169.254.169.254", "168.63.129.16", "100.100.100.200",
+               STRANGER, "fd00:ec2::254", "fc00::1", "2a01:93::9:9", "::ffff:93.9.9.9"]
+    for answer in app.probe(*(["tcp", t, 443] for t in targets)):
+        assert answer.result != "ok" and answer.ms < expect.FAST_MS, dict(answer)
+    for answer in app.probe(*(["udp", t, 9999, "x"] for t in targets if t != "::ffff:93.9.9.9"),
+                            ["udp", "255.255.255.255", 9999, "x", {"broadcast": True}], ["udp", "224.0.0.251", 5353, "x"]):
+        assert answer.result not in ("ok", "sent"), dict(answer)
+    assert not [p for p in link.capture.packets()[before:] if p.dst in targets or p.dst.startswith(("255.", "224."))]
+
+
+HEARER = """
+import select, socket, struct
+sockets = []
+for family, any, group in ((socket.AF_INET, "0.0.0.0", "224.0.0.251"), (socket.AF_INET6, "::", "ff02::fb")):
+    s = socket.socket(family, socket.SOCK_DGRAM)
+    if family == socket.AF_INET6: s.setsockopt(41, socket.IPV6_V6ONLY, 1)
+    s.bind((any, 7412))
+    if family == socket.AF_INET6: s.setsockopt(41, 20, socket.inet_pton(family, group) + struct.pack("i", 0))
+    else: s.setsockopt(0, 35, socket.inet_aton(group) + socket.inet_aton("127.0.0.1"))
+    sockets.append(s)
+print("listens", flush=True)
+while True:
+    for s in select.select(sockets, [], [])[0]:
+        print(s.recv(99).decode(), flush=True)
+"""
+SPEAKER = """
+import socket, sys
+for word, to, *lo in (l.split() for l in sys.stdin):
+    with socket.socket(socket.AF_INET6 if ":" in to else socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.setsockopt(1, socket.SO_BROADCAST, 1)
+        if lo: s.setsockopt(0, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
+        try: s.sendto((word + " " + to).encode(), (to, 7412))
+        except PermissionError: pass
+"""
+
+
+@ALL_KINDS
+def test_what_several_hosts_hear(host, tree, pod, kind):  # C21
+    """Under `defaultAction: allow` too: the host hears it itself, on listeners that are closed at its own addresses."""
+    app, who = (pod, {"netns": pod.ns.path}) if kind == "netns" else host_daemon.attached(host, tree, kind)[::2]
+    link = outside(app)
+    to = ["127.255.255.255", link.ip4.rsplit(".", 1)[0] + ".255", "255.255.255.255", "224.0.0.251 lo", "ff02::fb"]
+    hearer = link.start("/usr/bin/python3", "-c", HEARER)
+    assert hearer.line() == "listens"
+
+    def say(word, last):
+        done = app.run("/usr/bin/python3", "-c", SPEAKER, input="".join(f"{word} {t}\n" for t in [*to, last]).encode())
+        assert done.code == 0, done
+        return iter(lambda: hearer.line().split("%")[0], f"{word} {last}")
+
+    # Which listener is read first is chance: what one round has not heard the next one does.
+    free = set()
+    wait_for(lambda: free.update(say("free", "127.0.0.1")) or free == {f"free {t.split()[0]}" for t in to})
+    document = {"verify": "dns", "defaultAction": "allow", "egress": [{"action": "allow", "target": "127.0.0.2", "ports": [7412]}]}
+    reply = host.daemon().call("PUT", "/sandboxes/one", {**who, "policy": document})
+    assert reply.status == 201, reply
+    assert [*say("held", "127.0.0.2"), *say("held", "127.0.0.2")] == []
+    assert [p for p in link.capture.packets(0.1) if p.payload.startswith(b"held")] == []
+
+
+@ALL_KINDS
+def test_other_transports_and_devices(box, kind):  # D6 D10
+    app = box(kind)
+    before = len(outside(app).packets(dst=STRANGER))
+    for what, protocol in (("SOCK_DGRAM", 1), ("SOCK_SEQPACKET", 132), ("SOCK_DGRAM", 136), (6, 33)):
+        assert app.probe(["other_transport", STRANGER, 443, what, protocol]).result != "ok"
+    assert "ok" not in app.probe(["by_device", STRANGER, 443]).by_device.values()
+    assert nothing_to_strangers(app, before)
+
+
+@pytest.mark.parametrize("level, number, value", [
+    (SOL_SOCKET, SO_MARK, 1 << 16 | 1), (SOL_SOCKET, SO_MARK, 1 << 16), (SOL_SOCKET, SO_MARK, -1), (SOL_SOCKET, SO_PRIORITY, 7),
+    (SOL_SOCKET, SO_BINDTODEVICE, "up0\0"), (0, IP_TRANSPARENT, 1)])
+@ALL_KINDS
+def test_marks_that_it_sets_itself(box, kind, level, number, value):  # D15
+    """With the capability to set them."""
+    app = box(kind)
+    before = len(outside(app).packets(dst=STRANGER))
+    for uid, caps in ((1000, ()), (0, ("net_admin", "net_raw"))):
+        for answer in app.probe(["with_option", level, number, value, STRANGER, 7007, "SOCK_STREAM"],
+                                ["with_option", level, number, value, STRANGER, 7007, "SOCK_DGRAM"], uid=uid, caps=caps):
+            assert answer.result != "ok", dict(answer)
+    assert nothing_to_strangers(app, before)
+
+
+def test_it_cant_leave_its_cgroup(host, tree, box):  # D12
+    app = box("cgroup")
+    free = tree.cgroup("free")
+    for path in (free.path, app.cgroup.path.parent, app.cgroup.root):
+        assert app.probe(["write", str(path / "cgroup.procs"), "0"]).result in ("EACCES", "EPERM")
+    # one who is moved by somebody else is as free as everybody there, and no sooner
+    started = app.start("/bin/sleep", 60)
+    wait_for(lambda: "populated 1" in (app.cgroup.path / "cgroup.events").read_text())
+    (free.path / "cgroup.procs").write_text(str(started.process.pid))
+    assert str(started.process.pid) in (free.path / "cgroup.procs").read_text().split()
+
+
+@ALL_KINDS
+def test_the_daemon_is_out_of_reach(host, box, kind):  # G1 G3 G5
+    app = box(kind)
+    daemon = host.daemons[0]
+    api, folder, *kills = app.probe(
+        ["unix", str(daemon.socket)], ["listdir", str(daemon.run_dir / "sandboxes")],
+        *(["kill", pid, signal.SIGKILL] for pid in (daemon.pid, *daemon.children().values())),
+        ["netlink_change", 12], ["netlink_change", 0])
+    assert api.result == folder.result == "EACCES"
+    for answer in kills:
+        expect.call_refused(answer)
+    assert daemon.healthy()
+
+
+def test_root_in_the_cgroup_changes_no_rule(host, box, site):  # G3
+    """Who may change rules at all can't change a table that has an owner."""
+    app = box("cgroup")
+    for command in ("flush ruleset", "delete table inet weir_host", "flush chain inet weir_host output", "flush map inet weir_host current",
+                    "insert rule inet weir_host member accept", "delete table inet weir_parents"):
+        app.run("/usr/sbin/nft", command, uid=0, caps=("net_admin",))
+        expect.tcp_refused(app.probe(["tcp", STRANGER, 443]))
+    assert is_guarded(app, site)
+
+
+LISTENER = """
+import socket, sys
+listeners = []
+for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET, sys.argv[1]), (socket.AF_INET6, "::1")):
+    s = socket.socket(family)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind((address, 7995))
+    s.listen()
+    listeners.append(s)
+print("open", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_sandboxes_of_a_host_dont_meet(host, tree, box):  # C7 C8 F9
+    app = box("cgroup")
+    daemon = host.daemons[0]
+    neighbour = Member(host, tree.cgroup("slice-b").below("job"))
+    attach(daemon, "two", cgroup=where(neighbour.cgroup))
+    user = Member(host, uid=UID)
+    attach(daemon, "three", uid=UID)
+    assert neighbour.start("/usr/bin/python3", "-c", LISTENER, host.ip4).line() == "open"
+    addresses = ["127.0.0.1", "127.9.9.9", host.ip4, "::1"]
+    for other in (app, user):
+        for answer in other.probe(*(["tcp", a, 7995] for a in addresses)):
+            expect.tcp_refused(answer)
+    assert [a.result for a in neighbour.probe(*(["tcp", a, 7995] for a in ("127.0.0.1", host.ip4, "::1")))] == ["ok"] * 3
+    # the daemon's own ports are no way in, either
+    assert app.probe(["tcp", "127.0.0.1", 15354, "GET / HTTP/1.0\r\nHost: x\r\n\r\n"]).result != "ok"
+
+
+@KINDS
+@pytest.mark.parametrize("what, shown", [("socket.AF_PACKET, socket.SOCK_RAW, 3", "packet-sockets"),
+                                         ("socket.AF_INET, socket.SOCK_RAW, 255", "raw-sockets")])
+def test_sockets_that_go_round_the_filter_are_shown(host, box, kind, what, shown):  # D7
+    app = box(kind)
+    daemon = host.daemons[0]
+
+    def is_shown():
+        return shown in str(daemon.status("one")["degradations"])
+    assert not is_shown()
+    program = f"import socket, sys; s = socket.socket({what}); print('open', flush=True); sys.stdin.readline()"
+    started = app.start("/usr/bin/python3", "-c", program, caps=("net_raw",))
+    assert started.line() == "open"
+    wait_for(is_shown)
+    assert not daemon.status("one")["fullIsolation"]
+
+
+def test_another_user_by_setuid_is_another_user(host, box):  # D13
+    """As documented: weir run gives no new privileges."""
+    app = box("uid")
+    before = len(outside(app).packets(dst=STRANGER))
+    assert app.probe(["tcp", STRANGER, 443], nnp=True).result == "refused"
+    sudo = app.run("/bin/sh", "-c", "exec setpriv --reuid=1299 --clear-groups true")
+    assert sudo.code != 0 and nothing_to_strangers(app, before)
+
+
+@pytest.mark.parametrize("kind", ["cgroup", "netns"])
+@pytest.mark.parametrize("uid", [0, 1299, 65534])
+def test_another_user_in_there_is_guarded_as_well(host, box, kind, uid):  # D13
+    app = box(kind)
+    before = len(outside(app).packets(dst=STRANGER))
+    who = {"uid": uid} if kind == "netns" else {}
+    app = app if who else Member(host, app.cgroup, uid=uid)
+    tcp, udp = app.probe(["tcp", STRANGER, 443], ["udp", STRANGER, 9999, "x"], **who)
+    expect.tcp_refused(tcp)
+    expect.udp_refused(udp)
+    assert nothing_to_strangers(app, before)
+
+
+def test_the_hosts_namespace_cant_be_entered(host, box):  # D16
+    app = box("netns")
+    for pid in (1, host.daemons[0].pid):
+        assert app.probe(["setns", f"/proc/{pid}/ns/net", 0]).result in ("EACCES", "EPERM")
+    before = len(host.packets(dst=STRANGER))
+    done = app.run("/usr/bin/nsenter", "-t", str(host.daemons[0].pid), "--net", "true", uid=0, caps=("net_admin", "net_raw"))
+    assert done.code != 0 and len(host.packets(dst=STRANGER)) == before, done
+
+
+@ALL_KINDS
+def test_its_own_namespaces_lead_nowhere(host, box, kind):  # D14
+    """What it sends from a network of its own has to leave by a link, for which it needs the host."""
+    app = box(kind)
+    done = app.run("/usr/bin/unshare", "--user", "--map-root-user", "--net", "sh", "-c",
+                   "ip link set lo up; ip link add v type veth peer name w netns 1 2>&1; true")
+    assert "not permitted" in done.text or "Invalid" in done.text or done.code != 0, done
+    assert "w@" not in subprocess.run(outside(app).ns.command("ip", "link"), capture_output=True, text=True, check=True).stdout
+
+
+def test_a_stopped_daemon_still_closes(host, box, site):  # G5
+    app = box("cgroup")
+    daemon = host.daemons[0]
+    engine = daemon.children()["engine"]
+    os.kill(engine, signal.SIGSTOP)
+    try:
+        expect.tcp_refused(app.probe(["tcp", STRANGER, 443]))
+        assert app.probe(["dns", "other.test"]).result != "NOERROR"
+    finally:
+        with contextlib.suppress(ProcessLookupError):   # it was replaced
+            os.kill(engine, signal.SIGCONT)
+    wait_for(lambda: is_guarded(app, site))
+
+
+HOARD = """
+import os, resource, socket, sys, time
+files = min(resource.getrlimit(resource.RLIMIT_NOFILE)[1], int(sys.argv[1]))
+resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+s, end = socket.socket(), os.pipe()
+for fd in range(10, files): os.dup2(s.fileno(), fd)
+for _ in range(int(sys.argv[2])):
+    if os.fork() == 0:
+        os.close(end[1]); os.read(end[0], 1); os._exit(0)
+print(files, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_more_descriptors_than_can_be_looked_at(host, tree):  # G28
+    """What is to be seen in a sandbox can't be seen in time: nobody waits for it, and nobody is told that all is well."""
+    app = Member(host, tree.cgroup("hoard").below("job"))
+    daemon = host.daemon()
+    attach(daemon, "one", cgroup=where(app.cgroup))
+    assert daemon.status("one")["fullIsolation"]
+    hoard = app.start("/usr/bin/python3", "-IS", "-c", HOARD, 20000, 150)
+    assert hoard.line() == "20000", "too few descriptors to be in anybody's way"
+    wait_for(lambda: not daemon.status("one")["fullIsolation"], step=0.1)
+    assert [d["what"] for d in daemon.status("one")["degradations"]] == ["unknown-sockets"]
+    attach(daemon, "two", cgroup=where(tree.cgroup("other").below("job")))
+    end_input(hoard)
+    wait_for(lambda: daemon.status("one")["fullIsolation"], step=0.1)

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Z: files of a project that are run outside later (G13): git's hooks, an editor's tasks, a shell's start files.
+
+Each script runs in the sandbox; what it left is looked at from outside, git itself is run there.
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+GIT = ["git", "-c", "user.name=t", "-c", "user.email=t@t.test", "-c", "init.defaultBranch=main"]
+
+
+def names(table):
+    text = (ROOT / "src/run/startup_files.c").read_text(encoding="ascii")
+    return re.findall(r'\{ "([^"]+)",', re.search(rf"\b{table}\[\] = \{{(.*?)\n\}};", text, re.S).group(1))
+
+
+FILES = [name for name in names("names") if name != ".git"]
+
+
+class Project:
+    """A directory with a git repository, and what the sandbox of @user does in it."""
+
+    def __init__(self, world, user):
+        self.world, self.user, self.path = world, user, world.workdir(user)
+        self.git("init", "-q", ".")
+        self.write("file", "one\n")
+        self.git("add", "file")
+        self.git("commit", "-qm", "one")
+
+    def outside(self, *argv):
+        return self.world.command(*argv, cwd=self.path, user=self.user)
+
+    def git(self, *args):
+        done = self.outside(*GIT, *args)
+        assert done.code == 0, done
+        return done.text
+
+    def write(self, name, text):
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="ascii")
+        self.own()
+        return path
+
+    def own(self):
+        subprocess.run(["chown", "-R", f"{self.user}:", self.path], check=True)
+
+    def run(self, script, *options, cwd="."):
+        return self.world.run("sh", "-c", script, cwd=self.path / cwd, user=self.user, options=options)
+
+
+@pytest.fixture
+def project(world, user):
+    return Project(world, user)
+
+
+def test_G13_the_manual_has_the_table():
+    text = (ROOT / "man/weir-run.1").read_text(encoding="ascii")
+    code = (ROOT / "src/run/startup_files.c").read_text(encoding="ascii")
+    rows = re.findall(r'\{\s*"([^"]+)",\s*"([^"]+)"\s*\}', code)
+    assert len(rows) > 30
+    assert [row for row in rows if f".It Pa {row[0]}\n{row[1]}\n" not in text] == []
+
+
+@pytest.mark.parametrize("where", ["", "deep/er/"])
+@pytest.mark.parametrize("kind", ["file", "directory"])
+def test_G13_what_is_there_stays_as_it_is(project, where, kind):
+    inside = "/in" if kind == "directory" else ""
+    for name in FILES:
+        project.write(f"{where}{name}{inside}", "as it was\n")
+    project.write("free", "as it was\n")
+    script = "; ".join(
+        f"echo x > {p}{inside}; echo x >> {p}{inside}; rm -rf {p}; mv {p} gone; mv free {p}; ln -sfn x {p}; chmod 777 {p}; touch {p}/y"
+        for p in [f"{where}{name}" for name in FILES])
+    if where:
+        script += "; mv deep gone; mv deep/er gone; rm -rf deep/er/.vscode"
+    done = project.run(f"{script}; echo x > free; exit 0")
+    assert done.code == 0, done
+    changed = [n for n in FILES if (p := project.path / f"{where}{n}{inside}") and
+               (not p.is_file() or p.read_text() != "as it was\n" or os.listdir(p.parent) != ["in"] and inside)]
+    assert changed == [], done
+    assert (project.path / "free").read_text() == "x\n", "positive control"
+
+
+ATTACKS = [
+    ("a hook", "mkdir -p .git/hooks; printf '#!/bin/sh\\ntouch ../ran' > .git/hooks/post-index-change; chmod +x .git/hooks/*"),
+    ("a hook for the commit", "printf '#!/bin/sh\\ntouch ran' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit"),
+    ("fsmonitor", "git config core.fsmonitor 'touch ran; false'"),
+    ("fsmonitor by hand", "printf '[core]\\nfsmonitor = touch ran; false\\n' >> .git/config"),
+    ("another directory", "mv .git old; cp -r old .git; git config core.fsmonitor 'touch ran; false'"),
+    ("an exchanged config", "cp .git/config c; git config -f c core.fsmonitor 'touch ran; false'; mv c .git/config"),
+    ("commondir", "cp -r .git evil; git config -f evil/config core.fsmonitor 'touch ran; false'; echo ../evil > .git/commondir"),
+    ("config.worktree", "printf '[core]\\nfsmonitor = touch ran; false\\n' > .git/config.worktree"),
+    ("hooks again", "rmdir .git/hooks; rm -rf .git/hooks; mkdir .git/hooks; cp /bin/true .git/hooks/pre-commit"),
+]
+
+
+@pytest.mark.parametrize("what, script", ATTACKS, ids=[what for what, _ in ATTACKS])
+@pytest.mark.parametrize("hooks", [True, False], ids=["hooks", "no hooks"])
+def test_G13_git_outside_runs_nothing_of_the_sandboxs(project, what, script, hooks):
+    project.git("config", "extensions.worktreeConfig", "true")
+    if not hooks:
+        shutil.rmtree(project.path / ".git/hooks")
+    done = project.run(f"{script}; true")
+    assert (project.path / ".git/hooks").stat().st_uid == (project.path / ".git").stat().st_uid
+    project.outside(*GIT, "status")
+    project.outside(*GIT, "commit", "--allow-empty", "-qm", "two")
+    assert not (project.path / "ran").exists() and not (project.path.parent / "ran").exists(), done
+    # What the attack would have done, done by somebody who may.
+    if what in ("a hook for the commit", "fsmonitor"):
+        project.outside("sh", "-c", f"mkdir -p .git/hooks; {script}")
+        project.outside(*GIT, "status")
+        project.outside(*GIT, "commit", "--allow-empty", "-qm", "three")
+        assert (project.path / "ran").exists(), "positive control"
+
+
+@pytest.mark.parametrize("script", ["echo ../x > .git/commondir", "touch .git/config.worktree"])
+def test_G13_what_git_would_obey_in_a_known_directory_is_moved_aside(project, script):
+    done = project.run(script)
+    name = script.split("/")[-1]
+    assert done.code == 125 and f"it is called '{project.path}/.git/{name}.weir' now" in done.messages, done
+    assert not (project.path / ".git" / name).exists() and (project.path / ".git" / f"{name}.weir").exists()
+
+
+HINDRANCES = ["mkdir -p .git/config.worktree.weir/x", "chmod 0555 .git", "chmod 0311 .git",
+              "seq 10001 | sed 's,^,.git/x,' | xargs touch"]
+
+
+@pytest.mark.parametrize("script", HINDRANCES, ids=["name taken", "not writable", "not readable", "too full"])
+def test_G13_nothing_keeps_weir_from_moving_it(project, script):
+    project.git("config", "extensions.worktreeConfig", "true")
+    done = project.run(f"printf '[core]\nfsmonitor = touch ran; false\n' > .git/config.worktree; {script}")
+    assert done.code == 125 and "it is called" in done.messages, done
+    assert not (project.path / ".git/config.worktree").exists()
+    project.outside(*GIT, "status")
+    assert not (project.path / "ran").exists(), done
+
+
+def test_G13_a_git_directory_that_cannot_be_read_is_held(project):
+    """A run before this one may have left it so: git goes on to obey what is in it."""
+    (project.path / ".git").chmod(0o311)
+    done = project.run("echo >> .git/config; touch .git/hooks/x; touch free")
+    assert (project.path / "free").exists(), done
+    assert not (project.path / ".git/hooks/x").exists() and b"can't all be read" in done.err or project.user == "root", done
+    assert not (project.path / ".git/config").read_text(encoding="ascii").endswith("\n\n"), done
+
+
+def test_G13_what_cannot_be_read_is_told_of(project):
+    done = project.run("mkdir x; touch x/.envrc; chmod 0311 x")
+    assert (b"can't all be read" in done.err) if project.user != "root" else (b"x/.envrc' is new" in done.err), done
+
+
+def test_G13_roots_hooks_directory_in_a_users_checkout_is_the_users(world):
+    project = Project(world, "weir-test")
+    shutil.rmtree(project.path / ".git/hooks")
+    done = world.run("true", cwd=project.path)
+    assert done.code == 0 and (project.path / ".git/hooks").stat().st_uid == world.user("weir-test").uid, done
+
+
+def test_G13_git_works(project):
+    script = f"""
+set -e
+git() {{ command {' '.join(GIT)} "$@"; }}
+echo two >> file; git status --short; git add file; git commit -qm two; git checkout -q -b branch; echo three >> file
+git commit -qam three; git checkout -q main; git merge -q branch; git stash list; git tag t; git gc -q; git clone -q . ../copy 2>/dev/null || git clone -q . copy
+git log --oneline | wc -l; git -C copy log --oneline | wc -l; git fsck; rm -rf copy
+"""
+    done = project.run(script)
+    assert done.code == 0 and done.text == " M file\n3\n3\n", done
+    assert project.git("status", "--short") == "" and project.git("log", "--oneline").count("\n") == 3
+
+
+@pytest.mark.parametrize("kind", ["submodule", "working tree", "bare repository", "checkout below"])
+def test_G13_every_git_directory_is_held(project, kind):
+    if kind == "submodule":
+        other = Project(project.world, project.user)
+        project.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other.path), "sub")
+        config, work = ".git/modules/sub/config", "sub"
+    elif kind == "working tree":
+        project.git("worktree", "add", "-q", "tree")
+        config, work = ".git/worktrees/tree/commondir", "tree"
+    elif kind == "bare repository":
+        project.git("clone", "-q", "--bare", ".", "bare.git")
+        config, work = "bare.git/config", "bare.git"
+    else:
+        project.git("clone", "-q", ".", "a/b/c")
+        config, work = "a/b/c/.git/config", "a/b/c"
+    before = (project.path / config).read_bytes()
+    attack = f"git -C {work} config core.fsmonitor 'touch ran; false'; echo x > {config}; rm -f {config}; mv {work} x; mv .git y"
+    if kind != "bare repository":   # where none was
+        attack += f"; rm -f {work}/.git; echo gitdir: /evil > {work}/.git"
+    done = project.run(f"{attack}; true")
+    assert (project.path / config).read_bytes() == before, done
+    assert project.outside(*GIT, "-C", work, "rev-parse", "--git-dir").code == 0
+
+
+def test_G13_what_is_made_is_told(project):
+    done = project.run("mkdir -p a/b; touch .envrc a/b/.mcp.json; git init -q new; mkdir node_modules; touch node_modules/.envrc")
+    told = re.findall(r"'([^']+)' is new or has changed", done.messages)
+    assert sorted(told) == [f"{project.path}/{n}" for n in (".envrc", "a/b/.mcp.json", "new/.git/config", "new/.git/hooks")], done
+    assert done.code == 0
+    done = project.run("touch made")
+    assert done.err == b"", done
+
+
+@pytest.mark.parametrize("named, script", [
+    (".vscode", "touch .vscode/new"), (".vscode/in", "echo x > .vscode/in"), (".git/config", "echo '#' >> .git/config"),
+    (".git/hooks", "touch .git/hooks/new")])
+def test_G13_what_is_named_can_be_written(project, named, script):
+    project.write(".vscode/in", "x")
+    assert project.run(script).code != 0
+    done = project.run(script, "--rw", named)
+    assert done.code == 0, done
+
+
+def test_G13_a_link_can_not_be_led_elsewhere(project):
+    project.write("other/in", "as it was\n")
+    (project.path / ".vscode").symlink_to("other")
+    project.own()
+    done = project.run("rm -f .vscode; ln -sfn x .vscode; mv .vscode y; true")
+    assert os.readlink(project.path / ".vscode") == "other", done
+    done = project.run("echo x > other/in; echo x > .vscode/in; mv other y; true")
+    assert (project.path / "other/in").read_text() == "as it was\n", done
+
+
+def test_G13_what_is_replaced_outside_is_told(project):
+    """The mount that held it is gone then."""
+    with project.world.run_start("sh", "-c", "echo there; cat; echo x >> .git/config", cwd=project.path, user=project.user) as run:
+        assert run.line() == "there"
+        project.git("config", "core.bare", "false")
+        done = run.wait()
+    assert f"'{project.path}/.git/config' is new or has changed" in done.messages, done
+
+
+@pytest.mark.parametrize("cwd", [".git/hooks", ".vscode", ".vscode/below", "bare.git/hooks"])
+def test_G13_such_a_working_directory_is_read_only(project, cwd):
+    project.git("clone", "-q", "--bare", ".", "bare.git")
+    project.write(".vscode/below/in", "x")
+    done = project.run("touch new", cwd=cwd)
+    assert done.code != 0 and b"stays read-only" in done.err and not (project.path / cwd / "new").exists(), done
+
+
+def test_G13_a_directory_that_is_too_large_is_told_of(project):
+    for n in range(10100):
+        (project.path / f"f{n}").touch()
+    project.write(".envrc", "as it was\n")
+    done = project.run("echo x > .envrc; touch .git/hooks/x; true")
+    assert b"too large to be searched" in done.err, done
+    assert (project.path / ".envrc").read_text() == "as it was\n", "those of the directory itself are found"
+    assert not (project.path / ".git/hooks/x").exists()

@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: Apache-2.0
+"""verify: tls between real clients and real servers: two names on one address, one of them allowed.
+
+In the sandbox /etc/hosts gives the other name the address too, and the allowed name has been
+looked up: only what the connection itself shows is between the program and the server.
+Protocols whose first bytes show no name (ssh, PostgreSQL, SMTP) follow the port of the rule.
+"""
+import asyncio
+import glob
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import tarfile
+import threading
+import time
+import zipfile
+
+import pytest
+import websockets
+
+CLIENTS = pathlib.Path(__file__).resolve().parents[2] / "world" / "clients"
+PYTHON = "/usr/bin/python3"
+USER = "weir-test"
+# Programs have to start, and the slowest of them takes a second or two for that, of a core that it has for itself.
+AT_ONCE_S = 4 * max(1, min(4, os.getloadavg()[0] / os.cpu_count() / 2))
+
+
+class Pair:
+    """A name that is allowed and one that isn't, at the same addresses."""
+
+    def __init__(self, world):
+        n = world.number()
+        self.site = world.site(f"good-{n}.pair.test")
+        self.good, self.evil = self.site.name, f"evil-{n}.pair.test"
+        world.dns.add(self.evil, self.site.v4, self.site.v6)
+        hosts = world.workdir() / "hosts"
+        hosts.write_text(f"127.0.0.1 localhost\n{self.site.v4} {self.evil}\n{self.site.v6} {self.evil}\n")
+        self.mounts = (f"mount --bind {hosts} /etc/hosts",)
+
+    def arrived(self, capture):
+        """What came to the addresses of the pair."""
+        return [p for p in capture.packets() if p.dst in (self.site.v4, self.site.v6)]
+
+
+@pytest.fixture
+def pair(world):
+    return Pair(world)
+
+
+LEARN = 'getent ahosts "$0" >/dev/null || exit 99; exec "$@"'
+
+
+def attempt(world, pair, argv, rule, **rest):
+    """@argv under this rule, once the address of the allowed name is open."""
+    return world.run("sh", "-c", LEARN, pair.good, *argv, allow=(rule,),
+                     mounts=pair.mounts, user=USER, **rest)
+
+
+# Servers: each is there while the tests of this file run.
+
+@pytest.fixture(scope="module")
+def packages(world):
+    """A package index for pip at /simple/ and a registry for npm at /npm/."""
+    folder = world.folder / "packages"
+    project = folder / "simple" / "weirtest"
+    project.mkdir(parents=True)
+    with zipfile.ZipFile(project / "weirtest-1.0-py3-none-any.whl", "w") as wheel:
+        info = "weirtest-1.0.dist-info/"
+        wheel.writestr("weirtest.py", "")
+        wheel.writestr(info + "METADATA", "Metadata-Version: 2.1\nName: weirtest\nVersion: 1.0\n")
+        wheel.writestr(info + "WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(info + "RECORD", "")
+    (folder / "npm").mkdir()
+    (folder / "package.json").write_text('{"name": "weirtest", "version": "1.0.0"}')
+    with tarfile.open(folder / "npm" / "weirtest-1.0.0.tgz", "w:gz") as tar:
+        tar.add(folder / "package.json", "package/package.json")
+    world.web.mount("/simple", folder / "simple")
+    world.web.mount("/npm", folder / "npm")
+    return folder
+
+
+def publish(packages, name):
+    """The registry's document names the host from which the package itself comes."""
+    version = {"name": "weirtest", "version": "1.0.0",
+               "dist": {"tarball": f"https://{name}/npm/weirtest-1.0.0.tgz"}}
+    document = {"name": "weirtest", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": version}}
+    (packages / "npm" / "weirtest").write_text(json.dumps(document))
+
+
+def wait_for(world, port, process):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        with world.internet.socket(socket.AF_INET, socket.SOCK_STREAM) as s:
+            if s.connect_ex(("93.1.1.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise AssertionError(f"no server on port {port}: {process.args}")
+
+
+@pytest.fixture(scope="module")
+def postgres(world):
+    """A PostgreSQL server that takes anybody, with and without TLS."""
+    programs = pathlib.Path(max(glob.glob("/usr/lib/postgresql/*/bin")))
+    folder = world.workdir("postgres")
+    as_postgres = world.user("postgres").become()
+    subprocess.run([*as_postgres, programs / "initdb", "-N", "-A", "trust", folder / "data"], check=True,
+                   capture_output=True, cwd=folder)
+    for source, target in ((world.ca.certificate("postgres.test"), "server.crt"), (world.ca.leaf_key, "server.key")):
+        shutil.copy(source, folder / "data" / target)
+        shutil.chown(folder / "data" / target, "postgres", "postgres")
+        (folder / "data" / target).chmod(0o600)
+    with (folder / "data" / "pg_hba.conf").open("a") as f:
+        f.write("host all all all trust\n")
+    argv = [*as_postgres, programs / "postgres", "-D", folder / "data", "-c", "listen_addresses=*", "-c", "ssl=on",
+            "-c", f"unix_socket_directories={folder}", "-c", "shared_buffers=1MB"]
+    server = subprocess.Popen(world.internet.command(*map(str, argv)), cwd=folder, stderr=subprocess.DEVNULL)
+    wait_for(world, step=server)
+    yield 5432
+    server.send_signal(2)  # now, without waiting for clients
+    server.wait(60)
+
+
+@pytest.fixture(scope="module")
+def smtp(world):
+    """Mail with STARTTLS; what the client says inside of TLS is answered too."""
+    def serve(conn, local, peer):
+        conn.sendall(b"220 mail.test ESMTP\r\n")
+        for reply in (b"250-mail.test\r\n250 STARTTLS\r\n", b"220 go ahead\r\n"):
+            conn.recv(4096)
+            conn.sendall(reply)
+        tls, _ = world.ca.wrap(conn)
+        with tls:
+            while line := tls.recv(4096):
+                tls.sendall(b"221 bye\r\n" if line.lower().startswith(b"quit") else b"250 heard in TLS\r\n")
+    with world.tcp(587, serve) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def grpc_server(world):
+    cert = world.ca.certificate("*.pair.test")
+    argv = world.internet.command(PYTHON, str(CLIENTS / "grpc_echo.py"), "serve", str(cert), str(world.ca.leaf_key))
+    server = subprocess.Popen(argv)
+    wait_for(world, step=server)
+    shutil.copy(CLIENTS / "grpc_echo.py", world.tools)
+    yield world.tools / "grpc_echo.py"
+    server.terminate()
+    server.wait(60)
+
+
+@pytest.fixture
+def websocket(world, pair):
+    """ws:// on port 8091 and wss:// on port 8092."""
+    loop, servers = asyncio.new_event_loop(), []
+
+    async def echo(connection):
+        async for message in connection:
+            await connection.send("echo of " + message)
+
+    async def listen():
+        for port, tls in ((8091, None), (8092, world.ca.context(pair.good))):
+            sock = world.internet.socket(socket.AF_INET6, socket.SOCK_STREAM)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(("::", port))
+            servers.append(await websockets.serve(echo, sock=sock, ssl=tls))
+
+    async def close():
+        for server in servers:
+            server.close()
+            await server.wait_closed()
+
+    loop.run_until_complete(listen())
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    yield
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(5)
+    loop.run_until_complete(close())
+    loop.close()
+
+
+# Programs that show a name: what, argv, port, what they print, how they tell of the refusal
+
+PIP = [PYTHON, "-m", "pip", "--isolated", "--disable-pip-version-check", "--cert", "{ca}", "--retries", "0", "download",
+       "--no-deps", "--no-cache-dir", "--index-url", "https://{name}/simple/", "-d", ".", "weirtest"]
+NPM = ["npm", "install", "--registry", "https://{name}/npm/", "--cafile", "{ca}", "--fetch-retries=0", "--no-audit",
+       "--no-fund", "--no-update-notifier", "--cache", "cache", "weirtest"]
+PUSH = """set -e
+git clone -q https://{good}/git/{tree}.git tree && cd tree && echo more > more && git add more
+git -c user.name=t -c user.email=t@t.test commit -qm two
+git push -q https://{name}/git/{tree}.git HEAD:two"""
+WEBSOCKET = """import asyncio, websockets
+async def talk():
+    async with websockets.connect("{url}") as connection:
+        await connection.send("this")
+        print(await connection.recv())
+asyncio.run(talk())"""
+CHROMIUM = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+            "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+            "--ignore-certificate-errors", "--user-data-dir=profile", "--dump-dom"]
+
+PROGRAMS = [
+    ("pip", PIP, 443, "Successfully downloaded weirtest", "SSLError"),
+    ("npm", NPM, 443, "added 1 package", "SSL alert"),
+    ("git clone", ["git", "clone", "https://{name}/git/tree.git"], 443, "Cloning", "fatal: unable to access"),
+    ("curl with HTTP/2 over TLS", ["curl", "-sSf", "--http2", "https://{name}/"], 443, '"host": "{name}"', "alert"),
+    ("websockets over TLS", [PYTHON, "-c", WEBSOCKET.format(url="wss://{name}:8092")], 8092, "echo of this", "SSL"),
+    ("websockets", [PYTHON, "-c", WEBSOCKET.format(url="ws://{name}:8091")], 8091, "echo of this", "HTTP 403"),
+    ("gRPC", [PYTHON, "{grpc}", "call", "{name}:50051", "{ca}"], 50051, "echo of this", "UNAVAILABLE"),
+    ("chromium over TLS", [*CHROMIUM, "https://{name}/"], 443, '"host": "{name}"', "ERR_SSL"),
+    ("chromium", [*CHROMIUM, "http://{name}/"], 80, '"host": "{name}"', "refused by weir"),
+    ("java over TLS", ["{java}", "Fetch", "https://{name}/", "{ca}"], 443, '"host": "{name}"', "SSLHandshakeException"),
+    ("java", ["{java}", "Fetch", "http://{name}/", "{ca}"], 80, '"host": "{name}"', "response code: 403"),
+    ("go over TLS", ["{go}", "https://{name}/"], 443, '"host": "{name}"', "tls: "),
+    ("go", ["{go}", "http://{name}/"], 80, '"host": "{name}"', "403"),
+]
+IDS = [p[0] for p in PROGRAMS]
+SHOWN = pytest.mark.parametrize("what, argv, port, prints, says", PROGRAMS, ids=IDS)
+
+
+@pytest.fixture(scope="module")
+def java(world):
+    if not shutil.which("javac"):
+        pytest.skip("needs a JDK")
+    subprocess.run(["javac", "-d", world.tools, CLIENTS / "Fetch.java"], check=True)
+    return ["java", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-cp", str(world.tools)]
+
+
+@pytest.fixture(scope="module")
+def go(world):
+    if not shutil.which("go"):
+        pytest.skip("needs Go")
+    env = {"PATH": "/usr/bin:/bin:/usr/local/go/bin", "HOME": "/nowhere", "GO111MODULE": "off",
+           "GOCACHE": str(world.folder / "go"), "GOFLAGS": ""}
+    subprocess.run(["go", "build", "-o", world.tools / "fetch-go", CLIENTS / "fetch.go"], check=True, env=env)
+    return str(world.tools / "fetch-go")
+
+
+def fill(world, pair, name, argv, request):
+    """@argv for @name, once the servers and programs that it needs are there."""
+    words = {"name": name, "good": pair.good, "ca": world.ca.cert}
+    text = " ".join(argv)
+    if "weirtest" in text:
+        publish(request.getfixturevalue("packages"), pair.good)
+    if "/git/tree" in text:
+        world.repository()
+    if "websockets" in text:
+        request.getfixturevalue("websocket")
+    if "{grpc}" in text:
+        words["grpc"] = request.getfixturevalue("grpc_server")
+    if "{go}" in text:
+        words["go"] = request.getfixturevalue("go")
+    if "{java}" in text:
+        argv = [*request.getfixturevalue("java"), *argv[1:]]
+    return [w.format(**words) for w in argv]
+
+
+@SHOWN
+def test_the_allowed_name_works(world, pair, request, what, argv, port, prints, says):
+    done = attempt(world, pair, fill(world, pair, pair.good, argv, request), pair.good)
+    assert done.code == 0 and prints.format(name=pair.good) in done.text + done.messages, done
+
+
+def assert_refused(done, pair, port, prints, says):
+    assert says in done.text + done.messages, done
+    assert f"--allow {pair.evil}:{port}" in done.messages, done
+    assert prints.format(name=pair.evil) not in done.text and done.seconds < AT_ONCE_S, done
+
+
+@SHOWN
+def test_the_other_name_is_refused_at_once_and_nothing_arrives(world, pair, request, what, argv, port, prints, says):
+    argv = fill(world, pair, pair.evil, argv, request)
+    with world.capture() as capture:
+        done = attempt(world, pair, argv, pair.good)
+        assert pair.arrived(capture) == []
+    assert_refused(done, pair, port, prints, says)
+
+
+@pytest.mark.parametrize("what, argv, port, prints, says", [p for p in PROGRAMS if p[2] not in (80, 443)],
+                         ids=[p[0] for p in PROGRAMS if p[2] not in (80, 443)])
+def test_a_server_that_might_have_spoken_first_hears_nothing(world, pair, request, what, argv, port, prints, says):
+    """On a listed port that isn't the web's the relay calls before the client speaks, and says nothing."""
+    argv = fill(world, pair, pair.evil, argv, request)
+    with world.capture() as capture:
+        done = attempt(world, pair, argv, f"{pair.good}:{port}")
+        assert [p for p in pair.arrived(capture) if p.payload] == []
+    assert_refused(done, pair, port, prints, says)
+
+
+def test_a_push_reaches_the_allowed_name_only(world, pair):
+    bare = world.folder / "git" / f"push-{world.number()}.git"
+    subprocess.run(["git", "clone", "-q", "--bare", world.repository(), bare], check=True)
+    subprocess.run(["git", "-C", bare, "config", "http.receivepack", "true"], check=True)
+
+    def push(name):
+        script = PUSH.format(name=name, good=pair.good, tree=bare.stem)
+        done = attempt(world, pair, ["sh", "-c", script], f"{pair.good}:443")
+        return done, subprocess.run(["git", "-C", bare, "branch"], check=True, capture_output=True).stdout.decode()
+
+    with world.capture() as capture:
+        done, branches = push(pair.evil)
+        assert not [p for p in pair.arrived(capture) if pair.evil.encode() in p.payload]
+    assert done.code != 0 and "two" not in branches and done.seconds < AT_ONCE_S, done
+    assert "unable to access" in done.messages and f"--allow {pair.evil}:443" in done.messages, done
+    done, branches = push(pair.good)
+    assert done.code == 0 and "two" in branches, done
+
+
+def test_grpc_in_plain_text_is_refused(world, pair, grpc_server):
+    """HTTP/2 with prior knowledge: its requests can't be judged."""
+    done = attempt(world, pair, [PYTHON, grpc_server, "call", f"{pair.good}:50052"], pair.good)
+    assert "UNAVAILABLE" in done.messages and done.code == 1 and done.seconds < AT_ONCE_S, done
+
+
+# Programs whose first bytes show no name: what, argv, port, what they print, how they tell of the refusal
+
+PSQL = ["psql", "-X", "-t", "-c", "select 'ssl ' || ssl from pg_stat_ssl where pid = pg_backend_pid()",
+        "host={name} user=postgres dbname=postgres connect_timeout=5 sslmode="]
+OPENSSL = ["openssl", "s_client", "-brief", "-starttls", "smtp", "-verify_return_error", "-servername", "{name}",
+           "-connect", "{name}:587"]
+SMTPLIB = """import smtplib, ssl
+with smtplib.SMTP("{name}", 587, timeout=9) as s:
+    s.starttls(context=ssl.create_default_context())
+    print(s.noop())"""
+SSH = ["ssh", "-F", "none", "-i", "{key}", "-o", "BatchMode=yes", "-o", "ConnectTimeout=4",
+       "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "root@{name}", "hello"]
+
+NAMELESS = [
+    ("psql with TLS", [*PSQL[:-1], PSQL[-1] + "require"], 5432, "ssl true", "connection to server"),
+    ("psql without TLS", [*PSQL[:-1], PSQL[-1] + "disable"], 5432, "ssl false", "connection to server"),
+    ("openssl s_client -starttls smtp", OPENSSL, 587, "CONNECTION ESTABLISHED", "errno=104"),
+    ("smtplib", [PYTHON, "-c", SMTPLIB], 587, "heard in TLS", "Error"),
+    ("ssh", SSH, 22, "welcome: hello", "onnection"),
+]
+UNSHOWN = pytest.mark.parametrize("what, argv, port, prints, says", NAMELESS, ids=[p[0] for p in NAMELESS])
+SERVERS = {5432: "postgres", 587: "smtp", 22: "ssh_server"}
+
+
+def fill_nameless(world, name, argv, request, port):
+    """@argv for @name and where to start it; a key that the user may read, when one is asked for."""
+    server, cwd = request.getfixturevalue(SERVERS[port]), world.workdir(USER)
+    if port == 22:
+        shutil.copy(server, cwd / "key")
+        shutil.chown(cwd / "key", USER, USER)
+        (cwd / "key").chmod(0o600)
+    return [w.format(name=name, key=cwd / "key") for w in argv], cwd
+
+
+@UNSHOWN
+def test_a_listed_port_needs_no_name(world, pair, request, what, argv, port, prints, says):
+    argv, cwd = fill_nameless(world, pair.good, argv, request, port)
+    done = attempt(world, pair, argv, f"{pair.good}:{port}", cwd=cwd)
+    assert done.code == 0 and prints in done.text + done.messages, done
+
+
+CLIENT_FIRST = [p for p in NAMELESS if p[2] != 587]
+
+
+@pytest.mark.parametrize("which", ["good", "evil"])
+@pytest.mark.parametrize("what, argv, port, prints, says", CLIENT_FIRST, ids=[p[0] for p in CLIENT_FIRST])
+def test_a_port_that_is_not_listed_is_refused_at_the_first_bytes(world, pair, request, which, what, argv, port, prints, says):
+    argv, cwd = fill_nameless(world, getattr(pair, which), argv, request, port)
+    with world.capture() as capture:
+        done = attempt(world, pair, argv, pair.good, cwd=cwd)
+        assert pair.arrived(capture) == []
+    assert done.code != 0 and done.seconds < AT_ONCE_S, done
+    assert says in done.messages and f"--allow {pair.good}:{port}" in done.messages, done
+
+
+def test_a_client_that_waits_for_the_server_is_told_after_five_seconds(world, pair, smtp):
+    """Whether it would have shown a name is not known before."""
+    with world.capture() as capture:
+        done = attempt(world, pair, [PYTHON, "-c", SMTPLIB.format(name=pair.evil)], pair.good)
+        assert pair.arrived(capture) == []
+    assert done.code == 1 and 4.5 < done.seconds < 8, done
+    assert "no name came in 5 s" in done.messages and f"--allow {pair.good}:587" in done.messages, done
