@@ -46,7 +46,7 @@ struct parent {
 
 static struct daemon_sandbox *daemon_sandbox_of(struct index_entry *e)
 {
-	return e ? CONTAINER_OF(e, struct daemon_sandbox, followed) : NULL;
+	return e ? CONTAINER_OF(e, struct daemon_sandbox, in_watched) : NULL;
 }
 
 static char *key_of(int watch, const char *name)
@@ -56,18 +56,19 @@ static char *key_of(int watch, const char *name)
 	return asprintf(&key, "%d/%s", watch, name) < 0 ? NULL : key;
 }
 
-/* Whose cgroup has that name below what is watched, and the next one. NULL: nobody's. */
-static struct daemon_sandbox *follow_find(const struct daemon *w, int watch,
-					  const char *name)
+/* The sandbox whose cgroup has that name below the watched directory, and the next
+ * one. NULL: none. */
+static struct daemon_sandbox *cgroup_watch_find(const struct daemon *w, int watch,
+						const char *name)
 {
 	CLEAN(mem) char *key = key_of(watch, name);
 
-	return key ? daemon_sandbox_of(index_find(&w->followed, key)) : NULL;
+	return key ? daemon_sandbox_of(index_find(&w->in_watched, key)) : NULL;
 }
 
-static struct daemon_sandbox *follow_next(const struct daemon_sandbox *d)
+static struct daemon_sandbox *cgroup_watch_next(const struct daemon_sandbox *d)
 {
-	return daemon_sandbox_of(index_next(&d->followed));
+	return daemon_sandbox_of(index_next(&d->in_watched));
 }
 
 /* -- parents ------------------------------------------------------------------------ */
@@ -93,19 +94,19 @@ static void know(struct parent *p, uint64_t id)
 
 static void parent_forget(struct parent *p, uint64_t id)
 {
-	/* It is gone: who can't be taken out is in nobody's way. */
+	/* The cgroup is gone: an element that can't be removed does no harm. */
 	(void)!filter_parents_forget(p->daemon->host.guard, id);
 }
 
 static bool is_sandbox(const struct parent *p, const char *name, uint64_t inode)
 {
-	char place[DAEMON_SANDBOX_PLACE_SIZE];
+	char key[DAEMON_TARGET_KEY_SIZE];
 
-	snprintf(place, sizeof(place), "cgroup %llu", (unsigned long long)inode);
-	if (index_find(&p->daemon->places, place))
+	snprintf(key, sizeof(key), "cgroup %llu", (unsigned long long)inode);
+	if (index_find(&p->daemon->targets, key))
 		return true;
 	/* One that was just made again. */
-	return follow_find(p->daemon, p->watch, name) != NULL;
+	return cgroup_watch_find(p->daemon, p->watch, name) != NULL;
 }
 
 static void forget_sibling(struct parent *p, const char *name)
@@ -143,8 +144,8 @@ static void add_sibling(struct parent *p, const char *name, uint64_t id)
 	know(p, id);
 }
 
-/* What is there under @name now? */
-static void parent_look_at(struct parent *p, int dir, const char *name)
+/* Compare what is there under @name now with what is known. */
+static void parent_check(struct parent *p, int dir, const char *name)
 {
 	struct stat st;
 
@@ -154,7 +155,7 @@ static void parent_look_at(struct parent *p, int dir, const char *name)
 		add_sibling(p, name, st.st_ino);
 }
 
-/* Something has happened to @name below it that is no sandbox's. */
+/* Something has happened to @name below the watched directory, which is no sandbox's. */
 static void parent_on_event(struct daemon *w, int watch, const char *name)
 {
 	struct parent *p = parent_find(w, watch);
@@ -164,23 +165,23 @@ static void parent_on_event(struct daemon *w, int watch, const char *name)
 		return;
 	dir = open(p->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (dir >= 0)
-		parent_look_at(p, dir, name);
+		parent_check(p, dir, name);
 }
 
-/* All that are there. */
-static void parent_look_all(struct parent *p)
+/* Compare all that is below the parent. */
+static void parent_check_all(struct parent *p)
 {
 	DIR *all = opendir(p->dir);
 	const struct dirent *e;
 
 	while (all && (e = readdir(all)))
 		if (e->d_type == DT_DIR && e->d_name[0] != '.')
-			parent_look_at(p, dirfd(all), e->d_name);
+			parent_check(p, dirfd(all), e->d_name);
 	if (all)
 		closedir(all);
 }
 
-/* The one below @path that was found last is still nobody's sandbox. */
+/* The cgroup below @path that was found last is still no sandbox's. */
 static bool is_sibling_there(const char *path, const struct parent *p)
 {
 	const char *known = p->daemon->host.sibling;
@@ -199,8 +200,8 @@ static void remember_sibling(struct host *h, const char *path, const char *name)
 		h->sibling = NULL;
 }
 
-/* Something below @d's parent, @path, is nobody's sandbox. A look at thousands takes its
- * time: mostly the one from last time is still there. */
+/* A cgroup below @d's parent, @path, is no sandbox's. Reading thousands takes time:
+ * mostly the one from last time is still there. */
 static bool has_sibling(const char *path, const struct daemon_sandbox *d)
 {
 	const struct parent p = { .daemon = d->daemon, .watch = d->watch };
@@ -219,11 +220,11 @@ static bool has_sibling(const char *path, const struct daemon_sandbox *d)
 	return found;
 }
 
-/* Events were lost. */
-static void parents_look_again(struct daemon *w)
+/* Events were lost: compare everything. */
+static void parents_check_all(struct daemon *w)
 {
 	for (struct parent *p = w->host.parents; p; p = p->next)
-		parent_look_all(p);
+		parent_check_all(p);
 }
 
 /* -- parents ------------------------------------------------------------------------ */
@@ -295,19 +296,20 @@ static int unlink_parent(struct parent *gone)
 	return r;
 }
 
-/* Before the table stands they are only written down: see parents_load(). */
-static int parents_install(struct daemon *w, struct err *err)
+/* Before the host's table is active, guards are only noted: see cgroup_guard_load(). */
+static int guard_install(struct daemon *w, struct err *err)
 {
 	struct err why = { 0 };
 
-	if (w->host.state != HOST_STANDS)
+	if (w->host.state != HOST_ACTIVE)
 		return 0;
 	if (filter_parents_load(w->host.guard, &why) == 0)
 		return 0;
 	return err_set(err, why.code, "cannot guard the parent: %s", why.text);
 }
 
-/* Whoever stands below @p keeps it guarded, over a restart as well. */
+/* Write down for each active sandbox below @p that its parent is guarded, over a
+ * restart as well. */
 static void remember(const struct parent *p)
 {
 	struct err err = { 0 };
@@ -316,11 +318,11 @@ static void remember(const struct parent *p)
 		struct daemon_sandbox *d = p->daemon->sandboxes[id];
 
 		/* One that is just being attached is kept with that. */
-		if (!d || d->watch != p->watch || d->guards ||
+		if (!d || d->watch != p->watch || d->guards_parent ||
 		    d->life.state != LIFECYCLE_ACTIVE || d->text_fd >= 0)
 			continue;
-		d->guards = true;
-		if (state_keep(d, &err) < 0)
+		d->guards_parent = true;
+		if (state_save(d, &err) < 0)
 			log_warning("%s", err.text);
 	}
 }
@@ -333,16 +335,16 @@ static int guard(struct daemon_sandbox *d, char *dir, struct err *err)
 
 	if (!p)
 		return err->code;
-	parent_look_all(p);
+	parent_check_all(p);
 	for (uint32_t id = 1; id <= SANDBOXES_MAX; id++)
 		if (d->daemon->sandboxes[id] &&
 		    d->daemon->sandboxes[id]->watch == p->watch)
-			parent_let_through(d->daemon->sandboxes[id]);
+			cgroup_guard_admit(d->daemon->sandboxes[id]);
 	r = filter_parents_guard(h->guard, p->id, p->level);
 	if (r < 0)
 		err_sys(err, r, "cannot guard the parent");
 	else if (r > 0)
-		r = parents_install(d->daemon, err);
+		r = guard_install(d->daemon, err);
 	if (r < 0)
 		(void)!unlink_parent(p);
 	else
@@ -350,37 +352,37 @@ static int guard(struct daemon_sandbox *d, char *dir, struct err *err)
 	return r;
 }
 
-int parent_guard(struct daemon_sandbox *d, struct err *err)
+int cgroup_guard_start(struct daemon_sandbox *d, struct err *err)
 {
 	CLEAN(mem) char *dir = NULL;
 	int r;
 
 	/* The root of the hierarchy has everybody below it. */
-	if (!d->dir || d->member.level < 2 || d->unseen)
+	if (!d->dir || d->member.level < 2 || d->is_unseen)
 		return 0;
 	if (parent_find(d->daemon, d->watch)) {
-		d->guards = true;
-		parent_let_through(d);
+		d->guards_parent = true;
+		cgroup_guard_admit(d);
 		return 0;
 	}
 	dir = strdup(d->dir);
 	if (!dir)
 		return err_set(err, -ENOMEM, "out of memory");
 	*strrchr(dir, '/') = '\0';
-	if (!d->guards && !d->spec.guard_parent && has_sibling(dir, d))
+	if (!d->guards_parent && !d->spec.guard_parent && has_sibling(dir, d))
 		return 0;
 	r = open_guard(&d->daemon->host, err);
 	if (r == 0)
 		r = guard(d, TAKE_PTR(dir), err);
-	d->guards = r == 0;
+	d->guards_parent = r == 0;
 	return r;
 }
 
-void parent_let_through(const struct daemon_sandbox *d)
+void cgroup_guard_admit(const struct daemon_sandbox *d)
 {
 	struct parent *p = d && d->dir ? parent_find(d->daemon, d->watch) : NULL;
 
-	if (p && !d->waiting && !daemon_sandbox_is_outdated(d) &&
+	if (p && !d->is_cgroup_gone && !daemon_sandbox_is_outdated(d) &&
 	    (d->life.state == LIFECYCLE_ACTIVE || d->life.state == LIFECYCLE_TESTING))
 		know(p, d->member.cgroup);
 }
@@ -402,25 +404,25 @@ static void parent_leave(struct daemon *w, int watch)
 
 	if (!p)
 		return;
-	if (unlink_parent(p) != 0 && parents_install(w, &err) < 0)
+	if (unlink_parent(p) != 0 && guard_install(w, &err) < 0)
 		log_error("%s", err.text);
 }
 
-/* What a daemon before us has left is replaced, though it be by nothing: those below
- * such a parent would stay closed. Not before all parents can be seen. */
-void parents_load(struct daemon *w)
+/* Replace what an earlier daemon has installed, even by nothing: cgroups below such a
+ * parent would stay closed. Not before all parents can be seen. */
+void cgroup_guard_load(struct daemon *w)
 {
 	struct err err = { 0 };
 
 	for (uint32_t id = 1; id <= SANDBOXES_MAX; id++)
-		if (w->sandboxes[id] && w->sandboxes[id]->guards &&
-		    w->sandboxes[id]->unseen)
+		if (w->sandboxes[id] && w->sandboxes[id]->guards_parent &&
+		    w->sandboxes[id]->is_unseen)
 			return;
-	if (open_guard(&w->host, &err) < 0 || parents_install(w, &err) < 0)
+	if (open_guard(&w->host, &err) < 0 || guard_install(w, &err) < 0)
 		log_error("%s", err.text);
 }
 
-void parents_leave_behind(struct daemon *w)
+void cgroup_guard_clear(struct daemon *w)
 {
 	struct err err = { 0 };
 
@@ -431,13 +433,13 @@ void parents_leave_behind(struct daemon *w)
 		log_error("%s", err.text);
 }
 
-void parents_look(struct daemon *w)
+void cgroup_guard_check(struct daemon *w)
 {
 	if (!w->host.guard || filter_parents_stands(w->host.guard))
 		return;
 	log_warning("somebody has removed the guard of the cgroups' parents; it is put "
 		    "back");
-	parents_load(w);
+	cgroup_guard_load(w);
 }
 
 /* -- a cgroup goes and comes again -------------------------------------------------- */
@@ -457,39 +459,39 @@ static const char *name_of(const struct daemon_sandbox *d)
 
 /* -- what is seen ------------------------------------------------------------------- */
 
-/* The directory itself, or nobody knows which: @watch -1. */
-static void follow_look_all(struct daemon *w, int watch)
+/* Something has happened to the watched directory; @watch -1: to any of them. */
+static void cgroup_watch_check_all(struct daemon *w, int watch)
 {
 	for (uint32_t id = 1; id <= SANDBOXES_MAX; id++) {
 		struct daemon_sandbox *d = w->sandboxes[id];
 
 		if (d && d->dir && (watch < 0 || d->watch == watch))
-			follow_look(d);
+			cgroup_watch_check(d);
 	}
 }
 
-static void follow_look_named(struct daemon *w, int watch, const char *name)
+static void cgroup_watch_check_named(struct daemon *w, int watch, const char *name)
 {
 	struct daemon_sandbox *d, *next;
 
-	for (d = follow_find(w, watch, name); d; d = next) {
-		next = follow_next(d);
-		follow_look(d);
+	for (d = cgroup_watch_find(w, watch, name); d; d = next) {
+		next = cgroup_watch_next(d);
+		cgroup_watch_check(d);
 	}
 }
 
 static void on_event(struct daemon *w, const struct inotify_event *e)
 {
 	if (e->mask & IN_Q_OVERFLOW) {
-		follow_look_all(w, -1);
-		parents_look_again(w);
+		cgroup_watch_check_all(w, -1);
+		parents_check_all(w);
 		return;
 	}
 	if (e->len == 0) {
-		follow_look_all(w, e->wd);
+		cgroup_watch_check_all(w, e->wd);
 		return;
 	}
-	follow_look_named(w, e->wd, e->name);
+	cgroup_watch_check_named(w, e->wd, e->name);
 	parent_on_event(w, e->wd, e->name);
 }
 
@@ -565,7 +567,7 @@ static int use_watch(struct daemon *w, int watch)
 	return 0;
 }
 
-/* Return: nobody uses it any more. */
+/* Return: the watch has no user any more. */
 static bool leave_watch(struct daemon *w, int watch)
 {
 	struct watched *used = find_watched(w, watch);
@@ -577,7 +579,7 @@ static bool leave_watch(struct daemon *w, int watch)
 	return true;
 }
 
-static int follow(struct daemon_sandbox *d, const char *above)
+static int add_to_watch(struct daemon_sandbox *d, const char *above)
 {
 	const uint32_t mask = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO |
 			      IN_DELETE_SELF | IN_ONLYDIR;
@@ -588,40 +590,40 @@ static int follow(struct daemon_sandbox *d, const char *above)
 	if (r < 0)
 		return r;
 	d->watch = watch;
-	d->follow_key = key_of(watch, name_of(d));
-	return d->follow_key ? index_add(&w->followed, &d->followed, d->follow_key)
-			     : -ENOMEM;
+	d->watch_key = key_of(watch, name_of(d));
+	return d->watch_key ? index_add(&w->in_watched, &d->in_watched, d->watch_key)
+			    : -ENOMEM;
 }
 
-int follow_start(struct daemon_sandbox *d, struct err *err)
+int cgroup_watch_start(struct daemon_sandbox *d, struct err *err)
 {
 	CLEAN(mem) char *above = strdup(d->dir);
 	int r = above ? open_inotify(d->daemon) : -ENOMEM;
 
 	if (r == 0) {
 		*strrchr(above, '/') = '\0';
-		r = follow(d, above);
+		r = add_to_watch(d, above);
 	}
 	if (r == 0)
 		return 0;
-	follow_stop(d);
+	cgroup_watch_stop(d);
 	return err_sys(err, r, "cannot watch the cgroup '%.200s'", d->spec.where);
 }
 
 /* Several may have the same directory above them. */
-void follow_stop(struct daemon_sandbox *d)
+void cgroup_watch_stop(struct daemon_sandbox *d)
 {
 	struct daemon *w = d->daemon;
 	int watch = d->watch;
 
 	d->watch = -1;
-	index_remove(&w->followed, &d->followed);
-	free(d->follow_key);
-	d->follow_key = NULL;
+	index_remove(&w->in_watched, &d->in_watched);
+	free(d->watch_key);
+	d->watch_key = NULL;
 	if (watch < 0)
 		return;
 	if (!leave_watch(w, watch)) {
-		/* Its cgroup is anybody's now. */
+		/* No sandbox has this cgroup any more. */
 		parent_on_event(w, watch, name_of(d));
 		return;
 	}
@@ -635,9 +637,9 @@ static void on_gone(struct daemon_sandbox *d)
 {
 	struct ipc_message m = { .type = IPC_GONE, .sandbox = d->id };
 
-	if (!d->waiting) {
-		d->waiting = true;
-		host_tell(d, "its cgroup is gone: waiting for it");
+	if (!d->is_cgroup_gone) {
+		d->is_cgroup_gone = true;
+		host_report(d, "its cgroup is gone: waiting for it");
 	}
 	if (!host_is_parent_gone(d) || d->life.state != LIFECYCLE_ACTIVE)
 		return;
@@ -645,7 +647,7 @@ static void on_gone(struct daemon_sandbox *d)
 		    d->spec.name);
 	snprintf(m.text, sizeof(m.text), "its cgroup is gone");
 	state_forget(d);
-	daemon_tell_control(d->daemon, &m, NULL);
+	daemon_send_control(d->daemon, &m, NULL);
 	daemon_sandbox_detach(d, false);
 }
 
@@ -662,36 +664,37 @@ static void check_again(const struct daemon_sandbox *d)
 
 static void on_another(struct daemon_sandbox *d, uint64_t id)
 {
-	d->waiting = false;
+	d->is_cgroup_gone = false;
 	parent_shut(d, d->member.cgroup);
 	d->member.cgroup = id;
 	daemon_sandbox_on_remade(d);
-	host_tell(d, "its cgroup was made again");
+	host_report(d, "its cgroup was made again");
 	check_again(d);
 }
 
 /* What isn't seen isn't gone: its rules stay, for the id that it had. */
 static void on_unseen(struct daemon_sandbox *d)
 {
-	if (!d->unseen)
-		host_tell(d, "whether its cgroup is gone can't be seen");
-	d->unseen = true;
+	if (!d->is_unseen)
+		host_report(d, "whether its cgroup is gone can't be seen");
+	d->is_unseen = true;
 }
 
 static void on_seen(struct daemon_sandbox *d)
 {
 	struct err err = { 0 };
 
-	if (!d->unseen)
+	if (!d->is_unseen)
 		return;
-	d->unseen = false;
-	host_tell(d, "its cgroup is seen again");
-	if (d->guards && d->life.state == LIFECYCLE_ACTIVE && parent_guard(d, &err) < 0)
+	d->is_unseen = false;
+	host_report(d, "its cgroup is seen again");
+	if (d->guards_parent && d->life.state == LIFECYCLE_ACTIVE &&
+	    cgroup_guard_start(d, &err) < 0)
 		log_warning("sandbox '%s': %s", d->spec.name, err.text);
-	parents_load(d->daemon);
+	cgroup_guard_load(d->daemon);
 }
 
-void follow_look(struct daemon_sandbox *d)
+void cgroup_watch_check(struct daemon_sandbox *d)
 {
 	struct err ignored = { 0 };
 	uint64_t id;
@@ -700,7 +703,7 @@ void follow_look(struct daemon_sandbox *d)
 	if (lifecycle_is_ending(&d->life))
 		return;
 	if (d->watch < 0)
-		r = host_follow(d, &ignored);
+		r = host_watch_cgroup(d, &ignored);
 	if (r == 0)
 		r = host_cgroup_id(d, &id);
 	if (r < 0 && r != -ENOENT) {
@@ -713,5 +716,5 @@ void follow_look(struct daemon_sandbox *d)
 	else if (id != d->member.cgroup)
 		on_another(d, id);
 	else
-		d->waiting = false;
+		d->is_cgroup_gone = false;
 }

@@ -39,10 +39,10 @@ enum {
 
 /* ---- in the child ---- */
 
-/* A TCP connection whose beginning the kernel has not seen is nobody's: otherwise one
- * from before, on which the other end speaks first now, would count as begun from there,
- * and what the sandbox sends as its replies. The file is that of the namespace that this
- * process is in. */
+/* The kernel is to take up no TCP connection whose beginning it has not seen.
+ * Otherwise an older one, on which the other end speaks first now, would count as
+ * begun from there, and what the sandbox sends as its replies. The file is that of
+ * the namespace that this process is in. */
 static int forbid_pickup(struct err *err)
 {
 	static const char path[] = "/proc/sys/net/netfilter/nf_conntrack_tcp_loose";
@@ -107,7 +107,7 @@ static void self_test(const struct launch_probe *probe)
 		say(IPC_FAILED, why);
 }
 
-/* The daemon says so once the rules stand. False: it has gone. */
+/* Wait until the daemon says that the rules are active. False: the daemon has ended. */
 static bool wait_for_rules(void)
 {
 	struct ipc_message m;
@@ -127,7 +127,7 @@ void inside_child(const struct spawner_order *o)
 		return;
 	}
 	r = hand_over_sockets(&fds, route);
-	/* They are the daemon's to close. */
+	/* The daemon closes its copies. */
 	sandbox_fds_done(&fds);
 	close(route);
 	if (r < 0 || !o->probe.allowed_name[0] || !wait_for_rules())
@@ -190,7 +190,7 @@ static int start_child(struct daemon_sandbox *d, int ns, struct err *err)
 	return pid < 0 ? (int)pid : 0;
 }
 
-/* Is it a network namespace, and not the one that everybody shares? */
+/* Check that @ns is a network namespace, and not the host's own. */
 static int check_namespace(struct daemon_sandbox *d, int ns, struct err *err)
 {
 	struct stat st, home;
@@ -232,7 +232,7 @@ static int open_namespace(const struct daemon_sandbox *d, struct err *err)
 		       "cannot open the network namespace '%.200s'", d->spec.where);
 }
 
-int inside_find(struct daemon_sandbox *d, int *ret_ns, struct err *err)
+int netns_child_find(struct daemon_sandbox *d, int *ret_ns, struct err *err)
 {
 	CLEAN(fd) int ns = open_namespace(d, err);
 	int r = ns < 0 ? ns : check_namespace(d, ns, err);
@@ -242,25 +242,25 @@ int inside_find(struct daemon_sandbox *d, int *ret_ns, struct err *err)
 	return r;
 }
 
-int inside_open(struct daemon_sandbox *d, int ns, struct err *err)
+int netns_child_open(struct daemon_sandbox *d, int ns, struct err *err)
 {
 	int r = start_child(d, ns, err);
 
 	if (r == 0)
 		r = wait_for_sockets(d, err);
 	if (r < 0 || !d->probe.allowed_name[0])
-		inside_end(d);
+		netns_child_end(d);
 	return r;
 }
 
-int inside_begin_test(struct daemon_sandbox *d)
+int netns_child_begin_test(struct daemon_sandbox *d)
 {
 	const struct ipc_message run = { .type = IPC_RUN };
 
 	return ipc_send(d->from_child.fd, &run, NULL, 0);
 }
 
-int inside_result(struct daemon_sandbox *d, struct err *err)
+int netns_child_result(struct daemon_sandbox *d, struct err *err)
 {
 	struct ipc_message m;
 	size_t count = 0;
@@ -274,7 +274,7 @@ int inside_result(struct daemon_sandbox *d, struct err *err)
 	return err_set(err, -EPERM, "%s", m.text);
 }
 
-void inside_hear_no_more(struct daemon_sandbox *d)
+void netns_child_close(struct daemon_sandbox *d)
 {
 	if (d->from_child.added)
 		loop_remove(d->daemon->supervisor.loop, &d->from_child);
@@ -284,11 +284,11 @@ void inside_hear_no_more(struct daemon_sandbox *d)
 	loop_timer_stop(d->daemon->supervisor.loop, &d->late);
 }
 
-void inside_end(struct daemon_sandbox *d)
+void netns_child_end(struct daemon_sandbox *d)
 {
-	inside_hear_no_more(d);
+	netns_child_close(d);
 	join_end(d);
-	/* In a namespace it ends by itself, for nobody hears it any more. */
+	/* The child in a namespace ends by itself: its channel is closed. */
 }
 
 /* -- as one of a cgroup's or a user's ----------------------------------------------- */
@@ -307,7 +307,8 @@ enum {
 
 /* ---- in the child ---- */
 
-/* With another user id go all capabilities. Whoever has that id can't look into it. */
+/* Become another user, which drops all capabilities. That user's processes can't read
+ * this one. */
 static int drop(uid_t uid, pid_t parent)
 {
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || setgroups(0, NULL) < 0 ||
@@ -446,7 +447,7 @@ int join_wait(struct daemon_sandbox *d, struct err *err)
 	return d->dir && !d->join.below ? join_cgroup(d, &made, err) : 0;
 }
 
-/* The kernel may be a moment late in seeing that nobody is in there any more. */
+/* The kernel may be a moment late in seeing that the cgroup is empty. */
 static void remove_below(struct join *j)
 {
 	for (int i = 0; i < REMOVE_TRIES && rmdir(j->below) < 0 && errno == EBUSY; i++)
@@ -484,14 +485,14 @@ void join_end(struct daemon_sandbox *d)
  * no longer, and a child that is late is ended by its own alarm. */
 
 enum {
-	LOOK_MS = 1000,
+	AUDIT_MS = 1000,
 	OUT_FD = SPAWNER_FD_FIRST, /* a pipe's end, in the child */
 	WHERE_FD = OUT_FD + 1,	   /* a network namespace, the hierarchy of cgroups */
 };
 
 /* ---- in the child ---- */
 
-static struct ipc_look look_inside(void)
+static struct ipc_look audit_namespace(void)
 {
 	struct ipc_look look = { 0 };
 
@@ -502,7 +503,7 @@ static struct ipc_look look_inside(void)
 	return look;
 }
 
-static struct ipc_look look_at_cgroup(const char *name)
+static struct ipc_look audit_cgroup(const char *name)
 {
 	static struct cgroup c;
 	struct cgroup_strays s = { 0 };
@@ -523,15 +524,15 @@ void look_child(const struct spawner_order *o)
 {
 	struct ipc_look look;
 
-	alarm(LOOK_MS / 1000);
-	look = o->cgroup[0] ? look_at_cgroup(o->cgroup) : look_inside();
+	alarm(AUDIT_MS / 1000);
+	look = o->cgroup[0] ? audit_cgroup(o->cgroup) : audit_namespace();
 	(void)!write(OUT_FD, &look, sizeof(look));
 }
 
 /* ---- in the daemon ---- */
 
-static struct ipc_look look_by_child(struct daemon *w, const struct spawner_order *order,
-				     int where)
+static struct ipc_look audit_by_child(struct daemon *w, const struct spawner_order *order,
+				      int where)
 {
 	struct pollfd wait = { .events = POLLIN };
 	struct ipc_look look = { 0 };
@@ -546,21 +547,21 @@ static struct ipc_look look_by_child(struct daemon *w, const struct spawner_orde
 	fds[0] = ends[1];
 	pid = spawner_order(&w->spawner, order, fds, ARRAY_SIZE(fds), &ignored);
 	close(ends[1]);
-	if (pid < 0 || poll(&wait, 1, LOOK_MS) <= 0 ||
+	if (pid < 0 || poll(&wait, 1, AUDIT_MS) <= 0 ||
 	    read(out, &look, sizeof(look)) != sizeof(look))
 		return (struct ipc_look){ 0 };
 	return look;
 }
 
-struct ipc_look inside_look(const struct daemon_sandbox *d)
+struct ipc_look netns_audit(const struct daemon_sandbox *d)
 {
 	const struct spawner_order order = { .task = SPAWNER_LOOK };
 	CLEAN(fd) int ns = ioctl(d->route_fd, SIOCGSKNS);
 
-	return look_by_child(d->daemon, &order, ns);
+	return audit_by_child(d->daemon, &order, ns);
 }
 
-static struct ipc_look look_at_user(uint32_t uid)
+static struct ipc_look audit_user(uint32_t uid)
 {
 	struct cgroup_strays s = user_raw_sockets(uid);
 
@@ -571,18 +572,18 @@ static struct ipc_look look_at_user(uint32_t uid)
 	};
 }
 
-struct ipc_look host_look(const struct daemon_sandbox *d)
+struct ipc_look host_audit(const struct daemon_sandbox *d)
 {
 	struct spawner_order order = { .task = SPAWNER_LOOK };
 	struct ipc_look look = { 0 };
 
 	if (!d->dir)
-		return look_at_user(d->member.uid);
+		return audit_user(d->member.uid);
 	snprintf(order.cgroup, sizeof(order.cgroup), "%s", d->spec.where);
-	/* In one that is gone is nobody. */
-	if (!d->waiting)
-		look = look_by_child(d->daemon, &order, d->daemon->host.hierarchy);
-	look.known |= d->waiting;
-	look.waiting = d->waiting;
+	/* A cgroup that is gone has no processes. */
+	if (!d->is_cgroup_gone)
+		look = audit_by_child(d->daemon, &order, d->daemon->host.hierarchy);
+	look.known |= d->is_cgroup_gone;
+	look.waiting = d->is_cgroup_gone;
 	return look;
 }

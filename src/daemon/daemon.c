@@ -68,7 +68,7 @@ static void on_watchdog(struct loop_timer *t)
 {
 	struct daemon *w = CONTAINER_OF(t, struct daemon, watchdog);
 
-	/* Whoever is stuck in front of an engine that doesn't come is started anew. */
+	/* A daemon whose engine doesn't come is started again by systemd. */
 	if (supervisor_is_alive(&w->supervisor))
 		notify("WATCHDOG=1");
 	if (loop_timer_start(w->supervisor.loop, t,
@@ -136,7 +136,7 @@ static void on_engine(struct supervisor *k, struct ipc_message *m)
 	}
 }
 
-void daemon_lacks(struct daemon *w, const char *name, const char *why)
+void daemon_note_lacking(struct daemon *w, const char *name, const char *why)
 {
 	w->lacks = true;
 	snprintf(w->lacking, sizeof(w->lacking),
@@ -144,7 +144,7 @@ void daemon_lacks(struct daemon *w, const char *name, const char *why)
 		 why);
 }
 
-void daemon_tell_lacking(struct daemon *w)
+void daemon_report_lacking(struct daemon *w)
 {
 	const char *text = w->host.state == HOST_FAILED
 				   ? "the filter of the host's sandboxes can't be "
@@ -158,7 +158,7 @@ void daemon_tell_lacking(struct daemon *w)
 	supervisor_tell_standing(&w->supervisor);
 }
 
-void daemon_on_all_given(struct daemon *w)
+void daemon_on_all_attached(struct daemon *w)
 {
 	struct err err = { 0 };
 
@@ -170,29 +170,30 @@ void daemon_on_all_given(struct daemon *w)
 		return;
 	}
 	if (w->engine == 0) {
-		parents_leave_behind(w);
-		daemon_tell_ready(w);
+		cgroup_guard_clear(w);
+		daemon_notify_ready(w);
 	} else {
-		engines_tell_first(w);
+		engines_notify_first(w);
 	}
 	supervisor_introduce(&w->supervisor);
 }
 
-void daemon_tell_ready(struct daemon *w)
+void daemon_notify_ready(struct daemon *w)
 {
-	if (w->told_ready || !w->supervisor.engine.serves || !engines_stand(w))
+	if (w->is_ready_notified || !w->supervisor.engine.serves ||
+	    !engines_are_active(w))
 		return;
 	notify("READY=1");
-	w->told_ready = true;
+	w->is_ready_notified = true;
 }
 
-/* Its successor gets everything that stood or was on its way. */
+/* The engine's successor gets all sandboxes that were active or on their way. */
 static void on_engine_end(struct supervisor *k)
 {
 	struct daemon *w = daemon_of(k);
 
 	w->engine_ready = false;
-	w->giving = 0;
+	w->attaching = 0;
 	host_on_engine_end(w);
 	for (uint32_t id = 1; id <= SANDBOXES_MAX; id++) {
 		struct daemon_sandbox *d = w->sandboxes[id];
@@ -204,7 +205,7 @@ static void on_engine_end(struct supervisor *k)
 
 /* -- control ------------------------------------------------------------------------ */
 
-void daemon_tell_control(const struct daemon *w, const struct ipc_message *m,
+void daemon_send_control(const struct daemon *w, const struct ipc_message *m,
 			 const int *fd)
 {
 	child_tell(&w->supervisor.control, m, fd);
@@ -216,7 +217,7 @@ static void refuse(struct daemon *w, enum ipc_type type, uint32_t sandbox,
 	struct ipc_message m = { .type = type, .sandbox = sandbox };
 
 	snprintf(m.text, sizeof(m.text), "%s", text);
-	daemon_tell_control(w, &m, NULL);
+	daemon_send_control(w, &m, NULL);
 }
 
 static void on_attach(struct daemon *w, const struct ipc_message *m, int *fds)
@@ -240,7 +241,7 @@ static void on_attach(struct daemon *w, const struct ipc_message *m, int *fds)
 		refuse(w, r == -EMFILE ? IPC_FULL : IPC_REFUSED, 0, err.text);
 }
 
-static void on_who(struct daemon *w, const struct ipc_message *m)
+static void on_whose(struct daemon *w, const struct ipc_message *m)
 {
 	struct ipc_message found = { .type = IPC_WHO };
 	struct daemon_sandbox d = { .daemon = w, .spec = m->attached };
@@ -249,12 +250,13 @@ static void on_who(struct daemon *w, const struct ipc_message *m)
 
 	d.spec.name[IPC_SANDBOX_NAME_MAX] = '\0';
 	d.spec.where[IPC_SANDBOX_WHERE_MAX] = '\0';
-	if (daemon_sandbox_check(&d.spec, &err) < 0 || inside_find(&d, &ns, &err) < 0) {
+	if (daemon_sandbox_check(&d.spec, &err) < 0 ||
+	    netns_child_find(&d, &ns, &err) < 0) {
 		refuse(w, IPC_REFUSED, 0, err.text);
 		return;
 	}
-	found.attached = daemon_sandbox_as_told(&d);
-	daemon_tell_control(w, &found, NULL);
+	found.attached = daemon_sandbox_as_reported(&d);
+	daemon_send_control(w, &found, NULL);
 }
 
 static void on_more(struct daemon *w)
@@ -265,7 +267,7 @@ static void on_more(struct daemon *w)
 	if (engines_more(w, &err) < 0)
 		refuse(w, IPC_REFUSED, 0, err.text);
 	else
-		daemon_tell_control(w, &more, NULL);
+		daemon_send_control(w, &more, NULL);
 }
 
 static void on_again(struct daemon *w, const struct ipc_message *m)
@@ -310,32 +312,32 @@ static void on_list(struct daemon *w, uint32_t after)
 	const struct daemon_sandbox *d = NULL;
 	CLEAN(fd) int text = -1;
 
-	/* Those on their way are told of when they stand. */
+	/* Sandboxes on their way are reported when they are active. */
 	while (after < SANDBOXES_MAX && !is_listed(d))
 		d = w->sandboxes[++after];
 	if (!is_listed(d)) {
-		daemon_tell_control(w, &m, NULL);
+		daemon_send_control(w, &m, NULL);
 		return;
 	}
 	m.sandbox = d->id;
-	m.attached = daemon_sandbox_as_told(d);
+	m.attached = daemon_sandbox_as_reported(d);
 	text = state_text(d);
 	if (text < 0)
 		log_error("cannot read the policy of '%s': %s", d->spec.name,
 			  strerror(-text));
-	daemon_tell_control(w, &m, text < 0 ? NULL : &text);
+	daemon_send_control(w, &m, text < 0 ? NULL : &text);
 }
 
-static void on_look_asked(struct daemon *w, uint32_t sandbox)
+static void on_audit(struct daemon *w, uint32_t sandbox)
 {
 	const struct daemon_sandbox *d = daemon_sandbox_find(w, sandbox);
 	struct ipc_message m = { .type = IPC_LOOKED, .sandbox = sandbox };
 
 	if (d && d->life.state == LIFECYCLE_ACTIVE)
-		m.look = d->spec.kind == ATTACH_HOST ? host_look(d) : inside_look(d);
+		m.look = d->spec.kind == ATTACH_HOST ? host_audit(d) : netns_audit(d);
 	if (d)
-		m.look.unseen = d->unseen;
-	daemon_tell_control(w, &m, NULL);
+		m.look.unseen = d->is_unseen;
+	daemon_send_control(w, &m, NULL);
 }
 
 static void on_stop(struct daemon *w, uint32_t sandbox)
@@ -352,7 +354,7 @@ static void on_stop(struct daemon *w, uint32_t sandbox)
 			    d->spec.name);
 }
 
-static void on_keep(struct daemon *w, const struct ipc_message *m, int *fds)
+static void on_replace_policy(struct daemon *w, const struct ipc_message *m, int *fds)
 {
 	const struct ipc_message kept = { .type = IPC_KEPT, .sandbox = m->sandbox };
 	struct daemon_sandbox *d = daemon_sandbox_find(w, m->sandbox);
@@ -361,11 +363,12 @@ static void on_keep(struct daemon *w, const struct ipc_message *m, int *fds)
 	if (!d)
 		err_set(&err, -ENOENT, "there is no such sandbox");
 	else
-		(void)!daemon_sandbox_keep(d, TAKE_FD(fds[0]), TAKE_FD(fds[1]), &err);
+		(void)!daemon_sandbox_replace_policy(d, TAKE_FD(fds[0]), TAKE_FD(fds[1]),
+						     &err);
 	if (err.code < 0)
 		refuse(w, IPC_REFUSED, m->sandbox, err.text);
 	else
-		daemon_tell_control(w, &kept, NULL);
+		daemon_send_control(w, &kept, NULL);
 }
 
 static void on_control(struct supervisor *k, const struct ipc_message *m, int *fds,
@@ -378,17 +381,17 @@ static void on_control(struct supervisor *k, const struct ipc_message *m, int *f
 	else if (m->type == IPC_AGAIN)
 		on_again(w, m);
 	else if (m->type == IPC_KEEP && count == 2)
-		on_keep(w, m, fds);
+		on_replace_policy(w, m, fds);
 	else if (m->type == IPC_DETACH)
 		on_detach(w, m->sandbox);
 	else if (m->type == IPC_LIST)
 		on_list(w, m->sandbox);
 	else if (m->type == IPC_LOOK)
-		on_look_asked(w, m->sandbox);
+		on_audit(w, m->sandbox);
 	else if (m->type == IPC_STOP)
 		on_stop(w, m->sandbox);
 	else if (m->type == IPC_WHO)
-		on_who(w, m);
+		on_whose(w, m);
 	else if (m->type == IPC_MORE)
 		on_more(w);
 	else if (m->type == IPC_STUCK)
@@ -441,8 +444,9 @@ static bool stays_served(const struct sockaddr_un *sa)
 	return true;
 }
 
-/* Root's, and the group's where there is one. Who may exchange what stands there would
- * choose what is given to the group, and be asked in the daemon's place. */
+/* Give the socket to root and, where there is one, to the group. Whoever may replace
+ * the file at @path would choose what the group gets, and be asked instead of the
+ * daemon. */
 static int share_with_group(const char *path, struct err *err)
 {
 	const struct group *g = getgrnam("weir");
@@ -548,7 +552,7 @@ static int start(struct daemon *w, struct err *err)
 		r = open_all(w, err);
 	if (r < 0)
 		return r;
-	r = engines_start(w, deal_out(w, k->spec->engines), err);
+	r = engines_start(w, engines_rebalance(w, k->spec->engines), err);
 	if (r == 0)
 		r = child_start(&k->engine, err);
 	if (r == 0 && (gone_start(w) < 0 || start_watchdog(w) < 0))
@@ -572,7 +576,7 @@ static int start_further(struct daemon *w, int channel, struct err *err)
 	if (r == 0)
 		r = open_own(w, err);
 	if (r == 0)
-		r = engines_hear_first(w, channel, err);
+		r = engines_listen_to_first(w, channel, err);
 	if (r == 0)
 		r = child_start(&k->engine, err);
 	if (r == 0 && gone_start(w) < 0)
@@ -598,7 +602,7 @@ static struct daemon *daemon_new(struct sidecar_spec *spec, uint32_t engine)
 	w->engine_count = 1;
 	w->spawner.channel = w->parent.fd = -1;
 	host_init(w);
-	give_init(w);
+	attach_queues_init(w);
 	return w;
 }
 

@@ -64,7 +64,7 @@ static void on_first(struct loop_source *source, uint32_t events)
 		loop_stop(w->supervisor.loop);
 }
 
-int engines_hear_first(struct daemon *w, int channel, struct err *err)
+int engines_listen_to_first(struct daemon *w, int channel, struct err *err)
 {
 	int r = fcntl(channel, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
 
@@ -74,14 +74,14 @@ int engines_hear_first(struct daemon *w, int channel, struct err *err)
 	return r < 0 ? err_sys(err, r, "cannot hear the first engine's supervisor") : 0;
 }
 
-void engines_tell_first(struct daemon *w)
+void engines_notify_first(struct daemon *w)
 {
 	const struct ipc_message m = { .type = IPC_STANDS };
 
 	(void)!ipc_send(w->parent.fd, &m, NULL, 0);
 }
 
-/* What is open here is the first one's. */
+/* Close what the first daemon has open, but for the channel. */
 static int begin(const struct further *f, int channel, pid_t parent)
 {
 	char name[16];
@@ -147,7 +147,7 @@ static void on_further(struct child *c, struct ipc_message *m, int *fds, size_t 
 		return;
 	c->serves = true;
 	c->unanswered = 0;
-	daemon_tell_ready(CONTAINER_OF(c, struct further, child)->daemon);
+	daemon_notify_ready(CONTAINER_OF(c, struct further, child)->daemon);
 }
 
 /* It answers only while its engine serves, and kills that one itself. */
@@ -206,7 +206,7 @@ void engines_kill(struct daemon *w, uint32_t number)
 		(void)!kill(w->engines[number]->child.pid, SIGKILL);
 }
 
-bool engines_stand(const struct daemon *w)
+bool engines_are_active(const struct daemon *w)
 {
 	for (size_t i = 1; i < w->engine_count; i++)
 		if (!w->engines[i]->child.serves)
@@ -237,37 +237,38 @@ static int refuse_for_fds(size_t used, const struct rlimit *files, struct err *e
 		       used, (unsigned long long)files->rlim_cur);
 }
 
-/* What was guarded before has had its descriptors, but maybe elsewhere. */
-static rlim_t room(bool restarted, const struct rlimit *files)
+/* A sandbox from before has had its descriptors, but maybe in another engine: it may
+ * use more. */
+static rlim_t fd_budget(bool restarted, const struct rlimit *files)
 {
 	return restarted ? files->rlim_cur / 5 * 4 : files->rlim_cur / 4 * 3;
 }
 
-int room_check(const struct daemon_sandbox *d, struct err *err)
+int fd_budget_check(const struct daemon_sandbox *d, struct err *err)
 {
 	const struct daemon *w = d->daemon;
-	size_t used = w->fds_held + w->plan_count;
+	size_t used = w->fd_count + w->plan_count;
 	struct rlimit files;
 
 	if (d->spec.kind != ATTACH_NETNS || getrlimit(RLIMIT_NOFILE, &files) < 0 ||
-	    used + FDS_NEXT <= room(d->life.origin != LIFECYCLE_NEW, &files))
+	    used + FDS_NEXT <= fd_budget(d->life.origin != LIFECYCLE_NEW, &files))
 		return 0;
 	return refuse_for_fds(used, &files, err);
 }
 
-/* How many namespaces there is room for, according to what they are. */
-static void room_namespaces(size_t *ret_least, size_t *ret_most)
+/* How many namespaces the descriptor budget allows, at least and at most. */
+static void budget_namespaces(size_t *ret_least, size_t *ret_most)
 {
 	struct rlimit files;
 	size_t fds = SIZE_MAX;
 
 	if (getrlimit(RLIMIT_NOFILE, &files) == 0)
-		fds = (size_t)room(false, &files);
+		fds = (size_t)fd_budget(false, &files);
 	*ret_least = MAX(fds / FDS_NEXT, (size_t)1);
 	*ret_most = MAX(fds / FDS_NAMESPACE, (size_t)1);
 }
 
-size_t room_fds_of(const struct daemon_sandbox *d)
+size_t fd_count_of(const struct daemon_sandbox *d)
 {
 	size_t count = (size_t)(d->route_fd >= 0) + (size_t)(d->process.fd >= 0);
 
@@ -287,7 +288,7 @@ static int highest_fd(const struct daemon_sandbox *d)
 	return highest;
 }
 
-int room_check_opened(const struct daemon_sandbox *d, struct err *err)
+int fd_budget_check_opened(const struct daemon_sandbox *d, struct err *err)
 {
 	size_t used = (size_t)highest_fd(d) + 1;
 	struct rlimit files;
@@ -311,7 +312,7 @@ struct deal {
 	int root;
 	size_t engines;
 	bool may_grow;
-	size_t least, most; /* namespaces that an engine has room for */
+	size_t least, most; /* namespaces that an engine's budget allows */
 	size_t counts[IPC_ENGINES_MAX];
 	size_t seen; /* namespaces of the engine that has too many */
 };
@@ -363,7 +364,8 @@ static bool is_namespace(const struct deal *d, const char *path, const char *nam
 	       w.spec.kind == ATTACH_NETNS;
 }
 
-/* What it has no room for, as long as there is some elsewhere. */
+/* Move a namespace that is over the engine's budget, as long as another engine has
+ * some left. */
 static void spread_one(struct deal *d, uint32_t engine, const char *name)
 {
 	char path[STATE_FOLDER_SIZE + NAME_MAX + 2], folder[STATE_FOLDER_SIZE];
@@ -395,7 +397,7 @@ static void each_of(struct deal *d, uint32_t engine,
 		closedir(dir);
 }
 
-/* Those that are not wanted any more. */
+/* Empty and remove the folders of engines that are not wanted any more. */
 static void close_others(struct deal *d)
 {
 	char folder[STATE_FOLDER_SIZE];
@@ -408,11 +410,11 @@ static void close_others(struct deal *d)
 	}
 }
 
-size_t deal_out(struct daemon *w, size_t wanted)
+size_t engines_rebalance(struct daemon *w, size_t wanted)
 {
 	struct deal d = { .root = w->state_root, .engines = MAX(wanted, (size_t)1) };
 
-	room_namespaces(&d.least, &d.most);
+	budget_namespaces(&d.least, &d.most);
 	for (uint32_t i = 0; i < IPC_ENGINES_MAX; i++) {
 		each_of(&d, i, count_one);
 		if (wanted == 0 && d.counts[i] > 0)

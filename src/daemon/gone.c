@@ -17,7 +17,7 @@
 #include "sys/tasks.h"
 
 enum {
-	LOOK_EVERY_MS = 1000,
+	AUDIT_EVERY_MS = 1000,
 	RESTORE_EVERY = 5, /* looks */
 };
 
@@ -28,7 +28,7 @@ pid_t gone_pid_of(const char *where)
 	return text_to_u32(text_of(where), INT32_MAX, &pid) ? (pid_t)pid : 0;
 }
 
-/* Also if that can't be seen. */
+/* True as well if that can't be seen. */
 static bool is_where_it_was(const struct daemon_sandbox *d)
 {
 	struct stat st;
@@ -43,7 +43,7 @@ struct search {
 	int error; /* of a process that can't be seen */
 };
 
-static int is_inhabitant(void *data, int proc, pid_t pid)
+static int is_member(void *data, int proc, pid_t pid)
 {
 	struct search *s = data;
 	int r = tasks_in_network(proc, pid, &s->net);
@@ -53,32 +53,32 @@ static int is_inhabitant(void *data, int proc, pid_t pid)
 	return r > 0;
 }
 
-/* Return: 1; 0: nobody does; -errno: nobody that can be seen. */
-static int find_inhabitant(struct search *s)
+/* Return: 1: a process is in the network; 0: none is; -errno: none that can be seen. */
+static int find_member(struct search *s)
 {
 	int r;
 
 	s->error = 0;
-	r = tasks_each_process(is_inhabitant, s);
+	r = tasks_each_process(is_member, s);
 	return r != 0 ? r : s->error;
 }
 
 /* Does any thread live in there? When that can't be seen: yes. A child in there says what
  * tells its namespace from others without any right over the processes in it. */
-static bool is_inhabited(struct daemon_sandbox *d)
+static bool has_members(struct daemon_sandbox *d)
 {
 	struct search s = { .net = { .dev = d->ns_dev, .ino = d->ns_ino } };
-	int r = find_inhabitant(&s);
+	int r = find_member(&s);
 
 	if (r < 0) {
-		s.net.proc_ino = inside_look(d).network;
-		r = find_inhabitant(&s);
+		s.net.proc_ino = netns_audit(d).network;
+		r = find_member(&s);
 	}
-	if (r < 0 && !d->unseen)
+	if (r < 0 && !d->is_unseen)
 		log_warning("sandbox '%s' stays: cannot see whether its network "
 			    "namespace is gone: %s",
 			    d->spec.name, strerror(-r));
-	d->unseen = r < 0;
+	d->is_unseen = r < 0;
 	return r != 0;
 }
 
@@ -87,14 +87,14 @@ static void look(struct daemon_sandbox *d)
 	struct ipc_message m = { .type = IPC_GONE, .sandbox = d->id };
 
 	if (d->life.state != LIFECYCLE_ACTIVE ||
-	    (gone_pid_of(d->spec.where) == 0 && is_where_it_was(d)) || is_inhabited(d))
+	    (gone_pid_of(d->spec.where) == 0 && is_where_it_was(d)) || has_members(d))
 		return;
 	log_warning("sandbox '%s' is gone: nobody lives in its network namespace",
 		    d->spec.name);
 	snprintf(m.text, sizeof(m.text), "its network namespace is gone");
-	/* Nothing is left in its folder when others hear of it. */
+	/* The folder is empty before anybody is notified. */
 	state_forget(d);
-	daemon_tell_control(d->daemon, &m, NULL);
+	daemon_send_control(d->daemon, &m, NULL);
 	daemon_sandbox_detach(d, true);
 }
 
@@ -102,12 +102,12 @@ static void on_process_end(struct loop_source *source, uint32_t events)
 {
 	struct daemon_sandbox *d = CONTAINER_OF(source, struct daemon_sandbox, process);
 
-	/* From now on the timer looks whether others live there. */
+	/* From now on the timer checks whether other processes are there. */
 	gone_unwatch(d);
 	look(d);
 }
 
-/* Its cgroup was left closed, and is gone: no other one gets that id. */
+/* The id is reserved for a cgroup that is gone: no other cgroup gets that number. */
 static bool is_over(const struct daemon_sandbox *d)
 {
 	uint64_t id = d->member.cgroup;
@@ -117,26 +117,26 @@ static bool is_over(const struct daemon_sandbox *d)
 	return host_cgroup_id(d, &id) == -ENOENT || id != d->member.cgroup;
 }
 
-static void look_at(struct daemon_sandbox *d)
+static void audit(struct daemon_sandbox *d)
 {
 	if (is_over(d))
 		daemon_sandbox_detach(d, false);
 	else if (d->dir)
-		follow_look(d);
+		cgroup_watch_check(d);
 	else if (d->spec.kind == ATTACH_NETNS && d->process.fd < 0)
 		look(d);
 }
 
-static void on_look(struct loop_timer *t)
+static void on_audit_time(struct loop_timer *t)
 {
-	struct daemon *w = CONTAINER_OF(t, struct daemon, look);
+	struct daemon *w = CONTAINER_OF(t, struct daemon, audit_timer);
 
 	for (uint32_t id = 1; id <= SANDBOXES_MAX; id++)
 		if (w->sandboxes[id])
-			look_at(w->sandboxes[id]);
+			audit(w->sandboxes[id]);
 	host_try_again(w);
-	parents_look(w);
-	if (w->lacks && ++w->looks % RESTORE_EVERY == 0)
+	cgroup_guard_check(w);
+	if (w->lacks && ++w->audits % RESTORE_EVERY == 0)
 		state_restore(w);
 	if (gone_start(w) < 0)
 		loop_stop(w->supervisor.loop);
@@ -144,9 +144,9 @@ static void on_look(struct loop_timer *t)
 
 int gone_start(struct daemon *w)
 {
-	w->look.on_fire = on_look;
-	return loop_timer_start(w->supervisor.loop, &w->look,
-				loop_now_ms(w->supervisor.loop) + LOOK_EVERY_MS);
+	w->audit_timer.on_fire = on_audit_time;
+	return loop_timer_start(w->supervisor.loop, &w->audit_timer,
+				loop_now_ms(w->supervisor.loop) + AUDIT_EVERY_MS);
 }
 
 int gone_watch(struct daemon_sandbox *d, struct err *err)

@@ -50,7 +50,7 @@ static int open_host(struct daemon *w, struct err *err)
 	return err_context(err, "cannot serve sandboxes of the host");
 }
 
-int host_give(struct daemon *w)
+int host_send(struct daemon *w)
 {
 	struct ipc_message m = {
 		.type = IPC_HOST,
@@ -67,14 +67,14 @@ int host_give(struct daemon *w)
 	fds.fd[IPC_FD_CONNTRACK] = h->conntrack_fd;
 	r = ipc_send_fds(w->supervisor.engine.source.fd, &m, &fds);
 	if (r == 0)
-		h->state = HOST_GIVEN;
+		h->state = HOST_SENT;
 	return r;
 }
 
 int host_load(struct daemon *w)
 {
 	const struct ipc_message m = { .type = IPC_HOST_LOAD };
-	int r = host_give(w);
+	int r = host_send(w);
 
 	if (r == 0)
 		r = ipc_send(w->supervisor.engine.source.fd, &m, NULL, 0);
@@ -91,16 +91,16 @@ void host_on_engine(struct daemon *w, const struct ipc_message *m)
 	if (h->state != HOST_LOADING)
 		return;
 	snprintf(text, sizeof(text), "%.*s", (int)sizeof(text) - 1, m->text);
-	h->state = text[0] ? HOST_FAILED : HOST_STANDS;
+	h->state = text[0] ? HOST_FAILED : HOST_ACTIVE;
 	if (text[0]) {
 		log_error("the filter of the host's sandboxes can't be installed: %s; "
 			  "what stood before stays",
 			  text);
 		daemon_sandbox_refuse_host(w, text);
 	} else {
-		parents_load(w);
+		cgroup_guard_load(w);
 	}
-	daemon_tell_lacking(w);
+	daemon_report_lacking(w);
 }
 
 void host_on_engine_end(struct daemon *w)
@@ -111,9 +111,9 @@ void host_on_engine_end(struct daemon *w)
 
 void host_try_again(struct daemon *w)
 {
-	if (w->host.state != HOST_FAILED || !w->engine_ready || w->giving != 0)
+	if (w->host.state != HOST_FAILED || !w->engine_ready || w->attaching != 0)
 		return;
-	w->host.state = HOST_GIVEN;
+	w->host.state = HOST_SENT;
 	attach_queue_next(w);
 }
 
@@ -135,7 +135,7 @@ static int find_user(struct daemon_sandbox *d, struct err *err)
 	return 0;
 }
 
-/* That the daemon, and with it whoever is guarded, would be locked in. */
+/* A cgroup with the daemon in it would lock the daemon in, and with it all sandboxes. */
 static int check_own(const struct cgroup *c, struct err *err)
 {
 	if (!cgroup_has_self(c))
@@ -172,7 +172,8 @@ static int found_cgroup(struct daemon_sandbox *d, const struct cgroup *c, struct
 		return err_set(err, -EINVAL,
 			       "above the cgroup is the root of all: that can't be "
 			       "guarded");
-	/* It was made again while nobody looked: the rules are the old one's. */
+	/* The cgroup was made again while no daemon ran: the rules are for the old
+	 * one. */
 	if (d->life.origin == LIFECYCLE_RESTORED && d->member.cgroup != c->id)
 		d->life.origin = LIFECYCLE_REMADE;
 	d->member = (struct filter_member){
@@ -183,7 +184,7 @@ static int found_cgroup(struct daemon_sandbox *d, const struct cgroup *c, struct
 	return check_cgroup(d, c, err);
 }
 
-/* What is there in the place of a hierarchy has nothing below it. */
+/* Until there is a hierarchy, a file that has nothing below it takes its number. */
 static int hold_hierarchy(struct host *h, struct err *err)
 {
 	CLEAN(fd) int fd = -1;
@@ -210,7 +211,7 @@ int host_cgroup_id(const struct daemon_sandbox *d, uint64_t *ret)
 
 	if (!h->has_hierarchy)
 		return -ENODEV;
-	/* Mostly it is as it was. */
+	/* Mostly the cgroup is as it was. */
 	if (fstatat(h->hierarchy, d->spec.where + 1, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
 	    st.st_ino == d->member.cgroup)
 		*ret = st.st_ino;
@@ -231,38 +232,38 @@ bool host_is_parent_gone(const struct daemon_sandbox *d)
 	return above[0] && cgroup_find_id(h->hierarchy, above, &id) == -ENOENT;
 }
 
-/* Its rules know it by its id. */
-static int wait_unseen(struct daemon_sandbox *d, const struct err *why)
+/* The rules stay: they identify the cgroup by its id. */
+static int take_as_it_was(struct daemon_sandbox *d, const struct err *why)
 {
 	log_warning("sandbox '%s': %s; its rules stay as they are", d->spec.name,
 		    why->text);
-	d->unseen = true;
+	d->is_unseen = true;
 	return 0;
 }
 
-int host_follow(struct daemon_sandbox *d, struct err *err)
+int host_watch_cgroup(struct daemon_sandbox *d, struct err *err)
 {
 	int r = hold_hierarchy(&d->daemon->host, err);
 
-	return r < 0 ? r : follow_start(d, err);
+	return r < 0 ? r : cgroup_watch_start(d, err);
 }
 
-/* One that was guarded before may be gone, as long as what is above it isn't: it is
- * waited for. If that can't be seen, it is guarded as it was. */
+/* A cgroup from before may be gone as long as the directory above it isn't: the
+ * sandbox waits for it. If that can't be seen, the sandbox is guarded as it was. */
 static int find_again(struct daemon_sandbox *d, struct cgroup *c, struct err *err)
 {
 	struct err why = { 0 };
-	int r = host_follow(d, &why);
+	int r = host_watch_cgroup(d, &why);
 
 	if (host_is_parent_gone(d))
 		return err_set(err, -ENOENT, "its cgroup is gone");
 	if (r == 0)
 		r = cgroup_find(d->daemon->host.hierarchy, d->spec.where, c, &why);
 	if (r == -ENOENT) {
-		d->waiting = true;
+		d->is_cgroup_gone = true;
 		return 0;
 	}
-	return r < 0 ? wait_unseen(d, &why) : found_cgroup(d, c, err);
+	return r < 0 ? take_as_it_was(d, &why) : found_cgroup(d, c, err);
 }
 
 /* @c was found where it is mounted; from now on by its name. */
@@ -272,7 +273,7 @@ static int find_first(struct daemon_sandbox *d, struct cgroup *c, struct err *er
 	int r;
 
 	/* Whatever happens to it from now on is noticed. */
-	r = follow_start(d, err);
+	r = cgroup_watch_start(d, err);
 	if (r == 0)
 		r = cgroup_find(d->daemon->host.hierarchy, d->spec.where, c, err);
 	if (r == 0 && c->id != id)
@@ -341,7 +342,8 @@ static bool is_same_cgroup(const struct daemon_sandbox *d,
 	       strcmp(cgroup_name(c), d->spec.where) == 0;
 }
 
-/* A namespace is told from others by being opened there, so none is ever the same. */
+/* A namespace is identified only by opening it, so two requests never count as the
+ * same. */
 static bool is_same(const struct daemon_sandbox *d, const struct ipc_sandbox *asked)
 {
 	if (d->spec.kind != ATTACH_HOST || asked->kind != ATTACH_HOST ||
@@ -367,28 +369,28 @@ int host_again(struct daemon_sandbox *d, const struct ipc_sandbox *asked, struct
 			       d->spec.name);
 	/* It may be another one since a moment ago. */
 	if (d->dir)
-		follow_look(d);
-	if (d->waiting || lifecycle_is_ending(&d->life))
+		cgroup_watch_check(d);
+	if (d->is_cgroup_gone || lifecycle_is_ending(&d->life))
 		return err_set(err, -ENOENT, "sandbox '%s' is gone", d->spec.name);
 	if (d->life.state == LIFECYCLE_ACTIVE)
-		daemon_tell_control(d->daemon, &m, NULL);
+		daemon_send_control(d->daemon, &m, NULL);
 	else
 		d->control = CONTROL_ASKS;
 	return 0;
 }
 
-/* -- what is told ------------------------------------------------------------------- */
+/* -- reports ------------------------------------------------------------------------ */
 
-void host_tell(const struct daemon_sandbox *d, const char *text)
+void host_report(const struct daemon_sandbox *d, const char *text)
 {
 	struct ipc_message m = { .type = IPC_TOLD, .sandbox = d->id };
 
 	log_info("sandbox '%s': %s", d->spec.name, text);
 	snprintf(m.text, sizeof(m.text), "%s", text);
-	daemon_tell_control(d->daemon, &m, NULL);
+	daemon_send_control(d->daemon, &m, NULL);
 }
 
-/* As it is now. NULL: it is gone, or there is no memory. */
+/* The cgroup as it is now. NULL: it is gone, or there is no memory. */
 static struct cgroup *cgroup_of(const struct daemon_sandbox *d, struct err *err)
 {
 	CLEAN(mem) struct cgroup *c = calloc(1, sizeof(*c));
@@ -402,9 +404,9 @@ static struct cgroup *cgroup_of(const struct daemon_sandbox *d, struct err *err)
 		       : TAKE_PTR(c);
 }
 
-static void tell_strays(const struct daemon_sandbox *d)
+static void report_strays(const struct daemon_sandbox *d)
 {
-	const struct ipc_look look = host_look(d);
+	const struct ipc_look look = host_audit(d);
 	struct ipc_message m = { .type = IPC_TOLD, .sandbox = d->id };
 
 	if (!look.known)
@@ -418,7 +420,7 @@ static void tell_strays(const struct daemon_sandbox *d)
 		    d->spec.name, look.strays, (int)look.stray_of);
 	snprintf(m.text, sizeof(m.text), "%u sockets from outside are not held",
 		 look.strays);
-	daemon_tell_control(d->daemon, &m, NULL);
+	daemon_send_control(d->daemon, &m, NULL);
 }
 
 int host_settle(struct daemon_sandbox *d, struct err *err)
@@ -429,17 +431,17 @@ int host_settle(struct daemon_sandbox *d, struct err *err)
 	return d->dir && !c ? err->code : before_end(&who, &d->ended, err);
 }
 
-void host_tell_settled(const struct daemon_sandbox *d)
+void host_report_settled(const struct daemon_sandbox *d)
 {
 	char text[64];
 
 	if (d->ended > 0) {
 		snprintf(text, sizeof(text), "%zu connections from before were ended",
 			 d->ended);
-		host_tell(d, text);
+		host_report(d, text);
 	}
 	if (d->dir)
-		tell_strays(d);
+		report_strays(d);
 }
 
 /* -- users by name ------------------------------------------------------------------ */

@@ -27,7 +27,7 @@ enum {
 	SANDBOXES_MAX = IPC_SANDBOXES_MAX, /* over it: refused */
 	DAEMON_SANDBOX_TEST_MS = 5000,
 	DAEMON_SANDBOX_PIN_MS = RESOLVER_PIN_MS + 2000,
-	DAEMON_SANDBOX_PLACE_SIZE = 48,
+	DAEMON_TARGET_KEY_SIZE = 48,
 };
 
 /* What control knows of a sandbox. */
@@ -55,7 +55,7 @@ struct daemon_sandbox {
 	enum control_knows control;
 	struct ipc_sandbox spec;
 	struct sandbox_fds fds; /* in its namespace */
-	size_t fds_held;	/* as room_fds_of() had it */
+	size_t fd_count;	/* as fd_count_of() had it */
 	int route_fd;
 	struct daemon_plan *plan;
 	int text_fd;		   /* its policy, until that is in its folder; then -1 */
@@ -70,22 +70,23 @@ struct daemon_sandbox {
 	/* ATTACH_HOST */
 	struct filter_member member;
 	uint64_t attached_cgroup; /* the cgroup of @member when the engine got it */
-	char *dir;     /* of its cgroup, through host.hierarchy; owned, NULL: a user */
-	int watch;     /* of inotify, on the directory above; -1: none */
-	bool waiting;  /* the cgroup is gone; its parent isn't */
-	bool unseen;   /* whether it is gone could not be seen, and that was said */
-	bool guards;   /* its parent is guarded */
-	char *refused; /* why, for when the engine has let go of it; owned */
-	size_t ended;  /* connections from before that were ended */
+	char *dir; /* of its cgroup, through host.hierarchy; owned, NULL: a user */
+	int watch; /* of inotify, on the directory above; -1: none */
+	bool is_cgroup_gone; /* the cgroup is gone; its parent isn't */
+	bool is_unseen;	     /* whether the target is gone could not be seen, and this was
+				reported */
+	bool guards_parent;  /* its parent is guarded */
+	char *refused;	     /* why, for when the engine has let go of it; owned */
+	size_t ended;	     /* connections from before that were ended */
 	struct join join;
 	struct loop_deferred freed;
 	/* With all others. */
-	struct index_entry named; /* until it is LIFECYCLE_RESERVED */
-	struct index_entry placed;
-	char place[DAEMON_SANDBOX_PLACE_SIZE]; /* what no two can be: a namespace, a
-					cgroup, a user id */
-	struct index_entry followed;
-	char *follow_key; /* watch and name; owned */
+	struct index_entry in_names; /* until it is LIFECYCLE_RESERVED */
+	struct index_entry in_targets;
+	char target_key[DAEMON_TARGET_KEY_SIZE]; /* what no two sandboxes can be: a
+					namespace, a cgroup, a user id */
+	struct index_entry in_watched;
+	char *watch_key; /* watch and name; owned */
 	TAILQ_ENTRY(daemon_sandbox) in_queue;
 	struct attach_queue *queue; /* while it is LIFECYCLE_QUEUED, or NULL */
 };
@@ -98,10 +99,10 @@ struct parent;
 enum host_state {
 	HOST_NONE = 0, /* there is no such sandbox: nothing is open */
 	HOST_OPEN,     /* the descriptors are there; this engine doesn't have them */
-	HOST_GIVEN,    /* it has them, and no table yet */
+	HOST_SENT,     /* it has them, and no table yet */
 	HOST_LOADING,  /* it has not answered */
-	HOST_FAILED,   /* what stood before stands; it is tried again */
-	HOST_STANDS,
+	HOST_FAILED,   /* the table from before is active; loading is tried again */
+	HOST_ACTIVE,
 };
 
 struct host {
@@ -130,88 +131,89 @@ struct daemon {
 	struct spawner spawner;
 	struct host host;
 	struct daemon_sandbox *sandboxes[SANDBOXES_MAX + 1]; /* by id, from 1 on; owned */
-	struct index names, places, plans, followed, watches;
+	struct index names, targets, plans, in_watched, watches;
 	struct attach_queue queues[LIFECYCLE_ORIGIN_COUNT];
 	size_t count;
-	size_t fds_held;   /* descriptors of all sandboxes, but for */
-	size_t plan_count; /* of their plans */
-	uint32_t last_id;  /* ids are given in turn: what is under way is the old one's */
-	uint32_t giving;   /* the sandbox that the engine has not answered about, or 0 */
+	size_t fd_count;    /* descriptors of all sandboxes, but for */
+	size_t plan_count;  /* of their plans */
+	uint32_t last_id;   /* ids go round, so that messages under way don't meet a new
+			       sandbox */
+	uint32_t attaching; /* the sandbox that the engine has not answered about, or 0 */
 	bool engine_ready;
 	int home;	/* network namespace of the daemon */
 	int state_dir;	/* /run/weir/sandboxes, or in it that of this engine */
 	int state_root; /* /run/weir/sandboxes */
-	struct loop_timer look, watchdog;
-	unsigned int looks;
+	struct loop_timer audit_timer, watchdog;
+	unsigned int audits;
 	DIR *restoring; /* state_dir, as far as it is read; or NULL */
 	struct loop_deferred restore_turn;
 	struct loop_timer restore_again;
 	unsigned int patience;
-	bool restored; /* it was read once: the engine is given new ones */
+	bool restored; /* state_dir was read once: the engine gets new sandboxes */
 	bool lacks;    /* something in state_dir is not guarded: it is tried again */
 	char lacking[ERR_TEXT_SIZE]; /* which one, and why */
-	int64_t watchdog_ms;	     /* 0: nobody asks for it */
-	bool told_ready;
+	int64_t watchdog_ms;	     /* 0: systemd asks for none */
+	bool is_ready_notified;
 };
 
 /* -- daemon.c ----------------------------------------------------------------------- */
 
 /* The daemon of engine @number, the first one's child: until @channel to that ends. */
 int daemon_run_further(struct sidecar_spec *spec, uint32_t number, int channel);
-/* Tell systemd that all engines serve, if they do and it hasn't heard. */
-void daemon_tell_ready(struct daemon *w);
-/* @name was guarded before, and can't be now: it is tried again. */
-void daemon_lacks(struct daemon *w, const char *name, const char *why);
-/* Tell control what isn't served, if that has changed. */
-void daemon_tell_lacking(struct daemon *w);
-/* An engine has everything that was guarded before: from now on it is served. */
-void daemon_on_all_given(struct daemon *w);
-/* Control may be away: then nobody is told. */
-void daemon_tell_control(const struct daemon *w, const struct ipc_message *m,
+/* Notify systemd once that all engines serve. */
+void daemon_notify_ready(struct daemon *w);
+/* Note that @name was guarded before and can't be now; it is tried again. */
+void daemon_note_lacking(struct daemon *w, const char *name, const char *why);
+/* Report to control what isn't guarded, if that has changed. */
+void daemon_report_lacking(struct daemon *w);
+/* The engine has all sandboxes from before: serve from now on. */
+void daemon_on_all_attached(struct daemon *w);
+/* Where control is away, the message is dropped. */
+void daemon_send_control(const struct daemon *w, const struct ipc_message *m,
 			 const int *fd);
 
 /* -- sandboxes.c -------------------------------------------------------------------- */
 
 struct daemon_sandbox *daemon_sandbox_find(const struct daemon *w, uint32_t id);
 struct daemon_sandbox *daemon_sandbox_find_name(const struct daemon *w, const char *name);
-/* Control may ask which namespace it is. */
-struct ipc_sandbox daemon_sandbox_as_told(const struct daemon_sandbox *d);
-/* What is asked for can be meant: a name of letters, digits, '-', '_', '.'. */
+/* @d->spec with its namespace, for control. */
+struct ipc_sandbox daemon_sandbox_as_reported(const struct daemon_sandbox *d);
+/* Check what is asked for: a name of letters, digits, '-', '_', '.'; a kind; a place. */
 int daemon_sandbox_check(const struct ipc_sandbox *spec, struct err *err) MUST_CHECK;
-/* @plan_fd and @text_fd are taken, whatever comes of it; @text_fd is -1 when its folder
- * has it. @id 0: any. On success the sandbox is on its way to the engine. */
+/* @plan_fd and @text_fd are taken, also on failure; @text_fd is -1 when the sandbox's
+ * folder has the text. given->id 0: any. On success the sandbox is LIFECYCLE_QUEUED. */
 int daemon_sandbox_attach(struct daemon *w, const struct daemon_sandbox *given,
 			  int plan_fd, int text_fd, struct err *err) MUST_CHECK;
 /* Its cgroup was made again, and @d->member is the new one: the engine gets it. */
 void daemon_sandbox_on_remade(struct daemon_sandbox *d);
 /* The engine has the sandbox as the cgroup that it was before. */
 bool daemon_sandbox_is_outdated(const struct daemon_sandbox *d);
-/* The engine is gone. */
+/* The engine has ended. */
 void daemon_sandbox_on_engine_end(struct daemon_sandbox *d);
 void daemon_sandbox_on_engine(struct daemon *w, const struct ipc_message *m);
-/* A new plan and text are in force; they are taken, whatever comes of it. On failure the
- * old ones are kept. */
-int daemon_sandbox_keep(struct daemon_sandbox *d, int plan_fd, int text_fd,
-			struct err *err) MUST_CHECK;
+/* A new plan and text are in force. Both descriptors are taken, also on failure, when
+ * the old ones stay. */
+int daemon_sandbox_replace_policy(struct daemon_sandbox *d, int plan_fd, int text_fd,
+				  struct err *err) MUST_CHECK;
 
 /* -- engines.c: descriptors --------------------------------------------------------- */
 
-/* -EMFILE: the daemon has no descriptors for @d. Nothing was opened. */
-int room_check(const struct daemon_sandbox *d, struct err *err) MUST_CHECK;
-/* The same, with all there is to be opened. */
-int room_check_opened(const struct daemon_sandbox *d, struct err *err) MUST_CHECK;
-/* That it has, but for its plan. */
-size_t room_fds_of(const struct daemon_sandbox *d);
+/* -EMFILE: the descriptor budget has none left for @d. Nothing was opened. */
+int fd_budget_check(const struct daemon_sandbox *d, struct err *err) MUST_CHECK;
+/* The same, once everything of @d is open. */
+int fd_budget_check_opened(const struct daemon_sandbox *d, struct err *err) MUST_CHECK;
+/* How many descriptors @d has, without its plan. */
+size_t fd_count_of(const struct daemon_sandbox *d);
 
 /* -- sandboxes.c: the queues -------------------------------------------------------- */
 
-void give_init(struct daemon *w);
-/* Give the engine the next one that waits. */
+void attach_queues_init(struct daemon *w);
+/* Send the engine the next sandbox that waits. */
 void attach_queue_next(struct daemon *w);
 
-/* Those of the host's own that wait for their table are told why there is none. */
+/* Refuse the new sandboxes of the host's own, whose table can't be loaded. */
 void daemon_sandbox_refuse_host(struct daemon *w, const char *text);
-/* The rules go with @forget false. */
+/* Have the engine let go of @d; unless @forget, its rules are removed. */
 void daemon_sandbox_detach(struct daemon_sandbox *d, bool forget);
 
 /* Borrowed. */
@@ -219,150 +221,159 @@ int daemon_plan_fd(const struct daemon_plan *p);
 
 /* -- child.c: in a namespace -------------------------------------------------------- */
 
-/* Which namespace is meant: sets ns_dev and ns_ino. *@ret_ns is the caller's. */
-int inside_find(struct daemon_sandbox *d, int *ret_ns, struct err *err) MUST_CHECK;
-/* Enter it, @ns, and open what the engine serves there. With d->probe a child stays
- * inside, at d->from_child. */
-int inside_open(struct daemon_sandbox *d, int ns, struct err *err) MUST_CHECK;
-/* What the child says: 0, the self-test has passed; or -errno with @err. */
-int inside_result(struct daemon_sandbox *d, struct err *err) MUST_CHECK;
-int inside_begin_test(struct daemon_sandbox *d) MUST_CHECK;
-/* It has said what it had to. */
-void inside_hear_no_more(struct daemon_sandbox *d);
-void inside_end(struct daemon_sandbox *d);
+/* Open the network namespace that @d names: sets ns_dev and ns_ino. The caller owns
+ * *@ret_ns. */
+int netns_child_find(struct daemon_sandbox *d, int *ret_ns, struct err *err) MUST_CHECK;
+/* Have a child enter @ns and open what the engine serves there. With d->probe the
+ * child stays inside, at d->from_child. */
+int netns_child_open(struct daemon_sandbox *d, int ns, struct err *err) MUST_CHECK;
+/* What the child reports: 0, the self-test has passed; or -errno with @err. */
+int netns_child_result(struct daemon_sandbox *d, struct err *err) MUST_CHECK;
+int netns_child_begin_test(struct daemon_sandbox *d) MUST_CHECK;
+/* Close the channel to the child. */
+void netns_child_close(struct daemon_sandbox *d);
+void netns_child_end(struct daemon_sandbox *d);
 
 /* -- child.c: sockets --------------------------------------------------------------- */
 
-/* Which sockets that go round the filter are open, in a namespace; in a cgroup, or by a
+/* Which sockets that bypass the filter are open in a namespace; in a cgroup, or by a
  * user. Takes milliseconds, and no more than a second. */
-struct ipc_look inside_look(const struct daemon_sandbox *d);
-struct ipc_look host_look(const struct daemon_sandbox *d);
+struct ipc_look netns_audit(const struct daemon_sandbox *d);
+struct ipc_look host_audit(const struct daemon_sandbox *d);
 
 /* -- host.c ------------------------------------------------------------------------- */
 
 void host_init(struct daemon *w);
-/* @d->spec says who is meant: find out, and write it there as it is to be shown. For the
- * first one, open what is served. */
+/* Find the cgroup or user that @d->spec names, and write it there as it is shown. For
+ * the first sandbox, open what is served. */
 int host_find(struct daemon_sandbox *d, struct err *err) MUST_CHECK;
-/* Is @asked, which is to be guarded again, what @d guards? Control is answered when @d
- * stands. */
+/* Is @asked, which is to be guarded again, what @d guards? Control is answered when
+ * @d is active. */
 int host_again(struct daemon_sandbox *d, const struct ipc_sandbox *asked,
 	       struct err *err) MUST_CHECK;
-/* The engine has the descriptors after it; it may have to be given them. */
-int host_give(struct daemon *w) MUST_CHECK;
-/* The table is to be installed. */
+/* Send the engine the descriptors of the host, unless it has them. */
+int host_send(struct daemon *w) MUST_CHECK;
+/* Have the engine install the host's table. */
 int host_load(struct daemon *w) MUST_CHECK;
 void host_on_engine(struct daemon *w, const struct ipc_message *m);
 void host_on_engine_end(struct daemon *w);
-/* The table could not be installed: try again. */
+/* Try again to install a table that could not be installed. */
 void host_try_again(struct daemon *w);
-/* It stands for the first time: end what the filter can't judge of the connections that
- * were there. */
+/* @d's rules are active for the first time: end the older connections that the filter
+ * can't judge. */
 int host_settle(struct daemon_sandbox *d, struct err *err) MUST_CHECK;
-/* How many those were, and which sockets the filter doesn't take for its own. */
-void host_tell_settled(const struct daemon_sandbox *d);
-/* Which is its cgroup now? Return: 0; -ENOENT: it is gone; every other error: that can't
- * be known. */
+/* Report how many connections were ended, and which sockets the filter doesn't count
+ * as the sandbox's. */
+void host_report_settled(const struct daemon_sandbox *d);
+/* The id of the sandbox's cgroup now. Return: 0; -ENOENT: the cgroup is gone; any
+ * other error: that can't be known. */
 int host_cgroup_id(const struct daemon_sandbox *d, uint64_t *ret) MUST_CHECK;
-/* What is above its cgroup is gone. False as well if that can't be known. */
+/* The directory above the sandbox's cgroup is gone. False as well if that can't be
+ * known. */
 bool host_is_parent_gone(const struct daemon_sandbox *d);
-/* follow_start(), once there is a hierarchy. */
-int host_follow(struct daemon_sandbox *d, struct err *err) MUST_CHECK;
-/* An event of the sandbox's. */
-void host_tell(const struct daemon_sandbox *d, const char *text);
+/* Watch the cgroup of @d, once there is a hierarchy. */
+int host_watch_cgroup(struct daemon_sandbox *d, struct err *err) MUST_CHECK;
+/* Report an event of the sandbox. */
+void host_report(const struct daemon_sandbox *d, const char *text);
 
 /* -- cgroup.c: the sandbox ---------------------------------------------------------- */
 
-/* From now on @d->dir is followed; before its id is read. */
-int follow_start(struct daemon_sandbox *d, struct err *err) MUST_CHECK;
-void follow_stop(struct daemon_sandbox *d);
-/* Is it still that one? */
-void follow_look(struct daemon_sandbox *d);
+/* Watch @d->dir from now on. Called before the cgroup's id is read. */
+int cgroup_watch_start(struct daemon_sandbox *d, struct err *err) MUST_CHECK;
+void cgroup_watch_stop(struct daemon_sandbox *d);
+/* Compare the cgroup that is there with the one that the sandbox was. */
+void cgroup_watch_check(struct daemon_sandbox *d);
 
 /* -- cgroup.c: its parent ----------------------------------------------------------- */
 
-/* @d stands: its parent is guarded from now on, if it is to be, and @d let through. */
-int parent_guard(struct daemon_sandbox *d, struct err *err) MUST_CHECK;
-/* Its rules stand: it may go on to them, if its parent is guarded. */
-void parent_let_through(const struct daemon_sandbox *d);
-/* The host's table stands now. */
-void parents_load(struct daemon *w);
-/* All that were guarded before are back, and none is of the host's own: the same. */
-void parents_leave_behind(struct daemon *w);
-/* Put back what others have removed. */
-void parents_look(struct daemon *w);
+/* @d is active: guard the parent of its cgroup from now on, if that is wanted, and
+ * admit @d. */
+int cgroup_guard_start(struct daemon_sandbox *d, struct err *err) MUST_CHECK;
+/* @d's rules are active: a guarded parent admits its packets to them. */
+void cgroup_guard_admit(const struct daemon_sandbox *d);
+/* The host's table is active now: install what guards parents. */
+void cgroup_guard_load(struct daemon *w);
+/* All sandboxes from before are back, and none is of the host's own: remove what an
+ * earlier daemon installed to guard parents. */
+void cgroup_guard_clear(struct daemon *w);
+/* Put back a parent's guard that somebody has removed. */
+void cgroup_guard_check(struct daemon *w);
 
 /* -- child.c: in a cgroup, or as a user --------------------------------------------- */
 
-/* A process that is one of those that are meant is ordered; */
+/* Order a child in the cgroup, or of the user; */
 int join_start(struct daemon_sandbox *d, struct err *err) MUST_CHECK;
-/* and is there, if it was: it waits at d->from_child for IPC_RUN, and then tests. What is
- * in the way of that is told. Before anybody else orders one. */
+/* and wait until it is there: the child waits at d->from_child for IPC_RUN, and then
+ * tests. Called before another order goes to the spawner. */
 int join_wait(struct daemon_sandbox *d, struct err *err) MUST_CHECK;
-/* Nothing is left of it. */
+/* Kill the child, and remove the cgroup that was made for it. */
 void join_end(struct daemon_sandbox *d);
 
 /* -- gone.c ------------------------------------------------------------------------- */
 
-/* From now on it is looked after. */
+/* Watch the process that names the namespace. */
 int gone_watch(struct daemon_sandbox *d, struct err *err) MUST_CHECK;
 void gone_unwatch(struct daemon_sandbox *d);
 int gone_start(struct daemon *w) MUST_CHECK;
-/* The number, if that is what @where is; 0: a path. */
+/* The process id that @where is; 0: @where is a path. */
 pid_t gone_pid_of(const char *where);
 
 /* -- host.c: users by name ---------------------------------------------------------- */
 
-/* A user who was named gets the number. */
+/* Replace the name of a user by the number. */
 int daemon_sandbox_user(struct ipc_sandbox *spec, struct err *err) MUST_CHECK;
 
 /* -- state.c ------------------------------------------------------------------------ */
 
 int state_open(struct daemon *w, const char *run_dir, struct err *err) MUST_CHECK;
-/* Of the sandboxes of @engine, below state_root. Those of the first are beside the
- * others' folders: no sandbox has a name with a dot in front. */
+/* The folder of the sandboxes of @engine, below state_root. Those of the first engine
+ * are beside the other engines' folders: no sandbox's name begins with a dot. */
 enum { STATE_FOLDER_SIZE = 16 };
 void state_folder_name(uint32_t engine, char ret[STATE_FOLDER_SIZE]);
 /* Return: a descriptor, or -errno. */
 int state_folder_open(int dir, const char *path) MUST_CHECK;
-/* What sandbox @name is, whose folder @dir is. */
+/* Read what sandbox @name is from its folder @dir. */
 int state_read(int dir, const char *name, struct daemon_sandbox *ret) MUST_CHECK;
-/* No other engine below @engines has something under the name of @d. */
+/* Remove the folders that other engines below @engines have under the name of @d. */
 void state_claim(const struct daemon_sandbox *d, uint32_t engines);
-/* The image of @d: the one that is there, or a fresh one. */
-int state_image(struct daemon_sandbox *d, struct err *err) MUST_CHECK;
-int state_keep(const struct daemon_sandbox *d, struct err *err) MUST_CHECK;
-/* The policy of @d, to be read. Return: a descriptor, owned by the caller, or -errno. */
+/* Open the snapshot of @d: the file that is there, or a fresh one. */
+int state_snapshot(struct daemon_sandbox *d, struct err *err) MUST_CHECK;
+int state_save(const struct daemon_sandbox *d, struct err *err) MUST_CHECK;
+/* Open the policy of @d. Return: a descriptor, owned by the caller, or -errno. */
 int state_text(const struct daemon_sandbox *d) MUST_CHECK;
-/* The policy alone has changed, to this. */
-int state_keep_text(const struct daemon_sandbox *d, int text_fd,
+/* Write the new policy of @d alone. */
+int state_save_text(const struct daemon_sandbox *d, int text_fd,
 		    struct err *err) MUST_CHECK;
 void state_forget(const struct daemon_sandbox *d);
-/* Attach again what was there before and isn't now, one in each turn of the loop. What
- * can't be is told the first time, and forgotten if its namespace is gone. */
+/* Attach the sandboxes of the state directory that aren't attached, one in each turn
+ * of the loop. One that can't be attached is reported the first time, and forgotten
+ * if its namespace is gone. */
 void state_restore(struct daemon *w);
-/* At the start: again for a second, before something is told and new ones are taken. */
+/* At the start: try again for a second, before anything is reported and new sandboxes
+ * are taken. */
 void state_restore_first(struct daemon *w);
 
 /* -- engines.c: at a start ---------------------------------------------------------- */
 
-/* Which engines there have to be, @wanted or as many as had sandboxes (0); what others
- * had is theirs from now on, and so is what one of them has no room for. Of the first
- * daemon, before there are others. Return: how many. */
-size_t deal_out(struct daemon *w, size_t wanted);
+/* Decide how many engines there are: @wanted, or (0) as many as had sandboxes. Move
+ * the folders of engines that there won't be, and of engines over their descriptor
+ * budget. Called by the first daemon, before it starts others. Return: how many
+ * engines. */
+size_t engines_rebalance(struct daemon *w, size_t wanted);
 
 /* -- engines.c ---------------------------------------------------------------------- */
 
-/* Start those that are missing, up to @count with the first. */
+/* Start the engines that are missing, up to @count with the first. */
 int engines_start(struct daemon *w, size_t count, struct err *err) MUST_CHECK;
-/* One more; control is told. */
+/* Start one more engine; control is notified. */
 int engines_more(struct daemon *w, struct err *err) MUST_CHECK;
-/* Control is another one: it gets a channel to each daemon. */
+/* A new control process gets a channel to each daemon. */
 void engines_introduce(struct supervisor *k);
-/* Its daemon does not answer: another one takes its place. */
+/* Kill the daemon of engine @number, which does not answer; it is started again. */
 void engines_kill(struct daemon *w, uint32_t number);
-/* All of them have everything. */
-bool engines_stand(const struct daemon *w);
-/* In another daemon: hear the first one, and tell it that this one stands. */
-int engines_hear_first(struct daemon *w, int channel, struct err *err) MUST_CHECK;
-void engines_tell_first(struct daemon *w);
+/* All engines have all sandboxes from before. */
+bool engines_are_active(const struct daemon *w);
+/* In another daemon: listen to the first daemon, and notify it that this engine is
+ * active. */
+int engines_listen_to_first(struct daemon *w, int channel, struct err *err) MUST_CHECK;
+void engines_notify_first(struct daemon *w);

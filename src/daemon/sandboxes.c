@@ -22,10 +22,10 @@ struct daemon_sandbox *daemon_sandbox_find_name(const struct daemon *w, const ch
 {
 	struct index_entry *e = index_find(&w->names, name);
 
-	return e ? CONTAINER_OF(e, struct daemon_sandbox, named) : NULL;
+	return e ? CONTAINER_OF(e, struct daemon_sandbox, in_names) : NULL;
 }
 
-struct ipc_sandbox daemon_sandbox_as_told(const struct daemon_sandbox *d)
+struct ipc_sandbox daemon_sandbox_as_reported(const struct daemon_sandbox *d)
 {
 	struct ipc_sandbox spec = d->spec;
 
@@ -136,7 +136,7 @@ static int daemon_plan_take(struct daemon *w, int fd, struct daemon_plan **ret,
 	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
-/* NULL is none. */
+/* @p may be NULL. */
 static void daemon_plan_drop(struct daemon *w, struct daemon_plan *p)
 {
 	if (!p || --p->users > 0)
@@ -158,7 +158,7 @@ int daemon_plan_fd(const struct daemon_plan *p)
  * sandbox at a time: first those that were made again, then those that were guarded
  * before, then the host's table is loaded, and last come new sandboxes. */
 
-void give_init(struct daemon *w)
+void attach_queues_init(struct daemon *w)
 {
 	for (size_t i = 0; i < LIFECYCLE_ORIGIN_COUNT; i++)
 		TAILQ_INIT(&w->queues[i]);
@@ -196,18 +196,18 @@ static void daemon_sandbox_free(struct daemon_sandbox *d)
 	struct daemon *w = d->daemon;
 
 	daemon_sandbox_leave_queue(d);
-	index_remove(&w->names, &d->named);
-	index_remove(&w->places, &d->placed);
+	index_remove(&w->names, &d->in_names);
+	index_remove(&w->targets, &d->in_targets);
 	if (w->sandboxes[d->id] == d) {
 		w->sandboxes[d->id] = NULL;
 		w->count--;
-		w->fds_held -= d->fds_held;
-		if (w->giving == d->id)
-			w->giving = 0;
+		w->fd_count -= d->fd_count;
+		if (w->attaching == d->id)
+			w->attaching = 0;
 	}
-	inside_end(d);
+	netns_child_end(d);
 	gone_unwatch(d);
-	follow_stop(d);
+	cgroup_watch_stop(d);
 	free(d->dir);
 	free(d->refused);
 	d->dir = d->refused = NULL;
@@ -217,7 +217,7 @@ static void daemon_sandbox_free(struct daemon_sandbox *d)
 	d->plan = NULL;
 	close_fd(&d->text_fd);
 	close_fd(&d->snapshot_fd);
-	/* It may be a handler of its own that has come here. */
+	/* A handler of the sandbox's own may be the caller. */
 	d->freed.run = free_later;
 	loop_defer(w->supervisor.loop, &d->freed);
 }
@@ -242,11 +242,11 @@ static void daemon_sandbox_refuse(struct daemon_sandbox *d, const char *text)
 	log_warning("sandbox '%s' is not guarded: %s", d->spec.name, text);
 	snprintf(m.text, sizeof(m.text), "%s", text);
 	if (d->control == CONTROL_ASKS)
-		daemon_tell_control(d->daemon, &m, NULL);
+		daemon_send_control(d->daemon, &m, NULL);
 	/* What was guarded before is tried again. */
 	if (d->life.origin != LIFECYCLE_NEW) {
-		daemon_lacks(d->daemon, d->spec.name, text);
-		daemon_tell_lacking(d->daemon);
+		daemon_note_lacking(d->daemon, d->spec.name, text);
+		daemon_report_lacking(d->daemon);
 	} else {
 		state_forget(d);
 	}
@@ -254,10 +254,10 @@ static void daemon_sandbox_refuse(struct daemon_sandbox *d, const char *text)
 		daemon_sandbox_free(d);
 		return;
 	}
-	inside_end(d);
-	follow_stop(d);
+	netns_child_end(d);
+	cgroup_watch_stop(d);
 	daemon_sandbox_leave_queue(d);
-	index_remove(&d->daemon->names, &d->named);
+	index_remove(&d->daemon->names, &d->in_names);
 	d->spec.name[0] = '\0';
 	free(d->refused);
 	d->refused = NULL;
@@ -281,11 +281,11 @@ static void daemon_sandbox_on_detached(struct daemon_sandbox *d,
 	}
 	close_sockets(d);
 	if (d->control == CONTROL_ASKS)
-		daemon_tell_control(d->daemon, &m, NULL);
+		daemon_send_control(d->daemon, &m, NULL);
 	/* Nobody has to ask for that again. */
 	m.type = IPC_GONE;
 	if (d->control == CONTROL_ASKS && text[0])
-		daemon_tell_control(d->daemon, &m, NULL);
+		daemon_send_control(d->daemon, &m, NULL);
 	daemon_sandbox_free(d);
 }
 
@@ -298,7 +298,7 @@ static void let_go(struct daemon_sandbox *d, bool forget)
 		.attach.forget = forget,
 	};
 
-	inside_end(d);
+	netns_child_end(d);
 	gone_unwatch(d);
 	daemon_sandbox_leave_queue(d);
 	/* An engine that is gone has nothing of it any more. */
@@ -340,9 +340,9 @@ void daemon_sandbox_refuse_host(struct daemon *w, const char *text)
 	}
 }
 
-/* -- who is given to the engine next ------------------------------------------------ */
+/* -- the engine gets the next sandbox ----------------------------------------------- */
 
-static int give_sandbox(struct daemon_sandbox *d)
+static int send_attach(struct daemon_sandbox *d)
 {
 	struct ipc_message m = {
 		.type = IPC_ATTACH,
@@ -368,7 +368,7 @@ static int give_sandbox(struct daemon_sandbox *d)
 
 static bool has_host(const struct daemon *w)
 {
-	/* Seldom: before its table stands. */
+	/* Called seldom: until the host's table is active. */
 	for (uint32_t id = 1; id <= SANDBOXES_MAX; id++)
 		if (w->sandboxes[id] && w->sandboxes[id]->spec.kind == ATTACH_HOST &&
 		    w->sandboxes[id]->life.state != LIFECYCLE_RESERVED)
@@ -381,13 +381,13 @@ static void attach_or_wait(struct daemon_sandbox *d)
 	struct daemon *w = d->daemon;
 
 	/* Should the engine be gone, the next one gets the sandbox. */
-	if ((d->spec.kind == ATTACH_HOST && host_give(w) < 0) || give_sandbox(d) < 0 ||
+	if ((d->spec.kind == ATTACH_HOST && host_send(w) < 0) || send_attach(d) < 0 ||
 	    !lifecycle_change(&d->life, LIFECYCLE_ON_SENT))
 		return;
 	close(TAKE_FD(d->snapshot_fd));
 	daemon_sandbox_leave_queue(d);
 	d->attached_cgroup = d->member.cgroup;
-	w->giving = d->id;
+	w->attaching = d->id;
 }
 
 /* The first of a queue that has a snapshot's file. One that can't have any is refused. */
@@ -397,7 +397,7 @@ static struct daemon_sandbox *first_of(struct daemon *w, enum lifecycle_origin o
 	struct err err = { 0 };
 
 	while ((d = TAILQ_FIRST(&w->queues[origin]))) {
-		if (d->snapshot_fd >= 0 || state_image(d, &err) == 0)
+		if (d->snapshot_fd >= 0 || state_snapshot(d, &err) == 0)
 			return d;
 		daemon_sandbox_fail(d, LIFECYCLE_ON_FAILED, err.text);
 	}
@@ -408,7 +408,7 @@ void attach_queue_next(struct daemon *w)
 {
 	struct daemon_sandbox *d;
 
-	if (!w->engine_ready || w->giving != 0 || w->host.state == HOST_LOADING)
+	if (!w->engine_ready || w->attaching != 0 || w->host.state == HOST_LOADING)
 		return;
 	d = first_of(w, LIFECYCLE_REMADE);
 	if (!d)
@@ -425,7 +425,7 @@ void attach_queue_next(struct daemon *w)
 	if (d)
 		attach_or_wait(d);
 	else if (!w->supervisor.engine.serves)
-		daemon_on_all_given(w);
+		daemon_on_all_attached(w);
 }
 
 /* -- attaching ---------------------------------------------------------------------- */
@@ -447,12 +447,12 @@ static struct daemon_sandbox *daemon_sandbox_new(struct daemon *w,
 	d->ns_dev = given->ns_dev;
 	d->ns_ino = given->ns_ino;
 	d->member = given->member;
-	d->guards = given->guards;
+	d->guards_parent = given->guards_parent;
 	d->watch = d->join.process = -1;
 	sandbox_fds_init(&d->fds);
 	d->route_fd = d->snapshot_fd = d->from_child.fd = d->process.fd = -1;
 	d->text_fd = text_fd;
-	/* It comes from another engine, where it had that. */
+	/* An id from another engine may be in use here. */
 	if (d->life.origin != LIFECYCLE_NEW && d->spec.kind == ATTACH_NETNS &&
 	    daemon_sandbox_find(w, d->id))
 		d->id = 0;
@@ -479,8 +479,8 @@ static int choose_probe(struct daemon_sandbox *d, struct err *err)
 	return r;
 }
 
-static int check_place(const struct daemon *w, const struct daemon_sandbox *d,
-		       struct err *err)
+static int check_free(const struct daemon *w, const struct daemon_sandbox *d,
+		      struct err *err)
 {
 	if (w->engine != 0 && d->spec.kind == ATTACH_HOST)
 		return err_set(err, -EINVAL, "that is the first engine's to guard");
@@ -493,43 +493,43 @@ static int check_place(const struct daemon *w, const struct daemon_sandbox *d,
 	return 0;
 }
 
-/* Of a cgroup that is waited for its last id. */
-static void name_place(struct daemon_sandbox *d)
+/* For a cgroup that is awaited: its last id. */
+static void write_target_key(struct daemon_sandbox *d)
 {
 	const struct filter_member *m = &d->member;
 
 	if (d->spec.kind == ATTACH_NETNS)
-		snprintf(d->place, sizeof(d->place), "netns %llx %llu",
+		snprintf(d->target_key, sizeof(d->target_key), "netns %llx %llu",
 			 (unsigned long long)d->ns_dev, (unsigned long long)d->ns_ino);
 	else if (m->kind == FILTER_MEMBER_CGROUP)
-		snprintf(d->place, sizeof(d->place), "cgroup %llu",
+		snprintf(d->target_key, sizeof(d->target_key), "cgroup %llu",
 			 (unsigned long long)m->cgroup);
 	else
-		snprintf(d->place, sizeof(d->place), "uid %u", m->uid);
+		snprintf(d->target_key, sizeof(d->target_key), "uid %u", m->uid);
 }
 
-static const char *place_word(const struct daemon_sandbox *d)
+static const char *target_word(const struct daemon_sandbox *d)
 {
 	if (d->spec.kind == ATTACH_NETNS)
 		return "network namespace";
 	return d->dir ? "cgroup" : "user";
 }
 
-/* Two in one place would fight over it. One that is RESERVED leaves its id to the new
- * one: the host's table may have the member under that. */
+/* Two sandboxes of one target would fight over it. One that is RESERVED leaves its id to
+ * the new one: the host's table may have the member under that. */
 static int check_alone(struct daemon_sandbox *d, struct err *err)
 {
 	struct index_entry *e;
 	struct daemon_sandbox *other;
 
-	name_place(d);
-	e = index_find(&d->daemon->places, d->place);
+	write_target_key(d);
+	e = index_find(&d->daemon->targets, d->target_key);
 	if (!e)
 		return 0;
-	other = CONTAINER_OF(e, struct daemon_sandbox, placed);
+	other = CONTAINER_OF(e, struct daemon_sandbox, in_targets);
 	if (other->life.state != LIFECYCLE_RESERVED)
 		return err_set(err, -EEXIST, "sandbox '%s' is that %s already",
-			       other->spec.name, place_word(d));
+			       other->spec.name, target_word(d));
 	d->id = other->id;
 	daemon_sandbox_free(other);
 	return 0;
@@ -540,18 +540,18 @@ static int open_sandbox(struct daemon_sandbox *d, struct err *err)
 {
 	bool is_host = d->spec.kind == ATTACH_HOST;
 	CLEAN(fd) int ns = -1;
-	int r = is_host ? host_find(d, err) : inside_find(d, &ns, err);
+	int r = is_host ? host_find(d, err) : netns_child_find(d, &ns, err);
 
 	if (r == 0)
 		r = check_alone(d, err);
 	if (r == 0 && !is_host)
-		r = inside_open(d, ns, err);
+		r = netns_child_open(d, ns, err);
 	if (r == 0 && is_host && d->probe.allowed_name[0])
 		r = join_start(d, err);
 	if (r == 0 && d->life.origin == LIFECYCLE_NEW)
 		state_claim(d, d->spec.engines);
 	if (r == 0)
-		r = state_image(d, err);
+		r = state_snapshot(d, err);
 	return r < 0 || is_host ? r : gone_watch(d, err);
 }
 
@@ -571,17 +571,17 @@ int daemon_sandbox_attach(struct daemon *w, const struct daemon_sandbox *given,
 	if (r == 0)
 		r = daemon_sandbox_check(&d->spec, err);
 	if (r == 0)
-		r = check_place(w, d, err);
+		r = check_free(w, d, err);
 	if (r == 0 && d->life.origin == LIFECYCLE_NEW)
 		r = choose_probe(d, err);
 	if (r == 0)
-		r = room_check(d, err);
+		r = fd_budget_check(d, err);
 	if (r == 0)
 		r = open_sandbox(d, err);
 	if (r == 0)
-		r = room_check_opened(d, err);
-	if (r == 0 && (index_add(&w->names, &d->named, d->spec.name) < 0 ||
-		       index_add(&w->places, &d->placed, d->place) < 0))
+		r = fd_budget_check_opened(d, err);
+	if (r == 0 && (index_add(&w->names, &d->in_names, d->spec.name) < 0 ||
+		       index_add(&w->targets, &d->in_targets, d->target_key) < 0))
 		r = err_set(err, -ENOMEM, "out of memory");
 	if (r < 0 || !lifecycle_change(&d->life, LIFECYCLE_ON_OPENED)) {
 		daemon_sandbox_free(d);
@@ -589,11 +589,11 @@ int daemon_sandbox_attach(struct daemon *w, const struct daemon_sandbox *given,
 	}
 	w->sandboxes[d->id] = d;
 	w->count++;
-	d->fds_held = room_fds_of(d);
-	w->fds_held += d->fds_held;
+	d->fd_count = fd_count_of(d);
+	w->fd_count += d->fd_count;
 	daemon_sandbox_wait(d);
 	attach_queue_next(w);
-	/* While the engine is at it. */
+	/* The child is awaited while the engine works. */
 	if (join_wait(d, &why) < 0)
 		daemon_sandbox_fail(d, LIFECYCLE_ON_FAILED, why.text);
 	return 0;
@@ -611,12 +611,12 @@ static int settle(struct daemon_sandbox *d, struct err *err)
 
 	if (r < 0)
 		return r;
-	r = parent_guard(d, &why);
+	r = cgroup_guard_start(d, &why);
 	if (r < 0 && is_new && d->spec.guard_parent)
 		return err_set(err, r, "%s", why.text);
 	if (r < 0)
 		log_warning("sandbox '%s': %s", d->spec.name, why.text);
-	r = d->life.origin == LIFECYCLE_RESTORED ? 0 : state_keep(d, &why);
+	r = d->life.origin == LIFECYCLE_RESTORED ? 0 : state_save(d, &why);
 	if (r < 0 && is_new)
 		return err_set(err, r, "%s", why.text);
 	if (r < 0)
@@ -642,24 +642,24 @@ static void activate(struct daemon_sandbox *d)
 	/* A new one was settled while it was tested. */
 	if (d->life.origin != LIFECYCLE_NEW)
 		(void)!settle(d, &ignored);
-	/* Whoever asked for it finds nobody there who wasn't before. */
+	/* The client finds no process in its cgroup that wasn't there before. */
 	join_end(d);
 	close_fd(&d->text_fd);
 	/* From now on a successor of the engine takes over. */
 	d->life.origin = LIFECYCLE_RESTORED;
 	d->probe.allowed_name[0] = '\0';
-	m.attached = daemon_sandbox_as_told(d);
+	m.attached = daemon_sandbox_as_reported(d);
 	if (d->control != CONTROL_INFORMED) {
-		daemon_tell_control(d->daemon, &m, NULL);
+		daemon_send_control(d->daemon, &m, NULL);
 		if (d->spec.kind == ATTACH_HOST)
-			host_tell_settled(d);
+			host_report_settled(d);
 	}
 	d->control = CONTROL_INFORMED;
 	if (daemon_sandbox_is_outdated(d))
 		daemon_sandbox_on_remade(d);
 }
 
-static void tell_to_run(const struct daemon_sandbox *d)
+static void send_run(const struct daemon_sandbox *d)
 {
 	const struct ipc_message m = { .type = IPC_RUN, .sandbox = d->id };
 
@@ -689,16 +689,16 @@ static void on_tested(struct loop_source *source, uint32_t events)
 	struct daemon_sandbox *d =
 		CONTAINER_OF(source, struct daemon_sandbox, from_child);
 	struct err err = { 0 };
-	int r = inside_result(d, &err);
+	int r = netns_child_result(d, &err);
 
-	inside_hear_no_more(d);
+	netns_child_close(d);
 	if (r < 0) {
 		daemon_sandbox_fail(d, LIFECYCLE_ON_FAILED, err.text);
 		return;
 	}
 	if (!lifecycle_change(&d->life, LIFECYCLE_ON_TESTED))
 		return;
-	tell_to_run(d);
+	send_run(d);
 	if (d->life.state == LIFECYCLE_ACTIVE) {
 		activate(d);
 		return;
@@ -712,9 +712,9 @@ static void begin_test(struct daemon_sandbox *d)
 {
 	struct err err = { 0 };
 
-	parent_let_through(d); /* its rules are active */
+	cgroup_guard_admit(d); /* its rules are active */
 	d->from_child.on_ready = on_tested;
-	if (inside_begin_test(d) < 0 ||
+	if (netns_child_begin_test(d) < 0 ||
 	    loop_add(d->daemon->supervisor.loop, &d->from_child, EPOLLIN) < 0 ||
 	    start_late(d, DAEMON_SANDBOX_TEST_MS) < 0)
 		err_set(&err, -EIO, "the self-test can't be started");
@@ -728,7 +728,7 @@ void daemon_sandbox_on_engine_end(struct daemon_sandbox *d)
 	switch (d->life.state) {
 	case LIFECYCLE_TESTING:
 	case LIFECYCLE_PINNING:
-		inside_end(d);
+		netns_child_end(d);
 		break;
 	case LIFECYCLE_FAILING:
 	case LIFECYCLE_DETACHING:
@@ -749,10 +749,10 @@ void daemon_sandbox_on_engine_end(struct daemon_sandbox *d)
 
 void daemon_sandbox_on_remade(struct daemon_sandbox *d)
 {
-	/* Without memory for its new place nobody is kept from attaching the same. */
-	index_remove(&d->daemon->places, &d->placed);
-	name_place(d);
-	(void)!index_add(&d->daemon->places, &d->placed, d->place);
+	/* Without memory for the new key, another sandbox may get the same target. */
+	index_remove(&d->daemon->targets, &d->in_targets);
+	write_target_key(d);
+	(void)!index_add(&d->daemon->targets, &d->in_targets, d->target_key);
 	if (d->life.origin != LIFECYCLE_NEW)
 		d->life.origin = LIFECYCLE_REMADE;
 	/* While the engine is at the old one: when that is active. */
@@ -772,8 +772,8 @@ void daemon_sandbox_on_engine(struct daemon *w, const struct ipc_message *given)
 	if (!d)
 		return;
 	ipc_tame(m.text, sizeof(m.text));
-	if (w->giving == d->id)
-		w->giving = 0;
+	if (w->attaching == d->id)
+		w->attaching = 0;
 	if (event == LIFECYCLE_ON_DETACHED) {
 		daemon_sandbox_on_detached(d, event, m.text);
 	} else if (event == LIFECYCLE_ON_NOT_PINNED) {
@@ -786,15 +786,15 @@ void daemon_sandbox_on_engine(struct daemon *w, const struct ipc_message *given)
 		} else {
 			loop_timer_stop(w->supervisor.loop, &d->late);
 			if (d->life.origin == LIFECYCLE_REMADE)
-				tell_to_run(d);
+				send_run(d);
 			activate(d);
 		}
 	}
 	attach_queue_next(w);
 }
 
-int daemon_sandbox_keep(struct daemon_sandbox *d, int plan_fd, int text_fd,
-			struct err *err)
+int daemon_sandbox_replace_policy(struct daemon_sandbox *d, int plan_fd, int text_fd,
+				  struct err *err)
 {
 	CLEAN(fd) int text = text_fd;
 	struct daemon_plan *plan;
@@ -803,14 +803,14 @@ int daemon_sandbox_keep(struct daemon_sandbox *d, int plan_fd, int text_fd,
 	if (r < 0)
 		return r;
 	/* A restart must not bring back what was in force before. */
-	r = state_keep_text(d, text, err);
+	r = state_save_text(d, text, err);
 	if (r < 0) {
 		daemon_plan_drop(d->daemon, plan);
 		return r;
 	}
 	daemon_plan_drop(d->daemon, d->plan);
 	d->plan = plan;
-	/* One that isn't kept yet keeps this. */
+	/* A sandbox whose policy isn't in its folder yet saves this one. */
 	if (d->text_fd >= 0) {
 		close(d->text_fd);
 		d->text_fd = TAKE_FD(text);

@@ -38,7 +38,8 @@ enum {
 	PATIENCE = 50, /* times that, at a start, before something counts as lacking */
 };
 
-/* Whoever else can write there says what is guarded, and takes the socket's place. */
+/* Another user who can write there would decide what is guarded, and could replace
+ * the socket. */
 static int check_owner(int dir, const char *path, const char *below, struct err *err)
 {
 	struct stat st;
@@ -102,7 +103,7 @@ static int open_root(struct daemon *w, const char *run_dir, struct err *err)
 	if (w->state_root < 0)
 		return err_sys(err, w->state_root, "cannot open '%s/sandboxes'", run_dir);
 	r = check_owner(w->state_root, run_dir, "/sandboxes", err);
-	/* What further daemons have is the first one's. */
+	/* The first daemon's lock covers the further daemons. */
 	return r == 0 && w->engine == 0 ? lock_root(w, run_dir, err) : r;
 }
 
@@ -144,7 +145,7 @@ static int folder_open(const struct daemon_sandbox *d)
 }
 
 /* Return: the snapshot's file, or -errno. */
-static int open_image(const struct daemon_sandbox *d)
+static int open_snapshot(const struct daemon_sandbox *d)
 {
 	CLEAN(fd) int dir = folder_open(d);
 	CLEAN(fd) int fd = -1;
@@ -168,9 +169,9 @@ static int open_image(const struct daemon_sandbox *d)
 }
 
 /* Where it can't be had, a file of no size: the engine goes on without a snapshot. */
-int state_image(struct daemon_sandbox *d, struct err *err)
+int state_snapshot(struct daemon_sandbox *d, struct err *err)
 {
-	int fd = open_image(d);
+	int fd = open_snapshot(d);
 
 	if (fd < 0) {
 		log_warning("sandbox '%s': cannot keep what is learned: %s; a restart of "
@@ -184,13 +185,13 @@ int state_image(struct daemon_sandbox *d, struct err *err)
 	return 0;
 }
 
-/* Beside the old one, then in its place. */
+/* Write beside the old file, then rename. */
 static int replace(int dir, const char *name, const char *bytes, size_t size)
 {
 	return file_replace(dir, ".new", name, FILE_MODE, bytes, size);
 }
 
-static int keep_text(int dir, int text_fd)
+static int save_text(int dir, int text_fd)
 {
 	CLEAN(file_bytes) struct file_bytes text = { 0 };
 	int r = file_read_fd(text_fd, FILE_MAX, &text);
@@ -214,10 +215,10 @@ int state_text(const struct daemon_sandbox *d)
 	return open_file(dir, "policy.json", O_RDONLY);
 }
 
-int state_keep_text(const struct daemon_sandbox *d, int text_fd, struct err *err)
+int state_save_text(const struct daemon_sandbox *d, int text_fd, struct err *err)
 {
 	CLEAN(fd) int dir = folder_open(d);
-	int r = dir < 0 ? dir : keep_text(dir, text_fd);
+	int r = dir < 0 ? dir : save_text(dir, text_fd);
 
 	return r < 0 ? err_sys(err, r, "cannot keep the policy of '%s'", d->spec.name)
 		     : 0;
@@ -235,11 +236,12 @@ static json_t *pack_spec(const struct daemon_sandbox *d)
 		return json_pack("{s:i, s:s, s:I, s:i, s:b, s:b}", "id", id, "cgroup",
 				 d->spec.where, "cgroup_id", (json_int_t)d->member.cgroup,
 				 "level", (int)d->member.level, "guard_parent",
-				 (int)d->spec.guard_parent, "guards", (int)d->guards);
+				 (int)d->spec.guard_parent, "guards",
+				 (int)d->guards_parent);
 	return json_pack("{s:i, s:I}", "id", id, "uid", (json_int_t)d->member.uid);
 }
 
-int state_keep(const struct daemon_sandbox *d, struct err *err)
+int state_save(const struct daemon_sandbox *d, struct err *err)
 {
 	CLEAN(fd) int dir = folder_open(d);
 	json_t *j = pack_spec(d);
@@ -248,8 +250,8 @@ int state_keep(const struct daemon_sandbox *d, struct err *err)
 
 	json_decref(j);
 	if (r == 0)
-		r = d->text_fd < 0 ? 0 : keep_text(dir, d->text_fd);
-	/* Last: who has that is attached again. */
+		r = d->text_fd < 0 ? 0 : save_text(dir, d->text_fd);
+	/* Written last: a folder that has this file is attached again. */
 	if (r == 0)
 		r = replace(dir, "attach.json", text, strlen(text));
 	return r < 0 ? err_sys(err, r, "cannot keep what sandbox '%s' is", d->spec.name)
@@ -273,7 +275,7 @@ void state_forget(const struct daemon_sandbox *d)
 	forget_at(d->daemon->state_dir, d->spec.name);
 }
 
-/* It may be in an engine that could not attach it again. */
+/* The folder may be one of an engine that could not attach the sandbox again. */
 void state_claim(const struct daemon_sandbox *d, uint32_t engines)
 {
 	char path[STATE_FOLDER_SIZE + IPC_SANDBOX_NAME_MAX + 2],
@@ -328,7 +330,7 @@ static int unpack_cgroup(json_t *j, struct daemon_sandbox *ret)
 	ret->spec.kind = ATTACH_HOST;
 	ret->spec.member = FILTER_MEMBER_CGROUP;
 	ret->spec.guard_parent = guard_parent;
-	ret->guards = guards;
+	ret->guards_parent = guards;
 	ret->member = (struct filter_member){
 		.kind = FILTER_MEMBER_CGROUP,
 		.cgroup = (uint64_t)id,
@@ -408,7 +410,7 @@ static int read_policy(int dir, int *ret_plan, struct err *err)
 	CLEAN(file_bytes) struct file_bytes text = { 0 };
 	int r = read_at(dir, "policy.json", &text);
 
-	/* One that allows nothing says so. */
+	/* An empty file is damage: a policy that allows nothing says so. */
 	if (r == 0 && text.size == 0)
 		r = -EBADMSG;
 	return r < 0 ? err_sys(err, r, "cannot read its policy")
@@ -421,8 +423,8 @@ static bool is_lost(int r)
 	return r != -ENOMEM && r != -EMFILE && r != -ENFILE;
 }
 
-/* In the place of a policy that can't be read any more one that denies everything: what
- * it can't be is wider. What was there is kept beside it, for people. */
+/* Replace a policy that can't be read by one that denies everything, which is never
+ * wider. The old file stays beside it, for people. */
 static int close_lost(int dir, int *ret_plan, struct err *err)
 {
 	struct document *d = document_close("its policy can't be read");
@@ -479,14 +481,15 @@ static void restore_one(struct daemon *w, const char *name)
 	if (!w->restored && w->patience == 0)
 		log_warning("cannot guard '%s' again: %s; its rules stay as they are",
 			    name, err.text);
-	/* The namespace is gone, or another has its name. */
+	/* Forget a sandbox whose namespace is gone or was replaced. */
 	if (err.code == -ENOENT || err.code == -ESTALE)
 		forget_at(w->state_dir, name);
 	else
-		daemon_lacks(w, name, err.text);
+		daemon_note_lacking(w, name, err.text);
 }
 
-/* While the engine takes one over, the next one is opened; and control is heard. */
+/* One sandbox is opened in each turn of the loop, so that the engine and control are
+ * heard in between. */
 static void on_restore(struct loop_deferred *l)
 {
 	struct daemon *w = CONTAINER_OF(l, struct daemon, restore_turn);
@@ -507,7 +510,7 @@ static void on_restore(struct loop_deferred *l)
 			return;
 	}
 	w->restored = true;
-	daemon_tell_lacking(w);
+	daemon_report_lacking(w);
 	attach_queue_next(w);
 }
 
