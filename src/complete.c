@@ -3,7 +3,9 @@
 
 #include <string.h>
 
+#include "base/exit_status.h"
 #include "base/log.h"
+#include "run/options.h"
 #include "verbs.h"
 
 enum value_kind { VALUE_NONE = 0, VALUE_FREE, VALUE_WORDS, VALUE_FILE, VALUE_PROFILE };

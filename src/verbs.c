@@ -7,17 +7,18 @@
 
 #include "base/log.h"
 #include "complete.h"
+#include "daemon/daemon.h"
 #include "proto/settings.h"
 #include "run/config.h"
 #include "run/doctor.h"
+#include "run/host.h"
+#include "run/options.h"
 #include "run/report.h"
+#include "run/run.h"
+#include "sidecar/sidecar.h"
 #include "supervisor/program.h"
-#include "tools/attach.h"
 #include "tools/events.h"
-#include "tools/inject.h"
-#include "tools/policy.h"
-#include "tools/profile.h"
-#include "tools/render.h"
+#include "tools/tools.h"
 
 enum { DAEMON_NO_START = 1 };
 
@@ -45,7 +46,12 @@ static void warn_of_stray_variable(const struct run_spec *spec)
 					shown, sizeof(shown)));
 }
 
-static int verb_run(int argc, char **argv, const struct cli_hooks *hooks)
+static int run(struct run_spec *spec)
+{
+	return spec->cgroup || spec->uid ? run_host(spec) : control_run(spec);
+}
+
+static int verb_run(int argc, char **argv)
 {
 	struct run_spec spec;
 	struct err err = { 0 };
@@ -63,13 +69,13 @@ static int verb_run(int argc, char **argv, const struct cli_hooks *hooks)
 		return RUN_STATUS_BAD_INPUT;
 	}
 	warn_of_stray_variable(&spec);
-	status = hooks->run(&spec);
-	if (status == RUN_STATUS_FAILED && cli_doctor_blames(hooks->run))
+	status = run(&spec);
+	if (status == RUN_STATUS_FAILED && cli_doctor_blames(run))
 		log_error("`weir doctor` says more");
 	return status;
 }
 
-static int verb_sidecar(int argc, char **argv, const struct cli_hooks *hooks)
+static int verb_sidecar(int argc, char **argv)
 {
 	CLEAN(mem) struct sidecar_spec *spec = calloc(1, sizeof(*spec));
 	struct err err = { 0 };
@@ -82,24 +88,20 @@ static int verb_sidecar(int argc, char **argv, const struct cli_hooks *hooks)
 		log_error("%s", err.text);
 		return RUN_STATUS_BAD_INPUT;
 	}
-	if (!hooks->sidecar) {
-		log_error("this build has no sidecar");
-		return RUN_STATUS_FAILED;
-	}
-	return hooks->sidecar(spec);
+	return sidecar_run(spec);
 }
 
 /* All three are one program's, which reads the options itself. */
-static int verb_events(int argc, char **argv, const struct cli_hooks *hooks)
+static int verb_events(int argc, char **argv)
 {
 	struct err err = { 0 };
 
-	if (hooks->become(PROGRAM_EVENTS, argv, &err) < 0)
+	if (helper_become(PROGRAM_EVENTS, argv, &err) < 0)
 		log_error("%s", err.text);
 	return RUN_STATUS_FAILED;
 }
 
-static int verb_daemon(int argc, char **argv, const struct cli_hooks *hooks)
+static int verb_daemon(int argc, char **argv)
 {
 	CLEAN(mem) struct sidecar_spec *spec = calloc(1, sizeof(*spec));
 	struct err err = { 0 };
@@ -118,78 +120,18 @@ static int verb_daemon(int argc, char **argv, const struct cli_hooks *hooks)
 			  spec->resolv_conf);
 		return DAEMON_NO_START;
 	}
-	if (!hooks->daemon) {
-		log_error("this build has no daemon");
-		return RUN_STATUS_FAILED;
-	}
-	return hooks->daemon(spec);
+	return daemon_run(spec);
 }
 
-static int verb_attach(int argc, char **argv, const struct cli_hooks *hooks)
+static int verb_doctor(int argc, char **argv)
 {
-	return cli_attach(argc, argv);
-}
-
-static int verb_detach(int argc, char **argv, const struct cli_hooks *hooks)
-{
-	return cli_detach(argc, argv);
-}
-
-static int verb_ps(int argc, char **argv, const struct cli_hooks *hooks)
-{
-	return cli_ps(argc, argv);
-}
-
-static int verb_status(int argc, char **argv, const struct cli_hooks *hooks)
-{
-	return cli_status(argc, argv);
-}
-
-static int verb_policy(int argc, char **argv, const struct cli_hooks *hooks)
-{
-	return cli_policy(argc, argv);
-}
-
-static int verb_doctor(int argc, char **argv, const struct cli_hooks *hooks)
-{
-	return cli_doctor(argc, argv, hooks->run);
-}
-
-static int verb_inject(int argc, char **argv, const struct cli_hooks *hooks)
-{
-	return cli_inject(argc, argv);
-}
-
-static int verb_render(int argc, char **argv, const struct cli_hooks *hooks)
-{
-	return cli_render(argc, argv, hooks->resolve);
-}
-
-static int verb_teardown(int argc, char **argv, const struct cli_hooks *hooks)
-{
-	return cli_teardown(argc, argv);
-}
-
-static int verb_profile(int argc, char **argv, const struct cli_hooks *hooks)
-{
-	return cli_profile(argc, argv);
-}
-
-static int verb_completion(int argc, char **argv, const struct cli_hooks *hooks)
-{
-	return cli_completion(argc, argv);
+	return cli_doctor(argc, argv, run);
 }
 
 /* --- the verbs of this file --- */
 
-static int set_json(void *target, const char *value, struct err *err)
-{
-	*(bool *)target = true;
-	return 0;
-}
-
 static const struct cli_option json_only[] = {
-	{ "json", NULL, "print JSON", set_json },
+	{ "json", NULL, "print JSON", .kind = OPTION_FLAG },
 };
 static const struct cli_options json_options = { json_only, ARRAY_SIZE(json_only) };
 
@@ -210,7 +152,7 @@ static int parse_json(int argc, char **argv, int arguments_max, bool *ret_json)
 	return first;
 }
 
-static int verb_version(int argc, char **argv, const struct cli_hooks *hooks)
+static int verb_version(int argc, char **argv)
 {
 	bool json = false;
 
@@ -226,7 +168,7 @@ static void version_usage(FILE *out)
 	cli_options_print(out, &json_options);
 }
 
-static int verb_help(int argc, char **argv, const struct cli_hooks *hooks);
+static int verb_help(int argc, char **argv);
 
 static void help_usage(FILE *out)
 {
@@ -243,17 +185,17 @@ static const struct cli_verb verbs[] = {
 	  verb_sidecar, cli_sidecar_usage, &cli_sidecar_options },
 	{ "daemon", "guard any number of sandboxes of this host", verb_daemon,
 	  cli_daemon_usage, &cli_daemon_options },
-	{ "attach", "have the daemon guard a sandbox", verb_attach, cli_attach_usage,
+	{ "attach", "have the daemon guard a sandbox", cli_attach, cli_attach_usage,
 	  &cli_attach_options },
-	{ "detach", "guard a sandbox no more", verb_detach, cli_detach_usage,
+	{ "detach", "guard a sandbox no more", cli_detach, cli_detach_usage,
 	  &cli_detach_options },
-	{ "ps", "list the sandboxes that the daemon guards", verb_ps, cli_ps_usage,
+	{ "ps", "list the sandboxes that the daemon guards", cli_ps, cli_ps_usage,
 	  &cli_ps_options },
-	{ "status", "say how the daemon guards its sandboxes, or one", verb_status,
+	{ "status", "say how the daemon guards its sandboxes, or one", cli_status,
 	  cli_status_usage, &cli_status_options },
 	{ "policy", "check, explain, show, compare, import or change policies",
-	  verb_policy, cli_policy_usage, &cli_policy_options, CLI_POLICY_WORDS },
-	{ "profile", "list the profiles, or print one", verb_profile, cli_profile_usage,
+	  cli_policy, cli_policy_usage, &cli_policy_options, CLI_POLICY_WORDS },
+	{ "profile", "list the profiles, or print one", cli_profile, cli_profile_usage,
 	  &cli_profile_options, CLI_PROFILE_WORDS },
 	{ "events", "print what happened in guarded sandboxes", verb_events,
 	  cli_events_usage, &cli_events_options },
@@ -262,15 +204,15 @@ static const struct cli_verb verbs[] = {
 	{ "review", "decide what was denied and a rule could allow", verb_events,
 	  cli_review_usage, &cli_review_options, CLI_REVIEW_WORDS },
 	{ "render", "print or install a policy as nft rules for a cgroup or a user",
-	  verb_render, cli_render_usage, &cli_render_options },
+	  cli_render, cli_render_usage, &cli_render_options },
 	{ "teardown", "take away what `weir render --install` has installed",
-	  verb_teardown, cli_teardown_usage, NULL },
+	  cli_teardown, cli_teardown_usage, NULL },
 	{ "doctor", "try what `weir run` needs of this machine", verb_doctor,
 	  cli_doctor_usage, &cli_doctor_options },
-	{ "inject", "print Kubernetes workloads with the sidecar in them", verb_inject,
+	{ "inject", "print Kubernetes workloads with the sidecar in them", cli_inject,
 	  cli_inject_usage, &cli_inject_options },
-	{ "completion", "print a shell's completion of this command line",
-	  verb_completion, cli_completion_usage, NULL, CLI_COMPLETION_WORDS },
+	{ "completion", "print a shell's completion of this command line", cli_completion,
+	  cli_completion_usage, NULL, CLI_COMPLETION_WORDS },
 	{ "version", "print the version", verb_version, version_usage, &json_options },
 	{ "help", "list the verbs, or explain one", verb_help, help_usage,
 	  &json_options },
@@ -342,7 +284,7 @@ static int help_json(const struct cli_verb *only)
 	return r < 0 ? RUN_STATUS_FAILED : 0;
 }
 
-static int verb_help(int argc, char **argv, const struct cli_hooks *hooks)
+static int verb_help(int argc, char **argv)
 {
 	const struct cli_verb *v = NULL;
 	bool json = false;
@@ -364,7 +306,7 @@ static int verb_help(int argc, char **argv, const struct cli_hooks *hooks)
 	return 0;
 }
 
-int cli_main(int argc, char **argv, const struct cli_hooks *hooks)
+int cli_main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : NULL;
 	const struct cli_verb *v;
@@ -384,5 +326,5 @@ int cli_main(int argc, char **argv, const struct cli_hooks *hooks)
 		v->usage(stdout);
 		return 0;
 	}
-	return v->main(argc - 1, argv + 1, hooks);
+	return v->main(argc - 1, argv + 1);
 }

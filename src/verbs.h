@@ -4,25 +4,12 @@
 
 #include <stdio.h>
 
-#include "proto/settings.h"
-#include "run/options.h"
-#include "tools/render.h"
-
-/* What the verbs need from main/, which this folder can't know. */
-struct cli_hooks {
-	int (*run)(struct run_spec *spec);
-	render_resolve_fn *resolve;
-	int (*sidecar)(struct sidecar_spec *spec); /* says what spec->warnings has */
-	/* Become another of Weir's programs, with @argv behind its name. Return: -errno,
-	 * it could not be started. */
-	int (*become)(const char *program, char *const *argv, struct err *err);
-	int (*daemon)(struct sidecar_spec *spec);
-};
+#include "sys/options.h"
 
 struct cli_verb {
 	const char *name;
 	const char *help; /* one line */
-	int (*main)(int argc, char **argv, const struct cli_hooks *hooks);
+	int (*main)(int argc, char **argv);
 	void (*usage)(FILE *out);
 	const struct cli_options *options; /* NULL: none */
 	const char *words; /* what may follow, "a|b"; NULL: nothing fixed */
@@ -32,4 +19,4 @@ struct cli_verb {
 const struct cli_verb *cli_verb_at(size_t i);
 
 /* Return: the exit status. */
-int cli_main(int argc, char **argv, const struct cli_hooks *hooks);
+int cli_main(int argc, char **argv);

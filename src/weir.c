@@ -5,12 +5,8 @@
 #include <signal.h>
 #include <string.h>
 
-#include "daemon/daemon.h"
-#include "engine/pin_names.h"
-#include "run/host.h"
-#include "run/run.h"
-#include "sidecar/sidecar.h"
-#include "supervisor/program.h"
+#include "base/exit_status.h"
+#include "base/macros.h"
 #include "verbs.h"
 
 /* What is opened later must not end up as standard input, output or error. */
@@ -44,15 +40,9 @@ static enum alias alias_of(const char *path)
 	return ALIAS_NONE;
 }
 
-static int run(struct run_spec *spec)
-{
-	return spec->cgroup || spec->uid ? run_host(spec) : control_run(spec);
-}
-
 enum { ALIAS_ARGS_MAX = 128 };
 
-static int run_alias(enum alias alias, int argc, char **argv,
-		     const struct cli_hooks *hooks)
+static int run_alias(enum alias alias, int argc, char **argv)
 {
 	char weir[] = "weir", sidecar[] = "sidecar";
 	char *args[ALIAS_ARGS_MAX + 3] = { weir, sidecar };
@@ -62,18 +52,12 @@ static int run_alias(enum alias alias, int argc, char **argv,
 		return 0;
 	for (int i = 0; i < count; i++)
 		args[2 + i] = argv[1 + i];
-	return cli_main(2 + count, args, hooks);
+	return cli_main(2 + count, args);
 }
 
 int main(int argc, char **argv)
 {
 	enum alias alias = argc > 0 ? alias_of(argv[0]) : ALIAS_NONE;
-	const struct cli_hooks hooks = { .run = run,
-					 .resolve = pin_names,
-					 .sidecar = sidecar_run,
-					 .become = helper_become,
-
-					 .daemon = daemon_run };
 	const struct sigaction ignore = { .sa_handler = SIG_IGN };
 
 	/* A file size limit (ulimit -f) is an error to be told, not a way to die. */
@@ -82,6 +66,6 @@ int main(int argc, char **argv)
 		return RUN_STATUS_FAILED;
 	mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK);
 	if (alias != ALIAS_NONE)
-		return run_alias(alias, argc, argv, &hooks);
-	return cli_main(argc, argv, &hooks);
+		return run_alias(alias, argc, argv);
+	return cli_main(argc, argv);
 }

@@ -17,7 +17,6 @@ struct render_names {
 	void (*on_fault)(void *data, const struct dns_name *name, const char *why,
 			 bool has_some);
 };
-typedef int render_resolve_fn(const struct render_names *names, struct err *err);
 
-/* A render_resolve_fn. Return: 0, or -errno with @err. */
+/* Return: 0, or -errno with @err. */
 int pin_names(const struct render_names *names, struct err *err) MUST_CHECK;

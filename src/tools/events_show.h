@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* tools/events_show - weir-events: what a store has, printed for people or programs.
  *
- *   events_main.c     which verb it is; what its options mean
- *   events_list.c     `weir events`
- *   events_collect.c  `weir events --collect`
- *   events_denies.c   `weir denies`
- *   events_review.c   `weir review`
- *   policy_edit.c     a rule added to a file
+ *   events_main.c      `weir events`, `weir denies`; what their options mean
+ *   events_review.c    `weir review`; a rule added to a policy's file
+ *   events_services.c  what `weir run` and the supervisor start: the store of a run, the
+ *                      review command
  *
  * Whatever is printed for people is escaped: a name that a sandbox asked for can't move
  * a cursor. */
@@ -33,13 +31,8 @@ struct show {
 };
 
 /* Return: the exit status. */
-int show_events(struct show *s);
-int show_collect(struct show *s);
-int show_denies(struct show *s);
 int show_review(struct show *s);
 
-/* One event, as the options say. */
-void show_row(const struct show *s, const struct event_row *row);
 /* The store, or why it can't be opened, said. Return: 0 or -errno. */
 int show_open(const struct show *s, struct sqlite_reader **ret) MUST_CHECK;
 /* Say @err. Return: SHOW_FAILED. */
@@ -47,7 +40,7 @@ int show_failed(const struct err *err);
 /* @text as people may see it, in @buf of TEXT_ESCAPED_SIZE. */
 const char *show_text(const char *text, char *buf);
 
-/* events_store.c and review_command.c: services that other processes of Weir's start.
+/* Services that other processes of Weir's start.
  * @argv[0] is the service. Return: the exit status. */
 int events_store(int argc, char **argv);
 int review_command(int argc, char **argv);

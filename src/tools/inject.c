@@ -5,7 +5,7 @@
  * `restartPolicy: Always`: the kubelet starts nothing else of the pod before its startup
  * probe has seen it healthy, init containers included. What would let a container take
  * the rules away again is refused. Other documents pass as they are. */
-#include "tools/inject.h"
+#include "tools/tools.h"
 
 #include <errno.h>
 #include <jansson.h>

@@ -8,8 +8,7 @@
 #include "base/log.h"
 #include "sys/options.h"
 #include "sys/print.h"
-#include "tools/attach.h"
-#include "tools/policy_import.h"
+#include "tools/tools.h"
 
 enum {
 	STATUS_FAILED = 1,
@@ -179,9 +178,14 @@ static int verb_show(const struct context *c)
 static const struct verb {
 	const char *name, *arguments, *help;
 	int (*run)(const struct context *c);
-	enum { ONE_FILE = 0, QUESTIONS, TWO_POLICIES, FOREIGN_FILE, SANDBOX } takes;
-	/* of SANDBOX */
-	int (*change)(const char *socket, const char *id, const char *file);
+	enum {
+		ONE_FILE = 0,
+		QUESTIONS,
+		TWO_POLICIES,
+		FOREIGN_FILE,
+		SANDBOX,
+		SANDBOX_PATCH
+	} takes;
 } verbs[] = {
 	{ "check", "[FILE]",
 	  "report every fault of a policy, and what looks like a mistake", verb_check,
@@ -196,9 +200,9 @@ static const struct verb {
 	{ "import", "FILE", "print the lists of another tool's settings as a policy",
 	  NULL, FOREIGN_FILE },
 	{ "set", "ID FILE", "replace the policy of a sandbox that the daemon guards",
-	  NULL, SANDBOX, cli_daemon_policy_set },
+	  NULL, SANDBOX },
 	{ "patch", "ID FILE", "put the file's rules in front of that sandbox's", NULL,
-	  SANDBOX, cli_daemon_policy_patch },
+	  SANDBOX_PATCH },
 };
 
 void cli_policy_usage(FILE *out)
@@ -255,7 +259,7 @@ static int check_arguments(const struct verb *v, struct spec *s, int argc, char 
 
 	if (s->id && v->run != verb_show)
 		return err_set(err, -EINVAL, "--id goes with show alone");
-	if (s->socket && v->takes != SANDBOX && !s->id)
+	if (s->socket && v->takes < SANDBOX && !s->id)
 		return err_set(err, -EINVAL, "--socket goes with set, patch, show --id");
 	if (s->id && (count > 0 || has_policy(s)))
 		return err_set(err, -EINVAL, "--id shows what that sandbox has, alone");
@@ -264,7 +268,7 @@ static int check_arguments(const struct verb *v, struct spec *s, int argc, char 
 		return count == 2 ? 0 : err_set(err, -EINVAL, "name two policies");
 	if (v->takes == FOREIGN_FILE)
 		return count == 1 ? 0 : err_set(err, -EINVAL, "name one file");
-	if (v->takes == SANDBOX)
+	if (v->takes >= SANDBOX)
 		return count == 2 ? 0
 				  : err_set(err, -EINVAL, "name a sandbox and a file");
 	if (v->takes == QUESTIONS)
@@ -384,8 +388,10 @@ int cli_policy(int argc, char **argv)
 		return run_diff(&spec, argv + 1 + spec.rest);
 	if (v->takes == FOREIGN_FILE)
 		return run_import(argv[1 + spec.rest]);
-	if (v->takes == SANDBOX)
-		return v->change(spec.socket, argv[1 + spec.rest], argv[2 + spec.rest]);
+	if (v->takes >= SANDBOX)
+		return cli_daemon_policy_change(spec.socket, argv[1 + spec.rest],
+						argv[2 + spec.rest],
+						v->takes == SANDBOX_PATCH);
 	if (spec.id)
 		return cli_daemon_policy_show(spec.socket, spec.id);
 	return run_verb(v, &spec, argc - 1, argv + 1);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* tools/policy - the verbs `weir policy check`, `explain`, `show`, `diff`, `import`, and
- * `set` and `patch` of a sandbox that the daemon guards. */
+/* tools/policy - the words of `weir policy`, for policy.c. */
 #pragma once
 
 #include <stdio.h>
@@ -9,14 +8,6 @@
 #include "policy/load.h"
 #include "policy/plan.h"
 #include "sys/options.h"
-
-#define CLI_POLICY_WORDS "check|explain|show|diff|import|set|patch"
-
-/* @argv[0] is "policy". Return: the exit status: 0, 1 for failure, 2 for a policy or a
- * command line that is not valid. */
-int cli_policy(int argc, char **argv);
-void cli_policy_usage(FILE *out);
-extern const struct cli_options cli_policy_options;
 
 struct cli_policy_side {
 	struct policy policy;
@@ -33,3 +24,14 @@ int cli_policy_explain(const struct plan *plan, char *const *queries, size_t cou
  * Return: how many differences, or -ENOMEM. */
 int cli_policy_diff(const struct cli_policy_side *before,
 		    const struct cli_policy_side *after, bool json, FILE *out) MUST_CHECK;
+
+/* tools/policy_import.c: print the policy that another tool's settings in @path are;
+ * faults go to stderr, each with its place. Nothing is printed unless all of it could be.
+ * Return: 0, -EINVAL, or another -errno. */
+int cli_policy_import(const char *path, FILE *out);
+
+/* tools/attach.c: replace the policy of sandbox @id by that of @file, or (@patch) put its
+ * rules in front; or print it as JSON. @socket NULL: as client_ask() has it. */
+int cli_daemon_policy_change(const char *socket, const char *id, const char *file,
+			     bool patch);
+int cli_daemon_policy_show(const char *socket, const char *id);

@@ -1,5 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/* HOW IT WORKS
+/* The allow and deny lists of other tools' settings as a policy.
+ *
+ * What it knows, in YAML or JSON, wherever it stands in the file:
+ *
+ *     network: {allowedDomains: [...], deniedDomains: [...]}    (also below `sandbox`)
+ *     allowed-endpoints: "host:port host:port"                  (or a list of these)
+ *
+ * Whatever else a file says is not about this, and left alone; what stands in a
+ * `network` beside the lists and can't be said in a policy is an error, and so is a
+ * second place with lists: whose would the policy be?
+ *
+ * HOW IT WORKS
  * The file is read as a tree, and the tree searched for the mappings that hold lists. An
  * entry becomes a rule. Where these tools take all entries together, Weir lets the first
  * rule that matches decide: denies come first, names before the wildcards that they are
@@ -7,7 +18,7 @@
  *
  * The policy that comes out is read back and checked as any other, and what is wrong
  * with a rule is said of the entry that it came from. */
-#include "tools/policy_import.h"
+#include "tools/policy.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/profile.h"
+#include "tools/tools.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,26 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/render.h"
+#include "tools/tools.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <sys/wait.h>
 #include <time.h>
-
-#include <linux/magic.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/exit_status.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "engine/pin_names.h"
 #include "filter/ruleset.h"
 #include "policy/faults.h"
 #include "policy/load.h"
-#include "tools/render_internal.h"
+#include "policy/policy.h"
+#include "sandbox/rebinding_check.h"
+#include "sys/files.h"
+#include "sys/program_path.h"
+#include "sys/resolv_conf.h"
+
+enum {
+	RENDER_ID_MAX = 20,
+	RENDER_TABLE_SIZE = RENDER_ID_MAX + sizeof("weir_"),
+};
+
+struct render_spec {
+	struct policy_args policy;
+	struct name_servers upstreams; /* none: those of the host's resolv.conf */
+	const char *cgroup, *uid, *id;
+	struct addr resolvers[NAME_SERVERS_MAX];
+	size_t resolver_count;
+	bool no_resolver, install;
+};
+
+struct render_member {
+	char id[RENDER_ID_MAX + 1];
+	char table[RENDER_TABLE_SIZE];
+	char prefix[RENDER_ID_MAX + sizeof(FILTER_PREFIX_REFUSED) + 1]; /* of the log */
+	bool by_cgroup;
+	uint32_t uid;
+	struct filter_cgroup cgroup;
+	uint32_t mark;
+};
+
+/* How a text of ours begins. */
+#define RENDER_FIRST_LINE "# Made by weir render for "
 
 /* ---- options ---- */
 
@@ -106,7 +140,7 @@ static bool is_valid_id(const char *id)
 	return len > 0 && len <= RENDER_ID_MAX && id[0] != '-' && strspn(id, all) == len;
 }
 
-void render_table_name(const char *id, char ret[RENDER_TABLE_SIZE])
+static void table_name(const char *id, char ret[RENDER_TABLE_SIZE])
 {
 	snprintf(ret, RENDER_TABLE_SIZE, "weir_%s", id);
 }
@@ -217,7 +251,7 @@ static void find_id(const struct render_spec *spec, struct arena *arena, struct 
 		return;
 	}
 	snprintf(ret->id, sizeof(ret->id), "%s", id);
-	render_table_name(id, ret->table);
+	table_name(id, ret->table);
 	snprintf(ret->prefix, sizeof(ret->prefix), FILTER_PREFIX_REFUSED " %s", id);
 	ret->mark = MARK_BASE |
 		    ((uint32_t)hash_bytes(&(struct hash_key){ 0 }, id, strlen(id)) &
@@ -238,6 +272,457 @@ static void find_member(const struct render_spec *spec, struct arena *arena,
 	find_id(spec, arena, f, ret);
 }
 
+/* One address of one name. */
+struct render_pin {
+	uint32_t rule; /* of the policy */
+	struct dns_name name;
+	struct addr addr;
+};
+
+struct render_pins {
+	struct render_pin *items; /* in the arena; by rule, then by address */
+	size_t count;
+	size_t missing; /* required names without an address */
+};
+
+/* ---- names become address rules ---- */
+
+/* Who decides for a name is the plan, as everywhere; so each name is resolved for the
+ * rule that decides it, and its addresses take that rule's place as address rules with
+ * its ports. Rules about names that deny have nothing left to do: what isn't resolved
+ * isn't open. Address rules stay as they are, and a deny of them is absolute. */
+
+enum { PINS_MAX = 65536, DNS_PORT = 53 };
+
+static void check_verify(struct faults *f, const struct policy *p)
+{
+	const struct policy_place *at = &p->verify_at;
+
+	if (p->verify != POLICY_VERIFY_TLS)
+		return;
+	faults_add(f, FAULT_ERROR, at->file ? at->file : "--verify", at->line, at->column,
+		   at->file ? "verify" : "",
+		   "'tls' needs a process that looks into connections; --verify dns "
+		   "renders what can be had without");
+}
+
+/* Nobody is there who could count. */
+static void check_on_denies(struct faults *f, const struct policy *p)
+{
+	const struct policy_place *at = &p->on_denies_at;
+
+	if (p->on_denies.count > 0)
+		faults_add(f, FAULT_WARNING, at->file, at->line, at->column, "on_denies",
+			   "rules alone count nothing, ignoring: use weir run, sidecar "
+			   "or daemon");
+}
+
+/* What an address rule can't hold to, as faults with their places. */
+static void check_policy(const struct policy_reader *r, struct policy *p)
+{
+	check_verify(r->faults, p);
+	check_on_denies(r->faults, p);
+	if (p->dns == POLICY_DNS_PINNED)
+		return; /* has been checked as such */
+	p->dns = POLICY_DNS_PINNED;
+	if (!p->dns_at.file)
+		p->dns_at.file = p->source_count > 0 ? p->sources[0] : "render";
+	if (policy_check_pinned(r, p) < 0)
+		return;
+}
+
+struct resolving {
+	const struct plan *plan;
+	struct arena *arena;
+	struct render_pins pins;
+	size_t capacity;
+	bool failed; /* memory is out, or there are too many */
+};
+
+static bool grow(struct resolving *r)
+{
+	size_t room = r->capacity ? r->capacity * 2 : 64;
+	struct render_pin *items;
+
+	if (r->pins.count < r->capacity)
+		return true;
+	items = room <= PINS_MAX ? arena_array(r->arena, room, sizeof(*items)) : NULL;
+	if (!items)
+		return false;
+	if (r->pins.count > 0)
+		memcpy(items, r->pins.items, r->pins.count * sizeof(*items));
+	r->pins.items = items;
+	r->capacity = room;
+	return true;
+}
+
+/* Whoever resolved has read hostile bytes: its word is held against the plan again. */
+static void on_addr(void *data, const struct dns_name *name, const struct addr *a)
+{
+	struct resolving *r = data;
+	struct plan_verdict v = plan_match_name(r->plan, name);
+
+	if (v.action != POLICY_ALLOW || v.rule == PLAN_NO_RULE ||
+	    rebinding_fault(r->plan, &v, a))
+		return;
+	if (!grow(r)) {
+		r->failed = true;
+		return;
+	}
+	r->pins.items[r->pins.count++] =
+		(struct render_pin){ .rule = v.rule, .name = *name, .addr = *a };
+}
+
+static void on_fault(void *data, const struct dns_name *name, const char *why,
+		     bool has_some)
+{
+	struct resolving *r = data;
+	struct plan_verdict v = plan_match_name(r->plan, name);
+	char text[DNS_NAME_TEXT_SIZE];
+
+	dns_name_format(name, text);
+	if (v.flags & PLAN_REQUIRED && !has_some) {
+		r->pins.missing++;
+		log_error("cannot resolve %s: %s (the rule says required)", text, why);
+		return;
+	}
+	log_warning("cannot resolve %s%s: %s", text, has_some ? " fully" : "", why);
+}
+
+static int by_rule(const void *a, const void *b)
+{
+	const struct render_pin *x = a, *y = b;
+
+	if (x->rule != y->rule)
+		return x->rule < y->rule ? -1 : 1;
+	return addr_compare(&x->addr, &y->addr);
+}
+
+static bool has_names(const struct plan *plan)
+{
+	struct dns_name n;
+
+	for (uint32_t at = 0; plan_name_next(plan, &at, &n);)
+		if (plan_match_name(plan, &n).action == POLICY_ALLOW)
+			return true;
+	return false;
+}
+
+/* Resolve the names of @plan; what is not found is said on stderr. */
+static int resolve_pins(const struct render_spec *spec, const struct plan *plan,
+			struct arena *arena, struct render_pins *ret, struct err *err)
+{
+	struct resolving r = { .plan = plan, .arena = arena };
+	const struct render_names names = {
+		.plan = plan,
+		.upstreams = spec->upstreams.items,
+		.upstream_count = spec->upstreams.count,
+		.data = &r,
+		.on_addr = on_addr,
+		.on_fault = on_fault,
+	};
+	int error = has_names(plan) ? pin_names(&names, err) : 0;
+
+	if (error < 0)
+		return error;
+	if (r.failed)
+		return err_set(err, -E2BIG, "the names have too many addresses");
+	if (r.pins.count > 0)
+		qsort(r.pins.items, r.pins.count, sizeof(*r.pins.items), by_rule);
+	*ret = r.pins;
+	return 0;
+}
+
+static struct rule addr_rule(const struct addr *a, const struct rule *from,
+			     struct arena *arena)
+{
+	char text[ADDR_TEXT_SIZE];
+
+	return (struct rule){
+		.action = POLICY_ALLOW,
+		.kind = TARGET_PREFIX,
+		.prefix = { .addr = *a, .bits = (uint8_t)(8 * addr_size(a)) },
+		.ports = from->ports,
+		.flags = from->flags & PLAN_PORTS_LISTED,
+		.target = arena_text(arena, text_of(addr_format(a, text))),
+		.comment = from->comment,
+		.file = from->file,
+		.line = from->line,
+		.column = from->column,
+	};
+}
+
+static void add_resolvers(const struct render_spec *spec, struct arena *arena,
+			  struct policy *to)
+{
+	static const struct plan_port_range ports[] = {
+		{ .protocol = IPPROTO_TCP, .from = DNS_PORT, .to = DNS_PORT },
+		{ .protocol = IPPROTO_UDP, .from = DNS_PORT, .to = DNS_PORT },
+	};
+	const struct rule from = { .ports = { ports, ARRAY_SIZE(ports) },
+				   .flags = PLAN_PORTS_LISTED,
+				   .comment = "",
+				   .file = "--resolver" };
+
+	for (size_t i = 0; i < spec->resolver_count; i++)
+		to->rules[to->count++] = addr_rule(&spec->resolvers[i], &from, arena);
+}
+
+/* @policy with its names as addresses, and the resolvers, compiled. *@ret_bytes is
+ * malloc'ed. */
+static int compile_pinned(const struct policy *policy, const struct render_pins *pins,
+			  const struct render_spec *spec, struct arena *arena,
+			  uint8_t **ret_bytes, struct plan *ret, struct err *err)
+{
+	size_t room = policy->count + pins->count + spec->resolver_count + 1;
+	struct policy fixed = { .rules = arena_array(arena, room, sizeof(struct rule)) };
+	size_t pin = 0, size;
+	int r;
+
+	if (!fixed.rules)
+		return err_set(err, -ENOMEM, "out of memory");
+	add_resolvers(spec, arena, &fixed);
+	for (uint32_t i = 0; i < policy->count; i++) {
+		const struct rule *rule = &policy->rules[i];
+
+		if (rule->kind == TARGET_PREFIX)
+			fixed.rules[fixed.count++] = *rule;
+		for (; pin < pins->count && pins->items[pin].rule == i; pin++)
+			fixed.rules[fixed.count++] =
+				addr_rule(&pins->items[pin].addr, rule, arena);
+	}
+	for (size_t i = 0; i < fixed.count; i++)
+		if (!fixed.rules[i].target)
+			return err_set(err, -ENOMEM, "out of memory");
+	r = policy_compile(&fixed, ret_bytes, &size, err);
+	if (r == -ENOMEM && err->code == 0)
+		err_set(err, r, "out of memory");
+	return r < 0 ? r : plan_open(*ret_bytes, size, ret, err);
+}
+
+/* ---- the file ---- */
+
+/* The file is written beside its place, checked (`nft -c`), loaded (`nft -f`, one
+ * transaction: packets meet the old rules or the new ones), and takes its place then. If
+ * loading fails everything is as it was. A file of that name that doesn't begin as ours
+ * do, and a table of that name without a file of ours, are somebody else's: nothing is
+ * done to them. */
+
+#define FOLDER "/etc/nftables.d"
+
+enum { PATH_SIZE = sizeof(FOLDER) + RENDER_ID_MAX + 32, HEAD_SIZE = 256 };
+
+static int failed(const char *what, const char *path, int error)
+{
+	log_error("cannot %s %s: %s", what, path, strerror(-error));
+	return RUN_STATUS_FAILED;
+}
+
+/* Return: its exit status, or -errno. */
+static int nft(const char *const *args, bool quiet)
+{
+	char *const environment[] = { NULL };
+	char path[PROGRAM_PATH_SIZE];
+	int status = 0, null, r = program_path("nft", path, NULL);
+	pid_t pid;
+
+	if (r < 0)
+		return -ENOENT;
+	pid = fork();
+	if (pid == 0) {
+		null = quiet ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
+		if (null >= 0 && (dup2(null, 1) < 0 || dup2(null, 2) < 0))
+			_exit(127);
+		execve(path, (char *const *)(uintptr_t)args, environment);
+		_exit(127);
+	}
+	if (pid < 0)
+		return -errno;
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return -errno;
+	if (!WIFEXITED(status))
+		return -ECHILD;
+	return WEXITSTATUS(status) == 127 ? -ENOENT : WEXITSTATUS(status);
+}
+
+static bool nft_has_table(const char *table)
+{
+	const char *const args[] = { "nft", "-t", "list", "table", "inet", table, NULL };
+
+	return nft(args, true) == 0;
+}
+
+/* Return: the exit status of ours, 0 when it went well. */
+static int nft_must(const char *const *args, const char *what)
+{
+	int r = nft(args, false);
+
+	if (r == -ENOENT)
+		log_error("nft is not installed (Debian, Ubuntu: apt install nftables)");
+	else if (r != 0)
+		log_error("nft could not %s", what);
+	return r == 0 ? 0 : RUN_STATUS_FAILED;
+}
+
+static void path_of(const char *id, char ret[PATH_SIZE])
+{
+	snprintf(ret, PATH_SIZE, FOLDER "/weir-%s.nft", id);
+}
+
+/* Return: 1, it is one of ours; 0, there is none; -EEXIST, somebody else's; -errno. */
+static int look(const char *id, const char *path)
+{
+	char head[HEAD_SIZE + 1] = "", first[HEAD_SIZE];
+	const struct file_how how = { .anybodys = true };
+	CLEAN(fd) int fd = file_open(AT_FDCWD, path, &how, NULL);
+	size_t size = 0;
+	int r;
+
+	if (fd == -EINVAL || fd == -ELOOP)
+		return -EEXIST;
+	if (fd < 0)
+		return fd == -ENOENT ? 0 : fd;
+	r = file_read_at(fd, 0, head, HEAD_SIZE, &size);
+	if (r < 0)
+		return r;
+	snprintf(first, sizeof(first), RENDER_FIRST_LINE "%s by weir ", id);
+	return strncmp(head, first, strlen(first)) == 0 ? 1 : -EEXIST;
+}
+
+/* Return: 0, or the exit status. */
+static int make_folder(void)
+{
+	if (mkdir(FOLDER, 0755) == 0) {
+		log_warning("made " FOLDER
+			    "; for the rules to be loaded at boot, /etc/nftables.conf "
+			    "needs the line: include \"" FOLDER "/*.nft\"");
+		return 0;
+	}
+	return errno == EEXIST ? 0 : failed("make", FOLDER, -errno);
+}
+
+static int write_file(const char *path, const char *text, size_t size)
+{
+	CLEAN(fd) int fd = file_create(AT_FDCWD, path, 0644);
+	int r = fd < 0 ? fd : file_write_all(fd, text, size);
+
+	if (r == 0 && fsync(fd) < 0)
+		r = -errno;
+	if (fd >= 0 && r < 0)
+		(void)!unlink(path);
+	return r;
+}
+
+/* So that the name outlives a power cut, too. */
+static void sync_folder(void)
+{
+	CLEAN(fd) int fd = open(FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd >= 0)
+		(void)!fsync(fd);
+}
+
+static int must_be_root(const char *verb)
+{
+	if (geteuid() == 0)
+		return 0;
+	log_error("%s needs root", verb);
+	return RUN_STATUS_FAILED;
+}
+
+/* Return: 0, or the exit status. */
+static int may_replace(const char *id, const char *path)
+{
+	char table[RENDER_TABLE_SIZE];
+	int r = look(id, path);
+
+	table_name(id, table);
+	if (r == 1)
+		return 0;
+	if (r == -EEXIST) {
+		log_error("%s is not one of Weir's: take another --id", path);
+		return RUN_STATUS_FAILED;
+	}
+	if (r < 0)
+		return failed("read", path, r);
+	if (!nft_has_table(table))
+		return 0;
+	log_error("there is a table inet %s without %s: take another --id, or `weir "
+		  "teardown %s` first",
+		  table, path, id);
+	return RUN_STATUS_FAILED;
+}
+
+static int load_and_place(const char *fresh, const char *path)
+{
+	const char *const check[] = { "nft", "-c", "-f", fresh, NULL };
+	const char *const load[] = { "nft", "-f", fresh, NULL };
+	int status = nft_must(check, "take the rules; nothing was changed");
+
+	if (status == 0)
+		status = nft_must(load, "load the rules; nothing was changed");
+	if (status == 0 && rename(fresh, path) < 0)
+		status = failed("write", path, -errno);
+	return status;
+}
+
+/* Return: the exit status; what has to be said is said. */
+static int install(const char *id, const char *text, size_t size)
+{
+	char path[PATH_SIZE], fresh[PATH_SIZE];
+	int status = must_be_root("--install"), r;
+
+	path_of(id, path);
+	snprintf(fresh, sizeof(fresh), FOLDER "/.weir-%s.new", id);
+	if (status == 0)
+		status = make_folder();
+	if (status == 0)
+		status = may_replace(id, path);
+	if (status != 0)
+		return status;
+	r = write_file(fresh, text, size);
+	if (r < 0)
+		return failed("write", fresh, r);
+	status = load_and_place(fresh, path);
+	if (status != 0)
+		(void)!unlink(fresh);
+	sync_folder();
+	return status;
+}
+
+static int teardown(const char *id)
+{
+	char path[PATH_SIZE], table[RENDER_TABLE_SIZE];
+	const char *const args[] = { "nft", "delete", "table", "inet", table, NULL };
+	int r, status = must_be_root("teardown");
+	bool has_table;
+
+	path_of(id, path);
+	table_name(id, table);
+	if (status != 0)
+		return status;
+	r = look(id, path);
+	if (r == -EEXIST)
+		log_error("%s is not one of Weir's", path);
+	else if (r < 0)
+		return failed("read", path, r);
+	if (r < 0)
+		return RUN_STATUS_FAILED;
+	has_table = nft_has_table(table);
+	if (r == 0 && !has_table) {
+		log_error("there is nothing of that id: neither %s nor a table inet %s",
+			  path, table);
+		return RUN_STATUS_FAILED;
+	}
+	/* The file first: should what follows fail, the rules are closed yet, and a boot
+	 * finds what a person asked for. */
+	if (r == 1 && unlink(path) < 0)
+		return failed("remove", path, -errno);
+	sync_folder();
+	return has_table ? nft_must(args, "take the table away") : 0;
+}
+
 /* ---- reading ---- */
 
 static int load(const struct render_spec *spec, struct arena *arena, struct faults *f,
@@ -247,7 +732,7 @@ static int load(const struct render_spec *spec, struct arena *arena, struct faul
 	int r = cli_policy_load(&spec->policy, arena, f, ret);
 
 	if (r == 0)
-		render_policy_check(&reader, ret);
+		check_policy(&reader, ret);
 	return r == -ENOMEM ? r : 0;
 }
 
@@ -378,8 +863,7 @@ static int prepare(struct rendering *r, struct render_spec *spec)
 	return r->faults.errors > 0 ? RUN_STATUS_BAD_INPUT : 0;
 }
 
-static int resolve_names(struct rendering *r, struct render_spec *spec,
-			 render_resolve_fn *resolve, struct err *err)
+static int resolve_names(struct rendering *r, struct render_spec *spec, struct err *err)
 {
 	struct plan names;
 	size_t size;
@@ -390,45 +874,43 @@ static int resolve_names(struct rendering *r, struct render_spec *spec,
 	if (error == 0 && policy_asks_names(&r->policy))
 		error = name_servers_complete(&spec->upstreams, err);
 	if (error == 0)
-		error = render_policy_resolve(spec, &names, resolve, &r->arena, &r->pins,
-					      err);
+		error = resolve_pins(spec, &names, &r->arena, &r->pins, err);
 	if (error == 0 && r->pins.missing > 0)
 		error = err_set(err, -ENOENT, "a name that is required has no address");
 	return error;
 }
 
-static int make(struct rendering *r, struct render_spec *spec, render_resolve_fn *resolve,
-		struct err *err)
+static int make(struct rendering *r, struct render_spec *spec, struct err *err)
 {
-	int error = resolve_names(r, spec, resolve, err);
+	int error = resolve_names(r, spec, err);
 
 	if (error < 0)
 		return error;
 	find_resolvers(spec);
-	error = render_policy_fix(&r->policy, &r->pins, spec, &r->arena, &r->plan_bytes,
-				  &r->plan, err);
+	error = compile_pinned(&r->policy, &r->pins, spec, &r->arena, &r->plan_bytes,
+			       &r->plan, err);
 	return error < 0 ? error : write_text(r, spec, err);
 }
 
-static int render(struct render_spec *spec, render_resolve_fn *resolve)
+static int render(struct render_spec *spec)
 {
 	struct rendering r = { 0 };
 	struct err err = { 0 };
 	int status = prepare(&r, spec);
 
-	if (status == 0 && make(&r, spec, resolve, &err) < 0) {
+	if (status == 0 && make(&r, spec, &err) < 0) {
 		log_error("%s", err.text[0] ? err.text : strerror(-err.code));
 		status = RUN_STATUS_FAILED;
 	}
 	if (status == 0 && spec->install)
-		status = render_install(r.member.id, r.text, r.size);
+		status = install(r.member.id, r.text, r.size);
 	else if (status == 0 && fwrite(r.text, 1, r.size, stdout) != r.size)
 		status = RUN_STATUS_FAILED;
 	rendering_done(&r);
 	return status;
 }
 
-int cli_render(int argc, char **argv, render_resolve_fn *resolve)
+int cli_render(int argc, char **argv)
 {
 	CLEAN(mem) struct render_spec *spec = calloc(1, sizeof(*spec));
 	struct err err = { 0 };
@@ -446,7 +928,7 @@ int cli_render(int argc, char **argv, render_resolve_fn *resolve)
 		log_error("%s", err.text);
 		return RUN_STATUS_BAD_INPUT;
 	}
-	return render(spec, resolve);
+	return render(spec);
 }
 
 void cli_teardown_usage(FILE *out)
@@ -470,5 +952,5 @@ int cli_teardown(int argc, char **argv)
 			  text_escape(text_of(argv[1]), shown, sizeof(shown)));
 		return RUN_STATUS_BAD_INPUT;
 	}
-	return render_teardown(argv[1]);
+	return teardown(argv[1]);
 }

@@ -11,7 +11,8 @@
 #include <cmocka.h>
 
 #include "proto/settings.h"
-#include "tools/attach.h"
+#include "tools/policy.h"
+#include "tools/tools.h"
 
 enum { WORDS_MAX = 8 };
 
