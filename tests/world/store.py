@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A store with events in it, written by the writer that control uses (tests/unit/store/store_driver.c)."""
+"""A store with events in it, written by the writer that control uses (tests/drivers/store_driver.c)."""
 import json
 import os
 import pathlib
@@ -14,7 +14,7 @@ class Store:
     def __init__(self, folder, max_bytes=0):
         build = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
         self.folder = pathlib.Path(folder)
-        self.process = subprocess.Popen([build / "tests/unit/store/store_driver", folder, str(max_bytes)],
+        self.process = subprocess.Popen([build / "tests/drivers/store_driver", folder, str(max_bytes)],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def __enter__(self):

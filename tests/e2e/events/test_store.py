@@ -13,12 +13,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
 class Driver:
-    """tests/unit/store/store_driver.c at work."""
+    """tests/drivers/store_driver.c at work."""
 
     def __init__(self, folder, max_bytes=0):
         build = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
         self.folder = folder
-        self.process = subprocess.Popen([build / "tests/unit/store/store_driver", folder, str(max_bytes)],
+        self.process = subprocess.Popen([build / "tests/drivers/store_driver", folder, str(max_bytes)],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def say(self, order):

@@ -89,11 +89,11 @@ class Server:
 
 
 class Parent:
-    """tests/unit/store/webhook_driver.c."""
+    """tests/drivers/webhook_driver.c."""
 
     def __init__(self, *urls, sandbox="sb-1", env=None):
         self.process = subprocess.Popen(
-            [BUILD / "tests/unit/store/webhook_driver", PROGRAM, sandbox, *urls], stdin=subprocess.PIPE,
+            [BUILD / "tests/drivers/webhook_driver", PROGRAM, sandbox, *urls], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **(env or {})})
 
     def say(self, *orders):

@@ -102,10 +102,10 @@ static void it_is_found_by_its_socket(void **state)
 	assert_int_equal(find(a.port, 0, &o), 0);
 	assert_int_equal(o.pid, a.pid);
 	assert_int_equal(o.uid, geteuid());
-	assert_string_equal(o.command, "first (test_net_owner)");
+	assert_string_equal(o.command, "first (test_sys_socket_owner)");
 	assert_int_equal(find(b.port, 0, &o), 0);
 	assert_int_equal(o.pid, b.pid);
-	assert_string_equal(o.command, "second (test_net_owner)");
+	assert_string_equal(o.command, "second (test_sys_socket_owner)");
 	let_go(&a);
 	let_go(&b);
 	assert_int_equal(find(a.port, 0, &o), -ENOENT);
@@ -133,13 +133,13 @@ static void hostile_names_are_tame(void **state)
 	static const struct {
 		const char *name, *shown;
 	} rows[] = {
-		{ "\x1b[31mred\x1b[0m", "?[31mred?[0m (test_net_owner)" },
-		{ "a\nUid:\t7\t7", "a?Uid:?7?7 (test_net_owner)" },
-		{ "<b>x</b>", "<b>x</b> (test_net_owner)" },
-		{ "\xff\xc3z", "??z (test_net_owner)" },
-		{ ") R 1 2 3", ") R 1 2 3 (test_net_owner)" },
-		{ "123456789012345", "123456789012345 (test_net_owner)" },
-		{ "test_net_owner", "test_net_owner" },
+		{ "\x1b[31mred\x1b[0m", "?[31mred?[0m (test_sys_socket_owner)" },
+		{ "a\nUid:\t7\t7", "a?Uid:?7?7 (test_sys_socket_owner)" },
+		{ "<b>x</b>", "<b>x</b> (test_sys_socket_owner)" },
+		{ "\xff\xc3z", "??z (test_sys_socket_owner)" },
+		{ ") R 1 2 3", ") R 1 2 3 (test_sys_socket_owner)" },
+		{ "123456789012345", "123456789012345 (test_sys_socket_owner)" },
+		{ "test_sys_socket_owner", "test_sys_socket_owner" },
 	};
 	struct owner o;
 

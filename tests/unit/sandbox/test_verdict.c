@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "test_relay_world.h"
+#include "../relay/test_relay_world.h"
 
 enum { RULES_MAX = 4, TAUGHT_MAX = 2 };
 

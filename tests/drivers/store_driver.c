@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Drives store/sqlite for test_store.py: store_driver DIRECTORY MAX_BYTES. One order per
+/* Drives events/sqlite for test_store.py: store_driver DIRECTORY MAX_BYTES. One order per
  * line on stdin, one answer per line on stdout:
  *   add FIRST COUNT   that many denied lookups, n<FIRST>.test and on
  *   same COUNT        the same denied lookup that many times
