@@ -33,6 +33,8 @@
 #include "opensandbox/policy_file.h"
 #include "proto/message.h"
 #include "proto/settings.h"
+#include "resolver/resolver.h"
+#include "sandbox/sandbox.h"
 #include "sys/inherited_fds.h"
 
 enum {
@@ -201,7 +203,7 @@ int control_link_open(struct control *s, struct err *err) MUST_CHECK;
  * the same). What comes in between is dealt with. @ret_fd may be NULL. Return: 0;
  * -EPIPE: the engine went, and whatever it did is undone when it is back; or -errno. */
 struct control_answer {
-	enum ipc_type yes, no, neither; /* neither: IPC_NONE, there are two */
+	uint32_t yes, no, neither; /* neither: IPC_NONE, there are two */
 };
 int control_ask_engine(struct control_link *l, const struct ipc_message *m, int fd,
 		       const struct control_answer *wanted, struct ipc_message *ret,
@@ -364,7 +366,7 @@ void control_on_event(struct control *s, const struct event *e);
 void control_on_row(struct control *s, const struct event_row *row);
 /* The process of an event that came is known now. */
 void control_on_process(struct control *s, const struct event *e);
-void control_on_trouble(struct control *s, const struct upstream_trouble *t);
+void control_on_trouble(struct control *s, const struct ipc_trouble *t);
 void control_on_answered(struct control *s, uint32_t sandbox,
 			 const struct ipc_answered *a);
 /* An event with the rule that decided it. */

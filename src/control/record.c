@@ -90,7 +90,7 @@ void control_on_event(struct control *s, const struct event *given)
 }
 
 static const struct endpoint *upstream_of(const struct control *s,
-					  const struct upstream_trouble *t)
+					  const struct ipc_trouble *t)
 {
 	return t->server < s->spec.upstream_count ? &s->spec.upstreams[t->server] : NULL;
 }
@@ -104,7 +104,7 @@ static const char *rcode_name(uint8_t rcode)
 }
 
 /* The engine will speak of it by that number. */
-static void learn_upstream(struct control *s, const struct upstream_trouble *t)
+static void learn_upstream(struct control *s, const struct ipc_trouble *t)
 {
 	char text[ENDPOINT_TEXT_SIZE];
 	struct endpoint *place;
@@ -138,7 +138,7 @@ static void on_inner(struct control *s)
 	s->dns_inner = true;
 }
 
-void control_on_trouble(struct control *s, const struct upstream_trouble *t)
+void control_on_trouble(struct control *s, const struct ipc_trouble *t)
 {
 	const struct endpoint *upstream = upstream_of(s, t);
 	const bool is_errno = t->error < 0 && t->error > -ERRNO_MAX;

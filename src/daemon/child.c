@@ -89,7 +89,7 @@ static int hand_over_sockets(const struct sandbox_fds *s, int route)
 	return ipc_send_fds(CHILD_FD, &m, &fds);
 }
 
-static void say(enum ipc_type type, const char *text)
+static void say(uint32_t type, const char *text)
 {
 	struct ipc_message m = { .type = type };
 

@@ -211,8 +211,7 @@ void daemon_send_control(const struct daemon *w, const struct ipc_message *m,
 	child_tell(&w->supervisor.control, m, fd);
 }
 
-static void refuse(struct daemon *w, enum ipc_type type, uint32_t sandbox,
-		   const char *text)
+static void refuse(struct daemon *w, uint32_t type, uint32_t sandbox, const char *text)
 {
 	struct ipc_message m = { .type = type, .sandbox = sandbox };
 

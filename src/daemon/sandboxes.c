@@ -350,7 +350,10 @@ static int send_attach(struct daemon_sandbox *d)
 		.attach = {
 			.kind = d->spec.kind,
 			.restarted = d->life.origin == LIFECYCLE_RESTORED,
-			.member = d->member,
+			.member = { .cgroup = d->member.cgroup,
+				    .uid = d->member.uid,
+				    .kind = (uint8_t)d->member.kind,
+				    .level = d->member.level },
 			.probe_addr = d->probe.allowed.addr,
 			.probe_port = d->probe.allowed.port,
 		},

@@ -91,7 +91,7 @@ static void answer_control(struct engine *e, const struct ipc_message *m, int fd
 		pay_or_wait(e);
 }
 
-static void answer_status(struct engine_sandbox *g, enum ipc_type type)
+static void answer_status(struct engine_sandbox *g, uint32_t type)
 {
 	struct ipc_message m = { .type = type, .sandbox = g->sandbox.id };
 
@@ -137,7 +137,10 @@ static void on_standing(struct engine_sandbox *g)
 
 static void tell_trouble(struct engine *e, const struct upstream_trouble *t)
 {
-	const struct ipc_message m = { .type = IPC_TROUBLE, .trouble = *t };
+	const struct ipc_message m = {
+		.type = IPC_TROUBLE,
+		.trouble = { t->kind, t->server, t->rcode, t->error, t->at },
+	};
 
 	engine_control_tell(e, &m);
 }

@@ -48,7 +48,7 @@ void engine_report(struct engine *e, const struct ipc_message *m)
 		  m);
 }
 
-static void report_text(const struct engine *e, enum ipc_type type, const char *text)
+static void report_text(const struct engine *e, uint32_t type, const char *text)
 {
 	struct ipc_message m = { .type = type };
 
@@ -132,7 +132,12 @@ static int open_sandbox(const struct engine *e, struct engine_sandbox *g,
 	s->ipv6 = a->ipv6;
 	s->shared_params = c->filter;
 	s->owned_params = c->owned_filter;
-	s->member = a->member;
+	s->member = (struct filter_member){
+		.kind = (enum filter_member_kind)a->member.kind,
+		.cgroup = a->member.cgroup,
+		.level = a->member.level,
+		.uid = a->member.uid,
+	};
 	for (size_t i = 0; i < SANDBOX_FD_COUNT; i++)
 		s->fds.fd[i] = TAKE_FD(fds->fd[i]);
 	g->route_fd = TAKE_FD(fds->fd[IPC_FD_ROUTE]);
@@ -378,7 +383,8 @@ static void on_finish(struct engine *e)
 		loop_stop(e->core.loop);
 	if (e->only) {
 		engine_account_all(e->only);
-		memcpy(m.counters, e->only->sandbox.counters, sizeof(m.counters));
+		memcpy(m.counters, e->only->sandbox.counters,
+		       sizeof(e->only->sandbox.counters));
 	}
 	engine_control_tell(e, &m);
 	loop_stop(e->core.loop);

@@ -10,6 +10,8 @@
  * in shared memory, for the next engine of a sidecar or a daemon. */
 #pragma once
 
+#include "dns/name.h"
+#include "filter/ruleset.h"
 #include "proto/message.h"
 
 struct engine_config {

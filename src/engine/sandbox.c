@@ -13,6 +13,7 @@
  *                  back, and put back if it is not as it was */
 #include "engine/sandbox.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -476,6 +477,9 @@ void engine_sandbox_standing(const struct engine_sandbox *g, struct ipc_standing
 		snprintf(ret->lacking, sizeof(ret->lacking), "%s", g->core->missing);
 }
 
+static_assert((int)SANDBOX_COUNTER_COUNT <= (int)IPC_COUNTERS_MAX,
+	      "a message has room for all counters");
+
 void engine_sandbox_stats(const struct engine_sandbox *g, struct ipc_stats *ret)
 {
 	const struct sandbox *s = &g->sandbox;
@@ -491,7 +495,7 @@ void engine_sandbox_stats(const struct engine_sandbox *g, struct ipc_stats *ret)
 		.nflog = g->sees_refused,
 		.snapshot_full = g->snapshot.is_full,
 	};
-	memcpy(ret->counters, s->counters, sizeof(ret->counters));
+	memcpy(ret->counters, s->counters, sizeof(s->counters));
 }
 
 /* -- another plan, in turns of the loop --------------------------------------------- */

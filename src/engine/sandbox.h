@@ -14,10 +14,11 @@
  * id above the plan's number, and looked up with engine_core_find(). */
 #pragma once
 
+#include "base/rate.h"
 #include "engine/change.h"
 #include "proto/message.h"
+#include "resolver/dns_service.h"
 #include "sandbox/learned.h"
-#include "sandbox/rate.h"
 #include "sandbox/sandbox.h"
 #include "sys/loop.h"
 

@@ -4,6 +4,6 @@
  * its right to have them (NET_RAW) is a way round. */
 #pragma once
 
-#include "proto/message.h"
+#include "proto/control_supervisor.h"
 
 struct ipc_look look_for_raw_sockets(void);

@@ -7,8 +7,9 @@
  * at once, and only then: a moment later the socket may be gone, or somebody else's. */
 #pragma once
 
-#include "proto/message.h"
-#include "sandbox/rate.h"
+#include "base/rate.h"
+#include "event/event.h"
+#include "proto/control_supervisor.h"
 #include "sys/socket_owner.h"
 
 enum {

@@ -9,11 +9,11 @@
  *   pinned.c     names that are resolved ahead (dns: pinned) */
 #pragma once
 
+#include "base/rate.h"
 #include "dns/answer.h"
 #include "dns/cache.h"
 #include "resolver/resolver.h"
 #include "sandbox/learned.h"
-#include "sandbox/rate.h"
 
 enum {
 	QUEUE_BYTES = 128 * 1024, /* replies that wait for a flush; full: flush at once */

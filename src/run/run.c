@@ -40,6 +40,7 @@
 #include "run/std_fds.h"
 #include "run/store.h"
 #include "run/uplink.h"
+#include "sandbox/sandbox.h"
 #include "supervisor/probe.h"
 #include "sys/process.h"
 
@@ -109,7 +110,7 @@ static void tell_launch(struct control *c, enum launch_report_type type, int val
 	(void)!send(c->launch_fd, &m, sizeof(m), MSG_NOSIGNAL);
 }
 
-static void tell_engine(struct control *c, enum ipc_type type)
+static void tell_engine(struct control *c, uint32_t type)
 {
 	struct ipc_message m = { .type = type };
 

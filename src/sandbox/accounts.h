@@ -17,11 +17,11 @@
  * again. Looks come a second after a log, and rarer when nothing has come any more. */
 #pragma once
 
+#include "base/rate.h"
 #include "event/aggregation.h"
 #include "filter/filter.h"
 #include "filter/nflog.h"
 #include "sandbox/novelty.h"
-#include "sandbox/rate.h"
 
 struct sandbox;
 

@@ -4,12 +4,12 @@
  * borrow it. */
 #pragma once
 
+#include "base/rate.h"
 #include "event/event.h"
 #include "filter/filter.h"
 #include "filter/host.h"
 #include "policy/plan.h"
 #include "sandbox/denies.h"
-#include "sandbox/rate.h"
 #include "sys/loop.h"
 #include "sys/self_ports.h"
 #include "sys/sock.h"

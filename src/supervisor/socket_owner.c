@@ -19,6 +19,8 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "filter/host.h"
+#include "proto/engine_supervisor.h"
 #include "proto/socket_owner.h"
 #include "sys/capabilities.h"
 #include "sys/confine.h"

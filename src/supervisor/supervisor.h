@@ -9,6 +9,7 @@
 #include "engine/engine.h"
 #include "proto/settings.h"
 #include "supervisor/open.h"
+#include "sys/loop.h"
 
 struct supervisor;
 struct child;

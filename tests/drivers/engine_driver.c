@@ -29,11 +29,13 @@
 #include <time.h>
 
 #include "engine/engine.h"
+#include "filter/host.h"
 #include "filter/message.h"
 #include "filter/nft.h"
 #include "policy/policy.h"
 #include "proto/plan_file.h"
 #include "sandbox/learned.h"
+#include "sandbox/sandbox.h"
 
 enum {
 	IDS = 65536,
@@ -126,7 +128,7 @@ static int hear(struct driver *d, int fd, struct ipc_message *m, int wait_ms)
 	return r;
 }
 
-static int hear_answer(struct driver *d, enum ipc_type wanted, struct err *err)
+static int hear_answer(struct driver *d, uint32_t wanted, struct err *err)
 {
 	struct ipc_message back;
 	int r = hear(d, d->channel, &back, ANSWER_MS);
@@ -140,7 +142,7 @@ static int hear_answer(struct driver *d, enum ipc_type wanted, struct err *err)
 	return 0;
 }
 
-static int ask(struct driver *d, const struct ipc_message *m, enum ipc_type wanted,
+static int ask(struct driver *d, const struct ipc_message *m, uint32_t wanted,
 	       struct err *err)
 {
 	int r = ipc_send(d->channel, m, NULL, 0);
@@ -236,9 +238,9 @@ static void on_engine(struct driver *d, char **words)
 
 /* ---- sandboxes ---- */
 
-static struct filter_member member_of(const char *who)
+static struct ipc_member member_of(const char *who)
 {
-	struct filter_member m = { 0 };
+	struct ipc_member m = { 0 };
 	char *end;
 
 	if (strncmp(who, "uid:", 4) == 0) {
@@ -263,8 +265,8 @@ static int snapshot_of(struct driver *d, uint32_t id)
 	return d->images[id];
 }
 
-static int attach(struct driver *d, uint32_t id, const struct filter_member *who,
-		  int plan, const char *flags, struct err *err)
+static int attach(struct driver *d, uint32_t id, const struct ipc_member *who, int plan,
+		  const char *flags, struct err *err)
 {
 	struct ipc_message m = { .type = IPC_ATTACH, .sandbox = id };
 	struct ipc_fds fds;
@@ -290,7 +292,7 @@ static int attach(struct driver *d, uint32_t id, const struct filter_member *who
 static void on_attach(struct driver *d, char **words)
 {
 	uint32_t id = (uint32_t)atoi(words[1]) % IDS;
-	const struct filter_member who = member_of(words[2]);
+	const struct ipc_member who = member_of(words[2]);
 	struct err err = { 0 };
 	CLEAN(fd) int plan = load_plan(words[3], &err);
 
@@ -313,7 +315,7 @@ static void on_bench(struct driver *d, char **words)
 	int r = plan < 0 ? plan : 0;
 
 	for (uint32_t i = 0; i < count && r == 0; i++) {
-		const struct filter_member who = {
+		const struct ipc_member who = {
 			.kind = FILTER_MEMBER_CGROUP,
 			.cgroup = UINT64_C(1) << 40 | (first + i),
 			.level = 3,

@@ -12,7 +12,7 @@
 
 /* A step is a message of the engine, or an event of the daemon's own. */
 struct step {
-	enum ipc_type type; /* with @text; or 0 and */
+	uint32_t type; /* with @text; or 0 and */
 	const char *text;
 	enum lifecycle_event event;
 	enum lifecycle_state then;

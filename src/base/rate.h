@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sandbox/rate - a token bucket in eight bytes.
+/* base/rate - a token bucket in eight bytes.
  *
  * Kept as the time at which the bucket is full again (the "virtual scheduling" form of
  * GCRA, ITU-T I.371): taking a token moves that time on by one interval, and a token is
