@@ -1,11 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ *
+ * A request is known by the resolver's token, and found by it in a hash table. Over UDP
+ * it is in the list of the socket that its message leaves from; over TCP it has a
+ * connection.
+ *
+ * UDP
+ *
+ * Each server has a few sockets that new requests go to in turn. A socket is connected,
+ * so the kernel drops what comes from elsewhere, and its source port is the kernel's
+ * random choice. After UPSTREAM_UDP_USES_MAX requests or UPSTREAM_UDP_AGE_MS it is spent:
+ * a new socket, with a new port, takes its place, and it is closed when its last request
+ * has gone. A datagram goes to every request of its socket that has its message id; the
+ * resolver checks the rest.
+ *
+ * Messages are gathered in the turn and leave together in upstream_udp_flush(), all for
+ * one server through one socket: each on its own would cost a system call and, where
+ * the server shares the core, a switch to it. Those of the same length go through the
+ * network stack as one datagram that is cut at its end (UDP_SEGMENT), which a third of
+ * the cost of a new name hangs on; where that is refused they go singly.
+ *
+ * A socket with a port of its own (sys/self_ports.h) is bound before it is connected.
+ * What others send it in between is thrown away.
+ *
+ * TCP
+ *
+ * For a question whose UDP answer was truncated. A connection carries one message there
+ * and one back, each behind its length of two bytes (RFC 1035, 4.2.2), and is closed
+ * then. How long it may take is the resolver's to decide: it cancels. */
 #include "resolver/upstream.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <netinet/tcp.h>
+#include <netinet/udp.h>
 #include <string.h>
 
-#include "resolver/upstream_tcp.h"
-#include "resolver/upstream_udp.h"
+#include "dns/framing.h"
+#include "dns/message.h"
 
 enum {
 	REQUESTS_MAX = 8192, /* outstanding; over it: -ENOBUFS */
@@ -13,24 +45,143 @@ enum {
 	BUCKET_SHIFT = 32 - 12,
 };
 
+enum {
+	UDP_PER_SERVER = 4,
+	UDP_USES_MAX = 64,
+	UDP_AGE_MS = 10 * 1000,
+	UDP_SOCKETS_MAX = 512, /* open at once; when all are, spent sockets stay in use */
+	UDP_MESSAGE_MAX = 4096, /* longer datagrams are dropped */
+	UDP_QUERY_MAX = 512,	/* bytes of a message that leaves */
+	BATCH = 32,		/* datagrams read by one recvmmsg */
+	SAME_ID_MAX = 64,	/* requests of one socket that one datagram may be for */
+	ID_SIZE = 2,
+	OUT_MAX = 64, /* messages that wait to leave; full: they leave at once. As many
+		       * as the kernel takes segments of one send */
+};
+static_assert(OUT_MAX <= 64, "send_socket() has a bit for each");
+
+enum {
+	TCP_MAX = 64,	      /* connections; over it: -EMFILE */
+	TCP_QUERY_MAX = 1024, /* bytes of a message that leaves */
+};
+
+enum socket_state {
+	SOCKET_FREE = 0,
+	SOCKET_CURRENT, /* takes new requests */
+	SOCKET_SPENT,	/* waits for its last responses */
+};
+
+struct udp_socket {
+	struct loop_source source;
+	struct upstreams *owner;
+	enum socket_state state;
+	int error;     /* seen while sending, -errno: its requests fail */
+	uint16_t port; /* its own, of sys/self_ports; 0: none is held */
+	uint32_t uses;
+	struct upstream_server *server;
+	uint32_t queued; /* messages in upstreams.out */
+	int64_t born_ms;
+	struct request *requests;
+	struct udp_socket *next_free;
+};
+
+struct tcp_connection {
+	struct loop_source source; /* fd -1: the slot is free */
+	struct upstreams *owner;
+	uint32_t token;
+	enum addr_family family;
+	uint16_t port; /* its own, of sys/self_ports; 0: none is held */
+	size_t out_size, out_sent;
+	uint8_t out[DNS_FRAME_PREFIX + TCP_QUERY_MAX];
+	struct dns_framing framing; /* over `in` */
+	uint8_t *in; /* owned: DNS_FRAME_PREFIX + DNS_MESSAGE_MAX, while open */
+};
+
 /* In a bucket's chain while outstanding, else in the list of free ones. */
 struct request {
-	struct upstream_udp_request udp; /* also holds the token */
-	struct upstream_tcp_connection *tcp;
-	struct request *next;
+	uint32_t token;
+	uint16_t id;		     /* first two bytes of the message */
+	struct udp_socket *socket;   /* NULL: no datagram is waited for */
+	struct request *prev, *next; /* of the same socket */
+	struct tcp_connection *tcp;
+	struct request *chained;
+};
+
+struct upstream_server {
+	struct endpoint at;
+	bool unsegmented; /* the path there takes one datagram at a time */
+	enum addr_family family;
+	struct sockaddr_storage address;
+	socklen_t address_size;
+	uint32_t turn; /* index into current[] of the next request */
+	struct udp_socket *current[UDP_PER_SERVER];
+};
+
+/* What the kernel is told of a segmented send: the size of each datagram. */
+union segment_size {
+	struct cmsghdr header;
+	uint8_t bytes[CMSG_SPACE(sizeof(uint16_t))];
+};
+
+struct out_queue {
+	size_t count;
+	struct udp_socket *sockets[OUT_MAX];
+	uint16_t sizes[OUT_MAX];
+	uint8_t bytes[OUT_MAX][UDP_QUERY_MAX];
+	/* Made from these when they leave. */
+	size_t vector_count;
+	struct iovec vectors[OUT_MAX];
+	struct mmsghdr headers[OUT_MAX];
+	union segment_size segments[OUT_MAX];
 };
 
 struct upstreams {
 	struct upstreams_ops ops;
-	struct endpoint *servers; /* owned */
+	struct loop *loop;
+	struct own_ports own;
+	struct upstream_server *servers; /* owned */
 	size_t server_count, server_room;
-	struct upstream_udp *udp;
-	struct upstream_tcp *tcp;
+	/* requests */
 	struct request *buckets[BUCKETS];
 	struct request *free_requests;
 	size_t touched; /* requests[] from here on have never been used */
 	struct request requests[REQUESTS_MAX];
+	/* UDP */
+	struct udp_socket sockets[UDP_SOCKETS_MAX];
+	struct udp_socket *free_sockets;
+	struct udp_socket *reading; /* its handler runs: not to be closed */
+	struct loop_timer failed_timer;
+	struct out_queue out;
+	struct mmsghdr headers[BATCH];
+	struct iovec vectors[BATCH];
+	uint8_t bytes[BATCH][UDP_MESSAGE_MAX];
+	/* TCP */
+	struct tcp_connection connections[TCP_MAX];
 };
+
+/* ---- requests ---- */
+
+static void request_leave(struct request *r)
+{
+	if (r->prev)
+		r->prev->next = r->next;
+	else
+		r->socket->requests = r->next;
+	if (r->next)
+		r->next->prev = r->prev;
+	r->prev = r->next = NULL;
+	r->socket = NULL;
+}
+
+static void request_join(struct request *r, struct udp_socket *s)
+{
+	r->socket = s;
+	r->prev = NULL;
+	r->next = s->requests;
+	if (s->requests)
+		s->requests->prev = r;
+	s->requests = r;
+}
 
 /* Tokens are the resolver's own, so nobody chooses them to collide. */
 static struct request **bucket_of(struct upstreams *u, uint32_t token)
@@ -42,74 +193,543 @@ static struct request **request_find(struct upstreams *u, uint32_t token)
 {
 	struct request **slot = bucket_of(u, token);
 
-	while (*slot && (*slot)->udp.token != token)
-		slot = &(*slot)->next;
+	while (*slot && (*slot)->token != token)
+		slot = &(*slot)->chained;
 	return slot;
 }
 
-static struct request *request_new(struct upstreams *u)
+static struct request *request_new(struct upstreams *u, uint32_t token)
 {
 	struct request *r = u->free_requests;
 
 	if (r)
-		u->free_requests = r->next;
+		u->free_requests = r->chained;
 	else if (u->touched < REQUESTS_MAX)
 		r = &u->requests[u->touched++];
 	if (r)
-		memset(r, 0, sizeof(*r));
+		*r = (struct request){ .token = token };
 	return r;
 }
 
 static void request_free(struct upstreams *u, struct request *r)
 {
-	r->next = u->free_requests;
+	r->chained = u->free_requests;
 	u->free_requests = r;
 }
 
-/* Return: whether @token was outstanding. Its transport is the caller's. */
-static bool forget(struct upstreams *u, uint32_t token)
+/* Its transport is over. */
+static void request_fail(struct upstreams *u, uint32_t token, int error)
 {
-	struct request **slot = request_find(u, token);
-	struct request *r = *slot;
+	struct request **slot = request_find(u, token), *r = *slot;
 
-	if (!r)
-		return false;
-	*slot = r->next;
+	if (r->socket)
+		request_leave(r);
+	*slot = r->chained;
 	request_free(u, r);
-	return true;
+	u->ops.on_failed(u->ops.data, token, error);
 }
 
-static void on_udp_message(void *data, uint32_t token, const void *message, size_t size)
-{
-	struct upstreams *u = data;
+/* ---- UDP ---- */
 
-	if (*request_find(u, token))
-		u->ops.on_message(u->ops.data, token, message, size);
+static void mark_failed(struct udp_socket *s, int error)
+{
+	struct upstreams *u = s->owner;
+
+	s->error = error;
+	if (loop_timer_start(u->loop, &u->failed_timer, loop_now_ms(u->loop)) < 0)
+		s->uses = UDP_USES_MAX; /* its requests time out */
 }
 
-/* The connection is over with its first message: the one that was wanted, or a
- * failure. */
-static void on_tcp_message(void *data, uint32_t token, const void *message, size_t size)
+/* A header for the messages of @vectors, which are all of one size: one datagram, or
+ * one that the kernel cuts. */
+static void fill_header(struct msghdr *h, union segment_size *segment,
+			struct iovec *vectors, size_t count)
 {
-	struct upstreams *u = data;
-	struct request *r = *request_find(u, token);
+	uint16_t size = (uint16_t)vectors[0].iov_len;
 
-	if (!r)
+	*h = (struct msghdr){ .msg_iov = vectors, .msg_iovlen = count };
+	if (count == 1)
 		return;
-	r->tcp = NULL;
+	h->msg_control = segment;
+	h->msg_controllen = sizeof(segment->bytes);
+	segment->header = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(size)),
+					    .cmsg_level = SOL_UDP,
+					    .cmsg_type = UDP_SEGMENT };
+	memcpy(CMSG_DATA(&segment->header), &size, sizeof(size));
+}
+
+/* Gather what is to go the same way as message @first: on the same socket, of the same
+ * size if the way takes segments, and not gathered yet (@gathered has a bit for each).
+ * Return: how many vectors were filled. */
+static size_t gather(struct out_queue *q, size_t first, uint64_t *gathered)
+{
+	const struct udp_socket *s = q->sockets[first];
+	struct iovec *vectors = q->vectors + q->vector_count;
+	size_t count = 0, end = s->server->unsegmented ? first + 1 : q->count;
+
+	for (size_t i = first; i < end; i++) {
+		if (q->sockets[i] != s || q->sizes[i] != q->sizes[first] ||
+		    *gathered >> i & 1)
+			continue;
+		*gathered |= UINT64_C(1) << i;
+		vectors[count++] = (struct iovec){ q->bytes[i], q->sizes[i] };
+	}
+	return count;
+}
+
+/* The messages of a header that couldn't leave as segments, each by itself. */
+static void send_singly(struct udp_socket *s, const struct msghdr *h)
+{
+	for (size_t i = 0; i < h->msg_iovlen; i++) {
+		if (send(s->source.fd, h->msg_iov[i].iov_base, h->msg_iov[i].iov_len,
+			 MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+			continue;
+		mark_failed(s, -errno);
+		return;
+	}
+}
+
+/* Devices that can't make checksums, and paths with a smaller MTU, refuse segments. */
+static bool is_refusal_of_segments(const struct msghdr *h, int error)
+{
+	return h->msg_iovlen > 1 &&
+	       (error == EIO || error == EINVAL || error == EMSGSIZE);
+}
+
+static void send_headers(struct out_queue *q, struct udp_socket *s, size_t count)
+{
+	for (size_t sent = 0; sent < count;) {
+		struct mmsghdr *next = &q->headers[sent];
+		int n = sendmmsg(s->source.fd, next, (unsigned int)(count - sent),
+				 MSG_DONTWAIT | MSG_NOSIGNAL);
+		int error = errno;
+
+		if (n > 0) {
+			sent += (size_t)n;
+			continue;
+		}
+		sent++;
+		if (is_refusal_of_segments(&next->msg_hdr, error)) {
+			s->server->unsegmented = true;
+			send_singly(s, &next->msg_hdr);
+		} else {
+			mark_failed(s, -error);
+		}
+	}
+}
+
+/* All that waits for the socket of message @first. */
+static void send_socket(struct out_queue *q, size_t first, uint64_t *gathered)
+{
+	struct udp_socket *s = q->sockets[first];
+	size_t headers = 0;
+
+	q->vector_count = 0;
+	for (size_t i = first; i < q->count; i++) {
+		size_t count;
+
+		if (q->sockets[i] != s || *gathered >> i & 1)
+			continue;
+		count = gather(q, i, gathered);
+		fill_header(&q->headers[headers].msg_hdr, &q->segments[headers],
+			    q->vectors + q->vector_count, count);
+		q->vector_count += count;
+		headers++;
+	}
+	send_headers(q, s, headers);
+}
+
+void upstreams_flush(struct upstreams *u)
+{
+	struct out_queue *q = &u->out;
+	uint64_t gathered = 0;
+
+	for (size_t i = 0; i < q->count; i++)
+		if (!(gathered >> i & 1))
+			send_socket(q, i, &gathered);
+	for (size_t i = 0; i < q->count; i++)
+		q->sockets[i]->queued = 0;
+	q->count = 0;
+	for (size_t i = 0; i < u->server_count; i++)
+		u->servers[i].turn++;
+}
+
+static void socket_close(struct udp_socket *s)
+{
+	struct upstreams *u = s->owner;
+
+	if (s->queued > 0)
+		upstreams_flush(u);
+	loop_remove(u->loop, &s->source);
+	own_let_go(&u->own, s->source.fd, s->server->family, IPPROTO_UDP, s->port);
+	close(s->source.fd);
+	s->source.fd = -1;
+	s->state = SOCKET_FREE;
+	s->next_free = u->free_sockets;
+	u->free_sockets = s;
+}
+
+static void socket_close_if_done(struct udp_socket *s)
+{
+	if (s->state == SOCKET_SPENT && !s->requests && s->owner->reading != s)
+		socket_close(s);
+}
+
+/* All that wait on @s fail. What the callbacks send goes to other sockets. */
+static void socket_fail(struct udp_socket *s, int error)
+{
+	s->error = 0;
+	s->uses = UDP_USES_MAX;
+	while (s->requests)
+		request_fail(s->owner, s->requests->token, error);
+}
+
+/* Hand one datagram to the requests with its id. They are gathered first: the
+ * callbacks change the list. */
+static void deliver_datagram(struct udp_socket *s, const uint8_t *bytes, size_t size)
+{
+	struct upstreams *u = s->owner;
+	uint16_t id = (uint16_t)(bytes[0] << 8 | bytes[1]);
+	uint32_t tokens[SAME_ID_MAX];
+	size_t count = 0;
+
+	for (const struct request *r = s->requests; r && count < SAME_ID_MAX; r = r->next)
+		if (r->id == id)
+			tokens[count++] = r->token;
+	for (size_t i = 0; i < count; i++)
+		if (*request_find(u, tokens[i]))
+			u->ops.on_message(u->ops.data, tokens[i], bytes, size);
+}
+
+static void read_batch(struct udp_socket *s)
+{
+	struct upstreams *u = s->owner;
+	int n = recvmmsg(s->source.fd, u->headers, BATCH, MSG_DONTWAIT, NULL);
+
+	if (n < 0) {
+		if (errno != EAGAIN && errno != EINTR)
+			socket_fail(s, -errno);
+		return;
+	}
+	for (int i = 0; i < n; i++) {
+		bool whole = !(u->headers[i].msg_hdr.msg_flags & MSG_TRUNC);
+
+		if (whole && u->headers[i].msg_len >= ID_SIZE)
+			deliver_datagram(s, u->bytes[i], u->headers[i].msg_len);
+	}
+}
+
+static void on_socket_readable(struct loop_source *source, uint32_t events)
+{
+	struct udp_socket *s = CONTAINER_OF(source, struct udp_socket, source);
+
+	s->owner->reading = s;
+	read_batch(s);
+	s->owner->reading = NULL;
+	socket_close_if_done(s);
+}
+
+static int connect_and_add(struct upstreams *u, const struct upstream_server *server,
+			   struct udp_socket *s, int fd)
+{
+	int r;
+
+	if (connect(fd, (const struct sockaddr *)&server->address, server->address_size) <
+	    0)
+		return -errno;
+	/* From the bind to the connect anybody could send to the port. */
+	while (s->port > 0 && recv(fd, NULL, 0, MSG_DONTWAIT | MSG_TRUNC) >= 0)
+		;
+	s->source.fd = fd;
+	r = loop_add(u->loop, &s->source, EPOLLIN);
+	if (r < 0)
+		s->source.fd = -1;
+	return r;
+}
+
+static int socket_connect(struct upstreams *u, const struct upstream_server *server,
+			  struct udp_socket *s)
+{
+	CLEAN(fd)
+	int fd = socket(server->address.ss_family,
+			SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int r;
+
+	if (fd < 0)
+		return -errno;
+	r = own_hold(&u->own, fd, server->family, IPPROTO_UDP);
+	if (r < 0)
+		return r;
+	s->port = (uint16_t)r;
+	r = connect_and_add(u, server, s, fd);
+	if (r < 0) {
+		own_let_go(&u->own, fd, server->family, IPPROTO_UDP, s->port);
+		return r;
+	}
+	TAKE_FD(fd);
+	return 0;
+}
+
+/* Return: a new current socket, or NULL and errno in *ret_error. */
+static struct udp_socket *socket_open(struct upstreams *u, struct upstream_server *server,
+				      int *ret_error)
+{
+	struct udp_socket *s = u->free_sockets;
+
+	*ret_error = -EMFILE;
+	if (!s)
+		return NULL;
+	*ret_error = socket_connect(u, server, s);
+	if (*ret_error < 0)
+		return NULL;
+	u->free_sockets = s->next_free;
+	s->server = server;
+	s->state = SOCKET_CURRENT;
+	s->error = 0;
+	s->queued = 0;
+	s->uses = 0;
+	s->born_ms = loop_now_ms(u->loop);
+	s->requests = NULL;
+	return s;
+}
+
+static bool is_socket_spent(const struct udp_socket *s, int64_t now_ms)
+{
+	return s->uses >= UDP_USES_MAX || now_ms - s->born_ms >= UDP_AGE_MS;
+}
+
+/* The socket for the next request: made anew when the old one is spent. While no new
+ * one can be had the old one goes on. */
+static int socket_pick(struct upstreams *u, struct upstream_server *server,
+		       struct udp_socket **ret)
+{
+	struct udp_socket **slot = &server->current[server->turn % UDP_PER_SERVER];
+	struct udp_socket *old = *slot, *fresh;
+	int r;
+
+	*ret = old;
+	if (old && !is_socket_spent(old, loop_now_ms(u->loop)))
+		return 0;
+	fresh = socket_open(u, server, &r);
+	if (!fresh)
+		return old ? 0 : r;
+	if (old) {
+		old->state = SOCKET_SPENT;
+		socket_close_if_done(old);
+	}
+	*ret = *slot = fresh;
+	return 0;
+}
+
+/* Not while sending: the callbacks may send again. */
+static void on_failed_timer(struct loop_timer *timer)
+{
+	struct upstreams *u = CONTAINER_OF(timer, struct upstreams, failed_timer);
+
+	for (size_t i = 0; i < ARRAY_SIZE(u->sockets); i++) {
+		struct udp_socket *s = &u->sockets[i];
+
+		if (s->state == SOCKET_FREE || s->error == 0)
+			continue;
+		socket_fail(s, s->error);
+		socket_close_if_done(s);
+	}
+}
+
+static int udp_send(struct upstreams *u, struct request *request,
+		    struct upstream_server *server, const void *message, size_t size)
+{
+	struct out_queue *q = &u->out;
+	const uint8_t *bytes = message;
+	struct udp_socket *s;
+	int r;
+
+	if (size < ID_SIZE || size > UDP_QUERY_MAX)
+		return -EMSGSIZE;
+	if (q->count == OUT_MAX)
+		upstreams_flush(u);
+	r = socket_pick(u, server, &s);
+	if (r < 0)
+		return r;
+	s->uses++;
+	s->queued++;
+	q->sockets[q->count] = s;
+	q->sizes[q->count] = (uint16_t)size;
+	memcpy(q->bytes[q->count++], message, size);
+	request->id = (uint16_t)(bytes[0] << 8 | bytes[1]);
+	request_join(request, s);
+	return 0;
+}
+
+/* ---- TCP ---- */
+
+static void tcp_close(struct tcp_connection *c)
+{
+	if (c->source.fd < 0)
+		return;
+	loop_remove(c->owner->loop, &c->source);
+	own_let_go(&c->owner->own, c->source.fd, c->family, IPPROTO_TCP, c->port);
+	close(c->source.fd);
+	c->source.fd = -1;
+	free(TAKE_PTR(c->in));
+}
+
+static void tcp_fail(struct tcp_connection *c, int error)
+{
+	tcp_close(c);
+	request_fail(c->owner, c->token, error);
+}
+
+/* The whole message is there, and the connection is over with it: the message is the one
+ * that was wanted, or the request has failed. Closed first, since the callback may want
+ * the slot. */
+static void tcp_finish(struct tcp_connection *c, const uint8_t *message, size_t size)
+{
+	struct upstreams *u = c->owner;
+	uint32_t token = c->token;
+	uint8_t *in = TAKE_PTR(c->in); /* where the message lies */
+	struct request *r;
+
+	tcp_close(c);
+	(*request_find(u, token))->tcp = NULL;
 	u->ops.on_message(u->ops.data, token, message, size);
 	r = *request_find(u, token);
-	if (r && !r->tcp && !r->udp.socket && forget(u, token))
-		u->ops.on_failed(u->ops.data, token, -EBADMSG);
+	if (r && !r->tcp && !r->socket)
+		request_fail(u, token, -EBADMSG);
+	free(in);
 }
 
-static void on_transport_failed(void *data, uint32_t token, int error)
+static void connection_read(struct tcp_connection *c)
 {
-	struct upstreams *u = data;
+	const uint8_t *message;
+	uint8_t *to;
+	size_t size, room = dns_framing_room(&c->framing, &to);
+	ssize_t n = recv(c->source.fd, to, room, MSG_DONTWAIT);
+	int r;
 
-	if (forget(u, token))
-		u->ops.on_failed(u->ops.data, token, error);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n <= 0) {
+		tcp_fail(c, n < 0 ? -errno : -ECONNRESET);
+		return;
+	}
+	dns_framing_received(&c->framing, (size_t)n);
+	r = dns_framing_next(&c->framing, &message, &size);
+	if (r < 0)
+		tcp_fail(c, r);
+	else if (r > 0)
+		tcp_finish(c, message, size);
 }
+
+/* Return: false when the connection has failed and is gone. */
+static bool connection_write(struct tcp_connection *c)
+{
+	ssize_t n = send(c->source.fd, c->out + c->out_sent, c->out_size - c->out_sent,
+			 MSG_DONTWAIT | MSG_NOSIGNAL);
+	int r = 0;
+
+	if (n < 0 && errno != EAGAIN && errno != EINTR) {
+		tcp_fail(c, -errno);
+		return false;
+	}
+	c->out_sent += n > 0 ? (size_t)n : 0;
+	if (c->out_sent == c->out_size)
+		r = loop_modify(c->owner->loop, &c->source, EPOLLIN);
+	if (r < 0)
+		tcp_fail(c, r);
+	return r == 0;
+}
+
+static void on_connection_ready(struct loop_source *source, uint32_t events)
+{
+	struct tcp_connection *c = CONTAINER_OF(source, struct tcp_connection, source);
+
+	if (c->out_sent < c->out_size && !connection_write(c))
+		return;
+	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+		connection_read(c);
+}
+
+/* Begin to connect @c's socket, and be told of what becomes of it. */
+static int connection_start(struct tcp_connection *c, const struct endpoint *server,
+			    int fd)
+{
+	struct sockaddr_storage address;
+	socklen_t size = endpoint_to_sockaddr(server, &address);
+	int one = 1, r;
+
+	if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) < 0)
+		return -errno;
+	if (connect(fd, (struct sockaddr *)&address, size) < 0 && errno != EINPROGRESS)
+		return -errno;
+	c->source.fd = fd;
+	r = loop_add(c->owner->loop, &c->source, EPOLLIN | EPOLLOUT);
+	if (r < 0)
+		c->source.fd = -1;
+	return r;
+}
+
+static int tcp_connect(struct tcp_connection *c, const struct endpoint *server)
+{
+	const struct own_ports *own = &c->owner->own;
+	int domain = server->addr.family == ADDR_V6 ? AF_INET6 : AF_INET;
+	CLEAN(fd)
+	int fd = socket(domain, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int r;
+
+	if (fd < 0)
+		return -errno;
+	c->family = server->addr.family;
+	r = own_hold(own, fd, c->family, IPPROTO_TCP);
+	if (r < 0)
+		return r;
+	c->port = (uint16_t)r;
+	r = connection_start(c, server, fd);
+	if (r < 0) {
+		own_let_go(own, fd, c->family, IPPROTO_TCP, c->port);
+		return r;
+	}
+	TAKE_FD(fd);
+	return 0;
+}
+
+static struct tcp_connection *free_connection(struct upstreams *u)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(u->connections); i++)
+		if (u->connections[i].source.fd < 0)
+			return &u->connections[i];
+	return NULL;
+}
+
+static int tcp_send(struct upstreams *u, struct request *request,
+		    const struct endpoint *server, const void *message, size_t size)
+{
+	struct tcp_connection *c = free_connection(u);
+	int r;
+
+	if (!c)
+		return -EMFILE;
+	if (size == 0 || size > TCP_QUERY_MAX)
+		return -EMSGSIZE;
+	c->in = malloc(DNS_FRAME_PREFIX + DNS_MESSAGE_MAX);
+	if (!c->in)
+		return -ENOMEM;
+	dns_framing_init(&c->framing, c->in, DNS_FRAME_PREFIX + DNS_MESSAGE_MAX);
+	dns_framing_write_prefix(c->out, size);
+	memcpy(c->out + DNS_FRAME_PREFIX, message, size);
+	c->out_size = DNS_FRAME_PREFIX + size;
+	c->out_sent = 0;
+	c->token = request->token;
+	r = tcp_connect(c, server);
+	if (r < 0) {
+		free(TAKE_PTR(c->in));
+		return r;
+	}
+	request->tcp = c;
+	return 0;
+}
+
+/* ---- both ---- */
 
 int upstreams_send(struct upstreams *u, uint32_t token, size_t server, bool tcp,
 		   const void *message, size_t size)
@@ -120,100 +740,106 @@ int upstreams_send(struct upstreams *u, uint32_t token, size_t server, bool tcp,
 	if (server >= u->server_count)
 		return -EINVAL;
 	upstreams_cancel(u, token);
-	r = request_new(u);
+	r = request_new(u, token);
 	if (!r)
 		return -ENOBUFS;
-	r->udp.token = token;
-	error = tcp ? upstream_tcp_send(u->tcp, token, server, message, size, &r->tcp)
-		    : upstream_udp_send(u->udp, &r->udp, server, message, size);
+	error = tcp ? tcp_send(u, r, &u->servers[server].at, message, size)
+		    : udp_send(u, r, &u->servers[server], message, size);
 	if (error < 0) {
 		request_free(u, r);
 		return error;
 	}
 	slot = bucket_of(u, token);
-	r->next = *slot;
+	r->chained = *slot;
 	*slot = r;
 	return 0;
 }
 
-void upstreams_flush(struct upstreams *u)
-{
-	upstream_udp_flush(u->udp);
-}
-
 void upstreams_cancel(struct upstreams *u, uint32_t token)
 {
-	struct request *r = *request_find(u, token);
+	struct request **slot = request_find(u, token), *r = *slot;
+	struct udp_socket *s;
 
 	if (!r)
 		return;
-	upstream_udp_cancel(u->udp, &r->udp);
+	*slot = r->chained;
+	s = r->socket;
+	if (s) {
+		request_leave(r);
+		socket_close_if_done(s);
+	}
 	if (r->tcp)
-		upstream_tcp_cancel(r->tcp);
-	forget(u, token);
+		tcp_close(r->tcp);
+	request_free(u, r);
 }
 
-static int open_transports(struct upstreams *u, const struct upstreams_config *config)
+int upstreams_add(struct upstreams *u, const struct endpoint *server)
 {
-	struct upstream_udp_config udp = {
-		.loop = config->loop,
-		.servers = u->servers,
-		.count = u->server_count,
-		.room = u->server_room - u->server_count,
-		.own = config->own,
-		.data = u,
-		.on_message = on_udp_message,
-		.on_failed = on_transport_failed,
-	};
-	struct upstream_tcp_config tcp = {
-		.loop = config->loop,
-		.servers = u->servers,
-		.own = config->own,
-		.data = u,
-		.on_message = on_tcp_message,
-		.on_failed = on_transport_failed,
-	};
+	struct upstream_server *s = &u->servers[u->server_count];
 
-	u->udp = upstream_udp_new(&udp);
-	u->tcp = upstream_tcp_new(&tcp);
-	return u->udp && u->tcp ? 0 : -ENOMEM;
+	if (u->server_count == u->server_room)
+		return -ENOBUFS;
+	s->at = *server;
+	s->family = server->addr.family;
+	s->address_size = endpoint_to_sockaddr(server, &s->address);
+	return (int)u->server_count++;
+}
+
+static void prepare_transports(struct upstreams *u)
+{
+	u->failed_timer.on_fire = on_failed_timer;
+	for (size_t i = 0; i < BATCH; i++) {
+		u->vectors[i] = (struct iovec){ u->bytes[i], sizeof(u->bytes[i]) };
+		u->headers[i].msg_hdr.msg_iov = &u->vectors[i];
+		u->headers[i].msg_hdr.msg_iovlen = 1;
+	}
+	for (size_t i = ARRAY_SIZE(u->sockets); i-- > 0;) {
+		struct udp_socket *s = &u->sockets[i];
+
+		s->owner = u;
+		s->source.fd = -1;
+		s->source.on_ready = on_socket_readable;
+		s->next_free = u->free_sockets;
+		u->free_sockets = s;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(u->connections); i++) {
+		u->connections[i].owner = u;
+		u->connections[i].source.fd = -1;
+		u->connections[i].source.on_ready = on_connection_ready;
+	}
 }
 
 struct upstreams *upstreams_new(const struct upstreams_config *config)
 {
-	size_t count = config->count;
 	struct upstreams *u = calloc(1, sizeof(*u));
 
 	if (!u)
 		return NULL;
 	u->ops = config->ops;
-	u->server_count = count;
-	u->server_room = count + config->room;
+	u->loop = config->loop;
+	u->own = config->own;
+	u->server_room = config->count + config->room;
 	u->servers = calloc(MAX(u->server_room, (size_t)1), sizeof(*u->servers));
-	if (u->servers && count > 0)
-		memcpy(u->servers, config->servers, count * sizeof(*u->servers));
-	if (!u->servers || open_transports(u, config) < 0) {
-		upstreams_free(u);
+	if (!u->servers) {
+		free(u);
 		return NULL;
 	}
+	for (size_t i = 0; i < config->count; i++)
+		(void)!upstreams_add(u, &config->servers[i]); /* there is room */
+	prepare_transports(u);
 	return u;
-}
-
-int upstreams_add(struct upstreams *u, const struct endpoint *server)
-{
-	if (u->server_count == u->server_room)
-		return -ENOBUFS;
-	u->servers[u->server_count] = *server;
-	upstream_udp_add(u->udp, server);
-	return (int)u->server_count++;
 }
 
 void upstreams_free(struct upstreams *u)
 {
 	if (!u)
 		return;
-	upstream_udp_free(u->udp);
-	upstream_tcp_free(u->tcp);
+	loop_timer_stop(u->loop, &u->failed_timer);
+	for (size_t i = 0; i < ARRAY_SIZE(u->sockets); i++)
+		if (u->sockets[i].state != SOCKET_FREE)
+			socket_close(&u->sockets[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(u->connections); i++)
+		tcp_close(&u->connections[i]);
 	free(u->servers);
 	free(u);
 }
