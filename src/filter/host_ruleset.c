@@ -64,10 +64,8 @@ static struct filter_set *named_set(struct builder *b, enum filter_key key,
 {
 	struct filter_set *s = ruleset_new_set(b, key);
 
-	if (s) {
-		snprintf(s->name, sizeof(s->name), "%s", name);
-		s->changes = true;
-	}
+	snprintf(s->name, sizeof(s->name), "%s", name);
+	s->changes = true;
 	return s;
 }
 
@@ -76,8 +74,7 @@ static const struct filter_set *named_map(struct builder *b, enum filter_key key
 {
 	struct filter_set *s = named_set(b, key, name);
 
-	if (s)
-		s->value = value;
+	s->value = value;
 	return s;
 }
 
@@ -86,13 +83,11 @@ static const struct filter_set *logged_set(struct builder *b, enum filter_key ke
 {
 	struct filter_set *s = named_set(b, key, name);
 
-	if (s) {
-		s->changes = false;
-		s->timeout = true;
-		s->dynamic = true;
-		s->timeout_sec = FILTER_SEEN_SEC;
-		s->size = size;
-	}
+	s->changes = false;
+	s->timeout = true;
+	s->dynamic = true;
+	s->timeout_sec = FILTER_SEEN_SEC;
+	s->size = size;
 	return s;
 }
 
@@ -103,15 +98,13 @@ static const struct filter_set *counted_set(struct builder *b, size_t family,
 	struct filter_set *s = ruleset_new_set(b, family == V4 ? FILTER_KEY_MEMBER_FLOW4
 							       : FILTER_KEY_MEMBER_FLOW6);
 
-	if (s) {
-		filter_set_name(FILTER_NAMES_HOST, role, ruleset_families[family].addr, 0,
-				s->name);
-		s->timeout = true;
-		s->dynamic = true;
-		s->counts = true;
-		s->timeout_sec = timeout_sec;
-		s->size = COUNTED_MAX;
-	}
+	filter_set_name(FILTER_NAMES_HOST, role, ruleset_families[family].addr, 0,
+			s->name);
+	s->timeout = true;
+	s->dynamic = true;
+	s->counts = true;
+	s->timeout_sec = timeout_sec;
+	s->size = COUNTED_MAX;
 	return s;
 }
 
@@ -138,17 +131,14 @@ static struct way_sets way_sets(struct builder *b, size_t way)
 
 	host_way_name(way, false, name);
 	s = named_set(b, way == 0 ? FILTER_KEY_UID : FILTER_KEY_CGROUP, name);
-	if (s) {
-		s->value = FILTER_VALUE_MARK;
-		s->level = (uint8_t)way;
-	}
+	s->value = FILTER_VALUE_MARK;
+	s->level = (uint8_t)way;
 	ret.who = s;
 	if (way == 0)
 		return ret;
 	host_way_name(way, true, name);
 	s = named_set(b, FILTER_KEY_CGROUP_FLOW, name);
-	if (s)
-		s->level = (uint8_t)way;
+	s->level = (uint8_t)way;
 	ret.pairs = s;
 	return ret;
 }
@@ -206,13 +196,10 @@ static void build_to_plan(struct base *k)
 	struct filter_chain *c = ruleset_plain_chain(b, "to_plan");
 
 	b->dns_output = c;
-	if (!c)
-		return;
 	stmt_rule(b, c);
 	stmt_add(b, FILTER_GO_BY)->set = k->plans;
 	stmt_rule(b, c);
-	stmt_add(b, FILTER_COUNTER);
-	stmt_add(b, FILTER_DROP);
+	stmt_drop(b);
 }
 
 static void build_member(struct base *k)
@@ -221,8 +208,6 @@ static void build_member(struct base *k)
 	struct filter_chain *c = ruleset_plain_chain(b, "member");
 
 	k->member = c;
-	if (!c)
-		return;
 	stmt_rule(b, c);
 	stmt_add(b, FILTER_MARK_BY)->set = k->current;
 	ruleset_rules(b, c, RULESET_FIRST);
@@ -237,8 +222,6 @@ static void build_nat_member(struct base *k)
 	struct filter_chain *c = ruleset_plain_chain(b, "nat_member");
 
 	k->nat_member = c;
-	if (!c)
-		return;
 	stmt_rule(b, c);
 	stmt_add(b, FILTER_MARK_BY)->set = k->current;
 	stmt_rule(b, c);
@@ -269,8 +252,6 @@ static void build_loopback(struct base *k)
 	struct filter_chain *c = ruleset_plain_chain(b, "loopback");
 
 	k->loopback = c;
-	if (!c)
-		return;
 	stmt_rule(b, c);
 	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_RELATED);
 	stmt_accept(b);
@@ -295,8 +276,7 @@ static struct filter_chain *open_chain(struct builder *b, const char *name,
 {
 	struct filter_chain *c = ruleset_base_chain(b, name, type, hook);
 
-	if (c)
-		c->accept = true;
+	c->accept = true;
 	return c;
 }
 
@@ -306,12 +286,10 @@ static void build_base_chains(struct base *k)
 	struct filter_chain *c =
 		open_chain(b, "nat", FILTER_CHAIN_NAT, NF_INET_LOCAL_OUT);
 
-	if (c)
-		for_members(k, c, k->nat_member);
+	for_members(k, c, k->nat_member);
 	c = open_chain(b, "output", FILTER_CHAIN_FILTER, NF_INET_LOCAL_OUT);
-	if (c)
-		for_members(k, c, k->member);
-	if (c && k->ways[0].who) {
+	for_members(k, c, k->member);
+	if (k->ways[0].who) {
 		stmt_rule(b, c);
 		stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_ORIGINAL);
 		stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
@@ -320,8 +298,6 @@ static void build_base_chains(struct base *k)
 		ruleset_orphans(b, c);
 	}
 	c = open_chain(b, "input", FILTER_CHAIN_FILTER, NF_INET_LOCAL_IN);
-	if (!c)
-		return;
 	stmt_rule(b, c);
 	stmt_equal(b, FILTER_IIF, LOOPBACK_INDEX);
 	in(b, k->ids);
@@ -344,14 +320,7 @@ static int begin(struct base *k, struct arena *arena)
 	b->kind = RULESET_HOST;
 	b->family_count = FAMILIES;
 	b->direct_tcp = b->direct_udp = true; /* of some member */
-	b->rs = arena_alloc(arena, sizeof(*b->rs));
-	if (!b->rs)
-		return -ENOMEM;
-	b->rs->naming = FILTER_NAMES_HOST;
-	b->sets_end = &b->rs->sets;
-	b->large_end = &b->rs->sets;
-	b->chains_end = &b->rs->chains;
-	return 0;
+	return ruleset_start(b, FILTER_NAMES_HOST, 0) ? 0 : -ENOMEM;
 }
 
 int host_build_base(const struct filter_host *h, struct arena *arena,
@@ -395,19 +364,16 @@ int host_build_guard(const struct filter_host *h, struct arena *arena,
 	all_way_sets(&k);
 	passed = named_set(b, FILTER_KEY_FLOW_MARK, "passed");
 	c = open_chain(b, "output", FILTER_CHAIN_FILTER, NF_INET_LOCAL_OUT);
-	if (c && passed) {
-		c->priority++; /* behind the table that gives flows their marks */
-		stmt_rule(b, c);
-		in(b, passed);
-		stmt_add(b, FILTER_ACCEPT);
-	}
-	for (size_t i = 0; i < HOST_WAYS && c; i++) {
+	c->priority++; /* behind the table that gives flows their marks */
+	stmt_rule(b, c);
+	in(b, passed);
+	stmt_add(b, FILTER_ACCEPT);
+	for (size_t i = 0; i < HOST_WAYS; i++) {
 		if (!k.ways[i].who)
 			continue;
 		stmt_rule(b, c);
 		stmt_add(b, FILTER_MARK_BY)->set = k.ways[i].who;
-		stmt_add(b, FILTER_COUNTER);
-		stmt_add(b, FILTER_DROP);
+		stmt_drop(b);
 	}
 	if (b->failed)
 		return -ENOMEM;
@@ -450,8 +416,6 @@ static const struct filter_chain *build_local(struct builder *b)
 {
 	struct filter_chain *c = ruleset_plain_chain(b, "local");
 
-	if (!c)
-		return NULL;
 	build_own_ports(b, c);
 	ruleset_local_listeners(b, c);
 	stmt_rule(b, c);
@@ -521,13 +485,11 @@ int host_build_plan(const struct filter_host *h, const struct host_plan *p,
 	ruleset_build_dns(&b);
 	ruleset_build_port53(&b);
 	c = ruleset_plain_chain(&b, "nat");
-	if (c)
-		ruleset_nat(&b, c);
+	ruleset_nat(&b, c);
 	b.local = build_local(&b);
 	ruleset_build_several(&b);
 	c = ruleset_plain_chain(&b, "output");
-	if (c)
-		ruleset_rules(&b, c, RULESET_THEN);
+	ruleset_rules(&b, c, RULESET_THEN);
 	make_own(&b, p->number);
 	return ruleset_end(&b, ret, err);
 }

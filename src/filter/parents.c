@@ -79,11 +79,9 @@ static struct filter_set *level_set(struct builder *b, const char *stem, size_t 
 {
 	struct filter_set *s = ruleset_new_set(b, FILTER_KEY_CGROUP);
 
-	if (s) {
-		snprintf(s->name, sizeof(s->name), "%s_%zu", stem, level);
-		s->changes = true;
-		s->level = (uint8_t)level;
-	}
+	snprintf(s->name, sizeof(s->name), "%s_%zu", stem, level);
+	s->changes = true;
+	s->level = (uint8_t)level;
 	return s;
 }
 
@@ -124,17 +122,10 @@ static int build(const struct filter_parents *p, struct arena *arena,
 	struct builder b = { .arena = arena, .family_count = FAMILIES };
 	struct filter_chain *stranger, *output;
 
-	b.rs = arena_alloc(arena, sizeof(*b.rs));
-	if (!b.rs)
+	if (!ruleset_start(&b, FILTER_NAMES_HOST, 0))
 		return -ENOMEM;
-	b.rs->naming = FILTER_NAMES_HOST;
-	b.sets_end = &b.rs->sets;
-	b.large_end = &b.rs->sets;
-	b.chains_end = &b.rs->chains;
 	stranger = ruleset_plain_chain(&b, "stranger");
 	output = ruleset_base_chain(&b, "output", FILTER_CHAIN_FILTER, NF_INET_LOCAL_OUT);
-	if (!stranger || !output)
-		return -ENOMEM;
 	build_stranger(&b, stranger);
 	build_levels(p, &b, output, stranger);
 	*ret = b.rs;

@@ -80,12 +80,18 @@ static bool rule_for(struct builder *b, struct filter_chain *chain, uint8_t prot
 
 /* ---- reporting, refusing ---- */
 
+/* Start a rule for packets of @family. */
+static void family_rule(struct builder *b, struct filter_chain *c, size_t family)
+{
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_NFPROTO, ruleset_families[family].nfproto);
+}
+
 /* Start a rule for packets that have ports. */
 static void flow_rule(struct builder *b, struct filter_chain *c, size_t family,
 		      uint8_t protocol)
 {
-	stmt_rule(b, c);
-	stmt_equal(b, FILTER_NFPROTO, ruleset_families[family].nfproto);
+	family_rule(b, c, family);
 	stmt_equal(b, FILTER_L4PROTO, protocol);
 }
 
@@ -94,26 +100,23 @@ void ruleset_build_report(struct builder *b)
 	struct filter_chain *c = ruleset_plain_chain(b, "report");
 
 	b->report = c;
-	if (!c)
-		return;
 	for (size_t i = 0; i < FAMILIES * PROTOCOLS; i++) {
 		size_t f = i / PROTOCOLS;
 
 		flow_rule(b, c, f, ruleset_protocols[i % PROTOCOLS]);
 		stmt_add(b, FILTER_FLOW_NEW)->set = b->seen[f];
 		stmt_add(b, FILTER_FLOW_ADD)->set = b->seen[f];
-		stmt_log(b, FILTER_PREFIX_REFUSED);
+		stmt_log(b, b->prefix ? b->prefix : FILTER_PREFIX_REFUSED);
 		stmt_return(b);
-		if (!b->seen[f] || !b->seen[f]->counts)
+		if (!b->seen[f]->counts)
 			continue;
 		flow_rule(b, c, f, ruleset_protocols[i % PROTOCOLS]);
 		stmt_add(b, FILTER_FLOW_COUNT)->set = b->seen[f];
 		stmt_return(b);
 	}
 	/* Who tries all ports of one address must not hide another one. */
-	for (size_t f = 0; f < FAMILIES; f++) {
-		stmt_rule(b, c);
-		stmt_equal(b, FILTER_NFPROTO, ruleset_families[f].nfproto);
+	for (size_t f = 0; f < FAMILIES && b->met[f]; f++) {
+		family_rule(b, c, f);
 		stmt_add(b, FILTER_FLOW_NEW)->set = b->met[f];
 		stmt_add(b, FILTER_FLOW_ADD)->set = b->met[f];
 		stmt_log(b, FILTER_PREFIX_UNCOUNTED);
@@ -124,15 +127,17 @@ void ruleset_build_report(struct builder *b)
 		stmt_add(b, FILTER_LIMIT_EACH)->set = b->host->rates;
 	else
 		stmt_add(b, FILTER_LIMIT);
-	stmt_log(b, FILTER_PREFIX_UNCOUNTED);
+	stmt_log(b, b->prefix ? b->prefix : FILTER_PREFIX_UNCOUNTED);
 }
 
 void ruleset_build_passed(struct builder *b)
 {
-	struct filter_chain *c = b->used[V4] ? ruleset_plain_chain(b, "passed") : NULL;
+	struct filter_chain *c;
 
-	b->passed = c;
-	for (size_t i = 0; c && i < b->family_count * PROTOCOLS; i++) {
+	if (!b->used[V4])
+		return;
+	b->passed = c = ruleset_plain_chain(b, "passed");
+	for (size_t i = 0; i < b->family_count * PROTOCOLS; i++) {
 		if (!ruleset_is_direct(b, ruleset_protocols[i % PROTOCOLS]))
 			continue;
 		flow_rule(b, c, i / PROTOCOLS, ruleset_protocols[i % PROTOCOLS]);
@@ -140,8 +145,6 @@ void ruleset_build_passed(struct builder *b)
 		stmt_add(b, FILTER_FLOW_COUNT)->set = b->used[i / PROTOCOLS];
 		stmt_accept(b);
 	}
-	if (!c)
-		return;
 	stmt_rule(b, c);
 	stmt_accept(b);
 }
@@ -151,8 +154,6 @@ void ruleset_build_refuse(struct builder *b)
 	struct filter_chain *c = ruleset_plain_chain(b, "refuse");
 
 	b->refuse = c;
-	if (!c)
-		return;
 	stmt_rule(b, c);
 	stmt_add(b, FILTER_COUNTER);
 	stmt_go(b, FILTER_JUMP, b->report);
@@ -222,8 +223,6 @@ static void build_dns_nat(struct builder *b)
 	struct filter_chain *nat = ruleset_plain_chain(b, "dns_nat");
 
 	b->dns_nat = nat;
-	if (!nat)
-		return;
 	exempt_dns(b, nat, stmt_return);
 	ruleset_denied(b, nat, stmt_redirect_dns);
 	opened_dns(b, nat, IPPROTO_TCP, b->relay ? stmt_redirect_relay : stmt_return);
@@ -240,10 +239,7 @@ void ruleset_build_dns(struct builder *b)
 		return;
 	if (!b->fixed)
 		build_dns_nat(b);
-	output = ruleset_plain_chain(b, "dns_output");
-	b->dns_output = output;
-	if (!output)
-		return;
+	b->dns_output = output = ruleset_plain_chain(b, "dns_output");
 	exempt_dns(b, output, stmt_mark_and_accept);
 	ruleset_denied(b, output, stmt_refuse);
 	for (size_t p = 0; p < PROTOCOLS; p++)
@@ -308,9 +304,7 @@ void ruleset_allowed(struct builder *b, struct filter_chain *c, uint8_t protocol
 	    !ports_of(&b->lists[0], protocol))
 		return;
 	for (size_t f = 0; f < b->family_count; f++) {
-		stmt_rule(b, c);
-		stmt_equal(b, FILTER_NFPROTO, ruleset_families[f].nfproto);
-		stmt_equal(b, FILTER_L4PROTO, protocol);
+		flow_rule(b, c, f, protocol);
 		stmt_in_set(b, FILTER_DPORT, ports_of(&b->lists[0], protocol));
 		end(b);
 	}
@@ -340,15 +334,12 @@ void ruleset_build_leaving(struct builder *b)
 	struct filter_chain *c = ruleset_base_chain(b, "leaving", FILTER_CHAIN_FILTER,
 						    NF_INET_POST_ROUTING);
 
-	if (!c)
-		return;
 	c->accept = true;
 	stmt_rule(b, c);
 	stmt_not_equal(b, FILTER_OIF, LOOPBACK_INDEX);
 	stmt_has_bit(b, FILTER_CT_STATUS, IPS_DST_NAT);
 	stmt_local(b);
-	stmt_add(b, FILTER_COUNTER);
-	stmt_add(b, FILTER_DROP);
+	stmt_drop(b);
 }
 
 static void query_rule(struct builder *b, struct filter_chain *c)
@@ -371,8 +362,7 @@ void ruleset_queries(struct builder *b, struct filter_chain *c)
 	}
 	stmt_add(b, FILTER_ACCEPT);
 	query_rule(b, c);
-	stmt_add(b, FILTER_COUNTER);
-	stmt_add(b, FILTER_DROP);
+	stmt_drop(b);
 }
 
 enum {
@@ -476,19 +466,11 @@ static void icmp6_rule(struct builder *b, struct filter_chain *c, uint8_t from,
 	stmt_between(b, FILTER_ICMP_TYPE, from, to);
 }
 
-static void drop(struct builder *b)
-{
-	stmt_add(b, FILTER_COUNTER);
-	stmt_add(b, FILTER_DROP);
-}
-
 static void multicast_reports(struct builder *b, struct filter_chain *c,
 			      enum link_reports reports, uint8_t from, uint8_t to)
 {
 	if (reports == LINK_LIMITED) {
-		stmt_rule(b, c);
-		stmt_equal(b, FILTER_NFPROTO, NFPROTO_IPV6);
-		stmt_equal(b, FILTER_L4PROTO, IPPROTO_ICMPV6);
+		flow_rule(b, c, V6, IPPROTO_ICMPV6);
 		stmt_between(b, FILTER_ICMP_TYPE, from, to);
 		stmt_between(b, FILTER_LENGTH6, 0, MLD_LENGTH_MAX);
 		stmt_add(b, FILTER_LIMIT)->value = MLD_PER_SEC;
@@ -496,7 +478,7 @@ static void multicast_reports(struct builder *b, struct filter_chain *c,
 	}
 	icmp6_rule(b, c, from, to);
 	if (reports < LINK_ACCEPTED)
-		drop(b);
+		stmt_drop(b);
 	else
 		stmt_accept(b);
 }
@@ -510,8 +492,6 @@ void ruleset_build_link(struct builder *b)
 	struct filter_chain *c = ruleset_plain_chain(b, "link");
 
 	b->link = c;
-	if (!c)
-		return;
 	if (reports != LINK_OPEN) {
 		icmp6_rule(b, c, ICMPV6_LINK_FIRST, ICMPV6_LINK_LAST);
 		stmt_by_a_program(b);
@@ -527,7 +507,7 @@ void ruleset_build_link(struct builder *b)
 	ruleset_neighbours(b, c);
 	icmp6_rule(b, c, ICMPV6_ROUTER_SOLICITATION, ICMPV6_ROUTER_SOLICITATION);
 	if (reports == LINK_DROPPED)
-		drop(b);
+		stmt_drop(b);
 	else
 		stmt_accept(b);
 	for (size_t i = 0; i < ARRAY_SIZE(groups); i++)
@@ -535,7 +515,7 @@ void ruleset_build_link(struct builder *b)
 	stmt_rule(b, c);
 	stmt_equal(b, FILTER_L4PROTO, IPPROTO_IGMP);
 	if (reports < LINK_ACCEPTED)
-		drop(b);
+		stmt_drop(b);
 	else
 		stmt_accept(b);
 }
@@ -553,9 +533,7 @@ static void step_link(struct builder *b, struct filter_chain *c)
 
 void ruleset_neighbours(struct builder *b, struct filter_chain *c)
 {
-	stmt_rule(b, c);
-	stmt_equal(b, FILTER_NFPROTO, NFPROTO_IPV6);
-	stmt_equal(b, FILTER_L4PROTO, IPPROTO_ICMPV6);
+	flow_rule(b, c, V6, IPPROTO_ICMPV6);
 	stmt_equal(b, FILTER_HOPLIMIT, HOPLIMIT_ON_LINK);
 	stmt_between(b, FILTER_ICMP_TYPE, ICMPV6_NEIGHBOUR_SOLICITATION,
 		     ICMPV6_NEIGHBOUR_ADVERTISEMENT);
@@ -567,12 +545,10 @@ void ruleset_neighbours(struct builder *b, struct filter_chain *c)
 static void roundabout(struct builder *b, struct filter_chain *c,
 		       const struct filter_chain *to)
 {
-	stmt_rule(b, c);
-	stmt_equal(b, FILTER_NFPROTO, NFPROTO_IPV4);
+	family_rule(b, c, V4);
 	stmt_not_equal(b, FILTER_HEADER_WORDS4, HEADER_WORDS);
 	stmt_go(b, FILTER_GOTO, to);
-	stmt_rule(b, c);
-	stmt_equal(b, FILTER_NFPROTO, NFPROTO_IPV6);
+	family_rule(b, c, V6);
 	stmt_equal(b, FILTER_HAS_ROUTING6, true);
 	stmt_go(b, FILTER_GOTO, to);
 }
@@ -587,14 +563,12 @@ void ruleset_build_orphans(struct builder *b)
 	struct filter_chain *c = ruleset_plain_chain(b, "orphans");
 
 	b->orphans = c;
-	if (!c)
-		return;
 	stmt_rule(b, c);
 	stmt_by_a_program(b);
 	stmt_return(b);
 	stmt_rule(b, c);
 	stmt_equal(b, FILTER_L4PROTO, IPPROTO_TCP);
-	drop(b);
+	stmt_drop(b);
 }
 
 void ruleset_orphans(struct builder *b, struct filter_chain *c)
@@ -632,14 +606,12 @@ static void step_links(struct builder *b, struct filter_chain *c)
 
 static void docker_resolver(struct builder *b, struct filter_chain *c)
 {
-	stmt_rule(b, c);
-	stmt_equal(b, FILTER_NFPROTO, NFPROTO_IPV4);
+	family_rule(b, c, V4);
 	stmt_equal(b, FILTER_DADDR4, DOCKER_RESOLVER);
 	stmt_refuse(b);
 	/* Who sends from there would make a flow that Weir's question is then the reply
 	 * of: it would pass by Docker's nat, to him. Docker only answers from there. */
-	stmt_rule(b, c);
-	stmt_equal(b, FILTER_NFPROTO, NFPROTO_IPV4);
+	family_rule(b, c, V4);
 	stmt_equal(b, FILTER_SADDR4, DOCKER_RESOLVER);
 	stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_ORIGINAL);
 	stmt_refuse(b);
@@ -651,7 +623,7 @@ void ruleset_build_port53(struct builder *b)
 	struct filter_chain *c = ruleset_plain_chain(b, "port53");
 
 	b->port53 = c;
-	for (size_t p = 0; c && p < PROTOCOLS; p++) {
+	for (size_t p = 0; p < PROTOCOLS; p++) {
 		stmt_rule(b, c);
 		stmt_port(b, ruleset_protocols[p], FILTER_DNS_PORT);
 		stmt_not_local(b);
@@ -780,8 +752,7 @@ static void step_replies(struct builder *b, struct filter_chain *c)
 static void step_forged(struct builder *b, struct filter_chain *c)
 {
 	for (size_t f = 0; ruleset_has_own(b) && f < FAMILIES; f++) {
-		stmt_rule(b, c);
-		stmt_equal(b, FILTER_NFPROTO, ruleset_families[f].nfproto);
+		family_rule(b, c, f);
 		stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_ORIGINAL);
 		stmt_held(b, f, FILTER_DPORT);
 		stmt_local(b);

@@ -100,7 +100,7 @@ static const struct filter_chain *build_own_nat(struct builder *b)
 {
 	struct filter_chain *c = ruleset_plain_chain(b, "own_nat");
 
-	for (size_t f = 0; c && f < FAMILIES; f++) {
+	for (size_t f = 0; f < FAMILIES; f++) {
 		own_rule(b, c, f);
 		stmt_accept(b);
 	}
@@ -111,8 +111,6 @@ static const struct filter_chain *build_own(struct builder *b)
 {
 	struct filter_chain *c = ruleset_plain_chain(b, "own");
 
-	if (!c)
-		return NULL;
 	for (size_t f = 0; f < FAMILIES; f++) {
 		own_rule(b, c, f);
 		stmt_add(b, FILTER_SET_CT_MARK)->value = RULESET_OWN_FLOW;
@@ -129,8 +127,7 @@ static const struct filter_chain *build_own(struct builder *b)
 	stmt_log(b, FILTER_PREFIX_IMITATES);
 	stmt_rule(b, c);
 	stmt_equal(b, FILTER_SKUID, b->shared->uid);
-	stmt_add(b, FILTER_COUNTER);
-	stmt_add(b, FILTER_DROP);
+	stmt_drop(b);
 	return c;
 }
 
@@ -159,8 +156,7 @@ static void shared_input(struct builder *b, struct filter_chain *c)
 	stmt_equal(b, FILTER_IIF, LOOPBACK_INDEX);
 	stmt_masked(b, FILTER_CT_STATE, CT_STATE_RELATED, 0); /* no refusal */
 	stmt_source_not_local(b);
-	stmt_add(b, FILTER_COUNTER);
-	stmt_add(b, FILTER_DROP);
+	stmt_drop(b);
 }
 
 /* What namespaces of either kind have, @output last of what leaves. */
@@ -181,19 +177,15 @@ static void build_namespace(struct builder *b, const char *output)
 	ruleset_build_link(b);
 	ruleset_build_several(b);
 	c = ruleset_base_chain(b, "nat", FILTER_CHAIN_NAT, NF_INET_LOCAL_OUT);
-	if (c) {
-		ruleset_jump_if_own(b, c, own_nat);
-		ruleset_nat(b, c);
-	}
+	ruleset_jump_if_own(b, c, own_nat);
+	ruleset_nat(b, c);
 	c = ruleset_base_chain(b, output, FILTER_CHAIN_FILTER, NF_INET_LOCAL_OUT);
-	if (c) {
-		c->generation = b->rs->generation;
-		ruleset_rules(b, c, RULESET_WHOLE);
-	}
+	c->generation = b->rs->generation;
+	ruleset_rules(b, c, RULESET_WHOLE);
 	c = ruleset_base_chain(b, "input", FILTER_CHAIN_FILTER, NF_INET_LOCAL_IN);
-	if (c && b->shared)
+	if (b->shared)
 		shared_input(b, c);
-	else if (c)
+	else
 		owned_input(b, c);
 	ruleset_build_leaving(b);
 	ruleset_base_chain(b, "forward", FILTER_CHAIN_FILTER, NF_INET_FORWARD);
@@ -254,29 +246,6 @@ int ruleset_build_shared(const struct plan *plan,
 
 /* ---- a member of the host ---- */
 
-static void member_report(struct builder *b, const char *prefix)
-{
-	struct filter_chain *c = ruleset_plain_chain(b, "report");
-
-	b->report = c;
-	if (!c)
-		return;
-	for (size_t i = 0; i < FAMILIES * PROTOCOLS; i++) {
-		size_t f = i / PROTOCOLS;
-
-		stmt_rule(b, c);
-		stmt_equal(b, FILTER_NFPROTO, ruleset_families[f].nfproto);
-		stmt_equal(b, FILTER_L4PROTO, ruleset_protocols[i % PROTOCOLS]);
-		stmt_add(b, FILTER_FLOW_NEW)->set = b->seen[f];
-		stmt_add(b, FILTER_FLOW_ADD)->set = b->seen[f];
-		stmt_log(b, prefix);
-		stmt_return(b);
-	}
-	stmt_rule(b, c);
-	stmt_add(b, FILTER_LIMIT);
-	stmt_log(b, prefix);
-}
-
 static void member_is(struct builder *b, const struct filter_member_params *p)
 {
 	if (p->cgroup)
@@ -291,8 +260,6 @@ static void member_local(struct builder *b, const struct filter_member_params *p
 	struct filter_chain *c = ruleset_plain_chain(b, "local");
 
 	b->local = c;
-	if (!c)
-		return;
 	ruleset_local_listeners(b, c);
 	if (p->cgroup) {
 		stmt_rule(b, c);
@@ -307,8 +274,7 @@ static const struct filter_chain *member_chain(struct builder *b)
 {
 	struct filter_chain *c = ruleset_plain_chain(b, "member");
 
-	if (c)
-		ruleset_rules(b, c, RULESET_WHOLE);
+	ruleset_rules(b, c, RULESET_WHOLE);
 	return c;
 }
 
@@ -318,8 +284,6 @@ static void member_output(struct builder *b, const struct filter_member_params *
 	struct filter_chain *c =
 		ruleset_base_chain(b, "output", FILTER_CHAIN_FILTER, NF_INET_LOCAL_OUT);
 
-	if (!c || !member)
-		return;
 	c->accept = true;
 	stmt_rule(b, c);
 	member_is(b, p);
@@ -340,8 +304,6 @@ static void member_input(struct builder *b, const struct filter_member_params *p
 	struct filter_chain *c =
 		ruleset_base_chain(b, "input", FILTER_CHAIN_FILTER, NF_INET_LOCAL_IN);
 
-	if (!c)
-		return;
 	c->accept = true;
 	/* Between SYN and ACK there is no socket to look at; the first packet was. */
 	begin_marked(b, c, p->mark);
@@ -365,6 +327,7 @@ int ruleset_build_member(const struct plan *plan,
 		.direct_tcp = true,
 		.direct_udp = true,
 		.fixed = true,
+		.prefix = params->prefix,
 		.family_count = FAMILIES,
 	};
 	int r;
@@ -374,7 +337,7 @@ int ruleset_build_member(const struct plan *plan,
 	r = ruleset_begin(&b, FILTER_NAMES_OWNED, FILTER_GENERATION_FIRST, err);
 	if (r < 0)
 		return r;
-	member_report(&b, params->prefix);
+	ruleset_build_report(&b);
 	ruleset_build_refuse(&b);
 	ruleset_build_dns(&b);
 	ruleset_build_port53(&b);

@@ -125,7 +125,8 @@ struct filter_set *ruleset_new_set(struct builder *b, enum filter_key key)
 
 	if (!s) {
 		b->failed = true;
-		return NULL;
+		b->spare_set = (struct filter_set){ .key = key };
+		return &b->spare_set;
 	}
 	s->key = key;
 	*b->sets_end = s;
@@ -155,9 +156,8 @@ static struct filter_set *addr_set(struct builder *b, enum filter_role role,
 {
 	struct filter_set *s = ruleset_new_set(b, ruleset_families[family].key);
 
-	if (s)
-		filter_set_name(b->rs->naming, role, ruleset_families[family].addr, list,
-				s->name);
+	filter_set_name(b->rs->naming, role, ruleset_families[family].addr, list,
+			s->name);
 	return s;
 }
 
@@ -173,7 +173,7 @@ static void name_if_large(struct builder *b, struct filter_set *s)
 {
 	size_t n = strlen(s->name);
 
-	if (!b->shared || s->range_count < FILTER_LARGE)
+	if (b->failed || !b->shared || s->range_count < FILTER_LARGE)
 		return;
 	s->large = true;
 	/* Never a name that stands: a large set of the generation before has the other
@@ -205,12 +205,12 @@ static const struct filter_set *build_ports(struct builder *b, size_t list,
 	for (size_t i = 0; i < count; i++)
 		if (from[i].protocol == protocol)
 			ranges[used++] = port_range(from[i].from, from[i].to);
-	s = used > 0 ? ruleset_new_set(b, FILTER_KEY_PORT) : NULL;
-	if (s) {
-		set_ranges(s, ranges, used);
-		snprintf(s->name, sizeof(s->name), "%s_%zu",
-			 protocol == IPPROTO_TCP ? "tcp" : "udp", list);
-	}
+	if (used == 0)
+		return NULL;
+	s = ruleset_new_set(b, FILTER_KEY_PORT);
+	set_ranges(s, ranges, used);
+	snprintf(s->name, sizeof(s->name), "%s_%zu",
+		 protocol == IPPROTO_TCP ? "tcp" : "udp", list);
 	return s;
 }
 
@@ -279,11 +279,11 @@ static const struct filter_set *build_prefixes(struct builder *b,
 	if (count == 0 && !is_always_there(b, sel))
 		return NULL;
 	ranges = arena_array(b->arena, count + 1, sizeof(*ranges));
-	s = addr_set(b, sel->role, sel->family, sel->list);
-	if (!ranges || !s) {
+	if (!ranges) {
 		b->failed = true;
 		return NULL;
 	}
+	s = addr_set(b, sel->role, sel->family, sel->list);
 	for (size_t i = 0; i < total; i++) {
 		struct plan_prefix p = prefix_at(b, i);
 
@@ -300,8 +300,6 @@ const struct filter_set *ruleset_addrs(struct builder *b, enum filter_role role,
 {
 	struct filter_set *s = addr_set(b, role, family, list);
 
-	if (!s)
-		return NULL;
 	s->timeout = role == FILTER_ROLE_LEARNED;
 	s->changes = role == FILTER_ROLE_KEPT;
 	if (b->host)
@@ -317,14 +315,12 @@ static const struct filter_set *build_flows(struct builder *b, enum filter_role 
 	struct filter_set *s = addr_set(b, role, family, 0);
 	bool seen = role == FILTER_ROLE_SEEN;
 
-	if (s) {
-		s->key = ruleset_families[family].flow;
-		s->timeout = true;
-		s->dynamic = true;
-		s->counts = !b->fixed;
-		s->timeout_sec = seen ? FILTER_SEEN_SEC : FILTER_USED_SEC;
-		s->size = seen ? FILTER_SEEN_MAX : FILTER_USED_MAX;
-	}
+	s->key = ruleset_families[family].flow;
+	s->timeout = true;
+	s->dynamic = true;
+	s->counts = !b->fixed;
+	s->timeout_sec = seen ? FILTER_SEEN_SEC : FILTER_USED_SEC;
+	s->size = seen ? FILTER_SEEN_MAX : FILTER_USED_MAX;
 	return s;
 }
 
@@ -332,12 +328,10 @@ static const struct filter_set *build_met(struct builder *b, size_t family)
 {
 	struct filter_set *s = addr_set(b, FILTER_ROLE_MET, family, 0);
 
-	if (s) {
-		s->timeout = true;
-		s->dynamic = true;
-		s->timeout_sec = FILTER_SEEN_SEC;
-		s->size = FILTER_MET_MAX;
-	}
+	s->timeout = true;
+	s->dynamic = true;
+	s->timeout_sec = FILTER_SEEN_SEC;
+	s->size = FILTER_MET_MAX;
 	return s;
 }
 
@@ -352,10 +346,8 @@ static const struct filter_set *build_held(struct builder *b, size_t family)
 {
 	struct filter_set *s = addr_set(b, FILTER_ROLE_HELD, family, 0);
 
-	if (s) {
-		s->key = FILTER_KEY_LOCAL_PORT;
-		s->changes = true;
-	}
+	s->key = FILTER_KEY_LOCAL_PORT;
+	s->changes = true;
 	return s;
 }
 
@@ -375,9 +367,10 @@ static const struct filter_set *build_listed(struct builder *b, enum filter_role
 	for (size_t i = 0; i < count; i++)
 		if (prefixes[i].addr.family == ruleset_families[family].addr)
 			ranges[used++] = prefix_range(&prefixes[i]);
-	s = used > 0 ? addr_set(b, role, family, 0) : NULL;
-	if (s)
-		set_ranges(s, ranges, used);
+	if (used == 0)
+		return NULL;
+	s = addr_set(b, role, family, 0);
+	set_ranges(s, ranges, used);
 	return s;
 }
 
@@ -615,6 +608,12 @@ void stmt_accept(struct builder *b)
 	stmt_add(b, FILTER_ACCEPT);
 }
 
+void stmt_drop(struct builder *b)
+{
+	stmt_add(b, FILTER_COUNTER);
+	stmt_add(b, FILTER_DROP);
+}
+
 void stmt_mark_and_accept(struct builder *b)
 {
 	if (b->fixed)
@@ -672,7 +671,9 @@ struct filter_chain *ruleset_plain_chain(struct builder *b, const char *name)
 
 	if (!c) {
 		b->failed = true;
-		return NULL;
+		b->spare_chain = (struct filter_chain){ .name = name };
+		b->spare_chain.rules_end = &b->spare_chain.rules;
+		return &b->spare_chain;
 	}
 	c->name = name;
 	c->rules_end = &c->rules;
@@ -686,16 +687,27 @@ struct filter_chain *ruleset_base_chain(struct builder *b, const char *name,
 {
 	struct filter_chain *c = ruleset_plain_chain(b, name);
 
-	if (c) {
-		c->type = type;
-		c->hook = hook;
-		c->priority = type == FILTER_CHAIN_NAT ? PRIORITY_NAT : PRIORITY_FILTER;
-		c->accept = type == FILTER_CHAIN_NAT;
-	}
+	c->type = type;
+	c->hook = hook;
+	c->priority = type == FILTER_CHAIN_NAT ? PRIORITY_NAT : PRIORITY_FILTER;
+	c->accept = type == FILTER_CHAIN_NAT;
 	return c;
 }
 
 /* ---- begin and end ---- */
+
+bool ruleset_start(struct builder *b, enum filter_naming naming, uint16_t generation)
+{
+	b->rs = arena_alloc(b->arena, sizeof(*b->rs));
+	if (!b->rs)
+		return false;
+	b->rs->naming = naming;
+	b->rs->generation = generation;
+	b->sets_end = &b->rs->sets;
+	b->large_end = &b->rs->sets;
+	b->chains_end = &b->rs->chains;
+	return true;
+}
 
 int ruleset_begin(struct builder *b, enum filter_naming naming, uint16_t generation,
 		  struct err *err)
@@ -706,14 +718,8 @@ int ruleset_begin(struct builder *b, enum filter_naming naming, uint16_t generat
 	if (b->list_count > PLAN_PORT_LISTS_MAX)
 		return err_set(err, -E2BIG, "cannot build the filter: %zu port lists",
 			       b->list_count);
-	b->rs = arena_alloc(b->arena, sizeof(*b->rs));
-	if (!b->rs)
+	if (!ruleset_start(b, naming, generation))
 		return err_set(err, -ENOMEM, "cannot build the filter: out of memory");
-	b->rs->naming = naming;
-	b->rs->generation = generation;
-	b->sets_end = &b->rs->sets;
-	b->large_end = &b->rs->sets;
-	b->chains_end = &b->rs->chains;
 	ruleset_build_sets(b);
 	return 0;
 }

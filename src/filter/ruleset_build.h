@@ -72,7 +72,8 @@ struct builder {
 	const struct ruleset_host *host;	   /* NULL: not the host's */
 	uint16_t dns_port, relay_port;
 	bool relay, direct_tcp, direct_udp;
-	bool fixed; /* nothing is learned: address rules are all there is */
+	bool fixed;	    /* nothing is learned: address rules are all there is */
+	const char *prefix; /* of all that is logged; NULL: FILTER_PREFIX_… */
 	const struct prefix *closed;
 	size_t closed_count, family_count;
 	/* Where things go. */
@@ -80,6 +81,9 @@ struct builder {
 	struct filter_chain **chains_end;
 	struct filter_rule *rule; /* being written; a spare one after a failure */
 	struct filter_rule spare;
+	/* What is written when memory is out, so that builders need no check. */
+	struct filter_chain spare_chain;
+	struct filter_set spare_set;
 	bool failed; /* memory is out, or a rule too long: nothing is returned */
 	/* What rules refer to; NULL: there is none. */
 	size_t list_count;
@@ -129,6 +133,8 @@ void stmt_redirect(struct builder *b, uint16_t port);
 /* What ends a rule. */
 typedef void stmt_ending(struct builder *b);
 void stmt_accept(struct builder *b);
+/* Counted. */
+void stmt_drop(struct builder *b);
 void stmt_mark_and_accept(struct builder *b);
 /* The same, and it is counted. */
 void stmt_mark_and_pass(struct builder *b);
@@ -137,7 +143,7 @@ void stmt_return(struct builder *b);
 void stmt_redirect_dns(struct builder *b);
 void stmt_redirect_relay(struct builder *b);
 
-/* A set without a name, behind the others. NULL: memory is out. */
+/* A set without a name, behind the others. */
 struct filter_set *ruleset_new_set(struct builder *b, enum filter_key key);
 /* An empty set of learned or kept addresses; on the host, of all sandboxes. */
 const struct filter_set *ruleset_addrs(struct builder *b, enum filter_role role,
@@ -145,7 +151,10 @@ const struct filter_set *ruleset_addrs(struct builder *b, enum filter_role role,
 /* All sets, and where the rules find them in @b. */
 void ruleset_build_sets(struct builder *b);
 
-/* Check what both kinds share, make the empty ruleset, and its sets. */
+/* The empty ruleset. false: no memory. */
+bool ruleset_start(struct builder *b, enum filter_naming naming,
+		   uint16_t generation) MUST_CHECK;
+/* Check what all plans have to meet, make the empty ruleset, and its sets. */
 int ruleset_begin(struct builder *b, enum filter_naming naming, uint16_t generation,
 		  struct err *err) MUST_CHECK;
 /* -ENOMEM if anything failed. */
