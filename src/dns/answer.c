@@ -83,15 +83,10 @@ static uint16_t get_u16(const uint8_t *p)
 	return (uint16_t)(p[0] << 8 | p[1]);
 }
 
-static uint32_t get_u32(const uint8_t *p)
-{
-	return (uint32_t)get_u16(p) << 16 | get_u16(p + 2);
-}
-
 /* RFC 2181, section 8: a TTL with its top bit set is 0. */
 static uint32_t get_ttl(const uint8_t *p)
 {
-	uint32_t ttl_sec = get_u32(p);
+	uint32_t ttl_sec = (uint32_t)get_u16(p) << 16 | get_u16(p + 2);
 
 	return ttl_sec > INT32_MAX ? 0 : ttl_sec;
 }
@@ -481,12 +476,6 @@ void dns_answer_read(const void *bytes, size_t size, const struct dns_asked *ask
 
 /* ---- what goes to the sandbox ---- */
 
-static const struct dns_name *answer_end(const struct dns_query *q,
-					 const struct dns_answer *a)
-{
-	return a->chain_count > 0 ? &a->chain[a->chain_count - 1] : &q->name;
-}
-
 static void write_chain(struct dns_writer *d, const struct dns_answer *a,
 			uint32_t cap_sec)
 {
@@ -517,10 +506,9 @@ static bool write_record(struct dns_writer *d, const struct dns_name *owner,
 }
 
 /* As many as fit. Return: bits of those that were written. */
-static uint32_t write_addrs(struct dns_writer *d, const struct dns_answer *a,
-			    uint32_t keep, uint32_t cap_sec)
+static uint32_t write_addrs(struct dns_writer *d, const struct dns_name *owner,
+			    const struct dns_answer *a, uint32_t keep, uint32_t cap_sec)
 {
-	const struct dns_name *owner = answer_end(d->query, a);
 	uint32_t written = 0;
 
 	for (size_t i = 0; i < a->addr_count && wire_ok(&d->wire); i++) {
@@ -539,30 +527,26 @@ static uint32_t write_addrs(struct dns_writer *d, const struct dns_answer *a,
 	return written;
 }
 
-static void write_records(struct dns_writer *d, const struct dns_answer *a,
-			  uint32_t cap_sec)
-{
-	const struct dns_name *owner = answer_end(d->query, a);
-
-	for (size_t i = 0; i < a->record_count; i++)
-		(void)write_record(d, owner, MIN(a->records[i].ttl_sec, cap_sec),
-				   a->rdata + a->records[i].offset, a->records[i].size);
-}
-
 /* Everything behind the question. Return: whether it is all that it has to be. */
 static bool write_sections(struct dns_writer *d, const struct dns_answer *a,
 			   uint32_t keep, uint32_t cap_sec, uint32_t *ret_written)
 {
+	const struct dns_name *end = a->chain_count > 0 ? &a->chain[a->chain_count - 1]
+							: &d->query->name;
+
 	write_chain(d, a, cap_sec);
 	if (!wire_ok(&d->wire))
 		return false;
 	if (a->kind == DNS_ANSWER_RECORDS && a->record_count > 0) {
-		write_records(d, a, cap_sec);
+		for (size_t i = 0; i < a->record_count; i++)
+			(void)write_record(d, end, MIN(a->records[i].ttl_sec, cap_sec),
+					   a->rdata + a->records[i].offset,
+					   a->records[i].size);
 	} else if (a->kind == DNS_ANSWER_RECORDS && keep != 0) {
-		*ret_written = write_addrs(d, a, keep, cap_sec);
+		*ret_written = write_addrs(d, end, a, keep, cap_sec);
 		return *ret_written != 0;
 	} else {
-		dns_writer_soa(d, answer_end(d->query, a), a->kind != DNS_ANSWER_NXDOMAIN,
+		dns_writer_soa(d, end, a->kind != DNS_ANSWER_NXDOMAIN,
 			       MIN(a->ttl_sec, cap_sec));
 	}
 	return wire_ok(&d->wire);

@@ -63,15 +63,6 @@ struct packed_key {
 	uint8_t bytes[KEY_MAX];
 };
 
-static size_t power_of_two_over(size_t n)
-{
-	size_t power = 1;
-
-	while (power < n)
-		power *= 2;
-	return power;
-}
-
 /* The buckets have to be empty already. */
 static void start_empty(struct dns_cache *c)
 {
@@ -90,13 +81,16 @@ struct dns_cache *dns_cache_new(size_t max_entries, size_t max_bytes,
 				const struct hash_key *key)
 {
 	struct dns_cache *c = calloc(1, sizeof(*c));
+	size_t buckets = 1;
 
 	if (!c)
 		return NULL;
 	c->key = *key;
 	c->entry_max = (uint32_t)MIN(max_entries, (size_t)INT32_MAX);
 	c->chunk_max = (uint32_t)MIN(max_bytes / CHUNK_SIZE, (size_t)INT32_MAX);
-	c->bucket_mask = power_of_two_over(c->entry_max) - 1;
+	while (buckets < c->entry_max)
+		buckets *= 2;
+	c->bucket_mask = buckets - 1;
 	c->entries = calloc((size_t)c->entry_max + 1, sizeof(c->entries[0]));
 	c->chunks = calloc((size_t)c->chunk_max + 1, sizeof(c->chunks[0]));
 	c->buckets = calloc(c->bucket_mask + 1, sizeof(c->buckets[0]));
@@ -150,11 +144,6 @@ static uint32_t chunk_take(struct dns_cache *c)
 		i = c->chunk_fresh++;
 	c->chunks_used++;
 	return i;
-}
-
-static size_t chunks_for(size_t size)
-{
-	return (size + CHUNK_DATA - 1) / CHUNK_DATA;
 }
 
 /* Return: the first chunk of the string. There have to be enough. */
@@ -348,31 +337,6 @@ static void copy_octets(struct wire *w, uint8_t *ret, size_t size)
 	memcpy(ret, bytes, size);
 }
 
-static void decode_name(struct wire *w, struct dns_name *ret)
-{
-	ret->labels = wire_read_u8(w);
-	ret->size = wire_read_u8(w);
-	copy_octets(w, ret->bytes, ret->size);
-}
-
-static void decode_addr(struct wire *w, struct addr *ret)
-{
-	enum addr_family family = wire_read_u8(w);
-	const uint8_t *bytes = wire_take(w, family == ADDR_V4 ? 4 : 16);
-
-	assert(bytes);
-	*ret = addr_from_bytes(family, bytes);
-}
-
-static void decode_record(struct wire *w, struct dns_answer *a,
-			  struct dns_answer_record *ret)
-{
-	ret->size = wire_read_u16(w);
-	ret->offset = a->rdata_size;
-	copy_octets(w, a->rdata + ret->offset, ret->size);
-	a->rdata_size = (uint16_t)(a->rdata_size + ret->size);
-}
-
 static void decode(struct wire *w, uint32_t age_sec, struct dns_answer *ret)
 {
 	ret->kind = wire_read_u8(w);
@@ -385,24 +349,30 @@ static void decode(struct wire *w, uint32_t age_sec, struct dns_answer *ret)
 	ret->record_count = wire_read_u8(w);
 	ret->rdata_size = 0;
 	for (size_t i = 0; i < ret->chain_count; i++) {
+		struct dns_name *n = &ret->chain[i];
+
 		ret->chain_ttl_sec[i] = decode_ttl(w, age_sec);
-		decode_name(w, &ret->chain[i]);
+		n->labels = wire_read_u8(w);
+		n->size = wire_read_u8(w);
+		copy_octets(w, n->bytes, n->size);
 	}
 	for (size_t i = 0; i < ret->addr_count; i++) {
-		ret->addrs[i].ttl_sec = decode_ttl(w, age_sec);
-		decode_addr(w, &ret->addrs[i].addr);
+		struct dns_answer_addr *a = &ret->addrs[i];
+
+		a->ttl_sec = decode_ttl(w, age_sec);
+		a->addr = (struct addr){ .family = wire_read_u8(w) };
+		copy_octets(w, a->addr.bytes, addr_size(&a->addr));
 	}
 	for (size_t i = 0; i < ret->record_count; i++) {
-		ret->records[i].ttl_sec = decode_ttl(w, age_sec);
-		decode_record(w, ret, &ret->records[i]);
+		struct dns_answer_record *record = &ret->records[i];
+
+		record->ttl_sec = decode_ttl(w, age_sec);
+		record->size = wire_read_u16(w);
+		record->offset = ret->rdata_size;
+		copy_octets(w, ret->rdata + record->offset, record->size);
+		ret->rdata_size = (uint16_t)(ret->rdata_size + record->size);
 	}
 	assert(wire_ok(w) && wire_left(w) == 0);
-}
-
-/* Whole seconds since the entry was stored, the one that runs included. */
-static uint32_t age_of(const struct entry *e, int64_t now_ms)
-{
-	return (uint32_t)((MAX(now_ms - e->stored_ms, 0) + 999) / 1000);
 }
 
 bool dns_cache_find(struct dns_cache *c, const struct dns_cache_key *key, int64_t now_ms,
@@ -429,7 +399,8 @@ bool dns_cache_find(struct dns_cache *c, const struct dns_cache_key *key, int64_
 	ring_remove(c, i);
 	ring_add(c, i);
 	w = wire_reader(string + packed.size, e->size - packed.size);
-	decode(&w, age_of(e, now_ms), ret);
+	/* Whole seconds since the entry was stored, the one that runs included. */
+	decode(&w, (uint32_t)((MAX(now_ms - e->stored_ms, 0) + 999) / 1000), ret);
 	return true;
 }
 
@@ -487,7 +458,7 @@ void dns_cache_put(struct dns_cache *c, const struct dns_cache_key *key,
 	w = wire_writer(string, sizeof(string));
 	wire_write_bytes(&w, packed.bytes, packed.size);
 	encode(&w, a, cap_sec);
-	if (make_room(c, chunks_for(wire_offset(&w)), now_ms))
+	if (make_room(c, (wire_offset(&w) + CHUNK_DATA - 1) / CHUNK_DATA, now_ms))
 		entry_add(c, &packed, string, wire_offset(&w), lifetime_sec, now_ms);
 }
 

@@ -6,10 +6,6 @@
 
 #include "dns/writer.h"
 
-enum {
-	EXTENDED_BADVERS = 1, /* 16 without its lower four bits */
-};
-
 /* What the header says about the rest of a query. */
 struct query_header {
 	uint16_t questions, answers, authorities, additionals;
@@ -96,6 +92,17 @@ enum dns_query_status dns_query_read(const void *bytes, size_t size,
 	return status == DNS_QUERY_OK ? status : give_up(ret, status);
 }
 
+enum dns_rcode dns_query_rcode(enum dns_query_status status)
+{
+	static const enum dns_rcode rcodes[] = { [DNS_QUERY_FORMERR] = DNS_FORMERR,
+						 [DNS_QUERY_NOTIMP] = DNS_NOTIMP,
+						 [DNS_QUERY_BADVERS] = DNS_BADVERS,
+						 [DNS_QUERY_OK] = DNS_NOERROR };
+
+	assert(status > DNS_QUERY_DROP && status <= DNS_QUERY_OK);
+	return rcodes[status];
+}
+
 /* The name with the case of its letters as @bits has it. */
 static void write_cased_name(struct wire *w, const struct dns_name *name,
 			     const uint8_t bits[32], uint8_t *ret_case)
@@ -151,20 +158,4 @@ size_t dns_refusal_write(void *buf, size_t size, const struct dns_query *q,
 		dns_writer_soa(&d, &q->name, refusal->rcode != DNS_NXDOMAIN,
 			       refusal->ttl_sec);
 	return dns_writer_finish(&d, &flags, refusal->ede, refusal->ede_text);
-}
-
-size_t dns_status_write(void *buf, size_t size, const struct dns_query *q,
-			enum dns_query_status status)
-{
-	static const struct dns_writer_flags flags[] = {
-		[DNS_QUERY_FORMERR] = { .rcode = DNS_FORMERR },
-		[DNS_QUERY_NOTIMP] = { .rcode = DNS_NOTIMP },
-		[DNS_QUERY_BADVERS] = { .extended_rcode = EXTENDED_BADVERS },
-	};
-	struct dns_writer d;
-
-	assert(size >= DNS_UDP_MIN);
-	assert(status > DNS_QUERY_DROP && status < DNS_QUERY_OK);
-	dns_writer_start(&d, buf, DNS_UDP_MIN, q);
-	return dns_writer_finish(&d, &flags[status], DNS_EDE_NONE, (struct text){ 0 });
 }

@@ -53,6 +53,7 @@ enum dns_rcode {
 	DNS_NXDOMAIN = 3,
 	DNS_NOTIMP = 4,
 	DNS_REFUSED = 5,
+	DNS_BADVERS = 16, /* its upper bits stand in the OPT record (RFC 6891) */
 };
 
 /* RFC 8914, section 4. */
@@ -95,6 +96,9 @@ enum dns_query_status {
 enum dns_query_status dns_query_read(const void *bytes, size_t size,
 				     struct dns_query *ret);
 
+/* What a query is answered with that has any status but DROP. */
+enum dns_rcode dns_query_rcode(enum dns_query_status status);
+
 /* Write the query that goes upstream: own @id, RD, an EDNS record of our own size,
  * DO as @dnssec_ok says, and nothing else of the client's. @case_bits flips the case
  * of letter i of the name to upper where bit i (of 255, from a random source) is set
@@ -105,10 +109,11 @@ int dns_query_write(void *buf, size_t size, uint16_t id, const struct dns_name *
 		    uint16_t type, bool dnssec_ok, const uint8_t case_bits[32],
 		    uint8_t *ret_case) MUST_CHECK;
 
-/* A reply that carries no answer records: NXDOMAIN and NODATA, SERVFAIL, FORMERR,
- * NOTIMP. The SOA is of our own making, so that clients cache the answer @ttl_sec
- * seconds and don't ask again: it stands at the name itself for NODATA and at its
- * parent for NXDOMAIN. @ede and @ede_text are added when the client sent EDNS. */
+/* A reply that carries no answer records: NXDOMAIN and NODATA, SERVFAIL; FORMERR, NOTIMP,
+ * BADVERS for what could not be read. The SOA is of our own making, so that clients cache
+ * the answer @ttl_sec seconds and don't ask again: it stands at the name itself for
+ * NODATA and at its parent for NXDOMAIN. @ede and @ede_text are added when the client
+ * sent EDNS. */
 struct dns_refusal {
 	enum dns_rcode rcode;
 	bool soa; /* NXDOMAIN and NODATA */
@@ -121,7 +126,3 @@ struct dns_refusal {
  * and no reply is longer than that. Return: size. */
 size_t dns_refusal_write(void *buf, size_t size, const struct dns_query *q,
 			 const struct dns_refusal *refusal);
-/* The answers to what could not be read: a header, and for BADVERS an OPT record.
- * @status isn't DROP or OK. @buf holds DNS_UDP_MIN at least. Return: size. */
-size_t dns_status_write(void *buf, size_t size, const struct dns_query *q,
-			enum dns_query_status status);

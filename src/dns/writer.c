@@ -51,17 +51,6 @@ static uint16_t find_place(const struct dns_writer *d, const uint8_t *bytes, siz
 	return 0;
 }
 
-static void write_question(struct dns_writer *d)
-{
-	const struct dns_query *q = d->query;
-	size_t offset = wire_offset(&d->wire);
-
-	wire_write_bytes(&d->wire, q->raw_name, q->name.size);
-	wire_write_u16(&d->wire, q->type);
-	wire_write_u16(&d->wire, q->class);
-	add_places(d, &q->name, offset, q->name.size);
-}
-
 void dns_writer_start(struct dns_writer *d, void *buf, size_t size,
 		      const struct dns_query *q)
 {
@@ -76,8 +65,12 @@ void dns_writer_start(struct dns_writer *d, void *buf, size_t size,
 	d->place_count = 0;
 	d->owner = NULL;
 	(void)wire_take(&d->wire, DNS_HEADER_SIZE);
-	if (q->name.size > 0)
-		write_question(d);
+	if (q->name.size == 0)
+		return;
+	wire_write_bytes(&d->wire, q->raw_name, q->name.size);
+	wire_write_u16(&d->wire, q->type);
+	wire_write_u16(&d->wire, q->class);
+	add_places(d, &q->name, DNS_HEADER_SIZE, q->name.size);
 }
 
 void dns_writer_name(struct dns_writer *d, const struct dns_name *name)
@@ -101,22 +94,9 @@ void dns_writer_name(struct dns_writer *d, const struct dns_name *name)
 		add_places(d, name, offset, at);
 }
 
-/* The place of a name that was just written at @offset, perhaps as a pointer. */
-static uint16_t place_of(const struct dns_writer *d, size_t offset)
-{
-	uint16_t pointer = wire_offset(&d->wire) - offset == 2
-				   ? (uint16_t)(d->wire.start[offset] << 8 |
-						d->wire.start[offset + 1])
-				   : 0;
-
-	if ((pointer & DNS_POINTER) == DNS_POINTER)
-		return pointer & DNS_POINTER_OFFSET_MAX;
-	return offset <= DNS_POINTER_OFFSET_MAX ? (uint16_t)offset : 0;
-}
-
 static void write_owner(struct dns_writer *d, const struct dns_name *owner)
 {
-	size_t offset = wire_offset(&d->wire);
+	size_t at = wire_offset(&d->wire);
 
 	if (owner == d->owner && d->owner_place != 0) {
 		wire_write_u16(&d->wire, DNS_POINTER | d->owner_place);
@@ -124,7 +104,15 @@ static void write_owner(struct dns_writer *d, const struct dns_name *owner)
 	}
 	dns_writer_name(d, owner);
 	d->owner = owner;
-	d->owner_place = wire_ok(&d->wire) ? place_of(d, offset) : 0;
+	d->owner_place = 0;
+	if (!wire_ok(&d->wire))
+		return;
+	/* The place is where the name stands now, or where it points to. */
+	if (wire_offset(&d->wire) - at == 2 && d->wire.start[at] >= DNS_POINTER >> 8)
+		at = (size_t)(d->wire.start[at] << 8 | d->wire.start[at + 1]) &
+		     DNS_POINTER_OFFSET_MAX;
+	if (at <= DNS_POINTER_OFFSET_MAX)
+		d->owner_place = (uint16_t)at;
 }
 
 size_t dns_writer_record(struct dns_writer *d, const struct dns_name *owner,
@@ -202,7 +190,7 @@ static void write_ede(struct wire *w, enum dns_ede ede, struct text text)
 	wire_write_bytes(w, text.ptr, len);
 }
 
-static void write_opt(struct dns_writer *d, uint8_t extended_rcode, enum dns_ede ede,
+static void write_opt(struct dns_writer *d, enum dns_rcode rcode, enum dns_ede ede,
 		      struct text ede_text)
 {
 	struct wire *w = &d->wire;
@@ -212,7 +200,7 @@ static void write_opt(struct dns_writer *d, uint8_t extended_rcode, enum dns_ede
 	wire_write_u8(w, 0); /* the root */
 	wire_write_u16(w, DNS_TYPE_OPT);
 	wire_write_u16(w, DNS_UDP_OURS);
-	wire_write_u8(w, extended_rcode);
+	wire_write_u8(w, (uint8_t)(rcode >> 4));
 	wire_write_u8(w, 0); /* version */
 	wire_write_u16(w, d->query->dnssec_ok ? DNS_OPT_DO : 0);
 	wire_write_u16(w, 0);
@@ -222,30 +210,25 @@ static void write_opt(struct dns_writer *d, uint8_t extended_rcode, enum dns_ede
 	dns_writer_record_end(d, rdata);
 }
 
-static uint16_t header_flags(const struct dns_query *q,
-			     const struct dns_writer_flags *flags)
-{
-	return (uint16_t)(DNS_FLAG_QR |
-			  (q->opcode << DNS_OPCODE_SHIFT & DNS_FLAG_OPCODE) |
-			  (flags->tc ? DNS_FLAG_TC : 0) | (q->rd ? DNS_FLAG_RD : 0) |
-			  DNS_FLAG_RA | (flags->ad ? DNS_FLAG_AD : 0) |
-			  (q->cd ? DNS_FLAG_CD : 0) | (flags->rcode & DNS_FLAG_RCODE));
-}
-
 size_t dns_writer_finish(struct dns_writer *d, const struct dns_writer_flags *flags,
 			 enum dns_ede ede, struct text ede_text)
 {
 	const struct dns_query *q = d->query;
+	const int bits = DNS_FLAG_QR | DNS_FLAG_RA |
+			 (q->opcode << DNS_OPCODE_SHIFT & DNS_FLAG_OPCODE) |
+			 (flags->tc ? DNS_FLAG_TC : 0) | (q->rd ? DNS_FLAG_RD : 0) |
+			 (flags->ad ? DNS_FLAG_AD : 0) | (q->cd ? DNS_FLAG_CD : 0) |
+			 (flags->rcode & DNS_FLAG_RCODE);
 	struct wire header;
 
 	assert(wire_ok(&d->wire));
 	if (q->has_edns)
-		write_opt(d, flags->extended_rcode, ede, ede_text);
+		write_opt(d, flags->rcode, ede, ede_text);
 	assert(wire_ok(&d->wire));
 
 	header = wire_writer(d->wire.start, DNS_HEADER_SIZE);
 	wire_write_u16(&header, q->id);
-	wire_write_u16(&header, header_flags(q, flags));
+	wire_write_u16(&header, (uint16_t)bits);
 	wire_write_u16(&header, q->name.size > 0 ? 1 : 0);
 	wire_write_u16(&header, d->answers);
 	wire_write_u16(&header, d->authorities);

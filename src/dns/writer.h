@@ -32,7 +32,6 @@ struct dns_writer {
 struct dns_writer_flags {
 	bool ad, tc;
 	enum dns_rcode rcode;
-	uint8_t extended_rcode; /* upper bits, for the OPT record */
 };
 
 /* Space for the header, and the question if @q has one. @size is DNS_UDP_MIN at

@@ -80,18 +80,11 @@ static bool rule_for(struct builder *b, struct filter_chain *chain, uint8_t prot
 
 /* ---- reporting, refusing ---- */
 
-/* Start a rule for packets of @family. */
-static void family_rule(struct builder *b, struct filter_chain *c, size_t family)
-{
-	stmt_rule(b, c);
-	stmt_equal(b, FILTER_NFPROTO, ruleset_families[family].nfproto);
-}
-
 /* Start a rule for packets that have ports. */
 static void flow_rule(struct builder *b, struct filter_chain *c, size_t family,
 		      uint8_t protocol)
 {
-	family_rule(b, c, family);
+	stmt_rule_of(b, c, family);
 	stmt_equal(b, FILTER_L4PROTO, protocol);
 }
 
@@ -116,7 +109,7 @@ void ruleset_build_report(struct builder *b)
 	}
 	/* Who tries all ports of one address must not hide another one. */
 	for (size_t f = 0; f < FAMILIES && b->met[f]; f++) {
-		family_rule(b, c, f);
+		stmt_rule_of(b, c, f);
 		stmt_add(b, FILTER_FLOW_NEW)->set = b->met[f];
 		stmt_add(b, FILTER_FLOW_ADD)->set = b->met[f];
 		stmt_log(b, FILTER_PREFIX_UNCOUNTED);
@@ -545,10 +538,10 @@ void ruleset_neighbours(struct builder *b, struct filter_chain *c)
 static void roundabout(struct builder *b, struct filter_chain *c,
 		       const struct filter_chain *to)
 {
-	family_rule(b, c, V4);
+	stmt_rule_of(b, c, V4);
 	stmt_not_equal(b, FILTER_HEADER_WORDS4, HEADER_WORDS);
 	stmt_go(b, FILTER_GOTO, to);
-	family_rule(b, c, V6);
+	stmt_rule_of(b, c, V6);
 	stmt_equal(b, FILTER_HAS_ROUTING6, true);
 	stmt_go(b, FILTER_GOTO, to);
 }
@@ -606,12 +599,12 @@ static void step_links(struct builder *b, struct filter_chain *c)
 
 static void docker_resolver(struct builder *b, struct filter_chain *c)
 {
-	family_rule(b, c, V4);
+	stmt_rule_of(b, c, V4);
 	stmt_equal(b, FILTER_DADDR4, DOCKER_RESOLVER);
 	stmt_refuse(b);
 	/* Who sends from there would make a flow that Weir's question is then the reply
 	 * of: it would pass by Docker's nat, to him. Docker only answers from there. */
-	family_rule(b, c, V4);
+	stmt_rule_of(b, c, V4);
 	stmt_equal(b, FILTER_SADDR4, DOCKER_RESOLVER);
 	stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_ORIGINAL);
 	stmt_refuse(b);
@@ -752,7 +745,7 @@ static void step_replies(struct builder *b, struct filter_chain *c)
 static void step_forged(struct builder *b, struct filter_chain *c)
 {
 	for (size_t f = 0; ruleset_has_own(b) && f < FAMILIES; f++) {
-		family_rule(b, c, f);
+		stmt_rule_of(b, c, f);
 		stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_ORIGINAL);
 		stmt_held(b, f, FILTER_DPORT);
 		stmt_local(b);

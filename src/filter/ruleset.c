@@ -81,17 +81,10 @@
 
 /* ---- Weir's own ---- */
 
-/* Start a rule for packets of @family. */
-static void family_rule(struct builder *b, struct filter_chain *c, size_t family)
-{
-	stmt_rule(b, c);
-	stmt_equal(b, FILTER_NFPROTO, ruleset_families[family].nfproto);
-}
-
 /* Start a rule for the packets of Weir's own sockets; their mark was seen. */
 static void own_rule(struct builder *b, struct filter_chain *c, size_t family)
 {
-	family_rule(b, c, family);
+	stmt_rule_of(b, c, family);
 	stmt_equal(b, FILTER_SKUID, b->shared->uid);
 	stmt_held(b, family, FILTER_SPORT);
 }

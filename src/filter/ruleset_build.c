@@ -481,6 +481,12 @@ void stmt_rule(struct builder *b, struct filter_chain *chain)
 	chain->rules_end = &r->next;
 }
 
+void stmt_rule_of(struct builder *b, struct filter_chain *chain, size_t family)
+{
+	stmt_rule(b, chain);
+	stmt_equal(b, FILTER_NFPROTO, ruleset_families[family].nfproto);
+}
+
 struct filter_stmt *stmt_add(struct builder *b, enum filter_stmt_kind kind)
 {
 	struct filter_stmt *s = &b->rule->stmts[b->rule->count];

@@ -105,6 +105,8 @@ struct builder {
 
 /* Start a rule at the end of @chain; what follows is about it. */
 void stmt_rule(struct builder *b, struct filter_chain *chain);
+/* The same, for packets of @family. */
+void stmt_rule_of(struct builder *b, struct filter_chain *chain, size_t family);
 /* Append a statement and give it back, to be filled. */
 struct filter_stmt *stmt_add(struct builder *b, enum filter_stmt_kind kind);
 void stmt_equal(struct builder *b, enum filter_field field, uint32_t value);

@@ -82,14 +82,6 @@ struct dns_service {
 
 /* ---- datagrams, many at a time ---- */
 
-/* Let datagrams of @fd come with their mark. */
-static int dns_read_marks(int fd)
-{
-	int one = 1;
-
-	return setsockopt(fd, SOL_SOCKET, SO_RCVMARK, &one, sizeof(one)) < 0 ? -errno : 0;
-}
-
 /* Return: how many datagrams there were; at most 0 is none. */
 static int dns_read(struct dns_read *in, int fd)
 {
@@ -122,24 +114,19 @@ static uint32_t dns_read_mark(const struct dns_read *in, int i)
 }
 
 /* What can't be sent is lost, as UDP may be: the client asks again. */
-static size_t send_run(struct reply_queue *q, size_t from, size_t to)
-{
-	int n = sendmmsg(q->fds[from], &q->headers[from], (unsigned int)(to - from),
-			 MSG_DONTWAIT | MSG_NOSIGNAL);
-
-	if (n > 0)
-		return (size_t)n;
-	q->sandboxes[from]->counters[COUNT_ANSWERS_LOST]++;
-	return 1;
-}
-
 static void send_replies(struct reply_queue *q)
 {
 	for (size_t from = 0, to = 0; from < q->count;) {
+		int n;
+
 		to = MAX(to, from + 1);
 		while (to < q->count && q->fds[to] == q->fds[from])
 			to++;
-		from += send_run(q, from, to);
+		n = sendmmsg(q->fds[from], &q->headers[from], (unsigned int)(to - from),
+			     MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (n <= 0)
+			q->sandboxes[from]->counters[COUNT_ANSWERS_LOST]++;
+		from += n > 0 ? (size_t)n : 1;
 	}
 	q->count = q->used = 0;
 }
@@ -494,13 +481,12 @@ int dns_service_share(struct dns_service *d, const struct dns_shared *shared)
 		.who = who_dials,
 		.data = d,
 	};
-	int r = 0;
+	int one = 1, r;
 
-	for (size_t i = 0; i < ARRAY_SIZE(shared->udp) && r == 0; i++)
-		if (shared->udp[i] >= 0)
-			r = dns_read_marks(shared->udp[i]);
-	if (r < 0)
-		return r;
+	for (size_t i = 0; i < ARRAY_SIZE(shared->udp); i++)
+		if (shared->udp[i] >= 0 && setsockopt(shared->udp[i], SOL_SOCKET,
+						      SO_RCVMARK, &one, sizeof(one)) < 0)
+			return -errno;
 	d->shared = *shared;
 	r = side_open(d, NULL, shared->udp, &tcp);
 	if (r < 0)

@@ -187,31 +187,32 @@ static void copy_try(struct inflight_late *to, const struct inflight *f)
 	memcpy(to->case_name, f->asked.case_name, f->asked.name.size);
 }
 
-uint32_t resolver_token(struct resolver *r, uint32_t index)
-{
-	if ((++r->serial << INDEX_BITS) == 0)
-		r->serial = 1;
-	return r->serial << INDEX_BITS | index;
-}
-
-/* Send the question to f->server. Return: 0 or -errno; f->token is then of no use. */
-static int send_question(struct resolver *r, struct inflight *f, bool tcp, int64_t now_ms)
+int resolver_send(struct resolver *r, struct dns_asked *asked, bool dnssec_ok,
+		  size_t server, bool tcp, uint32_t index, uint32_t *ret_token)
 {
 	/* Of the id, and a bit for each octet of the name. */
 	uint8_t message[512], random[2 + (DNS_NAME_MAX + 7) / 8];
 	int size;
 
-	r->ops.random(r->ops.data, random, 2 + (f->asked.name.size + 7u) / 8);
-	memcpy(&f->asked.id, random, 2);
-	size = dns_query_write(message, sizeof(message), f->asked.id, &f->asked.name,
-			       f->asked.type, f->dnssec_ok, random + 2,
-			       f->asked.case_name);
+	r->ops.random(r->ops.data, random, 2 + (asked->name.size + 7u) / 8);
+	memcpy(&asked->id, random, 2);
+	size = dns_query_write(message, sizeof(message), asked->id, &asked->name,
+			       asked->type, dnssec_ok, random + 2, asked->case_name);
 	if (size < 0)
 		return size;
-	f->token = resolver_token(r, f->index);
+	if ((++r->serial << INDEX_BITS) == 0)
+		r->serial = 1;
+	*ret_token = r->serial << INDEX_BITS | index;
+	return r->ops.send(r->ops.data, *ret_token, server, tcp, message, (size_t)size);
+}
+
+/* Send the question to f->server. Return: 0 or -errno; f->token is then of no use. */
+static int send_question(struct resolver *r, struct inflight *f, bool tcp, int64_t now_ms)
+{
 	f->tcp = tcp;
 	f->sent_ms = now_ms;
-	return r->ops.send(r->ops.data, f->token, f->server, tcp, message, (size_t)size);
+	return resolver_send(r, &f->asked, f->dnssec_ok, f->server, tcp, f->index,
+			     &f->token);
 }
 
 static int try_start(struct resolver *r, struct inflight *f, bool tcp, int64_t now_ms)
@@ -371,8 +372,7 @@ static void land_one(struct resolver *r, struct resolver_ask *ask,
 	s->resolver->in_flight--;
 	if (ask->pin)
 		resolver_pin_landed(r, ask, a, now_ms);
-	else if (s->state == SANDBOX_CLOSED ||
-		 resolver_verdict_again(r, ask, now_ms) != JUDGE_LOOK_UP)
+	else if (s->state == SANDBOX_CLOSED || !resolver_verdict_again(r, ask, now_ms))
 		resolver_ask_release(r, ask);
 	else
 		resolver_deliver(r, ask, a, now_ms);

@@ -129,16 +129,6 @@ static bool is_pinned(const struct plan *plan, const struct dns_name *n)
 	return dns_name_is_host(n) && plan_match_name(plan, n).action == POLICY_ALLOW;
 }
 
-static size_t count_names(const struct plan *plan)
-{
-	struct dns_name n;
-	size_t count = 0;
-
-	for (uint32_t at = 0; plan_name_next(plan, &at, &n);)
-		count += is_pinned(plan, &n);
-	return count;
-}
-
 static void fill(const struct hash_key *key, struct pins *p, const struct plan *plan)
 {
 	struct dns_name n;
@@ -157,9 +147,12 @@ static void fill(const struct hash_key *key, struct pins *p, const struct plan *
  * -E2BIG (more than may be learned). */
 static int pins_new(const struct hash_key *key, struct sandbox *s, struct pins **ret)
 {
-	size_t count = count_names(&s->plan), size = 4;
+	size_t count = 0, size = 4;
+	struct dns_name n;
 	struct pins *p;
 
+	for (uint32_t at = 0; plan_name_next(&s->plan, &at, &n);)
+		count += is_pinned(&s->plan, &n);
 	if (count > plan_limit(&s->plan, LIMIT_LEARNED_NAMES))
 		return -E2BIG;
 	p = calloc(1, sizeof(*p));
@@ -200,20 +193,14 @@ static void pins_carry_over(const struct hash_key *key, struct pins *to,
 
 /* ---- the pins of a sandbox ---- */
 
-static void unlink_pins(struct resolver *r, struct pins *p)
+void resolver_pin_free(struct resolver *r, struct resolver_sandbox *g)
 {
 	struct pins **at = &r->pinned;
 
-	while (*at && *at != p)
+	while (*at && *at != g->pins)
 		at = &(*at)->next;
 	if (*at)
-		*at = p->next;
-}
-
-void resolver_pin_free(struct resolver *r, struct resolver_sandbox *g)
-{
-	if (g->pins)
-		unlink_pins(r, g->pins);
+		*at = g->pins->next;
 	pins_free(g->pins);
 	g->pins = NULL;
 }
@@ -240,13 +227,12 @@ static bool may_teach(const struct sandbox *s, const struct plan_verdict *v,
 	       !rebinding_fault(&s->plan, v, &a->addr);
 }
 
-static bool has_address(const struct sandbox *s, const struct pin *pin)
+static bool has_address(const struct sandbox *s, const struct pin *pin,
+			const struct plan_verdict *v)
 {
-	struct plan_verdict v = plan_match_name(&s->plan, &pin->name);
-
 	for (size_t f = 0; f < PIN_FAMILIES; f++)
 		for (size_t i = 0; i < pin->answers[f].count; i++)
-			if (may_teach(s, &v, &pin->answers[f].addrs[i]))
+			if (may_teach(s, v, &pin->answers[f].addrs[i]))
 				return true;
 	return false;
 }
@@ -272,8 +258,8 @@ static void report_round(struct pins *p)
 		return;
 	for (size_t i = 0; i < p->count; i++) {
 		const struct pin *pin = &p->items[i];
-		bool has = has_address(p->sandbox, pin);
 		struct plan_verdict v = plan_match_name(&p->sandbox->plan, &pin->name);
+		bool has = has_address(p->sandbox, pin, &v);
 		struct resolver_unpinned fault = {
 			.name = &pin->name,
 			.why = fault_of(pin, has),
@@ -598,7 +584,7 @@ void resolver_pin_answer(struct resolver *r, struct resolver_ask *ask, int64_t n
 	if (pin && (!pinned || (ask->query.type == DNS_TYPE_AAAA &&
 				s->resolver->pins->families < PIN_FAMILIES))) {
 		s->counters[COUNT_QUERIES_UNSERVED]++;
-		resolver_nodata(r, ask);
+		resolver_negative(r, ask, DNS_NOERROR, LOCAL_TTL_SEC);
 	} else {
 		resolver_fail(r, ask, DNS_EDE_NO_REACHABLE_AUTHORITY,
 			      "nothing is pinned for the name (dns: pinned)");

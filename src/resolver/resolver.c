@@ -87,19 +87,14 @@ void resolver_fail(struct resolver *r, const struct resolver_ask *ask, enum dns_
 	resolver_refuse(r, ask, &refusal);
 }
 
-static void refuse_with_soa(struct resolver *r, const struct resolver_ask *ask,
-			    enum dns_rcode rcode, uint32_t ttl_sec)
+void resolver_negative(struct resolver *r, const struct resolver_ask *ask,
+		       enum dns_rcode rcode, uint32_t ttl_sec)
 {
 	struct dns_refusal refusal = {
 		.rcode = rcode, .soa = true, .ttl_sec = ttl_sec, .ede = DNS_EDE_NONE
 	};
 
 	resolver_refuse(r, ask, &refusal);
-}
-
-void resolver_nodata(struct resolver *r, const struct resolver_ask *ask)
-{
-	refuse_with_soa(r, ask, DNS_NOERROR, LOCAL_TTL_SEC);
 }
 
 static void overloaded(struct resolver *r, const struct resolver_client *client,
@@ -279,10 +274,10 @@ void resolver_deliver(struct resolver *r, struct resolver_ask *ask,
 	uint32_t keep;
 
 	if (a->kind != DNS_ANSWER_RECORDS) {
-		refuse_with_soa(r, ask,
-				a->kind == DNS_ANSWER_NXDOMAIN ? DNS_NXDOMAIN
-							       : DNS_NOERROR,
-				a->ttl_sec);
+		resolver_negative(r, ask,
+				  a->kind == DNS_ANSWER_NXDOMAIN ? DNS_NXDOMAIN
+								 : DNS_NOERROR,
+				  a->ttl_sec);
 		resolver_ask_release(r, ask);
 		return;
 	}
@@ -389,27 +384,6 @@ static void batch_take(struct resolver *r, struct batch *b, struct ask_list *que
 	}
 }
 
-/* What @ask teaches, appended to @items. Return: how many. */
-static size_t items_of(const struct resolver *r, const struct resolver_ask *ask,
-		       struct learned_item *items)
-{
-	uint32_t ttl_max = learned_ttl_max(&ask->client.sandbox->plan);
-
-	for (size_t i = 0; i < ask->addr_count; i++) {
-		const struct dns_answer_addr *a = &r->addrs[ask->addr_at + i];
-
-		items[i] = (struct learned_item){
-			.name = &ask->query.name,
-			.verdict = ask->verdict,
-			.addr = a->addr,
-			.ttl_sec = MIN(a->ttl_sec, ttl_max),
-			.lifetime_ms = ask->probe ? PROBE_LIFETIME_MS : 0,
-			.is_passing = ask->probe,
-		};
-	}
-	return ask->addr_count;
-}
-
 /* Send what is to be added, with deletions where there is room. If that fails it is tried
  * without them: what somebody else has taken out of the set can't be deleted, and must
  * not keep an answer back. */
@@ -492,14 +466,27 @@ int resolver_learn(struct resolver *r, struct sandbox *s,
 	return ret;
 }
 
+/* What @asks teach. */
 static int learn(struct resolver *r, struct sandbox *s, struct resolver_ask *const *asks,
 		 size_t count, int64_t now_ms)
 {
+	const uint32_t ttl_max = learned_ttl_max(&s->plan);
 	struct learned_item items[BATCH_ADDS];
 	size_t total = 0;
 
 	for (size_t i = 0; i < count; i++)
-		total += items_of(r, asks[i], items + total);
+		for (size_t n = 0; n < asks[i]->addr_count; n++) {
+			const struct dns_answer_addr *a = &r->addrs[asks[i]->addr_at + n];
+
+			items[total++] = (struct learned_item){
+				.name = &asks[i]->query.name,
+				.verdict = asks[i]->verdict,
+				.addr = a->addr,
+				.ttl_sec = MIN(a->ttl_sec, ttl_max),
+				.lifetime_ms = asks[i]->probe ? PROBE_LIFETIME_MS : 0,
+				.is_passing = asks[i]->probe,
+			};
+		}
 	return resolver_learn(r, s, items, total, now_ms);
 }
 
@@ -690,19 +677,6 @@ static void look_up(struct resolver *r, struct resolver_ask *ask, int64_t now_ms
 	}
 }
 
-static void answer_status(struct resolver *r, const struct resolver_client *client,
-			  const struct dns_query *q, enum dns_query_status status)
-{
-	uint8_t buf[DNS_UDP_MIN];
-	size_t size;
-
-	client->sandbox->counters[COUNT_QUERIES_MALFORMED]++;
-	if (status == DNS_QUERY_DROP)
-		return;
-	size = dns_status_write(buf, sizeof(buf), q, status);
-	r->ops.reply(r->ops.data, client, buf, size);
-}
-
 void resolver_query(struct resolver *r, const struct resolver_client *client,
 		    const void *message, size_t size, int64_t now_ms)
 {
@@ -718,13 +692,18 @@ void resolver_query(struct resolver *r, const struct resolver_client *client,
 		overloaded(r, client, message, size);
 		return;
 	}
+	ask->client = *client;
 	status = dns_query_read(message, size, &ask->query);
 	if (status != DNS_QUERY_OK) {
-		answer_status(r, client, &ask->query, status);
+		s->counters[COUNT_QUERIES_MALFORMED]++;
+		if (status != DNS_QUERY_DROP)
+			resolver_refuse(
+				r, ask,
+				&(struct dns_refusal){ .rcode = dns_query_rcode(status),
+						       .ede = DNS_EDE_NONE });
 		resolver_ask_release(r, ask);
 		return;
 	}
-	ask->client = *client;
 	ask->verdict = (struct plan_verdict){ .rule = PLAN_NO_RULE };
 	ask->judged = 0;
 	ask->probe = ask->pin = false;
@@ -732,8 +711,7 @@ void resolver_query(struct resolver *r, const struct resolver_client *client,
 	if (r->inner.server < RESOLVER_UPSTREAMS_MAX &&
 	    docker_resolver_takes(r, ask, now_ms))
 		return;
-	if (!resolver_admit(r, ask, now_ms) ||
-	    resolver_verdict(r, ask, now_ms) != JUDGE_LOOK_UP)
+	if (!resolver_verdict(r, ask, now_ms))
 		resolver_ask_release(r, ask);
 	else if (ask->probe)
 		deliver_probe(r, ask, now_ms);

@@ -219,7 +219,9 @@ void resolver_refuse(struct resolver *r, const struct resolver_ask *ask,
 		     const struct dns_refusal *refusal);
 void resolver_fail(struct resolver *r, const struct resolver_ask *ask, enum dns_ede ede,
 		   const char *text);
-void resolver_nodata(struct resolver *r, const struct resolver_ask *ask);
+/* NXDOMAIN or NODATA. */
+void resolver_negative(struct resolver *r, const struct resolver_ask *ask,
+		       enum dns_rcode rcode, uint32_t ttl_sec);
 /* One address that needs no commit (loopback), at once. */
 void resolver_answer_local(struct resolver *r, const struct resolver_ask *ask,
 			   const struct addr *a);
@@ -241,19 +243,12 @@ int resolver_learn(struct resolver *r, struct sandbox *s,
 void resolver_sweep(struct resolver *r, struct sandbox *s, int64_t now_ms);
 
 /* verdict.c */
-enum judgement {
-	JUDGE_ANSWERED = 0, /* a reply was made, or none is due */
-	JUDGE_LOOK_UP,	    /* allowed: cache or upstream */
-};
-/* For a query that has just come; spends its budgets. */
-enum judgement resolver_verdict(struct resolver *r, struct resolver_ask *ask,
-				int64_t now_ms);
+/* For a query that has just come; spends its budgets. Return: true, the name is allowed:
+ * cache or upstream; false, a reply was made. */
+bool resolver_verdict(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
 /* For one that has waited: of a plan that has changed meanwhile the name is matched
  * again. Spends nothing. */
-enum judgement resolver_verdict_again(struct resolver *r, struct resolver_ask *ask,
-				      int64_t now_ms);
-/* Queries per second. False: over the limit, and a reply has been made. */
-bool resolver_admit(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
+bool resolver_verdict_again(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
 /* SERVFAIL, counter and event. */
 void resolver_limit(struct resolver *r, struct resolver_ask *ask, enum plan_limit which,
 		    int64_t now_ms);
@@ -289,8 +284,11 @@ bool docker_resolver_sent_back(struct resolver *r, const struct inflight *f,
 			       const struct resolver_ask *ask, int64_t now_ms);
 
 /* inflight.c */
-/* A token that was not in use lately; @index is in its low bits. */
-uint32_t resolver_token(struct resolver *r, uint32_t index);
+/* Send the question of @asked to @server with a random id and case of its letters, which
+ * @asked then has. @index is in the low bits of *@ret_token, which was not in use lately.
+ * Return: 0 or -errno. */
+int resolver_send(struct resolver *r, struct dns_asked *asked, bool dnssec_ok,
+		  size_t server, bool tcp, uint32_t index, uint32_t *ret_token);
 /* Let @ask wait for an upstream request, a new one or one that is under way. Takes the
  * ask. */
 void resolver_inflight_join(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);

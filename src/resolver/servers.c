@@ -178,30 +178,16 @@ static void probe_lost(struct resolver *r, struct server *s, int error, int64_t 
 	       now_ms);
 }
 
-static int probe_send(struct resolver *r, struct server *s)
-{
-	uint8_t message[512], random[2 + (DNS_NAME_MAX + 7) / 8], sent[DNS_NAME_MAX];
-	size_t index = (size_t)(s - r->servers);
-	int size;
-
-	r->ops.random(r->ops.data, random, sizeof(random));
-	size = dns_query_write(message, sizeof(message),
-			       (uint16_t)(random[0] << 8 | random[1]), &r->probe_name,
-			       r->probe_type, false, random + 2, sent);
-	if (size < 0)
-		return size;
-	s->probe_token = resolver_token(r, (uint32_t)index);
-	return r->ops.send(r->ops.data, s->probe_token, index, false, message,
-			   (size_t)size);
-}
-
 static void probe_start(struct resolver *r, struct server *s, int64_t now_ms)
 {
+	struct dns_asked asked = { .type = r->probe_type, .name = r->probe_name };
+	size_t index = (size_t)(s - r->servers);
 	int error;
 
 	s->probed_ms = now_ms;
 	s->probe_at_ms = now_ms + MIN(r->try_ms, (int64_t)PROBE_MS);
-	error = probe_send(r, s);
+	error = resolver_send(r, &asked, false, index, false, (uint32_t)index,
+			      &s->probe_token);
 	if (error < 0)
 		probe_lost(r, s, error, now_ms);
 }
@@ -299,20 +285,13 @@ static bool make_name(struct resolver *r, struct dns_name *ret)
 
 static int send_test(struct resolver *r, struct inner *in)
 {
-	static const uint8_t as_it_is[(DNS_NAME_MAX + 7) / 8];
-	uint8_t message[512], id[2], sent[DNS_NAME_MAX];
-	int size;
+	struct dns_asked asked = { .type = DNS_TYPE_A };
 
 	if (!make_name(r, &in->name))
 		return -EINVAL;
-	r->ops.random(r->ops.data, id, sizeof(id));
-	size = dns_query_write(message, sizeof(message), (uint16_t)(id[0] << 8 | id[1]),
-			       &in->name, DNS_TYPE_A, false, as_it_is, sent);
-	if (size < 0)
-		return size;
-	in->token = resolver_token(r, RESOLVER_UPSTREAMS_MAX);
-	return r->ops.send(r->ops.data, in->token, in->server, false, message,
-			   (size_t)size);
+	asked.name = in->name;
+	return resolver_send(r, &asked, false, in->server, false, RESOLVER_UPSTREAMS_MAX,
+			     &in->token);
 }
 
 static void end_test(struct resolver *r, struct inner *in)
@@ -367,17 +346,6 @@ bool docker_resolver_response(struct resolver *r, uint32_t token, int error,
 	return true;
 }
 
-/* A server that was known, or has just been added. */
-static void use_behind(struct resolver *r, size_t server)
-{
-	if (server != r->server_count || server >= RESOLVER_UPSTREAMS_MAX)
-		return;
-	r->servers[server] = (struct server){ .behind = true };
-	r->server_count++;
-	if (r->probe_every_ms > 0)
-		r->probe_next_ms = 0;
-}
-
 bool docker_resolver_takes(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
 {
 	struct inner *in = &r->inner;
@@ -387,8 +355,12 @@ bool docker_resolver_takes(struct resolver *r, struct resolver_ask *ask, int64_t
 		return resolver_inflight_sent_back(r, ask, now_ms);
 	in->sends_back = true;
 	server = r->ops.add_behind(r->ops.data, &ask->client);
-	if (server >= 0)
-		use_behind(r, (size_t)server);
+	/* One that has just been added; else it was known. */
+	if (server == (int)r->server_count && server < RESOLVER_UPSTREAMS_MAX) {
+		r->servers[r->server_count++] = (struct server){ .behind = true };
+		if (r->probe_every_ms > 0)
+			r->probe_next_ms = 0;
+	}
 	resolver_fail(r, ask, DNS_EDE_NETWORK_ERROR, "this is a question of Weir's own");
 	resolver_ask_release(r, ask);
 	return true;

@@ -320,7 +320,7 @@ static ssize_t send_now(struct dns_tcp_connection *c, struct iovec parts[2])
 	return n;
 }
 
-static struct dns_tcp_connection *find(struct dns_tcp *t, uint32_t handle)
+static struct dns_tcp_connection *connection_find(struct dns_tcp *t, uint32_t handle)
 {
 	uint32_t index = handle & (DNS_TCP_CONNECTIONS_MAX - 1);
 	struct dns_tcp_connection *c = index < t->slot_count ? t->slots[index] : NULL;
@@ -330,7 +330,7 @@ static struct dns_tcp_connection *find(struct dns_tcp *t, uint32_t handle)
 
 void dns_tcp_reply(struct dns_tcp *t, uint32_t handle, const void *message, size_t size)
 {
-	struct dns_tcp_connection *c = find(t, handle);
+	struct dns_tcp_connection *c = connection_find(t, handle);
 	uint8_t length[DNS_FRAME_PREFIX];
 	struct iovec parts[2] = {
 		{ length, sizeof(length) },

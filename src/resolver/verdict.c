@@ -4,6 +4,7 @@
  * A query is held against the policy before anything else is done with it, in this order;
  * the first line that applies decides:
  *
+ *   over the queries per second        SERVFAIL
  *   class other than IN                NOTIMP: nothing is served there
  *   the self-test's name, while it runs   the probe's address
  *   localhost and below                loopback addresses, answered here (RFC 6761)
@@ -55,18 +56,14 @@ void resolver_limit(struct resolver *r, struct resolver_ask *ask, enum plan_limi
 	sandbox_event(s, &e, now_ms);
 }
 
-bool resolver_admit(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
+/* Queries per second. The self-test's, before the command's first, are not the command's.
+ */
+static bool is_admitted(const struct sandbox *s, int64_t now_ms)
 {
-	struct sandbox *s = ask->client.sandbox;
-
-	/* The self-test's queries, before the command's first, are not the command's. */
-	if (s->state == SANDBOX_TESTING ||
-	    rate_take(&s->resolver->queries,
-		      plan_limit(&s->plan, LIMIT_QUERIES_PER_SECOND), 1000,
-		      plan_limit(&s->plan, LIMIT_QUERIES_BURST), now_ms))
-		return true;
-	resolver_limit(r, ask, LIMIT_QUERIES_PER_SECOND, now_ms);
-	return false;
+	return s->state == SANDBOX_TESTING ||
+	       rate_take(&s->resolver->queries,
+			 plan_limit(&s->plan, LIMIT_QUERIES_PER_SECOND), 1000,
+			 plan_limit(&s->plan, LIMIT_QUERIES_BURST), now_ms);
 }
 
 /* ---- budgets of new names ---- */
@@ -134,7 +131,7 @@ static bool within_budget(struct resolver *r, struct resolver_ask *ask, int64_t 
 
 /* ---- what is answered here ---- */
 
-static enum judgement answer_localhost(struct resolver *r, struct resolver_ask *ask)
+static void answer_localhost(struct resolver *r, struct resolver_ask *ask)
 {
 	static const uint8_t loopback6[16] = { [15] = 1 };
 	struct addr a;
@@ -146,10 +143,9 @@ static enum judgement answer_localhost(struct resolver *r, struct resolver_ask *
 	else
 		a = (struct addr){ 0 };
 	if (a.family == ADDR_NONE)
-		resolver_nodata(r, ask);
+		resolver_negative(r, ask, DNS_NOERROR, LOCAL_TTL_SEC);
 	else
 		resolver_answer_local(r, ask, &a);
-	return JUDGE_ANSWERED;
 }
 
 /* ---- the policy ---- */
@@ -209,19 +205,18 @@ static void describe_rule(const struct plan *p, uint32_t rule, char *buf, size_t
 }
 
 /* The verdict allows the name: does it serve the type? */
-static enum judgement judge_type(struct resolver *r, struct resolver_ask *ask)
+static bool judge_type(struct resolver *r, struct resolver_ask *ask)
 {
 	struct sandbox *s = ask->client.sandbox;
 
 	if (serves_type(s, ask->query.type, ask->verdict.types))
-		return JUDGE_LOOK_UP;
+		return true;
 	s->counters[COUNT_QUERIES_UNSERVED]++;
-	resolver_nodata(r, ask);
-	return JUDGE_ANSWERED;
+	resolver_negative(r, ask, DNS_NOERROR, LOCAL_TTL_SEC);
+	return false;
 }
 
-static enum judgement judge_name(struct resolver *r, struct resolver_ask *ask,
-				 int64_t now_ms)
+static bool judge_name(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
 {
 	struct sandbox *s = ask->client.sandbox;
 	const struct dns_query *q = &ask->query;
@@ -229,46 +224,46 @@ static enum judgement judge_name(struct resolver *r, struct resolver_ask *ask,
 
 	ask->judged = s->plan_generation + 1;
 	if (allows_reverse(&s->plan, q, &ask->verdict))
-		return JUDGE_LOOK_UP;
+		return true;
 	ask->verdict = (struct plan_verdict){ .rule = PLAN_NO_RULE };
 	if (dns_name_is_host(&q->name))
 		ask->verdict = plan_match_name(&s->plan, &q->name);
 	if (ask->verdict.action != POLICY_ALLOW) {
 		describe_rule(&s->plan, ask->verdict.rule, reason, sizeof(reason));
 		resolver_deny(r, ask, ask->verdict.rule, NULL, reason, now_ms);
-		return JUDGE_ANSWERED;
+		return false;
 	}
 	return judge_type(r, ask);
 }
 
-enum judgement resolver_verdict_again(struct resolver *r, struct resolver_ask *ask,
-				      int64_t now_ms)
+bool resolver_verdict_again(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
 {
 	return resolver_is_judged(ask) ? judge_type(r, ask) : judge_name(r, ask, now_ms);
 }
 
-enum judgement resolver_verdict(struct resolver *r, struct resolver_ask *ask,
-				int64_t now_ms)
+bool resolver_verdict(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
 {
 	struct sandbox *s = ask->client.sandbox;
 	const struct dns_query *q = &ask->query;
-	enum judgement j;
 
+	if (!is_admitted(s, now_ms)) {
+		resolver_limit(r, ask, LIMIT_QUERIES_PER_SECOND, now_ms);
+		return false;
+	}
 	if (q->class != DNS_CLASS_IN) {
 		s->counters[COUNT_QUERIES_UNSERVED]++;
 		resolver_refuse(r, ask,
 				&(struct dns_refusal){ .rcode = DNS_NOTIMP,
 						       .ede = DNS_EDE_NONE });
-		return JUDGE_ANSWERED;
+		return false;
 	}
 	ask->probe = s->probe_name.size > 0 && q->type == DNS_TYPE_A &&
 		     dns_name_equal(&q->name, &s->probe_name);
 	if (ask->probe)
-		return JUDGE_LOOK_UP;
-	if (dns_name_is_localhost(&q->name))
-		return answer_localhost(r, ask);
-	j = judge_name(r, ask, now_ms);
-	if (j == JUDGE_LOOK_UP && !within_budget(r, ask, now_ms))
-		return JUDGE_ANSWERED;
-	return j;
+		return true;
+	if (dns_name_is_localhost(&q->name)) {
+		answer_localhost(r, ask);
+		return false;
+	}
+	return judge_name(r, ask, now_ms) && within_budget(r, ask, now_ms);
 }

@@ -61,7 +61,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	HOLD(q.udp_size >= DNS_UDP_MIN);
 	if (status != DNS_QUERY_OK) {
-		size_t n = dns_status_write(buf, sizeof(buf), &q, status);
+		const struct dns_refusal refusal = { .rcode = dns_query_rcode(status),
+						     .ede = DNS_EDE_NONE };
+		size_t n = dns_refusal_write(buf, sizeof(buf), &q, &refusal);
 
 		HOLD(n >= DNS_HEADER_SIZE && q.name.size == 0);
 		HOLD(dns_query_read(buf, n, &none) == DNS_QUERY_DROP);

@@ -267,9 +267,13 @@ static void status_replies_echo_the_header_alone(void **state)
 			.opcode = cases[i].status == DNS_QUERY_NOTIMP ? 5 : 0,
 			.has_edns = cases[i].status == DNS_QUERY_BADVERS,
 		};
+		const struct dns_refusal refusal = {
+			.rcode = dns_query_rcode(cases[i].status),
+			.ede = DNS_EDE_NONE,
+		};
 		uint8_t buf[DNS_UDP_MIN];
 
-		assert_int_equal(dns_status_write(buf, sizeof(buf), &q, cases[i].status),
+		assert_int_equal(dns_refusal_write(buf, sizeof(buf), &q, &refusal),
 				 cases[i].size);
 		assert_int_equal(flags_of(buf), cases[i].flags);
 		if (cases[i].size == 23)
