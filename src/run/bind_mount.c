@@ -9,6 +9,7 @@
 #include <sys/mount.h>
 #include <sys/statvfs.h>
 
+#include "run/hide.h"
 #include "run/launch.h"
 #include "run/mask.h"
 #include "run/startup_files.h"
@@ -54,20 +55,27 @@ static int check_writable(const struct rootfs *v, const struct path *p, struct e
 	return 0;
 }
 
-/* Of the paths that --rw names, which come first: one that leads to @p without a link. */
-static bool is_named(const struct rootfs *v, const struct path *p)
+/* Of the first @count paths: one that leads to @p without a link. */
+static bool is_among(const struct rootfs *v, size_t count, const struct path *p)
 {
-	for (size_t i = 0; i < v->spec->rw_count; i++) {
+	for (size_t i = 0; i < count; i++) {
 		if (!v->paths[i].untrusted && strcmp(v->paths[i].name, p->name) == 0)
 			return true;
 	}
 	return false;
 }
 
-/* An earlier command may have left the link for this run to follow. */
-static int check_untrusted(const struct rootfs *v, const struct path *p, struct err *err)
+/* The paths that --rw names come first. */
+static bool is_named(const struct rootfs *v, const struct path *p)
 {
-	if (!p->untrusted || is_named(v, p))
+	return is_among(v, v->spec->rw_count, p);
+}
+
+/* An earlier command may have left the link for this run to follow. */
+static int check_untrusted(const struct rootfs *v, size_t count, const struct path *p,
+			   struct err *err)
+{
+	if (!p->untrusted || is_among(v, count, p))
 		return 0;
 	return err_set(err, -EPERM,
 		       "'%s' is a link, which an earlier command may have left; if it "
@@ -84,7 +92,7 @@ static int plan_writable(struct rootfs *v, struct err *err)
 		r = resolve(v, v->spec->rw[i], &p, err);
 	for (size_t i = 0; r == 0 && i < v->spec->rw_count; i++) {
 		p = &v->paths[i];
-		r = check_untrusted(v, p, err);
+		r = check_untrusted(v, v->spec->rw_count, p, err);
 		if (r == 0)
 			r = check_writable(v, p, err);
 		if (r == 0)
@@ -93,7 +101,29 @@ static int plan_writable(struct rootfs *v, struct err *err)
 	return r;
 }
 
-static bool is_below_writable(const struct rootfs *v, const char *path)
+/* What is shown though something hides it. Behind the paths of --rw. */
+static int plan_shown(struct rootfs *v, struct err *err)
+{
+	const size_t first = v->path_count, end = first + v->spec->shown_count;
+	const struct path *p = NULL;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < v->spec->shown_count; i++)
+		r = resolve(v, v->spec->shown[i], &p, err);
+	for (size_t i = first; r == 0 && i < end; i++) {
+		p = &v->paths[i];
+		r = check_untrusted(v, end, p, err);
+		if (r == 0 && ((!S_ISDIR(p->st.st_mode) && !S_ISREG(p->st.st_mode)) ||
+			       !writable_when_named(p) || is_of_kernel(v, p)))
+			r = err_set(err, -EPERM, "'%s' can't be shown in a sandbox",
+				    p->name);
+		if (r == 0 && !is_named(v, p))
+			add_tree(v, p, TREE_SHOWN);
+	}
+	return r;
+}
+
+bool place_is_writable(const struct rootfs *v, const char *path)
 {
 	for (size_t i = v->layer_count; i < v->tree_count; i++) {
 		if (v->trees[i].kind == TREE_WRITABLE &&
@@ -165,7 +195,7 @@ static int plan_cwd(struct rootfs *v, struct err *err)
 	bool by_link;
 	int r = resolve(v, ".", &p, err);
 
-	if (r < 0 || is_below_writable(v, p->name))
+	if (r < 0 || place_is_writable(v, p->name))
 		return r;
 	by_link = came_by_link(p);
 	if (!by_link && is_writable_unasked(v, p)) {
@@ -195,7 +225,7 @@ static bool shows_writable(const struct rootfs *v, const struct mount *of,
 		const struct mount *m = &v->mounts.list[i];
 
 		if (m->device == of->device && mount_shows(m, inside, ret) &&
-		    strcmp(ret, path) != 0 && is_below_writable(v, ret))
+		    strcmp(ret, path) != 0 && place_is_writable(v, ret))
 			return true;
 	}
 	return false;
@@ -224,7 +254,7 @@ static int check_links(const struct rootfs *v, const struct path *p, struct err 
 		const struct mount *of = mounts_holding(&v->mounts, p->links[i]);
 		char other[PATH_MAX];
 
-		if (is_below_writable(v, p->links[i]) ||
+		if (place_is_writable(v, p->links[i]) ||
 		    (of && shows_writable(v, of, p->links[i], other)))
 			return err_set(err, -EPERM,
 				       "'%s' is a link in a directory that the command "
@@ -263,7 +293,7 @@ static int plan_readonly(struct rootfs *v, const char *given, struct err *err)
 		r = check_mounts(v, p, err);
 	if (r == 0)
 		r = check_hard_links(v, p, err);
-	if (r < 0 || !is_below_writable(v, p->name))
+	if (r < 0 || !place_is_writable(v, p->name))
 		return r;
 	add_tree(v, p, TREE_READONLY);
 	return 0;
@@ -310,7 +340,7 @@ static int plan_startup_file(struct rootfs *v, const struct path *p, struct err 
 	if (path_open(p->name, target, NULL) < 0)
 		return 0; /* it leads nowhere */
 	v->path_count++;
-	if (!is_below_writable(v, target->name) || is_named(v, target))
+	if (!place_is_writable(v, target->name) || is_named(v, target))
 		return 0;
 	add_tree(v, target, TREE_READONLY);
 	return 0;
@@ -382,18 +412,24 @@ int place_plan(struct rootfs *v, struct err *err)
 {
 	int r;
 
-	v->paths = calloc(v->spec->rw_count + v->spec->ro_count + STARTUP_MAX + 1,
+	v->paths = calloc(v->spec->rw_count + v->spec->shown_count + v->spec->ro_count +
+				  STARTUP_MAX + 1,
 			  sizeof(*v->paths));
 	if (!v->paths)
 		return err_sys(err, -ENOMEM, "cannot plan the file system view");
 	r = plan_writable(v, err);
 	if (r < 0)
 		return err_context(err, "--rw");
+	r = plan_shown(v, err);
+	if (r < 0)
+		return err_context(err, "--ro");
 	r = plan_cwd(v, err);
 	for (size_t i = 0; r == 0 && i < v->spec->ro_count; i++)
 		r = plan_readonly(v, v->spec->ro[i], err);
 	if (r == 0)
 		r = plan_startup_files(v, err);
+	if (r == 0)
+		r = hide_plan(v, err);
 	if (r < 0)
 		return r;
 	qsort(v->trees + v->layer_count, v->tree_count - v->layer_count,
@@ -485,7 +521,7 @@ static const char *writable_top(const struct rootfs *v, const char *path)
 
 /* Were a directory on the way to what is mounted there renamed, another could be put
  * in its place. */
-static int pin_way(struct rootfs *v, const char *path, struct err *err)
+int place_pin_way(struct rootfs *v, const char *path, struct err *err)
 {
 	const char *top = writable_top(v, path);
 	char way[PATH_MAX];
@@ -522,10 +558,13 @@ static int check_place(const struct rootfs *v, const struct tree *t, struct err 
 
 static int attach_tree(struct rootfs *v, const struct tree *t, struct err *err)
 {
-	int r = make_way(v, t->path, S_ISDIR(t->source->st.st_mode), err);
+	int r;
 
+	if (t->kind == TREE_HIDDEN)
+		return hide_attach(v, t, err);
+	r = make_way(v, t->path, S_ISDIR(t->source->st.st_mode), err);
 	if (r == 0 && t->kind == TREE_READONLY)
-		r = pin_way(v, t->path, err);
+		r = place_pin_way(v, t->path, err);
 	if (r == 0 && t->kind == TREE_READONLY)
 		r = check_place(v, t, err);
 	return r < 0 ? r : rootfs_attach(v, t->fd, t->path, err);
@@ -555,6 +594,8 @@ int place_build(struct rootfs *v, struct err *err)
 		r = attach_tree(v, &v->trees[i], err);
 	if (r == 0)
 		r = mask_build(v, err);
+	if (r == 0)
+		r = hide_finish(v, err);
 	for (size_t i = v->layer_count; r == 0 && i < v->tree_count; i++) {
 		if (v->trees[i].kind == TREE_READONLY)
 			r = check_readonly(v, &v->trees[i], err);

@@ -28,12 +28,21 @@ static const struct key {
 	const char *name, *option;
 	bool is_path;
 } keys[] = {
-	{ "policy", "policy", true }, { "profile", "profile" },
-	{ "uplink", "uplink" },	      { "upstream", "upstream" },
-	{ "rw", "rw", true },	      { "self_test", "self-test" },
-	{ "verify", "verify" },	      { "fail_on_deny", "fail-on-deny" },
-	{ "rw_preset", "rw-preset" }, { "env", "env" },
-	{ "pass_env", "pass-env" },   { "set_env", "set-env" },
+	{ "policy", "policy", true },
+	{ "profile", "profile" },
+	{ "uplink", "uplink" },
+	{ "upstream", "upstream" },
+	{ "rw", "rw", true },
+	{ "self_test", "self-test" },
+	{ "verify", "verify" },
+	{ "fail_on_deny", "fail-on-deny" },
+	{ "rw_preset", "rw-preset" },
+	{ "env", "env" },
+	{ "ro", "ro", true },
+	{ "hide", "hide", true },
+	{ "hide_preset", "hide-preset" },
+	{ "pass_env", "pass-env" },
+	{ "set_env", "set-env" },
 };
 
 static void fault_at(struct config *c, const struct node *n, const char *text)
@@ -162,7 +171,8 @@ static int read_defaults(struct config *c, const struct node *n)
 	faults_add(
 		c->faults, FAULT_ERROR, c->file, n->key_line, n->key_column, "",
 		"'%.*s' is not one of policy, profile, uplink, upstream, rw, rw_preset, "
-		"self_test, verify, fail_on_deny, env, pass_env, set_env",
+		"ro, hide, hide_preset, self_test, verify, fail_on_deny, env, pass_env, "
+		"set_env",
 		(int)MIN(n->key.len, 64), n->key.ptr);
 	return 0;
 }

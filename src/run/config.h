@@ -3,9 +3,9 @@
  * that can only narrow.
  *
  * /etc/weir/config.yaml and ~/.config/weir/config.yaml: policy, profile, uplink,
- * upstream, rw, self_test, verify, fail_on_deny, env and so on. The user's comes first;
- * what the command line or the environment has counts before both. A list replaces a
- * list.
+ * upstream, rw, self_test, verify, fail_on_deny, env, hide and so on. The user's comes
+ * first; what the command line or the environment has counts before both. A list replaces
+ * a list.
  *
  * .weir.yaml: `deny`, added to every other deny, and `verify: tls`. It may come from
  * anywhere (a cloned repository, an earlier sandbox), so nothing in it can widen what a

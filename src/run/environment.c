@@ -76,7 +76,7 @@ static bool has_token(const char *value, const char *beginning)
 
 /* A password is read generously, for not everybody escapes what is in it; a user alone
  * may be a token where there is no ssh. */
-static bool has_user_info(const char *value)
+bool environment_has_user_info(const char *value)
 {
 	size_t first = strcspn(value, ":@/ \t\n");
 
@@ -96,18 +96,38 @@ static bool has_user_info(const char *value)
 	       value[first + 1] != '@';
 }
 
-bool environment_is_secret(struct text name, const char *value)
+static bool is_of_kind(const char *kind, const char *pattern, struct text name,
+		       const char *value)
+{
+	if (strcmp(kind, "name") == 0)
+		return matches(pattern, name, true);
+	if (strcmp(kind, "token") == 0)
+		return has_token(value, pattern);
+	return strcmp(kind, "text") == 0 && strcasestr(value, pattern);
+}
+
+static bool is_harmless_name(struct text name)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(environment_list); i++) {
-		const char *kind = environment_list[i][0];
-		const char *pattern = environment_list[i][1];
-
-		if (strcmp(kind, "name") == 0	 ? matches(pattern, name, true)
-		    : strcmp(kind, "token") == 0 ? has_token(value, pattern)
-						 : strcasestr(value, pattern) != NULL)
+		if (strcmp(environment_list[i][0], "pass") == 0 &&
+		    matches(environment_list[i][1], name, true))
 			return true;
 	}
-	return has_user_info(value);
+	return false;
+}
+
+bool environment_is_secret(struct text name, const char *value)
+{
+	const bool harmless = is_harmless_name(name);
+
+	for (size_t i = 0; i < ARRAY_SIZE(environment_list); i++) {
+		const char *kind = environment_list[i][0];
+
+		if (!(harmless && strcmp(kind, "name") == 0) &&
+		    is_of_kind(kind, environment_list[i][1], name, value))
+			return true;
+	}
+	return environment_has_user_info(value);
 }
 
 /* --- what the command gets --- */

@@ -30,6 +30,9 @@ void environment_tell(const struct run_spec *spec, char **given,
 /* Does @value, of the variable @name, look like a secret? */
 bool environment_is_secret(struct text name, const char *value);
 
+/* Has it a URL with a user's password or token? */
+bool environment_has_user_info(const char *value);
+
 /* A setter of --set-env. Return: 0, or -EINVAL with @err. */
 int environment_add_set(void *option_list, const char *value, struct err *err) MUST_CHECK;
 /* A setter of --pass-env. Return: 0, or -EINVAL with @err. */

@@ -32,6 +32,12 @@ struct launch_spec {
 	const char *cwd;	  /* its name; writable inside */
 	const char *const *rw;	  /* more writable paths */
 	size_t rw_count;
+	const char *const
+		*shown; /* paths that are shown, read-only, whatever hides them */
+	size_t shown_count;
+	const char *const *hide; /* paths that aren't seen */
+	size_t hide_count;
+	bool hide_credentials; /* and those of profiles/credentials.txt */
 	const char *const *ro; /* files that stay read-only though below a writable
 				* path: the policy and what it extends */
 	size_t ro_count;

@@ -20,17 +20,17 @@ enum {
 	REST_MS = 12,
 };
 
-/* Mount nothing over @at, which is @path. */
-static int mask(struct rootfs *v, int at, const char *path, struct err *err)
+int mask_place(int at, const char *own, const char *path, struct err *err)
 {
-	struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY };
+	struct mount_attr attr = { .attr_set = own ? 0 : MOUNT_ATTR_RDONLY };
 	CLEAN(fd) int copy = -1;
 	struct stat st;
 
 	if (fstat(at, &st) < 0)
 		return err_sys(err, -errno, "cannot look at '%s' to mask it", path);
-	copy = open_tree(AT_FDCWD, S_ISDIR(st.st_mode) ? ROOTFS_EMPTY : ROOTFS_NOTHING,
-			 OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	if (!own)
+		own = S_ISDIR(st.st_mode) ? ROOTFS_EMPTY : ROOTFS_NOTHING;
+	copy = open_tree(AT_FDCWD, own, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
 	if (copy < 0 || mount_setattr(copy, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0 ||
 	    move_mount(copy, "", at, "",
 		       MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
@@ -76,7 +76,7 @@ static int mask_mount(struct rootfs *v, const struct mounts *all, const struct m
 		return 1;
 	if (!leads_out(m, at))
 		return 0;
-	r = mask(v, at, path, err);
+	r = mask_place(at, NULL, path, err);
 	return r < 0 ? r : 1;
 }
 
@@ -115,7 +115,7 @@ static int mask_named(struct rootfs *v, const char *path, struct socket_file fil
 	if (at < 0 || fstat(at, &st) < 0 || !S_ISSOCK(st.st_mode) ||
 	    (uint32_t)st.st_ino != file.inode || st.st_nlink > 1)
 		return 0;
-	return mask(v, at, path, err);
+	return mask_place(at, NULL, path, err);
 }
 
 static bool is_masked(const struct rootfs *v, const char *path)
@@ -234,7 +234,7 @@ static int search_socket(struct search *s, int dir, const char *name, const char
 	if (fstat(at, &st) < 0 || !S_ISSOCK(st.st_mode) || !is_lost(s, st.st_ino))
 		return 0;
 	s->masked++;
-	return mask(s->view, at, path, err);
+	return mask_place(at, NULL, path, err);
 }
 
 static int search_entry(struct search *s, int dir, const char *path,

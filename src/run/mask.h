@@ -10,4 +10,7 @@
 
 #include "run/rootfs.h"
 
+/* Mount nothing over @at, which is @path: an empty read-only file or directory, or the
+ * directory @own of the stage, which can still be written to. */
+int mask_place(int at, const char *own, const char *path, struct err *err) MUST_CHECK;
 int mask_build(struct rootfs *v, struct err *err) MUST_CHECK;

@@ -38,6 +38,16 @@ static const struct cli_option options[] = {
 	{ "rw-preset", RW_PRESET_WORDS,
 	  "the writable paths that a program needs; may be repeated", rw_preset_add,
 	  ' ' },
+	{ "ro", "PATH",
+	  "a path that is shown, read-only, though it is hidden, in /tmp or below a "
+	  "writable one; may be repeated",
+	  .separator = ':', OPTION_IN(LIST, struct run_spec, ro) },
+	{ "hide", "PATH", "a path that the command doesn't see; may be repeated",
+	  .separator = ':', OPTION_IN(LIST, struct run_spec, hide) },
+	{ "hide-preset", "credentials|none",
+	  "hide keys, tokens, browsers' profiles and shells' histories, or show them "
+	  "(credentials)",
+	  OPTION_IN(WORD, struct run_spec, hide_preset) },
 	{ "env", "default|all|none",
 	  "which variables the command gets: what doesn't look like a secret, all, or "
 	  "none (default)",
@@ -112,7 +122,8 @@ int cli_run_check_guarded(const struct run_spec *spec, struct err *err)
 	static const char *const senseless[] = { "uplink",	   "upstream",
 						 "repin-interval", "rw",
 						 "rw-preset",	   "self-test",
-						 "state-dir" };
+						 "state-dir",	   "ro",
+						 "hide",	   "hide-preset" };
 
 	if (!spec->cgroup && !spec->uid)
 		return 0;

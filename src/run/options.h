@@ -21,6 +21,8 @@ enum run_uplink {
 	RUN_UPLINK_COUNT
 };
 
+enum run_hide { RUN_HIDE_CREDENTIALS = 0, RUN_HIDE_NONE, RUN_HIDE_COUNT };
+
 enum run_env {
 	RUN_ENV_DEFAULT = 0, /* what looks like a secret is kept back */
 	RUN_ENV_ALL,
@@ -43,7 +45,8 @@ enum run_report_format {
 
 struct run_spec {
 	struct policy_args policy; /* verify: tls unless something says otherwise */
-	struct option_list rw;
+	struct option_list rw, ro, hide;
+	enum run_hide hide_preset;
 	/* Not in namespaces of its own, but on the host, guarded by the daemon. */
 	const char *cgroup, *uid;
 	const char *socket; /* the daemon's, or NULL */

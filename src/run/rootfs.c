@@ -15,6 +15,7 @@
 
 #include "base/text.h"
 #include "run/bind_mount.h"
+#include "run/hide.h"
 #include "run/launch.h"
 #include "run/startup_files.h"
 
@@ -86,9 +87,9 @@ int rootfs_plan(struct rootfs *ret, const struct launch_machine *m,
 	if (r < 0)
 		return r;
 	/* Each mount, what was named, the working directory, and each file that runs
-	 * outside later with what it leads to. */
-	v.trees = calloc(v.mounts.count + spec->rw_count + spec->ro_count + 1 +
-				 2 * STARTUP_MAX,
+	 * outside later with what it leads to, and what is hidden. */
+	v.trees = calloc(v.mounts.count + spec->rw_count + spec->shown_count +
+				 spec->ro_count + 1 + 2 * STARTUP_MAX + HIDDEN_MAX,
 			 sizeof(*v.trees));
 	if (!v.trees) {
 		rootfs_done(&v);
@@ -124,8 +125,10 @@ int rootfs_open_trees(struct rootfs *v, int userns_fd, struct err *err)
 
 	for (size_t i = 0; r == 0 && i < v->layer_count; i++)
 		r = open_layer(&v->trees[i], userns_fd, err);
-	for (size_t i = v->layer_count; r == 0 && i < v->tree_count; i++)
-		r = tree_open(&v->trees[i], userns_fd, err);
+	for (size_t i = v->layer_count; r == 0 && i < v->tree_count; i++) {
+		if (v->trees[i].kind != TREE_HIDDEN)
+			r = tree_open(&v->trees[i], userns_fd, err);
+	}
 	return r;
 }
 
@@ -136,6 +139,7 @@ void rootfs_done(struct rootfs *v)
 	free(v->trees);
 	mounts_done(&v->mounts);
 	sockets_done(&v->sockets);
+	hide_done(v);
 	for (size_t i = 0; i < v->path_count; i++)
 		path_done(&v->paths[i]);
 	free(v->paths);

@@ -43,8 +43,11 @@ struct rootfs {
 	struct tree *trees; /* owned; the layers first (root only), then the paths */
 	size_t layer_count, tree_count;
 	int root_fd;	    /* ROOTFS_ROOT, once it stands */
-	struct path *paths; /* owned: what the trees borrow; those of spec->rw first */
+	struct path *paths; /* owned: what the trees borrow; those of spec->rw first, then
+			       of spec->shown */
 	size_t path_count;
+	struct hidden *hidden; /* owned */
+	size_t hidden_count;
 	struct sockets sockets; /* of the host, in writable paths: to be masked */
 };
 

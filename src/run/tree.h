@@ -24,11 +24,15 @@ enum tree_kind {
 	TREE_WRITABLE, /* a directory with all below it, writable in the view */
 	TREE_SHOWN,    /* the same, but read-only */
 	TREE_READONLY, /* read-only though below a writable directory */
+	TREE_HIDDEN,   /* no copy: something empty in its place (run/hide.h) */
 };
+
+struct hidden;
 
 struct tree {
 	const char *path;	   /* borrowed */
 	const struct path *source; /* borrowed; NULL: a layer, which @path leads to */
+	struct hidden *hidden;	   /* borrowed: of a TREE_HIDDEN */
 	enum tree_kind kind;
 	int fd; /* owned; -1: could not be copied, which only a TREE_LAYER may */
 };

@@ -15,11 +15,13 @@ POLICY = re.search(r"^    # policy\.yaml\n((?:    .*\n)+)", README, re.M).group(
 
 @pytest.fixture
 def project(world, user):
-    """A working directory with README's policy, below a home directory with a cache."""
+    """A working directory with README's policy, below a home directory with a cache and a key."""
     folder = world.workdir(user)
     (folder / "policy.yaml").write_text(re.sub(r"^    ", "", POLICY, flags=re.M))
     cache = world.workdir(user) / ".cache" / "agent"
     cache.mkdir(parents=True)
+    (cache.parents[1] / ".ssh").mkdir()
+    (cache.parents[1] / ".ssh" / "id_deploy").touch()
     return folder, str(cache.parents[1])
 
 

@@ -25,7 +25,7 @@ PLAIN = {
     "TOKENIZERS_PARALLELISM": "false", "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "1", "no_proxy": "localhost,127.0.0.1",
     "GIT_SSH_URL": "ssh://git@git.test:22/r.git", "GIT_REMOTE": "git@git.test:me/r.git", "URL": "https://a.test:8443/x?y=z",
     "MAIL": "me@mail.test", "TEXT": "ghp_tools", "TASK": "task-1 disk-2", "KEYBOARD": "us", "MONKEY": "1", "COMPASS": "n",
-    "http_proxy": "http://proxy.test:3128", "EMPTY": "", "XDG_SESSION_ID": "2", "OLDPWD": "/", "SPACES": "a b: c@d", "TIMES": "10:20",
+    "http_proxy": "http://proxy.test:3128", "EMPTY": "", "XDG_SESSION_ID": "2", "OLDPWD": "/", "AWS_REGION": "eu", "SPACES": "a b: c@d", "TIMES": "10:20",
 }
 
 
@@ -65,9 +65,9 @@ def test_all_else_is_passed_without_a_word(inside):
 
 
 def test_one_that_is_named_is_passed(inside):
-    env = {"GITHUB_TOKEN": "a", "AWS_REGION": "b", "AWS_PROFILE": "c", "OTHER_TOKEN": "d"}
+    env = {"GITHUB_TOKEN": "a", "AWS_ROLE": "b", "AWS_PROFILE": "c", "OTHER_TOKEN": "d"}
     done = inside(env, "--pass-env", "GITHUB_TOKEN", "--pass-env=AWS_*")
-    assert {n: variables(done).get(n) for n in env} == {"GITHUB_TOKEN": "a", "AWS_REGION": "b", "AWS_PROFILE": "c", "OTHER_TOKEN": None}
+    assert {n: variables(done).get(n) for n in env} == {"GITHUB_TOKEN": "a", "AWS_ROLE": "b", "AWS_PROFILE": "c", "OTHER_TOKEN": None}
     assert re.fullmatch("weir: kept from the command[^:]*: OTHER_TOKEN; .*\n", done.messages), done
     assert variables(inside(env, "--env", "none", "--pass-env", "AWS_PROFILE")) == {"AWS_PROFILE": "c"}
 
@@ -139,7 +139,7 @@ def test_a_caller_without_an_environment(world, user):
 
 def test_each_line_of_the_list_has_a_kind_and_a_reason():
     lines = [re.split(r" {2,}", line.strip()) for line in LIST.read_text().splitlines() if line and line[0] != "#"]
-    assert len(lines) > 50 and all(len(line) == 3 and line[0] in ("name", "token", "text") for line in lines)
+    assert len(lines) > 50 and all(len(line) == 3 and line[0] in ("name", "pass", "token", "text") for line in lines)
     assert len({tuple(line[:2]) for line in lines}) == len(lines)
 
 

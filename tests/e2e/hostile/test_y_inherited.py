@@ -250,7 +250,7 @@ def _write(world, user, home, cwd, *options):
                                    ".cargo/bin", ".docker", "go", "go/bin"])
 def test_what_a_home_starts_by_itself_is_not_writable_unasked(world, user, home, below):
     cwd = (home / below).resolve()
-    done = _write(world, user, home, cwd)
+    done = _write(world, user, home, cwd, "--hide-preset", "none")
     assert done.code == 1 and not (cwd / "new").exists(), done
     assert b"stays read-only in the sandbox; name what is to be written with --rw" in done.err, done
 

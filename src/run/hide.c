@@ -1,0 +1,670 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/hide.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+
+#include "base/text.h"
+#include "run/bind_mount.h"
+#include "run/environment.h"
+#include "run/launch.h"
+#include "run/mask.h"
+#include "run/secret_lists.h" /* generated: credentials_list[] */
+#include "run/twins.h"
+#include "sys/files.h"
+
+enum {
+	HOMES_MAX = 3,
+	WALK_ENTRIES_MAX = 512, /* of one directory of credentials; the rest isn't read */
+	WALK_DEPTH_MAX = 4,
+	CONTENT_MAX = 256 * 1024, /* of a file that is hidden for what is in it; a larger
+				   * one is hidden */
+};
+
+#define STAGE_HIDDEN ROOTFS_STAGE "/hidden"
+
+struct plan_of_hidden {
+	struct rootfs *view;
+	struct twins twins;
+	const char *homes[HOMES_MAX];
+	size_t home_count;
+	size_t entries; /* of the directory that is walked */
+};
+
+/* --- what is shown all the same --- */
+
+static bool is_shown(const struct tree *t)
+{
+	return t->kind == TREE_WRITABLE || t->kind == TREE_SHOWN;
+}
+
+/* Is @path out of sight because of @h, with nothing in between that was named? */
+static bool hides(const struct rootfs *v, const struct hidden *h, const char *path)
+{
+	if (!path_is_within(path, h->name))
+		return false;
+	for (size_t i = v->layer_count; i < v->tree_count; i++) {
+		const struct tree *t = &v->trees[i];
+
+		if (is_shown(t) && path_is_within(t->path, h->name) &&
+		    path_is_within(path, t->path))
+			return false;
+	}
+	return true;
+}
+
+static bool is_hidden_already(const struct rootfs *v, const char *path)
+{
+	for (size_t i = 0; i < v->hidden_count; i++) {
+		if (hides(v, &v->hidden[i], path))
+			return true;
+	}
+	return false;
+}
+
+/* The paths of --rw come first, then those of --ro. */
+static bool is_named(const struct rootfs *v, const char *path)
+{
+	for (size_t i = 0; i < v->spec->rw_count + v->spec->shown_count; i++) {
+		if (strcmp(v->paths[i].name, path) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* --- places --- */
+
+static int add_place(struct plan_of_hidden *plan, const struct path *p, const char *kept,
+		     struct err *err)
+{
+	struct rootfs *v = plan->view;
+	struct hidden *h = &v->hidden[v->hidden_count];
+
+	if (is_named(v, p->name) || is_hidden_already(v, p->name))
+		return 0;
+	if (v->hidden_count == HIDDEN_MAX)
+		return err_set(err, -E2BIG, "more than %d hidden paths", HIDDEN_MAX);
+	*h = (struct hidden){ .name = strdup(p->name), .st = p->st, .kept = kept };
+	if (!h->name)
+		return err_sys(err, -ENOMEM, "cannot list what is hidden");
+	v->hidden_count++;
+	return 0;
+}
+
+/* In another mount of the same file system @other is the place that @p is. */
+static int add_alias(struct plan_of_hidden *plan, const char *other, const struct path *p,
+		     const struct mount *m, const char *kept, struct err *err)
+{
+	CLEAN(path) struct path q = { .fd = -1 };
+
+	if (path_open(other, &q, NULL) < 0)
+		return 0;
+	if (p ? q.st.st_dev != p->st.st_dev || q.st.st_ino != p->st.st_ino
+	      : q.mount_id != m->id)
+		return 0;
+	return add_place(plan, &q, kept, err);
+}
+
+static int add_aliases(struct plan_of_hidden *plan, const struct path *p,
+		       const char *kept, struct err *err)
+{
+	const struct mounts *all = &plan->view->mounts;
+	const struct mount *of = mounts_numbered(all, p->mount_id);
+	char inside[PATH_MAX], other[PATH_MAX];
+	int r = 0;
+
+	if (!of || !mount_inside(of, p->name, inside))
+		return 0;
+	for (size_t i = 0; r == 0 && i < all->count; i++) {
+		const struct mount *m = &all->list[i];
+
+		if (m == of || m->device != of->device)
+			continue;
+		if (mount_shows(m, inside, other))
+			r = add_alias(plan, other, p, m, kept, err);
+		else if (path_is_within(m->root, inside))
+			r = add_alias(plan, m->path, NULL, m, NULL, err);
+	}
+	return r;
+}
+
+/* Nothing of the caller's that the run needs may vanish with it. */
+static int check_place(const struct plan_of_hidden *plan, const struct path *p,
+		       struct err *err)
+{
+	const struct rootfs *v = plan->view;
+	struct hidden h = { .name = p->name };
+
+	if (!S_ISDIR(p->st.st_mode) && !S_ISREG(p->st.st_mode))
+		return err_set(err, -EPERM, "'%s' is neither a directory nor a file",
+			       p->name);
+	if (strcmp(p->name, "/") == 0)
+		return err_set(err, -EPERM, "'/' can't be hidden");
+	if (strcmp(v->spec->cwd, p->name) == 0 || hides(v, &h, v->spec->cwd))
+		return err_set(
+			err, -EPERM,
+			"the working directory '%s' lies in '%s', which is hidden; "
+			"name it with --rw or --ro, or start elsewhere",
+			v->spec->cwd, p->name);
+	return 0;
+}
+
+static int add_whole(struct plan_of_hidden *plan, const struct path *p, const char *kept,
+		     struct err *err)
+{
+	int r = add_place(plan, p, kept, err);
+
+	if (r == 0)
+		r = twins_add(&plan->twins, &p->st, p->name, err);
+	return r < 0 ? r : add_aliases(plan, p, kept, err);
+}
+
+/* --- what --hide names --- */
+
+static int plan_named(struct plan_of_hidden *plan, struct err *err)
+{
+	const struct launch_spec *spec = plan->view->spec;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < spec->hide_count; i++) {
+		CLEAN(path) struct path p = { .fd = -1 };
+
+		r = path_open(spec->hide[i], &p, err);
+		if (r == 0 && is_named(plan->view, p.name))
+			r = err_set(err, -EPERM, "'%s' is named by --rw or --ro too",
+				    p.name);
+		if (r == 0)
+			r = check_place(plan, &p, err);
+		if (r == 0)
+			r = add_whole(plan, &p, NULL, err);
+	}
+	return r < 0 ? err_context(err, "--hide") : 0;
+}
+
+/* --- what links in a directory of credentials lead to --- */
+
+/* A link leads to credentials that are kept elsewhere, or to something that has nothing
+ * to do with them: not a package's files, and not what holds the home. */
+static bool is_worth_hiding(const struct plan_of_hidden *plan, const struct path *p)
+{
+	if (p->st.st_uid != geteuid() || path_is_within(p->name, "/usr"))
+		return false;
+	for (size_t i = 0; i < plan->home_count; i++) {
+		if (path_is_within(plan->homes[i], p->name))
+			return false;
+	}
+	return !path_is_within(plan->view->spec->cwd, p->name) &&
+	       (S_ISREG(p->st.st_mode) || S_ISDIR(p->st.st_mode));
+}
+
+static int follow_link(struct plan_of_hidden *plan, const char *name, struct err *err)
+{
+	CLEAN(path) struct path p = { .fd = -1 };
+
+	if (path_open(name, &p, NULL) < 0 || !is_worth_hiding(plan, &p))
+		return 0;
+	return add_whole(plan, &p, NULL, err);
+}
+
+static int walk(struct plan_of_hidden *plan, int fd, const char *name, const char *kept,
+		size_t depth, struct err *err);
+
+static int walk_entry(struct plan_of_hidden *plan, int dir, const char *directory,
+		      const char *name, size_t depth, struct err *err)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	if (snprintf(path, sizeof(path), "%s/%s", directory, name) >= (int)sizeof(path) ||
+	    fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return 0;
+	if (S_ISLNK(st.st_mode))
+		return follow_link(plan, path, err);
+	if (S_ISREG(st.st_mode))
+		return twins_add(&plan->twins, &st, path, err);
+	if (!S_ISDIR(st.st_mode) || depth == WALK_DEPTH_MAX)
+		return 0;
+	return walk(plan,
+		    openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW),
+		    path, "", depth + 1, err);
+}
+
+/* Takes @fd. */
+static int walk(struct plan_of_hidden *plan, int fd, const char *name, const char *kept,
+		size_t depth, struct err *err)
+{
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+	int r = 0;
+
+	if (!dir) {
+		if (fd >= 0)
+			close(fd);
+		return 0;
+	}
+	while (r == 0 && plan->entries < WALK_ENTRIES_MAX && (entry = readdir(dir))) {
+		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+			continue;
+		plan->entries++;
+		if (strcmp(entry->d_name, kept) != 0)
+			r = walk_entry(plan, fd, name, entry->d_name, depth, err);
+	}
+	closedir(dir);
+	return r;
+}
+
+/* --- the preset --- */
+
+/* "if:A,B". What can't be read to its end may have anything in it. */
+static bool has_content(const char *name, const char *words)
+{
+	const struct file_how how = { .max_bytes = CONTENT_MAX, .anybodys = true };
+	CLEAN(file_bytes) struct file_bytes file = { 0 };
+	struct text rest = text_of(words), word;
+
+	if (file_read(AT_FDCWD, name, &how, &file, NULL) < 0)
+		return true;
+	for (size_t i = 0; i < file.size; i++)
+		file.bytes[i] = file.bytes[i] ?: ' ';
+	while (text_split(&rest, ',', &word)) {
+		char needle[64];
+
+		snprintf(needle, sizeof(needle), "%.*s", (int)word.len, word.ptr);
+		if (text_equal(word, "url") ? environment_has_user_info(file.bytes)
+					    : strcasestr(file.bytes, needle) != NULL)
+			return true;
+	}
+	return false;
+}
+
+static const char *behind(const char *text, const char *beginning)
+{
+	size_t len = strlen(beginning);
+
+	return strncmp(text, beginning, len) == 0 ? text + len : NULL;
+}
+
+static int plan_credential(struct plan_of_hidden *plan, const char *name, const char *how,
+			   struct err *err)
+{
+	const char *kept = behind(how, "keep:"), *words = behind(how, "if:");
+	CLEAN(path) struct path p = { .fd = -1 };
+	struct stat st;
+	int r;
+
+	/* Most aren't there. */
+	if (lstat(name, &st) < 0)
+		return 0;
+	/* What the caller can't read the command can't either. */
+	if (path_open(name, &p, NULL) < 0 || is_named(plan->view, p.name) ||
+	    (!S_ISDIR(p.st.st_mode) && !S_ISREG(p.st.st_mode)) ||
+	    (eaccess(p.name, R_OK) < 0 && eaccess(p.name, X_OK) < 0))
+		return 0;
+	if (words && !has_content(p.name, words))
+		return 0;
+	r = check_place(plan, &p, err);
+	if (r == 0)
+		r = add_whole(plan, &p, kept, err);
+	plan->entries = 0;
+	if (r < 0 || !S_ISDIR(p.st.st_mode) || (!kept && strcmp(how, "links") != 0))
+		return r;
+	return walk(plan, open(p.name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW),
+		    p.name, kept ?: "", 0, err);
+}
+
+/* @path is below a home, in the folder that the XDG's variable names where it has one. */
+static int plan_in_folder(struct plan_of_hidden *plan, const char *path, const char *how,
+			  struct err *err)
+{
+	static const char *const folders[][2] = {
+		{ ".config/", "XDG_CONFIG_HOME" },
+		{ ".local/share/", "XDG_DATA_HOME" },
+		{ ".cache/", "XDG_CACHE_HOME" },
+	};
+	char name[PATH_MAX];
+
+	for (size_t i = 0; i < ARRAY_SIZE(folders); i++) {
+		const char *rest = behind(path, folders[i][0]);
+		const char *folder = rest ? getenv(folders[i][1]) : NULL;
+
+		if (folder && folder[0] == '/' &&
+		    snprintf(name, sizeof(name), "%s/%s", folder, rest) <
+			    (int)sizeof(name))
+			return plan_credential(plan, name, how, err);
+	}
+	return 0;
+}
+
+static int plan_in_homes(struct plan_of_hidden *plan, const char *path, const char *how,
+			 struct err *err)
+{
+	char name[PATH_MAX];
+	int r = plan_in_folder(plan, path, how, err);
+
+	for (size_t i = 0; r == 0 && i < plan->home_count; i++) {
+		if (snprintf(name, sizeof(name), "%s/%s", plan->homes[i], path) <
+		    (int)sizeof(name))
+			r = plan_credential(plan, name, how, err);
+	}
+	return r;
+}
+
+/* "$NAME" or "$NAME/below". */
+static int plan_variable(struct plan_of_hidden *plan, const char *path, const char *how,
+			 struct err *err)
+{
+	char variable[64], name[PATH_MAX];
+	const size_t len = strcspn(path, "/");
+	struct text rest, part;
+	const char *value;
+	int r = 0;
+
+	snprintf(variable, sizeof(variable), "%.*s", (int)len, path);
+	value = getenv(variable);
+	rest = text_of(value ?: "");
+	while (r == 0 && text_split(&rest, ':', &part)) {
+		if (part.len == 0 || part.ptr[0] != '/')
+			continue;
+		if (snprintf(name, sizeof(name), "%.*s%s", (int)part.len, part.ptr,
+			     path + len) < (int)sizeof(name))
+			r = plan_credential(plan, name, how, err);
+	}
+	return r;
+}
+
+static void add_home(struct plan_of_hidden *plan, const char *home)
+{
+	if (!home || home[0] != '/' || plan->home_count == HOMES_MAX)
+		return;
+	for (size_t i = 0; i < plan->home_count; i++) {
+		if (strcmp(plan->homes[i], home) == 0)
+			return;
+	}
+	plan->homes[plan->home_count++] = home;
+}
+
+/* Who had root start this may have a home that root reads. */
+static void add_home_of(struct plan_of_hidden *plan, uid_t uid, char **ret_copy)
+{
+	const struct passwd *user = getpwuid(uid);
+
+	*ret_copy = user ? strdup(user->pw_dir) : NULL;
+	add_home(plan, *ret_copy);
+}
+
+static int plan_credentials(struct plan_of_hidden *plan, struct err *err)
+{
+	CLEAN(mem) char *own = NULL, *sudo = NULL;
+	uint32_t uid;
+	int r = 0;
+
+	add_home(plan, getenv("HOME"));
+	add_home_of(plan, geteuid(), &own);
+	if (getenv("SUDO_UID") &&
+	    text_to_u32(text_of(getenv("SUDO_UID")), UINT32_MAX, &uid))
+		add_home_of(plan, uid, &sudo);
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(credentials_list); i++) {
+		const char *path = credentials_list[i][0], *how = credentials_list[i][1];
+
+		if (path[0] == '~')
+			r = plan_in_homes(plan, path + strlen("~/"), how, err);
+		else if (path[0] == '$')
+			r = plan_variable(plan, path + 1, how, err);
+		else
+			r = plan_credential(plan, path, how, err);
+	}
+	plan->home_count = 0;
+	return r < 0 ? err_context(err, "--hide-preset credentials") : 0;
+}
+
+/* --- other names of the same files --- */
+
+static int add_twin(void *data, const char *name, struct err *err)
+{
+	CLEAN(path) struct path p = { .fd = -1 };
+
+	if (path_open(name, &p, err) < 0)
+		return err->code;
+	return add_whole(data, &p, NULL, err);
+}
+
+static int plan_twins(struct plan_of_hidden *plan, struct err *err)
+{
+	const struct rootfs *v = plan->view;
+	const char *home = getenv("HOME");
+	const struct passwd *user;
+	int r = 0;
+
+	if (plan->twins.count == 0)
+		return 0;
+	user = getpwuid(geteuid());
+	r = twins_search(&plan->twins, v->spec->cwd, err);
+	for (size_t i = v->layer_count; r == 0 && i < v->tree_count; i++) {
+		if (v->trees[i].kind == TREE_WRITABLE)
+			r = twins_search(&plan->twins, v->trees[i].path, err);
+	}
+	if (r == 0 && home && home[0] == '/')
+		r = twins_search(&plan->twins, home, err);
+	if (r == 0 && user)
+		r = twins_search(&plan->twins, user->pw_dir, err);
+	return r < 0 ? r : twins_each(&plan->twins, add_twin, plan, err);
+}
+
+/* --- all of it --- */
+
+/* What is read-only in a place that is hidden isn't there. */
+static void drop_unseen(struct rootfs *v)
+{
+	size_t kept = v->layer_count;
+
+	for (size_t i = v->layer_count; i < v->tree_count; i++) {
+		if (v->trees[i].kind != TREE_READONLY ||
+		    !is_hidden_already(v, v->trees[i].path))
+			v->trees[kept++] = v->trees[i];
+	}
+	v->tree_count = kept;
+}
+
+static bool has_shown_below(const struct rootfs *v, const char *path)
+{
+	for (size_t i = v->layer_count; i < v->tree_count; i++) {
+		if (is_shown(&v->trees[i]) && path_is_within(v->trees[i].path, path) &&
+		    strcmp(v->trees[i].path, path) != 0)
+			return true;
+	}
+	return false;
+}
+
+/* A place in another one that is hidden, which came to the list later, is left out. */
+static void add_trees(struct rootfs *v)
+{
+	for (size_t i = 0; i < v->hidden_count; i++) {
+		struct hidden *h = &v->hidden[i];
+		bool unseen = false;
+
+		for (size_t j = 0; !unseen && j < v->hidden_count; j++)
+			unseen = i != j && hides(v, &v->hidden[j], h->name);
+		if (unseen)
+			continue;
+		h->is_own = h->kept || has_shown_below(v, h->name);
+		v->trees[v->tree_count++] = (struct tree){
+			.path = h->name, .hidden = h, .kind = TREE_HIDDEN, .fd = -1
+		};
+	}
+}
+
+/* What --ro names below a writable path nobody can rename, unless it is in a place that
+ * is hidden there. */
+static void protect_shown(struct rootfs *v)
+{
+	for (size_t i = v->layer_count; i < v->tree_count; i++) {
+		struct tree *t = &v->trees[i];
+		bool inside = false;
+
+		if (t->kind != TREE_SHOWN || !place_is_writable(v, t->path))
+			continue;
+		for (size_t j = 0; j < v->hidden_count; j++)
+			inside = inside || path_is_within(t->path, v->hidden[j].name);
+		if (!inside)
+			t->kind = TREE_READONLY;
+	}
+}
+
+int hide_plan(struct rootfs *v, struct err *err)
+{
+	struct plan_of_hidden plan = { .view = v };
+	int r;
+
+	v->hidden = calloc(HIDDEN_MAX, sizeof(*v->hidden));
+	if (!v->hidden)
+		return err_sys(err, -ENOMEM, "cannot list what is hidden");
+	r = plan_named(&plan, err);
+	if (r == 0 && v->spec->hide_credentials)
+		r = plan_credentials(&plan, err);
+	if (r == 0)
+		r = plan_twins(&plan, err);
+	twins_done(&plan.twins);
+	if (r < 0)
+		return r;
+	drop_unseen(v);
+	add_trees(v);
+	protect_shown(v);
+	return 0;
+}
+
+/* --- in the child --- */
+
+/* An empty directory of the hidden one's own, in which something will be shown. */
+static int make_own(const struct rootfs *v, const struct hidden *h, bool has_kept,
+		    char *ret, size_t size, struct err *err)
+{
+	int n = snprintf(ret, size, STAGE_HIDDEN "/%zu", (size_t)(h - v->hidden));
+
+	if ((mkdir(STAGE_HIDDEN, 0755) < 0 && errno != EEXIST) || mkdir(ret, 0755) < 0)
+		return err_sys(err, -errno, "cannot create '%s'", ret);
+	if (!has_kept)
+		return 0;
+	snprintf(ret + n, size - (size_t)n, "/%s", h->kept);
+	if (mknod(ret, S_IFREG | 0644, 0) < 0)
+		return err_sys(err, -errno, "cannot create '%s'", ret);
+	ret[n] = '\0';
+	return 0;
+}
+
+/* What is kept is copied from the view before it is covered. Return: a mount, or -1. */
+static int copy_kept(const struct rootfs *v, const char *path)
+{
+	struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY };
+	CLEAN(fd) int at = rootfs_lookup(v, path);
+	CLEAN(fd) int copy = -1;
+	struct stat st;
+
+	if (at < 0 || fstat(at, &st) < 0 || !S_ISREG(st.st_mode))
+		return -1;
+	copy = open_tree(at, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+	if (copy < 0 || mount_setattr(copy, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
+		return -1;
+	return TAKE_FD(copy);
+}
+
+static int cover(struct rootfs *v, const struct hidden *h, int at, struct err *err)
+{
+	char own[sizeof(STAGE_HIDDEN) + NAME_MAX], path[PATH_MAX] = "";
+	CLEAN(fd) int kept = -1;
+	int r;
+
+	if (!h->is_own)
+		return mask_place(at, NULL, h->name, err);
+	if (h->kept &&
+	    snprintf(path, sizeof(path), "%s/%s", h->name, h->kept) < (int)sizeof(path))
+		kept = copy_kept(v, path);
+	r = make_own(v, h, kept >= 0, own, sizeof(own), err);
+	if (r == 0)
+		r = mask_place(at, own, h->name, err);
+	return r == 0 && kept >= 0 ? rootfs_attach(v, kept, path, err) : r;
+}
+
+/* Below a writable path the view has the host's own file. */
+static int check_same(const struct hidden *h, int at, struct err *err)
+{
+	struct stat st;
+
+	if (at >= 0 && fstat(at, &st) == 0 && st.st_dev == h->st.st_dev &&
+	    st.st_ino == h->st.st_ino)
+		return 0;
+	return err_set(err, -ESTALE, "'%s' was exchanged during the start", h->name);
+}
+
+/* Pins are mounts too: the place is looked up above them. */
+static int look_up_pinned(struct rootfs *v, const struct hidden *h, int *ret_at,
+			  struct err *err)
+{
+	int r = place_pin_way(v, h->name, err);
+	CLEAN(fd) int at = r < 0 ? r : rootfs_lookup(v, h->name);
+
+	if (r == 0)
+		r = check_same(h, at, err);
+	if (r == 0)
+		*ret_at = TAKE_FD(at);
+	return r;
+}
+
+int hide_attach(struct rootfs *v, const struct tree *t, struct err *err)
+{
+	struct hidden *h = t->hidden;
+	CLEAN(fd) int at = -1;
+	int r = 0;
+
+	if (place_is_writable(v, h->name)) {
+		r = look_up_pinned(v, h, &at, err);
+	} else {
+		at = rootfs_lookup(v, h->name);
+		/* The view doesn't have it. */
+		if (at == -ENOENT || at == -ENOTDIR || at == -EACCES)
+			return 0;
+		if (at < 0)
+			r = err_sys(err, at, "cannot hide '%s'", h->name);
+	}
+	if (r == 0)
+		r = cover(v, h, at, err);
+	h->is_masked = r == 0;
+	return r;
+}
+
+/* The mounts of the stage are on one file system, and no file of the host's is. */
+int hide_finish(struct rootfs *v, struct err *err)
+{
+	struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY };
+	struct stat stage, st;
+
+	if (stat(ROOTFS_STAGE, &stage) < 0)
+		return err_sys(err, -errno, "cannot look at '%s'", ROOTFS_STAGE);
+	for (size_t i = 0; i < v->hidden_count; i++) {
+		const struct hidden *h = &v->hidden[i];
+		CLEAN(fd) int at = -1;
+
+		if (!h->is_masked)
+			continue;
+		at = rootfs_lookup(v, h->name);
+		if (at < 0 || fstat(at, &st) < 0 || st.st_dev != stage.st_dev)
+			return err_set(err, -ESTALE,
+				       "'%s' was exchanged during the start", h->name);
+		if (h->is_own &&
+		    mount_setattr(at, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
+			return err_sys(err, -errno, "cannot hide '%s'", h->name);
+	}
+	return 0;
+}
+
+void hide_done(struct rootfs *v)
+{
+	for (size_t i = 0; i < v->hidden_count; i++)
+		free(v->hidden[i].name);
+	free(v->hidden);
+}

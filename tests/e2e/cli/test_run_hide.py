@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""--hide and --hide-preset credentials: what the command can't read, by whichever name."""
+import os
+import pathlib
+import re
+import shutil
+
+import pytest
+
+LIST = pathlib.Path(__file__).resolve().parents[3] / "profiles" / "credentials.txt"
+ALWAYS = (".ssh/id_ed25519", ".ssh/deep/er/key", ".aws/credentials", ".aws/sso/cache/x.json", ".config/gcloud/credentials.db",
+          ".config/gh/hosts.yml", ".azure/msal_token_cache.json", ".kube/config", ".netrc", ".git-credentials", ".docker/config.json",
+          ".mozilla/firefox/p/logins.json", ".config/google-chrome/Default/Cookies", ".bash_history", ".zsh_history", ".python_history",
+          ".local/share/keyrings/login.keyring", ".gnupg/private-keys-v1.d/x.key", ".password-store/site.gpg", ".pgpass", ".vault-token",
+          ".config/Bitwarden CLI/data.json", ".local/share/fish/fish_history", ".claude/.credentials.json", ".codex/auth.json")
+IF = {".npmrc": ("//registry.npmjs.org/:_authToken=needle\n", "registry=https://registry.npmjs.org/\n"),
+      ".pypirc": ("[pypi]\npassword = needle\n", "[distutils]\nindex-servers = pypi\n"),
+      ".cargo/credentials.toml": ('[registry]\ntoken = "needle"\n', "[registry]\n"),
+      ".gitconfig": ("[url \"https://needle@github.com/\"]\n\tinsteadOf = x\n", "[user]\n\temail = me@needle.test\n"),
+      ".config/pip/pip.conf": ("[global]\nindex-url = https://me:needle@pypi.test/simple\n", "[global]\ntimeout = 60\n"),
+      ".m2/settings.xml": ("<password>needle</password>", "<settings/>")}
+OPEN = (".ssh/known_hosts", ".docker/daemon.json", ".config/git/ignore", ".profile", ".claude/settings.json", "project/README")
+
+# Prints each file below the arguments that has the needle, by its name.
+SEEK = r"""
+import os, sys
+for top in sys.argv[1:]:
+    for folder, _, files in os.walk(top) if os.path.isdir(top) else [(os.path.dirname(top), [], [os.path.basename(top)])]:
+        for name in files:
+            try:
+                if b"needle" in open(os.path.join(folder, name), "rb").read():
+                    print(os.path.join(folder, name))
+            except OSError as e:
+                print(type(e).__name__, os.path.join(folder, name), file=sys.stderr)
+"""
+
+
+class Home:
+    def __init__(self, world, user):
+        self.world, self.user, self.path = world, user, world.workdir(user)
+        self.project = self.make("project")
+        self.who = world.user(user)
+
+    def own(self, path):
+        shutil.chown(path, self.user, self.user)
+        return path
+
+    def make(self, name):
+        for part in reversed([self.path / name, *(self.path / name).parents]):
+            if not part.exists():
+                part.mkdir()
+                self.own(part)
+        return self.path / name
+
+    def put(self, name, text="needle\n"):
+        self.make(pathlib.Path(name).parent)
+        (self.path / name).write_text(text)
+        return self.own(self.path / name)
+
+    def seen(self, *tops, options=(), cwd=None, env=None, **rest):
+        """The files with the needle that a sandbox reads, below the home unless said otherwise."""
+        done = self.world.run("/usr/bin/python3", "-ISc", SEEK, *(tops or [self.path]), user=self.user, cwd=cwd or self.project,
+                              env={"HOME": str(self.path), **(env or {})}, options=options, **rest)
+        assert done.code == 0, done
+        return {line.removeprefix(f"{self.path}/") for line in done.text.splitlines()}
+
+    def run(self, *argv, options=(), cwd=None, env=None, **rest):
+        return self.world.run(*argv, user=self.user, cwd=cwd or self.project, options=options,
+                              env={"HOME": str(self.path), **(env or {})}, **rest)
+
+
+@pytest.fixture
+def home(world, user):
+    return Home(world, user)
+
+
+SHOW = ("--hide-preset", "none")
+
+
+def test_credentials_are_hidden_and_all_else_is_not(home):
+    for name in ALWAYS + OPEN:
+        home.put(name)
+    assert home.seen() == set(OPEN)
+    assert home.seen(options=SHOW) == set(ALWAYS + OPEN), "positive control"
+    assert home.seen(env={"WEIR_HIDE_PRESET": "none"}) == set(ALWAYS + OPEN)
+
+
+def test_nothing_is_said_and_nothing_can_be_written(home):
+    home.put(".ssh/id_rsa"), home.put(".netrc")
+    done = home.run("sh", "-c", "cd; ls -A .ssh; cat .netrc; touch .ssh/x; echo y > .netrc; rm -f .netrc; mv .ssh .x; umount .ssh; exit 0")
+    assert done.out == b"" and "weir: " not in done.messages, done
+    assert (home.path / ".netrc").read_text() == "needle\n" and os.listdir(home.path / ".ssh") == ["id_rsa"]
+
+
+@pytest.mark.parametrize("name", IF)
+def test_a_file_is_hidden_where_it_holds_a_token(home, name):
+    home.put(name, IF[name][0])
+    assert home.seen() == set() and home.seen(options=SHOW) == {name}
+    home.put(name, IF[name][1] + "# needle\n")
+    assert home.seen() == {name}
+
+
+def test_what_variables_lead_to_is_hidden(home):
+    env = {"KUBECONFIG": f"{home.put('a/kube')}:{home.put('b/kube')}", "AWS_SHARED_CREDENTIALS_FILE": str(home.put("c")),
+           "GNUPGHOME": str(home.put("g/key").parent), "XDG_CONFIG_HOME": str(home.put("xdg/gh/hosts.yml").parents[1]),
+           "DOCKER_CONFIG": str(home.put("docker/config.json").parent), "HISTFILE": str(home.put("typed")), "NETRC": "/dev/null"}
+    assert home.seen(env=env) == set()
+    assert len(home.seen()) == 7, "positive control"
+
+
+def test_known_hosts_stays_and_nothing_else_of_its_directory(home):
+    home.put(".ssh/known_hosts"), home.put(".ssh/config"), home.put(".ssh/known_hosts.old")
+    for options in (), ("--rw", home.path):
+        assert home.seen(options=options) == {".ssh/known_hosts"}
+        done = home.run("sh", "-c", "echo x > ~/.ssh/known_hosts", options=options)
+        assert done.code != 0 and (home.path / ".ssh/known_hosts").read_text() == "needle\n", done
+    (home.path / ".ssh/known_hosts").unlink()
+    (home.path / ".ssh/known_hosts").symlink_to("config")
+    assert home.seen() == set()
+
+
+# ---- other names ----
+
+def test_symbolic_links_lead_to_nothing(home):
+    """The place itself is one, on the way to it is one, in it is one."""
+    home.put("dotfiles/netrc"), home.put("dotfiles/aws/credentials"), home.put("dotfiles/ssh/id"), home.put("dotfiles/keys/a/b")
+    (home.path / ".netrc").symlink_to("dotfiles/netrc")
+    (home.path / ".aws").symlink_to(home.path / "dotfiles/aws")
+    home.make(".ssh")
+    (home.path / ".ssh/id").symlink_to("../dotfiles/ssh/id")
+    (home.path / ".ssh/keys").symlink_to("../dotfiles/keys")
+    for link in (".netrc", ".aws", ".ssh/id", ".ssh/keys"):
+        os.chown(home.path / link, home.who.uid, home.who.gid, follow_symlinks=False)
+    for options in (), ("--rw", home.path):
+        assert home.seen(options=options) == set(), options
+        assert home.seen(home.path / ".netrc", home.path / ".aws/credentials", options=options) == set()
+    assert len(home.seen(options=SHOW)) >= 4
+
+
+def test_hard_links_of_it_are_hidden_too(home):
+    os.link(home.put(".ssh/id"), home.path / "project/copy")
+    os.link(home.put(".netrc"), home.make("deep/er") / "netrc")
+    assert home.seen() == set()
+    assert home.seen(options=("--rw", home.path)) == set()
+    assert len(home.seen(options=SHOW)) == 4
+
+
+def test_a_hard_link_that_cannot_be_found_starts_nothing(home, world):
+    other = world.workdir(home.user)
+    os.link(home.put(".netrc"), other / "elsewhere")
+    done = home.run("touch", "started")
+    assert done.code == 125 and "hard links" in done.messages and not (home.project / "started").exists(), done
+    assert home.seen(home.path, other, options=("--hide", other / "elsewhere")) == set()
+    assert home.seen(home.path, other, cwd=other) == set()
+    assert home.seen(home.path, other, options=("--ro", home.path / ".netrc")) == {".netrc", str(other / "elsewhere")}
+
+
+def test_in_another_mount_it_is_hidden_too(home, world):
+    home.put(".aws/credentials"), home.put(".aws/sso/token"), home.put(".netrc"), home.put("plain")
+    whole, part, below, file = (world.workdir() for _ in range(4))
+    (file / "f").touch()
+    mounts = [f"mount --bind {home.path} {whole}", f"mount --bind {home.path}/.aws {part}",
+              f"mount --bind {home.path}/.aws/sso {below}", f"mount --bind {home.path}/.netrc {file}/f"]
+    tops = (home.path, whole, part, below, file)
+    assert home.seen(*tops, mounts=mounts) == {"plain", f"{whole}/plain"}
+    assert home.seen(*tops, mounts=mounts, options=("--rw", whole)) == {"plain", f"{whole}/plain"}
+    assert len(home.seen(*tops, mounts=mounts, options=SHOW)) == 12
+
+
+@pytest.mark.parametrize("spelling", ["{}/../{n}", "{}//", "{}/./", "/proc/self/root{}", "{l}"])
+def test_however_the_home_is_spelled(home, world, spelling):
+    home.put(".netrc"), home.put(".ssh/id")
+    link = world.workdir(home.user) / "link"
+    link.symlink_to(home.path)
+    spelled = spelling.format(home.path, n=home.path.name, l=link)
+    assert home.seen(home.path, link, f"/proc/self/root{home.path}", f"/proc/1/root{home.path}", env={"HOME": spelled}) == set()
+
+
+def test_the_home_as_working_directory(home):
+    home.put(".netrc"), home.put(".ssh/id")
+    for options in (), ("--rw", "."), ("--rw", home.path):
+        assert home.seen(".", cwd=home.path, options=options) == set()
+    assert home.seen(".", cwd=home.path, options=SHOW) == {"./.netrc", "./.ssh/id"}
+
+
+def test_the_passwd_entrys_home_is_meant_whatever_the_variable_says(world):
+    """Who may be ordinary, and have no entry."""
+    user = world.user("weir-test")
+    file = pathlib.Path(user.home) / f".kube-{os.getpid()}"
+    place = pathlib.Path(user.home) / ".vault-token"
+    if place.exists():
+        pytest.skip("the user has one")
+    place.write_text("needle")
+    os.chown(place, user.uid, user.gid)
+    try:
+        for env in ({"HOME": "/nonexistent"}, {"HOME": ""}, {}):
+            assert world.run("cat", place, user="weir-test", env=env).out == b""
+            assert world.run("cat", place, user="weir-test", env=env, options=SHOW).out == b"needle"
+    finally:
+        place.unlink()
+    assert not file.exists()
+
+
+def test_what_a_command_renames_is_hidden_from_the_next_one(home):
+    """The directories on the way can't be moved while they are writable."""
+    home.put(".config/gh/hosts.yml"), home.put(".docker/config.json"), home.put(".aws/credentials")
+    script = "cd; mv .config x; mv .docker y; mv .aws z; mv .docker/config.json w; ln .docker/config.json v; cp -r .config u; exit 0"
+    home.run("sh", "-c", script, options=("--rw", home.path))
+    assert home.seen() == set() and len(home.seen(options=SHOW)) == 3
+
+
+def test_a_second_mount_in_the_sandbox_shows_none(home):
+    home.put("project/.secret/x"), home.put("project/.secret/y"), home.put("project/z")
+    options = ("--hide", home.path / "project/.secret", "--rw", home.path / "project", "--rw", home.path)
+    assert home.seen(options=options) == {"project/z"}
+
+
+# ---- what is named ----
+
+def test_a_path_that_is_named_is_hidden(home):
+    home.put("project/.env"), home.put("vault/a/b"), home.put("plain")
+    assert home.seen(options=("--hide", ".env", "--hide", home.path / "vault")) == {"plain"}
+    assert home.seen(env={"WEIR_HIDE": f".env:{home.path}/vault"}) == {"plain"}
+    assert home.seen(options=("--hide", home.path / "vault/a", *SHOW)) == {"project/.env", "plain"}
+
+
+def test_a_path_that_is_not_there_starts_nothing(home):
+    done = home.run("true", options=("--hide", "no-such"))
+    assert done.code == 125 and "--hide" in done.messages and "no-such" in done.messages, done
+
+
+@pytest.mark.parametrize("option", ["--rw", "--ro"])
+def test_what_is_named_otherwise_is_shown(home, option):
+    home.put(".ssh/id"), home.put(".ssh/deploy"), home.put(".aws/config"), home.put(".aws/credentials"), home.put(".aws/cli/cache/x")
+    assert home.seen(options=(option, home.path / ".ssh/deploy", option, home.path / ".aws/cli")) == {".ssh/deploy", ".aws/cli/cache/x"}
+    assert home.seen(options=(option, home.path / ".ssh")) == {".ssh/id", ".ssh/deploy"}
+    assert home.seen(options=("--rw", home.path, option, home.path / ".ssh/deploy")) == {".ssh/deploy"}
+    done = home.run("sh", "-c", "echo x >> ~/.aws/cli/cache/x", options=(option, home.path / ".aws/cli"))
+    assert (done.code == 0) == (option == "--rw"), done
+    done = home.run("sh", "-c", "touch ~/.aws/y ~/.aws/cli/y", options=(option, home.path / ".aws/cli"))
+    assert done.code != 0 and not (home.path / ".aws/y").exists()
+
+
+def test_a_project_alone_of_a_home(home):
+    home.put("project/x"), home.put("y"), home.put("other/z")
+    assert home.seen(options=("--hide", home.path)) == {"project/x"}
+    done = home.run("sh", "-c", "touch new; touch ../new; ls -A ..", options=("--hide", home.path))
+    assert done.text == "project\n" and (home.project / "new").exists() and not (home.path / "new").exists(), done
+
+
+def test_a_working_directory_that_is_hidden_starts_nothing(home):
+    for name in ".aws", ".aws/sso":
+        done = home.run("touch", "started", cwd=home.make(name))
+        assert done.code == 125 and "which is hidden" in done.messages, done
+    assert home.run("true", cwd=home.path / ".aws", options=("--rw", home.path / ".aws")).code == 0
+    done = home.run("true", options=("--hide", "."))
+    assert done.code == 125, done
+
+
+@pytest.mark.parametrize("options", [("--hide", "/"), ("--hide", "/dev/null"), ("--ro", "/proc"), ("--ro", "/run"), ("--ro", "/dev/null"),
+                                     ("--hide", ".x", "--rw", ".x"), ("--hide", ".x", "--ro", ".x")])
+def test_what_cannot_be_is_told(home, options):
+    home.put("project/.x")
+    done = home.run("touch", "started", options=options)
+    assert done.code == 125 and options[0] in done.messages and not (home.project / "started").exists(), done
+
+
+def test_a_path_of_tmp_is_shown_when_it_is_named(home, world):
+    folder = pathlib.Path("/tmp") / f"weir-test-{os.getpid()}-{world.number()}"
+    folder.mkdir()
+    (folder / "x").write_text("needle")
+    try:
+        assert home.run("cat", folder / "x").code == 1
+        assert home.run("cat", folder / "x", options=("--ro", folder)).out == b"needle"
+        assert home.run("touch", folder / "y", options=("--ro", folder)).code == 1
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_configuration_says_it_too(home, world):
+    etc = world.workdir()
+    (etc / "config.yaml").write_text(f"hide: [{home.path}/vault]\nhide_preset: none\nro: {home.path}/vault/open\n")
+    home.put("vault/x"), home.put("vault/open"), home.put(".netrc")
+    mounts = ("mkdir -p /etc/weir", f"mount --bind {etc} /etc/weir")
+    assert home.seen(mounts=mounts) == {"vault/open", ".netrc"}
+
+
+def test_it_means_nothing_on_the_host(world):
+    for option in ("--hide", "/x"), ("--hide-preset", "none"), ("--ro", "/x"):
+        done = world.weir("run", "--uid", "61000", *option, "--", "true")
+        assert done.code == 2 and f"{option[0]} means nothing with --uid" in done.messages, done
+
+
+def test_the_machines_own_secrets_are_hidden_from_roots_sandboxes(world):
+    assert world.run("cat", "/etc/shadow").out == b""
+    assert b"root:" in world.run("cat", "/etc/shadow", options=SHOW).out, "positive control"
+    assert b"root:" in world.run("cat", "/etc/passwd").out
+
+
+def test_each_line_of_the_list_is_right():
+    lines = [re.split(r" {2,}", line.strip()) for line in LIST.read_text().splitlines() if line and line[0] != "#"]
+    assert len(lines) > 100 and len({line[0] for line in lines}) == len(lines)
+    for path, how, reason in lines:
+        assert re.match(r"~/[^/]|/etc/|/var/|\$[A-Za-z]", path) and not path.endswith("/") and reason
+        assert re.fullmatch(r"-|links|keep:\w+|if:[^ ]+", how), path
