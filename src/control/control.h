@@ -35,7 +35,7 @@
 #include "proto/settings.h"
 #include "resolver/resolver.h"
 #include "sandbox/sandbox.h"
-#include "sys/inherited_fds.h"
+#include "sys/settings.h"
 
 enum {
 	CONTROL_EVENTS_KEPT = 2048, /* distinct ones, in memory */

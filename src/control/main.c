@@ -17,7 +17,6 @@
 #include "proto/settings.h"
 #include "proto/state_dir.h"
 #include "sys/confine.h"
-#include "sys/landlock.h"
 #include "sys/settings.h"
 
 /* -- what this process may reach ---------------------------------------------------- */

@@ -16,7 +16,6 @@
 
 #include "base/log.h"
 #include "daemon/internal.h"
-#include "sys/before.h"
 #include "sys/cgroup.h"
 
 void host_init(struct daemon *w)

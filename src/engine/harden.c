@@ -7,7 +7,6 @@
 #include <sys/resource.h>
 
 #include "sys/confine.h"
-#include "sys/landlock.h"
 #include "sys/process.h"
 
 /* The three confinements. All stand; only programs of tests/confined are built with a

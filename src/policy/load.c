@@ -9,7 +9,7 @@
 #include "policy/faults.h"
 #include "policy/policy.h"
 #include "sys/files.h"
-#include "sys/home.h"
+#include "sys/id_map.h"
 
 static int read_text(const char *path, const struct file_how *how, struct arena *arena,
 		     struct text *ret, struct err *err)

@@ -11,7 +11,7 @@
 #include "policy/node.h"
 #include "policy/policy.h"
 #include "sys/files.h"
-#include "sys/home.h"
+#include "sys/id_map.h"
 
 static const char etc_config[] = "/etc/weir/config.yaml";
 

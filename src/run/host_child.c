@@ -23,8 +23,7 @@
 
 #include "run/images.h"
 #include "supervisor/init.h"
-#include "sys/capabilities.h"
-#include "sys/landlock.h"
+#include "sys/confine.h"
 #include "sys/process.h"
 
 enum {

@@ -9,6 +9,7 @@
 #include "run/launch.h"
 #include "run/uplink.h"
 #include "sys/link.h"
+#include "sys/netlink.h"
 #include "sys/socket_owner.h"
 
 static_assert((int)LINK_STUB_GROUP == (int)FILTER_DEAD_END_GROUP,
@@ -48,7 +49,7 @@ static int hand_over(const struct inside *in, const struct sandbox_fds *s, bool 
 static void hand_diag_over(const struct inside *in)
 {
 	const struct launch_report report = { .type = LAUNCH_DIAG };
-	CLEAN(fd) int diag = in->report_fd < 0 ? -1 : owner_diag_open();
+	CLEAN(fd) int diag = in->report_fd < 0 ? -1 : nl_diag_open();
 
 	if (diag >= 0)
 		(void)!fds_send(in->report_fd, &report, sizeof(report), &diag, 1);

@@ -16,7 +16,6 @@
 #include <linux/close_range.h>
 
 #include "base/text.h"
-#include "sys/host_addrs.h"
 #include "sys/link.h"
 
 enum {

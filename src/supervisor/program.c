@@ -11,7 +11,7 @@
 #include <sys/prctl.h>
 
 #include "base/log.h"
-#include "sys/capabilities.h"
+#include "sys/confine.h"
 #include "sys/settings.h"
 
 enum { STATUS_NOT_STARTED = 127, NAME_SIZE = 64 };

@@ -22,8 +22,8 @@
 #include "filter/host.h"
 #include "proto/engine_supervisor.h"
 #include "proto/socket_owner.h"
-#include "sys/capabilities.h"
 #include "sys/confine.h"
+#include "sys/netlink.h"
 #include "sys/tasks.h"
 
 enum { CHANNEL_FD = 3 };
@@ -77,7 +77,7 @@ static int diag_in(const struct socket_owner *w, int network)
 
 	if (setns(network, CLONE_NEWNET) < 0)
 		return -errno;
-	diag = owner_diag_open();
+	diag = nl_diag_open();
 	if (setns(w->home_fd, CLONE_NEWNET) < 0)
 		_exit(0); /* it would take one network for another */
 	return diag;
@@ -155,7 +155,7 @@ static struct owner answer(struct socket_owner *w, const struct socket_owner_que
 static bool open_home(struct socket_owner *w)
 {
 	w->home_fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-	w->home.diag = owner_diag_open();
+	w->home.diag = nl_diag_open();
 	return w->home_fd >= 0 && w->home.diag >= 0 && owner_network(NULL, w->home.name);
 }
 

@@ -35,8 +35,8 @@
 #include "base/log.h"
 #include "sandbox/learned.h"
 #include "supervisor/program.h"
-#include "sys/capabilities.h"
-#include "sys/inherited_fds.h"
+#include "sys/confine.h"
+#include "sys/settings.h"
 
 enum {
 	SETTLED_MS = 1000, /* a child that lives this long has started well */

@@ -2,11 +2,15 @@
 #include "sys/confine.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/filter.h>
+#include <linux/landlock.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 
-#include "sys/capabilities.h"
 #include "sys/process.h"
 
 /* confine.S */
@@ -15,6 +19,191 @@ extern const uint8_t confine_socket_owner_start[], confine_socket_owner_end[];
 extern const uint8_t confine_control_start[], confine_control_end[];
 extern const uint8_t confine_webhook_start[], confine_webhook_end[];
 extern const uint8_t confine_postgres_start[], confine_postgres_end[];
+
+/* ---- capabilities ---- */
+
+int capabilities_keep(uint64_t keep, struct err *err)
+{
+	struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	const uint32_t low = (uint32_t)keep, high = (uint32_t)(keep >> 32);
+	struct __user_cap_data_struct kept[2] = {
+		{ .permitted = low, .effective = low },
+		{ .permitted = high, .effective = high },
+	};
+
+	/* EINVAL: past the last one that this kernel knows. EPERM: an ordinary user
+	 * has nothing to drop; no_new_privs keeps it so. */
+	for (int cap = 0; prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) == 0; cap++)
+		;
+	if (errno != EINVAL && errno != EPERM)
+		return err_sys(err, -errno, "cannot empty the bounding set");
+	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
+		return err_sys(err, -errno, "cannot clear the ambient capabilities");
+	if (syscall(SYS_capset, &header, kept) < 0)
+		return err_sys(err, -errno, "cannot drop the capabilities");
+	return 0;
+}
+
+bool capabilities_raise(int capability)
+{
+	struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	const size_t word = CAP_TO_INDEX(capability);
+	const uint32_t bit = CAP_TO_MASK(capability);
+	struct __user_cap_data_struct data[2] = { { 0 } };
+
+	if (syscall(SYS_capget, &header, data) < 0)
+		return false;
+	if (data[word].effective & bit)
+		return true;
+	data[word].effective |= bit;
+	return (data[word].permitted & bit) && syscall(SYS_capset, &header, data) == 0;
+}
+
+int capabilities_lower(uint64_t lower)
+{
+	struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	struct __user_cap_data_struct data[2] = { { 0 } };
+
+	if (syscall(SYS_capget, &header, data) < 0)
+		return -errno;
+	data[0].effective &= ~(uint32_t)lower;
+	data[1].effective &= ~(uint32_t)(lower >> 32);
+	return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
+}
+
+/* ---- files ---- */
+
+/* ABI 6: processes outside the domain can't be signalled, nor abstract unix sockets
+ * reached. Not in the headers of Debian 12. */
+enum {
+	SCOPE_ABSTRACT_UNIX_SOCKET = 1 << 0,
+	SCOPE_SIGNAL = 1 << 1,
+};
+
+/* Rights that came later than Debian 12's headers. */
+enum {
+	RIGHT_REFER = 1 << 13,	   /* ABI 2 */
+	RIGHT_TRUNCATE = 1 << 14,  /* 3 */
+	RIGHT_IOCTL_DEV = 1 << 15, /* 5 */
+};
+
+struct landlock_attr {
+	uint64_t handled_access_fs;
+	uint64_t handled_access_net;
+	uint64_t scoped;
+};
+
+/* All that this kernel can refuse. */
+static uint64_t all_rights(long abi)
+{
+	/* Execute to make_sym came with ABI 1. */
+	uint64_t rights = (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1;
+
+	if (abi >= 2)
+		rights |= RIGHT_REFER;
+	if (abi >= 3)
+		rights |= RIGHT_TRUNCATE;
+	if (abi >= 5)
+		rights |= RIGHT_IOCTL_DEV;
+	return rights;
+}
+
+static uint64_t rights_of(const struct landlock_path *p, bool is_directory)
+{
+	uint64_t rights = LANDLOCK_ACCESS_FS_READ_FILE;
+
+	if (p->write)
+		rights |= LANDLOCK_ACCESS_FS_WRITE_FILE | RIGHT_TRUNCATE;
+	if (!is_directory)
+		return rights;
+	rights |= LANDLOCK_ACCESS_FS_READ_DIR;
+	if (p->write)
+		rights |= LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_MAKE_DIR |
+			  LANDLOCK_ACCESS_FS_REMOVE_FILE | RIGHT_REFER;
+	return rights;
+}
+
+static int add_path(int ruleset, const struct landlock_path *p, uint64_t handled)
+{
+	struct landlock_path_beneath_attr attr = { 0 };
+	CLEAN(fd) int fd = open(p->path, O_PATH | O_CLOEXEC);
+	struct stat st;
+
+	/* What isn't there, or can't be reached, is not granted. */
+	if (fd < 0)
+		return errno == ENOENT || errno == ENOTDIR || errno == EACCES ? 0
+									      : -errno;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	attr.parent_fd = fd;
+	attr.allowed_access = rights_of(p, S_ISDIR(st.st_mode)) & handled;
+	return syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &attr,
+		       0) < 0
+		       ? -errno
+		       : 0;
+}
+
+/* A ruleset that handles @rights (0: all that this kernel can refuse), and cuts signals
+ * and abstract sockets of others off where it can. Return: a descriptor; -EOPNOTSUPP:
+ * this kernel's Landlock is older than version @least; -errno. */
+static int make_ruleset(long least, uint64_t rights, uint64_t *ret_handled)
+{
+	const long abi = syscall(SYS_landlock_create_ruleset, NULL, 0,
+				 LANDLOCK_CREATE_RULESET_VERSION);
+	struct landlock_attr attr = { .handled_access_fs = rights };
+	size_t size = offsetof(struct landlock_attr, handled_access_net);
+	int fd;
+
+	if (abi < least)
+		return -EOPNOTSUPP;
+	if (rights == 0)
+		attr.handled_access_fs = all_rights(abi);
+	if (abi >= 6) {
+		attr.scoped = SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL;
+		size = sizeof(attr);
+	}
+	*ret_handled = attr.handled_access_fs;
+	fd = (int)syscall(SYS_landlock_create_ruleset, &attr, size, 0);
+	return fd < 0 ? -errno : fd;
+}
+
+int landlock_enter(const struct landlock_path *paths, size_t count)
+{
+	uint64_t handled;
+	CLEAN(fd) int fd = make_ruleset(1, 0, &handled);
+
+	if (fd < 0)
+		return fd;
+	for (size_t i = 0; i < count; i++) {
+		int r = add_path(fd, &paths[i], handled);
+
+		if (r < 0)
+			return r;
+	}
+	return syscall(SYS_landlock_restrict_self, fd, 0) < 0 ? -errno : 0;
+}
+
+int landlock_scope(void)
+{
+	/* Something has to be handled; moving files is refused unless it is, and is
+	 * allowed. */
+	struct landlock_path_beneath_attr all = { .allowed_access = RIGHT_REFER };
+	uint64_t handled;
+	CLEAN(fd) int fd = make_ruleset(2, RIGHT_REFER, &handled), root = -1;
+
+	if (fd < 0)
+		return fd;
+	root = open("/", O_PATH | O_CLOEXEC);
+	if (root < 0)
+		return -errno;
+	all.parent_fd = root;
+	if (syscall(SYS_landlock_add_rule, fd, LANDLOCK_RULE_PATH_BENEATH, &all, 0) < 0 ||
+	    syscall(SYS_landlock_restrict_self, fd, 0) < 0)
+		return -errno;
+	return 0;
+}
+
+/* ---- all of it ---- */
 
 int confine_self(struct err *err)
 {

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,7 +13,7 @@
 
 enum { MAP_MAX = 64 * 1024 }; /* 340 lines at most, says user_namespaces(7) */
 
-static bool read_line(struct text line, struct id_range *ret)
+static bool read_range(struct text line, struct id_range *ret)
 {
 	const char *p = line.ptr, *end = line.ptr + line.len;
 	uint32_t *const fields[] = { &ret->inside, &ret->outside, &ret->count };
@@ -41,7 +42,7 @@ int id_map_find(const char *path, uint32_t inside, struct id_range *ret, struct 
 
 		if (line.len == 0)
 			continue;
-		if (!read_line(line, &range))
+		if (!read_range(line, &range))
 			return err_set(err, -EBADMSG, "cannot understand %s", path);
 		if (inside >= range.inside && inside - range.inside < range.count) {
 			*ret = range;
@@ -83,4 +84,32 @@ int id_map_self(uint32_t uid, uint32_t gid, struct err *err)
 	if (r == 0)
 		r = id_map_write("/proc/self/gid_map", map, err);
 	return r;
+}
+
+/* ---- the user's home ---- */
+
+static const char *variable(const char *name)
+{
+	const char *value = getenv(name);
+
+	return value && value[0] == '/' ? value : NULL;
+}
+
+const char *home_directory(void)
+{
+	const struct passwd *user = id_map_is_root() ? getpwuid(0) : NULL;
+
+	if (!user)
+		return id_map_is_root() ? "/root" : variable("HOME");
+	return user->pw_dir[0] == '/' ? user->pw_dir : "/root";
+}
+
+char *home_config(struct arena *arena, const char *name)
+{
+	const char *config = id_map_is_root() ? NULL : variable("XDG_CONFIG_HOME");
+	const char *home = config ? NULL : home_directory();
+
+	if (config)
+		return arena_printf(arena, "%s/weir/%s", config, name);
+	return home ? arena_printf(arena, "%s/.config/weir/%s", home, name) : NULL;
 }

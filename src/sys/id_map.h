@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sys/id_map - which ids of this process's user namespace stand for which outside. */
+/* sys/id_map - which ids of this process's user namespace stand for which outside, and
+ * where the user who that is has the configuration. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/arena.h"
 #include "base/err.h"
 
 struct id_range {
@@ -25,3 +27,13 @@ int id_map_write(const char *path, const char *text, struct err *err) MUST_CHECK
 /* Map this one user and group of a user namespace that this process has just made to
  * themselves. Return: 0 or -errno with @err. */
 int id_map_self(uint32_t uid, uint32_t gid, struct err *err) MUST_CHECK;
+
+/* The home directory: $HOME. For the machine's root it is that of the passwd entry,
+ * because sudo and its like may leave HOME as another user's, and what lies there would
+ * decide what root's sandboxes may do. Return: an absolute path, which lives as long as
+ * the environment; NULL: there is none. */
+const char *home_directory(void);
+
+/* @name in ~/.config/weir, or in $XDG_CONFIG_HOME/weir, which counts for the machine's
+ * root as little as HOME. NULL: there is no home, or no memory. */
+char *home_config(struct arena *arena, const char *name);

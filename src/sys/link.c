@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 
 #include "base/addr.h"
+#include "sys/netlink.h"
 
 /* The stub link's two ends and what they are called. */
 #define STUB_NAME "weir0"
@@ -60,40 +61,10 @@ static void *request_begin(struct request *q, uint16_t type, uint16_t flags,
 	return mnl_nlmsg_put_extra_header(q->header, body_size);
 }
 
-/* Send and read one answer into the same buffer. Return: its size, or -errno. */
-static ssize_t request_exchange(int fd, struct request *q)
-{
-	ssize_t n = send(fd, q->header, q->header->nlmsg_len, 0);
-
-	if (n < 0)
-		return -errno;
-	n = recv(fd, q->buf, sizeof(q->buf), MSG_TRUNC);
-	if (n < 0)
-		return -errno;
-	if ((size_t)n > sizeof(q->buf) || !mnl_nlmsg_ok(q->header, (int)n))
-		return -EBADMSG;
-	return n;
-}
-
-/* The error number in an answer, 0 for an acknowledgement or another message. */
-static int answer_errno(const struct request *q)
-{
-	const struct nlmsgerr *e = mnl_nlmsg_get_payload(q->header);
-
-	if (q->header->nlmsg_type != NLMSG_ERROR)
-		return 0;
-	if (mnl_nlmsg_get_payload_len(q->header) < sizeof(*e))
-		return -EBADMSG;
-	return e->error;
-}
-
 static int request_ack(int fd, struct request *q)
 {
-	ssize_t n;
-
 	q->header->nlmsg_flags |= NLM_F_ACK;
-	n = request_exchange(fd, q);
-	return n < 0 ? (int)n : answer_errno(q);
+	return nl_run(fd, q->header, NULL, NULL);
 }
 
 static int link_up(int fd, int index)
@@ -391,37 +362,41 @@ int link_route_open(void)
 	return fd < 0 ? -errno : fd;
 }
 
+static int on_route(const struct nlmsghdr *h, void *data)
+{
+	const struct rtmsg *m = mnl_nlmsg_get_payload(h);
+
+	if (h->nlmsg_type == RTM_NEWROUTE && mnl_nlmsg_get_payload_len(h) >= sizeof(*m))
+		*(int *)data = m->rtm_type;
+	return MNL_CB_OK;
+}
+
 /* Ask for the route to @a. Return: its type (RTN_…), or -errno. */
 static int route_type(int fd, const struct addr *a)
 {
 	struct request q;
 	struct rtmsg *body = request_begin(&q, RTM_GETROUTE, 0, sizeof(*body));
-	ssize_t n;
-	int r;
+	int type = -EBADMSG, r;
 
 	body->rtm_family = a->family == ADDR_V4 ? AF_INET : AF_INET6;
 	body->rtm_dst_len = (uint8_t)(addr_size(a) * 8);
 	mnl_attr_put(q.header, RTA_DST, addr_size(a), a->bytes);
-	n = request_exchange(fd, &q);
-	if (n < 0)
-		return (int)n;
-	r = answer_errno(&q);
-	if (r < 0)
-		return r;
-	if (q.header->nlmsg_type != RTM_NEWROUTE ||
-	    mnl_nlmsg_get_payload_len(q.header) < sizeof(*body))
-		return -EBADMSG;
-	body = mnl_nlmsg_get_payload(q.header);
-	return body->rtm_type;
+	r = nl_run(fd, q.header, on_route, &type);
+	return r < 0 ? r : type;
+}
+
+/* No route is no way out, but not an address of ours either. */
+static bool is_no_route(int type)
+{
+	return type == -ENETUNREACH || type == -EHOSTUNREACH || type == -EACCES ||
+	       type == -EINVAL;
 }
 
 int link_addr_is_local(int route_fd, const struct addr *a)
 {
 	int type = route_type(route_fd, a);
 
-	/* No route is no way out, but not an address of ours either. */
-	if (type == -ENETUNREACH || type == -EHOSTUNREACH || type == -EACCES ||
-	    type == -EINVAL)
+	if (is_no_route(type))
 		return 0;
 	if (type < 0)
 		return type;
@@ -438,10 +413,72 @@ int link_has_default_route(int route_fd, int family)
 				    : addr_from_bytes(ADDR_V6, six);
 	int type = route_type(route_fd, &a);
 
-	if (type == -ENETUNREACH || type == -EHOSTUNREACH || type == -EACCES ||
-	    type == -EINVAL || type == -EAFNOSUPPORT)
+	if (is_no_route(type) || type == -EAFNOSUPPORT)
 		return 0;
 	if (type < 0)
 		return type;
 	return type == RTN_UNICAST;
+}
+
+/* ---- the machine's own prefixes ---- */
+
+struct local_list {
+	struct prefix *items;
+	size_t count;
+};
+
+static int on_destination(const struct nlattr *attr, void *data)
+{
+	const struct nlattr **ret = data;
+
+	if (mnl_attr_get_type(attr) == RTA_DST)
+		*ret = attr;
+	return MNL_CB_OK;
+}
+
+/* One route of whichever table. */
+static int on_local_route(const struct nlmsghdr *h, void *data)
+{
+	const struct rtmsg *m = mnl_nlmsg_get_payload(h);
+	const struct nlattr *to = NULL;
+	struct local_list *list = data;
+	enum addr_family family = m->rtm_family == AF_INET ? ADDR_V4 : ADDR_V6;
+	struct addr a = { 0 };
+
+	if (m->rtm_table != RT_TABLE_LOCAL ||
+	    (m->rtm_family != AF_INET && m->rtm_family != AF_INET6) ||
+	    mnl_attr_parse(h, sizeof(*m), on_destination, &to) < 0)
+		return MNL_CB_OK;
+	a = addr_from_bytes(family, (const uint8_t[16]){ 0 });
+	if (to && mnl_attr_get_payload_len(to) == addr_size(&a))
+		a = addr_from_bytes(family, mnl_attr_get_payload(to));
+	if (list->count == LOCAL_PREFIXES_MAX) {
+		errno = E2BIG;
+		return MNL_CB_ERROR;
+	}
+	list->items[list->count++] = prefix_of(&a, m->rtm_dst_len);
+	return MNL_CB_OK;
+}
+
+static int collect(int fd, struct local_list *list)
+{
+	_Alignas(struct nlmsghdr) char buf[NL_REQUEST_SIZE];
+	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
+
+	h->nlmsg_type = RTM_GETROUTE;
+	h->nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
+	mnl_nlmsg_put_extra_header(h, sizeof(struct rtmsg));
+	return nl_run(fd, h, on_local_route, list);
+}
+
+int local_prefixes(struct prefix *ret, size_t *ret_count, struct err *err)
+{
+	CLEAN(fd) int fd = link_route_open();
+	struct local_list list = { .items = ret };
+	int r = fd < 0 ? fd : collect(fd, &list);
+
+	if (r < 0)
+		return err_sys(err, r, "cannot list the addresses of this machine");
+	*ret_count = list.count;
+	return 0;
 }

@@ -43,3 +43,11 @@ int link_route_open(void) MUST_CHECK;
 int link_addr_is_local(int route_fd, const struct addr *a) MUST_CHECK;
 /* The host has a default route of that family (4 or 6). 1, 0, -errno. */
 int link_has_default_route(int route_fd, int family) MUST_CHECK;
+
+/* The prefixes that the machine delivers to itself: its own addresses, loopback,
+ * broadcasts. What sends for a sandbox from outside must not send there. */
+enum { LOCAL_PREFIXES_MAX = 4096 };
+
+/* Of the network namespace that the caller is in, as of now. @ret holds
+ * LOCAL_PREFIXES_MAX. -E2BIG: there are more, and nothing half is returned. */
+int local_prefixes(struct prefix *ret, size_t *ret_count, struct err *err) MUST_CHECK;

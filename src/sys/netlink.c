@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include <linux/inet_diag.h>
+
 #include "base/macros.h"
 
 enum {
@@ -88,6 +90,27 @@ int nl_run(int fd, const struct nlmsghdr *request,
 			break; /* one answer */
 	}
 	return r;
+}
+
+/* ---- sock_diag ---- */
+
+int nl_diag_open(void)
+{
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+
+	return fd < 0 ? -errno : fd;
+}
+
+int nl_diag_run(int fd, uint16_t type, uint16_t flags, const struct inet_diag_req_v2 *q,
+		int (*fn)(const struct nlmsghdr *h, void *data), void *data)
+{
+	_Alignas(struct nlmsghdr) char buf[NL_REQUEST_SIZE];
+	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
+
+	h->nlmsg_type = type;
+	h->nlmsg_flags = NLM_F_REQUEST | flags;
+	memcpy(mnl_nlmsg_put_extra_header(h, sizeof(*q)), q, sizeof(*q));
+	return nl_run(fd, h, fn, data);
 }
 
 /* An IPv6 socket's IPv4 address is one. */

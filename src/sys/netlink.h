@@ -37,6 +37,13 @@ ssize_t nl_receive(int fd, void *buf, size_t size) MUST_CHECK;
 int nl_run(int fd, const struct nlmsghdr *request,
 	   int (*fn)(const struct nlmsghdr *h, void *data), void *data) MUST_CHECK;
 
+/* A socket to ask by (sock_diag), of the network namespace that this process is in.
+ * Return: a descriptor, or -errno. */
+int nl_diag_open(void) MUST_CHECK;
+/* nl_run() with the request @q of @type. */
+struct inet_diag_req_v2;
+int nl_diag_run(int fd, uint16_t type, uint16_t flags, const struct inet_diag_req_v2 *q,
+		int (*fn)(const struct nlmsghdr *h, void *data), void *data) MUST_CHECK;
 /* One end of a socket as sock_diag has it. */
 struct endpoint nl_diag_end(uint8_t family, const uint32_t addr[4], uint16_t port);
 

@@ -12,7 +12,15 @@
  *   earlier command in a sandbox, for a later run to follow. Only links that no such
  *   command can have made are trusted: root's own, in directories that root alone may
  *   write to; and for root, whose sandboxes make root's links, only those in "/", "/usr",
- *   "/var" and "/etc". */
+ *   "/var" and "/etc".
+ *
+ *   What tells Weir what to do (its configuration, its profiles, the programs that it
+ *   starts) must not be what another user has put there. That is so when nobody but root
+ *   and the effective user may change the file, nor put another one in its place: they
+ * own it and every directory on the way to it, and no group and nobody else may write
+ * there. A group that has only this user in it counts as the user. In a sticky directory
+ * (/tmp) what belongs to root or the user can't be replaced by others. For a symbolic
+ * link on the way, and for the way to where it leads, the same holds. */
 #pragma once
 
 #include <stdbool.h>
@@ -44,7 +52,7 @@ int path_open_made(const char *name, struct path *ret, struct err *err) MUST_CHE
 int path_open_parent(const char *name, struct path *ret, const char **ret_last,
 		     struct err *err) MUST_CHECK;
 /* As path_open(), of what nobody but root and the effective user can have put there
- * (sys/owned.h): -EPERM otherwise. What isn't there is -ENOENT whoever owns the way. */
+ * (see above): -EPERM otherwise. What isn't there is -ENOENT whoever owns the way. */
 int path_open_owned(const char *name, struct path *ret, struct err *err) MUST_CHECK;
 /* The same of the way to it; what is at its end is the caller's to judge. */
 int path_open_owned_way(const char *name, struct path *ret, struct err *err) MUST_CHECK;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sys/settings - what another program of Weir's is told at its start, secrets included.
+/* sys/settings - what another program of Weir's is started with: one descriptor in each
+ * place, arguments and environment, secrets included.
  *
  * /proc/PID/cmdline is everybody's to read, and /proc/PID/environ, memory and descriptors
  * are for whoever has the same user id, from the exec on. So arguments and environment go
@@ -7,7 +8,22 @@
  * programs can't be read, and the kernel closes their /proc at the exec. */
 #pragma once
 
-#include "sys/inherited_fds.h"
+#include "base/macros.h"
+
+/* weir-control's. */
+enum place {
+	PLACE_SUPERVISOR = 0, /* SOCK_SEQPACKET */
+	PLACE_HTTP,	      /* a listening TCP socket */
+	PLACE_TEXT,	      /* sealed memfd: the policy in force, as JSON */
+	PLACE_TLS, /* of the daemon, where it serves TCP; else there is nothing */
+	PLACE_COUNT
+};
+enum { PLACE_FIRST = 3 }; /* descriptor i stands at PLACE_FIRST + i */
+
+enum { PLACES_MAX = 8 };
+/* Put @fds at PLACE_FIRST and on, and @last at PLACE_FIRST + PLACES_MAX, open across
+ * execve(), and close everything else from PLACE_FIRST up. */
+int places_take(const int *fds, size_t count, int last) MUST_CHECK;
 
 enum {
 	SETTINGS_FD = PLACE_FIRST + PLACES_MAX, /* of the program that is told */

@@ -113,37 +113,30 @@ static void put_ends(struct inet_diag_sockid *ret, const struct owner_question *
 }
 
 /* The one between @q->from and @to; @to NULL: all that there are. */
-static int ask(int diag, uint8_t family, const struct endpoint *to,
-	       struct socket_search *s)
+static int find_sockets(int diag, uint8_t family, const struct endpoint *to,
+			struct socket_search *s)
 {
-	_Alignas(struct nlmsghdr) char buf[NL_REQUEST_SIZE];
-	static uint32_t seq;
-	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
-	struct inet_diag_req_v2 *q;
+	struct inet_diag_req_v2 q = {
+		.sdiag_family = family,
+		.sdiag_protocol = s->q->protocol,
+		.idiag_states = (uint32_t)ALL_STATES,
+		.id.idiag_cookie = { INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE },
+	};
 	int r;
 
-	h->nlmsg_type = SOCK_DIAG_BY_FAMILY;
-	h->nlmsg_flags = (uint16_t)(NLM_F_REQUEST | (to ? 0 : NLM_F_DUMP));
-	h->nlmsg_seq = ++seq;
-	q = mnl_nlmsg_put_extra_header(h, sizeof(*q));
-	q->sdiag_family = family;
-	q->sdiag_protocol = s->q->protocol;
-	q->idiag_states = (uint32_t)ALL_STATES;
-	q->id.idiag_cookie[0] = q->id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
 	if (to)
-		put_ends(&q->id, s->q, to);
-	r = nl_run(diag, h, on_socket, s);
-	if (s->seen > OWNER_SOCKETS_MAX)
-		return -E2BIG;
-	return r;
+		put_ends(&q.id, s->q, to);
+	r = nl_diag_run(diag, SOCK_DIAG_BY_FAMILY, to ? 0 : NLM_F_DUMP, &q, on_socket, s);
+	return s->seen > OWNER_SOCKETS_MAX ? -E2BIG : r;
 }
 
 /* A socket of IPv6 may send over IPv4 as well. */
 static int list_all_sockets(int diag, struct socket_search *s)
 {
-	int r = s->q->from.addr.family == ADDR_V4 ? ask(diag, AF_INET, NULL, s) : 0;
+	int r = s->q->from.addr.family == ADDR_V4 ? find_sockets(diag, AF_INET, NULL, s)
+						  : 0;
 
-	return r < 0 ? r : ask(diag, AF_INET6, NULL, s);
+	return r < 0 ? r : find_sockets(diag, AF_INET6, NULL, s);
 }
 
 /* The quick way, which takes no list of all: most have asked the name server that they
@@ -157,7 +150,7 @@ static int find_exactly(int diag, struct socket_search *s)
 
 	if (to->addr.family != q->from.addr.family)
 		return -ENOENT;
-	return ask(diag, v4 ? AF_INET : AF_INET6, to, s);
+	return find_sockets(diag, v4 ? AF_INET : AF_INET6, to, s);
 }
 
 static int find_socket(int diag, struct socket_search *s)
@@ -177,17 +170,6 @@ static int check_socket(int diag, struct socket_search *s)
 	int r = s->q->protocol == IPPROTO_UDP ? list_all_sockets(diag, s) : 0;
 
 	return r == 0 && s->several ? -ENOTUNIQ : r;
-}
-
-int owner_diag_open(void)
-{
-	const struct timeval patience = { .tv_usec = 100 * 1000 };
-	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-
-	if (fd < 0)
-		return -errno;
-	(void)!setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	return fd;
 }
 
 /* ---- a process ---- */
@@ -251,7 +233,7 @@ static bool has_descriptor(int dir, const char *wanted)
 }
 
 /* The name of a process is in its hands, and so is what it looks like. */
-static void copy_tame(const char *from, size_t size, char *ret, size_t ret_size)
+static void copy_printable(const char *from, size_t size, char *ret, size_t ret_size)
 {
 	size_t i;
 
@@ -286,11 +268,11 @@ static int read_command(int dir, int thread, char ret[OWNER_COMMAND_SIZE])
 		return (int)n;
 	if (n > 0 && raw[n - 1] == '\n')
 		n--;
-	copy_tame(raw, (size_t)n, comm, sizeof(comm));
+	copy_printable(raw, (size_t)n, comm, sizeof(comm));
 	linked = readlinkat(thread, "exe", path, sizeof(path));
 	if (linked > 0)
 		name = file_name(path, (size_t)linked);
-	copy_tame(name.ptr ? name.ptr : "", name.len, file, sizeof(file));
+	copy_printable(name.ptr ? name.ptr : "", name.len, file, sizeof(file));
 	/* The kernel takes the first 15 bytes of the file's name. */
 	if (file[0] == '\0' || (comm[0] && strncmp(file, comm, COMM_SIZE - 1) == 0))
 		snprintf(ret, OWNER_COMMAND_SIZE, "%s", file[0] ? file : comm);
@@ -340,31 +322,20 @@ struct process_search {
 	const struct owner_question *q;
 	char wanted[32]; /* "socket:[123]" */
 	int64_t before_ms;
-	int proc;    /* the directory, owned */
-	pid_t *pids; /* owned */
-	size_t count, capacity;
+	int proc; /* the directory, owned */
+	struct cgroup_ids pids;
 	struct owner found; /* pid 0: nobody yet */
 	pid_t table; /* of the process at hand, a thread whose descriptors were read */
 };
 
 static int note(struct process_search *s, pid_t pid)
 {
-	pid_t *at = s->pids;
-
-	if (s->count == OWNER_PROCESSES_MAX)
-		return -E2BIG;
-	if (s->count == s->capacity) {
-		at = reallocarray(at, 2 * s->capacity + 64, sizeof(*at));
-		if (!at)
-			return -ENOMEM;
-		s->pids = at;
-		s->capacity = 2 * s->capacity + 64;
-	}
-	s->pids[s->count++] = pid;
-	return 0;
+	return s->pids.count == OWNER_PROCESSES_MAX
+		       ? -E2BIG
+		       : cgroup_ids_add(&s->pids, (uint64_t)pid);
 }
 
-static int on_process(struct cgroup_walk *w, pid_t pid)
+static int note_process(struct cgroup_walk *w, pid_t pid)
 {
 	return note(w->data, pid);
 }
@@ -372,7 +343,7 @@ static int on_process(struct cgroup_walk *w, pid_t pid)
 static int list_cgroup(struct process_search *s)
 {
 	struct err ignored = { 0 };
-	struct cgroup_walk w = { .on_process = on_process, .data = s, .err = &ignored };
+	struct cgroup_walk w = { .on_process = note_process, .data = s, .err = &ignored };
 	struct cgroup *c = malloc(sizeof(*c));
 	int r = c ? cgroup_open(s->q->cgroup, c, &ignored) : -ENOMEM;
 
@@ -400,7 +371,7 @@ static int list_all(struct process_search *s)
 /* Numbers are given in turn: those above the last one are from the round before. */
 static int compare_youngest_first(const void *a, const void *b, void *data)
 {
-	const pid_t *x = a, *y = b, last = *(const pid_t *)data;
+	const uint64_t *x = a, *y = b, last = *(const uint64_t *)data;
 
 	if ((*x <= last) != (*y <= last))
 		return *x <= last ? -1 : 1;
@@ -487,7 +458,7 @@ static int has_socket(void *data, const struct task *t)
 }
 
 /* Return: 0, also when it isn't it; -ENOTUNIQ; -ENOENT. */
-static int look_at(struct process_search *s, pid_t pid)
+static int check_process(struct process_search *s, pid_t pid)
 {
 	int r;
 
@@ -498,16 +469,18 @@ static int look_at(struct process_search *s, pid_t pid)
 	return r > FOUND ? -r : 0;
 }
 
-static int look_at_all(struct process_search *s)
+static int check_all(struct process_search *s)
 {
 	int r = s->q->among == OWNER_CGROUP ? list_cgroup(s) : list_all(s);
-	pid_t last = last_pid();
+	uint64_t last = (uint64_t)last_pid();
 
-	if (r == 0 && s->count > 0)
-		qsort_r(s->pids, s->count, sizeof(*s->pids), compare_youngest_first,
-			&last);
-	for (size_t i = 0; i < s->count && r == 0; i++)
-		r = clock_now_ms() > s->q->until_ms ? -ETIME : look_at(s, s->pids[i]);
+	if (r == 0 && s->pids.count > 0)
+		qsort_r(s->pids.at, s->pids.count, sizeof(*s->pids.at),
+			compare_youngest_first, &last);
+	for (size_t i = 0; i < s->pids.count && r == 0; i++)
+		r = clock_now_ms() > s->q->until_ms
+			    ? -ETIME
+			    : check_process(s, (pid_t)s->pids.at[i]);
 	return r == 0 && s->found.pid == 0 ? -ENOENT : r;
 }
 
@@ -527,13 +500,13 @@ int owner_find(int diag, const struct owner_question *q, struct owner *ret)
 		return r;
 	snprintf(s.wanted, sizeof(s.wanted), "socket:[%u]", sockets.inode);
 	s.proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	r = s.proc < 0 ? -errno : look_at_all(&s);
+	r = s.proc < 0 ? -errno : check_all(&s);
 	if (r == 0)
 		r = check_socket(diag, &sockets);
 	if (s.proc >= 0)
 		close(s.proc);
 	if (r == 0)
 		*ret = s.found;
-	free(s.pids);
+	cgroup_ids_done(&s.pids);
 	return r;
 }

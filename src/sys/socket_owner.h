@@ -50,11 +50,9 @@ struct owner {
 	char command[OWNER_COMMAND_SIZE];
 };
 
-/* A socket to ask by, of the network namespace that this process is in. Return: a
- * descriptor, or -errno. */
-int owner_diag_open(void);
 /* The network namespace of @process (NULL: of this one). false: it can't be seen. */
 bool owner_network(const char *process, char ret[OWNER_NETWORK_SIZE]);
-/* Return: 0; -ENOENT: nobody is left that has it; -ENOTUNIQ: several may have been it;
- * -E2BIG, -ETIME: too many to be looked at; or another -errno. */
+/* Ask by @diag (nl_diag_open()). Return: 0; -ENOENT: nobody is left that has it;
+ * -ENOTUNIQ: several may have been it; -E2BIG, -ETIME: too many to be looked at; or
+ * another -errno. */
 int owner_find(int diag, const struct owner_question *q, struct owner *ret) MUST_CHECK;

@@ -21,7 +21,7 @@
 #include "events/sqlite_file.h"
 #include "proto/settings.h"
 #include "proto/state_dir.h"
-#include "sys/capabilities.h"
+#include "sys/confine.h"
 #include "sys/process.h"
 #include "tools/events_show.h"
 

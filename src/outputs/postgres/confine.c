@@ -4,7 +4,6 @@
 #include <errno.h>
 
 #include "sys/confine.h"
-#include "sys/landlock.h"
 
 int confine(const char *directory, struct err *err)
 {

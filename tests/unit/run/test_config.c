@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "sys/home.h"
+#include "sys/id_map.h"
 
 #define FILE_NAME "test-config.yaml"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Real processes with real sockets, in the network namespace that the test is in. */
+#include "sys/netlink.h"
 #include "sys/socket_owner.h"
 
 #include <errno.h>
@@ -87,7 +88,7 @@ static int find(uint16_t port, int64_t age_ms, struct owner *ret)
 				    .age_ms = age_ms,
 				    .until_ms = clock_now_ms() + PATIENCE_MS,
 				    .network = network };
-	CLEAN(fd) int diag = owner_diag_open();
+	CLEAN(fd) int diag = nl_diag_open();
 
 	assert_true(diag >= 0);
 	assert_true(owner_network(NULL, network));
@@ -194,7 +195,7 @@ static void what_cannot_be_meant_is_refused(void **state)
 				    .from = { addr_v4(127, 0, 0, 1), 9 },
 				    .until_ms = INT64_MAX,
 				    .network = "net:[1]" };
-	CLEAN(fd) int diag = owner_diag_open();
+	CLEAN(fd) int diag = nl_diag_open();
 	struct owner o;
 
 	assert_int_equal(owner_find(diag, &q, &o), -EINVAL); /* dialled nobody */

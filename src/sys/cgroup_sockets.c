@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* HOW IT WORKS
  * A socket keeps the cgroup in which it was made. The kernel lists sockets with their
- * inode and cgroup (sock_diag); a process's descriptors say which inodes it has. */
+ * inode and cgroup (sock_diag); a process's descriptors say which inodes it has. What a
+ * cgroup or a user is connected to already, conntrack knows the beginning of or doesn't.
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,12 +19,18 @@
 
 #include "base/text.h"
 #include "sys/cgroup_internal.h"
+#include "sys/ctmark.h"
 #include "sys/netlink.h"
+#include "sys/sock.h"
 #include "sys/tasks.h"
 
-enum { ALL_STATES = -1 };
-
-/* ---- sockets that were made elsewhere ---- */
+enum {
+	ALL_STATES = -1,
+	TCP_LISTEN_STATE = 10,
+	TCP_TIME_WAIT_STATE = 6,
+	TCP_CLOSE_STATE = 7,
+	FLOWS_MAX = 65536, /* over it: -E2BIG, and nobody is attached */
+};
 
 /* ---- lists of numbers ---- */
 
@@ -91,9 +99,9 @@ int cgroup_ids_below(const struct cgroup *c, struct cgroup_ids *ret)
 	return r;
 }
 
-/* ---- sockets ---- */
+/* ---- sockets that were made elsewhere ---- */
 
-struct looking {
+struct stray_search {
 	struct cgroup_ids cgroups, strays; /* ids below it; inodes made outside of them */
 	struct cgroup_ids packets, raws;   /* inodes of everybody's */
 	struct cgroup_strays *ret;
@@ -125,7 +133,7 @@ bool cgroup_of_socket(const struct nlmsghdr *h, uint64_t *ret_id)
 static int on_stray_socket(const struct nlmsghdr *h, void *data)
 {
 	const struct inet_diag_msg *m = mnl_nlmsg_get_payload(h);
-	struct looking *l = data;
+	struct stray_search *l = data;
 	uint64_t id;
 
 	if (mnl_nlmsg_get_payload_len(h) < sizeof(*m) || m->idiag_inode == 0)
@@ -140,40 +148,25 @@ static int on_stray_socket(const struct nlmsghdr *h, void *data)
 	return MNL_CB_OK;
 }
 
-static int dump_sockets(int fd, uint8_t family, uint8_t protocol, uint32_t seq,
-			struct looking *l)
-{
-	_Alignas(struct nlmsghdr) char buf[NL_REQUEST_SIZE];
-	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
-	struct inet_diag_req_v2 *q;
-
-	h->nlmsg_type = SOCK_DIAG_BY_FAMILY;
-	h->nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
-	h->nlmsg_seq = seq;
-	q = mnl_nlmsg_put_extra_header(h, sizeof(*q));
-	q->sdiag_family = family;
-	q->sdiag_protocol = protocol;
-	q->idiag_states = (uint32_t)ALL_STATES;
-	return nl_run(fd, h, on_stray_socket, l);
-}
-
 /* Raw sockets may be a module that isn't there. */
-static int list_strays(struct looking *l)
+static int list_strays(struct stray_search *l)
 {
 	static const uint8_t families[] = { AF_INET, AF_INET6 };
 	static const uint8_t protocols[] = { IPPROTO_TCP, IPPROTO_UDP, IPPROTO_RAW };
-	CLEAN(fd)
-	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-	uint32_t seq = 0;
+	CLEAN(fd) int fd = nl_diag_open();
 
 	if (fd < 0)
-		return -errno;
+		return fd;
 	for (size_t i = 0; i < ARRAY_SIZE(families) * ARRAY_SIZE(protocols); i++) {
-		uint8_t protocol = protocols[i % ARRAY_SIZE(protocols)];
-		int r = dump_sockets(fd, families[i / ARRAY_SIZE(protocols)], protocol,
-				     ++seq, l);
+		const struct inet_diag_req_v2 q = {
+			.sdiag_family = families[i / ARRAY_SIZE(protocols)],
+			.sdiag_protocol = protocols[i % ARRAY_SIZE(protocols)],
+			.idiag_states = (uint32_t)ALL_STATES,
+		};
+		int r = nl_diag_run(fd, SOCK_DIAG_BY_FAMILY, NLM_F_DUMP, &q,
+				    on_stray_socket, l);
 
-		if (r < 0 && protocol != IPPROTO_RAW)
+		if (r < 0 && q.sdiag_protocol != IPPROTO_RAW)
 			return r;
 	}
 	return 0;
@@ -216,7 +209,7 @@ static int keep_inode(void *data, uint32_t inode)
 	return cgroup_ids_add(data, inode);
 }
 
-static int list_raw_sockets(struct looking *l)
+static int list_raw_sockets(struct stray_search *l)
 {
 	int r = each_number("/proc/net/packet", PACKET_INODE, keep_inode, &l->packets);
 
@@ -301,7 +294,7 @@ static int list_sockets(void *data, const struct task *t)
 
 static int count_process(struct cgroup_walk *w, pid_t pid)
 {
-	struct looking *l = w->data;
+	struct stray_search *l = w->data;
 	struct open_sockets s = { 0 };
 	uint32_t found = 0;
 	int r = tasks_each(l->proc, pid, list_sockets, &s);
@@ -346,7 +339,7 @@ struct cgroup_strays cgroup_strays(const struct cgroup *c)
 {
 	CLEAN(fd) int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct cgroup_strays ret = { 0 };
-	struct looking l = { .ret = &ret, .proc = proc, .failed = proc < 0 };
+	struct stray_search l = { .ret = &ret, .proc = proc, .failed = proc < 0 };
 	struct err ignored = { 0 };
 	struct cgroup_walk w = { .on_process = count_process,
 				 .data = &l,
@@ -372,4 +365,190 @@ struct cgroup_strays cgroup_strays(const struct cgroup *c)
 	cgroup_ids_done(&l.packets);
 	cgroup_ids_done(&l.raws);
 	return ret;
+}
+
+/* A connection of theirs, as sock_diag names it. */
+struct found {
+	uint8_t family;
+	struct inet_diag_sockid id;
+	struct endpoint local, peer;
+};
+
+struct before_search {
+	const struct before_who *who;
+	struct cgroup_ids ids;
+	struct found *found; /* owned */
+	size_t count, capacity;
+	bool inhabited; /* somebody is in the cgroup */
+	int error;
+};
+
+static void before_search_done(struct before_search *l)
+{
+	cgroup_ids_done(&l->ids);
+	free(l->found);
+}
+
+/* ---- connections from before: whose they are ---- */
+
+static bool is_theirs(struct before_search *l, const struct nlmsghdr *h,
+		      const struct inet_diag_msg *m)
+{
+	uint64_t id;
+
+	if (!l->who->cgroup)
+		return m->idiag_uid == l->who->uid;
+	/* An older kernel doesn't say: see cgroup_strays(). */
+	return cgroup_of_socket(h, &id) && cgroup_ids_have(&l->ids, id);
+}
+
+static int add_connection(struct before_search *l, const struct inet_diag_msg *m)
+{
+	struct found *at = l->found;
+
+	if (l->count == FLOWS_MAX)
+		return -E2BIG;
+	if (l->count == l->capacity) {
+		at = reallocarray(at, 2 * l->capacity + 64, sizeof(*at));
+		if (!at)
+			return -ENOMEM;
+		l->found = at;
+		l->capacity = 2 * l->capacity + 64;
+	}
+	at[l->count++] = (struct found){
+		.family = m->idiag_family,
+		.id = m->id,
+		.local = nl_diag_end(m->idiag_family, m->id.idiag_src, m->id.idiag_sport),
+		.peer = nl_diag_end(m->idiag_family, m->id.idiag_dst, m->id.idiag_dport),
+	};
+	return 0;
+}
+
+static int on_connection(const struct nlmsghdr *h, void *data)
+{
+	const struct inet_diag_msg *m = mnl_nlmsg_get_payload(h);
+	struct before_search *l = data;
+
+	if (mnl_nlmsg_get_payload_len(h) >= sizeof(*m) && l->error == 0 &&
+	    is_theirs(l, h, m))
+		l->error = add_connection(l, m);
+	return MNL_CB_OK;
+}
+
+/* Of both families at once, by the older of the kernel's two ways: each time all buckets
+ * of a large table are looked at. */
+static int dump_connections(int fd, struct before_search *l)
+{
+	_Alignas(struct nlmsghdr) char buf[NL_REQUEST_SIZE];
+	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
+	struct inet_diag_req *q;
+	int r;
+
+	h->nlmsg_type = TCPDIAG_GETSOCK;
+	h->nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
+	q = mnl_nlmsg_put_extra_header(h, sizeof(*q));
+	q->idiag_family = AF_INET;
+	q->idiag_states = ~(1u << TCP_LISTEN_STATE | 1u << TCP_TIME_WAIT_STATE |
+			    1u << TCP_CLOSE_STATE);
+	r = nl_run(fd, h, on_connection, l);
+	return r < 0 ? r : l->error;
+}
+
+static int note_inhabitant(struct cgroup_walk *w, pid_t pid)
+{
+	struct before_search *l = w->data;
+
+	l->inhabited |= pid != l->who->except;
+	return 0;
+}
+
+static int add_cgroup(struct cgroup_walk *w, uint64_t id)
+{
+	struct before_search *l = w->data;
+
+	return cgroup_ids_add(&l->ids, id);
+}
+
+/* A connection that was made in a cgroup where nobody is any more is at best a process's
+ * outside of it: no sandbox's. So the dump, which takes as long as the kernel's table is
+ * large, is for cgroups with somebody in them. */
+static int list_connections(struct before_search *l, int *ret_diag)
+{
+	struct err ignored = { 0 };
+	struct cgroup_walk w = {
+		.on_process = note_inhabitant,
+		.on_cgroup = add_cgroup,
+		.data = l,
+		.err = &ignored,
+	};
+	int r = l->who->cgroup ? cgroup_walk(&w, l->who->cgroup) : 0;
+
+	if (r < 0 || (l->who->cgroup && !l->inhabited))
+		return r;
+	cgroup_ids_sort(&l->ids);
+	*ret_diag = nl_diag_open();
+	return *ret_diag < 0 ? *ret_diag : dump_connections(*ret_diag, l);
+}
+
+/* ---- connections from before: what becomes of them ---- */
+
+/* One that has just ended by itself is as good. */
+static int end_one(int diag, const struct found *f)
+{
+	const struct inet_diag_req_v2 q = { .sdiag_family = f->family,
+					    .sdiag_protocol = IPPROTO_TCP,
+					    .id = f->id };
+	int r = nl_diag_run(diag, SOCK_DESTROY, NLM_F_ACK, &q, NULL, NULL);
+
+	return r == -ENOENT ? 0 : r;
+}
+
+static int end_unknown(int diag, struct ctmark *c, const struct before_search *l,
+		       size_t *ret)
+{
+	for (size_t i = 0; i < l->count; i++) {
+		const struct found *f = &l->found[i];
+		int r = ctmark_begun_by(c, &f->local, &f->peer);
+
+		if (r == CTMARK_LOCAL || r == CTMARK_PEER)
+			continue;
+		r = end_one(diag, f);
+		if (r < 0)
+			return r;
+		++*ret;
+	}
+	return 0;
+}
+
+static int end_connections(int diag, const struct before_search *l, size_t *ret,
+			   struct err *err)
+{
+	struct ctmark c = { .fd = -1 };
+	int fd, r = sandbox_netlink_open(&fd, err);
+
+	if (r < 0)
+		return r;
+	r = ctmark_init(&c, fd, err);
+	if (r < 0) {
+		close(fd);
+		return r;
+	}
+	r = end_unknown(diag, &c, l, ret);
+	ctmark_done(&c);
+	return r < 0 ? err_sys(err, r, "cannot end connections from before") : 0;
+}
+
+int before_end(const struct before_who *who, size_t *ret, struct err *err)
+{
+	struct before_search l = { .who = who };
+	CLEAN(fd) int diag = -1;
+	int r = list_connections(&l, &diag);
+
+	*ret = 0;
+	if (r < 0)
+		err_sys(err, r, "cannot list the connections from before");
+	else if (l.count > 0)
+		r = end_connections(diag, &l, ret, err);
+	before_search_done(&l);
+	return r;
 }
