@@ -16,24 +16,34 @@ struct rate {
 	int64_t full_at_ns;
 };
 
-/* Take one token of a bucket that gets @count tokens in @period_ms and holds @burst.
- * UINT32_MAX for @count: unlimited. 0: there is never one. Return: there was one. */
+/* Take one token of a bucket that gets @count tokens in @period_ms and holds @burst, or
+ * one that will be there in at most @wait_ms. UINT32_MAX for @count: unlimited. 0: there
+ * is never one. Return: how many ms until it is there, or -1: there is none. */
+static inline int64_t rate_take_later(struct rate *r, uint32_t count, uint32_t period_ms,
+				      uint32_t burst, int64_t wait_ms, int64_t now_ms)
+{
+	const int64_t ms = 1000000;
+	int64_t now_ns = now_ms * ms;
+	int64_t interval_ns, full_at_ns, wait_ns;
+
+	if (count == UINT32_MAX)
+		return 0;
+	if (count == 0)
+		return -1;
+	interval_ns = (int64_t)period_ms * ms / count;
+	full_at_ns = MAX(r->full_at_ns, now_ns) + interval_ns;
+	wait_ns = full_at_ns - now_ns - (int64_t)MAX(burst, 1u) * interval_ns;
+	if (wait_ns > wait_ms * ms)
+		return -1;
+	r->full_at_ns = full_at_ns;
+	return wait_ns > 0 ? (wait_ns + ms - 1) / ms : 0;
+}
+
+/* Return: there was one. */
 static inline bool rate_take(struct rate *r, uint32_t count, uint32_t period_ms,
 			     uint32_t burst, int64_t now_ms)
 {
-	int64_t now_ns = now_ms * 1000000;
-	int64_t interval_ns, full_at_ns;
-
-	if (count == UINT32_MAX)
-		return true;
-	if (count == 0)
-		return false;
-	interval_ns = (int64_t)period_ms * 1000000 / count;
-	full_at_ns = MAX(r->full_at_ns, now_ns) + interval_ns;
-	if (full_at_ns - now_ns > (int64_t)MAX(burst, 1u) * interval_ns)
-		return false;
-	r->full_at_ns = full_at_ns;
-	return true;
+	return rate_take_later(r, count, period_ms, burst, 0, now_ms) == 0;
 }
 
 /* Nothing has been taken that is not there again. */

@@ -8,7 +8,12 @@
 #include "policy/policy.h"
 
 /* Tables have a ceiling, because their memory is taken from one pool; rates may be
- * switched off. */
+ * switched off. Programs that do nothing wrong must not meet a limit. Measured of the
+ * busiest, against servers without any delay: Node's fetch() of 600 hosts at once, curl
+ * -Z with 300 transfers, 64 threads of Python: up to 600 queries under way, 440 a second,
+ * 730 connections open and 90 new ones a second. A load test dials 2,000 times in
+ * 1.5 s, with two queries each. The number of new names is no such limit: what stands in
+ * them leaves the machine. */
 static const struct limit_info limits[] = {
 	[LIMIT_LEARNED_NAMES] = { "learned_names", "names",
 				  "the name whose address expires first is forgotten",
@@ -20,11 +25,11 @@ static const struct limit_info limits[] = {
 			      "the address that expires first is forgotten", 8192, 16,
 			      262144, false },
 	[LIMIT_QUERIES_IN_FLIGHT] = { "queries_in_flight", "queries", "SERVFAIL at once",
-				      256, 1, 4096, false },
+				      1024, 1, 4096, false },
 	[LIMIT_QUERIES_PER_SECOND] = { "queries_per_second", "queries per second",
-				       "SERVFAIL at once", 1000, 1, 1000000, true },
-	[LIMIT_QUERIES_BURST] = { "queries_burst", "queries", "SERVFAIL at once", 2000, 1,
-				  2000000, true },
+				       "SERVFAIL at once", 5000, 1, 1000000, true },
+	[LIMIT_QUERIES_BURST] = { "queries_burst", "queries", "SERVFAIL at once", 10000,
+				  1, 2000000, true },
 	[LIMIT_DNS_TCP_CONNECTIONS] = { "dns_tcp_connections", "connections",
 					"new connections are reset", 8, 1, 256, false },
 	[LIMIT_NEW_NAMES_PER_MINUTE] = { "new_names_per_minute",
@@ -34,8 +39,9 @@ static const struct limit_info limits[] = {
 	[LIMIT_FLOWS] = { "flows", "connections", "new connections are reset", 4096, 1,
 			  65536, false },
 	[LIMIT_NEW_FLOWS_PER_SECOND] = { "new_flows_per_second", "connections per second",
-					 "new connections are reset", 1000, 1, 1000000,
-					 true },
+					 "new connections wait for up to a second, then "
+					 "are reset",
+					 5000, 1, 1000000, true },
 	[LIMIT_EVENTS_PER_SECOND] = { "events_per_second", "events per second",
 				      "the rest is counted, in one event", 20, 1, 100000,
 				      true },

@@ -11,10 +11,10 @@
 #include "relay/relay_internal.h"
 
 enum {
-	ACCEPT_BATCH = 64,     /* connections taken from a listener per event */
-	ACCEPT_PAUSE_MS = 100, /* when not even a refusal is possible */
-	TOKEN = 1000,	       /* one new flow */
-	FDS_SPARE_PART = 16,   /* of all descriptors, that connections leave free */
+	ACCEPT_BATCH = 64,	 /* connections taken from a listener per event */
+	ACCEPT_PAUSE_MS = 100,	 /* when not even a refusal is possible */
+	NEW_FLOW_WAIT_MS = 1000, /* for LIMIT_NEW_FLOWS_PER_SECOND */
+	FDS_SPARE_PART = 16,	 /* of all descriptors, that connections leave free */
 };
 
 static void relay_work(struct loop_deferred *d);
@@ -111,36 +111,41 @@ static bool original_destination(int fd, struct endpoint *ret)
 	       !(ret->port == local.port && addr_equal(&ret->addr, &local.addr));
 }
 
-/* At most LIMIT_NEW_FLOWS_PER_SECOND, in bursts of at most a second's worth. */
-static bool take_token(struct relay_sandbox *g)
+/* At most LIMIT_NEW_FLOWS_PER_SECOND, in bursts of at most a second's worth. Return: how
+ * long one that may wait for @wait_ms has to, or -1. */
+static int64_t take_token(struct relay_sandbox *g, int64_t wait_ms)
 {
 	uint32_t rate = plan_limit(&g->sandbox->plan, LIMIT_NEW_FLOWS_PER_SECOND);
 
-	return rate_take(&g->new_flows, rate, 1000, rate, loop_now_ms(g->relay->loop));
+	return rate_take_later(&g->new_flows, rate, 1000, rate, wait_ms,
+			       loop_now_ms(g->relay->loop));
 }
 
-const char *relay_shortage(struct relay_sandbox *g, int fd, bool more,
-			   enum plan_limit *ret)
+const char *relay_shortage(struct relay_sandbox *g, int fd, const struct relay_need *need,
+			   enum plan_limit *ret, int64_t *ret_wait_ms)
 {
 	const struct relay *r = g->relay;
 
 	*ret = LIMIT_FLOWS;
 	if (fd >= r->fds_max)
 		return "no descriptor is free";
-	if (g->flow_count + g->extra_attempts + more >
+	if (g->flow_count + g->extra_attempts + need->more >
 	    plan_limit(&g->sandbox->plan, LIMIT_FLOWS))
 		return "too many connections";
-	if (r->flow_count + r->extra_attempts + more > r->flows_max)
+	if (r->flow_count + r->extra_attempts + need->more > r->flows_max)
 		return "the engine has too many connections";
 	*ret = LIMIT_NEW_FLOWS_PER_SECOND;
-	return take_token(g) ? NULL : "too many new connections";
+	*ret_wait_ms = take_token(g, need->wait_ms);
+	return *ret_wait_ms >= 0 ? NULL : "too many new connections";
 }
 
-/* May one more flow begin, on @fd? Otherwise it is counted and told. */
-static bool has_room(struct relay_sandbox *g, int fd)
+/* May one more flow begin, on @fd, after @ret_wait_ms? Otherwise it is counted and told.
+ */
+static bool has_room(struct relay_sandbox *g, int fd, int64_t *ret_wait_ms)
 {
+	const struct relay_need need = { .more = 1, .wait_ms = NEW_FLOW_WAIT_MS };
 	enum plan_limit limit;
-	const char *reason = relay_shortage(g, fd, true, &limit);
+	const char *reason = relay_shortage(g, fd, &need, &limit, ret_wait_ms);
 
 	if (reason)
 		relay_limit(g, limit, reason);
@@ -168,6 +173,7 @@ static void take_connection(struct relay_sandbox *g, int fd)
 	const struct relay_question unknown = { 0 };
 	struct endpoint to;
 	bool known = original_destination(fd, &to);
+	int64_t wait_ms;
 
 	if (g->sandbox->state == SANDBOX_TESTING && known && is_probe(g->sandbox, &to)) {
 		answer_probe(fd);
@@ -176,9 +182,9 @@ static void take_connection(struct relay_sandbox *g, int fd)
 	/* While the self-test runs a flow ends where its dial does: see relay_flow.c. */
 	if ((g->sandbox->state == SANDBOX_RUNNING ||
 	     g->sandbox->state == SANDBOX_TESTING) &&
-	    has_room(g, fd)) {
+	    has_room(g, fd, &wait_ms)) {
 		if (known) {
-			relay_flow_start(g, fd, &to);
+			relay_flow_start(g, fd, &to, wait_ms);
 			return;
 		}
 		relay_refuse(g, &unknown, PLAN_NO_RULE, "it dialled the relay itself");

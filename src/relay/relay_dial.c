@@ -128,7 +128,9 @@ static int attempt_begin(struct relay_flow *f, const struct endpoint *to)
 	int family = to->addr.family == ADDR_V6 ? AF_INET6 : AF_INET;
 	int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP);
 	bool extra = d->open > 0;
+	const struct relay_need need = { .more = extra };
 	enum plan_limit limit;
+	int64_t wait_ms;
 	int r = 0;
 
 	if (fd < 0)
@@ -142,7 +144,7 @@ static int attempt_begin(struct relay_flow *f, const struct endpoint *to)
 		.extra = extra,
 	};
 	/* The first is the connection's own, which has been counted. */
-	if (d->made > 0 && relay_shortage(g, fd, extra, &limit))
+	if (d->made > 0 && relay_shortage(g, fd, &need, &limit, &wait_ms))
 		r = -EAGAIN;
 	d->open++;
 	g->extra_attempts += extra;

@@ -448,7 +448,7 @@ size_t relay_flow_recheck(struct relay_flow *f)
 	if (!f->recheck)
 		return 0;
 	f->recheck = false;
-	if (f->state == FLOW_REFUSED || f->state == FLOW_DEAD)
+	if (f->state == FLOW_WAITING || f->state == FLOW_REFUSED || f->state == FLOW_DEAD)
 		return 0;
 	j = judge_again(f, &q);
 	if (j.allowed) {
@@ -528,6 +528,70 @@ static void flow_check_dial(struct relay_flow *f)
 	}
 }
 
+/* The destination is judged. False: refused. */
+static bool flow_judge(struct relay_flow *f)
+{
+	struct relay_question q;
+	struct relay_judgement j;
+
+	f->host_local = is_host_local(f->served->relay, &f->asked.addr);
+	q = relay_flow_question(f, &f->asked);
+	j = relay_judge(&q);
+	f->name = j.name;
+	f->taught = j.taught;
+	f->opened_rule = j.rule;
+	if (!j.allowed)
+		relay_refuse(f->served, &q, j.rule, j.reason);
+	return j.allowed;
+}
+
+/* Dial now, or when a name was shown. */
+static void flow_begin(struct relay_flow *f)
+{
+	struct relay *r = f->served->relay;
+	struct relay_question q;
+	struct relay_judgement j;
+
+	f->state = FLOW_ACCEPTED;
+	if (!flow_judge(f)) {
+		relay_flow_abort(f);
+		return;
+	}
+	f->served->sandbox->counters[COUNT_FLOWS]++;
+	q = relay_flow_question(f, &f->asked);
+	if (plan_verify(q.plan) == POLICY_VERIFY_DNS) {
+		f->check = CHECK_DONE;
+		f->up.allowed = RELAY_ALL;
+	}
+	/* The self-test shows nothing, and no byte of it passes. */
+	if (f->check == CHECK_DONE || f->served->sandbox->state == SANDBOX_TESTING) {
+		relay_dial_start(f);
+		return;
+	}
+	j = relay_judge_shown(&q, SHOWN_BYTES, &f->name, &f->name);
+	if (j.allowed) {
+		f->name = j.name;
+		f->taught = j.taught;
+		f->opened_rule = j.rule;
+		relay_dial_start(f);
+	} else if (loop_timer_start(r->loop, &f->patience,
+				    loop_now_ms(r->loop) + RELAY_LOOK_MS) < 0) {
+		relay_limit(f->served, LIMIT_FLOWS, "no memory is free");
+		relay_flow_abort(f);
+	}
+}
+
+/* The client may have gone meanwhile, or the sandbox be about to. */
+static void wait_is_over(struct relay_flow *f)
+{
+	if (f->client.failed) {
+		relay_flow_abort(f);
+	} else if (f->timed_out) {
+		f->timed_out = false;
+		flow_begin(f);
+	}
+}
+
 size_t relay_flow_run(struct relay_flow *f)
 {
 	size_t cost = RELAY_STEP_COST;
@@ -535,6 +599,10 @@ size_t relay_flow_run(struct relay_flow *f)
 	cost += relay_flow_recheck(f);
 	if (f->state == FLOW_DEAD)
 		return cost;
+	if (f->state == FLOW_WAITING) {
+		wait_is_over(f);
+		return cost;
+	}
 	if (f->state == FLOW_CLOSING || f->state == FLOW_REFUSED)
 		return relay_goodbye(f);
 	if (f->state == FLOW_DIALLING)
@@ -568,58 +636,12 @@ void relay_flow_free(struct relay *r, struct relay_flow *f)
 	r->spare_count++;
 }
 
-/* The destination is judged. False: refused. */
-static bool flow_judge(struct relay_flow *f)
-{
-	struct relay_question q;
-	struct relay_judgement j;
-
-	f->host_local = is_host_local(f->served->relay, &f->asked.addr);
-	q = relay_flow_question(f, &f->asked);
-	j = relay_judge(&q);
-	f->name = j.name;
-	f->taught = j.taught;
-	f->opened_rule = j.rule;
-	if (!j.allowed)
-		relay_refuse(f->served, &q, j.rule, j.reason);
-	return j.allowed;
-}
-
-/* Dial now, or when a name was shown. */
-static void flow_begin(struct relay_flow *f)
-{
-	struct relay *r = f->served->relay;
-	struct relay_question q = relay_flow_question(f, &f->asked);
-	struct relay_judgement j;
-
-	if (plan_verify(q.plan) == POLICY_VERIFY_DNS) {
-		f->check = CHECK_DONE;
-		f->up.allowed = RELAY_ALL;
-	}
-	/* The self-test shows nothing, and no byte of it passes. */
-	if (f->check == CHECK_DONE || f->served->sandbox->state == SANDBOX_TESTING) {
-		relay_dial_start(f);
-		return;
-	}
-	j = relay_judge_shown(&q, SHOWN_BYTES, &f->name, &f->name);
-	if (j.allowed) {
-		f->name = j.name;
-		f->taught = j.taught;
-		f->opened_rule = j.rule;
-		relay_dial_start(f);
-	} else if (loop_timer_start(r->loop, &f->patience,
-				    loop_now_ms(r->loop) + RELAY_LOOK_MS) < 0) {
-		relay_limit(f->served, LIMIT_FLOWS, "no memory is free");
-		relay_flow_abort(f);
-	}
-}
-
 static void flow_init(struct relay_flow *f, struct relay_sandbox *g, int client_fd,
 		      const struct endpoint *asked)
 {
 	f->served = g;
 	f->asked = f->dialled = *asked;
-	f->state = FLOW_ACCEPTED;
+	f->state = FLOW_WAITING;
 	f->client.source = (struct loop_source){ .fd = client_fd, .on_ready = on_client };
 	f->server.source.fd = -1;
 	f->timer.on_fire = on_timer;
@@ -631,7 +653,7 @@ static void flow_init(struct relay_flow *f, struct relay_sandbox *g, int client_
 }
 
 void relay_flow_start(struct relay_sandbox *g, int client_fd,
-		      const struct endpoint *asked)
+		      const struct endpoint *asked, int64_t wait_ms)
 {
 	struct relay *r = g->relay;
 	struct relay_flow *f = flow_new(r);
@@ -642,13 +664,12 @@ void relay_flow_start(struct relay_sandbox *g, int client_fd,
 		return;
 	}
 	flow_init(f, g, client_fd, asked);
-	if (!flow_judge(f) ||
-	    loop_add(r->loop, &f->client.source, RELAY_SIDE_EVENTS) < 0) {
+	if (loop_add(r->loop, &f->client.source, RELAY_SIDE_EVENTS) < 0 ||
+	    (wait_ms > 0 &&
+	     loop_timer_start(r->loop, &f->timer, loop_now_ms(r->loop) + wait_ms) < 0))
 		relay_flow_abort(f);
-		return;
-	}
-	g->sandbox->counters[COUNT_FLOWS]++;
-	flow_begin(f);
+	else if (wait_ms == 0)
+		flow_begin(f);
 }
 
 /* ---- what has passed ---- */

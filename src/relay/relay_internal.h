@@ -81,6 +81,7 @@ SLIST_HEAD(relay_pipe_list, relay_pipe);
 
 enum relay_state {
 	FLOW_NONE = 0,
+	FLOW_WAITING,  /* for LIMIT_NEW_FLOWS_PER_SECOND; not judged yet */
 	FLOW_ACCEPTED, /* allowed by its destination; nothing dialled: what the first
 			* bytes show is judged before the flow goes on */
 	FLOW_DIALLING, /* connects are under way; the client's bytes stay in its socket */
@@ -223,16 +224,21 @@ struct relay {
 
 /* relay.c */
 void relay_schedule(struct relay *r);
-/* What @g lacks for a connection on @fd, @more: which is one more than are counted
- * already. NULL: nothing, and it counts as a new flow. */
-const char *relay_shortage(struct relay_sandbox *g, int fd, bool more,
-			   enum plan_limit *ret);
+struct relay_need {
+	uint32_t more;	 /* than are counted already: 0 or 1 */
+	int64_t wait_ms; /* that it may have to wait */
+};
+/* What @g lacks for a connection on @fd. NULL: nothing, and it counts as a new flow,
+ * which begins in *@ret_wait_ms. */
+const char *relay_shortage(struct relay_sandbox *g, int fd, const struct relay_need *need,
+			   enum plan_limit *ret, int64_t *ret_wait_ms);
 
 /* relay_flow.c */
 
-/* Takes @client_fd. NULL, and it is reset, when there is no memory. */
+/* Takes @client_fd, and resets it when there is no memory. The flow begins in @wait_ms.
+ */
 void relay_flow_start(struct relay_sandbox *g, int client_fd,
-		      const struct endpoint *asked);
+		      const struct endpoint *asked, int64_t wait_ms);
 /* Do what its events call for. Return: what it costs of the turn's budget. */
 size_t relay_flow_run(struct relay_flow *f);
 /* Run it after the others that wait. */

@@ -125,12 +125,10 @@ struct resolver_sandbox {
 	struct ask_list queue;
 	uint32_t in_flight;
 	struct rate queries;
-	int64_t limit_told_ms[LIMIT_COUNT]; /* when an event last said so */
-	uint32_t limit_hits[LIMIT_COUNT];   /* since then */
-	struct pins *pins;		    /* owned; NULL: nothing was ever pinned */
-	struct budget *budgets;		    /* BUDGETS_SIZE; NULL as long as @seen is */
-	uint32_t (*seen)[2]; /* SEEN_SIZE fingerprints of (rule, name), two each; NULL
-			      * before the first name of a wildcard */
+	struct pins *pins;	/* owned; NULL: nothing was ever pinned */
+	struct budget *budgets; /* BUDGETS_SIZE; NULL as long as @seen is */
+	uint32_t (*seen)[2];	/* SEEN_SIZE fingerprints of (rule, name), two each; NULL
+				 * before the first name of a wildcard */
 };
 
 /* The server that may ask on from inside the sandbox. */

@@ -26,33 +26,29 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "policy/limits.h"
 #include "resolver/resolver_internal.h"
 
 enum { BUDGET_PLACES = 8 };
 
+/* No name: queries for any number of names are one event, and add up
+ * (sandbox/accounts.h). */
 void resolver_limit(struct resolver *r, struct resolver_ask *ask, enum plan_limit which,
 		    int64_t now_ms)
 {
+	const bool of_rule = which == LIMIT_NEW_NAMES_PER_MINUTE;
 	struct sandbox *s = ask->client.sandbox;
-	struct resolver_sandbox *g = s->resolver;
 	struct event e = { .action = EVENT_LIMIT,
 			   .layer = EVENT_DNS,
 			   .limit = (uint8_t)(which + 1),
-			   .rule = ask->verdict.rule,
+			   .rule = of_rule ? ask->verdict.rule : EVENT_NO_RULE,
 			   .uid = UINT32_MAX,
-			   .query_type = ask->query.type };
+			   .packets = 1 };
 
-	s->counters[which == LIMIT_NEW_NAMES_PER_MINUTE ? COUNT_NEW_NAMES_LIMITED
-							: COUNT_QUERIES_LIMITED]++;
-	g->limit_hits[which]++;
+	s->counters[of_rule ? COUNT_NEW_NAMES_LIMITED : COUNT_QUERIES_LIMITED]++;
 	resolver_fail(r, ask, DNS_EDE_OTHER, "limit reached");
-	if (g->limit_told_ms[which] > now_ms)
-		return;
-	e.packets = g->limit_hits[which];
-	g->limit_hits[which] = 0;
-	g->limit_told_ms[which] = now_ms + 1000;
-	resolver_event_name(&e, &ask->query.name);
-	snprintf(e.reason, sizeof(e.reason), "limit reached");
+	snprintf(e.reason, sizeof(e.reason), "limit reached: %s",
+		 limit_info(which)->name);
 	sandbox_event(s, &e, now_ms);
 }
 

@@ -799,6 +799,19 @@ size_t learned_find(const struct learned *l, const struct addr *a, int64_t now_m
 	return n;
 }
 
+bool learned_teaches(const struct learned *l, const struct dns_name *name,
+		     const struct addr *a, int64_t now_ms)
+{
+	uint32_t n = name_find(l, name, hash_name(l, name));
+	uint32_t i = n != NONE ? name_at(l, n)->entries : NONE;
+
+	for (; i != NONE; i = entry_at(l, i)->next_of_name)
+		if (addr_equal(entry_addr(l, entry_at(l, i)), a) &&
+		    entry_at(l, i)->expires_ms > now_ms)
+			return true;
+	return false;
+}
+
 size_t learned_addrs(const struct learned *l, const struct dns_name *name,
 		     enum addr_family family, int64_t now_ms, struct addr *ret,
 		     size_t max)

@@ -74,6 +74,10 @@ struct learned_use {
 /* Return: how many, newest first, at most @max. */
 size_t learned_find(const struct learned *l, const struct addr *a, int64_t now_ms,
 		    struct learned_use *ret, size_t max);
+/* Does @name, among however many, teach @a now? */
+bool learned_teaches(const struct learned *l, const struct dns_name *name,
+		     const struct addr *a, int64_t now_ms);
+
 enum { LEARNED_ADDRS_MAX = 1024 };
 /* The valid addresses of @name, of @family (ADDR_NONE: of all). Return: how many, at most
  * @max and LEARNED_ADDRS_MAX, those that were committed last first. */

@@ -164,14 +164,7 @@ static bool is_web_port(uint16_t port)
 
 static bool has_taught(const struct relay_question *q, const struct dns_name *name)
 {
-	struct learned_use uses[RELAY_JUDGE_NAMES_MAX];
-	size_t n =
-		learned_find(q->learned, &q->to.addr, q->now_ms, uses, ARRAY_SIZE(uses));
-
-	for (size_t i = 0; i < n; i++)
-		if (dns_name_equal(&uses[i].name, name))
-			return true;
-	return false;
+	return learned_teaches(q->learned, name, &q->to.addr, q->now_ms);
 }
 
 /* @taught: the name had taught the address, whether or not it is learned just now. */

@@ -781,12 +781,48 @@ static void test_new_flows_per_second_are_limited(void **state)
 {
 	static const char *const rules[] = { "allow " FAR_A, "limit new 3", NULL };
 
+	int client[8], server[6], listener = world_listen(&w, FAR, FAR_A, PORT);
+
 	world_set_plan(&w, rules);
-	for (int i = 0; i < 3; i++)
-		pair_close(pair_open());
-	assert_reset(world_connect(&w, INSIDE, FAR_A, PORT));
-	assert_int_equal(count(COUNT_FLOWS_LIMITED), 1);
+	for (size_t i = 0; i < ARRAY_SIZE(client); i++)
+		client[i] = world_connect(&w, INSIDE, FAR_A, PORT);
+	/* Three at once, three that wait for their turn, and two too many. */
+	for (size_t i = 0; i < ARRAY_SIZE(server); i++)
+		server[i] = world_accept(&w, listener);
+	assert_reset(client[6]);
+	assert_reset(client[7]);
+	assert_int_equal(count(COUNT_FLOWS_LIMITED), 2);
+	assert_int_equal(count(COUNT_FLOWS), 6);
 	assert_int_equal(world_last_event(&w)->limit, LIMIT_NEW_FLOWS_PER_SECOND + 1);
+	for (size_t i = 0; i < ARRAY_SIZE(server); i++) {
+		close(client[i]);
+		close(server[i]);
+	}
+	close(listener);
+}
+
+/* What waits is judged when its time has come, by the policy that stands then. */
+static void test_a_flow_that_waits_is_not_judged_before_it_begins(void **state)
+{
+	static const char *const rules[] = { "allow " FAR_A, "limit new 2", NULL };
+	static const char *const none[] = { "deny " FAR_A, "limit new 2", NULL };
+	int client[4];
+
+	world_set_plan(&w, rules);
+	for (size_t i = 0; i < ARRAY_SIZE(client); i++)
+		client[i] = world_connect(&w, INSIDE, FAR_A, 9);
+	for (int64_t until = world_deadline();
+	     relay_flow_count(w.relay, &w.sandbox) + count(COUNT_FLOWS_FAILED) < 4 &&
+	     clock_now_ms() < until;)
+		world_turn(&w);
+	world_set_plan(&w, none);
+	relay_recheck(w.relay, &w.sandbox);
+	for (size_t i = 0; i < ARRAY_SIZE(client); i++)
+		assert_reset(client[i]);
+	/* Two had begun, and may have failed before the change. */
+	assert_int_equal(count(COUNT_FLOWS_DENIED) + count(COUNT_FLOWS_FAILED), 4);
+	assert_true(count(COUNT_FLOWS_DENIED) >= 2);
+	assert_int_equal(count(COUNT_FLOWS_LIMITED), 0);
 }
 
 static void test_without_descriptors_connections_are_refused_not_left_hanging(
@@ -991,6 +1027,7 @@ int main(void)
 		T(a_fast_flow_does_not_hold_up_another),
 		T(flows_over_the_limit_are_reset),
 		T(new_flows_per_second_are_limited),
+		T(a_flow_that_waits_is_not_judged_before_it_begins),
 		T(without_descriptors_connections_are_refused_not_left_hanging),
 		T(a_new_policy_resets_what_it_revokes_and_nothing_else),
 		T(an_open_flow_outlives_what_taught_its_address),

@@ -31,6 +31,16 @@ size_t learned_find(const struct learned *l, const struct addr *a, int64_t now_m
 	return n;
 }
 
+bool learned_teaches(const struct learned *l, const struct dns_name *name,
+		     const struct addr *a, int64_t now_ms)
+{
+	for (size_t i = 0; i < the_world->learned_count; i++)
+		if (addr_equal(&the_world->learned[i].addr, a) &&
+		    dns_name_equal(&the_world->learned[i].name, name))
+			return true;
+	return false;
+}
+
 size_t learned_addrs(const struct learned *l, const struct dns_name *name,
 		     enum addr_family family, int64_t now_ms, struct addr *ret,
 		     size_t max)

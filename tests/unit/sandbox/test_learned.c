@@ -285,6 +285,9 @@ static void the_addresses_of_a_name_are_listed_newest_first(void **state)
 	assert_true(addr_equal(&list[0], &first.addr));
 	assert_true(addr_equal(&list[1], &last.addr));
 	assert_int_equal(learned_addrs(f.l, name_of("a.test"), ADDR_V6, 0, list, 4), 0);
+	assert_true(learned_teaches(f.l, name_of("a.test"), &last.addr, 0));
+	assert_false(learned_teaches(f.l, name_of("b.test"), &last.addr, 0));
+	assert_false(learned_teaches(f.l, name_of("a.test"), &last.addr, 95000));
 	assert_int_equal(learned_addrs(f.l, name_of("b.test"), ADDR_V4, 0, list, 4), 0);
 	assert_int_equal(learned_addrs(f.l, name_of("a.test"), ADDR_V4, 95000, list, 4),
 			 0);
