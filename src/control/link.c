@@ -466,7 +466,7 @@ int control_link_open(struct control *s, struct err *err)
  * With one engine its daemon knows all names and namespaces. With more of them only
  * control does: it asks first which namespace is meant. */
 
-/* So many are looked at within 100 ms, see ENGINE_LOOKS_MAX. */
+/* So many are audited within 100 ms, see ENGINE_AUDITS_MAX. */
 enum { NOVELTY = 500 };
 
 void control_place(const struct ipc_sandbox *spec, char ret[CONTROL_PLACE_SIZE])

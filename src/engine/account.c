@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Four times a second: what was added up is told, as far as it is due. Looking at the
- * filter's counters takes a millisecond where there are many, so the sandboxes take
- * turns, and a turn ends after two. */
+/* Four times a second: events that were added up are reported, as far as they are due.
+ * Reading the filter's counters takes a millisecond where there are many, so the
+ * sandboxes take turns, and a turn ends after two milliseconds. */
 #include "engine/core.h"
 
 #include <stdlib.h>
@@ -19,7 +19,7 @@ enum {
 	DRAINS_MAX = 64, /* of the log's queue: more than it holds */
 };
 
-/* What one look brought. */
+/* Counters of the filter, as they were read. */
 struct account_counts {
 	struct filter_count *items; /* owned */
 	size_t count, capacity;
@@ -52,13 +52,13 @@ static bool has_filter(const struct engine_sandbox *g)
 
 /* Every packet that is in a counter has been logged before, if it was to be: so the log
  * is read after the counters, and to its end. */
-static void look_at_refused(struct engine_sandbox *g, int64_t now_ms)
+static void read_refused(struct engine_sandbox *g, int64_t now_ms)
 {
 	struct sandbox *s = &g->sandbox;
 	struct account_counts k = { 0 };
 	uint64_t total = 0;
 
-	s->accounts->look_at_ms = now_ms + ACCOUNTS_LOOK_MAX_MS;
+	s->accounts->read_at_ms = now_ms + ACCOUNTS_READ_MAX_MS;
 	if (filter_refused_total(&s->filter, &total) < 0 ||
 	    filter_counts_read(&s->filter, true, on_count, &k) < 0) {
 		free(k.items);
@@ -66,7 +66,7 @@ static void look_at_refused(struct engine_sandbox *g, int64_t now_ms)
 	}
 	for (int i = 0; i < DRAINS_MAX && engine_sandbox_drain_refused(g); i++)
 		;
-	accounts_looked(s, &total, k.items, k.count, now_ms);
+	accounts_count(s, &total, k.items, k.count, now_ms);
 	free(k.items);
 }
 
@@ -88,7 +88,7 @@ static void count_passed(struct engine_sandbox *g, const struct filter_count *c,
 		passed_count(&g->sandbox, c, now_ms);
 }
 
-static void look_at_passed(struct engine_sandbox *g, int64_t now_ms)
+static void read_passed(struct engine_sandbox *g, int64_t now_ms)
 {
 	struct sandbox *s = &g->sandbox;
 	struct account_counts k = { 0 };
@@ -104,15 +104,15 @@ static void look_at_passed(struct engine_sandbox *g, int64_t now_ms)
 
 /* -- the table of the host ---------------------------------------------------------- */
 
-/* The host's table counts for all its sandboxes in the same sets, so one look is for all
- * of them. A look takes as long as there are destinations in use: the next one waits for
- * two hundred times that. What one sandbox was refused can be looked at alone: each first
- * packet to a destination was logged, so all of them are known here, unless a log was
- * lost. */
+/* The host's table counts for all its sandboxes in the same sets, so all are read at
+ * once. Reading takes the longer the more destinations are in use: the next time comes
+ * after two hundred times that. The refusals of one sandbox can be read alone: each first
+ * packet to a destination was logged, so all destinations are known here, unless a log
+ * was lost. */
 
 enum {
-	LOOK_MS = 250,
-	SHARE = 200, /* of the time between looks, one is spent looking */
+	READ_EVERY_MS = 250,
+	SHARE = 200, /* one part of the time is spent reading */
 	HOST_DRAINS_MAX = 16,
 	ALONE_MAX = 64, /* destinations of one sandbox; with more of them, all are read */
 };
@@ -155,7 +155,7 @@ static const struct filter_count *find_counts(const struct account_counts *k,
 static bool read_counts(struct engine_host *h, bool refused, struct account_counts *ret)
 {
 	*ret = (struct account_counts){ 0 };
-	if (!h->stands ||
+	if (!h->is_active ||
 	    filter_counts_read(filter_host_conn(h->table), refused, on_count, ret) < 0)
 		return false;
 	if (ret->count > 0)
@@ -165,7 +165,7 @@ static bool read_counts(struct engine_host *h, bool refused, struct account_coun
 
 static struct engine_sandbox *host_at(const struct engine_core *c, size_t slot)
 {
-	struct engine_sandbox *g = c->guarded[slot];
+	struct engine_sandbox *g = c->sandboxes[slot];
 
 	return g && g->kind == ATTACH_HOST && g->sandbox.accounts ? g : NULL;
 }
@@ -187,9 +187,9 @@ static struct filter_count key_of(const struct engine_sandbox *g,
 	};
 }
 
-/* False: all have to be looked at, after what was found here. */
-static bool look_at_refused_of(struct engine_host *h, struct engine_sandbox *g,
-			       int64_t now_ms)
+/* Return: false: more was refused than is known here; read all. */
+static bool read_refused_of(struct engine_host *h, struct engine_sandbox *g,
+			    int64_t now_ms)
 {
 	struct filter_conn *c = filter_host_conn(h->table);
 	struct accounts *a = g->sandbox.accounts;
@@ -200,7 +200,7 @@ static bool look_at_refused_of(struct engine_host *h, struct engine_sandbox *g,
 
 	drain(h);
 	count = a->flow_count;
-	if (!h->stands || h->lost != h->lost_seen || !accounts_know_flows(a) ||
+	if (!h->is_active || h->lost != h->lost_seen || !accounts_know_flows(a) ||
 	    count > ALONE_MAX)
 		return false;
 	for (size_t i = 0; i < count; i++)
@@ -208,12 +208,12 @@ static bool look_at_refused_of(struct engine_host *h, struct engine_sandbox *g,
 	for (size_t i = 0; i < count && r == 0; i++)
 		r = filter_counts_read_one(c, true, &keys[i], on_count, &k);
 	drain(h);
-	accounts_looked(&g->sandbox, NULL, k.items, k.count, now_ms);
+	accounts_count(&g->sandbox, NULL, k.items, k.count, now_ms);
 	free(k.items);
 	return r == 0;
 }
 
-static void look_at_refused_of_all(struct engine_host *h, int64_t now_ms)
+static void read_refused_of_all(struct engine_host *h, int64_t now_ms)
 {
 	struct account_counts k;
 	uint64_t lost = h->lost;
@@ -230,13 +230,13 @@ static void look_at_refused_of_all(struct engine_host *h, int64_t now_ms)
 		if (!g)
 			continue;
 		first = find_counts(&k, g->sandbox.id, &count);
-		if (count > 0 || g->sandbox.accounts->look_at_ms <= now_ms)
-			accounts_looked(&g->sandbox, NULL, first, count, now_ms);
+		if (count > 0 || g->sandbox.accounts->read_at_ms <= now_ms)
+			accounts_count(&g->sandbox, NULL, first, count, now_ms);
 	}
 	free(k.items);
 }
 
-static void look_at_passed_of_all(struct engine_host *h, int64_t now_ms)
+static void read_passed_of_all(struct engine_host *h, int64_t now_ms)
 {
 	struct account_counts k;
 
@@ -259,33 +259,34 @@ static void look_at_passed_of_all(struct engine_host *h, int64_t now_ms)
 	}
 }
 
-static void host_look(struct engine_host *h, bool refused, bool passed, int64_t now_ms)
+static void read_host(struct engine_host *h, bool refused, bool passed, int64_t now_ms)
 {
 	int64_t begun_ms = clock_now_ms();
 
 	if (now_ms < h->counts_from_ms)
 		return;
 	if (refused)
-		look_at_refused_of_all(h, now_ms);
+		read_refused_of_all(h, now_ms);
 	if (passed)
-		look_at_passed_of_all(h, now_ms);
-	h->counts_from_ms = now_ms + LOOK_MS + (clock_now_ms() - begun_ms) * SHARE;
+		read_passed_of_all(h, now_ms);
+	h->counts_from_ms = now_ms + READ_EVERY_MS + (clock_now_ms() - begun_ms) * SHARE;
 }
 
 static void host_now(struct engine_host *h, struct engine_sandbox *g, int64_t now_ms)
 {
 	g->sandbox.accounts->window_ends_ms = now_ms;
-	if (!look_at_refused_of(h, g, now_ms))
-		look_at_refused_of_all(h, now_ms);
-	look_at_passed_of_all(h, now_ms);
+	if (!read_refused_of(h, g, now_ms))
+		read_refused_of_all(h, now_ms);
+	read_passed_of_all(h, now_ms);
 }
 
 static void host_begin(struct engine_host *h, struct engine_sandbox *g)
 {
 	const struct accounts *a = g->sandbox.accounts;
 
-	/* One that stays is told of when it counts something. */
-	for (size_t i = 0; h->stands && i < MIN(a->flow_count, (size_t)ALONE_MAX); i++) {
+	/* A counter that stays is reported when it has counted something. */
+	for (size_t i = 0; h->is_active && i < MIN(a->flow_count, (size_t)ALONE_MAX);
+	     i++) {
 		const struct filter_count key = key_of(g, &a->flows[i]);
 
 		(void)!filter_counts_forget(filter_host_conn(h->table), &key);
@@ -299,11 +300,11 @@ static void close_window(struct engine_sandbox *g, int64_t now_ms)
 {
 	relay_account(g->core->relay, &g->sandbox);
 	if (has_filter(g))
-		look_at_passed(g, now_ms);
+		read_passed(g, now_ms);
 	accounts_close(&g->sandbox, now_ms);
 }
 
-/* What some sandbox of the host wants looked at: the table of the host. */
+/* Which counters of the host's table some sandbox wants to be read. */
 struct host_wants {
 	bool refused, passed;
 };
@@ -311,7 +312,7 @@ struct host_wants {
 static void account(struct engine_sandbox *g, struct host_wants *wants, int64_t now_ms)
 {
 	const struct accounts *a = g->sandbox.accounts;
-	bool refused = a->look_at_ms <= now_ms, passed;
+	bool refused = a->read_at_ms <= now_ms, passed;
 
 	if (a->window_ends_ms == 0)
 		accounts_open(&g->sandbox, now_ms);
@@ -321,11 +322,11 @@ static void account(struct engine_sandbox *g, struct host_wants *wants, int64_t 
 		wants->passed |= passed;
 	} else {
 		if (refused && has_filter(g))
-			look_at_refused(g, now_ms);
+			read_refused(g, now_ms);
 		if (passed)
 			close_window(g, now_ms);
 	}
-	accounts_tell(&g->sandbox, now_ms, false);
+	accounts_report(&g->sandbox, now_ms, false);
 }
 
 static void on_tick(struct loop_timer *t)
@@ -339,12 +340,12 @@ static void on_tick(struct loop_timer *t)
 
 		if (c->account_at >= c->slots)
 			c->account_at = 0;
-		g = c->guarded[c->account_at++];
+		g = c->sandboxes[c->account_at++];
 		if (g && g->sandbox.accounts && g->sandbox.state == SANDBOX_RUNNING)
 			account(g, &wants, now_ms);
 	}
 	if (c->host && (wants.refused || wants.passed))
-		host_look(c->host, wants.refused, wants.passed, now_ms);
+		read_host(c->host, wants.refused, wants.passed, now_ms);
 	if (loop_timer_start(c->loop, t, now_ms + TICK_MS) < 0)
 		loop_stop(c->loop);
 }
@@ -377,7 +378,7 @@ void engine_account_begin(struct engine_sandbox *g)
 		return;
 	if (filter_refused_total(&s->filter, &total) < 0)
 		total = 0;
-	/* What can't be read now is told once too often: better than never. */
+	/* Counters that can't be read now are reported once too often, not never. */
 	(void)!filter_counts_read(&s->filter, true, ignore_count, NULL);
 	(void)!filter_counts_read(&s->filter, false, ignore_count, NULL);
 	accounts_begin(s, total);
@@ -393,8 +394,8 @@ void engine_account_all(struct engine_sandbox *g)
 	if (g->kind == ATTACH_HOST && g->core->host)
 		host_now(g->core->host, g, now_ms);
 	else if (has_filter(g))
-		look_at_refused(g, now_ms);
+		read_refused(g, now_ms);
 	if (g->kind != ATTACH_HOST)
 		close_window(g, now_ms);
-	accounts_tell(s, now_ms, true);
+	accounts_report(s, now_ms, true);
 }

@@ -1,5 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/change.h"
+/* HOW IT WORKS
+ * Another policy for a sandbox that runs is one kernel transaction; then everything that
+ * is served goes by the new plan.
+ *
+ *   1. what was learned is judged by the new plan (learned_rebase)
+ *   2. the ruleset of the next generation takes the old one's place in one transaction;
+ *      the learned sets stay in it, and of what they hold it brings, moves and takes away
+ *      what is not the same any more, or makes them anew where what they hold isn't known
+ *      for sure; a failure leaves everything as it was
+ *   3. the sandbox's plan and table are exchanged: queries that wait are judged again
+ *      before they are answered, relay flows that aren't allowed any more are reset
+ *
+ * Open flows that are still allowed find their address in a set and get the new
+ * generation's mark; all others are refused with their next packet. */
+#include "engine/sandbox.h"
 
 #include <errno.h>
 
@@ -17,7 +31,7 @@ struct next {
 	bool anew; /* it isn't known what the kernel's sets hold */
 };
 
-/* TCP goes through the relay where the names that connections show are to be looked at,
+/* TCP goes through the relay where the names that connections show are to be checked,
  * and nowhere else: a namespace that isn't ours has a way out of its own. */
 static int set_relay(const struct sandbox *s, struct filter_shared_params *p,
 		     const struct plan *plan, struct err *err)
@@ -56,33 +70,34 @@ static uint16_t generation_of(const struct sandbox *s)
 				    : s->owned_params.generation;
 }
 
-/* 0 is the mark of a flow that nobody has accepted. */
-static uint16_t generation_after(uint16_t generation)
+/* 0 is the mark of a flow that no ruleset has accepted. */
+static uint16_t next_generation(const struct sandbox *s)
 {
-	return generation == UINT16_MAX ? FILTER_GENERATION_FIRST
-					: (uint16_t)(generation + 1);
+	uint16_t now = generation_of(s);
+
+	return now == UINT16_MAX ? FILTER_GENERATION_FIRST : (uint16_t)(now + 1);
 }
 
-static int list_held(const struct sandbox *s, struct arena *arena,
-		     struct filter_state *state)
+static int list_self_ports(const struct sandbox *s, struct arena *arena,
+			   struct filter_state *state)
 {
 	struct filter_held *held;
 
-	if (s->held.count == 0)
+	if (s->self_ports.count == 0)
 		return 0;
-	held = arena_array(arena, s->held.count, sizeof(*held));
+	held = arena_array(arena, s->self_ports.count, sizeof(*held));
 	if (!held)
 		return -ENOMEM;
-	sandbox_held_list(&s->held, held);
+	sandbox_self_ports_list(&s->self_ports, held);
 	state->held = held;
-	state->held_count = s->held.count;
+	state->held_count = s->self_ports.count;
 	return 0;
 }
 
 static int put(struct sandbox *s, const struct next *n, const struct filter_state *state,
 	       int64_t now_ms, struct err *err)
 {
-	const struct filter_host_sandbox guest = {
+	const struct filter_host_sandbox member = {
 		.id = (uint16_t)s->id,
 		.member = s->member,
 		.plan = &n->plan,
@@ -90,7 +105,7 @@ static int put(struct sandbox *s, const struct next *n, const struct filter_stat
 		.state = state,
 	};
 
-	return s->host ? filter_host_set(s->host, &guest, now_ms, err)
+	return s->host ? filter_host_set(s->host, &member, now_ms, err)
 		       : filter_replace(&s->filter, n->rules, state, err);
 }
 
@@ -99,7 +114,7 @@ static int load(struct sandbox *s, struct next *n, int64_t now_ms, struct arena 
 		struct err *err)
 {
 	struct filter_state state = { .staged = n->staged };
-	int r = list_held(s, arena, &state);
+	int r = list_self_ports(s, arena, &state);
 
 	if (r == 0 && s->learned)
 		r = learned_rebase(s->learned, &n->plan, now_ms, arena, &n->learned);
@@ -107,12 +122,12 @@ static int load(struct sandbox *s, struct next *n, int64_t now_ms, struct arena 
 		return err_set(err, r, "out of memory");
 	state.learned = n->learned.learned;
 	state.learned_count = n->learned.learned_count;
-	state.kept = n->learned.kept;
-	state.kept_count = n->learned.kept_count;
+	state.kept = n->learned.draining;
+	state.kept_count = n->learned.draining_count;
 	if (!n->anew)
 		state.difference = n->learned.difference;
 	r = put(s, n, &state, now_ms, err);
-	/* The kernel's sets weren't as we thought. */
+	/* The kernel's sets don't hold what the difference starts from. */
 	if (r < 0 && state.difference) {
 		state.difference = NULL;
 		r = put(s, n, &state, now_ms, err);
@@ -135,21 +150,16 @@ static void take_place(struct sandbox *s, const struct next *n)
 	sandbox_set_plan(s, &n->plan);
 	s->shared_params = n->shared_params;
 	s->owned_params = n->owned_params;
-	/* What the filter could not be told is not in the new ruleset. */
-	s->held.stale_count = 0;
-	s->held.is_unsure = false;
+	/* Ports that the old ruleset still exempted are not in the new one. */
+	s->self_ports.stale_count = 0;
+	s->self_ports.is_unsure = false;
 	if (!n->learned.table)
 		return;
 	learned_set_plan(n->learned.table, &s->plan);
-	learned_stands(n->learned.table);
+	learned_set_active(n->learned.table);
 	learned_snapshot_move(s->learned, n->learned.table);
 	learned_free(s->learned);
 	s->learned = n->learned.table;
-}
-
-static uint16_t next_generation(const struct sandbox *s)
-{
-	return generation_after(generation_of(s));
 }
 
 static int replace(struct sandbox *s, const struct plan *plan, bool anew, int64_t now_ms,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* HOW IT WORKS
- * Control comes and goes (IPC_PEER). Nobody waits for it: events that its channel has no
- * room for are counted and lost. What it asks for is answered in any case: answers wait.
- * It can change policies and read counters; it can attach, detach and open nothing. The
- * control of `weir run` is the supervisor, and hears events on that channel. */
+ * Control comes and goes (IPC_PEER). The engine doesn't wait for it: events that the
+ * channel has no room for are counted and lost. What it asks for is answered in any case:
+ * answers wait. It can change policies and read counters; it can attach, detach and open
+ * nothing. The control of `weir run` is the supervisor, and hears events on that channel.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@
 #include "engine/internal.h"
 
 enum {
-	ANSWERED_PER_SEC = 100, /* lookups that control is told of; others only count */
+	ANSWERED_PER_SEC = 100, /* lookups that are sent to control; others only count */
 };
 
 /* -- what goes to control ----------------------------------------------------------- */
@@ -31,7 +32,7 @@ static void count_lost(struct engine *e, uint32_t sandbox)
 		e->lost++;
 }
 
-/* Control may be slow or gone; nobody waits for it. Return: whether it will hear it. */
+/* Control may be slow or gone; the engine doesn't wait. Return: @m was sent. */
 static bool offer_control(struct engine *e, const struct ipc_message *m)
 {
 	int fd = e->config.attach.kind == ATTACH_OWNED ? e->config.supervisor_fd
@@ -45,7 +46,7 @@ static bool offer_control(struct engine *e, const struct ipc_message *m)
 	return r == 0;
 }
 
-void engine_control_tell(struct engine *e, const struct ipc_message *m)
+void engine_control_send(struct engine *e, const struct ipc_message *m)
 {
 	if (!offer_control(e, m))
 		count_lost(e, m->sandbox);
@@ -95,7 +96,7 @@ static void answer_status(struct engine_sandbox *g, uint32_t type)
 {
 	struct ipc_message m = { .type = type, .sandbox = g->sandbox.id };
 
-	engine_sandbox_standing(g, &m.standing);
+	engine_sandbox_status(g, &m.standing);
 	answer_control(engine_of(g), &m, -1);
 }
 
@@ -127,22 +128,22 @@ static void on_answered(void *data, const struct dns_name *name,
 	m.answered.count = (uint32_t)MIN(count, (size_t)IPC_ANSWERED_MAX);
 	for (size_t i = 0; i < m.answered.count; i++)
 		m.answered.addrs[i] = addrs[i].addr;
-	engine_control_tell(e, &m);
+	engine_control_send(e, &m);
 }
 
-static void on_standing(struct engine_sandbox *g)
+static void on_status(struct engine_sandbox *g)
 {
 	answer_status(g, IPC_STANDS);
 }
 
-static void tell_trouble(struct engine *e, const struct upstream_trouble *t)
+static void send_trouble(struct engine *e, const struct upstream_trouble *t)
 {
 	const struct ipc_message m = {
 		.type = IPC_TROUBLE,
 		.trouble = { t->kind, t->server, t->rcode, t->error, t->at },
 	};
 
-	engine_control_tell(e, &m);
+	engine_control_send(e, &m);
 }
 
 void engine_control_on_trouble(void *data, const struct upstream_trouble *t)
@@ -153,7 +154,7 @@ void engine_control_on_trouble(void *data, const struct upstream_trouble *t)
 	    e->failed_count < ARRAY_SIZE(e->failed))
 		e->failed[e->failed_count++] = *t;
 	else
-		tell_trouble(e, t);
+		send_trouble(e, t);
 }
 
 /* -- sockets for control ------------------------------------------------------------ */
@@ -182,8 +183,8 @@ static void take_back(struct engine *e, struct engine_lent *l)
 	l->fd = -1;
 }
 
-/* A port by which it is known. The daemon's control lives where none has to be held.
- * Return: it, or -errno. */
+/* Bind @fd to any port. The daemon's control lives where no filter has to exempt it.
+ * Return: the port, or -errno. */
 static int bind_any(int fd, enum addr_family family)
 {
 	const struct endpoint any = { .addr = addr_from_bytes(family,
@@ -245,8 +246,8 @@ static void lose_control(struct engine *e)
 		if (e->lent[i].fd >= 0)
 			take_back(e, &e->lent[i]);
 	for (uint32_t i = 0; i < e->core.slots; i++)
-		if (e->core.guarded[i])
-			engine_sandbox_change_cancel(e->core.guarded[i]);
+		if (e->core.sandboxes[i])
+			engine_sandbox_change_cancel(e->core.sandboxes[i]);
 }
 
 /* A control that has ended gets a successor, and that a channel. One that is still there
@@ -260,7 +261,7 @@ static void break_control(struct engine *e, int error)
 		loop_stop(e->core.loop);
 }
 
-static void tell_unchanged(struct engine *e, uint32_t sandbox, const struct err *err)
+static void answer_unchanged(struct engine *e, uint32_t sandbox, const struct err *err)
 {
 	struct ipc_message m = { .type = IPC_UNCHANGED, .sandbox = sandbox };
 
@@ -271,14 +272,14 @@ static void tell_unchanged(struct engine *e, uint32_t sandbox, const struct err 
 static void on_changed(struct engine_sandbox *g, int r, const struct err *err)
 {
 	if (r < 0)
-		tell_unchanged(engine_of(g), g->sandbox.id, err);
+		answer_unchanged(engine_of(g), g->sandbox.id, err);
 	else
 		answer_status(g, IPC_CHANGED);
 }
 
 /* Queries for the name fail until an answer comes in a round to come. */
-static void on_unpinned(struct engine_sandbox *g, const char *name,
-			const struct resolver_unpinned *fault)
+static void report_unpinned(struct engine_sandbox *g, const char *name,
+			    const struct resolver_unpinned *fault)
 {
 	struct event e = { .action = EVENT_DENY,
 			   .layer = EVENT_DNS,
@@ -293,7 +294,7 @@ static void on_unpinned(struct engine_sandbox *g, const char *name,
 	sandbox_event(&g->sandbox, &e, loop_now_ms(g->core->loop));
 }
 
-static void on_pinned(struct engine_sandbox *g, const char *why)
+static void report_pinned(struct engine_sandbox *g, const char *why)
 {
 	struct ipc_message m = { .type = IPC_PINNED, .sandbox = g->sandbox.id };
 
@@ -304,7 +305,7 @@ static void on_pinned(struct engine_sandbox *g, const char *why)
 }
 
 const struct engine_sandbox_observer engine_control_observer = {
-	on_event, on_answered, on_standing, on_changed, on_unpinned, on_pinned,
+	on_event, on_answered, on_status, on_changed, report_unpinned, report_pinned,
 };
 
 /* -- what `weir run` hears ----------------------------------------------------------- */
@@ -321,7 +322,7 @@ static void on_run_unpinned(struct engine_sandbox *g, const char *name,
 		 name, fault->stays ? " fully" : "", fault->why,
 		 fault->stays ? "; what is pinned stays" : "");
 	if (e->unpinned++ < UNPINNED_MAX)
-		engine_control_tell(e, &m);
+		engine_control_send(e, &m);
 }
 
 static void on_run_pinned(struct engine_sandbox *g, const char *why)
@@ -332,7 +333,7 @@ static void on_run_pinned(struct engine_sandbox *g, const char *why)
 	snprintf(m.text, sizeof(m.text), "dns: pinned: %zu more names were not resolved",
 		 e->unpinned - UNPINNED_MAX);
 	if (e->unpinned > UNPINNED_MAX)
-		engine_control_tell(e, &m);
+		engine_control_send(e, &m);
 	e->unpinned = 0;
 	if (!g->is_pinned)
 		engine_attached(g, why);
@@ -354,7 +355,7 @@ static void on_change(struct engine *e, const struct ipc_message *ask, int plan_
 		  : err_set(&err, -ENOENT, "there is no such sandbox");
 
 	if (r < 0)
-		tell_unchanged(e, ask->sandbox, &err);
+		answer_unchanged(e, ask->sandbox, &err);
 }
 
 /* Of all sandboxes together, as far as it can be added. */
@@ -363,9 +364,9 @@ static void add_stats(const struct engine *e, struct ipc_stats *ret)
 	for (size_t i = 0; i < e->core.slots; i++) {
 		struct ipc_stats one;
 
-		if (!e->core.guarded[i])
+		if (!e->core.sandboxes[i])
 			continue;
-		engine_sandbox_stats(e->core.guarded[i], &one);
+		engine_sandbox_stats(e->core.sandboxes[i], &one);
 		for (size_t c = 0; c < SANDBOX_COUNTER_COUNT; c++)
 			ret->counters[c] += one.counters[c];
 		ret->names += one.names;
@@ -395,7 +396,7 @@ static void on_denies(struct engine *e, uint32_t sandbox)
 	struct ipc_denies *d = &m.denies;
 
 	for (size_t i = (size_t)sandbox + 1; i < e->core.slots; i++) {
-		const struct engine_sandbox *g = e->core.guarded[i];
+		const struct engine_sandbox *g = e->core.sandboxes[i];
 		const uint64_t *counted = g ? g->sandbox.counters : NULL;
 
 		if (!g)
@@ -478,6 +479,6 @@ void engine_control_take(struct engine *e, int fd)
 		answer_status(e->only, IPC_STANDS);
 	dns_service_tell_behind(e->core.dns);
 	for (size_t i = 0; i < e->failed_count; i++)
-		tell_trouble(e, &e->failed[i]);
+		send_trouble(e, &e->failed[i]);
 	e->failed_count = 0;
 }

@@ -32,11 +32,11 @@ static int make_room(struct engine_core *c, size_t wanted)
 		slots *= 2;
 	if (slots == c->slots)
 		return 0;
-	grown = reallocarray(c->guarded, slots, sizeof(struct engine_sandbox *));
+	grown = reallocarray(c->sandboxes, slots, sizeof(struct engine_sandbox *));
 	if (!grown)
 		return -ENOMEM;
 	memset(grown + c->slots, 0, (slots - c->slots) * sizeof(struct engine_sandbox *));
-	c->guarded = grown;
+	c->sandboxes = grown;
 	c->slots = slots;
 	return 0;
 }
@@ -51,9 +51,9 @@ int engine_core_add(struct engine_core *c, struct engine_sandbox *g)
 	r = make_room(c, (size_t)id + 1);
 	if (r < 0)
 		return r;
-	if (c->guarded[id])
+	if (c->sandboxes[id])
 		return -EEXIST;
-	c->guarded[id] = g;
+	c->sandboxes[id] = g;
 	c->count++;
 	c->host_count += g->kind == ATTACH_HOST;
 	g->core = c;
@@ -65,7 +65,7 @@ void engine_core_take_out(struct engine_core *c, struct engine_sandbox *g)
 {
 	if (engine_core_find(c, g->sandbox.id) != g)
 		return;
-	c->guarded[g->sandbox.id] = NULL;
+	c->sandboxes[g->sandbox.id] = NULL;
 	c->count--;
 	c->host_count -= g->kind == ATTACH_HOST;
 	g->core = NULL;
@@ -73,7 +73,7 @@ void engine_core_take_out(struct engine_core *c, struct engine_sandbox *g)
 
 struct engine_sandbox *engine_core_find(const struct engine_core *c, uint32_t id)
 {
-	return id < c->slots ? c->guarded[id] : NULL;
+	return id < c->slots ? c->sandboxes[id] : NULL;
 }
 
 /* ---- what was learned ends ---- */
@@ -85,7 +85,7 @@ static int64_t expire(struct engine_core *c, int64_t now_ms)
 	int64_t next_ms;
 
 	for (; c->expiry_at < last; c->expiry_at++) {
-		struct engine_sandbox *g = c->guarded[c->expiry_at];
+		struct engine_sandbox *g = c->sandboxes[c->expiry_at];
 
 		if (g && g->sandbox.learned)
 			c->expiry_next_ms =
@@ -98,7 +98,8 @@ static int64_t expire(struct engine_core *c, int64_t now_ms)
 	c->expiry_at = 0;
 	c->expiry_next_ms = INT64_MAX;
 	/* At most once a second: the kernel's own timeouts do the refusing. With many,
-	 * nobody goes through all of them to see whether one has learned something. */
+	 * going through all of them to see whether one has learned something costs too
+	 * much. */
 	if (next_ms == INT64_MAX && c->slots == 1)
 		return INT64_MAX;
 	return c->slots == 1 ? MAX(next_ms, now_ms + EXPIRY_EVERY_MS)
@@ -127,26 +128,26 @@ static void on_turn_end(void *data)
 		start_expiry(c);
 }
 
-/* ---- the rules stand ---- */
+/* ---- others who change the rules ---- */
 
-/* Those of the host's own namespace are looked after all at once. */
-static void look_at_some(struct engine_core *c)
+/* Sandboxes of the host's own namespace are audited all at once (host.c). */
+static void audit_some(struct engine_core *c)
 {
 	size_t wanted = c->count - c->host_count;
-	size_t looks = 0, others = 0;
+	size_t audits = 0, others = 0;
 
-	for (size_t i = 0; i < c->slots && looks < wanted; i++) {
+	for (size_t i = 0; i < c->slots && audits < wanted; i++) {
 		struct engine_sandbox *g;
 
-		if (looks >= ENGINE_LOOKS_MAX ||
-		    (looks >= ENGINE_LOOKS_OWNED_MAX && others == 0))
+		if (audits >= ENGINE_AUDITS_MAX ||
+		    (audits >= ENGINE_AUDITS_OWNED_MAX && others == 0))
 			return;
 		if (c->watch_at >= c->slots)
 			c->watch_at = 0;
-		g = c->guarded[c->watch_at++];
-		if (!g || !engine_sandbox_look(g))
+		g = c->sandboxes[c->watch_at++];
+		if (!g || !engine_sandbox_audit(g))
 			continue;
-		looks++;
+		audits++;
 		others += !g->sandbox.filter.owner;
 	}
 }
@@ -155,9 +156,9 @@ static void on_watch(struct loop_timer *t)
 {
 	struct engine_core *c = CONTAINER_OF(t, struct engine_core, watch);
 
-	look_at_some(c);
+	audit_some(c);
 	if (c->host)
-		engine_host_look(c->host);
+		engine_host_audit(c->host);
 	if (loop_timer_start(c->loop, t, loop_now_ms(c->loop) + WATCH_EVERY_MS) < 0)
 		loop_stop(c->loop);
 }

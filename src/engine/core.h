@@ -11,11 +11,13 @@
 enum {
 	ENGINE_SANDBOXES_MAX = 65536, /* ids have 16 bits; over it: -ENOSPC */
 	/* Tamper watch: all sandboxes each turn of 50 ms, but at most this many. So with
-	 * up to 500 each is looked at within 100 ms, with more in turn, at 5,000 looks a
-	 * second. Where the kernel lets nobody else change a table that has an owner, a
-	 * look finds nothing but a kernel that has lost it: a tenth of them will do. */
-	ENGINE_LOOKS_MAX = 250,
-	ENGINE_LOOKS_OWNED_MAX = 25,
+	 * up to 500 each is audited within 100 ms, with more in turn, at 5,000 audits a
+	 * second. Where the kernel lets no other process change a table that has an
+	 * owner, an audit finds nothing but a kernel that has lost it: a tenth of them
+	 * will do.
+	 */
+	ENGINE_AUDITS_MAX = 250,
+	ENGINE_AUDITS_OWNED_MAX = 25,
 };
 
 struct engine_host;
@@ -26,10 +28,10 @@ struct engine_core {
 	struct relay *relay;
 	struct hash_key key;
 	int route_fd;
-	/* By id; NULL: nobody. Borrowed: who adds one frees it. */
-	struct engine_sandbox **guarded;
+	/* By id; NULL: the id is free. Borrowed: engine.c frees them. */
+	struct engine_sandbox **sandboxes;
 	size_t slots, count;
-	struct engine_host *host; /* owned; NULL: nobody of the host's own namespace */
+	struct engine_host *host; /* owned; NULL: no sandbox of the host's namespace */
 	size_t host_count;	  /* of @count, those that are of it */
 	int64_t repin_ms;	  /* dns: pinned: how often, where a policy doesn't say */
 	struct loop_timer expiry;
@@ -55,10 +57,10 @@ struct engine_sandbox *engine_core_find(const struct engine_core *c, uint32_t id
 /* Serve the DNS and relay sockets of @s. */
 int engine_core_serve(struct engine_core *c, struct sandbox *s,
 		      struct err *err) MUST_CHECK;
-/* See to it that the rules stand, from now on. */
+/* From now on put back rules that others change. */
 int engine_core_watch(struct engine_core *c) MUST_CHECK;
 
-/* -- account.c: what is told at the end of a window --------------------------- */
+/* -- account.c: what is reported at the end of a window ------------------------ */
 
 int engine_account_init(struct engine_core *c) MUST_CHECK;
 /* @g has come into @c: it adds up from now on. */

@@ -10,8 +10,8 @@
  *   NETNS, HOST  the daemon sends all of it (IPC_ATTACH)
  *
  * From there all kinds take the same way: open_sandbox(), begin_attach(),
- * engine_sandbox_stand(), engine_attached(). The engine hears the supervisor, whose end
- * is the engine's, and control (control.c). */
+ * engine_sandbox_activate(), engine_attached(). The engine hears the supervisor, whose
+ * end is the engine's, and control (control.c). */
 #include "engine/engine.h"
 
 #include <errno.h>
@@ -32,20 +32,13 @@
 /* For Docker's resolver, if that is the one to ask: a millisecond, when all is well. */
 enum { SETTLE_MS = 250 };
 
-static void report_to(struct engine *e, int fd, const struct ipc_message *m)
-{
-	/* Without a supervisor nobody is left who could start another engine: the rules
-	 * stay. */
-	if (ipc_send(fd, m, NULL, 0) < 0)
-		loop_stop(e->core.loop);
-}
-
 void engine_report(struct engine *e, const struct ipc_message *m)
 {
-	report_to(e,
-		  e->config.attach_fd >= 0 ? e->config.attach_fd
-					   : e->config.supervisor_fd,
-		  m);
+	int fd = e->config.attach_fd;
+
+	/* Without a supervisor no engine follows this one: the rules stay. */
+	if (ipc_send(fd >= 0 ? fd : e->config.supervisor_fd, m, NULL, 0) < 0)
+		loop_stop(e->core.loop);
 }
 
 static void report_text(const struct engine *e, uint32_t type, const char *text)
@@ -72,7 +65,7 @@ void engine_attached(struct engine_sandbox *g, const char *why)
 		refuse(engine_of(g), g->sandbox.id, why);
 		return;
 	}
-	engine_sandbox_standing(g, &m.standing);
+	engine_sandbox_status(g, &m.standing);
 	engine_report(engine_of(g), &m);
 }
 
@@ -101,7 +94,7 @@ static int take_probe(struct sandbox *s, const struct ipc_attach *a)
 					 &s->probe_name);
 }
 
-/* What was guarded before has had its descriptors. New ones get the lowest numbers that
+/* A restored sandbox has had its descriptors before. New ones get the lowest numbers that
  * are free, and those of the plan and the snapshot are free again soon. */
 static bool has_room(const struct engine *e, const struct ipc_attach *a,
 		     const struct ipc_fds *fds)
@@ -151,7 +144,7 @@ static int open_sandbox(const struct engine *e, struct engine_sandbox *g,
 	return r;
 }
 
-static void drop(struct engine_sandbox *g)
+static void destroy(struct engine_sandbox *g)
 {
 	engine_sandbox_done(g);
 	free(g);
@@ -169,15 +162,15 @@ static int stage(struct engine *e, struct engine_sandbox *g)
 				 relay, &e->coming_stage, &ignored);
 }
 
-static void stand_attached(struct engine *e, struct engine_sandbox *g,
-			   struct filter_host_stage *staged)
+static void finish_attach(struct engine *e, struct engine_sandbox *g,
+			  struct filter_host_stage *staged)
 {
 	struct err err = { 0 };
 	uint32_t id = g->sandbox.id;
 	bool is_only = e->config.attach.kind != ATTACH_NONE;
 
-	if (engine_sandbox_stand(g, &e->core, &err) < 0) {
-		drop(g);
+	if (engine_sandbox_activate(g, &e->core, &err) < 0) {
+		destroy(g);
 		refuse(e, id, err.text);
 	} else {
 		if (is_only)
@@ -198,13 +191,13 @@ static void on_coming(struct loop_deferred *d)
 	if (stage(e, e->coming) > 0)
 		loop_defer(e->core.loop, d);
 	else
-		stand_attached(e, TAKE_PTR(e->coming), TAKE_PTR(e->coming_stage));
+		finish_attach(e, TAKE_PTR(e->coming), TAKE_PTR(e->coming_stage));
 }
 
 static void begin_attach(struct engine *e, struct engine_sandbox *g)
 {
 	if (e->coming || stage(e, g) <= 0) {
-		stand_attached(e, g, e->coming ? NULL : TAKE_PTR(e->coming_stage));
+		finish_attach(e, g, e->coming ? NULL : TAKE_PTR(e->coming_stage));
 		return;
 	}
 	e->coming = g;
@@ -222,7 +215,7 @@ static void replace_host(struct engine *e, const struct ipc_message *m)
 		return;
 	engine_sandbox_leave(old);
 	engine_sandbox_forget_rules(old);
-	drop(old);
+	destroy(old);
 }
 
 /* What this engine was started with, and what @m and @all add to it. */
@@ -272,7 +265,7 @@ static void on_attach(struct engine *e, const struct ipc_message *m, int *fds,
 		return;
 	}
 	if (g)
-		drop(g);
+		destroy(g);
 	refuse(e, m->sandbox, err.text);
 }
 
@@ -312,7 +305,7 @@ static void on_detach(struct engine *e, const struct ipc_message *m)
 		engine_sandbox_leave(g);
 		if (m->attach.forget || remove_rules(e, g, &err) < 0)
 			engine_sandbox_forget_rules(g);
-		drop(g);
+		destroy(g);
 	}
 	snprintf(answer.text, sizeof(answer.text), "%s", err.text);
 	engine_report(e, &answer);
@@ -386,7 +379,7 @@ static void on_finish(struct engine *e)
 		memcpy(m.counters, e->only->sandbox.counters,
 		       sizeof(e->only->sandbox.counters));
 	}
-	engine_control_tell(e, &m);
+	engine_control_send(e, &m);
 	loop_stop(e->core.loop);
 }
 
@@ -513,7 +506,7 @@ static int begin(struct engine *e, struct err *err)
 {
 	const struct engine_config *c = &e->config;
 	bool is_run = c->attach.kind == ATTACH_OWNED;
-	int r = e->only ? engine_sandbox_stand(e->only, &e->core, err) : 0;
+	int r = e->only ? engine_sandbox_activate(e->only, &e->core, err) : 0;
 
 	if (r < 0)
 		return r;

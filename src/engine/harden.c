@@ -9,8 +9,8 @@
 #include "sys/confine.h"
 #include "sys/process.h"
 
-/* The three confinements. All stand; only programs of tests/confined are built with a
- * HARDEN_BY that leaves some out, to prove what each holds by itself. */
+/* The three confinements. All are in force; only programs of tests/confined are built
+ * with a HARDEN_BY that leaves some out, to prove what each holds by itself. */
 enum confinement {
 	BY_CAPABILITIES = 1 << 0,
 	BY_LANDLOCK = 1 << 1,

@@ -7,8 +7,6 @@
 #include "engine/core.h"
 #include "sys/ctmark.h"
 
-struct engine_host_left;
-
 struct engine_host {
 	struct engine_core *core;
 	struct filter_host *table; /* owned */
@@ -18,29 +16,31 @@ struct engine_host {
 	bool sees_refused; /* the log is ours */
 	bool is_served;	   /* DNS and relay */
 	bool ipv6;	   /* the host has a way out */
-	/* All that were guarded before have been set, or one that was not. From then on
-	 * the table has to stand; until it does, every RETRY_MS it is tried again. */
-	bool is_wanted, stands;
-	bool is_in_doubt; /* see what stands, whatever the count of transactions says */
+	/* All that were attached before have been set, or a new one. From then on the
+	 * table has to be in force; until it is, it is loaded again every RETRY_MS. */
+	bool is_wanted, is_active;
+	bool is_in_doubt; /* read the table, whatever the count of transactions says */
 	int64_t retry_ms, verify_ms; /* not before */
 	struct engine_sandbox_seen seen;
-	unsigned int looks;
+	unsigned int audits;
 	struct loop_source nflog;
-	/* Who asks and is left over has everything refused, at once: by this one, which
-	 * is in no table and nowhere else. */
-	struct sandbox nobody;
+	/* Processes of no sandbox that ask here all the same have everything denied, at
+	 * once: by this sandbox, which is in no table and nowhere else. */
+	struct sandbox denied;
 	uint8_t *nothing; /* the plan's bytes, owned */
-	/* What the kernel had when we came, until the table is replaced. */
-	struct engine_host_left *left; /* owned; NULL: not read yet, or not any more */
-	/* A repair is told of, some sandboxes at each look, from slot @tell_at on. */
-	bool is_telling;
-	size_t tell_at;
+	/* What the kernel had learned when this engine came; until the table is loaded.
+	 */
+	struct engine_elements
+		*inherited; /* owned; NULL: not read yet, or not any more */
+	/* A repair is reported, some sandboxes at each audit, from slot @report_at on. */
+	bool is_reporting;
+	size_t report_at;
 	int repaired;
-	/* Packets, queries and connections of no sandbox, or of one that nobody answers
-	 * for any more; reports of packets that did not arrive. */
+	/* Packets, queries and connections of no sandbox, or of one that this engine has
+	 * forgotten; reports of packets that did not arrive. */
 	uint64_t unattributed, lost;
-	uint64_t lost_seen; /* of these, before the last look at all that was refused */
-	int64_t counts_from_ms; /* engine_account_host.c: no look at them before */
+	uint64_t lost_seen;	/* of these, before all refusals were read last */
+	int64_t counts_from_ms; /* account.c: they are not read before */
 };
 
 /* @fds and @conntrack_fd are taken, whatever comes of it. On success it is c->host;
@@ -50,7 +50,7 @@ int engine_host_open(struct engine_core *c, const struct ipc_host *ports,
 		     struct err *err) MUST_CHECK;
 /* Its rules stay. No sandbox of it is in the engine. */
 void engine_host_free(struct engine_host *h);
-/* Put the table in the place of whatever stands, and read it back. Serve. */
+/* Put the table in the place of whatever is there, and read it back. Serve. */
 int engine_host_load(struct engine_host *h, struct err *err) MUST_CHECK;
 
 /* -- for one of them ---------------------------------------------------------------- */
@@ -58,14 +58,14 @@ int engine_host_load(struct engine_host *h, struct err *err) MUST_CHECK;
 /* What it has in the place of a filter of its own. */
 int engine_host_prepare(struct engine_core *c, struct sandbox *s,
 			struct err *err) MUST_CHECK;
-/* Take over what it had learned, as far as the kernel bears it out. Return: how many. */
-size_t engine_host_adopt(struct engine_host *h, struct engine_sandbox *g);
-/* A transaction has failed: see whether the table stands. Return: it didn't, and was put
- * back; so it may be worth another try. */
+/* engine_sandbox_adopt() with what the kernel's table of the host holds. */
+void engine_host_adopt(struct engine_host *h, struct engine_sandbox *g);
+/* A transaction has failed: see whether the table is in force. Return: it wasn't, and was
+ * put back; so it may be worth another try. */
 bool engine_host_mend(struct engine_host *h);
 
 /* -- from time to time -------------------------------------------------------------- */
 
 /* Every 50 ms. */
-void engine_host_look(struct engine_host *h);
+void engine_host_audit(struct engine_host *h);
 void engine_host_drain_refused(struct engine_host *h);

@@ -59,7 +59,7 @@ static inline struct engine *engine_of(const struct engine_sandbox *g)
 
 /* -- engine.c ----------------------------------------------------------------------- */
 
-/* To whoever gives us sandboxes. */
+/* To the process that attaches the sandboxes. */
 void engine_report(struct engine *e, const struct ipc_message *m);
 /* @g is attached, and served: IPC_STANDS; unless @why not says something. */
 void engine_attached(struct engine_sandbox *g, const char *why);
@@ -70,7 +70,7 @@ void engine_attached(struct engine_sandbox *g, const char *why);
 extern const struct engine_sandbox_observer engine_control_observer, engine_run_observer;
 /* @fd leads to control from now on; owned. */
 void engine_control_take(struct engine *e, int fd);
-/* Control may be slow or gone; nobody waits for it. */
-void engine_control_tell(struct engine *e, const struct ipc_message *m);
+/* Control may be slow or gone: what it doesn't take is counted and lost. */
+void engine_control_send(struct engine *e, const struct ipc_message *m);
 /* A dns_service_config.on_trouble; the data is the struct engine. */
 void engine_control_on_trouble(void *data, const struct upstream_trouble *t);

@@ -271,7 +271,7 @@ static int next_record(int in, int64_t deadline_ms, struct record *ret)
 	return 1;
 }
 
-/* It has read hostile bytes: what it says is printed, so it is held to what can be. */
+/* The child has read hostile bytes: what it says is made printable. */
 static void tame(struct record *r)
 {
 	r->why[sizeof(r->why) - 1] = '\0';

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /* HOW IT WORKS
- * The engine is never trusted to stand: whatever it does to the kernel is one transaction
- * that leaves a whole ruleset behind, and all that a successor needs is in the
- * supervisor's hands (descriptors, plan) or in the snapshot (what was learned).
+ * An engine may die at any moment: whatever it does to the kernel is one transaction that
+ * leaves a whole ruleset behind, and all that a successor needs is in the supervisor's
+ * hands (descriptors, plan) or in the snapshot (what was learned).
  *
- *   first start    the ruleset of the plan, generation one after whatever stood, or any
- *   restart        the snapshot's entries that the kernel still has; then the ruleset
- * anew, with them, under the next generation: the ports that the dead engine held are not
- * exempt any more change         sandbox_change(): plan, learned addresses and flows in
- * one step every look     the kernel's generation id is held against our own count of
- *                  transactions; when others have changed something, our ruleset is read
- *                  back, and put back if it is not as it was */
+ *   first start  the ruleset of the plan, of any generation, or of the one after that of
+ *                the ruleset that was there
+ *   restart      the snapshot's entries that the kernel still has; then the ruleset anew,
+ *                with them, under the next generation: the ports that the dead engine had
+ *                bound are not exempt any more
+ *   change       sandbox_change(): plan, learned addresses and flows in one step
+ *   every audit  the kernel's generation id is compared with our own count of
+ *                transactions; when others have changed something, our ruleset is read
+ *                back, and put back if it is not as it was */
 #include "engine/sandbox.h"
 
 #include <assert.h>
@@ -22,7 +24,6 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "engine/change.h"
 #include "engine/core.h"
 #include "engine/host.h"
 #include "filter/nflog.h"
@@ -39,96 +40,111 @@ enum {
 
 /* -- taking over what an engine before us has learned ------------------------------- */
 
-/* What the kernel's learned sets hold, sorted. */
-struct standing_element {
+struct engine_element {
+	uint32_t id;
 	struct addr addr;
 	uint8_t port_list;
 	uint32_t left_ms; /* not compared */
 };
 
-struct standing_elements {
-	struct standing_element *items;
-	size_t count, capacity;
-};
-
 static int compare_elements(const void *a, const void *b)
 {
-	const struct standing_element *x = a, *y = b;
-	int r = memcmp(&x->addr, &y->addr, sizeof(x->addr));
+	const struct engine_element *x = a, *y = b;
+	int r;
 
+	if (x->id != y->id)
+		return x->id < y->id ? -1 : 1;
+	r = memcmp(&x->addr, &y->addr, sizeof(x->addr));
 	return r ? r : x->port_list - y->port_list;
 }
 
+/* A filter_learned_fn; the data is a struct engine_elements. */
 static void on_element(void *data, uint16_t id, const struct filter_learn *item)
 {
-	struct standing_elements *e = data;
+	struct engine_elements *e = data;
 
-	if (e->count < e->capacity)
-		e->items[e->count++] =
-			(struct standing_element){ .addr = item->addr,
-						   .port_list = item->port_list,
-						   .left_ms = item->lifetime_ms };
+	if (e->count == e->capacity) {
+		size_t capacity = MIN(MAX(e->capacity * 2, (size_t)256), e->max);
+		struct engine_element *grown =
+			capacity > e->count
+				? reallocarray(e->items, capacity, sizeof(*grown))
+				: NULL;
+
+		if (!grown)
+			return;
+		e->items = grown;
+		e->capacity = capacity;
+	}
+	e->items[e->count++] = (struct engine_element){ id, item->addr, item->port_list,
+							item->lifetime_ms };
 }
 
-static uint32_t has_element(void *data, const struct addr *a, uint8_t port_list)
+int engine_elements_read(struct engine_elements *e, struct filter_conn *c, size_t lists)
 {
-	const struct standing_elements *e = data;
-	const struct standing_element key = { .addr = *a, .port_list = port_list };
-	const struct standing_element *found =
-		bsearch(&key, e->items, e->count, sizeof(key), compare_elements);
+	int r = -EAGAIN;
 
+	/* Others may change tables of their own meanwhile. */
+	for (int i = 0; i < READ_TRIES && r == -EAGAIN; i++) {
+		e->count = 0;
+		r = filter_learned_read(c, lists, on_element, e);
+	}
+	if (r < 0)
+		e->count = 0;
+	if (e->count > 0)
+		qsort(e->items, e->count, sizeof(*e->items), compare_elements);
+	return r;
+}
+
+struct elements_of {
+	const struct engine_elements *all; /* NULL: the kernel has nothing */
+	uint32_t id;
+};
+
+static uint32_t left_in_kernel(void *data, const struct addr *a, uint8_t port_list)
+{
+	const struct elements_of *of = data;
+	const struct engine_element key = { of->id, *a, port_list, 0 };
+	const struct engine_element *found = NULL;
+
+	if (of->all && of->all->count > 0)
+		found = bsearch(&key, of->all->items, of->all->count, sizeof(key),
+				compare_elements);
 	return found ? found->left_ms : 0;
 }
 
-/* As far as the kernel bears it out. */
-static void adopt(struct engine_sandbox *g)
+void engine_sandbox_adopt(struct engine_sandbox *g, const struct engine_elements *e)
 {
 	struct sandbox *s = &g->sandbox;
-	struct standing_elements have = { .capacity = ELEMENTS_MAX };
-	size_t lists = plan_port_list_count(&s->plan);
-	int r = -EAGAIN;
+	struct elements_of of = { e, s->host ? s->id : 0 };
 
-	have.items = calloc(have.capacity, sizeof(*have.items));
-	if (!have.items)
-		return;
-	/* Others may change tables of their own meanwhile. */
-	for (int i = 0; i < READ_TRIES && r == -EAGAIN; i++) {
-		have.count = 0;
-		r = filter_learned_read(&s->filter, lists, on_element, &have);
-	}
-	if (r == 0) {
-		qsort(have.items, have.count, sizeof(*have.items), compare_elements);
-		g->adopted = (uint32_t)learned_snapshot_adopt(s->learned, &g->snapshot,
-							      loop_now_ms(g->core->loop),
-							      has_element, &have);
-		s->counters[COUNT_ADOPTED] += g->adopted;
-	}
-	free(have.items);
+	g->adopted = (uint32_t)learned_snapshot_adopt(s->learned, &g->snapshot,
+						      loop_now_ms(g->core->loop),
+						      left_in_kernel, &of);
+	s->counters[COUNT_ADOPTED] += g->adopted;
 }
 
 /* -- in a network namespace that somebody else made --------------------------------- */
 
-/* Flows have the marks of whoever guarded the namespace before, long after his rules
- * went. */
-static int first_generation(uint16_t *ret)
-{
-	return getrandom(ret, sizeof(*ret), 0) == sizeof(*ret) ? 0 : -errno;
-}
-
 static int shared_enforce(struct engine_sandbox *g, struct err *err)
 {
 	struct sandbox *s = &g->sandbox;
+	struct engine_elements have = { .max = ELEMENTS_MAX };
 	uint16_t standing = 0;
 	int r = filter_standing(&s->filter, &standing);
 
 	if (r < 0)
 		return err_sys(err, r, "cannot ask for the rules that stand");
-	if (g->restarted && standing != 0)
-		adopt(g);
-	r = standing == 0 ? first_generation(&standing) : 0;
-	if (r < 0)
-		return err_sys(err, r, "cannot number the rules");
-	/* Marks of another policy must not pass for this one's. */
+	if (g->restarted && standing != 0) {
+		if (engine_elements_read(&have, &s->filter,
+					 plan_port_list_count(&s->plan)) == 0)
+			engine_sandbox_adopt(g, &have);
+		free(have.items);
+	}
+	/* Flows have the marks of a filter that guarded the namespace before, long after
+	 * its rules went: marks of another policy must not pass for this one's. */
+	if (standing == 0 &&
+	    getrandom(&standing, sizeof(standing), 0) != sizeof(standing))
+		return err_sys(err, -errno, "cannot number the rules");
 	s->shared_params.generation = standing;
 	r = sandbox_install(s, &g->plan, err);
 	if (r == 0)
@@ -195,15 +211,15 @@ static int host_enforce(struct engine_sandbox *g, struct err *err)
 	int r;
 
 	if (g->restarted)
-		g->adopted = (uint32_t)engine_host_adopt(h, g);
+		engine_host_adopt(h, g);
 	r = sandbox_install(&g->sandbox, &g->plan, err);
 	if (r < 0 && engine_host_mend(h))
 		r = sandbox_install(&g->sandbox, &g->plan, err);
 	if (r < 0)
 		return r;
-	/* Those that were guarded before wait for each other, and so does whatever is not
+	/* Restored sandboxes wait for each other, and so does a sandbox that is not
 	 * tested at once. */
-	if (!h->stands)
+	if (!h->is_active)
 		r = g->restarted || g->sandbox.probe_name.size == 0
 			    ? 0
 			    : engine_host_load(h, err);
@@ -271,7 +287,7 @@ void engine_sandbox_done(struct engine_sandbox *g)
 
 	accounts_free(s->accounts);
 	learned_free(s->learned);
-	sandbox_held_done(&s->held);
+	sandbox_self_ports_done(&s->self_ports);
 	filter_conn_done(&s->filter);
 	sandbox_fds_done(&s->fds);
 	if (g->route_fd >= 0)
@@ -368,8 +384,8 @@ int engine_sandbox_pin(struct engine_sandbox *g)
 			       repin_ms > 0 ? repin_ms : g->core->repin_ms, on_pinned, g);
 }
 
-static int stand(struct engine_sandbox *g, const struct engine_sandbox_ops *ops,
-		 struct err *err)
+static int activate(struct engine_sandbox *g, const struct engine_sandbox_ops *ops,
+		    struct err *err)
 {
 	int r = prepare(g, err);
 
@@ -377,7 +393,7 @@ static int stand(struct engine_sandbox *g, const struct engine_sandbox_ops *ops,
 		r = ops->enforce(g, err);
 	if (r < 0)
 		return r;
-	engine_sandbox_look_for_ipv6(g);
+	engine_sandbox_check_ipv6(g);
 	learned_snapshot_keep(g->sandbox.learned, &g->snapshot);
 	r = ops->serve(g, err);
 	if (r < 0)
@@ -387,7 +403,8 @@ static int stand(struct engine_sandbox *g, const struct engine_sandbox_ops *ops,
 	return r < 0 ? err_sys(err, r, "cannot pin the policy's names") : 0;
 }
 
-int engine_sandbox_stand(struct engine_sandbox *g, struct engine_core *c, struct err *err)
+int engine_sandbox_activate(struct engine_sandbox *g, struct engine_core *c,
+			    struct err *err)
 {
 	const struct engine_sandbox_ops *ops = ops_of(g);
 	int r;
@@ -397,7 +414,7 @@ int engine_sandbox_stand(struct engine_sandbox *g, struct engine_core *c, struct
 	r = engine_core_add(c, g);
 	if (r < 0)
 		return err_sys(err, r, "cannot take another sandbox");
-	r = stand(g, ops, err);
+	r = activate(g, ops, err);
 	if (r < 0) {
 		engine_sandbox_leave(g);
 		engine_sandbox_forget_rules(g);
@@ -463,7 +480,7 @@ int engine_sandbox_change_at_once(struct engine_sandbox *g, const struct plan *n
 	return ops->change(g, next, err);
 }
 
-void engine_sandbox_standing(const struct engine_sandbox *g, struct ipc_standing *ret)
+void engine_sandbox_status(const struct engine_sandbox *g, struct ipc_standing *ret)
 {
 	*ret = (struct ipc_standing){
 		.adopted = g->adopted,
@@ -500,15 +517,14 @@ void engine_sandbox_stats(const struct engine_sandbox *g, struct ipc_stats *ret)
 
 /* -- another plan, in turns of the loop --------------------------------------------- */
 
-/* A step in each turn, so that whoever asks something meanwhile has his answer between
- * two of them:
+/* A step in each turn, so that queries are answered between two of them:
  *
  *   first      the plan is mapped and its ruleset built
- *   then       large sets are loaded beside what stands (sandbox_stage())
+ *   then       large sets are loaded beside those in force (sandbox_stage())
  *   last       one transaction, and everything goes by the new plan
  *   then       the relay cuts what that forbids: nothing of it leaves after the answer
  *
- * When control goes away nobody would hear how it ended: the change is given up, and the
+ * When control goes away it would not hear how it ended: the change is given up, and the
  * next control finds the plan in force that the supervisor has. A repair in between makes
  * what is staged worthless; then the last step does all of it. */
 
@@ -619,7 +635,7 @@ static void on_turn(struct loop_deferred *d)
 		wait_for_relay(g);
 		return;
 	}
-	/* What happened so far is told with the rules that it was judged by. */
+	/* What happened so far is reported with the rules of the old plan. */
 	if (g->change.is_staged)
 		engine_account_all(g);
 	r = step(g, &err);
@@ -704,7 +720,7 @@ static bool has_share(const struct engine_sandbox *g, size_t more)
 	       then <= (SHARED_BYTES - g->core->snapshot_bytes + now) / SHARE;
 }
 
-/* A kernel that doesn't know the call: whoever made the file has reserved it. */
+/* For a kernel that doesn't know the call the supervisor has reserved the file. */
 static bool populate(uint8_t *bytes, size_t from, size_t to)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -765,7 +781,7 @@ void engine_sandbox_snapshot_leave(struct engine_sandbox *g)
 
 enum {
 	NFLOG_READS_MAX = 32, /* datagrams a turn; the rest waits for the next */
-	ROUTES_MS = 1000,     /* between looks at them */
+	ROUTES_MS = 1000,     /* between audits of them */
 };
 
 /* ---- what the filter refused ---- */
@@ -777,7 +793,7 @@ static void on_packet(void *data, const struct nflog_packet *p)
 	refused_packet(&g->sandbox, p, loop_now_ms(g->core->loop));
 }
 
-/* What the kernel could not report it has counted: the next look brings it. */
+/* Packets that the kernel could not report are in its counters, which are read later. */
 bool engine_sandbox_drain_refused(struct engine_sandbox *g)
 {
 	struct sandbox *s = &g->sandbox;
@@ -840,7 +856,7 @@ static bool is_expected(const struct engine_sandbox_seen *seen,
 	return id == expected || (expected < seen->generation_id && id == expected + 1);
 }
 
-int engine_sandbox_seen_look(struct engine_sandbox_seen *seen, struct filter_conn *c)
+int engine_sandbox_seen_check(struct engine_sandbox_seen *seen, struct filter_conn *c)
 {
 	uint32_t id;
 	int r = filter_generation_id(c, &id);
@@ -853,7 +869,7 @@ int engine_sandbox_seen_look(struct engine_sandbox_seen *seen, struct filter_con
 	return 0;
 }
 
-void engine_sandbox_tell_repair(struct engine_sandbox *g, int r)
+void engine_sandbox_report_repair(struct engine_sandbox *g, int r)
 {
 	struct event event = {
 		.action = EVENT_PANIC,
@@ -868,22 +884,22 @@ void engine_sandbox_tell_repair(struct engine_sandbox *g, int r)
 	sandbox_event(&g->sandbox, &event, loop_now_ms(g->core->loop));
 }
 
-static void look_after(struct engine_sandbox *g)
+static void audit_filter(struct engine_sandbox *g)
 {
 	struct sandbox *s = &g->sandbox;
 	struct err err = { 0 };
 	int r;
 
-	if (engine_sandbox_seen_look(&g->seen, &s->filter) <= 0)
+	if (engine_sandbox_seen_check(&g->seen, &s->filter) <= 0)
 		return;
 	s->filter.unsure = true;
 	r = sandbox_verify(s, &err);
 	if (r < 0) {
 		r = sandbox_repair(s, g->core->relay, loop_now_ms(g->core->loop), &err);
-		engine_sandbox_tell_repair(g, r);
-		g->observer->on_standing(g);
+		engine_sandbox_report_repair(g, r);
+		g->observer->on_status(g);
 	}
-	/* Should it not stand, the next look sees that. */
+	/* Should it not be in force, the next audit sees that. */
 	if (r == 0)
 		engine_sandbox_seen_now(&g->seen, &s->filter);
 }
@@ -892,11 +908,11 @@ static void look_after(struct engine_sandbox *g)
 
 /* An address may come or go at any time: AAAA is served while there is a way out. What
  * the relay carries out of another namespace than ours needs two. */
-void engine_sandbox_look_for_ipv6(struct engine_sandbox *g)
+void engine_sandbox_check_ipv6(struct engine_sandbox *g)
 {
 	bool out;
 
-	if (g->kind == ATTACH_OWNED) /* whoever attached it has said so */
+	if (g->kind == ATTACH_OWNED) /* the attach has said so */
 		return;
 	if (g->kind == ATTACH_HOST) {
 		g->sandbox.ipv6 = g->core->host && g->core->host->ipv6;
@@ -910,7 +926,7 @@ void engine_sandbox_look_for_ipv6(struct engine_sandbox *g)
 	g->sandbox.ipv6 = out;
 }
 
-bool engine_sandbox_look(struct engine_sandbox *g)
+bool engine_sandbox_audit(struct engine_sandbox *g)
 {
 	bool in_namespace = g->kind == ATTACH_SHARED || g->kind == ATTACH_NETNS;
 
@@ -918,10 +934,10 @@ bool engine_sandbox_look(struct engine_sandbox *g)
 		return false;
 	/* What is staged is in no ruleset yet. */
 	if (g->enforce != ENFORCED_NOTHING && !g->change.is_under_way)
-		look_after(g);
+		audit_filter(g);
 	if (g->routes_ms <= loop_now_ms(g->core->loop)) {
 		g->routes_ms = loop_now_ms(g->core->loop) + ROUTES_MS;
-		engine_sandbox_look_for_ipv6(g);
+		engine_sandbox_check_ipv6(g);
 	}
 	return true;
 }

@@ -14,9 +14,10 @@
  * id above the plan's number, and looked up with engine_core_find(). */
 #pragma once
 
+#include "base/arena.h"
 #include "base/rate.h"
-#include "engine/change.h"
 #include "proto/message.h"
+#include "relay/relay.h"
 #include "resolver/dns_service.h"
 #include "sandbox/learned.h"
 #include "sandbox/sandbox.h"
@@ -35,7 +36,7 @@ struct engine_sandbox_observer {
 	sandbox_event_fn *on_event; /* data: the struct engine_sandbox, as of the next */
 	sandbox_answered_fn *on_answered; /* may be NULL */
 	/* The rules were put back: they have another generation. */
-	void (*on_standing)(struct engine_sandbox *g);
+	void (*on_status)(struct engine_sandbox *g);
 	/* The end of engine_sandbox_change(); @err says why not when @r < 0. */
 	void (*on_changed)(struct engine_sandbox *g, int r, const struct err *err);
 	/* dns: pinned: @name lacks something. */
@@ -45,6 +46,54 @@ struct engine_sandbox_observer {
 	 * which name that is required has no address, or is "". */
 	void (*on_pinned)(struct engine_sandbox *g, const char *why);
 };
+
+/* -- change.c: another policy for a sandbox that runs ---------------------------------
+ */
+
+/* Install the ruleset of @plan for the first time, over whatever is there: @s has
+ * filter, its parameters (with the generation of the ruleset that is there, 0 for none)
+ * and own set. What s->learned has, if there is one, is in the new sets. Failure leaves
+ * everything as it was, here and below; verify: tls without a relay is one (-EOPNOTSUPP).
+ */
+int sandbox_install(struct sandbox *s, const struct plan *plan,
+		    struct err *err) MUST_CHECK;
+/* @relay may be NULL. @plan's bytes have to stay as long as the sandbox has it; the old
+ * one's may go after success. The generation in s->shared_params is then the new one's.
+ */
+int sandbox_change(struct sandbox *s, const struct plan *plan, struct relay *relay,
+		   int64_t now_ms, struct err *err) MUST_CHECK;
+/* The same in steps, for a policy with many address ranges: what is large is loaded
+ * beside the ruleset in force, about a millisecond's worth at a time, and packets don't
+ * meet it before the change. */
+struct sandbox_staging {
+	struct plan plan;
+	struct filter_shared_params params; /* with the generation that comes */
+	const struct ruleset *rules;	    /* in @arena; NULL before the first step */
+	struct arena arena;
+	struct filter_staging progress;
+};
+/* One step; @st is { 0 } before the first. After the last one sandbox_staging_done() is
+ * due when the change has been made, sandbox_stage_abandon() when it has not. Return: 1,
+ * call again in another turn; 0, done; or -errno
+ * (-ESTALE: the generation has changed meanwhile; -EOPNOTSUPP: not a shared namespace):
+ * sandbox_change() still works then. */
+int sandbox_stage(struct sandbox *s, const struct plan *plan, struct sandbox_staging *st,
+		  struct err *err) MUST_CHECK;
+/* sandbox_change() to what is staged, or all at once if that has become stale, or fails.
+ */
+int sandbox_change_staged(struct sandbox *s, const struct sandbox_staging *st,
+			  struct relay *relay, int64_t now_ms,
+			  struct err *err) MUST_CHECK;
+void sandbox_staging_done(struct sandbox_staging *st);
+void sandbox_stage_abandon(struct sandbox *s, struct sandbox_staging *st);
+/* Make the ruleset that should be in force and compare it with the kernel's. 0: they are
+ * the same. */
+int sandbox_verify(struct sandbox *s, struct err *err) MUST_CHECK;
+/* Put back what somebody else removed or changed: as sandbox_change() to the same plan.
+ * What passed meanwhile and is not allowed is cut. (The host's table, s->host, is put
+ * back as a whole, by filter_host_load().) */
+int sandbox_repair(struct sandbox *s, struct relay *relay, int64_t now_ms,
+		   struct err *err) MUST_CHECK;
 
 /* A change that is under way. */
 struct engine_sandbox_change {
@@ -68,14 +117,14 @@ struct engine_sandbox {
 	size_t snapshot_bytes;		  /* reserved of it */
 	int route_fd;			  /* NETNS: a route socket in there, owned */
 	const struct engine_sandbox_observer *observer;
-	struct rate answered_rate; /* what is told of answers */
+	struct rate answered_rate; /* of answers that are reported */
 	uint64_t plan_id;	   /* of what it enforces */
 	uint32_t adopted;  /* learned addresses taken over from the engine before */
 	bool sees_refused; /* by NFLOG */
 	struct engine_sandbox_change change;
-	/* dns: pinned. How a round ends that the self-test overlaps is told after that.
-	 */
-	bool is_pinned;	     /* the first round was told of */
+	/* dns: pinned. The end of a round that the self-test overlaps is reported after
+	 * the self-test. */
+	bool is_pinned;	     /* the first round was reported */
 	struct err unpinned; /* the first name of a round that is required */
 	struct loop_source nflog;
 	struct engine_sandbox_seen seen;
@@ -91,18 +140,18 @@ void engine_sandbox_done(struct engine_sandbox *g);
 
 /* @g has plan, descriptors (in sandbox.fds, but filter.fd still -1), snapshot, enforce,
  * observer, and the parameters of its ruleset in sandbox.shared_params (OWNED: in
- * sandbox.owned_params): install the ruleset, over whatever stands (OWNED: it was
+ * sandbox.owned_params): install the ruleset, over whatever is there (OWNED: it was
  * installed); read it back; serve. On failure rules may stand, and @g is in no engine.
  */
-int engine_sandbox_stand(struct engine_sandbox *g, struct engine_core *c,
-			 struct err *err) MUST_CHECK;
+int engine_sandbox_activate(struct engine_sandbox *g, struct engine_core *c,
+			    struct err *err) MUST_CHECK;
 /* The self-test is over: denials are events and count from now on. */
 void engine_sandbox_begin(struct engine_sandbox *g);
 /* Nothing of it is served any more, and it is in no engine. Rules stay. */
 void engine_sandbox_leave(struct engine_sandbox *g);
 /* Take its rules away, which opens it. */
 int engine_sandbox_remove_rules(struct engine_sandbox *g, struct err *err) MUST_CHECK;
-/* They stay, and nobody answers for it any more. */
+/* They stay, and no engine answers for the sandbox any more. */
 void engine_sandbox_forget_rules(struct engine_sandbox *g);
 
 /* Another plan, which stays mapped: all at once. On failure nothing is changed. */
@@ -112,7 +161,7 @@ int engine_sandbox_change_at_once(struct engine_sandbox *g, const struct plan *n
  * after a change. Until it is done, and where it fails, queries fail. */
 int engine_sandbox_pin(struct engine_sandbox *g) MUST_CHECK;
 /* What it says about itself now. */
-void engine_sandbox_standing(const struct engine_sandbox *g, struct ipc_standing *ret);
+void engine_sandbox_status(const struct engine_sandbox *g, struct ipc_standing *ret);
 void engine_sandbox_stats(const struct engine_sandbox *g, struct ipc_stats *ret);
 
 /* -- another plan, in turns of the loop --------------------------------------------- */
@@ -122,7 +171,7 @@ void engine_sandbox_stats(const struct engine_sandbox *g, struct ipc_stats *ret)
  * one change is under way another one fails (-EBUSY). */
 int engine_sandbox_change(struct engine_sandbox *g, int plan_fd,
 			  struct err *err) MUST_CHECK;
-/* Give up what is under way, if anything is: nobody waits for it. */
+/* Give up what is under way, if anything is; its end is not reported. */
 void engine_sandbox_change_cancel(struct engine_sandbox *g);
 
 /* -- what is learned outlives the engine -------------------------------------------- */
@@ -131,11 +180,24 @@ void engine_sandbox_change_cancel(struct engine_sandbox *g);
  * -errno:
  * @g goes on without a snapshot, and its status says so. */
 int engine_sandbox_snapshot_map(struct engine_sandbox *g, int fd);
-/* The kernel can say that a page of it can't be had: nobody need reserve it ahead. */
+/* The kernel can say that a page can't be had: the file need not be reserved ahead. */
 bool engine_sandbox_snapshot_may_be_sparse(void);
 void engine_sandbox_snapshot_done(struct engine_sandbox *g);
 /* @g leaves its engine: others may have what it took of what all share. */
 void engine_sandbox_snapshot_leave(struct engine_sandbox *g);
+
+/* Elements of the kernel's learned sets when this engine came. Zero: none. */
+struct engine_elements {
+	struct engine_element *items; /* owned; sandbox.c */
+	size_t count, capacity;
+	size_t max; /* over it the rest is not taken over */
+};
+/* Return: 0, or -errno and there are none. */
+int engine_elements_read(struct engine_elements *e, struct filter_conn *c,
+			 size_t lists) MUST_CHECK;
+/* Take over what the snapshot says that @g had learned, as far as @e (NULL: nothing) has
+ * it. */
+void engine_sandbox_adopt(struct engine_sandbox *g, const struct engine_elements *e);
 
 /* -- refused packets, and others who change the ruleset ----------------------------- */
 
@@ -146,11 +208,11 @@ bool engine_sandbox_drain_refused(struct engine_sandbox *g);
 /* The kernel's generation id is what it should be from now on. */
 void engine_sandbox_seen_now(struct engine_sandbox_seen *seen, struct filter_conn *c);
 /* Have others changed something since? 1: they have; 0: they haven't, and @seen is now;
- * or -errno: it can't be told. */
-int engine_sandbox_seen_look(struct engine_sandbox_seen *seen,
-			     struct filter_conn *c) MUST_CHECK;
+ * or -errno: that can't be seen. */
+int engine_sandbox_seen_check(struct engine_sandbox_seen *seen,
+			      struct filter_conn *c) MUST_CHECK;
 /* An event: others had changed the filter. @r says whether it could be put back. */
-void engine_sandbox_tell_repair(struct engine_sandbox *g, int r);
-void engine_sandbox_look_for_ipv6(struct engine_sandbox *g);
-/* One look: nothing without a filter. Return: whether there was anything to look at. */
-bool engine_sandbox_look(struct engine_sandbox *g);
+void engine_sandbox_report_repair(struct engine_sandbox *g, int r);
+void engine_sandbox_check_ipv6(struct engine_sandbox *g);
+/* Put the filter back if others have changed it. Return: there was something to check. */
+bool engine_sandbox_audit(struct engine_sandbox *g);

@@ -15,7 +15,7 @@ struct accounts *accounts_new(struct aggregation_pool *pool)
 	a->pool = pool;
 	/* As in aggregation.c: it must not be chosen from outside. */
 	a->novelty.key = (struct hash_key){ (uintptr_t)a, (uintptr_t)pool };
-	a->look_at_ms = INT64_MAX;
+	a->read_at_ms = INT64_MAX;
 	return a;
 }
 
@@ -43,7 +43,7 @@ struct event accounts_others(enum event_layer layer, uint64_t packets)
 	};
 }
 
-/* @e is not told by itself. */
+/* @e is not reported by itself. */
 static void report_with_others(struct sandbox *s, const struct event *e, int64_t now_ms)
 {
 	struct aggregation *t = s->accounts->denied;
@@ -69,7 +69,7 @@ static unsigned int line_of(struct accounts *a, const struct event *e, int64_t n
 		return e->limit == EVENT_LIMIT_DENIES ? AGGREGATION_ALWAYS
 						      : AGGREGATION_NEW_LAST;
 	return e->remote.family == ADDR_NONE && e->name[0] == '\0'
-		       ? AGGREGATION_ALWAYS /* what is told without a destination */
+		       ? AGGREGATION_ALWAYS /* what is reported without a destination */
 		       : AGGREGATION_NEW + novelty_rank(&a->novelty, e, now_ms);
 }
 
@@ -97,9 +97,9 @@ void accounts_add(struct sandbox *s, const struct event *e, int64_t now_ms)
 		report_with_others(s, e, now_ms);
 }
 
-/* Part of the budget is kept for each line before @line. */
-static bool may_tell(const struct sandbox *s, unsigned int line, struct rate *rate,
-		     int64_t now_ms)
+/* Part of the budget is reserved for each line before @line. */
+static bool may_report(const struct sandbox *s, unsigned int line, struct rate *rate,
+		       int64_t now_ms)
 {
 	const bool denied = rate == &s->event_rate;
 	const uint32_t per_second =
@@ -157,7 +157,7 @@ static bool report_line(struct sandbox *s, struct aggregation *t, unsigned int l
 		struct rate before = *rate;
 
 		if (!all && line != AGGREGATION_ALWAYS &&
-		    !may_tell(s, line, rate, now_ms)) {
+		    !may_report(s, line, rate, now_ms)) {
 			drop_overdue(s, t, line, now_ms);
 			return true;
 		}
@@ -178,7 +178,7 @@ static void report(struct sandbox *s, struct aggregation *t, struct rate *rate,
 			return;
 }
 
-void accounts_tell(struct sandbox *s, int64_t now_ms, bool all)
+void accounts_report(struct sandbox *s, int64_t now_ms, bool all)
 {
 	struct accounts *a = s->accounts;
 

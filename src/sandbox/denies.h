@@ -14,7 +14,7 @@ struct denies {
 	uint64_t packets[DENIES_STEPS + 1]; /* by the number of the part */
 	uint64_t sum;			    /* of them */
 	int64_t step;			    /* of the newest one */
-	int64_t quiet_until_ms;		    /* it was told */
+	int64_t quiet_until_ms;		    /* the limit was reported */
 };
 
 enum { DENIES_AGAIN_MS = 1000 };

@@ -20,7 +20,7 @@
  * Entries are in a heap by expiry: what expires first makes room when a table is full.
  * Entries stay for LEARNED_SLACK_MS after they have expired: as long as the kernel's
  * timer, which started later than ours, may still hold the element, a new add needs a
- * refresh, and only the element's record says so. After a failed transaction that held
+ * refresh, and only the element's record says so. After a failed transaction that had
  * deletions the kernel may have elements without a record here; until those must have
  * ended (doubt) every add is a refresh. */
 #include <assert.h>
@@ -183,7 +183,7 @@ static void heap_put(struct learned *l, uint32_t slot, uint32_t entry)
 	entry_at(l, entry)->heap_slot = slot;
 }
 
-/* The entry at @slot may stand too low or too high: move it to its place. @count is
+/* The entry at @slot may be too low or too high: move it to its place. @count is
  * how many the heap holds. */
 static void heap_settle(struct learned *l, uint32_t slot, uint32_t count)
 {
@@ -218,19 +218,6 @@ static void heap_remove(struct learned *l, uint32_t slot)
 
 /* ---- elements ---- */
 
-static void element_doom(struct learned *l, uint32_t i)
-{
-	struct element *el = element_at(l, i);
-
-	el->doomed = true;
-	el->next_doomed = NONE;
-	if (l->doomed_first == NONE)
-		l->doomed_first = i;
-	else
-		element_at(l, l->doomed_last)->next_doomed = i;
-	l->doomed_last = i;
-}
-
 static bool element_has_ended(const struct element *el, int64_t now_ms)
 {
 	return el->kernel_until_ms == 0 ||
@@ -244,10 +231,17 @@ static void element_release(struct learned *l, uint32_t i, int64_t now_ms)
 
 	if (el->users > 0 || el->pins > 0 || el->doomed)
 		return;
-	if (element_has_ended(el, now_ms))
+	if (element_has_ended(el, now_ms)) {
 		table_give(&l->elements, i);
+		return;
+	}
+	el->doomed = true;
+	el->next_doomed = NONE;
+	if (l->doomed_first == NONE)
+		l->doomed_first = i;
 	else
-		element_doom(l, i);
+		element_at(l, l->doomed_last)->next_doomed = i;
+	l->doomed_last = i;
 }
 
 static void element_unpin(struct learned *l, uint32_t i, int64_t now_ms)
@@ -292,16 +286,6 @@ static void link_newest(struct learned_past *p, uint32_t i)
 	learned_snapshot_put_past(p, i);
 }
 
-static void forget_oldest(struct learned_past *p)
-{
-	uint32_t i = p->oldest;
-
-	learned_snapshot_clear_past(p, i);
-	unlink_past(p, i);
-	free(past_at(p, i)->bytes);
-	table_give(&p->items, i);
-}
-
 static uint32_t find_past(const struct learned_past *p, const struct dns_name *n,
 			  const struct addr *a, uint64_t hash)
 {
@@ -344,19 +328,14 @@ void learned_past_add(struct learned_past *p, const struct dns_name *n,
 		link_newest(p, i);
 		return;
 	}
-	if (p->items.count >= LEARNED_PAST_MAX)
-		forget_oldest(p);
+	if (p->items.count >= LEARNED_PAST_MAX) {
+		i = p->oldest;
+		learned_snapshot_clear_past(p, i);
+		unlink_past(p, i);
+		free(past_at(p, i)->bytes);
+		table_give(&p->items, i);
+	}
 	past_new(p, n, a, hash);
-}
-
-static void past_note(struct learned *l, const struct entry *e)
-{
-	const struct name *n = name_at(l, e->name);
-	const struct element *el = element_at(l, e->element);
-
-	if (l->keeps_past)
-		learned_past_add(&l->past, &n->name, &el->addr,
-				 learned_past_hash(n->link.hash, el->link.hash));
 }
 
 /* ---- entries ---- */
@@ -397,7 +376,11 @@ static void entry_remove(struct learned *l, uint32_t i, int64_t now_ms)
 	uint32_t *at = &n->entries;
 
 	if (!e->is_passing) {
-		past_note(l, e);
+		if (l->keeps_past)
+			learned_past_add(
+				&l->past, &n->name, entry_addr(l, e),
+				learned_past_hash(n->link.hash,
+						  element_at(l, e->element)->link.hash));
 		learned_snapshot_clear(l, i);
 	}
 	heap_remove(l, e->heap_slot);
@@ -499,7 +482,7 @@ void learned_free(struct learned *l)
 	for (uint32_t i = l->past.oldest; i != NONE; i = past_at(&l->past, i)->newer)
 		free(past_at(&l->past, i)->bytes);
 	table_done(&l->past.items);
-	free(l->kept.items);
+	free(l->draining.items);
 	free(l->heap);
 	free(l);
 }
@@ -520,12 +503,12 @@ static int64_t lifetime_ms(const struct learned *l, const struct learned_item *i
 	int64_t grace = MIN(plan_limit(l->plan, LIMIT_GRACE_SEC),
 			    (uint32_t)LEARNED_GRACE_MAX_SEC);
 	int64_t ttl = MIN((int64_t)item->ttl_sec, longest);
-	int64_t kept = MAX(ttl, shortest);
+	int64_t lifetime = MAX(ttl, shortest);
 
 	if (item->lifetime_ms > 0)
 		return *ret_needed = item->lifetime_ms;
 	*ret_needed = (ttl + grace) * 1000;
-	return MAX((kept + grace) * 1000, 1);
+	return MAX((lifetime + grace) * 1000, 1);
 }
 
 static int reserve_heap(struct learned *l)

@@ -33,7 +33,7 @@ struct learned_item {
 	struct addr addr;
 	uint32_t ttl_sec;
 	uint32_t lifetime_ms; /* 0: from the TTL and the limits; else exactly this */
-	bool is_passing;      /* the self-test's: no copy is kept of it, and no memory */
+	bool is_passing;      /* the self-test's: not in the snapshot, and forgotten */
 };
 
 /* What has to be sent to the kernel so that @item may be used until its TTL (grace
@@ -106,10 +106,10 @@ struct learned_rebased {
 	/* For flows that are open and may go on, though what opened them has ended or
 	 * will before their next packet: @learned, and what has ended, as far as its name
 	 * is still allowed. */
-	struct filter_learn *kept;
-	size_t kept_count;
-	/* The same as changes of what stands; NULL: not known what stands, or too much
-	 * changes. */
+	struct filter_learn *draining;
+	size_t draining_count;
+	/* The same as changes of what the kernel has; NULL: that is not known, or too
+	 * much changes. */
 	const struct filter_difference *difference;
 };
 /* Judge every entry of @old by @plan: what is still allowed is carried over, under its
@@ -119,9 +119,9 @@ struct learned_rebased {
  * Return: 0 or -ENOMEM. */
 int learned_rebase(const struct learned *old, const struct plan *plan, int64_t now_ms,
 		   struct arena *arena, struct learned_rebased *ret) MUST_CHECK;
-/* The kernel's sets are made of this table now, and every change of it will be told to
+/* The kernel's sets are made of this table now, and every change of it will be sent to
  * the kernel. */
-void learned_stands(struct learned *l);
+void learned_set_active(struct learned *l);
 /* The kernel holds nothing for open flows: a ruleset without them was put in place. */
 void learned_keep_none(struct learned *l);
 /* The same plan lies elsewhere from now on. */

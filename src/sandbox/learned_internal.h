@@ -50,7 +50,7 @@ struct entry {
 	uint32_t heap_slot;
 	uint32_t rule;
 	uint8_t flags;
-	bool is_passing; /* no copy of it is kept */
+	bool is_passing; /* it is in no snapshot */
 	uint64_t serial; /* grows with each commit */
 	int64_t expires_ms;
 };
@@ -84,11 +84,11 @@ struct learned_past {
 	struct learned_table items;
 	uint32_t newest, oldest;
 	uint64_t serial;
-	struct learned_snapshot *snapshot; /* borrowed; NULL: none is kept */
+	struct learned_snapshot *snapshot; /* borrowed; NULL: there is none */
 };
 
-/* What the kernel's kept sets hold, each once. */
-struct learned_kept {
+/* What the kernel's sets for open flows hold, each once. */
+struct learned_draining {
 	struct filter_learn *items; /* owned */
 	size_t count;
 };
@@ -106,8 +106,8 @@ struct learned {
 	int64_t doubt_until_ms;
 	size_t evicted;
 	bool keeps_past;
-	bool stands; /* the kernel's sets are this table's: learned_stands() */
-	struct learned_kept kept;
+	bool is_active; /* the kernel's sets are this table's: learned_set_active() */
+	struct learned_draining draining;
 	struct learned_past past; /* with the snapshot of all */
 };
 

@@ -11,11 +11,11 @@
  * learned now goes into the set for open flows as well as what has ended lately: that
  * set has no timeouts.
  *
- * While a table is the one that filter_learn() was told of, the kernel's learned sets
+ * While a table is the one that filter_learn() is called with, the kernel's learned sets
  * hold no element that it has no record of (but see doubt in learned.c), and of those
  * that it has a record of the kernel knows kernel_until_ms. So the elements of the old
- * table and of the new one say what has to be sent. What the kept sets hold is what the
- * last change has put there, and is remembered as a list. */
+ * table and of the new one say what has to be sent. What the sets for open flows hold is
+ * what the last change has put there, and is remembered as a list. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,7 +144,7 @@ static int list_learned(const struct learned *l, int64_t now_ms, struct arena *a
 	return 0;
 }
 
-static int compare_kept(const void *a, const void *b)
+static int compare_draining(const void *a, const void *b)
 {
 	const struct filter_learn *x = a, *y = b;
 	int by_list = x->port_list - y->port_list;
@@ -156,36 +156,38 @@ static size_t without_doubles(struct filter_learn *items, size_t count)
 {
 	size_t used = 0;
 
-	qsort(items, count, sizeof(*items), compare_kept);
+	qsort(items, count, sizeof(*items), compare_draining);
 	for (size_t i = 0; i < count; i++)
-		if (used == 0 || compare_kept(&items[used - 1], &items[i]) != 0)
+		if (used == 0 || compare_draining(&items[used - 1], &items[i]) != 0)
 			items[used++] = items[i];
 	return used;
 }
 
 /* What is learned, then what has ended and is not learned under the same port list. */
-static int list_kept(const struct learned *l, struct arena *arena,
-		     struct learned_rebased *ret)
+static int list_draining(const struct learned *l, struct arena *arena,
+			 struct learned_rebased *ret)
 {
 	const struct learned_past *p = &l->past;
 	size_t learned = ret->learned_count, used = learned;
 	struct plan_verdict v;
 
-	ret->kept = arena_array(arena, used + p->items.count + 1, sizeof(*ret->kept));
-	if (!ret->kept)
+	ret->draining =
+		arena_array(arena, used + p->items.count + 1, sizeof(*ret->draining));
+	if (!ret->draining)
 		return -ENOMEM;
-	memcpy(ret->kept, ret->learned, used * sizeof(*ret->kept));
+	memcpy(ret->draining, ret->learned, used * sizeof(*ret->draining));
 	for (uint32_t i = p->oldest; i != NONE; i = past_at(p, i)->newer) {
 		const struct past *item = past_at(p, i);
 		struct dns_name n = past_name(item);
 
 		if (learned_is_allowed(l->plan, &n, &item->addr, &v) &&
 		    !learned_has_element(l, &item->addr, v.port_list))
-			ret->kept[used++] =
+			ret->draining[used++] =
 				(struct filter_learn){ .addr = item->addr,
 						       .port_list = v.port_list };
 	}
-	ret->kept_count = learned + without_doubles(ret->kept + learned, used - learned);
+	ret->draining_count =
+		learned + without_doubles(ret->draining + learned, used - learned);
 	return 0;
 }
 
@@ -272,14 +274,14 @@ static int index_init(struct index *x, const struct learned *l, struct arena *ar
 {
 	size_t size = 16;
 
-	while (size < 2 * l->kept.count)
+	while (size < 2 * l->draining.count)
 		size *= 2;
-	*x = (struct index){ .l = l, .items = l->kept.items, .mask = size - 1 };
+	*x = (struct index){ .l = l, .items = l->draining.items, .mask = size - 1 };
 	x->slots = arena_array(arena, size, sizeof(*x->slots));
-	x->found = arena_array(arena, l->kept.count + 1, sizeof(*x->found));
+	x->found = arena_array(arena, l->draining.count + 1, sizeof(*x->found));
 	if (!x->slots || !x->found)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < l->kept.count; i++)
+	for (uint32_t i = 0; i < l->draining.count; i++)
 		x->slots[slot_of(x, &x->items[i])] = i + 1;
 	return 0;
 }
@@ -315,27 +317,28 @@ static int find_difference(const struct learned *old, int64_t now_ms, struct are
 			   struct learned_rebased *n)
 {
 	size_t most = old->elements.count + n->table->elements.count;
-	struct filter_learn *learned, *kept;
+	struct filter_learn *learned, *draining;
 	struct filter_difference *d;
 	struct index was;
 
-	if (!old->stands || now_ms < old->doubt_until_ms)
+	if (!old->is_active || now_ms < old->doubt_until_ms)
 		return 0;
 	if (index_init(&was, old, arena) < 0)
 		return -ENOMEM;
 	d = arena_alloc(arena, sizeof(*d));
 	learned = arena_array(arena, most + 1, sizeof(*learned));
-	kept = arena_array(arena, old->kept.count + n->kept_count + 1, sizeof(*kept));
-	if (!d || !learned || !kept)
+	draining = arena_array(arena, old->draining.count + n->draining_count + 1,
+			       sizeof(*draining));
+	if (!d || !learned || !draining)
 		return -ENOMEM;
 	d->learned_count = list_ended(old, n->table, now_ms, learned);
 	d->learned_count += list_begun(old, n->table, now_ms, learned + d->learned_count);
 	d->learned = learned;
-	d->kept_count =
-		compare_lists(&was, old->kept.count, n->kept, n->kept_count, kept);
-	d->kept = kept;
+	d->kept_count = compare_lists(&was, old->draining.count, n->draining,
+				      n->draining_count, draining);
+	d->kept = draining;
 	/* Each is as much work as one that is written anew, or half as much again. */
-	if (d->learned_count + d->kept_count <= n->learned_count + n->kept_count)
+	if (d->learned_count + d->kept_count <= n->learned_count + n->draining_count)
 		n->difference = d;
 	return 0;
 }
@@ -347,8 +350,8 @@ static int keep_list(struct learned *l, const struct filter_learn *items, size_t
 	if (!copy)
 		return -ENOMEM;
 	memcpy(copy, items, count * sizeof(*copy));
-	free(l->kept.items);
-	l->kept = (struct learned_kept){ copy, count };
+	free(l->draining.items);
+	l->draining = (struct learned_draining){ copy, count };
 	return 0;
 }
 
@@ -363,9 +366,9 @@ int learned_rebase(const struct learned *old, const struct plan *plan, int64_t n
 	if (r == 0)
 		r = list_learned(rebased.table, now_ms, arena, &rebased);
 	if (r == 0)
-		r = list_kept(rebased.table, arena, &rebased);
+		r = list_draining(rebased.table, arena, &rebased);
 	if (r == 0)
-		r = keep_list(rebased.table, rebased.kept, rebased.kept_count);
+		r = keep_list(rebased.table, rebased.draining, rebased.draining_count);
 	if (r == 0)
 		r = find_difference(old, now_ms, arena, &rebased);
 	if (r < 0) {
@@ -383,10 +386,10 @@ void learned_set_plan(struct learned *l, const struct plan *plan)
 
 void learned_keep_none(struct learned *l)
 {
-	l->kept.count = 0;
+	l->draining.count = 0;
 }
 
-void learned_stands(struct learned *l)
+void learned_set_active(struct learned *l)
 {
-	l->stands = true;
+	l->is_active = true;
 }

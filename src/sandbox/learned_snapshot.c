@@ -4,12 +4,12 @@
  * A header, then records of one size: the entry at index i of the table has record i, and
  * the pair at index j of what has ended has record j behind them. A
  * record counts while its state says that it is whole. It is written with the state
- * cleared before and set after, so that whoever dies in between leaves no half of one.
- * `used` grows before a record behind it is written: what lies beyond was never touched,
- * and takes no memory.
+ * cleared before and set after, so that an engine that dies in between leaves no half of
+ * one. `used` grows before a record behind it is written: what lies beyond was never
+ * touched, and takes no memory.
  *
- * Who reads it later believes nothing: each record is copied, then checked byte by byte,
- * then held against the plan and the kernel. Rules and flags aren't in it, the plan
+ * The reader believes nothing: each record is copied, then checked byte by byte,
+ * then compared with the plan and the kernel. Rules and flags aren't in it, the plan
  * has them. */
 #include <assert.h>
 #include <stdatomic.h>
@@ -213,7 +213,7 @@ void learned_snapshot_clear_past(const struct learned_past *p, uint32_t i)
 		clear(p, image->past, &image->past_used, i);
 }
 
-/* How many records are said to be used; what says more than can be is held to that. */
+/* How many records are said to be used, but not more than there can be. */
 static uint32_t used_of(const struct learned_records *image)
 {
 	return MIN((uint32_t)image->used, (uint32_t)LEARNED_SNAPSHOT_RECORDS);
@@ -247,15 +247,6 @@ static void clear_all(struct snapshot_record *records, uint32_t count)
 		set_absent(&records[i]);
 }
 
-static void put_all(struct learned *l)
-{
-	for (uint32_t i = 0; i < l->entries.used; i++)
-		if (entry_at(l, i)->link.live)
-			learned_snapshot_put(l, i);
-	for (uint32_t i = l->past.oldest; i != NONE; i = past_at(&l->past, i)->newer)
-		learned_snapshot_put_past(&l->past, i);
-}
-
 /* An image of ours, empty. Return: whether it can be. */
 static bool empty(struct learned_snapshot *s)
 {
@@ -277,8 +268,13 @@ static bool empty(struct learned_snapshot *s)
 void learned_snapshot_keep(struct learned *l, struct learned_snapshot *s)
 {
 	l->past.snapshot = s && open_header(s) && empty(s) ? s : NULL;
-	if (l->past.snapshot)
-		put_all(l);
+	if (!l->past.snapshot)
+		return;
+	for (uint32_t i = 0; i < l->entries.used; i++)
+		if (entry_at(l, i)->link.live)
+			learned_snapshot_put(l, i);
+	for (uint32_t i = l->past.oldest; i != NONE; i = past_at(&l->past, i)->newer)
+		learned_snapshot_put_past(&l->past, i);
 }
 
 void learned_snapshot_move(struct learned *from, struct learned *to)
@@ -351,32 +347,32 @@ static bool read_record(const struct snapshot_record *r, int64_t now_ms,
 	return true;
 }
 
-struct place {
+struct position {
 	uint64_t serial;
 	const struct snapshot_record *record;
 };
 
-static int compare_places(const void *a, const void *b)
+static int compare_positions(const void *a, const void *b)
 {
-	const struct place *x = a, *y = b;
+	const struct position *x = a, *y = b;
 
 	return x->serial < y->serial ? -1 : x->serial > y->serial;
 }
 
 /* Where whole records are, those that were learned first first. Return: how many. */
-static size_t find_places(const struct snapshot_record *records, uint32_t used,
-			  struct place *ret)
+static size_t find_positions(const struct snapshot_record *records, uint32_t used,
+			     struct position *ret)
 {
 	size_t count = 0;
 
 	for (uint32_t i = 0; i < used; i++)
 		if (is_whole(&records[i]))
-			ret[count++] = (struct place){
+			ret[count++] = (struct position){
 				atomic_load_explicit(&records[i].serial,
 						     memory_order_relaxed),
 				&records[i],
 			};
-	qsort(ret, count, sizeof(*ret), compare_places);
+	qsort(ret, count, sizeof(*ret), compare_positions);
 	return count;
 }
 
@@ -410,12 +406,12 @@ size_t learned_snapshot_adopt(struct learned *l, struct learned_snapshot *s,
 			      int64_t now_ms, learned_has_fn *has, void *data)
 {
 	const struct learned_records *image = s->bytes;
-	CLEAN(mem) struct place *places = NULL;
+	CLEAN(mem) struct position *positions = NULL;
 	size_t past, count, adopted = 0;
 	uint32_t used, past_used;
 	struct found f;
 
-	/* Of what the kernel has and nobody remembers nothing is known: until it must
+	/* Of elements that only the kernel remembers nothing is known: until they must
 	 * have ended, what is learned anew may be there already. */
 	l->doubt_until_ms =
 		now_ms + LEARNED_SLACK_MS +
@@ -425,16 +421,16 @@ size_t learned_snapshot_adopt(struct learned *l, struct learned_snapshot *s,
 		return 0;
 	used = used_of(image);
 	past_used = past_used_of(image);
-	places = calloc((size_t)used + past_used + 1, sizeof(*places));
-	if (!places)
+	positions = calloc((size_t)used + past_used + 1, sizeof(*positions));
+	if (!positions)
 		return 0;
-	past = find_places(image->past, past_used, places);
+	past = find_positions(image->past, past_used, positions);
 	for (size_t i = 0; i < past; i++)
-		if (read_record(places[i].record, now_ms, &f))
+		if (read_record(positions[i].record, now_ms, &f))
 			adopt_past(l, &f);
-	count = find_places(image->records, used, places);
+	count = find_positions(image->records, used, positions);
 	for (size_t i = 0; i < count; i++)
-		if (read_record(places[i].record, now_ms, &f) &&
+		if (read_record(positions[i].record, now_ms, &f) &&
 		    adopt_entry(l, &f, has(data, &f.addr, f.port_list), now_ms))
 			adopted++;
 	return adopted;

@@ -24,7 +24,7 @@ enum {
 };
 
 struct novelty {
-	struct hash_key key; /* so that nobody knows who shares a counter with whom */
+	struct hash_key key; /* so that a sandbox can't know what shares a counter */
 	uint16_t cells[NOVELTY_LEVELS][NOVELTY_CELLS];
 	uint32_t total;	   /* of a level */
 	int64_t halved_ms; /* all of them: each second */

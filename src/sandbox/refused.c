@@ -99,16 +99,16 @@ static bool make_flow_room(struct accounts *a)
 	return true;
 }
 
-/* The filter has logged @p, which is told. One that finds no room is counted twice. */
+/* The filter has logged @p, which is reported. Without room @p is counted twice. */
 static void note_log(struct sandbox *s, const struct nflog_packet *p, int64_t now_ms)
 {
 	struct accounts *a = s->accounts;
 
 	if (!a)
 		return;
-	a->told++;
-	a->look_every_ms = ACCOUNTS_LOOK_MS;
-	a->look_at_ms = MIN(a->look_at_ms, now_ms + ACCOUNTS_LOOK_MS);
+	a->reported++;
+	a->read_every_ms = ACCOUNTS_LOOK_MS;
+	a->read_at_ms = MIN(a->read_at_ms, now_ms + ACCOUNTS_LOOK_MS);
 	if (strcmp(p->prefix, FILTER_PREFIX_REFUSED) != 0)
 		return;
 	if (!make_flow_room(a)) {
@@ -243,7 +243,7 @@ static void sort_flows(struct accounts *a)
 }
 
 /* What the filter doesn't count any more goes. One that was logged after the counters
- * were read is met by the next look. */
+ * were read is found the next time. */
 static void forget_flows(struct accounts *a)
 {
 	size_t used = 0;
@@ -267,7 +267,7 @@ static uint64_t left_of(uint64_t counted, uint64_t *logged)
 	return counted - known;
 }
 
-/* Return: how many packets nobody has told of. */
+/* Return: how many packets were not reported. */
 static uint64_t take_count(struct sandbox *s, const struct filter_count *given,
 			   int64_t now_ms)
 {
@@ -289,18 +289,18 @@ static uint64_t take_count(struct sandbox *s, const struct filter_count *given,
 	return c.packets;
 }
 
-/* Return: packets that were refused and that nobody has told of. What came after the
- * total was read is told already. */
+/* Return: packets that were refused and not reported. What came after the total was read
+ * is reported already. */
 static uint64_t take_total(struct sandbox *s, uint64_t total, int64_t now_ms)
 {
 	struct accounts *a = s->accounts;
 	/* A ruleset that was made anew counts anew. */
 	uint64_t grown = total < a->total ? total : total - a->total;
-	uint64_t lost = grown > a->told ? grown - a->told : 0;
+	uint64_t lost = grown > a->reported ? grown - a->reported : 0;
 	struct event others = accounts_others(EVENT_ADDRESS, lost);
 
 	a->total = total;
-	a->told = a->told > grown ? a->told - grown : 0;
+	a->reported = a->reported > grown ? a->reported - grown : 0;
 	s->counters[COUNT_PACKETS_DENIED] += lost;
 	s->counters[COUNT_PACKETS_LOST] += lost;
 	if (lost > 0)
@@ -308,8 +308,8 @@ static uint64_t take_total(struct sandbox *s, uint64_t total, int64_t now_ms)
 	return lost;
 }
 
-void accounts_looked(struct sandbox *s, const uint64_t *total,
-		     const struct filter_count *counts, size_t count, int64_t now_ms)
+void accounts_count(struct sandbox *s, const uint64_t *total,
+		    const struct filter_count *counts, size_t count, int64_t now_ms)
 {
 	struct accounts *a = s->accounts;
 	uint64_t found = 0, lost = 0;
@@ -319,14 +319,14 @@ void accounts_looked(struct sandbox *s, const uint64_t *total,
 	for (size_t i = 0; i < count; i++)
 		found += take_count(s, &counts[i], now_ms);
 	forget_flows(a);
-	a->told += found;
+	a->reported += found;
 	if (total)
 		lost = take_total(s, *total, now_ms);
-	a->look_every_ms = found + lost > 0
+	a->read_every_ms = found + lost > 0
 				   ? ACCOUNTS_LOOK_MS
-				   : MIN(a->look_every_ms * 2, ACCOUNTS_LOOK_MAX_MS);
-	a->look_at_ms = count > 0 || a->flow_count > 0 || lost > 0
-				? now_ms + a->look_every_ms
+				   : MIN(a->read_every_ms * 2, ACCOUNTS_READ_MAX_MS);
+	a->read_at_ms = count > 0 || a->flow_count > 0 || lost > 0
+				? now_ms + a->read_every_ms
 				: INT64_MAX;
 }
 
@@ -340,8 +340,8 @@ void accounts_begin(struct sandbox *s, uint64_t total)
 	struct accounts *a = s->accounts;
 
 	a->total = total;
-	a->told = 0;
+	a->reported = 0;
 	a->flow_count = 0;
 	a->is_short = false;
-	a->look_at_ms = INT64_MAX;
+	a->read_at_ms = INT64_MAX;
 }

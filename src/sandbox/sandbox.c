@@ -110,7 +110,7 @@ void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms)
 	fill(s, e);
 	if (folds) {
 		accounts_add(s, e, now_ms);
-		accounts_tell(s, now_ms, false);
+		accounts_report(s, now_ms, false);
 	} else if (!report_directly(s, e, now_ms)) {
 		s->counters[COUNT_EVENTS_DROPPED] += e->packets;
 	}

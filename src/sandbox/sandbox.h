@@ -44,7 +44,7 @@ enum sandbox_counter {
 	COUNT_FLOWS_LIMITED,
 	COUNT_FLOWS_FAILED,   /* upstream did not answer */
 	COUNT_PACKETS_DENIED, /* refused by the filter */
-	COUNT_PACKETS_LOST,   /* of those, whose destination nobody could tell */
+	COUNT_PACKETS_LOST,   /* of those, whose destination is not known */
 	COUNT_EVENTS_DROPPED, /* that found no place to wait */
 	COUNT_PASSED_DROPPED, /* the same of what passed */
 	COUNT_SELF_TESTS,
@@ -65,30 +65,31 @@ const char *sandbox_counter_name(enum sandbox_counter c);
 
 enum sandbox_state {
 	SANDBOX_NONE = 0,
-	SANDBOX_TESTING, /* filter stands; only the self-test runs; its denials are no
-			  * events */
+	SANDBOX_TESTING, /* the filter is in force; only the self-test runs; its denials
+			  * are no events */
 	SANDBOX_RUNNING,
 	SANDBOX_CLOSED, /* no new query, no new flow; waits to be reaped */
 	SANDBOX_STATE_COUNT
 };
 
 enum {
-	SANDBOX_HELD_MAX = 8192,     /* over it no port is held: that dial fails */
-	SANDBOX_HELD_STALE_MAX = 64, /* see struct sandbox_held */
+	SANDBOX_SELF_PORTS_MAX = 8192, /* over it no port is exempt: that dial fails */
+	SANDBOX_SELF_PORTS_STALE_MAX = 64, /* see struct sandbox_self_ports */
 };
 
 /* The ports that the filter knows as our own. */
-struct sandbox_held {
+struct sandbox_self_ports {
 	uint64_t *bits; /* owned; 65536 for each family and protocol; NULL: none yet */
 	size_t count;
-	/* Let go, but the filter could not be told: nothing is held before it is. */
+	/* Let go, but still exempt in the filter, which failed: no port is added before
+	 * they are gone there. */
 	struct filter_held *stale; /* owned; there as soon as @bits is */
 	size_t stale_count;
-	bool is_unsure; /* more than that: nothing is held before the filter is made anew
+	bool is_unsure; /* more than that: no port is added before the filter is made anew
 			 */
 };
 
-/* Tell control of an event. Copies. Return: whether it was told; else it may be again. */
+/* Send an event to control. Copies. Return: it was sent; else it may be sent again. */
 typedef bool sandbox_event_fn(void *data, const struct event *e);
 /* A reply with addresses leaves, after the kernel has them. Copies. */
 struct dns_answer_addr;
@@ -117,18 +118,18 @@ struct sandbox {
 	bool direct_udp; /* UDP leaves by an uplink program */
 	bool shared;	 /* Weir's own packets cross this sandbox's filter: see
 			    sys/self_ports.h */
-	struct filter_shared_params shared_params; /* of the ruleset that stands */
+	struct filter_shared_params shared_params; /* of the ruleset in force */
 	struct filter_params owned_params;	   /* the same when not @shared */
-	struct own_ports own;	  /* how they are told apart: sandbox_own_ports() */
-	struct sandbox_held held; /* the ports that @own holds now */
+	struct own_ports own; /* how they are told apart: sandbox_own_ports() */
+	struct sandbox_self_ports self_ports; /* the ports of @own now */
 	uint64_t counters[SANDBOX_COUNTER_COUNT];
 	sandbox_event_fn *on_event;
 	void *on_event_data;
-	sandbox_answered_fn *on_answered; /* NULL: nobody wants to know */
+	sandbox_answered_fn *on_answered; /* NULL: not wanted */
 	void *on_answered_data;
 	struct rate event_rate;
 	struct denies denies;	   /* for on_denies of the plan */
-	struct accounts *accounts; /* owned; NULL: each event is told by itself */
+	struct accounts *accounts; /* owned; NULL: each event is reported by itself */
 	/* The self-test: the engine itself answers this name with this address. */
 	struct dns_name probe_name; /* size 0: no self-test under way */
 	struct addr probe_addr;
@@ -150,7 +151,7 @@ static inline void sandbox_set_plan(struct sandbox *s, const struct plan *plan)
  * denial may be one too many for the plan's on_denies: then an EVENT_LIMIT with
  * EVENT_LIMIT_DENIES follows. */
 void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms);
-/* Something has passed: told at the end of its window. */
+/* Something has passed: reported at the end of its window. */
 void sandbox_passed(struct sandbox *s, struct event *e, int64_t now_ms);
 
 /* filter_learn() to wherever its rules are. */
@@ -159,9 +160,9 @@ int sandbox_learn(struct sandbox *s, const struct filter_learn *items, size_t co
 
 /* -- self_ports.c -- */
 
-/* s->own: sockets get @mark (0: none is held), and their ports go to s->filter as well as
- * into s->held. @s doesn't move after this. */
+/* s->own: sockets get @mark (0: no port is exempt), and their ports go to s->filter as
+ * well as into s->self_ports. @s doesn't move after this. */
 void sandbox_own_ports(struct sandbox *s, uint32_t mark);
-void sandbox_held_done(struct sandbox_held *h);
-/* What is held now, for a ruleset that is made anew: @ret has room for h->count. */
-void sandbox_held_list(const struct sandbox_held *h, struct filter_held *ret);
+void sandbox_self_ports_done(struct sandbox_self_ports *h);
+/* The ports now, for a ruleset that is made anew: @ret has room for h->count. */
+void sandbox_self_ports_list(const struct sandbox_self_ports *h, struct filter_held *ret);

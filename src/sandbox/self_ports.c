@@ -16,7 +16,7 @@ static const struct {
 };
 
 /* The word with the port's bit; NULL: no such kind. */
-static uint64_t *word_of(const struct sandbox_held *h, const struct filter_held *p)
+static uint64_t *word_of(const struct sandbox_self_ports *h, const struct filter_held *p)
 {
 	for (size_t i = 0; i < KINDS; i++)
 		if (kinds[i].family == p->family && kinds[i].protocol == p->protocol)
@@ -29,10 +29,10 @@ static uint64_t bit_of(const struct filter_held *p)
 	return UINT64_C(1) << p->port % WORD_BITS;
 }
 
-/* Tell the filter of what it could not be told before. */
+/* Take ports out of the filter that it could not be freed of before. */
 static int settle_stale(struct sandbox *s)
 {
-	struct sandbox_held *h = &s->held;
+	struct sandbox_self_ports *h = &s->self_ports;
 
 	for (; h->stale_count > 0; h->stale_count--) {
 		int r = filter_hold(&s->filter, &h->stale[h->stale_count - 1], false);
@@ -47,16 +47,16 @@ static int hold(void *data, enum addr_family family, uint8_t protocol, uint16_t 
 {
 	const struct filter_held p = { family, protocol, port };
 	struct sandbox *s = data;
-	struct sandbox_held *h = &s->held;
+	struct sandbox_self_ports *h = &s->self_ports;
 	uint64_t *word;
 	int r = settle_stale(s);
 
 	if (r < 0 || h->is_unsure)
 		return r < 0 ? r : -EIO;
-	if (h->count >= SANDBOX_HELD_MAX)
+	if (h->count >= SANDBOX_SELF_PORTS_MAX)
 		return -ENOSPC;
 	if (!h->stale)
-		h->stale = calloc(SANDBOX_HELD_STALE_MAX, sizeof(*h->stale));
+		h->stale = calloc(SANDBOX_SELF_PORTS_STALE_MAX, sizeof(*h->stale));
 	if (h->stale && !h->bits)
 		h->bits = calloc((size_t)KINDS * WORDS, sizeof(*h->bits));
 	if (!h->bits)
@@ -76,7 +76,7 @@ static void let_go(void *data, enum addr_family family, uint8_t protocol, uint16
 {
 	const struct filter_held p = { family, protocol, port };
 	struct sandbox *s = data;
-	struct sandbox_held *h = &s->held;
+	struct sandbox_self_ports *h = &s->self_ports;
 	uint64_t *word = h->bits ? word_of(h, &p) : NULL;
 
 	if (!word || !(*word & bit_of(&p)))
@@ -85,7 +85,7 @@ static void let_go(void *data, enum addr_family family, uint8_t protocol, uint16
 	h->count--;
 	if (settle_stale(s) == 0 && filter_hold(&s->filter, &p, false) == 0)
 		return;
-	if (h->stale_count < SANDBOX_HELD_STALE_MAX)
+	if (h->stale_count < SANDBOX_SELF_PORTS_STALE_MAX)
 		h->stale[h->stale_count++] = p;
 	else
 		h->is_unsure = true;
@@ -98,14 +98,14 @@ void sandbox_own_ports(struct sandbox *s, uint32_t mark)
 	};
 }
 
-void sandbox_held_done(struct sandbox_held *h)
+void sandbox_self_ports_done(struct sandbox_self_ports *h)
 {
 	free(h->bits);
 	free(h->stale);
-	*h = (struct sandbox_held){ 0 };
+	*h = (struct sandbox_self_ports){ 0 };
 }
 
-void sandbox_held_list(const struct sandbox_held *h, struct filter_held *ret)
+void sandbox_self_ports_list(const struct sandbox_self_ports *h, struct filter_held *ret)
 {
 	size_t n = 0;
 

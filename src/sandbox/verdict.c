@@ -34,7 +34,7 @@ static struct relay_judgement allow_name(uint32_t rule, const struct dns_name *n
 }
 
 /* An address rule that is this one address, with this port: "127.0.0.1", "::1/128". The
- * plan's prefixes are merged, so only the rules as they were written can tell. */
+ * plan's prefixes are merged, so only the rules as they were written say it. */
 static bool is_named_exactly(const struct relay_question *q)
 {
 	size_t count = plan_rule_count(q->plan);

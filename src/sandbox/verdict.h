@@ -4,7 +4,7 @@
  * Pure: the plan, the learned addresses, two facts about the address and the time go
  * in, a judgement comes out. The zero judgement denies.
  *
- * Names are always held against the plan as it is now, never against the verdict
+ * Names are always compared with the plan as it is now, never against the verdict
  * that stood when the address was learned. */
 #pragma once
 
@@ -15,8 +15,8 @@
 struct learned;
 
 enum {
-	/* Names looked at for one address. Those beyond it, the oldest, don't count:
-	 * the connection is denied. */
+	/* Names that are compared for one address. Those beyond it, the oldest, don't
+	 * count: the connection is denied. */
 	RELAY_JUDGE_NAMES_MAX = 32,
 };
 
@@ -45,7 +45,7 @@ struct relay_judgement relay_judge(const struct relay_question *q);
 enum relay_shown {
 	SHOWN_NOTHING = 0, /* yet */
 	SHOWN_NAME,	   /* a host name, in TLS or HTTP */
-	SHOWN_NO_NAME,	   /* TLS or HTTP that names nobody, or the address itself */
+	SHOWN_NO_NAME,	   /* TLS or HTTP without a name, or with the address itself */
 	SHOWN_BYTES,	   /* neither TLS nor HTTP */
 };
 

@@ -92,7 +92,7 @@ static size_t count_kept(const struct learned *l)
 	size_t count;
 
 	assert(learned_rebase(l, &plan, NOW, &arena, &next) == 0);
-	count = next.kept_count;
+	count = next.draining_count;
 	assert(count >= next.learned_count);
 	learned_free(next.table);
 	arena_done(&arena);

@@ -88,7 +88,7 @@ static void pass_ms(struct world *w, int64_t ms)
 		w->now_ms++;
 		w->told.now_ms = w->now_ms;
 		if (w->now_ms % TICK_MS == 0)
-			accounts_tell(&w->sandbox, w->now_ms, false);
+			accounts_report(&w->sandbox, w->now_ms, false);
 	}
 }
 

@@ -186,14 +186,14 @@ static void what_weir_holds_stays_exempt_through_a_change(void **state)
 	f.app = new_socket();
 	own = own_hold(&box.own, f.app, ADDR_V4, IPPROTO_TCP);
 	assert_true(own > 0);
-	assert_int_equal(box.held.count, 1);
+	assert_int_equal(box.self_ports.count, 1);
 	assert_int_equal(try_connect(f.app, FAR_C), 0);
 	f.server = accept_at(listener[2]);
 	assert_true(passes(f));
 	change(B_ALONE);
 	assert_true(passes(f));
 	own_let_go(&box.own, f.app, ADDR_V4, IPPROTO_TCP, (uint16_t)own);
-	assert_int_equal(box.held.count, 0);
+	assert_int_equal(box.self_ports.count, 0);
 	close_flow(f);
 	/* Mark and uid without the port are nobody's. */
 	f.app = new_socket();
@@ -211,7 +211,7 @@ static void what_weir_holds_stays_exempt_through_a_change(void **state)
 static void no_more_ports_are_held_than_there_is_room_for(void **state)
 {
 	install(A_ALONE);
-	for (uint32_t i = 0; i < SANDBOX_HELD_MAX; i++)
+	for (uint32_t i = 0; i < SANDBOX_SELF_PORTS_MAX; i++)
 		assert_int_equal(box.own.hold(box.own.data, i % 2 ? ADDR_V4 : ADDR_V6,
 					      i % 4 < 2 ? IPPROTO_TCP : IPPROTO_UDP,
 					      (uint16_t)(10000 + i / 4)),
@@ -223,7 +223,7 @@ static void no_more_ports_are_held_than_there_is_room_for(void **state)
 	/* What is held already is not held twice; what isn't is not let go. */
 	assert_true(box.own.hold(box.own.data, ADDR_V4, IPPROTO_TCP, 10000) < 0);
 	box.own.let_go(box.own.data, ADDR_V4, IPPROTO_TCP, 3);
-	assert_int_equal(box.held.count, SANDBOX_HELD_MAX);
+	assert_int_equal(box.self_ports.count, SANDBOX_SELF_PORTS_MAX);
 	change(A_ALONE);
 }
 
@@ -233,20 +233,20 @@ static void a_port_that_the_filter_still_exempts_is_not_forgotten(void **state)
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC), netlink;
 
 	install(A_ALONE);
-	for (uint16_t i = 0; i < SANDBOX_HELD_STALE_MAX + 1; i++)
+	for (uint16_t i = 0; i < SANDBOX_SELF_PORTS_STALE_MAX + 1; i++)
 		assert_int_equal(
 			box.own.hold(box.own.data, ADDR_V4, IPPROTO_TCP, 5000 + i), 0);
 	netlink = box.filter.fd;
 	box.filter.fd = null;
 	box.own.let_go(box.own.data, ADDR_V4, IPPROTO_TCP, 5000);
-	assert_int_equal(box.held.stale_count, 1);
+	assert_int_equal(box.self_ports.stale_count, 1);
 	assert_true(box.own.hold(box.own.data, ADDR_V4, IPPROTO_TCP, 6000) < 0);
 	box.filter.fd = netlink;
 	assert_int_equal(box.own.hold(box.own.data, ADDR_V4, IPPROTO_TCP, 6000), 0);
-	assert_int_equal(box.held.stale_count, 0);
+	assert_int_equal(box.self_ports.stale_count, 0);
 	assert_int_equal(box.own.hold(box.own.data, ADDR_V4, IPPROTO_TCP, 5000), 0);
 	box.filter.fd = null;
-	for (uint16_t i = 0; i < SANDBOX_HELD_STALE_MAX + 1; i++)
+	for (uint16_t i = 0; i < SANDBOX_SELF_PORTS_STALE_MAX + 1; i++)
 		box.own.let_go(box.own.data, ADDR_V4, IPPROTO_TCP, 5000 + i);
 	box.filter.fd = netlink;
 	assert_true(box.own.hold(box.own.data, ADDR_V4, IPPROTO_TCP, 6001) < 0);

@@ -82,7 +82,7 @@ static int stop_serving(void **state)
 	relay_free(relay);
 	loop_free(loop);
 	close(route_fd);
-	assert_int_equal(box.held.count, 0);
+	assert_int_equal(box.self_ports.count, 0);
 	sandbox_fds_done(&box.fds);
 	return stop(state);
 }
@@ -159,7 +159,7 @@ static void what_the_relay_dials_is_exempt_and_what_the_app_dials_is_not(void **
 	learn("a.x.test", FAR_A, LONG_MS);
 	a = flow_through(FAR_A, listener[0]);
 	assert_true(goes_through(a));
-	assert_int_equal(box.held.count, 1);
+	assert_int_equal(box.self_ports.count, 1);
 	assert_int_equal(box.counters[COUNT_FLOWS], 1);
 	assert_int_equal(outcome(FAR_C, PORT), -ECONNREFUSED);
 	assert_true(outcome("127.0.0.1", RELAY_PORT) < 0);
@@ -182,7 +182,7 @@ static void flows_of_the_relay_follow_the_policy(void **state)
 	assert_reset(b.app);
 	assert_reset(b.server);
 	assert_true(goes_through(a));
-	assert_int_equal(box.held.count, 1);
+	assert_int_equal(box.self_ports.count, 1);
 	close_flow(a);
 	close_flow(b);
 }

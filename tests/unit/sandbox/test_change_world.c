@@ -218,7 +218,7 @@ static void close_sandbox(void)
 {
 	learned_free(box.learned);
 	filter_conn_done(&box.filter);
-	sandbox_held_done(&box.held);
+	sandbox_self_ports_done(&box.self_ports);
 }
 
 int stop(void **state)

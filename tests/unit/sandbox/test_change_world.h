@@ -3,7 +3,7 @@
  * with an app, and a far one with the servers, behind a veth pair. */
 #pragma once
 
-#include "engine/change.h"
+#include "engine/sandbox.h"
 
 enum { PORT = 9000, MARK = 0x77, PATIENCE_MS = 20000, LONG_MS = 600 * 1000, SERVERS = 3 };
 

@@ -133,9 +133,9 @@ static const struct filter_learn *learned(const struct change *c, uint32_t n)
 	return in(c->next.learned, c->next.learned_count, n);
 }
 
-static const struct filter_learn *kept(const struct change *c, uint32_t n)
+static const struct filter_learn *draining_of(const struct change *c, uint32_t n)
 {
-	return in(c->next.kept, c->next.kept_count, n);
+	return in(c->next.draining, c->next.draining_count, n);
 }
 
 #define RULE(target)	     "{action: allow, target: '" target "'}"
@@ -170,9 +170,9 @@ static void what_is_still_allowed_is_carried_over(void **state)
 	assert_false(plan_port_list_has(&c.next_plan, learned(&c, 3)->port_list,
 					IPPROTO_TCP, 443));
 	/* Open flows to them go on, too, when they have ended. */
-	assert_non_null(kept(&c, 1));
-	assert_null(kept(&c, 2));
-	assert_int_equal(c.next.kept_count, 2);
+	assert_non_null(draining_of(&c, 1));
+	assert_null(draining_of(&c, 2));
+	assert_int_equal(c.next.draining_count, 2);
 	/* The old table is as it was. */
 	assert_string_equal(who(c.old, 2, NOW + 30000), "b.x.test");
 	end(&c);
@@ -238,7 +238,7 @@ static void the_guard_counts_under_the_new_policy(void **state)
 	assert_string_equal(who(c.next.table, 1, NOW), "a.x.test");
 	assert_string_equal(who(c.next.table, 2, NOW), "");
 	assert_int_equal(c.next.learned_count, 1);
-	assert_int_equal(c.next.kept_count, 1);
+	assert_int_equal(c.next.draining_count, 1);
 	end(&c);
 }
 
@@ -255,7 +255,7 @@ static void the_limits_of_the_new_policy_hold(void **state)
 	assert_non_null(learned(&c, 19));
 	assert_null(learned(&c, 3));
 	/* What had no room is open to who has a flow there. */
-	assert_int_equal(c.next.kept_count, 20);
+	assert_int_equal(c.next.draining_count, 20);
 	end(&c);
 }
 
@@ -299,18 +299,18 @@ static void open_flows_outlive_what_taught_their_address(void **state)
 	learned_expire(c.old, later);
 	rebase(&c, ONLY(RULE("a.x.test")), later);
 	assert_int_equal(c.next.learned_count, 0);
-	assert_int_equal(c.next.kept_count, 1);
-	assert_non_null(kept(&c, 1));
+	assert_int_equal(c.next.draining_count, 1);
+	assert_non_null(draining_of(&c, 1));
 	/* And the next change, as long as the name is allowed without a break. */
 	take_place(&c);
 	rebase(&c, ONLY(RULE("a.x.test") "," RULE("b.x.test")), later);
-	assert_int_equal(c.next.kept_count, 1);
+	assert_int_equal(c.next.draining_count, 1);
 	take_place(&c);
 	rebase(&c, ONLY(RULE("b.x.test")), later);
-	assert_int_equal(c.next.kept_count, 0);
+	assert_int_equal(c.next.draining_count, 0);
 	take_place(&c);
 	rebase(&c, ONLY(RULE("a.x.test")), later);
-	assert_int_equal(c.next.kept_count, 0);
+	assert_int_equal(c.next.draining_count, 0);
 	end(&c);
 }
 
@@ -322,7 +322,7 @@ static void what_has_just_ended_counts_as_ended(void **state)
 	learn(&c, "a.x.test", 1, 60, NOW);
 	rebase(&c, ONLY(RULE("a.x.test")), NOW + 90000);
 	assert_int_equal(c.next.learned_count, 0);
-	assert_non_null(kept(&c, 1));
+	assert_non_null(draining_of(&c, 1));
 	end(&c);
 }
 
@@ -337,8 +337,8 @@ static void nothing_is_remembered_that_nobody_asked_for(void **state)
 	learned_expire(c.old, NOW + 200000);
 	learn(&c, "a.x.test", 2, 60, NOW + 200000);
 	rebase(&c, ONLY(RULE("a.x.test")), NOW + 200000);
-	assert_null(kept(&c, 1));
-	assert_non_null(kept(&c, 2));
+	assert_null(draining_of(&c, 1));
+	assert_non_null(draining_of(&c, 2));
 	end(&c);
 }
 
@@ -361,12 +361,12 @@ static void the_oldest_that_has_ended_is_forgotten(void **state)
 	now += 200000;
 	learned_expire(c.old, now);
 	rebase(&c, ONLY(RULE("**.x.test")), now);
-	assert_int_equal(c.next.kept_count, LEARNED_PAST_MAX);
-	assert_null(kept(&c, 9));
-	assert_non_null(kept(&c, 10));
-	assert_null(kept(&c, 11));
-	assert_non_null(kept(&c, 12));
-	assert_non_null(kept(&c, 5000000));
+	assert_int_equal(c.next.draining_count, LEARNED_PAST_MAX);
+	assert_null(draining_of(&c, 9));
+	assert_non_null(draining_of(&c, 10));
+	assert_null(draining_of(&c, 11));
+	assert_non_null(draining_of(&c, 12));
+	assert_non_null(draining_of(&c, 5000000));
 	end(&c);
 }
 

@@ -236,7 +236,7 @@ static size_t kept_after(const struct learned *l, const char *policy)
 	assert_int_equal(learned_rebase(l, &other, NOW + 200000, &arena, &next), 0);
 	learned_free(next.table);
 	free(bytes);
-	return next.kept_count;
+	return next.draining_count;
 }
 
 static void open_flows_outlive_what_opened_them_and_the_engine(void **state)
@@ -508,10 +508,10 @@ static size_t check_kept(const struct learned *l)
 		snprintf(name, sizeof(name), "n%.*s%u.%s", (int)(i & 15),
 			 "xxxxxxxxxxxxxxx", i >> 4 & 63, i >> 10 ? "x.test" : "x.web");
 		a = addr_for(name);
-		for (size_t k = 0; k < next.kept_count; k++)
-			found += addr_equal(&next.kept[k].addr, &a);
+		for (size_t k = 0; k < next.draining_count; k++)
+			found += addr_equal(&next.draining[k].addr, &a);
 	}
-	assert_int_equal(found, next.kept_count);
+	assert_int_equal(found, next.draining_count);
 	learned_free(next.table);
 	return found;
 }
