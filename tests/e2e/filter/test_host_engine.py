@@ -619,7 +619,7 @@ def test_many_address_rules_are_put_back(engine, host, app, site):
                                                for t in (f"11.{p & 7}.{n}.0/24", f"2a01:{p}:{n}::/64")))
     assert len(re.findall(r"set p[0-9]+_", host.nft("list", "sets"))) > 512
     engine.ask("tamper")
-    engine.wait_until_repaired(10)
+    engine.wait_until_repaired()
     wait_for(lambda: engine.stats(1).get("repairs") == 1)
     assert app.probe(["tcp", site.v4, 443]).result == "ok"
     expect.tcp_refused(app.probe(["tcp", STRANGER, 443]))
