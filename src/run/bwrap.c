@@ -12,10 +12,11 @@
 #include <sys/syscall.h>
 
 #include "run/rootfs.h"
+#include "sys/id_map.h"
 
 enum { ID_TEXT = 12 };
 
-/* argv without the command's part. "@uid", "@gid" and "@cwd" are replaced. */
+/* argv without the command's part. What begins with "@" is replaced. */
 static const char *const fixed_args[] = {
 	"bwrap",
 	/* The network namespace belongs to the outer user namespace. In the inner one
@@ -43,6 +44,8 @@ static const char *const fixed_args[] = {
 	"--ro-bind",
 	"/proc/sys",
 	"/proc/sys",
+	"@proc",
+	"/proc",
 	"--chdir",
 	"@cwd",
 	"--seccomp",
@@ -61,6 +64,10 @@ static const char *replace_argument(const char *arg, const char *uid, const char
 		return uid;
 	if (strcmp(arg, "@gid") == 0)
 		return gid;
+	/* The kernel's uid 0, in a container without SYS_ADMIN, owns what is in /proc,
+	 * and could write to it. */
+	if (strcmp(arg, "@proc") == 0)
+		return id_map_is_root() ? "--remount-ro" : "--dir";
 	return strcmp(arg, "@cwd") == 0 ? cwd : arg;
 }
 

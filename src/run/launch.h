@@ -59,7 +59,7 @@ struct launch_spec {
  * -ENOENT etc. with a line that says what to do: no bwrap, no user namespaces … */
 struct launch_machine {
 	char bwrap[PROGRAM_PATH_SIZE];
-	bool root;	   /* started with kernel uid 0 */
+	bool root;	   /* started with kernel uid 0 and the right to copy mounts */
 	uint32_t base_uid; /* root: the unused kernel uid range that is mapped */
 };
 int launch_machine_probe(struct launch_machine *ret, struct err *err) MUST_CHECK;

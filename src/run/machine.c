@@ -5,7 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <linux/capability.h>
+
 #include "base/text.h"
+#include "sys/confine.h"
 #include "sys/files.h"
 #include "sys/id_map.h"
 #include "sys/program_path.h"
@@ -123,7 +126,9 @@ int launch_machine_probe(struct launch_machine *ret, struct err *err)
 	struct launch_machine m = { 0 };
 	int r = program_find(&bwrap, m.bwrap, err);
 
-	m.root = id_map_is_root();
+	/* Root of a container, without this right, can neither copy mounts nor map ids:
+	 * it takes the way of an ordinary user, and is one inside. */
+	m.root = id_map_is_root() && capabilities_raise(CAP_SYS_ADMIN);
 	if (r == 0 && m.root)
 		r = choose_range(&m.base_uid, err);
 	if (r < 0)

@@ -99,6 +99,12 @@ static int take_ids(struct start *s, struct err *err)
 	if (s->machine->root)
 		return become_mapped_root(s, err);
 	r = id_map_self(s->uid, s->gid, err);
+	if (r == -EPERM && s->uid == 0)
+		return err_set(
+			err, r,
+			"cannot map root into a sandbox: root has neither the right "
+			"SYS_ADMIN nor SETFCAP here; start the container with "
+			"--cap-add SETFCAP, or weir as an ordinary user");
 	if (r == 0)
 		r = rootfs_open_trees(&s->view, -1, err);
 	return r;
