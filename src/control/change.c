@@ -84,7 +84,7 @@ int control_candidate_files(struct control_candidate *c, const struct document *
 
 /* ---- engine and supervisor ---- */
 
-static void note_standing(struct control *s, const struct ipc_standing *standing)
+static void note_standing(struct control *s, const struct ipc_status *standing)
 {
 	uint32_t restarts = s->standing.restarts;
 	char weaker[sizeof(s->standing.weaker)];
@@ -126,7 +126,7 @@ static int give_engine(struct control_sandbox *w, int plan_fd, struct err *err)
 		return err_sys(err, r, "the engine does not answer");
 	if (m.type == IPC_CHANGED) {
 		if (!w->side->many)
-			note_standing(w->side, &m.standing);
+			note_standing(w->side, &m.status);
 		return 0;
 	}
 	control_tame(m.text, sizeof(m.text));
@@ -442,7 +442,7 @@ static void on_resync(struct loop_timer *t)
 			     "cannot give the engine the policy in force: %s", err.text);
 }
 
-void control_on_standing(struct control *s, const struct ipc_standing *standing)
+void control_on_standing(struct control *s, const struct ipc_status *standing)
 {
 	note_standing(s, standing);
 	compare_standing(s);

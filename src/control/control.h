@@ -83,7 +83,7 @@ struct control_sandbox {
 	int64_t stats_at_ms;
 	uint64_t denies; /* names, flows and packets that were refused */
 	int64_t look_at_ms;
-	struct ipc_look look;
+	struct ipc_audit look;
 	char strays[96]; /* look.strays in words, for the status */
 	struct api_counter counters[SANDBOX_COUNTER_COUNT];
 };
@@ -141,7 +141,7 @@ struct control {
 	struct control_link links[IPC_ENGINES_MAX];
 	size_t link_count;	   /* a sidecar has one */
 	struct control_link *link; /* the first, to the supervisor or the first daemon */
-	struct ipc_standing standing;
+	struct ipc_status standing;
 	struct loop_timer resync; /* the sidecar's engine enforces another plan: give it
 				   * the one in force */
 
@@ -241,7 +241,7 @@ void control_record(struct control_sandbox *w, const char *reason);
 /* The policy in force has changed, or is one of a closed sandbox. */
 void control_record_policy(struct control_sandbox *w);
 /* The sidecar's engine says what is in force. */
-void control_on_standing(struct control *s, const struct ipc_standing *standing);
+void control_on_standing(struct control *s, const struct ipc_status *standing);
 
 /* A policy on its way into force. */
 struct control_candidate {

@@ -106,9 +106,9 @@ static void on_engine_message(struct control *s, struct ipc_message *m)
 	case IPC_ANSWERED:
 		control_on_answered(s, m->sandbox, &m->answered);
 		break;
-	case IPC_STANDS:
+	case IPC_ACTIVE:
 		if (!s->many)
-			control_on_standing(s, &m->standing);
+			control_on_standing(s, &m->status);
 		break;
 	default:
 		break;
@@ -274,7 +274,7 @@ static void take_daemon(struct control *s, const struct ipc_message *m, int fd)
 		return;
 	}
 	lose_supervisor(l);
-	l->daemon_restarts = m->standing.restarts;
+	l->daemon_restarts = m->status.restarts;
 	l->from_supervisor.fd = fd;
 	if (set_nonblocking(fd) < 0 ||
 	    loop_add(s->loop, &l->from_supervisor, EPOLLIN) < 0 ||
@@ -285,7 +285,7 @@ static void take_daemon(struct control *s, const struct ipc_message *m, int fd)
 	s->link_count = MAX(s->link_count, (size_t)l->engine + 1);
 }
 
-static void on_standing(struct control_link *l, struct ipc_standing *standing)
+static void on_standing(struct control_link *l, struct ipc_status *standing)
 {
 	struct control *s = l->side;
 
@@ -321,8 +321,8 @@ static void on_supervisor_message(struct control_link *l, struct ipc_message *m,
 		control_socket_owner_attach(l->side, fd);
 		return;
 	}
-	if (m->type == IPC_STANDS)
-		on_standing(l, &m->standing);
+	if (m->type == IPC_ACTIVE)
+		on_standing(l, &m->status);
 	if (fd >= 0)
 		close(fd);
 }
@@ -408,7 +408,7 @@ int control_ask_supervisor(struct control_link *l, const struct ipc_message *m,
 			   const struct control_answer *wanted, struct ipc_message *ret,
 			   int *ret_fd)
 {
-	bool is_slow = m->type == IPC_WARD || m->type == IPC_AGAIN ||
+	bool is_slow = m->type == IPC_ADD || m->type == IPC_AGAIN ||
 		       m->type == IPC_DETACH;
 	int r = wait_for_link(l, &l->from_supervisor), fd = -1;
 	int64_t until_ms;

@@ -157,7 +157,7 @@ static int ask_attach(struct control_link *l, const struct ipc_sandbox *spec,
 		      const struct control_candidate *c, struct ipc_message *ret,
 		      struct err *err)
 {
-	const struct ipc_message ask = { .type = IPC_WARD, .attached = *spec };
+	const struct ipc_message ask = { .type = IPC_ADD, .attached = *spec };
 	const struct control_answer answer = { IPC_ATTACHED, IPC_REFUSED, IPC_FULL };
 	const int fds[] = { c->plan_fd, c->text_fd };
 	int r = control_ask_supervisor(l, &ask, fds, ARRAY_SIZE(fds), &answer, ret, NULL);
@@ -272,7 +272,7 @@ void control_sandboxes_on_daemon(struct control_link *l, struct ipc_message *m)
 	uint32_t place = m->sandbox & IPC_SANDBOXES_MAX;
 	struct control_sandbox *w = control_sandbox_find(s, m->sandbox);
 
-	if (w && m->type == IPC_TOLD) {
+	if (w && m->type == IPC_HAPPENED) {
 		control_tame(m->text, sizeof(m->text));
 		control_record(w, m->text);
 	}
@@ -489,8 +489,8 @@ void control_sandboxes_denies(struct control *s)
 
 void control_sandbox_look(struct control_sandbox *w)
 {
-	const struct control_answer answer = { IPC_LOOKED, IPC_LOOKED };
-	const struct ipc_message ask = { .type = IPC_LOOK, .sandbox = w->id };
+	const struct control_answer answer = { IPC_AUDITED, IPC_AUDITED };
+	const struct ipc_message ask = { .type = IPC_AUDIT, .sandbox = w->id };
 	int64_t now_ms = loop_now_ms(w->side->loop);
 	struct ipc_message m = { 0 };
 
@@ -499,9 +499,9 @@ void control_sandbox_look(struct control_sandbox *w)
 	w->look_at_ms = now_ms;
 	if (w->link->from_supervisor.fd < 0 ||
 	    control_ask_supervisor(w->link, &ask, NULL, 0, &answer, &m, NULL) < 0)
-		w->look = (struct ipc_look){ 0 };
+		w->look = (struct ipc_audit){ 0 };
 	else
-		w->look = m.look;
+		w->look = m.audit;
 }
 
 /* Should the engine enforce another plan than the one in force, it gets that. */

@@ -42,7 +42,7 @@ static void add(const struct control_sandbox *w, struct api_status *ret, const c
 		};
 }
 
-static void add_sockets(const struct control_sandbox *w, const struct ipc_look *look,
+static void add_sockets(const struct control_sandbox *w, const struct ipc_audit *look,
 			struct api_status *ret)
 {
 	if (look->packet)
@@ -137,7 +137,7 @@ static void refresh_stats(struct control_sandbox *w)
 static void fill_sidecar(struct control_sandbox *w, struct api_status *ret)
 {
 	const struct control *s = w->side;
-	const struct ipc_look look = look_for_raw_sockets();
+	const struct ipc_audit look = audit_raw_sockets();
 
 	refresh_stats(w);
 	ret->enforcement_mode = sidecar_mode_name(s->spec.mode);

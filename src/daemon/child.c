@@ -492,18 +492,18 @@ enum {
 
 /* ---- in the child ---- */
 
-static struct ipc_look audit_namespace(void)
+static struct ipc_audit audit_namespace(void)
 {
-	struct ipc_look look = { 0 };
+	struct ipc_audit look = { 0 };
 
 	if (setns(WHERE_FD, CLONE_NEWNET) < 0)
 		return look;
-	look = look_for_raw_sockets();
+	look = audit_raw_sockets();
 	look.network = tasks_own_network();
 	return look;
 }
 
-static struct ipc_look audit_cgroup(const char *name)
+static struct ipc_audit audit_cgroup(const char *name)
 {
 	static struct cgroup c;
 	struct cgroup_strays s = { 0 };
@@ -511,7 +511,7 @@ static struct ipc_look audit_cgroup(const char *name)
 
 	if (cgroup_find(WHERE_FD, name, &c, &ignored) == 0)
 		s = cgroup_strays(&c);
-	return (struct ipc_look){
+	return (struct ipc_audit){
 		.known = s.known,
 		.strays = s.sockets,
 		.stray_of = s.first,
@@ -522,7 +522,7 @@ static struct ipc_look audit_cgroup(const char *name)
 
 void look_child(const struct spawner_order *o)
 {
-	struct ipc_look look;
+	struct ipc_audit look;
 
 	alarm(AUDIT_MS / 1000);
 	look = o->cgroup[0] ? audit_cgroup(o->cgroup) : audit_namespace();
@@ -531,11 +531,11 @@ void look_child(const struct spawner_order *o)
 
 /* ---- in the daemon ---- */
 
-static struct ipc_look audit_by_child(struct daemon *w, const struct spawner_order *order,
-				      int where)
+static struct ipc_audit audit_by_child(struct daemon *w,
+				       const struct spawner_order *order, int where)
 {
 	struct pollfd wait = { .events = POLLIN };
-	struct ipc_look look = { 0 };
+	struct ipc_audit look = { 0 };
 	struct err ignored = { 0 };
 	int ends[2], fds[] = { -1, where };
 	CLEAN(fd) int out = -1;
@@ -549,11 +549,11 @@ static struct ipc_look audit_by_child(struct daemon *w, const struct spawner_ord
 	close(ends[1]);
 	if (pid < 0 || poll(&wait, 1, AUDIT_MS) <= 0 ||
 	    read(out, &look, sizeof(look)) != sizeof(look))
-		return (struct ipc_look){ 0 };
+		return (struct ipc_audit){ 0 };
 	return look;
 }
 
-struct ipc_look netns_audit(const struct daemon_sandbox *d)
+struct ipc_audit netns_audit(const struct daemon_sandbox *d)
 {
 	const struct spawner_order order = { .task = SPAWNER_LOOK };
 	CLEAN(fd) int ns = ioctl(d->route_fd, SIOCGSKNS);
@@ -561,21 +561,21 @@ struct ipc_look netns_audit(const struct daemon_sandbox *d)
 	return audit_by_child(d->daemon, &order, ns);
 }
 
-static struct ipc_look audit_user(uint32_t uid)
+static struct ipc_audit audit_user(uint32_t uid)
 {
 	struct cgroup_strays s = user_raw_sockets(uid);
 
-	return (struct ipc_look){
+	return (struct ipc_audit){
 		.known = s.known,
 		.packet = s.packet > 0,
 		.raw = s.raw > 0,
 	};
 }
 
-struct ipc_look host_audit(const struct daemon_sandbox *d)
+struct ipc_audit host_audit(const struct daemon_sandbox *d)
 {
 	struct spawner_order order = { .task = SPAWNER_LOOK };
-	struct ipc_look look = { 0 };
+	struct ipc_audit look = { 0 };
 
 	if (!d->dir)
 		return audit_user(d->member.uid);

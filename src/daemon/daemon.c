@@ -125,11 +125,11 @@ static void on_engine(struct supervisor *k, struct ipc_message *m)
 	if (m->type == IPC_READY) {
 		w->engine_ready = true;
 		attach_queue_next(w);
-	} else if (m->type == IPC_HOST_STANDS) {
+	} else if (m->type == IPC_HOST_ACTIVE) {
 		host_on_engine(w, m);
 		attach_queue_next(w);
 	} else if (m->type == IPC_FAILED) {
-		ipc_tame(m->text, sizeof(m->text));
+		ipc_sanitize(m->text, sizeof(m->text));
 		log_error("the engine cannot go on: %s", m->text);
 	} else {
 		daemon_sandbox_on_engine(w, m);
@@ -330,12 +330,12 @@ static void on_list(struct daemon *w, uint32_t after)
 static void on_audit(struct daemon *w, uint32_t sandbox)
 {
 	const struct daemon_sandbox *d = daemon_sandbox_find(w, sandbox);
-	struct ipc_message m = { .type = IPC_LOOKED, .sandbox = sandbox };
+	struct ipc_message m = { .type = IPC_AUDITED, .sandbox = sandbox };
 
 	if (d && d->life.state == LIFECYCLE_ACTIVE)
-		m.look = d->spec.kind == ATTACH_HOST ? host_audit(d) : netns_audit(d);
+		m.audit = d->spec.kind == ATTACH_HOST ? host_audit(d) : netns_audit(d);
 	if (d)
-		m.look.unseen = d->is_unseen;
+		m.audit.unseen = d->is_unseen;
 	daemon_send_control(w, &m, NULL);
 }
 
@@ -375,7 +375,7 @@ static void on_control(struct supervisor *k, const struct ipc_message *m, int *f
 {
 	struct daemon *w = daemon_of(k);
 
-	if (m->type == IPC_WARD && count == 2)
+	if (m->type == IPC_ADD && count == 2)
 		on_attach(w, m, fds);
 	else if (m->type == IPC_AGAIN)
 		on_again(w, m);
@@ -385,7 +385,7 @@ static void on_control(struct supervisor *k, const struct ipc_message *m, int *f
 		on_detach(w, m->sandbox);
 	else if (m->type == IPC_LIST)
 		on_list(w, m->sandbox);
-	else if (m->type == IPC_LOOK)
+	else if (m->type == IPC_AUDIT)
 		on_audit(w, m->sandbox);
 	else if (m->type == IPC_STOP)
 		on_stop(w, m->sandbox);

@@ -76,7 +76,7 @@ int engines_listen_to_first(struct daemon *w, int channel, struct err *err)
 
 void engines_notify_first(struct daemon *w)
 {
-	const struct ipc_message m = { .type = IPC_STANDS };
+	const struct ipc_message m = { .type = IPC_ACTIVE };
 
 	(void)!ipc_send(w->parent.fd, &m, NULL, 0);
 }
@@ -114,7 +114,7 @@ static void introduce(struct child *c)
 	const struct ipc_message m = {
 		.type = IPC_ENGINE,
 		.sandbox = f->number,
-		.standing.restarts = c->restarts,
+		.status.restarts = c->restarts,
 	};
 	const struct ipc_message peer = { .type = IPC_PEER };
 
@@ -143,7 +143,7 @@ static pid_t further_fork(struct child *c, int channel, struct err *err)
 
 static void on_further(struct child *c, struct ipc_message *m, int *fds, size_t count)
 {
-	if (m->type != IPC_STANDS)
+	if (m->type != IPC_ACTIVE)
 		return;
 	c->serves = true;
 	c->unanswered = 0;

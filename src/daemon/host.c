@@ -382,7 +382,7 @@ int host_again(struct daemon_sandbox *d, const struct ipc_sandbox *asked, struct
 
 void host_report(const struct daemon_sandbox *d, const char *text)
 {
-	struct ipc_message m = { .type = IPC_TOLD, .sandbox = d->id };
+	struct ipc_message m = { .type = IPC_HAPPENED, .sandbox = d->id };
 
 	log_info("sandbox '%s': %s", d->spec.name, text);
 	snprintf(m.text, sizeof(m.text), "%s", text);
@@ -405,8 +405,8 @@ static struct cgroup *cgroup_of(const struct daemon_sandbox *d, struct err *err)
 
 static void report_strays(const struct daemon_sandbox *d)
 {
-	const struct ipc_look look = host_audit(d);
-	struct ipc_message m = { .type = IPC_TOLD, .sandbox = d->id };
+	const struct ipc_audit look = host_audit(d);
+	struct ipc_message m = { .type = IPC_HAPPENED, .sandbox = d->id };
 
 	if (!look.known)
 		log_warning("sandbox '%s': whether its processes have sockets from "

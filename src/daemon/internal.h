@@ -238,8 +238,8 @@ void netns_child_end(struct daemon_sandbox *d);
 
 /* Which sockets that bypass the filter are open in a namespace; in a cgroup, or by a
  * user. Takes milliseconds, and no more than a second. */
-struct ipc_look netns_audit(const struct daemon_sandbox *d);
-struct ipc_look host_audit(const struct daemon_sandbox *d);
+struct ipc_audit netns_audit(const struct daemon_sandbox *d);
+struct ipc_audit host_audit(const struct daemon_sandbox *d);
 
 /* -- host.c ------------------------------------------------------------------------- */
 

@@ -84,7 +84,7 @@ bool lifecycle_change(struct lifecycle *l, enum lifecycle_event event)
 enum lifecycle_event lifecycle_event_of(const struct ipc_message *m)
 {
 	switch (m->type) {
-	case IPC_STANDS:
+	case IPC_ACTIVE:
 		return LIFECYCLE_ON_INSTALLED;
 	case IPC_REFUSED:
 		return LIFECYCLE_ON_REFUSED;

@@ -774,7 +774,7 @@ void daemon_sandbox_on_engine(struct daemon *w, const struct ipc_message *given)
 
 	if (!d)
 		return;
-	ipc_tame(m.text, sizeof(m.text));
+	ipc_sanitize(m.text, sizeof(m.text));
 	if (w->attaching == d->id)
 		w->attaching = 0;
 	if (event == LIFECYCLE_ON_DETACHED) {

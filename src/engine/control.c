@@ -96,7 +96,7 @@ static void answer_status(struct engine_sandbox *g, uint32_t type)
 {
 	struct ipc_message m = { .type = type, .sandbox = g->sandbox.id };
 
-	engine_sandbox_status(g, &m.standing);
+	engine_sandbox_status(g, &m.status);
 	answer_control(engine_of(g), &m, -1);
 }
 
@@ -133,7 +133,7 @@ static void on_answered(void *data, const struct dns_name *name,
 
 static void on_status(struct engine_sandbox *g)
 {
-	answer_status(g, IPC_STANDS);
+	answer_status(g, IPC_ACTIVE);
 }
 
 static void send_trouble(struct engine *e, const struct upstream_trouble *t)
@@ -476,7 +476,7 @@ void engine_control_take(struct engine *e, int fd)
 		return;
 	}
 	if (e->only)
-		answer_status(e->only, IPC_STANDS);
+		answer_status(e->only, IPC_ACTIVE);
 	dns_service_tell_behind(e->core.dns);
 	for (size_t i = 0; i < e->failed_count; i++)
 		send_trouble(e, &e->failed[i]);

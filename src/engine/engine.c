@@ -59,13 +59,13 @@ static void refuse(struct engine *e, uint32_t sandbox, const char *why)
 
 void engine_attached(struct engine_sandbox *g, const char *why)
 {
-	struct ipc_message m = { .type = IPC_STANDS, .sandbox = g->sandbox.id };
+	struct ipc_message m = { .type = IPC_ACTIVE, .sandbox = g->sandbox.id };
 
 	if (why[0]) {
 		refuse(engine_of(g), g->sandbox.id, why);
 		return;
 	}
-	engine_sandbox_status(g, &m.standing);
+	engine_sandbox_status(g, &m.status);
 	engine_report(engine_of(g), &m);
 }
 
@@ -335,7 +335,7 @@ static void on_host(struct engine *e, const struct ipc_message *m, int *fds, siz
 
 static void on_host_load(struct engine *e)
 {
-	struct ipc_message answer = { .type = IPC_HOST_STANDS };
+	struct ipc_message answer = { .type = IPC_HOST_ACTIVE };
 	struct err err = { 0 };
 
 	if (e->core.host)

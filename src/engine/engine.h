@@ -37,6 +37,6 @@ struct engine_config {
 	struct dns_name probe_name; /* that upstream servers are asked for */
 };
 
-/* Fork the engine. Once it is confined it tells the supervisor IPC_READY, or IPC_STANDS
+/* Fork the engine. Once it is confined it tells the supervisor IPC_READY, or IPC_ACTIVE
  * of an ATTACH_SHARED, or IPC_FAILED. Return: its pid, or -errno. */
 pid_t engine_start(const struct engine_config *config, struct err *err) MUST_CHECK;

@@ -61,7 +61,7 @@ static inline struct engine *engine_of(const struct engine_sandbox *g)
 
 /* To the process that attaches the sandboxes. */
 void engine_report(struct engine *e, const struct ipc_message *m);
-/* @g is attached, and served: IPC_STANDS; unless @why not says something. */
+/* @g is attached, and served: IPC_ACTIVE; unless @why not says something. */
 void engine_attached(struct engine_sandbox *g, const char *why);
 
 /* -- control.c ---------------------------------------------------------------------- */

@@ -480,9 +480,9 @@ int engine_sandbox_change_at_once(struct engine_sandbox *g, const struct plan *n
 	return ops->change(g, next, err);
 }
 
-void engine_sandbox_status(const struct engine_sandbox *g, struct ipc_standing *ret)
+void engine_sandbox_status(const struct engine_sandbox *g, struct ipc_status *ret)
 {
-	*ret = (struct ipc_standing){
+	*ret = (struct ipc_status){
 		.adopted = g->adopted,
 		.plan_id = g->plan_id,
 		.enforced = (uint8_t)g->enforce,

@@ -161,7 +161,7 @@ int engine_sandbox_change_at_once(struct engine_sandbox *g, const struct plan *n
  * after a change. Until it is done, and where it fails, queries fail. */
 int engine_sandbox_pin(struct engine_sandbox *g) MUST_CHECK;
 /* What it says about itself now. */
-void engine_sandbox_status(const struct engine_sandbox *g, struct ipc_standing *ret);
+void engine_sandbox_status(const struct engine_sandbox *g, struct ipc_status *ret);
 void engine_sandbox_stats(const struct engine_sandbox *g, struct ipc_stats *ret);
 
 /* -- another plan, in turns of the loop --------------------------------------------- */

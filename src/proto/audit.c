@@ -19,9 +19,9 @@ static bool has_sockets(const char *path, bool *known)
 	return line && line + 1 < text + n;
 }
 
-struct ipc_look look_for_raw_sockets(void)
+struct ipc_audit audit_raw_sockets(void)
 {
-	struct ipc_look look = { 0 };
+	struct ipc_audit look = { 0 };
 
 	look.packet = has_sockets("/proc/net/packet", &look.known);
 	look.raw = has_sockets("/proc/net/raw", &look.known);

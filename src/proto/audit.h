@@ -6,4 +6,4 @@
 
 #include "proto/control_supervisor.h"
 
-struct ipc_look look_for_raw_sockets(void);
+struct ipc_audit audit_raw_sockets(void);

@@ -19,15 +19,15 @@ enum ipc_control_supervisor {
 
 	/* -- control to daemon; IPC_DETACH and IPC_KEEP, with the sandbox, as well -- */
 	/* with `attached`, plan and text: IPC_ATTACHED back, or IPC_REFUSED with text */
-	IPC_WARD,
+	IPC_ADD,
 	/* with `sandbox` and `attached`: is it that one, and guarded? IPC_ATTACHED back,
 	 * as soon as it stands, or IPC_REFUSED with text */
 	IPC_AGAIN,
 	/* the first one with an id above `sandbox`. IPC_LISTED back, with `attached` and
 	 * a descriptor, its text; sandbox 0: there is none */
 	IPC_LIST,
-	/* what goes round the filter of that sandbox? IPC_LOOKED back, with `look` */
-	IPC_LOOK,
+	/* what goes round the filter of that sandbox? IPC_AUDITED back, with `audit` */
+	IPC_AUDIT,
 	/* it was closed for good: kill what lives in its cgroup, if it has one. Nothing
 	 * comes back */
 	IPC_STOP,
@@ -45,13 +45,13 @@ enum ipc_control_supervisor {
 	/* -- daemon to control -- */
 	IPC_ATTACHED,
 	IPC_LISTED,
-	IPC_LOOKED,
-	IPC_GONE, /* it ended by itself; text: why */
-	IPC_TOLD, /* something has happened to it, text says what: an event */
+	IPC_AUDITED,
+	IPC_GONE,     /* it ended by itself; text: why */
+	IPC_HAPPENED, /* something has happened to it, text says what: an event */
 	/* in the place of IPC_REFUSED: this engine has no room; text: why */
 	IPC_FULL,
 	/* first daemon: a descriptor, the channel to the daemon of another engine, whose
-	 * number is `sandbox`; standing.restarts: of that daemon */
+	 * number is `sandbox`; status.restarts: of that daemon */
 	IPC_ENGINE,
 
 	/* -- a daemon's process in a namespace to the daemon -- */
@@ -76,15 +76,15 @@ struct ipc_sandbox {
 	 * its directory and for a user by name: the answer says what was meant */
 	uint8_t member;
 	bool guard_parent; /* of a cgroup: its parent is closed to whom nobody knows */
-	/* ATTACH_NETNS: which one it is. IPC_WARD with 0: any that is there */
+	/* ATTACH_NETNS: which one it is. IPC_ADD with 0: any that is there */
 	uint64_t ns_dev, ns_ino;
-	/* IPC_WARD: in all engines below this one nobody else has the name, not even from
+	/* IPC_ADD: in all engines below this one nobody else has the name, not even from
 	 * before */
 	uint32_t engines;
 };
 
 /* Sockets that somebody has open in a namespace. */
-struct ipc_look {
+struct ipc_audit {
 	bool known;	  /* it could be seen */
 	bool packet, raw; /* AF_PACKET, SOCK_RAW */
 	bool unseen;	  /* whether what is guarded is gone can't be seen */

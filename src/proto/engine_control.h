@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* proto/engine_control - what an engine and control say to each other. Control can change
  * policies and ask for counters; it can attach and detach nothing. What the engine says
- * may be made of hostile bytes: ipc_tame(). */
+ * may be made of hostile bytes: ipc_sanitize(). */
 #pragma once
 
 #include "base/addr.h"
@@ -21,12 +21,12 @@ enum ipc_engine_control {
 	IPC_DENIES,
 
 	/* -- engine to control -- */
-	IPC_CHANGED,   /* standing */
+	IPC_CHANGED,   /* status */
 	IPC_UNCHANGED, /* text: why; everything is as it was */
 	IPC_EVENT,     /* to `weir run` as well */
 	IPC_TROUBLE,   /* an upstream server */
 	IPC_ANSWERED,  /* a name was answered with addresses */
-		       /* IPC_STANDS: proto/message.h */
+		       /* IPC_ACTIVE: proto/message.h */
 };
 
 /* Room for enum sandbox_counter; the last ones are 0. */

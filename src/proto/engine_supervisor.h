@@ -10,7 +10,7 @@
 
 enum ipc_engine_supervisor {
 	/* -- supervisor to engine -- */
-	/* `attach`, with descriptors; from the launch child, too. IPC_STANDS back, or
+	/* `attach`, with descriptors; from the launch child, too. IPC_ACTIVE back, or
 	 * IPC_REFUSED with text: rules may stand then, and nothing is served. Of a
 	 * ATTACH_HOST that the engine has under that id the cgroup was made again: what
 	 * comes takes its place in one transaction */
@@ -20,7 +20,7 @@ enum ipc_engine_supervisor {
 	 * conntrack. Nothing comes back. */
 	IPC_HOST,
 	/* all that were guarded before have been given; the host's table is to take the
-	 * place of whatever stands. IPC_HOST_STANDS back */
+	 * place of whatever stands. IPC_HOST_ACTIVE back */
 	IPC_HOST_LOAD,
 	/* `weir run`: send IPC_COUNTERS and leave */
 	IPC_FINISH,
@@ -31,8 +31,8 @@ enum ipc_engine_supervisor {
 	/* the names of a sandbox's policy (dns: pinned) were resolved for the first time,
 	 * and its self-test was over; text: which one that has to be is not, or "" */
 	IPC_PINNED,
-	IPC_HOST_STANDS, /* text: why the host's table doesn't, or "" */
-	/* IPC_STANDS, IPC_REFUSED, IPC_DETACHED, IPC_FAILED: proto/message.h */
+	IPC_HOST_ACTIVE, /* text: why the host's table doesn't, or "" */
+	/* IPC_ACTIVE, IPC_REFUSED, IPC_DETACHED, IPC_FAILED: proto/message.h */
 
 	/* -- engine to `weir run`; IPC_EVENT as well -- */
 	IPC_WARNING, /* text: for a person; the engine goes on */
@@ -84,7 +84,7 @@ enum ipc_enforced {
 };
 
 /* What is in force. Control hears it, too: from the engine, and from the supervisor. */
-struct ipc_standing {
+struct ipc_status {
 	uint32_t generation; /* 0: no filter */
 	uint32_t adopted;    /* learned addresses taken over from the engine before */
 	uint32_t restarts;   /* of the engine; the supervisor fills it in */

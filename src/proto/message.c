@@ -14,7 +14,7 @@ int ipc_send(int sock, const struct ipc_message *m, const int *fds, size_t count
 }
 
 /* Whatever byte it came as, it is true or false. */
-static void tame_flag(bool *flag)
+static void sanitize_flag(bool *flag)
 {
 	uint8_t byte;
 
@@ -22,39 +22,39 @@ static void tame_flag(bool *flag)
 	*flag = byte != 0;
 }
 
-static void tame_flags(struct ipc_message *m)
+static void sanitize_flags(struct ipc_message *m)
 {
 	switch (m->type) {
 	case IPC_EVENT:
-		tame_flag(&m->event.allowable);
+		sanitize_flag(&m->event.allowable);
 		break;
-	case IPC_STANDS:
+	case IPC_ACTIVE:
 	case IPC_CHANGED:
-		tame_flag(&m->standing.nflog);
+		sanitize_flag(&m->status.nflog);
 		break;
 	case IPC_STATS:
-		tame_flag(&m->stats.ipv6);
-		tame_flag(&m->stats.nflog);
-		tame_flag(&m->stats.snapshot_full);
+		sanitize_flag(&m->stats.ipv6);
+		sanitize_flag(&m->stats.nflog);
+		sanitize_flag(&m->stats.snapshot_full);
 		break;
 	case IPC_ATTACH:
 	case IPC_DETACH:
-		tame_flag(&m->attach.restarted);
-		tame_flag(&m->attach.forget);
-		tame_flag(&m->attach.ipv6);
-		tame_flag(&m->attach.owner);
+		sanitize_flag(&m->attach.restarted);
+		sanitize_flag(&m->attach.forget);
+		sanitize_flag(&m->attach.ipv6);
+		sanitize_flag(&m->attach.owner);
 		break;
-	case IPC_WARD:
+	case IPC_ADD:
 	case IPC_ATTACHED:
 	case IPC_LISTED:
-		tame_flag(&m->attached.guard_parent);
+		sanitize_flag(&m->attached.guard_parent);
 		break;
-	case IPC_LOOKED:
-		tame_flag(&m->look.known);
-		tame_flag(&m->look.packet);
-		tame_flag(&m->look.raw);
-		tame_flag(&m->look.waiting);
-		tame_flag(&m->look.unseen);
+	case IPC_AUDITED:
+		sanitize_flag(&m->audit.known);
+		sanitize_flag(&m->audit.packet);
+		sanitize_flag(&m->audit.raw);
+		sanitize_flag(&m->audit.waiting);
+		sanitize_flag(&m->audit.unseen);
 		break;
 	default:
 		break;
@@ -77,7 +77,7 @@ int ipc_receive(int sock, struct ipc_message *ret, int *ret_fds, size_t max,
 			close(ret_fds[i]);
 		return n == 0 ? -EPIPE : -EBADMSG;
 	}
-	tame_flags(&m);
+	sanitize_flags(&m);
 	*ret = m;
 	*ret_count = count;
 	return 0;
@@ -127,7 +127,7 @@ int ipc_take_fds(const struct ipc_message *m, int *fds, size_t count, struct ipc
 	return next == count ? 0 : -EBADMSG;
 }
 
-void ipc_tame(char *text, size_t size)
+void ipc_sanitize(char *text, size_t size)
 {
 	text[size - 1] = '\0';
 	for (; *text; text++)

@@ -24,9 +24,9 @@ enum ipc_type {
 	IPC_RUN,
 	IPC_RUNNING,
 	IPC_FAILED, /* text: why; whoever says so leaves */
-	/* -- engine to launch child, supervisor and control, with `standing`; supervisor
+	/* -- engine to launch child, supervisor and control, with `status`; supervisor
 	 *    to control -- */
-	IPC_STANDS,  /* the filter was read back, DNS and relay are served */
+	IPC_ACTIVE,  /* the filter was read back, DNS and relay are served */
 	IPC_REFUSED, /* text: why */
 	/* -- supervisor to engine and control: a descriptor, the channel to the other --
 	 */
@@ -49,7 +49,7 @@ struct ipc_message {
 		/* engine_supervisor.h */
 		struct ipc_attach attach;
 		struct ipc_host host;
-		struct ipc_standing standing;
+		struct ipc_status status;
 		uint64_t counters[IPC_COUNTERS_MAX];
 		/* engine_control.h */
 		struct event event;
@@ -60,7 +60,7 @@ struct ipc_message {
 		struct ipc_answered answered;
 		/* control_supervisor.h */
 		struct ipc_sandbox attached;
-		struct ipc_look look;
+		struct ipc_audit audit;
 	};
 };
 
@@ -83,4 +83,4 @@ int ipc_receive(int sock, struct ipc_message *ret, int *ret_fds, size_t max,
 		size_t *ret_count) MUST_CHECK;
 /* @text came from an engine, which has read hostile bytes: it is held to what can be
  * printed, and ends. */
-void ipc_tame(char *text, size_t size);
+void ipc_sanitize(char *text, size_t size);

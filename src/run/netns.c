@@ -112,7 +112,7 @@ int inside_confirm(void *data, struct err *err)
 
 	if (r < 0)
 		return err_sys(err, r, "cannot hand the sandbox to the engine");
-	if (m.type != IPC_STANDS)
+	if (m.type != IPC_ACTIVE)
 		return err_set(err, -EPROTO, "the engine refused the sandbox: %.*s",
 			       (int)sizeof(m.text) - 64, m.text);
 	return in->uplink ? open_uplink(in, err) : 0;

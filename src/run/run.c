@@ -140,8 +140,8 @@ static void on_too_many_denies(struct control *c)
 
 static void on_event(struct control *c, struct event *e)
 {
-	ipc_tame(e->name, sizeof(e->name));
-	ipc_tame(e->reason, sizeof(e->reason));
+	ipc_sanitize(e->name, sizeof(e->name));
+	ipc_sanitize(e->reason, sizeof(e->reason));
 	/* Once it is on its way to its end nobody needs to be told again. */
 	if (e->limit == EVENT_LIMIT_DENIES && c->is_ended)
 		return;
@@ -157,7 +157,7 @@ static void on_engine_message(struct control *c, struct ipc_message *m)
 	switch (m->type) {
 	case IPC_READY:
 	case IPC_WARNING:
-		ipc_tame(m->text, sizeof(m->text));
+		ipc_sanitize(m->text, sizeof(m->text));
 		if (m->text[0] && !c->spec->quiet)
 			log_warning("%s", m->text);
 		break;
@@ -173,7 +173,7 @@ static void on_engine_message(struct control *c, struct ipc_message *m)
 		loop_stop(c->loop);
 		break;
 	case IPC_FAILED:
-		ipc_tame(m->text, sizeof(m->text));
+		ipc_sanitize(m->text, sizeof(m->text));
 		fail(c, RUN_STATUS_FAILED, m->text);
 		break;
 	default:

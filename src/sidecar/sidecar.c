@@ -68,12 +68,12 @@ static struct engine_config engine_config(const struct supervisor *k, int channe
 
 static void on_engine(struct supervisor *k, struct ipc_message *m)
 {
-	if (m->type == IPC_STANDS) {
-		k->standing = m->standing;
+	if (m->type == IPC_ACTIVE) {
+		k->standing = m->status;
 		k->engine.serves = true;
 		supervisor_introduce(k);
 	} else if (m->type == IPC_FAILED) {
-		ipc_tame(m->text, sizeof(m->text));
+		ipc_sanitize(m->text, sizeof(m->text));
 		log_error("the engine cannot go on: %s", m->text);
 	}
 }
@@ -125,12 +125,12 @@ static int first_engine(struct supervisor *k, struct err *err)
 		r = ipc_receive(k->engine.source.fd, &m, NULL, 0, &count);
 	if (r < 0)
 		return err->code < 0 ? r : err_sys(err, r, "the engine has ended");
-	if (m.type == IPC_STANDS) {
-		k->standing = m.standing;
+	if (m.type == IPC_ACTIVE) {
+		k->standing = m.status;
 		k->engine.serves = true;
 		return 0;
 	}
-	ipc_tame(m.text, sizeof(m.text));
+	ipc_sanitize(m.text, sizeof(m.text));
 	return err_set(err, -EPERM, "%s",
 		       m.type == IPC_FAILED ? m.text
 					    : "the engine said what is no answer");

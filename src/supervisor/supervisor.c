@@ -308,10 +308,10 @@ bool supervisor_is_alive(struct supervisor *k)
 
 void supervisor_tell_standing(struct supervisor *k)
 {
-	struct ipc_message m = { .type = IPC_STANDS, .standing = k->standing };
+	struct ipc_message m = { .type = IPC_ACTIVE, .status = k->standing };
 
-	m.standing.restarts = k->engine.restarts;
-	snprintf(m.standing.weaker, sizeof(m.standing.weaker), "%s", k->reason);
+	m.status.restarts = k->engine.restarts;
+	snprintf(m.status.weaker, sizeof(m.status.weaker), "%s", k->reason);
 	if (k->engine.serves)
 		child_tell(&k->control, &m, NULL);
 }

@@ -70,7 +70,7 @@ struct supervisor {
 	struct supervisor_fds held;
 	enum ipc_enforced enforce;
 	char reason[ERR_TEXT_SIZE]; /* why less is enforced or served than should be */
-	struct ipc_standing standing;
+	struct ipc_status standing;
 	SLIST_HEAD(, child) children;
 	struct child engine, control;
 	struct child webhook, postgres,

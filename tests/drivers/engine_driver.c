@@ -137,7 +137,7 @@ static int hear_answer(struct driver *d, uint32_t wanted, struct err *err)
 		return err_sys(err, r, "cannot hear the engine");
 	if (back.type != wanted)
 		return err_set(err, -EPERM, "refused: %s", back.text);
-	if (wanted != IPC_STANDS && back.text[0])
+	if (wanted != IPC_ACTIVE && back.text[0])
 		return err_set(err, -EPERM, "%s", back.text);
 	return 0;
 }
@@ -286,7 +286,7 @@ static int attach(struct driver *d, uint32_t id, const struct ipc_member *who, i
 		m.attach.probe_port = 443;
 	}
 	r = ipc_send_fds(d->channel, &m, &fds);
-	return r < 0 ? err_sys(err, r, "cannot send") : hear_answer(d, IPC_STANDS, err);
+	return r < 0 ? err_sys(err, r, "cannot send") : hear_answer(d, IPC_ACTIVE, err);
 }
 
 static void on_attach(struct driver *d, char **words)
@@ -348,7 +348,7 @@ static void on_load(struct driver *d, char **words)
 	const struct ipc_message m = { .type = IPC_HOST_LOAD };
 	struct err err = { 0 };
 
-	answer(ask(d, &m, IPC_HOST_STANDS, &err), &err);
+	answer(ask(d, &m, IPC_HOST_ACTIVE, &err), &err);
 }
 
 static void on_change(struct driver *d, char **words)

@@ -50,8 +50,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	e.allowable = data && size > 0 && data[0] & 1; /* a bool has two values */
 	event_row_fill(&row, &e, "sb", NULL);
 	check_json(&row); /* as the stores have it: nothing was tamed */
-	ipc_tame(e.name, sizeof(e.name));
-	ipc_tame(e.reason, sizeof(e.reason));
+	ipc_sanitize(e.name, sizeof(e.name));
+	ipc_sanitize(e.reason, sizeof(e.reason));
 	event_ring_add(ring, &e);
 	event_ring_add(ring, &e);
 	require(event_ring_count(ring) == 1);
