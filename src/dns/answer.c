@@ -10,7 +10,7 @@
  * Owners are compared where they stand in the message; only CNAME targets are copied
  * out. Authority is walked only for an answer without records, for the SOA's TTL.
  *
- * Of a reply to the sandbox every part is written as if there were room, and taken back
+ * Of a reply to the sandbox every part is written as if there were space, and taken back
  * if there was none.
  *
  * Work is bounded: two walks over 64 KiB at most, and 16 links over 32 CNAMEs. */
@@ -52,7 +52,7 @@ struct reading {
 	struct wire at_match;	    /* a reader that stands there */
 	const struct dns_name *end; /* the name where the chain has come to */
 	size_t end_offset;	    /* where that stands in the message */
-	size_t room;		    /* octets that are left in a reply for more records */
+	size_t budget;		    /* octets that are left in a reply for more records */
 };
 
 /* How the rdata of a type is copied: @fixed octets, then a name or the rest. */
@@ -288,21 +288,21 @@ static bool copy_rdata(const struct reading *r, const struct record *record,
 }
 
 /* What a name that has been written before may take as an owner: all of it where the
- * writer could not remember the place. The question it remembers. */
-static size_t owner_room(const struct reading *r, const struct dns_name *owner)
+ * writer could not remember where. The question it remembers. */
+static size_t owner_size(const struct reading *r, const struct dns_name *owner)
 {
 	return owner == &r->asked->name ? POINTER_SIZE : owner->size;
 }
 
 /* Names in rdata come compressed and leave uncompressed, so not all that fits a message
  * fits a reply. */
-static size_t room_for_records(const struct reading *r)
+static size_t budget_for_records(const struct reading *r)
 {
 	size_t taken = DNS_HEADER_SIZE + r->asked->name.size + QUESTION_TAIL + OPT_SIZE;
 	const struct dns_name *owner = &r->asked->name;
 
 	for (size_t i = 0; i < r->answer->chain_count; i++) {
-		taken += owner_room(r, owner) + RECORD_TAIL + r->answer->chain[i].size;
+		taken += owner_size(r, owner) + RECORD_TAIL + r->answer->chain[i].size;
 		owner = &r->answer->chain[i];
 	}
 	return DNS_MESSAGE_MAX - taken;
@@ -317,12 +317,12 @@ static bool take_record(struct reading *r, const struct record *record)
 	wire_seek(&to, a->rdata_size);
 	if (!copy_rdata(r, record, find_layout(record->type), &to))
 		return false;
-	size = owner_room(r, r->end) + RECORD_TAIL + wire_offset(&to) - a->rdata_size;
-	if (!wire_ok(&to) || a->record_count == DNS_RECORDS_MAX || size > r->room) {
+	size = owner_size(r, r->end) + RECORD_TAIL + wire_offset(&to) - a->rdata_size;
+	if (!wire_ok(&to) || a->record_count == DNS_RECORDS_MAX || size > r->budget) {
 		a->skipped++;
 		return true;
 	}
-	r->room -= size;
+	r->budget -= size;
 	a->records[a->record_count++] = (struct dns_answer_record){
 		.ttl_sec = record->ttl_sec,
 		.offset = a->rdata_size,
@@ -345,7 +345,7 @@ static bool take_answers(struct reading *r)
 		is_addr_type(r->asked->type) ? take_addr : take_record;
 	struct record record;
 
-	r->room = room_for_records(r);
+	r->budget = budget_for_records(r);
 	for (unsigned int i = r->first_match; i < r->answers; i++) {
 		if (!next_record(&r->at_match, &record))
 			return false;

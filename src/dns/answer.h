@@ -75,7 +75,7 @@ void dns_answer_read(const void *bytes, size_t size, const struct dns_asked *ask
 /* What a reply may carry. */
 struct dns_reply_form {
 	size_t limit;	      /* octets; less than DNS_UDP_MIN counts as that */
-	uint32_t keep;	      /* bits of the addresses that may be told */
+	uint32_t keep;	      /* bits of the addresses that may be in the reply */
 	uint32_t ttl_cap_sec; /* no TTL is greater */
 	struct text left_out; /* why some are not, for EDE 15; empty: none is left out */
 };

@@ -25,28 +25,28 @@ static const struct dns_name soa_mailbox = {
 
 /* Remember where the labels of @name stand that was just written at @offset, as far as
  * @written octets of it were written out. */
-static void add_places(struct dns_writer *d, const struct dns_name *name, size_t offset,
-		       size_t written)
+static void add_targets(struct dns_writer *d, const struct dns_name *name, size_t offset,
+			size_t written)
 {
 	for (size_t at = 0; at < written && name->bytes[at] != 0;
 	     at += 1u + name->bytes[at]) {
 		if (offset + at > DNS_POINTER_OFFSET_MAX ||
-		    d->place_count == DNS_WRITER_PLACES_MAX)
+		    d->target_count == DNS_WRITER_TARGETS_MAX)
 			return;
-		d->places[d->place_count].offset = (uint16_t)(offset + at);
-		d->places[d->place_count].size = (uint8_t)(name->size - at);
-		d->place_count++;
+		d->targets[d->target_count].offset = (uint16_t)(offset + at);
+		d->targets[d->target_count].size = (uint8_t)(name->size - at);
+		d->target_count++;
 	}
 }
 
-/* Where the @size octets of a name at @bytes stand already; 0: nowhere. The latest
- * first: it is where most owners are. */
-static uint16_t find_place(const struct dns_writer *d, const uint8_t *bytes, size_t size)
+/* The target: where the @size octets of a name at @bytes stand already; 0: nowhere. The
+ * latest first: it is where most owners are. */
+static uint16_t find_target(const struct dns_writer *d, const uint8_t *bytes, size_t size)
 {
-	for (size_t i = d->place_count; i > 0; i--) {
-		if (d->places[i - 1].size == size &&
-		    dns_name_is_at(&d->wire, d->places[i - 1].offset, bytes))
-			return d->places[i - 1].offset;
+	for (size_t i = d->target_count; i > 0; i--) {
+		if (d->targets[i - 1].size == size &&
+		    dns_name_is_at(&d->wire, d->targets[i - 1].offset, bytes))
+			return d->targets[i - 1].offset;
 	}
 	return 0;
 }
@@ -62,7 +62,7 @@ void dns_writer_start(struct dns_writer *d, void *buf, size_t size,
 	d->query = q;
 	d->answers = 0;
 	d->authorities = 0;
-	d->place_count = 0;
+	d->target_count = 0;
 	d->owner = NULL;
 	(void)wire_take(&d->wire, DNS_HEADER_SIZE);
 	if (q->name.size == 0)
@@ -70,49 +70,49 @@ void dns_writer_start(struct dns_writer *d, void *buf, size_t size,
 	wire_write_bytes(&d->wire, q->raw_name, q->name.size);
 	wire_write_u16(&d->wire, q->type);
 	wire_write_u16(&d->wire, q->class);
-	add_places(d, &q->name, DNS_HEADER_SIZE, q->name.size);
+	add_targets(d, &q->name, DNS_HEADER_SIZE, q->name.size);
 }
 
 void dns_writer_name(struct dns_writer *d, const struct dns_name *name)
 {
 	size_t offset = wire_offset(&d->wire);
-	uint16_t place = 0;
+	uint16_t target = 0;
 	size_t at = 0;
 
 	while (name->bytes[at] != 0) {
-		place = find_place(d, name->bytes + at, name->size - at);
-		if (place != 0)
+		target = find_target(d, name->bytes + at, name->size - at);
+		if (target != 0)
 			break;
 		at += 1u + name->bytes[at];
 	}
 	wire_write_bytes(&d->wire, name->bytes, at);
-	if (place != 0)
-		wire_write_u16(&d->wire, DNS_POINTER | place);
+	if (target != 0)
+		wire_write_u16(&d->wire, DNS_POINTER | target);
 	else
 		wire_write_u8(&d->wire, 0);
 	if (wire_ok(&d->wire))
-		add_places(d, name, offset, at);
+		add_targets(d, name, offset, at);
 }
 
 static void write_owner(struct dns_writer *d, const struct dns_name *owner)
 {
 	size_t at = wire_offset(&d->wire);
 
-	if (owner == d->owner && d->owner_place != 0) {
-		wire_write_u16(&d->wire, DNS_POINTER | d->owner_place);
+	if (owner == d->owner && d->owner_target != 0) {
+		wire_write_u16(&d->wire, DNS_POINTER | d->owner_target);
 		return;
 	}
 	dns_writer_name(d, owner);
 	d->owner = owner;
-	d->owner_place = 0;
+	d->owner_target = 0;
 	if (!wire_ok(&d->wire))
 		return;
-	/* The place is where the name stands now, or where it points to. */
+	/* The target is where the name stands now, or where it points to. */
 	if (wire_offset(&d->wire) - at == 2 && d->wire.start[at] >= DNS_POINTER >> 8)
 		at = (size_t)(d->wire.start[at] << 8 | d->wire.start[at + 1]) &
 		     DNS_POINTER_OFFSET_MAX;
 	if (at <= DNS_POINTER_OFFSET_MAX)
-		d->owner_place = (uint16_t)at;
+		d->owner_target = (uint16_t)at;
 }
 
 size_t dns_writer_record(struct dns_writer *d, const struct dns_name *owner,
@@ -173,8 +173,8 @@ void dns_writer_rewind(struct dns_writer *d, size_t offset)
 	d->wire.failed = false;
 	wire_seek(&d->wire, offset);
 	d->owner = NULL;
-	while (d->place_count > 0 && d->places[d->place_count - 1].offset >= offset)
-		d->place_count--;
+	while (d->target_count > 0 && d->targets[d->target_count - 1].offset >= offset)
+		d->target_count--;
 }
 
 static void write_ede(struct wire *w, enum dns_ede ede, struct text text)

@@ -8,9 +8,9 @@
 #include "dns/message.h"
 
 enum {
-	/* Places in the message that a later name may point to; when the table is full,
+	/* Where in the message later names may point to; when the table is full,
 	 * later names are written out in full. */
-	DNS_WRITER_PLACES_MAX = 64,
+	DNS_WRITER_TARGETS_MAX = 64,
 };
 
 struct dns_writer {
@@ -19,13 +19,13 @@ struct dns_writer {
 	const struct dns_query *query; /* borrowed */
 	uint16_t answers;
 	uint16_t authorities;
-	uint8_t place_count;
-	uint16_t owner_place;	      /* where its name stands; 0: in no reach */
+	uint8_t target_count;
+	uint16_t owner_target;	      /* where its name stands; 0: in no reach */
 	const struct dns_name *owner; /* of the last record; only compared */
 	struct {
 		uint16_t offset; /* in the message */
 		uint8_t size;	 /* of the name there, uncompressed */
-	} places[DNS_WRITER_PLACES_MAX];
+	} targets[DNS_WRITER_TARGETS_MAX];
 };
 
 /* Bits for the header's second word that aren't echoed from the query. */
@@ -42,7 +42,7 @@ void dns_writer_start(struct dns_writer *d, void *buf, size_t size,
 void dns_writer_name(struct dns_writer *d, const struct dns_name *name);
 
 /* Everything of a record in front of its rdata. Records that follow each other with the
- * same @owner, by its address, cost one look-up of its place. Return: where the rdata
+ * same @owner, by its address, cost one look-up of its target. Return: where the rdata
  * begins, for dns_writer_record_end(). Check wire_ok(&d->wire) after the end. */
 size_t dns_writer_record(struct dns_writer *d, const struct dns_name *owner,
 			 uint16_t type, uint32_t ttl_sec);

@@ -5,7 +5,7 @@
  *
  * What is asked for is written into a batch first, beside a copy of what it changes here;
  * only when the kernel has taken the batch does the copy take the old one's place. Plans
- * and ways (user ids; each level of cgroups) are counted: with its first user a batch
+ * and levels (user ids; each level of cgroups) are counted: with its first user a batch
  * makes its chains and sets, with its last one it takes them away.
  *
  * A plan has chains and sets of its own, and no packet meets them before a member has it.
@@ -246,7 +246,8 @@ struct change {
 	struct err *err;
 };
 
-/* The mark was the sandbox's before: what it had learned then is in the way. */
+/* The mark was the sandbox's before: the elements that it had learned then are in the
+ * sets still. */
 static void put_without(struct nl_writer *w, uint32_t mark, const struct host_learned *l)
 {
 	for (size_t i = 0; i < l->capacity; i++)
@@ -274,15 +275,15 @@ static bool plan_goes(const struct change *k)
 
 /* Ways come before what belongs to them, and go after it. The counts of their users are
  * as they will be while the batch is written. */
-static int write_objects_of(const struct change *k, const struct filter_state *state)
+static int write_members_change(const struct change *k, const struct filter_state *state)
 {
 	struct filter_host *h = k->host;
-	size_t old = k->old ? host_way_of(&k->old->who) : 0;
-	size_t new = k->new ? host_way_of(&k->new->who) : 0;
+	size_t old = k->old ? host_level_of(&k->old->who) : 0;
+	size_t new = k->new ? host_level_of(&k->new->who) : 0;
 	int r = 0;
 
-	if (k->new && h->way_users[new]++ == 0)
-		r = host_put_way(k->w, h, true, new);
+	if (k->new && h->level_users[new]++ == 0)
+		r = host_put_level(k->w, h, true, new);
 	if (r == 0 && k->new && !k->plan->in_kernel)
 		r = host_put_plan(k->w, h, true, k->plan, k->err);
 	if (r < 0)
@@ -293,20 +294,20 @@ static int write_objects_of(const struct change *k, const struct filter_state *s
 		put_new(k, state);
 	if (plan_goes(k))
 		r = host_put_plan(k->w, h, false, k->old->plan, k->err);
-	if (r == 0 && k->old && --h->way_users[old] == 0)
-		r = host_put_way(k->w, h, false, old);
+	if (r == 0 && k->old && --h->level_users[old] == 0)
+		r = host_put_level(k->w, h, false, old);
 	return r;
 }
 
 static int write_change(const struct change *k, const struct filter_state *state)
 {
 	struct filter_host *h = k->host;
-	uint32_t users[HOST_WAYS];
+	uint32_t users[HOST_LEVELS];
 	int r;
 
-	memcpy(users, h->way_users, sizeof(users));
-	r = write_objects_of(k, state);
-	memcpy(h->way_users, users, sizeof(users));
+	memcpy(users, h->level_users, sizeof(users));
+	r = write_members_change(k, state);
+	memcpy(h->level_users, users, sizeof(users));
 	return r;
 }
 
@@ -364,7 +365,7 @@ static void settle_new(const struct change *k)
 	struct filter_host *h = k->host;
 
 	clear_stale(h, host_mark(k->new));
-	h->way_users[host_way_of(&k->new->who)]++;
+	h->level_users[host_level_of(&k->new->who)]++;
 	k->plan->users++;
 	if (!k->plan->in_kernel)
 		host_plan_link(h, k->plan);
@@ -380,7 +381,7 @@ static void settle_old(const struct change *k)
 	member_unlink(h, k->old);
 	if (!k->new || host_mark(k->new) != mark)
 		leave_stale(h, k->old, mark);
-	h->way_users[host_way_of(&k->old->who)]--;
+	h->level_users[host_level_of(&k->old->who)]--;
 	if (--k->old->plan->users == 0)
 		plan_unlink(h, k->old->plan);
 	host_member_free(k->old);
@@ -510,15 +511,15 @@ static int set(struct filter_host *h, const struct filter_host_sandbox *s, int64
 }
 
 /* Who was left over with that cgroup or user id under another number. NULL: nobody. */
-static struct host_member *find_in_the_way(const struct filter_host *h,
-					   const struct filter_host_sandbox *s)
+static struct host_member *find_left_over(const struct filter_host *h,
+					  const struct filter_host_sandbox *s)
 {
 	struct host_member *m = host_find_member(h, &s->member);
 
 	return m && m->left_over && m->id != s->id ? m : NULL;
 }
 
-/* From closed to guarded, by way of all of it anew: see host.c. */
+/* From closed to guarded: the whole table is made anew, see above. */
 static int take_over(struct filter_host *h, const struct filter_host_sandbox *s,
 		     struct host_member *m, int64_t now_ms, struct err *err)
 {
@@ -527,7 +528,7 @@ static int take_over(struct filter_host *h, const struct filter_host_sandbox *s,
 	int r;
 
 	settle(&forget);
-	h->loaded = false; /* should it fail, he is found there again */
+	h->loaded = false; /* should it fail, the member is found in the kernel again */
 	r = host_write_down(h, s, false, err);
 	return r < 0 || !loaded ? r : filter_host_load(h, now_ms, err);
 }
@@ -535,7 +536,7 @@ static int take_over(struct filter_host *h, const struct filter_host_sandbox *s,
 int filter_host_set(struct filter_host *h, const struct filter_host_sandbox *s,
 		    int64_t now_ms, struct err *err)
 {
-	struct host_member *m = find_in_the_way(h, s);
+	struct host_member *m = find_left_over(h, s);
 
 	return m ? take_over(h, s, m, now_ms, err) : set(h, s, now_ms, err);
 }
@@ -830,7 +831,7 @@ static int keep_closed(struct filter_host *h, const struct filter_member *who,
 	int r;
 
 	if (host_find_member(h, who))
-		return 0; /* he has been set */
+		return 0; /* it has been set */
 	r = policy_compile(&nothing, &bytes, &size, err);
 	if (r == 0)
 		r = plan_open(bytes, size, &plan, err);

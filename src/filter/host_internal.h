@@ -12,7 +12,8 @@
 
 enum {
 	HOST_IDS = 1 << 16,
-	HOST_WAYS = FILTER_HOST_LEVEL_MAX + 1, /* 0: user ids; else a level of cgroups */
+	HOST_LEVELS =
+		FILTER_HOST_LEVEL_MAX + 1, /* 0: user ids; else a level of cgroups */
 	HOST_MARK_SHIFT = FILTER_MEMBER_SHIFT,
 	HOST_BUCKETS = 1 << 12,
 };
@@ -86,10 +87,10 @@ struct filter_host {
 	struct filter_host_params params;
 	struct hash_key key;
 	bool loaded;
-	uint64_t loads;		       /* so many */
-	uint64_t serial;	       /* of the plan that was made last */
-	uint16_t plan_number;	       /* the last one that was given */
-	uint32_t way_users[HOST_WAYS]; /* 0: the kernel has no set for it */
+	uint64_t loads;			   /* so many */
+	uint64_t serial;		   /* of the plan that was made last */
+	uint16_t plan_number;		   /* the last one that was given */
+	uint32_t level_users[HOST_LEVELS]; /* 0: the kernel has no set for it */
 	struct host_plan *plans,
 		**plans_end; /* in the order in which the kernel has them */
 	struct host_stale *stale;
@@ -115,7 +116,7 @@ static inline uint32_t host_id_mark(const struct host_member *m)
 	return (uint32_t)m->id << HOST_MARK_SHIFT;
 }
 
-static inline size_t host_way_of(const struct filter_member *m)
+static inline size_t host_level_of(const struct filter_member *m)
 {
 	return m->kind == FILTER_MEMBER_UID ? 0 : m->level;
 }
@@ -161,10 +162,10 @@ int host_put_plan(struct nl_writer *w, const struct filter_host *h, bool add,
 /* Its chains alone, when its sets are there. */
 void host_put_plan_chains(struct nl_writer *w, const struct host_plan *p,
 			  const struct ruleset *rs);
-/* A way comes, with its sets, or goes, and the rules that ask for each way are those for
- * the ways that @h has now. */
-int host_put_way(struct nl_writer *w, const struct filter_host *h, bool add,
-		 size_t way) MUST_CHECK;
+/* A level comes, with its sets, or goes, and the rules that ask for each level are
+ * those for the levels that @h has now. */
+int host_put_level(struct nl_writer *w, const struct filter_host *h, bool add,
+		   size_t level) MUST_CHECK;
 void host_put_state(struct nl_writer *w, const struct host_member *m,
 		    const struct filter_state *state);
 /* What @m has learned, as far as it lives. */
@@ -195,7 +196,7 @@ int host_read_plan_number(struct filter_host *h, uint16_t *ret) MUST_CHECK;
 
 /* ---- host_ruleset.c ---- */
 
-/* The chains and sets that are there whoever the members are, and those of the ways in
+/* The chains and sets that are there whoever the members are, and those of the levels in
  * use. Lives in @arena. */
 int host_build_base(const struct filter_host *h, struct arena *arena,
 		    const struct ruleset **ret) MUST_CHECK;
@@ -206,20 +207,20 @@ int host_build_guard(const struct filter_host *h, struct arena *arena,
 int host_build_plan(const struct filter_host *h, const struct host_plan *p,
 		    struct arena *arena, const struct ruleset **ret,
 		    struct err *err) MUST_CHECK;
-/* A chain whose rules depend on the ways in use. */
-bool host_chain_has_ways(const struct filter_chain *c);
-/* The name of way @way's map, or of its pairs. */
-void host_way_name(size_t way, bool pairs, char ret[FILTER_NAME_MAX]);
+/* A chain whose rules depend on the levels in use. */
+bool host_chain_has_levels(const struct filter_chain *c);
+/* The name of @level's map, or of its pairs. */
+void host_level_name(size_t level, bool pairs, char ret[FILTER_NAME_MAX]);
 
 /* Where a member has an element each. */
-enum host_place {
+enum host_element_kind {
 	HOST_LIVE = 0, /* its marks */
 	HOST_OWNS,
 	HOST_CURRENT, /* its mark by its id */
 	HOST_KNOWN,   /* its id, as it stands in flows */
-	HOST_WHO,     /* in the map of its way; in the others all have one */
-	HOST_FLOWS,   /* the way's pairs; of user ids, the orphans */
-	HOST_PLACES
+	HOST_WHO,     /* in the map of its level; in the others all have one */
+	HOST_FLOWS,   /* the level's pairs; of user ids, the orphans */
+	HOST_ELEMENT_KINDS
 };
 /* One element: what a set or map has for a member. It doesn't move: @set may be @name. */
 struct host_element {
@@ -230,5 +231,5 @@ struct host_element {
 	bool maps; /* to @value */
 	uint32_t value;
 };
-void host_element(const struct host_member *m, enum host_place place,
+void host_element(const struct host_member *m, enum host_element_kind kind,
 		  struct host_element *ret);

@@ -119,26 +119,26 @@ static void addr_sets(struct builder *b)
 				    i / FAMILIES % PLAN_PORT_LISTS_MAX, i % FAMILIES);
 }
 
-struct way_sets {
+struct level_sets {
 	const struct filter_set *who, *pairs; /* pairs: cgroup . ids */
 };
 
-static struct way_sets way_sets(struct builder *b, size_t way)
+static struct level_sets level_sets(struct builder *b, size_t level)
 {
-	struct way_sets ret = { 0 };
+	struct level_sets ret = { 0 };
 	struct filter_set *s;
 	char name[FILTER_NAME_MAX];
 
-	host_way_name(way, false, name);
-	s = named_set(b, way == 0 ? FILTER_KEY_UID : FILTER_KEY_CGROUP, name);
+	host_level_name(level, false, name);
+	s = named_set(b, level == 0 ? FILTER_KEY_UID : FILTER_KEY_CGROUP, name);
 	s->value = FILTER_VALUE_MARK;
-	s->level = (uint8_t)way;
+	s->level = (uint8_t)level;
 	ret.who = s;
-	if (way == 0)
+	if (level == 0)
 		return ret;
-	host_way_name(way, true, name);
+	host_level_name(level, true, name);
 	s = named_set(b, FILTER_KEY_CGROUP_FLOW, name);
-	s->level = (uint8_t)way;
+	s->level = (uint8_t)level;
 	ret.pairs = s;
 	return ret;
 }
@@ -150,15 +150,15 @@ struct base {
 	struct builder b;
 	struct ruleset_host sets;
 	const struct filter_set *current, *plans, *plans_nat, *ids, *orphans;
-	struct way_sets ways[HOST_WAYS];
+	struct level_sets levels[HOST_LEVELS];
 	const struct filter_chain *member, *nat_member, *loopback;
 };
 
-static void all_way_sets(struct base *k)
+static void all_level_sets(struct base *k)
 {
-	for (size_t i = 0; i < HOST_WAYS; i++)
-		if (k->host->way_users[i] > 0)
-			k->ways[i] = way_sets(&k->b, i);
+	for (size_t i = 0; i < HOST_LEVELS; i++)
+		if (k->host->level_users[i] > 0)
+			k->levels[i] = level_sets(&k->b, i);
 }
 
 static void base_sets(struct base *k)
@@ -181,7 +181,7 @@ static void base_sets(struct base *k)
 	b->met[V6] = logged_set(b, FILTER_KEY_MARK_ADDR6, "met6", COUNTED_MAX);
 	b->used[V4] = counted_set(b, V4, FILTER_ROLE_USED, FILTER_USED_SEC);
 	b->used[V6] = counted_set(b, V6, FILTER_ROLE_USED, FILTER_USED_SEC);
-	all_way_sets(k);
+	all_level_sets(k);
 }
 
 static void in(struct builder *b, const struct filter_set *set)
@@ -230,18 +230,18 @@ static void build_nat_member(struct base *k)
 	stmt_add(b, FILTER_SET_MARK);
 }
 
-/* With the member as its mark, then @to, for the members of each way: those of the
+/* With the member as its mark, then @to, for the members of each level: those of the
  * deepest cgroup first, users last. */
 static void for_members(struct base *k, struct filter_chain *c,
 			const struct filter_chain *to)
 {
 	struct builder *b = &k->b;
 
-	for (size_t way = HOST_WAYS; way-- > 0;) {
-		if (!k->ways[way].who)
+	for (size_t level = HOST_LEVELS; level-- > 0;) {
+		if (!k->levels[level].who)
 			continue;
 		stmt_rule(b, c);
-		stmt_add(b, FILTER_MARK_BY)->set = k->ways[way].who;
+		stmt_add(b, FILTER_MARK_BY)->set = k->levels[level].who;
 		stmt_go(b, FILTER_GOTO, to);
 	}
 }
@@ -259,11 +259,11 @@ static void build_loopback(struct base *k)
 	stmt_rule(b, c);
 	stmt_tcp_established(b);
 	stmt_accept(b);
-	for (size_t i = 0; i < HOST_WAYS; i++) {
-		if (!k->ways[i].pairs)
+	for (size_t i = 0; i < HOST_LEVELS; i++) {
+		if (!k->levels[i].pairs)
 			continue;
 		stmt_rule(b, c);
-		in(b, k->ways[i].pairs);
+		in(b, k->levels[i].pairs);
 		stmt_accept(b);
 	}
 	stmt_rule(b, c);
@@ -289,7 +289,7 @@ static void build_base_chains(struct base *k)
 	for_members(k, c, k->nat_member);
 	c = open_chain(b, "output", FILTER_CHAIN_FILTER, NF_INET_LOCAL_OUT);
 	for_members(k, c, k->member);
-	if (k->ways[0].who) {
+	if (k->levels[0].who) {
 		stmt_rule(b, c);
 		stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_ORIGINAL);
 		stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
@@ -304,7 +304,7 @@ static void build_base_chains(struct base *k)
 	stmt_go(b, FILTER_GOTO, k->loopback);
 }
 
-bool host_chain_has_ways(const struct filter_chain *c)
+bool host_chain_has_levels(const struct filter_chain *c)
 {
 	return strcmp(c->name, "nat") == 0 || strcmp(c->name, "output") == 0 ||
 	       strcmp(c->name, "loopback") == 0;
@@ -361,18 +361,18 @@ int host_build_guard(const struct filter_host *h, struct arena *arena,
 
 	if (r < 0)
 		return r;
-	all_way_sets(&k);
+	all_level_sets(&k);
 	passed = named_set(b, FILTER_KEY_FLOW_MARK, "passed");
 	c = open_chain(b, "output", FILTER_CHAIN_FILTER, NF_INET_LOCAL_OUT);
 	c->priority++; /* behind the table that gives flows their marks */
 	stmt_rule(b, c);
 	in(b, passed);
 	stmt_add(b, FILTER_ACCEPT);
-	for (size_t i = 0; i < HOST_WAYS; i++) {
-		if (!k.ways[i].who)
+	for (size_t i = 0; i < HOST_LEVELS; i++) {
+		if (!k.levels[i].who)
 			continue;
 		stmt_rule(b, c);
-		stmt_add(b, FILTER_MARK_BY)->set = k.ways[i].who;
+		stmt_add(b, FILTER_MARK_BY)->set = k.levels[i].who;
 		stmt_drop(b);
 	}
 	if (b->failed)

@@ -28,7 +28,7 @@ static size_t slot_of(const struct hash_key *key, const struct addr *a, uint8_t 
 	return (size_t)hash_bytes(key, bytes, sizeof(bytes)) & (capacity - 1);
 }
 
-/* Where it is, or the free place where it would be. */
+/* Its entry, or the free one where it would be. */
 static struct host_learned_entry *entry_of(const struct host_learned *l,
 					   const struct hash_key *key,
 					   const struct addr *a, uint8_t port_list,
@@ -96,7 +96,7 @@ int host_learned_reserve(struct host_learned *l, const struct hash_key *key, siz
 	return move(l, key, capacity, now_ms);
 }
 
-/* One that is removed keeps its place until the next move. */
+/* One that is removed keeps its entry until the next move. */
 void host_learned_note(struct host_learned *l, const struct hash_key *key,
 		       const struct filter_learn *item, bool kept, int64_t now_ms)
 {
@@ -126,15 +126,15 @@ void host_learned_note(struct host_learned *l, const struct hash_key *key,
 
 /* ---- a member's elements ---- */
 
-void host_way_name(size_t way, bool pairs, char ret[FILTER_NAME_MAX])
+void host_level_name(size_t level, bool pairs, char ret[FILTER_NAME_MAX])
 {
-	char *end = stpcpy(ret, way == 0 ? "uids" : pairs ? "pairs_" : "cgroups_");
+	char *end = stpcpy(ret, level == 0 ? "uids" : pairs ? "pairs_" : "cgroups_");
 
-	static_assert(HOST_WAYS <= 100, "two digits");
-	if (way >= 10)
-		*end++ = (char)('0' + way / 10);
-	if (way > 0)
-		*end++ = (char)('0' + way % 10);
+	static_assert(HOST_LEVELS <= 100, "two digits");
+	if (level >= 10)
+		*end++ = (char)('0' + level / 10);
+	if (level > 0)
+		*end++ = (char)('0' + level % 10);
 	*end = '\0';
 }
 
@@ -150,35 +150,35 @@ static void map_to(struct host_element *e, uint32_t value)
 	e->value = value;
 }
 
-void host_element(const struct host_member *m, enum host_place place,
+void host_element(const struct host_member *m, enum host_element_kind kind,
 		  struct host_element *ret)
 {
-	static const char *const names[HOST_PLACES] = { "live", "owns", "current",
-							"ids" };
+	static const char *const names[HOST_ELEMENT_KINDS] = { "live", "owns", "current",
+							       "ids" };
 	uint32_t mark = host_mark(m), id = host_id_mark(m);
-	size_t way = host_way_of(&m->who);
-	bool is_user = way == 0;
+	size_t level = host_level_of(&m->who);
+	bool is_user = level == 0;
 
-	*ret = (struct host_element){ .set = names[place] };
-	if (place == HOST_LIVE || place == HOST_OWNS)
+	*ret = (struct host_element){ .set = names[kind] };
+	if (kind == HOST_LIVE || kind == HOST_OWNS)
 		append(ret, &mark, sizeof(mark));
-	if (place == HOST_LIVE)
+	if (kind == HOST_LIVE)
 		append(ret, &mark, sizeof(mark));
-	if (place == HOST_OWNS || place == HOST_CURRENT || place == HOST_KNOWN)
+	if (kind == HOST_OWNS || kind == HOST_CURRENT || kind == HOST_KNOWN)
 		append(ret, &id, sizeof(id));
-	if (place == HOST_CURRENT)
+	if (kind == HOST_CURRENT)
 		map_to(ret, mark);
-	if (place < HOST_WHO)
+	if (kind < HOST_WHO)
 		return;
-	host_way_name(way, place == HOST_FLOWS, ret->name);
-	ret->set = place == HOST_FLOWS && is_user ? "orphans" : ret->name;
+	host_level_name(level, kind == HOST_FLOWS, ret->name);
+	ret->set = kind == HOST_FLOWS && is_user ? "orphans" : ret->name;
 	if (!is_user)
 		append(ret, &m->who.cgroup, sizeof(m->who.cgroup));
-	else if (place == HOST_WHO)
+	else if (kind == HOST_WHO)
 		append(ret, &m->who.uid, sizeof(m->who.uid));
-	if (place == HOST_FLOWS)
+	if (kind == HOST_FLOWS)
 		append(ret, &id, sizeof(id));
-	if (place == HOST_WHO || is_user)
+	if (kind == HOST_WHO || is_user)
 		map_to(ret, id);
 }
 
@@ -207,12 +207,12 @@ void host_put_member(struct nl_writer *w, bool add, const struct host_member *m,
 {
 	struct elements k = { .w = w, .table = HOST_TABLE };
 
-	for (int place = 0; place < HOST_PLACES; place++) {
+	for (int kind = 0; kind < HOST_ELEMENT_KINDS; kind++) {
 		struct host_element e, same;
 
-		host_element(m, (enum host_place)place, &e);
+		host_element(m, (enum host_element_kind)kind, &e);
 		if (other) {
-			host_element(other, (enum host_place)place, &same);
+			host_element(other, (enum host_element_kind)kind, &same);
 			if (is_same(&e, &same))
 				continue;
 		}
@@ -221,9 +221,10 @@ void host_put_member(struct nl_writer *w, bool add, const struct host_member *m,
 	elements_end(&k);
 }
 
-/* The element at @place of each member; of one way at a time where the set is a way's. */
-static void put_place(struct nl_writer *w, const struct filter_host *h, const char *table,
-		      enum host_place place, size_t way)
+/* The element at @kind of each member; of one level at a time where the set is a level's.
+ */
+static void put_kind(struct nl_writer *w, const struct filter_host *h, const char *table,
+		     enum host_element_kind kind, size_t level)
 {
 	struct elements k = { .w = w, .table = table };
 
@@ -231,33 +232,33 @@ static void put_place(struct nl_writer *w, const struct filter_host *h, const ch
 		const struct host_member *m = h->members[i];
 		struct host_element e;
 
-		if (!m || (place >= HOST_WHO && host_way_of(&m->who) != way))
+		if (!m || (kind >= HOST_WHO && host_level_of(&m->who) != level))
 			continue;
-		host_element(m, place, &e);
+		host_element(m, kind, &e);
 		put_host_element(&k, true, &e);
 	}
 	elements_end(&k);
 }
 
-static void put_members_of_ways(struct nl_writer *w, const struct filter_host *h,
-				const char *table, enum host_place place)
+static void put_members_of_levels(struct nl_writer *w, const struct filter_host *h,
+				  const char *table, enum host_element_kind kind)
 {
-	for (size_t way = 0; way < HOST_WAYS; way++)
-		if (h->way_users[way] > 0)
-			put_place(w, h, table, place, way);
+	for (size_t level = 0; level < HOST_LEVELS; level++)
+		if (h->level_users[level] > 0)
+			put_kind(w, h, table, kind, level);
 }
 
 void host_put_members(struct nl_writer *w, const struct filter_host *h)
 {
-	for (int place = 0; place < HOST_WHO; place++)
-		put_place(w, h, HOST_TABLE, (enum host_place)place, 0);
-	put_members_of_ways(w, h, HOST_TABLE, HOST_WHO);
-	put_members_of_ways(w, h, HOST_TABLE, HOST_FLOWS);
+	for (int kind = 0; kind < HOST_WHO; kind++)
+		put_kind(w, h, HOST_TABLE, (enum host_element_kind)kind, 0);
+	put_members_of_levels(w, h, HOST_TABLE, HOST_WHO);
+	put_members_of_levels(w, h, HOST_TABLE, HOST_FLOWS);
 }
 
 void host_put_guarded(struct nl_writer *w, const struct filter_host *h)
 {
-	put_members_of_ways(w, h, HOST_GUARD_TABLE, HOST_WHO);
+	put_members_of_levels(w, h, HOST_GUARD_TABLE, HOST_WHO);
 }
 
 static void put_passed(struct elements *k, uint32_t mark)
@@ -342,15 +343,16 @@ int host_put_plan(struct nl_writer *w, const struct filter_host *h, bool add,
 	return 0;
 }
 
-static bool is_of_way(const struct filter_set *s, size_t way)
+static bool is_of_level(const struct filter_set *s, size_t level)
 {
-	if (way == 0)
+	if (level == 0)
 		return s->key == FILTER_KEY_UID;
-	return s->level == way &&
+	return s->level == level &&
 	       (s->key == FILTER_KEY_CGROUP || s->key == FILTER_KEY_CGROUP_FLOW);
 }
 
-int host_put_way(struct nl_writer *w, const struct filter_host *h, bool add, size_t way)
+int host_put_level(struct nl_writer *w, const struct filter_host *h, bool add,
+		   size_t level)
 {
 	CLEAN(arena) struct arena arena = { 0 };
 	const struct ruleset *rs;
@@ -359,19 +361,19 @@ int host_put_way(struct nl_writer *w, const struct filter_host *h, bool add, siz
 	if (r < 0)
 		return r;
 	for (const struct filter_set *s = rs->sets; s && add; s = s->next)
-		if (is_of_way(s, way))
+		if (is_of_level(s, level))
 			nft_set(w, HOST_TABLE, s);
 	for (const struct filter_chain *c = rs->chains; c; c = c->next) {
-		if (!host_chain_has_ways(c))
+		if (!host_chain_has_levels(c))
 			continue;
 		nft_chain_flush(w, HOST_TABLE, c->name);
 		for (const struct filter_rule *rule = c->rules; rule; rule = rule->next)
 			nft_rule(w, HOST_TABLE, c, rule);
 	}
-	for (int pairs = 0; pairs < (way > 0 ? 2 : 1) && !add; pairs++) {
+	for (int pairs = 0; pairs < (level > 0 ? 2 : 1) && !add; pairs++) {
 		char name[FILTER_NAME_MAX];
 
-		host_way_name(way, pairs, name);
+		host_level_name(level, pairs, name);
 		nft_set_delete(w, HOST_TABLE, name);
 	}
 	return 0;
@@ -444,7 +446,7 @@ struct reading {
 	const char *set;
 	const uint8_t *key; /* one element, not all */
 	size_t size;
-	enum host_place place; /* of the elements in it, for on_member() */
+	enum host_element_kind kind; /* of the elements in it, for on_member() */
 	int (*fn)(struct reading *k, const struct element *e);
 	size_t count; /* for @fn */
 	/* Of filter_host_standing(). */
@@ -513,7 +515,7 @@ static int on_member(struct reading *k, const struct element *e)
 
 	if (!m)
 		return elements_differ(k);
-	host_element(m, k->place, &wanted);
+	host_element(m, k->kind, &wanted);
 	k->count++;
 	return strcmp(wanted.set, k->set) == 0 && same(&wanted, e) ? 0
 								   : elements_differ(k);
@@ -546,20 +548,20 @@ static int verify_plans(struct filter_host *h, const char *set, struct err *err)
 	return r == 0 && k.count != expected ? elements_differ(&k) : r;
 }
 
-/* HOST_PLACES: it has no element for each member. */
-static enum host_place place_of(const struct filter_set *s)
+/* HOST_ELEMENT_KINDS: it has no element for each member. */
+static enum host_element_kind element_kind_of(const struct filter_set *s)
 {
-	static const char *const names[HOST_PLACES] = { "live", "owns", "current",
-							"ids" };
+	static const char *const names[HOST_ELEMENT_KINDS] = { "live", "owns", "current",
+							       "ids" };
 
 	for (int i = 0; i < HOST_WHO; i++)
 		if (strcmp(s->name, names[i]) == 0)
-			return (enum host_place)i;
+			return (enum host_element_kind)i;
 	if (s->key == FILTER_KEY_UID || s->key == FILTER_KEY_CGROUP)
 		return HOST_WHO;
 	return s->key == FILTER_KEY_CGROUP_FLOW || strcmp(s->name, "orphans") == 0
 		       ? HOST_FLOWS
-		       : HOST_PLACES;
+		       : HOST_ELEMENT_KINDS;
 }
 
 static int verify_members(struct filter_host *h, const struct ruleset *base,
@@ -573,16 +575,16 @@ static int verify_members(struct filter_host *h, const struct ruleset *base,
 		struct reading k = {
 			.host = h,
 			.set = s->name,
-			.place = place_of(s),
+			.kind = element_kind_of(s),
 			.fn = on_member,
 			.err = err,
 		};
 
-		if (k.place == HOST_PLACES)
+		if (k.kind == HOST_ELEMENT_KINDS)
 			continue;
 		r = read_set(&k);
 		if (r == 0 &&
-		    k.count != (k.place < HOST_WHO ? h->count : h->way_users[s->level]))
+		    k.count != (k.kind < HOST_WHO ? h->count : h->level_users[s->level]))
 			r = elements_differ(&k);
 	}
 	return r;
@@ -663,17 +665,17 @@ int filter_host_verify_one(struct filter_host *h, uint16_t id, struct err *err)
 
 	if (!m)
 		return err_sys(err, -ENOENT, "cannot read the filter back");
-	for (int place = 0; place < HOST_PLACES && r == 0; place++) {
+	for (int kind = 0; kind < HOST_ELEMENT_KINDS && r == 0; kind++) {
 		struct host_element e;
 		struct reading k = {
 			.host = h,
-			.place = (enum host_place)place,
+			.kind = (enum host_element_kind)kind,
 			.key = e.key,
 			.fn = on_member,
 			.err = &why,
 		};
 
-		host_element(m, k.place, &e);
+		host_element(m, k.kind, &e);
 		k.set = e.set;
 		k.size = e.size;
 		r = read_set(&k);
@@ -745,21 +747,21 @@ int host_read_members(struct filter_host *h, host_member_fn *fn, struct err *err
 {
 	int r = 0;
 
-	for (size_t way = 0; way < HOST_WAYS && r == 0; way++) {
+	for (size_t level = 0; level < HOST_LEVELS && r == 0; level++) {
 		char name[FILTER_NAME_MAX];
 		struct reading k = {
 			.host = h,
 			.set = name,
 			.fn = on_who,
 			.on_member = fn,
-			.count = way,
+			.count = level,
 			.err = err,
 		};
 
-		host_way_name(way, false, name);
+		host_level_name(level, false, name);
 		r = read_set(&k);
 		if (r == -ENOENT)
-			r = 0; /* a way that nobody has */
+			r = 0; /* a level without a member */
 	}
 	return r;
 }

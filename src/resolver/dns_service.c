@@ -67,9 +67,10 @@ struct dns_service {
 	struct dns_tcp *tcp;
 	struct dns_sandboxes sides;
 	struct endpoint servers[RESOLVER_UPSTREAMS_MAX];
-	size_t server_count, given_count; /* the others were found behind an inner one */
-	bool docker_told;		  /* UPSTREAM_INNER: nobody was found */
-	uint8_t inner;			  /* its number */
+	size_t server_count,
+		given_count;  /* the others were found behind Docker's resolver */
+	bool docker_reported; /* UPSTREAM_INNER: nobody was found */
+	uint8_t docker;	      /* the number of Docker's resolver */
 	upstream_trouble_fn *on_trouble;
 	void *on_trouble_data;
 	struct loop_timer tick;
@@ -236,7 +237,7 @@ static void op_trouble(void *data, const struct upstream_trouble *t)
 {
 	struct dns_service *d = data;
 
-	d->docker_told = d->docker_told || t->kind == UPSTREAM_INNER;
+	d->docker_reported = d->docker_reported || t->kind == UPSTREAM_INNER;
 	if (d->on_trouble)
 		d->on_trouble(d->on_trouble_data, t);
 }
@@ -254,11 +255,11 @@ static void report_behind(const struct dns_service *d, size_t server)
 void dns_service_tell_behind(const struct dns_service *d)
 {
 	const struct upstream_trouble nobody = { .kind = UPSTREAM_INNER,
-						 .server = d->inner };
+						 .server = d->docker };
 
 	for (size_t i = d->given_count; i < d->server_count; i++)
 		report_behind(d, i);
-	if (d->docker_told && d->server_count == d->given_count && d->on_trouble)
+	if (d->docker_reported && d->server_count == d->given_count && d->on_trouble)
 		d->on_trouble(d->on_trouble_data, &nobody);
 }
 
@@ -534,7 +535,7 @@ static struct upstreams *open_upstreams(struct dns_service *d,
 }
 
 /* Return: its number + 1, or 0. */
-static size_t find_inner(struct dns_service *d, const struct dns_service_config *config)
+static size_t find_docker(struct dns_service *d, const struct dns_service_config *config)
 {
 	const struct endpoint docker = {
 		.addr = addr_from_bytes(ADDR_V4, (const uint8_t[]){ 127, 0, 0, 11 }),
@@ -544,7 +545,7 @@ static size_t find_inner(struct dns_service *d, const struct dns_service_config 
 	for (size_t i = 0; i < config->upstream_count && config->may_come_back; i++) {
 		if (!is_same(&config->upstreams[i], &docker))
 			continue;
-		d->inner = (uint8_t)i;
+		d->docker = (uint8_t)i;
 		return i + 1;
 	}
 	return 0;
@@ -559,7 +560,7 @@ static struct resolver *open_resolver(struct dns_service *d,
 		.try_ms = config->try_ms,
 		.probe_every_ms = config->probe_every_ms,
 		.probe_name = config->probe_name,
-		.inner = find_inner(d, config),
+		.docker_resolver = find_docker(d, config),
 	};
 	const struct resolver_ops ops = {
 		.data = d,

@@ -4,8 +4,8 @@
  * resolver_ops.
  *
  * UDP is read and written in batches (recvmmsg, sendmmsg). TCP follows RFC 7766: many
- * messages on a connection, each judged by itself, split anywhere, answers in any
- * order, 10 s idle, LIMIT_DNS_TCP_CONNECTIONS per sandbox. */
+ * messages on a connection, each with a verdict of its own, split anywhere, answers in
+ * any order, 10 s idle, LIMIT_DNS_TCP_CONNECTIONS per sandbox. */
 #pragma once
 
 #include "resolver/resolver.h"
@@ -64,8 +64,8 @@ int dns_service_pin(struct dns_service *d, struct sandbox *s, int64_t repin_ms,
 /* As resolver_pin_tell(). */
 void dns_service_pin_tell(struct dns_service *d, struct sandbox *s);
 
-/* Turn the loop until it is known how an inner server is to be dealt with, @patience_ms
- * at the most. */
+/* Turn the loop until it is known what Docker's resolver does with questions,
+ * @patience_ms at the most. */
 void dns_service_settle(struct dns_service *d, int64_t patience_ms);
 /* Tell of the servers behind it once more. */
 void dns_service_tell_behind(const struct dns_service *d);

@@ -20,7 +20,7 @@
  *   try lasts                     best one again, until there were RESOLVER_TRIES; then
  *                                 only those that were not tried, as long as somebody
  *                                 has asked lately; then SERVFAIL
- *   the inner server sent it      a server that was not tried, at once
+ *   Docker's resolver sent it      a server that was not tried, at once
  *   back
  *
  * Who asks again what is under way joins the flight. If that is later than RETRANSMIT_MS
@@ -56,7 +56,7 @@ static struct inflight *inflight_of_token(const struct resolver *r, uint32_t tok
 										: NULL;
 }
 
-static bool add_flights(struct resolver *r)
+static bool add_inflight(struct resolver *r)
 {
 	struct inflight *chunk;
 
@@ -68,8 +68,8 @@ static bool add_flights(struct resolver *r)
 	r->inflight_chunks[r->inflight_total / CHUNK] = chunk;
 	for (size_t i = 0; i < CHUNK; i++) {
 		chunk[i].index = r->inflight_total++;
-		chunk[i].next = r->free_flights;
-		r->free_flights = &chunk[i];
+		chunk[i].next = r->free_inflight;
+		r->free_inflight = &chunk[i];
 	}
 	return true;
 }
@@ -103,10 +103,10 @@ static struct inflight *inflight_new(struct resolver *r, const struct dns_query 
 {
 	struct inflight *f;
 
-	if (!r->free_flights && !add_flights(r))
+	if (!r->free_inflight && !add_inflight(r))
 		return NULL;
-	f = r->free_flights;
-	r->free_flights = f->next;
+	f = r->free_inflight;
+	r->free_inflight = f->next;
 	f->hash = hash;
 	f->next = *chain_of(r, f->hash);
 	*chain_of(r, f->hash) = f;
@@ -136,8 +136,8 @@ static void inflight_free(struct resolver *r, struct inflight *f)
 	while (*at != f)
 		at = &(*at)->next;
 	*at = f->next;
-	f->next = r->free_flights;
-	r->free_flights = f;
+	f->next = r->free_inflight;
+	r->free_inflight = f;
 }
 
 /* ---- deadlines ---- */
@@ -253,7 +253,7 @@ static void note_trouble(struct inflight *f, enum inflight_trouble trouble)
 	f->trouble = MAX(f->trouble, (uint8_t)trouble);
 }
 
-/* The flight is free before anybody is told: who is may begin another one. */
+/* The flight is free before its asks end: their ends may begin another one. */
 static void give_up(struct resolver *r, struct inflight *f, int64_t now_ms)
 {
 	static const struct {
@@ -265,9 +265,9 @@ static void give_up(struct resolver *r, struct inflight *f, int64_t now_ms)
 				      "no upstream server can be reached" },
 		[TROUBLE_SILENCE] = { DNS_EDE_NO_REACHABLE_AUTHORITY,
 				      "no upstream server answered" },
-		[TROUBLE_INNER] = { DNS_EDE_NETWORK_ERROR,
-				    "the upstream server asks through this sandbox: name "
-				    "the servers behind it" },
+		[TROUBLE_DOCKER] = { DNS_EDE_NETWORK_ERROR, "the upstream server asks "
+							    "through this sandbox: name "
+							    "the servers behind it" },
 		[TROUBLE_ANSWER] = { DNS_EDE_NO_REACHABLE_AUTHORITY,
 				     "the upstream server failed" },
 	};
@@ -356,7 +356,7 @@ bool resolver_inflight_sent_back(struct resolver *r, struct resolver_ask *ask,
 	if (!f || !docker_resolver_sent_back(r, f, ask, now_ms))
 		return false;
 	wait_for(f, ask, now_ms);
-	note_trouble(f, TROUBLE_INNER);
+	note_trouble(f, TROUBLE_DOCKER);
 	try_next(r, f, false, now_ms);
 	return true;
 }
@@ -364,8 +364,8 @@ bool resolver_inflight_sent_back(struct resolver *r, struct resolver_ask *ask,
 /* ---- the end of a flight ---- */
 
 /* The plan may have changed, and the sandbox's state, since the question was asked. */
-static void land_one(struct resolver *r, struct resolver_ask *ask,
-		     const struct dns_answer *a, int64_t now_ms)
+static void deliver_one(struct resolver *r, struct resolver_ask *ask,
+			const struct dns_answer *a, int64_t now_ms)
 {
 	struct sandbox *s = ask->client.sandbox;
 
@@ -404,7 +404,7 @@ static void arrive(struct resolver *r, struct inflight *f, int64_t now_ms)
 	try_end(r, f);
 	inflight_free(r, f);
 	while ((ask = ask_list_pop(&asks)))
-		land_one(r, ask, &r->answer, now_ms);
+		deliver_one(r, ask, &r->answer, now_ms);
 }
 
 /* The present try was of no use. */

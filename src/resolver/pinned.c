@@ -9,7 +9,7 @@
  *   an answer came     those that the name may teach go into the kernel; when that
  *                      has acknowledged them, they are what is pinned
  *   none came          what is pinned stays
- *   an address is not  it is not told any more; when all who were told of it have
+ *   an address is not  it is in no reply any more; when all who had it have
  *   in it any more     forgotten it (TTL and grace) it is taken out of the kernel: new
  *                      flows end there, open ones go on
  *
@@ -39,7 +39,7 @@ enum {
 
 struct pin_addr {
 	struct addr addr;
-	int64_t until_ms; /* 0: pinned; else it isn't told, and goes then */
+	int64_t until_ms; /* 0: pinned; else it is in no reply, and goes then */
 };
 
 /* What is pinned of one type. */
@@ -72,7 +72,7 @@ struct pins {
 	size_t total, asked, left; /* questions: all, asked, without an end */
 	size_t waiting;
 	bool asking;	     /* in go_on(), further down the stack */
-	bool told;	     /* the round is over */
+	bool reported;	     /* the round is over */
 	int64_t deadline_ms; /* of the first round; INT64_MAX when that is over */
 	int64_t round_ms;    /* when the next one begins */
 	/* the kernel */
@@ -252,7 +252,7 @@ static const char *fault_of(const struct pin *pin, bool has)
 
 static void report_round(struct pins *p)
 {
-	p->told = true;
+	p->reported = true;
 	p->deadline_ms = INT64_MAX;
 	if (!p->on_pinned)
 		return;
@@ -313,7 +313,7 @@ static void go_on(struct resolver *r, struct pins *p, int64_t now_ms)
 	while (p->asked < p->total && p->waiting < WAITING_MAX)
 		ask(r, p, p->asked++, now_ms);
 	p->asking = false;
-	if (p->left == 0 && !p->told)
+	if (p->left == 0 && !p->reported)
 		report_round(p);
 }
 
@@ -325,7 +325,7 @@ static void start_round(struct resolver *r, struct pins *p, int64_t now_ms)
 	p->asked = p->waiting = 0;
 	p->families = p->sandbox->ipv6 ? PIN_FAMILIES : 1;
 	p->total = p->left = p->count * p->families;
-	p->told = false;
+	p->reported = false;
 	go_on(r, p, now_ms);
 }
 
@@ -596,7 +596,7 @@ void resolver_pin_tell(struct resolver *r, struct sandbox *s)
 {
 	struct pins *p = s->resolver ? s->resolver->pins : NULL;
 
-	if (p && p->told)
+	if (p && p->reported)
 		report_round(p);
 }
 

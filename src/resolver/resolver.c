@@ -152,18 +152,19 @@ void resolver_deny(struct resolver *r, const struct resolver_ask *ask, uint32_t 
 	report_denied(ask, rule, remote, reason, now_ms);
 }
 
-/* ---- addresses that are not told ---- */
+/* ---- addresses that no reply may have ---- */
 
-/* Return: a bit for each address of @a that may be told, no more of them than one name
- * may hold. The faulty ones are counted, and the first of them is *@ret_fault's reason.
+/* Return: a bit for each address of @a that the reply may have, no more of them than one
+ * name may hold. The faulty ones are counted, and the first of them is *@ret_fault's
+ * reason.
  */
 static uint32_t check_addresses(const struct resolver_ask *ask,
 				const struct dns_answer *a, const char **ret_fault,
 				struct addr *ret_addr)
 {
 	struct sandbox *s = ask->client.sandbox;
-	uint32_t room = MIN(plan_limit(&s->plan, LIMIT_ADDRESSES_PER_NAME),
-			    plan_limit(&s->plan, LIMIT_ADDRESSES));
+	uint32_t budget = MIN(plan_limit(&s->plan, LIMIT_ADDRESSES_PER_NAME),
+			      plan_limit(&s->plan, LIMIT_ADDRESSES));
 	uint32_t keep = 0;
 
 	*ret_fault = NULL;
@@ -172,8 +173,8 @@ static uint32_t check_addresses(const struct resolver_ask *ask,
 			rebinding_fault(&s->plan, &ask->verdict, &a->addrs[i].addr);
 
 		if (!fault) {
-			keep |= room > 0 ? UINT32_C(1) << i : 0;
-			room -= room > 0;
+			keep |= budget > 0 ? UINT32_C(1) << i : 0;
+			budget -= budget > 0;
 			continue;
 		}
 		s->counters[COUNT_ANSWERS_SPECIAL]++;
@@ -345,15 +346,15 @@ struct batch {
 	size_t count;
 };
 
-/* If the plan has changed since @ask was judged: does it still allow the reply? Its rule
- * is then the new plan's. */
+/* If the plan has changed since @ask's name was matched: does it still allow the reply?
+ * Its rule is then the new plan's. */
 static bool still_holds(const struct resolver *r, struct resolver_ask *ask)
 {
 	const struct sandbox *s = ask->client.sandbox;
 	const struct plan *p = &s->plan;
 	struct plan_verdict v;
 
-	if (ask->probe || resolver_is_judged(ask))
+	if (ask->probe || resolver_is_matched(ask))
 		return true;
 	v = plan_match_name(p, &ask->query.name);
 	if (v.action != POLICY_ALLOW || learned_ttl_max(p) < ask->ttl_cap_sec)
@@ -362,7 +363,7 @@ static bool still_holds(const struct resolver *r, struct resolver_ask *ask)
 		if (rebinding_fault(p, &v, &r->addrs[ask->addr_at + i].addr))
 			return false;
 	ask->verdict = v;
-	ask->judged = s->plan_generation + 1;
+	ask->matched = s->plan_generation + 1;
 	return true;
 }
 
@@ -384,7 +385,7 @@ static void batch_take(struct resolver *r, struct batch *b, struct ask_list *que
 	}
 }
 
-/* Send what is to be added, with deletions where there is room. If that fails it is tried
+/* Send what is to be added, with as many deletions as fit. If that fails it is tried
  * without them: what somebody else has taken out of the set can't be deleted, and must
  * not keep an answer back. */
 static int commit(struct resolver *r, struct sandbox *s, struct filter_learn *changes,
@@ -638,7 +639,7 @@ int64_t resolver_next_ms(const struct resolver *r)
 	int64_t next_ms = r->soonest ? r->soonest->deadline_ms : INT64_MAX;
 
 	next_ms = MIN(next_ms, r->probe_next_ms);
-	next_ms = MIN(next_ms, r->inner.at_ms);
+	next_ms = MIN(next_ms, r->docker.at_ms);
 	return MIN(next_ms, r->pin_next_ms);
 }
 
@@ -647,7 +648,7 @@ void resolver_tick(struct resolver *r, int64_t now_ms)
 	resolver_inflight_tick(r, now_ms);
 	if (r->probe_next_ms <= now_ms)
 		resolver_probe_tick(r, now_ms);
-	if (r->inner.at_ms <= now_ms)
+	if (r->docker.at_ms <= now_ms)
 		docker_resolver_tick(r, now_ms);
 	if (r->pin_next_ms <= now_ms)
 		resolver_pin_tick(r, now_ms);
@@ -705,10 +706,10 @@ void resolver_query(struct resolver *r, const struct resolver_client *client,
 		return;
 	}
 	ask->verdict = (struct plan_verdict){ .rule = PLAN_NO_RULE };
-	ask->judged = 0;
+	ask->matched = 0;
 	ask->probe = ask->pin = false;
 	ask->addr_count = 0;
-	if (r->inner.server < RESOLVER_UPSTREAMS_MAX &&
+	if (r->docker.server < RESOLVER_UPSTREAMS_MAX &&
 	    docker_resolver_takes(r, ask, now_ms))
 		return;
 	if (!resolver_verdict(r, ask, now_ms))

@@ -57,16 +57,16 @@ struct resolver_client {
 	struct endpoint asked; /* TCP: whom it has dialled, likewise */
 };
 
-/* What became of an upstream server, for the log: told when it happens, at most once a
- * second for each server and kind. */
+/* What became of an upstream server, for the log: reported when it happens, at most once
+ * a second for each server and kind. */
 enum upstream_trouble_kind {
 	UPSTREAM_NONE = 0,
 	UPSTREAM_ERROR,	  /* timeout, refused, reset, an answer of no use: `error` says */
 	UPSTREAM_RCODE,	  /* it failed by its own word: `rcode` says */
 	UPSTREAM_PROBE,	  /* it did not answer a probe: `error` says */
 	UPSTREAM_HEALTHY, /* it answers probes again */
-	UPSTREAM_BEHIND,  /* a server that was found behind the inner one: `at` */
-	UPSTREAM_INNER,	  /* the inner one sends questions back, and nobody was found
+	UPSTREAM_BEHIND,  /* a server that was found behind Docker's resolver: `at` */
+	UPSTREAM_INNER,	  /* Docker's resolver sends questions back, and nobody was found
 			   * behind it */
 	UPSTREAM_KIND_COUNT
 };
@@ -97,7 +97,7 @@ struct resolver_ops {
 	/* Unpredictable bytes. */
 	void (*random)(void *data, void *bytes, size_t size);
 	void (*trouble)(void *data, const struct upstream_trouble *t); /* may be NULL */
-	/* With an inner server only. @client's query was redirected to us: one more
+	/* With Docker's resolver only. @client's query was redirected to us: one more
 	 * server of the group is where it was going. Return: that server's number, behind
 	 * all others unless it is one of them, or -errno. */
 	int (*add_behind)(void *data, const struct resolver_client *client);
@@ -113,7 +113,7 @@ struct resolver_config {
 	struct dns_name probe_name;
 	/* The number of the server, plus one, that may ask others from inside the
 	 * sandbox: servers.c. 0: there is none. */
-	size_t inner;
+	size_t docker_resolver;
 };
 
 struct resolver;
@@ -133,7 +133,7 @@ void resolver_send_failed(struct resolver *r, uint32_t token, int error, int64_t
 int64_t resolver_next_ms(const struct resolver *r);
 void resolver_tick(struct resolver *r, int64_t now_ms);
 void resolver_flush(struct resolver *r, int64_t now_ms);
-/* It is known whether the inner server sends questions back. */
+/* It is known whether Docker's resolver sends questions back. */
 bool resolver_is_settled(const struct resolver *r);
 
 /* -- dns: pinned -- */
@@ -157,8 +157,8 @@ typedef void resolver_pinned_fn(void *data, const struct resolver_unpinned *faul
 int resolver_pin(struct resolver *r, struct sandbox *s, int64_t repin_ms,
 		 resolver_pinned_fn *on_pinned, void *data, int64_t now_ms) MUST_CHECK;
 
-/* Tell once more how the last round ended; where the first one is under way it tells
- * then.
+/* Report once more how the last round ended; a first one that is under way will report
+ * at its end.
  */
 void resolver_pin_tell(struct resolver *r, struct sandbox *s);
 

@@ -34,7 +34,7 @@ struct resolver_ask {
 	struct resolver_client client;
 	struct dns_query query;
 	struct plan_verdict verdict;
-	uint64_t judged; /* 1 + the generation of the plan that gave @verdict; 0: none */
+	uint64_t matched; /* 1 + the generation of the plan that gave @verdict; 0: none */
 	bool probe;
 	bool pin;	     /* nobody's: its answer is pinned */
 	uint8_t addr_count;  /* addresses that its reply carries */
@@ -45,23 +45,23 @@ struct resolver_ask {
 };
 
 /* The verdict is that of the plan in force, and allows the name. */
-static inline bool resolver_is_judged(const struct resolver_ask *a)
+static inline bool resolver_is_matched(const struct resolver_ask *a)
 {
 	return a->verdict.action == POLICY_ALLOW &&
-	       a->judged == a->client.sandbox->plan_generation + 1;
+	       a->matched == a->client.sandbox->plan_generation + 1;
 }
 
 struct ask_list {
 	struct resolver_ask *first, *last;
 };
 
-/* Why a flight hasn't landed yet; what comes later in this list is told rather than what
- * comes before. */
+/* Why a flight hasn't landed yet; what comes later in this list is reported rather than
+ * what comes before. */
 enum inflight_trouble {
 	TROUBLE_NONE = 0,
 	TROUBLE_NETWORK, /* nothing could leave, or it was refused */
 	TROUBLE_SILENCE, /* no answer came in time */
-	TROUBLE_INNER,	 /* the inner server sent the question back */
+	TROUBLE_DOCKER,	 /* Docker's resolver sent the question back */
 	TROUBLE_ANSWER,	 /* a server failed, or said what can't be used */
 	TROUBLE_COUNT,
 };
@@ -99,15 +99,16 @@ struct server {
 	/* Without probes. */
 	uint32_t smoothed_ms; /* time to an answer; a failure counts as a whole try */
 	bool failing;
-	bool behind; /* found behind the inner one: comes after those that were given */
+	bool behind; /* found behind Docker's resolver: comes after those that were given
+		      */
 	int64_t news_ms;
 	/* With probes. */
 	bool unhealthy;
 	uint32_t probe_token; /* 0: none is under way */
 	int64_t probe_at_ms;  /* when it has failed, or the next one begins */
 	int64_t probed_ms;
-	/* What is told, no sooner than: */
-	int64_t tell_ms[UPSTREAM_KIND_COUNT];
+	/* Of each kind the next report, no sooner than: */
+	int64_t report_ms[UPSTREAM_KIND_COUNT];
 };
 
 /* What is left of the names that a wildcard rule may ask for. A rule is known by a hash
@@ -132,7 +133,7 @@ struct resolver_sandbox {
 };
 
 /* The server that may ask on from inside the sandbox. */
-struct inner {
+struct docker_resolver {
 	uint8_t server; /* RESOLVER_UPSTREAMS_MAX: there is none */
 	bool settled;	/* it is known whether questions come back */
 	bool sends_back;
@@ -154,7 +155,7 @@ struct resolver {
 	struct chunk *ask_chunks;
 	uint32_t ask_total;
 	/* flights */
-	struct inflight *free_flights;
+	struct inflight *free_inflight;
 	struct inflight *inflight_chunks[RESOLVER_IN_FLIGHT_MAX / CHUNK];
 	uint32_t inflight_total;
 	struct inflight *by_question[RESOLVER_IN_FLIGHT_MAX];
@@ -168,7 +169,7 @@ struct resolver {
 	int64_t probe_next_ms;	/* the soonest of their probe_at_ms */
 	struct dns_name probe_name;
 	uint16_t probe_type;
-	struct inner inner;
+	struct docker_resolver docker;
 	/* pins */
 	struct pins *pinned; /* of all sandboxes */
 	int64_t pin_next_ms; /* when the first of them wants to be woken */
@@ -229,8 +230,8 @@ void resolver_event_name(struct event *e, const struct dns_name *n);
  * NULL. */
 void resolver_deny(struct resolver *r, const struct resolver_ask *ask, uint32_t rule,
 		   const struct addr *remote, const char *reason, int64_t now_ms);
-/* The addresses of @a that @ask may be told, a bit for each, and the fault of the others
- * as an event. *@ret_fault: that of the first of those, or NULL. */
+/* The addresses of @a that the reply to @ask may have, a bit for each, and the fault of
+ * the others as an event. *@ret_fault: that of the first of those, or NULL. */
 uint32_t rebinding_check(const struct resolver_ask *ask, const struct dns_answer *a,
 			 int64_t now_ms, const char **ret_fault);
 /* One transaction for @items, at most BATCH_ADDS. Return: 0, or -errno and none of
@@ -274,8 +275,8 @@ void docker_resolver_tick(struct resolver *r, int64_t now_ms);
 /* Return: @token was the test's. @error: it failed by that, or 0. */
 bool docker_resolver_response(struct resolver *r, uint32_t token, int error,
 			      int64_t now_ms);
-/* There is an inner server. Return: it has sent @ask back, as the test's question, which
- * is answered, or as one that is under way. @ask is taken. */
+/* One of the servers is Docker's resolver. Return: it has sent @ask back, as the test's
+ * question, which is answered, or as one that is under way. @ask is taken. */
 bool docker_resolver_takes(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
 /* @ask is the question that @f itself asks, sent back. */
 bool docker_resolver_sent_back(struct resolver *r, const struct inflight *f,
@@ -290,7 +291,7 @@ int resolver_send(struct resolver *r, struct dns_asked *asked, bool dnssec_ok,
 /* Let @ask wait for an upstream request, a new one or one that is under way. Takes the
  * ask. */
 void resolver_inflight_join(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
-/* Return: @ask is the question of a flight of ours, sent back by the inner server. It is
+/* Return: @ask is the question of a flight of ours, sent back by Docker's resolver. It is
  * taken, and waits for that flight, which goes on: the policy is asked when it lands. */
 bool resolver_inflight_sent_back(struct resolver *r, struct resolver_ask *ask,
 				 int64_t now_ms);

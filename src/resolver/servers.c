@@ -13,24 +13,24 @@
  * again before it has one, only hastens the next probe. Whatever comes back is an answer:
  * an upstream that refuses the probe's name is well.
  *
- * Servers that were found behind an inner one come after the others, as long as those
- * answer: the inner one knows names that they don't.
+ * Servers that were found behind Docker's resolver come after the others, as long as
+ * those answer: Docker's resolver knows names that they don't.
  *
  * A probe is a try without a flight: a token, an id and a deadline of its own.
  *
- * THE INNER SERVER
+ * DOCKER'S RESOLVER
  *
  * Docker's resolver at 127.0.0.11 answers the names of a network's services itself. What
  * it doesn't know it asks of servers outside, but from a socket inside the container's
  * namespace: to the filter that is the app, and the question is redirected to us. Waiting
  * for it would be waiting for ourselves.
  *
- * So the inner server is asked first, and when a question comes back (it is then the one
+ * So Docker's resolver is asked first, and when a question comes back (it is then the one
  * that a flight has just sent, its id and the case of its letters too) the flight goes on
  * to the next server, which has no such way round.
  *
  * Which servers are next is found by a test at the start: a name of 128 random bits is
- * asked of the inner server. Who asks us for it got it from there, and where that
+ * asked of Docker's resolver. Who asks us for it got it from there, and where that
  * question was going before the redirect is a server of Docker's. It is told SERVFAIL,
  * so that it tries its next one. An app that can't read packets can't know the name; one
  * that can (NET_RAW) has the filter behind it anyway. A question that comes back in a
@@ -47,8 +47,8 @@ enum {
 	SERVER_BEHIND = 8,	 /* steps */
 	PROBE_MS = 2000,	 /* or a try, where that is shorter */
 	PROBE_PAUSE_MS = 1000,	 /* between two probes of one server, at least */
-	TELL_EVERY_MS = 1000,
-	/* the inner server */
+	REPORT_EVERY_MS = 1000,
+	/* Docker's resolver */
 	SECRET_SIZE = 16,
 	TEST_MS = 2000,
 	TEST_PAUSE_MS = 1000, /* between a test that was not answered and the next */
@@ -56,11 +56,11 @@ enum {
 
 static void report(struct resolver *r, struct upstream_trouble t, int64_t now_ms)
 {
-	int64_t *tell_ms = &r->servers[t.server].tell_ms[t.kind];
+	int64_t *report_ms = &r->servers[t.server].report_ms[t.kind];
 
-	if (!r->ops.trouble || now_ms < *tell_ms)
+	if (!r->ops.trouble || now_ms < *report_ms)
 		return;
-	*tell_ms = now_ms + TELL_EVERY_MS;
+	*report_ms = now_ms + REPORT_EVERY_MS;
 	r->ops.trouble(r->ops.data, &t);
 }
 
@@ -266,7 +266,7 @@ void resolver_servers_init(struct resolver *r, const struct resolver_config *con
 		r->probe_next_ms = 0;
 }
 
-/* ---- the inner server ---- */
+/* ---- Docker's resolver ---- */
 
 static bool make_name(struct resolver *r, struct dns_name *ret)
 {
@@ -283,7 +283,7 @@ static bool make_name(struct resolver *r, struct dns_name *ret)
 	return dns_name_parse(text_of(text), ret) == 0;
 }
 
-static int send_test(struct resolver *r, struct inner *in)
+static int send_test(struct resolver *r, struct docker_resolver *in)
 {
 	struct dns_asked asked = { .type = DNS_TYPE_A };
 
@@ -294,13 +294,13 @@ static int send_test(struct resolver *r, struct inner *in)
 			     &in->token);
 }
 
-static void end_test(struct resolver *r, struct inner *in)
+static void end_test(struct resolver *r, struct docker_resolver *in)
 {
 	r->ops.cancel(r->ops.data, in->token);
 	in->token = 0;
 }
 
-static void settle(struct resolver *r, struct inner *in)
+static void settle(struct resolver *r, struct docker_resolver *in)
 {
 	const struct upstream_trouble t = { .kind = UPSTREAM_INNER,
 					    .server = in->server };
@@ -314,7 +314,7 @@ static void settle(struct resolver *r, struct inner *in)
 
 void docker_resolver_tick(struct resolver *r, int64_t now_ms)
 {
-	struct inner *in = &r->inner;
+	struct docker_resolver *in = &r->docker;
 
 	if (in->token != 0) {
 		end_test(r, in);
@@ -334,7 +334,7 @@ void docker_resolver_tick(struct resolver *r, int64_t now_ms)
 bool docker_resolver_response(struct resolver *r, uint32_t token, int error,
 			      int64_t now_ms)
 {
-	struct inner *in = &r->inner;
+	struct docker_resolver *in = &r->docker;
 
 	if (token == 0 || token != in->token)
 		return false;
@@ -348,7 +348,7 @@ bool docker_resolver_response(struct resolver *r, uint32_t token, int error,
 
 bool docker_resolver_takes(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
 {
-	struct inner *in = &r->inner;
+	struct docker_resolver *in = &r->docker;
 	int server;
 
 	if (in->token == 0 || !dns_name_equal(&ask->query.name, &in->name))
@@ -369,7 +369,7 @@ bool docker_resolver_takes(struct resolver *r, struct resolver_ask *ask, int64_t
 bool docker_resolver_sent_back(struct resolver *r, const struct inflight *f,
 			       const struct resolver_ask *ask, int64_t now_ms)
 {
-	struct inner *in = &r->inner;
+	struct docker_resolver *in = &r->docker;
 
 	if (f->token == 0 || f->server != in->server || ask->query.id != f->asked.id ||
 	    memcmp(ask->query.raw_name, f->asked.case_name, f->asked.name.size) != 0)
@@ -384,15 +384,17 @@ bool docker_resolver_sent_back(struct resolver *r, const struct inflight *f,
 
 bool resolver_is_settled(const struct resolver *r)
 {
-	return r->inner.server == RESOLVER_UPSTREAMS_MAX || r->inner.settled;
+	return r->docker.server == RESOLVER_UPSTREAMS_MAX || r->docker.settled;
 }
 
 void docker_resolver_init(struct resolver *r, const struct resolver_config *config)
 {
-	bool has = config->inner > 0 && config->inner <= r->server_count;
+	bool has = config->docker_resolver > 0 &&
+		   config->docker_resolver <= r->server_count;
 
-	r->inner = (struct inner){
-		.server = has ? (uint8_t)(config->inner - 1) : RESOLVER_UPSTREAMS_MAX,
+	r->docker = (struct docker_resolver){
+		.server = has ? (uint8_t)(config->docker_resolver - 1)
+			      : RESOLVER_UPSTREAMS_MAX,
 		.at_ms = has ? 0 : INT64_MAX,
 	};
 }

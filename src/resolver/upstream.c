@@ -140,7 +140,7 @@ struct upstreams {
 	struct loop *loop;
 	struct own_ports own;
 	struct upstream_server *servers; /* owned */
-	size_t server_count, server_room;
+	size_t server_count, server_capacity;
 	/* requests */
 	struct request *buckets[BUCKETS];
 	struct request *free_requests;
@@ -777,7 +777,7 @@ int upstreams_add(struct upstreams *u, const struct endpoint *server)
 {
 	struct upstream_server *s = &u->servers[u->server_count];
 
-	if (u->server_count == u->server_room)
+	if (u->server_count == u->server_capacity)
 		return -ENOBUFS;
 	s->at = *server;
 	s->family = server->addr.family;
@@ -818,8 +818,8 @@ struct upstreams *upstreams_new(const struct upstreams_config *config)
 	u->ops = config->ops;
 	u->loop = config->loop;
 	u->own = config->own;
-	u->server_room = config->count + config->room;
-	u->servers = calloc(MAX(u->server_room, (size_t)1), sizeof(*u->servers));
+	u->server_capacity = config->count + config->room;
+	u->servers = calloc(MAX(u->server_capacity, (size_t)1), sizeof(*u->servers));
 	if (!u->servers) {
 		free(u);
 		return NULL;

@@ -201,7 +201,7 @@ static void describe_rule(const struct plan *p, uint32_t rule, char *buf, size_t
 }
 
 /* The verdict allows the name: does it serve the type? */
-static bool judge_type(struct resolver *r, struct resolver_ask *ask)
+static bool verdict_of_type(struct resolver *r, struct resolver_ask *ask)
 {
 	struct sandbox *s = ask->client.sandbox;
 
@@ -212,13 +212,13 @@ static bool judge_type(struct resolver *r, struct resolver_ask *ask)
 	return false;
 }
 
-static bool judge_name(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
+static bool verdict_of_name(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
 {
 	struct sandbox *s = ask->client.sandbox;
 	const struct dns_query *q = &ask->query;
 	char reason[REASON_SIZE];
 
-	ask->judged = s->plan_generation + 1;
+	ask->matched = s->plan_generation + 1;
 	if (allows_reverse(&s->plan, q, &ask->verdict))
 		return true;
 	ask->verdict = (struct plan_verdict){ .rule = PLAN_NO_RULE };
@@ -229,12 +229,13 @@ static bool judge_name(struct resolver *r, struct resolver_ask *ask, int64_t now
 		resolver_deny(r, ask, ask->verdict.rule, NULL, reason, now_ms);
 		return false;
 	}
-	return judge_type(r, ask);
+	return verdict_of_type(r, ask);
 }
 
 bool resolver_verdict_again(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
 {
-	return resolver_is_judged(ask) ? judge_type(r, ask) : judge_name(r, ask, now_ms);
+	return resolver_is_matched(ask) ? verdict_of_type(r, ask)
+					: verdict_of_name(r, ask, now_ms);
 }
 
 bool resolver_verdict(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
@@ -261,5 +262,5 @@ bool resolver_verdict(struct resolver *r, struct resolver_ask *ask, int64_t now_
 		answer_localhost(r, ask);
 		return false;
 	}
-	return judge_name(r, ask, now_ms) && within_budget(r, ask, now_ms);
+	return verdict_of_name(r, ask, now_ms) && within_budget(r, ask, now_ms);
 }
