@@ -452,17 +452,6 @@ static int note_state(struct filter_host *h, struct host_member *m,
 	return 0;
 }
 
-static struct host_member *member_new(const struct filter_host_sandbox *s)
-{
-	struct host_member *m = calloc(1, sizeof(*m));
-
-	if (m) {
-		m->id = s->id;
-		m->who = s->member;
-	}
-	return m;
-}
-
 static int find_plan(struct filter_host *h, const struct filter_host_sandbox *s,
 		     struct host_plan **ret, struct err *err)
 {
@@ -489,7 +478,7 @@ static int set(struct filter_host *h, const struct filter_host_sandbox *s, int64
 	if (r < 0)
 		return r;
 	k.old = h->members[s->id];
-	k.new = member_new(s);
+	k.new = calloc(1, sizeof(*k.new));
 	r = find_plan(h, s, &k.plan, err);
 	if (r == 0)
 		r = k.new ? note_state(h, k.new, state, now_ms) : -ENOMEM;
@@ -497,6 +486,8 @@ static int set(struct filter_host *h, const struct filter_host_sandbox *s, int64
 		if (err->code == 0)
 			err_sys(err, r, "cannot attach");
 	} else {
+		k.new->id = s->id;
+		k.new->who = s->member;
 		k.new->plan = k.plan;
 		r = commit_change(&k, state);
 	}
@@ -510,35 +501,22 @@ static int set(struct filter_host *h, const struct filter_host_sandbox *s, int64
 	return 0;
 }
 
-/* Who was left over with that cgroup or user id under another number. NULL: nobody. */
-static struct host_member *find_left_over(const struct filter_host *h,
-					  const struct filter_host_sandbox *s)
+/* A member that was left over under another number is closed: from there to guarded the
+ * whole table is made anew, see above. */
+int filter_host_set(struct filter_host *h, const struct filter_host_sandbox *s,
+		    int64_t now_ms, struct err *err)
 {
 	struct host_member *m = host_find_member(h, &s->member);
-
-	return m && m->left_over && m->id != s->id ? m : NULL;
-}
-
-/* From closed to guarded: the whole table is made anew, see above. */
-static int take_over(struct filter_host *h, const struct filter_host_sandbox *s,
-		     struct host_member *m, int64_t now_ms, struct err *err)
-{
 	const struct change forget = { .host = h, .old = m };
 	bool loaded = h->loaded;
 	int r;
 
+	if (!m || !m->left_over || m->id == s->id)
+		return set(h, s, now_ms, err);
 	settle(&forget);
 	h->loaded = false; /* should it fail, the member is found in the kernel again */
 	r = host_write_down(h, s, false, err);
 	return r < 0 || !loaded ? r : filter_host_load(h, now_ms, err);
-}
-
-int filter_host_set(struct filter_host *h, const struct filter_host_sandbox *s,
-		    int64_t now_ms, struct err *err)
-{
-	struct host_member *m = find_left_over(h, s);
-
-	return m ? take_over(h, s, m, now_ms, err) : set(h, s, now_ms, err);
 }
 
 void filter_host_forget(struct filter_host *h, uint16_t id)
@@ -556,15 +534,6 @@ bool filter_host_is_forgotten(const struct filter_host *h, uint16_t id)
 	return h->members[id] && h->members[id]->left_over;
 }
 
-static uint16_t last_free_id(const struct filter_host *h)
-{
-	size_t i = HOST_IDS - 1;
-
-	while (i > 0 && h->members[i])
-		i--;
-	return (uint16_t)i;
-}
-
 int host_write_down(struct filter_host *h, const struct filter_host_sandbox *s,
 		    bool left_over, struct err *err)
 {
@@ -572,8 +541,11 @@ int host_write_down(struct filter_host *h, const struct filter_host_sandbox *s,
 	bool loaded = h->loaded;
 	int r;
 
-	if (given.id == 0)
-		given.id = last_free_id(h);
+	if (given.id == 0) {
+		given.id = HOST_IDS - 1;
+		while (given.id > 0 && h->members[given.id])
+			given.id--;
+	}
 	h->loaded = false;
 	r = set(h, &given, 0, err);
 	h->loaded = loaded;

@@ -83,16 +83,6 @@ static int on_generation_of_chain(void *data, uint16_t type, uint8_t family,
 	return 0;
 }
 
-static void write_state(struct nl_writer *w, enum filter_naming naming,
-			const struct filter_state *state)
-{
-	const struct set_owner o = { .naming = naming };
-
-	set_put_items(w, &o, FILTER_ROLE_LEARNED, state->learned, state->learned_count);
-	set_put_items(w, &o, FILTER_ROLE_KEPT, state->kept, state->kept_count);
-	set_put_held(w, naming, true, state->held, state->held_count);
-}
-
 /* Sets of a standing table that stay. */
 struct staying {
 	const struct filter_set *sets[STAYING_MAX];
@@ -129,21 +119,13 @@ static void write_changes(struct nl_writer *w, const struct ruleset *rs,
 	}
 }
 
-static void write_difference(struct nl_writer *w, const struct ruleset *rs,
-			     const struct filter_state *state, const struct staying *k)
-{
-	const struct filter_difference *d = state->difference;
-
-	write_changes(w, rs, FILTER_ROLE_LEARNED, d->learned, d->learned_count, k);
-	write_changes(w, rs, FILTER_ROLE_KEPT, d->kept, d->kept_count, k);
-	set_put_held(w, rs->naming, true, state->held, state->held_count);
-}
-
 /* What is to be there afterwards, but for the sets that are there already. */
 static void write_objects(struct nl_writer *w, const struct ruleset *rs,
 			  const struct filter_state *state, const struct staying *k)
 {
 	const char *table = filter_table(rs->naming);
+	const struct filter_difference *d = state->difference;
+	const struct set_owner o = { .naming = rs->naming };
 
 	for (const struct filter_set *s = rs->sets; s; s = s->next) {
 		if (stays(k, s))
@@ -151,10 +133,16 @@ static void write_objects(struct nl_writer *w, const struct ruleset *rs,
 		nft_set(w, table, s);
 		nft_elements(w, table, s, 0, s->range_count);
 	}
-	if (state->difference)
-		write_difference(w, rs, state, k);
-	else
-		write_state(w, rs->naming, state);
+	if (d) {
+		write_changes(w, rs, FILTER_ROLE_LEARNED, d->learned, d->learned_count,
+			      k);
+		write_changes(w, rs, FILTER_ROLE_KEPT, d->kept, d->kept_count, k);
+	} else {
+		set_put_items(w, &o, FILTER_ROLE_LEARNED, state->learned,
+			      state->learned_count);
+		set_put_items(w, &o, FILTER_ROLE_KEPT, state->kept, state->kept_count);
+	}
+	set_put_held(w, rs->naming, true, state->held, state->held_count);
 	nft_chains(w, table, rs);
 }
 

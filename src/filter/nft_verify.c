@@ -394,15 +394,6 @@ static int verify_rules(struct filter_conn *c, const struct ruleset *rs, struct 
 
 /* ---- all of it ---- */
 
-static size_t count_sets(const struct ruleset *rs)
-{
-	size_t n = 0;
-
-	for (const struct filter_set *s = rs->sets; s; s = s->next)
-		n++;
-	return n;
-}
-
 static const char *first_missing(const struct walk *k)
 {
 	const struct filter_set *s = k->rs->sets;
@@ -415,22 +406,24 @@ static const char *first_missing(const struct walk *k)
 static int verify_objects(struct filter_conn *c, const struct ruleset *rs,
 			  struct err *err)
 {
-	size_t sets = count_sets(rs);
-	CLEAN(mem) bool *seen = calloc(MAX(sets, (size_t)1), sizeof(*seen));
 	struct walk k = {
 		.conn = c,
 		.rs = rs,
 		.table = filter_table(rs->naming),
-		.seen = seen,
-		.sets_left = sets,
 		.next = rs->sets,
 		.chain = rs->chains,
 		.err = err,
 	};
-	int r = seen ? nl_ask(c, NFT_MSG_GETTABLE, NLM_F_DUMP, NFPROTO_UNSPEC, NULL, NULL,
-			      on_table, &k)
-		     : -ENOMEM;
+	CLEAN(mem) bool *seen = NULL;
+	int r;
 
+	for (const struct filter_set *s = rs->sets; s; s = s->next)
+		k.sets_left++;
+	k.seen = seen = calloc(MAX(k.sets_left, (size_t)1), sizeof(*seen));
+	if (!seen)
+		return -ENOMEM;
+	r = nl_ask(c, NFT_MSG_GETTABLE, NLM_F_DUMP, NFPROTO_UNSPEC, NULL, NULL, on_table,
+		   &k);
 	if (r == 0 && !k.found)
 		r = differs(&k, "the table is missing");
 	if (r == 0)

@@ -76,16 +76,46 @@ static size_t run_of(const struct filter_learn *items, size_t count)
 	return n;
 }
 
-static void put_run(struct elements *k, const struct set_owner *o, enum filter_role role,
-		    const struct filter_learn *items, size_t count)
-{
-	const bool ends = items->lifetime_ms == 0;
-	const bool passes[] = { !ends || !items->present, items->refresh || ends,
-				items->refresh && !ends };
+/* What becomes of an item, in this order; PASS_ALL alone when the set is new and the
+ * lifetimes don't count. */
+enum pass { PASS_PRESENT = 0, PASS_DELETE, PASS_ADD, PASS_COUNT, PASS_ALL = PASS_COUNT };
 
-	for (size_t pass = 0; pass < ARRAY_SIZE(passes); pass++)
-		for (size_t i = 0; passes[pass] && i < count; i++)
-			put_item(k, o, role, pass != 1, &items[i]);
+static bool is_in(const struct filter_learn *item, enum pass pass)
+{
+	const bool ends = item->lifetime_ms == 0;
+
+	switch (pass) {
+	case PASS_PRESENT:
+		return item->refresh || (ends && !item->present);
+	case PASS_DELETE:
+		return ends || item->refresh;
+	case PASS_ADD:
+		return !ends;
+	case PASS_ALL:
+		break;
+	}
+	return true;
+}
+
+enum { ANY_SET = SIZE_MAX };
+
+/* Those of @items that are about the set at @index, or about any. */
+static void put_pass(struct elements *k, const struct set_owner *o, enum filter_role role,
+		     size_t index, enum pass pass, const struct filter_learn *items,
+		     size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if ((index == ANY_SET || index_of(&items[i]) == index) &&
+		    is_in(&items[i], pass))
+			put_item(k, o, role, pass != PASS_DELETE, &items[i]);
+}
+
+static void put_passes(struct elements *k, const struct set_owner *o,
+		       enum filter_role role, size_t index, enum pass first,
+		       const struct filter_learn *items, size_t count)
+{
+	for (size_t pass = first; pass < PASS_COUNT; pass++)
+		put_pass(k, o, role, index, (enum pass)pass, items, count);
 }
 
 void set_put_removal(struct nl_writer *w, const struct set_owner *o,
@@ -94,7 +124,7 @@ void set_put_removal(struct nl_writer *w, const struct set_owner *o,
 	const struct filter_learn item = { .addr = *a, .port_list = port_list };
 	struct elements k = { .w = w, .table = filter_table(o->naming) };
 
-	put_run(&k, o, role, &item, 1);
+	put_passes(&k, o, role, ANY_SET, PASS_PRESENT, &item, 1);
 	elements_end(&k);
 }
 
@@ -120,7 +150,8 @@ int set_learn(struct filter_conn *c, const struct set_owner *o,
 	nl_batch(&w);
 	for (size_t i = 0, run; i < count; i += run) {
 		run = run_of(items + i, count - i);
-		put_run(&k, o, FILTER_ROLE_LEARNED, items + i, run);
+		put_passes(&k, o, FILTER_ROLE_LEARNED, ANY_SET, PASS_PRESENT, items + i,
+			   run);
 	}
 	elements_end(&k);
 	nl_batch_end(&w);
@@ -144,57 +175,27 @@ uint32_t set_indexes(const struct filter_learn *items, size_t count)
 	return present;
 }
 
-/* What becomes of an item, in this order; PASS_ALL alone when the set is new and the
- * lifetimes don't count. */
-enum pass { PASS_PRESENT = 0, PASS_DELETE, PASS_ADD, PASS_COUNT, PASS_ALL = PASS_COUNT };
-
-static bool is_in(const struct filter_learn *item, enum pass pass)
-{
-	const bool ends = item->lifetime_ms == 0;
-
-	switch (pass) {
-	case PASS_PRESENT:
-		return item->refresh || (ends && !item->present);
-	case PASS_DELETE:
-		return ends || item->refresh;
-	case PASS_ADD:
-		return !ends;
-	case PASS_ALL:
-		break;
-	}
-	return true;
-}
-
-static void put_pass(struct nl_writer *w, const struct set_owner *o,
-		     enum filter_role role, size_t index, enum pass pass,
-		     const struct filter_learn *items, size_t count)
-{
-	struct elements k = { .w = w, .table = filter_table(o->naming) };
-
-	for (size_t i = 0; i < count; i++)
-		if (index_of(&items[i]) == index && is_in(&items[i], pass))
-			put_item(&k, o, role, pass != PASS_DELETE, &items[i]);
-	elements_end(&k);
-}
-
 void set_put_items(struct nl_writer *w, const struct set_owner *o, enum filter_role role,
 		   const struct filter_learn *items, size_t count)
 {
+	const enum pass pass = role == FILTER_ROLE_LEARNED ? PASS_ADD : PASS_ALL;
 	const uint32_t present = set_indexes(items, count);
+	struct elements k = { .w = w, .table = filter_table(o->naming) };
 
 	for (size_t i = 0; present >> i; i++)
 		if (present >> i & 1)
-			put_pass(w, o, role, i,
-				 role == FILTER_ROLE_LEARNED ? PASS_ADD : PASS_ALL, items,
-				 count);
+			put_pass(&k, o, role, i, pass, items, count);
+	elements_end(&k);
 }
 
 void set_put_changes(struct nl_writer *w, const struct set_owner *o,
 		     enum filter_role role, size_t index,
 		     const struct filter_learn *items, size_t count, bool is_new)
 {
-	for (size_t pass = is_new ? PASS_ADD : 0; pass < PASS_COUNT; pass++)
-		put_pass(w, o, role, index, (enum pass)pass, items, count);
+	struct elements k = { .w = w, .table = filter_table(o->naming) };
+
+	put_passes(&k, o, role, index, is_new ? PASS_ADD : PASS_PRESENT, items, count);
+	elements_end(&k);
 }
 
 /* ---- what the kernel has learned ---- */

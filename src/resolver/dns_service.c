@@ -41,8 +41,11 @@ struct dns_read {
 /* One sandbox that is served, or the sockets that many share. */
 struct dns_sandbox {
 	struct dns_service *service;
-	struct sandbox *sandbox;   /* NULL: whoever asks */
-	struct loop_source udp[2]; /* IPv4, IPv6 */
+	struct sandbox *sandbox; /* NULL: whoever asks */
+	struct dns_udp_listener {
+		struct loop_source source;
+		struct dns_sandbox *side;
+	} udp[2]; /* IPv4, IPv6 */
 	struct dns_tcp_side tcp;
 	LIST_ENTRY(dns_sandbox) link;
 };
@@ -340,10 +343,12 @@ static struct sandbox *who_asks(const struct dns_sandbox *side, int i)
 	return s && dns_service_serves(s) ? s : NULL;
 }
 
-static void read_queries(struct dns_sandbox *side, int fd)
+static void on_datagrams(struct loop_source *source, uint32_t events)
 {
+	const struct dns_sandbox *side =
+		CONTAINER_OF(source, struct dns_udp_listener, source)->side;
 	struct dns_service *d = side->service;
-	int n = dns_read(&d->in, fd);
+	int n = dns_read(&d->in, source->fd);
 
 	for (int i = 0; i < n; i++) {
 		struct resolver_client client = {
@@ -359,16 +364,6 @@ static void read_queries(struct dns_sandbox *side, int fd)
 			resolver_query(d->resolver, &client, d->in.bytes[i], size,
 				       loop_now_ms(d->loop));
 	}
-}
-
-static void on_udp4(struct loop_source *source, uint32_t events)
-{
-	read_queries(CONTAINER_OF(source, struct dns_sandbox, udp[0]), source->fd);
-}
-
-static void on_udp6(struct loop_source *source, uint32_t events)
-{
-	read_queries(CONTAINER_OF(source, struct dns_sandbox, udp[1]), source->fd);
 }
 
 static void on_tick(struct loop_timer *timer)
@@ -411,11 +406,10 @@ void dns_service_settle(struct dns_service *d, int64_t patience_ms)
 static int listen_udp(struct dns_sandbox *side)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(side->udp); i++) {
-		int r;
+		struct loop_source *source = &side->udp[i].source;
+		int r = source->fd < 0 ? 0
+				       : loop_add(side->service->loop, source, EPOLLIN);
 
-		if (side->udp[i].fd < 0)
-			continue;
-		r = loop_add(side->service->loop, &side->udp[i], EPOLLIN);
 		if (r < 0)
 			return r;
 	}
@@ -425,7 +419,7 @@ static int listen_udp(struct dns_sandbox *side)
 static void unlisten_udp(struct dns_sandbox *side)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(side->udp); i++)
-		loop_remove(side->service->loop, &side->udp[i]);
+		loop_remove(side->service->loop, &side->udp[i].source);
 }
 
 static int side_open(struct dns_service *d, struct sandbox *s, const int udp[2],
@@ -438,10 +432,11 @@ static int side_open(struct dns_service *d, struct sandbox *s, const int udp[2],
 		return -ENOMEM;
 	side->service = d;
 	side->sandbox = s;
-	side->udp[0].fd = udp[0];
-	side->udp[0].on_ready = on_udp4;
-	side->udp[1].fd = udp[1];
-	side->udp[1].on_ready = on_udp6;
+	for (size_t i = 0; i < ARRAY_SIZE(side->udp); i++) {
+		side->udp[i].source.fd = udp[i];
+		side->udp[i].source.on_ready = on_datagrams;
+		side->udp[i].side = side;
+	}
 	r = listen_udp(side);
 	if (r == 0)
 		r = dns_tcp_attach(d->tcp, &side->tcp, s, tcp);

@@ -458,21 +458,14 @@ static int accept_one(struct dns_tcp_side *side, int listener)
 	return 0;
 }
 
-static void accept_some(struct dns_tcp_side *side, int listener)
+static void on_dialled(struct loop_source *source, uint32_t events)
 {
+	struct dns_tcp_side *side =
+		CONTAINER_OF(source, struct dns_tcp_listener, source)->side;
+
 	for (int i = 0; i < DNS_TCP_ACCEPTS_PER_TURN; i++)
-		if (accept_one(side, listener) < 0)
+		if (accept_one(side, source->fd) < 0)
 			return;
-}
-
-static void on_accept4(struct loop_source *source, uint32_t events)
-{
-	accept_some(CONTAINER_OF(source, struct dns_tcp_side, listeners[0]), source->fd);
-}
-
-static void on_accept6(struct loop_source *source, uint32_t events)
-{
-	accept_some(CONTAINER_OF(source, struct dns_tcp_side, listeners[1]), source->fd);
 }
 
 int dns_tcp_attach(struct dns_tcp *t, struct dns_tcp_side *side, struct sandbox *s,
@@ -482,15 +475,16 @@ int dns_tcp_attach(struct dns_tcp *t, struct dns_tcp_side *side, struct sandbox 
 		.tcp = t,
 		.sandbox = s,
 		.from = *from,
-		.listeners = {
-			{ .fd = from->fd[0], .on_ready = on_accept4 },
-			{ .fd = from->fd[1], .on_ready = on_accept6 },
-		},
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(side->listeners); i++) {
-		struct loop_source *listener = &side->listeners[i];
-		int r = listener->fd < 0 ? 0 : loop_add(t->loop, listener, EPOLLIN);
+		struct dns_tcp_listener *l = &side->listeners[i];
+		int r = 0;
 
+		l->side = side;
+		l->source.fd = from->fd[i];
+		l->source.on_ready = on_dialled;
+		if (l->source.fd >= 0)
+			r = loop_add(t->loop, &l->source, EPOLLIN);
 		if (r < 0) {
 			dns_tcp_detach(side);
 			return r;
@@ -502,7 +496,7 @@ int dns_tcp_attach(struct dns_tcp *t, struct dns_tcp_side *side, struct sandbox 
 void dns_tcp_detach(struct dns_tcp_side *side)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(side->listeners); i++)
-		loop_remove(side->tcp->loop, &side->listeners[i]);
+		loop_remove(side->tcp->loop, &side->listeners[i].source);
 	while (side->first)
 		connection_reset(side->first);
 }

@@ -49,7 +49,10 @@ struct dns_tcp_side {
 	struct dns_tcp *tcp;
 	struct sandbox *sandbox; /* NULL: shared listeners */
 	struct dns_tcp_listeners from;
-	struct loop_source listeners[2]; /* IPv4, IPv6 */
+	struct dns_tcp_listener {
+		struct loop_source source;
+		struct dns_tcp_side *side;
+	} listeners[2]; /* IPv4, IPv6 */
 	struct dns_tcp_connection *first;
 	uint32_t connections;
 };
