@@ -72,7 +72,8 @@ struct sqlite_sum {
 
 struct sqlite_reader;
 /* @timeout_ms: a search that takes longer is ended with -ETIMEDOUT. Return: 0,
- * -ENOENT when there is no database, or another -errno. */
+ * -ENOENT when there is no database, -EAGAIN when it has not all its tables yet, or
+ * another -errno. */
 int sqlite_reader_open(const char *directory, int timeout_ms, struct sqlite_reader **ret,
 		       struct err *err) MUST_CHECK;
 void sqlite_reader_close(struct sqlite_reader *r);

@@ -120,6 +120,21 @@ static int migrate(sqlite3 *db, int64_t *ret_version, struct err *err)
 	return r;
 }
 
+/* Return: 0, -EPROTO: newer, -EAGAIN: older, as it is while a writer makes it. */
+static int check_version(int64_t version, struct err *err)
+{
+	if (version > (int64_t)ARRAY_SIZE(migrations))
+		return err_set(err, -EPROTO,
+			       "the database is of a newer Weir (version %" PRId64 ")",
+			       version);
+	if (version < (int64_t)ARRAY_SIZE(migrations))
+		return err_set(err, -EAGAIN,
+			       "the database is being made, or is of an older Weir "
+			       "(version %" PRId64 ")",
+			       version);
+	return 0;
+}
+
 static int bring_up_to_date(sqlite3 *db, struct err *err)
 {
 	int64_t version = sqlite_number(db, "PRAGMA user_version");
@@ -127,11 +142,7 @@ static int bring_up_to_date(sqlite3 *db, struct err *err)
 
 	while (r == 0 && version < (int64_t)ARRAY_SIZE(migrations))
 		r = migrate(db, &version, err);
-	if (r == 0 && version > (int64_t)ARRAY_SIZE(migrations))
-		return err_set(err, -EPROTO,
-			       "the database is of a newer Weir (version %" PRId64 ")",
-			       version);
-	return r;
+	return r < 0 ? r : check_version(version, err);
 }
 
 static int set_up(sqlite3 *db, const struct sqlite_config *config, struct err *err)
@@ -358,7 +369,7 @@ int sqlite_file_use(const char *directory, int busy_ms, sqlite3 **ret, struct er
 	sqlite3_busy_timeout(*ret, busy_ms);
 	sqlite3_db_config(*ret, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
 	sqlite3_db_config(*ret, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-	return 0;
+	return check_version(sqlite_number(*ret, "PRAGMA user_version"), err);
 }
 
 void sqlite_read_text(sqlite3_stmt *s, int column, char *buf, size_t size)

@@ -83,7 +83,8 @@ bool sqlite_sum_slice(sqlite3 *db);
 /* ---- for the files that search ---- */
 
 /* The database of @directory as it is. *@ret is to be closed, whatever is returned.
- * Return: 0, -ENOENT when there is none, or another -errno. */
+ * Return: 0, -ENOENT when there is none, -EAGAIN when it has not all its tables yet, or
+ * another -errno. */
 int sqlite_file_use(const char *directory, int busy_ms, sqlite3 **ret,
 		    struct err *err) MUST_CHECK;
 /* The text of a column, "" for NULL, cut to @size. */
