@@ -384,6 +384,18 @@ void engine_account_begin(struct engine_sandbox *g)
 	accounts_begin(s, total);
 }
 
+void engine_account_read(struct engine_sandbox *g)
+{
+	int64_t now_ms = loop_now_ms(g->core->loop);
+
+	if (!g->sandbox.accounts)
+		return;
+	if (g->kind == ATTACH_HOST && g->core->host)
+		(void)!read_refused_of(g->core->host, g, now_ms);
+	else if (has_filter(g))
+		read_refused(g, now_ms);
+}
+
 void engine_account_all(struct engine_sandbox *g)
 {
 	struct sandbox *s = &g->sandbox;

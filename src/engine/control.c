@@ -380,13 +380,15 @@ static void add_stats(const struct engine *e, struct ipc_stats *ret)
 
 static void on_stats(struct engine *e, uint32_t sandbox)
 {
-	const struct engine_sandbox *g = engine_core_find(&e->core, sandbox);
+	struct engine_sandbox *g = engine_core_find(&e->core, sandbox);
 	struct ipc_message m = { .type = IPC_STATS, .sandbox = sandbox };
 
-	if (g)
+	if (g) {
+		engine_account_read(g);
 		engine_sandbox_stats(g, &m.stats);
-	else if (!e->only && sandbox == 0)
+	} else if (!e->only && sandbox == 0) {
 		add_stats(e, &m.stats);
+	}
 	answer_control(e, &m, -1);
 }
 

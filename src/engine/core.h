@@ -67,6 +67,9 @@ int engine_account_init(struct engine_core *c) MUST_CHECK;
 void engine_account_add(struct engine_core *c, struct engine_sandbox *g);
 /* What was refused so far was the self-test's. */
 void engine_account_begin(struct engine_sandbox *g);
+/* What was refused up to now is in @g's counters, unless it was refused very many
+ * destinations. */
+void engine_account_read(struct engine_sandbox *g);
 /* Everything that is known and untold: @g ends, or another plan's rules are counted from
  * now on. */
 void engine_account_all(struct engine_sandbox *g);

@@ -34,7 +34,7 @@ enum {
 	EVENTS_KEPT = 512,
 	STOP_MS = 2000,	  /* for a command that on_denies ends, until SIGKILL */
 	LOOK_MS = 500,	  /* at whether it does */
-	SETTLE_MS = 1500, /* longer than the engine folds what is equal */
+	SETTLE_MS = 5000, /* the engine folds what is equal, for a second or two */
 	SETTLE_EVERY_MS = 50,
 };
 
@@ -230,7 +230,7 @@ static int ask_what_was_denied(struct host_run *h, struct err *err)
 	for (;;) {
 		r = run_daemon_read(&h->daemon, &h->plan, h->ring, h->counters, err);
 		if (r < 0 || run_daemon_is_settled(h->ring, h->counters) ||
-		    clock_now_ms() > end_ms)
+		    event_ring_count(h->ring) == EVENTS_KEPT || clock_now_ms() > end_ms)
 			return r;
 		nanosleep(&wait, NULL);
 		next = event_ring_new(EVENTS_KEPT);
