@@ -6,6 +6,8 @@ import socket
 import struct
 import time
 
+from .dnsd import SO_RCVBUFFORCE
+
 ETH_P_ALL = 3
 PACKET_OUTGOING = 4
 SOL_PACKET = 263
@@ -68,7 +70,7 @@ class Capture:
     def __init__(self, netns, link):
         self._seen = []
         self._sock = netns.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
-        self._sock.setsockopt(socket.SOL_SOCKET, 33, 16 << 20)  # SO_RCVBUFFORCE
+        self._sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 16 << 20)
         self._sock.bind((link, ETH_P_ALL))
         self._sock.setblocking(False)
         self._drain()

@@ -28,6 +28,9 @@ import dns.rrset
 IP_PKTINFO = 8
 IPV6_RECVPKTINFO = 49
 IPV6_PKTINFO = 50
+SO_RCVBUFFORCE = 33
+# What a busy machine has not read yet must not be lost: who asked would ask again, after a second or more.
+BACKLOG, RECEIVE_BYTES = 4096, 4 << 20
 
 
 @dataclasses.dataclass
@@ -135,13 +138,14 @@ class DnsServer:
             if family == socket.AF_INET6:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             if kind == socket.SOCK_DGRAM:
+                sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BYTES)
                 if family == socket.AF_INET:
                     sock.setsockopt(socket.IPPROTO_IP, IP_PKTINFO, 1)
                 else:
                     sock.setsockopt(socket.IPPROTO_IPV6, IPV6_RECVPKTINFO, 1)
             sock.bind((any_address, 53))
             if kind == socket.SOCK_STREAM:
-                sock.listen(64)
+                sock.listen(BACKLOG)
             serve = self._read_udp if kind == socket.SOCK_DGRAM else self._accept
             self._selector.register(sock, selectors.EVENT_READ, serve)
 

@@ -4,7 +4,7 @@ import socket
 import struct
 import threading
 
-from .dnsd import IP_PKTINFO, IPV6_PKTINFO, IPV6_RECVPKTINFO, _send_from
+from .dnsd import BACKLOG, IP_PKTINFO, IPV6_PKTINFO, IPV6_RECVPKTINFO, RECEIVE_BYTES, SO_RCVBUFFORCE, _send_from
 
 
 def echo(conn, _local, _peer):
@@ -37,7 +37,7 @@ class TcpService:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             sock.bind((target, self.port))
             self.port = sock.getsockname()[1]
-            sock.listen(128)
+            sock.listen(BACKLOG)
             self._socks.append(sock)
             self._threads.append(_background(self._accept, sock))
 
@@ -78,6 +78,7 @@ class UdpService:
         self._threads = []
         for family, target in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
             sock = netns.socket(family, socket.SOCK_DGRAM)
+            sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BYTES)
             if family == socket.AF_INET6:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 sock.setsockopt(socket.IPPROTO_IPV6, IPV6_RECVPKTINFO, 1)

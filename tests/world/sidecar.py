@@ -280,10 +280,16 @@ class Pod:
 
     # what left
 
+    @staticmethod
+    def _is_for_resolver(p):
+        """A query to one of the world's, or the kernel's word to it that who asked is gone."""
+        nobody_listens = (p.proto, p.payload[:2]) in (("icmp", b"\x03\x03"), ("icmp6", b"\x01\x04"))
+        return p.dst in (RESOLVER4, RESOLVER6) and (p.dport == 53 or nobody_listens)
+
     def packets(self, settle=0.03, **want):
-        """What left the pod, queries to the world's resolvers on port 53 apart."""
+        """What left the pod, but for what goes between the sidecar and the world's resolvers."""
         return [p for p in self.capture.packets(settle, **want)
-                if p.src in (self.ip4, self.ip6) and not (p.dst in (RESOLVER4, RESOLVER6) and p.dport == 53)]
+                if p.src in (self.ip4, self.ip6) and not self._is_for_resolver(p)]
 
     def queries(self, name):
         """How often a resolver of the world was asked for @name from here."""

