@@ -380,7 +380,8 @@ static void an_output_that_cannot_be_had_is_tried_again(void **state)
 	loglines_policy_updated(l, T0, "", "deny", "[]");
 	assert_true(loglines_drain(l, 5000));
 	assert_string_equal(loglines_lacks(l), place);
-	assert_int_equal(loglines_dropped(l), 1);
+	/* And the line about it, where the first was lost before the call was over. */
+	assert_in_range(loglines_dropped(l), 1, 2);
 	assert_int_equal(rmdir(place), 0);
 	loglines_policy_updated(l, T0 + 2000, "", "deny", "[]");
 	assert_true(loglines_drain(l, 5000));
