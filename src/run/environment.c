@@ -183,7 +183,7 @@ int environment_choose(struct run_spec *spec, char **given, struct environment *
 		       struct err *err)
 {
 	struct environment e = { 0 };
-	size_t most = spec->set_env.count + 1;
+	size_t most = spec->set_env.count + ENVIRONMENT_SPARE + 1;
 
 	for (char **v = given; v && *v; v++)
 		most++;

@@ -8,11 +8,15 @@
 
 #include "run/options.h"
 
-enum { ENVIRONMENT_TOLD_MAX = 12 }; /* names in the message; the others are counted */
+enum {
+	ENVIRONMENT_TOLD_MAX = 12, /* names in the message; the others are counted */
+	ENVIRONMENT_SPARE = 1,	   /* places for variables that the caller adds */
+};
 
 struct environment {
-	char **list;  /* "NAME=value", NULL-ended; the strings are borrowed or the arena's
-		       */
+	/* "NAME=value", NULL-ended, with spare places; the strings are borrowed or the
+	 * arena's. */
+	char **list;
 	size_t count; /* without the NULL */
 	/* Kept back because they look like secrets. */
 	const char *held[ENVIRONMENT_TOLD_MAX]; /* "NAME=value" */

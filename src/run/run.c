@@ -414,22 +414,37 @@ static int start_engine(struct control *c, const struct launch_probe *probe,
 	return c->engine < 0 ? (int)c->engine : 0;
 }
 
-/* Where the command starts is $PWD, whatever the caller's says. */
+static char **find_variable(const struct environment *e, const char *name)
+{
+	size_t len = strlen(name);
+
+	for (size_t i = 0; i < e->count; i++) {
+		if (strncmp(e->list[i], name, len) == 0 && e->list[i][len] == '=')
+			return &e->list[i];
+	}
+	return NULL;
+}
+
+/* Where the command starts is $PWD, whatever the caller's says. That directory is a mount
+ * of its own, which git would take for the edge of the repository. */
 static int choose_environment(struct control *c, const char *cwd, struct environment *ret,
 			      struct err *err)
 {
+	static char git[] = "GIT_DISCOVERY_ACROSS_FILESYSTEM=1";
 	int r = environment_choose(c->spec, environ, ret, err);
-	char *pwd = arena_printf(&c->arena, "PWD=%s", cwd);
+	char *pwd = arena_printf(&c->arena, "PWD=%s", cwd), **place;
 
 	if (r < 0)
 		return r;
 	if (!pwd)
 		return err_set(err, -ENOMEM, "out of memory");
 	environment_tell(c->spec, environ, ret);
-	for (size_t i = 0; i < ret->count; i++) {
-		if (strncmp(ret->list[i], "PWD=", strlen("PWD=")) == 0)
-			ret->list[i] = pwd;
-	}
+	place = find_variable(ret, "PWD");
+	if (place)
+		*place = pwd;
+	if (c->spec->env != RUN_ENV_NONE &&
+	    !find_variable(ret, "GIT_DISCOVERY_ACROSS_FILESYSTEM"))
+		ret->list[ret->count++] = git;
 	return 0;
 }
 

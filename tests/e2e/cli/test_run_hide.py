@@ -167,6 +167,17 @@ def test_in_another_mount_it_is_hidden_too(home, world):
     assert len(home.seen(*tops, mounts=mounts, options=SHOW)) == 12
 
 
+def test_a_file_that_is_mounted_in_its_place_is_hidden_with_where_it_is_from(home, world):
+    """As container engines give secrets."""
+    secrets = world.workdir(home.user)
+    (secrets / "netrc").write_text("needle")
+    home.put(".netrc", "plain")
+    mounts = [f"mount --bind {secrets}/netrc {home.path}/.netrc"]
+    for options in (), ("--rw", home.path), ("--rw", secrets):
+        assert home.seen(home.path, secrets, mounts=mounts, options=options) == set()
+    assert len(home.seen(home.path, secrets, mounts=mounts, options=SHOW)) == 2
+
+
 @pytest.mark.parametrize("spelling", ["{}/../{n}", "{}//", "{}/./", "/proc/self/root{}", "{l}"])
 def test_however_the_home_is_spelled(home, world, spelling):
     home.put(".netrc"), home.put(".ssh/id")
