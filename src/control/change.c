@@ -493,7 +493,7 @@ int control_policy_open(struct control *s, struct err *err)
 	s->file.path = s->spec.policy_file;
 	s->file.spare_dir = s->spec.state_dir;
 	s->policy.names = s->spec.mode == SIDECAR_MODE_DNS_NFT_TLS;
-	s->policy.file = "policy";
+	s->policy.file = POLICY_IN_FORCE;
 	r = control_reload_open(s, err);
 	if (r == 0)
 		r = read_text_fd(&s->own.document, err);

@@ -342,7 +342,7 @@ static int open_daemon(struct control *s, struct err *err)
 		s->network = st.st_ino;
 	s->group = g ? g->gr_gid : 0;
 	s->policy.names = s->policy.daemon = true;
-	s->policy.file = "policy";
+	s->policy.file = POLICY_IN_FORCE;
 	s->own.document = document_deny_all();
 	return s->own.document ? 0 : err_set(err, -ENOMEM, "out of memory");
 }

@@ -386,7 +386,7 @@ int state_read(int dir, const char *name, struct daemon_sandbox *ret)
 static int compile(const char *text, size_t size, int *ret_plan, struct err *err)
 {
 	const struct sidecar_policy_context c = {
-		.filters = true, .names = true, .daemon = true, .file = "policy.json"
+		.filters = true, .names = true, .daemon = true, .file = POLICY_IN_FORCE
 	};
 	CLEAN(mem) uint8_t *plan = NULL;
 	struct document *d = NULL;

@@ -17,6 +17,10 @@ struct sidecar_policy_context {
 	const char *file;		 /* where the document came from, for messages */
 };
 
+/* What a plan says of where its rules came from, once they are in force. Whoever compiles
+ * what is in force again tells by the bytes whether the engine has that. */
+#define POLICY_IN_FORCE "policy"
+
 /* Compile @d. *@ret_plan is malloc'ed, owned by the caller. Return: 0; -EINVAL with the
  * first error in @err (@on_fault, which may be NULL, is told all faults); -ENOMEM. */
 typedef void sidecar_fault_fn(void *data, const char *text, enum fault_level level);

@@ -226,6 +226,33 @@ static bool needs_full_isolation(const uint8_t *bytes, size_t size)
 	       plan_requires_full_isolation(&plan);
 }
 
+/* What control will make of the text that it gets: with other bytes it would have the
+ * policy installed a second time. */
+static int compile_kept(struct sidecar_policy_context *c, const struct document *d,
+			uint8_t **ret_plan, size_t *ret_size, struct err *err)
+{
+	CLEAN(mem) char *text = document_json(d, false);
+	struct document *kept = NULL;
+	int r = text ? document_parse(text_of(text), NULL, NULL, &kept, err)
+		     : err_set(err, -ENOMEM, "out of memory");
+
+	c->file = POLICY_IN_FORCE;
+	if (r == 0)
+		r = sidecar_policy_build(c, kept, NULL, NULL, ret_plan, ret_size, err);
+	document_free(kept);
+	return r;
+}
+
+/* Faults are told with the place where they are. */
+static int compile_first(struct sidecar_policy_context *c, const struct document *d,
+			 uint8_t **ret_plan, size_t *ret_size, struct err *err)
+{
+	CLEAN(mem) uint8_t *checked = NULL;
+	int r = sidecar_policy_build(c, d, print_fault, NULL, &checked, ret_size, err);
+
+	return r < 0 ? r : compile_kept(c, d, ret_plan, ret_size, err);
+}
+
 static int open_policy(const struct sidecar_spec *spec, struct supervisor_fds *h,
 		       struct err *err)
 {
@@ -243,7 +270,7 @@ static int open_policy(const struct sidecar_spec *spec, struct supervisor_fds *h
 	if (r == 0)
 		r = read_always(spec, &arena, &c, err);
 	if (r == 0) {
-		r = sidecar_policy_build(&c, d, print_fault, NULL, &plan, &size, &told);
+		r = compile_first(&c, d, &plan, &size, &told);
 		if (r < 0)
 			err_set(err, r, "%s", told.text);
 	}

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -457,3 +458,17 @@ def test_two_pods_do_not_know_each_other(world, site):
         two.sidecar(rules=policy())
         assert one.probe(["connect", site.name, 7007]).result == "ok"
         expect.tcp_refused(two.probe(["tcp", site.v4, 7007]))
+
+
+@pytest.mark.parametrize("text", ['{"defaultAction": "deny", "egress": [{"action": "allow", "target": "%s"}]}',
+                                  '{"defaultAction":"deny",\n"egress":[\n  {"target": "%s", "action":"allow"}\n]}\n'])
+def test_a_start_installs_its_policy_once(pod, site, text):
+    """Control reads what the supervisor has compiled, and finds that the engine has it."""
+    def generation():
+        return int(re.search(r"generation (\d+)", pod.nft("list", "table", "inet", "opensandbox"))[1])
+    assert pod.sidecar(rules=text % site.name).stop() == 0
+    before = generation()
+    side = pod.sidecar(rules=text % site.name)
+    assert generation() == before + 1, side
+    side.post(f"allow {site.name}", "allow other.test")
+    assert generation() == before + 2
