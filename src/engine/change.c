@@ -205,6 +205,27 @@ int sandbox_install(struct sandbox *s, const struct plan *plan, struct err *err)
 	return replace(s, plan, true, clock_now_ms(), err);
 }
 
+int sandbox_take_over(struct sandbox *s, const struct plan *plan,
+		      const struct filter_said *said)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	struct next n = { .plan = *plan };
+	struct err ignored = { 0 };
+	int r = said->digest == 0 || !s->shared
+			? -ESTALE
+			: build(s, &n, said->generation, &arena, &ignored);
+
+	if (r == 0 && ruleset_digest(n.rules) != said->digest)
+		r = -ESTALE;
+	if (r == 0)
+		r = filter_take_over(&s->filter);
+	if (r < 0)
+		return r;
+	learned_keep_past(s->learned);
+	take_place(s, &n);
+	return 0;
+}
+
 static void count_change(struct sandbox *s, struct relay *relay)
 {
 	s->counters[COUNT_POLICY_CHANGES]++;

@@ -18,6 +18,8 @@ enum {
 	EXPIRY_EVERY_MS = 1000,
 	EXPIRIES_MAX = 1024, /* sandboxes a turn; the rest has the next one */
 	WATCH_EVERY_MS = 50,
+	VERIFY_AFTER_MS = 100, /* the last sandbox that was taken over */
+	VERIFY_EVERY_MS = 5,   /* a namespace, of which each takes one or two */
 	SLOTS_FIRST = 16,
 };
 
@@ -168,6 +170,44 @@ int engine_core_watch(struct engine_core *c)
 	c->watch.on_fire = on_watch;
 	return loop_timer_start(c->loop, &c->watch,
 				loop_now_ms(c->loop) + WATCH_EVERY_MS);
+}
+
+/* ---- what was taken over ---- */
+
+/* The next one, or NULL: none is left. */
+static struct engine_sandbox *next_unverified(struct engine_core *c)
+{
+	for (size_t i = 0; i < c->slots; i++) {
+		struct engine_sandbox *g;
+
+		if (c->verify_at >= c->slots)
+			c->verify_at = 0;
+		g = c->sandboxes[c->verify_at++];
+		if (g && g->is_unverified)
+			return g;
+	}
+	return NULL;
+}
+
+static void on_verify(struct loop_timer *t)
+{
+	struct engine_core *c = CONTAINER_OF(t, struct engine_core, verify);
+	struct engine_sandbox *g = next_unverified(c);
+
+	if (!g)
+		return;
+	/* What is staged is in no ruleset yet. */
+	if (!g->change.is_under_way)
+		engine_sandbox_verify(g);
+	if (loop_timer_start(c->loop, t, loop_now_ms(c->loop) + VERIFY_EVERY_MS) < 0)
+		loop_stop(c->loop);
+}
+
+int engine_core_verify_later(struct engine_core *c)
+{
+	c->verify.on_fire = on_verify;
+	return loop_timer_start(c->loop, &c->verify,
+				loop_now_ms(c->loop) + VERIFY_AFTER_MS);
 }
 
 /* ---- the parts ---- */

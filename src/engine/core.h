@@ -40,6 +40,8 @@ struct engine_core {
 	int64_t expiry_next_ms; /* the soonest that this round has seen */
 	struct loop_timer watch;
 	size_t watch_at;
+	struct loop_timer verify; /* of what was taken over */
+	size_t verify_at;
 	/* account.c */
 	struct aggregation_pool events; /* that wait, of all sandboxes */
 	struct loop_timer account;
@@ -59,6 +61,10 @@ int engine_core_serve(struct engine_core *c, struct sandbox *s,
 		      struct err *err) MUST_CHECK;
 /* From now on put back rules that others change. */
 int engine_core_watch(struct engine_core *c) MUST_CHECK;
+
+/* Read back what was taken over, one after the other, once no more of them come. Return:
+ * 0, or -ENOMEM. */
+int engine_core_verify_later(struct engine_core *c) MUST_CHECK;
 
 /* -- account.c: what is reported at the end of a window ------------------------ */
 

@@ -9,6 +9,9 @@
  *   restart      the snapshot's entries that the kernel still has; then the ruleset anew,
  *                with them, under the next generation: the ports that the dead engine had
  *                bound are not exempt any more
+ *   restart in   nothing of ours is exempt there: what is there stays, if it was made of
+ *   a namespace  what the plan makes today and has learned what the snapshot has; it is
+ *                read back when all that were guarded before are served
  *   change       sandbox_change(): plan, learned addresses and flows in one step
  *   every audit  the kernel's generation id is compared with our own count of
  *                transactions; when others have changed something, our ruleset is read
@@ -70,6 +73,7 @@ static void on_element(void *data, uint16_t id, const struct filter_learn *item)
 				? reallocarray(e->items, capacity, sizeof(*grown))
 				: NULL;
 
+		e->is_cut = !grown;
 		if (!grown)
 			return;
 		e->items = grown;
@@ -86,6 +90,7 @@ int engine_elements_read(struct engine_elements *e, struct filter_conn *c, size_
 	/* Others may change tables of their own meanwhile. */
 	for (int i = 0; i < READ_TRIES && r == -EAGAIN; i++) {
 		e->count = 0;
+		e->is_cut = false;
 		r = filter_learned_read(c, lists, on_element, e);
 	}
 	if (r < 0)
@@ -123,29 +128,50 @@ void engine_sandbox_adopt(struct engine_sandbox *g, const struct engine_elements
 	s->counters[COUNT_ADOPTED] += g->adopted;
 }
 
+/* As far as the kernel bears it out. Return: whether the kernel has nothing besides. */
+static bool adopt_all(struct engine_sandbox *g, struct engine_elements *have)
+{
+	struct sandbox *s = &g->sandbox;
+	uint32_t longest_ms = 0;
+
+	if (engine_elements_read(have, &s->filter, plan_port_list_count(&s->plan)) < 0)
+		return false;
+	engine_sandbox_adopt(g, have);
+	if (have->is_cut || learned_counts(s->learned).elements != have->count)
+		return false;
+	for (size_t i = 0; i < have->count; i++)
+		longest_ms = MAX(longest_ms, have->items[i].left_ms);
+	learned_bound_doubt(s->learned, loop_now_ms(g->core->loop) + longest_ms);
+	return true;
+}
+
 /* -- in a network namespace that somebody else made --------------------------------- */
 
 static int shared_enforce(struct engine_sandbox *g, struct err *err)
 {
 	struct sandbox *s = &g->sandbox;
 	struct engine_elements have = { .max = ELEMENTS_MAX };
-	uint16_t standing = 0;
+	struct filter_said standing = { 0 };
+	bool taken_over;
 	int r = filter_standing(&s->filter, &standing);
 
 	if (r < 0)
 		return err_sys(err, r, "cannot ask for the rules that stand");
-	if (g->restarted && standing != 0) {
-		if (engine_elements_read(&have, &s->filter,
-					 plan_port_list_count(&s->plan)) == 0)
-			engine_sandbox_adopt(g, &have);
-		free(have.items);
+	taken_over = g->restarted && standing.generation != 0 && adopt_all(g, &have) &&
+		     g->kind == ATTACH_NETNS &&
+		     sandbox_take_over(s, &g->plan, &standing) == 0;
+	free(have.items);
+	if (taken_over) {
+		g->is_unverified = true;
+		return engine_core_verify_later(g->core);
 	}
 	/* Flows have the marks of a filter that guarded the namespace before, long after
 	 * its rules went: marks of another policy must not pass for this one's. */
-	if (standing == 0 &&
-	    getrandom(&standing, sizeof(standing), 0) != sizeof(standing))
+	if (standing.generation == 0 &&
+	    getrandom(&standing.generation, sizeof(standing.generation), 0) !=
+		    sizeof(standing.generation))
 		return err_sys(err, -errno, "cannot number the rules");
-	s->shared_params.generation = standing;
+	s->shared_params.generation = standing.generation;
 	r = sandbox_install(s, &g->plan, err);
 	if (r == 0)
 		r = sandbox_verify(s, err);
@@ -884,17 +910,14 @@ void engine_sandbox_report_repair(struct engine_sandbox *g, int r)
 	sandbox_event(&g->sandbox, &event, loop_now_ms(g->core->loop));
 }
 
-static void audit_filter(struct engine_sandbox *g)
+void engine_sandbox_verify(struct engine_sandbox *g)
 {
 	struct sandbox *s = &g->sandbox;
 	struct err err = { 0 };
-	int r;
+	int r = sandbox_verify(s, &err);
 
-	if (engine_sandbox_seen_check(&g->seen, &s->filter) <= 0)
-		return;
-	s->filter.unsure = true;
-	r = sandbox_verify(s, &err);
 	if (r < 0) {
+		s->filter.unsure = true;
 		r = sandbox_repair(s, g->core->relay, loop_now_ms(g->core->loop), &err);
 		engine_sandbox_report_repair(g, r);
 		g->observer->on_status(g);
@@ -902,6 +925,17 @@ static void audit_filter(struct engine_sandbox *g)
 	/* Should it not be in force, the next audit sees that. */
 	if (r == 0)
 		engine_sandbox_seen_now(&g->seen, &s->filter);
+	g->is_unverified = false;
+}
+
+static void audit_filter(struct engine_sandbox *g)
+{
+	struct sandbox *s = &g->sandbox;
+
+	if (g->is_unverified || engine_sandbox_seen_check(&g->seen, &s->filter) <= 0)
+		return;
+	s->filter.unsure = true;
+	engine_sandbox_verify(g);
 }
 
 /* ---- the way out ---- */

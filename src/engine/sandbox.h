@@ -57,6 +57,12 @@ struct engine_sandbox_observer {
  */
 int sandbox_install(struct sandbox *s, const struct plan *plan,
 		    struct err *err) MUST_CHECK;
+/* After an engine that is gone: what is there says that it was made of what @plan makes
+ * today, under the generation of @said, and its learned sets hold what s->learned has. So
+ * it stays as it is, and becomes ours. Return: 0, or -errno: nothing was changed, and
+ * sandbox_install() is due. */
+int sandbox_take_over(struct sandbox *s, const struct plan *plan,
+		      const struct filter_said *said) MUST_CHECK;
 /* @relay may be NULL. @plan's bytes have to stay as long as the sandbox has it; the old
  * one's may go after success. The generation in s->shared_params is then the new one's.
  */
@@ -127,6 +133,7 @@ struct engine_sandbox {
 	bool is_pinned;	     /* the first round was reported */
 	struct err unpinned; /* the first name of a round that is required */
 	struct loop_source nflog;
+	bool is_unverified; /* what stood was taken over, and not read back yet */
 	struct engine_sandbox_seen seen;
 	int64_t routes_ms; /* not before */
 };
@@ -190,7 +197,8 @@ void engine_sandbox_snapshot_leave(struct engine_sandbox *g);
 struct engine_elements {
 	struct engine_element *items; /* owned; sandbox.c */
 	size_t count, capacity;
-	size_t max; /* over it the rest is not taken over */
+	size_t max;  /* over it the rest is not taken over */
+	bool is_cut; /* the kernel had more than were read */
 };
 /* Return: 0, or -errno and there are none. */
 int engine_elements_read(struct engine_elements *e, struct filter_conn *c,
@@ -205,6 +213,8 @@ void engine_sandbox_adopt(struct engine_sandbox *g, const struct engine_elements
 int engine_sandbox_watch_refused(struct engine_sandbox *g, struct err *err) MUST_CHECK;
 /* Return: whether there may be more. */
 bool engine_sandbox_drain_refused(struct engine_sandbox *g);
+/* Read the rules back, and put them back if they aren't what they should be. */
+void engine_sandbox_verify(struct engine_sandbox *g);
 /* The kernel's generation id is what it should be from now on. */
 void engine_sandbox_seen_now(struct engine_sandbox_seen *seen, struct filter_conn *c);
 /* Have others changed something since? 1: they have; 0: they haven't, and @seen is now;

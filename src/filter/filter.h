@@ -88,9 +88,17 @@ void filter_unstage(struct filter_conn *c, const struct ruleset *rs,
  * @rs. */
 int filter_replace(struct filter_conn *c, const struct ruleset *rs,
 		   const struct filter_state *state, struct err *err) MUST_CHECK;
-/* A table of c->naming stands already (made by an earlier process): its generation; 0:
- * there is none, or it doesn't say. Sets c->owner. */
-int filter_standing(struct filter_conn *c, uint16_t *ret) MUST_CHECK;
+/* What a table says of itself. */
+struct filter_said {
+	uint16_t generation; /* 0: there is none, or it doesn't say */
+	uint64_t digest; /* ruleset_digest() of what it was made of; 0: it doesn't say */
+};
+/* A table of c->naming stands already (made by an earlier process). Sets c->owner. */
+int filter_standing(struct filter_conn *c, struct filter_said *ret) MUST_CHECK;
+/* That table, whose owner is gone or this very socket, is this socket's from now on.
+ * Nothing else of it changes. -EOPNOTSUPP: the kernel or the table knows no owner;
+ * -EPERM: another socket owns it. */
+int filter_take_over(struct filter_conn *c) MUST_CHECK;
 /* Remove the table. The one thing that opens; nothing but `weir sidecar --remove` and
  * `weir teardown` calls it. 0 too when there is none. */
 int filter_remove(struct filter_conn *c, struct err *err) MUST_CHECK;

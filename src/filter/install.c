@@ -66,20 +66,20 @@ void filter_conn_done(struct filter_conn *c)
 /* ---- installing ---- */
 
 /* What the chain that says a generation says. */
-struct said {
+struct asked {
 	const char *table;
-	uint16_t generation;
+	struct filter_said said;
 };
 
-static int on_generation_of_chain(void *data, uint16_t type, uint8_t family,
-				  const struct nl_attrs *attrs)
+static int on_said_by_chain(void *data, uint16_t type, uint8_t family,
+			    const struct nl_attrs *attrs)
 {
-	struct said *s = data;
-	uint16_t generation = nft_generation(attrs->at[NFTA_CHAIN_USERDATA]);
+	struct asked *a = data;
+	struct filter_said said = nft_said(attrs->at[NFTA_CHAIN_USERDATA]);
 
-	if (generation > 0 &&
-	    strcmp(nl_get_text(attrs->at[NFTA_CHAIN_TABLE]), s->table) == 0)
-		s->generation = generation;
+	if (said.generation > 0 &&
+	    strcmp(nl_get_text(attrs->at[NFTA_CHAIN_TABLE]), a->table) == 0)
+		a->said = said;
 	return 0;
 }
 
@@ -323,20 +323,34 @@ int filter_install(struct filter_conn *c, const struct ruleset *rs, struct err *
 	return filter_replace(c, rs, &(struct filter_state){ 0 }, err);
 }
 
-int filter_standing(struct filter_conn *c, uint16_t *ret)
+int filter_standing(struct filter_conn *c, struct filter_said *ret)
 {
-	struct said said = { .table = filter_table(c->naming) };
+	struct asked asked = { .table = filter_table(c->naming) };
 	struct nft_found s;
-	int r = nft_table_find(c, said.table, &s);
+	int r = nft_table_find(c, asked.table, &s);
 
 	if (r == 0 && s.exists)
 		r = nl_ask(c, NFT_MSG_GETCHAIN, NLM_F_DUMP, NFPROTO_INET, NULL, NULL,
-			   on_generation_of_chain, &said);
+			   on_said_by_chain, &asked);
 	if (r < 0)
 		return r;
 	c->owner = s.owned;
-	*ret = said.generation;
+	*ret = asked.said;
 	return 0;
+}
+
+int filter_take_over(struct filter_conn *c)
+{
+	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, c->seq);
+	int r;
+
+	nl_batch(&w);
+	nft_table_own(&w, filter_table(c->naming));
+	nl_batch_end(&w);
+	r = nl_transact(c, &w, NULL);
+	if (r == 0)
+		c->owner = true;
+	return r == -EINVAL ? -EOPNOTSUPP : r;
 }
 
 int filter_remove(struct filter_conn *c, struct err *err)

@@ -84,6 +84,8 @@ enum {
 };
 
 void nft_table(struct nl_writer *w, const char *table, uint32_t table_flags);
+/* One that exists: its owner is whoever sends that. */
+void nft_table_own(struct nl_writer *w, const char *table);
 void nft_table_delete(struct nl_writer *w, const char *table);
 void nft_chain(struct nl_writer *w, const char *table, const struct filter_chain *chain);
 void nft_set(struct nl_writer *w, const char *table, const struct filter_set *set);
@@ -134,8 +136,11 @@ int nft_stage(struct filter_conn *c, const char *table,
 void nft_unstage(struct filter_conn *c, const char *table, const struct filter_set *first,
 		 const struct filter_staging *progress);
 
-/* What the comment in a chain's userdata says; 0: nothing that we would have written. */
-uint16_t nft_generation(const struct nlattr *userdata);
+/* What a chain's userdata says; all zero: nothing that we would have written. */
+struct filter_said nft_said(const struct nlattr *userdata);
+/* Of all that @rs makes: the same for the same ruleset, whichever process asks. 0: out of
+ * memory. */
+uint64_t nft_digest(const struct ruleset *rs);
 
 /* NFTA_SET_FLAGS */
 uint32_t nft_set_flags(const struct filter_set *set);

@@ -14,6 +14,7 @@
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
 
+#include "base/hash.h"
 #include "base/text.h"
 #include "filter/ruleset.h"
 
@@ -202,46 +203,82 @@ int elements_read(struct filter_conn *c, const struct elements_query *q)
 
 /* ---- objects ---- */
 
-/* As nft writes its comments: type, length, text with its NUL. */
 enum {
 	FIND_TRIES = 16,    /* then the caller hears -EAGAIN */
 	STAGE_RANGES = 300, /* that are loaded at a time */
 };
-enum { USERDATA_COMMENT = 0, COMMENT_SIZE = sizeof("generation 65535") };
 
-static void put_generation(struct nl_writer *w, uint16_t generation)
+/* What a chain says in its userdata: items of a type, a length and so many bytes. nft
+ * shows comments, texts with their NUL, and passes over what it doesn't know. */
+enum { USERDATA_COMMENT = 0, USERDATA_DIGEST = 'W' };
+enum { COMMENT_SIZE = sizeof("generation 65535"), DIGEST_SIZE = sizeof(uint64_t) };
+
+static void put_said(struct nl_writer *w, const struct filter_chain *chain)
 {
-	uint8_t comment[2 + COMMENT_SIZE] = { USERDATA_COMMENT };
+	uint8_t said[2 + COMMENT_SIZE + 2 + DIGEST_SIZE] = { USERDATA_COMMENT };
+	size_t size;
 
-	comment[1] = (uint8_t)(snprintf((char *)comment + 2, COMMENT_SIZE,
-					"generation %u", generation) +
-			       1);
-	nl_put(w, NFTA_CHAIN_USERDATA, comment, 2u + comment[1]);
+	said[1] = (uint8_t)(snprintf((char *)said + 2, COMMENT_SIZE, "generation %u",
+				     chain->generation) +
+			    1);
+	size = 2u + said[1];
+	if (chain->digest != 0) {
+		said[size++] = USERDATA_DIGEST;
+		said[size++] = DIGEST_SIZE;
+		memcpy(said + size, &chain->digest, DIGEST_SIZE);
+		size += DIGEST_SIZE;
+	}
+	nl_put(w, NFTA_CHAIN_USERDATA, said, size);
 }
 
-void nft_table(struct nl_writer *w, const char *table, uint32_t table_flags)
+static void put_table(struct nl_writer *w, const char *table, uint16_t flags,
+		      uint32_t table_flags)
 {
-	nl_message(w, NFT_MSG_NEWTABLE, NLM_F_CREATE | NLM_F_EXCL, NFPROTO_INET);
+	nl_message(w, NFT_MSG_NEWTABLE, flags, NFPROTO_INET);
 	nl_put_text(w, NFTA_TABLE_NAME, table);
 	nl_put_be32(w, NFTA_TABLE_FLAGS, table_flags);
 	nl_end(w);
 }
 
-uint16_t nft_generation(const struct nlattr *userdata)
+void nft_table(struct nl_writer *w, const char *table, uint32_t table_flags)
 {
-	uint16_t size = userdata ? mnl_attr_get_payload_len(userdata) : 0;
-	const char *at = userdata ? mnl_attr_get_payload(userdata) : NULL;
-	struct text left, word;
+	put_table(w, table, NLM_F_CREATE | NLM_F_EXCL, table_flags);
+}
+
+void nft_table_own(struct nl_writer *w, const char *table)
+{
+	put_table(w, table, 0, NFT_TABLE_OWNER | NFT_TABLE_PERSIST);
+}
+
+static uint16_t read_comment(const uint8_t *at, size_t size)
+{
+	struct text left = { (const char *)at, size - 1 }, word;
 	uint32_t generation;
 
-	if (size < 3 || at[0] != USERDATA_COMMENT || (uint8_t)at[1] != size - 2 ||
-	    at[size - 1] != '\0')
-		return 0;
-	left = (struct text){ at + 2, size - 3u };
-	if (!text_split(&left, ' ', &word) || !text_equal(word, "generation") ||
+	if (size < 1 || at[size - 1] != '\0' || !text_split(&left, ' ', &word) ||
+	    !text_equal(word, "generation") ||
 	    !text_to_u32(left, UINT16_MAX, &generation))
 		return 0;
 	return (uint16_t)generation;
+}
+
+struct filter_said nft_said(const struct nlattr *userdata)
+{
+	size_t left = userdata ? mnl_attr_get_payload_len(userdata) : 0;
+	const uint8_t *at = userdata ? mnl_attr_get_payload(userdata) : NULL;
+	struct filter_said said = { 0 };
+
+	for (; left >= 2; left -= 2u + at[1], at += 2 + at[1]) {
+		size_t size = at[1];
+
+		if (size > left - 2)
+			return (struct filter_said){ 0 };
+		if (at[0] == USERDATA_COMMENT)
+			said.generation = read_comment(at + 2, size);
+		else if (at[0] == USERDATA_DIGEST && size == DIGEST_SIZE)
+			memcpy(&said.digest, at + 2, DIGEST_SIZE);
+	}
+	return left == 0 ? said : (struct filter_said){ 0 };
 }
 
 /* What of @table is called @name; NULL: all of that type, or of tables itself. */
@@ -301,7 +338,7 @@ void nft_chain(struct nl_writer *w, const char *table, const struct filter_chain
 			    chain->type == FILTER_CHAIN_NAT ? "nat" : "filter");
 	}
 	if (chain->generation > 0)
-		put_generation(w, chain->generation);
+		put_said(w, chain);
 	nl_end(w);
 }
 
@@ -388,6 +425,17 @@ void nft_chains(struct nl_writer *w, const char *table, const struct ruleset *rs
 	for (const struct filter_chain *c = rs->chains; c; c = c->next)
 		for (const struct filter_rule *r = c->rules; r; r = r->next)
 			nft_rule(w, table, c, r);
+}
+
+/* Messages of one ruleset are the same bytes each time. Without memory: 0. */
+uint64_t nft_digest(const struct ruleset *rs)
+{
+	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, 0);
+	const struct hash_key none = { 0 };
+
+	nft_sets(&w, filter_table(rs->naming), rs);
+	nft_chains(&w, filter_table(rs->naming), rs);
+	return w.failed ? 0 : hash_bytes(&none, w.bytes, w.size);
 }
 
 /* ---- what a failed message was about ---- */

@@ -131,7 +131,8 @@ static int on_chain(void *data, uint16_t type, uint8_t family,
 		return differs(k, "there is another chain");
 	if (!text_is(attrs->at[NFTA_CHAIN_NAME], c->name))
 		return differs(k, "chain '%s' is not in its place", c->name);
-	if (nft_generation(attrs->at[NFTA_CHAIN_USERDATA]) != c->generation)
+	/* What it says beside that is the rules' own, which are compared. */
+	if (nft_said(attrs->at[NFTA_CHAIN_USERDATA]).generation != c->generation)
 		return differs(k, "the generation of chain '%s'", c->name);
 	if (type != NFT_MSG_NEWCHAIN || !chain_is(attrs, c))
 		return differs(k, "hook or policy of chain '%s'", c->name);

@@ -79,6 +79,8 @@
 #include <linux/netfilter/nf_conntrack_common.h>
 #include <linux/netfilter/nf_conntrack_tuple_common.h>
 
+#include "filter/nft.h"
+
 /* ---- Weir's own ---- */
 
 /* Start a rule for the packets of Weir's own sockets; their mark was seen. */
@@ -208,6 +210,22 @@ int ruleset_build_owned(const struct plan *plan, const struct filter_params *par
 	return ruleset_end(&b, ret, err);
 }
 
+/* Whoever comes after this process sees whether he would make the same. */
+static void say_digest(struct builder *b)
+{
+	for (struct filter_chain *c = b->rs->chains; c; c = c->next)
+		if (c->generation > 0)
+			c->digest = nft_digest(b->rs);
+}
+
+uint64_t ruleset_digest(const struct ruleset *rs)
+{
+	for (const struct filter_chain *c = rs->chains; c; c = c->next)
+		if (c->digest != 0)
+			return c->digest;
+	return 0;
+}
+
 int ruleset_build_shared(const struct plan *plan,
 			 const struct filter_shared_params *params, struct arena *arena,
 			 const struct ruleset **ret, struct err *err)
@@ -234,6 +252,8 @@ int ruleset_build_shared(const struct plan *plan,
 	if (r < 0)
 		return r;
 	build_namespace(&b, "egress");
+	if (!b.failed)
+		say_digest(&b);
 	return ruleset_end(&b, ret, err);
 }
 

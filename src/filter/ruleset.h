@@ -86,6 +86,9 @@ struct filter_cgroup; /* below */
 struct ruleset;
 /* There is something in it that filter_stage() would load. */
 bool ruleset_is_large(const struct ruleset *rs);
+/* Of all that @rs makes in the kernel, as its table says it: the same whenever the same
+ * is made. 0: it says none. */
+uint64_t ruleset_digest(const struct ruleset *rs);
 
 /* The ruleset of an owned network namespace. Lives in @arena.
  * -ENOMEM, or -E2BIG when the plan has more than a ruleset can hold. */
@@ -309,6 +312,7 @@ struct filter_chain {
 	int32_t priority;
 	bool accept;	     /* the policy; zero drops */
 	uint16_t generation; /* said in a comment; 0: none */
+	uint64_t digest;     /* said beside it: of the whole ruleset; 0: none */
 	struct filter_rule *rules;
 	struct filter_rule **rules_end;
 	struct filter_chain *next;

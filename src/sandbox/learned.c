@@ -732,6 +732,11 @@ int64_t learned_expire(struct learned *l, int64_t now_ms)
 	return l->entries.count > 0 ? heap_time(l, 0) + LEARNED_SLACK_MS : INT64_MAX;
 }
 
+void learned_bound_doubt(struct learned *l, int64_t until_ms)
+{
+	l->doubt_until_ms = MIN(l->doubt_until_ms, until_ms + LEARNED_SLACK_MS);
+}
+
 void learned_keep_past(struct learned *l)
 {
 	l->keeps_past = true;
@@ -831,5 +836,6 @@ struct learned_counts learned_counts(const struct learned *l)
 {
 	return (struct learned_counts){ .names = l->names.count,
 					.addresses = l->entries.count,
-					.evicted = l->evicted };
+					.evicted = l->evicted,
+					.elements = l->elements.count };
 }

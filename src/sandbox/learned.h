@@ -171,7 +171,12 @@ typedef uint32_t learned_has_fn(void *data, const struct addr *a, uint8_t port_l
 size_t learned_snapshot_adopt(struct learned *l, struct learned_snapshot *s,
 			      int64_t now_ms, learned_has_fn *has, void *data);
 
+/* The kernel has only elements that @l knows, and none for longer than until @until_ms.
+ */
+void learned_bound_doubt(struct learned *l, int64_t until_ms);
+
 struct learned_counts {
 	size_t names, addresses, evicted;
+	size_t elements; /* that the kernel has to have for them */
 };
 struct learned_counts learned_counts(const struct learned *l);

@@ -319,13 +319,13 @@ static void on_naming(struct driver *d, char **words)
 
 static void on_standing(struct driver *d, char **words)
 {
-	uint16_t generation = 0;
-	int r = filter_standing(&d->conn, &generation);
+	struct filter_said said = { 0 };
+	int r = filter_standing(&d->conn, &said);
 
 	if (r < 0)
 		answer(r, NULL);
 	else
-		printf("ok %u %s\n", generation, d->conn.owner ? "ours" : "free");
+		printf("ok %u %s\n", said.generation, d->conn.owner ? "ours" : "free");
 }
 
 static void print_learned(void *data, uint16_t id, const struct filter_learn *item)

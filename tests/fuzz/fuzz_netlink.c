@@ -29,7 +29,7 @@ static int walk(void *data, uint16_t type, uint8_t family, const struct nl_attrs
 		(void)nl_get_u32(a, &v);
 		*(size_t *)data += strlen(nl_get_text(a));
 		(void)nl_attrs_nested(a, &nested);
-		*(size_t *)data += nft_generation(a);
+		*(size_t *)data += nft_said(a).generation;
 	}
 	return 0;
 }

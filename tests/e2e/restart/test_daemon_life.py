@@ -48,6 +48,80 @@ def test_a_child_that_dies(daemon, pod, other, site, denied, child):
     assert is_guarded(other, denied)
 
 
+def handles(pod):
+    """The kernel's numbers for the rules of a chain, which are others when they are made anew."""
+    return re.findall(r"handle (\d+)", pod.nft("-a", "list", "chain", "inet", "opensandbox", "egress"))
+
+
+def learned(pod, site):
+    return site.v4 in str(pod.set_elements("dyn_allow_v4"))
+
+
+@pytest.mark.parametrize("verify", ["dns", "tls"])
+def test_what_stands_unchanged_is_taken_over(host, pod, site, denied, verify):
+    """No table is exchanged under a connection that is just being made."""
+    daemon = host.daemon()
+    daemon.attach("one", pod, "--allow", site.name)
+    daemon.set_policy("one", f"allow {site.name}", verify=verify)
+    assert is_guarded(pod, site) and learned(pod, site)
+    before = handles(pod)
+    for way in ("engine", "restart"):
+        if way == "engine":
+            daemon.kill_child("engine")
+        else:
+            assert daemon.stop() == 0
+            daemon = host.daemon()
+        assert handles(pod) == before, way
+        assert learned(pod, site) and is_guarded(pod, site)
+        expect.name_refused(pod.probe(["dns", denied.name]))
+    flow = Flow(pod, site.v4, 443) if verify == "dns" else None
+    daemon.set_policy("one")
+    assert handles(pod) != before and not learned(pod, site)
+    expect.tcp_refused(pod.probe(["tcp", site.v4, 443]))
+    assert not flow or flow.say() != "got"
+
+
+@pytest.mark.parametrize("harm", ["add rule inet opensandbox egress accept", "insert rule inet opensandbox egress accept",
+                                  "flush chain inet opensandbox nat", "delete chain inet opensandbox input"])
+def test_what_others_have_changed_meanwhile_is_put_back(host, pod, site, harm):
+    daemon = host.daemon()
+    daemon.attach("one", pod, "--allow", site.name)
+    assert is_guarded(pod, site)
+    assert daemon.stop() == 0
+    if harm.startswith("delete chain"):
+        pod.nft("flush chain inet opensandbox input")
+    pod.nft(*harm.split())
+    changed = pod.nft("list", "ruleset")
+    daemon = host.daemon()
+    wait_for(lambda: pod.nft("list", "ruleset") != changed and is_guarded(pod, site), 20)
+    assert daemon.status("one")["fullIsolation"]
+
+
+def test_what_a_dead_engine_has_not_told_of_is_undone(host, pod, site, denied):
+    """A table that was made of another policy, which nobody else knows, is not taken over."""
+    daemon = host.daemon()
+    daemon.attach("one", pod, "--allow", site.name)
+    assert is_guarded(pod, site)
+    for _ in range(5):
+        os.kill(daemon.pid, signal.SIGSTOP)  # it is not told that the policy is in force
+        before, engine = handles(pod), daemon.children()["engine"]
+        asked = threading.Thread(target=lambda: contextlib.suppress(OSError).__enter__() or
+                                 daemon.call("POST", "/sandboxes/one/policy", policy(f"allow {denied.name}")), daemon=True)
+        asked.start()
+        wait_for(lambda: handles(pod) != before)
+        os.kill(engine, signal.SIGKILL)
+        os.kill(daemon.pid, signal.SIGCONT)
+        asked.join()
+        wait_for(daemon.healthy, 20)
+        now = daemon.get("/sandboxes/one/policy").json()
+        allowed = site if site.name in str(now) else denied
+        refused = denied if allowed is site else site
+        assert pod.probe(["dns", allowed.name]).addresses == [allowed.v4]
+        expect.name_refused(pod.probe(["dns", refused.name]))
+        assert not learned(pod, refused)
+        daemon.set_policy("one", f"allow {site.name}")
+
+
 def test_a_dead_daemon_leaves_it_closed_and_the_next_guards_it(host, pod, other, site, denied):
     daemon = host.daemon()
     daemon.attach("one", pod, "--allow", site.name)

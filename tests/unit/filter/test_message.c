@@ -163,14 +163,19 @@ static void texts_without_their_nul_are_empty(void **state)
 	assert_string_equal(nl_get_text(NULL), "");
 }
 
-static uint16_t generation_of(const char *userdata, size_t size)
+static struct filter_said said_of(const char *userdata, size_t size)
 {
 	_Alignas(4) uint8_t bytes[64] = { 0 };
 	struct nlattr a = { .nla_len = (uint16_t)(sizeof(a) + size), .nla_type = 1 };
 
 	memcpy(bytes, &a, sizeof(a));
 	memcpy(bytes + sizeof(a), userdata, size);
-	return nft_generation((const struct nlattr *)(const void *)bytes);
+	return nft_said((const struct nlattr *)(const void *)bytes);
+}
+
+static uint16_t generation_of(const char *userdata, size_t size)
+{
+	return said_of(userdata, size).generation;
 }
 
 static void a_generation_is_read_from_our_comment_only(void **state)
@@ -185,7 +190,20 @@ static void a_generation_is_read_from_our_comment_only(void **state)
 	assert_int_equal(generation_of("\0\x0fgeneration 5 3", 17), 0);
 	assert_int_equal(generation_of("\0\x0cgeneration ", 14), 0);
 	assert_int_equal(generation_of("", 0), 0);
-	assert_int_equal(nft_generation(NULL), 0);
+	assert_int_equal(nft_said(NULL).generation, 0);
+}
+
+static void a_digest_is_read_beside_the_comment(void **state)
+{
+	static const char both[] = "\0\x0fgeneration 513\0W\x08\1\0\0\0\0\0\0\0";
+	static const char unknown[] = "X\2ab\0\x0fgeneration 513";
+
+	assert_int_equal(said_of(both, sizeof(both) - 1).generation, 513);
+	assert_int_equal(said_of(both, sizeof(both) - 1).digest, 1);
+	assert_int_equal(said_of(both, sizeof(both) - 2).generation, 0); /* cut */
+	assert_int_equal(said_of(both, 17).digest, 0);
+	assert_int_equal(said_of(unknown, sizeof(unknown)).generation, 513);
+	assert_int_equal(said_of("W\7\1\0\0\0\0\0\0", 9).digest, 0);
 }
 
 int main(void)
@@ -202,6 +220,7 @@ int main(void)
 		cmocka_unit_test(a_statement_that_says_nothing_does_not_load),
 		cmocka_unit_test(texts_without_their_nul_are_empty),
 		cmocka_unit_test(a_generation_is_read_from_our_comment_only),
+		cmocka_unit_test(a_digest_is_read_beside_the_comment),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -315,7 +315,7 @@ static void what_was_learned_survives_a_kill(void **state)
 	struct err err = { 0 };
 	struct have have = { .count = 0 };
 	struct plan plan;
-	uint16_t standing = 0;
+	struct filter_said standing = { 0 };
 	struct addr at = addr_of(FAR_A);
 	struct flow a, c;
 	pid_t pid;
@@ -334,7 +334,7 @@ static void what_was_learned_survives_a_kill(void **state)
 	plan = plan_of(A_AND_B);
 	open_sandbox(&plan);
 	assert_int_equal(filter_standing(&box.filter, &standing), 0);
-	assert_int_equal(standing, 1);
+	assert_int_equal(standing.generation, 1);
 	assert_int_equal(filter_learned_read(&box.filter, plan_port_list_count(&plan),
 					     on_element, &have),
 			 0);
@@ -342,7 +342,7 @@ static void what_was_learned_survives_a_kill(void **state)
 	assert_int_equal(learned_snapshot_adopt(box.learned, &snapshot, clock_now_ms(),
 						has, &have),
 			 2);
-	box.shared_params.generation = standing;
+	box.shared_params.generation = standing.generation;
 	must(sandbox_install(&box, &plan, &err), &err);
 	learned_snapshot_keep(box.learned, &snapshot);
 	assert_int_equal(box.shared_params.generation, 2);
