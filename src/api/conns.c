@@ -12,16 +12,6 @@ void conns_init(struct conns *c)
 		c->conn[i].fd = -1;
 }
 
-/* An IPv4 peer of a socket that serves both families. */
-static struct addr unmapped(const struct addr *a)
-{
-	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
-
-	if (a->family == ADDR_V6 && memcmp(a->bytes, mapped, sizeof(mapped)) == 0)
-		return addr_from_bytes(ADDR_V4, a->bytes + sizeof(mapped));
-	return *a;
-}
-
 static bool is_loopback(const struct addr *a)
 {
 	static const uint8_t one[16] = { [15] = 1 };
@@ -32,7 +22,8 @@ static bool is_loopback(const struct addr *a)
 
 struct prefix conns_network(const struct addr *peer, const struct addr *self)
 {
-	const struct addr a = unmapped(peer), b = unmapped(self);
+	/* An IPv4 peer of a socket that serves both families is mapped. */
+	const struct addr a = addr_unmapped(peer), b = addr_unmapped(self);
 
 	if (is_loopback(&a) || addr_equal(&a, &b))
 		return (struct prefix){ 0 };

@@ -45,6 +45,19 @@ static bool may_be_addr(const char *text, size_t len)
 	       ((text[0] >= '0' && text[0] <= '9') || memchr(text, ':', len));
 }
 
+static const uint8_t mapped[12] = { [10] = 0xff, 0xff };
+
+bool addr_is_mapped(const struct addr *a)
+{
+	return a->family == ADDR_V6 && memcmp(a->bytes, mapped, sizeof(mapped)) == 0;
+}
+
+struct addr addr_unmapped(const struct addr *a)
+{
+	return addr_is_mapped(a) ? addr_from_bytes(ADDR_V4, a->bytes + sizeof(mapped))
+				 : *a;
+}
+
 bool addr_parse(const char *text, size_t len, struct addr *ret)
 {
 	char copy[ADDR_TEXT_SIZE];

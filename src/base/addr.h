@@ -46,6 +46,11 @@ struct addr addr_v4(uint8_t a, uint8_t b, uint8_t c, uint8_t d);
 /* From 4 (@family ADDR_V4) or 16 bytes. */
 struct addr addr_from_bytes(enum addr_family family, const uint8_t *bytes);
 
+/* An IPv4 address in IPv6 clothes (::ffff:1.2.3.4): it goes out as IPv4. */
+bool addr_is_mapped(const struct addr *a);
+/* @a, or the IPv4 address that it is mapped from. */
+struct addr addr_unmapped(const struct addr *a);
+
 /* Strict text: dotted quad without leading zeros, or RFC 4291 text without a zone.
  * No brackets, no 0x7f.1, no surrounding space. @ret is written only on success. */
 bool addr_parse(const char *text, size_t len, struct addr *ret);

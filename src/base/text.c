@@ -170,3 +170,38 @@ bool text_is_token(struct text t)
 	}
 	return t.len > 0;
 }
+
+size_t text_utf8(struct text t, uint32_t *ret)
+{
+	static const uint32_t smallest[] = { 0, 0, 0x80, 0x800, 0x10000 };
+	const unsigned char *p = (const unsigned char *)t.ptr;
+	size_t len = t.len == 0		     ? 0
+		     : p[0] < 0x80	     ? 1
+		     : (p[0] & 0xe0) == 0xc0 ? 2
+		     : (p[0] & 0xf0) == 0xe0 ? 3
+		     : (p[0] & 0xf8) == 0xf0 ? 4
+					     : 0;
+	uint32_t c;
+
+	if (len == 0 || len > t.len)
+		return 0;
+	c = len == 1 ? p[0] : p[0] & (0x7fu >> len);
+	for (size_t i = 1; i < len; i++) {
+		if ((p[i] & 0xc0) != 0x80)
+			return 0;
+		c = c << 6 | (p[i] & 0x3f);
+	}
+	if (c < smallest[len] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
+		return 0;
+	*ret = c;
+	return len;
+}
+
+struct text text_without_comment(struct text line)
+{
+	const char *comment = line.len > 0 ? memchr(line.ptr, '#', line.len) : NULL;
+
+	if (comment)
+		line.len = (size_t)(comment - line.ptr);
+	return text_trim(line);
+}

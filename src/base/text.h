@@ -25,6 +25,11 @@ bool text_is_token(struct text t);
 struct text text_trim(struct text t);
 /* Of a hexadecimal digit; -1: it is none. */
 int text_hex_value(char c);
+/* One character of UTF-8 at the start of @t: shortest form, no surrogate, at most
+ * U+10FFFF. Return: its bytes; 0: there is none. */
+size_t text_utf8(struct text t, uint32_t *ret);
+/* A line without what stands behind a '#', and trimmed. */
+struct text text_without_comment(struct text line);
 /* Cut @t at the first @separator: the part before it, and @t moves behind it (to
  * an empty text with ptr NULL after the last part). Return: false when t->ptr is
  * NULL. */

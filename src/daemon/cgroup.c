@@ -56,19 +56,13 @@ static char *key_of(int watch, const char *name)
 	return asprintf(&key, "%d/%s", watch, name) < 0 ? NULL : key;
 }
 
-/* The sandbox whose cgroup has that name below the watched directory, and the next
- * one. NULL: none. */
+/* The first sandbox whose cgroup has that name below the watched directory, or NULL. */
 static struct daemon_sandbox *cgroup_watch_find(const struct daemon *w, int watch,
 						const char *name)
 {
 	CLEAN(mem) char *key = key_of(watch, name);
 
-	return key ? daemon_sandbox_of(index_find(&w->in_watched, key)) : NULL;
-}
-
-static struct daemon_sandbox *cgroup_watch_next(const struct daemon_sandbox *d)
-{
-	return daemon_sandbox_of(index_next(&d->in_watched));
+	return key ? daemon_sandbox_of(index_find(&w->watched, key)) : NULL;
 }
 
 /* -- parents ------------------------------------------------------------------------ */
@@ -193,38 +187,28 @@ static bool is_sibling_there(const char *path, const struct parent *p)
 	       S_ISDIR(st.st_mode) && !is_sandbox(p, name + 1, st.st_ino);
 }
 
-static void remember_sibling(struct host *h, const char *path, const char *name)
-{
-	free(h->sibling);
-	if (asprintf(&h->sibling, "%s/%s", path, name) < 0)
-		h->sibling = NULL;
-}
-
 /* A cgroup below @d's parent, @path, is no sandbox's. Reading thousands takes time:
  * mostly the one from last time is still there. */
 static bool has_sibling(const char *path, const struct daemon_sandbox *d)
 {
 	const struct parent p = { .daemon = d->daemon, .watch = d->watch };
 	DIR *all = is_sibling_there(path, &p) ? NULL : opendir(path);
+	char **known = &d->daemon->host.sibling;
 	const struct dirent *e;
 	bool found = !all;
 
 	while (!found && (e = readdir(all))) {
 		found = e->d_type == DT_DIR && e->d_name[0] != '.' &&
 			!is_sandbox(&p, e->d_name, e->d_ino);
-		if (found)
-			remember_sibling(&d->daemon->host, path, e->d_name);
+		if (!found)
+			continue;
+		free(*known);
+		if (asprintf(known, "%s/%s", path, e->d_name) < 0)
+			*known = NULL;
 	}
 	if (all)
 		closedir(all);
 	return found;
-}
-
-/* Events were lost: compare everything. */
-static void parents_check_all(struct daemon *w)
-{
-	for (struct parent *p = w->host.parents; p; p = p->next)
-		parent_check_all(p);
 }
 
 /* -- parents ------------------------------------------------------------------------ */
@@ -387,15 +371,6 @@ void cgroup_guard_admit(const struct daemon_sandbox *d)
 		know(p, d->member.cgroup);
 }
 
-/* The cgroup that @d was is shut out. */
-static void parent_shut(const struct daemon_sandbox *d, uint64_t cgroup)
-{
-	struct parent *p = parent_find(d->daemon, d->watch);
-
-	if (p)
-		parent_forget(p, cgroup);
-}
-
 /* No sandbox is below the directory of @watch any more. */
 static void parent_leave(struct daemon *w, int watch)
 {
@@ -475,7 +450,7 @@ static void cgroup_watch_check_named(struct daemon *w, int watch, const char *na
 	struct daemon_sandbox *d, *next;
 
 	for (d = cgroup_watch_find(w, watch, name); d; d = next) {
-		next = cgroup_watch_next(d);
+		next = daemon_sandbox_of(index_next(&d->in_watched));
 		cgroup_watch_check(d);
 	}
 }
@@ -483,8 +458,10 @@ static void cgroup_watch_check_named(struct daemon *w, int watch, const char *na
 static void on_event(struct daemon *w, const struct inotify_event *e)
 {
 	if (e->mask & IN_Q_OVERFLOW) {
+		/* Events were lost. */
 		cgroup_watch_check_all(w, -1);
-		parents_check_all(w);
+		for (struct parent *p = w->host.parents; p; p = p->next)
+			parent_check_all(p);
 		return;
 	}
 	if (e->len == 0) {
@@ -591,7 +568,7 @@ static int add_to_watch(struct daemon_sandbox *d, const char *above)
 		return r;
 	d->watch = watch;
 	d->watch_key = key_of(watch, name_of(d));
-	return d->watch_key ? index_add(&w->in_watched, &d->in_watched, d->watch_key)
+	return d->watch_key ? index_add(&w->watched, &d->in_watched, d->watch_key)
 			    : -ENOMEM;
 }
 
@@ -617,7 +594,7 @@ void cgroup_watch_stop(struct daemon_sandbox *d)
 	int watch = d->watch;
 
 	d->watch = -1;
-	index_remove(&w->in_watched, &d->in_watched);
+	index_remove(&w->watched, &d->in_watched);
 	free(d->watch_key);
 	d->watch_key = NULL;
 	if (watch < 0)
@@ -664,20 +641,15 @@ static void check_again(const struct daemon_sandbox *d)
 
 static void on_another(struct daemon_sandbox *d, uint64_t id)
 {
+	struct parent *p = parent_find(d->daemon, d->watch);
+
 	d->is_cgroup_gone = false;
-	parent_shut(d, d->member.cgroup);
+	if (p)
+		parent_forget(p, d->member.cgroup);
 	d->member.cgroup = id;
 	daemon_sandbox_on_remade(d);
 	host_report(d, "its cgroup was made again");
 	check_again(d);
-}
-
-/* What isn't seen isn't gone: its rules stay, for the id that it had. */
-static void on_unseen(struct daemon_sandbox *d)
-{
-	if (!d->is_unseen)
-		host_report(d, "whether its cgroup is gone can't be seen");
-	d->is_unseen = true;
 }
 
 static void on_seen(struct daemon_sandbox *d)
@@ -706,8 +678,11 @@ void cgroup_watch_check(struct daemon_sandbox *d)
 		r = host_watch_cgroup(d, &ignored);
 	if (r == 0)
 		r = host_cgroup_id(d, &id);
+	/* What isn't seen isn't gone: its rules stay, for the id that it had. */
 	if (r < 0 && r != -ENOENT) {
-		on_unseen(d);
+		if (!d->is_unseen)
+			host_report(d, "whether its cgroup is gone can't be seen");
+		d->is_unseen = true;
 		return;
 	}
 	on_seen(d);

@@ -447,15 +447,6 @@ int join_wait(struct daemon_sandbox *d, struct err *err)
 	return d->dir && !d->join.below ? join_cgroup(d, &made, err) : 0;
 }
 
-/* The kernel may be a moment late in seeing that the cgroup is empty. */
-static void remove_below(struct join *j)
-{
-	for (int i = 0; i < REMOVE_TRIES && rmdir(j->below) < 0 && errno == EBUSY; i++)
-		(void)!poll(NULL, 0, 1);
-	free(j->below);
-	j->below = NULL;
-}
-
 void join_end(struct daemon_sandbox *d)
 {
 	struct join *j = &d->join;
@@ -472,8 +463,13 @@ void join_end(struct daemon_sandbox *d)
 	close(j->process);
 	j->process = -1;
 	j->pid = 0;
-	if (j->below)
-		remove_below(j);
+	if (!j->below)
+		return;
+	/* The kernel may be a moment late in seeing that the cgroup is empty. */
+	for (int i = 0; i < REMOVE_TRIES && rmdir(j->below) < 0 && errno == EBUSY; i++)
+		(void)!poll(NULL, 0, 1);
+	free(j->below);
+	j->below = NULL;
 }
 
 /* -- which sockets go round the filter ---------------------------------------------- */

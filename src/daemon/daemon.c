@@ -424,19 +424,14 @@ enum {
 	SERVED_MS = 20,
 };
 
-/* Somebody answers there: another daemon. */
-static bool is_served(const struct sockaddr_un *sa)
-{
-	CLEAN(fd) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	return fd >= 0 && connect(fd, (const struct sockaddr *)sa, sizeof(*sa)) == 0;
-}
-
-/* One that was killed may hold it for a moment longer. */
+/* Another daemon answers there. One that was killed may hold the socket for a moment
+ * longer. */
 static bool stays_served(const struct sockaddr_un *sa)
 {
 	for (int i = 0; i < SERVED_TRIES; i++) {
-		if (!is_served(sa))
+		CLEAN(fd) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+		if (fd < 0 || connect(fd, (const struct sockaddr *)sa, sizeof(*sa)) < 0)
 			return false;
 		(void)!poll(NULL, 0, SERVED_MS);
 	}
@@ -526,22 +521,15 @@ static int open_all(struct daemon *w, struct err *err)
 	return open_own(w, err);
 }
 
-static int check_right(struct err *err)
-{
-	struct err ignored = { 0 };
-	int r = supervisor_check_right(&ignored);
-
-	return r < 0 ? err_set(err, r, "CAP_NET_ADMIN is missing: this has to be root")
-		     : 0;
-}
-
 static int start(struct daemon *w, struct err *err)
 {
 	struct supervisor *k = &w->supervisor;
+	struct err ignored = { 0 };
 	int r = supervisor_prepare(k, err);
 
-	if (r == 0)
-		r = check_right(err);
+	if (r == 0 && supervisor_check_right(&ignored) < 0)
+		r = err_set(err, ignored.code,
+			    "CAP_NET_ADMIN is missing: this has to be root");
 	if (r == 0)
 		r = supervisor_check_programs(k, err);
 	/* Before there is anything that it would have to close. */

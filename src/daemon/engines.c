@@ -97,15 +97,6 @@ static int begin(const struct further *f, int channel, pid_t parent)
 	return syscall(SYS_close_range, CHANNEL_FD + 1, ~0u, 0) < 0 ? -errno : 0;
 }
 
-static int run_further(const struct further *f, int channel, pid_t parent)
-{
-	struct sidecar_spec *spec = f->daemon->supervisor.spec;
-
-	return begin(f, channel, parent) < 0
-		       ? EXIT_FAILURE
-		       : daemon_run_further(spec, f->number, CHANNEL_FD);
-}
-
 /* -- in the first daemon's ---------------------------------------------------------- */
 
 static void introduce(struct child *c)
@@ -133,11 +124,14 @@ void engines_introduce(struct supervisor *k)
 
 static pid_t further_fork(struct child *c, int channel, struct err *err)
 {
+	const struct further *f = CONTAINER_OF(c, struct further, child);
 	pid_t parent = getpid(), pid = fork();
 
 	if (pid == 0)
-		_exit(run_further(CONTAINER_OF(c, struct further, child), channel,
-				  parent));
+		_exit(begin(f, channel, parent) < 0
+			      ? EXIT_FAILURE
+			      : daemon_run_further(f->daemon->supervisor.spec, f->number,
+						   CHANNEL_FD));
 	return pid < 0 ? -errno : pid;
 }
 
@@ -256,18 +250,6 @@ int fd_budget_check(const struct daemon_sandbox *d, struct err *err)
 	return refuse_for_fds(used, &files, err);
 }
 
-/* How many namespaces the descriptor budget allows, at least and at most. */
-static void budget_namespaces(size_t *ret_least, size_t *ret_most)
-{
-	struct rlimit files;
-	size_t fds = SIZE_MAX;
-
-	if (getrlimit(RLIMIT_NOFILE, &files) == 0)
-		fds = (size_t)fd_budget(false, &files);
-	*ret_least = MAX(fds / FDS_NEXT, (size_t)1);
-	*ret_most = MAX(fds / FDS_NAMESPACE, (size_t)1);
-}
-
 size_t fd_count_of(const struct daemon_sandbox *d)
 {
 	size_t count = (size_t)(d->route_fd >= 0) + (size_t)(d->process.fd >= 0);
@@ -277,21 +259,17 @@ size_t fd_count_of(const struct daemon_sandbox *d)
 	return count;
 }
 
-/* New descriptors get the lowest numbers that are free: as many as the highest of these
- * says are in use, or nearly. */
-static int highest_fd(const struct daemon_sandbox *d)
-{
-	int highest = MAX(daemon_plan_fd(d->plan), d->route_fd);
-
-	for (size_t i = 0; i < SANDBOX_FD_COUNT; i++)
-		highest = MAX(highest, d->fds.fd[i]);
-	return highest;
-}
-
 int fd_budget_check_opened(const struct daemon_sandbox *d, struct err *err)
 {
-	size_t used = (size_t)highest_fd(d) + 1;
+	int highest = MAX(daemon_plan_fd(d->plan), d->route_fd);
 	struct rlimit files;
+	size_t used;
+
+	/* New descriptors get the lowest numbers that are free: as many as the highest of
+	 * these says are in use, or nearly. */
+	for (size_t i = 0; i < SANDBOX_FD_COUNT; i++)
+		highest = MAX(highest, d->fds.fd[i]);
+	used = (size_t)highest + 1;
 
 	if (d->life.origin != LIFECYCLE_NEW || getrlimit(RLIMIT_NOFILE, &files) < 0 ||
 	    used + FDS_SPARE <= files.rlim_cur)
@@ -308,7 +286,7 @@ int fd_budget_check_opened(const struct daemon_sandbox *d, struct err *err)
 
 enum { DIR_MODE = 0700 };
 
-struct deal {
+struct rebalance {
 	int root;
 	size_t engines;
 	bool may_grow;
@@ -317,13 +295,13 @@ struct deal {
 	size_t seen; /* namespaces of the engine that has too many */
 };
 
-static void count_one(struct deal *d, uint32_t engine, const char *name)
+static void count_one(struct rebalance *d, uint32_t engine, const char *name)
 {
 	d->counts[engine]++;
 }
 
 /* The engine that has the fewest. */
-static uint32_t find_least(struct deal *d)
+static uint32_t find_least(struct rebalance *d)
 {
 	uint32_t least = 0;
 
@@ -335,7 +313,7 @@ static uint32_t find_least(struct deal *d)
 	return least;
 }
 
-static void move_one(struct deal *d, uint32_t engine, const char *name)
+static void move_one(struct rebalance *d, uint32_t engine, const char *name)
 {
 	char from[STATE_FOLDER_SIZE + NAME_MAX + 2], to[STATE_FOLDER_SIZE + NAME_MAX + 2];
 	char folder[STATE_FOLDER_SIZE];
@@ -355,7 +333,7 @@ static void move_one(struct deal *d, uint32_t engine, const char *name)
 		d->counts[least]++;
 }
 
-static bool is_namespace(const struct deal *d, const char *path, const char *name)
+static bool is_namespace(const struct rebalance *d, const char *path, const char *name)
 {
 	CLEAN(fd) int folder = state_folder_open(d->root, path);
 	struct daemon_sandbox w = { 0 };
@@ -366,7 +344,7 @@ static bool is_namespace(const struct deal *d, const char *path, const char *nam
 
 /* Move a namespace that is over the engine's budget, as long as another engine has
  * some left. */
-static void spread_one(struct deal *d, uint32_t engine, const char *name)
+static void spread_one(struct rebalance *d, uint32_t engine, const char *name)
 {
 	char path[STATE_FOLDER_SIZE + NAME_MAX + 2], folder[STATE_FOLDER_SIZE];
 
@@ -379,8 +357,8 @@ static void spread_one(struct deal *d, uint32_t engine, const char *name)
 	move_one(d, engine, name);
 }
 
-static void each_of(struct deal *d, uint32_t engine,
-		    void (*fn)(struct deal *d, uint32_t engine, const char *name))
+static void each_of(struct rebalance *d, uint32_t engine,
+		    void (*fn)(struct rebalance *d, uint32_t engine, const char *name))
 {
 	char folder[STATE_FOLDER_SIZE];
 	const struct dirent *e;
@@ -398,7 +376,7 @@ static void each_of(struct deal *d, uint32_t engine,
 }
 
 /* Empty and remove the folders of engines that are not wanted any more. */
-static void close_others(struct deal *d)
+static void close_others(struct rebalance *d)
 {
 	char folder[STATE_FOLDER_SIZE];
 
@@ -412,9 +390,14 @@ static void close_others(struct deal *d)
 
 size_t engines_rebalance(struct daemon *w, size_t wanted)
 {
-	struct deal d = { .root = w->state_root, .engines = MAX(wanted, (size_t)1) };
+	struct rlimit files;
+	size_t fds = SIZE_MAX;
+	struct rebalance d = { .root = w->state_root, .engines = MAX(wanted, (size_t)1) };
 
-	budget_namespaces(&d.least, &d.most);
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0)
+		fds = (size_t)fd_budget(false, &files);
+	d.least = MAX(fds / FDS_NEXT, (size_t)1);
+	d.most = MAX(fds / FDS_NAMESPACE, (size_t)1);
 	for (uint32_t i = 0; i < IPC_ENGINES_MAX; i++) {
 		each_of(&d, i, count_one);
 		if (wanted == 0 && d.counts[i] > 0)

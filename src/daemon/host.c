@@ -134,15 +134,6 @@ static int find_user(struct daemon_sandbox *d, struct err *err)
 	return 0;
 }
 
-/* A cgroup with the daemon in it would lock the daemon in, and with it all sandboxes. */
-static int check_own(const struct cgroup *c, struct err *err)
-{
-	if (!cgroup_has_self(c))
-		return 0;
-	return err_set(err, -EINVAL, "the daemon itself lives in the cgroup '%.200s'",
-		       cgroup_name(c));
-}
-
 /* What was guarded before is guarded again, whatever is the matter with it. */
 static int check_cgroup(const struct daemon_sandbox *d, const struct cgroup *c,
 			struct err *err)
@@ -150,8 +141,11 @@ static int check_cgroup(const struct daemon_sandbox *d, const struct cgroup *c,
 	struct err why = { 0 };
 	int r = d->life.origin != LIFECYCLE_NEW ? 0 : cgroup_can_be_joined(c->path, &why);
 
-	if (r == 0)
-		r = check_own(c, &why);
+	/* That would lock the daemon in, and with it all sandboxes. */
+	if (r == 0 && cgroup_has_self(c))
+		r = err_set(&why, -EINVAL,
+			    "the daemon itself lives in the cgroup '%.200s'",
+			    cgroup_name(c));
 	if (r == 0)
 		r = cgroup_check(c, d->daemon->home, &why);
 	if (r == 0)
@@ -231,15 +225,6 @@ bool host_is_parent_gone(const struct daemon_sandbox *d)
 	return above[0] && cgroup_find_id(h->hierarchy, above, &id) == -ENOENT;
 }
 
-/* The rules stay: they identify the cgroup by its id. */
-static int take_as_it_was(struct daemon_sandbox *d, const struct err *why)
-{
-	log_warning("sandbox '%s': %s; its rules stay as they are", d->spec.name,
-		    why->text);
-	d->is_unseen = true;
-	return 0;
-}
-
 int host_watch_cgroup(struct daemon_sandbox *d, struct err *err)
 {
 	int r = hold_hierarchy(&d->daemon->host, err);
@@ -262,7 +247,13 @@ static int find_again(struct daemon_sandbox *d, struct cgroup *c, struct err *er
 		d->is_cgroup_gone = true;
 		return 0;
 	}
-	return r < 0 ? take_as_it_was(d, &why) : found_cgroup(d, c, err);
+	if (r == 0)
+		return found_cgroup(d, c, err);
+	/* The rules identify the cgroup by its id. */
+	log_warning("sandbox '%s': %s; its rules stay as they are", d->spec.name,
+		    why.text);
+	d->is_unseen = true;
+	return 0;
 }
 
 /* @c was found where it is mounted; from now on by its name. */

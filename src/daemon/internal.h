@@ -131,7 +131,7 @@ struct daemon {
 	struct spawner spawner;
 	struct host host;
 	struct daemon_sandbox *sandboxes[SANDBOXES_MAX + 1]; /* by id, from 1 on; owned */
-	struct index names, targets, plans, in_watched, watches;
+	struct index names, targets, plans, watched, watches;
 	struct attach_queue queues[LIFECYCLE_ORIGIN_COUNT];
 	size_t count;
 	size_t fd_count;    /* descriptors of all sandboxes, but for */

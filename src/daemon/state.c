@@ -417,12 +417,6 @@ static int read_policy(int dir, int *ret_plan, struct err *err)
 		     : compile(text.bytes, text.size, ret_plan, err);
 }
 
-/* A policy that the machine could not read just now may be read later. */
-static bool is_lost(int r)
-{
-	return r != -ENOMEM && r != -EMFILE && r != -ENFILE;
-}
-
 /* Replace a policy that can't be read by one that denies everything, which is never
  * wider. The old file stays beside it, for people. */
 static int close_lost(int dir, int *ret_plan, struct err *err)
@@ -447,7 +441,8 @@ static int read_or_close(int dir, const char *name, int *ret_plan, struct err *e
 
 	if (r == 0)
 		return 0;
-	if (!is_lost(r))
+	/* What the machine could not read just now may be read later. */
+	if (r == -ENOMEM || r == -EMFILE || r == -ENFILE)
 		return err_set(err, r, "%s", why.text);
 	log_error("sandbox '%s': %s; nothing is let out until a policy is set", name,
 		  why.text);

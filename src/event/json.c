@@ -35,40 +35,13 @@ static void put_unit(struct jtext *j, uint32_t unit)
 	jtext_put(j, (struct text){ text, sizeof(text) });
 }
 
-/* One character of UTF-8 at the start of @t: shortest form, no surrogate, at most
- * U+10FFFF. Return: its bytes, or 0 when there is none. */
-static size_t read_utf8(struct text t, uint32_t *ret)
-{
-	static const uint32_t smallest[] = { 0, 0, 0x80, 0x800, 0x10000 };
-	const unsigned char *p = (const unsigned char *)t.ptr;
-	size_t len = p[0] < 0x80	     ? 1
-		     : (p[0] & 0xe0) == 0xc0 ? 2
-		     : (p[0] & 0xf0) == 0xe0 ? 3
-		     : (p[0] & 0xf8) == 0xf0 ? 4
-					     : 0;
-	uint32_t c;
-
-	if (len == 0 || len > t.len)
-		return 0;
-	c = len == 1 ? p[0] : p[0] & (0x7fu >> len);
-	for (size_t i = 1; i < len; i++) {
-		if ((p[i] & 0xc0) != 0x80)
-			return 0;
-		c = c << 6 | (p[i] & 0x3f);
-	}
-	if (c < smallest[len] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
-		return 0;
-	*ret = c;
-	return len;
-}
-
 bool jtext_is_utf8(struct text t)
 {
 	uint32_t c;
 	size_t n;
 
 	for (; t.len > 0; t.ptr += n, t.len -= n) {
-		n = read_utf8(t, &c);
+		n = text_utf8(t, &c);
 		if (n == 0)
 			return false;
 	}
@@ -103,7 +76,7 @@ void jtext_string(struct jtext *j, struct text t, size_t max)
 	t.len = MIN(t.len, max);
 	while (t.len > 0 && !j->full) {
 		uint32_t c = 0xfffd;
-		size_t n = read_utf8(t, &c);
+		size_t n = text_utf8(t, &c);
 
 		put_character(j, c);
 		n = MAX(n, (size_t)1);
@@ -118,7 +91,7 @@ void jtext_json(struct jtext *j, struct text json)
 {
 	while (json.len > 0 && !j->full) {
 		uint32_t c = 0xfffd;
-		size_t n = MAX(read_utf8(json, &c), (size_t)1);
+		size_t n = MAX(text_utf8(json, &c), (size_t)1);
 
 		if (c < 0x20)
 			jtext_put(j, text_of(" "));

@@ -124,14 +124,6 @@ static void add(const struct policy_reader *r, const struct rule *rule,
 		   text_escape(text_of(rule->target), shown, sizeof(shown)), what);
 }
 
-static bool same_ports(const struct rule *a, const struct rule *b)
-{
-	return a->ports.count == b->ports.count &&
-	       (a->ports.count == 0 ||
-		memcmp(a->ports.ranges, b->ports.ranges,
-		       a->ports.count * sizeof(*a->ports.ranges)) == 0);
-}
-
 /* Over documents it is how an own rule goes before a profile's: only within one it is
  * likely a mistake. */
 static void add_unreached(const struct check *c, uint32_t which, uint32_t by)
@@ -145,7 +137,8 @@ static void add_unreached(const struct check *c, uint32_t which, uint32_t by)
 	first = &c->policy->rules[by];
 	if (strcmp(first->file, rule->file) != 0)
 		return;
-	same = first->action == rule->action && same_ports(first, rule) &&
+	same = first->action == rule->action &&
+	       rule_ports_equal(&first->ports, &rule->ports) &&
 	       first->flags == rule->flags && first->types == rule->types;
 	snprintf(what, sizeof(what),
 		 "is never reached: '%s' (line %u) decides before it%s",
@@ -154,26 +147,13 @@ static void add_unreached(const struct check *c, uint32_t which, uint32_t by)
 	add(c->reader, rule, same ? FAULT_HINT : FAULT_WARNING, what);
 }
 
-/* A name below @n that no rule can spell: its first label is one zero octet. */
-static bool name_below(const struct dns_name *n, struct dns_name *ret)
-{
-	if (n->size + 2 > DNS_NAME_MAX)
-		return false;
-	*ret = (struct dns_name){ .size = (uint8_t)(n->size + 2),
-				  .labels = (uint8_t)(n->labels + 1) };
-	ret->bytes[0] = 1;
-	memcpy(ret->bytes + 2, n->bytes, n->size);
-	return true;
-}
-
 static void check_name(const struct check *c, uint32_t i)
 {
 	const struct rule *r = &c->policy->rules[i];
 	uint32_t exact = plan_match_name(&c->plan, &r->name).rule, below = PLAN_NO_RULE;
-	struct dns_name under;
 
-	if (r->kind != TARGET_NAME && name_below(&r->name, &under))
-		below = plan_match_name(&c->plan, &under).rule;
+	if (r->kind != TARGET_NAME)
+		below = plan_match_below(&c->plan, &r->name).rule;
 	if (r->kind == TARGET_NAME)
 		add_unreached(c, i, exact);
 	else if (r->kind == TARGET_BELOW || exact != i)
@@ -336,7 +316,7 @@ static const struct rule *find_surplus_list(const struct policy *policy)
 
 		if (r->action != POLICY_ALLOW || r->ports.count == 0)
 			continue;
-		while (k < count && !same_ports(lists[k], r))
+		while (k < count && !rule_ports_equal(&lists[k]->ports, &r->ports))
 			k++;
 		if (k < count)
 			continue;
@@ -362,16 +342,6 @@ static int check_lifetimes(const struct policy_reader *r, const struct policy *p
 	return -EINVAL;
 }
 
-/* What `raw` gives up, said where it stands. */
-static void check_raw(const struct check *c, const struct rule *r)
-{
-	if (r->action == POLICY_ALLOW && r->flags & PLAN_RAW)
-		add(c->reader, r, FAULT_HINT,
-		    "lets bytes without a name pass on web ports (raw): whatever lives "
-		    "at "
-		    "its addresses can be reached there");
-}
-
 /* *@ret may be set on failure. */
 static int compile(const struct policy_reader *reader, const struct policy *policy,
 		   uint8_t **ret, struct plan *ret_plan)
@@ -391,8 +361,13 @@ static int compile(const struct policy_reader *reader, const struct policy *poli
 static void check_rules(const struct check *c)
 {
 	for (uint32_t i = 0; i < c->policy->count; i++) {
-		check_raw(c, &c->policy->rules[i]);
-		if (c->policy->rules[i].kind == TARGET_PREFIX)
+		const struct rule *r = &c->policy->rules[i];
+
+		if (r->action == POLICY_ALLOW && r->flags & PLAN_RAW)
+			add(c->reader, r, FAULT_HINT,
+			    "lets bytes without a name pass on web ports (raw): whatever "
+			    "lives at its addresses can be reached there");
+		if (r->kind == TARGET_PREFIX)
 			check_prefix(c, i);
 		else
 			check_name(c, i);
@@ -445,14 +420,6 @@ static bool check_pinned_rule(const struct policy_reader *r, const struct rule *
 	return rule->kind == TARGET_NAME;
 }
 
-static void check_repin(const struct policy_reader *r, const struct policy *p)
-{
-	if (p->repin_ms != 0)
-		faults_add(r->faults, FAULT_WARNING, p->repin_at.file, p->repin_at.line,
-			   p->repin_at.column, "repin",
-			   "changes nothing without dns: pinned");
-}
-
 int policy_check_pinned(const struct policy_reader *r, const struct policy *p)
 {
 	uint32_t most = p->limits[LIMIT_LEARNED_NAMES]
@@ -461,7 +428,11 @@ int policy_check_pinned(const struct policy_reader *r, const struct policy *p)
 	size_t before = r->faults->errors, names = 0;
 
 	if (p->dns != POLICY_DNS_PINNED) {
-		check_repin(r, p);
+		at = &p->repin_at;
+		if (p->repin_ms != 0)
+			faults_add(r->faults, FAULT_WARNING, at->file, at->line,
+				   at->column, "repin",
+				   "changes nothing without dns: pinned");
 		return 0;
 	}
 	if (p->default_action == POLICY_ALLOW)

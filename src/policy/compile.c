@@ -189,10 +189,8 @@ static int add_doh(struct implicit *b)
 	int r = 0;
 
 	while (r == 0 && text_split(&list, '\n', &line)) {
-		struct text entry;
+		struct text entry = text_without_comment(line);
 
-		text_split(&line, '#', &entry);
-		entry = text_trim(entry);
 		if (entry.len == 0)
 			continue;
 		if (addr_parse(entry.ptr, entry.len, &a))
@@ -268,18 +266,12 @@ static size_t default_ports(enum policy_verify verify, struct plan_port_range re
 	return n;
 }
 
-static bool list_equals(const struct builder *b, const struct layout_port_list *l,
-			const struct plan_port_range *r, size_t count)
-{
-	return l->count == count &&
-	       memcmp(b->ports + l->first, r, count * sizeof(*r)) == 0;
-}
-
 /* Find or add a list. Return: its number, or -E2BIG. */
 static int list_intern(struct builder *b, const struct plan_port_range *r, size_t count)
 {
 	for (size_t i = 0; i < b->list_count; i++) {
-		if (list_equals(b, &b->lists[i], r, count))
+		if (b->lists[i].count == count &&
+		    memcmp(b->ports + b->lists[i].first, r, count * sizeof(*r)) == 0)
 			return (int)i;
 	}
 	if (b->list_count == PLAN_PORT_LISTS_MAX || count > PLAN_PORT_RANGES_MAX)

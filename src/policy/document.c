@@ -26,8 +26,8 @@ struct reading {
 	struct err wrong_type, wrong;
 	document_unknown_fn *unknown;
 	void *unknown_data;
-	struct text told[UNKNOWN_MAX];
-	size_t told_count;
+	struct text reported[UNKNOWN_MAX];
+	size_t reported_count;
 	bool in_list; /* the rules are the whole body: a patch */
 	int r;	      /* -ENOMEM */
 };
@@ -115,22 +115,22 @@ static void unsupported(struct reading *r, const char *what, struct text value)
 			document_quote(value, shown, sizeof(shown)));
 }
 
-static void tell_unknown(struct reading *r, const char *where, struct text key)
+static void report_unknown(struct reading *r, const char *where, struct text key)
 {
 	char name[TEXT_ESCAPED_SIZE], shown[128];
 
-	if (!r->unknown || r->told_count == UNKNOWN_MAX)
+	if (!r->unknown || r->reported_count == UNKNOWN_MAX)
 		return;
 	snprintf(name, sizeof(name), "%s%s", where,
 		 text_escape(key, shown, sizeof(shown)));
-	for (size_t i = 0; i < r->told_count; i++) {
-		if (text_equal(r->told[i], name))
+	for (size_t i = 0; i < r->reported_count; i++) {
+		if (text_equal(r->reported[i], name))
 			return;
 	}
-	r->told[r->told_count].ptr = arena_text(&r->d->arena, text_of(name));
-	if (!r->told[r->told_count].ptr)
+	r->reported[r->reported_count].ptr = arena_text(&r->d->arena, text_of(name));
+	if (!r->reported[r->reported_count].ptr)
 		return;
-	r->told[r->told_count++].len = strlen(name);
+	r->reported[r->reported_count++].len = strlen(name);
 	r->unknown(r->unknown_data, name);
 }
 
@@ -279,7 +279,7 @@ static void read_rule_member(struct reading *r, struct document_rule *rule,
 	} else if ((i = key_find(key, rule_keys, RULE_KEYS)) < RULE_KEYS) {
 		read_own(r, &own[i]);
 	} else {
-		tell_unknown(r, "egress[].", key);
+		report_unknown(r, "egress[].", key);
 		json_cursor_skip(&r->c);
 	}
 }
@@ -369,7 +369,7 @@ static void read_member(struct reading *r, struct text *default_action, struct t
 	} else if (key_is(key, "allow-list")) {
 		refuse_key(r, "allow-list");
 	} else {
-		tell_unknown(r, "", key);
+		report_unknown(r, "", key);
 		json_cursor_skip(&r->c);
 	}
 }
@@ -404,15 +404,6 @@ static int reading_begin(struct reading *r, struct text body, struct err *err)
 	return r->d ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
-/* Where body of a text with white space around it begins. */
-static void place_behind(struct json_cursor *c, struct text whole)
-{
-	for (const char *p = whole.ptr; p < c->p; p++) {
-		c->line += *p == '\n';
-		c->column = *p == '\n' ? 1 : c->column + ((*p & 0xc0) != 0x80);
-	}
-}
-
 int document_parse(struct text body, document_unknown_fn *unknown, void *data,
 		   struct document **ret, struct err *err)
 {
@@ -429,7 +420,11 @@ int document_parse(struct text body, document_unknown_fn *unknown, void *data,
 	d = r.d;
 	if (e < 0)
 		return e;
-	place_behind(&r.c, body);
+	/* Faults count lines from where the white space begins. */
+	for (const char *p = body.ptr; p < r.c.p; p++) {
+		r.c.line += *p == '\n';
+		r.c.column = *p == '\n' ? 1 : r.c.column + ((*p & 0xc0) != 0x80);
+	}
 	read_policy(&r);
 	if (r.r < 0)
 		return err_set(err, r.r, "out of memory");
@@ -576,22 +571,20 @@ static bool is_address(struct text t)
 	return prefix_parse(t.ptr, zone ? (size_t)(zone - t.ptr) : t.len, true, &p);
 }
 
-/* @first and @other have the same target. A deny of an address counts wherever it
- * stands, so a change of other rules must not take one away. */
-static bool is_superseded(const struct entry *first, const struct entry *other)
-{
-	return first->is_new || first->rule->action == POLICY_DENY ||
-	       other->rule->action == POLICY_ALLOW || !is_address(other->target);
-}
-
 static void drop_superseded(struct entry *entries, size_t count)
 {
 	qsort(entries, count, sizeof(*entries), compare_entries);
 	for (size_t i = 0, first = 0; i < count; i++) {
 		if (compare_targets(entries[first].target, entries[i].target) != 0)
 			first = i;
-		if (i != first)
-			entries[i].dropped = is_superseded(&entries[first], &entries[i]);
+		if (i == first)
+			continue;
+		/* A deny of an address counts wherever it stands, so a change of other
+		 * rules must not take one away. */
+		entries[i].dropped = entries[first].is_new ||
+				     entries[first].rule->action == POLICY_DENY ||
+				     entries[i].rule->action == POLICY_ALLOW ||
+				     !is_address(entries[i].target);
 	}
 	qsort(entries, count, sizeof(*entries), compare_order);
 }

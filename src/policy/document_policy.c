@@ -66,14 +66,6 @@ static const char *path_of(const struct making *m, const char *key, char *buf)
 
 /* --- targets --- */
 
-static bool is_mapped_prefix(const struct prefix *p)
-{
-	static const uint8_t mapped[12] = { [10] = 0xff, 0xff };
-
-	return p->addr.family == ADDR_V6 && p->bits >= 96 &&
-	       memcmp(p->addr.bytes, mapped, sizeof(mapped)) == 0;
-}
-
 /* "fe80::1%eth0" without its zone. Return: false when @t has none. */
 static bool cut_zone(struct text t, struct text *ret)
 {
@@ -91,16 +83,17 @@ static bool cut_zone(struct text t, struct text *ret)
 static bool read_prefix(struct text t, struct prefix *ret, bool *ret_carried)
 {
 	struct text plain = t;
-	bool zoned = cut_zone(t, &plain);
+	bool zoned = cut_zone(t, &plain), is_mapped;
 	struct prefix p;
 
 	if (!zoned)
 		plain = t;
 	if (!prefix_parse(plain.ptr, plain.len, true, &p))
 		return false;
-	*ret_carried = !zoned && !is_mapped_prefix(&p);
-	if (is_mapped_prefix(&p)) {
-		struct addr v4 = addr_from_bytes(ADDR_V4, p.addr.bytes + 12);
+	is_mapped = p.bits >= 96 && addr_is_mapped(&p.addr);
+	*ret_carried = !zoned && !is_mapped;
+	if (is_mapped) {
+		struct addr v4 = addr_unmapped(&p.addr);
 
 		p = prefix_of(&v4, p.bits - 96u);
 	}

@@ -126,15 +126,6 @@ static json_t *limits_json(const struct policy *p)
 	return o;
 }
 
-static json_t *on_denies_json(const struct plan_on_denies *d)
-{
-	char window[POLICY_WINDOW_SIZE];
-
-	return json_pack("{s:i, s:s, s:s}", "count", (int)d->count, "window",
-			 policy_window_text(d->window_sec, window), "action",
-			 policy_on_denies_name(d->action));
-}
-
 /* Everything but the rules. */
 static json_t *settings_json(const struct policy *p)
 {
@@ -152,7 +143,12 @@ static json_t *settings_json(const struct policy *p)
 				    json_string(policy_window_text(
 					    (uint32_t)(p->repin_ms / 1000), window)));
 	if (o && p->on_denies.count > 0)
-		json_object_set_new(o, "on_denies", on_denies_json(&p->on_denies));
+		json_object_set_new(
+			o, "on_denies",
+			json_pack("{s:i, s:s, s:s}", "count", (int)p->on_denies.count,
+				  "window",
+				  policy_window_text(p->on_denies.window_sec, window),
+				  "action", policy_on_denies_name(p->on_denies.action)));
 	if (o && json_object_size(limits) > 0)
 		json_object_set(o, "limits", limits);
 	json_decref(limits);

@@ -179,28 +179,6 @@ static size_t read_escape(const char *p, const char *end, uint32_t *ret)
 	return 2;
 }
 
-/* How many bytes the UTF-8 character at @p has; 0 when it is none. */
-static size_t utf8_size(const uint8_t *p, size_t left)
-{
-	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
-	size_t size = p[0] < 0x80   ? 1
-		      : p[0] < 0xc0 ? 0
-		      : p[0] < 0xe0 ? 2
-		      : p[0] < 0xf0 ? 3
-				    : 4;
-	uint32_t u;
-
-	if (size <= 1 || size > left || p[0] > 0xf4)
-		return size == 1;
-	u = p[0] & (0x7f >> size);
-	for (size_t i = 1; i < size; i++) {
-		if ((p[i] & 0xc0) != 0x80)
-			return 0;
-		u = u << 6 | (p[i] & 0x3f);
-	}
-	return u < least[size] || u > 0x10ffff || (u >= 0xd800 && u <= 0xdfff) ? 0 : size;
-}
-
 /* One character of a string; a byte that is no UTF-8 is U+FFFD. Return: bytes read. */
 static size_t read_character(const char *p, const char *end, char *out, size_t *ret_size)
 {
@@ -212,9 +190,9 @@ static size_t read_character(const char *p, const char *end, char *out, size_t *
 		*ret_size = put_utf8(u, out);
 		return size;
 	}
-	size = utf8_size((const uint8_t *)p, (size_t)(end - p));
+	size = text_utf8((struct text){ p, (size_t)(end - p) }, &u);
 	if (size == 0) {
-		*ret_size = put_utf8(u, out);
+		*ret_size = put_utf8(0xfffd, out);
 		return 1;
 	}
 	memcpy(out, p, size);

@@ -184,14 +184,6 @@ static int read_named(const struct policy_reader *r, const char *option, const c
 	return policy_read(r, path, text, POLICY_FORMAT_GUESS, policy);
 }
 
-/* The option asks for less than the policy, which forbids just that. */
-static bool weakens(const struct policy_args *args, const struct policy *p)
-{
-	return p->require_full_isolation && args->has_verify && !args->verify_tls &&
-	       args->verify == POLICY_VERIFY_DNS &&
-	       (!p->has_verify || p->verify == POLICY_VERIFY_TLS);
-}
-
 /* Read everything, check and compile it: cli_policy_load() with the plan. */
 static int load(const struct policy_args *args, struct arena *arena,
 		struct faults *faults, struct policy *ret, uint8_t **ret_plan,
@@ -216,7 +208,10 @@ static int load(const struct policy_args *args, struct arena *arena,
 	for (size_t i = 0; i < args->profiles.count; i++)
 		r = faults_worse(r, read_named(&reader, "--profile",
 					       args->profiles.items[i], false, &policy));
-	if (weakens(args, &policy)) {
+	/* The option asks for less than the policy, which forbids just that. */
+	if (policy.require_full_isolation && args->has_verify && !args->verify_tls &&
+	    args->verify == POLICY_VERIFY_DNS &&
+	    (!policy.has_verify || policy.verify == POLICY_VERIFY_TLS)) {
 		faults_add(faults, FAULT_ERROR, "--verify", 0, 0, "",
 			   "'dns' is weaker than tls, and the policy has "
 			   "require_full_isolation: true");

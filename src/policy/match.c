@@ -33,11 +33,6 @@ static struct plan_verdict rule_verdict(const struct plan *p, uint32_t rule)
 	};
 }
 
-static bool is_hex(uint8_t c)
-{
-	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-}
-
 /* "1", "0x7f", "0x": a name that ends so is a way to write an IPv4 address, never a
  * host. No top-level domain looks like it. */
 static bool label_is_number(const uint8_t *label)
@@ -45,7 +40,8 @@ static bool label_is_number(const uint8_t *label)
 	bool hex = label[0] >= 2 && label[1] == '0' && label[2] == 'x';
 
 	for (size_t i = hex ? 3 : 1; i <= label[0]; i++) {
-		if (hex ? !is_hex(label[i]) : label[i] < '0' || label[i] > '9')
+		if (hex ? text_hex_value((char)label[i]) < 0
+			: label[i] < '0' || label[i] > '9')
 			return false;
 	}
 	return true;
@@ -95,6 +91,18 @@ struct plan_verdict plan_match_name(const struct plan *p, const struct dns_name 
 	return best == PLAN_NO_RULE ? default_verdict(p) : rule_verdict(p, best);
 }
 
+struct plan_verdict plan_match_below(const struct plan *p, const struct dns_name *name)
+{
+	struct dns_name below = { .size = (uint8_t)(name->size + 2),
+				  .labels = (uint8_t)(name->labels + 1) };
+
+	if (name->size + 2 > DNS_NAME_MAX)
+		return (struct plan_verdict){ .rule = PLAN_NO_RULE };
+	below.bytes[0] = 1; /* one label of one zero octet */
+	memcpy(below.bytes + 2, name->bytes, name->size);
+	return plan_match_name(p, &below);
+}
+
 /* The last entry that starts at or before @a: it, or one of its parents, holds @a,
  * or none does. Return: 1 + index, 0 for none. */
 static uint32_t prefix_before(const struct plan *p, const struct addr *a)
@@ -113,22 +121,12 @@ static uint32_t prefix_before(const struct plan *p, const struct addr *a)
 	return low;
 }
 
-/* An IPv4 address in IPv6 clothes goes out as IPv4. */
-static struct addr unmapped(const struct addr *a)
-{
-	static const uint8_t mapped[12] = { [10] = 0xff, 0xff };
-
-	if (a->family == ADDR_V6 && memcmp(a->bytes, mapped, sizeof(mapped)) == 0)
-		return addr_from_bytes(ADDR_V4, a->bytes + sizeof(mapped));
-	return *a;
-}
-
 struct plan_verdict plan_match_addr(const struct plan *p, const struct addr *addr,
 				    uint8_t protocol, uint16_t port)
 {
 	const struct layout_prefix *all = layout_section(p, LAYOUT_PREFIXES);
 	struct plan_verdict deny = { .rule = PLAN_NO_RULE }, allow = deny;
-	struct addr a = unmapped(addr);
+	struct addr a = addr_unmapped(addr);
 
 	if (a.family == ADDR_NONE)
 		return deny;
@@ -163,7 +161,7 @@ struct plan_verdict plan_match_addr(const struct plan *p, const struct addr *add
 bool plan_names_addr(const struct plan *p, const struct addr *addr)
 {
 	const struct layout_prefix *all = layout_section(p, LAYOUT_PREFIXES);
-	struct addr a = unmapped(addr);
+	struct addr a = addr_unmapped(addr);
 
 	for (uint32_t i = prefix_before(p, &a); i > 0; i = all[i - 1].parent) {
 		const struct layout_prefix *x = &all[i - 1];

@@ -10,32 +10,6 @@
 #include "policy/faults.h"
 #include "policy/json_cursor.h"
 
-/* One character of UTF-8, strictly: shortest form, no surrogates, at most U+10FFFF.
- * Return: its bytes, 0 when it isn't one. */
-static size_t utf8_read(const unsigned char *p, size_t left, uint32_t *ret)
-{
-	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
-	size_t size = p[0] < 0x80   ? 1
-		      : p[0] < 0xc2 ? 0
-		      : p[0] < 0xe0 ? 2
-		      : p[0] < 0xf0 ? 3
-		      : p[0] < 0xf5 ? 4
-				    : 0;
-	uint32_t c = size == 1 ? p[0] : p[0] & (0x7f >> size);
-
-	if (size == 0 || size > left)
-		return 0;
-	for (size_t i = 1; i < size; i++) {
-		if ((p[i] & 0xc0) != 0x80)
-			return 0;
-		c = c << 6 | (p[i] & 0x3f);
-	}
-	if (size > 1 && (c < least[size] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff)))
-		return 0;
-	*ret = c;
-	return size;
-}
-
 /* Why a character can't stand in a policy, or NULL. */
 static const char *char_fault(uint32_t c)
 {
@@ -57,7 +31,8 @@ bool node_check_text(const struct node_source *s)
 
 	for (size_t i = 0; i < s->text.len;) {
 		uint32_t c = 0;
-		size_t size = utf8_read(p + i, s->text.len - i, &c);
+		size_t size =
+			text_utf8((struct text){ s->text.ptr + i, s->text.len - i }, &c);
 		const char *why = size == 0 ? "not UTF-8" : char_fault(c);
 
 		if (size != 0 && (c == '\n' || c == '\r' || c == '\t'))
@@ -78,12 +53,11 @@ bool node_check_text(const struct node_source *s)
 void node_check_scalar(const struct node_source *s, struct text t, uint32_t line,
 		       uint32_t column)
 {
-	const unsigned char *p = (const unsigned char *)t.ptr;
 	char shown[TEXT_ESCAPED_SIZE];
 
 	for (size_t i = 0; i < t.len;) {
 		uint32_t c = 0;
-		size_t size = utf8_read(p + i, t.len - i, &c);
+		size_t size = text_utf8((struct text){ t.ptr + i, t.len - i }, &c);
 
 		if (s->blocks && (c == '\n' || c == '\t')) {
 			i++;

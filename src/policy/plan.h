@@ -134,6 +134,9 @@ struct plan_on_denies plan_on_denies(const struct plan *p);
 
 /* What the policy says of a name: the first rule that matches, else the default. */
 struct plan_verdict plan_match_name(const struct plan *p, const struct dns_name *name);
+/* The same of a name below @name that no rule can spell; where @name is so long that none
+ * fits below it: a deny. */
+struct plan_verdict plan_match_below(const struct plan *p, const struct dns_name *name);
 /* What the policy's address rules say of one address, port and protocol: a deny
  * wins; then an allow whose ports hold @port; else the default action with rule
  * PLAN_NO_RULE. With @port 0 the ports don't matter. */

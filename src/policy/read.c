@@ -9,15 +9,6 @@
 
 /* -- files of targets, one a line: a program writes them, a person only reads ------- */
 
-static struct text without_comment(struct text line)
-{
-	const char *comment = line.len > 0 ? memchr(line.ptr, '#', line.len) : NULL;
-
-	if (comment)
-		line.len = (size_t)(comment - line.ptr);
-	return text_trim(line);
-}
-
 /* The rule of one target, at its place. Return: 0, -EINVAL after a fault, -ENOMEM. */
 static int add_line(const struct policy_reader *r, struct rule *rule, struct text target,
 		    struct policy *policy)
@@ -47,11 +38,11 @@ static int read_list(const struct policy_reader *r, const char *file, struct tex
 	if (!node_check_text(&source))
 		return -EINVAL;
 	while (text_split(&rest, '\n', &line))
-		count += without_comment(line).len > 0;
+		count += text_without_comment(line).len > 0;
 	if (policy_reserve_rules(policy, r->arena, count) < 0)
 		return -ENOMEM;
 	while (result != -ENOMEM && text_split(&text, '\n', &line)) {
-		struct text target = without_comment(line);
+		struct text target = text_without_comment(line);
 		struct rule rule = { .action = POLICY_ALLOW,
 				     .comment = "",
 				     .file = file,

@@ -31,16 +31,9 @@ static bool has_scheme(struct text t)
 	return t.ptr && memmem(t.ptr, t.len, "://", 3);
 }
 
-static bool is_mapped(const struct addr *a)
-{
-	static const uint8_t mapped[12] = { [10] = 0xff, 0xff };
-
-	return a->family == ADDR_V6 && memcmp(a->bytes, mapped, sizeof(mapped)) == 0;
-}
-
 static int refuse_mapped(struct err *err, struct text t, const struct prefix *p)
 {
-	struct addr v4 = addr_from_bytes(ADDR_V4, p->addr.bytes + 12);
+	struct addr v4 = addr_unmapped(&p->addr);
 	char shown[PREFIX_TEXT_SIZE], what[128];
 	struct prefix q = prefix_of(&v4, p->bits - 96u);
 
@@ -80,7 +73,7 @@ static int prefix_target(struct text t, struct rule *ret, struct err *err)
 
 	if (!prefix_parse(t.ptr, t.len, false, &p))
 		return refuse_prefix(err, t);
-	if (is_mapped(&p.addr) && p.bits >= 96)
+	if (addr_is_mapped(&p.addr) && p.bits >= 96)
 		return refuse_mapped(err, t, &p);
 	ret->kind = TARGET_PREFIX;
 	ret->prefix = p;
@@ -450,6 +443,13 @@ bool rule_ports_have(const struct rule_ports *ports, uint16_t port)
 			return true;
 	}
 	return false;
+}
+
+bool rule_ports_equal(const struct rule_ports *a, const struct rule_ports *b)
+{
+	return a->count == b->count &&
+	       (a->count == 0 ||
+		memcmp(a->ranges, b->ranges, a->count * sizeof(*a->ranges)) == 0);
 }
 
 /* The same range is in @r for the other protocol. */

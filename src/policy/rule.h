@@ -42,6 +42,7 @@ int rule_ports_parse(struct text t, struct plan_port_range *ret,
 /* The same, kept in @arena. Return: 0, -EINVAL with @err, -ENOMEM. */
 int rule_ports_read(struct text t, struct arena *arena, struct rule_ports *ret,
 		    struct err *err) MUST_CHECK;
+bool rule_ports_equal(const struct rule_ports *a, const struct rule_ports *b);
 bool rule_ports_have(const struct rule_ports *ports, uint16_t port);
 #define RULE_NO_DNS_PORT                                                                 \
 	"port 53 of a name can't be opened, because Weir answers DNS itself; "           \

@@ -72,12 +72,9 @@ static bool same_rule(const struct rule *a, const struct rule *b)
 	       (a->kind == TARGET_PREFIX ? addr_equal(&a->prefix.addr, &b->prefix.addr) &&
 						   a->prefix.bits == b->prefix.bits
 					 : dns_name_equal(&a->name, &b->name)) &&
-	       a->ports.count == b->ports.count &&
-	       (a->ports.count == 0 ||
-		memcmp(a->ports.ranges, b->ports.ranges,
-		       a->ports.count * sizeof(*a->ports.ranges)) == 0) &&
-	       a->flags == b->flags && a->types == b->types &&
-	       strcmp(a->target, b->target) == 0 && strcmp(a->comment, b->comment) == 0;
+	       rule_ports_equal(&a->ports, &b->ports) && a->flags == b->flags &&
+	       a->types == b->types && strcmp(a->target, b->target) == 0 &&
+	       strcmp(a->comment, b->comment) == 0;
 }
 
 static bool same_settings(const struct policy *a, const struct policy *b)

@@ -131,11 +131,7 @@ static int read_questions(const char *path, struct arena *arena, char ***ret,
 	lines = arena_array(arena, n + 1, sizeof(*lines));
 	n = 0;
 	while (lines && text_split(&text, '\n', &line)) {
-		const char *comment = memchr(line.ptr, '#', line.len);
-
-		if (comment)
-			line.len = (size_t)(comment - line.ptr);
-		line = text_trim(line);
+		line = text_without_comment(line);
 		if (line.len > 0 && !(lines[n++] = arena_text(arena, line)))
 			return err_set(err, -ENOMEM, "out of memory");
 	}
@@ -144,6 +140,11 @@ static int read_questions(const char *path, struct arena *arena, char ***ret,
 	*ret = lines;
 	*ret_count = n;
 	return 0;
+}
+
+static int exit_status(int r)
+{
+	return r == 0 ? 0 : r == -ENOMEM || r == -EIO ? STATUS_FAILED : STATUS_BAD_INPUT;
 }
 
 static int verb_explain(const struct context *c)
@@ -161,10 +162,9 @@ static int verb_explain(const struct context *c)
 	if (r == 0)
 		r = cli_policy_explain(&c->plan, questions ? questions : c->arguments,
 				       count, c->spec->json, stdout, &err);
-	if (r == 0)
-		return 0;
-	log_error("%s", err.text);
-	return r == -ENOMEM || r == -EIO ? STATUS_FAILED : STATUS_BAD_INPUT;
+	if (r < 0)
+		log_error("%s", err.text);
+	return exit_status(r);
 }
 
 static int verb_show(const struct context *c)
@@ -328,15 +328,6 @@ static int run_diff(const struct spec *s, char *const *names)
 	return r > 0 ? STATUS_FAILED : 0;
 }
 
-static int run_import(const char *file)
-{
-	int r = cli_policy_import(file, stdout);
-
-	if (r == 0)
-		return 0;
-	return r == -ENOMEM || r == -EIO ? STATUS_FAILED : STATUS_BAD_INPUT;
-}
-
 static int run_verb(const struct verb *v, const struct spec *s, int argc, char **argv)
 {
 	struct context c = { .spec = s,
@@ -387,7 +378,7 @@ int cli_policy(int argc, char **argv)
 	if (v->takes == TWO_POLICIES)
 		return run_diff(&spec, argv + 1 + spec.rest);
 	if (v->takes == FOREIGN_FILE)
-		return run_import(argv[1 + spec.rest]);
+		return exit_status(cli_policy_import(argv[1 + spec.rest], stdout));
 	if (v->takes >= SANDBOX)
 		return cli_daemon_policy_change(spec.socket, argv[1 + spec.rest],
 						argv[2 + spec.rest],

@@ -120,27 +120,13 @@ static void describe(const struct plan *plan, uint8_t port_list, uint8_t flags,
 						 names[i]);
 }
 
-/* A label that is longer than any person writes and stands in no rule. */
-static bool name_below(const struct dns_name *name, struct dns_name *ret)
-{
-	static const char label[] =
-		"weir-asks-for-something-below-of-which-no-rule-knows";
-	char text[DNS_NAME_TEXT_SIZE], whole[DNS_NAME_TEXT_SIZE + sizeof(label) + 1];
-
-	snprintf(whole, sizeof(whole), "%s.%s", label, dns_name_format(name, text));
-	return dns_name_parse(text_of(whole), ret) == 0;
-}
-
 static void ask_name(const struct plan *plan, const struct target *t, struct state *ret)
 {
-	struct dns_name name = t->rule->name;
-	struct plan_verdict v;
+	const struct dns_name *name = &t->rule->name;
+	struct plan_verdict v = t->part == PART_BELOW ? plan_match_below(plan, name)
+						      : plan_match_name(plan, name);
 
 	ret->text[0] = '\0';
-	/* A name so long that nothing fits below it has nothing below. */
-	if (t->part == PART_BELOW && !name_below(&t->rule->name, &name))
-		return;
-	v = plan_match_name(plan, &name);
 	if (v.action == POLICY_ALLOW)
 		describe(plan, v.port_list, v.flags, v.types, ret);
 }

@@ -152,14 +152,12 @@ static const char *action_of(const struct answer *a)
 
 static const char *types_text(uint8_t types, char *buf, size_t size)
 {
-	static const char *const names[] = { "PTR", "SRV", "TXT", "MX" };
-
 	snprintf(buf, size, "A, AAAA");
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+	for (size_t i = 0; i < RULE_TYPE_COUNT; i++) {
 		size_t used = strlen(buf);
 
 		if (types & 1 << i)
-			snprintf(buf + used, size - used, ", %s", names[i]);
+			snprintf(buf + used, size - used, ", %s", rule_type_words[i]);
 	}
 	return buf;
 }

@@ -78,18 +78,11 @@ static bool same_target(const struct entry *a, const struct entry *b)
 	       strncasecmp(a->target.ptr, b->target.ptr, a->target.len) == 0;
 }
 
-static bool has_port(const struct entry *e, uint32_t port)
+static void add_port(struct import *im, struct entry *e, uint32_t port)
 {
 	for (size_t i = 0; i < e->port_count; i++)
 		if (e->ports[i] == port)
-			return true;
-	return false;
-}
-
-static void add_port(struct import *im, struct entry *e, uint32_t port)
-{
-	if (has_port(e, port))
-		return;
+			return;
 	if (e->port_count == PORTS_MAX)
 		fault_text(im, e->at, "", e->target, "has too many ports");
 	else
@@ -469,14 +462,9 @@ static int import(struct import *im, FILE *out)
 int cli_policy_import(const char *path, FILE *out)
 {
 	struct import im = { .file = path };
-	char line[FAULT_TEXT_SIZE];
 	int r = import(&im, out);
 
-	for (size_t i = 0; i < im.faults.count; i++)
-		fprintf(stderr, "%s\n",
-			fault_format(&im.faults.items[i], line, sizeof(line)));
-	if (im.faults.dropped > 0)
-		fprintf(stderr, "… and %zu more\n", im.faults.dropped);
+	faults_print(&im.faults, true);
 	if (r == -ENOMEM || r == -EIO)
 		fprintf(stderr, "cannot import the policy: %s\n", strerror(-r));
 	free(im.entries);

@@ -764,15 +764,6 @@ struct rendering {
 	size_t size;
 };
 
-static void rendering_done(struct rendering *r)
-{
-	free(r->names_plan);
-	free(r->plan_bytes);
-	free(r->text);
-	faults_done(&r->faults);
-	arena_done(&r->arena);
-}
-
 static void write_pins(const struct rendering *r, FILE *out)
 {
 	char name[DNS_NAME_TEXT_SIZE], text[ADDR_TEXT_SIZE];
@@ -906,7 +897,11 @@ static int render(struct render_spec *spec)
 		status = install(r.member.id, r.text, r.size);
 	else if (status == 0 && fwrite(r.text, 1, r.size, stdout) != r.size)
 		status = RUN_STATUS_FAILED;
-	rendering_done(&r);
+	free(r.names_plan);
+	free(r.plan_bytes);
+	free(r.text);
+	faults_done(&r.faults);
+	arena_done(&r.arena);
 	return status;
 }
 
