@@ -114,7 +114,7 @@ static int verb_daemon(int argc, char **argv)
 		log_error("%s", err.text);
 		return RUN_STATUS_BAD_INPUT;
 	}
-	/* Nobody is asked who was not named. */
+	/* No name server is asked that was not named. */
 	if (spec->upstream_count == 0) {
 		log_error("%s names no usable name server: name one with --dns-upstream",
 			  spec->resolv_conf);

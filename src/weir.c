@@ -60,7 +60,8 @@ int main(int argc, char **argv)
 	enum alias alias = argc > 0 ? alias_of(argv[0]) : ALIAS_NONE;
 	const struct sigaction ignore = { .sa_handler = SIG_IGN };
 
-	/* A file size limit (ulimit -f) is an error to be told, not a way to die. */
+	/* A file size limit (ulimit -f) is an error to report, not a signal that
+	 * kills. */
 	sigaction(SIGXFSZ, &ignore, NULL);
 	if (open_standard_streams() < 0)
 		return RUN_STATUS_FAILED;

@@ -37,8 +37,8 @@ struct addr addr_from_bytes(enum addr_family family, const uint8_t *bytes)
 	return a;
 }
 
-/* Most names can be told from an address without reading them: IPv4 begins with a digit,
- * IPv6 has colons. */
+/* Most names differ from an address at a glance: IPv4 begins with a digit, IPv6 has
+ * colons. */
 static bool may_be_addr(const char *text, size_t len)
 {
 	return len > 0 && len < ADDR_TEXT_SIZE &&

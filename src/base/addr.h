@@ -63,7 +63,7 @@ bool prefix_parse(const char *text, size_t len, bool mask_host, struct prefix *r
 char *prefix_format(const struct prefix *p, char *buf);
 bool prefix_contains(const struct prefix *p, const struct addr *a);
 struct prefix prefix_of(const struct addr *a, unsigned int bits);
-/* Where IPv4's @p stands behind NAT64's well-known prefix (RFC 6052). */
+/* IPv4's @p behind NAT64's well-known prefix (RFC 6052). */
 struct prefix prefix_translated(const struct prefix *p);
 
 /* "1.2.3.4", "1.2.3.4:53", "[2001:db8::1]:53", "2001:db8::1"; @default_port where

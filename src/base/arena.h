@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* arena - memory that is given out piece by piece and freed all at once. */
+/* arena - memory that is allocated piece by piece and freed all at once. */
 #pragma once
 
 #include <stddef.h>

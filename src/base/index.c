@@ -15,7 +15,7 @@ void index_done(struct index *r)
 	*r = (struct index){ 0 };
 }
 
-/* Those who name sandboxes are trusted: the key needn't be secret. */
+/* Clients that name sandboxes are trusted: the key needn't be secret. */
 static uint64_t hash_text(const char *text)
 {
 	const struct hash_key key = { 0 };

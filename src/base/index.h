@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* index - things that are found by a text of theirs. Whoever is in it has a struct
- * index_entry of its own, and keeps it and the text where they are as long.
- *
- * All zero is an empty one. */
+/* index - objects that are found by a text of theirs. An object has a struct
+ * index_entry for each index that it is in, and neither that nor the text moves
+ * meanwhile. All zero is an empty index. */
 #pragma once
 
 #include <stddef.h>

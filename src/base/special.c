@@ -3,8 +3,8 @@
 
 #include <assert.h>
 
-/* Every address is judged in each answer that holds it, cached ones too: rows are
- * numbers, so that a look through all of them takes some ten nanoseconds. */
+/* Every address of each answer is judged, of cached answers too: rows are numbers, so
+ * that a search through all of them takes some ten nanoseconds. */
 struct range_v4 {
 	uint32_t net;
 	uint8_t bits; /* 1 to 32 */
@@ -21,7 +21,7 @@ struct range_v6 {
 #define V6(a, b, c, d)                                                                   \
 	((uint64_t)(a) << 48 | (uint64_t)(b) << 32 | (uint64_t)(c) << 16 | (d))
 
-/* The first row that holds the address decides, so the narrower one stands first. */
+/* The first row that holds the address decides, so the narrower row comes first. */
 static const struct range_v4 ranges_v4[] = {
 	/* Most clouds: AWS "Access instance metadata", Google "About VM metadata", Azure
 	 * "Instance Metadata Service", OpenStack Nova "Metadata service" */
@@ -93,8 +93,8 @@ static const struct range_v6 ranges_v6[] = {
 	{ 0, 0, 0, SPECIAL_RESERVED },		    /* and nothing else is */
 };
 
-/* How a prefix carries an IPv4 address: where its four bytes stand. Teredo stores the
- * client's address with every bit turned. */
+/* How a prefix carries an IPv4 address: the offset of its four bytes. Teredo stores
+ * the client's address with every bit turned. */
 static const struct {
 	struct range_v6 range;
 	uint8_t at;
@@ -103,7 +103,7 @@ static const struct {
 	{ { .low = V6(0, 0xffff, 0, 0), .bits = 96 }, 12, 0x00 },     /* mapped */
 	{ { .low = V6(0xffff, 0, 0, 0), .bits = 96 }, 12, 0x00 },     /* RFC 2765 */
 	{ { .high = V6(0x64, 0xff9b, 0, 0), .bits = 96 }, 12, 0x00 }, /* NAT64 */
-	/* Local NAT64 (RFC 8215), in the one form whose IPv4 address stands at the end;
+	/* Local NAT64 (RFC 8215), in the one form whose IPv4 address is at the end;
 	 * the rest of its /48 is special by itself. */
 	{ { .high = V6(0x64, 0xff9b, 1, 0), .bits = 96 }, 12, 0x00 },
 	{ { .high = V6(0x2002, 0, 0, 0), .bits = 16 }, 2, 0x00 },  /* 6to4 */

@@ -8,7 +8,7 @@
 
 #include "base/macros.h"
 
-/* A piece of somebody else's text; not ended by NUL. */
+/* A piece of text, borrowed; not ended by NUL. */
 struct text {
 	const char *ptr;
 	size_t len;
@@ -28,7 +28,7 @@ int text_hex_value(char c);
 /* One character of UTF-8 at the start of @t: shortest form, no surrogate, at most
  * U+10FFFF. Return: its bytes; 0: there is none. */
 size_t text_utf8(struct text t, uint32_t *ret);
-/* A line without what stands behind a '#', and trimmed. */
+/* A line without its comment ('#' and what follows), trimmed. */
 struct text text_without_comment(struct text line);
 /* Cut @t at the first @separator: the part before it, and @t moves behind it (to
  * an empty text with ptr NULL after the last part). Return: false when t->ptr is

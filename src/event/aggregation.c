@@ -12,7 +12,7 @@
 enum { HEADS = 256 };
 
 struct entry {
-	struct event event; /* packets 0: all of it was told */
+	struct event event; /* packets 0: everything was reported */
 	uint64_t hash;
 	int64_t ready_ms, until_ms; /* since when; the end of its rest */
 	uint8_t line;		    /* in which it is, or will be when its rest is over */
@@ -97,8 +97,8 @@ static void make_ready(struct aggregation *t, struct entry *e, int64_t now_ms)
 
 /* ---- what is equal ---- */
 
-/* Events of different types of questions, or of which one could be allowed, are told
- * apart. */
+/* Events of different query types are different, and so are events of which only one
+ * could be allowed. */
 static bool folds(const struct event *a, const struct event *b)
 {
 	return a->query_type == b->query_type && a->allowable == b->allowable &&

@@ -51,8 +51,8 @@ struct event {
 	bool allowable; /* an allow rule for just this would have let it through */
 	uint32_t pid;	/* of the sender, where it was found; else 0 */
 	struct addr remote;
-	/* The sender's socket as it knows itself, and where it sends to, by which the
-	 * sender may be found; no address: not known. Not kept. */
+	/* The sender's socket by its own address, and its destination, by which the
+	 * sender may be found; no address: not known. Not stored. */
 	struct endpoint from, to;
 	char command[EVENT_COMMAND_SIZE]; /* of the sender, printable; "": not known */
 	char name[EVENT_NAME_SIZE];	  /* presentation form, "" when none */
@@ -66,8 +66,9 @@ bool event_is_same(const struct event *a, const struct event *b);
 /* Of what event_is_same() compares. */
 struct hash_key;
 uint64_t event_hash(const struct hash_key *key, const struct event *e);
-/* Do they say the same as far as the reason goes? Of what was denied or passed it follows
- * from the rest; what was changed, or went wrong, stands nowhere else. */
+/* Are the reasons the same as far as they matter? For what was denied or passed the
+ * reason follows from the other fields; for a change or a failure it is the only
+ * place. */
 bool event_same_reason(const struct event *a, const struct event *b);
 
 const char *event_action_name(enum event_action a);

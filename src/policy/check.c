@@ -194,8 +194,8 @@ static void check_prefix(const struct check *c, uint32_t i)
 	}
 }
 
-/* The names of ways_out, and which hashes those have that a rule for one name can open:
- * most rules open none, which is told without comparing. */
+/* The names of ways_out, and the hashes of the names that a rule for one name can
+ * open. Most rules open none, which the hashes say without a comparison. */
 struct ways_read {
 	struct dns_name names[ARRAY_SIZE(ways_out)];
 	uint64_t hosts[16], trees[16];

@@ -17,7 +17,7 @@
 #include "policy/limits.h"
 #include "policy/policy.h"
 
-/* -- the denies that nobody had to write -------------------------------------------- */
+/* -- the implicit denies ------------------------------------------------------------ */
 
 /* Cloud metadata addresses are refused unless a rule names the very address: an allow
  * of a range around it doesn't. Under `defaultAction: allow` link-local addresses that no
@@ -53,8 +53,8 @@ static bool is_named(const struct policy *p, const struct addr *a)
 	return false;
 }
 
-/* Something would open this address: the default, or an allow around it, or around where
- * it stands behind a translator. */
+/* Something would open this address: the default action, or an allow around it, or an
+ * allow around its translated address. */
 static bool is_open(const struct policy *p, const struct addr *a)
 {
 	const struct prefix self = prefix_of(a, (unsigned int)bits_of(a));
@@ -371,7 +371,7 @@ static void fold_prefixes(struct builder *b)
 	b->prefix_count = used;
 }
 
-/* Some earlier prefix that holds @x says the same: the kernel needn't be told. */
+/* An earlier prefix that holds @x says the same: the kernel doesn't need @x. */
 static bool is_covered(const struct builder *b, const struct layout_prefix *x)
 {
 	for (uint32_t i = x->parent; i > 0; i = b->prefixes[i - 1].parent) {

@@ -9,7 +9,7 @@
 
 #include "policy/document_internal.h"
 
-enum { RULE_KEYS = 7, TOP_KEYS = 6, UNKNOWN_MAX = 32 /* more aren't told */ };
+enum { RULE_KEYS = 7, TOP_KEYS = 6, UNKNOWN_MAX = 32 /* more aren't reported */ };
 
 static const char *const rule_keys[RULE_KEYS] = {
 	"ports", "types", "private", "raw", "required", "unmetered", "comment",
@@ -18,8 +18,8 @@ static const char *const top_keys[TOP_KEYS] = {
 	"verify", "dns", "repin", "limits", "on_denies", "require_full_isolation",
 };
 
-/* One body that is being read. Of what is wrong with it the first of each sort is kept:
- * a value of the wrong type is told before a value that means nothing. */
+/* One body that is being read. Of the faults of each sort the first one is reported,
+ * and a value of the wrong type before a value that means nothing. */
 struct reading {
 	struct json_cursor c;
 	struct document *d;
@@ -184,7 +184,7 @@ static void read_string(struct reading *r, const char *field, struct text *ret)
 	}
 }
 
-/* A value that is kept as it is; null takes it away. */
+/* A value of Weir's own, as text; null means that there is none. */
 static void read_own(struct reading *r, struct text *ret)
 {
 	bool absent = json_cursor_peek(&r->c) == JSON_KIND_NULL;
@@ -508,7 +508,7 @@ static int copy_text(struct document *d, struct text t, struct text *ret)
 	return t.len == 0 || ret->ptr ? 0 : -ENOMEM;
 }
 
-/* The copy stands nowhere: what it came from isn't the text that is kept. */
+/* The copy has no position: it comes from another text than the document's. */
 static int copy_rule(struct document *d, const struct document_rule *rule)
 {
 	struct document_rule copy = { .action = rule->action };
@@ -533,7 +533,7 @@ static struct document *copy_settings(const struct document *old)
 	return NULL;
 }
 
-/* A target among others, and where it stands. */
+/* A target among others, and its position. */
 struct entry {
 	struct text target;
 	const struct document_rule *rule; /* NULL: a target alone */

@@ -16,15 +16,15 @@ struct document;
 /* defaultAction deny and no rules. NULL: out of memory. */
 struct document *document_deny_all(void) MUST_CHECK;
 void document_free(struct document *d);
-/* Deny all, and closed: nothing that stands beside the document opens anything, and it
+/* A document that denies all and is closed: the files beside it open nothing, and it
  * can be replaced, but not patched. @why is shown. NULL: out of memory. */
 struct document *document_close(const char *why) MUST_CHECK;
 /* Why it is closed, ended by NUL; NULL: it isn't. */
 const char *document_closed(const struct document *d);
 
-/* A whole policy. Empty text, {}, null: deny all. Unknown keys are told to @unknown (may
- * be NULL), once each. Return: 0; -EINVAL with what goes behind "invalid policy: ";
- * -ENOMEM. */
+/* A whole policy. Empty text, {}, null: deny all. Unknown keys are reported to
+ * @unknown (may be NULL), once each. Return: 0; -EINVAL with what goes behind
+ * "invalid policy: "; -ENOMEM. */
 typedef void document_unknown_fn(void *data, const char *key);
 int document_parse(struct text body, document_unknown_fn *unknown, void *data,
 		   struct document **ret, struct err *err) MUST_CHECK;
@@ -54,10 +54,10 @@ struct always_file {
 	const char *path;
 	struct text text; /* empty: no file */
 };
-/* The policy that is in force: deny.always, allow.always, then the document, whose faults
- * are told as those of @file. Faults that the reference takes for names (a target that is
- * neither name, address nor CIDR) are errors here. Return: 0, -EINVAL with @faults,
- * -ENOMEM. */
+/* The policy that is in force: deny.always, allow.always, then the document, whose
+ * faults are reported as those of @file. A target that is neither name, address nor
+ * CIDR, which the reference takes for a name, is an error here. Return: 0, -EINVAL
+ * with @faults, -ENOMEM. */
 int document_policy(const struct document *d, const struct always_file *deny,
 		    const struct always_file *allow, const char *file,
 		    const struct policy_reader *r, struct policy *ret) MUST_CHECK;

@@ -66,7 +66,7 @@ static const char *escape_wide(struct text t)
 	return t.ptr[2] == '\xa9' ? "\\u2029" : NULL;
 }
 
-/* How many bytes of @t stand for themselves. */
+/* How many bytes of @t need no escape. */
 static size_t plain_size(struct text t)
 {
 	size_t i = 0;
@@ -277,7 +277,7 @@ static void put_pretty(struct document_out *o, struct text t)
 	document_put(o, "\n", 1);
 }
 
-/* End with NUL and give away. */
+/* End with NUL. The caller owns the result. */
 static char *finish(struct document_out *o)
 {
 	document_put(o, "", 1);
@@ -346,7 +346,7 @@ struct scan {
 	const char *literal; /* "true": which one is read */
 	size_t literal_at;
 	size_t depth;
-	char what[64]; /* what the byte that was refused stood in */
+	char what[64]; /* where the byte was that was refused */
 	uint8_t open[SCAN_DEPTH_MAX];
 };
 
@@ -616,7 +616,8 @@ int document_scan(struct text body, struct err *err)
 		if (i < body.len && !step(s, (uint8_t)body.ptr[i]))
 			return bad_byte(s, (uint8_t)body.ptr[i], err);
 	}
-	/* What was cut off in a word or a number is told as a blank in it. */
+	/* A text that was cut off in a word or a number is reported as one with a
+	 * blank there. */
 	if (s->state != END_TOP && !step(s, ' '))
 		return bad_byte(s, ' ', err);
 	if (s->state != END_TOP)

@@ -7,7 +7,7 @@
 #include "policy/plan.h"
 #include "policy/policy.h"
 
-enum { POLICY_EXPLAIN_SIZE = 1024 }; /* room for any line of these */
+enum { POLICY_EXPLAIN_SIZE = 1024 }; /* fits any line of these */
 
 /* "allow api.github.com ports 443 (policy.yaml:3)", or for PLAN_NO_RULE "the default
  * action (deny)". Texts are escaped. Return: @buf. */

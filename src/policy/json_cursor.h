@@ -21,7 +21,7 @@ enum json_kind {
 
 /* "number", "array" …, as Go names them. */
 const char *json_kind_name(enum json_kind k);
-/* What value comes next; the cursor then stands on its first byte. */
+/* The kind of the next value; the cursor is then at its first byte. */
 enum json_kind json_cursor_peek(struct json_cursor *c);
 /* Step over a value. Return: its text. */
 struct text json_cursor_skip(struct json_cursor *c);
@@ -31,6 +31,6 @@ int json_cursor_string(struct json_cursor *c, struct arena *arena,
 		       struct text *ret) MUST_CHECK;
 /* Step into an array or object. */
 void json_cursor_enter(struct json_cursor *c);
-/* Is there another item, or the key of another member, which is a string before its
- * value? False: the cursor stands behind the whole. */
+/* Is there another item, or another member, whose key comes before its value? False:
+ * the cursor is behind the whole. */
 bool json_cursor_next(struct json_cursor *c);

@@ -99,7 +99,7 @@ int cli_profile_load(struct arena *arena, const char *name, struct text *ret_tex
 	return 0;
 }
 
-/* A file that is named by @from stands beside it, unless its path is absolute. */
+/* A file that is named by @from is beside it, unless its path is absolute. */
 static const char *file_path(struct arena *arena, const char *name, const char *from)
 {
 	const char *slash = from ? strrchr(from, '/') : NULL;

@@ -70,10 +70,10 @@ int cli_read_file(const char *path, struct arena *arena, struct text *ret,
 int cli_read_owned(const char *path, struct arena *arena, struct text *ret,
 		   struct err *err) MUST_CHECK;
 
-/* A profile's text: the user's own, the machine's or a built-in one, in this order, and
- * where it stands. Return: 0, -ENOENT when there is none, or -errno, with @err. */
+/* A profile's text and its path: the user's own, the machine's or a built-in one, in
+ * this order. Return: 0, -ENOENT when there is none, or -errno, with @err. */
 int cli_profile_load(struct arena *arena, const char *name, struct text *ret_text,
 		     const char **ret_path, struct err *err) MUST_CHECK;
 #define CLI_ETC_PROFILES "/etc/weir/profiles"
-/* The folder of the user's own, or NULL when there is no place for them. */
+/* The folder of the user's own profiles, or NULL when the user has no home. */
 const char *cli_user_profiles(struct arena *arena);

@@ -10,7 +10,7 @@
 #include "policy/faults.h"
 #include "policy/json_cursor.h"
 
-/* Why a character can't stand in a policy, or NULL. */
+/* Why a policy can't have this character, or NULL. */
 static const char *char_fault(uint32_t c)
 {
 	if (c < 0x20 || (c >= 0x7f && c < 0xa0))

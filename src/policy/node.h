@@ -43,8 +43,8 @@ struct node_source {
 		      * programs' settings have */
 };
 
-/* Control characters, bad UTF-8 and characters that show text in another order than it
- * stands are faults, each with its place. Return: true when there was none. */
+/* Control characters, bad UTF-8 and characters that show text in another order than
+ * it is written in are faults, each with its place. Return: true when there was none. */
 bool node_check_text(const struct node_source *s);
 
 /* Return: 0 with *@ret (NULL for an empty document), -EINVAL with faults, -ENOMEM. */

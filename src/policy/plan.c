@@ -39,7 +39,7 @@ bool layout_prefix_holds(const struct prefix *outer, const struct prefix *inner)
 	return outer->bits <= inner->bits && prefix_contains(outer, &inner->addr);
 }
 
-/* Checks of plan_open(): each looks at one section and trusts those before it. */
+/* Checks of plan_open(): each checks one section and trusts the sections before it. */
 
 static bool sections_are_inside(const struct plan *p)
 {
@@ -129,7 +129,7 @@ static bool slot_is_sound(const struct plan *p, const struct layout_slot *s)
 	uint32_t size = layout_count(p, LAYOUT_NAMES);
 	uint32_t rules = layout_count(p, LAYOUT_RULES);
 
-	/* At s->name - 1 stands the size, then that many bytes. */
+	/* At s->name - 1 is the size, then that many bytes. */
 	if (s->name > size || names[s->name - 1] > size - s->name)
 		return false;
 	return (s->exact < rules || s->exact == PLAN_NO_RULE) &&
@@ -167,7 +167,8 @@ static bool prefix_is_sound(const struct plan *p, const struct layout_prefix *al
 	    x->port_list >= layout_count(p, LAYOUT_PORT_LISTS) ||
 	    x->rule >= layout_count(p, LAYOUT_RULES))
 		return false;
-	/* Parents stand before and hold their children, so a walk upwards ends soon. */
+	/* Parents come before their children and hold them, so a walk upwards ends
+	 * soon. */
 	if (x->parent > i ||
 	    (x->parent > 0 &&
 	     !layout_prefix_holds(&all[x->parent - 1].prefix, &x->prefix)))

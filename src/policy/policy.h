@@ -19,7 +19,7 @@ enum {
 
 enum fault_level {
 	FAULT_ERROR = 0, /* the policy is not used */
-	FAULT_WARNING,	 /* it is, but a person should look */
+	FAULT_WARNING,	 /* it is used, but a person should check it */
 	FAULT_HINT,
 };
 
@@ -45,14 +45,14 @@ void faults_done(struct faults *f);
 enum { FAULT_TEXT_SIZE = 2048 };
 char *fault_format(const struct fault *f, char *buf, size_t size);
 
-/* Where a value of the document stands; line 0: nowhere. */
+/* The position of a value in its document; line 0: none. */
 struct policy_place {
 	const char *file;
 	uint32_t line, column;
 };
 
 enum {
-	POLICY_REPIN_MS = 6 * 3600 * 1000, /* when nobody says */
+	POLICY_REPIN_MS = 6 * 3600 * 1000, /* when no policy says */
 	POLICY_REPIN_MIN_MS = 10 * 1000,
 	POLICY_REPIN_MAX_MS = 30 * 24 * 3600 * 1000u, /* 30 days */
 };

@@ -272,7 +272,7 @@ int policy_read(const struct policy_reader *r, const char *file, struct text tex
 
 /* -- rules of the command line ------------------------------------------------------ */
 
-/* Cut "TARGET:PORTS". An IPv6 address with ports stands in brackets; without brackets
+/* Cut "TARGET:PORTS". An IPv6 address with ports is in brackets; without brackets
  * everything is the target when it has two colons. */
 static bool split_option(struct text value, struct text *ret_target,
 			 struct text *ret_ports)

@@ -222,8 +222,8 @@ static int refuse_name(struct err *err, struct text t)
 			     "a domain name: it has letters, digits, '-', '_' and dots");
 }
 
-/* A wildcard over `com` or `co.uk` would be a wildcard over strangers. Private
- * suffixes (github.io) are left to policy_check(). */
+/* A wildcard over `com` or `co.uk` would be one over strangers' names. policy_check()
+ * warns of private suffixes (github.io). */
 static bool is_public_suffix(const struct dns_name *n)
 {
 	char text[DNS_NAME_TEXT_SIZE];
@@ -491,7 +491,7 @@ char *rule_ports_format(const struct plan_port_range *ranges, size_t count, char
 				     tcp ? IPPROTO_UDP : IPPROTO_TCP);
 
 		if (both && !tcp)
-			continue; /* shown where TCP stood */
+			continue; /* shown with TCP */
 		if (range_append(&ranges[i],
 				 both  ? ""
 				 : tcp ? "tcp/"

@@ -35,7 +35,7 @@ struct rule {
 };
 
 /* "443", "80,443", "8000-8100", "tcp/22", "udp/443,tcp/80-90". A number alone is TCP
- * and UDP. Ranges are sorted and merged into @ret (room for PLAN_PORT_RANGES_MAX).
+ * and UDP. Ranges are sorted and merged into @ret, which takes PLAN_PORT_RANGES_MAX.
  * Return: count, or -EINVAL with the reason in @err. */
 int rule_ports_parse(struct text t, struct plan_port_range *ret,
 		     struct err *err) MUST_CHECK;

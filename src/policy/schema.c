@@ -638,7 +638,7 @@ static const struct schema_key top_keys[] = {
 	{ "network_policy", on_network_policy },
 };
 
-/* The wrapper stands around the whole: nothing beside it, nothing like it inside. */
+/* The wrapper is around the whole: no key beside it, and no wrapper inside. */
 static void on_network_policy(struct walk *w, const struct node *n, void *data)
 {
 	if (w->is_wrapped) {

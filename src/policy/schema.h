@@ -25,7 +25,7 @@ int schema_read(struct schema_document *d, const struct node *root) MUST_CHECK;
 int schema_read_rule(struct schema_document *d, const struct node *n,
 		     const char *path) MUST_CHECK;
 
-/* Make room for @more rules, so that adding them copies nothing. */
+/* Reserve memory for @more rules, so that adding them copies nothing. */
 int policy_reserve_rules(struct policy *p, struct arena *arena, size_t more) MUST_CHECK;
 /* Append @r to @p. The array grows in @arena. */
 int policy_add_rule(struct policy *p, struct arena *arena,

@@ -122,7 +122,8 @@ static int on_table(void *data, uint16_t type, uint8_t family,
 	return 0;
 }
 
-/* Who may not list them can't change them either, and will be told so later. */
+/* Without the right to list tables there is none to change them, which is reported
+ * later. */
 static int check_tables(int fd, struct err *err)
 {
 	struct filter_conn conn = { .fd = -1 };

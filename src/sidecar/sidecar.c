@@ -95,7 +95,7 @@ static void on_control(struct supervisor *k, const struct ipc_message *m, int *f
 
 static pid_t start_socket_owner(struct supervisor *k, int channel)
 {
-	/* Whoever is first in a container sees nobody else's processes. */
+	/* The first process of a container sees only the container's processes. */
 	return getpid() == 1 ? -ESRCH : socket_owner_start(channel);
 }
 
@@ -108,7 +108,7 @@ static const struct supervisor_ops ops = {
 
 /* -- starting ----------------------------------------------------------------------- */
 
-/* The first engine: nothing goes on before its rules stand. */
+/* The first engine: nothing goes on before its rules are active. */
 static int first_engine(struct supervisor *k, struct err *err)
 {
 	struct pollfd wait = { .events = POLLIN };

@@ -74,7 +74,7 @@ void cli_attach_usage(FILE *out)
 	cli_options_print(out, &cli_attach_options);
 }
 
-/* Whoever starts the sandbox is to look at this, and not go on. */
+/* What starts the sandbox is to read this word, and not go on. */
 static int failed_setup(const char *why)
 {
 	log_error("failed_safety_setup: %s", why);
@@ -179,7 +179,7 @@ static int attach(const struct spec *s, uint32_t uid, const char *policy)
 	return failed_setup(client_reason(&reply, &arena));
 }
 
-/* All that is wrong with it is told, the policy too. */
+/* Report all faults at once, those of the policy too. */
 static int check_spec(const struct spec *s, uint32_t *ret_uid, char **ret_policy)
 {
 	int kinds = (s->netns != NULL) + (s->cgroup != NULL) + (s->uid != NULL);
@@ -459,7 +459,7 @@ static int print_answer(json_t *j)
 	return failed("cannot write the output");
 }
 
-/* To whom the list may look as if that were all. */
+/* The list may look as if it were complete. */
 static void warn_of_more(const json_t *list)
 {
 	if (json_is_true(json_object_get(list, "takingOver")))

@@ -166,7 +166,7 @@ struct list {
 	struct event_row *kept; /* a page of them, or --limit's; owned */
 	size_t kept_count;
 	struct stat file; /* which one is read */
-	bool failed;	  /* nobody takes the output any more */
+	bool failed;	  /* the output's reader has ended */
 };
 
 /* ---- one row ---- */
@@ -317,7 +317,7 @@ static int open_log(struct err *err)
 	return r < 0 ? r : TAKE_FD(fd);
 }
 
-/* Return: 0, nobody wants any more; or -errno. */
+/* Return: 0: as many as were asked for, or the output's reader has ended; or -errno. */
 static int collect(struct collector *c, int fd, struct err *err)
 {
 	const uint32_t limit = c->show->spec.limit;
@@ -347,8 +347,8 @@ static int show_collect(struct show *s)
 
 /* ---- weir events ---- */
 
-/* Rows are read page by page, so that whoever writes is never held up by a reader that
- * takes its time, such as a pager. */
+/* Rows are read page by page, so that a slow reader of the output, such as a pager,
+ * never holds up the store's writer. */
 
 static bool keep_row(void *data, int64_t id, const struct event_row *row)
 {
@@ -359,8 +359,8 @@ static bool keep_row(void *data, int64_t id, const struct event_row *row)
 	return true;
 }
 
-/* Everything from the row on that is next. Nothing is printed while the database is
- * read: who reads the output may stop, and the log would grow until it goes on. */
+/* Print all rows from the next one on. Nothing is printed while the database is read:
+ * the output's reader may pause, and the database's log would grow until it goes on. */
 static int print_rest(struct list *l, struct err *err)
 {
 	struct sqlite_query *q = &l->show->query;

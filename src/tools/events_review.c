@@ -104,7 +104,7 @@ static bool is_one_rule_more(const struct policy *before, const struct policy *a
 	return true;
 }
 
-/* A deny of an address counts wherever it stands. */
+/* A deny of an address counts in whatever order. */
 static bool opens(const struct plan *plan, const struct rule *r)
 {
 	const struct plan_port_range *port = r->ports.count > 0 ? r->ports.ranges : NULL;
@@ -126,7 +126,7 @@ static bool has_rule(const struct policy *p, const struct plan *plan,
 	return false;
 }
 
-/* A place in a text, and what is put there. */
+/* A position in a text, and what is inserted there. */
 struct position {
 	size_t at;
 	uint32_t line;
@@ -152,7 +152,7 @@ static size_t line_start(struct text t, uint32_t line)
 	return at;
 }
 
-/* The byte where @n stands, or the text's end. */
+/* The offset of @n, or the text's end. */
 static size_t offset_of(struct text t, const struct node *n)
 {
 	size_t at = line_start(t, n->line);
@@ -210,7 +210,7 @@ static void at_the_end(struct text t, const char *rule, struct arena *arena,
 				end);
 }
 
-/* Return: false: there is no place that can be told. */
+/* Return: false: no position is certain. */
 static bool find_position(struct text t, const struct node *root, const char *rule,
 			  struct arena *arena, struct position *ret)
 {

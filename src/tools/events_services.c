@@ -47,7 +47,7 @@ static bool is_channel(int fd)
 	       type == SOCK_SEQPACKET;
 }
 
-/* Texts end, whoever has sent them. */
+/* End each text, whatever the sender wrote. */
 static void hold(struct event_row *row)
 {
 	row->event.name[sizeof(row->event.name) - 1] = '\0';
@@ -249,7 +249,7 @@ static void on_end(struct teller *t, struct run *r, int status)
 {
 	char why[64];
 
-	/* Whatever it has left behind. */
+	/* The command's children, if any are left. */
 	(void)!kill(-r->pid, SIGKILL);
 	if (WIFSIGNALED(status))
 		snprintf(why, sizeof(why), "was killed by signal %d", WTERMSIG(status));
@@ -278,7 +278,7 @@ static void look_after(struct teller *t)
 
 /* ---- the store ---- */
 
-/* There is room for it. */
+/* Called only while another command may run. */
 static void on_task(void *data, const struct review *task)
 {
 	struct teller *t = data;

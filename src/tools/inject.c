@@ -169,7 +169,8 @@ static void place(struct inject *x, struct manifest *m, int spec, int list, size
 	}
 	if (m->out_of_memory)
 		return;
-	/* What stood before it moves one place on: it ends up first in any case. */
+	/* Containers before the sidecar move one on: the sidecar is first in any
+	 * case. */
 	if (at < manifest_count(m, list)) {
 		for (; at > 0; at--)
 			manifest_replace(m, list, at, manifest_item(m, list, at - 1));

@@ -35,7 +35,7 @@ struct text manifest_text(const struct manifest *m, int node)
 	return (struct text){ (const char *)n->data.scalar.value, n->data.scalar.length };
 }
 
-/* Why @key can't stand where @wanted is looked for; NULL: it can. */
+/* Why @key is refused in a mapping that is searched for @wanted; NULL: it isn't. */
 static const char *key_trouble(const struct manifest *m, int key, const char *wanted)
 {
 	const yaml_node_t *n = node_at(m, key);

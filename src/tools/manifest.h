@@ -34,7 +34,7 @@ bool manifest_is_yes(const struct manifest *m, int node);
 size_t manifest_count(struct manifest *m, int list);
 int manifest_item(const struct manifest *m, int list, size_t i);
 
-/* What stands for "$name" in a template. */
+/* The value of "$name" in a template. */
 struct manifest_word {
 	const char *name;  /* with the dollar */
 	const char *value; /* NULL: list items that say it are left out */
@@ -50,7 +50,7 @@ void manifest_put(struct manifest *m, int map, const char *key, int node,
 		  const char *before);
 /* Put @node first into @list. */
 void manifest_put_first(struct manifest *m, int list, int node);
-/* Put @node in the place of item @i. */
+/* Replace item @i by @node. */
 void manifest_replace(struct manifest *m, int list, size_t i, int node);
 /* A new, empty sequence; 0 when memory is out. */
 int manifest_list(struct manifest *m);

@@ -106,7 +106,7 @@ static int url_parse(struct text scheme, struct text rest, struct query *ret,
 	at = memrchr(rest.ptr, '@', rest.len);
 	if (at)
 		rest = (struct text){ at + 1, rest.len - (size_t)(at + 1 - rest.ptr) };
-	/* An address of IPv6 stands in brackets, with or without a port behind. */
+	/* An IPv6 address is in brackets, with or without a port behind. */
 	if (rest.len > 2 && rest.ptr[0] == '[' && rest.ptr[rest.len - 1] == ']')
 		rest = (struct text){ rest.ptr + 1, rest.len - 2 };
 	return host_and_port(rest, ret, err);
@@ -310,7 +310,7 @@ static int explain_json(const struct plan *p, const struct query *queries, size_
 	return r;
 }
 
-/* Every fault is told: the last one by the caller. */
+/* Every fault is reported, the last one by the caller. */
 static int parse_queries(char *const *texts, size_t count, struct query *queries,
 			 struct err *err)
 {

@@ -319,7 +319,7 @@ static bool covers(const struct entry *wide, const struct entry *e)
 	       !dns_name_equal(&e->rule.name, &wide->rule.name);
 }
 
-/* Wider ones stand behind and are complete last, so from the end. */
+/* Wider entries come later and are complete last, so the loop begins at the end. */
 static void join_ports(struct import *im)
 {
 	for (size_t i = im->count; i-- > 0;) {

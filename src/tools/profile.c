@@ -76,7 +76,8 @@ static bool is_listed(const struct profiles *p, const char *name)
 	return false;
 }
 
-/* The place that is asked first is added first; the same name behind it is hidden. */
+/* The folder that is searched first is added first; it hides the same name in a later
+ * one. */
 static void add(struct profiles *p, struct text name, const char *path, struct text text)
 {
 	struct profile profile;

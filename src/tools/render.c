@@ -110,7 +110,7 @@ void cli_render_usage(FILE *out)
 	fputs("\nExit status: 2 bad input; 125 Weir could not do what was asked.\n", out);
 }
 
-/* nft looks there, whatever is mounted where. */
+/* nft reads paths below this mount point, whatever is mounted elsewhere. */
 #define CGROUPS "/sys/fs/cgroup"
 
 enum {
@@ -159,7 +159,7 @@ static const char *mount_point(void)
 	return NULL;
 }
 
-/* It stands between quotes in nft's words. */
+/* The path is quoted in nft's language. */
 static bool is_plain(const char *path)
 {
 	for (; *path; path++)
@@ -177,7 +177,8 @@ static uint8_t count_levels(const char *below)
 	return levels <= UINT8_MAX ? (uint8_t)levels : 0;
 }
 
-/* @given as it stands, or as /proc/self/cgroup has it: below the mount point. */
+/* @given as a path of the file system, or as /proc/self/cgroup has it, below the
+ * mount point. */
 static void find_cgroup(const char *given, struct arena *arena, struct faults *f,
 			struct filter_cgroup *ret)
 {
@@ -306,7 +307,7 @@ static void check_verify(struct faults *f, const struct policy *p)
 		   "renders what can be had without");
 }
 
-/* Nobody is there who could count. */
+/* No process is there to count. */
 static void check_on_denies(struct faults *f, const struct policy *p)
 {
 	const struct policy_place *at = &p->on_denies_at;
@@ -317,7 +318,7 @@ static void check_on_denies(struct faults *f, const struct policy *p)
 			   "or daemon");
 }
 
-/* What an address rule can't hold to, as faults with their places. */
+/* Faults for what an address rule can't enforce. */
 static void check_policy(const struct policy_reader *r, struct policy *p)
 {
 	check_verify(r->faults, p);
@@ -356,7 +357,7 @@ static bool grow(struct resolving *r)
 	return true;
 }
 
-/* Whoever resolved has read hostile bytes: its word is held against the plan again. */
+/* The process that resolved has read hostile bytes: the plan is asked again. */
 static void on_addr(void *data, const struct dns_name *name, const struct addr *a)
 {
 	struct resolving *r = data;
@@ -570,7 +571,8 @@ static void path_of(const char *id, char ret[PATH_SIZE])
 	snprintf(ret, PATH_SIZE, FOLDER "/weir-%s.nft", id);
 }
 
-/* Return: 1, it is one of ours; 0, there is none; -EEXIST, somebody else's; -errno. */
+/* Return: 1: the file is one of Weir's; 0: there is none; -EEXIST: it is another
+ * program's; -errno. */
 static int look(const char *id, const char *path)
 {
 	char head[HEAD_SIZE + 1] = "", first[HEAD_SIZE];
