@@ -478,22 +478,12 @@ struct table {
 	size_t rows;
 };
 
-static const char *unknown(enum sqlite_by by)
-{
-	switch (by) {
-	case SQLITE_BY_RULE:
-		return "(the default action)";
-	case SQLITE_BY_PROCESS:
-		return "(not known)";
-	default:
-		return "-";
-	}
-}
-
 static void print_denied(struct table *t, const struct sqlite_denied *d)
 {
 	char time[JTEXT_TIME_SIZE], key[4 * EVENT_NAME_SIZE + 8];
-	const char *shown = unknown(t->show->by);
+	const char *shown = t->show->by == SQLITE_BY_RULE      ? "(the default action)"
+			    : t->show->by == SQLITE_BY_PROCESS ? "(not known)"
+							       : "-";
 
 	if (t->rows == 0)
 		printf("%9s %9s  %-20s  %s\n", "packets", "events", "last",

@@ -117,15 +117,6 @@ static bool opens(const struct plan *plan, const struct rule *r)
 	return v.action == POLICY_ALLOW;
 }
 
-static bool has_rule(const struct policy *p, const struct plan *plan,
-		     const struct rule *rule)
-{
-	for (size_t i = 0; i < p->count; i++)
-		if (same_rule(&p->rules[i], rule) && opens(plan, rule))
-			return true;
-	return false;
-}
-
 /* A position in a text, and what is inserted there. */
 struct position {
 	size_t at;
@@ -342,8 +333,10 @@ static int policy_edit(const char *path, struct text text, const char *rule,
 	ret->rule = is_json(path, text) ? rule : yaml_rule(wanted, arena);
 	if (!ret->rule)
 		return err_set(err, -ENOMEM, "out of memory");
-	if (has_rule(&before.policy, &before.plan, wanted))
-		return 0;
+	for (size_t i = 0; i < before.policy.count; i++)
+		if (same_rule(&before.policy.rules[i], wanted) &&
+		    opens(&before.plan, wanted))
+			return 0;
 	return put_rule(path, text, &before, wanted, ret->rule, arena, ret, err);
 }
 
@@ -637,19 +630,12 @@ static void escape(const char *text, char *buf, size_t size)
 	buf[used] = '\0';
 }
 
-/* Another store has other tasks under the same numbers. */
-static bool is_same_task(const json_t *j, const struct review *t)
-{
-	const char *destination = json_string_value(json_object_get(j, "destination"));
-
-	return destination && strcmp(destination, t->destination) == 0;
-}
-
 /* Have the daemon accept @t for its sandbox, which shows what that changes and asks.
  * Return: 0; -ECANCELED: it wasn't wanted; or another -errno. */
 static int live_accept(struct show *s, const struct review *t, struct err *err)
 {
 	char path[PATH_SIZE], who[3 * REVIEW_WHO_SIZE];
+	const char *destination;
 	json_t *j = NULL;
 	int r;
 
@@ -657,7 +643,9 @@ static int live_accept(struct show *s, const struct review *t, struct err *err)
 		return err_set(err, -EINVAL, "this is no sandbox of a daemon's");
 	snprintf(path, sizeof(path), "/sandboxes/%s/review/%" PRId64, t->sandbox, t->id);
 	r = ask_daemon(s, "GET", path, &j, err);
-	if (r == 0 && !is_same_task(j, t))
+	/* Another store has other tasks under the same numbers. */
+	destination = json_string_value(json_object_get(j, "destination"));
+	if (r == 0 && (!destination || strcmp(destination, t->destination) != 0))
 		r = err_set(err, -ESTALE, "the daemon has another store than this one");
 	if (r == 0) {
 		show_diff(json_incref(json_object_get(j, "diff")));

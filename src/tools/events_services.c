@@ -38,27 +38,7 @@ static void ignore_signals(void)
 		sigaction(some[i], &ignore, NULL);
 }
 
-static bool is_channel(int fd)
-{
-	socklen_t size = sizeof(int);
-	int type = 0;
-
-	return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 &&
-	       type == SOCK_SEQPACKET;
-}
-
-/* End each text, whatever the sender wrote. */
-static void hold(struct event_row *row)
-{
-	row->event.name[sizeof(row->event.name) - 1] = '\0';
-	row->event.reason[sizeof(row->event.reason) - 1] = '\0';
-	row->sandbox[sizeof(row->sandbox) - 1] = '\0';
-	row->rule[sizeof(row->rule) - 1] = '\0';
-	row->rule_file[sizeof(row->rule_file) - 1] = '\0';
-	row->command[sizeof(row->command) - 1] = '\0';
-}
-
-static void keep_all(struct sqlite_writer *w)
+static void store_all(struct sqlite_writer *w)
 {
 	struct event_row row;
 
@@ -69,7 +49,13 @@ static void keep_all(struct sqlite_writer *w)
 			continue;
 		if (n != sizeof(row))
 			return; /* the other end is gone */
-		hold(&row);
+		/* Texts end, whatever the sender wrote. */
+		row.event.name[sizeof(row.event.name) - 1] = '\0';
+		row.event.reason[sizeof(row.event.reason) - 1] = '\0';
+		row.sandbox[sizeof(row.sandbox) - 1] = '\0';
+		row.rule[sizeof(row.rule) - 1] = '\0';
+		row.rule_file[sizeof(row.rule_file) - 1] = '\0';
+		row.command[sizeof(row.command) - 1] = '\0';
 		sqlite_writer_add(w, &row);
 	}
 }
@@ -100,8 +86,12 @@ int events_store(int argc, char **argv)
 	struct sqlite_writer *w = NULL;
 	struct sqlite_state state;
 	struct err err = { 0 };
+	socklen_t size = sizeof(int);
+	int type = 0;
 
-	if (!config.directory || !is_channel(CHANNEL)) {
+	if (!config.directory ||
+	    getsockopt(CHANNEL, SOL_SOCKET, SO_TYPE, &type, &size) < 0 ||
+	    type != SOCK_SEQPACKET) {
 		log_error("this is started by `weir run`, not by hand");
 		return 2;
 	}
@@ -113,7 +103,7 @@ int events_store(int argc, char **argv)
 		return 1;
 	}
 	answer("");
-	keep_all(w);
+	store_all(w);
 	(void)sqlite_writer_drain(w, 2000);
 	sqlite_writer_state(w, &state);
 	if (state.trouble[0])
@@ -259,7 +249,7 @@ static void on_end(struct teller *t, struct run *r, int status)
 	r->pid = 0;
 }
 
-static void look_after(struct teller *t)
+static void reap(struct teller *t)
 {
 	int64_t now_ms = clock_now_ms();
 
@@ -309,22 +299,12 @@ static void take_tasks(struct teller *t)
 	review_close(store);
 }
 
-/* What ran for the process before this one. */
-static void begin_anew(const struct teller *t)
-{
-	struct review_store *store = NULL;
-	struct err ignored = { 0 };
-
-	if (review_open(t->directory, &store, &ignored) == 0)
-		(void)!review_tell_anew(store, REVIEW_COMMAND, &ignored);
-	review_close(store);
-}
-
 int review_command(int argc, char **argv)
 {
 	static struct sidecar_spec spec;
 	bool is_daemon;
 	static struct teller t;
+	struct review_store *store = NULL;
 	struct err err = { 0 };
 
 	if (cli_helper_parse(argc, argv, &is_daemon, &spec, &err) < 0 ||
@@ -345,9 +325,12 @@ int review_command(int argc, char **argv)
 	}
 	t.command = spec.review_command;
 	t.directory = spec.state_dir;
-	begin_anew(&t);
+	/* What ran for the process before this one runs again. */
+	if (review_open(t.directory, &store, &err) == 0)
+		(void)!review_tell_anew(store, REVIEW_COMMAND, &err);
+	review_close(store);
 	for (;;) {
-		look_after(&t);
+		reap(&t);
 		take_tasks(&t);
 		poll(NULL, 0, LOOK_MS);
 	}

@@ -152,7 +152,8 @@ static void judge_containers(struct manifest *m, int spec, int list)
 	}
 }
 
-static void place(struct inject *x, struct manifest *m, int spec, int list, size_t at)
+static void put_sidecar(struct inject *x, struct manifest *m, int spec, int list,
+			size_t at)
 {
 	const struct manifest_word words[] = {
 		{ "$image", x->spec->image },
@@ -200,7 +201,7 @@ static void inject_pod(struct inject *x, struct manifest *m, int at, int spec)
 	    yaml_document_get_node(m->doc, list)->type != YAML_SEQUENCE_NODE)
 		manifest_fault(m, list, "an empty 'initContainers': leave it out");
 	if (m->faults == 0)
-		place(x, m, spec, list, mine);
+		put_sidecar(x, m, spec, list, mine);
 }
 
 /* --- one document --- */
@@ -223,15 +224,6 @@ static const struct {
 	{ NULL, { "spec", "template", "spec" } },
 };
 
-static size_t row_of_kind(struct text kind)
-{
-	size_t i = 0;
-
-	while (kinds[i].kind && !text_equal(kind, kinds[i].kind))
-		i++;
-	return i;
-}
-
 /* The pod of the object @at; 0: none. What isn't there is no fault yet. */
 static int pod_of(struct manifest *m, int at, size_t kind)
 {
@@ -243,15 +235,6 @@ static int pod_of(struct manifest *m, int at, size_t kind)
 		at = manifest_find(m, at, kinds[kind].path[i]);
 	}
 	return at;
-}
-
-/* An object of a kind that isn't known has pods if what is where they would be has
- * containers. */
-static bool has_containers(struct manifest *m, int pod)
-{
-	const yaml_node_t *n = yaml_document_get_node(m->doc, pod);
-
-	return n && n->type == YAML_MAPPING_NODE && manifest_find(m, pod, "containers");
 }
 
 /* @doc is the namespace of that name, with a label that keeps the sidecar out. */
@@ -287,16 +270,23 @@ static void inject_object(struct inject *x, yaml_document_t *doc, int at)
 	struct text name = manifest_text(&m, manifest_find(&m, metadata, "name"));
 	struct text space = manifest_text(&m, manifest_find(&m, metadata, "namespace"));
 	char shown_kind[64], shown_name[TEXT_ESCAPED_SIZE], what[400];
-	size_t row;
+	const yaml_node_t *n;
+	bool has_pod;
+	size_t row = 0;
 	int pod;
 
 	snprintf(what, sizeof(what), "%s '%s'",
 		 text_escape(kind, shown_kind, sizeof(shown_kind)),
 		 text_escape(name, shown_name, sizeof(shown_name)));
 	m.what = what;
-	row = row_of_kind(kind);
+	while (kinds[row].kind && !text_equal(kind, kinds[row].kind))
+		row++;
 	pod = pod_of(&m, at, row);
-	if (kinds[row].kind || has_containers(&m, pod)) {
+	/* An object of an unknown kind has a pod if there are containers in the place. */
+	n = yaml_document_get_node(m.doc, pod);
+	has_pod = kinds[row].kind || (n && n->type == YAML_MAPPING_NODE &&
+				      manifest_find(&m, pod, "containers"));
+	if (has_pod) {
 		if (space.len > 0 && is_refused_there(x, space))
 			manifest_fault(&m, metadata,
 				       "its namespace enforces a level that refuses the "

@@ -61,24 +61,24 @@ static void count_rules(const struct policy *p, size_t *ret_names, size_t *ret_a
 	*ret_names = p->count - addresses;
 }
 
-/* Paths may have bytes that are no text: those are left out. */
-static json_t *fault_json(const struct fault *f)
-{
-	json_t *file = json_string(f->file);
-
-	return json_pack("{s:s, s:o, s:i, s:i, s:s, s:s}", "level", levels[f->level],
-			 "file", file ? file : json_null(), "line", (int)f->line,
-			 "column", (int)f->column, "path", f->path, "text", f->text);
-}
-
 static int print_faults(const struct faults *faults, const struct policy *policy,
 			bool valid, FILE *out)
 {
 	json_t *list = json_array(), *all;
 	size_t names, addresses;
 
-	for (size_t i = 0; i < faults->count; i++)
-		json_array_append_new(list, fault_json(&faults->items[i]));
+	for (size_t i = 0; i < faults->count; i++) {
+		const struct fault *f = &faults->items[i];
+		json_t *file = json_string(f->file);
+
+		/* A path that is no text is left out. */
+		json_array_append_new(list,
+				      json_pack("{s:s, s:o, s:i, s:i, s:s, s:s}", "level",
+						levels[f->level], "file",
+						file ? file : json_null(), "line",
+						(int)f->line, "column", (int)f->column,
+						"path", f->path, "text", f->text));
+	}
 	count_rules(policy, &names, &addresses);
 	all = json_pack("{s:b, s:I, s:I, s:o, s:I}", "valid", valid, "names",
 			(json_int_t)names, "addresses", (json_int_t)addresses, "faults",

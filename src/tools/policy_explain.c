@@ -162,16 +162,6 @@ static const char *types_text(uint8_t types, char *buf, size_t size)
 	return buf;
 }
 
-static const char *special_text(const struct plan_verdict *v)
-{
-	if (v->flags & PLAN_PRIVATE)
-		return "ordinary and special ones; cloud metadata only if a rule names "
-		       "it";
-	return "ordinary ones; private, loopback and other special ones only if an "
-	       "address "
-	       "rule allows them";
-}
-
 /* What a connection has to show so that it may use the ports. */
 static const char *wire_text(const struct plan *p, const struct plan_verdict *v)
 {
@@ -202,7 +192,13 @@ static void print_name(const struct plan *p, const struct query *q,
 		a->open[0] || a->open[1] ? "" : "; this one is not among them");
 	fprintf(out, "  wire: %s\n", wire_text(p, &a->verdict));
 	fprintf(out, "  types: %s\n", types_text(a->verdict.types, types, sizeof(types)));
-	fprintf(out, "  addresses: %s\n", special_text(&a->verdict));
+	fputs(a->verdict.flags & PLAN_PRIVATE
+		      ? "  addresses: ordinary and special ones; cloud metadata only if "
+			"a "
+			"rule names it\n"
+		      : "  addresses: ordinary ones; private, loopback and other special "
+			"ones only if an address rule allows them\n",
+	      out);
 }
 
 /* What rebinding_fault() lets a name teach. */

@@ -154,11 +154,6 @@ static void read_endpoint(struct import *im, const struct node *at, struct text 
 	add_entry(im, POLICY_ALLOW, t, number, at, path);
 }
 
-static bool is_space(char c)
-{
-	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
 /* Words between white space, the way a block of lines comes. */
 static void read_endpoints(struct import *im, const struct node *n, const char *path)
 {
@@ -178,7 +173,7 @@ static void read_endpoints(struct import *im, const struct node *n, const char *
 	while (p < end) {
 		const char *word = p;
 
-		while (p < end && !is_space(*p))
+		while (p < end && !strchr(" \t\r\n", *p))
 			p++;
 		if (p > word)
 			read_endpoint(im, n, (struct text){ word, (size_t)(p - word) },
@@ -334,15 +329,6 @@ static void join_ports(struct import *im)
 	}
 }
 
-static void write_rule(FILE *f, const struct entry *e, const char *file)
-{
-	fprintf(f, "  - {action: %s, target: \"%.*s\"",
-		policy_action_name(e->rule.action), (int)e->target.len, e->target.ptr);
-	for (size_t i = 0; i < e->port_count; i++)
-		fprintf(f, "%stcp/%u", i == 0 ? ", ports: [" : ", ", e->ports[i]);
-	fprintf(f, "%s}  # %s:%u\n", e->port_count > 0 ? "]" : "", file, e->at->line);
-}
-
 /* HEADER_LINES lines, then a rule on each. */
 static void print_policy(FILE *f, const struct import *im)
 {
@@ -357,8 +343,17 @@ static void print_policy(FILE *f, const struct import *im)
 	fputs("# Where the import found an entry stands behind its rule.\n", f);
 	fputs("defaultAction: deny\n", f);
 	fputs(im->count > 0 ? "egress:\n" : "egress: []\n", f);
-	for (size_t i = 0; i < im->count; i++)
-		write_rule(f, &im->entries[i], file);
+	for (size_t i = 0; i < im->count; i++) {
+		const struct entry *e = &im->entries[i];
+
+		fprintf(f, "  - {action: %s, target: \"%.*s\"",
+			policy_action_name(e->rule.action), (int)e->target.len,
+			e->target.ptr);
+		for (size_t k = 0; k < e->port_count; k++)
+			fprintf(f, "%stcp/%u", k == 0 ? ", ports: [" : ", ", e->ports[k]);
+		fprintf(f, "%s}  # %s:%u\n", e->port_count > 0 ? "]" : "", file,
+			e->at->line);
+	}
 }
 
 /* The rule's fault as one of the entry that it was made from. */

@@ -68,14 +68,6 @@ static struct text title_of(struct text text, struct text name)
 	return (struct text){ "", 0 };
 }
 
-static bool is_listed(const struct profiles *p, const char *name)
-{
-	for (size_t i = 0; i < p->count; i++)
-		if (strcmp(p->items[i].name, name) == 0)
-			return true;
-	return false;
-}
-
 /* The folder that is searched first is added first; it hides the same name in a later
  * one. */
 static void add(struct profiles *p, struct text name, const char *path, struct text text)
@@ -89,9 +81,12 @@ static void add(struct profiles *p, struct text name, const char *path, struct t
 	profile.title = arena_text(&p->arena, text_of(shown));
 	if (!profile.name || !profile.path || !profile.title)
 		p->out_of_memory = true;
-	else if (is_listed(p, profile.name))
+	for (size_t i = 0; profile.name && i < p->count; i++)
+		if (strcmp(p->items[i].name, profile.name) == 0)
+			return;
+	if (p->out_of_memory)
 		return;
-	else if (p->count == PROFILES_MAX)
+	if (p->count == PROFILES_MAX)
 		p->more = true;
 	else
 		p->items[p->count++] = profile;

@@ -168,15 +168,6 @@ static bool is_plain(const char *path)
 	return true;
 }
 
-static uint8_t count_levels(const char *below)
-{
-	size_t levels = 0;
-
-	for (; *below; below++)
-		levels += *below == '/';
-	return levels <= UINT8_MAX ? (uint8_t)levels : 0;
-}
-
 /* @given as a path of the file system, or as /proc/self/cgroup has it, below the
  * mount point. */
 static void find_cgroup(const char *given, struct arena *arena, struct faults *f,
@@ -185,7 +176,7 @@ static void find_cgroup(const char *given, struct arena *arena, struct faults *f
 	const char *mount = mount_point(), *path = given;
 	char shown[TEXT_ESCAPED_SIZE], real[PATH_MAX];
 	struct stat st;
-	size_t len;
+	size_t len, levels = 0;
 
 	text_escape(text_of(given), shown, sizeof(shown));
 	if (!mount) {
@@ -205,7 +196,9 @@ static void find_cgroup(const char *given, struct arena *arena, struct faults *f
 			     mount);
 		return;
 	}
-	ret->level = count_levels(real + len);
+	for (const char *below = real + len; *below; below++)
+		levels += *below == '/';
+	ret->level = levels <= UINT8_MAX ? (uint8_t)levels : 0;
 	ret->id = st.st_ino;
 	ret->path = arena_text(arena, text_of(real + sizeof(CGROUPS)));
 	if (ret->level == 0 || !ret->path)
@@ -295,34 +288,23 @@ struct render_pins {
 
 enum { PINS_MAX = 65536, DNS_PORT = 53 };
 
-static void check_verify(struct faults *f, const struct policy *p)
-{
-	const struct policy_place *at = &p->verify_at;
-
-	if (p->verify != POLICY_VERIFY_TLS)
-		return;
-	faults_add(f, FAULT_ERROR, at->file ? at->file : "--verify", at->line, at->column,
-		   at->file ? "verify" : "",
-		   "'tls' needs a process that looks into connections; --verify dns "
-		   "renders what can be had without");
-}
-
-/* No process is there to count. */
-static void check_on_denies(struct faults *f, const struct policy *p)
-{
-	const struct policy_place *at = &p->on_denies_at;
-
-	if (p->on_denies.count > 0)
-		faults_add(f, FAULT_WARNING, at->file, at->line, at->column, "on_denies",
-			   "rules alone count nothing, ignoring: use weir run, sidecar "
-			   "or daemon");
-}
-
 /* Faults for what an address rule can't enforce. */
 static void check_policy(const struct policy_reader *r, struct policy *p)
 {
-	check_verify(r->faults, p);
-	check_on_denies(r->faults, p);
+	const struct policy_place *verify = &p->verify_at, *denies = &p->on_denies_at;
+
+	if (p->verify == POLICY_VERIFY_TLS)
+		faults_add(r->faults, FAULT_ERROR,
+			   verify->file ? verify->file : "--verify", verify->line,
+			   verify->column, verify->file ? "verify" : "",
+			   "'tls' needs a process that looks into connections; "
+			   "--verify dns renders what can be had without");
+	/* No process is there to count. */
+	if (p->on_denies.count > 0)
+		faults_add(r->faults, FAULT_WARNING, denies->file, denies->line,
+			   denies->column, "on_denies",
+			   "rules alone count nothing, ignoring: use weir run, sidecar "
+			   "or daemon");
 	if (p->dns == POLICY_DNS_PINNED)
 		return; /* has been checked as such */
 	p->dns = POLICY_DNS_PINNED;
@@ -766,31 +748,12 @@ struct rendering {
 	size_t size;
 };
 
-static void write_pins(const struct rendering *r, FILE *out)
-{
-	char name[DNS_NAME_TEXT_SIZE], text[ADDR_TEXT_SIZE];
-
-	for (size_t i = 0; i < r->pins.count; i++)
-		fprintf(out, "#   %s %s\n", addr_format(&r->pins.items[i].addr, text),
-			dns_name_format(&r->pins.items[i].name, name));
-}
-
-static void write_sources(const struct rendering *r, FILE *out)
-{
-	char shown[TEXT_ESCAPED_SIZE];
-
-	fputs("# Policy:", out);
-	for (size_t i = 0; i < r->policy.source_count; i++)
-		fprintf(out, " %s",
-			text_escape(text_of(r->policy.sources[i]), shown, sizeof(shown)));
-	fputs(r->policy.source_count > 0 ? "\n" : " the command line\n", out);
-}
-
 static void write_head(const struct rendering *r, const struct render_spec *spec,
 		       FILE *out)
 {
 	time_t now = (time_t)(clock_wall_ms() / 1000);
-	char text[ADDR_TEXT_SIZE], when[32] = "";
+	char text[ADDR_TEXT_SIZE], when[32] = "", shown[TEXT_ESCAPED_SIZE];
+	char name[DNS_NAME_TEXT_SIZE];
 	struct tm tm;
 
 	if (gmtime_r(&now, &tm))
@@ -802,13 +765,19 @@ static void write_head(const struct rendering *r, const struct render_spec *spec
 			r->member.cgroup.path);
 	else
 		fprintf(out, "# For the processes of the user %u.\n", r->member.uid);
-	write_sources(r, out);
+	fputs("# Policy:", out);
+	for (size_t i = 0; i < r->policy.source_count; i++)
+		fprintf(out, " %s",
+			text_escape(text_of(r->policy.sources[i]), shown, sizeof(shown)));
+	fputs(r->policy.source_count > 0 ? "\n" : " the command line\n", out);
 	fputs("# Name servers:", out);
 	for (size_t i = 0; i < spec->resolver_count; i++)
 		fprintf(out, " %s", addr_format(&spec->resolvers[i], text));
 	fprintf(out, "%s\n# Names, as they were resolved then:\n",
 		spec->resolver_count > 0 ? "" : " none");
-	write_pins(r, out);
+	for (size_t i = 0; i < r->pins.count; i++)
+		fprintf(out, "#   %s %s\n", addr_format(&r->pins.items[i].addr, text),
+			dns_name_format(&r->pins.items[i].name, name));
 	fprintf(out,
 		"# `weir render --install` puts another one in its place, `weir teardown "
 		"%s`\n# takes it away. What is refused goes to log group %d.\n\n",
