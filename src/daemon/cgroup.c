@@ -612,20 +612,13 @@ void cgroup_watch_stop(struct daemon_sandbox *d)
 
 static void on_gone(struct daemon_sandbox *d)
 {
-	struct ipc_message m = { .type = IPC_GONE, .sandbox = d->id };
-
 	if (!d->is_cgroup_gone) {
 		d->is_cgroup_gone = true;
 		host_report(d, "its cgroup is gone: waiting for it");
 	}
-	if (!host_is_parent_gone(d) || d->life.state != LIFECYCLE_ACTIVE)
-		return;
-	log_warning("sandbox '%s' is gone: so is what was above its cgroup",
-		    d->spec.name);
-	snprintf(m.text, sizeof(m.text), "its cgroup is gone");
-	state_forget(d);
-	daemon_send_control(d->daemon, &m, NULL);
-	daemon_sandbox_detach(d, false);
+	if (host_is_parent_gone(d) && d->life.state == LIFECYCLE_ACTIVE)
+		daemon_sandbox_on_gone(d, "so is what was above its cgroup",
+				       "its cgroup is gone", false);
 }
 
 /* It is guarded all the same: nothing else would be better. */

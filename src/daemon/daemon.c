@@ -211,7 +211,8 @@ void daemon_send_control(const struct daemon *w, const struct ipc_message *m,
 	child_tell(&w->supervisor.control, m, fd);
 }
 
-static void refuse(struct daemon *w, uint32_t type, uint32_t sandbox, const char *text)
+void daemon_send_text(const struct daemon *w, uint32_t type, uint32_t sandbox,
+		      const char *text)
 {
 	struct ipc_message m = { .type = type, .sandbox = sandbox };
 
@@ -237,7 +238,7 @@ static void on_attach(struct daemon *w, const struct ipc_message *m, int *fds)
 		r = daemon_sandbox_attach(w, &given, TAKE_FD(fds[0]), TAKE_FD(fds[1]),
 					  &err);
 	if (r < 0)
-		refuse(w, r == -EMFILE ? IPC_FULL : IPC_REFUSED, 0, err.text);
+		daemon_send_text(w, r == -EMFILE ? IPC_FULL : IPC_REFUSED, 0, err.text);
 }
 
 static void on_whose(struct daemon *w, const struct ipc_message *m)
@@ -251,7 +252,7 @@ static void on_whose(struct daemon *w, const struct ipc_message *m)
 	d.spec.where[IPC_SANDBOX_WHERE_MAX] = '\0';
 	if (daemon_sandbox_check(&d.spec, &err) < 0 ||
 	    netns_child_find(&d, &ns, &err) < 0) {
-		refuse(w, IPC_REFUSED, 0, err.text);
+		daemon_send_text(w, IPC_REFUSED, 0, err.text);
 		return;
 	}
 	found.attached = daemon_sandbox_as_reported(&d);
@@ -264,7 +265,7 @@ static void on_more(struct daemon *w)
 	struct err err = { 0 };
 
 	if (engines_more(w, &err) < 0)
-		refuse(w, IPC_REFUSED, 0, err.text);
+		daemon_send_text(w, IPC_REFUSED, 0, err.text);
 	else
 		daemon_send_control(w, &more, NULL);
 }
@@ -282,7 +283,7 @@ static void on_again(struct daemon *w, const struct ipc_message *m)
 	else if (daemon_sandbox_user(&spec, &err) == 0)
 		(void)!host_again(d, &spec, &err);
 	if (err.code < 0)
-		refuse(w, IPC_REFUSED, m->sandbox, err.text);
+		daemon_send_text(w, IPC_REFUSED, m->sandbox, err.text);
 }
 
 static void on_detach(struct daemon *w, uint32_t sandbox)
@@ -290,9 +291,10 @@ static void on_detach(struct daemon *w, uint32_t sandbox)
 	struct daemon_sandbox *d = daemon_sandbox_find(w, sandbox);
 
 	if (!d || d->life.state != LIFECYCLE_ACTIVE || !w->engine_ready) {
-		refuse(w, IPC_DETACHED, sandbox,
-		       d ? "it is just being changed, or the engine is being started"
-			 : "there is no such sandbox");
+		daemon_send_text(
+			w, IPC_DETACHED, sandbox,
+			d ? "it is just being changed, or the engine is being started"
+			  : "there is no such sandbox");
 		return;
 	}
 	state_forget(d);
@@ -365,7 +367,7 @@ static void on_replace_policy(struct daemon *w, const struct ipc_message *m, int
 		(void)!daemon_sandbox_replace_policy(d, TAKE_FD(fds[0]), TAKE_FD(fds[1]),
 						     &err);
 	if (err.code < 0)
-		refuse(w, IPC_REFUSED, m->sandbox, err.text);
+		daemon_send_text(w, IPC_REFUSED, m->sandbox, err.text);
 	else
 		daemon_send_control(w, &kept, NULL);
 }

@@ -82,20 +82,12 @@ static bool has_members(struct daemon_sandbox *d)
 	return r != 0;
 }
 
-static void look(struct daemon_sandbox *d)
+static void check(struct daemon_sandbox *d)
 {
-	struct ipc_message m = { .type = IPC_GONE, .sandbox = d->id };
-
-	if (d->life.state != LIFECYCLE_ACTIVE ||
-	    (gone_pid_of(d->spec.where) == 0 && is_where_it_was(d)) || has_members(d))
-		return;
-	log_warning("sandbox '%s' is gone: nobody lives in its network namespace",
-		    d->spec.name);
-	snprintf(m.text, sizeof(m.text), "its network namespace is gone");
-	/* The folder is empty before anybody is notified. */
-	state_forget(d);
-	daemon_send_control(d->daemon, &m, NULL);
-	daemon_sandbox_detach(d, true);
+	if (d->life.state == LIFECYCLE_ACTIVE &&
+	    (gone_pid_of(d->spec.where) != 0 || !is_where_it_was(d)) && !has_members(d))
+		daemon_sandbox_on_gone(d, "nobody lives in its network namespace",
+				       "its network namespace is gone", true);
 }
 
 static void on_process_end(struct loop_source *source, uint32_t events)
@@ -104,7 +96,7 @@ static void on_process_end(struct loop_source *source, uint32_t events)
 
 	/* From now on the timer checks whether other processes are there. */
 	gone_unwatch(d);
-	look(d);
+	check(d);
 }
 
 /* The id is reserved for a cgroup that is gone: no other cgroup gets that number. */
@@ -124,7 +116,7 @@ static void audit(struct daemon_sandbox *d)
 	else if (d->dir)
 		cgroup_watch_check(d);
 	else if (d->spec.kind == ATTACH_NETNS && d->process.fd < 0)
-		look(d);
+		check(d);
 }
 
 static void on_audit_time(struct loop_timer *t)

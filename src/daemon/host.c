@@ -373,11 +373,8 @@ int host_again(struct daemon_sandbox *d, const struct ipc_sandbox *asked, struct
 
 void host_report(const struct daemon_sandbox *d, const char *text)
 {
-	struct ipc_message m = { .type = IPC_HAPPENED, .sandbox = d->id };
-
 	log_info("sandbox '%s': %s", d->spec.name, text);
-	snprintf(m.text, sizeof(m.text), "%s", text);
-	daemon_send_control(d->daemon, &m, NULL);
+	daemon_send_text(d->daemon, IPC_HAPPENED, d->id, text);
 }
 
 /* The cgroup as it is now. NULL: it is gone, or there is no memory. */
@@ -397,7 +394,7 @@ static struct cgroup *cgroup_of(const struct daemon_sandbox *d, struct err *err)
 static void report_strays(const struct daemon_sandbox *d)
 {
 	const struct ipc_audit look = host_audit(d);
-	struct ipc_message m = { .type = IPC_HAPPENED, .sandbox = d->id };
+	char text[64];
 
 	if (!look.known)
 		log_warning("sandbox '%s': whether its processes have sockets from "
@@ -408,9 +405,8 @@ static void report_strays(const struct daemon_sandbox *d)
 	log_warning("sandbox '%s': %u sockets of its processes (one is %d) were made "
 		    "outside of the cgroup: the filter doesn't hold them",
 		    d->spec.name, look.strays, (int)look.stray_of);
-	snprintf(m.text, sizeof(m.text), "%u sockets from outside are not held",
-		 look.strays);
-	daemon_send_control(d->daemon, &m, NULL);
+	snprintf(text, sizeof(text), "%u sockets from outside are not held", look.strays);
+	daemon_send_text(d->daemon, IPC_HAPPENED, d->id, text);
 }
 
 int host_settle(struct daemon_sandbox *d, struct err *err)

@@ -171,6 +171,8 @@ void daemon_on_all_attached(struct daemon *w);
 /* Where control is away, the message is dropped. */
 void daemon_send_control(const struct daemon *w, const struct ipc_message *m,
 			 const int *fd);
+void daemon_send_text(const struct daemon *w, uint32_t type, uint32_t sandbox,
+		      const char *text);
 
 /* -- sandboxes.c -------------------------------------------------------------------- */
 
@@ -188,6 +190,9 @@ int daemon_sandbox_attach(struct daemon *w, const struct daemon_sandbox *given,
 void daemon_sandbox_on_remade(struct daemon_sandbox *d);
 /* The engine has the sandbox as the cgroup that it was before. */
 bool daemon_sandbox_is_outdated(const struct daemon_sandbox *d);
+/* Its target is gone: control is notified, and the engine lets go of @d. */
+void daemon_sandbox_on_gone(struct daemon_sandbox *d, const char *seen, const char *text,
+			    bool forget);
 /* The engine has ended. */
 void daemon_sandbox_on_engine_end(struct daemon_sandbox *d);
 void daemon_sandbox_on_engine(struct daemon *w, const struct ipc_message *m);

@@ -236,13 +236,10 @@ static void close_sockets(struct daemon_sandbox *d)
  * what the host's table may have of it. */
 static void daemon_sandbox_refuse(struct daemon_sandbox *d, const char *text)
 {
-	struct ipc_message m = { .type = IPC_REFUSED, .sandbox = d->id };
-
 	close_sockets(d);
 	log_warning("sandbox '%s' is not guarded: %s", d->spec.name, text);
-	snprintf(m.text, sizeof(m.text), "%s", text);
 	if (d->control == CONTROL_ASKS)
-		daemon_send_control(d->daemon, &m, NULL);
+		daemon_send_text(d->daemon, IPC_REFUSED, d->id, text);
 	/* What was guarded before is tried again. */
 	if (d->life.origin != LIFECYCLE_NEW) {
 		daemon_note_lacking(d->daemon, d->spec.name, text);
@@ -267,12 +264,10 @@ static void daemon_sandbox_refuse(struct daemon_sandbox *d, const char *text)
 static void daemon_sandbox_on_detached(struct daemon_sandbox *d,
 				       enum lifecycle_event event, const char *text)
 {
-	struct ipc_message m = { .type = IPC_DETACHED, .sandbox = d->id };
 	bool has_failed = d->life.state == LIFECYCLE_FAILING;
 
 	if (!lifecycle_change(&d->life, event))
 		return;
-	snprintf(m.text, sizeof(m.text), "%s", text);
 	if (text[0])
 		log_warning("sandbox '%s': %s", d->spec.name, text);
 	if (has_failed) {
@@ -281,11 +276,10 @@ static void daemon_sandbox_on_detached(struct daemon_sandbox *d,
 	}
 	close_sockets(d);
 	if (d->control == CONTROL_ASKS)
-		daemon_send_control(d->daemon, &m, NULL);
-	/* Nobody has to ask for that again. */
-	m.type = IPC_GONE;
+		daemon_send_text(d->daemon, IPC_DETACHED, d->id, text);
+	/* A client need not ask again. */
 	if (d->control == CONTROL_ASKS && text[0])
-		daemon_send_control(d->daemon, &m, NULL);
+		daemon_send_text(d->daemon, IPC_GONE, d->id, text);
 	daemon_sandbox_free(d);
 }
 
@@ -312,6 +306,16 @@ void daemon_sandbox_detach(struct daemon_sandbox *d, bool forget)
 {
 	if (lifecycle_change(&d->life, LIFECYCLE_ON_DETACH))
 		let_go(d, forget);
+}
+
+void daemon_sandbox_on_gone(struct daemon_sandbox *d, const char *seen, const char *text,
+			    bool forget)
+{
+	log_warning("sandbox '%s' is gone: %s", d->spec.name, seen);
+	/* The folder is empty before anybody is notified. */
+	state_forget(d);
+	daemon_send_text(d->daemon, IPC_GONE, d->id, text);
+	daemon_sandbox_detach(d, forget);
 }
 
 /* It won't be active. Whoever hears that may ask for the same again at once: not before

@@ -57,14 +57,14 @@ int document_append(struct document *d, const struct document_rule *rule) MUST_C
 int document_read_patch(struct text body, struct document **ret,
 			struct err *err) MUST_CHECK;
 
-/* --- document_scan.c --- */
+/* --- document_text.c: JSON as Go reads it --- */
 
 /* Return: 0, or -EINVAL with what Go's encoding/json says of it. */
 int document_scan(struct text body, struct err *err) MUST_CHECK;
 /* Without the white space at both ends, as Go's strings.TrimSpace(). */
 struct text document_trim(struct text t);
 
-/* --- document_text.c --- */
+/* --- document_text.c: JSON as Go writes it --- */
 
 void document_put(struct document_out *o, const char *bytes, size_t size);
 void document_put_text(struct document_out *o, const char *s);

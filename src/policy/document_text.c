@@ -313,7 +313,7 @@ char *document_rules_json(const struct document *d)
 	return finish(&out);
 }
 
-/* The states of Go's encoding/json scanner, and its words. */
+/* --- JSON as Go reads it: the states of encoding/json's scanner, and its words --- */
 
 enum { SCAN_DEPTH_MAX = 10000 }; /* deeper: "exceeded max depth" */
 

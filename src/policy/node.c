@@ -385,7 +385,7 @@ int node_read_yaml(const struct node_source *s, struct node **ret)
 /* JSON as a tree.
  *
  * HOW IT WORKS
- * jansson decides what is JSON: stricter than Go's reader in policy/document_scan, it
+ * jansson decides what is JSON: stricter than Go's reader in policy/document_text, it
  * refuses what is no Unicode and a key that comes twice. It doesn't say where a value
  * stood, so the tree is made by a walk over the text that it let pass. */
 
