@@ -22,60 +22,50 @@
 
 enum { DAEMON_NO_START = 1 };
 
-/* The command line first, then the environment, then the files: what comes first counts.
- * Return: 0, or -errno with @err. */
-static int run_options(int argc, char **argv, struct run_spec *spec, struct err *err)
-{
-	int r = cli_run_parse(argc, argv, spec, err);
-
-	if (r == 0)
-		r = cli_run_environment(spec, err);
-	if (r == 0)
-		r = cli_run_check_guarded(spec, err);
-	return r;
-}
-
-static void warn_of_stray_variable(const struct run_spec *spec)
-{
-	const char *stray = cli_options_stray_variable(&cli_run_options);
-	char shown[TEXT_ESCAPED_SIZE];
-
-	if (stray && !spec->quiet)
-		log_warning("%s is a variable of no option, ignoring",
-			    text_escape((struct text){ stray, strcspn(stray, "=") },
-					shown, sizeof(shown)));
-}
-
 static int run(struct run_spec *spec)
 {
 	return spec->cgroup || spec->uid ? run_host(spec) : control_run(spec);
 }
 
+/* The command line first, then the environment, then the files: what comes first counts.
+ */
 static int verb_run(int argc, char **argv)
 {
+	char shown[TEXT_ESCAPED_SIZE];
 	struct run_spec spec;
 	struct err err = { 0 };
-	int status;
+	const char *stray;
+	int status, r = cli_run_parse(argc, argv, &spec, &err);
 
-	if (run_options(argc, argv, &spec, &err) < 0) {
+	if (r == 0)
+		r = cli_run_environment(&spec, &err);
+	if (r == 0)
+		r = cli_run_check_guarded(&spec, &err);
+	/* config_read() reports its faults itself. */
+	if (r == 0 && config_read(&spec) < 0)
+		return RUN_STATUS_BAD_INPUT;
+	if (r == 0)
+		r = report_open(&spec, &err);
+	if (r < 0) {
 		log_error("%s", err.text);
 		return RUN_STATUS_BAD_INPUT;
 	}
-	/* It says what is wrong by itself. */
-	if (config_read(&spec) < 0)
-		return RUN_STATUS_BAD_INPUT;
-	if (report_open(&spec, &err) < 0) {
-		log_error("%s", err.text);
-		return RUN_STATUS_BAD_INPUT;
-	}
-	warn_of_stray_variable(&spec);
+	stray = cli_options_stray_variable(&cli_run_options);
+	if (stray && !spec.quiet)
+		log_warning("%s is a variable of no option, ignoring",
+			    text_escape((struct text){ stray, strcspn(stray, "=") },
+					shown, sizeof(shown)));
 	status = run(&spec);
 	if (status == RUN_STATUS_FAILED && cli_doctor_blames(run))
 		log_error("`weir doctor` says more");
 	return status;
 }
 
-static int verb_sidecar(int argc, char **argv)
+/* What a sidecar and a daemon begin with. */
+static int guard(int argc, char **argv,
+		 int (*parse)(int argc, char **argv, struct sidecar_spec *ret,
+			      struct err *err),
+		 int (*start)(struct sidecar_spec *spec))
 {
 	CLEAN(mem) struct sidecar_spec *spec = calloc(1, sizeof(*spec));
 	struct err err = { 0 };
@@ -84,11 +74,31 @@ static int verb_sidecar(int argc, char **argv)
 		log_error("out of memory");
 		return RUN_STATUS_FAILED;
 	}
-	if (cli_sidecar_parse(argc, argv, spec, &err) < 0) {
+	if (parse(argc, argv, spec, &err) < 0) {
 		log_error("%s", err.text);
 		return RUN_STATUS_BAD_INPUT;
 	}
-	return sidecar_run(spec);
+	return start(spec);
+}
+
+static int verb_sidecar(int argc, char **argv)
+{
+	return guard(argc, argv, cli_sidecar_parse, sidecar_run);
+}
+
+static int start_daemon(struct sidecar_spec *spec)
+{
+	/* No name server is asked that was not named. */
+	if (spec->upstream_count > 0)
+		return daemon_run(spec);
+	log_error("%s names no usable name server: name one with --dns-upstream",
+		  spec->resolv_conf);
+	return DAEMON_NO_START;
+}
+
+static int verb_daemon(int argc, char **argv)
+{
+	return guard(argc, argv, cli_daemon_parse, start_daemon);
 }
 
 /* All three are one program's, which reads the options itself. */
@@ -99,28 +109,6 @@ static int verb_events(int argc, char **argv)
 	if (helper_become(PROGRAM_EVENTS, argv, &err) < 0)
 		log_error("%s", err.text);
 	return RUN_STATUS_FAILED;
-}
-
-static int verb_daemon(int argc, char **argv)
-{
-	CLEAN(mem) struct sidecar_spec *spec = calloc(1, sizeof(*spec));
-	struct err err = { 0 };
-
-	if (!spec) {
-		log_error("out of memory");
-		return RUN_STATUS_FAILED;
-	}
-	if (cli_daemon_parse(argc, argv, spec, &err) < 0) {
-		log_error("%s", err.text);
-		return RUN_STATUS_BAD_INPUT;
-	}
-	/* No name server is asked that was not named. */
-	if (spec->upstream_count == 0) {
-		log_error("%s names no usable name server: name one with --dns-upstream",
-			  spec->resolv_conf);
-		return DAEMON_NO_START;
-	}
-	return daemon_run(spec);
 }
 
 static int verb_doctor(int argc, char **argv)

@@ -99,12 +99,6 @@ static void make_ready(struct aggregation *t, struct entry *e, int64_t now_ms)
 
 /* Events of different query types are different, and so are events of which only one
  * could be allowed. */
-static bool folds(const struct event *a, const struct event *b)
-{
-	return a->query_type == b->query_type && a->allowable == b->allowable &&
-	       event_is_same(a, b);
-}
-
 static struct entry *find(const struct aggregation *t, uint64_t hash,
 			  const struct event *e)
 {
@@ -112,7 +106,8 @@ static struct entry *find(const struct aggregation *t, uint64_t hash,
 
 	LIST_FOREACH(at, &t->heads[hash % HEADS], in_chain)
 	{
-		if (at->hash == hash && folds(&at->event, e))
+		if (at->hash == hash && at->event.query_type == e->query_type &&
+		    at->event.allowable == e->allowable && event_is_same(&at->event, e))
 			return at;
 	}
 	return NULL;

@@ -317,7 +317,7 @@ struct show_spec {
 			OPTION_IN(TEXT, struct show_spec, socket)                        \
 	}
 
-static int failed(const char *why)
+static int fail(const char *why)
 {
 	log_error("%s", why);
 	return RUN_STATUS_FAILED;
@@ -445,7 +445,7 @@ static json_t *get(const struct show_spec *s, const char *path, int *ret)
 	j = json_loadb(reply.body.ptr, reply.body.len, 0, NULL);
 	if (!json_is_object(j)) {
 		json_decref(j);
-		*ret = failed("the daemon's answer is not as it should be");
+		*ret = fail("the daemon's answer is not as it should be");
 		return NULL;
 	}
 	return j;
@@ -456,7 +456,7 @@ static int print_answer(json_t *j)
 {
 	if (print_json(json_incref(j), JSON_COMPACT, stdout) == 0 && fflush(stdout) == 0)
 		return 0;
-	return failed("cannot write the output");
+	return fail("cannot write the output");
 }
 
 /* The list may look as if it were complete. */
@@ -564,7 +564,7 @@ static json_t *get_of(const struct show_spec *s, const char *id, const char *bel
 
 	if (path)
 		return get(s, path, ret);
-	*ret = failed("out of memory");
+	*ret = fail("out of memory");
 	return NULL;
 }
 
@@ -675,7 +675,7 @@ static int read_body(const char *id, const char *file, bool patch, char **ret)
 	j = json_loads(whole, 0, NULL);
 	*ret = json_dumps(json_object_get(j, "egress"), JSON_COMPACT);
 	json_decref(j);
-	return *ret ? 0 : failed("out of memory");
+	return *ret ? 0 : fail("out of memory");
 }
 
 int cli_daemon_policy_change(const char *socket, const char *id, const char *file,
@@ -704,7 +704,7 @@ int cli_daemon_policy_show(const char *socket, const char *id)
 	j = get_of(&spec, id, "/policy", &r);
 	if (j && (print_json(json_incref(json_object_get(j, "policy")), 0, stdout) < 0 ||
 		  fflush(stdout) != 0))
-		r = failed("cannot print the policy");
+		r = fail("cannot print the policy");
 	json_decref(j);
 	return r;
 }
