@@ -3,8 +3,8 @@
  *
  * A new event is ready, or waits for the end of its window. A reported event rests for a
  * window: equal events are added to it meanwhile, and it is ready again at the end. Ready
- * events are in one of several lines, in order of time: the caller says in which line, and
- * from which lines something may be reported now. Pure: time is an argument. */
+ * events are in one of several lines, in order of time: the caller says in which line,
+ * and from which lines something may be reported now. Pure: time is an argument. */
 #pragma once
 
 #include <stdbool.h>
