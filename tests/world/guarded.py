@@ -26,13 +26,13 @@ class Box:
     """A sandbox. @link captures what leaves it."""
 
     def __init__(self, product, world, capture):
-        self.product, self.world, self._capture = product, world, capture
+        self.product, self.world, self.capture = product, world, capture
         self.packets, self.names = [], set()
 
     def probe(self, *probes, timeout=60):
-        before, asked = len(self._capture.packets()), len(self.world.dns.queries())
+        before, asked = len(self.capture.packets()), len(self.world.dns.queries())
         answers = self._answers(probes, timeout)
-        self.packets = [p for p in self._capture.packets()[before:]
+        self.packets = [p for p in self.capture.packets()[before:]
                         if not (p.dst in (RESOLVER4, RESOLVER6) and p.dport == 53)]
         # a resolver that was slow is asked for the root's name again
         self.names = {q.name.lower() for q in self.world.dns.queries()[asked:]} - {""}
@@ -76,22 +76,22 @@ class Run(Box):
 
 
 class Held(Box):
-    """What a sidecar or a daemon guards: @app sends by @link, a Pod; @call speaks to the API of one sandbox."""
+    """What a sidecar or a daemon guards: @app sends by @link, a Pod; @send(method, path, body) speaks to the sandbox's API."""
 
-    def __init__(self, product, world, app, link, call, opened):
+    def __init__(self, product, world, app, link, send, opened):
         super().__init__(product, world, link.capture)
-        self.app, self._call, self._exit = app, call, opened
+        self.app, self.send, self._exit = app, send, opened
 
     def _answers(self, probes, timeout):
         answers = self.app.probe(*probes, timeout=timeout)
         return answers if len(probes) > 1 else [answers]
 
     def change(self, document):
-        reply = self._call("POST", "/policy", document)
+        reply = self.send("POST", "/policy", document)
         assert reply.status == 200, reply
 
     def denies(self):
-        return self._call("GET", "/denies").json()["denies"]
+        return self.send("GET", "/denies").json()["denies"]
 
     def close(self):
         self._exit.close()
