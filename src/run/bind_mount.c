@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -83,6 +84,31 @@ static int check_untrusted(const struct rootfs *v, size_t count, const struct pa
 		       p->untrusted, p->name);
 }
 
+/* In a sandbox root has no right over what is another user's. */
+static void warn_of_owner(const struct rootfs *v, const struct path *p)
+{
+	const mode_t mode = p->st.st_mode;
+	const struct passwd *owner;
+	char number[16];
+
+	if (geteuid() != 0 || p->st.st_uid == 0 || (mode & S_IWOTH) ||
+	    ((mode & S_IWGRP) && p->st.st_gid == getegid()))
+		return;
+	owner = getpwuid(p->st.st_uid);
+	snprintf(number, sizeof(number), "%u", p->st.st_uid);
+	launch_send_report(v->spec->control_fd, LAUNCH_WARNING, 0,
+			   "'%s' belongs to '%s', and the command, as root of a sandbox, "
+			   "can't write there; start weir as that user, or change the "
+			   "owner",
+			   p->name, owner ? owner->pw_name : number);
+}
+
+static void add_writable(struct rootfs *v, const struct path *p)
+{
+	warn_of_owner(v, p);
+	add_tree(v, p, TREE_WRITABLE);
+}
+
 static int plan_writable(struct rootfs *v, struct err *err)
 {
 	const struct path *p = NULL;
@@ -96,7 +122,7 @@ static int plan_writable(struct rootfs *v, struct err *err)
 		if (r == 0)
 			r = check_writable(v, p, err);
 		if (r == 0)
-			add_tree(v, p, TREE_WRITABLE);
+			add_writable(v, p);
 	}
 	return r;
 }
@@ -199,7 +225,7 @@ static int plan_cwd(struct rootfs *v, struct err *err)
 		return r;
 	by_link = came_by_link(p);
 	if (!by_link && is_writable_unasked(v, p)) {
-		add_tree(v, p, TREE_WRITABLE);
+		add_writable(v, p);
 		return 0;
 	}
 	launch_send_report(

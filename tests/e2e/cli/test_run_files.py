@@ -357,3 +357,17 @@ def test_mounts_and_files_that_come_and_go_stop_no_start(world, user):
         (folder / "stop").touch()
         churn.wait(60)
     assert [str(done) for done in ended if done.code != 0] == []
+
+
+@pytest.mark.parametrize("options", [(), ("--rw", ".")])
+def test_root_in_another_users_directory_is_told(world, options):
+    """Without a right over files of others it writes there as little as another user does."""
+    folder = world.workdir("weir-test")
+    done = world.run("sh", "-c", "cat file; touch new", cwd=folder, options=options)
+    assert done.code == 1 and not (folder / "new").exists(), done
+    told = [line for line in done.messages.splitlines() if line.startswith("weir: ")]
+    assert len(told) == 1 and "belongs to 'weir-test'" in told[0] and "can't write" in told[0], done
+    assert "weir: " not in world.run("touch", "new", cwd=folder, options=(*options, "--quiet")).messages
+    folder.chmod(0o777)
+    done = world.run("touch", "new", cwd=folder, options=options)
+    assert done.code == 0 and done.err == b"", done
