@@ -1,39 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table that the suite of faults ends with."""
-import statistics
-
-import pytest
-
-from world.sidecar import Pod
-
 COLUMNS = ("fault", "kind", "rounds", "packets out", "names away p50 ms", "max ms", "learned", "flows", "events")
 
 
-class Table:
-    """A row for each fault and kind: what it cost in each round."""
-
-    def __init__(self):
-        self.rows = []
-
-    def add(self, fault, kind, gaps, out, learned, flows, events):
-        rounds = len(gaps)
-        self.rows.append((fault, kind, str(rounds), str(out), f"{statistics.median(gaps):.0f}", f"{max(gaps):.0f}",
-                          f"{learned}/{rounds}", f"{flows}/{rounds}", events))
-
-    def __str__(self):
-        widths = [max(len(row[i]) for row in [COLUMNS, *self.rows]) for i in range(len(COLUMNS))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in [COLUMNS, *self.rows]]
-        return "\n".join(lines)
-
-
-@pytest.fixture(scope="session")
-def table():
-    made = Table()
-    yield made
-    print(f"\n\n{made}\n")
-
-
-@pytest.fixture
-def pod(world):
-    with Pod(world) as p:
-        yield p
+def pytest_terminal_summary(terminalreporter):
+    """A row for each test that has told one, whichever process it ran in."""
+    rows = [value for outcome in ("passed", "failed") for report in terminalreporter.stats.get(outcome, ())
+            for name, value in report.user_properties if name == "fault"]
+    if not rows:
+        return
+    rows = [COLUMNS, *sorted([[str(cell) for cell in row] for row in rows], key=lambda row: row[:2])]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
+    terminalreporter.section("what each fault cost")
+    for row in rows:
+        terminalreporter.line("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
