@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starting programs and looking at how they ended."""
+import contextlib
 import dataclasses
 import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -85,19 +87,32 @@ def start(argv, **options):
     return Started(argv, **options)
 
 
+def doing(pid):
+    """What @pid and what it has started wait for, a line each thread: of a hang that is seen once."""
+    lines = []
+    for task in sorted(pathlib.Path(f"/proc/{pid}/task").glob("*")):
+        with contextlib.suppress(OSError):
+            stack = [line.split()[-1] for line in (task / "stack").read_text().splitlines()]
+            lines.append(f"{task.name} {(task / 'comm').read_text().strip()}: {' < '.join(stack)}")
+            for child in (task / "children").read_text().split():
+                lines += doing(child)
+    return lines
+
+
 def finish(started, input=None, timeout=PATIENCE):
     """Wait for the end. Too slow is a failure that shows what was said so far."""
     process = started.process
     try:
         out, err = process.communicate(input, timeout)
     except subprocess.TimeoutExpired:
+        waits = "\n".join(doing(started.pid))
         process.send_signal(signal.SIGKILL)
         try:
             out, err = process.communicate(timeout=5)
         except subprocess.TimeoutExpired:
             out, err = b"", b"(and something keeps its pipes open)"
         done = Result(-9, out or b"", err or b"", time.monotonic() - started.began)
-        raise AssertionError(f"still running after {timeout} s: {process.args}\n{done}") from None
+        raise AssertionError(f"still running after {timeout} s: {process.args}\n{done}\n--- it waited in\n{waits}") from None
     err = ASIDE.sub(b"", err or b"") if SET_ASIDE else err
     return Result(process.returncode, out or b"", err or b"", time.monotonic() - started.began)
 
