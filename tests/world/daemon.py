@@ -82,8 +82,10 @@ class Daemon:
         self.process = subprocess.Popen(argv, env={"WEIR_STATE_DIR": "none", **self._env}, cwd="/", stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
         self.pid = self.process.pid
-        for pair in ((self.process.stdout, self.lines), (self.process.stderr, self.errors)):
-            threading.Thread(target=self._read, args=pair, daemon=True).start()
+        self._readers = [threading.Thread(target=self._read, args=pair, daemon=True)
+                         for pair in ((self.process.stdout, self.lines), (self.process.stderr, self.errors))]
+        for reader in self._readers:
+            reader.start()
 
     @staticmethod
     def _read(pipe, lines):
@@ -190,4 +192,11 @@ class Daemon:
     def stop(self):
         """SIGTERM. Return: the exit status."""
         self.process.terminate()
-        return self.process.wait(PATIENCE)
+        return self.ended()
+
+    def ended(self):
+        """Wait for its end, and for the last of what it says. Return: the exit status."""
+        code = self.process.wait(PATIENCE)
+        for reader in self._readers:
+            reader.join(10)
+        return code

@@ -491,7 +491,7 @@ class Sidecar:
 
     def _finish(self):
         for reader in self._readers:
-            reader.join(2)
+            reader.join(10)
 
     def kill(self):
         if self.process.poll() is None:

@@ -108,7 +108,7 @@ def test_who_shows_no_token_locks_nobody_out(host, secure):
 def test_there_is_no_tcp_without_all_of_it(host, files, without):
     del files[without]
     daemon = host.daemon(*[word for pair in files.items() for word in pair], ready=False)
-    assert daemon.process.wait(timeout=60) == 2
+    assert daemon.ended() == 2
     said = "--listen is needed" if without == "--listen" else f"{without} is needed"
     wait_for(lambda: any(said in line for line in daemon.errors))
 

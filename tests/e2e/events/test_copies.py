@@ -54,4 +54,4 @@ def test_a_daemon_says_that_its_copies_wait(host, pod, denied, server):
 
 def test_without_a_store_there_is_nothing_to_copy(host):
     daemon = host.daemon(ready=False, env={"WEIR_POSTGRES": "host=/nowhere"})
-    assert daemon.process.wait(60) == 2
+    assert daemon.ended() == 2

@@ -127,7 +127,8 @@ def test_open_has_to_be_spelled_and_is_shown(pod, site):
     side = pod.sidecar(caps=(), rules=policy(f"allow {site.name}"), env={"WEIR_ON_UNENFORCEABLE": "open"})
     status = side.get("/status").json()
     assert status["mode"] == "disabled" and not status["fullIsolation"] and status["degradations"]
-    assert side.get("/healthz").status == 200 and "on-unenforceable" in str(side)
+    assert side.get("/healthz").status == 200
+    wait_for(lambda: "on-unenforceable" in str(side))
     assert pod.probe(["dns", site.name, {"port": 15353}]).result == "NXDOMAIN"
     assert pod.probe(["tcp", "93.9.9.9", 443]).result == "ok"
 
