@@ -22,11 +22,12 @@ SEED = int(os.environ.get("WEIR_SEED", 14))
 LOOK_EVERY = 10
 RECOVERS = 60
 PORT = 7007
+FIRST_PORT, PORTS = 16000, 5000  # that names are asked from: above Weir's own, below those that the kernel gives
 # A line of JSON in: names to ask for, addresses to connect to. Out: what came of each. No question leaves from a port that
 # another one has left from: the kernel may still hold that one's flow.
 ASKER = r"""
 import itertools, json, socket, struct, sys
-ports = itertools.cycle(range(int(sys.argv[1]), int(sys.argv[1]) + 5000))
+ports = itertools.cycle(range(int(sys.argv[1]), int(sys.argv[1]) + int(sys.argv[2])))
 def ask(name):
     q = struct.pack("!6H", 77, 256, 1, 0, 0, 0) + b"".join(bytes([len(p)]) + p.encode() for p in name.split(".")) + b"\0\0\1\0\1"
     for _ in range(40):  # as a stub resolver: the engine may be away for a moment
@@ -57,7 +58,7 @@ class One:
     def __init__(self, boss, where, app, home, sites, port):
         self.boss, self.where, self.home, self.sites = boss, where, home, sites
         self.allowed = []
-        self.asker = app.start("/usr/bin/python3", "-IS", "-c", ASKER, port)
+        self.asker = app.start("/usr/bin/python3", "-IS", "-c", ASKER, port, PORTS)
         self.flow = Flow(app, home.v4)
 
     def change(self, rng):
@@ -196,7 +197,7 @@ def test_kills_and_changes_under_load(product, world, site, denied, tmp_path, re
         watches = [Watch(app, site, denied) for _, app in apps[1:]]
         for each in watches:
             stack.callback(each.close)
-        ones = [One(lambda: box.boss, where, app, site, sites, 6000 * (i + 1)) for i, (where, app) in enumerate(apps)]
+        ones = [One(lambda: box.boss, where, app, site, sites, FIRST_PORT + PORTS * i) for i, (where, app) in enumerate(apps)]
         marks = [f"mark{i}.{denied.name}" for i in range(5)]
         box.app.probe(*[["dns", name] for name in marks])
         wait_for(lambda: set(marks) <= box.events(), 20)
