@@ -2,11 +2,14 @@
 #include "events/review.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "event/json.h"
+#include "events/sqlite_file.h"
 #include "policy/rule.h"
 
 static const char *const state_names[] = {
@@ -109,4 +112,306 @@ size_t review_json(const struct review *t, char *buf)
 size_t review_opened_json(const struct review *t, char *buf)
 {
 	return write_json(t, "\"source\":\"weir\",\"event\":\"review.opened\"", buf);
+}
+
+/* ---- in the store ---- */
+
+enum { BUSY_MS = 1000 };
+
+struct review_store {
+	sqlite3 *db;
+};
+
+int review_open(const char *directory, struct review_store **ret, struct err *err)
+{
+	struct review_store *r = calloc(1, sizeof(*r));
+	int code;
+
+	if (!r)
+		return err_sys(err, -ENOMEM, "cannot open the database");
+	code = sqlite_file_use(directory, BUSY_MS, &r->db, err);
+	if (code < 0) {
+		review_close(r);
+		return code;
+	}
+	*ret = r;
+	return 0;
+}
+
+void review_close(struct review_store *r)
+{
+	if (!r)
+		return;
+	sqlite3_close(r->db);
+	free(r);
+}
+
+#define COLUMNS                                                                          \
+	"SELECT id, sandbox, destination, is_name, port, protocol, packets, rows,"       \
+	" first_ts, last_ts, state, who, decided_ts, change FROM review"
+
+static void read_task(sqlite3_stmt *s, struct review *t)
+{
+	const int state = sqlite3_column_int(s, 10);
+
+	memset(t, 0, sizeof(*t));
+	t->id = sqlite3_column_int64(s, 0);
+	sqlite_read_text(s, 1, t->sandbox, sizeof(t->sandbox));
+	sqlite_read_text(s, 2, t->destination, sizeof(t->destination));
+	t->is_name = sqlite3_column_int(s, 3) == 1;
+	t->port = (uint16_t)sqlite3_column_int(s, 4);
+	t->protocol = (uint8_t)sqlite3_column_int(s, 5);
+	t->packets = (uint64_t)sqlite3_column_int64(s, 6);
+	t->rows = (uint64_t)sqlite3_column_int64(s, 7);
+	t->first_ms = sqlite3_column_int64(s, 8);
+	t->last_ms = sqlite3_column_int64(s, 9);
+	t->state = state > REVIEW_NONE && state < REVIEW_STATE_COUNT
+			   ? (enum review_state)state
+			   : REVIEW_OPEN;
+	sqlite_read_text(s, 11, t->who, sizeof(t->who));
+	t->decided_ms = sqlite3_column_int64(s, 12);
+	t->change = sqlite3_column_int64(s, 13);
+}
+
+static int ask_tasks(struct review_store *r, const char *sql, sqlite3_stmt **ret,
+		     struct err *err)
+{
+	int rc = sqlite3_prepare_v2(r->db, sql, -1, ret, NULL);
+
+	return rc == SQLITE_OK ? 0
+			       : sqlite_fault(r->db, rc, "cannot read the tasks", err);
+}
+
+/* @on_task with each row of @s, which is finalized. */
+static int each_task(struct review_store *r, sqlite3_stmt *s, review_task_fn *on_task,
+		     void *data, struct err *err)
+{
+	struct review t;
+	bool go_on = true;
+	int rc = SQLITE_DONE, code = 0;
+
+	while (go_on && (rc = sqlite3_step(s)) == SQLITE_ROW) {
+		read_task(s, &t);
+		go_on = on_task(data, &t);
+	}
+	if (go_on && rc != SQLITE_DONE)
+		code = sqlite_fault(r->db, rc, "cannot read the tasks", err);
+	sqlite3_finalize(s);
+	return code;
+}
+
+int review_list(struct review_store *r, enum review_state state, const char *sandbox,
+		review_task_fn *on_task, void *data, struct err *err)
+{
+	sqlite3_stmt *s = NULL;
+	int code = ask_tasks(r,
+			     COLUMNS
+			     " WHERE (?1 = 0 OR state = ?1) AND (?2 IS NULL OR"
+			     " sandbox = ?2) ORDER BY last_ts DESC, id DESC LIMIT ?3",
+			     &s, err);
+
+	if (code < 0)
+		return code;
+	sqlite3_bind_int(s, 1, (int)state);
+	if (sandbox)
+		sqlite3_bind_text(s, 2, sandbox, -1, SQLITE_TRANSIENT);
+	sqlite3_bind_int(s, 3, REVIEW_LIST_MAX);
+	return each_task(r, s, on_task, data, err);
+}
+
+int review_changed(struct review_store *r, int64_t above, size_t max,
+		   review_task_fn *on_task, void *data, struct err *err)
+{
+	sqlite3_stmt *s = NULL;
+	int code = ask_tasks(r, COLUMNS " WHERE change > ? ORDER BY change LIMIT ?", &s,
+			     err);
+
+	if (code < 0)
+		return code;
+	sqlite3_bind_int64(s, 1, above);
+	sqlite3_bind_int64(s, 2, (sqlite3_int64)max);
+	return each_task(r, s, on_task, data, err);
+}
+
+int review_find(struct review_store *r, int64_t id, struct review *ret, struct err *err)
+{
+	sqlite3_stmt *s = NULL;
+	int rc, code = ask_tasks(r, COLUMNS " WHERE id = ?", &s, err);
+
+	if (code < 0)
+		return code;
+	sqlite3_bind_int64(s, 1, id);
+	rc = sqlite3_step(s);
+	if (rc == SQLITE_ROW)
+		read_task(s, ret);
+	else if (rc == SQLITE_DONE)
+		code = err_set(err, -ENOENT, "there is no task %lld", (long long)id);
+	else
+		code = sqlite_fault(r->db, rc, "cannot read the tasks", err);
+	sqlite3_finalize(s);
+	return code;
+}
+
+int review_decide(struct review_store *r, int64_t id, enum review_state state,
+		  const char *who, int64_t wall_ms, struct err *err)
+{
+	sqlite3_stmt *s = NULL;
+	int rc, code = ask_tasks(r,
+				 "UPDATE review SET state = ?1, who = ?2, decided_ts = ?3"
+				 " WHERE id = ?4",
+				 &s, err);
+
+	if (code < 0)
+		return code;
+	sqlite3_bind_int(s, 1, (int)state);
+	sqlite3_bind_text(s, 2, who, -1, SQLITE_TRANSIENT);
+	sqlite3_bind_int64(s, 3, wall_ms);
+	sqlite3_bind_int64(s, 4, id);
+	rc = sqlite3_step(s);
+	if (rc != SQLITE_DONE)
+		code = sqlite_fault(r->db, rc, "cannot note the decision", err);
+	else if (sqlite3_changes(r->db) == 0)
+		code = err_set(err, -ENOENT, "there is no task %lld", (long long)id);
+	sqlite3_finalize(s);
+	return code;
+}
+
+/* --- who has been told of which open task --- */
+
+enum { TOLD_WEBHOOKS = 1, TOLD_COMMAND = 2 }; /* bits of the column */
+
+static int told_bit(int whom)
+{
+	return whom == REVIEW_COMMAND ? TOLD_COMMAND : TOLD_WEBHOOKS;
+}
+
+/* Run @sql with @count numbers. */
+static int run_with(struct review_store *r, const char *sql, const int64_t *numbers,
+		    size_t count, struct err *err)
+{
+	sqlite3_stmt *s = NULL;
+	int rc, code = ask_tasks(r, sql, &s, err);
+
+	if (code < 0)
+		return code;
+	for (size_t i = 0; i < count; i++)
+		sqlite3_bind_int64(s, (int)i + 1, numbers[i]);
+	rc = sqlite3_step(s);
+	if (rc != SQLITE_DONE && rc != SQLITE_ROW)
+		code = sqlite_fault(r->db, rc, "cannot note who was told", err);
+	sqlite3_finalize(s);
+	return code;
+}
+
+/* The numbers of those that it is the turn of, in @ids, and how many. A time that is far
+ * ahead was noted by a clock that was wrong. */
+static int find_untold(struct review_store *r, int whom, size_t max, int64_t wall_ms,
+		       int64_t *ids, struct err *err)
+{
+	sqlite3_stmt *s = NULL;
+	int rc = SQLITE_DONE, count = 0;
+	int code = ask_tasks(
+		r,
+		"SELECT r.id FROM (SELECT id, sandbox FROM review WHERE state = 1 AND"
+		" told < 3 AND told & ?1 = 0 ORDER BY id DESC LIMIT 5000) r"
+		" LEFT JOIN review_try t ON t.review = r.id AND t.whom = ?2"
+		" WHERE t.review IS NULL OR t.after <= ?3 OR t.after > ?3 + ?4"
+		" ORDER BY coalesce(t.tries, 0), row_number() OVER (PARTITION BY"
+		" r.sandbox ORDER BY r.id), r.id LIMIT ?5",
+		&s, err);
+
+	if (code < 0)
+		return code;
+	sqlite3_bind_int(s, 1, told_bit(whom));
+	sqlite3_bind_int(s, 2, whom);
+	sqlite3_bind_int64(s, 3, wall_ms);
+	sqlite3_bind_int64(s, 4, 2 * REVIEW_PAUSE_MAX_MS);
+	sqlite3_bind_int64(s, 5, (sqlite3_int64)max);
+	while ((rc = sqlite3_step(s)) == SQLITE_ROW)
+		ids[count++] = sqlite3_column_int64(s, 0);
+	if (rc != SQLITE_DONE)
+		code = sqlite_fault(r->db, rc, "cannot read the tasks", err);
+	sqlite3_finalize(s);
+	return code < 0 ? code : count;
+}
+
+static int begin_try(struct review_store *r, int64_t id, int whom, int64_t until_ms,
+		     struct err *err)
+{
+	const int64_t numbers[] = { id, whom, until_ms };
+
+	return run_with(
+		r,
+		"INSERT INTO review_try (review, whom, tries, after) VALUES (?,?,1,?)"
+		" ON CONFLICT DO UPDATE SET tries = tries + 1, after = excluded.after",
+		numbers, ARRAY_SIZE(numbers), err);
+}
+
+int review_tell(struct review_store *r, int whom, size_t max, int try_ms, int64_t wall_ms,
+		void (*on_task)(void *data, const struct review *t), void *data,
+		struct err *err)
+{
+	int64_t ids[REVIEW_TELL_MAX];
+	int count = find_untold(r, whom, MIN(max, (size_t)REVIEW_TELL_MAX), wall_ms, ids,
+				err);
+
+	for (int i = 0; i < count; i++) {
+		struct review t;
+		int code = review_find(r, ids[i], &t, err);
+
+		if (code == 0)
+			code = begin_try(r, ids[i], whom, wall_ms + try_ms, err);
+		if (code < 0)
+			return code;
+		on_task(data, &t);
+	}
+	return count;
+}
+
+int review_told(struct review_store *r, int64_t id, int whom, size_t url_count,
+		struct err *err)
+{
+	const bool command = whom == REVIEW_COMMAND;
+	const int64_t done[] = { id, whom };
+	const int64_t numbers[] = {
+		told_bit(whom),
+		id,
+		command ? whom : REVIEW_WEBHOOK,
+		command ? whom : REVIEW_WEBHOOK + (int64_t)url_count - 1,
+		command ? 1 : (int64_t)url_count,
+	};
+	int code = run_with(
+		r, "UPDATE review_try SET after = NULL WHERE review = ? AND whom = ?",
+		done, ARRAY_SIZE(done), err);
+
+	if (code < 0)
+		return code;
+	return run_with(r,
+			"UPDATE review SET told = told | ?1 WHERE id = ?2 AND"
+			" (SELECT count(*) FROM review_try WHERE review = ?2"
+			" AND after IS NULL AND whom BETWEEN ?3 AND ?4) = ?5",
+			numbers, ARRAY_SIZE(numbers), err);
+}
+
+int review_not_told(struct review_store *r, int64_t id, int whom, int64_t wall_ms,
+		    struct err *err)
+{
+	const int64_t numbers[] = { id, whom, wall_ms, REVIEW_PAUSE_MS,
+				    REVIEW_PAUSE_MAX_MS };
+
+	return run_with(
+		r,
+		"UPDATE review_try SET after = ?3 + min(?4 << min(tries - 1, 16), ?5)"
+		" WHERE review = ?1 AND whom = ?2 AND after IS NOT NULL",
+		numbers, ARRAY_SIZE(numbers), err);
+}
+
+int review_tell_anew(struct review_store *r, int whom, struct err *err)
+{
+	const int64_t numbers[] = { whom, REVIEW_WEBHOOK };
+
+	return run_with(r,
+			"UPDATE review_try SET after = 0 WHERE after IS NOT NULL"
+			" AND (whom = ?1 OR (?1 = ?2 AND whom > ?2))",
+			numbers, ARRAY_SIZE(numbers), err);
 }

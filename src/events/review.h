@@ -37,6 +37,7 @@ struct review {
 	enum review_state state;
 	char who[REVIEW_WHO_SIZE]; /* "" while it is open */
 	int64_t decided_ms;
+	int64_t change; /* number of its last change, as read from the store */
 };
 
 /* "open", "accepted", "dismissed" */
@@ -60,15 +61,14 @@ struct review_store;
 int review_open(const char *directory, struct review_store **ret,
 		struct err *err) MUST_CHECK;
 void review_close(struct review_store *r);
+typedef bool review_task_fn(void *data, const struct review *t);
 /* The one that was denied last first. @sandbox NULL: any. @on_task says whether to go
  * on. */
 int review_list(struct review_store *r, enum review_state state, const char *sandbox,
-		bool (*on_task)(void *data, const struct review *t), void *data,
-		struct err *err) MUST_CHECK;
+		review_task_fn *on_task, void *data, struct err *err) MUST_CHECK;
 /* At most @max, in the order of their last changes, whose numbers are over @above. */
 int review_changed(struct review_store *r, int64_t above, size_t max,
-		   bool (*on_task)(void *data, int64_t change, const struct review *t),
-		   void *data, struct err *err) MUST_CHECK;
+		   review_task_fn *on_task, void *data, struct err *err) MUST_CHECK;
 /* -ENOENT: there is no such task. */
 int review_find(struct review_store *r, int64_t id, struct review *ret,
 		struct err *err) MUST_CHECK;

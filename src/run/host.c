@@ -20,7 +20,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "outputs/ask.h"
+#include "outputs/client.h"
 #include "policy/load.h"
 #include "run/environment.h"
 #include "run/host_attach.h"

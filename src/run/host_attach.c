@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "outputs/ask.h"
+#include "outputs/client.h"
 #include "policy/explain.h"
 #include "policy/plan.h"
 #include "proto/settings.h"

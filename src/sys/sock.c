@@ -74,6 +74,15 @@ bool sock_listens(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens;
 }
 
+bool sock_is_channel(int fd)
+{
+	socklen_t size = sizeof(int);
+	int type = 0;
+
+	return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 &&
+	       type == SOCK_SEQPACKET;
+}
+
 /* 127.0.0.1 or ::1, and no other: a wildcard would answer from the wrong source. */
 static int loopback_open(int family, int type, const struct sandbox_ports *ports,
 			 uint16_t port, int *ret, struct err *err)

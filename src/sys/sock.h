@@ -54,6 +54,8 @@ int sock_serve(int fd, const struct sockaddr *sa, socklen_t size, int backlog,
 	       int64_t until_ms) MUST_CHECK;
 /* Is @fd a socket that listens? */
 bool sock_listens(int fd);
+/* Is @fd a SOCK_SEQPACKET, as Weir starts its programs with? */
+bool sock_is_channel(int fd);
 
 /* Of a connection that came in: who it is from, and where it was going before a
  * redirect. Return: 0, or -errno with nothing written. */

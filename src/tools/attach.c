@@ -15,7 +15,7 @@
 #include "base/exit_status.h"
 #include "base/log.h"
 #include "base/macros.h"
-#include "outputs/ask.h"
+#include "outputs/client.h"
 #include "sys/print.h"
 
 enum {

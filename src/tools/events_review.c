@@ -11,7 +11,6 @@
 #include "event/json.h"
 #include "events/review.h"
 #include "opensandbox/policy_file.h"
-#include "outputs/ask.h"
 #include "outputs/client.h"
 #include "policy/load.h"
 #include "policy/node.h"

@@ -23,6 +23,7 @@
 #include "proto/state_dir.h"
 #include "sys/confine.h"
 #include "sys/process.h"
+#include "sys/sock.h"
 #include "tools/events_show.h"
 
 enum { CHANNEL = 3, STORE_BYTES = 256 << 20 };
@@ -86,12 +87,8 @@ int events_store(int argc, char **argv)
 	struct sqlite_writer *w = NULL;
 	struct sqlite_state state;
 	struct err err = { 0 };
-	socklen_t size = sizeof(int);
-	int type = 0;
 
-	if (!config.directory ||
-	    getsockopt(CHANNEL, SOL_SOCKET, SO_TYPE, &type, &size) < 0 ||
-	    type != SOCK_SEQPACKET) {
+	if (!config.directory || !sock_is_channel(CHANNEL)) {
 		log_error("this is started by `weir run`, not by hand");
 		return 2;
 	}

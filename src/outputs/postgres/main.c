@@ -13,11 +13,11 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "events/postgres_state.h"
-#include "outputs/postgres/confine.h"
 #include "outputs/postgres/sender.h"
+#include "outputs/postgres_state.h"
 #include "proto/settings.h"
 #include "proto/state_dir.h"
+#include "sys/confine.h"
 #include "sys/settings.h"
 
 enum {
@@ -103,6 +103,23 @@ static void serve(struct sender *s, const char *directory)
 		poll(NULL, 0, r < 0 ? wait_ms + wait_ms * (getpid() % 32) / 64 : LOOK_MS);
 		wait_ms = r < 0 ? MIN(wait_ms * 2, (int)RETRY_MAX_MS) : RETRY_MIN_MS;
 	}
+}
+
+/* No capability, no program started, files read alone but for those below @directory.
+ * Return: 0 or -errno. */
+static int confine(const char *directory, struct err *err)
+{
+	/* Certificates and password files may be anywhere. */
+	const struct landlock_path paths[] = { { .path = "/", .write = false },
+					       { .path = directory, .write = true } };
+	int r = confine_rights(0, err);
+
+	if (r < 0)
+		return r;
+	r = landlock_enter(paths, ARRAY_SIZE(paths));
+	if (r < 0 && r != -EOPNOTSUPP)
+		return err_sys(err, r, "cannot cut file access by Landlock");
+	return confine_calls(CONFINE_POSTGRES, err);
 }
 
 int main(int argc, char **argv)

@@ -1,25 +1,360 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "outputs/postgres/sender.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <libpq-fe.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/clock.h"
-#include "events/postgres_state.h"
-#include "outputs/postgres/copy.h"
-#include "outputs/postgres/reviews.h"
-#include "outputs/postgres/tables.h"
+#include "event/json.h"
+#include "events/jsonl.h"
+#include "events/review.h"
+#include "outputs/postgres/migrations_postgres.h" /* generated: migrations[] */
+#include "outputs/postgres/server.h"
+#include "outputs/postgres_state.h"
 
 enum {
 	SEARCH_MS = 10000,
 	SQL_SIZE = 1024,
 	REVIEW_AGAIN_MS = 5000, /* after they could not be copied */
+	REVIEWS_BATCH = 50,	/* tasks in a transaction */
+	COPY_ROW_SIZE = 16384,	/* holds any */
+	LOCK_KEY = 0x77656972,	/* of pg_advisory_xact_lock: one brings tables up */
 };
+
+/* Versions of the tables, by what they brought. */
+enum { TABLES_EVENT = 1, TABLES_REVIEW };
+
+/* ---- rows, in the text format of COPY ---- */
+
+static const char copy_columns[] =
+	"analysis_id, ts, action, remote_ip, remote_port, fqdn_pinned, raw_pkts, layer,"
+	" protocol, rule, rule_file, rule_line, packets, bytes, reason, query_type,"
+	" limit_id, uid, pid, command, store, store_row";
+
+/* Escaped, a byte takes four: \xff as text whose backslash is doubled takes five. */
+static_assert((EVENT_NAME_SIZE + EVENT_REASON_SIZE + ROW_SANDBOX_SIZE + ROW_RULE_SIZE +
+	       ROW_FILE_SIZE + ROW_COMMAND_SIZE) *
+				      5 +
+			      1024 <=
+		      COPY_ROW_SIZE,
+	      "any row fits");
+
+struct line {
+	char *buf;
+	size_t used;
+};
+
+static void put_byte(struct line *l, char c)
+{
+	if (l->used < COPY_ROW_SIZE - 1)
+		l->buf[l->used++] = c;
+}
+
+static void put_raw(struct line *l, const char *text)
+{
+	for (; *text; text++)
+		put_byte(l, *text);
+}
+
+static void put_null(struct line *l)
+{
+	put_raw(l, "\\N\t");
+}
+
+/* What isn't UTF-8 the server would refuse: that is escaped as everywhere. */
+static void put_text(struct line *l, const char *value, size_t size)
+{
+	const struct text t = { value, strnlen(value, size) };
+	char shown[4 * ROW_RULE_SIZE + 8];
+	const char *p = t.ptr;
+
+	if (t.len == 0) {
+		put_null(l);
+		return;
+	}
+	if (!jtext_is_utf8(t))
+		p = text_escape(t, shown, sizeof(shown));
+	for (size_t i = 0; p == t.ptr ? i < t.len : p[i] != '\0'; i++) {
+		switch (p[i]) {
+		case '\\':
+			put_raw(l, "\\\\");
+			break;
+		case '\t':
+			put_raw(l, "\\t");
+			break;
+		case '\n':
+			put_raw(l, "\\n");
+			break;
+		case '\r':
+			put_raw(l, "\\r");
+			break;
+		default:
+			put_byte(l, p[i]);
+		}
+	}
+	put_byte(l, '\t');
+}
+
+static void put_number(struct line *l, bool known, uint64_t n)
+{
+	char digits[32];
+
+	if (!known) {
+		put_null(l);
+		return;
+	}
+	snprintf(digits, sizeof(digits), "%" PRIu64 "\t", MIN(n, (uint64_t)INT64_MAX));
+	put_raw(l, digits);
+}
+
+/* One line of COPY with its end. @id is the row's number in the store @store (a UUID).
+ * @buf holds COPY_ROW_SIZE. Return: the length. */
+static size_t copy_row(const struct event_row *row, int64_t id, const char *store,
+		       char *buf)
+{
+	const struct event *e = &row->event;
+	struct line l = { .buf = buf };
+	char small[ADDR_TEXT_SIZE + JTEXT_TIME_SIZE];
+
+	put_text(&l, row->sandbox, sizeof(row->sandbox));
+	put_raw(&l, jtext_time(e->ts_ms, true, small));
+	put_byte(&l, '\t');
+	put_raw(&l, event_action_name((enum event_action)e->action));
+	put_byte(&l, '\t');
+	if (e->remote.family != ADDR_NONE)
+		put_text(&l, addr_format(&e->remote, small), sizeof(small));
+	else
+		put_null(&l);
+	put_number(&l, e->port > 0, e->port);
+	put_text(&l, e->name, sizeof(e->name));
+	put_number(&l, true, MIN(e->packets, (uint64_t)INT32_MAX));
+	put_raw(&l, event_layer_name((enum event_layer)e->layer));
+	put_byte(&l, '\t');
+	put_text(&l, event_protocol_name(e->protocol, small), sizeof(small));
+	put_text(&l, row->rule, sizeof(row->rule));
+	put_text(&l, row->rule_file, sizeof(row->rule_file));
+	put_number(&l, row->rule_line > 0, row->rule_line);
+	put_number(&l, true, e->packets);
+	put_number(&l, true, e->bytes);
+	put_text(&l, e->reason, sizeof(e->reason));
+	put_number(&l, e->query_type > 0, e->query_type);
+	put_number(&l, e->limit > 0, e->limit);
+	put_number(&l, e->uid != UINT32_MAX, e->uid);
+	put_number(&l, row->pid > 0, row->pid);
+	put_text(&l, row->command, sizeof(row->command));
+	put_raw(&l, store);
+	put_byte(&l, '\t');
+	put_number(&l, true, (uint64_t)id);
+	l.buf[l.used - 1] = '\n'; /* in the last tab's place */
+	return l.used;
+}
+
+/* ---- tables ---- */
+
+static const char make_tables[] = "make the tables";
+
+/* 0 when there are none. */
+static int read_version(struct server *server, int64_t *ret, struct err *err)
+{
+	PGresult *res = server_ask(
+		server, "look for the tables",
+		"SELECT to_regclass('sandbox_egress_schema') IS NOT NULL", NULL, 0, err);
+	bool there = res && strcmp(PQgetvalue(res, 0, 0), "t") == 0;
+
+	PQclear(res);
+	*ret = 0;
+	if (!res || !there)
+		return res ? 0 : -EIO;
+	res = server_ask(server, "read the tables' version",
+			 "SELECT coalesce(max(version), 0) FROM sandbox_egress_schema",
+			 NULL, 0, err);
+	if (!res)
+		return -EIO;
+	*ret = server_number(res, 0, 0);
+	PQclear(res);
+	return 0;
+}
+
+/* Each notes its own number. */
+static int migrate_from(struct server *server, size_t version, struct err *err)
+{
+	int r = 0;
+
+	for (size_t i = version; i < ARRAY_SIZE(migrations) && r == 0; i++)
+		r = server_order(server, make_tables, migrations[i], NULL, 0, err);
+	return r;
+}
+
+/* Under a lock: others may be at it. A table that is there already and has many rows
+ * gets its indexes, which takes its time. */
+static int bring_up_to_date(struct server *server, struct err *err)
+{
+	char sql[SQL_SIZE];
+	int64_t version;
+	int r = server_begin(server, err);
+
+	snprintf(sql, sizeof(sql),
+		 "SET LOCAL statement_timeout = 0; SELECT pg_advisory_xact_lock(%d)",
+		 LOCK_KEY);
+	if (r == 0)
+		r = server_order(server, make_tables, sql, NULL, 0, err);
+	if (r == 0)
+		r = read_version(server, &version, err);
+	if (r == 0)
+		r = migrate_from(server, (size_t)version, err);
+	return r < 0 ? r : server_commit(server, err);
+}
+
+/* One of many senders makes them; a role that may not is fine once those of the first
+ * version are there, and so are tables of a newer Weir. Return: 0 with the version, or
+ * -errno. */
+static int tables_make(struct server *server, int64_t *ret_version, struct err *err)
+{
+	int64_t version;
+	int r = read_version(server, &version, err);
+
+	if (r == 0 && version < (int64_t)ARRAY_SIZE(migrations)) {
+		server_be_patient(server, true);
+		r = bring_up_to_date(server, err);
+		server_be_patient(server, false);
+		if (r == 0)
+			version = ARRAY_SIZE(migrations);
+		else if (r == -EPERM && version >= TABLES_EVENT) {
+			*err = (struct err){ 0 };
+			r = server_roll_back(server, err);
+		}
+	}
+	if (r == 0)
+		*ret_version = version;
+	return r;
+}
+
+/* ---- review tasks, as they stand in the store ---- */
+
+/* Copied only that way: what is written there decides nothing here, so that no row of a
+ * database opens a way out. */
+
+static const char upsert[] =
+	"INSERT INTO sandbox_egress_review AS r (store, task, analysis_id, destination,"
+	" remote_port, protocol, packets, events, first_ts, last_ts, state, who,"
+	" decided_ts, rule)"
+	" SELECT $1::uuid, t.id, t.sandbox, t.destination, t.port, t.protocol, t.packets,"
+	" t.events, t.first, t.last, t.state, t.who, t.decided, t.rule"
+	" FROM jsonb_to_recordset($2::jsonb) AS t (id BIGINT, sandbox TEXT,"
+	" destination TEXT, port INT, protocol TEXT, packets BIGINT, events BIGINT,"
+	" first TIMESTAMPTZ, last TIMESTAMPTZ, state TEXT, who TEXT,"
+	" decided TIMESTAMPTZ, rule JSONB)"
+	" ON CONFLICT (store, task) DO UPDATE SET remote_port = excluded.remote_port,"
+	" protocol = excluded.protocol, packets = excluded.packets,"
+	" events = excluded.events, first_ts = excluded.first_ts,"
+	" last_ts = excluded.last_ts, state = excluded.state, who = excluded.who,"
+	" decided_ts = excluded.decided_ts, rule = excluded.rule";
+
+/* The tasks as a list in JSON. */
+struct task_list {
+	char *json; /* holds REVIEWS_BATCH of them */
+	size_t used, count;
+	int64_t last;
+};
+
+static bool on_task(void *data, const struct review *t)
+{
+	struct task_list *l = data;
+
+	l->json[l->used++] = l->count++ == 0 ? '[' : ',';
+	l->used += review_json(t, l->json + l->used);
+	l->last = t->change;
+	return true;
+}
+
+static bool on_any(void *data, const struct review *t)
+{
+	*(bool *)data = t->change > 0;
+	return false;
+}
+
+/* Whether a task has changed since the change of the number @above. */
+static int reviews_wait(struct review_store *store, int64_t above, bool *ret,
+			struct err *err)
+{
+	*ret = false;
+	return review_changed(store, above, 1, on_any, ret, err);
+}
+
+static int put_tasks(struct server *server, const char *uuid, struct task_list *l,
+		     struct err *err)
+{
+	const char *const parameters[] = { uuid, l->json };
+
+	l->json[l->used++] = ']';
+	l->json[l->used] = '\0';
+	return server_order(server, "copy review tasks", upsert, parameters, 2, err);
+}
+
+static int finish_tasks(struct server *server, const char *uuid, int64_t last,
+			struct err *err)
+{
+	char sql[SQL_SIZE];
+	int r;
+
+	snprintf(sql, sizeof(sql),
+		 "UPDATE sandbox_egress_store SET reviewed = %" PRId64
+		 ", at = now() WHERE store = '%s'",
+		 last, uuid);
+	r = server_order(server, "note how far review tasks are copied", sql, NULL, 0,
+			 err);
+	return r < 0 ? r : server_commit(server, err);
+}
+
+/* The others must not wait for one that the server will never have. */
+static int pass_over_tasks(struct server *server, const char *uuid, int64_t last,
+			   struct err *err)
+{
+	int r = server_roll_back(server, err);
+
+	if (r == 0)
+		r = server_begin(server, err);
+	return r < 0 ? r : finish_tasks(server, uuid, last, err);
+}
+
+/* Within a transaction that it ends: @max tasks of the store @uuid from the change behind
+ * *@reviewed on, which is moved. One task alone that the server doesn't take is passed
+ * over. Return: how many; -EBADMSG: one of several is not taken; or another -errno. */
+static int reviews_copy(struct server *server, struct review_store *store,
+			const char *uuid, size_t max, int64_t *reviewed, struct err *err)
+{
+	struct task_list l = { .json = malloc((size_t)REVIEWS_BATCH * REVIEW_JSON_SIZE +
+					      2) };
+	int r;
+
+	if (!l.json)
+		return err_sys(err, -ENOMEM, "cannot copy review tasks");
+	r = review_changed(store, *reviewed, MIN(max, (size_t)REVIEWS_BATCH), on_task, &l,
+			   err);
+	if (r == 0 && l.count == 0)
+		r = server_roll_back(server, err);
+	else if (r == 0)
+		r = put_tasks(server, uuid, &l, err);
+	if (r == 0 && l.count > 0)
+		r = finish_tasks(server, uuid, l.last, err);
+	else if (r == -EBADMSG && l.count == 1)
+		r = pass_over_tasks(server, uuid, l.last, err);
+	free(l.json);
+	if (r < 0)
+		return r;
+	if (l.count > 0)
+		*reviewed = l.last;
+	return (int)l.count;
+}
+
+/* ---- the sender ---- */
 
 enum { TABLE_EVENT = 0, TABLE_NOTICE, TABLE_COUNT };
 static const char *const tables[TABLE_COUNT] = {
@@ -412,7 +747,7 @@ static int send_once(struct sender *s, struct err *err)
 }
 
 /* Whether there is anything to be sent. */
-static int look(struct sender *s, bool *ret, struct err *err)
+static int has_news(struct sender *s, bool *ret, struct err *err)
 {
 	int r = read_batch(s, err);
 
@@ -430,7 +765,7 @@ int sender_step(struct sender *s, struct err *err)
 	/* While nothing is new, nobody is asked, and a server of thousands has its
 	 * connection back. */
 	if (r == 0 && s->known)
-		r = look(s, &some, err);
+		r = has_news(s, &some, err);
 	if (r == 0 && !some && s->server && server_is_idle(s->server))
 		let_server_go(s);
 	if (r < 0 || !some)

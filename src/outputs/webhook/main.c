@@ -4,17 +4,18 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "outputs/webhook/confine.h"
 #include "outputs/webhook/hook.h"
+#include "sys/confine.h"
 #include "sys/files.h"
 #include "sys/settings.h"
+#include "sys/sock.h"
 
-enum { CA_MAX = 8 << 20 };
+enum { CA_MAX = 8 << 20, FILES_MAX = 64 };
 
 static struct text read_file(const char *path)
 {
@@ -46,16 +47,21 @@ static struct text read_certificates(void)
 	return ca;
 }
 
-static bool is_channel(int fd)
+/* What the program may still do once it listens: read and write the descriptors that it
+ * gets, and compute. No file, no socket of its own, no connection, no program, no
+ * capability. Return: 0, or -errno: don't go on. */
+static int confine(struct err *err)
 {
-	socklen_t size = sizeof(int);
-	int type = 0;
+	const struct rlimit files = { FILES_MAX, FILES_MAX };
+	int r;
 
-	return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 &&
-	       type == SOCK_SEQPACKET;
+	if (setrlimit(RLIMIT_NOFILE, &files) < 0)
+		return err_sys(err, -errno, "cannot confine the program");
+	r = confine_rights(0, err);
+	return r < 0 ? r : confine_calls(CONFINE_WEBHOOK, err);
 }
 
-static int serve(struct hooks *h)
+static int post_all(struct hooks *h)
 {
 	int r;
 
@@ -77,7 +83,7 @@ int main(int argc, char **argv)
 
 	if (settings_take(&argc, &argv) < 0)
 		return 1;
-	if (!is_channel(WEBHOOK_FD)) {
+	if (!sock_is_channel(WEBHOOK_FD)) {
 		log_error("weir-webhook is started by Weir, not by hand");
 		return 2;
 	}
@@ -91,7 +97,7 @@ int main(int argc, char **argv)
 		log_error("weir-webhook: %s", h ? err.text : "out of memory");
 		return 1;
 	}
-	r = serve(h);
+	r = post_all(h);
 	if (r != -EPIPE)
 		log_error("weir-webhook: %s", strerror(-r));
 	return r == -EPIPE ? 0 : 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* events/postgres_state - how far a store's events were copied into PostgreSQL, told by
+/* outputs/postgres_state - how far a store's events were copied into PostgreSQL, told by
  * weir-postgres in a small file beside the store, and read by control. */
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "events/postgres_state.h"
+#include "outputs/postgres_state.h"
 
 #include <errno.h>
 #include <fcntl.h>
