@@ -62,7 +62,7 @@ int control_compile(struct control *s, const struct document *d,
 
 	s->policy.filters = s->many || (s->spec.mode != SIDECAR_MODE_DNS &&
 					(s->standing.enforced == ENFORCED_FILTER ||
-					 !s->link->stands));
+					 !s->link->is_active));
 	r = sidecar_policy_build(&s->policy, d, s->many ? NULL : note_fault, s, &c->bytes,
 				 &size, err);
 	return r < 0 ? r : plan_open(c->bytes, size, &c->plan, err);
@@ -97,7 +97,7 @@ static void note_standing(struct control *s, const struct ipc_status *standing)
 	s->standing = *standing;
 	s->standing.restarts = restarts;
 	memcpy(s->standing.weaker, weaker, sizeof(weaker));
-	control_tame(s->standing.lacking, sizeof(s->standing.lacking));
+	control_sanitize(s->standing.lacking, sizeof(s->standing.lacking));
 }
 
 /* Is it our plan that the engine enforces? If not, it is given it soon. Where nothing can
@@ -106,14 +106,14 @@ static void compare_standing(struct control *s)
 {
 	struct control_link *l = s->link;
 
-	l->stands = l->heard && (s->standing.enforced == ENFORCED_NOTHING ||
-				 s->standing.plan_id == plan_file_id(&s->own.plan));
-	if (!l->stands && l->heard &&
+	l->is_active = l->heard && (s->standing.enforced == ENFORCED_NOTHING ||
+				    s->standing.plan_id == plan_file_id(&s->own.plan));
+	if (!l->is_active && l->heard &&
 	    loop_timer_start(s->loop, &s->resync, loop_now_ms(s->loop)) < 0)
 		loop_stop(s->loop);
 }
 
-static int give_engine(struct control_sandbox *w, int plan_fd, struct err *err)
+static int send_engine(struct control_sandbox *w, int plan_fd, struct err *err)
 {
 	const struct control_answer answer = { IPC_CHANGED, IPC_UNCHANGED };
 	const struct ipc_message ask = { .type = IPC_CHANGE, .sandbox = w->id };
@@ -129,11 +129,11 @@ static int give_engine(struct control_sandbox *w, int plan_fd, struct err *err)
 			note_standing(w->side, &m.status);
 		return 0;
 	}
-	control_tame(m.text, sizeof(m.text));
+	control_sanitize(m.text, sizeof(m.text));
 	return err_set(err, -EIO, "%s", m.text);
 }
 
-static int give_supervisor(struct control_sandbox *w, const struct control_candidate *c,
+static int send_supervisor(struct control_sandbox *w, const struct control_candidate *c,
 			   struct err *err)
 {
 	const struct ipc_message keep = { .type = IPC_KEEP, .sandbox = w->id };
@@ -152,7 +152,7 @@ static int give_supervisor(struct control_sandbox *w, const struct control_candi
 	}
 	if (m.type == IPC_KEPT)
 		return 0;
-	control_tame(m.text, sizeof(m.text));
+	control_sanitize(m.text, sizeof(m.text));
 	return err_set(err, -EIO, "%s", m.text);
 }
 
@@ -166,14 +166,14 @@ static void undo_change(struct control_sandbox *w, bool kept)
 	struct control_candidate old = { .plan = w->plan, .plan_fd = -1, .text_fd = -1 };
 	struct err ignored = { 0 };
 	bool done = control_candidate_files(&old, w->document, &ignored) == 0 &&
-		    (!kept || give_supervisor(w, &old, &ignored) == 0);
+		    (!kept || send_supervisor(w, &old, &ignored) == 0);
 
 	if (done) {
 		policy_file_abort(&w->side->file);
-		done = give_engine(w, old.plan_fd, &ignored) == 0 || !w->link->heard;
+		done = send_engine(w, old.plan_fd, &ignored) == 0 || !w->link->heard;
 	}
 	if (!done && w->side->many)
-		control_give_up_engine(w->link, -EPROTO);
+		control_drop_engine(w->link, -EPROTO);
 	else if (!done)
 		loop_stop(w->side->loop);
 	control_candidate_done(&old);
@@ -187,11 +187,11 @@ static enum api_failure put_in_force(struct control_sandbox *w,
 	enum api_failure failure = API_FAILED_NOT;
 	bool kept = true;
 
-	if (give_engine(w, c->plan_fd, err) < 0) {
+	if (send_engine(w, c->plan_fd, err) < 0) {
 		policy_file_abort(&w->side->file);
 		return API_FAILED_APPLY;
 	}
-	if (give_supervisor(w, c, err) < 0) {
+	if (send_supervisor(w, c, err) < 0) {
 		/* A daemon has refused, and has the old one; a sidecar's supervisor may
 		 * have taken the new one without a word. */
 		kept = !w->side->many;
@@ -199,20 +199,20 @@ static enum api_failure put_in_force(struct control_sandbox *w,
 	}
 	/* An engine that died in between may have a successor with the old plan, which
 	 * must not be in force when the caller is told that the new one is. */
-	else if (!control_engine_is_same(w->link) && give_engine(w, c->plan_fd, err) < 0)
+	else if (!control_engine_is_same(w->link) && send_engine(w, c->plan_fd, err) < 0)
 		failure = API_FAILED_APPLY;
 	if (failure != API_FAILED_NOT)
 		undo_change(w, kept);
 	return failure;
 }
 
-int control_give_engine_again(struct control_sandbox *w, struct err *err)
+int control_restore_plan(struct control_sandbox *w, struct err *err)
 {
 	struct control_candidate c = { .plan = w->plan, .plan_fd = -1, .text_fd = -1 };
 	int r = control_candidate_files(&c, w->document, err);
 
 	if (r == 0)
-		r = give_engine(w, c.plan_fd, err);
+		r = send_engine(w, c.plan_fd, err);
 	control_candidate_done(&c);
 	return r;
 }
@@ -388,15 +388,15 @@ static int close_sandbox(struct control_sandbox *w, const char *why, struct err 
 
 	if (c.document && control_compile(s, c.document, &c, err) == 0 &&
 	    control_candidate_files(&c, c.document, err) == 0) {
-		kept = give_supervisor(w, &c, err);
-		r = give_engine(w, c.plan_fd, err);
+		kept = send_supervisor(w, &c, err);
+		r = send_engine(w, c.plan_fd, err);
 	}
 	if (r == 0)
 		control_take(w, &c);
 	control_candidate_done(&c);
 	/* Whoever lives in a cgroup of its own has nothing left to do. */
 	if (r == 0 && is_news && w->spec.kind == ATTACH_HOST)
-		control_tell_daemon(w->link, &stop);
+		control_send_daemon(w->link, &stop);
 	if (r == 0 && is_news) {
 		w->updates++;
 		control_record_policy(w);
@@ -435,7 +435,7 @@ static void on_resync(struct loop_timer *t)
 	struct control *s = CONTAINER_OF(t, struct control, resync);
 	struct err err = { 0 };
 
-	if (s->link->stands || !s->link->heard)
+	if (s->link->is_active || !s->link->heard)
 		return;
 	if (control_apply_again(s, &err) != API_FAILED_NOT)
 		loglines_say(s->log, clock_wall_ms(), LOGLINES_ERROR,
@@ -645,7 +645,7 @@ static void on_poll(struct loop_timer *t)
 	struct control *s = CONTAINER_OF(t, struct control, poll);
 
 	/* Without an engine there is nobody who could take them: next time. */
-	if (s->link->stands && always_changed(&s->always))
+	if (s->link->is_active && always_changed(&s->always))
 		reload(s);
 	start_poll(s);
 }

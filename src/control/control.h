@@ -45,7 +45,7 @@ enum {
 	CONTROL_ATTACH_MS =
 		15000, /* for the daemon's, about a sandbox that comes or goes */
 	CONTROL_STATS_AGE_MS = 500, /* of what takes long to ask for, or of many */
-	CONTROL_PLACE_SIZE = 40,
+	CONTROL_KEY_SIZE = 40,
 	CONTROL_SANDBOX_EVENTS_KEPT =
 		128, /* of each sandbox of the daemon's, in memory */
 };
@@ -64,17 +64,17 @@ struct control_sandbox {
 	struct control *side;
 	struct control_link *link; /* to the engine that has it */
 	uint32_t id; /* in events; as control_sandbox_find() has it. 0: control.own */
-	struct ipc_sandbox spec;  /* of a daemon's; all zero in control.own */
-	struct index_entry named; /* until it is gone */
-	struct index_entry placed;
-	char place[CONTROL_PLACE_SIZE]; /* a network namespace; "": none */
+	struct ipc_sandbox spec;    /* of a daemon's; all zero in control.own */
+	struct index_entry by_name; /* until it is gone */
+	struct index_entry by_key;
+	char key[CONTROL_KEY_SIZE]; /* a network namespace; "": none */
 	bool stale;	  /* another daemon has it now, and has not yet said what it is */
 	int64_t since_ms; /* wall clock: of this mode */
 	struct document *document; /* in force, owned */
 	uint8_t *plan_bytes;	   /* of it, owned; NULL: there is none */
 	struct plan plan;
 	struct event_ring *ring; /* NULL before the first event */
-	struct rate witnessed;	 /* questions about its processes */
+	struct rate asked;	 /* questions about its processes */
 	struct control_closing closing;
 	uint64_t updates, failures;
 	char gone[64]; /* why it has ended; it is freed when nobody uses it. "": not yet
@@ -82,9 +82,9 @@ struct control_sandbox {
 	struct ipc_stats stats;
 	int64_t stats_at_ms;
 	uint64_t denies; /* names, flows and packets that were refused */
-	int64_t look_at_ms;
-	struct ipc_audit look;
-	char strays[96]; /* look.strays in words, for the status */
+	int64_t audited_ms;
+	struct ipc_audit audit;
+	char strays[96]; /* audit.strays in words, for the status */
 	struct api_counter counters[SANDBOX_COUNTER_COUNT];
 };
 
@@ -94,7 +94,7 @@ struct control_link {
 	uint32_t engine; /* its number: its place among the links */
 	struct loop_source from_supervisor, from_engine; /* fd -1 while it is away */
 	bool heard;		  /* from the engine that is there now */
-	bool stands;		  /* the engine serves; a sidecar's: the plan in force */
+	bool is_active;		  /* the engine serves; a sidecar's: the plan in force */
 	uint32_t restarts;	  /* of the engine, and */
 	uint32_t daemon_restarts; /* of its daemon */
 	int64_t patience_ms;  /* for how long it may be waited for while it is away, as */
@@ -109,8 +109,8 @@ struct control_link {
 	 * one after this on; those that it has told of since; those that the engine may
 	 * enforce something else for. UINT32_MAX: nothing. */
 	uint32_t listed_id, compared_id;
-	uint64_t told[IPC_SANDBOXES_MAX / 64 + 1]; /* a bit each */
-	bool is_told;				   /* of any */
+	uint64_t reported[IPC_SANDBOXES_MAX / 64 + 1]; /* a bit each */
+	bool has_reported;			       /* of any */
 	bool took_over; /* the daemon has said that the engine has all there were */
 	bool known;	/* those that there were are here, too; it stays so */
 	bool checked;	/* what its daemon has was compared with what is here */
@@ -151,7 +151,7 @@ struct control {
 		uint32_t id;
 		char name[IPC_SANDBOX_NAME_MAX + 1];
 	} refused; /* the last attach that failed: its events come behind */
-	struct index control_sandbox_names, control_sandbox_places;
+	struct index sandboxes_by_name, sandboxes_by_key;
 	struct loop_timer relist;
 	int64_t denies_at_ms; /* of all of them */
 	uint64_t network;     /* the inode of the network namespace that this is in */
@@ -176,14 +176,14 @@ struct control {
 	struct control_socket_owner *socket_owner; /* NULL: it can't be asked */
 
 	/* webhook.c */
-	struct loop_timer tell;
-	unsigned int tell_tries; /* left: the store is a moment behind */
-	struct control_tell {
+	struct loop_timer notify_reviews;
+	unsigned int notify_tries; /* left: the store is a moment behind */
+	struct control_notices {
 		size_t count;	  /* were told since the pause before @again_ms */
 		size_t under_way; /* weir-webhook has them */
 		int64_t again_ms;
 		uint32_t pause_ms; /* 0, or it failed lately: one at a time */
-	} tells[SIDECAR_WEBHOOKS_MAX];
+	} notices[SIDECAR_WEBHOOKS_MAX];
 
 	/* status.c */
 	struct sqlite_state store_state;
@@ -215,12 +215,12 @@ bool control_engine_is_same(struct control_link *l);
 /* The engine of @l is not to be trusted with what it was asked: one that is still there
  * might do it later, and only a new one brings a new channel. Its supervisor replaces it.
  * @error -EPIPE: it has ended by itself. */
-void control_give_up_engine(struct control_link *l, int error);
+void control_drop_engine(struct control_link *l, int error);
 /* Deal with what it has said so far: of a sandbox that is to be forgotten. */
 void control_hear_engine(struct control_link *l);
 /* Send what has no answer. */
-void control_tell_engine(struct control_link *l, const struct ipc_message *m);
-void control_tell_daemon(struct control_link *l, const struct ipc_message *m);
+void control_send_engine(struct control_link *l, const struct ipc_message *m);
+void control_send_daemon(struct control_link *l, const struct ipc_message *m);
 /* A socket whose packets the filter exempts; @socket has family and protocol, and gets
  * the port. IPC_SOCKET_DONE gives it back. Return: it, owned by the caller, or -errno. */
 int control_borrow_socket(struct control *s, struct ipc_socket *socket) MUST_CHECK;
@@ -260,7 +260,7 @@ void control_candidate_done(struct control_candidate *c);
 /* @c is in force in @w from now on; what @c has is taken. */
 void control_take(struct control_sandbox *w, struct control_candidate *c);
 /* The engine enforces another plan than the one in force: it gets that. */
-int control_give_engine_again(struct control_sandbox *w, struct err *err) MUST_CHECK;
+int control_restore_plan(struct control_sandbox *w, struct err *err) MUST_CHECK;
 /* Put @next, which is taken, in force. */
 enum api_failure control_change(struct control_sandbox *w, struct document *next,
 				struct err *err);
@@ -278,7 +278,7 @@ struct control_sandbox *control_sandbox_of(struct control *s, uint32_t id);
 /* The first one above @id that is there, NULL: none. */
 struct control_sandbox *control_sandbox_after(const struct control *s, uint32_t id);
 /* Every engine serves. */
-bool control_engines_stand(const struct control *s);
+bool control_engines_are_active(const struct control *s);
 /* The first thing that an engine should serve and doesn't, or "". */
 const char *control_lacking(const struct control *s);
 /* All that there were when we or the daemon started are there, and known here. */
@@ -299,15 +299,15 @@ void control_sandboxes_on_daemon(struct control_link *l, struct ipc_message *m);
 void control_sandboxes_denies(struct control *s);
 /* Read w->stats and w->denies from the engine. Return: 0 or -errno. */
 int control_sandbox_stats(struct control_sandbox *w);
-/* Read w->look, unless it was read a moment ago. */
-void control_sandbox_look(struct control_sandbox *w);
+/* Read w->audit, unless it was read a moment ago. */
+void control_sandbox_audit(struct control_sandbox *w);
 /* Where its events are. NULL: out of memory. */
 struct event_ring *control_sandbox_ring(struct control_sandbox *w);
 
 /* -- link.c: which engine ----------------------------------------------------------- */
 
 /* What no two sandboxes can be: the namespace of @spec, or "". */
-void control_place(const struct ipc_sandbox *spec, char ret[CONTROL_PLACE_SIZE]);
+void control_namespace_key(const struct ipc_sandbox *spec, char ret[CONTROL_KEY_SIZE]);
 /* The engine for @spec, which knows then what it is: that with the fewest, if need be one
  * that is started for it. -EMFILE: all are full; -EEXIST: it is guarded already. */
 int control_engine_choose(struct control *s, struct ipc_sandbox *spec,
@@ -373,7 +373,7 @@ void control_on_answered(struct control *s, uint32_t sandbox,
 void control_row(void *data, const struct event *e, struct event_row *ret);
 /* Everything that the engine may have written is held to what can be printed, and ends.
  */
-void control_tame(char *text, size_t size);
+void control_sanitize(char *text, size_t size);
 
 /* -- record.c: what the store knows ------------------------------------------------- */
 
@@ -404,13 +404,13 @@ void control_socket_owner_close(struct control *s);
 
 /* -- webhook.c: what is sent -------------------------------------------------------- */
 
-void control_tell_init(struct control *s);
+void control_notify_init(struct control *s);
 /* Something was denied that a task may open for. */
-void control_tell_soon(struct control *s);
+void control_notify_soon(struct control *s);
 /* @error as WEBHOOK_DONE has it. */
-void control_tell_done(struct control *s, uint32_t id, size_t url, int error);
+void control_notify_done(struct control *s, uint32_t id, size_t url, int error);
 /* What weir-webhook had is lost with it. */
-void control_tell_anew(struct control *s);
+void control_notify_anew(struct control *s);
 
 /* -- status.c ----------------------------------------------------------------------- */
 

@@ -90,7 +90,7 @@ static void lose_engine(struct control_link *l)
 	close(l->from_engine.fd);
 	l->from_engine.fd = -1;
 	l->heard = false;
-	l->stands = false;
+	l->is_active = false;
 }
 
 /* What comes without having been asked for. */
@@ -115,13 +115,13 @@ static void on_engine_message(struct control *s, struct ipc_message *m)
 	}
 }
 
-void control_give_up_engine(struct control_link *l, int error)
+void control_drop_engine(struct control_link *l, int error)
 {
 	const struct ipc_message stuck = { .type = IPC_STUCK };
 
 	lose_engine(l);
 	if (error != -EPIPE)
-		control_tell_daemon(l, &stuck);
+		control_send_daemon(l, &stuck);
 }
 
 static void on_engine(struct loop_source *source, uint32_t events)
@@ -141,7 +141,7 @@ static void on_engine(struct loop_source *source, uint32_t events)
 			return;
 	}
 	if (r < 0 && r != -EAGAIN)
-		control_give_up_engine(l, r);
+		control_drop_engine(l, r);
 }
 
 void control_hear_engine(struct control_link *l)
@@ -189,7 +189,7 @@ int control_ask_engine(struct control_link *l, const struct ipc_message *m, int 
 		}
 	}
 	if (r < 0) {
-		control_give_up_engine(l, r);
+		control_drop_engine(l, r);
 		return r;
 	}
 	if (ret_fd)
@@ -208,12 +208,12 @@ bool control_engine_is_same(struct control_link *l)
 	return l->heard;
 }
 
-void control_tell_engine(struct control_link *l, const struct ipc_message *m)
+void control_send_engine(struct control_link *l, const struct ipc_message *m)
 {
 	int r = l->from_engine.fd < 0 ? 0 : send_to(l->from_engine.fd, m, NULL, 0);
 
 	if (r < 0 && r != -EAGAIN)
-		control_give_up_engine(l, r);
+		control_drop_engine(l, r);
 }
 
 /* Its daemon is gone, and the engine with it; the first one has another started. */
@@ -227,7 +227,7 @@ static void lose_supervisor(struct control_link *l)
 	lose_engine(l);
 }
 
-void control_tell_daemon(struct control_link *l, const struct ipc_message *m)
+void control_send_daemon(struct control_link *l, const struct ipc_message *m)
 {
 	if (l->from_supervisor.fd >= 0)
 		(void)!send_to(l->from_supervisor.fd, m, NULL, 0);
@@ -255,7 +255,7 @@ static void take_engine(struct control_link *l, int fd)
 	l->from_engine.fd = fd;
 	if (set_nonblocking(fd) < 0 ||
 	    loop_add(l->side->loop, &l->from_engine, EPOLLIN) < 0) {
-		control_give_up_engine(l, -ENOMEM);
+		control_drop_engine(l, -ENOMEM);
 		return;
 	}
 	if (l->side->many)
@@ -293,7 +293,7 @@ static void on_standing(struct control_link *l, struct ipc_status *standing)
 
 	l->restarts = standing->restarts;
 	s->standing.restarts = standing->restarts;
-	control_tame(standing->weaker, sizeof(standing->weaker));
+	control_sanitize(standing->weaker, sizeof(standing->weaker));
 	memcpy(weaker, standing->weaker, sizeof(standing->weaker));
 	/* The first rules stand, and the API's sockets listen. */
 	control_secure_listen(s);
@@ -392,7 +392,7 @@ static int wait_for_link(struct control_link *l, const struct loop_source *await
 
 /* One that does not answer gets a successor. The first one's silence is for whoever asked
  * it: without it there is no control. */
-static void give_up_supervisor(struct control_link *l, int error)
+static void drop_supervisor(struct control_link *l, int error)
 {
 	const struct ipc_message stuck = { .type = IPC_STUCK, .sandbox = l->engine };
 
@@ -400,7 +400,7 @@ static void give_up_supervisor(struct control_link *l, int error)
 		return;
 	lose_supervisor(l);
 	if (error == -ETIMEDOUT)
-		control_tell_daemon(l->side->link, &stuck);
+		control_send_daemon(l->side->link, &stuck);
 }
 
 int control_ask_supervisor(struct control_link *l, const struct ipc_message *m,
@@ -431,7 +431,7 @@ int control_ask_supervisor(struct control_link *l, const struct ipc_message *m,
 			r = 0;
 	}
 	if (r < 0) {
-		give_up_supervisor(l, r);
+		drop_supervisor(l, r);
 		return r;
 	}
 	if (ret_fd)
@@ -469,11 +469,11 @@ int control_link_open(struct control *s, struct err *err)
 /* So many are audited within 100 ms, see ENGINE_AUDITS_MAX. */
 enum { NOVELTY = 500 };
 
-void control_place(const struct ipc_sandbox *spec, char ret[CONTROL_PLACE_SIZE])
+void control_namespace_key(const struct ipc_sandbox *spec, char ret[CONTROL_KEY_SIZE])
 {
 	ret[0] = '\0';
 	if (spec->kind == ATTACH_NETNS && spec->ns_ino != 0)
-		snprintf(ret, CONTROL_PLACE_SIZE, "%llx %llu",
+		snprintf(ret, CONTROL_KEY_SIZE, "%llx %llu",
 			 (unsigned long long)spec->ns_dev,
 			 (unsigned long long)spec->ns_ino);
 }
@@ -493,22 +493,22 @@ static int find_namespace(struct control *s, struct ipc_sandbox *spec, struct er
 		spec->ns_ino = m.attached.ns_ino;
 		return 0;
 	}
-	control_tame(m.text, sizeof(m.text));
+	control_sanitize(m.text, sizeof(m.text));
 	return err_set(err, -EPERM, "%s", m.text);
 }
 
 static int check_alone(const struct control *s, const struct ipc_sandbox *spec,
 		       struct err *err)
 {
-	char place[CONTROL_PLACE_SIZE];
+	char key[CONTROL_KEY_SIZE];
 	struct index_entry *e;
 
-	control_place(spec, place);
-	e = index_find(&s->control_sandbox_places, place);
+	control_namespace_key(spec, key);
+	e = index_find(&s->sandboxes_by_key, key);
 	if (!e)
 		return 0;
 	return err_set(err, -EEXIST, "sandbox '%s' is that network namespace already",
-		       CONTAINER_OF(e, struct control_sandbox, placed)->spec.name);
+		       CONTAINER_OF(e, struct control_sandbox, by_key)->spec.name);
 }
 
 static struct control_link *emptiest(struct control *s)
@@ -552,7 +552,7 @@ static int start_one_more(struct control *s, struct err *err)
 	if (r < 0)
 		return err_sys(err, r, "the supervisor does not answer");
 	if (m.type == IPC_REFUSED) {
-		control_tame(m.text, sizeof(m.text));
+		control_sanitize(m.text, sizeof(m.text));
 		return err_set(err, -EMFILE, "%s", m.text);
 	}
 	/* Once, for a start. */

@@ -27,7 +27,7 @@ static void drop_socket(struct lookup *l)
 	loop_timer_stop(l->side->loop, &l->timer);
 	close(l->source.fd);
 	l->source.fd = -1;
-	control_tell_engine(l->side->link, &done);
+	control_send_engine(l->side->link, &done);
 }
 
 static void finish(struct lookup *l)

@@ -377,7 +377,7 @@ static int start_all(struct control *s, struct err *err)
 		r = control_webhook_open(s, err);
 	if (r == 0)
 		r = open_api(s, err);
-	control_tell_init(s);
+	control_notify_init(s);
 	if (r == 0 && document_closed(s->own.document))
 		control_record_policy(&s->own);
 	/* Last: the engine's first word finds everything there. */

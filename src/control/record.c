@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "control/control.h"
 
-void control_tame(char *text, size_t size)
+void control_sanitize(char *text, size_t size)
 {
 	text[size - 1] = '\0';
 	for (; *text; text++)
@@ -60,8 +60,8 @@ void control_on_event(struct control *s, const struct event *given)
 	struct event e = *given;
 	struct event_row row;
 
-	control_tame(e.name, sizeof(e.name));
-	control_tame(e.reason, sizeof(e.reason));
+	control_sanitize(e.name, sizeof(e.name));
+	control_sanitize(e.reason, sizeof(e.reason));
 	/* That is not the engine's to say. */
 	e.pid = 0;
 	memset(e.command, 0, sizeof(e.command));
@@ -77,7 +77,7 @@ void control_on_event(struct control *s, const struct event *given)
 	if (e.action == EVENT_DENY)
 		control_webhook_denied(s, &e);
 	if (e.action == EVENT_DENY && e.allowable)
-		control_tell_soon(s);
+		control_notify_soon(s);
 	if (e.action == EVENT_DENY || e.action == EVENT_LIMIT)
 		loglines_denied(s->log, e.ts_ms, &row);
 	else if (e.action == EVENT_PANIC)
@@ -107,19 +107,19 @@ static const char *rcode_name(uint8_t rcode)
 static void learn_upstream(struct control *s, const struct ipc_trouble *t)
 {
 	char text[ENDPOINT_TEXT_SIZE];
-	struct endpoint *place;
+	struct endpoint *known;
 
 	if (s->upstreams_given == 0)
 		s->upstreams_given = s->spec.upstream_count;
 	if (t->server < s->upstreams_given || t->server > s->spec.upstream_count ||
 	    t->server >= ARRAY_SIZE(s->spec.upstreams))
 		return;
-	place = &s->spec.upstreams[t->server];
+	known = &s->spec.upstreams[t->server];
 	if (t->server == s->spec.upstream_count)
 		s->spec.upstream_count++;
-	else if (addr_equal(&place->addr, &t->at.addr) && place->port == t->at.port)
+	else if (addr_equal(&known->addr, &t->at.addr) && known->port == t->at.port)
 		return;
-	*place = t->at;
+	*known = t->at;
 	s->dns_inner = false;
 	loglines_say(s->log, clock_wall_ms(), LOGLINES_INFO,
 		     "[dns] 127.0.0.11 asks on from inside this sandbox: what it doesn't "
@@ -168,7 +168,7 @@ void control_on_answered(struct control *s, uint32_t sandbox,
 	const struct control_sandbox *w = control_sandbox_of(s, sandbox);
 	struct ipc_answered a = *given;
 
-	control_tame(a.name, sizeof(a.name));
+	control_sanitize(a.name, sizeof(a.name));
 	if (!control_skips_log(s, a.name))
 		loglines_outbound(s->log, clock_wall_ms(), w ? w->spec.name : "", a.name,
 				  a.addrs, MIN(a.count, (uint32_t)IPC_ANSWERED_MAX),

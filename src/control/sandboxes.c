@@ -59,9 +59,9 @@ struct control_sandbox *control_sandbox_after(const struct control *s, uint32_t 
 
 struct control_sandbox *control_sandbox_named(const struct control *s, const char *name)
 {
-	struct index_entry *e = index_find(&s->control_sandbox_names, name);
+	struct index_entry *e = index_find(&s->sandboxes_by_name, name);
 
-	return e ? CONTAINER_OF(e, struct control_sandbox, named) : NULL;
+	return e ? CONTAINER_OF(e, struct control_sandbox, by_name) : NULL;
 }
 
 struct event_ring *control_sandbox_ring(struct control_sandbox *w)
@@ -77,8 +77,8 @@ static void control_sandbox_free(struct control_sandbox *w)
 	if (!w)
 		return;
 	control_closing_done(w);
-	index_remove(&w->side->control_sandbox_names, &w->named);
-	index_remove(&w->side->control_sandbox_places, &w->placed);
+	index_remove(&w->side->sandboxes_by_name, &w->by_name);
+	index_remove(&w->side->sandboxes_by_key, &w->by_key);
 	document_free(w->document);
 	free(w->plan_bytes);
 	event_ring_free(w->ring);
@@ -93,11 +93,11 @@ static int control_sandbox_add(struct control_link *l, uint32_t id,
 			       struct control_candidate *c)
 {
 	struct control *s = l->side;
-	uint32_t place = id & IPC_SANDBOXES_MAX;
-	struct control_sandbox *w = place > 0 ? calloc(1, sizeof(*w)) : NULL;
+	uint32_t slot = id & IPC_SANDBOXES_MAX;
+	struct control_sandbox *w = slot > 0 ? calloc(1, sizeof(*w)) : NULL;
 
 	if (!w)
-		return place > 0 ? -ENOMEM : -EBADMSG;
+		return slot > 0 ? -ENOMEM : -EBADMSG;
 	w->side = s;
 	w->link = l;
 	w->id = id;
@@ -106,19 +106,18 @@ static int control_sandbox_add(struct control_link *l, uint32_t id,
 	w->spec.name[IPC_SANDBOX_NAME_MAX] = '\0';
 	w->spec.where[IPC_SANDBOX_WHERE_MAX] = '\0';
 	w->since_ms = clock_wall_ms();
-	control_place(&w->spec, w->place);
-	if (index_add(&s->control_sandbox_names, &w->named, w->spec.name) < 0 ||
-	    (w->place[0] &&
-	     index_add(&s->control_sandbox_places, &w->placed, w->place) < 0)) {
-		index_remove(&s->control_sandbox_names, &w->named);
+	control_namespace_key(&w->spec, w->key);
+	if (index_add(&s->sandboxes_by_name, &w->by_name, w->spec.name) < 0 ||
+	    (w->key[0] && index_add(&s->sandboxes_by_key, &w->by_key, w->key) < 0)) {
+		index_remove(&s->sandboxes_by_name, &w->by_name);
 		free(w);
 		return -ENOMEM;
 	}
 	control_take(w, c);
-	l->control_sandbox_count += !l->sandboxes[place];
-	control_sandbox_free(l->sandboxes[place]);
-	l->sandboxes[place] = w;
-	l->highest_id = MAX(l->highest_id, place);
+	l->control_sandbox_count += !l->sandboxes[slot];
+	control_sandbox_free(l->sandboxes[slot]);
+	l->sandboxes[slot] = w;
+	l->highest_id = MAX(l->highest_id, slot);
 	if (document_closed(w->document))
 		control_record_policy(w);
 	return 0;
@@ -166,7 +165,7 @@ static int ask_attach(struct control_link *l, const struct ipc_sandbox *spec,
 		return err_sys(err, r, "the supervisor does not answer");
 	if (ret->type == IPC_ATTACHED)
 		return 0;
-	control_tame(ret->text, sizeof(ret->text));
+	control_sanitize(ret->text, sizeof(ret->text));
 	return err_set(err, ret->type == IPC_FULL ? -EMFILE : -EPERM, "%s", ret->text);
 }
 
@@ -240,7 +239,7 @@ unsigned int control_sandbox_detach(struct control *s, struct control_sandbox *w
 		err_sys(err, r, "the supervisor does not answer");
 		return HTTP_FAILED;
 	}
-	control_tame(m.text, sizeof(m.text));
+	control_sanitize(m.text, sizeof(m.text));
 	if (m.text[0]) {
 		err_set(err, -EIO, "%s", m.text);
 		return HTTP_FAILED;
@@ -262,18 +261,18 @@ static void sandboxes_look_again(struct control *s)
 static void control_sandbox_end(struct control_sandbox *w, const char *why)
 {
 	snprintf(w->gone, sizeof(w->gone), "%.60s", why);
-	index_remove(&w->side->control_sandbox_names, &w->named);
-	index_remove(&w->side->control_sandbox_places, &w->placed);
+	index_remove(&w->side->sandboxes_by_name, &w->by_name);
+	index_remove(&w->side->sandboxes_by_key, &w->by_key);
 }
 
 void control_sandboxes_on_daemon(struct control_link *l, struct ipc_message *m)
 {
 	struct control *s = l->side;
-	uint32_t place = m->sandbox & IPC_SANDBOXES_MAX;
+	uint32_t slot = m->sandbox & IPC_SANDBOXES_MAX;
 	struct control_sandbox *w = control_sandbox_find(s, m->sandbox);
 
 	if (w && m->type == IPC_HAPPENED) {
-		control_tame(m->text, sizeof(m->text));
+		control_sanitize(m->text, sizeof(m->text));
 		control_record(w, m->text);
 	}
 	if (m->type != IPC_GONE && m->type != IPC_ATTACHED && m->type != IPC_DETACHED)
@@ -285,8 +284,8 @@ void control_sandboxes_on_daemon(struct control_link *l, struct ipc_message *m)
 	if (w && m->type == IPC_DETACHED && !m->text[0])
 		control_sandbox_end(w, "the sandbox was detached");
 	if (m->type == IPC_ATTACHED) {
-		l->told[place / 64] |= UINT64_C(1) << place % 64;
-		l->is_told = true;
+		l->reported[slot / 64] |= UINT64_C(1) << slot % 64;
+		l->has_reported = true;
 	}
 	sandboxes_look_again(s);
 }
@@ -302,7 +301,7 @@ static void sandboxes_bury(struct control *s)
 		id = w->id;
 		if (!w->gone[0])
 			continue;
-		control_tame(w->gone, sizeof(w->gone));
+		control_sanitize(w->gone, sizeof(w->gone));
 		control_record(w, w->gone);
 		take_out(w);
 	}
@@ -368,13 +367,13 @@ static int list_after(struct control_link *l, uint32_t *at, struct err *err)
 	struct ipc_message m;
 	int fd = -1;
 	int r = control_ask_supervisor(l, &ask, NULL, 0, &listed, &m, &fd);
-	uint32_t place;
+	uint32_t slot;
 
 	if (r < 0)
 		return err_sys(err, r, "the supervisor does not answer");
-	place = m.sandbox & IPC_SANDBOXES_MAX;
-	*at = place > *at ? place : NOTHING;
-	if (place != 0 && fd >= 0 && (!l->sandboxes[place] || l->sandboxes[place]->stale))
+	slot = m.sandbox & IPC_SANDBOXES_MAX;
+	*at = slot > *at ? slot : NOTHING;
+	if (slot != 0 && fd >= 0 && (!l->sandboxes[slot] || l->sandboxes[slot]->stale))
 		r = list_one(l, &m, fd, err);
 	if (fd >= 0)
 		close(fd);
@@ -390,25 +389,25 @@ static void list_next(struct control_link *l, uint32_t *at)
 			     err.text);
 }
 
-static void list_told(struct control_link *l)
+static void list_reported(struct control_link *l)
 {
-	l->is_told = false;
+	l->has_reported = false;
 	for (uint32_t id = 1; id <= IPC_SANDBOXES_MAX; id++) {
 		uint64_t bit = UINT64_C(1) << id % 64;
 		uint32_t before = id - 1;
 
-		if (!(l->told[id / 64] & bit))
+		if (!(l->reported[id / 64] & bit))
 			continue;
-		l->told[id / 64] &= ~bit;
+		l->reported[id / 64] &= ~bit;
 		if (!l->sandboxes[id] || l->sandboxes[id]->stale)
 			list_next(l, &before);
 	}
 }
 
-bool control_engines_stand(const struct control *s)
+bool control_engines_are_active(const struct control *s)
 {
 	for (size_t i = 0; i < s->link_count; i++)
-		if (!s->links[i].stands)
+		if (!s->links[i].is_active)
 			return false;
 	return true;
 }
@@ -487,21 +486,21 @@ void control_sandboxes_denies(struct control *s)
 		ask_denies(&s->links[i]);
 }
 
-void control_sandbox_look(struct control_sandbox *w)
+void control_sandbox_audit(struct control_sandbox *w)
 {
 	const struct control_answer answer = { IPC_AUDITED, IPC_AUDITED };
 	const struct ipc_message ask = { .type = IPC_AUDIT, .sandbox = w->id };
 	int64_t now_ms = loop_now_ms(w->side->loop);
 	struct ipc_message m = { 0 };
 
-	if (w->look_at_ms != 0 && now_ms - w->look_at_ms < CONTROL_STATS_AGE_MS)
+	if (w->audited_ms != 0 && now_ms - w->audited_ms < CONTROL_STATS_AGE_MS)
 		return;
-	w->look_at_ms = now_ms;
+	w->audited_ms = now_ms;
 	if (w->link->from_supervisor.fd < 0 ||
 	    control_ask_supervisor(w->link, &ask, NULL, 0, &answer, &m, NULL) < 0)
-		w->look = (struct ipc_audit){ 0 };
+		w->audit = (struct ipc_audit){ 0 };
 	else
-		w->look = m.audit;
+		w->audit = m.audit;
 }
 
 /* Should the engine enforce another plan than the one in force, it gets that. */
@@ -511,7 +510,7 @@ static void compare(struct control_sandbox *w)
 
 	if (control_sandbox_stats(w) == 0 && w->stats.plan_id != 0 &&
 	    w->stats.plan_id != plan_file_id(&w->plan) &&
-	    control_give_engine_again(w, &err) < 0)
+	    control_restore_plan(w, &err) < 0)
 		loglines_say(w->side->log, clock_wall_ms(), LOGLINES_ERROR,
 			     "cannot give the engine the policy of '%s': %s",
 			     w->spec.name, err.text);
@@ -550,8 +549,8 @@ static bool ask_some(struct control_link *l)
 	/* Its successor is asked for everything. */
 	if (l->from_supervisor.fd < 0)
 		return false;
-	if (l->is_told)
-		list_told(l);
+	if (l->has_reported)
+		list_reported(l);
 	for (int i = 0; i < ASKED_MAX && l->listed_id != NOTHING; i++)
 		list_next(l, &l->listed_id);
 	for (int i = 0; i < ASKED_MAX && l->compared_id != NOTHING; i++)
@@ -578,7 +577,7 @@ void control_sandboxes_on_engine(struct control_link *l)
 	/* The daemon introduces us when it has given the engine what there was. */
 	if (!l->took_over && l != l->side->link)
 		l->listed_id = 0;
-	l->heard = l->stands = l->took_over = true;
+	l->heard = l->is_active = l->took_over = true;
 	l->compared_id = 0;
 	sandboxes_look_again(l->side);
 }

@@ -392,7 +392,7 @@ static unsigned int attach_again(struct control_sandbox *w, struct control_wish 
 	else if (m.type == IPC_ATTACHED)
 		return sandboxes_change(w, TAKE_PTR(wish->policy), err);
 	else
-		control_tame(m.text, sizeof(m.text));
+		control_sanitize(m.text, sizeof(m.text));
 	if (err->code == 0)
 		err_set(err, -EEXIST, "%s", m.text);
 	return HTTP_CONFLICT;

@@ -15,13 +15,13 @@
 #include "proto/socket_owner.h"
 
 enum {
-	HELD_MAX = 32, /* rows that wait; over it: nothing is asked */
+	PENDING_MAX = 32, /* rows that wait; over it: nothing is asked */
 	AGAIN_MS = 5000,
 	CONTROL_SANDBOX_PER_SECOND =
 		10, /* of one sandbox: others are asked about as well */
 };
 
-struct held {
+struct pending {
 	struct event_row row;
 	uint32_t number; /* of its question */
 	int64_t until_ms;
@@ -34,23 +34,23 @@ struct control_socket_owner {
 	struct loop_timer again;   /* another one is asked for */
 	struct socket_owner_pace pace;
 	uint32_t number; /* of the last question */
-	struct held held[HELD_MAX];
+	struct pending pending[PENDING_MAX];
 	size_t first, count; /* of those that wait */
 };
 
 /* ---- rows that wait ---- */
 
-static struct held *oldest(struct control_socket_owner *w)
+static struct pending *oldest(struct control_socket_owner *w)
 {
-	return &w->held[w->first];
+	return &w->pending[w->first];
 }
 
 /* It waits no more. */
-static void let_go(struct control_socket_owner *w)
+static void release(struct control_socket_owner *w)
 {
-	struct held *h = oldest(w);
+	struct pending *h = oldest(w);
 
-	w->first = (w->first + 1) % HELD_MAX;
+	w->first = (w->first + 1) % PENDING_MAX;
 	w->count--;
 	control_on_row(w->side, &h->row);
 }
@@ -60,7 +60,7 @@ static void watch_oldest(struct control_socket_owner *w)
 	loop_timer_stop(w->side->loop, &w->late);
 	while (w->count > 0 &&
 	       loop_timer_start(w->side->loop, &w->late, oldest(w)->until_ms) < 0)
-		let_go(w);
+		release(w);
 }
 
 static void on_answer_late(struct loop_timer *t)
@@ -70,7 +70,7 @@ static void on_answer_late(struct loop_timer *t)
 	const int64_t now_ms = loop_now_ms(w->side->loop);
 
 	while (w->count > 0 && oldest(w)->until_ms <= now_ms)
-		let_go(w);
+		release(w);
 	watch_oldest(w);
 }
 
@@ -80,7 +80,7 @@ static void on_answer(struct control_socket_owner *w, const struct socket_owner_
 
 	/* Those before it have no answer any more. */
 	while (w->count > 0 && (int32_t)(oldest(w)->number - a->number) < 0)
-		let_go(w);
+		release(w);
 	if (w->count == 0 || oldest(w)->number != a->number)
 		return;
 	row = &oldest(w)->row;
@@ -90,7 +90,7 @@ static void on_answer(struct control_socket_owner *w, const struct socket_owner_
 		memcpy(row->command, row->event.command, EVENT_COMMAND_SIZE);
 		control_on_process(w->side, &row->event);
 	}
-	let_go(w);
+	release(w);
 }
 
 /* ---- the channel ---- */
@@ -103,7 +103,7 @@ static void lose(struct control_socket_owner *w)
 	close(w->source.fd);
 	w->source.fd = -1;
 	while (w->count > 0)
-		let_go(w);
+		release(w);
 	loop_timer_stop(w->side->loop, &w->late);
 	/* Without the memory for a timer there is none any more. */
 	(void)!loop_timer_start(w->side->loop, &w->again,
@@ -171,7 +171,7 @@ void control_socket_owner_close(struct control *s)
 	struct control_socket_owner *w = s->socket_owner;
 
 	while (w && w->count > 0)
-		let_go(w);
+		release(w);
 }
 
 /* ---- questions ---- */
@@ -186,7 +186,7 @@ static bool about_whom(const struct control *s, const struct event_row *row,
 		return true;
 	}
 	w = control_sandbox_find(s, row->event.sandbox);
-	if (!w || !rate_take(&w->witnessed, CONTROL_SANDBOX_PER_SECOND, 1000,
+	if (!w || !rate_take(&w->asked, CONTROL_SANDBOX_PER_SECOND, 1000,
 			     CONTROL_SANDBOX_PER_SECOND, now_ms))
 		return false;
 	q->kind = w->spec.kind;
@@ -200,19 +200,19 @@ bool control_socket_owner_ask(struct control *s, const struct event_row *row)
 	struct control_socket_owner *w = s->socket_owner;
 	const int64_t now_ms = clock_now_ms();
 	struct socket_owner_question q;
-	struct held *h;
+	struct pending *h;
 
-	if (!w || w->source.fd < 0 || w->count == HELD_MAX ||
+	if (!w || w->source.fd < 0 || w->count == PENDING_MAX ||
 	    !socket_owner_question_of(&row->event, now_ms, clock_wall_ms(), &q) ||
 	    !about_whom(s, row, &q, now_ms) || !socket_owner_may(&w->pace, now_ms))
 		return false;
 	q.number = ++w->number;
 	if (send(w->source.fd, &q, sizeof(q), MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof(q))
 		return false;
-	h = &w->held[(w->first + w->count++) % HELD_MAX];
-	*h = (struct held){ .row = *row,
-			    .number = q.number,
-			    .until_ms = now_ms + SOCKET_OWNER_WAIT_MS };
+	h = &w->pending[(w->first + w->count++) % PENDING_MAX];
+	*h = (struct pending){ .row = *row,
+			       .number = q.number,
+			       .until_ms = now_ms + SOCKET_OWNER_WAIT_MS };
 	watch_oldest(w);
 	return true;
 }

@@ -42,17 +42,17 @@ static void add(const struct control_sandbox *w, struct api_status *ret, const c
 		};
 }
 
-static void add_sockets(const struct control_sandbox *w, const struct ipc_audit *look,
+static void add_sockets(const struct control_sandbox *w, const struct ipc_audit *audit,
 			struct api_status *ret)
 {
-	if (look->packet)
+	if (audit->packet)
 		add(w, ret, "packet-sockets",
 		    "the sandbox has packet sockets open: with NET_RAW it can send past "
 		    "the filter");
-	if (look->raw)
+	if (audit->raw)
 		add(w, ret, "raw-sockets",
 		    "the sandbox has raw sockets open: it has NET_RAW");
-	if (!look->known)
+	if (!audit->known)
 		add(w, ret, "unknown-sockets",
 		    "whether sockets are open that go round the filter can't be seen, or "
 		    "not in time");
@@ -137,13 +137,13 @@ static void refresh_stats(struct control_sandbox *w)
 static void fill_sidecar(struct control_sandbox *w, struct api_status *ret)
 {
 	const struct control *s = w->side;
-	const struct ipc_audit look = audit_raw_sockets();
+	const struct ipc_audit audit = audit_raw_sockets();
 
 	refresh_stats(w);
 	ret->enforcement_mode = sidecar_mode_name(s->spec.mode);
 	ret->sandbox_id = s->spec.sandbox_id;
 	add(w, ret, "filter", s->standing.weaker);
-	if (!s->link->stands)
+	if (!s->link->is_active)
 		add(w, ret, "engine",
 		    "the engine is being started again; the rules stand");
 	else if (!s->standing.nflog && s->standing.enforced == ENFORCED_FILTER)
@@ -160,10 +160,11 @@ static void fill_sidecar(struct control_sandbox *w, struct api_status *ret)
 		add(w, ret, "dns",
 		    "127.0.0.11 asks on from inside this sandbox: name the servers "
 		    "behind it (OPENSANDBOX_EGRESS_DNS_UPSTREAM)");
-	add_sockets(w, &look, ret);
+	add_sockets(w, &audit, ret);
 	/* What else is degraded (a store, a log) lets nothing out. */
-	ret->full_isolation = !look.packet && !look.raw && look.known &&
-			      s->link->stands && s->standing.enforced == ENFORCED_FILTER;
+	ret->full_isolation = !audit.packet && !audit.raw && audit.known &&
+			      s->link->is_active &&
+			      s->standing.enforced == ENFORCED_FILTER;
 	ret->generation = s->standing.generation;
 	ret->engine_restarts = s->standing.restarts;
 	control_webhook_count(s, ret);
@@ -174,27 +175,27 @@ static void fill_sidecar(struct control_sandbox *w, struct api_status *ret)
 static void fill_sandbox(struct control_sandbox *w, struct api_status *ret)
 {
 	(void)!control_sandbox_stats(w);
-	control_sandbox_look(w);
+	control_sandbox_audit(w);
 	ret->enforcement_mode = "dns+nft+tls";
 	ret->sandbox_id = w->spec.name;
-	if (!w->link->stands)
+	if (!w->link->is_active)
 		add(w, ret, "engine",
 		    "the engine is being started again; the rules stand");
 	else if (!w->stats.nflog)
 		add(w, ret, "nflog", "refused packets are not reported");
 	add(w, ret, "confinement", w->side->lacking);
-	add_sockets(w, &w->look, ret);
-	if (w->look.waiting)
+	add_sockets(w, &w->audit, ret);
+	if (w->audit.waiting)
 		add(w, ret, "cgroup",
 		    "the cgroup is gone; it is guarded when it comes again");
-	if (w->look.unseen)
+	if (w->audit.unseen)
 		add(w, ret, "unseen",
 		    "whether what is guarded is gone can't be seen; its rules stay");
 	snprintf(w->strays, sizeof(w->strays),
 		 "%u sockets of its processes are from outside of the cgroup, such as "
 		 "of process %d",
-		 w->look.strays, w->look.stray_of);
-	if (w->look.strays > 0)
+		 w->audit.strays, w->audit.stray_of);
+	if (w->audit.strays > 0)
 		add(w, ret, "outside-sockets", w->strays);
 	ret->full_isolation = ret->degradation_count == 0;
 	/* That lets nothing out. */
@@ -219,7 +220,7 @@ static void add_stats(struct control *s)
 	size_t heard = 0;
 
 	for (size_t i = 0; i < s->link_count; i++) {
-		if (!s->links[i].stands ||
+		if (!s->links[i].is_active ||
 		    control_ask_engine(&s->links[i], &ask, -1, &answer, &m, NULL) < 0)
 			continue;
 		for (size_t c = 0; c < SANDBOX_COUNTER_COUNT; c++)
@@ -240,7 +241,7 @@ static void fill_all(struct control *s, struct api_status *ret)
 	add_stats(s);
 	ret->enforcement_mode = "dns+nft+tls";
 	ret->sandbox_id = "";
-	if (!control_engines_stand(s))
+	if (!control_engines_are_active(s))
 		add(&s->own, ret, "engine",
 		    "the engine is being started, or takes its sandboxes over; the rules "
 		    "stand");
@@ -298,7 +299,7 @@ bool control_healthy(void *data)
 	const struct control *s = w->side;
 
 	return s->many && w->id == 0
-		       ? control_engines_stand(s) && control_sandboxes_are_known(s) &&
-				 !control_lacking(s)[0]
-		       : w->link->stands;
+		       ? control_engines_are_active(s) &&
+				 control_sandboxes_are_known(s) && !control_lacking(s)[0]
+		       : w->link->is_active;
 }

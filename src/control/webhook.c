@@ -38,7 +38,7 @@ static void end_connection(struct control_webhook *h, struct hook_connection *c)
 
 	if (c->state == HOOK_OPEN) {
 		close(c->fd);
-		control_tell_engine(h->side->link, &done);
+		control_send_engine(h->side->link, &done);
 	}
 	c->state = HOOK_FREE;
 }
@@ -155,7 +155,7 @@ static void on_done(struct control_webhook *h, const struct webhook_message *m)
 	const size_t first = h->side->spec.webhook_count;
 
 	if (m->url >= first)
-		control_tell_done(h->side, m->id, m->url - first, m->error);
+		control_notify_done(h->side, m->id, m->url - first, m->error);
 }
 
 static void on_program(struct loop_source *source, uint32_t events)
@@ -203,7 +203,7 @@ void control_webhook_attach(struct control *s, int fd)
 		h->source.fd = -1;
 	else
 		flush(h);
-	control_tell_anew(s);
+	control_notify_anew(s);
 }
 
 void control_webhook_denied(struct control *s, const struct event *e)
@@ -216,8 +216,8 @@ void control_webhook_denied(struct control *s, const struct event *e)
 	flush(s->webhook);
 }
 
-/* Of task @id, to review webhook @url. control_tell_done() says what came of it, or
- * control_tell_anew() that nothing does. Return: false: there is no room. */
+/* Of task @id, to review webhook @url. control_notify_done() says what came of it, or
+ * control_notify_anew() that nothing does. Return: false: there is no room. */
 static bool control_webhook_review(struct control *s, uint32_t id, size_t url,
 				   const char *body, size_t size)
 {
@@ -279,7 +279,7 @@ void control_webhook_count(const struct control *s, struct api_status *ret)
 
 /* The store's writer opens a task a second or two after its denial. So a denial that may
  * open one has the store looked at some times, for tasks that the webhooks don't know
- * of: the store keeps who was told, and is the queue. TELL_MAX of them at a time, and
+ * of: the store keeps who was told, and is the queue. NOTIFY_MAX of them at a time, and
  * then a pause: a sandbox that is denied hundreds of destinations keeps nobody awake.
  *
  * weir-webhook says what came of each; only what was taken counts as told. A URL that
@@ -288,17 +288,17 @@ void control_webhook_count(const struct control *s, struct api_status *ret)
  * is told again. */
 
 enum {
-	TELL_MAX = 20,
-	PAUSE_MS = 20 * 1000, /* so it is TELL_MAX * 3 in a minute */
+	NOTIFY_MAX = 20,
+	PAUSE_MS = 20 * 1000, /* so it is NOTIFY_MAX * 3 in a minute */
 	SOON_MS = 1500,
 	LATER_MS = 30 * 1000,	   /* without any reason */
 	TRIES = 4,		   /* so often, SOON_MS apart, after the last denial */
-	UNDER_WAY_MS = 600 * 1000, /* weir-webhook's tries, behind TELL_MAX others */
+	UNDER_WAY_MS = 600 * 1000, /* weir-webhook's tries, behind NOTIFY_MAX others */
 	TROUBLE_MS = 5 * 1000,	   /* after the first failure; doubles */
 	TROUBLE_MAX_MS = 160 * 1000,
 };
 
-struct telling {
+struct notifying {
 	struct control *side;
 	struct review_store *store;
 	size_t url;
@@ -307,22 +307,22 @@ struct telling {
 
 static void on_task(void *data, const struct review *t)
 {
-	struct telling *c = data;
+	struct notifying *c = data;
 	char json[REVIEW_JSON_SIZE];
 	size_t size = review_opened_json(t, json);
 
 	if (t->id > 0 && t->id <= UINT32_MAX && size <= WEBHOOK_PAYLOAD_SIZE &&
 	    control_webhook_review(c->side, (uint32_t)t->id, c->url, json, size))
-		c->side->tells[c->url].under_way++;
+		c->side->notices[c->url].under_way++;
 	else
 		(void)!review_not_told(c->store, t->id, REVIEW_WEBHOOK + (int)c->url,
 				       clock_wall_ms(), &c->err);
 }
 
 /* How many may be told now. */
-static size_t room(struct control_tell *u, int64_t now_ms)
+static size_t budget(struct control_notices *u, int64_t now_ms)
 {
-	const size_t most = u->pause_ms > 0 ? 1 : TELL_MAX;
+	const size_t most = u->pause_ms > 0 ? 1 : NOTIFY_MAX;
 	size_t used;
 
 	if (now_ms >= u->again_ms) {
@@ -334,10 +334,10 @@ static size_t room(struct control_tell *u, int64_t now_ms)
 }
 
 /* Return: after how long there may be more for it. */
-static int64_t tell_one(struct telling *c, int64_t now_ms)
+static int64_t notify_one(struct notifying *c, int64_t now_ms)
 {
-	struct control_tell *u = &c->side->tells[c->url];
-	const size_t most = room(u, now_ms);
+	struct control_notices *u = &c->side->notices[c->url];
+	const size_t most = budget(u, now_ms);
 	int r = 0;
 
 	if (most > 0)
@@ -351,38 +351,38 @@ static void start_notify(struct control *s, int64_t after_ms)
 {
 	const int64_t at_ms = loop_now_ms(s->loop) + after_ms;
 
-	if (s->tell.slot > 0 && s->tell.at_ms <= at_ms)
+	if (s->notify_reviews.slot > 0 && s->notify_reviews.at_ms <= at_ms)
 		return;
-	if (loop_timer_start(s->loop, &s->tell, at_ms) < 0)
-		s->tell_tries = 0;
+	if (loop_timer_start(s->loop, &s->notify_reviews, at_ms) < 0)
+		s->notify_tries = 0;
 }
 
-static void on_tell(struct loop_timer *t)
+static void on_notify_reviews(struct loop_timer *t)
 {
-	struct control *s = CONTAINER_OF(t, struct control, tell);
-	struct telling c = { .side = s };
+	struct control *s = CONTAINER_OF(t, struct control, notify_reviews);
+	struct notifying c = { .side = s };
 	int64_t after_ms = LATER_MS;
 
-	if (s->tell_tries > 0 && --s->tell_tries > 0)
+	if (s->notify_tries > 0 && --s->notify_tries > 0)
 		after_ms = SOON_MS;
 	if (review_open(s->spec.state_dir, &c.store, &c.err) == 0)
 		for (c.url = 0; c.url < s->spec.review_webhook_count; c.url++)
-			after_ms = MIN(after_ms, tell_one(&c, loop_now_ms(s->loop)));
+			after_ms = MIN(after_ms, notify_one(&c, loop_now_ms(s->loop)));
 	review_close(c.store);
 	start_notify(s, after_ms);
 }
 
-void control_tell_soon(struct control *s)
+void control_notify_soon(struct control *s)
 {
 	if (!s->store || s->spec.review_webhook_count == 0)
 		return;
-	s->tell_tries = TRIES;
+	s->notify_tries = TRIES;
 	start_notify(s, SOON_MS);
 }
 
-void control_tell_done(struct control *s, uint32_t id, size_t url, int error)
+void control_notify_done(struct control *s, uint32_t id, size_t url, int error)
 {
-	struct control_tell *u = &s->tells[url];
+	struct control_notices *u = &s->notices[url];
 	struct review_store *store = NULL;
 	struct err err = { 0 };
 	int r;
@@ -410,7 +410,7 @@ void control_tell_done(struct control *s, uint32_t id, size_t url, int error)
 	start_notify(s, u->pause_ms ?: SOON_MS);
 }
 
-void control_tell_anew(struct control *s)
+void control_notify_anew(struct control *s)
 {
 	struct review_store *store = NULL;
 	struct err err = { 0 };
@@ -418,15 +418,15 @@ void control_tell_anew(struct control *s)
 	if (!s->store || s->spec.review_webhook_count == 0)
 		return;
 	for (size_t i = 0; i < s->spec.review_webhook_count; i++)
-		s->tells[i].under_way = 0;
+		s->notices[i].under_way = 0;
 	if (review_open(s->spec.state_dir, &store, &err) == 0)
 		(void)!review_tell_anew(store, REVIEW_WEBHOOK, &err);
 	review_close(store);
-	control_tell_soon(s);
+	control_notify_soon(s);
 }
 
-void control_tell_init(struct control *s)
+void control_notify_init(struct control *s)
 {
-	s->tell.on_fire = on_tell;
-	control_tell_soon(s);
+	s->notify_reviews.on_fire = on_notify_reviews;
+	control_notify_soon(s);
 }
