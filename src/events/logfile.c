@@ -14,6 +14,7 @@
 #include <zlib.h>
 
 #include "base/text.h"
+#include "sys/files.h"
 
 enum {
 	STAMP_SIZE = 24,     /* "2026-11-20T10-06-43.424", NUL */
@@ -60,24 +61,6 @@ int logfile_write_all(int fd, const void *bytes, size_t size)
 }
 
 /* ---- opening ---- */
-
-static int make_directories(const char *path)
-{
-	char part[PATH_MAX];
-	const size_t n = strlen(path);
-
-	if (n >= sizeof(part))
-		return -ENAMETOOLONG;
-	for (size_t i = 1; i <= n; i++) {
-		if (path[i] != '/' && path[i] != '\0')
-			continue;
-		memcpy(part, path, i);
-		part[i] = '\0';
-		if (mkdir(part, 0755) < 0 && errno != EEXIST)
-			return -errno;
-	}
-	return 0;
-}
 
 /* A fifo without a reader is ENXIO, not a wait. */
 static int open_file(struct logfile *f)
@@ -137,7 +120,7 @@ int logfile_open(const char *path, const struct logfile_limits *limits,
 	if (f->path)
 		r = split_path(f);
 	if (r == 0)
-		r = make_directories(f->directory);
+		r = file_make_parents(f->path);
 	if (r == 0)
 		r = open_file(f);
 	if (r < 0) {

@@ -21,7 +21,7 @@
 #include "run/images.h"
 #include "run/rootfs.h"
 #include "run/std_fds.h"
-#include "supervisor/orders.h"
+#include "supervisor/init.h"
 #include "sys/id_map.h"
 #include "sys/process.h"
 

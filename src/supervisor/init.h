@@ -13,9 +13,32 @@
  * its start it allocates nothing and opens no file. */
 #pragma once
 
-#include "supervisor/orders.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "proto/launch.h"
 
 enum { EXIT_REFUSED = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
+
+/* What the launch child tells weir-init, in a sealed memfd: the
+ * command's environment can't change what is tested. Behind the orders the memfd has that
+ * environment: bwrap, which runs outside of the view, isn't given what is for the command
+ * alone (LD_PRELOAD). */
+enum {
+	INIT_FD_CHANNEL = 3,
+	INIT_FD_ORDERS = 4,
+};
+
+struct init_orders {
+	enum launch_self_test self_test;
+	struct launch_probe probe;
+	uint64_t ignored_signals;   /* bit n-1: the caller ignored signal n, so the
+				     * command does */
+	uint32_t environment_count; /* strings "NAME=value", each ended by NUL */
+	uint32_t environment_size;  /* bytes of all of them */
+};
 
 /* Send a report; the text is cut to fit. */
 void init_report(enum launch_report_type type, int value, const char *text);
@@ -33,3 +56,22 @@ _Noreturn void command_exec(char **argv, uint64_t ignored_signals);
 /* The last step of it, as this process is: exec, or say why not, as a shell does, and end
  * with 126 or 127. */
 _Noreturn void command_become(char *const *argv);
+
+/* -- lookup.c: one DNS question over UDP, and its answer ----------------------------- */
+
+enum { LOOKUP_QUERY_MAX = 12 + 255 + 4, LOOKUP_ANSWER_MAX = 1500 };
+
+struct lookup_answer {
+	unsigned int rcode;
+	bool has_address; /* an A record was in the answer section */
+	uint8_t address[4];
+};
+
+/* Write the question for the A records of @name (dots between labels).
+ * Return: its size, or 0 when @name is no host name. */
+size_t lookup_write(const char *name, uint16_t id, uint8_t *out, size_t size);
+
+/* Read the answer to it. Return: false when it isn't one: another id or question,
+ * cut short, or with names that don't end. */
+bool lookup_read(const uint8_t *query, size_t query_size, const uint8_t *bytes,
+		 size_t size, struct lookup_answer *ret);

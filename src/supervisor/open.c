@@ -417,22 +417,12 @@ static int open_image(const struct sidecar_spec *spec, struct supervisor_fds *h,
 
 /* -- directories -------------------------------------------------------------------- */
 
-/* Those on the way to @path. */
-static int make_directories(const char *path, struct err *err)
+static void make_parents(const char *path)
 {
-	CLEAN(arena) struct arena arena = { 0 };
-	char *at = arena_text(&arena, text_of(path)), *slash;
+	int r = path[0] == '/' ? file_make_parents(path) : 0;
 
-	if (!at)
-		return err_set(err, -ENOMEM, "out of memory");
-	slash = at;
-	while ((slash = strchr(slash + 1, '/'))) {
-		*slash = '\0';
-		if (mkdir(at, 0755) < 0 && errno != EEXIST)
-			return err_sys(err, -errno, "cannot make %s", at);
-		*slash = '/';
-	}
-	return 0;
+	if (r < 0)
+		log_warning("cannot make the directory of %s: %s", path, strerror(-r));
 }
 
 void supervisor_open_directories(struct sidecar_spec *spec)
@@ -446,13 +436,10 @@ void supervisor_open_directories(struct sidecar_spec *spec)
 		log_warning(
 			"others may write to '%s': they can take away what is kept there",
 			spec->state_dir);
-	if (spec->jsonl && spec->jsonl[0] == '/' &&
-	    make_directories(spec->jsonl, &err) < 0)
-		log_warning("%s", err.text);
+	if (spec->jsonl)
+		make_parents(spec->jsonl);
 	for (size_t i = 0; i < spec->log_output_count; i++)
-		if (spec->log_outputs[i][0] == '/' &&
-		    make_directories(spec->log_outputs[i], &err) < 0)
-			log_warning("%s", err.text);
+		make_parents(spec->log_outputs[i]);
 }
 
 int supervisor_open(struct sidecar_spec *spec, struct supervisor_fds *ret,

@@ -5,13 +5,12 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/capability.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 
 #include "base/log.h"
 #include "sys/confine.h"
+#include "sys/process.h"
 #include "sys/settings.h"
 
 enum { STATUS_NOT_STARTED = 127, NAME_SIZE = 64 };
@@ -110,7 +109,6 @@ static int become(const struct helper *h, int settings, pid_t parent)
 {
 	char path[PATH_MAX], name[NAME_SIZE];
 	char *const argv[] = { name, NULL };
-	sigset_t none;
 	int r = find(h->program, path);
 
 	snprintf(name, sizeof(name), "%s", h->program);
@@ -118,12 +116,9 @@ static int become(const struct helper *h, int settings, pid_t parent)
 		r = places_take(h->fds, h->fd_count, settings);
 	if (r < 0)
 		return r;
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
-		return -errno;
-	if (getppid() != parent)
+	if (!process_end_with(parent))
 		return -ESRCH;
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
+	process_unblock_signals();
 	return execute(path, argv);
 }
 

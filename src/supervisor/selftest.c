@@ -10,8 +10,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "supervisor/lookup.h"
-
 enum {
 	DNS_PORT = 53,
 	DNS_TIMEOUT_MS = 500,	 /* the engine answers these itself */

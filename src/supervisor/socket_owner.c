@@ -4,18 +4,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
-#include <linux/close_range.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 
 #include "base/clock.h"
 #include "base/text.h"
@@ -24,6 +18,7 @@
 #include "proto/socket_owner.h"
 #include "sys/confine.h"
 #include "sys/netlink.h"
+#include "sys/process.h"
 #include "sys/tasks.h"
 
 enum { CHANNEL_FD = 3 };
@@ -180,15 +175,12 @@ void socket_owner_serve(int channel, bool enters)
 pid_t socket_owner_start(int channel)
 {
 	pid_t parent = getpid(), pid = fork();
-	sigset_t none;
 
 	if (pid != 0)
 		return pid < 0 ? -errno : pid;
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent &&
-	    (channel == CHANNEL_FD || dup3(channel, CHANNEL_FD, O_CLOEXEC) >= 0) &&
-	    syscall(SYS_close_range, CHANNEL_FD + 1, ~0u, 0) == 0)
+	process_unblock_signals();
+	if (process_end_with(parent) &&
+	    process_place_fds(&channel, 1, CHANNEL_FD, O_CLOEXEC) == 0)
 		socket_owner_serve(CHANNEL_FD, false);
 	_exit(0);
 }

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/close_range.h>
 #include <linux/sched.h>
 #include <poll.h>
 #include <signal.h>
@@ -14,6 +13,7 @@
 #include <unistd.h>
 
 #include "supervisor/socket_owner.h"
+#include "sys/process.h"
 #include "sys/sock.h"
 
 enum { ANSWER_MS = 5000, CHANNEL_FD = 3 };
@@ -32,33 +32,11 @@ static void (*const tasks[SPAWNER_TASK_COUNT])(const struct spawner_order *o) = 
 
 /* -- in the spawner and its children ------------------------------------------------- */
 
-/* @fds on @first and the next ones, and nothing above them. */
-static int keep_only(const int *fds, size_t count, int first)
-{
-	int high[SPAWNER_FDS_MAX];
-
-	for (size_t i = 0; i < count; i++) {
-		high[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, first + (int)count);
-		if (high[i] < 0)
-			return -errno;
-	}
-	for (size_t i = 0; i < count; i++)
-		if (dup3(high[i], first + (int)i, O_CLOEXEC) < 0)
-			return -errno;
-	return syscall(SYS_close_range, first + (int)count, ~0u, 0) < 0 ? -errno : 0;
-}
-
-/* Should the parent have ended meanwhile, so does this one. */
-static bool end_with(pid_t parent)
-{
-	return prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent;
-}
-
 static void run_child(const struct spawner_order *o, const int *fds, size_t count,
 		      pid_t parent)
 {
-	if (o->task < SPAWNER_TASK_COUNT && tasks[o->task] && end_with(parent) &&
-	    keep_only(fds, count, SPAWNER_FD_FIRST) == 0)
+	if (o->task < SPAWNER_TASK_COUNT && tasks[o->task] && process_end_with(parent) &&
+	    process_place_fds(fds, count, SPAWNER_FD_FIRST, O_CLOEXEC) == 0)
 		tasks[o->task](o);
 }
 
@@ -132,7 +110,8 @@ int spawner_start(struct spawner *p, struct err *err)
 	pid = fork();
 	if (pid == 0) {
 		prctl(PR_SET_NAME, "weir-spawner");
-		if (end_with(parent) && keep_only(&pair[1], 1, CHANNEL_FD) == 0)
+		if (process_end_with(parent) &&
+		    process_place_fds(&pair[1], 1, CHANNEL_FD, O_CLOEXEC) == 0)
 			serve();
 		_exit(0);
 	}
@@ -180,19 +159,14 @@ static bool is_lost(int r)
 	return r == -EPIPE || r == -ECONNRESET || r == -ETIMEDOUT;
 }
 
-static int start_again(struct spawner *p, struct err *err)
-{
-	give_up(p);
-	return spawner_start(p, err);
-}
-
 int spawner_give(struct spawner *p, const struct spawner_order *o, const int *fds,
 		 size_t count, struct err *err)
 {
 	int r = give(p, o, fds, count);
 
 	if (is_lost(r)) {
-		if (start_again(p, err) < 0)
+		give_up(p);
+		if (spawner_start(p, err) < 0)
 			return err->code;
 		r = give(p, o, fds, count);
 	}

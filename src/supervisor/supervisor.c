@@ -36,6 +36,7 @@
 #include "sandbox/learned.h"
 #include "supervisor/program.h"
 #include "sys/confine.h"
+#include "sys/process.h"
 #include "sys/settings.h"
 
 enum {
@@ -359,11 +360,7 @@ void supervisor_end_engine(struct supervisor *k)
 	struct child *c = &k->engine;
 
 	close_channel(c);
-	if (c->pid > 0) {
-		kill(c->pid, SIGKILL);
-		while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
-			;
-	}
+	process_reap(c->pid, true);
 	c->pid = 0;
 	c->serves = false;
 	c->started_ms = 0;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/text.h"
 #include "sys/path.h"
@@ -257,4 +258,18 @@ int file_replace(int dir, const char *fresh, const char *name, mode_t mode,
 	else
 		fsync(dir); /* the name outlives a power cut, too */
 	return r;
+}
+
+int file_make_parents(const char *path)
+{
+	CLEAN(mem) char *part = strdup(path);
+	char *slash = part;
+
+	while (part && *slash && (slash = strchr(slash + 1, '/'))) {
+		*slash = '\0';
+		if (mkdir(part, 0755) < 0 && errno != EEXIST)
+			return -errno;
+		*slash = '/';
+	}
+	return part ? 0 : -ENOMEM;
 }

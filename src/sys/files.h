@@ -75,3 +75,7 @@ int file_create(int dir, const char *name, mode_t mode) MUST_CHECK;
  * the same directory, which is removed on failure. */
 int file_replace(int dir, const char *fresh, const char *name, mode_t mode,
 		 const void *bytes, size_t size) MUST_CHECK;
+
+/* Make the directories on the way to @path that are missing, with mode 0755. Return: 0 or
+ * -errno. */
+int file_make_parents(const char *path) MUST_CHECK;

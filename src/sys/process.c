@@ -3,11 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <signal.h>
 #include <stddef.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 void process_reap(pid_t pid, bool kill_it)
@@ -18,6 +21,40 @@ void process_reap(pid_t pid, bool kill_it)
 		kill(pid, SIGKILL);
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
+}
+
+bool process_end_with(pid_t parent)
+{
+	return prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent;
+}
+
+void process_unblock_signals(void)
+{
+	sigset_t none;
+
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+int process_place_fds(const int *fds, size_t count, int first, int flags)
+{
+	const int end = first + (int)count;
+	int high[PROCESS_FDS_MAX];
+
+	if (count > PROCESS_FDS_MAX)
+		return -E2BIG;
+	/* First above all of them, so that none is overwritten. */
+	for (size_t i = 0; i < count; i++) {
+		high[i] = fds[i] < 0 ? -1 : fcntl(fds[i], F_DUPFD_CLOEXEC, end);
+		if (fds[i] >= 0 && high[i] < 0)
+			return -errno;
+	}
+	for (size_t i = 0; i < count; i++)
+		if (high[i] < 0)
+			close(first + (int)i);
+		else if (dup3(high[i], first + (int)i, flags) < 0)
+			return -errno;
+	return syscall(SYS_close_range, end, ~0u, 0) < 0 ? -errno : 0;
 }
 
 int process_forbid_cores(void)

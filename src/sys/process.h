@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sys/process - how control's children end, and how it does itself. */
+/* sys/process - how a process of Weir's and its children start and end. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,6 +16,16 @@ int process_open_signals(struct err *err) MUST_CHECK;
 
 /* A SOCK_SEQPACKET pair. Return: 0 or -errno. */
 int process_pair(int *ret_ours, int *ret_theirs, struct err *err) MUST_CHECK;
+
+/* In a child: be killed when @parent ends. Return: false when that has ended already, or
+ * when it can't be had. */
+bool process_end_with(pid_t parent) MUST_CHECK;
+/* In a child: let every signal through that the parent had blocked. */
+void process_unblock_signals(void);
+/* In a child: put @fds (-1: nothing) at @first and on, with @flags (O_CLOEXEC or 0), and
+ * close everything above them. Return: 0 or -errno. */
+enum { PROCESS_FDS_MAX = 16 };
+int process_place_fds(const int *fds, size_t count, int first, int flags) MUST_CHECK;
 
 /* Of this process and of what it starts: no core, and nothing that the kernel starts at a
  * crash. It gives cores to the machine's handler (core_pattern), as root and outside of

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "supervisor/lookup.h"
+#include "supervisor/init.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "supervisor/lookup.h"
+#include "supervisor/init.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
