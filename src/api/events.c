@@ -38,22 +38,9 @@ struct api_stream {
 	char text[STREAM_TEXT_SIZE];
 };
 
-static int64_t heartbeat_ms(const struct api *a)
-{
-	const uint32_t sec = a->config.heartbeat_sec;
-
-	return (int64_t)(sec ? sec : API_HEARTBEAT_SEC) * 1000;
-}
-
 static uint64_t oldest(const struct api *a)
 {
 	return a->row_next > API_EVENTS_KEPT ? a->row_next - API_EVENTS_KEPT : 0;
-}
-
-static void set_text(struct api_stream *s, const char *text)
-{
-	s->size = (size_t)snprintf(s->text, sizeof(s->text), "%s", text);
-	s->at = 0;
 }
 
 /* The JSON has no line end, so nothing in it can end the event or begin another. */
@@ -73,7 +60,9 @@ static void write_event(struct api_stream *s)
 
 static bool is_silent(const struct api_stream *s)
 {
-	return loop_now_ms(s->api->config.loop) - s->written_ms >= heartbeat_ms(s->api);
+	const int64_t after_sec = s->api->config.heartbeat_sec ?: API_HEARTBEAT_SEC;
+
+	return loop_now_ms(s->api->config.loop) - s->written_ms >= after_sec * 1000;
 }
 
 static bool is_wanted(const struct api_stream *s, uint64_t number)
@@ -89,13 +78,14 @@ static bool fill(struct api_stream *s)
 		return true;
 	while (s->next < s->api->row_next && !is_wanted(s, s->next))
 		s->next++;
-	if (s->next < s->api->row_next)
+	if (s->next < s->api->row_next) {
 		write_event(s);
-	else if (is_silent(s))
-		set_text(s, ": still here\n\n");
-	else
-		return false;
-	return true;
+		return true;
+	}
+	s->at = s->size = 0;
+	if (is_silent(s))
+		s->size = (size_t)snprintf(s->text, sizeof(s->text), ": still here\n\n");
+	return s->size > 0;
 }
 
 /* The library wants bytes for the reader. */

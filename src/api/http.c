@@ -475,13 +475,6 @@ void reply_not_allowed(struct api_request *r)
 	reply_queue(r, MHD_HTTP_METHOD_NOT_ALLOWED, PLAIN, response);
 }
 
-static void write_location(struct api_request *r, FILE *out)
-{
-	request_path_encode(r->clean, out);
-	if (r->query)
-		fprintf(out, "?%s", r->query);
-}
-
 void reply_moved(struct api_request *r)
 {
 	const bool has_body = (r->method & (METHOD_GET | METHOD_HEAD)) != 0;
@@ -490,7 +483,9 @@ void reply_moved(struct api_request *r)
 
 	if (!reply_open(r, &location))
 		return;
-	write_location(r, location.out);
+	request_path_encode(r->clean, location.out);
+	if (r->query)
+		fprintf(location.out, "?%s", r->query);
 	if (fclose(location.out) != 0 || !reply_open(r, &page)) {
 		free(location.body);
 		return;

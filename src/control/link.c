@@ -20,17 +20,15 @@ enum {
 static void on_engine(struct loop_source *source, uint32_t events);
 static void on_supervisor(struct loop_source *source, uint32_t events);
 
-static void init(struct control_link *l, struct control *s)
-{
-	*l = (struct control_link){ .side = s, .engine = (uint32_t)(l - s->links) };
-	l->from_engine = (struct loop_source){ .fd = -1, .on_ready = on_engine };
-	l->from_supervisor = (struct loop_source){ .fd = -1, .on_ready = on_supervisor };
-}
-
 void control_link_init(struct control *s)
 {
 	for (size_t i = 0; i < IPC_ENGINES_MAX; i++)
-		init(&s->links[i], s);
+		s->links[i] = (struct control_link){
+			.side = s,
+			.engine = (uint32_t)i,
+			.from_engine = { .fd = -1, .on_ready = on_engine },
+			.from_supervisor = { .fd = -1, .on_ready = on_supervisor },
+		};
 	s->link = &s->links[0];
 	s->link_count = 1;
 }

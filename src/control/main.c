@@ -137,13 +137,6 @@ enum control_status {
 
 /* ---- signals ---- */
 
-static void on_hangup(struct control *s)
-{
-	if (s->jsonl)
-		jsonl_writer_reopen(s->jsonl);
-	control_secure_reload(s);
-}
-
 /* SIGHUP: the file of events was moved away, files have changed. All others mean: end.
  * Nobody else's state hangs on this process. */
 static void on_signal(struct loop_source *source, uint32_t events)
@@ -152,10 +145,13 @@ static void on_signal(struct loop_source *source, uint32_t events)
 	struct signalfd_siginfo info;
 
 	while (read(source->fd, &info, sizeof(info)) == sizeof(info)) {
-		if (info.ssi_signo != SIGHUP)
+		if (info.ssi_signo != SIGHUP) {
 			loop_stop(s->loop);
-		else
-			on_hangup(s);
+			continue;
+		}
+		if (s->jsonl)
+			jsonl_writer_reopen(s->jsonl);
+		control_secure_reload(s);
 	}
 }
 

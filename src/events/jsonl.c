@@ -83,20 +83,6 @@ static void put_remote(struct jtext *j, const struct event *e)
 	       PROTOCOL_TEXT_SIZE);
 }
 
-static void put_rule(struct jtext *j, const struct event_row *row)
-{
-	member(j, "rule", row->rule, sizeof(row->rule));
-	member(j, "rule_file", row->rule_file, sizeof(row->rule_file));
-	jtext_member_number(j, "rule_line", row->rule_line > 0, row->rule_line);
-}
-
-static void put_process(struct jtext *j, const struct event_row *row)
-{
-	jtext_member_number(j, "uid", row->event.uid != UINT32_MAX, row->event.uid);
-	jtext_member_number(j, "pid", row->pid > 0, row->pid);
-	member(j, "command", row->command, sizeof(row->command));
-}
-
 static const char *limit_name(const struct event *e)
 {
 	if (e->limit == EVENT_LIMIT_DENIES)
@@ -119,13 +105,17 @@ size_t event_json(const struct event_row *row, char *buf)
 	member(&j, "layer", event_layer_name((enum event_layer)e->layer), 32);
 	put_remote(&j, e);
 	member(&j, "name", e->name, sizeof(e->name));
-	put_rule(&j, row);
+	member(&j, "rule", row->rule, sizeof(row->rule));
+	member(&j, "rule_file", row->rule_file, sizeof(row->rule_file));
+	jtext_member_number(&j, "rule_line", row->rule_line > 0, row->rule_line);
 	jtext_member_number(&j, "packets", true, (int64_t)e->packets);
 	jtext_member_number(&j, "bytes", true, (int64_t)e->bytes);
 	member(&j, "reason", e->reason, sizeof(e->reason));
 	jtext_member_number(&j, "query_type", e->query_type > 0, e->query_type);
 	member(&j, "limit", limit_name(e), 64);
-	put_process(&j, row);
+	jtext_member_number(&j, "uid", e->uid != UINT32_MAX, e->uid);
+	jtext_member_number(&j, "pid", row->pid > 0, row->pid);
+	member(&j, "command", row->command, sizeof(row->command));
 	jtext_put(&j, text_of("}"));
 	assert(!j.full);
 	buf[j.used] = '\0';

@@ -12,12 +12,6 @@ struct build {
 	struct policy policy;
 };
 
-static void build_done(struct build *b)
-{
-	faults_done(&b->faults);
-	arena_done(&b->arena);
-}
-
 static int tell_faults(const struct faults *f, sidecar_fault_fn *on_fault, void *data,
 		       struct err *err)
 {
@@ -80,7 +74,8 @@ int sidecar_policy_build(const struct sidecar_policy_context *c, const struct do
 		r = tell_faults(&b.faults, on_fault, data, &built);
 	else
 		err_sys(&built, r, "cannot compile the policy");
-	build_done(&b);
+	faults_done(&b.faults);
+	arena_done(&b.arena);
 	if (r < 0)
 		return err_set(err, r, "%s", built.text);
 	return 0;

@@ -383,12 +383,6 @@ struct before_search {
 	int error;
 };
 
-static void before_search_done(struct before_search *l)
-{
-	cgroup_ids_done(&l->ids);
-	free(l->found);
-}
-
 /* ---- connections from before: whose they are ---- */
 
 static bool is_theirs(struct before_search *l, const struct nlmsghdr *h,
@@ -549,6 +543,7 @@ int before_end(const struct before_who *who, size_t *ret, struct err *err)
 		err_sys(err, r, "cannot list the connections from before");
 	else if (l.count > 0)
 		r = end_connections(diag, &l, ret, err);
-	before_search_done(&l);
+	cgroup_ids_done(&l.ids);
+	free(l.found);
 	return r;
 }

@@ -164,12 +164,6 @@ static void owned_step(struct owned *o, const struct stat *dir, const struct sta
 		refuse_owner(o, entry, "a link on the way to it");
 }
 
-static void owned_end(struct owned *o, const struct stat *st)
-{
-	if (!is_owned(o, st))
-		refuse_owner(o, st, "it");
-}
-
 /* --- names of descriptors --- */
 
 static int name_of(int fd, char ret[PATH_MAX])
@@ -363,8 +357,8 @@ static int look_up(const char *name, enum look look, struct path *ret, struct er
 		r = walk_all(&w);
 	if (r == 0)
 		r = describe(&w.path);
-	if (r == 0 && look >= LOOK_OWNED)
-		owned_end(&w.owned, &w.path.st);
+	if (r == 0 && look >= LOOK_OWNED && !is_owned(&w.owned, &w.path.st))
+		refuse_owner(&w.owned, &w.path.st, "it");
 	if (r == 0 && w.owned.refused.code < 0)
 		r = err_set(err, w.owned.refused.code, "cannot trust '%s': %s", name,
 			    w.owned.refused.text);
