@@ -36,6 +36,7 @@ struct event_ring {
 static const char *const action_names[] = {
 	[EVENT_NONE] = "none",	 [EVENT_ALLOW] = "allow",   [EVENT_DENY] = "deny",
 	[EVENT_PANIC] = "panic", [EVENT_CHANGE] = "change", [EVENT_LIMIT] = "limit",
+	[EVENT_FAIL] = "fail",
 };
 static_assert(ARRAY_SIZE(action_names) == EVENT_ACTION_COUNT, "an action without a name");
 
@@ -60,7 +61,8 @@ const char *event_layer_name(enum event_layer l)
 
 bool event_same_reason(const struct event *a, const struct event *b)
 {
-	bool says_what = a->action == EVENT_CHANGE || a->action == EVENT_PANIC;
+	bool says_what = a->action == EVENT_CHANGE || a->action == EVENT_PANIC ||
+			 a->action == EVENT_FAIL;
 
 	return !says_what || strncmp(a->reason, b->reason, EVENT_REASON_SIZE) == 0;
 }

@@ -18,6 +18,7 @@ enum event_action {
 	EVENT_PANIC,  /* a launch or a sandbox was ended for safety */
 	EVENT_CHANGE, /* of the policy */
 	EVENT_LIMIT,  /* a limit was reached */
+	EVENT_FAIL,   /* allowed, and yet a server or name server did not answer */
 	EVENT_ACTION_COUNT
 };
 

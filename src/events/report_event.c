@@ -13,6 +13,11 @@ bool report_is_refusal(const struct event *e)
 	return e->action == EVENT_DENY || e->action == EVENT_LIMIT;
 }
 
+bool report_is_failure(const struct event *e)
+{
+	return e->action == EVENT_FAIL;
+}
+
 const char *report_protocol(uint8_t protocol)
 {
 	switch (protocol) {

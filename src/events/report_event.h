@@ -14,6 +14,8 @@ enum {
 
 /* A denial or a limit that was reached. */
 bool report_is_refusal(const struct event *e);
+/* Something that is allowed did not work. */
+bool report_is_failure(const struct event *e);
 
 /* "api.evil.example", "93.184.216.34 tcp/443", "pypi.org (151.101.0.223) tcp/80".
  * Return: @buf, of REPORT_WHAT_SIZE. */

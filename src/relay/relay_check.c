@@ -86,6 +86,18 @@ void relay_refuse(struct relay_sandbox *g, const struct relay_question *q, uint3
 	sandbox_event(g->sandbox, &e, loop_now_ms(g->relay->loop));
 }
 
+void relay_fail(struct relay_sandbox *g, const struct endpoint *to,
+		const struct dns_name *name, const char *reason)
+{
+	struct event e = event_for(to, EVENT_FAIL);
+	char text[DNS_NAME_TEXT_SIZE];
+
+	if (name->size > 0)
+		snprintf(e.name, sizeof(e.name), "%s", dns_name_format(name, text));
+	set_reason(&e, reason);
+	sandbox_event(g->sandbox, &e, loop_now_ms(g->relay->loop));
+}
+
 void relay_limit(struct relay_sandbox *g, enum plan_limit limit, const char *reason)
 {
 	static const struct endpoint nowhere;

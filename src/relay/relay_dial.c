@@ -29,7 +29,12 @@
 #include "sandbox/learned.h"
 #include "sys/self_ports.h"
 
-enum { ATTEMPT_DELAY_MS = 250, REMEMBER_MS = 60 * 1000, REMEMBERED = 64 };
+enum {
+	ATTEMPT_DELAY_MS = 250,
+	REMEMBER_MS = 60 * 1000,
+	REMEMBERED = 64,
+	SILENT_MS = 1000, /* an attempt that is younger may still be answered */
+};
 
 struct relay_slow {
 	struct endpoint to;
@@ -152,8 +157,9 @@ static int attempt_begin(struct relay_flow *f, const struct endpoint *to)
 	r = r < 0 ? r : attempt_connect(a);
 	if (r < 0)
 		attempt_close(a, false);
-	else
+	if (r != -EAGAIN)
 		d->made++;
+	a->error = -r;
 	return r;
 }
 
@@ -181,6 +187,37 @@ static bool is_allowed(const struct relay_flow *f, const struct endpoint *to)
 	asked = relay_flow_question(f, &f->asked);
 	q = relay_flow_question(f, to);
 	return relay_judge_other(&q, &asked, (enum relay_shown)f->shown, &f->name);
+}
+
+static const char *why_failed(const struct relay_attempt *a)
+{
+	switch (a->error) {
+	case 0:
+	case ETIMEDOUT:
+		return "the server does not answer";
+	case ECONNREFUSED:
+		return "the server refuses the connection";
+	case ENETUNREACH:
+	case EHOSTUNREACH:
+		return "there is no way to the server";
+	default:
+		return "the server can't be reached";
+	}
+}
+
+void relay_dial_tell(struct relay_flow *f)
+{
+	int64_t now_ms = loop_now_ms(f->served->relay->loop);
+
+	for (size_t i = 0; f->dial && i < f->dial->made; i++) {
+		struct relay_attempt *a = &f->dial->attempts[i];
+		bool silent = a->error == 0 && now_ms - a->began_ms >= SILENT_MS;
+
+		if (a->told || a->error == EACCES || (a->error == 0 && !silent))
+			continue;
+		a->told = true;
+		relay_fail(f->served, &a->to, &f->name, why_failed(a));
+	}
 }
 
 /* ---- all of them ---- */
@@ -313,6 +350,8 @@ void relay_dial_stop(struct relay_flow *f, bool reset)
 {
 	if (!f->dial)
 		return;
+	if (f->server.source.fd < 0) /* nobody has answered */
+		relay_dial_tell(f);
 	for (size_t i = 0; i < f->dial->made; i++)
 		attempt_close(&f->dial->attempts[i], reset);
 	loop_timer_stop(f->served->relay->loop, &f->timer);
@@ -322,8 +361,11 @@ void relay_dial_stop(struct relay_flow *f, bool reset)
 void relay_dial_recheck(struct relay_flow *f)
 {
 	for (size_t i = 0; f->dial && i < f->dial->made; i++)
-		if (!is_allowed(f, &f->dial->attempts[i].to))
+		if (f->dial->attempts[i].side.source.fd >= 0 &&
+		    !is_allowed(f, &f->dial->attempts[i].to)) {
+			f->dial->attempts[i].error = EACCES;
 			attempt_close(&f->dial->attempts[i], true);
+		}
 	if (f->dial && f->dial->open == 0)
 		go_on(f);
 }
@@ -365,6 +407,7 @@ bool relay_dial_run(struct relay_flow *f)
 			return end_race(f, a);
 		if (r < 0)
 			remember(f, &a->to);
+		a->error = r < 0 ? -r : EACCES;
 		attempt_close(a, r > 0);
 		is_due = true;
 	}

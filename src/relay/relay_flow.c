@@ -691,6 +691,7 @@ void relay_flow_account(struct relay_flow *f)
 	bool refused = f->state == FLOW_CLOSING || f->state == FLOW_REFUSED;
 	char text[DNS_NAME_TEXT_SIZE];
 
+	relay_dial_tell(f);
 	if (f->sent == 0 && (!f->opened || refused))
 		return;
 	f->sent = 0;

@@ -167,7 +167,9 @@ struct relay_attempt {
 	struct relay_flow *flow;
 	struct endpoint to;
 	int64_t began_ms;
+	int error;  /* why it failed, positive; 0: it has not */
 	bool extra; /* counted in extra_attempts */
+	bool told;  /* that it failed, or is silent */
 };
 
 /* While the flow is dialling; see relay_dial.c. */
@@ -288,6 +290,8 @@ void relay_dial_start(struct relay_flow *f);
 bool relay_dial_run(struct relay_flow *f);
 /* The plan has changed: end the attempts that it doesn't allow. The flow may end. */
 void relay_dial_recheck(struct relay_flow *f);
+/* Tell of attempts that have failed, or are silent, of a flow that has no server yet. */
+void relay_dial_tell(struct relay_flow *f);
 /* End all attempts; @reset: with a reset, where the server has answered. */
 void relay_dial_stop(struct relay_flow *f, bool reset);
 
@@ -299,6 +303,9 @@ size_t relay_check(struct relay_flow *f);
 /* Count a refusal and tell control. */
 void relay_refuse(struct relay_sandbox *g, const struct relay_question *q, uint32_t rule,
 		  const char *reason);
+/* @to, of @name, could not be reached: what it said, or that it said nothing. */
+void relay_fail(struct relay_sandbox *g, const struct endpoint *to,
+		const struct dns_name *name, const char *reason);
 void relay_limit(struct relay_sandbox *g, enum plan_limit limit, const char *reason);
 /* FLOW_CLOSING: the server gets and says no more, and the client is told. */
 void relay_goodbye_now(struct relay_flow *f);

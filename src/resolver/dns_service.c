@@ -245,6 +245,13 @@ static void op_trouble(void *data, const struct upstream_trouble *t)
 		d->on_trouble(d->on_trouble_data, t);
 }
 
+static const struct endpoint *op_server_at(void *data, size_t server)
+{
+	const struct dns_service *d = data;
+
+	return &d->servers[server];
+}
+
 static void report_behind(const struct dns_service *d, size_t server)
 {
 	const struct upstream_trouble t = { .kind = UPSTREAM_BEHIND,
@@ -565,6 +572,7 @@ static struct resolver *open_resolver(struct dns_service *d,
 		.reply = op_reply,
 		.random = op_random,
 		.trouble = op_trouble,
+		.server_at = op_server_at,
 		.add_behind = op_add_behind,
 	};
 

@@ -253,6 +253,31 @@ static void note_trouble(struct inflight *f, enum inflight_trouble trouble)
 	f->trouble = MAX(f->trouble, (uint8_t)trouble);
 }
 
+/* An allowed name has no answer: say why, and who was asked. */
+static void report_failed(struct resolver *r, const struct resolver_ask *ask,
+			  const char *why, int64_t now_ms)
+{
+	struct event e = { .action = EVENT_FAIL,
+			   .layer = EVENT_DNS,
+			   .rule = EVENT_NO_RULE,
+			   .uid = UINT32_MAX,
+			   .packets = 1,
+			   .query_type = ask->query.type };
+	char text[ENDPOINT_TEXT_SIZE];
+	size_t used;
+
+	resolver_event_name(&e, &ask->query.name);
+	used = (size_t)snprintf(e.reason, sizeof(e.reason), "%s", why);
+	for (size_t i = 0; r->ops.server_at && i < r->server_count; i++) {
+		endpoint_format(r->ops.server_at(r->ops.data, i), text);
+		if (used + strlen(text) + 3 > sizeof(e.reason))
+			break;
+		used += (size_t)snprintf(e.reason + used, sizeof(e.reason) - used, "%s%s",
+					 i > 0 ? ", " : ": ", text);
+	}
+	sandbox_event(ask->client.sandbox, &e, now_ms);
+}
+
 /* The flight is free before its asks end: their ends may begin another one. */
 static void give_up(struct resolver *r, struct inflight *f, int64_t now_ms)
 {
@@ -285,6 +310,7 @@ static void give_up(struct resolver *r, struct inflight *f, int64_t now_ms)
 			resolver_pin_lost(r, ask, text, now_ms);
 			continue;
 		}
+		report_failed(r, ask, text, now_ms);
 		resolver_fail(r, ask, words[trouble].ede, text);
 		resolver_ask_release(r, ask);
 	}

@@ -97,6 +97,8 @@ struct resolver_ops {
 	/* Unpredictable bytes. */
 	void (*random)(void *data, void *bytes, size_t size);
 	void (*trouble)(void *data, const struct upstream_trouble *t); /* may be NULL */
+	/* Where server @server is. NULL: events don't say it. */
+	const struct endpoint *(*server_at)(void *data, size_t server);
 	/* With Docker's resolver only. @client's query was redirected to us: one more
 	 * server of the group is where it was going. Return: that server's number, behind
 	 * all others unless it is one of them, or -errno. */

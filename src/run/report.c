@@ -5,9 +5,12 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <termios.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/exit_status.h"
@@ -27,12 +30,14 @@ enum {
 	SUGGESTIONS_MAX = 10, /* more than that is no list for a person */
 };
 
-static size_t count_refusals(const struct event_ring *ring)
+typedef bool event_kind_fn(const struct event *e);
+
+static size_t count_events(const struct event_ring *ring, event_kind_fn *is_kind)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < event_ring_count(ring); i++)
-		n += report_is_refusal(event_ring_at(ring, i));
+		n += is_kind(event_ring_at(ring, i));
 	return n;
 }
 
@@ -47,7 +52,7 @@ static uint64_t count_missed(const struct report *r)
 }
 
 /* As wide as the longest, up to a limit that leaves room for the reasons. */
-static int what_columns(const struct event_ring *ring)
+static int what_columns(const struct event_ring *ring, event_kind_fn *is_kind)
 {
 	char what[REPORT_WHAT_SIZE];
 	size_t widest = 0;
@@ -55,7 +60,7 @@ static int what_columns(const struct event_ring *ring)
 	for (size_t i = 0; i < event_ring_count(ring); i++) {
 		const struct event *e = event_ring_at(ring, i);
 
-		if (report_is_refusal(e))
+		if (is_kind(e))
 			widest = MAX(widest, strlen(report_what(e, what)));
 	}
 	return (int)MIN(widest, WHAT_COLUMNS_MAX);
@@ -113,23 +118,95 @@ static void print_suggestions(FILE *out, const struct event_ring *ring)
 			n - SUGGESTIONS_MAX);
 }
 
+static void print_events(FILE *out, const struct report *r, event_kind_fn *is_kind)
+{
+	int columns = what_columns(r->ring, is_kind);
+
+	for (size_t i = 0; i < event_ring_count(r->ring); i++)
+		if (is_kind(event_ring_at(r->ring, i)))
+			print_event(out, r->plan, event_ring_at(r->ring, i), columns);
+}
+
 static void print_people(FILE *out, const struct report *r)
 {
 	uint64_t missed = count_missed(r);
-	int columns = what_columns(r->ring);
 
-	if (count_refusals(r->ring) == 0 && missed == 0)
+	if (count_events(r->ring, report_is_failure) > 0) {
+		fputs("weir: allowed, but failed:\n", out);
+		print_events(out, r, report_is_failure);
+	}
+	if (count_events(r->ring, report_is_refusal) == 0 && missed == 0)
 		return;
 	fputs("weir: refused:\n", out);
-	for (size_t i = 0; i < event_ring_count(r->ring); i++)
-		if (report_is_refusal(event_ring_at(r->ring, i)))
-			print_event(out, r->plan, event_ring_at(r->ring, i), columns);
+	print_events(out, r, report_is_refusal);
 	print_suggestions(out, r->ring);
 	if (r->stopped)
 		fputs("weir: the command was ended: the policy's on_denies says stop\n",
 		      out);
 	if (missed > 0)
 		fprintf(out, "weir: %" PRIu64 " more were counted only\n", missed);
+}
+
+/* --- while the command runs --- */
+
+bool report_live_note(struct report_live *l, const struct event_ring *ring,
+		      const struct event *e)
+{
+	char what[REPORT_WHAT_SIZE], other[REPORT_WHAT_SIZE];
+
+	if (!report_is_refusal(e) && !report_is_failure(e))
+		return false;
+	report_what(e, what);
+	for (size_t i = 0; i < event_ring_count(ring) && !l->more; i++)
+		if (event_ring_at(ring, i)->action == e->action &&
+		    strcmp(report_what(event_ring_at(ring, i), other), what) == 0)
+			return false;
+	if (l->count < REPORT_LIVE_MAX)
+		l->events[l->count++] = *e;
+	else
+		l->more = true;
+	return l->said < l->count || !l->more_said;
+}
+
+static bool may_say_now(void)
+{
+	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
+	struct termios t;
+
+	if (poll(&p, 1, 0) != 1 || !(p.revents & POLLOUT))
+		return false;
+	return tcgetattr(STDERR_FILENO, &t) < 0 ||
+	       (t.c_lflag & ICANON && !(t.c_lflag & TOSTOP));
+}
+
+/* One write(), which a pipe takes whole. */
+static void say_line(const char *how, const char *what, const char *why)
+{
+	char line[1024];
+	size_t size =
+		(size_t)snprintf(line, sizeof(line), "weir: %s%s: %s\n", how, what, why);
+
+	if (size >= sizeof(line)) {
+		size = sizeof(line) - 1;
+		line[size - 1] = '\n';
+	}
+	(void)!write(STDERR_FILENO, line, size);
+}
+
+void report_live_say(struct report_live *l, const struct plan *plan)
+{
+	char what[REPORT_WHAT_SIZE], why[REPORT_WHY_SIZE];
+
+	while (l->said < l->count && may_say_now()) {
+		const struct event *e = &l->events[l->said++];
+
+		say_line(report_is_failure(e) ? "failed " : "refused ",
+			 report_what(e, what), report_why(plan, e, why));
+	}
+	if (l->more && !l->more_said && l->said == l->count && may_say_now()) {
+		say_line("", "more is refused or fails", "the end of the run says all");
+		l->more_said = true;
+	}
 }
 
 /* --- JSON; docs/report-schema.json describes it --- */
@@ -179,7 +256,7 @@ static json_t *limit_json(const struct event *e)
 	return json_string(limit_info((enum plan_limit)(e->limit - 1))->name);
 }
 
-static json_t *refusal_json(const struct report *r, const struct event *e)
+static json_t *event_json(const struct report *r, const struct event *e)
 {
 	char addr[ADDR_TEXT_SIZE], allow[REPORT_WHAT_SIZE];
 	const bool has_addr = e->remote.family != ADDR_NONE;
@@ -209,14 +286,14 @@ static json_t *refusal_json(const struct report *r, const struct event *e)
 	return j;
 }
 
-static json_t *refusals_json(const struct report *r)
+static json_t *events_json(const struct report *r, event_kind_fn *is_kind)
 {
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < event_ring_count(r->ring); i++)
-		if (report_is_refusal(event_ring_at(r->ring, i)))
+		if (is_kind(event_ring_at(r->ring, i)))
 			json_array_append_new(list,
-					      refusal_json(r, event_ring_at(r->ring, i)));
+					      event_json(r, event_ring_at(r->ring, i)));
 	return list;
 }
 
@@ -267,7 +344,8 @@ static int write_json(const struct report *r, FILE *out)
 	json_object_set_new(j, "ended", time_json(r->ended_ms));
 	json_object_set_new(j, "duration_ms", json_integer(r->ended_ms - r->started_ms));
 	json_object_set_new(j, "policy", policy_json(r->policy));
-	json_object_set_new(j, "refusals", refusals_json(r));
+	json_object_set_new(j, "refusals", events_json(r, report_is_refusal));
+	json_object_set_new(j, "failures", events_json(r, report_is_failure));
 	json_object_set_new(j, "refusals_not_recorded", json_integer((json_int_t)missed));
 	json_object_set_new(j, "counters", counters_json(r->counters));
 	return print_json(j, 0, out);
@@ -344,7 +422,7 @@ static void print_summary(FILE *out, const struct report *r)
 		c[COUNT_FLOWS], c[COUNT_FLOWS_DENIED]);
 }
 
-static void print_refusal(FILE *out, const struct report *r, const struct event *e)
+static void print_row(FILE *out, const struct report *r, const struct event *e)
 {
 	char what[REPORT_WHAT_SIZE], why[REPORT_WHY_SIZE], allow[REPORT_WHAT_SIZE];
 
@@ -369,7 +447,7 @@ static int write_markdown(const struct report *r, FILE *out)
 	print_command(out, r->spec->argv);
 	fputs("\n\n", out);
 	print_summary(out, r);
-	if (count_refusals(r->ring) == 0 && missed == 0) {
+	if (count_events(r->ring, report_is_refusal) == 0 && missed == 0) {
 		fputs("Nothing was refused.\n\n", out);
 	} else {
 		fputs("| refused | times | why | what would allow it |\n"
@@ -377,12 +455,18 @@ static int write_markdown(const struct report *r, FILE *out)
 		      out);
 		for (size_t i = 0; i < event_ring_count(r->ring); i++)
 			if (report_is_refusal(event_ring_at(r->ring, i)))
-				print_refusal(out, r, event_ring_at(r->ring, i));
+				print_row(out, r, event_ring_at(r->ring, i));
 		fputc('\n', out);
 		if (missed > 0)
 			fprintf(out, "And %" PRIu64 " more that were counted only.\n\n",
 				missed);
 	}
+	if (count_events(r->ring, report_is_failure) > 0)
+		fputs("| allowed, but failed | times | why | |\n|---|--:|---|---|\n",
+		      out);
+	for (size_t i = 0; i < event_ring_count(r->ring); i++)
+		if (report_is_failure(event_ring_at(r->ring, i)))
+			print_row(out, r, event_ring_at(r->ring, i));
 	return ferror(out) ? -EIO : 0;
 }
 
@@ -471,7 +555,7 @@ static int exit_status_of(const struct report *r, int failure, int wait_status)
 		return failure;
 	if (r->stopped)
 		return RUN_STATUS_STOPPED;
-	if (r->spec->fail_on_deny && count_refusals(r->ring) > 0)
+	if (r->spec->fail_on_deny && count_events(r->ring, report_is_refusal) > 0)
 		return RUN_STATUS_DENIED;
 	return r->signal > 0 ? 128 + r->signal : WEXITSTATUS(wait_status);
 }

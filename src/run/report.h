@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* run/report - at the end of a run: what was refused and what would allow it, for a
- * person on stderr, and for programs as a file. */
+/* run/report - what was refused, or failed, and what would allow it: the first of it
+ * while the command runs, all of it at the end, for a person on stderr, and for programs
+ * as a file. */
 #pragma once
 
 #include <stdio.h>
@@ -32,3 +33,18 @@ int report_open(struct run_spec *spec, struct err *err) MUST_CHECK;
  * from @failure, 0 or the exit status of that, and @wait_status of the command.
  * Return: the exit status. */
 int report_end(struct report *r, int failure, int wait_status);
+
+/* The first destinations that are refused or fail, for a line each on stderr. */
+enum { REPORT_LIVE_MAX = 8, REPORT_LIVE_MS = 500 };
+struct report_live {
+	struct event events[REPORT_LIVE_MAX];
+	size_t count, said;
+	bool more, more_said; /* than there is room for */
+};
+/* Before @e is in @ring. Return: there is something to say, in REPORT_LIVE_MS: where the
+ * run has ended by then the report says it alone. */
+bool report_live_note(struct report_live *l, const struct event_ring *ring,
+		      const struct event *e);
+/* Nothing is said where that would make Weir wait, or where it would fall into the screen
+ * of a program that draws on its terminal. */
+void report_live_say(struct report_live *l, const struct plan *plan);

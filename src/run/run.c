@@ -81,7 +81,8 @@ struct control {
 	struct startup_files *startup; /* owned */
 	struct uplink uplink;
 	struct loop_source from_engine, from_launch, signals;
-	struct loop_timer patience, finish, kill;
+	struct loop_timer patience, finish, kill, live;
+	struct report_live first; /* that are refused or fail */
 	enum control_state state;
 	bool is_ended;	/* on_denies says so */
 	bool stopped;	/* the command is, by the last report of this turn */
@@ -138,6 +139,13 @@ static void on_too_many_denies(struct control *c)
 		on_kill(&c->kill);
 }
 
+static void on_live(struct loop_timer *t)
+{
+	struct control *c = CONTAINER_OF(t, struct control, live);
+
+	report_live_say(&c->first, &c->plan);
+}
+
 static void on_event(struct control *c, struct event *e)
 {
 	ipc_sanitize(e->name, sizeof(e->name));
@@ -145,6 +153,10 @@ static void on_event(struct control *c, struct event *e)
 	/* Once it is on its way to its end nobody needs to be told again. */
 	if (e->limit == EVENT_LIMIT_DENIES && c->is_ended)
 		return;
+	if (!c->spec->quiet && report_live_note(&c->first, c->ring, e) &&
+	    c->live.slot == 0)
+		(void)!loop_timer_start(c->loop, &c->live,
+					loop_now_ms(c->loop) + REPORT_LIVE_MS);
 	if (e->action != EVENT_ALLOW) /* the report is about the others */
 		event_ring_add(c->ring, e);
 	run_store_add(&c->store, e, &c->plan);
@@ -543,6 +555,7 @@ static int watch(struct control *c, int signal_fd, struct err *err)
 	c->finish.on_fire = on_finish_late;
 	c->patience.on_fire = on_launch_late;
 	c->kill.on_fire = on_kill;
+	c->live.on_fire = on_live;
 	loop_on_turn_end(c->loop, on_turn_end, c);
 	if (r == 0)
 		r = loop_add(c->loop, &c->signals, EPOLLIN);

@@ -494,7 +494,10 @@ static void test_a_failed_dial_resets_the_client(void **state)
 	assert_reset(client);
 	assert_true(world_drained(&w));
 	assert_int_equal(count(COUNT_FLOWS_FAILED), 1);
-	assert_int_equal(w.event_count, 0);
+	assert_int_equal(w.event_count, 1);
+	assert_int_equal(world_last_event(&w)->action, EVENT_FAIL);
+	assert_string_equal(world_last_event(&w)->reason,
+			    "the server refuses the connection");
 }
 
 static void test_the_name_s_other_address_is_tried(void **state)
