@@ -7,7 +7,7 @@
 
 #include "base/hash.h"
 #include "filter/host.h"
-#include "filter/message.h"
+#include "filter/nft.h"
 #include "filter/ruleset.h"
 
 enum {
@@ -222,14 +222,12 @@ enum host_element_kind {
 	HOST_FLOWS,   /* the level's pairs; of user ids, the orphans */
 	HOST_ELEMENT_KINDS
 };
-/* One element: what a set or map has for a member. It doesn't move: @set may be @name. */
+/* What a set or map has for a member. It doesn't move: it points into itself. */
 struct host_element {
 	const char *set;
 	char name[FILTER_NAME_MAX];
 	uint8_t key[FILTER_KEY_MAX];
-	size_t size;
-	bool maps; /* to @value */
-	uint32_t value;
+	struct element e;
 };
 void host_element(const struct host_member *m, enum host_element_kind kind,
 		  struct host_element *ret);

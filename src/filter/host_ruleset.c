@@ -83,11 +83,7 @@ static const struct filter_set *logged_set(struct builder *b, enum filter_key ke
 {
 	struct filter_set *s = named_set(b, key, name);
 
-	s->changes = false;
-	s->timeout = true;
-	s->dynamic = true;
-	s->timeout_sec = FILTER_SEEN_SEC;
-	s->size = size;
+	ruleset_added_by_rules(s, FILTER_SEEN_SEC, size);
 	return s;
 }
 
@@ -100,11 +96,8 @@ static const struct filter_set *counted_set(struct builder *b, size_t family,
 
 	filter_set_name(FILTER_NAMES_HOST, role, ruleset_families[family].addr, 0,
 			s->name);
-	s->timeout = true;
-	s->dynamic = true;
 	s->counts = true;
-	s->timeout_sec = timeout_sec;
-	s->size = COUNTED_MAX;
+	ruleset_added_by_rules(s, timeout_sec, COUNTED_MAX);
 	return s;
 }
 

@@ -138,16 +138,10 @@ void host_level_name(size_t level, bool pairs, char ret[FILTER_NAME_MAX])
 	*end = '\0';
 }
 
-static void append(struct host_element *e, const void *key, size_t size)
+static void append(struct host_element *h, const void *key, size_t size)
 {
-	memcpy(e->key + e->size, key, size);
-	e->size += size;
-}
-
-static void map_to(struct host_element *e, uint32_t value)
-{
-	e->maps = true;
-	e->value = value;
+	memcpy(h->key + h->e.size, key, size);
+	h->e.size += size;
 }
 
 void host_element(const struct host_member *m, enum host_element_kind kind,
@@ -160,14 +154,17 @@ void host_element(const struct host_member *m, enum host_element_kind kind,
 	bool is_user = level == 0;
 
 	*ret = (struct host_element){ .set = names[kind] };
+	ret->e.key = ret->key;
+	ret->e.maps = kind == HOST_CURRENT || kind == HOST_WHO ||
+		      (kind == HOST_FLOWS && is_user);
+	if (ret->e.maps)
+		ret->e.value = kind == HOST_CURRENT ? mark : id;
 	if (kind == HOST_LIVE || kind == HOST_OWNS)
 		append(ret, &mark, sizeof(mark));
 	if (kind == HOST_LIVE)
 		append(ret, &mark, sizeof(mark));
 	if (kind == HOST_OWNS || kind == HOST_CURRENT || kind == HOST_KNOWN)
 		append(ret, &id, sizeof(id));
-	if (kind == HOST_CURRENT)
-		map_to(ret, mark);
 	if (kind < HOST_WHO)
 		return;
 	host_level_name(level, kind == HOST_FLOWS, ret->name);
@@ -178,26 +175,14 @@ void host_element(const struct host_member *m, enum host_element_kind kind,
 		append(ret, &m->who.uid, sizeof(m->who.uid));
 	if (kind == HOST_FLOWS)
 		append(ret, &id, sizeof(id));
-	if (kind == HOST_WHO || is_user)
-		map_to(ret, id);
 }
 
 /* ---- elements ---- */
 
-static void put_host_element(struct elements *k, bool add, const struct host_element *h)
+static bool is_same(const struct element *a, const struct element *b)
 {
-	const struct element e = {
-		.key = h->key, .size = h->size, .maps = h->maps, .value = h->value
-	};
-
-	elements_put(k, add, h->set, &e);
-}
-
-static bool is_same(const struct host_element *a, const struct host_element *b)
-{
-	return strcmp(a->set, b->set) == 0 && a->size == b->size &&
-	       memcmp(a->key, b->key, a->size) == 0 && a->maps == b->maps &&
-	       a->value == b->value;
+	return a->size == b->size && memcmp(a->key, b->key, a->size) == 0 &&
+	       a->maps == b->maps && (!a->maps || a->value == b->value);
 }
 
 /* Add or delete the elements of @m but those that @other (may be NULL) has as well: what
@@ -213,10 +198,10 @@ void host_put_member(struct nl_writer *w, bool add, const struct host_member *m,
 		host_element(m, (enum host_element_kind)kind, &e);
 		if (other) {
 			host_element(other, (enum host_element_kind)kind, &same);
-			if (is_same(&e, &same))
+			if (strcmp(e.set, same.set) == 0 && is_same(&e.e, &same.e))
 				continue;
 		}
-		put_host_element(&k, add, &e);
+		elements_put(&k, add, e.set, &e.e);
 	}
 	elements_end(&k);
 }
@@ -235,7 +220,7 @@ static void put_kind(struct nl_writer *w, const struct filter_host *h, const cha
 		if (!m || (kind >= HOST_WHO && host_level_of(&m->who) != level))
 			continue;
 		host_element(m, kind, &e);
-		put_host_element(&k, true, &e);
+		elements_put(&k, true, e.set, &e.e);
 	}
 	elements_end(&k);
 }
@@ -263,10 +248,9 @@ void host_put_guarded(struct nl_writer *w, const struct filter_host *h)
 
 static void put_passed(struct elements *k, uint32_t mark)
 {
-	struct host_element e = { .set = "passed" };
-
-	append(&e, &mark, sizeof(mark));
-	put_host_element(k, true, &e);
+	elements_put(
+		k, true, "passed",
+		&(struct element){ .key = (const uint8_t *)&mark, .size = sizeof(mark) });
 }
 
 void host_put_passed(struct nl_writer *w, const struct filter_host *h)
@@ -502,12 +486,6 @@ static const struct host_member *member_of(const struct filter_host *h, const ch
 	return h->members[mark >> HOST_MARK_SHIFT];
 }
 
-static bool same(const struct host_element *a, const struct element *b)
-{
-	return a->size == b->size && memcmp(a->key, b->key, a->size) == 0 &&
-	       a->maps == b->maps && (!a->maps || a->value == b->value);
-}
-
 static int on_member(struct reading *k, const struct element *e)
 {
 	const struct host_member *m = member_of(k->host, k->set, e);
@@ -517,8 +495,9 @@ static int on_member(struct reading *k, const struct element *e)
 		return elements_differ(k);
 	host_element(m, k->kind, &wanted);
 	k->count++;
-	return strcmp(wanted.set, k->set) == 0 && same(&wanted, e) ? 0
-								   : elements_differ(k);
+	return strcmp(wanted.set, k->set) == 0 && is_same(&wanted.e, e)
+		       ? 0
+		       : elements_differ(k);
 }
 
 static int on_plan(struct reading *k, const struct element *e)
@@ -677,7 +656,7 @@ int filter_host_verify_one(struct filter_host *h, uint16_t id, struct err *err)
 
 		host_element(m, k.kind, &e);
 		k.set = e.set;
-		k.size = e.size;
+		k.size = e.e.size;
 		r = read_set(&k);
 		if (r == 0 && k.count != 1)
 			r = elements_differ(&k);

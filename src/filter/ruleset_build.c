@@ -307,6 +307,15 @@ const struct filter_set *ruleset_addrs(struct builder *b, enum filter_role role,
 	return s;
 }
 
+void ruleset_added_by_rules(struct filter_set *s, uint32_t timeout_sec, uint32_t size)
+{
+	s->changes = false;
+	s->timeout = true;
+	s->dynamic = true;
+	s->timeout_sec = timeout_sec;
+	s->size = size;
+}
+
 /* Flows that rules put there. Nobody reads the counters of a ruleset that stands by
  * itself. */
 static const struct filter_set *build_flows(struct builder *b, enum filter_role role,
@@ -316,22 +325,9 @@ static const struct filter_set *build_flows(struct builder *b, enum filter_role 
 	bool seen = role == FILTER_ROLE_SEEN;
 
 	s->key = ruleset_families[family].flow;
-	s->timeout = true;
-	s->dynamic = true;
 	s->counts = !b->fixed;
-	s->timeout_sec = seen ? FILTER_SEEN_SEC : FILTER_USED_SEC;
-	s->size = seen ? FILTER_SEEN_MAX : FILTER_USED_MAX;
-	return s;
-}
-
-static const struct filter_set *build_met(struct builder *b, size_t family)
-{
-	struct filter_set *s = addr_set(b, FILTER_ROLE_MET, family, 0);
-
-	s->timeout = true;
-	s->dynamic = true;
-	s->timeout_sec = FILTER_SEEN_SEC;
-	s->size = FILTER_MET_MAX;
+	ruleset_added_by_rules(s, seen ? FILTER_SEEN_SEC : FILTER_USED_SEC,
+			       seen ? FILTER_SEEN_MAX : FILTER_USED_MAX);
 	return s;
 }
 
@@ -456,8 +452,12 @@ void ruleset_build_sets(struct builder *b)
 				b, &(struct selection){ FILTER_ROLE_DENY, 0, f });
 	for (size_t f = 0; f < FAMILIES && !b->host; f++)
 		b->seen[f] = build_flows(b, FILTER_ROLE_SEEN, f);
-	for (size_t f = 0; f < FAMILIES && !b->host && !b->fixed; f++)
-		b->met[f] = build_met(b, f);
+	for (size_t f = 0; f < FAMILIES && !b->host && !b->fixed; f++) {
+		struct filter_set *met = addr_set(b, FILTER_ROLE_MET, f, 0);
+
+		ruleset_added_by_rules(met, FILTER_SEEN_SEC, FILTER_MET_MAX);
+		b->met[f] = met;
+	}
 	for (size_t f = 0; f < b->family_count && counts_passed(b); f++)
 		b->used[f] = build_flows(b, FILTER_ROLE_USED, f);
 	if (b->shared)

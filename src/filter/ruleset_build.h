@@ -147,6 +147,8 @@ void stmt_redirect_relay(struct builder *b);
 
 /* A set without a name, behind the others. */
 struct filter_set *ruleset_new_set(struct builder *b, enum filter_key key);
+/* Rules add to @s: an element stays @timeout_sec after the last packet; @size at most. */
+void ruleset_added_by_rules(struct filter_set *s, uint32_t timeout_sec, uint32_t size);
 /* An empty set of learned or kept addresses; on the host, of all sandboxes. */
 const struct filter_set *ruleset_addrs(struct builder *b, enum filter_role role,
 				       size_t list, size_t family);

@@ -140,32 +140,6 @@ static void inflight_free(struct resolver *r, struct inflight *f)
 	r->free_inflight = f;
 }
 
-/* ---- deadlines ---- */
-
-static void deadline_add(struct resolver *r, struct inflight *f, int64_t now_ms)
-{
-	f->deadline_ms = now_ms + r->try_ms;
-	f->sooner = r->latest;
-	f->later = NULL;
-	if (r->latest)
-		r->latest->later = f;
-	else
-		r->soonest = f;
-	r->latest = f;
-}
-
-static void deadline_remove(struct resolver *r, struct inflight *f)
-{
-	if (f->sooner)
-		f->sooner->later = f->later;
-	else
-		r->soonest = f->later;
-	if (f->later)
-		f->later->sooner = f->sooner;
-	else
-		r->latest = f->sooner;
-}
-
 /* ---- tries ---- */
 
 /* The present try is over. */
@@ -175,7 +149,7 @@ static void try_end(struct resolver *r, struct inflight *f)
 		return;
 	r->ops.cancel(r->ops.data, f->token);
 	f->token = 0;
-	deadline_remove(r, f);
+	TAILQ_REMOVE(&r->deadlines, f, by_deadline);
 }
 
 static void copy_try(struct inflight_late *to, const struct inflight *f)
@@ -224,7 +198,8 @@ static int try_start(struct resolver *r, struct inflight *f, bool tcp, int64_t n
 		f->token = 0;
 		return error;
 	}
-	deadline_add(r, f, now_ms);
+	f->deadline_ms = now_ms + r->try_ms;
+	TAILQ_INSERT_TAIL(&r->deadlines, f, by_deadline);
 	return 0;
 }
 
@@ -513,13 +488,13 @@ void resolver_inflight_tick(struct resolver *r, int64_t now_ms)
 {
 	struct inflight *f;
 
-	while ((f = r->soonest) && f->deadline_ms <= now_ms) {
+	while ((f = TAILQ_FIRST(&r->deadlines)) && f->deadline_ms <= now_ms) {
 		resolver_server_failed(r, f->server, -ETIMEDOUT, now_ms);
 		/* The present try takes the place of the late one before. */
 		late_end(r, f);
 		copy_try(&f->late, f);
 		f->token = 0;
-		deadline_remove(r, f);
+		TAILQ_REMOVE(&r->deadlines, f, by_deadline);
 		note_trouble(f, TROUBLE_SILENCE);
 		f->timeouts++;
 		if (f->timeouts < RESOLVER_TRIES ||

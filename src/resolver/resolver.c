@@ -580,6 +580,7 @@ struct resolver *resolver_new(const struct resolver_ops *ops,
 	r->ops = *ops;
 	r->key = config->key;
 	r->pin_next_ms = INT64_MAX;
+	TAILQ_INIT(&r->deadlines);
 	resolver_servers_init(r, config);
 	docker_resolver_init(r, config);
 	r->cache =
@@ -636,7 +637,8 @@ void resolver_detach(struct resolver *r, struct sandbox *s)
 
 int64_t resolver_next_ms(const struct resolver *r)
 {
-	int64_t next_ms = r->soonest ? r->soonest->deadline_ms : INT64_MAX;
+	const struct inflight *soonest = TAILQ_FIRST(&r->deadlines);
+	int64_t next_ms = soonest ? soonest->deadline_ms : INT64_MAX;
 
 	next_ms = MIN(next_ms, r->probe_next_ms);
 	next_ms = MIN(next_ms, r->docker.at_ms);

@@ -10,6 +10,8 @@
 #pragma once
 
 #include "base/rate.h"
+#include <sys/queue.h>
+
 #include "dns/answer.h"
 #include "dns/cache.h"
 #include "resolver/resolver.h"
@@ -77,8 +79,8 @@ struct inflight_late {
 
 /* One upstream request, and everybody who waits for it. */
 struct inflight {
-	struct inflight *next;		 /* in the hash chain, or free */
-	struct inflight *sooner, *later; /* by deadline */
+	struct inflight *next; /* in the hash chain, or free */
+	TAILQ_ENTRY(inflight) by_deadline;
 	struct ask_list asks;
 	uint64_t hash;
 	int64_t sent_ms, deadline_ms;
@@ -159,8 +161,8 @@ struct resolver {
 	struct inflight *inflight_chunks[RESOLVER_IN_FLIGHT_MAX / CHUNK];
 	uint32_t inflight_total;
 	struct inflight *by_question[RESOLVER_IN_FLIGHT_MAX];
-	struct inflight *soonest, *latest;
-	uint32_t serial; /* the high bits of tokens */
+	TAILQ_HEAD(, inflight) deadlines; /* the soonest first */
+	uint32_t serial;		  /* the high bits of tokens */
 	int64_t try_ms;
 	/* servers */
 	struct server servers[RESOLVER_UPSTREAMS_MAX];

@@ -22,7 +22,7 @@ struct dns_tcp_connection {
 	struct loop_timer timer;   /* fires no later than the deadline below */
 	struct dns_tcp *owner;
 	struct dns_tcp_side *side;
-	struct dns_tcp_connection *prev, *next; /* of the same side */
+	LIST_ENTRY(dns_tcp_connection) of_side;
 	struct dns_tcp_connection *next_free;
 	uint32_t handle;
 	struct endpoint peer, asked; /* no address: not known */
@@ -47,28 +47,6 @@ struct dns_tcp {
 	struct dns_tcp_connection *free_slots;
 };
 
-static void side_unlink(struct dns_tcp_connection *c)
-{
-	if (c->prev)
-		c->prev->next = c->next;
-	else
-		c->side->first = c->next;
-	if (c->next)
-		c->next->prev = c->prev;
-	c->side->connections--;
-}
-
-static void side_link(struct dns_tcp_connection *c, struct dns_tcp_side *side)
-{
-	c->side = side;
-	c->prev = NULL;
-	c->next = side->first;
-	if (side->first)
-		side->first->prev = c;
-	side->first = c;
-	side->connections++;
-}
-
 static bool is_open(const struct dns_tcp_connection *c)
 {
 	return c->source.fd >= 0;
@@ -84,7 +62,8 @@ static void connection_close(struct dns_tcp_connection *c)
 	close(c->source.fd);
 	c->source.fd = -1;
 	free(TAKE_PTR(c->out));
-	side_unlink(c);
+	LIST_REMOVE(c, of_side);
+	c->side->connections--;
 	c->handle += DNS_TCP_CONNECTIONS_MAX;
 	c->next_free = t->free_slots;
 	t->free_slots = c;
@@ -401,7 +380,9 @@ static bool connection_open(struct dns_tcp_side *side, int fd)
 		c->peer = c->asked = (struct endpoint){ .port = 0 };
 	dns_framing_init(&c->framing, c->in, sizeof(c->in));
 	c->active_ms = loop_now_ms(t->loop);
-	side_link(c, side);
+	c->side = side;
+	LIST_INSERT_HEAD(&side->open, c, of_side);
+	side->connections++;
 	if (loop_add(t->loop, &c->source, EPOLLIN) < 0 ||
 	    loop_timer_start(t->loop, &c->timer, deadline(c)) < 0)
 		connection_reset(c);
@@ -497,8 +478,8 @@ void dns_tcp_detach(struct dns_tcp_side *side)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(side->listeners); i++)
 		loop_remove(side->tcp->loop, &side->listeners[i].source);
-	while (side->first)
-		connection_reset(side->first);
+	while (!LIST_EMPTY(&side->open))
+		connection_reset(LIST_FIRST(&side->open));
 }
 
 struct dns_tcp *dns_tcp_new(struct loop *loop, dns_tcp_query_fn *on_query, void *data)

@@ -14,6 +14,8 @@
  * doesn't read (then it is reset). */
 #pragma once
 
+#include <sys/queue.h>
+
 #include "resolver/resolver.h"
 #include "sys/loop.h"
 
@@ -53,8 +55,8 @@ struct dns_tcp_side {
 		struct loop_source source;
 		struct dns_tcp_side *side;
 	} listeners[2]; /* IPv4, IPv6 */
-	struct dns_tcp_connection *first;
-	uint32_t connections;
+	LIST_HEAD(, dns_tcp_connection) open;
+	uint32_t connections; /* so many */
 };
 
 /* A sandbox in any other state has no new queries. */

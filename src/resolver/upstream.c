@@ -35,6 +35,7 @@
 #include <netinet/tcp.h>
 #include <netinet/udp.h>
 #include <string.h>
+#include <sys/queue.h>
 
 #include "dns/framing.h"
 #include "dns/message.h"
@@ -81,7 +82,7 @@ struct udp_socket {
 	struct upstream_server *server;
 	uint32_t queued; /* messages in upstreams.out */
 	int64_t born_ms;
-	struct request *requests;
+	LIST_HEAD(, request) requests;
 	struct udp_socket *next_free;
 };
 
@@ -100,9 +101,9 @@ struct tcp_connection {
 /* In a bucket's chain while outstanding, else in the list of free ones. */
 struct request {
 	uint32_t token;
-	uint16_t id;		     /* first two bytes of the message */
-	struct udp_socket *socket;   /* NULL: no datagram is waited for */
-	struct request *prev, *next; /* of the same socket */
+	uint16_t id;		   /* first two bytes of the message */
+	struct udp_socket *socket; /* NULL: no datagram is waited for */
+	LIST_ENTRY(request) of_socket;
 	struct tcp_connection *tcp;
 	struct request *chained;
 };
@@ -163,24 +164,8 @@ struct upstreams {
 
 static void request_leave(struct request *r)
 {
-	if (r->prev)
-		r->prev->next = r->next;
-	else
-		r->socket->requests = r->next;
-	if (r->next)
-		r->next->prev = r->prev;
-	r->prev = r->next = NULL;
+	LIST_REMOVE(r, of_socket);
 	r->socket = NULL;
-}
-
-static void request_join(struct request *r, struct udp_socket *s)
-{
-	r->socket = s;
-	r->prev = NULL;
-	r->next = s->requests;
-	if (s->requests)
-		s->requests->prev = r;
-	s->requests = r;
 }
 
 /* Tokens are the resolver's own, so nobody chooses them to collide. */
@@ -371,7 +356,8 @@ static void socket_close(struct udp_socket *s)
 
 static void socket_close_if_done(struct udp_socket *s)
 {
-	if (s->state == SOCKET_SPENT && !s->requests && s->owner->reading != s)
+	if (s->state == SOCKET_SPENT && LIST_EMPTY(&s->requests) &&
+	    s->owner->reading != s)
 		socket_close(s);
 }
 
@@ -380,8 +366,8 @@ static void socket_fail(struct udp_socket *s, int error)
 {
 	s->error = 0;
 	s->uses = UDP_USES_MAX;
-	while (s->requests)
-		request_fail(s->owner, s->requests->token, error);
+	while (!LIST_EMPTY(&s->requests))
+		request_fail(s->owner, LIST_FIRST(&s->requests)->token, error);
 }
 
 /* Hand one datagram to the requests with its id. They are gathered first: the
@@ -390,12 +376,13 @@ static void deliver_datagram(struct udp_socket *s, const uint8_t *bytes, size_t 
 {
 	struct upstreams *u = s->owner;
 	uint16_t id = (uint16_t)(bytes[0] << 8 | bytes[1]);
+	const struct request *r;
 	uint32_t tokens[SAME_ID_MAX];
 	size_t count = 0;
 
-	for (const struct request *r = s->requests; r && count < SAME_ID_MAX; r = r->next)
-		if (r->id == id)
-			tokens[count++] = r->token;
+	LIST_FOREACH(r, &s->requests, of_socket)
+	if (r->id == id && count < SAME_ID_MAX)
+		tokens[count++] = r->token;
 	for (size_t i = 0; i < count; i++)
 		if (*request_find(u, tokens[i]))
 			u->ops.on_message(u->ops.data, tokens[i], bytes, size);
@@ -489,13 +476,8 @@ static struct udp_socket *socket_open(struct upstreams *u, struct upstream_serve
 	s->queued = 0;
 	s->uses = 0;
 	s->born_ms = loop_now_ms(u->loop);
-	s->requests = NULL;
+	LIST_INIT(&s->requests);
 	return s;
-}
-
-static bool is_socket_spent(const struct udp_socket *s, int64_t now_ms)
-{
-	return s->uses >= UDP_USES_MAX || now_ms - s->born_ms >= UDP_AGE_MS;
 }
 
 /* The socket for the next request: made anew when the old one is spent. While no new
@@ -508,7 +490,8 @@ static int socket_pick(struct upstreams *u, struct upstream_server *server,
 	int r;
 
 	*ret = old;
-	if (old && !is_socket_spent(old, loop_now_ms(u->loop)))
+	if (old && old->uses < UDP_USES_MAX &&
+	    loop_now_ms(u->loop) - old->born_ms < UDP_AGE_MS)
 		return 0;
 	fresh = socket_open(u, server, &r);
 	if (!fresh)
@@ -557,7 +540,8 @@ static int udp_send(struct upstreams *u, struct request *request,
 	q->sizes[q->count] = (uint16_t)size;
 	memcpy(q->bytes[q->count++], message, size);
 	request->id = (uint16_t)(bytes[0] << 8 | bytes[1]);
-	request_join(request, s);
+	request->socket = s;
+	LIST_INSERT_HEAD(&s->requests, request, of_socket);
 	return 0;
 }
 
