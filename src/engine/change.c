@@ -81,16 +81,16 @@ static uint16_t next_generation(const struct sandbox *s)
 static int list_self_ports(const struct sandbox *s, struct arena *arena,
 			   struct filter_state *state)
 {
-	struct filter_held *held;
+	struct filter_self_port *self_ports;
 
 	if (s->self_ports.count == 0)
 		return 0;
-	held = arena_array(arena, s->self_ports.count, sizeof(*held));
-	if (!held)
+	self_ports = arena_array(arena, s->self_ports.count, sizeof(*self_ports));
+	if (!self_ports)
 		return -ENOMEM;
-	sandbox_self_ports_list(&s->self_ports, held);
-	state->held = held;
-	state->held_count = s->self_ports.count;
+	sandbox_self_ports_list(&s->self_ports, self_ports);
+	state->self_ports = self_ports;
+	state->self_port_count = s->self_ports.count;
 	return 0;
 }
 
@@ -122,8 +122,8 @@ static int load(struct sandbox *s, struct next *n, int64_t now_ms, struct arena 
 		return err_set(err, r, "out of memory");
 	state.learned = n->learned.learned;
 	state.learned_count = n->learned.learned_count;
-	state.kept = n->learned.draining;
-	state.kept_count = n->learned.draining_count;
+	state.draining = n->learned.draining;
+	state.draining_count = n->learned.draining_count;
 	if (!n->anew)
 		state.difference = n->learned.difference;
 	r = put(s, n, &state, now_ms, err);
@@ -133,8 +133,8 @@ static int load(struct sandbox *s, struct next *n, int64_t now_ms, struct arena 
 		r = put(s, n, &state, now_ms, err);
 	}
 	/* Rather the policy without those flows than no policy. */
-	if (r == -EMSGSIZE && state.kept_count > 0) {
-		state.kept_count = 0;
+	if (r == -EMSGSIZE && state.draining_count > 0) {
+		state.draining_count = 0;
 		r = put(s, n, &state, now_ms, err);
 		if (r == 0)
 			learned_keep_none(n->learned.table);

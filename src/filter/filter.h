@@ -33,7 +33,7 @@ struct filter_conn {
 int filter_conn_init(struct filter_conn *c, int fd, struct err *err) MUST_CHECK;
 void filter_conn_done(struct filter_conn *c);
 
-/* filter_replace() with nothing learned, kept or held. */
+/* filter_replace() with nothing learned, draining or of its own ports. */
 int filter_install(struct filter_conn *c, const struct ruleset *rs,
 		   struct err *err) MUST_CHECK;
 /* What a new ruleset starts with, besides what the plan says. All borrowed. */
@@ -42,25 +42,25 @@ struct filter_state {
 	size_t learned_count;
 	/* Addresses whose lifetime is over: flows that are open may go on, none begins.
 	 * Lifetimes don't count. */
-	const struct filter_learn *kept;
-	size_t kept_count;
-	const struct filter_held *held;
-	size_t held_count;
+	const struct filter_learn *draining;
+	size_t draining_count;
+	const struct filter_self_port *self_ports;
+	size_t self_port_count;
 	bool staged; /* filter_stage() has loaded the large sets */
-	/* What changes in the learned and the kept sets of the table in the kernel, so
-	 * that they come to hold what is said above: the sets stay, and only the
+	/* What changes in the learned and the draining sets of the table in the kernel,
+	 * so that they come to hold what is said above: the sets stay, and only the
 	 * difference is sent. NULL: they are made anew, as the whole table is if nothing
 	 * was staged. */
 	const struct filter_difference *difference;
 };
 
-/* Each (address, port list) once at most. In kept sets lifetimes say only whether it
+/* Each (address, port list) once at most. In draining sets lifetimes say only whether it
  * comes (not 0) or goes. */
 struct filter_difference {
 	const struct filter_learn *learned; /* as for filter_learn() */
 	size_t learned_count;
-	const struct filter_learn *kept;
-	size_t kept_count;
+	const struct filter_learn *draining;
+	size_t draining_count;
 };
 
 /* Load the large sets of @rs beside what stands, about a millisecond's worth at a time,
@@ -135,12 +135,13 @@ int filter_learned_read(struct filter_conn *c, size_t port_list_count,
 /* A local port that is bound by a socket of our own: with our mark and our uid, packets
  * from it are exempt (shared namespaces only). One acknowledged transaction; taking back
  * one that isn't there is no error. */
-struct filter_held {
+struct filter_self_port {
 	enum addr_family family;
 	uint8_t protocol; /* IPPROTO_TCP or IPPROTO_UDP */
 	uint16_t port;
 };
-int filter_hold(struct filter_conn *c, const struct filter_held *h, bool hold) MUST_CHECK;
+int filter_self_port_set(struct filter_conn *c, const struct filter_self_port *h,
+			 bool hold) MUST_CHECK;
 
 /* Where a datagram was going that a redirect has taken from @from to @at, as conntrack
  * knows. Return: 0 or -errno (-ENOENT: it knows of none). */

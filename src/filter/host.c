@@ -437,18 +437,19 @@ static int note_state(struct filter_host *h, struct host_member *m,
 	for (size_t i = 0; i < state->learned_count; i++)
 		if (!set_item_is_valid(&state->learned[i]))
 			return -EINVAL;
-	for (size_t i = 0; i < state->kept_count; i++)
-		if (!set_item_is_valid(&state->kept[i]))
+	for (size_t i = 0; i < state->draining_count; i++)
+		if (!set_item_is_valid(&state->draining[i]))
 			return -EINVAL;
 	r = host_learned_reserve(&m->learned, &h->key,
-				 state->learned_count + state->kept_count, now_ms);
+				 state->learned_count + state->draining_count, now_ms);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < state->learned_count; i++)
 		host_learned_note(&m->learned, &h->key, &state->learned[i], false,
 				  now_ms);
-	for (size_t i = 0; i < state->kept_count; i++)
-		host_learned_note(&m->learned, &h->key, &state->kept[i], true, now_ms);
+	for (size_t i = 0; i < state->draining_count; i++)
+		host_learned_note(&m->learned, &h->key, &state->draining[i], true,
+				  now_ms);
 	return 0;
 }
 

@@ -63,7 +63,7 @@ struct filter_host_sandbox {
 	/* Copied. Sandboxes whose plans are the same but for names share its chains. */
 	const struct plan *plan;
 	bool relay;			  /* TCP that the plan allows goes to the relay */
-	const struct filter_state *state; /* learned and kept; NULL: nothing */
+	const struct filter_state *state; /* learned and draining; NULL: nothing */
 };
 /* Attach, or change what is attached under that id, in one transaction. Flows go on whose
  * destination is allowed still. -EEXIST: another id has that member. Before the first

@@ -28,8 +28,8 @@ struct host_learned_entry {
 	struct addr addr;
 	uint8_t port_list;
 	bool taken;
-	bool kept;	  /* in the kept set */
-	int64_t until_ms; /* the kernel has it no longer; INT64_MAX when @kept */
+	bool draining;	  /* in the set of draining addresses */
+	int64_t until_ms; /* the kernel has it no longer; INT64_MAX when @draining */
 };
 
 struct host_learned {
@@ -43,7 +43,7 @@ int host_learned_reserve(struct host_learned *l, const struct hash_key *key, siz
 			 int64_t now_ms) MUST_CHECK;
 /* @item was added, or removed when its lifetime is 0. */
 void host_learned_note(struct host_learned *l, const struct hash_key *key,
-		       const struct filter_learn *item, bool kept, int64_t now_ms);
+		       const struct filter_learn *item, bool draining, int64_t now_ms);
 
 /* ---- what stands ---- */
 

@@ -105,7 +105,8 @@ static const struct filter_set *counted_set(struct builder *b, size_t family,
  * are found by walking their list. */
 static void addr_sets(struct builder *b)
 {
-	static const enum filter_role roles[] = { FILTER_ROLE_LEARNED, FILTER_ROLE_KEPT };
+	static const enum filter_role roles[] = { FILTER_ROLE_LEARNED,
+						  FILTER_ROLE_DRAINING };
 
 	for (size_t i = 0; i < PLAN_PORT_LISTS_MAX * ARRAY_SIZE(roles) * FAMILIES; i++)
 		(void)ruleset_addrs(b, roles[i / FAMILIES / PLAN_PORT_LISTS_MAX],

@@ -20,9 +20,9 @@ enum { CAPACITY_MIN = 16 /* of host_learned */ };
 /* ---- what each member has learned ---- */
 
 static size_t slot_of(const struct hash_key *key, const struct addr *a, uint8_t port_list,
-		      bool kept, size_t capacity)
+		      bool draining, size_t capacity)
 {
-	uint8_t bytes[sizeof(a->bytes) + 3] = { a->family, port_list, kept };
+	uint8_t bytes[sizeof(a->bytes) + 3] = { a->family, port_list, draining };
 
 	memcpy(bytes + 3, a->bytes, sizeof(a->bytes));
 	return (size_t)hash_bytes(key, bytes, sizeof(bytes)) & (capacity - 1);
@@ -32,12 +32,12 @@ static size_t slot_of(const struct hash_key *key, const struct addr *a, uint8_t 
 static struct host_learned_entry *entry_of(const struct host_learned *l,
 					   const struct hash_key *key,
 					   const struct addr *a, uint8_t port_list,
-					   bool kept)
+					   bool draining)
 {
-	size_t i = slot_of(key, a, port_list, kept, l->capacity);
+	size_t i = slot_of(key, a, port_list, draining, l->capacity);
 
 	while (l->at[i].taken &&
-	       (l->at[i].port_list != port_list || l->at[i].kept != kept ||
+	       (l->at[i].port_list != port_list || l->at[i].draining != draining ||
 		!addr_equal(&l->at[i].addr, a)))
 		i = (i + 1) & (l->capacity - 1);
 	return &l->at[i];
@@ -65,7 +65,7 @@ static int move(struct host_learned *l, const struct hash_key *key, size_t capac
 
 		if (!e->taken || e->until_ms <= now_ms)
 			continue;
-		*entry_of(&bigger, key, &e->addr, e->port_list, e->kept) = *e;
+		*entry_of(&bigger, key, &e->addr, e->port_list, e->draining) = *e;
 		bigger.used++;
 	}
 	free(l->at);
@@ -98,25 +98,25 @@ int host_learned_reserve(struct host_learned *l, const struct hash_key *key, siz
 
 /* One that is removed keeps its entry until the next move. */
 void host_learned_note(struct host_learned *l, const struct hash_key *key,
-		       const struct filter_learn *item, bool kept, int64_t now_ms)
+		       const struct filter_learn *item, bool draining, int64_t now_ms)
 {
 	struct host_learned_entry *e;
 
 	if (l->capacity == 0)
 		return;
-	e = entry_of(l, key, &item->addr, item->port_list, kept);
+	e = entry_of(l, key, &item->addr, item->port_list, draining);
 	if (!e->taken) {
-		if (!kept && item->lifetime_ms == 0)
+		if (!draining && item->lifetime_ms == 0)
 			return;
 		*e = (struct host_learned_entry){
 			.addr = item->addr,
 			.port_list = item->port_list,
 			.taken = true,
-			.kept = kept,
+			.draining = draining,
 		};
 		l->used++;
 	}
-	if (kept)
+	if (draining)
 		e->until_ms = INT64_MAX;
 	else if (item->lifetime_ms == 0)
 		e->until_ms = 0;
@@ -371,7 +371,8 @@ void host_put_state(struct nl_writer *w, const struct host_member *m,
 	const struct set_owner o = { FILTER_NAMES_HOST, host_mark(m) };
 
 	set_put_items(w, &o, FILTER_ROLE_LEARNED, state->learned, state->learned_count);
-	set_put_items(w, &o, FILTER_ROLE_KEPT, state->kept, state->kept_count);
+	set_put_items(w, &o, FILTER_ROLE_DRAINING, state->draining,
+		      state->draining_count);
 }
 
 void host_put_stale(struct nl_writer *w, uint32_t mark,
@@ -379,12 +380,12 @@ void host_put_stale(struct nl_writer *w, uint32_t mark,
 {
 	const struct set_owner o = { FILTER_NAMES_HOST, mark };
 
-	set_put_removal(w, &o, e->kept ? FILTER_ROLE_KEPT : FILTER_ROLE_LEARNED, &e->addr,
-			e->port_list);
+	set_put_removal(w, &o, e->draining ? FILTER_ROLE_DRAINING : FILTER_ROLE_LEARNED,
+			&e->addr, e->port_list);
 }
 
-/* What is @kept, or isn't, and lives. Return: how many. */
-static size_t list_learned(const struct host_learned *l, bool kept, int64_t now_ms,
+/* What is @draining, or isn't, and lives. Return: how many. */
+static size_t list_learned(const struct host_learned *l, bool draining, int64_t now_ms,
 			   struct filter_learn *ret)
 {
 	size_t count = 0;
@@ -392,12 +393,12 @@ static size_t list_learned(const struct host_learned *l, bool kept, int64_t now_
 	for (size_t i = 0; i < l->capacity; i++) {
 		const struct host_learned_entry *e = &l->at[i];
 
-		if (e->taken && e->kept == kept && e->until_ms > now_ms)
+		if (e->taken && e->draining == draining && e->until_ms > now_ms)
 			ret[count++] = (struct filter_learn){
 				.addr = e->addr,
 				.port_list = e->port_list,
-				.lifetime_ms = kept ? 0
-						    : (uint32_t)(e->until_ms - now_ms),
+				.lifetime_ms =
+					draining ? 0 : (uint32_t)(e->until_ms - now_ms),
 			};
 	}
 	return count;
@@ -418,7 +419,7 @@ int host_put_learned(struct nl_writer *w, const struct host_member *m, int64_t n
 	count = list_learned(l, false, now_ms, items);
 	set_put_items(w, &o, FILTER_ROLE_LEARNED, items, count);
 	count = list_learned(l, true, now_ms, items);
-	set_put_items(w, &o, FILTER_ROLE_KEPT, items, count);
+	set_put_items(w, &o, FILTER_ROLE_DRAINING, items, count);
 	return 0;
 }
 

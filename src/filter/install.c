@@ -10,7 +10,7 @@
  * under other names, in batches of their own. The last one then deletes everything but
  * them, and makes the rest anew. That is why the generation stands in the comment of a
  * chain, which is made anew each time; a table's can't be changed. The learned and the
- * kept sets may stay as well, and only what changes in them is sent. Base
+ * draining sets may stay as well, and only what changes in them is sent. Base
  * chains with their drop policy come before the rules only for the reader: nothing of a
  * batch is in force before all of it. */
 #include "filter/filter.h"
@@ -29,7 +29,8 @@
 
 enum {
 	SEND_BUFFER = 64 << 20, /* a limit, not an allocation: the largest batch */
-	/* Learned and kept ones of two families, and large ones; more are made anew. */
+	/* Learned and draining ones of two families, and large ones; more are made anew.
+	 */
 	STAYING_MAX = 6 * PLAN_PORT_LISTS_MAX + 8,
 };
 
@@ -136,13 +137,16 @@ static void write_objects(struct nl_writer *w, const struct ruleset *rs,
 	if (d) {
 		write_changes(w, rs, FILTER_ROLE_LEARNED, d->learned, d->learned_count,
 			      k);
-		write_changes(w, rs, FILTER_ROLE_KEPT, d->kept, d->kept_count, k);
+		write_changes(w, rs, FILTER_ROLE_DRAINING, d->draining, d->draining_count,
+			      k);
 	} else {
 		set_put_items(w, &o, FILTER_ROLE_LEARNED, state->learned,
 			      state->learned_count);
-		set_put_items(w, &o, FILTER_ROLE_KEPT, state->kept, state->kept_count);
+		set_put_items(w, &o, FILTER_ROLE_DRAINING, state->draining,
+			      state->draining_count);
 	}
-	set_put_held(w, rs->naming, true, state->held, state->held_count);
+	set_put_self_ports(w, rs->naming, true, state->self_ports,
+			   state->self_port_count);
 	nft_chains(w, table, rs);
 }
 
@@ -185,9 +189,10 @@ static int delete_chain(void *data, uint16_t type, uint8_t family,
 static bool may_stay(const struct filter_state *state, const struct filter_set *s)
 {
 	bool learned = s->timeout && !s->dynamic;
-	bool kept = s->changes && s->key != FILTER_KEY_LOCAL_PORT;
+	bool draining = s->changes && s->key != FILTER_KEY_LOCAL_PORT;
 
-	return (state->staged && s->large) || (state->difference && (learned || kept));
+	return (state->staged && s->large) ||
+	       (state->difference && (learned || draining));
 }
 
 static int delete_set(void *data, uint16_t type, uint8_t family,
@@ -281,13 +286,13 @@ static bool state_is_valid(const struct filter_state *s)
 	const struct filter_difference *d = s->difference;
 
 	if (!items_are_valid(s->learned, s->learned_count) ||
-	    !items_are_valid(s->kept, s->kept_count))
+	    !items_are_valid(s->draining, s->draining_count))
 		return false;
 	if (d && (!items_are_valid(d->learned, d->learned_count) ||
-		  !items_are_valid(d->kept, d->kept_count)))
+		  !items_are_valid(d->draining, d->draining_count)))
 		return false;
-	for (size_t i = 0; i < s->held_count; i++)
-		if (!set_held_is_valid(&s->held[i]))
+	for (size_t i = 0; i < s->self_port_count; i++)
+		if (!set_self_port_is_valid(&s->self_ports[i]))
 			return false;
 	return true;
 }

@@ -31,7 +31,7 @@
  *     several      broadcast, anycast and multicast addresses: open to an address rule
  *                  alone. This machine hears them as well, on listeners that `local`
  *                  closes
- *     plan         port 443 of resolvers, denies, allows, kept addresses, the default
+ *     plan         port 443 of resolvers, denies, allows, draining addresses, the default
  *     rest         refused
  *
  * Up to `established` a packet of an open flow meets every step: they are few, and each
@@ -303,11 +303,11 @@ void ruleset_allowed(struct builder *b, struct filter_chain *c, uint8_t protocol
 	}
 }
 
-void ruleset_kept(struct builder *b, struct filter_chain *c, uint8_t protocol)
+void ruleset_draining(struct builder *b, struct filter_chain *c, uint8_t protocol)
 {
 	for (size_t i = 0; i < b->list_count; i++) {
 		for (size_t f = 0; f < b->family_count; f++) {
-			if (!rule_for(b, c, protocol, i, f, b->lists[i].kept[f]))
+			if (!rule_for(b, c, protocol, i, f, b->lists[i].draining[f]))
 				continue;
 			stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
 			if (protocol == IPPROTO_TCP)
@@ -747,7 +747,7 @@ static void step_forged(struct builder *b, struct filter_chain *c)
 	for (size_t f = 0; ruleset_has_own(b) && f < FAMILIES; f++) {
 		stmt_rule_of(b, c, f);
 		stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_ORIGINAL);
-		stmt_held(b, f, FILTER_DPORT);
+		stmt_self_port(b, f, FILTER_DPORT);
 		stmt_local(b);
 		stmt_refuse(b);
 	}
@@ -858,7 +858,7 @@ static void step_plan(struct builder *b, struct filter_chain *c)
 		if (!ruleset_is_direct(b, ruleset_protocols[p]))
 			continue;
 		ruleset_allowed(b, c, ruleset_protocols[p], stmt_mark_and_pass);
-		ruleset_kept(b, c, ruleset_protocols[p]);
+		ruleset_draining(b, c, ruleset_protocols[p]);
 	}
 	if (kinds[b->kind].pings && plan_default_action(b->plan) == POLICY_ALLOW)
 		pings(b, c);

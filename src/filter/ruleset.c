@@ -51,7 +51,7 @@
  *     forward nothing
  *
  * With redirect_only all that the first steps don't refuse passes. Without a mark nothing
- * of Weir's lives in the namespace (`weir daemon`): nothing is exempt or held.
+ * of Weir's lives in the namespace (`weir daemon`): nothing is exempt.
  *
  * MEMBER OF THE HOST
  *
@@ -88,7 +88,7 @@ static void own_rule(struct builder *b, struct filter_chain *c, size_t family)
 {
 	stmt_rule_of(b, c, family);
 	stmt_equal(b, FILTER_SKUID, b->shared->uid);
-	stmt_held(b, family, FILTER_SPORT);
+	stmt_self_port(b, family, FILTER_SPORT);
 }
 
 static const struct filter_chain *build_own_nat(struct builder *b)

@@ -198,16 +198,16 @@ struct filter_set {
 /* What a set is for, which decides its name. */
 enum filter_role {
 	FILTER_ROLE_ALLOW =
-		0,	     /* address rules; this one and the next two per port list */
-	FILTER_ROLE_LEARNED, /* what DNS answers taught */
-	FILTER_ROLE_KEPT,    /* what they taught once: open flows go on */
+		0,	      /* address rules; this one and the next two per port list */
+	FILTER_ROLE_LEARNED,  /* what DNS answers taught */
+	FILTER_ROLE_DRAINING, /* what they taught once: open flows go on */
 	FILTER_ROLE_DENY,
-	FILTER_ROLE_SEEN,   /* what was reported lately */
-	FILTER_ROLE_USED,   /* where what passes goes to */
-	FILTER_ROLE_HELD,   /* ports of Weir's own */
-	FILTER_ROLE_DOH,    /* closed on port 443 */
-	FILTER_ROLE_EXEMPT, /* open on port 53 */
-	FILTER_ROLE_MET,    /* addresses that were reported lately, whatever the port */
+	FILTER_ROLE_SEEN,	/* what was reported lately */
+	FILTER_ROLE_USED,	/* where what passes goes to */
+	FILTER_ROLE_SELF_PORTS, /* ports of Weir's own */
+	FILTER_ROLE_DOH,	/* closed on port 443 */
+	FILTER_ROLE_EXEMPT,	/* open on port 53 */
+	FILTER_ROLE_MET, /* addresses that were reported lately, whatever the port */
 	FILTER_ROLE_COUNT
 };
 void filter_set_name(enum filter_naming naming, enum filter_role role,

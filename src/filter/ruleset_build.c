@@ -39,7 +39,7 @@ const char *filter_table(enum filter_naming naming)
 static bool is_per_list(enum filter_role role)
 {
 	return role == FILTER_ROLE_ALLOW || role == FILTER_ROLE_LEARNED ||
-	       role == FILTER_ROLE_KEPT;
+	       role == FILTER_ROLE_DRAINING;
 }
 
 /* By hand: this is done for each address that is learned. */
@@ -94,20 +94,20 @@ static bool joins(const struct filter_range *a, const struct filter_range *b, si
 
 size_t filter_ranges_merge(struct filter_range *ranges, size_t count, size_t key_size)
 {
-	size_t kept = 0;
+	size_t last_at = 0;
 
 	if (count == 0)
 		return 0;
 	qsort(ranges, count, sizeof(*ranges), compare_ranges);
 	for (size_t i = 1; i < count; i++) {
-		struct filter_range *last = &ranges[kept];
+		struct filter_range *last = &ranges[last_at];
 
 		if (!joins(last, &ranges[i], key_size))
-			ranges[++kept] = ranges[i];
+			ranges[++last_at] = ranges[i];
 		else if (memcmp(ranges[i].to, last->to, key_size) > 0)
 			memcpy(last->to, ranges[i].to, key_size);
 	}
-	return kept + 1;
+	return last_at + 1;
 }
 
 /* ---- sets ---- */
@@ -301,7 +301,7 @@ const struct filter_set *ruleset_addrs(struct builder *b, enum filter_role role,
 	struct filter_set *s = addr_set(b, role, family, list);
 
 	s->timeout = role == FILTER_ROLE_LEARNED;
-	s->changes = role == FILTER_ROLE_KEPT;
+	s->changes = role == FILTER_ROLE_DRAINING;
 	if (b->host)
 		s->key = ruleset_families[family].mark_addr;
 	return s;
@@ -338,9 +338,9 @@ static bool counts_passed(const struct builder *b)
 	       !(b->shared && b->shared->redirect_only);
 }
 
-static const struct filter_set *build_held(struct builder *b, size_t family)
+static const struct filter_set *build_self_ports(struct builder *b, size_t family)
 {
-	struct filter_set *s = addr_set(b, FILTER_ROLE_HELD, family, 0);
+	struct filter_set *s = addr_set(b, FILTER_ROLE_SELF_PORTS, family, 0);
 
 	s->key = FILTER_KEY_LOCAL_PORT;
 	s->changes = true;
@@ -393,7 +393,7 @@ static void build_shared_sets(struct builder *b)
 
 	for (size_t f = 0; f < FAMILIES; f++) {
 		if (p->mark != 0)
-			b->held[f] = build_held(b, f);
+			b->self_ports[f] = build_self_ports(b, f);
 		if (exempt)
 			b->exempt[f] = build_listed(b, FILTER_ROLE_EXEMPT, f, exempt,
 						    p->exempt_count);
@@ -436,7 +436,7 @@ static void build_list(struct builder *b, size_t i, bool learned)
 		if (learned)
 			l->learned[f] = ruleset_addrs(b, FILTER_ROLE_LEARNED, i, f);
 		if (learned && (b->shared || b->host))
-			l->kept[f] = ruleset_addrs(b, FILTER_ROLE_KEPT, i, f);
+			l->draining[f] = ruleset_addrs(b, FILTER_ROLE_DRAINING, i, f);
 	}
 }
 
@@ -582,12 +582,12 @@ void stmt_source_not_local(struct builder *b)
 	stmt_not_equal(b, FILTER_FIB_SADDR_TYPE, RTN_LOCAL);
 }
 
-void stmt_held(struct builder *b, size_t family, enum filter_field port)
+void stmt_self_port(struct builder *b, size_t family, enum filter_field port)
 {
 	struct filter_stmt *s = stmt_add(b, FILTER_PORT_IN_SET);
 
 	s->field = port;
-	s->set = b->held[family];
+	s->set = b->self_ports[family];
 }
 
 void stmt_go(struct builder *b, enum filter_stmt_kind kind,

@@ -59,7 +59,7 @@ struct ruleset_host {
 /* The sets of one port list; NULL where the plan needs none. */
 struct list_sets {
 	const struct filter_set *tcp, *udp;
-	const struct filter_set *allow[FAMILIES], *learned[FAMILIES], *kept[FAMILIES];
+	const struct filter_set *allow[FAMILIES], *learned[FAMILIES], *draining[FAMILIES];
 };
 
 struct builder {
@@ -90,7 +90,7 @@ struct builder {
 	struct list_sets lists[PLAN_PORT_LISTS_MAX];
 	const struct filter_set *deny[FAMILIES], *seen[FAMILIES], *used[FAMILIES];
 	const struct filter_set *met[FAMILIES];
-	const struct filter_set *held[FAMILIES], *doh[FAMILIES], *exempt[FAMILIES];
+	const struct filter_set *self_ports[FAMILIES], *doh[FAMILIES], *exempt[FAMILIES];
 	const struct filter_chain *refuse, *report, *link, *port53;
 	const struct filter_chain *orphans; /* of the host */
 	const struct filter_chain *own;	    /* NULL: nothing is Weir's own */
@@ -126,7 +126,7 @@ void stmt_not_local(struct builder *b);
 void stmt_by_a_program(struct builder *b);
 void stmt_source_not_local(struct builder *b);
 /* @port, source or destination, is one that Weir holds. */
-void stmt_held(struct builder *b, size_t family, enum filter_field port);
+void stmt_self_port(struct builder *b, size_t family, enum filter_field port);
 void stmt_go(struct builder *b, enum filter_stmt_kind kind,
 	     const struct filter_chain *chain);
 void stmt_log(struct builder *b, const char *prefix);
@@ -149,7 +149,7 @@ void stmt_redirect_relay(struct builder *b);
 struct filter_set *ruleset_new_set(struct builder *b, enum filter_key key);
 /* Rules add to @s: an element stays @timeout_sec after the last packet; @size at most. */
 void ruleset_added_by_rules(struct filter_set *s, uint32_t timeout_sec, uint32_t size);
-/* An empty set of learned or kept addresses; on the host, of all sandboxes. */
+/* An empty set of learned or draining addresses; on the host, of all sandboxes. */
 const struct filter_set *ruleset_addrs(struct builder *b, enum filter_role role,
 				       size_t list, size_t family);
 /* All sets, and where the rules find them in @b. */
@@ -182,8 +182,8 @@ void ruleset_denied(struct builder *b, struct filter_chain *c, stmt_ending *end)
 /* @end for everything that the plan allows over @protocol. */
 void ruleset_allowed(struct builder *b, struct filter_chain *c, uint8_t protocol,
 		     stmt_ending *end);
-/* Open flows of an earlier generation go on to addresses that are kept. */
-void ruleset_kept(struct builder *b, struct filter_chain *c, uint8_t protocol);
+/* Open flows of an earlier generation go on to addresses that are draining. */
+void ruleset_draining(struct builder *b, struct filter_chain *c, uint8_t protocol);
 bool ruleset_is_direct(const struct builder *b, uint8_t protocol);
 /* What nat has sent to this machine leaves by no link: its way is known after nat alone.
  */

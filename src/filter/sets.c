@@ -256,10 +256,10 @@ int filter_learned_read(struct filter_conn *c, size_t port_list_count,
 	return 0;
 }
 
-/* ---- held ports ---- */
+/* ---- ports of our own ---- */
 
-void set_put_held(struct nl_writer *w, enum filter_naming naming, bool add,
-		  const struct filter_held *items, size_t count)
+void set_put_self_ports(struct nl_writer *w, enum filter_naming naming, bool add,
+			const struct filter_self_port *items, size_t count)
 {
 	struct elements k = { .w = w, .table = filter_table(naming) };
 	char name[FILTER_NAME_MAX];
@@ -272,28 +272,29 @@ void set_put_held(struct nl_writer *w, enum filter_naming naming, bool add,
 		};
 		const struct element e = { .key = key, .size = sizeof(key) };
 
-		filter_set_name(naming, FILTER_ROLE_HELD, items[i].family, 0, name);
+		filter_set_name(naming, FILTER_ROLE_SELF_PORTS, items[i].family, 0, name);
 		elements_put(&k, add, name, &e);
 	}
 	elements_end(&k);
 }
 
-bool set_held_is_valid(const struct filter_held *h)
+bool set_self_port_is_valid(const struct filter_self_port *h)
 {
 	return (h->family == ADDR_V4 || h->family == ADDR_V6) && h->port > 0 &&
 	       (h->protocol == IPPROTO_TCP || h->protocol == IPPROTO_UDP);
 }
 
-int filter_hold(struct filter_conn *c, const struct filter_held *h, bool hold)
+int filter_self_port_set(struct filter_conn *c, const struct filter_self_port *h,
+			 bool hold)
 {
 	_Alignas(struct nlmsghdr) uint8_t bytes[4 * ELEMENT_MESSAGE];
 	struct nl_writer w = nl_writer(bytes, sizeof(bytes), c->seq);
 	int r;
 
-	if (!set_held_is_valid(h))
+	if (!set_self_port_is_valid(h))
 		return -EINVAL;
 	nl_batch(&w);
-	set_put_held(&w, c->naming, hold, h, 1);
+	set_put_self_ports(&w, c->naming, hold, h, 1);
 	nl_batch_end(&w);
 	r = nl_transact(c, &w, NULL);
 	return r == -ENOENT && !hold ? 0 : r;

@@ -32,7 +32,7 @@ void set_put_removal(struct nl_writer *w, const struct set_owner *o,
 /* filter_learn() */
 int set_learn(struct filter_conn *c, const struct set_owner *o,
 	      const struct filter_learn *items, size_t count) MUST_CHECK;
-bool set_held_is_valid(const struct filter_held *h);
-/* Add or delete held ports. */
-void set_put_held(struct nl_writer *w, enum filter_naming naming, bool add,
-		  const struct filter_held *items, size_t count);
+bool set_self_port_is_valid(const struct filter_self_port *h);
+/* Add or delete ports of our own. */
+void set_put_self_ports(struct nl_writer *w, enum filter_naming naming, bool add,
+			const struct filter_self_port *items, size_t count);

@@ -334,11 +334,11 @@ static int find_difference(const struct learned *old, int64_t now_ms, struct are
 	d->learned_count = list_ended(old, n->table, now_ms, learned);
 	d->learned_count += list_begun(old, n->table, now_ms, learned + d->learned_count);
 	d->learned = learned;
-	d->kept_count = compare_lists(&was, old->draining.count, n->draining,
-				      n->draining_count, draining);
-	d->kept = draining;
+	d->draining_count = compare_lists(&was, old->draining.count, n->draining,
+					  n->draining_count, draining);
+	d->draining = draining;
 	/* Each is as much work as one that is written anew, or half as much again. */
-	if (d->learned_count + d->kept_count <= n->learned_count + n->draining_count)
+	if (d->learned_count + d->draining_count <= n->learned_count + n->draining_count)
 		n->difference = d;
 	return 0;
 }

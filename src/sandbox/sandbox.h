@@ -83,7 +83,7 @@ struct sandbox_self_ports {
 	size_t count;
 	/* Let go, but still exempt in the filter, which failed: no port is added before
 	 * they are gone there. */
-	struct filter_held *stale; /* owned; there as soon as @bits is */
+	struct filter_self_port *stale; /* owned; there as soon as @bits is */
 	size_t stale_count;
 	bool is_unsure; /* more than that: no port is added before the filter is made anew
 			 */
@@ -165,4 +165,5 @@ int sandbox_learn(struct sandbox *s, const struct filter_learn *items, size_t co
 void sandbox_own_ports(struct sandbox *s, uint32_t mark);
 void sandbox_self_ports_done(struct sandbox_self_ports *h);
 /* The ports now, for a ruleset that is made anew: @ret has room for h->count. */
-void sandbox_self_ports_list(const struct sandbox_self_ports *h, struct filter_held *ret);
+void sandbox_self_ports_list(const struct sandbox_self_ports *h,
+			     struct filter_self_port *ret);

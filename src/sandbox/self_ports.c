@@ -16,7 +16,8 @@ static const struct {
 };
 
 /* The word with the port's bit; NULL: no such kind. */
-static uint64_t *word_of(const struct sandbox_self_ports *h, const struct filter_held *p)
+static uint64_t *word_of(const struct sandbox_self_ports *h,
+			 const struct filter_self_port *p)
 {
 	for (size_t i = 0; i < KINDS; i++)
 		if (kinds[i].family == p->family && kinds[i].protocol == p->protocol)
@@ -24,7 +25,7 @@ static uint64_t *word_of(const struct sandbox_self_ports *h, const struct filter
 	return NULL;
 }
 
-static uint64_t bit_of(const struct filter_held *p)
+static uint64_t bit_of(const struct filter_self_port *p)
 {
 	return UINT64_C(1) << p->port % WORD_BITS;
 }
@@ -35,7 +36,8 @@ static int settle_stale(struct sandbox *s)
 	struct sandbox_self_ports *h = &s->self_ports;
 
 	for (; h->stale_count > 0; h->stale_count--) {
-		int r = filter_hold(&s->filter, &h->stale[h->stale_count - 1], false);
+		int r = filter_self_port_set(&s->filter, &h->stale[h->stale_count - 1],
+					     false);
 
 		if (r < 0)
 			return r;
@@ -45,7 +47,7 @@ static int settle_stale(struct sandbox *s)
 
 static int hold(void *data, enum addr_family family, uint8_t protocol, uint16_t port)
 {
-	const struct filter_held p = { family, protocol, port };
+	const struct filter_self_port p = { family, protocol, port };
 	struct sandbox *s = data;
 	struct sandbox_self_ports *h = &s->self_ports;
 	uint64_t *word;
@@ -64,7 +66,7 @@ static int hold(void *data, enum addr_family family, uint8_t protocol, uint16_t 
 	word = word_of(h, &p);
 	if (!word || *word & bit_of(&p))
 		return -EINVAL;
-	r = filter_hold(&s->filter, &p, true);
+	r = filter_self_port_set(&s->filter, &p, true);
 	if (r < 0)
 		return r;
 	*word |= bit_of(&p);
@@ -74,7 +76,7 @@ static int hold(void *data, enum addr_family family, uint8_t protocol, uint16_t 
 
 static void let_go(void *data, enum addr_family family, uint8_t protocol, uint16_t port)
 {
-	const struct filter_held p = { family, protocol, port };
+	const struct filter_self_port p = { family, protocol, port };
 	struct sandbox *s = data;
 	struct sandbox_self_ports *h = &s->self_ports;
 	uint64_t *word = h->bits ? word_of(h, &p) : NULL;
@@ -83,7 +85,7 @@ static void let_go(void *data, enum addr_family family, uint8_t protocol, uint16
 		return;
 	*word &= ~bit_of(&p);
 	h->count--;
-	if (settle_stale(s) == 0 && filter_hold(&s->filter, &p, false) == 0)
+	if (settle_stale(s) == 0 && filter_self_port_set(&s->filter, &p, false) == 0)
 		return;
 	if (h->stale_count < SANDBOX_SELF_PORTS_STALE_MAX)
 		h->stale[h->stale_count++] = p;
@@ -105,13 +107,14 @@ void sandbox_self_ports_done(struct sandbox_self_ports *h)
 	*h = (struct sandbox_self_ports){ 0 };
 }
 
-void sandbox_self_ports_list(const struct sandbox_self_ports *h, struct filter_held *ret)
+void sandbox_self_ports_list(const struct sandbox_self_ports *h,
+			     struct filter_self_port *ret)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; h->bits && i < (size_t)KINDS * WORDS; i++)
 		for (uint64_t left = h->bits[i]; left != 0; left &= left - 1)
-			ret[n++] = (struct filter_held){
+			ret[n++] = (struct filter_self_port){
 				.family = kinds[i / WORDS].family,
 				.protocol = kinds[i / WORDS].protocol,
 				.port = (uint16_t)(i % WORDS * WORD_BITS +

@@ -104,8 +104,8 @@ static void on_set(struct driver *d, char **words)
 {
 	const struct filter_state state = { .learned = learned,
 					    .learned_count = learned_count,
-					    .kept = kept,
-					    .kept_count = kept_count };
+					    .draining = kept,
+					    .draining_count = kept_count };
 	struct filter_host_sandbox s = {
 		.id = (uint16_t)atoi(words[1]),
 		.member = member_of(words[2]),

@@ -44,7 +44,7 @@ struct shared_state {
 	struct prefix doh[ADDRS_MAX];
 	size_t exempt_count, doh_count;
 	struct filter_learn learned[ITEMS_MAX], kept[ITEMS_MAX];
-	struct filter_held held[ADDRS_MAX];
+	struct filter_self_port held[ADDRS_MAX];
 	size_t learned_count, kept_count, held_count;
 };
 
@@ -110,9 +110,9 @@ static void on_state(struct driver *d, char **words)
 	answer(0, NULL);
 }
 
-static struct filter_held held(char **words)
+static struct filter_self_port held(char **words)
 {
-	return (struct filter_held){
+	return (struct filter_self_port){
 		.family = words[0][0] == '4' ? ADDR_V4 : ADDR_V6,
 		.protocol = words[1][0] == 't' ? IPPROTO_TCP : IPPROTO_UDP,
 		.port = (uint16_t)atoi(words[2]),
@@ -167,10 +167,10 @@ static int replace_with(struct driver *d, const struct ruleset *rs, bool staged,
 	const struct filter_state state = {
 		.learned = s->learned,
 		.learned_count = s->learned_count,
-		.kept = s->kept,
-		.kept_count = s->kept_count,
-		.held = s->held,
-		.held_count = s->held_count,
+		.draining = s->kept,
+		.draining_count = s->kept_count,
+		.self_ports = s->held,
+		.self_port_count = s->held_count,
 		.staged = staged,
 	};
 
@@ -305,9 +305,9 @@ static void on_stage_bench(struct driver *d, char **words)
 
 static void on_port(struct driver *d, char **words)
 {
-	struct filter_held h = held(words + 2);
+	struct filter_self_port h = held(words + 2);
 
-	answer(filter_hold(&d->conn, &h, strcmp(words[1], "hold") == 0), NULL);
+	answer(filter_self_port_set(&d->conn, &h, strcmp(words[1], "hold") == 0), NULL);
 }
 
 static void on_naming(struct driver *d, char **words)
@@ -347,14 +347,14 @@ static void on_learned(struct driver *d, char **words)
 
 static void on_die(struct driver *d, char **words)
 {
-	const struct filter_held h = { ADDR_V4, IPPROTO_UDP, 1 };
+	const struct filter_self_port h = { ADDR_V4, IPPROTO_UDP, 1 };
 	struct nl_writer w = nl_writer(NULL, 0, 1);
 	enum filter_naming naming = d->conn.naming;
 	struct err err = { 0 };
 	int r;
 
 	nl_batch(&w);
-	set_put_held(&w, naming, true, &h, 1);
+	set_put_self_ports(&w, naming, true, &h, 1);
 	nl_batch_end(&w);
 	r = send(d->conn.fd, w.bytes, w.size, 0) < 0 ? -errno : 0;
 	nl_writer_done(&w);
