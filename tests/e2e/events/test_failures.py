@@ -147,7 +147,7 @@ def test_a_full_pipe_makes_nobody_wait(world):
         # The report waits for its reader, and holds standard output meanwhile; the command has ended by then.
         while select.select([started.process.stdout], [], [], 5)[0] and (piece := os.read(started.process.stdout.fileno(), 4096)):
             said += piece
-        assert 10 < len(said.split()) < 300, said
+        assert 0 < len(said.split()) < 300, said
         while os.read(read, 65536):
             pass
         started.process.wait(20)
