@@ -525,7 +525,7 @@ def children(pid):
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:
-                stat = open(f"/proc/{entry}/stat").read()
+                stat = open(f"/proc/{entry}/stat", encoding="latin-1").read()
             except OSError:
                 continue
             if int(stat.rsplit(")", 1)[1].split()[1]) == pid:
@@ -562,7 +562,7 @@ def wait_for(condition, seconds=60):
 
 def is_alive(pid):
     try:
-        return open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0] not in "ZX"
+        return open(f"/proc/{pid}/stat", encoding="latin-1").read().rsplit(")", 1)[1].split()[0] not in "ZX"
     except OSError:
         return False
 
