@@ -176,6 +176,27 @@ static const char *wire_text(const struct plan *p, const struct plan_verdict *v)
 	return "connections show the name in TLS or HTTP";
 }
 
+/* What a reader would not expect of "allow". NULL: nothing. */
+static const char *note_of(const struct plan *p, const struct query *q,
+			   const struct answer *a)
+{
+	if (a->verdict.action != POLICY_ALLOW)
+		return NULL;
+	if (q->is_addr)
+		return addr_special(&q->addr) == SPECIAL_LOOPBACK
+			       ? "in a sandbox with a network of its own, as that of "
+				 "weir run, this is the sandbox's own loopback; the "
+				 "host's "
+				 "is not reached"
+			       : NULL;
+	if (q->port == 0 || q->port == 80 || q->port == 443 || !a->open[0] ||
+	    plan_verify(p) == POLICY_VERIFY_DNS ||
+	    a->verdict.flags & (PLAN_RAW | PLAN_PORTS_LISTED))
+		return NULL;
+	return "TLS and HTTP alone pass on this port, for they show the name; to open it "
+	       "to others, such as ssh, list the port in the rule";
+}
+
 static void print_name(const struct plan *p, const struct query *q,
 		       const struct answer *a, FILE *out)
 {
@@ -231,6 +252,7 @@ static void print_text(const struct plan *p, const struct query *q,
 		       const struct answer *a, FILE *out)
 {
 	const struct plan_on_denies denies = plan_on_denies(p);
+	const char *note = note_of(p, q, a);
 	char rule[POLICY_EXPLAIN_SIZE], shown[TEXT_ESCAPED_SIZE];
 	char counted[POLICY_ON_DENIES_SIZE];
 
@@ -249,6 +271,8 @@ static void print_text(const struct plan *p, const struct query *q,
 		print_addr(p, q, a, out);
 	else
 		print_name(p, q, a, out);
+	if (note)
+		fprintf(out, "  note: %s\n", note);
 	if (denies.count > 0 && !a->open[0] && !a->open[1])
 		fprintf(out, "  on_denies: it counts: %s\n",
 			policy_on_denies_text(&denies, counted));
@@ -277,14 +301,15 @@ static json_t *answer_json(const struct plan *p, const struct query *q,
 		if (a->open[i])
 			json_array_append_new(open, json_string(protocols[i].name));
 	}
-	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:s}", "query", q->text, "kind",
+	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:s, s:s?}", "query", q->text, "kind",
 			 q->is_addr ? "address" : "name", "action", action_of(a),
 			 "protocols", open, "rule", rule_json(p, a->verdict.rule),
 			 "ports",
 			 a->verdict.action == POLICY_ALLOW
 				 ? policy_explain_ports(p, a->verdict.port_list, ports,
 							sizeof(ports))
-				 : "");
+				 : "",
+			 "note", note_of(p, q, a));
 }
 
 static int explain_json(const struct plan *p, const struct query *queries, size_t count,

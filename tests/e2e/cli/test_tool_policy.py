@@ -131,6 +131,30 @@ def test_explain_says_which_names_can_open_an_address(world, addr, said):
     assert said in line
 
 
+@pytest.mark.parametrize("rule, question, note", [
+    ("git.test", "ssh://git@git.test/x", "TLS and HTTP alone"),
+    ("git.test", "git.test:443", ""),
+    ("git.test", "git.test", ""),
+    ("git.test:22", "git.test:22", ""),
+    ("127.0.0.1:5432", "127.0.0.1:5432", "own loopback"),
+    ("93.1.1.1:5432", "93.1.1.1:5432", ""),
+    ("git.test:443", "git.test:22", ""),
+])
+def test_explain_says_what_allow_leaves_out(world, rule, question, note):
+    done = world.weir("policy", "explain", "--allow", rule, question)
+    assert ("note: " in done.text) == bool(note) and note in done.text, done
+    (answer,) = world.weir("policy", "explain", "--json", "--allow", rule, question).json()
+    assert note in (answer["note"] or "") and bool(answer["note"]) == bool(note)
+
+
+def test_explain_says_what_a_connection_then_meets(world, site):
+    """A server that speaks first, on a port that the rule doesn't list, and on one that it does."""
+    code = f"import socket; s = socket.create_connection(('{site.name}', 7007), 10); s.sendall(b'hello'); print(s.recv(9))"
+    for rule, code_wanted in ((site.name, 1), (f"{site.name}:7007", 0)):
+        done = world.run("/usr/bin/python3", "-c", code, allow=(rule,))
+        assert done.code == code_wanted, done
+
+
 def test_explain_reads_a_file_of_questions(world):
     cwd = world.workdir()
     (cwd / "asked").write_text("# what the build needs\nhttps://a.test/x  # page\n\n  b.test:22\n")
