@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/err.h"
+#include "base/log.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -57,13 +58,10 @@ int err_context(struct err *err, const char *fmt, ...)
 
 int err_also(struct err *err, const struct err *more)
 {
-	size_t used = err->code < 0 ? strlen(err->text) : 0;
-
 	if (more->code == 0)
 		return err->code;
-	snprintf(err->text + used, sizeof(err->text) - used, "%s%s", used > 0 ? "; " : "",
-		 more->text);
-	if (err->code == 0)
-		err->code = more->code;
+	if (err->code < 0)
+		log_error("%s", err->text);
+	*err = *more;
 	return err->code;
 }

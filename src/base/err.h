@@ -24,6 +24,6 @@ int err_sys(struct err *err, int code, const char *fmt, ...) PRINTF_LIKE(3, 4);
 /* Put "<context>: " in front of the text that is there. Return: the code. */
 int err_context(struct err *err, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
-/* Put "; <its text>" behind what is there, as far as it fits, where @more is an error.
- * Return: the code, @more's where there was none. */
+/* Of all the faults of what a user has written each is a line: where @more is an error,
+ * log the one that is there, and keep @more for the caller to print. Return: the code. */
 int err_also(struct err *err, const struct err *more);

@@ -95,7 +95,7 @@ def test_check_counts_a_valid_policy_and_keeps_its_hints(world):
 @pytest.mark.parametrize("words, said", [
     (("check",), "name the file that is to be checked"), (("check", "a", "b"), "one file, not 2"),
     (("check", "none.yaml"), "policy: cannot open none.yaml"), ((), "policy needs one of check,"),
-    (("chekc",), "policy: 'chekc' is not one of check,"), (("check", "--bad", "--id"), "'--bad' is not an option here; --id needs a value")])
+    (("chekc",), "policy: 'chekc' is not one of check,"), (("check", "--bad", "--id"), "'--bad' is not an option here\nweir: --id needs a value")])
 def test_what_is_asked_wrongly_is_named(world, words, said):
     """An empty "$FILE" in a script is no valid policy either."""
     done = world.weir("policy", *words, cwd=world.workdir())

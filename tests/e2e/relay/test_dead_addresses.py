@@ -179,8 +179,7 @@ def test_an_address_rule_is_dialled_alone(world, named, faults):
     script = f"""
 import socket
 socket.getaddrinfo('{name.name}', 443)
-s = socket.create_connection(('{dead}', 443), 10)
-try: print(repr(s.recv(1)))
+try: print(repr(socket.create_connection(('{dead}', 443), 10).recv(1)))
 except ConnectionResetError: print('reset')
 """
     with world.capture() as capture:
