@@ -210,6 +210,7 @@ static int report_guarded(struct host_run *h)
 		.policy = &h->policy,
 		.plan = &h->plan,
 		.ring = h->ring,
+		.failures = h->ring, /* the daemon is asked for none */
 		.counters = h->counters,
 		.started_ms = h->started_ms,
 		.stopped = h->is_closed,

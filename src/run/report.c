@@ -118,27 +118,28 @@ static void print_suggestions(FILE *out, const struct event_ring *ring)
 			n - SUGGESTIONS_MAX);
 }
 
-static void print_events(FILE *out, const struct report *r, event_kind_fn *is_kind)
+static void print_events(FILE *out, const struct plan *plan,
+			 const struct event_ring *ring, event_kind_fn *is_kind)
 {
-	int columns = what_columns(r->ring, is_kind);
+	int columns = what_columns(ring, is_kind);
 
-	for (size_t i = 0; i < event_ring_count(r->ring); i++)
-		if (is_kind(event_ring_at(r->ring, i)))
-			print_event(out, r->plan, event_ring_at(r->ring, i), columns);
+	for (size_t i = 0; i < event_ring_count(ring); i++)
+		if (is_kind(event_ring_at(ring, i)))
+			print_event(out, plan, event_ring_at(ring, i), columns);
 }
 
 static void print_people(FILE *out, const struct report *r)
 {
 	uint64_t missed = count_missed(r);
 
-	if (count_events(r->ring, report_is_failure) > 0) {
+	if (count_events(r->failures, report_is_failure) > 0) {
 		fputs("weir: allowed, but failed:\n", out);
-		print_events(out, r, report_is_failure);
+		print_events(out, r->plan, r->failures, report_is_failure);
 	}
 	if (count_events(r->ring, report_is_refusal) == 0 && missed == 0)
 		return;
 	fputs("weir: refused:\n", out);
-	print_events(out, r, report_is_refusal);
+	print_events(out, r->plan, r->ring, report_is_refusal);
 	print_suggestions(out, r->ring);
 	if (r->stopped)
 		fputs("weir: the command was ended: the policy's on_denies says stop\n",
@@ -286,14 +287,15 @@ static json_t *event_json(const struct report *r, const struct event *e)
 	return j;
 }
 
-static json_t *events_json(const struct report *r, event_kind_fn *is_kind)
+static json_t *events_json(const struct report *r, const struct event_ring *ring,
+			   event_kind_fn *is_kind)
 {
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < event_ring_count(r->ring); i++)
-		if (is_kind(event_ring_at(r->ring, i)))
+	for (size_t i = 0; i < event_ring_count(ring); i++)
+		if (is_kind(event_ring_at(ring, i)))
 			json_array_append_new(list,
-					      event_json(r, event_ring_at(r->ring, i)));
+					      event_json(r, event_ring_at(ring, i)));
 	return list;
 }
 
@@ -344,8 +346,9 @@ static int write_json(const struct report *r, FILE *out)
 	json_object_set_new(j, "ended", time_json(r->ended_ms));
 	json_object_set_new(j, "duration_ms", json_integer(r->ended_ms - r->started_ms));
 	json_object_set_new(j, "policy", policy_json(r->policy));
-	json_object_set_new(j, "refusals", events_json(r, report_is_refusal));
-	json_object_set_new(j, "failures", events_json(r, report_is_failure));
+	json_object_set_new(j, "refusals", events_json(r, r->ring, report_is_refusal));
+	json_object_set_new(j, "failures",
+			    events_json(r, r->failures, report_is_failure));
 	json_object_set_new(j, "refusals_not_recorded", json_integer((json_int_t)missed));
 	json_object_set_new(j, "counters", counters_json(r->counters));
 	return print_json(j, 0, out);
@@ -461,12 +464,12 @@ static int write_markdown(const struct report *r, FILE *out)
 			fprintf(out, "And %" PRIu64 " more that were counted only.\n\n",
 				missed);
 	}
-	if (count_events(r->ring, report_is_failure) > 0)
+	if (count_events(r->failures, report_is_failure) > 0)
 		fputs("| allowed, but failed | times | why | |\n|---|--:|---|---|\n",
 		      out);
-	for (size_t i = 0; i < event_ring_count(r->ring); i++)
-		if (report_is_failure(event_ring_at(r->ring, i)))
-			print_row(out, r, event_ring_at(r->ring, i));
+	for (size_t i = 0; i < event_ring_count(r->failures); i++)
+		if (report_is_failure(event_ring_at(r->failures, i)))
+			print_row(out, r, event_ring_at(r->failures, i));
 	return ferror(out) ? -EIO : 0;
 }
 

@@ -16,12 +16,13 @@ struct report {
 	const struct policy *policy;
 	const struct plan *plan; /* bytes NULL: it did not get so far */
 	const struct event_ring *ring;
-	const uint64_t *counters;     /* SANDBOX_COUNTER_COUNT of them */
-	int64_t started_ms, ended_ms; /* wall clock */
-	int exit_status;	      /* what weir exits with */
-	int signal;		      /* that killed the command, or 0 */
-	bool stopped;		      /* by the policy's on_denies */
-	bool failed;		      /* Weir could not do what was asked */
+	const struct event_ring *failures; /* apart: they push no refusal out */
+	const uint64_t *counters;	   /* SANDBOX_COUNTER_COUNT of them */
+	int64_t started_ms, ended_ms;	   /* wall clock */
+	int exit_status;		   /* what weir exits with */
+	int signal;			   /* that killed the command, or 0 */
+	bool stopped;			   /* by the policy's on_denies */
+	bool failed;			   /* Weir could not do what was asked */
 };
 
 /* Before the command starts: open the file that --report names, so that nothing that the
@@ -41,8 +42,8 @@ struct report_live {
 	size_t count, said;
 	bool more, more_said; /* than there is room for */
 };
-/* Before @e is in @ring. Return: there is something to say, in REPORT_LIVE_MS: where the
- * run has ended by then the report says it alone. */
+/* Before @e is in @ring, that of its kind. Return: there is something to say, in
+ * REPORT_LIVE_MS: where the run has ended by then the report says it alone. */
 bool report_live_note(struct report_live *l, const struct event_ring *ring,
 		      const struct event *e);
 /* Nothing is said where that would make Weir wait, or where it would fall into the screen

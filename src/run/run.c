@@ -29,6 +29,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/engine.h"
+#include "events/report_event.h"
 #include "policy/load.h"
 #include "proto/plan_file.h"
 #include "run/config.h"
@@ -70,7 +71,7 @@ struct control {
 	struct plan plan;
 	uint8_t *plan_bytes; /* owned */
 	int plan_fd;
-	struct event_ring *ring;
+	struct event_ring *ring, *failures;
 	struct run_store store;
 	uint64_t counters[SANDBOX_COUNTER_COUNT];
 	pid_t engine, launch;
@@ -148,17 +149,18 @@ static void on_live(struct loop_timer *t)
 
 static void on_event(struct control *c, struct event *e)
 {
+	struct event_ring *ring = report_is_failure(e) ? c->failures : c->ring;
+
 	ipc_sanitize(e->name, sizeof(e->name));
 	ipc_sanitize(e->reason, sizeof(e->reason));
 	/* Once it is on its way to its end nobody needs to be told again. */
 	if (e->limit == EVENT_LIMIT_DENIES && c->is_ended)
 		return;
-	if (!c->spec->quiet && report_live_note(&c->first, c->ring, e) &&
-	    c->live.slot == 0)
+	if (!c->spec->quiet && report_live_note(&c->first, ring, e) && c->live.slot == 0)
 		(void)!loop_timer_start(c->loop, &c->live,
 					loop_now_ms(c->loop) + REPORT_LIVE_MS);
 	if (e->action != EVENT_ALLOW) /* the report is about the others */
-		event_ring_add(c->ring, e);
+		event_ring_add(ring, e);
 	run_store_add(&c->store, e, &c->plan);
 	if (e->action == EVENT_LIMIT && e->limit == EVENT_LIMIT_DENIES)
 		on_too_many_denies(c);
@@ -578,6 +580,7 @@ static int report_run(const struct control *c)
 		.policy = &c->policy,
 		.plan = &c->plan,
 		.ring = c->ring,
+		.failures = c->failures,
 		.counters = c->counters,
 		.started_ms = c->started_ms,
 		.stopped = c->is_ended,
@@ -592,8 +595,9 @@ static int control_start(struct control *c, struct err *err)
 
 	c->loop = loop_new();
 	c->ring = event_ring_new(EVENTS_KEPT);
+	c->failures = event_ring_new(EVENTS_KEPT);
 	c->startup = calloc(1, sizeof(*c->startup));
-	if (!c->loop || !c->ring || !c->startup) {
+	if (!c->loop || !c->ring || !c->failures || !c->startup) {
 		err_set(err, -ENOMEM, "out of memory");
 		return RUN_STATUS_FAILED;
 	}

@@ -55,6 +55,34 @@ def test_a_server_that_refuses_is_told(world, user, faults):
     assert "--allow" not in done.messages
 
 
+FAIL_AFTER_A_REFUSAL = """
+import socket, sys
+try: socket.getaddrinfo(sys.argv[2], 443)
+except OSError: pass
+address = socket.getaddrinfo(sys.argv[1], 443, socket.AF_INET)[0][4][0]
+for port in range(7000, 7600):
+    s = socket.socket()
+    try:
+        s.connect((address, port))
+        s.send(b'x')
+        s.recv(1)
+    except OSError: pass
+    s.close()
+"""
+
+
+def test_failures_push_no_refusal_out(world, denied, faults):
+    """A command that has more fail than the report has room for hides nothing that was refused before."""
+    name, address = f"many{world.number()}.test", world.address()
+    world.dns.add(name, address)
+    faults(f"ip daddr {address} tcp dport 7000-7599 reject with tcp reset")
+    done, said = run(world, FAIL_AFTER_A_REFUSAL, name, denied.name, allow=(f"{name}:7000-7599",),
+                     options=("--fail-on-deny",))
+    assert len(said["failures"]) == 512, len(said["failures"])
+    assert denied.name in {r["name"] for r in said["refusals"]} and denied.name in done.messages
+    assert said["refusals_not_recorded"] == 0 and said["exit_status"] == done.code == 123, done
+
+
 def test_servers_that_do_not_answer_are_told_each(world, faults):
     name, addresses = f"silent{world.number()}.test", [world.address(), world.address6()]
     world.dns.add(name, *addresses)
