@@ -81,6 +81,15 @@ def test_what_stands_unchanged_is_taken_over(host, pod, site, denied, verify):
     assert not flow or flow.say() != "got"
 
 
+def as_soon_as_free(pod, command):
+    """The table is its owner's until the kernel has closed the last socket of the daemon's that ended."""
+    def is_done():
+        with contextlib.suppress(AssertionError):
+            pod.nft(*command.split())
+            return True
+    wait_for(is_done, 20, 0.05)
+
+
 @pytest.mark.parametrize("harm", ["add rule inet opensandbox egress accept", "insert rule inet opensandbox egress accept",
                                   "flush chain inet opensandbox nat", "delete chain inet opensandbox input"])
 def test_what_others_have_changed_meanwhile_is_put_back(host, pod, site, harm):
@@ -89,8 +98,8 @@ def test_what_others_have_changed_meanwhile_is_put_back(host, pod, site, harm):
     assert is_guarded(pod, site)
     assert daemon.stop() == 0
     if harm.startswith("delete chain"):
-        pod.nft("flush chain inet opensandbox input")
-    pod.nft(*harm.split())
+        as_soon_as_free(pod, "flush chain inet opensandbox input")
+    as_soon_as_free(pod, harm)
     changed = pod.nft("list", "ruleset")
     daemon = host.daemon()
     wait_for(lambda: pod.nft("list", "ruleset") != changed and is_guarded(pod, site), 20)
