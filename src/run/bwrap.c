@@ -118,32 +118,15 @@ static void show_processes(void)
 			     NULL);
 }
 
-/* bwrap runs outside of the view: what loads a library into the command, from a directory
- * where the command writes for example, is not for bwrap. weir-init has it from its
- * orders. */
-static char **environment_of_bwrap(char *const *list)
-{
-	static const char loader[] = "LD_";
-	size_t count = 0, kept = 0;
-	char **ret;
-
-	while (list[count])
-		count++;
-	ret = calloc(count + 1, sizeof(*ret));
-	for (size_t i = 0; ret && i < count; i++) {
-		if (strncmp(list[i], loader, strlen(loader)) != 0)
-			ret[kept++] = list[i];
-	}
-	return ret;
-}
-
 int bwrap_exec(const struct launch_spec *spec, const struct bwrap_fds *fds,
 	       struct err *err)
 {
 	struct bwrap_fds moved = *fds;
 	char uid[ID_TEXT], gid[ID_TEXT];
 	const char **argv;
-	char **environment;
+	/* weir-init has the command's from its orders; bwrap, which runs outside of the
+	 * view, obeys none of it. */
+	char *const environment[] = { NULL };
 	size_t n = 0, extra = 0;
 	int r;
 
@@ -158,9 +141,6 @@ int bwrap_exec(const struct launch_spec *spec, const struct bwrap_fds *fds,
 		argv[n] = replace_argument(fixed_args[n], uid, gid, spec->cwd);
 	for (size_t i = 0; i < extra; i++)
 		argv[n++] = spec->argv[i];
-	environment = environment_of_bwrap(spec->environment);
-	if (!environment)
-		return err_sys(err, -ENOMEM, "cannot start bwrap");
 	show_processes();
 	r = move_descriptors(&moved, err);
 	if (r == 0) {
@@ -169,7 +149,6 @@ int bwrap_exec(const struct launch_spec *spec, const struct bwrap_fds *fds,
 			 AT_EMPTY_PATH);
 		r = err_sys(err, -errno, "cannot start bwrap");
 	}
-	free(environment);
 	free(argv);
 	return r;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/hide.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,10 +22,10 @@
 
 enum {
 	HOMES_MAX = 3,
-	WALK_ENTRIES_MAX = 512, /* of one directory of credentials; the rest isn't read */
-	WALK_DEPTH_MAX = 4,
-	CONTENT_MAX = 256 * 1024, /* of a file that is hidden for what is in it; a larger
-				   * one is hidden */
+	WALK_ENTRIES_MAX = 100000, /* of one directory of credentials; more: refused */
+	WALK_DEPTH_MAX = 64,	   /* deeper: refused */
+	CONTENT_MAX = 256 * 1024,  /* of a file that is hidden for what is in it; a larger
+				    * one is hidden */
 };
 
 #define STAGE_HIDDEN ROOTFS_STAGE "/hidden"
@@ -32,10 +33,44 @@ enum {
 struct plan_of_hidden {
 	struct rootfs *view;
 	struct twins twins;
-	const char *homes[HOMES_MAX];
+	char *homes[HOMES_MAX]; /* owned */
 	size_t home_count;
 	size_t entries; /* of the directory that is walked */
 };
+
+/* --- homes --- */
+
+static void add_home(struct plan_of_hidden *plan, const char *home)
+{
+	if (!home || home[0] != '/')
+		return;
+	for (size_t i = 0; i < plan->home_count; i++) {
+		if (strcmp(plan->homes[i], home) == 0)
+			return;
+	}
+	plan->homes[plan->home_count] = strdup(home);
+	plan->home_count += plan->homes[plan->home_count] != NULL;
+}
+
+static void add_home_of(struct plan_of_hidden *plan, uid_t uid)
+{
+	const struct passwd *user = getpwuid(uid);
+
+	add_home(plan, user ? user->pw_dir : NULL);
+}
+
+/* Who had root start this may have a home that root reads. */
+static void find_homes(struct plan_of_hidden *plan)
+{
+	const char *sudo = getenv("SUDO_UID");
+	uint32_t uid;
+
+	static_assert(HOMES_MAX == 3, "as many as are added here");
+	add_home(plan, getenv("HOME"));
+	add_home_of(plan, geteuid());
+	if (sudo && text_to_u32(text_of(sudo), UINT32_MAX, &uid))
+		add_home_of(plan, uid);
+}
 
 /* --- what is shown all the same --- */
 
@@ -120,7 +155,9 @@ static int add_aliases(struct plan_of_hidden *plan, const struct path *p,
 	int r = 0;
 
 	if (!of || !mount_inside(of, p->name, inside))
-		return 0;
+		return err_set(err, -ESTALE,
+			       "cannot tell in which mounts '%s', which is hidden, shows",
+			       p->name);
 	for (size_t i = 0; r == 0 && i < all->count; i++) {
 		const struct mount *m = &all->list[i];
 
@@ -165,35 +202,14 @@ static int add_whole(struct plan_of_hidden *plan, const struct path *p, const ch
 	return r < 0 ? r : add_aliases(plan, p, kept, err);
 }
 
-/* --- what --hide names --- */
-
-static int plan_named(struct plan_of_hidden *plan, struct err *err)
-{
-	const struct launch_spec *spec = plan->view->spec;
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < spec->hide_count; i++) {
-		CLEAN(path) struct path p = { .fd = -1 };
-
-		r = path_open(spec->hide[i], &p, err);
-		if (r == 0 && is_named(plan->view, p.name))
-			r = err_set(err, -EPERM, "'%s' is named by --rw or --ro too",
-				    p.name);
-		if (r == 0)
-			r = check_place(plan, &p, err);
-		if (r == 0)
-			r = add_whole(plan, &p, NULL, err);
-	}
-	return r < 0 ? err_context(err, "--hide") : 0;
-}
-
 /* --- what links in a directory of credentials lead to --- */
 
 /* A link leads to credentials that are kept elsewhere, or to something that has nothing
  * to do with them: not a package's files, and not what holds the home. */
 static bool is_worth_hiding(const struct plan_of_hidden *plan, const struct path *p)
 {
-	if (p->st.st_uid != geteuid() || path_is_within(p->name, "/usr"))
+	if ((geteuid() != 0 && p->st.st_uid != geteuid()) ||
+	    path_is_within(p->name, "/usr"))
 		return false;
 	for (size_t i = 0; i < plan->home_count; i++) {
 		if (path_is_within(plan->homes[i], p->name))
@@ -212,8 +228,23 @@ static int follow_link(struct plan_of_hidden *plan, const char *name, struct err
 	return add_whole(plan, &p, NULL, err);
 }
 
-static int walk(struct plan_of_hidden *plan, int fd, const char *name, const char *kept,
-		size_t depth, struct err *err);
+/* The command has its caller's rights: what the caller alone has locked, the command may
+ * open again. */
+static bool is_ours(const struct stat *st)
+{
+	return st->st_uid == geteuid();
+}
+
+static int cannot_look(const char *path, const char *why, struct err *err)
+{
+	return err_set(err, -EPERM,
+		       "cannot look through '%s' for links and other names of what is "
+		       "hidden: %s",
+		       path, why);
+}
+
+static int walk(struct plan_of_hidden *plan, int dir, const char *name, const char *path,
+		const char *kept, size_t depth, struct err *err);
 
 static int walk_entry(struct plan_of_hidden *plan, int dir, const char *directory,
 		      const char *name, size_t depth, struct err *err)
@@ -221,42 +252,88 @@ static int walk_entry(struct plan_of_hidden *plan, int dir, const char *director
 	char path[PATH_MAX];
 	struct stat st;
 
-	if (snprintf(path, sizeof(path), "%s/%s", directory, name) >= (int)sizeof(path) ||
-	    fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return 0;
+	if (snprintf(path, sizeof(path), "%s/%s", directory, name) >= (int)sizeof(path))
+		return cannot_look(directory, "its paths are too long", err);
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == EACCES ? cannot_look(directory, "permission denied", err)
+				       : 0;
 	if (S_ISLNK(st.st_mode))
 		return follow_link(plan, path, err);
 	if (S_ISREG(st.st_mode))
 		return twins_add(&plan->twins, &st, path, err);
-	if (!S_ISDIR(st.st_mode) || depth == WALK_DEPTH_MAX)
-		return 0;
-	return walk(plan,
-		    openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW),
-		    path, "", depth + 1, err);
+	return S_ISDIR(st.st_mode) ? walk(plan, dir, name, path, "", depth + 1, err) : 0;
 }
 
-/* Takes @fd. */
-static int walk(struct plan_of_hidden *plan, int fd, const char *name, const char *kept,
-		size_t depth, struct err *err)
+static int walk_open(struct plan_of_hidden *plan, DIR *dir, const char *name,
+		     const char *kept, size_t depth, struct err *err)
 {
-	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	const struct dirent *entry;
 	int r = 0;
 
-	if (!dir) {
-		if (fd >= 0)
-			close(fd);
-		return 0;
-	}
-	while (r == 0 && plan->entries < WALK_ENTRIES_MAX && (entry = readdir(dir))) {
+	while (r == 0 && (entry = readdir(dir))) {
 		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
 			continue;
-		plan->entries++;
+		if (++plan->entries > WALK_ENTRIES_MAX || depth == WALK_DEPTH_MAX)
+			return cannot_look(name, "too much lies in it", err);
 		if (strcmp(entry->d_name, kept) != 0)
-			r = walk_entry(plan, fd, name, entry->d_name, depth, err);
+			r = walk_entry(plan, dirfd(dir), name, entry->d_name, depth, err);
 	}
-	closedir(dir);
 	return r;
+}
+
+/* @name, in @dir, is @path. What somebody else has closed to the caller is closed to the
+ * command as well. */
+static int walk(struct plan_of_hidden *plan, int dir, const char *name, const char *path,
+		const char *kept, size_t depth, struct err *err)
+{
+	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW), r;
+	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+	struct stat st;
+
+	if (!stream) {
+		if (fd >= 0)
+			close(fd);
+		return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+				       S_ISDIR(st.st_mode) && is_ours(&st)
+			       ? cannot_look(path, "permission denied", err)
+			       : 0;
+	}
+	r = walk_open(plan, stream, path, kept, depth, err);
+	closedir(stream);
+	return r;
+}
+
+static int walk_place(struct plan_of_hidden *plan, const struct path *p, const char *kept,
+		      struct err *err)
+{
+	plan->entries = 0;
+	return S_ISDIR(p->st.st_mode)
+		       ? walk(plan, AT_FDCWD, p->name, p->name, kept, 0, err)
+		       : 0;
+}
+
+/* --- what --hide names --- */
+
+static int plan_named(struct plan_of_hidden *plan, struct err *err)
+{
+	const struct launch_spec *spec = plan->view->spec;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < spec->hide_count; i++) {
+		CLEAN(path) struct path p = { .fd = -1 };
+
+		r = path_open(spec->hide[i], &p, err);
+		if (r == 0 && is_named(plan->view, p.name))
+			r = err_set(err, -EPERM, "'%s' is named by --rw or --ro too",
+				    p.name);
+		if (r == 0)
+			r = check_place(plan, &p, err);
+		if (r == 0)
+			r = add_whole(plan, &p, NULL, err);
+		if (r == 0)
+			r = walk_place(plan, &p, "", err);
+	}
+	return r < 0 ? err_context(err, "--hide") : 0;
 }
 
 /* --- the preset --- */
@@ -290,6 +367,25 @@ static const char *behind(const char *text, const char *beginning)
 	return strncmp(text, beginning, len) == 0 ? text + len : NULL;
 }
 
+/* @name leads into a directory that can't be searched. */
+static int check_locked(const char *name, struct err *err)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	/* Then the part is in @path that could not be looked up. */
+	if (realpath(name, path) || errno != EACCES)
+		return 0;
+	for (char *end = strrchr(path, '/'); end && end > path;
+	     end = strrchr(path, '/')) {
+		*end = '\0';
+		if (stat(path, &st) == 0)
+			return is_ours(&st) ? cannot_look(path, "permission denied", err)
+					    : 0;
+	}
+	return 0;
+}
+
 static int plan_credential(struct plan_of_hidden *plan, const char *name, const char *how,
 			   struct err *err)
 {
@@ -299,23 +395,21 @@ static int plan_credential(struct plan_of_hidden *plan, const char *name, const 
 	int r;
 
 	/* Most aren't there. */
-	if (lstat(name, &st) < 0)
-		return 0;
-	/* What the caller can't read the command can't either. */
-	if (path_open(name, &p, NULL) < 0 || is_named(plan->view, p.name) ||
+	r = lstat(name, &st) < 0 ? -errno : path_open(name, &p, NULL);
+	if (r < 0)
+		return r == -EACCES ? check_locked(name, err) : 0;
+	if (is_named(plan->view, p.name) ||
 	    (!S_ISDIR(p.st.st_mode) && !S_ISREG(p.st.st_mode)) ||
-	    (eaccess(p.name, R_OK) < 0 && eaccess(p.name, X_OK) < 0))
+	    (!is_ours(&p.st) && eaccess(p.name, R_OK) < 0 && eaccess(p.name, X_OK) < 0))
 		return 0;
 	if (words && !has_content(p.name, words))
 		return 0;
 	r = check_place(plan, &p, err);
 	if (r == 0)
 		r = add_whole(plan, &p, kept, err);
-	plan->entries = 0;
-	if (r < 0 || !S_ISDIR(p.st.st_mode) || (!kept && strcmp(how, "links") != 0))
-		return r;
-	return walk(plan, open(p.name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW),
-		    p.name, kept ?: "", 0, err);
+	return r == 0 && (kept || strcmp(how, "links") == 0)
+		       ? walk_place(plan, &p, kept ?: "", err)
+		       : r;
 }
 
 /* @path is below a home, in the folder that the XDG's variable names where it has one. */
@@ -355,60 +449,41 @@ static int plan_in_homes(struct plan_of_hidden *plan, const char *path, const ch
 	return r;
 }
 
-/* "$NAME" or "$NAME/below". */
+static int plan_value(struct plan_of_hidden *plan, struct text value, const char *below,
+		      const char *how, struct err *err)
+{
+	const char *top = value.ptr[0] == '/' ? "" : plan->view->spec->cwd;
+	char name[PATH_MAX];
+
+	return snprintf(name, sizeof(name), "%s%s%.*s%s", top, top[0] ? "/" : "",
+			(int)value.len, value.ptr, below) < (int)sizeof(name)
+		       ? plan_credential(plan, name, how, err)
+		       : 0;
+}
+
+/* "$NAME" or "$NAME/below": the value, and each part of a list. */
 static int plan_variable(struct plan_of_hidden *plan, const char *path, const char *how,
 			 struct err *err)
 {
-	char variable[64], name[PATH_MAX];
 	const size_t len = strcspn(path, "/");
 	struct text rest, part;
-	const char *value;
-	int r = 0;
+	char variable[64];
+	int r;
 
 	snprintf(variable, sizeof(variable), "%.*s", (int)len, path);
-	value = getenv(variable);
-	rest = text_of(value ?: "");
+	rest = text_of(getenv(variable) ?: "");
+	r = rest.len > 0 ? plan_value(plan, rest, path + len, how, err) : 0;
 	while (r == 0 && text_split(&rest, ':', &part)) {
-		if (part.len == 0 || part.ptr[0] != '/')
-			continue;
-		if (snprintf(name, sizeof(name), "%.*s%s", (int)part.len, part.ptr,
-			     path + len) < (int)sizeof(name))
-			r = plan_credential(plan, name, how, err);
+		if (part.len > 0)
+			r = plan_value(plan, part, path + len, how, err);
 	}
 	return r;
 }
 
-static void add_home(struct plan_of_hidden *plan, const char *home)
-{
-	if (!home || home[0] != '/' || plan->home_count == HOMES_MAX)
-		return;
-	for (size_t i = 0; i < plan->home_count; i++) {
-		if (strcmp(plan->homes[i], home) == 0)
-			return;
-	}
-	plan->homes[plan->home_count++] = home;
-}
-
-/* Who had root start this may have a home that root reads. */
-static void add_home_of(struct plan_of_hidden *plan, uid_t uid, char **ret_copy)
-{
-	const struct passwd *user = getpwuid(uid);
-
-	*ret_copy = user ? strdup(user->pw_dir) : NULL;
-	add_home(plan, *ret_copy);
-}
-
 static int plan_credentials(struct plan_of_hidden *plan, struct err *err)
 {
-	CLEAN(mem) char *own = NULL, *sudo = NULL;
-	uint32_t uid;
 	int r = 0;
 
-	add_home(plan, getenv("HOME"));
-	add_home_of(plan, geteuid(), &own);
-	if (getenv("SUDO_UID") &&
-	    text_to_u32(text_of(getenv("SUDO_UID")), UINT32_MAX, &uid))
-		add_home_of(plan, uid, &sudo);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(credentials_list); i++) {
 		const char *path = credentials_list[i][0], *how = credentials_list[i][1];
 
@@ -419,7 +494,6 @@ static int plan_credentials(struct plan_of_hidden *plan, struct err *err)
 		else
 			r = plan_credential(plan, path, how, err);
 	}
-	plan->home_count = 0;
 	return r < 0 ? err_context(err, "--hide-preset credentials") : 0;
 }
 
@@ -437,22 +511,17 @@ static int add_twin(void *data, const char *name, struct err *err)
 static int plan_twins(struct plan_of_hidden *plan, struct err *err)
 {
 	const struct rootfs *v = plan->view;
-	const char *home = getenv("HOME");
-	const struct passwd *user;
-	int r = 0;
+	int r;
 
 	if (plan->twins.count == 0)
 		return 0;
-	user = getpwuid(geteuid());
 	r = twins_search(&plan->twins, v->spec->cwd, err);
 	for (size_t i = v->layer_count; r == 0 && i < v->tree_count; i++) {
 		if (v->trees[i].kind == TREE_WRITABLE)
 			r = twins_search(&plan->twins, v->trees[i].path, err);
 	}
-	if (r == 0 && home && home[0] == '/')
-		r = twins_search(&plan->twins, home, err);
-	if (r == 0 && user)
-		r = twins_search(&plan->twins, user->pw_dir, err);
+	for (size_t i = 0; r == 0 && i < plan->home_count; i++)
+		r = twins_search(&plan->twins, plan->homes[i], err);
 	return r < 0 ? r : twins_each(&plan->twins, add_twin, plan, err);
 }
 
@@ -524,12 +593,15 @@ int hide_plan(struct rootfs *v, struct err *err)
 	v->hidden = calloc(HIDDEN_MAX, sizeof(*v->hidden));
 	if (!v->hidden)
 		return err_sys(err, -ENOMEM, "cannot list what is hidden");
+	find_homes(&plan);
 	r = plan_named(&plan, err);
 	if (r == 0 && v->spec->hide_credentials)
 		r = plan_credentials(&plan, err);
 	if (r == 0)
 		r = plan_twins(&plan, err);
 	twins_done(&plan.twins);
+	for (size_t i = 0; i < plan.home_count; i++)
+		free(plan.homes[i]);
 	if (r < 0)
 		return r;
 	drop_unseen(v);

@@ -108,6 +108,59 @@ def test_what_variables_lead_to_is_hidden(home):
     assert len(home.seen()) == 7, "positive control"
 
 
+def test_variables_with_a_relative_path_or_a_colon_lead_to_nothing(home):
+    home.put("project/secrets/kube"), home.put("a:b/key.json")
+    env = {"KUBECONFIG": "secrets/kube", "GOOGLE_APPLICATION_CREDENTIALS": f"{home.path}/a:b/key.json"}
+    assert home.seen(env=env) == set()
+    assert home.seen() == {"project/secrets/kube", "a:b/key.json"}, "positive control"
+
+
+def test_what_is_locked_can_be_unlocked_by_nobody(home):
+    """The command has its caller's rights: what the caller may open again, the command may."""
+    home.put(".netrc").chmod(0), home.put(".pgpass").chmod(0)
+    script = "cd; chmod 600 .netrc .pgpass; cat .netrc .pgpass; exit 0"
+    done = home.run("sh", "-c", script, options=("--rw", str(home.path)))
+    assert done.code == 0 and done.out == b"", done
+    done = home.run("sh", "-c", script, options=("--rw", str(home.path), *SHOW))
+    assert done.text == 2 * "needle\n", "positive control"
+
+
+def test_however_much_lies_in_a_directory_all_links_of_it_are_found(home):
+    """An earlier command may have made the directory, with so much in it that nobody would look at all of it."""
+    gh, deep = home.make(".config/gh"), home.make(".config/gh/" + "/".join("abcdefgh"))
+    for n in range(3000):
+        (gh / f"file{n}").touch()
+    for n in range(20):
+        (gh / f"link{n}").symlink_to(home.put(f"elsewhere/{n}"))
+    (deep / "link").symlink_to(home.put("elsewhere/deep"))
+    os.link(home.put("elsewhere/hard"), deep / "hard")
+    assert home.seen() == set()
+    assert len(home.seen(options=SHOW)) == 44, "positive control"  # each of the 22, and its link
+
+
+@pytest.mark.parametrize("locked, mode", [(".aws", 0o100), (".aws", 0), (".kube/cache", 0), (".local", 0)])
+def test_a_directory_that_cannot_be_looked_through_starts_nothing(home, locked, mode):
+    """Its owner's command could open it, and what it leads to is not known. Root reads all."""
+    for name in (".aws/credentials", ".kube/cache/x", ".local/share/keyrings/login.keyring"):
+        home.put(name)
+    (home.path / locked).chmod(mode)
+    done = home.run("true")
+    assert done.code == (0 if home.user == "root" else 125), done
+    assert home.user == "root" or f"'{home.path}/{locked}'" in done.messages and "permission denied" in done.messages, done
+    assert home.run("true", options=SHOW).code == 0
+
+
+def test_hard_links_of_what_is_named_are_hidden_too(home):
+    os.link(home.put("vault/deep/key"), home.path / "elsewhere")
+    assert home.seen(options=("--hide", str(home.path / "vault"))) == set()
+    assert home.seen() == {"vault/deep/key", "elsewhere"}, "positive control"
+
+
+def test_a_password_in_a_helper_of_gits_is_hidden(home):
+    home.put(".gitconfig", "[credential]\n\thelper = \"!f() { echo password=needle; }; f\"\n")
+    assert home.seen() == set()
+
+
 def test_known_hosts_stays_and_nothing_else_of_its_directory(home):
     home.put(".ssh/known_hosts"), home.put(".ssh/config"), home.put(".ssh/known_hosts.old")
     for options in (), ("--rw", home.path):
