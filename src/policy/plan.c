@@ -352,3 +352,17 @@ bool plan_name_next(const struct plan *p, uint32_t *at, struct dns_name *ret)
 	*at += (uint32_t)names[*at] + 1;
 	return dns_name_read(&w, ret, NULL) == 0;
 }
+
+uint64_t plan_rules_hash(const struct plan *p)
+{
+	struct hash_key key = { plan_default_action(p), plan_verify(p) };
+
+	for (size_t i = 0; i < plan_rule_count(p); i++) {
+		const struct plan_rule r = plan_rule(p, i);
+		const uint8_t decided[] = { r.action, r.port_list, r.flags, r.types };
+
+		key.k0 = hash_bytes(&key, decided, sizeof(decided));
+		key.k1 = hash_bytes(&key, r.target, strlen(r.target));
+	}
+	return hash_bytes(&key, "", 0);
+}

@@ -161,3 +161,6 @@ struct plan_prefix plan_prefix(const struct plan *p, size_t i);
 bool plan_name_next(const struct plan *p, uint32_t *at, struct dns_name *ret);
 size_t plan_rule_count(const struct plan *p);
 struct plan_rule plan_rule(const struct plan *p, size_t i);
+/* Of what the rules decide, and not of where they stand: the same for two texts that say
+ * the same rules in the same order. */
+uint64_t plan_rules_hash(const struct plan *p);

@@ -106,6 +106,26 @@ def test_what_others_have_changed_meanwhile_is_put_back(host, pod, site, harm):
     assert daemon.status("one")["fullIsolation"]
 
 
+def test_a_policy_that_was_exchanged_meanwhile_cuts_what_it_forbids(host, pod, site, denied):
+    """The rules of both are the same, for only a name differs, and what the first one taught is forgotten."""
+    daemon = host.daemon()
+    daemon.attach("one", pod, "--allow", site.name)
+    daemon.set_policy("one", f"allow {site.name}", verify="dns")
+    pod.probe(["dns", site.name])
+    flow = Flow(pod, site.v4)
+    assert flow.say() == "got" and daemon.stop() == 0
+    kept = daemon.run_dir / "sandboxes" / "one"
+    text = (kept / "policy.json").read_text(encoding="ascii")
+    for name in (site.name, denied.name):  # the same one first: the flow goes on
+        for learned_set in ("dyn_allow_v4", "dyn_allow_v6"):
+            as_soon_as_free(pod, f"flush set inet opensandbox {learned_set}")
+        (kept / "image").unlink()
+        (kept / "policy.json").write_text(text.replace(site.name, name), encoding="ascii")
+        daemon = host.daemon()
+        assert (flow.say() == "got") == (name == site.name)
+        assert daemon.stop() == 0
+
+
 def test_what_a_dead_engine_has_not_told_of_is_undone(host, pod, site, denied):
     """A table that was made of another policy, which nobody else knows, is not taken over."""
     daemon = host.daemon()
