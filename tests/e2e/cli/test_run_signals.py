@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signals, terminals and jobs."""
+import contextlib
 import pathlib
 import signal
 import time
 
 import pytest
 
+from world.expect import PATIENCE
 from world.run import finish
+from world.sidecar import wait_for
 from world.terminal import Terminal
 
 # Counts INT and TERM, says each, and ends when told or after a while.
@@ -342,9 +345,13 @@ def test_a_background_job_that_reads_the_terminal_is_stopped(world, user):
     with bash(world, user) as terminal:
         terminal.type(f"'{world.weir_path}' run -- cat &\n")
         terminal.expect("prompt> ")
-        time.sleep(0.3)
-        terminal.type("\n")
-        terminal.expect("Stopped")
+
+        def is_said():
+            """The shell says what became of a job before each prompt."""
+            terminal.type("\n")
+            with contextlib.suppress(AssertionError):
+                return terminal.expect("Stopped", 0.5)
+        wait_for(is_said, PATIENCE)
         terminal.type("fg\n")
         terminal.expect("fg\n.*cat\n")
         terminal.type("hello\n")
