@@ -34,7 +34,7 @@ CREATE UNIQUE INDEX IF NOT EXISTS sandbox_egress_event_once ON sandbox_egress_ev
 CREATE INDEX IF NOT EXISTS sandbox_egress_event_ts ON sandbox_egress_event (ts);
 CREATE INDEX IF NOT EXISTS sandbox_egress_event_analysis ON sandbox_egress_event (analysis_id, ts);
 
--- Events of other actions: changes of policy, limits that were reached.
+-- Events of other actions: changes of policy, limits that were reached, failures of what is allowed.
 CREATE TABLE IF NOT EXISTS sandbox_egress_notice (
   id          BIGSERIAL PRIMARY KEY,
   analysis_id TEXT,

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Events, one row for what was folded in a short window. Times are milliseconds since 1970.
+-- Events, one row for what was folded in a short window. Times are milliseconds since 1970. Action 6 is fail.
 CREATE TABLE event (
   id          INTEGER PRIMARY KEY,
   ts          INTEGER NOT NULL,     -- of the first occurrence

@@ -154,8 +154,8 @@ struct api_config {
 	const char *token; /* NULL or "": none is asked for, and changes are 403 */
 	/* PEM: the API speaks TLS, 1.2 at least. NULL: it doesn't. */
 	const char *tls_cert, *tls_key;
-	/* Of an API that unattributed can reach: a network that shows wrong tokens is
-	 * answered 429 for a while, whatever it shows. */
+	/* For an API that a network can reach: whoever has shown wrong tokens is answered
+	 * 429 for a while, whatever token comes then. */
 	bool limits_failures;
 	bool open; /* without a token changes are let through */
 	/* Names by which a browser may call it without a token, besides localhost. */

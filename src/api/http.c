@@ -399,7 +399,7 @@ void reply_queue(struct api_request *r, unsigned int status, const char *type,
 		return;
 	if (type)
 		reply_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
-	/* Nobody else's page reads it, as whatever. */
+	/* A page of another origin can't read the answer as a script or an image. */
 	reply_header(response, "X-Content-Type-Options", "nosniff");
 	reply_header(response, "Cross-Origin-Resource-Policy", "same-origin");
 	if (MHD_queue_response(r->mhd, status, response) == MHD_YES) {

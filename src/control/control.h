@@ -273,7 +273,7 @@ int control_sandboxes_open(struct control *s, struct err *err) MUST_CHECK;
 /* A daemon's by the number in its engine, and that of the engine IPC_ENGINE_SHIFT above
  * it. */
 struct control_sandbox *control_sandbox_find(const struct control *s, uint32_t id);
-/* The same, in a sidecar the one that there is. */
+/* As control_sandbox_find(); in a sidecar its one sandbox, whatever @id is. */
 struct control_sandbox *control_sandbox_of(struct control *s, uint32_t id);
 /* The first one above @id that is there, NULL: none. */
 struct control_sandbox *control_sandbox_after(const struct control *s, uint32_t id);
@@ -362,7 +362,7 @@ bool control_skips_log(const struct control *s, const char *name);
 /* -- record.c ----------------------------------------------------------------------- */
 
 void control_on_event(struct control *s, const struct event *e);
-/* It goes to whoever keeps or streams it. */
+/* Hand @row to the store, the log and the streams. */
 void control_on_row(struct control *s, const struct event_row *row);
 /* The process of an event that came is known now. */
 void control_on_process(struct control *s, const struct event *e);
@@ -394,7 +394,7 @@ void control_webhook_count(const struct control *s, struct api_status *ret);
 
 /* Have one started. */
 void control_socket_owner_open(struct control *s);
-/* It was: @fd, owned from then on, leads to it. */
+/* The socket owner was started; @fd, which control owns from then on, leads to it. */
 void control_socket_owner_attach(struct control *s, int fd);
 /* Ask whose process @row's denial was. Return: it will come to control_on_row(), whatever
  * is answered; false: nothing is asked. */

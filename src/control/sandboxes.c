@@ -257,7 +257,7 @@ static void sandboxes_look_again(struct control *s)
 		loop_stop(s->loop);
 }
 
-/* Nobody finds it any more. */
+/* No look-up finds @w any more; control_sandbox_free() comes later. */
 static void control_sandbox_end(struct control_sandbox *w, const char *why)
 {
 	snprintf(w->gone, sizeof(w->gone), "%.60s", why);
@@ -290,7 +290,7 @@ void control_sandboxes_on_daemon(struct control_link *l, struct ipc_message *m)
 	sandboxes_look_again(s);
 }
 
-/* Those that are gone are forgotten. */
+/* Sandboxes that have ended are freed. */
 static void sandboxes_bury(struct control *s)
 {
 	struct control_sandbox *w;

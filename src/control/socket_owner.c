@@ -45,7 +45,7 @@ static struct pending *oldest(struct control_socket_owner *w)
 	return &w->pending[w->first];
 }
 
-/* It waits no more. */
+/* The oldest row is answered, or never will be. */
 static void release(struct control_socket_owner *w)
 {
 	struct pending *h = oldest(w);
@@ -78,7 +78,7 @@ static void on_answer(struct control_socket_owner *w, const struct socket_owner_
 {
 	struct event_row *row;
 
-	/* Those before it have no answer any more. */
+	/* Rows that were asked for before this answer's get none any more. */
 	while (w->count > 0 && (int32_t)(oldest(w)->number - a->number) < 0)
 		release(w);
 	if (w->count == 0 || oldest(w)->number != a->number)

@@ -9,11 +9,11 @@
 
 /* Tables have a ceiling, because their memory is taken from one pool; rates may be
  * switched off. Programs that do nothing wrong must not meet a limit. Measured of the
- * busiest, against servers without any delay: Node's fetch() of 600 hosts at once, curl
- * -Z with 300 transfers, 64 threads of Python: up to 600 queries under way, 440 a second,
- * 730 connections open and 90 new ones a second. A load test dials 2,000 times in
- * 1.5 s, with two queries each. The number of new names is no such limit: what stands in
- * them leaves the machine. */
+ * busiest, against servers without any delay: Node's fetch() of 600 hosts at once (730
+ * connections in all), curl -Z with 300 transfers, which are 600 queries under way, 64
+ * threads of Python: up to 440 queries and 90 new connections a second. A load test dials
+ * 2,000 times in 1.5 s, with two queries each. The number of new names is no such limit:
+ * what stands in them leaves the machine. */
 static const struct limit_info limits[] = {
 	[LIMIT_LEARNED_NAMES] = { "learned_names", "names",
 				  "the name whose address expires first is forgotten",
