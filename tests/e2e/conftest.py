@@ -11,6 +11,7 @@ import time
 import pytest
 
 from world.daemon import Host
+from world.member import Tree
 from world.run import Result
 from world.sidecar import Pod, policy, wait_for
 from world.world import RESOLVER4, RESOLVER6
@@ -114,6 +115,15 @@ def hook(world):
 def host(world):
     with Host(world) as h:
         yield h
+
+
+@pytest.fixture
+def tree(host):
+    """A scratch part of the control groups, which goes after the host's processes."""
+    made = Tree()
+    yield made
+    host.close()
+    made.close()
 
 
 @pytest.fixture

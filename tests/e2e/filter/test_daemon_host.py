@@ -4,22 +4,11 @@ import pytest
 
 from world import expect
 from world.dnsd import DnsServer
-from world.member import Member, Tree, cgroup_root
+from world.member import Member, cgroup_root
 from world.sidecar import Flow, wait_for
 
 STRANGER = "93.9.9.9"
 pytestmark = pytest.mark.skipif(not cgroup_root(), reason="no cgroup v2 here")
-
-
-@pytest.fixture
-def tree(host):  # after the host's processes have ended
-    tree = Tree()
-    yield tree
-    for started in host._started:
-        started.kill()
-    for daemon in host.daemons:
-        daemon.kill()
-    tree.close()
 
 
 @pytest.fixture

@@ -17,8 +17,7 @@ import time
 import pytest
 
 from world import expect
-from world.daemon import Host
-from world.member import Member, Tree, cgroup_root
+from world.member import Member, cgroup_root
 from world.sidecar import Flow, policy, wait_for
 from world.world import RESOLVER4, ROOT
 
@@ -26,21 +25,6 @@ STRANGER, STRANGER6 = "93.9.9.9", "2a01:93::9:9"
 UID, OTHER_UID = 1203, 1204
 SYN, ACK = 2, 16
 pytestmark = pytest.mark.skipif(not cgroup_root(), reason="no cgroup v2 here")
-
-
-@pytest.fixture(name="tree")
-def fixture_tree(host):  # it goes after the host's processes
-    tree = Tree()
-    yield tree
-    host.close()
-    tree.close()
-
-
-@pytest.fixture(name="host")
-def fixture_host(world):
-    host = Host(world)
-    yield host
-    host.close()
 
 
 @pytest.fixture(name="cgroup")

@@ -3,7 +3,7 @@
 import pytest
 
 from test_host_attacks import KINDS, fixture_box  # noqa: F401  # pylint: disable=unused-import
-from test_host_daemon import UID, attach, fixture_host, fixture_tree, where  # noqa: F401  # pylint: disable=unused-import
+from test_host_daemon import UID, attach, where
 from world.member import Member, cgroup_root
 from world.sidecar import DNS_PORT, RELAY_PORT, left, to_itself_by
 

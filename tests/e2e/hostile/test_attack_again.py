@@ -3,7 +3,6 @@
 import pytest
 
 from test_host_daemon import attach, attached
-from test_host_daemon import fixture_host, fixture_tree  # noqa: F401  # pylint: disable=unused-import
 from world.member import cgroup_root
 from world.sidecar import Flow
 

@@ -6,7 +6,6 @@ import json
 import pytest
 
 from test_host_daemon import STRANGER, STRANGER6, attached
-from test_host_daemon import fixture_host, fixture_tree  # noqa: F401  # pylint: disable=unused-import
 from world.lies import DEAF, DETOURS, LIES, OVER
 from world.member import cgroup_root
 

@@ -3,29 +3,13 @@
 import pytest
 
 from world import expect
-from world.daemon import Host
-from world.member import Member, Tree, cgroup_root
+from world.member import Member, cgroup_root
 from world.sidecar import policy, wait_for
 
 STRANGER = "93.9.9.9"
 UID = 1207
 STOP = {"count": 2, "window": "10m", "action": "stop"}
 pytestmark = pytest.mark.skipif(not cgroup_root(), reason="no cgroup v2 here")
-
-
-@pytest.fixture(name="tree")
-def fixture_tree(host):  # it goes after the host's processes
-    tree = Tree()
-    yield tree
-    host.close()
-    tree.close()
-
-
-@pytest.fixture(name="host")
-def fixture_host(world):
-    host = Host(world)
-    yield host
-    host.close()
 
 
 @pytest.fixture(name="cgroup")

@@ -6,7 +6,6 @@ import pytest
 
 import test_host_daemon as host_daemon
 from test_host_daemon import STRANGER, UID, attach
-from test_host_daemon import fixture_host, fixture_tree  # noqa: F401  # pylint: disable=unused-import
 from world import expect
 from world.member import Member, cgroup_root
 from world.sidecar import Flow, end_input, policy, wait_for
