@@ -33,7 +33,7 @@ def refused(stored, why, *where):
     assert daemon.names() == []
     one, = wait_for(panics)
     assert one[:3] == ("bad", "bad", 4) and one[3].startswith("failed_safety_setup: ")
-    assert any('"msg":"bad: failed_safety_setup: ' in line for line in daemon.lines), str(daemon)
+    wait_for(lambda: any('"msg":"bad: failed_safety_setup: ' in line for line in daemon.lines))
 
 
 def test_a_self_test_that_fails(stored, pod):

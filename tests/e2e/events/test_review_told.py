@@ -207,7 +207,7 @@ def test_commands_that_hang_or_fail_are_bounded(pod, guarded, state, command, si
     for pid in children:
         os.kill(int(pid), 9)
     wait_for(lambda: any("ended with status 3 for task" in line for line in side.errors))
-    assert any("was killed by signal 9 for task" in line and "trying again" in line for line in side.errors)
+    wait_for(lambda: any("was killed by signal 9 for task" in line and "trying again" in line for line in side.errors))
     assert side.stop() == 0
 
 
