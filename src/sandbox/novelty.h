@@ -8,8 +8,11 @@
  * the third rank, a scan of one address's ports the last, and what has nothing to do with
  * either the first.
  *
- * Counters, not keys: a group shares its counter with others. What a flood spreads over
- * all counters is no novelty in any, and can't be told apart from anything else. */
+ * Counters, not keys: a group has a counter in each row, which it shares with others, and
+ * the lower one counts (a count-min sketch, Cormode and Muthukrishnan, 2005). In one of
+ * 16,384 cases both are those of a flood, and what came is taken for a part of it. What a
+ * flood spreads over all counters is no novelty in any, and can't be told apart from
+ * anything else. */
 #pragma once
 
 #include "base/hash.h"
@@ -17,7 +20,8 @@
 
 enum {
 	NOVELTY_LEVELS = 3,
-	NOVELTY_CELLS = 256,
+	NOVELTY_ROWS = 2,
+	NOVELTY_CELLS = 128,
 	NOVELTY_FEW = 8,    /* no novelty, whatever the others are */
 	NOVELTY_SHARE = 32, /* one in so many of all is */
 	NOVELTY_HALF_MS = 1000,
@@ -25,7 +29,7 @@ enum {
 
 struct novelty {
 	struct hash_key key; /* so that a sandbox can't know what shares a counter */
-	uint16_t cells[NOVELTY_LEVELS][NOVELTY_CELLS];
+	uint16_t cells[NOVELTY_LEVELS][NOVELTY_ROWS][NOVELTY_CELLS];
 	uint32_t total;	   /* of a level */
 	int64_t halved_ms; /* all of them: each second */
 };

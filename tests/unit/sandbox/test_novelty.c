@@ -78,6 +78,20 @@ static void a_flood_has_a_later_rank_than_what_it_does_not_resemble(void **state
 	}
 }
 
+/* Which groups share a counter is the key's. */
+static void hardly_any_key_hides_one_behind_a_flood(void **state)
+{
+	unsigned int hidden = 0;
+
+	for (uint64_t i = 0; i < 2000; i++) {
+		struct novelty c = { .key = { i, 0 } };
+
+		flood(&c, "n%u.test");
+		hidden += rank_of_name(&c, "api.evil.example", 1000) != 0;
+	}
+	assert_in_range(hidden, 0, 2);
+}
+
 static void addresses_are_grouped_by_their_first_bits(void **state)
 {
 	struct novelty c = { 0 };
@@ -135,6 +149,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_asks_for_little_is_first),
 		cmocka_unit_test(a_flood_has_a_later_rank_than_what_it_does_not_resemble),
+		cmocka_unit_test(hardly_any_key_hides_one_behind_a_flood),
 		cmocka_unit_test(addresses_are_grouped_by_their_first_bits),
 		cmocka_unit_test(a_novelty_is_forgotten),
 		cmocka_unit_test(any_name_will_do),
