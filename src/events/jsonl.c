@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "event/json.h"
+#include "events/report_event.h"
 #include "policy/explain.h"
-#include "policy/limits.h"
 
 enum { PROTOCOL_TEXT_SIZE = 8 };
 
@@ -83,15 +83,6 @@ static void put_remote(struct jtext *j, const struct event *e)
 	       PROTOCOL_TEXT_SIZE);
 }
 
-static const char *limit_name(const struct event *e)
-{
-	if (e->limit == EVENT_LIMIT_DENIES)
-		return "on_denies";
-	if (e->limit == 0 || e->limit > LIMIT_COUNT)
-		return "";
-	return limit_info((enum plan_limit)(e->limit - 1))->name;
-}
-
 size_t event_json(const struct event_row *row, char *buf)
 {
 	const struct event *e = &row->event;
@@ -112,7 +103,7 @@ size_t event_json(const struct event_row *row, char *buf)
 	jtext_member_number(&j, "bytes", true, (int64_t)e->bytes);
 	member(&j, "reason", e->reason, sizeof(e->reason));
 	jtext_member_number(&j, "query_type", e->query_type > 0, e->query_type);
-	member(&j, "limit", limit_name(e), 64);
+	member(&j, "limit", report_limit(e), 64);
 	jtext_member_number(&j, "uid", e->uid != UINT32_MAX, e->uid);
 	jtext_member_number(&j, "pid", row->pid > 0, row->pid);
 	member(&j, "command", row->command, sizeof(row->command));

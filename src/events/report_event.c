@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "policy/explain.h"
+#include "policy/limits.h"
 #include "policy/rule.h"
 
 bool report_is_refusal(const struct event *e)
@@ -31,6 +32,15 @@ const char *report_protocol(uint8_t protocol)
 	default:
 		return "ip";
 	}
+}
+
+const char *report_limit(const struct event *e)
+{
+	if (e->limit == EVENT_LIMIT_DENIES)
+		return "on_denies";
+	if (e->limit == 0 || e->limit > LIMIT_COUNT)
+		return "";
+	return limit_info((enum plan_limit)(e->limit - 1))->name;
 }
 
 const char *report_what(const struct event *e, char *buf)

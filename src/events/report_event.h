@@ -28,3 +28,5 @@ const char *report_why(const struct plan *plan, const struct event *e, char *buf
 bool report_allow(const struct event *e, char *buf);
 /* "tcp", "udp", "icmp", "ip". */
 const char *report_protocol(uint8_t protocol);
+/* The limit that was reached, "on_denies" too; "": none. */
+const char *report_limit(const struct event *e);

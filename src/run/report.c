@@ -18,7 +18,6 @@
 #include "event/json.h"
 #include "events/report_event.h"
 #include "policy/explain.h"
-#include "policy/limits.h"
 #include "sandbox/sandbox.h"
 #include "sys/path.h"
 #include "sys/print.h"
@@ -248,18 +247,10 @@ static json_t *number_or_null(bool known, json_int_t value)
 	return known ? json_integer(value) : json_null();
 }
 
-static json_t *limit_json(const struct event *e)
-{
-	if (e->limit == EVENT_LIMIT_DENIES)
-		return json_string("on_denies");
-	if (e->limit == 0 || e->limit > LIMIT_COUNT)
-		return json_null();
-	return json_string(limit_info((enum plan_limit)(e->limit - 1))->name);
-}
-
 static json_t *event_json(const struct report *r, const struct event *e)
 {
 	char addr[ADDR_TEXT_SIZE], allow[REPORT_WHAT_SIZE];
+	const char *limit = report_limit(e);
 	const bool has_addr = e->remote.family != ADDR_NONE;
 	json_t *j = json_object();
 
@@ -281,7 +272,7 @@ static json_t *event_json(const struct report *r, const struct event *e)
 	json_object_set_new(j, "bytes", json_integer((json_int_t)e->bytes));
 	json_object_set_new(j, "reason", text_json(e->reason));
 	json_object_set_new(j, "rule", rule_json(r->plan, e->rule));
-	json_object_set_new(j, "limit", limit_json(e));
+	json_object_set_new(j, "limit", limit[0] ? json_string(limit) : json_null());
 	json_object_set_new(j, "allow",
 			    report_allow(e, allow) ? text_json(allow) : json_null());
 	return j;

@@ -37,7 +37,10 @@ static const struct cli_option events_options[] = {
 	{ "collect", NULL,
 	  "instead, what rules of `weir render` refuse from now on, without a daemon",
 	  OPTION_IN(FLAG, struct events_spec, collect) },
-	{ "json", NULL, "print JSON, one event per line",
+	{ "format", "text|json|ocsf",
+	  "for people, as JSON, or as OCSF 1.3 (classes 4001 and 4003), an event a line",
+	  OPTION_IN(WORD_TEXT, struct events_spec, format) },
+	{ "json", NULL, "the same as --format json",
 	  OPTION_IN(FLAG, struct events_spec, json) },
 };
 const struct cli_options cli_events_options = { events_options,

@@ -14,6 +14,7 @@ struct events_spec {
 	const char *state_dir; /* NULL: the default */
 	const char *sandbox, *name, *address, *action, *since, *until, *by; /* or NULL */
 	uint32_t limit;							    /* 0: none */
+	const char *format; /* text, json, ocsf; NULL: as `json` says */
 	bool follow, json, collect;
 	/* of `weir review` */
 	const char *state, *policy, *who, *socket; /* or NULL */

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -13,6 +14,7 @@
 #include "base/log.h"
 #include "dns/name.h"
 #include "event/json.h"
+#include "events/ocsf.h"
 #include "events/report_event.h"
 #include "filter/nflog.h"
 #include "filter/ruleset.h"
@@ -103,6 +105,9 @@ static int read_options(struct show *s, struct err *err)
 	const struct events_spec *spec = &s->spec;
 	int r = check_collect(spec, err);
 
+	if (spec->json && spec->format && strcmp(spec->format, "json") != 0)
+		return err_set(err, -EINVAL, "--json and --format %s: use one of them",
+			       spec->format);
 	if (r == 0)
 		r = read_times(s, err);
 
@@ -238,13 +243,18 @@ static void print_line(const struct show *s, const struct event_row *row)
 
 static void show_row(const struct show *s, const struct event_row *row)
 {
-	char json[EVENT_JSON_SIZE];
+	const char *format = s->spec.format ?: s->spec.json ? "json" : "text";
+	char json[EVENT_OCSF_SIZE];
 
-	if (!s->spec.json) {
+	static_assert(sizeof(json) >= EVENT_JSON_SIZE, "either form fits");
+	if (strcmp(format, "text") == 0) {
 		print_line(s, row);
 		return;
 	}
-	event_json(row, json);
+	if (strcmp(format, "ocsf") == 0)
+		event_ocsf(row, json);
+	else
+		event_json(row, json);
 	puts(json);
 }
 

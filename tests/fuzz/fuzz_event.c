@@ -5,7 +5,7 @@
 #include <jansson.h>
 #include <string.h>
 
-#include "events/jsonl.h"
+#include "events/ocsf.h"
 #include "proto/message.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -14,6 +14,32 @@ static void require(bool good)
 {
 	if (!good)
 		__builtin_trap();
+}
+
+/* ASCII on one line that HTML and a terminal read as text, one object, no key twice. */
+static json_t *parse(const char *text, size_t n)
+{
+	json_t *json;
+
+	require(text[n] == '\0' && strlen(text) == n);
+	for (size_t i = 0; i < n; i++)
+		require(text[i] >= 0x20 && text[i] < 0x7f && !strchr("<>&", text[i]));
+	json = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
+	require(json != NULL);
+	return json;
+}
+
+static void check_ocsf(const struct event_row *row)
+{
+	static const char *const keys[] = { "category_uid", "class_uid",   "activity_id",
+					    "type_uid",	    "severity_id", "time",
+					    "metadata" };
+	char text[EVENT_OCSF_SIZE];
+	json_t *json = parse(text, event_ocsf(row, text));
+
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+		require(json_object_get(json, keys[i]) != NULL);
+	json_decref(json);
 }
 
 static void check_json(const struct event_row *row)
@@ -25,14 +51,8 @@ static void check_json(const struct event_row *row)
 		"limit",       "uid",	   "pid",    "command"
 	};
 	char text[EVENT_JSON_SIZE];
-	size_t n = event_json(row, text);
-	json_t *json;
+	json_t *json = parse(text, event_json(row, text));
 
-	require(n < sizeof(text) && text[n] == '\0' && strlen(text) == n);
-	for (size_t i = 0; i < n; i++)
-		require(text[i] >= 0x20 && text[i] < 0x7f && !strchr("<>&", text[i]));
-	json = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
-	require(json != NULL);
 	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
 		require(json_object_get(json, keys[i]) != NULL);
 	require(json_object_size(json) == ARRAY_SIZE(keys));
@@ -49,6 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memcpy(&e, data, MIN(size, sizeof(e)));
 	e.allowable = data && size > 0 && data[0] & 1; /* a bool has two values */
 	event_row_fill(&row, &e, "sb", NULL);
+	check_ocsf(&row);
 	check_json(&row); /* as the stores have it: nothing was tamed */
 	ipc_sanitize(e.name, sizeof(e.name));
 	ipc_sanitize(e.reason, sizeof(e.reason));

@@ -55,6 +55,42 @@ def test_events_come_oldest_first_with_everything_that_is_known(weir, store):
     assert re.fullmatch(r"\S+Z  sb-1 +deny +192\.0\.2\.7 tcp/443: deny192\.0\.2\.0/24 \[curl\]", lines[1])
 
 
+# What OCSF 1.3.0 asks of a class: its name, the activities that Weir has, and one of these keys.
+OCSF = {4001: ({4: "Fail", 5: "Refuse", 6: "Traffic"}, {"src_endpoint", "dst_endpoint"}), 4003: ({1: "Query"}, {"query"}),
+        0: ({99: "change"}, {"message"})}
+OCSF_REQUIRED = {"activity_id", "category_uid", "class_uid", "metadata", "severity_id", "time", "type_uid"}
+
+
+def test_ocsf_has_a_class_for_each_event_and_what_it_requires(weir, store):
+    store.put("a.test", packets=3)
+    store.put(address="192.0.2.7", port=443, rule="deny192.0.2.0/24", command="curl")
+    store.put("gone.test", address="192.0.2.8", port=443, action="fail")
+    store.put("b.test", address="192.0.2.9", port=443, action="allow")
+    store.put("", action="change")
+    rows = events(weir("events", "--format", "ocsf"))
+    assert sorted(row["class_uid"] for row in rows) == [0, 4001, 4001, 4001, 4003]
+    for row in rows:
+        activities, needs = OCSF[row["class_uid"]]
+        assert OCSF_REQUIRED <= set(row) and needs <= set(row) and row["category_uid"] == row["class_uid"] // 1000, row
+        assert row["activity_name"] == activities[row["activity_id"]], row
+        assert row["type_uid"] == row["class_uid"] * 100 + row["activity_id"]
+        assert {"version", "product"} <= set(row["metadata"]) and {"name", "vendor_name"} <= set(row["metadata"]["product"])
+        assert None not in row.values()
+    (lookup,) = [row for row in rows if row["class_uid"] == 4003]
+    assert lookup["query"]["hostname"] == "a.test" and lookup["count"] == 3 and lookup["action_id"] == 2
+    (refused,) = [row for row in rows if row["activity_id"] == 5]
+    assert refused["dst_endpoint"] == {"ip": "192.0.2.7", "port": 443} and refused["firewall_rule"]["name"] == "deny192.0.2.0/24"
+    assert refused["connection_info"]["protocol_num"] == 6 and refused["actor"]["process"]["name"] == "curl"
+    assert refused["src_endpoint"]["uid"] == "sb-1"
+
+
+@pytest.mark.parametrize("args, says", [(("--format", "xml"), "'xml' is not one of text, json, ocsf"),
+                                        (("--json", "--format", "ocsf"), "use one of them")])
+def test_a_form_that_there_is_not_is_an_error(weir, args, says):
+    done = weir("events", *args)
+    assert done.code == 2 and done.out == b"" and says in done.messages, done
+
+
 def test_each_option_tells_apart(weir, store):
     store.put("old.test", ago=3 * 3600)
     store.put("older.test", ago=49 * 3600)

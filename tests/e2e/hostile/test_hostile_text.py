@@ -45,19 +45,22 @@ def test_it_is_escaped_everywhere(told):
     shown = {
         "events": weir("events").out, "denies": weir("denies").out, "by name": weir("denies", "--by", "name").out,
         "review": weir("review", "list").out, "events as JSON": weir("events", "--json").out,
+        "events as OCSF": weir("events", "--format", "ocsf").out,
         "denies as JSON": weir("denies", "--json").out, "review as JSON": weir("review", "list", "--json").out,
         "the API": daemon.get("/sandboxes/bad/denies").body, "its tasks": daemon.get("/sandboxes/bad/review").body,
         "the log": "\n".join(daemon.lines + daemon.errors), "JSON lines": lines.read_bytes()}
     for where, data in shown.items():
         assert data and is_plain(data), where
-    for where in ("events as JSON", "denies as JSON", "review as JSON", "the API", "its tasks", "JSON lines"):
+    for where in ("events as JSON", "events as OCSF", "denies as JSON", "review as JSON", "the API", "its tasks", "JSON lines"):
         data = shown[where]
         assert not set(b"<>&") & set(data), f"{where}: a page could read it as markup"
-        for line in data.decode().splitlines() if where in ("events as JSON", "JSON lines") else [data.decode()]:
+        for line in data.decode().splitlines() if where in ("events as JSON", "events as OCSF", "JSON lines") else [data.decode()]:
             json.loads(line)
     found = [e for e in map(json.loads, shown["events as JSON"].splitlines()) if e["sandbox"] == "bad" and e["action"] == "deny"]
     assert len({e["name"] for e in found}) == len(LABELS)
     assert all(e["rule"] is None and e["packets"] >= 1 for e in found)
+    lookups = [e for e in map(json.loads, shown["events as OCSF"].splitlines()) if e["class_uid"] == 4003]
+    assert {e["query"]["hostname"] for e in lookups if e["unmapped"]["sandbox"] == "bad"} == {e["name"] for e in found}
 
 
 def test_no_task_and_no_rule_is_made_of_it(told):

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "events/ocsf.h"
+
+#include <assert.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "dns/message.h"
+#include "event/json.h"
+#include "events/report_event.h"
+
+/* The numbers of the schema that Weir has a use for. */
+enum {
+	CATEGORY_NETWORK = 4,
+	CLASS_NETWORK = 4001,
+	CLASS_DNS = 4003,
+
+	NETWORK_FAIL = 4,
+	NETWORK_REFUSE = 5,
+	NETWORK_TRAFFIC = 6,
+	DNS_QUERY = 1,
+	ACTIVITY_OTHER = 99,
+
+	ACTION_ALLOWED = 1, /* dispositions 1 and 2 say the same */
+	ACTION_DENIED = 2,
+
+	SEVERITY_INFORMATIONAL = 1,
+	SEVERITY_LOW = 2,
+	SEVERITY_MEDIUM = 3,
+	SEVERITY_HIGH = 4,
+
+	STATUS_SUCCESS = 1,
+	STATUS_FAILURE = 2,
+
+	OUTBOUND = 2,
+	DNS_PORT = 53,
+};
+
+/* What the classes make of an action. */
+static const struct outcome {
+	uint8_t severity, status;
+	uint8_t action; /* 0: no decision about traffic */
+	uint8_t network, dns;
+	const char *verb;
+} outcomes[EVENT_ACTION_COUNT] = {
+	[EVENT_NONE] = { SEVERITY_INFORMATIONAL, 0, 0, 0, 0, "unknown" },
+	[EVENT_ALLOW] = { SEVERITY_INFORMATIONAL, STATUS_SUCCESS, ACTION_ALLOWED,
+			  NETWORK_TRAFFIC, DNS_QUERY, "allowed" },
+	[EVENT_DENY] = { SEVERITY_LOW, STATUS_FAILURE, ACTION_DENIED, NETWORK_REFUSE,
+			 DNS_QUERY, "denied" },
+	[EVENT_PANIC] = { SEVERITY_HIGH, STATUS_FAILURE, 0, 0, 0, "ended for safety" },
+	[EVENT_CHANGE] = { SEVERITY_INFORMATIONAL, STATUS_SUCCESS, 0, 0, 0, "changed" },
+	[EVENT_LIMIT] = { SEVERITY_MEDIUM, STATUS_FAILURE, ACTION_DENIED, NETWORK_REFUSE,
+			  DNS_QUERY, "limited" },
+	[EVENT_FAIL] = { SEVERITY_INFORMATIONAL, STATUS_FAILURE, ACTION_ALLOWED,
+			 NETWORK_FAIL, DNS_QUERY, "failed" },
+};
+
+static const struct outcome *outcome_of(const struct event *e)
+{
+	return &outcomes[e->action < EVENT_ACTION_COUNT ? e->action : EVENT_NONE];
+}
+
+static void number(struct jtext *j, const char *key, int64_t n)
+{
+	jtext_member_number(j, key, true, n);
+}
+
+/* Without text there is no key. */
+static void text(struct jtext *j, const char *key, const char *value)
+{
+	if (value[0])
+		jtext_member_text(j, key, text_of(value), SIZE_MAX);
+}
+
+static void open_object(struct jtext *j, const char *key)
+{
+	jtext_key(j, key);
+	jtext_put(j, text_of("{"));
+}
+
+static void close_object(struct jtext *j)
+{
+	jtext_put(j, text_of("}"));
+}
+
+static const char *activity_name(int class, int activity)
+{
+	if (class == CLASS_DNS)
+		return "Query";
+	switch (activity) {
+	case NETWORK_FAIL:
+		return "Fail";
+	case NETWORK_REFUSE:
+		return "Refuse";
+	case NETWORK_TRAFFIC:
+		return "Traffic";
+	default:
+		return "";
+	}
+}
+
+static void put_class(struct jtext *j, const struct event *e)
+{
+	const struct outcome *o = outcome_of(e);
+	const int class = o->action == 0	  ? 0
+			  : e->layer == EVENT_DNS ? CLASS_DNS
+						  : CLASS_NETWORK;
+	const int activity = class == 0		  ? ACTIVITY_OTHER
+			     : class == CLASS_DNS ? o->dns
+						  : o->network;
+
+	number(j, "category_uid", class == 0 ? 0 : CATEGORY_NETWORK);
+	number(j, "class_uid", class);
+	number(j, "activity_id", activity);
+	text(j, "activity_name",
+	     class == 0 ? event_action_name((enum event_action)e->action)
+			: activity_name(class, activity));
+	number(j, "type_uid", (int64_t) class * 100 + activity);
+	number(j, "severity_id", o->severity);
+	number(j, "status_id", o->status);
+	text(j, "status_detail", e->reason);
+	number(j, "time", e->ts_ms);
+	number(j, "count", (int64_t)e->packets);
+}
+
+static void put_metadata(struct jtext *j)
+{
+	open_object(j, "metadata");
+	text(j, "version", "1.3.0");
+	open_object(j, "product");
+	text(j, "name", "Weir");
+	text(j, "vendor_name", "Weir");
+	text(j, "version", WEIR_VERSION);
+	close_object(j);
+	jtext_key(j, "profiles");
+	jtext_put(j, text_of("[\"host\",\"security_control\"]"));
+	close_object(j);
+}
+
+static void put_decision(struct jtext *j, const struct event_row *row)
+{
+	const struct outcome *o = outcome_of(&row->event);
+	char place[ROW_FILE_SIZE + 16];
+
+	if (o->action == 0)
+		return;
+	number(j, "action_id", o->action);
+	text(j, "action", o->action == ACTION_ALLOWED ? "Allowed" : "Denied");
+	number(j, "disposition_id", o->action);
+	text(j, "disposition", o->action == ACTION_ALLOWED ? "Allowed" : "Blocked");
+	if (!row->rule[0])
+		return;
+	open_object(j, "firewall_rule");
+	text(j, "name", row->rule);
+	snprintf(place, sizeof(place), "%s:%u", row->rule_file, row->rule_line);
+	text(j, "uid", row->rule_file[0] ? place : "");
+	close_object(j);
+}
+
+/* "AAAA", or as RFC 3597 writes a type without a name. @buf holds 16. */
+static const char *query_type_name(uint16_t type, char *buf)
+{
+	static const struct {
+		uint16_t type;
+		const char *name;
+	} names[] = {
+		{ DNS_TYPE_A, "A" },	     { DNS_TYPE_AAAA, "AAAA" },
+		{ DNS_TYPE_NS, "NS" },	     { DNS_TYPE_CNAME, "CNAME" },
+		{ DNS_TYPE_SOA, "SOA" },     { DNS_TYPE_PTR, "PTR" },
+		{ DNS_TYPE_MX, "MX" },	     { DNS_TYPE_TXT, "TXT" },
+		{ DNS_TYPE_SRV, "SRV" },     { DNS_TYPE_SVCB, "SVCB" },
+		{ DNS_TYPE_HTTPS, "HTTPS" }, { DNS_TYPE_ANY, "ANY" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (names[i].type == type)
+			return names[i].name;
+	snprintf(buf, 16, type > 0 ? "TYPE%u" : "", type);
+	return buf;
+}
+
+/* Lookups end at Weir, which answers them. */
+static void put_lookup(struct jtext *j, const struct event *e)
+{
+	char type[16];
+
+	open_object(j, "query");
+	text(j, "hostname", e->name);
+	text(j, "type", query_type_name(e->query_type, type));
+	close_object(j);
+	open_object(j, "dst_endpoint");
+	text(j, "name", "weir");
+	text(j, "svc_name", "dns");
+	number(j, "port", DNS_PORT);
+	close_object(j);
+}
+
+static void put_connection(struct jtext *j, const struct event *e)
+{
+	const int version = e->remote.family == ADDR_V6 ? 6 : 4;
+	char addr[ADDR_TEXT_SIZE], protocol[8];
+
+	open_object(j, "connection_info");
+	number(j, "direction_id", OUTBOUND);
+	text(j, "direction", "Outbound");
+	if (e->protocol > 0) {
+		number(j, "protocol_num", e->protocol);
+		text(j, "protocol_name", event_protocol_name(e->protocol, protocol));
+	}
+	if (e->remote.family != ADDR_NONE)
+		number(j, "protocol_ver_id", version);
+	close_object(j);
+	if (e->remote.family != ADDR_NONE || e->name[0]) {
+		open_object(j, "dst_endpoint");
+		if (e->remote.family != ADDR_NONE)
+			text(j, "ip", addr_format(&e->remote, addr));
+		text(j, "hostname", e->name);
+		if (e->port > 0)
+			number(j, "port", e->port);
+		close_object(j);
+	}
+	if (e->bytes > 0) {
+		open_object(j, "traffic");
+		number(j, "bytes_out", (int64_t)e->bytes);
+		close_object(j);
+	}
+}
+
+static void put_source(struct jtext *j, const struct event_row *row)
+{
+	open_object(j, "src_endpoint");
+	text(j, "name", row->sandbox[0] ? row->sandbox : "sandbox");
+	text(j, "uid", row->sandbox);
+	close_object(j);
+}
+
+static void put_actor(struct jtext *j, const struct event_row *row)
+{
+	char uid[16] = "";
+
+	if (row->event.uid != UINT32_MAX)
+		snprintf(uid, sizeof(uid), "%u", row->event.uid);
+	if (row->pid == 0 && !row->command[0] && !uid[0])
+		return;
+	open_object(j, "actor");
+	if (row->pid > 0 || row->command[0]) {
+		open_object(j, "process");
+		if (row->pid > 0)
+			number(j, "pid", row->pid);
+		text(j, "name", row->command);
+		close_object(j);
+	}
+	if (uid[0]) {
+		open_object(j, "user");
+		text(j, "uid", uid);
+		close_object(j);
+	}
+	close_object(j);
+}
+
+static void put_message(struct jtext *j, const struct event *e)
+{
+	char what[REPORT_WHAT_SIZE], message[REPORT_WHAT_SIZE + EVENT_REASON_SIZE + 32];
+
+	snprintf(message, sizeof(message), "%s: %s%s%s", outcome_of(e)->verb,
+		 report_what(e, what), e->reason[0] ? ": " : "", e->reason);
+	text(j, "message", message);
+}
+
+/* What the schema has no place for. */
+static void put_unmapped(struct jtext *j, const struct event_row *row)
+{
+	const struct event *e = &row->event;
+
+	open_object(j, "unmapped");
+	text(j, "sandbox", row->sandbox);
+	text(j, "action", event_action_name((enum event_action)e->action));
+	text(j, "layer", event_layer_name((enum event_layer)e->layer));
+	text(j, "limit", report_limit(e));
+	close_object(j);
+}
+
+size_t event_ocsf(const struct event_row *row, char *buf)
+{
+	const struct event *e = &row->event;
+	struct jtext j;
+
+	jtext_init(&j, buf, EVENT_OCSF_SIZE - 1);
+	jtext_put(&j, text_of("{"));
+	put_class(&j, e);
+	put_message(&j, e);
+	put_metadata(&j);
+	put_decision(&j, row);
+	if (outcome_of(e)->action != 0) {
+		if (e->layer == EVENT_DNS)
+			put_lookup(&j, e);
+		else
+			put_connection(&j, e);
+		put_source(&j, row);
+		put_actor(&j, row);
+	}
+	put_unmapped(&j, row);
+	jtext_put(&j, text_of("}"));
+	assert(!j.full);
+	buf[j.used] = '\0';
+	return j.used;
+}
