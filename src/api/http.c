@@ -503,7 +503,8 @@ void reply_moved(struct api_request *r)
 	free(location.body);
 }
 
-void reply_taken(struct api_request *r, const char *type, char *body, size_t size)
+/* @body is malloc'ed, taken; NULL is 500. */
+static void reply_taken(struct api_request *r, const char *type, char *body, size_t size)
 {
 	struct MHD_Response *response = NULL;
 

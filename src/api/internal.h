@@ -103,8 +103,6 @@ void reply_wait(struct api_request *r, uint32_t seconds);
 void reply_last_error(struct api_request *r, unsigned int status, const char *text);
 void reply_not_allowed(struct api_request *r);
 void reply_moved(struct api_request *r);
-/* @body is malloc'ed, taken; NULL is 500. */
-void reply_taken(struct api_request *r, const char *type, char *body, size_t size);
 /* @response is taken. */
 void reply_queue(struct api_request *r, unsigned int status, const char *type,
 		 struct MHD_Response *response);

@@ -35,14 +35,6 @@ static const struct {
 	{ MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache" },
 };
 
-static const struct asset *find_asset(const char *name)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(ui_assets); i++)
-		if (strcmp(ui_assets[i].name, name) == 0)
-			return &ui_assets[i];
-	return NULL;
-}
-
 /* The caller has it: If-None-Match lists its tag. */
 static bool is_known(const struct api_request *r, const struct asset *a)
 {
@@ -77,10 +69,14 @@ void answer_openapi(struct api_request *r)
 
 void answer_page(struct api_request *r)
 {
-	const struct asset *a = find_asset(r->target + strlen(PREFIX));
+	const char *name = r->target + strlen(PREFIX);
+	const struct asset *a = NULL;
 	struct MHD_Response *response;
 	bool known;
 
+	for (size_t i = 0; i < ARRAY_SIZE(ui_assets) && !a; i++)
+		if (strcmp(ui_assets[i].name, name) == 0)
+			a = &ui_assets[i];
 	if (!a) {
 		reply_error(r, MHD_HTTP_NOT_FOUND, "404 page not found");
 		return;

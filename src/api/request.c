@@ -73,14 +73,6 @@ int request_target(char *target, char **ret_query)
 	return 0;
 }
 
-/* Behind the last '/' of what is there already: "/a/b" becomes "/a". */
-static size_t cut_part(const char *ret, size_t used)
-{
-	while (used > 0 && ret[used - 1] != '/')
-		used--;
-	return used > 0 ? used - 1 : 0;
-}
-
 void request_path_clean(const char *path, char *ret)
 {
 	struct text rest = text_of(path), part;
@@ -91,7 +83,9 @@ void request_path_clean(const char *path, char *ret)
 		if (part.len == 0 || text_equal(part, "."))
 			continue;
 		if (text_equal(part, "..")) {
-			used = cut_part(ret, used);
+			/* "/a/b" becomes "/a" */
+			while (used > 0 && ret[--used] != '/')
+				;
 			continue;
 		}
 		ret[used++] = '/';

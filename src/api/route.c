@@ -320,12 +320,6 @@ static bool is_authorized(const struct api_request *r)
 		       token);
 }
 
-static bool shows_token(const struct api_request *r)
-{
-	return request_header(r, TOKEN_HEADER).len > 0 ||
-	       request_header(r, MHD_HTTP_HEADER_AUTHORIZATION).len > 0;
-}
-
 /* Return: NULL, or what answers somebody who isn't authorized. Who shows no token guesses
  * none: else any page could have the browser that shows it locked out. */
 static void (*stranger(const struct api_request *r))(struct api_request *r)
@@ -339,7 +333,8 @@ static void (*stranger(const struct api_request *r))(struct api_request *r)
 		return answer_too_often;
 	if (is_authorized(r))
 		return NULL;
-	if (shows_token(r))
+	if (request_header(r, TOKEN_HEADER).len > 0 ||
+	    request_header(r, MHD_HTTP_HEADER_AUTHORIZATION).len > 0)
 		failures_add(r->api->failures, &conn->network, now_ms);
 	return answer_unauthorized;
 }
@@ -386,17 +381,6 @@ static void answer_foreign(struct api_request *r)
 {
 	r->api->counts.forbidden++;
 	reply_error(r, MHD_HTTP_FORBIDDEN, "%s", foreign_fault(r));
-}
-
-static bool is_forbidden_change(const struct api_request *r)
-{
-	return r->route->is_change && (r->method & METHODS_CHANGE) &&
-	       !has_token(r->api) && !r->api->config.open;
-}
-
-static bool takes_method(const struct api_request *r)
-{
-	return r->route->methods == METHOD_ANY || (r->route->methods & r->method);
 }
 
 /* Return: false when the target alone decides the answer. */
@@ -464,9 +448,10 @@ void route_judge(struct api_request *r, const char *method)
 		r->answer = answer_foreign;
 	else if (!r->route || !is_here(r))
 		r->answer = answer_no_page;
-	else if (!takes_method(r))
+	else if (r->route->methods != METHOD_ANY && !(r->route->methods & r->method))
 		r->answer = reply_not_allowed;
-	else if (is_forbidden_change(r))
+	else if (r->route->is_change && (r->method & METHODS_CHANGE) &&
+		 !has_token(r->api) && !r->api->config.open)
 		r->answer = answer_forbidden;
 	else
 		r->answer = r->route->answer;

@@ -72,13 +72,6 @@ static json_t *counters_json(const struct api_status *s)
 	return j;
 }
 
-static void postgres_json(const struct api_status *s, json_t *j)
-{
-	json_object_set_new(j, "postgresWaitingRows", number(s->postgres_waiting));
-	json_object_set_new(j, "postgresMissedRows", number(s->postgres_missed));
-	json_object_set_new(j, "postgresRefusedRows", number(s->postgres_refused));
-}
-
 static json_t *status_json(const struct api_status *s, const struct document *policy,
 			   bool read_only)
 {
@@ -110,8 +103,13 @@ static json_t *status_json(const struct api_status *s, const struct document *po
 	json_object_set_new(j, "logDropped", number(s->log_dropped));
 	json_object_set_new(j, "storeLostRows", number(s->store_lost_rows));
 	json_object_set_new(j, "storeLostPackets", number(s->store_lost_packets));
-	if (s->has_postgres)
-		postgres_json(s, j);
+	if (s->has_postgres) {
+		json_object_set_new(j, "postgresWaitingRows",
+				    number(s->postgres_waiting));
+		json_object_set_new(j, "postgresMissedRows", number(s->postgres_missed));
+		json_object_set_new(j, "postgresRefusedRows",
+				    number(s->postgres_refused));
+	}
 	json_object_set_new(j, "counters", counters_json(s));
 	json_object_set_new(j, "version", json_string(WEIR_VERSION));
 	return j;

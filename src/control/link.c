@@ -530,14 +530,6 @@ static size_t processors(void)
 	return sched_getaffinity(0, sizeof(set), &set) < 0 ? 1 : (size_t)CPU_COUNT(&set);
 }
 
-static bool is_one_more_wanted(const struct control *s, const struct control_link *best)
-{
-	if (s->spec.engines != 0 || s->link_count == IPC_ENGINES_MAX)
-		return false;
-	return !best ||
-	       (best->control_sandbox_count >= NOVELTY && s->link_count < processors());
-}
-
 /* Its engine takes a moment; nobody is to see the daemon without it. */
 static int start_one_more(struct control *s, struct err *err)
 {
@@ -565,7 +557,9 @@ static int choose(struct control *s, struct control_link **ret, struct err *err)
 	struct err why = { 0 };
 
 	*ret = emptiest(s);
-	if (is_one_more_wanted(s, *ret)) {
+	if (s->spec.engines == 0 && s->link_count < IPC_ENGINES_MAX &&
+	    (!*ret || ((*ret)->control_sandbox_count >= NOVELTY &&
+		       s->link_count < processors()))) {
 		(void)!start_one_more(s, &why);
 		*ret = emptiest(s);
 	}

@@ -89,12 +89,6 @@ void control_on_event(struct control *s, const struct event *given)
 			     e.reason);
 }
 
-static const struct endpoint *upstream_of(const struct control *s,
-					  const struct ipc_trouble *t)
-{
-	return t->server < s->spec.upstream_count ? &s->spec.upstreams[t->server] : NULL;
-}
-
 static const char *rcode_name(uint8_t rcode)
 {
 	static const char *const names[] = { "NOERROR",	 "FORMERR", "SERVFAIL",
@@ -140,7 +134,8 @@ static void on_inner(struct control *s)
 
 void control_on_trouble(struct control *s, const struct ipc_trouble *t)
 {
-	const struct endpoint *upstream = upstream_of(s, t);
+	const struct endpoint *upstream =
+		t->server < s->spec.upstream_count ? &s->spec.upstreams[t->server] : NULL;
 	const bool is_errno = t->error < 0 && t->error > -ERRNO_MAX;
 	const char *error = !is_errno		     ? "an error"
 			    : t->error == -ETIMEDOUT ? "timeout"

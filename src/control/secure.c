@@ -121,30 +121,12 @@ static struct api *make(struct control *s, const struct files *f, struct err *er
 	return NULL;
 }
 
-/* The library doesn't say what it dislikes about a certificate or a key. */
-static void explain(struct err *err, const struct sidecar_spec *spec)
-{
-	if (err->code == -EKEYREJECTED)
-		err_set(err, -EKEYREJECTED,
-			"'%.150s' and '%.150s' are no certificate and key that go "
-			"together",
-			spec->tls_cert, spec->tls_key);
-}
-
 static void on_refused(struct loop_source *source, uint32_t events)
 {
 	int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 	if (fd >= 0)
 		close(fd);
-}
-
-static void serve_nobody(struct control_secure *x)
-{
-	x->closing.on_ready = on_refused;
-	x->closing.fd = PLACE_FIRST + PLACE_TLS;
-	if (!x->closing.added && loop_add(x->side->loop, &x->closing, EPOLLIN) < 0)
-		loop_stop(x->side->loop);
 }
 
 static void start_api(struct control_secure *x)
@@ -159,13 +141,23 @@ static void start_api(struct control_secure *x)
 	if (files_read(&s->spec, &files, &err) == 0)
 		api = make(s, &files, &err);
 	if (!api) {
-		explain(&err, &s->spec);
+		/* The library doesn't say what it dislikes about a certificate or a key.
+		 */
+		if (err.code == -EKEYREJECTED)
+			err_set(&err, -EKEYREJECTED,
+				"'%.150s' and '%.150s' are no certificate and key that "
+				"go together",
+				s->spec.tls_cert, s->spec.tls_key);
 		files_done(&files);
 		snprintf(x->trouble, sizeof(x->trouble), "%.300s; %s", err.text,
 			 x->api ? "those before serve on" : "nobody is served over TCP");
 		loglines_say(s->log, clock_wall_ms(), LOGLINES_ERROR, "%s", x->trouble);
-		if (!x->api)
-			serve_nobody(x);
+		if (x->api)
+			return;
+		x->closing.on_ready = on_refused;
+		x->closing.fd = PLACE_FIRST + PLACE_TLS;
+		if (!x->closing.added && loop_add(s->loop, &x->closing, EPOLLIN) < 0)
+			loop_stop(s->loop);
 		return;
 	}
 	loop_remove(s->loop, &x->closing);

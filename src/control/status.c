@@ -69,14 +69,6 @@ static void add_closed(struct control_sandbox *w, struct api_status *ret)
 	add(w, ret, "policy", w->closing.shown);
 }
 
-static void add_jsonl(struct control *s, struct api_status *ret)
-{
-	jsonl_writer_state(s->jsonl, &s->jsonl_state);
-	add(&s->own, ret, "jsonl", s->jsonl_state.trouble);
-	ret->store_lost_rows += s->jsonl_state.lost_rows;
-	ret->store_lost_packets += s->jsonl_state.lost_packets;
-}
-
 /* It says something every ten seconds, or is dead, or hangs. */
 static void add_postgres(struct control *s, struct api_status *ret)
 {
@@ -113,8 +105,12 @@ static void add_stores(struct control *s, struct api_status *ret)
 		ret->store_lost_rows += s->store_state.lost_rows;
 		ret->store_lost_packets += s->store_state.lost_packets;
 	}
-	if (s->jsonl)
-		add_jsonl(s, ret);
+	if (s->jsonl) {
+		jsonl_writer_state(s->jsonl, &s->jsonl_state);
+		add(&s->own, ret, "jsonl", s->jsonl_state.trouble);
+		ret->store_lost_rows += s->jsonl_state.lost_rows;
+		ret->store_lost_packets += s->jsonl_state.lost_packets;
+	}
 	if (log) {
 		snprintf(s->log_shown, sizeof(s->log_shown),
 			 "the log '%.200s' can't be opened: its lines are lost", log);
@@ -124,22 +120,16 @@ static void add_stores(struct control *s, struct api_status *ret)
 
 /* -- a sidecar's -------------------------------------------------------------------- */
 
-static void refresh_stats(struct control_sandbox *w)
-{
-	int64_t now_ms = loop_now_ms(w->side->loop);
-
-	if (w->stats_at_ms != 0 && now_ms - w->stats_at_ms < CONTROL_STATS_AGE_MS)
-		return;
-	w->stats_at_ms = now_ms;
-	(void)!control_sandbox_stats(w);
-}
-
 static void fill_sidecar(struct control_sandbox *w, struct api_status *ret)
 {
 	const struct control *s = w->side;
 	const struct ipc_audit audit = audit_raw_sockets();
+	const int64_t now_ms = loop_now_ms(s->loop);
 
-	refresh_stats(w);
+	if (w->stats_at_ms == 0 || now_ms - w->stats_at_ms >= CONTROL_STATS_AGE_MS) {
+		w->stats_at_ms = now_ms;
+		(void)!control_sandbox_stats(w);
+	}
 	ret->enforcement_mode = sidecar_mode_name(s->spec.mode);
 	ret->sandbox_id = s->spec.sandbox_id;
 	add(w, ret, "filter", s->standing.weaker);

@@ -55,12 +55,6 @@ static struct hook_connection *find_connection(struct control_webhook *h, bool u
 	return NULL;
 }
 
-static void answer(struct control_webhook *h, struct hook_connection *c, int fd)
-{
-	if (webhook_answer(h->webhook, c->id, fd) < 0 || fd < 0)
-		end_connection(h, c);
-}
-
 static int dial(struct control_webhook *h, struct hook_connection *c,
 		const struct addr *a)
 {
@@ -88,7 +82,10 @@ static int dial(struct control_webhook *h, struct hook_connection *c,
 static void connect_to(struct control_webhook *h, struct hook_connection *c,
 		       const struct addr *addrs, size_t count)
 {
-	answer(h, c, c->attempt < count ? dial(h, c, &addrs[c->attempt]) : -EHOSTUNREACH);
+	int fd = c->attempt < count ? dial(h, c, &addrs[c->attempt]) : -EHOSTUNREACH;
+
+	if (webhook_answer(h->webhook, c->id, fd) < 0 || fd < 0)
+		end_connection(h, c);
 }
 
 static void on_found(struct lookup *l)

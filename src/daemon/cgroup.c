@@ -228,18 +228,6 @@ static int open_guard(struct host *h, struct err *err)
 	return r;
 }
 
-static void parent_free(struct parent *p)
-{
-	while (p->siblings) {
-		struct sibling *s = p->siblings;
-
-		p->siblings = s->next;
-		free(s);
-	}
-	free(p->dir);
-	free(p);
-}
-
 /* Takes @dir. */
 static struct parent *parent_new(const struct daemon_sandbox *d, char *dir,
 				 struct err *err)
@@ -276,7 +264,8 @@ static int unlink_parent(struct parent *gone)
 	*at = gone->next;
 	while (gone->siblings)
 		forget_sibling(gone, gone->siblings->name);
-	parent_free(gone);
+	free(gone->dir);
+	free(gone);
 	return r;
 }
 
@@ -371,18 +360,6 @@ void cgroup_guard_admit(const struct daemon_sandbox *d)
 		know(p, d->member.cgroup);
 }
 
-/* No sandbox is below the directory of @watch any more. */
-static void parent_leave(struct daemon *w, int watch)
-{
-	struct parent *p = parent_find(w, watch);
-	struct err err = { 0 };
-
-	if (!p)
-		return;
-	if (unlink_parent(p) != 0 && guard_install(w, &err) < 0)
-		log_error("%s", err.text);
-}
-
 /* Replace what an earlier daemon has installed, even by nothing: cgroups below such a
  * parent would stay closed. Not before all parents can be seen. */
 void cgroup_guard_load(struct daemon *w)
@@ -445,18 +422,10 @@ static void cgroup_watch_check_all(struct daemon *w, int watch)
 	}
 }
 
-static void cgroup_watch_check_named(struct daemon *w, int watch, const char *name)
+static void on_event(struct daemon *w, const struct inotify_event *e)
 {
 	struct daemon_sandbox *d, *next;
 
-	for (d = cgroup_watch_find(w, watch, name); d; d = next) {
-		next = daemon_sandbox_of(index_next(&d->in_watched));
-		cgroup_watch_check(d);
-	}
-}
-
-static void on_event(struct daemon *w, const struct inotify_event *e)
-{
 	if (e->mask & IN_Q_OVERFLOW) {
 		/* Events were lost. */
 		cgroup_watch_check_all(w, -1);
@@ -468,7 +437,10 @@ static void on_event(struct daemon *w, const struct inotify_event *e)
 		cgroup_watch_check_all(w, e->wd);
 		return;
 	}
-	cgroup_watch_check_named(w, e->wd, e->name);
+	for (d = cgroup_watch_find(w, e->wd, e->name); d; d = next) {
+		next = daemon_sandbox_of(index_next(&d->in_watched));
+		cgroup_watch_check(d);
+	}
 	parent_on_event(w, e->wd, e->name);
 }
 
@@ -591,6 +563,8 @@ int cgroup_watch_start(struct daemon_sandbox *d, struct err *err)
 void cgroup_watch_stop(struct daemon_sandbox *d)
 {
 	struct daemon *w = d->daemon;
+	struct err err = { 0 };
+	struct parent *p;
 	int watch = d->watch;
 
 	d->watch = -1;
@@ -604,7 +578,9 @@ void cgroup_watch_stop(struct daemon_sandbox *d)
 		parent_on_event(w, watch, name_of(d));
 		return;
 	}
-	parent_leave(w, watch);
+	p = parent_find(w, watch);
+	if (p && unlink_parent(p) != 0 && guard_install(w, &err) < 0)
+		log_error("%s", err.text);
 	(void)!inotify_rm_watch(w->host.inotify.fd, watch);
 }
 

@@ -499,6 +499,17 @@ static struct ipc_audit audit_namespace(void)
 	return look;
 }
 
+static struct ipc_audit audit_of(struct cgroup_strays s)
+{
+	return (struct ipc_audit){
+		.known = s.known,
+		.strays = s.sockets,
+		.stray_of = s.first,
+		.packet = s.packet > 0,
+		.raw = s.raw > 0,
+	};
+}
+
 static struct ipc_audit audit_cgroup(const char *name)
 {
 	static struct cgroup c;
@@ -507,13 +518,7 @@ static struct ipc_audit audit_cgroup(const char *name)
 
 	if (cgroup_find(WHERE_FD, name, &c, &ignored) == 0)
 		s = cgroup_strays(&c);
-	return (struct ipc_audit){
-		.known = s.known,
-		.strays = s.sockets,
-		.stray_of = s.first,
-		.packet = s.packet > 0,
-		.raw = s.raw > 0,
-	};
+	return audit_of(s);
 }
 
 void look_child(const struct spawner_order *o)
@@ -557,24 +562,13 @@ struct ipc_audit netns_audit(const struct daemon_sandbox *d)
 	return audit_by_child(d->daemon, &order, ns);
 }
 
-static struct ipc_audit audit_user(uint32_t uid)
-{
-	struct cgroup_strays s = user_raw_sockets(uid);
-
-	return (struct ipc_audit){
-		.known = s.known,
-		.packet = s.packet > 0,
-		.raw = s.raw > 0,
-	};
-}
-
 struct ipc_audit host_audit(const struct daemon_sandbox *d)
 {
 	struct spawner_order order = { .task = SPAWNER_LOOK };
 	struct ipc_audit look = { 0 };
 
 	if (!d->dir)
-		return audit_user(d->member.uid);
+		return audit_of(user_raw_sockets(d->member.uid));
 	snprintf(order.cgroup, sizeof(order.cgroup), "%s", d->spec.where);
 	/* A cgroup that is gone has no processes. */
 	if (!d->is_cgroup_gone)

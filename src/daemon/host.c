@@ -322,26 +322,21 @@ int host_find(struct daemon_sandbox *d, struct err *err)
 
 /* -- asked for again ---------------------------------------------------------------- */
 
-static bool is_same_cgroup(const struct daemon_sandbox *d,
-			   const struct ipc_sandbox *asked)
-{
-	CLEAN(mem) struct cgroup *c = calloc(1, sizeof(*c));
-	struct err ignored = { 0 };
-
-	return c && cgroup_open(asked->where, c, &ignored) == 0 &&
-	       strcmp(cgroup_name(c), d->spec.where) == 0;
-}
-
 /* A namespace is identified only by opening it, so two requests never count as the
  * same. */
 static bool is_same(const struct daemon_sandbox *d, const struct ipc_sandbox *asked)
 {
+	CLEAN(mem) struct cgroup *c = NULL;
+	struct err ignored = { 0 };
+
 	if (d->spec.kind != ATTACH_HOST || asked->kind != ATTACH_HOST ||
 	    d->spec.member != asked->member)
 		return false;
-	return asked->member == FILTER_MEMBER_CGROUP
-		       ? is_same_cgroup(d, asked)
-		       : strcmp(asked->where, d->spec.where) == 0;
+	if (asked->member != FILTER_MEMBER_CGROUP)
+		return strcmp(asked->where, d->spec.where) == 0;
+	c = calloc(1, sizeof(*c));
+	return c && cgroup_open(asked->where, c, &ignored) == 0 &&
+	       strcmp(cgroup_name(c), d->spec.where) == 0;
 }
 
 int host_again(struct daemon_sandbox *d, const struct ipc_sandbox *asked, struct err *err)

@@ -515,13 +515,6 @@ static void write_target_key(struct daemon_sandbox *d)
 		snprintf(d->target_key, sizeof(d->target_key), "uid %u", m->uid);
 }
 
-static const char *target_word(const struct daemon_sandbox *d)
-{
-	if (d->spec.kind == ATTACH_NETNS)
-		return "network namespace";
-	return d->dir ? "cgroup" : "user";
-}
-
 /* Two sandboxes of one target would fight over it. One that is RESERVED leaves its id to
  * the new one: the host's table may have the member under that. */
 static int check_alone(struct daemon_sandbox *d, struct err *err)
@@ -536,7 +529,10 @@ static int check_alone(struct daemon_sandbox *d, struct err *err)
 	other = CONTAINER_OF(e, struct daemon_sandbox, in_targets);
 	if (other->life.state != LIFECYCLE_RESERVED)
 		return err_set(err, -EEXIST, "sandbox '%s' is that %s already",
-			       other->spec.name, target_word(d));
+			       other->spec.name,
+			       d->spec.kind == ATTACH_NETNS ? "network namespace"
+			       : d->dir			    ? "cgroup"
+							    : "user");
 	d->id = other->id;
 	daemon_sandbox_free(other);
 	return 0;

@@ -272,14 +272,6 @@ static void read_host(struct engine_host *h, bool refused, bool passed, int64_t 
 	h->counts_from_ms = now_ms + READ_EVERY_MS + (clock_now_ms() - begun_ms) * SHARE;
 }
 
-static void host_now(struct engine_host *h, struct engine_sandbox *g, int64_t now_ms)
-{
-	g->sandbox.accounts->window_ends_ms = now_ms;
-	if (!read_refused_of(h, g, now_ms))
-		read_refused_of_all(h, now_ms);
-	read_passed_of_all(h, now_ms);
-}
-
 static void host_begin(struct engine_host *h, struct engine_sandbox *g)
 {
 	const struct accounts *a = g->sandbox.accounts;
@@ -403,9 +395,12 @@ void engine_account_all(struct engine_sandbox *g)
 
 	if (!s->accounts)
 		return;
-	if (g->kind == ATTACH_HOST && g->core->host)
-		host_now(g->core->host, g, now_ms);
-	else if (has_filter(g))
+	if (g->kind == ATTACH_HOST && g->core->host) {
+		s->accounts->window_ends_ms = now_ms;
+		if (!read_refused_of(g->core->host, g, now_ms))
+			read_refused_of_all(g->core->host, now_ms);
+		read_passed_of_all(g->core->host, now_ms);
+	} else if (has_filter(g))
 		read_refused(g, now_ms);
 	if (g->kind != ATTACH_HOST)
 		close_window(g, now_ms);

@@ -83,17 +83,6 @@ static bool is_complete(const struct engine_sandbox *g)
 	       (g->route_fd >= 0) == (g->kind == ATTACH_NETNS);
 }
 
-static int take_probe(struct sandbox *s, const struct ipc_attach *a)
-{
-	size_t len = strnlen(a->probe_name, sizeof(a->probe_name));
-
-	s->probe_addr = a->probe_addr;
-	s->probe_port = a->probe_port;
-	return len == 0 ? 0
-			: dns_name_parse((struct text){ a->probe_name, len },
-					 &s->probe_name);
-}
-
 /* A restored sandbox has had its descriptors before. New ones get the lowest numbers that
  * are free, and those of the plan and the snapshot are free again soon. */
 static bool has_room(const struct engine *e, const struct ipc_attach *a,
@@ -110,6 +99,8 @@ static int open_sandbox(const struct engine *e, struct engine_sandbox *g,
 			const struct ipc_attach *a, struct ipc_fds *fds, struct err *err)
 {
 	const struct engine_config *c = &e->config;
+	const struct text probe_name = { a->probe_name,
+					 strnlen(a->probe_name, sizeof(a->probe_name)) };
 	struct sandbox *s = &g->sandbox;
 	int r;
 
@@ -134,7 +125,9 @@ static int open_sandbox(const struct engine *e, struct engine_sandbox *g,
 	for (size_t i = 0; i < SANDBOX_FD_COUNT; i++)
 		s->fds.fd[i] = TAKE_FD(fds->fd[i]);
 	g->route_fd = TAKE_FD(fds->fd[IPC_FD_ROUTE]);
-	if (take_probe(s, a) < 0)
+	s->probe_addr = a->probe_addr;
+	s->probe_port = a->probe_port;
+	if (probe_name.len > 0 && dns_name_parse(probe_name, &s->probe_name) < 0)
 		return err_set(err, -EBADMSG, "the self-test's name is malformed");
 	if (!is_complete(g))
 		return err_set(err, -EBADMSG, "a descriptor of the sandbox is missing");

@@ -163,6 +163,26 @@ static int open_host(struct engine_host *h, int conntrack_fd, struct err *err)
 	return make_denied(h, err);
 }
 
+static void inherited_free(struct engine_host *h);
+
+/* Its rules stay. No sandbox of it is in the engine. */
+static void engine_host_free(struct engine_host *h)
+{
+	if (!h)
+		return;
+	loop_remove(h->core->loop, &h->nflog);
+	dns_service_detach(h->core->dns, &h->denied);
+	learned_free(h->denied.learned);
+	free(h->nothing);
+	filter_host_free(h->table);
+	ctmark_done(&h->connections);
+	sandbox_fds_done(&h->fds);
+	inherited_free(h);
+	if (h->core->host == h)
+		h->core->host = NULL;
+	free(h);
+}
+
 int engine_host_open(struct engine_core *c, const struct ipc_host *ports,
 		     struct sandbox_fds *fds, int conntrack_fd, struct err *err)
 {
@@ -193,25 +213,6 @@ int engine_host_open(struct engine_core *c, const struct ipc_host *ports,
 	check_ipv6(h);
 	c->host = h;
 	return 0;
-}
-
-static void inherited_free(struct engine_host *h);
-
-void engine_host_free(struct engine_host *h)
-{
-	if (!h)
-		return;
-	loop_remove(h->core->loop, &h->nflog);
-	dns_service_detach(h->core->dns, &h->denied);
-	learned_free(h->denied.learned);
-	free(h->nothing);
-	filter_host_free(h->table);
-	ctmark_done(&h->connections);
-	sandbox_fds_done(&h->fds);
-	inherited_free(h);
-	if (h->core->host == h)
-		h->core->host = NULL;
-	free(h);
 }
 
 static int share(struct engine_host *h)

@@ -48,8 +48,6 @@ struct engine_host {
 int engine_host_open(struct engine_core *c, const struct ipc_host *ports,
 		     struct sandbox_fds *fds, int conntrack_fd,
 		     struct err *err) MUST_CHECK;
-/* Its rules stay. No sandbox of it is in the engine. */
-void engine_host_free(struct engine_host *h);
 /* Put the table in the place of whatever is there, and read it back. Serve. */
 int engine_host_load(struct engine_host *h, struct err *err) MUST_CHECK;
 

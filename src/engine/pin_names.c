@@ -271,15 +271,6 @@ static int next_record(int in, int64_t deadline_ms, struct record *ret)
 	return 1;
 }
 
-/* The child has read hostile bytes: what it says is made printable. */
-static void tame(struct record *r)
-{
-	r->why[sizeof(r->why) - 1] = '\0';
-	for (char *c = r->why; *c; c++)
-		if (*c < 0x20 || *c > 0x7e)
-			*c = '?';
-}
-
 static bool is_sound(const struct render_names *names, struct record *r)
 {
 	struct wire w = wire_reader(r->name.bytes, MIN(r->name.size, DNS_NAME_MAX));
@@ -304,7 +295,8 @@ static int listen_to(const struct render_names *names, int in, struct err *err)
 
 		if (got <= 0)
 			break;
-		tame(&r);
+		/* The child has read hostile bytes: its text is made printable. */
+		ipc_sanitize(r.why, sizeof(r.why));
 		if (r.kind == RECORD_END)
 			return 0;
 		if (r.kind == RECORD_FAILED && r.why[0])

@@ -180,6 +180,25 @@ static int shared_enforce(struct engine_sandbox *g, struct err *err)
 	return r;
 }
 
+static void on_nflog(struct loop_source *source, uint32_t events)
+{
+	(void)engine_sandbox_drain_refused(
+		CONTAINER_OF(source, struct engine_sandbox, nflog));
+}
+
+/* Take refused packets as events from now on. */
+static int engine_sandbox_watch_refused(struct engine_sandbox *g, struct err *err)
+{
+	int fd = g->sandbox.fds.fd[SANDBOX_FD_NFLOG];
+	int r = nflog_bind(fd, FILTER_NFLOG_GROUP, err);
+
+	if (r < 0)
+		return r;
+	g->nflog = (struct loop_source){ .fd = fd, .on_ready = on_nflog };
+	r = loop_add(g->core->loop, &g->nflog, EPOLLIN);
+	return r < 0 ? err_sys(err, r, "cannot watch the refused packets") : 0;
+}
+
 static int shared_serve(struct engine_sandbox *g, struct err *err)
 {
 	struct err nflog = { 0 };
@@ -410,6 +429,26 @@ int engine_sandbox_pin(struct engine_sandbox *g)
 			       repin_ms > 0 ? repin_ms : g->core->repin_ms, on_pinned, g);
 }
 
+/* An address may come or go at any time: AAAA is served while there is a way out. What
+ * the relay carries out of another namespace than ours needs two. */
+static void engine_sandbox_check_ipv6(struct engine_sandbox *g)
+{
+	bool out;
+
+	if (g->kind == ATTACH_OWNED) /* the attach has said so */
+		return;
+	if (g->kind == ATTACH_HOST) {
+		g->sandbox.ipv6 = g->core->host && g->core->host->ipv6;
+		return;
+	}
+	out = link_has_default_route(g->core->route_fd, 6) == 1;
+
+	if (g->kind == ATTACH_NETNS)
+		out = (out || !g->sandbox.shared_params.relay) &&
+		      link_has_default_route(g->route_fd, 6) == 1;
+	g->sandbox.ipv6 = out;
+}
+
 static int activate(struct engine_sandbox *g, const struct engine_sandbox_ops *ops,
 		    struct err *err)
 {
@@ -496,8 +535,9 @@ void engine_sandbox_forget_rules(struct engine_sandbox *g)
 		filter_host_forget(g->sandbox.host, (uint16_t)g->sandbox.id);
 }
 
-int engine_sandbox_change_at_once(struct engine_sandbox *g, const struct plan *next,
-				  struct err *err)
+/* Another plan, which stays mapped: all at once. On failure nothing is changed. */
+static int engine_sandbox_change_at_once(struct engine_sandbox *g,
+					 const struct plan *next, struct err *err)
 {
 	const struct engine_sandbox_ops *ops = ops_of(g);
 
@@ -837,24 +877,6 @@ bool engine_sandbox_drain_refused(struct engine_sandbox *g)
 	return true;
 }
 
-static void on_nflog(struct loop_source *source, uint32_t events)
-{
-	(void)engine_sandbox_drain_refused(
-		CONTAINER_OF(source, struct engine_sandbox, nflog));
-}
-
-int engine_sandbox_watch_refused(struct engine_sandbox *g, struct err *err)
-{
-	int fd = g->sandbox.fds.fd[SANDBOX_FD_NFLOG];
-	int r = nflog_bind(fd, FILTER_NFLOG_GROUP, err);
-
-	if (r < 0)
-		return r;
-	g->nflog = (struct loop_source){ .fd = fd, .on_ready = on_nflog };
-	r = loop_add(g->core->loop, &g->nflog, EPOLLIN);
-	return r < 0 ? err_sys(err, r, "cannot watch the refused packets") : 0;
-}
-
 /* ---- others who change the ruleset ---- */
 
 static void remember(struct engine_sandbox_seen *seen, const struct filter_conn *c,
@@ -936,28 +958,6 @@ static void audit_filter(struct engine_sandbox *g)
 		return;
 	s->filter.unsure = true;
 	engine_sandbox_verify(g);
-}
-
-/* ---- the way out ---- */
-
-/* An address may come or go at any time: AAAA is served while there is a way out. What
- * the relay carries out of another namespace than ours needs two. */
-void engine_sandbox_check_ipv6(struct engine_sandbox *g)
-{
-	bool out;
-
-	if (g->kind == ATTACH_OWNED) /* the attach has said so */
-		return;
-	if (g->kind == ATTACH_HOST) {
-		g->sandbox.ipv6 = g->core->host && g->core->host->ipv6;
-		return;
-	}
-	out = link_has_default_route(g->core->route_fd, 6) == 1;
-
-	if (g->kind == ATTACH_NETNS)
-		out = (out || !g->sandbox.shared_params.relay) &&
-		      link_has_default_route(g->route_fd, 6) == 1;
-	g->sandbox.ipv6 = out;
 }
 
 bool engine_sandbox_audit(struct engine_sandbox *g)

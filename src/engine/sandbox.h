@@ -161,9 +161,6 @@ int engine_sandbox_remove_rules(struct engine_sandbox *g, struct err *err) MUST_
 /* They stay, and no engine answers for the sandbox any more. */
 void engine_sandbox_forget_rules(struct engine_sandbox *g);
 
-/* Another plan, which stays mapped: all at once. On failure nothing is changed. */
-int engine_sandbox_change_at_once(struct engine_sandbox *g, const struct plan *next,
-				  struct err *err) MUST_CHECK;
 /* Resolve the names of its plan ahead, if that says so (dns: pinned): at the start, and
  * after a change. Until it is done, and where it fails, queries fail. */
 int engine_sandbox_pin(struct engine_sandbox *g) MUST_CHECK;
@@ -209,8 +206,6 @@ void engine_sandbox_adopt(struct engine_sandbox *g, const struct engine_elements
 
 /* -- refused packets, and others who change the ruleset ----------------------------- */
 
-/* Take refused packets as events from now on. */
-int engine_sandbox_watch_refused(struct engine_sandbox *g, struct err *err) MUST_CHECK;
 /* Return: whether there may be more. */
 bool engine_sandbox_drain_refused(struct engine_sandbox *g);
 /* Read the rules back, and put them back if they aren't what they should be. */
@@ -223,6 +218,5 @@ int engine_sandbox_seen_check(struct engine_sandbox_seen *seen,
 			      struct filter_conn *c) MUST_CHECK;
 /* An event: others had changed the filter. @r says whether it could be put back. */
 void engine_sandbox_report_repair(struct engine_sandbox *g, int r);
-void engine_sandbox_check_ipv6(struct engine_sandbox *g);
 /* Put the filter back if others have changed it. Return: there was something to check. */
 bool engine_sandbox_audit(struct engine_sandbox *g);

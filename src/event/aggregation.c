@@ -149,11 +149,6 @@ bool aggregation_fold(struct aggregation *t, const struct event *e)
 	return known;
 }
 
-static bool has_room(const struct aggregation *t)
-{
-	return t->count < t->max && (t->pool->left > 0 || t->count < AGGREGATION_OWN);
-}
-
 bool aggregation_hold(struct aggregation *t, const struct event *e, unsigned int line,
 		      int64_t now_ms)
 {
@@ -161,7 +156,8 @@ bool aggregation_hold(struct aggregation *t, const struct event *e, unsigned int
 
 	assert(line < AGGREGATION_LINES);
 	wake(t, now_ms);
-	if (line != AGGREGATION_ALWAYS && !has_room(t))
+	if (line != AGGREGATION_ALWAYS &&
+	    (t->count >= t->max || (t->pool->left <= 0 && t->count >= AGGREGATION_OWN)))
 		return false;
 	held = calloc(1, sizeof(*held));
 	if (!held)

@@ -48,16 +48,11 @@ bool jtext_is_utf8(struct text t)
 	return true;
 }
 
-static bool is_plain(uint32_t c)
-{
-	return c >= 0x20 && c < 0x7f && !strchr("\"\\<>&", (int)c);
-}
-
 static void put_character(struct jtext *j, uint32_t c)
 {
 	const char byte = (char)c;
 
-	if (is_plain(c)) {
+	if (c >= 0x20 && c < 0x7f && !strchr("\"\\<>&", (int)c)) {
 		jtext_put(j, (struct text){ &byte, 1 });
 	} else if (c == '"' || c == '\\') {
 		jtext_put(j, text_of("\\"));
@@ -104,7 +99,7 @@ void jtext_json(struct jtext *j, struct text json)
 	}
 }
 
-void jtext_number(struct jtext *j, int64_t n)
+static void jtext_number(struct jtext *j, int64_t n)
 {
 	char text[24];
 

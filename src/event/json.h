@@ -29,7 +29,6 @@ void jtext_put(struct jtext *j, struct text raw);
 void jtext_json(struct jtext *j, struct text json);
 /* With quotes; at most @max bytes of @t. */
 void jtext_string(struct jtext *j, struct text t, size_t max);
-void jtext_number(struct jtext *j, int64_t n);
 
 /* A comma if one is due, then "key": */
 void jtext_key(struct jtext *j, const char *key);

@@ -117,16 +117,6 @@ static int tasks_prepare(struct task_statements *t, sqlite3 *db)
 	return rc;
 }
 
-static void tasks_done(struct task_statements *t)
-{
-	sqlite3_finalize(t->written);
-	sqlite3_finalize(t->count);
-	sqlite3_finalize(t->open);
-	sqlite3_finalize(t->put);
-	sqlite3_finalize(t->remove);
-	*t = (struct task_statements){ 0 };
-}
-
 /* ---- what was written ---- */
 
 static int read_written(struct writing *w, int64_t first)
@@ -441,7 +431,12 @@ static void close_database(struct sqlite_writer *w)
 	sqlite3_finalize(w->insert);
 	sqlite3_finalize(w->count);
 	sqlite3_finalize(w->sum);
-	tasks_done(&w->tasks);
+	sqlite3_finalize(w->tasks.written);
+	sqlite3_finalize(w->tasks.count);
+	sqlite3_finalize(w->tasks.open);
+	sqlite3_finalize(w->tasks.put);
+	sqlite3_finalize(w->tasks.remove);
+	w->tasks = (struct task_statements){ 0 };
 	sqlite3_close(w->db);
 	w->insert = w->count = w->sum = NULL;
 	w->db = NULL;

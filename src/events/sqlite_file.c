@@ -34,7 +34,9 @@ enum {
 };
 #define DAY_MS INT64_C(86400000)
 
-int sqlite_code(sqlite3 *db, int rc)
+/* A call of SQLite's as -errno: 0 for SQLITE_OK, _ROW and _DONE; -ENOSPC for full,
+ * -EBADMSG for a broken file. */
+static int sqlite_code(sqlite3 *db, int rc)
 {
 	switch (rc & 0xff) {
 	case SQLITE_OK:
@@ -330,6 +332,31 @@ int sqlite_file_check_log(sqlite3 *db, const struct sqlite_config *config,
 		       "end");
 }
 
+/* The newest stays: its number is where the next one's begins, and whoever copies rows
+ * goes by the numbers. */
+static int sqlite_let_go(sqlite3 *db, const char *where, int max)
+{
+	char sql[SQL_SIZE];
+
+	snprintf(sql, sizeof(sql),
+		 "DELETE FROM event WHERE id IN (SELECT id FROM event WHERE"
+		 " id < (SELECT max(id) FROM event) AND %s LIMIT %d)",
+		 where, max);
+	return sqlite_run(db, sql, NULL) < 0 ? -1 : sqlite3_changes(db);
+}
+
+/* The sums of hours whose events are all gone. */
+static void sqlite_let_sums_go(sqlite3 *db)
+{
+	(void)!sqlite_run(
+		db,
+		"DELETE FROM denied WHERE kind IN (1, 2, 3, 4, 5, 6) AND (hour <"
+		" coalesce((SELECT min(ts) FROM event WHERE action = 2),"
+		" (SELECT max(ts) FROM event)) / 3600000 OR hour >"
+		" (SELECT max(ts) FROM event WHERE action = 2) / 3600000)",
+		NULL);
+}
+
 void sqlite_file_make_room(sqlite3 *db, const char *directory)
 {
 	int64_t rows = sqlite_number(db, "SELECT count(*) FROM event") / ROOM_PARTS + 1;
@@ -440,30 +467,6 @@ int64_t sqlite_age_limit(struct sqlite_age *a, sqlite3 *db, int64_t now_ms,
 	keep_age(a, db);
 	/* A clock that is behind makes nothing older. */
 	return MIN(a->trusted_ms, wall_ms) - max_age_ms;
-}
-
-/* The newest stays: its number is where the next one's begins, and whoever copies rows
- * goes by the numbers. */
-int sqlite_let_go(sqlite3 *db, const char *where, int max)
-{
-	char sql[SQL_SIZE];
-
-	snprintf(sql, sizeof(sql),
-		 "DELETE FROM event WHERE id IN (SELECT id FROM event WHERE"
-		 " id < (SELECT max(id) FROM event) AND %s LIMIT %d)",
-		 where, max);
-	return sqlite_run(db, sql, NULL) < 0 ? -1 : sqlite3_changes(db);
-}
-
-void sqlite_let_sums_go(sqlite3 *db)
-{
-	(void)!sqlite_run(
-		db,
-		"DELETE FROM denied WHERE kind IN (1, 2, 3, 4, 5, 6) AND (hour <"
-		" coalesce((SELECT min(ts) FROM event WHERE action = 2),"
-		" (SELECT max(ts) FROM event)) / 3600000 OR hour >"
-		" (SELECT max(ts) FROM event WHERE action = 2) / 3600000)",
-		NULL);
 }
 
 /* Tasks of the future go on as of now once no event of the future is left to say that it

@@ -22,9 +22,6 @@
 
 enum { SQLITE_PATH_SIZE = 4096 };
 
-/* A call of SQLite's as -errno: 0 for SQLITE_OK, _ROW and _DONE; -ENOSPC for full,
- * -EBADMSG for a broken file. */
-int sqlite_code(sqlite3 *db, int rc);
 /* "…: <what SQLite says>". Return: the code. */
 int sqlite_fault(sqlite3 *db, int rc, const char *what, struct err *err);
 int sqlite_run(sqlite3 *db, const char *sql, struct err *err) MUST_CHECK;
@@ -71,11 +68,6 @@ int64_t sqlite_age_limit(struct sqlite_age *a, sqlite3 *db, int64_t now_ms,
  * file is within @max_bytes. Some steps at a time; returns true when there is more to do.
  */
 bool sqlite_tidy(sqlite3 *db, uint64_t max_bytes, int64_t oldest_ms, int64_t wall_ms);
-/* Rows for which @where holds, at most @max. Return: how many went; < 0 when none
- * could. */
-int sqlite_let_go(sqlite3 *db, const char *where, int max);
-/* The sums of hours whose events are all gone. */
-void sqlite_let_sums_go(sqlite3 *db);
 /* Sum a slice of the events that an earlier version wrote. Return: whether there are
  * more. */
 bool sqlite_sum_slice(sqlite3 *db);

@@ -45,7 +45,7 @@ enum {
 
 /* ---- owners ---- */
 
-void host_plan_free(struct host_plan *p)
+static void host_plan_free(struct host_plan *p)
 {
 	if (!p)
 		return;
@@ -53,7 +53,7 @@ void host_plan_free(struct host_plan *p)
 	free(p);
 }
 
-void host_member_free(struct host_member *m)
+static void host_member_free(struct host_member *m)
 {
 	if (!m)
 		return;
@@ -61,7 +61,7 @@ void host_member_free(struct host_member *m)
 	free(m);
 }
 
-void host_stale_free(struct host_stale *l)
+static void host_stale_free(struct host_stale *l)
 {
 	host_learned_done(&l->learned);
 	free(l);
@@ -110,8 +110,9 @@ static uint16_t plan_number(const struct filter_host *h)
 	return 0;
 }
 
-int host_plan_digest(struct filter_host *h, const struct plan *plan, bool relay,
-		     struct host_digest *ret, struct err *err)
+/* What a plan would be in the kernel. */
+static int host_plan_digest(struct filter_host *h, const struct plan *plan, bool relay,
+			    struct host_digest *ret, struct err *err)
 {
 	const struct host_plan unnumbered = { .relay = relay, .plan = *plan };
 	const struct hash_key other = { ~h->key.k0, ~h->key.k1 };
@@ -133,8 +134,9 @@ int host_plan_digest(struct filter_host *h, const struct plan *plan, bool relay,
 	return 0;
 }
 
-struct host_plan *host_plan_new(struct filter_host *h, const struct plan *plan,
-				bool relay, const struct host_digest *digest)
+/* Not linked yet; NULL: no memory, or no number. */
+static struct host_plan *host_plan_new(struct filter_host *h, const struct plan *plan,
+				       bool relay, const struct host_digest *digest)
 {
 	uint16_t number = plan_number(h);
 	struct host_plan *p = number ? plan_copy(plan, relay, number) : NULL;
@@ -147,8 +149,9 @@ struct host_plan *host_plan_new(struct filter_host *h, const struct plan *plan,
 	return p;
 }
 
-struct host_plan *host_plan_find(const struct filter_host *h,
-				 const struct host_digest *digest, uint64_t since)
+/* One that is there already, and newer than @since; or NULL. */
+static struct host_plan *host_plan_find(const struct filter_host *h,
+					const struct host_digest *digest, uint64_t since)
 {
 	struct host_plan *newest = NULL;
 
@@ -159,7 +162,8 @@ struct host_plan *host_plan_find(const struct filter_host *h,
 	return newest;
 }
 
-void host_plan_link(struct filter_host *h, struct host_plan *p)
+/* The kernel has it now. */
+static void host_plan_link(struct filter_host *h, struct host_plan *p)
 {
 	p->in_kernel = true;
 	*h->plans_end = p;
@@ -179,7 +183,8 @@ static void plan_unlink(struct filter_host *h, struct host_plan *gone)
 	host_plan_free(gone);
 }
 
-void host_plan_remove(struct filter_host *h, struct host_plan *p, struct err *err)
+/* Nobody has it: take it away. Without success it goes with the next load. */
+static void host_plan_remove(struct filter_host *h, struct host_plan *p, struct err *err)
 {
 	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, h->conn.seq);
 
@@ -200,8 +205,9 @@ static size_t bucket_of(const struct filter_host *h, const struct filter_member 
 	return (size_t)hash_bytes(&h->key, key, sizeof(key)) & (HOST_BUCKETS - 1);
 }
 
-struct host_member *host_find_member(const struct filter_host *h,
-				     const struct filter_member *who)
+/* Who has that cgroup or user id, or NULL. */
+static struct host_member *host_find_member(const struct filter_host *h,
+					    const struct filter_member *who)
 {
 	struct host_member *m = h->by_who[bucket_of(h, who)];
 
@@ -268,11 +274,6 @@ static void put_new(const struct change *k, const struct filter_state *state)
 	host_put_state(k->w, k->new, state);
 }
 
-static bool plan_goes(const struct change *k)
-{
-	return k->old && k->old->plan->users == 1 && k->old->plan != k->plan;
-}
-
 /* Ways come before what belongs to them, and go after it. The counts of their users are
  * as they will be while the batch is written. */
 static int write_members_change(const struct change *k, const struct filter_state *state)
@@ -292,22 +293,10 @@ static int write_members_change(const struct change *k, const struct filter_stat
 		host_put_member(k->w, false, k->old, k->new);
 	if (k->new)
 		put_new(k, state);
-	if (plan_goes(k))
+	if (k->old && k->old->plan->users == 1 && k->old->plan != k->plan)
 		r = host_put_plan(k->w, h, false, k->old->plan, k->err);
 	if (r == 0 && k->old && --h->level_users[old] == 0)
 		r = host_put_level(k->w, h, false, old);
-	return r;
-}
-
-static int write_change(const struct change *k, const struct filter_state *state)
-{
-	struct filter_host *h = k->host;
-	uint32_t users[HOST_LEVELS];
-	int r;
-
-	memcpy(users, h->level_users, sizeof(users));
-	r = write_members_change(k, state);
-	memcpy(h->level_users, users, sizeof(users));
 	return r;
 }
 
@@ -315,13 +304,15 @@ static int write_change(const struct change *k, const struct filter_state *state
 static int commit_change(const struct change *k, const struct filter_state *state)
 {
 	struct filter_host *h = k->host;
-	uint32_t seq;
+	uint32_t users[HOST_LEVELS], seq;
 	int r;
 
 	if (!h->loaded)
 		return 0;
 	nl_batch(k->w);
-	r = write_change(k, state);
+	memcpy(users, h->level_users, sizeof(users));
+	r = write_members_change(k, state);
+	memcpy(h->level_users, users, sizeof(users));
 	if (r < 0)
 		return k->err->code ? r : err_sys(k->err, r, "cannot build the filter");
 	nl_batch_end(k->w);
@@ -502,6 +493,30 @@ static int set(struct filter_host *h, const struct filter_host_sandbox *s, int64
 	return 0;
 }
 
+/* Write it down without a transaction: it is to be loaded. @s->id 0: any that is free,
+ * from the last one down. */
+static int host_write_down(struct filter_host *h, const struct filter_host_sandbox *s,
+			   bool left_over, struct err *err)
+{
+	struct filter_host_sandbox given = *s;
+	bool loaded = h->loaded;
+	int r;
+
+	if (given.id == 0) {
+		given.id = HOST_IDS - 1;
+		while (given.id > 0 && h->members[given.id])
+			given.id--;
+	}
+	h->loaded = false;
+	r = set(h, &given, 0, err);
+	h->loaded = loaded;
+	if (r == 0 && left_over) {
+		h->members[given.id]->left_over = true;
+		h->left_over++;
+	}
+	return r;
+}
+
 /* A member that was left over under another number is closed: from there to guarded the
  * whole table is made anew, see above. */
 int filter_host_set(struct filter_host *h, const struct filter_host_sandbox *s,
@@ -533,28 +548,6 @@ void filter_host_forget(struct filter_host *h, uint16_t id)
 bool filter_host_is_forgotten(const struct filter_host *h, uint16_t id)
 {
 	return h->members[id] && h->members[id]->left_over;
-}
-
-int host_write_down(struct filter_host *h, const struct filter_host_sandbox *s,
-		    bool left_over, struct err *err)
-{
-	struct filter_host_sandbox given = *s;
-	bool loaded = h->loaded;
-	int r;
-
-	if (given.id == 0) {
-		given.id = HOST_IDS - 1;
-		while (given.id > 0 && h->members[given.id])
-			given.id--;
-	}
-	h->loaded = false;
-	r = set(h, &given, 0, err);
-	h->loaded = loaded;
-	if (r == 0 && left_over) {
-		h->members[given.id]->left_over = true;
-		h->left_over++;
-	}
-	return r;
 }
 
 int filter_host_remove(struct filter_host *h, uint16_t id, struct err *err)

@@ -121,34 +121,6 @@ static inline size_t host_level_of(const struct filter_member *m)
 	return m->kind == FILTER_MEMBER_UID ? 0 : m->level;
 }
 
-/* ---- host.c ---- */
-
-void host_plan_free(struct host_plan *p);
-void host_member_free(struct host_member *m);
-void host_stale_free(struct host_stale *l);
-
-/* What a plan would be in the kernel. */
-int host_plan_digest(struct filter_host *h, const struct plan *plan, bool relay,
-		     struct host_digest *ret, struct err *err) MUST_CHECK;
-/* Not linked yet; NULL: no memory, or no number. */
-struct host_plan *host_plan_new(struct filter_host *h, const struct plan *plan,
-				bool relay, const struct host_digest *digest);
-/* One that is there already, and newer than @since; or NULL. */
-struct host_plan *host_plan_find(const struct filter_host *h,
-				 const struct host_digest *digest, uint64_t since);
-/* The kernel has it now. */
-void host_plan_link(struct filter_host *h, struct host_plan *p);
-/* Nobody has it: take it away. Without success it goes with the next load. */
-void host_plan_remove(struct filter_host *h, struct host_plan *p, struct err *err);
-/* Who has that cgroup or user id, or NULL. */
-struct host_member *host_find_member(const struct filter_host *h,
-				     const struct filter_member *who);
-
-/* Write it down without a transaction: it is to be loaded. @s->id 0: any that is free,
- * from the last one down. */
-int host_write_down(struct filter_host *h, const struct filter_host_sandbox *s,
-		    bool left_over, struct err *err) MUST_CHECK;
-
 /* ---- host_table.c: what a batch is made of ---- */
 
 /* Add or delete the elements of @m but those that @other (may be NULL) has as well: what
@@ -229,5 +201,3 @@ struct host_element {
 	uint8_t key[FILTER_KEY_MAX];
 	struct element e;
 };
-void host_element(const struct host_member *m, enum host_element_kind kind,
-		  struct host_element *ret);

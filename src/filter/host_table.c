@@ -19,23 +19,17 @@ enum { CAPACITY_MIN = 16 /* of host_learned */ };
 
 /* ---- what each member has learned ---- */
 
-static size_t slot_of(const struct hash_key *key, const struct addr *a, uint8_t port_list,
-		      bool draining, size_t capacity)
-{
-	uint8_t bytes[sizeof(a->bytes) + 3] = { a->family, port_list, draining };
-
-	memcpy(bytes + 3, a->bytes, sizeof(a->bytes));
-	return (size_t)hash_bytes(key, bytes, sizeof(bytes)) & (capacity - 1);
-}
-
 /* Its entry, or the free one where it would be. */
 static struct host_learned_entry *entry_of(const struct host_learned *l,
 					   const struct hash_key *key,
 					   const struct addr *a, uint8_t port_list,
 					   bool draining)
 {
-	size_t i = slot_of(key, a, port_list, draining, l->capacity);
+	uint8_t bytes[sizeof(a->bytes) + 3] = { a->family, port_list, draining };
+	size_t i;
 
+	memcpy(bytes + 3, a->bytes, sizeof(a->bytes));
+	i = (size_t)hash_bytes(key, bytes, sizeof(bytes)) & (l->capacity - 1);
 	while (l->at[i].taken &&
 	       (l->at[i].port_list != port_list || l->at[i].draining != draining ||
 		!addr_equal(&l->at[i].addr, a)))
@@ -73,24 +67,16 @@ static int move(struct host_learned *l, const struct hash_key *key, size_t capac
 	return 0;
 }
 
-static size_t count_live(const struct host_learned *l, int64_t now_ms)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < l->capacity; i++)
-		n += l->at[i].taken && l->at[i].until_ms > now_ms;
-	return n;
-}
-
 /* At most three quarters are taken, and after a move half. */
 int host_learned_reserve(struct host_learned *l, const struct hash_key *key, size_t count,
 			 int64_t now_ms)
 {
-	size_t capacity = CAPACITY_MIN, wanted;
+	size_t capacity = CAPACITY_MIN, wanted = count;
 
 	if (l->used + count <= l->capacity / 4 * 3)
 		return 0;
-	wanted = count_live(l, now_ms) + count;
+	for (size_t i = 0; i < l->capacity; i++)
+		wanted += l->at[i].taken && l->at[i].until_ms > now_ms;
 	while (capacity / 2 < wanted)
 		capacity *= 2;
 	return move(l, key, capacity, now_ms);
@@ -144,8 +130,8 @@ static void append(struct host_element *h, const void *key, size_t size)
 	h->e.size += size;
 }
 
-void host_element(const struct host_member *m, enum host_element_kind kind,
-		  struct host_element *ret)
+static void host_element(const struct host_member *m, enum host_element_kind kind,
+			 struct host_element *ret)
 {
 	static const char *const names[HOST_ELEMENT_KINDS] = { "live", "owns", "current",
 							       "ids" };

@@ -83,7 +83,6 @@ enum {
 	NFT_TABLE_PERSIST = 0x4, /* since 6.9; not in Debian 12's headers */
 };
 
-void nft_table(struct nl_writer *w, const char *table, uint32_t table_flags);
 /* One that exists: its owner is whoever sends that. */
 void nft_table_own(struct nl_writer *w, const char *table);
 void nft_table_delete(struct nl_writer *w, const char *table);

@@ -434,15 +434,6 @@ static void load_payload(struct nl_writer *w, const struct field *f, uint32_t ba
 			     { NFTA_PAYLOAD_LEN, f->size }));
 }
 
-static void load_extension(struct nl_writer *w, const struct field *f, uint32_t reg)
-{
-	put_expression(w, "exthdr",
-		       TERMS({ NFTA_EXTHDR_DREG, reg }, { NFTA_EXTHDR_TYPE, f->key, 1 },
-			     { NFTA_EXTHDR_OFFSET, 0 }, { NFTA_EXTHDR_LEN, 1 },
-			     { NFTA_EXTHDR_FLAGS, NFT_EXTHDR_F_PRESENT },
-			     { NFTA_EXTHDR_OP, NFT_EXTHDR_OP_IPV6 }));
-}
-
 static void load_socket(struct nl_writer *w, uint8_t level, uint32_t reg)
 {
 	put_expression(w, "socket",
@@ -478,7 +469,12 @@ static void load(struct nl_writer *w, enum filter_field field, uint8_t level,
 				     { NFTA_FIB_FLAGS, f->key }));
 		break;
 	case SOURCE_EXTENSION:
-		load_extension(w, f, reg);
+		put_expression(w, "exthdr",
+			       TERMS({ NFTA_EXTHDR_DREG, reg },
+				     { NFTA_EXTHDR_TYPE, f->key, 1 },
+				     { NFTA_EXTHDR_OFFSET, 0 }, { NFTA_EXTHDR_LEN, 1 },
+				     { NFTA_EXTHDR_FLAGS, NFT_EXTHDR_F_PRESENT },
+				     { NFTA_EXTHDR_OP, NFT_EXTHDR_OP_IPV6 }));
 		break;
 	case SOURCE_SOCKET:
 		if (level == 0)

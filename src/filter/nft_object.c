@@ -240,7 +240,7 @@ static void put_table(struct nl_writer *w, const char *table, uint16_t flags,
 	nl_end(w);
 }
 
-void nft_table(struct nl_writer *w, const char *table, uint32_t table_flags)
+static void nft_table(struct nl_writer *w, const char *table, uint32_t table_flags)
 {
 	put_table(w, table, NLM_F_CREATE | NLM_F_EXCL, table_flags);
 }

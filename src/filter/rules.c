@@ -123,6 +123,11 @@ void ruleset_build_report(struct builder *b)
 	stmt_log(b, b->prefix ? b->prefix : FILTER_PREFIX_UNCOUNTED);
 }
 
+static bool ruleset_is_direct(const struct builder *b, uint8_t protocol)
+{
+	return protocol == IPPROTO_TCP ? b->direct_tcp : b->direct_udp;
+}
+
 void ruleset_build_passed(struct builder *b)
 {
 	struct filter_chain *c;
@@ -210,6 +215,18 @@ static void exempt_dns(struct builder *b, struct filter_chain *c, stmt_ending *e
 	}
 }
 
+/* @end for every destination that is denied. */
+static void ruleset_denied(struct builder *b, struct filter_chain *c, stmt_ending *end)
+{
+	for (size_t f = 0; f < b->family_count; f++) {
+		if (!b->deny[f])
+			continue;
+		stmt_rule(b, c);
+		stmt_daddr_in(b, f, b->deny[f]);
+		end(b);
+	}
+}
+
 /* Both are reached for port 53 only. */
 static void build_dns_nat(struct builder *b)
 {
@@ -257,19 +274,9 @@ static void nat_dns(struct builder *b, struct filter_chain *c)
 
 /* ---- what the plan says ---- */
 
-void ruleset_denied(struct builder *b, struct filter_chain *c, stmt_ending *end)
-{
-	for (size_t f = 0; f < b->family_count; f++) {
-		if (!b->deny[f])
-			continue;
-		stmt_rule(b, c);
-		stmt_daddr_in(b, f, b->deny[f]);
-		end(b);
-	}
-}
-
-void ruleset_allowed_addrs(struct builder *b, struct filter_chain *c, uint8_t protocol,
-			   stmt_ending *end)
+/* @end for what address rules allow over @protocol. */
+static void ruleset_allowed_addrs(struct builder *b, struct filter_chain *c,
+				  uint8_t protocol, stmt_ending *end)
 {
 	for (size_t i = 0; i < b->list_count; i++)
 		for (size_t f = 0; f < b->family_count; f++)
@@ -277,13 +284,9 @@ void ruleset_allowed_addrs(struct builder *b, struct filter_chain *c, uint8_t pr
 				end(b);
 }
 
-bool ruleset_is_direct(const struct builder *b, uint8_t protocol)
-{
-	return protocol == IPPROTO_TCP ? b->direct_tcp : b->direct_udp;
-}
-
-void ruleset_allowed(struct builder *b, struct filter_chain *c, uint8_t protocol,
-		     stmt_ending *end)
+/* @end for everything that the plan allows over @protocol. */
+static void ruleset_allowed(struct builder *b, struct filter_chain *c, uint8_t protocol,
+			    stmt_ending *end)
 {
 	for (size_t i = 0; i < b->list_count; i++) {
 		for (size_t f = 0; f < b->family_count; f++) {
@@ -303,7 +306,16 @@ void ruleset_allowed(struct builder *b, struct filter_chain *c, uint8_t protocol
 	}
 }
 
-void ruleset_draining(struct builder *b, struct filter_chain *c, uint8_t protocol)
+/* A bare SYN is `established` where conntrack has an open flow of the same tuple, which a
+ * program can make and keep without a socket. The kernel's answer to a segment that no
+ * socket wants is a RST without ACK. */
+static void stmt_tcp_goes_on(struct builder *b)
+{
+	stmt_has_bit(b, FILTER_TCP_FLAGS, TH_ACK | TH_RST);
+}
+
+/* Open flows of an earlier generation go on to addresses that are draining. */
+static void ruleset_draining(struct builder *b, struct filter_chain *c, uint8_t protocol)
 {
 	for (size_t i = 0; i < b->list_count; i++) {
 		for (size_t f = 0; f < b->family_count; f++) {
@@ -641,14 +653,6 @@ static void step_port53(struct builder *b, struct filter_chain *c)
 }
 
 /* ---- established, related, replies ---- */
-
-/* A bare SYN is `established` where conntrack has an open flow of the same tuple, which a
- * program can make and keep without a socket. The kernel's answer to a segment that no
- * socket wants is a RST without ACK. */
-void stmt_tcp_goes_on(struct builder *b)
-{
-	stmt_has_bit(b, FILTER_TCP_FLAGS, TH_ACK | TH_RST);
-}
 
 void stmt_tcp_established(struct builder *b)
 {

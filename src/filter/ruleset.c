@@ -287,14 +287,6 @@ static void member_local(struct builder *b, const struct filter_member_params *p
 	stmt_refuse(b);
 }
 
-static const struct filter_chain *member_chain(struct builder *b)
-{
-	struct filter_chain *c = ruleset_plain_chain(b, "member");
-
-	ruleset_rules(b, c, RULESET_WHOLE);
-	return c;
-}
-
 static void member_output(struct builder *b, const struct filter_member_params *p,
 			  const struct filter_chain *member)
 {
@@ -347,6 +339,7 @@ int ruleset_build_member(const struct plan *plan,
 		.prefix = params->prefix,
 		.family_count = FAMILIES,
 	};
+	struct filter_chain *rules;
 	int r;
 
 	if (params->cgroup && params->mark == 0)
@@ -363,7 +356,9 @@ int ruleset_build_member(const struct plan *plan,
 	member_local(&b, params);
 	if (!params->cgroup)
 		ruleset_build_orphans(&b);
-	member_output(&b, params, member_chain(&b));
+	rules = ruleset_plain_chain(&b, "member");
+	ruleset_rules(&b, rules, RULESET_WHOLE);
+	member_output(&b, params, rules);
 	if (params->cgroup)
 		member_input(&b, params);
 	return ruleset_end(&b, ret, err);

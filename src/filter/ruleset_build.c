@@ -182,14 +182,6 @@ static void name_if_large(struct builder *b, struct filter_set *s)
 	move_to_front(b, s);
 }
 
-static struct filter_range port_range(uint16_t from, uint16_t to)
-{
-	return (struct filter_range){
-		.from = { (uint8_t)(from >> 8), (uint8_t)from },
-		.to = { (uint8_t)(to >> 8), (uint8_t)to },
-	};
-}
-
 static const struct filter_set *build_ports(struct builder *b, size_t list,
 					    uint8_t protocol)
 {
@@ -204,7 +196,11 @@ static const struct filter_set *build_ports(struct builder *b, size_t list,
 	}
 	for (size_t i = 0; i < count; i++)
 		if (from[i].protocol == protocol)
-			ranges[used++] = port_range(from[i].from, from[i].to);
+			ranges[used++] = (struct filter_range){
+				.from = { (uint8_t)(from[i].from >> 8),
+					  (uint8_t)from[i].from },
+				.to = { (uint8_t)(from[i].to >> 8), (uint8_t)from[i].to },
+			};
 	if (used == 0)
 		return NULL;
 	s = ruleset_new_set(b, FILTER_KEY_PORT);
@@ -256,13 +252,6 @@ static struct plan_prefix prefix_at(const struct builder *b, size_t i)
 				     .action = POLICY_DENY };
 }
 
-/* In a shared namespace two of these sets are always there, for people and their tools
- * to look at. */
-static bool is_always_there(const struct builder *b, const struct selection *s)
-{
-	return b->shared && s->list == 0;
-}
-
 static const struct filter_set *build_prefixes(struct builder *b,
 					       const struct selection *sel)
 {
@@ -276,7 +265,9 @@ static const struct filter_set *build_prefixes(struct builder *b,
 
 		count += selects(sel, &p);
 	}
-	if (count == 0 && !is_always_there(b, sel))
+	/* In a shared namespace two of these sets are always there, for people and their
+	 * tools to look at. */
+	if (count == 0 && !(b->shared && sel->list == 0))
 		return NULL;
 	ranges = arena_array(b->arena, count + 1, sizeof(*ranges));
 	if (!ranges) {
@@ -440,7 +431,8 @@ static void build_list(struct builder *b, size_t i, bool learned)
 	}
 }
 
-void ruleset_build_sets(struct builder *b)
+/* All sets, and where the rules find them in @b. */
+static void ruleset_build_sets(struct builder *b)
 {
 	uint32_t learned = name_lists(b->plan);
 
@@ -601,7 +593,7 @@ void stmt_log(struct builder *b, const char *prefix)
 	stmt_add(b, FILTER_LOG)->prefix = prefix;
 }
 
-void stmt_redirect(struct builder *b, uint16_t port)
+static void stmt_redirect(struct builder *b, uint16_t port)
 {
 	stmt_add(b, FILTER_REDIRECT)->value = port;
 }

@@ -130,7 +130,6 @@ void stmt_self_port(struct builder *b, size_t family, enum filter_field port);
 void stmt_go(struct builder *b, enum filter_stmt_kind kind,
 	     const struct filter_chain *chain);
 void stmt_log(struct builder *b, const char *prefix);
-void stmt_redirect(struct builder *b, uint16_t port);
 
 /* What ends a rule. */
 typedef void stmt_ending(struct builder *b);
@@ -152,8 +151,6 @@ void ruleset_added_by_rules(struct filter_set *s, uint32_t timeout_sec, uint32_t
 /* An empty set of learned or draining addresses; on the host, of all sandboxes. */
 const struct filter_set *ruleset_addrs(struct builder *b, enum filter_role role,
 				       size_t list, size_t family);
-/* All sets, and where the rules find them in @b. */
-void ruleset_build_sets(struct builder *b);
 
 /* The empty ruleset. false: no memory. */
 bool ruleset_start(struct builder *b, enum filter_naming naming,
@@ -177,14 +174,6 @@ void ruleset_build_passed(struct builder *b);
 void ruleset_build_dns(struct builder *b);
 /* The rules of a nat chain: port 53 to the engine, allowed TCP to the relay. */
 void ruleset_nat(struct builder *b, struct filter_chain *c);
-/* @end for every destination that is denied. */
-void ruleset_denied(struct builder *b, struct filter_chain *c, stmt_ending *end);
-/* @end for everything that the plan allows over @protocol. */
-void ruleset_allowed(struct builder *b, struct filter_chain *c, uint8_t protocol,
-		     stmt_ending *end);
-/* Open flows of an earlier generation go on to addresses that are draining. */
-void ruleset_draining(struct builder *b, struct filter_chain *c, uint8_t protocol);
-bool ruleset_is_direct(const struct builder *b, uint8_t protocol);
 /* What nat has sent to this machine leaves by no link: its way is known after nat alone.
  */
 void ruleset_build_leaving(struct builder *b);
@@ -193,9 +182,6 @@ void ruleset_build_leaving(struct builder *b);
 void ruleset_queries(struct builder *b, struct filter_chain *c);
 /* What answers a packet that is refused, where its source is local. */
 void ruleset_answer(struct builder *b, struct filter_chain *c);
-/* @end for what address rules allow over @protocol. */
-void ruleset_allowed_addrs(struct builder *b, struct filter_chain *c, uint8_t protocol,
-			   stmt_ending *end);
 
 /* The rules of one chain, or of the two that follow each other on the host. */
 enum ruleset_part {
@@ -219,8 +205,6 @@ void ruleset_orphans(struct builder *b, struct filter_chain *c);
 void ruleset_established(struct builder *b, struct filter_chain *c, stmt_ending *match,
 			 stmt_ending *end);
 void stmt_tcp_established(struct builder *b);
-/* A segment that begins no connection. */
-void stmt_tcp_goes_on(struct builder *b);
 /* ICMP errors and resets that belong to a flow. */
 void ruleset_related(struct builder *b, struct filter_chain *c);
 void ruleset_neighbours(struct builder *b, struct filter_chain *c);

@@ -52,11 +52,6 @@ static int place_open(const char *path, const char *dir, struct place *ret)
 	return ret->dir < 0 ? -errno : 0;
 }
 
-static void shown_path(const struct policy_file *f, char *buf)
-{
-	text_escape(text_of(f->path), buf, TEXT_ESCAPED_SIZE);
-}
-
 /* --- bytes --- */
 
 static int open_at(int dir, const char *name, int flags)
@@ -209,12 +204,6 @@ static int write_fresh(const struct place *p, const struct policy_file *f,
 	return r;
 }
 
-/* Nothing can be made there, but the file itself may be written to. */
-static bool is_closed_dir(int r)
-{
-	return r == -EROFS || r == -EACCES || r == -EPERM;
-}
-
 static int try_to_open(const struct place *p)
 {
 	CLEAN(fd) int fd = open_at(p->dir, p->name, O_RDWR);
@@ -230,7 +219,8 @@ static int write_somewhere(struct policy_file *f, const struct place *own,
 	int r = write_fresh(own, f, like, &same_owner);
 
 	f->in_place = like && (like->st_nlink > 1 || !same_owner);
-	if (!is_closed_dir(r) || !like)
+	/* Where nothing can be made, the file itself may still be written to. */
+	if ((r != -EROFS && r != -EACCES && r != -EPERM) || !like)
 		return r;
 	r = try_to_open(own);
 	if (r < 0)
@@ -283,7 +273,7 @@ static int cannot_write(const struct policy_file *f, int r, struct err *err)
 {
 	char shown[TEXT_ESCAPED_SIZE];
 
-	shown_path(f, shown);
+	text_escape(text_of(f->path), shown, sizeof(shown));
 	if (r == -ELOOP)
 		return err_set(err, r, "cannot write %s: it is a symbolic link", shown);
 	if (r == -EINVAL)

@@ -65,11 +65,6 @@ static struct always_seen seen_of(const struct stat *st)
 				     .inode = (uint64_t)st->st_ino };
 }
 
-static bool same_seen(const struct always_seen *a, const struct always_seen *b)
-{
-	return a->mtime_ns == b->mtime_ns && a->size == b->size && a->inode == b->inode;
-}
-
 static bool is_absent(int error)
 {
 	return error == ENOENT || error == ENOTDIR;
@@ -84,7 +79,8 @@ static bool has_changed(const struct always *a, enum always_which which)
 		now = seen_of(&st);
 	else if (!is_absent(errno))
 		return true; /* reading it says why */
-	return !same_seen(&now, &a->seen[which]);
+	return now.mtime_ns != a->seen[which].mtime_ns ||
+	       now.size != a->seen[which].size || now.inode != a->seen[which].inode;
 }
 
 void always_drain(struct always *a)

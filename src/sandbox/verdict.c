@@ -189,13 +189,6 @@ static struct relay_judgement judge_name(const struct relay_question *q,
 	return allow_name(v.rule, name, true);
 }
 
-static struct relay_judgement judge_no_name(const struct plan_verdict *address)
-{
-	if (address->action == POLICY_ALLOW && address->rule != PLAN_NO_RULE)
-		return allow(address->rule);
-	return deny(PLAN_NO_RULE, "no name is shown");
-}
-
 /* May bytes that show nothing pass because @name's rule says so? */
 static bool name_allows_bytes(const struct relay_question *q, const struct dns_name *name,
 			      uint32_t *ret_rule)
@@ -245,7 +238,9 @@ static struct relay_judgement judge_shown(const struct relay_question *q,
 	case SHOWN_NAME:
 		return judge_name(q, &address, name, taught);
 	case SHOWN_NO_NAME:
-		return judge_no_name(&address);
+		if (address.action == POLICY_ALLOW && address.rule != PLAN_NO_RULE)
+			return allow(address.rule);
+		return deny(PLAN_NO_RULE, "no name is shown");
 	case SHOWN_BYTES:
 		return judge_bytes(q, &address, name, taught);
 	default:

@@ -93,13 +93,6 @@ static const struct network *enter_network(struct socket_owner *w, const char *w
 	return n;
 }
 
-static void leave_network(struct socket_owner *w)
-{
-	if (w->there.name[0])
-		close(w->there.diag);
-	w->there.name[0] = '\0';
-}
-
 /* ---- questions ---- */
 
 static bool understand(struct socket_owner *w, const struct socket_owner_question *q,
@@ -142,16 +135,11 @@ static struct owner answer(struct socket_owner *w, const struct socket_owner_que
 	socket_owner_look(&w->pace);
 	if (!understand(w, q, &question, &diag) || owner_find(diag, &question, &o) < 0)
 		o = (struct owner){ 0 };
-	leave_network(w);
+	if (w->there.name[0])
+		close(w->there.diag);
+	w->there.name[0] = '\0';
 	socket_owner_looked(&w->pace, clock_now_ms());
 	return o;
-}
-
-static bool open_home(struct socket_owner *w)
-{
-	w->home_fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-	w->home.diag = nl_diag_open();
-	return w->home_fd >= 0 && w->home.diag >= 0 && owner_network(NULL, w->home.name);
 }
 
 void socket_owner_serve(int channel, bool enters)
@@ -160,7 +148,10 @@ void socket_owner_serve(int channel, bool enters)
 	struct socket_owner_question q;
 
 	prctl(PR_SET_NAME, "weir-sockowner");
-	if (!open_home(&w) || confine(enters) < 0)
+	w.home_fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	w.home.diag = nl_diag_open();
+	if (w.home_fd < 0 || w.home.diag < 0 || !owner_network(NULL, w.home.name) ||
+	    confine(enters) < 0)
 		return;
 	while (recv(channel, &q, sizeof(q), 0) == sizeof(q)) {
 		struct socket_owner_answer a = { .number = q.number };

@@ -22,14 +22,8 @@ struct cgroup_walk {
 int cgroup_walk(struct cgroup_walk *w, const struct cgroup *c) MUST_CHECK;
 
 struct nlmsghdr;
-/* In which one a socket was made: of an answer of sock_diag's, which has room for a whole
- * struct inet_diag_msg. False: it doesn't say. */
-bool cgroup_of_socket(const struct nlmsghdr *h, uint64_t *ret_id);
 
 int cgroup_ids_add(struct cgroup_ids *n, uint64_t number) MUST_CHECK;
 /* Before one is looked for. */
 void cgroup_ids_sort(struct cgroup_ids *n);
-bool cgroup_ids_have(const struct cgroup_ids *n, uint64_t number);
 void cgroup_ids_done(struct cgroup_ids *n);
-/* Those of @c and of all below it, sorted. */
-int cgroup_ids_below(const struct cgroup *c, struct cgroup_ids *ret) MUST_CHECK;

@@ -56,7 +56,7 @@ static int compare_numbers(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-bool cgroup_ids_have(const struct cgroup_ids *n, uint64_t number)
+static bool cgroup_ids_have(const struct cgroup_ids *n, uint64_t number)
 {
 	return n->count > 0 &&
 	       bsearch(&number, n->at, n->count, sizeof(number), compare_numbers) != NULL;
@@ -84,7 +84,8 @@ static int ignore_process(struct cgroup_walk *w, pid_t pid)
 	return 0;
 }
 
-int cgroup_ids_below(const struct cgroup *c, struct cgroup_ids *ret)
+/* Those of @c and of all below it, sorted. */
+static int cgroup_ids_below(const struct cgroup *c, struct cgroup_ids *ret)
 {
 	struct err ignored = { 0 };
 	struct cgroup_walk w = {
@@ -119,7 +120,9 @@ static int on_attr(const struct nlattr *a, void *data)
 	return MNL_CB_OK;
 }
 
-bool cgroup_of_socket(const struct nlmsghdr *h, uint64_t *ret_id)
+/* In which one a socket was made: of an answer of sock_diag's, which has room for a whole
+ * struct inet_diag_msg. False: it doesn't say. */
+static bool cgroup_of_socket(const struct nlmsghdr *h, uint64_t *ret_id)
 {
 	const struct nlattr *cgroup = NULL;
 

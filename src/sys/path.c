@@ -92,11 +92,6 @@ static bool has_alone(struct text users, gid_t gid, uid_t uid, struct text *ret_
 	return found;
 }
 
-static bool same_text(struct text a, struct text b)
-{
-	return a.len == b.len && memcmp(a.ptr, b.ptr, a.len) == 0;
-}
-
 /* No member but the user @name. */
 static bool lists_only(struct text groups, gid_t gid, struct text name)
 {
@@ -110,7 +105,8 @@ static bool lists_only(struct text groups, gid_t gid, struct text name)
 		found = true;
 		members = text_trim(field(line, 3));
 		while (members.len > 0 && text_split(&members, ',', &member))
-			if (!same_text(member, name))
+			if (member.len != name.len ||
+			    memcmp(member.ptr, name.ptr, name.len) != 0)
 				return false;
 	}
 	return found;
@@ -129,16 +125,10 @@ static bool is_private_group(gid_t gid, uid_t uid)
 	       has_alone(users, gid, uid, &name) && lists_only(groups, gid, name);
 }
 
-static bool others_may_write(const struct stat *st)
-{
-	if (st->st_mode & S_IWOTH)
-		return true;
-	return (st->st_mode & S_IWGRP) && !is_private_group(st->st_gid, st->st_uid);
-}
-
 static bool is_owned(const struct owned *o, const struct stat *st)
 {
-	return is_ours(o, st->st_uid) && !others_may_write(st);
+	return is_ours(o, st->st_uid) && !(st->st_mode & S_IWOTH) &&
+	       (!(st->st_mode & S_IWGRP) || is_private_group(st->st_gid, st->st_uid));
 }
 
 static void refuse_owner(struct owned *o, const struct stat *st, const char *what)

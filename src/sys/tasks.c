@@ -228,7 +228,9 @@ static int open_network(void *data, const struct task *t)
 	return *ret < 0 ? -errno : 1;
 }
 
-int tasks_open_network(pid_t pid)
+/* The network namespace of the first thread of @pid that lives. Return: a descriptor;
+ * -ESRCH: there is no such process, or it has ended; -errno. */
+static int tasks_open_network(pid_t pid)
 {
 	CLEAN(fd) int proc = open_directory(AT_FDCWD, "/proc");
 	int fd = -1, r = proc < 0 ? proc : tasks_each(proc, pid, open_network, &fd);

@@ -47,11 +47,9 @@ int tasks_in_network(int proc, pid_t pid, const struct tasks_network *net) MUST_
 /* The second number of this process's own; 0: it can't be seen. */
 ino_t tasks_own_network(void);
 
-/* The network namespace of the first thread of @pid that lives. Return: a descriptor;
- * -ESRCH: there is no such process, or it has ended; -errno. */
-int tasks_open_network(pid_t pid) MUST_CHECK;
-/* The same for a namespace that is named from outside, by a process's number or a path.
- * Anything else at that path is not opened: -EINVAL. */
+/* A descriptor of the network namespace that is named from outside, by a process's number
+ * (its first thread that lives; -ESRCH: it has ended) or a path. Anything else at that
+ * path is not opened: -EINVAL. */
 int tasks_open_named_network(const char *where) MUST_CHECK;
 
 /* Two threads have one descriptor table. False if that can't be seen. */

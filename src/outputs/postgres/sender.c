@@ -383,36 +383,30 @@ struct sender {
 	int64_t first, last;
 };
 
-/* What stood when the last sender ended is told until the server says more. */
-static void remember_state(struct sender *s)
-{
-	struct postgres_state last;
-
-	if (postgres_state_read(s->directory, &last) < 0)
-		return;
-	s->state.sent = last.sent;
-	s->state.missed = last.missed;
-	s->state.refused = last.refused;
-}
-
 struct sender *sender_new(const char *directory, const char *conninfo)
 {
+	const size_t size = (size_t)SENDER_BATCH * COPY_ROW_SIZE; /* of a table's lines */
 	struct sender *s = calloc(1, sizeof(*s));
+	char *lines = malloc(TABLE_COUNT * size);
+	struct postgres_state last;
 
-	if (!s)
+	if (!s || !lines) {
+		free(s);
+		free(lines);
 		return NULL;
+	}
 	s->directory = directory;
 	s->conninfo = conninfo;
 	s->batch = SENDER_BATCH;
 	s->review_batch = REVIEWS_BATCH;
-	for (size_t i = 0; i < TABLE_COUNT; i++) {
-		s->lines[i] = malloc((size_t)SENDER_BATCH * COPY_ROW_SIZE);
-		if (!s->lines[i]) {
-			sender_free(s);
-			return NULL;
-		}
+	for (size_t i = 0; i < TABLE_COUNT; i++)
+		s->lines[i] = lines + i * size;
+	/* What the last sender reported is reported until the server says more. */
+	if (postgres_state_read(directory, &last) == 0) {
+		s->state.sent = last.sent;
+		s->state.missed = last.missed;
+		s->state.refused = last.refused;
 	}
-	remember_state(s);
 	return s;
 }
 
@@ -435,17 +429,6 @@ static void close_store(struct sender *s)
 	s->store = NULL;
 	s->reviews = NULL;
 	s->known = false;
-}
-
-void sender_free(struct sender *s)
-{
-	if (!s)
-		return;
-	disconnect(s);
-	close_store(s);
-	for (size_t i = 0; i < TABLE_COUNT; i++)
-		free(s->lines[i]);
-	free(s);
 }
 
 static int connect_to(struct sender *s, struct err *err)

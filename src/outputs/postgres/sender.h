@@ -27,9 +27,9 @@ struct sender_state {
 };
 
 struct sender;
-/* @directory holds the store; both are borrowed. Return: NULL without memory. */
+/* @directory holds the store; both are borrowed. It lives as long as the process. Return:
+ * NULL without memory. */
 struct sender *sender_new(const char *directory, const char *conninfo);
-void sender_free(struct sender *s);
 /* Copy a batch, after connecting and opening what isn't open. Return: how many rows were
  * copied; 0: there are none; or -errno with @err: another time, from the start. */
 int sender_step(struct sender *s, struct err *err) MUST_CHECK;

@@ -105,18 +105,13 @@ static void count(struct hooks *h, enum webhook_counter which)
 
 /* ---- sockets ---- */
 
-static void give_back(struct hooks *h, uint32_t id)
-{
-	assert(h->closed_count < ARRAY_SIZE(h->closed));
-	h->closed[h->closed_count++] = id;
-}
-
 static void close_socket(struct hooks *h, int fd, uint32_t id)
 {
 	/* The parent has a duplicate: closing alone wouldn't end the connection. */
 	shutdown(fd, SHUT_RDWR);
 	close(fd);
-	give_back(h, id);
+	assert(h->closed_count < ARRAY_SIZE(h->closed));
+	h->closed[h->closed_count++] = id;
 }
 
 static bool remember_socket(struct hooks *h, int fd, uint32_t id)
@@ -348,13 +343,6 @@ static void hand_to_libcurl(struct hook *k, int64_t now_ms)
 		attempt_failed(k, now_ms);
 }
 
-static void begin_attempt(struct hook *k, int64_t now_ms)
-{
-	k->asked = k->address = 0;
-	k->until_ms = now_ms + HOOK_ATTEMPT_MS;
-	hand_to_libcurl(k, now_ms);
-}
-
 /* Return: 0, also when the channel is full (the attempt then ends by its time), or
  * -errno. */
 static int want_socket(struct hook *k, int64_t now_ms)
@@ -471,8 +459,11 @@ static int work_on(struct hook *k, int64_t now_ms)
 		attempt_failed(k, now_ms);
 	}
 	if (may_begin(k->hooks) && ((k->state == HOOK_IDLE && k->count > 0) ||
-				    (k->state == HOOK_PAUSED && now_ms >= k->until_ms)))
-		begin_attempt(k, now_ms);
+				    (k->state == HOOK_PAUSED && now_ms >= k->until_ms))) {
+		k->asked = k->address = 0;
+		k->until_ms = now_ms + HOOK_ATTEMPT_MS;
+		hand_to_libcurl(k, now_ms);
+	}
 	return r;
 }
 
