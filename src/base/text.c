@@ -197,6 +197,13 @@ size_t text_utf8(struct text t, uint32_t *ret)
 	return len;
 }
 
+bool text_is_name(const char *text, size_t max)
+{
+	const size_t len = strspn(text, TEXT_NAME_LETTERS);
+
+	return len > 0 && len <= max && text[len] == '\0';
+}
+
 struct text text_without_comment(struct text line)
 {
 	const char *comment = line.len > 0 ? memchr(line.ptr, '#', line.len) : NULL;

@@ -28,6 +28,11 @@ int text_hex_value(char c);
 /* One character of UTF-8 at the start of @t: shortest form, no surrogate, at most
  * U+10FFFF. Return: its bytes; 0: there is none. */
 size_t text_utf8(struct text t, uint32_t *ret);
+/* What names of sandboxes, users and hosts are made of. */
+#define TEXT_NAME_LETTERS                                                                \
+	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_."
+/* One to @max letters, digits, '-', '_' and '.'. */
+bool text_is_name(const char *text, size_t max);
 /* A line without its comment ('#' and what follows), trimmed. */
 struct text text_without_comment(struct text line);
 /* Cut @t at the first @separator: the part before it, and @t moves behind it (to

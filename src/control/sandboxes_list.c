@@ -13,8 +13,6 @@
 /* What a sandbox is, as the API says it: exactly one of "netns", "cgroup" and "uid". All
  * faults are told at once. Whether such a thing exists is the daemon's to say. */
 
-#define NAME_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_."
-
 enum {
 	USER_NAME_MAX = 32,
 	SHOWN_MAX = 80, /* bytes of a text from outside that a message repeats */
@@ -101,10 +99,8 @@ static void read_cgroup(struct wanted *w, json_t *value)
 
 static bool is_user_name(const char *name)
 {
-	size_t len = strlen(name);
-
-	return len > 0 && len <= USER_NAME_MAX && name[0] != '-' &&
-	       strspn(name, NAME_LETTERS) == len && strspn(name, "0123456789") < len;
+	return name[0] != '-' && text_is_name(name, USER_NAME_MAX) &&
+	       name[strspn(name, "0123456789")] != '\0';
 }
 
 /* Root is not one of many users. */
@@ -179,14 +175,8 @@ static void read_key(struct wanted *w, const char *key, json_t *value)
 
 static void read_name(struct wanted *w, const char *id)
 {
-	size_t len = strlen(id);
-
-	if (len == 0 || len > IPC_SANDBOX_NAME_MAX || id[0] == '.' ||
-	    strspn(id, NAME_LETTERS) != len)
-		fault(w,
-		      "a sandbox's id is up to %d letters, digits, '-', '_' and '.', and "
-		      "doesn't begin with '.'",
-		      IPC_SANDBOX_NAME_MAX);
+	if (!ipc_is_sandbox_name(id))
+		fault(w, "%s", IPC_SANDBOX_NAME_RULE);
 	else
 		snprintf(w->spec.name, sizeof(w->spec.name), "%s", id);
 }

@@ -36,16 +36,8 @@ struct ipc_sandbox daemon_sandbox_as_reported(const struct daemon_sandbox *d)
 
 int daemon_sandbox_check(const struct ipc_sandbox *spec, struct err *err)
 {
-	static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-				      "abcdefghijklmnopqrstuvwxyz0123456789-_.";
-	size_t len = strnlen(spec->name, sizeof(spec->name));
-
-	if (len == 0 || len > IPC_SANDBOX_NAME_MAX || spec->name[0] == '.' ||
-	    strspn(spec->name, letters) != len)
-		return err_set(err, -EINVAL,
-			       "a sandbox's id is up to %d letters, digits, '-', '_' and "
-			       "'.', and doesn't begin with '.'",
-			       IPC_SANDBOX_NAME_MAX);
+	if (!ipc_is_sandbox_name(spec->name))
+		return err_set(err, -EINVAL, "%s", IPC_SANDBOX_NAME_RULE);
 	if (spec->kind == ATTACH_HOST &&
 	    (spec->member == FILTER_MEMBER_CGROUP || spec->member == FILTER_MEMBER_UID))
 		return 0; /* host_find() says more */

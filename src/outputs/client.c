@@ -139,20 +139,13 @@ const char *client_reason(const struct client_reply *reply, struct arena *arena)
 
 /* ---- what the verbs share ---- */
 
-bool daemon_is_id(const char *id)
-{
-	return id[0] != '\0' && id[0] != '.' && strlen(id) <= DAEMON_ID_MAX &&
-	       strspn(id, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-			  "0123456789-_.") == strlen(id);
-}
-
 int daemon_bad_id(const char *id)
 {
 	char shown[TEXT_ESCAPED_SIZE];
 
 	log_error("'%s' is not an id: up to %d letters, digits, '-', '_' and '.', and "
 		  "no '.' at the front",
-		  text_escape(text_of(id), shown, sizeof(shown)), DAEMON_ID_MAX);
+		  text_escape(text_of(id), shown, sizeof(shown)), IPC_SANDBOX_NAME_MAX);
 	return RUN_STATUS_BAD_INPUT;
 }
 

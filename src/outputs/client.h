@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "policy/load.h"
+#include "proto/control_supervisor.h"
 
 struct client_reply {
 	unsigned int status;
@@ -22,11 +23,7 @@ const char *client_reason(const struct client_reply *reply, struct arena *arena)
 
 /* -- what the verbs share ----------------------------------------------------------- */
 
-enum { DAEMON_ID_MAX = 63 };
-
-/* It stands in a path. */
-bool daemon_is_id(const char *id);
-/* Say so. Return: the exit status. */
+/* Report that @id is no sandbox's. Return: the exit status. */
 int daemon_bad_id(const char *id);
 
 /* One request that is to succeed. Return: 0, or the exit status after a message. */

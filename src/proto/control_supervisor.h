@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/text.h"
+
 enum ipc_control_supervisor {
 	/* -- control to supervisor -- */
 	/* with the plan and the text that made it: this is in force now. IPC_KEPT back */
@@ -67,6 +69,15 @@ enum {
 	IPC_SANDBOX_NAME_MAX = 63,
 	IPC_SANDBOX_WHERE_MAX = 255,
 };
+/* What a sandbox's name has to be; it stands in paths. */
+#define IPC_SANDBOX_NAME_RULE                                                            \
+	"a sandbox's id is up to 63 letters, digits, '-', '_' and '.', and doesn't "     \
+	"begin with '.'"
+static inline bool ipc_is_sandbox_name(const char *name)
+{
+	return name[0] != '.' && text_is_name(name, IPC_SANDBOX_NAME_MAX);
+}
+
 struct ipc_sandbox {
 	char name[IPC_SANDBOX_NAME_MAX + 1];
 	char where[IPC_SANDBOX_WHERE_MAX + 1]; /* a path, a number */

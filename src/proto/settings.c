@@ -247,12 +247,9 @@ static int set_exempt(void *target, const char *value, struct err *err)
 
 static int set_api_host(void *target, const char *value, struct err *err)
 {
-	static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-				      "abcdefghijklmnopqrstuvwxyz0123456789-_.";
 	struct sidecar_spec *spec = target;
-	size_t size = strlen(value);
 
-	if (size == 0 || size > HOST_NAME_SIZE_MAX || strspn(value, letters) != size)
+	if (!text_is_name(value, HOST_NAME_SIZE_MAX))
 		return is_not(err, value, "a host name without a port");
 	if (spec->api_host_count == SIDECAR_HOSTS_MAX)
 		return too_many(err, SIDECAR_HOSTS_MAX);

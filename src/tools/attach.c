@@ -198,7 +198,7 @@ static int check_spec(const struct spec *s, uint32_t *ret_uid, char **ret_policy
 		log_error("attach: --again goes with --cgroup and --uid alone");
 		r = RUN_STATUS_BAD_INPUT;
 	}
-	if (s->id && !daemon_is_id(s->id))
+	if (s->id && !ipc_is_sandbox_name(s->id))
 		r = daemon_bad_id(s->id);
 	if (s->uid && daemon_find_user(s->uid, ret_uid) != 0)
 		r = RUN_STATUS_BAD_INPUT;
@@ -384,8 +384,9 @@ static int read_arguments(const struct cli_options *table, struct show_spec *spe
 		return RUN_STATUS_BAD_INPUT;
 	}
 	*ret_first = first;
-	return first < argc && !daemon_is_id(argv[first]) ? daemon_bad_id(argv[first])
-							  : 0;
+	return first < argc && !ipc_is_sandbox_name(argv[first])
+		       ? daemon_bad_id(argv[first])
+		       : 0;
 }
 
 int cli_detach(int argc, char **argv)
@@ -664,7 +665,8 @@ static int read_body(const char *id, const char *file, bool patch, char **ret)
 	const struct policy_args args = { .file = file, .verify = POLICY_VERIFY_DNS };
 	CLEAN(mem) char *whole = NULL;
 	json_t *j;
-	int r = daemon_is_id(id) ? daemon_policy_text(&args, &whole) : daemon_bad_id(id);
+	int r = ipc_is_sandbox_name(id) ? daemon_policy_text(&args, &whole)
+					: daemon_bad_id(id);
 
 	if (r != 0)
 		return r;
@@ -697,7 +699,7 @@ int cli_daemon_policy_show(const char *socket, const char *id)
 {
 	const struct show_spec spec = { .socket = socket };
 	json_t *j;
-	int r = daemon_is_id(id) ? 0 : daemon_bad_id(id);
+	int r = ipc_is_sandbox_name(id) ? 0 : daemon_bad_id(id);
 
 	if (r != 0)
 		return r;

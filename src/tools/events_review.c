@@ -615,12 +615,10 @@ static int ask_daemon(struct show *s, const char *method, const char *path, json
 /* Letters, digits and -_. as they are, all else as %XX. */
 static void escape(const char *text, char *buf, size_t size)
 {
-	static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-				    "abcdefghijklmnopqrstuvwxyz0123456789-_.";
 	size_t used = 0;
 
 	for (; *text && used + 4 <= size; text++) {
-		if (strchr(plain, *text))
+		if (strchr(TEXT_NAME_LETTERS, *text))
 			buf[used++] = *text;
 		else
 			used += (size_t)snprintf(buf + used, 4, "%%%02X",
@@ -638,7 +636,7 @@ static int live_accept(struct show *s, const struct review *t, struct err *err)
 	json_t *j = NULL;
 	int r;
 
-	if (!daemon_is_id(t->sandbox))
+	if (!ipc_is_sandbox_name(t->sandbox))
 		return err_set(err, -EINVAL, "this is no sandbox of a daemon's");
 	snprintf(path, sizeof(path), "/sandboxes/%s/review/%" PRId64, t->sandbox, t->id);
 	r = ask_daemon(s, "GET", path, &j, err);
