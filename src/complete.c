@@ -14,7 +14,8 @@ static enum value_kind value_kind(const struct cli_option *o)
 {
 	if (!o->arg)
 		return VALUE_NONE;
-	if (strcmp(o->arg, "FILE") == 0 || strcmp(o->arg, "PATH") == 0)
+	if (strcmp(o->arg, "FILE") == 0 || strcmp(o->arg, "PATH") == 0 ||
+	    strcmp(o->arg, "[FORM:]FILE") == 0)
 		return VALUE_FILE;
 	if (strcmp(o->name, "profile") == 0)
 		return VALUE_PROFILE;

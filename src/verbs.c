@@ -13,7 +13,7 @@
 #include "run/doctor.h"
 #include "run/host.h"
 #include "run/options.h"
-#include "run/report.h"
+#include "run/report_file.h"
 #include "run/run.h"
 #include "sidecar/sidecar.h"
 #include "supervisor/program.h"

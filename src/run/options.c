@@ -11,6 +11,47 @@
 #include "run/rw_preset.h"
 #include "sys/options.h"
 
+#define REPORT_WORDS "json|markdown|github|sarif|junit"
+
+static int set_report_format(void *field, const char *value, struct err *err)
+{
+	struct run_spec *spec = field;
+	const int word = cli_option_word(REPORT_WORDS, value, err);
+
+	if (word < 0)
+		return word;
+	spec->has_report_format = true;
+	spec->report_format = (enum run_report_format)word;
+	return 0;
+}
+
+/* What isn't a form before a colon belongs to the name. */
+static int add_report(void *field, const char *value, struct err *err)
+{
+	struct run_spec *spec = field;
+	struct run_report report = { .file = value, .fd = -1 };
+	const char *colon = strchr(value, ':');
+	struct err no_form = { 0 };
+	char word[16];
+
+	if (colon && colon - value < (ptrdiff_t)sizeof(word)) {
+		const int size = (int)(colon - value);
+		int form;
+
+		snprintf(word, sizeof(word), "%.*s", size, value);
+		form = cli_option_word(REPORT_WORDS, word, &no_form);
+		report.has_format = form >= 0;
+		report.format = form >= 0 ? (enum run_report_format)form : 0;
+		report.file = form >= 0 ? colon + 1 : value;
+	}
+	if (!report.file[0])
+		return err_set(err, -EINVAL, "needs the name of a file");
+	if (spec->report_count == RUN_REPORTS_MAX)
+		return err_set(err, -EINVAL, "more than %d reports", RUN_REPORTS_MAX);
+	spec->reports[spec->report_count++] = report;
+	return 0;
+}
+
 static const struct cli_option options[] = {
 	POLICY_ARGS_ROWS(struct run_spec, policy),
 	POLICY_VERIFY_ROW(struct run_spec, policy,
@@ -61,10 +102,12 @@ static const struct cli_option options[] = {
 	  OPTION_IN(WORD, struct run_spec, self_test) },
 	{ "fail-on-deny", NULL, "exit with 123 when something was refused",
 	  OPTION_IN(FLAG, struct run_spec, fail_on_deny) },
-	{ "report", "FILE", "write what happened to FILE",
-	  OPTION_IN(TEXT, struct run_spec, report_file) },
-	{ "report-format", "json|markdown", "the form of that file (json)",
-	  OPTION_IN(WORD, struct run_spec, report_format) },
+	{ "report", "[FORM:]FILE",
+	  "write what happened to FILE, - for standard output; may be repeated",
+	  add_report, '\n' },
+	{ "report-format", REPORT_WORDS,
+	  "the form of the reports (by the end of the name, else json)",
+	  set_report_format },
 	{ "state-dir", "DIR", "keep the events in the store that is there, too",
 	  OPTION_IN(TEXT, struct run_spec, state_dir) },
 	{ "quiet", NULL,
@@ -105,7 +148,6 @@ int cli_run_parse(int argc, char **argv, struct run_spec *ret, struct err *err)
 	memset(ret, 0, sizeof(*ret));
 	ret->policy.verify = POLICY_VERIFY_TLS;
 	ret->repin_ms = POLICY_REPIN_MS;
-	ret->report_fd = -1;
 	first = cli_options_parse(&cli_run_options, ret, argc, argv, &ret->given, err);
 	if (first < 0)
 		return first;

@@ -10,7 +10,9 @@
 #include "sys/resolv_conf.h"
 
 enum {
-	RUN_KEPT_MAX = 6, /* the files and the folder of run/config, report, store */
+	RUN_REPORTS_MAX = 8, /* one more is an error */
+	/* The files and the folder of run/config, the store, the reports. */
+	RUN_KEPT_MAX = 5 + RUN_REPORTS_MAX,
 };
 
 enum run_uplink {
@@ -40,7 +42,17 @@ enum run_self_test {
 enum run_report_format {
 	RUN_REPORT_JSON = 0,
 	RUN_REPORT_MARKDOWN,
+	RUN_REPORT_GITHUB,
+	RUN_REPORT_SARIF,
+	RUN_REPORT_JUNIT,
 	RUN_REPORT_FORMAT_COUNT
+};
+
+struct run_report {
+	const char *file; /* "-": standard output */
+	bool has_format;  /* --report FORM:FILE */
+	enum run_report_format format;
+	int fd; /* owned; -1 until report_open(), and for standard output */
 };
 
 struct run_spec {
@@ -56,10 +68,11 @@ struct run_spec {
 	enum run_self_test self_test;
 	int64_t repin_ms; /* dns: pinned: how often, where the policy doesn't say */
 	bool fail_on_deny, quiet, no_config;
-	const char *report_file; /* NULL: none */
-	const char *state_dir;	 /* of a store that keeps the events; NULL: none */
+	const char *state_dir; /* of a store that keeps the events; NULL: none */
+	struct run_report reports[RUN_REPORTS_MAX];
+	size_t report_count;
+	bool has_report_format; /* --report-format, for those without one of their own */
 	enum run_report_format report_format;
-	int report_fd; /* owned, while report_file is set; -1 until report_open() */
 	struct name_servers upstreams; /* none: those of the host's resolv.conf */
 	/* Files that stay read-only inside, besides the policy's. */
 	const char *kept[RUN_KEPT_MAX];

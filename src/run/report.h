@@ -25,12 +25,13 @@ struct report {
 	bool failed;			   /* Weir could not do what was asked */
 };
 
-/* Before the command starts: open the file that --report names, so that nothing that the
- * sandbox does to the path matters. Markdown is appended, as a CI job's summary wants it;
- * JSON replaces what is there. Return: 0 with spec->report_fd, or -errno with @err. */
-int report_open(struct run_spec *spec, struct err *err) MUST_CHECK;
+typedef bool event_kind_fn(const struct event *e);
+size_t report_count(const struct event_ring *ring, event_kind_fn *is_kind);
+/* Refusals that were counted only. */
+uint64_t report_missed(const struct report *r);
+
 /* The run is over: say it on stderr unless spec->quiet is set or @failure says that Weir
- * failed, and write it to spec->report_fd, which is closed. @r has all but what follows
+ * failed, and write it to the files of spec->reports. @r has all but what follows
  * from @failure, 0 or the exit status of that, and @wait_status of the command.
  * Return: the exit status. */
 int report_end(struct report *r, int failure, int wait_status);

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+/* run/report_file - what --report asks for: JSON, Markdown, GitHub's workflow commands,
+ * SARIF, JUnit's XML. */
+#pragma once
+
+#include "run/report.h"
+
+/* Before the command starts: open the files that --report names, so that nothing that the
+ * sandbox does to the paths matters. Markdown and GitHub's commands are appended, as a CI
+ * job's summary wants it; the other forms replace what is there. "-" is standard output.
+ * Return: 0 with the descriptors in spec->reports, or -errno with @err. */
+int report_open(struct run_spec *spec, struct err *err) MUST_CHECK;
+
+/* Write them all, and close them. Return: 0, or -errno with @err: one could not be
+ * written. */
+int report_write(const struct report *r, struct err *err) MUST_CHECK;
