@@ -175,6 +175,42 @@ static int show_json(const struct policy *p, FILE *out)
 	return r;
 }
 
+/* All of the same kind and profile as the need @first, unless an earlier one was. */
+static void explain_needs_like(const struct policy *p, size_t first, const char *prefix,
+			       FILE *out)
+{
+	static const char *const texts[NEED_KIND_COUNT] = {
+		[NEED_OWN] = "directories of the sandboxes' own for",
+		[NEED_PASS_ENV] = "is passed, where it is set,",
+		[NEED_RW_PRESET] = "what --rw-preset makes writable for",
+	};
+	const struct policy_need *like = &p->needs[first];
+	char shown[TEXT_ESCAPED_SIZE];
+
+	for (size_t i = 0; i < p->need_count; i++) {
+		const struct policy_need *n = &p->needs[i];
+
+		if (!n->profile || strcmp(n->profile, like->profile) != 0 ||
+		    n->kind != like->kind)
+			continue;
+		if (i < first)
+			return;
+		if (i == first)
+			fprintf(out, "%sthe profile %s gives `weir run`: %s", prefix,
+				n->profile, texts[n->kind]);
+		fprintf(out, " %s", text_escape(text_of(n->value), shown, sizeof(shown)));
+	}
+	fputc('\n', out);
+}
+
+void policy_explain_needs(const struct policy *policy, const char *prefix, FILE *out)
+{
+	for (size_t i = 0; i < policy->need_count; i++) {
+		if (policy->needs[i].profile)
+			explain_needs_like(policy, i, prefix, out);
+	}
+}
+
 static void show_head(const struct policy *p, const struct plan *plan, FILE *out)
 {
 	char shown[TEXT_ESCAPED_SIZE];
@@ -195,6 +231,7 @@ static void show_head(const struct policy *p, const struct plan *plan, FILE *out
 			plan_rule_count(plan) - p->count,
 			p->default_action == POLICY_ALLOW ? " and public DoH resolvers"
 							  : "");
+	policy_explain_needs(p, "# Besides, ", out);
 }
 
 /* "key: value" lines; values of JSON are values of YAML. */

@@ -16,6 +16,10 @@ char *policy_explain_rule(const struct plan *p, uint32_t rule, char *buf, size_t
 char *policy_explain_ports(const struct plan *p, uint8_t list, char *buf, size_t size);
 const char *policy_action_name(enum policy_action action);
 
+/* What the profiles of @policy give a command of `weir run` besides hosts: a line for
+ * each profile and kind of need. */
+void policy_explain_needs(const struct policy *policy, const char *prefix, FILE *out);
+
 /* The policy with `extends` resolved, as a document of its own.
  * Return: 0 or -ENOMEM. */
 int cli_policy_show(const struct policy *policy, const struct plan *plan, bool json,

@@ -131,6 +131,36 @@ static int load_document(void *data, const char *name, const char *from,
 
 /* --- the whole --- */
 
+/* The name of the profile that the document @file is, or NULL: who may write the file
+ * was judged for a profile alone. */
+static const char *profile_of(struct arena *arena, const char *file)
+{
+	const char *user = cli_user_profiles(arena);
+	const char *const folders[] = { CLI_ETC_PROFILES, user };
+	struct text name = { 0 };
+
+	if (strncmp(file, POLICY_BUILT_IN, strlen(POLICY_BUILT_IN)) == 0)
+		return file + strlen(POLICY_BUILT_IN);
+	for (size_t i = 0; i < ARRAY_SIZE(folders); i++) {
+		size_t len = folders[i] ? strlen(folders[i]) : 0;
+
+		if (len > 0 && strncmp(file, folders[i], len) == 0 && file[len] == '/')
+			name = text_of(file + len + 1);
+	}
+	if (name.len <= strlen(".yaml") || memchr(name.ptr, '/', name.len))
+		return NULL;
+	name.len -= strlen(".yaml");
+	return arena_text(arena, name);
+}
+
+/* What profiles need counts where the user has named one, by a word: not in a policy
+ * file, which may be anybody's, nor in what such a file extends. */
+static void count_needs(struct arena *arena, struct policy *policy, size_t first)
+{
+	for (size_t i = first; i < policy->need_count; i++)
+		policy->needs[i].profile = profile_of(arena, policy->needs[i].at.file);
+}
+
 int policy_args_set_verify(void *args, const char *value, struct err *err)
 {
 	struct policy_args *a = args;
@@ -205,9 +235,15 @@ static int load(const struct policy_args *args, struct arena *arena,
 	if (args->file)
 		r = faults_worse(
 			r, read_named(&reader, "policy", args->file, true, &policy));
-	for (size_t i = 0; i < args->profiles.count; i++)
-		r = faults_worse(r, read_named(&reader, "--profile",
-					       args->profiles.items[i], false, &policy));
+	for (size_t i = 0; i < args->profiles.count; i++) {
+		const char *name = args->profiles.items[i];
+		const size_t needs = policy.need_count;
+
+		r = faults_worse(r,
+				 read_named(&reader, "--profile", name, false, &policy));
+		if (is_profile_name(name))
+			count_needs(arena, &policy, needs);
+	}
 	/* The option asks for less than the policy, which forbids just that. */
 	if (policy.require_full_isolation && args->has_verify && !args->verify_tls &&
 	    args->verify == POLICY_VERIFY_DNS &&

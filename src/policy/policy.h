@@ -51,6 +51,23 @@ struct policy_place {
 	uint32_t line, column;
 };
 
+/* What a profile's programs need of `weir run` besides hosts: the key `run`. */
+enum policy_need_kind {
+	NEED_OWN = 0,  /* a variable that names a directory: one of the sandboxes' own */
+	NEED_PASS_ENV, /* a variable that is passed though it looks like a secret */
+	NEED_RW_PRESET,
+	NEED_KIND_COUNT
+};
+extern const char *const policy_need_words[NEED_KIND_COUNT]; /* the keys below `run` */
+
+struct policy_need {
+	enum policy_need_kind kind;
+	const char *value;
+	const char *profile; /* NULL: no profile that --profile names has it, and it
+			      * counts for nothing */
+	struct policy_place at;
+};
+
 enum {
 	POLICY_REPIN_MS = 6 * 3600 * 1000, /* when no policy says */
 	POLICY_REPIN_MIN_MS = 10 * 1000,
@@ -70,7 +87,9 @@ struct policy {
 	struct plan_on_denies on_denies; /* count 0: not set */
 	struct policy_place verify_at, dns_at, repin_at, on_denies_at;
 	uint32_t limits[LIMIT_COUNT]; /* 0: not set */
-	const char **sources;	      /* documents read, in order, for `show` */
+	struct policy_need *needs;
+	size_t need_count;
+	const char **sources; /* documents read, in order, for `show` */
 	size_t source_count;
 };
 

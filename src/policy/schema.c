@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "policy/schema.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -622,20 +623,82 @@ static void on_denies(struct walk *w, const struct node *n, void *data)
 	p->on_denies_at = place_of(w, n);
 }
 
+/* ---- run ---- */
+
+const char *const policy_need_words[] = {
+	[NEED_OWN] = "own",
+	[NEED_PASS_ENV] = "pass_env",
+	[NEED_RW_PRESET] = "rw_preset",
+};
+static_assert(ARRAY_SIZE(policy_need_words) == NEED_KIND_COUNT, "every need has a key");
+
+static bool is_variable(struct text t)
+{
+	for (size_t i = 0; i < t.len; i++) {
+		const char c = t.ptr[i];
+
+		if (!(c == '_' || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+		      (i > 0 && c >= '0' && c <= '9')))
+			return false;
+	}
+	return t.len > 0;
+}
+
+static void on_need(struct walk *w, const struct node *n, void *data)
+{
+	struct policy *p = w->document->policy;
+	const enum policy_need_kind kind = *(const enum policy_need_kind *)data;
+	struct policy_need *grown;
+
+	if (n->kind != NODE_TEXT ||
+	    (kind == NEED_RW_PRESET ? n->text.len == 0 : !is_variable(n->text))) {
+		walk_is_not(w, n,
+			    kind == NEED_RW_PRESET ? "the name of a preset"
+						   : "the name of a variable");
+		return;
+	}
+	grown = arena_array(w->document->arena, p->need_count + 1, sizeof(*grown));
+	if (!grown) {
+		w->out_of_memory = true;
+		return;
+	}
+	if (p->need_count > 0)
+		memcpy(grown, p->needs, p->need_count * sizeof(*grown));
+	grown[p->need_count++] = (struct policy_need){ .kind = kind,
+						       .value = walk_text(w, n->text),
+						       .at = place_of(w, n) };
+	p->needs = grown;
+}
+
+static void on_needs(struct walk *w, const struct node *n, void *data)
+{
+	enum policy_need_kind kind = NEED_OWN;
+
+	while (!text_equal(n->key, policy_need_words[kind]))
+		kind++;
+	walk_list(w, n, on_need, &kind);
+}
+
+static void on_run(struct walk *w, const struct node *n, void *data)
+{
+	static const struct schema_key keys[] = {
+		{ "own", on_needs },
+		{ "pass_env", on_needs },
+		{ "rw_preset", on_needs },
+	};
+
+	walk_map(w, n, keys, ARRAY_SIZE(keys), NULL);
+}
+
 static void on_network_policy(struct walk *w, const struct node *n, void *data);
 
 static const struct schema_key top_keys[] = {
-	{ "extends", on_extends },
-	{ "defaultAction", on_default_action },
-	{ "egress", on_egress },
-	{ "allow-list", on_allow_list },
-	{ "verify", on_verify },
-	{ "dns", on_dns },
-	{ "repin", on_repin },
-	{ "limits", on_limits },
-	{ "on_denies", on_denies },
-	{ "require_full_isolation", on_full_isolation },
-	{ "network_policy", on_network_policy },
+	{ "extends", on_extends },  { "defaultAction", on_default_action },
+	{ "egress", on_egress },    { "allow-list", on_allow_list },
+	{ "verify", on_verify },    { "dns", on_dns },
+	{ "repin", on_repin },	    { "limits", on_limits },
+	{ "on_denies", on_denies }, { "require_full_isolation", on_full_isolation },
+	{ "run", on_run },	    { "network_policy", on_network_policy },
 };
 
 /* The wrapper is around the whole: no key beside it, and no wrapper inside. */

@@ -37,6 +37,7 @@ static const struct key {
 	{ "verify", "verify" },
 	{ "fail_on_deny", "fail-on-deny" },
 	{ "rw_preset", "rw-preset" },
+	{ "home", "home" },
 	{ "env", "env" },
 	{ "ro", "ro", true },
 	{ "hide", "hide", true },
@@ -171,7 +172,8 @@ static int read_defaults(struct config *c, const struct node *n)
 	faults_add(
 		c->faults, FAULT_ERROR, c->file, n->key_line, n->key_column, "",
 		"'%.*s' is not one of policy, profile, uplink, upstream, rw, rw_preset, "
-		"ro, hide, hide_preset, self_test, verify, fail_on_deny, env, pass_env, "
+		"home, ro, hide, hide_preset, self_test, verify, fail_on_deny, env, "
+		"pass_env, "
 		"set_env",
 		(int)MIN(n->key.len, 64), n->key.ptr);
 	return 0;

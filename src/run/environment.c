@@ -152,6 +152,20 @@ static bool is_set(const struct run_spec *spec, struct text name)
 	return false;
 }
 
+bool environment_is_asked(const struct run_spec *spec, struct text name)
+{
+	return is_set(spec, name) || is_passed_by_name(spec, name);
+}
+
+static bool is_among(const struct option_list *list, struct text name)
+{
+	for (size_t i = 0; i < list->count; i++) {
+		if (text_equal(name, list->items[i]))
+			return true;
+	}
+	return false;
+}
+
 static bool is_weirs(struct text name)
 {
 	static const char prefix[] = "WEIR_";
@@ -169,8 +183,11 @@ static bool is_passed(const struct run_spec *spec, const char *variable,
 		return false;
 	if (is_passed_by_name(spec, name))
 		return true;
-	if (spec->env == RUN_ENV_NONE || is_weirs(name))
+	if (spec->env == RUN_ENV_NONE || is_weirs(name) ||
+	    is_among(&spec->drop_env, name))
 		return false;
+	if (is_among(&spec->profile_env, name))
+		return true;
 	if (spec->env == RUN_ENV_ALL || !environment_is_secret(name, value_of(variable)))
 		return true;
 	if (e->held_count < ENVIRONMENT_TOLD_MAX)

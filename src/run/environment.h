@@ -31,6 +31,9 @@ int environment_choose(struct run_spec *spec, char **given, struct environment *
 void environment_tell(const struct run_spec *spec, char **given,
 		      const struct environment *e);
 
+/* Does an option say what the variable @name is? */
+bool environment_is_asked(const struct run_spec *spec, struct text name);
+
 /* Does @value, of the variable @name, look like a secret? */
 bool environment_is_secret(struct text name, const char *value);
 

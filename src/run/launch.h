@@ -38,6 +38,7 @@ struct launch_spec {
 	const char *const *hide; /* paths that aren't seen */
 	size_t hide_count;
 	bool hide_credentials; /* and those of profiles/credentials.txt */
+	bool home_tmp;	       /* ROOTFS_HOME is made */
 	const char *const *ro; /* files that stay read-only though below a writable
 				* path: the policy and what it extends */
 	size_t ro_count;

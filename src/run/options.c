@@ -77,8 +77,12 @@ static const struct cli_option options[] = {
 	{ "rw", "PATH", "a writable path besides the current directory; may be repeated",
 	  .separator = ':', OPTION_IN(LIST, struct run_spec, rw) },
 	{ "rw-preset", RW_PRESET_WORDS,
-	  "the writable paths that a program needs; may be repeated", rw_preset_add,
-	  ' ' },
+	  "the writable paths that a program needs; may be repeated", rw_preset_add, ' ',
+	  OPTION_IN(CUSTOM, struct run_spec, rw_presets) },
+	{ "home", "user|tmp",
+	  "the home directory of the command: the user's, or an empty one that goes with "
+	  "the sandbox (user)",
+	  OPTION_IN(WORD, struct run_spec, home) },
 	{ "ro", "PATH",
 	  "a path that is shown, read-only, though it is hidden, in /tmp or below a "
 	  "writable one; may be repeated",
@@ -161,11 +165,12 @@ int cli_run_parse(int argc, char **argv, struct run_spec *ret, struct err *err)
 
 int cli_run_check_guarded(const struct run_spec *spec, struct err *err)
 {
-	static const char *const senseless[] = { "uplink",	   "upstream",
-						 "repin-interval", "rw",
-						 "rw-preset",	   "self-test",
-						 "state-dir",	   "ro",
-						 "hide",	   "hide-preset" };
+	static const char *const senseless[] = {
+		"uplink",      "upstream",  "repin-interval",
+		"rw",	       "rw-preset", "self-test",
+		"state-dir",   "ro",	    "hide",
+		"hide-preset", "home"
+	};
 
 	if (!spec->cgroup && !spec->uid)
 		return 0;

@@ -25,6 +25,8 @@ enum run_uplink {
 
 enum run_hide { RUN_HIDE_CREDENTIALS = 0, RUN_HIDE_NONE, RUN_HIDE_COUNT };
 
+enum run_home { RUN_HOME_USER = 0, RUN_HOME_TMP, RUN_HOME_COUNT };
+
 enum run_env {
 	RUN_ENV_DEFAULT = 0, /* what looks like a secret is kept back */
 	RUN_ENV_ALL,
@@ -58,12 +60,16 @@ struct run_report {
 struct run_spec {
 	struct policy_args policy; /* verify: tls unless something says otherwise */
 	struct option_list rw, ro, hide;
+	struct option_list rw_presets; /* names */
+	enum run_home home;
 	enum run_hide hide_preset;
 	/* Not in namespaces of its own, but on the host, guarded by the daemon. */
 	const char *cgroup, *uid;
 	const char *socket; /* the daemon's, or NULL */
 	enum run_env env;   /* of the variables that nothing below names */
 	struct option_list pass_env, set_env; /* names, '*' in them; NAME=VALUE */
+	/* Names, of run/needs: passed unless `env` is none; not passed. */
+	struct option_list profile_env, drop_env;
 	enum run_uplink uplink;
 	enum run_self_test self_test;
 	int64_t repin_ms; /* dns: pinned: how often, where the policy doesn't say */

@@ -510,6 +510,8 @@ static int make_private_places(struct rootfs *v, struct err *err)
 		if (r == 0 && (places[i].wanted || is_directory(places[i].where)))
 			r = mount_tmpfs(places[i].where, places[i].options, err);
 	}
+	if (r == 0 && v->spec->home_tmp && mkdir(ROOTFS_ROOT ROOTFS_HOME, 0700) < 0)
+		r = err_sys(err, -errno, "cannot make the sandbox's home");
 	return r < 0 ? r : make_run(err);
 }
 

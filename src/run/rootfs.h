@@ -32,6 +32,8 @@
 
 #define ROOTFS_STAGE "/tmp"
 #define ROOTFS_ROOT  ROOTFS_STAGE "/view"
+/* The home of --home tmp, in the sandbox. */
+#define ROOTFS_HOME "/tmp/home"
 /* An empty file and an empty directory, mounted over what must not be seen. */
 #define ROOTFS_NOTHING ROOTFS_STAGE "/nothing"
 #define ROOTFS_EMPTY   ROOTFS_STAGE "/empty"

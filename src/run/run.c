@@ -35,6 +35,7 @@
 #include "run/config.h"
 #include "run/environment.h"
 #include "run/launch.h"
+#include "run/needs.h"
 #include "run/netns.h"
 #include "run/report.h"
 #include "run/startup_files.h"
@@ -487,6 +488,7 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 		.shown_count = c->spec->ro.count,
 		.hide = c->spec->hide.items,
 		.hide_count = c->spec->hide.count,
+		.home_tmp = c->spec->home == RUN_HOME_TMP,
 		.hide_credentials = c->spec->hide_preset == RUN_HIDE_CREDENTIALS,
 		.ro = files,
 		.ro_count = file_count,
@@ -604,6 +606,9 @@ static int control_start(struct control *c, struct err *err)
 	status = make_plan(c, err);
 	if (status != 0)
 		return status;
+	if (needs_apply(c->spec, &c->policy, err) < 0)
+		return RUN_STATUS_BAD_INPUT;
+	needs_tell(c->spec);
 	if (policy_asks_names(&c->policy) &&
 	    name_servers_complete(&c->spec->upstreams, err) < 0)
 		return RUN_STATUS_FAILED;

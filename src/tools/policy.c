@@ -162,6 +162,8 @@ static int verb_explain(const struct context *c)
 	if (r == 0)
 		r = cli_policy_explain(&c->plan, questions ? questions : c->arguments,
 				       count, c->spec->json, stdout, &err);
+	if (r == 0 && !c->spec->json)
+		policy_explain_needs(&c->policy, "", stdout);
 	if (r < 0)
 		log_error("%s", err.text);
 	return exit_status(r);

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/needs.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "policy/policy.h"
+#include "run/environment.h"
+#include "run/git_repository.h"
+#include "run/mounts.h"
+#include "run/rootfs.h"
+#include "run/rw_preset.h"
+#include "sys/path.h"
+
+static int out_of_memory(struct err *err)
+{
+	return err_set(err, -ENOMEM, "out of memory");
+}
+
+static int add(struct option_list *list, const char *value, const char *what,
+	       struct err *err)
+{
+	if (list->count == OPTION_LIST_MAX)
+		return err_set(err, -EINVAL, "more than %d %s", OPTION_LIST_MAX, what);
+	list->items[list->count++] = value;
+	return 0;
+}
+
+int needs_add_writable(struct run_spec *spec, const char *path, struct err *err)
+{
+	CLEAN(path) struct path made = { .fd = -1 };
+	int r = path_open_made(path, &made, err);
+
+	return r < 0 ? r : add(&spec->rw, path, "writable paths", err);
+}
+
+int needs_own_directory(struct run_spec *spec, const char *group, const char *name,
+			const char **ret, struct err *err)
+{
+	const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+	CLEAN(path) struct path made = { .fd = -1 };
+	const char *path;
+	int r;
+
+	if (state && state[0] == '/')
+		path = arena_printf(&spec->arena, "%s/weir/%s/%s", state, group, name);
+	else if (home && home[0] == '/')
+		path = arena_printf(&spec->arena, "%s/.local/state/weir/%s/%s", home,
+				    group, name);
+	else
+		return err_set(err, -EINVAL, "HOME is not set");
+	if (!path)
+		return out_of_memory(err);
+	r = path_open_made(path, &made, err);
+	if (r == 0 && made.untrusted)
+		r = err_set(err, -ELOOP, "'%s' is a link", made.untrusted);
+	if (r < 0)
+		return r;
+	*ret = path;
+	return add(&spec->rw, path, "writable paths", err);
+}
+
+int needs_set(struct run_spec *spec, const char *name, const char *a, const char *b,
+	      struct err *err)
+{
+	const char *variable;
+
+	if (environment_is_asked(spec, text_of(name)))
+		return 0;
+	variable = arena_printf(&spec->arena, "%s=%s%s", name, a, b);
+	return variable ? add(&spec->set_env, variable, "variables", err)
+			: out_of_memory(err);
+}
+
+/* --- profiles --- */
+
+/* What the caller names for it is the caller's: an option, or a preset, which shares the
+ * user's cache. Without a home that can be written to, nothing is kept. */
+static int apply_own(struct run_spec *spec, const struct policy_need *n, struct err *err)
+{
+	struct err why = { 0 };
+	const char *path;
+	int r;
+
+	if (environment_is_asked(spec, text_of(n->value)) ||
+	    rw_preset_has_variable(spec, n->value))
+		return 0;
+	if (spec->home == RUN_HOME_TMP)
+		return add(&spec->drop_env, n->value, "variables", err);
+	r = needs_own_directory(spec, n->profile, n->value, &path, &why);
+	if (r == 0)
+		return needs_set(spec, n->value, path, "", err);
+	if (!spec->quiet)
+		log_warning("%s; what %s names is not kept", why.text, n->value);
+	return needs_set(spec, n->value, "/tmp/", n->value, err);
+}
+
+static int apply_need(struct run_spec *spec, const struct policy_need *n, struct err *err)
+{
+	switch (n->kind) {
+	case NEED_OWN:
+		return apply_own(spec, n, err);
+	case NEED_PASS_ENV:
+		return add(&spec->profile_env, n->value, "variables", err);
+	default:
+		return rw_preset_add(&spec->rw_presets, n->value, err);
+	}
+}
+
+/* Two profiles may name the same variable, or one it twice: the first counts, for
+ * needs_set() has set it then. */
+static int apply_profiles(struct run_spec *spec, const struct policy *policy,
+			  struct err *err)
+{
+	for (size_t i = 0; i < policy->need_count; i++) {
+		const struct policy_need *n = &policy->needs[i];
+		int r = n->profile ? apply_need(spec, n, err) : 0;
+
+		if (r < 0)
+			return err_context(err, "%s:%u: run.%s", n->at.file, n->at.line,
+					   policy_need_words[n->kind]);
+		if (!n->profile && !spec->quiet)
+			log_warning("%s:%u: `run` counts in a profile that --profile "
+				    "names, ignoring '%s'",
+				    n->at.file, n->at.line, n->value);
+	}
+	return 0;
+}
+
+/* --- the home --- */
+
+/* What leads back into the user's own, where nothing can be written. */
+static int apply_home(struct run_spec *spec, struct err *err)
+{
+	static const char *const led[] = { "XDG_CACHE_HOME", "XDG_CONFIG_HOME",
+					   "XDG_DATA_HOME", "XDG_STATE_HOME" };
+	int r = 0;
+
+	if (spec->home != RUN_HOME_TMP)
+		return 0;
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(led); i++)
+		r = add(&spec->drop_env, led[i], "variables", err);
+	return r < 0 ? r : needs_set(spec, "HOME", ROOTFS_HOME, "", err);
+}
+
+int needs_apply(struct run_spec *spec, const struct policy *policy, struct err *err)
+{
+	int r = apply_profiles(spec, policy, err);
+
+	if (r == 0)
+		r = rw_preset_apply(spec, err);
+	return r < 0 ? r : apply_home(spec, err);
+}
+
+/* --- what is known of programs --- */
+
+static bool has_word(char *const *argv, const char *const *words, size_t count)
+{
+	for (size_t i = 1; argv[i]; i++) {
+		if (text_is_one_of(argv[i], words, count))
+			return true;
+	}
+	return false;
+}
+
+static bool is_named_writable(const struct run_spec *spec, const char *path)
+{
+	for (size_t i = 0; i < spec->rw.count; i++) {
+		CLEAN(path) struct path p = { .fd = -1 };
+
+		if (path_open(spec->rw.items[i], &p, NULL) == 0 &&
+		    path_is_within(path, p.name))
+			return true;
+	}
+	return false;
+}
+
+static void tell_git(struct run_spec *spec)
+{
+	CLEAN(path) struct path cwd = { .fd = -1 };
+	struct git_repository g = { 0 };
+	struct err err = { 0 };
+
+	if (path_open(".", &cwd, NULL) < 0)
+		return;
+	if (git_repository_find(&spec->arena, cwd.name, &g, &err) < 0)
+		log_warning("%s", err.text);
+	else if (g.top && !path_is_within(g.common, cwd.name) &&
+		 !is_named_writable(spec, g.common))
+		log_warning("git writes to '%s', which is read-only in the sandbox; "
+			    "--rw-preset git makes it writable, but for its hooks and "
+			    "config",
+			    g.common);
+}
+
+static void tell_apt(struct run_spec *spec)
+{
+	static const char *const changes[] = {
+		"install", "reinstall",	 "upgrade", "full-upgrade", "dist-upgrade",
+		"remove",  "autoremove", "purge",   "build-dep",
+	};
+	static const char *const harmless[] = { "-d", "--download-only", "-s",
+						"--simulate", "--print-uris" };
+
+	if (has_word(spec->argv, changes, ARRAY_SIZE(changes)) &&
+	    !has_word(spec->argv, harmless, ARRAY_SIZE(harmless)))
+		log_warning("apt can't install or remove packages in a sandbox; with "
+			    "--rw-preset apt it updates its lists, and downloads "
+			    "(--download-only)");
+}
+
+void needs_tell(struct run_spec *spec)
+{
+	static const struct {
+		const char *program;
+		void (*tell)(struct run_spec *spec);
+	} known[] = { { "git", tell_git }, { "apt", tell_apt }, { "apt-get", tell_apt } };
+	const char *slash = strrchr(spec->argv[0], '/');
+	const char *program = slash ? slash + 1 : spec->argv[0];
+
+	for (size_t i = 0; !spec->quiet && i < ARRAY_SIZE(known); i++) {
+		if (strcmp(known[i].program, program) == 0)
+			known[i].tell(spec);
+	}
+}
