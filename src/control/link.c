@@ -359,18 +359,6 @@ static int hear_supervisor(struct control_link *l, int64_t until_ms)
 	return 0;
 }
 
-/* Until when @l may be waited for. */
-static int64_t wait_until(struct control_link *l)
-{
-	int64_t now_ms = clock_now_ms();
-	int64_t earned_ms = (now_ms - l->waited_at_ms) / PATIENCE_SHARE;
-
-	if (l->patience_ms < PATIENCE_MS)
-		l->patience_ms = MIN(l->patience_ms + earned_ms, (int64_t)PATIENCE_MS);
-	l->waited_at_ms = now_ms;
-	return now_ms + l->patience_ms;
-}
-
 /* Wait for @awaited, the channel to @l's engine or daemon, which is away. */
 static int wait_for_link(struct control_link *l, const struct loop_source *awaited)
 {
@@ -379,7 +367,13 @@ static int wait_for_link(struct control_link *l, const struct loop_source *await
 
 	if (awaited->fd >= 0)
 		return 0;
-	until_ms = wait_until(l);
+	now_ms = clock_now_ms();
+	if (l->patience_ms < PATIENCE_MS)
+		l->patience_ms =
+			MIN(l->patience_ms + (now_ms - l->waited_at_ms) / PATIENCE_SHARE,
+			    (int64_t)PATIENCE_MS);
+	l->waited_at_ms = now_ms;
+	until_ms = now_ms + l->patience_ms;
 	while (r == 0 && awaited->fd < 0)
 		r = hear_supervisor(l, until_ms);
 	now_ms = clock_now_ms();
@@ -388,24 +382,12 @@ static int wait_for_link(struct control_link *l, const struct loop_source *await
 	return r;
 }
 
-/* One that does not answer gets a successor. The first one's silence is for whoever asked
- * it: without it there is no control. */
-static void drop_supervisor(struct control_link *l, int error)
-{
-	const struct ipc_message stuck = { .type = IPC_STUCK, .sandbox = l->engine };
-
-	if (l == l->side->link)
-		return;
-	lose_supervisor(l);
-	if (error == -ETIMEDOUT)
-		control_send_daemon(l->side->link, &stuck);
-}
-
 int control_ask_supervisor(struct control_link *l, const struct ipc_message *m,
 			   const int *fds, size_t count,
 			   const struct control_answer *wanted, struct ipc_message *ret,
 			   int *ret_fd)
 {
+	const struct ipc_message stuck = { .type = IPC_STUCK, .sandbox = l->engine };
 	bool is_slow = m->type == IPC_ADD || m->type == IPC_AGAIN ||
 		       m->type == IPC_DETACH;
 	int r = wait_for_link(l, &l->from_supervisor), fd = -1;
@@ -428,10 +410,15 @@ int control_ask_supervisor(struct control_link *l, const struct ipc_message *m,
 		else if (r == -EAGAIN)
 			r = 0;
 	}
-	if (r < 0) {
-		drop_supervisor(l, r);
-		return r;
+	/* One that does not answer gets a successor. The first one's silence is for
+	 * whoever asked: without it there is no control. */
+	if (r < 0 && l != l->side->link) {
+		lose_supervisor(l);
+		if (r == -ETIMEDOUT)
+			control_send_daemon(l->side->link, &stuck);
 	}
+	if (r < 0)
+		return r;
 	if (ret_fd)
 		*ret_fd = fd;
 	else if (fd >= 0)

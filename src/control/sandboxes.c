@@ -504,25 +504,19 @@ void control_sandbox_audit(struct control_sandbox *w)
 }
 
 /* Should the engine enforce another plan than the one in force, it gets that. */
-static void compare(struct control_sandbox *w)
-{
-	struct err err = { 0 };
-
-	if (control_sandbox_stats(w) == 0 && w->stats.plan_id != 0 &&
-	    w->stats.plan_id != plan_file_id(&w->plan) &&
-	    control_restore_plan(w, &err) < 0)
-		loglines_say(w->side->log, clock_wall_ms(), LOGLINES_ERROR,
-			     "cannot give the engine the policy of '%s': %s",
-			     w->spec.name, err.text);
-}
-
 static void compare_next(struct control_link *l)
 {
 	struct control_sandbox *w = control_sandbox_next(l, l->compared_id);
+	struct err err = { 0 };
 
 	if (w) {
 		l->compared_id = w->id & IPC_SANDBOXES_MAX;
-		compare(w);
+		if (control_sandbox_stats(w) == 0 && w->stats.plan_id != 0 &&
+		    w->stats.plan_id != plan_file_id(&w->plan) &&
+		    control_restore_plan(w, &err) < 0)
+			loglines_say(w->side->log, clock_wall_ms(), LOGLINES_ERROR,
+				     "cannot give the engine the policy of '%s': %s",
+				     w->spec.name, err.text);
 	} else if (l->listed_id == NOTHING) {
 		l->compared_id = NOTHING;
 	}

@@ -375,22 +375,10 @@ static void each_of(struct rebalance *d, uint32_t engine,
 		closedir(dir);
 }
 
-/* Empty and remove the folders of engines that are not wanted any more. */
-static void close_others(struct rebalance *d)
-{
-	char folder[STATE_FOLDER_SIZE];
-
-	for (uint32_t i = (uint32_t)d->engines; i < IPC_ENGINES_MAX; i++) {
-		if (d->counts[i] > 0)
-			each_of(d, i, move_one);
-		state_folder_name(i, folder);
-		(void)!unlinkat(d->root, folder, AT_REMOVEDIR);
-	}
-}
-
 size_t engines_rebalance(struct daemon *w, size_t wanted)
 {
 	struct rlimit files;
+	char folder[STATE_FOLDER_SIZE];
 	size_t fds = SIZE_MAX;
 	struct rebalance d = { .root = w->state_root, .engines = MAX(wanted, (size_t)1) };
 
@@ -403,7 +391,13 @@ size_t engines_rebalance(struct daemon *w, size_t wanted)
 		if (wanted == 0 && d.counts[i] > 0)
 			d.engines = i + 1;
 	}
-	close_others(&d);
+	/* Empty and remove the folders of engines that are not wanted any more. */
+	for (uint32_t i = (uint32_t)d.engines; i < IPC_ENGINES_MAX; i++) {
+		if (d.counts[i] > 0)
+			each_of(&d, i, move_one);
+		state_folder_name(i, folder);
+		(void)!unlinkat(d.root, folder, AT_REMOVEDIR);
+	}
 	d.may_grow = wanted == 0;
 	for (uint32_t i = 0; i < d.engines; i++) {
 		d.seen = 0;

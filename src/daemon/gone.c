@@ -109,23 +109,20 @@ static bool is_over(const struct daemon_sandbox *d)
 	return host_cgroup_id(d, &id) == -ENOENT || id != d->member.cgroup;
 }
 
-static void audit(struct daemon_sandbox *d)
-{
-	if (is_over(d))
-		daemon_sandbox_detach(d, false);
-	else if (d->dir)
-		cgroup_watch_check(d);
-	else if (d->spec.kind == ATTACH_NETNS && d->process.fd < 0)
-		check(d);
-}
-
 static void on_audit_time(struct loop_timer *t)
 {
 	struct daemon *w = CONTAINER_OF(t, struct daemon, audit_timer);
 
-	for (uint32_t id = 1; id <= SANDBOXES_MAX; id++)
-		if (w->sandboxes[id])
-			audit(w->sandboxes[id]);
+	for (uint32_t id = 1; id <= SANDBOXES_MAX; id++) {
+		struct daemon_sandbox *d = w->sandboxes[id];
+
+		if (d && is_over(d))
+			daemon_sandbox_detach(d, false);
+		else if (d && d->dir)
+			cgroup_watch_check(d);
+		else if (d && d->spec.kind == ATTACH_NETNS && d->process.fd < 0)
+			check(d);
+	}
 	host_try_again(w);
 	cgroup_guard_check(w);
 	if (w->lacks && ++w->audits % RESTORE_EVERY == 0)

@@ -13,7 +13,7 @@ static const char *const state_names[] = {
 static_assert(ARRAY_SIZE(state_names) == LIFECYCLE_STATE_COUNT, "a state without a name");
 
 /* State and event: the next state. LIFECYCLE_NONE: the event means nothing. Where a phase
- * is not needed by every sandbox, choose() takes the one behind it. */
+ * is not needed by every sandbox, lifecycle_change() takes the one behind it. */
 static const enum lifecycle_state table[LIFECYCLE_STATE_COUNT][LIFECYCLE_EVENT_COUNT] = {
 	[LIFECYCLE_NONE] = {
 		[LIFECYCLE_ON_OPENED] = LIFECYCLE_QUEUED,
@@ -60,24 +60,19 @@ static const enum lifecycle_state table[LIFECYCLE_STATE_COUNT][LIFECYCLE_EVENT_C
 	},
 };
 
-static enum lifecycle_state choose(const struct lifecycle *l, enum lifecycle_state next)
-{
-	if (next == LIFECYCLE_TESTING && l->origin != LIFECYCLE_NEW)
-		return LIFECYCLE_ACTIVE;
-	if (next == LIFECYCLE_PINNING && !l->pins)
-		return LIFECYCLE_ACTIVE;
-	if (next == LIFECYCLE_RESERVED && (!l->is_in_table || l->origin != LIFECYCLE_NEW))
-		return LIFECYCLE_ENDED;
-	return next;
-}
-
 bool lifecycle_change(struct lifecycle *l, enum lifecycle_event event)
 {
 	enum lifecycle_state next = table[l->state][event];
 
 	if (next == LIFECYCLE_NONE)
 		return false;
-	l->state = choose(l, next);
+	if ((next == LIFECYCLE_TESTING && l->origin != LIFECYCLE_NEW) ||
+	    (next == LIFECYCLE_PINNING && !l->pins))
+		next = LIFECYCLE_ACTIVE;
+	else if (next == LIFECYCLE_RESERVED &&
+		 (!l->is_in_table || l->origin != LIFECYCLE_NEW))
+		next = LIFECYCLE_ENDED;
+	l->state = next;
 	return true;
 }
 

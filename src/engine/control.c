@@ -224,14 +224,6 @@ static int lend(struct engine *e, struct ipc_socket *s)
 	return l->fd;
 }
 
-static void on_socket_wanted(struct engine *e, struct ipc_message *m)
-{
-	int fd = lend(e, &m->socket);
-
-	m->socket.error = fd < 0 ? fd : 0;
-	answer_control(e, m, fd < 0 ? -1 : fd);
-}
-
 /* -- control ------------------------------------------------------------------------ */
 
 static void lose_control(struct engine *e)
@@ -417,6 +409,7 @@ static void on_control_message(struct engine *e, struct ipc_message *m, const in
 			       size_t count)
 {
 	struct engine_lent *l;
+	int fd;
 
 	switch (m->type) {
 	case IPC_CHANGE:
@@ -430,7 +423,9 @@ static void on_control_message(struct engine *e, struct ipc_message *m, const in
 		on_denies(e, m->sandbox);
 		break;
 	case IPC_SOCKET:
-		on_socket_wanted(e, m);
+		fd = lend(e, &m->socket);
+		m->socket.error = MIN(fd, 0);
+		answer_control(e, m, MAX(fd, -1));
 		break;
 	case IPC_SOCKET_DONE:
 		l = find_lent(e, &m->socket);

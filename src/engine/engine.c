@@ -518,15 +518,6 @@ static int begin(struct engine *e, struct err *err)
 	return r < 0 ? err_sys(err, r, "cannot hear the supervisor") : 0;
 }
 
-static int keep_descriptors(struct engine_config *c)
-{
-	int *keep[2 + IPC_FD_COUNT] = { &c->supervisor_fd, &c->attach_fd };
-
-	for (size_t i = 0; i < IPC_FD_COUNT; i++)
-		keep[2 + i] = &c->fds.fd[i];
-	return engine_keep_only(keep, ARRAY_SIZE(keep));
-}
-
 static struct engine *engine_new(const struct engine_config *config)
 {
 	struct engine *e = calloc(1, sizeof(*e));
@@ -544,12 +535,17 @@ static struct engine *engine_new(const struct engine_config *config)
 static void engine_run(const void *config)
 {
 	struct engine *e = engine_new(config);
+	int *keep[2 + IPC_FD_COUNT] = { 0 };
 	struct err err = { 0 };
 	int r;
 
 	if (!e)
 		return;
-	r = keep_descriptors(&e->config);
+	keep[0] = &e->config.supervisor_fd;
+	keep[1] = &e->config.attach_fd;
+	for (size_t i = 0; i < IPC_FD_COUNT; i++)
+		keep[2 + i] = &e->config.fds.fd[i];
+	r = engine_keep_only(keep, ARRAY_SIZE(keep));
 	if (r < 0)
 		err_sys(&err, r, "cannot set the engine apart");
 	else

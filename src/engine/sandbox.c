@@ -605,13 +605,6 @@ static void end(struct engine_sandbox *g)
 	*c = (struct engine_sandbox_change){ 0 };
 }
 
-static void give_up(struct engine_sandbox *g, int r, const struct err *err)
-{
-	sandbox_stage_abandon(&g->sandbox, &g->change.staging);
-	end(g);
-	g->observer->on_changed(g, r, err);
-}
-
 static void take_over(struct engine_sandbox *g)
 {
 	struct engine_sandbox_change *c = &g->change;
@@ -708,7 +701,9 @@ static void on_turn(struct loop_deferred *d)
 	if (r > 0) {
 		next_turn(g);
 	} else if (r < 0) {
-		give_up(g, r, &err);
+		sandbox_stage_abandon(&g->sandbox, &g->change.staging);
+		end(g);
+		g->observer->on_changed(g, r, &err);
 	} else {
 		take_over(g);
 		wait_for_relay(g);
@@ -950,16 +945,6 @@ void engine_sandbox_verify(struct engine_sandbox *g)
 	g->is_unverified = false;
 }
 
-static void audit_filter(struct engine_sandbox *g)
-{
-	struct sandbox *s = &g->sandbox;
-
-	if (g->is_unverified || engine_sandbox_seen_check(&g->seen, &s->filter) <= 0)
-		return;
-	s->filter.unsure = true;
-	engine_sandbox_verify(g);
-}
-
 bool engine_sandbox_audit(struct engine_sandbox *g)
 {
 	bool in_namespace = g->kind == ATTACH_SHARED || g->kind == ATTACH_NETNS;
@@ -967,8 +952,12 @@ bool engine_sandbox_audit(struct engine_sandbox *g)
 	if (!in_namespace)
 		return false;
 	/* What is staged is in no ruleset yet. */
-	if (g->enforce != ENFORCED_NOTHING && !g->change.is_under_way)
-		audit_filter(g);
+	if (g->enforce != ENFORCED_NOTHING && !g->change.is_under_way &&
+	    !g->is_unverified &&
+	    engine_sandbox_seen_check(&g->seen, &g->sandbox.filter) > 0) {
+		g->sandbox.filter.unsure = true;
+		engine_sandbox_verify(g);
+	}
 	if (g->routes_ms <= loop_now_ms(g->core->loop)) {
 		g->routes_ms = loop_now_ms(g->core->loop) + ROUTES_MS;
 		engine_sandbox_check_ipv6(g);

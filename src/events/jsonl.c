@@ -71,20 +71,9 @@ static void member(struct jtext *j, const char *key, const char *text, size_t si
 	jtext_member_text(j, key, (struct text){ text, strnlen(text, size) }, size);
 }
 
-static void put_remote(struct jtext *j, const struct event *e)
-{
-	char addr[ADDR_TEXT_SIZE] = "", protocol[PROTOCOL_TEXT_SIZE];
-
-	if (e->remote.family != ADDR_NONE)
-		addr_format(&e->remote, addr);
-	member(j, "remote_ip", addr, sizeof(addr));
-	jtext_member_number(j, "remote_port", e->port > 0, e->port);
-	member(j, "protocol", event_protocol_name(e->protocol, protocol),
-	       PROTOCOL_TEXT_SIZE);
-}
-
 size_t event_json(const struct event_row *row, char *buf)
 {
+	char addr[ADDR_TEXT_SIZE] = "", protocol[PROTOCOL_TEXT_SIZE];
 	const struct event *e = &row->event;
 	struct jtext j;
 
@@ -94,7 +83,12 @@ size_t event_json(const struct event_row *row, char *buf)
 	member(&j, "sandbox", row->sandbox, sizeof(row->sandbox));
 	member(&j, "action", event_action_name((enum event_action)e->action), 32);
 	member(&j, "layer", event_layer_name((enum event_layer)e->layer), 32);
-	put_remote(&j, e);
+	if (e->remote.family != ADDR_NONE)
+		addr_format(&e->remote, addr);
+	member(&j, "remote_ip", addr, sizeof(addr));
+	jtext_member_number(&j, "remote_port", e->port > 0, e->port);
+	member(&j, "protocol", event_protocol_name(e->protocol, protocol),
+	       sizeof(protocol));
 	member(&j, "name", e->name, sizeof(e->name));
 	member(&j, "rule", row->rule, sizeof(row->rule));
 	member(&j, "rule_file", row->rule_file, sizeof(row->rule_file));

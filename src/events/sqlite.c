@@ -233,15 +233,6 @@ static int by_weight(const void *a, const void *b)
 
 /* ---- room ---- */
 
-static int count_tasks(struct task_statements *t, const char *sandbox, size_t *ret)
-{
-	sqlite3_stmt *s = t->count;
-
-	bind_string(s, 1, sandbox);
-	*ret = sqlite3_step(s) == SQLITE_ROW ? (size_t)sqlite3_column_int64(s, 0) : 0;
-	return sqlite3_reset(s);
-}
-
 static int read_open(struct task_statements *t, const char *sandbox, struct weighed *all,
 		     size_t *count)
 {
@@ -315,8 +306,12 @@ static int fold_some(struct task_statements *t, struct task *tasks, size_t count
 static int make_way(struct task_statements *t, struct task *tasks, size_t count)
 {
 	size_t there = 0, added = 0;
-	int rc = count_tasks(t, tasks->review.sandbox, &there);
+	int rc;
 
+	bind_string(t->count, 1, tasks->review.sandbox);
+	if (sqlite3_step(t->count) == SQLITE_ROW)
+		there = (size_t)sqlite3_column_int64(t->count, 0);
+	rc = sqlite3_reset(t->count);
 	for (size_t i = 0; i < count; i++)
 		added += tasks[i].is_new;
 	if (rc != SQLITE_OK || added == 0 || there + added <= REVIEW_PER_SANDBOX)
@@ -392,20 +387,6 @@ static void set_trouble(struct sqlite_writer *w, const char *text)
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* All is well again, but what was stored before isn't there: that stays to be told. With
- * the lock held. */
-static void tell_moved_aside(struct sqlite_writer *w)
-{
-	struct sqlite_state *s = &w->state;
-
-	s->trouble[0] = '\0';
-	if (s->moved_aside > 0)
-		snprintf(s->trouble, sizeof(s->trouble),
-			 "a broken database was moved aside (%" PRIu32
-			 " since the start); events begin anew",
-			 s->moved_aside);
-}
-
 static void count_rows(struct sqlite_writer *w, bool kept)
 {
 	uint64_t packets = 0;
@@ -416,7 +397,14 @@ static void count_rows(struct sqlite_writer *w, bool kept)
 	if (kept) {
 		w->state.rows += w->folded_count;
 		w->state.packets += packets;
-		tell_moved_aside(w);
+		/* All is well again, but what was stored before isn't there: that stays
+		 * to be reported. */
+		w->state.trouble[0] = '\0';
+		if (w->state.moved_aside > 0)
+			snprintf(w->state.trouble, sizeof(w->state.trouble),
+				 "a broken database was moved aside (%" PRIu32
+				 " since the start); events begin anew",
+				 w->state.moved_aside);
 	} else {
 		w->state.lost_rows += w->folded_count;
 		w->state.lost_packets += packets;
@@ -616,17 +604,6 @@ static int write_counter(struct sqlite_writer *w, const struct event *e)
 	return sqlite3_reset(s);
 }
 
-/* What was denied in the rows from @first on, into the sums and the review tasks. */
-static int write_derived(struct sqlite_writer *w, int64_t first)
-{
-	int rc;
-
-	sqlite3_bind_int64(w->sum, 1, first - 1);
-	sqlite3_step(w->sum);
-	rc = sqlite3_reset(w->sum);
-	return rc == SQLITE_OK ? tasks_write(&w->tasks, first) : rc;
-}
-
 /* All or nothing. */
 static int write_folded(struct sqlite_writer *w, struct err *err)
 {
@@ -643,8 +620,14 @@ static int write_folded(struct sqlite_writer *w, struct err *err)
 		if (i == 0)
 			first = sqlite3_last_insert_rowid(w->db);
 	}
+	if (rc == SQLITE_OK) {
+		/* What was denied in these rows, into the sums and the review tasks. */
+		sqlite3_bind_int64(w->sum, 1, first - 1);
+		sqlite3_step(w->sum);
+		rc = sqlite3_reset(w->sum);
+	}
 	if (rc == SQLITE_OK)
-		rc = write_derived(w, first);
+		rc = tasks_write(&w->tasks, first);
 	if (rc != SQLITE_OK)
 		r = sqlite_fault(w->db, rc, "cannot write to the database", err);
 	else
@@ -781,26 +764,20 @@ static void on_record(void *data, const void *record, size_t size)
 
 /* ---- between two batches ---- */
 
-/* What an earlier version didn't sum, in slices: nobody waits for long. */
-static void sum_some(struct sqlite_writer *w)
-{
-	const int64_t until_ms = w->config.clock->now_ms() + SUM_MS;
-
-	while (w->db && w->unsummed && w->config.clock->now_ms() < until_ms)
-		w->unsummed = sqlite_sum_slice(w->db);
-}
-
 static void on_pause(void *data)
 {
 	struct sqlite_writer *w = data;
 	const int64_t now_ms = w->config.clock->now_ms();
 	struct err err = { 0 };
-	int64_t wall_ms, oldest_ms;
+	int64_t wall_ms, oldest_ms, sum_until_ms;
 	bool more;
 
 	if (w->folded_count > 0 && now_ms - w->window_ms >= SQLITE_WINDOW_MS)
 		write_out(w, false);
-	sum_some(w);
+	/* What an earlier version didn't sum, in slices: nobody waits for long. */
+	sum_until_ms = w->config.clock->now_ms() + SUM_MS;
+	while (w->db && w->unsummed && w->config.clock->now_ms() < sum_until_ms)
+		w->unsummed = sqlite_sum_slice(w->db);
 	if (now_ms < w->tidy_ms)
 		return;
 	w->tidy_ms = now_ms + TIDY_EVERY_MS;

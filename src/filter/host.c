@@ -805,16 +805,6 @@ static int keep_closed(struct filter_host *h, const struct filter_member *who,
 	return r < 0 ? r : host_write_down(h, &s, true, err);
 }
 
-static int adopt(struct filter_host *h, struct err *err)
-{
-	struct err why = { 0 };
-	int r = host_read_members(h, keep_closed, &why);
-
-	if (r < 0 && why.code == 0)
-		return err_sys(err, r, "cannot read what stands on the host");
-	return r < 0 ? err_set(err, r, "%s", why.text) : 0;
-}
-
 static int find_tables(struct filter_host *h, struct nft_found *table,
 		       struct nft_found *guard)
 {
@@ -845,8 +835,11 @@ int filter_host_load(struct filter_host *h, int64_t now_ms, struct err *err)
 
 	if (r < 0)
 		return err_sys(err, r, "cannot list the tables of the host");
-	if (table.exists && !h->loaded)
-		r = adopt(h, err);
+	if (table.exists && !h->loaded) {
+		r = host_read_members(h, keep_closed, err);
+		if (r < 0 && err->code == 0)
+			err_sys(err, r, "cannot read what stands on the host");
+	}
 	/* What can't be read is dropped meanwhile. */
 	if (table.exists && !h->loaded && r == 0)
 		(void)!host_read_live(h);

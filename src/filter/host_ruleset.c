@@ -101,18 +101,6 @@ static const struct filter_set *counted_set(struct builder *b, size_t family,
 	return s;
 }
 
-/* Sets of addresses for each port list that a plan may have; first of all, because sets
- * are found by walking their list. */
-static void addr_sets(struct builder *b)
-{
-	static const enum filter_role roles[] = { FILTER_ROLE_LEARNED,
-						  FILTER_ROLE_DRAINING };
-
-	for (size_t i = 0; i < PLAN_PORT_LISTS_MAX * ARRAY_SIZE(roles) * FAMILIES; i++)
-		(void)ruleset_addrs(b, roles[i / FAMILIES / PLAN_PORT_LISTS_MAX],
-				    i / FAMILIES % PLAN_PORT_LISTS_MAX, i % FAMILIES);
-}
-
 struct level_sets {
 	const struct filter_set *who, *pairs; /* pairs: cgroup . ids */
 };
@@ -157,9 +145,15 @@ static void all_level_sets(struct base *k)
 
 static void base_sets(struct base *k)
 {
+	static const enum filter_role roles[] = { FILTER_ROLE_LEARNED,
+						  FILTER_ROLE_DRAINING };
 	struct builder *b = &k->b;
 
-	addr_sets(b);
+	/* Sets of addresses for each port list that a plan may have; first of all,
+	 * because sets are found by walking their list. */
+	for (size_t i = 0; i < PLAN_PORT_LISTS_MAX * ARRAY_SIZE(roles) * FAMILIES; i++)
+		(void)ruleset_addrs(b, roles[i / FAMILIES / PLAN_PORT_LISTS_MAX],
+				    i / FAMILIES % PLAN_PORT_LISTS_MAX, i % FAMILIES);
 	k->current = named_map(b, FILTER_KEY_MARK, FILTER_VALUE_MARK, "current");
 	k->plans = named_map(b, FILTER_KEY_PLAN, FILTER_VALUE_VERDICT, "plans");
 	k->plans_nat = named_map(b, FILTER_KEY_PLAN, FILTER_VALUE_VERDICT, "plans_nat");

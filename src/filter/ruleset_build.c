@@ -329,15 +329,6 @@ static bool counts_passed(const struct builder *b)
 	       !(b->shared && b->shared->redirect_only);
 }
 
-static const struct filter_set *build_self_ports(struct builder *b, size_t family)
-{
-	struct filter_set *s = addr_set(b, FILTER_ROLE_SELF_PORTS, family, 0);
-
-	s->key = FILTER_KEY_LOCAL_PORT;
-	s->changes = true;
-	return s;
-}
-
 /* The prefixes of @family among @prefixes; NULL when there are none. */
 static const struct filter_set *build_listed(struct builder *b, enum filter_role role,
 					     size_t family, const struct prefix *prefixes,
@@ -383,8 +374,13 @@ static void build_shared_sets(struct builder *b)
 	const struct prefix *exempt = whole(b, p->exempt, p->exempt_count);
 
 	for (size_t f = 0; f < FAMILIES; f++) {
-		if (p->mark != 0)
-			b->self_ports[f] = build_self_ports(b, f);
+		if (p->mark != 0) {
+			struct filter_set *s = addr_set(b, FILTER_ROLE_SELF_PORTS, f, 0);
+
+			s->key = FILTER_KEY_LOCAL_PORT;
+			s->changes = true;
+			b->self_ports[f] = s;
+		}
 		if (exempt)
 			b->exempt[f] = build_listed(b, FILTER_ROLE_EXEMPT, f, exempt,
 						    p->exempt_count);

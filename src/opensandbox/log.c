@@ -222,12 +222,6 @@ int loglines_new(const struct loglines_config *config, struct loglines **ret,
 	return 0;
 }
 
-static void output_done(struct output *o)
-{
-	logfile_close(o->file);
-	free(o->where);
-}
-
 void loglines_free(struct loglines *l)
 {
 	bool all = true;
@@ -235,10 +229,14 @@ void loglines_free(struct loglines *l)
 	if (!l)
 		return;
 	for (size_t i = 0; i < l->output_count; i++) {
-		if (worker_free(l->outputs[i].worker, FREE_TIMEOUT_MS))
-			output_done(&l->outputs[i]);
-		else
+		struct output *o = &l->outputs[i];
+
+		if (!worker_free(o->worker, FREE_TIMEOUT_MS)) {
 			all = false;
+			continue;
+		}
+		logfile_close(o->file);
+		free(o->where);
 	}
 	if (all)
 		free(l->outputs);

@@ -204,17 +204,11 @@ static int write_fresh(const struct place *p, const struct policy_file *f,
 	return r;
 }
 
-static int try_to_open(const struct place *p)
-{
-	CLEAN(fd) int fd = open_at(p->dir, p->name, O_RDWR);
-
-	return fd < 0 ? fd : 0;
-}
-
 static int write_somewhere(struct policy_file *f, const struct place *own,
 			   const struct stat *like)
 {
 	CLEAN(place) struct place spare = { .dir = -1 };
+	CLEAN(fd) int fd = -1;
 	bool same_owner = false;
 	int r = write_fresh(own, f, like, &same_owner);
 
@@ -222,9 +216,9 @@ static int write_somewhere(struct policy_file *f, const struct place *own,
 	/* Where nothing can be made, the file itself may still be written to. */
 	if ((r != -EROFS && r != -EACCES && r != -EPERM) || !like)
 		return r;
-	r = try_to_open(own);
-	if (r < 0)
-		return r;
+	fd = open_at(own->dir, own->name, O_RDWR);
+	if (fd < 0)
+		return fd;
 	f->in_place = f->spare = true;
 	r = f->spare_dir ? place_open(f->path, f->spare_dir, &spare) : -ENOENT;
 	if (r == 0)

@@ -70,14 +70,6 @@ static void fill(const struct sandbox *s, struct event *e)
 		e->uid = s->member.uid;
 }
 
-static bool report_directly(struct sandbox *s, const struct event *e, int64_t now_ms)
-{
-	uint32_t per_second = plan_limit(&s->plan, LIMIT_EVENTS_PER_SECOND);
-
-	return rate_take(&s->event_rate, per_second, 1000, per_second, now_ms) &&
-	       s->on_event(s->on_event_data, e);
-}
-
 /* Once a window at most, so no rate has to hold it. */
 static void count_denial(struct sandbox *s, const struct event *e, int64_t now_ms)
 {
@@ -103,6 +95,7 @@ static void count_denial(struct sandbox *s, const struct event *e, int64_t now_m
 
 void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms)
 {
+	const uint32_t per_second = plan_limit(&s->plan, LIMIT_EVENTS_PER_SECOND);
 	bool folds = s->accounts && e->action != EVENT_PANIC;
 
 	if (s->state == SANDBOX_TESTING || !s->on_event)
@@ -111,7 +104,8 @@ void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms)
 	if (folds) {
 		accounts_add(s, e, now_ms);
 		accounts_report(s, now_ms, false);
-	} else if (!report_directly(s, e, now_ms)) {
+	} else if (!rate_take(&s->event_rate, per_second, 1000, per_second, now_ms) ||
+		   !s->on_event(s->on_event_data, e)) {
 		s->counters[COUNT_EVENTS_DROPPED] += e->packets;
 	}
 	count_denial(s, e, now_ms);

@@ -67,7 +67,8 @@ static int request_ack(int fd, struct request *q)
 	return nl_run(fd, q->header, NULL, NULL);
 }
 
-static int link_up(int fd, int index)
+/* @mtu 0: as it is. */
+static int link_up(int fd, int index, uint32_t mtu)
 {
 	struct request q;
 	struct ifinfomsg *body = request_begin(&q, RTM_NEWLINK, 0, sizeof(*body));
@@ -75,6 +76,8 @@ static int link_up(int fd, int index)
 	body->ifi_index = index;
 	body->ifi_flags = IFF_UP;
 	body->ifi_change = IFF_UP;
+	if (mtu > 0)
+		mnl_attr_put_u32(q.header, IFLA_MTU, mtu);
 	return request_ack(fd, &q);
 }
 
@@ -125,9 +128,9 @@ static int stub_make(int fd)
 	index = (int)if_nametoindex(STUB_NAME);
 	if (index == 0)
 		return -errno;
-	r = link_up(fd, (int)if_nametoindex(STUB_PEER));
+	r = link_up(fd, (int)if_nametoindex(STUB_PEER), 0);
 	if (r == 0)
-		r = link_up(fd, index);
+		r = link_up(fd, index, 0);
 	return r < 0 ? r : index;
 }
 
@@ -249,7 +252,7 @@ static bool kernel_has_ipv6(void)
 
 int link_loopback_up(int route_fd)
 {
-	return link_up(route_fd, LO_INDEX);
+	return link_up(route_fd, LO_INDEX, 0);
 }
 
 int link_setup_owned(bool *ret_ipv6, struct err *err)
@@ -300,18 +303,6 @@ static int udp_rule_add(int fd, uint8_t family)
 	return request_ack(fd, &q);
 }
 
-static int uplink_up(int fd, int index)
-{
-	struct request q;
-	struct ifinfomsg *body = request_begin(&q, RTM_NEWLINK, 0, sizeof(*body));
-
-	body->ifi_index = index;
-	body->ifi_flags = IFF_UP;
-	body->ifi_change = IFF_UP;
-	mnl_attr_put_u32(q.header, IFLA_MTU, UPLINK_MTU);
-	return request_ack(fd, &q);
-}
-
 static int uplink_family(int fd, int index, const struct addr *own,
 			 const struct addr *gateway, bool silent)
 {
@@ -347,7 +338,7 @@ int link_setup_uplink(const struct link_uplink *u, struct err *err)
 
 	if (index < 0)
 		return err_sys(err, index, "cannot find the uplink's link %s", u->name);
-	r = uplink_up(fd, index);
+	r = link_up(fd, index, UPLINK_MTU);
 	for (size_t i = 0; i < ARRAY_SIZE(u->own) && r == 0; i++)
 		if (u->own[i].family != ADDR_NONE)
 			r = uplink_family(fd, index, &u->own[i], &u->gateway[i],

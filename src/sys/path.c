@@ -303,16 +303,6 @@ static int step(struct walk *w, const char *component)
 	return 0;
 }
 
-static int walk_all(struct walk *w)
-{
-	char component[NAME_MAX + 1];
-	int r = 0;
-
-	while (r == 0 && next_component(w, component, &r))
-		r = step(w, component);
-	return r;
-}
-
 static int describe(struct path *p)
 {
 	char name[PATH_MAX];
@@ -333,6 +323,7 @@ static int describe(struct path *p)
 static int look_up(const char *name, enum look look, struct path *ret, struct err *err)
 {
 	struct walk w = { .look = look, .owned.roots = look == LOOK_ROOTS };
+	char component[NAME_MAX + 1];
 	int r = 0;
 
 	if (strlen(name) >= sizeof(w.rest))
@@ -343,8 +334,8 @@ static int look_up(const char *name, enum look look, struct path *ret, struct er
 	w.path.fd = open(name[0] == '/' ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (w.path.fd < 0)
 		r = -errno;
-	if (r == 0)
-		r = walk_all(&w);
+	while (r == 0 && next_component(&w, component, &r))
+		r = step(&w, component);
 	if (r == 0)
 		r = describe(&w.path);
 	if (r == 0 && look >= LOOK_OWNED && !is_owned(&w.owned, &w.path.st))
