@@ -61,7 +61,7 @@ int control_compile(struct control *s, const struct document *d,
 	int r;
 
 	s->policy.filters = s->many || (s->spec.mode != SIDECAR_MODE_DNS &&
-					(s->standing.enforced == ENFORCED_FILTER ||
+					(s->status.enforced == ENFORCED_FILTER ||
 					 !s->link->is_active));
 	r = sidecar_policy_build(&s->policy, d, s->many ? NULL : note_fault, s, &c->bytes,
 				 &size, err);
@@ -84,20 +84,20 @@ int control_candidate_files(struct control_candidate *c, const struct document *
 
 /* ---- engine and supervisor ---- */
 
-static void note_standing(struct control *s, const struct ipc_status *standing)
+static void note_status(struct control *s, const struct ipc_status *status)
 {
-	uint32_t restarts = s->standing.restarts;
-	char weaker[sizeof(s->standing.weaker)];
+	uint32_t restarts = s->status.restarts;
+	char weaker[sizeof(s->status.weaker)];
 
 	/* These two are the supervisor's. */
-	memcpy(weaker, s->standing.weaker, sizeof(weaker));
-	if (standing->enforced != s->standing.enforced)
+	memcpy(weaker, s->status.weaker, sizeof(weaker));
+	if (status->enforced != s->status.enforced)
 		s->own.since_ms = clock_wall_ms();
 	s->link->heard = true;
-	s->standing = *standing;
-	s->standing.restarts = restarts;
-	memcpy(s->standing.weaker, weaker, sizeof(weaker));
-	control_sanitize(s->standing.lacking, sizeof(s->standing.lacking));
+	s->status = *status;
+	s->status.restarts = restarts;
+	memcpy(s->status.weaker, weaker, sizeof(weaker));
+	control_sanitize(s->status.lacking, sizeof(s->status.lacking));
 }
 
 /* Is it our plan that the engine enforces? If not, it is given it soon. Where nothing can
@@ -106,8 +106,8 @@ static void compare_standing(struct control *s)
 {
 	struct control_link *l = s->link;
 
-	l->is_active = l->heard && (s->standing.enforced == ENFORCED_NOTHING ||
-				    s->standing.plan_id == plan_file_id(&s->own.plan));
+	l->is_active = l->heard && (s->status.enforced == ENFORCED_NOTHING ||
+				    s->status.plan_id == plan_file_id(&s->own.plan));
 	if (!l->is_active && l->heard &&
 	    loop_timer_start(s->loop, &s->resync, loop_now_ms(s->loop)) < 0)
 		loop_stop(s->loop);
@@ -126,7 +126,7 @@ static int send_engine(struct control_sandbox *w, int plan_fd, struct err *err)
 		return err_sys(err, r, "the engine does not answer");
 	if (m.type == IPC_CHANGED) {
 		if (!w->side->many)
-			note_standing(w->side, &m.status);
+			note_status(w->side, &m.status);
 		return 0;
 	}
 	control_sanitize(m.text, sizeof(m.text));
@@ -442,9 +442,9 @@ static void on_resync(struct loop_timer *t)
 			     "cannot give the engine the policy in force: %s", err.text);
 }
 
-void control_on_standing(struct control *s, const struct ipc_status *standing)
+void control_on_status(struct control *s, const struct ipc_status *status)
 {
-	note_standing(s, standing);
+	note_status(s, status);
 	compare_standing(s);
 }
 
@@ -453,7 +453,7 @@ void control_on_standing(struct control *s, const struct ipc_status *standing)
 /* The supervisor's text; the plan that came of it is the one in force. */
 static int read_text_fd(struct document **ret, struct err *err)
 {
-	int fd = PLACE_FIRST + PLACE_TEXT;
+	int fd = INHERITED_FIRST + INHERITED_TEXT;
 	off_t size = lseek(fd, 0, SEEK_END);
 	struct text text = { "", 0 };
 	int r;

@@ -141,7 +141,7 @@ struct control {
 	struct control_link links[IPC_ENGINES_MAX];
 	size_t link_count;	   /* a sidecar has one */
 	struct control_link *link; /* the first, to the supervisor or the first daemon */
-	struct ipc_status standing;
+	struct ipc_status status;
 	struct loop_timer resync; /* the sidecar's engine enforces another plan: give it
 				   * the one in force */
 
@@ -241,7 +241,7 @@ void control_record(struct control_sandbox *w, const char *reason);
 /* The policy in force has changed, or is one of a closed sandbox. */
 void control_record_policy(struct control_sandbox *w);
 /* The sidecar's engine says what is in force. */
-void control_on_standing(struct control *s, const struct ipc_status *standing);
+void control_on_status(struct control *s, const struct ipc_status *status);
 
 /* A policy on its way into force. */
 struct control_candidate {
@@ -333,7 +333,7 @@ bool control_on_denies(struct control *s, const struct event *e);
 
 /* -- secure.c ----------------------------------------------------------------------- */
 
-/* Serve what PLACE_TLS listens to. What is wrong with the files is told, and shows in the
+/* Serve what INHERITED_TLS listens to. What is wrong with the files is told, and shows in the
  * status; nobody is served there then. */
 int control_secure_open(struct control *s, struct err *err) MUST_CHECK;
 /* The socket may listen now. */

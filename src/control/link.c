@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "control/control.h"
+#include "sys/process.h"
 
 enum {
 	HEAR_MAX = 4, /* times CONTROL_MESSAGES_MAX: more than a channel holds */
@@ -31,13 +32,6 @@ void control_link_init(struct control *s)
 		};
 	s->link = &s->links[0];
 	s->link_count = 1;
-}
-
-static int set_nonblocking(int fd)
-{
-	int flags = fcntl(fd, F_GETFL);
-
-	return flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ? -errno : 0;
 }
 
 /* ---- messages ---- */
@@ -106,7 +100,7 @@ static void on_engine_message(struct control *s, struct ipc_message *m)
 		break;
 	case IPC_ACTIVE:
 		if (!s->many)
-			control_on_standing(s, &m->status);
+			control_on_status(s, &m->status);
 		break;
 	default:
 		break;
@@ -251,7 +245,7 @@ static void take_engine(struct control_link *l, int fd)
 {
 	lose_engine(l);
 	l->from_engine.fd = fd;
-	if (set_nonblocking(fd) < 0 ||
+	if (process_dont_wait(fd) < 0 ||
 	    loop_add(l->side->loop, &l->from_engine, EPOLLIN) < 0) {
 		control_drop_engine(l, -ENOMEM);
 		return;
@@ -274,7 +268,7 @@ static void take_daemon(struct control *s, const struct ipc_message *m, int fd)
 	lose_supervisor(l);
 	l->daemon_restarts = m->status.restarts;
 	l->from_supervisor.fd = fd;
-	if (set_nonblocking(fd) < 0 ||
+	if (process_dont_wait(fd) < 0 ||
 	    loop_add(s->loop, &l->from_supervisor, EPOLLIN) < 0 ||
 	    control_sandboxes_on_link(l) < 0) {
 		loop_stop(s->loop);
@@ -283,16 +277,16 @@ static void take_daemon(struct control *s, const struct ipc_message *m, int fd)
 	s->link_count = MAX(s->link_count, (size_t)l->engine + 1);
 }
 
-static void on_standing(struct control_link *l, struct ipc_status *standing)
+static void on_status(struct control_link *l, struct ipc_status *status)
 {
 	struct control *s = l->side;
 
-	char *weaker = s->many ? l->lacking : s->standing.weaker;
+	char *weaker = s->many ? l->lacking : s->status.weaker;
 
-	l->restarts = standing->restarts;
-	s->standing.restarts = standing->restarts;
-	control_sanitize(standing->weaker, sizeof(standing->weaker));
-	memcpy(weaker, standing->weaker, sizeof(standing->weaker));
+	l->restarts = status->restarts;
+	s->status.restarts = status->restarts;
+	control_sanitize(status->weaker, sizeof(status->weaker));
+	memcpy(weaker, status->weaker, sizeof(status->weaker));
 	/* The first rules stand, and the API's sockets listen. */
 	control_secure_listen(s);
 	if (api_listen(s->api) < 0)
@@ -320,7 +314,7 @@ static void on_supervisor_message(struct control_link *l, struct ipc_message *m,
 		return;
 	}
 	if (m->type == IPC_ACTIVE)
-		on_standing(l, &m->status);
+		on_status(l, &m->status);
 	if (fd >= 0)
 		close(fd);
 }
@@ -433,7 +427,8 @@ bool control_await_engine(struct control_link *l)
 
 int control_link_open(struct control *s, struct err *err)
 {
-	int supervisor = PLACE_FIRST + PLACE_SUPERVISOR, r = set_nonblocking(supervisor);
+	int supervisor = INHERITED_FIRST + INHERITED_SUPERVISOR,
+	    r = process_dont_wait(supervisor);
 
 	s->link->from_supervisor.fd = supervisor;
 	if (r == 0)

@@ -292,7 +292,7 @@ void control_api_config(struct control *s, struct api_config *ret)
 {
 	*ret = (struct api_config){
 		.loop = s->loop,
-		.listen_fd = PLACE_FIRST + PLACE_HTTP,
+		.listen_fd = INHERITED_FIRST + INHERITED_HTTP,
 		.token = s->spec.token,
 		.open = s->spec.api_open,
 		.ui = s->spec.ui,

@@ -107,7 +107,7 @@ static struct api *make(struct control *s, const struct files *f, struct err *er
 	struct api_config config;
 
 	control_api_config(s, &config);
-	config.listen_fd = fcntl(PLACE_FIRST + PLACE_TLS, F_DUPFD_CLOEXEC, 0);
+	config.listen_fd = fcntl(INHERITED_FIRST + INHERITED_TLS, F_DUPFD_CLOEXEC, 0);
 	config.tls_cert = f->cert;
 	config.tls_key = f->key;
 	config.token = f->token;
@@ -136,7 +136,7 @@ static void start_api(struct control_secure *x)
 	struct err err = { 0 };
 	struct api *api = NULL;
 
-	if (!sock_listens(PLACE_FIRST + PLACE_TLS))
+	if (!sock_listens(INHERITED_FIRST + INHERITED_TLS))
 		return;
 	if (files_read(&s->spec, &files, &err) == 0)
 		api = make(s, &files, &err);
@@ -155,7 +155,7 @@ static void start_api(struct control_secure *x)
 		if (x->api)
 			return;
 		x->closing.on_ready = on_refused;
-		x->closing.fd = PLACE_FIRST + PLACE_TLS;
+		x->closing.fd = INHERITED_FIRST + INHERITED_TLS;
 		if (!x->closing.added && loop_add(s->loop, &x->closing, EPOLLIN) < 0)
 			loop_stop(s->loop);
 		return;

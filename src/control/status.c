@@ -21,7 +21,7 @@ static enum api_mode mode_of(const struct control_sandbox *w)
 		return !w->plan_bytes || plan_verify(&w->plan) == POLICY_VERIFY_TLS
 			       ? API_MODE_DNS_NFT_TLS
 			       : API_MODE_DNS_NFT;
-	switch (s->standing.enforced) {
+	switch (s->status.enforced) {
 	case ENFORCED_REDIRECT:
 		return API_MODE_DNS;
 	case ENFORCED_FILTER:
@@ -132,15 +132,15 @@ static void fill_sidecar(struct control_sandbox *w, struct api_status *ret)
 	}
 	ret->enforcement_mode = sidecar_mode_name(s->spec.mode);
 	ret->sandbox_id = s->spec.sandbox_id;
-	add(w, ret, "filter", s->standing.weaker);
+	add(w, ret, "filter", s->status.weaker);
 	if (!s->link->is_active)
 		add(w, ret, "engine",
 		    "the engine is being started again; the rules stand");
-	else if (!s->standing.nflog && s->standing.enforced == ENFORCED_FILTER)
+	else if (!s->status.nflog && s->status.enforced == ENFORCED_FILTER)
 		add(w, ret, "nflog", "refused packets are not reported");
 	if (w->stats.snapshot_full)
 		add(w, ret, "snapshot", SNAPSHOT_FULL);
-	add(w, ret, "confinement", s->standing.lacking);
+	add(w, ret, "confinement", s->status.lacking);
 	add(w, ret, "confinement", s->lacking);
 	add_closed(w, ret);
 	add_stores(w->side, ret);
@@ -154,9 +154,9 @@ static void fill_sidecar(struct control_sandbox *w, struct api_status *ret)
 	/* What else is degraded (a store, a log) lets nothing out. */
 	ret->full_isolation = !audit.packet && !audit.raw && audit.known &&
 			      s->link->is_active &&
-			      s->standing.enforced == ENFORCED_FILTER;
-	ret->generation = s->standing.generation;
-	ret->engine_restarts = s->standing.restarts;
+			      s->status.enforced == ENFORCED_FILTER;
+	ret->generation = s->status.generation;
+	ret->engine_restarts = s->status.restarts;
 	control_webhook_count(s, ret);
 }
 

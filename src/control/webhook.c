@@ -15,6 +15,7 @@
 #include "control/lookup.h"
 #include "events/review.h"
 #include "outputs/webhook.h"
+#include "sys/process.h"
 
 /* A connection that the program has, or waits for. */
 struct hook_connection {
@@ -71,7 +72,7 @@ static int dial(struct control_webhook *h, struct hook_connection *c,
 		return fd;
 	c->fd = fd;
 	c->state = HOOK_OPEN;
-	if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0)
+	if (process_dont_wait(fd) < 0)
 		return -errno;
 	if (connect(fd, (const struct sockaddr *)&sa, size) < 0 && errno != EINPROGRESS)
 		return -errno;
@@ -190,7 +191,7 @@ void control_webhook_attach(struct control *s, int fd)
 		return;
 	}
 	lose_program(h);
-	if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0) {
+	if (process_dont_wait(fd) < 0) {
 		close(fd);
 		return;
 	}

@@ -29,6 +29,7 @@
 #include "supervisor/init.h"
 #include "sys/cgroup.h"
 #include "sys/link.h"
+#include "sys/process.h"
 #include "sys/tasks.h"
 
 enum {
@@ -181,8 +182,8 @@ static int start_child(struct daemon_sandbox *d, int ns, struct err *err)
 	int pair[2], fds[] = { -1, ns };
 	pid_t pid;
 
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-		return err_sys(err, -errno, "cannot make a socket pair");
+	if (process_pair(&pair[0], &pair[1], err) < 0)
+		return err->code;
 	d->from_child.fd = pair[0];
 	fds[0] = pair[1];
 	pid = spawner_order(&d->daemon->spawner, &order, fds, ARRAY_SIZE(fds), err);
@@ -313,9 +314,9 @@ static int drop(uid_t uid, pid_t parent)
 {
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || setgroups(0, NULL) < 0 ||
 	    setresgid(NOBODY, NOBODY, NOBODY) < 0 || setresuid(uid, uid, uid) < 0 ||
-	    prctl(PR_SET_DUMPABLE, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+	    prctl(PR_SET_DUMPABLE, 0) < 0)
 		return -errno;
-	return getppid() == parent ? 0 : -ESRCH;
+	return process_end_with(parent) ? 0 : -ESRCH;
 }
 
 void join_child(const struct spawner_order *o)
@@ -343,8 +344,8 @@ static int order_joined(struct daemon_sandbox *d, uid_t uid, const char *dir,
 		return err_sys(err, -errno,
 			       "the self-test cannot join the cgroup '%.200s'",
 			       d->spec.where);
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-		return err_sys(err, -errno, "cannot make a socket pair");
+	if (process_pair(&pair[0], &pair[1], err) < 0)
+		return err->code;
 	d->from_child.fd = pair[0];
 	fds[0] = pair[1];
 	r = spawner_give(&d->daemon->spawner, &order, fds, dir ? 2 : 1, err);

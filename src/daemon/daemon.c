@@ -155,7 +155,7 @@ void daemon_report_lacking(struct daemon *w)
 	if (strcmp(w->supervisor.reason, text) == 0)
 		return;
 	snprintf(w->supervisor.reason, sizeof(w->supervisor.reason), "%s", text);
-	supervisor_tell_standing(&w->supervisor);
+	supervisor_notify_status(&w->supervisor);
 }
 
 void daemon_on_all_attached(struct daemon *w)
@@ -163,9 +163,9 @@ void daemon_on_all_attached(struct daemon *w)
 	struct err err = { 0 };
 
 	w->supervisor.engine.serves = true;
-	if (w->engine == 0 && supervisor_listen(&w->supervisor.held, &err) < 0) {
+	if (w->engine == 0 && supervisor_listen(&w->supervisor.fds, &err) < 0) {
 		log_error("%s", err.text);
-		w->supervisor.status = DAEMON_FAILED;
+		w->supervisor.exit_status = DAEMON_FAILED;
 		loop_stop(w->supervisor.loop);
 		return;
 	}
@@ -208,7 +208,7 @@ static void on_engine_end(struct supervisor *k)
 void daemon_send_control(const struct daemon *w, const struct ipc_message *m,
 			 const int *fd)
 {
-	child_tell(&w->supervisor.control, m, fd);
+	child_notify(&w->supervisor.control, m, fd);
 }
 
 void daemon_send_text(const struct daemon *w, uint32_t type, uint32_t sandbox,
@@ -501,8 +501,8 @@ static int open_own(struct daemon *w, struct err *err)
 		(void)!setrlimit(RLIMIT_NOFILE, &files);
 	}
 	w->home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-	k->held.text_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	return w->home < 0 || k->held.text_fd < 0
+	k->fds.text_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	return w->home < 0 || k->fds.text_fd < 0
 		       ? err_sys(err, -errno, "cannot open the daemon's own namespace")
 		       : 0;
 }
@@ -513,9 +513,9 @@ static int open_all(struct daemon *w, struct err *err)
 	int r = state_open(w, k->spec->run_dir, err);
 
 	if (r == 0)
-		r = daemon_open_socket(k->spec->socket, &k->held.http_fd, err);
+		r = daemon_open_socket(k->spec->socket, &k->fds.http_fd, err);
 	if (r == 0 && k->spec->http_addr)
-		r = supervisor_open_http(k->spec, supervisor_has_ipv6(), &k->held.tls_fd,
+		r = supervisor_open_http(k->spec, supervisor_has_ipv6(), &k->fds.tls_fd,
 					 err);
 	if (r < 0)
 		return r;
@@ -586,7 +586,7 @@ static struct daemon *daemon_new(struct sidecar_spec *spec, uint32_t engine)
 		.spec = spec,
 		.args = spec->argv,
 	};
-	supervisor_held_init(&w->supervisor.held);
+	supervisor_fds_init(&w->supervisor.fds);
 	w->engine = engine;
 	w->engine_count = 1;
 	w->spawner.channel = w->parent.fd = -1;
@@ -627,5 +627,5 @@ int daemon_run(struct sidecar_spec *spec)
 	r = loop_run(w->supervisor.loop);
 	notify("STOPPING=1");
 	(void)!unlink(spec->socket);
-	return r < 0 ? DAEMON_FAILED : w->supervisor.status;
+	return r < 0 ? DAEMON_FAILED : w->supervisor.exit_status;
 }

@@ -29,6 +29,7 @@
 
 #include "base/log.h"
 #include "daemon/internal.h"
+#include "sys/process.h"
 
 enum { CHANNEL_FD = 3 };
 
@@ -66,7 +67,7 @@ static void on_first(struct loop_source *source, uint32_t events)
 
 int engines_listen_to_first(struct daemon *w, int channel, struct err *err)
 {
-	int r = fcntl(channel, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
+	int r = process_dont_wait(channel);
 
 	w->parent = (struct loop_source){ .fd = channel, .on_ready = on_first };
 	if (r == 0)
@@ -88,9 +89,9 @@ static int begin(const struct further *f, int channel, pid_t parent)
 
 	snprintf(name, sizeof(name), "weir-daemon-%u", f->number % IPC_ENGINES_MAX);
 	prctl(PR_SET_NAME, name);
-	if (setsid() < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+	if (setsid() < 0)
 		return -errno;
-	if (getppid() != parent)
+	if (!process_end_with(parent))
 		return -ESRCH;
 	if (channel != CHANNEL_FD && dup3(channel, CHANNEL_FD, O_CLOEXEC) < 0)
 		return -errno;

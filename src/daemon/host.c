@@ -18,6 +18,29 @@
 #include "daemon/internal.h"
 #include "sys/cgroup.h"
 
+/* State and event: the next state. HOST_NONE: the event means nothing. */
+static const enum host_state table[HOST_STATE_COUNT][HOST_EVENT_COUNT] = {
+	[HOST_NONE] = { [HOST_ON_OPENED] = HOST_OPEN },
+	[HOST_OPEN] = { [HOST_ON_SENT] = HOST_SENT },
+	[HOST_SENT] = { [HOST_ON_ORDERED] = HOST_LOADING,
+			[HOST_ON_ENGINE_END] = HOST_OPEN },
+	[HOST_LOADING] = { [HOST_ON_INSTALLED] = HOST_ACTIVE,
+			   [HOST_ON_NOT_INSTALLED] = HOST_FAILED,
+			   [HOST_ON_ENGINE_END] = HOST_OPEN },
+	[HOST_FAILED] = { [HOST_ON_RETRY] = HOST_SENT, [HOST_ON_ENGINE_END] = HOST_OPEN },
+	[HOST_ACTIVE] = { [HOST_ON_ENGINE_END] = HOST_OPEN },
+};
+
+/* Return: false: @event means nothing now. */
+static bool host_change(struct host *h, enum host_event event)
+{
+	const enum host_state next = table[h->state][event];
+
+	if (next != HOST_NONE)
+		h->state = next;
+	return next != HOST_NONE;
+}
+
 void host_init(struct daemon *w)
 {
 	struct host *h = &w->host;
@@ -40,7 +63,7 @@ static int open_host(struct daemon *w, struct err *err)
 	if (r == 0)
 		r = sandbox_fds_open(&h->fds, &ports, supervisor_has_ipv6(), err);
 	if (r == 0) {
-		h->state = HOST_OPEN;
+		host_change(h, HOST_ON_OPENED);
 		return 0;
 	}
 	if (h->conntrack_fd >= 0)
@@ -66,7 +89,7 @@ int host_send(struct daemon *w)
 	fds.fd[IPC_FD_CONNTRACK] = h->conntrack_fd;
 	r = ipc_send_fds(w->supervisor.engine.source.fd, &m, &fds);
 	if (r == 0)
-		h->state = HOST_SENT;
+		host_change(h, HOST_ON_SENT);
 	return r;
 }
 
@@ -78,7 +101,7 @@ int host_load(struct daemon *w)
 	if (r == 0)
 		r = ipc_send(w->supervisor.engine.source.fd, &m, NULL, 0);
 	if (r == 0)
-		w->host.state = HOST_LOADING;
+		host_change(&w->host, HOST_ON_ORDERED);
 	return r;
 }
 
@@ -87,10 +110,9 @@ void host_on_engine(struct daemon *w, const struct ipc_message *m)
 	struct host *h = &w->host;
 	char text[ERR_TEXT_SIZE];
 
-	if (h->state != HOST_LOADING)
+	if (!host_change(h, m->text[0] ? HOST_ON_NOT_INSTALLED : HOST_ON_INSTALLED))
 		return;
 	snprintf(text, sizeof(text), "%.*s", (int)sizeof(text) - 1, m->text);
-	h->state = text[0] ? HOST_FAILED : HOST_ACTIVE;
 	if (text[0]) {
 		log_error("the filter of the host's sandboxes can't be installed: %s; "
 			  "what stood before stays",
@@ -104,16 +126,13 @@ void host_on_engine(struct daemon *w, const struct ipc_message *m)
 
 void host_on_engine_end(struct daemon *w)
 {
-	if (w->host.state > HOST_OPEN)
-		w->host.state = HOST_OPEN;
+	host_change(&w->host, HOST_ON_ENGINE_END);
 }
 
 void host_try_again(struct daemon *w)
 {
-	if (w->host.state != HOST_FAILED || !w->engine_ready || w->attaching != 0)
-		return;
-	w->host.state = HOST_SENT;
-	attach_queue_next(w);
+	if (w->engine_ready && w->attaching == 0 && host_change(&w->host, HOST_ON_RETRY))
+		attach_queue_next(w);
 }
 
 /* -- who is meant ------------------------------------------------------------------- */

@@ -103,6 +103,19 @@ enum host_state {
 	HOST_LOADING,  /* it has not answered */
 	HOST_FAILED,   /* the table from before is active; loading is tried again */
 	HOST_ACTIVE,
+	HOST_STATE_COUNT
+};
+
+/* What changes it: host_change() in host.c has the table. */
+enum host_event {
+	HOST_ON_OPENED = 0,
+	HOST_ON_SENT,
+	HOST_ON_ORDERED,
+	HOST_ON_INSTALLED,
+	HOST_ON_NOT_INSTALLED,
+	HOST_ON_RETRY,
+	HOST_ON_ENGINE_END,
+	HOST_EVENT_COUNT
 };
 
 struct host {

@@ -13,6 +13,7 @@
 #include "dns/answer.h"
 #include "engine/host.h"
 #include "engine/internal.h"
+#include "sys/process.h"
 
 enum {
 	ANSWERED_PER_SEC = 100, /* lookups that are sent to control; others only count */
@@ -465,7 +466,7 @@ void engine_control_take(struct engine *e, int fd)
 {
 	lose_control(e);
 	e->from_control = (struct loop_source){ .fd = fd, .on_ready = on_control };
-	if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ||
+	if (process_dont_wait(fd) < 0 ||
 	    loop_add(e->core.loop, &e->from_control, EPOLLIN) < 0) {
 		close(fd);
 		e->from_control.fd = -1;

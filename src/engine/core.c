@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/core.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
@@ -13,6 +14,7 @@
 #include "engine/host.h"
 #include "sandbox/learned.h"
 #include "sys/link.h"
+#include "sys/process.h"
 
 enum {
 	EXPIRY_EVERY_MS = 1000,
@@ -21,6 +23,7 @@ enum {
 	VERIFY_AFTER_MS = 100, /* the last sandbox that was taken over */
 	VERIFY_EVERY_MS = 5,   /* a namespace, of which each takes one or two */
 	SLOTS_FIRST = 16,
+	KEPT_FIRST = 3, /* descriptors that an engine keeps begin there */
 };
 
 /* ---- the sandboxes ---- */
@@ -280,7 +283,7 @@ pid_t engine_fork(void (*run)(const void *config), const void *config, struct er
 	if (pid > 0)
 		return pid;
 	prctl(PR_SET_NAME, "weir-engine");
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent) {
+	if (process_end_with(parent)) {
 		engine_reset_signals();
 		run(config);
 	}
@@ -288,38 +291,26 @@ pid_t engine_fork(void (*run)(const void *config), const void *config, struct er
 	_exit(0);
 }
 
-/* First above all the places that are wanted, then down to them: no two get in each
- * other's way. */
 int engine_keep_only(int *const keep[], size_t count)
 {
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int fds[PROCESS_FDS_MAX], null = open("/dev/null", O_RDWR | O_CLOEXEC), r;
 
+	assert(count < ARRAY_SIZE(fds));
 	if (null < 0 || setsid() < 0)
 		return -errno;
-	for (size_t i = 0; i < count; i++) {
-		int high = *keep[i] < 0
-				   ? -1
-				   : fcntl(*keep[i], F_DUPFD_CLOEXEC, 3 + (int)count);
-
-		if (*keep[i] >= 0 && high < 0)
+	for (size_t i = 0; i < count; i++)
+		fds[i] = *keep[i];
+	fds[count] = null;
+	r = process_place_fds(fds, count + 1, KEPT_FIRST, O_CLOEXEC);
+	if (r < 0)
+		return r;
+	null = KEPT_FIRST + (int)count;
+	for (int fd = 0; fd < KEPT_FIRST; fd++)
+		if (dup3(null, fd, O_CLOEXEC) < 0)
 			return -errno;
-		*keep[i] = high;
-	}
-	for (int fd = 0; fd < 3; fd++)
-		if (dup3(null, fd, O_CLOEXEC) < 0 && null != fd)
-			return -errno;
-	for (size_t i = 0; i < count; i++) {
-		int place = 3 + (int)i;
-
-		if (*keep[i] < 0) {
-			close(place);
-			continue;
-		}
-		if (dup3(*keep[i], place, O_CLOEXEC) < 0)
-			return -errno;
-		*keep[i] = place;
-	}
-	if (syscall(SYS_close_range, 3 + count, ~0u, 0) < 0)
-		return -errno;
+	close(null);
+	for (size_t i = 0; i < count; i++)
+		if (*keep[i] >= 0)
+			*keep[i] = KEPT_FIRST + (int)i;
 	return 0;
 }

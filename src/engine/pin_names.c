@@ -235,7 +235,7 @@ static void child(const struct render_names *names, int out, pid_t parent)
 	struct err err = { 0 };
 
 	prctl(PR_SET_NAME, "weir-names");
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
+	if (!process_end_with(parent))
 		return;
 	engine_reset_signals();
 	if (engine_keep_only(keep, ARRAY_SIZE(keep)) < 0)

@@ -38,7 +38,7 @@ static struct engine_config engine_config(const struct supervisor *k, int channe
 		.attach_fd = -1,
 		.attach = { .kind = ATTACH_SHARED,
 			    .restarted = k->engine.started_ms > 0 ||
-					 k->held.snapshot_found },
+					 k->fds.snapshot_found },
 		.enforce = k->enforce,
 		.filter = {
 			.relay = s->mode == SIDECAR_MODE_DNS_NFT_TLS &&
@@ -60,16 +60,16 @@ static struct engine_config engine_config(const struct supervisor *k, int channe
 		.probe_name = s->probe_name,
 	};
 
-	ipc_fds_init(&c.fds, &k->held.fds);
-	c.fds.fd[IPC_FD_PLAN] = k->held.plan_fd;
-	c.fds.fd[IPC_FD_SNAPSHOT] = k->held.snapshot_fd;
+	ipc_fds_init(&c.fds, &k->fds.sandbox);
+	c.fds.fd[IPC_FD_PLAN] = k->fds.plan_fd;
+	c.fds.fd[IPC_FD_SNAPSHOT] = k->fds.snapshot_fd;
 	return c;
 }
 
 static void on_engine(struct supervisor *k, struct ipc_message *m)
 {
 	if (m->type == IPC_ACTIVE) {
-		k->standing = m->status;
+		k->status = m->status;
 		k->engine.serves = true;
 		supervisor_introduce(k);
 	} else if (m->type == IPC_FAILED) {
@@ -86,11 +86,11 @@ static void on_control(struct supervisor *k, const struct ipc_message *m, int *f
 
 	if (m->type != IPC_KEEP || count != 2)
 		return;
-	close(k->held.plan_fd);
-	close(k->held.text_fd);
-	k->held.plan_fd = TAKE_FD(fds[0]);
-	k->held.text_fd = TAKE_FD(fds[1]);
-	child_tell(&k->control, &kept, NULL);
+	close(k->fds.plan_fd);
+	close(k->fds.text_fd);
+	k->fds.plan_fd = TAKE_FD(fds[0]);
+	k->fds.text_fd = TAKE_FD(fds[1]);
+	child_notify(&k->control, &kept, NULL);
 }
 
 static pid_t start_socket_owner(struct supervisor *k, int channel)
@@ -126,7 +126,7 @@ static int first_engine(struct supervisor *k, struct err *err)
 	if (r < 0)
 		return err->code < 0 ? r : err_sys(err, r, "the engine has ended");
 	if (m.type == IPC_ACTIVE) {
-		k->standing = m.status;
+		k->status = m.status;
 		k->engine.serves = true;
 		return 0;
 	}
@@ -140,7 +140,7 @@ static int first_engine(struct supervisor *k, struct err *err)
 static int enforce(struct supervisor *k, struct err *err)
 {
 	enum sidecar_unenforceable may =
-		k->held.needs_full_isolation ? SIDECAR_FAIL : k->spec->on_unenforceable;
+		k->fds.needs_full_isolation ? SIDECAR_FAIL : k->spec->on_unenforceable;
 	struct err second = { 0 };
 	int r;
 
@@ -160,7 +160,7 @@ static int enforce(struct supervisor *k, struct err *err)
 	if (r < 0 && may == SIDECAR_OPEN) {
 		supervisor_end_engine(k);
 		k->enforce = ENFORCED_NOTHING;
-		r = supervisor_deny_all(&k->held, &second);
+		r = supervisor_deny_all(&k->fds, &second);
 		if (r == 0)
 			r = first_engine(k, &second);
 	}
@@ -206,14 +206,14 @@ static int start(struct supervisor *k, struct err *err)
 	if (r == 0)
 		r = supervisor_check_programs(k, err);
 	if (r == 0)
-		r = supervisor_open(k->spec, &k->held, err);
+		r = supervisor_open(k->spec, &k->fds, err);
 	if (r < 0)
 		return r;
 	/* It loads its libraries while the engine installs the rules. */
 	supervisor_start_control(k);
 	r = enforce(k, err);
 	if (r == 0)
-		r = supervisor_listen(&k->held, err);
+		r = supervisor_listen(&k->fds, err);
 	if (r == 0)
 		child_hear(&k->engine);
 	return r;
@@ -229,7 +229,7 @@ int sidecar_run(struct sidecar_spec *spec)
 	struct err err = { 0 };
 	int r;
 
-	supervisor_held_init(&k.held);
+	supervisor_fds_init(&k.fds);
 	if (spec->remove)
 		r = remove_rules(&err);
 	else if (spec->healthy)
@@ -248,5 +248,5 @@ int sidecar_run(struct sidecar_spec *spec)
 	/* Whoever waits for our end may start another one, or remove the rules. */
 	supervisor_end_engine(&k);
 	loop_free(k.loop);
-	return r < 0 ? SIDECAR_FAILED : k.status;
+	return r < 0 ? SIDECAR_FAILED : k.exit_status;
 }

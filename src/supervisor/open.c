@@ -29,14 +29,14 @@ enum {
 	PORT_WAIT_MS = 3000, /* for a sidecar that was killed to let go of its ports */
 };
 
-void supervisor_held_init(struct supervisor_fds *h)
+void supervisor_fds_init(struct supervisor_fds *h)
 {
 	*h = (struct supervisor_fds){ .http_fd = -1,
 				      .tls_fd = -1,
 				      .snapshot_fd = -1,
 				      .plan_fd = -1,
 				      .text_fd = -1 };
-	sandbox_fds_init(&h->fds);
+	sandbox_fds_init(&h->sandbox);
 }
 
 /* -- the policy at the start -------------------------------------------------------- */
@@ -459,7 +459,7 @@ int supervisor_open(struct sidecar_spec *spec, struct supervisor_fds *ret,
 	if (r == 0)
 		r = supervisor_open_http(spec, ret->ipv6, &ret->http_fd, err);
 	if (r == 0)
-		r = sandbox_fds_open(&ret->fds, &ports, ret->ipv6, err);
+		r = sandbox_fds_open(&ret->sandbox, &ports, ret->ipv6, err);
 	if (r == 0)
 		r = open_image(spec, ret, err);
 	return r;

@@ -14,7 +14,7 @@ enum {
 };
 
 struct supervisor_fds {
-	struct sandbox_fds fds;
+	struct sandbox_fds sandbox;
 	int http_fd, snapshot_fd;
 	int tls_fd;	      /* -1: none */
 	int plan_fd, text_fd; /* sealed memfds: what is in force */
@@ -23,7 +23,7 @@ struct supervisor_fds {
 	bool needs_full_isolation; /* the policy does: nothing less will do */
 };
 
-void supervisor_held_init(struct supervisor_fds *h); /* all -1 */
+void supervisor_fds_init(struct supervisor_fds *h); /* all -1 */
 /* Nothing is changed in the kernel by it. -EINVAL: what is wrong has been printed. */
 int supervisor_open(struct sidecar_spec *spec, struct supervisor_fds *ret,
 		    struct err *err) MUST_CHECK;

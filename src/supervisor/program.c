@@ -113,7 +113,7 @@ static int become(const struct helper *h, int settings, pid_t parent)
 
 	snprintf(name, sizeof(name), "%s", h->program);
 	if (r == 0)
-		r = places_take(h->fds, h->fd_count, settings);
+		r = inherited_fds_take(h->fds, h->fd_count, settings);
 	if (r < 0)
 		return r;
 	if (!process_end_with(parent))

@@ -15,7 +15,7 @@ struct helper {
 	const char *program; /* "weir-control" */
 	const char *service; /* the first argument, or NULL */
 	char *const *args;   /* behind the program's name; NULL-ended */
-	const int *fds;	     /* from PLACE_FIRST up; all else is closed but 0 to 2 */
+	const int *fds;	     /* from INHERITED_FIRST up; all else is closed but 0 to 2 */
 	size_t fd_count;
 };
 

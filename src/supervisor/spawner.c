@@ -105,8 +105,8 @@ int spawner_start(struct spawner *p, struct err *err)
 	pid_t parent = getpid(), pid;
 	int pair[2];
 
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-		return err_sys(err, -errno, "cannot make a socket pair");
+	if (process_pair(&pair[0], &pair[1], err) < 0)
+		return err->code;
 	pid = fork();
 	if (pid == 0) {
 		prctl(PR_SET_NAME, "weir-spawner");

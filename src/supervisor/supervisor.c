@@ -63,7 +63,7 @@ static void close_channel(struct child *c)
 	c->source.fd = -1;
 }
 
-void child_tell(const struct child *c, const struct ipc_message *m, const int *fd)
+void child_notify(const struct child *c, const struct ipc_message *m, const int *fd)
 {
 	if (c->source.fd >= 0)
 		(void)!ipc_send(c->source.fd, m, fd, fd ? 1 : 0);
@@ -72,16 +72,15 @@ void child_tell(const struct child *c, const struct ipc_message *m, const int *f
 int child_connect(const struct child *a, const struct ipc_message *to_a,
 		  const struct child *b, const struct ipc_message *to_b)
 {
-	int fds[2];
+	CLEAN(fd) int for_a = -1, for_b = -1;
+	struct err ignored = { 0 };
 
 	if (a->source.fd < 0 || b->source.fd < 0)
 		return -ENOTCONN;
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
-		return -errno;
-	child_tell(a, to_a, &fds[0]);
-	child_tell(b, to_b, &fds[1]);
-	close(fds[0]);
-	close(fds[1]);
+	if (process_pair(&for_a, &for_b, &ignored) < 0)
+		return ignored.code;
+	child_notify(a, to_a, &for_a);
+	child_notify(b, to_b, &for_b);
 	return 0;
 }
 
@@ -107,7 +106,7 @@ void child_hear(struct child *c)
 {
 	if (!c->kind->has_channel)
 		return;
-	if (fcntl(c->source.fd, F_SETFL, O_NONBLOCK) < 0 ||
+	if (process_dont_wait(c->source.fd) < 0 ||
 	    loop_add(c->supervisor->loop, &c->source, EPOLLIN) < 0)
 		(void)!kill(c->pid, SIGKILL);
 }
@@ -116,19 +115,18 @@ void child_hear(struct child *c)
 
 int child_fork(struct child *c, struct err *err)
 {
-	CLEAN(fd) int end = -1;
-	int fds[2];
+	const struct ipc_message m = { .type = c->kind->controls_channel };
+	CLEAN(fd) int ours = -1, theirs = -1;
 	pid_t pid;
 
-	if (c->kind->has_channel) {
-		if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
-			return err_sys(err, -errno, "cannot make a socket pair");
-		c->source.fd = fds[0];
-		end = fds[1];
-	}
-	pid = c->kind->start(c, end, err);
-	if (pid <= 0)
-		close_channel(c);
+	if ((c->kind->has_channel || m.type != IPC_NONE) &&
+	    process_pair(&ours, &theirs, err) < 0)
+		return err->code;
+	pid = c->kind->start(c, theirs, err);
+	if (pid > 0 && m.type != IPC_NONE)
+		child_notify(&c->supervisor->control, &m, &ours);
+	else if (pid > 0)
+		c->source.fd = TAKE_FD(ours);
 	if (pid < 0)
 		return err->code < 0 ? (int)pid
 				     : err_sys(err, (int)pid, "cannot start %s", c->name);
@@ -261,7 +259,7 @@ static void ask(struct child *c)
 	const struct ipc_message alive = { .type = IPC_ALIVE };
 
 	c->unanswered++;
-	child_tell(c, &alive, NULL);
+	child_notify(c, &alive, NULL);
 }
 
 /* Times of asking are counted, not time: a supervisor that was stopped together with its
@@ -307,14 +305,14 @@ bool supervisor_is_alive(struct supervisor *k)
 
 /* -- engine and control know each other --------------------------------------------- */
 
-void supervisor_tell_standing(struct supervisor *k)
+void supervisor_notify_status(struct supervisor *k)
 {
-	struct ipc_message m = { .type = IPC_ACTIVE, .status = k->standing };
+	struct ipc_message m = { .type = IPC_ACTIVE, .status = k->status };
 
 	m.status.restarts = k->engine.restarts;
 	snprintf(m.status.weaker, sizeof(m.status.weaker), "%s", k->reason);
 	if (k->engine.serves)
-		child_tell(&k->control, &m, NULL);
+		child_notify(&k->control, &m, NULL);
 }
 
 void supervisor_introduce(struct supervisor *k)
@@ -324,7 +322,7 @@ void supervisor_introduce(struct supervisor *k)
 	k->introduced = !k->engine.serves || k->control.source.fd < 0;
 	if (k->introduced)
 		return;
-	supervisor_tell_standing(k);
+	supervisor_notify_status(k);
 	/* Without descriptors or memory: it is tried again. */
 	k->introduced = child_connect(&k->control, &m, &k->engine, &m) == 0;
 }
@@ -337,8 +335,8 @@ static pid_t engine_fork(struct child *c, int channel, struct err *err)
 	struct engine_config config;
 
 	/* A file that somebody has cut short would kill every engine that maps it. */
-	if (k->held.snapshot_fd >= 0)
-		(void)!ftruncate(k->held.snapshot_fd, LEARNED_SNAPSHOT_SIZE);
+	if (k->fds.snapshot_fd >= 0)
+		(void)!ftruncate(k->fds.snapshot_fd, LEARNED_SNAPSHOT_SIZE);
 	config = k->ops->engine_config(k, channel);
 	return engine_start(&config, err);
 }
@@ -375,13 +373,13 @@ static pid_t control_fork(struct child *c, int channel, struct err *err)
 		.program = c->name,
 		.args = k->args,
 		.fds =
-			(const int[PLACE_COUNT]){
-				[PLACE_SUPERVISOR] = channel,
-				[PLACE_HTTP] = k->held.http_fd,
-				[PLACE_TEXT] = k->held.text_fd,
-				[PLACE_TLS] = k->held.tls_fd,
+			(const int[INHERITED_COUNT]){
+				[INHERITED_SUPERVISOR] = channel,
+				[INHERITED_HTTP] = k->fds.http_fd,
+				[INHERITED_TEXT] = k->fds.text_fd,
+				[INHERITED_TLS] = k->fds.tls_fd,
 			},
-		.fd_count = k->held.tls_fd < 0 ? PLACE_TLS : PLACE_COUNT,
+		.fd_count = k->fds.tls_fd < 0 ? INHERITED_TLS : INHERITED_COUNT,
 	};
 
 	return helper_start(&helper);
@@ -399,27 +397,14 @@ static void on_control_start(struct child *c)
 	start_if_needed(&k->review);
 }
 
-/* The socket owner ends with control's end of the channel, and control asks for the next
- * one. */
-static void start_socket_owner(struct supervisor *k)
-{
-	const struct ipc_message m = { .type = IPC_SOCKET_OWNER };
-	int fds[2];
-
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
-		return;
-	if (k->ops->start_socket_owner(k, fds[1]) > 0)
-		child_tell(&k->control, &m, &fds[0]);
-	close(fds[0]);
-	close(fds[1]);
-}
-
 static void on_control(struct child *c, struct ipc_message *m, int *fds, size_t count)
 {
 	struct supervisor *k = c->supervisor;
+	struct err ignored = { 0 };
 
+	/* The one before has ended: control asks for the next one. */
 	if (m->type == IPC_SOCKET_OWNER)
-		start_socket_owner(k);
+		(void)!child_start(&k->socket_owner, &ignored);
 	/* The engine's successor starts with what is in force. */
 	else if (m->type == IPC_STUCK && m->sandbox == 0 && k->engine.pid > 0)
 		(void)!kill(k->engine.pid, SIGKILL);
@@ -438,7 +423,7 @@ static bool on_control_end(struct child *c, int wait_status)
 	if (!k->stopping && c->restarts == 0 && WIFEXITED(wait_status) &&
 	    loop_now_ms(k->loop) - c->started_ms < SETTLED_MS) {
 		log_error("%s can't start; the rules stand", c->name);
-		k->status = EXIT_FAILURE;
+		k->exit_status = EXIT_FAILURE;
 		k->stopping = true;
 	}
 	if (k->stopping)
@@ -455,7 +440,7 @@ void supervisor_take_control(struct supervisor *k, int fd)
 {
 	close_channel(&k->control);
 	k->control.source.fd = fd;
-	if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ||
+	if (process_dont_wait(fd) < 0 ||
 	    loop_add(k->loop, &k->control.source, EPOLLIN) < 0)
 		close_channel(&k->control);
 	else
@@ -469,26 +454,26 @@ static bool needs_webhook(const struct supervisor *k)
 	return k->spec->webhook_count + k->spec->review_webhook_count > 0;
 }
 
-/* Its channel is control's: when one of the two goes, it ends by itself. */
+/* When weir-webhook or control goes, so does the channel, and weir-webhook ends. */
 static pid_t webhook_fork(struct child *c, int channel, struct err *err)
 {
-	struct supervisor *k = c->supervisor;
-	const struct ipc_message m = { .type = IPC_WEBHOOK };
-	struct helper helper = { .program = c->name, .fd_count = 1 };
-	int fds[2];
-	pid_t pid;
+	const struct supervisor *k = c->supervisor;
+	const struct helper helper = { .program = c->name,
+				       .fds = &channel,
+				       .fd_count = 1 };
 
-	if (!needs_webhook(k) || k->control.pid == 0)
-		return 0;
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
-		return -errno;
-	helper.fds = &fds[1];
-	pid = helper_start(&helper);
-	close(fds[1]);
-	if (pid > 0)
-		child_tell(&k->control, &m, &fds[0]);
-	close(fds[0]);
-	return pid;
+	return needs_webhook(k) && k->control.pid != 0 ? helper_start(&helper) : 0;
+}
+
+static pid_t socket_owner_fork(struct child *c, int channel, struct err *err)
+{
+	return c->supervisor->ops->start_socket_owner(c->supervisor, channel);
+}
+
+/* It ends with control's end of the channel, and control asks for the next one. */
+static bool on_socket_owner_end(struct child *c, int wait_status)
+{
+	return false;
 }
 
 /* It reads the store by itself and speaks to nobody here. */
@@ -603,13 +588,18 @@ static void add_children(struct supervisor *k)
 						   .on_start = on_control_start,
 						   .on_message = on_control,
 						   .on_end = on_control_end };
-	static const struct child_kind webhook = { .start = webhook_fork };
+	static const struct child_kind webhook = { .controls_channel = IPC_WEBHOOK,
+						   .start = webhook_fork };
+	static const struct child_kind owner = { .controls_channel = IPC_SOCKET_OWNER,
+						 .start = socket_owner_fork,
+						 .on_end = on_socket_owner_end };
 	static const struct child_kind postgres = { .start = postgres_fork };
 	static const struct child_kind review = { .start = review_fork };
 
 	child_add(k, &k->engine, "the engine", &engine);
 	child_add(k, &k->control, "weir-control", &control);
 	child_add(k, &k->webhook, "weir-webhook", &webhook);
+	child_add(k, &k->socket_owner, "weir-sockowner", &owner);
 	child_add(k, &k->postgres, "weir-postgres", &postgres);
 	child_add(k, &k->review, "weir-review", &review);
 }

@@ -17,9 +17,11 @@ struct child;
 /* What is done with a child of this kind. What may be NULL says so. */
 struct child_kind {
 	bool has_channel; /* SOCK_SEQPACKET: the supervisor's end is child.source */
-	bool is_asked;	  /* IPC_ALIVE, and answers it while it serves */
-	bool is_killed;	  /* when it has not answered for long */
-	size_t fds_max;	  /* that may come with its messages; over it: no message */
+	uint32_t controls_channel; /* not IPC_NONE: the other end is control's, which gets
+				    * that message with it */
+	bool is_asked;		   /* IPC_ALIVE, and answers it while it serves */
+	bool is_killed;		   /* when it has not answered for long */
+	size_t fds_max; /* that may come with its messages; over it: no message */
 	/* Fork it; @channel is its end (-1: none), which the caller closes. Return: its
 	 * pid; 0: it isn't needed now; or -errno. */
 	pid_t (*start)(struct child *c, int channel, struct err *err);
@@ -67,19 +69,19 @@ struct supervisor {
 	struct sidecar_spec *spec; /* borrowed */
 	char *const *args;	   /* of control and the other programs; borrowed */
 	struct loop *loop;
-	struct supervisor_fds held;
+	struct supervisor_fds fds;
 	enum ipc_enforced enforce;
 	char reason[ERR_TEXT_SIZE]; /* why less is enforced or served than should be */
-	struct ipc_status standing;
+	struct ipc_status status;
 	SLIST_HEAD(, child) children;
 	struct child engine, control;
-	struct child webhook, postgres,
-		review; /* they run if the settings ask for them */
+	struct child webhook, postgres, review; /* if the settings ask for them */
+	struct child socket_owner;		/* when control asks for one */
 	struct loop_source signals;
 	struct loop_timer stop, ask;
 	bool introduced; /* engine and control have a channel to each other */
 	bool stopping;
-	int status;
+	int exit_status;
 };
 
 /* Signals, loop, table of children: none of them runs yet. */
@@ -94,7 +96,7 @@ void supervisor_take_control(struct supervisor *k, int fd);
 /* The engine and its channel are gone for good. */
 void supervisor_end_engine(struct supervisor *k);
 /* Tell control what stands, and why it is less than it should be. */
-void supervisor_tell_standing(struct supervisor *k);
+void supervisor_notify_status(struct supervisor *k);
 /* A fresh channel between engine and control, when both are there. */
 void supervisor_introduce(struct supervisor *k);
 /* All children that are asked serve, and have answered in time, as far as is known. Who
@@ -115,7 +117,7 @@ void child_hear(struct child *c);
 /* Both, now. Return: 0, or -errno, and it is not started again. */
 int child_start(struct child *c, struct err *err) MUST_CHECK;
 /* Whoever doesn't read is about to be replaced. */
-void child_tell(const struct child *c, const struct ipc_message *m, const int *fd);
+void child_notify(const struct child *c, const struct ipc_message *m, const int *fd);
 /* Give each of the two, with its message, one end of a fresh channel. Return: 0,
  * -ENOTCONN (one of them has no channel to the supervisor), or -errno. */
 int child_connect(const struct child *a, const struct ipc_message *to_a,

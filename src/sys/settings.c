@@ -15,19 +15,19 @@
 
 /* ---- descriptors ---- */
 
-int places_take(const int *fds, size_t count, int last)
+int inherited_fds_take(const int *fds, size_t count, int last)
 {
-	int all[PLACES_MAX + 1];
+	int all[INHERITED_MAX + 1];
 
-	if (count > PLACES_MAX)
+	if (count > INHERITED_MAX)
 		return -E2BIG;
-	for (size_t i = 0; i < PLACES_MAX; i++) {
+	for (size_t i = 0; i < INHERITED_MAX; i++) {
 		if (i < count && fds[i] < 0)
 			return -EBADF;
 		all[i] = i < count ? fds[i] : -1;
 	}
-	all[PLACES_MAX] = last;
-	return process_place_fds(all, ARRAY_SIZE(all), PLACE_FIRST, 0);
+	all[INHERITED_MAX] = last;
+	return process_place_fds(all, ARRAY_SIZE(all), INHERITED_FIRST, 0);
 }
 
 /* ---- arguments and environment ---- */
