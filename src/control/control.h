@@ -333,8 +333,8 @@ bool control_on_denies(struct control *s, const struct event *e);
 
 /* -- secure.c ----------------------------------------------------------------------- */
 
-/* Serve what INHERITED_TLS listens to. What is wrong with the files is told, and shows in the
- * status; nobody is served there then. */
+/* Serve what INHERITED_TLS listens to. What is wrong with the files is told, and shows in
+ * the status; nobody is served there then. */
 int control_secure_open(struct control *s, struct err *err) MUST_CHECK;
 /* The socket may listen now. */
 void control_secure_listen(struct control *s);

@@ -153,8 +153,7 @@ static void fill_sidecar(struct control_sandbox *w, struct api_status *ret)
 	add_sockets(w, &audit, ret);
 	/* What else is degraded (a store, a log) lets nothing out. */
 	ret->full_isolation = !audit.packet && !audit.raw && audit.known &&
-			      s->link->is_active &&
-			      s->status.enforced == ENFORCED_FILTER;
+			      s->link->is_active && s->status.enforced == ENFORCED_FILTER;
 	ret->generation = s->status.generation;
 	ret->engine_restarts = s->status.restarts;
 	control_webhook_count(s, ret);

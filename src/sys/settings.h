@@ -13,21 +13,21 @@
 /* weir-control's. */
 enum inherited_fd {
 	INHERITED_SUPERVISOR = 0, /* SOCK_SEQPACKET */
-	INHERITED_HTTP,	      /* a listening TCP socket */
-	INHERITED_TEXT,	      /* sealed memfd: the policy in force, as JSON */
+	INHERITED_HTTP,		  /* a listening TCP socket */
+	INHERITED_TEXT,		  /* sealed memfd: the policy in force, as JSON */
 	INHERITED_TLS, /* of the daemon, where it serves TCP; else there is nothing */
 	INHERITED_COUNT
 };
 enum { INHERITED_FIRST = 3 }; /* descriptor i stands at INHERITED_FIRST + i */
 
 enum { INHERITED_MAX = 8 };
-/* Put @fds at INHERITED_FIRST and on, and @last at INHERITED_FIRST + INHERITED_MAX, open across
- * execve(), and close everything else from INHERITED_FIRST up. */
+/* Put @fds at INHERITED_FIRST and on, and @last at INHERITED_FIRST + INHERITED_MAX, open
+ * across execve(), and close everything else from INHERITED_FIRST up. */
 int inherited_fds_take(const int *fds, size_t count, int last) MUST_CHECK;
 
 enum {
 	SETTINGS_FD = INHERITED_FIRST + INHERITED_MAX, /* of the program that is told */
-	SETTINGS_MAX = 4 << 20,			/* bytes; more: -E2BIG */
+	SETTINGS_MAX = 4 << 20,			       /* bytes; more: -E2BIG */
 };
 
 /* Both end with NULL; @args begins with the program's name. Return: a descriptor, -errno.
