@@ -240,6 +240,14 @@ static int mount_overlay(struct rootfs *v, const char *path, const char *source,
 	return 0;
 }
 
+/* It was there a moment ago, and there is nothing to show: files come and go. */
+static bool is_gone(const char *path, int error)
+{
+	struct stat st;
+
+	return error == ENOENT && lstat(path, &st) < 0 && errno == ENOENT;
+}
+
 /* Show the directory @source, which is @path, at @where: as an overlay; as a bind when
  * that can't be and no socket lies there; else not at all. "/" and "/etc" have to be
  * overlays, for our own files are in them. */
@@ -253,6 +261,8 @@ static int show_directory(struct rootfs *v, const char *path, const char *source
 		return r;
 	if (m && text_is_one_of(m->type, socketless, ARRAY_SIZE(socketless)))
 		return bind_readonly(v, source, where, err);
+	if (is_gone(source, -r))
+		return 0;
 	launch_send_report(v->spec->control_fd, LAUNCH_WARNING, 0,
 			   "'%s' is empty in the sandbox: its file system (%s) can't be "
 			   "shown without "
@@ -275,14 +285,6 @@ static int write_resolv_conf(const char *dir, struct err *err)
 
 static int add_path(struct rootfs *v, const char *path, const char *where,
 		    const struct stat *st, struct err *err);
-
-/* It was there a moment ago, and there is nothing to show: files come and go. */
-static bool is_gone(const char *path, int error)
-{
-	struct stat st;
-
-	return error == ENOENT && lstat(path, &st) < 0 && errno == ENOENT;
-}
 
 static int add_entry(struct rootfs *v, int dir_fd, const char *name, const char *path,
 		     const char *where, struct err *err)

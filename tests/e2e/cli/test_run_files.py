@@ -352,11 +352,11 @@ def test_mounts_and_files_that_come_and_go_stop_no_start(world, user):
     churn = subprocess.Popen(["sh", "-c", CHURN, str(folder)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
         assert churn.stdout.readline() == b"churns\n"
-        ended = [world.run("true", user=user) for _ in range(40 if user == "root" else 10)]
+        ended = [world.run("true", user=user) for _ in range(40 if user == "root" else 20)]
     finally:
         (folder / "stop").touch()
         churn.wait(60)
-    assert [str(done) for done in ended if done.code != 0] == []
+    assert [str(done) for done in ended if done.code != 0 or b"is empty in the sandbox" in done.err] == []
 
 
 @pytest.mark.parametrize("options", [(), ("--rw", ".")])
