@@ -19,10 +19,10 @@ static const struct {
 	const char *name;
 	doctor_probe_fn *probe;
 } probes[] = {
-	{ "bwrap", doctor_bwrap },
 	{ "user namespaces", doctor_user_namespaces },
 	{ "limits", doctor_limits },
 	{ "container", doctor_container },
+	{ "proc", doctor_proc },
 	{ "link", doctor_link },
 	{ "nf_tables", doctor_filter },
 	{ "owner flag", doctor_owner },

@@ -78,43 +78,6 @@ void doctor_container(struct doctor *d, struct doctor_row *row)
 
 /* --- programs --- */
 
-static const char apt_bwrap[] = "sudo apt install bubblewrap";
-static const char dnf_bwrap[] = "sudo dnf install bubblewrap";
-
-void doctor_bwrap(struct doctor *d, struct doctor_row *row)
-{
-	const char *const version[] = { d->machine.bwrap, "--version", NULL };
-	const char *const nested[] = { d->machine.bwrap,
-				       "--unshare-user",
-				       "--unshare-pid",
-				       "--disable-userns",
-				       "--ro-bind",
-				       "/",
-				       "/",
-				       "true",
-				       NULL };
-	char output[OUTPUT_SIZE], shown[TEXT_ESCAPED_SIZE];
-	int r;
-
-	if (!d->has_machine) {
-		doctor_found(d, row, DOCTOR_FAILED, "%s", d->machine_text);
-		row->follows = "no sandbox can be started";
-		doctor_mend_each(row, apt_bwrap, apt_bwrap, dnf_bwrap);
-		return;
-	}
-	r = doctor_run_program(nested, output, sizeof(output));
-	if (r != 0) {
-		doctor_found(d, row, DOCTOR_WARNING, "%s alone does not work: %s",
-			     d->machine.bwrap, last_line(output, shown, sizeof(shown)));
-		row->follows = "whether it works for weir is seen below, at `a sandbox`";
-		return;
-	}
-	r = doctor_run_program(version, output, sizeof(output));
-	doctor_found(d, row, DOCTOR_OK, "%s, %s", d->machine.bwrap,
-		     r == 0 ? text_escape(first_line(output), shown, sizeof(shown))
-			    : "of an unknown version");
-}
-
 /* A program that only a named uplink uses. */
 static void optional_program(struct doctor *d, struct doctor_row *row,
 			     const char *program, const char *apt, const char *dnf)

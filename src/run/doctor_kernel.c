@@ -7,6 +7,7 @@
 #include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -18,6 +19,7 @@
 #include "filter/filter.h"
 #include "filter/nflog.h"
 #include "run/doctor_probe.h"
+#include "run/enter.h"
 #include "run/images.h"
 #include "run/tree.h"
 #include "sys/link.h"
@@ -101,7 +103,11 @@ static const char *apparmor_profile(struct doctor *d)
 /* Which of the known reasons it is. */
 static void explain_refusal(struct doctor *d, struct doctor_row *row)
 {
-	if (read_number(clone_sysctl) == 0) {
+	if (read_number(max_userns) == 0 || read_number(max_netns) == 0) {
+		row->follows = "user.max_user_namespaces or user.max_net_namespaces is "
+			       "0: no sandbox can be started";
+		doctor_mend(row, mend_limits);
+	} else if (read_number(clone_sysctl) == 0) {
 		row->follows = "kernel.unprivileged_userns_clone is 0, which forbids "
 			       "them to ordinary users: no sandbox can be started";
 		doctor_mend_each(row, mend_clone, mend_clone, NULL);
@@ -112,10 +118,6 @@ static void explain_refusal(struct doctor *d, struct doctor_row *row)
 			"kernel.apparmor_restrict_unprivileged_userns is 1: programs "
 			"without an AppArmor profile get no use of them; give weir one";
 		doctor_mend_each(row, command, command, NULL);
-	} else if (read_number(max_userns) == 0 || read_number(max_netns) == 0) {
-		row->follows = "user.max_user_namespaces or user.max_net_namespaces is "
-			       "0: no sandbox can be started";
-		doctor_mend(row, mend_limits);
 	} else {
 		row->follows = "no sandbox can be started; in a container, its seccomp "
 			       "or AppArmor profile forbids them (see `container`); in a "
@@ -131,8 +133,8 @@ void doctor_user_namespaces(struct doctor *d, struct doctor_row *row)
 	d->namespaces = a.code == 0;
 	if (d->namespaces) {
 		doctor_found(d, row, DOCTOR_OK,
-			     "user, network, mount and IPC namespaces can be made and "
-			     "used");
+			     "user, network, mount, process id, IPC and UTS namespaces "
+			     "can be made and used");
 		return;
 	}
 	found_failed(d, row, &a);
@@ -156,6 +158,39 @@ void doctor_limits(struct doctor *d, struct doctor_row *row)
 		     "only %ld user and %ld network namespaces per user", users, nets);
 	row->follows = "a sandbox takes two of the first and one of the second";
 	doctor_mend(row, mend_limits);
+}
+
+/* --- processes inside --- */
+
+/* As the sandbox has it: of its own process ids, and from a user namespace that can make
+ * one more. */
+static int enter_proc(void *data, int *ret_value, struct err *err)
+{
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+	    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+		return err_sys(err, -errno, "cannot mount a new /proc");
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0)
+		return enter_explain(-errno, err);
+	return 0;
+}
+
+void doctor_proc(struct doctor *d, struct doctor_row *row)
+{
+	struct doctor_attempt a;
+
+	if (!needs_namespaces(d, row))
+		return;
+	doctor_try_inside(d, enter_proc, NULL, &a);
+	if (a.code == 0) {
+		doctor_found(d, row, DOCTOR_OK, "a new /proc can be mounted");
+		return;
+	}
+	found_failed(d, row, &a);
+	row->follows =
+		"no sandbox can be started: something is mounted over a part of /proc, "
+		"and a new one would show that part; a container has to be started with "
+		"all of its /proc (Docker: --security-opt systempaths=unconfined; "
+		"podman: --security-opt unmask=ALL)";
 }
 
 /* --- the network inside --- */
@@ -422,7 +457,8 @@ void doctor_id_maps(struct doctor *d, struct doctor_row *row)
 	struct err err = { 0 };
 
 	if (!d->has_machine) {
-		doctor_found(d, row, DOCTOR_UNTRIED, "not tried: bwrap is missing");
+		doctor_found(d, row, DOCTOR_FAILED, "%s", d->machine_text);
+		row->follows = cannot_start;
 		return;
 	}
 	if (!d->machine.root) {

@@ -4,7 +4,7 @@
  * HOW IT WORKS
  * What a probe does to its process (namespaces, filters, mounts) it does in a child
  * that ends with it: doctor_try() for a child like this process, doctor_try_inside()
- * for one in new user, network, mount and IPC namespaces with the id map that
+ * for one in new namespaces of every kind that a sandbox has, with the id map that
  * `weir run` would give it. The child's verdict comes back over a pipe; one that takes
  * longer than DOCTOR_TRY_MS is killed and counts as a failure. */
 #pragma once
@@ -89,8 +89,8 @@ typedef void doctor_probe_fn(struct doctor *d, struct doctor_row *row);
 
 /* doctor_kernel.c: what the kernel must do */
 doctor_probe_fn doctor_user_namespaces, doctor_limits, doctor_link, doctor_filter,
-	doctor_owner, doctor_nflog, doctor_overlay, doctor_id_maps, doctor_landlock,
-	doctor_seccomp;
+	doctor_owner, doctor_nflog, doctor_overlay, doctor_id_maps, doctor_proc,
+	doctor_landlock, doctor_seccomp;
 /* doctor_host.c: what is installed and set up */
-doctor_probe_fn doctor_container, doctor_bwrap, doctor_resolvers, doctor_slirp4netns,
-	doctor_pasta, doctor_docker, doctor_sudo, doctor_sandbox;
+doctor_probe_fn doctor_container, doctor_resolvers, doctor_slirp4netns, doctor_pasta,
+	doctor_docker, doctor_sudo, doctor_sandbox;

@@ -14,10 +14,9 @@
 
 #include "base/clock.h"
 #include "run/doctor_probe.h"
+#include "run/enter.h"
 #include "sys/id_map.h"
 #include "sys/program_path.h"
-
-enum { INSIDE = CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWIPC };
 
 struct
 try {
@@ -27,7 +26,8 @@ try {
 	bool inside;
 	uid_t uid;
 	gid_t gid;
-	int fd; /* the child's end */
+	int fd;	  /* the child's end */
+	int proc; /* /proc */
 };
 
 /* --- the child --- */
@@ -51,7 +51,8 @@ static _Noreturn void attempt_main(const struct try *t)
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (t->inside)
-		a.code = t->maps ? take_maps(t, &err) : id_map_self(t->uid, t->gid, &err);
+		a.code = t->maps ? take_maps(t, &err)
+				 : id_map_self(t->proc, t->uid, t->gid, &err);
 	if (a.code == 0)
 		a.code = t->fn(t->data, &a.value, &err);
 	memcpy(a.text, err.text, sizeof(a.text));
@@ -99,11 +100,13 @@ static void wait_for(int fd, struct doctor_attempt *ret)
 
 static void try_child(struct try *t, struct doctor_attempt *ret)
 {
-	unsigned long flags = (t->inside ? INSIDE : 0) | SIGCHLD;
+	unsigned long flags = (t->inside ? enter_namespaces() : 0) | SIGCHLD;
 	struct err err = { 0 };
+	CLEAN(fd) int proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	int fds[2], r = 0;
 	long pid;
 
+	t->proc = proc;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0) {
 		failed(ret, -errno, "cannot make a socket pair");
 		return;

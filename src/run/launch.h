@@ -2,18 +2,18 @@
 /* run/launch - from a fork to a command behind a filter.
  *
  * HOW IT WORKS
- *   control ──fork──> launch child: new user, network and mount namespace
+ *   control ──fork──> launch child: new user, network, mount and other namespaces
  *                       maps (written by control when it is root)
  *                       spec->prepare(): stub link, ruleset, sockets, hand-over to the
  *                         engine (run/netns.c; not this folder's)
  *                       file system view, while the engine reads the ruleset back
  *                       spec->confirm(): the engine's "it stands"
- *                       becomes bwrap: nested user namespace, pid namespace, seccomp
- *                         └─ weir-init, PID 1: self-test, "go" from control, then the
- *                            command; forwards signals, reports stops, reaps
+ *                       enters the view (run/enter.c): nested user namespace, seccomp
+ *                       becomes weir-init, PID 1: self-test, "go" from control, then
+ *                         the command; forwards signals, reports stops, reaps
  *
- * Every process in that line dies with its parent (PDEATHSIG), and weir-init besides
- * leaves as soon as its channel to control is closed, whoever closed it. */
+ * Weir-init dies with its parent (PDEATHSIG), and besides leaves as soon as its channel
+ * to control is closed, whoever closed it. */
 #pragma once
 
 #include <stdbool.h>
@@ -22,7 +22,6 @@
 #include "base/addr.h"
 #include "base/err.h"
 #include "proto/launch.h"
-#include "sys/program_path.h"
 
 struct startup_files;
 
@@ -49,17 +48,16 @@ struct launch_spec {
 	/* Run in the new namespaces, with every capability over them, before anything
 	 * of the command's exists. Not 0: nothing is started, @err is reported. */
 	int (*prepare)(void *data, struct err *err);
-	/* Run when the view stands, before bwrap does. Not 0: nothing is started, @err is
-	 * reported. */
+	/* Run when the view stands, before it is entered. Not 0: nothing is started, @err
+	 * is reported. */
 	int (*confirm)(void *data, struct err *err);
 	void *prepare_data; /* for both */
 	int control_fd;	    /* SOCK_SEQPACKET: weir-init's end of its channel */
 };
 
 /* The facts that decide how to launch, gathered once before anything is started.
- * -ENOENT etc. with a line that says what to do: no bwrap, no user namespaces … */
+ * -errno with a line that says what to do: no unused user ids … */
 struct launch_machine {
-	char bwrap[PROGRAM_PATH_SIZE];
 	bool root;	   /* started with kernel uid 0 and the right to copy mounts */
 	uint32_t base_uid; /* root: the unused kernel uid range that is mapped */
 };

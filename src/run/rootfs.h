@@ -8,7 +8,7 @@
  *   is made of read-only overlays, one per file system that is mounted:
  *
  *     /tmp              our staging tmpfs, in the child's own mount namespace
- *     /tmp/view         what bwrap makes the root
+ *     /tmp/view         what becomes the root (run/enter.h)
  *     /tmp/top          upper layer of "/": our /etc/resolv.conf, hiding whatever is
  *                       there (a file, a symlink into /run, nothing)
  *     /tmp/layer/N      root: the id-mapped mounts that are the lower layers
@@ -19,8 +19,7 @@
  *   below it, so it is always that.
  *
  *   Nothing of the host's /proc, /run, /tmp, /var/tmp is there, and of its /dev only
- *   null, zero, full, random, urandom and tty; bwrap would make the same /dev, but reads
- *   the whole mount table for every node. /sys is a read-only bind. On top come the
+ *   null, zero, full, random, urandom and tty. /sys is a read-only bind. On top come the
  * working directory and the paths that were asked to be writable, and on these the
  * read-only files. */
 #pragma once

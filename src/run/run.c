@@ -698,8 +698,8 @@ int control_run(struct run_spec *spec)
 		if (err.text[0])
 			log_error("%s", err.text);
 	}
-	/* First the sandbox, then who guards it. Where the command has ended bwrap leaves
-	 * by itself, and takes weir-init's remains along. */
+	/* First the sandbox, then who guards it. Where the command has ended weir-init
+	 * leaves by itself. */
 	uplink_close(&c.uplink);
 	process_reap(c.launch, c.state < CONTROL_EXITED);
 	process_reap(c.engine, true);

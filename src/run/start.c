@@ -17,7 +17,7 @@
 
 #include <linux/sched.h>
 
-#include "run/bwrap.h"
+#include "run/enter.h"
 #include "run/images.h"
 #include "run/rootfs.h"
 #include "run/std_fds.h"
@@ -33,10 +33,12 @@ struct start {
 	const struct launch_spec *spec;
 	struct rootfs view;
 	int parent_fd; /* pidfd of control */
+	int proc_fd;   /* control's /proc: the sandbox's may be read-only */
 	/* From control [0] to the child [1]: for root the trees, then in any case that
 	 * weir-init is there. */
 	int sync[2];
-	int init_fd; /* empty at the fork: filled while the child makes its namespaces */
+	/* fds.init is empty at the fork: filled while the child makes its namespaces */
+	struct enter_fds fds;
 	uid_t uid;
 	gid_t gid;
 	uint64_t ignored_signals;
@@ -53,7 +55,7 @@ int launch_write_maps(const struct launch_machine *m, pid_t child, struct err *e
 	snprintf(map, sizeof(map), "0 %u %d", m->base_uid, ID_RANGE);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(files); i++) {
 		snprintf(path, sizeof(path), "/proc/%d/%s", (int)child, files[i]);
-		r = id_map_write(path, map, err);
+		r = id_map_write(AT_FDCWD, path, map, err);
 	}
 	return r;
 }
@@ -83,8 +85,8 @@ static int become_mapped_root(struct start *s, struct err *err)
 	if (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
 		return err_sys(err, -errno, "cannot become the sandbox's user");
 	/* The change of user closed /proc/PID/ns to those without CAP_SYS_PTRACE, among
-	 * them uplink programs, which find the namespaces there. bwrap's start would
-	 * open it as well; whoever isn't root of the outer namespace stays out. */
+	 * them uplink programs, which find the namespaces there; whoever isn't root of
+	 * the outer namespace stays out. */
 	if (prctl(PR_SET_DUMPABLE, 1) < 0)
 		return err_sys(err, -errno, "cannot show the sandbox's namespaces");
 	return follow_parent(s, err);
@@ -98,7 +100,7 @@ static int take_ids(struct start *s, struct err *err)
 		return r;
 	if (s->machine->root)
 		return become_mapped_root(s, err);
-	r = id_map_self(s->uid, s->gid, err);
+	r = id_map_self(s->proc_fd, s->uid, s->gid, err);
 	if (r == -EPERM && s->uid == 0)
 		return err_set(
 			err, r,
@@ -144,7 +146,6 @@ static int wait_for_init(const struct start *s, struct err *err)
 
 static int run_child(struct start *s, struct err *err)
 {
-	struct bwrap_fds fds = { .channel = s->spec->control_fd, .init = s->init_fd };
 	int r = std_fds_protect(s->machine->root, err);
 
 	if (r == 0 && process_forbid_cores() < 0)
@@ -153,30 +154,27 @@ static int run_child(struct start *s, struct err *err)
 		r = take_ids(s, err);
 	if (r < 0)
 		return r;
-	fds.bwrap = open(s->machine->bwrap, O_PATH | O_CLOEXEC);
-	if (fds.bwrap < 0)
-		return err_sys(err, -errno, "cannot open '%s'", s->machine->bwrap);
 	r = s->spec->prepare(s->spec->prepare_data, err);
+	if (r == 0)
+		r = rootfs_build(&s->view, err);
+	if (r == 0)
+		r = enter_root(err);
 	if (r != 0)
 		return r;
-	r = rootfs_build(&s->view, err);
-	if (r < 0)
-		return r;
-	fds.probe = open_orders(s, err);
-	if (fds.probe < 0)
-		return fds.probe;
-	fds.seccomp = image_open("weir-seccomp", launch_seccomp_start,
-				 (size_t)(launch_seccomp_end - launch_seccomp_start),
-				 err);
-	if (fds.seccomp < 0)
-		return fds.seccomp;
+	s->fds.orders = open_orders(s, err);
+	if (s->fds.orders < 0)
+		return s->fds.orders;
 	r = wait_for_init(s, err);
-	if (r < 0)
-		return r;
-	r = s->spec->confirm(s->spec->prepare_data, err);
+	if (r == 0)
+		r = s->spec->confirm(s->spec->prepare_data, err);
+	if (r == 0)
+		r = enter_user(s->proc_fd, s->spec->cwd, err);
+	/* Until here the parent's end could be missed: see enter_user(). */
+	if (r == 0)
+		r = follow_parent(s, err);
 	if (r != 0)
 		return r;
-	return bwrap_exec(s->spec, &fds, err);
+	return enter_init(&s->fds, s->spec->argv, err);
 }
 
 static _Noreturn void child_main(struct start *s)
@@ -184,43 +182,12 @@ static _Noreturn void child_main(struct start *s)
 	struct err err = { 0 };
 
 	run_child(s, &err);
-	launch_send_report(s->spec->control_fd, LAUNCH_FAILED, EXIT_LAUNCH_FAILED, "%s",
+	launch_send_report(s->fds.channel, LAUNCH_FAILED, EXIT_LAUNCH_FAILED, "%s",
 			   err.text);
 	_exit(EXIT_LAUNCH_FAILED);
 }
 
 /* --- control --- */
-
-static int explain_clone(int code, struct err *err)
-{
-	switch (code) {
-	case -EPERM:
-		return err_set(
-			err, code,
-			"cannot create a user namespace: this system forbids it; see the "
-			"sysctls kernel.unprivileged_userns_clone and "
-			"kernel.apparmor_restrict_unprivileged_userns, or the "
-			"container's seccomp profile; in a chroot there are "
-			"none");
-	case -ENOSPC:
-	case -EUSERS:
-		return err_set(
-			err, code,
-			"cannot create namespaces: too many exist already; raise the "
-			"sysctls user.max_user_namespaces and user.max_net_namespaces");
-	case -EAGAIN:
-		return err_set(err, code,
-			       "cannot start a process: this user's limit is reached "
-			       "(ulimit -u)");
-	case -EINVAL:
-	case -ENOSYS:
-		return err_set(
-			err, code,
-			"cannot create namespaces: this kernel has no user namespaces");
-	default:
-		return err_sys(err, code, "cannot create namespaces");
-	}
-}
 
 static uint64_t ignored_signals(void)
 {
@@ -240,14 +207,12 @@ static uint64_t ignored_signals(void)
  * end of all of them. */
 static pid_t clone_child(void)
 {
-	unsigned long flags = CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWPID |
-			      SIGCHLD;
 	sigset_t all, old;
 	long pid;
 
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, &old);
-	pid = syscall(SYS_clone, flags, NULL, NULL, NULL, 0);
+	pid = syscall(SYS_clone, enter_namespaces() | SIGCHLD, NULL, NULL, NULL, 0);
 	if (pid == 0)
 		return 0;
 	if (pid < 0)
@@ -279,7 +244,7 @@ static int serve_child(struct start *s, pid_t child, struct err *err)
 /* Copying it takes as long as ten mounts. */
 static int serve_init(const struct start *s, struct err *err)
 {
-	int r = image_fill(s->init_fd, launch_init_start,
+	int r = image_fill(s->fds.init, launch_init_start,
 			   (size_t)(launch_init_end - launch_init_start), err);
 
 	if (r < 0)
@@ -297,7 +262,7 @@ static pid_t start_child(struct start *s, struct err *err)
 	if (child == 0)
 		child_main(s);
 	if (child < 0)
-		return explain_clone(child, err);
+		return enter_explain(child, err);
 	if (s->machine->root)
 		r = serve_child(s, child, err);
 	if (r == 0)
@@ -316,24 +281,28 @@ pid_t launch_start(const struct launch_machine *m, const struct launch_spec *spe
 	struct start s = { .machine = m,
 			   .spec = spec,
 			   .parent_fd = -1,
+			   .proc_fd = -1,
+			   .fds.channel = spec->control_fd,
 			   .uid = geteuid(),
 			   .gid = getegid(),
 			   .ignored_signals = ignored_signals() };
 	CLEAN(fd) int parent_fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+	CLEAN(fd) int proc_fd = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	CLEAN(fd) int init_fd = -1;
 	pid_t r = std_fds_check(spec->control_fd, err);
 
 	if (r < 0)
 		return r;
 	s.parent_fd = parent_fd;
+	s.proc_fd = proc_fd;
 	init_fd = image_create("weir-init", err);
 	if (init_fd < 0)
 		return init_fd;
-	s.init_fd = init_fd;
+	s.fds.init = init_fd;
 	r = rootfs_plan(&s.view, m, spec, err);
 	if (r < 0)
 		return r;
-	if (parent_fd < 0 ||
+	if (parent_fd < 0 || proc_fd < 0 ||
 	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s.sync) < 0) {
 		rootfs_done(&s.view);
 		return err_sys(err, -errno, "cannot make what the launch needs");

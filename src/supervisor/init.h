@@ -2,7 +2,7 @@
 /* supervisor/init - the parts of weir-init, PID 1 of the sandbox.
  *
  * HOW IT WORKS
- *   bwrap starts it with everything in place: namespaces, view, seccomp, no
+ *   The launch child becomes it with everything in place: namespaces, view, seccomp, no
  *   capabilities. It tests the filter from where the command will be, reports, waits
  *   for control's go, starts the command and stays as its parent. It handles two
  *   things: children that change state, and what control sends. It leaves when the
@@ -24,8 +24,7 @@ enum { EXIT_REFUSED = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
 
 /* What the launch child tells weir-init, in a sealed memfd: the
  * command's environment can't change what is tested. Behind the orders the memfd has that
- * environment: bwrap, which runs outside of the view, isn't given what is for the command
- * alone (LD_PRELOAD). */
+ * environment: what is for the command alone (LD_PRELOAD) isn't for weir-init. */
 enum {
 	INIT_FD_CHANNEL = 3,
 	INIT_FD_ORDERS = 4,

@@ -62,27 +62,28 @@ bool id_map_is_root(void)
 		range.outside == 0);
 }
 
-int id_map_write(const char *path, const char *text, struct err *err)
+int id_map_write(int proc, const char *path, const char *text, struct err *err)
 {
-	CLEAN(fd) int fd = open(path, O_WRONLY | O_CLOEXEC);
+	CLEAN(fd) int fd = openat(proc, path, O_WRONLY | O_CLOEXEC);
 
 	if (fd < 0 || write(fd, text, strlen(text)) < 0)
-		return err_sys(err, -errno, "cannot write %s", path);
+		return err_sys(err, -errno, "cannot write %s%s",
+			       path[0] == '/' ? "" : "/proc/", path);
 	return 0;
 }
 
 /* An ordinary user may map itself only, and has to give up setgroups() first. */
-int id_map_self(uint32_t uid, uint32_t gid, struct err *err)
+int id_map_self(int proc, uint32_t uid, uint32_t gid, struct err *err)
 {
 	char map[64];
-	int r = id_map_write("/proc/self/setgroups", "deny", err);
+	int r = id_map_write(proc, "self/setgroups", "deny", err);
 
 	snprintf(map, sizeof(map), "%u %u 1", uid, uid);
 	if (r == 0)
-		r = id_map_write("/proc/self/uid_map", map, err);
+		r = id_map_write(proc, "self/uid_map", map, err);
 	snprintf(map, sizeof(map), "%u %u 1", gid, gid);
 	if (r == 0)
-		r = id_map_write("/proc/self/gid_map", map, err);
+		r = id_map_write(proc, "self/gid_map", map, err);
 	return r;
 }
 

@@ -22,11 +22,13 @@ int id_map_find(const char *path, uint32_t inside, struct id_range *ret,
  * ordinary user of the kernel. */
 bool id_map_is_root(void);
 
-/* @text into the file @path of a process's /proc. Return: 0 or -errno with @err. */
-int id_map_write(const char *path, const char *text, struct err *err) MUST_CHECK;
+/* @text into the file @path: "/proc/1/uid_map", or "1/uid_map" below @proc, an open
+ * /proc. Return: 0 or -errno with @err. */
+int id_map_write(int proc, const char *path, const char *text,
+		 struct err *err) MUST_CHECK;
 /* Map this one user and group of a user namespace that this process has just made to
- * themselves. Return: 0 or -errno with @err. */
-int id_map_self(uint32_t uid, uint32_t gid, struct err *err) MUST_CHECK;
+ * themselves. @proc is an open /proc. Return: 0 or -errno with @err. */
+int id_map_self(int proc, uint32_t uid, uint32_t gid, struct err *err) MUST_CHECK;
 
 /* The home directory: $HOME. For the machine's root it is that of the passwd entry,
  * because sudo and its like may leave HOME as another user's, and what lies there would

@@ -16,13 +16,13 @@ enum { PROGRAM_PATH_SIZE = 256 };
  * with the place in @err. */
 int program_path(const char *name, char *ret, struct err *err) MUST_CHECK;
 
-/* A program that the sandbox needs. */
+/* A program that an uplink needs. */
 struct program {
 	const char *name;
 	const char *package; /* "Debian, Ubuntu: apt install x; Fedora: dnf install x" */
 	const char *option;  /* the one that came last of those that are used, as it
 			      * stands in the program's file */
-	const char *version; /* that has it: "bubblewrap 0.8" */
+	const char *version; /* that has it: "slirp4netns 1.1" */
 };
 
 /* Find @p, as program_path() does: -ENOENT and -EPERM, with what to install; -ENOSYS: it

@@ -23,7 +23,7 @@ import time
 
 BWRAP = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "true"]
 WARM_UP = 3
-REACH_RATIO, REACH_ENGINE_KB = 1.8, 3072
+REACH_RATIO, REACH_ENGINE_KB = 1.2, 3072
 
 
 class Caller:

@@ -30,7 +30,7 @@ static void reset_signals(uint64_t ignored)
  * group knows no namespaces: kill(0, sig) would reach who started us. Landlock ends that
  * (ABI 6, Linux 6.12; its headers are younger than Debian 12). Older kernels can't, and
  * some containers refuse it: the threat model says so. no_new_privs, which it asks for,
- * is set by bwrap. Return: whether that is done, or can't be had here; else errno says
+ * has been set. Return: whether that is done, or can't be had here; else errno says
  * what failed. */
 static bool keep_signals_inside(void)
 {

@@ -256,7 +256,7 @@ def test_a_file_size_limit_is_an_error_in_words(world):
 
 
 @pytest.mark.parametrize("prepare", ["sh -c : ", "mount -o remount,hidepid=2 /proc"])
-def test_where_bwrap_cant_see_its_child_in_the_hosts_proc(world, user, prepare):
+def test_where_the_hosts_proc_shows_few_processes(world, user, prepare):
     """In a container's process id namespace, whose second process is long gone; and where /proc hides those of others."""
     who = world.user(user).become()
     line = ["unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", prepare + '; "$@"; exit $?', "sh", *who,

@@ -122,7 +122,7 @@ def test_bad_usage_is_status_2_and_shows_no_value(inside, options):
 
 
 def test_a_variable_for_the_commands_loader_is_not_for_weirs_programs(world, user):
-    """A library from where an earlier command wrote would run in bwrap, outside of the view."""
+    """A library from where an earlier command wrote would run in what starts the command as well."""
     folder = world.workdir(user)
     (folder / "x.c").write_text('#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\nextern char *program_invocation_name;\n'
                                 '__attribute__((constructor)) static void loaded(void) { char b[512]; FILE *f = fopen("/proc/self/comm", "r");\n'

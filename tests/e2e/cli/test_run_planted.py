@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""G21: a program that somebody has put where $PATH leads isn't started in place of bwrap, slirp4netns, pasta."""
+"""G21: a program that somebody has put where $PATH leads isn't started in place of slirp4netns, pasta."""
 import os
 import stat
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 PLANTED = r"""
 #include <fcntl.h>
 #include <unistd.h>
-static const char options[] = "--disable-userns disable-dns no-map-gw";
+static const char options[] = "disable-dns no-map-gw";
 int main(void) { close(open(MARK, O_WRONLY | O_CREAT, 0666)); return options[0] == 'x'; }
 """
 
@@ -36,30 +36,28 @@ class Planted:
         self.env = {"PATH": f"{self.folder}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}
 
 
-@pytest.mark.parametrize("name", ["bwrap", "slirp4netns", "pasta"])
+@pytest.mark.parametrize("name", ["slirp4netns", "pasta"])
 def test_what_stands_in_path_before_the_systems_is_not_started(world, tun, user, name):
-    options = () if name == "bwrap" else ("--uplink", name)
     planted = Planted(world, name, "weir-test")
-    done = world.run("true", user=user, env=planted.env, options=options, mounts=(tun,))
+    done = world.run("true", user=user, env=planted.env, options=("--uplink", name), mounts=(tun,))
     assert done.code == 0 and not planted.mark.exists(), done
 
 
-@pytest.mark.parametrize("name", ["bwrap", "slirp4netns", "pasta"])
+@pytest.mark.parametrize("name", ["slirp4netns", "pasta"])
 def test_where_the_system_has_none_only_roots_is_taken(world, tun, user, name):
     """The control is the same program, root's: that one is started."""
-    options = () if name == "bwrap" else ("--uplink", name)
     cwd = world.workdir(user)
     mounts = (tun, f"mount --bind /dev/null {os.path.realpath('/usr/bin/' + name)}")
     for owner, taken in (("weir-test", False), ("root", True)):
         planted = Planted(world, name, owner)
-        done = world.run("touch", "started", user=user, cwd=cwd, env=planted.env, options=options, mounts=mounts)
+        done = world.run("touch", "started", user=user, cwd=cwd, env=planted.env, options=("--uplink", name), mounts=mounts)
         assert done.code != 0 and planted.mark.exists() == taken and not (cwd / "started").exists(), done
         if not taken:
             assert done.code == 125 and str(planted.folder) in done.messages and "belongs to another user" in done.messages, done
 
 
 def test_doctor_starts_nothing_planted_either(world):
-    planted = [Planted(world, name, "weir-test") for name in ("bwrap", "slirp4netns", "pasta", "sudo")]
+    planted = [Planted(world, name, "weir-test") for name in ("slirp4netns", "pasta", "sudo")]
     for p in planted:
         world.weir("doctor", user="weir-test", env=p.env, resolv_conf=True)
         assert not p.mark.exists(), p.folder

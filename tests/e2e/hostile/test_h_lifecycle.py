@@ -99,7 +99,7 @@ def test_H2_a_policy_that_is_missing_or_unreadable_starts_nothing(world, user):
 
 
 MISSING = [
-    ("bubblewrap is missing", ("mount --bind /dev/null /usr/bin/bwrap",), "bubblewrap"),
+    ("a part of /proc is masked", ("mount --bind /dev/null /proc/version",), "/proc"),
 ]
 
 
@@ -108,7 +108,7 @@ def test_H3_without_what_it_needs_nothing_starts(world, user, what, mounts, ment
     cwd = world.workdir(user)
     done = world.run("touch", "started", user=user, cwd=cwd, mounts=mounts)
     assert done.code == 125, done
-    assert mentions in done.messages or "bwrap" in done.messages, done
+    assert mentions in done.messages, done
     assert not (cwd / "started").exists()
 
 
@@ -118,7 +118,7 @@ def test_H3_without_user_namespaces_nothing_starts(world):
     done = world.command("unshare", "-Ur", "sh", "-c",
                          'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"', "sh", world.weir_path, *argv,
                          user="weir-test", cwd=cwd)
-    assert done.code == 125 and "namespace" in done.messages, done
+    assert done.code == 125 and "user.max_user_namespaces is 0" in done.messages, done
     assert not (cwd / "started").exists()
 
 

@@ -8,7 +8,6 @@ import pathlib
 import re
 import shutil
 import socket
-import subprocess
 import time
 
 import pytest
@@ -188,24 +187,6 @@ def test_a_child_that_is_killed_while_the_sandbox_starts_ends_the_run(world, use
             assert run.process.wait(60) == 125, delay
 
 
-ORPHAN = """
-#include <unistd.h>
-const char wanted[] = "--disable-userns"; /* Weir looks for it */
-int main(void) { if (fork() == 0) pause(); return write(2, wanted, 0) != 0; }
-"""
-
-
-def test_a_bwrap_that_dies_and_leaves_a_child_ends_the_run(world, user):
-    """The child holds the channel open: only the death of bwrap itself tells."""
-    folder = world.workdir()
-    (folder / "orphan.c").write_text(ORPHAN)
-    subprocess.run(["cc", "-o", folder / "bwrap", folder / "orphan.c"], check=True)
-    bwrap = shutil.which("bwrap")
-    done = world.run("true", user=user, mounts=(f"mount --bind {folder / 'bwrap'} {bwrap}",))
-    assert done.code == 125, done
-    assert world.leftovers() == []
-
-
 PLACES = ["/proc/1/fd/3", "/proc/1/mem", "/proc/1/root", "/proc/1/environ", "/proc/1/cwd"]
 
 INIT = f"""
@@ -254,8 +235,8 @@ for path in ('/etc/weir-test', '/usr/weir-test', '/proc/sys/kernel/domainname'):
 print('ran', weak)
 """
 
-FAILURES = ["capset:1", "close_range:1", "mount:1", "mount_setattr:2", "seccomp:1", "sendmsg:1", "setsid:1",
-            "setsockopt:2"]
+FAILURES = ["capset:1", "close_range:1", "execveat:1", "mount:1", "mount_setattr:2", "pivot_root:1", "sendmsg:1", "setsid:1",
+            "setsockopt:2", "umount2:1", "unshare:1"]
 
 
 @pytest.mark.skipif(not shutil.which("strace"), reason="strace makes the calls fail")
