@@ -75,6 +75,11 @@ static void print_addr4(FILE *out, uint32_t value)
 		value & 255);
 }
 
+static void print_head6(FILE *out, uint32_t value)
+{
+	fprintf(out, "%x:%x::/32", value >> 16, value & 0xffff);
+}
+
 static void print_route(FILE *out, uint32_t value)
 {
 	if (value == RTN_LOCAL)
@@ -153,6 +158,7 @@ static const struct field {
 			    TYPE_IPADDR },
 	[FILTER_DADDR6] = { "ip6 daddr", NULL, SOURCE_NETWORK, 24, 16, false,
 			    TYPE_IP6ADDR },
+	[FILTER_DADDR6_HEAD] = { "ip6 daddr", print_head6, SOURCE_NETWORK, 24, 4 },
 	[FILTER_LENGTH6] = { "ip6 length", print_number, SOURCE_NETWORK, 4, 2 },
 	[FILTER_HEADER_WORDS4] = { "ip hdrlength", print_number, SOURCE_NETWORK, 0, 1,
 				   .mask = 0x0f },

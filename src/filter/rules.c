@@ -50,6 +50,8 @@
 #include <linux/netfilter/nf_conntrack_tuple_common.h>
 #include <linux/rtnetlink.h>
 
+#include "policy/sinkhole.h"
+
 enum {
 	ASKS_TIMES = 2,		  /* what the engine answers */
 	ASKS_LEAST = 1000,	  /* the self-test's are not counted there */
@@ -879,6 +881,21 @@ static void step_rest(struct builder *b, struct filter_chain *c)
 
 /* ---- nat ---- */
 
+/* What is dialled at an address that stands for denied names is the relay's to refuse,
+ * whatever rules allow. Everything else to it is refused with what the plan denies. */
+static void sinkholes(struct builder *b, struct filter_chain *c)
+{
+	if (plan_denied_names(b->plan) != POLICY_DENIED_REFUSE)
+		return;
+	flow_rule(b, c, V4, IPPROTO_TCP);
+	stmt_between(b, FILTER_DADDR4, SINKHOLE_FIRST4,
+		     SINKHOLE_FIRST4 + SINKHOLE_ADDRESSES - 1);
+	stmt_redirect_relay(b);
+	flow_rule(b, c, V6, IPPROTO_TCP);
+	stmt_equal(b, FILTER_DADDR6_HEAD, SINKHOLE_HEAD6);
+	stmt_redirect_relay(b);
+}
+
 void ruleset_nat(struct builder *b, struct filter_chain *c)
 {
 	nat_dns(b, c);
@@ -887,6 +904,7 @@ void ruleset_nat(struct builder *b, struct filter_chain *c)
 	stmt_rule(b, c);
 	stmt_local(b);
 	stmt_return(b);
+	sinkholes(b, c);
 	https(b, c, stmt_return);
 	ruleset_denied(b, c, stmt_return);
 	ruleset_allowed(b, c, IPPROTO_TCP, stmt_redirect_relay);

@@ -226,6 +226,7 @@ enum filter_field {
 	FILTER_SADDR4,
 	FILTER_DADDR4,
 	FILTER_DADDR6,
+	FILTER_DADDR6_HEAD, /* its first 32 bits */
 	FILTER_LENGTH6,
 	FILTER_HEADER_WORDS4, /* of four bytes: five without options */
 	FILTER_HAS_ROUTING6,  /* 1: a routing header is in the chain of IPv6 headers */

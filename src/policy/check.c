@@ -374,6 +374,26 @@ static void check_rules(const struct check *c)
 	}
 }
 
+/* The relay is who refuses: it has to be there, and to read what a connection shows. */
+static int check_denied_names(const struct policy_reader *r, const struct policy *p)
+{
+	const struct policy_place *at = &p->denied_names_at;
+	const char *key = at->file ? "deniedNames" : "";
+	const char *why = NULL;
+
+	if (p->denied_names != POLICY_DENIED_REFUSE)
+		return 0;
+	if (p->verify != POLICY_VERIFY_TLS)
+		why = "'refuse' needs verify: tls: the relay refuses the connections";
+	else if (p->dns == POLICY_DNS_PINNED)
+		why = "'refuse' needs dns: live: pinned names are all that is answered";
+	if (!why)
+		return 0;
+	faults_add(r->faults, FAULT_ERROR, at->file ? at->file : "--denied-names",
+		   at->line, at->column, key, "%s", why);
+	return -EINVAL;
+}
+
 int policy_build(const struct policy_reader *reader, const struct policy *policy,
 		 uint8_t **ret, size_t *ret_size)
 {
@@ -392,7 +412,8 @@ int policy_build(const struct policy_reader *reader, const struct policy *policy
 		return -EINVAL;
 	}
 	if (check_lifetimes(reader, policy) < 0 || check_ways_out(reader, policy) < 0 ||
-	    policy_check_pinned(reader, policy) < 0)
+	    policy_check_pinned(reader, policy) < 0 ||
+	    check_denied_names(reader, policy) < 0)
 		return -EINVAL;
 	r = compile(reader, policy, &bytes, &c.plan);
 	if (r < 0)

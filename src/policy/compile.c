@@ -16,6 +16,7 @@
 #include "policy/layout.h"
 #include "policy/limits.h"
 #include "policy/policy.h"
+#include "policy/sinkhole.h"
 
 /* -- the implicit denies ------------------------------------------------------------ */
 
@@ -201,6 +202,26 @@ static int add_doh(struct implicit *b)
 	return r;
 }
 
+/* No rule opens a sinkhole: an address deny is absolute. */
+static int add_sinkholes(struct implicit *b)
+{
+	static const char why[] =
+		"these addresses stand for denied names, and are Weir's own";
+	char text[ADDR_TEXT_SIZE];
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < SINKHOLES; i++) {
+		struct rule rule = deny_of(TARGET_PREFIX, "deniedNames", why);
+
+		rule.prefix = sinkhole_prefix(i);
+		rule.target = arena_printf(b->arena, "%s/%u",
+					   addr_format(&rule.prefix.addr, text),
+					   rule.prefix.bits);
+		r = rule.target ? add_rule(b, &rule) : -ENOMEM;
+	}
+	return r;
+}
+
 /* The rules to append to those of @policy. They live in @arena. 0 or -ENOMEM. */
 static int make_implicit(const struct policy *policy, struct arena *arena,
 			 struct rule **ret, size_t *ret_count)
@@ -210,6 +231,8 @@ static int make_implicit(const struct policy *policy, struct arena *arena,
 
 	if (r == 0 && policy->default_action == POLICY_ALLOW && !policy->open_doh)
 		r = add_doh(&b);
+	if (r == 0 && policy->denied_names == POLICY_DENIED_REFUSE)
+		r = add_sinkholes(&b);
 	if (r < 0)
 		return r;
 	*ret = b.rules;
@@ -495,6 +518,7 @@ static void write_header(struct builder *b)
 	h->verify = (uint8_t)p->verify;
 	h->dns = (uint8_t)p->dns;
 	h->require_full_isolation = p->require_full_isolation;
+	h->denied_names = (uint8_t)p->denied_names;
 	h->repin_sec = (uint32_t)(p->repin_ms / 1000);
 	h->on_denies_count = p->on_denies.count;
 	h->on_denies_window_sec = p->on_denies.window_sec;

@@ -9,13 +9,14 @@
 
 #include "policy/document_internal.h"
 
-enum { RULE_KEYS = 7, TOP_KEYS = 6, UNKNOWN_MAX = 32 /* more aren't reported */ };
+enum { RULE_KEYS = 7, TOP_KEYS = 7, UNKNOWN_MAX = 32 /* more aren't reported */ };
 
 static const char *const rule_keys[RULE_KEYS] = {
 	"ports", "types", "private", "raw", "required", "unmetered", "comment",
 };
 static const char *const top_keys[TOP_KEYS] = {
-	"verify", "dns", "repin", "limits", "on_denies", "require_full_isolation",
+	"verify",      "dns", "repin", "limits", "on_denies", "require_full_isolation",
+	"deniedNames",
 };
 
 /* One body that is being read. Of the faults of each sort the first one is reported,

@@ -138,6 +138,8 @@ static json_t *settings_json(const struct policy *p)
 
 	if (o && p->require_full_isolation)
 		json_object_set_new(o, "require_full_isolation", json_true());
+	if (o && p->denied_names == POLICY_DENIED_REFUSE)
+		json_object_set_new(o, "deniedNames", json_string("refuse"));
 	if (o && p->repin_ms > 0)
 		json_object_set_new(o, "repin",
 				    json_string(policy_window_text(

@@ -173,6 +173,29 @@ int policy_args_set_verify(void *args, const char *value, struct err *err)
 	return 0;
 }
 
+int policy_args_set_denied_names(void *args, const char *value, struct err *err)
+{
+	struct policy_args *a = args;
+	int r = cli_option_word("nxdomain|refuse", value, err);
+
+	if (r < 0)
+		return r;
+	a->has_denied_names = true;
+	a->denied_names = r == 0 ? POLICY_DENIED_NXDOMAIN : POLICY_DENIED_REFUSE;
+	return 0;
+}
+
+/* What the option says is said; what nobody said is had where it can be. */
+static void settle_denied_names(const struct policy_args *args, struct policy *p)
+{
+	bool possible = p->verify == POLICY_VERIFY_TLS && p->dns == POLICY_DNS_LIVE;
+
+	if (args->has_denied_names)
+		p->denied_names_at = (struct policy_place){ 0 };
+	if (args->has_denied_names || (!p->has_denied_names && possible))
+		p->denied_names = args->denied_names;
+}
+
 static int read_options(const struct policy_reader *r, const char *option,
 			enum policy_action action, const struct option_list *values,
 			struct policy *policy)
@@ -257,6 +280,7 @@ static int load(const struct policy_args *args, struct arena *arena,
 		policy.verify = args->verify;
 	if (args->verify_tls)
 		policy.verify = POLICY_VERIFY_TLS;
+	settle_denied_names(args, &policy);
 	/* Over half a policy the checks would mislead. */
 	if (r == 0)
 		r = policy_build(&reader, &policy, &plan, ret_plan_size);

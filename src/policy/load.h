@@ -16,7 +16,10 @@ struct policy_args {
 	bool has_verify;	     /* --verify: whatever the documents say */
 	enum policy_verify verify;   /* of --verify; else where no document says */
 	bool verify_tls;	     /* whatever the documents say */
-	struct option_list narrow;   /* denied by the file @narrow_file */
+	bool has_denied_names;	     /* --denied-names: whatever the documents say */
+	enum policy_denied_names denied_names; /* of that; else where no document says,
+						* and where it can be had */
+	struct option_list narrow;	       /* denied by the file @narrow_file */
 	const char *narrow_file;
 };
 
@@ -33,7 +36,14 @@ struct policy_args {
 	  .separator = ' ', OPTION_IN(LIST, type, field.deny) }
 #define POLICY_VERIFY_ROW(type, field, help) \
 	{ "verify", "dns|tls", help, policy_args_set_verify, OPTION_IN(CUSTOM, type, field) }
+#define POLICY_DENIED_NAMES_ROW(type, field, help) \
+	{ "denied-names", "nxdomain|refuse", help, policy_args_set_denied_names, \
+	  OPTION_IN(CUSTOM, type, field) }
 /* clang-format on */
+
+/* A setter of --denied-names: @args is a struct policy_args. Return: as the next. */
+int policy_args_set_denied_names(void *args, const char *value,
+				 struct err *err) MUST_CHECK;
 
 /* A setter of --verify: @args is a struct policy_args. Return: 0, or -EINVAL with @err.
  */

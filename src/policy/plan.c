@@ -70,7 +70,8 @@ static bool header_is_sound(const struct layout_header *h)
 {
 	if (h->default_action > POLICY_ALLOW || h->verify > POLICY_VERIFY_TLS ||
 	    h->dns > POLICY_DNS_PINNED || h->require_full_isolation > 1 ||
-	    h->labels_max > DNS_LABELS_MAX || !on_denies_is_sound(h))
+	    h->denied_names > POLICY_DENIED_REFUSE || h->labels_max > DNS_LABELS_MAX ||
+	    !on_denies_is_sound(h))
 		return false;
 	for (size_t i = 0; i < LIMIT_COUNT; i++) {
 		if (!limit_is_valid(i, h->limits[i]))
@@ -228,6 +229,11 @@ enum policy_action plan_default_action(const struct plan *p)
 enum policy_verify plan_verify(const struct plan *p)
 {
 	return (enum policy_verify)layout_header(p)->verify;
+}
+
+enum policy_denied_names plan_denied_names(const struct plan *p)
+{
+	return (enum policy_denied_names)layout_header(p)->denied_names;
 }
 
 enum policy_dns plan_dns(const struct plan *p)

@@ -28,6 +28,8 @@ enum {
 
 enum policy_action { POLICY_DENY = 0, POLICY_ALLOW = 1 };
 enum policy_verify { POLICY_VERIFY_DNS = 0, POLICY_VERIFY_TLS = 1 };
+/* What a look-up of a denied name gets: see policy/sinkhole.h. */
+enum policy_denied_names { POLICY_DENIED_NXDOMAIN = 0, POLICY_DENIED_REFUSE = 1 };
 enum policy_dns { POLICY_DNS_LIVE = 0, POLICY_DNS_PINNED = 1 };
 
 /* struct plan_verdict.flags, struct plan_rule.flags */
@@ -126,6 +128,7 @@ int plan_open(const void *bytes, size_t size, struct plan *ret,
 
 enum policy_action plan_default_action(const struct plan *p);
 enum policy_verify plan_verify(const struct plan *p);
+enum policy_denied_names plan_denied_names(const struct plan *p);
 enum policy_dns plan_dns(const struct plan *p);
 uint32_t plan_limit(const struct plan *p, enum plan_limit which);
 bool plan_requires_full_isolation(const struct plan *p);

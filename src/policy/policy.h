@@ -80,12 +80,14 @@ struct policy {
 	enum policy_action default_action;
 	enum policy_verify verify;
 	enum policy_dns dns;
-	bool has_default_action, has_verify, has_dns; /* set by a document */
+	enum policy_denied_names denied_names;
+	/* Set by a document. */
+	bool has_default_action, has_verify, has_dns, has_denied_names;
 	bool require_full_isolation;
 	bool open_doh; /* `defaultAction: allow` leaves the public DoH resolvers open */
 	int64_t repin_ms;		 /* 0: not set */
 	struct plan_on_denies on_denies; /* count 0: not set */
-	struct policy_place verify_at, dns_at, repin_at, on_denies_at;
+	struct policy_place verify_at, dns_at, repin_at, on_denies_at, denied_names_at;
 	uint32_t limits[LIMIT_COUNT]; /* 0: not set */
 	struct policy_need *needs;
 	size_t need_count;

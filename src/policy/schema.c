@@ -469,6 +469,20 @@ static void on_dns(struct walk *w, const struct node *n, void *data)
 	p->dns_at = place_of(w, n);
 }
 
+static void on_denied_names(struct walk *w, const struct node *n, void *data)
+{
+	static const char *const words[] = { "nxdomain", "refuse" };
+	struct policy *p = w->document->policy;
+	int i = walk_word(w, n, words, ARRAY_SIZE(words),
+			  "an answer for denied names: write nxdomain or refuse");
+
+	if (i < 0 || p->has_denied_names)
+		return;
+	p->has_denied_names = true;
+	p->denied_names = (enum policy_denied_names)i;
+	p->denied_names_at = place_of(w, n);
+}
+
 static void on_repin(struct walk *w, const struct node *n, void *data)
 {
 	struct policy *p = w->document->policy;
@@ -693,12 +707,19 @@ static void on_run(struct walk *w, const struct node *n, void *data)
 static void on_network_policy(struct walk *w, const struct node *n, void *data);
 
 static const struct schema_key top_keys[] = {
-	{ "extends", on_extends },  { "defaultAction", on_default_action },
-	{ "egress", on_egress },    { "allow-list", on_allow_list },
-	{ "verify", on_verify },    { "dns", on_dns },
-	{ "repin", on_repin },	    { "limits", on_limits },
-	{ "on_denies", on_denies }, { "require_full_isolation", on_full_isolation },
-	{ "run", on_run },	    { "network_policy", on_network_policy },
+	{ "extends", on_extends },
+	{ "defaultAction", on_default_action },
+	{ "egress", on_egress },
+	{ "allow-list", on_allow_list },
+	{ "verify", on_verify },
+	{ "dns", on_dns },
+	{ "repin", on_repin },
+	{ "limits", on_limits },
+	{ "on_denies", on_denies },
+	{ "require_full_isolation", on_full_isolation },
+	{ "deniedNames", on_denied_names },
+	{ "run", on_run },
+	{ "network_policy", on_network_policy },
 };
 
 /* The wrapper is around the whole: no key beside it, and no wrapper inside. */

@@ -17,6 +17,7 @@
 
 #include "base/special.h"
 #include "policy/explain.h"
+#include "policy/sinkhole.h"
 #include "relay/first.h"
 #include "relay/relay_internal.h"
 #include "relay/tls.h"
@@ -109,6 +110,18 @@ void relay_limit(struct relay_sandbox *g, enum plan_limit limit, const char *rea
 	sandbox_event(g->sandbox, &e, loop_now_ms(g->relay->loop));
 }
 
+/* The look-up of the name was refused, and that was told. */
+static bool is_told(const struct relay_flow *f)
+{
+	const struct addr *a = &f->asked.addr;
+	struct addr own;
+
+	if (!f->sinkhole || !sinkholes_gave(&f->served->sandbox->sinkholes, a))
+		return false;
+	own = sinkhole_addr((enum addr_family)a->family, &f->name);
+	return f->name.size == 0 || addr_equal(&own, a);
+}
+
 static void report(struct relay_flow *f)
 {
 	struct relay_sandbox *g = f->served;
@@ -116,6 +129,8 @@ static void report(struct relay_flow *f)
 	char text[DNS_NAME_TEXT_SIZE];
 
 	g->sandbox->counters[COUNT_FLOWS_DENIED]++;
+	if (is_told(f))
+		return;
 	e.layer = EVENT_NAME;
 	e.rule = f->rule;
 	e.allowable = f->allowable;
@@ -409,6 +424,8 @@ static struct relay_judgement judge(const struct relay_flow *f, enum relay_shown
 {
 	struct relay_question q = relay_flow_question(f, &f->dialled);
 
+	if (f->sinkhole)
+		return relay_judge_sinkhole(&q, shown, name);
 	return relay_judge_shown(&q, shown, name, f->taught ? &f->name : &nobody);
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "policy/sinkhole.h"
 #include "relay/relay_internal.h"
 #include "sandbox/learned.h"
 #include "sandbox/verdict.h"
@@ -448,7 +449,8 @@ size_t relay_flow_recheck(struct relay_flow *f)
 	if (!f->recheck)
 		return 0;
 	f->recheck = false;
-	if (f->state == FLOW_WAITING || f->state == FLOW_REFUSED || f->state == FLOW_DEAD)
+	if (f->state == FLOW_WAITING || f->state == FLOW_REFUSED ||
+	    f->state == FLOW_DEAD || f->sinkhole)
 		return 0;
 	j = judge_again(f, &q);
 	if (j.allowed) {
@@ -545,14 +547,37 @@ static bool flow_judge(struct relay_flow *f)
 	return j.allowed;
 }
 
+static void await_first(struct relay_flow *f, int64_t ms)
+{
+	struct loop *loop = f->served->relay->loop;
+
+	if (loop_timer_start(loop, &f->patience, loop_now_ms(loop) + ms) == 0)
+		return;
+	relay_limit(f->served, LIMIT_FLOWS, "no memory is free");
+	relay_flow_abort(f);
+}
+
+static bool is_sinkhole(const struct relay_flow *f)
+{
+	const struct sandbox *s = f->served->sandbox;
+
+	return plan_denied_names(&s->plan) == POLICY_DENIED_REFUSE &&
+	       sinkhole_has(&f->asked.addr);
+}
+
 /* Dial now, or when a name was shown. */
 static void flow_begin(struct relay_flow *f)
 {
-	struct relay *r = f->served->relay;
 	struct relay_question q;
 	struct relay_judgement j;
 
 	f->state = FLOW_ACCEPTED;
+	f->sinkhole = is_sinkhole(f);
+	if (f->sinkhole) {
+		await_first(f, relay_is_web_port(f->asked.port) ? RELAY_LOOK_MS
+								: RELAY_SINKHOLE_MS);
+		return;
+	}
 	if (!flow_judge(f)) {
 		relay_flow_abort(f);
 		return;
@@ -574,10 +599,8 @@ static void flow_begin(struct relay_flow *f)
 		f->taught = j.taught;
 		f->opened_rule = j.rule;
 		relay_dial_start(f);
-	} else if (loop_timer_start(r->loop, &f->patience,
-				    loop_now_ms(r->loop) + RELAY_LOOK_MS) < 0) {
-		relay_limit(f->served, LIMIT_FLOWS, "no memory is free");
-		relay_flow_abort(f);
+	} else {
+		await_first(f, RELAY_LOOK_MS);
 	}
 }
 

@@ -61,6 +61,8 @@ enum {
 	RELAY_SPARE_FLOWS = 128,      /* freed flows kept for the next connections */
 	RELAY_LOOK_BYTES = 16 * 1024, /* looked at to find a name */
 	RELAY_LOOK_MS = 5 * 1000,     /* in which it has to be there */
+	RELAY_SINKHOLE_MS = 1000, /* the same at an address that stands for denied names,
+				   * on no web port: the server may be who speaks first */
 	RELAY_WORD_MS = 250, /* in which a word has to become a request, or is none */
 	/* Flows under a new policy: their part of the turn's budget, and what one that is
 	 * judged, and one that is reset besides, takes of it. */
@@ -150,6 +152,7 @@ struct relay_flow {
 	bool connect, h2c, tls; /* of the request whose answer is awaited */
 	bool word;		/* they are a word, and may be a request's */
 	bool answered;		/* the server has said something */
+	bool sinkhole;		/* @asked stands for denied names: never dialled */
 	bool early_data;	/* announced by the last hello */
 	bool opened;		/* the server answered, and nobody was told yet */
 	uint32_t opened_rule;	/* that allows it, or PLAN_NO_RULE */

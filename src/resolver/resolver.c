@@ -311,21 +311,55 @@ static const struct dns_answer *one_address(struct resolver *r, const struct add
 	return answer;
 }
 
-void resolver_answer_local(struct resolver *r, const struct resolver_ask *ask,
-			   const struct addr *a)
+/* One address that no kernel needs to know of. @why: for EDE 15, or empty. */
+static void answer_here(struct resolver *r, const struct resolver_ask *ask,
+			const struct addr *a, uint32_t ttl_sec, struct text why)
 {
 	uint8_t buf[DNS_UDP_OURS];
 	const struct dns_reply_form form = {
 		.limit = reply_limit(ask),
 		.keep = 1,
-		.ttl_cap_sec = LOCAL_TTL_SEC,
+		.ttl_cap_sec = ttl_sec,
+		.left_out = why,
 	};
 	uint32_t written;
 	size_t size = dns_reply_write(buf, sizeof(buf), &ask->query,
-				      one_address(r, a, LOCAL_TTL_SEC), &form, &written);
+				      one_address(r, a, ttl_sec), &form, &written);
 
-	ask->client.sandbox->counters[COUNT_ANSWERS]++;
 	r->ops.reply(r->ops.data, &ask->client, buf, size);
+}
+
+void resolver_answer_local(struct resolver *r, const struct resolver_ask *ask,
+			   const struct addr *a)
+{
+	ask->client.sandbox->counters[COUNT_ANSWERS]++;
+	answer_here(r, ask, a, LOCAL_TTL_SEC, (struct text){ 0 });
+}
+
+void resolver_sinkhole(struct resolver *r, const struct resolver_ask *ask, uint32_t rule,
+		       const char *reason, int64_t now_ms)
+{
+	struct dns_refusal refusal = { .rcode = DNS_NOERROR,
+				       .soa = true,
+				       .ttl_sec = SINKHOLE_TTL_SEC,
+				       .ede = DNS_EDE_BLOCKED };
+	const bool is_v6 = ask->query.type == DNS_TYPE_AAAA;
+	struct sandbox *s = ask->client.sandbox;
+	char text[REASON_SIZE + 32] = "";
+	struct addr a;
+
+	if (ask->query.has_edns)
+		snprintf(text, sizeof(text), "blocked by policy: %s", reason);
+	s->counters[COUNT_QUERIES_DENIED]++;
+	if (ask->query.type == DNS_TYPE_A || (is_v6 && s->ipv6)) {
+		a = sinkhole_addr(is_v6 ? ADDR_V6 : ADDR_V4, &ask->query.name);
+		sinkholes_give(&s->sinkholes, &a);
+		answer_here(r, ask, &a, SINKHOLE_TTL_SEC, text_of(text));
+	} else {
+		refusal.ede_text = text_of(text);
+		resolver_refuse(r, ask, &refusal);
+	}
+	report_denied(ask, rule, NULL, reason, now_ms);
 }
 
 static void deliver_probe(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)

@@ -232,6 +232,9 @@ void resolver_event_name(struct event *e, const struct dns_name *n);
  * NULL. */
 void resolver_deny(struct resolver *r, const struct resolver_ask *ask, uint32_t rule,
 		   const struct addr *remote, const char *reason, int64_t now_ms);
+/* The same with an address that stands for denied names instead: policy/sinkhole.h. */
+void resolver_sinkhole(struct resolver *r, const struct resolver_ask *ask, uint32_t rule,
+		       const char *reason, int64_t now_ms);
 /* The addresses of @a that the reply to @ask may have, a bit for each, and the fault of
  * the others as an event. *@ret_fault: that of the first of those, or NULL. */
 uint32_t rebinding_check(const struct resolver_ask *ask, const struct dns_answer *a,

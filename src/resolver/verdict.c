@@ -11,7 +11,8 @@
  *   reverse name of an address         asks for PTR, and an address rule that has PTR in
  *                                      its types allows that address: allowed
  *   not a host name                    NXDOMAIN: no rule can name it
- *   the name's verdict is deny         NXDOMAIN
+ *   the name's verdict is deny         NXDOMAIN; under `deniedNames: refuse` an address
+ *                                      that stands for denied names (policy/sinkhole.h)
  *   a type that the rule doesn't serve, AAAA without IPv6   NODATA
  *   a new name over the wildcard's budget   SERVFAIL
  *   else                               look it up
@@ -212,6 +213,40 @@ static bool verdict_of_type(struct resolver *r, struct resolver_ask *ask)
 	return false;
 }
 
+/* A search list has made @n out of a name that a rule allows: it goes on to that name
+ * only if @n doesn't exist. */
+static bool completes_an_allowed_name(const struct plan *p, const struct dns_name *n)
+{
+	struct dns_name start = { 0 };
+	struct plan_verdict v;
+
+	for (uint8_t labels = 1; labels < n->labels; labels++) {
+		uint8_t at = labels == 1 ? 0 : start.size - 1;
+
+		memcpy(start.bytes + at, n->bytes + at, (size_t)n->bytes[at] + 1);
+		start.size = (uint8_t)(at + n->bytes[at] + 2);
+		start.bytes[start.size - 1] = 0;
+		start.labels = labels;
+		v = plan_match_name(p, &start);
+		if (v.action == POLICY_ALLOW && v.rule != PLAN_NO_RULE)
+			return true;
+	}
+	return false;
+}
+
+/* Single labels are tried by programs to see whether they exist, and below arpa there are
+ * no hosts, nor below invalid, where the self-test asks. */
+static bool gets_sinkhole(const struct sandbox *s, const struct dns_name *n)
+{
+	static const struct dns_name arpa = { 6, 1, "\4arpa" };
+	static const struct dns_name invalid = { 9, 1, "\7invalid" };
+
+	return plan_denied_names(&s->plan) == POLICY_DENIED_REFUSE && s->relay &&
+	       dns_name_is_host(n) && n->labels > 1 && !dns_name_is_within(n, &arpa) &&
+	       !dns_name_is_within(n, &invalid) &&
+	       !completes_an_allowed_name(&s->plan, n);
+}
+
 static bool verdict_of_name(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
 {
 	struct sandbox *s = ask->client.sandbox;
@@ -226,7 +261,10 @@ static bool verdict_of_name(struct resolver *r, struct resolver_ask *ask, int64_
 		ask->verdict = plan_match_name(&s->plan, &q->name);
 	if (ask->verdict.action != POLICY_ALLOW) {
 		describe_rule(&s->plan, ask->verdict.rule, reason, sizeof(reason));
-		resolver_deny(r, ask, ask->verdict.rule, NULL, reason, now_ms);
+		if (gets_sinkhole(s, &q->name))
+			resolver_sinkhole(r, ask, ask->verdict.rule, reason, now_ms);
+		else
+			resolver_deny(r, ask, ask->verdict.rule, NULL, reason, now_ms);
 		return false;
 	}
 	return verdict_of_type(r, ask);

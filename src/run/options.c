@@ -56,6 +56,9 @@ static const struct cli_option options[] = {
 	POLICY_ARGS_ROWS(struct run_spec, policy),
 	POLICY_VERIFY_ROW(struct run_spec, policy,
 			  "what a connection must show, whatever the policy says (tls)"),
+	POLICY_DENIED_NAMES_ROW(struct run_spec, policy,
+				"how denied names are answered: not at all, or with an "
+				"address where connections are refused (nxdomain)"),
 	{ "cgroup", "PATH",
 	  "run in that control group of the host, which `weir daemon` guards",
 	  OPTION_IN(TEXT, struct run_spec, cgroup) },

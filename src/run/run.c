@@ -387,6 +387,13 @@ static int make_plan(struct control *c, struct err *err)
 	if (cli_policy_build(&c->spec->policy, &c->arena, true, &c->policy,
 			     &c->plan_bytes, &size) < 0)
 		return RUN_STATUS_BAD_INPUT;
+	if (c->policy.denied_names == POLICY_DENIED_REFUSE &&
+	    c->spec->uplink == RUN_UPLINK_NONE) {
+		err_set(err, -EINVAL,
+			"deniedNames: refuse needs the relay, and --uplink none has "
+			"none");
+		return RUN_STATUS_BAD_INPUT;
+	}
 	if (plan_open(c->plan_bytes, size, &c->plan, err) < 0)
 		return RUN_STATUS_FAILED;
 	c->plan_fd = plan_file_make(c->plan_bytes, size, err);
@@ -429,9 +436,10 @@ static int start_engine(struct control *c, const struct launch_probe *probe,
 	return c->engine < 0 ? (int)c->engine : 0;
 }
 
+/* @name: the beginning of "NAME=…". */
 static char **find_variable(const struct environment *e, const char *name)
 {
-	size_t len = strlen(name);
+	size_t len = strcspn(name, "=");
 
 	for (size_t i = 0; i < e->count; i++) {
 		if (strncmp(e->list[i], name, len) == 0 && e->list[i][len] == '=')
@@ -440,12 +448,33 @@ static char **find_variable(const struct environment *e, const char *name)
 	return NULL;
 }
 
-/* Where the command starts is $PWD, whatever the caller's says. That directory is a mount
- * of its own, which git would take for the edge of the repository. */
+/* What the command gets unless the caller says otherwise or passes nothing.
+ * GIT…: where the command starts is a mount of its own, which git would take for the edge
+ * of the repository. npm…: npm asks again for a denied name after 10 and 60 s, whatever
+ * the refusal, and says nothing meanwhile. */
+static const char *const given_variables[ENVIRONMENT_SPARE] = {
+	"GIT_DISCOVERY_ACROSS_FILESYSTEM=1",
+	"npm_config_fetch_retry_mintimeout=1000",
+	"npm_config_fetch_retry_maxtimeout=2000",
+};
+
+static int give_variables(struct control *c, struct environment *e)
+{
+	for (size_t i = 0; i < ENVIRONMENT_SPARE; i++) {
+		char *copy = arena_text(&c->arena, text_of(given_variables[i]));
+
+		if (!copy)
+			return -ENOMEM;
+		if (!find_variable(e, copy))
+			e->list[e->count++] = copy;
+	}
+	return 0;
+}
+
+/* Where the command starts is $PWD, whatever the caller's says. */
 static int choose_environment(struct control *c, const char *cwd, struct environment *ret,
 			      struct err *err)
 {
-	static char git[] = "GIT_DISCOVERY_ACROSS_FILESYSTEM=1";
 	int r = environment_choose(c->spec, environ, ret, err);
 	char *pwd = arena_printf(&c->arena, "PWD=%s", cwd), **place;
 
@@ -457,9 +486,8 @@ static int choose_environment(struct control *c, const char *cwd, struct environ
 	place = find_variable(ret, "PWD");
 	if (place)
 		*place = pwd;
-	if (c->spec->env != RUN_ENV_NONE &&
-	    !find_variable(ret, "GIT_DISCOVERY_ACROSS_FILESYSTEM"))
-		ret->list[ret->count++] = git;
+	if (c->spec->env != RUN_ENV_NONE && give_variables(c, ret) < 0)
+		return err_set(err, -ENOMEM, "out of memory");
 	return 0;
 }
 

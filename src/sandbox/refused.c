@@ -125,6 +125,14 @@ static void note_log(struct sandbox *s, const struct nflog_packet *p, int64_t no
 	};
 }
 
+/* What is sent to the address of a denied name, by UDP or a ping, was told when the name
+ * was looked up. */
+static void tell(struct sandbox *s, struct event *e, int64_t now_ms)
+{
+	if (!sinkholes_gave(&s->sinkholes, &e->remote))
+		sandbox_event(s, e, now_ms);
+}
+
 void refused_packet(struct sandbox *s, const struct nflog_packet *p, int64_t now_ms)
 {
 	struct event e = {
@@ -148,7 +156,7 @@ void refused_packet(struct sandbox *s, const struct nflog_packet *p, int64_t now
 		explain(s, &e, now_ms);
 		note_log(s, p, now_ms);
 	}
-	sandbox_event(s, &e, now_ms);
+	tell(s, &e, now_ms);
 }
 
 static struct event event_of(const struct filter_count *c, enum event_action action)
@@ -174,7 +182,7 @@ static void refused_count(struct sandbox *s, const struct filter_count *c, uint3
 	e.uid = uid;
 	s->counters[COUNT_PACKETS_DENIED] += c->packets;
 	explain(s, &e, now_ms);
-	sandbox_event(s, &e, now_ms);
+	tell(s, &e, now_ms);
 }
 
 void passed_count(struct sandbox *s, const struct filter_count *c, int64_t now_ms)

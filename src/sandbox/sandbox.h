@@ -9,6 +9,7 @@
 #include "filter/filter.h"
 #include "filter/host.h"
 #include "policy/plan.h"
+#include "policy/sinkhole.h"
 #include "sandbox/denies.h"
 #include "sys/loop.h"
 #include "sys/self_ports.h"
@@ -128,8 +129,9 @@ struct sandbox {
 	sandbox_answered_fn *on_answered; /* NULL: not wanted */
 	void *on_answered_data;
 	struct rate event_rate;
-	struct denies denies;	   /* for on_denies of the plan */
-	struct accounts *accounts; /* owned; NULL: each event is reported by itself */
+	struct denies denies;	    /* for on_denies of the plan */
+	struct accounts *accounts;  /* owned; NULL: each event is reported by itself */
+	struct sinkholes sinkholes; /* that its look-ups got */
 	/* The self-test: the engine itself answers this name with this address. */
 	struct dns_name probe_name; /* size 0: no self-test under way */
 	struct addr probe_addr;

@@ -152,7 +152,7 @@ struct relay_judgement relay_judge(const struct relay_question *q)
 	return j;
 }
 
-static bool is_web_port(uint16_t port)
+bool relay_is_web_port(uint16_t port)
 {
 	static const uint16_t ports[] = { 80, 443, 8000, 8080, 8443, 8888 };
 
@@ -196,7 +196,7 @@ static bool name_allows_bytes(const struct relay_question *q, const struct dns_n
 	struct plan_verdict v = plan_match_name(q->plan, name);
 
 	return name_allows(q, name, ret_rule) && v.flags & PLAN_PORTS_LISTED &&
-	       (v.flags & PLAN_RAW || !is_web_port(q->to.port));
+	       (v.flags & PLAN_RAW || !relay_is_web_port(q->to.port));
 }
 
 static struct relay_judgement judge_bytes(const struct relay_question *q,
@@ -208,7 +208,7 @@ static struct relay_judgement judge_bytes(const struct relay_question *q,
 	size_t n;
 
 	if (address->action == POLICY_ALLOW &&
-	    (address->flags & PLAN_RAW || !is_web_port(q->to.port)))
+	    (address->flags & PLAN_RAW || !relay_is_web_port(q->to.port)))
 		return allow(address->rule);
 	if (taught && name_allows_bytes(q, name, &rule))
 		return allow_name(rule, name, true);
@@ -216,7 +216,7 @@ static struct relay_judgement judge_bytes(const struct relay_question *q,
 	for (size_t i = 0; i < n; i++)
 		if (name_allows_bytes(q, &uses[i].name, &rule))
 			return allow_name(rule, &uses[i].name, true);
-	if (is_web_port(q->to.port))
+	if (relay_is_web_port(q->to.port))
 		return deny(PLAN_NO_RULE, "no name is shown; the rule needs raw: true");
 	return deny_unless(true, PLAN_NO_RULE,
 			   "no name is shown; the rule needs the port");
@@ -258,6 +258,20 @@ struct relay_judgement relay_judge_shown(const struct relay_question *q,
 	if (shown == SHOWN_BYTES)
 		return judge_shown(q, shown, opened_by, opened_by->size > 0);
 	return judge_shown(q, shown, name, is_opener);
+}
+
+struct relay_judgement relay_judge_sinkhole(const struct relay_question *q,
+					    enum relay_shown shown,
+					    const struct dns_name *name)
+{
+	struct plan_verdict v = { .rule = PLAN_NO_RULE };
+
+	if (shown != SHOWN_NAME)
+		return deny(PLAN_NO_RULE, "the address stands for denied names");
+	v = plan_match_name(q->plan, name);
+	if (v.action == POLICY_ALLOW)
+		return deny(v.rule, "the name was denied when it was looked up");
+	return deny_unless(v.rule == PLAN_NO_RULE, v.rule, "the name is not allowed");
 }
 
 struct relay_judgement relay_judge_again(const struct relay_question *q,

@@ -63,6 +63,16 @@ struct relay_judgement relay_judge_shown(const struct relay_question *q,
 					 const struct dns_name *name,
 					 const struct dns_name *opened_by);
 
+/* The port of a web server: bytes without a name pass there only where a rule says raw.
+ */
+bool relay_is_web_port(uint16_t port);
+
+/* What is shown at an address that stands for denied names (policy/sinkhole.h): never
+ * allowed; the reason is about @name. */
+struct relay_judgement relay_judge_sinkhole(const struct relay_question *q,
+					    enum relay_shown shown,
+					    const struct dns_name *name);
+
 /* For a flow that is open already, after a change of the plan: @name (may be of size 0)
  * opened it or was shown. @taught: it had taught the address then, which counts on after
  * that has expired; a name that was only claimed, where something else let the address

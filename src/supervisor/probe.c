@@ -18,7 +18,8 @@ static const uint8_t documentation[][4] = {
 	{ 169, 254, 169, 254 },
 };
 
-static const char *const denied_names[] = { "api.evil.example", "self-test.invalid" };
+/* Nobody has a name below invalid (RFC 6761): it is NXDOMAIN under every policy. */
+static const char *const denied_names[] = { "self-test.invalid", "denied.invalid" };
 
 static void choose_denied_name(const struct plan *plan, struct launch_probe *ret)
 {

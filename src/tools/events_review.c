@@ -79,7 +79,8 @@ static bool same_rule(const struct rule *a, const struct rule *b)
 static bool same_settings(const struct policy *a, const struct policy *b)
 {
 	return a->default_action == b->default_action && a->verify == b->verify &&
-	       a->dns == b->dns && a->repin_ms == b->repin_ms &&
+	       a->dns == b->dns && a->denied_names == b->denied_names &&
+	       a->repin_ms == b->repin_ms &&
 	       a->require_full_isolation == b->require_full_isolation &&
 	       a->on_denies.count == b->on_denies.count &&
 	       a->on_denies.window_sec == b->on_denies.window_sec &&

@@ -251,6 +251,7 @@ static void compare_settings(struct output *o, const struct policy *a,
 {
 	static const char *const verify[] = { "dns", "tls" };
 	static const char *const dns[] = { "live", "pinned" };
+	static const char *const denied[] = { "nxdomain", "refuse" };
 	char was[POLICY_ON_DENIES_SIZE], is[POLICY_ON_DENIES_SIZE];
 
 	policy_on_denies_text(&a->on_denies, was);
@@ -259,6 +260,7 @@ static void compare_settings(struct output *o, const struct policy *a,
 		    policy_action_name(b->default_action));
 	say_setting(o, "verify", verify[a->verify], verify[b->verify]);
 	say_setting(o, "dns", dns[a->dns], dns[b->dns]);
+	say_setting(o, "deniedNames", denied[a->denied_names], denied[b->denied_names]);
 	say_setting(o, "on_denies", was[0] ? was : "nothing", is[0] ? is : "nothing");
 	say_setting(o, "require_full_isolation",
 		    a->require_full_isolation ? "true" : "false",

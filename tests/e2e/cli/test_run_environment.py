@@ -134,7 +134,8 @@ def test_a_variable_for_the_commands_loader_is_not_for_weirs_programs(world, use
 
 def test_a_caller_without_an_environment(world, user):
     done = world.command("env", "-i", world.weir_path, "run", "--", "/usr/bin/env", "-0", user=user)
-    assert set(variables(done)) == {"GIT_DISCOVERY_ACROSS_FILESYSTEM"}, done
+    assert set(variables(done)) == {"GIT_DISCOVERY_ACROSS_FILESYSTEM", "npm_config_fetch_retry_mintimeout",
+                                    "npm_config_fetch_retry_maxtimeout"}, done
 
 
 def test_each_line_of_the_list_has_a_kind_and_a_reason():

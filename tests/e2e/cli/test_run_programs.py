@@ -228,3 +228,14 @@ def test_deny_comes_before_allow(world, site):
                                 allow=(f"**.{site.name}",), deny=(f"gist.{site.name}",))
     expect.name_refused(denied)
     assert other.result == "ok"
+
+
+def test_npm_gives_a_denied_registry_up_before_its_user_does(world, user):
+    """It asks again whatever it was told, by itself after 10 and 60 s."""
+    name = f"registry-{world.number()}.test"
+    done = world.run("npm", "view", "six", f"--registry=https://{name}/", "--cache=/tmp/npm", user=user)
+    assert done.code == 1 and "ENOTFOUND" in done.messages and name in done.messages and done.seconds < 60, done
+    assert world.dns.count(name) == 0
+    done = world.run("sh", "-c", "echo $npm_config_fetch_retry_mintimeout $npm_config_fetch_retry_maxtimeout", user=user,
+                     env={"npm_config_fetch_retry_mintimeout": "7"})
+    assert done.text == "7 2000\n", done

@@ -55,6 +55,7 @@ DOCUMENTS = [
     ("nothing", "", True), ("an empty mapping", "{}", True), ("a list", "[]", False), ("a text", "x", False),
     ("an unknown key", "egres: []", False), ("an action", "defaultAction: allow", True),
     ("another action", "defaultAction: block", False), ("verify", "verify: tls", True), ("verify no", "verify: no", False),
+    ("denied names", "deniedNames: refuse", True), ("denied names otherwise", "deniedNames: reset", False),
     ("no rules", "egress: []", True), ("rules that are none", "egress: {}", False),
     ("a rule", "egress: [{action: allow, target: a.test}]", True),
     ("a rule without action", "egress: [{target: a.test}]", False),

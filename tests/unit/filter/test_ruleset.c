@@ -24,11 +24,10 @@ struct world {
 };
 
 static const char *const fields[FILTER_FIELD_COUNT] = {
-	"none",	     "nfproto", "l4proto",  "iif",   "oif",	  "oifgroup",
-	"meta",	     "uid",	"ipsource", "ip",    "ip6",	  "ip6length",
-	"words",     "routing", "hoplimit", "sport", "dport",	  "icmp",
-	"tcpflags",  "state",	"status",   "mark",  "direction", "fib",
-	"fibsource", "cgroup",
+	"none",	   "nfproto",  "l4proto",   "iif",   "oif",	  "oifgroup",  "meta",
+	"uid",	   "ipsource", "ip",	    "ip6",   "ip6head",	  "ip6length", "words",
+	"routing", "hoplimit", "sport",	    "dport", "icmp",	  "tcpflags",  "state",
+	"status",  "mark",     "direction", "fib",   "fibsource", "cgroup",
 };
 
 static void print_stmt(FILE *f, const struct filter_stmt *s)

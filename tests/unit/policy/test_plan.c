@@ -11,6 +11,7 @@
 #include "policy/explain.h"
 #include "policy/limits.h"
 #include "policy/policy.h"
+#include "policy/sinkhole.h"
 #include "random_policy.h"
 
 /* A compiled policy and its bytes. */
@@ -453,6 +454,66 @@ static void settings_are_what_the_policy_says(void **state)
 	world_done(&w);
 }
 
+static void no_rule_opens_what_stands_for_denied_names(void **state)
+{
+	static const char *const opened[] = { "198.19.255.0/24", "0.0.0.0/0",
+					      "100::/64" };
+	struct rule rules[ARRAY_SIZE(opened)] = { 0 };
+	struct policy policy = { .rules = rules,
+				 .count = ARRAY_SIZE(rules),
+				 .verify = POLICY_VERIFY_TLS,
+				 .denied_names = POLICY_DENIED_REFUSE };
+	struct dns_name name;
+
+	assert_int_equal(dns_name_parse(text_of("a.test"), &name), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(rules); i++) {
+		rules[i] = (struct rule){ .action = POLICY_ALLOW,
+					  .kind = TARGET_PREFIX,
+					  .target = opened[i],
+					  .file = "p.yaml",
+					  .comment = "" };
+		assert_true(prefix_parse(opened[i], strlen(opened[i]), true,
+					 &rules[i].prefix));
+	}
+	for (int refuse = 0; refuse < 2; refuse++) {
+		struct world w;
+
+		policy.denied_names = refuse ? POLICY_DENIED_REFUSE
+					     : POLICY_DENIED_NXDOMAIN;
+		w = compile(&policy);
+		assert_int_equal(plan_denied_names(&w.plan), policy.denied_names);
+		for (int v6 = 0; v6 < 2; v6++) {
+			struct addr a = sinkhole_addr(v6 ? ADDR_V6 : ADDR_V4, &name);
+
+			assert_true(sinkhole_has(&a));
+			assert_int_equal(
+				plan_match_addr(&w.plan, &a, IPPROTO_TCP, 443).action,
+				refuse ? POLICY_DENY : POLICY_ALLOW);
+		}
+		world_done(&w);
+	}
+}
+
+static void what_was_given_is_known_in_both_families(void **state)
+{
+	struct sinkholes given = { 0 };
+	struct dns_name one, other;
+	struct addr a, b;
+
+	assert_int_equal(dns_name_parse(text_of("a.test"), &one), 0);
+	assert_int_equal(dns_name_parse(text_of("b.test"), &other), 0);
+	a = sinkhole_addr(ADDR_V4, &one);
+	b = sinkhole_addr(ADDR_V6, &one);
+	assert_false(sinkholes_gave(&given, &a));
+	sinkholes_give(&given, &a);
+	assert_true(sinkholes_gave(&given, &a));
+	assert_true(sinkholes_gave(&given, &b));
+	a = sinkhole_addr(ADDR_V4, &other);
+	assert_false(sinkholes_gave(&given, &a));
+	a = addr_v4(198, 19, 254, b.bytes[15]);
+	assert_false(sinkholes_gave(&given, &a));
+}
+
 static void names_are_walked_in_the_order_of_the_rules(void **state)
 {
 	struct rule rules[] = {
@@ -628,6 +689,8 @@ int main(void)
 		cmocka_unit_test(what_the_kernel_gets_is_disjoint_and_says_the_same),
 		cmocka_unit_test(limits_have_defaults_and_can_be_set),
 		cmocka_unit_test(settings_are_what_the_policy_says),
+		cmocka_unit_test(no_rule_opens_what_stands_for_denied_names),
+		cmocka_unit_test(what_was_given_is_known_in_both_families),
 		cmocka_unit_test(names_are_walked_in_the_order_of_the_rules),
 		cmocka_unit_test(every_name_of_a_table_is_found_and_no_other),
 		cmocka_unit_test(rules_keep_their_texts_and_places),

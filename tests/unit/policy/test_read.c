@@ -288,6 +288,8 @@ static const struct {
 	  "inside itself" },
 	{ "verify", "p.yaml", "verify: no\n", "verify: 'no' is not a way to verify" },
 	{ "dns", "p.yaml", "dns: cached\n", "dns: 'cached' is not a way to resolve" },
+	{ "deniedNames", "p.yaml", "deniedNames: reset\n",
+	  "deniedNames: 'reset' is not an answer for denied names" },
 	{ "repin", "p.yaml", "repin: 6\n", "repin: '6' is not a time" },
 	{ "repin too short", "p.yaml", "repin: 9s\n", "repin: '9s' is not a time" },
 	{ "repin too long", "p.yaml", "repin: 31d\n", "repin: '31d' is not a time" },
@@ -643,6 +645,35 @@ static void what_can_not_be_pinned_is_an_error_at_its_place(void **state)
 	world_done(&w);
 }
 
+static void refusing_needs_what_refuses(void **state)
+{
+	static const struct {
+		const char *text, *fault;
+	} rows[] = {
+		{ "verify: tls\ndeniedNames: refuse\n", "" },
+		{ "verify: dns\ndeniedNames: nxdomain\n", "" },
+		{ "verify: dns\ndeniedNames: refuse\n",
+		  "p.yaml:2:14: deniedNames: 'refuse' needs verify: tls: the relay "
+		  "refuses the "
+		  "connections\n" },
+		{ "deniedNames: refuse\nverify: tls\ndns: pinned\n",
+		  "p.yaml:1:14: deniedNames: 'refuse' needs dns: live: pinned names are "
+		  "all "
+		  "that is answered\n" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct world w = { 0 };
+		struct policy_reader r = reader(&w);
+
+		world_read(&w, "p.yaml", rows[i].text);
+		assert_int_equal(policy_check(&r, &w.policy),
+				 rows[i].fault[0] ? -EINVAL : 0);
+		assert_string_equal(faults_text(&w), rows[i].fault);
+		world_done(&w);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -658,6 +689,7 @@ int main(void)
 		cmocka_unit_test(own_rules_come_before_those_of_extends),
 		cmocka_unit_test(circles_and_depth_are_faults_at_their_place),
 		cmocka_unit_test(the_whole_is_checked),
+		cmocka_unit_test(refusing_needs_what_refuses),
 		cmocka_unit_test(the_sixteenth_own_port_list_is_an_error_at_its_rule),
 		cmocka_unit_test(what_can_not_be_pinned_is_an_error_at_its_place),
 	};

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "policy/sinkhole.h"
+
+#include "base/hash.h"
+
+struct prefix sinkhole_prefix(size_t i)
+{
+	const uint8_t head6[16] = { SINKHOLE_HEAD6 >> 24 };
+	struct addr a = i == 0 ? addr_v4(SINKHOLE_FIRST4 >> 24,
+					 SINKHOLE_FIRST4 >> 16 & 0xff,
+					 SINKHOLE_FIRST4 >> 8 & 0xff, 0)
+			       : addr_from_bytes(ADDR_V6, head6);
+
+	return prefix_of(&a, i == 0 ? 24 : 32);
+}
+
+bool sinkhole_has(const struct addr *a)
+{
+	for (size_t i = 0; i < SINKHOLES; i++) {
+		const struct prefix p = sinkhole_prefix(i);
+
+		if (prefix_contains(&p, a))
+			return true;
+	}
+	return false;
+}
+
+struct addr sinkhole_addr(enum addr_family family, const struct dns_name *name)
+{
+	/* Names may share an address, so nobody gains by choosing them. */
+	const struct hash_key key = { 0 };
+	struct addr a = sinkhole_prefix(family == ADDR_V6).addr;
+
+	a.bytes[addr_size(&a) - 1] = (uint8_t)hash_bytes(&key, name->bytes, name->size);
+	return a;
+}
+
+void sinkholes_give(struct sinkholes *g, const struct addr *a)
+{
+	uint8_t n = a->bytes[addr_size(a) - 1];
+
+	g->given[n / 8] |= (uint8_t)(1u << n % 8);
+}
+
+bool sinkholes_gave(const struct sinkholes *g, const struct addr *a)
+{
+	uint8_t n = a->bytes[addr_size(a) - 1];
+
+	return sinkhole_has(a) && g->given[n / 8] >> n % 8 & 1;
+}
