@@ -59,7 +59,7 @@ void node_check_scalar(const struct node_source *s, struct text t, uint32_t line
 		uint32_t c = 0;
 		size_t size = text_utf8((struct text){ t.ptr + i, t.len - i }, &c);
 
-		if (s->blocks && (c == '\n' || c == '\t')) {
+		if (s->foreign && (c == '\n' || c == '\t')) {
 			i++;
 			continue;
 		}
@@ -88,28 +88,28 @@ struct node *node_new(const struct node_source *s, enum node_kind kind, uint32_t
 	return n;
 }
 
-static bool key_is_new(const struct node *parent, struct text key)
+struct node *node_find(const struct node *map, struct text key)
 {
-	for (const struct node *n = parent->first; n; n = n->next) {
+	for (struct node *n = map->kind == NODE_MAP ? map->first : NULL; n; n = n->next)
 		if (n->key.len == key.len && memcmp(n->key.ptr, key.ptr, key.len) == 0)
-			return false;
-	}
-	return true;
+			return n;
+	return NULL;
 }
 
 static void check_key(const struct node_source *s, const struct node *parent,
 		      const struct node *child)
 {
+	const size_t most = s->foreign ? NODE_FOREIGN_KEYS_MAX : NODE_KEYS_MAX;
 	struct node_source strict = *s;
 	char shown[TEXT_ESCAPED_SIZE];
 
-	strict.blocks = false;
+	strict.foreign = false;
 	node_check_scalar(&strict, child->key, child->key_line, child->key_column);
-	if (parent->count == NODE_KEYS_MAX) {
+	if (parent->count == most) {
 		faults_add(s->faults, FAULT_ERROR, s->file, child->key_line,
-			   child->key_column, "", "a mapping has more than %d keys",
-			   NODE_KEYS_MAX);
-	} else if (parent->count < NODE_KEYS_MAX && !key_is_new(parent, child->key)) {
+			   child->key_column, "", "a mapping has more than %zu keys",
+			   most);
+	} else if (parent->count < most && node_find(parent, child->key)) {
 		faults_add(s->faults, FAULT_ERROR, s->file, child->key_line,
 			   child->key_column, "",
 			   "'%s' is not the first of its name: a key can stand once",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* policy/node - a document as a tree, the same for YAML and JSON, with the place of
+/* policy/node - a document as a tree, the same for YAML, JSON and TOML, with the place of
  * every value. The readers add faults for what is wrong with the form; what the values
  * mean is the schema's business (policy/schema.c). */
 #pragma once
@@ -10,6 +10,7 @@
 enum {
 	NODE_DEPTH_MAX = 16, /* deeper documents are refused; the schema needs five */
 	NODE_KEYS_MAX = 64,  /* keys of one mapping; more are refused */
+	NODE_FOREIGN_KEYS_MAX = 4096, /* the same of other programs' settings */
 };
 
 enum node_kind {
@@ -39,8 +40,9 @@ struct node_source {
 	struct faults *faults;
 	const char *file;
 	struct text text;
-	bool blocks; /* values, not keys, may have line ends and tabs: what other
-		      * programs' settings have */
+	/* Another program's settings: values, not keys, may have line ends and tabs, and
+	 * a mapping as many keys as NODE_FOREIGN_KEYS_MAX says. */
+	bool foreign;
 };
 
 /* Control characters, bad UTF-8 and characters that show text in another order than
@@ -50,6 +52,7 @@ bool node_check_text(const struct node_source *s);
 /* Return: 0 with *@ret (NULL for an empty document), -EINVAL with faults, -ENOMEM. */
 int node_read_yaml(const struct node_source *s, struct node **ret) MUST_CHECK;
 int node_read_json(const struct node_source *s, struct node **ret) MUST_CHECK;
+int node_read_toml(const struct node_source *s, struct node **ret) MUST_CHECK;
 
 /* A new node at that place, or NULL. */
 struct node *node_new(const struct node_source *s, enum node_kind kind, uint32_t line,
@@ -61,5 +64,7 @@ void node_append(const struct node_source *s, struct node *parent, struct node *
 /* A scalar's text has characters that no value may have: add a fault. */
 void node_check_scalar(const struct node_source *s, struct text t, uint32_t line,
 		       uint32_t column);
+/* The value of @key; NULL: @map has none, or is no mapping. */
+struct node *node_find(const struct node *map, struct text key);
 /* "a list", "text" … */
 const char *node_kind_name(enum node_kind kind);

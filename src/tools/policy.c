@@ -17,11 +17,14 @@ enum {
 
 struct spec {
 	struct policy_args policy;
-	const char *questions;	 /* --file of explain */
-	const char *id, *socket; /* of a sandbox of the daemon's */
-	bool json;
+	const char *questions;	  /* --file of explain */
+	const char *id, *socket;  /* of a sandbox of the daemon's */
+	const char *from, *place; /* of import */
+	bool json, any_depth;
 	int rest; /* index of the first argument that is no option */
 };
+
+#define IMPORT_WORDS "sandbox-runtime|claude-code|codex|harden-runner|kubernetes|cilium"
 
 static const struct cli_option options[] = {
 	POLICY_ARGS_ROWS(struct spec, policy),
@@ -32,6 +35,13 @@ static const struct cli_option options[] = {
 	{ "socket", "PATH",
 	  "set, patch, show: where the daemon's API is (/run/weir/weir.sock)",
 	  OPTION_IN(TEXT, struct spec, socket) },
+	{ "from", IMPORT_WORDS, "import: whose settings FILE has (by what is in it)",
+	  OPTION_IN(WORD_TEXT, struct spec, from) },
+	{ "at", "PLACE", "import: of several places in FILE that one",
+	  OPTION_IN(TEXT, struct spec, place) },
+	{ "any-depth", NULL,
+	  "import: take Cilium's *.NAME, one label more, for names of any depth",
+	  OPTION_IN(FLAG, struct spec, any_depth) },
 	{ "json", NULL, "print JSON", OPTION_IN(FLAG, struct spec, json) },
 };
 const struct cli_options cli_policy_options = { options, ARRAY_SIZE(options) };
@@ -266,6 +276,11 @@ static int check_arguments(const struct verb *v, struct spec *s, int argc, char 
 	if (s->id && (count > 0 || has_policy(s)))
 		return err_set(err, -EINVAL, "--id shows what that sandbox has, alone");
 
+	if ((s->from || s->place || s->any_depth) && v->takes != FOREIGN_FILE)
+		return err_set(err, -EINVAL, "--%s goes with import alone",
+			       s->from	  ? "from"
+			       : s->place ? "at"
+					  : "any-depth");
 	if (v->takes == TWO_POLICIES)
 		return count == 2 ? 0 : err_set(err, -EINVAL, "name two policies");
 	if (v->takes == FOREIGN_FILE)
@@ -380,7 +395,8 @@ int cli_policy(int argc, char **argv)
 	if (v->takes == TWO_POLICIES)
 		return run_diff(&spec, argv + 1 + spec.rest);
 	if (v->takes == FOREIGN_FILE)
-		return exit_status(cli_policy_import(argv[1 + spec.rest], stdout));
+		return exit_status(cli_policy_import(argv[1 + spec.rest], spec.from,
+						     spec.place, spec.any_depth, stdout));
 	if (v->takes >= SANDBOX)
 		return cli_daemon_policy_change(spec.socket, argv[1 + spec.rest],
 						argv[2 + spec.rest],

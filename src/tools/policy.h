@@ -26,9 +26,12 @@ int cli_policy_diff(const struct cli_policy_side *before,
 		    const struct cli_policy_side *after, bool json, FILE *out) MUST_CHECK;
 
 /* tools/policy_import.c: print the policy that another tool's settings in @path are;
- * faults go to stderr, each with its place. Nothing is printed unless all of it could be.
+ * faults go to stderr, each with its place. Nothing is printed if there was an error.
+ * @from: whose settings; NULL: by what is in them. @place: of several places that one, or
+ * NULL. @any_depth: names one label below a domain may become names of any depth.
  * Return: 0, -EINVAL, or another -errno. */
-int cli_policy_import(const char *path, FILE *out);
+int cli_policy_import(const char *path, const char *from, const char *place,
+		      bool any_depth, FILE *out);
 
 /* tools/attach.c: replace the policy of sandbox @id by that of @file, or (@patch) put its
  * rules in front; or print it as JSON. @socket NULL: as client_ask() has it. */

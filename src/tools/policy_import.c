@@ -1,297 +1,258 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The allow and deny lists of other tools' settings as a policy.
- *
- * What it knows, in YAML or JSON, wherever it stands in the file:
- *
- *     network: {allowedDomains: [...], deniedDomains: [...]}    (also below `sandbox`)
- *     allowed-endpoints: "host:port host:port"                  (or a list of these)
- *
- * Whatever else a file says is not about this, and left alone; what stands in a
- * `network` beside the lists and can't be said in a policy is an error, and so is a
- * second place with lists: whose would the policy be?
+/* Another tool's settings as a policy: its language, and the rules that come out.
  *
  * HOW IT WORKS
- * The file is read as a tree, and the tree searched for the mappings that hold lists. An
- * entry becomes a rule. Where these tools take all entries together, Weir lets the first
- * rule that matches decide: denies come first, names before the wildcards that they are
- * below, and a rule has the ports of all entries that cover it.
+ * A file is read as a tree, and the readers of import_lists.c and import_kubernetes.c add
+ * an entry for each target. Where these tools take all entries together, Weir lets the
+ * first rule that matches decide: denies come first, names before the wildcards that they
+ * are below, and a rule has the ports of all entries that cover it.
+ *
+ * A deny of some ports is taken out of what is allowed: of the entries within its target,
+ * and, where a wider entry would still allow it, of one of its own, put in front.
  *
  * The policy that comes out is read back and checked as any other, and what is wrong
  * with a rule is said of the entry that it came from. */
 #include "tools/policy.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "policy/explain.h"
-#include "policy/faults.h"
 #include "policy/load.h"
-#include "policy/node.h"
+#include "tools/import.h"
 
 enum {
-	ENTRIES_MAX = 4096, /* one more is an error */
-	PORTS_MAX = 32,	    /* of one target; one more is an error */
-	HEADER_LINES = 5,   /* before the first rule */
+	HEADER_LINES = 5, /* before the first rule */
+	DOCUMENTS_MAX = 256,
 };
 
-struct entry {
-	struct rule rule;
-	struct text target;
-	const struct node *at;
-	uint32_t ports[PORTS_MAX]; /* none: all */
-	size_t port_count;
-};
-
-struct import {
-	struct arena arena;
-	struct faults faults;
-	const char *file;
-	const char *found; /* the first place with lists, or NULL */
-	struct entry *entries;
-	size_t count;
-	bool out_of_memory;
-};
-
-static void fault(struct import *im, const struct node *at, const char *path,
-		  const char *text)
+/* Of a mapping or a list the key: the value may begin on the next line. */
+static struct policy_place place_of_node(const struct import *im, const struct node *n)
 {
-	faults_add(&im->faults, FAULT_ERROR, im->file, at->line, at->column, path, "%s",
-		   text);
+	const bool is_key = (n->kind == NODE_MAP || n->kind == NODE_LIST) &&
+			    n->key.len > 0;
+
+	return (struct policy_place){ im->file, is_key ? n->key_line : n->line,
+				      is_key ? n->key_column : n->column };
 }
 
-/* "'text' <what is wrong>" */
-static void fault_text(struct import *im, const struct node *at, const char *path,
-		       struct text t, const char *what)
+void import_fault(struct import *im, const struct node *n, const char *path,
+		  const char *what)
 {
+	const struct policy_place at = place_of_node(im, n);
+
+	faults_add(&im->faults, FAULT_ERROR, at.file, at.line, at.column, path, "%s",
+		   what);
+}
+
+void import_left_out(struct import *im, const struct node *n, const char *path,
+		     const char *what)
+{
+	const struct policy_place at = place_of_node(im, n);
 	char shown[TEXT_ESCAPED_SIZE];
 
-	faults_add(&im->faults, FAULT_ERROR, im->file, at->line, at->column, path,
-		   "'%s' %s", text_escape(t, shown, sizeof(shown)), what);
+	if (n->kind != NODE_MAP && n->kind != NODE_LIST)
+		faults_add(&im->faults, FAULT_WARNING, at.file, at.line, at.column, path,
+			   "'%s' is left out: %s",
+			   text_escape(n->text, shown, sizeof(shown)), what);
+	else
+		faults_add(&im->faults, FAULT_WARNING, at.file, at.line, at.column, path,
+			   "this is left out: %s", what);
+}
+
+void import_fault_text(struct import *im, const struct node *n, const char *path,
+		       struct text t, const char *what)
+{
+	const struct policy_place at = place_of_node(im, n);
+	char shown[TEXT_ESCAPED_SIZE];
+
+	faults_add(&im->faults, FAULT_ERROR, at.file, at.line, at.column, path, "'%s' %s",
+		   text_escape(t, shown, sizeof(shown)), what);
+}
+
+const char *import_path(struct import *im, const char *parent, struct text key)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+	const char *path = arena_printf(&im->arena, "%s%s%s", parent,
+					parent[0] ? "." : "",
+					text_escape(key, shown, sizeof(shown)));
+
+	im->out_of_memory = im->out_of_memory || !path;
+	return path ?: "";
+}
+
+const char *import_item_path(struct import *im, const char *parent, size_t index)
+{
+	const char *path = arena_printf(&im->arena, "%s[%zu]", parent, index);
+
+	im->out_of_memory = im->out_of_memory || !path;
+	return path ?: "";
+}
+
+bool import_claim(struct import *im, const struct node *n, const char *path)
+{
+	struct policy_place at;
+
+	if (im->place && strcmp(im->place, path) != 0)
+		return false;
+	if (!im->found) {
+		im->found = path;
+		return true;
+	}
+	at = place_of_node(im, n);
+	faults_add(&im->faults, FAULT_ERROR, at.file, at.line, at.column, path,
+		   "a second place with lists, after %s; import them one by one, with "
+		   "--at %s",
+		   im->found, im->found);
+	return false;
+}
+
+/* --- ports --- */
+
+void import_ports_add(struct import *im, struct import_ports *ports,
+		      struct plan_port_range range, const struct node *at)
+{
+	if (ports->all)
+		return;
+	for (size_t i = 0; i < ports->count; i++) {
+		const struct plan_port_range *r = &ports->ranges[i];
+
+		if (r->protocol == range.protocol && r->from <= range.from &&
+		    r->to >= range.to)
+			return;
+	}
+	if (ports->count == PLAN_PORT_RANGES_MAX)
+		import_fault(im, at, "", "this has more ports than a rule can have");
+	else
+		ports->ranges[ports->count++] = range;
+}
+
+static void ports_add_all(struct import *im, struct import_ports *ports,
+			  const struct import_ports *more, const struct node *at)
+{
+	for (size_t i = 0; i < more->count; i++)
+		import_ports_add(im, ports, more->ranges[i], at);
+	if (more->all)
+		*ports = (struct import_ports){ .all = true };
+}
+
+/* What a name has without `ports` as a list, in which ports can be missing: what these
+ * tools carry is TCP alone. */
+static void ports_list(struct import_ports *ports)
+{
+	static const struct plan_port_range tcp[] = {
+		{ .protocol = IPPROTO_TCP, .from = 1, .to = 52 },
+		{ .protocol = IPPROTO_TCP, .from = 54, .to = 852 },
+		{ .protocol = IPPROTO_TCP, .from = 854, .to = UINT16_MAX },
+	};
+
+	if (!ports->all)
+		return;
+	*ports = (struct import_ports){ .count = ARRAY_SIZE(tcp) };
+	memcpy(ports->ranges, tcp, sizeof(tcp));
+}
+
+static void ports_remove(struct import *im, struct import_ports *ports,
+			 struct plan_port_range out, const struct node *at)
+{
+	struct import_ports rest = { .all = ports->all };
+
+	for (size_t i = 0; i < ports->count; i++) {
+		const struct plan_port_range r = ports->ranges[i];
+		struct plan_port_range low = r, high = r;
+
+		if (r.protocol != out.protocol || r.to < out.from || r.from > out.to) {
+			import_ports_add(im, &rest, r, at);
+			continue;
+		}
+		low.to = (uint16_t)(out.from - 1);
+		high.from = (uint16_t)(out.to + 1);
+		if (r.from < out.from)
+			import_ports_add(im, &rest, low, at);
+		if (r.to > out.to)
+			import_ports_add(im, &rest, high, at);
+	}
+	*ports = rest;
 }
 
 /* --- entries --- */
 
-static bool same_target(const struct entry *a, const struct entry *b)
+static bool same_target(const struct import_entry *a, const struct import_entry *b)
 {
-	return a->rule.action == b->rule.action && a->target.len == b->target.len &&
+	return a->rule.action == b->rule.action && a->everything == b->everything &&
+	       a->target.len == b->target.len &&
 	       strncasecmp(a->target.ptr, b->target.ptr, a->target.len) == 0;
 }
 
-static void add_port(struct import *im, struct entry *e, uint32_t port)
+static void append(struct import *im, const struct import_entry *e)
 {
-	for (size_t i = 0; i < e->port_count; i++)
-		if (e->ports[i] == port)
-			return;
-	if (e->port_count == PORTS_MAX)
-		fault_text(im, e->at, "", e->target, "has too many ports");
-	else
-		e->ports[e->port_count++] = port;
-}
-
-/* @port 0: all of them. */
-static void add_entry(struct import *im, enum policy_action action, struct text target,
-		      uint32_t port, const struct node *at, const char *path)
-{
-	struct entry *e = &im->entries[im->count];
-	struct err err = { 0 };
-
-	if (im->count == ENTRIES_MAX) {
-		fault(im, at, path, "more entries than can be taken");
-		return;
-	}
-	*e = (struct entry){ .target = target, .at = at };
-	if (rule_target_parse(target, &e->rule, &err) < 0) {
-		fault(im, at, path, err.text);
-		return;
-	}
-	e->rule.action = action;
 	for (size_t i = 0; i < im->count; i++)
 		if (same_target(&im->entries[i], e)) {
-			if (port > 0)
-				add_port(im, &im->entries[i], port);
+			ports_add_all(im, &im->entries[i].ports, &e->ports, e->at);
 			return;
 		}
-	im->count++;
-	if (port > 0)
-		add_port(im, e, port);
+	if (im->count == IMPORT_ENTRIES_MAX)
+		import_fault(im, e->at, "", "more entries than can be taken");
+	else
+		im->entries[im->count++] = *e;
 }
 
-/* --- the lists --- */
-
-static void read_domains(struct import *im, const struct node *list,
-			 enum policy_action action, const char *path)
+void import_add(struct import *im, enum policy_action action, struct text target,
+		const struct import_ports *ports, const struct node *at, const char *path)
 {
-	if (list->kind == NODE_NULL)
-		return;
-	if (list->kind != NODE_LIST) {
-		fault(im, list, path, "this is not a list");
-		return;
-	}
-	for (const struct node *n = list->first; n; n = n->next) {
-		if (n->kind == NODE_TEXT)
-			add_entry(im, action, n->text, 0, n, path);
-		else
-			fault(im, n, path, "this is not a name");
-	}
-}
+	static const uint8_t protocols[] = { IPPROTO_TCP, IPPROTO_UDP };
+	struct import_entry e = { .target = target, .at = at, .ports = *ports };
+	struct err err = { 0 };
 
-static void read_endpoint(struct import *im, const struct node *at, struct text t,
-			  const char *path)
-{
-	const char *colon = memrchr(t.ptr, ':', t.len);
-	struct text port = { colon ? colon + 1 : NULL,
-			     colon ? (size_t)(t.ptr + t.len - colon - 1) : 0 };
-	uint32_t number = 0;
-
-	if (!colon || !text_to_u32(port, UINT16_MAX, &number) || number == 0) {
-		fault_text(im, at, path, t, "is not host:port");
+	if (rule_target_parse(target, &e.rule, &err) < 0) {
+		import_fault(im, at, path, err.text);
 		return;
 	}
-	t.len = (size_t)(colon - t.ptr);
-	if (t.len > 1 && t.ptr[0] == '[' && t.ptr[t.len - 1] == ']')
-		t = (struct text){ t.ptr + 1, t.len - 2 };
-	add_entry(im, POLICY_ALLOW, t, number, at, path);
+	e.rule.action = action;
+	for (size_t i = 0; e.rule.kind != TARGET_PREFIX && i < ARRAY_SIZE(protocols); i++)
+		ports_remove(im, &e.ports,
+			     (struct plan_port_range){
+				     .protocol = protocols[i], .from = 53, .to = 53 },
+			     at);
+	if (!e.ports.all && e.ports.count == 0)
+		import_left_out(im, at, path, "Weir answers DNS itself");
+	else
+		append(im, &e);
 }
 
-/* Words between white space, the way a block of lines comes. */
-static void read_endpoints(struct import *im, const struct node *n, const char *path)
+void import_deny_all(struct import *im, const struct import_ports *ports,
+		     const struct node *at)
 {
-	const char *p = n->text.ptr, *end = p + n->text.len;
-
-	if (n->kind == NODE_LIST) {
-		for (const struct node *i = n->first; i; i = i->next)
-			read_endpoints(im, i, path);
-		return;
-	}
-	if (n->kind == NODE_NULL)
-		return;
-	if (n->kind != NODE_TEXT) {
-		fault(im, n, path, "this is not host:port");
-		return;
-	}
-	while (p < end) {
-		const char *word = p;
-
-		while (p < end && !strchr(" \t\r\n", *p))
-			p++;
-		if (p > word)
-			read_endpoint(im, n, (struct text){ word, (size_t)(p - word) },
-				      path);
-		else
-			p++;
-	}
+	append(im, &(struct import_entry){ .rule.action = POLICY_DENY,
+					   .target = text_of("*"),
+					   .at = at,
+					   .ports = *ports,
+					   .everything = true });
 }
 
-/* --- finding them --- */
+/* --- the order of rules --- */
 
-static bool is_network(const struct node *n)
+static bool is_wild(const struct import_entry *e)
 {
-	if (n->kind != NODE_MAP || !text_equal(n->key, "network"))
-		return false;
-	for (const struct node *k = n->first; k; k = k->next)
-		if (text_equal(k->key, "allowedDomains") ||
-		    text_equal(k->key, "deniedDomains"))
-			return true;
-	return false;
+	return e->rule.kind == TARGET_BELOW || e->rule.kind == TARGET_WITHIN;
 }
-
-/* It says nothing: false, null, or empty. */
-static bool is_idle(const struct node *n)
-{
-	switch (n->kind) {
-	case NODE_NULL:
-		return true;
-	case NODE_BOOL:
-		return text_equal(n->text, "false");
-	case NODE_TEXT:
-		return n->text.len == 0;
-	case NODE_LIST:
-	case NODE_MAP:
-		return n->count == 0;
-	default:
-		return false;
-	}
-}
-
-static void read_network(struct import *im, const struct node *map, const char *path)
-{
-	for (const struct node *n = map->first; n; n = n->next) {
-		const char *at = arena_printf(&im->arena, "%s.%.*s", path,
-					      (int)n->key.len, n->key.ptr);
-
-		if (!at)
-			im->out_of_memory = true;
-		else if (text_equal(n->key, "deniedDomains"))
-			read_domains(im, n, POLICY_DENY, at);
-		else if (text_equal(n->key, "allowedDomains"))
-			read_domains(im, n, POLICY_ALLOW, at);
-		else if (!is_idle(n))
-			fault(im, n, at,
-			      "this can't be said in a policy; take it out to import "
-			      "the rest");
-	}
-}
-
-static bool is_second(struct import *im, const struct node *n, const char *path)
-{
-	if (!im->found) {
-		im->found = path;
-		return false;
-	}
-	faults_add(&im->faults, FAULT_ERROR, im->file, n->line, n->column, path,
-		   "a second place with lists, after %s; import them one by one",
-		   im->found);
-	return true;
-}
-
-/* Depth is NODE_DEPTH_MAX at most. */
-static void search(struct import *im, const struct node *parent, const char *path)
-{
-	size_t i = 0;
-
-	for (const struct node *n = parent->first; n; n = n->next, i++) {
-		const char *at = parent->kind == NODE_LIST
-					 ? arena_printf(&im->arena, "%s[%zu]", path, i)
-					 : arena_printf(&im->arena, "%s%s%.*s", path,
-							path[0] ? "." : "",
-							(int)n->key.len, n->key.ptr);
-
-		if (!at) {
-			im->out_of_memory = true;
-			return;
-		}
-		if (is_network(n)) {
-			if (!is_second(im, n, at))
-				read_network(im, n, at);
-		} else if (parent->kind == NODE_MAP &&
-			   text_equal(n->key, "allowed-endpoints")) {
-			if (!is_second(im, n, at))
-				read_endpoints(im, n, at);
-		} else if (n->kind == NODE_MAP || n->kind == NODE_LIST) {
-			search(im, n, at);
-		}
-	}
-}
-
-/* --- what comes out --- */
 
 /* Denies, names and addresses, then wildcards, the longer names first. */
 static int by_precedence(const void *a, const void *b)
 {
-	const struct entry *x = a, *y = b;
-	bool x_denies = x->rule.action == POLICY_DENY;
-	bool y_denies = y->rule.action == POLICY_DENY;
-	bool x_wild = x->rule.kind == TARGET_BELOW || x->rule.kind == TARGET_WITHIN;
-	bool y_wild = y->rule.kind == TARGET_BELOW || y->rule.kind == TARGET_WITHIN;
+	const struct import_entry *x = a, *y = b;
+	const bool x_denies = x->rule.action == POLICY_DENY;
+	const bool y_denies = y->rule.action == POLICY_DENY;
 
 	if (x_denies != y_denies)
 		return x_denies ? -1 : 1;
-	if (x_wild != y_wild)
-		return x_wild ? 1 : -1;
-	if (x_wild && x->rule.name.size != y->rule.name.size)
+	if (is_wild(x) != is_wild(y))
+		return is_wild(x) ? 1 : -1;
+	if (is_wild(x) && x->rule.name.size != y->rule.name.size)
 		return x->rule.name.size > y->rule.name.size ? -1 : 1;
-	if (x_wild && x->rule.kind != y->rule.kind)
+	if (is_wild(x) && x->rule.kind != y->rule.kind)
 		return x->rule.kind == TARGET_BELOW ? -1 : 1;
 	/* As in the file. */
 	if (x->at->line != y->at->line)
@@ -299,40 +260,130 @@ static int by_precedence(const void *a, const void *b)
 	return x->at->column < y->at->column ? -1 : x->at->column > y->at->column;
 }
 
-/* Every name that @e matches is matched by @wide as well. */
-static bool covers(const struct entry *wide, const struct entry *e)
+/* Every name or address that @e matches is matched by @wide, which is another target. */
+static bool covers(const struct import_entry *wide, const struct import_entry *e)
 {
-	bool is_wild = wide->rule.kind == TARGET_BELOW ||
-		       wide->rule.kind == TARGET_WITHIN;
-
-	if (!is_wild || wide == e || e->rule.kind == TARGET_PREFIX ||
-	    wide->rule.action != e->rule.action)
+	if (wide->rule.kind == TARGET_PREFIX || e->rule.kind == TARGET_PREFIX)
+		return wide->rule.kind == e->rule.kind &&
+		       wide->rule.prefix.bits < e->rule.prefix.bits &&
+		       prefix_contains(&wide->rule.prefix, &e->rule.prefix.addr);
+	if (!is_wild(wide) || !dns_name_is_within(&e->rule.name, &wide->rule.name))
 		return false;
-	if (!dns_name_is_within(&e->rule.name, &wide->rule.name))
-		return false;
-	return wide->rule.kind == TARGET_WITHIN ||
-	       !dns_name_equal(&e->rule.name, &wide->rule.name);
+	if (dns_name_equal(&e->rule.name, &wide->rule.name))
+		return wide->rule.kind == TARGET_WITHIN && e->rule.kind != TARGET_WITHIN;
+	return true;
 }
 
-/* Wider entries come later and are complete last, so the loop begins at the end. */
+static bool same_as(const struct import_entry *a, const struct import_entry *b)
+{
+	return a->rule.kind == b->rule.kind &&
+	       (a->rule.kind == TARGET_PREFIX
+			? addr_equal(&a->rule.prefix.addr, &b->rule.prefix.addr) &&
+				  a->rule.prefix.bits == b->rule.prefix.bits
+			: dns_name_equal(&a->rule.name, &b->rule.name));
+}
+
+/* Wider entries come later and are complete last, so the loop begins at the end. The
+ * kernel joins the ports of addresses by itself. */
 static void join_ports(struct import *im)
 {
 	for (size_t i = im->count; i-- > 0;) {
-		struct entry *e = &im->entries[i];
+		struct import_entry *e = &im->entries[i];
 
 		for (size_t k = i + 1; k < im->count; k++) {
-			const struct entry *wide = &im->entries[k];
+			const struct import_entry *wide = &im->entries[k];
 
-			for (size_t p = 0; covers(wide, e) && p < wide->port_count; p++)
-				add_port(im, e, wide->ports[p]);
+			if (e->rule.action == POLICY_ALLOW &&
+			    wide->rule.action == POLICY_ALLOW &&
+			    e->rule.kind != TARGET_PREFIX && covers(wide, e))
+				ports_add_all(im, &e->ports, &wide->ports, e->at);
 		}
 	}
 }
 
-/* HEADER_LINES lines, then a rule on each. */
+static bool denies_ports(const struct import_entry *e)
+{
+	return e->rule.action == POLICY_DENY && !e->ports.all;
+}
+
+/* What a wider entry would allow of a target some of whose ports are denied. */
+static void split_denied(struct import *im)
+{
+	const size_t count = im->count;
+
+	for (size_t i = 0; i < count; i++) {
+		struct import_entry own = im->entries[i];
+
+		own.rule.action = POLICY_ALLOW;
+		own.ports = (struct import_ports){ 0 };
+		for (size_t k = 0; k < count && denies_ports(&im->entries[i]); k++)
+			if (im->entries[k].rule.action == POLICY_ALLOW &&
+			    !own.everything && covers(&im->entries[k], &own))
+				append(im, &own);
+	}
+}
+
+/* Take denied ports out. An allow that has none left denies: a wider one comes later. */
+static void remove_denied(struct import *im)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < im->count; i++)
+		for (size_t k = 0; k < im->count; k++) {
+			const struct import_entry *deny = &im->entries[i];
+			struct import_entry *e = &im->entries[k];
+
+			if (!denies_ports(deny) || e->rule.action != POLICY_ALLOW ||
+			    !(deny->everything || same_as(deny, e) || covers(deny, e)))
+				continue;
+			ports_list(&e->ports);
+			for (size_t p = 0; p < deny->ports.count; p++)
+				ports_remove(im, &e->ports, deny->ports.ranges[p], e->at);
+		}
+	for (size_t i = 0; i < im->count; i++) {
+		struct import_entry *e = &im->entries[i];
+
+		if (denies_ports(e))
+			continue;
+		if (!e->ports.all && e->ports.count == 0)
+			e->rule.action = POLICY_DENY;
+		im->entries[count++] = *e;
+	}
+	im->count = count;
+}
+
+/* "*" among denies: nothing else counts. */
+static void drop_denied(struct import *im)
+{
+	for (size_t i = 0; i < im->count; i++) {
+		if (!im->entries[i].everything || !im->entries[i].ports.all)
+			continue;
+		faults_add(&im->faults, FAULT_WARNING, im->file, im->entries[i].at->line,
+			   im->entries[i].at->column, im->found,
+			   "'*' denies everything: no entry that allows is taken over");
+		im->count = 0;
+	}
+}
+
+/* --- what comes out --- */
+
+static void print_ports(FILE *f, const struct import_ports *ports)
+{
+	for (size_t i = 0; i < ports->count; i++) {
+		const struct plan_port_range *r = &ports->ranges[i];
+
+		fprintf(f, "%s%s/%u", i == 0 ? ", ports: [" : ", ",
+			r->protocol == IPPROTO_TCP ? "tcp" : "udp", r->from);
+		if (r->to != r->from)
+			fprintf(f, "-%u", r->to);
+	}
+	fputs(ports->count > 0 ? "]" : "", f);
+}
+
+/* HEADER_LINES lines, then a rule on each, then what was left out. */
 static void print_policy(FILE *f, const struct import *im)
 {
-	char file[TEXT_ESCAPED_SIZE], found[TEXT_ESCAPED_SIZE];
+	char file[TEXT_ESCAPED_SIZE], found[TEXT_ESCAPED_SIZE], left[FAULT_TEXT_SIZE];
 
 	text_escape(text_of(im->file), file, sizeof(file));
 	text_escape(text_of(im->found), found, sizeof(found));
@@ -344,16 +395,19 @@ static void print_policy(FILE *f, const struct import *im)
 	fputs("defaultAction: deny\n", f);
 	fputs(im->count > 0 ? "egress:\n" : "egress: []\n", f);
 	for (size_t i = 0; i < im->count; i++) {
-		const struct entry *e = &im->entries[i];
+		const struct import_entry *e = &im->entries[i];
 
 		fprintf(f, "  - {action: %s, target: \"%.*s\"",
 			policy_action_name(e->rule.action), (int)e->target.len,
 			e->target.ptr);
-		for (size_t k = 0; k < e->port_count; k++)
-			fprintf(f, "%stcp/%u", k == 0 ? ", ports: [" : ", ", e->ports[k]);
-		fprintf(f, "%s}  # %s:%u\n", e->port_count > 0 ? "]" : "", file,
-			e->at->line);
+		if (e->rule.action == POLICY_ALLOW)
+			print_ports(f, &e->ports);
+		fprintf(f, "}  # %s:%u\n", file, e->at->line);
 	}
+	for (size_t i = 0; i < im->faults.count; i++)
+		if (im->faults.items[i].level == FAULT_WARNING)
+			fprintf(f, "# %s\n",
+				fault_format(&im->faults.items[i], left, sizeof(left)));
 }
 
 /* The rule's fault as one of the entry that it was made from. */
@@ -367,7 +421,7 @@ static void take_over(struct import *im, const struct faults *found)
 		if (f->level != FAULT_ERROR)
 			continue;
 		if (rule < im->count)
-			fault(im, im->entries[rule].at, "", f->text);
+			import_fault(im, im->entries[rule].at, "", f->text);
 		else
 			faults_add(&im->faults, FAULT_ERROR, im->file, 0, 0, "", "%s",
 				   f->text);
@@ -406,16 +460,129 @@ static int print(struct import *im, FILE *out)
 	return r;
 }
 
+/* --- the file's language --- */
+
+/* "[table]" or "key = value" is the first line that says something. */
+static bool is_toml(struct text text)
+{
+	struct text line;
+
+	while (text_split(&text, '\n', &line)) {
+		const char *equals, *colon;
+
+		line = text_trim(line);
+		if (line.len == 0 || line.ptr[0] == '#')
+			continue;
+		if (line.ptr[0] == '[')
+			return !memchr(line.ptr, ',', line.len);
+		equals = memchr(line.ptr, '=', line.len);
+		colon = memchr(line.ptr, ':', line.len);
+		return equals && (!colon || equals < colon);
+	}
+	return false;
+}
+
+/* The next document of a YAML file, with line ends for what is before it, so that its
+ * places are those of the file. Return: false: no memory. */
+static bool next_document(struct import *im, struct text *rest, uint32_t *lines,
+			  struct text *ret)
+{
+	const uint32_t before = *lines;
+	struct text document = { rest->ptr, 0 }, line;
+	char *copy;
+
+	while (text_split(rest, '\n', &line)) {
+		const bool is_end = line.len >= 3 && memcmp(line.ptr, "---", 3) == 0 &&
+				    (line.len == 3 || strchr(" \t\r#", line.ptr[3]));
+
+		++*lines;
+		if (is_end && text_trim(document).len > 0)
+			break;
+		document.len = (size_t)(line.ptr + line.len - document.ptr);
+		if (is_end)
+			document.len = 0, document.ptr = line.ptr + line.len;
+	}
+	copy = arena_alloc(&im->arena, before + document.len + 1);
+	if (!copy)
+		return false;
+	memset(copy, '\n', before);
+	if (document.len > 0)
+		memcpy(copy + before, document.ptr, document.len);
+	*ret = (struct text){ copy, before + document.len };
+	return true;
+}
+
 /* --- the whole --- */
 
-static int read_settings(struct import *im, struct node **ret)
+/* What --from names, and where it is looked for. */
+static const struct source {
+	const char *name;
+	unsigned int lists, kinds;
+} sources[] = {
+	{ "sandbox-runtime", IMPORT_NETWORK, 0 },
+	{ "claude-code", IMPORT_NETWORK | IMPORT_WEB_FETCH, 0 },
+	{ "codex", IMPORT_CODEX, 0 },
+	{ "harden-runner", IMPORT_ENDPOINTS, 0 },
+	{ "kubernetes", 0, IMPORT_NETWORK_POLICY },
+	{ "cilium", 0, IMPORT_CILIUM },
+};
+
+static struct source source_of(const char *from, bool toml)
+{
+	struct source s = { .lists = toml ? IMPORT_CODEX
+					  : IMPORT_NETWORK | IMPORT_WEB_FETCH |
+						     IMPORT_ENDPOINTS,
+			    .kinds = IMPORT_NETWORK_POLICY | IMPORT_CILIUM };
+
+	for (size_t i = 0; from && i < ARRAY_SIZE(sources); i++)
+		if (strcmp(sources[i].name, from) == 0)
+			s = sources[i];
+	return s;
+}
+
+static void read_tree(struct import *im, const struct node *root,
+		      const struct source *source)
+{
+	if (!import_kubernetes(im, root, source->kinds))
+		import_lists(im, root, source->lists);
+}
+
+static int read_yaml(struct import *im, struct node_source *source,
+		     const struct source *from)
+{
+	struct text rest = source->text;
+	uint32_t lines = 0;
+
+	for (int i = 0; rest.ptr; i++) {
+		struct node *root = NULL;
+		int r;
+
+		if (i == DOCUMENTS_MAX) {
+			faults_add(&im->faults, FAULT_ERROR, im->file, lines, 1, "",
+				   "more documents than can be read");
+			return -EINVAL;
+		}
+		if (!next_document(im, &rest, &lines, &source->text))
+			return -ENOMEM;
+		r = node_read_yaml(source, &root);
+		if (r < 0)
+			return r;
+		if (root)
+			read_tree(im, root, from);
+	}
+	return 0;
+}
+
+static int read_settings(struct import *im, const char *from)
 {
 	struct node_source source = { .arena = &im->arena,
 				      .faults = &im->faults,
 				      .file = im->file,
-				      .blocks = true };
+				      .foreign = true };
+	struct node *root = NULL;
 	struct err err = { 0 };
-	struct text rest;
+	struct source where;
+	struct text text;
 	int r = cli_read_file(im->file, &im->arena, &source.text, &err);
 
 	if (r < 0) {
@@ -424,40 +591,54 @@ static int read_settings(struct import *im, struct node **ret)
 	}
 	if (!node_check_text(&source))
 		return -EINVAL;
-	rest = text_trim(source.text);
-	return rest.len > 0 && rest.ptr[0] == '{' ? node_read_json(&source, ret)
-						  : node_read_yaml(&source, ret);
+	text = text_trim(source.text);
+	where = source_of(from, is_toml(text));
+	if (text.len > 0 && text.ptr[0] == '{')
+		r = node_read_json(&source, &root);
+	else if (where.lists & IMPORT_CODEX)
+		r = node_read_toml(&source, &root);
+	else
+		return read_yaml(im, &source, &where);
+	if (r == 0 && root)
+		read_tree(im, root, &where);
+	return r;
 }
 
-static int import(struct import *im, FILE *out)
+static int import(struct import *im, const char *from, FILE *out)
 {
-	struct node *root = NULL;
-	int r = read_settings(im, &root);
+	int r;
 
-	if (r < 0)
-		return r;
-	im->entries = calloc(ENTRIES_MAX, sizeof(*im->entries));
+	im->entries = calloc(IMPORT_ENTRIES_MAX, sizeof(*im->entries));
 	if (!im->entries)
 		return -ENOMEM;
-	if (root)
-		search(im, root, "");
+	r = read_settings(im, from);
+	if (r < 0)
+		return r;
 	if (im->out_of_memory)
 		return -ENOMEM;
 	if (!im->found && im->faults.errors == 0)
 		faults_add(&im->faults, FAULT_ERROR, im->file, 0, 0, "",
-			   "no list that is known here: allowedDomains or deniedDomains "
-			   "below `network`, or allowed-endpoints");
+			   im->place
+				   ? "--at names no place with lists"
+				   : "no list that is known here: allowedDomains or "
+				     "deniedDomains below `network`, WebFetch(domain:…), "
+				     "allowed-endpoints, a network of Codex, a "
+				     "NetworkPolicy");
 	if (im->faults.errors > 0)
 		return -EINVAL;
+	drop_denied(im);
+	split_denied(im);
 	qsort(im->entries, im->count, sizeof(*im->entries), by_precedence);
 	join_ports(im);
+	remove_denied(im);
 	return im->faults.errors > 0 ? -EINVAL : print(im, out);
 }
 
-int cli_policy_import(const char *path, FILE *out)
+int cli_policy_import(const char *path, const char *from, const char *place,
+		      bool any_depth, FILE *out)
 {
-	struct import im = { .file = path };
-	int r = import(&im, out);
+	struct import im = { .file = path, .place = place, .any_depth = any_depth };
+	int r = import(&im, from, out);
 
 	faults_print(&im.faults, true);
 	if (r == -ENOMEM || r == -EIO)

@@ -54,10 +54,10 @@ IMPORTS = [
 
 @pytest.fixture(name="convert")
 def convert_fixture(world):
-    def convert(text, name="settings"):
+    def convert(text, name="settings", options=()):
         cwd = world.workdir()
         (cwd / name).write_text(text)
-        return world.weir("policy", "import", name, cwd=cwd), cwd
+        return world.weir("policy", "import", *options, name, cwd=cwd), cwd
     return convert
 
 
@@ -73,7 +73,236 @@ def test_every_entry_becomes_a_rule_and_nothing_else(world, convert, what, text,
     assert got == [(a, t, set(p.split(",")) if p else None) for a, t, p in rules]
 
 
+SRT = """{
+  "network": {
+    "allowedDomains": ["github.com", "*.github.com", "registry.npmjs.org:443", "[2001:db8::1]:8443"],
+    "deniedDomains": ["gist.github.com", "github.com:22", "ssh.github.com:443", "*:25"],
+    "strictAllowlist": true,
+    "allowLocalBinding": true,
+    "allowUnixSockets": ["/var/run/docker.sock"]
+  },
+  "filesystem": {"denyRead": ["~/.ssh"], "allowWrite": ["."], "denyWrite": [".env"]}
+}
+"""
+WEB = "tcp/1-24,tcp/26-52,tcp/54-852,tcp/854-65535"
+CLAUDE = """{
+  "permissions": {
+    "allow": ["Bash(npm run test:*)", "WebFetch(domain:docs.python.org)", "WebSearch", "WebFetch"],
+    "ask": ["WebFetch(domain:asked.test)"],
+    "deny": ["Read(./.env)", "WebFetch(domain:bad.test)"]
+  },
+  "sandbox": {
+    "enabled": true, "autoAllowBashIfSandboxed": true, "excludedCommands": ["docker"],
+    "network": {"allowedDomains": ["github.com", "*.npmjs.org"], "allowUnixSockets": ["~/.ssh/agent-socket"]}
+  }
+}
+"""
+CODEX = """model = "gpt-5"
+default_permissions = "work"
+approval_policy = "on-request"
+
+[projects."/home/me/src"]
+trust_level = "trusted"
+
+[permissions.work]
+extends = ":workspace"
+
+[permissions.work.filesystem]
+":project_roots" = { "." = "write", "**/*.env" = "none" }
+
+[permissions.work.network]
+enabled = true
+mode = "full"
+enable_socks5 = false
+allow_local_binding = true
+
+[permissions.work.network.domains]
+"api.openai.com" = "allow"
+"**.example.test" = "allow" # the domain, too
+"*.internal.example.test" = "deny"
+
+[permissions.other.network]
+enabled = true
+[permissions.other.network.domains]
+"elsewhere.test" = "allow"
+
+[[mcp_servers.docs.tools]]
+name = 'x'
+"""
+CODEX_OLD = """[network_proxy]
+enabled = true
+proxy_url = "http://127.0.0.1:3128"
+mode = "full"
+
+[network_proxy.policy]
+allowed_domains = [
+  "*.openai.com",
+]
+denied_domains = ["evil.example.test"]
+allow_local_binding = false
+"""
+CODEX_OFF = '[sandbox_workspace_write]\nnetwork_access = false\nwritable_roots = ["/x"]\n'
+KUBERNETES = """apiVersion: v1
+kind: ServiceAccount
+metadata: {name: agent}
+---
+# the pod's own policy
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  name: agent-egress
+  namespace: default
+spec:
+  podSelector:
+    matchLabels:
+      role: agent
+  policyTypes:
+    - Ingress
+    - Egress
+  ingress:
+    - from:
+        - ipBlock: {cidr: 172.17.0.0/16}
+  egress:
+    - to:
+        - ipBlock:
+            cidr: 10.0.0.0/30
+            except:
+              - 10.0.0.2/32
+      ports:
+        - protocol: TCP
+          port: 32000
+          endPort: 32768
+        - port: 5978
+    - to:
+        - namespaceSelector: {matchLabels: {name: kube-system}}
+      ports:
+        - {protocol: UDP, port: 53}
+    - ports:
+        - {protocol: UDP, port: 53}
+        - {protocol: TCP, port: 53}
+    - to:
+        - ipBlock: {cidr: 2001:db8::/32}
+"""
+KUBERNETES_DENY = "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: no}\nspec: {podSelector: {}, policyTypes: [Egress]}\n"
+CILIUM = """apiVersion: "cilium.io/v2"
+kind: CiliumNetworkPolicy
+metadata:
+  name: "fqdn"
+spec:
+  endpointSelector:
+    matchLabels: {org: empire}
+  egress:
+    - toEndpoints:
+        - matchLabels: {"k8s:io.kubernetes.pod.namespace": kube-system, "k8s:k8s-app": kube-dns}
+      toPorts:
+        - ports: [{port: "53", protocol: ANY}]
+          rules:
+            dns:
+              - matchPattern: "*"
+    - toFQDNs:
+        - matchName: "api.github.com"
+        - matchPattern: "**.example.test"
+      toPorts:
+        - ports:
+            - {port: "443", protocol: TCP}
+            - {port: "8000", endPort: 8010, protocol: TCP}
+    - toCIDR: [20.1.1.1/32]
+    - toCIDRSet:
+        - cidr: 10.0.0.0/8
+          except: [10.96.0.0/12, 10.0.0.0/9]
+      toPorts:
+        - ports: [{port: "80"}]
+  egressDeny:
+    - toCIDR: ["20.1.1.0/24"]
+"""
+CILIUM_LABEL = """apiVersion: cilium.io/v2
+kind: CiliumClusterwideNetworkPolicy
+metadata: {name: labels}
+spec:
+  endpointSelector: {}
+  egress:
+    - toFQDNs: [{matchPattern: "*.cilium.test"}]
+"""
+# what, the file, the options of import, the rules, the places of what is left out
+REAL = [
+    ("sandbox-runtime", SRT, (), [
+        ("deny", "gist.github.com", None), ("allow", "github.com", WEB.replace("tcp/1-24", "tcp/1-21,tcp/23-24")),
+        ("allow", "registry.npmjs.org", "tcp/443"), ("allow", "2001:db8::1", "tcp/8443"),
+        ("allow", "ssh.github.com", WEB.replace("tcp/54-852", "tcp/54-442,tcp/444-852")), ("allow", "*.github.com", WEB)],
+     ["settings:6:26: warning: network.allowLocalBinding", "settings:7:5: warning: network.allowUnixSockets"]),
+    ("Claude Code", CLAUDE, (), [
+        ("deny", "bad.test", None), ("allow", "docs.python.org", None), ("allow", "github.com", None), ("allow", "*.npmjs.org", None)],
+     ["settings:9:66: warning: sandbox.network.allowUnixSockets", "settings:3:88: warning: permissions.allow: 'WebFetch' is left out",
+      "settings:4:13: warning: permissions.ask"]),
+    ("Codex", CODEX, (), [
+        ("deny", "*.internal.example.test", None), ("allow", "api.openai.com", None), ("allow", "**.example.test", None)],
+     ["settings:18:23: warning: permissions.work.network.allow_local_binding"]),
+    ("Codex, another profile", CODEX, ("--at", "permissions.other.network"), [("allow", "elsewhere.test", None)], []),
+    ("Codex's network_proxy", CODEX_OLD, (), [("deny", "evil.example.test", None), ("allow", "*.openai.com", None)], []),
+    ("Codex without network", CODEX_OFF, (), [], []),
+    ("NetworkPolicy", KUBERNETES, (), [
+        ("allow", a, "tcp/32000-32768,tcp/5978") for a in ("10.0.0.0/31", "10.0.0.3")] + [("allow", "2001:db8::/32", None)],
+     ["settings:33:11: warning: spec.egress[1].to[0]: this is left out", "settings:36:7: warning: spec.egress[2]: this is left out"]),
+    ("NetworkPolicy that allows nothing", KUBERNETES_DENY, (), [], []),
+    ("CiliumNetworkPolicy", CILIUM, (), [
+        ("deny", "20.1.1.0/24", None), ("allow", "api.github.com", "tcp/443,tcp/8000-8010"), ("allow", "20.1.1.1/32", None),
+        ("allow", "10.128.0.0/9", "80"), ("allow", "*.example.test", "tcp/443,tcp/8000-8010")],
+     ["settings:9:7: warning: spec.egress[0].toEndpoints"]),
+    ("Cilium's labels", CILIUM_LABEL, ("--any-depth",), [("allow", "*.cilium.test", None)], []),
+    ("a workflow of two jobs", WORKFLOW.format(sign=">") + WORKFLOW.format(sign=">").replace("jobs:\n", "").replace("build", "test").replace(
+        "github.com", "gitlab.com"), ("--from", "harden-runner", "--at", "jobs.build.steps[0].with.allowed-endpoints"),
+     [("allow", *e) for e in ENDPOINTS], []),
+]
+
+
+def ranges(text):
+    return text and set(text.split(","))
+
+
+@pytest.mark.parametrize("what, text, options, rules, left", REAL, ids=[r[0] for r in REAL])
+def test_a_file_of_each_tool_becomes_a_policy_that_opens_no_more(world, convert, what, text, options, rules, left):
+    done, cwd = convert(text, options=options)
+    assert done.code == 0, done
+    (cwd / "policy.yaml").write_bytes(done.out)
+    assert world.weir("policy", "check", "policy.yaml", cwd=cwd).code == 0
+    shown = world.weir("policy", "show", "--json", "policy.yaml", cwd=cwd).json()
+    assert shown["defaultAction"] == "deny"
+    got = [(r["action"], r["target"], {str(p) for p in r["ports"]} if "ports" in r else None) for r in shown["egress"]]
+    # neighbouring ranges are shown as one
+    assert [(a, t) for a, t, _ in got] == [(a, t.removesuffix("/32") if "." in t else t) for a, t, _ in rules]
+    assert [p for _, _, p in got] == [ranges(p) for _, _, p in rules]
+    lines = done.messages.splitlines()
+    assert len(lines) == len(left) and all(line.startswith(place) for line, place in zip(lines, left)), done
+    assert all(f"# {line}" in done.text for line in lines), "what is left out stands in the policy"
+
+
 FAULTS = [
+    ("Codex' star", CODEX.replace('"api.openai.com"', '"*"'), "settings:21:", "'*'"),
+    ("Codex' other globs", CODEX.replace('"api.openai.com"', '"region*.x.test"'), "settings:21:", "region*"),
+    ("Codex' limited mode", CODEX.replace('"full"', '"limited"'), "settings:16:", "'limited' lets only"),
+    ("what Codex opens", CODEX_OFF.replace("false", "true"), "settings:2:18:", "opens everything"),
+    ("what isn't TOML", CODEX + "x = \n", "settings:32:", "not TOML"),
+    ("Claude Code's star", CLAUDE.replace("docs.python.org", "*"), "settings:3:", "'*'"),
+    ("managed names alone", CLAUDE.replace('"network": {', '"network": {"allowManagedDomainsOnly": true, '), "settings:9:",
+     "can't be said"),
+    ("a filter of a proxy", SRT.replace('"strictAllowlist"', '"filterRequest"'), "settings:5:", "can't be said"),
+    ("a port of none", SRT.replace(":443", ":0"), "settings:3:", "is not host:port"),
+    ("a selector that isn't known", KUBERNETES.replace("namespaceSelector", "tenantSelector"), "settings:33:", "can't be said"),
+    ("a NetworkPolicy of ingress", KUBERNETES.replace("    - Egress\n", "").replace("  egress:", "  x:"), "settings:", "not about egress"),
+    ("no CIDR", KUBERNETES.replace("10.0.0.0/30", "10.0.0.1/30"), "settings:23:", "'10.0.0.1/30' is not a CIDR"),
+    ("an except that is none", KUBERNETES.replace("10.0.0.2/32", "x"), "settings:26:", "'x' is not a CIDR"),
+    ("a range that ends before it begins", KUBERNETES.replace("32768", "5"), "settings:30:", "'5' is not the end"),
+    ("two NetworkPolicies", KUBERNETES + "---\n" + KUBERNETES_DENY, "settings:45:", "--at agent-egress"),
+    ("a label's star", CILIUM_LABEL, "settings:7:", "--any-depth"),
+    ("every name", CILIUM_LABEL.replace("*.cilium.test", "*"), "settings:7:", "'*'"),
+    ("a star in a label", CILIUM_LABEL.replace("*.cilium.test", "a*.cilium.test"), "settings:7:", "can't be said"),
+    ("HTTP paths", CILIUM.replace("8010, protocol: TCP}", "8010, protocol: TCP}\n          rules: {http: [{method: GET}]}"), "settings:23:",
+     "rules.http: this can't be said"),
+    ("server names", CILIUM.replace("- ports: [{port: \"80\"}]", "- ports: [{port: \"80\"}]\n          serverNames: [a.test]"), "settings:29:",
+     "can't be said"),
+    ("a denied port", CILIUM + "      toPorts: [{ports: [{port: \"80\"}]}]\n", "settings:30:", "a deny of some ports"),
+    ("a deny of pods", CILIUM.replace('toCIDR: ["20.1.1.0/24"]', "toEntities: [host]"), "settings:30:", "can't be said"),
+    ("the world", CILIUM_LABEL.replace("toFQDNs: [", "toFQDNs: []\n    - toCIDRSet: [{cidrGroupRef: x}]\n    - toFQDNs: ["), "settings:8:", "can't be said"),
     ("a star", domains(["a.test", "*"]), "network.allowedDomains", "'*'"),
     ("a pattern over a suffix", domains(["*.com"]), "settings:1:", "*.com"),
     ("a name that is none", domains(["a..test"]), "network.allowedDomains", "a..test"),
@@ -94,6 +323,40 @@ def test_what_cant_be_said_is_an_error_with_its_place(convert, what, text, place
     done, _ = convert(text)
     assert done.code == 2 and done.out == b"", done
     assert place in done.messages and says in done.messages, done
+
+
+DENY_ALL = domains(["a.test", "*.b.test:443"], ["*"])
+
+
+def test_a_star_among_denies_denies_everything(world, convert):
+    done, cwd = convert(DENY_ALL)
+    assert done.code == 0 and "'*' denies everything" in done.messages, done
+    (cwd / "policy.yaml").write_bytes(done.out)
+    assert world.weir("policy", "show", "--json", "policy.yaml", cwd=cwd).json()["egress"] == []
+
+
+@pytest.mark.parametrize("deny, closed, is_open", [
+    (["x.a.test:443"], "x.a.test:443", "y.a.test:443"), (["*.x.a.test:443"], "y.x.a.test:443", "x.a.test:443"),
+    (["*:443"], "b.test:443", "b.test:80"), (["b.test:80", "b.test:443"], "b.test:443", "b.test:22")])
+def test_a_denied_port_is_closed_and_no_other(world, convert, deny, closed, is_open):
+    done, cwd = convert(domains(["*.a.test:443", "b.test"], deny))
+    assert done.code == 0, done
+    (cwd / "policy.yaml").write_bytes(done.out)
+    answers = [world.weir("policy", "explain", "--policy", "policy.yaml", "--json", target, cwd=cwd).text for target in (closed, is_open)]
+    assert '"deny"' in answers[0] and '"allow"' in answers[1], (done.text, answers)
+
+
+@pytest.mark.parametrize("options, says", [(("--from", "tor"), "'tor' is not one of"), (("--from", "codex"), "not TOML"),
+                                           (("--from", "cilium"), "no list that is known"), (("--at", "x"), "--at names no place")])
+def test_what_is_asked_for_and_isnt_there_is_an_error(convert, options, says):
+    done, _ = convert(CILIUM.replace("Cilium", "") if "cilium" in options else KUBERNETES, options=options)
+    assert done.code == 2 and done.out == b"" and says in done.messages, done
+
+
+@pytest.mark.parametrize("options", [("--from", "codex"), ("--at", "x"), ("--any-depth",)])
+def test_the_options_of_import_mean_nothing_to_other_verbs(world, options):
+    done = world.weir("policy", "show", *options)
+    assert done.code == 2 and f"{options[0]} goes with import alone" in done.messages, done
 
 
 def test_a_missing_file_is_an_error(world):

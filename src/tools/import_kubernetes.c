@@ -1,0 +1,472 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The egress rules of Kubernetes' NetworkPolicy and of Cilium's policies.
+ *
+ * HOW IT WORKS
+ * One policy is imported; which pods it is about is not asked. Both languages allow the
+ * union of their rules. A block with exceptions becomes the blocks that are left, since
+ * a deny of Weir's would hold for the other rules as well. Who is named by labels
+ * (pods, namespaces, services) can't be named in a policy, and is left out.
+ *
+ * In Cilium's patterns a star stands for part of a label, so that "*.x" is fewer names
+ * than Weir's: an error, unless --any-depth says that all of them are meant. */
+#include <netinet/in.h>
+#include <string.h>
+
+#include "tools/import.h"
+
+static const char by_labels[] = "pods, namespaces and services can't be named";
+static const char own_dns[] = "Weir answers DNS itself";
+
+static struct text scalar(const struct node *map, const char *key)
+{
+	const struct node *n = node_find(map, text_of(key));
+
+	return n && n->kind != NODE_MAP && n->kind != NODE_LIST ? n->text
+								: (struct text){ 0 };
+}
+
+static const struct node *list_of(struct import *im, const struct node *map,
+				  const char *key, const char *path)
+{
+	const struct node *n = node_find(map, text_of(key));
+
+	if (!n || n->kind == NODE_NULL)
+		return NULL;
+	if (n->kind != NODE_LIST)
+		import_fault(im, n, import_path(im, path, text_of(key)),
+			     "this is not a list");
+	return n->kind == NODE_LIST ? n : NULL;
+}
+
+/* --- ports --- */
+
+/* "TCP", "UDP", or both ("ANY"). Return: false: neither. */
+static bool read_protocol(struct text t, uint8_t *ret, size_t *ret_count)
+{
+	const bool any = text_equal_nocase(t, "any");
+
+	*ret_count = 0;
+	if (any || text_equal_nocase(t, "tcp"))
+		ret[(*ret_count)++] = IPPROTO_TCP;
+	if (any || text_equal_nocase(t, "udp"))
+		ret[(*ret_count)++] = IPPROTO_UDP;
+	return *ret_count > 0;
+}
+
+/* One {port, endPort, protocol}. A port that can't be said is left out. */
+static void read_port(struct import *im, const struct node *n, const char *path,
+		      const char *protocol, struct import_ports *ports)
+{
+	const struct node *end_node = node_find(n, text_of("endPort"));
+	struct text port = scalar(n, "port"), t = scalar(n, "protocol");
+	uint8_t protocols[2];
+	uint32_t from = 0, to = UINT16_MAX;
+	size_t count;
+
+	if (!read_protocol(t.len > 0 ? t : text_of(protocol), protocols, &count)) {
+		import_left_out(im, n, path, "only TCP and UDP can be said");
+		return;
+	}
+	if (port.len > 0 && !text_to_u32(port, UINT16_MAX, &from)) {
+		import_left_out(im, n, path, "a port of a name can't be said");
+		return;
+	}
+	if (from > 0) /* 0: all of them */
+		to = from;
+	if (end_node &&
+	    (from == 0 || !text_to_u32(end_node->text, UINT16_MAX, &to) || to < from)) {
+		import_fault_text(im, end_node, path, end_node->text,
+				  "is not the end of the range");
+		return;
+	}
+	for (size_t i = 0; i < count; i++)
+		import_ports_add(
+			im, ports,
+			(struct plan_port_range){ .protocol = protocols[i],
+						  .from = (uint16_t)MAX(from, 1U),
+						  .to = (uint16_t)to },
+			n);
+}
+
+/* Return: whether anything of it is left. */
+static bool read_ports(struct import *im, const struct node *list, const char *path,
+		       const char *protocol, struct import_ports *ports)
+{
+	size_t i = 0;
+
+	for (const struct node *n = list ? list->first : NULL; n; n = n->next, i++)
+		read_port(im, n, import_item_path(im, path, i), protocol, ports);
+	return ports->count > 0;
+}
+
+static bool is_dns_alone(const struct import_ports *ports)
+{
+	for (size_t i = 0; i < ports->count; i++)
+		if (ports->ranges[i].from != 53 || ports->ranges[i].to != 53)
+			return false;
+	return !ports->all && ports->count > 0;
+}
+
+/* --- addresses --- */
+
+/* A block and what is taken out of it. */
+struct block {
+	struct import *im;
+	enum policy_action action;
+	const struct import_ports *ports;
+	const struct node *at;
+	const char *path;
+	const struct node *except; /* a list, or NULL */
+};
+
+enum overlap { OVERLAP_NONE = 0, OVERLAP_PART, OVERLAP_ALL };
+
+static enum overlap overlap_of(const struct block *b, const struct prefix *p)
+{
+	enum overlap most = OVERLAP_NONE;
+	struct prefix e;
+
+	for (const struct node *n = b->except ? b->except->first : NULL; n; n = n->next) {
+		if (!prefix_parse(n->text.ptr, n->text.len, false, &e))
+			continue;
+		if (e.bits <= p->bits && prefix_contains(&e, &p->addr))
+			return OVERLAP_ALL;
+		if (prefix_contains(p, &e.addr))
+			most = OVERLAP_PART;
+	}
+	return most;
+}
+
+/* What is left of @p, half by half. Depth is 128 at most. */
+static void add_rest(const struct block *b, struct prefix p)
+{
+	const enum overlap overlap = overlap_of(b, &p);
+	char text[PREFIX_TEXT_SIZE], *target;
+	struct prefix low, high;
+
+	if (overlap == OVERLAP_ALL || b->im->faults.errors > 0)
+		return;
+	if (overlap == OVERLAP_NONE) {
+		target = arena_text(&b->im->arena, text_of(prefix_format(&p, text)));
+		if (!target)
+			b->im->out_of_memory = true;
+		else
+			import_add(b->im, b->action, text_of(target), b->ports, b->at,
+				   b->path);
+		return;
+	}
+	low = prefix_of(&p.addr, p.bits + 1U);
+	high = low;
+	high.addr.bytes[p.bits / 8] |= (uint8_t)(0x80 >> p.bits % 8);
+	add_rest(b, low);
+	add_rest(b, high);
+}
+
+static void add_block(const struct block *b, struct text cidr)
+{
+	struct prefix p, e;
+
+	if (!prefix_parse(cidr.ptr, cidr.len, false, &p)) {
+		import_fault_text(b->im, b->at, b->path, cidr, "is not a CIDR");
+		return;
+	}
+	for (const struct node *n = b->except ? b->except->first : NULL; n; n = n->next)
+		if (!prefix_parse(n->text.ptr, n->text.len, false, &e))
+			import_fault_text(b->im, n, b->path, n->text, "is not a CIDR");
+	add_rest(b, p);
+}
+
+static void add_everything(struct import *im, const struct import_ports *ports,
+			   const struct node *at, const char *path)
+{
+	if (is_dns_alone(ports)) {
+		import_left_out(im, at, path, own_dns);
+		return;
+	}
+	import_add(im, POLICY_ALLOW, text_of("0.0.0.0/0"), ports, at, path);
+	import_add(im, POLICY_ALLOW, text_of("::/0"), ports, at, path);
+}
+
+static bool has_key_of(const struct node *n, const char *const *keys, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (text_equal(n->key, keys[i]))
+			return true;
+	return false;
+}
+
+static const char cannot_be_said[] =
+	"this can't be said in a policy; take it out to import the rest";
+
+/* What a rule has that isn't known may narrow it. */
+static void check_keys(struct import *im, const struct node *map, const char *path,
+		       const char *const *known, size_t count)
+{
+	for (const struct node *n = map->first; n; n = n->next)
+		if (!has_key_of(n, known, count))
+			import_fault(im, n, import_path(im, path, n->key),
+				     cannot_be_said);
+}
+
+/* --- NetworkPolicy --- */
+
+static void read_peer(struct import *im, const struct node *peer,
+		      const struct import_ports *ports, const char *path)
+{
+	static const char *const known[] = { "ipBlock", "podSelector",
+					     "namespaceSelector" };
+	static const char *const block_keys[] = { "cidr", "except" };
+	const struct node *block = node_find(peer, text_of("ipBlock"));
+
+	check_keys(im, peer, path, known, ARRAY_SIZE(known));
+	if (!block) {
+		import_left_out(im, peer, path, by_labels);
+		return;
+	}
+	path = import_path(im, path, text_of("ipBlock"));
+	check_keys(im, block, path, block_keys, ARRAY_SIZE(block_keys));
+	add_block(&(struct block){ .im = im,
+				   .action = POLICY_ALLOW,
+				   .ports = ports,
+				   .at = block,
+				   .path = path,
+				   .except = list_of(im, block, "except", path) },
+		  scalar(block, "cidr"));
+}
+
+static void read_rule(struct import *im, const struct node *rule, const char *path)
+{
+	static const char *const known[] = { "to", "ports" };
+	const struct node *to = list_of(im, rule, "to", path);
+	const struct node *list = list_of(im, rule, "ports", path);
+	struct import_ports ports = { .all = !list || list->count == 0 };
+	const char *to_path = import_path(im, path, text_of("to"));
+	size_t i = 0;
+
+	check_keys(im, rule, path, known, ARRAY_SIZE(known));
+	if (!ports.all &&
+	    !read_ports(im, list, import_path(im, path, text_of("ports")), "tcp", &ports))
+		return;
+	if (!to || to->count == 0)
+		add_everything(im, &ports, rule, path);
+	for (const struct node *n = to ? to->first : NULL; n; n = n->next, i++)
+		read_peer(im, n, &ports, import_item_path(im, to_path, i));
+}
+
+static void read_network_policy(struct import *im, const struct node *spec,
+				const char *path)
+{
+	const struct node *rules = list_of(im, spec, "egress", path);
+	const struct node *types = list_of(im, spec, "policyTypes", path);
+	bool is_egress = rules && !types;
+	size_t i = 0;
+
+	for (const struct node *n = types ? types->first : NULL; n; n = n->next)
+		is_egress = is_egress || text_equal(n->text, "Egress");
+	if (!is_egress)
+		import_fault(im, spec, path, "this policy is not about egress");
+	path = import_path(im, path, text_of("egress"));
+	for (const struct node *n = rules ? rules->first : NULL; n; n = n->next, i++)
+		read_rule(im, n, import_item_path(im, path, i));
+}
+
+/* --- CiliumNetworkPolicy --- */
+
+static void read_pattern(struct import *im, const struct node *selector,
+			 const struct import_ports *ports, const char *path)
+{
+	const struct text t = scalar(selector, "matchPattern");
+	const bool deep = t.len > 3 && memcmp(t.ptr, "**.", 3) == 0;
+	const bool label = t.len > 2 && memcmp(t.ptr, "*.", 2) == 0;
+	const size_t prefix = deep ? 3 : label ? 2 : 0;
+
+	if (memchr(t.ptr + prefix, '*', t.len - prefix))
+		import_fault_text(im, selector, path, t,
+				  "has a star that can't be said in a policy; take it "
+				  "out to import the rest");
+	else if (label && !im->any_depth)
+		import_fault_text(im, selector, path, t,
+				  "matches names one label longer, where a policy's "
+				  "matches any depth; with --any-depth that is taken");
+	else if (deep) /* without the domain itself */
+		import_add(im, POLICY_ALLOW, (struct text){ t.ptr + 1, t.len - 1 }, ports,
+			   selector, path);
+	else
+		import_add(im, POLICY_ALLOW, t, ports, selector, path);
+}
+
+static void read_names(struct import *im, const struct node *list,
+		       const struct import_ports *ports, const char *path)
+{
+	static const char *const known[] = { "matchName", "matchPattern" };
+	size_t i = 0;
+
+	for (const struct node *n = list->first; n; n = n->next, i++) {
+		const char *at = import_item_path(im, path, i);
+
+		check_keys(im, n, at, known, ARRAY_SIZE(known));
+		if (scalar(n, "matchName").len > 0)
+			import_add(im, POLICY_ALLOW, scalar(n, "matchName"), ports, n,
+				   at);
+		if (scalar(n, "matchPattern").len > 0)
+			read_pattern(im, n, ports, at);
+	}
+}
+
+/* "10.0.0.0/8", or {cidr, except}. */
+static void read_blocks(struct import *im, const struct node *list,
+			enum policy_action action, const struct import_ports *ports,
+			const char *path)
+{
+	static const char *const known[] = { "cidr", "except" };
+	size_t i = 0;
+
+	for (const struct node *n = list->first; n; n = n->next, i++) {
+		struct block b = { .im = im,
+				   .action = action,
+				   .ports = ports,
+				   .at = n,
+				   .path = import_item_path(im, path, i) };
+
+		if (n->kind == NODE_MAP) {
+			check_keys(im, n, b.path, known, ARRAY_SIZE(known));
+			b.except = list_of(im, n, "except", b.path);
+		}
+		add_block(&b, n->kind == NODE_MAP ? scalar(n, "cidr") : n->text);
+	}
+}
+
+/* toPorts: what is said of layer 7 narrows a rule. That of DNS goes with the name
+ * servers' own rule. */
+static bool read_to_ports(struct import *im, const struct node *list,
+			  struct import_ports *ports, const char *path)
+{
+	static const char *const known[] = { "ports", "rules" };
+	static const char *const dns[] = { "dns" };
+	size_t i = 0;
+
+	ports->all = !list || list->count == 0;
+	for (const struct node *n = list ? list->first : NULL; n; n = n->next, i++) {
+		const char *at = import_item_path(im, path, i);
+		const struct node *rules = node_find(n, text_of("rules"));
+		const struct node *of = list_of(im, n, "ports", at);
+		struct import_ports own = { 0 };
+
+		check_keys(im, n, at, known, ARRAY_SIZE(known));
+		read_ports(im, of, import_path(im, at, text_of("ports")), "any", &own);
+		if (rules)
+			check_keys(im, rules, import_path(im, at, text_of("rules")), dns,
+				   is_dns_alone(&own));
+		for (size_t k = 0; k < own.count; k++)
+			import_ports_add(im, ports, own.ranges[k], n);
+	}
+	return ports->all || ports->count > 0;
+}
+
+/* Who can't be named: a rule about them is left out of what is allowed. */
+static const char *const unnamed_keys[] = { "toEndpoints", "toEntities", "toServices",
+					    "toNodes",	   "toGroups",	 "icmps" };
+
+static void read_cilium_rule(struct import *im, const struct node *rule,
+			     enum policy_action action, const char *path)
+{
+	const struct node *list = list_of(im, rule, "toPorts", path);
+	struct import_ports ports = { 0 };
+
+	for (const struct node *n = rule->first; n && action == POLICY_ALLOW; n = n->next)
+		if (has_key_of(n, unnamed_keys, ARRAY_SIZE(unnamed_keys))) {
+			import_left_out(im, n, import_path(im, path, n->key), by_labels);
+			return;
+		}
+	if (!read_to_ports(im, list, &ports, import_path(im, path, text_of("toPorts"))))
+		return;
+	if (action == POLICY_DENY && !ports.all)
+		import_fault(im, rule, path,
+			     "a deny of some ports can't be said of addresses");
+	for (const struct node *n = rule->first; n; n = n->next) {
+		const char *at = import_path(im, path, n->key);
+
+		if (n == list)
+			continue;
+		if (n->kind == NODE_LIST &&
+		    (text_equal(n->key, "toCIDR") || text_equal(n->key, "toCIDRSet")))
+			read_blocks(im, n, action, &ports, at);
+		else if (n->kind == NODE_LIST && text_equal(n->key, "toFQDNs") &&
+			 action == POLICY_ALLOW)
+			read_names(im, n, &ports, at);
+		else
+			import_fault(im, n, at, cannot_be_said);
+	}
+	if (list && rule->count == 1 && action == POLICY_ALLOW)
+		add_everything(im, &ports, rule, path);
+}
+
+static void read_cilium(struct import *im, const struct node *spec, const char *path)
+{
+	static const struct {
+		const char *key;
+		enum policy_action action;
+	} lists[] = { { "egress", POLICY_ALLOW }, { "egressDeny", POLICY_DENY } };
+
+	if (!node_find(spec, text_of("egress")) &&
+	    !node_find(spec, text_of("egressDeny")))
+		import_fault(im, spec, path, "this policy is not about egress");
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+		const struct node *rules = list_of(im, spec, lists[i].key, path);
+		const char *at = import_path(im, path, text_of(lists[i].key));
+		size_t k = 0;
+
+		for (const struct node *n = rules ? rules->first : NULL; n;
+		     n = n->next, k++)
+			read_cilium_rule(im, n, lists[i].action,
+					 import_item_path(im, at, k));
+	}
+}
+
+/* --- objects --- */
+
+static void read_spec(struct import *im, const struct node *spec, bool cilium,
+		      const char *name)
+{
+	if (!import_claim(im, spec, name))
+		return;
+	if (cilium)
+		read_cilium(im, spec, "spec");
+	else
+		read_network_policy(im, spec, "spec");
+}
+
+/* An object is called by its name: there may be several in a file. */
+static void read_object(struct import *im, const struct node *root, bool cilium)
+{
+	const struct node *metadata = node_find(root, text_of("metadata"));
+	const struct node *spec = node_find(root, text_of("spec"));
+	const struct node *specs = node_find(root, text_of("specs"));
+	const struct text name = metadata ? scalar(metadata, "name") : (struct text){ 0 };
+	const char *place = import_path(im, "", name.len > 0 ? name : text_of("spec"));
+	size_t i = 0;
+
+	if (spec)
+		read_spec(im, spec, cilium, place);
+	for (const struct node *n = specs ? specs->first : NULL; n; n = n->next, i++)
+		read_spec(im, n, cilium,
+			  import_item_path(im, import_path(im, place, text_of("specs")),
+					   i));
+}
+
+bool import_kubernetes(struct import *im, const struct node *root, unsigned int kinds)
+{
+	const struct text kind = scalar(root, "kind");
+	const bool cilium = text_equal(kind, "CiliumNetworkPolicy") ||
+			    text_equal(kind, "CiliumClusterwideNetworkPolicy");
+	const bool plain = text_equal(kind, "NetworkPolicy");
+	const struct node *items = node_find(root, text_of("items"));
+
+	if ((cilium && kinds & IMPORT_CILIUM) || (plain && kinds & IMPORT_NETWORK_POLICY))
+		read_object(im, root, cilium);
+	for (const struct node *n = text_equal(kind, "List") && items ? items->first
+								      : NULL;
+	     n; n = n->next)
+		import_kubernetes(im, n, kinds);
+	return cilium || plain || text_equal(kind, "List");
+}
