@@ -26,8 +26,8 @@
 
 #include "base/clock.h"
 #include "control/control.h"
-#include "proto/closed_file.h"
-#include "proto/plan_file.h"
+#include "sandbox/plan_file.h"
+#include "settings/closed_file.h"
 
 const char *control_default_action(const struct control_sandbox *w)
 {

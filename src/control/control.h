@@ -32,9 +32,9 @@
 #include "opensandbox/policy_file.h"
 #include "outputs/postgres_state.h"
 #include "proto/message.h"
-#include "proto/settings.h"
 #include "resolver/resolver.h"
 #include "sandbox/sandbox.h"
+#include "settings/settings.h"
 #include "sys/settings.h"
 
 enum {

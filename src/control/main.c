@@ -14,8 +14,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "control/control.h"
-#include "proto/settings.h"
-#include "proto/state_dir.h"
+#include "settings/settings.h"
+#include "settings/state_dir.h"
 #include "sys/confine.h"
 #include "sys/settings.h"
 

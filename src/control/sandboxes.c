@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "control/control.h"
-#include "proto/plan_file.h"
+#include "sandbox/plan_file.h"
 
 enum {
 	HTTP_OK = 200,

@@ -29,7 +29,7 @@
 
 #include "base/log.h"
 #include "daemon/internal.h"
-#include "proto/settings.h"
+#include "settings/settings.h"
 #include "sys/cgroup.h"
 #include "sys/path.h"
 

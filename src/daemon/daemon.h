@@ -5,7 +5,7 @@
  * are still there, and keeps what it takes to guard them again after a restart. */
 #pragma once
 
-#include "proto/settings.h"
+#include "settings/settings.h"
 
 /* Return: the exit status. */
 int daemon_run(struct sidecar_spec *spec);

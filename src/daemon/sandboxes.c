@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "daemon/internal.h"
 #include "policy/policy.h"
-#include "proto/plan_file.h"
+#include "sandbox/plan_file.h"
 #include "supervisor/probe.h"
 
 struct daemon_sandbox *daemon_sandbox_find(const struct daemon *w, uint32_t id)

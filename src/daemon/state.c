@@ -23,8 +23,8 @@
 #include "daemon/internal.h"
 #include "engine/sandbox.h"
 #include "opensandbox/policy.h"
-#include "proto/plan_file.h"
 #include "sandbox/learned.h"
+#include "sandbox/plan_file.h"
 #include "sys/files.h"
 #include "sys/path.h"
 

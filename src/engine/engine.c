@@ -26,8 +26,8 @@
 #include "engine/harden.h"
 #include "engine/host.h"
 #include "engine/internal.h"
-#include "proto/plan_file.h"
 #include "sandbox/learned.h"
+#include "sandbox/plan_file.h"
 
 /* For Docker's resolver, if that is the one to ask: a millisecond, when all is well. */
 enum { SETTLE_MS = 250 };

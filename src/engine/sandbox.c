@@ -31,8 +31,8 @@
 #include "engine/host.h"
 #include "filter/nflog.h"
 #include "policy/policy.h"
-#include "proto/plan_file.h"
 #include "sandbox/learned.h"
+#include "sandbox/plan_file.h"
 #include "sandbox/refused.h"
 #include "sys/link.h"
 

@@ -14,7 +14,7 @@
 #include "base/exit_status.h"
 #include "base/log.h"
 #include "policy/explain.h"
-#include "proto/settings.h"
+#include "settings/settings.h"
 
 enum {
 	ANSWER_MAX = 8 << 20,

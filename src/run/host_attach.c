@@ -17,8 +17,8 @@
 #include "outputs/client.h"
 #include "policy/explain.h"
 #include "policy/plan.h"
-#include "proto/settings.h"
 #include "sandbox/sandbox.h"
+#include "settings/settings.h"
 
 enum { HTTP_MULTIPLE = 300, DENIES_MAX = 1000 };
 

@@ -3,7 +3,7 @@
  * checks in images that have no other program. */
 #pragma once
 
-#include "proto/settings.h"
+#include "settings/settings.h"
 
 /* GET /healthz at @spec's HTTP address, on loopback where that is every address, in at
  * most HEALTHY_WAIT_MS. Return: 0 when it says 200, else -errno with @err. */

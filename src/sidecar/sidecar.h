@@ -5,7 +5,7 @@
  * and never removes a rule. */
 #pragma once
 
-#include "proto/settings.h"
+#include "settings/settings.h"
 
 /* Return: the exit status. */
 int sidecar_run(struct sidecar_spec *spec);

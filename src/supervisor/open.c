@@ -16,10 +16,10 @@
 #include "base/log.h"
 #include "opensandbox/policy.h"
 #include "opensandbox/policy_file.h"
-#include "proto/closed_file.h"
-#include "proto/plan_file.h"
-#include "proto/state_dir.h"
 #include "sandbox/learned.h"
+#include "sandbox/plan_file.h"
+#include "settings/closed_file.h"
+#include "settings/state_dir.h"
 #include "sys/files.h"
 
 enum {

@@ -3,7 +3,7 @@
  * namespace, shared memory, and the policy in force at the start. */
 #pragma once
 
-#include "proto/settings.h"
+#include "settings/settings.h"
 #include "sys/sock.h"
 
 enum {

@@ -7,7 +7,7 @@
 #include <sys/queue.h>
 
 #include "engine/engine.h"
-#include "proto/settings.h"
+#include "settings/settings.h"
 #include "supervisor/open.h"
 #include "sys/loop.h"
 

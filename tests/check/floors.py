@@ -7,14 +7,10 @@ import re
 import sys
 
 # "" is src/ itself: main() and the table of verbs.
-FLOORS = {"base": 0, "sys": 1, "event": 2, "dns": 3, "policy": 4, "filter": 5, "sandbox": 6, "relay": 7, "resolver": 7,
-          "events": 8, "opensandbox": 9, "proto": 10, "engine": 11, "api": 12, "outputs": 12, "control": 13,
+FLOORS = {"base": 0, "sys": 1, "event": 2, "dns": 3, "proto": 3, "policy": 4, "filter": 5, "sandbox": 6, "relay": 7, "resolver": 7,
+          "events": 8, "opensandbox": 9, "settings": 10, "engine": 11, "api": 12, "outputs": 12, "control": 13,
           "supervisor": 14, "run": 15, "sidecar": 15, "daemon": 15, "tools": 15, "": 16}
 PURE = {"base", "event", "dns", "policy"}
-# The protocols: plain structs, below everything but these.
-PLAIN = {f"proto/{name}" for name in ("audit.c", "audit.h", "control_supervisor.h", "engine_control.h", "engine_supervisor.h",
-                                      "launch.h", "message.c", "message.h", "socket_owner.c", "socket_owner.h")}
-PLAIN_MAY = {"base", "sys", "event"}
 IMPURE = re.compile(r'#include <(sys/(epoll|mman|prctl|random|signalfd|stat|syscall|timerfd|wait|un)|'
                     r'fcntl|time|signal|poll|pthread|netdb|dirent)\.h>')
 # The clock and the log are floor 0's two edges, how a time is written is event's, the reader of policy files is policy's;
@@ -35,8 +31,6 @@ def faults_of(path, relative):
             other = folder_of(include.group(1))
             if other not in FLOORS:
                 yield f"{relative}:{number}: '{include.group(1)}' is not in a folder of src/"
-            elif relative in PLAIN and other not in PLAIN_MAY and include.group(1) not in PLAIN:
-                yield f"{relative}:{number}: a protocol may not include {include.group(1)}"
             elif other != folder and FLOORS[other] >= FLOORS[folder]:
                 yield f"{relative}:{number}: {folder} (floor {FLOORS[folder]}) may not include {include.group(1)}"
         elif folder in PURE and relative not in EDGES and IMPURE.match(line):

@@ -33,8 +33,8 @@
 #include "filter/message.h"
 #include "filter/nft.h"
 #include "policy/policy.h"
-#include "proto/plan_file.h"
 #include "sandbox/learned.h"
+#include "sandbox/plan_file.h"
 #include "sandbox/sandbox.h"
 
 enum {

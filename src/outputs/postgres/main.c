@@ -15,8 +15,8 @@
 #include "base/log.h"
 #include "outputs/postgres/sender.h"
 #include "outputs/postgres_state.h"
-#include "proto/settings.h"
-#include "proto/state_dir.h"
+#include "settings/settings.h"
+#include "settings/state_dir.h"
 #include "sys/confine.h"
 #include "sys/settings.h"
 

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "proto/settings.h"
+#include "settings/settings.h"
 #include "tools/policy.h"
 #include "tools/tools.h"
 

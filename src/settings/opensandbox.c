@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "proto/settings.h"
+#include "settings/settings.h"
 
 static bool is_truthy(struct text t)
 {

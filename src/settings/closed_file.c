@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "proto/closed_file.h"
+#include "settings/closed_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "proto/plan_file.h"
+#include "sandbox/plan_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* proto/settings - the options of `weir sidecar` and `weir daemon`: each a flag and a
+/* settings/settings - the options of `weir sidecar` and `weir daemon`: each a flag and a
  * WEIR_ variable. The sidecar also reads OpenSandbox's OPENSANDBOX_ variables, where
- * there is one (settings_opensandbox.c). A flag counts before WEIR_, and WEIR_ before
+ * there is one (opensandbox.c). A flag counts before WEIR_, and WEIR_ before
  * OPENSANDBOX_.
  */
 #pragma once

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* proto/state_dir - the directory of --state-dir. What is read back from there says what
- * is open and what stays closed, so others may not have put it there. */
+/* settings/state_dir - the directory of --state-dir. What is read back from there says
+ * what is open and what stays closed, so others may not have put it there. */
 #pragma once
 
-#include "proto/settings.h"
+#include "settings/settings.h"
 
 /* Make the directory where it is missing, and judge it: nobody but root and the effective
  * user may write there or on the way to it. A volume (a mount of its own) that is theirs

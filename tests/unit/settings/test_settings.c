@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "proto/settings.h"
+#include "settings/settings.h"
 
 enum { VARIABLES_MAX = 24 };
 static char resolv_conf[] = "/tmp/test-sidecar-XXXXXX";

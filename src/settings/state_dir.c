@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "proto/state_dir.h"
+#include "settings/state_dir.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* proto/closed_file - STATE_DIR/closed.json: the policy of a sidecar that has closed its
- * sandbox and has no file for its policy. Control writes it; the supervisor starts with
- * it.
+/* settings/closed_file - STATE_DIR/closed.json: the policy of a sidecar that has closed
+ * its sandbox and has no file for its policy. Control writes it; the supervisor starts
+ * with it.
  */
 #pragma once
 

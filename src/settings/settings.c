@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "proto/settings.h"
+#include "settings/settings.h"
 
 #include <assert.h>
 #include <errno.h>

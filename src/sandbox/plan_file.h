@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* proto/plan_file - a compiled plan in a sealed memfd: made by control, mapped read-only
- * by whoever enforces it. */
+/* sandbox/plan_file - a compiled plan in a sealed memfd: made by control, mapped
+ * read-only by whoever enforces it. */
 #pragma once
 
 #include "policy/plan.h"
