@@ -21,6 +21,7 @@ static const struct {
 } probes[] = {
 	{ "user namespaces", doctor_user_namespaces },
 	{ "limits", doctor_limits },
+	{ "directory", doctor_directory },
 	{ "container", doctor_container },
 	{ "proc", doctor_proc },
 	{ "link", doctor_link },

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
+#include <limits.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/random.h>
@@ -43,40 +45,117 @@ static const char *last_line(const char *output, char *buf, size_t size)
 	return text_escape(line, buf, size);
 }
 
+/* What counts in the end: a sandbox with an empty policy, probed from inside. */
+static int run_sandbox(int (*run)(struct run_spec *spec), char *output)
+{
+	static char program[] = "true";
+	char *argv[] = { program, NULL };
+	struct run_spec spec = { .quiet = true, .argv = argv };
+
+	return doctor_run_sandbox(run, &spec, output, OUTPUT_SIZE);
+}
+
 /* --- where we are --- */
 
-static const char *container_kind(void)
+static const struct container {
+	const char *name;
+	const char *file, *variable; /* that shows it */
+	const char *mend;
+} containers[] = {
+	{ "podman", "/run/.containerenv", NULL,
+	  "podman run --security-opt seccomp=unconfined --security-opt unmask=ALL …" },
+	{ "Docker", "/.dockerenv", NULL,
+	  "docker run --security-opt seccomp=unconfined --security-opt "
+	  "apparmor=unconfined --security-opt systempaths=unconfined …" },
+	{ "Kubernetes", NULL, "KUBERNETES_SERVICE_HOST",
+	  "securityContext: {seccompProfile: {type: Unconfined}, procMount: Unmasked}" },
+};
+
+static const struct container *container_find(void)
 {
-	if (exists("/.dockerenv"))
-		return "Docker";
-	if (exists("/run/.containerenv"))
-		return "podman";
-	if (getenv("KUBERNETES_SERVICE_HOST"))
-		return "Kubernetes";
+	for (size_t i = 0; i < ARRAY_SIZE(containers); i++) {
+		const struct container *c = &containers[i];
+
+		if ((c->file && exists(c->file)) || (c->variable && getenv(c->variable)))
+			return c;
+	}
 	return NULL;
+}
+
+/* The kernel numbers the namespaces that it starts with alike on every machine, and a
+ * container has others. A file that shows a container may be left over from the image
+ * that a machine was made of. */
+static bool has_machines_namespaces(void)
+{
+	static const struct {
+		const char *path;
+		ino_t first;
+	} kinds[] = {
+		{ "/proc/self/ns/pid", 0xeffffffc },
+		{ "/proc/self/ns/uts", 0xeffffffe },
+		{ "/proc/self/ns/ipc", 0xefffffff },
+		{ "/proc/self/ns/cgroup", 0xeffffffb },
+	};
+	struct stat st;
+
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		if (stat(kinds[i].path, &st) < 0 || st.st_ino != kinds[i].first)
+			return false;
+	}
+	return true;
 }
 
 void doctor_container(struct doctor *d, struct doctor_row *row)
 {
-	static const char options[] =
-		"docker run --security-opt seccomp=unconfined --security-opt "
-		"apparmor=unconfined --security-opt systempaths=unconfined …";
-	const char *kind = container_kind();
+	const struct container *c = container_find();
+	char output[OUTPUT_SIZE];
 
-	if (!kind) {
-		doctor_found(d, row, DOCTOR_OK, "none is seen");
+	if (!c || has_machines_namespaces()) {
+		doctor_found(d, row, DOCTOR_OK, "none is seen%s%s%s",
+			     c && c->file ? "; " : "", c && c->file ? c->file : "",
+			     c && c->file ? " is left over from an image" : "");
 		return;
 	}
-	doctor_found(d, row, d->namespaces ? DOCTOR_OK : DOCTOR_WARNING,
-		     "this is a container of %s", kind);
-	if (d->namespaces)
+	doctor_found(d, row, DOCTOR_OK, "this is a container of %s", c->name);
+	if (run_sandbox(d->run, output) == 0)
 		return;
-	row->follows = "its default profiles forbid user namespaces and a new /proc; the "
+	row->state = DOCTOR_WARNING;
+	row->follows = "its default profiles forbid user namespaces or a new /proc; the "
 		       "container has to be started without them";
-	doctor_mend(row, options);
+	doctor_mend(row, c->mend);
+}
+
+void doctor_directory(struct doctor *d, struct doctor_row *row)
+{
+	char cwd[PATH_MAX];
+
+	if (getcwd(cwd, sizeof(cwd))) {
+		doctor_found(d, row, DOCTOR_OK, "it is there");
+		return;
+	}
+	doctor_found(d, row, DOCTOR_FAILED, "%s",
+		     errno == ENOENT ? "it has been removed" : strerror(errno));
+	row->follows = "no sandbox can be started from it, though nothing may be wrong "
+		       "with the machine";
+	doctor_mend(row, "cd \"$HOME\"");
 }
 
 /* --- programs --- */
+
+static const char only_uplink[] =
+	"only `--uplink` of its name can't be used; the built-in relay is the default";
+
+static void optional_without_tun(struct doctor *d, struct doctor_row *row, int error)
+{
+	doctor_found(d, row, DOCTOR_ABSENT,
+		     "installed, but /dev/net/tun can't be opened: %s", strerror(error));
+	row->follows = only_uplink;
+	doctor_mend(row,
+		    error == EACCES || error == EPERM
+			    ? "sudo chmod 666 /dev/net/tun"
+			    : "sudo modprobe tun   # or --device /dev/net/tun, for a "
+			      "container");
+}
 
 /* A program that only a named uplink uses. */
 static void optional_program(struct doctor *d, struct doctor_row *row,
@@ -85,7 +164,12 @@ static void optional_program(struct doctor *d, struct doctor_row *row,
 	const char *const argv[] = { program, "--version", NULL };
 	char output[OUTPUT_SIZE], shown[TEXT_ESCAPED_SIZE];
 	int r = doctor_run_program(argv, output, sizeof(output));
+	CLEAN(fd) int tun = open("/dev/net/tun", O_RDWR | O_CLOEXEC);
 
+	if (r == 0 && tun < 0) {
+		optional_without_tun(d, row, errno);
+		return;
+	}
 	if (r == 0) {
 		doctor_found(d, row, DOCTOR_OK, "%s",
 			     text_escape(first_line(output), shown, sizeof(shown)));
@@ -95,9 +179,7 @@ static void optional_program(struct doctor *d, struct doctor_row *row,
 		doctor_found(d, row, DOCTOR_ABSENT, "not installed");
 	else
 		doctor_found(d, row, DOCTOR_ABSENT, "installed, but it does not start");
-	row->follows =
-		"only `--uplink` of its name can't be used; the built-in relay is the "
-		"default";
+	row->follows = only_uplink;
 	doctor_mend_each(row, apt, apt, dnf);
 }
 
@@ -256,16 +338,6 @@ void doctor_sudo(struct doctor *d, struct doctor_row *row)
 }
 
 /* --- the whole --- */
-
-/* What counts in the end: a sandbox with an empty policy, probed from inside. */
-static int run_sandbox(int (*run)(struct run_spec *spec), char *output)
-{
-	static char program[] = "true";
-	char *argv[] = { program, NULL };
-	struct run_spec spec = { .quiet = true, .argv = argv };
-
-	return doctor_run_sandbox(run, &spec, output, OUTPUT_SIZE);
-}
 
 void doctor_sandbox(struct doctor *d, struct doctor_row *row)
 {

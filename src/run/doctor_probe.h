@@ -92,5 +92,5 @@ doctor_probe_fn doctor_user_namespaces, doctor_limits, doctor_link, doctor_filte
 	doctor_owner, doctor_nflog, doctor_overlay, doctor_id_maps, doctor_proc,
 	doctor_landlock, doctor_seccomp;
 /* doctor_host.c: what is installed and set up */
-doctor_probe_fn doctor_container, doctor_resolvers, doctor_slirp4netns, doctor_pasta,
-	doctor_docker, doctor_sudo, doctor_sandbox;
+doctor_probe_fn doctor_directory, doctor_container, doctor_resolvers, doctor_slirp4netns,
+	doctor_pasta, doctor_docker, doctor_sudo, doctor_sandbox;

@@ -108,3 +108,16 @@ def test_credentials_are_hidden_there_too(any_container, user):
 def test_root_without_the_right_to_map_itself_is_told(any_container):
     done = any_container("root", *weir("true"), options=("--cap-drop", "ALL"))
     assert done.code == 125 and "SETFCAP" in done.messages and "ordinary user" in done.messages, done
+
+
+def test_doctor_names_the_options_that_mend_it(any_container, request):
+    """Of the engine's defaults: doctor tries a sandbox itself, and with what it names one starts."""
+    done = any_container("ordinary", "/opt/weir/weir", "doctor", "--json", security=())
+    row = next(row for row in done.json()["rows"] if row["name"] == "container")
+    assert row["state"] == "warning", done
+    words = row["mend"]["Debian"].split()
+    assert words[:2] == [request.node.callspec.params["any_container"], "run"], row
+    named = [words[i + 1] for i, word in enumerate(words) if word == "--security-opt"]
+    done = any_container("ordinary", "/opt/weir/weir", "doctor", "--json", security=named)
+    row = next(row for row in done.json()["rows"] if row["name"] == "container")
+    assert row["state"] == "ok" and row["found"] == f"this is a container of {words[0].replace('docker', 'Docker')}", done
