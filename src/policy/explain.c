@@ -184,6 +184,7 @@ static void explain_needs_like(const struct policy *p, size_t first, const char 
 	static const char *const texts[NEED_KIND_COUNT] = {
 		[NEED_OWN] = "directories of the sandboxes' own for",
 		[NEED_PASS_ENV] = "is passed, where it is set,",
+		[NEED_SET_ENV] = "is set, where the caller doesn't set it,",
 		[NEED_RW_PRESET] = "what --rw-preset makes writable for",
 	};
 	const struct policy_need *like = &p->needs[first];

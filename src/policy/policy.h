@@ -55,6 +55,7 @@ struct policy_place {
 enum policy_need_kind {
 	NEED_OWN = 0,  /* a variable that names a directory: one of the sandboxes' own */
 	NEED_PASS_ENV, /* a variable that is passed though it looks like a secret */
+	NEED_SET_ENV,  /* NAME=VALUE */
 	NEED_RW_PRESET,
 	NEED_KIND_COUNT
 };

@@ -642,6 +642,7 @@ static void on_denies(struct walk *w, const struct node *n, void *data)
 const char *const policy_need_words[] = {
 	[NEED_OWN] = "own",
 	[NEED_PASS_ENV] = "pass_env",
+	[NEED_SET_ENV] = "set_env",
 	[NEED_RW_PRESET] = "rw_preset",
 };
 static_assert(ARRAY_SIZE(policy_need_words) == NEED_KIND_COUNT, "every need has a key");
@@ -658,17 +659,29 @@ static bool is_variable(struct text t)
 	return t.len > 0;
 }
 
+/* What @value should be and isn't; NULL: it is one of @kind. */
+static const char *need_fault(enum policy_need_kind kind, struct text value)
+{
+	const char *equals = memchr(value.ptr, '=', value.len);
+
+	if (kind == NEED_RW_PRESET)
+		return value.len > 0 ? NULL : "the name of a preset";
+	if (kind == NEED_SET_ENV) {
+		value.len = equals ? (size_t)(equals - value.ptr) : 0;
+		return is_variable(value) ? NULL : "NAME=VALUE";
+	}
+	return is_variable(value) ? NULL : "the name of a variable";
+}
+
 static void on_need(struct walk *w, const struct node *n, void *data)
 {
 	struct policy *p = w->document->policy;
 	const enum policy_need_kind kind = *(const enum policy_need_kind *)data;
 	struct policy_need *grown;
 
-	if (n->kind != NODE_TEXT ||
-	    (kind == NEED_RW_PRESET ? n->text.len == 0 : !is_variable(n->text))) {
+	if (n->kind != NODE_TEXT || need_fault(kind, n->text)) {
 		walk_is_not(w, n,
-			    kind == NEED_RW_PRESET ? "the name of a preset"
-						   : "the name of a variable");
+			    n->kind == NODE_TEXT ? need_fault(kind, n->text) : "a text");
 		return;
 	}
 	grown = arena_array(w->document->arena, p->need_count + 1, sizeof(*grown));
@@ -698,6 +711,7 @@ static void on_run(struct walk *w, const struct node *n, void *data)
 	static const struct schema_key keys[] = {
 		{ "own", on_needs },
 		{ "pass_env", on_needs },
+		{ "set_env", on_needs },
 		{ "rw_preset", on_needs },
 	};
 

@@ -96,6 +96,18 @@ static int apply_own(struct run_spec *spec, const struct policy_need *n, struct 
 	return needs_set(spec, n->value, "/tmp/", n->value, err);
 }
 
+/* What the caller's environment has counts. */
+static int apply_set(struct run_spec *spec, const struct policy_need *n, struct err *err)
+{
+	const char *equals = strchr(n->value, '=');
+	const char *name = arena_text(
+		&spec->arena, (struct text){ n->value, (size_t)(equals - n->value) });
+
+	if (!name)
+		return out_of_memory(err);
+	return getenv(name) ? 0 : needs_set(spec, name, equals + 1, "", err);
+}
+
 static int apply_need(struct run_spec *spec, const struct policy_need *n, struct err *err)
 {
 	switch (n->kind) {
@@ -103,6 +115,8 @@ static int apply_need(struct run_spec *spec, const struct policy_need *n, struct
 		return apply_own(spec, n, err);
 	case NEED_PASS_ENV:
 		return add(&spec->profile_env, n->value, "variables", err);
+	case NEED_SET_ENV:
+		return apply_set(spec, n, err);
 	default:
 		return rw_preset_add(&spec->rw_presets, n->value, err);
 	}

@@ -12,7 +12,8 @@ ALWAYS = (".ssh/id_ed25519", ".ssh/deep/er/key", ".aws/credentials", ".aws/sso/c
           ".config/gh/hosts.yml", ".azure/msal_token_cache.json", ".kube/config", ".netrc", ".git-credentials", ".docker/config.json",
           ".mozilla/firefox/p/logins.json", ".config/google-chrome/Default/Cookies", ".bash_history", ".zsh_history", ".python_history",
           ".local/share/keyrings/login.keyring", ".gnupg/private-keys-v1.d/x.key", ".password-store/site.gpg", ".pgpass", ".vault-token",
-          ".config/Bitwarden CLI/data.json", ".local/share/fish/fish_history", ".claude/.credentials.json", ".codex/auth.json")
+          ".config/Bitwarden CLI/data.json", ".local/share/fish/fish_history", ".claude/.credentials.json", ".codex/auth.json",
+          ".claude/projects/p/session.jsonl", ".codex/sessions/2026/11/x.jsonl", ".gemini/tmp/p/chats/x.jsonl")
 IF = {".npmrc": ("//registry.npmjs.org/:_authToken=needle\n", "registry=https://registry.npmjs.org/\n"),
       ".pypirc": ("[pypi]\npassword = needle\n", "[distutils]\nindex-servers = pypi\n"),
       ".cargo/credentials.toml": ('[registry]\ntoken = "needle"\n', "[registry]\n"),

@@ -295,7 +295,8 @@ def test_only_a_named_profile_brings_something(shop):
 
 @pytest.mark.parametrize("text, says", [
     ("run: {own: [a-b]}", "run.own[0]: 'a-b' is not the name of a variable"), ("run: {pass_env: A}", "run.pass_env: 'A' is not a list"),
-    ("run: {rw: [/]}", "'rw' is not a key that is known here: there are own, pass_env, rw_preset"), ("run: []", "run: a list stands here")])
+    ("run: {rw: [/]}", "'rw' is not a key that is known here: there are own, pass_env, set_env, rw_preset"), ("run: []", "run: a list stands here"),
+    ("run: {set_env: [A]}", "run.set_env[0]: 'A' is not NAME=VALUE"), ("run: {rw_preset: [1]}", "run.rw_preset[0]: '1' is not a text")])
 def test_a_fault_in_what_a_profile_brings_is_told(shop, text, says):
     shop.write("policy.yaml", text + "\n")
     done = shop.world.weir("policy", "check", shop.project / "policy.yaml")

@@ -14,7 +14,8 @@ DEFAULT = {"pubmed.ncbi.nlm.nih.gov", "eutils.ncbi.nlm.nih.gov", "api.semanticsc
            "rest.uniprot.org", "ebi.ac.uk", "pypi.org", "files.pythonhosted.org", "github.com", "raw.githubusercontent.com",
            "api.github.com"}
 NOTEBOOK = {"huggingface.co", "cdn-lfs.huggingface.co"}
-SOURCED = ("apt", "cargo", "github", "go", "model-apis", "npm", "pip")
+AGENTS = ("aider", "claude-code", "codex", "gemini-cli", "opencode")
+SOURCED = ("apt", "cargo", "chromium", "github", "go", "model-apis", "npm", "pip", *AGENTS)
 READ_ONLY = "meant to be read, but over TLS Weir can't hold it to that"
 
 
@@ -49,7 +50,7 @@ def test_each_host_has_a_source(name):
         tool, _, source = rule["comment"].partition(", https://")
         assert tool and re.fullmatch(r"[a-z0-9.-]+/\S*", source), rule
     targets = [rule["target"] for rule in rules(name)]
-    assert len(targets) == len(set(targets)) > 1
+    assert len(targets) == len(set(targets)) > (name != "aider")
 
 
 def test_those_that_were_asked_for_are_what_was_asked_for():
@@ -88,3 +89,53 @@ def test_the_threat_model_says_so_too():
 def test_a_run_with_a_profile_is_not_bothered_with_it(world):
     done = world.weir("run", "--no-config", "--profile", "github", "--", "true")
     assert done.code == 0 and "way out" not in done.messages, done
+
+
+# --- agents ---
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_an_agents_profile_says_when_it_was_read_and_what_it_can_leak(world, name):
+    text = world.weir("profile", "show", name).text
+    assert re.search(r"Read\s(# )?on 2026-11-23", text.replace("\n", " ")) and "# What can leak: " in text, text
+    run = yaml.safe_load(text)["run"]
+    for key in run:
+        assert re.search(rf"^  {key}: \[.*\]  # https://", text, re.M), key
+    said = world.weir("policy", "explain", "--profile", name, "a.test").text
+    for key in run["pass_env"]:
+        assert re.search(rf"^the profile {name} gives `weir run`: is passed, where it is set,.*\b{key}\b", said, re.M), said
+    assert f"# Besides, the profile {name} gives `weir run`: " in world.weir("policy", "show", "--profile", name).text
+
+
+KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GITHUB_TOKEN")
+TAKES = {"claude-code": {"ANTHROPIC_API_KEY"}, "codex": {"OPENAI_API_KEY"}, "gemini-cli": {"GEMINI_API_KEY"},
+         "opencode": set(KEYS[:3]), "aider": set(KEYS[:3])}
+AGENT = """
+for key in {keys}; do eval "[ -z \\"\\$$key\\" ] || echo key $key"; done
+for place in {own}; do eval "echo made > \\"\\$$place/made\\""; done
+cat ~/.claude/.credentials.json ~/.codex/auth.json ~/.claude/settings.json
+for file in ~/.claude/settings.json ~/.codex/auth.json ~/.bashrc ~/planted; do (echo planted > $file) 2>/dev/null; done
+for host in {hosts}; do curl -so /dev/null --max-time 20 "https://$host/" && echo reached $host; done; true
+"""
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_an_agent_has_its_hosts_its_key_and_a_place_of_its_own(world, user, denied, name):
+    rest = yaml.safe_load((PROFILES / f"{name}.yaml").read_text())
+    own, hosts = rest["run"].get("own", []), [rule["target"] for rule in rest["egress"]]
+    for host in hosts:
+        world.site(host)
+    home, project = world.workdir(user), world.workdir(user)
+    for file, text in ((".claude/.credentials.json", "needle"), (".claude/settings.json", "settings"), (".codex/auth.json", "needle")):
+        (home / file).parent.mkdir(exist_ok=True)
+        (home / file).write_text(text)
+    world.command("chown", "-R", f"{user}:", home)
+    script = AGENT.format(keys=" ".join(KEYS), own=" ".join(own), hosts=" ".join([*hosts, denied.name]))
+    done = world.run("sh", "-c", script, options=("--profile", name), user=user, cwd=project,
+                     env={"HOME": str(home), **dict.fromkeys(KEYS, "needle-key")})
+    lines = done.text.replace("settings", "").split("\n")
+    assert {line[4:] for line in lines if line.startswith("key ")} == TAKES[name], done
+    assert {line[8:] for line in lines if line.startswith("reached ")} == set(hosts), done
+    assert world.dns.count(denied.name) == 0 and "needle" not in done.text and "settings" in done.text, done
+    for place in own:
+        assert (home / f".local/state/weir/{name}/{place}/made").read_text() == "made\n"
+    assert "planted" not in "".join(p.read_text() for p in home.rglob("*") if p.is_file()) and not (home / "planted").exists()
