@@ -28,6 +28,8 @@ int text_hex_value(char c);
 /* One character of UTF-8 at the start of @t: shortest form, no surrogate, at most
  * U+10FFFF. Return: its bytes; 0: there is none. */
 size_t text_utf8(struct text t, uint32_t *ret);
+/* The character @c, at most U+10FFFF, as UTF-8 in @out of 4. Return: its bytes. */
+size_t text_put_utf8(uint32_t c, char *out);
 /* What names of sandboxes, users and hosts are made of. */
 #define TEXT_NAME_LETTERS                                                                \
 	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_."

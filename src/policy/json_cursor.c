@@ -115,43 +115,15 @@ struct text json_cursor_skip(struct json_cursor *c)
 
 /* --- strings --- */
 
-static uint32_t hex_digit(char c)
-{
-	return c <= '9' ? (uint32_t)(c - '0') : (uint32_t)((c | 0x20) - 'a' + 10);
-}
-
 /* "\u12ab" at @p. */
 static bool hex_unit(const char *p, const char *end, uint32_t *ret)
 {
 	if (end - p < 6 || p[0] != '\\' || p[1] != 'u')
 		return false;
-	*ret = hex_digit(p[2]) << 12 | hex_digit(p[3]) << 8 | hex_digit(p[4]) << 4 |
-	       hex_digit(p[5]);
+	*ret = 0;
+	for (size_t i = 2; i < 6; i++)
+		*ret = *ret << 4 | (text_hex_value(p[i]) & 15);
 	return true;
-}
-
-static size_t put_utf8(uint32_t u, char *out)
-{
-	if (u < 0x80) {
-		out[0] = (char)u;
-		return 1;
-	}
-	if (u < 0x800) {
-		out[0] = (char)(0xc0 | u >> 6);
-		out[1] = (char)(0x80 | (u & 0x3f));
-		return 2;
-	}
-	if (u < 0x10000) {
-		out[0] = (char)(0xe0 | u >> 12);
-		out[1] = (char)(0x80 | (u >> 6 & 0x3f));
-		out[2] = (char)(0x80 | (u & 0x3f));
-		return 3;
-	}
-	out[0] = (char)(0xf0 | u >> 18);
-	out[1] = (char)(0x80 | (u >> 12 & 0x3f));
-	out[2] = (char)(0x80 | (u >> 6 & 0x3f));
-	out[3] = (char)(0x80 | (u & 0x3f));
-	return 4;
 }
 
 /* The character behind '\' at @p. Return: the bytes read. */
@@ -187,12 +159,12 @@ static size_t read_character(const char *p, const char *end, char *out, size_t *
 
 	if (*p == '\\' && end - p >= 2) {
 		size = read_escape(p, end, &u);
-		*ret_size = put_utf8(u, out);
+		*ret_size = text_put_utf8(u, out);
 		return size;
 	}
 	size = text_utf8((struct text){ p, (size_t)(end - p) }, &u);
 	if (size == 0) {
-		*ret_size = put_utf8(0xfffd, out);
+		*ret_size = text_put_utf8(0xfffd, out);
 		return 1;
 	}
 	memcpy(out, p, size);

@@ -41,7 +41,7 @@ static bool is_at(const struct toml *t, const char *text)
 	       memcmp(t->p, text, strlen(text)) == 0;
 }
 
-static void step(struct toml *t)
+static void next_byte(struct toml *t)
 {
 	if (*t->p++ == '\n') {
 		t->line++;
@@ -63,35 +63,11 @@ static void skip_blank(struct toml *t)
 			while (t->p < t->end && *t->p != '\n')
 				t->p++;
 		else
-			step(t);
+			next_byte(t);
 	}
 }
 
 /* --- strings --- */
-
-static size_t put_utf8(char *out, uint32_t c)
-{
-	if (c < 0x80) {
-		out[0] = (char)c;
-		return 1;
-	}
-	if (c < 0x800) {
-		out[0] = (char)(0xc0 | c >> 6);
-		out[1] = (char)(0x80 | (c & 0x3f));
-		return 2;
-	}
-	if (c < 0x10000) {
-		out[0] = (char)(0xe0 | c >> 12);
-		out[1] = (char)(0x80 | (c >> 6 & 0x3f));
-		out[2] = (char)(0x80 | (c & 0x3f));
-		return 3;
-	}
-	out[0] = (char)(0xf0 | c >> 18);
-	out[1] = (char)(0x80 | (c >> 12 & 0x3f));
-	out[2] = (char)(0x80 | (c >> 6 & 0x3f));
-	out[3] = (char)(0x80 | (c & 0x3f));
-	return 4;
-}
 
 /* @digits hexadecimal ones. */
 static int read_code(struct toml *t, size_t digits, char *out, size_t *used)
@@ -108,12 +84,12 @@ static int read_code(struct toml *t, size_t digits, char *out, size_t *used)
 	}
 	if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
 		return toml_fault(t, "an escape is no character");
-	*used += put_utf8(out + *used, c);
+	*used += text_put_utf8(c, out + *used);
 	return 0;
 }
 
 /* Behind a backslash. */
-static int read_escape(struct toml *t, bool block, char *out, size_t *used)
+static int toml_escape(struct toml *t, bool block, char *out, size_t *used)
 {
 	static const char letters[] = "btnfr\"\\", meant[] = "\b\t\n\f\r\"\\";
 	const char c = t->p < t->end ? *t->p : '\0';
@@ -130,7 +106,7 @@ static int read_escape(struct toml *t, bool block, char *out, size_t *used)
 	}
 	if (block && c && strchr(" \t\r\n", c)) {
 		while (t->p < t->end && strchr(" \t\r\n", *t->p))
-			step(t);
+			next_byte(t);
 		return 0;
 	}
 	return toml_fault(t, "this escape is none");
@@ -146,7 +122,7 @@ static size_t string_room(const struct toml *t, const char *close)
 	return (size_t)(at.p - t->p);
 }
 
-static int read_string(struct toml *t, struct text *ret)
+static int toml_string(struct toml *t, struct text *ret)
 {
 	static const char *const closes[] = { "\"\"\"", "'''", "\"", "'" };
 	const char *close = closes[3];
@@ -162,7 +138,7 @@ static int read_string(struct toml *t, struct text *ret)
 	if (block && is_at(t, "\r\n"))
 		t->p++;
 	if (block && is_at(t, "\n"))
-		step(t);
+		next_byte(t);
 	out = arena_alloc(t->source->arena, string_room(t, close) + 1);
 	if (!out)
 		return -ENOMEM;
@@ -173,10 +149,10 @@ static int read_string(struct toml *t, struct text *ret)
 			return toml_fault(t, "a string has no end");
 		if (*t->p == '\\' && *close == '"') {
 			t->p++;
-			r = read_escape(t, block, out, &used);
+			r = toml_escape(t, block, out, &used);
 		} else {
 			out[used++] = *t->p;
-			step(t);
+			next_byte(t);
 		}
 		if (r < 0)
 			return r;
@@ -199,7 +175,7 @@ static int read_key(struct toml *t, struct text *ret)
 	const char *start = t->p;
 
 	if (t->p < t->end && (*t->p == '"' || *t->p == '\''))
-		return read_string(t, ret);
+		return toml_string(t, ret);
 	while (t->p < t->end && is_bare(*t->p))
 		t->p++;
 	*ret = (struct text){ start, (size_t)(t->p - start) };
@@ -376,7 +352,7 @@ static int read_toml_value(struct toml *t, int depth, struct node **ret)
 	}
 	if (!is_at(t, "\"") && !is_at(t, "'"))
 		return read_word_value(t, n);
-	r = read_string(t, &n->text);
+	r = toml_string(t, &n->text);
 	if (r == 0)
 		node_check_scalar(t->source, n->text, n->line, n->column);
 	return r;

@@ -2,8 +2,8 @@
 /* The report of a run as a file, in one of five forms.
  *
  * HOW IT WORKS
- * Names and reasons may be a sandbox's making. print_text() makes printable ASCII of a
- * text, and then each form writes each character so that it stands for itself there: as
+ * Names and reasons may be a sandbox's making. print_sanitized() makes printable ASCII of
+ * a text, and then each form writes each character so that it stands for itself there: as
  * a character reference in Markdown and XML, as %XX in a workflow command. JSON and SARIF
  * are written by jansson. SARIF's messages have a syntax of their own, links and
  * placeholders, whose brackets become \xNN.
@@ -37,7 +37,7 @@ enum { REPORT_VERSION = 1 /* of the JSON */ };
 /* Write @c, which is printable, so that it stands for itself. */
 typedef void put_fn(FILE *out, char c);
 
-static void print_text(FILE *out, const char *text, put_fn *put)
+static void print_sanitized(FILE *out, const char *text, put_fn *put)
 {
 	for (; *text; text++) {
 		char shown[8];
@@ -52,7 +52,7 @@ static void print_text(FILE *out, const char *text, put_fn *put)
 	}
 }
 
-/* What print_text() writes, in memory. Return: to be freed; NULL: no memory. */
+/* What print_sanitized() writes, in memory. Return: to be freed; NULL: no memory. */
 static char *text_new(const char *text, put_fn *put)
 {
 	char *ret = NULL;
@@ -61,7 +61,7 @@ static char *text_new(const char *text, put_fn *put)
 
 	if (!out)
 		return NULL;
-	print_text(out, text, put);
+	print_sanitized(out, text, put);
 	if (fclose(out) == 0)
 		return ret;
 	free(ret);
@@ -276,7 +276,7 @@ static void put_markdown(FILE *out, char c)
 
 static void print_plain(FILE *out, const char *text)
 {
-	print_text(out, text, put_markdown);
+	print_sanitized(out, text, put_markdown);
 }
 
 static void print_code(FILE *out, const char *text)
@@ -331,7 +331,7 @@ static void print_summary(FILE *out, const struct report *r)
 		c[COUNT_FLOWS], c[COUNT_FLOWS_DENIED]);
 }
 
-static void print_row(FILE *out, const struct report *r, const struct event *e)
+static void print_refusal_row(FILE *out, const struct report *r, const struct event *e)
 {
 	char what[REPORT_WHAT_SIZE], why[REPORT_WHY_SIZE], allow[REPORT_WHAT_SIZE];
 
@@ -364,7 +364,7 @@ static int write_markdown(const struct report *r, FILE *out)
 		      out);
 		for (size_t i = 0; i < event_ring_count(r->ring); i++)
 			if (report_is_refusal(event_ring_at(r->ring, i)))
-				print_row(out, r, event_ring_at(r->ring, i));
+				print_refusal_row(out, r, event_ring_at(r->ring, i));
 		fputc('\n', out);
 		if (missed > 0)
 			fprintf(out, "And %" PRIu64 " more that were counted only.\n\n",
@@ -375,7 +375,7 @@ static int write_markdown(const struct report *r, FILE *out)
 		      out);
 	for (size_t i = 0; i < event_ring_count(r->failures); i++)
 		if (report_is_failure(event_ring_at(r->failures, i)))
-			print_row(out, r, event_ring_at(r->failures, i));
+			print_refusal_row(out, r, event_ring_at(r->failures, i));
 	return ferror(out) ? -EIO : 0;
 }
 
@@ -401,11 +401,11 @@ static void print_annotation(void *data, const struct report *r, const struct ev
 	FILE *out = data;
 
 	fprintf(out, "::%s file=", report_is_failure(e) ? "warning" : "error");
-	print_text(out, place.file, put_command_property);
+	print_sanitized(out, place.file, put_command_property);
 	fprintf(out, ",line=%u,col=%u,title=Weir%%3A ", place.line, place.column);
-	print_text(out, report_what(e, what), put_command_property);
+	print_sanitized(out, report_what(e, what), put_command_property);
 	fputs("::", out);
-	print_text(out, sentence(r, e, buf), put_command_text);
+	print_sanitized(out, sentence(r, e, buf), put_command_text);
 	fputc('\n', out);
 }
 
@@ -575,7 +575,7 @@ static void put_xml(FILE *out, char c)
 static void print_attribute(FILE *out, const char *name, const char *value)
 {
 	fprintf(out, " %s=\"", name);
-	print_text(out, value, put_xml);
+	print_sanitized(out, value, put_xml);
 	fputc('"', out);
 }
 
@@ -617,7 +617,7 @@ static void print_sentences(FILE *out, const struct report *r, const struct even
 
 		if (o->action != e->action || strcmp(report_what(o, other), what) != 0)
 			continue;
-		print_text(out, sentence(r, o, buf), put_xml);
+		print_sanitized(out, sentence(r, o, buf), put_xml);
 		fputc('\n', out);
 	}
 }

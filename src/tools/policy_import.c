@@ -540,8 +540,8 @@ static struct source source_of(const char *from, bool toml)
 	return s;
 }
 
-static void read_tree(struct import *im, const struct node *root,
-		      const struct source *source)
+static void import_tree(struct import *im, const struct node *root,
+			const struct source *source)
 {
 	if (!import_kubernetes(im, root, source->kinds))
 		import_lists(im, root, source->lists);
@@ -568,7 +568,7 @@ static int read_yaml(struct import *im, struct node_source *source,
 		if (r < 0)
 			return r;
 		if (root)
-			read_tree(im, root, from);
+			import_tree(im, root, from);
 	}
 	return 0;
 }
@@ -600,7 +600,7 @@ static int read_settings(struct import *im, const char *from)
 	else
 		return read_yaml(im, &source, &where);
 	if (r == 0 && root)
-		read_tree(im, root, &where);
+		import_tree(im, root, &where);
 	return r;
 }
 
