@@ -193,7 +193,7 @@ int enter_user(int proc, const char *cwd, struct err *err)
 
 /* --- weir-init --- */
 
-static int forbid_calls(struct err *err)
+int enter_filter(struct err *err)
 {
 	const size_t size = (size_t)(launch_seccomp_end - launch_seccomp_start);
 	const struct sock_fprog filter = {
@@ -236,8 +236,6 @@ int enter_init(struct enter_fds *fds, char *const *command, struct err *err)
 	if (r < 0 || fcntl(placed.init, F_SETFD, FD_CLOEXEC) < 0 ||
 	    sigaction(SIGCHLD, &normal, NULL) < 0)
 		r = err_sys(err, r < 0 ? r : -errno, "cannot start weir-init");
-	if (r == 0)
-		r = forbid_calls(err);
 	if (r == 0) {
 		execveat(placed.init, "", argv, environment, AT_EMPTY_PATH);
 		r = err_sys(err, -errno, "cannot start weir-init");

@@ -12,7 +12,8 @@
  *     enter_user()   that one user namespace, with a mount namespace of its own: the
  *                    kernel copies the mounts from the outer, more privileged one, and
  *                    so locks each of them and its flags. All capabilities go.
- *     enter_init()   seccomp, and weir-init, PID 1
+ *     enter_filter() the seccomp list
+ *     enter_init()   weir-init, PID 1
  *
  *   Even uid 0 with every capability in the inner user namespace has none over the
  *   network, the process ids, the mounts that it finds, or what else the outer one owns.
@@ -44,6 +45,8 @@ int enter_root(struct err *err) MUST_CHECK;
  * an open /proc that can be written to. The kernel may have forgotten PR_SET_PDEATHSIG
  * afterwards. */
 int enter_user(int proc, const char *cwd, struct err *err) MUST_CHECK;
+/* No new privileges, and the calls of seccomp_list.c are refused. */
+int enter_filter(struct err *err) MUST_CHECK;
 /* Become weir-init, which gets the command. Returns only when it failed; @fds says where
  * the descriptors are then. */
 int enter_init(struct enter_fds *fds, char *const *command, struct err *err) MUST_CHECK;

@@ -7,8 +7,8 @@
  *                       spec->prepare(): stub link, ruleset, sockets, hand-over to the
  *                         engine (run/netns.c; not this folder's)
  *                       file system view, while the engine reads the ruleset back
+ *                       which is entered (run/enter.c): nested user namespace, seccomp
  *                       spec->confirm(): the engine's "it stands"
- *                       enters the view (run/enter.c): nested user namespace, seccomp
  *                       becomes weir-init, PID 1: self-test, "go" from control, then
  *                         the command; forwards signals, reports stops, reaps
  *
@@ -48,9 +48,11 @@ struct launch_spec {
 	/* Run in the new namespaces, with every capability over them, before anything
 	 * of the command's exists. Not 0: nothing is started, @err is reported. */
 	int (*prepare)(void *data, struct err *err);
-	/* Run when the view stands, before it is entered. Not 0: nothing is started, @err
-	 * is reported. */
+	/* Run when the view has been entered, without a right and under the seccomp list;
+	 * or before, with every capability over the namespaces, where @confirm_has_rights
+	 * says so. Not 0: nothing is started, @err is reported. */
 	int (*confirm)(void *data, struct err *err);
+	bool confirm_has_rights;
 	void *prepare_data; /* for both */
 	int control_fd;	    /* SOCK_SEQPACKET: weir-init's end of its channel */
 };

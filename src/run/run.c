@@ -526,6 +526,8 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 		.probe = *probe,
 		.prepare = inside_prepare,
 		.confirm = inside_confirm,
+		/* It gives the uplink's link its addresses. */
+		.confirm_has_rights = inside.uplink != UPLINK_NONE,
 		.prepare_data = &inside,
 		.control_fd = c->launch_end,
 	};

@@ -144,6 +144,11 @@ static int wait_for_init(const struct start *s, struct err *err)
 	return n == 1 ? 0 : err_sys(err, n < 0 ? -errno : -EPIPE, "cannot get weir-init");
 }
 
+static int confirm(const struct start *s, struct err *err)
+{
+	return s->spec->confirm(s->spec->prepare_data, err);
+}
+
 static int run_child(struct start *s, struct err *err)
 {
 	int r = std_fds_protect(s->machine->root, err);
@@ -164,14 +169,19 @@ static int run_child(struct start *s, struct err *err)
 	s->fds.orders = open_orders(s, err);
 	if (s->fds.orders < 0)
 		return s->fds.orders;
-	r = wait_for_init(s, err);
-	if (r == 0)
-		r = s->spec->confirm(s->spec->prepare_data, err);
+	r = s->spec->confirm_has_rights ? confirm(s, err) : 0;
 	if (r == 0)
 		r = enter_user(s->proc_fd, s->spec->cwd, err);
 	/* Until here the parent's end could be missed: see enter_user(). */
 	if (r == 0)
 		r = follow_parent(s, err);
+	if (r == 0)
+		r = enter_filter(err);
+	/* As late as can be: the engine reads the ruleset back meanwhile. */
+	if (r == 0 && !s->spec->confirm_has_rights)
+		r = confirm(s, err);
+	if (r == 0)
+		r = wait_for_init(s, err);
 	if (r != 0)
 		return r;
 	return enter_init(&s->fds, s->spec->argv, err);
