@@ -109,6 +109,13 @@ static int put(struct sandbox *s, const struct next *n, const struct filter_stat
 		       : filter_replace(&s->filter, n->rules, state, err);
 }
 
+/* In a namespace that is ours the relay knows which of its flows go on. */
+static bool has_draining(const struct sandbox *s)
+{
+	return s->shared || s->host || s->owned_params.direct_udp ||
+	       s->owned_params.direct_tcp;
+}
+
 /* Into the kernel with it: all of it or nothing. */
 static int load(struct sandbox *s, struct next *n, int64_t now_ms, struct arena *arena,
 		struct err *err)
@@ -122,8 +129,10 @@ static int load(struct sandbox *s, struct next *n, int64_t now_ms, struct arena 
 		return err_set(err, r, "out of memory");
 	state.learned = n->learned.learned;
 	state.learned_count = n->learned.learned_count;
-	state.draining = n->learned.draining;
-	state.draining_count = n->learned.draining_count;
+	if (has_draining(s)) {
+		state.draining = n->learned.draining;
+		state.draining_count = n->learned.draining_count;
+	}
 	if (!n->anew)
 		state.difference = n->learned.difference;
 	r = put(s, n, &state, now_ms, err);

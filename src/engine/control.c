@@ -3,7 +3,8 @@
  * Control comes and goes (IPC_PEER). The engine doesn't wait for it: events that the
  * channel has no room for are counted and lost. What it asks for is answered in any case:
  * answers wait. It can change policies and read counters; it can attach, detach and open
- * nothing. The control of `weir run` is the supervisor, and hears events on that channel.
+ * nothing. The control of `weir run` is the supervisor, and hears events on that channel;
+ * what it asks it asks over a channel of its own, which it makes for the first question.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,11 +37,11 @@ static void count_lost(struct engine *e, uint32_t sandbox)
 /* Control may be slow or gone; the engine doesn't wait. Return: @m was sent. */
 static bool offer_control(struct engine *e, const struct ipc_message *m)
 {
-	int fd = e->config.attach.kind == ATTACH_OWNED ? e->config.supervisor_fd
-						       : e->from_control.fd;
+	const bool is_run = e->config.attach.kind == ATTACH_OWNED;
+	int fd = is_run ? e->config.supervisor_fd : e->from_control.fd;
 	int r = -EAGAIN;
 
-	if (fd >= 0 && e->owed_count == 0)
+	if (fd >= 0 && (is_run || e->owed_count == 0))
 		r = ipc_send(fd, m, NULL, 0);
 	if (r < 0 && r != -EAGAIN)
 		break_control(e, r);
@@ -305,6 +306,16 @@ const struct engine_sandbox_observer engine_control_observer = {
 
 enum { UNPINNED_MAX = 16 }; /* names of a round; the others are counted */
 
+/* Its rules are those of the policy of that number, the first one's 0. */
+static bool on_run_event(void *data, const struct event *event)
+{
+	const struct engine_sandbox *g = data;
+	struct event e = *event;
+
+	e.sandbox = (uint32_t)g->sandbox.counters[COUNT_POLICY_CHANGES];
+	return on_event(data, &e);
+}
+
 static void on_run_unpinned(struct engine_sandbox *g, const char *name,
 			    const struct resolver_unpinned *fault)
 {
@@ -328,12 +339,14 @@ static void on_run_pinned(struct engine_sandbox *g, const char *why)
 	if (e->unpinned > UNPINNED_MAX)
 		engine_control_send(e, &m);
 	e->unpinned = 0;
-	if (!g->is_pinned)
+	/* Another policy of a command that runs keeps nobody waiting. */
+	if (!g->is_pinned && g->sandbox.state == SANDBOX_TESTING)
 		engine_attached(g, why);
 }
 
 const struct engine_sandbox_observer engine_run_observer = {
-	.on_event = on_event,
+	.on_event = on_run_event,
+	.on_changed = on_changed,
 	.on_unpinned = on_run_unpinned,
 	.on_pinned = on_run_pinned,
 };

@@ -382,7 +382,7 @@ static void on_supervisor_message(struct engine *e, const struct ipc_message *m,
 {
 	bool is_run = e->config.attach.kind == ATTACH_OWNED;
 
-	if (m->type == IPC_PEER && count == 1 && !is_run)
+	if (m->type == IPC_PEER && count == 1)
 		engine_control_take(e, TAKE_FD(fds[0]));
 	else if (m->type == IPC_ATTACH && !is_run)
 		on_attach(e, m, fds, count);

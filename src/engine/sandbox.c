@@ -381,6 +381,8 @@ static int prepare(struct engine_sandbox *g, struct err *err)
 	s->learned = learned_new(&s->plan, &g->core->key);
 	if (!s->learned)
 		return err_set(err, -ENOMEM, "out of memory");
+	if (owned && s->direct_udp)
+		learned_keep_past(s->learned);
 	return 0;
 }
 

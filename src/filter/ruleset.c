@@ -186,6 +186,36 @@ static void build_namespace(struct builder *b, const char *output)
 	ruleset_base_chain(b, "forward", FILTER_CHAIN_FILTER, NF_INET_FORWARD);
 }
 
+/* An address rule allows just this one address. */
+static bool names_exactly(const struct plan *plan, const struct prefix *p)
+{
+	if (p->bits != addr_size(&p->addr) * 8)
+		return false;
+	for (size_t i = 0; i < plan_prefix_count(plan); i++) {
+		struct plan_prefix rule = plan_prefix(plan, i);
+
+		if (rule.action == POLICY_ALLOW && rule.prefix.bits == p->bits &&
+		    addr_equal(&rule.prefix.addr, &p->addr))
+			return true;
+	}
+	return false;
+}
+
+static int close_prefixes(struct builder *b, const struct filter_params *params,
+			  struct err *err)
+{
+	struct prefix *closed =
+		arena_array(b->arena, params->closed_count + 1, sizeof(*closed));
+
+	if (!closed)
+		return err_set(err, -ENOMEM, "out of memory");
+	b->closed = closed;
+	for (size_t i = 0; i < params->closed_count; i++)
+		if (!names_exactly(b->plan, &params->closed[i]))
+			closed[b->closed_count++] = params->closed[i];
+	return 0;
+}
+
 int ruleset_build_owned(const struct plan *plan, const struct filter_params *params,
 			struct arena *arena, const struct ruleset **ret, struct err *err)
 {
@@ -198,12 +228,12 @@ int ruleset_build_owned(const struct plan *plan, const struct filter_params *par
 		.relay = params->relay,
 		.direct_tcp = params->direct_tcp,
 		.direct_udp = params->direct_udp,
-		.closed = params->closed,
-		.closed_count = params->closed_count,
 		.family_count = params->ipv6 ? FAMILIES : V4 + 1,
 	};
-	int r = ruleset_begin(&b, FILTER_NAMES_OWNED, params->generation, err);
+	int r = close_prefixes(&b, params, err);
 
+	if (r == 0)
+		r = ruleset_begin(&b, FILTER_NAMES_OWNED, params->generation, err);
 	if (r < 0)
 		return r;
 	build_namespace(&b, "output");

@@ -49,7 +49,8 @@ struct filter_params {
 	bool direct_tcp; /* allowed TCP may leave by the link (no relay, other uplinks) */
 	bool direct_udp; /* allowed UDP may leave by the link */
 	bool ipv6;	 /* the namespace has IPv6 */
-	/* Refused on every port and protocol, as if a rule denied them. Borrowed. */
+	/* Refused on every port and protocol, as if a rule denied them, but for single
+	 * addresses that a rule of the plan allows by just that address. Borrowed. */
 	const struct prefix *closed;
 	size_t closed_count;
 };

@@ -422,7 +422,8 @@ static void build_list(struct builder *b, size_t i, bool learned)
 				b, &(struct selection){ FILTER_ROLE_ALLOW, i, f });
 		if (learned)
 			l->learned[f] = ruleset_addrs(b, FILTER_ROLE_LEARNED, i, f);
-		if (learned && (b->shared || b->host))
+		/* The relay ends what it carries by itself. */
+		if (learned && (b->shared || b->host || b->direct_tcp || b->direct_udp))
 			l->draining[f] = ruleset_addrs(b, FILTER_ROLE_DRAINING, i, f);
 	}
 }

@@ -143,9 +143,8 @@ int daemon_bad_id(const char *id)
 {
 	char shown[TEXT_ESCAPED_SIZE];
 
-	log_error("'%s' is not an id: up to %d letters, digits, '-', '_' and '.', and "
-		  "no '.' at the front",
-		  text_escape(text_of(id), shown, sizeof(shown)), IPC_SANDBOX_NAME_MAX);
+	log_error("'%s' is not an id: " DAEMON_ID_IS,
+		  text_escape(text_of(id), shown, sizeof(shown)));
 	return RUN_STATUS_BAD_INPUT;
 }
 

@@ -3,6 +3,8 @@
  * that make them share. */
 #pragma once
 
+#include <assert.h>
+
 #include "base/arena.h"
 #include "base/err.h"
 #include "policy/load.h"
@@ -22,6 +24,9 @@ int client_ask(const char *socket, const char *method, const char *path, struct 
 const char *client_reason(const struct client_reply *reply, struct arena *arena);
 
 /* -- what the verbs share ----------------------------------------------------------- */
+
+#define DAEMON_ID_IS "up to 63 letters, digits, '-', '_' and '.', and no '.' at the front"
+static_assert(IPC_SANDBOX_NAME_MAX == 63, "as the text says");
 
 /* Report that @id is no sandbox's. Return: the exit status. */
 int daemon_bad_id(const char *id);

@@ -237,10 +237,9 @@ static int read_named(const struct policy_reader *r, const char *option, const c
 	return policy_read(r, path, text, POLICY_FORMAT_GUESS, policy);
 }
 
-/* Read everything, check and compile it: cli_policy_load() with the plan. */
-static int load(const struct policy_args *args, struct arena *arena,
-		struct faults *faults, struct policy *ret, uint8_t **ret_plan,
-		size_t *ret_plan_size)
+int cli_policy_load_text(const struct policy_args *args, const struct text *text,
+			 struct arena *arena, struct faults *faults, struct policy *ret,
+			 uint8_t **ret_plan, size_t *ret_plan_size)
 {
 	const struct policy_reader reader = { .arena = arena,
 					      .faults = faults,
@@ -255,7 +254,10 @@ static int load(const struct policy_args *args, struct arena *arena,
 		r, read_options(&reader, "--deny", POLICY_DENY, &args->deny, &policy));
 	r = faults_worse(
 		r, read_options(&reader, "--allow", POLICY_ALLOW, &args->allow, &policy));
-	if (args->file)
+	if (args->file && text)
+		r = faults_worse(r, policy_read(&reader, args->file, *text,
+						POLICY_FORMAT_GUESS, &policy));
+	else if (args->file)
 		r = faults_worse(
 			r, read_named(&reader, "policy", args->file, true, &policy));
 	for (size_t i = 0; i < args->profiles.count; i++) {
@@ -297,20 +299,7 @@ int cli_policy_load(const struct policy_args *args, struct arena *arena,
 	CLEAN(mem) uint8_t *plan = NULL;
 	size_t size;
 
-	return load(args, arena, faults, ret, &plan, &size);
-}
-
-int cli_policy_load_text(const char *path, struct text text, struct arena *arena,
-			 struct faults *faults, struct policy *ret, uint8_t **ret_plan,
-			 size_t *ret_plan_size)
-{
-	const struct policy_reader reader = { .arena = arena,
-					      .faults = faults,
-					      .load = load_document,
-					      .load_data = arena };
-	int r = policy_read(&reader, path, text, POLICY_FORMAT_GUESS, ret);
-
-	return r < 0 ? r : policy_build(&reader, ret, ret_plan, ret_plan_size);
+	return cli_policy_load_text(args, NULL, arena, faults, ret, &plan, &size);
 }
 
 int cli_policy_build(const struct policy_args *args, struct arena *arena,
@@ -318,7 +307,8 @@ int cli_policy_build(const struct policy_args *args, struct arena *arena,
 		     size_t *ret_plan_size)
 {
 	struct faults faults = { 0 };
-	int r = load(args, arena, &faults, ret, ret_plan, ret_plan_size);
+	int r = cli_policy_load_text(args, NULL, arena, &faults, ret, ret_plan,
+				     ret_plan_size);
 
 	faults_print(&faults, !quiet_hints);
 	faults_done(&faults);

@@ -63,12 +63,11 @@ int cli_policy_build(const struct policy_args *args, struct arena *arena,
 int cli_policy_load(const struct policy_args *args, struct arena *arena,
 		    struct faults *faults, struct policy *ret) MUST_CHECK;
 
-/* One document as it would be behind --policy, its text given; it is checked and
- * compiled.
- * *@ret_plan is malloc'ed, owned by the caller. Return as above. */
-int cli_policy_load_text(const char *path, struct text text, struct arena *arena,
-			 struct faults *faults, struct policy *ret, uint8_t **ret_plan,
-			 size_t *ret_plan_size) MUST_CHECK;
+/* The same with a plan, as cli_policy_build() makes it. The text of args->file is @text,
+ * unless that is NULL. *@ret_plan is malloc'ed, owned by the caller. Return as above. */
+int cli_policy_load_text(const struct policy_args *args, const struct text *text,
+			 struct arena *arena, struct faults *faults, struct policy *ret,
+			 uint8_t **ret_plan, size_t *ret_plan_size) MUST_CHECK;
 
 /* One regular file of at most POLICY_TEXT_MAX bytes, into @arena. 0, or -errno with @err.
  */

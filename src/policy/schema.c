@@ -75,6 +75,21 @@ static void walk_pop(struct walk *w, size_t used)
 	w->path[used] = '\0';
 }
 
+/* What a configuration file of `weir run` may have, and a policy can't. */
+static bool is_of_run(struct text key)
+{
+	static const char *const words[] = { "env",	    "pass_env",	   "set_env",
+					     "rw",	    "rw_preset",   "ro",
+					     "hide",	    "hide_preset", "home",
+					     "uplink",	    "upstream",	   "self_test",
+					     "fail_on_deny" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+		if (text_equal(key, words[i]))
+			return true;
+	return false;
+}
+
 static void unknown_key(struct walk *w, const struct node *n,
 			const struct schema_key *keys, size_t count)
 {
@@ -89,9 +104,15 @@ static void unknown_key(struct walk *w, const struct node *n,
 	}
 	at.line = n->key_line;
 	at.column = n->key_column;
-	walk_fault(w, &at, FAULT_ERROR,
-		   "'%s' is not a key that is known here: there are %s",
-		   text_escape(n->key, shown, sizeof(shown)), known);
+	if (w->path[0] == '\0' && is_of_run(n->key))
+		walk_fault(w, &at, FAULT_ERROR,
+			   "'%s' is no part of a policy but an option of weir run, which "
+			   "a run keeps until it ends",
+			   text_escape(n->key, shown, sizeof(shown)));
+	else
+		walk_fault(w, &at, FAULT_ERROR,
+			   "'%s' is not a key that is known here: there are %s",
+			   text_escape(n->key, shown, sizeof(shown)), known);
 }
 
 /* Call the reader of every key of a mapping; other keys are faults. */

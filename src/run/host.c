@@ -21,7 +21,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "outputs/client.h"
-#include "policy/load.h"
 #include "run/environment.h"
 #include "run/host_attach.h"
 #include "run/host_child.h"
@@ -43,10 +42,7 @@ struct host_run {
 	struct run_place place;
 	struct run_daemon daemon;
 	struct run_member member;
-	struct policy policy;
-	struct plan plan;
-	uint8_t *plan_bytes;
-	struct arena arena;
+	struct run_policy policy;
 	struct event_ring *ring;
 	uint64_t counters[SANDBOX_COUNTER_COUNT];
 	int64_t started_ms;
@@ -125,7 +121,7 @@ static void look_at_closing(struct host_run *h)
 /* The terminal's the command gets by itself: it is in our process group. */
 static void wait_for_command(struct host_run *h)
 {
-	const struct plan_on_denies on = plan_on_denies(&h->plan);
+	const struct plan_on_denies on = plan_on_denies(&h->policy.plan);
 	const bool may_close = on.count > 0 && on.action == ON_DENIES_STOP;
 	const struct timespec look = { .tv_nsec = LOOK_MS * 1000000 };
 	siginfo_t info;
@@ -153,24 +149,11 @@ static gid_t gid_of_api(const struct host_run *h)
 	return stat(run_daemon_socket(&h->daemon), &st) == 0 ? st.st_gid : 0;
 }
 
-static int make_policy(struct host_run *h, struct err *err)
-{
-	size_t size;
-
-	/* It prints what is wrong by itself. */
-	if (cli_policy_build(&h->spec->policy, &h->arena, true, &h->policy,
-			     &h->plan_bytes, &size) < 0)
-		return RUN_STATUS_BAD_INPUT;
-	if (plan_open(h->plan_bytes, size, &h->plan, err) < 0)
-		return RUN_STATUS_FAILED;
-	return 0;
-}
-
 /* Return: 0 when the command runs, or the exit status. */
 static int start_guarded(struct host_run *h, struct err *err)
 {
 	uint32_t uid = geteuid();
-	int r = make_policy(h, err);
+	int r = run_policy_build(h->spec, &h->policy, err);
 	/* Whatever the policy is: all faults are told at once. */
 	int user = h->spec->uid ? daemon_find_user(h->spec->uid, &uid) : 0;
 	struct environment environment;
@@ -184,9 +167,9 @@ static int start_guarded(struct host_run *h, struct err *err)
 	if (std_fds_check(-1, err) < 0 ||
 	    run_place_open(h->spec, uid, &h->place, err) < 0 ||
 	    run_member_find(h->spec, &h->place, gid_of_api(h), &h->member, err) < 0 ||
-	    run_daemon_attach(&h->daemon,
+	    run_daemon_attach(&h->daemon, h->spec->id,
 			      h->place.cgroup.path[0] ? h->place.cgroup.path : NULL,
-			      h->place.uid, &h->policy, &h->plan, err) < 0)
+			      h->place.uid, &h->policy, err) < 0)
 		return RUN_STATUS_FAILED;
 	if (environment_choose(h->spec, environ, &environment, err) < 0)
 		return RUN_STATUS_FAILED;
@@ -208,7 +191,6 @@ static int report_guarded(struct host_run *h)
 	struct report report = {
 		.spec = h->spec,
 		.policy = &h->policy,
-		.plan = &h->plan,
 		.ring = h->ring,
 		.failures = h->ring, /* the daemon is asked for none */
 		.counters = h->counters,
@@ -229,7 +211,8 @@ static int ask_what_was_denied(struct host_run *h, struct err *err)
 	int r;
 
 	for (;;) {
-		r = run_daemon_read(&h->daemon, &h->plan, h->ring, h->counters, err);
+		r = run_daemon_read(&h->daemon, &h->policy.plan, h->ring, h->counters,
+				    err);
 		if (r < 0 || run_daemon_is_settled(h->ring, h->counters) ||
 		    event_ring_count(h->ring) == EVENTS_KEPT || clock_now_ms() > end_ms)
 			return r;
@@ -264,8 +247,7 @@ static void done(struct host_run *h)
 {
 	run_member_done(&h->member);
 	event_ring_free(h->ring);
-	free(h->plan_bytes);
-	arena_done(&h->arena);
+	run_policy_done(&h->policy);
 }
 
 int run_host(struct run_spec *spec)

@@ -76,15 +76,16 @@ static int check_network(const json_t *answer, struct err *err)
 		       "filter no packet from here meets");
 }
 
-int run_daemon_attach(struct run_daemon *d, const char *cgroup, uint32_t uid,
-		      const struct policy *policy, const struct plan *plan,
-		      struct err *err)
+int run_daemon_attach(struct run_daemon *d, const char *id, const char *cgroup,
+		      uint32_t uid, const struct run_policy *p, struct err *err)
 {
 	CLEAN(mem) char *text = NULL, *body = NULL;
 	json_t *j = NULL, *answer = NULL;
-	int r = make_id(d->id, err);
+	int r = id ? 0 : make_id(d->id, err);
 
-	if (r == 0 && daemon_policy_json(policy, plan, &text) == 0)
+	if (id)
+		snprintf(d->id, sizeof(d->id), "%s", id);
+	if (r == 0 && daemon_policy_json(&p->policy, &p->plan, &text) == 0)
 		j = json_pack("{s:o}", "policy", json_loads(text, 0, NULL));
 	if (j && cgroup)
 		json_object_set_new(j, "cgroup", json_string(cgroup));

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "event/event.h"
-#include "run/options.h"
+#include "run/policies.h"
 
 enum { RUN_DAEMON_ID_SIZE = 64 };
 
@@ -13,10 +13,10 @@ struct run_daemon {
 	char id[RUN_DAEMON_ID_SIZE]; /* "": nothing is attached */
 };
 
-/* What is guarded: @cgroup, a directory, or, where that is NULL, @uid. On success the
- * daemon has read its filter back and tested it. */
-int run_daemon_attach(struct run_daemon *d, const char *cgroup, uint32_t uid,
-		      const struct policy *policy, const struct plan *plan,
+/* What is guarded: @cgroup, a directory, or, where that is NULL, @uid; as @id, NULL: by
+ * one of its own. On success the daemon has read its filter back and tested it. */
+int run_daemon_attach(struct run_daemon *d, const char *id, const char *cgroup,
+		      uint32_t uid, const struct run_policy *p,
 		      struct err *err) MUST_CHECK;
 /* What was denied so far, into @ring, with the rules of @plan, and the counters. */
 int run_daemon_read(const struct run_daemon *d, const struct plan *plan,

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "outputs/client.h"
 #include "policy/limits.h"
 #include "run/environment.h"
 #include "run/rw_preset.h"
@@ -52,6 +53,14 @@ static int add_report(void *field, const char *value, struct err *err)
 	return 0;
 }
 
+static int set_id(void *id, const char *value, struct err *err)
+{
+	if (!ipc_is_sandbox_name(value))
+		return err_set(err, -EINVAL, "not an id: " DAEMON_ID_IS);
+	*(const char **)id = value;
+	return 0;
+}
+
 static const struct cli_option options[] = {
 	POLICY_ARGS_ROWS(struct run_spec, policy),
 	POLICY_VERIFY_ROW(struct run_spec, policy,
@@ -59,6 +68,10 @@ static const struct cli_option options[] = {
 	POLICY_DENIED_NAMES_ROW(struct run_spec, policy,
 				"how denied names are answered: not at all, or with an "
 				"address where connections are refused (nxdomain)"),
+	{ "id", "NAME",
+	  "what the run is called in `weir ps`, `weir status` and `weir policy "
+	  "set` (run-PID)",
+	  set_id, 0, OPTION_IN(CUSTOM, struct run_spec, id) },
 	{ "cgroup", "PATH",
 	  "run in that control group of the host, which `weir daemon` guards",
 	  OPTION_IN(TEXT, struct run_spec, cgroup) },

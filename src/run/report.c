@@ -55,7 +55,13 @@ static int what_columns(const struct event_ring *ring, event_kind_fn *is_kind)
 	return (int)MIN(widest, WHAT_COLUMNS_MAX);
 }
 
-static void print_event(FILE *out, const struct plan *plan, const struct event *e,
+static const char *why_of(const struct run_policy *policy, const struct event *e,
+			  char buf[REPORT_WHY_SIZE])
+{
+	return report_why(&run_policy_of(policy, e)->plan, e, buf);
+}
+
+static void print_event(FILE *out, const struct run_policy *policy, const struct event *e,
 			int columns)
 {
 	char what[REPORT_WHAT_SIZE], why[REPORT_WHY_SIZE], times[TIMES_SIZE];
@@ -63,7 +69,7 @@ static void print_event(FILE *out, const struct plan *plan, const struct event *
 	snprintf(times, sizeof(times), "%" PRIu64 " time%s", e->packets,
 		 e->packets == 1 ? "" : "s");
 	fprintf(out, "weir:   %-*s  %-7s  %s\n", columns, report_what(e, what), times,
-		report_why(plan, e, why));
+		why_of(policy, e, why));
 }
 
 /* An earlier event suggests the same. */
@@ -107,14 +113,14 @@ static void print_suggestions(FILE *out, const struct event_ring *ring)
 			n - SUGGESTIONS_MAX);
 }
 
-static void print_events(FILE *out, const struct plan *plan,
+static void print_events(FILE *out, const struct run_policy *policy,
 			 const struct event_ring *ring, event_kind_fn *is_kind)
 {
 	int columns = what_columns(ring, is_kind);
 
 	for (size_t i = 0; i < event_ring_count(ring); i++)
 		if (is_kind(event_ring_at(ring, i)))
-			print_event(out, plan, event_ring_at(ring, i), columns);
+			print_event(out, policy, event_ring_at(ring, i), columns);
 }
 
 static void print_people(FILE *out, const struct report *r)
@@ -123,12 +129,12 @@ static void print_people(FILE *out, const struct report *r)
 
 	if (report_count(r->failures, report_is_failure) > 0) {
 		fputs("weir: allowed, but failed:\n", out);
-		print_events(out, r->plan, r->failures, report_is_failure);
+		print_events(out, r->policy, r->failures, report_is_failure);
 	}
 	if (report_count(r->ring, report_is_refusal) == 0 && missed == 0)
 		return;
 	fputs("weir: refused:\n", out);
-	print_events(out, r->plan, r->ring, report_is_refusal);
+	print_events(out, r->policy, r->ring, report_is_refusal);
 	print_suggestions(out, r->ring);
 	if (r->stopped)
 		fputs("weir: the command was ended: the policy's on_denies says stop\n",
@@ -183,7 +189,7 @@ static void say_line(const char *how, const char *what, const char *why)
 	(void)!write(STDERR_FILENO, line, size);
 }
 
-void report_live_say(struct report_live *l, const struct plan *plan)
+void report_live_say(struct report_live *l, const struct run_policy *policy)
 {
 	char what[REPORT_WHAT_SIZE], why[REPORT_WHY_SIZE];
 
@@ -191,7 +197,7 @@ void report_live_say(struct report_live *l, const struct plan *plan)
 		const struct event *e = &l->events[l->said++];
 
 		say_line(report_is_failure(e) ? "failed " : "refused ",
-			 report_what(e, what), report_why(plan, e, why));
+			 report_what(e, what), why_of(policy, e, why));
 	}
 	if (l->more && !l->more_said && l->said == l->count && may_say_now()) {
 		say_line("", "more is refused or fails", "the end of the run says all");

@@ -7,14 +7,13 @@
 #include <stdio.h>
 
 #include "event/event.h"
-#include "policy/policy.h"
 #include "run/options.h"
+#include "run/policies.h"
 
 /* What a run leaves. Everything is borrowed. */
 struct report {
 	const struct run_spec *spec;
-	const struct policy *policy;
-	const struct plan *plan; /* bytes NULL: it did not get so far */
+	const struct run_policy *policy; /* the last one, with those before it */
 	const struct event_ring *ring;
 	const struct event_ring *failures; /* apart: they push no refusal out */
 	const uint64_t *counters;	   /* SANDBOX_COUNTER_COUNT of them */
@@ -49,4 +48,4 @@ bool report_live_note(struct report_live *l, const struct event_ring *ring,
 		      const struct event *e);
 /* Nothing is said where that would make Weir wait, or where it would fall into the screen
  * of a program that draws on its terminal. */
-void report_live_say(struct report_live *l, const struct plan *plan);
+void report_live_say(struct report_live *l, const struct run_policy *policy);

@@ -68,6 +68,12 @@ static char *text_new(const char *text, put_fn *put)
 	return NULL;
 }
 
+/* The plan of the moment of @e. */
+static const struct plan *plan_of(const struct report *r, const struct event *e)
+{
+	return &run_policy_of(r->policy, e)->plan;
+}
+
 /* --- where a refusal belongs --- */
 
 struct place {
@@ -79,8 +85,10 @@ static struct place place_of(const struct report *r, const struct event *e)
 {
 	const size_t built_in = strlen(POLICY_BUILT_IN);
 
-	if (e && e->rule != EVENT_NO_RULE && e->rule < plan_rule_count(r->plan)) {
-		const struct plan_rule rule = plan_rule(r->plan, e->rule);
+	const struct plan *plan = e ? plan_of(r, e) : NULL;
+
+	if (plan && e->rule != EVENT_NO_RULE && e->rule < plan_rule_count(plan)) {
+		const struct plan_rule rule = plan_rule(plan, e->rule);
 
 		/* "--deny" is no file. */
 		if (!(rule.flags & PLAN_IMPLICIT) && rule.file[0] != '-' &&
@@ -88,9 +96,9 @@ static struct place place_of(const struct report *r, const struct event *e)
 			return (struct place){ rule.file, MAX(rule.line, 1U),
 					       MAX(rule.column, 1U) };
 	}
-	for (size_t i = 0; i < r->policy->source_count; i++)
-		if (strncmp(r->policy->sources[i], POLICY_BUILT_IN, built_in) != 0)
-			return (struct place){ r->policy->sources[i], 1, 1 };
+	for (size_t i = 0; i < r->policy->policy.source_count; i++)
+		if (strncmp(r->policy->policy.sources[i], POLICY_BUILT_IN, built_in) != 0)
+			return (struct place){ r->policy->policy.sources[i], 1, 1 };
 	return (struct place){ CONFIG_NARROW, 1, 1 };
 }
 
@@ -102,7 +110,7 @@ static const char *sentence(const struct report *r, const struct event *e, char 
 	char what[REPORT_WHAT_SIZE], why[REPORT_WHY_SIZE], allow[REPORT_WHAT_SIZE];
 	const bool has_advice = report_is_refusal(e) && report_allow(e, allow);
 
-	report_why(r->plan, e, why);
+	report_why(plan_of(r, e), e, why);
 	snprintf(buf, SENTENCE_SIZE, "%s %s %" PRIu64 " time%s%s%s%s%s%s",
 		 report_is_failure(e) ? "failed:" : "refused", report_what(e, what),
 		 e->packets, e->packets == 1 ? "" : "s", why[0] ? ": " : "", why,
@@ -187,7 +195,7 @@ static json_t *event_json(const struct report *r, const struct event *e)
 	json_object_set_new(j, "times", json_integer((json_int_t)e->packets));
 	json_object_set_new(j, "bytes", json_integer((json_int_t)e->bytes));
 	json_object_set_new(j, "reason", text_json(e->reason));
-	json_object_set_new(j, "rule", rule_json(r->plan, e->rule));
+	json_object_set_new(j, "rule", rule_json(plan_of(r, e), e->rule));
 	json_object_set_new(j, "limit", limit[0] ? json_string(limit) : json_null());
 	json_object_set_new(j, "allow",
 			    report_allow(e, allow) ? text_json(allow) : json_null());
@@ -252,7 +260,8 @@ static int write_json(const struct report *r, FILE *out)
 	json_object_set_new(j, "started", time_json(r->started_ms));
 	json_object_set_new(j, "ended", time_json(r->ended_ms));
 	json_object_set_new(j, "duration_ms", json_integer(r->ended_ms - r->started_ms));
-	json_object_set_new(j, "policy", policy_json(r->policy));
+	json_object_set_new(j, "policy_updates", json_integer(r->policy->number));
+	json_object_set_new(j, "policy", policy_json(&r->policy->policy));
 	json_object_set_new(j, "refusals", events_json(r, r->ring, report_is_refusal));
 	json_object_set_new(j, "failures",
 			    events_json(r, r->failures, report_is_failure));
@@ -319,12 +328,12 @@ static void print_summary(FILE *out, const struct report *r)
 	fputs("| | |\n|---|---|\n", out);
 	print_end(out, r);
 	fputs("| policy | ", out);
-	for (size_t i = 0; i < r->policy->source_count; i++) {
+	for (size_t i = 0; i < r->policy->policy.source_count; i++) {
 		fputs(i > 0 ? ", " : "", out);
-		print_code(out, r->policy->sources[i]);
+		print_code(out, r->policy->policy.sources[i]);
 	}
-	fprintf(out, "%s%zu rules |\n", r->policy->source_count > 0 ? ", " : "",
-		r->policy->count);
+	fprintf(out, "%s%zu rules |\n", r->policy->policy.source_count > 0 ? ", " : "",
+		r->policy->policy.count);
 	fprintf(out, "| lookups | %" PRIu64 ", %" PRIu64 " refused |\n", c[COUNT_QUERIES],
 		c[COUNT_QUERIES_DENIED]);
 	fprintf(out, "| connections | %" PRIu64 ", %" PRIu64 " refused |\n\n",
@@ -338,7 +347,7 @@ static void print_refusal_row(FILE *out, const struct report *r, const struct ev
 	fputs("| ", out);
 	print_code(out, report_what(e, what));
 	fprintf(out, " | %" PRIu64 " | ", e->packets);
-	print_plain(out, report_why(r->plan, e, why));
+	print_plain(out, report_why(plan_of(r, e), e, why));
 	fputs(" | ", out);
 	if (report_allow(e, allow)) {
 		fputs("<code>--allow ", out);
@@ -635,7 +644,7 @@ static void print_case(void *data, const struct report *r, const struct event *e
 	print_attribute(out, "name", report_what(e, what));
 	print_attribute(out, "file", place_of(r, e).file);
 	fprintf(out, " time=\"0\">\n      <%s", element);
-	print_attribute(out, "message", report_why(r->plan, e, why));
+	print_attribute(out, "message", report_why(plan_of(r, e), e, why));
 	print_attribute(out, "type", event_action_name((enum event_action)e->action));
 	fputc('>', out);
 	print_sentences(out, r, e);

@@ -21,6 +21,7 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -30,12 +31,13 @@
 #include "base/log.h"
 #include "engine/engine.h"
 #include "events/report_event.h"
-#include "policy/load.h"
 #include "run/config.h"
 #include "run/environment.h"
 #include "run/launch.h"
+#include "run/live.h"
 #include "run/needs.h"
 #include "run/netns.h"
+#include "run/policies.h"
 #include "run/report.h"
 #include "run/startup_files.h"
 #include "run/std_fds.h"
@@ -67,10 +69,8 @@ enum control_state {
 struct control {
 	struct run_spec *spec; /* borrowed */
 	struct loop *loop;
-	struct arena arena;
-	struct policy policy;
-	struct plan plan;
-	uint8_t *plan_bytes; /* owned */
+	struct run_policy *policy; /* in force, and those before it; owned */
+	struct live socket;	   /* by which the policy is changed */
 	int plan_fd;
 	struct event_ring *ring, *failures;
 	struct run_store store;
@@ -132,7 +132,7 @@ static void on_kill(struct loop_timer *t)
 
 static void on_too_many_denies(struct control *c)
 {
-	if (c->is_ended || plan_on_denies(&c->plan).action != ON_DENIES_STOP ||
+	if (c->is_ended || plan_on_denies(&c->policy->plan).action != ON_DENIES_STOP ||
 	    c->state >= CONTROL_EXITED)
 		return;
 	c->is_ended = true;
@@ -145,7 +145,7 @@ static void on_live(struct loop_timer *t)
 {
 	struct control *c = CONTAINER_OF(t, struct control, live);
 
-	report_live_say(&c->first, &c->plan);
+	report_live_say(&c->first, c->policy);
 }
 
 static void on_event(struct control *c, struct event *e)
@@ -162,7 +162,7 @@ static void on_event(struct control *c, struct event *e)
 					loop_now_ms(c->loop) + REPORT_LIVE_MS);
 	if (e->action != EVENT_ALLOW) /* the report is about the others */
 		event_ring_add(ring, e);
-	run_store_add(&c->store, e, &c->plan);
+	run_store_add(&c->store, e, &run_policy_of(c->policy, e)->plan);
 	if (e->action == EVENT_LIMIT && e->limit == EVENT_LIMIT_DENIES)
 		on_too_many_denies(c);
 }
@@ -223,7 +223,7 @@ static void read_signals(struct control *c);
  * it is ours to end it for what its other processes go on to do. */
 static void stop_along(struct control *c)
 {
-	const struct plan_on_denies on = plan_on_denies(&c->plan);
+	const struct plan_on_denies on = plan_on_denies(&c->policy->plan);
 
 	if (!c->stopped)
 		return;
@@ -302,6 +302,8 @@ static void on_launch_message(struct control *c, struct launch_report *m)
 	case LAUNCH_STARTED:
 		c->state = CONTROL_RUNNING;
 		loop_timer_stop(c->loop, &c->patience);
+		if (live_serve(&c->socket, c->loop, c->engine_fd) < 0)
+			fail(c, RUN_STATUS_FAILED, "cannot watch the run's socket");
 		break;
 	default:
 		break;
@@ -377,26 +379,56 @@ static void on_turn_end(void *data)
 	((struct control *)data)->continued = false;
 }
 
+/* -- another policy ------------------------------------------------------------------ */
+
+static bool ring_has(const struct event_ring *ring, uint32_t number)
+{
+	for (size_t i = 0; i < event_ring_count(ring); i++)
+		if (event_ring_at(ring, i)->sandbox == number)
+			return true;
+	return false;
+}
+
+/* Something that the report will say was decided by the policy @number. */
+static bool is_told(const void *data, uint32_t number)
+{
+	const struct control *c = data;
+
+	for (size_t i = 0; i < c->first.count; i++)
+		if (c->first.events[i].sandbox == number)
+			return true;
+	return ring_has(c->ring, number) || ring_has(c->failures, number);
+}
+
+static void on_policy(struct live *l, struct run_policy *next)
+{
+	struct control *c = CONTAINER_OF(l, struct control, socket);
+	struct event changed = {
+		.ts_ms = clock_wall_ms(),
+		.packets = 1,
+		.sandbox = next->number,
+		.rule = EVENT_NO_RULE,
+		.uid = UINT32_MAX,
+		.action = EVENT_CHANGE,
+		.layer = EVENT_LAUNCH,
+		.reason = "the policy was changed",
+	};
+
+	next->before = c->policy;
+	c->policy = next;
+	run_policy_forget(next, is_told, c);
+	run_store_add(&c->store, &changed, &next->plan);
+}
+
 /* -- starting ----------------------------------------------------------------------- */
 
 static int make_plan(struct control *c, struct err *err)
 {
-	size_t size;
+	int r = run_policy_build(c->spec, c->policy, err);
 
-	/* It prints what is wrong by itself. */
-	if (cli_policy_build(&c->spec->policy, &c->arena, true, &c->policy,
-			     &c->plan_bytes, &size) < 0)
-		return RUN_STATUS_BAD_INPUT;
-	if (c->policy.denied_names == POLICY_DENIED_REFUSE &&
-	    c->spec->uplink == RUN_UPLINK_NONE) {
-		err_set(err, -EINVAL,
-			"deniedNames: refuse needs the relay, and --uplink none has "
-			"none");
-		return RUN_STATUS_BAD_INPUT;
-	}
-	if (plan_open(c->plan_bytes, size, &c->plan, err) < 0)
-		return RUN_STATUS_FAILED;
-	c->plan_fd = plan_file_make(c->plan_bytes, size, err);
+	if (r != 0)
+		return r;
+	c->plan_fd = plan_file_make(c->policy->plan.bytes, c->policy->plan.size, err);
 	return c->plan_fd < 0 ? RUN_STATUS_FAILED : 0;
 }
 
@@ -461,7 +493,7 @@ static const char *const given_variables[ENVIRONMENT_SPARE] = {
 static int give_variables(struct control *c, struct environment *e)
 {
 	for (size_t i = 0; i < ENVIRONMENT_SPARE; i++) {
-		char *copy = arena_text(&c->arena, text_of(given_variables[i]));
+		char *copy = arena_text(&c->spec->arena, text_of(given_variables[i]));
 
 		if (!copy)
 			return -ENOMEM;
@@ -476,7 +508,7 @@ static int choose_environment(struct control *c, const char *cwd, struct environ
 			      struct err *err)
 {
 	int r = environment_choose(c->spec, environ, ret, err);
-	char *pwd = arena_printf(&c->arena, "PWD=%s", cwd), **place;
+	char *pwd = arena_printf(&c->spec->arena, "PWD=%s", cwd), **place;
 
 	if (r < 0)
 		return r;
@@ -497,9 +529,10 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 	struct environment environment = { 0 };
 	size_t file_count = 0;
 	const char **files = NULL;
-	int r = config_kept_files(c->spec, &c->policy, &c->arena, &files, &file_count);
+	int r = config_kept_files(c->spec, &c->policy->policy, &c->spec->arena, &files,
+				  &file_count);
 	struct inside inside = {
-		.plan = &c->plan,
+		.plan = &c->policy->plan,
 		.engine_fd = c->hand_fd,
 		.far_ends = { c->engine_end, c->hand_end },
 		.report_fd = c->store.pid > 0 ? c->launch_end : -1,
@@ -561,7 +594,8 @@ static int start_children(struct control *c, struct err *err)
 
 	if (!getcwd(cwd, sizeof(cwd)))
 		return err_sys(err, -errno, "cannot find the current directory");
-	r = probe_choose(&c->plan, &c->policy, c->uplink.filter.relay, &probe, err);
+	r = probe_choose(&c->policy->plan, &c->policy->policy, c->uplink.filter.relay,
+			 &probe, err);
 	if (r == 0)
 		r = open_channels(c, err);
 	/* Making the namespaces takes longer than starting the engine. */
@@ -609,8 +643,7 @@ static int report_run(const struct control *c)
 {
 	struct report report = {
 		.spec = c->spec,
-		.policy = &c->policy,
-		.plan = &c->plan,
+		.policy = c->policy,
 		.ring = c->ring,
 		.failures = c->failures,
 		.counters = c->counters,
@@ -619,6 +652,18 @@ static int report_run(const struct control *c)
 	};
 
 	return report_end(&report, c->failure, c->wait_status);
+}
+
+/* Another policy may have names. */
+static int find_servers(struct control *c, struct err *err)
+{
+	struct err ignored = { 0 };
+	bool needed = policy_asks_names(&c->policy->policy);
+
+	return name_servers_complete(&c->spec->upstreams, needed ? err : &ignored) < 0 &&
+			       needed
+		       ? -ENOENT
+		       : 0;
 }
 
 static int control_start(struct control *c, struct err *err)
@@ -636,15 +681,13 @@ static int control_start(struct control *c, struct err *err)
 	status = make_plan(c, err);
 	if (status != 0)
 		return status;
-	if (needs_apply(c->spec, &c->policy, err) < 0)
+	if (needs_apply(c->spec, &c->policy->policy, err) < 0)
 		return RUN_STATUS_BAD_INPUT;
 	needs_tell(c->spec);
-	if (policy_asks_names(&c->policy) &&
-	    name_servers_complete(&c->spec->upstreams, err) < 0)
+	if (find_servers(c, err) < 0 || live_open(&c->socket, c->spec, err) < 0)
 		return RUN_STATUS_FAILED;
 	if (launch_machine_probe(&c->machine, err) < 0 ||
-	    uplink_choose(&c->uplink, c->spec->uplink, &c->plan, c->machine.root, err) <
-		    0)
+	    uplink_choose(&c->uplink, c->spec->uplink, c->machine.root, err) < 0)
 		return RUN_STATUS_FAILED;
 	if (run_store_open(&c->store, c->spec->state_dir, err) < 0)
 		return RUN_STATUS_FAILED;
@@ -709,6 +752,7 @@ int control_run(struct run_spec *spec)
 	struct control c = { .spec = spec,
 			     .plan_fd = -1,
 			     .started_ms = clock_wall_ms(),
+			     .policy = calloc(1, sizeof(*c.policy)),
 			     .uplink = { .on_ready = on_uplink_ready,
 					 .on_end = on_uplink_end,
 					 .data = &c } };
@@ -716,6 +760,13 @@ int control_run(struct run_spec *spec)
 	struct std_flags flags;
 	int status;
 
+	if (!c.policy) {
+		log_error("out of memory");
+		return RUN_STATUS_FAILED;
+	}
+	c.socket.on_policy = on_policy;
+	c.socket.started_ms = c.started_ms;
+	c.socket.newest = &c.policy;
 	std_flags_read(&flags);
 	status = control_start(&c, &err);
 	if (status == 0) {
@@ -730,6 +781,7 @@ int control_run(struct run_spec *spec)
 	}
 	/* First the sandbox, then who guards it. Where the command has ended weir-init
 	 * leaves by itself. */
+	live_close(&c.socket);
 	uplink_close(&c.uplink);
 	process_reap(c.launch, c.state < CONTROL_EXITED);
 	process_reap(c.engine, true);

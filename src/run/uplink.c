@@ -438,39 +438,20 @@ static const char *const never[] = { "0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3", 
 
 enum { CLOSED_MAX = ARRAY_SIZE(never) + 2 + LOCAL_PREFIXES_MAX };
 
-/* An address rule allows just this one address. */
-static bool names_exactly(const struct plan *plan, const struct prefix *p)
-{
-	if (p->bits != addr_size(&p->addr) * 8)
-		return false;
-	for (size_t i = 0; i < plan_prefix_count(plan); i++) {
-		struct plan_prefix rule = plan_prefix(plan, i);
-
-		if (rule.action == POLICY_ALLOW && rule.prefix.bits == p->bits &&
-		    addr_equal(&rule.prefix.addr, &p->addr))
-			return true;
-	}
-	return false;
-}
-
-/* The addresses of this machine but those that @plan names, the program's own network,
- * and what is never right. */
-static int close_host(struct uplink *w, const struct plan *plan, struct err *err)
+/* The addresses of this machine, the program's own network, and what is never right. */
+static int close_host(struct uplink *w, struct err *err)
 {
 	struct prefix *closed = calloc(CLOSED_MAX, sizeof(*closed));
 	struct uplink_network net = uplink_network(w->program.kind);
-	size_t found, kept = 0;
+	size_t kept = 0;
 	int r;
 
 	w->closed = closed;
 	if (!closed)
 		return err_set(err, -ENOMEM, "out of memory");
-	r = local_prefixes(closed, &found, err);
+	r = local_prefixes(closed, &kept, err);
 	if (r < 0)
 		return r;
-	for (size_t i = 0; i < found; i++)
-		if (!names_exactly(plan, &closed[i]))
-			closed[kept++] = closed[i];
 	for (size_t i = 0; i < ARRAY_SIZE(never); i++)
 		if (!prefix_parse(never[i], strlen(never[i]), false, &closed[kept++]))
 			return err_set(err, -EINVAL, "'%s' is not a prefix", never[i]);
@@ -488,8 +469,7 @@ static bool host_has_ipv6(void)
 	return fd >= 0 && link_has_default_route(fd, 6) == 1;
 }
 
-int uplink_choose(struct uplink *w, enum run_uplink uplink, const struct plan *plan,
-		  bool root, struct err *err)
+int uplink_choose(struct uplink *w, enum run_uplink uplink, bool root, struct err *err)
 {
 	static const enum uplink_kind chosen[RUN_UPLINK_COUNT] = {
 		[RUN_UPLINK_SLIRP4NETNS] = UPLINK_SLIRP4NETNS,
@@ -511,7 +491,7 @@ int uplink_choose(struct uplink *w, enum run_uplink uplink, const struct plan *p
 	if (r < 0)
 		return r;
 	w->filter.direct_udp = true;
-	return close_host(w, plan, err);
+	return close_host(w, err);
 }
 
 /* One byte, or the end of the pipe: then from_end has the reason. */

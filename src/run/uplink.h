@@ -72,10 +72,9 @@ struct uplink {
 	void *data;
 };
 
-/* Choose by --uplink, and see whether it can be had. @root: kernel uid 0 asks. What the
- * plan's address rules name exactly stays open, though it is this machine's. */
-int uplink_choose(struct uplink *w, enum run_uplink uplink, const struct plan *plan,
-		  bool root, struct err *err) MUST_CHECK;
+/* Choose by --uplink, and see whether it can be had. @root: kernel uid 0 asks. */
+int uplink_choose(struct uplink *w, enum run_uplink uplink, bool root,
+		  struct err *err) MUST_CHECK;
 
 /* Start the program, if there is one, for the launch child @sandbox, and watch it:
  * @w->on_ready, on_end and data are the caller's. */

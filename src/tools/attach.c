@@ -16,6 +16,8 @@
 #include "base/log.h"
 #include "base/macros.h"
 #include "outputs/client.h"
+#include "proto/run_socket.h"
+#include "settings/settings.h"
 #include "sys/print.h"
 
 enum {
@@ -346,7 +348,8 @@ void cli_detach_usage(FILE *out)
 void cli_ps_usage(FILE *out)
 {
 	fputs("usage: weir ps [--json] [--socket PATH]\n\n"
-	      "List the sandboxes that the daemon guards.\n\n",
+	      "List the sandboxes that the daemon guards, and the caller's runs; with "
+	      "--socket\nthe daemon's alone.\n\n",
 	      out);
 	cli_options_print(out, &cli_ps_options);
 	fputs("\nExit status: 0; 2 bad input; 125 the daemon can't be asked.\n", out);
@@ -355,8 +358,8 @@ void cli_ps_usage(FILE *out)
 void cli_status_usage(FILE *out)
 {
 	fputs("usage: weir status [--json] [--socket PATH] [ID]\n\n"
-	      "Say how the daemon guards a sandbox, or each of them in a line, and what "
-	      "is\nweaker than asked for.\n\n",
+	      "Say how a sandbox of the daemon's or a run of the caller's is guarded, or "
+	      "each\nof them in a line, and what is weaker than asked for.\n\n",
 	      out);
 	cli_options_print(out, &cli_status_options);
 	fputs("\nExit status: 0, also of what is degraded; 2 bad input; 125 the daemon "
@@ -402,6 +405,93 @@ int cli_detach(int argc, char **argv)
 	return daemon_ask(spec.socket, "DELETE",
 			  arena_printf(&arena, "/sandboxes/%s", argv[first]), text_of(""),
 			  &arena, &reply);
+}
+
+/* -- runs of the caller's ------------------------------------------------------------ */
+
+/* Who says where the daemon's socket is means the daemon. */
+static bool names_daemon(const char *socket)
+{
+	const char *variable = getenv("WEIR_SOCKET");
+
+	return socket || (variable && variable[0]);
+}
+
+/* Whom to ask for the sandbox @id: a run of the caller's by its own socket, in @run, or
+ * the daemon by @socket. */
+static const char *guard_of(const char *socket, const char *id,
+			    char run[RUN_SOCKET_PATH_SIZE])
+{
+	return !names_daemon(socket) && run_socket_find(id, run) ? run : socket;
+}
+
+struct runs {
+	json_t *list;
+	bool whole; /* with the status */
+};
+
+/* One that ends just now is none. */
+static void add_run(void *data, const char *id, const char *path)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	const struct runs *runs = data;
+	struct client_reply reply;
+	struct err ignored = { 0 };
+	const char *what =
+		arena_printf(&arena, "/sandboxes/%s%s", id, runs->whole ? "/status" : "");
+	json_t *one = NULL;
+
+	if (what &&
+	    client_ask(path, "GET", what, text_of(""), &arena, &reply, &ignored) == 0)
+		one = json_loadb(reply.body.ptr, reply.body.len, 0, NULL);
+	if (json_is_string(json_object_get(one, "id")))
+		json_array_append(runs->list, one);
+	json_decref(one);
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+	const json_t *const *x = a, *const *y = b;
+
+	return strcmp(json_string_value(json_object_get(*x, "id")),
+		      json_string_value(json_object_get(*y, "id")));
+}
+
+/* All of them, by their ids. */
+static json_t *list_runs(bool whole)
+{
+	struct runs runs = { json_array(), whole };
+	size_t count;
+	json_t **sorted, *list;
+
+	run_socket_each(add_run, &runs);
+	count = json_array_size(runs.list);
+	sorted = calloc(count + 1, sizeof(*sorted));
+	list = json_array();
+	for (size_t i = 0; sorted && i < count; i++)
+		sorted[i] = json_array_get(runs.list, i);
+	if (sorted)
+		qsort(sorted, count, sizeof(*sorted), compare_ids);
+	for (size_t i = 0; sorted && i < count; i++)
+		json_array_append(list, sorted[i]);
+	free(sorted);
+	json_decref(runs.list);
+	return list;
+}
+
+static void add_runs(json_t *answer, bool whole)
+{
+	json_t *runs = list_runs(whole);
+
+	json_array_extend(json_object_get(answer, "sandboxes"), runs);
+	json_decref(runs);
+}
+
+/* Is there a daemon to be asked? Where there is none, or the caller may not ask it, his
+ * runs are all that there is for him. */
+static bool is_there_a_daemon(const struct show_spec *s)
+{
+	return names_daemon(s->socket) || access(CLI_DAEMON_SOCKET, R_OK | W_OK) == 0;
 }
 
 /* -- what comes back ---------------------------------------------------------------- */
@@ -491,9 +581,12 @@ int cli_ps(int argc, char **argv)
 
 	if (r != 0)
 		return r;
-	j = get(&spec, "/sandboxes", &r);
+	j = is_there_a_daemon(&spec) ? get(&spec, "/sandboxes", &r)
+				     : json_pack("{s:[]}", "sandboxes");
 	if (!j)
 		return r;
+	if (!names_daemon(spec.socket))
+		add_runs(j, false);
 	if (spec.json) {
 		r = print_answer(j);
 	} else {
@@ -562,9 +655,11 @@ static json_t *get_of(const struct show_spec *s, const char *id, const char *bel
 {
 	CLEAN(arena) struct arena arena = { 0 };
 	const char *path = arena_printf(&arena, "/sandboxes/%s%s", id, below);
+	char run[RUN_SOCKET_PATH_SIZE];
+	const struct show_spec at = { .socket = guard_of(s->socket, id, run) };
 
 	if (path)
-		return get(s, path, ret);
+		return get(&at, path, ret);
 	*ret = fail("out of memory");
 	return NULL;
 }
@@ -617,27 +712,50 @@ static int show_each(const struct show_spec *s, json_t *list)
 	return 0;
 }
 
+static int show_runs(const struct show_spec *s, json_t *all)
+{
+	json_t *runs = list_runs(true), *one;
+	size_t i;
+
+	json_array_foreach(runs, i, one)
+	{
+		if (!s->json) {
+			print_status_line(one, one);
+			continue;
+		}
+		json_object_set_new(one, "status", json_deep_copy(one));
+		json_array_append(json_object_get(all, "sandboxes"), one);
+	}
+	json_decref(runs);
+	return 0;
+}
+
 static int show_all(const struct show_spec *s)
 {
-	int r;
-	json_t *daemon = get(s, "/status", &r);
+	int r = 0;
+	const bool asks = is_there_a_daemon(s);
+	json_t *daemon = asks ? get(s, "/status", &r) : NULL;
 	json_t *all = daemon ? get(s, "/sandboxes", &r) : NULL;
 	json_t *list = json_object_get(all, "sandboxes");
 	char version[TEXT_ESCAPED_SIZE];
 
-	if (all && !s->json) {
+	if (!asks)
+		all = json_pack("{s:[]}", "sandboxes");
+	if (daemon && all && !s->json) {
 		printf("weir daemon %s, sandboxes: %zu, engines: %" JSON_INTEGER_FORMAT
 		       ", engine restarts: %" JSON_INTEGER_FORMAT "\n",
 		       word(daemon, "version", version), json_array_size(list),
 		       number(daemon, "engines"), number(daemon, "engineRestarts"));
 		print_degradations(daemon, "    ");
 	}
-	if (all)
+	if (all && daemon)
 		r = show_each(s, list);
+	if (all && r == 0 && !names_daemon(s->socket))
+		r = show_runs(s, all);
 	if (all && !s->json)
 		warn_of_more(all);
 	if (r == 0 && s->json) {
-		json_object_set(all, "status", daemon);
+		json_object_set(all, "status", daemon ? daemon : json_null());
 		r = print_answer(all);
 	}
 	json_decref(daemon);
@@ -656,13 +774,14 @@ int cli_status(int argc, char **argv)
 	return first < argc ? show_one(&spec, argv[first]) : show_all(&spec);
 }
 
-/* -- the policy of a sandbox that the daemon guards ---------------------------------- */
+/* -- the policy of a sandbox, or of a run -------------------------------------------- */
 
 /* The file with everything that it extends, or (@patch) its rules alone: the default and
  * what else there is stay as they are. Return: 0, or the exit status after a message. */
-static int read_body(const char *id, const char *file, bool patch, char **ret)
+static int read_body(const char *id, const char *file, enum policy_verify verify,
+		     bool patch, char **ret)
 {
-	const struct policy_args args = { .file = file, .verify = POLICY_VERIFY_DNS };
+	const struct policy_args args = { .file = file, .verify = verify };
 	CLEAN(mem) char *whole = NULL;
 	json_t *j;
 	int r = ipc_is_sandbox_name(id) ? daemon_policy_text(&args, &whole)
@@ -686,11 +805,14 @@ int cli_daemon_policy_change(const char *socket, const char *id, const char *fil
 	CLEAN(arena) struct arena arena = { 0 };
 	CLEAN(mem) char *body = NULL;
 	struct client_reply reply;
-	int r = read_body(id, file, patch, &body);
+	char run[RUN_SOCKET_PATH_SIZE];
+	const char *guard = ipc_is_sandbox_name(id) ? guard_of(socket, id, run) : NULL;
+	int r = read_body(id, file, guard == run ? POLICY_VERIFY_TLS : POLICY_VERIFY_DNS,
+			  patch, &body);
 
 	if (r != 0)
 		return r;
-	return daemon_ask(socket, patch ? "PATCH" : "POST",
+	return daemon_ask(guard, patch ? "PATCH" : "POST",
 			  arena_printf(&arena, "/sandboxes/%s/policy", id), text_of(body),
 			  &arena, &reply);
 }

@@ -51,8 +51,9 @@ static int read_policy(const char *path, struct text text, struct arena *arena,
 		       struct reading *ret, struct err *err)
 {
 	char line[FAULT_TEXT_SIZE];
+	const struct policy_args args = { .file = path };
 	size_t size;
-	int r = cli_policy_load_text(path, text, arena, &ret->faults, &ret->policy,
+	int r = cli_policy_load_text(&args, &text, arena, &ret->faults, &ret->policy,
 				     &ret->bytes, &size);
 
 	for (size_t i = 0; r == -EINVAL && i < ret->faults.count; i++)

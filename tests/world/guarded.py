@@ -4,21 +4,22 @@
     with guarded(world, "cgroup", policy("allow a.test")) as box:
         box.probe(["dns", "a.test"])        probe.py in the sandbox; one probe gives its Answer alone
         box.packets, box.names              what left meanwhile: packets, and the names that resolvers were asked for
-        box.change(policy("deny a.test"))   another policy, while it runs (not `weir run`)
+        box.change(policy("deny a.test"))   another policy, while it runs
+        box.flow("93.1.2.3").say("x")       on a connection that stays open: "got", "closed", or the error's name
         box.denies()                        what was refused, as the product's report or API says it
 """
 import contextlib
 import json
+import os
 
 from .daemon import Host
 from .member import Member, Tree
 from .run import Answer
-from .sidecar import Pod
+from .sidecar import Flow, Pod, Reply
 from .world import RESOLVER4, RESOLVER6
 
 # `weir run` of root and of an ordinary user; a sidecar; what a daemon guards.
 PRODUCTS = ("run", "run-user", "sidecar", "netns", "cgroup", "uid")
-CHANGEABLE = PRODUCTS[2:]
 UID = 61203
 
 
@@ -38,33 +39,68 @@ class Box:
         self.names = {q.name.lower() for q in self.world.dns.queries()[asked:]} - {""}
         return answers[0] if len(probes) == 1 else answers
 
+    def change(self, document):
+        reply = self.send("POST", "/policy", document)
+        assert reply.status == 200, reply
+
     def assert_silent(self):
         """Of the last probes nothing left, to whomever."""
         assert self.packets == [] and self.names == set(), (self.packets, self.names)
 
 
+class RunFlow:
+    """A connection of the command of a `weir run`."""
+
+    def __init__(self, box, address, port=7007):
+        self._box = box
+        opened = box.probe(["flow", address, port])
+        assert opened.result == "ok", opened
+        self._number = opened.flow
+
+    def say(self, word="x"):
+        return self._box.probe(["flow_say", self._number, word]).result
+
+
 class Run(Box):
     """`weir run`, with probes that it reads line after line."""
 
-    def __init__(self, product, world, document, options=()):
+    def __init__(self, product, world, document, options=(), command=None):
+        """@command: instead of the probes; what it says is the caller's to read from `started`."""
         self._exit = contextlib.ExitStack()
         super().__init__(product, world, self._exit.enter_context(world.capture()))
-        user = "weir-test" if product == "run-user" else "root"
+        user = self.user = "weir-test" if product == "run-user" else "root"
+        self.id = f"guarded-{os.getpid()}-{world.number()}"
         folder = world.workdir(user)
         (folder.parent / f"{folder.name}.policy.json").write_text(document, encoding="ascii")
         self._store = world.workdir(user)
-        self._started = world.run_start(
-            "/usr/bin/python3", "-IS", world.tools / "probe.py", "lines", user=user, cwd=folder,
-            options=("--no-config", "--policy", f"{folder}.policy.json", "--state-dir", self._store, *options))
-        self._exit.callback(self._started.kill)
+        self.started = world.run_start(
+            *(command or ("/usr/bin/python3", "-IS", world.tools / "probe.py", "lines")), user=user, cwd=folder,
+            options=("--no-config", "--id", self.id, "--policy", f"{folder}.policy.json", "--state-dir", self._store, *options))
+        self._exit.callback(self.started.kill)
 
     def _answers(self, probes, timeout):
         with contextlib.suppress(BrokenPipeError):
-            self._started.say(json.dumps(probes) + "\n")
-        lines = [self._started.line() for _ in probes]
+            self.started.say(json.dumps(probes) + "\n")
+        lines = [self.started.line() for _ in probes]
         if not all(lines):
-            raise AssertionError(f"the probes ended: {self._started.wait()}")
+            raise AssertionError(f"the probes ended: {self.started.wait()}")
         return [json.loads(line, object_hook=Answer) for line in lines]
+
+    def flow(self, address):
+        return RunFlow(self, address)
+
+    @property
+    def socket(self):
+        uid = self.world.user(self.user).uid
+        return f"/tmp/weir-{uid}/{self.id}.sock" if uid else f"/run/weir-0/{self.id}.sock"
+
+    def send(self, method, path, body=None, user=None):
+        """Ask the run by its socket, as the user whose it is."""
+        done = self.world.command(
+            "curl", "-sS", "--unix-socket", self.socket, "-X", method, "--data-binary", "@-", "-w", "\n%{http_code}",
+            f"http://weir/sandboxes/{self.id}{path}", user=user or self.user, input=(body or "").encode())
+        text, _, status = done.text.rpartition("\n")
+        return Reply(int(status or 0), {}, text.encode())
 
     def denies(self):
         done = self.world.weir("events", "--state-dir", self._store, "--action", "deny", "--json")
@@ -86,9 +122,8 @@ class Held(Box):
         answers = self.app.probe(*probes, timeout=timeout)
         return answers if len(probes) > 1 else [answers]
 
-    def change(self, document):
-        reply = self.send("POST", "/policy", document)
-        assert reply.status == 200, reply
+    def flow(self, address):
+        return Flow(self.app, address)
 
     def denies(self):
         return self.send("GET", "/denies").json()["denies"]

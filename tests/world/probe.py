@@ -522,6 +522,23 @@ def loopback(address="127.0.0.1"):
             return {"result": "ok", "data": client.recv(64).decode()}
 
 
+_flows = []
+
+
+def flow(address, port):
+    """A connection that stays open between lines; flow_say() speaks on it."""
+    _flows.append(socket.create_connection((address, port), 3))
+    return {"result": "ok", "flow": len(_flows) - 1}
+
+
+def flow_say(number, text):
+    try:
+        _flows[number].sendall(text.encode())
+        return {"result": "got" if _flows[number].recv(999) else "closed"}
+    except OSError as e:
+        return {"result": type(e).__name__}
+
+
 def again(name, *args, times=2, **options):
     """The same probe several times; the last answer, and all results."""
     results = []

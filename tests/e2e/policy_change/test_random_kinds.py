@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A namespace, a control group and a user come, change and go while whoever guards them is killed: after each step
+"""A namespace, a control group and a user come, change and go while whoever guards them is killed, and a `weir run` changes: after each step
 everybody reaches what the policy of that moment allows and was asked for, and nothing else. WEIR_STEPS and WEIR_SEED choose
 how long and which."""
+import contextlib
 import json
 import os
 import random
@@ -10,8 +11,9 @@ import time
 
 import pytest
 
+from world.guarded import Run
 from world.member import Member, Tree, cgroup_root
-from world.sidecar import Pod, wait_for
+from world.sidecar import Pod, policy, wait_for
 
 PORT = 443
 STEPS = int(os.environ.get("WEIR_STEPS", 200))
@@ -40,6 +42,10 @@ for line in sys.stdin:
 pytestmark = pytest.mark.skipif(not cgroup_root(), reason="no cgroup v2 here")
 
 
+def program(ports):
+    return "/usr/bin/python3", "-IS", "-c", PROGRAM, str(ports)
+
+
 class Player:
     """One that may be guarded: where it lives, and what it may reach."""
 
@@ -47,7 +53,10 @@ class Player:
         self.name, self.app, self.where = name, app, where
         self.allowed = None  # a list of sites; None: it is free
         self.learned = {}    # site: when
-        self.started = app.start("/usr/bin/python3", "-IS", "-c", PROGRAM, str(ports))
+        self.started = self.start(ports)
+
+    def start(self, ports):
+        return self.app.start(*program(ports))
 
     def put(self, call, sites, rng):
         allowed = rng.sample(sites, rng.randrange(len(sites) + 1))
@@ -81,13 +90,25 @@ class Player:
                 assert ok, (self.name, site.name, "is allowed", history)
 
 
+class RunPlayer(Player):
+    """A `weir run`: it is guarded from its beginning to its end, by nobody who is killed."""
+
+    def __init__(self, name, box):
+        super().__init__(name, box, None, None)
+        self.allowed = []
+
+    def start(self, ports):
+        return self.app.started
+
+
 class Play:
-    def __init__(self, host, players, sites, rng):
-        self.host, self.players, self.sites, self.rng = host, players, sites, rng
+    def __init__(self, host, players, run, sites, rng):
+        self.host, self.sites, self.rng, self.run_player = host, sites, rng, run
+        self.players = [*players, run]
         self.daemon = host.daemon()
 
     def one(self, guarded):
-        found = [p for p in self.players if (p.allowed is not None) == guarded]
+        found = [p for p in self.players if (p.allowed is not None) == guarded and p is not self.run_player]
         return self.rng.choice(found) if found else None
 
     def attach(self):
@@ -100,6 +121,10 @@ class Play:
         player = self.one(True)
         if player:
             return player.name, player.put(lambda policy: self.daemon.call("PUT", f"/sandboxes/{player.name}/policy", policy), self.sites, self.rng)
+
+    def change_run(self):
+        run = self.run_player
+        return run.name, run.put(lambda policy: run.app.send("POST", "/policy", json.dumps(policy)), self.sites, self.rng)
 
     def detach(self):
         player = self.one(True)
@@ -125,14 +150,14 @@ class Play:
 
     def run(self, steps):
         moves = [self.attach] * 4 + [self.change] * 4 + [self.detach] * 2
-        moves += [self.kill_engine, self.kill_control, self.kill_porter, self.kill_all]
+        moves += [self.change_run] * 2 + [self.kill_engine, self.kill_control, self.kill_porter, self.kill_all]
         history = []
         for _ in range(steps):
             move = self.rng.choice(moves)
             history.append((move.__name__, move()))
             for player in self.players:
                 player.check(self.sites, self.rng, history[-8:])
-            want = sorted(p.name for p in self.players if p.allowed is not None)
+            want = sorted(p.name for p in self.players if p.allowed is not None and p is not self.run_player)
             assert sorted(self.daemon.names()) == want, history[-8:]
         return history
 
@@ -143,12 +168,12 @@ def test_whatever_happens_to_each_kind(host, world):
     sites = [world.site(f"kinds-{world.number()}.test") for _ in range(3)]
     group = tree.cgroup("a")
     try:
-        with Pod(world) as pod, Pod(world) as second:
+        with Pod(world) as pod, Pod(world) as second, contextlib.closing(Run("run", world, policy(), command=program(25000))) as run:
             players = [Player("space", pod, {"netns": pod.ns.path}, 5000),
                        Player("second", second, {"netns": second.ns.path}, 20000), Player("group", Member(host, group), {"cgroup": str(group.path)}, 10000),
                        Player("user", Member(host, uid=1205), {"uid": 1205}, 15000)]
-            history = Play(host, players, sites, rng).run(STEPS)
-            assert {name for name, done in history if done} >= {"attach", "change", "detach"}
+            history = Play(host, players, RunPlayer("run", run), sites, rng).run(STEPS)
+            assert {name for name, done in history if done} >= {"attach", "change", "change_run", "detach"}
     finally:
         host.close()
         tree.close()

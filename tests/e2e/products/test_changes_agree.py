@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A policy that changes while the sandbox runs: the same in every product that can."""
+"""A policy that changes while the sandbox runs: the same in every product."""
 import pytest
 
 from world import expect
-from world.guarded import CHANGEABLE, guarded
-from world.sidecar import Flow, policy, wait_for
+from world.guarded import PRODUCTS, guarded
+from world.sidecar import policy, wait_for
 
 OVER = ("reset", "closed", "ConnectionResetError", "BrokenPipeError", "timeout", "TimeoutError")
 
 
-@pytest.fixture(name="box", params=CHANGEABLE)
+@pytest.fixture(name="box", params=PRODUCTS)
 def fixture_box(request, world):
     with guarded(world, request.param, policy(verify="dns")) as box:
         yield box
@@ -23,7 +23,7 @@ def test_what_is_forbidden_is_cut_and_the_rest_goes_on(box, world):
     one, two = (world.site(f"{word}{world.number()}.test") for word in ("one", "two"))
     box.change(allow(one, two))
     box.probe(["dns", one.name], ["dns", two.name])
-    stays, goes = Flow(box.app, one.v4), Flow(box.app, two.v4)
+    stays, goes = box.flow(one.v4), box.flow(two.v4)
     assert (stays.say(), goes.say()) == ("got", "got")
     box.change(allow(one))
     before = len(box.capture.packets())

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ * The paths are those of the daemon's API, so that the same verbs ask:
+ *
+ *   GET        /sandboxes/ID, /sandboxes/ID/status   what `weir ps` and `weir status`
+ * show GET        /sandboxes/ID/policy                  the policy in force POST, PUT the
+ * same                              another policy in its place PATCH      the same rules
+ * in front of it
+ *
+ * A policy is read and compiled here and given to the engine, which puts it into the
+ * kernel in one transaction and cuts what it forbids; then the answer leaves. Whatever
+ * fails leaves the old policy. The engine is asked over a channel of its own, which is
+ * made for the first question: a run that nobody asks has none. */
+#include "run/live.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "event/json.h"
+#include "outputs/client.h"
+#include "policy/document.h"
+#include "sandbox/plan_file.h"
+#include "sandbox/sandbox.h"
+#include "sys/process.h"
+
+enum {
+	HTTP_OK = 200,
+	HTTP_BAD_REQUEST = 400,
+	HTTP_NOT_FOUND = 404,
+	HTTP_BAD_METHOD = 405,
+	HTTP_FAILED = 500,
+	COMMAND_SHOWN = 200, /* bytes */
+};
+
+static const struct run_policy *policy_of(const struct live *l)
+{
+	return *l->newest;
+}
+
+/* --- the engine --- */
+
+static void on_engine(struct loop_source *source, uint32_t events);
+
+static int reach_engine(struct live *l, struct err *err)
+{
+	const struct ipc_message m = { .type = IPC_PEER };
+	CLEAN(fd) int end = -1;
+	int fd, r;
+
+	if (l->engine.fd >= 0)
+		return 0;
+	r = process_pair(&fd, &end, err);
+	if (r < 0)
+		return r;
+	l->engine = (struct loop_source){ .fd = fd, .on_ready = on_engine };
+	r = process_dont_wait(fd);
+	if (r == 0)
+		r = loop_add(l->loop, &l->engine, EPOLLIN);
+	if (r == 0)
+		r = ipc_send(l->engine_fd, &m, &end, 1);
+	if (r < 0) {
+		loop_remove(l->loop, &l->engine);
+		close(fd);
+		l->engine.fd = -1;
+		return err_sys(err, r, "cannot ask the engine");
+	}
+	return 0;
+}
+
+static int ask_engine(struct live *l, uint32_t type, int plan_fd, struct err *err)
+{
+	const struct ipc_message m = { .type = type };
+	int r = reach_engine(l, err);
+
+	if (r < 0)
+		return r;
+	r = ipc_send(l->engine.fd, &m, &plan_fd, plan_fd < 0 ? 0 : 1);
+	return r < 0 ? err_sys(err, r, "cannot ask the engine") : 0;
+}
+
+/* --- the policy --- */
+
+static struct document *document_of(const struct run_policy *p)
+{
+	CLEAN(mem) char *text = NULL;
+	struct document *d = NULL;
+	struct err ignored = { 0 };
+
+	if (daemon_policy_json(&p->policy, &p->plan, &text) == 0 &&
+	    document_parse(text_of(text), NULL, NULL, &d, &ignored) < 0)
+		d = NULL;
+	return d;
+}
+
+static void answer_policy(struct live *l)
+{
+	struct document *d = document_of(policy_of(l));
+	CLEAN(mem) char *policy = d ? document_json(d, false) : NULL;
+	char *answer = NULL;
+
+	if (policy &&
+	    asprintf(&answer, "{\"status\":\"ok\",\"mode\":\"%s\",\"policy\":%s}\n",
+		     document_mode(d), policy) < 0)
+		answer = NULL;
+	document_free(d);
+	control_socket_answer(&l->socket, HTTP_OK, answer);
+}
+
+static void answer_changed(struct live *l)
+{
+	struct document *d = document_of(policy_of(l));
+	char *answer = NULL;
+
+	if (d && asprintf(&answer, "{\"status\":\"ok\",\"mode\":\"%s\"}\n",
+			  document_mode(d)) < 0)
+		answer = NULL;
+	document_free(d);
+	control_socket_answer(&l->socket, HTTP_OK, answer);
+}
+
+static void refuse(struct live *l, int code, const char *why)
+{
+	l->failures++;
+	control_socket_refuse(&l->socket,
+			      code == -EINVAL ? HTTP_BAD_REQUEST : HTTP_FAILED, why);
+}
+
+/* The engine was told once and for all which name servers it asks. */
+static int check_servers(const struct live *l, const struct run_policy *next,
+			 struct err *err)
+{
+	if (!policy_asks_names(&next->policy) || l->spec->upstreams.count > 0)
+		return 0;
+	return err_set(err, -EINVAL,
+		       "the policy has names, and no name server was known when the run "
+		       "began");
+}
+
+static int begin_change(struct live *l, struct text text, struct err *err)
+{
+	CLEAN(fd) int plan_fd = -1;
+	int r = run_policy_read(l->spec, text, &l->next, err);
+
+	if (r == 0)
+		r = check_servers(l, l->next, err);
+	if (r == 0) {
+		plan_fd = plan_file_make(l->next->plan.bytes, l->next->plan.size, err);
+		r = plan_fd < 0 ? plan_fd : ask_engine(l, IPC_CHANGE, plan_fd, err);
+	}
+	if (r < 0) {
+		run_policy_free(l->next);
+		l->next = NULL;
+	}
+	return r;
+}
+
+static void set_policy(struct live *l, struct text text)
+{
+	struct err err = { 0 };
+	int r = begin_change(l, text, &err);
+
+	if (r < 0)
+		refuse(l, r, err.text);
+}
+
+static void patch_policy(struct live *l, struct text rules)
+{
+	struct document *old = document_of(policy_of(l)), *merged = NULL;
+	CLEAN(mem) char *text = NULL;
+	struct err err = { 0 };
+	int r = old ? document_merge(old, rules, &merged, &err) : -ENOMEM;
+
+	if (r == 0)
+		text = document_json(merged, false);
+	document_free(merged);
+	document_free(old);
+	if (r < 0)
+		refuse(l, r, r == -ENOMEM ? "out of memory" : err.text);
+	else if (!text)
+		refuse(l, -ENOMEM, "out of memory");
+	else
+		set_policy(l, text_of(text));
+}
+
+/* Return: whether @m is the answer to a change. */
+static bool on_change_answer(struct live *l, struct ipc_message *m)
+{
+	struct run_policy *next = l->next;
+
+	if (!next || (m->type != IPC_CHANGED && m->type != IPC_UNCHANGED))
+		return false;
+	l->next = NULL;
+	if (m->type == IPC_CHANGED) {
+		next->number = policy_of(l)->number + 1;
+		l->on_policy(l, next);
+		answer_changed(l);
+		return true;
+	}
+	run_policy_free(next);
+	ipc_sanitize(m->text, sizeof(m->text));
+	refuse(l, -EIO, m->text);
+	return true;
+}
+
+/* --- how it is --- */
+
+static const char *mode_of(const struct run_policy *p)
+{
+	return plan_verify(&p->plan) == POLICY_VERIFY_TLS ? "dns+nftables+tls"
+							  : "dns+nftables";
+}
+
+/* What isn't UTF-8 is left out. */
+static json_t *command_json(char *const *argv)
+{
+	char line[COMMAND_SHOWN], shown[4 * COMMAND_SHOWN];
+	size_t used = 0;
+
+	line[0] = '\0';
+	for (size_t i = 0; argv[i] && used < sizeof(line) - 1; i++)
+		used += (size_t)snprintf(line + used, sizeof(line) - used, "%s%s",
+					 i > 0 ? " " : "", argv[i]);
+	return json_string(text_escape(text_of(line), shown, sizeof(shown)));
+}
+
+static json_t *counters_json(const uint64_t *counters)
+{
+	json_t *j = json_object();
+
+	for (size_t i = 0; i < SANDBOX_COUNTER_COUNT; i++)
+		json_object_set_new(j, sandbox_counter_name((enum sandbox_counter)i),
+				    json_integer((json_int_t)counters[i]));
+	return j;
+}
+
+static json_t *short_status(const struct live *l, const struct ipc_stats *stats)
+{
+	const struct run_policy *p = policy_of(l);
+	struct document *d = document_of(p);
+	json_t *j = json_pack("{s:s, s:s, s:o, s:i, s:s, s:s, s:i, s:I}", "id",
+			      l->socket.id, "kind", "run", "run",
+			      command_json(l->spec->argv), "pid", (int)getpid(), "mode",
+			      mode_of(p), "policyMode", d ? document_mode(d) : "?",
+			      "rules", (int)p->policy.count, "denies",
+			      (json_int_t)sandbox_denied(stats->counters));
+
+	document_free(d);
+	return j;
+}
+
+static json_t *whole_status(const struct live *l, const struct ipc_stats *stats)
+{
+	char since[JTEXT_TIME_SIZE];
+	json_t *j = short_status(l, stats);
+	json_t *learned = json_pack("{s:I, s:I}", "names", (json_int_t)stats->names,
+				    "addresses", (json_int_t)stats->addresses);
+
+	json_object_set_new(j, "fullIsolation", json_true());
+	json_object_set_new(j, "since",
+			    json_string(jtext_time(l->started_ms, true, since)));
+	json_object_set_new(j, "closed", json_null());
+	json_object_set_new(j, "degradations", json_array());
+	json_object_set_new(j, "generation", json_integer(policy_of(l)->number + 1));
+	json_object_set_new(j, "learned", learned);
+	json_object_set_new(j, "policyUpdates", json_integer(policy_of(l)->number));
+	json_object_set_new(j, "policyFailures", json_integer(l->failures));
+	json_object_set_new(j, "counters", counters_json(stats->counters));
+	json_object_set_new(j, "version", json_string(WEIR_VERSION));
+	return j;
+}
+
+static void ask_status(struct live *l, bool whole)
+{
+	struct err err = { 0 };
+
+	l->whole_status = whole;
+	l->asks_status = true;
+	if (ask_engine(l, IPC_STATS, -1, &err) == 0)
+		return;
+	l->asks_status = false;
+	control_socket_refuse(&l->socket, HTTP_FAILED, err.text);
+}
+
+static void answer_status(struct live *l, const struct ipc_stats *stats)
+{
+	json_t *j = l->whole_status ? whole_status(l, stats) : short_status(l, stats);
+
+	l->asks_status = false;
+	control_socket_answer(&l->socket, HTTP_OK, json_dumps(j, JSON_COMPACT));
+	json_decref(j);
+}
+
+/* --- what is asked --- */
+
+/* What is below /sandboxes/ID; NULL: another one. */
+static const char *below(const struct live *l, struct text path, char room[64])
+{
+	char own[96];
+	size_t len = (size_t)snprintf(own, sizeof(own), "/sandboxes/%s", l->socket.id);
+
+	if (path.len < len || path.len - len >= 64 || memcmp(path.ptr, own, len) != 0)
+		return NULL;
+	snprintf(room, 64, "%.*s", (int)(path.len - len), path.ptr + len);
+	return room;
+}
+
+static void on_request(struct control_socket *s, const struct control_request *r)
+{
+	struct live *l = CONTAINER_OF(s, struct live, socket);
+	const bool is_get = text_equal(r->method, "GET");
+	char room[64];
+	const char *what = below(l, r->path, room);
+
+	if (!what)
+		control_socket_refuse(s, HTTP_NOT_FOUND, "no such sandbox");
+	else if (is_get && (!what[0] || strcmp(what, "/status") == 0))
+		ask_status(l, what[0] != '\0');
+	else if (strcmp(what, "/policy") != 0)
+		control_socket_refuse(s, HTTP_NOT_FOUND, "a run is not asked for that");
+	else if (is_get)
+		answer_policy(l);
+	else if (text_equal(r->method, "PATCH"))
+		patch_policy(l, r->body);
+	else if (text_equal(r->method, "POST") || text_equal(r->method, "PUT"))
+		set_policy(l, r->body);
+	else
+		control_socket_refuse(s, HTTP_BAD_METHOD, "GET, POST, PUT or PATCH");
+}
+
+static void on_engine(struct loop_source *source, uint32_t events)
+{
+	struct live *l = CONTAINER_OF(source, struct live, engine);
+	struct ipc_message m;
+	size_t count;
+	int r;
+
+	while ((r = ipc_receive(source->fd, &m, NULL, 0, &count)) == 0) {
+		if (!on_change_answer(l, &m) && m.type == IPC_STATS && l->asks_status)
+			answer_status(l, &m.stats);
+	}
+	/* Its end shows on the other channel, and is the run's. */
+	if (r != -EAGAIN)
+		loop_remove(l->loop, source);
+}
+
+/* --- from its start to its end --- */
+
+int live_open(struct live *l, const struct run_spec *spec, struct err *err)
+{
+	struct err none = { 0 };
+	int r = control_socket_open(&l->socket, spec->id, &none);
+
+	l->spec = spec;
+	l->engine.fd = -1;
+	l->socket.on_request = on_request;
+	/* Who named the run wants to find it again. */
+	return r < 0 && spec->id ? err_set(err, r, "%s", none.text) : 0;
+}
+
+int live_serve(struct live *l, struct loop *loop, int engine_fd)
+{
+	l->loop = loop;
+	l->engine_fd = engine_fd;
+	return control_socket_serve(&l->socket, loop);
+}
+
+void live_close(struct live *l)
+{
+	control_socket_close(&l->socket);
+	run_policy_free(l->next);
+	l->next = NULL;
+	if (!l->loop || l->engine.fd < 0)
+		return;
+	loop_remove(l->loop, &l->engine);
+	close(l->engine.fd);
+	l->engine.fd = -1;
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+/* run/live - what a run under way is asked over its socket: how it is, what its policy
+ * is, and to change that policy. */
+#pragma once
+
+#include "proto/message.h"
+#include "run/control_socket.h"
+#include "run/policies.h"
+
+struct live {
+	struct control_socket socket;
+	const struct run_spec *spec;	  /* borrowed */
+	struct run_policy *const *newest; /* borrowed: the caller's */
+	int engine_fd;			  /* the caller's channel, to introduce another */
+	struct loop *loop;
+	struct loop_source engine; /* that other channel; fd -1: not needed so far */
+	struct run_policy *next;   /* owned; under way to the engine */
+	bool asks_status;	   /* the engine is asked for its counters */
+	bool whole_status;	   /* for /status */
+	int64_t started_ms;	   /* wall clock */
+	uint32_t failures;	   /* policies that were refused */
+	/* @next is in force; the caller takes it. */
+	void (*on_policy)(struct live *l, struct run_policy *next);
+};
+
+/* The socket, before anything else of the run exists. Where there can be none the run
+ * goes without, unless it was to have an id. Return: 0, or -errno with @err. */
+int live_open(struct live *l, const struct run_spec *spec, struct err *err) MUST_CHECK;
+/* From now on requests are answered: the command runs. */
+int live_serve(struct live *l, struct loop *loop, int engine_fd) MUST_CHECK;
+void live_close(struct live *l);

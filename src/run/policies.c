@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/policies.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static int check(const struct run_spec *spec, const struct policy *policy,
+		 struct err *err)
+{
+	if (policy->denied_names != POLICY_DENIED_REFUSE ||
+	    spec->uplink != RUN_UPLINK_NONE)
+		return 0;
+	return err_set(err, -EINVAL,
+		       "deniedNames: refuse needs the relay, and --uplink none has none");
+}
+
+int run_policy_build(const struct run_spec *spec, struct run_policy *ret, struct err *err)
+{
+	size_t size;
+
+	/* It prints what is wrong by itself. */
+	if (cli_policy_build(&spec->policy, &ret->arena, true, &ret->policy, &ret->bytes,
+			     &size) < 0 ||
+	    check(spec, &ret->policy, err) < 0)
+		return RUN_STATUS_BAD_INPUT;
+	return plan_open(ret->bytes, size, &ret->plan, err) < 0 ? RUN_STATUS_FAILED : 0;
+}
+
+static int first_fault(const struct faults *faults, struct err *err)
+{
+	char line[FAULT_TEXT_SIZE];
+
+	for (size_t i = 0; i < faults->count; i++)
+		if (faults->items[i].level == FAULT_ERROR)
+			return err_set(
+				err, -EINVAL, "%s",
+				fault_format(&faults->items[i], line, sizeof(line)));
+	return err_set(err, -EINVAL, "the policy is not valid");
+}
+
+int run_policy_read(const struct run_spec *spec, struct text text,
+		    struct run_policy **ret, struct err *err)
+{
+	struct run_policy *p = calloc(1, sizeof(*p));
+	struct policy_args args = spec->policy;
+	struct faults faults = { 0 };
+	size_t size;
+	int r = -ENOMEM;
+
+	args.file = "policy";
+	args.allow.count = args.deny.count = args.profiles.count = 0;
+	if (p)
+		r = cli_policy_load_text(&args, &text, &p->arena, &faults, &p->policy,
+					 &p->bytes, &size);
+	if (r < 0)
+		r = r == -ENOMEM ? err_set(err, r, "out of memory")
+				 : first_fault(&faults, err);
+	else
+		r = check(spec, &p->policy, err);
+	if (r == 0)
+		r = plan_open(p->bytes, size, &p->plan, err);
+	faults_done(&faults);
+	if (r == 0)
+		*ret = p;
+	else
+		run_policy_free(p);
+	return r;
+}
+
+void run_policy_done(struct run_policy *p)
+{
+	run_policy_free(p->before);
+	arena_done(&p->arena);
+	free(p->bytes);
+	*p = (struct run_policy){ 0 };
+}
+
+void run_policy_free(struct run_policy *p)
+{
+	while (p) {
+		struct run_policy *before = p->before;
+
+		p->before = NULL;
+		run_policy_done(p);
+		free(p);
+		p = before;
+	}
+}
+
+const struct run_policy *run_policy_of(const struct run_policy *newest,
+				       const struct event *e)
+{
+	for (const struct run_policy *p = newest; p; p = p->before)
+		if (p->number == e->sandbox)
+			return p;
+	return newest;
+}
+
+void run_policy_forget(struct run_policy *newest,
+		       bool (*is_needed)(const void *data, uint32_t number),
+		       const void *data)
+{
+	struct run_policy **at = &newest->before;
+
+	while (*at) {
+		struct run_policy *p = *at;
+
+		if (is_needed(data, p->number)) {
+			at = &p->before;
+			continue;
+		}
+		*at = p->before;
+		p->before = NULL;
+		run_policy_free(p);
+	}
+}

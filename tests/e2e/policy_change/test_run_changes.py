@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`weir policy set`, `patch` and `show`, `weir ps` and `weir status` of a `weir run` that is under way; and who can't."""
+import contextlib
+import json
+import os
+import re
+
+import pytest
+
+from world import expect
+from world.guarded import Run
+from world.sidecar import policy, wait_for
+
+CONNECT = ("import socket,sys\nprint('ready',flush=True)\n"
+           "for line in sys.stdin:\n"
+           " s=socket.socket(socket.AF_UNIX)\n s.settimeout(5)\n"
+           " try:\n  s.connect(line.strip()); s.sendall(b'GET /sandboxes/x/policy HTTP/1.1\\r\\n\\r\\n')\n"
+           "  print(len(s.recv(99)),flush=True)\n"
+           " except OSError as e: print(type(e).__name__,flush=True)\n")
+
+
+@pytest.fixture(name="box", params=("run", "run-user"))
+def fixture_box(request, world):
+    with contextlib.closing(Run(request.param, world, policy())) as box:
+        box.probe(["dns", "nowhere.test"])  # the command runs
+        yield box
+
+
+def weir(box, *args, **options):
+    return box.world.weir(*args, user=options.pop("user", box.user), **options)
+
+
+def test_the_verbs_change_a_run(box, world, site):
+    folder = world.workdir(box.user)
+    file = folder / "policy.yaml"
+    file.write_text(f"verify: dns\negress:\n- {{action: allow, target: {site.name}}}\n")
+    done = weir(box, "policy", "set", box.id, file)
+    assert (done.code, done.messages) == (0, "")
+    assert box.probe(["connect", site.name, 7007]).result == "ok"
+    file.write_text(f"egress:\n- {{action: deny, target: {site.name}}}\n")
+    assert weir(box, "policy", "patch", box.id, file).code == 0
+    shown = weir(box, "policy", "show", "--id", box.id).json()
+    assert [(r["action"], r["target"]) for r in shown["egress"]] == [("deny", site.name)] and shown["verify"] == "dns"
+    expect.name_refused(box.probe(["dns", site.name]))
+    box.assert_silent()
+    row = next(line.split() for line in weir(box, "ps").text.splitlines() if line.startswith(box.id + " "))
+    assert row[:5] == [box.id, "run", "dns+nftables", "enforcing", "1"], row
+    status = weir(box, "status", box.id).text
+    assert re.search(r"^policy +enforcing, rules: 1, generation 3, changes: 2$", status, re.M), status
+    listed = weir(box, "status", "--json").json()["sandboxes"]
+    assert [s["status"]["counters"]["policy_changes"] for s in listed if s["id"] == box.id] == [2]
+
+
+def test_what_is_wrong_is_said_whole_and_changes_nothing(box, world, site):
+    file = world.workdir(box.user) / "policy.yaml"
+    box.change(policy(f"allow {site.name}", verify="dns"))
+    file.write_text("rw: [/srv]\nhide: [x]\negress:\n- {action: allow, target: a..b}\n")
+    done = weir(box, "policy", "set", box.id, file)
+    assert done.code == 2 and "policy.yaml:1:1: 'rw' is no part of a policy but an option of weir run" in done.messages, done
+    assert "policy.yaml:2:1: 'hide' is" in done.messages and "a..b" in done.messages, done
+    assert box.send("PATCH", "/policy", '[{"action":"allow","target":"a..b"}]').status == 400
+    assert box.send("DELETE", "/policy").status == 405 and box.send("GET", "/events").status == 404
+    assert box.probe(["connect", site.name, 7007]).result == "ok"
+    assert weir(box, "policy", "set", "nobody-is-called-so", file).code != 0
+
+
+def test_what_the_run_was_told_to_keep_stays(world, site):
+    """--verify, and what the project's .weir.yaml denies, hold for each policy that comes."""
+    folder = world.workdir()
+    (folder / ".weir.yaml").write_text(f"deny: [{site.name}]\n")
+    with world.run_start("/usr/bin/python3", "-IS", world.tools / "probe.py", "lines", cwd=folder,
+                         options=("--verify", "tls", "--id", f"kept-{os.getpid()}")) as run:
+        run.say('[["dns", "nowhere.test"]]\n')
+        assert run.line()
+        file = world.workdir() / "policy.yaml"
+        file.write_text(f"verify: dns\negress:\n- {{action: allow, target: {site.name}}}\n")
+        for verb in ("set", "patch"):
+            assert world.weir("policy", verb, f"kept-{os.getpid()}", file).code == 0
+            run.say(json.dumps([["dns", site.name]]) + "\n")
+            assert json.loads(run.line())["result"] == "NXDOMAIN"
+        assert world.weir("policy", "show", "--id", f"kept-{os.getpid()}").json()["verify"] == "tls"
+
+
+def test_a_refusal_is_told_with_the_rule_of_its_moment(world, site):
+    before = world.site(f"before{world.number()}.test")
+    report = world.workdir() / "report.json"
+    box = Run("run", world, policy(f"deny {before.name}"), options=("--report", report))
+    with contextlib.closing(box):
+        box.probe(["dns", before.name])
+        box.change(policy("allow other.test", f"deny {site.name}"))
+        box.probe(["dns", site.name], ["dns", before.name])
+        wait_for(lambda: len(box.denies()) == 3, 20)
+        assert box.started.wait().code == 0
+    told = {(r["name"], (r["rule"] or {}).get("target")) for r in json.loads(report.read_text())["refusals"]}
+    assert told == {(before.name, before.name), (site.name, site.name), (before.name, None)}
+    assert json.loads(report.read_text())["policy_updates"] == 1
+
+
+def test_names_that_are_pinned_later(world, site):
+    with contextlib.closing(Run("run", world, policy())) as box:
+        box.probe(["dns", "nowhere.test"])
+        document = json.loads(policy(f"allow {site.name}", verify="dns"))
+        box.change(json.dumps({**document, "dns": "pinned"}))
+        wait_for(lambda: box.probe(["connect", site.name, 7007]).result == "ok", 20)
+        box.change(policy(f"allow {site.name}", verify="dns"))
+        assert box.probe(["connect", site.name, 7007]).result == "ok"
+
+
+def test_an_id_is_one_runs_alone(world):
+    name = f"mine-{os.getpid()}"
+    with world.run_start("/bin/cat", options=("--id", name)) as first:
+        wait_for(lambda: name in world.weir("ps").text, 20)
+        done = world.run("/bin/true", options=("--id", name))
+        assert done.code == 125 and f"'{name}' is a run that is under way" in done.messages, done
+        first.kill()  # and leaves its socket
+    assert name not in world.weir("ps").text
+    assert world.run("/bin/true", options=("--id", name)).code == 0
+    assert world.run("/bin/true", options=("--id", "../x")).code == 2
+
+
+def test_G35_no_sandbox_reaches_a_socket(world):
+    """Not even one that was given the directory, of a run that is younger than its masks; nor does whoever lives in
+    another user namespace."""
+    user = world.user("weir-test")
+    directory = f"/tmp/weir-{user.uid}"
+    world.run("/bin/true", user="weir-test")  # the directory is there
+    inside = ("/usr/bin/python3", "-IS", "-c", CONNECT)
+    with world.run_start(*inside, user="weir-test", options=("--rw", directory)) as given, \
+         world.run_start(*inside, user="weir-test") as plain, contextlib.closing(Run("run-user", world, policy())) as box:
+        assert (given.line(), plain.line()) == ("ready", "ready")
+        box.probe(["dns", "nowhere.test"])
+        assert box.send("GET", "/policy").status == 200  # the user himself
+        for started, wanted in ((plain, {"FileNotFoundError"}), (given, {"0", "ConnectionResetError", "ConnectionRefusedError"})):
+            started.say(box.socket + "\n")
+            assert started.line() in wanted
+        asks = ("curl", "-sS", "--unix-socket", box.socket, f"http://weir/sandboxes/{box.id}/policy")
+        assert world.command(*asks, user="weir-test").code == 0
+        assert world.command("unshare", "--user", "--map-root-user", *asks, user="weir-test").code != 0
+        assert box.send("GET", "/policy").status == 200
+
+
+def test_G35_no_other_user_asks(world):
+    with contextlib.closing(Run("run-user", world, policy())) as box:
+        box.probe(["dns", "nowhere.test"])
+        assert box.send("GET", "/policy").status == 200
+        assert box.send("GET", "/policy", user="root").status == 0  # not even root, who needs no socket
+        assert box.id not in world.weir("ps").text
+        assert oct(os.stat(os.path.dirname(box.socket)).st_mode & 0o777) == "0o700"
+
+
+def test_a_directory_of_somebody_elses_is_not_used(world):
+    user = world.user("weir-test")
+    mounts = ("mount -t tmpfs -o mode=1777 none /tmp", f"mkdir -m 777 /tmp/weir-{user.uid}")
+    done = world.weir("run", "--id", "x", "--", "/bin/true", user="weir-test", mounts=mounts)
+    assert done.code == 125 and "there is no safe place for its socket" in done.messages, done
+    assert world.weir("run", "--", "/bin/true", user="weir-test", mounts=mounts).code == 0
