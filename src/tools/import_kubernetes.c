@@ -14,7 +14,7 @@
 
 #include "tools/import.h"
 
-static const char by_labels[] = "pods, namespaces and services can't be named";
+static const char by_labels[] = "pods, namespaces, services and entities can't be named";
 static const char own_dns[] = "Weir answers DNS itself";
 
 static struct text scalar(const struct node *map, const char *key)
@@ -57,6 +57,7 @@ static bool read_protocol(struct text t, uint8_t *ret, size_t *ret_count)
 static void read_port(struct import *im, const struct node *n, const char *path,
 		      const char *protocol, struct import_ports *ports)
 {
+	const struct node *port_node = node_find(n, text_of("port"));
 	const struct node *end_node = node_find(n, text_of("endPort"));
 	struct text port = scalar(n, "port"), t = scalar(n, "protocol");
 	uint8_t protocols[2];
@@ -67,11 +68,16 @@ static void read_port(struct import *im, const struct node *n, const char *path,
 		import_left_out(im, n, path, "only TCP and UDP can be said");
 		return;
 	}
-	if (port.len > 0 && !text_to_u32(port, UINT16_MAX, &from)) {
+	if (port_node && !text_to_u32(port, UINT16_MAX, &from)) {
 		import_left_out(im, n, path, "a port of a name can't be said");
 		return;
 	}
-	if (from > 0) /* 0: all of them */
+	/* Cilium writes 0 for all of them. */
+	if (port_node && from == 0 && strcmp(protocol, "any") != 0) {
+		import_fault_text(im, port_node, path, port, "is not a port");
+		return;
+	}
+	if (from > 0)
 		to = from;
 	if (end_node &&
 	    (from == 0 || !text_to_u32(end_node->text, UINT16_MAX, &to) || to < from)) {
@@ -88,14 +94,26 @@ static void read_port(struct import *im, const struct node *n, const char *path,
 			n);
 }
 
+/* A list's item that is no mapping would say less, and so allow more. */
+static bool is_map(struct import *im, const struct node *n, const char *path)
+{
+	if (n->kind != NODE_MAP)
+		import_fault(im, n, path, "this is not a mapping");
+	return n->kind == NODE_MAP;
+}
+
 /* Return: whether anything of it is left. */
 static bool read_ports(struct import *im, const struct node *list, const char *path,
 		       const char *protocol, struct import_ports *ports)
 {
 	size_t i = 0;
 
-	for (const struct node *n = list ? list->first : NULL; n; n = n->next, i++)
-		read_port(im, n, import_item_path(im, path, i), protocol, ports);
+	for (const struct node *n = list ? list->first : NULL; n; n = n->next, i++) {
+		const char *at = import_item_path(im, path, i);
+
+		if (is_map(im, n, at))
+			read_port(im, n, at, protocol, ports);
+	}
 	return ports->count > 0;
 }
 
@@ -249,8 +267,12 @@ static void read_rule(struct import *im, const struct node *rule, const char *pa
 		return;
 	if (!to || to->count == 0)
 		add_everything(im, &ports, rule, path);
-	for (const struct node *n = to ? to->first : NULL; n; n = n->next, i++)
-		read_peer(im, n, &ports, import_item_path(im, to_path, i));
+	for (const struct node *n = to ? to->first : NULL; n; n = n->next, i++) {
+		const char *at = import_item_path(im, to_path, i);
+
+		if (is_map(im, n, at))
+			read_peer(im, n, &ports, at);
+	}
 }
 
 static void read_network_policy(struct import *im, const struct node *spec,
@@ -266,8 +288,12 @@ static void read_network_policy(struct import *im, const struct node *spec,
 	if (!is_egress)
 		import_fault(im, spec, path, "this policy is not about egress");
 	path = import_path(im, path, text_of("egress"));
-	for (const struct node *n = rules ? rules->first : NULL; n; n = n->next, i++)
-		read_rule(im, n, import_item_path(im, path, i));
+	for (const struct node *n = rules ? rules->first : NULL; n; n = n->next, i++) {
+		const char *at = import_item_path(im, path, i);
+
+		if (is_map(im, n, at))
+			read_rule(im, n, at);
+	}
 }
 
 /* --- CiliumNetworkPolicy --- */
@@ -305,7 +331,10 @@ static void read_names(struct import *im, const struct node *list,
 		const char *at = import_item_path(im, path, i);
 
 		check_keys(im, n, at, known, ARRAY_SIZE(known));
-		if (scalar(n, "matchName").len > 0)
+		if (memchr(scalar(n, "matchName").ptr ?: "", '*',
+			   scalar(n, "matchName").len))
+			import_fault(im, n, at, "a name has no star");
+		else if (scalar(n, "matchName").len > 0)
 			import_add(im, POLICY_ALLOW, scalar(n, "matchName"), ports, n,
 				   at);
 		if (scalar(n, "matchPattern").len > 0)
@@ -352,6 +381,10 @@ static bool read_to_ports(struct import *im, const struct node *list,
 		const struct node *of = list_of(im, n, "ports", at);
 		struct import_ports own = { 0 };
 
+		if (!is_map(im, n, at))
+			continue;
+		if (!of || of->count == 0)
+			import_left_out(im, n, at, "it names no port");
 		check_keys(im, n, at, known, ARRAY_SIZE(known));
 		read_ports(im, of, import_path(im, at, text_of("ports")), "any", &own);
 		if (rules)
@@ -417,9 +450,12 @@ static void read_cilium(struct import *im, const struct node *spec, const char *
 		size_t k = 0;
 
 		for (const struct node *n = rules ? rules->first : NULL; n;
-		     n = n->next, k++)
-			read_cilium_rule(im, n, lists[i].action,
-					 import_item_path(im, at, k));
+		     n = n->next, k++) {
+			const char *item = import_item_path(im, at, k);
+
+			if (is_map(im, n, item))
+				read_cilium_rule(im, n, lists[i].action, item);
+		}
 	}
 }
 

@@ -77,6 +77,18 @@ static bool split_port(struct text t, struct text *ret_host, uint32_t *ret_port)
 	       *ret_port > 0;
 }
 
+/* None of these tools knows blocks of addresses, and Codex alone "**.". */
+static void add_name(struct import *im, enum policy_action action, struct text t,
+		     const struct import_ports *ports, bool two_stars,
+		     const struct node *at, const char *path)
+{
+	if (memchr(t.ptr, '/', t.len) ||
+	    (!two_stars && t.len > 1 && memcmp(t.ptr, "**", 2) == 0))
+		import_fault_text(im, at, path, t, "is not a name");
+	else
+		import_add(im, action, t, ports, at, path);
+}
+
 /* "host:port" or, unless @needs_port, "host" as these tools mean it. */
 static void read_target(struct import *im, enum policy_action action, struct text t,
 			bool needs_port, const struct node *at, const char *path)
@@ -99,7 +111,7 @@ static void read_target(struct import *im, enum policy_action action, struct tex
 	if (action == POLICY_DENY && text_equal(host, "*"))
 		import_deny_all(im, &ports, at);
 	else
-		import_add(im, action, host, &ports, at, path);
+		add_name(im, action, host, &ports, false, at, path);
 }
 
 static void read_list(struct import *im, const struct node *list,
@@ -290,8 +302,22 @@ static void read_domains(struct import *im, const struct node *map, const char *
 		if (n->kind != NODE_TEXT || (!allow && !text_equal(n->text, "deny")))
 			import_fault_text(im, n, path, n->text, "is not allow or deny");
 		else
-			import_add(im, allow ? POLICY_ALLOW : POLICY_DENY, n->key,
-				   &all_ports, n, path);
+			add_name(im, allow ? POLICY_ALLOW : POLICY_DENY, n->key,
+				 &all_ports, true, n, path);
+	}
+}
+
+/* allowed_domains = ["pattern"] */
+static void read_patterns(struct import *im, const struct node *list,
+			  enum policy_action action, const char *path)
+{
+	if (list->kind != NODE_LIST)
+		import_fault(im, list, path, "this is not a list");
+	for (const struct node *n = list->first; n; n = n->next) {
+		if (n->kind == NODE_TEXT)
+			add_name(im, action, n->text, &all_ports, true, n, path);
+		else
+			import_fault(im, n, path, "this is not a name");
 	}
 }
 
@@ -300,9 +326,9 @@ static void read_codex_key(struct import *im, const struct node *n, const char *
 	if (text_equal(n->key, "domains"))
 		read_domains(im, n, path);
 	else if (text_equal(n->key, "allowed_domains"))
-		read_list(im, n, POLICY_ALLOW, path);
+		read_patterns(im, n, POLICY_ALLOW, path);
 	else if (text_equal(n->key, "denied_domains"))
-		read_list(im, n, POLICY_DENY, path);
+		read_patterns(im, n, POLICY_DENY, path);
 	else if (text_equal(n->key, "mode") && text_equal(n->text, "limited"))
 		import_fault(im, n, path,
 			     "'limited' lets only some HTTP methods pass, which can't be "
@@ -311,21 +337,25 @@ static void read_codex_key(struct import *im, const struct node *n, const char *
 		read_other_key(im, n, path, codex_keys, ARRAY_SIZE(codex_keys));
 }
 
-/* A network that is off opens nothing. */
+/* What isn't said to be on is off, and opens nothing. */
 static void read_codex_network(struct import *im, const struct node *map,
 			       const char *path)
 {
 	const struct node *enabled = node_find(map, text_of("enabled"));
 
-	if (enabled && is_idle(enabled))
+	if (!enabled || !text_equal(enabled->text, "true")) {
+		import_left_out(im, map, path, "it is not enabled");
 		return;
+	}
 	for (const struct node *n = map->first; n; n = n->next) {
 		const char *at = import_path(im, path, n->key);
 
-		if (text_equal(n->key, "policy") && n->kind == NODE_MAP)
-			read_codex_network(im, n, at);
-		else
+		if (!text_equal(n->key, "policy") || n->kind != NODE_MAP) {
 			read_codex_key(im, n, at);
+			continue;
+		}
+		for (const struct node *p = n->first; p; p = p->next)
+			read_codex_key(im, p, import_path(im, at, p->key));
 	}
 }
 

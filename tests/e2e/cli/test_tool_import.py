@@ -240,6 +240,8 @@ REAL = [
     ("Codex, another profile", CODEX, ("--at", "permissions.other.network"), [("allow", "elsewhere.test", None)], []),
     ("Codex's network_proxy", CODEX_OLD, (), [("deny", "evil.example.test", None), ("allow", "*.openai.com", None)], []),
     ("Codex without network", CODEX_OFF, (), [], []),
+    ("Codex' network that is off", CODEX.replace("enabled = true\nmode", "mode"), (), [],
+     ["settings:14:26: warning: permissions.work.network: this is left out: it is not enabled"]),
     ("NetworkPolicy", KUBERNETES, (), [
         ("allow", a, "tcp/32000-32768,tcp/5978") for a in ("10.0.0.0/31", "10.0.0.3")] + [("allow", "2001:db8::/32", None)],
      ["settings:33:11: warning: spec.egress[1].to[0]: this is left out", "settings:36:7: warning: spec.egress[2]: this is left out"]),
@@ -248,6 +250,12 @@ REAL = [
         ("deny", "20.1.1.0/24", None), ("allow", "api.github.com", "tcp/443,tcp/8000-8010"), ("allow", "20.1.1.1/32", None),
         ("allow", "10.128.0.0/9", "80"), ("allow", "*.example.test", "tcp/443,tcp/8000-8010")],
      ["settings:9:7: warning: spec.egress[0].toEndpoints"]),
+    ("Cilium's world, a port of a name, and no port", CILIUM_LABEL.replace("toFQDNs: [{matchPattern: \"*.cilium.test\"}]", "toEntities: [world]") +
+     """    - toCIDR: [10.0.0.1/32]
+      toPorts: [{ports: [{port: http}, {port: "0", protocol: UDP}]}, {ports: []}]
+""", (), [("allow", "10.0.0.1", "udp/1-65535")],
+     ["settings:7:7: warning: spec.egress[0].toEntities", "settings:9:26: warning: spec.egress[1].toPorts[0].ports[0]",
+      "settings:9:70: warning: spec.egress[1].toPorts[1]"]),
     ("Cilium's labels", CILIUM_LABEL, ("--any-depth",), [("allow", "*.cilium.test", None)], []),
     ("a workflow of two jobs", WORKFLOW.format(sign=">") + WORKFLOW.format(sign=">").replace("jobs:\n", "").replace("build", "test").replace(
         "github.com", "gitlab.com"), ("--from", "harden-runner", "--at", "jobs.build.steps[0].with.allowed-endpoints"),
@@ -302,6 +310,14 @@ FAULTS = [
      "can't be said"),
     ("a denied port", CILIUM + "      toPorts: [{ports: [{port: \"80\"}]}]\n", "settings:30:", "a deny of some ports"),
     ("a deny of pods", CILIUM.replace('toCIDR: ["20.1.1.0/24"]', "toEntities: [host]"), "settings:30:", "can't be said"),
+    ("a block of addresses", SRT.replace("github.com", "10.0.0.0/8", 1), "settings:3:", "is not a name"),
+    ("a block of Codex'", CODEX.replace("api.openai.com", "10.0.0.0/8"), "settings:21:", "is not a name"),
+    ("two stars", SRT.replace("*.github.com", "**.github.com"), "settings:3:", "is not a name"),
+    ("a number among Codex' names", CODEX_OLD.replace('"evil.example.test"', "3"), "settings:10:", "not a name"),
+    ("a rule that is no mapping", KUBERNETES_DENY.replace("[Egress]", "[Egress], egress: [all]"), "settings:4:", "not a mapping"),
+    ("a port that is no mapping", KUBERNETES.replace("- port: 5978", "- 5978"), "settings:31:", "not a mapping"),
+    ("port 0", KUBERNETES.replace("port: 5978", "port: 0"), "settings:31:", "'0' is not a port"),
+    ("a name with a star", CILIUM.replace('"api.github.com"', '"*.github.com"'), "settings:17:", "a name has no star"),
     ("the world", CILIUM_LABEL.replace("toFQDNs: [", "toFQDNs: []\n    - toCIDRSet: [{cidrGroupRef: x}]\n    - toFQDNs: ["), "settings:8:", "can't be said"),
     ("a star", domains(["a.test", "*"]), "network.allowedDomains", "'*'"),
     ("a pattern over a suffix", domains(["*.com"]), "settings:1:", "*.com"),
