@@ -73,6 +73,13 @@ int needs_set(struct run_spec *spec, const char *name, const char *a, const char
 			: out_of_memory(err);
 }
 
+int needs_show(struct run_spec *spec, const char *a, const char *b, struct err *err)
+{
+	const char *path = arena_printf(&spec->arena, "%s%s", a, b);
+
+	return path ? add(&spec->ro, path, "paths to show", err) : out_of_memory(err);
+}
+
 /* --- profiles --- */
 
 /* What the caller names for it is the caller's: an option, or a preset, which shares the

@@ -29,6 +29,9 @@ int needs_add_writable(struct run_spec *spec, const char *path,
 /* The sandboxes' own directory @name of @group, writable; the path lives in the arena. */
 int needs_own_directory(struct run_spec *spec, const char *group, const char *name,
 			const char **ret, struct err *err) MUST_CHECK;
+/* Show the file @a@b, also in a home below /tmp, of which the sandbox has its own. */
+int needs_show(struct run_spec *spec, const char *a, const char *b,
+	       struct err *err) MUST_CHECK;
 /* Set a variable to @a and @b, unless the caller set it by an option. */
 int needs_set(struct run_spec *spec, const char *name, const char *a, const char *b,
 	      struct err *err) MUST_CHECK;

@@ -176,7 +176,9 @@ static int add_apt(struct run_spec *spec, struct err *err)
 		r = make_apt_places(spec, own, err);
 	if (r == 0)
 		r = write_apt_conf(spec, &top, own, err);
-	return r < 0 ? r : needs_set(spec, "APT_CONFIG", top.name, "/apt.conf", err);
+	if (r == 0)
+		r = needs_set(spec, "APT_CONFIG", top.name, "/apt.conf", err);
+	return r < 0 ? r : needs_show(spec, top.name, "/apt.conf", err);
 }
 
 /* --- git --- */

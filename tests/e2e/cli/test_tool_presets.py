@@ -9,6 +9,7 @@ import os
 import pathlib
 import shutil
 import tarfile
+import tempfile
 import zipfile
 
 import pytest
@@ -198,6 +199,13 @@ def test_apt(shop, archive):
         next(shop.project.glob("*.deb")).unlink()
         shutil.rmtree(shop.home / ".local")
     assert machine == listing("/var/lib/apt", "/var/cache/apt", "/var/log/apt")
+
+
+def test_apt_finds_its_configuration_in_a_home_below_tmp(shop, archive):
+    with tempfile.TemporaryDirectory(dir="/tmp") as home:
+        shutil.chown(home, shop.user, shop.user)
+        done = shop.run("sh", "-c", "apt-config dump Dir::State::lists; : > $APT_CONFIG", preset="apt", env={"HOME": home}, mounts=archive)
+        assert f'Dir::State::lists "{home}/.local/state/weir/apt/own/lists' in done.text and "cannot create" in done.messages, done
 
 
 def test_apt_says_at_once_that_it_cannot_install(shop, archive):
