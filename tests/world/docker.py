@@ -19,6 +19,7 @@ import subprocess
 import tempfile
 import time
 
+from . import remains
 from .run import Result, read_answers
 from .sidecar import Pod, remove_groups, request, wait_for
 from .world import RESOLVER4
@@ -210,7 +211,7 @@ class Engine:
         for mount in sorted((m for m in mounts if m.startswith(f"{self.folder}/")), reverse=True):
             subprocess.run(["umount", "-l", mount], check=False, capture_output=True)
         remove_groups(f"weir-test-{os.getpid()}-docker")
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remains.remove(self.folder)
 
     def __enter__(self):
         return self

@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import time
 
+from . import remains
 from .member import cgroup_root
 from .run import Result
 from .sidecar import wait_for
@@ -139,4 +140,4 @@ class Machine:
         self.process.kill()
         self.process.wait()
         self._leave()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remains.remove(self.folder)

@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import time
 
+from . import remains
 from .run import Result
 from .sidecar import Pod, remove_groups
 from .world import RESOLVER4
@@ -106,7 +107,7 @@ class Podman:
             subprocess.run(["umount", "-l", mount], check=False, capture_output=True)
         remove_groups("libpod_parent")
         self.host.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remains.remove(self.folder)
 
     def __enter__(self):
         return self

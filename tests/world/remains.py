@@ -98,7 +98,8 @@ def _mounts_below(folder):
     return found
 
 
-def _remove(path):
+def remove(path):
+    """Unmount what is mounted below @path, then remove it: what is behind a mount is the machine's own."""
     if path.is_symlink() or not path.is_dir():
         path.unlink()
         return
@@ -124,6 +125,6 @@ def sweep():
         for top, pattern in FOLDERS:
             for path in _dead(top, pattern):
                 with contextlib.suppress(OSError):
-                    _remove(path)
+                    remove(path)
                     taken.append(str(path))
     return taken

@@ -105,7 +105,7 @@ class World:
         # Not below /tmp, /var/tmp, /run or /dev: a sandbox has its own of those.
         remains.sweep()
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"{FOLDERS}{os.getpid()}-", dir="/var/lib"))
-        self._exit.callback(shutil.rmtree, self.folder, ignore_errors=True)
+        self._exit.callback(remains.remove, self.folder)
         self.folder.chmod(0o755)
         self.tools = self.folder / "tools"
         self.tools.mkdir()
